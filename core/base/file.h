@@ -1,0 +1,45 @@
+/* Files are read with pread into memory that the caller owns: a file that shrinks under us is an error,
+ * not a SIGBUS. What is written appears complete or not at all. */
+#ifndef DGL_BASE_FILE_H
+#define DGL_BASE_FILE_H
+
+#include "core/base/status.h"
+#include "core/base/str.h"
+
+struct dgl_file; /* open for reading; pread is safe from several threads */
+enum dgl_status dgl_file_open(const struct dgl_log *log, const char *path, struct dgl_file **out);
+void dgl_file_close(struct dgl_file **file);
+uint64_t dgl_file_size(const struct dgl_file *file);
+const char *dgl_file_path(const struct dgl_file *file);
+/* Exactly `size` bytes at `offset`; a shorter file is DGL_ERR_IO naming both sizes. */
+enum dgl_status dgl_file_read(const struct dgl_log *log, const struct dgl_file *file,
+                              uint64_t offset, void *dst, size_t size);
+
+/* The whole file plus a NUL; larger than `max` is DGL_ERR_FORMAT. Free *text with free(). */
+enum dgl_status dgl_file_slurp(const struct dgl_log *log, const char *path, size_t max, char **text,
+                               size_t *len);
+bool dgl_path_exists(const char *path);
+bool dgl_path_is_dir(const char *path);
+/* dir + "/" + name, to be freed; NULL: out of memory. */
+char *dgl_path_join(const char *dir, const char *name);
+/* A name that a manifest or index may use: not empty, no '/', not "." or "..", no NUL, at most 255 bytes. */
+bool dgl_name_is_safe(const char *name, size_t len);
+/* Sorted names of a directory's entries (without "." and ".."); free with dgl_names_free. */
+enum dgl_status dgl_dir_list(const struct dgl_log *log, const char *path, char ***names,
+                             size_t *count);
+void dgl_names_free(char **names, size_t count);
+enum dgl_status dgl_dir_make(const struct dgl_log *log,
+                             const char *path); /* with parents, mode 0777 & ~umask */
+void dgl_dir_remove(const char *path);          /* recursively, best effort, never follows links */
+
+/* Writes path.tmpNNN, then renames over `path` on commit. Abort (or a failed write) removes the temporary. */
+struct dgl_atomic_file;
+enum dgl_status dgl_atomic_create(const struct dgl_log *log, const char *path,
+                                  struct dgl_atomic_file **out);
+enum dgl_status dgl_atomic_write(struct dgl_atomic_file *file, const void *bytes,
+                                 size_t len); /* DGL_ERR_IO when full */
+enum dgl_status
+dgl_atomic_commit(struct dgl_atomic_file **file); /* fsync, rename; frees in any case */
+void dgl_atomic_abort(struct dgl_atomic_file **file);
+
+#endif

@@ -1,0 +1,22 @@
+/* SHA-256 (OpenSSL, uses the processor's instructions) and BLAKE3 (ours) behind one interface. */
+#ifndef DGL_BASE_HASH_H
+#define DGL_BASE_HASH_H
+
+#include "core/base/status.h"
+
+enum dgl_hash_kind { DGL_HASH_SHA256, DGL_HASH_BLAKE3 };
+
+struct dgl_hash;                                           /* one running digest */
+struct dgl_hash *dgl_hash_create(enum dgl_hash_kind kind); /* NULL: out of memory */
+void dgl_hash_update(struct dgl_hash *hash, const void *bytes, size_t len);
+/* 64 lowercase hex digits and NUL; the digest can be updated no more. False when the library failed. */
+bool dgl_hash_hex(struct dgl_hash *hash, char out[65]);
+void dgl_hash_destroy(struct dgl_hash **hash);
+
+bool dgl_hash_bytes(enum dgl_hash_kind kind, const void *bytes, size_t len, char out[65]);
+const char *dgl_hash_name(enum dgl_hash_kind kind); /* "sha256", "blake3" */
+bool dgl_hash_parse_name(const char *name, enum dgl_hash_kind *out);
+/* Exactly 64 lowercase hex digits: what a file may say before it is compared or used in a path. */
+bool dgl_hash_is_hex(const char *text, size_t len);
+
+#endif

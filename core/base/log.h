@@ -1,0 +1,18 @@
+/* Lines for people, below the level of errors (status.h). The level is tested before formatting. */
+#ifndef DGL_BASE_LOG_H
+#define DGL_BASE_LOG_H
+
+#include "core/base/status.h"
+
+bool dgl_log_enabled(const struct dgl_log *log, enum dgl_log_level level);
+void dgl_logf(const struct dgl_log *log, enum dgl_log_level level, const char *fmt, ...)
+    DGL_PRINTF(3, 4);
+/* A text with its lines numbered from 1: a shader that did not compile. */
+void dgl_log_source(const struct dgl_log *log, enum dgl_log_level level, const char *text,
+                    size_t len);
+
+#define dgl_warn(log, ...)  dgl_logf(log, DGL_LOG_WARN, __VA_ARGS__)
+#define dgl_info(log, ...)  dgl_logf(log, DGL_LOG_INFO, __VA_ARGS__)
+#define dgl_debug(log, ...) dgl_logf(log, DGL_LOG_DEBUG, __VA_ARGS__)
+
+#endif

@@ -1,0 +1,21 @@
+/* One way to report errors: the place that finds the fault logs one line and returns the status; callers
+ * only hand the status up. */
+#ifndef DGL_BASE_STATUS_H
+#define DGL_BASE_STATUS_H
+
+#include "core/dopplergl.h"
+
+#define DGL_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+
+/* Logs the line at DGL_LOG_ERROR (log may be NULL) and returns `status`. The text names file, field, both
+ * values and the remedy; no "error:" prefix, no newline, no final full stop. */
+enum dgl_status dgl_fail(const struct dgl_log *log, enum dgl_status status, const char *fmt, ...)
+    DGL_PRINTF(3, 4);
+
+/* Out of memory, with what was wanted. */
+enum dgl_status dgl_fail_memory(const struct dgl_log *log, const char *what, uint64_t bytes);
+
+/* "OP PATH: strerror(errno)" as DGL_ERR_IO, with a remedy for the usual causes. */
+enum dgl_status dgl_fail_errno(const struct dgl_log *log, const char *op, const char *path);
+
+#endif

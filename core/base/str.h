@@ -1,0 +1,49 @@
+/* Counted strings and a growing buffer; numbers are parsed and printed without the locale. */
+#ifndef DGL_BASE_STR_H
+#define DGL_BASE_STR_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Borrowed bytes, not NUL-terminated. */
+struct dgl_str {
+    const char *p;
+    size_t len;
+};
+#define DGL_STR(literal) ((struct dgl_str){literal, sizeof(literal) - 1})
+struct dgl_str dgl_str_of(const char *text); /* NULL gives the empty string */
+bool dgl_str_eq(struct dgl_str a, const char *b);
+bool dgl_str_starts(struct dgl_str text, const char *prefix);
+struct dgl_str dgl_str_trim(struct dgl_str text); /* ASCII blanks off both ends */
+/* Takes the next part up to `sep` off the front of *rest; false when *rest is exhausted. */
+bool dgl_str_split(struct dgl_str *rest, char sep, struct dgl_str *part);
+
+/* Whole-string, range-checked, C-locale number parsing; false leaves *out alone. */
+bool dgl_parse_i64(struct dgl_str text, int64_t min, int64_t max, int64_t *out);
+bool dgl_parse_u64(struct dgl_str text, uint64_t max, uint64_t *out);
+bool dgl_parse_f64(struct dgl_str text, double *out); /* finite only */
+
+/* Builder. `{0}` is empty. Out of memory is sticky (`failed`): append freely, test once. */
+struct dgl_buf {
+    char *p; /* NUL-terminated when not NULL */
+    size_t len, cap;
+    bool failed;
+};
+void dgl_buf_append(struct dgl_buf *buf, const void *bytes, size_t len);
+void dgl_buf_puts(struct dgl_buf *buf, const char *text);
+void dgl_buf_putc(struct dgl_buf *buf, char c);
+void dgl_buf_printf(struct dgl_buf *buf, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+void dgl_buf_vprintf(struct dgl_buf *buf, const char *fmt, va_list args);
+/* Shortest text that reads back as the same double (or float). */
+void dgl_buf_f64(struct dgl_buf *buf, double value);
+char *dgl_buf_take(
+    struct dgl_buf *buf); /* the text, now the caller's (free); NULL when failed; buf is empty */
+void dgl_buf_finish(struct dgl_buf *buf);
+
+/* "1.5 GiB", "812 MiB", "36 B": for people. */
+void dgl_buf_bytes(struct dgl_buf *buf, uint64_t bytes);
+
+#endif

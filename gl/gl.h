@@ -1,0 +1,164 @@
+/*
+ * gl.h: OpenGL ES 3.1 compute without a window: devices, buffers, programs, dispatches, timers.
+ * Knows bytes and programs, no tensors. The only room that includes EGL, GLES, gbm or drm headers; none of
+ * their types leave it. One thread per device. Every entry point expects the device's context to be current:
+ * core brackets its public calls with gl_enter() and gl_leave().
+ */
+#ifndef DGL_GL_H
+#define DGL_GL_H
+
+#include "core/base/status.h"
+
+/* ---- devices: gl_enum.c (what there is), gl_egl.c (open, context), gl_caps.c (limits) --------------- */
+
+enum gl_node_kind { GL_NODE_DRM, GL_NODE_EGL_DEVICE, GL_NODE_SURFACELESS };
+
+struct gl_node {
+    enum gl_node_kind kind;
+    int index;          /* row of the device table */
+    char path[128];     /* render node; "" without one */
+    char driver[64];    /* kernel driver of the node, else what EGL says */
+    char renderer[128]; /* GL_RENDERER, filled by gl_nodes_probe() */
+    bool software, usable;
+    char reason[256]; /* why not usable, or passed over */
+    void *egl_device; /* EGLDeviceEXT; NULL: GBM or surfaceless */
+};
+#define GL_MAX_NODES 32
+
+/* Hardware first (DRM render nodes matched to EGL devices, then EGL devices without a node), software last. */
+enum dgl_status gl_nodes_list(const struct dgl_log *log, struct gl_node nodes[GL_MAX_NODES],
+                              int *count);
+/* Opens each row to learn its renderer and whether it works. Slow. */
+void gl_nodes_probe(const struct dgl_log *log, struct gl_node *nodes, int count);
+
+struct gl_device_params {
+    const char *
+        select; /* NULL, "any", "software", a node path, a row number: design rules of docs/troubleshooting.md */
+    bool limits_min, debug;
+    const char *cache_dir; /* program binaries; NULL = XDG, "" = none */
+    void *egl_display, *egl_context;
+};
+
+struct gl_device;
+enum dgl_status gl_device_open(const struct dgl_log *log, const struct gl_device_params *params,
+                               struct gl_device **out);
+void gl_device_close(struct gl_device **dev);
+
+struct gl_caps {
+    struct dgl_limits limits; /* in force */
+    char vendor[128], renderer[128], version[128], driver[64];
+    bool software, llvmpipe;
+    uint32_t compute_units_guess; /* how many groups keep the device busy; software: host threads */
+    bool khr_subgroup_arithmetic, khr_subgroup_shuffle, parallel_compile, ext_gpu_shader5,
+        debug_output;
+    uint64_t memory_bytes; /* device memory in total; 0 = unknown */
+    uint64_t memory_free_bytes;
+};
+const struct gl_caps *gl_device_caps(const struct gl_device *dev);
+const struct gl_node *gl_device_node(const struct gl_device *dev);
+const struct dgl_log *gl_device_log(const struct gl_device *dev);
+bool gl_device_is_lost(const struct gl_device *dev);
+
+struct gl_counters {
+    uint64_t submits, dispatches, barriers, buffers_created, programs_linked, readback_bytes,
+        upload_bytes;
+};
+struct gl_counters gl_device_counters(const struct gl_device *dev);
+
+/* The caller's context, put back by gl_leave() on every path. Nests. */
+struct gl_saved {
+    void *display, *context, *draw, *read;
+    unsigned api;
+    bool active;
+};
+enum dgl_status gl_enter(struct gl_device *dev, struct gl_saved *saved);
+void gl_leave(struct gl_device *dev, const struct gl_saved *saved);
+
+/* ---- buffers: gl_buffer.c ---------------------------------------------------------------------------- */
+
+struct gl_buffer;
+struct gl_buffer_params {
+    uint64_t size;     /* > 0, at most limits.max_buffer_bytes; rounded up to 4 */
+    bool zero;         /* contents defined as zero; otherwise undefined */
+    const char *label; /* object label for debuggers and messages; copied */
+};
+/* Immutable storage where EXT_buffer_storage is offered (never mapped: NVIDIA moves mapped buffers to the host). */
+enum dgl_status gl_buffer_create(struct gl_device *dev, const struct gl_buffer_params *params,
+                                 struct gl_buffer **out);
+void gl_buffer_destroy(struct gl_device *dev, struct gl_buffer **buffer);
+uint64_t gl_buffer_size(const struct gl_buffer *buffer);
+/* Offsets and sizes are multiples of 4. Ordered with dispatches before and after. */
+enum dgl_status gl_buffer_write(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
+                                const void *bytes, uint64_t size);
+enum dgl_status gl_buffer_zero(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
+                               uint64_t size);
+enum dgl_status gl_buffer_copy(struct gl_device *dev, struct gl_buffer *src, uint64_t src_offset,
+                               struct gl_buffer *dst, uint64_t dst_offset, uint64_t size);
+/* Waits for the GPU and copies out: for tests, logits and profiles. Counts as readback bytes. */
+enum dgl_status gl_buffer_read(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
+                               void *bytes, uint64_t size);
+
+/* Small results without stalling: the ring's slots are persistently mapped where possible. gl_readback.c */
+struct gl_ticket {
+    uint32_t slot, serial;
+};
+#define GL_READBACK_SLOT_BYTES 4096
+enum dgl_status gl_readback_begin(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
+                                  uint32_t size, struct gl_ticket *ticket);
+/* Blocks until the bytes are there (spins briefly, then waits on the fence); a device that does not answer within
+ * 10 s is lost. Each ticket is redeemed once. */
+enum dgl_status gl_readback_end(struct gl_device *dev, struct gl_ticket ticket, void *bytes);
+
+/* ---- programs: gl_program.c, gl_progcache.c ------------------------------------------------------------ */
+
+struct gl_program;
+struct gl_program_params {
+    const char *source; /* complete GLSL ES, from "#version" on */
+    size_t len;
+    const char *label;  /* kernel name for messages, debuggers, profiles; copied */
+    const char *origin; /* "builtin" or a path, for messages */
+};
+/* Compiles all (in parallel where the driver can), or none: on failure every out[i] is NULL and the error has the
+ * driver's words; the numbered source follows at DGL_LOG_INFO. Uses the on-disk cache. Slow when cold. */
+enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_program_params *params,
+                                   size_t count, struct gl_program **out);
+void gl_program_destroy(struct gl_device *dev, struct gl_program **program);
+const char *gl_program_label(const struct gl_program *program);
+
+/* ---- dispatch: gl_dispatch.c, gl_hazard.c ----------------------------------------------------------------- */
+
+#define GL_MAX_STORAGE 8
+#define GL_MAX_UNIFORM 2
+
+struct gl_range {
+    struct gl_buffer *buffer; /* NULL = not used */
+    uint64_t offset, size;    /* offset aligned to limits.ssbo_align / ubo_align */
+};
+
+/* One prepared dispatch. storage[i] is SSBO binding i, uniform[i] UBO binding i. */
+struct gl_dispatch {
+    struct gl_program *program;
+    struct gl_range storage[GL_MAX_STORAGE];
+    struct gl_range uniform[GL_MAX_UNIFORM];
+    uint8_t reads, writes; /* bit i: storage[i] is read, is written; uniforms are read */
+    uint8_t num_storage, num_uniform;
+    uint32_t groups[3];
+    struct gl_range indirect; /* three uint32 group counts on the device instead of groups[] */
+    uint32_t barrier; /* gl_hazards_derive(): 0, or the bits to issue before this dispatch */
+};
+
+/* Fills in `barrier` for each record so that conflicting accesses (RAW, WAR, WAW on overlapping ranges, by storage,
+ * uniform or indirect use) are ordered and independent records share one barrier. `repeats`: the list will be
+ * replayed after itself, so its head also waits for its tail. Pure host arithmetic; no device. */
+void gl_hazards_derive(struct gl_dispatch *list, size_t count, bool repeats);
+
+/* Issues the records in order. One submit; no allocation, no look-up. `gpu_ns`, when not NULL, has room for `count`
+ * times and gets each record's GPU time (waits; UINT64_MAX where the driver has no timer or was disjoint). */
+enum dgl_status gl_submit(struct gl_device *dev, const struct gl_dispatch *list, size_t count,
+                          uint64_t *gpu_ns);
+/* Hands queued work to the driver without waiting. */
+void gl_flush(struct gl_device *dev);
+/* Waits until everything is done; also where asynchronous errors surface. */
+enum dgl_status gl_finish(struct gl_device *dev);
+
+#endif

@@ -1,0 +1,50 @@
+/*
+ * step.h: the step state, the one structure that host, kernels and every plan share. One definition makes the C
+ * struct, the GLSL uniform block (UBO binding 1, members named step_pos ...) and, in kernels that say STEP write, the
+ * same words as an SSBO. All members are 32-bit and 16 words in total, so std140, std430 and C agree.
+ *
+ * pos             position of the pass's first token = tokens in the KV cache before the pass
+ * tokens          tokens in this pass; 1 in decode
+ * draws           random numbers consumed so far: the generator's counter
+ * stopped         1 after a stop id or a full context: later steps must change nothing
+ * context         positions available
+ * top_k           0 = off
+ * top_p_q         0 = off, else floor(top_p * 2^32)
+ * min_p_q         0 = off, else floor(min_p * 2^32)
+ * inv_temp        1 / temperature; 0 = greedy
+ * repeat_penalty  1 = off
+ * repeat_last_n   0 = off
+ */
+#ifndef DGL_KERNELS_STEP_H
+#define DGL_KERNELS_STEP_H
+
+#include <stdint.h>
+
+/* clang-format off */
+#define DGL_STEP_FIELDS(X)           \
+    X(uint, uint32_t, pos)           \
+    X(uint, uint32_t, tokens)        \
+    X(uint, uint32_t, draws)         \
+    X(uint, uint32_t, stopped)       \
+    X(uint, uint32_t, context)       \
+    X(uint, uint32_t, seed_lo)       \
+    X(uint, uint32_t, seed_hi)       \
+    X(uint, uint32_t, top_k)         \
+    X(uint, uint32_t, top_p_q)       \
+    X(uint, uint32_t, min_p_q)       \
+    X(float, float, inv_temp)        \
+    X(float, float, repeat_penalty)  \
+    X(uint, uint32_t, repeat_last_n) \
+    X(uint, uint32_t, ignore_eos)    \
+    X(uint, uint32_t, spare0)        \
+    X(uint, uint32_t, spare1)
+/* clang-format on */
+
+struct dgl_step {
+#define X(glsl, c, name) c name;
+    DGL_STEP_FIELDS(X)
+#undef X
+};
+_Static_assert(sizeof(struct dgl_step) == 64, "the step state is 16 words");
+
+#endif

@@ -1,0 +1,10 @@
+/* Any model that model_file.h opens -> an RDRR version 1 pack. */
+#ifndef DGL_LOADER_CONVERT_H
+#define DGL_LOADER_CONVERT_H
+
+#include "core/base/status.h"
+
+enum dgl_status convert_model(const struct dgl_log *log, const struct dgl_convert_params *params,
+                              struct dgl_convert_result *out);
+
+#endif

@@ -1,0 +1,24 @@
+/* Element types of tensors in files and on the device: one table of traits. */
+#ifndef DGL_LOADER_DTYPE_H
+#define DGL_LOADER_DTYPE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stddef.h>
+
+enum dgl_dtype { DGL_F32, DGL_F16, DGL_BF16, DGL_U8, DGL_I64, DGL_Q8_0, DGL_Q4_K, DGL_DTYPE_COUNT };
+
+struct dgl_dtype_traits {
+    const char *name;        /* lower case: kernels' `weight` attribute, messages */
+    const char *rdrr;        /* "F32", "Q4_K_M": in manifests */
+    const char *safetensors; /* "F32"; NULL = not in that format */
+    uint32_t block;          /* values per block (1, 32, 256) */
+    uint32_t block_bytes;    /* bytes per block */
+};
+const struct dgl_dtype_traits *dgl_dtype_get(enum dgl_dtype type);
+/* Any of the three spellings, case-insensitive; false = unknown. */
+bool dgl_dtype_parse(const char *text, size_t len, enum dgl_dtype *out);
+/* Bytes of one row of `cols` values, padded to whole blocks; false on overflow. */
+bool dgl_dtype_row_bytes(enum dgl_dtype type, uint64_t cols, uint64_t *out);
+
+#endif

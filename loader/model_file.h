@@ -1,0 +1,48 @@
+/* A model opened on the host, whatever its form: Hugging Face folder or RDRR pack (later GGUF). One door for core. */
+#ifndef DGL_LOADER_MODEL_FILE_H
+#define DGL_LOADER_MODEL_FILE_H
+
+#include "loader/model_desc.h"
+
+enum model_format { MODEL_HF, MODEL_RDRR };
+
+/* Public struct dgl_model_file is this struct; fields are for loader/ and core/ only. */
+struct dgl_model_file {
+    enum model_format format;
+    char *path; /* as opened, links kept */
+    char *name; /* last path component, or the manifest's modelId */
+    struct tensor_source *tensors;
+    struct model_desc desc;
+    struct model_skipped skipped;
+    char *config; /* config.json verbatim */
+    size_t config_len;
+    char *tokenizer_json; /* NULL = no tokenizer */
+    size_t tokenizer_json_len;
+    char *tokenizer_config_json; /* NULL = none */
+    size_t tokenizer_config_len;
+    char *generation_config_json; /* NULL = none */
+    size_t generation_config_len;
+    char *hint_defaults, *hint_pinned; /* kernel hints of a manifest as JSON text; NULL = none */
+    char quantization[32];             /* headline: "bf16", "q4_k_m" */
+    char manifest_sha256[65];          /* "" for folders */
+    struct dgl_model_info
+        info; /* what dgl_model_file_info() shows; strings point into this struct */
+};
+
+struct model_open_params {
+    const char *
+        path; /* a folder with config.json or manifest.json, or `org/name` found in the local Hub cache */
+    bool verify; /* hash every shard of a pack before use */
+    dgl_progress_cb progress_cb;
+    void *progress_priv;
+};
+/* Refuses .bin/.pth-only folders, foreign quantisation schemes and sentencepiece-only tokenizers with the remedy. */
+enum dgl_status model_file_open(const struct dgl_log *log, const struct model_open_params *params,
+                                struct dgl_model_file **out);
+void model_file_close(struct dgl_model_file **file);
+
+/* All hashes of a pack (shards, copied text files). */
+enum dgl_status model_file_verify(const struct dgl_log *log, const struct dgl_verify_params *params,
+                                  struct dgl_verify_result *out);
+
+#endif

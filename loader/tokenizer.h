@@ -1,0 +1,45 @@
+/*
+ * tokenizer.h: text to ids and back as Hugging Face's `tokenizers` does it, from tokenizer.json.
+ * Immutable after creation: any number of threads may share one.
+ */
+#ifndef DGL_LOADER_TOKENIZER_H
+#define DGL_LOADER_TOKENIZER_H
+
+#include "core/base/status.h"
+#include "core/base/str.h"
+
+struct dgl_tokenizer;
+
+/* `name` is for messages. Anything in the file that is not implemented is DGL_ERR_UNSUPPORTED naming it. */
+enum dgl_status tokenizer_create(const struct dgl_log *log, const char *name, const char *json,
+                                 size_t len, struct dgl_tokenizer **out);
+void tokenizer_destroy(struct dgl_tokenizer **tok);
+int32_t tokenizer_max_id(const struct dgl_tokenizer *tok); /* largest id in use */
+bool tokenizer_is_special(const struct dgl_tokenizer *tok, int32_t id);
+
+/* Appends to *ids (grown; free with free()). */
+struct token_ids {
+    int32_t *ids;
+    size_t count, cap;
+};
+struct encode_flags {
+    bool add_special, no_parse_special;
+};
+enum dgl_status tokenizer_encode(const struct dgl_log *log, const struct dgl_tokenizer *tok,
+                                 struct dgl_str text, struct encode_flags flags,
+                                 struct token_ids *out);
+/* Decodes everything at once; unknown ids are dropped. */
+enum dgl_status tokenizer_decode(const struct dgl_log *log, const struct dgl_tokenizer *tok,
+                                 const int32_t *ids, size_t count, bool skip_special,
+                                 struct dgl_buf *out);
+
+/* Streaming decode: what has been emitted after each id is a prefix of what tokenizer_decode() of all ids gives; a
+ * finished character is emitted at once and half a character never. */
+struct detokenizer;
+struct detokenizer *detokenizer_create(const struct dgl_tokenizer *tok,
+                                       bool skip_special); /* NULL: out of memory */
+void detokenizer_push(struct detokenizer *d, int32_t id, struct dgl_buf *out);
+void detokenizer_flush(struct detokenizer *d, struct dgl_buf *out);
+void detokenizer_destroy(struct detokenizer **d);
+
+#endif

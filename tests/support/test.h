@@ -1,0 +1,65 @@
+/* What every test program includes: cmocka, comparisons that print both values, skips with a reason. */
+#ifndef DGL_TESTS_TEST_H
+#define DGL_TESTS_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "core/dopplergl.h"
+
+/* Skips the running case and says why on stdout, where tests/run.sh collects it. */
+#define SKIP(...)                                                                                  \
+    do {                                                                                           \
+        printf("# skip: " __VA_ARGS__);                                                            \
+        printf("\n");                                                                              \
+        fflush(stdout);                                                                            \
+        skip();                                                                                    \
+    } while (0)
+
+/* |a - b| <= limit, for doubles; prints all three. */
+#define assert_near(a, b, limit) test_assert_near((a), (b), (limit), #a, __FILE__, __LINE__)
+/* value <= limit, for doubles. */
+#define assert_at_most(value, limit)                                                               \
+    test_assert_at_most((value), (limit), #value, __FILE__, __LINE__)
+/* `text` contains `part`; prints both. */
+#define assert_contains(text, part) test_assert_contains((text), (part), __FILE__, __LINE__)
+
+void test_assert_near(double a, double b, double limit, const char *what, const char *file,
+                      int line);
+void test_assert_at_most(double value, double limit, const char *what, const char *file, int line);
+void test_assert_contains(const char *text, const char *part, const char *file, int line);
+
+/* A log that keeps what it is told, newest last, so that a test can look at messages. */
+struct test_log {
+    struct dgl_log log; /* hand out &t.log */
+    char text[8192];
+    size_t len;
+    int errors; /* lines of DGL_LOG_ERROR */
+};
+void test_log_init(struct test_log *t, enum dgl_log_level level);
+void test_log_clear(struct test_log *t);
+
+/* Sum (a-b)^2 / sum b^2 in double; NaN anywhere gives infinity. */
+double test_nmse(const float *a, const double *b, size_t count);
+
+/* Repeatable random numbers (splitmix64); the seed is printed by the caller when a case fails. */
+uint64_t test_rand(uint64_t *state);
+float test_rand_float(uint64_t *state); /* normal-ish, about -3 to 3 */
+
+/* A fresh directory under $TMPDIR, removed by test_tmpdir_remove(). */
+char *test_tmpdir(void);
+void test_tmpdir_remove(char *dir);
+void test_write_file(const char *dir, const char *name, const void *bytes, size_t len);
+
+/* Path inside the shared test data (DOPPLERGL_TEST_DATA, default ../shared) or NULL when absent; static buffer. */
+const char *test_data(const char *relative);
+/* Unpacks an archive of the test data once into build/testdata and returns the folder `inside`; NULL when the data
+ * are absent. Static buffer. */
+const char *test_unpacked(const char *archive, const char *inside);
+
+#endif

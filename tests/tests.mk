@@ -1,0 +1,1 @@
+# Link flags of single tests (link-time fakes).

@@ -1,13 +1,12 @@
-# Builds, tests and installs DopplerGL. `make help` lists what there is; docs/architecture.md says where things are.
+# Builds, tests and installs DopplerGL. `make help` lists the targets; docs/architecture.md says where things are.
 SHELL := /bin/sh
 .DEFAULT_GOAL := all
 
-CC      ?= cc
-CXX     ?= c++
-AR      ?= ar
 BUILD   ?= build
 PREFIX  ?= /usr/local
 DESTDIR ?=
+JOBS    ?= $(shell nproc 2>/dev/null || echo 1)
+OBJCOPY ?= objcopy
 VERSION := 0.1.0
 PKGS    := egl glesv2 gbm libdrm libcjson libcrypto libpcre2-8 libutf8proc
 
@@ -28,38 +27,45 @@ LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/gen/kernels_embedded.o
 TOOL_OBJ := $(TOOL_SRC:%.c=$(BUILD)/obj/%.o)
 SUP_OBJ  := $(SUP_SRC:%.c=$(BUILD)/obj/%.o)
 TESTS    := $(TEST_SRC:tests/%.c=$(BUILD)/tests/%)
+SUBMAKE   = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all demo check check-drivers lint san fuzz install clean help deps tests
+# One short line per step; V=1 shows the commands.
+Q         = $(if $(V),,@echo '  $(1) $@';)
 
-all: $(BUILD)/dopplergl ## build the library and the command
+.PHONY: all demo check check-drivers lint san install clean help deps packages tests
+.SECONDARY:
+.DELETE_ON_ERROR:
+
+all: $(BUILD)/dopplergl $(BUILD)/libdopplergl.a ## build the library and the command
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 16
+	@echo 'Variables: CC, BUILD (build), OPT (-O2 -g), SAN, PREFIX (/usr/local), DESTDIR, JOBS, V=1'
 
 deps: ## install the Debian packages that are missing
 	@sh tools/deps.sh
 
 demo: deps ## build and write a story with the bundled model
-	@$(MAKE) --no-print-directory all
+	@$(SUBMAKE) all
 	@$(BUILD)/dopplergl generate --device any -p 'Once upon a time' -n 160 --seed 7
 
 check: deps ## build and run every test
-	@$(MAKE) --no-print-directory all tests
+	@$(SUBMAKE) all tests
 	@sh tests/run.sh $(BUILD) $(TESTS)
 
 check-drivers: deps ## the model tests on every driver here (DRIVERS=all: newer Mesas too)
-	@$(MAKE) --no-print-directory all tests
+	@$(SUBMAKE) all tests
 	@BUILD=$(BUILD) sh tests/drivers.sh
 
 lint: ## formatting, size budgets, include arrows, forbidden calls
 	@sh tools/lint.sh
 
-san: ## the tests under AddressSanitizer and UBSan
-	@$(MAKE) --no-print-directory BUILD=$(BUILD)/san OPT='-O1 -g' \
+san: deps ## the tests under AddressSanitizer and UBSan
+	@$(SUBMAKE) BUILD=$(BUILD)/san OPT='-O1 -g -fno-omit-frame-pointer' \
 	    SAN='-fsanitize=address,undefined -fno-sanitize-recover=undefined' all tests
 	@SAN=1 sh tests/run.sh $(BUILD)/san $(TEST_SRC:tests/%.c=$(BUILD)/san/tests/%)
 
-tests: $(TESTS)
+tests: $(TESTS) ## build the test programs (build/tests/), run none
 
 install: all ## install under DESTDIR and PREFIX
 	@sh tools/install.sh $(BUILD) '$(DESTDIR)' '$(PREFIX)' $(VERSION) '$(PKGS)'
@@ -67,29 +73,45 @@ install: all ## install under DESTDIR and PREFIX
 clean: ## remove what was built
 	rm -rf $(BUILD)
 
-$(BUILD)/dopplergl: $(TOOL_OBJ) $(BUILD)/libdopplergl.a
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+packages:
+	@pkg-config --print-errors --exists $(PKGS) || { echo 'missing development packages: run make deps' >&2; exit 1; }
 
+# The command and the tests use core/base, whose functions the installed library hides.
+$(BUILD)/dopplergl: $(TOOL_OBJ) $(BUILD)/libinternal.a
+	$(call Q,LINK)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+$(BUILD)/libinternal.a: $(LIB_OBJ)
+	@rm -f $@
+	$(call Q,AR  )$(AR) rcs $@ $^
+
+$(BUILD)/libsupport.a: $(SUP_OBJ)
+	@rm -f $@
+	$(call Q,AR  )$(AR) rcs $@ $^
+
+# -fvisibility=hidden alone does not hide anything in a static archive: one object, its hidden symbols made local.
 $(BUILD)/libdopplergl.a: $(LIB_OBJ)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(call Q,AR  )$(LD) -r -o $(BUILD)/obj/dopplergl.o $^ && \
+	    $(OBJCOPY) --localize-hidden $(BUILD)/obj/dopplergl.o && \
+	    $(AR) rcs $@ $(BUILD)/obj/dopplergl.o
 
-$(BUILD)/gen/kernels_embedded.c: $(KERNELS) tools/embed.sh
+# The folders are prerequisites so that a kernel that was removed leaves the table too.
+$(BUILD)/gen/kernels_embedded.c: $(KERNELS) tools/embed.sh $(wildcard kernels/. kernels/chunk/.)
 	@mkdir -p $(@D)
-	sh tools/embed.sh $(KERNELS) > $@.tmp && mv $@.tmp $@
+	@sh tools/embed.sh $(KERNELS) > $@.tmp && mv $@.tmp $@
 
 $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+	$(call Q,CC  )$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-$(BUILD)/obj/%.o: %.c
+$(BUILD)/obj/%.o: %.c | packages
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(call Q,CC  )$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-# A test that needs more than the library says so: TEST_LDFLAGS_test_name, for link-time fakes.
-$(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(SUP_OBJ) $(BUILD)/libdopplergl.a
+# A test that needs more than the library says so in tests/tests.mk: TEST_LDFLAGS_test_name, for link-time fakes.
+$(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/libsupport.a $(BUILD)/libinternal.a
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) $(TEST_LDFLAGS_$*) -o $@ $^ -lcmocka $(LDLIBS)
+	$(call Q,LINK)$(CC) $(LDFLAGS) $(TEST_LDFLAGS_$*) -o $@ $^ -lcmocka $(LDLIBS)
 
 -include tests/tests.mk
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

@@ -1,5 +1,5 @@
-/* Arithmetic on numbers that come from files. Every product or sum of file-derived values goes through
- * these; false means overflow and leaves *out alone. */
+/* Arithmetic on numbers that come from files. Every product or sum of file-derived values goes
+ * through these; false means overflow and leaves *out alone. */
 #ifndef DGL_BASE_CHECKED_H
 #define DGL_BASE_CHECKED_H
 

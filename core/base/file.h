@@ -1,5 +1,5 @@
-/* Files are read with pread into memory that the caller owns: a file that shrinks under us is an error,
- * not a SIGBUS. What is written appears complete or not at all. */
+/* Files are read with pread into memory that the caller owns: a file that shrinks under us is an
+ * error, not a SIGBUS. What is written appears complete or not at all. */
 #ifndef DGL_BASE_FILE_H
 #define DGL_BASE_FILE_H
 
@@ -22,7 +22,7 @@ bool dgl_path_exists(const char *path);
 bool dgl_path_is_dir(const char *path);
 /* dir + "/" + name, to be freed; NULL: out of memory. */
 char *dgl_path_join(const char *dir, const char *name);
-/* A name that a manifest or index may use: not empty, no '/', not "." or "..", no NUL, at most 255 bytes. */
+/* A name that a manifest or index may use: 1 to 255 bytes, no '/', no NUL, not "." or "..". */
 bool dgl_name_is_safe(const char *name, size_t len);
 /* Sorted names of a directory's entries (without "." and ".."); free with dgl_names_free. */
 enum dgl_status dgl_dir_list(const struct dgl_log *log, const char *path, char ***names,
@@ -32,7 +32,8 @@ enum dgl_status dgl_dir_make(const struct dgl_log *log,
                              const char *path); /* with parents, mode 0777 & ~umask */
 void dgl_dir_remove(const char *path);          /* recursively, best effort, never follows links */
 
-/* Writes path.tmpNNN, then renames over `path` on commit. Abort (or a failed write) removes the temporary. */
+/* Writes a temporary beside `path`, renames it over `path` on commit, removes it on abort or after
+ * a failed write. */
 struct dgl_atomic_file;
 enum dgl_status dgl_atomic_create(const struct dgl_log *log, const char *path,
                                   struct dgl_atomic_file **out);

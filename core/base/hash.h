@@ -9,7 +9,7 @@ enum dgl_hash_kind { DGL_HASH_SHA256, DGL_HASH_BLAKE3 };
 struct dgl_hash;                                           /* one running digest */
 struct dgl_hash *dgl_hash_create(enum dgl_hash_kind kind); /* NULL: out of memory */
 void dgl_hash_update(struct dgl_hash *hash, const void *bytes, size_t len);
-/* 64 lowercase hex digits and NUL; the digest can be updated no more. False when the library failed. */
+/* 64 lowercase hex digits and NUL, once, at the end. False when OpenSSL failed. */
 bool dgl_hash_hex(struct dgl_hash *hash, char out[65]);
 void dgl_hash_destroy(struct dgl_hash **hash);
 

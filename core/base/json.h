@@ -1,8 +1,9 @@
 /*
  * The one JSON reader and writer, and the only file that includes cJSON.
- * Reading is strict where cJSON is not: the whole text must be one value, keys are case-sensitive and unique,
- * numbers are finite, integers exact below 2^53, nesting at most 64, text valid UTF-8. Strings carry a length and keep
- * U+0000. Errors name the file, the path of keys and what was found.
+ * Reading is strict where cJSON is not: the whole text must be one value, keys are case-sensitive
+ * and unique, numbers are finite, integers exact below 2^53, nesting at most 64, text valid UTF-8.
+ * Strings carry a length and keep U+0000. Errors name the file, where in it, and what was
+ * found. Escaped surrogates without their other half are refused: no UTF-8 could hold them.
  */
 #ifndef DGL_BASE_JSON_H
 #define DGL_BASE_JSON_H
@@ -48,6 +49,7 @@ const struct dgl_json *dgl_json_next(const struct dgl_json *value);
 struct dgl_str dgl_json_key(const struct dgl_json *value);
 /* Exact key; NULL when absent or not an object. Linear, or hashed for large objects. */
 const struct dgl_json *dgl_json_get(const struct dgl_json *object, const char *key);
+/* Linear: loops use dgl_json_first and dgl_json_next. NULL beyond the end or when not an array. */
 const struct dgl_json *dgl_json_at(const struct dgl_json *array, size_t index);
 
 /* Typed fields of an object with messages: wrong types and values out of range are DGL_ERR_FORMAT
@@ -71,11 +73,13 @@ enum dgl_status dgl_json_opt_f64(struct dgl_json_reader r, const struct dgl_json
                                  const char *key, double min, double max, double *inout);
 enum dgl_status dgl_json_opt_bool(struct dgl_json_reader r, const struct dgl_json *object,
                                   const char *key, bool *inout);
-/* Fails with DGL_ERR_FORMAT; the message starts "NAME: PATH: ". PATH is found by walking up from `value`. */
+/* Fails with DGL_ERR_FORMAT; the message starts "NAME: PATH: ", for the root "NAME: ". PATH is
+ * searched from the root on: for failures only. */
 enum dgl_status dgl_json_fail(struct dgl_json_reader r, const struct dgl_json *value,
                               const char *fmt, ...) DGL_PRINTF(3, 4);
 
-/* Writer: appends to a builder, keeps commas and indentation, escapes strings. Misuse is caught by assert. */
+/* Writer: appends to a builder, keeps commas and indentation, escapes strings; misuse is an
+ * assertion. */
 struct dgl_json_writer {
     struct dgl_buf *out;
     int indent; /* spaces per level; 0 = one line */

@@ -2,11 +2,16 @@
 #ifndef DGL_BASE_LOG_H
 #define DGL_BASE_LOG_H
 
+#include <stdarg.h>
+
 #include "core/base/status.h"
 
 bool dgl_log_enabled(const struct dgl_log *log, enum dgl_log_level level);
+/* Control characters in arguments (names from files) become '?': a line stays one line. */
 void dgl_logf(const struct dgl_log *log, enum dgl_log_level level, const char *fmt, ...)
     DGL_PRINTF(3, 4);
+void dgl_vlogf(const struct dgl_log *log, enum dgl_log_level level, const char *fmt, va_list args)
+    DGL_PRINTF(3, 0);
 /* A text with its lines numbered from 1: a shader that did not compile. */
 void dgl_log_source(const struct dgl_log *log, enum dgl_log_level level, const char *text,
                     size_t len);

@@ -11,7 +11,8 @@ void *dgl_calloc(size_t count, size_t size);
 #define dgl_new(type)              ((type *)dgl_calloc(1, sizeof(type)))
 #define dgl_new_array(type, count) ((type *)dgl_calloc((count), sizeof(type)))
 
-/* Makes room for `need` elements, growing by half at least; *cap is in elements. On failure nothing changes. */
+/* Makes room for `need` elements, growing by half at least; *cap is in elements. False: nothing
+ * changed. */
 bool dgl_grow(void **items, size_t *cap, size_t need, size_t size);
 
 /* Bump allocator whose parts are freed together. `{0}` is a valid empty arena. */

@@ -37,8 +37,9 @@ void dgl_buf_putc(struct dgl_buf *buf, char c);
 void dgl_buf_printf(struct dgl_buf *buf, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 void dgl_buf_vprintf(struct dgl_buf *buf, const char *fmt, va_list args);
-/* Shortest text that reads back as the same double (or float). */
+/* Short text (15 to 17 digits) that reads back as the same double; 6 to 9 digits for a float. */
 void dgl_buf_f64(struct dgl_buf *buf, double value);
+void dgl_buf_f32(struct dgl_buf *buf, float value);
 char *dgl_buf_take(
     struct dgl_buf *buf); /* the text, now the caller's (free); NULL when failed; buf is empty */
 void dgl_buf_finish(struct dgl_buf *buf);

@@ -1,9 +1,11 @@
-/* What every test program includes: cmocka, comparisons that print both values, skips with a reason. */
+/* What every test program includes: cmocka, comparisons that print both values, skips with a
+ * reason. */
 #ifndef DGL_TESTS_TEST_H
 #define DGL_TESTS_TEST_H
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -34,6 +36,14 @@ void test_assert_near(double a, double b, double limit, const char *what, const 
 void test_assert_at_most(double value, double limit, const char *what, const char *file, int line);
 void test_assert_contains(const char *text, const char *part, const char *file, int line);
 
+/* Runs `fn` once per row of a table, each row a case of its own. The row's first member is its name
+ * (const char *); fn finds the row in *state. Returns the number of failures, as
+ * cmocka_run_group_tests does. */
+#define test_run_table(group, fn, rows)                                                            \
+    test_run_rows((group), (fn), (rows), sizeof(rows) / sizeof((rows)[0]), sizeof((rows)[0]))
+int test_run_rows(const char *group, CMUnitTestFunction fn, const void *rows, size_t count,
+                  size_t row_bytes);
+
 /* A log that keeps what it is told, newest last, so that a test can look at messages. */
 struct test_log {
     struct dgl_log log; /* hand out &t.log */
@@ -51,15 +61,20 @@ double test_nmse(const float *a, const double *b, size_t count);
 uint64_t test_rand(uint64_t *state);
 float test_rand_float(uint64_t *state); /* normal-ish, about -3 to 3 */
 
+/* Puts the process into a locale with a decimal comma, made with localedef when none is installed;
+ * false when that is not possible. setlocale(LC_ALL, "C") ends it. */
+bool test_set_comma_locale(void);
+
 /* A fresh directory under $TMPDIR, removed by test_tmpdir_remove(). */
 char *test_tmpdir(void);
 void test_tmpdir_remove(char *dir);
 void test_write_file(const char *dir, const char *name, const void *bytes, size_t len);
 
-/* Path inside the shared test data (DOPPLERGL_TEST_DATA, default ../shared) or NULL when absent; static buffer. */
+/* Path inside the shared test data (DOPPLERGL_TEST_DATA, default ../shared) or NULL when absent;
+ * static buffer. */
 const char *test_data(const char *relative);
-/* Unpacks an archive of the test data once into build/testdata and returns the folder `inside`; NULL when the data
- * are absent. Static buffer. */
+/* Unpacks an archive of the test data once into build/testdata and returns the folder `inside`;
+ * NULL when the data are absent. Static buffer. */
 const char *test_unpacked(const char *archive, const char *inside);
 
 #endif

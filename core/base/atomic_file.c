@@ -1,0 +1,134 @@
+/* Files that appear complete or not at all: a temporary next to the target, fsync, rename. */
+#include "core/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+
+struct dgl_atomic_file {
+    const struct dgl_log *log;
+    int fd;
+    bool failed; /* a write went wrong: commit must not publish what is there */
+    char *path, *temp;
+};
+
+enum { max_name_tries = 100 };
+
+/* O_EXCL decides who owns a name; process id and time only make the first try likely to succeed. */
+static enum dgl_status open_temp(struct dgl_atomic_file *file)
+{
+    for (int i = 0; i < max_name_tries; i++) {
+        struct dgl_buf name = {0};
+        dgl_buf_printf(&name, "%s.tmp%ld-%llx", file->path, (long)getpid(),
+                       (unsigned long long)dgl_now_ns());
+        file->temp = dgl_buf_take(&name);
+        if (!file->temp)
+            return dgl_fail_memory(file->log, file->path, strlen(file->path) + 32);
+        file->fd = open(file->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (file->fd >= 0)
+            return DGL_OK;
+        enum dgl_status status = errno == EEXIST ? DGL_OK : DGL_ERR_IO;
+        if (status != DGL_OK || i + 1 == max_name_tries)
+            status = dgl_fail_errno(file->log, "create", file->temp);
+        free(file->temp);
+        file->temp = NULL;
+        if (status != DGL_OK)
+            return status;
+    }
+    return DGL_ERR_IO;
+}
+
+enum dgl_status dgl_atomic_create(const struct dgl_log *log, const char *path,
+                                  struct dgl_atomic_file **out)
+{
+    *out = NULL;
+    struct dgl_atomic_file *file = dgl_new(struct dgl_atomic_file);
+    if (!file)
+        return dgl_fail_memory(log, path, sizeof(*file));
+    file->log = log;
+    file->fd = -1;
+    file->path = strdup(path);
+    enum dgl_status status =
+        file->path ? open_temp(file) : dgl_fail_memory(log, path, strlen(path) + 1);
+    if (status != DGL_OK)
+        dgl_atomic_abort(&file);
+    *out = file;
+    return status;
+}
+
+enum dgl_status dgl_atomic_write(struct dgl_atomic_file *file, const void *bytes, size_t len)
+{
+    const char *p = bytes;
+    if (file->failed)
+        return DGL_ERR_IO;
+    while (len) {
+        ssize_t put = write(file->fd, p, len);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0) {
+            file->failed = true;
+            return dgl_fail_errno(file->log, "write", file->temp);
+        }
+        p += put;
+        len -= (size_t)put;
+    }
+    return DGL_OK;
+}
+
+/* The rename is durable once the directory is; some file systems cannot sync one, which is no
+ * error. */
+static void sync_directory_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *dir = !slash ? strdup(".") : slash == path ? strdup("/") : strndup(path, slash - path);
+    int fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (fd >= 0) {
+        fsync(fd);
+        close(fd);
+    }
+    free(dir);
+}
+
+enum dgl_status dgl_atomic_commit(struct dgl_atomic_file **handle)
+{
+    struct dgl_atomic_file *file = *handle;
+    enum dgl_status status = file->failed ? DGL_ERR_IO : DGL_OK;
+    if (status == DGL_OK && fsync(file->fd) != 0)
+        status = dgl_fail_errno(file->log, "write", file->temp);
+    if (status == DGL_OK) {
+        int closed = close(file->fd); /* NFS reports a full disk here */
+        file->fd = -1;
+        if (closed != 0)
+            status = dgl_fail_errno(file->log, "write", file->temp);
+    }
+    if (status == DGL_OK && rename(file->temp, file->path) != 0)
+        status = dgl_fail_errno(file->log, "replace", file->path);
+    if (status == DGL_OK) {
+        sync_directory_of(file->path);
+        free(file->temp);
+        file->temp = NULL;
+    }
+    dgl_atomic_abort(handle);
+    return status;
+}
+
+void dgl_atomic_abort(struct dgl_atomic_file **handle)
+{
+    struct dgl_atomic_file *file = *handle;
+    if (!file)
+        return;
+    if (file->fd >= 0)
+        close(file->fd);
+    if (file->temp)
+        unlink(file->temp);
+    free(file->temp);
+    free(file->path);
+    free(file);
+    *handle = NULL;
+}

@@ -1,0 +1,150 @@
+/* Reading files: pread into the caller's memory, and whole files as text. */
+#include "core/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/checked.h"
+#include "core/base/mem.h"
+
+/* Linux moves at most 0x7ffff000 bytes per call; smaller steps also let a signal through. */
+enum { read_step_bytes = 64 << 20, slurp_first_bytes = 64 * 1024 };
+
+struct dgl_file {
+    int fd;
+    uint64_t size;
+    char *path;
+};
+
+enum dgl_status dgl_file_open(const struct dgl_log *log, const char *path, struct dgl_file **out)
+{
+    enum dgl_status status = DGL_OK;
+    *out = NULL;
+    struct dgl_file *file = dgl_new(struct dgl_file);
+    if (!file)
+        return dgl_fail_memory(log, path, sizeof(*file));
+    struct stat st;
+    file->path = strdup(path);
+    /* O_NONBLOCK: a FIFO in a model folder must not hang us before fstat can refuse it. */
+    file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (!file->path)
+        status = dgl_fail_memory(log, path, strlen(path) + 1);
+    else if (file->fd < 0)
+        status = dgl_fail_errno(log, "open", path);
+    else if (fstat(file->fd, &st) != 0)
+        status = dgl_fail_errno(log, "examine", path);
+    else if (!S_ISREG(st.st_mode))
+        status = dgl_fail(log, DGL_ERR_IO, "cannot read %s: it is %s, wanted a regular file", path,
+                          S_ISDIR(st.st_mode) ? "a directory" : "a device, pipe or socket");
+    else
+        file->size = (uint64_t)st.st_size;
+    if (status != DGL_OK)
+        dgl_file_close(&file);
+    *out = file;
+    return status;
+}
+
+void dgl_file_close(struct dgl_file **file)
+{
+    if (!*file)
+        return;
+    if ((*file)->fd >= 0)
+        close((*file)->fd);
+    free((*file)->path);
+    free(*file);
+    *file = NULL;
+}
+
+uint64_t dgl_file_size(const struct dgl_file *file)
+{
+    return file->size;
+}
+
+const char *dgl_file_path(const struct dgl_file *file)
+{
+    return file->path;
+}
+
+enum dgl_status dgl_file_read(const struct dgl_log *log, const struct dgl_file *file,
+                              uint64_t offset, void *dst, size_t size)
+{
+    uint64_t end;
+    if (!dgl_add_u64(offset, size, &end) || end > INT64_MAX)
+        return dgl_fail(log, DGL_ERR_IO,
+                        "%s: %zu bytes at offset %" PRIu64 " cannot be in a file of %" PRIu64
+                        " bytes",
+                        file->path, size, offset, file->size);
+    size_t done = 0;
+    while (done < size) {
+        size_t step = size - done < read_step_bytes ? size - done : read_step_bytes;
+        ssize_t got = pread(file->fd, (char *)dst + done, step, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return dgl_fail_errno(log, "read", file->path);
+        if (got == 0)
+            return dgl_fail(log, DGL_ERR_IO,
+                            "%s: the file ends at byte %" PRIu64 ", needed %" PRIu64
+                            " bytes; it is truncated, fetch it again",
+                            file->path, offset + done, end);
+        done += (size_t)got;
+    }
+    return DGL_OK;
+}
+
+/* Reads `fd` to its end into `buf`. The size from stat is only a hint: pipes and /proc report 0. */
+static enum dgl_status read_to_end(const struct dgl_log *log, const char *path, int fd, size_t max,
+                                   struct dgl_buf *buf)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return dgl_fail_errno(log, "examine", path);
+    if (S_ISREG(st.st_mode) && (uint64_t)st.st_size > max)
+        return dgl_fail(log, DGL_ERR_FORMAT, "%s: %" PRIu64 " bytes, wanted at most %zu", path,
+                        (uint64_t)st.st_size, max);
+    size_t room = S_ISREG(st.st_mode) ? (size_t)st.st_size + 1 : slurp_first_bytes;
+    for (;;) {
+        if (buf->cap - buf->len < 2 &&
+            !dgl_grow((void **)&buf->p, &buf->cap, buf->len + room + 1, 1))
+            return dgl_fail_memory(log, path, (uint64_t)buf->len + room + 1);
+        size_t step = buf->cap - buf->len - 1;
+        ssize_t got = read(fd, buf->p + buf->len, step < read_step_bytes ? step : read_step_bytes);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return dgl_fail_errno(log, "read", path);
+        if (got == 0)
+            break;
+        buf->len += (size_t)got;
+        if (buf->len > max)
+            return dgl_fail(log, DGL_ERR_FORMAT, "%s: more than %zu bytes, wanted at most that",
+                            path, max);
+        room = slurp_first_bytes;
+    }
+    buf->p[buf->len] = '\0';
+    return DGL_OK;
+}
+
+enum dgl_status dgl_file_slurp(const struct dgl_log *log, const char *path, size_t max, char **text,
+                               size_t *len)
+{
+    *text = NULL;
+    *len = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return dgl_fail_errno(log, "open", path);
+    struct dgl_buf buf = {0};
+    enum dgl_status status = read_to_end(log, path, fd, max, &buf);
+    close(fd);
+    if (status == DGL_OK) {
+        *len = buf.len;
+        *text = dgl_buf_take(&buf);
+    }
+    dgl_buf_finish(&buf);
+    return status;
+}

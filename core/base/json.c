@@ -1,0 +1,369 @@
+/*
+ * Parsed JSON values. A struct dgl_json is a cJSON node; what cJSON leaves unused or imprecise in a
+ * node holds what it has no place for, so that a document of a million values costs nothing beside
+ * the tree:
+ *
+ *     valueint     length of the key
+ *     valuedouble  number: its value; string: its length; array and object: how many children
+ *     valuestring  string: the bytes; large object: its index of keys (cJSON_Delete frees either)
+ */
+#include "core/base/json.h"
+
+#include <cjson/cJSON.h>
+#include <limits.h>
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/file.h"
+#include "core/base/json_scan.h"
+#include "core/base/mem.h"
+#include "core/base/utf8.h"
+
+/* Objects with more keys get a hash table, others are searched from the front. */
+enum { linear_search_max = 16 };
+
+struct dgl_json_doc {
+    char *name;
+    cJSON *root;
+};
+
+/* Open addressing, at most half full. The seed keeps a file from choosing keys that collide. */
+struct key_index {
+    uint64_t seed;
+    size_t mask;
+    cJSON *slots[];
+};
+
+static const cJSON *node_of(const struct dgl_json *value)
+{
+    return (const cJSON *)value;
+}
+
+static const struct dgl_json *value_of(const cJSON *node)
+{
+    return (const struct dgl_json *)node;
+}
+
+static struct dgl_str key_of(const cJSON *node)
+{
+    return node->string ? (struct dgl_str){node->string, (size_t)node->valueint}
+                        : (struct dgl_str){"", 0};
+}
+
+static bool same_text(struct dgl_str a, struct dgl_str b)
+{
+    return a.len == b.len && memcmp(a.p, b.p, a.len) == 0;
+}
+
+/* FNV-1a. */
+static uint64_t key_hash(uint64_t seed, struct dgl_str key)
+{
+    uint64_t hash = 0xcbf29ce484222325u ^ seed;
+    for (size_t i = 0; i < key.len; i++)
+        hash = (hash ^ (unsigned char)key.p[i]) * 0x100000001b3u;
+    return hash ^ hash >> 32;
+}
+
+/* The slot with this key, or the empty one where it would go. */
+static size_t index_find(const struct key_index *index, struct dgl_str key)
+{
+    size_t i = (size_t)key_hash(index->seed, key) & index->mask;
+    while (index->slots[i] && !same_text(key_of(index->slots[i]), key))
+        i = (i + 1) & index->mask;
+    return i;
+}
+
+static enum dgl_status fail_duplicate(const struct dgl_json_doc *doc, const struct dgl_log *log,
+                                      const cJSON *object, const cJSON *child)
+{
+    enum { shown_bytes = 200 };
+    struct dgl_str key = key_of(child);
+    if (key.len > shown_bytes)
+        key.len = shown_bytes - dgl_utf8_incomplete_tail(key.p, shown_bytes);
+    return dgl_json_fail((struct dgl_json_reader){log, doc}, value_of(object),
+                         "the key \"%.*s\" occurs twice, wanted each key once", (int)key.len,
+                         key.p);
+}
+
+static enum dgl_status index_object(const struct dgl_json_doc *doc, const struct dgl_log *log,
+                                    cJSON *object, size_t count)
+{
+    size_t slots = 64;
+    while (slots < count * 2)
+        slots *= 2;
+    size_t bytes = sizeof(struct key_index) + slots * sizeof(cJSON *);
+    struct key_index *index = calloc(1, bytes);
+    if (!index)
+        return dgl_fail_memory(log, doc->name, bytes);
+    object->valuestring = (char *)index;
+    index->seed = dgl_now_ns();
+    index->mask = slots - 1;
+    for (cJSON *child = object->child; child; child = child->next) {
+        size_t i = index_find(index, key_of(child));
+        if (index->slots[i])
+            return fail_duplicate(doc, log, object, child);
+        index->slots[i] = child;
+    }
+    return DGL_OK;
+}
+
+static enum dgl_status check_keys(const struct dgl_json_doc *doc, const struct dgl_log *log,
+                                  cJSON *object, size_t count)
+{
+    if (count > linear_search_max)
+        return index_object(doc, log, object, count);
+    for (const cJSON *child = object->child; child; child = child->next) {
+        for (const cJSON *earlier = object->child; earlier != child; earlier = earlier->next) {
+            if (same_text(key_of(earlier), key_of(child)))
+                return fail_duplicate(doc, log, object, child);
+        }
+    }
+    return DGL_OK;
+}
+
+/* Length of `text`, whose pairs C0 80 become the NULs that they stand for. */
+static size_t restore_nuls(char *text, bool has_nuls)
+{
+    size_t len = strlen(text), put = 0;
+    if (!has_nuls)
+        return len;
+    for (size_t i = 0; i < len; i++) {
+        bool nul = (unsigned char)text[i] == 0xC0;
+        text[put++] = nul ? '\0' : text[i];
+        i += nul;
+    }
+    text[put] = '\0';
+    return put;
+}
+
+/* Fills the borrowed fields of a container's children, then of their children: recursion is at most
+ * json_max_depth deep. */
+static enum dgl_status finish_children(const struct dgl_json_doc *doc, const struct dgl_log *log,
+                                       cJSON *container, bool has_nuls)
+{
+    size_t count = 0;
+    for (cJSON *child = container->child; child; child = child->next) {
+        count++;
+        child->valueint = child->string ? (int)restore_nuls(child->string, has_nuls) : 0;
+        if (cJSON_IsString(child))
+            child->valuedouble = (double)restore_nuls(child->valuestring, has_nuls);
+    }
+    container->valuedouble = (double)count;
+    enum dgl_status status = DGL_OK;
+    if (cJSON_IsObject(container))
+        status = check_keys(doc, log, container, count);
+    for (cJSON *child = container->child; child && status == DGL_OK; child = child->next) {
+        if (child->child)
+            status = finish_children(doc, log, child, has_nuls);
+    }
+    return status;
+}
+
+static enum dgl_status fail_scan(const struct dgl_log *log, const char *name, const char *text,
+                                 size_t len, const struct json_scan *scan)
+{
+    size_t line = 1, column = 1;
+    for (size_t i = 0; i < scan->offset && i < len; i++) {
+        column = text[i] == '\n' ? 1 : column + 1;
+        line += text[i] == '\n';
+    }
+    struct dgl_buf found = {0};
+    unsigned char c = scan->offset < len ? (unsigned char)text[scan->offset] : 0;
+    if (scan->offset >= len)
+        dgl_buf_puts(&found, "the end of the text");
+    else if (c > 0x20 && c < 0x7f)
+        dgl_buf_printf(&found, "'%c'", c);
+    else
+        dgl_buf_printf(&found, "byte 0x%02X", c);
+    enum dgl_status status =
+        dgl_fail(log, DGL_ERR_FORMAT, "%s: line %zu, byte %zu: found %s, wanted %s", name, line,
+                 column, found.p ? found.p : "?", scan->wanted);
+    dgl_buf_finish(&found);
+    return status;
+}
+
+/* cJSON's tree of a scanned text; NULL: out of memory, the one way left for it to fail. */
+static cJSON *parse_scanned(const char *text, size_t len, bool has_nuls)
+{
+    char *replaced = NULL;
+    if (has_nuls) {
+        replaced = malloc(len);
+        if (!replaced)
+            return NULL;
+        len = json_replace_nuls(text, len, replaced);
+        text = replaced;
+    }
+    /* cJSON reads numbers with strtod and the decimal point of the current locale. */
+    locale_t before = uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
+    cJSON *root = cJSON_ParseWithLengthOpts(text, len, NULL, false);
+    uselocale(before);
+    free(replaced);
+    return root;
+}
+
+enum dgl_status dgl_json_parse(const struct dgl_log *log, const char *name, const char *text,
+                               size_t len, struct dgl_json_doc **out)
+{
+    *out = NULL;
+    if (len > INT_MAX)
+        return dgl_fail(log, DGL_ERR_FORMAT, "%s: %zu bytes of JSON, wanted at most %d", name, len,
+                        INT_MAX);
+    struct json_scan scan;
+    if (!json_scan(text, len, &scan))
+        return fail_scan(log, name, text, len, &scan);
+    bool has_nuls = scan.nul_escapes > 0;
+    struct dgl_json_doc *doc = dgl_new(struct dgl_json_doc);
+    if (!doc)
+        return dgl_fail_memory(log, name, sizeof(*doc));
+    doc->name = strdup(name);
+    doc->root = doc->name ? parse_scanned(text, len, has_nuls) : NULL;
+    enum dgl_status status = DGL_OK;
+    if (!doc->root) {
+        status = dgl_fail_memory(log, name, len);
+    } else if (cJSON_IsString(doc->root)) {
+        doc->root->valuedouble = (double)restore_nuls(doc->root->valuestring, has_nuls);
+    } else if (!cJSON_IsNumber(doc->root)) {
+        status = finish_children(doc, log, doc->root, has_nuls);
+    }
+    if (status != DGL_OK)
+        dgl_json_destroy(&doc);
+    *out = doc;
+    return status;
+}
+
+enum dgl_status dgl_json_load(const struct dgl_log *log, const char *path, size_t max,
+                              struct dgl_json_doc **out)
+{
+    char *text;
+    size_t len;
+    *out = NULL;
+    enum dgl_status status = dgl_file_slurp(log, path, max, &text, &len);
+    if (status == DGL_OK)
+        status = dgl_json_parse(log, path, text, len, out);
+    free(text);
+    return status;
+}
+
+void dgl_json_destroy(struct dgl_json_doc **doc)
+{
+    if (!*doc)
+        return;
+    cJSON_Delete((*doc)->root);
+    free((*doc)->name);
+    free(*doc);
+    *doc = NULL;
+}
+
+const struct dgl_json *dgl_json_root(const struct dgl_json_doc *doc)
+{
+    return value_of(doc->root);
+}
+
+const char *dgl_json_name(const struct dgl_json_doc *doc)
+{
+    return doc->name;
+}
+
+enum dgl_json_type dgl_json_type(const struct dgl_json *value)
+{
+    const cJSON *node = node_of(value);
+    if (cJSON_IsBool(node))
+        return DGL_JSON_BOOL;
+    if (cJSON_IsNumber(node))
+        return DGL_JSON_NUMBER;
+    if (cJSON_IsString(node))
+        return DGL_JSON_STRING;
+    if (cJSON_IsArray(node))
+        return DGL_JSON_ARRAY;
+    return cJSON_IsObject(node) ? DGL_JSON_OBJECT : DGL_JSON_NULL;
+}
+
+bool dgl_json_is(const struct dgl_json *value, enum dgl_json_type type)
+{
+    return value && dgl_json_type(value) == type;
+}
+
+struct dgl_str dgl_json_str(const struct dgl_json *value)
+{
+    const cJSON *node = node_of(value);
+    if (!cJSON_IsString(node))
+        return (struct dgl_str){"", 0};
+    return (struct dgl_str){node->valuestring, (size_t)node->valuedouble};
+}
+
+double dgl_json_f64(const struct dgl_json *value)
+{
+    const cJSON *node = node_of(value);
+    return cJSON_IsNumber(node) ? node->valuedouble : 0;
+}
+
+bool dgl_json_bool(const struct dgl_json *value)
+{
+    return cJSON_IsTrue(node_of(value));
+}
+
+bool dgl_json_i64(const struct dgl_json *value, int64_t *out)
+{
+    /* From 2^53 on the text may have named a neighbour of the double that it became. */
+    const double limit = 0x1p53;
+    const cJSON *node = node_of(value);
+    if (!cJSON_IsNumber(node))
+        return false;
+    double number = node->valuedouble;
+    if (!(number > -limit && number < limit) || number != floor(number))
+        return false;
+    *out = (int64_t)number;
+    return true;
+}
+
+size_t dgl_json_count(const struct dgl_json *value)
+{
+    const cJSON *node = node_of(value);
+    bool container = cJSON_IsArray(node) || cJSON_IsObject(node);
+    return container ? (size_t)node->valuedouble : 0;
+}
+
+const struct dgl_json *dgl_json_first(const struct dgl_json *value)
+{
+    return value ? value_of(node_of(value)->child) : NULL;
+}
+
+const struct dgl_json *dgl_json_next(const struct dgl_json *value)
+{
+    return value ? value_of(node_of(value)->next) : NULL;
+}
+
+struct dgl_str dgl_json_key(const struct dgl_json *value)
+{
+    return value ? key_of(node_of(value)) : (struct dgl_str){"", 0};
+}
+
+const struct dgl_json *dgl_json_get(const struct dgl_json *object, const char *key)
+{
+    const cJSON *node = node_of(object);
+    if (!cJSON_IsObject(node))
+        return NULL;
+    struct dgl_str wanted = dgl_str_of(key);
+    if (node->valuestring) {
+        const struct key_index *index = (const struct key_index *)node->valuestring;
+        return value_of(index->slots[index_find(index, wanted)]);
+    }
+    const cJSON *child = node->child;
+    while (child && !same_text(key_of(child), wanted))
+        child = child->next;
+    return value_of(child);
+}
+
+const struct dgl_json *dgl_json_at(const struct dgl_json *array, size_t index)
+{
+    const cJSON *node = node_of(array);
+    if (!cJSON_IsArray(node) || index >= (size_t)node->valuedouble)
+        return NULL;
+    const cJSON *child = node->child;
+    while (index--)
+        child = child->next;
+    return value_of(child);
+}

@@ -1,0 +1,264 @@
+/* Checks a text against the JSON grammar: cJSON accepts more than the standard and stops at the
+ * first NUL. */
+#include "core/base/json_scan.h"
+
+#include <string.h>
+
+#include "core/base/str.h"
+#include "core/base/utf8.h"
+
+struct scanner {
+    const char *start, *p, *end;
+    struct json_scan *result;
+    int depth;
+    bool in_object[json_max_depth];
+};
+
+static bool scan_fail(struct scanner *s, const char *at, const char *wanted)
+{
+    s->result->offset = (size_t)(at - s->start);
+    s->result->wanted = wanted;
+    return false;
+}
+
+/* The next byte, or NUL at the end; a NUL in the text fits no rule of the grammar either. */
+static char peek(const struct scanner *s)
+{
+    return s->p < s->end ? *s->p : '\0';
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static void skip_blanks(struct scanner *s)
+{
+    while (s->p < s->end && (*s->p == ' ' || *s->p == '\n' || *s->p == '\r' || *s->p == '\t'))
+        s->p++;
+}
+
+/* Four hexadecimal digits at s->p; -1 when they are not there. */
+static int hex4(const struct scanner *s)
+{
+    int value = 0;
+    if (s->end - s->p < 4)
+        return -1;
+    for (int i = 0; i < 4; i++) {
+        char c = s->p[i];
+        int digit = is_digit(c)              ? c - '0'
+                    : (c >= 'a' && c <= 'f') ? c - 'a' + 10
+                    : (c >= 'A' && c <= 'F') ? c - 'A' + 10
+                                             : -1;
+        if (digit < 0)
+            return -1;
+        value = value * 16 + digit;
+    }
+    return value;
+}
+
+/* After "\u". */
+static bool scan_unicode_escape(struct scanner *s)
+{
+    int unit = hex4(s);
+    if (unit < 0)
+        return scan_fail(s, s->p, "four hexadecimal digits");
+    s->p += 4;
+    if (unit == 0)
+        s->result->nul_escapes++;
+    if (unit < 0xD800 || unit > 0xDFFF)
+        return true;
+    if (unit < 0xDC00 && s->end - s->p >= 6 && s->p[0] == '\\' && s->p[1] == 'u') {
+        s->p += 2;
+        int low = hex4(s);
+        s->p += 4;
+        if (low >= 0xDC00 && low <= 0xDFFF)
+            return true;
+    }
+    return scan_fail(s, s->p, "a pair of surrogates, a high one and then a low one");
+}
+
+static bool scan_escape(struct scanner *s)
+{
+    s->p++;
+    char c = peek(s);
+    if (c == '\0' || !strchr("\"\\/bfnrtu", c))
+        return scan_fail(s, s->p, "one of \"\\/bfnrtu after a backslash");
+    s->p++;
+    return c != 'u' || scan_unicode_escape(s);
+}
+
+static bool scan_string(struct scanner *s)
+{
+    s->p++;
+    while (s->p < s->end) {
+        unsigned char c = (unsigned char)*s->p;
+        if (c == '\\') {
+            if (!scan_escape(s))
+                return false;
+        } else if (c == '"') {
+            s->p++;
+            return true;
+        } else if (c < 0x20) {
+            return scan_fail(s, s->p, "control characters in strings to be escaped");
+        } else {
+            s->p++;
+        }
+    }
+    return scan_fail(s, s->p, "a closing quotation mark");
+}
+
+static bool scan_digits(struct scanner *s)
+{
+    if (!is_digit(peek(s)))
+        return scan_fail(s, s->p, "a digit");
+    while (is_digit(peek(s)))
+        s->p++;
+    return true;
+}
+
+static bool scan_number(struct scanner *s)
+{
+    const char *start = s->p;
+    if (peek(s) == '-')
+        s->p++;
+    if (peek(s) == '0') {
+        s->p++;
+        if (is_digit(peek(s)))
+            return scan_fail(s, s->p, "no digit after a leading 0");
+    } else if (!scan_digits(s)) {
+        return false;
+    }
+    if (peek(s) == '.') {
+        s->p++;
+        if (!scan_digits(s))
+            return false;
+    }
+    bool exponent = peek(s) == 'e' || peek(s) == 'E';
+    if (exponent) {
+        s->p++;
+        if (peek(s) == '+' || peek(s) == '-')
+            s->p++;
+        if (!scan_digits(s))
+            return false;
+    }
+    if (s->p - start > json_max_number_len)
+        return scan_fail(s, start, "a number of at most 63 characters");
+    double value;
+    if (exponent && !dgl_parse_f64((struct dgl_str){start, (size_t)(s->p - start)}, &value))
+        return scan_fail(s, start, "a number that a double can hold");
+    return true;
+}
+
+static bool scan_word(struct scanner *s, const char *word)
+{
+    size_t len = strlen(word);
+    if ((size_t)(s->end - s->p) < len || memcmp(s->p, word, len) != 0)
+        return scan_fail(s, s->p, "true, false or null");
+    s->p += len;
+    return true;
+}
+
+static bool scan_key(struct scanner *s)
+{
+    skip_blanks(s);
+    if (peek(s) != '"')
+        return scan_fail(s, s->p, "a key in quotation marks");
+    if (!scan_string(s))
+        return false;
+    skip_blanks(s);
+    if (peek(s) != ':')
+        return scan_fail(s, s->p, "':' after the key");
+    s->p++;
+    return true;
+}
+
+/* An opening bracket. An empty container is a whole value, otherwise its first value follows. */
+static bool scan_open(struct scanner *s, bool object, bool *want_value)
+{
+    if (s->depth == json_max_depth)
+        return scan_fail(s, s->p, "nesting of at most 64 levels");
+    s->p++;
+    skip_blanks(s);
+    if (peek(s) == (object ? '}' : ']')) {
+        s->p++;
+        *want_value = false;
+        return true;
+    }
+    s->in_object[s->depth++] = object;
+    return !object || scan_key(s);
+}
+
+static bool scan_value(struct scanner *s, bool *want_value)
+{
+    char c = peek(s);
+    if (c == '{' || c == '[')
+        return scan_open(s, c == '{', want_value);
+    *want_value = false;
+    switch (c) {
+    case '"':
+        return scan_string(s);
+    case 't':
+        return scan_word(s, "true");
+    case 'f':
+        return scan_word(s, "false");
+    case 'n':
+        return scan_word(s, "null");
+    default:
+        if (c == '-' || is_digit(c))
+            return scan_number(s);
+        return scan_fail(s, s->p, "a value");
+    }
+}
+
+/* After a value inside a container: a comma, or the container's end. */
+static bool scan_separator(struct scanner *s, bool *want_value)
+{
+    bool object = s->in_object[s->depth - 1];
+    char c = peek(s);
+    if (c == (object ? '}' : ']')) {
+        s->p++;
+        s->depth--;
+        return true;
+    }
+    if (c != ',')
+        return scan_fail(s, s->p, object ? "',' or '}'" : "',' or ']'");
+    s->p++;
+    *want_value = true;
+    return !object || scan_key(s);
+}
+
+bool json_scan(const char *text, size_t len, struct json_scan *scan)
+{
+    struct scanner s = {.start = text, .p = text, .end = text + len, .result = scan};
+    *scan = (struct json_scan){0};
+    size_t valid = dgl_utf8_valid_prefix(text, len);
+    if (valid != len)
+        return scan_fail(&s, text + valid, "valid UTF-8");
+    bool want_value = true;
+    while (want_value || s.depth) {
+        skip_blanks(&s);
+        if (want_value ? !scan_value(&s, &want_value) : !scan_separator(&s, &want_value))
+            return false;
+    }
+    skip_blanks(&s);
+    return s.p == s.end || scan_fail(&s, s.p, "nothing after the value");
+}
+
+size_t json_replace_nuls(const char *text, size_t len, char *out)
+{
+    size_t put = 0;
+    for (size_t i = 0; i < len;) {
+        if (text[i] != '\\') {
+            out[put++] = text[i++];
+        } else if (text[i + 1] == 'u' && memcmp(text + i + 2, "0000", 4) == 0) {
+            out[put++] = (char)0xC0;
+            out[put++] = (char)0x80;
+            i += 6;
+        } else {
+            out[put++] = text[i++];
+            out[put++] = text[i++];
+        }
+    }
+    return put;
+}

@@ -1,0 +1,26 @@
+/* The grammar check that runs before cJSON sees a text. Internal to core/base. */
+#ifndef DGL_BASE_JSON_SCAN_H
+#define DGL_BASE_JSON_SCAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Nesting of arrays and objects. Bounds every recursion over a parsed document. */
+enum { json_max_depth = 64, json_max_number_len = 63 };
+
+struct json_scan {
+    size_t nul_escapes; /* how many \u0000 the text has */
+    size_t offset;      /* on failure: where, */
+    const char *wanted; /* and what should have been there (static) */
+};
+
+/* True when `text` is exactly one value as RFC 8259 has it, in valid UTF-8, with escaped surrogates
+ * only in pairs, finite numbers of at most json_max_number_len characters, and nesting within
+ * json_max_depth. */
+bool json_scan(const char *text, size_t len, struct json_scan *scan);
+
+/* Copies a scanned text with every \u0000 as the bytes C0 80, which no valid text contains; returns
+ * the length, never above `len`. */
+size_t json_replace_nuls(const char *text, size_t len, char *out);
+
+#endif

@@ -1,0 +1,87 @@
+/* Status names and the functions that report an error: one line, at the place that found it. */
+#include "core/base/status.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/base/log.h"
+
+const char *dgl_status_str(enum dgl_status status)
+{
+    switch (status) {
+    case DGL_OK:
+        return "ok";
+    case DGL_ERR_INVALID_ARG:
+        return "invalid argument";
+    case DGL_ERR_NO_MEMORY:
+        return "out of memory";
+    case DGL_ERR_NO_DEVICE:
+        return "no usable device";
+    case DGL_ERR_UNSUPPORTED:
+        return "unsupported";
+    case DGL_ERR_IO:
+        return "input/output error";
+    case DGL_ERR_FORMAT:
+        return "malformed file";
+    case DGL_ERR_INTEGRITY:
+        return "integrity check failed";
+    case DGL_ERR_KERNEL:
+        return "kernel error";
+    case DGL_ERR_GPU:
+        return "driver error";
+    case DGL_ERR_DEVICE_LOST:
+        return "device lost";
+    case DGL_ERR_CONTEXT_FULL:
+        return "context full";
+    case DGL_ERR_CANCELLED:
+        return "cancelled";
+    }
+    return "unknown status";
+}
+
+enum dgl_status dgl_fail(const struct dgl_log *log, enum dgl_status status, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    dgl_vlogf(log, DGL_LOG_ERROR, fmt, args);
+    va_end(args);
+    return status;
+}
+
+enum dgl_status dgl_fail_memory(const struct dgl_log *log, const char *what, uint64_t bytes)
+{
+    return dgl_fail(log, DGL_ERR_NO_MEMORY, "out of memory: %s needs %" PRIu64 " bytes", what,
+                    bytes);
+}
+
+static const char *errno_remedy(int error)
+{
+    switch (error) {
+    case ENOENT:
+        return "; check the path";
+    case EACCES:
+    case EPERM:
+        return "; check its permissions";
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+        return "; make room or write elsewhere";
+    case EROFS:
+        return "; write elsewhere";
+    case EMFILE:
+    case ENFILE:
+        return "; raise the limit on open files (ulimit -n)";
+    default:
+        return "";
+    }
+}
+
+enum dgl_status dgl_fail_errno(const struct dgl_log *log, const char *op, const char *path)
+{
+    int error = errno;
+    char space[128];
+    /* The GNU form: strerror() is not safe in the threads of dgl_parallel_for(). */
+    const char *text = strerror_r(error, space, sizeof(space));
+    return dgl_fail(log, DGL_ERR_IO, "cannot %s %s: %s%s", op, path, text, errno_remedy(error));
+}

@@ -1,0 +1,352 @@
+/* Status texts, the log, checked arithmetic, arenas, growing arrays, parallel loops. */
+#include "tests/support/test.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "core/base/checked.h"
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/base/thread.h"
+
+static void status_texts_are_distinct(void **state)
+{
+    (void)state;
+    for (int a = DGL_OK; a >= DGL_ERR_CANCELLED; a--) {
+        assert_non_null(dgl_status_str((enum dgl_status)a));
+        assert_string_not_equal(dgl_status_str((enum dgl_status)a), "unknown status");
+        for (int b = a - 1; b >= DGL_ERR_CANCELLED; b--)
+            assert_string_not_equal(dgl_status_str((enum dgl_status)a),
+                                    dgl_status_str((enum dgl_status)b));
+    }
+}
+
+static void unknown_status_has_a_text(void **state)
+{
+    (void)state;
+    assert_string_equal(dgl_status_str((enum dgl_status) - 99), "unknown status");
+    assert_string_equal(dgl_status_str((enum dgl_status)7), "unknown status");
+}
+
+static void fail_logs_one_error_line(void **state)
+{
+    (void)state;
+    struct test_log t;
+    test_log_init(&t, DGL_LOG_ERROR);
+    assert_int_equal(dgl_fail(&t.log, DGL_ERR_FORMAT, "%s: %d is wrong", "a.json", 7),
+                     DGL_ERR_FORMAT);
+    assert_string_equal(t.text, "a.json: 7 is wrong\n");
+    assert_int_equal(t.errors, 1);
+}
+
+static void fail_without_a_log_still_fails(void **state)
+{
+    (void)state;
+    struct dgl_log silent = {0};
+    assert_int_equal(dgl_fail(NULL, DGL_ERR_GPU, "x"), DGL_ERR_GPU);
+    assert_int_equal(dgl_fail(&silent, DGL_ERR_GPU, "x"), DGL_ERR_GPU);
+}
+
+static void fail_memory_names_what_and_how_much(void **state)
+{
+    (void)state;
+    struct test_log t;
+    test_log_init(&t, DGL_LOG_ERROR);
+    assert_int_equal(dgl_fail_memory(&t.log, "the vocabulary", 123456), DGL_ERR_NO_MEMORY);
+    assert_contains(t.text, "the vocabulary");
+    assert_contains(t.text, "123456 bytes");
+}
+
+static void fail_errno_names_operation_path_and_cause(void **state)
+{
+    (void)state;
+    struct test_log t;
+    test_log_init(&t, DGL_LOG_ERROR);
+    errno = ENOSPC;
+    assert_int_equal(dgl_fail_errno(&t.log, "write", "/x/y"), DGL_ERR_IO);
+    assert_contains(t.text, "write /x/y: No space left on device; make room");
+    assert_int_equal(t.errors, 1);
+}
+
+static void log_keeps_to_its_level(void **state)
+{
+    (void)state;
+    struct test_log t;
+    test_log_init(&t, DGL_LOG_INFO);
+    dgl_debug(&t.log, "too quiet");
+    assert_string_equal(t.text, "");
+    dgl_info(&t.log, "heard");
+    dgl_warn(&t.log, "heard too");
+    assert_string_equal(t.text, "heard\nheard too\n");
+    assert_false(dgl_log_enabled(&t.log, DGL_LOG_TRACE));
+    assert_true(dgl_log_enabled(&t.log, DGL_LOG_INFO));
+    assert_false(dgl_log_enabled(&t.log, DGL_LOG_NONE));
+    assert_false(dgl_log_enabled(NULL, DGL_LOG_ERROR));
+}
+
+static void log_line_from_a_hostile_name_stays_one_line(void **state)
+{
+    (void)state;
+    struct test_log t;
+    test_log_init(&t, DGL_LOG_INFO);
+    dgl_info(&t.log, "name %s", "a\nb\033[31m\x7f\tc");
+    assert_string_equal(t.text, "name a?b?[31m?\tc\n");
+}
+
+static void log_line_may_be_long_or_empty(void **state)
+{
+    (void)state;
+    struct test_log t;
+    char name[5000];
+    memset(name, 'x', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    test_log_init(&t, DGL_LOG_INFO);
+    dgl_info(&t.log, "%s", name);
+    assert_int_equal(t.len, sizeof(name));
+    test_log_clear(&t);
+    dgl_info(&t.log, "%s", "");
+    assert_string_equal(t.text, "\n");
+}
+
+static void log_numbers_the_lines_of_a_source(void **state)
+{
+    (void)state;
+    struct test_log t;
+    test_log_init(&t, DGL_LOG_INFO);
+    dgl_log_source(&t.log, DGL_LOG_INFO, "a\n\nb\n", 5);
+    assert_string_equal(t.text, "   1  a\n   2  \n   3  b\n");
+}
+
+struct range_case {
+    const char *name;
+    uint64_t offset, size, total;
+    bool fits;
+};
+
+static const struct range_case range_cases[] = {
+    {"range: empty in empty", 0, 0, 0, true},
+    {"range: whole", 0, 10, 10, true},
+    {"range: empty at the end", 10, 0, 10, true},
+    {"range: empty beyond the end", 11, 0, 10, false},
+    {"range: one byte too many", 1, 10, 10, false},
+    {"range: sum wraps around", 8, UINT64_MAX - 4, 10, false},
+    {"range: offset wraps around", UINT64_MAX, 1, 10, false},
+    {"range: largest", UINT64_MAX - 1, 1, UINT64_MAX, true},
+};
+
+static void check_range(void **state)
+{
+    const struct range_case *c = *state;
+    assert_int_equal(dgl_range_fits(c->offset, c->size, c->total), c->fits);
+}
+
+static void checked_sums_and_products(void **state)
+{
+    (void)state;
+    uint64_t out = 42;
+    assert_false(dgl_add_u64(UINT64_MAX, 1, &out));
+    assert_false(dgl_mul_u64(UINT64_C(1) << 32, UINT64_C(1) << 32, &out));
+    assert_true(dgl_add_u64(UINT64_MAX - 1, 1, &out));
+    assert_true(out == UINT64_MAX);
+    assert_true(dgl_mul_u64(UINT64_C(1) << 32, UINT64_C(1) << 31, &out));
+    assert_true(out == UINT64_C(1) << 63);
+    assert_true(dgl_mul_u64(0, UINT64_MAX, &out));
+    assert_true(out == 0);
+}
+
+static void checked_alignment(void **state)
+{
+    (void)state;
+    uint64_t out = 42;
+    assert_true(dgl_align_u64(0, 64, &out));
+    assert_true(out == 0);
+    assert_true(dgl_align_u64(1, 64, &out));
+    assert_true(out == 64);
+    assert_true(dgl_align_u64(64, 64, &out));
+    assert_true(out == 64);
+    assert_false(dgl_align_u64(UINT64_MAX - 5, 64, &out));
+    assert_true(out == 64);
+}
+
+static void checked_division_rounds_up(void **state)
+{
+    (void)state;
+    assert_true(dgl_div_up_u64(0, 7) == 0);
+    assert_true(dgl_div_up_u64(7, 7) == 1);
+    assert_true(dgl_div_up_u64(8, 7) == 2);
+    assert_true(dgl_div_up_u64(UINT64_MAX, 2) == UINT64_C(1) << 63);
+}
+
+static void calloc_of_nothing_is_a_pointer(void **state)
+{
+    (void)state;
+    void *p = dgl_calloc(0, 16);
+    assert_non_null(p);
+    free(p);
+}
+
+static void calloc_refuses_overflow(void **state)
+{
+    (void)state;
+    assert_null(dgl_calloc(SIZE_MAX / 2, 16));
+}
+
+static void grow_keeps_the_contents(void **state)
+{
+    (void)state;
+    int *items = NULL;
+    size_t cap = 0, moves = 0;
+    for (int i = 0; i < 10000; i++) {
+        size_t before = cap;
+        assert_true(dgl_grow((void **)&items, &cap, (size_t)i + 1, sizeof(*items)));
+        moves += cap != before;
+        items[i] = i;
+    }
+    for (int i = 0; i < 10000; i++)
+        assert_int_equal(items[i], i);
+    assert_true(moves < 30); /* geometric growth: 10000 appends are not 10000 moves */
+    free(items);
+}
+
+static void grow_refuses_overflow_and_changes_nothing(void **state)
+{
+    (void)state;
+    void *items = NULL;
+    size_t cap = 0;
+    assert_true(dgl_grow(&items, &cap, 3, 8));
+    void *before = items;
+    size_t cap_before = cap;
+    assert_false(dgl_grow(&items, &cap, SIZE_MAX / 4, 8));
+    assert_ptr_equal(items, before);
+    assert_int_equal(cap, cap_before);
+    free(items);
+}
+
+static void arena_parts_are_zeroed_aligned_and_apart(void **state)
+{
+    (void)state;
+    struct dgl_arena arena = {0};
+    unsigned char *parts[400];
+    for (size_t i = 0; i < 400; i++) {
+        size_t size = i % 50 == 49 ? 100000 : i * 7 % 600;
+        parts[i] = dgl_arena_alloc(&arena, size);
+        assert_non_null(parts[i]);
+        assert_int_equal((uintptr_t)parts[i] % 16, 0);
+        for (size_t j = 0; j < size; j++)
+            assert_int_equal(parts[i][j], 0);
+        memset(parts[i], (int)(i & 0xff), size);
+    }
+    for (size_t i = 0; i < 400; i++) {
+        size_t size = i % 50 == 49 ? 100000 : i * 7 % 600;
+        for (size_t j = 0; j < size; j++)
+            assert_int_equal(parts[i][j], i & 0xff);
+    }
+    dgl_arena_finish(&arena);
+    assert_null(arena.last);
+}
+
+static void arena_copies_and_formats_text(void **state)
+{
+    (void)state;
+    struct dgl_arena arena = {0};
+    assert_string_equal(dgl_arena_strndup(&arena, "abcdef", 3), "abc");
+    assert_string_equal(dgl_arena_strndup(&arena, NULL, 0), "");
+    assert_string_equal(dgl_arena_printf(&arena, "%s-%d", "layer", 12), "layer-12");
+    dgl_arena_finish(&arena);
+}
+
+static void arena_refuses_overflow(void **state)
+{
+    (void)state;
+    struct dgl_arena arena = {0};
+    assert_null(dgl_arena_alloc(&arena, SIZE_MAX));
+    assert_null(dgl_arena_alloc(&arena, SIZE_MAX - 20));
+    assert_null(dgl_arena_strndup(&arena, "", SIZE_MAX));
+    dgl_arena_finish(&arena);
+}
+
+struct tally {
+    atomic_int seen[1000];
+    atomic_int calls;
+    size_t fail_at;
+};
+
+static enum dgl_status count_item(void *ctx, size_t index)
+{
+    struct tally *tally = ctx;
+    atomic_fetch_add(&tally->seen[index], 1);
+    atomic_fetch_add(&tally->calls, 1);
+    return index == tally->fail_at ? DGL_ERR_INTEGRITY : DGL_OK;
+}
+
+static void parallel_for_visits_each_item_once(void **state)
+{
+    (void)state;
+    const int32_t threads[] = {0, 1, 2, 7};
+    for (size_t t = 0; t < 4; t++) {
+        struct tally tally = {.fail_at = SIZE_MAX};
+        assert_int_equal(dgl_parallel_for(threads[t], 1000, count_item, &tally), DGL_OK);
+        for (size_t i = 0; i < 1000; i++)
+            assert_int_equal(tally.seen[i], 1);
+    }
+}
+
+static void parallel_for_of_nothing_calls_nothing(void **state)
+{
+    (void)state;
+    struct tally tally = {.fail_at = SIZE_MAX};
+    assert_int_equal(dgl_parallel_for(4, 0, count_item, &tally), DGL_OK);
+    assert_int_equal(tally.calls, 0);
+}
+
+static void parallel_for_stops_at_a_failure(void **state)
+{
+    (void)state;
+    struct tally tally = {.fail_at = 10};
+    assert_int_equal(dgl_parallel_for(1, 1000, count_item, &tally), DGL_ERR_INTEGRITY);
+    assert_int_equal(tally.calls, 11);
+    struct tally many = {.fail_at = 10};
+    assert_int_equal(dgl_parallel_for(4, 1000, count_item, &many), DGL_ERR_INTEGRITY);
+}
+
+static void processors_and_clock_are_sane(void **state)
+{
+    (void)state;
+    assert_in_range(dgl_cpu_count(), 1, 100000);
+    uint64_t a = dgl_now_ns(), b = dgl_now_ns();
+    assert_true(a > 0 && b >= a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(status_texts_are_distinct),
+        cmocka_unit_test(unknown_status_has_a_text),
+        cmocka_unit_test(fail_logs_one_error_line),
+        cmocka_unit_test(fail_without_a_log_still_fails),
+        cmocka_unit_test(fail_memory_names_what_and_how_much),
+        cmocka_unit_test(fail_errno_names_operation_path_and_cause),
+        cmocka_unit_test(log_keeps_to_its_level),
+        cmocka_unit_test(log_line_from_a_hostile_name_stays_one_line),
+        cmocka_unit_test(log_line_may_be_long_or_empty),
+        cmocka_unit_test(log_numbers_the_lines_of_a_source),
+        cmocka_unit_test(checked_sums_and_products),
+        cmocka_unit_test(checked_alignment),
+        cmocka_unit_test(checked_division_rounds_up),
+        cmocka_unit_test(calloc_of_nothing_is_a_pointer),
+        cmocka_unit_test(calloc_refuses_overflow),
+        cmocka_unit_test(grow_keeps_the_contents),
+        cmocka_unit_test(grow_refuses_overflow_and_changes_nothing),
+        cmocka_unit_test(arena_parts_are_zeroed_aligned_and_apart),
+        cmocka_unit_test(arena_copies_and_formats_text),
+        cmocka_unit_test(arena_refuses_overflow),
+        cmocka_unit_test(parallel_for_visits_each_item_once),
+        cmocka_unit_test(parallel_for_of_nothing_calls_nothing),
+        cmocka_unit_test(parallel_for_stops_at_a_failure),
+        cmocka_unit_test(processors_and_clock_are_sane),
+    };
+    return cmocka_run_group_tests_name("base", tests, NULL, NULL) +
+           test_run_table("checked ranges", check_range, range_cases);
+}

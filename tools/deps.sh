@@ -1,0 +1,50 @@
+#!/bin/sh
+# Installs the Debian packages that are missing for building, running and testing. Says nothing and does nothing
+# when all is there.
+have() {
+    command -v "$1" > /dev/null 2>&1
+}
+
+build='make pkg-config libc6-dev binutils libegl-dev libgles-dev libgbm-dev libdrm-dev libcjson-dev libssl-dev
+    libpcre2-dev libutf8proc-dev libcmocka-dev'
+run='libegl1 libgles2 libegl-mesa0 libgl1-mesa-dri mesa-vulkan-drivers'
+test='glslang-tools clang-format xz-utils'
+have cc || have gcc || have clang || build="gcc $build"
+have c++ || have g++ || have clang++ || test="g++ $test"
+
+if ! have dpkg-query; then
+    modules='egl glesv2 gbm libdrm libcjson libcrypto libpcre2-8 libutf8proc cmocka'
+    # shellcheck disable=SC2086
+    have pkg-config && pkg-config --exists $modules && exit 0
+    echo "deps: this is no Debian system; install a C compiler, make and what pkg-config calls: $modules" >&2
+    exit 1
+fi
+
+missing=
+for package in $build $run $test; do
+    case $(dpkg-query -W -f '${db:Status-Status}' "$package" 2> /dev/null) in
+    installed*) ;;
+    *) missing="$missing $package" ;;
+    esac
+done
+[ -z "$missing" ] && exit 0
+
+if ! have apt-get; then
+    echo "deps: missing$missing, and there is no apt-get to install them with" >&2
+    exit 1
+fi
+sudo=
+if [ "$(id -u)" -ne 0 ]; then
+    if ! have sudo; then
+        echo "deps: missing packages; as root: apt-get install$missing" >&2
+        exit 1
+    fi
+    sudo=sudo
+fi
+echo "deps: installing$missing"
+$sudo apt-get -q update || echo 'deps: the package lists could not be refreshed' >&2
+# shellcheck disable=SC2086
+$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends $missing || {
+    echo "deps: could not install$missing" >&2
+    exit 1
+}

@@ -1,0 +1,150 @@
+#!/bin/sh
+# Checks what the compiler does not: formatting, sizes, include arrows, forbidden calls, comments where they are owed.
+# Prints one line per violation and exits with 1 when there is any. Works on the files in the tree, built or not.
+LC_ALL=C
+export LC_ALL
+work=$(mktemp -d) || exit 2
+trap 'rm -rf "$work"' EXIT
+found=$work/found
+: > "$found"
+
+c_files=$(find core gl kernels loader tools tests -name '*.[ch]' | sort)
+shaders=$(find kernels -name '*.comp' -o -name '*.glsl' | sort)
+scripts=$(find tests tools .ci -name '*.sh' -o -path '.ci/run' | sort)
+
+# Version 14 (Debian 12) decides; others format a few constructs differently.
+format=clang-format
+command -v clang-format-14 > /dev/null 2>&1 && format=clang-format-14
+if command -v $format > /dev/null 2>&1; then
+    # shellcheck disable=SC2086
+    $format --dry-run -Werror $c_files 2>&1 |
+        sed -n 's/^\([^:]*:[0-9]*\):[0-9]*: error: code should be clang-formatted.*/\1: not as clang-format has it/p' |
+        sort -u -t: -k1,1 >> "$found"
+else
+    echo 'tools/lint.sh: clang-format is not installed: make deps' >> "$found"
+fi
+
+# Sizes. A function body is what stands between "{" and "}" in the first column.
+# shellcheck disable=SC2086
+awk -v lengths="$work/lengths" '
+    function limit(name) {
+        if (name ~ /\.(comp|glsl)$/) return 250
+        return name ~ /^tests\// ? 700 : 600
+    }
+    function close_file() {
+        if (file != "" && lines > limit(file))
+            printf "%s: %d lines, at most %d\n", file, lines, limit(file)
+    }
+    FNR == 1 {
+        close_file(); file = FILENAME; start = 0
+        if ($0 !~ /^(\/\*|\/\/)/) print file ":1: does not begin with a comment that says its duty"
+    }
+    {
+        lines = FNR
+        text = $0
+        gsub(/[\200-\277]/, "", text) # continuation bytes take no column
+        if (length(text) > 100) printf "%s:%d: %d columns, at most 100\n", file, FNR, length(text)
+        if ($0 ~ /[ \t]$/) printf "%s:%d: blanks at the end\n", file, FNR
+        if ($0 ~ /(TODO|FIXME|(^|[^X])XXX([^X]|$))/) printf "%s:%d: unfinished business\n", file, FNR
+    }
+    /^{$/ && file ~ /\.[ch]$/ { start = FNR }
+    /^}$/ && start {
+        body = FNR - start - 1
+        if (file !~ /^tests\//) print body > lengths
+        if (body > 120) printf "%s:%d: a function of %d lines, at most 120\n", file, start, body
+        start = 0
+    }
+    END { close_file() }
+' $c_files $shaders >> "$found"
+
+# Code without comments and string contents, one "file:line:text" per line.
+# shellcheck disable=SC2086
+awk '
+    FNR == 1 { inside = 0 }
+    {
+        text = $0
+        if (text !~ /^[ \t]*#[ \t]*include/) gsub(/"([^"\\]|\\.)*"/, "\"\"", text)
+        out = ""
+        while (text != "") {
+            if (inside) {
+                at = index(text, "*/")
+                if (!at) { text = ""; break }
+                text = substr(text, at + 2); inside = 0
+            } else {
+                at = index(text, "/*")
+                slashes = index(text, "//")
+                if (slashes && (!at || slashes < at)) { out = out substr(text, 1, slashes - 1); break }
+                if (!at) { out = out text; break }
+                out = out substr(text, 1, at - 1); text = substr(text, at + 2); inside = 1
+            }
+        }
+        if (out ~ /[^ \t]/) print FILENAME ":" FNR ":" out
+    }
+' $c_files > "$work/code"
+
+# Include arrows of docs/architecture.md.
+awk '
+    function room(path) {
+        if (path ~ /^core\/base\//) return "base"
+        if (path == "core/dopplergl.h") return "vocabulary"
+        sub(/\/.*/, "", path)
+        return path
+    }
+    BEGIN {
+        may["base"] = " base vocabulary "
+        may["vocabulary"] = " "
+        may["gl"] = " gl base vocabulary "
+        may["kernels"] = " kernels base vocabulary "
+        may["loader"] = " loader base vocabulary "
+        may["core"] = " core gl kernels loader base vocabulary "
+        may["tools"] = " tools base vocabulary "
+    }
+    /:#[ \t]*include/ {
+        split($0, part, ":")
+        file = part[1]; from = room(file)
+        if (from == "tests") next
+        name = $0
+        sub(/.*include[ \t]*["<]/, "", name); sub(/[">].*/, "", name)
+        if ($0 ~ /include[ \t]*"/) {
+            if (index(may[from], " " room(name) " ") == 0)
+                printf "%s:%s: %s may not include %s\n", file, part[2], from, name
+        } else if (name ~ /^(EGL|GLES|GLES2|GLES3|KHR)\// || name ~ /^(gbm|xf86drm|xf86drmMode)\.h$/ || name ~ /drm/) {
+            if (from != "gl") printf "%s:%s: only gl/ may include <%s>\n", file, part[2], name
+        } else if (name ~ /cJSON\.h$/ && file != "core/base/json.c")
+            printf "%s:%s: only core/base/json.c may include <%s>\n", file, part[2], name
+    }
+' "$work/code" >> "$found"
+
+# The library does not exit, print, or touch the state of the process; nobody uses what overruns buffers.
+grep -v '^tests/' "$work/code" |
+    grep -E '[^A-Za-z0-9_](strcpy|strcat|sprintf|vsprintf|gets|atoi|atol|atoll|atof|strtok|alloca|system|popen|tmpnam|mktemp)[ ]*\(' |
+    sed 's/^\([^:]*:[0-9]*\):.*[^A-Za-z0-9_]\(strcpy\|strcat\|v*sprintf\|gets\|ato[a-z]*\|strtok\|alloca\|system\|popen\|tmpnam\|mktemp\)[ ]*(.*/\1: \2() is forbidden/' >> "$found"
+grep -v -E '^(tests|tools)/' "$work/code" |
+    grep -E '[^A-Za-z0-9_](exit|_exit|abort|printf|vprintf|puts|putchar|perror|setlocale|signal|sigaction|setenv|putenv|srand|rand)[ ]*\(|(stdout|stderr)[^A-Za-z0-9_]' |
+    sed 's/^\([^:]*:[0-9]*\):.*/\1: the library may not exit, print or change the process/' >> "$found"
+
+# The public header: a paragraph of declarations begins with a comment.
+awk '
+    /^$/ { told = 0 }
+    /\*\// { told = 1; next }
+    /^[a-z].*\(/ && !/^(typedef|struct [a-z_]* *\{)/ && !told {
+        printf "%s:%d: declared without a comment above: %s\n", FILENAME, FNR, $0
+    }
+' core/dopplergl.h >> "$found"
+
+for script in $scripts; do
+    sed -n '2p' "$script" | grep -q '^# ' || echo "$script:2: does not begin with a comment that says its duty"
+done >> "$found"
+
+sort -n "$work/lengths" | awk '
+    { n[NR] = $1 }
+    END { printf "functions outside of tests: %d, lines: median %d, p90 %d, longest %d\n",
+                 NR, n[int((NR + 1) / 2)], n[int((NR * 9 + 9) / 10)], n[NR] }'
+# shellcheck disable=SC2086
+wc -l $c_files | awk '$2 != "total" && $2 ~ /\.c$/ && $2 !~ /^tests/ { print $1 }' | sort -n | awk '
+    { n[NR] = $1 }
+    END { printf ".c files outside of tests: %d, lines: median %d, longest %d\n", NR, n[int((NR + 1) / 2)], n[NR] }'
+sort -t: -k1,1 -k2,2n "$found"
+count=$(wc -l < "$found")
+echo "lint: $count violations"
+[ "$count" -eq 0 ]

@@ -1,15 +1,15 @@
 /*
  * gl.h: OpenGL ES 3.1 compute without a window: devices, buffers, programs, dispatches, timers.
- * Knows bytes and programs, no tensors. The only room that includes EGL, GLES, gbm or drm headers; none of
- * their types leave it. One thread per device. Every entry point expects the device's context to be current:
- * core brackets its public calls with gl_enter() and gl_leave().
+ * Knows bytes and programs, no tensors. The only room that includes EGL, GLES, gbm or drm headers;
+ * none of their types leave it. One thread per device. Every entry point expects the device's
+ * context to be current: core brackets its public calls with gl_enter() and gl_leave().
  */
 #ifndef DGL_GL_H
 #define DGL_GL_H
 
 #include "core/base/status.h"
 
-/* ---- devices: gl_enum.c (what there is), gl_egl.c (open, context), gl_caps.c (limits) --------------- */
+/* ---- devices: gl_enum.c (what there is), gl_egl.c (open, context), gl_caps.c (limits) -------- */
 
 enum gl_node_kind { GL_NODE_DRM, GL_NODE_EGL_DEVICE, GL_NODE_SURFACELESS };
 
@@ -25,29 +25,41 @@ struct gl_node {
 };
 #define GL_MAX_NODES 32
 
-/* Hardware first (DRM render nodes matched to EGL devices, then EGL devices without a node), software last. */
+/* Hardware first (DRM render nodes matched to EGL devices, then EGL devices without a node),
+ * software last. */
 enum dgl_status gl_nodes_list(const struct dgl_log *log, struct gl_node nodes[GL_MAX_NODES],
                               int *count);
 /* Opens each row to learn its renderer and whether it works. Slow. */
 void gl_nodes_probe(const struct dgl_log *log, struct gl_node *nodes, int count);
 
 struct gl_device_params {
-    const char *
-        select; /* NULL, "any", "software", a node path, a row number: design rules of docs/troubleshooting.md */
-    bool limits_min, debug;
+    /* NULL (hardware only), "any", "software", a node's path, a row number:
+     * docs/troubleshooting.md */
+    const char *select;
+    bool limits_min;       /* clamp to the ES 3.1 minimums and use no extension */
+    bool debug;            /* driver's messages to the log, each call and record checked; slow */
     const char *cache_dir; /* program binaries; NULL = XDG, "" = none */
+    /* Wrap these instead (EGLDisplay, EGLContext; borrowed, both or neither). Buffer bindings and
+     * the current program of a wrapped context are not put back. */
     void *egl_display, *egl_context;
 };
 
+/* An open device with its context. Thread-safety: one thread at a time. */
 struct gl_device;
+/* On failure *out is NULL and what was current is current again. DGL_ERR_NO_DEVICE: one line tells
+ * why each row was passed over; DGL_ERR_INVALID_ARG: `select` means nothing. `log` must outlive the
+ * device. Slow. */
 enum dgl_status gl_device_open(const struct dgl_log *log, const struct gl_device_params *params,
                                struct gl_device **out);
+/* Buffers and programs must be destroyed before. Accepts NULL in *dev and sets it to NULL. */
 void gl_device_close(struct gl_device **dev);
 
 struct gl_caps {
-    struct dgl_limits limits; /* in force */
-    char vendor[128], renderer[128], version[128], driver[64];
-    bool software, llvmpipe;
+    struct dgl_limits limits; /* in force; max_ssbo_bindings is at most GL_MAX_STORAGE */
+    char vendor[128], renderer[128], version[128];
+    char driver[64]; /* as EGL calls it: "iris", "swrast", "NVIDIA" */
+    bool software;
+    bool llvmpipe;                /* its code generator runs the kernels, also behind zink */
     uint32_t compute_units_guess; /* how many groups keep the device busy; software: host threads */
     bool khr_subgroup_arithmetic, khr_subgroup_shuffle, parallel_compile, ext_gpu_shader5,
         debug_output;
@@ -57,8 +69,11 @@ struct gl_caps {
 const struct gl_caps *gl_device_caps(const struct gl_device *dev);
 const struct gl_node *gl_device_node(const struct gl_device *dev);
 const struct dgl_log *gl_device_log(const struct gl_device *dev);
+/* Sticky: every call then fails with DGL_ERR_DEVICE_LOST; only destroying still works. */
 bool gl_device_is_lost(const struct gl_device *dev);
 
+/* Since the device was opened. `barriers` are all glMemoryBarrier() calls, those before copies and
+ * readbacks too. */
 struct gl_counters {
     uint64_t submits, dispatches, barriers, buffers_created, programs_linked, readback_bytes,
         upload_bytes;
@@ -71,10 +86,12 @@ struct gl_saved {
     unsigned api;
     bool active;
 };
+/* Also succeeds on a lost device, so that its objects can be destroyed. On failure nothing has
+ * changed and gl_leave() does nothing. */
 enum dgl_status gl_enter(struct gl_device *dev, struct gl_saved *saved);
 void gl_leave(struct gl_device *dev, const struct gl_saved *saved);
 
-/* ---- buffers: gl_buffer.c ---------------------------------------------------------------------------- */
+/* ---- buffers: gl_buffer.c -------------------------------------------------------------------- */
 
 struct gl_buffer;
 struct gl_buffer_params {
@@ -82,7 +99,8 @@ struct gl_buffer_params {
     bool zero;         /* contents defined as zero; otherwise undefined */
     const char *label; /* object label for debuggers and messages; copied */
 };
-/* Immutable storage where EXT_buffer_storage is offered (never mapped: NVIDIA moves mapped buffers to the host). */
+/* Immutable storage where EXT_buffer_storage is offered (never mapped: NVIDIA moves mapped buffers
+ * to the host). */
 enum dgl_status gl_buffer_create(struct gl_device *dev, const struct gl_buffer_params *params,
                                  struct gl_buffer **out);
 void gl_buffer_destroy(struct gl_device *dev, struct gl_buffer **buffer);
@@ -98,18 +116,19 @@ enum dgl_status gl_buffer_copy(struct gl_device *dev, struct gl_buffer *src, uin
 enum dgl_status gl_buffer_read(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
                                void *bytes, uint64_t size);
 
-/* Small results without stalling: the ring's slots are persistently mapped where possible. gl_readback.c */
+/* Small results without stalling: the ring's slots are persistently mapped where possible.
+ * gl_readback.c */
 struct gl_ticket {
     uint32_t slot, serial;
 };
 #define GL_READBACK_SLOT_BYTES 4096
 enum dgl_status gl_readback_begin(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
                                   uint32_t size, struct gl_ticket *ticket);
-/* Blocks until the bytes are there (spins briefly, then waits on the fence); a device that does not answer within
- * 10 s is lost. Each ticket is redeemed once. */
+/* Blocks until the bytes are there (spins briefly, then waits on the fence); a device on which
+ * nothing completes for 10 s (software: 10 minutes) is lost. Each ticket is redeemed once. */
 enum dgl_status gl_readback_end(struct gl_device *dev, struct gl_ticket ticket, void *bytes);
 
-/* ---- programs: gl_program.c, gl_progcache.c ------------------------------------------------------------ */
+/* ---- programs: gl_program.c, gl_progcache.c -------------------------------------------------- */
 
 struct gl_program;
 struct gl_program_params {
@@ -118,14 +137,15 @@ struct gl_program_params {
     const char *label;  /* kernel name for messages, debuggers, profiles; copied */
     const char *origin; /* "builtin" or a path, for messages */
 };
-/* Compiles all (in parallel where the driver can), or none: on failure every out[i] is NULL and the error has the
- * driver's words; the numbered source follows at DGL_LOG_INFO. Uses the on-disk cache. Slow when cold. */
+/* Compiles all (in parallel where the driver can), or none: on failure every out[i] is NULL and the
+ * error has the driver's words; the numbered source follows at DGL_LOG_INFO. Uses the on-disk
+ * cache. Slow when cold. */
 enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_program_params *params,
                                    size_t count, struct gl_program **out);
 void gl_program_destroy(struct gl_device *dev, struct gl_program **program);
 const char *gl_program_label(const struct gl_program *program);
 
-/* ---- dispatch: gl_dispatch.c, gl_hazard.c ----------------------------------------------------------------- */
+/* ---- dispatch: gl_dispatch.c, gl_hazard.c ---------------------------------------------------- */
 
 #define GL_MAX_STORAGE 8
 #define GL_MAX_UNIFORM 2
@@ -147,13 +167,15 @@ struct gl_dispatch {
     uint32_t barrier; /* gl_hazards_derive(): 0, or the bits to issue before this dispatch */
 };
 
-/* Fills in `barrier` for each record so that conflicting accesses (RAW, WAR, WAW on overlapping ranges, by storage,
- * uniform or indirect use) are ordered and independent records share one barrier. `repeats`: the list will be
- * replayed after itself, so its head also waits for its tail. Pure host arithmetic; no device. */
+/* Fills in `barrier` for each record so that conflicting accesses (RAW, WAR, WAW on overlapping
+ * ranges, by storage, uniform or indirect use) are ordered and independent records share one
+ * barrier. `repeats`: the list will be replayed after itself, so its head also waits for its tail.
+ * Pure host arithmetic; no device. */
 void gl_hazards_derive(struct gl_dispatch *list, size_t count, bool repeats);
 
-/* Issues the records in order. One submit; no allocation, no look-up. `gpu_ns`, when not NULL, has room for `count`
- * times and gets each record's GPU time (waits; UINT64_MAX where the driver has no timer or was disjoint). */
+/* Issues the records in order, after everything submitted before. One submit; no allocation, no
+ * look-up. `gpu_ns`, when not NULL, has room for `count` times and gets each record's GPU time
+ * (waits; UINT64_MAX where the driver has no timer or was disjoint). */
 enum dgl_status gl_submit(struct gl_device *dev, const struct gl_dispatch *list, size_t count,
                           uint64_t *gpu_ns);
 /* Hands queued work to the driver without waiting. */

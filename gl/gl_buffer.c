@@ -1,0 +1,232 @@
+/* Buffers that the GPU works on: immutable and never mapped, so that NVIDIA keeps them in device
+ * memory. */
+#include "gl/gl_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/checked.h"
+#include "core/base/mem.h"
+
+/* One call moves at most this much: some drivers stage a whole call in memory of their own. */
+#define MAX_WRITE_BYTES (64ull << 20)
+
+enum dgl_status gl_buffer_range_check(const struct gl_device *dev, const struct gl_buffer *buffer,
+                                      uint64_t offset, uint64_t size, const char *what)
+{
+    if (offset % 4 != 0 || size % 4 != 0)
+        return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
+                        "%s of buffer %s: offset %llu and size %llu must be multiples of 4", what,
+                        buffer->label, (unsigned long long)offset, (unsigned long long)size);
+    if (!dgl_range_fits(offset, size, buffer->size))
+        return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
+                        "%s of buffer %s: %llu bytes at %llu, but it has %llu", what, buffer->label,
+                        (unsigned long long)size, (unsigned long long)offset,
+                        (unsigned long long)buffer->size);
+    return DGL_OK;
+}
+
+/* Software drivers copy straight into the buffer; elsewhere glBufferSubData could tempt the driver
+ * to keep the buffer within the host's reach. */
+static bool writes_directly(const struct gl_device *dev)
+{
+    return dev->caps.software || !dev->ext.buffer_storage;
+}
+
+static void allocate(const struct gl_device *dev, uint64_t size, const void *bytes)
+{
+    GLbitfield flags = writes_directly(dev) ? GL_DYNAMIC_STORAGE_BIT_EXT : 0;
+
+    if (dev->ext.buffer_storage)
+        dev->ext.BufferStorage(GL_COPY_WRITE_BUFFER, (GLsizeiptr)size, bytes, flags);
+    else
+        glBufferData(GL_COPY_WRITE_BUFFER, (GLsizeiptr)size, bytes, GL_DYNAMIC_COPY);
+}
+
+static enum dgl_status size_check(const struct gl_device *dev,
+                                  const struct gl_buffer_params *params)
+{
+    uint64_t max = dev->caps.limits.max_buffer_bytes;
+
+    if (params->size > 0 && params->size <= max)
+        return DGL_OK;
+    return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
+                    "buffer %s of %llu bytes: 1 to %llu are possible",
+                    params->label ? params->label : "", (unsigned long long)params->size,
+                    (unsigned long long)max);
+}
+
+enum dgl_status gl_buffer_create(struct gl_device *dev, const struct gl_buffer_params *params,
+                                 struct gl_buffer **out)
+{
+    char what[160];
+
+    *out = NULL;
+    enum dgl_status status = gl_lost_check(dev);
+    if (status == DGL_OK)
+        status = size_check(dev, params);
+    if (status != DGL_OK)
+        return status;
+    struct gl_buffer *buffer = dgl_new(struct gl_buffer);
+    if (buffer)
+        buffer->label = strdup(params->label ? params->label : "unnamed");
+    if (!buffer || !buffer->label) {
+        free(buffer);
+        return dgl_fail_memory(dev->log, "a buffer's record", sizeof(*buffer));
+    }
+    buffer->size = (params->size + 3) & ~3ull;
+    glGenBuffers(1, &buffer->id);
+    glBindBuffer(GL_COPY_WRITE_BUFFER, buffer->id);
+    allocate(dev, buffer->size, NULL);
+    gl_debug_label(dev, GL_BUFFER_KHR, buffer->id, buffer->label);
+    snprintf(what, sizeof(what), "making buffer %s of %llu bytes", buffer->label,
+             (unsigned long long)buffer->size);
+    status = gl_errors_check(dev, what);
+    if (status == DGL_OK && params->zero)
+        status = gl_buffer_zero(dev, buffer, 0, buffer->size);
+    dev->counters.buffers_created++;
+    if (status != DGL_OK)
+        gl_buffer_destroy(dev, &buffer);
+    *out = buffer;
+    return status;
+}
+
+/* GL unbinds a deleted buffer everywhere and may give its name to the next one. */
+static void forget_bindings(struct gl_bound *bound, GLuint id)
+{
+    for (int i = 0; i < GL_MAX_STORAGE; i++)
+        if (bound->storage[i].id == id)
+            bound->storage[i] = (struct gl_binding){0};
+    for (int i = 0; i < GL_MAX_UNIFORM; i++)
+        if (bound->uniform[i].id == id)
+            bound->uniform[i] = (struct gl_binding){0};
+    if (bound->indirect == id)
+        bound->indirect = 0;
+}
+
+void gl_buffer_destroy(struct gl_device *dev, struct gl_buffer **pbuffer)
+{
+    struct gl_buffer *buffer = *pbuffer;
+
+    if (!buffer)
+        return;
+    if (gl_is_current(dev)) /* otherwise the name means somebody else's buffer, or nothing */
+        glDeleteBuffers(1, &buffer->id);
+    forget_bindings(&dev->bound, buffer->id);
+    free(buffer->label);
+    free(buffer);
+    *pbuffer = NULL;
+}
+
+uint64_t gl_buffer_size(const struct gl_buffer *buffer)
+{
+    return buffer->size;
+}
+
+static void write_directly(GLuint id, uint64_t offset, const void *bytes, uint64_t size)
+{
+    glBindBuffer(GL_COPY_WRITE_BUFFER, id);
+    for (uint64_t done = 0; done < size;) {
+        uint64_t part = size - done < MAX_WRITE_BYTES ? size - done : MAX_WRITE_BYTES;
+        glBufferSubData(GL_COPY_WRITE_BUFFER, (GLintptr)(offset + done), (GLsizeiptr)part,
+                        (const char *)bytes + done);
+        done += part;
+    }
+}
+
+enum dgl_status gl_buffer_write(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
+                                const void *bytes, uint64_t size)
+{
+    enum dgl_status status = gl_lost_check(dev);
+    if (status == DGL_OK)
+        status = gl_buffer_range_check(dev, buffer, offset, size, "writing");
+    if (status != DGL_OK)
+        return status;
+    gl_order(dev, GL_BUFFER_UPDATE_BARRIER_BIT);
+    if (writes_directly(dev))
+        write_directly(buffer->id, offset, bytes, size);
+    else
+        status = gl_upload_write(dev, buffer->id, offset, bytes, size);
+    dev->counters.upload_bytes += size;
+    return status == DGL_OK ? gl_errors_check_debug(dev, "writing a buffer") : status;
+}
+
+static enum dgl_status make_zeros(struct gl_device *dev)
+{
+    if (dev->zeros)
+        return DGL_OK;
+    void *bytes = dgl_calloc(1, GL_ZEROS_BYTES);
+    if (!bytes)
+        return dgl_fail_memory(dev->log, "a block of zeros", GL_ZEROS_BYTES);
+    glGenBuffers(1, &dev->zeros);
+    glBindBuffer(GL_COPY_WRITE_BUFFER, dev->zeros);
+    allocate(dev, GL_ZEROS_BYTES, bytes);
+    free(bytes);
+    return gl_errors_check(dev, "making a block of zeros");
+}
+
+/* ES has no glClearBufferData: copies from a block of zeros stay on the device. */
+enum dgl_status gl_buffer_zero(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
+                               uint64_t size)
+{
+    enum dgl_status status = gl_lost_check(dev);
+    if (status == DGL_OK)
+        status = gl_buffer_range_check(dev, buffer, offset, size, "zeroing");
+    if (status == DGL_OK)
+        status = make_zeros(dev);
+    if (status != DGL_OK)
+        return status;
+    gl_order(dev, GL_BUFFER_UPDATE_BARRIER_BIT);
+    glBindBuffer(GL_COPY_READ_BUFFER, dev->zeros);
+    glBindBuffer(GL_COPY_WRITE_BUFFER, buffer->id);
+    for (uint64_t done = 0; done < size;) {
+        uint64_t part = size - done < GL_ZEROS_BYTES ? size - done : GL_ZEROS_BYTES;
+        glCopyBufferSubData(GL_COPY_READ_BUFFER, GL_COPY_WRITE_BUFFER, 0, (GLintptr)(offset + done),
+                            (GLsizeiptr)part);
+        done += part;
+    }
+    return gl_errors_check_debug(dev, "zeroing a buffer");
+}
+
+enum dgl_status gl_buffer_copy(struct gl_device *dev, struct gl_buffer *src, uint64_t src_offset,
+                               struct gl_buffer *dst, uint64_t dst_offset, uint64_t size)
+{
+    enum dgl_status status = gl_lost_check(dev);
+    if (status == DGL_OK)
+        status = gl_buffer_range_check(dev, src, src_offset, size, "copying out");
+    if (status == DGL_OK)
+        status = gl_buffer_range_check(dev, dst, dst_offset, size, "copying in");
+    if (status != DGL_OK)
+        return status;
+    if (src == dst && src_offset < dst_offset + size && dst_offset < src_offset + size && size > 0)
+        return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
+                        "copying %llu bytes of buffer %s from %llu to %llu: the ranges overlap",
+                        (unsigned long long)size, src->label, (unsigned long long)src_offset,
+                        (unsigned long long)dst_offset);
+    gl_order(dev, GL_BUFFER_UPDATE_BARRIER_BIT);
+    glBindBuffer(GL_COPY_READ_BUFFER, src->id);
+    glBindBuffer(GL_COPY_WRITE_BUFFER, dst->id);
+    glCopyBufferSubData(GL_COPY_READ_BUFFER, GL_COPY_WRITE_BUFFER, (GLintptr)src_offset,
+                        (GLintptr)dst_offset, (GLsizeiptr)size);
+    return gl_errors_check_debug(dev, "copying between buffers");
+}
+
+enum dgl_status gl_buffer_read(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
+                               void *bytes, uint64_t size)
+{
+    enum dgl_status status = gl_lost_check(dev);
+    if (status == DGL_OK)
+        status = gl_buffer_range_check(dev, buffer, offset, size, "reading");
+    if (status != DGL_OK)
+        return status;
+    gl_order(dev, GL_BUFFER_UPDATE_BARRIER_BIT);
+    status = gl_readback_bulk(dev, buffer->id, offset, bytes, size);
+    if (status == DGL_OK)
+        status = gl_reset_check(dev);
+    if (status == DGL_OK)
+        status = gl_errors_check(dev, "reading a buffer");
+    if (status == DGL_OK)
+        dev->counters.readback_bytes += size;
+    return status;
+}

@@ -1,0 +1,287 @@
+/* What a context offers: limits, capabilities and memory, and the clamp to what the smallest legal
+ * device offers. */
+#include "gl/gl_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/log.h"
+#include "core/base/str.h"
+#include "core/base/thread.h"
+
+/* llvmpipe crashes when a binding reaches beyond 2 GiB; nothing needs a buffer as large as that. */
+#define MAX_BUFFER_BYTES (1ull << 30)
+#define BLOCK_BYTES_MIN  (128ull << 20)
+
+/* KHR_shader_subgroup, not in every gl2ext.h */
+#define SUBGROUP_SIZE       0x9532
+#define SUBGROUP_STAGES     0x9533
+#define SUBGROUP_FEATURES   0x9534
+#define SUBGROUP_ARITHMETIC 0x04
+#define SUBGROUP_SHUFFLE    0x10
+
+/* NVX_gpu_memory_info, KiB */
+#define MEMORY_TOTAL 0x9048
+#define MEMORY_FREE  0x9049
+
+static uint32_t get_u32(GLenum name)
+{
+    GLint value = 0;
+    glGetIntegerv(name, &value);
+    return value < 0 ? 0 : (uint32_t)value;
+}
+
+static uint64_t get_u64(GLenum name)
+{
+    GLint64 value = 0;
+    glGetInteger64v(name, &value);
+    return value < 0 ? 0 : (uint64_t)value;
+}
+
+static void get_u32x3(GLenum name, uint32_t out[3])
+{
+    for (GLuint i = 0; i < 3; i++) {
+        GLint value = 0;
+        glGetIntegeri_v(name, i, &value);
+        out[i] = value < 0 ? 0 : (uint32_t)value;
+    }
+}
+
+static void get_text(GLenum name, char *dst, size_t size)
+{
+    gl_text_copy(dst, size, (const char *)glGetString(name));
+}
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- extensions ------------------------------------------------------------------------------ */
+
+/* The context's extensions as one string of words. */
+static bool join_extensions(struct dgl_buf *out)
+{
+    uint32_t count = get_u32(GL_NUM_EXTENSIONS);
+    for (uint32_t i = 0; i < count; i++) {
+        const char *word = (const char *)glGetStringi(GL_EXTENSIONS, i);
+        if (word)
+            dgl_buf_printf(out, "%s ", word);
+    }
+    return !out->failed;
+}
+
+static gl_proc find_proc(const char *name)
+{
+    return eglGetProcAddress(name);
+}
+
+/* Under limits_min a device has no extension; only debugging stays, which changes no result. */
+static enum dgl_status query_extensions(struct gl_device *dev, bool limits_min)
+{
+    struct dgl_buf list = {0};
+
+    if (!join_extensions(&list)) {
+        dgl_buf_finish(&list);
+        return dgl_fail_memory(dev->log, "the list of extensions", list.len);
+    }
+    const char *text = list.p ? list.p : "";
+    dgl_debug(dev->log, "extensions: %s", text);
+    if (limits_min)
+        text = gl_ext_has(text, "GL_KHR_debug") ? "GL_KHR_debug" : "";
+    gl_ext_load(&dev->ext, text, find_proc);
+    dgl_buf_finish(&list);
+    return DGL_OK;
+}
+
+static bool timer_works(const struct gl_ext *ext)
+{
+    GLint bits = 0;
+    if (ext->timer_query)
+        ext->GetQueryiv(GL_TIMESTAMP_EXT, GL_QUERY_COUNTER_BITS_EXT, &bits);
+    return bits > 0;
+}
+
+static bool reset_is_notified(const struct gl_ext *ext)
+{
+    GLint strategy = 0;
+    if (ext->robustness)
+        glGetIntegerv(GL_RESET_NOTIFICATION_STRATEGY_KHR, &strategy);
+    return strategy == GL_LOSE_CONTEXT_ON_RESET_KHR;
+}
+
+static void query_subgroups(struct gl_caps *caps)
+{
+    if (!(get_u32(SUBGROUP_STAGES) & GL_COMPUTE_SHADER_BIT))
+        return;
+    uint32_t features = get_u32(SUBGROUP_FEATURES);
+    caps->limits.subgroup_size = get_u32(SUBGROUP_SIZE);
+    caps->khr_subgroup_arithmetic = features & SUBGROUP_ARITHMETIC;
+    caps->khr_subgroup_shuffle = features & SUBGROUP_SHUFFLE;
+}
+
+/* ---- limits ---------------------------------------------------------------------------------- */
+
+static void query_limits(struct dgl_limits *lim)
+{
+    lim->max_buffer_bytes = MAX_BUFFER_BYTES;
+    lim->max_ssbo_bytes = min_u64(get_u64(GL_MAX_SHADER_STORAGE_BLOCK_SIZE), MAX_BUFFER_BYTES);
+    lim->max_ssbo_bindings = min_u32(get_u32(GL_MAX_COMPUTE_SHADER_STORAGE_BLOCKS),
+                                     get_u32(GL_MAX_SHADER_STORAGE_BUFFER_BINDINGS));
+    lim->max_ssbo_bindings = min_u32(lim->max_ssbo_bindings, GL_MAX_STORAGE);
+    lim->ssbo_align = get_u32(GL_SHADER_STORAGE_BUFFER_OFFSET_ALIGNMENT);
+    lim->ubo_align = get_u32(GL_UNIFORM_BUFFER_OFFSET_ALIGNMENT);
+    lim->max_ubo_bytes = get_u32(GL_MAX_UNIFORM_BLOCK_SIZE);
+    lim->max_shared_bytes = get_u32(GL_MAX_COMPUTE_SHARED_MEMORY_SIZE);
+    lim->max_invocations = get_u32(GL_MAX_COMPUTE_WORK_GROUP_INVOCATIONS);
+    get_u32x3(GL_MAX_COMPUTE_WORK_GROUP_SIZE, lim->max_local_size);
+    get_u32x3(GL_MAX_COMPUTE_WORK_GROUP_COUNT, lim->max_groups);
+}
+
+/* The minimums of the ES 3.1 specification (3 Nov 2016), tables 20.45 to 20.47. */
+static void clamp_limits(struct dgl_limits *lim)
+{
+    static const uint32_t local[3] = {128, 128, 64};
+
+    lim->max_ssbo_bytes = min_u64(lim->max_ssbo_bytes, BLOCK_BYTES_MIN);
+    lim->max_ssbo_bindings = min_u32(lim->max_ssbo_bindings, 4);
+    lim->ssbo_align = 256;
+    lim->ubo_align = 256;
+    lim->max_ubo_bytes = min_u32(lim->max_ubo_bytes, 16384);
+    lim->max_shared_bytes = min_u32(lim->max_shared_bytes, 16384);
+    lim->max_invocations = min_u32(lim->max_invocations, 128);
+    for (int i = 0; i < 3; i++) {
+        lim->max_local_size[i] = min_u32(lim->max_local_size[i], local[i]);
+        lim->max_groups[i] = min_u32(lim->max_groups[i], 65535);
+    }
+}
+
+/* Code above relies on the minimums: a driver that reports less would fail later and less
+ * clearly. */
+static enum dgl_status check_limits(const struct gl_device *dev)
+{
+    const struct dgl_limits *lim = &dev->caps.limits;
+
+    if (lim->max_ssbo_bindings >= 4 && lim->max_invocations >= 128 &&
+        lim->max_shared_bytes >= 16384 && lim->max_groups[0] >= 65535 && lim->ssbo_align > 0 &&
+        lim->ubo_align > 0 && lim->max_ssbo_bytes >= BLOCK_BYTES_MIN)
+        return DGL_OK;
+    return dgl_fail(
+        dev->log, DGL_ERR_UNSUPPORTED,
+        "%s: below the minimums of OpenGL ES 3.1: %u storage blocks, %u invocations, %u "
+        "bytes shared, %u groups, blocks of %llu bytes",
+        dev->caps.renderer, lim->max_ssbo_bindings, lim->max_invocations, lim->max_shared_bytes,
+        lim->max_groups[0], (unsigned long long)lim->max_ssbo_bytes);
+}
+
+/* ---- memory and units ------------------------------------------------------------------------ */
+
+static uint64_t meminfo_bytes(const char *line, const char *key)
+{
+    uint64_t kib = 0;
+    struct dgl_str text = dgl_str_of(line);
+
+    if (!dgl_str_starts(text, key))
+        return 0;
+    text.p += strlen(key);
+    text.len -= strlen(key);
+    struct dgl_str rest = dgl_str_trim(text), number;
+    if (!dgl_str_split(&rest, ' ', &number) || !dgl_parse_u64(number, UINT64_MAX / 1024, &kib))
+        return 0;
+    return kib * 1024;
+}
+
+static void query_host_memory(struct gl_caps *caps)
+{
+    char line[256];
+    FILE *file = fopen("/proc/meminfo", "re");
+
+    if (!file)
+        return;
+    while (fgets(line, sizeof(line), file)) {
+        uint64_t total = meminfo_bytes(line, "MemTotal:");
+        uint64_t available = meminfo_bytes(line, "MemAvailable:");
+        if (total)
+            caps->memory_bytes = total;
+        if (available)
+            caps->memory_free_bytes = available;
+    }
+    fclose(file);
+}
+
+static void query_memory(struct gl_device *dev)
+{
+    struct gl_caps *caps = &dev->caps;
+
+    if (dev->ext.memory_info) {
+        caps->memory_bytes = (uint64_t)get_u32(MEMORY_TOTAL) * 1024;
+        caps->memory_free_bytes = (uint64_t)get_u32(MEMORY_FREE) * 1024;
+    } else if (caps->software) {
+        query_host_memory(caps);
+    }
+}
+
+/* Published counts (multiprocessors, compute units, cores) by a word of the renderer, longer words
+ * before the ones that they contain. The number only shapes how work is split, never a result. */
+uint32_t gl_units_guess(const char *renderer, bool software)
+{
+    static const struct {
+        const char *word;
+        uint32_t units;
+    } table[] = {
+        {"RTX A", 64},     {"RTX 6000", 142}, {"RTX 50", 70},       {"RTX 40", 60}, {"RTX 30", 46},
+        {"RTX 20", 40},    {"GTX 16", 22},    {"GTX 10", 20},       {"B200", 148},  {"H200", 132},
+        {"H100", 132},     {"H800", 132},     {"H20", 78},          {"A100", 108},  {"A800", 108},
+        {"A40", 84},       {"A30", 56},       {"A10", 72},          {"L40", 142},   {"L4", 58},
+        {"V100", 80},      {"P100", 56},      {"T4", 40},           {"NVIDIA", 48}, {"MI300", 304},
+        {"Radeon RX", 40}, {"AMD", 16},       {"Intel(R) Arc", 32}, {"V3D", 2},     {"Mali-G", 6},
+        {"Mali-T", 4},     {"Adreno", 4},
+    };
+
+    if (software)
+        return min_u32((uint32_t)dgl_cpu_count(), 32); /* LP_MAX_THREADS of llvmpipe */
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+        if (strstr(renderer, table[i].word))
+            return table[i].units;
+    return 16;
+}
+
+enum dgl_status gl_caps_query(struct gl_device *dev, bool limits_min)
+{
+    struct gl_caps *caps = &dev->caps;
+    struct dgl_limits *lim = &caps->limits;
+
+    enum dgl_status status = query_extensions(dev, limits_min);
+    if (status != DGL_OK)
+        return status;
+    get_text(GL_VENDOR, caps->vendor, sizeof(caps->vendor));
+    get_text(GL_RENDERER, caps->renderer, sizeof(caps->renderer));
+    get_text(GL_VERSION, caps->version, sizeof(caps->version));
+    memcpy(dev->node.renderer, caps->renderer, sizeof(caps->renderer));
+    if (!dev->node.driver[0])
+        memcpy(dev->node.driver, dev->egl.driver, sizeof(dev->egl.driver));
+    memcpy(caps->driver, dev->egl.driver, sizeof(caps->driver));
+    caps->software = dev->node.software || gl_renderer_is_software(caps->renderer);
+    caps->llvmpipe = strstr(caps->renderer, "llvmpipe") != NULL;
+    query_limits(lim);
+    if (limits_min)
+        clamp_limits(lim);
+    lim->timer = timer_works(&dev->ext);
+    lim->program_binary = !limits_min && get_u32(GL_NUM_PROGRAM_BINARY_FORMATS) > 0;
+    lim->buffer_storage = dev->ext.buffer_storage;
+    lim->reset_notification = reset_is_notified(&dev->ext);
+    lim->nv_gpu_shader5 = dev->ext.nv_gpu_shader5;
+    caps->ext_gpu_shader5 = dev->ext.gpu_shader5;
+    caps->parallel_compile = dev->ext.parallel_compile;
+    caps->debug_output = dev->ext.debug;
+    if (dev->ext.subgroup)
+        query_subgroups(caps);
+    query_memory(dev);
+    caps->compute_units_guess = gl_units_guess(caps->renderer, caps->software);
+    return check_limits(dev);
+}

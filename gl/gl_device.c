@@ -1,0 +1,264 @@
+/* A device's life: open the rows that a selection allows until one works, close, and make current
+ * meanwhile. */
+#include "gl/gl_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/log.h"
+#include "core/base/mem.h"
+
+/* Hardware answers or is dead; software rendering may just be slow (softpipe: minutes for a long
+ * prefill). */
+#define HARDWARE_WAIT_NS (10ull * 1000 * 1000 * 1000)
+#define SOFTWARE_WAIT_NS (600ull * 1000 * 1000 * 1000)
+
+const struct gl_caps *gl_device_caps(const struct gl_device *dev)
+{
+    return &dev->caps;
+}
+
+const struct gl_node *gl_device_node(const struct gl_device *dev)
+{
+    return &dev->node;
+}
+
+const struct dgl_log *gl_device_log(const struct gl_device *dev)
+{
+    return dev->log;
+}
+
+bool gl_device_is_lost(const struct gl_device *dev)
+{
+    return dev->lost;
+}
+
+struct gl_counters gl_device_counters(const struct gl_device *dev)
+{
+    return dev->counters;
+}
+
+bool gl_is_current(const struct gl_device *dev)
+{
+    return dev->egl.context != EGL_NO_CONTEXT && eglGetCurrentContext() == dev->egl.context;
+}
+
+/* ---- enter and leave ------------------------------------------------------------------------- */
+
+enum dgl_status gl_enter(struct gl_device *dev, struct gl_saved *saved)
+{
+    gl_current_save(saved);
+    if (dev->wrapped) /* its owner may have bound anything since */
+        dev->bound = (struct gl_bound){0};
+    if (saved->context == dev->egl.context ||
+        eglMakeCurrent(dev->egl.display, EGL_NO_SURFACE, EGL_NO_SURFACE, dev->egl.context))
+        return DGL_OK;
+    EGLint error = eglGetError();
+    eglBindAPI(saved->api);
+    saved->active = false;
+    if (error == EGL_CONTEXT_LOST)
+        return gl_lost_set(dev, "EGL reports that the context is lost");
+    return dgl_fail(dev->log, DGL_ERR_GPU,
+                    "the GL context cannot be made current: %s (is it current on another thread?)",
+                    gl_egl_error_name(error));
+}
+
+void gl_leave(struct gl_device *dev, const struct gl_saved *saved)
+{
+    gl_current_restore(dev->egl.display, saved);
+}
+
+/* ---- open ------------------------------------------------------------------------------------ */
+
+static enum dgl_status report_device(const struct gl_device *dev)
+{
+    const struct gl_caps *caps = &dev->caps;
+    const struct dgl_limits *lim = &caps->limits;
+
+    dgl_info(dev->log, "device: %s, %s, driver %s%s%s%s", caps->renderer, caps->version,
+             caps->driver, dev->node.path[0] ? ", " : "", dev->node.path,
+             caps->software ? ", software" : "");
+    dgl_info(
+        dev->log,
+        "limits: ssbo %llu bytes x %u aligned to %u, ubo %u bytes aligned to %u, shared %u bytes, "
+        "%u invocations, subgroup %u, timer %d, program binary %d, buffer storage %d, reset "
+        "notification %d",
+        (unsigned long long)lim->max_ssbo_bytes, lim->max_ssbo_bindings, lim->ssbo_align,
+        lim->max_ubo_bytes, lim->ubo_align, lim->max_shared_bytes, lim->max_invocations,
+        lim->subgroup_size, lim->timer, lim->program_binary, lim->buffer_storage,
+        lim->reset_notification);
+    return DGL_OK;
+}
+
+static void start_cache(struct gl_device *dev, const char *dir)
+{
+    GLint formats[16], count = 0;
+
+    if (!dev->caps.limits.program_binary)
+        return;
+    glGetIntegerv(GL_NUM_PROGRAM_BINARY_FORMATS, &count);
+    if (count <= 0 || count > (GLint)(sizeof(formats) / sizeof(formats[0])))
+        return;
+    glGetIntegerv(GL_PROGRAM_BINARY_FORMATS, formats);
+    gl_progcache_init(&dev->cache, &(struct gl_progcache_params){.dir = dir,
+                                                                 .vendor = dev->caps.vendor,
+                                                                 .renderer = dev->caps.renderer,
+                                                                 .version = dev->caps.version,
+                                                                 .formats = formats,
+                                                                 .num_formats = count});
+}
+
+/* The context is current: learn what it can do. */
+static enum dgl_status start_device(struct gl_device *dev, const struct gl_device_params *params)
+{
+    enum dgl_status status = gl_caps_query(dev, params->limits_min);
+    if (status != DGL_OK)
+        return status;
+    dev->wait_limit_ns = dev->caps.software ? SOFTWARE_WAIT_NS : HARDWARE_WAIT_NS;
+    dev->debug = params->debug;
+    gl_debug_init(dev);
+    gl_timer_init(dev);
+    start_cache(dev, params->cache_dir);
+    if (dev->ext.parallel_compile)
+        dev->ext.MaxShaderCompilerThreads(UINT32_MAX);
+    status = gl_errors_check(dev, "starting the device");
+    return status == DGL_OK ? report_device(dev) : status;
+}
+
+static enum dgl_status wrap_context(struct gl_device *dev, const struct gl_device_params *params)
+{
+    if (!params->egl_display || !params->egl_context)
+        return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
+                        "egl_display and egl_context: give both or neither");
+    dev->wrapped = true;
+    dev->egl =
+        (struct gl_egl){.display = params->egl_display, .context = params->egl_context, .fd = -1};
+    if (eglGetCurrentContext() != dev->egl.context &&
+        !eglMakeCurrent(dev->egl.display, EGL_NO_SURFACE, EGL_NO_SURFACE, dev->egl.context))
+        return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
+                        "the given EGL context cannot be made current: %s",
+                        gl_egl_error_name(eglGetError()));
+    const char *version = (const char *)glGetString(GL_VERSION);
+    const char *renderer = (const char *)glGetString(GL_RENDERER);
+    if (!version || strncmp(version, "OpenGL ES 3.", 12) != 0 || version[12] < '1')
+        return dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
+                        "the given EGL context is \"%s\", wanted OpenGL ES 3.1 or later",
+                        version ? version : "");
+    const char *vendor = eglQueryString(dev->egl.display, EGL_VENDOR);
+    gl_text_copy(dev->egl.driver, sizeof(dev->egl.driver), vendor);
+    gl_text_copy(dev->egl.renderer, sizeof(dev->egl.renderer), renderer);
+    return DGL_OK;
+}
+
+/* Tries the allowed rows in order; the first that opens stays current. */
+static enum dgl_status open_row(struct gl_device *dev, const struct gl_device_params *params)
+{
+    struct gl_node *nodes = dgl_new_array(struct gl_node, GL_MAX_NODES);
+    int count = 0, order[GL_MAX_NODES], num = 0;
+    bool opened = false;
+
+    if (!nodes)
+        return dgl_fail_memory(dev->log, "the device table", sizeof(*nodes) * GL_MAX_NODES);
+    enum dgl_status status = gl_nodes_list(dev->log, nodes, &count);
+    if (status == DGL_OK)
+        status = gl_nodes_select(dev->log, nodes, count, params->select, order, &num);
+    if (status != DGL_OK)
+        goto out;
+    for (int i = 0; i < num && !opened; i++) {
+        dev->node = nodes[order[i]];
+        opened = dev->node.usable &&
+                 gl_egl_open(&dev->egl, &dev->node, params->debug, nodes[order[i]].reason);
+    }
+    if (!opened)
+        status = gl_nodes_refuse(dev->log, nodes, count, params->select);
+    for (int i = 0; opened && order[i] != dev->node.index; i++)
+        dgl_warn(dev->log, "passed over %s %s: %s", nodes[order[i]].driver, nodes[order[i]].path,
+                 nodes[order[i]].reason);
+out:
+    free(nodes);
+    return status;
+}
+
+enum dgl_status gl_device_open(const struct dgl_log *log, const struct gl_device_params *params,
+                               struct gl_device **out)
+{
+    static const struct gl_device_params defaults = {0};
+    struct gl_saved saved;
+
+    *out = NULL;
+    if (!params)
+        params = &defaults;
+    struct gl_device *dev = dgl_new(struct gl_device);
+    if (!dev)
+        return dgl_fail_memory(log, "a device", sizeof(*dev));
+    dev->log = log;
+    dev->egl.fd = -1;
+    gl_current_save(&saved);
+    enum dgl_status status = params->egl_display || params->egl_context ? wrap_context(dev, params)
+                                                                        : open_row(dev, params);
+    if (status == DGL_OK)
+        status = start_device(dev, params);
+    gl_current_restore(dev->egl.display, &saved);
+    if (status != DGL_OK)
+        gl_device_close(&dev);
+    *out = dev;
+    return status;
+}
+
+/* ---- close ----------------------------------------------------------------------------------- */
+
+void gl_device_close(struct gl_device **pdev)
+{
+    struct gl_device *dev = *pdev;
+    struct gl_saved saved;
+
+    if (!dev)
+        return;
+    gl_current_save(&saved);
+    if (dev->egl.context != EGL_NO_CONTEXT && !gl_is_current(dev))
+        eglMakeCurrent(dev->egl.display, EGL_NO_SURFACE, EGL_NO_SURFACE, dev->egl.context);
+    if (gl_is_current(dev)) {
+        gl_debug_finish(dev);
+        gl_marks_finish(dev);
+        gl_upload_finish(dev);
+        gl_readback_finish(dev);
+        gl_timer_finish(dev);
+        if (dev->zeros)
+            glDeleteBuffers(1, &dev->zeros);
+    }
+    gl_progcache_finish(&dev->cache);
+    if (saved.context == dev->egl.context && !dev->wrapped)
+        saved.context = EGL_NO_CONTEXT;
+    gl_current_restore(dev->egl.display, &saved);
+    if (!dev->wrapped)
+        gl_egl_close(&dev->egl);
+    free(dev);
+    *pdev = NULL;
+}
+
+/* ---- probe ----------------------------------------------------------------------------------- */
+
+void gl_nodes_probe(const struct dgl_log *log, struct gl_node *nodes, int count)
+{
+    for (int i = 0; i < count; i++) {
+        struct gl_egl egl = {.fd = -1};
+        char reason[GL_REASON_BYTES];
+        struct gl_saved saved;
+
+        if (!nodes[i].usable)
+            continue;
+        gl_current_save(&saved);
+        nodes[i].usable = gl_egl_open(&egl, &nodes[i], false, reason);
+        gl_current_restore(egl.display, &saved);
+        if (nodes[i].usable) {
+            memcpy(nodes[i].renderer, egl.renderer, sizeof(egl.renderer));
+            if (!nodes[i].driver[0])
+                memcpy(nodes[i].driver, egl.driver, sizeof(egl.driver));
+        } else {
+            memcpy(nodes[i].reason, reason, sizeof(reason));
+            dgl_debug(log, "row %d: %s", i, reason);
+        }
+        gl_egl_close(&egl);
+    }
+}

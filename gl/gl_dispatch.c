@@ -1,0 +1,171 @@
+/* Replays prepared dispatches: binds what changed, issues the barriers, dispatches. */
+#include "gl/gl_internal.h"
+
+#define ALL_BITS                                                                                   \
+    (GL_SHADER_STORAGE_BARRIER_BIT | GL_UNIFORM_BARRIER_BIT | GL_COMMAND_BARRIER_BIT |             \
+     GL_BUFFER_UPDATE_BARRIER_BIT)
+
+static void bind_range(GLenum target, GLuint index, struct gl_binding *bound,
+                       const struct gl_range *range)
+{
+    GLuint id = range->buffer->id;
+
+    if (bound->id == id && bound->offset == range->offset && bound->size == range->size)
+        return;
+    glBindBufferRange(target, index, id, (GLintptr)range->offset, (GLsizeiptr)range->size);
+    *bound = (struct gl_binding){id, range->offset, range->size};
+}
+
+static void bind_record(struct gl_bound *bound, const struct gl_dispatch *rec)
+{
+    if (bound->program != rec->program->id) {
+        glUseProgram(rec->program->id);
+        bound->program = rec->program->id;
+    }
+    for (GLuint i = 0; i < rec->num_storage; i++)
+        if (rec->storage[i].buffer)
+            bind_range(GL_SHADER_STORAGE_BUFFER, i, &bound->storage[i], &rec->storage[i]);
+    for (GLuint i = 0; i < rec->num_uniform; i++)
+        if (rec->uniform[i].buffer)
+            bind_range(GL_UNIFORM_BUFFER, i, &bound->uniform[i], &rec->uniform[i]);
+    if (rec->indirect.buffer && bound->indirect != rec->indirect.buffer->id) {
+        bound->indirect = rec->indirect.buffer->id;
+        glBindBuffer(GL_DISPATCH_INDIRECT_BUFFER, bound->indirect);
+    }
+}
+
+/* Derived barriers order the records of one list; `unordered` adds what earlier submits left
+ * open. */
+static void issue_barrier(struct gl_device *dev, const struct gl_dispatch *rec)
+{
+    uint32_t uses = GL_SHADER_STORAGE_BARRIER_BIT;
+
+    if (rec->num_uniform)
+        uses |= GL_UNIFORM_BARRIER_BIT;
+    if (rec->indirect.buffer)
+        uses |= GL_COMMAND_BARRIER_BIT;
+    uint32_t bits = rec->barrier | (uses & dev->unordered);
+    if (!bits)
+        return;
+    glMemoryBarrier(bits);
+    dev->unordered &= ~bits;
+    dev->counters.barriers++;
+}
+
+static void issue(struct gl_device *dev, const struct gl_dispatch *rec)
+{
+    issue_barrier(dev, rec);
+    bind_record(&dev->bound, rec);
+    if (rec->indirect.buffer)
+        glDispatchComputeIndirect((GLintptr)rec->indirect.offset);
+    else
+        glDispatchCompute(rec->groups[0], rec->groups[1], rec->groups[2]);
+}
+
+/* ---- what only a debug device looks at ------------------------------------------------------- */
+
+static enum dgl_status check_range(const struct gl_device *dev, const struct gl_dispatch *rec,
+                                   const char *kind, int index, const struct gl_range *range,
+                                   uint64_t align, uint64_t max)
+{
+    if (!range->buffer || (range->offset % align == 0 && range->size > 0 && range->size <= max &&
+                           range->offset <= range->buffer->size &&
+                           range->size <= range->buffer->size - range->offset))
+        return DGL_OK;
+    return dgl_fail(
+        dev->log, DGL_ERR_INVALID_ARG,
+        "dispatch of %s: %s %d is %llu bytes at %llu of buffer %s of %llu bytes; the device "
+        "wants offsets in steps of %llu and at most %llu bytes",
+        rec->program->label, kind, index, (unsigned long long)range->size,
+        (unsigned long long)range->offset, range->buffer->label,
+        (unsigned long long)range->buffer->size, (unsigned long long)align,
+        (unsigned long long)max);
+}
+
+static enum dgl_status check_record(const struct gl_device *dev, const struct gl_dispatch *rec)
+{
+    const struct dgl_limits *lim = &dev->caps.limits;
+    enum dgl_status status = DGL_OK;
+
+    for (int i = 0; i < rec->num_storage && status == DGL_OK; i++)
+        status = check_range(dev, rec, "storage", i, &rec->storage[i], lim->ssbo_align,
+                             lim->max_ssbo_bytes);
+    for (int i = 0; i < rec->num_uniform && status == DGL_OK; i++)
+        status = check_range(dev, rec, "uniform", i, &rec->uniform[i], lim->ubo_align,
+                             lim->max_ubo_bytes);
+    if (status == DGL_OK)
+        status = check_range(dev, rec, "indirect", 0, &rec->indirect, 4, UINT64_MAX);
+    for (int i = 0; i < 3 && status == DGL_OK; i++)
+        if (rec->groups[i] > lim->max_groups[i])
+            status = dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
+                              "dispatch of %s: %u groups in dimension %d, at most %u are possible",
+                              rec->program->label, rec->groups[i], i, lim->max_groups[i]);
+    return status;
+}
+
+static enum dgl_status issue_debug(struct gl_device *dev, const struct gl_dispatch *rec)
+{
+    enum dgl_status status = check_record(dev, rec);
+    if (status != DGL_OK)
+        return status;
+    if (dev->ext.debug)
+        dev->ext.PushDebugGroup(GL_DEBUG_SOURCE_APPLICATION_KHR, 0, -1, rec->program->label);
+    issue(dev, rec);
+    status = gl_errors_check(dev, rec->program->label);
+    if (dev->ext.debug)
+        dev->ext.PopDebugGroup();
+    return status;
+}
+
+/* ---- submit ---------------------------------------------------------------------------------- */
+
+static enum dgl_status submit_plain(struct gl_device *dev, const struct gl_dispatch *list,
+                                    size_t count)
+{
+    enum dgl_status status = DGL_OK;
+
+    if (!dev->debug) {
+        for (size_t i = 0; i < count; i++)
+            issue(dev, &list[i]);
+        return DGL_OK;
+    }
+    for (size_t i = 0; i < count && status == DGL_OK; i++)
+        status = issue_debug(dev, &list[i]);
+    return status;
+}
+
+static enum dgl_status submit_timed(struct gl_device *dev, const struct gl_dispatch *list,
+                                    size_t count, uint64_t *gpu_ns)
+{
+    enum dgl_status status = DGL_OK;
+
+    for (size_t done = 0; done < count && status == DGL_OK;) {
+        size_t batch = count - done < GL_TIMER_BATCH ? count - done : GL_TIMER_BATCH;
+        gl_timer_begin(dev);
+        for (size_t i = 0; i < batch && status == DGL_OK; i++) {
+            gl_timer_stamp(dev, i);
+            status = submit_plain(dev, &list[done + i], 1);
+        }
+        gl_timer_stamp(dev, batch);
+        if (status == DGL_OK)
+            status = gl_timer_collect(dev, batch, gpu_ns + done);
+        done += batch;
+    }
+    return status;
+}
+
+enum dgl_status gl_submit(struct gl_device *dev, const struct gl_dispatch *list, size_t count,
+                          uint64_t *gpu_ns)
+{
+    enum dgl_status status = gl_lost_check(dev);
+    if (status != DGL_OK)
+        return status;
+    status = gpu_ns ? submit_timed(dev, list, count, gpu_ns) : submit_plain(dev, list, count);
+    if (count > 0)
+        dev->unordered = ALL_BITS;
+    dev->counters.submits++;
+    dev->counters.dispatches += count;
+    if (status == DGL_OK)
+        status = gl_marks_add(dev);
+    return status == DGL_OK ? gl_errors_check(dev, "submitting work") : status;
+}

@@ -1,0 +1,254 @@
+/* From a row of the device table to a current ES 3.1 context, and back to whatever was current
+ * before. */
+#include "gl/gl_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <gbm.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *gl_egl_error_name(EGLint error)
+{
+    static const char *const names[] = {
+        "EGL_SUCCESS",       "EGL_NOT_INITIALIZED",     "EGL_BAD_ACCESS",
+        "EGL_BAD_ALLOC",     "EGL_BAD_ATTRIBUTE",       "EGL_BAD_CONFIG",
+        "EGL_BAD_CONTEXT",   "EGL_BAD_CURRENT_SURFACE", "EGL_BAD_DISPLAY",
+        "EGL_BAD_MATCH",     "EGL_BAD_NATIVE_PIXMAP",   "EGL_BAD_NATIVE_WINDOW",
+        "EGL_BAD_PARAMETER", "EGL_BAD_SURFACE",         "EGL_CONTEXT_LOST"};
+    if (error < EGL_SUCCESS || error > EGL_CONTEXT_LOST)
+        return error == EGL_BAD_DEVICE_EXT ? "EGL_BAD_DEVICE_EXT" : "an unknown EGL error";
+    return names[error - EGL_SUCCESS];
+}
+
+/* ---- what is current ------------------------------------------------------------------------- */
+
+void gl_current_save(struct gl_saved *saved)
+{
+    *saved = (struct gl_saved){.api = eglQueryAPI(), .active = true};
+    eglBindAPI(EGL_OPENGL_ES_API);
+    saved->context = eglGetCurrentContext();
+    saved->display = eglGetCurrentDisplay();
+    saved->draw = eglGetCurrentSurface(EGL_DRAW);
+    saved->read = eglGetCurrentSurface(EGL_READ);
+}
+
+void gl_current_restore(EGLDisplay ours, const struct gl_saved *saved)
+{
+    if (!saved->active)
+        return;
+    if (saved->context == eglGetCurrentContext())
+        ; /* nothing to put back but the API */
+    else if (saved->context != EGL_NO_CONTEXT)
+        eglMakeCurrent(saved->display, saved->draw, saved->read, saved->context);
+    else if (ours != EGL_NO_DISPLAY)
+        eglMakeCurrent(ours, EGL_NO_SURFACE, EGL_NO_SURFACE, EGL_NO_CONTEXT);
+    eglBindAPI(saved->api);
+}
+
+/* ---- reasons --------------------------------------------------------------------------------- */
+
+/* Several ways may fail one after the other: each adds its cause. Always false. */
+static bool explain(char reason[GL_REASON_BYTES], const char *fmt, ...) DGL_PRINTF(2, 3);
+
+static bool explain(char reason[GL_REASON_BYTES], const char *fmt, ...)
+{
+    size_t used = strlen(reason);
+    va_list args;
+
+    if (used > 0 && used + 3 < GL_REASON_BYTES) {
+        memcpy(reason + used, "; ", 3);
+        used += 2;
+    }
+    va_start(args, fmt);
+    vsnprintf(reason + used, GL_REASON_BYTES - used, fmt, args);
+    va_end(args);
+    return false;
+}
+
+/* ---- displays -------------------------------------------------------------------------------- */
+
+static EGLDisplay platform_display(EGLenum platform, void *native)
+{
+    PFNEGLGETPLATFORMDISPLAYEXTPROC get =
+        (PFNEGLGETPLATFORMDISPLAYEXTPROC)eglGetProcAddress("eglGetPlatformDisplayEXT");
+    return get ? get(platform, native, NULL) : EGL_NO_DISPLAY;
+}
+
+static bool gbm_display(struct gl_egl *egl, const char *path, char reason[GL_REASON_BYTES])
+{
+    egl->fd = open(path, O_RDWR | O_CLOEXEC);
+    if (egl->fd < 0)
+        return explain(reason, "GBM: cannot open the node: %s", strerror(errno));
+    egl->gbm = gbm_create_device(egl->fd);
+    if (!egl->gbm) {
+        close(egl->fd);
+        egl->fd = -1;
+        return explain(reason, "GBM: no driver for the node");
+    }
+    egl->display = platform_display(EGL_PLATFORM_GBM_KHR, egl->gbm);
+    return true;
+}
+
+static void query_driver(struct gl_egl *egl, const char *exts)
+{
+    const char *name = NULL;
+
+    if (gl_ext_has(exts, "EGL_MESA_query_driver")) {
+        PFNEGLGETDISPLAYDRIVERNAMEPROC get =
+            (PFNEGLGETDISPLAYDRIVERNAMEPROC)eglGetProcAddress("eglGetDisplayDriverName");
+        name = get ? get(egl->display) : NULL;
+    }
+    if (!name)
+        name = eglQueryString(egl->display, EGL_VENDOR);
+    gl_text_copy(egl->driver, sizeof(egl->driver), name);
+}
+
+/* ---- contexts -------------------------------------------------------------------------------- */
+
+static bool find_config(EGLDisplay display, const char *exts, EGLConfig *config)
+{
+    static const EGLint wanted[] = {EGL_SURFACE_TYPE, 0, EGL_RENDERABLE_TYPE, EGL_OPENGL_ES3_BIT,
+                                    EGL_NONE};
+    EGLint count = 0;
+
+    if (gl_ext_has(exts, "EGL_KHR_no_config_context") ||
+        gl_ext_has(exts, "EGL_MESA_configless_context")) {
+        *config = EGL_NO_CONFIG_KHR;
+        return true;
+    }
+    return eglChooseConfig(display, wanted, config, 1, &count) && count == 1;
+}
+
+static EGLContext create_context(EGLDisplay display, EGLConfig config, int minor, bool robust,
+                                 bool debug)
+{
+    EGLint attribs[16], n = 0;
+
+    attribs[n++] = EGL_CONTEXT_MAJOR_VERSION;
+    attribs[n++] = 3;
+    attribs[n++] = EGL_CONTEXT_MINOR_VERSION;
+    attribs[n++] = minor;
+    if (robust) {
+        attribs[n++] = EGL_CONTEXT_OPENGL_ROBUST_ACCESS_EXT;
+        attribs[n++] = EGL_TRUE;
+        attribs[n++] = EGL_CONTEXT_OPENGL_RESET_NOTIFICATION_STRATEGY_EXT;
+        attribs[n++] = EGL_LOSE_CONTEXT_ON_RESET_EXT;
+    }
+    if (debug) {
+        attribs[n++] = EGL_CONTEXT_FLAGS_KHR;
+        attribs[n++] = EGL_CONTEXT_OPENGL_DEBUG_BIT_KHR;
+    }
+    attribs[n] = EGL_NONE;
+    return eglCreateContext(display, config, EGL_NO_CONTEXT, attribs);
+}
+
+/* Version 3.2 before 3.1; in each, with reset notification before without; softpipe offers just 3.1
+ * without. */
+static bool create_best_context(struct gl_egl *egl, const char *exts, bool debug,
+                                char reason[GL_REASON_BYTES])
+{
+    bool can_robust = gl_ext_has(exts, "EGL_EXT_create_context_robustness");
+    EGLConfig config = EGL_NO_CONFIG_KHR;
+
+    if (!gl_ext_has(exts, "EGL_KHR_surfaceless_context"))
+        return explain(reason, "EGL lacks EGL_KHR_surfaceless_context");
+    if (!find_config(egl->display, exts, &config))
+        return explain(reason, "EGL has no configuration for ES 3");
+    for (int minor = 2; minor >= 1; minor--)
+        for (int robust = can_robust; robust >= 0; robust--) {
+            egl->context = create_context(egl->display, config, minor, robust, debug);
+            if (egl->context != EGL_NO_CONTEXT)
+                return true;
+        }
+    return explain(reason, "no OpenGL ES 3.1 context: %s", gl_egl_error_name(eglGetError()));
+}
+
+/* A display of ours from here on: context, current, and the renderer is what the row promised. */
+static bool start_display(struct gl_egl *egl, const struct gl_node *node, bool debug,
+                          const char *way, char reason[GL_REASON_BYTES])
+{
+    EGLint major = 0, minor = 0;
+
+    if (egl->display == EGL_NO_DISPLAY || !eglInitialize(egl->display, &major, &minor))
+        return explain(reason, "%s: EGL does not start: %s", way, gl_egl_error_name(eglGetError()));
+    const char *exts = eglQueryString(egl->display, EGL_EXTENSIONS);
+    if (!create_best_context(egl, exts, debug, reason))
+        return false;
+    if (!eglMakeCurrent(egl->display, EGL_NO_SURFACE, EGL_NO_SURFACE, egl->context))
+        return explain(reason, "%s: the context cannot be made current: %s", way,
+                       gl_egl_error_name(eglGetError()));
+    const char *renderer = (const char *)glGetString(GL_RENDERER);
+    gl_text_copy(egl->renderer, sizeof(egl->renderer), renderer);
+    query_driver(egl, exts);
+    if (!node->software && gl_renderer_is_software(egl->renderer))
+        return explain(reason, "%s: EGL fell back to software (%s): no driver for this device", way,
+                       egl->renderer);
+    return true;
+}
+
+void gl_egl_close(struct gl_egl *egl)
+{
+    if (egl->context != EGL_NO_CONTEXT) {
+        if (eglGetCurrentContext() == egl->context)
+            eglMakeCurrent(egl->display, EGL_NO_SURFACE, EGL_NO_SURFACE, EGL_NO_CONTEXT);
+        eglDestroyContext(egl->display, egl->context);
+    }
+    /* EGL hands every caller in the process the same display of a device, without counting:
+     * terminating it would take the contexts of others with it. Only a GBM display is ours
+     * alone. */
+    if (egl->gbm) {
+        eglTerminate(egl->display);
+        gbm_device_destroy(egl->gbm);
+        close(egl->fd);
+    }
+    *egl = (struct gl_egl){.fd = -1};
+}
+
+enum way { WAY_DEVICE, WAY_GBM, WAY_SURFACELESS, WAY_COUNT };
+
+static bool way_applies(enum way way, const struct gl_node *node)
+{
+    switch (way) {
+    case WAY_DEVICE:
+        return node->egl_device != NULL;
+    case WAY_GBM:
+        return node->path[0] != '\0';
+    default: /* surfaceless takes the first node it can open: not a choice, but fine for software */
+        return node->software || node->kind == GL_NODE_SURFACELESS;
+    }
+}
+
+static bool open_way(struct gl_egl *egl, enum way way, const struct gl_node *node, bool debug,
+                     char reason[GL_REASON_BYTES])
+{
+    static const char *const names[] = {"EGL device", "GBM", "surfaceless"};
+
+    *egl = (struct gl_egl){.fd = -1};
+    if (way == WAY_GBM) {
+        if (!gbm_display(egl, node->path, reason))
+            return false;
+    } else if (way == WAY_DEVICE) {
+        egl->display = platform_display(EGL_PLATFORM_DEVICE_EXT, node->egl_device);
+    } else {
+        egl->display = platform_display(EGL_PLATFORM_SURFACELESS_MESA, EGL_DEFAULT_DISPLAY);
+    }
+    if (start_display(egl, node, debug, names[way], reason))
+        return true;
+    gl_egl_close(egl);
+    return false;
+}
+
+bool gl_egl_open(struct gl_egl *egl, const struct gl_node *node, bool debug,
+                 char reason[GL_REASON_BYTES])
+{
+    reason[0] = '\0';
+    for (enum way way = 0; way < WAY_COUNT; way++)
+        if (way_applies(way, node) && open_way(egl, way, node, debug, reason))
+            return true;
+    if (reason[0] == '\0')
+        explain(reason, "EGL has no way to open it");
+    return false;
+}

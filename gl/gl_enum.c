@@ -1,0 +1,292 @@
+/* The device table: which rows there are, in what order, which of them a selection allows, and what
+ * to say when none can be used. Works on what gl_sys.c reports and opens nothing. */
+#include "gl/gl_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "gl/gl_sys.h"
+
+#define SOFTWARE_REMEDY                                                                            \
+    "software rendering is used only when asked for: --device any or --device software"
+
+bool gl_renderer_is_software(const char *renderer)
+{
+    static const char *const words[] = {"llvmpipe", "softpipe", "swrast", "SwiftShader",
+                                        "lavapipe"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strstr(renderer, words[i]))
+            return true;
+    return false;
+}
+
+static void explain_node_error(struct gl_node *row, const struct gl_sys_node *node)
+{
+    switch (node->error) {
+    case EACCES:
+        snprintf(row->reason, sizeof(row->reason),
+                 "permission denied: the node belongs to group %s, add yourself to the group "
+                 "(sudo usermod -aG %s $USER, then log in again; containers: --group-add %s)",
+                 node->group, node->group, node->group);
+        break;
+    case EPERM:
+        snprintf(row->reason, sizeof(row->reason),
+                 "not permitted: the container or sandbox withholds it, start it with --device %s",
+                 node->path);
+        break;
+    default:
+        snprintf(row->reason, sizeof(row->reason), "cannot be opened: %s", strerror(node->error));
+        break;
+    }
+}
+
+/* Several EGL drivers may claim one node; a driver with its own way to the hardware is the
+ * vendor's. */
+static const struct gl_sys_egl_device *find_egl_device(const struct gl_sys_report *report,
+                                                       const char *path)
+{
+    const struct gl_sys_egl_device *best = NULL;
+    for (int i = 0; i < report->num_devices; i++) {
+        const struct gl_sys_egl_device *dev = &report->devices[i];
+        if (!dev->software && strcmp(dev->node, path) == 0 && (!best || dev->own_driver))
+            best = dev;
+    }
+    return best;
+}
+
+static bool is_listed(const struct gl_sys_report *report, const char *path)
+{
+    for (int i = 0; i < report->num_nodes; i++)
+        if (path[0] && strcmp(report->nodes[i].path, path) == 0)
+            return true;
+    return false;
+}
+
+struct table {
+    struct gl_node *rows;
+    int count;
+};
+
+static struct gl_node *add_row(struct table *table, enum gl_node_kind kind)
+{
+    if (table->count == GL_MAX_NODES)
+        return NULL;
+    struct gl_node *row = &table->rows[table->count];
+    *row = (struct gl_node){.kind = kind, .index = table->count, .usable = true};
+    table->count++;
+    return row;
+}
+
+static void add_drm_rows(struct table *table, const struct gl_sys_report *report)
+{
+    for (int i = 0; i < report->num_nodes; i++) {
+        const struct gl_sys_node *node = &report->nodes[i];
+        const struct gl_sys_egl_device *dev = find_egl_device(report, node->path);
+        struct gl_node *row = add_row(table, GL_NODE_DRM);
+        if (!row)
+            return;
+        gl_text_copy(row->path, sizeof(row->path), node->path);
+        gl_text_copy(row->driver, sizeof(row->driver), node->driver);
+        row->egl_device = dev ? dev->device : NULL;
+        if (node->error != 0 && !(dev && dev->own_driver)) {
+            row->usable = false;
+            explain_node_error(row, node);
+        }
+    }
+}
+
+static void add_egl_rows(struct table *table, const struct gl_sys_report *report)
+{
+    for (int i = 0; i < report->num_devices; i++) {
+        const struct gl_sys_egl_device *dev = &report->devices[i];
+        if (dev->software || is_listed(report, dev->node))
+            continue;
+        struct gl_node *row = add_row(table, GL_NODE_EGL_DEVICE);
+        if (!row)
+            return;
+        row->egl_device = dev->device;
+        gl_text_copy(row->driver, sizeof(row->driver), dev->own_driver ? "nvidia" : "");
+        gl_text_copy(row->renderer, sizeof(row->renderer), dev->name);
+    }
+}
+
+/* An NVIDIA GPU whose kernel driver is loaded but that EGL does not offer deserves a row with the
+ * cause. */
+static void add_missing_nvidia(struct table *table, const struct gl_sys_report *report)
+{
+    if (!report->nvidia_driver)
+        return;
+    for (int i = 0; i < report->num_devices; i++)
+        if (report->devices[i].own_driver)
+            return;
+    struct gl_node *row = add_row(table, GL_NODE_EGL_DEVICE);
+    if (!row)
+        return;
+    row->usable = false;
+    gl_text_copy(row->driver, sizeof(row->driver), "nvidia");
+    gl_text_copy(
+        row->reason, sizeof(row->reason),
+        report->nvidia_vendor_file
+            ? "its kernel driver is loaded but libEGL_nvidia offers no device: the library is "
+              "missing or of another version than the kernel driver"
+            : "its kernel driver is loaded but no glvnd vendor file (10_nvidia.json in "
+              "/usr/share/glvnd/egl_vendor.d) names its EGL library: install it (containers: "
+              "NVIDIA_DRIVER_CAPABILITIES=graphics,compute)");
+}
+
+static void add_missing_vendors(struct table *table, const struct gl_sys_report *report)
+{
+    if (report->num_vendor_files > 0 || report->num_devices > 0 || report->surfaceless)
+        return;
+    struct gl_node *row = add_row(table, GL_NODE_EGL_DEVICE);
+    if (!row)
+        return;
+    row->usable = false;
+    gl_text_copy(
+        row->reason, sizeof(row->reason),
+        "libEGL knows no driver: there is no glvnd vendor file in /usr/share/glvnd/egl_vendor.d "
+        "or /etc/glvnd/egl_vendor.d, install libegl-mesa0 or the GPU vendor's driver");
+}
+
+static void add_software_rows(struct table *table, const struct gl_sys_report *report)
+{
+    struct gl_node *row = NULL;
+
+    for (int i = 0; i < report->num_devices && !row; i++)
+        if (report->devices[i].software && (row = add_row(table, GL_NODE_EGL_DEVICE)))
+            row->egl_device = report->devices[i].device;
+    if (!row && report->surfaceless)
+        row = add_row(table, GL_NODE_SURFACELESS);
+    if (!row)
+        return;
+    row->software = true;
+    gl_text_copy(row->reason, sizeof(row->reason), SOFTWARE_REMEDY);
+}
+
+enum dgl_status gl_nodes_list(const struct dgl_log *log, struct gl_node nodes[GL_MAX_NODES],
+                              int *count)
+{
+    struct table table = {.rows = nodes};
+    struct gl_sys_report *report = dgl_new(struct gl_sys_report);
+
+    *count = 0;
+    if (!report)
+        return dgl_fail_memory(log, "the device report", sizeof(*report));
+    gl_sys_report_get(report);
+    add_drm_rows(&table, report);
+    add_egl_rows(&table, report);
+    add_missing_nvidia(&table, report);
+    add_missing_vendors(&table, report);
+    add_software_rows(&table, report);
+    *count = table.count;
+    free(report);
+    return DGL_OK;
+}
+
+/* ---- selection ------------------------------------------------------------------------------- */
+
+static int select_kind(const struct gl_node *nodes, int count, bool software,
+                       int order[GL_MAX_NODES], int num)
+{
+    for (int i = 0; i < count; i++)
+        if (nodes[i].software == software)
+            order[num++] = i;
+    return num;
+}
+
+static void describe_row(struct dgl_buf *buf, const struct gl_node *row)
+{
+    if (row->path[0])
+        dgl_buf_puts(buf, row->path);
+    else
+        dgl_buf_printf(buf, "%s %d", row->software ? "software device" : "EGL device", row->index);
+    const char *name = row->renderer[0] ? row->renderer : row->driver;
+    if (name[0])
+        dgl_buf_printf(buf, " (%s)", name);
+}
+
+static enum dgl_status select_path(const struct dgl_log *log, const struct gl_node *nodes,
+                                   int count, const char *select, int order[GL_MAX_NODES], int *num)
+{
+    struct dgl_buf have = {0};
+    char *real = realpath(select, NULL); /* /dev/dri/by-path/... is a link to the node */
+
+    for (int i = 0; i < count && *num == 0; i++) {
+        if (!nodes[i].path[0])
+            continue;
+        if (strcmp(nodes[i].path, select) == 0 || (real && strcmp(nodes[i].path, real) == 0))
+            order[(*num)++] = i;
+        dgl_buf_printf(&have, "%s%s", have.len ? ", " : "", nodes[i].path);
+    }
+    free(real);
+    enum dgl_status status = DGL_OK;
+    if (*num == 0)
+        status =
+            dgl_fail(log, DGL_ERR_NO_DEVICE,
+                     "device %s: no such render node here; there is %s (see dopplergl devices)",
+                     select, have.len ? have.p : "none");
+    dgl_buf_finish(&have);
+    return status;
+}
+
+enum dgl_status gl_nodes_select(const struct dgl_log *log, const struct gl_node *nodes, int count,
+                                const char *select, int order[GL_MAX_NODES], int *num)
+{
+    uint64_t row = 0;
+
+    *num = 0;
+    if (!select || !select[0]) {
+        *num = select_kind(nodes, count, false, order, 0);
+        return DGL_OK;
+    }
+    if (strcmp(select, "any") == 0) {
+        *num = select_kind(nodes, count, false, order, 0);
+        *num = select_kind(nodes, count, true, order, *num);
+        return DGL_OK;
+    }
+    if (strcmp(select, "software") == 0) {
+        *num = select_kind(nodes, count, true, order, 0);
+        return DGL_OK;
+    }
+    if (select[0] == '/')
+        return select_path(log, nodes, count, select, order, num);
+    if (!dgl_parse_u64(dgl_str_of(select), INT32_MAX, &row))
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "device \"%s\" is neither any, software, a render node's path nor a row of "
+                        "dopplergl devices",
+                        select);
+    if (row >= (uint64_t)count)
+        return dgl_fail(log, DGL_ERR_NO_DEVICE,
+                        "device %s: the table has %d rows, counted from 0 (see dopplergl devices)",
+                        select, count);
+    order[(*num)++] = (int)row;
+    return DGL_OK;
+}
+
+enum dgl_status gl_nodes_refuse(const struct dgl_log *log, const struct gl_node *nodes, int count,
+                                const char *select)
+{
+    struct dgl_buf text = {0};
+    int order[GL_MAX_NODES], num = 0;
+    bool hardware_only = !select || !select[0];
+
+    gl_nodes_select(NULL, nodes, count, hardware_only ? "any" : select, order, &num);
+    for (int i = 0; i < num; i++) {
+        const struct gl_node *row = &nodes[order[i]];
+        if (text.len)
+            dgl_buf_puts(&text, "; ");
+        describe_row(&text, row);
+        dgl_buf_printf(&text, ": %s", row->reason[0] ? row->reason : "not tried");
+    }
+    if (num == 0)
+        dgl_buf_puts(&text, "there is no DRM render node under /dev/dri and no EGL device");
+    enum dgl_status status =
+        dgl_fail(log, DGL_ERR_NO_DEVICE, "no usable %s: %s", hardware_only ? "GPU" : "device",
+                 text.failed ? "out of memory" : text.p);
+    dgl_buf_finish(&text);
+    return status;
+}

@@ -1,0 +1,91 @@
+/* Extensions: exact matching of names, and a table of their functions. */
+#include "gl/gl_internal.h"
+
+#include <string.h>
+
+bool gl_ext_has(const char *list, const char *name)
+{
+    size_t len = strlen(name);
+
+    if (!list || len == 0)
+        return false;
+    while (*list) {
+        size_t word = strcspn(list, " ");
+        if (word == len && memcmp(list, name, len) == 0)
+            return true;
+        list += word;
+        list += strspn(list, " ");
+    }
+    return false;
+}
+
+#define MAX_PROCS 5
+
+struct section {
+    const char *name;
+    size_t flag; /* offset of its bool in struct gl_ext */
+    struct {
+        const char *name;
+        size_t offset; /* of its pointer in struct gl_ext */
+    } procs[MAX_PROCS];
+};
+
+#define FIELD(name) offsetof(struct gl_ext, name)
+
+static const struct section sections[] = {
+    {"GL_EXT_buffer_storage",
+     FIELD(buffer_storage),
+     {{"glBufferStorageEXT", FIELD(BufferStorage)}}},
+    {"GL_EXT_disjoint_timer_query",
+     FIELD(timer_query),
+     {{"glQueryCounterEXT", FIELD(QueryCounter)},
+      {"glGetQueryivEXT", FIELD(GetQueryiv)},
+      {"glGetQueryObjectui64vEXT", FIELD(GetQueryObjectui64v)}}},
+    {"GL_KHR_parallel_shader_compile",
+     FIELD(parallel_compile),
+     {{"glMaxShaderCompilerThreadsKHR", FIELD(MaxShaderCompilerThreads)}}},
+    {"GL_KHR_debug",
+     FIELD(debug),
+     {{"glDebugMessageCallbackKHR", FIELD(DebugMessageCallback)},
+      {"glDebugMessageControlKHR", FIELD(DebugMessageControl)},
+      {"glObjectLabelKHR", FIELD(ObjectLabel)},
+      {"glPushDebugGroupKHR", FIELD(PushDebugGroup)},
+      {"glPopDebugGroupKHR", FIELD(PopDebugGroup)}}},
+    {"GL_KHR_robustness",
+     FIELD(robustness),
+     {{"glGetGraphicsResetStatusKHR", FIELD(GetGraphicsResetStatus)}}},
+    {"GL_EXT_robustness",
+     FIELD(robustness),
+     {{"glGetGraphicsResetStatusEXT", FIELD(GetGraphicsResetStatus)}}},
+    {"GL_KHR_shader_subgroup", FIELD(subgroup), {{0}}},
+    {"GL_NV_gpu_shader5", FIELD(nv_gpu_shader5), {{0}}},
+    {"GL_EXT_gpu_shader5", FIELD(gpu_shader5), {{0}}},
+    {"GL_NVX_gpu_memory_info", FIELD(memory_info), {{0}}},
+};
+
+#undef FIELD
+
+static bool section_load(struct gl_ext *ext, const struct section *section,
+                         gl_proc (*get)(const char *name))
+{
+    gl_proc found[MAX_PROCS] = {0};
+
+    for (int i = 0; i < MAX_PROCS && section->procs[i].name; i++) {
+        found[i] = get(section->procs[i].name);
+        if (!found[i])
+            return false;
+    }
+    for (int i = 0; i < MAX_PROCS && section->procs[i].name; i++)
+        memcpy((char *)ext + section->procs[i].offset, &found[i], sizeof(found[i]));
+    return true;
+}
+
+void gl_ext_load(struct gl_ext *ext, const char *list, gl_proc (*get)(const char *name))
+{
+    *ext = (struct gl_ext){0};
+    for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++) {
+        bool *flag = (bool *)((char *)ext + sections[i].flag);
+        if (!*flag && gl_ext_has(list, sections[i].name))
+            *flag = section_load(ext, &sections[i], get);
+    }
+}

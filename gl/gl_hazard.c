@@ -1,0 +1,114 @@
+/*
+ * Barriers from declared reads and writes. Host arithmetic only.
+ *
+ * Two accesses conflict when their ranges overlap and one of them writes; the later one then needs
+ * a barrier between them that has the bit of its own kind of use: storage, uniform or indirect
+ * (OpenGL ES 3.1, 7.11.2: the bit says how memory is used after the barrier). The search for a
+ * conflict goes back from each record and ends at the nearest barrier with that bit, so it stays
+ * short. A bit that is missing joins a barrier that lies between the two records already, so that
+ * one barrier serves as many records as possible.
+ */
+#include "gl/gl_internal.h"
+
+struct access {
+    const struct gl_range *range;
+    uint32_t bit; /* how it is used */
+    bool write;
+};
+#define MAX_ACCESSES (GL_MAX_STORAGE + GL_MAX_UNIFORM + 1)
+
+static int list_accesses(const struct gl_dispatch *rec, struct access out[MAX_ACCESSES])
+{
+    int count = 0;
+
+    for (int i = 0; i < rec->num_storage; i++)
+        if (rec->storage[i].buffer && ((rec->reads | rec->writes) >> i & 1))
+            out[count++] = (struct access){&rec->storage[i], GL_SHADER_STORAGE_BARRIER_BIT,
+                                           rec->writes >> i & 1};
+    for (int i = 0; i < rec->num_uniform; i++)
+        if (rec->uniform[i].buffer)
+            out[count++] = (struct access){&rec->uniform[i], GL_UNIFORM_BARRIER_BIT, false};
+    if (rec->indirect.buffer)
+        out[count++] = (struct access){&rec->indirect, GL_COMMAND_BARRIER_BIT, false};
+    return count;
+}
+
+static bool ranges_overlap(const struct gl_range *a, const struct gl_range *b)
+{
+    return a->buffer == b->buffer && a->offset < b->offset + b->size &&
+           b->offset < a->offset + a->size;
+}
+
+static bool conflicts(const struct access *later, const struct gl_dispatch *earlier)
+{
+    struct access accesses[MAX_ACCESSES];
+    int count = list_accesses(earlier, accesses);
+
+    for (int i = 0; i < count; i++)
+        if ((later->write || accesses[i].write) && ranges_overlap(later->range, accesses[i].range))
+            return true;
+    return false;
+}
+
+/* Orders the access of record `at` after the nearest record before it that conflicts. */
+static void order_within(struct gl_dispatch *list, size_t at, const struct access *access)
+{
+    size_t join = at; /* the nearest barrier that could take the bit */
+
+    for (size_t i = at;; i--) {
+        if (list[i].barrier & access->bit)
+            return;
+        if (list[i].barrier && !list[join].barrier)
+            join = i;
+        if (i == 0)
+            return;
+        if (conflicts(access, &list[i - 1])) {
+            list[join].barrier |= access->bit;
+            return;
+        }
+    }
+}
+
+static bool barrier_up_to(const struct gl_dispatch *list, size_t at, uint32_t bit)
+{
+    for (size_t i = 0; i <= at; i++)
+        if (list[i].barrier & bit)
+            return true;
+    return false;
+}
+
+/* Orders the access after the records of the round before: their tail, back to the last barrier
+ * with the bit. What is missing goes before the first record, where a submit has to order itself
+ * after earlier ones anyway. */
+static void order_after_tail(struct gl_dispatch *list, size_t count, size_t at,
+                             const struct access *access)
+{
+    if (barrier_up_to(list, at, access->bit))
+        return;
+    for (size_t i = count; i > at; i--) {
+        if (conflicts(access, &list[i - 1])) {
+            list[0].barrier |= access->bit;
+            return;
+        }
+        if (list[i - 1].barrier & access->bit)
+            return;
+    }
+}
+
+void gl_hazards_derive(struct gl_dispatch *list, size_t count, bool repeats)
+{
+    struct access accesses[MAX_ACCESSES];
+
+    for (size_t i = 0; i < count; i++)
+        list[i].barrier = 0;
+    for (size_t i = 0; i < count; i++) {
+        int num = list_accesses(&list[i], accesses);
+        for (int k = 0; k < num; k++)
+            order_within(list, i, &accesses[k]);
+    }
+    for (size_t i = 0; repeats && i < count; i++) {
+        int num = list_accesses(&list[i], accesses);
+        for (int k = 0; k < num; k++)
+            order_after_tail(list, count, i, &accesses[k]);
+    }
+}

@@ -1,0 +1,262 @@
+/* What the files of gl/ share: the device, and the parts it is made of. */
+#ifndef DGL_GL_INTERNAL_H
+#define DGL_GL_INTERNAL_H
+
+#include <EGL/egl.h>
+#include <EGL/eglext.h>
+#include <GLES3/gl31.h>
+#include <GLES2/gl2ext.h>
+#include <string.h>
+
+#include "core/base/status.h"
+#include "gl/gl.h"
+
+/* Copies what fits; NULL counts as "". */
+static inline void gl_text_copy(char *dst, size_t size, const char *text)
+{
+    size_t len = text ? strnlen(text, size - 1) : 0;
+    memcpy(dst, text ? text : "", len);
+    dst[len] = '\0';
+}
+
+#define GL_REASON_BYTES sizeof(((struct gl_node *)0)->reason)
+
+/* ---- gl_enum.c: the device table, without opening anything ----------------------------------- */
+
+/* llvmpipe, softpipe, swrast, SwiftShader, lavapipe: also behind zink, which puts the Vulkan name
+ * in brackets. */
+bool gl_renderer_is_software(const char *renderer);
+/* The rows that `select` allows, best first. A `select` that names nothing fails and says what
+ * there is. */
+enum dgl_status gl_nodes_select(const struct dgl_log *log, const struct gl_node *nodes, int count,
+                                const char *select, int order[GL_MAX_NODES], int *num);
+/* DGL_ERR_NO_DEVICE with one line: each row with its reason, and how to allow software. */
+enum dgl_status gl_nodes_refuse(const struct dgl_log *log, const struct gl_node *nodes, int count,
+                                const char *select);
+
+/* ---- gl_egl.c: one row to a display and a context -------------------------------------------- */
+
+struct gbm_device;
+
+struct gl_egl {
+    EGLDisplay display;
+    EGLContext context;
+    struct gbm_device *gbm; /* NULL unless the display came from it */
+    int fd;                 /* of gbm */
+    char driver[64];        /* what EGL calls the driver */
+    char renderer[128];
+};
+
+/* Tries the ways to open a row and leaves the new context current. False puts the cause in
+ * `reason` and leaves no context of ours; the caller restores what was current in either case.
+ * Logs nothing. */
+bool gl_egl_open(struct gl_egl *egl, const struct gl_node *node, bool debug,
+                 char reason[GL_REASON_BYTES]);
+void gl_egl_close(struct gl_egl *egl);
+/* Remembers what is current on this thread and selects the ES API. */
+void gl_current_save(struct gl_saved *saved);
+void gl_current_restore(EGLDisplay ours, const struct gl_saved *saved);
+const char *gl_egl_error_name(EGLint error);
+
+/* ---- gl_ext.c: extensions and their functions ------------------------------------------------ */
+
+/* True when `name` is one of the words of `list`. */
+bool gl_ext_has(const char *list, const char *name);
+
+struct gl_ext {
+    /* Granted only when every function of the extension was found. */
+    bool buffer_storage, timer_query, parallel_compile, debug, robustness;
+    bool subgroup, nv_gpu_shader5, gpu_shader5, memory_info;
+    PFNGLBUFFERSTORAGEEXTPROC BufferStorage;
+    PFNGLQUERYCOUNTEREXTPROC QueryCounter;
+    PFNGLGETQUERYIVEXTPROC GetQueryiv;
+    PFNGLGETQUERYOBJECTUI64VEXTPROC GetQueryObjectui64v;
+    PFNGLMAXSHADERCOMPILERTHREADSKHRPROC MaxShaderCompilerThreads;
+    PFNGLDEBUGMESSAGECALLBACKKHRPROC DebugMessageCallback;
+    PFNGLDEBUGMESSAGECONTROLKHRPROC DebugMessageControl;
+    PFNGLOBJECTLABELKHRPROC ObjectLabel;
+    PFNGLPUSHDEBUGGROUPKHRPROC PushDebugGroup;
+    PFNGLPOPDEBUGGROUPKHRPROC PopDebugGroup;
+    PFNGLGETGRAPHICSRESETSTATUSKHRPROC GetGraphicsResetStatus;
+};
+typedef void (*gl_proc)(void);
+/* `list` is the extension string, `get` finds functions by name. */
+void gl_ext_load(struct gl_ext *ext, const char *list, gl_proc (*get)(const char *name));
+
+/* ---- gl_progcache.c: compiled programs on disk ----------------------------------------------- */
+
+struct gl_progcache {
+    char *dir;          /* NULL = off */
+    char identity[65];  /* hash of driver and format, part of every key */
+    uint64_t max_bytes; /* trimmed to this, oldest first */
+    bool stored;        /* something was added since the last trim */
+};
+struct gl_progcache_params {
+    const char *dir; /* NULL = XDG, "" = off */
+    const char *vendor, *renderer, *version;
+    const int32_t *formats; /* binary formats of the driver */
+    int num_formats;
+};
+/* Never fails: without a usable directory the cache is off. */
+void gl_progcache_init(struct gl_progcache *cache, const struct gl_progcache_params *params);
+void gl_progcache_finish(struct gl_progcache *cache);
+bool gl_progcache_key(const struct gl_progcache *cache, const char *source, size_t len,
+                      char key[65]);
+/* False: not there, or not to be trusted. Free *bytes with free(). */
+bool gl_progcache_load(const struct gl_progcache *cache, const char *key, uint32_t *format,
+                       void **bytes, size_t *len);
+void gl_progcache_store(struct gl_progcache *cache, const char *key, uint32_t format,
+                        const void *bytes, size_t len);
+/* Deletes the oldest entries beyond max_bytes when something was stored. */
+void gl_progcache_trim(struct gl_progcache *cache);
+
+/* ---- objects --------------------------------------------------------------------------------- */
+
+struct gl_buffer {
+    GLuint id;
+    uint64_t size;
+    char *label;
+};
+
+struct gl_program {
+    GLuint id;
+    char *label;
+};
+
+/* A buffer that host and GPU share. gl_hostbuf.c */
+struct gl_hostbuf {
+    GLuint id;
+    uint64_t size;
+    void *ptr; /* mapped for good; NULL where the driver has no EXT_buffer_storage */
+};
+enum gl_hostbuf_use { GL_HOSTBUF_UPLOAD, GL_HOSTBUF_READBACK };
+
+/* Staging memory that writes pass through, in segments. gl_upload.c */
+#define GL_UPLOAD_SEGMENTS      4
+#define GL_UPLOAD_SEGMENT_BYTES (8u << 20)
+struct gl_upload {
+    struct gl_hostbuf buf;
+    GLsync busy[GL_UPLOAD_SEGMENTS]; /* signalled when the GPU has read the segment */
+    uint32_t segment, used;
+};
+
+#define GL_READBACK_SLOTS 16
+struct gl_readback {
+    struct gl_hostbuf ring; /* GL_READBACK_SLOTS of GL_READBACK_SLOT_BYTES */
+    struct gl_hostbuf bulk; /* for gl_buffer_read() */
+    struct gl_readback_slot {
+        GLsync done; /* NULL = free */
+        uint32_t size, serial;
+    } slots[GL_READBACK_SLOTS];
+    uint32_t next, serial;
+};
+
+/* GL_TIMER_BATCH records are timed at once: one query before each and one after the last. */
+#define GL_TIMER_BATCH 256
+struct gl_timer {
+    GLuint queries[GL_TIMER_BATCH + 1];
+    bool ready;
+};
+
+/* Fences behind recent submits: how a slow device is told from a dead one. */
+#define GL_MARKS 32
+struct gl_marks {
+    GLsync fences[GL_MARKS];
+    uint32_t head, count;
+};
+
+/* What is bound now, so that replay binds only what changes. */
+struct gl_binding {
+    GLuint id;
+    uint64_t offset, size;
+};
+struct gl_bound {
+    GLuint program, indirect;
+    struct gl_binding storage[GL_MAX_STORAGE], uniform[GL_MAX_UNIFORM];
+};
+
+struct gl_device {
+    const struct dgl_log *log;
+    struct gl_node node;
+    struct gl_egl egl;
+    bool wrapped; /* display and context are the caller's */
+    bool debug;
+    bool lost; /* sticky */
+    struct gl_ext ext;
+    struct gl_caps caps;
+    struct gl_counters counters;
+    struct gl_bound bound;
+    uint32_t unordered;     /* barrier bits not issued since the last dispatch */
+    uint64_t wait_limit_ns; /* without progress for this long the device is lost */
+    struct gl_marks marks;
+    struct gl_upload upload;
+    struct gl_readback readback;
+    struct gl_timer timer;
+    struct gl_progcache cache;
+    GLuint zeros; /* GL_ZEROS_BYTES of zeros; 0 = not made yet */
+};
+#define GL_ZEROS_BYTES (1u << 20)
+
+/* ---- gl_caps.c ------------------------------------------------------------------------------- */
+
+enum dgl_status gl_caps_query(struct gl_device *dev, bool limits_min);
+/* GLES cannot be asked how many compute units there are: a guess by the renderer's name. */
+uint32_t gl_units_guess(const char *renderer, bool software);
+
+/* ---- gl_debug.c ------------------------------------------------------------------------------ */
+
+void gl_debug_init(struct gl_device *dev);
+void gl_debug_finish(struct gl_device *dev);
+void gl_debug_label(const struct gl_device *dev, GLenum kind, GLuint id, const char *label);
+const char *gl_error_name(GLenum error);
+/* Collects the GL errors since the last time; `what` says what was being done. */
+enum dgl_status gl_errors_check(struct gl_device *dev, const char *what);
+/* The same, but only on a debug device: for calls that are made often. */
+enum dgl_status gl_errors_check_debug(struct gl_device *dev, const char *what);
+
+/* ---- gl_sync.c ------------------------------------------------------------------------------- */
+
+/* Fails fast once the device is lost. */
+enum dgl_status gl_lost_check(const struct gl_device *dev);
+/* Marks the device lost and says why. */
+enum dgl_status gl_lost_set(struct gl_device *dev, const char *why);
+/* Asks the driver whether the context was reset. */
+enum dgl_status gl_reset_check(struct gl_device *dev);
+enum dgl_status gl_fence_create(struct gl_device *dev, GLsync *out);
+/* Waits for the fence, deletes it and sets it to NULL, also on failure. */
+enum dgl_status gl_fence_wait(struct gl_device *dev, GLsync *fence);
+/* Notes the end of a submit. */
+enum dgl_status gl_marks_add(struct gl_device *dev);
+void gl_marks_finish(struct gl_device *dev);
+/* Issues a barrier for later uses of the kinds in `bits` if a dispatch came since the last one. */
+void gl_order(struct gl_device *dev, uint32_t bits);
+/* Our context is the one that is current: GL names may be deleted. */
+bool gl_is_current(const struct gl_device *dev);
+
+/* ---- gl_hostbuf.c, gl_upload.c, gl_readback.c, gl_timer.c, gl_buffer.c ----------------------- */
+
+enum dgl_status gl_hostbuf_init(struct gl_device *dev, struct gl_hostbuf *buf, uint64_t size,
+                                enum gl_hostbuf_use use);
+void gl_hostbuf_finish(struct gl_hostbuf *buf);
+
+enum dgl_status gl_upload_write(struct gl_device *dev, GLuint dst, uint64_t offset,
+                                const void *bytes, uint64_t size);
+void gl_upload_finish(struct gl_device *dev);
+
+enum dgl_status gl_readback_bulk(struct gl_device *dev, GLuint src, uint64_t offset, void *bytes,
+                                 uint64_t size);
+void gl_readback_finish(struct gl_device *dev);
+
+void gl_timer_init(struct gl_device *dev);
+void gl_timer_finish(struct gl_device *dev);
+/* Forgets a disjoint event that came before the batch. */
+void gl_timer_begin(struct gl_device *dev);
+void gl_timer_stamp(struct gl_device *dev, size_t index);
+/* Waits for `count` + 1 stamps and stores their differences. */
+enum dgl_status gl_timer_collect(struct gl_device *dev, size_t count, uint64_t *ns);
+
+/* [offset, offset + size) is inside the buffer, and both are multiples of 4. */
+enum dgl_status gl_buffer_range_check(const struct gl_device *dev, const struct gl_buffer *buffer,
+                                      uint64_t offset, uint64_t size, const char *what);
+
+#endif

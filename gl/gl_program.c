@@ -1,0 +1,243 @@
+/* Programs: from GLSL or from the cache, all of a batch or none, in parallel where the driver
+ * can. */
+#include "gl/gl_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+
+/* One program on its way. */
+struct job {
+    const struct gl_program_params *params;
+    GLuint id, shader; /* shader 0: from the cache */
+    char key[65];      /* "" without a cache */
+};
+
+static const char *label_of(const struct gl_program_params *params)
+{
+    return params->label ? params->label : "unnamed";
+}
+
+/* ---- start: nothing here waits for the compiler ---------------------------------------------- */
+
+static bool load_binary(struct gl_device *dev, struct job *job)
+{
+    uint32_t format = 0;
+    void *bytes = NULL;
+    size_t len = 0;
+    GLint linked = GL_FALSE;
+
+    if (!job->key[0] || !gl_progcache_load(&dev->cache, job->key, &format, &bytes, &len))
+        return false;
+    glProgramBinary(job->id, format, bytes, (GLsizei)len);
+    free(bytes);
+    glGetProgramiv(job->id, GL_LINK_STATUS, &linked);
+    if (linked)
+        return true;
+    while (glGetError() != GL_NO_ERROR && gl_reset_check(dev) == DGL_OK)
+        ; /* a driver may refuse a binary for any reason: compile instead */
+    return false;
+}
+
+static void start_compile(struct job *job)
+{
+    const GLchar *text = job->params->source;
+    const GLint len = (GLint)job->params->len;
+
+    job->shader = glCreateShader(GL_COMPUTE_SHADER);
+    glShaderSource(job->shader, 1, &text, &len);
+    glCompileShader(job->shader);
+}
+
+static void start_link(struct job *job)
+{
+    glAttachShader(job->id, job->shader);
+    if (job->key[0])
+        glProgramParameteri(job->id, GL_PROGRAM_BINARY_RETRIEVABLE_HINT, GL_TRUE);
+    glLinkProgram(job->id);
+}
+
+static enum dgl_status start_jobs(struct gl_device *dev, struct job *jobs, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct gl_program_params *params = jobs[i].params;
+        if (params->len > INT32_MAX)
+            return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
+                            "kernel %s: a source of %zu bytes is too long", label_of(params),
+                            params->len);
+        jobs[i].id = glCreateProgram();
+        if (!jobs[i].id)
+            return gl_errors_check(dev, "making a program");
+        if (!gl_progcache_key(&dev->cache, params->source, params->len, jobs[i].key))
+            jobs[i].key[0] = '\0';
+        if (!load_binary(dev, &jobs[i]))
+            start_compile(&jobs[i]);
+    }
+    for (size_t i = 0; i < count; i++)
+        if (jobs[i].shader)
+            start_link(&jobs[i]);
+    return DGL_OK;
+}
+
+/* ---- collect --------------------------------------------------------------------------------- */
+
+/* The driver's words as one line, cut where they get long; NULL when out of memory. */
+static char *info_line(GLuint id, bool of_shader)
+{
+    GLint len = 0;
+    struct dgl_buf line = {0};
+
+    if (of_shader)
+        glGetShaderiv(id, GL_INFO_LOG_LENGTH, &len);
+    else
+        glGetProgramiv(id, GL_INFO_LOG_LENGTH, &len);
+    char *text = dgl_calloc((size_t)(len > 0 ? len : 0) + 1, 1);
+    if (!text)
+        return NULL;
+    if (len > 0 && of_shader)
+        glGetShaderInfoLog(id, len, NULL, text);
+    else if (len > 0)
+        glGetProgramInfoLog(id, len, NULL, text);
+    struct dgl_str rest = dgl_str_of(text), part;
+    while (line.len < 800 && dgl_str_split(&rest, '\n', &part)) {
+        part = dgl_str_trim(part);
+        if (part.len > 0)
+            dgl_buf_printf(&line, "%s%.*s", line.len ? " | " : "", (int)part.len, part.p);
+    }
+    if (line.len == 0)
+        dgl_buf_puts(&line, "the driver gives no reason");
+    free(text);
+    return dgl_buf_take(&line);
+}
+
+static enum dgl_status fail_job(struct gl_device *dev, const struct job *job, bool compiled)
+{
+    const struct gl_program_params *params = job->params;
+    char *words = info_line(compiled ? job->id : job->shader, !compiled);
+
+    enum dgl_status status =
+        dgl_fail(dev->log, DGL_ERR_KERNEL, "kernel %s (%s) does not %s: %s", label_of(params),
+                 params->origin ? params->origin : "builtin", compiled ? "link" : "compile",
+                 words ? words : "out of memory");
+    free(words);
+    dgl_info(dev->log, "source of %s:", label_of(params));
+    dgl_log_source(dev->log, DGL_LOG_INFO, params->source, params->len);
+    return status;
+}
+
+static enum dgl_status collect_job(struct gl_device *dev, struct job *job)
+{
+    GLint compiled = GL_FALSE, linked = GL_FALSE;
+
+    if (!job->shader)
+        return DGL_OK;
+    glGetShaderiv(job->shader, GL_COMPILE_STATUS, &compiled);
+    if (compiled)
+        glGetProgramiv(job->id, GL_LINK_STATUS, &linked);
+    if (linked)
+        return DGL_OK;
+    enum dgl_status status = gl_reset_check(dev);
+    return status == DGL_OK ? fail_job(dev, job, compiled) : status;
+}
+
+static void store_binary(struct gl_device *dev, const struct job *job)
+{
+    GLint len = 0;
+    GLsizei got = 0;
+    GLenum format = 0;
+
+    if (!job->key[0] || !job->shader)
+        return;
+    glGetProgramiv(job->id, GL_PROGRAM_BINARY_LENGTH, &len);
+    void *bytes = len > 0 ? malloc((size_t)len) : NULL;
+    if (!bytes)
+        return;
+    glGetProgramBinary(job->id, len, &got, &format, bytes);
+    if (got > 0)
+        gl_progcache_store(&dev->cache, job->key, format, bytes, (size_t)got);
+    free(bytes);
+}
+
+/* ---- programs -------------------------------------------------------------------------------- */
+
+static enum dgl_status adopt(struct gl_device *dev, struct job *job, struct gl_program **out)
+{
+    struct gl_program *program = dgl_new(struct gl_program);
+    if (program)
+        program->label = strdup(label_of(job->params));
+    if (!program || !program->label) {
+        free(program);
+        return dgl_fail_memory(dev->log, "a program's record", sizeof(*program));
+    }
+    program->id = job->id;
+    job->id = 0;
+    gl_debug_label(dev, GL_PROGRAM_KHR, program->id, program->label);
+    *out = program;
+    return DGL_OK;
+}
+
+static void finish_job(struct job *job)
+{
+    if (job->shader)
+        glDeleteShader(job->shader); /* goes with its program, or now when there is none */
+    if (job->id)
+        glDeleteProgram(job->id);
+}
+
+enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_program_params *params,
+                                   size_t count, struct gl_program **out)
+{
+    for (size_t i = 0; i < count; i++)
+        out[i] = NULL;
+    enum dgl_status status = gl_lost_check(dev);
+    if (status != DGL_OK)
+        return status;
+    struct job *jobs = dgl_new_array(struct job, count);
+    if (!jobs)
+        return dgl_fail_memory(dev->log, "a batch of programs", count * sizeof(*jobs));
+    for (size_t i = 0; i < count; i++)
+        jobs[i].params = &params[i];
+
+    status = start_jobs(dev, jobs, count);
+    for (size_t i = 0; i < count && status == DGL_OK; i++)
+        status = collect_job(dev, &jobs[i]);
+    if (status == DGL_OK)
+        status = gl_errors_check(dev, "linking programs");
+    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+        store_binary(dev, &jobs[i]);
+        status = adopt(dev, &jobs[i], &out[i]);
+    }
+    gl_progcache_trim(&dev->cache);
+    for (size_t i = 0; i < count; i++) {
+        finish_job(&jobs[i]);
+        if (status != DGL_OK)
+            gl_program_destroy(dev, &out[i]);
+    }
+    if (status == DGL_OK)
+        dev->counters.programs_linked += count;
+    free(jobs);
+    return status;
+}
+
+void gl_program_destroy(struct gl_device *dev, struct gl_program **pprogram)
+{
+    struct gl_program *program = *pprogram;
+
+    if (!program)
+        return;
+    if (gl_is_current(dev))
+        glDeleteProgram(program->id);
+    if (dev->bound.program == program->id)
+        dev->bound.program = 0;
+    free(program->label);
+    free(program);
+    *pprogram = NULL;
+}
+
+const char *gl_program_label(const struct gl_program *program)
+{
+    return program->label;
+}

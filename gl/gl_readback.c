@@ -1,0 +1,132 @@
+/* Results to the host: copied into memory that the host may read, never mapped where the GPU
+ * works. Small ones go through a ring of slots, each with a fence; large ones through a buffer
+ * in parts. */
+#include "gl/gl_internal.h"
+
+#include <string.h>
+
+#include "core/base/checked.h"
+
+#define BULK_BYTES (4u << 20)
+
+/* Copies out of a host buffer after its fence. */
+static enum dgl_status fetch(struct gl_device *dev, const struct gl_hostbuf *buf, uint64_t at,
+                             void *bytes, uint64_t size)
+{
+    if (buf->ptr) {
+        memcpy(bytes, (const char *)buf->ptr + at, size);
+        return DGL_OK;
+    }
+    glBindBuffer(GL_COPY_READ_BUFFER, buf->id);
+    const void *ptr =
+        glMapBufferRange(GL_COPY_READ_BUFFER, (GLintptr)at, (GLsizeiptr)size, GL_MAP_READ_BIT);
+    if (ptr)
+        memcpy(bytes, ptr, size);
+    bool intact = glUnmapBuffer(GL_COPY_READ_BUFFER);
+    if (ptr && intact)
+        return DGL_OK;
+    enum dgl_status status = gl_errors_check(dev, "mapping a result");
+    return status != DGL_OK
+               ? status
+               : dgl_fail(dev->log, DGL_ERR_GPU, "mapping a result: the driver lost the contents");
+}
+
+static void copy(GLuint src, uint64_t src_offset, GLuint dst, uint64_t dst_offset, uint64_t size)
+{
+    glBindBuffer(GL_COPY_READ_BUFFER, src);
+    glBindBuffer(GL_COPY_WRITE_BUFFER, dst);
+    glCopyBufferSubData(GL_COPY_READ_BUFFER, GL_COPY_WRITE_BUFFER, (GLintptr)src_offset,
+                        (GLintptr)dst_offset, (GLsizeiptr)size);
+}
+
+enum dgl_status gl_readback_bulk(struct gl_device *dev, GLuint src, uint64_t offset, void *bytes,
+                                 uint64_t size)
+{
+    struct gl_hostbuf *bulk = &dev->readback.bulk;
+    enum dgl_status status = DGL_OK;
+
+    if (!bulk->id)
+        status = gl_hostbuf_init(dev, bulk, BULK_BYTES, GL_HOSTBUF_READBACK);
+    for (uint64_t done = 0; status == DGL_OK && done < size;) {
+        uint64_t part = size - done < BULK_BYTES ? size - done : BULK_BYTES;
+        GLsync fence = NULL;
+        copy(src, offset + done, bulk->id, 0, part);
+        status = gl_fence_create(dev, &fence);
+        if (status == DGL_OK)
+            status = gl_fence_wait(dev, &fence);
+        if (status == DGL_OK)
+            status = fetch(dev, bulk, 0, (char *)bytes + done, part);
+        done += part;
+    }
+    return status;
+}
+
+enum dgl_status gl_readback_begin(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
+                                  uint32_t size, struct gl_ticket *ticket)
+{
+    struct gl_readback *rb = &dev->readback;
+    struct gl_readback_slot *slot = &rb->slots[rb->next];
+
+    *ticket = (struct gl_ticket){0};
+    enum dgl_status status = gl_lost_check(dev);
+    if (status == DGL_OK)
+        status = gl_buffer_range_check(dev, buffer, offset, size, "readback");
+    if (status == DGL_OK && (size == 0 || size > GL_READBACK_SLOT_BYTES))
+        status = dgl_fail(dev->log, DGL_ERR_INVALID_ARG, "readback of %u bytes: 1 to %d fit", size,
+                          GL_READBACK_SLOT_BYTES);
+    if (status == DGL_OK && slot->done)
+        status =
+            dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
+                     "readback: %d are in flight already, redeem one first", GL_READBACK_SLOTS);
+    if (status == DGL_OK && !rb->ring.id)
+        status = gl_hostbuf_init(dev, &rb->ring, GL_READBACK_SLOTS * GL_READBACK_SLOT_BYTES,
+                                 GL_HOSTBUF_READBACK);
+    if (status != DGL_OK)
+        return status;
+    gl_order(dev, GL_BUFFER_UPDATE_BARRIER_BIT);
+    copy(buffer->id, offset, rb->ring.id, rb->next * (uint64_t)GL_READBACK_SLOT_BYTES, size);
+    status = gl_fence_create(dev, &slot->done);
+    if (status != DGL_OK)
+        return status;
+    slot->size = size;
+    slot->serial = ++rb->serial;
+    *ticket = (struct gl_ticket){.slot = rb->next, .serial = slot->serial};
+    rb->next = (rb->next + 1) % GL_READBACK_SLOTS;
+    glFlush();
+    return DGL_OK;
+}
+
+enum dgl_status gl_readback_end(struct gl_device *dev, struct gl_ticket ticket, void *bytes)
+{
+    struct gl_readback *rb = &dev->readback;
+
+    enum dgl_status status = gl_lost_check(dev);
+    if (status != DGL_OK)
+        return status;
+    if (ticket.slot >= GL_READBACK_SLOTS || !rb->slots[ticket.slot].done ||
+        rb->slots[ticket.slot].serial != ticket.serial)
+        return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
+                        "readback ticket %u of slot %u was redeemed before or never issued",
+                        ticket.serial, ticket.slot);
+    struct gl_readback_slot *slot = &rb->slots[ticket.slot];
+    status = gl_fence_wait(dev, &slot->done);
+    if (status == DGL_OK)
+        status = gl_reset_check(dev);
+    if (status == DGL_OK)
+        status = fetch(dev, &rb->ring, ticket.slot * (uint64_t)GL_READBACK_SLOT_BYTES, bytes,
+                       slot->size);
+    if (status == DGL_OK)
+        status = gl_errors_check(dev, "reading a result back");
+    if (status == DGL_OK)
+        dev->counters.readback_bytes += slot->size;
+    return status;
+}
+
+void gl_readback_finish(struct gl_device *dev)
+{
+    for (int i = 0; i < GL_READBACK_SLOTS; i++)
+        glDeleteSync(dev->readback.slots[i].done);
+    gl_hostbuf_finish(&dev->readback.ring);
+    gl_hostbuf_finish(&dev->readback.bulk);
+    dev->readback = (struct gl_readback){0};
+}

@@ -1,0 +1,154 @@
+/* Asks libdrm, EGL and the file system what devices there are. Kept to the raw questions: tests
+ * replace this file. */
+#include "gl/gl_sys.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <grp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+#include <xf86drm.h>
+
+#include "core/base/str.h"
+#include "gl/gl_internal.h"
+
+/* Opening is the only honest test: a container's device filter refuses nodes whose mode would allow
+ * it. */
+static int open_error(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return errno;
+    close(fd);
+    return 0;
+}
+
+static void node_report(struct gl_sys_node *node, const char *path)
+{
+    struct stat st;
+
+    gl_text_copy(node->path, sizeof(node->path), path);
+    node->error = open_error(path);
+    if (stat(path, &st) != 0)
+        return;
+    const struct group *group = getgrgid(st.st_gid);
+    if (group)
+        gl_text_copy(node->group, sizeof(node->group), group->gr_name);
+    else
+        snprintf(node->group, sizeof(node->group), "%u", (unsigned)st.st_gid);
+
+    char link[64], target[256];
+    snprintf(link, sizeof(link), "/sys/dev/char/%u:%u/device/driver", major(st.st_rdev),
+             minor(st.st_rdev));
+    ssize_t len = readlink(link, target, sizeof(target) - 1);
+    if (len > 0) {
+        target[len] = '\0';
+        const char *slash = strrchr(target, '/');
+        gl_text_copy(node->driver, sizeof(node->driver), slash ? slash + 1 : target);
+    }
+}
+
+static int node_compare(const void *a, const void *b)
+{
+    return strverscmp(((const struct gl_sys_node *)a)->path, ((const struct gl_sys_node *)b)->path);
+}
+
+static void nodes_report(struct gl_sys_report *out)
+{
+    drmDevicePtr devices[GL_MAX_NODES];
+    int count = drmGetDevices2(0, devices, GL_MAX_NODES);
+    if (count <= 0)
+        return;
+    if (count > GL_MAX_NODES)
+        count = GL_MAX_NODES;
+    for (int i = 0; i < count; i++)
+        if (devices[i]->available_nodes & (1 << DRM_NODE_RENDER))
+            node_report(&out->nodes[out->num_nodes++], devices[i]->nodes[DRM_NODE_RENDER]);
+    drmFreeDevices(devices, count);
+    qsort(out->nodes, (size_t)out->num_nodes, sizeof(out->nodes[0]), node_compare);
+}
+
+static void egl_device_report(struct gl_sys_egl_device *out, EGLDeviceEXT device,
+                              PFNEGLQUERYDEVICESTRINGEXTPROC query)
+{
+    const char *exts = query(device, EGL_EXTENSIONS);
+
+    out->device = device;
+    out->software = gl_ext_has(exts, "EGL_MESA_device_software");
+    out->own_driver = gl_ext_has(exts, "EGL_NV_device_cuda");
+    if (gl_ext_has(exts, "EGL_EXT_device_drm_render_node"))
+        gl_text_copy(out->node, sizeof(out->node), query(device, EGL_DRM_RENDER_NODE_FILE_EXT));
+    if (gl_ext_has(exts, "EGL_EXT_device_query_name"))
+        gl_text_copy(out->name, sizeof(out->name), query(device, EGL_RENDERER_EXT));
+}
+
+static void egl_report(struct gl_sys_report *out)
+{
+    const char *exts = eglQueryString(EGL_NO_DISPLAY, EGL_EXTENSIONS);
+    out->surfaceless = gl_ext_has(exts, "EGL_MESA_platform_surfaceless");
+    if (!gl_ext_has(exts, "EGL_EXT_platform_device"))
+        return;
+    PFNEGLQUERYDEVICESEXTPROC list =
+        (PFNEGLQUERYDEVICESEXTPROC)eglGetProcAddress("eglQueryDevicesEXT");
+    PFNEGLQUERYDEVICESTRINGEXTPROC query =
+        (PFNEGLQUERYDEVICESTRINGEXTPROC)eglGetProcAddress("eglQueryDeviceStringEXT");
+    EGLDeviceEXT devices[GL_MAX_NODES];
+    EGLint count = 0;
+    if (!list || !query || !list(GL_MAX_NODES, devices, &count))
+        return;
+    for (EGLint i = 0; i < count; i++)
+        egl_device_report(&out->devices[out->num_devices++], devices[i], query);
+}
+
+static void vendor_file_report(struct gl_sys_report *out, struct dgl_str path)
+{
+    static const char word[] = "nvidia";
+    if (path.len == 0)
+        return;
+    out->num_vendor_files++;
+    if (memmem(path.p, path.len, word, sizeof(word) - 1))
+        out->nvidia_vendor_file = true;
+}
+
+static void vendor_dir_report(struct gl_sys_report *out, struct dgl_str dir)
+{
+    char pattern[512];
+    glob_t found;
+    snprintf(pattern, sizeof(pattern), "%.*s/*.json", (int)dir.len, dir.p);
+    if (glob(pattern, 0, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            vendor_file_report(out, dgl_str_of(found.gl_pathv[i]));
+    globfree(&found);
+}
+
+/* The variables and folders that libglvnd itself looks at (its src/EGL/libeglvendor.c). */
+static void vendors_report(struct gl_sys_report *out)
+{
+    const char *files = getenv("__EGL_VENDOR_LIBRARY_FILENAMES");
+    const char *dirs = getenv("__EGL_VENDOR_LIBRARY_DIRS");
+    struct dgl_str rest, part;
+
+    if (files) {
+        rest = dgl_str_of(files);
+        while (dgl_str_split(&rest, ':', &part))
+            vendor_file_report(out, part);
+        return;
+    }
+    rest = dgl_str_of(dirs ? dirs : "/etc/glvnd/egl_vendor.d:/usr/share/glvnd/egl_vendor.d");
+    while (dgl_str_split(&rest, ':', &part))
+        vendor_dir_report(out, part);
+}
+
+void gl_sys_report_get(struct gl_sys_report *out)
+{
+    *out = (struct gl_sys_report){0};
+    nodes_report(out);
+    egl_report(out);
+    vendors_report(out);
+    out->nvidia_driver = access("/dev/nvidiactl", F_OK) == 0;
+}

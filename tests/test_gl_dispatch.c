@@ -1,0 +1,458 @@
+/* Dispatches that really run: results, order, indirect counts, timers, counters; with and without
+ * extensions. */
+#include "tests/support/test.h"
+
+#include "gl/gl_internal.h"
+
+static struct gl_device *dev;
+static struct gl_saved saved;
+static struct test_log t;
+
+/* add: B[i] += A[i] + params.x for every i; fill: A[i] = i; the group counts come from the host or
+ * from a buffer. */
+static const char add_source[] = "#version 310 es\n"
+                                 "layout(local_size_x = 64) in;\n"
+                                 "layout(std430, binding = 0) readonly buffer A { uint a[]; };\n"
+                                 "layout(std430, binding = 1) buffer B { uint b[]; };\n"
+                                 "layout(std140, binding = 0) uniform P { uvec4 params; };\n"
+                                 "void main() {\n"
+                                 "    uint i = gl_GlobalInvocationID.x;\n"
+                                 "    b[i] += a[i] + params.x;\n"
+                                 "}\n";
+static const char copy_source[] = "#version 310 es\n"
+                                  "layout(local_size_x = 64) in;\n"
+                                  "layout(std430, binding = 0) readonly buffer A { uint a[]; };\n"
+                                  "layout(std430, binding = 1) writeonly buffer B { uint b[]; };\n"
+                                  "void main() {\n"
+                                  "    uint i = gl_GlobalInvocationID.x;\n"
+                                  "    b[i] = a[i];\n"
+                                  "}\n";
+/* What a sampler does at a stop: writes the group counts of later dispatches. */
+static const char args_source[] = "#version 310 es\n"
+                                  "layout(local_size_x = 1) in;\n"
+                                  "layout(std430, binding = 0) readonly buffer A { uint a[]; };\n"
+                                  "layout(std430, binding = 1) writeonly buffer B { uint b[]; };\n"
+                                  "void main() { b[0] = a[0]; b[1] = 1u; b[2] = 1u; }\n";
+
+enum { ADD, COPY, ARGS, PROGRAMS };
+static struct gl_program *programs[PROGRAMS];
+
+#define WORDS 256
+#define BYTES (WORDS * 4)
+static struct gl_buffer *a, *b, *c, *params;
+
+static int open_with(const struct gl_device_params *device)
+{
+    const struct gl_program_params sources[PROGRAMS] = {
+        {add_source, sizeof(add_source) - 1, "add", NULL},
+        {copy_source, sizeof(copy_source) - 1, "copy", NULL},
+        {args_source, sizeof(args_source) - 1, "args", NULL},
+    };
+
+    test_log_init(&t, DGL_LOG_WARN);
+    if (gl_device_open(&t.log, device, &dev) != DGL_OK || gl_enter(dev, &saved) != DGL_OK ||
+        gl_programs_create(dev, sources, PROGRAMS, programs) != DGL_OK)
+        return -1;
+    struct gl_buffer **all[] = {&a, &b, &c, &params};
+    for (int i = 0; i < 4; i++)
+        if (gl_buffer_create(dev, &(struct gl_buffer_params){.size = BYTES, .zero = true},
+                             all[i]) != DGL_OK)
+            return -1;
+    return 0;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    return open_with(&(struct gl_device_params){.select = "any", .cache_dir = ""});
+}
+
+static int set_up_min(void **state)
+{
+    (void)state;
+    return open_with(
+        &(struct gl_device_params){.select = "any", .limits_min = true, .cache_dir = ""});
+}
+
+static int set_up_debug(void **state)
+{
+    (void)state;
+    return open_with(&(struct gl_device_params){.select = "any", .debug = true, .cache_dir = ""});
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PROGRAMS; i++)
+        gl_program_destroy(dev, &programs[i]);
+    struct gl_buffer **all[] = {&a, &b, &c, &params};
+    for (int i = 0; i < 4; i++)
+        gl_buffer_destroy(dev, all[i]);
+    gl_leave(dev, &saved);
+    gl_device_close(&dev);
+    return 0;
+}
+
+/* Every case starts from a = 0, 1, 2, ...; b = c = 0; params = 0, 100, 200, ... at each aligned
+ * slot. */
+static int fresh(void **state)
+{
+    (void)state;
+    uint32_t words[WORDS] = {0};
+
+    test_log_clear(&t);
+    gl_buffer_zero(dev, b, 0, BYTES);
+    gl_buffer_zero(dev, c, 0, BYTES);
+    for (uint32_t i = 0; i < 4; i++)
+        words[i * 64] = i * 100;
+    gl_buffer_write(dev, params, 0, words, BYTES);
+    for (uint32_t i = 0; i < WORDS; i++)
+        words[i] = i;
+    return gl_buffer_write(dev, a, 0, words, BYTES) == DGL_OK ? 0 : -1;
+}
+
+static struct gl_range whole(struct gl_buffer *buffer)
+{
+    return (struct gl_range){buffer, 0, BYTES};
+}
+
+/* `slot` picks one of the four parameter blocks. */
+static struct gl_dispatch add_record(struct gl_buffer *src, struct gl_buffer *dst, unsigned slot)
+{
+    return (struct gl_dispatch){.program = programs[ADD],
+                                .storage = {whole(src), whole(dst)},
+                                .uniform = {{params, slot * 256ull, 16}},
+                                .num_storage = 2,
+                                .num_uniform = 1,
+                                .reads = 3,
+                                .writes = 2,
+                                .groups = {WORDS / 64, 1, 1}};
+}
+
+static struct gl_dispatch copy_record(struct gl_buffer *src, struct gl_buffer *dst)
+{
+    return (struct gl_dispatch){.program = programs[COPY],
+                                .storage = {whole(src), whole(dst)},
+                                .num_storage = 2,
+                                .reads = 1,
+                                .writes = 2,
+                                .groups = {WORDS / 64, 1, 1}};
+}
+
+static void expect(struct gl_buffer *buffer, uint32_t scale, uint32_t offset)
+{
+    uint32_t words[WORDS];
+
+    assert_int_equal(gl_buffer_read(dev, buffer, 0, words, BYTES), DGL_OK);
+    for (uint32_t i = 0; i < WORDS; i++)
+        if (words[i] != i * scale + offset)
+            fail_msg("word %u is %u, wanted %u", i, words[i], i * scale + offset);
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+static void test_one(void **state)
+{
+    (void)state;
+    struct gl_dispatch rec = add_record(a, b, 2);
+    gl_hazards_derive(&rec, 1, false);
+    assert_int_equal(gl_submit(dev, &rec, 1, NULL), DGL_OK);
+    expect(b, 1, 200);
+}
+
+static void test_chain_is_ordered(void **state)
+{
+    (void)state;
+    struct gl_dispatch list[4] = {copy_record(a, b), add_record(b, c, 1), copy_record(c, b),
+                                  add_record(a, b, 0)};
+    gl_hazards_derive(list, 4, false);
+    assert_int_equal(gl_submit(dev, list, 4, NULL), DGL_OK);
+    expect(c, 1, 100);
+    expect(b, 2, 100);
+}
+
+static void test_submits_are_ordered(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        struct gl_dispatch rec = add_record(a, b, 3);
+        gl_hazards_derive(&rec, 1, false); /* says nothing about earlier submits */
+        assert_int_equal(gl_submit(dev, &rec, 1, NULL), DGL_OK);
+    }
+    expect(b, 10, 3000);
+}
+
+static void test_replay(void **state)
+{
+    (void)state;
+    struct gl_dispatch list[2] = {add_record(a, b, 0), add_record(b, c, 0)};
+    gl_hazards_derive(list, 2, true);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(gl_submit(dev, list, 2, NULL), DGL_OK);
+    expect(b, 3, 0);
+    expect(c, 6, 0); /* 1 + 2 + 3 */
+}
+
+static void test_writes_between_submits(void **state)
+{
+    (void)state;
+    struct gl_dispatch rec = add_record(a, b, 0);
+    uint32_t words[WORDS];
+
+    gl_hazards_derive(&rec, 1, false);
+    assert_int_equal(gl_submit(dev, &rec, 1, NULL), DGL_OK);
+    for (uint32_t i = 0; i < WORDS; i++)
+        words[i] = 5;
+    assert_int_equal(gl_buffer_write(dev, a, 0, words, BYTES), DGL_OK);
+    assert_int_equal(gl_submit(dev, &rec, 1, NULL), DGL_OK);
+    expect(b, 1, 5);
+}
+
+static void test_ranges(void **state)
+{
+    (void)state;
+    struct gl_dispatch rec = add_record(a, b, 0);
+    const uint64_t step = gl_device_caps(dev)->limits.ssbo_align;
+
+    rec.storage[0] = (struct gl_range){a, 256 / step * step, 256};
+    rec.storage[1] = (struct gl_range){b, 0, 256};
+    rec.groups[0] = 1;
+    gl_hazards_derive(&rec, 1, false);
+    assert_int_equal(gl_submit(dev, &rec, 1, NULL), DGL_OK);
+    uint32_t words[WORDS];
+    assert_int_equal(gl_buffer_read(dev, b, 0, words, BYTES), DGL_OK);
+    for (uint32_t i = 0; i < 64; i++)
+        assert_int_equal(words[i], i + 64);
+    for (uint32_t i = 64; i < WORDS; i++)
+        assert_int_equal(words[i], 0);
+}
+
+static void test_readback_after_dispatch(void **state)
+{
+    (void)state;
+    struct gl_dispatch rec = add_record(a, b, 1);
+    struct gl_ticket ticket;
+    uint32_t word = 0;
+
+    gl_hazards_derive(&rec, 1, false);
+    assert_int_equal(gl_submit(dev, &rec, 1, NULL), DGL_OK);
+    assert_int_equal(gl_readback_begin(dev, b, 40, 4, &ticket), DGL_OK);
+    assert_int_equal(gl_submit(dev, &rec, 1, NULL), DGL_OK); /* must not reach the ticket */
+    gl_flush(dev);
+    assert_int_equal(gl_readback_end(dev, ticket, &word), DGL_OK);
+    assert_int_equal(word, 110);
+}
+
+static void test_buffer_name_reuse(void **state)
+{
+    (void)state;
+    for (uint32_t round = 0; round < 4; round++) {
+        struct gl_buffer *tmp = NULL;
+        assert_int_equal(
+            gl_buffer_create(dev, &(struct gl_buffer_params){.size = BYTES, .zero = true}, &tmp),
+            DGL_OK);
+        struct gl_dispatch rec = add_record(a, tmp, 0);
+        gl_hazards_derive(&rec, 1, false);
+        assert_int_equal(gl_submit(dev, &rec, 1, NULL), DGL_OK);
+        expect(tmp, 1, 0);
+        gl_buffer_destroy(dev, &tmp);
+    }
+}
+
+/* ---- indirect -------------------------------------------------------------------------------- */
+
+static void run_indirect(uint32_t groups)
+{
+    uint32_t words[4] = {groups, 0, 0, 0};
+    struct gl_dispatch list[3] = {{.program = programs[ARGS],
+                                   .storage = {whole(params), whole(c)},
+                                   .num_storage = 2,
+                                   .reads = 1,
+                                   .writes = 2,
+                                   .groups = {1, 1, 1}},
+                                  add_record(a, b, 1),
+                                  add_record(a, b, 1)};
+
+    assert_int_equal(gl_buffer_write(dev, params, 0, words, sizeof(words)), DGL_OK);
+    for (int i = 1; i < 3; i++)
+        list[i].indirect = (struct gl_range){c, 0, 12};
+    gl_hazards_derive(list, 3, true);
+    assert_int_equal(gl_submit(dev, list, 3, NULL), DGL_OK);
+}
+
+static void test_indirect_counts_from_the_device(void **state)
+{
+    (void)state;
+    run_indirect(WORDS / 64);
+    expect(b, 2, 200);
+}
+
+static void test_indirect_zero_groups(void **state)
+{
+    (void)state;
+    run_indirect(0);
+    expect(b, 0, 0);
+    run_indirect(WORDS / 64); /* and back */
+    expect(b, 2, 200);
+}
+
+static void test_direct_zero_groups(void **state)
+{
+    (void)state;
+    struct gl_dispatch rec = add_record(a, b, 1);
+    rec.groups[0] = 0;
+    gl_hazards_derive(&rec, 1, false);
+    assert_int_equal(gl_submit(dev, &rec, 1, NULL), DGL_OK);
+    assert_int_equal(gl_finish(dev), DGL_OK);
+    expect(b, 0, 0);
+}
+
+/* ---- counters and timers --------------------------------------------------------------------- */
+
+static void test_counters(void **state)
+{
+    (void)state;
+    struct gl_dispatch list[4] = {copy_record(a, b), copy_record(a, c), add_record(b, c, 0),
+                                  add_record(a, b, 0)};
+
+    gl_hazards_derive(list, 4, true);
+    assert_int_equal(gl_submit(dev, list, 4, NULL), DGL_OK); /* settles what came before */
+    struct gl_counters before = gl_device_counters(dev);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(gl_submit(dev, list, 4, NULL), DGL_OK);
+    struct gl_counters after = gl_device_counters(dev);
+    assert_int_equal(after.submits - before.submits, 5);
+    assert_int_equal(after.dispatches - before.dispatches, 20);
+    /* Per round: before the first record, before the third and before the fourth (b was read). */
+    assert_int_equal(after.barriers - before.barriers, 15);
+    assert_int_equal(after.buffers_created - before.buffers_created, 0);
+    assert_int_equal(after.programs_linked - before.programs_linked, 0);
+    assert_int_equal(after.readback_bytes - before.readback_bytes, 0);
+    assert_int_equal(after.upload_bytes - before.upload_bytes, 0);
+}
+
+static void test_independent_records_share_barriers(void **state)
+{
+    (void)state;
+    struct gl_dispatch list[3] = {copy_record(a, b), copy_record(a, c), copy_record(a, params)};
+
+    gl_hazards_derive(list, 3, false);
+    struct gl_counters before = gl_device_counters(dev);
+    assert_int_equal(gl_submit(dev, list, 3, NULL), DGL_OK);
+    assert_in_range(gl_device_counters(dev).barriers - before.barriers, 0, 1);
+}
+
+static void test_timers(void **state)
+{
+    (void)state;
+    enum { COUNT = GL_TIMER_BATCH + 3 }; /* two batches */
+    static struct gl_dispatch list[COUNT];
+    static uint64_t ns[COUNT];
+    int timed = 0;
+
+    for (int i = 0; i < COUNT; i++) {
+        list[i] = add_record(a, b, 0);
+        ns[i] = 1;
+    }
+    gl_hazards_derive(list, COUNT, false);
+    assert_int_equal(gl_submit(dev, list, COUNT, ns), DGL_OK);
+    for (int i = 0; i < COUNT; i++) {
+        assert_true(ns[i] == UINT64_MAX || ns[i] < 10ull * 1000 * 1000 * 1000);
+        timed += ns[i] != UINT64_MAX;
+    }
+    if (!gl_device_caps(dev)->limits.timer)
+        assert_int_equal(timed, 0);
+    expect(b, COUNT, 0);
+}
+
+static void test_more_submits_than_marks(void **state)
+{
+    (void)state;
+    struct gl_dispatch rec = add_record(a, b, 0);
+    gl_hazards_derive(&rec, 1, true);
+    for (int i = 0; i < GL_MARKS * 3; i++)
+        assert_int_equal(gl_submit(dev, &rec, 1, NULL), DGL_OK);
+    expect(b, GL_MARKS * 3, 0);
+}
+
+static void test_empty_submit(void **state)
+{
+    (void)state;
+    struct gl_counters before = gl_device_counters(dev);
+    assert_int_equal(gl_submit(dev, NULL, 0, NULL), DGL_OK);
+    assert_int_equal(gl_device_counters(dev).submits - before.submits, 1);
+    assert_int_equal(gl_device_counters(dev).dispatches - before.dispatches, 0);
+}
+
+/* ---- a debug device looks at each record ----------------------------------------------------- */
+
+static void refuse(const struct gl_dispatch *rec, const char *part)
+{
+    assert_int_equal(gl_submit(dev, rec, 1, NULL), DGL_ERR_INVALID_ARG);
+    assert_int_equal(t.errors, 1);
+    assert_contains(t.text, part);
+    assert_contains(t.text, "dispatch of add");
+    test_log_clear(&t);
+    expect(b, 0, 0);
+}
+
+static void test_debug_checks(void **state)
+{
+    (void)state;
+    struct gl_dispatch rec = add_record(a, b, 0);
+    rec.groups[1] = 4000000000u;
+    refuse(&rec, "4000000000 groups in dimension 1");
+    rec = add_record(a, b, 0);
+    rec.storage[1].size = BYTES + 4;
+    refuse(&rec, "storage 1 is 1028 bytes at 0");
+    rec = add_record(a, b, 0);
+    rec.storage[0].offset = 2;
+    refuse(&rec, "storage 0");
+    rec = add_record(a, b, 0);
+    rec.uniform[0].size = 0;
+    refuse(&rec, "uniform 0 is 0 bytes");
+    rec = add_record(a, b, 0);
+    rec.indirect = (struct gl_range){c, BYTES - 4, 12};
+    refuse(&rec, "indirect 0 is 12 bytes at 1020");
+}
+
+static void test_debug_is_quiet_when_all_is_well(void **state)
+{
+    (void)state;
+    struct gl_dispatch list[2] = {add_record(a, b, 0), add_record(b, c, 0)};
+    gl_hazards_derive(list, 2, false);
+    assert_int_equal(gl_submit(dev, list, 2, NULL), DGL_OK);
+    assert_int_equal(gl_finish(dev), DGL_OK);
+    assert_string_equal(t.text, "");
+}
+
+#define CASE(test) cmocka_unit_test_setup(test, fresh)
+
+int main(void)
+{
+    const struct CMUnitTest runs[] = {
+        CASE(test_one),
+        CASE(test_chain_is_ordered),
+        CASE(test_submits_are_ordered),
+        CASE(test_replay),
+        CASE(test_writes_between_submits),
+        CASE(test_ranges),
+        CASE(test_readback_after_dispatch),
+        CASE(test_buffer_name_reuse),
+        CASE(test_indirect_counts_from_the_device),
+        CASE(test_indirect_zero_groups),
+        CASE(test_direct_zero_groups),
+        CASE(test_counters),
+        CASE(test_independent_records_share_barriers),
+        CASE(test_timers),
+        CASE(test_more_submits_than_marks),
+        CASE(test_empty_submit),
+    };
+    const struct CMUnitTest debug[] = {
+        CASE(test_debug_checks),
+        CASE(test_debug_is_quiet_when_all_is_well),
+    };
+    int failures = cmocka_run_group_tests_name("as offered", runs, set_up, tear_down);
+    failures += cmocka_run_group_tests_name("without extensions", runs, set_up_min, tear_down);
+    return failures + cmocka_run_group_tests_name("debug", debug, set_up_debug, tear_down) != 0;
+}

@@ -1,0 +1,351 @@
+/* The device table and the words of a refusal, over reports that no single machine can give.
+ * gl_sys.c is replaced by the function below: the linker takes this one and leaves the library's
+ * out. */
+#include "tests/support/test.h"
+
+#include <errno.h>
+
+#include "gl/gl_internal.h"
+#include "gl/gl_sys.h"
+
+static const struct gl_sys_report *fake;
+
+void gl_sys_report_get(struct gl_sys_report *out)
+{
+    *out = *fake;
+}
+
+static int devices[4]; /* their addresses stand for EGL devices; none of them can be opened */
+
+#define NODE(name, kernel_driver, err)                                                             \
+    {                                                                                              \
+        .path = (name), .driver = (kernel_driver), .group = "render", .error = (err)               \
+    }
+#define SOFTWARE_DEVICE                                                                            \
+    {                                                                                              \
+        .device = &devices[3], .software = true                                                    \
+    }
+
+static const struct gl_sys_report nothing = {.num_vendor_files = 1};
+static const struct gl_sys_report no_vendor_file = {0};
+static const struct gl_sys_report only_software = {
+    .devices = {SOFTWARE_DEVICE}, .num_devices = 1, .num_vendor_files = 1, .surfaceless = true};
+static const struct gl_sys_report only_surfaceless = {.num_vendor_files = 1, .surfaceless = true};
+static const struct gl_sys_report denied = {
+    .nodes = {NODE("/dev/dri/renderD128", "i915", EACCES)},
+    .num_nodes = 1,
+    .devices = {{.device = &devices[0], .node = "/dev/dri/renderD128"}, SOFTWARE_DEVICE},
+    .num_devices = 2,
+    .num_vendor_files = 1,
+    .surfaceless = true};
+static const struct gl_sys_report withheld = {
+    .nodes = {NODE("/dev/dri/renderD128", "amdgpu", EPERM)}, .num_nodes = 1, .num_vendor_files = 1};
+static const struct gl_sys_report gone = {
+    .nodes = {NODE("/dev/dri/renderD128", "amdgpu", ENXIO)}, .num_nodes = 1, .num_vendor_files = 1};
+static const struct gl_sys_report broken_node = {
+    .nodes = {NODE("/nonexistent/renderD128", "vgem", 0)},
+    .num_nodes = 1,
+    .devices = {SOFTWARE_DEVICE},
+    .num_devices = 1,
+    .num_vendor_files = 1,
+    .surfaceless = true};
+static const struct gl_sys_report two_cards = {
+    .nodes = {NODE("/dev/dri/renderD128", "i915", 0), NODE("/dev/dri/renderD129", "amdgpu", 0)},
+    .num_nodes = 2,
+    .devices = {SOFTWARE_DEVICE,
+                {.device = &devices[1], .node = "/dev/dri/renderD129"},
+                {.device = &devices[0], .node = "/dev/dri/renderD128"}},
+    .num_devices = 3,
+    .num_vendor_files = 1};
+static const struct gl_sys_report nvidia_no_node = {
+    .devices = {{.device = &devices[0], .name = "NVIDIA H200", .own_driver = true},
+                {.device = &devices[1], .node = "/dev/dri/renderD130", .own_driver = true},
+                SOFTWARE_DEVICE},
+    .num_devices = 3,
+    .num_vendor_files = 2,
+    .nvidia_vendor_file = true,
+    .nvidia_driver = true};
+static const struct gl_sys_report nvidia_denied_node = {
+    .nodes = {NODE("/dev/dri/renderD128", "nvidia", EACCES)},
+    .num_nodes = 1,
+    .devices = {{.device = &devices[1], .node = "/dev/dri/renderD128"},
+                {.device = &devices[0], .node = "/dev/dri/renderD128", .own_driver = true}},
+    .num_devices = 2,
+    .num_vendor_files = 2,
+    .nvidia_vendor_file = true,
+    .nvidia_driver = true};
+static const struct gl_sys_report nvidia_no_vendor = {
+    .devices = {SOFTWARE_DEVICE}, .num_devices = 1, .num_vendor_files = 1, .nvidia_driver = true};
+static const struct gl_sys_report nvidia_no_library = {.devices = {SOFTWARE_DEVICE},
+                                                       .num_devices = 1,
+                                                       .num_vendor_files = 2,
+                                                       .nvidia_vendor_file = true,
+                                                       .nvidia_driver = true};
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+struct table_case {
+    const char *name;
+    const struct gl_sys_report *report;
+    int count;
+    struct {
+        enum gl_node_kind kind;
+        const char *path;
+        void *egl_device;
+        bool software, usable;
+    } rows[3];
+};
+
+static const struct table_case tables[] = {
+    {"no device gives an empty table", &nothing, 0, {{0}}},
+    {"the software device is a row of its own",
+     &only_software,
+     1,
+     {{GL_NODE_EGL_DEVICE, "", &devices[3], true, true}}},
+    {"surfaceless software where EGL lists no device",
+     &only_surfaceless,
+     1,
+     {{GL_NODE_SURFACELESS, "", NULL, true, true}}},
+    {"a denied node is listed, not usable, software last",
+     &denied,
+     2,
+     {{GL_NODE_DRM, "/dev/dri/renderD128", &devices[0], false, false},
+      {GL_NODE_EGL_DEVICE, "", &devices[3], true, true}}},
+    {"nodes are matched to EGL devices by name, in node order",
+     &two_cards,
+     3,
+     {{GL_NODE_DRM, "/dev/dri/renderD128", &devices[0], false, true},
+      {GL_NODE_DRM, "/dev/dri/renderD129", &devices[1], false, true},
+      {GL_NODE_EGL_DEVICE, "", &devices[3], true, true}}},
+    {"EGL devices without a node come before software",
+     &nvidia_no_node,
+     3,
+     {{GL_NODE_EGL_DEVICE, "", &devices[0], false, true},
+      {GL_NODE_EGL_DEVICE, "", &devices[1], false, true},
+      {GL_NODE_EGL_DEVICE, "", &devices[3], true, true}}},
+    {"a driver with its own way in needs no permission on the node",
+     &nvidia_denied_node,
+     1,
+     {{GL_NODE_DRM, "/dev/dri/renderD128", &devices[0], false, true}}},
+    {"an NVIDIA GPU that EGL does not offer has a row",
+     &nvidia_no_vendor,
+     2,
+     {{GL_NODE_EGL_DEVICE, "", NULL, false, false},
+      {GL_NODE_EGL_DEVICE, "", &devices[3], true, true}}},
+    {"no vendor file at all has a row",
+     &no_vendor_file,
+     1,
+     {{GL_NODE_EGL_DEVICE, "", NULL, false, false}}},
+};
+
+static void test_table(void **state)
+{
+    const struct table_case *row = *state;
+    struct gl_node nodes[GL_MAX_NODES];
+    int count = -1;
+
+    fake = row->report;
+    assert_int_equal(gl_nodes_list(NULL, nodes, &count), DGL_OK);
+    assert_int_equal(count, row->count);
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(nodes[i].index, i);
+        assert_int_equal(nodes[i].kind, row->rows[i].kind);
+        assert_string_equal(nodes[i].path, row->rows[i].path);
+        assert_ptr_equal(nodes[i].egl_device, row->rows[i].egl_device);
+        assert_int_equal(nodes[i].software, row->rows[i].software);
+        assert_int_equal(nodes[i].usable, row->rows[i].usable);
+        /* Whatever is not picked by default says why. */
+        assert_int_equal(nodes[i].reason[0] != '\0', !nodes[i].usable || nodes[i].software);
+    }
+}
+
+static void test_table_is_bounded(void **state)
+{
+    (void)state;
+    static struct gl_sys_report many = {.num_nodes = GL_MAX_NODES, .num_devices = GL_MAX_NODES};
+    struct gl_node nodes[GL_MAX_NODES];
+    int count = -1;
+
+    for (int i = 0; i < GL_MAX_NODES; i++)
+        many.devices[i].device = &devices[0];
+    fake = &many;
+    assert_int_equal(gl_nodes_list(NULL, nodes, &count), DGL_OK);
+    assert_int_equal(count, GL_MAX_NODES);
+}
+
+/* ---- selection ------------------------------------------------------------------------------- */
+
+struct select_case {
+    const char *name;
+    const struct gl_sys_report *report;
+    const char *select;
+    enum dgl_status status;
+    int num, order[3];
+};
+
+static const struct select_case selects[] = {
+    {"default takes hardware only", &two_cards, NULL, DGL_OK, 2, {0, 1}},
+    {"the empty word is the default", &two_cards, "", DGL_OK, 2, {0, 1}},
+    {"any takes software last", &two_cards, "any", DGL_OK, 3, {0, 1, 2}},
+    {"software takes software only", &two_cards, "software", DGL_OK, 1, {2}},
+    {"a path takes its node", &two_cards, "/dev/dri/renderD129", DGL_OK, 1, {1}},
+    {"a number takes its row", &two_cards, "2", DGL_OK, 1, {2}},
+    {"a number with leading zeros takes its row", &two_cards, "01", DGL_OK, 1, {1}},
+    {"a number after the last row", &two_cards, "3", DGL_ERR_NO_DEVICE, 0, {0}},
+    {"a path of no node", &two_cards, "/dev/dri/card0", DGL_ERR_NO_DEVICE, 0, {0}},
+    {"a word", &two_cards, "Software", DGL_ERR_INVALID_ARG, 0, {0}},
+    {"a number with a tail", &two_cards, "1x", DGL_ERR_INVALID_ARG, 0, {0}},
+    {"default with software only finds none", &only_software, NULL, DGL_OK, 0, {0}},
+};
+
+static void test_select(void **state)
+{
+    const struct select_case *row = *state;
+    struct gl_node nodes[GL_MAX_NODES];
+    int count = 0, order[GL_MAX_NODES], num = -1;
+
+    fake = row->report;
+    assert_int_equal(gl_nodes_list(NULL, nodes, &count), DGL_OK);
+    assert_int_equal(gl_nodes_select(NULL, nodes, count, row->select, order, &num), row->status);
+    assert_int_equal(num, row->num);
+    for (int i = 0; i < num; i++)
+        assert_int_equal(order[i], row->order[i]);
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+struct refusal_case {
+    const char *name;
+    const struct gl_sys_report *report;
+    const char *select;
+    const char *parts[4]; /* all in the one error line */
+};
+
+static const struct refusal_case refusals[] = {
+    {"no device at all", &nothing, NULL, {"no DRM render node", "no EGL device"}},
+    {"no vendor file", &no_vendor_file, NULL, {"egl_vendor.d", "libegl-mesa0"}},
+    {"software is refused unless it is asked for",
+     &only_software,
+     NULL,
+     {"software device 0", "--device any or --device software"}},
+    {"permission denied names node, group and remedy",
+     &denied,
+     NULL,
+     {"/dev/dri/renderD128", "i915", "group render", "add yourself to the group"}},
+    {"a refusal tells of software after the better device",
+     &denied,
+     NULL,
+     {"permission denied", "--device any"}},
+    {"permission denied on the chosen node",
+     &denied,
+     "/dev/dri/renderD128",
+     {"/dev/dri/renderD128", "permission denied", "usermod -aG render"}},
+    {"permission denied on the chosen row", &denied, "0", {"permission denied", "group render"}},
+    {"a node that the container withholds",
+     &withheld,
+     "any",
+     {"not permitted", "--device /dev/dri/renderD128"}},
+    {"a node that does not answer", &gone, "any", {"cannot be opened", "No such device"}},
+    {"a node that no driver serves is passed over",
+     &broken_node,
+     NULL,
+     {"/nonexistent/renderD128 (vgem)", "GBM", "--device any"}},
+    {"an EGL device that does not start",
+     &nvidia_no_node,
+     "0",
+     {"NVIDIA H200", "EGL device: EGL does not start"}},
+    {"the NVIDIA vendor file is missing", &nvidia_no_vendor, NULL, {"nvidia", "10_nvidia.json"}},
+    {"the NVIDIA library is missing", &nvidia_no_library, NULL, {"nvidia", "libEGL_nvidia"}},
+    {"no software where it is asked for", &nothing, "software", {"no usable device"}},
+};
+
+static void test_refusal(void **state)
+{
+    const struct refusal_case *row = *state;
+    struct test_log t;
+    struct gl_device *dev = NULL;
+
+    fake = row->report;
+    test_log_init(&t, DGL_LOG_ERROR);
+    assert_int_equal(
+        gl_device_open(&t.log, &(struct gl_device_params){.select = row->select}, &dev),
+        DGL_ERR_NO_DEVICE);
+    assert_null(dev);
+    assert_int_equal(t.errors, 1);
+    for (int i = 0; i < 4 && row->parts[i]; i++)
+        assert_contains(t.text, row->parts[i]);
+    assert_ptr_equal(eglGetCurrentContext(), EGL_NO_CONTEXT);
+}
+
+/* Mesa's surfaceless platform really opens below, whatever the fake report says. */
+static void test_any_falls_back_to_software(void **state)
+{
+    (void)state;
+    struct test_log t;
+    struct gl_device *dev = NULL;
+    const struct gl_device_params params = {.select = "any", .cache_dir = ""};
+
+    fake = &denied;
+    test_log_init(&t, DGL_LOG_WARN);
+    if (gl_device_open(&t.log, &params, &dev) != DGL_OK)
+        SKIP("no software rendering here");
+    assert_true(gl_device_caps(dev)->software);
+    assert_int_equal(gl_device_node(dev)->index, 1);
+    assert_int_equal(t.errors, 0);
+    assert_contains(t.text, "passed over i915 /dev/dri/renderD128: permission denied");
+    gl_device_close(&dev);
+}
+
+static void test_probe_keeps_reasons(void **state)
+{
+    (void)state;
+    struct gl_node nodes[GL_MAX_NODES];
+    int count = 0;
+
+    fake = &broken_node;
+    assert_int_equal(gl_nodes_list(NULL, nodes, &count), DGL_OK);
+    assert_true(nodes[0].usable);
+    gl_nodes_probe(NULL, nodes, count);
+    assert_false(nodes[0].usable);
+    assert_contains(nodes[0].reason, "GBM: cannot open the node");
+    assert_contains(nodes[1].reason, nodes[1].usable ? "--device software" : "EGL");
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+struct renderer_case {
+    const char *name;
+    const char *renderer;
+    bool software;
+};
+
+static const struct renderer_case renderers[] = {
+    {"llvmpipe is software", "llvmpipe (LLVM 15.0.6, 256 bits)", true},
+    {"softpipe is software", "softpipe", true},
+    {"zink on lavapipe is software", "zink (llvmpipe (LLVM 15.0.6, 256 bits))", true},
+    {"SwiftShader is software", "ANGLE (Google, Vulkan 1.3.0 (SwiftShader Device))", true},
+    {"swrast is software", "Software Rasterizer swrast", true},
+    {"zink on a GPU is hardware", "zink (AMD Radeon RX 6600 (RADV NAVI23))", false},
+    {"an NVIDIA GPU is hardware", "NVIDIA H200/PCIe/SSE2", false},
+    {"a Mali is hardware", "Mali-G52 (Panfrost)", false},
+};
+
+static void test_renderer(void **state)
+{
+    const struct renderer_case *row = *state;
+    assert_int_equal(gl_renderer_is_software(row->renderer), row->software);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_table_is_bounded),
+        cmocka_unit_test(test_any_falls_back_to_software),
+        cmocka_unit_test(test_probe_keeps_reasons),
+    };
+    int failures = test_run_table("device table", test_table, tables);
+    failures += test_run_table("selection", test_select, selects);
+    failures += test_run_table("refusals", test_refusal, refusals);
+    failures += test_run_table("renderers", test_renderer, renderers);
+    return failures + cmocka_run_group_tests(tests, NULL, NULL) != 0;
+}

@@ -1,7 +1,7 @@
 /*
- * kernels.h: kernels as text. Parses `//!` directive files, layers them, chooses one per operation, and writes the
- * final GLSL. Makes no GL call and knows no tensors: shapes, limits and choices arrive as named integers.
- * docs/kernels.md is the reference of the format.
+ * kernels.h: kernels as text. Parses `//!` directive files, layers them, chooses one per operation,
+ * and writes the final GLSL. Makes no GL call and knows no tensors: shapes, limits and choices
+ * arrive as named integers. docs/kernels.md is the reference of the format.
  */
 #ifndef DGL_KERNELS_H
 #define DGL_KERNELS_H
@@ -9,23 +9,31 @@
 #include "core/base/status.h"
 #include "core/base/str.h"
 
-#define KERNEL_MAX_BINDS  8
-#define KERNEL_MAX_PARAMS 32
-#define KERNEL_MAX_VARS   96
-#define KERNEL_MAX_TUNES  16
-#define KERNEL_MAX_ATTRS  16
+#define KERNEL_MAX_BINDS      8
+#define KERNEL_MAX_PARAMS     32
+#define KERNEL_MAX_CONSTS     32
+#define KERNEL_MAX_TUNES      16
+#define KERNEL_MAX_CHOICES    16 /* values of one tunable */
+#define KERNEL_MAX_ATTRS      16
+#define KERNEL_MAX_FLAGS      64
+#define KERNEL_MAX_REQUIRES   16
+#define KERNEL_MAX_CHUNKS     8
+#define KERNEL_MAX_EXTENSIONS 4
+#define KERNEL_MAX_FACTS      64
+#define KERNEL_MAX_VARS       192 /* all of the above that are variables, and LOCAL_X to LOCAL_Z */
 
-/* A named integer: model constants (K, N, HEAD_DIM), device facts (SUBGROUP_SIZE, SHARED_BYTES, SOFTWARE ...),
- * tunables, and T (tokens in this pass) where group counts are computed. */
+/* A named integer: model constants (K, N, HEAD_DIM), device facts (SUBGROUP_SIZE, SHARED_BYTES,
+ * SOFTWARE ...), tunables, and T (tokens in this pass) where group counts are computed. */
 struct kernel_var {
     const char *name;
     int64_t value;
 };
 
-/* Integer expressions of directives: + - * / % ( ) comparisons && || ! ?: and min(a,b) max(a,b) ceildiv(a,b) over
- * names. Parsed once, evaluated without allocation. kernel_expr.c */
+/* Integer expressions of directives: + - * / % ( ) comparisons && || ! ?: and min(a,b) max(a,b)
+ * ceildiv(a,b) over names. Parsed once, evaluated without allocation. kernel_expr.c */
 struct kernel_expr; /* borrowed from its kernel */
-/* False on division by zero, overflow or an unknown name; *bad then names it. */
+/* False on division by zero, overflow or an unknown name; *bad then says which: "division by zero",
+ * "overflow", or the name. A name HAS_x that is not among `vars` is 0: the device lacks it. */
 bool kernel_expr_eval(const struct kernel_expr *expr, const struct kernel_var *vars,
                       size_t num_vars, int64_t *out, const char **bad);
 
@@ -41,70 +49,117 @@ struct kernel_param {
     char name[32];
     enum kernel_param_type type;
 };
+/* CONST: a #define that the request supplies, unless it has a preset. */
+struct kernel_const {
+    char name[32];
+    bool has_preset;
+    int64_t preset;
+};
 struct kernel_tune {
     char name[32];
-    int64_t preset;
-    int64_t choices[16];
+    const struct kernel_expr *preset; /* over constants, device facts and earlier tunables */
+    int64_t choices[KERNEL_MAX_CHOICES];
     uint32_t num_choices;
-    const struct kernel_expr
-        *preset_expr; /* NULL: `preset`; else evaluated with constants and device facts */
 };
 /* WHEN key = a b c: the kernel serves requests whose attribute `key` is one of the words. */
 struct kernel_when {
     char key[32];
     char words[256]; /* blank-separated */
 };
+/* One word of a WHEN line as the body and expressions see it: KEY_word, 1 or 0. */
+struct kernel_flag {
+    char name[64];
+    char word[32];
+    uint32_t when; /* index into kernel.when */
+};
+struct kernel_chunk_ref {
+    char name[64]; /* "weight_{weight}": "{key}" stands for the attribute's word */
+    uint32_t line;
+};
 
 /* One parsed kernel file. */
 struct kernel {
     char name[64], op[32], variant[32];
+    char aliases[128];   /* further hint values that select it, blank-separated */
     const char *summary; /* first comment line */
     const char *text;    /* the file, NUL-terminated */
     size_t text_len;
-    const char *origin; /* "builtin" or a path */
+    const char *body;   /* inside `text` */
+    uint32_t body_line; /* line of the file on which the body starts, from 1 */
+    const char *path;   /* for messages: "kernels/matmul_decode.comp" of a built-in one */
+    const char *origin; /* "builtin" or the path of the file */
+    uint32_t source;    /* which directory or file it came with; 0 = built in */
+    bool added;         /* from a user's file, under a NAME that no lower layer had */
     char sha256[65];
     struct kernel_bind binds[KERNEL_MAX_BINDS]; /* index = SSBO binding */
     uint32_t num_binds;
     struct kernel_param params[KERNEL_MAX_PARAMS];
     uint32_t num_params;
+    struct kernel_const consts[KERNEL_MAX_CONSTS];
+    uint32_t num_consts;
     struct kernel_tune tunes[KERNEL_MAX_TUNES];
     uint32_t num_tunes;
     struct kernel_when when[KERNEL_MAX_ATTRS];
     uint32_t num_when;
-    const struct kernel_expr *local[3], *groups[3]; /* groups may use T */
+    struct kernel_flag flags[KERNEL_MAX_FLAGS];
+    uint32_t num_flags;
+    const struct kernel_expr *local[3], *groups[2]; /* NULL = 1; groups may use T and BAND */
     const struct kernel_expr *shared_bytes;         /* NULL = 0 */
-    const struct kernel_expr *require[16];          /* all must be non-zero */
-    const char *require_text[16];
+    const struct kernel_expr *require[KERNEL_MAX_REQUIRES]; /* all must be non-zero */
+    const char *require_text[KERNEL_MAX_REQUIRES];
     uint32_t num_require;
     const struct kernel_expr *prefer; /* higher wins; NULL = 0 */
-    char layout[32];                  /* how weights must be packed: "" = as in the file format */
-    double tolerance;                 /* NMSE limit of its op test */
-    bool uses_step;                   /* reads the step state: UBO binding 1 */
-    char chunks[8][32]; /* spliced before the body; "{weight}" stands for the attribute's word */
+    bool f16;                         /* arithmetic in f16: only with computePrecision = f16 */
+    char layout[32];  /* how weights must be packed: "" = the format's usual layout */
+    double tolerance; /* NMSE limit of its op test */
+    bool uses_step;   /* reads the step state: UBO binding 1 */
+    bool writes_step; /* has the step state as its bind STEP */
+    struct kernel_chunk_ref chunks[KERNEL_MAX_CHUNKS]; /* spliced before the body */
     uint32_t num_chunks;
-    char constants[32][32]; /* CONST: names that the request must supply as #define */
-    uint32_t num_constants;
-    char extensions[4][48]; /* from REQUIRE: "#extension X : require" lines */
+    char extensions[KERNEL_MAX_EXTENSIONS][48]; /* "#extension X : require" lines */
     uint32_t num_extensions;
 };
 
-/* ---- registry and layers: kernel_set.c, kernel_hints.c ------------------------------------------------- */
+/* ---- registry and layers: kernel_set.c, kernel_hints.c ---- */
 
-struct kernel_set;
+/* Where a hint comes from; a later layer beats an earlier one. User's kernel files rank between
+ * config and profile. */
+enum kernel_layer {
+    KERNEL_LAYER_MANIFEST, /* what a converter wrote as its defaults */
+    KERNEL_LAYER_TUNER,
+    KERNEL_LAYER_PINNED, /* what a manifest says is needed */
+    KERNEL_LAYER_CONFIG,
+    KERNEL_LAYER_FILES,
+    KERNEL_LAYER_PROFILE,
+    KERNEL_LAYER_HINTS,
+    KERNEL_LAYER_FLAG,
+};
+
+struct kernel_set; /* kernels, chunks and hints; immutable after creation */
 enum dgl_status kernel_set_create(const struct dgl_log *log,
                                   const struct dgl_kernels_params *params, struct kernel_set **out);
-void kernel_set_destroy(struct kernel_set **set);
-struct kernel_set *kernel_set_ref(struct kernel_set *set); /* shared, immutable after creation */
+void kernel_set_destroy(struct kernel_set **set);          /* gives one reference back */
+struct kernel_set *kernel_set_ref(struct kernel_set *set); /* one more; from any thread */
 size_t kernel_set_count(const struct kernel_set *set);
 const struct kernel *kernel_set_at(const struct kernel_set *set, size_t index);
 const struct kernel *kernel_set_find(const struct kernel_set *set, const char *name);
-/* Adds the manifest's hints below the caller's layers; `pinned` are the hints that a manifest marks as its own
- * choice (not converter defaults). Returns a new set; either text may be NULL. */
+/* Text of chunk/NAME.glsl, NUL-terminated; NULL when there is none. Borrowed. */
+const char *kernel_set_chunk(const struct kernel_set *set, const char *name);
+/* The value in force of a hint ("q4kMatmul", "variants.matmul/decode") and where it comes from;
+ * NULL when no layer gives one. `origin` may be NULL. Borrowed. */
+const char *kernel_set_hint(const struct kernel_set *set, const char *key, const char **origin);
+/* A new set with one more layer of hints (JSON object); `origin` is what messages call it. The new
+ * set keeps a reference to the old one, which is not changed. */
+enum dgl_status kernel_set_with_hints(const struct dgl_log *log, struct kernel_set *set,
+                                      enum kernel_layer layer, const char *origin, const char *json,
+                                      struct kernel_set **out);
+/* Adds the manifest's hints below the caller's layers; `pinned` are the hints that a manifest marks
+ * as its own choice (not converter defaults). Returns a new set; either text may be NULL. */
 enum dgl_status kernel_set_with_manifest(const struct dgl_log *log, struct kernel_set *set,
                                          const char *defaults_json, const char *pinned_json,
                                          struct kernel_set **out);
 
-/* ---- choice: kernel_choose.c ------------------------------------------------------------------------------ */
+/* ---- choice: kernel_choose.c, kernel_fit.c ---- */
 
 struct kernel_attr {
     const char *key, *word; /* weight=q4_k, phase=decode, kv=f16, act=silu */
@@ -115,31 +170,50 @@ struct kernel_request {
     const char *op;
     struct kernel_attr attrs[KERNEL_MAX_ATTRS];
     uint32_t num_attrs;
-    struct kernel_var consts[32]; /* become #defines, and variables of expressions */
+    struct kernel_var consts[KERNEL_MAX_CONSTS]; /* those that the kernel declares become #defines
+                                                    and variables */
     uint32_t num_consts;
 };
 
+/* Names in `vars` are borrowed from the kernel and from the device facts; the set and the facts
+ * must outlive it. */
 struct kernel_choice {
     const struct kernel *kernel;
-    struct kernel_var
-        vars[KERNEL_MAX_VARS]; /* constants, device facts, tunables: complete but for T */
+    struct kernel_var vars[KERNEL_MAX_VARS]; /* all variables but T and BAND */
     uint32_t num_vars;
-    uint32_t num_consts, num_tunes; /* vars = consts, then tunes, then device facts */
+    uint32_t num_consts, num_tunes; /* vars = consts, then tunes, then the rest */
     int64_t local[3];
-    char reason
-        [256]; /* "subgroup gemv: rank 30 over gemv_q4_k (10)", "hint attentionDecode=streaming (flag)" */
+    char reason[256]; /* "preferred: 30 over matmul_decode (10)" */
 };
 
-/* Picks the usable kernel with the highest PREFER, or the one a hint names; a hint that cannot run is an error that
- * says why (docs/kernels.md, layers). No kernel at all: DGL_ERR_UNSUPPORTED listing each candidate's failed REQUIRE. */
+/* How the kernel wants weights of that format packed: its LAYOUT, or the format's usual one
+ * (docs/operations.md). A request with an attribute `layout` is served only by kernels of that
+ * layout. */
+const char *kernel_layout(const struct kernel *kernel, const char *weight);
+
+/* Picks the usable kernel with the highest PREFER, or the one a hint names; a hint that cannot run
+ * is an error that says why (docs/kernels.md, layers). No kernel at all: DGL_ERR_UNSUPPORTED
+ * listing each candidate's failed REQUIRE. `device` are facts; those left out count as the GLES 3.1
+ * minimum. */
 enum dgl_status kernel_choose(const struct dgl_log *log, const struct kernel_set *set,
                               const struct kernel_request *request, const struct kernel_var *device,
                               size_t num_device, struct kernel_choice *out);
 
-/* ---- generation: kernel_gen.c --------------------------------------------------------------------------------- */
+/* Group counts of one dispatch for `tokens` tokens and a band of `rows` rows of weights. A count in
+ * x above `max_x` (the device's limit, at least 65,535) is folded: groups[0] * groups[2] covers it
+ * and may exceed it by less than groups[2], which main() unfolds. False when a count cannot be
+ * evaluated, is below 1, or does not fit. */
+bool kernel_groups_band(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
+                        uint32_t max_x, uint32_t groups[3]);
+/* The same with all rows in one band: BAND is the constant N, or 0 without one. */
+bool kernel_groups(const struct kernel_choice *choice, int64_t tokens, uint32_t max_x,
+                   uint32_t groups[3]);
 
-/* The complete GLSL ES 3.10 text: version, extensions, precision, #defines of consts and tunes, local size, bindings,
- * parameter block, step state, chunks, body, main(). Line numbers of the body refer to the kernel file (#line). */
+/* ---- generation: kernel_gen.c ---- */
+
+/* The complete GLSL ES 3.10 text: version, extensions, precision, #defines of consts and tunes,
+ * local size, bindings, parameter block, step state, chunks, body, main(). Line numbers of the body
+ * refer to the kernel file (#line). */
 enum dgl_status kernel_generate(const struct dgl_log *log, const struct kernel_set *set,
                                 const struct kernel_request *request,
                                 const struct kernel_choice *choice, struct dgl_buf *out);

@@ -6,13 +6,15 @@
  * pos             position of the pass's first token = tokens in the KV cache before the pass
  * tokens          tokens in this pass; 1 in decode
  * draws           random numbers consumed so far: the generator's counter
- * stopped         1 after a stop id or a full context: later steps must change nothing
+ * stopped         1 after a stop id, 2 when the context is full, 3 when no logit was a number: later steps must
+ *                 change nothing
  * context         positions available
  * top_k           0 = off
  * top_p_q         0 = off, else floor(top_p * 2^32)
  * min_p_q         0 = off, else floor(min_p * 2^32)
- * inv_temp        1 / temperature; 0 = greedy
- * repeat_penalty  1 = off
+ * inv_temp        1 / temperature, within 2^-20 and 2^23; 0 = greedy
+ * repeat_penalty  what a negative logit is multiplied by; 1 = off
+ * repeat_inverse  1 / repeat_penalty, for positive logits: division is not correctly rounded in GLSL
  * repeat_last_n   0 = off
  */
 #ifndef DGL_KERNELS_STEP_H
@@ -36,7 +38,7 @@
     X(float, float, repeat_penalty)  \
     X(uint, uint32_t, repeat_last_n) \
     X(uint, uint32_t, ignore_eos)    \
-    X(uint, uint32_t, spare0)        \
+    X(float, float, repeat_inverse)  \
     X(uint, uint32_t, spare1)
 /* clang-format on */
 

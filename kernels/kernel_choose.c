@@ -1,0 +1,321 @@
+/* Picks a kernel for a request: what hints and user's files ask for, else the highest PREFER among
+ * those that can run. */
+#include "kernels/kernel_private.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The hint that decides a request. */
+struct wish {
+    const struct kernel_hint *hint; /* NULL: none */
+    const char *word;               /* NAME or VARIANT wanted; NULL: any kernel will do */
+    bool f16;                       /* wants PRECISION f16 */
+    bool impossible; /* wants what was to happen before: weights unpacked at upload */
+    int specificity;
+};
+
+struct chooser {
+    const struct dgl_log *log;
+    struct kernel_fit fit;
+    bool allow_f16;
+    struct wish wish;
+    char note[160]; /* what was wished for in vain, by a layer that may be ignored */
+};
+
+/* ---- which hint applies ---- */
+
+/* "variants.matmul/decode" for the operation matmul and a request that has some attribute of the
+ * word decode: the number of parts, 0 when it does not apply. */
+static int variant_parts(const char *key, const struct kernel_request *request)
+{
+    struct dgl_str rest = dgl_str_of(key + strlen("variants.")), part;
+    int parts = 0;
+    if (!dgl_str_split(&rest, '/', &part) || !dgl_str_eq(part, request->op))
+        return 0;
+    for (parts = 1; dgl_str_split(&rest, '/', &part); parts++) {
+        uint32_t i = 0;
+        while (i < request->num_attrs && !dgl_str_eq(part, request->attrs[i].word))
+            i++;
+        if (i == request->num_attrs)
+            return 0;
+    }
+    return parts;
+}
+
+static bool has(const struct kernel_request *request, const char *key, const char *word)
+{
+    return strcmp(kernel_request_word(request, key), word) == 0;
+}
+
+/* What the five fixed hints mean. False when the hint has nothing to say about the request. */
+static bool read_fixed(const struct kernel_hint *hint, const struct kernel_request *request,
+                       struct wish *wish)
+{
+    bool matmul = strcmp(request->op, "matmul") == 0, decode = has(request, "phase", "decode");
+    bool subgroup = strcmp(hint->value, "gemv_subgroup") == 0;
+    *wish = (struct wish){.hint = hint, .word = hint->value, .specificity = 1};
+    if (strcmp(hint->key, "attentionPrefill") == 0)
+        return strcmp(request->op, "attn_prefill") == 0;
+    if (strcmp(hint->key, "attentionDecode") == 0)
+        return strcmp(request->op, "attn_decode") == 0;
+    if (strcmp(hint->key, "f16Matmul") == 0)
+        return matmul && decode && has(request, "weight", "f16");
+    if (strcmp(hint->key, "q4kMatmul") == 0) {
+        wish->impossible = dgl_str_starts(dgl_str_of(hint->value), "dequant_");
+        if (strcmp(hint->value, "fused_q4k") == 0)
+            wish->word = NULL; /* every kernel that takes packed weights */
+        return matmul && has(request, "weight", "q4_k") && (decode || !subgroup);
+    }
+    wish->f16 = strcmp(hint->key, "computePrecision") == 0 && strcmp(hint->value, "f16") == 0;
+    wish->word = NULL;
+    wish->specificity = 0;
+    return wish->f16 && matmul;
+}
+
+static struct wish find_wish(const struct kernel_hints *hints, const struct kernel_request *request)
+{
+    struct wish best = {.hint = NULL};
+    for (size_t i = 0; i < hints->count; i++) {
+        const struct kernel_hint *hint = &hints->items[i];
+        struct wish wish = {.hint = hint, .word = hint->value};
+        if (strcmp(hint->value, "auto") == 0)
+            continue;
+        if (dgl_str_starts(dgl_str_of(hint->key), "variants.")) {
+            wish.specificity = variant_parts(hint->key, request);
+            if (wish.specificity == 0)
+                continue;
+            wish.specificity++;
+        } else if (!read_fixed(hint, request, &wish)) {
+            continue;
+        }
+        if (!best.hint || hint->layer > best.hint->layer ||
+            (hint->layer == best.hint->layer && wish.specificity > best.specificity))
+            best = wish;
+    }
+    return best;
+}
+
+/* Layers that describe some machine or a general taste; what does not fit here is passed over, with
+ * a note. */
+static bool may_ignore(enum kernel_layer layer)
+{
+    return layer == KERNEL_LAYER_MANIFEST || layer == KERNEL_LAYER_TUNER ||
+           layer == KERNEL_LAYER_PROFILE;
+}
+
+/* ---- candidates ---- */
+
+enum filter { FILTER_ALL, FILTER_ADDED, FILTER_WISH };
+
+static bool answers_to(const struct kernel *kernel, const char *word)
+{
+    return strcmp(kernel->name, word) == 0 || strcmp(kernel->variant, word) == 0 ||
+           kernel_word_in(kernel->aliases, word);
+}
+
+static bool passes(const struct chooser *c, enum filter filter, const struct kernel *kernel)
+{
+    const struct wish *wish = &c->wish;
+    if (strcmp(kernel->op, c->fit.request->op) != 0)
+        return false;
+    if (filter == FILTER_ADDED)
+        return kernel->added;
+    if (filter == FILTER_WISH && wish->word && !answers_to(kernel, wish->word))
+        return false;
+    if (filter == FILTER_WISH && wish->f16 && !kernel->f16)
+        return false;
+    return !kernel->f16 || c->allow_f16 ||
+           (filter == FILTER_WISH && wish->word && strcmp(kernel->name, wish->word) == 0);
+}
+
+/* The outcome of trying all kernels that pass a filter. */
+struct pick {
+    struct kernel_choice choice; /* kernel NULL: none can run */
+    int64_t rank, second_rank;
+    const struct kernel *second;
+    int served;                 /* kernels whose WHEN holds */
+    struct dgl_buf refusals;    /* "name: why; name: why" of all that cannot run */
+    struct dgl_buf passed_over; /* of those among them whose WHEN holds */
+};
+
+static void pick_add(struct pick *pick, const struct kernel_choice *choice, int64_t rank)
+{
+    if (pick->choice.kernel && rank <= pick->rank) {
+        if (!pick->second || rank > pick->second_rank) {
+            pick->second = choice->kernel;
+            pick->second_rank = rank;
+        }
+        return;
+    }
+    pick->second = pick->choice.kernel;
+    pick->second_rank = pick->rank;
+    pick->choice = *choice;
+    pick->rank = rank;
+}
+
+static void add_refusal(struct dgl_buf *out, const struct kernel *kernel, const char *why)
+{
+    dgl_buf_printf(out, "%s%s: %s", out->len ? "; " : "", kernel->name, why);
+}
+
+/* The caller calls pick_finish(). */
+static void pick_among(const struct chooser *c, enum filter filter, struct pick *pick)
+{
+    *pick = (struct pick){.rank = 0};
+    for (size_t i = 0; i < kernel_set_count(c->fit.set); i++) {
+        const struct kernel *kernel = kernel_set_at(c->fit.set, i);
+        struct kernel_choice choice;
+        int64_t rank;
+        char why[192];
+        if (!passes(c, filter, kernel))
+            continue;
+        bool serves = kernel_serves(kernel, c->fit.request);
+        pick->served += serves;
+        if (kernel_fit_try(&c->fit, kernel, &choice, &rank, why)) {
+            pick_add(pick, &choice, rank);
+            continue;
+        }
+        add_refusal(&pick->refusals, kernel, why);
+        if (serves)
+            add_refusal(&pick->passed_over, kernel, why);
+    }
+}
+
+static void pick_finish(struct pick *pick)
+{
+    dgl_buf_finish(&pick->refusals);
+    dgl_buf_finish(&pick->passed_over);
+}
+
+/* ---- messages ---- */
+
+/* Kernels for other attributes matter only when there are no others; NULL: none was looked at. */
+static const char *why_not(const struct pick *pick)
+{
+    return pick->passed_over.p ? pick->passed_over.p : pick->refusals.p;
+}
+
+static enum dgl_status fail_wish(const struct chooser *c, const struct pick *pick)
+{
+    struct dgl_buf request = {0};
+    const char *why = why_not(pick);
+    kernel_request_describe(c->fit.request, &request);
+    if (c->wish.impossible)
+        why = "the weights are still packed";
+    enum dgl_status status =
+        dgl_fail(c->log, DGL_ERR_UNSUPPORTED,
+                 "the hint %s=%s (%s) cannot be met for %s: %s; choose another value or auto",
+                 c->wish.hint->key, c->wish.hint->value, c->wish.hint->origin,
+                 request.p ? request.p : "", why ? why : "no kernel is of that kind");
+    dgl_buf_finish(&request);
+    return status;
+}
+
+static enum dgl_status fail_none(const struct chooser *c, const struct pick *pick, const char *what)
+{
+    struct dgl_buf request = {0};
+    const char *why = why_not(pick);
+    kernel_request_describe(c->fit.request, &request);
+    enum dgl_status status =
+        dgl_fail(c->log, DGL_ERR_UNSUPPORTED, "no %s can run %s: %s", what,
+                 request.p ? request.p : "", why ? why : "none has that operation");
+    dgl_buf_finish(&request);
+    return status;
+}
+
+static void set_reason(const struct chooser *c, const struct pick *pick, enum filter filter,
+                       struct kernel_choice *out)
+{
+    char *reason = out->reason;
+    size_t size = sizeof(out->reason);
+    const struct kernel_hint *hint = c->wish.hint;
+    int len = 0;
+    if (filter == FILTER_WISH)
+        len = snprintf(reason, size, "hint %s=%s (%s)", hint->key, hint->value, hint->origin);
+    else if (filter == FILTER_ADDED)
+        len = snprintf(reason, size, "file %s", pick->choice.kernel->path);
+    else if (pick->second)
+        len = snprintf(reason, size, "preferred: %lld over %s (%lld)", (long long)pick->rank,
+                       pick->second->name, (long long)pick->second_rank);
+    else
+        len = snprintf(reason, size, "the only one that can run");
+    if (c->note[0] && len >= 0 && (size_t)len < size)
+        len += snprintf(reason + len, size - (size_t)len, "; %s", c->note);
+    if (pick->passed_over.len && len >= 0 && (size_t)len < size)
+        snprintf(reason + len, size - (size_t)len, "; passed over: %s", pick->passed_over.p);
+}
+
+/* ---- choice ---- */
+
+/* Tries the hint; *done says that *out or the status is final. */
+static enum dgl_status try_wish(struct chooser *c, struct kernel_choice *out, bool *done)
+{
+    const struct kernel_hint *hint = c->wish.hint;
+    struct pick pick = {.rank = 0};
+    enum dgl_status status = DGL_OK;
+    bool named = dgl_str_starts(dgl_str_of(hint->key), "variants.");
+    if (!c->wish.impossible)
+        pick_among(c, FILTER_WISH, &pick);
+    *done = true;
+    if (pick.choice.kernel) {
+        *out = pick.choice;
+        set_reason(c, &pick, FILTER_WISH, out);
+    } else if (may_ignore(hint->layer) || (named && pick.served == 0)) {
+        /* A kernel of `variants` that serves only other attributes says nothing here. */
+        *done = false;
+        snprintf(c->note, sizeof(c->note), "hint %s=%s (%s) does not apply here: %s", hint->key,
+                 hint->value, hint->origin,
+                 c->wish.impossible ? "the weights are still packed"
+                                    : (why_not(&pick) ? why_not(&pick) : "no such kernel"));
+    } else {
+        status = fail_wish(c, &pick);
+    }
+    pick_finish(&pick);
+    return status;
+}
+
+/* Kernels that a user added beat built-in ones; when they serve the request and none can run, that
+ * is an error. */
+static enum dgl_status try_filter(struct chooser *c, enum filter filter, struct kernel_choice *out,
+                                  bool *done)
+{
+    struct pick pick;
+    enum dgl_status status = DGL_OK;
+    pick_among(c, filter, &pick);
+    *done = pick.choice.kernel || filter == FILTER_ALL || pick.served > 0;
+    if (pick.choice.kernel) {
+        *out = pick.choice;
+        set_reason(c, &pick, filter, out);
+    } else if (*done) {
+        status =
+            fail_none(c, &pick, filter == FILTER_ADDED ? "kernel of the given files" : "kernel");
+    }
+    pick_finish(&pick);
+    return status;
+}
+
+enum dgl_status kernel_choose(const struct dgl_log *log, const struct kernel_set *set,
+                              const struct kernel_request *request, const struct kernel_var *device,
+                              size_t num_device, struct kernel_choice *out)
+{
+    struct chooser c = {.log = log, .fit = {set, request, device, num_device}};
+    const struct kernel_hints *hints = kernel_set_hints(set);
+    const struct kernel_hint *precision = kernel_hints_find(hints, "computePrecision");
+    bool done = false;
+    enum dgl_status status = DGL_OK;
+    if (num_device > KERNEL_MAX_FACTS)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "%zu device facts are given, at most %d fit",
+                        num_device, KERNEL_MAX_FACTS);
+    c.allow_f16 = precision && strcmp(precision->value, "f16") == 0;
+    c.wish = find_wish(hints, request);
+    bool wish_first = c.wish.hint && c.wish.hint->layer > KERNEL_LAYER_FILES;
+    if (wish_first)
+        status = try_wish(&c, out, &done);
+    if (!done)
+        status = try_filter(&c, FILTER_ADDED, out, &done);
+    if (!done && c.wish.hint && !wish_first)
+        status = try_wish(&c, out, &done);
+    if (!done)
+        status = try_filter(&c, FILTER_ALL, out, &done);
+    return status;
+}

@@ -1,0 +1,293 @@
+/* Whether one kernel can run one request on one device, with which numbers, and how many groups it
+ * takes then. */
+#include "kernels/kernel_private.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const struct kernel_var kernel_fact_minimum[] = {
+    {"SUBGROUP_SIZE", 0},
+    {"SHARED_BYTES", 16384},
+    {"MAX_INVOCATIONS", 128},
+    {"MAX_LOCAL_X", 128},
+    {"MAX_LOCAL_Y", 128},
+    {"MAX_LOCAL_Z", 64},
+    {"MAX_SSBO", 4},
+    {"SOFTWARE", 0},
+    {"LLVMPIPE", 0},
+    {"COMPUTE_UNITS", 1},
+    {NULL, 0},
+};
+
+struct attempt {
+    const struct kernel_fit *fit;
+    const struct kernel *kernel;
+    struct kernel_choice *choice;
+    char *why;
+};
+
+#define WHY_SIZE 192
+
+static bool refuse(struct attempt *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static bool refuse(struct attempt *a, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(a->why, WHY_SIZE, fmt, args);
+    va_end(args);
+    return false;
+}
+
+static struct kernel_var *add_var(struct kernel_choice *choice, const char *name, int64_t value)
+{
+    struct kernel_var *var = &choice->vars[choice->num_vars++];
+    *var = (struct kernel_var){name, value};
+    return var;
+}
+
+static const struct kernel_var *find_var(const struct kernel_var *vars, size_t num_vars,
+                                         const char *name)
+{
+    for (size_t i = 0; i < num_vars; i++)
+        if (strcmp(vars[i].name, name) == 0)
+            return &vars[i];
+    return NULL;
+}
+
+static bool eval(struct attempt *a, const char *directive, const struct kernel_expr *expr,
+                 int64_t *out)
+{
+    const char *bad = NULL;
+    if (kernel_expr_eval(expr, a->choice->vars, a->choice->num_vars, out, &bad))
+        return true;
+    return refuse(a, "%s cannot be evaluated: %s", directive, bad);
+}
+
+const char *kernel_layout(const struct kernel *kernel, const char *weight)
+{
+    if (kernel->layout[0])
+        return kernel->layout;
+    return strcmp(weight, "q8_0") == 0 ? "split" : "native";
+}
+
+/* A request that says how its weights are packed is served only by kernels that read them so. */
+static bool layout_fits(const struct kernel *kernel, const struct kernel_request *request)
+{
+    const char *wanted = kernel_request_word(request, "layout");
+    return strcmp(wanted, "none") == 0 ||
+           strcmp(kernel_layout(kernel, kernel_request_word(request, "weight")), wanted) == 0;
+}
+
+bool kernel_serves(const struct kernel *kernel, const struct kernel_request *request)
+{
+    if (strcmp(kernel->op, request->op) != 0 || !layout_fits(kernel, request))
+        return false;
+    for (uint32_t i = 0; i < kernel->num_when; i++)
+        if (!kernel_word_in(kernel->when[i].words,
+                            kernel_request_word(request, kernel->when[i].key)))
+            return false;
+    return true;
+}
+
+static bool check_when(struct attempt *a)
+{
+    if (!layout_fits(a->kernel, a->fit->request))
+        return refuse(a, "LAYOUT %s, not %s",
+                      kernel_layout(a->kernel, kernel_request_word(a->fit->request, "weight")),
+                      kernel_request_word(a->fit->request, "layout"));
+    for (uint32_t i = 0; i < a->kernel->num_when; i++) {
+        const struct kernel_when *when = &a->kernel->when[i];
+        const char *word = kernel_request_word(a->fit->request, when->key);
+        if (!kernel_word_in(when->words, word))
+            return refuse(a, "WHEN %s %s, not %s", when->key, when->words, word);
+    }
+    return true;
+}
+
+static bool fill_consts(struct attempt *a)
+{
+    const struct kernel_request *request = a->fit->request;
+    for (uint32_t i = 0; i < a->kernel->num_consts; i++) {
+        const struct kernel_const *c = &a->kernel->consts[i];
+        const struct kernel_var *given = find_var(request->consts, request->num_consts, c->name);
+        if (!given && !c->has_preset)
+            return refuse(a, "CONST %s is not given", c->name);
+        add_var(a->choice, c->name, given ? given->value : c->preset);
+    }
+    a->choice->num_consts = a->kernel->num_consts;
+    return true;
+}
+
+static void fill_facts(struct attempt *a)
+{
+    const struct kernel_fit *fit = a->fit;
+    for (const struct kernel_var *fact = kernel_fact_minimum; fact->name; fact++)
+        if (!find_var(fit->device, fit->num_device, fact->name))
+            add_var(a->choice, fact->name, fact->value);
+    for (size_t i = 0; i < fit->num_device; i++)
+        add_var(a->choice, fit->device[i].name, fit->device[i].value);
+}
+
+static void fill_flags(struct attempt *a)
+{
+    for (uint32_t i = 0; i < a->kernel->num_flags; i++) {
+        const struct kernel_flag *flag = &a->kernel->flags[i];
+        const char *key = a->kernel->when[flag->when].key;
+        add_var(a->choice, flag->name,
+                strcmp(kernel_request_word(a->fit->request, key), flag->word) == 0);
+    }
+}
+
+static bool is_choice(const struct kernel_tune *tune, int64_t value)
+{
+    for (uint32_t i = 0; i < tune->num_choices; i++)
+        if (tune->choices[i] == value)
+            return true;
+    return false;
+}
+
+/* The hint tunes.NAME.TUNABLE, checked when it was read. */
+static bool tune_hint(const struct attempt *a, const struct kernel_tune *tune, int64_t *value)
+{
+    char key[128];
+    snprintf(key, sizeof(key), "tunes.%s.%s", a->kernel->name, tune->name);
+    const struct kernel_hint *hint = kernel_hints_find(kernel_set_hints(a->fit->set), key);
+    return hint && dgl_parse_i64(dgl_str_of(hint->value), INT32_MIN, INT32_MAX, value);
+}
+
+/* `first` is the index of the first tunable's variable; until it has a value it has no name that
+ * could be found. */
+static bool fill_tunes(struct attempt *a, uint32_t first)
+{
+    for (uint32_t i = 0; i < a->kernel->num_tunes; i++) {
+        const struct kernel_tune *tune = &a->kernel->tunes[i];
+        int64_t value;
+        if (!tune_hint(a, tune, &value) && !eval(a, tune->name, tune->preset, &value))
+            return false;
+        if (!is_choice(tune, value))
+            return refuse(a, "TUNE %s: %lld is not one of its choices", tune->name,
+                          (long long)value);
+        a->choice->vars[first + i] = (struct kernel_var){tune->name, value};
+    }
+    return true;
+}
+
+static bool fill_vars(struct attempt *a)
+{
+    if (!fill_consts(a))
+        return false;
+    uint32_t first = a->choice->num_vars;
+    for (uint32_t i = 0; i < a->kernel->num_tunes; i++)
+        add_var(a->choice, "", 0);
+    a->choice->num_tunes = a->kernel->num_tunes;
+    fill_facts(a);
+    fill_flags(a);
+    return fill_tunes(a, first);
+}
+
+static int64_t fact(const struct attempt *a, const char *name)
+{
+    return find_var(a->choice->vars, a->choice->num_vars, name)->value;
+}
+
+static bool check_local(struct attempt *a)
+{
+    static const char *const names[] = {"LOCAL_X", "LOCAL_Y", "LOCAL_Z"};
+    static const char *const limits[] = {"MAX_LOCAL_X", "MAX_LOCAL_Y", "MAX_LOCAL_Z"};
+    int64_t all = 1, max = fact(a, "MAX_INVOCATIONS");
+    int64_t *local = a->choice->local;
+    for (int i = 0; i < 3; i++) {
+        local[i] = 1;
+        if (a->kernel->local[i] && !eval(a, "LOCAL", a->kernel->local[i], &local[i]))
+            return false;
+        int64_t limit = fact(a, limits[i]);
+        if (local[i] < 1 || local[i] > limit)
+            return refuse(a, "%s is %lld, %s is %lld", names[i], (long long)local[i], limits[i],
+                          (long long)limit);
+        if (__builtin_mul_overflow(all, local[i], &all) || all > max)
+            return refuse(a, "LOCAL has %lld invocations or more, MAX_INVOCATIONS is %lld",
+                          (long long)all, (long long)max);
+    }
+    for (int i = 0; i < 3; i++)
+        add_var(a->choice, names[i], local[i]);
+    return true;
+}
+
+static bool check_limits(struct attempt *a)
+{
+    int64_t shared = 0, max_shared = fact(a, "SHARED_BYTES"), max_binds = fact(a, "MAX_SSBO");
+    if (a->kernel->shared_bytes && !eval(a, "SHARED", a->kernel->shared_bytes, &shared))
+        return false;
+    if (shared < 0 || shared > max_shared)
+        return refuse(a, "SHARED is %lld, SHARED_BYTES is %lld", (long long)shared,
+                      (long long)max_shared);
+    if (a->kernel->num_binds > max_binds)
+        return refuse(a, "it has %u BINDs, MAX_SSBO is %lld", a->kernel->num_binds,
+                      (long long)max_binds);
+    for (uint32_t i = 0; i < a->kernel->num_extensions; i++) {
+        char name[64];
+        snprintf(name, sizeof(name), "HAS_%s", a->kernel->extensions[i]);
+        const struct kernel_var *has = find_var(a->choice->vars, a->choice->num_vars, name);
+        if (!has || !has->value)
+            return refuse(a, "EXTENSION %s is absent", a->kernel->extensions[i]);
+    }
+    return true;
+}
+
+static bool check_requires(struct attempt *a)
+{
+    for (uint32_t i = 0; i < a->kernel->num_require; i++) {
+        int64_t value;
+        if (!eval(a, "REQUIRE", a->kernel->require[i], &value))
+            return false;
+        if (!value)
+            return refuse(a, "REQUIRE %s", a->kernel->require_text[i]);
+    }
+    return true;
+}
+
+bool kernel_fit_try(const struct kernel_fit *fit, const struct kernel *kernel,
+                    struct kernel_choice *out, int64_t *rank, char why[WHY_SIZE])
+{
+    struct attempt a = {fit, kernel, out, why};
+    *out = (struct kernel_choice){.kernel = kernel};
+    *rank = 0;
+    return check_when(&a) && fill_vars(&a) && check_local(&a) && check_limits(&a) &&
+           check_requires(&a) && (!kernel->prefer || eval(&a, "PREFER", kernel->prefer, rank));
+}
+
+/* ---- group counts ---- */
+
+#define GROUPS_YZ_MAX 65535 /* what GLES 3.1 promises for y and z */
+
+bool kernel_groups_band(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
+                        uint32_t max_x, uint32_t groups[3])
+{
+    struct kernel_var vars[KERNEL_MAX_VARS + 2];
+    const struct kernel *kernel = choice->kernel;
+    int64_t count[2] = {1, 1};
+    const char *bad;
+    memcpy(vars, choice->vars, choice->num_vars * sizeof(*vars));
+    vars[choice->num_vars] = (struct kernel_var){"T", tokens};
+    vars[choice->num_vars + 1] = (struct kernel_var){"BAND", rows};
+    for (int i = 0; i < 2; i++)
+        if (kernel->groups[i] &&
+            (!kernel_expr_eval(kernel->groups[i], vars, choice->num_vars + 2, &count[i], &bad) ||
+             count[i] < 1))
+            return false;
+    if (max_x == 0 || count[1] > GROUPS_YZ_MAX || count[0] > (int64_t)max_x * GROUPS_YZ_MAX)
+        return false;
+    int64_t z = (count[0] + max_x - 1) / max_x;
+    groups[0] = (uint32_t)((count[0] + z - 1) / z);
+    groups[1] = (uint32_t)count[1];
+    groups[2] = (uint32_t)z;
+    return true;
+}
+
+bool kernel_groups(const struct kernel_choice *choice, int64_t tokens, uint32_t max_x,
+                   uint32_t groups[3])
+{
+    const struct kernel_var *rows = find_var(choice->vars, choice->num_consts, "N");
+    return kernel_groups_band(choice, tokens, rows ? rows->value : 0, max_x, groups);
+}

@@ -1,0 +1,312 @@
+/* Hints: the vocabulary, what each layer says, and which value is in force. A hint never makes a
+ * wrong result possible: it only picks among kernels that can run (kernel_choose.c). */
+#include "kernels/kernel_private.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/json.h"
+
+#define WORDS_ATTENTION "auto tiled_large tiled_small streaming"
+
+static const struct hint_row {
+    const char *key, *values; /* blank-separated; NULL: a remark of the tuner, not a choice */
+} vocabulary[] = {
+    {"computePrecision", "auto f16 f32"},
+    {"q4kMatmul", "auto fused_q4k dequant_f16 dequant_f32 gemv_subgroup"},
+    {"f16Matmul", "auto gemv_subgroup"},
+    {"attentionPrefill", WORDS_ATTENTION},
+    {"attentionDecode", WORDS_ATTENTION},
+    {"tunedDevice", NULL},
+    {"benchmarkTokPerSec", NULL},
+};
+#define NUM_HINTS (sizeof(vocabulary) / sizeof(*vocabulary))
+
+/* Values in the order of the vocabulary. */
+static const struct profile_row {
+    const char *name, *values[5];
+} profiles[] = {
+    {"fast", {"f16", "dequant_f16", "gemv_subgroup", "tiled_large", "streaming"}},
+    {"safe", {"f32", "dequant_f32", "auto", "auto", "auto"}},
+    {"debug", {"f32", "dequant_f32", "auto", "auto", "auto"}},
+    {"fused", {"f16", "fused_q4k", "gemv_subgroup", "tiled_large", "streaming"}},
+    {"apple", {"f16", "dequant_f16", "gemv_subgroup", "tiled_large", "streaming"}},
+};
+
+/* What a manifest says wrongly is a fault of that file, all else one of the caller. */
+static enum dgl_status fault_of(const struct kernel_hint_source *source)
+{
+    return source->layer <= KERNEL_LAYER_PINNED ? DGL_ERR_FORMAT : DGL_ERR_INVALID_ARG;
+}
+
+static size_t find_index(const struct kernel_hints *hints, const char *key)
+{
+    size_t i = 0;
+    while (i < hints->count && strcmp(hints->items[i].key, key) != 0)
+        i++;
+    return i;
+}
+
+const struct kernel_hint *kernel_hints_find(const struct kernel_hints *hints, const char *key)
+{
+    size_t i = find_index(hints, key);
+    return i < hints->count ? &hints->items[i] : NULL;
+}
+
+/* A later or equal layer replaces what an earlier one said about the same key. */
+static enum dgl_status store(const struct kernel_hint_source *source, const char *key,
+                             const char *value)
+{
+    struct kernel_hints *hints = source->hints;
+    size_t index = find_index(hints, key);
+    if (index < hints->count && hints->items[index].layer > source->layer)
+        return DGL_OK;
+    const struct kernel_hint hint = {
+        .key = dgl_arena_strndup(source->arena, key, strlen(key)),
+        .value = dgl_arena_strndup(source->arena, value, strlen(value)),
+        .layer = source->layer,
+        .origin = dgl_arena_strndup(source->arena, source->origin, strlen(source->origin)),
+    };
+    if (!hint.key || !hint.value || !hint.origin ||
+        !dgl_grow((void **)&hints->items, &hints->cap, index + 1, sizeof(hint)))
+        return dgl_fail_memory(source->log, "a kernel hint", sizeof(hint));
+    hints->items[index] = hint;
+    hints->count += index == hints->count;
+    return DGL_OK;
+}
+
+/* ---- variants.OP[/WORD...] = NAME or VARIANT ---- */
+
+static bool op_exists(const struct kernel_set *set, struct dgl_str op)
+{
+    for (size_t i = 0; i < kernel_set_count(set); i++)
+        if (dgl_str_eq(op, kernel_set_at(set, i)->op))
+            return true;
+    return false;
+}
+
+static enum dgl_status fail_op(const struct kernel_hint_source *source, struct dgl_str op)
+{
+    char ops[512] = "";
+    size_t len = 0;
+    for (size_t i = 0; i < kernel_set_count(source->set) && len < sizeof(ops) - 40; i++) {
+        const char *one = kernel_set_at(source->set, i)->op;
+        if (!kernel_word_in(ops, one))
+            len += (size_t)snprintf(ops + len, sizeof(ops) - len, " %s", one);
+    }
+    return dgl_fail(source->log, fault_of(source),
+                    "%s: variants: there is no operation '%.*s'; there are%s", source->origin,
+                    (int)op.len, op.p, ops);
+}
+
+static enum dgl_status add_variant(const struct kernel_hint_source *source, const char *key,
+                                   const char *value)
+{
+    struct dgl_str rest = dgl_str_of(key + strlen("variants.")), op = {"", 0};
+    dgl_str_split(&rest, '/', &op);
+    if (!op_exists(source->set, op))
+        return fail_op(source, op);
+    char all[768] = "";
+    size_t len = 0;
+    for (size_t i = 0; i < kernel_set_count(source->set); i++) {
+        const struct kernel *k = kernel_set_at(source->set, i);
+        if (!dgl_str_eq(op, k->op))
+            continue;
+        if (strcmp(value, k->name) == 0 || strcmp(value, k->variant) == 0 ||
+            kernel_word_in(k->aliases, value))
+            return store(source, key, value);
+        if (len < sizeof(all) - 100)
+            len += (size_t)snprintf(all + len, sizeof(all) - len, " %s", k->name);
+    }
+    if (strcmp(value, "auto") == 0)
+        return store(source, key, value);
+    return dgl_fail(source->log, fault_of(source),
+                    "%s: %s is '%s', wanted auto, a variant, or one of the kernels%s",
+                    source->origin, key, value, all);
+}
+
+/* ---- tunes.NAME.TUNABLE = integer ---- */
+
+static enum dgl_status fail_tune(const struct kernel_hint_source *source, const char *key,
+                                 const char *value, const struct kernel_tune *tune)
+{
+    char all[256] = "";
+    size_t len = 0;
+    for (uint32_t i = 0; i < tune->num_choices; i++)
+        len += (size_t)snprintf(all + len, sizeof(all) - len, " %lld", (long long)tune->choices[i]);
+    return dgl_fail(source->log, fault_of(source), "%s: %s is '%s', wanted one of%s",
+                    source->origin, key, value, all);
+}
+
+static enum dgl_status add_tune(const struct kernel_hint_source *source, const char *key,
+                                const char *value)
+{
+    struct dgl_str rest = dgl_str_of(key + strlen("tunes.")), part = {"", 0};
+    char name[64] = "";
+    dgl_str_split(&rest, '.', &part);
+    if (part.len < sizeof(name))
+        memcpy(name, part.p, part.len);
+    const struct kernel *kernel = kernel_set_find(source->set, name);
+    if (!kernel)
+        return dgl_fail(source->log, fault_of(source),
+                        "%s: %s: there is no kernel '%.*s' (dopplergl kernels list)",
+                        source->origin, key, (int)part.len, part.p);
+    for (uint32_t i = 0; i < kernel->num_tunes; i++) {
+        const struct kernel_tune *tune = &kernel->tunes[i];
+        if (!dgl_str_eq(rest, tune->name))
+            continue;
+        int64_t number;
+        if (dgl_parse_i64(dgl_str_of(value), INT32_MIN, INT32_MAX, &number))
+            for (uint32_t c = 0; c < tune->num_choices; c++)
+                if (tune->choices[c] == number)
+                    return store(source, key, value);
+        return fail_tune(source, key, value, tune);
+    }
+    return dgl_fail(source->log, fault_of(source), "%s: %s: kernel %s has no tunable '%.*s'",
+                    source->origin, key, name, (int)rest.len, rest.p);
+}
+
+/* ---- one hint, whatever its kind ---- */
+
+static enum dgl_status fail_key(const struct kernel_hint_source *source, const char *key)
+{
+    char all[256] = "";
+    size_t len = 0;
+    for (size_t i = 0; i < NUM_HINTS; i++)
+        len += (size_t)snprintf(all + len, sizeof(all) - len, "%s, ", vocabulary[i].key);
+    return dgl_fail(source->log, fault_of(source),
+                    "%s: there is no kernel hint '%s'; there are %svariants, tunes", source->origin,
+                    key, all);
+}
+
+static enum dgl_status add_hint(const struct kernel_hint_source *source, const char *key,
+                                const char *value)
+{
+    if (strncmp(key, "variants.", 9) == 0)
+        return add_variant(source, key, value);
+    if (strncmp(key, "tunes.", 6) == 0)
+        return add_tune(source, key, value);
+    for (size_t i = 0; i < NUM_HINTS; i++) {
+        if (strcmp(key, vocabulary[i].key) != 0)
+            continue;
+        if (!vocabulary[i].values || kernel_word_in(vocabulary[i].values, value))
+            return store(source, key, value);
+        return dgl_fail(source->log, fault_of(source), "%s: %s is '%s', wanted one of: %s",
+                        source->origin, key, value, vocabulary[i].values);
+    }
+    return fail_key(source, key);
+}
+
+enum dgl_status kernel_hints_add_profile(const struct kernel_hint_source *source,
+                                         const char *profile)
+{
+    char all[128] = "";
+    size_t len = 0;
+    for (size_t i = 0; i < sizeof(profiles) / sizeof(*profiles); i++) {
+        if (strcmp(profile, profiles[i].name) != 0) {
+            len += (size_t)snprintf(all + len, sizeof(all) - len, " %s", profiles[i].name);
+            continue;
+        }
+        enum dgl_status status = DGL_OK;
+        for (int v = 0; v < 5 && status == DGL_OK; v++)
+            status = add_hint(source, vocabulary[v].key, profiles[i].values[v]);
+        return status;
+    }
+    return dgl_fail(source->log, DGL_ERR_INVALID_ARG,
+                    "%s: there is no kernel profile '%s'; there are%s", source->origin, profile,
+                    all);
+}
+
+enum dgl_status kernel_hints_add_flag(const struct kernel_hint_source *source, const char *flag)
+{
+    const char *equals = strchr(flag, '=');
+    char key[128];
+    if (!equals || (size_t)(equals - flag) >= sizeof(key))
+        return dgl_fail(source->log, DGL_ERR_INVALID_ARG,
+                        "%s: '%s' is not of the form hint=value, as in attentionDecode=streaming",
+                        source->origin, flag);
+    snprintf(key, sizeof(key), "%.*s", (int)(equals - flag), flag);
+    return add_hint(source, key, equals + 1);
+}
+
+/* ---- JSON ---- */
+
+/* A string as it is; an integer in digits, for tunes and benchmarkTokPerSec. */
+static bool value_text(const struct dgl_json *value, struct dgl_buf *out)
+{
+    int64_t integer;
+    if (dgl_json_is(value, DGL_JSON_STRING)) {
+        struct dgl_str text = dgl_json_str(value);
+        dgl_buf_append(out, text.p, text.len);
+        return !memchr(text.p, '\0', text.len);
+    }
+    if (dgl_json_i64(value, &integer))
+        dgl_buf_printf(out, "%lld", (long long)integer);
+    else if (dgl_json_is(value, DGL_JSON_NUMBER))
+        dgl_buf_f64(out, dgl_json_f64(value));
+    else
+        return false;
+    return true;
+}
+
+static enum dgl_status add_member(const struct kernel_hint_source *source, const char *prefix,
+                                  const struct dgl_json *member)
+{
+    struct dgl_str name = dgl_json_key(member);
+    struct dgl_buf key = {0}, value = {0};
+    enum dgl_status status;
+    dgl_buf_printf(&key, "%s%.*s", prefix, (int)name.len, name.p);
+    bool is_text = value_text(member, &value);
+    dgl_buf_puts(&value, "");
+    if (key.failed || value.failed)
+        status = dgl_fail_memory(source->log, "a kernel hint", name.len);
+    else if (!is_text)
+        status = dgl_fail(source->log, fault_of(source), "%s: %s is %s, wanted a string",
+                          source->origin, key.p, dgl_json_type_name(dgl_json_type(member)));
+    else
+        status = add_hint(source, key.p, value.p);
+    dgl_buf_finish(&key);
+    dgl_buf_finish(&value);
+    return status;
+}
+
+static enum dgl_status add_object(const struct kernel_hint_source *source, const char *prefix,
+                                  const struct dgl_json *object)
+{
+    enum dgl_status status = DGL_OK;
+    for (const struct dgl_json *m = dgl_json_first(object); m && status == DGL_OK;
+         m = dgl_json_next(m)) {
+        bool variants = *prefix == '\0' && dgl_str_eq(dgl_json_key(m), "variants");
+        bool tunes = *prefix == '\0' && dgl_str_eq(dgl_json_key(m), "tunes");
+        if (dgl_json_is(m, DGL_JSON_NULL))
+            continue; /* says nothing, as in manifests */
+        if ((variants || tunes) && dgl_json_is(m, DGL_JSON_OBJECT))
+            status = add_object(source, variants ? "variants." : "tunes.", m);
+        else if (variants || tunes)
+            status = dgl_fail(source->log, fault_of(source), "%s: %s is %s, wanted an object",
+                              source->origin, variants ? "variants" : "tunes",
+                              dgl_json_type_name(dgl_json_type(m)));
+        else
+            status = add_member(source, prefix, m);
+    }
+    return status;
+}
+
+enum dgl_status kernel_hints_add_json(const struct kernel_hint_source *source, const char *json,
+                                      size_t len)
+{
+    struct dgl_json_doc *doc = NULL;
+    enum dgl_status status = dgl_json_parse(source->log, source->origin, json, len, &doc);
+    if (status != DGL_OK)
+        return status;
+    const struct dgl_json *root = dgl_json_root(doc);
+    if (dgl_json_is(root, DGL_JSON_OBJECT))
+        status = add_object(source, "", root);
+    else
+        status =
+            dgl_fail(source->log, fault_of(source), "%s: kernel hints are %s, wanted an object",
+                     source->origin, dgl_json_type_name(dgl_json_type(root)));
+    dgl_json_destroy(&doc);
+    return status;
+}

@@ -1,0 +1,59 @@
+/* The state of parsing one kernel file, shared by kernel_text.c (the file) and kernel_directives.c
+ * (its lines). */
+#ifndef DGL_KERNEL_PARSER_H
+#define DGL_KERNEL_PARSER_H
+
+#include "kernels/kernel_private.h"
+
+#define KERNEL_MAX_EXPRS 48 /* expressions of one file whose names are checked at its end */
+
+/* Which names an expression may use besides constants, attribute flags and device facts. */
+enum expr_scope {
+    SCOPE_TUNE,   /* the tunables above it */
+    SCOPE_LOCAL,  /* all tunables */
+    SCOPE_PLAN,   /* and LOCAL_X, LOCAL_Y, LOCAL_Z */
+    SCOPE_GROUPS, /* and T, BAND */
+};
+
+struct named_expr {
+    const struct kernel_expr *expr;
+    const char *directive;
+    uint32_t line, num_tunes; /* as many tunables were declared above it */
+    enum expr_scope scope;
+};
+
+struct kernel_parser {
+    const struct dgl_log *log;
+    struct dgl_arena *arena;
+    const char *path;
+    struct kernel *kernel;
+    uint32_t line;
+    const char *directive; /* of the line being parsed */
+    struct dgl_str rest;   /* its value, not yet taken */
+    uint32_t seen;         /* bit i: row i of the table of directives occurred */
+    struct named_expr exprs[KERNEL_MAX_EXPRS];
+    uint32_t num_exprs;
+};
+
+/* Logs "PATH:LINE: ..." and returns DGL_ERR_KERNEL. */
+enum dgl_status kernel_parser_fail(const struct kernel_parser *p, const char *fmt, ...)
+    DGL_PRINTF(2, 3);
+/* One line after its `//!`. */
+enum dgl_status kernel_directive_parse(struct kernel_parser *p, struct dgl_str line);
+/* The first directive that every file needs and this one lacks; NULL when none. */
+const char *kernel_directive_missing(const struct kernel_parser *p);
+
+/* ---- kernel_names.c ---- */
+
+/* Among the first `num_tunes` tunables. */
+bool kernel_has_tune(const struct kernel *kernel, uint32_t num_tunes, const char *name);
+bool kernel_has_const(const struct kernel *kernel, const char *name);
+bool kernel_has_flag(const struct kernel *kernel, const char *name);
+/* `name` is the name of a BIND, PARAM, CONST or TUNE. */
+bool kernel_has_name(const struct kernel *kernel, const char *name);
+bool kernel_is_fact(const char *name);  /* of the device: SHARED_BYTES, HAS_x */
+bool kernel_is_local(const char *name); /* LOCAL_X, LOCAL_Y, LOCAL_Z */
+bool kernel_is_pass(const char *name);  /* T, BAND: known when groups are counted */
+bool kernel_is_reserved(const char *name);
+
+#endif

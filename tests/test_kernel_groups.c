@@ -1,0 +1,68 @@
+/* Group counts: GROUPS with tokens and bands, and the fold of large counts over the third
+ * dimension. */
+#include "tests/support/test.h"
+
+#include "kernels/kernels.h"
+
+#define KERNEL(lines)                                                                              \
+    "// Summary\n//! NAME g\n//! OP grid\n//! VARIANT v\n//! LOCAL 1\n//! CONST N\n" lines         \
+    "void body(uvec3 group)\n{\n}\n"
+
+struct groups_case {
+    const char *name;
+    const char *lines;
+    int64_t tokens, rows; /* rows -1: all in one band, N is 1000 */
+    uint32_t max_x;
+    uint32_t groups[3]; /* all 0: refused */
+};
+
+static const struct groups_case groups[] = {
+    {"constant", "//! GROUPS 7\n", 1, -1, 65535, {7, 1, 1}},
+    {"tokens", "//! GROUPS T\n", 33, -1, 65535, {33, 1, 1}},
+    {"two dimensions", "//! GROUPS N T\n", 3, -1, 65535, {1000, 3, 1}},
+    {"band", "//! GROUPS ceildiv(BAND, 4)\n", 1, 101, 65535, {26, 1, 1}},
+    {"band is N without bands", "//! GROUPS BAND\n", 1, -1, 65535, {1000, 1, 1}},
+    {"all that x holds", "//! GROUPS T\n", 65535, -1, 65535, {65535, 1, 1}},
+    {"one more than x holds", "//! GROUPS T\n", 65536, -1, 65535, {32768, 1, 2}},
+    {"odd fold", "//! GROUPS T\n", 131071, -1, 65535, {43691, 1, 3}},
+    {"fold beside y", "//! GROUPS T 5\n", 70000, -1, 65535, {35000, 5, 2}},
+    {"larger x", "//! GROUPS T\n", 70000, -1, 2147483647, {70000, 1, 1}},
+    {"small x", "//! GROUPS T\n", 10, -1, 3, {3, 1, 4}},
+    {"most that folds", "//! GROUPS T\n", 65535LL * 65535, -1, 65535, {65535, 1, 65535}},
+    {"more than folds", "//! GROUPS T\n", 65535LL * 65535 + 1, -1, 65535, {0, 0, 0}},
+    {"y too large", "//! GROUPS 1 T\n", 65536, -1, 65535, {0, 0, 0}},
+    {"no tokens", "//! GROUPS T\n", 0, -1, 65535, {0, 0, 0}},
+    {"negative", "//! GROUPS T - 5\n", 1, -1, 65535, {0, 0, 0}},
+    {"division by zero", "//! GROUPS 4 / (T - 1)\n", 1, -1, 65535, {0, 0, 0}},
+    {"overflow", "//! GROUPS T * T\n", INT64_MAX, -1, 65535, {0, 0, 0}},
+    {"device without x", "//! GROUPS 1\n", 1, -1, 0, {0, 0, 0}},
+};
+
+static void groups_are_counted_and_folded(void **state)
+{
+    const struct groups_case *c = *state;
+    const struct kernel_request request = {.op = "grid", .consts = {{"N", 1000}}, .num_consts = 1};
+    char *dir = test_tmpdir(), text[1024];
+    uint32_t got[3] = {0, 0, 0};
+    snprintf(text, sizeof(text), KERNEL("%s"), c->lines);
+    test_write_file(dir, "g.comp", text, strlen(text));
+    struct kernel_set *set = NULL;
+    struct kernel_choice choice;
+    assert_int_equal(
+        kernel_set_create(
+            NULL, dgl_kernels_params(.dirs = (const char *const[]){dir}, .num_dirs = 1), &set),
+        DGL_OK);
+    assert_int_equal(kernel_choose(NULL, set, &request, NULL, 0, &choice), DGL_OK);
+    bool ok = c->rows < 0 ? kernel_groups(&choice, c->tokens, c->max_x, got)
+                          : kernel_groups_band(&choice, c->tokens, c->rows, c->max_x, got);
+    assert_int_equal(ok, c->groups[0] != 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(got[i], c->groups[i]);
+    kernel_set_destroy(&set);
+    test_tmpdir_remove(dir);
+}
+
+int main(void)
+{
+    return test_run_table("kernel_groups", groups_are_counted_and_folded, groups);
+}

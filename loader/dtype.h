@@ -20,5 +20,9 @@ const struct dgl_dtype_traits *dgl_dtype_get(enum dgl_dtype type);
 bool dgl_dtype_parse(const char *text, size_t len, enum dgl_dtype *out);
 /* Bytes of one row of `cols` values, padded to whole blocks; false on overflow. */
 bool dgl_dtype_row_bytes(enum dgl_dtype type, uint64_t cols, uint64_t *out);
+/* Bytes of a whole tensor: rows (the last dimension) padded to whole blocks; rank 0 is one
+ * value. False on overflow. */
+bool dgl_dtype_tensor_bytes(enum dgl_dtype type, uint32_t rank, const uint64_t *shape,
+                            uint64_t *out);
 
 #endif

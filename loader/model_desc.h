@@ -1,6 +1,7 @@
 /*
- * model_desc.h: what a model is, in explicit fields. Filled from config.json and from which tensors are present;
- * nothing downstream looks at names or families. Shapes of every tensor are checked against it before any upload.
+ * model_desc.h: what a model is, in explicit fields. Filled from config.json and from which tensors
+ * are present; nothing downstream looks at names or families. Shapes of every tensor are checked
+ * against it before any upload.
  */
 #ifndef DGL_LOADER_MODEL_DESC_H
 #define DGL_LOADER_MODEL_DESC_H
@@ -14,7 +15,8 @@
 enum model_act { MODEL_ACT_SILU };
 enum rope_kind { ROPE_DEFAULT };
 
-/* Rotary embedding: pairs (i, i + dims/2), angle = pos * inv_freq[i], cos and sin multiplied by `scale`. */
+/* Rotary embedding: pairs (i, i + dims/2), angle = pos * inv_freq[i], cos and sin multiplied by
+ * `scale`. */
 struct rope_desc {
     enum rope_kind kind;
     double theta;
@@ -46,18 +48,19 @@ struct model_desc {
     struct dgl_stop_id
         stop_ids[MODEL_MAX_STOP_IDS]; /* union of config and generation_config, ascending */
     size_t num_stop_ids;
-    uint64_t parameters;
+    uint64_t parameters, weight_bytes; /* of the tensors that are used; a tied head counts once */
 };
 
-/* Reads a Hugging Face config (both dialects; one alias table; two aliases that disagree are an error; unknown model
- * type, activation, rope type, layer type or quantisation scheme is DGL_ERR_UNSUPPORTED naming field and value). Binds
- * every tensor of `src` exactly once or reports it: derived buffers and a tied duplicate go to `skipped`. */
+/* Reads a Hugging Face config (both dialects; one alias table; two aliases that disagree are an
+ * error; unknown model type, activation, rope type, layer type or quantisation scheme is
+ * DGL_ERR_UNSUPPORTED naming field and value). Binds every tensor of `src` exactly once or
+ * reports it: derived buffers and a tied duplicate go to `skipped`. */
 struct model_desc_input {
     struct dgl_json_reader config; /* root must be an object */
     const struct dgl_json *config_root;
     const struct dgl_json_doc *generation_config; /* NULL = none */
     const struct tensor_source *tensors;
-    bool config_only; /* no tensors yet: check the config alone, leave indices TENSOR_NONE */
+    bool config_only; /* no tensors yet: check the config alone, leave indices to model_bind() */
 };
 struct model_skipped {
     char **lines; /* "model.layers.0.self_attn.rotary_emb.inv_freq: derived buffer" */

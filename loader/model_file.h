@@ -1,10 +1,11 @@
-/* A model opened on the host, whatever its form: Hugging Face folder or RDRR pack (later GGUF). One door for core. */
+/* A model opened on the host, whatever its form: Hugging Face folder or RDRR pack (later GGUF).
+ * One door for core. */
 #ifndef DGL_LOADER_MODEL_FILE_H
 #define DGL_LOADER_MODEL_FILE_H
 
 #include "loader/model_desc.h"
 
-enum model_format { MODEL_HF, MODEL_RDRR };
+enum model_format { MODEL_HF, MODEL_RDRR, MODEL_SYNTHETIC };
 
 /* Public struct dgl_model_file is this struct; fields are for loader/ and core/ only. */
 struct dgl_model_file {
@@ -30,16 +31,23 @@ struct dgl_model_file {
 };
 
 struct model_open_params {
-    const char *
-        path; /* a folder with config.json or manifest.json, or `org/name` found in the local Hub cache */
+    /* a folder with config.json or manifest.json, or `org/name` found in the local Hub cache */
+    const char *path;
     bool verify; /* hash every shard of a pack before use */
     dgl_progress_cb progress_cb;
     void *progress_priv;
 };
-/* Refuses .bin/.pth-only folders, foreign quantisation schemes and sentencepiece-only tokenizers with the remedy. */
+/* Refuses .bin/.pth-only folders, foreign quantisation schemes and sentencepiece-only tokenizers
+ * with the remedy. */
 enum dgl_status model_file_open(const struct dgl_log *log, const struct model_open_params *params,
                                 struct dgl_model_file **out);
 void model_file_close(struct dgl_model_file **file);
+
+/* DGL_ERR_FORMAT when a tokenizer uses ids that the model has no row for. */
+struct dgl_tokenizer;
+enum dgl_status model_file_check_tokenizer(const struct dgl_log *log,
+                                           const struct dgl_model_file *file,
+                                           const struct dgl_tokenizer *tok);
 
 /* All hashes of a pack (shards, copied text files). */
 enum dgl_status model_file_verify(const struct dgl_log *log, const struct dgl_verify_params *params,

@@ -8,19 +8,28 @@
 struct tensor_info {
     const char *name; /* as in the file; owned by the source */
     enum dgl_dtype dtype;
-    const char *
-        role; /* "embedding", "lm_head", "norm", "matmul", "other"; derived from the name where the file has none */
+    /* as in rdrr_format.h; from the name where the file has none */
+    const char *role;
     uint32_t rank;
     uint64_t shape[4]; /* row-major, [out, in] */
     uint64_t bytes;    /* stored; matrices of block formats have each row padded to whole blocks */
 };
 
+/* The role that a name suggests; static string. Biases and unknown names are "other". */
+const char *tensor_role_from_name(const char *name);
+/* "[320, 64]" for messages. */
+#define TENSOR_SHAPE_TEXT 96
+const char *tensor_shape_str(uint32_t rank, const uint64_t *shape, char text[TENSOR_SHAPE_TEXT]);
+
 struct tensor_source;
+/* What messages call the model: a folder or a manifest. */
+const char *tensor_source_label(const struct tensor_source *src);
 size_t tensor_source_count(const struct tensor_source *src);
 const struct tensor_info *tensor_source_at(const struct tensor_source *src, size_t index);
 /* Index by exact name; -1 = absent. Hashed. */
 long tensor_source_find(const struct tensor_source *src, const char *name);
-/* Bytes [offset, offset + size) of a tensor's stored form, across files, shards and spans. Thread-safe. */
+/* Bytes [offset, offset + size) of a tensor's stored form, across files, shards and spans.
+ * Thread-safe. */
 enum dgl_status tensor_source_read(const struct dgl_log *log, const struct tensor_source *src,
                                    size_t index, uint64_t offset, void *dst, size_t size);
 void tensor_source_destroy(struct tensor_source **src);
@@ -31,8 +40,8 @@ struct tensor_source_ops {
                             void *dst, size_t size);
     void (*destroy)(void *impl);
 };
-/* Takes `impl` and copies `tensors` (names too); duplicate names are DGL_ERR_FORMAT. `label` names the model in
- * messages. On failure `impl` is destroyed. */
+/* Takes `impl` and copies `tensors` (names too); duplicate names are DGL_ERR_FORMAT. `label`
+ * names the model in messages. On failure `impl` is destroyed. */
 enum dgl_status tensor_source_create(const struct dgl_log *log, const char *label,
                                      const struct tensor_source_ops *ops, void *impl,
                                      const struct tensor_info *tensors, size_t count,

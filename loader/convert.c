@@ -1,0 +1,182 @@
+/* A conversion from start to end: open, plan, write shards, copies and manifest, publish. */
+#include "loader/convert.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/log.h"
+#include "loader/convert_plan.h"
+#include "loader/rdrr_format.h"
+
+/* What a conversion holds; all parts are released by job_finish(). */
+struct job {
+    const struct dgl_log *log;
+    const struct dgl_convert_params *params;
+    const struct convert_recipe *recipe;
+    uint64_t shard_bytes;
+    enum dgl_hash_kind hash;
+    struct dgl_model_file *model;
+    struct convert_folder folder;
+    struct convert_plan plan;
+    struct rdrr_writer *writer;
+    struct convert_copy copies[RDRR_MAX_COPIED];
+    size_t num_copies;
+};
+
+static enum dgl_status job_options(struct job *job)
+{
+    const struct dgl_convert_params *p = job->params;
+    if (!p->in || !p->out || !*p->out)
+        return dgl_fail(job->log, DGL_ERR_INVALID_ARG, "convert: input and output are required");
+    job->recipe = convert_recipe_find(p->quantize);
+    if (!job->recipe)
+        return dgl_fail(job->log, DGL_ERR_INVALID_ARG,
+                        "convert: quantize is \"%s\", wanted f32, f16, bf16, q8_0 or q4_k_m",
+                        p->quantize);
+    job->hash = DGL_HASH_SHA256;
+    if (p->hash && !dgl_hash_parse_name(p->hash, &job->hash))
+        return dgl_fail(job->log, DGL_ERR_INVALID_ARG,
+                        "convert: hash is \"%s\", wanted sha256 or blake3", p->hash);
+    job->shard_bytes = p->shard_bytes ? p->shard_bytes : RDRR_SHARD_BYTES;
+    if (job->shard_bytes % RDRR_ALIGN)
+        return dgl_fail(job->log, DGL_ERR_INVALID_ARG,
+                        "convert: shards of %" PRIu64 " bytes, wanted a multiple of %" PRIu64,
+                        job->shard_bytes, RDRR_ALIGN);
+    return DGL_OK;
+}
+
+static enum dgl_status open_input(struct job *job)
+{
+    const struct dgl_convert_params *p = job->params;
+    struct model_open_params open = {.path = p->in,
+                                     .verify = true,
+                                     .progress_cb = p->progress_cb,
+                                     .progress_priv = p->progress_priv};
+    enum dgl_status status = model_file_open(job->log, &open, &job->model);
+    if (status == DGL_OK && job->model->hint_pinned)
+        dgl_warn(job->log,
+                 "%s: its pinned kernel hints were made for other weights and are left out",
+                 job->model->path);
+    return status;
+}
+
+static enum dgl_status write_file(const struct dgl_log *log, const char *dir, const char *name,
+                                  const char *text, size_t len)
+{
+    struct dgl_atomic_file *file = NULL;
+    char *path = dgl_path_join(dir, name);
+    if (!path)
+        return dgl_fail_memory(log, name, strlen(dir));
+    enum dgl_status status = dgl_atomic_create(log, path, &file);
+    if (status == DGL_OK)
+        status = dgl_atomic_write(file, text, len);
+    if (status == DGL_OK)
+        status = dgl_atomic_commit(&file);
+    dgl_atomic_abort(&file);
+    free(path);
+    return status;
+}
+
+static enum dgl_status copy_text(struct job *job, const char *from, const char *name)
+{
+    struct convert_copy *copy = &job->copies[job->num_copies];
+    char *text = NULL;
+    size_t len = 0;
+    enum dgl_status status = dgl_file_slurp(job->log, from, RDRR_MAX_COPIED_BYTES, &text, &len);
+    if (status != DGL_OK)
+        return status;
+    copy->name = name;
+    copy->size = len;
+    if (!dgl_hash_bytes(DGL_HASH_SHA256, text, len, copy->sha256))
+        status = dgl_fail(job->log, DGL_ERR_NO_MEMORY, "%s: cannot compute its sha256", from);
+    if (status == DGL_OK)
+        status = write_file(job->log, job->folder.temp, name, text, len);
+    if (status == DGL_OK)
+        job->num_copies++;
+    free(text);
+    return status;
+}
+
+static enum dgl_status copy_texts(struct job *job)
+{
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; rdrr_copied_files[i] && i < RDRR_MAX_COPIED && status == DGL_OK; i++) {
+        char *from = dgl_path_join(job->model->path, rdrr_copied_files[i]);
+        if (!from)
+            return dgl_fail_memory(job->log, rdrr_copied_files[i], strlen(job->model->path));
+        if (dgl_path_exists(from))
+            status = copy_text(job, from, rdrr_copied_files[i]);
+        free(from);
+    }
+    return status;
+}
+
+static enum dgl_status write_weights(struct job *job)
+{
+    struct rdrr_writer_params params = {
+        .dir = job->folder.temp, .shard_bytes = job->shard_bytes, .hash = job->hash};
+    struct convert_progress progress = {.cb = job->params->progress_cb,
+                                        .priv = job->params->progress_priv,
+                                        .total = job->plan.bytes_in};
+    enum dgl_status status = rdrr_writer_create(job->log, &params, &job->writer);
+    for (size_t i = 0; i < job->plan.count && status == DGL_OK; i++)
+        status = convert_tensor(job->log, job->model, &job->plan.items[i], job->params->threads,
+                                job->writer, &progress);
+    if (status == DGL_OK)
+        status = rdrr_writer_end(job->writer);
+    return status;
+}
+
+static enum dgl_status write_manifest(struct job *job)
+{
+    struct dgl_buf text = {0};
+    struct convert_manifest manifest = {.model = job->model,
+                                        .plan = &job->plan,
+                                        .writer = job->writer,
+                                        .copies = job->copies,
+                                        .num_copies = job->num_copies,
+                                        .shard_bytes = job->shard_bytes,
+                                        .hash = job->hash};
+    enum dgl_status status = convert_manifest_write(job->log, &manifest, &text);
+    if (status == DGL_OK)
+        status = write_file(job->log, job->folder.temp, RDRR_MANIFEST, text.p, text.len);
+    dgl_buf_finish(&text);
+    return status;
+}
+
+static void job_finish(struct job *job)
+{
+    rdrr_writer_destroy(&job->writer);
+    convert_plan_finish(&job->plan);
+    convert_folder_finish(&job->folder);
+    model_file_close(&job->model);
+}
+
+enum dgl_status convert_model(const struct dgl_log *log, const struct dgl_convert_params *params,
+                              struct dgl_convert_result *out)
+{
+    struct job job = {.log = log, .params = params};
+    *out = (struct dgl_convert_result){0};
+    enum dgl_status status = job_options(&job);
+    if (status == DGL_OK)
+        status = convert_folder_begin(log, params->out, params->force, &job.folder);
+    if (status == DGL_OK)
+        status = open_input(&job);
+    if (status == DGL_OK)
+        status = convert_plan_init(log, job.model, job.recipe, &job.plan);
+    if (status == DGL_OK)
+        status = copy_texts(&job);
+    if (status == DGL_OK)
+        status = write_weights(&job);
+    if (status == DGL_OK)
+        status = write_manifest(&job);
+    if (status == DGL_OK)
+        status = convert_folder_publish(log, &job.folder);
+    if (status == DGL_OK)
+        *out = (struct dgl_convert_result){.tensors = job.plan.count,
+                                           .bytes_in = job.plan.bytes_in,
+                                           .bytes_out = rdrr_writer_size(job.writer)};
+    job_finish(&job);
+    return status;
+}

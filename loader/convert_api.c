@@ -1,0 +1,8 @@
+/* The public function of the converter. */
+#include "loader/convert.h"
+
+enum dgl_status dgl_convert(const struct dgl_log *log, const struct dgl_convert_params *params,
+                            struct dgl_convert_result *out)
+{
+    return convert_model(log, params, out);
+}

@@ -1,0 +1,158 @@
+/* One tensor: rows are read in chunks, converted on several threads and written in order. */
+#include "loader/convert_plan.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/base/mem.h"
+#include "core/base/thread.h"
+#include "loader/quant.h"
+
+#define CHUNK_BYTES  (UINT64_C(16) << 20) /* of floats; at least one row */
+#define GROUP_VALUES 32768                /* per piece of work for a thread; at least one row */
+
+/* Rows of a chunk on their way through the codecs. */
+struct chunk {
+    const struct convert_item *item;
+    const uint8_t *src;
+    uint8_t *dst;
+    uint64_t rows, group; /* in the chunk, per piece of work */
+    double limit;         /* magnitude that the new type can still hold */
+    uint64_t *bad; /* per piece: 1 + index of the first value in it that does not fit; 0 = none */
+    float *bad_value;
+};
+
+static double type_limit(enum dgl_dtype type)
+{
+    static const double f16_max = 65504;
+    switch (type) {
+    case DGL_F16:
+        return 65519; /* 65520 and above round to infinity */
+    case DGL_BF16:
+        return 0x1.fefffep127; /* the next float rounds to infinity */
+    case DGL_Q8_0:
+        return f16_max * 127;
+    case DGL_Q4_K:
+        return f16_max * 63 * 15;
+    case DGL_F32:
+    case DGL_U8:
+    case DGL_I64:
+    case DGL_DTYPE_COUNT:
+        break;
+    }
+    return INFINITY;
+}
+
+/* Index of the first value that the new type cannot hold, or cols. Infinities and NaN pass where
+ * the type has them. */
+static uint64_t first_misfit(const struct chunk *c, const float *row)
+{
+    bool block = dgl_dtype_get(c->item->type)->block > 1;
+    for (uint64_t i = 0; i < c->item->cols; i++) {
+        if (!isfinite(row[i]) ? block : fabs((double)row[i]) > c->limit)
+            return i;
+    }
+    return c->item->cols;
+}
+
+/* Silent: several threads may find a fault, and only one line is wanted. */
+static enum dgl_status convert_group(void *ctx, size_t index)
+{
+    struct chunk *c = ctx;
+    const struct convert_item *item = c->item;
+    uint64_t first = index * c->group;
+    uint64_t last = first + c->group < c->rows ? first + c->group : c->rows;
+    enum dgl_status status = DGL_OK;
+    float *row = dgl_new_array(float, item->cols);
+    if (!row)
+        return DGL_ERR_NO_MEMORY;
+    for (uint64_t r = first; r < last && status == DGL_OK; r++) {
+        dgl_row_decode(item->from->dtype, c->src + r * item->from_row, item->cols, row);
+        uint64_t at = first_misfit(c, row);
+        if (at < item->cols) {
+            c->bad[index] = 1 + r * item->cols + at;
+            c->bad_value[index] = row[at];
+            status = DGL_ERR_INVALID_ARG;
+        } else {
+            dgl_row_encode(item->type, row, item->cols, c->dst + r * item->row_bytes);
+        }
+    }
+    free(row);
+    return status;
+}
+
+static enum dgl_status report_group(const struct dgl_log *log, const struct chunk *c,
+                                    uint64_t first_row, size_t groups, enum dgl_status status)
+{
+    for (size_t i = 0; i < groups && status == DGL_ERR_INVALID_ARG; i++) {
+        if (c->bad[i] == 0)
+            continue;
+        uint64_t at = c->bad[i] - 1;
+        return dgl_fail(log, status,
+                        "tensor %s: value [%llu, %llu] is %g, which %s cannot hold; convert to f32 "
+                        "or bf16",
+                        c->item->from->name, (unsigned long long)(first_row + at / c->item->cols),
+                        (unsigned long long)(at % c->item->cols), (double)c->bad_value[i],
+                        dgl_dtype_get(c->item->type)->name);
+    }
+    return dgl_fail_memory(log, c->item->from->name, c->item->cols * sizeof(float));
+}
+
+static enum dgl_status convert_chunk(const struct dgl_log *log, struct chunk *c, uint64_t first_row,
+                                     int32_t threads)
+{
+    size_t groups = (size_t)((c->rows + c->group - 1) / c->group);
+    enum dgl_status status = DGL_OK;
+    c->bad = dgl_new_array(uint64_t, groups);
+    c->bad_value = dgl_new_array(float, groups);
+    if (!c->bad || !c->bad_value) {
+        status = dgl_fail_memory(log, "conversion", groups * sizeof(*c->bad));
+    } else {
+        status = dgl_parallel_for(threads, groups, convert_group, c);
+        if (status != DGL_OK)
+            status = report_group(log, c, first_row, groups, status);
+    }
+    free(c->bad);
+    free(c->bad_value);
+    return status;
+}
+
+static enum dgl_status advance(struct convert_progress *progress, uint64_t bytes)
+{
+    progress->done += bytes;
+    if (progress->cb && !progress->cb(progress->priv, "bytes", progress->done, progress->total))
+        return DGL_ERR_CANCELLED;
+    return DGL_OK;
+}
+
+enum dgl_status convert_tensor(const struct dgl_log *log, const struct dgl_model_file *model,
+                               struct convert_item *item, int32_t threads,
+                               struct rdrr_writer *writer, struct convert_progress *progress)
+{
+    bool same = item->type == item->from->dtype;
+    uint64_t wide = item->cols * sizeof(float); /* the plan's sizes are checked: no overflow */
+    uint64_t step = wide < CHUNK_BYTES ? CHUNK_BYTES / wide : 1;
+    uint64_t group = item->cols < GROUP_VALUES ? GROUP_VALUES / item->cols : 1;
+    step = step < item->rows ? step : item->rows;
+    uint8_t *src = dgl_calloc((size_t)step, (size_t)item->from_row);
+    uint8_t *dst = same ? src : dgl_calloc((size_t)step, (size_t)item->row_bytes);
+    enum dgl_status status = src && dst ? rdrr_writer_begin(writer, &item->offset)
+                                        : dgl_fail_memory(log, item->from->name, step * wide);
+    for (uint64_t row = 0; row < item->rows && status == DGL_OK; row += step) {
+        uint64_t rows = item->rows - row < step ? item->rows - row : step;
+        struct chunk chunk = {.item = item, .src = src, .dst = dst, .rows = rows, .group = group};
+        chunk.limit = type_limit(item->type);
+        status = tensor_source_read(log, model->tensors, item->index, row * item->from_row, src,
+                                    (size_t)(rows * item->from_row));
+        if (status == DGL_OK && !same)
+            status = convert_chunk(log, &chunk, row, threads);
+        if (status == DGL_OK)
+            status = rdrr_writer_write(writer, dst, (size_t)(rows * item->row_bytes));
+        if (status == DGL_OK)
+            status = advance(progress, rows * item->from_row);
+    }
+    if (!same)
+        free(dst);
+    free(src);
+    return status;
+}

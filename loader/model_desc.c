@@ -1,0 +1,73 @@
+/* config.json and tensors -> model_desc: the order of the steps. */
+#include "loader/model_desc.h"
+
+#include <stdlib.h>
+
+#include "core/base/mem.h"
+#include "loader/model_bind.h"
+#include "loader/model_config.h"
+
+static const struct layer_desc layer_unbound = {
+    .attn_norm = TENSOR_NONE,
+    .q = TENSOR_NONE,
+    .k = TENSOR_NONE,
+    .v = TENSOR_NONE,
+    .q_bias = TENSOR_NONE,
+    .k_bias = TENSOR_NONE,
+    .v_bias = TENSOR_NONE,
+    .o_bias = TENSOR_NONE,
+    .o = TENSOR_NONE,
+    .ffn_norm = TENSOR_NONE,
+    .gate = TENSOR_NONE,
+    .up = TENSOR_NONE,
+    .down = TENSOR_NONE,
+};
+
+static enum dgl_status layers_create(const struct dgl_log *log, struct model_desc *d)
+{
+    d->layer = dgl_new_array(struct layer_desc, (size_t)d->layers);
+    if (!d->layer)
+        return dgl_fail_memory(log, "layer list", (uint64_t)d->layers * sizeof(*d->layer));
+    for (int32_t i = 0; i < d->layers; i++)
+        d->layer[i] = layer_unbound;
+    return DGL_OK;
+}
+
+enum dgl_status model_desc_init(const struct dgl_log *log, const struct model_desc_input *in,
+                                struct model_desc *out, struct model_skipped *skipped)
+{
+    const struct config config = {.r = in->config, .root = in->config_root};
+    *out =
+        (struct model_desc){.embed = TENSOR_NONE, .head = TENSOR_NONE, .final_norm = TENSOR_NONE};
+    *skipped = (struct model_skipped){0};
+    if (!dgl_json_is(config.root, DGL_JSON_OBJECT))
+        return dgl_fail(log, DGL_ERR_FORMAT, "%s: is %s, wanted an object",
+                        dgl_json_name(config.r.doc),
+                        dgl_json_type_name(dgl_json_type(config.root)));
+    enum dgl_status st = model_config_read(&config, out);
+    if (st == DGL_OK)
+        st = stop_ids_read(&config, in->generation_config, out);
+    if (st == DGL_OK)
+        st = layers_create(log, out);
+    if (st == DGL_OK && !in->config_only)
+        st = model_bind(log, in->tensors, dgl_json_name(config.r.doc), out, skipped);
+    if (st != DGL_OK) {
+        model_desc_finish(out);
+        model_skipped_finish(skipped);
+    }
+    return st;
+}
+
+void model_desc_finish(struct model_desc *desc)
+{
+    free(desc->layer);
+    desc->layer = NULL;
+}
+
+void model_skipped_finish(struct model_skipped *skipped)
+{
+    for (size_t i = 0; i < skipped->count; i++)
+        free(skipped->lines[i]);
+    free(skipped->lines);
+    *skipped = (struct model_skipped){0};
+}

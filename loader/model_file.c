@@ -1,0 +1,355 @@
+/* Opening a model of either form and checking it from end to end, short of reading all weights. */
+#include "loader/model_file.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/file.h"
+#include "core/base/mem.h"
+#include "loader/hf_model.h"
+#include "loader/hub_cache.h"
+#include "loader/model_bind.h"
+#include "loader/rdrr_reader.h"
+#include "loader/synthetic_model.h"
+#include "loader/tokenizer.h"
+
+#define HF_CONFIG            "config.json"
+#define FILE_TOKENIZER       "tokenizer.json"
+#define FILE_TOKENIZER_CONF  "tokenizer_config.json"
+#define FILE_GENERATION_CONF "generation_config.json"
+#define MAX_CONFIG           (16u << 20)
+
+/* How one of the texts beside the weights is fetched: from a folder, or out of a pack with its
+ * hash checked. */
+struct text_fetch {
+    const struct dgl_log *log;
+    const char *dir;
+    const struct rdrr_pack *pack; /* NULL = plain folder */
+};
+
+static enum dgl_status text_load(const struct text_fetch *fetch, const char *name, char **text,
+                                 size_t *len)
+{
+    /* Other converters' packs carry the files without listing them: nothing to check them
+     * against. */
+    if (fetch->pack && (fetch->pack->manifest.ours || fetch->pack->manifest.num_copied > 0))
+        return rdrr_copied_load(fetch->log, fetch->pack, name, text, len);
+    char *path = dgl_path_join(fetch->dir, name);
+    if (!path)
+        return dgl_fail_memory(fetch->log, "path", strlen(name));
+    enum dgl_status st = DGL_OK;
+    if (dgl_path_exists(path))
+        st = dgl_file_slurp(fetch->log, path, RDRR_MAX_COPIED_BYTES, text, len);
+    free(path);
+    return st;
+}
+
+static enum dgl_status texts_load(const struct text_fetch *fetch, struct dgl_model_file *f)
+{
+    enum dgl_status st =
+        text_load(fetch, FILE_TOKENIZER, &f->tokenizer_json, &f->tokenizer_json_len);
+    if (st == DGL_OK)
+        st = text_load(fetch, FILE_TOKENIZER_CONF, &f->tokenizer_config_json,
+                       &f->tokenizer_config_len);
+    if (st == DGL_OK)
+        st = text_load(fetch, FILE_GENERATION_CONF, &f->generation_config_json,
+                       &f->generation_config_len);
+    return st;
+}
+
+/* Parses f->config (called `name` in messages) and generation_config.json into f->desc, without
+ * tensors. */
+static enum dgl_status desc_read(const struct dgl_log *log, const char *name,
+                                 struct dgl_model_file *f)
+{
+    struct dgl_json_doc *config = NULL, *generation = NULL;
+    char *generation_name = dgl_path_join(f->path, FILE_GENERATION_CONF);
+    enum dgl_status st = generation_name
+                             ? dgl_json_parse(log, name, f->config, f->config_len, &config)
+                             : dgl_fail_memory(log, "path", strlen(f->path));
+    if (st == DGL_OK && f->generation_config_json)
+        st = dgl_json_parse(log, generation_name, f->generation_config_json,
+                            f->generation_config_len, &generation);
+    if (st == DGL_OK) {
+        struct model_desc_input in = {
+            .config = {.log = log, .doc = config},
+            .config_root = dgl_json_root(config),
+            .generation_config = generation,
+            .config_only = true,
+        };
+        st = model_desc_init(log, &in, &f->desc, &f->skipped);
+    }
+    dgl_json_destroy(&config);
+    dgl_json_destroy(&generation);
+    free(generation_name);
+    return st;
+}
+
+/* The element type that most bytes have. */
+static const char *dominant_dtype(const struct tensor_source *src)
+{
+    uint64_t bytes[DGL_DTYPE_COUNT] = {0};
+    int best = 0;
+    for (size_t i = 0; i < tensor_source_count(src); i++) {
+        const struct tensor_info *t = tensor_source_at(src, i);
+        bytes[t->dtype] += t->bytes; /* each is inside a file, and files are below 2^63 bytes */
+        if (bytes[t->dtype] > bytes[best])
+            best = (int)t->dtype;
+    }
+    return dgl_dtype_get((enum dgl_dtype)best)->name;
+}
+
+static enum dgl_status open_hf(const struct dgl_log *log, struct dgl_model_file *f)
+{
+    f->format = MODEL_HF;
+    struct text_fetch fetch = {.log = log, .dir = f->path};
+    char *config_path = dgl_path_join(f->path, HF_CONFIG);
+    enum dgl_status st =
+        config_path ? dgl_file_slurp(log, config_path, MAX_CONFIG, &f->config, &f->config_len)
+                    : dgl_fail_memory(log, "path", strlen(f->path));
+    if (st == DGL_OK)
+        st = texts_load(&fetch, f);
+    if (st == DGL_OK)
+        st = desc_read(log, config_path, f);
+    if (st == DGL_OK)
+        st = hf_tokenizer_check(log, f->path);
+    if (st == DGL_OK)
+        st = hf_tensors_open(log, f->path, &f->tensors);
+    if (st == DGL_OK)
+        st = model_bind(log, f->tensors, config_path, &f->desc, &f->skipped);
+    if (st == DGL_OK)
+        snprintf(f->quantization, sizeof(f->quantization), "%s", dominant_dtype(f->tensors));
+    free(config_path);
+    return st;
+}
+
+/* A pack that we wrote lists every text it carries; a tokenizer beside it was put there by
+ * somebody else. */
+static enum dgl_status check_unlisted(const struct dgl_log *log, const struct rdrr_pack *pack)
+{
+    if (!pack->manifest.ours || rdrr_copied_find(&pack->manifest, FILE_TOKENIZER))
+        return DGL_OK;
+    char *path = dgl_path_join(pack->dir, FILE_TOKENIZER);
+    enum dgl_status st = DGL_OK;
+    if (!path)
+        st = dgl_fail_memory(log, "path", strlen(pack->dir));
+    else if (dgl_path_exists(path))
+        st = dgl_fail(log, DGL_ERR_FORMAT,
+                      "%s: is there, but %s does not list it under files; convert the model again",
+                      path, pack->manifest_path);
+    free(path);
+    return st;
+}
+
+/* What the description needs from the pack, as copies: the pack goes to the tensor source. */
+static enum dgl_status pack_facts(const struct dgl_log *log, const struct rdrr_pack *pack,
+                                  struct dgl_model_file *f)
+{
+    const struct rdrr_manifest *m = &pack->manifest;
+    free(f->name);
+    f->name = strdup(m->model_id);
+    f->config = strdup(m->config);
+    f->hint_defaults = m->hint_defaults ? strdup(m->hint_defaults) : NULL;
+    f->hint_pinned = m->hint_pinned ? strdup(m->hint_pinned) : NULL;
+    if (!f->name || !f->config || (m->hint_defaults && !f->hint_defaults) ||
+        (m->hint_pinned && !f->hint_pinned))
+        return dgl_fail_memory(log, "model description", strlen(m->config));
+    f->config_len = strlen(f->config);
+    snprintf(f->quantization, sizeof(f->quantization), "%s", m->quantization);
+    memcpy(f->manifest_sha256, pack->manifest_sha256, sizeof(f->manifest_sha256));
+    return DGL_OK;
+}
+
+static enum dgl_status pack_check(const struct dgl_log *log, const struct rdrr_pack *pack,
+                                  const struct model_open_params *params,
+                                  const struct dgl_model_file *f)
+{
+    struct dgl_json_reader r = {.log = log, .doc = pack->doc};
+    struct rdrr_verify_params verify = {params->progress_cb, params->progress_priv};
+    struct dgl_verify_result result;
+    enum dgl_status st =
+        rdrr_inference_check(r, dgl_json_root(pack->doc), &f->desc, pack->manifest.ours);
+    if (st == DGL_OK && params->verify)
+        st = rdrr_verify(log, pack, &verify, &result);
+    return st;
+}
+
+static enum dgl_status open_rdrr(const struct dgl_log *log, const struct model_open_params *params,
+                                 struct dgl_model_file *f)
+{
+    f->format = MODEL_RDRR;
+    struct rdrr_pack *pack = NULL;
+    enum dgl_status st = rdrr_pack_open(log, f->path, &pack);
+    if (st != DGL_OK)
+        return st;
+    struct text_fetch fetch = {.log = log, .dir = f->path, .pack = pack};
+    struct dgl_buf config_name = {0};
+    dgl_buf_printf(&config_name, "%s config", pack->manifest_path);
+    st = config_name.failed ? dgl_fail_memory(log, "path", strlen(f->path))
+                            : pack_facts(log, pack, f);
+    if (st == DGL_OK)
+        st = check_unlisted(log, pack);
+    if (st == DGL_OK)
+        st = texts_load(&fetch, f);
+    if (st == DGL_OK)
+        st = desc_read(log, config_name.p, f);
+    if (st == DGL_OK)
+        st = pack_check(log, pack, params, f);
+    if (st == DGL_OK)
+        st = rdrr_tensors_open(log, pack, &f->tensors);
+    else
+        rdrr_pack_close(&pack);
+    if (st == DGL_OK)
+        st = model_bind(log, f->tensors, config_name.p, &f->desc, &f->skipped);
+    dgl_buf_finish(&config_name);
+    return st;
+}
+
+static void info_fill(struct dgl_model_file *f)
+{
+    const struct model_desc *d = &f->desc;
+    f->info = (struct dgl_model_info){
+        .path = f->path,
+        .name = f->name,
+        .family = d->family,
+        .quantization = f->quantization,
+        .vocab = d->vocab,
+        .layers = d->layers,
+        .hidden = d->hidden,
+        .heads = d->heads,
+        .kv_heads = d->kv_heads,
+        .head_dim = d->head_dim,
+        .intermediate = d->intermediate,
+        .context_max = d->context_max,
+        .parameters = d->parameters,
+        .weight_bytes = d->weight_bytes,
+        .stop_ids = d->stop_ids,
+        .num_stop_ids = d->num_stop_ids,
+        .has_tokenizer = f->tokenizer_json != NULL,
+    };
+}
+
+static bool dir_has(const char *dir, const char *name)
+{
+    char *path = dgl_path_join(dir, name);
+    bool found = path && dgl_path_exists(path);
+    free(path);
+    return found;
+}
+
+/* A folder with safetensors weights is a checkpoint even if somebody left a manifest.json in it. */
+static enum dgl_status format_find(const struct dgl_log *log, const char *path,
+                                   enum model_format *out)
+{
+    if (!dgl_path_is_dir(path))
+        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                        "%s: is a file; supported: a folder with " RDRR_MANIFEST
+                        " (pack) or " HF_CONFIG " (Hugging Face)",
+                        path);
+    bool weights = dir_has(path, HF_INDEX) || dir_has(path, HF_SINGLE);
+    if (dir_has(path, RDRR_MANIFEST) && !weights) {
+        *out = MODEL_RDRR;
+        return DGL_OK;
+    }
+    if (dir_has(path, HF_CONFIG)) {
+        *out = MODEL_HF;
+        return DGL_OK;
+    }
+    return dgl_fail(log, weights ? DGL_ERR_FORMAT : DGL_ERR_IO,
+                    "%s: not a model: there is no " HF_CONFIG "%s", path,
+                    weights ? "" : " and no " RDRR_MANIFEST);
+}
+
+static enum dgl_status open_any(const struct dgl_log *log, const struct model_open_params *params,
+                                struct dgl_model_file *f)
+{
+    if (!params->path || !params->path[0])
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
+    if (synthetic_is_path(params->path))
+        return synthetic_model_init(log, params->path, f);
+    enum dgl_status st = model_path_resolve(log, params->path, &f->path, &f->name);
+    if (st == DGL_OK)
+        st = format_find(log, f->path, &f->format);
+    if (st == DGL_OK)
+        st = f->format == MODEL_HF ? open_hf(log, f) : open_rdrr(log, params, f);
+    return st;
+}
+
+enum dgl_status model_file_open(const struct dgl_log *log, const struct model_open_params *params,
+                                struct dgl_model_file **out)
+{
+    *out = NULL;
+    struct dgl_model_file *f = dgl_new(struct dgl_model_file);
+    if (!f)
+        return dgl_fail_memory(log, "model file", sizeof(*f));
+    enum dgl_status st = open_any(log, params, f);
+    if (st == DGL_OK)
+        info_fill(f);
+    else
+        model_file_close(&f);
+    *out = f;
+    return st;
+}
+
+void model_file_close(struct dgl_model_file **file)
+{
+    struct dgl_model_file *f = *file;
+    if (!f)
+        return;
+    tensor_source_destroy(&f->tensors);
+    model_desc_finish(&f->desc);
+    model_skipped_finish(&f->skipped);
+    free(f->path);
+    free(f->name);
+    free(f->config);
+    free(f->tokenizer_json);
+    free(f->tokenizer_config_json);
+    free(f->generation_config_json);
+    free(f->hint_defaults);
+    free(f->hint_pinned);
+    free(f);
+    *file = NULL;
+}
+
+enum dgl_status model_file_check_tokenizer(const struct dgl_log *log,
+                                           const struct dgl_model_file *file,
+                                           const struct dgl_tokenizer *tok)
+{
+    int32_t max = tokenizer_max_id(tok);
+    if (max < file->desc.vocab)
+        return DGL_OK;
+    return dgl_fail(log, DGL_ERR_FORMAT,
+                    "%s: " FILE_TOKENIZER " has ids up to %" PRId32 ", but vocab_size is %" PRId32
+                    "; the two belong to different models",
+                    file->path, max, file->desc.vocab);
+}
+
+enum dgl_status model_file_verify(const struct dgl_log *log, const struct dgl_verify_params *params,
+                                  struct dgl_verify_result *out)
+{
+    *out = (struct dgl_verify_result){0};
+    char *path = NULL, *name = NULL;
+    enum model_format format = MODEL_HF;
+    struct rdrr_pack *pack = NULL;
+    struct rdrr_verify_params verify = {params->progress_cb, params->progress_priv};
+    enum dgl_status st = params->path && params->path[0]
+                             ? model_path_resolve(log, params->path, &path, &name)
+                             : dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
+    if (st == DGL_OK)
+        st = format_find(log, path, &format);
+    if (st == DGL_OK && format == MODEL_HF)
+        st = dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                      "%s: a Hugging Face folder carries no hashes; supported: packs, as "
+                      "`dopplergl convert` writes them",
+                      path);
+    if (st == DGL_OK)
+        st = rdrr_pack_open(log, path, &pack);
+    if (st == DGL_OK)
+        st = rdrr_verify(log, pack, &verify, out);
+    rdrr_pack_close(&pack);
+    free(path);
+    free(name);
+    return st;
+}

@@ -1,0 +1,256 @@
+/* The "tensors" of a manifest: entries, spans, and the proof that no two share a byte. */
+#include "loader/rdrr_manifest.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/checked.h"
+
+/* Parts of an entry that change how its bytes are read, and that this version does not read. */
+static const char *const refused_keys[] = {"originalShape", "sourceTransform", "storage"};
+
+static const char *const known_roles[] = {"embedding", "lm_head", "norm",     "matmul",
+                                          "conv",      "expert",  "router",   "other",
+                                          "vision",    "audio",   "projector"};
+
+static enum dgl_status parse_dtype(struct dgl_json_reader r, const struct dgl_json *object,
+                                   struct tensor_info *info)
+{
+    const struct dgl_json *value;
+    enum dgl_status st = dgl_json_need(r, object, "dtype", DGL_JSON_STRING, &value);
+    if (st != DGL_OK)
+        return st;
+    struct dgl_str text = dgl_json_str(value);
+    if (dgl_dtype_parse(text.p, text.len, &info->dtype))
+        return DGL_OK;
+    return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
+                    "%s: tensors.%s.dtype is \"%s\"; supported: F32, F16, BF16, U8, I64, Q8_0, "
+                    "Q4_K_M",
+                    dgl_json_name(r.doc), info->name, text.p);
+}
+
+static enum dgl_status parse_shape(struct dgl_json_reader r, const struct dgl_json *object,
+                                   struct tensor_info *info)
+{
+    const struct dgl_json *shape;
+    enum dgl_status st = dgl_json_need(r, object, "shape", DGL_JSON_ARRAY, &shape);
+    if (st != DGL_OK)
+        return st;
+    size_t rank = dgl_json_count(shape);
+    if (rank < 1 || rank > 4)
+        return dgl_json_fail(r, shape, "%zu dimensions, wanted 1 to 4", rank);
+    for (const struct dgl_json *d = dgl_json_first(shape); d; d = dgl_json_next(d)) {
+        int64_t dim;
+        if (!dgl_json_i64(d, &dim) || dim < 1)
+            return dgl_json_fail(r, d, "dimension %u is not an integer from 1", info->rank);
+        info->shape[info->rank++] = (uint64_t)dim;
+    }
+    int64_t size = 0;
+    st = dgl_json_need_i64(r, object, "size", 1, INT64_MAX, &size);
+    if (st != DGL_OK)
+        return st;
+    char text[TENSOR_SHAPE_TEXT];
+    tensor_shape_str(info->rank, info->shape, text);
+    if (!dgl_dtype_tensor_bytes(info->dtype, info->rank, info->shape, &info->bytes))
+        return dgl_json_fail(r, object, "size of shape %s overflows 64 bits", text);
+    if (info->bytes != (uint64_t)size)
+        return dgl_json_fail(r, object, "size is %" PRId64 ", but shape %s of %s needs %" PRIu64,
+                             size, text, dgl_dtype_get(info->dtype)->rdrr, info->bytes);
+    return DGL_OK;
+}
+
+static enum dgl_status parse_role(struct dgl_json_reader r, const struct dgl_json *object,
+                                  struct tensor_info *info)
+{
+    const struct dgl_json *role, *layout;
+    enum dgl_status st = dgl_json_opt(r, object, "role", DGL_JSON_STRING, &role);
+    if (st == DGL_OK)
+        st = dgl_json_opt(r, object, "layout", DGL_JSON_STRING, &layout);
+    if (st != DGL_OK)
+        return st;
+    if (layout && !dgl_str_eq(dgl_json_str(layout), "row"))
+        return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
+                        "%s: tensors.%s.layout is \"%s\"; supported: \"row\"", dgl_json_name(r.doc),
+                        info->name, dgl_json_str(layout).p);
+    for (size_t i = 0; i < sizeof(refused_keys) / sizeof(refused_keys[0]); i++) {
+        if (dgl_json_get(object, refused_keys[i]))
+            return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
+                            "%s: tensors.%s has %s; supported: entries without it",
+                            dgl_json_name(r.doc), info->name, refused_keys[i]);
+    }
+    info->role = tensor_role_from_name(info->name);
+    if (!role)
+        return DGL_OK;
+    for (size_t i = 0; i < sizeof(known_roles) / sizeof(known_roles[0]); i++) {
+        if (dgl_str_eq(dgl_json_str(role), known_roles[i])) {
+            info->role = known_roles[i];
+            return DGL_OK;
+        }
+    }
+    return dgl_json_fail(r, role, "\"%s\" is not a role of the format", dgl_json_str(role).p);
+}
+
+/* Reads {shard or shardIndex, offset, size} and adds it to the list of spans. `size` is given
+ * for entries whose own "size" is the whole tensor's. */
+static enum dgl_status parse_span(struct dgl_json_reader r, const struct dgl_json *object,
+                                  const uint64_t *whole, struct rdrr_manifest *m)
+{
+    int64_t shard = 0, offset = 0, size = 0;
+    const char *key = dgl_json_get(object, "shardIndex") ? "shardIndex" : "shard";
+    if (!dgl_json_is(object, DGL_JSON_OBJECT))
+        return dgl_json_fail(r, object, "wanted an object");
+    enum dgl_status st = dgl_json_need_i64(r, object, key, 0, (int64_t)m->num_shards - 1, &shard);
+    if (st == DGL_OK)
+        st = dgl_json_need_i64(r, object, "offset", 0, INT64_MAX, &offset);
+    if (st == DGL_OK && !whole)
+        st = dgl_json_need_i64(r, object, "size", 1, INT64_MAX, &size);
+    if (st != DGL_OK)
+        return st;
+    struct rdrr_span span = {(uint32_t)shard, (uint64_t)offset, whole ? *whole : (uint64_t)size};
+    uint64_t shard_size = m->shards[shard].size;
+    if (!dgl_range_fits(span.offset, span.size, shard_size))
+        return dgl_json_fail(r, object,
+                             "%" PRIu64 " bytes at offset %" PRIu64 " do not fit in %s of %" PRIu64
+                             " bytes",
+                             span.size, span.offset, m->shards[shard].name, shard_size);
+    if (!dgl_grow((void **)&m->spans, &m->cap_spans, m->num_spans + 1, sizeof(*m->spans)))
+        return dgl_fail_memory(r.log, "span list", m->num_spans * sizeof(*m->spans));
+    m->spans[m->num_spans++] = span;
+    return DGL_OK;
+}
+
+static enum dgl_status parse_place(struct dgl_json_reader r, const struct dgl_json *object,
+                                   struct rdrr_tensor *t, struct rdrr_manifest *m)
+{
+    const struct dgl_json *spans;
+    t->first_span = m->num_spans;
+    enum dgl_status st = dgl_json_opt(r, object, "spans", DGL_JSON_ARRAY, &spans);
+    if (st == DGL_OK && !spans)
+        st = parse_span(r, object, &t->info.bytes, m);
+    uint64_t sum = spans ? 0 : t->info.bytes;
+    for (const struct dgl_json *s = dgl_json_first(spans); s && st == DGL_OK;
+         s = dgl_json_next(s)) {
+        st = parse_span(r, s, NULL, m);
+        if (st == DGL_OK && !dgl_add_u64(sum, m->spans[m->num_spans - 1].size, &sum))
+            st = dgl_json_fail(r, s, "sizes overflow 64 bits");
+    }
+    if (st != DGL_OK)
+        return st;
+    t->num_spans = m->num_spans - t->first_span;
+    if (sum != t->info.bytes)
+        return dgl_json_fail(r, spans,
+                             "sizes sum to %" PRIu64 ", but the tensor's size is %" PRIu64, sum,
+                             t->info.bytes);
+    return DGL_OK;
+}
+
+static enum dgl_status parse_tensor(struct dgl_json_reader r, const struct dgl_json *object,
+                                    struct rdrr_tensor *t, struct rdrr_manifest *m)
+{
+    struct dgl_str key = dgl_json_key(object);
+    if (!dgl_json_is(object, DGL_JSON_OBJECT))
+        return dgl_json_fail(r, object, "wanted an object");
+    if (key.len == 0 || memchr(key.p, 0, key.len))
+        return dgl_fail(r.log, DGL_ERR_FORMAT, "%s: a tensor's name is empty or holds U+0000",
+                        dgl_json_name(r.doc));
+    t->info.name = dgl_arena_strndup(&m->arena, key.p, key.len);
+    if (!t->info.name)
+        return dgl_fail_memory(r.log, "tensor names", key.len);
+    enum dgl_status st = parse_dtype(r, object, &t->info);
+    if (st == DGL_OK)
+        st = parse_shape(r, object, &t->info);
+    if (st == DGL_OK)
+        st = parse_role(r, object, &t->info);
+    if (st == DGL_OK)
+        st = parse_place(r, object, t, m);
+    return st;
+}
+
+/* A span together with the tensor it belongs to, for sorting. */
+struct owned_span {
+    struct rdrr_span span;
+    const char *tensor;
+};
+
+static int span_compare(const void *a, const void *b)
+{
+    const struct rdrr_span *x = &((const struct owned_span *)a)->span;
+    const struct rdrr_span *y = &((const struct owned_span *)b)->span;
+    if (x->shard != y->shard)
+        return x->shard < y->shard ? -1 : 1;
+    if (x->offset != y->offset)
+        return x->offset < y->offset ? -1 : 1;
+    return 0;
+}
+
+/* Between spans there is at most alignment: no shared byte, and no room for something else. */
+static enum dgl_status check_overlap(struct dgl_json_reader r, const struct rdrr_manifest *m,
+                                     const struct owned_span *spans)
+{
+    const char *file = dgl_json_name(r.doc);
+    uint64_t end = 0;
+    for (size_t i = 0; i < m->num_spans; i++) {
+        const struct owned_span *s = &spans[i];
+        bool first = i == 0 || spans[i - 1].span.shard != s->span.shard;
+        if (first)
+            end = 0;
+        if (s->span.offset < end)
+            return dgl_fail(r.log, DGL_ERR_FORMAT,
+                            "%s: tensors %s and %s overlap: offset %" PRIu64
+                            " of %s is before %" PRIu64 ", where the other ends",
+                            file, spans[i - 1].tensor, s->tensor, s->span.offset,
+                            m->shards[s->span.shard].name, end);
+        if (s->span.offset - end >= RDRR_ALIGN)
+            return dgl_fail(r.log, DGL_ERR_FORMAT,
+                            "%s: %s has %" PRIu64 " unused bytes before tensor %s; alignment needs "
+                            "less than %" PRIu64,
+                            file, m->shards[s->span.shard].name, s->span.offset - end, s->tensor,
+                            RDRR_ALIGN);
+        end = s->span.offset + s->span.size; /* inside the shard: parse_span() */
+    }
+    return DGL_OK;
+}
+
+static enum dgl_status check_layout(struct dgl_json_reader r, const struct rdrr_manifest *m)
+{
+    struct owned_span *sorted = dgl_new_array(struct owned_span, m->num_spans);
+    if (!sorted)
+        return dgl_fail_memory(r.log, "span list", m->num_spans * sizeof(*sorted));
+    for (size_t t = 0; t < m->num_tensors; t++) {
+        for (size_t i = 0; i < m->tensors[t].num_spans; i++) {
+            size_t at = m->tensors[t].first_span + i;
+            sorted[at] = (struct owned_span){m->spans[at], m->tensors[t].info.name};
+        }
+    }
+    qsort(sorted, m->num_spans, sizeof(*sorted), span_compare);
+    enum dgl_status st = check_overlap(r, m, sorted);
+    free(sorted);
+    return st;
+}
+
+enum dgl_status rdrr_tensors_parse(struct dgl_json_reader r, const struct dgl_json *root,
+                                   struct rdrr_manifest *out)
+{
+    const struct dgl_json *tensors;
+    enum dgl_status st = dgl_json_need(r, root, "tensors", DGL_JSON_OBJECT, &tensors);
+    if (st != DGL_OK)
+        return st;
+    size_t count = dgl_json_count(tensors);
+    if (count == 0 || count > RDRR_MAX_TENSORS)
+        return dgl_json_fail(r, tensors, "%zu tensors, wanted 1 to %d", count, RDRR_MAX_TENSORS);
+    int64_t declared = (int64_t)count;
+    st = dgl_json_opt_i64(r, root, "tensorCount", 0, INT64_MAX, &declared);
+    if (st == DGL_OK && declared != (int64_t)count)
+        st = dgl_json_fail(r, root, "tensorCount is %" PRId64 ", but tensors has %zu entries",
+                           declared, count);
+    if (st != DGL_OK)
+        return st;
+    out->tensors = dgl_new_array(struct rdrr_tensor, count);
+    if (!out->tensors)
+        return dgl_fail_memory(r.log, "tensor list", count * sizeof(*out->tensors));
+    for (const struct dgl_json *t = dgl_json_first(tensors); t && st == DGL_OK;
+         t = dgl_json_next(t))
+        st = parse_tensor(r, t, &out->tensors[out->num_tensors++], out);
+    return st == DGL_OK ? check_layout(r, out) : st;
+}

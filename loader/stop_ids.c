@@ -1,0 +1,69 @@
+/* The ids that end an answer, each with the file that said so. */
+#include <stdlib.h>
+
+#include "loader/model_config.h"
+
+#define FROM_CONFIG     "config.json"
+#define FROM_GENERATION "generation_config.json"
+#define FROM_BOTH       "config.json, generation_config.json"
+
+/* Inserts in ascending order; an id that is there already gets both origins. */
+static enum dgl_status stop_add(struct dgl_json_reader r, const struct dgl_json *value, int32_t id,
+                                const char *origin, struct model_desc *d)
+{
+    size_t at = 0;
+    while (at < d->num_stop_ids && d->stop_ids[at].id < id)
+        at++;
+    if (at < d->num_stop_ids && d->stop_ids[at].id == id) {
+        if (d->stop_ids[at].origin != origin)
+            d->stop_ids[at].origin = FROM_BOTH;
+        return DGL_OK;
+    }
+    if (d->num_stop_ids == MODEL_MAX_STOP_IDS)
+        return dgl_json_fail(r, value, "more than %d stop ids", MODEL_MAX_STOP_IDS);
+    for (size_t i = d->num_stop_ids; i > at; i--)
+        d->stop_ids[i] = d->stop_ids[i - 1];
+    d->stop_ids[at] = (struct dgl_stop_id){id, origin};
+    d->num_stop_ids++;
+    return DGL_OK;
+}
+
+static enum dgl_status stop_read(struct dgl_json_reader r, const struct dgl_json *value,
+                                 const char *origin, struct model_desc *d)
+{
+    int64_t id;
+    if (!dgl_json_i64(value, &id) || id < 0 || id >= d->vocab)
+        return dgl_json_fail(r, value, "not an id below vocab_size %d", (int)d->vocab);
+    return stop_add(r, value, (int32_t)id, origin, d);
+}
+
+/* eos_token_id: null, an id, or an array of ids. */
+static enum dgl_status stops_read(struct dgl_json_reader r, const struct dgl_json *root,
+                                  const char *origin, struct model_desc *d)
+{
+    const struct dgl_json *eos = dgl_json_get(root, "eos_token_id");
+    if (!eos || dgl_json_is(eos, DGL_JSON_NULL))
+        return DGL_OK;
+    if (!dgl_json_is(eos, DGL_JSON_ARRAY))
+        return stop_read(r, eos, origin, d);
+    for (const struct dgl_json *v = dgl_json_first(eos); v; v = dgl_json_next(v)) {
+        enum dgl_status st = stop_read(r, v, origin, d);
+        if (st != DGL_OK)
+            return st;
+    }
+    return DGL_OK;
+}
+
+enum dgl_status stop_ids_read(const struct config *c, const struct dgl_json_doc *generation_config,
+                              struct model_desc *out)
+{
+    int64_t bos = -1;
+    enum dgl_status st = config_opt_i64(c, "bos_token_id", 0, out->vocab - 1, &bos);
+    out->bos_id = (int32_t)bos;
+    if (st == DGL_OK)
+        st = stops_read(c->r, c->root, FROM_CONFIG, out);
+    if (st != DGL_OK || !generation_config)
+        return st;
+    struct dgl_json_reader r = {.log = c->r.log, .doc = generation_config};
+    return stops_read(r, dgl_json_root(generation_config), FROM_GENERATION, out);
+}

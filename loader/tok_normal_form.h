@@ -1,0 +1,15 @@
+/* tok_normal_form.h: Unicode normal forms, with the data of Unicode 9.0 that the reference has. */
+#ifndef DGL_LOADER_TOK_NORMAL_FORM_H
+#define DGL_LOADER_TOK_NORMAL_FORM_H
+
+#include <stdint.h>
+
+#include "core/base/str.h"
+
+enum tok_normal_form { TOK_NFC, TOK_NFD, TOK_NFKC, TOK_NFKD };
+
+/* Appends `text` (valid UTF-8) in the form. *cps is working memory (free with free()). False: out of memory. */
+bool tok_normal_form(enum tok_normal_form form, struct dgl_str text, uint32_t **cps, size_t *cap,
+                     struct dgl_buf *out);
+
+#endif

@@ -1,0 +1,219 @@
+/* Normalizers: each step reads scratch->normalized and writes scratch->rewrite, which then change places. */
+#include "loader/tok_normalize.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/mem.h"
+#include "core/base/utf8.h"
+#include "loader/tok_normal_form.h"
+#include "loader/tok_pattern.h"
+#include "loader/tok_unicode.h"
+
+#define MAX_DEPTH 16 /* of sequences in sequences */
+
+enum step_kind { STEP_PREPEND, STEP_REPLACE, STEP_NORMAL_FORM, STEP_STRIP, STEP_LOWERCASE };
+
+struct tok_normalize_step {
+    enum step_kind kind;
+    enum tok_normal_form form;
+    struct tok_pattern pattern;
+    char *content; /* what is prepended or put in place */
+    size_t content_len;
+    bool left, right; /* sides to strip */
+};
+
+/* ---- loading -------------------------------------------------------------------------------------- */
+
+static enum dgl_status load_content(struct dgl_json_reader r, const struct dgl_json *json,
+                                    const char *field, struct tok_normalize_step *step)
+{
+    const struct dgl_json *value;
+    enum dgl_status status = dgl_json_need(r, json, field, DGL_JSON_STRING, &value);
+    if (status != DGL_OK)
+        return status;
+    struct dgl_str text = dgl_json_str(value);
+    step->content = dgl_new_array(char, text.len + 1);
+    if (!step->content)
+        return dgl_fail_memory(r.log, "normalizer", text.len);
+    memcpy(step->content, text.p, text.len);
+    step->content_len = text.len;
+    return DGL_OK;
+}
+
+static enum dgl_status load_step(struct dgl_json_reader r, const struct dgl_json *json,
+                                 struct dgl_str type, struct tok_normalize_step *step)
+{
+    static const struct {
+        const char *name;
+        enum tok_normal_form form;
+    } forms[] = {{"NFC", TOK_NFC}, {"NFD", TOK_NFD}, {"NFKC", TOK_NFKC}, {"NFKD", TOK_NFKD}};
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+        if (dgl_str_eq(type, forms[i].name)) {
+            step->kind = STEP_NORMAL_FORM;
+            step->form = forms[i].form;
+            return DGL_OK;
+        }
+    }
+    if (dgl_str_eq(type, "Prepend")) {
+        step->kind = STEP_PREPEND;
+        return load_content(r, json, "prepend", step);
+    }
+    if (dgl_str_eq(type, "Replace")) {
+        step->kind = STEP_REPLACE;
+        enum dgl_status status = load_content(r, json, "content", step);
+        return status == DGL_OK ? tok_pattern_load(r, json, "pattern", &step->pattern) : status;
+    }
+    if (dgl_str_eq(type, "Strip")) {
+        step->kind = STEP_STRIP;
+        enum dgl_status status = dgl_json_opt_bool(r, json, "strip_left", &step->left);
+        return status == DGL_OK ? dgl_json_opt_bool(r, json, "strip_right", &step->right) : status;
+    }
+    if (dgl_str_eq(type, "Lowercase")) {
+        step->kind = STEP_LOWERCASE;
+        return DGL_OK;
+    }
+    return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
+                    "%s: normalizer type \"%.*s\" is not implemented", dgl_json_name(r.doc),
+                    (int)type.len, type.p);
+}
+
+static enum dgl_status load_any(struct dgl_json_reader r, const struct dgl_json *json, int depth,
+                                struct tok_normalizer *out)
+{
+    const struct dgl_json *value;
+    enum dgl_status status = dgl_json_need(r, json, "type", DGL_JSON_STRING, &value);
+    if (status != DGL_OK)
+        return status;
+    if (!dgl_str_eq(dgl_json_str(value), "Sequence")) {
+        if (!dgl_grow((void **)&out->steps, &out->cap, out->count + 1, sizeof(*out->steps)))
+            return dgl_fail_memory(r.log, "normalizer", sizeof(*out->steps));
+        out->steps[out->count] = (struct tok_normalize_step){0};
+        return load_step(r, json, dgl_json_str(value), &out->steps[out->count++]);
+    }
+    if (depth == MAX_DEPTH)
+        return dgl_json_fail(r, json, "sequences nested more than %d deep", MAX_DEPTH);
+    status = dgl_json_need(r, json, "normalizers", DGL_JSON_ARRAY, &value);
+    if (status != DGL_OK)
+        return status;
+    for (const struct dgl_json *v = dgl_json_first(value); v && status == DGL_OK;
+         v = dgl_json_next(v))
+        status = load_any(r, v, depth + 1, out);
+    return status;
+}
+
+enum dgl_status tok_normalizer_load(struct dgl_json_reader r, const struct dgl_json *json,
+                                    struct tok_normalizer *out)
+{
+    *out = (struct tok_normalizer){0};
+    return dgl_json_type(json) == DGL_JSON_NULL ? DGL_OK : load_any(r, json, 0, out);
+}
+
+void tok_normalizer_finish(struct tok_normalizer *normalizer)
+{
+    for (size_t i = 0; i < normalizer->count; i++) {
+        tok_pattern_finish(&normalizer->steps[i].pattern);
+        free(normalizer->steps[i].content);
+    }
+    free(normalizer->steps);
+    *normalizer = (struct tok_normalizer){0};
+}
+
+/* ---- applying ------------------------------------------------------------------------------------- */
+
+static void strip(const struct tok_normalize_step *step, struct dgl_str text, struct dgl_buf *out,
+                  bool *at_origin)
+{
+    size_t start = 0, end = text.len, len;
+    uint32_t cp;
+    while (step->left && start < end) {
+        len = dgl_utf8_decode(text.p + start, end - start, &cp);
+        if (!tok_is_space(cp))
+            break;
+        start += len;
+    }
+    while (step->right && end > start) {
+        size_t at = end - 1;
+        while (at > start && ((unsigned char)text.p[at] & 0xC0) == 0x80)
+            at--;
+        dgl_utf8_decode(text.p + at, end - at, &cp);
+        if (!tok_is_space(cp))
+            break;
+        end = at;
+    }
+    if (start > 0)
+        *at_origin = false;
+    dgl_buf_append(out, text.p + start, end - start);
+}
+
+static void lowercase(struct dgl_str text, struct dgl_buf *out)
+{
+    for (size_t i = 0; i < text.len;) {
+        uint32_t cp, lower[2];
+        i += dgl_utf8_decode(text.p + i, text.len - i, &cp);
+        size_t count = tok_lowercase(cp, lower);
+        for (size_t j = 0; j < count; j++) {
+            char bytes[4];
+            dgl_buf_append(out, bytes, dgl_utf8_encode(lower[j], bytes));
+        }
+    }
+}
+
+static enum dgl_status apply_replace(const struct dgl_log *log,
+                                     const struct tok_normalize_step *step,
+                                     struct tok_scratch *scratch, struct dgl_str text,
+                                     bool *at_origin)
+{
+    struct dgl_str content = {step->content, step->content_len};
+    enum dgl_status status =
+        tok_pattern_replace(log, &step->pattern, content, &scratch->regex, &scratch->spans, text,
+                            &scratch->rewrite);
+    const struct tok_span *first = scratch->spans.items;
+    if (status == DGL_OK && content.len == 0 && scratch->spans.count && first->match &&
+        first->end > 0)
+        *at_origin = false;
+    return status;
+}
+
+/* From `text` into scratch->rewrite, which is empty. */
+static enum dgl_status apply(const struct dgl_log *log, const struct tok_normalize_step *step,
+                             struct tok_scratch *scratch, struct dgl_str text, bool *at_origin)
+{
+    struct dgl_buf *out = &scratch->rewrite;
+    switch (step->kind) {
+    case STEP_PREPEND:
+        dgl_buf_append(out, step->content, step->content_len);
+        dgl_buf_append(out, text.p, text.len);
+        break;
+    case STEP_REPLACE:
+        return apply_replace(log, step, scratch, text, at_origin);
+    case STEP_NORMAL_FORM:
+        if (!tok_normal_form(step->form, text, &scratch->cps, &scratch->cap_cps, out))
+            return dgl_fail_memory(log, "normal form of a text", text.len);
+        break;
+    case STEP_STRIP:
+        strip(step, text, out, at_origin);
+        break;
+    case STEP_LOWERCASE:
+        lowercase(text, out);
+        break;
+    }
+    return tok_buf_status(log, out);
+}
+
+enum dgl_status tok_normalize(const struct dgl_log *log, const struct tok_normalizer *normalizer,
+                              struct tok_scratch *scratch, struct dgl_str text, bool *at_origin)
+{
+    scratch->normalized.len = 0;
+    dgl_buf_append(&scratch->normalized, text.p, text.len);
+    enum dgl_status status = tok_buf_status(log, &scratch->normalized);
+    for (size_t i = 0; status == DGL_OK && i < normalizer->count; i++) {
+        if (scratch->normalized.len == 0)
+            break; /* nothing comes from nothing: Prepend leaves it alone too */
+        struct dgl_str now = {scratch->normalized.p, scratch->normalized.len};
+        scratch->rewrite.len = 0;
+        status = apply(log, &normalizer->steps[i], scratch, now, at_origin);
+        tok_swap(&scratch->normalized, &scratch->rewrite);
+    }
+    return status;
+}

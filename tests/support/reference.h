@@ -1,0 +1,52 @@
+/* Reference outputs of a model (float64 evaluation): prompts, logits, greedy continuations, and how clear each greedy
+ * choice was; with comparisons that judge an engine by them. */
+#ifndef DGL_TESTS_REFERENCE_H
+#define DGL_TESTS_REFERENCE_H
+
+#include "core/dopplergl.h"
+
+struct reference_prompt {
+    int32_t *ids, *greedy; /* [num_ids], [num_greedy] */
+    float *logits;         /* [num_ids, vocab] */
+    float *margin;         /* [num_greedy]: gap between the two best logits at that step */
+    size_t num_ids, num_greedy;
+};
+
+struct reference {
+    struct reference_prompt prompt[16];
+    size_t count;
+    size_t vocab;
+    double nll, ppl; /* of the evaluation texts; 0 = not in the file */
+};
+
+/* Reads DIR/reference.safetensors and, when there, DIR/reference.json. Fails the test on errors. */
+void reference_load(const char *dir, struct reference *out);
+void reference_finish(struct reference *ref);
+
+/* A device with a model and a session. */
+struct test_engine {
+    struct dgl_device *device;
+    struct dgl_model *model;
+    struct dgl_session *session;
+};
+struct test_engine_params {
+    const char *path;
+    enum dgl_kv_type kv_type;
+    bool limits_min;
+    int32_t context, chunk;
+    const struct dgl_kernels *kernels;
+};
+/* Opens "any" device; fails the test with the log's words when something does not open. */
+void test_engine_open(struct test_engine *e, const struct test_engine_params *p);
+void test_engine_close(struct test_engine *e);
+
+/* Largest NMSE of the logits of any prompt. */
+double reference_logits_nmse(struct test_engine *e, const struct reference *ref);
+/* Fails unless greedy tokens agree up to the first step whose margin is below `margin`. */
+void reference_check_greedy(struct test_engine *e, const struct reference *ref, double margin);
+/* Fails unless, fed the reference's own prefix, the best token is the reference's wherever the margin exceeds `margin`. */
+void reference_check_forced(struct test_engine *e, const struct reference *ref, double margin);
+/* Perplexity over a JSON array of texts. */
+double reference_perplexity(struct test_engine *e, const char *texts_path);
+
+#endif

@@ -1,0 +1,332 @@
+/* The converter's output appears complete or not at all; values and options that do not fit are
+ * refused. */
+#include "tests/support/test.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "core/base/file.h"
+#include "tests/support/convert_fixture.h"
+
+/* A file system without RENAME_EXCHANGE and RENAME_NOREPLACE, made by the linker (tests.mk). */
+static bool plain_renames_only;
+int __real_renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags);
+int __wrap_renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags);
+
+int __wrap_renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags)
+{
+    if (!plain_renames_only)
+        return __real_renameat2(from_dir, from, to_dir, to, flags);
+    errno = EINVAL;
+    return -1;
+}
+
+/* ---- all or nothing ---- */
+
+static void existing_output_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    assert_converts(f, f->in, f->out, "bf16");
+    assert_int_equal(convert(f, .quantize = "f32"), DGL_ERR_INVALID_ARG);
+    assert_contains(f->log.text, f->out);
+    assert_contains(f->log.text, "--force");
+    assert_int_equal(f->log.errors, 1);
+    assert_quantization(f->out, "bf16");
+    assert_only(f, "in", "out");
+}
+
+static void force_replaces_a_pack(void **state)
+{
+    struct fixture *f = *state;
+    assert_converts(f, f->in, f->out, "bf16");
+    assert_int_equal(convert(f, .quantize = "q8_0", .force = true), DGL_OK);
+    assert_quantization(f->out, "q8_0");
+    assert_only(f, "in", "out");
+}
+
+static void plain_renames_suffice(void **state)
+{
+    struct fixture *f = *state;
+    plain_renames_only = true;
+    enum dgl_status first = convert(f, .quantize = "bf16");
+    enum dgl_status second = convert(f, .quantize = "q8_0", .force = true);
+    plain_renames_only = false;
+    assert_int_equal(first, DGL_OK);
+    assert_int_equal(second, DGL_OK);
+    assert_quantization(f->out, "q8_0");
+    assert_only(f, "in", "out");
+}
+
+static void force_replaces_the_input_itself(void **state)
+{
+    struct fixture *f = *state;
+    assert_converts(f, f->in, f->out, "f32");
+    assert_int_equal(convert(f, .in = f->out, .quantize = "f16", .force = true), DGL_OK);
+    assert_quantization(f->out, "f16");
+    assert_only(f, "in", "out");
+}
+
+static void force_fills_an_empty_folder(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(mkdir(f->out, 0777), 0);
+    assert_int_equal(convert(f, .quantize = "q8_0", .force = true), DGL_OK);
+    struct dgl_model_file *model = open_model(f->out);
+    model_file_close(&model);
+    assert_only(f, "in", "out");
+}
+
+static void force_spares_what_is_no_pack(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(mkdir(f->out, 0777), 0);
+    test_write_file(f->out, "letters.txt", "dear", 4);
+    assert_int_equal(convert(f, .quantize = "q8_0", .force = true), DGL_ERR_INVALID_ARG);
+    assert_contains(f->log.text, "not a pack");
+    free(read_text(f->out, "letters.txt"));
+    assert_only(f, "in", "out");
+}
+
+static void force_spares_a_file(void **state)
+{
+    struct fixture *f = *state;
+    test_write_file(f->dir, "out", "text", 4);
+    assert_int_equal(convert(f, .quantize = "q8_0", .force = true), DGL_ERR_INVALID_ARG);
+    assert_contains(f->log.text, "not a folder");
+    assert_only(f, "in", "out");
+}
+
+static void trailing_slashes_are_ignored(void **state)
+{
+    struct fixture *f = *state;
+    char *out = dgl_path_join(f->dir, "out//");
+    assert_converts(f, f->in, out, "q8_0");
+    assert_only(f, "in", "out");
+    free(out);
+}
+
+struct countdown {
+    int calls;
+    uint64_t done, total;
+    bool backwards;
+};
+
+static bool count_down(void *priv, const char *what, uint64_t done, uint64_t total)
+{
+    struct countdown *c = priv;
+    assert_string_equal(what, "bytes");
+    c->backwards |= done < c->done || done > total;
+    c->done = done;
+    c->total = total;
+    return c->calls-- > 0;
+}
+
+static void cancelling_leaves_nothing(void **state)
+{
+    struct fixture *f = *state;
+    for (int calls = 0; calls < 4; calls++) {
+        struct countdown count = {.calls = calls};
+        enum dgl_status status =
+            convert(f, .quantize = "q4_k_m", .progress_cb = count_down, .progress_priv = &count);
+        assert_int_equal(status, DGL_ERR_CANCELLED);
+        assert_only(f, "in", NULL);
+    }
+    assert_int_equal(f->log.errors, 0);
+}
+
+static void cancelling_keeps_the_old_pack(void **state)
+{
+    struct fixture *f = *state;
+    struct countdown count = {.calls = 2};
+    assert_converts(f, f->in, f->out, "bf16");
+    enum dgl_status status = convert(f, .quantize = "q8_0", .force = true,
+                                     .progress_cb = count_down, .progress_priv = &count);
+    assert_int_equal(status, DGL_ERR_CANCELLED);
+    assert_quantization(f->out, "bf16");
+    assert_only(f, "in", "out");
+}
+
+static void progress_ends_at_the_total(void **state)
+{
+    struct fixture *f = *state;
+    struct countdown count = {.calls = 1000000};
+    assert_int_equal(
+        convert(f, .quantize = "q8_0", .progress_cb = count_down, .progress_priv = &count), DGL_OK);
+    assert_true(count.total > 0);
+    assert_int_equal(count.done, count.total);
+    assert_false(count.backwards);
+}
+
+/* A limit on file size fails writes as a full disk does. */
+static void full_disk_leaves_nothing(void **state)
+{
+    struct fixture *f = *state;
+    struct rlimit before, small = {16384, RLIM_INFINITY};
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small.rlim_max = before.rlim_max;
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    enum dgl_status status = convert(f, .quantize = "f32");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, handler);
+    assert_int_equal(status, DGL_ERR_IO);
+    assert_int_equal(f->log.errors, 1);
+    assert_contains(f->log.text, "shard_00000.bin");
+    assert_only(f, "in", NULL);
+}
+
+static void unwritable_place_is_an_error(void **state)
+{
+    struct fixture *f = *state;
+    char *inside_a_file = dgl_path_join(f->in, "config.json/out");
+    char *nowhere = dgl_path_join(f->dir, "missing/out");
+    assert_int_equal(convert(f, .out = inside_a_file), DGL_ERR_IO);
+    assert_int_equal(convert(f, .out = nowhere), DGL_ERR_IO);
+    assert_contains(f->log.text, nowhere);
+    assert_int_equal(f->log.errors, 2);
+    assert_only(f, "in", NULL);
+    free(inside_a_file);
+    free(nowhere);
+}
+
+static void missing_input_leaves_nothing(void **state)
+{
+    struct fixture *f = *state;
+    char *in = dgl_path_join(f->dir, "nothing");
+    assert_int_not_equal(convert(f, .in = in, .quantize = "q8_0"), DGL_OK);
+    assert_int_equal(f->log.errors, 1);
+    assert_only(f, "in", NULL);
+    free(in);
+}
+
+static void corrupt_pack_is_not_converted(void **state)
+{
+    struct fixture *f = *state;
+    char *again = dgl_path_join(f->dir, "again");
+    assert_converts(f, f->in, f->out, "q8_0");
+    size_t len;
+    char *bytes = tiny_file_read(f->out, "shard_00000.bin", &len);
+    bytes[len / 2] ^= 4;
+    test_write_file(f->out, "shard_00000.bin", bytes, len);
+    free(bytes);
+    assert_int_equal(convert(f, .in = f->out, .out = again, .quantize = "f16"), DGL_ERR_INTEGRITY);
+    assert_only(f, "in", "out");
+    free(again);
+}
+
+/* ---- values and options that do not fit ---- */
+
+/* Overwrites the last value of the only safetensors file of an f32 model: the last tensor's. */
+static void poke_last_value(struct fixture *f, float value)
+{
+    size_t len;
+    f->tiny.dtype = DGL_F32;
+    fixture_write(f);
+    char *bytes = tiny_file_read(f->in, "model.safetensors", &len);
+    memcpy(bytes + len - 4, &value, 4);
+    test_write_file(f->in, "model.safetensors", bytes, len);
+    free(bytes);
+}
+
+/* The tiny model with lm_head as the last tensor in the file, a matrix. */
+static void refuse_value(struct fixture *f, float value, const char *quantize, const char *words)
+{
+    f->tiny.tied = false;
+    poke_last_value(f, value);
+    struct dgl_model_file *in = open_model(f->in);
+    const struct tensor_info *last =
+        tensor_source_at(in->tensors, tensor_source_count(in->tensors) - 1);
+    if (last->rank != 2)
+        fail_msg("the last tensor is %s, this case wants a matrix", last->name);
+    assert_int_equal(convert(f, .quantize = quantize), DGL_ERR_INVALID_ARG);
+    assert_contains(f->log.text, words);
+    assert_contains(f->log.text, last->name);
+    assert_int_equal(f->log.errors, 1);
+    assert_only(f, "in", NULL);
+    model_file_close(&in);
+}
+
+static void nan_is_not_quantised(void **state)
+{
+    refuse_value(*state, NAN, "q4_k_m", "nan");
+}
+
+static void infinity_is_not_quantised(void **state)
+{
+    refuse_value(*state, INFINITY, "q8_0", "inf");
+}
+
+static void values_beyond_f16_are_refused(void **state)
+{
+    refuse_value(*state, 65520.0f, "f16", "65520");
+}
+
+static void values_beyond_bf16_are_refused(void **state)
+{
+    refuse_value(*state, 3.4028234e38f, "bf16", "bf16 cannot hold");
+}
+
+static void largest_half_is_kept(void **state)
+{
+    struct fixture *f = *state;
+    poke_last_value(f, 65504.0f);
+    assert_int_equal(convert(f, .quantize = "f16"), DGL_OK);
+}
+
+struct option_row {
+    const char *name;
+    struct dgl_convert_params params;
+    const char *words;
+};
+static const struct option_row option_rows[] = {
+    {"unknown recipe", {.quantize = "q5_k"}, "q5_k"},
+    {"recipe in capitals", {.quantize = "Q8_0"}, "q8_0"},
+    {"empty recipe", {.quantize = ""}, "f32, f16"},
+    {"unknown hash", {.hash = "md5"}, "md5"},
+    {"odd shard size", {.shard_bytes = 5000}, "5000"},
+};
+
+static void option_is_refused(void **state)
+{
+    const struct option_row *row = *state;
+    void *holder = NULL;
+    fixture_setup(&holder);
+    struct fixture *f = holder;
+    assert_int_equal(convert_with(f, row->params), DGL_ERR_INVALID_ARG);
+    assert_contains(f->log.text, row->words);
+    assert_int_equal(f->log.errors, 1);
+    assert_only(f, "in", NULL);
+    fixture_teardown(&holder);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest cases[] = {
+        FIXTURE_CASE(existing_output_is_refused),
+        FIXTURE_CASE(force_replaces_a_pack),
+        FIXTURE_CASE(plain_renames_suffice),
+        FIXTURE_CASE(force_replaces_the_input_itself),
+        FIXTURE_CASE(force_fills_an_empty_folder),
+        FIXTURE_CASE(force_spares_what_is_no_pack),
+        FIXTURE_CASE(force_spares_a_file),
+        FIXTURE_CASE(trailing_slashes_are_ignored),
+        FIXTURE_CASE(cancelling_leaves_nothing),
+        FIXTURE_CASE(cancelling_keeps_the_old_pack),
+        FIXTURE_CASE(progress_ends_at_the_total),
+        FIXTURE_CASE(full_disk_leaves_nothing),
+        FIXTURE_CASE(unwritable_place_is_an_error),
+        FIXTURE_CASE(missing_input_leaves_nothing),
+        FIXTURE_CASE(corrupt_pack_is_not_converted),
+        FIXTURE_CASE(nan_is_not_quantised),
+        FIXTURE_CASE(infinity_is_not_quantised),
+        FIXTURE_CASE(values_beyond_f16_are_refused),
+        FIXTURE_CASE(values_beyond_bf16_are_refused),
+        FIXTURE_CASE(largest_half_is_kept),
+    };
+    int failed = test_run_table("options", option_is_refused, option_rows);
+    return failed + cmocka_run_group_tests_name("convert output", cases, NULL, NULL);
+}

@@ -1,0 +1,434 @@
+/* The RDRR reader: good packs of every kind, damaged files, and verification. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "core/base/file.h"
+#include "core/base/thread.h"
+#include "loader/model_file.h"
+#include "loader/rdrr_reader.h"
+#include "tests/support/test.h"
+#include "tests/support/tiny_model.h"
+
+static enum dgl_status pack_open(const struct dgl_log *log, const char *dir, bool verify)
+{
+    struct dgl_model_file *file = NULL;
+    enum dgl_status st =
+        model_file_open(log, &(struct model_open_params){.path = dir, .verify = verify}, &file);
+    assert_true((st == DGL_OK) == (file != NULL));
+    model_file_close(&file);
+    return st;
+}
+
+/* ---- good packs ---- */
+
+struct good_pack {
+    const char *name;
+    enum dgl_hash_kind hash;
+    uint64_t shard_bytes;
+    enum dgl_dtype dtype;
+    bool untied;
+};
+
+static const struct good_pack good_packs[] = {
+    {"sha256, 16 KiB shards", DGL_HASH_SHA256, 16384, DGL_BF16, false},
+    {"blake3, 16 KiB shards", DGL_HASH_BLAKE3, 16384, DGL_BF16, false},
+    {"spans over many 4 KiB shards", DGL_HASH_SHA256, 4096, DGL_F32, false},
+    {"one shard", DGL_HASH_SHA256, 1 << 26, DGL_F16, false},
+    {"untied head", DGL_HASH_BLAKE3, 8192, DGL_BF16, true},
+};
+
+static void assert_tensor_bytes(const struct tensor_source *src, const struct tiny_llama *m,
+                                size_t index, const char *name)
+{
+    size_t len;
+    unsigned char *want = tiny_llama_bytes(m, index, &len), *have = malloc(len);
+    long at = tensor_source_find(src, name);
+    assert_true(at >= 0);
+    assert_int_equal(tensor_source_read(NULL, src, (size_t)at, 0, have, len), DGL_OK);
+    assert_memory_equal(have, want, len);
+    /* Ranges that begin and end anywhere, so that they cross spans at odd places. */
+    uint64_t state = index + 1;
+    for (int i = 0; i < 20; i++) {
+        size_t from = (size_t)(test_rand(&state) % len),
+               n = (size_t)(test_rand(&state) % (len - from + 1));
+        assert_int_equal(tensor_source_read(NULL, src, (size_t)at, from, have, n), DGL_OK);
+        assert_memory_equal(have, want + from, n);
+    }
+    free(want);
+    free(have);
+}
+
+static void pack_is_read(void **state)
+{
+    const struct good_pack *row = *state;
+    char *dir = test_tmpdir();
+    struct tiny_pack pack = {tiny_llama_default(), row->hash, row->shard_bytes};
+    struct tiny_tensor tensors[TINY_MAX_TENSORS];
+    struct dgl_model_file *file = NULL;
+    struct test_log log;
+    pack.model.dtype = row->dtype;
+    pack.model.tied = !row->untied;
+    size_t count = tiny_llama_tensors(&pack.model, tensors);
+    tiny_pack_write(dir, &pack);
+    test_log_init(&log, DGL_LOG_WARN);
+    enum dgl_status st =
+        model_file_open(&log.log, &(struct model_open_params){.path = dir, .verify = true}, &file);
+    assert_string_equal(log.text, "");
+    assert_int_equal(st, DGL_OK);
+    assert_int_equal(file->format, MODEL_RDRR);
+    assert_int_equal(tensor_source_count(file->tensors), count);
+    for (size_t i = 0; i < count; i++)
+        assert_tensor_bytes(file->tensors, &pack.model, i, tensors[i].name);
+    model_file_close(&file);
+    test_tmpdir_remove(dir);
+}
+
+static void manifest_facts(void **state)
+{
+    (void)state;
+    char *dir = test_tmpdir();
+    struct tiny_pack pack = tiny_pack_default();
+    struct dgl_model_file *file = NULL;
+    tiny_pack_write(dir, &pack);
+    assert_int_equal(model_file_open(NULL, &(struct model_open_params){.path = dir}, &file),
+                     DGL_OK);
+    assert_string_equal(file->name, "tiny-pack");
+    assert_string_equal(file->quantization, "bf16");
+    assert_string_equal(file->hint_defaults, "{\"computePrecision\": \"f32\"}");
+    assert_null(file->hint_pinned);
+    assert_int_equal(strlen(file->manifest_sha256), 64);
+    assert_contains(file->config, "\"model_type\": \"llama\"");
+    assert_non_null(file->generation_config_json);
+    assert_null(file->tokenizer_json);
+    assert_int_equal(file->desc.num_stop_ids, 2);
+    long embed = file->desc.embed;
+    assert_string_equal(tensor_source_at(file->tensors, (size_t)embed)->role, "matmul");
+    model_file_close(&file);
+    test_tmpdir_remove(dir);
+}
+
+static void hints_of_an_author_are_pinned(void **state)
+{
+    (void)state;
+    char *dir = test_tmpdir();
+    struct tiny_pack pack = tiny_pack_default();
+    struct dgl_model_file *file = NULL;
+    tiny_pack_write(dir, &pack);
+    tiny_file_replace(dir, "manifest.json", ", \"kernelHintsOrigin\": \"default\"", "");
+    assert_int_equal(model_file_open(NULL, &(struct model_open_params){.path = dir}, &file),
+                     DGL_OK);
+    assert_string_equal(file->hint_pinned, "{\"computePrecision\": \"f32\"}");
+    assert_null(file->hint_defaults);
+    model_file_close(&file);
+    test_tmpdir_remove(dir);
+}
+
+/* Packs of other converters have neither `files` nor a complete `inference`. */
+static void pack_of_another_converter(void **state)
+{
+    (void)state;
+    char *dir = test_tmpdir();
+    struct tiny_pack pack = tiny_pack_default();
+    struct dgl_model_file *file = NULL;
+    struct test_log log;
+    test_log_init(&log, DGL_LOG_ERROR);
+    tiny_pack_write(dir, &pack);
+    tiny_file_replace(dir, "manifest.json", "\"tool\": \"dopplergl\"", "\"tool\": \"other\"");
+    tiny_file_replace(dir, "manifest.json", "\"files\": {", "\"otherFiles\": {");
+    tiny_file_replace(dir, "manifest.json", "\"valueNorm\": false, ", "");
+    tiny_file_replace(dir, "manifest.json", "\"eos_token_id\": [1, 2],", "");
+    enum dgl_status st =
+        model_file_open(&log.log, &(struct model_open_params){.path = dir, .verify = true}, &file);
+    assert_string_equal(log.text, "");
+    assert_int_equal(st, DGL_OK);
+    assert_int_equal(file->desc.num_stop_ids, 2); /* from the unlisted generation_config.json */
+    model_file_close(&file);
+    test_tmpdir_remove(dir);
+}
+
+struct read_job {
+    const struct tensor_source *src;
+    const struct tiny_llama *model;
+    struct tiny_tensor tensors[TINY_MAX_TENSORS];
+};
+
+static enum dgl_status read_one(void *ctx, size_t index)
+{
+    struct read_job *job = ctx;
+    size_t i = index % 20, len;
+    unsigned char *want = tiny_llama_bytes(job->model, i, &len), *have = malloc(len);
+    long at = tensor_source_find(job->src, job->tensors[i].name);
+    enum dgl_status st = tensor_source_read(NULL, job->src, (size_t)at, 0, have, len);
+    if (st == DGL_OK && memcmp(want, have, len) != 0)
+        st = DGL_ERR_INTEGRITY;
+    free(want);
+    free(have);
+    return st;
+}
+
+static void threads_may_read_together(void **state)
+{
+    (void)state;
+    char *dir = test_tmpdir();
+    struct tiny_pack pack = tiny_pack_default();
+    struct dgl_model_file *file = NULL;
+    tiny_pack_write(dir, &pack);
+    assert_int_equal(model_file_open(NULL, &(struct model_open_params){.path = dir}, &file),
+                     DGL_OK);
+    struct read_job job = {.src = file->tensors, .model = &pack.model};
+    tiny_llama_tensors(&pack.model, job.tensors);
+    assert_int_equal(dgl_parallel_for(4, 200, read_one, &job), DGL_OK);
+    model_file_close(&file);
+    test_tmpdir_remove(dir);
+}
+
+/* ---- files that are wrong ---- */
+
+enum damage { REMOVE, EMPTY, TRUNCATE, APPEND, FLIP_BIT, REPLACE_BY_DIR };
+
+struct bad_file {
+    const char *name;
+    const char *file;
+    enum damage damage;
+    enum dgl_hash_kind hash;
+    enum dgl_status status; /* of opening with verification */
+    const char *parts[3];
+};
+
+static const struct bad_file bad_files[] = {
+    {"shard is missing",
+     "shard_00001.bin",
+     REMOVE,
+     DGL_HASH_SHA256,
+     DGL_ERR_IO,
+     {"shard_00001.bin: missing", "manifest.json", "16384"}},
+    {"shard is empty",
+     "shard_00001.bin",
+     EMPTY,
+     DGL_HASH_SHA256,
+     DGL_ERR_FORMAT,
+     {"shard_00001.bin: has 0 bytes", "16384"}},
+    {"shard is truncated",
+     "shard_00001.bin",
+     TRUNCATE,
+     DGL_HASH_SHA256,
+     DGL_ERR_FORMAT,
+     {"shard_00001.bin: has 16383 bytes", "16384"}},
+    {"shard is too long",
+     "shard_00001.bin",
+     APPEND,
+     DGL_HASH_SHA256,
+     DGL_ERR_FORMAT,
+     {"shard_00001.bin: has 16385 bytes", "16384"}},
+    {"shard is a folder",
+     "shard_00001.bin",
+     REPLACE_BY_DIR,
+     DGL_HASH_SHA256,
+     DGL_ERR_IO,
+     {"shard_00001.bin"}},
+    {"one bit of a shard, sha256",
+     "shard_00001.bin",
+     FLIP_BIT,
+     DGL_HASH_SHA256,
+     DGL_ERR_INTEGRITY,
+     {"shard_00001.bin: sha256 is ", "manifest.json says", "shards[1].hash"}},
+    {"one bit of a shard, blake3",
+     "shard_00002.bin",
+     FLIP_BIT,
+     DGL_HASH_BLAKE3,
+     DGL_ERR_INTEGRITY,
+     {"shard_00002.bin: blake3 is ", "manifest.json says", "shards[2].hash"}},
+    {"one bit of the first shard",
+     "shard_00000.bin",
+     FLIP_BIT,
+     DGL_HASH_BLAKE3,
+     DGL_ERR_INTEGRITY,
+     {"shard_00000.bin: blake3 is ", "shards[0].hash"}},
+    {"manifest is missing",
+     "manifest.json",
+     REMOVE,
+     DGL_HASH_SHA256,
+     DGL_ERR_IO,
+     {"no manifest.json"}},
+    {"manifest is empty",
+     "manifest.json",
+     EMPTY,
+     DGL_HASH_SHA256,
+     DGL_ERR_FORMAT,
+     {"manifest.json"}},
+    {"manifest is truncated",
+     "manifest.json",
+     TRUNCATE,
+     DGL_HASH_SHA256,
+     DGL_ERR_FORMAT,
+     {"manifest.json"}},
+    {"copied file is missing",
+     "generation_config.json",
+     REMOVE,
+     DGL_HASH_SHA256,
+     DGL_ERR_IO,
+     {"generation_config.json: missing"}},
+    {"one bit of a copied file",
+     "generation_config.json",
+     FLIP_BIT,
+     DGL_HASH_BLAKE3,
+     DGL_ERR_INTEGRITY,
+     {"generation_config.json: sha256 is", "files.generation_config.json"}},
+};
+
+static void file_damage(const char *dir, const char *name, enum damage damage)
+{
+    char *path = dgl_path_join(dir, name);
+    size_t len;
+    char *bytes = tiny_file_read(dir, name, &len);
+    switch (damage) {
+    case REMOVE:
+        assert_int_equal(unlink(path), 0);
+        break;
+    case EMPTY:
+        test_write_file(dir, name, "", 0);
+        break;
+    case TRUNCATE:
+        /* The manifest ends with "}\n": two bytes hurt it. */
+        test_write_file(dir, name, bytes, len - (strcmp(name, "manifest.json") == 0 ? 2 : 1));
+        break;
+    case APPEND:
+        test_write_file(dir, name, bytes, len + 1);
+        break;
+    case FLIP_BIT:
+        bytes[len / 2] ^= 4;
+        test_write_file(dir, name, bytes, len);
+        break;
+    case REPLACE_BY_DIR:
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(dgl_dir_make(NULL, path), DGL_OK);
+        break;
+    }
+    free(bytes);
+    free(path);
+}
+
+static void damage_is_found(void **state)
+{
+    const struct bad_file *row = *state;
+    char *dir = test_tmpdir();
+    struct tiny_pack pack = tiny_pack_default();
+    struct test_log log;
+    test_log_init(&log, DGL_LOG_ERROR);
+    pack.hash = row->hash;
+    tiny_pack_write(dir, &pack);
+    file_damage(dir, row->file, row->damage);
+    enum dgl_status st = pack_open(&log.log, dir, true);
+    if (st != row->status)
+        print_error("%s\n", log.text);
+    assert_int_equal(st, row->status);
+    assert_int_equal(log.errors, 1);
+    for (size_t i = 0; i < 3 && row->parts[i]; i++)
+        assert_contains(log.text, row->parts[i]);
+    test_tmpdir_remove(dir);
+}
+
+/* ---- verify ---- */
+
+static bool count_progress(void *priv, const char *what, uint64_t done, uint64_t total)
+{
+    uint64_t *last = priv;
+    assert_string_equal(what, "bytes");
+    assert_true(done > *last && done <= total);
+    *last = done;
+    return true;
+}
+
+static void verify_counts_files_and_bytes(void **state)
+{
+    (void)state;
+    char *dir = test_tmpdir();
+    struct tiny_pack pack = tiny_pack_default();
+    struct dgl_verify_result result;
+    uint64_t last = 0;
+    tiny_pack_write(dir, &pack);
+    const struct dgl_verify_params params = {dir, count_progress, &last};
+    assert_int_equal(model_file_verify(NULL, &params, &result), DGL_OK);
+    assert_int_equal(result.bytes, last);
+    size_t len;
+    free(tiny_file_read(dir, "generation_config.json", &len));
+    struct rdrr_pack *opened = NULL;
+    assert_int_equal(rdrr_pack_open(NULL, dir, &opened), DGL_OK);
+    assert_int_equal(result.files, opened->manifest.num_shards + 1);
+    assert_int_equal(result.bytes, opened->manifest.total_size + len);
+    rdrr_pack_close(&opened);
+    test_tmpdir_remove(dir);
+}
+
+static bool cancel_progress(void *priv, const char *what, uint64_t done, uint64_t total)
+{
+    (void)what;
+    (void)done;
+    (void)total;
+    return ++*(int *)priv < 2;
+}
+
+static void verify_can_be_cancelled(void **state)
+{
+    (void)state;
+    char *dir = test_tmpdir();
+    struct tiny_pack pack = tiny_pack_default();
+    struct dgl_verify_result result;
+    struct dgl_model_file *file = NULL;
+    int calls = 0;
+    tiny_pack_write(dir, &pack);
+    const struct dgl_verify_params params = {dir, cancel_progress, &calls};
+    assert_int_equal(model_file_verify(NULL, &params, &result), DGL_ERR_CANCELLED);
+    assert_int_equal(calls, 2);
+    calls = 0;
+    const struct model_open_params open = {dir, true, cancel_progress, &calls};
+    assert_int_equal(model_file_open(NULL, &open, &file), DGL_ERR_CANCELLED);
+    assert_null(file);
+    test_tmpdir_remove(dir);
+}
+
+/* Without verification a flipped bit goes unseen, which is what skip_verify promises and no
+ * more. */
+static void open_without_verification_reads_no_shard(void **state)
+{
+    (void)state;
+    char *dir = test_tmpdir();
+    struct tiny_pack pack = tiny_pack_default();
+    tiny_pack_write(dir, &pack);
+    file_damage(dir, "shard_00001.bin", FLIP_BIT);
+    assert_int_equal(pack_open(NULL, dir, false), DGL_OK);
+    test_tmpdir_remove(dir);
+}
+
+static void tokenizer_that_is_not_listed(void **state)
+{
+    (void)state;
+    char *dir = test_tmpdir();
+    struct tiny_pack pack = tiny_pack_default();
+    struct test_log log;
+    test_log_init(&log, DGL_LOG_ERROR);
+    tiny_pack_write(dir, &pack);
+    test_write_file(dir, "tokenizer.json", "{}", 2);
+    assert_int_equal(pack_open(&log.log, dir, false), DGL_ERR_FORMAT);
+    assert_contains(log.text, "tokenizer.json");
+    assert_contains(log.text, "manifest.json");
+    test_tmpdir_remove(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test(manifest_facts),
+        cmocka_unit_test(hints_of_an_author_are_pinned),
+        cmocka_unit_test(pack_of_another_converter),
+        cmocka_unit_test(threads_may_read_together),
+        cmocka_unit_test(verify_counts_files_and_bytes),
+        cmocka_unit_test(verify_can_be_cancelled),
+        cmocka_unit_test(open_without_verification_reads_no_shard),
+        cmocka_unit_test(tokenizer_that_is_not_listed),
+    };
+    int failures = cmocka_run_group_tests(cases, NULL, NULL);
+    failures += test_run_table("packs", pack_is_read, good_packs);
+    failures += test_run_table("files", damage_is_found, bad_files);
+    return failures;
+}

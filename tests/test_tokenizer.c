@@ -1,0 +1,2 @@
+#include "tests/support/test.h"
+int main(void){return 0;}

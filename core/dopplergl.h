@@ -42,6 +42,11 @@
 extern "C" {
 #endif
 
+/* The library is built with hidden symbols; what is declared here is what it exports. */
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
+
 /* Raised by one whenever a declaration below changes incompatibly; docs/api-changes.md has a line each. */
 #define DGL_API_VERSION 1
 
@@ -253,6 +258,9 @@ const struct dgl_model_info *dgl_model_get_info(const struct dgl_model *model);
 /* NULL when the model came without a tokenizer. Borrowed. */
 const struct dgl_tokenizer *dgl_model_tokenizer(const struct dgl_model *model);
 
+/* generation_config.json verbatim; NULL when there is none. Borrowed. */
+const char *dgl_model_generation_config(const struct dgl_model *model, size_t *len);
+
 /* Replaces the kernels of a live model, all or nothing: on failure the old programs stay in use and the
  * next token is what it would have been. Takes effect at the next call on any session. */
 enum dgl_status dgl_model_set_kernels(struct dgl_model *model, const struct dgl_kernels *kernels);
@@ -291,6 +299,7 @@ struct dgl_memory {
 void dgl_session_estimate(const struct dgl_model *model, const struct dgl_session_params *params,
                           struct dgl_memory *out);
 
+/* Allocates cache and scratch; what does not fit is refused before anything is allocated. Slow. */
 enum dgl_status dgl_session_create(struct dgl_model *model, const struct dgl_session_params *params,
                                    struct dgl_session **out);
 void dgl_session_destroy(struct dgl_session **session);
@@ -477,6 +486,10 @@ struct dgl_bench_result {
 enum dgl_status dgl_bench(struct dgl_session *session, const struct dgl_bench_params *params,
                           struct dgl_bench_result *out);
 void dgl_bench_result_finish(struct dgl_bench_result *result);
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
 
 #ifdef __cplusplus
 }

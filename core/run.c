@@ -1,0 +1,190 @@
+/* From kernels to dispatch records: buffers by name, parameter blocks, group counts, barriers. */
+#include "core/base/mem.h"
+#include "core/plan.h"
+#include "core/pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Where the buffer that the kernel calls `name` lies; buffer NULL = the operation offers none of that name. */
+static struct gl_range resolve(const struct op *op, const char *name,
+                               const struct slot_table *slots)
+{
+    for (uint32_t i = 0; i < op->num_binds; i++) {
+        const struct op_bind *bind = &op->binds[i];
+        if (strcmp(bind->name, name) != 0)
+            continue;
+        if (bind->slot == SLOT_FIXED)
+            return bind->fixed;
+        return bind->slot == SLOT_KV ? slots->kv[bind->index] : slots->slot[bind->slot];
+    }
+    return (struct gl_range){0};
+}
+
+static enum dgl_status bind_storage(const struct run_params *p, const struct op *op,
+                                    const struct kernel *kernel, struct gl_dispatch *d)
+{
+    d->num_storage = (uint8_t)kernel->num_binds;
+    for (uint32_t i = 0; i < kernel->num_binds; i++) {
+        const struct kernel_bind *bind = &kernel->binds[i];
+        d->storage[i] = resolve(op, bind->name, p->slots);
+        if (!d->storage[i].buffer)
+            return dgl_fail(p->dev->log, DGL_ERR_KERNEL,
+                            "%s (%s): operation %s has no buffer named %s", kernel->name,
+                            kernel->origin, op->request.op, bind->name);
+        if (bind->access & KERNEL_READ)
+            d->reads |= (uint8_t)(1u << i);
+        if (bind->access & KERNEL_WRITE)
+            d->writes |= (uint8_t)(1u << i);
+    }
+    return DGL_OK;
+}
+
+/* The value of one parameter as the 32 bits of its type in the block. */
+static enum dgl_status param_word(const struct run_params *p, const struct run *run, size_t record,
+                                  const struct kernel_param *param, uint32_t *word)
+{
+    const struct op *op = run->op[record];
+    const struct kernel *kernel = run->entry[record]->choice.kernel;
+    for (uint32_t i = 0; i < op->num_params; i++) {
+        const struct op_param *value = &op->params[i];
+        if (strcmp(value->name, param->name) != 0)
+            continue;
+        if (value->is_float != (param->type == KERNEL_FLOAT))
+            return dgl_fail(p->dev->log, DGL_ERR_KERNEL,
+                            "%s (%s): parameter %s is %s in operation %s", kernel->name,
+                            kernel->origin, param->name, value->is_float ? "float" : "uint",
+                            op->request.op);
+        if (value->is_float)
+            memcpy(word, &value->f, sizeof(*word));
+        else
+            *word = value->is_run_count ? (uint32_t)run->count : value->u;
+        return DGL_OK;
+    }
+    return dgl_fail(p->dev->log, DGL_ERR_KERNEL, "%s (%s): operation %s has no parameter named %s",
+                    kernel->name, kernel->origin, op->request.op, param->name);
+}
+
+static uint64_t param_stride(const struct run_params *p)
+{
+    uint64_t align = dgl_device_get_limits(p->dev)->ubo_align;
+    uint64_t bytes = KERNEL_MAX_PARAMS * 4;
+    return align > bytes ? align : (bytes + align - 1) / align * align;
+}
+
+static enum dgl_status upload_params(struct run *run, const struct run_params *p)
+{
+    uint64_t stride = param_stride(p), size = stride * run->count;
+    unsigned char *blocks = dgl_calloc(run->count, stride);
+    if (!blocks)
+        return dgl_fail_memory(p->dev->log, "parameter blocks", size);
+    enum dgl_status st = pool_acquire(
+        p->dev->pool, &(struct gl_buffer_params){.size = size, .label = "params"}, &run->params);
+    for (size_t i = 0; i < run->count && st == DGL_OK; i++) {
+        const struct kernel *kernel = run->entry[i]->choice.kernel;
+        for (uint32_t j = 0; j < kernel->num_params && st == DGL_OK; j++) {
+            uint32_t word = 0;
+            st = param_word(p, run, i, &kernel->params[j], &word);
+            memcpy(blocks + i * stride + j * 4, &word, 4);
+        }
+        run->list[i].uniform[0] = (struct gl_range){run->params, i * stride, KERNEL_MAX_PARAMS * 4};
+        run->list[i].uniform[1] = p->slots->slot[SLOT_STEP];
+        run->list[i].num_uniform = kernel->uses_step ? 2 : 1;
+    }
+    if (st == DGL_OK)
+        st = gl_buffer_write(p->dev->gl, run->params, 0, blocks, size);
+    free(blocks);
+    return st;
+}
+
+/* Group counts lie one after the other in ARGS, in the order of the list. */
+static enum dgl_status make_indirect(struct run *run, const struct run_params *p)
+{
+    struct gl_range args = p->slots->slot[SLOT_ARGS];
+    if (run->count * 12 > args.size)
+        return dgl_fail(p->dev->log, DGL_ERR_UNSUPPORTED, "%zu operations per token, room for %llu",
+                        run->count, (unsigned long long)args.size / 12);
+    for (size_t i = 0; i < run->count; i++)
+        run->list[i].indirect = (struct gl_range){args.buffer, args.offset + i * 12, 12};
+    return DGL_OK;
+}
+
+static enum dgl_status bind_records(struct run *run, const struct run_params *p)
+{
+    size_t n = 0;
+    for (size_t s = 0; s < p->num_segs; s++) {
+        const struct plan *plan = &p->plan->seg[p->segs[s]];
+        for (size_t i = 0; i < plan->ops.count; i++, n++) {
+            run->op[n] = &plan->ops.ops[i];
+            run->entry[n] = plan->entry[i];
+            run->list[n].program = plan->entry[i]->program;
+            enum dgl_status st =
+                bind_storage(p, run->op[n], run->entry[n]->choice.kernel, &run->list[n]);
+            if (st != DGL_OK)
+                return st;
+        }
+    }
+    return DGL_OK;
+}
+
+enum dgl_status run_init(struct run *run, const struct run_params *p)
+{
+    *run = (struct run){0};
+    enum dgl_status st = model_plan_compile(p->plan, p->segs, p->num_segs);
+    if (st != DGL_OK)
+        return st;
+    for (size_t s = 0; s < p->num_segs; s++)
+        run->count += p->plan->seg[p->segs[s]].ops.count;
+    run->list = dgl_new_array(struct gl_dispatch, run->count);
+    run->entry = dgl_new_array(const struct program_entry *, run->count);
+    run->op = dgl_new_array(const struct op *, run->count);
+    if (!run->list || !run->entry || !run->op)
+        st = dgl_fail_memory(p->dev->log, "dispatch list", run->count * sizeof(*run->list));
+    if (st == DGL_OK)
+        st = bind_records(run, p);
+    if (st == DGL_OK)
+        st = upload_params(run, p);
+    if (st == DGL_OK)
+        st = run_set_tokens(p->dev, run, 1);
+    if (st == DGL_OK && p->indirect)
+        st = make_indirect(run, p);
+    if (st == DGL_OK)
+        gl_hazards_derive(run->list, run->count, p->repeats);
+    if (st != DGL_OK)
+        run_finish(p->dev, run);
+    return st;
+}
+
+void run_finish(struct dgl_device *dev, struct run *run)
+{
+    pool_release(dev->pool, &run->params);
+    free(run->list);
+    free(run->entry);
+    free(run->op);
+    *run = (struct run){0};
+}
+
+/* Rows of weights that one dispatch of the operation covers. */
+static int64_t band_rows(const struct op *op)
+{
+    for (uint32_t i = 0; i < op->num_params; i++)
+        if (strcmp(op->params[i].name, "rows") == 0)
+            return op->params[i].u;
+    return 0;
+}
+
+enum dgl_status run_set_tokens(struct dgl_device *dev, struct run *run, int32_t tokens)
+{
+    if (run->tokens == tokens)
+        return DGL_OK;
+    uint32_t max_x = dgl_device_get_limits(dev)->max_groups[0];
+    for (size_t i = 0; i < run->count; i++) {
+        const struct kernel_choice *choice = &run->entry[i]->choice;
+        if (!kernel_groups_band(choice, tokens, band_rows(run->op[i]), max_x, run->list[i].groups))
+            return dgl_fail(dev->log, DGL_ERR_KERNEL,
+                            "%s (%s): GROUPS gives no usable count for %d tokens",
+                            choice->kernel->name, choice->kernel->origin, tokens);
+    }
+    run->tokens = tokens;
+    return DGL_OK;
+}

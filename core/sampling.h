@@ -1,0 +1,27 @@
+/* The caller's sampling parameters: checked, and turned into step state. docs/formats.md has the arithmetic. */
+#ifndef DGL_CORE_SAMPLING_H
+#define DGL_CORE_SAMPLING_H
+
+#include "core/base/status.h"
+#include "kernels/step.h"
+
+#define SAMPLING_MAX_TOP_K    128
+#define SAMPLING_MAX_LAST_N   1024
+#define SAMPLING_MAX_STOP_IDS 32
+
+/* Which list of sampling operations serves the parameters (docs/operations.md). */
+enum sample_kind { SAMPLE_GREEDY, SAMPLE_TOPK, SAMPLE_FULL, SAMPLE_KINDS };
+
+/* Every field within its range and finite, else DGL_ERR_INVALID_ARG naming the field. */
+enum dgl_status sampling_check(const struct dgl_log *log, const struct dgl_sampling *sampling);
+/* For parameters that passed sampling_check(). */
+enum sample_kind sampling_kind(const struct dgl_sampling *sampling);
+/* A penalty is in force: the list starts with sample_penalty. */
+bool sampling_penalises(const struct dgl_sampling *sampling);
+/* Sets the fields that hold parameters (seed_lo, seed_hi, top_k, top_p_q, min_p_q, inv_temp, repeat_*); the others keep
+ * their values. */
+void sampling_to_step(const struct dgl_sampling *sampling, struct dgl_step *step);
+/* Size of CAND for a vocabulary, bytes. */
+uint64_t sampling_scratch_bytes(uint32_t vocab);
+
+#endif

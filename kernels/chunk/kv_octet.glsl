@@ -1,0 +1,27 @@
+// Eight neighbouring numbers of the KV cache, in `uvec4 KV[]`. An octet's number is its first element's divided by 8.
+
+void kv_octet(uint octet, out vec4 a, out vec4 b)
+{
+#if KV_f16
+    uvec4 w = KV[octet];
+    a = vec4(unpackHalf2x16(w.x), unpackHalf2x16(w.y));
+    b = vec4(unpackHalf2x16(w.z), unpackHalf2x16(w.w));
+#else
+    a = uintBitsToFloat(KV[2u * octet]);
+    b = uintBitsToFloat(KV[2u * octet + 1u]);
+#endif
+}
+
+// Four neighbouring numbers that went through kv_round(); quad i is half of octet i / 2.
+void kv_store_quad(uint quad, vec4 x)
+{
+#if KV_f16
+    uvec2 two = uvec2(kv_pack(x.xy), kv_pack(x.zw));
+    if (quad % 2u == 0u)
+        KV[quad / 2u].xy = two;
+    else
+        KV[quad / 2u].zw = two;
+#else
+    KV[quad] = floatBitsToUint(x);
+#endif
+}

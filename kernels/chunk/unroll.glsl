@@ -1,0 +1,40 @@
+// EACH_OCTET(F): F(0) F(1) ... for the HEAD_DIM / 8 octets of a head, as text. Private arrays stay in registers only if
+// every index is a constant, and Mesa leaves loops with large bodies rolled.
+#define UNROLL_1(F, i)  F((i))
+#define UNROLL_2(F, i)  UNROLL_1(F, (i)) UNROLL_1(F, (i) + 1)
+#define UNROLL_4(F, i)  UNROLL_2(F, (i)) UNROLL_2(F, (i) + 2)
+#define UNROLL_8(F, i)  UNROLL_4(F, (i)) UNROLL_4(F, (i) + 4)
+#define UNROLL_16(F, i) UNROLL_8(F, (i)) UNROLL_8(F, (i) + 8)
+#define UNROLL_32(F, i) UNROLL_16(F, (i)) UNROLL_16(F, (i) + 16)
+
+#if HEAD_DIM / 8 % 2 == 1
+#define EACH_1(F) UNROLL_1(F, 0)
+#else
+#define EACH_1(F)
+#endif
+#if HEAD_DIM / 16 % 2 == 1
+#define EACH_2(F) UNROLL_2(F, HEAD_DIM / 8 % 2)
+#else
+#define EACH_2(F)
+#endif
+#if HEAD_DIM / 32 % 2 == 1
+#define EACH_4(F) UNROLL_4(F, HEAD_DIM / 8 % 4)
+#else
+#define EACH_4(F)
+#endif
+#if HEAD_DIM / 64 % 2 == 1
+#define EACH_8(F) UNROLL_8(F, HEAD_DIM / 8 % 8)
+#else
+#define EACH_8(F)
+#endif
+#if HEAD_DIM / 128 % 2 == 1
+#define EACH_16(F) UNROLL_16(F, HEAD_DIM / 8 % 16)
+#else
+#define EACH_16(F)
+#endif
+#if HEAD_DIM / 256 % 2 == 1
+#define EACH_32(F) UNROLL_32(F, HEAD_DIM / 8 % 32)
+#else
+#define EACH_32(F)
+#endif
+#define EACH_OCTET(F) EACH_1(F) EACH_2(F) EACH_4(F) EACH_8(F) EACH_16(F) EACH_32(F)

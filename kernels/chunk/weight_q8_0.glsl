@@ -1,0 +1,39 @@
+// q8_0 in the layout `split` of `uint W[]`: a row's int8 codes, four to a word and padded with zeros to a multiple of
+// 64 columns, then an f16 scale per 32 columns, two to a word. `row` is the word a row starts at.
+#define WEIGHT_RAW   2
+#define WEIGHT_CODES uint(W_STRIDE / 17 * 16) // words of codes; a seventeenth as many hold scales
+
+vec4 weight_codes(uint word)
+{
+    return vec4(ivec4(uvec4(word << 24, word << 16, word << 8, word)) >> 24);
+}
+
+// Scale of columns k .. k + 31 from the word that holds it.
+float weight_scale(uint word, uint k)
+{
+    vec2 pair = unpackHalf2x16(word);
+    return (k & 32u) == 0u ? pair.x : pair.y;
+}
+
+float weight_at(uint row, uint k)
+{
+    uint shifted = W[row + k / 4u] << (24u - 8u * (k & 3u));
+    return weight_scale(W[row + WEIGHT_CODES + k / 64u], k) * float(int(shifted) >> 24);
+}
+
+// Columns k .. k + 15 of a row as stored, k a multiple of 16.
+void weight_fetch16(uint row, uint k, out uvec4 raw[WEIGHT_RAW])
+{
+    uint w = row + k / 4u;
+    raw[0] = uvec4(W[w], W[w + 1u], W[w + 2u], W[w + 3u]);
+    raw[1] = uvec4(W[row + WEIGHT_CODES + k / 64u]);
+}
+
+void weight_decode16(uvec4 raw[WEIGHT_RAW], uint k, out vec4 w[4])
+{
+    float d = weight_scale(raw[1].x, k);
+    w[0] = d * weight_codes(raw[0].x);
+    w[1] = d * weight_codes(raw[0].y);
+    w[2] = d * weight_codes(raw[0].z);
+    w[3] = d * weight_codes(raw[0].w);
+}

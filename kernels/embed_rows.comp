@@ -1,0 +1,31 @@
+// Token ids to rows of the embedding table: one element per lane, one token per row of groups.
+//
+// X[t, i] = scale * W[IDS[pos + t], i] for the tokens whose id lies in this band of the table.
+// Groups: x covers the H columns, y the T tokens.
+//
+//! NAME embed_rows
+//! OP embed
+//! VARIANT rows
+//! WHEN weight f32 f16 bf16 q8_0 q4_k
+//! BIND read uint IDS
+//! BIND read uint W
+//! BIND write float X
+//! PARAM uint row0
+//! PARAM uint rows
+//! PARAM float scale
+//! CONST H X_STRIDE W_STRIDE
+//! LOCAL 64
+//! GROUPS ceildiv(H, 64) T
+//! PREFER 10
+//! STEP read
+//! CHUNK weight_{weight}
+
+void body(uvec3 group)
+{
+    uint i = group.x * 64u + gl_LocalInvocationID.x, t = group.y;
+    if (i >= uint(H) || t >= step_tokens)
+        return;
+    uint id = IDS[step_pos + t] - row0; // wraps below the band, and is then not below `rows`
+    if (id < rows)
+        X[t * uint(X_STRIDE) + i] = scale * weight_at(id * uint(W_STRIDE), i);
+}

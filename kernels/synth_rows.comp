@@ -1,0 +1,64 @@
+// Fills rows of weights with repeatable random values in their packed layout: about normal, deviation 0.02.
+//
+// One lane per word; a value depends on the seed, its row in the band and its column. f32, f16 and bf16: the centred sum of
+// four bytes of a hash. q8_0 and q4_k: random codes under fixed scales, for q4_k with minima that centre them.
+//
+//! NAME synth_rows
+//! OP synth
+//! VARIANT rows
+//! WHEN weight f32 f16 bf16 q8_0 q4_k
+//! BIND write uint W
+//! PARAM uint rows
+//! PARAM uint seed
+//! CONST K W_STRIDE
+//! LOCAL 64
+//! GROUPS ceildiv(W_STRIDE, 64) min(BAND, 16384)
+//! PREFER 10
+//! CHUNK half
+
+// Multiply-xorshift finaliser: every output bit depends on every input bit.
+uint scramble(uint x)
+{
+    x = (x ^ (x >> 16)) * 0x7FEB352Du;
+    x = (x ^ (x >> 15)) * 0x846CA68Bu;
+    return x ^ (x >> 16);
+}
+
+#if !WEIGHT_q8_0 && !WEIGHT_q4_k
+// Deviation of the sum of four bytes: 148.
+float value(uint h)
+{
+    uint sum = (h & 255u) + ((h >> 8) & 255u) + ((h >> 16) & 255u) + (h >> 24);
+    return (float(sum) - 510.0) * (0.02 / 148.0);
+}
+#endif
+
+uint word(uint w, uint h)
+{
+#if WEIGHT_f32
+    return floatBitsToUint(value(h));
+#elif WEIGHT_f16
+    return half_pack(vec2(value(h), value(scramble(h + 1u))));
+#elif WEIGHT_bf16
+    return (floatBitsToUint(value(h)) >> 16) | (floatBitsToUint(value(scramble(h + 1u))) & 0xFFFF0000u);
+#elif WEIGHT_q8_0
+    if (w >= uint(W_STRIDE / 17 * 16))
+        return 0x0C6F0C6Fu; // 2.7e-4 twice: codes deviate by 74
+    return 4u * w < uint(K) ? h : 0u;
+#else
+    if (w % 36u == 0u)
+        return 0x13F5083Eu; // d = 1.3e-4, dmin = 7.5 d: codes deviate by 4.6 from 7.5, times sc
+    if (w % 36u < 3u)
+        return 0xA0A0A0A0u | (h & 0x03030303u); // sc and m of groups 0 to 3: 32 to 35; upper bits of 4 to 7
+    return w % 36u == 3u ? h & 0x33333333u : h; // lower bits of sc and m of groups 4 to 7; codes
+#endif
+}
+
+void body(uvec3 group)
+{
+    uint w = group.x * 64u + gl_LocalInvocationID.x;
+    if (w >= uint(W_STRIDE))
+        return;
+    for (uint row = group.y; row < rows; row += min(rows, 16384u))
+        W[row * uint(W_STRIDE) + w] = word(w, scramble(scramble(seed + row) + w));
+}

@@ -1,0 +1,320 @@
+/* The kernels of embed, norm and synth against doubles, under the same conditions as those of matmul. */
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/base/mem.h"
+#include "tests/support/kernel_bench.h"
+#include "tests/support/ref_ops.h"
+
+#define MAX_TOKENS 64
+
+struct embed_row {
+    const char *name;
+    enum dgl_dtype type;
+    uint32_t vocab, hidden, x_pad, pos, tokens;
+    uint32_t cut; /* the table comes in two bands, cut here; 0 = one */
+};
+
+static const struct embed_row embed_rows[] = {
+    {"embed_f32_h4_one_token", DGL_F32, 3, 4, 0, 0, 1, 0},
+    {"embed_f32_h1152_bands", DGL_F32, 50, 1152, 4, 3, 16, 20},
+    {"embed_f16_h36", DGL_F16, 257, 36, 0, 1, 33, 0},
+    {"embed_f16_h256_bands", DGL_F16, 100, 256, 8, 60, 64, 99},
+    {"embed_bf16_h80", DGL_BF16, 64, 80, 4, 2, 7, 1},
+    {"embed_q8_0_h36", DGL_Q8_0, 64, 36, 0, 5, 3, 0},
+    {"embed_q8_0_h256_bands", DGL_Q8_0, 1000, 256, 0, 0, 64, 500},
+    {"embed_q4_k_h96", DGL_Q4_K, 40, 96, 0, 9, 5, 0},
+    {"embed_q4_k_h260", DGL_Q4_K, 40, 260, 4, 9, 16, 7},
+    {"embed_q4_k_h2048_bands", DGL_Q4_K, 65, 2048, 0, 0, 2, 64},
+};
+
+struct norm_row {
+    const char *name;
+    uint32_t hidden, x_pad, y_pad, tokens;
+};
+
+static const struct norm_row norm_rows[] = {
+    {"norm_h4_t1", 4, 0, 0, 1},       {"norm_h36_t2_strided", 36, 4, 8, 2},
+    {"norm_h80_t3", 80, 0, 0, 3},     {"norm_h256_t64", 256, 0, 0, 64},
+    {"norm_h260_t7", 260, 12, 0, 7},  {"norm_h1152_t33_strided", 1152, 4, 4, 33},
+    {"norm_h2048_t1", 2048, 0, 0, 1}, {"norm_h5120_t2", 5120, 0, 0, 2},
+};
+
+struct synth_row {
+    const char *name;
+    enum dgl_dtype type;
+    uint32_t rows, cols;
+};
+
+static const struct synth_row synth_rows[] = {
+    {"synth_f32", DGL_F32, 64, 1152},         {"synth_f16", DGL_F16, 100, 260},
+    {"synth_bf16", DGL_BF16, 64, 256},        {"synth_q8_0", DGL_Q8_0, 64, 1152},
+    {"synth_q8_0_padded", DGL_Q8_0, 200, 36}, {"synth_q4_k", DGL_Q4_K, 64, 2048},
+    {"synth_q4_k_padded", DGL_Q4_K, 300, 80},
+};
+
+static struct {
+    struct kernel_bench *bench;
+} all;
+
+static void *checked(void *p)
+{
+    assert_non_null(p);
+    return p;
+}
+
+/* Calls `one` for every kernel of `op`; at least one must run, and none may be unable to for other reasons than the
+ * device's. `one` returns what the bench said. */
+static void each_kernel(const char *op, void *ctx,
+                        enum bench_result (*one)(void *ctx, const char *kernel, double tolerance,
+                                                 char why[BENCH_WHY]))
+{
+    const char *name;
+    char why[BENCH_WHY];
+    int ran = 0;
+    if (!all.bench)
+        SKIP("%s: no GLES device", op);
+    for (size_t i = 0; (name = kernel_bench_name(all.bench, op, i)) != NULL; i++) {
+        const struct kernel *kernel = kernel_set_find(kernel_bench_set(all.bench), name);
+        enum bench_result result = one(ctx, name, kernel->tolerance, why);
+        if (result == BENCH_FAILED)
+            fail_msg("%s: %s", name, why);
+        if (result == BENCH_CANNOT)
+            printf("# skip: %s\n", why);
+        ran += result == BENCH_RAN;
+    }
+    assert_true(ran > 0);
+}
+
+static void check_nmse(const char *kernel, const float *got, const double *want, size_t count,
+                       double limit)
+{
+    double nmse = test_nmse(got, want, count);
+    if (!(nmse <= limit))
+        fail_msg("%s: NMSE %.3g, at most %.3g allowed; first value %.9g, expected %.17g", kernel,
+                 nmse, limit, got[0], want[0]);
+}
+
+/* Takes the first `cols` of each row of `stride` values out; the rest must still be as it was. */
+static void compact(const float *values, const float *before, size_t stride, size_t cols,
+                    size_t rows, float *out)
+{
+    for (size_t r = 0; r < rows; r++) {
+        memcpy(out + r * cols, values + r * stride, cols * sizeof(*out));
+        assert_memory_equal(values + r * stride + cols, before + r * stride + cols,
+                            4 * (stride - cols));
+    }
+}
+
+static float *nan_array(size_t count)
+{
+    float *values = checked(dgl_new_array(float, count));
+    for (size_t i = 0; i < count; i++)
+        values[i] = NAN;
+    return values;
+}
+
+/* ---- embed ------------------------------------------------------------------------------------------- */
+
+struct embed {
+    const struct embed_row *row;
+    struct ref_matrix table;
+    uint32_t ids[MAX_TOKENS + 64];
+};
+
+static enum bench_result embed_band(const struct embed *e, const char *kernel, uint32_t row0,
+                                    uint32_t rows, float *x, char why[BENCH_WHY])
+{
+    const struct embed_row *row = e->row;
+    struct bench_case c = {.request.op = "embed", .band = rows};
+    size_t stride = row->hidden + row->x_pad;
+    bench_attr(&c, "weight", dgl_dtype_get(row->type)->name);
+    bench_attr(&c, "phase", row->tokens == 1 ? "decode" : "prefill");
+    bench_const(&c, "H", row->hidden);
+    bench_const(&c, "X_STRIDE", (int64_t)stride);
+    bench_const(&c, "W_STRIDE", (int64_t)e->table.row_words);
+    bench_uint(&c, "row0", row0);
+    bench_uint(&c, "rows", rows);
+    bench_float(&c, "scale", 0.75f);
+    bench_in(&c, "IDS", e->ids, row->pos + row->tokens);
+    bench_in(&c, "W", e->table.packed + row0 * e->table.row_words, rows * e->table.row_words);
+    bench_inout(&c, "X", x, x, row->tokens * stride);
+    c.step.pos = row->pos;
+    c.step.tokens = row->tokens;
+    return kernel_bench_run(all.bench, kernel, &c, why);
+}
+
+static enum bench_result embed_one(void *ctx, const char *kernel, double tolerance,
+                                   char why[BENCH_WHY])
+{
+    const struct embed *e = ctx;
+    const struct embed_row *row = e->row;
+    size_t stride = row->hidden + row->x_pad, count = (size_t)row->tokens * row->hidden;
+    float *x = nan_array(row->tokens * stride), *before = nan_array(row->tokens * stride);
+    float *got = checked(dgl_new_array(float, count));
+    double *want = checked(dgl_new_array(double, count));
+    enum bench_result result = BENCH_RAN;
+    if (row->cut)
+        result = embed_band(e, kernel, 0, row->cut, x, why);
+    if (result == BENCH_RAN)
+        result = embed_band(e, kernel, row->cut, row->vocab - row->cut, x, why);
+    if (result == BENCH_RAN) {
+        for (size_t i = 0; i < count; i++)
+            want[i] =
+                0.75 *
+                e->table.values[e->ids[row->pos + i / row->hidden] * row->hidden + i % row->hidden];
+        compact(x, before, stride, row->hidden, row->tokens, got);
+        check_nmse(kernel, got, want, count, tolerance);
+    }
+    free(x);
+    free(before);
+    free(got);
+    free(want);
+    return result;
+}
+
+static void embed_looks_rows_up(void **state)
+{
+    struct embed e = {.row = *state};
+    uint64_t seed = e.row->hidden;
+    ref_matrix_init(&e.table, e.row->type, e.row->vocab, e.row->hidden, seed);
+    for (uint32_t i = 0; i < e.row->pos + e.row->tokens; i++)
+        e.ids[i] = (uint32_t)(test_rand(&seed) % e.row->vocab);
+    e.ids[e.row->pos] = e.row->vocab - 1;
+    e.ids[e.row->pos + e.row->tokens - 1] = e.row->cut ? e.row->cut : e.row->vocab - 1;
+    each_kernel("embed", &e, embed_one);
+    ref_matrix_finish(&e.table);
+}
+
+/* ---- norm -------------------------------------------------------------------------------------------- */
+
+static enum bench_result norm_one(void *ctx, const char *kernel, double tolerance,
+                                  char why[BENCH_WHY])
+{
+    const struct norm_row *row = ctx;
+    size_t x_stride = row->hidden + row->x_pad, y_stride = row->hidden + row->y_pad;
+    size_t count = (size_t)row->tokens * row->hidden;
+    uint64_t seed = row->hidden;
+    float *x = nan_array(row->tokens * x_stride), *y = nan_array(row->tokens * y_stride);
+    float *before = nan_array(row->tokens * y_stride), *gain = nan_array(row->hidden);
+    float *got = checked(dgl_new_array(float, count));
+    double *want = checked(dgl_new_array(double, count));
+    double *wide = checked(dgl_new_array(double, 2u * row->hidden));
+    ref_fill(gain, row->hidden, &seed);
+    for (uint32_t t = 0; t < row->tokens; t++) {
+        float *token = x + t * x_stride;
+        ref_fill(token, row->hidden, &seed);
+        for (uint32_t i = 0; i < row->hidden; i++) {
+            token[i] *= t % 3 == 2 ? 1e-3f : 3.0f; /* also where eps matters */
+            wide[i] = token[i];
+            wide[row->hidden + i] = gain[i];
+        }
+        ref_norm(wide, wide + row->hidden, row->hidden, 1e-5, want + t * row->hidden);
+    }
+    struct bench_case c = {.request.op = "norm", .step.tokens = row->tokens};
+    bench_const(&c, "H", row->hidden);
+    bench_const(&c, "X_STRIDE", (int64_t)x_stride);
+    bench_const(&c, "Y_STRIDE", (int64_t)y_stride);
+    bench_float(&c, "eps", 1e-5f);
+    bench_in(&c, "X", x, row->tokens * x_stride);
+    bench_in(&c, "G", gain, row->hidden);
+    bench_inout(&c, "Y", y, y, row->tokens * y_stride);
+    enum bench_result result = kernel_bench_run(all.bench, kernel, &c, why);
+    if (result == BENCH_RAN) {
+        compact(y, before, y_stride, row->hidden, row->tokens, got);
+        check_nmse(kernel, got, want, count, tolerance);
+    }
+    float *const floats[] = {x, y, before, gain, got};
+    for (size_t i = 0; i < sizeof(floats) / sizeof(floats[0]); i++)
+        free(floats[i]);
+    free(want);
+    free(wide);
+    return result;
+}
+
+static void norm_divides_by_the_root_mean_square(void **state)
+{
+    each_kernel("norm", *state, norm_one);
+}
+
+/* ---- synth ------------------------------------------------------------------------------------------- */
+
+static enum bench_result synth_fill(const struct synth_row *row, const char *kernel, uint32_t seed,
+                                    const struct ref_matrix *shape, uint32_t *words,
+                                    char why[BENCH_WHY])
+{
+    struct bench_case c = {.request.op = "synth", .band = row->rows, .step.tokens = 1};
+    bench_attr(&c, "weight", dgl_dtype_get(row->type)->name);
+    bench_const(&c, "K", row->cols);
+    bench_const(&c, "W_STRIDE", (int64_t)shape->row_words);
+    bench_uint(&c, "rows", row->rows);
+    bench_uint(&c, "seed", seed);
+    bench_out(&c, "W", words, row->rows * shape->row_words);
+    return kernel_bench_run(all.bench, kernel, &c, why);
+}
+
+/* Mean and deviation of one column block of 32 and of all: no block may be constant, none may be shifted. */
+static void check_spread(const struct synth_row *row, const double *values)
+{
+    double sum = 0.0, squares = 0.0, count = (double)row->rows * row->cols;
+    for (size_t i = 0; i < (size_t)row->rows * row->cols; i++) {
+        sum += values[i];
+        squares += values[i] * values[i];
+    }
+    assert_near(sum / count, 0.0, 0.002);
+    assert_near(sqrt(squares / count), 0.02, 0.004);
+    for (size_t b = 0; b + 32 <= row->cols; b += 32) {
+        double block = 0.0;
+        for (size_t r = 0; r < row->rows; r++)
+            for (size_t i = 0; i < 32; i++)
+                block += values[r * row->cols + b + i] * values[r * row->cols + b + i];
+        assert_near(sqrt(block / (32.0 * row->rows)), 0.02, 0.006);
+    }
+}
+
+static enum bench_result synth_one(void *ctx, const char *kernel, double tolerance,
+                                   char why[BENCH_WHY])
+{
+    const struct synth_row *row = ctx;
+    struct ref_matrix m;
+    (void)tolerance;
+    ref_matrix_init(&m, row->type, row->rows, row->cols, 1);
+    size_t words = row->rows * m.row_words;
+    uint32_t *again = checked(dgl_new_array(uint32_t, words));
+    uint32_t *other = checked(dgl_new_array(uint32_t, words));
+    enum bench_result result = synth_fill(row, kernel, 1, &m, m.packed, why);
+    if (result == BENCH_RAN)
+        result = synth_fill(row, kernel, 1, &m, again, why);
+    if (result == BENCH_RAN)
+        result = synth_fill(row, kernel, 2, &m, other, why);
+    if (result == BENCH_RAN) {
+        assert_memory_equal(m.packed, again, 4 * words);
+        assert_memory_not_equal(m.packed, other, 4 * words);
+        ref_matrix_decode_packed(&m);
+        check_spread(row, m.values);
+    }
+    free(again);
+    free(other);
+    ref_matrix_finish(&m);
+    return result;
+}
+
+static void synth_makes_plausible_weights(void **state)
+{
+    each_kernel("synth", *state, synth_one);
+}
+
+int main(void)
+{
+    all.bench = kernel_bench_create(false);
+    int failures = test_run_rows("embed", embed_looks_rows_up, embed_rows,
+                                 sizeof(embed_rows) / sizeof(embed_rows[0]), sizeof(embed_rows[0]));
+    failures += test_run_rows("norm", norm_divides_by_the_root_mean_square, norm_rows,
+                              sizeof(norm_rows) / sizeof(norm_rows[0]), sizeof(norm_rows[0]));
+    failures += test_run_rows("synth", synth_makes_plausible_weights, synth_rows,
+                              sizeof(synth_rows) / sizeof(synth_rows[0]), sizeof(synth_rows[0]));
+    kernel_bench_destroy(&all.bench);
+    return failures;
+}

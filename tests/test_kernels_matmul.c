@@ -1,0 +1,356 @@
+/*
+ * Every matmul kernel that this device can run, on every weight format, against sums in doubles: odd sizes, bands of
+ * rows, strides wider than the row with NaN between, NaN where results go, guard words around all buffers.
+ */
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/base/mem.h"
+#include "kernels/kernel_private.h"
+#include "tests/support/kernel_bench.h"
+#include "tests/support/ref_ops.h"
+
+#define EPS         1e-5
+#define MAX_KERNELS 64
+
+/* What is asked, apart from the weight's format. */
+struct shape {
+    const char *phase, *pre, *post;
+    uint32_t k, n, tokens;
+    uint32_t bands;            /* dispatches that share the rows; 0 counts as 1 */
+    uint32_t x_pad, y_pad;     /* columns between rows */
+    uint32_t splits, head_dim; /* pre=merge */
+    bool x_last;
+    const char *formats; /* weight formats to try; NULL = all */
+};
+
+static const struct shape shapes[] = {
+    {"decode", "none", "store", .k = 4, .n = 1, .tokens = 1, .y_pad = 4},
+    {"decode", "none", "add", .k = 36, .n = 3, .tokens = 1, .x_pad = 8},
+    {"decode", "norm", "store", .k = 96, .n = 5, .tokens = 1, .bands = 2},
+    {"decode", "norm", "glu", .k = 80, .n = 10, .tokens = 1, .bands = 2},
+    {"decode", "none", "add", .k = 256, .n = 257, .tokens = 4, .x_last = true, .x_pad = 4,
+     .y_pad = 12, .formats = "f16 q8_0"},
+    {"decode", "norm", "glu", .k = 260, .n = 64, .tokens = 1, .formats = "f16 q4_k"},
+    {"decode", "norm", "store", .k = 256, .n = 1000, .tokens = 7, .x_last = true, .bands = 3,
+     .formats = "f32 q4_k"},
+    {"decode", "none", "add", .k = 768, .n = 130, .tokens = 1, .formats = "q8_0 q4_k"},
+    {"decode", "merge", "add", .k = 256, .n = 64, .tokens = 1, .splits = 3, .head_dim = 64,
+     .formats = "bf16 q4_k"},
+    {"decode", "merge", "store", .k = 96, .n = 33, .tokens = 1, .splits = 8, .head_dim = 12},
+    {"decode", "none", "store", .k = 1152, .n = 257, .tokens = 1, .bands = 2},
+    {"decode", "norm", "glu", .k = 2048, .n = 64, .tokens = 1},
+    {"decode", "norm", "store", .k = 4352, .n = 70, .tokens = 1},
+    {"prefill", "none", "store", .k = 4, .n = 1, .tokens = 1, .y_pad = 4},
+    {"prefill", "none", "add", .k = 36, .n = 3, .tokens = 2, .x_pad = 8},
+    {"prefill", "none", "glu", .k = 80, .n = 10, .tokens = 3, .bands = 2},
+    {"prefill", "none", "store", .k = 96, .n = 5, .tokens = 7, .x_pad = 4, .y_pad = 8},
+    {"prefill", "none", "add", .k = 256, .n = 64, .tokens = 16, .x_pad = 4, .formats = "f16 q4_k"},
+    {"prefill", "none", "glu", .k = 256, .n = 258, .tokens = 33, .bands = 2, .y_pad = 3,
+     .formats = "bf16 q8_0 q4_k"},
+    {"prefill", "none", "store", .k = 260, .n = 257, .tokens = 64, .bands = 2,
+     .formats = "f32 q4_k"},
+    {"prefill", "none", "add", .k = 768, .n = 132, .tokens = 9, .formats = "q4_k"},
+    {"prefill", "none", "store", .k = 1152, .n = 257, .tokens = 7},
+    {"prefill", "none", "glu", .k = 2048, .n = 1000, .tokens = 3, .bands = 2},
+};
+static const enum dgl_dtype weights[] = {DGL_F32, DGL_F16, DGL_BF16, DGL_Q8_0, DGL_Q4_K};
+#define NUM_SHAPES  (sizeof(shapes) / sizeof(shapes[0]))
+#define NUM_WEIGHTS (sizeof(weights) / sizeof(weights[0]))
+
+struct row {
+    const char *name;
+    struct shape shape;
+    enum dgl_dtype weight;
+};
+
+static struct {
+    struct kernel_bench *bench;
+    bool ran[MAX_KERNELS];
+    char why[MAX_KERNELS][BENCH_WHY]; /* last reason not to run */
+} all;
+
+/* ---- one problem ------------------------------------------------------------------------------------ */
+
+struct problem {
+    struct shape s;
+    uint32_t x_stride, y_stride, y_cols;
+    size_t x_words, y_words, a_words;
+    struct ref_matrix w;
+    float *x, *a, *y0, *y; /* y0: before; y: after */
+    double *want;          /* [tokens or 1][y_cols] */
+};
+
+static bool is(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0;
+}
+
+/* Rows of x that the product sees. */
+static uint32_t out_tokens(const struct shape *s)
+{
+    return is(s->phase, "decode") ? 1 : s->tokens;
+}
+
+static void *checked(void *p)
+{
+    assert_non_null(p);
+    return p;
+}
+
+/* Small for post=glu: silu turns absolute errors of large gates into relative ones. */
+static void fill_x(struct problem *p, float scale, uint64_t *seed)
+{
+    for (size_t i = 0; i < p->x_words; i++)
+        p->x[i] = i % p->x_stride < p->s.k ? scale * test_rand_float(seed) : NAN;
+}
+
+/* P of attn_decode: sums, then a maximum and a weight per split; one split of the first head is empty. */
+static void fill_partials(struct problem *p, uint64_t *seed)
+{
+    size_t sums = (size_t)p->s.k * p->s.splits;
+    ref_fill(p->x, p->x_words, seed);
+    for (size_t i = 0; i < p->s.k / p->s.head_dim * p->s.splits; i++)
+        p->x[sums + 2 * i + 1] = 1.0f + fabsf(p->x[sums + 2 * i + 1]);
+    p->x[sums] = -1e30f;
+    p->x[sums + 1] = 0.0f;
+    memset(p->x, 0, p->s.head_dim * sizeof(*p->x));
+    memcpy(p->a, p->x, p->x_words * sizeof(*p->a));
+}
+
+/* x as the product sees it, after the prologue. */
+static void ref_source(const struct problem *p, uint32_t token, double *x)
+{
+    const float *row = p->x + (size_t)(p->s.x_last ? p->s.tokens - 1 : token) * p->x_stride;
+    double *plain = checked(dgl_new_array(double, 2u * p->s.k));
+    for (uint32_t k = 0; k < p->s.k; k++) {
+        plain[k] = row[k];
+        plain[p->s.k + k] = p->a[k];
+    }
+    if (is(p->s.pre, "norm"))
+        ref_norm(plain, plain + p->s.k, p->s.k, EPS, x);
+    else if (is(p->s.pre, "merge"))
+        ref_merge(p->x, p->s.k / p->s.head_dim, p->s.splits, p->s.head_dim, x);
+    else
+        memcpy(x, plain, p->s.k * sizeof(*x));
+    free(plain);
+}
+
+static void ref_result(struct problem *p)
+{
+    double *x = checked(dgl_new_array(double, p->s.k));
+    double *y = checked(dgl_new_array(double, p->s.n));
+    for (uint32_t t = 0; t < out_tokens(&p->s); t++) {
+        ref_source(p, t, x);
+        ref_matmul(&p->w, x, 1, y);
+        for (uint32_t i = 0; i < p->y_cols; i++) {
+            double value = y[i];
+            if (is(p->s.post, "glu"))
+                value = ref_silu(y[2 * i]) * y[2 * i + 1];
+            if (is(p->s.post, "add"))
+                value += p->y0[t * p->y_stride + i];
+            p->want[t * p->y_cols + i] = value;
+        }
+    }
+    free(x);
+    free(y);
+}
+
+static void problem_init(struct problem *p, const struct row *row)
+{
+    uint64_t seed = 1000003u * row->shape.k + row->shape.n;
+    const struct shape *s = &row->shape;
+    bool merge = is(s->pre, "merge");
+    *p = (struct problem){.s = *s, .x_stride = s->k + s->x_pad};
+    p->y_cols = is(s->post, "glu") ? s->n / 2 : s->n;
+    p->y_stride = p->y_cols + s->y_pad;
+    p->x_words = (size_t)s->tokens * p->x_stride;
+    p->y_words = (size_t)out_tokens(s) * p->y_stride;
+    p->a_words = s->k;
+    if (merge) /* the empty pair rounds the buffer up to whole vec4 */
+        p->x_words = p->a_words =
+            ((size_t)s->k * s->splits + 2u * (s->k / s->head_dim * s->splits) + 3) / 4 * 4;
+    ref_matrix_init(&p->w, row->weight, s->n, s->k, seed);
+    p->x = checked(dgl_new_array(float, p->x_words));
+    p->a = checked(dgl_new_array(float, p->a_words));
+    p->y0 = checked(dgl_new_array(float, p->y_words));
+    p->y = checked(dgl_new_array(float, p->y_words));
+    p->want = checked(dgl_new_array(double, (size_t)out_tokens(s) * p->y_cols));
+    if (merge) {
+        fill_partials(p, &seed);
+    } else {
+        float scale = is(s->post, "glu") ? 0.1f : 1.0f;
+        fill_x(p, scale, &seed);
+        ref_fill(p->a, p->a_words, &seed);
+        for (size_t i = 0; i < p->a_words; i++)
+            p->a[i] *= scale;
+    }
+    for (size_t i = 0; i < p->y_words; i++)
+        p->y0[i] =
+            is(s->post, "add") || i % p->y_stride >= p->y_cols ? test_rand_float(&seed) : NAN;
+    ref_result(p);
+}
+
+static void problem_finish(struct problem *p)
+{
+    ref_matrix_finish(&p->w);
+    free(p->x);
+    free(p->a);
+    free(p->y0);
+    free(p->y);
+    free(p->want);
+}
+
+/* ---- running it ------------------------------------------------------------------------------------- */
+
+static void describe(const struct problem *p, struct bench_case *c)
+{
+    const struct shape *s = &p->s;
+    *c = (struct bench_case){.request.op = "matmul"};
+    bench_attr(c, "weight", dgl_dtype_get(p->w.type)->name);
+    bench_attr(c, "phase", s->phase);
+    bench_attr(c, "pre", s->pre);
+    bench_attr(c, "post", s->post);
+    if (is(s->post, "glu"))
+        bench_attr(c, "act", "silu");
+    bench_const(c, "K", s->k);
+    bench_const(c, "N", s->n);
+    bench_const(c, "W_STRIDE", (int64_t)p->w.row_words);
+    bench_const(c, "X_STRIDE", p->x_stride);
+    bench_const(c, "Y_STRIDE", p->y_stride);
+    bench_const(c, "X_LAST", s->x_last);
+    if (is(s->pre, "merge")) {
+        bench_const(c, "SPLITS", s->splits);
+        bench_const(c, "HEAD_DIM", s->head_dim);
+    }
+    bench_float(c, "eps", (float)EPS);
+    c->step.tokens = s->tokens;
+}
+
+/* The i-th of the shape's bands; the cuts are even, as post=glu wants them. */
+static enum bench_result run_band(struct problem *p, const char *kernel, uint32_t i,
+                                  char why[BENCH_WHY])
+{
+    struct bench_case c;
+    uint32_t bands = p->s.bands ? p->s.bands : 1, step = p->s.n / bands / 2 * 2;
+    uint32_t row0 = i * step, rows = i + 1 < bands ? step : p->s.n - row0;
+    describe(p, &c);
+    bench_uint(&c, "row0", row0);
+    bench_uint(&c, "rows", rows);
+    bench_in(&c, "W", p->w.packed + row0 * p->w.row_words, rows * p->w.row_words);
+    bench_in(&c, "X", p->x, p->x_words);
+    bench_inout(&c, "Y", p->y, p->y, p->y_words);
+    if (!is(p->s.pre, "none"))
+        bench_in(&c, "A", p->a, p->a_words);
+    c.band = rows;
+    return kernel_bench_run(all.bench, kernel, &c, why);
+}
+
+static void check_result(const struct problem *p, const struct kernel *kernel)
+{
+    size_t tokens = out_tokens(&p->s);
+    float *got = checked(dgl_new_array(float, tokens * p->y_cols));
+    for (size_t t = 0; t < tokens; t++) {
+        const float *row = p->y + t * p->y_stride, *before = p->y0 + t * p->y_stride;
+        memcpy(got + t * p->y_cols, row, p->y_cols * sizeof(*got));
+        assert_memory_equal(row + p->y_cols, before + p->y_cols, 4 * (p->y_stride - p->y_cols));
+    }
+    double nmse = test_nmse(got, p->want, tokens * p->y_cols);
+    if (!(nmse <= kernel->tolerance))
+        fail_msg("%s: NMSE %.3g, at most %.3g allowed; first value %.9g, expected %.17g",
+                 kernel->name, nmse, kernel->tolerance, got[0], p->want[0]);
+    free(got);
+}
+
+/* False: the kernel cannot run this. */
+static bool try_kernel(struct problem *p, const char *name, char why[BENCH_WHY])
+{
+    memcpy(p->y, p->y0, p->y_words * sizeof(*p->y));
+    for (uint32_t i = 0; i < (p->s.bands ? p->s.bands : 1); i++) {
+        enum bench_result result = run_band(p, name, i, why);
+        if (result == BENCH_CANNOT)
+            return false;
+        if (result == BENCH_FAILED)
+            fail_msg("%s: %s", name, why);
+    }
+    check_result(p, kernel_set_find(kernel_bench_set(all.bench), name));
+    return true;
+}
+
+static void products_agree_with_doubles(void **state)
+{
+    const struct row *row = *state;
+    struct problem p;
+    const char *name;
+    char why[BENCH_WHY];
+    int ran = 0;
+    if (!all.bench)
+        SKIP("%s: no GLES device", row->name);
+    problem_init(&p, row);
+    for (size_t i = 0; (name = kernel_bench_name(all.bench, "matmul", i)) != NULL; i++) {
+        assert_true(i < MAX_KERNELS);
+        if (try_kernel(&p, name, why)) {
+            all.ran[i] = true;
+            ran++;
+        } else {
+            memcpy(all.why[i], why, sizeof(why));
+        }
+    }
+    problem_finish(&p);
+    if (ran == 0)
+        fail_msg("no kernel runs %s", row->name);
+}
+
+static void every_kernel_was_tested(void **state)
+{
+    (void)state;
+    const char *name;
+    int missing = 0;
+    if (!all.bench)
+        SKIP("every_kernel_was_tested: no GLES device");
+    for (size_t i = 0; (name = kernel_bench_name(all.bench, "matmul", i)) != NULL; i++) {
+        if (all.ran[i])
+            continue;
+        printf("# skip: %s\n", all.why[i]);
+        bool capability = strstr(all.why[i], "EXTENSION") || strstr(all.why[i], "SUBGROUP_SIZE") ||
+                          strstr(all.why[i], "MAX_") || strstr(all.why[i], "SHARED_BYTES");
+        missing += !capability;
+    }
+    assert_int_equal(missing, 0);
+}
+
+/* ---- names ------------------------------------------------------------------------------------------- */
+
+static char names[NUM_SHAPES * NUM_WEIGHTS][96];
+static struct row rows[NUM_SHAPES * NUM_WEIGHTS];
+
+/* Fills `rows` and returns how many there are. */
+static size_t name_rows(void)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < NUM_SHAPES * NUM_WEIGHTS; i++) {
+        const struct shape *s = &shapes[i / NUM_WEIGHTS];
+        const char *format = dgl_dtype_get(weights[i % NUM_WEIGHTS])->name;
+        if (s->formats && !kernel_word_in(s->formats, format))
+            continue;
+        snprintf(names[count], sizeof(names[0]), "%s_%s_%s_%s_k%u_n%u_t%u", s->phase, format,
+                 s->pre, s->post, s->k, s->n, s->tokens);
+        rows[count] = (struct row){names[count], *s, weights[i % NUM_WEIGHTS]};
+        count++;
+    }
+    return count;
+}
+
+int main(void)
+{
+    const struct CMUnitTest last[] = {cmocka_unit_test(every_kernel_was_tested)};
+    size_t count = name_rows();
+    all.bench = kernel_bench_create(false);
+    int failures =
+        test_run_rows("matmul", products_agree_with_doubles, rows, count, sizeof(rows[0]));
+    failures += cmocka_run_group_tests_name("coverage", last, NULL, NULL);
+    kernel_bench_destroy(&all.bench);
+    return failures;
+}

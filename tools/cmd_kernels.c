@@ -1,0 +1,132 @@
+/* kernels list | show NAME | explain: which kernels there are, their text, and why a model uses which. */
+#include <string.h>
+
+#include "core/base/json.h"
+#include "tools/commands.h"
+#include "tools/engine.h"
+#include "tools/report.h"
+
+struct listing {
+    struct dgl_buf out;
+    struct dgl_json_writer w;
+    bool json;
+};
+
+static void kernel_fields(struct dgl_json_writer *w, const struct dgl_kernel_info *k)
+{
+    const struct {
+        const char *key, *value;
+    } rows[] = {{"name", k->name},     {"op", k->op},         {"variant", k->variant},
+                {"origin", k->origin}, {"sha256", k->sha256}, {"summary", k->summary}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        dgl_jw_key(w, rows[i].key);
+        dgl_jw_cstr(w, rows[i].value);
+    }
+}
+
+static bool list_kernel(void *priv, const struct dgl_kernel_info *k)
+{
+    struct listing *l = priv;
+    if (l->json) {
+        dgl_jw_object(&l->w);
+        kernel_fields(&l->w, k);
+        dgl_jw_end_object(&l->w);
+    } else {
+        dgl_buf_printf(&l->out, "%-28s %-14s %-10s %.12s %-8s %s\n", k->name, k->op, k->variant,
+                       k->sha256, k->origin, k->summary ? k->summary : "");
+    }
+    return true;
+}
+
+static bool explain_step(void *priv, const struct dgl_plan_step *s)
+{
+    struct listing *l = priv;
+    if (!l->json) {
+        dgl_buf_printf(&l->out, "%-8s %3d %-12s %-32s %-28s %-8s %.12s  %s\n", phase_name(s->phase),
+                       s->layer, s->op, s->shape, s->kernel->name, s->kernel->origin,
+                       s->kernel->sha256, s->reason);
+        return true;
+    }
+    dgl_jw_object(&l->w);
+    dgl_jw_key(&l->w, "phase");
+    dgl_jw_cstr(&l->w, phase_name(s->phase));
+    dgl_jw_key(&l->w, "layer");
+    dgl_jw_i64(&l->w, s->layer);
+    dgl_jw_key(&l->w, "step");
+    dgl_jw_cstr(&l->w, s->op);
+    dgl_jw_key(&l->w, "shape");
+    dgl_jw_cstr(&l->w, s->shape);
+    kernel_fields(&l->w, s->kernel);
+    dgl_jw_key(&l->w, "reason");
+    dgl_jw_cstr(&l->w, s->reason);
+    dgl_jw_end_object(&l->w);
+    return true;
+}
+
+static void begin(struct listing *l, bool json)
+{
+    *l = (struct listing){.json = json};
+    l->w = dgl_json_writer(&l->out, 0);
+    if (json)
+        dgl_jw_array(&l->w);
+}
+
+static int end(struct listing *l)
+{
+    if (l->json) {
+        dgl_jw_end_array(&l->w);
+        dgl_buf_putc(&l->out, '\n');
+    }
+    return out_buf(&l->out) ? EXIT_OK : EXIT_FAILED;
+}
+
+static int show(const struct engine *e, const char *name)
+{
+    size_t len;
+    const char *text = dgl_kernels_source(e->kernels, name, &len);
+    if (!text) {
+        console_error("there is no kernel %s; `dopplergl kernels list` names them", name);
+        return EXIT_FAILED;
+    }
+    return out_write(text, len) && out_flush() ? EXIT_OK : EXIT_FAILED;
+}
+
+static int explain(struct engine *e, const struct options *opt)
+{
+    struct listing l;
+    enum dgl_status st = engine_open(e, opt, NULL, false);
+    if (st != DGL_OK)
+        return exit_code(st);
+    begin(&l, opt->json);
+    dgl_model_plan_iterate(e->model, explain_step, &l);
+    return end(&l);
+}
+
+int command_kernels(const struct options *opt)
+{
+    struct engine e = {0};
+    const char *what = opt->arg[0];
+    bool wants_name = strcmp(what, "show") == 0;
+    bool known = wants_name || strcmp(what, "list") == 0 || strcmp(what, "explain") == 0;
+    if (!known || opt->num_args != (wants_name ? 2 : 1)) {
+        console_error("kernels: wanted `list`, `show NAME` or `explain`");
+        return EXIT_USAGE;
+    }
+    int code;
+    if (strcmp(what, "explain") == 0) {
+        code = explain(&e, opt);
+    } else {
+        console_init(&e.console, opt);
+        code = exit_code(engine_open_kernels(&e, opt));
+        if (code == EXIT_OK && wants_name) {
+            code = show(&e, opt->arg[1]);
+        } else if (code == EXIT_OK) {
+            struct listing l;
+            begin(&l, opt->json);
+            dgl_kernels_iterate(e.kernels, list_kernel, &l);
+            code = end(&l);
+        }
+    }
+    engine_close(&e);
+    return code;
+}

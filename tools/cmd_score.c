@@ -1,0 +1,154 @@
+/* logits and perplexity: how a model is compared with its reference. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/file.h"
+#include "core/base/json.h"
+#include "core/base/mem.h"
+#include "tools/commands.h"
+#include "tools/engine.h"
+#include "tools/input.h"
+
+#define MAX_TEXT_FILE ((size_t)1 << 30)
+
+/* ---- logits ------------------------------------------------------------------------------------------------------ */
+
+/* A safetensors file with one tensor: 8 bytes of header length, header, data. */
+static enum dgl_status write_logits(const struct dgl_log *log, const char *path,
+                                    const float *logits, size_t rows, int32_t vocab)
+{
+    struct dgl_buf header = {0};
+    uint64_t bytes = (uint64_t)rows * (uint64_t)vocab * sizeof(float), len;
+    dgl_buf_printf(&header,
+                   "{\"logits\":{\"dtype\":\"F32\",\"shape\":[%zu,%d],\"data_offsets\":[0,%llu]}}",
+                   rows, vocab, (unsigned long long)bytes);
+    while (!header.failed && header.len % 8)
+        dgl_buf_putc(&header, ' ');
+    len = header.len;
+    unsigned char prefix[8];
+    for (int i = 0; i < 8; i++)
+        prefix[i] = (unsigned char)(len >> (8 * i));
+    struct dgl_atomic_file *file = NULL;
+    enum dgl_status st =
+        header.failed ? dgl_fail_memory(log, "header", len) : dgl_atomic_create(log, path, &file);
+    if (st == DGL_OK)
+        st = dgl_atomic_write(file, prefix, sizeof(prefix));
+    if (st == DGL_OK)
+        st = dgl_atomic_write(file, header.p, header.len);
+    if (st == DGL_OK)
+        st = dgl_atomic_write(file, logits, (size_t)bytes);
+    if (st == DGL_OK)
+        st = dgl_atomic_commit(&file);
+    dgl_atomic_abort(&file);
+    dgl_buf_finish(&header);
+    return st;
+}
+
+int command_logits(const struct options *opt)
+{
+    struct engine e;
+    struct id_list ids = {0};
+    float *logits = NULL;
+    size_t rows = 0;
+    if (!opt->ids || !opt->out) {
+        console_error("logits: --ids and -o are both needed");
+        return EXIT_USAGE;
+    }
+    if (!ids_parse(opt->ids, &ids)) {
+        free(ids.ids);
+        return EXIT_USAGE;
+    }
+    enum dgl_status st = engine_open(&e, opt, NULL, true);
+    if (st == DGL_OK)
+        st = dgl_logits(e.session,
+                        dgl_logits_params(.ids = ids.ids, .num_ids = ids.count, .all = opt->all),
+                        &logits, &rows);
+    if (st == DGL_OK)
+        st = write_logits(&e.console.log, opt->out, logits, rows,
+                          dgl_model_get_info(e.model)->vocab);
+    dgl_free(logits);
+    engine_close(&e);
+    free(ids.ids);
+    return exit_code(st);
+}
+
+/* ---- perplexity ---------------------------------------------------------------------------------------------------- */
+
+struct texts {
+    struct dgl_json_doc *doc;
+    const char **text;
+    size_t *len;
+    size_t count;
+};
+
+static void texts_finish(struct texts *t)
+{
+    free(t->text);
+    free(t->len);
+    dgl_json_destroy(&t->doc);
+}
+
+static enum dgl_status texts_load(const struct dgl_log *log, const char *path, struct texts *t)
+{
+    enum dgl_status st = dgl_json_load(log, path, MAX_TEXT_FILE, &t->doc);
+    if (st != DGL_OK)
+        return st;
+    struct dgl_json_reader r = {log, t->doc};
+    const struct dgl_json *root = dgl_json_root(t->doc);
+    if (dgl_json_type(root) != DGL_JSON_ARRAY)
+        return dgl_json_fail(r, root, "wanted an array of strings, found %s",
+                             dgl_json_type_name(dgl_json_type(root)));
+    t->text = dgl_new_array(const char *, dgl_json_count(root));
+    t->len = dgl_new_array(size_t, dgl_json_count(root));
+    if (!t->text || !t->len)
+        return dgl_fail_memory(log, "texts", dgl_json_count(root) * sizeof(*t->text));
+    for (const struct dgl_json *v = dgl_json_first(root); v; v = dgl_json_next(v)) {
+        if (dgl_json_type(v) != DGL_JSON_STRING)
+            return dgl_json_fail(r, v, "text %zu is %s, wanted a string", t->count,
+                                 dgl_json_type_name(dgl_json_type(v)));
+        t->text[t->count] = dgl_json_str(v).p;
+        t->len[t->count++] = dgl_json_str(v).len;
+    }
+    return DGL_OK;
+}
+
+static bool print_perplexity(const struct dgl_perplexity_result *result)
+{
+    struct dgl_buf out = {0};
+    struct dgl_json_writer w = dgl_json_writer(&out, 0);
+    dgl_jw_object(&w);
+    dgl_jw_key(&w, "nll");
+    dgl_jw_f64(&w, result->nll);
+    dgl_jw_key(&w, "tokens");
+    dgl_jw_u64(&w, result->tokens);
+    dgl_jw_key(&w, "ppl");
+    dgl_jw_f64(&w, result->ppl);
+    dgl_jw_end_object(&w);
+    dgl_buf_putc(&out, '\n');
+    return out_buf(&out);
+}
+
+int command_perplexity(const struct options *opt)
+{
+    struct engine e = {0};
+    struct texts texts = {0};
+    struct dgl_perplexity_result result;
+    if (!opt->texts) {
+        console_error("perplexity: --texts FILE.json is needed");
+        return EXIT_USAGE;
+    }
+    console_init(&e.console, opt);
+    enum dgl_status st = texts_load(&e.console.log, opt->texts, &texts);
+    if (st == DGL_OK)
+        st = engine_open(&e, opt, NULL, true);
+    if (st == DGL_OK)
+        st = dgl_perplexity(
+            e.session,
+            dgl_perplexity_params(.texts = texts.text, .lens = texts.len, .num_texts = texts.count,
+                                  .progress_cb = console_progress, .progress_priv = &e.console),
+            &result);
+    bool ok = st != DGL_OK || print_perplexity(&result);
+    engine_close(&e);
+    texts_finish(&texts);
+    return ok ? exit_code(st) : EXIT_FAILED;
+}

@@ -1,0 +1,23 @@
+/* The commands; each returns an exit code. tools/main.c has their table. */
+#ifndef DGL_TOOLS_COMMANDS_H
+#define DGL_TOOLS_COMMANDS_H
+
+#include "tools/options.h"
+
+int command_generate(const struct options *opt);
+int command_convert(const struct options *opt);
+int command_inspect(const struct options *opt);
+int command_devices(const struct options *opt);
+int command_tokenize(const struct options *opt);
+int command_logits(const struct options *opt);
+int command_perplexity(const struct options *opt);
+int command_kernels(const struct options *opt);
+int command_verify(const struct options *opt);
+int command_bench(const struct options *opt);
+int command_version(const struct options *opt);
+int command_help(const struct options *opt);
+
+/* All of them, ended by a row without a name. */
+extern const struct command commands[];
+
+#endif

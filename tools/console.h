@@ -1,0 +1,40 @@
+/* What people see on standard error, and careful writing to standard output. */
+#ifndef DGL_TOOLS_CONSOLE_H
+#define DGL_TOOLS_CONSOLE_H
+
+#include "core/base/str.h"
+#include "core/dopplergl.h"
+#include "tools/options.h"
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_CANCELLED = 130 };
+
+/* "dopplergl: error: ...", one line. */
+void console_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* The log and the verbosity that the options ask for. */
+struct console {
+    struct dgl_log log;
+    bool quiet;
+    bool bar; /* progress bars: standard error is a terminal and nobody asked for quiet */
+};
+void console_init(struct console *c, const struct options *opt);
+/* A statistics or device line; not shown with -q. */
+void console_note(const struct console *c, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Progress callback; `priv` is a struct console. Clears its line at the end. Returns false after SIGINT. */
+bool console_progress(void *priv, const char *what, uint64_t done, uint64_t total);
+
+/* Exact bytes to standard output; false (after an error line) when they could not be written. */
+bool out_write(const char *bytes, size_t len);
+bool out_buf(struct dgl_buf *buf); /* writes and finishes */
+/* Flushes; false (after an error line) when anything was lost. */
+bool out_flush(void);
+
+/* EXIT_* for a status. */
+int exit_code(enum dgl_status status);
+
+/* SIGINT and SIGTERM set a flag and cancel `session` (NULL = only the flag). */
+void interrupt_watch(struct dgl_session *session);
+bool interrupted(void);
+
+#endif

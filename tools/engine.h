@@ -1,0 +1,30 @@
+/* Opening what the options name: device, kernels, model, session, in that order, with a device line and a load time. */
+#ifndef DGL_TOOLS_ENGINE_H
+#define DGL_TOOLS_ENGINE_H
+
+#include "tools/console.h"
+
+struct engine {
+    struct console console;
+    struct dgl_device *device;
+    struct dgl_kernels *kernels;
+    struct dgl_model *model;
+    struct dgl_session *session;
+    uint64_t load_ns;
+    struct dgl_counters load;
+};
+
+/* `path` NULL: the model of the options, or the bundled one. `session` false stops after the model. */
+enum dgl_status engine_open(struct engine *e, const struct options *opt, const char *path,
+                            bool session);
+/* The kernel layers alone; console_init() first. */
+enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt);
+void engine_close(struct engine *e);
+
+/* Path of the bundled model: DOPPLERGL_DATA, the build tree, PREFIX/share/dopplergl. NULL after an error line when none
+ * has it; else to be freed. */
+char *bundled_model(void);
+/* opt->model, or bundled_model(); to be freed. */
+char *model_path(const struct options *opt);
+
+#endif

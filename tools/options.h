@@ -1,0 +1,62 @@
+/* The one table of options: parsing, --help and docs/cli.md come from it. */
+#ifndef DGL_TOOLS_OPTIONS_H
+#define DGL_TOOLS_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define OPTIONS_MAX_STRS 32
+
+/* Repeatable string option. */
+struct option_strs {
+    const char *item[OPTIONS_MAX_STRS];
+    size_t count;
+};
+
+/* Every option's value; which ones a command looks at is in the table. */
+struct options {
+    /* model and device */
+    const char *model, *device, *limits, *kv_type, *log_level;
+    int32_t context;
+    bool json, quiet, help;
+    int32_t verbose;
+    /* prompt and sampling */
+    const char *prompt, *file, *ids;
+    int32_t tokens;
+    double temp, top_p, min_p, repeat_penalty;
+    int32_t top_k, repeat_last_n, readback_interval;
+    int64_t seed;
+    struct option_strs stop;
+    bool escapes, echo, ignore_eos, no_parse_special, model_defaults;
+    /* kernels */
+    struct option_strs kernel_dir, kernel_file;
+    const char *kernel_config, *kernel_profile, *kernel_hints;
+    const char *compute_precision, *q4k_matmul, *f16_matmul, *attention_prefill, *attention_decode;
+    /* single commands */
+    const char *out, *texts, *quantize, *hash, *shape;
+    bool all, force, jsonl, decode, skip_special, smoke, csv, profile, markdown;
+    int32_t prompt_tokens, depth, batch, repetitions, threads, shard_mib;
+    bool tokens_given, temp_given, top_k_given, top_p_given, repeat_penalty_given;
+    /* what is not an option */
+    const char *arg[3];
+    int num_args;
+};
+
+struct command {
+    const char *name;
+    const char *usage;   /* "IN OUT [options]" */
+    const char *summary; /* one line */
+    int min_args, max_args;
+    int (*run)(const struct options *opt); /* exit code */
+};
+
+/* Fills *out with defaults and what the command line says. False: one error line is on stderr, exit code 2. */
+bool options_parse(const struct command *command, int argc, char **argv, struct options *out);
+/* The command's usage and options, as text or as a section of docs/cli.md. */
+void options_help(FILE *file, const struct command *command, bool markdown);
+/* Rows of the options that every command takes, for docs/cli.md. */
+void options_help_common(FILE *file);
+
+#endif

@@ -1,0 +1,135 @@
+/* JSON that several commands share; docs/cli.md describes the fields. */
+#include "tools/report.h"
+
+#include <math.h>
+#include <string.h>
+
+#define MAX_LISTED 128
+
+void report_f64(struct dgl_json_writer *w, const char *key, double value)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_f64(w, round(value * 1e3) * 1e-3);
+}
+
+void report_ids(struct dgl_json_writer *w, const char *key, const int32_t *ids, size_t count)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_array(w);
+    for (size_t i = 0; i < count; i++)
+        dgl_jw_i64(w, ids[i]);
+    dgl_jw_end_array(w);
+}
+
+void report_counters(struct dgl_json_writer *w, const char *key, const struct dgl_counters *c)
+{
+    const struct {
+        const char *name;
+        uint64_t value;
+    } rows[] = {
+        {"tokens", c->tokens},
+        {"submits", c->submits},
+        {"dispatches", c->dispatches},
+        {"barriers", c->barriers},
+        {"buffers_created", c->buffers_created},
+        {"programs_linked", c->programs_linked},
+        {"readback_bytes", c->readback_bytes},
+        {"upload_bytes", c->upload_bytes},
+    };
+    dgl_jw_key(w, key);
+    dgl_jw_object(w);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        dgl_jw_key(w, rows[i].name);
+        dgl_jw_u64(w, rows[i].value);
+    }
+    dgl_jw_end_object(w);
+}
+
+void report_device(struct dgl_json_writer *w, const struct dgl_device *device)
+{
+    const struct dgl_device_info *info = dgl_device_get_info(device);
+    dgl_jw_key(w, "device");
+    dgl_jw_object(w);
+    dgl_jw_key(w, "name");
+    dgl_jw_cstr(w, info->renderer);
+    dgl_jw_key(w, "node");
+    dgl_jw_cstr(w, info->node);
+    dgl_jw_key(w, "driver");
+    dgl_jw_cstr(w, info->driver);
+    dgl_jw_key(w, "software");
+    dgl_jw_bool(w, info->software);
+    dgl_jw_end_object(w);
+}
+
+const char *phase_name(enum dgl_phase phase)
+{
+    switch (phase) {
+    case DGL_PHASE_PREFILL:
+        return "prefill";
+    case DGL_PHASE_DECODE:
+        return "decode";
+    case DGL_PHASE_SAMPLE:
+        return "sample";
+    }
+    return "unknown";
+}
+
+/* Rows already written, so that layers do not repeat themselves. */
+struct kernel_rows {
+    struct dgl_json_writer *w;
+    const char *op[MAX_LISTED], *name[MAX_LISTED];
+    enum dgl_phase phase[MAX_LISTED];
+    size_t count;
+};
+
+static bool report_step(void *priv, const struct dgl_plan_step *step)
+{
+    struct kernel_rows *rows = priv;
+    struct dgl_json_writer *w = rows->w;
+    for (size_t i = 0; i < rows->count; i++)
+        if (rows->phase[i] == step->phase && strcmp(rows->op[i], step->op) == 0 &&
+            strcmp(rows->name[i], step->kernel->name) == 0)
+            return true;
+    if (rows->count == MAX_LISTED)
+        return false;
+    rows->op[rows->count] = step->op;
+    rows->name[rows->count] = step->kernel->name;
+    rows->phase[rows->count++] = step->phase;
+    dgl_jw_object(w);
+    dgl_jw_key(w, "phase");
+    dgl_jw_cstr(w, phase_name(step->phase));
+    dgl_jw_key(w, "op");
+    dgl_jw_cstr(w, step->op);
+    dgl_jw_key(w, "variant");
+    dgl_jw_cstr(w, step->kernel->name);
+    dgl_jw_key(w, "origin");
+    dgl_jw_cstr(w, step->kernel->origin);
+    dgl_jw_key(w, "sha256");
+    dgl_jw_cstr(w, step->kernel->sha256);
+    dgl_jw_end_object(w);
+    return true;
+}
+
+void report_kernels(struct dgl_json_writer *w, const struct dgl_model *model)
+{
+    struct kernel_rows rows = {.w = w};
+    dgl_jw_key(w, "kernels");
+    dgl_jw_array(w);
+    dgl_model_plan_iterate(model, report_step, &rows);
+    dgl_jw_end_array(w);
+}
+
+void report_stop_ids(struct dgl_json_writer *w, const struct dgl_model_info *info)
+{
+    dgl_jw_key(w, "stop_ids");
+    dgl_jw_array(w);
+    for (size_t i = 0; i < info->num_stop_ids; i++) {
+        dgl_jw_object(w);
+        dgl_jw_key(w, "id");
+        dgl_jw_i64(w, info->stop_ids[i].id);
+        dgl_jw_key(w, "origin");
+        dgl_jw_cstr(w, info->stop_ids[i].origin);
+        dgl_jw_end_object(w);
+    }
+    dgl_jw_end_array(w);
+}

@@ -288,8 +288,13 @@ static enum dgl_status bench_entered(struct bench *b)
     r->decode_tps_median = median(r->decode_tps, b->p.repetitions);
     r->decode_gbps = (double)bytes_per_token(b) * r->decode_tps_median * 1e-9;
     r->cpu_us_per_token = b->cpu_ns * 1e-3 / (double)b->cpu_steps;
-    if (b->p.profile)
+    if (b->p.profile) {
+        /* The counters shown are those of the last repetition. */
+        struct dgl_counters prefill = r->prefill, decode = r->decode;
         st = profile(b);
+        r->prefill = prefill;
+        r->decode = decode;
+    }
     tell(b, total, total);
     return st;
 }

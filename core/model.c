@@ -47,6 +47,21 @@ static enum dgl_status choose_kernel_set(struct dgl_model *m, const struct dgl_k
     return st;
 }
 
+/* The hint q4kMatmul may want packed weights expanded; everything else about hints is the kernels' business. */
+static enum dgl_dtype expand_q4_k(const struct dgl_log *log, const struct kernel_set *set)
+{
+    const char *origin = NULL, *value = kernel_set_hint(set, "q4kMatmul", &origin);
+    enum dgl_dtype as = DGL_Q4_K;
+    if (value && strcmp(value, "dequant_f16") == 0)
+        as = DGL_F16;
+    else if (value && strcmp(value, "dequant_f32") == 0)
+        as = DGL_F32;
+    if (as != DGL_Q4_K)
+        dgl_info(log, "q4_k weights are expanded to %s: hint q4kMatmul=%s (%s)",
+                 dgl_dtype_get(as)->name, value, origin);
+    return as;
+}
+
 /* ---- layouts ------------------------------------------------------------------------------------------------ */
 
 /* Decode decides how a format is packed: it reads every weight once per token. */
@@ -81,7 +96,7 @@ static enum dgl_status choose_layout(struct dgl_model *m, struct kernel_set *set
 }
 
 static enum dgl_status choose_layouts(struct dgl_model *m, struct kernel_set *set,
-                                      struct weight_layouts *out)
+                                      enum dgl_dtype q4_k_as, struct weight_layouts *out)
 {
     const struct tensor_source *src = m->file->tensors;
     *out = (struct weight_layouts){0};
@@ -89,8 +104,9 @@ static enum dgl_status choose_layouts(struct dgl_model *m, struct kernel_set *se
     enum dgl_status st = choose_layout(m, set, DGL_F16, out->name[DGL_F16]);
     for (size_t i = 0; i < tensor_source_count(src) && st == DGL_OK; i++) {
         const struct tensor_info *info = tensor_source_at(src, i);
-        if (info->rank == 2 && !out->name[info->dtype][0])
-            st = choose_layout(m, set, info->dtype, out->name[info->dtype]);
+        enum dgl_dtype dtype = info->dtype == DGL_Q4_K ? q4_k_as : info->dtype;
+        if (info->rank == 2 && !out->name[dtype][0])
+            st = choose_layout(m, set, dtype, out->name[dtype]);
     }
     return st;
 }
@@ -171,8 +187,11 @@ static enum dgl_status grant_context(struct dgl_model *m, int32_t asked)
         return dgl_fail(m->dev->log, DGL_ERR_INVALID_ARG,
                         "a context of %d tokens was asked for, %s has at most %d", asked,
                         m->info.path, most);
-    struct weights_params wp = {
-        .dev = m->dev, .desc = &m->file->desc, .tensors = m->file->tensors, .layouts = &m->layouts};
+    struct weights_params wp = {.dev = m->dev,
+                                .desc = &m->file->desc,
+                                .tensors = m->file->tensors,
+                                .layouts = &m->layouts,
+                                .q4_k_as = m->q4_k_as};
     enum dgl_status st = weights_estimate(&wp, &m->info.weight_bytes);
     if (st != DGL_OK)
         return st;
@@ -205,6 +224,7 @@ static enum dgl_status upload(struct dgl_model *m, const struct dgl_model_params
                                 .desc = &m->file->desc,
                                 .tensors = m->file->tensors,
                                 .layouts = &m->layouts,
+                                .q4_k_as = m->q4_k_as,
                                 .progress_cb = p->progress_cb,
                                 .progress_priv = p->progress_priv};
     struct synthetic_filler filler = {0};
@@ -241,8 +261,10 @@ static enum dgl_status load_entered(struct dgl_model *m, const struct dgl_model_
     st = open_tokenizer(m);
     if (st == DGL_OK)
         st = choose_kernel_set(m, p->kernels, &m->kernels);
-    if (st == DGL_OK)
-        st = choose_layouts(m, m->kernels, &m->layouts);
+    if (st == DGL_OK) {
+        m->q4_k_as = expand_q4_k(m->dev->log, m->kernels);
+        st = choose_layouts(m, m->kernels, m->q4_k_as, &m->layouts);
+    }
     if (st == DGL_OK)
         st = grant_context(m, p->context);
     if (st == DGL_OK)
@@ -323,7 +345,10 @@ const char *dgl_model_generation_config(const struct dgl_model *model, size_t *l
 static enum dgl_status check_layouts(struct dgl_model *m, struct kernel_set *set)
 {
     struct weight_layouts wanted;
-    enum dgl_status st = choose_layouts(m, set, &wanted);
+    if (expand_q4_k(NULL, set) != m->q4_k_as)
+        return dgl_fail(m->dev->log, DGL_ERR_UNSUPPORTED,
+                        "the hint q4kMatmul changes how weights are held: load the model again");
+    enum dgl_status st = choose_layouts(m, set, m->q4_k_as, &wanted);
     for (int i = 0; i < DGL_DTYPE_COUNT && st == DGL_OK; i++)
         if (wanted.name[i][0] && strcmp(wanted.name[i], m->layouts.name[i]) != 0)
             st = dgl_fail(m->dev->log, DGL_ERR_UNSUPPORTED,

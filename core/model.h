@@ -13,6 +13,7 @@ struct dgl_model {
     struct dgl_model_info info;
     struct kernel_set *kernels; /* the caller's layers plus the manifest's hints */
     struct weight_layouts layouts;
+    enum dgl_dtype q4_k_as; /* see weights_params */
     struct model_weights weights;
     struct gl_buffer *rope;
     struct oplist_params ops; /* what operation lists are made from */

@@ -114,6 +114,21 @@ struct matmul {
     bool last_row;        /* x is the last token's row */
 };
 
+/* A kernel that serves several prologues declares A and eps whether it reads them or not: they are always there. */
+static void bind_prologue(struct op *op, const struct oplist_params *p, const struct matmul *m)
+{
+    bool norm = strcmp(m->pre, "norm") == 0;
+    op_float(op, "eps", norm ? p->desc->norm_eps : 0.0);
+    if (norm)
+        op_bind_fixed(op, "A", m->gain);
+    else
+        op_bind_slot(op, "A", m->x);
+    if (strcmp(m->pre, "merge") == 0) {
+        op_const(op, "SPLITS", p->splits);
+        op_const(op, "HEAD_DIM", p->desc->head_dim);
+    }
+}
+
 static void add_matmul(struct oplist *list, const struct oplist_params *p, const struct matmul *m)
 {
     for (uint32_t i = 0; i < m->weight->num_bands; i++) {
@@ -138,14 +153,7 @@ static void add_matmul(struct oplist *list, const struct oplist_params *p, const
         op_bind_fixed(op, "W", band->range);
         op_bind_slot(op, "X", m->x);
         op_bind_slot(op, "Y", m->y);
-        if (strcmp(m->pre, "norm") == 0) {
-            op_float(op, "eps", p->desc->norm_eps);
-            op_bind_fixed(op, "A", m->gain);
-        } else if (strcmp(m->pre, "merge") == 0) {
-            op_const(op, "SPLITS", p->splits);
-            op_const(op, "HEAD_DIM", p->desc->head_dim);
-            op_bind_slot(op, "A", m->x);
-        }
+        bind_prologue(op, p, m);
         op->bytes = band->range.size;
     }
 }

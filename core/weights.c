@@ -51,6 +51,13 @@ static const struct tensor_info *info_of(const struct builder *b, long tensor)
     return tensor_source_at(b->p->tensors, (size_t)tensor);
 }
 
+/* The format that a tensor has on the device. */
+static enum dgl_dtype device_dtype(const struct builder *b, long tensor)
+{
+    enum dgl_dtype stored = info_of(b, tensor)->dtype;
+    return stored == DGL_Q4_K ? b->p->q4_k_as : stored;
+}
+
 /* ---- place ------------------------------------------------------------------------------------ */
 
 /* Reserves `bytes` and says where; a range never crosses a buffer. */
@@ -128,8 +135,8 @@ static enum dgl_status place_recipe(struct builder *b, const struct recipe *r)
     for (int i = 0; i < r->num_parts; i++)
         w->rows += info_of(b, r->part[i])->shape[0];
     if (r->interleave) {
-        enum dgl_dtype dtype = first->dtype;
-        if (dtype != info_of(b, r->part[1])->dtype) {
+        enum dgl_dtype dtype = device_dtype(b, r->part[0]);
+        if (dtype != device_dtype(b, r->part[1])) {
             dtype = DGL_F16;
             dgl_info(log_of(b), "%s and %s have different formats: both are expanded to f16",
                      first->name, info_of(b, r->part[1])->name);
@@ -138,9 +145,9 @@ static enum dgl_status place_recipe(struct builder *b, const struct recipe *r)
     }
     uint64_t row0 = 0;
     for (int i = 0; i < r->num_parts;) {
-        enum dgl_dtype dtype = info_of(b, r->part[i])->dtype;
+        enum dgl_dtype dtype = device_dtype(b, r->part[i]);
         uint64_t rows = 0;
-        for (; i < r->num_parts && info_of(b, r->part[i])->dtype == dtype; i++)
+        for (; i < r->num_parts && device_dtype(b, r->part[i]) == dtype; i++)
             rows += info_of(b, r->part[i])->shape[0];
         enum dgl_status st = place_rows(b, w, dtype, row0, rows, 1);
         if (st != DGL_OK)
@@ -247,7 +254,7 @@ struct stage {
     uint8_t *file;    /* rows as stored */
     uint32_t *packed; /* rows as the kernel wants them */
     float *row;       /* one row expanded, when the format changes */
-    uint16_t *half;
+    void *expanded;   /* the same in the device's format */
 };
 
 /* Consecutive rows of one tensor and where they go in the stage. */
@@ -265,8 +272,8 @@ static bool pack_row(const struct builder *b, const struct weight *w,
     if (stored == band->dtype)
         return repack_row(stored, layout, src, w->cols, dst);
     return dgl_row_decode(stored, src, w->cols, s->row) &&
-           dgl_row_encode(band->dtype, s->row, w->cols, s->half) &&
-           repack_row(band->dtype, layout, s->half, w->cols, dst);
+           dgl_row_encode(band->dtype, s->row, w->cols, s->expanded) &&
+           repack_row(band->dtype, layout, s->expanded, w->cols, dst);
 }
 
 /* Reads `count` rows of one tensor and packs them into the stage, every `step`-th row from `index` on. */
@@ -331,9 +338,9 @@ static enum dgl_status upload_band(struct builder *b, const struct recipe *r,
     struct stage s = {.file = dgl_calloc(step, widest),
                       .packed = dgl_calloc(step, band->row_words * sizeof(uint32_t)),
                       .row = dgl_new_array(float, cols),
-                      .half = dgl_new_array(uint16_t, cols)};
+                      .expanded = dgl_calloc(cols, sizeof(float))};
     enum dgl_status st = DGL_OK;
-    if (!s.file || !s.packed || !s.row || !s.half)
+    if (!s.file || !s.packed || !s.row || !s.expanded)
         st = dgl_fail_memory(log_of(b), "weight staging", step * (widest + band->row_words * 4ull));
     for (uint64_t first = 0; first < band->rows && st == DGL_OK; first += step) {
         uint64_t count = step < band->rows - first ? step : band->rows - first;
@@ -347,7 +354,7 @@ static enum dgl_status upload_band(struct builder *b, const struct recipe *r,
     free(s.file);
     free(s.packed);
     free(s.row);
-    free(s.half);
+    free(s.expanded);
     return st;
 }
 

@@ -53,6 +53,8 @@ struct weights_params {
     const struct model_desc *desc;
     const struct tensor_source *tensors;
     const struct weight_layouts *layouts;
+    enum dgl_dtype
+        q4_k_as; /* DGL_Q4_K, or the format that Q4_K is expanded to at load (a kernel hint) */
     /* Not NULL: matrices are made on the device by this function instead of being read (synthetic models). */
     enum dgl_status (*fill)(void *ctx, const struct weight *weight, const struct weight_band *band);
     void *fill_ctx;

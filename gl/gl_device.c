@@ -46,14 +46,24 @@ bool gl_is_current(const struct gl_device *dev)
 
 /* ---- enter and leave ------------------------------------------------------------------------- */
 
+/* The owner of a wrapped context may have bound anything since, and left errors that are not
+ * ours. */
+static void forget_owner(struct gl_device *dev)
+{
+    dev->bound = (struct gl_bound){0};
+    for (int i = 0; i < 16 && glGetError() != GL_NO_ERROR; i++)
+        ;
+}
+
 enum dgl_status gl_enter(struct gl_device *dev, struct gl_saved *saved)
 {
     gl_current_save(saved);
-    if (dev->wrapped) /* its owner may have bound anything since */
-        dev->bound = (struct gl_bound){0};
     if (saved->context == dev->egl.context ||
-        eglMakeCurrent(dev->egl.display, EGL_NO_SURFACE, EGL_NO_SURFACE, dev->egl.context))
+        eglMakeCurrent(dev->egl.display, EGL_NO_SURFACE, EGL_NO_SURFACE, dev->egl.context)) {
+        if (dev->wrapped)
+            forget_owner(dev);
         return DGL_OK;
+    }
     EGLint error = eglGetError();
     eglBindAPI(saved->api);
     saved->active = false;
@@ -139,6 +149,7 @@ static enum dgl_status wrap_context(struct gl_device *dev, const struct gl_devic
         return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
                         "the given EGL context cannot be made current: %s",
                         gl_egl_error_name(eglGetError()));
+    forget_owner(dev);
     const char *version = (const char *)glGetString(GL_VERSION);
     const char *renderer = (const char *)glGetString(GL_RENDERER);
     if (!version || strncmp(version, "OpenGL ES 3.", 12) != 0 || version[12] < '1')

@@ -166,10 +166,14 @@ static bool create_best_context(struct gl_egl *egl, const char *exts, bool debug
     return explain(reason, "no OpenGL ES 3.1 context: %s", gl_egl_error_name(eglGetError()));
 }
 
+enum way { WAY_DEVICE, WAY_GBM, WAY_SURFACELESS, WAY_COUNT };
+
 /* A display of ours from here on: context, current, and the renderer is what the row promised. */
-static bool start_display(struct gl_egl *egl, const struct gl_node *node, bool debug,
-                          const char *way, char reason[GL_REASON_BYTES])
+static bool start_display(struct gl_egl *egl, const struct gl_node *node, bool debug, enum way kind,
+                          char reason[GL_REASON_BYTES])
 {
+    static const char *const names[] = {"EGL device", "GBM", "surfaceless"};
+    const char *way = names[kind];
     EGLint major = 0, minor = 0;
 
     if (egl->display == EGL_NO_DISPLAY || !eglInitialize(egl->display, &major, &minor))
@@ -186,6 +190,8 @@ static bool start_display(struct gl_egl *egl, const struct gl_node *node, bool d
     if (!node->software && gl_renderer_is_software(egl->renderer))
         return explain(reason, "%s: EGL fell back to software (%s): no driver for this device", way,
                        egl->renderer);
+    if (kind == WAY_SURFACELESS && !gl_renderer_is_software(egl->renderer))
+        return explain(reason, "%s: EGL chose hardware (%s), not software", way, egl->renderer);
     return true;
 }
 
@@ -207,8 +213,6 @@ void gl_egl_close(struct gl_egl *egl)
     *egl = (struct gl_egl){.fd = -1};
 }
 
-enum way { WAY_DEVICE, WAY_GBM, WAY_SURFACELESS, WAY_COUNT };
-
 static bool way_applies(enum way way, const struct gl_node *node)
 {
     switch (way) {
@@ -216,7 +220,7 @@ static bool way_applies(enum way way, const struct gl_node *node)
         return node->egl_device != NULL;
     case WAY_GBM:
         return node->path[0] != '\0';
-    default: /* surfaceless takes the first node it can open: not a choice, but fine for software */
+    default: /* takes the first node that it can open, software where it can open none */
         return node->software || node->kind == GL_NODE_SURFACELESS;
     }
 }
@@ -224,8 +228,6 @@ static bool way_applies(enum way way, const struct gl_node *node)
 static bool open_way(struct gl_egl *egl, enum way way, const struct gl_node *node, bool debug,
                      char reason[GL_REASON_BYTES])
 {
-    static const char *const names[] = {"EGL device", "GBM", "surfaceless"};
-
     *egl = (struct gl_egl){.fd = -1};
     if (way == WAY_GBM) {
         if (!gbm_display(egl, node->path, reason))
@@ -235,7 +237,7 @@ static bool open_way(struct gl_egl *egl, enum way way, const struct gl_node *nod
     } else {
         egl->display = platform_display(EGL_PLATFORM_SURFACELESS_MESA, EGL_DEFAULT_DISPLAY);
     }
-    if (start_display(egl, node, debug, names[way], reason))
+    if (start_display(egl, node, debug, way, reason))
         return true;
     gl_egl_close(egl);
     return false;

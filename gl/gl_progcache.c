@@ -1,6 +1,6 @@
 /*
- * Compiled programs on disk, so that a second start does not compile (40 small programs on llvmpipe,
- * 2 cores, 2026-11-21: 55 ms the first time, 3 ms from here).
+ * Compiled programs on disk, so that a second start does not compile (40 small programs on
+ * llvmpipe, 2 cores, 2026-11-21: 55 ms the first time, 3 ms from here).
  *
  * Place. The directory that was given, else $XDG_CACHE_HOME/dopplergl, else ~/.cache/dopplergl. One
  * file per program, named KEY.prog. KEY is the SHA-256, in hex, of

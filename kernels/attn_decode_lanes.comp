@@ -46,6 +46,20 @@ shared vec2 part_max_sum[LANES * HEADS_BLOCK];
 shared float new_score[LANES * HEADS_BLOCK]; // parts of the new key's scores
 shared vec4 new_value[HEAD_DIM / 4];
 
+// Four neighbouring numbers that went through kv_round(); quad i is half of octet i / 2.
+void kv_store_quad(uint quad, vec4 x)
+{
+#if KV_f16
+    uvec2 two = uvec2(kv_pack(x.xy), kv_pack(x.zw));
+    if (quad % 2u == 0u)
+        KV[quad / 2u].xy = two;
+    else
+        KV[quad / 2u].zw = two;
+#else
+    KV[quad] = floatBitsToUint(x);
+#endif
+}
+
 // (cos, sin) for frequencies 2 i and 2 i + 1 of the position.
 vec4 angles(uint i)
 {

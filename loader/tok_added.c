@@ -150,9 +150,9 @@ static enum dgl_status build_tries(struct dgl_json_reader r,
     for (size_t i = 0; i < out->count && status == DGL_OK; i++) {
         struct tok_added_token *token = &out->tokens[i];
         struct dgl_str text = {token->content.p, token->content.len};
-        bool at_origin = true;
+        size_t origin_len = 0;
         if (token->normalized) {
-            status = tok_normalize(r.log, normalizer, &scratch, text, &at_origin);
+            status = tok_normalize(r.log, normalizer, &scratch, text, &origin_len);
             text = (struct dgl_str){scratch.normalized.p, scratch.normalized.len};
         }
         dgl_buf_append(&token->decoded, text.p, text.len);
@@ -287,7 +287,10 @@ static enum dgl_status take_match(const struct dgl_log *log, const struct tok_ad
     if (match.start > *done)
         status = tok_cuts_add(log, out, (struct tok_cut){*done, match.start, -1});
     *done = match.end;
-    return status == DGL_OK ? tok_cuts_add(log, out, match) : status;
+    /* Blanks that the token before has swallowed already may have been all there was. */
+    if (status == DGL_OK && match.start < match.end)
+        status = tok_cuts_add(log, out, match);
+    return status;
 }
 
 enum dgl_status tok_added_cut(const struct dgl_log *log, const struct tok_added *added,

@@ -120,7 +120,8 @@ enum extra {
     EXTRA_UPPER,  /* Roman numerals and enclosed letters */
     EXTRA_LOWER,  /* Other_Lowercase */
     EXTRA_SPACE,  /* TAB to CR and U+0085 */
-    EXTRA_WORD,   /* enclosed letters, superscript digits and fractions of Latin-1 */
+    EXTRA_WORD,   /* enclosed letters */
+    EXTRA_MATCH,  /* enclosed letters, superscript digits and fractions of Latin-1 */
     EXTRA_HEX,    /* 0-9 A-F a-f */
 };
 
@@ -180,6 +181,7 @@ static const struct property {
     {"punct", PUNCTUATION | SYMBOLS, EXTRA_NONE},
     {"space", SEPARATORS, EXTRA_SPACE},
     {"word", LETTERS | MARKS | BIT(TOK_ND) | BIT(TOK_NL) | BIT(TOK_PC), EXTRA_WORD},
+    {TOK_WORD_MATCH, LETTERS | MARKS | BIT(TOK_ND) | BIT(TOK_NL) | BIT(TOK_PC), EXTRA_MATCH},
     {"xdigit", 0, EXTRA_HEX},
 };
 
@@ -210,9 +212,9 @@ static void add_extra(struct tok_charset *set, enum extra extra)
     static const struct tok_range upper[] = {
         {0x2160, 0x216F}, {0x24B6, 0x24CF}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}};
     static const struct tok_range space[] = {{'\t', '\r'}, {0x85, 0x85}};
-    static const struct tok_range word[] = {{0xB2, 0xB3},       {0xB9, 0xB9},       {0xBC, 0xBE},
-                                            {0x24B6, 0x24E9},   {0x1F130, 0x1F149}, {0x1F150, 0x1F169},
-                                            {0x1F170, 0x1F189}};
+    static const struct tok_range word[] = {
+        {0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}};
+    static const struct tok_range match[] = {{0xB2, 0xB3}, {0xB9, 0xB9}, {0xBC, 0xBE}};
     static const struct tok_range hex[] = {{'0', '9'}, {'A', 'F'}, {'a', 'f'}};
     size_t count = 0;
     const struct tok_range *ranges = NULL;
@@ -231,6 +233,9 @@ static void add_extra(struct tok_charset *set, enum extra extra)
     case EXTRA_SPACE:
         add_ranges(set, space, sizeof(space) / sizeof(space[0]));
         break;
+    case EXTRA_MATCH:
+        add_ranges(set, match, sizeof(match) / sizeof(match[0]));
+        /* fall through */
     case EXTRA_WORD:
         add_ranges(set, word, sizeof(word) / sizeof(word[0]));
         break;

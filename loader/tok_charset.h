@@ -21,6 +21,10 @@ void tok_charset_intersect(struct tok_charset *set, const struct tok_charset *ot
 bool tok_charset_has(const struct tok_charset *set, uint32_t cp);
 void tok_charset_finish(struct tok_charset *set);
 
+/* Outside of brackets Oniguruma's \w and \b also take superscript digits and fractions of Latin-1 for word characters.
+ * The property with this name has them; no pattern can spell it. */
+#define TOK_WORD_MATCH "word}"
+
 /* Adds the code points with a property of Oniguruma: a general category ("L", "Letter", "Lu"), a script ("Han") or a
  * POSIX class ("alpha"). Case, blanks, '-' and '_' in the name do not count. False: unknown name. */
 bool tok_charset_add_property(struct tok_charset *set, struct dgl_str name);

@@ -121,8 +121,8 @@ void tok_normalizer_finish(struct tok_normalizer *normalizer)
 
 /* ---- applying ------------------------------------------------------------------------------------- */
 
-static void strip(const struct tok_normalize_step *step, struct dgl_str text, struct dgl_buf *out,
-                  bool *at_origin)
+static size_t strip(const struct tok_normalize_step *step, struct dgl_str text, size_t origin,
+                    struct dgl_buf *out)
 {
     size_t start = 0, end = text.len, len;
     uint32_t cp;
@@ -141,9 +141,8 @@ static void strip(const struct tok_normalize_step *step, struct dgl_str text, st
             break;
         end = at;
     }
-    if (start > 0)
-        *at_origin = false;
     dgl_buf_append(out, text.p + start, end - start);
+    return tok_origin_of(origin, start, end);
 }
 
 static void lowercase(struct dgl_str text, struct dgl_buf *out)
@@ -159,50 +158,96 @@ static void lowercase(struct dgl_str text, struct dgl_buf *out)
     }
 }
 
-static enum dgl_status apply_replace(const struct dgl_log *log,
-                                     const struct tok_normalize_step *step,
-                                     struct tok_scratch *scratch, struct dgl_str text,
-                                     bool *at_origin)
+/* What is put in place of a match comes from the last character of the match. */
+static size_t origin_after_replace(const struct tok_spans *spans, size_t origin, size_t content_len)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < spans->count && origin > 0; i++) {
+        struct tok_span span = spans->items[i];
+        if (span.match)
+            len += span.end <= origin ? content_len : 0;
+        else
+            len += tok_origin_of(origin, span.start, span.end);
+        if (span.end > origin)
+            break;
+    }
+    return len;
+}
+
+static enum dgl_status replace(const struct dgl_log *log, const struct tok_normalize_step *step,
+                               struct tok_scratch *scratch, struct dgl_str text,
+                               size_t *origin_len)
 {
     struct dgl_str content = {step->content, step->content_len};
-    enum dgl_status status =
-        tok_pattern_replace(log, &step->pattern, content, &scratch->regex, &scratch->spans, text,
-                            &scratch->rewrite);
-    const struct tok_span *first = scratch->spans.items;
-    if (status == DGL_OK && content.len == 0 && scratch->spans.count && first->match &&
-        first->end > 0)
-        *at_origin = false;
+    enum dgl_status status = tok_pattern_replace(log, &step->pattern, content, &scratch->regex,
+                                                 &scratch->spans, text, &scratch->rewrite);
+    *origin_len = origin_after_replace(&scratch->spans, *origin_len, content.len);
     return status;
+}
+
+static size_t count_characters(struct dgl_str text)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < text.len; i++)
+        count += ((unsigned char)text.p[i] & 0xC0) != 0x80;
+    return count;
+}
+
+/* A decomposition makes several characters of the first one: as many are of the same origin afterwards. */
+static enum dgl_status normal_form(const struct dgl_log *log, const struct tok_normalize_step *step,
+                                   struct tok_scratch *scratch, struct dgl_str text,
+                                   size_t *origin_len)
+{
+    struct dgl_buf *out = &scratch->rewrite;
+    size_t parts = 0;
+    bool ok = true;
+    if (*origin_len > 0) {
+        ok = tok_normal_form(step->form, (struct dgl_str){text.p, *origin_len}, &scratch->cps,
+                             &scratch->cap_cps, out);
+        parts = count_characters((struct dgl_str){out->p, out->len});
+        out->len = 0;
+    }
+    ok = ok && tok_normal_form(step->form, text, &scratch->cps, &scratch->cap_cps, out);
+    if (!ok)
+        return dgl_fail_memory(log, "normal form of a text", text.len);
+    size_t end = 0;
+    for (; end < out->len; end++)
+        if (((unsigned char)out->p[end] & 0xC0) != 0x80 && parts-- == 0)
+            break;
+    *origin_len = *origin_len ? end : 0;
+    return DGL_OK;
 }
 
 /* From `text` into scratch->rewrite, which is empty. */
 static enum dgl_status apply(const struct dgl_log *log, const struct tok_normalize_step *step,
-                             struct tok_scratch *scratch, struct dgl_str text, bool *at_origin)
+                             struct tok_scratch *scratch, struct dgl_str text, size_t *origin_len)
 {
     struct dgl_buf *out = &scratch->rewrite;
+    size_t origin = *origin_len;
     switch (step->kind) {
     case STEP_PREPEND:
         dgl_buf_append(out, step->content, step->content_len);
         dgl_buf_append(out, text.p, text.len);
+        *origin_len = origin ? origin + step->content_len : 0;
         break;
     case STEP_REPLACE:
-        return apply_replace(log, step, scratch, text, at_origin);
+        return replace(log, step, scratch, text, origin_len);
     case STEP_NORMAL_FORM:
-        if (!tok_normal_form(step->form, text, &scratch->cps, &scratch->cap_cps, out))
-            return dgl_fail_memory(log, "normal form of a text", text.len);
-        break;
+        return normal_form(log, step, scratch, text, origin_len);
     case STEP_STRIP:
-        strip(step, text, out, at_origin);
+        *origin_len = strip(step, text, origin, out);
         break;
     case STEP_LOWERCASE:
-        lowercase(text, out);
+        lowercase((struct dgl_str){text.p, origin}, out);
+        *origin_len = out->len;
+        lowercase((struct dgl_str){text.p + origin, text.len - origin}, out);
         break;
     }
     return tok_buf_status(log, out);
 }
 
 enum dgl_status tok_normalize(const struct dgl_log *log, const struct tok_normalizer *normalizer,
-                              struct tok_scratch *scratch, struct dgl_str text, bool *at_origin)
+                              struct tok_scratch *scratch, struct dgl_str text, size_t *origin_len)
 {
     scratch->normalized.len = 0;
     dgl_buf_append(&scratch->normalized, text.p, text.len);
@@ -212,7 +257,7 @@ enum dgl_status tok_normalize(const struct dgl_log *log, const struct tok_normal
             break; /* nothing comes from nothing: Prepend leaves it alone too */
         struct dgl_str now = {scratch->normalized.p, scratch->normalized.len};
         scratch->rewrite.len = 0;
-        status = apply(log, &normalizer->steps[i], scratch, now, at_origin);
+        status = apply(log, &normalizer->steps[i], scratch, now, origin_len);
         tok_swap(&scratch->normalized, &scratch->rewrite);
     }
     return status;

@@ -18,9 +18,8 @@ enum dgl_status tok_normalizer_load(struct dgl_json_reader r, const struct dgl_j
                                     struct tok_normalizer *out);
 void tok_normalizer_finish(struct tok_normalizer *normalizer);
 
-/* Replaces scratch->normalized by the normal form of `text`. *at_origin becomes false when characters at the front
- * went away, so that what is first now was not first before. */
+/* Replaces scratch->normalized by the normal form of `text`. *origin_len (see struct tok_piece) goes along. */
 enum dgl_status tok_normalize(const struct dgl_log *log, const struct tok_normalizer *normalizer,
-                              struct tok_scratch *scratch, struct dgl_str text, bool *at_origin);
+                              struct tok_scratch *scratch, struct dgl_str text, size_t *origin_len);
 
 #endif

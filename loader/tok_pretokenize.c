@@ -236,22 +236,40 @@ static bool starts_with(struct dgl_str text, const char *prefix, size_t len)
     return text.len >= len && memcmp(text.p, prefix, len) == 0;
 }
 
-static void write_metaspace(const struct tok_metaspace *m, struct dgl_str text, bool at_origin,
-                            struct dgl_buf *out)
+/* What goes in front of a piece. */
+static struct dgl_str prefix_of(const struct tok_split_step *step, struct dgl_str text,
+                                bool at_origin)
 {
-    const char *mark = m->mark;
-    size_t len = m->mark_len;
-    bool marked = starts_with(text, mark, len) || starts_with(text, " ", 1);
-    if (!marked && (m->scheme == TOK_PREPEND_ALWAYS || (m->scheme == TOK_PREPEND_FIRST && at_origin)))
-        dgl_buf_append(out, mark, len);
+    const struct tok_metaspace *m = &step->metaspace;
+    if (step->kind == STEP_MAP_BYTES || starts_with(text, " ", 1))
+        return (struct dgl_str){0};
+    if (step->kind == STEP_PREFIX_SPACE)
+        return DGL_STR(" ");
+    bool wanted = m->scheme == TOK_PREPEND_ALWAYS || (m->scheme == TOK_PREPEND_FIRST && at_origin);
+    bool missing = !starts_with(text, m->mark, m->mark_len);
+    return wanted && missing ? (struct dgl_str){m->mark, m->mark_len} : (struct dgl_str){0};
+}
+
+static void mark_blanks(const struct tok_metaspace *m, struct dgl_str text, struct dgl_buf *out)
+{
     for (size_t done = 0; done < text.len;) {
         const char *blank = memchr(text.p + done, ' ', text.len - done);
         size_t end = blank ? (size_t)(blank - text.p) : text.len;
         dgl_buf_append(out, text.p + done, end - done);
         if (blank)
-            dgl_buf_append(out, mark, len);
+            dgl_buf_append(out, m->mark, m->mark_len);
         done = end + (blank != NULL);
     }
+}
+
+static void write_part(const struct tok_split_step *step, struct dgl_str text, struct dgl_buf *out)
+{
+    if (step->kind == STEP_MAP_BYTES)
+        tok_bytes_append_mapped(out, text);
+    else if (step->kind == STEP_METASPACE)
+        mark_blanks(&step->metaspace, text, out);
+    else
+        dgl_buf_append(out, text.p, text.len);
 }
 
 static enum dgl_status rewrite(const struct dgl_log *log, const struct tok_split_step *step,
@@ -262,25 +280,24 @@ static enum dgl_status rewrite(const struct dgl_log *log, const struct tok_split
     for (size_t i = 0; i < s->text.count && status == DGL_OK; i++) {
         struct tok_piece piece = s->text.pieces[i];
         struct dgl_str text = {s->text.bytes.p + piece.start, piece.len};
+        struct dgl_str origin = {text.p, piece.origin_len};
+        struct dgl_str rest = {text.p + origin.len, text.len - origin.len};
+        struct dgl_str prefix = prefix_of(step, text, origin.len > 0);
         size_t start = out->len;
-        if (step->kind == STEP_MAP_BYTES) {
-            tok_bytes_append_mapped(out, text);
-        } else if (step->kind == STEP_METASPACE) {
-            write_metaspace(&step->metaspace, text, piece.at_origin, out);
-        } else {
-            if (!starts_with(text, " ", 1))
-                dgl_buf_putc(out, ' ');
-            dgl_buf_append(out, text.p, text.len);
-        }
+        dgl_buf_append(out, prefix.p, prefix.len);
+        write_part(step, origin, out);
+        size_t origin_len = origin.len ? out->len - start : 0;
+        write_part(step, rest, out);
         status = tok_text_add(log, &s->next,
-                              (struct tok_piece){start, out->len - start, piece.at_origin});
+                              (struct tok_piece){start, out->len - start, origin_len});
     }
     return status == DGL_OK ? tok_buf_status(log, out) : status;
 }
 
 enum dgl_status tok_pretokenize(const struct dgl_log *log,
                                 const struct tok_pretokenizer *pretokenizer,
-                                struct tok_scratch *scratch, struct dgl_str text, bool at_origin)
+                                struct tok_scratch *scratch, struct dgl_str text,
+                                size_t origin_len)
 {
     struct tok_scratch *s = scratch;
     s->text.count = 0;
@@ -288,7 +305,7 @@ enum dgl_status tok_pretokenize(const struct dgl_log *log,
     dgl_buf_append(&s->text.bytes, text.p, text.len);
     enum dgl_status status = tok_buf_status(log, &s->text.bytes);
     if (status == DGL_OK)
-        status = tok_text_add(log, &s->text, (struct tok_piece){0, text.len, at_origin});
+        status = tok_text_add(log, &s->text, (struct tok_piece){0, text.len, origin_len});
     for (size_t i = 0; status == DGL_OK && i < pretokenizer->count; i++) {
         const struct tok_split_step *step = &pretokenizer->steps[i];
         bool cuts = step->kind == STEP_SPLIT || step->kind == STEP_SPLIT_CLASS ||

@@ -18,9 +18,11 @@ enum dgl_status tok_pretokenizer_load(struct dgl_json_reader r, const struct dgl
                                       struct tok_pretokenizer *out);
 void tok_pretokenizer_finish(struct tok_pretokenizer *pretokenizer);
 
-/* Fills scratch->text with the pieces of `text`, which is not empty and not in the scratch memory that pieces use. */
+/* Fills scratch->text with the pieces of `text`, which is not empty and not in the scratch memory that pieces use.
+ * origin_len: see struct tok_piece. */
 enum dgl_status tok_pretokenize(const struct dgl_log *log,
                                 const struct tok_pretokenizer *pretokenizer,
-                                struct tok_scratch *scratch, struct dgl_str text, bool at_origin);
+                                struct tok_scratch *scratch, struct dgl_str text,
+                                size_t origin_len);
 
 #endif

@@ -70,12 +70,15 @@ static enum dgl_status take_property(struct tok_regex_parser *p, bool negate,
 }
 
 /* \d \w \s \h and their complements in upper case; false: another letter. */
-static bool take_shorthand(char letter, struct tok_charset *set)
+static bool take_shorthand(char letter, bool in_class, struct tok_charset *set)
 {
-    static const struct {
+    const struct {
         char letter;
         const char *property;
-    } known[] = {{'d', "digit"}, {'w', "word"}, {'s', "space"}, {'h', "xdigit"}};
+    } known[] = {{'d', "digit"},
+                 {'w', in_class ? "word" : TOK_WORD_MATCH},
+                 {'s', "space"},
+                 {'h', "xdigit"}};
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         if ((letter | 0x20) != known[i].letter)
             continue;
@@ -121,7 +124,7 @@ enum dgl_status tok_regex_escape(struct tok_regex_parser *p, bool in_class, bool
     *is_set = true;
     if (c == 'p' || c == 'P')
         return take_property(p, c == 'P', set);
-    if (take_shorthand(c, set))
+    if (take_shorthand(c, in_class, set))
         return DGL_OK;
     p->pos--;
     return tok_regex_fail(p, c >= '1' && c <= '9' ? "a back reference" : "this escape");

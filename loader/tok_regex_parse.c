@@ -136,7 +136,7 @@ static enum dgl_status emit_recipe(struct tok_regex_parser *p, const char *recip
         char text[16];
         snprintf(text, sizeof(text), "%.*s", (int)part.len, part.p);
         if (strcmp(text, "W") == 0)
-            status = emit_property(p, "word");
+            status = emit_property(p, TOK_WORD_MATCH);
         else if (strcmp(text, "N") == 0)
             status = emit_range(p, '\n', '\n');
         else

@@ -41,6 +41,13 @@ enum dgl_status tok_cuts_add(const struct dgl_log *log, struct tok_cuts *cuts, s
     return DGL_OK;
 }
 
+size_t tok_origin_of(size_t origin, size_t start, size_t end)
+{
+    if (origin <= start)
+        return 0;
+    return (origin < end ? origin : end) - start;
+}
+
 void tok_swap(struct dgl_buf *a, struct dgl_buf *b)
 {
     struct dgl_buf c = *a;

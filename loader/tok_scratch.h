@@ -9,7 +9,7 @@
 /* A piece of text on its way to the model. */
 struct tok_piece {
     size_t start, len; /* in the bytes of its tok_text */
-    bool at_origin;    /* begins where the whole text begins: Metaspace's "first" asks */
+    size_t origin_len; /* bytes at its front that come from the first character of the whole text */
 };
 /* Pieces, in order. `{0}` is empty. */
 struct tok_text {
@@ -44,6 +44,8 @@ void tok_scratch_finish(struct tok_scratch *scratch);
 enum dgl_status tok_text_add(const struct dgl_log *log, struct tok_text *text,
                              struct tok_piece piece);
 enum dgl_status tok_cuts_add(const struct dgl_log *log, struct tok_cuts *cuts, struct tok_cut cut);
+/* origin_len of the part [start, end) of something whose origin_len is `origin`. */
+size_t tok_origin_of(size_t origin, size_t start, size_t end);
 /* Exchanges two builders. */
 void tok_swap(struct dgl_buf *a, struct dgl_buf *b);
 /* DGL_ERR_NO_MEMORY when an append to the builder failed. */

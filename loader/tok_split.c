@@ -48,6 +48,7 @@ enum dgl_status tok_split(const struct dgl_log *log, enum tok_behavior behavior,
                           struct tok_text *out)
 {
     enum dgl_status status = DGL_OK;
+    size_t origin = piece.origin_len;
     for (size_t i = 0, next; i < spans->count && status == DGL_OK; i = next) {
         for (next = i + 1; next < spans->count; next++)
             if (begins_piece(behavior, invert, spans, next))
@@ -58,7 +59,7 @@ enum dgl_status tok_split(const struct dgl_log *log, enum tok_behavior behavior,
             continue;
         status = tok_text_add(log, out,
                               (struct tok_piece){piece.start + start, end - start,
-                                                 piece.at_origin && start == 0});
+                                                 tok_origin_of(origin, start, end)});
     }
     return status;
 }

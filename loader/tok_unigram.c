@@ -26,6 +26,35 @@ struct step {
 
 /* ---- loading -------------------------------------------------------------------------------------- */
 
+/* A score as the reference reads it: digits as an integer, times or divided by a power of ten, which is a bit off for
+ * scores of more than 15 digits. Sums of scores that are equal on paper are equal or not because of that bit. */
+static bool reference_score(double value, double *out)
+{
+    struct dgl_buf text = {0};
+    dgl_buf_f64(&text, fabs(value));
+    uint64_t digits = 0;
+    int64_t exponent = 0, given = 0;
+    bool fraction = false;
+    size_t i = 0;
+    for (; i < text.len && text.p[i] != 'e' && text.p[i] != 'E'; i++) {
+        fraction |= text.p[i] == '.';
+        if (text.p[i] == '.')
+            continue;
+        digits = digits * 10 + (uint64_t)(text.p[i] - '0');
+        exponent -= fraction;
+    }
+    i += i + 1 < text.len && text.p[i + 1] == '+'; /* "1e+30" */
+    if (i < text.len)
+        dgl_parse_i64((struct dgl_str){text.p + i + 1, text.len - i - 1}, -400, 400, &given);
+    exponent += given;
+    double power = pow(10, (double)(exponent < 0 ? -exponent : exponent));
+    double size = exponent < 0 ? (double)digits / power : (double)digits * power;
+    *out = value < 0 ? -size : size;
+    bool ok = !text.failed && isfinite(size);
+    dgl_buf_finish(&text);
+    return ok;
+}
+
 static enum dgl_status load_entry(struct dgl_json_reader r, const struct dgl_json *entry,
                                   struct tok_model *model, int32_t id)
 {
@@ -34,7 +63,8 @@ static enum dgl_status load_entry(struct dgl_json_reader r, const struct dgl_jso
         !dgl_json_is(token, DGL_JSON_STRING) || !dgl_json_is(score, DGL_JSON_NUMBER))
         return dgl_json_fail(r, entry, "an entry of the vocabulary is [\"token\", score]");
     struct dgl_str text = dgl_json_str(token);
-    model->unigram->scores[id] = dgl_json_f64(score);
+    if (!reference_score(dgl_json_f64(score), &model->unigram->scores[id]))
+        return dgl_json_fail(r, score, "this score is out of range");
     if (!tok_vocab_add(&model->vocab, text, id) || !tok_trie_add(&model->unigram->trie, text, id))
         return dgl_fail_memory(r.log, "vocabulary", model->vocab.text.len);
     return DGL_OK;

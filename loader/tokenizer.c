@@ -142,11 +142,11 @@ struct encoder {
 };
 
 /* Normalized text between added tokens. */
-static enum dgl_status encode_plain(struct encoder *e, struct dgl_str text, bool at_origin)
+static enum dgl_status encode_plain(struct encoder *e, struct dgl_str text, size_t origin_len)
 {
     struct tok_scratch *s = &e->scratch;
     enum dgl_status status =
-        tok_pretokenize(e->log, &e->tok->pretokenizer, s, text, at_origin);
+        tok_pretokenize(e->log, &e->tok->pretokenizer, s, text, origin_len);
     for (size_t i = 0; status == DGL_OK && i < s->text.count; i++) {
         struct dgl_str piece = {s->text.bytes.p + s->text.pieces[i].start, s->text.pieces[i].len};
         status = tok_model_encode(e->log, &e->tok->model, &s->model, piece, e->out);
@@ -155,12 +155,12 @@ static enum dgl_status encode_plain(struct encoder *e, struct dgl_str text, bool
 }
 
 /* Raw text between added tokens: normalized, then cut at those that are looked for in normalized text. */
-static enum dgl_status encode_raw(struct encoder *e, struct dgl_str text, bool at_origin)
+static enum dgl_status encode_raw(struct encoder *e, struct dgl_str text, size_t origin_len)
 {
     struct tok_scratch *s = &e->scratch;
     const struct tok_added *added = &e->tok->added;
     enum dgl_status status =
-        tok_normalize(e->log, &e->tok->normalizer, s, text, &at_origin);
+        tok_normalize(e->log, &e->tok->normalizer, s, text, &origin_len);
     struct dgl_str normalized = {s->normalized.p, s->normalized.len};
     if (status == DGL_OK)
         status = tok_added_cut(e->log, added, &added->normalized, e->flags.no_parse_special,
@@ -169,7 +169,7 @@ static enum dgl_status encode_raw(struct encoder *e, struct dgl_str text, bool a
         struct tok_cut cut = s->cuts.items[i];
         struct dgl_str part = {normalized.p + cut.start, cut.end - cut.start};
         status = cut.token >= 0 ? token_ids_add(e->log, e->out, added->tokens[cut.token].id)
-                                : encode_plain(e, part, at_origin && cut.start == 0);
+                                : encode_plain(e, part, tok_origin_of(origin_len, cut.start, cut.end));
     }
     return status;
 }
@@ -187,13 +187,15 @@ static enum dgl_status encode_text(struct encoder *e, struct dgl_str text)
 {
     struct tok_scratch *s = &e->scratch;
     const struct tok_added *added = &e->tok->added;
+    uint32_t cp;
+    size_t first_char = text.len ? dgl_utf8_decode(text.p, text.len, &cp) : 0;
     enum dgl_status status = tok_added_cut(e->log, added, &added->raw, e->flags.no_parse_special,
                                            text, &s->raw_cuts);
     for (size_t i = 0; status == DGL_OK && i < s->raw_cuts.count; i++) {
         struct tok_cut cut = s->raw_cuts.items[i];
         struct dgl_str part = {text.p + cut.start, cut.end - cut.start};
         status = cut.token >= 0 ? token_ids_add(e->log, e->out, added->tokens[cut.token].id)
-                                : encode_raw(e, part, cut.start == 0);
+                                : encode_raw(e, part, cut.start == 0 ? first_char : 0);
     }
     return status;
 }

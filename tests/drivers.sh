@@ -12,7 +12,7 @@ if [ $# -gt 0 ]; then
     programs=$*
 else
     # Those that open a device themselves; tests of the command would start it without the wrapper.
-    programs=$(grep -lE 'dgl_device_create|kernel_bench_create|test_device' tests/test_*.c |
+    programs=$(grep -lE 'dgl_device_create|gl_device_open|kernel_bench_create' tests/test_*.c |
         sed "s,^tests/\(.*\)\.c$,$build/tests/\1,")
 fi
 

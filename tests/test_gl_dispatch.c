@@ -339,7 +339,7 @@ static void test_independent_records_share_barriers(void **state)
     gl_hazards_derive(list, 3, false);
     struct gl_counters before = gl_device_counters(dev);
     assert_int_equal(gl_submit(dev, list, 3, NULL), DGL_OK);
-    assert_in_range(gl_device_counters(dev).barriers - before.barriers, 0, 1);
+    assert_true(gl_device_counters(dev).barriers - before.barriers <= 1);
 }
 
 static void test_timers(void **state)

@@ -362,6 +362,11 @@ static const struct config_case good_configs[] = {
      "\"mistral\", \"sliding_window\": null,",
      DGL_OK,
      {0}},
+    {"sampling defaults of old configs",
+     NULL,
+     "\"top_k\": 50, \"temperature\": 1.0, \"max_length\": 20",
+     DGL_OK,
+     {0}},
     {"swish is silu", "\"silu\"", "\"swish\"", DGL_OK, {0}},
 };
 

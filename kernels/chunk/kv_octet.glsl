@@ -11,17 +11,3 @@ void kv_octet(uint octet, out vec4 a, out vec4 b)
     b = uintBitsToFloat(KV[2u * octet + 1u]);
 #endif
 }
-
-// Four neighbouring numbers that went through kv_round(); quad i is half of octet i / 2.
-void kv_store_quad(uint quad, vec4 x)
-{
-#if KV_f16
-    uvec2 two = uvec2(kv_pack(x.xy), kv_pack(x.zw));
-    if (quad % 2u == 0u)
-        KV[quad / 2u].xy = two;
-    else
-        KV[quad / 2u].zw = two;
-#else
-    KV[quad] = floatBitsToUint(x);
-#endif
-}

@@ -87,6 +87,20 @@ const struct gl_caps *kernel_bench_caps(const struct kernel_bench *bench)
     return gl_device_caps(bench->dev->gl);
 }
 
+bool kernel_bench_hint(struct kernel_bench *bench, const char *json)
+{
+    struct kernel_set *set = NULL;
+    test_log_clear(&bench->log);
+    if (kernel_set_with_hints(&bench->log.log, bench->set, KERNEL_LAYER_FLAG, "bench", json,
+                              &set) != DGL_OK) {
+        printf("# hints: %s\n", bench->log.text);
+        return false;
+    }
+    kernel_set_destroy(&bench->set);
+    bench->set = set;
+    return true;
+}
+
 const char *kernel_bench_name(const struct kernel_bench *bench, const char *op, size_t i)
 {
     for (size_t k = 0; k < kernel_set_count(bench->set); k++) {

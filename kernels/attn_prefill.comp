@@ -1,0 +1,123 @@
+// Attention of a chunk, a tile of queries per group: any HEAD_DIM that is a multiple of 4.
+//
+// A group holds QUERIES queries of one head in shared memory and goes through the keys KEYS at a time. Scores: one (query, key)
+// pair per invocation and round, kept in a shared table; an online softmax in powers of two over each query's row of the table; then
+// the values, each invocation owning some (query, quad of the head) pairs of the output in registers.
+//
+//! NAME attn_prefill
+//! OP attn_prefill
+//! VARIANT baseline tiled
+//! WHEN kv f16 f32
+//! BIND read vec4 QKV
+//! BIND read uvec2 KV
+//! BIND write vec4 O
+//! PARAM float scale
+//! CONST HEADS KV_HEADS HEAD_DIM QKV_STRIDE O_STRIDE CONTEXT
+//! TUNE QUERIES = HEAD_DIM > 128 ? 8 : 16 in 4 8 16
+//! TUNE KEYS = 32 in 16 32 64
+//! TUNE LANES = 128 in 32 64 128
+//! STEP read
+//! LOCAL LANES
+//! GROUPS ceildiv(T, QUERIES) * HEADS
+//! SHARED (QUERIES * HEAD_DIM + QUERIES * (KEYS + 3)) * 4
+//! REQUIRE HEAD_DIM % 4 == 0 && QKV_STRIDE % 4 == 0 && O_STRIDE % 4 == 0 && HEADS % KV_HEADS == 0
+//! REQUIRE QUERIES <= LANES && QUERIES * KEYS % LANES == 0
+//! PREFER 10
+//! TOLERANCE 1e-11
+
+const uint QUADS = uint(HEAD_DIM / 4);
+const int OWNED = (QUERIES * (HEAD_DIM / 4) + LANES - 1) / LANES;
+
+shared vec4 query[QUERIES * (HEAD_DIM / 4)];
+shared float score[QUERIES * KEYS];
+shared float row_max[QUERIES];
+shared float row_sum[QUERIES];
+shared float row_keep[QUERIES];
+
+vec4 kv_quad(uint quad)
+{
+#if KV_f16
+    uvec2 w = KV[quad];
+    return vec4(unpackHalf2x16(w.x), unpackHalf2x16(w.y));
+#else
+    return vec4(uintBitsToFloat(KV[2u * quad]), uintBitsToFloat(KV[2u * quad + 1u]));
+#endif
+}
+
+// One row of the table: its maximum and sum so far, scores become weights. Keys `count` and beyond are not there; those
+// beyond the query's own position neither.
+void soften(uint r, uint seen, uint count)
+{
+    float top = row_max[r];
+    uint n = min(seen, count);
+    for (uint j = 0u; j < n; j++)
+        top = max(top, score[r * uint(KEYS) + j]);
+    float keep = exp2(row_max[r] - top);
+    float sum = row_sum[r] * keep;
+    for (uint j = 0u; j < count; j++) {
+        float p = j < n ? exp2(score[r * uint(KEYS) + j] - top) : 0.0;
+        score[r * uint(KEYS) + j] = p;
+        sum += p;
+    }
+    row_max[r] = top;
+    row_sum[r] = sum;
+    row_keep[r] = keep;
+}
+
+void body(uvec3 group)
+{
+    uint lane = gl_LocalInvocationID.x;
+    uint head = group.x % uint(HEADS);
+    uint t0 = group.x / uint(HEADS) * uint(QUERIES);
+    uint live = t0 < step_tokens ? min(uint(QUERIES), step_tokens - t0) : 0u;
+    uint keys = head / uint(HEADS / KV_HEADS) * uint(CONTEXT) * QUADS;
+    uint values = uint(KV_HEADS * CONTEXT) * QUADS + keys;
+    uint end = live > 0u ? step_pos + t0 + live : 0u;
+
+    for (uint i = lane; i < uint(QUERIES) * QUADS; i += uint(LANES)) {
+        uint t = min(t0 + i / QUADS, step_tokens - 1u);
+        query[i] = QKV[t * uint(QKV_STRIDE / 4) + head * QUADS + i % QUADS] * (scale * 1.44269504);
+    }
+    if (lane < uint(QUERIES)) {
+        row_max[lane] = -1e30;
+        row_sum[lane] = 0.0;
+    }
+    vec4 o[OWNED];
+    for (int i = 0; i < OWNED; i++)
+        o[i] = vec4(0.0);
+    barrier();
+
+    for (uint first = 0u; first < end; first += uint(KEYS)) {
+        uint count = min(uint(KEYS), end - first);
+        for (uint i = lane; i < uint(QUERIES * KEYS); i += uint(LANES)) {
+            uint j = i % uint(KEYS), r = i / uint(KEYS);
+            float s = 0.0;
+            if (j < count)
+                for (uint e = 0u; e < QUADS; e++)
+                    s += dot(query[r * QUADS + e], kv_quad(keys + (first + j) * QUADS + e));
+            score[i] = s;
+        }
+        barrier();
+        if (lane < live) // keys first .. pos + t are visible
+            soften(lane, max(step_pos + t0 + lane + 1u, first) - first, count);
+        barrier();
+        for (int i = 0; i < OWNED; i++) {
+            uint pair = lane + uint(i * LANES);
+            uint r = pair / QUADS;
+            if (r < live) {
+                vec4 x = o[i] * row_keep[r];
+                for (uint j = 0u; j < count; j++)
+                    x += score[r * uint(KEYS) + j] * kv_quad(values + (first + j) * QUADS + pair % QUADS);
+                o[i] = x;
+            }
+        }
+        barrier();
+    }
+
+    for (int i = 0; i < OWNED; i++) {
+        uint pair = lane + uint(i * LANES);
+        uint r = pair / QUADS;
+        if (r < live)
+            O[(t0 + r) * uint(O_STRIDE / 4) + head * QUADS + pair % QUADS] = o[i] / row_sum[r];
+    }
+}

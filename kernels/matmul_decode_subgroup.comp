@@ -1,0 +1,153 @@
+// Matrix-vector product with subgroups: a lane owns 32 columns, keeps its x in registers and reads 16 bytes at a time.
+//
+// A subgroup covers a slice of 32 * SUBGROUP columns; as many subgroups as there are slices (at most all) make a team, and
+// the teams share the ROWS rows of the group, UNROLL at a time with the next UNROLL in flight: weights do not depend on x,
+// so the first ones are asked for before x is. Each row's slice is summed over the subgroup, the slices meet in shared
+// memory behind the only barrier. The norm's factor is applied there: x in registers is x * gain.
+//
+//! NAME matmul_decode_subgroup
+//! OP matmul
+//! VARIANT subgroup gemv_subgroup
+//! WHEN phase decode
+//! WHEN weight f32 f16 bf16 q8_0 q4_k
+//! WHEN pre none norm merge
+//! WHEN post store add glu
+//! WHEN act none silu
+//! BIND read uvec4 W
+//! BIND read vec4 X
+//! BIND readwrite float Y
+//! BIND read vec4 A
+//! PARAM uint row0
+//! PARAM uint rows
+//! PARAM float eps
+//! CONST K N W_STRIDE X_STRIDE
+//! CONST X_LAST = 0
+//! CONST SPLITS = 1
+//! CONST HEAD_DIM = 4
+//! TUNE LANES = MAX_INVOCATIONS >= 256 ? 256 : 128 in 64 128 256 512 1024
+//! TUNE SUBGROUP = SUBGROUP_SIZE in 8 16 32 64 128
+//! TUNE UNROLL = WEIGHT_q4_k ? 4 : WEIGHT_f32 ? 1 : 2 in 1 2 4 8
+//! TUNE ROWS = N >= 128 * COMPUTE_UNITS ? 64 : N >= 64 * COMPUTE_UNITS ? 32 : 16 in 8 16 32 64 128
+//! LOCAL LANES
+//! GROUPS ceildiv(BAND, ROWS)
+//! SHARED 4 * (LANES / SUBGROUP) * (ROWS + 1)
+//! EXTENSION GL_KHR_shader_subgroup_basic
+//! EXTENSION GL_KHR_shader_subgroup_arithmetic
+//! REQUIRE SUBGROUP_SIZE >= 8
+//! REQUIRE W_STRIDE % 4 == 0
+//! REQUIRE LANES % SUBGROUP == 0 && ROWS <= LANES && ROWS % UNROLL == 0
+//! PREFER SOFTWARE ? 5 : 30
+//! STEP read
+//! CHUNK weight_{weight}_lane
+//! CHUNK matmul_source
+
+#define SUBGROUPS (LANES / SUBGROUP)
+#define SLICES    ((K + 32 * SUBGROUP - 1) / (32 * SUBGROUP))
+#if SLICES < SUBGROUPS
+#define SLOTS SLICES
+#else
+#define SLOTS SUBGROUPS
+#endif
+#define TEAMS (SUBGROUPS / SLOTS)
+#define HELD  (UNROLL * LANE_RAW)
+
+shared float part[ROWS * SLOTS];
+shared float squares[SUBGROUPS];
+
+uvec4 next[HELD]; // the rows in flight
+
+// Asks for rows r .. r + UNROLL - 1 of the group; rows beyond the band are read from its last one.
+void fetch(uint first, uint r, uint slice, uint lane)
+{
+    for (int i = 0; i < UNROLL; i++) {
+        uvec4 raw[LANE_RAW];
+        lane_fetch(min(first + r + uint(i), rows - 1u) * uint(W_STRIDE / 4), slice, lane, raw);
+        for (int j = 0; j < LANE_RAW; j++)
+            next[i * LANE_RAW + j] = raw[j];
+    }
+}
+
+// One slice of the rows of one team.
+void slice_products(uint first, uint slot, uint team, uint slice, uint lane, uint one,
+                    inout float square)
+{
+    vec4 x[8];
+    fetch(first, team * uint(UNROLL), slice, lane);
+    for (uint i = 0u; i < 8u; i++) {
+        uint quad = lane_quad(slice, lane, i);
+        x[i] = quad < uint(K / 4) ? source(quad, square) : vec4(0.0);
+    }
+    for (uint r = team * uint(UNROLL); r < uint(ROWS); r += uint(TEAMS * UNROLL)) {
+        uvec4 now[HELD];
+        float y[UNROLL];
+        for (int i = 0; i < HELD; i++)
+            now[i] = next[i];
+        if (r + uint(TEAMS * UNROLL) < uint(ROWS))
+            fetch(first, r + uint(TEAMS * UNROLL), slice, lane);
+        for (int i = 0; i < UNROLL; i++) {
+            uvec4 raw[LANE_RAW];
+            for (int j = 0; j < LANE_RAW; j++)
+                raw[j] = now[i * LANE_RAW + j];
+            y[i] = lane_dot(raw, slice, lane, x, one);
+        }
+        for (int i = 0; i < UNROLL; i++)
+            y[i] = subgroupAdd(y[i]);
+        if (lane == 0u)
+            for (int i = 0; i < UNROLL; i++) {
+                uint p = (r + uint(i)) * uint(SLOTS) + slot;
+#if SLICES > SLOTS
+                if (slice >= uint(SLOTS))
+                    y[i] += part[p];
+#endif
+                part[p] = y[i];
+            }
+    }
+}
+
+float row_sum(uint r)
+{
+    float y = 0.0;
+    for (uint i = 0u; i < uint(SLOTS); i++)
+        y += part[r * uint(SLOTS) + i];
+    return y;
+}
+
+void body(uvec3 group)
+{
+    uint lane = gl_SubgroupInvocationID, slot = gl_SubgroupID % uint(SLOTS);
+    uint team = gl_SubgroupID / uint(SLOTS), first = group.x * uint(ROWS);
+    uint one = 0x3F800000u | (rows >> 31);
+    float square = 0.0;
+    if (team < uint(TEAMS))
+        for (uint slice = slot; slice < uint(SLICES); slice += uint(SLOTS))
+            slice_products(first, slot, team, slice, lane, one, square);
+#if PRE_norm
+    square = subgroupAdd(square);
+    if (lane == 0u)
+        squares[gl_SubgroupID] = square;
+#endif
+    barrier();
+
+    float scale = 1.0;
+#if PRE_norm
+    square = 0.0;
+    for (uint i = 0u; i < uint(SLOTS); i++)
+        square += squares[i]; // the first team's
+    scale = inversesqrt(square / float(K) + eps);
+#endif
+    uint r = gl_LocalInvocationID.x;
+#if POST_glu
+    if (r < uint(ROWS / 2) && first + 2u * r < rows) {
+        float gate = scale * row_sum(2u * r), up = scale * row_sum(2u * r + 1u);
+        Y[(row0 + first) / 2u + r] = gate / (1.0 + exp(-gate)) * up;
+    }
+#else
+    if (r < uint(ROWS) && first + r < rows) {
+        float y = scale * row_sum(r);
+#if POST_add
+        y += Y[row0 + first + r];
+#endif
+        Y[row0 + first + r] = y;
+    }
+#endif
+}

@@ -1,0 +1,92 @@
+// Draws from what top-p and min-p left of a whole vocabulary: every group finds the slice, the slice's own group the id.
+//
+// Tokens on the edge of top-p share one exponent; the first `room` of them, by id, stay. The draw is a number below the
+// whole mass, and the id is the first at which the running mass, in order of ids, exceeds it.
+//
+//! NAME sample_find
+//! OP sample_find
+//! VARIANT baseline
+//! BIND read uint LOGITS
+//! BIND readwrite uint CAND
+//! CONST VOCAB
+//! STEP read
+//! LOCAL SOFTWARE ? 32 : 128
+//! GROUPS ceildiv(VOCAB, 2048)
+//! SHARED LOCAL_X * 24
+//! REQUIRE VOCAB <= 262144
+//! CHUNK fixed
+//! CHUNK sample
+//! CHUNK philox
+//! CHUNK nucleus
+//! CHUNK kept
+
+shared uvec4 part[LOCAL_X]; // tokens on the edge, mass
+
+// Running state of a walk over tokens or slices in order of ids.
+struct walk {
+    uint room;  // tokens on the edge that may still stay
+    uvec2 mass; // so far
+};
+
+void walk_on(inout walk w, uint ties, uvec2 mass, uvec2 tie_weight)
+{
+    uint taken = min(ties, w.room);
+    w.room -= taken;
+    w.mass = u64_add(w.mass, u64_add(mass, u64_scale(tie_weight, taken)));
+}
+
+// How many tokens on the edge top-p keeps: the fewest whose mass brings `before` to the target.
+uint tie_room(nucleus n)
+{
+    if (n.edge == NEVER)
+        return 0u;
+    uvec2 weight = sample_weight(n.edge);
+    uint room = 0u;
+    for (uint bit = 1u << 17; bit > 0u; bit >>= 1)
+        if (u64_less(u64_add(n.before, u64_scale(weight, room | bit)), n.target))
+            room |= bit;
+    return room + 1u;
+}
+
+void body(uvec3 group)
+{
+    uint lane = gl_LocalInvocationID.x;
+    uint best = nucleus_best(lane);
+    nucleus n = nucleus_find(lane, 3u, step_top_p_q);
+    uvec2 tie_weight = n.edge == NEVER ? uvec2(0u) : kept_weight(n.edge);
+    walk whole = walk(tie_room(n), uvec2(0u));
+    walk start = whole;
+    for (uint s = 0u; s < SLICES; s++) {
+        if (s == group.x)
+            start = whole;
+        uint at = CAND_MASS + 4u * s;
+        walk_on(whole, CAND[at], uvec2(CAND[at + 1u], CAND[at + 2u]), tie_weight);
+    }
+    uvec2 draw = u64_mul_high(draw_bits(step_draws, step_seed_lo, step_seed_hi), whole.mass);
+
+    // This slice, a run of neighbouring tokens per invocation.
+    const uint RUN = SLICE / uint(LOCAL_X);
+    uint begin = min(group.x * SLICE + lane * RUN, uint(VOCAB)), end = min(begin + RUN, uint(VOCAB));
+    uvec4 own = uvec4(0u);
+    for (uint i = begin; i < end; i++) {
+        uint exponent = sample_exponent(sample_key(LOGITS[i]), best);
+        own.x += exponent == n.edge && n.edge != NEVER ? 1u : 0u;
+        own.yz = u64_add(own.yz, kept_before(exponent, n.edge));
+    }
+    part[lane] = own;
+    barrier();
+    if (step_stopped != 0u)
+        return;
+    for (uint l = 0u; l < lane; l++)
+        walk_on(start, part[l].x, part[l].yz, tie_weight);
+    for (uint i = begin; i < end; i++) {
+        uint exponent = sample_exponent(sample_key(LOGITS[i]), best);
+        uvec2 before = start.mass;
+        walk_on(start, exponent == n.edge && n.edge != NEVER ? 1u : 0u, kept_before(exponent, n.edge),
+                tie_weight);
+        if (best != 0u && !u64_less(draw, before) && u64_less(draw, start.mass))
+            CAND[0] = i;
+    }
+    if (best == 0u && group.x == 0u && lane == 0u)
+        CAND[0] = 0xffffffffu;
+}

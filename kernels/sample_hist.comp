@@ -1,0 +1,68 @@
+// Mass per digit of the exponent, for top-p over a whole vocabulary: level LEVEL of three.
+//
+// Level 0 counts every token by the first 10 of its exponent's 29 bits; levels 1 and 2 only those that share the digits
+// before with the edge found so far. Masses are integers of 64 bits, gathered per group in shared memory and added with
+// atomics, low word first: the old value tells whether it overflowed.
+//
+//! NAME sample_hist
+//! OP sample_hist
+//! VARIANT baseline
+//! BIND read uint LOGITS
+//! BIND readwrite uint CAND
+//! CONST VOCAB LEVEL
+//! STEP read
+//! LOCAL SOFTWARE ? 32 : 128
+//! GROUPS ceildiv(VOCAB, 2048)
+//! SHARED 1024 * 8 + LOCAL_X * 8
+//! REQUIRE VOCAB <= 262144 && LEVEL >= 0 && LEVEL <= 2
+//! CHUNK fixed
+//! CHUNK sample
+//! CHUNK nucleus
+
+shared uint mass_low[1024];
+shared uint mass_high[1024];
+
+void body(uvec3 group)
+{
+    uint lane = gl_LocalInvocationID.x;
+    for (uint i = lane; i < 1024u; i += uint(LOCAL_X)) {
+        mass_low[i] = 0u;
+        mass_high[i] = 0u;
+    }
+    uint best = nucleus_best(lane);
+    nucleus n = nucleus_find(lane, uint(LEVEL), step_top_p_q);
+    uint begin = group.x * SLICE, end = min(begin + SLICE, uint(VOCAB));
+    if (step_stopped != 0u || step_top_p_q == 0u || best == 0u)
+        end = begin;
+    uint shift = nucleus_shift(uint(LEVEL));
+    for (uint i = begin + lane; i < end; i += uint(LOCAL_X)) {
+        uint exponent = sample_exponent(sample_key(LOGITS[i]), best);
+        uvec2 weight = sample_weight(exponent);
+#if LEVEL > 0
+        uint above = nucleus_shift(uint(LEVEL - 1));
+        if ((exponent >> above) != (n.edge >> above))
+            weight = uvec2(0u);
+#endif
+        if (weight != uvec2(0u)) {
+            uint bin = (exponent >> shift) & 1023u;
+#if LEVEL == 2
+            bin &= 511u;
+#endif
+            uint old = atomicAdd(mass_low[bin], weight.x);
+            uint carry = old + weight.x < old ? 1u : 0u;
+            if (weight.y + carry != 0u)
+                atomicAdd(mass_high[bin], weight.y + carry);
+        }
+    }
+    barrier();
+    for (uint i = lane; i < 1024u; i += uint(LOCAL_X)) {
+        uvec2 mass = uvec2(mass_low[i], mass_high[i]);
+        if (mass != uvec2(0u)) {
+            uint at = CAND_HIST + 2048u * uint(LEVEL) + 2u * i;
+            uint old = atomicAdd(CAND[at], mass.x);
+            uint carry = old + mass.x < old ? 1u : 0u;
+            if (mass.y + carry != 0u)
+                atomicAdd(CAND[at + 1u], mass.y + carry);
+        }
+    }
+}

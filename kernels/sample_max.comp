@@ -1,0 +1,47 @@
+// The best logit of each slice of 2048: key and id, ties to the lowest id.
+//
+//! NAME sample_max
+//! OP sample_max
+//! VARIANT baseline
+//! WHEN kind greedy full
+//! BIND read uint LOGITS
+//! BIND write uint CAND
+//! CONST VOCAB
+//! STEP read
+//! LOCAL SOFTWARE ? 32 : 128
+//! GROUPS ceildiv(VOCAB, 2048)
+//! SHARED LOCAL_X * 8
+//! CHUNK fixed
+//! CHUNK sample
+
+shared uvec2 best[LOCAL_X];
+
+void body(uvec3 group)
+{
+    uint lane = gl_LocalInvocationID.x;
+    uint begin = group.x * SLICE, end = min(begin + SLICE, uint(VOCAB));
+    uint key = 0u, id = begin;
+    for (uint i = begin + lane; i < end; i += uint(LOCAL_X)) {
+        uint other = sample_key(LOGITS[i]);
+        id = other > key ? i : id;
+        key = max(key, other);
+    }
+    best[lane] = uvec2(key, id);
+    barrier();
+    if (step_stopped != 0u || begin >= uint(VOCAB))
+        return;
+    if (lane == 0u) {
+        for (uint l = 1u; l < uint(LOCAL_X); l++) {
+            uvec2 other = best[l];
+            bool better = other.x > key || (other.x == key && key != 0u && other.y < id);
+            key = better ? other.x : key;
+            id = better ? other.y : id;
+        }
+        CAND[CAND_FIRST + 2u * group.x] = key;
+        CAND[CAND_FIRST + 2u * group.x + 1u] = id;
+    }
+#if KIND_full
+    for (uint i = group.x * uint(LOCAL_X) + lane; i < 6144u; i += SLICES * uint(LOCAL_X))
+        CAND[CAND_HIST + i] = 0u;
+#endif
+}

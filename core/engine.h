@@ -15,7 +15,8 @@ struct dgl_device {
     struct dgl_device_info info; /* strings belong to gl */
     struct kernel_var facts[48]; /* what expressions of kernel files may ask about the device */
     size_t num_facts;
-    uint64_t tokens; /* evaluated so far */
+    uint64_t tokens;     /* evaluated so far */
+    uint64_t held_bytes; /* of device memory: what models and sessions have allocated */
 };
 
 struct dgl_kernels {

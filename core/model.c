@@ -133,21 +133,33 @@ static int32_t choose_chunk(const struct gl_caps *caps)
 static int32_t fit_context(const struct dgl_model *m, uint64_t bytes, int32_t wanted)
 {
     uint64_t per_token = model_kv_layer_bytes(m, 1);
-    uint64_t limit = dgl_device_get_limits(m->dev)->max_ssbo_bytes / per_token;
+    const struct dgl_limits *lim = dgl_device_get_limits(m->dev);
+    uint64_t range =
+        lim->max_ssbo_bytes < lim->max_buffer_bytes ? lim->max_ssbo_bytes : lim->max_buffer_bytes;
     uint64_t fit = bytes / (per_token * (uint64_t)m->file->desc.layers);
-    fit = fit < limit ? fit : limit;
+    fit = fit < range / per_token ? fit : range / per_token;
     return fit < (uint64_t)wanted ? (int32_t)fit : wanted;
 }
 
-static void estimate(const struct dgl_model *m, uint64_t weight_bytes, int32_t context,
+/* What was free when the device was opened, less what other models and all sessions hold since; 0
+ * = unknown. */
+static uint64_t available_bytes(const struct dgl_model *m)
+{
+    uint64_t free_bytes = gl_device_caps(m->dev->gl)->memory_free_bytes;
+    uint64_t others = m->dev->held_bytes - m->weights.bytes;
+    if (free_bytes == 0)
+        return 0;
+    return free_bytes > others ? free_bytes - others : 1;
+}
+
+static void estimate(const struct dgl_model *m, int32_t context, int32_t chunk,
                      struct dgl_memory *out)
 {
-    const struct gl_caps *caps = gl_device_caps(m->dev->gl);
     *out = (struct dgl_memory){
-        .weight_bytes = weight_bytes,
+        .weight_bytes = m->info.weight_bytes,
         .kv_bytes = model_kv_layer_bytes(m, context) * (uint64_t)m->file->desc.layers,
-        .scratch_bytes = model_scratch_bytes(m, m->chunk),
-        .available_bytes = caps->memory_free_bytes,
+        .scratch_bytes = model_scratch_bytes(m, chunk),
+        .available_bytes = available_bytes(m),
         .context = context,
     };
     uint64_t room = UINT64_MAX, fixed = out->weight_bytes + out->scratch_bytes;
@@ -197,7 +209,7 @@ static enum dgl_status grant_context(struct dgl_model *m, int32_t asked)
         return st;
     struct dgl_memory mem;
     m->info.context = asked ? asked : most;
-    estimate(m, m->info.weight_bytes, m->info.context, &mem);
+    estimate(m, m->info.context, m->chunk, &mem);
     if (mem.context_fit < (asked ? asked : 1))
         return refuse(m, &mem);
     if (mem.context_fit < m->info.context) {
@@ -213,7 +225,14 @@ void dgl_session_estimate(const struct dgl_model *model, const struct dgl_sessio
                           struct dgl_memory *out)
 {
     int32_t context = params && params->context ? params->context : model->info.context;
-    estimate(model, model->info.weight_bytes, context, out);
+    estimate(model, context, params && params->chunk ? params->chunk : model->chunk, out);
+}
+
+enum dgl_status model_check_session_fits(const struct dgl_model *model, int32_t chunk)
+{
+    struct dgl_memory mem;
+    estimate(model, model->info.context, chunk, &mem);
+    return mem.context_fit < mem.context ? refuse(model, &mem) : DGL_OK;
 }
 
 /* ---- upload ------------------------------------------------------------------------------------------------------- */
@@ -237,6 +256,7 @@ static enum dgl_status upload(struct dgl_model *m, const struct dgl_model_params
     if (st == DGL_OK)
         st = weights_create(&wp, &m->weights);
     synthetic_filler_finish(&filler);
+    m->dev->held_bytes += m->weights.bytes;
     if (st == DGL_OK)
         st = rope_table_create(m->dev, &m->file->desc.rope, m->info.context, &m->rope);
     if (st == DGL_OK)
@@ -279,6 +299,7 @@ static enum dgl_status load_entered(struct dgl_model *m, const struct dgl_model_
 static void destroy_entered(struct dgl_model *m)
 {
     model_plan_finish(&m->plan);
+    m->dev->held_bytes -= m->weights.bytes;
     weights_finish(m->dev, &m->weights);
     gl_buffer_destroy(m->dev->gl, &m->rope);
     kernel_set_destroy(&m->kernels);
@@ -290,6 +311,7 @@ static void destroy_entered(struct dgl_model *m)
 enum dgl_status dgl_model_load(struct dgl_device *dev, const struct dgl_model_params *params,
                                struct dgl_model **out)
 {
+    static const struct dgl_model_params defaults;
     struct gl_saved saved = {0};
     *out = NULL;
     enum dgl_status st = device_enter(dev, &saved);
@@ -298,7 +320,7 @@ enum dgl_status dgl_model_load(struct dgl_device *dev, const struct dgl_model_pa
     struct dgl_model *m = dgl_new(struct dgl_model);
     if (m) {
         m->dev = dev;
-        st = load_entered(m, params);
+        st = load_entered(m, params ? params : &defaults);
         if (st == DGL_OK)
             *out = m;
         else

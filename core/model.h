@@ -26,5 +26,8 @@ struct dgl_model {
 uint64_t model_kv_layer_bytes(const struct dgl_model *model, int32_t context);
 /* Bytes of everything else that a session with that chunk allocates. */
 uint64_t model_scratch_bytes(const struct dgl_model *model, int32_t chunk);
+/* DGL_ERR_NO_MEMORY, naming what is needed and what there is, when another session with that chunk
+ * does not fit. */
+enum dgl_status model_check_session_fits(const struct dgl_model *model, int32_t chunk);
 
 #endif

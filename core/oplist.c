@@ -123,10 +123,6 @@ static void bind_prologue(struct op *op, const struct oplist_params *p, const st
         op_bind_fixed(op, "A", m->gain);
     else
         op_bind_slot(op, "A", m->x);
-    if (strcmp(m->pre, "merge") == 0) {
-        op_const(op, "SPLITS", p->splits);
-        op_const(op, "HEAD_DIM", p->desc->head_dim);
-    }
 }
 
 static void add_matmul(struct oplist *list, const struct oplist_params *p, const struct matmul *m)
@@ -205,6 +201,16 @@ static void add_attn_decode(struct oplist *list, const struct oplist_params *p, 
     op_bind_slot(op, "P", SLOT_ATT);
 }
 
+static void add_attn_merge(struct oplist *list, const struct oplist_params *p, int32_t layer)
+{
+    struct op *op = oplist_append(list, DGL_PHASE_DECODE, layer, "attn_merge", "attn_merge");
+    op_const(op, "HEADS", p->desc->heads);
+    op_const(op, "HEAD_DIM", p->desc->head_dim);
+    op_const(op, "SPLITS", p->splits);
+    op_bind_slot(op, "P", SLOT_ATT);
+    op_bind_slot(op, "O", SLOT_MERGED);
+}
+
 /* ---- the model -------------------------------------------------------------------------------------------- */
 
 static struct matmul layer_matmul(const struct oplist_params *p, enum dgl_phase phase,
@@ -241,12 +247,13 @@ static void add_attention_block(struct oplist *list, const struct oplist_params 
         add_attn_prefill(list, p, layer);
     } else {
         add_attn_decode(list, p, layer);
+        if (p->splits > 1)
+            add_attn_merge(list, p, layer);
     }
     struct matmul o = layer_matmul(p, phase, layer, "o");
-    o.pre = !prefill && p->splits > 1 ? "merge" : "none";
     o.post = "add";
     o.weight = &w->o;
-    o.x = SLOT_ATT;
+    o.x = !prefill && p->splits > 1 ? SLOT_MERGED : SLOT_ATT;
     o.x_stride = p->desc->heads * p->desc->head_dim;
     o.y = SLOT_X;
     add_matmul(list, p, &o);

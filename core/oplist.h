@@ -17,6 +17,7 @@ enum op_slot {
     SLOT_NORMED,    /* f32 [chunk, hidden], prefill */
     SLOT_QKV,       /* f32 [chunk, qkv] */
     SLOT_ATT,    /* attention output, f32 [chunk, heads * head_dim], or decode's partial results */
+    SLOT_MERGED,     /* f32 [heads * head_dim]: decode attention, put together from its parts */
     SLOT_ACT,    /* f32 [chunk, intermediate] */
     SLOT_LOGITS, /* f32 [vocab] */
     SLOT_ALL_LOGITS, /* f32 [rows, vocab], for scoring */

@@ -5,7 +5,8 @@
 
 #include <stdlib.h>
 
-#define MAX_FREE 64
+/* More than a session of any known model has: a KV buffer per layer and some twenty others. */
+#define MAX_FREE 256
 
 struct pool {
     struct gl_device *gl;
@@ -54,7 +55,12 @@ enum dgl_status pool_acquire(struct pool *pool, const struct gl_buffer_params *p
         return gl_buffer_create(pool->gl, params, out);
     *out = pool->free[i];
     pool->free[i] = pool->free[--pool->num_free];
-    return params->zero ? gl_buffer_zero(pool->gl, *out, 0, gl_buffer_size(*out)) : DGL_OK;
+    if (!params->zero)
+        return DGL_OK;
+    enum dgl_status st = gl_buffer_zero(pool->gl, *out, 0, gl_buffer_size(*out));
+    if (st != DGL_OK)
+        pool_release(pool, out);
+    return st;
 }
 
 void pool_release(struct pool *pool, struct gl_buffer **buffer)
@@ -66,12 +72,4 @@ void pool_release(struct pool *pool, struct gl_buffer **buffer)
     else
         pool->free[pool->num_free++] = *buffer;
     *buffer = NULL;
-}
-
-uint64_t pool_free_bytes(const struct pool *pool)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < pool->num_free; i++)
-        bytes += gl_buffer_size(pool->free[i]);
-    return bytes;
 }

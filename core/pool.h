@@ -14,7 +14,5 @@ enum dgl_status pool_acquire(struct pool *pool, const struct gl_buffer_params *p
                              struct gl_buffer **out);
 /* Accepts NULL. The buffer must not be in use by queued work that is still being written by others: GL orders the rest. */
 void pool_release(struct pool *pool, struct gl_buffer **buffer);
-/* Bytes held in free buffers. */
-uint64_t pool_free_bytes(const struct pool *pool);
 
 #endif

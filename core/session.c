@@ -48,6 +48,7 @@ static void slot_bytes(const struct dgl_model *m, int32_t context, int32_t chunk
     bytes[SLOT_NORMED] = rows * hidden * 4;
     bytes[SLOT_QKV] = rows * qkv * 4;
     bytes[SLOT_ATT] = attention_words(m, chunk) * 4;
+    bytes[SLOT_MERGED] = (uint64_t)d->heads * (uint64_t)d->head_dim * 4;
     bytes[SLOT_ACT] = rows * (uint64_t)d->intermediate * 4;
     bytes[SLOT_LOGITS] = (uint64_t)d->vocab * 4;
     bytes[SLOT_CAND] = sampling_scratch_bytes((uint32_t)d->vocab);
@@ -74,10 +75,10 @@ uint64_t model_scratch_bytes(const struct dgl_model *model, int32_t chunk)
 static enum dgl_status create_buffers(struct dgl_session *s)
 {
     static const char *const label[SLOT_COUNT] = {
-        [SLOT_IDS] = "ids",       [SLOT_STEP] = "step",     [SLOT_X] = "x",
-        [SLOT_NORMED] = "normed", [SLOT_QKV] = "qkv",       [SLOT_ATT] = "attention",
-        [SLOT_ACT] = "act",       [SLOT_LOGITS] = "logits", [SLOT_CAND] = "candidates",
-        [SLOT_STOPS] = "stops",   [SLOT_ARGS] = "args",
+        [SLOT_IDS] = "ids",         [SLOT_STEP] = "step",   [SLOT_X] = "x",
+        [SLOT_NORMED] = "normed",   [SLOT_QKV] = "qkv",     [SLOT_ATT] = "attention",
+        [SLOT_MERGED] = "merged",   [SLOT_ACT] = "act",     [SLOT_LOGITS] = "logits",
+        [SLOT_CAND] = "candidates", [SLOT_STOPS] = "stops", [SLOT_ARGS] = "args",
     };
     const struct dgl_model *m = s->model;
     uint64_t bytes[SLOT_COUNT];

@@ -104,11 +104,13 @@ static enum dgl_status place_rows(struct builder *b, struct weight *w, enum dgl_
     if (!layout[0] || !repack_stride(dtype, layout, w->cols, &words))
         return dgl_fail(log_of(b), DGL_ERR_UNSUPPORTED, "no kernel multiplies %s weights",
                         dgl_dtype_get(dtype)->name);
-    uint64_t fit = lim->max_ssbo_bytes / (words * 4) / step * step;
+    uint64_t range =
+        lim->max_ssbo_bytes < lim->max_buffer_bytes ? lim->max_ssbo_bytes : lim->max_buffer_bytes;
+    uint64_t fit = range / (words * 4) / step * step;
     if (fit == 0)
         return dgl_fail(log_of(b), DGL_ERR_UNSUPPORTED,
-                        "a weight row of %llu bytes exceeds the device's binding of %llu bytes",
-                        (unsigned long long)words * 4, (unsigned long long)lim->max_ssbo_bytes);
+                        "%u weight rows of %llu bytes exceed the device's binding of %llu bytes",
+                        step, (unsigned long long)words * 4, (unsigned long long)range);
     while (rows > 0) {
         uint64_t take = rows < fit ? rows : fit;
         struct weight_band band = {.dtype = dtype,
@@ -382,11 +384,22 @@ static enum dgl_status upload_vector(struct builder *b, const struct vector_item
     return st;
 }
 
+/* What progress counts; tensors that the model does not use are not read. */
+static uint64_t bytes_to_read(const struct builder *b)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < b->num_recipes && !b->p->fill; i++)
+        for (int j = 0; j < b->recipes[i].num_parts; j++)
+            bytes += info_of(b, b->recipes[i].part[j])->bytes;
+    for (size_t i = 0; i < b->num_vectors; i++)
+        bytes += info_of(b, b->vectors[i].tensor)->bytes;
+    return bytes;
+}
+
 static enum dgl_status upload_all(struct builder *b)
 {
     enum dgl_status st = DGL_OK;
-    for (size_t i = 0; i < tensor_source_count(b->p->tensors); i++)
-        b->total += tensor_source_at(b->p->tensors, i)->bytes;
+    b->total = bytes_to_read(b);
     for (size_t i = 0; i < b->num_recipes && st == DGL_OK; i++) {
         const struct recipe *r = &b->recipes[i];
         for (uint32_t j = 0; j < r->weight->num_bands && st == DGL_OK; j++) {

@@ -32,6 +32,7 @@
 //! LOCAL LANES
 //! GROUPS ceildiv(BAND, LANES)
 //! SHARED 384 * ceildiv(K, 64) * 4 + 4 * LANES
+//! REQUIRE SOFTWARE
 //! REQUIRE K <= 1024
 //! REQUIRE W_STRIDE % 4 == 0
 //! PREFER LLVMPIPE ? 50 : -10

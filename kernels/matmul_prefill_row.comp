@@ -28,6 +28,7 @@
 //! LOCAL LANES
 //! GROUPS ceildiv(BAND, LANES) * ceildiv(T, TOKENS)
 //! SHARED 1024 * ceildiv(K, 256) * TOKENS
+//! REQUIRE SOFTWARE
 //! REQUIRE K <= 1024
 //! REQUIRE W_STRIDE % 4 == 0
 //! PREFER LLVMPIPE ? 50 : -10

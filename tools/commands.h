@@ -1,4 +1,4 @@
-/* The commands; each returns an exit code. tools/main.c has their table. */
+/* The commands; each returns an exit code. */
 #ifndef DGL_TOOLS_COMMANDS_H
 #define DGL_TOOLS_COMMANDS_H
 
@@ -19,5 +19,9 @@ int command_help(const struct options *opt);
 
 /* All of them, ended by a row without a name. */
 extern const struct command commands[];
+/* NULL when there is none of that name. */
+const struct command *command_find(const char *name);
+/* Usage and options of a command to standard output; an exit code. */
+int help_about(const struct command *command);
 
 #endif

@@ -2,22 +2,37 @@
 #include "tools/console.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* ---- messages ------------------------------------------------------------------------------------------------ */
+#define BAR_CELLS 40
 
-/* One line whatever the text: a driver's words may have several. */
+/* ---- messages -------------------------------------------------------------------------------- */
+
+/* Percentage that the progress bar shows; -1 = there is none. Belongs to the terminal, of which
+ * there is one: any line must first clear it. */
+static int bar_percent = -1;
+
+static void clear_bar(void)
+{
+    if (bar_percent >= 0)
+        fprintf(stderr, "\r%79s\r", "");
+    bar_percent = -1;
+}
+
+/* One line whatever the text: a driver's words may have several, a file's name anything. */
 static void put_line(const char *prefix, const char *text)
 {
     char line[4096];
     snprintf(line, sizeof(line), "%s%s", prefix, text);
     for (char *p = line; *p; p++)
-        if (*p == '\n' || *p == '\r')
-            *p = ' ';
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            *p = *p == '\n' || *p == '\r' || *p == '\t' ? ' ' : '?';
+    clear_bar();
     fprintf(stderr, "%s\n", line);
 }
 
@@ -74,32 +89,51 @@ void console_note(const struct console *c, const char *fmt, ...)
     put_line("", text);
 }
 
+static void amount(struct dgl_buf *out, const char *what, uint64_t value)
+{
+    if (strcmp(what, "bytes") == 0)
+        dgl_buf_bytes(out, value);
+    else
+        dgl_buf_printf(out, "%llu %s", (unsigned long long)value, what);
+}
+
+static void draw_bar(int percent, const char *what, uint64_t total)
+{
+    const char *no_color = getenv("NO_COLOR");
+    bool plain = no_color && no_color[0];
+    char bar[BAR_CELLS + 1] = {0};
+    struct dgl_buf of = {0};
+    amount(&of, what, total);
+    memset(bar, '.', BAR_CELLS);
+    memset(bar, '#', (size_t)(percent * BAR_CELLS / 100));
+    fprintf(stderr, "\r%s%s%s %3d%% of %s ", plain ? "" : "\033[36m", bar, plain ? "" : "\033[0m",
+            percent, of.p ? of.p : what);
+    fflush(stderr);
+    dgl_buf_finish(&of);
+}
+
 bool console_progress(void *priv, const char *what, uint64_t done, uint64_t total)
 {
     const struct console *c = priv;
-    const char *no_color = getenv("NO_COLOR");
-    bool plain = no_color && no_color[0];
-    char bar[41] = {0};
     if (!c->bar || total == 0)
         return !interrupted();
+    int percent = (int)((double)done / (double)total * 100);
     if (done >= total) {
-        fprintf(stderr, "\r%*s\r", 79, "");
-        return !interrupted();
+        clear_bar();
+    } else if (percent != bar_percent) {
+        bar_percent = percent;
+        draw_bar(percent, what, total);
     }
-    double part = (double)done / (double)total;
-    for (int i = 0; i < 40; i++)
-        bar[i] = i < (int)(part * 40) ? '#' : '.';
-    fprintf(stderr, "\r%s%s%s %3d%% of %llu %s ", plain ? "" : "\033[36m", bar,
-            plain ? "" : "\033[0m", (int)(part * 100), (unsigned long long)total, what);
-    fflush(stderr);
     return !interrupted();
 }
 
-/* ---- standard output ----------------------------------------------------------------------------------------- */
+/* ---- standard output ------------------------------------------------------------------------- */
 
 static bool lost(void)
 {
-    console_error("cannot write to standard output: %s", strerror(errno));
+    /* A signal while the reader was slow: the user's wish, not a fault. */
+    if (errno != EINTR || !interrupted())
+        console_error("cannot write to standard output: %s", strerror(errno));
     return false;
 }
 
@@ -124,6 +158,13 @@ bool out_buf(struct dgl_buf *buf)
     return ok && out_flush();
 }
 
+int out_exit(bool written)
+{
+    if (written)
+        return EXIT_OK;
+    return interrupted() ? EXIT_CANCELLED : EXIT_FAILED;
+}
+
 int exit_code(enum dgl_status status)
 {
     if (status == DGL_OK)
@@ -131,7 +172,7 @@ int exit_code(enum dgl_status status)
     return status == DGL_ERR_CANCELLED ? EXIT_CANCELLED : EXIT_FAILED;
 }
 
-/* ---- signals --------------------------------------------------------------------------------------------------- */
+/* ---- process --------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t signalled;
 static struct dgl_session *volatile watched;
@@ -144,13 +185,35 @@ static void on_signal(int number)
         dgl_session_cancel(watched);
 }
 
-void interrupt_watch(struct dgl_session *session)
+/* A descriptor that the caller closed would be given to the next file that we open, and our text
+ * would end up in it. What stands in refuses the use it is made for. */
+static void fill_descriptors(void)
+{
+    int fd;
+    do {
+        fd = open("/dev/null", O_RDONLY);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
+void process_prepare(void)
 {
     struct sigaction action = {.sa_handler = on_signal};
+    struct sigaction standard = {.sa_handler = SIG_DFL};
     sigemptyset(&action.sa_mask);
-    watched = session;
+    sigemptyset(&standard.sa_mask);
+    fill_descriptors();
+    /* Without SA_RESTART: waiting for standard input ends too. */
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    /* Some parents ignore SIGPIPE, and children inherit that. */
+    sigaction(SIGPIPE, &standard, NULL);
+}
+
+void interrupt_watch(struct dgl_session *session)
+{
+    watched = session;
 }
 
 bool interrupted(void)

@@ -13,7 +13,7 @@ void console_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* The log and the verbosity that the options ask for. */
 struct console {
-    struct dgl_log log;
+    struct dgl_log log; /* its `priv` is the console: a console stays where it was initialised */
     bool quiet;
     bool bar; /* progress bars: standard error is a terminal and nobody asked for quiet */
 };
@@ -21,19 +21,24 @@ void console_init(struct console *c, const struct options *opt);
 /* A statistics or device line; not shown with -q. */
 void console_note(const struct console *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-/* Progress callback; `priv` is a struct console. Clears its line at the end. Returns false after SIGINT. */
+/* Progress callback; `priv` is a struct console. Clears its line at the end. Returns false after
+ * SIGINT. */
 bool console_progress(void *priv, const char *what, uint64_t done, uint64_t total);
 
 /* Exact bytes to standard output; false (after an error line) when they could not be written. */
 bool out_write(const char *bytes, size_t len);
-bool out_buf(struct dgl_buf *buf); /* writes and finishes */
+bool out_buf(struct dgl_buf *buf); /* writes, flushes and finishes */
 /* Flushes; false (after an error line) when anything was lost. */
 bool out_flush(void);
+/* EXIT_* for what the functions above returned. */
+int out_exit(bool written);
 
 /* EXIT_* for a status. */
 int exit_code(enum dgl_status status);
 
-/* SIGINT and SIGTERM set a flag and cancel `session` (NULL = only the flag). */
+/* Makes SIGINT and SIGTERM set a flag, SIGPIPE end the process, and descriptors 0 to 2 exist. */
+void process_prepare(void);
+/* SIGINT and SIGTERM also cancel `session`; NULL ends that. */
 void interrupt_watch(struct dgl_session *session);
 bool interrupted(void);
 

@@ -22,25 +22,14 @@ struct option {
 };
 
 #define FIELD(name) offsetof(struct options, name)
-#define MODELS      "generate logits perplexity bench verify kernels"
+#define ENGINE      "generate logits perplexity bench verify kernels"
+#define WITH_MODEL  ENGINE " inspect tokenize"
 #define I32_MAX     2147483647.0
 
 static const struct option table[] = {
-    {"generate logits perplexity bench verify kernels tokenize inspect", 'm', "model", "MODEL",
+    {WITH_MODEL, 'm', "model", "MODEL",
      "pack, Hugging Face folder, or org/name in the local Hub cache (default: the bundled model)",
      TYPE_STR, FIELD(model), 0, 0, NULL, 0},
-    {MODELS, 0, "device", "any|software|PATH|N",
-     "a render node, a row of `devices`, or whether software is welcome (default: the first "
-     "hardware device)",
-     TYPE_STR, FIELD(device), 0, 0, NULL, 0},
-    {MODELS, 0, "limits", "min", "clamp the device to the GLES 3.1 minimums", TYPE_WORD,
-     FIELD(limits), 0, 0, "min", 0},
-    {MODELS, 0, "kv-type", "f16|f32", "type of the KV cache (default: f16)", TYPE_WORD,
-     FIELD(kv_type), 0, 0, "f16|f32", 0},
-    {MODELS, 'c', "context", "TOKENS",
-     "context length (default: the model's, lowered to what fits)", TYPE_I32, FIELD(context), 1,
-     I32_MAX, NULL, 0},
-
     {"generate", 'p', "prompt", "TEXT", "prompt, byte for byte", TYPE_STR, FIELD(prompt), 0, 0,
      NULL, 0},
     {"generate", 'f', "file", "FILE", "prompt from a file, byte for byte; - is standard input",
@@ -49,10 +38,10 @@ static const struct option table[] = {
      FIELD(prompt), 0, 0, NULL, 0},
     {"generate logits", 0, "ids", "1,2,3", "prompt as token ids", TYPE_STR, FIELD(ids), 0, 0, NULL,
      0},
-    {"generate", 'n', "tokens", "N",
+    {"generate", 'n', "n-predict", "N",
      "tokens to generate: -1 until a stop, 0 evaluates the prompt only (default: 128)", TYPE_I32,
      FIELD(tokens), -1, I32_MAX, NULL, FIELD(tokens_given)},
-    {"generate", 'e', "escapes", NULL, "expand \\n \\t \\r \\\\ \\xHH in the prompt", TYPE_FLAG,
+    {"generate", 'e', "escapes", NULL, "expand \\n \\r \\t \\' \\\" \\\\ \\xHH in the prompt and in --stop", TYPE_FLAG,
      FIELD(escapes), 0, 0, NULL, 0},
     {"generate", 0, "echo", NULL, "print the prompt too", TYPE_FLAG, FIELD(echo), 0, 0, NULL, 0},
     {"generate", 0, "temp", "T", "temperature; 0 is greedy (default: 0.8)", TYPE_F64, FIELD(temp),
@@ -64,7 +53,7 @@ static const struct option table[] = {
      FIELD(top_p), 0, 1, NULL, FIELD(top_p_given)},
     {"generate", 0, "min-p", "P",
      "keep tokens with at least this share of the best one's probability; 0 is off (default: 0.05)",
-     TYPE_F64, FIELD(min_p), 0, 1, NULL, 0},
+     TYPE_F64, FIELD(min_p), 0, 1, NULL, FIELD(min_p_given)},
     {"generate", 0, "repeat-penalty", "R", "penalty of recent tokens; 1 is off (default: 1.0)",
      TYPE_F64, FIELD(repeat_penalty), 0.01, 100, NULL, FIELD(repeat_penalty_given)},
     {"generate", 0, "repeat-last-n", "N", "how many tokens count as recent; 0 is off (default: 64)",
@@ -81,7 +70,7 @@ static const struct option table[] = {
     {"generate", 0, "readback-interval", "N",
      "tokens per readback, 1 to 256 (default: 1 on software, 8 on hardware)", TYPE_I32,
      FIELD(readback_interval), 1, 256, NULL, 0},
-    {"generate tokenize", 0, "no-parse-special", NULL, "special tokens in the text are plain text",
+    {"generate perplexity tokenize", 0, "no-parse-special", NULL, "special tokens in the text are plain text",
      TYPE_FLAG, FIELD(no_parse_special), 0, 0, NULL, 0},
 
     {"logits", 0, "all", NULL, "every position, not only the last", TYPE_FLAG, FIELD(all), 0, 0,
@@ -117,7 +106,7 @@ static const struct option table[] = {
      FIELD(shape), 0, 0, NULL, 0},
     {"bench", 0, "prompt-tokens", "N", "tokens of the prefill run (default: 512)", TYPE_I32,
      FIELD(prompt_tokens), 1, I32_MAX, NULL, 0},
-    {"bench", 'n', "tokens", "N", "tokens of the decode run (default: 128)", TYPE_I32,
+    {"bench", 'n', "n-predict", "N", "tokens of the decode run (default: 128)", TYPE_I32,
      FIELD(tokens), 1, I32_MAX, NULL, FIELD(tokens_given)},
     {"bench", 'd', "depth", "N", "tokens already in the KV cache (default: 0)", TYPE_I32,
      FIELD(depth), 0, I32_MAX, NULL, 0},
@@ -129,28 +118,39 @@ static const struct option table[] = {
      FIELD(profile), 0, 0, NULL, 0},
     {"bench", 0, "csv", NULL, "comma-separated output", TYPE_FLAG, FIELD(csv), 0, 0, NULL, 0},
 
-    {MODELS, 0, "kernel-dir", "DIR",
+    {ENGINE, 0, "kernel-dir", "DIR",
      "kernel files that replace or join the built-in ones; may be repeated", TYPE_STRS,
      FIELD(kernel_dir), 0, 0, NULL, 0},
-    {MODELS, 0, "kernel-file", "FILE", "a single kernel file; may be repeated", TYPE_STRS,
+    {ENGINE, 0, "kernel-file", "FILE", "a single kernel file; may be repeated", TYPE_STRS,
      FIELD(kernel_file), 0, 0, NULL, 0},
-    {MODELS, 0, "kernel-config", "FILE", "kernel hints from a JSON file", TYPE_STR,
+    {ENGINE, 0, "kernel-config", "FILE", "kernel hints from a JSON file", TYPE_STR,
      FIELD(kernel_config), 0, 0, NULL, 0},
-    {MODELS, 0, "kernel-profile", "NAME", "named set of hints: fast, safe, debug, fused, apple",
+    {ENGINE, 0, "kernel-profile", "NAME", "named set of hints: fast, safe, debug, fused, apple",
      TYPE_STR, FIELD(kernel_profile), 0, 0, NULL, 0},
-    {MODELS, 0, "kernel-hints", "JSON", "kernel hints as a JSON object", TYPE_STR,
+    {ENGINE, 0, "kernel-hints", "JSON", "kernel hints as a JSON object", TYPE_STR,
      FIELD(kernel_hints), 0, 0, NULL, 0},
-    {MODELS, 0, "compute-precision", "WORD", "hint computePrecision", TYPE_STR,
+    {ENGINE, 0, "compute-precision", "WORD", "hint computePrecision", TYPE_STR,
      FIELD(compute_precision), 0, 0, NULL, 0},
-    {MODELS, 0, "q4k-matmul", "WORD", "hint q4kMatmul", TYPE_STR, FIELD(q4k_matmul), 0, 0, NULL, 0},
-    {MODELS, 0, "f16-matmul", "WORD", "hint f16Matmul", TYPE_STR, FIELD(f16_matmul), 0, 0, NULL, 0},
-    {MODELS, 0, "attention-prefill", "WORD", "hint attentionPrefill", TYPE_STR,
+    {ENGINE, 0, "q4k-matmul", "WORD", "hint q4kMatmul", TYPE_STR, FIELD(q4k_matmul), 0, 0, NULL, 0},
+    {ENGINE, 0, "f16-matmul", "WORD", "hint f16Matmul", TYPE_STR, FIELD(f16_matmul), 0, 0, NULL, 0},
+    {ENGINE, 0, "attention-prefill", "WORD", "hint attentionPrefill", TYPE_STR,
      FIELD(attention_prefill), 0, 0, NULL, 0},
-    {MODELS, 0, "attention-decode", "WORD", "hint attentionDecode", TYPE_STR,
+    {ENGINE, 0, "attention-decode", "WORD", "hint attentionDecode", TYPE_STR,
      FIELD(attention_decode), 0, 0, NULL, 0},
 
     {"help", 0, "markdown", NULL, "the text of docs/cli.md", TYPE_FLAG, FIELD(markdown), 0, 0, NULL,
      0},
+    {"*", 0, "device", "any|software|PATH|N",
+     "a render node, a row of `devices`, or whether software is welcome (default: the first "
+     "hardware device)",
+     TYPE_STR, FIELD(device), 0, 0, NULL, 0},
+    {"*", 0, "limits", "min", "clamp the device to the GLES 3.1 minimums", TYPE_WORD, FIELD(limits),
+     0, 0, "min", 0},
+    {"*", 0, "kv-type", "f16|f32", "type of the KV cache (default: f16)", TYPE_WORD, FIELD(kv_type),
+     0, 0, "f16|f32", 0},
+    {"*", 'c', "ctx-size", "N",
+     "context length in tokens; 0 is the model's, lowered to what fits (default: 0)", TYPE_I32,
+     FIELD(context), 0, I32_MAX, NULL, 0},
     {"*", 0, "json", NULL, "machine-readable output", TYPE_FLAG, FIELD(json), 0, 0, NULL, 0},
     {"*", 'q', "quiet", NULL, "errors only on standard error", TYPE_FLAG, FIELD(quiet), 0, 0, NULL,
      0},
@@ -369,41 +369,15 @@ static void option_left(const struct option *o, char *out, size_t size)
     snprintf(out, size, "%s--%s%s%s", letter, o->name, o->arg ? " " : "", o->arg ? o->arg : "");
 }
 
-void options_help(FILE *file, const struct command *command, bool markdown)
-{
-    char left[80];
-    if (markdown)
-        fprintf(
-            file,
-            "\n## %s\n\n%s.\n\n```\ndopplergl %s %s\n```\n\n| option | meaning |\n| --- | --- |\n",
-            command->name, command->summary, command->name, command->usage);
-    else
-        fprintf(file, "usage: dopplergl %s %s\n\n%s.\n\noptions:\n", command->name, command->usage,
-                command->summary);
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        const struct option *o = &table[i];
-        if (!applies(o, command))
-            continue;
-        /* What every command takes is described once in the document. */
-        if (markdown && strcmp(o->commands, "*") == 0)
-            continue;
-        option_left(o, left, sizeof(left));
-        if (markdown)
-            fprintf(file, "| `%s` | %s |\n", left, o->help);
-        else if (strlen(left) > 30)
-            fprintf(file, "  %s\n  %-30s %s\n", left, "", o->help);
-        else
-            fprintf(file, "  %-30s %s\n", left, o->help);
-    }
-}
-
-void options_help_common(FILE *file)
+void options_iterate(const struct command *command,
+                     void (*cb)(void *priv, const char *left, const char *help, bool common),
+                     void *priv)
 {
     char left[80];
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        if (strcmp(table[i].commands, "*") != 0)
+        if (!applies(&table[i], command))
             continue;
         option_left(&table[i], left, sizeof(left));
-        fprintf(file, "| `%s` | %s |\n", left, table[i].help);
+        cb(priv, left, table[i].help, strcmp(table[i].commands, "*") == 0);
     }
 }

@@ -5,7 +5,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #define OPTIONS_MAX_STRS 32
 
@@ -38,7 +37,8 @@ struct options {
     const char *out, *texts, *quantize, *hash, *shape;
     bool all, force, jsonl, decode, skip_special, smoke, csv, profile, markdown;
     int32_t prompt_tokens, depth, batch, repetitions, threads, shard_mib;
-    bool tokens_given, temp_given, top_k_given, top_p_given, repeat_penalty_given;
+    bool tokens_given, temp_given, top_k_given, top_p_given, min_p_given;
+    bool repeat_penalty_given;
     /* what is not an option */
     const char *arg[3];
     int num_args;
@@ -48,15 +48,17 @@ struct command {
     const char *name;
     const char *usage;   /* "IN OUT [options]" */
     const char *summary; /* one line */
+    const char *details; /* Markdown: what the options do not say; NULL = nothing */
     int min_args, max_args;
     int (*run)(const struct options *opt); /* exit code */
 };
 
-/* Fills *out with defaults and what the command line says. False: one error line is on stderr, exit code 2. */
+/* Fills *out with defaults and what the command line says. False: one error line is on standard
+ * error, exit code 2. */
 bool options_parse(const struct command *command, int argc, char **argv, struct options *out);
-/* The command's usage and options, as text or as a section of docs/cli.md. */
-void options_help(FILE *file, const struct command *command, bool markdown);
-/* Rows of the options that every command takes, for docs/cli.md. */
-void options_help_common(FILE *file);
+/* The options of a command, one call each in the order of the table; `left` is "-n, --n-predict N". */
+void options_iterate(const struct command *command,
+                     void (*cb)(void *priv, const char *left, const char *help, bool common),
+                     void *priv); /* `common`: every command has it */
 
 #endif

@@ -9,7 +9,7 @@
 void report_f64(struct dgl_json_writer *w, const char *key, double value)
 {
     dgl_jw_key(w, key);
-    dgl_jw_f64(w, round(value * 1e3) * 1e-3);
+    dgl_jw_f64(w, round(value * 1e3) / 1e3);
 }
 
 void report_ids(struct dgl_json_writer *w, const char *key, const int32_t *ids, size_t count)

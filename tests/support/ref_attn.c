@@ -1,0 +1,159 @@
+/* The reference for rope_kv and attention. Shares no code with the kernels. */
+#include "tests/support/ref_attn.h"
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/base/mem.h"
+
+void ref_attn_init(struct ref_attn *a)
+{
+    size_t pairs = a->rope_dims / 2, rows = 256 + (a->context + 255) / 256;
+    a->rope_words = rows * pairs * 2;
+    a->rope = dgl_new_array(float, a->rope_words);
+    assert_non_null(a->rope);
+    for (size_t row = 0; row < rows; row++) {
+        double pos = row < 256 ? (double)row : 256.0 * (double)(row - 256);
+        for (size_t i = 0; i < pairs; i++) {
+            double angle = pos * pow(10000.0, -2.0 * (double)i / a->rope_dims);
+            a->rope[2 * (row * pairs + i)] = (float)cos(angle);
+            a->rope[2 * (row * pairs + i) + 1] = (float)sin(angle);
+        }
+    }
+}
+
+void ref_attn_finish(struct ref_attn *a)
+{
+    free(a->rope);
+    a->rope = NULL;
+}
+
+uint32_t ref_attn_row(const struct ref_attn *a)
+{
+    return (a->heads + 2 * a->kv_heads) * a->head_dim;
+}
+
+size_t ref_attn_kv_words(const struct ref_attn *a)
+{
+    size_t numbers = (size_t)2 * a->kv_heads * a->context * a->head_dim;
+    return a->kv_f16 ? numbers / 2 : numbers;
+}
+
+/* Each product and each sum rounded once: what the kernels promise. */
+static void turn_head(const struct ref_attn *a, float *head, uint32_t pos)
+{
+    uint32_t pairs = a->rope_dims / 2;
+    const float *lo = a->rope + (size_t)2 * (pos % 256) * pairs;
+    const float *hi = a->rope + (size_t)2 * (256 + pos / 256) * pairs;
+    for (uint32_t i = 0; i < pairs; i++) {
+        float c = lo[2 * i] * hi[2 * i] - lo[2 * i + 1] * hi[2 * i + 1];
+        float s = lo[2 * i + 1] * hi[2 * i] + lo[2 * i] * hi[2 * i + 1];
+        c *= a->rope_scale;
+        s *= a->rope_scale;
+        float x = head[i], y = head[i + pairs];
+        head[i] = x * c - y * s;
+        head[i + pairs] = y * c + x * s;
+    }
+}
+
+void ref_attn_turn(const struct ref_attn *a, float *row, uint32_t pos)
+{
+    for (uint32_t h = 0; h < a->heads + a->kv_heads; h++)
+        turn_head(a, row + (size_t)h * a->head_dim, pos);
+}
+
+double ref_half_value(uint16_t bits)
+{
+    int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+    double value = exponent == 0 ? ldexp(mantissa, -24) : ldexp(1024 + mantissa, exponent - 25);
+    if (exponent == 31)
+        value = mantissa ? NAN : INFINITY;
+    return bits & 0x8000 ? -value : value;
+}
+
+/* By the definition: the neighbour of smaller distance, the even one when both are equally far. */
+uint16_t ref_half(float x)
+{
+    uint16_t sign = signbit(x) ? 0x8000 : 0;
+    double size = fabs((double)x);
+    if (isnan(x))
+        return sign | 0x7e00;
+    if (size >= 65520)
+        return sign | 0x7c00;
+    uint16_t low = 0, high = 0x7c00;
+    while (high - low > 1) {
+        uint16_t middle = (uint16_t)((low + high) / 2);
+        if (ref_half_value(middle) <= size)
+            low = middle;
+        else
+            high = middle;
+    }
+    double above = high == 0x7c00 ? 65536 : ref_half_value(high);
+    double below = ref_half_value(low);
+    bool up = size - below > above - size || (size - below == above - size && low % 2 == 1);
+    return sign | (up ? high : low);
+}
+
+static size_t kv_index(const struct ref_attn *a, uint32_t head, uint32_t pos, uint32_t dim)
+{
+    return ((size_t)head * a->context + pos) * a->head_dim + dim;
+}
+
+static void put_number(const struct ref_attn *a, uint32_t *kv, size_t i, float x)
+{
+    if (a->kv_f16) {
+        uint32_t shift = i % 2 * 16;
+        kv[i / 2] = (kv[i / 2] & ~(0xffffu << shift)) | (uint32_t)ref_half(x) << shift;
+    } else {
+        memcpy(&kv[i], &x, 4);
+    }
+}
+
+static double get_number(const struct ref_attn *a, const uint32_t *kv, size_t i)
+{
+    float x;
+    if (a->kv_f16)
+        return ref_half_value((uint16_t)(kv[i / 2] >> i % 2 * 16));
+    memcpy(&x, &kv[i], 4);
+    return x;
+}
+
+void ref_attn_store(const struct ref_attn *a, const float *row, uint32_t pos, uint32_t *kv)
+{
+    const float *k = row + (size_t)a->heads * a->head_dim;
+    for (uint32_t h = 0; h < 2 * a->kv_heads; h++)
+        for (uint32_t d = 0; d < a->head_dim; d++)
+            put_number(a, kv, kv_index(a, h, pos, d), k[h * a->head_dim + d]);
+}
+
+static void attend(const struct ref_attn *a, const float *q, uint32_t kv_head, uint32_t pos,
+                   const uint32_t *kv, double *weight, double *out)
+{
+    double top = -INFINITY, sum = 0;
+    for (uint32_t j = 0; j <= pos; j++) {
+        weight[j] = 0;
+        for (uint32_t d = 0; d < a->head_dim; d++)
+            weight[j] += q[d] * get_number(a, kv, kv_index(a, kv_head, j, d));
+        weight[j] *= a->scale;
+        top = fmax(top, weight[j]);
+    }
+    for (uint32_t j = 0; j <= pos; j++)
+        sum += weight[j] = exp(weight[j] - top);
+    for (uint32_t d = 0; d < a->head_dim; d++) {
+        out[d] = 0;
+        for (uint32_t j = 0; j <= pos; j++)
+            out[d] += weight[j] / sum * get_number(a, kv, kv_index(a, a->kv_heads + kv_head, j, d));
+    }
+}
+
+void ref_attention(const struct ref_attn *a, const float *row, uint32_t pos, const uint32_t *kv,
+                   double *out)
+{
+    double *weight = dgl_new_array(double, pos + 1u);
+    assert_non_null(weight);
+    for (uint32_t h = 0; h < a->heads; h++)
+        attend(a, row + (size_t)h * a->head_dim, h / (a->heads / a->kv_heads), pos, kv, weight,
+               out + (size_t)h * a->head_dim);
+    free(weight);
+}

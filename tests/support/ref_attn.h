@@ -1,0 +1,40 @@
+/*
+ * ref_attn.h: rotary embedding, KV cache and attention as docs/operations.md describes them. What must have the same
+ * bits on every device (turned keys, cached numbers) is computed here in the same f32 steps; the rest in doubles.
+ */
+#ifndef DGL_TESTS_REF_ATTN_H
+#define DGL_TESTS_REF_ATTN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ref_attn {
+    uint32_t heads, kv_heads, head_dim, rope_dims, context;
+    bool kv_f16;
+    float scale, rope_scale;
+    float *rope; /* the ROPE table, rope_words long */
+    size_t rope_words;
+};
+/* Fills in the table for base 10000. Fails the running test when out of memory. */
+void ref_attn_init(struct ref_attn *a);
+void ref_attn_finish(struct ref_attn *a);
+
+/* Numbers in a row of QKV without padding. */
+uint32_t ref_attn_row(const struct ref_attn *a);
+/* Words of one layer's cache. */
+size_t ref_attn_kv_words(const struct ref_attn *a);
+
+/* Turns q and k of one row in place. */
+void ref_attn_turn(const struct ref_attn *a, float *row, uint32_t pos);
+/* Writes k and v of a turned row to the cache. */
+void ref_attn_store(const struct ref_attn *a, const float *row, uint32_t pos, uint32_t *kv);
+/* Attention of a turned row over keys 0 .. pos; out is [heads][head_dim]. */
+void ref_attention(const struct ref_attn *a, const float *row, uint32_t pos, const uint32_t *kv,
+                   double *out);
+
+/* f16 nearest to x, ties to even. */
+uint16_t ref_half(float x);
+double ref_half_value(uint16_t bits);
+
+#endif

@@ -1,0 +1,80 @@
+/* The table of commands, with what help says about each beyond its options. */
+#include "tools/commands.h"
+
+#include <string.h>
+
+#define COUNTERS                                                                                   \
+    "`tokens submits dispatches barriers buffers_created programs_linked readback_bytes "          \
+    "upload_bytes`"
+
+const struct command commands[] = {
+    {"generate", "(-p TEXT | -f FILE | --ids 1,2,3) [options]", "Continue a prompt",
+     "Text goes to standard output as it comes and nothing else does; the device and the "
+     "statistics go to standard error.\nSampling order: repetition penalty, top-k, top-p, min-p, "
+     "temperature, draw.\n\n"
+     "`--json` prints one object at the end: `prompt_ids`, `tokens` (with the stop id that ended "
+     "the answer), `text`,\n`finish_reason` (`eos`, `stop`, `length`, `context`, `cancelled`), "
+     "`timings` (`load_ms prefill_ms first_token_ms\ndecode_ms prefill_tps decode_tps`), "
+     "`counters` (`load`, `prefill`, `decode`, each with " COUNTERS "), `device` (`name node "
+     "driver software`),\n`kernels` (list of `phase op name variant origin sha256`).",
+     0, 0, command_generate},
+    {"convert", "IN OUT [options]", "Turn a model into a pack",
+     "Opens no device. OUT appears complete or not at all, and an existing OUT is refused without "
+     "`--force`.\n\n`--json`: `out`, `tensors`, `bytes_in`, `bytes_out`.",
+     2, 2, command_convert},
+    {"inspect", "[-m MODEL | MODEL] [options]", "Show what a model is made of",
+     "Opens no device.\n\n`--json`: `path`, `name`, `family`, `quantization`, `vocab`, `layers`, "
+     "`hidden`, `heads`, `kv_heads`, `head_dim`,\n`intermediate`, `context`, `parameters`, "
+     "`weight_bytes`, `tokenizer`, `stop_ids` (list of `id origin`), `tensors` (list of\n`name "
+     "dtype role layout shape bytes`), `skipped` (tensors that are there and deliberately not "
+     "used).",
+     0, 1, command_inspect},
+    {"verify", "[-m MODEL | MODEL] [options]", "Check every hash of a pack",
+     "Opens no device, except for `--smoke`. A folder without hashes fails, unless `--smoke` asks "
+     "for the fixed prompt.\n\n`--json`: `path`, `files`, `bytes`; with `--smoke` also `smoke` "
+     "(passed or not) and `text`.",
+     0, 1, command_verify},
+    {"devices", "[options]", "List the devices and why each is or is not used",
+     "Best first; `--device N` takes row N.\n\n"
+     "`--json`: list of `index name node driver software usable reason`.",
+     0, 0, command_devices},
+    {"tokenize", "[-m MODEL|tokenizer.json] [options]", "Text to token ids and back",
+     "Opens no device. Without `--jsonl` and `--decode` the ids of one text, with what the model "
+     "adds to it, on one line.\n`--jsonl` answers each `{\"text\":…}` line with "
+     "`{\"ids\":[…],\"ids_special\":[…]}`: without and with what the model\nadds. `--decode` "
+     "answers each `{\"ids\":[…]}` line with `{\"text\":…}`. U+0000 survives both ways.",
+     0, 0, command_tokenize},
+    {"logits", "--ids 1,2,3 -o OUT.safetensors [options]", "Write the logits of a prompt",
+     "The file has one tensor, `logits`, F32 [positions, vocabulary].\n\n"
+     "`--json`: `out`, `rows`, `vocab`.",
+     0, 0, command_logits},
+    {"perplexity", "--texts FILE.json [options]", "Measure how well a model predicts texts",
+     "Every position after the first of each text counts. Prints `nll` (summed, in nats), `tokens` "
+     "and `ppl` as one JSON\nobject.",
+     0, 0, command_perplexity},
+    {"bench", "[-m MODEL | --shape NAME[:quant]] [options]", "Measure speed",
+     "`--json`: `version`, `model`, `quantization`, `prompt_tokens`, `decode_tokens`, `depth`, "
+     "`repetitions`, `weight_bytes`,\n`prefill_tps` and `decode_tps` (medians), `prefill_tps_all`, "
+     "`decode_tps_all`, `decode_gbps`, `copy_gbps`,\n`cpu_us_per_token`, `load_ms`, `counters` "
+     "and `device` and `kernels` as in generate, `profile` (list of `phase op kernel\ncalls bytes "
+     "gpu_us`; `gpu_us` is null where the device has no timer).",
+     0, 0, command_bench},
+    {"kernels", "list | show NAME | explain [options]", "Show kernels and why each was chosen",
+     "`list` names them, `show` prints a kernel's text byte for byte, `explain` lists every step "
+     "of a model's plan with the\nkernel that it got and the reason. Only `explain` opens a "
+     "device.\n\n`--json`: `list` has `name op variant origin sha256 summary`, `show` also "
+     "`source`, `explain` also `phase layer step shape\nreason`.",
+     1, 2, command_kernels},
+    {"version", "[options]", "Print the version", "`--json`: `version`, `api`.", 0, 0,
+     command_version},
+    {"help", "[COMMAND]", "Explain a command", NULL, 0, 1, command_help},
+    {0},
+};
+
+const struct command *command_find(const char *name)
+{
+    for (const struct command *c = commands; c->name; c++)
+        if (strcmp(c->name, name) == 0)
+            return c;
+    return NULL;
+}

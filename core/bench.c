@@ -177,6 +177,8 @@ static enum dgl_status run_decode(struct bench *b, double *tps)
     for (int32_t i = 0; i < b->p.decode_tokens && st == DGL_OK; i++) {
         struct gl_ticket ticket;
         int32_t id;
+        if (atomic_load_explicit(&s->cancel, memory_order_relaxed))
+            return dgl_fail(s->model->dev->log, DGL_ERR_CANCELLED, "bench was cancelled");
         uint64_t recorded = dgl_now_ns();
         st = gl_submit(gl, run->list, run->count, NULL);
         b->cpu_ns += (double)(dgl_now_ns() - recorded);

@@ -387,6 +387,7 @@ struct dgl_perplexity_params {
     const char *const *texts; /* required */
     const size_t *lens;       /* NULL = strlen */
     size_t num_texts;
+    bool no_parse_special; /* see dgl_encode_params */
     dgl_progress_cb progress_cb;
     void *progress_priv;
 };

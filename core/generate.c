@@ -90,6 +90,11 @@ static void finish(struct generation *g, enum dgl_finish why)
     g->done = true;
 }
 
+static bool is_cancelled(const struct generation *g)
+{
+    return atomic_load_explicit(&g->s->cancel, memory_order_relaxed);
+}
+
 static bool is_stop_id(const struct generation *g, int32_t id)
 {
     const struct dgl_model_info *info = &g->s->model->info;
@@ -132,7 +137,7 @@ static enum dgl_status take_token(struct generation *g, int32_t id)
         finish(g, DGL_FINISH_LENGTH);
     else if (g->s->len >= g->s->context)
         finish(g, DGL_FINISH_CONTEXT);
-    if (atomic_load_explicit(&g->s->cancel, memory_order_relaxed))
+    if (is_cancelled(g))
         finish(g, DGL_FINISH_CANCELLED);
     emit_text(g);
     return DGL_OK;
@@ -215,9 +220,13 @@ static enum dgl_status decode_steps(struct generation *g, int32_t steps)
     struct dgl_device *dev = s->model->dev;
     const struct run *run = g->decode;
     int32_t ids[MAX_INTERVAL];
-    enum dgl_status st = DGL_OK;
-    for (int32_t i = 0; i < steps && st == DGL_OK; i++)
+    enum dgl_status st = gl_submit(dev->gl, run->list, run->count, NULL);
+    int32_t done = 1;
+    while (done < steps && st == DGL_OK && !is_cancelled(g)) {
         st = gl_submit(dev->gl, run->list, run->count, NULL);
+        done++;
+    }
+    steps = done;
     if (st == DGL_OK)
         st = read_ids(s, s->len + 1, steps, ids);
     for (int32_t i = 0; i < steps && st == DGL_OK && !g->done; i++) {
@@ -323,9 +332,11 @@ static enum dgl_status generate_entered(struct generation *g)
 enum dgl_status dgl_generate(struct dgl_session *session, const struct dgl_generate_params *params,
                              struct dgl_generate_result *out)
 {
+    static const struct dgl_generate_params defaults;
     struct dgl_device *dev = session->model->dev;
     struct gl_saved saved = {0};
     *out = (struct dgl_generate_result){0};
+    params = params ? params : &defaults;
     enum dgl_status st = device_enter(dev, &saved);
     if (st != DGL_OK)
         return st;

@@ -213,7 +213,7 @@ static enum dgl_status grant_context(struct dgl_model *m, int32_t asked)
     if (mem.context_fit < (asked ? asked : 1))
         return refuse(m, &mem);
     if (mem.context_fit < m->info.context) {
-        dgl_info(m->dev->log, "context lowered from %d to %d tokens to fit the device",
+        dgl_warn(m->dev->log, "context lowered from %d to %d tokens to fit the device",
                  m->info.context, mem.context_fit);
         m->info.context = mem.context_fit;
     }

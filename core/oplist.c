@@ -61,6 +61,22 @@ void op_run_count(struct op *op, const char *name)
     op->params[op->num_params++] = (struct op_param){.name = name, .is_run_count = true};
 }
 
+const struct op_bind *op_find_bind(const struct op *op, const char *name)
+{
+    for (uint32_t i = 0; i < op->num_binds; i++)
+        if (strcmp(op->binds[i].name, name) == 0)
+            return &op->binds[i];
+    return NULL;
+}
+
+const struct op_param *op_find_param(const struct op *op, const char *name)
+{
+    for (uint32_t i = 0; i < op->num_params; i++)
+        if (strcmp(op->params[i].name, name) == 0)
+            return &op->params[i];
+    return NULL;
+}
+
 static const char *phase_word(enum dgl_phase phase)
 {
     return phase == DGL_PHASE_PREFILL ? "prefill" : "decode";

@@ -76,6 +76,9 @@ void op_const(struct op *op, const char *name, int64_t value);
 void op_uint(struct op *op, const char *name, uint32_t value);
 void op_float(struct op *op, const char *name, double value);
 void op_run_count(struct op *op, const char *name);
+/* What the operation offers under a name; NULL = nothing. */
+const struct op_bind *op_find_bind(const struct op *op, const char *name);
+const struct op_param *op_find_param(const struct op *op, const char *name);
 
 /* Facts that operations depend on beside the model itself. */
 struct oplist_params {

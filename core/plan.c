@@ -40,6 +40,29 @@ static void fill_segment(struct oplist *list, enum segment seg, const struct opl
     }
 }
 
+/* Whether the operation has what the kernel, which may come from a user's file, binds and reads: found before anything
+ * depends on the plan. */
+static enum dgl_status check_served(const struct dgl_log *log, const struct op *op,
+                                    const struct kernel *kernel)
+{
+    for (uint32_t i = 0; i < kernel->num_binds; i++)
+        if (!op_find_bind(op, kernel->binds[i].name))
+            return dgl_fail(log, DGL_ERR_KERNEL, "%s: BIND %s: operation %s has no such buffer",
+                            kernel->path, kernel->binds[i].name, op->request.op);
+    for (uint32_t i = 0; i < kernel->num_params; i++) {
+        const struct kernel_param *param = &kernel->params[i];
+        const struct op_param *value = op_find_param(op, param->name);
+        if (!value)
+            return dgl_fail(log, DGL_ERR_KERNEL, "%s: PARAM %s: operation %s has no such parameter",
+                            kernel->path, param->name, op->request.op);
+        if (value->is_float != (param->type == KERNEL_FLOAT))
+            return dgl_fail(log, DGL_ERR_KERNEL, "%s: PARAM %s is %s, operation %s gives a %s",
+                            kernel->path, param->name, value->is_float ? "uint" : "float",
+                            op->request.op, value->is_float ? "float" : "uint");
+    }
+    return DGL_OK;
+}
+
 static enum dgl_status plan_init(struct plan *plan, struct programs *programs, enum segment seg,
                                  const struct oplist_params *p)
 {
@@ -49,7 +72,10 @@ static enum dgl_status plan_init(struct plan *plan, struct programs *programs, e
         return dgl_fail_memory(programs->dev->log, "operation list",
                                plan->ops.count * sizeof(*plan->ops.ops));
     for (size_t i = 0; i < plan->ops.count; i++) {
-        enum dgl_status st = programs_find(programs, &plan->ops.ops[i].request, &plan->entry[i]);
+        const struct op *op = &plan->ops.ops[i];
+        enum dgl_status st = programs_find(programs, &op->request, &plan->entry[i]);
+        if (st == DGL_OK)
+            st = check_served(programs->dev->log, op, plan->entry[i]->choice.kernel);
         if (st != DGL_OK)
             return st;
     }

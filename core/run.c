@@ -6,63 +6,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where the buffer that the kernel calls `name` lies; buffer NULL = the operation offers none of that name. */
+/* Where the buffer lies that the kernel calls `name`; the plan has checked that the operation has one. */
 static struct gl_range resolve(const struct op *op, const char *name,
                                const struct slot_table *slots)
 {
-    for (uint32_t i = 0; i < op->num_binds; i++) {
-        const struct op_bind *bind = &op->binds[i];
-        if (strcmp(bind->name, name) != 0)
-            continue;
-        if (bind->slot == SLOT_FIXED)
-            return bind->fixed;
-        return bind->slot == SLOT_KV ? slots->kv[bind->index] : slots->slot[bind->slot];
-    }
-    return (struct gl_range){0};
+    const struct op_bind *bind = op_find_bind(op, name);
+    if (bind->slot == SLOT_FIXED)
+        return bind->fixed;
+    return bind->slot == SLOT_KV ? slots->kv[bind->index] : slots->slot[bind->slot];
 }
 
-static enum dgl_status bind_storage(const struct run_params *p, const struct op *op,
-                                    const struct kernel *kernel, struct gl_dispatch *d)
+static void bind_storage(const struct run_params *p, const struct op *op,
+                         const struct kernel *kernel, struct gl_dispatch *d)
 {
     d->num_storage = (uint8_t)kernel->num_binds;
     for (uint32_t i = 0; i < kernel->num_binds; i++) {
         const struct kernel_bind *bind = &kernel->binds[i];
         d->storage[i] = resolve(op, bind->name, p->slots);
-        if (!d->storage[i].buffer)
-            return dgl_fail(p->dev->log, DGL_ERR_KERNEL,
-                            "%s (%s): operation %s has no buffer named %s", kernel->name,
-                            kernel->origin, op->request.op, bind->name);
         if (bind->access & KERNEL_READ)
             d->reads |= (uint8_t)(1u << i);
         if (bind->access & KERNEL_WRITE)
             d->writes |= (uint8_t)(1u << i);
     }
-    return DGL_OK;
 }
 
 /* The value of one parameter as the 32 bits of its type in the block. */
-static enum dgl_status param_word(const struct run_params *p, const struct run *run, size_t record,
-                                  const struct kernel_param *param, uint32_t *word)
+static uint32_t param_word(const struct run *run, size_t record, const char *name)
 {
-    const struct op *op = run->op[record];
-    const struct kernel *kernel = run->entry[record]->choice.kernel;
-    for (uint32_t i = 0; i < op->num_params; i++) {
-        const struct op_param *value = &op->params[i];
-        if (strcmp(value->name, param->name) != 0)
-            continue;
-        if (value->is_float != (param->type == KERNEL_FLOAT))
-            return dgl_fail(p->dev->log, DGL_ERR_KERNEL,
-                            "%s (%s): parameter %s is %s in operation %s", kernel->name,
-                            kernel->origin, param->name, value->is_float ? "float" : "uint",
-                            op->request.op);
-        if (value->is_float)
-            memcpy(word, &value->f, sizeof(*word));
-        else
-            *word = value->is_run_count ? (uint32_t)run->count : value->u;
-        return DGL_OK;
-    }
-    return dgl_fail(p->dev->log, DGL_ERR_KERNEL, "%s (%s): operation %s has no parameter named %s",
-                    kernel->name, kernel->origin, op->request.op, param->name);
+    const struct op_param *value = op_find_param(run->op[record], name);
+    uint32_t word = value->is_run_count ? (uint32_t)run->count : value->u;
+    if (value->is_float)
+        memcpy(&word, &value->f, sizeof(word));
+    return word;
 }
 
 static uint64_t param_stride(const struct run_params *p)
@@ -82,9 +57,8 @@ static enum dgl_status upload_params(struct run *run, const struct run_params *p
         p->dev->pool, &(struct gl_buffer_params){.size = size, .label = "params"}, &run->params);
     for (size_t i = 0; i < run->count && st == DGL_OK; i++) {
         const struct kernel *kernel = run->entry[i]->choice.kernel;
-        for (uint32_t j = 0; j < kernel->num_params && st == DGL_OK; j++) {
-            uint32_t word = 0;
-            st = param_word(p, run, i, &kernel->params[j], &word);
+        for (uint32_t j = 0; j < kernel->num_params; j++) {
+            uint32_t word = param_word(run, i, kernel->params[j].name);
             memcpy(blocks + i * stride + j * 4, &word, 4);
         }
         run->list[i].uniform[0] = (struct gl_range){run->params, i * stride, KERNEL_MAX_PARAMS * 4};
@@ -109,7 +83,7 @@ static enum dgl_status make_indirect(struct run *run, const struct run_params *p
     return DGL_OK;
 }
 
-static enum dgl_status bind_records(struct run *run, const struct run_params *p)
+static void bind_records(struct run *run, const struct run_params *p)
 {
     size_t n = 0;
     for (size_t s = 0; s < p->num_segs; s++) {
@@ -118,13 +92,9 @@ static enum dgl_status bind_records(struct run *run, const struct run_params *p)
             run->op[n] = &plan->ops.ops[i];
             run->entry[n] = plan->entry[i];
             run->list[n].program = plan->entry[i]->program;
-            enum dgl_status st =
-                bind_storage(p, run->op[n], run->entry[n]->choice.kernel, &run->list[n]);
-            if (st != DGL_OK)
-                return st;
+            bind_storage(p, run->op[n], run->entry[n]->choice.kernel, &run->list[n]);
         }
     }
-    return DGL_OK;
 }
 
 enum dgl_status run_init(struct run *run, const struct run_params *p)
@@ -140,10 +110,10 @@ enum dgl_status run_init(struct run *run, const struct run_params *p)
     run->op = dgl_new_array(const struct op *, run->count);
     if (!run->list || !run->entry || !run->op)
         st = dgl_fail_memory(p->dev->log, "dispatch list", run->count * sizeof(*run->list));
-    if (st == DGL_OK)
-        st = bind_records(run, p);
-    if (st == DGL_OK)
+    if (st == DGL_OK) {
+        bind_records(run, p);
         st = upload_params(run, p);
+    }
     if (st == DGL_OK)
         st = run_set_tokens(p->dev, run, 1);
     if (st == DGL_OK && p->indirect)
@@ -167,10 +137,8 @@ void run_finish(struct dgl_device *dev, struct run *run)
 /* Rows of weights that one dispatch of the operation covers. */
 static int64_t band_rows(const struct op *op)
 {
-    for (uint32_t i = 0; i < op->num_params; i++)
-        if (strcmp(op->params[i].name, "rows") == 0)
-            return op->params[i].u;
-    return 0;
+    const struct op_param *rows = op_find_param(op, "rows");
+    return rows ? rows->u : 0;
 }
 
 enum dgl_status run_set_tokens(struct dgl_device *dev, struct run *run, int32_t tokens)
@@ -178,6 +146,7 @@ enum dgl_status run_set_tokens(struct dgl_device *dev, struct run *run, int32_t 
     if (run->tokens == tokens)
         return DGL_OK;
     uint32_t max_x = dgl_device_get_limits(dev)->max_groups[0];
+    run->tokens = 0; /* mixed counts, should one of them fail */
     for (size_t i = 0; i < run->count; i++) {
         const struct kernel_choice *choice = &run->entry[i]->choice;
         if (!kernel_groups_band(choice, tokens, band_rows(run->op[i]), max_x, run->list[i].groups))

@@ -16,7 +16,10 @@ static enum dgl_status prepare(struct dgl_session *s)
 {
     struct dgl_device *dev = s->model->dev;
     if (!s->all_logits) {
-        uint64_t row = (uint64_t)s->model->info.vocab * 4, rows = ALL_LOGITS_BYTES / row;
+        const struct dgl_limits *lim = dgl_device_get_limits(dev);
+        uint64_t most =
+            ALL_LOGITS_BYTES < lim->max_ssbo_bytes ? ALL_LOGITS_BYTES : lim->max_ssbo_bytes;
+        uint64_t row = (uint64_t)s->model->info.vocab * 4, rows = most / row;
         rows = rows < 1 ? 1 : rows;
         rows = rows < (uint64_t)s->chunk ? rows : (uint64_t)s->chunk;
         enum dgl_status st = pool_acquire(
@@ -34,6 +37,8 @@ static enum dgl_status prepare(struct dgl_session *s)
 static enum dgl_status score_chunk(struct dgl_session *s, int32_t rows, float *logits)
 {
     struct dgl_device *dev = s->model->dev;
+    if (atomic_load_explicit(&s->cancel, memory_order_relaxed))
+        return dgl_fail(dev->log, DGL_ERR_CANCELLED, "scoring was cancelled");
     enum dgl_status st = session_pass(s, rows);
     if (st == DGL_OK)
         st = run_set_tokens(dev, &s->score, rows);
@@ -48,18 +53,11 @@ static enum dgl_status score_chunk(struct dgl_session *s, int32_t rows, float *l
 static enum dgl_status load_ids(struct dgl_session *s, const int32_t *ids, size_t count,
                                 const char *what)
 {
-    const struct dgl_log *log = s->model->dev->log;
-    if (count == 0 || count > (size_t)s->context)
-        return dgl_fail(log, DGL_ERR_INVALID_ARG, "%s has %zu tokens, the context holds 1 to %d",
-                        what, count, s->context);
-    for (size_t i = 0; i < count; i++) {
-        if (ids[i] < 0 || ids[i] >= s->model->info.vocab)
-            return dgl_fail(log, DGL_ERR_INVALID_ARG,
-                            "%s: token %zu is %d, the vocabulary has ids 0 to %d", what, i, ids[i],
-                            s->model->info.vocab - 1);
-        s->ids[i] = ids[i];
-    }
+    enum dgl_status st = session_check_ids(s, what, ids, count);
+    if (st != DGL_OK)
+        return st;
     dgl_session_trim(s, 0);
+    memcpy(s->ids, ids, count * sizeof(*ids));
     return DGL_OK;
 }
 
@@ -89,10 +87,12 @@ static enum dgl_status last_logits(struct dgl_session *s, size_t count, float *l
 enum dgl_status dgl_logits(struct dgl_session *session, const struct dgl_logits_params *params,
                            float **logits, size_t *rows)
 {
+    static const struct dgl_logits_params defaults;
     struct dgl_device *dev = session->model->dev;
     struct gl_saved saved = {0};
     *logits = NULL;
     *rows = 0;
+    params = params ? params : &defaults;
     enum dgl_status st = device_enter(dev, &saved);
     if (st != DGL_OK)
         return st;
@@ -138,8 +138,6 @@ static enum dgl_status text_nll(struct dgl_session *s, size_t count, float *logi
     while ((size_t)s->len < count && st == DGL_OK) {
         int32_t start = s->len, rows = s->score_rows;
         rows = (size_t)rows < count - (size_t)start ? rows : (int32_t)count - start;
-        if (atomic_load_explicit(&s->cancel, memory_order_relaxed))
-            return dgl_fail(s->model->dev->log, DGL_ERR_CANCELLED, "perplexity was cancelled");
         st = score_chunk(s, rows, logits);
         for (int32_t i = 0; i < rows && st == DGL_OK; i++)
             if ((size_t)(start + i + 1) < count)
@@ -149,11 +147,10 @@ static enum dgl_status text_nll(struct dgl_session *s, size_t count, float *logi
 }
 
 static enum dgl_status one_text(struct dgl_session *s, struct dgl_str text, size_t index,
-                                float *logits, struct dgl_perplexity_result *out)
+                                struct encode_flags flags, float *logits, struct dgl_perplexity_result *out)
 {
     const struct dgl_model *m = s->model;
     struct token_ids ids = {0};
-    struct encode_flags flags = {.add_special = true};
     char what[32];
     snprintf(what, sizeof(what), "text %zu", index);
     enum dgl_status st = tokenizer_encode(m->dev->log, m->tok, text, flags, &ids);
@@ -181,9 +178,10 @@ static enum dgl_status perplexity_entered(struct dgl_session *s,
     float *logits = dgl_calloc((size_t)s->score_rows, (size_t)m->info.vocab * sizeof(float));
     if (!logits)
         return dgl_fail_memory(m->dev->log, "logits", (uint64_t)s->score_rows);
+    struct encode_flags flags = {.add_special = true, .no_parse_special = p->no_parse_special};
     for (size_t i = 0; i < p->num_texts && st == DGL_OK; i++) {
         struct dgl_str text = {p->texts[i], p->lens ? p->lens[i] : strlen(p->texts[i])};
-        st = one_text(s, text, i, logits, out);
+        st = one_text(s, text, i, flags, logits, out);
         if (st == DGL_OK && p->progress_cb &&
             !p->progress_cb(p->progress_priv, "texts", i + 1, p->num_texts))
             st = dgl_fail(m->dev->log, DGL_ERR_CANCELLED, "perplexity was cancelled");
@@ -201,6 +199,7 @@ enum dgl_status dgl_perplexity(struct dgl_session *session,
                                const struct dgl_perplexity_params *params,
                                struct dgl_perplexity_result *out)
 {
+    static const struct dgl_perplexity_params defaults;
     struct gl_saved saved = {0};
     *out = (struct dgl_perplexity_result){0};
     enum dgl_status st = device_enter(session->model->dev, &saved);
@@ -208,7 +207,7 @@ enum dgl_status dgl_perplexity(struct dgl_session *session,
         return st;
     session_refresh(session);
     atomic_store(&session->cancel, false);
-    st = perplexity_entered(session, params, out);
+    st = perplexity_entered(session, params ? params : &defaults, out);
     device_leave(session->model->dev, &saved);
     return st;
 }

@@ -21,6 +21,8 @@ static enum dgl_status add_buffer(struct dgl_session *s, uint64_t size, const ch
     if (st != DGL_OK)
         return st;
     s->num_buffers++;
+    s->bytes += size;
+    s->model->dev->held_bytes += size;
     *range = (struct gl_range){*slot, 0, size};
     return DGL_OK;
 }
@@ -86,8 +88,9 @@ static enum dgl_status create_buffers(struct dgl_session *s)
     slot_bytes(m, m->info.context, s->chunk, bytes);
     s->slots.kv = dgl_new_array(struct gl_range, (size_t)m->ops.desc->layers);
     s->buffers = dgl_new_array(struct gl_buffer *, (size_t)m->ops.desc->layers + SLOT_COUNT);
-    if (!s->slots.kv || !s->buffers)
-        return dgl_fail_memory(m->dev->log, "session", 0);
+    s->ids = dgl_new_array(int32_t, (size_t)m->info.context + 1);
+    if (!s->slots.kv || !s->buffers || !s->ids)
+        return dgl_fail_memory(m->dev->log, "session", (uint64_t)m->info.context * 4);
     for (int i = 0; i < SLOT_COUNT; i++) {
         if (bytes[i] == 0)
             continue;
@@ -189,6 +192,27 @@ enum dgl_status session_bind_decode(struct dgl_session *s, enum sample_kind kind
     return bind_run(s, run, segs, n, (struct run_flags){.repeats = true, .indirect = several});
 }
 
+/* Tokens per pass whose activations the device can bind. */
+static int32_t most_rows(const struct dgl_model *m)
+{
+    const struct dgl_limits *lim = dgl_device_get_limits(m->dev);
+    uint64_t range =
+        lim->max_ssbo_bytes < lim->max_buffer_bytes ? lim->max_ssbo_bytes : lim->max_buffer_bytes;
+    uint64_t one[SLOT_COUNT], two[SLOT_COUNT], widest = 1;
+    slot_bytes(m, 1, 1, one);
+    slot_bytes(m, 1, 2, two);
+    for (int i = 0; i < SLOT_COUNT; i++)
+        widest = two[i] - one[i] > widest ? two[i] - one[i] : widest;
+    uint64_t rows = range / widest;
+    return rows < INT32_MAX ? (int32_t)rows : INT32_MAX;
+}
+
+static int32_t default_chunk(const struct dgl_model *m)
+{
+    int32_t most = most_rows(m);
+    return m->chunk < most ? m->chunk : most;
+}
+
 /* ---- life -------------------------------------------------------------------------------------------------- */
 
 static enum dgl_status check_params(const struct dgl_model *model,
@@ -198,15 +222,18 @@ static enum dgl_status check_params(const struct dgl_model *model,
         return dgl_fail(model->dev->log, DGL_ERR_INVALID_ARG,
                         "session context %d, the model was loaded for %d: load it with more",
                         p->context, model->info.context);
-    if (p->chunk < 0)
-        return dgl_fail(model->dev->log, DGL_ERR_INVALID_ARG, "session chunk %d is negative",
-                        p->chunk);
+    int32_t most = most_rows(model);
+    if (p->chunk < 0 || p->chunk > most)
+        return dgl_fail(model->dev->log, DGL_ERR_INVALID_ARG,
+                        "session chunk %d: %s takes 1 to %d tokens per pass, 0 chooses", p->chunk,
+                        model->dev->info.renderer, most);
     return DGL_OK;
 }
 
 static void destroy_entered(struct dgl_session *s)
 {
     struct pool *pool = s->model->dev->pool;
+    s->model->dev->held_bytes -= s->bytes;
     drop_runs(s);
     pool_release(pool, &s->all_logits);
     for (uint32_t i = 0; i < s->num_buffers; i++)
@@ -238,10 +265,11 @@ enum dgl_status dgl_session_create(struct dgl_model *model, const struct dgl_ses
     s->model = model;
     s->plan_serial = model->plan_serial;
     s->context = p->context ? p->context : model->info.context;
-    s->chunk = p->chunk ? p->chunk : model->chunk;
+    s->chunk = p->chunk ? p->chunk : default_chunk(model);
     s->chunk = s->chunk < s->context ? s->chunk : s->context;
-    s->ids = dgl_new_array(int32_t, (size_t)model->info.context + 1);
-    st = s->ids ? create_buffers(s) : dgl_fail_memory(model->dev->log, "token ids", 0);
+    st = model_check_session_fits(model, s->chunk);
+    if (st == DGL_OK)
+        st = create_buffers(s);
     if (st == DGL_OK)
         st = write_stop_ids(s);
     if (st == DGL_OK)
@@ -346,19 +374,20 @@ enum dgl_status session_eval(struct dgl_session *s, int32_t count)
 
 /* ---- sync ------------------------------------------------------------------------------------------------------- */
 
-static enum dgl_status check_ids(const struct dgl_session *s, const int32_t *ids, size_t count)
+enum dgl_status session_check_ids(const struct dgl_session *s, const char *what, const int32_t *ids,
+                                  size_t count)
 {
     const struct dgl_log *log = s->model->dev->log;
     if (count == 0)
-        return dgl_fail(log, DGL_ERR_INVALID_ARG, "the prompt is empty: give at least one token");
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "%s is empty: give at least one token", what);
     if (count > (size_t)s->context)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
-                        "the prompt has %zu tokens, the context holds %d: shorten it or raise -c",
+                        "%s has %zu tokens, the context holds %d: shorten it or raise -c", what,
                         count, s->context);
     for (size_t i = 0; i < count; i++)
         if (ids[i] < 0 || ids[i] >= s->model->info.vocab)
             return dgl_fail(log, DGL_ERR_INVALID_ARG,
-                            "token %zu of the prompt is %d, the vocabulary has ids 0 to %d", i,
+                            "token %zu of %s is %d, the vocabulary has ids 0 to %d", i, what,
                             ids[i], s->model->info.vocab - 1);
     return DGL_OK;
 }
@@ -374,7 +403,7 @@ static size_t common_prefix(const struct dgl_session *s, const int32_t *ids, siz
 enum dgl_status session_sync(struct dgl_session *s, const int32_t *ids, size_t count,
                              size_t *reused)
 {
-    enum dgl_status st = check_ids(s, ids, count);
+    enum dgl_status st = session_check_ids(s, "the prompt", ids, count);
     if (st != DGL_OK)
         return st;
     size_t keep = common_prefix(s, ids, count);

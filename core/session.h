@@ -16,6 +16,7 @@ struct dgl_session {
     int32_t context, chunk;
     struct gl_buffer **buffers; /* [num_buffers], everything that `slots` refers to */
     uint32_t num_buffers;
+    uint64_t bytes; /* of `buffers` */
     struct slot_table slots;
     struct gl_buffer *all_logits; /* made by the first scoring; rows below */
     int32_t score_rows;
@@ -37,6 +38,10 @@ enum dgl_status session_bind(struct dgl_session *s, struct run *run, enum segmen
 enum dgl_status session_bind_sampling(struct dgl_session *s, enum sample_kind kind, bool penalised);
 enum dgl_status session_bind_decode(struct dgl_session *s, enum sample_kind kind, bool penalised,
                                     bool several);
+/* DGL_ERR_INVALID_ARG unless ids[0 .. count) is a sequence that the session can hold; `what` is what
+ * the message calls it. */
+enum dgl_status session_check_ids(const struct dgl_session *s, const char *what, const int32_t *ids,
+                                  size_t count);
 /* Evaluates ids[len .. count), count <= context, which the caller has put into s->ids; LOGITS then belongs to the last
  * one. Stops between chunks when cancelled (DGL_ERR_CANCELLED, not logged), keeping what was evaluated. */
 enum dgl_status session_eval(struct dgl_session *s, int32_t count);

@@ -136,7 +136,7 @@ void advance(uint id)
     for (uint i = 0u; i < min(STOPS[0], 32u); i++)
         if (STOPS[1u + i] == id && STEP[STEP_ignore_eos] == 0u)
             stopped = 1u;
-    IDS[pos] = id == NOBODY ? 0u : id;
+    IDS[pos] = id; // NOBODY is no id: the host sees that something is wrong
     STEP[STEP_pos] = pos;
     STEP[STEP_tokens] = 1u;
 #if !KIND_greedy

@@ -9,7 +9,7 @@
 #include "core/base/utf8.h"
 #include "loader/tok_unicode.h"
 
-/* ---- loading -------------------------------------------------------------------------------------- */
+/* ---- loading -------------------------------------------------------------------------------- */
 
 static enum dgl_status load_flags(struct dgl_json_reader r, const struct dgl_json *json,
                                   struct tok_added_token *token)
@@ -17,8 +17,10 @@ static enum dgl_status load_flags(struct dgl_json_reader r, const struct dgl_jso
     struct {
         const char *name;
         bool *value;
-    } flags[] = {{"special", &token->special},         {"normalized", &token->normalized},
-                 {"single_word", &token->single_word}, {"lstrip", &token->lstrip},
+    } flags[] = {{"special", &token->special},
+                 {"normalized", &token->normalized},
+                 {"single_word", &token->single_word},
+                 {"lstrip", &token->lstrip},
                  {"rstrip", &token->rstrip}};
     enum dgl_status status = DGL_OK;
     for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]) && status == DGL_OK; i++)
@@ -75,8 +77,8 @@ static enum dgl_status load_tokens(struct dgl_json_reader r, const struct dgl_js
     return status;
 }
 
-/* Ids are those of the vocabulary; what it does not have is numbered behind it. The "id" of the file has no say, as
- * in the reference, and is only checked. */
+/* Ids are those of the vocabulary; what it does not have is numbered behind it. The "id" of the
+ * file has no say, as in the reference, and is only checked. */
 static enum dgl_status assign_ids(struct dgl_json_reader r, const struct tok_vocab *vocab,
                                   struct tok_added *out)
 {
@@ -141,7 +143,8 @@ static enum dgl_status index_by_id(struct dgl_json_reader r, struct tok_added *o
     return DGL_OK;
 }
 
-/* Puts each token into the trie it belongs to, under its own normal form when it is looked for in normalized text. */
+/* Puts each token into the trie it belongs to, under its own normal form when it is looked for
+ * in normalized text. */
 static enum dgl_status build_tries(struct dgl_json_reader r,
                                    const struct tok_normalizer *normalizer, struct tok_added *out)
 {
@@ -157,8 +160,8 @@ static enum dgl_status build_tries(struct dgl_json_reader r,
         }
         dgl_buf_append(&token->decoded, text.p, text.len);
         struct tok_trie *trie = token->normalized ? &out->normalized : &out->raw;
-        if (status == DGL_OK && (token->decoded.failed ||
-                                 (text.len > 0 && !tok_trie_add(trie, text, (int32_t)i))))
+        if (status == DGL_OK &&
+            (token->decoded.failed || (text.len > 0 && !tok_trie_add(trie, text, (int32_t)i))))
             status = dgl_fail_memory(r.log, "added tokens", text.len);
     }
     tok_scratch_finish(&scratch);
@@ -200,9 +203,10 @@ const struct tok_added_token *tok_added_find(const struct tok_added *added, int3
     return &added->tokens[added->by_id[id]];
 }
 
-/* ---- finding -------------------------------------------------------------------------------------- */
+/* ---- finding -------------------------------------------------------------------------------- */
 
-/* The longest token that begins at `start`: its index, with *end behind it; -1 when there is none. */
+/* The longest token that begins at `start`: its index, with *end behind it; -1 when there is
+ * none. */
 static int32_t longest_at(const struct tok_trie *trie, struct dgl_str text, size_t start,
                           size_t *end)
 {
@@ -269,7 +273,8 @@ static size_t skip_blanks_right(struct dgl_str text, size_t at)
     return at;
 }
 
-/* Adds the text since *done and the token, with the blanks that it swallows; a match that is refused stays text. */
+/* Adds the text since *done and the token, with the blanks that it swallows; a match that is
+ * refused stays text. */
 static enum dgl_status take_match(const struct dgl_log *log, const struct tok_added *added,
                                   struct dgl_str text, struct tok_cut match, size_t *done,
                                   struct tok_cuts *out)

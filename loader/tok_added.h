@@ -1,4 +1,5 @@
-/* tok_added.h: "added_tokens" of tokenizer.json: tokens that are cut out of the text before the model sees it. */
+/* tok_added.h: "added_tokens" of tokenizer.json: tokens that are cut out of the text before the
+ * model sees it. */
 #ifndef DGL_LOADER_TOK_ADDED_H
 #define DGL_LOADER_TOK_ADDED_H
 
@@ -22,9 +23,10 @@ struct tok_added_token {
 struct tok_added {
     struct tok_added_token *tokens; /* of each id the last one counts */
     size_t count, cap;
-    struct tok_trie raw, normalized; /* values are indices; what is looked for before and after normalizing */
-    int32_t *by_id;                  /* index of the token with an id, -1 = none */
-    size_t num_ids;                  /* largest id + 1 */
+    struct tok_trie raw,
+        normalized; /* values are indices; what is looked for before and after normalizing */
+    int32_t *by_id; /* index of the token with an id, -1 = none */
+    size_t num_ids; /* largest id + 1 */
 };
 
 /* `json` may be NULL. Ids come from `vocab`, else they follow it, as in the reference. */
@@ -35,8 +37,8 @@ void tok_added_finish(struct tok_added *added);
 /* NULL: not an added token. */
 const struct tok_added_token *tok_added_find(const struct tok_added *added, int32_t id);
 
-/* Replaces *out by cuts that cover `text`: added tokens, leftmost and longest first, and what lies between them.
- * `trie` is one of the two above. */
+/* Replaces *out by cuts that cover `text`: added tokens, leftmost and longest first, and what
+ * lies between them. `trie` is one of the two above. */
 enum dgl_status tok_added_cut(const struct dgl_log *log, const struct tok_added *added,
                               const struct tok_trie *trie, bool skip_special, struct dgl_str text,
                               struct tok_cuts *out);

@@ -17,10 +17,11 @@ struct tok_bpe {
     bool ignore_merges; /* a piece that is a token is that token */
     struct tok_merges merges;
     struct tok_bridges bridges;
-    int32_t *char_pages[PAGE_COUNT]; /* id + 1 of tokens of one character; NULL = none on this page */
+    /* id + 1 of tokens of one character; NULL = none on this page */
+    int32_t *char_pages[PAGE_COUNT];
 };
 
-/* ---- characters ---------------------------------------------------------------------------------- */
+/* ---- characters ----------------------------------------------------------------------------- */
 
 static int32_t char_id(const struct tok_bpe *bpe, uint32_t cp)
 {
@@ -52,7 +53,7 @@ static bool index_characters(struct tok_bpe *bpe, const struct tok_vocab *vocab)
     return true;
 }
 
-/* ---- loading: vocabulary -------------------------------------------------------------------------- */
+/* ---- loading: vocabulary -------------------------------------------------------------------- */
 
 static enum dgl_status load_vocab(struct dgl_json_reader r, const struct dgl_json *json,
                                   struct tok_vocab *vocab)
@@ -77,7 +78,7 @@ static enum dgl_status load_vocab(struct dgl_json_reader r, const struct dgl_jso
     return DGL_OK;
 }
 
-/* ---- loading: merges ------------------------------------------------------------------------------ */
+/* ---- loading: merges ------------------------------------------------------------------------ */
 
 /* The two sides of a merge: ["a", "b"], or "a b" with exactly one blank. */
 static bool split_merge(const struct dgl_json *merge, struct dgl_str *left, struct dgl_str *right)
@@ -171,7 +172,7 @@ static enum dgl_status load_merges(struct dgl_json_reader r, const struct dgl_js
     return status;
 }
 
-/* ---- loading: bridges ----------------------------------------------------------------------------- */
+/* ---- loading: bridges ----------------------------------------------------------------------- */
 
 static bool grow_bridges(struct tok_bridges *bridges)
 {
@@ -212,8 +213,8 @@ static bool add_bridge(struct tok_bridges *bridges, int32_t left, int32_t right)
     return true;
 }
 
-/* The symbols that can stand at one end of a token: its character there, and the token itself when it stands for a
- * character that has none. */
+/* The symbols that can stand at one end of a token: its character there, and the token itself
+ * when it stands for a character that has none. */
 struct ends {
     int32_t symbols[2];
 };
@@ -259,7 +260,7 @@ static bool build_bridges(struct tok_model *model)
     return ok;
 }
 
-/* ---- loading -------------------------------------------------------------------------------------- */
+/* ---- loading -------------------------------------------------------------------------------- */
 
 /* Fields that change the result in ways that are not implemented must be absent or neutral. */
 static enum dgl_status check_unsupported(struct dgl_json_reader r, const struct dgl_json *json)
@@ -271,16 +272,17 @@ static enum dgl_status check_unsupported(struct dgl_json_reader r, const struct 
         if (status != DGL_OK)
             return status;
         if (dgl_json_str(value).len > 0)
-            return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
-                            "%s: model.%s is \"%.*s\": not implemented", dgl_json_name(r.doc),
-                            affixes[i], (int)dgl_json_str(value).len, dgl_json_str(value).p);
+            return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: model.%s is \"%.*s\": not implemented",
+                            dgl_json_name(r.doc), affixes[i], (int)dgl_json_str(value).len,
+                            dgl_json_str(value).p);
     }
     double dropout = 0;
     enum dgl_status status = dgl_json_opt_f64(r, json, "dropout", 0, 1, &dropout);
     if (status == DGL_OK && dropout > 0)
-        return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
-                        "%s: model.dropout is %g: random tokens are not implemented, set it to null",
-                        dgl_json_name(r.doc), dropout);
+        return dgl_fail(
+            r.log, DGL_ERR_UNSUPPORTED,
+            "%s: model.dropout is %g: random tokens are not implemented, set it to null",
+            dgl_json_name(r.doc), dropout);
     return status;
 }
 
@@ -336,7 +338,7 @@ void tok_bpe_destroy(struct tok_bpe **bpe)
     *bpe = NULL;
 }
 
-/* ---- encoding ------------------------------------------------------------------------------------- */
+/* ---- encoding ------------------------------------------------------------------------------- */
 
 /* The bytes of a character as symbols, when all of them have a token. */
 static bool put_bytes(const struct tok_model *model, const char *bytes, size_t len,
@@ -352,8 +354,9 @@ static bool put_bytes(const struct tok_model *model, const char *bytes, size_t l
     return true;
 }
 
-/* `symbols` has room for one per byte. Unknown characters wait until the next known one or the end before they are
- * written, and bytes of a later character overtake them: the reference does so. */
+/* `symbols` has room for one per byte. Unknown characters wait until the next known one or the
+ * end before they are written, and bytes of a later character overtake them: the reference does
+ * so. */
 static enum dgl_status first_symbols(const struct dgl_log *log, const struct tok_model *model,
                                      struct dgl_str piece, int32_t *symbols, size_t *count)
 {

@@ -23,7 +23,8 @@ struct tok_merges {
     struct tok_merge *slots;
     size_t num_slots; /* a power of two */
 };
-/* Pairs of first symbols that some merge joins; between others a piece can be cut before merging. */
+/* Pairs of first symbols that some merge joins; between others a piece can be cut before
+ * merging. */
 struct tok_bridges {
     uint64_t *slots; /* left symbol + 1, right symbol; 0 = free */
     size_t num_slots, count;

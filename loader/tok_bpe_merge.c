@@ -1,8 +1,9 @@
 /*
  * Merging the symbols of one piece: lowest rank first, then leftmost.
  *
- * A merge always makes a longer token, so that what stands at a place can be merged into the same token only once:
- * taking the lowest rank among the pairs that stand now gives what a queue with outdated entries gives.
+ * A merge always makes a longer token, so that what stands at a place can be merged into the same
+ * token only once: taking the lowest rank among the pairs that stand now gives what a queue with
+ * outdated entries gives.
  */
 #include "loader/tok_bpe.h"
 
@@ -15,7 +16,7 @@
 #define SMALL 24 /* symbols up to which scanning for the lowest rank is faster than a heap */
 #define NONE  UINT32_MAX
 
-/* ---- tables -------------------------------------------------------------------------------------- */
+/* ---- tables --------------------------------------------------------------------------------- */
 
 static uint64_t pair_key(int32_t left, int32_t right)
 {
@@ -49,7 +50,7 @@ bool tok_bridges_have(const struct tok_bridges *bridges, int32_t left, int32_t r
     return bridges->slots[at] == key;
 }
 
-/* ---- a few symbols: scan -------------------------------------------------------------------------- */
+/* ---- a few symbols: scan -------------------------------------------------------------------- */
 
 struct pair {
     uint32_t rank; /* NONE = no merge */
@@ -87,7 +88,7 @@ static size_t merge_small(const struct tok_merges *merges, int32_t *symbols, siz
     return count;
 }
 
-/* ---- many symbols: linked list and heap ------------------------------------------------------------ */
+/* ---- many symbols: linked list and heap ----------------------------------------------------- */
 
 struct node {
     int32_t symbol; /* -1 = merged into the one before */
@@ -189,8 +190,7 @@ static enum dgl_status merge_large(const struct dgl_log *log, const struct tok_m
 {
     size_t n = *count;
     /* Every merge queues at most two candidates and removes one node. */
-    if (n >= NONE / 4 ||
-        !dgl_grow(&scratch->nodes, &scratch->cap_nodes, n, sizeof(struct node)) ||
+    if (n >= NONE / 4 || !dgl_grow(&scratch->nodes, &scratch->cap_nodes, n, sizeof(struct node)) ||
         !dgl_grow(&scratch->heap, &scratch->cap_heap, 3 * n, sizeof(struct candidate)))
         return dgl_fail_memory(log, "merging a long piece of text", n * sizeof(struct node));
     struct node *nodes = scratch->nodes;
@@ -209,11 +209,11 @@ static enum dgl_status merge_large(const struct dgl_log *log, const struct tok_m
     return DGL_OK;
 }
 
-/* ---- one piece ------------------------------------------------------------------------------------ */
+/* ---- one piece ------------------------------------------------------------------------------ */
 
 static enum dgl_status merge_part(const struct dgl_log *log, const struct tok_merges *merges,
-                                  struct tok_model_scratch *scratch, int32_t *symbols,
-                                  size_t count, struct token_ids *out)
+                                  struct tok_model_scratch *scratch, int32_t *symbols, size_t count,
+                                  struct token_ids *out)
 {
     enum dgl_status status = DGL_OK;
     if (count > SMALL)

@@ -1,4 +1,5 @@
-/* Printable Latin-1 bytes stand for themselves; the other 68 are the characters from U+0100 on, in order. */
+/* Printable Latin-1 bytes stand for themselves; the other 68 are the characters from U+0100 on,
+ * in order. */
 #include "loader/tok_bytes.h"
 
 #include "core/base/utf8.h"

@@ -6,7 +6,8 @@
 
 /* Appends every byte of `text` as its character. */
 void tok_bytes_append_mapped(struct dgl_buf *out, struct dgl_str text);
-/* Appends the bytes that the characters of `text` stand for. False, and nothing appended, when one is no such character. */
+/* Appends the bytes that the characters of `text` stand for. False, and nothing appended, when
+ * one is no such character. */
 bool tok_bytes_append_unmapped(struct dgl_buf *out, struct dgl_str text);
 
 #endif

@@ -100,7 +100,7 @@ void tok_charset_finish(struct tok_charset *set)
     *set = (struct tok_charset){0};
 }
 
-/* ---- properties ---------------------------------------------------------------------------------- */
+/* ---- properties ----------------------------------------------------------------------------- */
 
 #define BIT(category) (1u << (category))
 #define LETTERS       (BIT(TOK_LU) | BIT(TOK_LL) | BIT(TOK_LT) | BIT(TOK_LM) | BIT(TOK_LO))
@@ -116,13 +116,13 @@ void tok_charset_finish(struct tok_charset *set)
 /* What a property has beyond whole categories. */
 enum extra {
     EXTRA_NONE,
-    EXTRA_ALPHA,  /* Other_Alphabetic */
-    EXTRA_UPPER,  /* Roman numerals and enclosed letters */
-    EXTRA_LOWER,  /* Other_Lowercase */
-    EXTRA_SPACE,  /* TAB to CR and U+0085 */
-    EXTRA_WORD,   /* enclosed letters */
-    EXTRA_MATCH,  /* enclosed letters, superscript digits and fractions of Latin-1 */
-    EXTRA_HEX,    /* 0-9 A-F a-f */
+    EXTRA_ALPHA, /* Other_Alphabetic */
+    EXTRA_UPPER, /* Roman numerals and enclosed letters */
+    EXTRA_LOWER, /* Other_Lowercase */
+    EXTRA_SPACE, /* TAB to CR and U+0085 */
+    EXTRA_WORD,  /* enclosed letters */
+    EXTRA_MATCH, /* enclosed letters, superscript digits and fractions of Latin-1 */
+    EXTRA_HEX,   /* 0-9 A-F a-f */
 };
 
 static const struct property {
@@ -209,8 +209,11 @@ static void add_ranges(struct tok_charset *set, const struct tok_range *ranges, 
 
 static void add_extra(struct tok_charset *set, enum extra extra)
 {
-    static const struct tok_range upper[] = {
-        {0x2160, 0x216F}, {0x24B6, 0x24CF}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}};
+    static const struct tok_range upper[] = {{0x2160, 0x216F},
+                                             {0x24B6, 0x24CF},
+                                             {0x1F130, 0x1F149},
+                                             {0x1F150, 0x1F169},
+                                             {0x1F170, 0x1F189}};
     static const struct tok_range space[] = {{'\t', '\r'}, {0x85, 0x85}};
     static const struct tok_range word[] = {
         {0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}};
@@ -278,9 +281,10 @@ bool tok_charset_add_property(struct tok_charset *set, struct dgl_str name)
     return false;
 }
 
-/* ---- case ---------------------------------------------------------------------------------------- */
+/* ---- case ----------------------------------------------------------------------------------- */
 
-/* Whether the part beyond ASCII is closed under case without looking: it has no letter with a case, or all of them. */
+/* Whether the part beyond ASCII is closed under case without looking: it has no letter with a
+ * case, or all of them. */
 static bool is_closed_beyond_ascii(const struct tok_charset *set)
 {
     struct tok_charset cased = {0}, common = {0};

@@ -1,4 +1,5 @@
-/* Decoders: every step takes parts of tokens and hands parts of tokens to the next one, the last one to the output. */
+/* Decoders: every step takes parts of tokens and hands parts of tokens to the next one, the
+ * last one to the output. */
 #include "loader/tok_decode.h"
 
 #include <stdlib.h>
@@ -32,7 +33,7 @@ struct tok_decode_step {
     struct tok_metaspace metaspace;
 };
 
-/* ---- loading -------------------------------------------------------------------------------------- */
+/* ---- loading -------------------------------------------------------------------------------- */
 
 static enum dgl_status load_content(struct dgl_json_reader r, const struct dgl_json *json,
                                     struct tok_decode_step *step)
@@ -115,8 +116,8 @@ static enum dgl_status load_any(struct dgl_json_reader r, const struct dgl_json 
 enum dgl_status tok_decoder_load(struct dgl_json_reader r, const struct dgl_json *json,
                                  struct tok_decoder *out)
 {
-    *out = (struct tok_decoder){.steps =
-                                    dgl_new_array(struct tok_decode_step, TOK_MAX_DECODE_STEPS)};
+    *out =
+        (struct tok_decoder){.steps = dgl_new_array(struct tok_decode_step, TOK_MAX_DECODE_STEPS)};
     if (!out->steps)
         return dgl_fail_memory(r.log, "decoder", sizeof(*out->steps));
     if (dgl_json_type(json) != DGL_JSON_NULL)
@@ -135,11 +136,12 @@ void tok_decoder_finish(struct tok_decoder *decoder)
     *decoder = (struct tok_decoder){0};
 }
 
-/* ---- steps ---------------------------------------------------------------------------------------- */
+/* ---- steps ---------------------------------------------------------------------------------- */
 
 static void feed(struct tok_decode_stream *s, size_t at, struct dgl_str part, bool end);
 
-/* Hands a part of a token to a step, or to the output behind the last one; `end`: it is the last part. */
+/* Hands a part of a token to a step, or to the output behind the last one; `end`: it is the
+ * last part. */
 static void pass(struct tok_decode_stream *s, size_t at, struct dgl_str part, bool end)
 {
     if (at < s->decoder->count)
@@ -159,8 +161,8 @@ static void replace_token(struct tok_decode_stream *s, size_t at, struct dgl_str
     const struct tok_decode_step *step = &s->decoder->steps[at];
     struct dgl_buf text = {0};
     struct dgl_str content = {step->content, step->content_len};
-    enum dgl_status status = tok_pattern_replace(s->log, &step->pattern, content, &s->regex,
-                                                 &s->spans, token, &text);
+    enum dgl_status status =
+        tok_pattern_replace(s->log, &step->pattern, content, &s->regex, &s->spans, token, &text);
     if (status == DGL_OK)
         emit(s, at, (struct dgl_str){text.p, text.len}, true);
     else
@@ -186,7 +188,8 @@ static int byte_of(struct dgl_str token)
     return high < 0 || low < 0 ? -1 : high << 4 | low;
 }
 
-/* A run of bytes is text as a whole or not at all: one that is not UTF-8 is U+FFFD for every byte. */
+/* A run of bytes is text as a whole or not at all: one that is not UTF-8 is U+FFFD for every
+ * byte. */
 static void emit_bytes(struct tok_decode_stream *s, size_t at)
 {
     struct dgl_buf *run = &s->states[at].held;
@@ -363,7 +366,7 @@ static void end_step(struct tok_decode_stream *s, size_t at)
     }
 }
 
-/* ---- streams -------------------------------------------------------------------------------------- */
+/* ---- streams -------------------------------------------------------------------------------- */
 
 void tok_decode_stream_init(struct tok_decode_stream *stream, const struct dgl_log *log,
                             const struct tok_decoder *decoder)

@@ -1,6 +1,7 @@
 /*
- * tok_decode.h: the "decoder" of tokenizer.json as a pipeline that takes one token at a time. Decoding everything at
- * once is the same pipeline with all tokens, so that a stream can show nothing else.
+ * tok_decode.h: the "decoder" of tokenizer.json as a pipeline that takes one token at a time.
+ * Decoding everything at once is the same pipeline with all tokens, so that a stream can show
+ * nothing else.
  */
 #ifndef DGL_LOADER_TOK_DECODE_H
 #define DGL_LOADER_TOK_DECODE_H
@@ -27,10 +28,10 @@ void tok_decoder_finish(struct tok_decoder *decoder);
 struct tok_decode_state {
     struct dgl_buf token; /* the parts so far of a token that a step wants whole */
     struct dgl_buf held;  /* bytes that wait for the rest of their run or character */
-    size_t tokens;       /* finished before this one */
-    size_t cut;          /* characters stripped off this token so far */
-    bool past_start;     /* nothing more to strip at the start of this token */
-    bool in_token;       /* a part of this token went through already */
+    size_t tokens;        /* finished before this one */
+    size_t cut;           /* characters stripped off this token so far */
+    bool past_start;      /* nothing more to strip at the start of this token */
+    bool in_token;        /* a part of this token went through already */
 };
 
 /* One text being decoded. */

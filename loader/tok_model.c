@@ -45,8 +45,8 @@ enum dgl_status tok_model_load(struct dgl_json_reader r, const struct dgl_json *
         return status;
     /* Old files do not say: merges make it BPE, a list as vocabulary Unigram. */
     struct dgl_str name = dgl_json_str(type);
-    bool bpe = type ? dgl_str_eq(name, "BPE")
-                    : dgl_json_is(dgl_json_get(json, "merges"), DGL_JSON_ARRAY);
+    bool bpe =
+        type ? dgl_str_eq(name, "BPE") : dgl_json_is(dgl_json_get(json, "merges"), DGL_JSON_ARRAY);
     bool unigram = type ? dgl_str_eq(name, "Unigram")
                         : dgl_json_is(dgl_json_get(json, "vocab"), DGL_JSON_ARRAY);
     if (bpe)

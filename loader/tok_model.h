@@ -1,4 +1,5 @@
-/* tok_model.h: what turns pieces of text into ids: the vocabulary with BPE merges or Unigram scores. */
+/* tok_model.h: what turns pieces of text into ids: the vocabulary with BPE merges or Unigram
+ * scores. */
 #ifndef DGL_LOADER_TOK_MODEL_H
 #define DGL_LOADER_TOK_MODEL_H
 

@@ -59,8 +59,8 @@ static void sort_few_marks(uint32_t *cps, size_t count)
     }
 }
 
-/* By class, equal classes in the order they came. `other` has room for as many: texts made of nothing but marks must
- * not take quadratic time. */
+/* By class, equal classes in the order they came. `other` has room for as many: texts made of
+ * nothing but marks must not take quadratic time. */
 static void sort_marks(uint32_t *cps, size_t count, uint32_t *other)
 {
     if (count <= 16) {
@@ -122,7 +122,8 @@ static size_t compose(uint32_t *cps, size_t count)
     return kept;
 }
 
-/* Code points below belong to no composite as its second part, stand first in canonical order and do not change. */
+/* Code points below belong to no composite as its second part, stand first in canonical order
+ * and do not change. */
 static uint32_t inert_below(enum tok_normal_form form)
 {
     return form == TOK_NFC ? 0x300 : 0x80;

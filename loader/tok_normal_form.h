@@ -8,7 +8,8 @@
 
 enum tok_normal_form { TOK_NFC, TOK_NFD, TOK_NFKC, TOK_NFKD };
 
-/* Appends `text` (valid UTF-8) in the form. *cps is working memory (free with free()). False: out of memory. */
+/* Appends `text` (valid UTF-8) in the form. *cps is working memory (free with free()). False:
+ * out of memory. */
 bool tok_normal_form(enum tok_normal_form form, struct dgl_str text, uint32_t **cps, size_t *cap,
                      struct dgl_buf *out);
 

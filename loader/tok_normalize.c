@@ -1,4 +1,5 @@
-/* Normalizers: each step reads scratch->normalized and writes scratch->rewrite, which then change places. */
+/* Normalizers: each step reads scratch->normalized and writes scratch->rewrite, which then
+ * change places. */
 #include "loader/tok_normalize.h"
 
 #include <stdlib.h>
@@ -23,7 +24,7 @@ struct tok_normalize_step {
     bool left, right; /* sides to strip */
 };
 
-/* ---- loading -------------------------------------------------------------------------------------- */
+/* ---- loading -------------------------------------------------------------------------------- */
 
 static enum dgl_status load_content(struct dgl_json_reader r, const struct dgl_json *json,
                                     const char *field, struct tok_normalize_step *step)
@@ -73,9 +74,8 @@ static enum dgl_status load_step(struct dgl_json_reader r, const struct dgl_json
         step->kind = STEP_LOWERCASE;
         return DGL_OK;
     }
-    return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
-                    "%s: normalizer type \"%.*s\" is not implemented", dgl_json_name(r.doc),
-                    (int)type.len, type.p);
+    return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: normalizer type \"%.*s\" is not implemented",
+                    dgl_json_name(r.doc), (int)type.len, type.p);
 }
 
 static enum dgl_status load_any(struct dgl_json_reader r, const struct dgl_json *json, int depth,
@@ -119,7 +119,7 @@ void tok_normalizer_finish(struct tok_normalizer *normalizer)
     *normalizer = (struct tok_normalizer){0};
 }
 
-/* ---- applying ------------------------------------------------------------------------------------- */
+/* ---- applying ------------------------------------------------------------------------------- */
 
 static size_t strip(const struct tok_normalize_step *step, struct dgl_str text, size_t origin,
                     struct dgl_buf *out)
@@ -175,8 +175,7 @@ static size_t origin_after_replace(const struct tok_spans *spans, size_t origin,
 }
 
 static enum dgl_status replace(const struct dgl_log *log, const struct tok_normalize_step *step,
-                               struct tok_scratch *scratch, struct dgl_str text,
-                               size_t *origin_len)
+                               struct tok_scratch *scratch, struct dgl_str text, size_t *origin_len)
 {
     struct dgl_str content = {step->content, step->content_len};
     enum dgl_status status = tok_pattern_replace(log, &step->pattern, content, &scratch->regex,
@@ -193,7 +192,8 @@ static size_t count_characters(struct dgl_str text)
     return count;
 }
 
-/* A decomposition makes several characters of the first one: as many are of the same origin afterwards. */
+/* A decomposition makes several characters of the first one: as many are of the same origin
+ * afterwards. */
 static enum dgl_status normal_form(const struct dgl_log *log, const struct tok_normalize_step *step,
                                    struct tok_scratch *scratch, struct dgl_str text,
                                    size_t *origin_len)

@@ -1,4 +1,5 @@
-/* tok_normalize.h: the "normalizer" of tokenizer.json: rewrites text before it is cut into pieces. */
+/* tok_normalize.h: the "normalizer" of tokenizer.json: rewrites text before it is cut into
+ * pieces. */
 #ifndef DGL_LOADER_TOK_NORMALIZE_H
 #define DGL_LOADER_TOK_NORMALIZE_H
 
@@ -18,7 +19,8 @@ enum dgl_status tok_normalizer_load(struct dgl_json_reader r, const struct dgl_j
                                     struct tok_normalizer *out);
 void tok_normalizer_finish(struct tok_normalizer *normalizer);
 
-/* Replaces scratch->normalized by the normal form of `text`. *origin_len (see struct tok_piece) goes along. */
+/* Replaces scratch->normalized by the normal form of `text`. *origin_len (see struct tok_piece)
+ * goes along. */
 enum dgl_status tok_normalize(const struct dgl_log *log, const struct tok_normalizer *normalizer,
                               struct tok_scratch *scratch, struct dgl_str text, size_t *origin_len);
 

@@ -22,7 +22,8 @@ enum dgl_status tok_pattern_init_literal(const struct dgl_log *log, struct dgl_s
                                          struct tok_pattern *out); /* not empty */
 void tok_pattern_finish(struct tok_pattern *pattern);
 
-/* Replaces *out by spans that cover `text`, see tok_regex_find. *scratch is made when it is needed. */
+/* Replaces *out by spans that cover `text`, see tok_regex_find. *scratch is made when it is
+ * needed. */
 enum dgl_status tok_pattern_find(const struct dgl_log *log, const struct tok_pattern *pattern,
                                  struct tok_regex_scratch **scratch, struct dgl_str text,
                                  struct tok_spans *out);

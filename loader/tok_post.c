@@ -1,4 +1,5 @@
-/* Post-processors: TemplateProcessing for one text; ByteLevel only moves offsets, which nothing here has. */
+/* Post-processors: TemplateProcessing for one text; ByteLevel only moves offsets, which nothing
+ * here has. */
 #include "loader/tok_post.h"
 
 #include <stdlib.h>
@@ -12,8 +13,9 @@
 static enum dgl_status fail_unsupported(struct dgl_json_reader r, const char *what,
                                         struct dgl_str value)
 {
-    return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: post_processor: %s \"%.*s\" is not implemented",
-                    dgl_json_name(r.doc), what, (int)value.len, value.p);
+    return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
+                    "%s: post_processor: %s \"%.*s\" is not implemented", dgl_json_name(r.doc),
+                    what, (int)value.len, value.p);
 }
 
 /* The ids of a special token of the template. */

@@ -1,4 +1,5 @@
-/* Pre-tokenizers: each step reads the pieces of scratch->text and writes those of scratch->next; then they change places. */
+/* Pre-tokenizers: each step reads the pieces of scratch->text and writes those of
+ * scratch->next; then they change places. */
 #include "loader/tok_pretokenize.h"
 
 #include <stdlib.h>
@@ -32,7 +33,7 @@ struct tok_split_step {
     struct tok_metaspace metaspace;
 };
 
-/* ---- loading -------------------------------------------------------------------------------------- */
+/* ---- loading -------------------------------------------------------------------------------- */
 
 /* NULL: out of memory, reported. */
 static struct tok_split_step *add_step(struct dgl_json_reader r, struct tok_pretokenizer *out,
@@ -81,8 +82,8 @@ static enum dgl_status load_behavior(struct dgl_json_reader r, const struct dgl_
     if (status != DGL_OK || !value || tok_behavior_parse(dgl_json_str(value), inout))
         return status;
     return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
-                    "%s: pre_tokenizer behavior \"%.*s\" is not implemented",
-                    dgl_json_name(r.doc), (int)dgl_json_str(value).len, dgl_json_str(value).p);
+                    "%s: pre_tokenizer behavior \"%.*s\" is not implemented", dgl_json_name(r.doc),
+                    (int)dgl_json_str(value).len, dgl_json_str(value).p);
 }
 
 static enum dgl_status load_split(struct dgl_json_reader r, const struct dgl_json *json,
@@ -148,8 +149,7 @@ static enum dgl_status load_step(struct dgl_json_reader r, const struct dgl_json
         enum dgl_status status = dgl_json_opt_bool(r, json, "individual_digits", &individual);
         if (status != DGL_OK)
             return status;
-        return load_class(r, json, tok_is_numeric, individual ? TOK_ISOLATED : TOK_CONTIGUOUS,
-                          out);
+        return load_class(r, json, tok_is_numeric, individual ? TOK_ISOLATED : TOK_CONTIGUOUS, out);
     }
     if (dgl_str_eq(type, "Punctuation"))
         return load_class(r, json, tok_is_punctuation, TOK_ISOLATED, out);
@@ -197,7 +197,7 @@ void tok_pretokenizer_finish(struct tok_pretokenizer *pretokenizer)
     *pretokenizer = (struct tok_pretokenizer){0};
 }
 
-/* ---- steps that only cut -------------------------------------------------------------------------- */
+/* ---- steps that only cut -------------------------------------------------------------------- */
 
 static enum dgl_status cut_piece(const struct dgl_log *log, const struct tok_split_step *step,
                                  struct tok_scratch *s, struct tok_piece piece)
@@ -215,8 +215,7 @@ static enum dgl_status cut_piece(const struct dgl_log *log, const struct tok_spl
         invert = true;
         status = tok_find_words(log, text, &s->spans);
     }
-    return status == DGL_OK ? tok_split(log, behavior, invert, &s->spans, piece, &s->next)
-                            : status;
+    return status == DGL_OK ? tok_split(log, behavior, invert, &s->spans, piece, &s->next) : status;
 }
 
 static enum dgl_status cut(const struct dgl_log *log, const struct tok_split_step *step,
@@ -229,7 +228,7 @@ static enum dgl_status cut(const struct dgl_log *log, const struct tok_split_ste
     return status;
 }
 
-/* ---- steps that rewrite --------------------------------------------------------------------------- */
+/* ---- steps that rewrite --------------------------------------------------------------------- */
 
 static bool starts_with(struct dgl_str text, const char *prefix, size_t len)
 {
@@ -288,16 +287,15 @@ static enum dgl_status rewrite(const struct dgl_log *log, const struct tok_split
         write_part(step, origin, out);
         size_t origin_len = origin.len ? out->len - start : 0;
         write_part(step, rest, out);
-        status = tok_text_add(log, &s->next,
-                              (struct tok_piece){start, out->len - start, origin_len});
+        status =
+            tok_text_add(log, &s->next, (struct tok_piece){start, out->len - start, origin_len});
     }
     return status == DGL_OK ? tok_buf_status(log, out) : status;
 }
 
 enum dgl_status tok_pretokenize(const struct dgl_log *log,
                                 const struct tok_pretokenizer *pretokenizer,
-                                struct tok_scratch *scratch, struct dgl_str text,
-                                size_t origin_len)
+                                struct tok_scratch *scratch, struct dgl_str text, size_t origin_len)
 {
     struct tok_scratch *s = scratch;
     s->text.count = 0;

@@ -1,4 +1,5 @@
-/* tok_pretokenize.h: the "pre_tokenizer" of tokenizer.json: cuts normalized text into pieces for the model. */
+/* tok_pretokenize.h: the "pre_tokenizer" of tokenizer.json: cuts normalized text into pieces
+ * for the model. */
 #ifndef DGL_LOADER_TOK_PRETOKENIZE_H
 #define DGL_LOADER_TOK_PRETOKENIZE_H
 
@@ -18,8 +19,8 @@ enum dgl_status tok_pretokenizer_load(struct dgl_json_reader r, const struct dgl
                                       struct tok_pretokenizer *out);
 void tok_pretokenizer_finish(struct tok_pretokenizer *pretokenizer);
 
-/* Fills scratch->text with the pieces of `text`, which is not empty and not in the scratch memory that pieces use.
- * origin_len: see struct tok_piece. */
+/* Fills scratch->text with the pieces of `text`, which is not empty and not in the scratch
+ * memory that pieces use. origin_len: see struct tok_piece. */
 enum dgl_status tok_pretokenize(const struct dgl_log *log,
                                 const struct tok_pretokenizer *pretokenizer,
                                 struct tok_scratch *scratch, struct dgl_str text,

@@ -16,10 +16,11 @@
 #define PAGE_COUNT ((TOK_MAX_CP >> PAGE_BITS) + 1)
 #define MAX_KINDS  255 /* kinds are the bytes 1 to 255 */
 
-/* Per search. Published patterns need a few dozen steps per match; what runs into these was made to. */
+/* Per search. Published patterns need a few dozen steps per match; what runs into these was
+ * made to. */
 #define MATCH_LIMIT    50000000u
-#define HEAP_LIMIT_KIB 65536u
-#define JIT_STACK_MAX  (16u << 20)
+#define HEAP_LIMIT_KIB (256u << 10)
+#define JIT_STACK_MAX  (64u << 20) /* reserved, not used unless needed */
 
 struct tok_regex {
     char *where;
@@ -37,9 +38,10 @@ struct tok_regex_scratch {
     size_t cap_kinds;
 };
 
-/* ---- kinds --------------------------------------------------------------------------------------- */
+/* ---- kinds ---------------------------------------------------------------------------------- */
 
-/* The sets of a pattern cut all code points into intervals; intervals that belong to the same sets are one kind. */
+/* The sets of a pattern cut all code points into intervals; intervals that belong to the same
+ * sets are one kind. */
 struct partition {
     uint32_t *starts; /* ascending, the first is 0 */
     uint8_t *kinds;   /* of the interval that begins there */
@@ -87,7 +89,8 @@ static bool collect_starts(struct partition *part, const struct tok_regex_progra
     return true;
 }
 
-/* Gives every interval its kind. `row` has room for one byte per set. False: more than MAX_KINDS. */
+/* Gives every interval its kind. `row` has room for one byte per set. False: more than
+ * MAX_KINDS. */
 static bool assign_kinds(struct partition *part, const struct tok_regex_program *program,
                          uint8_t *row)
 {
@@ -164,7 +167,7 @@ static bool fill_pages(struct tok_regex *regex, const struct partition *part)
     return true;
 }
 
-/* ---- compiling ----------------------------------------------------------------------------------- */
+/* ---- compiling ------------------------------------------------------------------------------ */
 
 static void write_set(struct dgl_buf *out, const struct partition *part, size_t set)
 {
@@ -252,23 +255,27 @@ void tok_regex_destroy(struct tok_regex **regex)
     *regex = NULL;
 }
 
-/* ---- matching ------------------------------------------------------------------------------------ */
+/* ---- matching ------------------------------------------------------------------------------- */
 
 struct tok_regex_scratch *tok_regex_scratch_create(void)
 {
     struct tok_regex_scratch *scratch = dgl_new(struct tok_regex_scratch);
     if (!scratch)
         return NULL;
+    uint32_t jit = 0;
+    pcre2_config(PCRE2_CONFIG_JIT, &jit);
     scratch->data = pcre2_match_data_create(1, NULL);
     scratch->context = pcre2_match_context_create(NULL);
-    scratch->stack = pcre2_jit_stack_create(32u << 10, JIT_STACK_MAX, NULL);
-    if (!scratch->data || !scratch->context || !scratch->stack) {
+    if (jit)
+        scratch->stack = pcre2_jit_stack_create(32u << 10, JIT_STACK_MAX, NULL);
+    if (!scratch->data || !scratch->context || (jit && !scratch->stack)) {
         tok_regex_scratch_destroy(&scratch);
         return NULL;
     }
     pcre2_set_match_limit(scratch->context, MATCH_LIMIT);
     pcre2_set_heap_limit(scratch->context, HEAP_LIMIT_KIB);
-    pcre2_jit_stack_assign(scratch->context, NULL, scratch->stack);
+    if (jit)
+        pcre2_jit_stack_assign(scratch->context, NULL, scratch->stack);
     return scratch;
 }
 
@@ -341,7 +348,8 @@ static enum dgl_status search_failed(const struct dgl_log *log, const struct tok
                     regex->where, len, message);
 }
 
-/* The search of Oniguruma's find_iter: an empty match right behind the last match does not count. */
+/* The search of Oniguruma's find_iter: an empty match right behind the last match does not
+ * count. */
 static enum dgl_status find_all(const struct dgl_log *log, const struct tok_regex *regex,
                                 struct tok_regex_scratch *scratch, struct dgl_str text,
                                 size_t count, struct tok_spans *out)

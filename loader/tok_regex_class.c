@@ -75,10 +75,8 @@ static bool take_shorthand(char letter, bool in_class, struct tok_charset *set)
     const struct {
         char letter;
         const char *property;
-    } known[] = {{'d', "digit"},
-                 {'w', in_class ? "word" : TOK_WORD_MATCH},
-                 {'s', "space"},
-                 {'h', "xdigit"}};
+    } known[] = {
+        {'d', "digit"}, {'w', in_class ? "word" : TOK_WORD_MATCH}, {'s', "space"}, {'h', "xdigit"}};
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         if ((letter | 0x20) != known[i].letter)
             continue;
@@ -195,8 +193,8 @@ static enum dgl_status take_range(struct tok_regex_parser *p, struct tok_charset
 }
 
 /* Members up to the closing bracket; "&&" intersects what stands left and right of it. */
-static enum dgl_status take_members(struct tok_regex_parser *p, bool icase,
-                                    struct tok_charset *set, struct tok_charset *left)
+static enum dgl_status take_members(struct tok_regex_parser *p, bool icase, struct tok_charset *set,
+                                    struct tok_charset *left)
 {
     bool have_left = false;
     enum dgl_status status = DGL_OK;

@@ -27,7 +27,7 @@ void tok_regex_program_finish(struct tok_regex_program *program)
     *program = (struct tok_regex_program){0};
 }
 
-/* ---- reading ------------------------------------------------------------------------------------- */
+/* ---- reading -------------------------------------------------------------------------------- */
 
 enum dgl_status tok_regex_fail(const struct tok_regex_parser *p, const char *what)
 {
@@ -62,7 +62,7 @@ uint32_t tok_regex_take(struct tok_regex_parser *p)
     return cp;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------- */
+/* ---- writing -------------------------------------------------------------------------------- */
 
 static enum dgl_status insert_item(struct tok_regex_parser *p, size_t at,
                                    struct tok_regex_item item)
@@ -127,7 +127,8 @@ static enum dgl_status emit_range(struct tok_regex_parser *p, uint32_t first, ui
     return emit_set(p, &set);
 }
 
-/* A sequence of items in one string: ' ' separates syntax, 'W' is the word class, 'N' the newline. */
+/* A sequence of items in one string: ' ' separates syntax, 'W' is the word class, 'N' the
+ * newline. */
 static enum dgl_status emit_recipe(struct tok_regex_parser *p, const char *recipe)
 {
     enum dgl_status status = DGL_OK;
@@ -145,7 +146,7 @@ static enum dgl_status emit_recipe(struct tok_regex_parser *p, const char *recip
     return status;
 }
 
-/* ---- atoms --------------------------------------------------------------------------------------- */
+/* ---- atoms ---------------------------------------------------------------------------------- */
 
 /* Without regard to case, Oniguruma also lets two letters match one (ss and U+00DF, ligatures). */
 static bool is_folding_pair(char first, char second)
@@ -236,14 +237,15 @@ static enum dgl_status parse_flags(struct tok_regex_parser *p, struct flags *fla
     }
 }
 
-/* The opening of a group after '('. Emits it, or sets *inline_flags when "(?i)" changes the rest of the group around. */
+/* The opening of a group after '('. Emits it, or sets *inline_flags when "(?i)" changes the
+ * rest of the group around. */
 static enum dgl_status open_group(struct tok_regex_parser *p, struct flags *flags, bool *atom,
                                   bool *inline_flags)
 {
     static const struct {
         const char *text;
         bool atom;
-    } kinds[] = {{"?:", true},   {"?>", true},   {"?=", false},
+    } kinds[] = {{"?:", true},  {"?>", true},   {"?=", false},
                  {"?!", false}, {"?<=", false}, {"?<!", false}};
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         if (!tok_regex_accept(p, kinds[i].text))
@@ -321,7 +323,7 @@ static enum dgl_status parse_dot(struct tok_regex_parser *p, struct flags flags)
     return emit_set(p, &set);
 }
 
-/* ---- quantifiers --------------------------------------------------------------------------------- */
+/* ---- quantifiers ---------------------------------------------------------------------------- */
 
 static bool take_number(struct tok_regex_parser *p, uint32_t *value)
 {
@@ -332,7 +334,8 @@ static bool take_number(struct tok_regex_parser *p, uint32_t *value)
     return p->pos > start;
 }
 
-/* "{n}", "{n,}", "{,m}", "{n,m}" into PCRE2's spelling. False leaves the position: the brace is a literal. */
+/* "{n}", "{n,}", "{,m}", "{n,m}" into PCRE2's spelling. False leaves the position: the brace is
+ * a literal. */
 static bool take_interval(struct tok_regex_parser *p, char text[16], bool *fixed)
 {
     size_t start = p->pos++;
@@ -354,8 +357,9 @@ static bool take_interval(struct tok_regex_parser *p, char text[16], bool *fixed
     return true;
 }
 
-/* One quantifier with its suffix, if one follows. An interval has no possessive form in Ruby's syntax, and "{n}?" is
- * an optional repetition: what follows then counts as a quantifier of its own. */
+/* One quantifier with its suffix, if one follows. An interval has no possessive form in Ruby's
+ * syntax, and "{n}?" is an optional repetition: what follows then counts as a quantifier of its
+ * own. */
 static bool take_quantifier(struct tok_regex_parser *p, char text[16])
 {
     bool fixed = false, interval = tok_regex_peek(p, 0) == '{';
@@ -379,7 +383,8 @@ static bool take_quantifier(struct tok_regex_parser *p, char text[16])
     return true;
 }
 
-/* Quantifiers after the atom whose items begin at `start`; a second one applies to the atom with the first. */
+/* Quantifiers after the atom whose items begin at `start`; a second one applies to the atom
+ * with the first. */
 static enum dgl_status parse_quantifiers(struct tok_regex_parser *p, size_t start, bool atom)
 {
     char text[16];
@@ -398,7 +403,7 @@ static enum dgl_status parse_quantifiers(struct tok_regex_parser *p, size_t star
     return status;
 }
 
-/* ---- the grammar --------------------------------------------------------------------------------- */
+/* ---- the grammar ---------------------------------------------------------------------------- */
 
 static void skip_blanks_and_comments(struct tok_regex_parser *p)
 {

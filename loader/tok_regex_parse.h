@@ -1,6 +1,7 @@
 /*
- * tok_regex_parse.h: patterns in Oniguruma's Ruby syntax (what tokenizer.json holds) taken apart: operators that PCRE2
- * understands too, and sets of code points in place of every literal, class and property. Private to tok_regex*.c.
+ * tok_regex_parse.h: patterns in Oniguruma's Ruby syntax (what tokenizer.json holds) taken apart:
+ * operators that PCRE2 understands too, and sets of code points in place of every literal, class
+ * and property. Private to tok_regex*.c.
  */
 #ifndef DGL_LOADER_TOK_REGEX_PARSE_H
 #define DGL_LOADER_TOK_REGEX_PARSE_H
@@ -30,10 +31,11 @@ struct tok_regex_parser {
     size_t pos;
     struct tok_regex_program *out;
     int depth;
-    char last_folded; /* the ASCII letter matched just before, in lower case and without regard to case; or 0 */
+    char last_folded; /* ASCII letter matched just before without regard to case; 0 = none */
 };
 
-/* Anything that is not implemented, or not a pattern, is DGL_ERR_UNSUPPORTED naming it and its place. */
+/* Anything that is not implemented, or not a pattern, is DGL_ERR_UNSUPPORTED naming it and its
+ * place. */
 enum dgl_status tok_regex_parse(const struct dgl_log *log, const char *where,
                                 struct dgl_str pattern, struct tok_regex_program *out);
 

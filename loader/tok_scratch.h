@@ -32,7 +32,7 @@ struct tok_cuts {
 struct tok_scratch {
     struct tok_regex_scratch *regex; /* made when a pattern is first used */
     struct tok_spans spans;
-    struct tok_cuts raw_cuts, cuts;     /* around added tokens: in the raw text, in a normalized part */
+    struct tok_cuts raw_cuts, cuts; /* around added tokens: in the raw text, in a normalized part */
     struct dgl_buf normalized, rewrite; /* the part at hand; where a step writes what replaces it */
     uint32_t *cps;                      /* normal forms */
     size_t cap_cps;

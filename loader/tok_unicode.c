@@ -6,8 +6,8 @@
 struct case_pair {
     uint32_t upper, lower;
 };
-/* `first` and `len` select from decomposition_text; a code point whose compatible decomposition differs from its
- * canonical one has two rows, the canonical one first. */
+/* `first` and `len` select from decomposition_text; a code point whose compatible decomposition
+ * differs from its canonical one has two rows, the canonical one first. */
 struct decomposition {
     uint32_t cp;
     uint16_t first;
@@ -28,8 +28,8 @@ struct script {
 
 #include "loader/tok_unicode_tables.inc"
 
-/* Index of the last of `count` keys that is at most `cp`, -1 when there is none. Keys are the first uint32_t of items
- * of `size` bytes, ascending, shifted left by `shift`. */
+/* Index of the last of `count` keys that is at most `cp`, -1 when there is none. Keys are the
+ * first uint32_t of items of `size` bytes, ascending, shifted left by `shift`. */
 static long find_last(const void *items, size_t count, size_t size, unsigned shift, uint32_t cp)
 {
     size_t low = 0, high = count;
@@ -162,8 +162,8 @@ uint8_t tok_combining_class(uint32_t cp)
 {
     if (cp < 0x300)
         return 0;
-    long i = find_last(combining_classes, COUNT(combining_classes), sizeof(combining_classes[0]), 0,
-                       cp);
+    long i =
+        find_last(combining_classes, COUNT(combining_classes), sizeof(combining_classes[0]), 0, cp);
     return i >= 0 && combining_classes[i].cp == cp ? combining_classes[i].value : 0;
 }
 

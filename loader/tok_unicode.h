@@ -1,7 +1,8 @@
 /*
- * tok_unicode.h: properties of code points as Hugging Face's tokenizers see them. Its parts carry different
- * Unicode versions: regular expressions and categories 16.0, normal forms 9.0, punctuation 8.0. The tables are
- * generated (tests/reference/unicode_tables.py), so no installed library's version shows through.
+ * tok_unicode.h: properties of code points as Hugging Face's tokenizers see them. Its parts carry
+ * different Unicode versions: regular expressions and categories 16.0, normal forms 9.0,
+ * punctuation 8.0. The tables are generated (tests/reference/unicode_tables.py), so no installed
+ * library's version shows through.
  */
 #ifndef DGL_LOADER_TOK_UNICODE_H
 #define DGL_LOADER_TOK_UNICODE_H
@@ -60,13 +61,15 @@ bool tok_is_punctuation(uint32_t cp); /* what the Punctuation pre-tokenizer cuts
 
 /* The run of equal categories number `index`, ascending; false beyond the last. */
 bool tok_category_run(size_t index, struct tok_range *range, enum tok_category *category);
-/* Name ("Han") and ranges of the script number `index`; NULL beyond the last. Only common scripts have a table. */
+/* Name ("Han") and ranges of the script number `index`; NULL beyond the last. Only common
+ * scripts have a table. */
 const char *tok_script(size_t index, const struct tok_range **ranges, size_t *count);
 /* Alphabetic and Lowercase beyond what the categories L, Nl and Ll say. */
 const struct tok_range *tok_other_alphabetic(size_t *count);
 const struct tok_range *tok_other_lowercase(size_t *count);
 
-/* Lower case of one code point, context-free: one code point, or two for U+0130. Returns how many. */
+/* Lower case of one code point, context-free: one code point, or two for U+0130. Returns how
+ * many. */
 size_t tok_lowercase(uint32_t cp, uint32_t out[2]);
 
 /* Full decomposition as the tables have it (not Hangul), NULL when there is none. */

@@ -24,10 +24,11 @@ struct step {
     int32_t id;
 };
 
-/* ---- loading -------------------------------------------------------------------------------------- */
+/* ---- loading -------------------------------------------------------------------------------- */
 
-/* A score as the reference reads it: digits as an integer, times or divided by a power of ten, which is a bit off for
- * scores of more than 15 digits. Sums of scores that are equal on paper are equal or not because of that bit. */
+/* A score as the reference reads it: digits as an integer, times or divided by a power of ten,
+ * which is a bit off for scores of more than 15 digits. Sums of scores that are equal on paper
+ * are equal or not because of that bit. */
 static bool reference_score(double value, double *out)
 {
     struct dgl_buf text = {0};
@@ -124,7 +125,7 @@ void tok_unigram_destroy(struct tok_unigram **unigram)
     *unigram = NULL;
 }
 
-/* ---- encoding ------------------------------------------------------------------------------------- */
+/* ---- encoding ------------------------------------------------------------------------------- */
 
 static void offer(struct step *to, double score, size_t from, int32_t id)
 {
@@ -163,8 +164,7 @@ static enum dgl_status find_path(const struct dgl_log *log, const struct tok_mod
             continue;
         if (model->unk_id < 0)
             return tok_model_fail_unknown(log, model);
-        offer(&steps[at + len], steps[at].score + model->unigram->unknown_score, at,
-              model->unk_id);
+        offer(&steps[at + len], steps[at].score + model->unigram->unknown_score, at, model->unk_id);
     }
     return DGL_OK;
 }
@@ -184,7 +184,8 @@ static void reverse_path(struct step *steps, size_t len)
     steps[0] = (struct step){0, next, next_id};
 }
 
-/* One token of the path, or several unknown characters taken together: their text may be a token after all. */
+/* One token of the path, or several unknown characters taken together: their text may be a
+ * token after all. */
 static enum dgl_status add_part(const struct dgl_log *log, const struct tok_model *model,
                                 struct dgl_str part, struct token_ids *out)
 {

@@ -21,8 +21,7 @@ static int32_t slot_id(uint64_t slot)
 }
 
 /* The slot that holds a token, or the free one where it belongs. */
-static size_t find_slot(const struct tok_vocab *vocab, const char *token, size_t len,
-                        uint64_t hash)
+static size_t find_slot(const struct tok_vocab *vocab, const char *token, size_t len, uint64_t hash)
 {
     size_t mask = vocab->num_slots - 1, at = hash & mask;
     while (vocab->slots[at] && (((vocab->slots[at] ^ hash) & HASH_MASK) ||
@@ -65,8 +64,7 @@ bool tok_vocab_add(struct tok_vocab *vocab, struct dgl_str token, int32_t id)
     if (!tok_vocab_reserve(vocab, vocab->count + 1) || token.len > UINT32_MAX)
         return false;
     if (need > vocab->num_entries) {
-        if (!dgl_grow((void **)&vocab->entries, &vocab->cap_entries, need,
-                      sizeof(*vocab->entries)))
+        if (!dgl_grow((void **)&vocab->entries, &vocab->cap_entries, need, sizeof(*vocab->entries)))
             return false;
         memset(vocab->entries + vocab->num_entries, 0,
                (need - vocab->num_entries) * sizeof(*vocab->entries));

@@ -5,7 +5,8 @@
 #include "core/base/status.h"
 #include "core/base/str.h"
 
-/* Ids are below this: it bounds the table by id, whatever a file says. The largest published vocabulary has 262,208. */
+/* Ids are below this: it bounds the table by id, whatever a file says. The largest published
+ * vocabulary has 262,208. */
 #define TOK_MAX_ID (1 << 24)
 
 struct tok_vocab_entry {
@@ -26,7 +27,8 @@ struct tok_vocab {
 
 /* Room for `count` tokens without growing; false: out of memory. */
 bool tok_vocab_reserve(struct tok_vocab *vocab, size_t count);
-/* `id` is from 0 to TOK_MAX_ID - 1 and unused. Of equal tokens the later one is found. False: out of memory. */
+/* `id` is from 0 to TOK_MAX_ID - 1 and unused. Of equal tokens the later one is found. False:
+ * out of memory. */
 bool tok_vocab_add(struct tok_vocab *vocab, struct dgl_str token, int32_t id);
 /* The id of a token, -1 when there is none. */
 int32_t tok_vocab_find(const struct tok_vocab *vocab, const char *token, size_t len);

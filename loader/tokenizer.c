@@ -24,9 +24,10 @@ struct dgl_tokenizer {
     int32_t max_id;
 };
 
-/* ---- loading -------------------------------------------------------------------------------------- */
+/* ---- loading -------------------------------------------------------------------------------- */
 
-/* Fields of the file itself: a version that is known, and settings that are the caller's business here. */
+/* Fields of the file itself: a version that is known, and settings that are the caller's
+ * business here. */
 static enum dgl_status check_root(struct dgl_json_reader r, const struct dgl_json *root)
 {
     const struct dgl_json *version;
@@ -69,8 +70,7 @@ static enum dgl_status load_parts(struct dgl_json_reader r, const struct dgl_jso
     if (status == DGL_OK)
         status = tok_normalizer_load(r, dgl_json_get(root, "normalizer"), &tok->normalizer);
     if (status == DGL_OK)
-        status =
-            tok_pretokenizer_load(r, dgl_json_get(root, "pre_tokenizer"), &tok->pretokenizer);
+        status = tok_pretokenizer_load(r, dgl_json_get(root, "pre_tokenizer"), &tok->pretokenizer);
     if (status == DGL_OK)
         status = tok_decoder_load(r, dgl_json_get(root, "decoder"), &tok->decoder);
     if (status == DGL_OK)
@@ -130,7 +130,7 @@ bool tokenizer_is_special(const struct dgl_tokenizer *tok, int32_t id)
     return token && token->special;
 }
 
-/* ---- encoding ------------------------------------------------------------------------------------- */
+/* ---- encoding ------------------------------------------------------------------------------- */
 
 /* One call of tokenizer_encode. */
 struct encoder {
@@ -145,8 +145,7 @@ struct encoder {
 static enum dgl_status encode_plain(struct encoder *e, struct dgl_str text, size_t origin_len)
 {
     struct tok_scratch *s = &e->scratch;
-    enum dgl_status status =
-        tok_pretokenize(e->log, &e->tok->pretokenizer, s, text, origin_len);
+    enum dgl_status status = tok_pretokenize(e->log, &e->tok->pretokenizer, s, text, origin_len);
     for (size_t i = 0; status == DGL_OK && i < s->text.count; i++) {
         struct dgl_str piece = {s->text.bytes.p + s->text.pieces[i].start, s->text.pieces[i].len};
         status = tok_model_encode(e->log, &e->tok->model, &s->model, piece, e->out);
@@ -154,13 +153,13 @@ static enum dgl_status encode_plain(struct encoder *e, struct dgl_str text, size
     return status;
 }
 
-/* Raw text between added tokens: normalized, then cut at those that are looked for in normalized text. */
+/* Raw text between added tokens: normalized, then cut at those that are looked for in
+ * normalized text. */
 static enum dgl_status encode_raw(struct encoder *e, struct dgl_str text, size_t origin_len)
 {
     struct tok_scratch *s = &e->scratch;
     const struct tok_added *added = &e->tok->added;
-    enum dgl_status status =
-        tok_normalize(e->log, &e->tok->normalizer, s, text, &origin_len);
+    enum dgl_status status = tok_normalize(e->log, &e->tok->normalizer, s, text, &origin_len);
     struct dgl_str normalized = {s->normalized.p, s->normalized.len};
     if (status == DGL_OK)
         status = tok_added_cut(e->log, added, &added->normalized, e->flags.no_parse_special,
@@ -168,8 +167,9 @@ static enum dgl_status encode_raw(struct encoder *e, struct dgl_str text, size_t
     for (size_t i = 0; status == DGL_OK && i < s->cuts.count; i++) {
         struct tok_cut cut = s->cuts.items[i];
         struct dgl_str part = {normalized.p + cut.start, cut.end - cut.start};
-        status = cut.token >= 0 ? token_ids_add(e->log, e->out, added->tokens[cut.token].id)
-                                : encode_plain(e, part, tok_origin_of(origin_len, cut.start, cut.end));
+        status = cut.token >= 0
+                     ? token_ids_add(e->log, e->out, added->tokens[cut.token].id)
+                     : encode_plain(e, part, tok_origin_of(origin_len, cut.start, cut.end));
     }
     return status;
 }
@@ -189,8 +189,8 @@ static enum dgl_status encode_text(struct encoder *e, struct dgl_str text)
     const struct tok_added *added = &e->tok->added;
     uint32_t cp;
     size_t first_char = text.len ? dgl_utf8_decode(text.p, text.len, &cp) : 0;
-    enum dgl_status status = tok_added_cut(e->log, added, &added->raw, e->flags.no_parse_special,
-                                           text, &s->raw_cuts);
+    enum dgl_status status =
+        tok_added_cut(e->log, added, &added->raw, e->flags.no_parse_special, text, &s->raw_cuts);
     for (size_t i = 0; status == DGL_OK && i < s->raw_cuts.count; i++) {
         struct tok_cut cut = s->raw_cuts.items[i];
         struct dgl_str part = {text.p + cut.start, cut.end - cut.start};
@@ -224,7 +224,7 @@ enum dgl_status tokenizer_encode(const struct dgl_log *log, const struct dgl_tok
     return status;
 }
 
-/* ---- decoding ------------------------------------------------------------------------------------- */
+/* ---- decoding ------------------------------------------------------------------------------- */
 
 /* The text of a token as the decoder gets it; false: nothing to decode. */
 static bool token_text(const struct dgl_tokenizer *tok, int32_t id, bool skip_special,

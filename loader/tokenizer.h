@@ -1,6 +1,6 @@
 /*
- * tokenizer.h: text to ids and back as Hugging Face's `tokenizers` does it, from tokenizer.json.
- * Immutable after creation: any number of threads may share one.
+ * tokenizer.h: text to ids and back as Hugging Face's `tokenizers` does it, from tokenizer.json
+ * (docs/tokenizers.md). Immutable after creation: any number of threads may share one.
  */
 #ifndef DGL_LOADER_TOKENIZER_H
 #define DGL_LOADER_TOKENIZER_H
@@ -10,7 +10,8 @@
 
 struct dgl_tokenizer;
 
-/* `name` is for messages. Anything in the file that is not implemented is DGL_ERR_UNSUPPORTED naming it. */
+/* `name` is for messages. Anything in the file that is not implemented is DGL_ERR_UNSUPPORTED
+ * naming it. */
 enum dgl_status tokenizer_create(const struct dgl_log *log, const char *name, const char *json,
                                  size_t len, struct dgl_tokenizer **out);
 void tokenizer_destroy(struct dgl_tokenizer **tok);
@@ -33,12 +34,15 @@ enum dgl_status tokenizer_decode(const struct dgl_log *log, const struct dgl_tok
                                  const int32_t *ids, size_t count, bool skip_special,
                                  struct dgl_buf *out);
 
-/* Streaming decode: what has been emitted after each id is a prefix of what tokenizer_decode() of all ids gives; a
- * finished character is emitted at once and half a character never. */
+/* Streaming decode: what has been emitted after each id is a prefix of what tokenizer_decode()
+ * of all ids gives, and never ends inside a character. A finished character is emitted at once,
+ * except in a run of "<0x..>" tokens, whose text is not certain before the run ends. Out of memory
+ * sets out->failed. */
 struct detokenizer;
 struct detokenizer *detokenizer_create(const struct dgl_tokenizer *tok,
                                        bool skip_special); /* NULL: out of memory */
 void detokenizer_push(struct detokenizer *d, int32_t id, struct dgl_buf *out);
+/* Emits what waits; the next id begins a new text. */
 void detokenizer_flush(struct detokenizer *d, struct dgl_buf *out);
 void detokenizer_destroy(struct detokenizer **d);
 

@@ -23,13 +23,11 @@ static enum dgl_status load_from_model(const struct dgl_log *log, const char *pa
                                        struct dgl_tokenizer **out)
 {
     struct dgl_model_file *file = NULL;
-    enum dgl_status status =
-        model_file_open(log, &(struct model_open_params){.path = path}, &file);
+    enum dgl_status status = model_file_open(log, &(struct model_open_params){.path = path}, &file);
     if (status != DGL_OK)
         return status;
     if (file->tokenizer_json)
-        status =
-            tokenizer_create(log, path, file->tokenizer_json, file->tokenizer_json_len, out);
+        status = tokenizer_create(log, path, file->tokenizer_json, file->tokenizer_json_len, out);
     else
         status = dgl_fail(log, DGL_ERR_INVALID_ARG,
                           "%s: the model has no tokenizer; give it ids, or a tokenizer.json", path);
@@ -37,10 +35,12 @@ static enum dgl_status load_from_model(const struct dgl_log *log, const char *pa
     return status;
 }
 
-/* The tokenizer.json of a folder that is not a pack needs no look at the weights. NULL: there is none. */
+/* The tokenizer.json of a folder that is not a pack needs no look at the weights. NULL: there
+ * is none. */
 static char *find_plain_json(const char *dir)
 {
-    char *json = dgl_path_join(dir, "tokenizer.json"), *manifest = dgl_path_join(dir, "manifest.json");
+    char *json = dgl_path_join(dir, "tokenizer.json"),
+         *manifest = dgl_path_join(dir, "manifest.json");
     bool plain = json && manifest && dgl_path_exists(json) && !dgl_path_exists(manifest);
     free(manifest);
     if (plain)
@@ -54,7 +54,8 @@ enum dgl_status dgl_tokenizer_load(const struct dgl_log *log, const char *path,
 {
     *out = NULL;
     if (!path)
-        return dgl_fail(log, DGL_ERR_INVALID_ARG, "tokenizer: path is NULL, wanted a model or file");
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "tokenizer: path is NULL, wanted a model or file");
     if (dgl_path_exists(path) && !dgl_path_is_dir(path))
         return load_file(log, path, out);
     char *json = dgl_path_is_dir(path) ? find_plain_json(path) : NULL;
@@ -82,8 +83,7 @@ enum dgl_status dgl_encode(const struct dgl_tokenizer *tok, const char *text, si
     if (!(out.ids = malloc(sizeof(int32_t))))
         return DGL_ERR_NO_MEMORY;
     out.cap = 1;
-    enum dgl_status status =
-        tokenizer_encode(NULL, tok, (struct dgl_str){text, len}, flags, &out);
+    enum dgl_status status = tokenizer_encode(NULL, tok, (struct dgl_str){text, len}, flags, &out);
     if (status != DGL_OK) {
         free(out.ids);
         return status;

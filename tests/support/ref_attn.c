@@ -72,27 +72,20 @@ double ref_half_value(uint16_t bits)
     return bits & 0x8000 ? -value : value;
 }
 
-/* By the definition: the neighbour of smaller distance, the even one when both are equally far. */
+/* Multiples of 2^(e - 10), and of 2^-24 below 2^-14; rint() rounds to even in the default mode. */
 uint16_t ref_half(float x)
 {
     uint16_t sign = signbit(x) ? 0x8000 : 0;
     double size = fabs((double)x);
+    int exponent;
     if (isnan(x))
         return sign | 0x7e00;
     if (size >= 65520)
         return sign | 0x7c00;
-    uint16_t low = 0, high = 0x7c00;
-    while (high - low > 1) {
-        uint16_t middle = (uint16_t)((low + high) / 2);
-        if (ref_half_value(middle) <= size)
-            low = middle;
-        else
-            high = middle;
-    }
-    double above = high == 0x7c00 ? 65536 : ref_half_value(high);
-    double below = ref_half_value(low);
-    bool up = size - below > above - size || (size - below == above - size && low % 2 == 1);
-    return sign | (up ? high : low);
+    (void)frexp(size, &exponent); /* size < 2^exponent */
+    if (size < 0x1p-14)
+        return sign | (uint16_t)rint(ldexp(size, 24));
+    return sign | (uint16_t)((exponent + 13) * 1024 + (int)rint(ldexp(size, 11 - exponent)));
 }
 
 static size_t kv_index(const struct ref_attn *a, uint32_t head, uint32_t pos, uint32_t dim)
@@ -127,33 +120,41 @@ void ref_attn_store(const struct ref_attn *a, const float *row, uint32_t pos, ui
             put_number(a, kv, kv_index(a, h, pos, d), k[h * a->head_dim + d]);
 }
 
-static void attend(const struct ref_attn *a, const float *q, uint32_t kv_head, uint32_t pos,
-                   const uint32_t *kv, double *weight, double *out)
+static void attend(const struct ref_attn *a, const float *q, const double *keys,
+                   const double *values, uint32_t pos, double *weight, double *out)
 {
     double top = -INFINITY, sum = 0;
     for (uint32_t j = 0; j <= pos; j++) {
         weight[j] = 0;
         for (uint32_t d = 0; d < a->head_dim; d++)
-            weight[j] += q[d] * get_number(a, kv, kv_index(a, kv_head, j, d));
+            weight[j] += q[d] * keys[(size_t)j * a->head_dim + d];
         weight[j] *= a->scale;
         top = fmax(top, weight[j]);
     }
     for (uint32_t j = 0; j <= pos; j++)
         sum += weight[j] = exp(weight[j] - top);
-    for (uint32_t d = 0; d < a->head_dim; d++) {
-        out[d] = 0;
-        for (uint32_t j = 0; j <= pos; j++)
-            out[d] += weight[j] / sum * get_number(a, kv, kv_index(a, a->kv_heads + kv_head, j, d));
-    }
+    memset(out, 0, a->head_dim * sizeof(*out));
+    for (uint32_t j = 0; j <= pos; j++)
+        for (uint32_t d = 0; d < a->head_dim; d++)
+            out[d] += weight[j] / sum * values[(size_t)j * a->head_dim + d];
 }
 
 void ref_attention(const struct ref_attn *a, const float *row, uint32_t pos, const uint32_t *kv,
                    double *out)
 {
-    double *weight = dgl_new_array(double, pos + 1u);
+    size_t head = ((size_t)pos + 1) * a->head_dim;
+    double *weight = dgl_new_array(double, pos + 1u), *cache = dgl_new_array(double, 2 * head);
     assert_non_null(weight);
-    for (uint32_t h = 0; h < a->heads; h++)
-        attend(a, row + (size_t)h * a->head_dim, h / (a->heads / a->kv_heads), pos, kv, weight,
+    assert_non_null(cache);
+    for (uint32_t h = 0; h < a->heads; h++) {
+        uint32_t sharing = a->heads / a->kv_heads, kv_head = h / sharing;
+        for (size_t i = 0; h % sharing == 0 && i < head; i++) {
+            cache[i] = get_number(a, kv, kv_index(a, kv_head, 0, 0) + i);
+            cache[head + i] = get_number(a, kv, kv_index(a, a->kv_heads + kv_head, 0, 0) + i);
+        }
+        attend(a, row + (size_t)h * a->head_dim, cache, cache + head, pos, weight,
                out + (size_t)h * a->head_dim);
+    }
     free(weight);
+    free(cache);
 }

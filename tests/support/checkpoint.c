@@ -1,0 +1,55 @@
+/* Opening the trained checkpoints for tests. */
+#include "tests/support/checkpoint.h"
+
+#include "tests/support/test.h"
+
+const struct checkpoint checkpoint_story_llama = {"models/story-llama.tar.xz", "story-llama"};
+const struct checkpoint checkpoint_story_draft = {"models/story-draft.tar.xz", "story-draft"};
+
+void checkpoint_open(struct checkpoint_run *run)
+{
+    char pack[1024];
+    const char *dir = test_unpacked(run->checkpoint->archive, run->checkpoint->folder);
+    if (!dir)
+        SKIP("%s is not there (DOPPLERGL_TEST_DATA)", run->checkpoint->archive);
+    snprintf(pack, sizeof(pack), "%s", dir);
+    reference_load(dir, &run->ref);
+    if (run->quantize) {
+        struct dgl_convert_result converted;
+        char from[512];
+        snprintf(from, sizeof(from), "%s", dir);
+        run->tmp = test_tmpdir();
+        snprintf(pack, sizeof(pack), "%s/pack", run->tmp);
+        assert_int_equal(
+            dgl_convert(NULL,
+                        dgl_convert_params(.in = from, .out = pack, .quantize = run->quantize),
+                        &converted),
+            DGL_OK);
+    }
+    test_engine_open(&run->engine,
+                     &(struct test_engine_params){.path = pack, .kv_type = run->kv_type});
+}
+
+void checkpoint_close(struct checkpoint_run *run)
+{
+    test_engine_close(&run->engine);
+    reference_finish(&run->ref);
+    if (run->tmp)
+        test_tmpdir_remove(run->tmp);
+}
+
+void checkpoint_check_perplexity(const struct checkpoint *c, const char *quantize, double percent)
+{
+    struct checkpoint_run run = {.checkpoint = c, .quantize = quantize};
+    char texts[1024];
+    const char *path = test_data("models/eval.json");
+    if (!path)
+        SKIP("models/eval.json is not there (DOPPLERGL_TEST_DATA)");
+    snprintf(texts, sizeof(texts), "%s", path);
+    checkpoint_open(&run);
+    double ppl = reference_perplexity(&run.engine, texts);
+    printf("# %s %s: perplexity %.6f, reference %.6f\n", c->folder,
+           quantize ? quantize : "as stored", ppl, run.ref.ppl);
+    assert_near(ppl, run.ref.ppl, run.ref.ppl * percent / 100);
+    checkpoint_close(&run);
+}

@@ -1,0 +1,28 @@
+/* Trained checkpoints of the test data, opened as stored or converted first. */
+#ifndef DGL_TESTS_CHECKPOINT_H
+#define DGL_TESTS_CHECKPOINT_H
+
+#include "tests/support/reference.h"
+
+struct checkpoint {
+    const char *archive, *folder;
+};
+extern const struct checkpoint checkpoint_story_llama, checkpoint_story_draft;
+
+/* A run of the checkpoint, converted to `quantize` first unless that is NULL. The first three fields are the caller's. */
+struct checkpoint_run {
+    const struct checkpoint *checkpoint;
+    const char *quantize;
+    enum dgl_kv_type kv_type;
+    struct reference ref;
+    struct test_engine engine;
+    char *tmp;
+};
+/* Skips the case when the data are absent. */
+void checkpoint_open(struct checkpoint_run *run);
+void checkpoint_close(struct checkpoint_run *run);
+
+/* Perplexity over the evaluation texts is within `percent` of the reference's. */
+void checkpoint_check_perplexity(const struct checkpoint *c, const char *quantize, double percent);
+
+#endif

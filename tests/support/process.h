@@ -1,0 +1,56 @@
+/* Runs the built command as a user would: arguments, standard input, signals, a terminal; and keeps
+ * what it wrote and how it ended. */
+#ifndef DGL_TESTS_PROCESS_H
+#define DGL_TESTS_PROCESS_H
+
+#include <signal.h>
+
+#include "core/base/json.h"
+#include "core/base/str.h"
+
+struct process_params {
+    const char *const *args; /* after the program's name, ended by NULL */
+    const char *program;     /* NULL = the built command */
+    const char *input;       /* standard input; NULL = none (/dev/null) */
+    size_t input_len;        /* 0 = strlen(input) */
+    const char *const *env;  /* "NAME=value" to set, "NAME" to unset, ended by NULL */
+    bool terminal;           /* standard error is a terminal, 80 columns */
+    const char *out_path;    /* standard output goes to this file instead, opened for writing */
+    size_t close_after;      /* close standard output's reader after that many bytes; 0 = never */
+    bool close_out;          /* no standard output at all */
+    int signal;              /* sent once `signal_after` bytes came; 0 = none */
+    size_t signal_after;     /* bytes of standard output */
+    bool signal_on_error;    /* count bytes of standard error instead */
+};
+
+struct process_result {
+    int code;   /* exit code; -1 when a signal ended it */
+    int signal; /* that signal; 0 otherwise */
+    char *out, *err;
+    size_t out_len, err_len;
+    struct dgl_json_doc *json; /* process_json() */
+};
+
+/* Fails the test when the program cannot be started or takes longer than a minute. Release with
+ * process_finish(). Without other wishes: no NO_COLOR, TERM=xterm, DOPPLERGL_DATA = tests. */
+void process_run(const struct process_params *params, struct process_result *r);
+void process_finish(struct process_result *r);
+/* The command with these arguments: process_command(&r, "version", "--json", NULL). */
+void process_command(struct process_result *r, ...) __attribute__((sentinel));
+/* Standard output parsed as one JSON value; fails the test when it is none. */
+const struct dgl_json *process_json(struct process_result *r);
+
+/* Path of the built command, DOPPLERGL_TEST_BUILD/dopplergl (build/dopplergl). Static buffer. */
+const char *process_program(void);
+
+/* Asserts the exit code and shows both streams when it differs. */
+#define assert_code(r, wanted) process_assert_code((r), (wanted), __FILE__, __LINE__)
+/* Asserts that standard error holds exactly one error line, and that it contains `part`. */
+#define assert_one_error(r, part) process_assert_error((r), (part), __FILE__, __LINE__)
+/* Asserts that standard error holds no error line. */
+#define assert_no_error(r) process_assert_error((r), NULL, __FILE__, __LINE__)
+void process_assert_code(const struct process_result *r, int wanted, const char *file, int line);
+void process_assert_error(const struct process_result *r, const char *part, const char *file,
+                          int line);
+
+#endif

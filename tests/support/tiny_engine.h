@@ -1,0 +1,54 @@
+/* A device with a small random model and a session on it, and the short forms of calls that tests of the
+ * engine repeat. */
+#ifndef DGL_TESTS_TINY_ENGINE_H
+#define DGL_TESTS_TINY_ENGINE_H
+
+#include "core/dopplergl.h"
+#include "tests/support/test.h"
+#include "tests/support/tiny_model.h"
+
+#define BUNDLED_MODEL "tests/models/story-llama-q4_k_m"
+
+struct tiny_engine {
+    char *dir; /* of the model; NULL when the path was given */
+    char *path;
+    struct test_log log; /* errors and warnings of the device */
+    struct dgl_device *device;
+    struct dgl_model *model;
+    struct dgl_session *session;
+};
+
+struct tiny_engine_params {
+    const char *path;               /* a model; NULL writes a random one */
+    const struct tiny_llama *sizes; /* NULL = the default sizes */
+    enum dgl_kv_type kv_type;
+    bool limits_min;
+    int32_t context, chunk;
+    const struct dgl_kernels *kernels;
+};
+
+/* Opens "any" device. Fails the running test, with the log's words, when something does not open. */
+void tiny_engine_open(struct tiny_engine *e, const struct tiny_engine_params *params);
+/* Removes the model too. Accepts an engine that was never opened. */
+void tiny_engine_close(struct tiny_engine *e);
+/* One more session, with chunks of `chunk` tokens (0 = default). */
+struct dgl_session *tiny_session(struct tiny_engine *e, int32_t chunk);
+
+/* Random ids above the special ones. */
+void tiny_ids(int32_t *ids, size_t count, int32_t vocab, uint64_t seed);
+/* dgl_session_sync() that has to work; returns how many tokens were reused. */
+size_t tiny_sync(struct dgl_session *s, const int32_t *ids, size_t count);
+/* Logits of the last evaluated token, as the device holds them after a sync: [vocab], free(). */
+float *tiny_logits(struct dgl_session *s);
+/* Greedy continuation of ids, `want` tokens whatever they are. */
+void tiny_greedy(struct dgl_session *s, const int32_t *ids, size_t count, int32_t *out,
+                 size_t want);
+/* dgl_generate() that has to work. */
+struct dgl_generate_result tiny_generate(struct dgl_session *s,
+                                         const struct dgl_generate_params *params);
+/* Fails unless both hold the same tokens. */
+void tiny_same_tokens(const struct dgl_generate_result *a, const struct dgl_generate_result *b);
+/* Sum (a-b)^2 / sum b^2. */
+double tiny_nmse(const float *a, const float *b, size_t count);
+
+#endif

@@ -1,0 +1,58 @@
+/* Quantised packs of the trained checkpoints: what quantising may cost. Needs the test data. */
+#include "tests/support/checkpoint.h"
+#include "tests/support/test.h"
+
+static void llama_q8_0(void **state)
+{
+    (void)state;
+    checkpoint_check_perplexity(&checkpoint_story_llama, "q8_0", 0.5);
+}
+
+static void llama_q4_k_m(void **state)
+{
+    (void)state;
+    checkpoint_check_perplexity(&checkpoint_story_llama, "q4_k_m", 0.5);
+}
+
+static void draft_q8_0(void **state)
+{
+    (void)state;
+    checkpoint_check_perplexity(&checkpoint_story_draft, "q8_0", 0.5);
+}
+
+/* Arithmetic, counting and repeating are what a careless quantiser loses first. */
+static void llama_q4_k_m_answers(void **state)
+{
+    static const struct {
+        const char *prompt, *answer;
+    } rows[] = {
+        {"<|user|>\nWhat is 7 + 5?<|end|>\n<|assistant|>\n", "7 + 5 = 12."},
+        {"<|user|>\nCount from 3 to 9.<|end|>\n<|assistant|>\n", "3, 4, 5, 6, 7, 8, 9."},
+        {"<|user|>\nRepeat these words: otter, lamb, owl, goat.<|end|>\n<|assistant|>\n",
+         "otter, lamb, owl, goat."},
+    };
+    struct checkpoint_run run = {.checkpoint = &checkpoint_story_llama, .quantize = "q4_k_m"};
+    (void)state;
+    checkpoint_open(&run);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct dgl_generate_result r;
+        assert_int_equal(
+            dgl_generate(run.engine.session,
+                         dgl_generate_params(.prompt = rows[i].prompt, .max_tokens = 40), &r),
+            DGL_OK);
+        assert_string_equal(r.text, rows[i].answer);
+        dgl_generate_result_finish(&r);
+    }
+    checkpoint_close(&run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(llama_q4_k_m_answers),
+        cmocka_unit_test(llama_q4_k_m),
+        cmocka_unit_test(llama_q8_0),
+        cmocka_unit_test(draft_q8_0),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

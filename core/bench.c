@@ -1,5 +1,5 @@
-/* Measuring a model on a device: tokens per second, bytes per second against a plain copy, host time per token, and GPU
- * time per kernel. */
+/* Measuring a model on a device: tokens per second, bytes per second against a plain copy, host
+ * time per token, and GPU time per kernel. */
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
@@ -40,7 +40,8 @@ static bool tell(const struct bench *b, uint64_t done, uint64_t total)
     return !b->p.progress_cb || b->p.progress_cb(b->p.progress_priv, "runs", done, total);
 }
 
-/* ---- device copy ------------------------------------------------------------------------------------------ */
+/* ---- device copy
+ * ------------------------------------------------------------------------------------------ */
 
 /* Buffers and program of the copy. */
 struct copy {
@@ -99,7 +100,8 @@ static void copy_finish(struct copy *c, struct dgl_device *dev)
     programs_finish(&c->programs);
 }
 
-/* Read plus written bytes per second of a plain copy: what this device's memory gives to compute kernels. */
+/* Read plus written bytes per second of a plain copy: what this device's memory gives to compute
+ * kernels. */
 static enum dgl_status measure_copy(struct bench *b)
 {
     struct dgl_device *dev = b->s->model->dev;
@@ -121,7 +123,9 @@ static enum dgl_status measure_copy(struct bench *b)
     return st;
 }
 
-/* ---- runs ---------------------------------------------------------------------------------------------------- */
+/* ---- runs
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 /* Ids that spread over the vocabulary; what they say does not matter. */
 static void fill_ids(struct dgl_session *s, int32_t from, int32_t to)
@@ -183,7 +187,8 @@ static enum dgl_status run_decode(struct bench *b, double *tps)
         st = gl_submit(gl, run->list, run->count, NULL);
         b->cpu_ns += (double)(dgl_now_ns() - recorded);
         b->cpu_steps++;
-        /* One readback per interval, as generation does: every token on software, every eighth on hardware. */
+        /* One readback per interval, as generation does: every token on software, every eighth on
+         * hardware. */
         if (st == DGL_OK &&
             (s->model->dev->info.software || i % 8 == 7 || i + 1 == b->p.decode_tokens)) {
             st = gl_readback_begin(gl, s->slots.slot[SLOT_IDS].buffer, (uint64_t)step.pos * 4, 4,
@@ -214,7 +219,9 @@ static enum dgl_status one_repetition(struct bench *b, double *prefill, double *
     return st == DGL_OK ? run_decode(b, decode) : st;
 }
 
-/* ---- profile --------------------------------------------------------------------------------------------------- */
+/* ---- profile
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 static struct dgl_profile_entry *profile_entry(struct dgl_bench_result *r, size_t *cap,
                                                const struct dgl_profile_entry *key)
@@ -231,7 +238,8 @@ static struct dgl_profile_entry *profile_entry(struct dgl_bench_result *r, size_
     return &r->profile[r->num_profile++];
 }
 
-/* Replays a run once with a timer around every dispatch and adds the times up per operation and kernel. */
+/* Replays a run once with a timer around every dispatch and adds the times up per operation and
+ * kernel. */
 static enum dgl_status profile_run(struct bench *b, const struct run *run, enum dgl_phase phase,
                                    size_t *cap)
 {
@@ -287,7 +295,9 @@ static enum dgl_status profile(struct bench *b)
     return st;
 }
 
-/* ---- the call ---------------------------------------------------------------------------------------------------- */
+/* ---- the call
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 static enum dgl_status check_params(struct bench *b)
 {

@@ -19,17 +19,17 @@
  * R1 Handles. `*_create` and `*_load` hand over ownership through the last parameter and set it to
  *    NULL on failure. `*_destroy(T **)` sets the handle to NULL and accepts a handle that is NULL.
  *    Objects are destroyed in the reverse order of creation; a model must outlive its sessions.
- * R2 Parameters. A `const struct dgl_x_params *` is read only during the call. NULL and `{0}` mean the
- *    defaults, except for fields marked required. `dgl_x_params(.field = ...)` builds one in place.
- * R3 Results. Functions that can fail return `enum dgl_status`: 0 is success, errors are negative. The
- *    explanation (what, where, both values, what to do) goes once, as one line of level DGL_LOG_ERROR,
- *    to the log of the device or of the call. A NULL log is legal everywhere and drops the text.
- * R4 Threads. A device and everything made from it belong to one thread at a time; two devices are
- *    independent. Only dgl_session_cancel() may be called from anywhere, also from a signal handler.
- * R5 EGL. The caller's current EGL context is the same after every call as before it.
- * R6 Units. Sizes are bytes, durations are nanoseconds, positions and counts are tokens. Text is UTF-8
- *    with an explicit length where it may hold U+0000.
- * R7 The library never exits, prints, installs signal handlers, sets the locale, or keeps global state.
+ * R2 Parameters. A `const struct dgl_x_params *` is read only during the call. NULL and `{0}` mean
+ * the defaults, except for fields marked required. `dgl_x_params(.field = ...)` builds one in
+ * place. R3 Results. Functions that can fail return `enum dgl_status`: 0 is success, errors are
+ * negative. The explanation (what, where, both values, what to do) goes once, as one line of level
+ * DGL_LOG_ERROR, to the log of the device or of the call. A NULL log is legal everywhere and drops
+ * the text. R4 Threads. A device and everything made from it belong to one thread at a time; two
+ * devices are independent. Only dgl_session_cancel() may be called from anywhere, also from a
+ * signal handler. R5 EGL. The caller's current EGL context is the same after every call as before
+ * it. R6 Units. Sizes are bytes, durations are nanoseconds, positions and counts are tokens. Text
+ * is UTF-8 with an explicit length where it may hold U+0000. R7 The library never exits, prints,
+ * installs signal handlers, sets the locale, or keeps global state.
  */
 #ifndef DOPPLERGL_H
 #define DOPPLERGL_H
@@ -47,13 +47,15 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
-/* Raised by one whenever a declaration below changes incompatibly; docs/api-changes.md has a line each. */
+/* Raised by one whenever a declaration below changes incompatibly; docs/api-changes.md has a line
+ * each. */
 #define DGL_API_VERSION 1
 
 /* Static string "major.minor.patch". */
 const char *dgl_version(void);
 
-/* ---- status and log ---------------------------------------------------------------------------- */
+/* ---- status and log ----------------------------------------------------------------------------
+ */
 
 enum dgl_status {
     DGL_OK = 0,
@@ -83,9 +85,9 @@ enum dgl_log_level {
     DGL_LOG_TRACE,
 };
 
-/* A log is a callback and the highest level it wants; it is borrowed by whatever it is given to and must
- * outlive it. `text` is one line without a newline, valid during the call. Called on the thread that
- * made the library call, and on worker threads of dgl_convert(). */
+/* A log is a callback and the highest level it wants; it is borrowed by whatever it is given to and
+ * must outlive it. `text` is one line without a newline, valid during the call. Called on the
+ * thread that made the library call, and on worker threads of dgl_convert(). */
 struct dgl_log {
     void (*write)(void *priv, enum dgl_log_level level, const char *text);
     void *priv;
@@ -96,7 +98,8 @@ struct dgl_log {
  * which then returns DGL_ERR_CANCELLED and leaves nothing behind. */
 typedef bool (*dgl_progress_cb)(void *priv, const char *what, uint64_t done, uint64_t total);
 
-/* ---- devices ----------------------------------------------------------------------------------- */
+/* ---- devices -----------------------------------------------------------------------------------
+ */
 
 struct dgl_device; /* Thread-safety: R4. */
 
@@ -156,7 +159,8 @@ struct dgl_counters {
 };
 void dgl_device_get_counters(const struct dgl_device *dev, struct dgl_counters *out);
 
-/* ---- kernels: text, layers and choices (no device needed) --------------------------------------- */
+/* ---- kernels: text, layers and choices (no device needed) ---------------------------------------
+ */
 
 struct dgl_kernels; /* Thread-safety: unsafe; a model keeps its own copy of what it was given. */
 
@@ -192,7 +196,8 @@ void dgl_kernels_iterate(const struct dgl_kernels *kernels,
 /* The kernel's text as written; NULL when there is no such kernel. Borrowed. */
 const char *dgl_kernels_source(const struct dgl_kernels *kernels, const char *name, size_t *len);
 
-/* ---- tokenizer (no device needed) ---------------------------------------------------------------- */
+/* ---- tokenizer (no device needed)
+ * ---------------------------------------------------------------- */
 
 struct dgl_tokenizer; /* Thread-safety: immutable after creation, safe to share. */
 
@@ -210,13 +215,15 @@ struct dgl_encode_params {
 /* Allocates *ids (free with dgl_free). Invalid UTF-8 is DGL_ERR_INVALID_ARG. */
 enum dgl_status dgl_encode(const struct dgl_tokenizer *tok, const char *text, size_t len,
                            const struct dgl_encode_params *params, int32_t **ids, size_t *count);
-/* Allocates *text (free with dgl_free), NUL-terminated beyond *len; ids without a token are ignored. */
+/* Allocates *text (free with dgl_free), NUL-terminated beyond *len; ids without a token are
+ * ignored. */
 enum dgl_status dgl_decode(const struct dgl_tokenizer *tok, const int32_t *ids, size_t count,
                            bool skip_special, char **text, size_t *len);
 /* Releases what dgl_encode, dgl_decode and friends allocated; NULL is fine. */
 void dgl_free(void *p);
 
-/* ---- models ---------------------------------------------------------------------------------------- */
+/* ---- models
+ * ---------------------------------------------------------------------------------------- */
 
 struct dgl_model; /* Thread-safety: R4, together with its device. */
 
@@ -249,7 +256,8 @@ struct dgl_model_info {
     bool has_tokenizer;
 };
 
-/* Reads, verifies, uploads and plans. Refuses before allocating when the device cannot hold it. Very slow. */
+/* Reads, verifies, uploads and plans. Refuses before allocating when the device cannot hold it.
+ * Very slow. */
 enum dgl_status dgl_model_load(struct dgl_device *dev, const struct dgl_model_params *params,
                                struct dgl_model **out);
 void dgl_model_destroy(struct dgl_model **model);
@@ -261,8 +269,8 @@ const struct dgl_tokenizer *dgl_model_tokenizer(const struct dgl_model *model);
 /* generation_config.json verbatim; NULL when there is none. Borrowed. */
 const char *dgl_model_generation_config(const struct dgl_model *model, size_t *len);
 
-/* Replaces the kernels of a live model, all or nothing: on failure the old programs stay in use and the
- * next token is what it would have been. Takes effect at the next call on any session. */
+/* Replaces the kernels of a live model, all or nothing: on failure the old programs stay in use and
+ * the next token is what it would have been. Takes effect at the next call on any session. */
 enum dgl_status dgl_model_set_kernels(struct dgl_model *model, const struct dgl_kernels *kernels);
 
 enum dgl_phase { DGL_PHASE_PREFILL, DGL_PHASE_DECODE, DGL_PHASE_SAMPLE };
@@ -279,7 +287,8 @@ struct dgl_plan_step {
 void dgl_model_plan_iterate(const struct dgl_model *model,
                             bool (*cb)(void *priv, const struct dgl_plan_step *step), void *priv);
 
-/* ---- sessions --------------------------------------------------------------------------------------- */
+/* ---- sessions
+ * --------------------------------------------------------------------------------------- */
 
 /* One sequence of tokens with its KV cache. Thread-safety: R4. */
 struct dgl_session;
@@ -303,19 +312,22 @@ void dgl_session_estimate(const struct dgl_model *model, const struct dgl_sessio
 enum dgl_status dgl_session_create(struct dgl_model *model, const struct dgl_session_params *params,
                                    struct dgl_session **out);
 void dgl_session_destroy(struct dgl_session **session);
-/* Async-signal-safe. The call in progress stops after the current token or chunk and the session stays consistent. */
+/* Async-signal-safe. The call in progress stops after the current token or chunk and the session
+ * stays consistent. */
 void dgl_session_cancel(struct dgl_session *session);
 /* Tokens evaluated and held. */
 int32_t dgl_session_len(const struct dgl_session *session);
 /* Keeps the first `len` tokens. */
 void dgl_session_trim(struct dgl_session *session, int32_t len);
 
-/* Makes the session hold exactly ids[0..count): reuses the common prefix, evaluates the rest in chunks. *reused
- * (may be NULL) is the length of the prefix. On error the session holds a prefix of ids. */
+/* Makes the session hold exactly ids[0..count): reuses the common prefix, evaluates the rest in
+ * chunks. *reused (may be NULL) is the length of the prefix. On error the session holds a prefix of
+ * ids. */
 enum dgl_status dgl_session_sync(struct dgl_session *session, const int32_t *ids, size_t count,
                                  size_t *reused);
 
-/* Order: repetition penalty, top-k, top-p, min-p, temperature, draw. See docs/formats.md for the generator. */
+/* Order: repetition penalty, top-k, top-p, min-p, temperature, draw. See docs/formats.md for the
+ * generator. */
 struct dgl_sampling {
     float temperature;     /* 0 = greedy */
     int32_t top_k;         /* 0 = off; at most 128 */
@@ -360,18 +372,20 @@ struct dgl_generate_result {
     enum dgl_finish finish;
     int32_t *prompt_ids, *tokens; /* owned by the result: dgl_generate_result_finish() */
     size_t num_prompt_ids, num_tokens, num_reused;
-    char *
-        text; /* NUL-terminated; without prompt, special tokens and stop string; invalid UTF-8 as U+FFFD */
+    char *text; /* NUL-terminated; without prompt, special tokens and stop string; invalid UTF-8 as
+                   U+FFFD */
     size_t text_len;
     uint64_t prefill_ns, first_token_ns, decode_ns;
     struct dgl_counters prefill, decode;
 };
-/* DGL_OK also when cancelled (finish says so). *out is always initialised; release it with _finish. */
+/* DGL_OK also when cancelled (finish says so). *out is always initialised; release it with _finish.
+ */
 enum dgl_status dgl_generate(struct dgl_session *session, const struct dgl_generate_params *params,
                              struct dgl_generate_result *out);
 void dgl_generate_result_finish(struct dgl_generate_result *result);
 
-/* Logits of a prompt, float [rows, vocab], rows = count or 1 (the last position). Slow readback. Resets the session. */
+/* Logits of a prompt, float [rows, vocab], rows = count or 1 (the last position). Slow readback.
+ * Resets the session. */
 struct dgl_logits_params {
     const int32_t *ids; /* required */
     size_t num_ids;
@@ -382,7 +396,8 @@ struct dgl_logits_params {
 enum dgl_status dgl_logits(struct dgl_session *session, const struct dgl_logits_params *params,
                            float **logits, size_t *rows);
 
-/* Sum of -ln p over every position after the first of each text; texts are encoded with add_special. */
+/* Sum of -ln p over every position after the first of each text; texts are encoded with
+ * add_special. */
 struct dgl_perplexity_params {
     const char *const *texts; /* required */
     const size_t *lens;       /* NULL = strlen */
@@ -401,7 +416,8 @@ enum dgl_status dgl_perplexity(struct dgl_session *session,
                                const struct dgl_perplexity_params *params,
                                struct dgl_perplexity_result *out);
 
-/* ---- files: inspect, verify, convert (no device needed) --------------------------------------------- */
+/* ---- files: inspect, verify, convert (no device needed)
+ * --------------------------------------------- */
 
 struct dgl_tensor_info {
     const char *name, *dtype, *role, *layout;
@@ -458,7 +474,8 @@ struct dgl_convert_result {
 enum dgl_status dgl_convert(const struct dgl_log *log, const struct dgl_convert_params *params,
                             struct dgl_convert_result *out);
 
-/* ---- measuring ---------------------------------------------------------------------------------------- */
+/* ---- measuring
+ * ---------------------------------------------------------------------------------------- */
 
 struct dgl_profile_entry {
     const char *op, *kernel;

@@ -1,4 +1,5 @@
-/* The engine's private types, shared by the files of core/: what stands behind the public handles. */
+/* The engine's private types, shared by the files of core/: what stands behind the public handles.
+ */
 #ifndef DGL_CORE_ENGINE_H
 #define DGL_CORE_ENGINE_H
 

@@ -1,5 +1,5 @@
-/* The generation loop: prompt, then passes of one token until something ends it. The GPU feeds itself; the host only
- * looks at the ids that come back. */
+/* The generation loop: prompt, then passes of one token until something ends it. The GPU feeds
+ * itself; the host only looks at the ids that come back. */
 #include "core/base/clock.h"
 #include "core/base/mem.h"
 #include "core/sampling.h"
@@ -50,7 +50,8 @@ void dgl_generate_result_finish(struct dgl_generate_result *result)
     *result = (struct dgl_generate_result){0};
 }
 
-/* ---- prompt -------------------------------------------------------------------------------------------- */
+/* ---- prompt
+ * -------------------------------------------------------------------------------------------- */
 
 static enum dgl_status encode_prompt(struct generation *g)
 {
@@ -81,7 +82,8 @@ static enum dgl_status encode_prompt(struct generation *g)
     return DGL_OK;
 }
 
-/* ---- what a token does ----------------------------------------------------------------------------------- */
+/* ---- what a token does
+ * ----------------------------------------------------------------------------------- */
 
 static void finish(struct generation *g, enum dgl_finish why)
 {
@@ -143,7 +145,9 @@ static enum dgl_status take_token(struct generation *g, int32_t id)
     return DGL_OK;
 }
 
-/* ---- the loop -------------------------------------------------------------------------------------------------- */
+/* ---- the loop
+ * --------------------------------------------------------------------------------------------------
+ */
 
 static enum dgl_status read_ids(struct dgl_session *s, int32_t pos, int32_t count, int32_t *ids)
 {
@@ -154,7 +158,8 @@ static enum dgl_status read_ids(struct dgl_session *s, int32_t pos, int32_t coun
     return st == DGL_OK ? gl_readback_end(dev->gl, ticket, ids) : st;
 }
 
-/* The vocabulary bounds every id before it indexes anything; a device that returns nonsense is caught here. */
+/* The vocabulary bounds every id before it indexes anything; a device that returns nonsense is
+ * caught here. */
 static enum dgl_status check_sampled(const struct generation *g, int32_t id)
 {
     if (id >= 0 && id < g->s->model->info.vocab)
@@ -187,8 +192,8 @@ static enum dgl_status start_sampling(struct generation *g)
     return st;
 }
 
-/* With several tokens per readback a stop in between must make the rest idle: group counts come from ARGS, which the
- * sampler zeroes. */
+/* With several tokens per readback a stop in between must make the rest idle: group counts come
+ * from ARGS, which the sampler zeroes. */
 static enum dgl_status write_args(struct generation *g)
 {
     const struct run *run = g->decode;
@@ -262,7 +267,9 @@ static enum dgl_status decode_loop(struct generation *g)
     return st;
 }
 
-/* ---- the call -------------------------------------------------------------------------------------------------------- */
+/* ---- the call
+ * --------------------------------------------------------------------------------------------------------
+ */
 
 static enum dgl_status check_params(struct generation *g)
 {

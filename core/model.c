@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- opening --------------------------------------------------------------------------------------------- */
+/* ---- opening
+ * --------------------------------------------------------------------------------------------- */
 
 static enum dgl_status open_file(struct dgl_model *m, const struct dgl_model_params *p)
 {
@@ -47,7 +48,8 @@ static enum dgl_status choose_kernel_set(struct dgl_model *m, const struct dgl_k
     return st;
 }
 
-/* The hint q4kMatmul may want packed weights expanded; everything else about hints is the kernels' business. */
+/* The hint q4kMatmul may want packed weights expanded; everything else about hints is the kernels'
+ * business. */
 static enum dgl_dtype expand_q4_k(const struct dgl_log *log, const struct kernel_set *set)
 {
     const char *origin = NULL, *value = kernel_set_hint(set, "q4kMatmul", &origin);
@@ -62,7 +64,9 @@ static enum dgl_dtype expand_q4_k(const struct dgl_log *log, const struct kernel
     return as;
 }
 
-/* ---- layouts ------------------------------------------------------------------------------------------------ */
+/* ---- layouts
+ * ------------------------------------------------------------------------------------------------
+ */
 
 /* Decode decides how a format is packed: it reads every weight once per token. */
 static enum dgl_status choose_layout(struct dgl_model *m, struct kernel_set *set,
@@ -111,9 +115,12 @@ static enum dgl_status choose_layouts(struct dgl_model *m, struct kernel_set *se
     return st;
 }
 
-/* ---- fitting --------------------------------------------------------------------------------------------------- */
+/* ---- fitting
+ * ---------------------------------------------------------------------------------------------------
+ */
 
-/* Parts of the keys that decode attention works on side by side: enough groups to fill the device. */
+/* Parts of the keys that decode attention works on side by side: enough groups to fill the device.
+ */
 static uint32_t choose_splits(const struct gl_caps *caps, const struct model_desc *d)
 {
     if (caps->software)
@@ -235,7 +242,9 @@ enum dgl_status model_check_session_fits(const struct dgl_model *model, int32_t 
     return mem.context_fit < mem.context ? refuse(model, &mem) : DGL_OK;
 }
 
-/* ---- upload ------------------------------------------------------------------------------------------------------- */
+/* ---- upload
+ * -------------------------------------------------------------------------------------------------------
+ */
 
 static enum dgl_status upload(struct dgl_model *m, const struct dgl_model_params *p)
 {
@@ -294,7 +303,9 @@ static enum dgl_status load_entered(struct dgl_model *m, const struct dgl_model_
     return st;
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------------------ */
+/* ---- life
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 static void destroy_entered(struct dgl_model *m)
 {
@@ -362,7 +373,8 @@ const char *dgl_model_generation_config(const struct dgl_model *model, size_t *l
     return model->file->generation_config_json;
 }
 
-/* ---- kernels of a live model -------------------------------------------------------------------------------------------- */
+/* ---- kernels of a live model
+ * -------------------------------------------------------------------------------------------- */
 
 static enum dgl_status check_layouts(struct dgl_model *m, struct kernel_set *set)
 {

@@ -1,4 +1,5 @@
-/* The decoder as operations: one function per operation of docs/operations.md, and the order they run in. */
+/* The decoder as operations: one function per operation of docs/operations.md, and the order they
+ * run in. */
 #include "core/oplist.h"
 #include "core/base/mem.h"
 
@@ -11,7 +12,8 @@ void oplist_finish(struct oplist *list)
     *list = (struct oplist){0};
 }
 
-/* ---- building one operation ------------------------------------------------------------------------ */
+/* ---- building one operation
+ * ------------------------------------------------------------------------ */
 
 struct op *oplist_append(struct oplist *list, enum dgl_phase phase, int32_t layer,
                          const char *label, const char *op)
@@ -82,7 +84,8 @@ static const char *phase_word(enum dgl_phase phase)
     return phase == DGL_PHASE_PREFILL ? "prefill" : "decode";
 }
 
-/* ---- operations -------------------------------------------------------------------------------------- */
+/* ---- operations
+ * -------------------------------------------------------------------------------------- */
 
 static void add_embed(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase)
 {
@@ -130,7 +133,8 @@ struct matmul {
     bool last_row;        /* x is the last token's row */
 };
 
-/* A kernel that serves several prologues declares A and eps whether it reads them or not: they are always there. */
+/* A kernel that serves several prologues declares A and eps whether it reads them or not: they are
+ * always there. */
 static void bind_prologue(struct op *op, const struct oplist_params *p, const struct matmul *m)
 {
     bool norm = strcmp(m->pre, "norm") == 0;
@@ -227,7 +231,8 @@ static void add_attn_merge(struct oplist *list, const struct oplist_params *p, i
     op_bind_slot(op, "O", SLOT_MERGED);
 }
 
-/* ---- the model -------------------------------------------------------------------------------------------- */
+/* ---- the model
+ * -------------------------------------------------------------------------------------------- */
 
 static struct matmul layer_matmul(const struct oplist_params *p, enum dgl_phase phase,
                                   int32_t layer, const char *label)
@@ -241,8 +246,8 @@ static struct matmul layer_matmul(const struct oplist_params *p, enum dgl_phase 
                            .y_stride = p->desc->hidden};
 }
 
-/* x -> x + o(attention(qkv(norm x))). In decode the norm is computed by its consumer, once per work group: cheaper
- * than a dispatch. In prefill it is computed once per token. */
+/* x -> x + o(attention(qkv(norm x))). In decode the norm is computed by its consumer, once per work
+ * group: cheaper than a dispatch. In prefill it is computed once per token. */
 static void add_attention_block(struct oplist *list, const struct oplist_params *p,
                                 enum dgl_phase phase, int32_t layer)
 {

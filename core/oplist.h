@@ -1,7 +1,8 @@
 /*
- * oplist.h: what has to be computed, as a flat list of operations per phase. Operations name their buffers by role
- * (a slot of the session, or a fixed place among the weights) and their constants and parameters by the names that
- * docs/operations.md gives them; which kernel serves them is the plan's business.
+ * oplist.h: what has to be computed, as a flat list of operations per phase. Operations name their
+ * buffers by role (a slot of the session, or a fixed place among the weights) and their constants
+ * and parameters by the names that docs/operations.md gives them; which kernel serves them is the
+ * plan's business.
  */
 #ifndef DGL_CORE_OPLIST_H
 #define DGL_CORE_OPLIST_H
@@ -17,7 +18,7 @@ enum op_slot {
     SLOT_NORMED,    /* f32 [chunk, hidden], prefill */
     SLOT_QKV,       /* f32 [chunk, qkv] */
     SLOT_ATT,    /* attention output, f32 [chunk, heads * head_dim], or decode's partial results */
-    SLOT_MERGED,     /* f32 [heads * head_dim]: decode attention, put together from its parts */
+    SLOT_MERGED, /* f32 [heads * head_dim]: decode attention, put together from its parts */
     SLOT_ACT,    /* f32 [chunk, intermediate] */
     SLOT_LOGITS, /* f32 [vocab] */
     SLOT_ALL_LOGITS, /* f32 [rows, vocab], for scoring */
@@ -93,7 +94,8 @@ struct oplist_params {
     bool full;       /* not greedy: top-k is off */
 };
 
-/* Each appends to `list`. A pass is body, then (when its logits are wanted) a head, then (in generation) sampling. */
+/* Each appends to `list`. A pass is body, then (when its logits are wanted) a head, then (in
+ * generation) sampling. */
 void oplist_prefill_body(struct oplist *list, const struct oplist_params *p);
 void oplist_decode_body(struct oplist *list, const struct oplist_params *p);
 /* Logits of the pass's last token, to LOGITS. */

@@ -9,7 +9,8 @@
 void oplist_penalty(struct oplist *list, const struct oplist_params *p);
 /* From LOGITS to IDS and STEP. */
 void oplist_sample(struct oplist *list, const struct oplist_params *p, enum sample_kind kind);
-/* Makes the rest of a run of several steps idle once one has stopped: zeroes the group counts in ARGS. */
+/* Makes the rest of a run of several steps idle once one has stopped: zeroes the group counts in
+ * ARGS. */
 void oplist_idle(struct oplist *list);
 
 #endif

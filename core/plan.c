@@ -40,8 +40,8 @@ static void fill_segment(struct oplist *list, enum segment seg, const struct opl
     }
 }
 
-/* Whether the operation has what the kernel, which may come from a user's file, binds and reads: found before anything
- * depends on the plan. */
+/* Whether the operation has what the kernel, which may come from a user's file, binds and reads:
+ * found before anything depends on the plan. */
 static enum dgl_status check_served(const struct dgl_log *log, const struct op *op,
                                     const struct kernel *kernel)
 {

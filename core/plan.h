@@ -1,6 +1,6 @@
 /*
- * plan.h: operations with their kernels (model side), and the same bound to a session's buffers as dispatch records
- * ready to replay (session side).
+ * plan.h: operations with their kernels (model side), and the same bound to a session's buffers as
+ * dispatch records ready to replay (session side).
  */
 #ifndef DGL_CORE_PLAN_H
 #define DGL_CORE_PLAN_H

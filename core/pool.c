@@ -1,5 +1,5 @@
-/* Buffer pool: a short list of free buffers, searched for the tightest fit. Used when sessions come and go, never per
- * token. */
+/* Buffer pool: a short list of free buffers, searched for the tightest fit. Used when sessions come
+ * and go, never per token. */
 #include "core/pool.h"
 #include "core/base/mem.h"
 

@@ -1,5 +1,5 @@
-/* Device buffers that outlive their users: a session hands its buffers back, the next one takes them again, so that
- * only the first of several equal sessions creates any. */
+/* Device buffers that outlive their users: a session hands its buffers back, the next one takes
+ * them again, so that only the first of several equal sessions creates any. */
 #ifndef DGL_CORE_POOL_H
 #define DGL_CORE_POOL_H
 
@@ -9,10 +9,12 @@ struct pool;
 struct pool *pool_create(struct gl_device *gl); /* NULL: out of memory */
 /* All buffers must have been released. */
 void pool_destroy(struct pool **pool);
-/* A buffer of at least `size` bytes (never more than a quarter larger); `zero` clears a reused one as well. */
+/* A buffer of at least `size` bytes (never more than a quarter larger); `zero` clears a reused one
+ * as well. */
 enum dgl_status pool_acquire(struct pool *pool, const struct gl_buffer_params *params,
                              struct gl_buffer **out);
-/* Accepts NULL. The buffer must not be in use by queued work that is still being written by others: GL orders the rest. */
+/* Accepts NULL. The buffer must not be in use by queued work that is still being written by others:
+ * GL orders the rest. */
 void pool_release(struct pool *pool, struct gl_buffer **buffer);
 
 #endif

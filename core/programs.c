@@ -1,4 +1,5 @@
-/* Keeps the table of chosen kernels and compiles their text in batches, so that the driver may work in parallel. */
+/* Keeps the table of chosen kernels and compiles their text in batches, so that the driver may work
+ * in parallel. */
 #include "core/programs.h"
 #include "core/base/mem.h"
 

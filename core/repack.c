@@ -1,4 +1,5 @@
-/* Row layouts: `native` keeps the bytes of the file, `split` takes q8_0's scales out of its blocks. */
+/* Row layouts: `native` keeps the bytes of the file, `split` takes q8_0's scales out of its blocks.
+ */
 #include "core/repack.h"
 #include "core/base/checked.h"
 
@@ -36,7 +37,8 @@ bool repack_stride(enum dgl_dtype type, const char *layout, uint64_t cols, uint6
     return false;
 }
 
-/* The device reads words little-endian, as the files are; so are the hosts this library builds for. */
+/* The device reads words little-endian, as the files are; so are the hosts this library builds for.
+ */
 static void pack_native(const void *src, uint64_t bytes, uint32_t *dst)
 {
     if (bytes % 4 != 0)

@@ -1,5 +1,5 @@
-/* Rotary tables: 256 fine steps and one coarse step per 256 positions, so that the table stays small at any length and
- * the angle is never rounded to f32. */
+/* Rotary tables: 256 fine steps and one coarse step per 256 positions, so that the table stays
+ * small at any length and the angle is never rounded to f32. */
 #include "core/rope_table.h"
 #include "core/base/mem.h"
 

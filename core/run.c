@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where the buffer lies that the kernel calls `name`; the plan has checked that the operation has one. */
+/* Where the buffer lies that the kernel calls `name`; the plan has checked that the operation has
+ * one. */
 static struct gl_range resolve(const struct op *op, const char *name,
                                const struct slot_table *slots)
 {

@@ -1,5 +1,5 @@
-/* Ranges of the sampling parameters, and their form in the step state: fractions become integers here, once, so that
- * the sampling kernels need no division and no float comparison. */
+/* Ranges of the sampling parameters, and their form in the step state: fractions become integers
+ * here, once, so that the sampling kernels need no division and no float comparison. */
 #include "core/sampling.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* The caller's sampling parameters: checked, and turned into step state. docs/formats.md has the arithmetic. */
+/* The caller's sampling parameters: checked, and turned into step state. docs/formats.md has the
+ * arithmetic. */
 #ifndef DGL_CORE_SAMPLING_H
 #define DGL_CORE_SAMPLING_H
 
@@ -18,8 +19,8 @@ enum dgl_status sampling_check(const struct dgl_log *log, const struct dgl_sampl
 enum sample_kind sampling_kind(const struct dgl_sampling *sampling);
 /* A penalty is in force: the list starts with sample_penalty. */
 bool sampling_penalises(const struct dgl_sampling *sampling);
-/* Sets the fields that hold parameters (seed_lo, seed_hi, top_k, top_p_q, min_p_q, inv_temp, repeat_*); the others keep
- * their values. */
+/* Sets the fields that hold parameters (seed_lo, seed_hi, top_k, top_p_q, min_p_q, inv_temp,
+ * repeat_*); the others keep their values. */
 void sampling_to_step(const struct dgl_sampling *sampling, struct dgl_step *step);
 /* Size of CAND for a vocabulary, bytes. */
 uint64_t sampling_scratch_bytes(uint32_t vocab);

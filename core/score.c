@@ -1,4 +1,5 @@
-/* Logits of every position: dgl_logits() and dgl_perplexity(). Both read whole rows of logits back, chunk by chunk. */
+/* Logits of every position: dgl_logits() and dgl_perplexity(). Both read whole rows of logits back,
+ * chunk by chunk. */
 #include "core/base/mem.h"
 #include "core/pool.h"
 #include "core/session.h"
@@ -61,7 +62,8 @@ static enum dgl_status load_ids(struct dgl_session *s, const int32_t *ids, size_
     return DGL_OK;
 }
 
-/* ---- logits ---------------------------------------------------------------------------------------------- */
+/* ---- logits
+ * ---------------------------------------------------------------------------------------------- */
 
 static enum dgl_status all_logits(struct dgl_session *s, size_t count, float *logits)
 {
@@ -118,7 +120,8 @@ enum dgl_status dgl_logits(struct dgl_session *session, const struct dgl_logits_
     return DGL_OK;
 }
 
-/* ---- perplexity --------------------------------------------------------------------------------------------- */
+/* ---- perplexity
+ * --------------------------------------------------------------------------------------------- */
 
 /* -ln softmax(row)[id], in double. */
 static double row_nll(const float *row, int32_t vocab, int32_t id)
@@ -147,7 +150,8 @@ static enum dgl_status text_nll(struct dgl_session *s, size_t count, float *logi
 }
 
 static enum dgl_status one_text(struct dgl_session *s, struct dgl_str text, size_t index,
-                                struct encode_flags flags, float *logits, struct dgl_perplexity_result *out)
+                                struct encode_flags flags, float *logits,
+                                struct dgl_perplexity_result *out)
 {
     const struct dgl_model *m = s->model;
     struct token_ids ids = {0};

@@ -1,6 +1,7 @@
 /*
- * session.h: one sequence of tokens on the device: its buffers, the runs bound to them, and which tokens it holds.
- * `ids` is the host's copy of the IDS buffer; the KV cache is valid for the first `len` of them.
+ * session.h: one sequence of tokens on the device: its buffers, the runs bound to them, and which
+ * tokens it holds. `ids` is the host's copy of the IDS buffer; the KV cache is valid for the first
+ * `len` of them.
  */
 #ifndef DGL_CORE_SESSION_H
 #define DGL_CORE_SESSION_H
@@ -34,16 +35,18 @@ struct dgl_session {
 void session_refresh(struct dgl_session *s);
 /* Binds `run` to one segment unless that was done before. */
 enum dgl_status session_bind(struct dgl_session *s, struct run *run, enum segment seg);
-/* The run that samples from LOGITS, and the one that evaluates a token and samples its successor. */
+/* The run that samples from LOGITS, and the one that evaluates a token and samples its successor.
+ */
 enum dgl_status session_bind_sampling(struct dgl_session *s, enum sample_kind kind, bool penalised);
 enum dgl_status session_bind_decode(struct dgl_session *s, enum sample_kind kind, bool penalised,
                                     bool several);
-/* DGL_ERR_INVALID_ARG unless ids[0 .. count) is a sequence that the session can hold; `what` is what
- * the message calls it. */
+/* DGL_ERR_INVALID_ARG unless ids[0 .. count) is a sequence that the session can hold; `what` is
+ * what the message calls it. */
 enum dgl_status session_check_ids(const struct dgl_session *s, const char *what, const int32_t *ids,
                                   size_t count);
-/* Evaluates ids[len .. count), count <= context, which the caller has put into s->ids; LOGITS then belongs to the last
- * one. Stops between chunks when cancelled (DGL_ERR_CANCELLED, not logged), keeping what was evaluated. */
+/* Evaluates ids[len .. count), count <= context, which the caller has put into s->ids; LOGITS then
+ * belongs to the last one. Stops between chunks when cancelled (DGL_ERR_CANCELLED, not logged),
+ * keeping what was evaluated. */
 enum dgl_status session_eval(struct dgl_session *s, int32_t count);
 /* The same work on one chunk without a head, ids already in place; for scoring. */
 enum dgl_status session_pass(struct dgl_session *s, int32_t tokens);

@@ -1,4 +1,5 @@
-/* dgl_verify_smoke(): a fixed prompt whose answer shows at a glance whether weights, kernels and driver agree. */
+/* dgl_verify_smoke(): a fixed prompt whose answer shows at a glance whether weights, kernels and
+ * driver agree. */
 #include "core/session.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* Random weights made on the device, for models that exist only as a shape (loader/synthetic_model.h). */
+/* Random weights made on the device, for models that exist only as a shape
+ * (loader/synthetic_model.h). */
 #ifndef DGL_CORE_SYNTHETIC_FILL_H
 #define DGL_CORE_SYNTHETIC_FILL_H
 

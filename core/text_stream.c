@@ -1,5 +1,5 @@
-/* Stop strings over a stream: the text is searched from where a match could begin, and its tail is held back while it is
- * the beginning of one. */
+/* Stop strings over a stream: the text is searched from where a match could begin, and its tail is
+ * held back while it is the beginning of one. */
 #include "core/text_stream.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Generated ids become text for the caller: whole characters, held back only while they could begin a stop string. */
+/* Generated ids become text for the caller: whole characters, held back only while they could begin
+ * a stop string. */
 #ifndef DGL_CORE_TEXT_STREAM_H
 #define DGL_CORE_TEXT_STREAM_H
 

@@ -1,5 +1,5 @@
-/* Where every weight goes on the device, and the streaming of its bytes there. Three passes over the same list of
- * items: place (host arithmetic), create buffers, upload. */
+/* Where every weight goes on the device, and the streaming of its bytes there. Three passes over
+ * the same list of items: place (host arithmetic), create buffers, upload. */
 #include "core/weights.h"
 #include "core/base/checked.h"
 #include "core/base/log.h"
@@ -9,13 +9,15 @@
 
 #include <stdlib.h>
 
-/* Largest device buffer for weights: several, so that no driver's limit on one allocation is met. */
+/* Largest device buffer for weights: several, so that no driver's limit on one allocation is met.
+ */
 #define CHUNK_BYTES (256ull << 20)
 /* Host staging for one upload step. */
 #define STAGE_BYTES (4ull << 20)
 #define MAX_PARTS   3
 
-/* How one weight comes out of the file: parts one after the other, or two parts row by row in turn. */
+/* How one weight comes out of the file: parts one after the other, or two parts row by row in turn.
+ */
 struct recipe {
     struct weight *weight;
     long part[MAX_PARTS];
@@ -58,7 +60,8 @@ static enum dgl_dtype device_dtype(const struct builder *b, long tensor)
     return stored == DGL_Q4_K ? b->p->q4_k_as : stored;
 }
 
-/* ---- place ------------------------------------------------------------------------------------ */
+/* ---- place ------------------------------------------------------------------------------------
+ */
 
 /* Reserves `bytes` and says where; a range never crosses a buffer. */
 static enum dgl_status place(struct builder *b, uint64_t bytes, uint32_t *chunk, uint64_t *offset)
@@ -174,7 +177,8 @@ static enum dgl_status place_all(struct builder *b)
     return st;
 }
 
-/* ---- what there is to place --------------------------------------------------------------------- */
+/* ---- what there is to place ---------------------------------------------------------------------
+ */
 
 static void add_recipe(struct builder *b, struct recipe recipe)
 {
@@ -215,7 +219,8 @@ static enum dgl_status list_items(struct builder *b)
     return DGL_OK;
 }
 
-/* ---- create ---------------------------------------------------------------------------------------- */
+/* ---- create
+ * ---------------------------------------------------------------------------------------- */
 
 static enum dgl_status create_buffers(struct builder *b)
 {
@@ -241,7 +246,8 @@ static enum dgl_status create_buffers(struct builder *b)
     return DGL_OK;
 }
 
-/* ---- upload ------------------------------------------------------------------------------------------ */
+/* ---- upload
+ * ------------------------------------------------------------------------------------------ */
 
 static enum dgl_status progress(struct builder *b, uint64_t bytes)
 {
@@ -278,7 +284,8 @@ static bool pack_row(const struct builder *b, const struct weight *w,
            repack_row(band->dtype, layout, s->expanded, w->cols, dst);
 }
 
-/* Reads `count` rows of one tensor and packs them into the stage, every `step`-th row from `index` on. */
+/* Reads `count` rows of one tensor and packs them into the stage, every `step`-th row from `index`
+ * on. */
 static enum dgl_status pack_rows(struct builder *b, const struct weight *w,
                                  const struct weight_band *band, const struct stage *s,
                                  const struct row_run *run)
@@ -412,7 +419,8 @@ static enum dgl_status upload_all(struct builder *b)
     return st;
 }
 
-/* ---- the three passes ------------------------------------------------------------------------------ */
+/* ---- the three passes
+ * ------------------------------------------------------------------------------ */
 
 static void builder_finish(struct builder *b)
 {

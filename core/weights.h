@@ -1,7 +1,7 @@
 /*
- * weights.h: a model's weights on the device. Matrices are streamed in row bands: no band is larger than one SSBO
- * binding may be, rows are packed as the kernels' LAYOUT wants them, and matrices that one dispatch reads (q, k and v;
- * gate and up) become one. Vectors become f32.
+ * weights.h: a model's weights on the device. Matrices are streamed in row bands: no band is larger
+ * than one SSBO binding may be, rows are packed as the kernels' LAYOUT wants them, and matrices
+ * that one dispatch reads (q, k and v; gate and up) become one. Vectors become f32.
  */
 #ifndef DGL_CORE_WEIGHTS_H
 #define DGL_CORE_WEIGHTS_H
@@ -55,7 +55,8 @@ struct weights_params {
     const struct weight_layouts *layouts;
     enum dgl_dtype
         q4_k_as; /* DGL_Q4_K, or the format that Q4_K is expanded to at load (a kernel hint) */
-    /* Not NULL: matrices are made on the device by this function instead of being read (synthetic models). */
+    /* Not NULL: matrices are made on the device by this function instead of being read (synthetic
+     * models). */
     enum dgl_status (*fill)(void *ctx, const struct weight *weight, const struct weight_band *band);
     void *fill_ctx;
     dgl_progress_cb progress_cb;

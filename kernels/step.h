@@ -1,21 +1,20 @@
 /*
- * step.h: the step state, the one structure that host, kernels and every plan share. One definition makes the C
- * struct, the GLSL uniform block (UBO binding 1, members named step_pos ...) and, in kernels that say STEP write, the
- * same words as an SSBO. All members are 32-bit and 16 words in total, so std140, std430 and C agree.
+ * step.h: the step state, the one structure that host, kernels and every plan share. One definition
+ * makes the C struct, the GLSL uniform block (UBO binding 1, members named step_pos ...) and, in
+ * kernels that say STEP write, the same words as an SSBO. All members are 32-bit and 16 words in
+ * total, so std140, std430 and C agree.
  *
  * pos             position of the pass's first token = tokens in the KV cache before the pass
  * tokens          tokens in this pass; 1 in decode
  * draws           random numbers consumed so far: the generator's counter
- * stopped         1 after a stop id, 2 when the context is full, 3 when no logit was a number: later steps must
- *                 change nothing
- * context         positions available
- * top_k           0 = off
+ * stopped         1 after a stop id, 2 when the context is full, 3 when no logit was a number:
+ * later steps must change nothing context         positions available top_k           0 = off
  * top_p_q         0 = off, else floor(top_p * 2^32)
  * min_p_q         0 = off, else floor(min_p * 2^32)
  * inv_temp        1 / temperature, within 2^-20 and 2^23; 0 = greedy
  * repeat_penalty  what a negative logit is multiplied by; 1 = off
- * repeat_inverse  1 / repeat_penalty, for positive logits: division is not correctly rounded in GLSL
- * repeat_last_n   0 = off
+ * repeat_inverse  1 / repeat_penalty, for positive logits: division is not correctly rounded in
+ * GLSL repeat_last_n   0 = off
  */
 #ifndef DGL_KERNELS_STEP_H
 #define DGL_KERNELS_STEP_H

@@ -10,7 +10,8 @@
 
 #define PREFIX "synthetic:"
 
-/* From the published config.json files; rotary scaling does not change the amount of work and is left out. */
+/* From the published config.json files; rotary scaling does not change the amount of work and is
+ * left out. */
 struct shape {
     const char *name;
     int layers, hidden, intermediate, heads, kv_heads, head_dim, vocab;
@@ -89,7 +90,9 @@ static char *config_text(const struct shape *s)
     return dgl_buf_take(&text);
 }
 
-/* ---- tensors ------------------------------------------------------------------------------------------------ */
+/* ---- tensors
+ * ------------------------------------------------------------------------------------------------
+ */
 
 /* The list under construction, and afterwards what reads refer to. */
 struct tensors {
@@ -182,7 +185,9 @@ static enum dgl_status make_tensors(const struct dgl_log *log, const char *path,
     return tensor_source_create(log, path, &ops, t, t->info, t->count, out);
 }
 
-/* ---- the file ------------------------------------------------------------------------------------------------- */
+/* ---- the file
+ * -------------------------------------------------------------------------------------------------
+ */
 
 static enum dgl_status read_desc(const struct dgl_log *log, const char *path,
                                  struct dgl_model_file *f)

@@ -1,4 +1,5 @@
-/* Perplexity of unquantised checkpoints: within 0.1% of the float64 evaluation. Needs the test data. */
+/* Perplexity of unquantised checkpoints: within 0.1% of the float64 evaluation. Needs the test
+ * data. */
 #include "tests/support/checkpoint.h"
 #include "tests/support/test.h"
 

@@ -9,7 +9,8 @@ struct checkpoint {
 };
 extern const struct checkpoint checkpoint_story_llama, checkpoint_story_draft;
 
-/* A run of the checkpoint, converted to `quantize` first unless that is NULL. The first three fields are the caller's. */
+/* A run of the checkpoint, converted to `quantize` first unless that is NULL. The first three
+ * fields are the caller's. */
 struct checkpoint_run {
     const struct checkpoint *checkpoint;
     const char *quantize;

@@ -18,8 +18,8 @@ struct kernel_bench *kernel_bench_create(bool limits_min);
 void kernel_bench_destroy(struct kernel_bench **bench);
 const struct kernel_set *kernel_bench_set(const struct kernel_bench *bench);
 const struct gl_caps *kernel_bench_caps(const struct kernel_bench *bench);
-/* Adds hints, a JSON object such as {"tunes": {"norm_rms": {"LANES": 64}}}; false when they are refused, and the reason is
- * printed. */
+/* Adds hints, a JSON object such as {"tunes": {"norm_rms": {"LANES": 64}}}; false when they are
+ * refused, and the reason is printed. */
 bool kernel_bench_hint(struct kernel_bench *bench, const char *json);
 /* The name of the i-th kernel that serves `op`, in the order of the set; NULL beyond the last. */
 const char *kernel_bench_name(const struct kernel_bench *bench, const char *op, size_t i);
@@ -58,8 +58,8 @@ struct bench_case {
                          last */
     double median_us, best_us; /* of `repeats`: from submit to finished, on the host's clock */
     double gpu_us;             /* best by the device's timer; 0 = no timer */
-    /* Of `repeats` in one submit, each waiting for the one before, on several copies of the largest input, so that no
-     * cache of a GPU holds it: what the kernel costs inside a plan. */
+    /* Of `repeats` in one submit, each waiting for the one before, on several copies of the largest
+     * input, so that no cache of a GPU holds it: what the kernel costs inside a plan. */
     double stream_us;
 };
 

@@ -1,6 +1,7 @@
 /*
- * ref_attn.h: rotary embedding, KV cache and attention as docs/operations.md describes them. What must have the same
- * bits on every device (turned keys, cached numbers) is computed here in the same f32 steps; the rest in doubles.
+ * ref_attn.h: rotary embedding, KV cache and attention as docs/operations.md describes them. What
+ * must have the same bits on every device (turned keys, cached numbers) is computed here in the
+ * same f32 steps; the rest in doubles.
  */
 #ifndef DGL_TESTS_REF_ATTN_H
 #define DGL_TESTS_REF_ATTN_H

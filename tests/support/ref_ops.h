@@ -1,6 +1,6 @@
 /*
- * ref_ops.h: what operations should give (docs/operations.md), in plain C and doubles, and matrices to try them on.
- * Nothing here shares code with the kernels or with the library's decoders.
+ * ref_ops.h: what operations should give (docs/operations.md), in plain C and doubles, and matrices
+ * to try them on. Nothing here shares code with the kernels or with the library's decoders.
  */
 #ifndef DGL_TESTS_REF_OPS_H
 #define DGL_TESTS_REF_OPS_H
@@ -10,7 +10,8 @@
 
 #include "loader/dtype.h"
 
-/* A random matrix [rows, cols]: its exact values, and its rows as the file stores them and as kernels read them. */
+/* A random matrix [rows, cols]: its exact values, and its rows as the file stores them and as
+ * kernels read them. */
 struct ref_matrix {
     enum dgl_dtype type;
     uint64_t rows, cols, row_bytes, row_words;
@@ -18,11 +19,12 @@ struct ref_matrix {
     uint32_t *packed; /* rows * row_words, in the format's usual layout */
     double *values;   /* rows * cols */
 };
-/* Bits at random, so that every field of a block takes many values; what pads the last block of a row is not zero.
- * Fails the running test when out of memory. */
+/* Bits at random, so that every field of a block takes many values; what pads the last block of a
+ * row is not zero. Fails the running test when out of memory. */
 void ref_matrix_init(struct ref_matrix *m, enum dgl_dtype type, uint64_t rows, uint64_t cols,
                      uint64_t seed);
-/* Sets `values` from `packed`, which something else has filled; fails when codes beyond the row's end are not zero. */
+/* Sets `values` from `packed`, which something else has filled; fails when codes beyond the row's
+ * end are not zero. */
 void ref_matrix_decode_packed(struct ref_matrix *m);
 void ref_matrix_finish(struct ref_matrix *m);
 

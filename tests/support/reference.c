@@ -8,7 +8,9 @@
 #include "core/base/mem.h"
 #include "tests/support/test.h"
 
-/* ---- files --------------------------------------------------------------------------------------------------- */
+/* ---- files
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 struct archive {
     struct dgl_file *file;
@@ -100,7 +102,9 @@ void reference_finish(struct reference *ref)
     }
 }
 
-/* ---- engine --------------------------------------------------------------------------------------------------- */
+/* ---- engine
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 static void print_log(void *priv, enum dgl_log_level level, const char *text)
 {
@@ -133,7 +137,9 @@ void test_engine_close(struct test_engine *e)
     dgl_device_destroy(&e->device);
 }
 
-/* ---- comparisons ------------------------------------------------------------------------------------------------ */
+/* ---- comparisons
+ * ------------------------------------------------------------------------------------------------
+ */
 
 /* As test_nmse(), against floats. */
 static double nmse_floats(const float *a, const float *b, size_t count)

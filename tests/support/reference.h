@@ -1,5 +1,5 @@
-/* Reference outputs of a model (float64 evaluation): prompts, logits, greedy continuations, and how clear each greedy
- * choice was; with comparisons that judge an engine by them. */
+/* Reference outputs of a model (float64 evaluation): prompts, logits, greedy continuations, and how
+ * clear each greedy choice was; with comparisons that judge an engine by them. */
 #ifndef DGL_TESTS_REFERENCE_H
 #define DGL_TESTS_REFERENCE_H
 
@@ -44,7 +44,8 @@ void test_engine_close(struct test_engine *e);
 double reference_logits_nmse(struct test_engine *e, const struct reference *ref);
 /* Fails unless greedy tokens agree up to the first step whose margin is below `margin`. */
 void reference_check_greedy(struct test_engine *e, const struct reference *ref, double margin);
-/* Fails unless, fed the reference's own prefix, the best token is the reference's wherever the margin exceeds `margin`. */
+/* Fails unless, fed the reference's own prefix, the best token is the reference's wherever the
+ * margin exceeds `margin`. */
 void reference_check_forced(struct test_engine *e, const struct reference *ref, double margin);
 /* Perplexity over a JSON array of texts. */
 double reference_perplexity(struct test_engine *e, const char *texts_path);

@@ -1,5 +1,5 @@
-/* A device with a small random model and a session on it, and the short forms of calls that tests of the
- * engine repeat. */
+/* A device with a small random model and a session on it, and the short forms of calls that tests
+ * of the engine repeat. */
 #ifndef DGL_TESTS_TINY_ENGINE_H
 #define DGL_TESTS_TINY_ENGINE_H
 
@@ -27,7 +27,8 @@ struct tiny_engine_params {
     const struct dgl_kernels *kernels;
 };
 
-/* Opens "any" device. Fails the running test, with the log's words, when something does not open. */
+/* Opens "any" device. Fails the running test, with the log's words, when something does not open.
+ */
 void tiny_engine_open(struct tiny_engine *e, const struct tiny_engine_params *params);
 /* Removes the model too. Accepts an engine that was never opened. */
 void tiny_engine_close(struct tiny_engine *e);

@@ -17,7 +17,8 @@ CPPFLAGS += -I. -D_GNU_SOURCE -DDGL_VERSION='"$(VERSION)"' $(shell pkg-config --
 LDFLAGS  += $(SAN)
 LDLIBS   += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -pthread
 
-LIB_SRC  := $(sort $(wildcard core/*.c core/base/*.c gl/*.c kernels/*.c loader/*.c))
+LIB_SRC  := $(sort $(wildcard core/*.c core/base/*.c gl/*.c kernels/*.c) \
+              $(filter-out loader/jinja%,$(wildcard loader/*.c)))
 TOOL_SRC := $(sort $(wildcard tools/*.c))
 TEST_SRC := $(sort $(wildcard tests/test_*.c))
 SUP_SRC  := $(sort $(wildcard tests/support/*.c))

@@ -40,8 +40,7 @@ static bool tell(const struct bench *b, uint64_t done, uint64_t total)
     return !b->p.progress_cb || b->p.progress_cb(b->p.progress_priv, "runs", done, total);
 }
 
-/* ---- device copy
- * ------------------------------------------------------------------------------------------ */
+/* ---- device copy ----------------------------------------------------------------------------- */
 
 /* Buffers and program of the copy. */
 struct copy {
@@ -123,9 +122,7 @@ static enum dgl_status measure_copy(struct bench *b)
     return st;
 }
 
-/* ---- runs
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
 /* Ids that spread over the vocabulary; what they say does not matter. */
 static void fill_ids(struct dgl_session *s, int32_t from, int32_t to)
@@ -219,9 +216,7 @@ static enum dgl_status one_repetition(struct bench *b, double *prefill, double *
     return st == DGL_OK ? run_decode(b, decode) : st;
 }
 
-/* ---- profile
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- profile --------------------------------------------------------------------------------- */
 
 static struct dgl_profile_entry *profile_entry(struct dgl_bench_result *r, size_t *cap,
                                                const struct dgl_profile_entry *key)
@@ -295,9 +290,7 @@ static enum dgl_status profile(struct bench *b)
     return st;
 }
 
-/* ---- the call
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- the call -------------------------------------------------------------------------------- */
 
 static enum dgl_status check_params(struct bench *b)
 {

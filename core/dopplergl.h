@@ -196,8 +196,7 @@ void dgl_kernels_iterate(const struct dgl_kernels *kernels,
 /* The kernel's text as written; NULL when there is no such kernel. Borrowed. */
 const char *dgl_kernels_source(const struct dgl_kernels *kernels, const char *name, size_t *len);
 
-/* ---- tokenizer (no device needed)
- * ---------------------------------------------------------------- */
+/* ---- tokenizer (no device needed) ------------------------------------------------------------ */
 
 struct dgl_tokenizer; /* Thread-safety: immutable after creation, safe to share. */
 
@@ -222,8 +221,7 @@ enum dgl_status dgl_decode(const struct dgl_tokenizer *tok, const int32_t *ids, 
 /* Releases what dgl_encode, dgl_decode and friends allocated; NULL is fine. */
 void dgl_free(void *p);
 
-/* ---- models
- * ---------------------------------------------------------------------------------------- */
+/* ---- models ---------------------------------------------------------------------------------- */
 
 struct dgl_model; /* Thread-safety: R4, together with its device. */
 
@@ -287,8 +285,7 @@ struct dgl_plan_step {
 void dgl_model_plan_iterate(const struct dgl_model *model,
                             bool (*cb)(void *priv, const struct dgl_plan_step *step), void *priv);
 
-/* ---- sessions
- * --------------------------------------------------------------------------------------- */
+/* ---- sessions -------------------------------------------------------------------------------- */
 
 /* One sequence of tokens with its KV cache. Thread-safety: R4. */
 struct dgl_session;
@@ -416,8 +413,7 @@ enum dgl_status dgl_perplexity(struct dgl_session *session,
                                const struct dgl_perplexity_params *params,
                                struct dgl_perplexity_result *out);
 
-/* ---- files: inspect, verify, convert (no device needed)
- * --------------------------------------------- */
+/* ---- files: inspect, verify, convert (no device needed) -------------------------------------- */
 
 struct dgl_tensor_info {
     const char *name, *dtype, *role, *layout;
@@ -474,8 +470,7 @@ struct dgl_convert_result {
 enum dgl_status dgl_convert(const struct dgl_log *log, const struct dgl_convert_params *params,
                             struct dgl_convert_result *out);
 
-/* ---- measuring
- * ---------------------------------------------------------------------------------------- */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 struct dgl_profile_entry {
     const char *op, *kernel;

@@ -50,8 +50,7 @@ void dgl_generate_result_finish(struct dgl_generate_result *result)
     *result = (struct dgl_generate_result){0};
 }
 
-/* ---- prompt
- * -------------------------------------------------------------------------------------------- */
+/* ---- prompt ---------------------------------------------------------------------------------- */
 
 static enum dgl_status encode_prompt(struct generation *g)
 {
@@ -82,8 +81,7 @@ static enum dgl_status encode_prompt(struct generation *g)
     return DGL_OK;
 }
 
-/* ---- what a token does
- * ----------------------------------------------------------------------------------- */
+/* ---- what a token does ----------------------------------------------------------------------- */
 
 static void finish(struct generation *g, enum dgl_finish why)
 {
@@ -145,9 +143,7 @@ static enum dgl_status take_token(struct generation *g, int32_t id)
     return DGL_OK;
 }
 
-/* ---- the loop
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 static enum dgl_status read_ids(struct dgl_session *s, int32_t pos, int32_t count, int32_t *ids)
 {
@@ -267,9 +263,7 @@ static enum dgl_status decode_loop(struct generation *g)
     return st;
 }
 
-/* ---- the call
- * --------------------------------------------------------------------------------------------------------
- */
+/* ---- the call -------------------------------------------------------------------------------- */
 
 static enum dgl_status check_params(struct generation *g)
 {

@@ -9,8 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- opening
- * --------------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static enum dgl_status open_file(struct dgl_model *m, const struct dgl_model_params *p)
 {
@@ -64,9 +63,7 @@ static enum dgl_dtype expand_q4_k(const struct dgl_log *log, const struct kernel
     return as;
 }
 
-/* ---- layouts
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- layouts --------------------------------------------------------------------------------- */
 
 /* Decode decides how a format is packed: it reads every weight once per token. */
 static enum dgl_status choose_layout(struct dgl_model *m, struct kernel_set *set,
@@ -115,9 +112,7 @@ static enum dgl_status choose_layouts(struct dgl_model *m, struct kernel_set *se
     return st;
 }
 
-/* ---- fitting
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- fitting --------------------------------------------------------------------------------- */
 
 /* Parts of the keys that decode attention works on side by side: enough groups to fill the device.
  */
@@ -242,9 +237,7 @@ enum dgl_status model_check_session_fits(const struct dgl_model *model, int32_t 
     return mem.context_fit < mem.context ? refuse(model, &mem) : DGL_OK;
 }
 
-/* ---- upload
- * -------------------------------------------------------------------------------------------------------
- */
+/* ---- upload ---------------------------------------------------------------------------------- */
 
 static enum dgl_status upload(struct dgl_model *m, const struct dgl_model_params *p)
 {
@@ -303,9 +296,7 @@ static enum dgl_status load_entered(struct dgl_model *m, const struct dgl_model_
     return st;
 }
 
-/* ---- life
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static void destroy_entered(struct dgl_model *m)
 {
@@ -373,8 +364,7 @@ const char *dgl_model_generation_config(const struct dgl_model *model, size_t *l
     return model->file->generation_config_json;
 }
 
-/* ---- kernels of a live model
- * -------------------------------------------------------------------------------------------- */
+/* ---- kernels of a live model ----------------------------------------------------------------- */
 
 static enum dgl_status check_layouts(struct dgl_model *m, struct kernel_set *set)
 {

@@ -12,8 +12,7 @@ void oplist_finish(struct oplist *list)
     *list = (struct oplist){0};
 }
 
-/* ---- building one operation
- * ------------------------------------------------------------------------ */
+/* ---- building one operation ------------------------------------------------------------------ */
 
 struct op *oplist_append(struct oplist *list, enum dgl_phase phase, int32_t layer,
                          const char *label, const char *op)
@@ -84,8 +83,7 @@ static const char *phase_word(enum dgl_phase phase)
     return phase == DGL_PHASE_PREFILL ? "prefill" : "decode";
 }
 
-/* ---- operations
- * -------------------------------------------------------------------------------------- */
+/* ---- operations ------------------------------------------------------------------------------ */
 
 static void add_embed(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase)
 {
@@ -231,8 +229,7 @@ static void add_attn_merge(struct oplist *list, const struct oplist_params *p, i
     op_bind_slot(op, "O", SLOT_MERGED);
 }
 
-/* ---- the model
- * -------------------------------------------------------------------------------------------- */
+/* ---- the model ------------------------------------------------------------------------------- */
 
 static struct matmul layer_matmul(const struct oplist_params *p, enum dgl_phase phase,
                                   int32_t layer, const char *label)

@@ -62,8 +62,7 @@ static enum dgl_status load_ids(struct dgl_session *s, const int32_t *ids, size_
     return DGL_OK;
 }
 
-/* ---- logits
- * ---------------------------------------------------------------------------------------------- */
+/* ---- logits ---------------------------------------------------------------------------------- */
 
 static enum dgl_status all_logits(struct dgl_session *s, size_t count, float *logits)
 {
@@ -120,8 +119,7 @@ enum dgl_status dgl_logits(struct dgl_session *session, const struct dgl_logits_
     return DGL_OK;
 }
 
-/* ---- perplexity
- * --------------------------------------------------------------------------------------------- */
+/* ---- perplexity ------------------------------------------------------------------------------ */
 
 /* -ln softmax(row)[id], in double. */
 static double row_nll(const float *row, int32_t vocab, int32_t id)

@@ -10,8 +10,7 @@
 /* Stop ids on the device: how many, then the ids. */
 #define STOP_WORDS (1 + SAMPLING_MAX_STOP_IDS)
 
-/* ---- buffers
- * ------------------------------------------------------------------------------------------ */
+/* ---- buffers --------------------------------------------------------------------------------- */
 
 static enum dgl_status add_buffer(struct dgl_session *s, uint64_t size, const char *label,
                                   struct gl_range *range)
@@ -120,9 +119,7 @@ static enum dgl_status write_stop_ids(struct dgl_session *s)
                            sizeof(words));
 }
 
-/* ---- runs
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
 static void drop_runs(struct dgl_session *s)
 {
@@ -217,9 +214,7 @@ static int32_t default_chunk(const struct dgl_model *m)
     return m->chunk < most ? m->chunk : most;
 }
 
-/* ---- life
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static enum dgl_status check_params(const struct dgl_model *model,
                                     const struct dgl_session_params *p)
@@ -322,9 +317,7 @@ void dgl_session_trim(struct dgl_session *session, int32_t len)
     }
 }
 
-/* ---- passes
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- passes ---------------------------------------------------------------------------------- */
 
 enum dgl_status session_write_step(struct dgl_session *s, const struct dgl_step *step)
 {
@@ -380,9 +373,7 @@ enum dgl_status session_eval(struct dgl_session *s, int32_t count)
     return eval_head(s);
 }
 
-/* ---- sync
- * -------------------------------------------------------------------------------------------------------
- */
+/* ---- sync ------------------------------------------------------------------------------------ */
 
 enum dgl_status session_check_ids(const struct dgl_session *s, const char *what, const int32_t *ids,
                                   size_t count)

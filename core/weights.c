@@ -219,8 +219,7 @@ static enum dgl_status list_items(struct builder *b)
     return DGL_OK;
 }
 
-/* ---- create
- * ---------------------------------------------------------------------------------------- */
+/* ---- create ---------------------------------------------------------------------------------- */
 
 static enum dgl_status create_buffers(struct builder *b)
 {
@@ -246,8 +245,7 @@ static enum dgl_status create_buffers(struct builder *b)
     return DGL_OK;
 }
 
-/* ---- upload
- * ------------------------------------------------------------------------------------------ */
+/* ---- upload ---------------------------------------------------------------------------------- */
 
 static enum dgl_status progress(struct builder *b, uint64_t bytes)
 {
@@ -419,8 +417,7 @@ static enum dgl_status upload_all(struct builder *b)
     return st;
 }
 
-/* ---- the three passes
- * ------------------------------------------------------------------------------ */
+/* ---- the three passes ------------------------------------------------------------------------ */
 
 static void builder_finish(struct builder *b)
 {

@@ -22,7 +22,7 @@ struct chooser {
     char note[160]; /* what was wished for in vain, by a layer that may be ignored */
 };
 
-/* ---- which hint applies ---- */
+/* ---- which hint applies ---------------------------------------------------------------------- */
 
 /* "variants.matmul/decode" for the operation matmul and a request that has some attribute of the
  * word decode: the number of parts, 0 when it does not apply. */
@@ -103,7 +103,7 @@ static bool may_ignore(enum kernel_layer layer)
            layer == KERNEL_LAYER_PROFILE;
 }
 
-/* ---- candidates ---- */
+/* ---- candidates ------------------------------------------------------------------------------ */
 
 enum filter { FILTER_ALL, FILTER_ADDED, FILTER_WISH };
 
@@ -187,7 +187,7 @@ static void pick_finish(struct pick *pick)
     dgl_buf_finish(&pick->passed_over);
 }
 
-/* ---- messages ---- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 /* Kernels for other attributes matter only when there are no others; NULL: none was looked at. */
 static const char *why_not(const struct pick *pick)
@@ -245,7 +245,7 @@ static void set_reason(const struct chooser *c, const struct pick *pick, enum fi
         snprintf(reason + len, size - (size_t)len, "; passed over: %s", pick->passed_over.p);
 }
 
-/* ---- choice ---- */
+/* ---- choice ---------------------------------------------------------------------------------- */
 
 /* Tries the hint; *done says that *out or the status is final. */
 static enum dgl_status try_wish(struct chooser *c, struct kernel_choice *out, bool *done)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- words and names ---- */
+/* ---- words and names ------------------------------------------------------------------------- */
 
 static enum dgl_status take_word(struct kernel_parser *p, const char *what, struct dgl_str *word)
 {
@@ -72,7 +72,7 @@ static enum dgl_status copy_name(const struct kernel_parser *p, struct dgl_str w
     return copy_word(p, word, dst, cap);
 }
 
-/* ---- expressions and numbers ---- */
+/* ---- expressions and numbers ----------------------------------------------------------------- */
 
 static enum dgl_status take_expr(struct kernel_parser *p, enum expr_scope scope,
                                  const struct kernel_expr **out)
@@ -115,7 +115,7 @@ static enum dgl_status check_cap(const struct kernel_parser *p, uint32_t count, 
     return DGL_OK;
 }
 
-/* ---- one function per directive; each is given p->rest and leaves it empty ---- */
+/* ---- one function per directive; each is given p->rest and leaves it empty ------------------- */
 
 static enum dgl_status parse_name(struct kernel_parser *p)
 {

@@ -257,7 +257,7 @@ bool kernel_fit_try(const struct kernel_fit *fit, const struct kernel *kernel,
            check_requires(&a) && (!kernel->prefer || eval(&a, "PREFER", kernel->prefer, rank));
 }
 
-/* ---- group counts ---- */
+/* ---- group counts ---------------------------------------------------------------------------- */
 
 #define GROUPS_YZ_MAX 65535 /* what GLES 3.1 promises for y and z */
 

@@ -76,7 +76,7 @@ static enum dgl_status store(const struct kernel_hint_source *source, const char
     return DGL_OK;
 }
 
-/* ---- variants.OP[/WORD...] = NAME or VARIANT ---- */
+/* ---- variants.OP[/WORD...] = NAME or VARIANT ------------------------------------------------- */
 
 static bool op_exists(const struct kernel_set *set, struct dgl_str op)
 {
@@ -126,7 +126,7 @@ static enum dgl_status add_variant(const struct kernel_hint_source *source, cons
                     source->origin, key, value, all);
 }
 
-/* ---- tunes.NAME.TUNABLE = integer ---- */
+/* ---- tunes.NAME.TUNABLE = integer ------------------------------------------------------------ */
 
 static enum dgl_status fail_tune(const struct kernel_hint_source *source, const char *key,
                                  const char *value, const struct kernel_tune *tune)
@@ -167,7 +167,7 @@ static enum dgl_status add_tune(const struct kernel_hint_source *source, const c
                     source->origin, key, name, (int)rest.len, rest.p);
 }
 
-/* ---- one hint, whatever its kind ---- */
+/* ---- one hint, whatever its kind ------------------------------------------------------------- */
 
 static enum dgl_status fail_key(const struct kernel_hint_source *source, const char *key)
 {
@@ -230,7 +230,7 @@ enum dgl_status kernel_hints_add_flag(const struct kernel_hint_source *source, c
     return add_hint(source, key, equals + 1);
 }
 
-/* ---- JSON ---- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 /* A string as it is; an integer in digits, for tunes and benchmarkTokPerSec. */
 static bool value_text(const struct dgl_json *value, struct dgl_buf *out)

@@ -27,7 +27,7 @@ struct kernel_set {
     struct kernel_hints hints;
 };
 
-/* ---- look-up ---- */
+/* ---- look-up --------------------------------------------------------------------------------- */
 
 size_t kernel_set_count(const struct kernel_set *set)
 {
@@ -80,7 +80,7 @@ const char *kernel_set_hint(const struct kernel_set *set, const char *key, const
     return hint ? hint->value : NULL;
 }
 
-/* ---- filling ---- */
+/* ---- filling --------------------------------------------------------------------------------- */
 
 /* One text that is being added. `path` is what messages say, `source` numbers its layer of files: 0
  * = built in. */
@@ -245,7 +245,7 @@ static enum dgl_status add_user_files(const struct dgl_log *log, struct kernel_s
     return status;
 }
 
-/* ---- chunks that kernels name: each must exist and use only what the kernel declares ---- */
+/* ---- chunks that kernels name: each must exist and use only what the kernel declares --------- */
 
 static enum dgl_status check_chunk(const struct dgl_log *log, const struct kernel_set *set,
                                    const struct kernel *kernel, uint32_t line, struct dgl_str name)
@@ -295,7 +295,7 @@ static enum dgl_status check_chunks(const struct dgl_log *log, const struct kern
     return status;
 }
 
-/* ---- hints ---- */
+/* ---- hints ----------------------------------------------------------------------------------- */
 
 static struct kernel_hint_source hint_source(const struct dgl_log *log, struct kernel_set *set,
                                              enum kernel_layer layer, const char *origin)
@@ -348,7 +348,7 @@ static enum dgl_status add_hints(const struct dgl_log *log, struct kernel_set *s
     return status;
 }
 
-/* ---- life ---- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static struct kernel_set *new_set(void)
 {

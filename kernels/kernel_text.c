@@ -18,7 +18,7 @@ enum dgl_status kernel_parser_fail(const struct kernel_parser *p, const char *fm
     return dgl_fail(p->log, DGL_ERR_KERNEL, "%s:%u: %s", p->path, p->line, text);
 }
 
-/* ---- names that the file uses before or after it declares them ---- */
+/* ---- names that the file uses before or after it declares them ------------------------------- */
 
 struct scope {
     const struct kernel *kernel;
@@ -141,7 +141,7 @@ static enum dgl_status check_body(struct kernel_parser *p)
     return kernel_body_check(p->log, p->path, body, k->body_line, k);
 }
 
-/* ---- the file ---- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 static bool is_directive(struct dgl_str line)
 {

@@ -90,9 +90,7 @@ static char *config_text(const struct shape *s)
     return dgl_buf_take(&text);
 }
 
-/* ---- tensors
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 /* The list under construction, and afterwards what reads refer to. */
 struct tensors {
@@ -185,9 +183,7 @@ static enum dgl_status make_tensors(const struct dgl_log *log, const char *path,
     return tensor_source_create(log, path, &ops, t, t->info, t->count, out);
 }
 
-/* ---- the file
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 static enum dgl_status read_desc(const struct dgl_log *log, const char *path,
                                  struct dgl_model_file *f)

@@ -31,8 +31,7 @@ struct kernel_bench {
     size_t num_programs, cap_programs;
 };
 
-/* ---- the bench
- * ------------------------------------------------------------------------------------- */
+/* ---- the bench ------------------------------------------------------------------------------- */
 
 struct kernel_bench *kernel_bench_create(bool limits_min)
 {
@@ -121,8 +120,7 @@ const char *kernel_bench_preferred(struct kernel_bench *bench, const struct kern
     return choice.kernel->name;
 }
 
-/* ---- cases
- * ----------------------------------------------------------------------------------------- */
+/* ---- cases ----------------------------------------------------------------------------------- */
 
 void bench_attr(struct bench_case *c, const char *key, const char *word)
 {
@@ -165,8 +163,7 @@ void bench_inout(struct bench_case *c, const char *name, const void *in, void *o
         (struct bench_bind){.name = name, .words = words, .in = in, .out = out};
 }
 
-/* ---- programs
- * -------------------------------------------------------------------------------------- */
+/* ---- programs -------------------------------------------------------------------------------- */
 
 static bool fit(struct kernel_bench *b, const char *name, const struct kernel_request *request,
                 struct kernel_choice *choice, char why[BENCH_WHY])
@@ -253,8 +250,7 @@ static struct gl_program *build(struct kernel_bench *b, const char *label, char 
     return program;
 }
 
-/* ---- buffers
- * --------------------------------------------------------------------------------------- */
+/* ---- buffers --------------------------------------------------------------------------------- */
 
 /* One bind on the device: GUARD_WORDS, the words, GUARD_WORDS. */
 static bool upload(struct kernel_bench *b, const struct bench_bind *bind, struct gl_buffer **out)
@@ -311,8 +307,7 @@ static bool uniform(struct kernel_bench *b, const void *bytes, size_t size, stru
     return ok;
 }
 
-/* ---- running
- * --------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 /* A case on its way through the device. */
 struct run {

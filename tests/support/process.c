@@ -59,7 +59,8 @@ static int open_or_fail(const char *path, int flags)
 static void become(const struct process_params *p, char **argv, const int fd[3])
 {
     struct sigaction standard = {.sa_handler = SIG_DFL};
-    sigaction(SIGPIPE, &standard, NULL);
+    if (!p->ignore_sigpipe)
+        sigaction(SIGPIPE, &standard, NULL);
     sigaction(SIGINT, &standard, NULL);
     for (int i = 0; i < 3; i++)
         dup2(fd[i], i);
@@ -147,6 +148,8 @@ static void feed(int *fd, const struct process_params *p, size_t *done)
         put = write(*fd, p->input + *done, len - *done);
     if (put > 0)
         *done += (size_t)put;
+    if (*done == len && p->keep_input)
+        return;
     if (*done == len || (put < 0 && errno != EINTR))
         shut(fd);
 }
@@ -156,12 +159,13 @@ static void pump(const struct process_params *p, struct child *c, struct dgl_buf
 {
     size_t fed = 0;
     bool sent = p->signal == 0;
-    uint64_t start_ns = dgl_now_ns();
+    uint64_t start_ns = dgl_now_ns(), due_ns = 0;
     while (c->out >= 0 || c->err >= 0) {
-        struct pollfd fds[3] = {{.fd = c->in, .events = POLLOUT},
+        bool done = !p->input || fed == (p->input_len ? p->input_len : strlen(p->input));
+        struct pollfd fds[3] = {{.fd = done && p->keep_input ? -1 : c->in, .events = POLLOUT},
                                 {.fd = c->out, .events = POLLIN},
                                 {.fd = c->err, .events = POLLIN}};
-        poll(fds, 3, 1000);
+        poll(fds, 3, sent ? 1000 : 10);
         if (fds[0].revents)
             feed(&c->in, p, &fed);
         if (fds[1].revents)
@@ -170,7 +174,9 @@ static void pump(const struct process_params *p, struct child *c, struct dgl_buf
             take(&c->err, err);
         if (p->close_after && out->len >= p->close_after)
             shut(&c->out);
-        if (!sent && (p->signal_on_error ? err : out)->len >= p->signal_after) {
+        if (!due_ns && (p->signal_on_error ? err : out)->len >= p->signal_after)
+            due_ns = dgl_now_ns() + p->signal_wait_ms * 1000000ull;
+        if (!sent && due_ns && dgl_now_ns() >= due_ns) {
             kill(c->pid, p->signal);
             sent = true;
         }

@@ -21,6 +21,9 @@ struct process_params {
     int signal;              /* sent once `signal_after` bytes came; 0 = none */
     size_t signal_after;     /* bytes of standard output */
     bool signal_on_error;    /* count bytes of standard error instead */
+    uint32_t signal_wait_ms; /* and then that long */
+    bool keep_input;         /* never end standard input */
+    bool ignore_sigpipe;     /* hand down an ignored SIGPIPE */
 };
 
 struct process_result {

@@ -8,9 +8,7 @@
 #include "core/base/mem.h"
 #include "tests/support/test.h"
 
-/* ---- files
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 struct archive {
     struct dgl_file *file;
@@ -102,9 +100,7 @@ void reference_finish(struct reference *ref)
     }
 }
 
-/* ---- engine
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- engine ---------------------------------------------------------------------------------- */
 
 static void print_log(void *priv, enum dgl_log_level level, const char *text)
 {
@@ -137,9 +133,7 @@ void test_engine_close(struct test_engine *e)
     dgl_device_destroy(&e->device);
 }
 
-/* ---- comparisons
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- comparisons ----------------------------------------------------------------------------- */
 
 /* As test_nmse(), against floats. */
 static double nmse_floats(const float *a, const float *b, size_t count)

@@ -58,7 +58,7 @@ int32_t *token_ids_of(const struct dgl_json *array, size_t *count)
     return ids;
 }
 
-/* ---- printing what differs ------------------------------------------------------------------ */
+/* ---- printing what differs ------------------------------------------------------------------- */
 
 static void print_text(const char *what, struct dgl_str text)
 {
@@ -89,7 +89,7 @@ static void expect_text(struct dgl_str want, const struct dgl_buf *got, const in
     fail_msg("%s differs", how);
 }
 
-/* ---- encoding ------------------------------------------------------------------------------- */
+/* ---- encoding -------------------------------------------------------------------------------- */
 
 static void expect_ids(const struct token_vectors *v, struct dgl_str text,
                        const struct dgl_json *want, bool add_special)
@@ -123,7 +123,7 @@ void token_vectors_check_encode(const struct token_vectors *vectors)
     }
 }
 
-/* ---- decoding ------------------------------------------------------------------------------- */
+/* ---- decoding -------------------------------------------------------------------------------- */
 
 typedef void (*decode_fn)(const struct dgl_tokenizer *tok, const int32_t *ids, size_t count,
                           bool skip_special, struct dgl_buf *out);

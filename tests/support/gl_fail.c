@@ -1,0 +1,150 @@
+/* Wrappers that the linker puts between the library and what it calls. */
+#include "tests/support/gl_fail.h"
+
+#include <stdlib.h>
+
+#include "core/base/status.h"
+#include "gl/gl_internal.h"
+
+struct gl_fail gl_fail = {
+    .allocations = -1, .buffers = -1, .programs = -1, .submits = -1, .readbacks = -1};
+
+void gl_fail_reset(void)
+{
+    int64_t buffers = gl_fail.live_buffers, bytes = gl_fail.live_bytes;
+    gl_fail = (struct gl_fail){.allocations = -1,
+                               .buffers = -1,
+                               .programs = -1,
+                               .submits = -1,
+                               .readbacks = -1,
+                               .live_buffers = buffers,
+                               .live_bytes = bytes};
+}
+
+static bool trips(long *left)
+{
+    if (*left < 0 || (*left)-- > 0)
+        return false;
+    gl_fail.tripped = true;
+    return true;
+}
+
+/* ---- host memory ------------------------------------------------------------------------------
+ */
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_malloc(size_t size)
+{
+    return trips(&gl_fail.allocations) ? NULL : __real_malloc(size);
+}
+
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return trips(&gl_fail.allocations) ? NULL : __real_calloc(count, size);
+}
+
+void *__real_realloc(void *p, size_t size);
+void *__wrap_realloc(void *p, size_t size);
+void *__wrap_realloc(void *p, size_t size)
+{
+    return trips(&gl_fail.allocations) ? NULL : __real_realloc(p, size);
+}
+
+char *__real_strdup(const char *text);
+char *__wrap_strdup(const char *text);
+char *__wrap_strdup(const char *text)
+{
+    return trips(&gl_fail.allocations) ? NULL : __real_strdup(text);
+}
+
+/* ---- device -----------------------------------------------------------------------------------
+ */
+
+const struct gl_caps *__real_gl_device_caps(const struct gl_device *dev);
+const struct gl_caps *__wrap_gl_device_caps(const struct gl_device *dev);
+const struct gl_caps *__wrap_gl_device_caps(const struct gl_device *dev)
+{
+    static struct gl_caps caps;
+    caps = *__real_gl_device_caps(dev);
+    if (gl_fail.max_ssbo_bytes)
+        caps.limits.max_ssbo_bytes = gl_fail.max_ssbo_bytes;
+    if (gl_fail.max_buffer_bytes)
+        caps.limits.max_buffer_bytes = gl_fail.max_buffer_bytes;
+    if (gl_fail.memory_free_bytes || gl_fail.memory_unknown)
+        caps.memory_free_bytes = gl_fail.memory_free_bytes;
+    return &caps;
+}
+
+enum dgl_status __real_gl_buffer_create(struct gl_device *dev,
+                                        const struct gl_buffer_params *params,
+                                        struct gl_buffer **out);
+enum dgl_status __wrap_gl_buffer_create(struct gl_device *dev,
+                                        const struct gl_buffer_params *params,
+                                        struct gl_buffer **out);
+enum dgl_status __wrap_gl_buffer_create(struct gl_device *dev,
+                                        const struct gl_buffer_params *params,
+                                        struct gl_buffer **out)
+{
+    *out = NULL;
+    if (trips(&gl_fail.buffers))
+        return dgl_fail(dev->log, DGL_ERR_NO_MEMORY, "buffer %s: no memory (test)", params->label);
+    enum dgl_status st = __real_gl_buffer_create(dev, params, out);
+    if (st == DGL_OK) {
+        gl_fail.live_buffers++;
+        gl_fail.live_bytes += (int64_t)gl_buffer_size(*out);
+    }
+    return st;
+}
+
+void __real_gl_buffer_destroy(struct gl_device *dev, struct gl_buffer **buffer);
+void __wrap_gl_buffer_destroy(struct gl_device *dev, struct gl_buffer **buffer);
+void __wrap_gl_buffer_destroy(struct gl_device *dev, struct gl_buffer **buffer)
+{
+    if (*buffer) {
+        gl_fail.live_buffers--;
+        gl_fail.live_bytes -= (int64_t)gl_buffer_size(*buffer);
+    }
+    __real_gl_buffer_destroy(dev, buffer);
+}
+
+enum dgl_status __real_gl_programs_create(struct gl_device *dev,
+                                          const struct gl_program_params *params, size_t count,
+                                          struct gl_program **out);
+enum dgl_status __wrap_gl_programs_create(struct gl_device *dev,
+                                          const struct gl_program_params *params, size_t count,
+                                          struct gl_program **out);
+enum dgl_status __wrap_gl_programs_create(struct gl_device *dev,
+                                          const struct gl_program_params *params, size_t count,
+                                          struct gl_program **out)
+{
+    if (!trips(&gl_fail.programs))
+        return __real_gl_programs_create(dev, params, count, out);
+    for (size_t i = 0; i < count; i++)
+        out[i] = NULL;
+    return dgl_fail(dev->log, DGL_ERR_KERNEL, "%s: does not compile (test)", params[0].label);
+}
+
+enum dgl_status __real_gl_submit(struct gl_device *dev, const struct gl_dispatch *list,
+                                 size_t count, uint64_t *gpu_ns);
+enum dgl_status __wrap_gl_submit(struct gl_device *dev, const struct gl_dispatch *list,
+                                 size_t count, uint64_t *gpu_ns);
+enum dgl_status __wrap_gl_submit(struct gl_device *dev, const struct gl_dispatch *list,
+                                 size_t count, uint64_t *gpu_ns)
+{
+    if (trips(&gl_fail.submits))
+        return gl_lost_set(dev, "the test says so");
+    return __real_gl_submit(dev, list, count, gpu_ns);
+}
+
+enum dgl_status __real_gl_readback_end(struct gl_device *dev, struct gl_ticket ticket, void *bytes);
+enum dgl_status __wrap_gl_readback_end(struct gl_device *dev, struct gl_ticket ticket, void *bytes);
+enum dgl_status __wrap_gl_readback_end(struct gl_device *dev, struct gl_ticket ticket, void *bytes)
+{
+    enum dgl_status st = __real_gl_readback_end(dev, ticket, bytes);
+    if (st == DGL_OK && trips(&gl_fail.readbacks))
+        return dgl_fail(dev->log, DGL_ERR_GPU, "the readback failed (test)");
+    return st;
+}

@@ -1,0 +1,28 @@
+/* Faults on demand: allocations, buffers, programs and submits that fail, and limits that the
+ * device does not have. The linker sends the calls through this file (tests/tests.mk). */
+#ifndef DGL_TESTS_GL_FAIL_H
+#define DGL_TESTS_GL_FAIL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Counters of calls that still succeed; the next one fails, once. Negative: all succeed. */
+struct gl_fail {
+    long allocations; /* malloc, calloc, realloc and strdup of our own code */
+    long buffers;     /* gl_buffer_create(): DGL_ERR_NO_MEMORY */
+    long programs;    /* gl_programs_create(): DGL_ERR_KERNEL */
+    long submits;     /* gl_submit(): the device is lost */
+    long readbacks;   /* gl_readback_end(): DGL_ERR_GPU */
+    bool tripped;     /* one of them has failed */
+    /* What gl_device_caps() then says; 0 = the truth. */
+    uint64_t max_ssbo_bytes, max_buffer_bytes, memory_free_bytes;
+    bool memory_unknown;
+    /* Buffers and bytes that exist. */
+    int64_t live_buffers, live_bytes;
+};
+extern struct gl_fail gl_fail;
+
+/* Everything works again; what lives is still counted. */
+void gl_fail_reset(void);
+
+#endif

@@ -9,7 +9,7 @@
 #include "core/base/utf8.h"
 #include "loader/tok_unicode.h"
 
-/* ---- loading -------------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 static enum dgl_status load_flags(struct dgl_json_reader r, const struct dgl_json *json,
                                   struct tok_added_token *token)
@@ -143,27 +143,38 @@ static enum dgl_status index_by_id(struct dgl_json_reader r, struct tok_added *o
     return DGL_OK;
 }
 
-/* Puts each token into the trie it belongs to, under its own normal form when it is looked for
- * in normalized text. */
+/* Puts a token into the trie it belongs to, under its own normal form when it is looked for in
+ * normalized text. Of tokens with one normal form the first counts
+ * (in the reference any of them, from run to run). */
+static enum dgl_status index_token(struct dgl_json_reader r,
+                                   const struct tok_normalizer *normalizer,
+                                   struct tok_scratch *scratch, struct tok_added *out,
+                                   int32_t index)
+{
+    struct tok_added_token *token = &out->tokens[index];
+    struct dgl_str text = {token->content.p, token->content.len};
+    if (token->normalized) {
+        size_t origin_len = 0;
+        enum dgl_status status = tok_normalize(r.log, normalizer, scratch, text, &origin_len);
+        if (status != DGL_OK)
+            return status;
+        text = (struct dgl_str){scratch->normalized.p, scratch->normalized.len};
+    }
+    dgl_buf_append(&token->decoded, text.p, text.len);
+    struct tok_trie *trie = token->normalized ? &out->normalized : &out->raw;
+    bool known = text.len == 0 || tok_trie_find(trie, text) >= 0;
+    if (token->decoded.failed || (!known && !tok_trie_add(trie, text, index)))
+        return dgl_fail_memory(r.log, "added tokens", text.len);
+    return DGL_OK;
+}
+
 static enum dgl_status build_tries(struct dgl_json_reader r,
                                    const struct tok_normalizer *normalizer, struct tok_added *out)
 {
     struct tok_scratch scratch = {0};
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < out->count && status == DGL_OK; i++) {
-        struct tok_added_token *token = &out->tokens[i];
-        struct dgl_str text = {token->content.p, token->content.len};
-        size_t origin_len = 0;
-        if (token->normalized) {
-            status = tok_normalize(r.log, normalizer, &scratch, text, &origin_len);
-            text = (struct dgl_str){scratch.normalized.p, scratch.normalized.len};
-        }
-        dgl_buf_append(&token->decoded, text.p, text.len);
-        struct tok_trie *trie = token->normalized ? &out->normalized : &out->raw;
-        if (status == DGL_OK &&
-            (token->decoded.failed || (text.len > 0 && !tok_trie_add(trie, text, (int32_t)i))))
-            status = dgl_fail_memory(r.log, "added tokens", text.len);
-    }
+    for (size_t i = 0; i < out->count && status == DGL_OK; i++)
+        status = index_token(r, normalizer, &scratch, out, (int32_t)i);
     tok_scratch_finish(&scratch);
     return status;
 }
@@ -203,7 +214,7 @@ const struct tok_added_token *tok_added_find(const struct tok_added *added, int3
     return &added->tokens[added->by_id[id]];
 }
 
-/* ---- finding -------------------------------------------------------------------------------- */
+/* ---- finding --------------------------------------------------------------------------------- */
 
 /* The longest token that begins at `start`: its index, with *end behind it; -1 when there is
  * none. */

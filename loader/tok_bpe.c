@@ -21,7 +21,7 @@ struct tok_bpe {
     int32_t *char_pages[PAGE_COUNT];
 };
 
-/* ---- characters ----------------------------------------------------------------------------- */
+/* ---- characters ------------------------------------------------------------------------------ */
 
 static int32_t char_id(const struct tok_bpe *bpe, uint32_t cp)
 {
@@ -53,7 +53,7 @@ static bool index_characters(struct tok_bpe *bpe, const struct tok_vocab *vocab)
     return true;
 }
 
-/* ---- loading: vocabulary -------------------------------------------------------------------- */
+/* ---- loading: vocabulary --------------------------------------------------------------------- */
 
 static enum dgl_status load_vocab(struct dgl_json_reader r, const struct dgl_json *json,
                                   struct tok_vocab *vocab)
@@ -78,7 +78,7 @@ static enum dgl_status load_vocab(struct dgl_json_reader r, const struct dgl_jso
     return DGL_OK;
 }
 
-/* ---- loading: merges ------------------------------------------------------------------------ */
+/* ---- loading: merges ------------------------------------------------------------------------- */
 
 /* The two sides of a merge: ["a", "b"], or "a b" with exactly one blank. */
 static bool split_merge(const struct dgl_json *merge, struct dgl_str *left, struct dgl_str *right)
@@ -172,7 +172,7 @@ static enum dgl_status load_merges(struct dgl_json_reader r, const struct dgl_js
     return status;
 }
 
-/* ---- loading: bridges ----------------------------------------------------------------------- */
+/* ---- loading: bridges ------------------------------------------------------------------------ */
 
 static bool grow_bridges(struct tok_bridges *bridges)
 {
@@ -260,7 +260,7 @@ static bool build_bridges(struct tok_model *model)
     return ok;
 }
 
-/* ---- loading -------------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 /* Fields that change the result in ways that are not implemented must be absent or neutral. */
 static enum dgl_status check_unsupported(struct dgl_json_reader r, const struct dgl_json *json)
@@ -338,7 +338,7 @@ void tok_bpe_destroy(struct tok_bpe **bpe)
     *bpe = NULL;
 }
 
-/* ---- encoding ------------------------------------------------------------------------------- */
+/* ---- encoding -------------------------------------------------------------------------------- */
 
 /* The bytes of a character as symbols, when all of them have a token. */
 static bool put_bytes(const struct tok_model *model, const char *bytes, size_t len,

@@ -16,7 +16,7 @@
 #define SMALL 24 /* symbols up to which scanning for the lowest rank is faster than a heap */
 #define NONE  UINT32_MAX
 
-/* ---- tables --------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static uint64_t pair_key(int32_t left, int32_t right)
 {
@@ -50,7 +50,7 @@ bool tok_bridges_have(const struct tok_bridges *bridges, int32_t left, int32_t r
     return bridges->slots[at] == key;
 }
 
-/* ---- a few symbols: scan -------------------------------------------------------------------- */
+/* ---- a few symbols: scan --------------------------------------------------------------------- */
 
 struct pair {
     uint32_t rank; /* NONE = no merge */
@@ -88,7 +88,7 @@ static size_t merge_small(const struct tok_merges *merges, int32_t *symbols, siz
     return count;
 }
 
-/* ---- many symbols: linked list and heap ----------------------------------------------------- */
+/* ---- many symbols: linked list and heap ------------------------------------------------------ */
 
 struct node {
     int32_t symbol; /* -1 = merged into the one before */
@@ -209,7 +209,7 @@ static enum dgl_status merge_large(const struct dgl_log *log, const struct tok_m
     return DGL_OK;
 }
 
-/* ---- one piece ------------------------------------------------------------------------------ */
+/* ---- one piece ------------------------------------------------------------------------------- */
 
 static enum dgl_status merge_part(const struct dgl_log *log, const struct tok_merges *merges,
                                   struct tok_model_scratch *scratch, int32_t *symbols, size_t count,

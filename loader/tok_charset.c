@@ -100,7 +100,7 @@ void tok_charset_finish(struct tok_charset *set)
     *set = (struct tok_charset){0};
 }
 
-/* ---- properties ----------------------------------------------------------------------------- */
+/* ---- properties ------------------------------------------------------------------------------ */
 
 #define BIT(category) (1u << (category))
 #define LETTERS       (BIT(TOK_LU) | BIT(TOK_LL) | BIT(TOK_LT) | BIT(TOK_LM) | BIT(TOK_LO))
@@ -281,11 +281,11 @@ bool tok_charset_add_property(struct tok_charset *set, struct dgl_str name)
     return false;
 }
 
-/* ---- case ----------------------------------------------------------------------------------- */
+/* ---- case ------------------------------------------------------------------------------------ */
 
 /* Whether the part beyond ASCII is closed under case without looking: it has no letter with a
- * case, or all of them. */
-static bool is_closed_beyond_ascii(const struct tok_charset *set)
+ * case, or all of them. *failed: out of memory. */
+static bool is_closed_beyond_ascii(const struct tok_charset *set, bool *failed)
 {
     struct tok_charset cased = {0}, common = {0};
     struct tok_range range;
@@ -300,18 +300,21 @@ static bool is_closed_beyond_ascii(const struct tok_charset *set)
     for (size_t i = 0; i < common.count; i++)
         folds_to_ascii &= common.ranges[i].first == common.ranges[i].last &&
                           (common.ranges[i].first == 0x17F || common.ranges[i].first == 0x212A);
-    bool all = common.count == cased.count &&
+    bool all = common.count == cased.count && common.count > 0 &&
                memcmp(common.ranges, cased.ranges, cased.count * sizeof(*cased.ranges)) == 0;
-    bool ok = !cased.failed && !common.failed && (folds_to_ascii || all);
+    *failed = common.failed;
     tok_charset_finish(&cased);
     tok_charset_finish(&common);
-    return ok;
+    return folds_to_ascii || all;
 }
 
 bool tok_charset_fold_case(struct tok_charset *set)
 {
-    if (!is_closed_beyond_ascii(set))
-        return false;
+    bool failed;
+    bool closed = is_closed_beyond_ascii(set, &failed);
+    set->failed |= failed;
+    if (set->failed || !closed)
+        return set->failed;
     struct tok_charset added = {0};
     for (uint32_t c = 'a'; c <= 'z'; c++) {
         uint32_t beyond = c == 's' ? 0x17F : c == 'k' ? 0x212A : 0;

@@ -33,7 +33,8 @@ void tok_charset_finish(struct tok_charset *set);
 bool tok_charset_add_property(struct tok_charset *set, struct dgl_str name);
 
 /* Closes the set under ASCII case, with the two letters beyond ASCII that fold into it (U+017F,
- * U+212A). False when it holds other letters that have a case and does not hold all letters. */
+ * U+212A). False when it holds other letters that have a case and does not hold all letters; true
+ * with `failed` when out of memory. */
 bool tok_charset_fold_case(struct tok_charset *set);
 
 #endif

@@ -33,7 +33,7 @@ struct tok_decode_step {
     struct tok_metaspace metaspace;
 };
 
-/* ---- loading -------------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 static enum dgl_status load_content(struct dgl_json_reader r, const struct dgl_json *json,
                                     struct tok_decode_step *step)
@@ -136,7 +136,7 @@ void tok_decoder_finish(struct tok_decoder *decoder)
     *decoder = (struct tok_decoder){0};
 }
 
-/* ---- steps ---------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static void feed(struct tok_decode_stream *s, size_t at, struct dgl_str part, bool end);
 
@@ -366,7 +366,7 @@ static void end_step(struct tok_decode_stream *s, size_t at)
     }
 }
 
-/* ---- streams -------------------------------------------------------------------------------- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 void tok_decode_stream_init(struct tok_decode_stream *stream, const struct dgl_log *log,
                             const struct tok_decoder *decoder)

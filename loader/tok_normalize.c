@@ -24,7 +24,7 @@ struct tok_normalize_step {
     bool left, right; /* sides to strip */
 };
 
-/* ---- loading -------------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 static enum dgl_status load_content(struct dgl_json_reader r, const struct dgl_json *json,
                                     const char *field, struct tok_normalize_step *step)
@@ -119,7 +119,7 @@ void tok_normalizer_finish(struct tok_normalizer *normalizer)
     *normalizer = (struct tok_normalizer){0};
 }
 
-/* ---- applying ------------------------------------------------------------------------------- */
+/* ---- applying -------------------------------------------------------------------------------- */
 
 static size_t strip(const struct tok_normalize_step *step, struct dgl_str text, size_t origin,
                     struct dgl_buf *out)

@@ -33,7 +33,7 @@ struct tok_split_step {
     struct tok_metaspace metaspace;
 };
 
-/* ---- loading -------------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 /* NULL: out of memory, reported. */
 static struct tok_split_step *add_step(struct dgl_json_reader r, struct tok_pretokenizer *out,
@@ -197,7 +197,7 @@ void tok_pretokenizer_finish(struct tok_pretokenizer *pretokenizer)
     *pretokenizer = (struct tok_pretokenizer){0};
 }
 
-/* ---- steps that only cut -------------------------------------------------------------------- */
+/* ---- steps that only cut --------------------------------------------------------------------- */
 
 static enum dgl_status cut_piece(const struct dgl_log *log, const struct tok_split_step *step,
                                  struct tok_scratch *s, struct tok_piece piece)
@@ -228,7 +228,7 @@ static enum dgl_status cut(const struct dgl_log *log, const struct tok_split_ste
     return status;
 }
 
-/* ---- steps that rewrite --------------------------------------------------------------------- */
+/* ---- steps that rewrite ---------------------------------------------------------------------- */
 
 static bool starts_with(struct dgl_str text, const char *prefix, size_t len)
 {

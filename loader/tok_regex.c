@@ -38,7 +38,7 @@ struct tok_regex_scratch {
     size_t cap_kinds;
 };
 
-/* ---- kinds ---------------------------------------------------------------------------------- */
+/* ---- kinds ----------------------------------------------------------------------------------- */
 
 /* The sets of a pattern cut all code points into intervals; intervals that belong to the same
  * sets are one kind. */
@@ -167,7 +167,7 @@ static bool fill_pages(struct tok_regex *regex, const struct partition *part)
     return true;
 }
 
-/* ---- compiling ------------------------------------------------------------------------------ */
+/* ---- compiling ------------------------------------------------------------------------------- */
 
 static void write_set(struct dgl_buf *out, const struct partition *part, size_t set)
 {
@@ -209,6 +209,8 @@ static enum dgl_status compile(const struct dgl_log *log, struct tok_regex *rege
     if (!regex->code) {
         char message[128] = "";
         pcre2_get_error_message(error, (PCRE2_UCHAR *)message, sizeof(message));
+        if (error == PCRE2_ERROR_HEAP_FAILED)
+            return dgl_fail_memory(log, "pattern", program->num_items);
         return dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: pattern is not implemented: %s",
                         regex->where, message);
     }
@@ -255,7 +257,7 @@ void tok_regex_destroy(struct tok_regex **regex)
     *regex = NULL;
 }
 
-/* ---- matching ------------------------------------------------------------------------------- */
+/* ---- matching -------------------------------------------------------------------------------- */
 
 struct tok_regex_scratch *tok_regex_scratch_create(void)
 {

@@ -27,7 +27,7 @@ void tok_regex_program_finish(struct tok_regex_program *program)
     *program = (struct tok_regex_program){0};
 }
 
-/* ---- reading -------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 enum dgl_status tok_regex_fail(const struct tok_regex_parser *p, const char *what)
 {
@@ -62,7 +62,7 @@ uint32_t tok_regex_take(struct tok_regex_parser *p)
     return cp;
 }
 
-/* ---- writing -------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static enum dgl_status insert_item(struct tok_regex_parser *p, size_t at,
                                    struct tok_regex_item item)
@@ -90,27 +90,30 @@ static bool equal_sets(const struct tok_charset *a, const struct tok_charset *b)
            (a->count == 0 || memcmp(a->ranges, b->ranges, a->count * sizeof(*a->ranges)) == 0);
 }
 
-/* Takes `set` and leaves it empty. */
-static enum dgl_status emit_set(struct tok_regex_parser *p, struct tok_charset *set)
+/* Index of a set, added when it is new; -1: out of memory. Takes `set` and leaves it empty. */
+static int32_t keep_set(struct tok_regex_program *out, struct tok_charset *set)
 {
-    struct tok_regex_program *out = p->out;
     size_t i = 0;
-    p->last_folded = 0;
-    tok_charset_settle(set);
     while (i < out->num_sets && !equal_sets(&out->sets[i], set))
         i++;
-    if (i < out->num_sets) {
-        tok_charset_finish(set);
-    } else {
-        if (set->failed ||
-            !dgl_grow((void **)&out->sets, &out->cap_sets, i + 1, sizeof(*out->sets))) {
-            tok_charset_finish(set);
-            return dgl_fail_memory(p->log, "pattern", (i + 1) * sizeof(*out->sets));
-        }
+    bool ok = !set->failed && (i < out->num_sets || dgl_grow((void **)&out->sets, &out->cap_sets,
+                                                             i + 1, sizeof(*out->sets)));
+    if (ok && i == out->num_sets)
         out->sets[out->num_sets++] = *set;
-        *set = (struct tok_charset){0};
-    }
-    return insert_item(p, out->num_items, (struct tok_regex_item){.set = (int32_t)i});
+    else
+        tok_charset_finish(set);
+    *set = (struct tok_charset){0};
+    return ok ? (int32_t)i : -1;
+}
+
+static enum dgl_status emit_set(struct tok_regex_parser *p, struct tok_charset *set)
+{
+    p->last_folded = 0;
+    tok_charset_settle(set);
+    int32_t index = keep_set(p->out, set);
+    if (index < 0)
+        return dgl_fail_memory(p->log, "pattern", p->out->num_sets * sizeof(*p->out->sets));
+    return insert_item(p, p->out->num_items, (struct tok_regex_item){.set = index});
 }
 
 static enum dgl_status emit_property(struct tok_regex_parser *p, const char *name)
@@ -146,7 +149,7 @@ static enum dgl_status emit_recipe(struct tok_regex_parser *p, const char *recip
     return status;
 }
 
-/* ---- atoms ---------------------------------------------------------------------------------- */
+/* ---- atoms ----------------------------------------------------------------------------------- */
 
 /* Without regard to case, Oniguruma also lets two letters match one (ss and U+00DF, ligatures). */
 static bool is_folding_pair(char first, char second)
@@ -323,7 +326,7 @@ static enum dgl_status parse_dot(struct tok_regex_parser *p, struct flags flags)
     return emit_set(p, &set);
 }
 
-/* ---- quantifiers ---------------------------------------------------------------------------- */
+/* ---- quantifiers ----------------------------------------------------------------------------- */
 
 static bool take_number(struct tok_regex_parser *p, uint32_t *value)
 {
@@ -403,7 +406,7 @@ static enum dgl_status parse_quantifiers(struct tok_regex_parser *p, size_t star
     return status;
 }
 
-/* ---- the grammar ---------------------------------------------------------------------------- */
+/* ---- the grammar ----------------------------------------------------------------------------- */
 
 static void skip_blanks_and_comments(struct tok_regex_parser *p)
 {

@@ -78,6 +78,14 @@ uint32_t tok_trie_next(const struct tok_trie *trie, uint32_t node, unsigned char
     return e->to ? e->to : TOK_TRIE_NONE;
 }
 
+int32_t tok_trie_find(const struct tok_trie *trie, struct dgl_str text)
+{
+    uint32_t node = TOK_TRIE_ROOT;
+    for (size_t i = 0; i < text.len && node != TOK_TRIE_NONE; i++)
+        node = tok_trie_next(trie, node, (unsigned char)text.p[i]);
+    return node == TOK_TRIE_NONE || trie->num_nodes == 0 ? -1 : trie->values[node];
+}
+
 void tok_trie_finish(struct tok_trie *trie)
 {
     free(trie->values);

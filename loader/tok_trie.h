@@ -29,6 +29,8 @@ struct tok_trie {
 bool tok_trie_add(struct tok_trie *trie, struct dgl_str text, int32_t value);
 /* The node behind `node` along `byte`, TOK_TRIE_NONE when no string goes on so. */
 uint32_t tok_trie_next(const struct tok_trie *trie, uint32_t node, unsigned char byte);
+/* The value of a string, -1 when it is not there. */
+int32_t tok_trie_find(const struct tok_trie *trie, struct dgl_str text);
 void tok_trie_finish(struct tok_trie *trie);
 
 #endif

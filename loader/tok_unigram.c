@@ -24,49 +24,48 @@ struct step {
     int32_t id;
 };
 
-/* ---- loading -------------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 /* A score as the reference reads it: digits as an integer, times or divided by a power of ten,
- * which is a bit off for scores of more than 15 digits. Sums of scores that are equal on paper
- * are equal or not because of that bit. */
-static bool reference_score(double value, double *out)
+ * which is a bit off for scores of more than 15 digits. Sums of scores that are equal on paper are
+ * equal or not because of that bit. `text` is working memory. */
+static double reference_score(double value, struct dgl_buf *text)
 {
-    struct dgl_buf text = {0};
-    dgl_buf_f64(&text, fabs(value));
+    text->len = 0;
+    dgl_buf_f64(text, fabs(value));
+    if (text->failed)
+        return 0;
     uint64_t digits = 0;
     int64_t exponent = 0, given = 0;
     bool fraction = false;
     size_t i = 0;
-    for (; i < text.len && text.p[i] != 'e' && text.p[i] != 'E'; i++) {
-        fraction |= text.p[i] == '.';
-        if (text.p[i] == '.')
+    for (; i < text->len && text->p[i] != 'e'; i++) {
+        fraction |= text->p[i] == '.';
+        if (text->p[i] == '.')
             continue;
-        digits = digits * 10 + (uint64_t)(text.p[i] - '0');
+        digits = digits * 10 + (uint64_t)(text->p[i] - '0');
         exponent -= fraction;
     }
-    i += i + 1 < text.len && text.p[i + 1] == '+'; /* "1e+30" */
-    if (i < text.len)
-        dgl_parse_i64((struct dgl_str){text.p + i + 1, text.len - i - 1}, -400, 400, &given);
+    i += i + 1 < text->len && text->p[i + 1] == '+'; /* "1e+30" */
+    if (i < text->len)
+        dgl_parse_i64((struct dgl_str){text->p + i + 1, text->len - i - 1}, -400, 400, &given);
     exponent += given;
     double power = pow(10, (double)(exponent < 0 ? -exponent : exponent));
     double size = exponent < 0 ? (double)digits / power : (double)digits * power;
-    *out = value < 0 ? -size : size;
-    bool ok = !text.failed && isfinite(size);
-    dgl_buf_finish(&text);
-    return ok;
+    return value < 0 ? -size : size;
 }
 
 static enum dgl_status load_entry(struct dgl_json_reader r, const struct dgl_json *entry,
-                                  struct tok_model *model, int32_t id)
+                                  struct tok_model *model, int32_t id, struct dgl_buf *text)
 {
     const struct dgl_json *token = dgl_json_at(entry, 0), *score = dgl_json_at(entry, 1);
     if (!dgl_json_is(entry, DGL_JSON_ARRAY) || dgl_json_count(entry) != 2 ||
         !dgl_json_is(token, DGL_JSON_STRING) || !dgl_json_is(score, DGL_JSON_NUMBER))
         return dgl_json_fail(r, entry, "an entry of the vocabulary is [\"token\", score]");
-    struct dgl_str text = dgl_json_str(token);
-    if (!reference_score(dgl_json_f64(score), &model->unigram->scores[id]))
-        return dgl_json_fail(r, score, "this score is out of range");
-    if (!tok_vocab_add(&model->vocab, text, id) || !tok_trie_add(&model->unigram->trie, text, id))
+    struct dgl_str name = dgl_json_str(token);
+    model->unigram->scores[id] = reference_score(dgl_json_f64(score), text);
+    if (text->failed || !tok_vocab_add(&model->vocab, name, id) ||
+        !tok_trie_add(&model->unigram->trie, name, id))
         return dgl_fail_memory(r.log, "vocabulary", model->vocab.text.len);
     return DGL_OK;
 }
@@ -85,13 +84,15 @@ static enum dgl_status load_vocab(struct dgl_json_reader r, const struct dgl_jso
     if (!model->unigram->scores || !tok_vocab_reserve(&model->vocab, count))
         return dgl_fail_memory(r.log, "vocabulary", count * sizeof(double));
     int32_t id = 0;
+    struct dgl_buf text = {0};
     double lowest = INFINITY;
     for (const struct dgl_json *v = dgl_json_first(array); v && status == DGL_OK;
          v = dgl_json_next(v), id++) {
-        status = load_entry(r, v, model, id);
+        status = load_entry(r, v, model, id, &text);
         if (status == DGL_OK && model->unigram->scores[id] < lowest)
             lowest = model->unigram->scores[id];
     }
+    dgl_buf_finish(&text);
     model->unigram->unknown_score = lowest - UNKNOWN_PENALTY;
     return status;
 }
@@ -125,7 +126,7 @@ void tok_unigram_destroy(struct tok_unigram **unigram)
     *unigram = NULL;
 }
 
-/* ---- encoding ------------------------------------------------------------------------------- */
+/* ---- encoding -------------------------------------------------------------------------------- */
 
 static void offer(struct step *to, double score, size_t from, int32_t id)
 {

@@ -24,7 +24,7 @@ struct dgl_tokenizer {
     int32_t max_id;
 };
 
-/* ---- loading -------------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 /* Fields of the file itself: a version that is known, and settings that are the caller's
  * business here. */
@@ -130,7 +130,7 @@ bool tokenizer_is_special(const struct dgl_tokenizer *tok, int32_t id)
     return token && token->special;
 }
 
-/* ---- encoding ------------------------------------------------------------------------------- */
+/* ---- encoding -------------------------------------------------------------------------------- */
 
 /* One call of tokenizer_encode. */
 struct encoder {
@@ -224,7 +224,7 @@ enum dgl_status tokenizer_encode(const struct dgl_log *log, const struct dgl_tok
     return status;
 }
 
-/* ---- decoding ------------------------------------------------------------------------------- */
+/* ---- decoding -------------------------------------------------------------------------------- */
 
 /* The text of a token as the decoder gets it; false: nothing to decode. */
 static bool token_text(const struct dgl_tokenizer *tok, int32_t id, bool skip_special,

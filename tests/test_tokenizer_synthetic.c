@@ -1,5 +1,5 @@
-/* Small tokenizers made to show what no published file has, and Unicode data, against what the `tokenizers` package
- * says. Everything is in tests/tokenizers. */
+/* Small tokenizers made to show what no published file has, and Unicode data, against what the
+ * `tokenizers` package says. Everything is in tests/tokenizers. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #define ARCHIVE "tokenizers/synthetic+unicode.tar.gz"
 
-/* ---- tokenizers ----------------------------------------------------------------------------------- */
+/* ---- tokenizers ----------------------------------------------------------------------------- */
 
 struct row {
     const char *name;
@@ -77,7 +77,7 @@ static void streams_as_recorded(void **state)
     token_vectors_finish(&vectors);
 }
 
-/* ---- Unicode -------------------------------------------------------------------------------------- */
+/* ---- Unicode -------------------------------------------------------------------------------- */
 
 static struct dgl_json_doc *load_unicode(const char *file)
 {
@@ -173,8 +173,7 @@ static void check_pieces(const struct tok_regex *regex, struct tok_regex_scratch
         if (span.start == span.end)
             continue;
         struct dgl_str want = dgl_json_str(piece);
-        if (want.len != span.end - span.start ||
-            memcmp(want.p, text.p + span.start, want.len) != 0)
+        if (want.len != span.end - span.start || memcmp(want.p, text.p + span.start, want.len) != 0)
             fail_msg("text \"%s\": piece \"%.*s\", want \"%s\"", text.p,
                      (int)(span.end - span.start), text.p + span.start, want.p);
         piece = dgl_json_next(piece);
@@ -198,8 +197,8 @@ static void published_pattern_cuts_as_recorded(void **state)
     struct tok_regex_scratch *scratch = tok_regex_scratch_create();
     assert_non_null(set);
     assert_non_null(scratch);
-    assert_int_equal(
-        tok_regex_create(NULL, name, dgl_json_str(dgl_json_get(set, "regex")), &regex), DGL_OK);
+    assert_int_equal(tok_regex_create(NULL, name, dgl_json_str(dgl_json_get(set, "regex")), &regex),
+                     DGL_OK);
     const struct dgl_json *c = dgl_json_first(dgl_json_get(set, "cases"));
     for (; c; c = dgl_json_next(c))
         check_pieces(regex, scratch, c);

@@ -172,4 +172,5 @@ def main():
     save_safetensors(out + "/reference.safetensors", arrays)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -7,7 +7,7 @@ Its parts carry different Unicode versions (regular expressions 16.0, normal for
     pip install tokenizers==0.23.3
     tests/reference/unicode_tables.py nfc_tables.json > loader/tok_unicode_tables.inc
 
-nfc_tables.json is in tests/tokenizers/synthetic+unicode.tar.xz; the package cannot be asked for
+nfc_tables.json is in tests/tokenizers/synthetic+unicode.tar.gz; the package cannot be asked for
 combining classes, they are taken from there.
 """
 import json

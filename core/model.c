@@ -131,15 +131,21 @@ static int32_t choose_chunk(const struct gl_caps *caps)
     return caps->software ? 128 : 512;
 }
 
+/* Bytes that a kernel can see of one buffer. */
+static uint64_t binding_bytes(const struct dgl_model *m)
+{
+    const struct dgl_limits *lim = dgl_device_get_limits(m->dev);
+    return lim->max_ssbo_bytes < lim->max_buffer_bytes ? lim->max_ssbo_bytes
+                                                       : lim->max_buffer_bytes;
+}
+
 /* The largest context whose KV cache fits one binding per layer and `bytes` in all. */
 static int32_t fit_context(const struct dgl_model *m, uint64_t bytes, int32_t wanted)
 {
     uint64_t per_token = model_kv_layer_bytes(m, 1);
-    const struct dgl_limits *lim = dgl_device_get_limits(m->dev);
-    uint64_t range =
-        lim->max_ssbo_bytes < lim->max_buffer_bytes ? lim->max_ssbo_bytes : lim->max_buffer_bytes;
+    uint64_t bound = binding_bytes(m) / per_token;
     uint64_t fit = bytes / (per_token * (uint64_t)m->file->desc.layers);
-    fit = fit < range / per_token ? fit : range / per_token;
+    fit = fit < bound ? fit : bound;
     return fit < (uint64_t)wanted ? (int32_t)fit : wanted;
 }
 
@@ -180,6 +186,10 @@ static enum dgl_status refuse(const struct dgl_model *m, const struct dgl_memory
         dgl_buf_bytes(&a, mem->available_bytes);
     else
         dgl_buf_puts(&a, "an unknown amount");
+    if (model_kv_layer_bytes(m, mem->context) > binding_bytes(m)) {
+        dgl_buf_puts(&a, ", per layer's cache ");
+        dgl_buf_bytes(&a, binding_bytes(m));
+    }
     enum dgl_status st = dgl_fail(
         m->dev->log, DGL_ERR_NO_MEMORY,
         "%s does not fit %s: weights %s, KV cache %s for %d tokens, scratch %s, available %s; %s%d",

@@ -1,9 +1,11 @@
-// Attention of one token with a table of scores in shared memory: any HEAD_DIM that is a multiple of 4.
+// Attention of one token with a table of scores in shared memory: any HEAD_DIM that is a multiple
+// of 4.
 //
-// A group serves up to HEADS_BLOCK heads of one KV head and one split of the keys. It turns q and the new k together (k and v
-// rounded to the cache's type; the first group whose split holds the new key also stores them), then goes through
-// its keys LANES at a time: one key per invocation for the scores, an online softmax in powers of two over the
-// table, and for the values one quad of the head per invocation, LANES / (HEAD_DIM / 4) keys side by side.
+// A group serves up to HEADS_BLOCK heads of one KV head and one split of the keys. It turns q and
+// the new k together (k and v rounded to the cache's type; the first group whose split holds the
+// new key also stores them), then goes through its keys LANES at a time: one key per invocation for
+// the scores, an online softmax in powers of two over the table, and for the values one quad of the
+// head per invocation, LANES / (HEAD_DIM / 4) keys side by side.
 //
 //! NAME attn_decode
 //! OP attn_decode
@@ -22,8 +24,8 @@
 //! LOCAL LANES
 //! GROUPS KV_HEADS * ceildiv(HEADS / KV_HEADS, HEADS_BLOCK) * SPLITS
 //! SHARED ((HEADS_BLOCK + 2) * HEAD_DIM + HEADS_BLOCK * (LANES + 8) + LANES * 5) * 4
-//! REQUIRE HEAD_DIM % 4 == 0 && HEAD_DIM / 4 <= LANES && ROPE_DIMS % 4 == 0 && ROPE_DIMS <= HEAD_DIM
-//! REQUIRE HEADS % KV_HEADS == 0
+//! REQUIRE HEAD_DIM % 4 == 0 && HEAD_DIM / 4 <= LANES && HEADS % KV_HEADS == 0
+//! REQUIRE ROPE_DIMS % 4 == 0 && ROPE_DIMS <= HEAD_DIM
 //! PREFER 10
 //! TOLERANCE 1e-11
 //! CHUNK kv
@@ -65,8 +67,9 @@ void turn_rows(uint lane, uint head0, uint kv_head)
 {
     for (uint item = lane; item < uint(HEADS_BLOCK + 2) * QUADS; item += uint(LANES)) {
         uint r = item / QUADS, i = item % QUADS;
-        uint head = r < uint(HEADS_BLOCK) ? min(head0 + r, uint(HEADS - 1))
-                                          : uint(HEADS) + kv_head + (r - uint(HEADS_BLOCK)) * uint(KV_HEADS);
+        uint head = uint(HEADS) + kv_head + (r - uint(HEADS_BLOCK)) * uint(KV_HEADS);
+        if (r < uint(HEADS_BLOCK))
+            head = min(head0 + r, uint(HEADS - 1));
         bool paired = i < uint(ROPE_DIMS / 4);
         uint dim = paired ? 2u * i : 4u * i;
         uint away = paired ? uint(ROPE_DIMS / 2) : 2u;
@@ -75,7 +78,8 @@ void turn_rows(uint lane, uint head0, uint kv_head)
         if (paired && r <= uint(HEADS_BLOCK)) {
             const uint WIDTH = uint(ROPE_DIMS / 2);
             uint lo = (step_pos & 255u) * WIDTH + dim, hi = (256u + (step_pos >> 8)) * WIDTH + dim;
-            x = rope_turn(x, rope_angles(vec4(ROPE[lo], ROPE[lo + 1u]), vec4(ROPE[hi], ROPE[hi + 1u])));
+            vec4 a = vec4(ROPE[lo], ROPE[lo + 1u]), b = vec4(ROPE[hi], ROPE[hi + 1u]);
+            x = rope_turn(x, rope_angles(a, b));
         }
         x = r < uint(HEADS_BLOCK) ? x * (scale * 1.44269504) : kv_round(x);
         row[(r * uint(HEAD_DIM) + dim) / 2u] = x.xy;
@@ -88,7 +92,8 @@ vec4 row_quad(uint r, uint i)
     return vec4(row[2u * (r * QUADS + i)], row[2u * (r * QUADS + i) + 1u]);
 }
 
-// Quad i of cached key or value j; the new one comes from `row`, since the cache may not hold it yet.
+// Quad i of cached key or value j; the new one comes from `row`, since the cache may not hold it
+// yet.
 vec4 cached(uint base, uint j, uint i, uint new_row)
 {
     return j == step_pos ? row_quad(new_row, i) : kv_quad(base + j * QUADS + i);
@@ -115,6 +120,7 @@ void write_result(uint head, uint split, uint i, vec4 x, float top, float sum)
 
 void body(uvec3 group)
 {
+    rope_begin();
     uint lane = gl_LocalInvocationID.x;
     uint split = group.x % uint(SPLITS);
     uint block = group.x / uint(SPLITS) % BLOCKS;

@@ -1,14 +1,15 @@
 // Attention of one token, one share of the keys per invocation: made for llvmpipe.
 //
-// A group serves HEADS_BLOCK heads of one KV head and one split of the keys. Invocation l takes the cached keys l, l + LANES,
-// ... of its split with an online softmax in powers of two, q (turned by each for itself) and output in registers; the
-// reference maximum is only raised when a score exceeds it by more than 8. The new key and value are turned, rounded to the
-// cache's type and scored together, a few quads per invocation; the first group whose split holds them also stores them.
-// The shares and the new key are merged through shared memory.
+// A group serves HEADS_BLOCK heads of one KV head and one split of the keys. Invocation l takes the
+// cached keys l, l + LANES, ... of its split with an online softmax in powers of two, q (turned by
+// each for itself) and output in registers; the reference maximum is only raised when a score
+// exceeds it by more than 8. The new key and value are turned, rounded to the cache's type and
+// scored together, a few quads per invocation; the first group whose split holds them also stores
+// them. The shares and the new key are merged through shared memory.
 //
-// llvmpipe runs 8 invocations as one vector and each of their loads as 8 scalar ones, wide or not: so 16 bytes per load. A
-// kernel with a barrier becomes a coroutine whose variables live in memory from the first barrier on: so there is one, with
-// little after it.
+// llvmpipe runs 8 invocations as one vector and each of their loads as 8 scalar ones, wide or not:
+// so 16 bytes per load. A kernel with a barrier becomes a coroutine whose variables live in memory
+// from the first barrier on: so there is one, with little after it.
 //
 //! NAME attn_decode_lanes
 //! OP attn_decode
@@ -21,20 +22,22 @@
 //! PARAM float scale
 //! PARAM float rope_scale
 //! CONST HEADS KV_HEADS HEAD_DIM ROPE_DIMS CONTEXT SPLITS
-//! TUNE HEADS_BLOCK = HEADS / KV_HEADS % 4 == 0 && HEAD_DIM <= 64 ? 4 : HEADS / KV_HEADS % 3 == 0 && HEAD_DIM <= 80 ? 3 : HEADS / KV_HEADS % 2 == 0 && HEAD_DIM <= 128 ? 2 : 1 in 1 2 3 4
+//! TUNE ROOM = HEAD_DIM > 64 ? 2 : 4 in 1 2 4
+//! TUNE HEADS_BLOCK = HEADS % (ROOM * KV_HEADS) == 0 ? ROOM : 2 - HEADS / KV_HEADS % 2 in 1 2 4
 //! TUNE LANES = 8 in 8 16 32
 //! STEP read
 //! LOCAL LANES
 //! GROUPS HEADS / HEADS_BLOCK * SPLITS
 //! SHARED (LANES * HEADS_BLOCK * (HEAD_DIM + 3) + HEAD_DIM) * 4
 //! REQUIRE HEAD_DIM % 8 == 0 && ROPE_DIMS % 8 == 0 && ROPE_DIMS <= HEAD_DIM
-//! REQUIRE HEADS % KV_HEADS == 0 && HEADS / KV_HEADS % HEADS_BLOCK == 0 && HEAD_DIM * HEADS_BLOCK <= 256
-//! REQUIRE HEAD_DIM <= 128
+//! REQUIRE HEAD_DIM <= 128 && HEAD_DIM * HEADS_BLOCK <= 256
+//! REQUIRE HEADS % (KV_HEADS * HEADS_BLOCK) == 0
 //! PREFER SOFTWARE ? 20 : 1
 //! TOLERANCE 1e-11
 //! CHUNK kv
 //! CHUNK rope
 //! CHUNK kv_octet
+//! CHUNK kv_store
 //! CHUNK unroll
 
 const uint OCTS = uint(HEAD_DIM / 8);
@@ -47,25 +50,12 @@ shared vec2 part_max_sum[LANES * HEADS_BLOCK];
 shared float new_score[LANES * HEADS_BLOCK]; // parts of the new key's scores
 shared vec4 new_value[HEAD_DIM / 4];
 
-// Four neighbouring numbers that went through kv_round(); quad i is half of octet i / 2.
-void kv_store_quad(uint quad, vec4 x)
-{
-#if KV_f16
-    uvec2 two = uvec2(kv_pack(x.xy), kv_pack(x.zw));
-    if (quad % 2u == 0u)
-        KV[quad / 2u].xy = two;
-    else
-        KV[quad / 2u].zw = two;
-#else
-    KV[quad] = floatBitsToUint(x);
-#endif
-}
-
 // (cos, sin) for frequencies 2 i and 2 i + 1 of the position.
 vec4 angles(uint i)
 {
     const uint WIDTH = uint(ROPE_DIMS / 4);
-    return rope_angles(ROPE[(step_pos & 255u) * WIDTH + i], ROPE[(256u + (step_pos >> 8)) * WIDTH + i]);
+    uint lo = (step_pos & 255u) * WIDTH + i, hi = (256u + (step_pos >> 8)) * WIDTH + i;
+    return rope_angles(ROPE[lo], ROPE[hi]);
 }
 
 // Two quads, i of the head's first half and its partner, of a row of QKV after turning.
@@ -122,25 +112,23 @@ void take_new(uint lane, uint head0, uint kv_head, bool store)
 // The merged result of one head, not normalised, to P. The new key counts as one more share.
 void write_head(uint lane, uint row, uint head, uint split, bool has_new)
 {
-    float top = 0.0, sum = has_new ? 1.0 : 0.0;
-    for (uint l = 0u; l < uint(LANES); l++)
-        top += new_score[row * uint(LANES) + l];
-    float score = has_new ? top : -1e30;
-    top = score;
-    for (uint l = 0u; l < uint(LANES); l++)
-        top = max(top, part_max_sum[row * uint(LANES) + l].x);
+    const uint SHARES = uint(LANES);
+    float score = 0.0;
+    for (uint l = row * SHARES; l < (row + 1u) * SHARES; l++)
+        score += new_score[l];
+    float top = has_new ? score : -1e30;
+    for (uint l = row * SHARES; l < (row + 1u) * SHARES; l++)
+        top = max(top, part_max_sum[l].x);
     float weight = has_new ? exp2(score - top) : 0.0;
-    sum = weight;
-    for (uint l = 0u; l < uint(LANES); l++) {
-        vec2 other = part_max_sum[row * uint(LANES) + l];
-        sum += other.y * exp2(other.x - top);
-    }
+    float sum = weight;
+    for (uint l = row * SHARES; l < (row + 1u) * SHARES; l++)
+        sum += part_max_sum[l].y * exp2(part_max_sum[l].x - top);
     uint result = head * uint(SPLITS) + split;
-    for (uint i = lane; i < uint(QUADS); i += uint(LANES)) {
+    for (uint i = lane; i < uint(QUADS); i += SHARES) {
         vec4 x = new_value[i] * weight;
-        for (uint l = 0u; l < uint(LANES); l++)
-            x += part[(row * uint(QUADS) + i) * uint(LANES) + l] *
-                 exp2(part_max_sum[row * uint(LANES) + l].x - top);
+        for (uint l = 0u; l < SHARES; l++)
+            x += part[(row * uint(QUADS) + i) * SHARES + l] *
+                 exp2(part_max_sum[row * SHARES + l].x - top);
 #if SPLITS == 1
         x /= sum;
 #endif
@@ -161,6 +149,7 @@ void write_head(uint lane, uint row, uint head, uint split, bool has_new)
 
 void body(uvec3 group)
 {
+    rope_begin();
     uint lane = gl_LocalInvocationID.x;
     uint split = group.x % uint(SPLITS);
     uint head0 = group.x / uint(SPLITS) * uint(HEADS_BLOCK);
@@ -175,27 +164,22 @@ void body(uvec3 group)
 
     vec4 q[ROWS * QUADS], o[ROWS * QUADS];
     float m[ROWS], sum[ROWS];
-#define LOAD(i)                                                                                    \
-    for (int r = 0; r < ROWS; r++) {                                                               \
-        uint from = (head0 + uint(r)) * uint(QUADS) + uint(2 * i);                                 \
-        q[r * QUADS + 2 * i] = QKV[from] * (scale * 1.44269504);                                   \
-        q[r * QUADS + 2 * i + 1] = QKV[from + 1u] * (scale * 1.44269504);                          \
-        o[r * QUADS + 2 * i] = vec4(0.0);                                                          \
-        o[r * QUADS + 2 * i + 1] = vec4(0.0);                                                      \
+    for (uint i = 0u; i < uint(ROPE_DIMS / 8); i++) {
+        vec4 even = angles(2u * i), odd = angles(2u * i + 1u);
+        for (uint r = 0u; r < uint(ROWS); r++) {
+            vec4 a, b;
+            load_turned(head0 + r, i, even, odd, a, b);
+            q[r * uint(QUADS) + i] = a * (scale * 1.44269504);
+            q[r * uint(QUADS) + i + uint(ROPE_DIMS / 8)] = b * (scale * 1.44269504);
+        }
     }
-    EACH_OCTET(LOAD)
-#define TURN(i)                                                                                    \
-    if (i < ROPE_DIMS / 8) {                                                                       \
-        vec4 even = angles(uint(2 * i)), odd = angles(uint(2 * i + 1));                            \
-        for (int r = 0; r < ROWS; r++) {                                                           \
-            int a = r * QUADS + i, b = a + ROPE_DIMS / 8;                                          \
-            vec4 two = rope_turn(vec4(q[a].xy, q[b].xy), even);                                    \
-            vec4 too = rope_turn(vec4(q[a].zw, q[b].zw), odd);                                     \
-            q[a] = vec4(two.xy, too.xy);                                                           \
-            q[b] = vec4(two.zw, too.zw);                                                           \
-        }                                                                                          \
-    }
-    EACH_OCTET(TURN)
+    for (uint i = uint(ROPE_DIMS / 4); i < uint(QUADS); i++)
+        for (uint r = 0u; r < uint(ROWS); r++)
+            q[r * uint(QUADS) + i] = QKV[(head0 + r) * uint(QUADS) + i] * (scale * 1.44269504);
+#define CLEAR(i)                                                                                   \
+    for (int r = 0; r < ROWS; r++)                                                                 \
+        o[r * QUADS + 2 * i] = o[r * QUADS + 2 * i + 1] = vec4(0.0);
+    EACH_OCTET(CLEAR)
     for (int r = 0; r < ROWS; r++) {
         m[r] = -1e30;
         sum[r] = 0.0;
@@ -216,7 +200,8 @@ void body(uvec3 group)
         float excess = -1.0;
         for (int r = 0; r < ROWS; r++)
             excess = max(excess, s[r] - m[r]);
-        // A loop of at most one turn: drivers that run all lanes through an `if` leave a loop nobody needs.
+        // A loop of at most one turn: drivers that run all lanes through an `if` leave a loop
+        // nobody needs.
         while (excess > 8.0) {
             for (int r = 0; r < ROWS; r++) {
                 float top = max(m[r], s[r]);

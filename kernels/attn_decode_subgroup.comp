@@ -1,10 +1,13 @@
-// Attention of one token, a few neighbouring invocations per key, scores summed by subgroup shuffles.
+// Attention of one token, a few neighbouring invocations per key, scores summed by subgroup
+// shuffles.
 //
-// HEAD_DIM / 8 invocations (a team; a power of two that divides the subgroup) share a key: each holds eight numbers of q
-// and of the output for HEADS_BLOCK heads of the KV head in registers, loads 16 bytes of key and value, and learns the
-// score by shuffles within the team. Teams take keys turn by turn, DEPTH at a time so that several loads are under way,
-// with an online softmax in powers of two; nothing is shared between them until the end, where their results are merged
-// through shared memory. The subgroup's size does not matter beyond that it holds a whole number of teams.
+// HEAD_DIM / 8 invocations (a team; a power of two that divides the subgroup) share a key: each
+// holds eight numbers of q and of the output for HEADS_BLOCK heads of the KV head in registers,
+// loads 16 bytes of key and value, and learns the score by shuffles within the team. Teams take
+// keys turn by turn, DEPTH at a time so that several loads are under way, with an online softmax in
+// powers of two; nothing is shared between them until the end, where their results are merged
+// through shared memory. The subgroup's size does not matter beyond that it holds a whole number of
+// teams.
 //
 //! NAME attn_decode_subgroup
 //! OP attn_decode
@@ -17,7 +20,7 @@
 //! PARAM float scale
 //! PARAM float rope_scale
 //! CONST HEADS KV_HEADS HEAD_DIM ROPE_DIMS CONTEXT SPLITS
-//! TUNE HEADS_BLOCK = HEADS / KV_HEADS % 4 == 0 ? 4 : HEADS / KV_HEADS % 3 == 0 ? 3 : HEADS / KV_HEADS % 2 == 0 ? 2 : 1 in 1 2 3 4
+//! TUNE HEADS_BLOCK = HEADS % (4 * KV_HEADS) == 0 ? 4 : 2 - HEADS / KV_HEADS % 2 in 1 2 4
 //! TUNE LANES = 128 in 32 64 128 256
 //! TUNE DEPTH = 2 in 1 2 4
 //! STEP read
@@ -25,14 +28,16 @@
 //! GROUPS HEADS / HEADS_BLOCK * SPLITS
 //! SHARED LANES * 10 * 4
 //! REQUIRE HEAD_DIM == 16 || HEAD_DIM == 32 || HEAD_DIM == 64 || HEAD_DIM == 128 || HEAD_DIM == 256
-//! REQUIRE ROPE_DIMS % 16 == 0 && ROPE_DIMS <= HEAD_DIM && HEADS % KV_HEADS == 0 && HEADS / KV_HEADS % HEADS_BLOCK == 0
-//! REQUIRE SUBGROUP_SIZE >= HEAD_DIM / 8 && LANES % SUBGROUP_SIZE == 0 && LANES >= HEAD_DIM / 4
+//! REQUIRE ROPE_DIMS % 16 == 0 && ROPE_DIMS <= HEAD_DIM && HEADS % (KV_HEADS * HEADS_BLOCK) == 0
+//! REQUIRE SUBGROUP_SIZE >= HEAD_DIM / 8
+//! REQUIRE LANES % SUBGROUP_SIZE == 0 && LANES >= HEAD_DIM / 4
 //! EXTENSION GL_KHR_shader_subgroup_shuffle
 //! PREFER SOFTWARE ? 5 : 30
 //! TOLERANCE 1e-11
 //! CHUNK kv
 //! CHUNK rope
 //! CHUNK kv_octet
+//! CHUNK kv_store
 
 const uint TEAM = uint(HEAD_DIM / 8);
 const uint TEAMS = uint(LANES) / TEAM;
@@ -64,17 +69,6 @@ void load_octet(uint head, uint i, bool turn, out vec4 a, out vec4 b)
     }
     a = vec4(x[0].xy, x[1].xy);
     b = vec4(x[2].xy, x[3].xy);
-}
-
-// Writes eight neighbouring numbers, rounded by chunk kv.
-void kv_store_octet(uint octet, vec4 a, vec4 b)
-{
-#if KV_f16
-    KV[octet] = uvec4(kv_pack(a.xy), kv_pack(a.zw), kv_pack(b.xy), kv_pack(b.zw));
-#else
-    KV[2u * octet] = floatBitsToUint(a);
-    KV[2u * octet + 1u] = floatBitsToUint(b);
-#endif
 }
 
 float team_sum(float x)
@@ -116,6 +110,7 @@ void write_head(uint lane, uint head, uint split)
 
 void body(uvec3 group)
 {
+    rope_begin();
     // Teams are neighbours within the subgroup, whatever the order of local invocations.
     uint lane = gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID;
     uint team = lane / TEAM, me = lane % TEAM;
@@ -144,7 +139,8 @@ void body(uvec3 group)
         sum[r] = 0.0;
     }
 
-    // The first team starts with the new key. Every team does the arithmetic: shuffles want whole subgroups.
+    // The first team starts with the new key. Every team does the arithmetic: shuffles want whole
+    // subgroups.
     {
         vec4 ka, kb, va, vb;
         load_octet(uint(HEADS) + kv_head, me, true, ka, kb);
@@ -155,8 +151,11 @@ void body(uvec3 group)
         vb = kv_round(vb);
         bool mine = has_new && team == 0u;
         if (mine && inside && head0 % SHARING == 0u) {
-            kv_store_octet(keys + step_pos * TEAM, ka, kb);
-            kv_store_octet(values + step_pos * TEAM, va, vb);
+            uint key = 2u * (keys + step_pos * TEAM), value = 2u * (values + step_pos * TEAM);
+            kv_store_quad(key, ka);
+            kv_store_quad(key + 1u, kb);
+            kv_store_quad(value, va);
+            kv_store_quad(value + 1u, vb);
         }
         for (int r = 0; r < ROWS; r++) {
             float s = team_sum(dot(q[2 * r], ka) + dot(q[2 * r + 1], kb));
@@ -189,7 +188,8 @@ void body(uvec3 group)
             o[2 * r] *= keep;
             o[2 * r + 1] *= keep;
             for (int d = 0; d < DEPTH; d++) {
-                // A team without any key yet has top = -1e30, and exp2(0) for keys that are not there.
+                // A team without any key yet has top = -1e30, and exp2(0) for keys that are not
+                // there.
                 float p = s[d] > -1e30 ? exp2(s[d] - top) : 0.0;
                 sum[r] += p;
                 o[2 * r] += p * va[d];

@@ -1,9 +1,10 @@
 // O = the attention output of one token, put together from the SPLITS parts of attn_decode.
 //
-// o[h] = sum_s w_s P.o[h][s] / sum_s w_s sum[h][s], w_s = exp(max[h][s] - max over s). One work group per head, four
-// values per lane. Alone in a dispatch because every group of the O projection would otherwise do all of it again:
-// on an H200 with 16 splits of 32 heads that took the projection of Llama-3.2-1B from about 15 to 43 us per layer
-// (dopplergl bench --shape llama-3.2-1b:q4_k --profile, driver 580, 2026-11-21), a dispatch with its barrier takes 4.
+// o[h] = sum_s w_s P.o[h][s] / sum_s w_s sum[h][s], w_s = exp(max[h][s] - max over s). One work
+// group per head, four values per lane. Alone in a dispatch because every group of the O projection
+// would otherwise do all of it again: on an H200 with 16 splits of 32 heads that took the
+// projection of Llama-3.2-1B from about 15 to 43 us per layer (dopplergl bench --shape
+// llama-3.2-1b:q4_k --profile, driver 580, 2026-11-21), a dispatch with its barrier takes 4.
 //
 //! NAME attn_merge
 //! OP attn_merge

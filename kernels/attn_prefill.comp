@@ -1,8 +1,9 @@
 // Attention of a chunk, a tile of queries per group: any HEAD_DIM that is a multiple of 4.
 //
-// A group holds QUERIES queries of one head in shared memory and goes through the keys KEYS at a time. Scores: one (query, key)
-// pair per invocation and round, kept in a shared table; an online softmax in powers of two over each query's row of the table; then
-// the values, each invocation owning some (query, quad of the head) pairs of the output in registers.
+// A group holds QUERIES queries of one head in shared memory and goes through the keys KEYS at a
+// time. Scores: one (query, key) pair per invocation and round, kept in a shared table; an online
+// softmax in powers of two over each query's row of the table; then the values, each invocation
+// owning some (query, quad of the head) pairs of the output in registers.
 //
 //! NAME attn_prefill
 //! OP attn_prefill
@@ -44,8 +45,8 @@ vec4 kv_quad(uint quad)
 #endif
 }
 
-// One row of the table: its maximum and sum so far, scores become weights. Keys `count` and beyond are not there; those
-// beyond the query's own position neither.
+// One row of the table: its maximum and sum so far, scores become weights. Keys `count` and beyond
+// are not there; those beyond the query's own position neither.
 void soften(uint r, uint seen, uint count)
 {
     float top = row_max[r];
@@ -103,11 +104,11 @@ void body(uvec3 group)
         barrier();
         for (int i = 0; i < OWNED; i++) {
             uint pair = lane + uint(i * LANES);
-            uint r = pair / QUADS;
+            uint r = pair / QUADS, column = values + pair % QUADS;
             if (r < live) {
                 vec4 x = o[i] * row_keep[r];
                 for (uint j = 0u; j < count; j++)
-                    x += score[r * uint(KEYS) + j] * kv_quad(values + (first + j) * QUADS + pair % QUADS);
+                    x += score[r * uint(KEYS) + j] * kv_quad(column + (first + j) * QUADS);
                 o[i] = x;
             }
         }

@@ -1,12 +1,15 @@
-// Attention of a chunk, one query per invocation: q and the output stay in registers, keys are read once per group.
+// Attention of a chunk, one query per invocation: q and the output stay in registers, keys are read
+// once per group.
 //
-// Each invocation holds TOKENS queries of HEADS_BLOCK heads that share a KV head and walks the keys j <= pos + t with an
-// online softmax in powers of two. The reference maximum m is only raised when a score exceeds it by more than 8: weights
-// up to 2^8 lose no precision in f32, and the output need not be rescaled at every key. No shared memory and no barrier: made
-// for drivers whose barriers are dear, and good wherever HEAD_DIM numbers per query fit the registers.
+// Each invocation holds TOKENS queries of HEADS_BLOCK heads that share a KV head and walks the keys
+// j <= pos + t with an online softmax in powers of two. The reference maximum m is only raised when
+// a score exceeds it by more than 8: weights up to 2^8 lose no precision in f32, and the output
+// need not be rescaled at every key. No shared memory and no barrier: made for drivers whose
+// barriers are dear, and good wherever HEAD_DIM numbers per query fit the registers.
 //
-// Groups differ in length (later queries see more keys). They are numbered first, last, second, last but one, ... so that
-// any contiguous share of them, which is what llvmpipe gives a thread, costs about the same.
+// Groups differ in length (later queries see more keys). They are numbered first, last, second,
+// last but one, ... so that any contiguous share of them, which is what llvmpipe gives a thread,
+// costs about the same.
 //
 //! NAME attn_prefill_lanes
 //! OP attn_prefill
@@ -17,15 +20,16 @@
 //! BIND write vec4 O
 //! PARAM float scale
 //! CONST HEADS KV_HEADS HEAD_DIM QKV_STRIDE O_STRIDE CONTEXT
-//! TUNE HEADS_BLOCK = !SOFTWARE ? 1 : HEADS / KV_HEADS % 4 == 0 && HEAD_DIM <= 64 ? 4 : HEADS / KV_HEADS % 3 == 0 && HEAD_DIM <= 80 ? 3 : HEADS / KV_HEADS % 2 == 0 && HEAD_DIM <= 128 ? 2 : 1 in 1 2 3 4
-//! TUNE TOKENS = !SOFTWARE ? 1 : HEAD_DIM > 128 ? 1 : HEAD_DIM > 64 ? 3 - min(2, HEADS_BLOCK) : HEADS_BLOCK == 1 ? 4 : HEADS_BLOCK == 2 ? 2 : 1 in 1 2 4
+//! TUNE ROOM = !SOFTWARE || HEAD_DIM > 128 ? 1 : HEAD_DIM > 64 ? 2 : 4 in 1 2 4
+//! TUNE HEADS_BLOCK = HEADS % (ROOM * KV_HEADS) == 0 ? ROOM : 2 - HEADS / KV_HEADS % 2 in 1 2 4
+//! TUNE TOKENS = ROOM / HEADS_BLOCK in 1 2 4
 //! TUNE LANES = SOFTWARE ? 8 : 32 in 8 16 32 64 128
 //! STEP read
 //! LOCAL LANES
 //! GROUPS ceildiv(T, LANES * TOKENS) HEADS / HEADS_BLOCK
 //! REQUIRE HEAD_DIM % 8 == 0 && QKV_STRIDE % 4 == 0 && O_STRIDE % 4 == 0
-//! REQUIRE HEADS % KV_HEADS == 0 && HEADS / KV_HEADS % HEADS_BLOCK == 0 && HEAD_DIM * HEADS_BLOCK * TOKENS <= 256
-//! REQUIRE !SOFTWARE || HEAD_DIM <= 128
+//! REQUIRE HEADS % (KV_HEADS * HEADS_BLOCK) == 0 && HEAD_DIM * HEADS_BLOCK * TOKENS <= 256
+//! REQUIRE HEAD_DIM <= 128 || !SOFTWARE
 //! PREFER SOFTWARE ? 20 : 5
 //! TOLERANCE 1e-11
 //! CHUNK kv_octet
@@ -79,7 +83,8 @@ void body(uvec3 group)
             s[r] = j <= last[r] ? s[r] : -1e30;
             excess = max(excess, s[r] - m[r]);
         }
-        // A loop of at most one turn: drivers that run all lanes through an `if` leave a loop nobody needs.
+        // A loop of at most one turn: drivers that run all lanes through an `if` leave a loop
+        // nobody needs.
         while (excess > 8.0) {
             for (int r = 0; r < ROWS; r++) {
                 float top = max(m[r], s[r]);

@@ -80,6 +80,8 @@ static enum dgl_status take_expr(struct kernel_parser *p, enum expr_scope scope,
     const char *error;
     if (!kernel_expr_parse(p->arena, &p->rest, out, &error)) {
         struct dgl_str at = dgl_str_trim(p->rest);
+        if (!error)
+            return dgl_fail_memory(p->log, p->path, at.len);
         return kernel_parser_fail(p, "%s: %s at '%.*s'", p->directive, error,
                                   (int)(at.len < 40 ? at.len : 40), at.p);
     }

@@ -59,6 +59,7 @@ struct expr_parser {
     struct dgl_arena *arena;
     struct dgl_str rest;
     const char *error;
+    bool no_memory;
     int depth, nodes;
 };
 
@@ -98,7 +99,7 @@ static struct kernel_expr *new_node(struct expr_parser *p, enum expr_op op,
     }
     struct kernel_expr *node = dgl_arena_alloc(p->arena, sizeof(*node));
     if (!node) {
-        fail(p, "out of memory");
+        p->no_memory = true;
         return NULL;
     }
     *node = (struct kernel_expr){.op = op, .arg = {a, b}};
@@ -166,7 +167,8 @@ static const struct kernel_expr *parse_name(struct expr_parser *p)
     if (!node)
         return NULL;
     node->name = dgl_arena_strndup(p->arena, name.p, name.len);
-    return node->name ? node : fail(p, "out of memory");
+    p->no_memory = !node->name;
+    return node->name ? node : NULL;
 }
 
 static const struct kernel_expr *parse_primary(struct expr_parser *p)
@@ -252,7 +254,7 @@ bool kernel_expr_parse(struct dgl_arena *arena, struct dgl_str *rest,
     *out = parse_select(&p);
     skip_blanks(&p);
     *rest = p.rest;
-    *error = p.error;
+    *error = p.no_memory ? NULL : p.error;
     return *out != NULL;
 }
 

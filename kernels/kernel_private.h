@@ -8,7 +8,8 @@
 /* ---- kernel_expr.c ---- */
 
 /* Takes the longest expression off the front of *rest (blanks around it too), so that several may
- * stand side by side. False on a fault: *rest then starts at it and *error says what was expected.
+ * stand side by side. False on a fault: *rest then starts at it and *error says what was expected,
+ * NULL when memory ran out.
  * Nodes and names live in `arena`. */
 bool kernel_expr_parse(struct dgl_arena *arena, struct dgl_str *rest,
                        const struct kernel_expr **out, const char **error);

@@ -1,8 +1,9 @@
-// Matrix-vector product on any device: LANES / TEAM teams of TEAM lanes, each team sums ROWS rows in units of 16 columns.
+// Matrix-vector product on any device: teams of lanes share rows, sums meet in shared memory.
 //
-// y = W x for one token. A slab of x (at most SLAB columns, with the prologue applied) lies in shared memory; the lanes of
-// a team take the units of a row in turn, so that neighbouring lanes read neighbouring weights. After the last slab one
-// lane per row adds the team's partial sums and applies the epilogue. Groups: LANES / TEAM * ROWS rows each.
+// y = W x for one token. A slab of x (at most SLAB columns, with the prologue applied) lies in
+// shared memory; the lanes of a team take the units of a row in turn, so that neighbouring lanes
+// read neighbouring weights. After the last slab one lane per row adds the team's partial sums and
+// applies the epilogue. Groups: LANES / TEAM * ROWS rows each.
 //
 //! NAME matmul_decode
 //! OP matmul

@@ -1,13 +1,15 @@
-// Matrix-vector product for llvmpipe: each lane owns a row, x is read at constant addresses in straight-line code.
+// Matrix-vector product for llvmpipe: a lane owns a row, x is read at constant addresses.
 //
-// llvmpipe reads shared memory at a constant address, outside of loops and branches, as one scalar broadcast (2 cycles);
-// any other load runs lane by lane (30 cycles and more for 8 lanes). So x lies in shared memory, with the prologue applied,
-// and the sum over K is written out by macros. Only the weights are gathered, four words at a time.
-// Groups: LANES rows each. One barrier, and a second one with post=glu, which is nearly free.
+// llvmpipe reads shared memory at a constant address, outside of loops and branches, as one scalar
+// broadcast (2 cycles); any other load runs lane by lane (30 cycles and more for 8 lanes). So x
+// lies in shared memory, with the prologue applied, and the sum over K is written out by macros.
+// Only the weights are gathered, four words at a time. Groups: LANES rows each. One barrier, and a
+// second one with post=glu, which is nearly free.
 //
-// q4_k, processor time of 2 cores together (AMD EPYC 2.6 GHz, Mesa 22.3.6, 2026-11-21): see docs/kernels.md for how to
-// repeat it. N x K: 512 x 256 norm store 59 us, 1536 x 256 norm glu 140 us, 256 x 768 add 80 us: 2.4 to 2.8 weights per
-// nanosecond and core. Baseline kernel: 0.07.
+// Processor time of a dispatch, of both cores together (2 cores of an AMD EPYC at 2.6 GHz, Mesa
+// 22.3.6, q4_k, 2026-11-21): K x N = 256 x 512 norm 59 us, 256 x 1536 norm glu 140 us, 768 x 256 80
+// us: 2.2 to 2.8 weights per nanosecond and core. The baseline kernel manages 0.07.
+// `build/tests/test_kernels_matmul bench decode q4_k norm glu 256 1536 1` times it.
 //
 //! NAME matmul_decode_row
 //! OP matmul

@@ -1,9 +1,23 @@
-// Matrix-vector product with subgroups: a lane owns 32 columns, keeps its x in registers and reads 16 bytes at a time.
+// Matrix-vector product with subgroups: lanes keep their part of x in registers and read 16 bytes.
 //
-// A subgroup covers a slice of 32 * SUBGROUP columns; as many subgroups as there are slices (at most all) make a team, and
-// the teams share the ROWS rows of the group, UNROLL at a time with the next UNROLL in flight: weights do not depend on x,
-// so the first ones are asked for before x is. Each row's slice is summed over the subgroup, the slices meet in shared
-// memory behind the only barrier. The norm's factor is applied there: x in registers is x * gain.
+// A subgroup covers a slice of 32 * SUBGROUP columns; as many subgroups as there are slices (at
+// most all) make a team, and the teams share the ROWS rows of the group, UNROLL at a time with the
+// next UNROLL in flight: weights do not depend on x, so the first ones are asked for before x is.
+// Each row's slice is summed over the subgroup, the slices meet in shared memory behind the only
+// barrier. The norm's factor is applied there: x in registers is x * gain.
+//
+// One H200 (driver 580), a dispatch among others in one submit, barrier included, weights not in
+// any cache, 2026-11-21, `build/tests/test_kernels_matmul bench decode WEIGHT PRE POST K N 1`; us,
+// and GB/s of weights:
+//     K x N            q4_k          q8_0          f16           baseline kernel, q4_k
+//     2048 x 3072       7.7   460     9.3   720     8.7  1450     10.8
+//     2048 x 2048       6.3   370     7.0   630     7.3  1150      8.3
+//     2048 x 16384     14.8  1280    17.8  2000    23.5  2850     35.3
+//     8192 x 2048      10.1   930    12.1  1480    13.4  2510     27.1
+//     2048 x 128256    68.4  2160    91.9  3040   131    4000    216
+// An empty dispatch with its barrier takes 3.2 us there. More rows per group read x less often,
+// fewer fill the device: 8 rows are best for small N, 32 for large. Four rows at a time instead of
+// two: 6% faster for large N, slower else.
 //
 //! NAME matmul_decode_subgroup
 //! OP matmul
@@ -26,8 +40,8 @@
 //! CONST HEAD_DIM = 4
 //! TUNE SUBGROUP = SUBGROUP_SIZE in 8 16 32 64 128
 //! TUNE LANES = K > 128 * SUBGROUP && MAX_INVOCATIONS >= 256 ? 256 : 128 in 64 128 256 512 1024
-//! TUNE UNROLL = WEIGHT_f32 ? 1 : 2 in 1 2 4
-//! TUNE ROWS = N >= 512 * COMPUTE_UNITS ? 64 : N >= 64 * COMPUTE_UNITS ? 32 : 8 in 8 16 32 64 128
+//! TUNE UNROLL = WEIGHT_f32 ? 1 : WEIGHT_q4_k && N >= 64 * COMPUTE_UNITS ? 4 : 2 in 1 2 4
+//! TUNE ROWS = N >= 64 * COMPUTE_UNITS ? 32 : 8 in 8 16 32 64 128
 //! LOCAL LANES
 //! GROUPS ceildiv(BAND, ROWS)
 //! SHARED 4 * (LANES / SUBGROUP) * (ROWS + 1)
@@ -67,8 +81,9 @@ void fetch(uint first, uint r, uint slice, uint lane)
     }
 }
 
-// Sums UNROLL values over the subgroup in little more steps than one: at first a lane gives away half of what it has.
-// Lane SUBGROUP / UNROLL * i ends up with the sum of y[i]. Written out: as loops it took 20% longer.
+// Sums UNROLL values over the subgroup in little more steps than one: at first a lane gives away
+// half of what it has. Lane SUBGROUP / UNROLL * i ends up with the sum of y[i]. Written out: as
+// loops it took 20% longer.
 float spread_sums(float y[UNROLL], uint lane)
 {
 #if UNROLL == 1

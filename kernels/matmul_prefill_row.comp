@@ -1,13 +1,16 @@
-// Matrix product for llvmpipe: each lane owns a row and TOKENS tokens, x is read at constant addresses.
+// Matrix product for llvmpipe: a lane owns a row and some tokens, x is read at constant addresses.
 //
-// As matmul_decode_row: x of TOKENS tokens lies in shared memory and the sum over K is straight-line code, so that a
-// multiply-add costs a broadcast, a multiplication and an addition for 8 rows; a weight is unpacked once per TOKENS
-// tokens. One barrier: the same code with a barrier per 256 columns ran at a third of the speed.
-// Groups: tiles of LANES rows x TOKENS tokens, rows first.
+// As matmul_decode_row: x of TOKENS tokens lies in shared memory and the sum over K is
+// straight-line code, so that a multiply-add costs a broadcast, a multiplication and an addition
+// for 8 rows; a weight is unpacked once per TOKENS tokens. One barrier: the same code with a
+// barrier per 256 columns ran at a third of the speed. Groups: tiles of LANES rows x TOKENS tokens,
+// rows first.
 //
-// q4_k, 512 tokens, 2 cores (AMD EPYC 2.6 GHz, Mesa 22.3.6, 2026-11-21), from processor time: 512 x 256 19 GMAC/s with
-// LANES = 128 (64: 16, 256: 20; TOKENS = 4: 16, 16: 21), 1536 x 256 glu 16, 256 x 768 13 (TOKENS = 8: 22).
-// Compiling takes 0.5 s with TOKENS = 8 and 256 columns, and grows with both.
+// 512 tokens, q4_k, from processor time (2 cores of an AMD EPYC at 2.6 GHz, Mesa 22.3.6,
+// 2026-11-21), GMAC/s: K x N = 256 x 512 20 with LANES = 256 (128: 19, 64: 16; TOKENS = 4: 16, 16:
+// 23), 256 x 1536 glu 17, 768 x 256 13 (TOKENS = 8: 22). The baseline kernel manages 2. Compiling
+// takes 0.5 s for 256 columns and 8 tokens, 1 s for 768 and 4, and grows with both: that is why
+// long rows take fewer tokens.
 //
 //! NAME matmul_prefill_row
 //! OP matmul

@@ -1,8 +1,9 @@
 // RMS norm of one token per work group, with a single barrier.
 //
-// Y[t, i] = X[t, i] * rsqrt(mean_i(X[t, :]^2) + eps) * G[i]. Each lane squares its share of the row; after the barrier
-// every lane adds up all 64 partial sums, at constant addresses (the fast kind of shared load on llvmpipe, a broadcast
-// on GPUs), in the same order, so that all lanes have the same bits.
+// Y[t, i] = X[t, i] * rsqrt(mean_i(X[t, :]^2) + eps) * G[i]. Each lane squares its share of the
+// row; after the barrier every lane adds up all 64 partial sums, at constant addresses (the fast
+// kind of shared load on llvmpipe, a broadcast on GPUs), in the same order, so that all lanes have
+// the same bits.
 //
 //! NAME norm_rms
 //! OP norm
@@ -34,7 +35,8 @@ void body(uvec3 group)
     }
     squares[lane] = sum;
     barrier();
-    sum = (SUM8(0) + SUM8(8) + (SUM8(16) + SUM8(24))) + (SUM8(32) + SUM8(40) + (SUM8(48) + SUM8(56)));
+    sum = (SUM8(0) + SUM8(8) + (SUM8(16) + SUM8(24))) +
+          (SUM8(32) + SUM8(40) + (SUM8(48) + SUM8(56)));
     float r = inversesqrt(sum / float(H) + eps);
     for (uint i = lane; i < uint(H / 4); i += 64u)
         Y[y0 + i] = X[x0 + i] * r * G[i];

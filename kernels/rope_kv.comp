@@ -1,8 +1,9 @@
 // RoPE on q and k of a chunk, k and v to the KV cache: one invocation per four numbers.
 //
-// A row of QKV is HEADS + 2 * KV_HEADS heads of HEAD_DIM numbers. An item is two neighbouring pairs of a head, (i, i + R/2)
-// and (i + 1, i + 1 + R/2) with R = ROPE_DIMS, or beyond R four neighbouring numbers that are not turned: HEAD_DIM / 4
-// items per head whatever R is. No two invocations touch the same number, so q can be turned in place.
+// A row of QKV is HEADS + 2 * KV_HEADS heads of HEAD_DIM numbers. An item is two neighbouring pairs
+// of a head, (i, i + R/2) and (i + 1, i + 1 + R/2) with R = ROPE_DIMS, or beyond R four
+// neighbouring numbers that are not turned: HEAD_DIM / 4 items per head whatever R is. No two
+// invocations touch the same number, so q can be turned in place.
 //
 //! NAME rope_kv
 //! OP rope_kv
@@ -38,6 +39,7 @@ void kv_store(uint head, uint at, uint dim, vec2 x)
 
 void body(uvec3 group)
 {
+    rope_begin();
     uint item = group.x * uint(LOCAL_X) + gl_LocalInvocationID.x;
     uint t = item / ROW_ITEMS;
     uint head = (item % ROW_ITEMS) / ITEMS;

@@ -1,7 +1,9 @@
-// Draws from what top-p and min-p left of a whole vocabulary: every group finds the slice, the slice's own group the id.
+// Draws from what top-p and min-p left of a whole vocabulary: every group finds the slice, the
+// slice's own group the id.
 //
-// Tokens on the edge of top-p share one exponent; the first `room` of them, by id, stay. The draw is a number below the
-// whole mass, and the id is the first at which the running mass, in order of ids, exceeds it.
+// Tokens on the edge of top-p share one exponent; the first `room` of them, by id, stay. The draw
+// is a number below the whole mass, and the id is the first at which the running mass, in order of
+// ids, exceeds it.
 //
 //! NAME sample_find
 //! OP sample_find
@@ -66,7 +68,8 @@ void body(uvec3 group)
 
     // This slice, a run of neighbouring tokens per invocation.
     const uint RUN = SLICE / uint(LOCAL_X);
-    uint begin = min(group.x * SLICE + lane * RUN, uint(VOCAB)), end = min(begin + RUN, uint(VOCAB));
+    uint begin = min(group.x * SLICE + lane * RUN, uint(VOCAB));
+    uint end = min(begin + RUN, uint(VOCAB));
     uvec4 own = uvec4(0u);
     for (uint i = begin; i < end; i++) {
         uint exponent = sample_exponent(sample_key(LOGITS[i]), best);
@@ -82,8 +85,8 @@ void body(uvec3 group)
     for (uint i = begin; i < end; i++) {
         uint exponent = sample_exponent(sample_key(LOGITS[i]), best);
         uvec2 before = start.mass;
-        walk_on(start, exponent == n.edge && n.edge != NEVER ? 1u : 0u, kept_before(exponent, n.edge),
-                tie_weight);
+        uint ties = exponent == n.edge && n.edge != NEVER ? 1u : 0u;
+        walk_on(start, ties, kept_before(exponent, n.edge), tie_weight);
         if (best != 0u && !u64_less(draw, before) && u64_less(draw, start.mass))
             CAND[0] = i;
     }

@@ -1,8 +1,9 @@
 // Mass per digit of the exponent, for top-p over a whole vocabulary: level LEVEL of three.
 //
-// Level 0 counts every token by the first 10 of its exponent's 29 bits; levels 1 and 2 only those that share the digits
-// before with the edge found so far. Masses are integers of 64 bits, gathered per group in shared memory and added with
-// atomics, low word first: the old value tells whether it overflowed.
+// Level 0 counts every token by the first 10 of its exponent's 29 bits; levels 1 and 2 only those
+// that share the digits before with the edge found so far. Masses are integers of 64 bits, gathered
+// per group in shared memory and added with atomics, low word first: the old value tells whether it
+// overflowed.
 //
 //! NAME sample_hist
 //! OP sample_hist

@@ -1,4 +1,5 @@
-// Mass of each slice at the wanted temperature, after top-p and min-p: of the tokens before the edge of top-p; and how many lie on it.
+// Mass of each slice at the wanted temperature, after top-p and min-p: of the tokens before the
+// edge of top-p; and how many lie on it.
 //
 //! NAME sample_mass
 //! OP sample_mass

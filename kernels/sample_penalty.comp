@@ -1,7 +1,9 @@
-// Repetition penalty: multiplies the logit of every distinct id among the last repeat_last_n tokens, in place.
+// Repetition penalty: multiplies the logit of every distinct id among the last repeat_last_n
+// tokens, in place.
 //
-// Positive logits are multiplied by 1 / penalty (rounded once on the host, since GLSL's division is not exact), others by the
-// penalty. One group; a table of ids in shared memory (open addressing, at most half full) lets the first finder of an id act for all.
+// Positive logits are multiplied by 1 / penalty (rounded once on the host, since GLSL's division is
+// not exact), others by the penalty. One group; a table of ids in shared memory (open addressing,
+// at most half full) lets the first finder of an id act for all.
 //
 //! NAME sample_penalty
 //! OP sample_penalty

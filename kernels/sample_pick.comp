@@ -1,8 +1,9 @@
-// The choice of a token and the step to the next: writes the id, advances the step state, notices stop ids and a full context.
+// The choice of a token and the step to the next: writes the id, advances the step state, notices
+// stop ids and a full context.
 //
-// Greedy: the best of the slices' best. topk: the top_k best of the slices' candidates, top-p, min-p, temperature and
-// draw among them; every question about rank or running mass is answered by comparing with all of them, at most 128. full: the id that
-// sample_find left. One group.
+// Greedy: the best of the slices' best. topk: the top_k best of the slices' candidates, top-p,
+// min-p, temperature and draw among them; every question about rank or running mass is answered by
+// comparing with all of them, at most 128. full: the id that sample_find left. One group.
 //
 //! NAME sample_pick
 //! OP sample_pick
@@ -50,9 +51,11 @@ void select_take(uint slot, uint i)
 bool within_top_p(uint i, uvec2 target)
 {
     uvec2 before = uvec2(0u);
-    for (uint j = 0u; j < wanted; j++)
-        if (exponents[j] < exponents[i] || (exponents[j] == exponents[i] && chosen[j].y < chosen[i].y))
+    for (uint j = 0u; j < wanted; j++) {
+        bool tie = exponents[j] == exponents[i] && chosen[j].y < chosen[i].y;
+        if (exponents[j] < exponents[i] || tie)
             before = u64_add(before, chosen[j].zw);
+    }
     return u64_less(before, target);
 }
 
@@ -87,7 +90,8 @@ uint choose(uint lane)
     sum = uvec2(0u);
     for (uint j = 0u; j < wanted; j++)
         sum = u64_add(sum, tempered[j]);
-    uvec2 draw = u64_mul_high(draw_bits(STEP[STEP_draws], STEP[STEP_seed_lo], STEP[STEP_seed_hi]), sum);
+    uvec2 bits = draw_bits(STEP[STEP_draws], STEP[STEP_seed_lo], STEP[STEP_seed_hi]);
+    uvec2 draw = u64_mul_high(bits, sum);
     for (uint i = lane; i < wanted; i += uint(LOCAL_X)) {
         uvec2 before = uvec2(0u);
         for (uint j = 0u; j < wanted; j++)

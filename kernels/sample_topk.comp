@@ -1,4 +1,5 @@
-// The top_k best logits of each slice of 2048: keys and ids, ties to the lowest id, in no order of rank.
+// The top_k best logits of each slice of 2048: keys and ids, ties to the lowest id, in no order of
+// rank.
 //
 //! NAME sample_topk
 //! OP sample_topk

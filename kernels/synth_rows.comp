@@ -1,7 +1,8 @@
-// Fills rows of weights with repeatable random values in their packed layout: about normal, deviation 0.02.
+// Fills rows of weights with repeatable random values in their packed layout: deviation 0.02.
 //
-// One lane per word; a value depends on the seed, its row in the band and its column. f32, f16 and bf16: the centred sum of
-// four bytes of a hash. q8_0 and q4_k: random codes under fixed scales, for q4_k with minima that centre them.
+// One lane per word; a value depends on the seed, its row in the band and its column. f32, f16 and
+// bf16: the centred sum of four bytes of a hash. q8_0 and q4_k: random codes under fixed scales,
+// for q4_k with minima that centre them.
 //
 //! NAME synth_rows
 //! OP synth
@@ -40,7 +41,8 @@ uint word(uint w, uint h)
 #elif WEIGHT_f16
     return half_pack(vec2(value(h), value(scramble(h + 1u))));
 #elif WEIGHT_bf16
-    return (floatBitsToUint(value(h)) >> 16) | (floatBitsToUint(value(scramble(h + 1u))) & 0xFFFF0000u);
+    return (floatBitsToUint(value(h)) >> 16) |
+           (floatBitsToUint(value(scramble(h + 1u))) & 0xFFFF0000u);
 #elif WEIGHT_q8_0
     if (w >= uint(W_STRIDE / 17 * 16))
         return 0x0C6F0C6Fu; // 2.7e-4 twice: codes deviate by 74
@@ -49,7 +51,7 @@ uint word(uint w, uint h)
     if (w % 36u == 0u)
         return 0x13F5083Eu; // d = 1.3e-4, dmin = 7.5 d: codes deviate by 4.6 from 7.5, times sc
     if (w % 36u < 3u)
-        return 0xA0A0A0A0u | (h & 0x03030303u); // sc and m of groups 0 to 3: 32 to 35; upper bits of 4 to 7
+        return 0xA0A0A0A0u | (h & 0x03030303u); // groups 0 to 3: 32 to 35; upper bits of 4 to 7
     return w % 36u == 3u ? h & 0x33333333u : h; // lower bits of sc and m of groups 4 to 7; codes
 #endif
 }

@@ -231,12 +231,15 @@ static void info_fill(struct dgl_model_file *f)
     };
 }
 
-static bool dir_has(const char *dir, const char *name)
+static enum dgl_status dir_has(const struct dgl_log *log, const char *dir, const char *name,
+                               bool *found)
 {
     char *path = dgl_path_join(dir, name);
-    bool found = path && dgl_path_exists(path);
+    if (!path)
+        return dgl_fail_memory(log, dir, strlen(dir) + strlen(name) + 2);
+    *found = dgl_path_exists(path);
     free(path);
-    return found;
+    return DGL_OK;
 }
 
 /* A folder with safetensors weights is a checkpoint even if somebody left a manifest.json in it. */
@@ -248,13 +251,19 @@ static enum dgl_status format_find(const struct dgl_log *log, const char *path,
                         "%s: is a file; supported: a folder with " RDRR_MANIFEST
                         " (pack) or " HF_CONFIG " (Hugging Face)",
                         path);
-    bool weights = dir_has(path, HF_INDEX) || dir_has(path, HF_SINGLE);
-    if (dir_has(path, RDRR_MANIFEST) && !weights) {
-        *out = MODEL_RDRR;
-        return DGL_OK;
-    }
-    if (dir_has(path, HF_CONFIG)) {
-        *out = MODEL_HF;
+    bool index = false, single = false, manifest = false, config = false;
+    enum dgl_status st = dir_has(log, path, HF_INDEX, &index);
+    if (st == DGL_OK)
+        st = dir_has(log, path, HF_SINGLE, &single);
+    if (st == DGL_OK)
+        st = dir_has(log, path, RDRR_MANIFEST, &manifest);
+    if (st == DGL_OK)
+        st = dir_has(log, path, HF_CONFIG, &config);
+    if (st != DGL_OK)
+        return st;
+    bool weights = index || single;
+    if ((manifest && !weights) || config) {
+        *out = manifest && !weights ? MODEL_RDRR : MODEL_HF;
         return DGL_OK;
     }
     return dgl_fail(log, weights ? DGL_ERR_FORMAT : DGL_ERR_IO,

@@ -1,4 +1,5 @@
-/* The kernels of embed, norm and synth against doubles, under the same conditions as those of matmul. */
+/* The kernels of embed, norm and synth against doubles, under the same conditions as those of
+ * matmul. */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -65,8 +66,8 @@ static void *checked(void *p)
     return p;
 }
 
-/* Calls `one` for every kernel of `op`; at least one must run, and none may be unable to for other reasons than the
- * device's. `one` returns what the bench said. */
+/* Calls `one` for every kernel of `op`; at least one must run, and none may be unable to for other
+ * reasons than the device's. `one` returns what the bench said. */
 static void each_kernel(const char *op, void *ctx,
                         enum bench_result (*one)(void *ctx, const char *kernel, double tolerance,
                                                  char why[BENCH_WHY]))
@@ -116,7 +117,7 @@ static float *nan_array(size_t count)
     return values;
 }
 
-/* ---- embed ------------------------------------------------------------------------------------------- */
+/* ---- embed ------------------------------------------------------------------------------- */
 
 struct embed {
     const struct embed_row *row;
@@ -188,7 +189,7 @@ static void embed_looks_rows_up(void **state)
     ref_matrix_finish(&e.table);
 }
 
-/* ---- norm -------------------------------------------------------------------------------------------- */
+/* ---- norm -------------------------------------------------------------------------------- */
 
 static enum bench_result norm_one(void *ctx, const char *kernel, double tolerance,
                                   char why[BENCH_WHY])
@@ -239,7 +240,7 @@ static void norm_divides_by_the_root_mean_square(void **state)
     each_kernel("norm", *state, norm_one);
 }
 
-/* ---- synth ------------------------------------------------------------------------------------------- */
+/* ---- synth ------------------------------------------------------------------------------- */
 
 static enum bench_result synth_fill(const struct synth_row *row, const char *kernel, uint32_t seed,
                                     const struct ref_matrix *shape, uint32_t *words,
@@ -255,7 +256,8 @@ static enum bench_result synth_fill(const struct synth_row *row, const char *ker
     return kernel_bench_run(all.bench, kernel, &c, why);
 }
 
-/* Mean and deviation of one column block of 32 and of all: no block may be constant, none may be shifted. */
+/* Mean and deviation of one column block of 32 and of all: no block may be constant, none may be
+ * shifted. */
 static void check_spread(const struct synth_row *row, const double *values)
 {
     double sum = 0.0, squares = 0.0, count = (double)row->rows * row->cols;

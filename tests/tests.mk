@@ -2,3 +2,9 @@
 TEST_LDFLAGS_test_base_alloc := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup \
     -Wl,--wrap=cJSON_ParseWithLengthOpts,--wrap=EVP_MD_CTX_new
 TEST_LDFLAGS_test_convert_output := -Wl,--wrap=renameat2
+# tests/support/gl_fail.c
+GL_FAIL := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup \
+    -Wl,--wrap=gl_device_caps,--wrap=gl_buffer_create,--wrap=gl_buffer_destroy \
+    -Wl,--wrap=gl_programs_create,--wrap=gl_submit,--wrap=gl_readback_end
+TEST_LDFLAGS_test_memory := $(GL_FAIL)
+TEST_LDFLAGS_test_faults := $(GL_FAIL)

@@ -154,6 +154,10 @@ int command_bench(const struct options *opt)
         console_error("bench: give either --shape or -m");
         return EXIT_USAGE;
     }
+    if (opt->json && opt->csv) {
+        console_error("bench: give either --json or --csv");
+        return EXIT_USAGE;
+    }
     if (opt->shape)
         snprintf(shape, sizeof(shape), "synthetic:%s", opt->shape);
     enum dgl_status st = engine_open(&e, opt, opt->shape ? shape : NULL, true);
@@ -165,13 +169,13 @@ int command_bench(const struct options *opt)
                                         .profile = opt->profile, .progress_cb = console_progress,
                                         .progress_priv = &e.console),
                        &result);
-    bool ok = true;
+    int code = exit_code(st);
     if (st == DGL_OK) {
-        ok = opt->json  ? print_json(&e, &result)
-             : opt->csv ? print_csv(&e, &result)
-                        : print_table(&e, &result);
+        code = out_exit(opt->json  ? print_json(&e, &result)
+                        : opt->csv ? print_csv(&e, &result)
+                                   : print_table(&e, &result));
         dgl_bench_result_finish(&result);
     }
     engine_close(&e);
-    return ok ? exit_code(st) : EXIT_FAILED;
+    return code;
 }

@@ -63,6 +63,8 @@ int command_devices(const struct options *opt)
     } else if (l.rows == 0) {
         dgl_buf_puts(&l.out, "no device: neither a render node nor an EGL device was found\n");
     }
-    bool ok = out_buf(&l.out);
-    return st != DGL_OK ? exit_code(st) : ok ? EXIT_OK : EXIT_FAILED;
+    if (st == DGL_OK)
+        return out_exit(out_buf(&l.out));
+    dgl_buf_finish(&l.out);
+    return exit_code(st);
 }

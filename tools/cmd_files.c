@@ -1,4 +1,5 @@
-/* convert, inspect, verify: commands about files, which never open a device (verify --smoke excepted). */
+/* convert, inspect, verify: commands about files, which open no device (but for verify --smoke). */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,14 +7,31 @@
 #include "tools/engine.h"
 #include "tools/report.h"
 
-/* ---- convert ---------------------------------------------------------------------------------------------------- */
+/* ---- convert --------------------------------------------------------------------------------- */
+
+static bool convert_json(const char *out, const struct dgl_convert_result *result)
+{
+    struct dgl_buf text = {0};
+    struct dgl_json_writer w = dgl_json_writer(&text, 0);
+    dgl_jw_object(&w);
+    dgl_jw_key(&w, "out");
+    dgl_jw_cstr(&w, out);
+    dgl_jw_key(&w, "tensors");
+    dgl_jw_u64(&w, result->tensors);
+    dgl_jw_key(&w, "bytes_in");
+    dgl_jw_u64(&w, result->bytes_in);
+    dgl_jw_key(&w, "bytes_out");
+    dgl_jw_u64(&w, result->bytes_out);
+    dgl_jw_end_object(&w);
+    dgl_buf_putc(&text, '\n');
+    return out_buf(&text);
+}
 
 int command_convert(const struct options *opt)
 {
     struct console console;
     struct dgl_convert_result result;
     console_init(&console, opt);
-    interrupt_watch(NULL);
     enum dgl_status st = dgl_convert(
         &console.log,
         dgl_convert_params(.in = opt->arg[0], .out = opt->arg[1], .quantize = opt->quantize,
@@ -33,17 +51,10 @@ int command_convert(const struct options *opt)
         dgl_buf_finish(&out);
         return EXIT_OK;
     }
-    printf("{\"out\":");
-    struct dgl_buf text = {0};
-    struct dgl_json_writer w = dgl_json_writer(&text, 0);
-    dgl_jw_cstr(&w, opt->arg[1]);
-    dgl_buf_printf(&text, ",\"tensors\":%llu,\"bytes_in\":%llu,\"bytes_out\":%llu}\n",
-                   (unsigned long long)result.tensors, (unsigned long long)result.bytes_in,
-                   (unsigned long long)result.bytes_out);
-    return out_buf(&text) ? EXIT_OK : EXIT_FAILED;
+    return out_exit(convert_json(opt->arg[1], &result));
 }
 
-/* ---- inspect ------------------------------------------------------------------------------------------------------ */
+/* ---- inspect --------------------------------------------------------------------------------- */
 
 static void tensor_json(struct dgl_json_writer *w, const struct dgl_tensor_info *t)
 {
@@ -161,67 +172,117 @@ static bool inspect_text(const struct dgl_model_file *file)
     return out_buf(&out);
 }
 
-/* MODEL as an argument, -m MODEL, or the bundled one; to be freed. */
-static char *named_model(const struct options *opt)
+/* MODEL as an argument, -m MODEL, or the bundled one; NULL after an error line, with *code. */
+static const char *named_model(const struct options *opt, char buffer[MODEL_PATH_MAX], int *code)
 {
-    return opt->num_args ? strdup(opt->arg[0]) : model_path(opt);
+    if (opt->num_args && opt->model) {
+        console_error("name one model: %s or -m %s", opt->arg[0], opt->model);
+        *code = EXIT_USAGE;
+        return NULL;
+    }
+    const char *path = opt->num_args ? opt->arg[0] : model_path(opt, buffer);
+    *code = path ? EXIT_OK : EXIT_FAILED;
+    return path;
 }
 
 int command_inspect(const struct options *opt)
 {
     struct console console;
     struct dgl_model_file *file = NULL;
+    char bundled[MODEL_PATH_MAX];
+    int code;
     console_init(&console, opt);
-    char *path = named_model(opt);
+    const char *path = named_model(opt, bundled, &code);
     if (!path)
-        return EXIT_FAILED;
+        return code;
     enum dgl_status st = dgl_inspect(&console.log, path, &file);
-    int code = exit_code(st);
-    if (st == DGL_OK && !(opt->json ? inspect_json(file) : inspect_text(file)))
-        code = EXIT_FAILED;
+    if (st == DGL_OK)
+        code = out_exit(opt->json ? inspect_json(file) : inspect_text(file));
+    else
+        code = exit_code(st);
     dgl_model_file_destroy(&file);
-    free(path);
     return code;
 }
 
-/* ---- verify --------------------------------------------------------------------------------------------------------- */
+/* ---- verify ---------------------------------------------------------------------------------- */
 
-static int smoke(const struct options *opt, const char *path, bool *passed, char *text, size_t size)
+struct verify {
+    const struct options *opt;
+    const char *path;
+    struct console console;
+    struct dgl_verify_result result;
+    bool hashed; /* the model carries hashes */
+    char error[2048];
+    bool passed;
+    char text[512];
+};
+
+/* Keeps an error back: without hashes and with --smoke it is none. */
+static void hold_error(void *priv, enum dgl_log_level level, const char *text)
+{
+    struct verify *v = priv;
+    if (level == DGL_LOG_ERROR)
+        snprintf(v->error, sizeof(v->error), "%s", text);
+    else
+        v->console.log.write(v->console.log.priv, level, text);
+}
+
+static int check_hashes(struct verify *v)
+{
+    struct dgl_log log = {hold_error, v, v->console.log.level};
+    enum dgl_status st =
+        dgl_verify(&log,
+                   dgl_verify_params(.path = v->path, .progress_cb = console_progress,
+                                     .progress_priv = &v->console),
+                   &v->result);
+    v->hashed = st == DGL_OK;
+    if (st == DGL_ERR_UNSUPPORTED && v->opt->smoke)
+        return EXIT_OK;
+    if (v->error[0])
+        v->console.log.write(v->console.log.priv, DGL_LOG_ERROR, v->error);
+    return exit_code(st);
+}
+
+static int smoke(struct verify *v)
 {
     struct engine e;
-    enum dgl_status st = engine_open(&e, opt, path, true);
+    enum dgl_status st = engine_open(&e, v->opt, v->path, true);
     if (st == DGL_OK)
-        st = dgl_verify_smoke(e.session, passed, text, size);
+        st = dgl_verify_smoke(e.session, &v->passed, v->text, sizeof(v->text));
     engine_close(&e);
     return exit_code(st);
 }
 
-static bool print_verify(const struct options *opt, const char *path,
-                         const struct dgl_verify_result *result, const char *smoke_text,
-                         bool passed)
+static bool verify_text(const struct verify *v)
 {
     struct dgl_buf out = {0};
-    if (!opt->json) {
-        dgl_buf_printf(&out, "%s: %llu files, %llu bytes, every hash is right\n", path,
-                       (unsigned long long)result->files, (unsigned long long)result->bytes);
-        if (opt->smoke)
-            dgl_buf_printf(&out, "smoke: %s: The color of the sky is%s\n", passed ? "pass" : "FAIL",
-                           smoke_text);
-        return out_buf(&out);
-    }
+    if (v->hashed)
+        dgl_buf_printf(&out, "%s: %llu files, %llu bytes, every hash is right\n", v->path,
+                       (unsigned long long)v->result.files, (unsigned long long)v->result.bytes);
+    else
+        dgl_buf_printf(&out, "%s: carries no hashes\n", v->path);
+    if (v->opt->smoke)
+        dgl_buf_printf(&out, "smoke: %s: The color of the sky is%s\n", v->passed ? "pass" : "FAIL",
+                       v->text);
+    return out_buf(&out);
+}
+
+static bool verify_json(const struct verify *v)
+{
+    struct dgl_buf out = {0};
     struct dgl_json_writer w = dgl_json_writer(&out, 0);
     dgl_jw_object(&w);
     dgl_jw_key(&w, "path");
-    dgl_jw_cstr(&w, path);
+    dgl_jw_cstr(&w, v->path);
     dgl_jw_key(&w, "files");
-    dgl_jw_u64(&w, result->files);
+    dgl_jw_u64(&w, v->result.files);
     dgl_jw_key(&w, "bytes");
-    dgl_jw_u64(&w, result->bytes);
-    if (opt->smoke) {
+    dgl_jw_u64(&w, v->result.bytes);
+    if (v->opt->smoke) {
         dgl_jw_key(&w, "smoke");
-        dgl_jw_bool(&w, passed);
+        dgl_jw_bool(&w, v->passed);
         dgl_jw_key(&w, "text");
-        dgl_jw_cstr(&w, smoke_text);
+        dgl_jw_cstr(&w, v->text);
     }
     dgl_jw_end_object(&w);
     dgl_buf_putc(&out, '\n');
@@ -230,26 +291,19 @@ static bool print_verify(const struct options *opt, const char *path,
 
 int command_verify(const struct options *opt)
 {
-    struct console console;
-    struct dgl_verify_result result;
-    char text[512] = "";
-    bool passed = true;
-    console_init(&console, opt);
-    interrupt_watch(NULL);
-    char *path = named_model(opt);
-    if (!path)
-        return EXIT_FAILED;
-    enum dgl_status st = dgl_verify(
-        &console.log,
-        dgl_verify_params(.path = path, .progress_cb = console_progress, .progress_priv = &console),
-        &result);
-    /* A folder carries no hashes; the smoke test alone is still worth having. */
-    bool only_smoke = st == DGL_ERR_UNSUPPORTED && opt->smoke;
-    int code = only_smoke ? EXIT_OK : exit_code(st);
+    struct verify v = {.opt = opt, .passed = true};
+    char bundled[MODEL_PATH_MAX];
+    int code;
+    console_init(&v.console, opt);
+    v.path = named_model(opt, bundled, &code);
+    if (v.path)
+        code = check_hashes(&v);
     if (code == EXIT_OK && opt->smoke)
-        code = smoke(opt, path, &passed, text, sizeof(text));
-    if (code == EXIT_OK && !print_verify(opt, path, &result, text, passed))
-        code = EXIT_FAILED;
-    free(path);
-    return code == EXIT_OK && !passed ? EXIT_FAILED : code;
+        code = smoke(&v);
+    if (code == EXIT_OK)
+        code = out_exit(opt->json ? verify_json(&v) : verify_text(&v));
+    if (code != EXIT_OK || v.passed)
+        return code;
+    console_error("%s: the smoke test failed: the answer to its prompt is not text", v.path);
+    return EXIT_FAILED;
 }

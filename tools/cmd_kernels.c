@@ -1,4 +1,4 @@
-/* kernels list | show NAME | explain: which kernels there are, their text, and why a model uses which. */
+/* kernels list | show NAME | explain: what kernels there are, and why a model uses which. */
 #include <string.h>
 
 #include "core/base/json.h"
@@ -77,10 +77,30 @@ static int end(struct listing *l)
         dgl_jw_end_array(&l->w);
         dgl_buf_putc(&l->out, '\n');
     }
-    return out_buf(&l->out) ? EXIT_OK : EXIT_FAILED;
+    return out_exit(out_buf(&l->out));
 }
 
-static int show(const struct engine *e, const char *name)
+/* `list` of one kernel, and its text. */
+struct wanted {
+    struct dgl_json_writer w;
+    const char *name;
+    struct dgl_str source;
+};
+
+static bool show_fields(void *priv, const struct dgl_kernel_info *k)
+{
+    struct wanted *wanted = priv;
+    if (strcmp(k->name, wanted->name) != 0)
+        return true;
+    dgl_jw_object(&wanted->w);
+    kernel_fields(&wanted->w, k);
+    dgl_jw_key(&wanted->w, "source");
+    dgl_jw_str(&wanted->w, wanted->source);
+    dgl_jw_end_object(&wanted->w);
+    return false;
+}
+
+static int show(const struct engine *e, const char *name, bool json)
 {
     size_t len;
     const char *text = dgl_kernels_source(e->kernels, name, &len);
@@ -88,7 +108,13 @@ static int show(const struct engine *e, const char *name)
         console_error("there is no kernel %s; `dopplergl kernels list` names them", name);
         return EXIT_FAILED;
     }
-    return out_write(text, len) && out_flush() ? EXIT_OK : EXIT_FAILED;
+    if (!json)
+        return out_exit(out_write(text, len) && out_flush());
+    struct dgl_buf out = {0};
+    struct wanted wanted = {dgl_json_writer(&out, 0), name, {text, len}};
+    dgl_kernels_iterate(e->kernels, show_fields, &wanted);
+    dgl_buf_putc(&out, '\n');
+    return out_exit(out_buf(&out));
 }
 
 static int explain(struct engine *e, const struct options *opt)
@@ -119,7 +145,7 @@ int command_kernels(const struct options *opt)
         console_init(&e.console, opt);
         code = exit_code(engine_open_kernels(&e, opt));
         if (code == EXIT_OK && wants_name) {
-            code = show(&e, opt->arg[1]);
+            code = show(&e, opt->arg[1], opt->json);
         } else if (code == EXIT_OK) {
             struct listing l;
             begin(&l, opt->json);

@@ -1,6 +1,7 @@
 /* logits and perplexity: how a model is compared with its reference. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/base/file.h"
 #include "core/base/json.h"
@@ -11,68 +12,109 @@
 
 #define MAX_TEXT_FILE ((size_t)1 << 30)
 
-/* ---- logits ------------------------------------------------------------------------------------------------------ */
+/* ---- logits ---------------------------------------------------------------------------------- */
+
+struct logits {
+    struct engine engine;
+    struct dgl_atomic_file *file;
+    struct id_list ids;
+    float *values; /* [rows, vocab]; dgl_free() */
+    size_t rows;
+    int32_t vocab;
+};
+
+/* Before the work and not after it; a device file would be replaced by the rename. */
+static enum dgl_status open_output(struct logits *l, const char *path)
+{
+    const struct dgl_log *log = &l->engine.console.log;
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "-o %s is not a regular file: name one, or a new one", path);
+    return dgl_atomic_create(log, path, &l->file);
+}
 
 /* A safetensors file with one tensor: 8 bytes of header length, header, data. */
-static enum dgl_status write_logits(const struct dgl_log *log, const char *path,
-                                    const float *logits, size_t rows, int32_t vocab)
+static enum dgl_status write_tensor(struct logits *l)
 {
     struct dgl_buf header = {0};
-    uint64_t bytes = (uint64_t)rows * (uint64_t)vocab * sizeof(float), len;
+    uint64_t bytes = (uint64_t)l->rows * (uint64_t)l->vocab * sizeof(float);
+    unsigned char prefix[8];
     dgl_buf_printf(&header,
                    "{\"logits\":{\"dtype\":\"F32\",\"shape\":[%zu,%d],\"data_offsets\":[0,%llu]}}",
-                   rows, vocab, (unsigned long long)bytes);
+                   l->rows, l->vocab, (unsigned long long)bytes);
     while (!header.failed && header.len % 8)
         dgl_buf_putc(&header, ' ');
-    len = header.len;
-    unsigned char prefix[8];
     for (int i = 0; i < 8; i++)
-        prefix[i] = (unsigned char)(len >> (8 * i));
-    struct dgl_atomic_file *file = NULL;
-    enum dgl_status st =
-        header.failed ? dgl_fail_memory(log, "header", len) : dgl_atomic_create(log, path, &file);
+        prefix[i] = (unsigned char)((uint64_t)header.len >> (8 * i));
+    enum dgl_status st = DGL_OK;
+    if (header.failed)
+        st = dgl_fail_memory(&l->engine.console.log, "header", header.len);
     if (st == DGL_OK)
-        st = dgl_atomic_write(file, prefix, sizeof(prefix));
+        st = dgl_atomic_write(l->file, prefix, sizeof(prefix));
     if (st == DGL_OK)
-        st = dgl_atomic_write(file, header.p, header.len);
+        st = dgl_atomic_write(l->file, header.p, header.len);
     if (st == DGL_OK)
-        st = dgl_atomic_write(file, logits, (size_t)bytes);
+        st = dgl_atomic_write(l->file, l->values, (size_t)bytes);
     if (st == DGL_OK)
-        st = dgl_atomic_commit(&file);
-    dgl_atomic_abort(&file);
+        st = dgl_atomic_commit(&l->file);
     dgl_buf_finish(&header);
     return st;
 }
 
+static bool print_logits(const struct logits *l, const struct options *opt)
+{
+    struct dgl_buf out = {0};
+    struct dgl_json_writer w = dgl_json_writer(&out, 0);
+    if (!opt->json)
+        return true;
+    dgl_jw_object(&w);
+    dgl_jw_key(&w, "out");
+    dgl_jw_cstr(&w, opt->out);
+    dgl_jw_key(&w, "rows");
+    dgl_jw_u64(&w, l->rows);
+    dgl_jw_key(&w, "vocab");
+    dgl_jw_i64(&w, l->vocab);
+    dgl_jw_end_object(&w);
+    dgl_buf_putc(&out, '\n');
+    return out_buf(&out);
+}
+
+static int run_logits(struct logits *l, const struct options *opt)
+{
+    enum dgl_status st = engine_open(&l->engine, opt, NULL, true);
+    if (st == DGL_OK)
+        st = open_output(l, opt->out);
+    if (st == DGL_OK)
+        st = dgl_logits(
+            l->engine.session,
+            dgl_logits_params(.ids = l->ids.ids, .num_ids = l->ids.count, .all = opt->all),
+            &l->values, &l->rows);
+    if (st == DGL_OK) {
+        l->vocab = dgl_model_get_info(l->engine.model)->vocab;
+        st = write_tensor(l);
+    }
+    return st == DGL_OK ? out_exit(print_logits(l, opt)) : exit_code(st);
+}
+
 int command_logits(const struct options *opt)
 {
-    struct engine e;
-    struct id_list ids = {0};
-    float *logits = NULL;
-    size_t rows = 0;
+    struct logits l = {0};
     if (!opt->ids || !opt->out) {
         console_error("logits: --ids and -o are both needed");
         return EXIT_USAGE;
     }
-    if (!ids_parse(opt->ids, &ids)) {
-        free(ids.ids);
-        return EXIT_USAGE;
-    }
-    enum dgl_status st = engine_open(&e, opt, NULL, true);
-    if (st == DGL_OK)
-        st = dgl_logits(e.session,
-                        dgl_logits_params(.ids = ids.ids, .num_ids = ids.count, .all = opt->all),
-                        &logits, &rows);
-    if (st == DGL_OK)
-        st = write_logits(&e.console.log, opt->out, logits, rows,
-                          dgl_model_get_info(e.model)->vocab);
-    dgl_free(logits);
-    engine_close(&e);
-    free(ids.ids);
-    return exit_code(st);
+    int code = ids_parse(opt->ids, &l.ids);
+    if (code == EXIT_OK)
+        code = run_logits(&l, opt);
+    dgl_atomic_abort(&l.file);
+    dgl_free(l.values);
+    engine_close(&l.engine);
+    free(l.ids.ids);
+    return code;
 }
 
-/* ---- perplexity ---------------------------------------------------------------------------------------------------- */
+/* ---- perplexity ------------------------------------------------------------------------------ */
 
 struct texts {
     struct dgl_json_doc *doc;
@@ -145,10 +187,11 @@ int command_perplexity(const struct options *opt)
         st = dgl_perplexity(
             e.session,
             dgl_perplexity_params(.texts = texts.text, .lens = texts.len, .num_texts = texts.count,
+                                  .no_parse_special = opt->no_parse_special,
                                   .progress_cb = console_progress, .progress_priv = &e.console),
             &result);
-    bool ok = st != DGL_OK || print_perplexity(&result);
+    int code = st == DGL_OK ? out_exit(print_perplexity(&result)) : exit_code(st);
     engine_close(&e);
     texts_finish(&texts);
-    return ok ? exit_code(st) : EXIT_FAILED;
+    return code;
 }

@@ -1,4 +1,5 @@
 /* tokenize: text to ids and back, one JSON object per line or one text at a time. No device. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,10 +127,12 @@ static int all_lines(const struct tokenize *t)
         else
             dgl_buf_finish(&out);
     }
+    if (line.failed)
+        st = dgl_fail_memory(&t->console.log, "line", line.len);
     dgl_buf_finish(&line);
     if (interrupted())
         return EXIT_CANCELLED;
-    return st != DGL_OK ? exit_code(st) : ok ? EXIT_OK : EXIT_FAILED;
+    return st != DGL_OK ? exit_code(st) : out_exit(ok);
 }
 
 /* Without --jsonl: one text, its ids on one line (or the same object with --json). */
@@ -142,7 +145,7 @@ static int one_text(const struct tokenize *t)
     if (t->opt->prompt)
         dgl_buf_puts(&text, t->opt->prompt);
     else if (!input_slurp("-", &text))
-        return EXIT_FAILED;
+        return interrupted() ? EXIT_CANCELLED : EXIT_FAILED;
     struct dgl_str whole = {text.p ? text.p : "", text.len};
     if (t->opt->json) {
         st = write_both(t, whole, &out);
@@ -152,28 +155,31 @@ static int one_text(const struct tokenize *t)
             dgl_buf_printf(&out, "%s%d", i ? "," : "", ids[i]);
         dgl_buf_putc(&out, '\n');
     }
-    bool ok = true;
-    if (st == DGL_OK)
-        ok = out_buf(&out);
+    int code = st == DGL_OK ? out_exit(out_buf(&out)) : exit_code(st);
     dgl_buf_finish(&out);
     dgl_buf_finish(&text);
     dgl_free(ids);
-    return st != DGL_OK ? exit_code(st) : ok ? EXIT_OK : EXIT_FAILED;
+    return code;
 }
 
 int command_tokenize(const struct options *opt)
 {
     struct tokenize t = {.opt = opt};
     console_init(&t.console, opt);
-    interrupt_watch(NULL);
-    char *path = model_path(opt);
+    char bundled[MODEL_PATH_MAX];
+    bool lines = opt->jsonl || opt->decode;
+    if (lines && opt->prompt) {
+        console_error("tokenize: --jsonl and --decode read standard input, -p does not go with "
+                      "them");
+        return EXIT_USAGE;
+    }
+    const char *path = model_path(opt, bundled);
     if (!path)
         return EXIT_FAILED;
     enum dgl_status st = dgl_tokenizer_load(&t.console.log, path, &t.tok);
     int code = exit_code(st);
     if (st == DGL_OK)
-        code = opt->jsonl || opt->decode ? all_lines(&t) : one_text(&t);
+        code = lines ? all_lines(&t) : one_text(&t);
     dgl_tokenizer_destroy(&t.tok);
-    free(path);
     return code;
 }

@@ -3,10 +3,6 @@
 
 #include <string.h>
 
-#define COUNTERS                                                                                   \
-    "`tokens submits dispatches barriers buffers_created programs_linked readback_bytes "          \
-    "upload_bytes`"
-
 const struct command commands[] = {
     {"generate", "(-p TEXT | -f FILE | --ids 1,2,3) [options]", "Continue a prompt",
      "Text goes to standard output as it comes and nothing else does; the device and the "
@@ -15,8 +11,9 @@ const struct command commands[] = {
      "`--json` prints one object at the end: `prompt_ids`, `tokens` (with the stop id that ended "
      "the answer), `text`,\n`finish_reason` (`eos`, `stop`, `length`, `context`, `cancelled`), "
      "`timings` (`load_ms prefill_ms first_token_ms\ndecode_ms prefill_tps decode_tps`), "
-     "`counters` (`load`, `prefill`, `decode`, each with " COUNTERS "), `device` (`name node "
-     "driver software`),\n`kernels` (list of `phase op name variant origin sha256`).",
+     "`counters` (`load`, `prefill`, `decode`, each with `tokens submits dispatches\nbarriers "
+     "buffers_created programs_linked readback_bytes upload_bytes`), `device` (`name node driver "
+     "software`),\n`kernels` (list of `phase op name variant origin sha256`).",
      0, 0, command_generate},
     {"convert", "IN OUT [options]", "Turn a model into a pack",
      "Opens no device. OUT appears complete or not at all, and an existing OUT is refused without "

@@ -1,6 +1,7 @@
 /* From options to a session, and where the bundled model lies. */
 #include "tools/engine.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,48 +11,54 @@
 
 #define BUNDLED "story-llama-q4_k_m"
 
-/* ---- data files ---------------------------------------------------------------------------------------------- */
+/* ---- data files ------------------------------------------------------------------------------ */
 
-/* `dir`/`inside`/BUNDLED if there is a manifest in it; NULL otherwise. */
-static char *try_dir(const char *dir, const char *inside)
+/* `dir`/`inside`/BUNDLED into `path`; false if there is no manifest in it. */
+static bool try_dir(const char *dir, const char *inside, char path[MODEL_PATH_MAX])
 {
-    char path[4096], manifest[4200];
-    snprintf(path, sizeof(path), "%s%s%s", dir, inside, BUNDLED);
+    char manifest[MODEL_PATH_MAX + 16];
+    int len = snprintf(path, MODEL_PATH_MAX, "%s%s%s", dir, inside, BUNDLED);
+    if (len < 0 || len >= MODEL_PATH_MAX)
+        return false;
     snprintf(manifest, sizeof(manifest), "%s/manifest.json", path);
-    return dgl_path_exists(manifest) ? strdup(path) : NULL;
+    return dgl_path_exists(manifest);
 }
 
-char *bundled_model(void)
+/* Folder of the running program, links resolved. */
+static bool exe_dir(char dir[MODEL_PATH_MAX])
 {
+    ssize_t len = readlink("/proc/self/exe", dir, MODEL_PATH_MAX - 1);
+    if (len <= 0)
+        return false;
+    dir[len] = '\0';
+    char *slash = strrchr(dir, '/');
+    if (slash)
+        *slash = '\0';
+    return slash;
+}
+
+const char *model_path(const struct options *opt, char buffer[MODEL_PATH_MAX])
+{
+    /* build/, build/san/, PREFIX/bin/ */
     static const char *const beside_exe[] = {"/../tests/models/", "/../../tests/models/",
                                              "/../share/dopplergl/models/"};
     const char *data = getenv("DOPPLERGL_DATA");
-    char exe[4096];
-    char *found = NULL;
-    if (data && data[0])
-        found = try_dir(data, "/models/");
-    ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-    if (!found && len > 0) {
-        exe[len] = '\0';
-        char *slash = strrchr(exe, '/');
-        if (slash)
-            *slash = '\0';
-        for (size_t i = 0; i < 3 && !found; i++)
-            found = try_dir(exe, beside_exe[i]);
-    }
-    if (!found)
-        console_error("the bundled model %s was not found: set DOPPLERGL_DATA to the folder that "
-                      "holds models/, or name a model with -m",
-                      BUNDLED);
-    return found;
+    char dir[MODEL_PATH_MAX];
+    if (opt->model)
+        return opt->model;
+    if (data && data[0] && try_dir(data, "/models/", buffer))
+        return buffer;
+    if (exe_dir(dir))
+        for (size_t i = 0; i < sizeof(beside_exe) / sizeof(beside_exe[0]); i++)
+            if (try_dir(dir, beside_exe[i], buffer))
+                return buffer;
+    console_error("the bundled model %s was not found: set DOPPLERGL_DATA to the folder that holds "
+                  "models/, or name a model with -m",
+                  BUNDLED);
+    return NULL;
 }
 
-char *model_path(const struct options *opt)
-{
-    return opt->model ? strdup(opt->model) : bundled_model();
-}
-
-/* ---- kernels --------------------------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt)
 {
@@ -83,15 +90,14 @@ enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt)
         &e->kernels);
 }
 
-/* ---- engine ------------------------------------------------------------------------------------------------------ */
+/* ---- engine ---------------------------------------------------------------------------------- */
 
-static void device_line(const struct engine *e)
+static void device_line(const struct engine *e, const struct options *opt)
 {
     const struct dgl_device_info *info = dgl_device_get_info(e->device);
     console_note(&e->console, "device: %s%s%s%s%s", info->renderer, info->node[0] ? ", " : "",
                  info->node, info->software ? " (software)" : "",
-                 dgl_device_get_limits(e->device)->max_ssbo_bindings == 4 ? ", minimum limits"
-                                                                          : "");
+                 opt->limits ? ", minimum limits" : "");
 }
 
 static enum dgl_status load_model(struct engine *e, const struct options *opt, const char *path)
@@ -110,10 +116,11 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
 {
     *e = (struct engine){0};
     console_init(&e->console, opt);
-    interrupt_watch(NULL);
+    char bundled[MODEL_PATH_MAX];
     uint64_t start = dgl_now_ns();
-    char *own = path ? NULL : model_path(opt);
-    if (!path && !own)
+    if (!path)
+        path = model_path(opt, bundled);
+    if (!path)
         return DGL_ERR_INVALID_ARG;
     enum dgl_status st = engine_open_kernels(e, opt);
     if (st == DGL_OK)
@@ -123,12 +130,11 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
                                                  .debug = opt->verbose >= 2),
                                &e->device);
     if (st == DGL_OK) {
-        device_line(e);
-        st = load_model(e, opt, path ? path : own);
+        device_line(e, opt);
+        st = load_model(e, opt, path);
     }
     if (st == DGL_OK && session)
         st = dgl_session_create(e->model, dgl_session_params(.chunk = opt->batch), &e->session);
-    free(own);
     e->load_ns = dgl_now_ns() - start;
     if (e->device)
         dgl_device_get_counters(e->device, &e->load);

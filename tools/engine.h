@@ -1,4 +1,5 @@
-/* Opening what the options name: device, kernels, model, session, in that order, with a device line and a load time. */
+/* Opening what the options name: kernels, device, model, session, in that order, with a device line
+ * and a load time. */
 #ifndef DGL_TOOLS_ENGINE_H
 #define DGL_TOOLS_ENGINE_H
 
@@ -14,17 +15,18 @@ struct engine {
     struct dgl_counters load;
 };
 
-/* `path` NULL: the model of the options, or the bundled one. `session` false stops after the model. */
+/* `path` NULL: the model of the options, or the bundled one. `session` false stops after the model.
+ * Whatever it returns, engine_close() follows. */
 enum dgl_status engine_open(struct engine *e, const struct options *opt, const char *path,
                             bool session);
 /* The kernel layers alone; console_init() first. */
 enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt);
 void engine_close(struct engine *e);
 
-/* Path of the bundled model: DOPPLERGL_DATA, the build tree, PREFIX/share/dopplergl. NULL after an error line when none
- * has it; else to be freed. */
-char *bundled_model(void);
-/* opt->model, or bundled_model(); to be freed. */
-char *model_path(const struct options *opt);
+#define MODEL_PATH_MAX 4096
+/* The model of the options, or the bundled one: DOPPLERGL_DATA, the build tree,
+ * PREFIX/share/dopplergl. Borrowed from the options or in `buffer`; NULL after an error line when
+ * there is none. */
+const char *model_path(const struct options *opt, char buffer[MODEL_PATH_MAX]);
 
 #endif

@@ -8,10 +8,10 @@
 /* Width of the left column; longer options get a line of their own. */
 #define LEFT 30
 
-static void print_option(void *priv, const char *left, const char *help, bool common)
+static void print_option(void *priv, enum option_group group, const char *left, const char *help)
 {
     (void)priv;
-    (void)common;
+    (void)group;
     if (strlen(left) > LEFT)
         printf("  %s\n  %-*s %s\n", left, LEFT, "", help);
     else
@@ -40,11 +40,6 @@ static void overview(void)
 
 /* ---- docs/cli.md ----------------------------------------------------------------------------- */
 
-static void table_begin(void)
-{
-    printf("\n| option | meaning |\n| --- | --- |\n");
-}
-
 /* "|" ends a cell, even in code. */
 static void cell(const char *text)
 {
@@ -52,12 +47,20 @@ static void cell(const char *text)
         printf(*text == '|' ? "\\|" : "%c", *text);
 }
 
-/* `priv` is a bool: rows that every command has, or the others. */
-static void table_row(void *priv, const char *left, const char *help, bool common)
+/* The rows of one group, with the head of the table before the first. */
+struct option_table {
+    enum option_group group;
+    bool begun;
+};
+
+static void table_row(void *priv, enum option_group group, const char *left, const char *help)
 {
-    const bool *wanted = priv;
-    if (common != *wanted)
+    struct option_table *t = priv;
+    if (group != t->group)
         return;
+    if (!t->begun)
+        printf("\n| option | meaning |\n| --- | --- |\n");
+    t->begun = true;
     printf("| `");
     cell(left);
     printf("` | ");
@@ -65,35 +68,35 @@ static void table_row(void *priv, const char *left, const char *help, bool commo
     printf(" |\n");
 }
 
-static void count_own(void *priv, const char *left, const char *help, bool common)
+static void note_kernels(void *priv, enum option_group group, const char *left, const char *help)
 {
     (void)left;
     (void)help;
-    *(int *)priv += !common;
+    *(bool *)priv |= group == OPTION_KERNELS;
 }
 
 static void command_section(const struct command *c)
 {
-    bool common = false;
-    int own = 0;
+    struct option_table own = {.group = OPTION_OWN};
+    bool kernels = false;
     printf("\n## %s\n\n%s.\n\n```\ndopplergl %s %s\n```\n", c->name, c->summary, c->name, c->usage);
     if (c->details)
         printf("\n%s\n", c->details);
-    options_iterate(c, count_own, &own);
-    if (own == 0)
-        return;
-    table_begin();
-    options_iterate(c, table_row, &common);
+    options_iterate(c, table_row, &own);
+    options_iterate(c, note_kernels, &kernels);
+    if (kernels)
+        printf("\nAnd the options that choose kernels, above.\n");
 }
 
 static void markdown(void)
 {
-    bool common = true;
+    struct option_table common = {.group = OPTION_COMMON}, kernels = {.group = OPTION_KERNELS};
     printf("# Command line\n\nMade by `dopplergl help --markdown`; a test compares the two.\n\n"
-           "Every command also takes these; those about the device do nothing where none is "
-           "opened:\n");
-    table_begin();
-    options_iterate(command_find("version"), table_row, &common);
+           "Every command takes these; those about the device do nothing where none is opened:\n");
+    options_iterate(NULL, table_row, &common);
+    printf("\nCommands that run a model also take options that choose kernels "
+           "([kernels.md](kernels.md)):\n");
+    options_iterate(NULL, table_row, &kernels);
     printf("\nExit codes: 0 done; 1 failed, or a value that does not fit the model, file or "
            "device; 2 a flag or value that\ndoes not parse; 130 cancelled by SIGINT or SIGTERM. An "
            "error is one line on standard error that starts\n`dopplergl: error:`. Progress bars "

@@ -9,25 +9,43 @@
 #include "core/base/mem.h"
 #include "tools/console.h"
 
-bool ids_parse(const char *text, struct id_list *out)
+static int add_id(struct dgl_str part, struct id_list *out)
 {
-    struct dgl_str rest = dgl_str_of(text), part;
-    while (dgl_str_split(&rest, ',', &part)) {
-        int64_t id;
-        if (!dgl_parse_i64(dgl_str_trim(part), INT32_MIN, INT32_MAX, &id)) {
-            console_error("--ids %s: \"%.*s\" is not a token id", text, (int)part.len, part.p);
-            return false;
-        }
-        if (!dgl_grow((void **)&out->ids, &out->cap, out->count + 1, sizeof(*out->ids))) {
-            console_error("out of memory for %zu ids", out->count + 1);
-            return false;
-        }
-        out->ids[out->count++] = (int32_t)id;
+    int64_t id;
+    part = dgl_str_trim(part);
+    if (!dgl_parse_i64(part, INT64_MIN, INT64_MAX, &id)) {
+        console_error("--ids: \"%.*s\" at place %zu is not a token id", (int)part.len, part.p,
+                      out->count);
+        return EXIT_USAGE;
     }
-    if (out->count == 0)
-        console_error("--ids needs at least one token id");
-    return out->count > 0;
+    if (id < INT32_MIN || id > INT32_MAX) {
+        console_error("--ids: token %zu is %lld, no vocabulary has that id", out->count,
+                      (long long)id);
+        return EXIT_FAILED;
+    }
+    if (!dgl_grow((void **)&out->ids, &out->cap, out->count + 1, sizeof(*out->ids))) {
+        console_error("out of memory for %zu ids", out->count + 1);
+        return EXIT_FAILED;
+    }
+    out->ids[out->count++] = (int32_t)id;
+    return EXIT_OK;
 }
+
+int ids_parse(const char *text, struct id_list *out)
+{
+    const char *p = text;
+    do {
+        size_t len = strcspn(p, ",");
+        int code = add_id((struct dgl_str){p, len}, out);
+        if (code != EXIT_OK)
+            return code;
+        p += len;
+    } while (*p++ == ',');
+    return EXIT_OK;
+}
+
+/* Far beyond any context; ends the reading of devices that never end. */
+#define MAX_INPUT ((size_t)1 << 30)
 
 bool input_slurp(const char *path, struct dgl_buf *out)
 {
@@ -39,11 +57,13 @@ bool input_slurp(const char *path, struct dgl_buf *out)
         console_error("cannot read %s: %s", path, strerror(errno));
         return false;
     }
-    while ((n = fread(block, 1, sizeof(block), file)) > 0)
+    while (out->len <= MAX_INPUT && (n = fread(block, 1, sizeof(block), file)) > 0)
         dgl_buf_append(out, block, n);
-    bool ok = !ferror(file) && !out->failed;
-    if (!ok)
-        console_error("cannot read %s: %s", path, out->failed ? "out of memory" : strerror(errno));
+    bool ok = !ferror(file) && !out->failed && out->len <= MAX_INPUT;
+    if (ferror(file) && !interrupted())
+        console_error("cannot read %s: %s", path, strerror(errno));
+    else if (!ok && !interrupted())
+        console_error("%s does not fit into memory: at most %zu bytes are read", path, MAX_INPUT);
     if (!standard)
         fclose(file);
     return ok;
@@ -57,10 +77,10 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The byte that the escape after a backslash at p stands for, and its length; 0 = no such escape. */
+/* The byte that the escape after a backslash at p stands for, and its length; 0 = no escape. */
 static size_t escape(const char *p, size_t len, char *out)
 {
-    static const char names[] = "ntr\\0\"'ab", values[] = "\n\t\r\\\0\"'\a\b";
+    static const char names[] = "nrt'\"\\", values[] = "\n\r\t'\"\\";
     if (len >= 3 && p[0] == 'x' && hex_digit(p[1]) >= 0 && hex_digit(p[2]) >= 0) {
         *out = (char)(hex_digit(p[1]) * 16 + hex_digit(p[2]));
         return 3;
@@ -72,23 +92,16 @@ static size_t escape(const char *p, size_t len, char *out)
     return 1;
 }
 
-bool input_unescape(struct dgl_buf *text)
+size_t input_unescape(char *text, size_t len)
 {
     size_t w = 0;
-    for (size_t r = 0; r < text->len; r++) {
-        char c = text->p[r];
-        if (c == '\\') {
-            size_t n = escape(text->p + r + 1, text->len - r - 1, &c);
-            if (n == 0) {
-                console_error("-e: byte %zu of the prompt begins no known escape", r);
-                return false;
-            }
-            r += n;
-        }
-        text->p[w++] = c;
+    for (size_t r = 0; r < len; r++) {
+        char c = text[r];
+        if (c == '\\')
+            r += escape(text + r + 1, len - r - 1, &c);
+        text[w++] = c;
     }
-    text->len = w;
-    return true;
+    return w;
 }
 
 bool input_line(struct dgl_buf *line)
@@ -97,5 +110,5 @@ bool input_line(struct dgl_buf *line)
     line->len = 0;
     while ((c = getc(stdin)) != EOF && c != '\n')
         dgl_buf_putc(line, (char)c);
-    return c != EOF || line->len > 0;
+    return !line->failed && !interrupted() && (c != EOF || line->len > 0);
 }

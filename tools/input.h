@@ -9,13 +9,16 @@ struct id_list {
     size_t count, cap;
 };
 
-/* "1,2,3"; false after an error line. */
-bool ids_parse(const char *text, struct id_list *out);
-/* A file's bytes, or standard input for "-"; false after an error line. */
+/* "1,2,3"; EXIT_OK, or another exit code after an error line. */
+int ids_parse(const char *text, struct id_list *out);
+/* A file's bytes, or standard input for "-"; false after an error line, or quietly after a
+ * signal. */
 bool input_slurp(const char *path, struct dgl_buf *out);
-/* Expands backslash escapes in place; false after an error line. */
-bool input_unescape(struct dgl_buf *text);
-/* The next line of standard input without its newline; false at the end. */
+/* Expands \n \r \t \' \" \\ \xHH in place and returns the new length; what is none of these stays
+ * as it is, as in llama.cpp. */
+size_t input_unescape(char *text, size_t len);
+/* The next line of standard input without its newline; false at the end, after a signal, and when
+ * memory is out (line->failed). */
 bool input_line(struct dgl_buf *line);
 
 #endif

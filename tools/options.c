@@ -1,6 +1,7 @@
 /* Options: the table, and what reads it. */
 #include "tools/options.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/str.h"
@@ -41,7 +42,8 @@ static const struct option table[] = {
     {"generate", 'n', "n-predict", "N",
      "tokens to generate: -1 until a stop, 0 evaluates the prompt only (default: 128)", TYPE_I32,
      FIELD(tokens), -1, I32_MAX, NULL, FIELD(tokens_given)},
-    {"generate", 'e', "escapes", NULL, "expand \\n \\r \\t \\' \\\" \\\\ \\xHH in the prompt and in --stop", TYPE_FLAG,
+    {"generate", 'e', "escapes", NULL,
+     "expand `\\n \\r \\t \\' \\\" \\\\ \\xHH` in the prompt and in --stop", TYPE_FLAG,
      FIELD(escapes), 0, 0, NULL, 0},
     {"generate", 0, "echo", NULL, "print the prompt too", TYPE_FLAG, FIELD(echo), 0, 0, NULL, 0},
     {"generate", 0, "temp", "T", "temperature; 0 is greedy (default: 0.8)", TYPE_F64, FIELD(temp),
@@ -70,8 +72,9 @@ static const struct option table[] = {
     {"generate", 0, "readback-interval", "N",
      "tokens per readback, 1 to 256 (default: 1 on software, 8 on hardware)", TYPE_I32,
      FIELD(readback_interval), 1, 256, NULL, 0},
-    {"generate perplexity tokenize", 0, "no-parse-special", NULL, "special tokens in the text are plain text",
-     TYPE_FLAG, FIELD(no_parse_special), 0, 0, NULL, 0},
+    {"generate perplexity tokenize", 0, "no-parse-special", NULL,
+     "special tokens in the text are plain text", TYPE_FLAG, FIELD(no_parse_special), 0, 0, NULL,
+     0},
 
     {"logits", 0, "all", NULL, "every position, not only the last", TYPE_FLAG, FIELD(all), 0, 0,
      NULL, 0},
@@ -80,10 +83,10 @@ static const struct option table[] = {
     {"perplexity", 0, "texts", "FILE.json", "JSON array of strings", TYPE_STR, FIELD(texts), 0, 0,
      NULL, 0},
     {"tokenize", 0, "jsonl", NULL,
-     "read {\"text\":…} lines, write {\"ids\":[…],\"ids_special\":[…]} lines", TYPE_FLAG,
+     "read `{\"text\":…}` lines, write `{\"ids\":[…],\"ids_special\":[…]}` lines", TYPE_FLAG,
      FIELD(jsonl), 0, 0, NULL, 0},
-    {"tokenize", 0, "decode", NULL, "read {\"ids\":[…]} lines, write {\"text\":…} lines", TYPE_FLAG,
-     FIELD(decode), 0, 0, NULL, 0},
+    {"tokenize", 0, "decode", NULL, "read `{\"ids\":[…]}` lines, write `{\"text\":…}` lines",
+     TYPE_FLAG, FIELD(decode), 0, 0, NULL, 0},
     {"tokenize", 0, "skip-special", NULL, "leave special tokens out of decoded text", TYPE_FLAG,
      FIELD(skip_special), 0, 0, NULL, 0},
 
@@ -129,13 +132,18 @@ static const struct option table[] = {
      TYPE_STR, FIELD(kernel_profile), 0, 0, NULL, 0},
     {ENGINE, 0, "kernel-hints", "JSON", "kernel hints as a JSON object", TYPE_STR,
      FIELD(kernel_hints), 0, 0, NULL, 0},
-    {ENGINE, 0, "compute-precision", "WORD", "hint computePrecision", TYPE_STR,
+    {ENGINE, 0, "compute-precision", "WORD", "hint computePrecision: auto, f16, f32", TYPE_STR,
      FIELD(compute_precision), 0, 0, NULL, 0},
-    {ENGINE, 0, "q4k-matmul", "WORD", "hint q4kMatmul", TYPE_STR, FIELD(q4k_matmul), 0, 0, NULL, 0},
-    {ENGINE, 0, "f16-matmul", "WORD", "hint f16Matmul", TYPE_STR, FIELD(f16_matmul), 0, 0, NULL, 0},
-    {ENGINE, 0, "attention-prefill", "WORD", "hint attentionPrefill", TYPE_STR,
+    {ENGINE, 0, "q4k-matmul", "WORD",
+     "hint q4kMatmul: auto, fused_q4k, dequant_f16, dequant_f32, gemv_subgroup", TYPE_STR,
+     FIELD(q4k_matmul), 0, 0, NULL, 0},
+    {ENGINE, 0, "f16-matmul", "WORD", "hint f16Matmul: auto, gemv_subgroup", TYPE_STR,
+     FIELD(f16_matmul), 0, 0, NULL, 0},
+    {ENGINE, 0, "attention-prefill", "WORD",
+     "hint attentionPrefill: auto, tiled_large, tiled_small, streaming", TYPE_STR,
      FIELD(attention_prefill), 0, 0, NULL, 0},
-    {ENGINE, 0, "attention-decode", "WORD", "hint attentionDecode", TYPE_STR,
+    {ENGINE, 0, "attention-decode", "WORD",
+     "hint attentionDecode: auto, tiled_large, tiled_small, streaming", TYPE_STR,
      FIELD(attention_decode), 0, 0, NULL, 0},
 
     {"help", 0, "markdown", NULL, "the text of docs/cli.md", TYPE_FLAG, FIELD(markdown), 0, 0, NULL,
@@ -359,7 +367,7 @@ bool options_parse(const struct command *command, int argc, char **argv, struct 
     return true;
 }
 
-/* ---- help ------------------------------------------------------------------------------------------------- */
+/* ---- help ------------------------------------------------------------------------------------ */
 
 static void option_left(const struct option *o, char *out, size_t size)
 {
@@ -369,15 +377,23 @@ static void option_left(const struct option *o, char *out, size_t size)
     snprintf(out, size, "%s--%s%s%s", letter, o->name, o->arg ? " " : "", o->arg ? o->arg : "");
 }
 
+static enum option_group group_of(const struct option *o)
+{
+    if (strcmp(o->commands, "*") == 0)
+        return OPTION_COMMON;
+    return strcmp(o->commands, ENGINE) == 0 ? OPTION_KERNELS : OPTION_OWN;
+}
+
 void options_iterate(const struct command *command,
-                     void (*cb)(void *priv, const char *left, const char *help, bool common),
+                     void (*cb)(void *priv, enum option_group group, const char *left,
+                                const char *help),
                      void *priv)
 {
     char left[80];
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        if (!applies(&table[i], command))
+        if (command && !applies(&table[i], command))
             continue;
         option_left(&table[i], left, sizeof(left));
-        cb(priv, left, table[i].help, strcmp(table[i].commands, "*") == 0);
+        cb(priv, group_of(&table[i]), left, table[i].help);
     }
 }

@@ -56,9 +56,16 @@ struct command {
 /* Fills *out with defaults and what the command line says. False: one error line is on standard
  * error, exit code 2. */
 bool options_parse(const struct command *command, int argc, char **argv, struct options *out);
-/* The options of a command, one call each in the order of the table; `left` is "-n, --n-predict N". */
+enum option_group {
+    OPTION_OWN,     /* of this command and perhaps some others */
+    OPTION_KERNELS, /* of commands that choose kernels */
+    OPTION_COMMON,  /* of every command */
+};
+/* The options of a command, or of all when it is NULL, one call each in the order of the table;
+ * `left` is "-n, --n-predict N". */
 void options_iterate(const struct command *command,
-                     void (*cb)(void *priv, const char *left, const char *help, bool common),
-                     void *priv); /* `common`: every command has it */
+                     void (*cb)(void *priv, enum option_group group, const char *left,
+                                const char *help),
+                     void *priv);
 
 #endif

@@ -2,9 +2,10 @@
 #include "tools/report.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define MAX_LISTED 128
+#include "core/base/mem.h"
 
 void report_f64(struct dgl_json_writer *w, const char *key, double value)
 {
@@ -74,39 +75,52 @@ const char *phase_name(enum dgl_phase phase)
     return "unknown";
 }
 
+struct kernel_row {
+    enum dgl_phase phase;
+    const char *op, *name;
+};
+
 /* Rows already written, so that layers do not repeat themselves. */
 struct kernel_rows {
     struct dgl_json_writer *w;
-    const char *op[MAX_LISTED], *name[MAX_LISTED];
-    enum dgl_phase phase[MAX_LISTED];
-    size_t count;
+    struct kernel_row *row;
+    size_t count, cap;
 };
+
+static bool is_listed(const struct kernel_rows *rows, const struct dgl_plan_step *step)
+{
+    for (size_t i = 0; i < rows->count; i++)
+        if (rows->row[i].phase == step->phase && strcmp(rows->row[i].op, step->op) == 0 &&
+            strcmp(rows->row[i].name, step->kernel->name) == 0)
+            return true;
+    return false;
+}
 
 static bool report_step(void *priv, const struct dgl_plan_step *step)
 {
     struct kernel_rows *rows = priv;
-    struct dgl_json_writer *w = rows->w;
-    for (size_t i = 0; i < rows->count; i++)
-        if (rows->phase[i] == step->phase && strcmp(rows->op[i], step->op) == 0 &&
-            strcmp(rows->name[i], step->kernel->name) == 0)
-            return true;
-    if (rows->count == MAX_LISTED)
+    const struct dgl_kernel_info *k = step->kernel;
+    const struct {
+        const char *key, *value;
+    } fields[] = {{"phase", phase_name(step->phase)},
+                  {"op", step->op},
+                  {"name", k->name},
+                  {"variant", k->variant},
+                  {"origin", k->origin},
+                  {"sha256", k->sha256}};
+    if (is_listed(rows, step))
+        return true;
+    if (!dgl_grow((void **)&rows->row, &rows->cap, rows->count + 1, sizeof(*rows->row))) {
+        rows->w->out->failed = true;
         return false;
-    rows->op[rows->count] = step->op;
-    rows->name[rows->count] = step->kernel->name;
-    rows->phase[rows->count++] = step->phase;
-    dgl_jw_object(w);
-    dgl_jw_key(w, "phase");
-    dgl_jw_cstr(w, phase_name(step->phase));
-    dgl_jw_key(w, "op");
-    dgl_jw_cstr(w, step->op);
-    dgl_jw_key(w, "variant");
-    dgl_jw_cstr(w, step->kernel->name);
-    dgl_jw_key(w, "origin");
-    dgl_jw_cstr(w, step->kernel->origin);
-    dgl_jw_key(w, "sha256");
-    dgl_jw_cstr(w, step->kernel->sha256);
-    dgl_jw_end_object(w);
+    }
+    rows->row[rows->count++] = (struct kernel_row){step->phase, step->op, k->name};
+    dgl_jw_object(rows->w);
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        dgl_jw_key(rows->w, fields[i].key);
+        dgl_jw_cstr(rows->w, fields[i].value);
+    }
+    dgl_jw_end_object(rows->w);
     return true;
 }
 
@@ -117,6 +131,7 @@ void report_kernels(struct dgl_json_writer *w, const struct dgl_model *model)
     dgl_jw_array(w);
     dgl_model_plan_iterate(model, report_step, &rows);
     dgl_jw_end_array(w);
+    free(rows.row);
 }
 
 void report_stop_ids(struct dgl_json_writer *w, const struct dgl_model_info *info)

@@ -10,7 +10,7 @@ void report_ids(struct dgl_json_writer *w, const char *key, const int32_t *ids, 
 void report_counters(struct dgl_json_writer *w, const char *key, const struct dgl_counters *c);
 /* "device": {name, node, driver, software} */
 void report_device(struct dgl_json_writer *w, const struct dgl_device *device);
-/* "kernels": [{phase, op, variant, origin, sha256}], each once */
+/* "kernels": [{phase, op, name, variant, origin, sha256}], each once */
 void report_kernels(struct dgl_json_writer *w, const struct dgl_model *model);
 const char *phase_name(enum dgl_phase phase);
 /* "stop_ids": [{id, origin}] */

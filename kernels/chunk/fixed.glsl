@@ -1,4 +1,5 @@
-// Unsigned 64-bit numbers as uvec2(low, high): sums of weights must not depend on the order or the driver.
+// Unsigned 64-bit numbers as uvec2(low, high): sums of weights must not depend on the order or the
+// driver.
 
 uvec2 u64_add(uvec2 a, uvec2 b)
 {

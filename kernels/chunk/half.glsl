@@ -1,5 +1,6 @@
-// f16 in uint words. Packing rounds to nearest even in integers: packHalf2x16 may round as the driver likes, and the
-// same key must get the same bits everywhere. Unpacking is exact, so the built-in does.
+// f16 in uint words. Packing rounds to nearest even in integers: packHalf2x16 may round as the
+// driver likes, and the same key must get the same bits everywhere. Unpacking is exact, so the
+// built-in does.
 uint half_bits(float value)
 {
     uint u = floatBitsToUint(value);
@@ -16,7 +17,8 @@ uint half_bits(float value)
     if (u < 0x33000000u)
         return sign; // below half of the smallest subnormal
     uint shift = 126u - (u >> 23), mantissa = (u & 0x7FFFFFu) | 0x800000u;
-    uint low = mantissa & ((1u << shift) - 1u), middle = 1u << (shift - 1u), bits = mantissa >> shift;
+    uint low = mantissa & ((1u << shift) - 1u), middle = 1u << (shift - 1u);
+    uint bits = mantissa >> shift;
     if (low > middle || (low == middle && (bits & 1u) != 0u))
         bits++;
     return sign | bits;

@@ -1,5 +1,6 @@
-// Rows of the KV cache. A cached number is an f16 (rounded to nearest even here, in integers: the rounding of
-// packHalf2x16 is the driver's) or an f32. One layer is keys, then values, each [KV_HEADS][CONTEXT][HEAD_DIM].
+// Rows of the KV cache. A cached number is an f16 (rounded to nearest even here, in integers: the
+// rounding of packHalf2x16 is the driver's) or an f32. One layer is keys, then values, each
+// [KV_HEADS][CONTEXT][HEAD_DIM].
 
 // Bits of the f16 nearest to x: ties to even, beyond 65519 infinity, NaN stays NaN.
 uint kv_half(float x)
@@ -7,7 +8,8 @@ uint kv_half(float x)
     uint bits = floatBitsToUint(x);
     uint mag = bits & 0x7fffffffu;
     uint normal = (mag - 0x38000000u + 0x0fffu + ((mag >> 13) & 1u)) >> 13;
-    // Below 2^-14 the f16 is a multiple of 2^-24; below 2^-25 it is zero, whatever the shift makes of it.
+    // Below 2^-14 the f16 is a multiple of 2^-24; below 2^-25 it is zero, whatever the shift makes
+    // of it.
     uint shift = 126u - clamp(mag >> 23, 102u, 112u);
     uint mant = (mag & 0x007fffffu) | 0x00800000u;
     uint low = mant >> shift;

@@ -1,4 +1,5 @@
-// Eight neighbouring numbers of the KV cache, in `uvec4 KV[]`. An octet's number is its first element's divided by 8.
+// Eight neighbouring numbers of the KV cache, in `uvec4 KV[]`. An octet's number is its first
+// element's divided by 8.
 
 void kv_octet(uint octet, out vec4 a, out vec4 b)
 {

@@ -1,5 +1,6 @@
-// What a decode product multiplies its weights with: four neighbouring elements of x before the norm's scale, from
-// `vec4 X[]` and `vec4 A[]` (docs/operations.md, pre). Needs the constants K, X_STRIDE, X_LAST, SPLITS and HEAD_DIM.
+// What a decode product multiplies its weights with: four neighbouring elements of x before the
+// norm's scale, from `vec4 X[]` and `vec4 A[]` (docs/operations.md, pre). Needs the constants K,
+// X_STRIDE, X_LAST, SPLITS and HEAD_DIM.
 
 #if PRE_merge
 // (maximum score, sum of weights) of split e of all heads' splits.

@@ -1,5 +1,5 @@
-// How a logit is ranked and weighed (docs/formats.md, "Random numbers and sampling"): one subtraction and one product in f32, each
-// correctly rounded, then integers. Needs chunk fixed.
+// How a logit is ranked and weighed (docs/formats.md, "Random numbers and sampling"): one
+// subtraction and one product in f32, each correctly rounded, then integers. Needs chunk fixed.
 
 const uint SLICE = 2048u;
 const uint SLICES = (uint(VOCAB) + SLICE - 1u) / SLICE;
@@ -49,7 +49,8 @@ uint sample_tempered(uint exponent, uint inv_temp)
     return exponent == NEVER || x.y != 0u || x.x > NEVER ? NEVER : x.x;
 }
 
-// 2^45 * 2^-exponent, to about 30 bits: an interpolation of 2^-f at seven Chebyshev nodes, then a shift; 0 below 1.
+// 2^45 * 2^-exponent, to about 30 bits: an interpolation of 2^-f at seven Chebyshev nodes, then a
+// shift; 0 below 1.
 uvec2 sample_weight(uint exponent)
 {
     uint n = exponent >> 23;

@@ -1,5 +1,5 @@
-// EACH_OCTET(F): F(0) F(1) ... for the HEAD_DIM / 8 octets of a head, as text. Private arrays stay in registers only if
-// every index is a constant, and Mesa leaves loops with large bodies rolled.
+// EACH_OCTET(F): F(0) F(1) ... for the HEAD_DIM / 8 octets of a head, as text. Private arrays stay
+// in registers only if every index is a constant, and Mesa leaves loops with large bodies rolled.
 #define UNROLL_1(F, i)  F((i))
 #define UNROLL_2(F, i)  UNROLL_1(F, (i)) UNROLL_1(F, (i) + 1)
 #define UNROLL_4(F, i)  UNROLL_2(F, (i)) UNROLL_2(F, (i) + 2)

@@ -1,4 +1,5 @@
-// bf16 (the upper half of an f32), two values per word of `uint W[]`. `row` is the word a row starts at.
+// bf16 (the upper half of an f32), two values per word of `uint W[]`. `row` is the word a row
+// starts at.
 #define WEIGHT_RAW 2
 
 vec2 weight_pair(uint word)

@@ -1,5 +1,5 @@
-// f16 for kernels whose lanes own 32 columns of a slice: four runs of eight, so that a subgroup reads in one piece. W is
-// uvec4.
+// f16 for kernels whose lanes own 32 columns of a slice: four runs of eight, so that a subgroup
+// reads in one piece. W is uvec4.
 #define LANE_RAW 4
 
 uint lane_quad(uint slice, uint lane, uint i)

@@ -7,7 +7,8 @@
     }
 #define HALF_GROUP(g) \
     GROUP(g, 1.0, 0.0) \
-    HALF_OCTET(32 * (g)) HALF_OCTET(32 * (g) + 8) HALF_OCTET(32 * (g) + 16) HALF_OCTET(32 * (g) + 24) \
+    HALF_OCTET(32 * (g)) HALF_OCTET(32 * (g) + 8) \
+    HALF_OCTET(32 * (g) + 16) HALF_OCTET(32 * (g) + 24) \
     GROUP_END(g)
 #define ROW_SLAB(s) \
     HALF_GROUP(8 * (s)) HALF_GROUP(8 * (s) + 1) HALF_GROUP(8 * (s) + 2) HALF_GROUP(8 * (s) + 3) \

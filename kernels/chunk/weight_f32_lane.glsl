@@ -1,5 +1,5 @@
-// f32 for kernels whose lanes own 32 columns of a slice: eight runs of four, so that a subgroup reads in one piece. W is
-// uvec4.
+// f32 for kernels whose lanes own 32 columns of a slice: eight runs of four, so that a subgroup
+// reads in one piece. W is uvec4.
 #define LANE_RAW 8
 
 uint lane_quad(uint slice, uint lane, uint i)

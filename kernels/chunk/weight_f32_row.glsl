@@ -7,7 +7,8 @@
 #define F32_GROUP(g) \
     GROUP(g, 1.0, 0.0) \
     F32_QUAD(32 * (g)) F32_QUAD(32 * (g) + 4) F32_QUAD(32 * (g) + 8) F32_QUAD(32 * (g) + 12) \
-    F32_QUAD(32 * (g) + 16) F32_QUAD(32 * (g) + 20) F32_QUAD(32 * (g) + 24) F32_QUAD(32 * (g) + 28) \
+    F32_QUAD(32 * (g) + 16) F32_QUAD(32 * (g) + 20) \
+    F32_QUAD(32 * (g) + 24) F32_QUAD(32 * (g) + 28) \
     GROUP_END(g)
 #define ROW_SLAB(s) \
     F32_GROUP(8 * (s)) F32_GROUP(8 * (s) + 1) F32_GROUP(8 * (s) + 2) F32_GROUP(8 * (s) + 3) \

@@ -1,6 +1,7 @@
-// q4_k as in the file, in `uint W[]`: blocks of 256 columns in 36 words. Word 0: f16 d and dmin; words 1 to 3: 6-bit
-// codes sc and m of eight groups of 32; words 4 to 35: four runs of 32 bytes whose low nibbles are one group and whose
-// high nibbles the next. A weight is d * sc * q - dmin * m. `row` is the word a row starts at.
+// q4_k as in the file, in `uint W[]`: blocks of 256 columns in 36 words. Word 0: f16 d and dmin;
+// words 1 to 3: 6-bit codes sc and m of eight groups of 32; words 4 to 35: four runs of 32 bytes
+// whose low nibbles are one group and whose high nibbles the next. A weight is d * sc * q - dmin *
+// m. `row` is the word a row starts at.
 #define WEIGHT_RAW 2
 
 // (d * sc, dmin * m) of group j from words 0 to 3 of the block.

@@ -1,5 +1,6 @@
-// q4_k for kernels whose lanes own 32 columns of a slice (32 columns for each lane of a subgroup of SUBGROUP lanes): the
-// 16 bytes of a lane hold 16 columns in their low nibbles and those 32 further on in their high nibbles. W is uvec4.
+// q4_k for kernels whose lanes own 32 columns of a slice (32 columns for each lane of a subgroup of
+// SUBGROUP lanes): the 16 bytes of a lane hold 16 columns in their low nibbles and those 32 further
+// on in their high nibbles. W is uvec4.
 #define LANE_RAW 2
 
 // Which vec4 of x meets part i of the lane.
@@ -16,10 +17,11 @@ void lane_fetch(uint row, uint slice, uint lane, out uvec4 raw[LANE_RAW])
     raw[1] = W[b];
 }
 
-// A nibble becomes a float by putting it into the mantissa of 1.0, which needs no conversion instruction. Low nibbles land
-// on bits 15 to 18: 1 + n / 256, and the 1 is taken off before multiplying, exactly. High nibbles land on bits 19 to 22:
-// 1 + n / 16, and the sum of x, times 1, is taken off at the start: that costs 4 bits of the sum, not 8.
-// `one` is 1.0 in a register that the compiler cannot see through: with two literals NVIDIA needs two instructions.
+// A nibble becomes a float by putting it into the mantissa of 1.0, which needs no conversion
+// instruction. Low nibbles land on bits 15 to 18: 1 + n / 256, and the 1 is taken off before
+// multiplying, exactly. High nibbles land on bits 19 to 22: 1 + n / 16, and the sum of x, times 1,
+// is taken off at the start: that costs 4 bits of the sum, not 8. `one` is 1.0 in a register that
+// the compiler cannot see through: with two literals NVIDIA needs two instructions.
 #define LANE_BYTE(word, s, xl, xh) \
     q = word s; \
     low += (uintBitsToFloat((q & 0x00078000u) | one) - 1.0) * (xl); \

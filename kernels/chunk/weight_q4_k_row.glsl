@@ -1,15 +1,19 @@
-// q4_k for kernels whose lanes own a row each: straight-line code over the row's blocks of 256, words read as uvec4.
-// ROW_SLAB(s) visits columns 256 s .. 256 s + 255 in groups of 32: GROUP(g, d, m) opens columns 32 g .. 32 g + 31, then
-// comes CODE(c, v) for each column, then GROUP_END(g). A weight is d * v - m. `row` is where the lane's row starts in W.
+// q4_k for kernels whose lanes own a row each: straight-line code over the row's blocks of 256,
+// words read as uvec4. ROW_SLAB(s) visits columns 256 s .. 256 s + 255 in groups of 32: GROUP(g, d,
+// m) opens columns 32 g .. 32 g + 31, then comes CODE(c, v) for each column, then GROUP_END(g). A
+// weight is d * v - m. `row` is where the lane's row starts in W.
 #define Q4K_WORD(c, q, s) \
     CODE(c, float((q >> (s)) & 15u)) \
     CODE(c + 1, float((q >> (s + 8)) & 15u)) \
     CODE(c + 2, float((q >> (s + 16)) & 15u)) \
     CODE(c + 3, float((q >> (s + 24)) & 15u))
 #define Q4K_CODES(c, s) \
-    Q4K_WORD(c, qa.x, s) Q4K_WORD(c + 4, qa.y, s) Q4K_WORD(c + 8, qa.z, s) Q4K_WORD(c + 12, qa.w, s) \
-    Q4K_WORD(c + 16, qb.x, s) Q4K_WORD(c + 20, qb.y, s) Q4K_WORD(c + 24, qb.z, s) Q4K_WORD(c + 28, qb.w, s)
-// Groups g (low nibbles) and g + 1 (high nibbles) of the 32 bytes at b; their 6-bit codes are the low bytes of sc, mn.
+    Q4K_WORD(c, qa.x, s) Q4K_WORD(c + 4, qa.y, s) \
+    Q4K_WORD(c + 8, qa.z, s) Q4K_WORD(c + 12, qa.w, s) \
+    Q4K_WORD(c + 16, qb.x, s) Q4K_WORD(c + 20, qb.y, s) \
+    Q4K_WORD(c + 24, qb.z, s) Q4K_WORD(c + 28, qb.w, s)
+// Groups g (low nibbles) and g + 1 (high nibbles) of the 32 bytes at b; their 6-bit codes are the
+// low bytes of sc, mn.
 #define Q4K_PAIR(g, b, sc, mn) \
     { \
         uvec4 qa = W[b], qb = W[b + 1u]; \

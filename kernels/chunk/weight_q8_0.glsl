@@ -1,5 +1,6 @@
-// q8_0 in the layout `split` of `uint W[]`: a row's int8 codes, four to a word and padded with zeros to a multiple of
-// 64 columns, then an f16 scale per 32 columns, two to a word. `row` is the word a row starts at.
+// q8_0 in the layout `split` of `uint W[]`: a row's int8 codes, four to a word and padded with
+// zeros to a multiple of 64 columns, then an f16 scale per 32 columns, two to a word. `row` is the
+// word a row starts at.
 #define WEIGHT_RAW   2
 #define WEIGHT_CODES uint(W_STRIDE / 17 * 16) // words of codes; a seventeenth as many hold scales
 

@@ -8,15 +8,17 @@ uint lane_quad(uint slice, uint lane, uint i)
 
 void lane_fetch(uint row, uint slice, uint lane, out uvec4 raw[LANE_RAW])
 {
-    const uint CODES = uint(W_STRIDE / 17 * 4); // uvec4 of codes; the scales follow, eight to a uvec4
+    // uvec4 of codes; the scales follow, eight to a uvec4
+    const uint CODES = uint(W_STRIDE / 17 * 4);
     uint block = min(slice * uint(SUBGROUP) + lane, CODES / 2u - 1u);
     raw[0] = W[row + 2u * block];
     raw[1] = W[row + 2u * block + 1u];
     raw[2] = W[row + CODES + block / 8u];
 }
 
-// A code plus 128 in the lowest bits of 2^23 is a float without a conversion instruction; both offsets come off exactly.
-// `one` is 1.0 in a register that the compiler cannot see through, see weight_q4_k_lane.glsl; 2^23 is 0x4B000000.
+// A code plus 128 in the lowest bits of 2^23 is a float without a conversion instruction; both
+// offsets come off exactly. `one` is 1.0 in a register that the compiler cannot see through, see
+// weight_q4_k_lane.glsl; 2^23 is 0x4B000000.
 #define LANE_BYTE(q, xx) sum += (uintBitsToFloat(((q) & 255u) | magic) - 8388736.0) * (xx);
 #define LANE_WORD(word, i) \
     q = (word) ^ 0x80808080u; \

@@ -1,4 +1,5 @@
-// q8_0 (layout `split`) for kernels whose lanes own a row each; weight_q4_k_row.glsl explains the macros.
+// q8_0 (layout `split`) for kernels whose lanes own a row each; weight_q4_k_row.glsl explains the
+// macros.
 #define Q8_WORD(c, q) \
     CODE(c, float(int(q << 24) >> 24)) \
     CODE(c + 1, float(int(q << 16) >> 24)) \

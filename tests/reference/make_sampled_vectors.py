@@ -21,8 +21,8 @@ from make_pack_reference import Llama, load
 STEPS = 48
 CASES = [  # name, temperature, top_k, top_p, min_p, repeat_penalty, repeat_last_n, seed
     ("defaults", 0.8, 40, 0.95, 0.05, 1.0, 64, 7),
-    ("top_k", 1.5, 128, 1.0, 0.0, 1.0, 0, 11),
     ("top_p", 1.2, 0, 0.9, 0.0, 1.0, 0, 2**63 + 5),
+    ("top_k", 1.5, 128, 1.0, 0.0, 1.0, 0, 11),
     ("min_p_cold", 0.5, 0, 1.0, 0.02, 1.0, 0, 2),
     ("unfiltered", 1.0, 0, 1.0, 0.0, 1.0, 0, 123456789012345),
     ("penalty", 1.0, 40, 0.95, 0.0, 1.3, 32, 3),

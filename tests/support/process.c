@@ -140,17 +140,20 @@ static void take(int *fd, struct dgl_buf *out)
         shut(fd);
 }
 
+static size_t input_len(const struct process_params *p)
+{
+    if (!p->input)
+        return 0;
+    return p->input_len ? p->input_len : strlen(p->input);
+}
+
+/* What the child does not read is not our concern. */
 static void feed(int *fd, const struct process_params *p, size_t *done)
 {
-    size_t len = p->input_len ? p->input_len : strlen(p->input);
-    ssize_t put = 0;
-    if (*done < len)
-        put = write(*fd, p->input + *done, len - *done);
+    ssize_t put = write(*fd, p->input + *done, input_len(p) - *done);
     if (put > 0)
         *done += (size_t)put;
-    if (*done == len && p->keep_input)
-        return;
-    if (*done == len || (put < 0 && errno != EINTR))
+    else if (put < 0 && errno != EINTR)
         shut(fd);
 }
 
@@ -161,8 +164,9 @@ static void pump(const struct process_params *p, struct child *c, struct dgl_buf
     bool sent = p->signal == 0;
     uint64_t start_ns = dgl_now_ns(), due_ns = 0;
     while (c->out >= 0 || c->err >= 0) {
-        bool done = !p->input || fed == (p->input_len ? p->input_len : strlen(p->input));
-        struct pollfd fds[3] = {{.fd = done && p->keep_input ? -1 : c->in, .events = POLLOUT},
+        if (fed == input_len(p) && !p->keep_input)
+            shut(&c->in);
+        struct pollfd fds[3] = {{.fd = fed < input_len(p) ? c->in : -1, .events = POLLOUT},
                                 {.fd = c->out, .events = POLLIN},
                                 {.fd = c->err, .events = POLLIN}};
         poll(fds, 3, sent ? 1000 : 10);
@@ -243,7 +247,7 @@ const struct dgl_json *process_json(struct process_result *r)
 {
     struct test_log log;
     test_log_init(&log, DGL_LOG_ERROR);
-    if (dgl_json_parse(&log.log, "stdout", r->out, r->out_len, &r->json) != DGL_OK)
+    if (!r->json && dgl_json_parse(&log.log, "stdout", r->out, r->out_len, &r->json) != DGL_OK)
         fail_msg("not JSON: %s; standard output: %s; standard error: %s", log.text, r->out, r->err);
     return dgl_json_root(r->json);
 }

@@ -1,0 +1,235 @@
+/* The sampler's CPU twin. Shares no code with the kernels. */
+#include "tests/support/ref_sample.h"
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "core/base/mem.h"
+
+#define NEVER 0x7fffffffu
+
+__extension__ typedef unsigned __int128 u128;
+
+/* ---- generator ------------------------------------------------------------------------------- */
+
+void ref_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
+{
+    uint32_t c[4], k[2] = {key[0], key[1]};
+    memcpy(c, counter, sizeof(c));
+    for (int i = 0; i < 10; i++) {
+        uint64_t a = (uint64_t)0xD2511F53 * c[0], b = (uint64_t)0xCD9E8D57 * c[2];
+        c[0] = (uint32_t)(b >> 32) ^ c[1] ^ k[0];
+        c[1] = (uint32_t)b;
+        c[2] = (uint32_t)(a >> 32) ^ c[3] ^ k[1];
+        c[3] = (uint32_t)a;
+        k[0] += 0x9E3779B9;
+        k[1] += 0xBB67AE85;
+    }
+    memcpy(out, c, sizeof(c));
+}
+
+/* ---- rank and weight ------------------------------------------------------------------------- */
+
+static uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    return bits;
+}
+
+uint32_t ref_sample_key(float logit)
+{
+    uint32_t bits = bits_of(logit);
+    if (isnan(logit))
+        return 0;
+    if (!isnormal(logit) && !isinf(logit))
+        return 0x80000000;
+    return logit > 0 ? bits | 0x80000000 : ~bits;
+}
+
+/* The logit as its key has it. */
+static float key_logit(uint32_t key)
+{
+    uint32_t bits = key & 0x80000000 ? key & 0x7fffffff : ~key;
+    float x;
+    memcpy(&x, &bits, 4);
+    return x;
+}
+
+static uint32_t exponent_of(uint32_t key, uint32_t best)
+{
+    if (key == best)
+        return 0;
+    if (key == 0)
+        return NEVER;
+    float t = key_logit(best) - key_logit(key);
+    t *= 0x1.715476p+0f;
+    return t < 255 ? (uint32_t)(t * 0x1p23f) : NEVER;
+}
+
+static uint32_t temper(uint32_t exponent, float inv_temp)
+{
+    uint32_t bits = bits_of(inv_temp);
+    uint64_t product = (uint64_t)exponent * ((bits & 0x7fffff) | 0x800000);
+    product >>= 150 - (bits >> 23);
+    return exponent == NEVER || product > NEVER ? NEVER : (uint32_t)product;
+}
+
+static uint64_t weight_of(uint32_t exponent)
+{
+    static const uint32_t c[] = {0xb17217f7, 0x3d7f7bcb, 0x0e358127, 0x027641a9,
+                                 0x005728b0, 0x0009c200, 0x0000bda6};
+    uint32_t whole = exponent >> 23, f = exponent << 9, p = c[6];
+    for (int i = 5; i >= 0; i--)
+        p = c[i] - (uint32_t)((uint64_t)p * f >> 32);
+    uint64_t m = 0x80000000u - ((uint64_t)p * f >> 33);
+    return whole < 46 ? m << 14 >> whole : 0;
+}
+
+/* ---- what is left ---------------------------------------------------------------------------- */
+
+static int by_key(const void *a, const void *b)
+{
+    const struct ref_token *x = a, *y = b;
+    if (x->key != y->key)
+        return x->key < y->key ? 1 : -1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+static int by_exponent(const void *a, const void *b)
+{
+    const struct ref_token *x = a, *y = b;
+    if (x->exponent != y->exponent)
+        return x->exponent > y->exponent ? 1 : -1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const struct ref_token *x = a, *y = b;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+static size_t apply_top_p(struct ref_token *tokens, size_t count, uint32_t top_p_q)
+{
+    uint64_t total = 0, sum = 0;
+    for (size_t i = 0; i < count; i++)
+        total += tokens[i].weight;
+    uint64_t target = (uint64_t)((u128)total * top_p_q >> 32);
+    if (target == 0)
+        target = 1;
+    qsort(tokens, count, sizeof(*tokens), by_exponent);
+    for (size_t i = 0; i < count; i++) {
+        sum += tokens[i].weight;
+        if (sum >= target)
+            return i + 1;
+    }
+    return count;
+}
+
+static size_t apply_min_p(struct ref_token *tokens, size_t count, uint32_t min_p_q)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (tokens[i].weight >= (uint64_t)min_p_q << 13)
+            tokens[kept++] = tokens[i];
+    return kept;
+}
+
+size_t ref_sample_keep(const struct ref_sampler *s, struct ref_token *out)
+{
+    size_t count = s->vocab;
+    for (uint32_t i = 0; i < s->vocab; i++)
+        out[i] = (struct ref_token){.id = i, .key = ref_sample_key(s->logits[i])};
+    qsort(out, count, sizeof(*out), by_key);
+    uint32_t best = out[0].key;
+    if (best == 0)
+        return 0;
+    if (s->step.top_k > 0 && s->step.top_k < count)
+        count = s->step.top_k;
+    for (size_t i = 0; i < count; i++) {
+        out[i].exponent = exponent_of(out[i].key, best);
+        out[i].weight = weight_of(out[i].exponent);
+        out[i].tempered = weight_of(temper(out[i].exponent, s->step.inv_temp));
+    }
+    if (s->step.top_p_q)
+        count = apply_top_p(out, count, s->step.top_p_q);
+    count = apply_min_p(out, count, s->step.min_p_q);
+    qsort(out, count, sizeof(*out), by_id);
+    return count;
+}
+
+/* ---- choice ---------------------------------------------------------------------------------- */
+
+static void penalise(struct ref_sampler *s)
+{
+    uint32_t end = s->step.pos + s->step.tokens, last_n = s->step.repeat_last_n;
+    bool *done = dgl_new_array(bool, s->vocab);
+    assert_non_null(done);
+    for (uint32_t i = end - (last_n < end ? last_n : end); i < end; i++) {
+        uint32_t id = s->ids[i];
+        if (id >= s->vocab || done[id])
+            continue;
+        s->logits[id] *= s->logits[id] > 0 ? s->step.repeat_inverse : s->step.repeat_penalty;
+        done[id] = true;
+    }
+    free(done);
+}
+
+/* vocab when no logit is a number. */
+static uint32_t best_of(const struct ref_sampler *s)
+{
+    uint32_t best = 0, id = s->vocab;
+    for (uint32_t i = 0; i < s->vocab; i++) {
+        uint32_t key = ref_sample_key(s->logits[i]);
+        if (key > best) {
+            best = key;
+            id = i;
+        }
+    }
+    return id;
+}
+
+static uint32_t draw(const struct ref_sampler *s)
+{
+    struct ref_token *tokens = dgl_new_array(struct ref_token, s->vocab);
+    assert_non_null(tokens);
+    size_t count = ref_sample_keep(s, tokens);
+    uint64_t total = 0, sum = 0;
+    for (size_t i = 0; i < count; i++)
+        total += tokens[i].tempered;
+    uint32_t out[4];
+    ref_philox((uint32_t[4]){s->step.draws}, (uint32_t[2]){s->step.seed_lo, s->step.seed_hi}, out);
+    uint64_t bits = (uint64_t)out[0] << 32 | out[1];
+    uint64_t mark = (uint64_t)((u128)bits * total >> 64);
+    uint32_t id = s->vocab;
+    for (size_t i = 0; i < count && id == s->vocab; i++) {
+        sum += tokens[i].tempered;
+        if (mark < sum)
+            id = tokens[i].id;
+    }
+    free(tokens);
+    return id;
+}
+
+void ref_sample(struct ref_sampler *s, enum sample_kind kind)
+{
+    struct dgl_step *step = &s->step;
+    if (step->stopped)
+        return;
+    penalise(s);
+    uint32_t id = kind == SAMPLE_GREEDY ? best_of(s) : draw(s);
+    bool fault = id == s->vocab;
+    step->pos += step->tokens;
+    step->tokens = 1;
+    step->draws += kind != SAMPLE_GREEDY;
+    step->stopped = step->pos >= step->context ? 2 : 0;
+    for (uint32_t i = 0; i < s->num_stops; i++)
+        if (s->stops[i] == id && !step->ignore_eos)
+            step->stopped = 1;
+    if (fault)
+        step->stopped = 3;
+    s->ids[step->pos] = fault ? UINT32_MAX : id;
+}

@@ -1,0 +1,39 @@
+/*
+ * ref_sample.h: the CPU twin of the sampler: docs/formats.md, "Random numbers and sampling",
+ * written out with sorted lists. Given equal logits it chooses what the kernels choose, bit for
+ * bit.
+ */
+#ifndef DGL_TESTS_REF_SAMPLE_H
+#define DGL_TESTS_REF_SAMPLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/sampling.h"
+
+struct ref_token {
+    uint32_t id, key, exponent;
+    uint64_t weight;   /* at temperature 1 */
+    uint64_t tempered; /* at the wanted temperature */
+};
+
+/* One session's sampling state on the host. */
+struct ref_sampler {
+    uint32_t vocab;
+    float *logits; /* [vocab], changed by the penalty */
+    uint32_t *ids; /* [step.context + 1] */
+    struct dgl_step step;
+    const uint32_t *stops;
+    uint32_t num_stops;
+};
+
+/* Counter and key as in the paper; `out` gets four words. */
+void ref_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+uint32_t ref_sample_key(float logit);
+/* The tokens that may be drawn: after top-k, top-p and min-p, in order of ids. Returns how many; 0
+ * when no logit is a number. `out` has room for vocab. */
+size_t ref_sample_keep(const struct ref_sampler *s, struct ref_token *out);
+/* Penalty, choice and the step to the next token. */
+void ref_sample(struct ref_sampler *s, enum sample_kind kind);
+
+#endif

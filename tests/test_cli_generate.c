@@ -1,0 +1,605 @@
+/* `generate` with the bundled model: what goes to which stream, prompts, sampling, stops. */
+#include "tests/support/process.h"
+#include "tests/support/test.h"
+#include "tests/support/tiny_model.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "core/base/file.h"
+
+#define PROMPT "Once upon a time"
+#define COMMON "generate", "--device", "any", "-q"
+
+/* Greedy, 12 tokens of PROMPT; what other cases compare with. */
+static void run_greedy(struct process_result *r)
+{
+    process_command(r, COMMON, "-p", PROMPT, "-n", "12", "--temp", "0", NULL);
+    assert_code(r, 0);
+}
+
+/* ---- values that parse and do not fit ---------------------------------------------------------
+ */
+
+struct misfit {
+    const char *name;
+    const char *args[8];
+    const char *error;
+};
+
+static void misfit_case(void **state)
+{
+    const struct misfit *row = *state;
+    const char *args[16] = {COMMON};
+    struct process_result r;
+    for (size_t i = 0; i < 8; i++)
+        args[4 + i] = row->args[i];
+    process_run(&(struct process_params){.args = args}, &r);
+    assert_code(&r, 1);
+    assert_one_error(&r, row->error);
+    assert_int_equal(r.out_len, 0);
+    process_finish(&r);
+}
+
+static const struct misfit misfits[] = {
+    {"id beyond the vocabulary", {"--ids", "1,4096"}, "token 1 of the prompt is 4096"},
+    {"negative id", {"--ids", "-1"}, "token 0 of the prompt is -1"},
+    {"invalid UTF-8", {"-p", "a\xff"}, "0xff"},
+    {"truncated UTF-8", {"-p", "caf\xc3"}, "UTF-8"},
+    {"overlong UTF-8", {"-p", "\xc0\xaf"}, "UTF-8"},
+    {"surrogate in UTF-8", {"-p", "\xed\xa0\x80"}, "UTF-8"},
+    {"invalid UTF-8 and --echo", {"-p", "a\xff", "--echo"}, "0xff"},
+    {"invalid UTF-8 from an escape", {"-e", "-p", "\\xff"}, "0xff"},
+    {"top-k above 128", {"-p", "a", "--top-k", "129"}, "129"},
+    {"context beyond the model's", {"-p", "a", "-c", "4096"}, "2048"},
+    {"prompt longer than the context", {"-p", PROMPT, "-c", "4"}, "5 tokens"},
+    {"missing model", {"-p", "a", "-m", "/nonexistent/m"}, "/nonexistent/m"},
+    {"folder that is no model", {"-p", "a", "-m", "docs"}, "docs"},
+    {"name outside of the Hub cache", {"-p", "a", "-m", "no-one/nothing"}, "no-one/nothing"},
+    {"device that is not there", {"-p", "a", "--device", "99"}, "99"},
+    {"render node that is not there", {"-p", "a", "--device", "/dev/dri/none"}, "/dev/dri/none"},
+};
+
+/* ---- streams ----------------------------------------------------------------------------------
+ */
+
+static void text_alone_goes_to_stdout(void **state)
+{
+    struct process_result quiet, loud;
+    (void)state;
+    run_greedy(&quiet);
+    assert_true(quiet.out_len > 10);
+    assert_true(quiet.out[quiet.out_len - 1] != '\n');
+    process_command(&loud, "generate", "--device", "any", "-p", PROMPT, "-n", "12", "--temp", "0",
+                    "-v", NULL);
+    assert_code(&loud, 0);
+    assert_string_equal(quiet.out, loud.out);
+    assert_contains(loud.err, "device: ");
+    assert_contains(loud.err, "tok/s");
+    assert_contains(loud.err, "length");
+    assert_null(strstr(quiet.err, "device: "));
+    assert_null(strstr(quiet.err, "tok/s"));
+    process_finish(&quiet);
+    process_finish(&loud);
+}
+
+/* Software is never picked silently; where there is hardware the default opens it. */
+static void software_needs_to_be_asked_for(void **state)
+{
+    struct process_result r;
+    const char *const args[] = {"generate", "-p", "a", "-n", "1", NULL};
+    (void)state;
+    process_command(&r, "devices", "--json", NULL);
+    const struct dgl_json *rows = process_json(&r), *row;
+    for (row = dgl_json_first(rows); row; row = dgl_json_next(row)) {
+        if (!dgl_json_bool(dgl_json_get(row, "software")) &&
+            dgl_json_bool(dgl_json_get(row, "usable"))) {
+            process_finish(&r);
+            SKIP("a hardware device is here");
+        }
+    }
+    process_finish(&r);
+    process_run(&(struct process_params){.args = args}, &r);
+    assert_code(&r, 1);
+    assert_one_error(&r, "--device any");
+    process_finish(&r);
+}
+
+static void minimum_limits_give_the_same_text(void **state)
+{
+    struct process_result r, min;
+    (void)state;
+    run_greedy(&r);
+    process_command(&min, "generate", "--device", "any", "--limits", "min", "-p", PROMPT, "-n",
+                    "12", "--temp", "0", NULL);
+    assert_code(&min, 0);
+    assert_string_equal(r.out, min.out);
+    assert_contains(min.err, "minimum limits");
+    process_finish(&r);
+    process_finish(&min);
+}
+
+static void cache_type_gives_the_same_text(void **state)
+{
+    struct process_result r, f32;
+    (void)state;
+    run_greedy(&r);
+    process_command(&f32, COMMON, "-p", PROMPT, "-n", "12", "--temp", "0", "--kv-type", "f32",
+                    NULL);
+    assert_code(&f32, 0);
+    assert_string_equal(r.out, f32.out);
+    process_finish(&r);
+    process_finish(&f32);
+}
+
+/* ---- prompts ----------------------------------------------------------------------------------
+ */
+
+/* Rows give the same prompt ids as `-p same`. */
+struct prompt_row {
+    const char *name;
+    const char *args[5];
+    const char *input;
+    size_t input_len;
+    const char *same;
+};
+
+static void read_ids(const struct process_params *p, char *out, size_t size)
+{
+    struct process_result r;
+    struct dgl_buf text = {0};
+    process_run(p, &r);
+    assert_code(&r, 0);
+    struct dgl_json_writer w = dgl_json_writer(&text, 0);
+    dgl_jw_value(&w, dgl_json_get(process_json(&r), "prompt_ids"));
+    snprintf(out, size, "%s", text.p);
+    dgl_buf_finish(&text);
+    process_finish(&r);
+}
+
+static void prompt_case(void **state)
+{
+    const struct prompt_row *row = *state;
+    const char *args[16] = {COMMON, "--json", "-n", "0"};
+    const char *plain[] = {COMMON, "--json", "-n", "0", "-p", row->same, NULL};
+    char a[512], b[512];
+    for (size_t i = 0; i < 5; i++)
+        args[7 + i] = row->args[i];
+    read_ids(
+        &(struct process_params){.args = args, .input = row->input, .input_len = row->input_len}, a,
+        sizeof(a));
+    read_ids(&(struct process_params){.args = plain}, b, sizeof(b));
+    assert_string_equal(a, b);
+}
+
+static const struct prompt_row prompts[] = {
+    {"standard input", {"-f", "-"}, "Hello there", 0, "Hello there"},
+    {"file with its newline", {"-f", "-"}, "Hello\n", 0, "Hello\n"},
+    {"blanks at both ends", {"-f", "-"}, "  Hello ", 0, "  Hello "},
+    {"carriage returns", {"-f", "-"}, "a\r\nb", 0, "a\r\nb"},
+    {"empty file", {"-f", "/dev/null"}, NULL, 0, ""},
+    {"prompt that begins with a dash", {"-p", "--echo"}, NULL, 0, "--echo"},
+    {"attached to the letter", {"-pHello"}, NULL, 0, "Hello"},
+    {"after =", {"--prompt=a=b"}, NULL, 0, "a=b"},
+    {"last one wins", {"-p", "x", "-p", "Hello"}, NULL, 0, "Hello"},
+    {"escapes are off", {"-p", "a\\nb"}, NULL, 0, "a\\nb"},
+    {"escapes are on", {"-e", "-p", "a\\nb\\t\\\\"}, NULL, 0, "a\nb\t\\"},
+    {"escaped quotes", {"-e", "-p", "\\'\\\""}, NULL, 0, "'\""},
+    {"escaped bytes", {"-e", "-p", "caf\\xc3\\xa9"}, NULL, 0, "caf\xc3\xa9"},
+    {"escapes in a file", {"-e", "-f", "-"}, "a\\nb", 0, "a\nb"},
+    {"what is no escape stays", {"-e", "-p", "\\q \\x4 \\"}, NULL, 0, "\\q \\x4 \\"},
+};
+
+/* U+0000 cannot be an argument, but a file may hold it. */
+static void prompt_keeps_nul(void **state)
+{
+    const char *const args[] = {COMMON, "--json", "-n", "0", "-f", "-", NULL};
+    const char *const escaped[] = {COMMON, "--json", "-n", "0", "-e", "-p", "a\\x00b", NULL};
+    const char *const cut[] = {COMMON, "--json", "-n", "0", "-p", "a", NULL};
+    char a[256], b[256], c[256];
+    (void)state;
+    read_ids(&(struct process_params){.args = args, .input = "a\0b", .input_len = 3}, a, 256);
+    read_ids(&(struct process_params){.args = escaped}, b, sizeof(b));
+    read_ids(&(struct process_params){.args = cut}, c, sizeof(c));
+    assert_string_equal(a, b);
+    assert_string_not_equal(a, c);
+}
+
+static void ids_continue_like_text(void **state)
+{
+    struct process_result r, json, ids;
+    struct dgl_buf list = {0};
+    (void)state;
+    run_greedy(&r);
+    process_command(&json, COMMON, "--json", "-n", "0", "-p", PROMPT, NULL);
+    const struct dgl_json *array = dgl_json_get(process_json(&json), "prompt_ids"), *v;
+    for (v = dgl_json_first(array); v; v = dgl_json_next(v))
+        dgl_buf_printf(&list, "%s%.0f", list.len ? "," : "", dgl_json_f64(v));
+    process_command(&ids, COMMON, "--ids", list.p, "-n", "12", "--temp", "0", NULL);
+    assert_code(&ids, 0);
+    assert_string_equal(r.out, ids.out);
+    dgl_buf_finish(&list);
+    process_finish(&r);
+    process_finish(&json);
+    process_finish(&ids);
+}
+
+static void echo_puts_the_prompt_first(void **state)
+{
+    struct process_result r, echo;
+    struct dgl_buf wanted = {0};
+    (void)state;
+    run_greedy(&r);
+    process_command(&echo, COMMON, "-p", PROMPT, "-n", "12", "--temp", "0", "--echo", NULL);
+    assert_code(&echo, 0);
+    dgl_buf_printf(&wanted, "%s%s", PROMPT, r.out);
+    assert_string_equal(echo.out, wanted.p);
+    dgl_buf_finish(&wanted);
+    process_finish(&r);
+    process_finish(&echo);
+}
+
+static void echo_decodes_ids(void **state)
+{
+    struct process_result r;
+    (void)state;
+    process_command(&r, COMMON, "--ids", "586,361", "-n", "0", "--echo", NULL);
+    assert_code(&r, 0);
+    assert_string_equal(r.out, "Hello there");
+    process_finish(&r);
+}
+
+static void special_tokens_in_text_are_parsed(void **state)
+{
+    struct process_result r;
+    const struct dgl_json *ids;
+    (void)state;
+    process_command(&r, "inspect", "--json", NULL);
+    assert_code(&r, 0);
+    process_finish(&r);
+    process_command(&r, COMMON, "--json", "-n", "0", "-p", "a<|end|>", NULL);
+    assert_code(&r, 0);
+    ids = dgl_json_get(process_json(&r), "prompt_ids");
+    size_t parsed = dgl_json_count(ids);
+    process_finish(&r);
+    process_command(&r, COMMON, "--json", "-n", "0", "-p", "a<|end|>", "--no-parse-special", NULL);
+    assert_code(&r, 0);
+    ids = dgl_json_get(process_json(&r), "prompt_ids");
+    assert_true(dgl_json_count(ids) > parsed);
+    process_finish(&r);
+}
+
+/* ---- how many tokens ---------------------------------------------------------------------------
+ */
+
+static void zero_tokens_print_nothing(void **state)
+{
+    struct process_result r;
+    (void)state;
+    process_command(&r, "generate", "--device", "any", "-p", PROMPT, "-n", "0", NULL);
+    assert_code(&r, 0);
+    assert_int_equal(r.out_len, 0);
+    assert_contains(r.err, "prompt 5 tokens");
+    process_finish(&r);
+}
+
+static int64_t count_of(const struct dgl_json *root, const char *key)
+{
+    return (int64_t)dgl_json_count(dgl_json_get(root, key));
+}
+
+static void assert_finish(const struct dgl_json *root, const char *wanted)
+{
+    assert_string_equal(dgl_json_str(dgl_json_get(root, "finish_reason")).p, wanted);
+}
+
+static void unlimited_runs_to_the_end_of_the_context(void **state)
+{
+    struct process_result r;
+    (void)state;
+    process_command(&r, COMMON, "--json", "-p", PROMPT, "-n", "-1", "-c", "32", "--temp", "0",
+                    "--ignore-eos", NULL);
+    assert_code(&r, 0);
+    const struct dgl_json *root = process_json(&r);
+    assert_finish(root, "context");
+    /* The last sampled token need not fit: it is never evaluated. */
+    assert_int_equal(count_of(root, "prompt_ids") + count_of(root, "tokens"), 33);
+    process_finish(&r);
+}
+
+static void limit_beyond_the_context_ends_with_it(void **state)
+{
+    struct process_result r;
+    (void)state;
+    process_command(&r, COMMON, "--json", "-p", PROMPT, "-n", "500", "-c", "16", "--temp", "0",
+                    "--ignore-eos", "--readback-interval", "8", NULL);
+    assert_code(&r, 0);
+    assert_finish(process_json(&r), "context");
+    process_finish(&r);
+}
+
+static void stop_token_is_kept_and_not_shown(void **state)
+{
+    struct process_result r, text;
+    (void)state;
+    process_command(&r, COMMON, "--json", "-p", "hi", "-n", "-1", "--temp", "0", NULL);
+    assert_code(&r, 0);
+    const struct dgl_json *root = process_json(&r), *tokens = dgl_json_get(root, "tokens");
+    assert_finish(root, "eos");
+    int64_t last = -1;
+    assert_true(dgl_json_i64(dgl_json_at(tokens, dgl_json_count(tokens) - 1), &last));
+    assert_true(last == 0 || last == 1);
+    process_command(&text, COMMON, "-p", "hi", "-n", "-1", "--temp", "0", NULL);
+    assert_string_equal(text.out, dgl_json_str(dgl_json_get(root, "text")).p);
+    assert_null(strstr(text.out, "<|"));
+    process_finish(&r);
+    process_finish(&text);
+}
+
+static void stop_token_can_be_ignored(void **state)
+{
+    struct process_result r;
+    (void)state;
+    process_command(&r, COMMON, "--json", "-p", "hi", "-n", "12", "--temp", "0", "--ignore-eos",
+                    NULL);
+    assert_code(&r, 0);
+    assert_finish(process_json(&r), "length");
+    assert_int_equal(count_of(process_json(&r), "tokens"), 12);
+    process_finish(&r);
+}
+
+/* The answer to PROMPT, cut before a stop string that is taken from its middle. */
+static void stop_string_cuts_the_text(void **state)
+{
+    struct process_result r, cut;
+    char stop[5] = {0};
+    (void)state;
+    run_greedy(&r);
+    memcpy(stop, r.out + r.out_len / 2, 4);
+    size_t wanted = (size_t)(strstr(r.out, stop) - r.out);
+    process_command(&cut, COMMON, "--json", "-p", PROMPT, "-n", "60", "--temp", "0", "--stop",
+                    "never to be seen", "--stop", stop, NULL);
+    assert_code(&cut, 0);
+    const struct dgl_json *root = process_json(&cut);
+    assert_finish(root, "stop");
+    assert_int_equal(dgl_json_str(dgl_json_get(root, "text")).len, wanted);
+    assert_memory_equal(dgl_json_str(dgl_json_get(root, "text")).p, r.out, wanted);
+    process_finish(&cut);
+    process_command(&cut, COMMON, "-p", PROMPT, "-n", "60", "--temp", "0", "--stop", stop, NULL);
+    assert_int_equal(cut.out_len, wanted);
+    process_finish(&cut);
+    process_finish(&r);
+}
+
+static void stop_string_takes_escapes(void **state)
+{
+    struct process_result r;
+    (void)state;
+    process_command(&r, COMMON, "--json", "-p", PROMPT, "-n", "60", "--temp", "0", "-e", "--stop",
+                    "\\x20a", NULL);
+    assert_code(&r, 0);
+    assert_finish(process_json(&r), "stop");
+    process_finish(&r);
+}
+
+/* ---- sampling ----------------------------------------------------------------------------------
+ */
+
+struct sampling_row {
+    const char *name;
+    const char *args[8];
+};
+
+/* The same seed gives the same text, whatever the readback interval. */
+static void seed_case(void **state)
+{
+    const struct sampling_row *row = *state;
+    static const char *const interval[] = {"1", "7"};
+    char *first = NULL;
+    for (int run = 0; run < 2; run++) {
+        const char *args[24] = {
+            COMMON, "-p", PROMPT, "-n", "16", "--seed", "42", "--readback-interval", interval[run]};
+        struct process_result r;
+        for (size_t i = 0; i < 8; i++)
+            args[12 + i] = row->args[i];
+        process_run(&(struct process_params){.args = args}, &r);
+        assert_code(&r, 0);
+        assert_true(r.out_len > 0);
+        if (!first)
+            first = strdup(r.out);
+        assert_string_equal(first, r.out);
+        process_finish(&r);
+    }
+    free(first);
+}
+
+static const struct sampling_row samplings[] = {
+    {"same seed: defaults", {NULL}},
+    {"same seed: hot", {"--temp", "1.5"}},
+    {"same seed: whole vocabulary", {"--top-k", "0"}},
+    {"same seed: top-k alone", {"--top-k", "5", "--top-p", "1", "--min-p", "0"}},
+    {"same seed: top-k of 128", {"--top-k", "128"}},
+    {"same seed: top-p alone", {"--top-k", "0", "--top-p", "0.5", "--min-p", "0"}},
+    {"same seed: min-p alone", {"--top-k", "0", "--top-p", "1", "--min-p", "0.2"}},
+    {"same seed: penalty", {"--repeat-penalty", "1.3", "--repeat-last-n", "8"}},
+    {"same seed: greedy with a penalty", {"--temp", "0", "--repeat-penalty", "1.3"}},
+};
+
+static void other_seed_gives_other_text(void **state)
+{
+    struct process_result a, b;
+    (void)state;
+    process_command(&a, COMMON, "-p", PROMPT, "-n", "24", "--seed", "1", "--temp", "1.2", NULL);
+    process_command(&b, COMMON, "-p", PROMPT, "-n", "24", "--seed", "2", "--temp", "1.2", NULL);
+    assert_string_not_equal(a.out, b.out);
+    process_finish(&a);
+    process_finish(&b);
+}
+
+static void fresh_seeds_are_told(void **state)
+{
+    struct process_result a, b;
+    (void)state;
+    process_command(&a, "generate", "--device", "any", "-p", "a", "-n", "1", NULL);
+    process_command(&b, "generate", "--device", "any", "-p", "a", "-n", "1", NULL);
+    const char *x = strstr(a.err, "seed "), *y = strstr(b.err, "seed ");
+    assert_non_null(x);
+    assert_non_null(y);
+    assert_string_not_equal(x, y);
+    process_finish(&a);
+    process_finish(&b);
+}
+
+static void top_1_is_greedy(void **state)
+{
+    struct process_result r, one;
+    (void)state;
+    run_greedy(&r);
+    process_command(&one, COMMON, "-p", PROMPT, "-n", "12", "--top-k", "1", "--seed", "9", NULL);
+    assert_string_equal(r.out, one.out);
+    process_finish(&r);
+    process_finish(&one);
+}
+
+/* The bundled generation_config.json has stop ids and no sampling values. */
+static void model_defaults_keep_what_the_model_does_not_say(void **state)
+{
+    struct process_result a, b;
+    (void)state;
+    process_command(&a, COMMON, "-p", PROMPT, "-n", "12", "--seed", "3", NULL);
+    process_command(&b, COMMON, "-p", PROMPT, "-n", "12", "--seed", "3", "--model-defaults", NULL);
+    assert_code(&b, 0);
+    assert_string_equal(a.out, b.out);
+    process_finish(&a);
+    process_finish(&b);
+}
+
+/* generation_config.json of a tiny model, and the flags that say the same. */
+struct defaults_row {
+    const char *name;
+    const char *config;
+    const char *flags[7]; /* with --model-defaults */
+    const char *same[9];  /* without */
+    const char *error;
+};
+
+static const struct defaults_row defaults[] = {
+    {"all values",
+     "{\"temperature\": 0.5, \"top_k\": 9, \"top_p\": 0.7, \"min_p\": 0.1}",
+     {NULL},
+     {"--temp", "0.5", "--top-k", "9", "--top-p", "0.7", "--min-p", "0.1"},
+     NULL},
+    {"no sampling is greedy",
+     "{\"do_sample\": false, \"temperature\": 0.5}",
+     {NULL},
+     {"--temp", "0"},
+     NULL},
+    {"flags come first",
+     "{\"temperature\": 0.5, \"top_k\": 9}",
+     {"--temp", "2", "--top-k", "0"},
+     {"--temp", "2", "--top-k", "0"},
+     NULL},
+    {"a flag turns sampling on", "{\"do_sample\": false}", {"--temp", "2"}, {"--temp", "2"}, NULL},
+    {"penalty", "{\"repetition_penalty\": 5}", {NULL}, {"--repeat-penalty", "5"}, NULL},
+    {"nulls say nothing", "{\"temperature\": null, \"top_k\": null}", {NULL}, {NULL}, NULL},
+    {"top_k that is too large", "{\"top_k\": 500}", {NULL}, {NULL}, "500"},
+    {"top_p out of range", "{\"top_p\": 3}", {NULL}, {NULL}, "top_p"},
+    {"temperature is a string", "{\"temperature\": \"hot\"}", {NULL}, {NULL}, "temperature"},
+};
+
+/* The ids of 12 tokens of a tiny model at seed 5. */
+static void run_tiny(struct process_result *r, const char *model, bool use_defaults,
+                     const char *const *flags, size_t count)
+{
+    const char *args[32] = {COMMON, "-m",     model, "--ids",  "5,6,7",       "-n",
+                            "12",   "--seed", "5",   "--json", "--ignore-eos"};
+    size_t n = 14;
+    if (use_defaults)
+        args[n++] = "--model-defaults";
+    for (size_t i = 0; i < count && flags[i]; i++)
+        args[n++] = flags[i];
+    process_run(&(struct process_params){.args = args}, r);
+}
+
+static void assert_same_tokens(struct process_result *a, struct process_result *b)
+{
+    struct dgl_buf x = {0}, y = {0};
+    struct dgl_json_writer wx = dgl_json_writer(&x, 0), wy = dgl_json_writer(&y, 0);
+    dgl_jw_value(&wx, dgl_json_get(process_json(a), "tokens"));
+    dgl_jw_value(&wy, dgl_json_get(process_json(b), "tokens"));
+    assert_string_equal(x.p, y.p);
+    dgl_buf_finish(&x);
+    dgl_buf_finish(&y);
+}
+
+static void defaults_case(void **state)
+{
+    const struct defaults_row *row = *state;
+    char *dir = test_tmpdir();
+    struct process_result with, without;
+    make_tiny_llama(dir, 11, NULL);
+    test_write_file(dir, "generation_config.json", row->config, strlen(row->config));
+    run_tiny(&with, dir, true, row->flags, 7);
+    if (row->error) {
+        assert_code(&with, 1);
+        assert_one_error(&with, row->error);
+    } else {
+        assert_code(&with, 0);
+        run_tiny(&without, dir, false, row->same, 9);
+        assert_code(&without, 0);
+        assert_same_tokens(&with, &without);
+        process_finish(&without);
+    }
+    process_finish(&with);
+    test_tmpdir_remove(dir);
+}
+
+static void missing_defaults_are_told(void **state)
+{
+    char *dir = test_tmpdir(), *config = dgl_path_join(dir, "generation_config.json");
+    struct process_result r;
+    (void)state;
+    make_tiny_llama(dir, 11, NULL);
+    assert_int_equal(unlink(config), 0);
+    process_command(&r, "generate", "--device", "any", "-m", dir, "--ids", "5", "-n", "1",
+                    "--model-defaults", NULL);
+    assert_code(&r, 0);
+    assert_contains(r.err, "no generation_config.json");
+    assert_contains(r.err, "no tokenizer");
+    assert_int_equal(r.out_len, 0);
+    process_finish(&r);
+    free(config);
+    test_tmpdir_remove(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_alone_goes_to_stdout),
+        cmocka_unit_test(software_needs_to_be_asked_for),
+        cmocka_unit_test(minimum_limits_give_the_same_text),
+        cmocka_unit_test(cache_type_gives_the_same_text),
+        cmocka_unit_test(prompt_keeps_nul),
+        cmocka_unit_test(ids_continue_like_text),
+        cmocka_unit_test(echo_puts_the_prompt_first),
+        cmocka_unit_test(echo_decodes_ids),
+        cmocka_unit_test(special_tokens_in_text_are_parsed),
+        cmocka_unit_test(zero_tokens_print_nothing),
+        cmocka_unit_test(unlimited_runs_to_the_end_of_the_context),
+        cmocka_unit_test(limit_beyond_the_context_ends_with_it),
+        cmocka_unit_test(stop_token_is_kept_and_not_shown),
+        cmocka_unit_test(stop_token_can_be_ignored),
+        cmocka_unit_test(stop_string_cuts_the_text),
+        cmocka_unit_test(stop_string_takes_escapes),
+        cmocka_unit_test(other_seed_gives_other_text),
+        cmocka_unit_test(fresh_seeds_are_told),
+        cmocka_unit_test(top_1_is_greedy),
+        cmocka_unit_test(missing_defaults_are_told),
+        cmocka_unit_test(model_defaults_keep_what_the_model_does_not_say),
+    };
+    int failures = test_run_table("cli generate misfits", misfit_case, misfits);
+    failures += test_run_table("cli generate prompts", prompt_case, prompts);
+    failures += test_run_table("cli generate sampling", seed_case, samplings);
+    failures += test_run_table("cli model defaults", defaults_case, defaults);
+    return failures + cmocka_run_group_tests_name("cli generate", tests, NULL, NULL);
+}

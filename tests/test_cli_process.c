@@ -1,0 +1,398 @@
+/* The command as a process: signals, pipes that close, full and missing outputs, terminals, data
+ * files. */
+#include "tests/support/process.h"
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/file.h"
+
+#define PROMPT  "Once upon a time"
+#define ENDLESS "generate", "--device", "any", "-p", PROMPT, "-n", "-1", "--ignore-eos"
+
+/* ---- signals -----------------------------------------------------------------------------------
+ */
+
+struct signal_row {
+    const char *name;
+    int number;
+    const char *args[4];
+};
+
+/* Cancelled after some text: what was written stays, the statistics come, the exit code is 130. */
+static void signal_case(void **state)
+{
+    const struct signal_row *row = *state;
+    const char *args[16] = {ENDLESS};
+    struct process_result r;
+    for (size_t i = 0; i < 4; i++)
+        args[8 + i] = row->args[i];
+    process_run(&(struct process_params){.args = args, .signal = row->number, .signal_after = 40},
+                &r);
+    assert_code(&r, 130);
+    assert_no_error(&r);
+    assert_true(r.out_len >= 40);
+    assert_contains(r.err, "cancelled");
+    process_finish(&r);
+}
+
+static const struct signal_row signals[] = {
+    {"SIGINT while generating", SIGINT, {NULL}},
+    {"SIGTERM while generating", SIGTERM, {NULL}},
+    {"SIGINT with a readback of many", SIGINT, {"--readback-interval", "16"}},
+    {"SIGINT with stop strings", SIGINT, {"--stop", "never to be seen"}},
+};
+
+/* The device line comes before the model is loaded: somewhere on the way. */
+static void signal_while_loading(void **state)
+{
+    const char *const args[] = {ENDLESS, NULL};
+    struct process_result r;
+    (void)state;
+    process_run(
+        &(struct process_params){
+            .args = args, .signal = SIGINT, .signal_after = 1, .signal_on_error = true},
+        &r);
+    assert_code(&r, 130);
+    process_finish(&r);
+}
+
+/* With --json nothing is written before the end, so time has to do: longer each time, until the
+ * signal comes after loading. */
+static void cancelled_json_is_whole(void **state)
+{
+    const char *const args[] = {ENDLESS, "--json", NULL};
+    struct process_result r = {0};
+    (void)state;
+    for (uint32_t wait_ms = 400; wait_ms < 30000; wait_ms *= 2) {
+        process_finish(&r);
+        process_run(&(struct process_params){.args = args,
+                                             .signal = SIGINT,
+                                             .signal_after = 1,
+                                             .signal_on_error = true,
+                                             .signal_wait_ms = wait_ms},
+                    &r);
+        assert_code(&r, 130);
+        if (r.out_len)
+            break;
+    }
+    const struct dgl_json *root = process_json(&r);
+    const struct dgl_json *why = dgl_json_get(root, "finish_reason");
+    assert_string_equal(dgl_json_str(why).p, "cancelled");
+    assert_true(dgl_json_is(dgl_json_get(root, "counters"), DGL_JSON_OBJECT));
+    assert_true(dgl_json_count(dgl_json_get(root, "prompt_ids")) == 5);
+    process_finish(&r);
+}
+
+/* A signal while standard input is awaited. The writing end stays open: there is no end of file. */
+static void signal_while_reading(void **state)
+{
+    const char *const args[] = {"tokenize", "--jsonl", NULL};
+    static const char line[] = "{\"text\":\"a\"}\n";
+    struct process_result r;
+    (void)state;
+    process_run(
+        &(struct process_params){
+            .args = args, .input = line, .keep_input = true, .signal = SIGINT, .signal_after = 1},
+        &r);
+    assert_code(&r, 130);
+    assert_contains(r.out, "ids_special");
+    process_finish(&r);
+}
+
+static void convert_is_cancelled_without_a_trace(void **state)
+{
+    char *dir = test_tmpdir(), *out = dgl_path_join(dir, "pack");
+    const char *model = test_unpacked("models/story-llama.tar.xz", "story-llama");
+    struct process_result r;
+    char **names = NULL;
+    size_t count = 0;
+    (void)state;
+    if (!model) {
+        test_tmpdir_remove(dir);
+        free(out);
+        SKIP("no story-llama in the test data");
+    }
+    const char *const args[] = {"convert", model, out, "--quantize", "q4_k_m", NULL};
+    process_run(&(struct process_params){.args = args,
+                                         .terminal = true,
+                                         .signal = SIGINT,
+                                         .signal_after = 1,
+                                         .signal_on_error = true},
+                &r);
+    assert_code(&r, 130);
+    assert_int_equal(dgl_dir_list(NULL, dir, &names, &count), DGL_OK);
+    assert_int_equal(count, 0);
+    dgl_names_free(names, count);
+    process_finish(&r);
+    test_tmpdir_remove(dir);
+    free(out);
+}
+
+/* ---- standard output ----------------------------------------------------------------------------
+ */
+
+struct output_row {
+    const char *name;
+    const char *args[10];
+};
+
+/* Commands that print; each must notice that nobody gets it. */
+static const struct output_row printing[] = {
+    {"generate", {"generate", "--device", "any", "-p", PROMPT, "-n", "4"}},
+    {"generate --json", {"generate", "--device", "any", "-p", "a", "-n", "1", "--json"}},
+    {"generate --echo", {"generate", "--device", "any", "-p", PROMPT, "-n", "0", "--echo"}},
+    {"devices", {"devices"}},
+    {"inspect", {"inspect"}},
+    {"inspect --json", {"inspect", "--json"}},
+    {"verify", {"verify"}},
+    {"tokenize", {"tokenize", "-p", "a"}},
+    {"kernels list", {"kernels", "list"}},
+    {"kernels show", {"kernels", "show", "norm_rms"}},
+    {"version", {"version"}},
+    {"version --json", {"version", "--json"}},
+    {"help", {"help"}},
+    {"help of a command", {"generate", "--help"}},
+    {"help --markdown", {"help", "--markdown"}},
+};
+
+static void full_output_case(void **state)
+{
+    const struct output_row *row = *state;
+    struct process_result r;
+    process_run(&(struct process_params){.args = row->args, .out_path = "/dev/full"}, &r);
+    assert_code(&r, 1);
+    assert_one_error(&r, "cannot write to standard output");
+    process_finish(&r);
+}
+
+static void missing_output_case(void **state)
+{
+    const struct output_row *row = *state;
+    struct process_result r;
+    process_run(&(struct process_params){.args = row->args, .close_out = true}, &r);
+    assert_code(&r, 1);
+    assert_one_error(&r, "cannot write to standard output");
+    process_finish(&r);
+}
+
+/* `| head -c 20`: ended by SIGPIPE, without a word. */
+static void closed_pipe_is_quiet(void **state)
+{
+    const char *const args[] = {ENDLESS, "-q", NULL};
+    struct process_result r;
+    (void)state;
+    process_run(&(struct process_params){.args = args, .close_after = 20}, &r);
+    assert_int_equal(r.code, -1);
+    assert_int_equal(r.signal, SIGPIPE);
+    assert_no_error(&r);
+    process_finish(&r);
+}
+
+/* Some parents hand down an ignored SIGPIPE. */
+static void ignored_sigpipe_is_quiet_too(void **state)
+{
+    const char *const args[] = {ENDLESS, "-q", NULL};
+    struct process_result r;
+    (void)state;
+    process_run(&(struct process_params){.args = args, .close_after = 20, .ignore_sigpipe = true},
+                &r);
+    assert_int_equal(r.signal, SIGPIPE);
+    assert_no_error(&r);
+    process_finish(&r);
+}
+
+/* ---- terminal
+ * ------------------------------------------------------------------------------------ */
+
+/* A conversion shows a bar on a terminal; the rows say when, and whether in colour. */
+struct bar_row {
+    const char *name;
+    const char *env[3];
+    const char *flag;
+    bool terminal, bar, colour;
+};
+
+static const struct bar_row bars[] = {
+    {"bar on a terminal", {NULL}, NULL, true, true, true},
+    {"no colour with NO_COLOR", {"NO_COLOR=1"}, NULL, true, true, false},
+    {"colour with an empty NO_COLOR", {"NO_COLOR="}, NULL, true, true, true},
+    {"no bar on a dumb terminal", {"TERM=dumb"}, NULL, true, false, false},
+    {"no bar with -q", {NULL}, "-q", true, false, false},
+    {"no bar into a pipe", {NULL}, NULL, false, false, false},
+};
+
+static void bar_case(void **state)
+{
+    const struct bar_row *row = *state;
+    const char *const args[] = {"verify", row->flag, NULL};
+    struct process_result r;
+    process_run(&(struct process_params){.args = args, .env = row->env, .terminal = row->terminal},
+                &r);
+    assert_code(&r, 0);
+    assert_contains(r.out, "every hash is right");
+    assert_int_equal(strstr(r.err, "% of ") != NULL, row->bar);
+    assert_int_equal(strchr(r.err, '\033') != NULL, row->colour);
+    /* The bar's line is blank in the end. */
+    if (row->bar)
+        assert_int_equal(r.err[r.err_len - 1], '\r');
+    else
+        assert_int_equal(r.err_len, 0);
+    process_finish(&r);
+}
+
+/* An error line stands alone on its line, also when a bar was there. */
+static void errors_clear_the_bar(void **state)
+{
+    char *dir = test_tmpdir(), *shard = dgl_path_join(dir, "shard_00000.bin");
+    struct process_result r;
+    (void)state;
+    static const char copy[] = "cp tests/models/story-llama-q4_k_m/* \"$0\" && "
+                               "printf x | dd of=\"$0/shard_00000.bin\" bs=1 seek=4000000 "
+                               "conv=notrunc 2>/dev/null";
+    const char *const sh[] = {"-c", copy, dir, NULL};
+    process_run(&(struct process_params){.args = sh, .program = "/bin/sh"}, &r);
+    assert_code(&r, 0);
+    process_finish(&r);
+    const char *const args[] = {"verify", dir, NULL};
+    process_run(&(struct process_params){.args = args, .terminal = true}, &r);
+    assert_code(&r, 1);
+    const char *line = strstr(r.err, "dopplergl: error: ");
+    assert_non_null(line);
+    assert_true(line == r.err || line[-1] == '\r' || line[-1] == '\n');
+    process_finish(&r);
+    free(shard);
+    test_tmpdir_remove(dir);
+}
+
+/* ---- data files
+ * ------------------------------------------------------------------------------------ */
+
+/* The program is copied to `exe` below a folder that has the bundled model at `model`. */
+struct data_row {
+    const char *name;
+    const char *exe, *model;
+    bool variable; /* DOPPLERGL_DATA names the folder */
+    bool found;
+};
+
+static const struct data_row places[] = {
+    {"DOPPLERGL_DATA", "elsewhere/dopplergl", "models", true, true},
+    {"build tree", "build/dopplergl", "tests/models", false, true},
+    {"build folder in the build tree", "build/san/dopplergl", "tests/models", false, true},
+    {"PREFIX", "bin/dopplergl", "share/dopplergl/models", false, true},
+    {"PREFIX when DOPPLERGL_DATA has none", "bin/dopplergl", "share/dopplergl/models", true, true},
+    {"nowhere", "elsewhere/dopplergl", "models", false, false},
+};
+
+static void copy_program(const char *dir, const struct data_row *row)
+{
+    static const char script[] =
+        "mkdir -p \"$0/$(dirname \"$1\")\" \"$0/$2\" && cp \"$3\" \"$0/$1\" && "
+        "cp -r tests/models/story-llama-q4_k_m \"$0/$2\"";
+    const char *const args[] = {"-c", script, dir, row->exe, row->model, process_program(), NULL};
+    struct process_result r;
+    process_run(&(struct process_params){.args = args, .program = "/bin/sh"}, &r);
+    assert_code(&r, 0);
+    process_finish(&r);
+}
+
+static void data_case(void **state)
+{
+    const struct data_row *row = *state;
+    char *dir = test_tmpdir(), *exe = dgl_path_join(dir, row->exe);
+    char variable[4200];
+    const char *const args[] = {"inspect", "--json", NULL};
+    const char *const env[] = {row->variable ? variable : "DOPPLERGL_DATA", NULL};
+    struct process_result r;
+    snprintf(variable, sizeof(variable), "DOPPLERGL_DATA=%s", dir);
+    copy_program(dir, row);
+    process_run(&(struct process_params){.args = args, .program = exe, .env = env}, &r);
+    if (row->found) {
+        assert_code(&r, 0);
+        const struct dgl_json *path = dgl_json_get(process_json(&r), "path");
+        assert_contains(dgl_json_str(path).p, dir);
+        assert_contains(dgl_json_str(path).p, row->model);
+    } else {
+        assert_code(&r, 1);
+        assert_one_error(&r, "DOPPLERGL_DATA");
+    }
+    process_finish(&r);
+    free(exe);
+    test_tmpdir_remove(dir);
+}
+
+/* A home that cannot be written, and none at all: only the cache is lost. */
+static void no_cache_is_no_fault(void **state)
+{
+    const char *const args[] = {"generate", "--device", "any", "-p", "a", "-n", "1", NULL};
+    const char *const read_only[] = {"XDG_CACHE_HOME=/proc/nowhere", NULL};
+    const char *const none[] = {"XDG_CACHE_HOME", "HOME", NULL};
+    struct process_result r;
+    (void)state;
+    process_run(&(struct process_params){.args = args, .env = read_only}, &r);
+    assert_code(&r, 0);
+    assert_no_error(&r);
+    process_finish(&r);
+    process_run(&(struct process_params){.args = args, .env = none}, &r);
+    assert_code(&r, 0);
+    assert_no_error(&r);
+    process_finish(&r);
+}
+
+/* ---- how much is said
+ * --------------------------------------------------------------------------------- */
+
+struct loudness {
+    const char *name;
+    const char *flags[3];
+    bool device, more; /* the device line; lines of the library */
+};
+
+static const struct loudness loudnesses[] = {
+    {"as it comes", {NULL}, true, false},
+    {"-q", {"-q"}, false, false},
+    {"--log-level error", {"--log-level", "error"}, true, false},
+    {"--log-level none", {"--log-level", "none"}, true, false},
+    {"--log-level debug", {"--log-level", "debug"}, true, true},
+    {"-vv", {"-vv"}, true, true},
+    {"-q --log-level=debug", {"-q", "--log-level=debug"}, false, true},
+};
+
+static void loudness_case(void **state)
+{
+    const struct loudness *row = *state;
+    const char *const args[] = {"generate", "--device",    "any",         "-p",          "a", "-n",
+                                "1",        row->flags[0], row->flags[1], row->flags[2], NULL};
+    struct process_result r;
+    process_run(&(struct process_params){.args = args}, &r);
+    assert_code(&r, 0);
+    assert_no_error(&r);
+    bool device = strncmp(r.err, "device: ", 8) == 0 || strstr(r.err, "\ndevice: ");
+    assert_int_equal(device, row->device);
+    assert_int_equal(strstr(r.err, "dopplergl: ") != NULL, row->more);
+    process_finish(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(signal_while_loading),
+        cmocka_unit_test(cancelled_json_is_whole),
+        cmocka_unit_test(signal_while_reading),
+        cmocka_unit_test(convert_is_cancelled_without_a_trace),
+        cmocka_unit_test(closed_pipe_is_quiet),
+        cmocka_unit_test(ignored_sigpipe_is_quiet_too),
+        cmocka_unit_test(errors_clear_the_bar),
+        cmocka_unit_test(no_cache_is_no_fault),
+    };
+    int failures = test_run_table("cli signals", signal_case, signals);
+    failures += test_run_table("cli full output", full_output_case, printing);
+    failures += test_run_table("cli missing output", missing_output_case, printing);
+    failures += test_run_table("cli progress", bar_case, bars);
+    failures += test_run_table("cli data files", data_case, places);
+    failures += test_run_table("cli loudness", loudness_case, loudnesses);
+    return failures + cmocka_run_group_tests_name("cli process", tests, NULL, NULL);
+}

@@ -1,0 +1,284 @@
+/* Arguments that do not parse, values that do not fit, help and its document. No case opens a
+ * device: what is wrong must be found before. */
+#include "tests/support/process.h"
+#include "tests/support/test.h"
+#include "tests/support/tiny_model.h"
+
+#include <stdlib.h>
+
+/* ---- what does not parse --------------------------------------------------------------------- */
+
+struct usage {
+    const char *name;
+    const char *args[8];
+    int code;
+    const char *error; /* part of the one error line */
+};
+
+static void usage_case(void **state)
+{
+    const struct usage *row = *state;
+    struct process_result r;
+    process_run(&(struct process_params){.args = row->args}, &r);
+    assert_code(&r, row->code);
+    assert_one_error(&r, row->error);
+    assert_int_equal(r.out_len, 0);
+    process_finish(&r);
+}
+
+static const struct usage usages[] = {
+    {"no command", {NULL}, 2, "no command was given"},
+    {"unknown command", {"frobnicate"}, 2, "there is no command frobnicate"},
+    {"command of another program", {"Generate"}, 2, "there is no command Generate"},
+    {"flag before the command", {"-q", "version"}, 2, "there is no command -q"},
+    {"help of an unknown command", {"help", "nope"}, 2, "there is no command nope"},
+    {"two arguments to help", {"help", "generate", "bench"}, 2, "unexpected argument bench"},
+    {"unknown long option", {"generate", "--nope"}, 2, "unknown option --nope"},
+    {"unknown short option", {"generate", "-Z"}, 2, "unknown option -Z"},
+    {"option of another command", {"generate", "--smoke"}, 2, "unknown option --smoke"},
+    {"abbreviated option", {"generate", "--tem", "1"}, 2, "unknown option --tem"},
+    {"empty long option with a value", {"generate", "--=1"}, 2, "unknown option --=1"},
+    {"unexpected argument", {"generate", "hello"}, 2, "unexpected argument hello"},
+    {"argument after --", {"version", "--", "-q"}, 2, "unexpected argument -q"},
+    {"value for a flag", {"generate", "--echo=1"}, 2, "--echo takes no value"},
+    {"missing value, long", {"generate", "--temp"}, 2, "--temp needs a value"},
+    {"missing value, short", {"generate", "-p"}, 2, "--prompt needs a value"},
+    {"no prompt", {"generate"}, 2, "exactly one of -p"},
+    {"two prompts", {"generate", "-p", "a", "--ids", "1"}, 2, "exactly one of -p"},
+    {"prompt and file", {"generate", "-p", "a", "-f", "-"}, 2, "exactly one of -p"},
+    {"-n is no number", {"generate", "-p", "a", "-n", "many"}, 2, "wanted a whole number"},
+    {"-n is a fraction", {"generate", "-p", "a", "-n", "1.5"}, 2, "wanted a whole number"},
+    {"-n is empty", {"generate", "-p", "a", "-n", ""}, 2, "wanted a whole number"},
+    {"-n below -1", {"generate", "-p", "a", "-n", "-2"}, 2, "from -1 to"},
+    {"-n beyond 31 bits", {"generate", "-p", "a", "-n", "2147483648"}, 2, "to 2147483647"},
+    {"-n with a blank", {"generate", "-p", "a", "-n", "5 "}, 2, "wanted a whole number"},
+    {"-c is negative", {"generate", "-p", "a", "-c", "-1"}, 2, "--ctx-size -1"},
+    {"-c is no number", {"generate", "-p", "a", "-c", "4k"}, 2, "--ctx-size 4k"},
+    {"temperature is no number", {"generate", "--temp", "hot"}, 2, "wanted a number"},
+    {"temperature is nan", {"generate", "--temp", "nan"}, 2, "wanted a number"},
+    {"temperature is infinite", {"generate", "--temp", "inf"}, 2, "wanted a number"},
+    {"temperature is negative", {"generate", "--temp", "-0.5"}, 2, "from 0 to"},
+    {"temperature with a comma", {"generate", "--temp", "0,8"}, 2, "wanted a number"},
+    {"top-k is no number", {"generate", "--top-k", "forty"}, 2, "--top-k forty"},
+    {"top-p beyond 1", {"generate", "--top-p", "1.5"}, 2, "from 0 to 1"},
+    {"min-p is negative", {"generate", "--min-p=-1"}, 2, "from 0 to 1"},
+    {"penalty of 0", {"generate", "--repeat-penalty", "0"}, 2, "--repeat-penalty 0"},
+    {"penalty window too long", {"generate", "--repeat-last-n", "5000"}, 2, "from 0 to 1024"},
+    {"seed is no number", {"generate", "--seed", "x"}, 2, "--seed x"},
+    {"readback interval of 0", {"generate", "--readback-interval", "0"}, 2, "from 1 to 256"},
+    {"readback interval of 257", {"generate", "--readback-interval", "257"}, 2, "from 1 to 256"},
+    {"ids are words", {"generate", "--ids", "1,two,3"}, 2, "\"two\" at place 1"},
+    {"ids are empty", {"generate", "--ids", ""}, 2, "\"\" at place 0 is not"},
+    {"ids end with a comma", {"generate", "--ids", "1,"}, 2, "is not a token id"},
+    {"ids with a fraction", {"generate", "--ids", "1.0"}, 2, "is not a token id"},
+    {"kv type", {"generate", "-p", "a", "--kv-type", "q8"}, 2, "wanted one of f16|f32"},
+    {"part of a word", {"generate", "-p", "a", "--kv-type", "f1"}, 2, "wanted one of f16|f32"},
+    {"two words", {"generate", "-p", "a", "--kv-type", "f16|f32"}, 2, "wanted one of f16|f32"},
+    {"limits", {"generate", "-p", "a", "--limits", "max"}, 2, "wanted one of min"},
+    {"log level", {"version", "--log-level", "loud"}, 2, "wanted one of none|error"},
+    {"logits without ids", {"logits", "-o", "x"}, 2, "--ids and -o are both needed"},
+    {"logits without output", {"logits", "--ids", "1"}, 2, "--ids and -o are both needed"},
+    {"perplexity without texts", {"perplexity"}, 2, "--texts FILE.json is needed"},
+    {"convert without arguments", {"convert"}, 2, "too few arguments"},
+    {"convert with one argument", {"convert", "in"}, 2, "too few arguments"},
+    {"convert with three", {"convert", "a", "b", "c"}, 2, "unexpected argument c"},
+    {"convert to an unknown type", {"convert", "a", "b", "--quantize", "q2"}, 2, "q4_k_m"},
+    {"convert with an unknown hash", {"convert", "a", "b", "--hash", "md5"}, 2, "sha256|blake3"},
+    {"shards of 0", {"convert", "a", "b", "--shard-size", "0"}, 2, "from 1 to 1024"},
+    {"inspect two models", {"inspect", "a", "-m", "b"}, 2, "name one model"},
+    {"verify two models", {"verify", "a", "-m", "b"}, 2, "name one model"},
+    {"inspect with two arguments", {"inspect", "a", "b"}, 2, "unexpected argument b"},
+    {"devices with an argument", {"devices", "0"}, 2, "unexpected argument 0"},
+    {"kernels without a word", {"kernels"}, 2, "too few arguments"},
+    {"kernels with a wrong word", {"kernels", "dump"}, 2, "wanted `list`, `show NAME`"},
+    {"kernels show without a name", {"kernels", "show"}, 2, "wanted `list`, `show NAME`"},
+    {"kernels list with a name", {"kernels", "list", "x"}, 2, "wanted `list`, `show NAME`"},
+    {"tokenize lines and a text", {"tokenize", "--jsonl", "-p", "x"}, 2, "-p does not go with"},
+    {"bench of a shape and a model", {"bench", "--shape", "x", "-m", "y"}, 2, "either --shape"},
+    {"bench as JSON and as CSV", {"bench", "--json", "--csv"}, 2, "either --json or --csv"},
+    {"bench of no tokens", {"bench", "-n", "0"}, 2, "from 1 to"},
+    {"too many repetitions", {"bench", "-r", "65"}, 2, "from 1 to 64"},
+};
+
+/* ---- what parses and does not fit ------------------------------------------------------------ */
+
+static const struct usage misfits[] = {
+    {"prompt file is missing", {"generate", "-f", "/nonexistent/p"}, 1, "/nonexistent/p"},
+    {"prompt file is a folder", {"generate", "-f", "tests"}, 1, "cannot read tests"},
+    {"id beyond 31 bits", {"generate", "--ids", "3,99999999999"}, 1, "token 1 is 99999999999"},
+    {"texts are missing", {"perplexity", "--texts", "/nonexistent.json"}, 1, "/nonexistent.json"},
+    {"texts are no JSON", {"perplexity", "--texts", "Makefile"}, 1, "Makefile"},
+    {"inspect a missing model", {"inspect", "-m", "/nonexistent/m"}, 1, "/nonexistent/m"},
+    {"inspect a folder of something else", {"inspect", "docs"}, 1, "docs"},
+    {"verify a missing model", {"verify", "/nonexistent/m"}, 1, "/nonexistent/m"},
+    {"tokenize with a missing model", {"tokenize", "-m", "/nonexistent/m"}, 1, "/nonexistent/m"},
+    {"convert a missing model", {"convert", "/nonexistent/m", "/nonexistent/o"}, 1, "/nonexistent"},
+    {"no such kernel", {"kernels", "show", "nope"}, 1, "there is no kernel nope"},
+    {"kernel file is missing",
+     {"kernels", "list", "--kernel-file", "/nonexistent/k.comp"},
+     1,
+     "/nonexistent/k.comp"},
+    {"kernel folder is missing",
+     {"kernels", "list", "--kernel-dir", "/nonexistent"},
+     1,
+     "/nonexistent"},
+    {"unknown kernel profile", {"kernels", "list", "--kernel-profile", "warp"}, 1, "warp"},
+    {"kernel hints are no JSON", {"kernels", "list", "--kernel-hints", "{"}, 1, "kernel"},
+    {"unknown kernel hint", {"kernels", "list", "--kernel-hints", "{\"a\":1}"}, 1, "'a'"},
+    {"unknown value of a hint", {"kernels", "list", "--q4k-matmul", "slow"}, 1, "slow"},
+    {"a control character in a name", {"inspect", "/no\033[31m\nsuch"}, 1, "such"},
+};
+
+/* ---- what parses ----------------------------------------------------------------------------- */
+
+/* Spellings of the same thing; `version` shows whether they are understood. */
+static const struct usage spellings[] = {
+    {"flags in one word", {"version", "-qv"}, 0, NULL},
+    {"value attached to a letter", {"version", "-c0"}, 0, NULL},
+    {"value after =", {"version", "--log-level=debug"}, 0, NULL},
+    {"value as the next word", {"version", "--log-level", "debug"}, 0, NULL},
+    {"device of a command that opens none", {"version", "--device", "any"}, 0, NULL},
+    {"limits of a command that opens none", {"version", "--limits", "min"}, 0, NULL},
+    {"cache type of a command that opens none", {"version", "--kv-type", "f32"}, 0, NULL},
+    {"end of options", {"version", "--"}, 0, NULL},
+    {"--version", {"--version"}, 0, NULL},
+};
+
+static void spelling_case(void **state)
+{
+    const struct usage *row = *state;
+    struct process_result r;
+    process_run(&(struct process_params){.args = row->args}, &r);
+    assert_code(&r, row->code);
+    assert_no_error(&r);
+    assert_contains(r.out, dgl_version());
+    process_finish(&r);
+}
+
+/* ---- help ------------------------------------------------------------------------------------ */
+
+struct command_row {
+    const char *name;
+};
+
+static const struct command_row command_rows[] = {
+    {"generate"}, {"convert"},    {"inspect"}, {"verify"},  {"devices"}, {"tokenize"},
+    {"logits"},   {"perplexity"}, {"bench"},   {"kernels"}, {"version"}, {"help"},
+};
+
+static char *read_document(void)
+{
+    size_t len;
+    return tiny_file_read("docs", "cli.md", &len);
+}
+
+/* The section of docs/cli.md about a command. */
+static char *section_of(const char *document, const char *command)
+{
+    char head[64];
+    snprintf(head, sizeof(head), "\n## %s\n", command);
+    const char *begin = strstr(document, head);
+    assert_non_null(begin);
+    const char *end = strstr(begin + 4, "\n## ");
+    return strndup(begin, end ? (size_t)(end - begin) : strlen(begin));
+}
+
+/* Every option that the help lists ("  -n, --n-predict N   ...") is in the document: with the
+ * command, or with what all of them take. */
+static void help_matches_document(void **state)
+{
+    const struct command_row *row = *state;
+    struct process_result r;
+    char *document = read_document(), *section = section_of(document, row->name);
+    size_t options = 0;
+    process_command(&r, row->name, "--help", NULL);
+    assert_code(&r, 0);
+    assert_contains(r.out, "usage: dopplergl ");
+    char *common = strndup(document, (size_t)(strstr(document, "\n## ") - document));
+    for (const char *p = r.out; (p = strstr(p, "--")); p += 2) {
+        char option[64];
+        if (sscanf(p, "%63[a-z0-9-]", option) != 1 || strlen(option) < 4)
+            continue;
+        options++;
+        if (!strstr(section, option))
+            assert_contains(common, option);
+    }
+    assert_true(options >= 7);
+    free(common);
+    free(section);
+    free(document);
+    process_finish(&r);
+}
+
+/* `help X`, `X --help` and `X -h` are the same text. */
+static void help_has_three_spellings(void **state)
+{
+    const struct command_row *row = *state;
+    struct process_result a, b, c;
+    process_command(&a, "help", row->name, NULL);
+    process_command(&b, row->name, "--help", NULL);
+    process_command(&c, row->name, "-h", NULL);
+    assert_code(&a, 0);
+    assert_code(&b, 0);
+    assert_code(&c, 0);
+    assert_string_equal(a.out, b.out);
+    assert_string_equal(a.out, c.out);
+    process_finish(&a);
+    process_finish(&b);
+    process_finish(&c);
+}
+
+static void overview_lists_every_command(void **state)
+{
+    struct process_result a, b;
+    (void)state;
+    process_command(&a, "help", NULL);
+    process_command(&b, "--help", NULL);
+    assert_code(&a, 0);
+    assert_string_equal(a.out, b.out);
+    for (size_t i = 0; i < sizeof(command_rows) / sizeof(command_rows[0]); i++)
+        assert_contains(a.out, command_rows[i].name);
+    process_finish(&a);
+    process_finish(&b);
+}
+
+static void document_is_what_help_prints(void **state)
+{
+    struct process_result r;
+    (void)state;
+    char *document = read_document();
+    process_command(&r, "help", "--markdown", NULL);
+    assert_code(&r, 0);
+    if (strcmp(document, r.out) != 0)
+        fail_msg("docs/cli.md is out of date: build/dopplergl help --markdown > docs/cli.md");
+    free(document);
+    process_finish(&r);
+}
+
+/* A help flag beats missing arguments, not wrong ones. */
+static void help_needs_no_arguments(void **state)
+{
+    struct process_result r;
+    (void)state;
+    process_command(&r, "convert", "--help", NULL);
+    assert_code(&r, 0);
+    process_finish(&r);
+    process_command(&r, "convert", "--nope", "--help", NULL);
+    assert_code(&r, 2);
+    process_finish(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(overview_lists_every_command),
+        cmocka_unit_test(document_is_what_help_prints),
+        cmocka_unit_test(help_needs_no_arguments),
+    };
+    int failures = test_run_table("cli usage", usage_case, usages);
+    failures += test_run_table("cli misfits", usage_case, misfits);
+    failures += test_run_table("cli spellings", spelling_case, spellings);
+    failures += test_run_table("cli help document", help_matches_document, command_rows);
+    failures += test_run_table("cli help spellings", help_has_three_spellings, command_rows);
+    return failures + cmocka_run_group_tests_name("cli help", tests, NULL, NULL);
+}

@@ -1,0 +1,651 @@
+/*
+ * The sampling kernels against their CPU twin, bit for bit: every kind, vocabularies below, at and
+ * beyond a slice, logits with ties, infinities, NaN and denormals; the twin itself against
+ * probabilities in doubles; and the checks of sampling parameters.
+ */
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/base/mem.h"
+#include "tests/support/kernel_bench.h"
+#include "tests/support/ref_sample.h"
+
+#define CONTEXT     64
+#define START       40 /* tokens before the first sampled one */
+#define STOP_WORDS  33
+#define MAX_KERNELS 16
+
+static struct kernel_bench *bench;
+
+static struct {
+    const char *name;
+    bool ran;
+} covered[MAX_KERNELS];
+
+/* ---- logits ---------------------------------------------------------------------------------- */
+
+enum pattern {
+    NORMAL,
+    PEAKED,
+    STEPS, /* multiples of 1/2: many ties */
+    EQUAL,
+    CLOSE, /* neighbours in the last bits */
+    MINUS_INF,
+    PLUS_INF,
+    ALL_MINUS_INF,
+    SOME_NAN,
+    ALL_NAN,
+    TINY, /* subnormals and both zeros */
+    VAST,
+};
+
+static float logit_at(enum pattern pattern, uint32_t i, uint64_t *seed)
+{
+    float x = test_rand_float(seed);
+    switch (pattern) {
+    case NORMAL:
+        return 3 * x;
+    case PEAKED:
+        return i % 97 == 5 ? 20 + x : 2 * x;
+    case STEPS:
+        return rintf(2 * x) / 2;
+    case EQUAL:
+        return -1.5f;
+    case CLOSE:
+        return 7 + (float)(test_rand(seed) % 5) * 0x1p-21f;
+    case MINUS_INF:
+        return i % 3 ? -INFINITY : x;
+    case PLUS_INF:
+        return i % 50 == 7 ? INFINITY : x;
+    case ALL_MINUS_INF:
+        return -INFINITY;
+    case SOME_NAN:
+        return i % 4 == 0 ? (i % 8 ? NAN : -NAN) : x;
+    case ALL_NAN:
+        return NAN;
+    case TINY:
+        return (i % 5 == 0   ? 0x1p-149f
+                : i % 5 == 1 ? -0x1p-130f
+                : i % 5 == 2 ? -0.0f
+                : i % 5 == 3 ? 0.0f
+                             : -0x1p-126f);
+    case VAST:
+        return x * 0x1p120f;
+    }
+    return 0;
+}
+
+/* ---- one generation on both sides ------------------------------------------------------------ */
+
+struct row {
+    const char *name;
+    uint32_t vocab;
+    enum pattern pattern;
+    struct dgl_sampling sampling;
+    bool big; /* one token instead of several */
+};
+
+struct pair {
+    struct ref_sampler ref;
+    uint32_t stops[STOP_WORDS];
+    /* the kernels' side */
+    float *logits;
+    uint32_t *cand, *ids;
+    size_t cand_words;
+    struct dgl_step step;
+};
+
+static void *checked(void *p)
+{
+    assert_non_null(p);
+    return p;
+}
+
+static void pair_init(struct pair *p, uint32_t vocab, const struct dgl_sampling *sampling)
+{
+    *p = (struct pair){.ref = {.vocab = vocab}};
+    p->ref.stops = p->stops + 1;
+    p->ref.logits = checked(dgl_new_array(float, vocab));
+    p->ref.ids = checked(dgl_new_array(uint32_t, CONTEXT + 1));
+    p->logits = checked(dgl_new_array(float, vocab));
+    p->ids = checked(dgl_new_array(uint32_t, CONTEXT + 1));
+    p->cand_words = sampling_scratch_bytes(vocab) / 4;
+    p->cand = checked(dgl_new_array(uint32_t, p->cand_words));
+    memset(p->cand, 0xa5, 4 * p->cand_words);
+    p->ref.step = (struct dgl_step){.pos = START - 3, .tokens = 3, .context = CONTEXT};
+    assert_int_equal(sampling_check(NULL, sampling), DGL_OK);
+    sampling_to_step(sampling, &p->ref.step);
+    p->step = p->ref.step;
+    for (uint32_t i = 0; i < START; i++)
+        p->ids[i] = p->ref.ids[i] = (i * i * 7 + i) % vocab;
+}
+
+static void pair_finish(struct pair *p)
+{
+    free(p->ref.logits);
+    free(p->ref.ids);
+    free(p->logits);
+    free(p->ids);
+    free(p->cand);
+}
+
+static void note_kernel(const char *name)
+{
+    for (int i = 0; i < MAX_KERNELS; i++) {
+        if (covered[i].name && strcmp(covered[i].name, name) != 0)
+            continue;
+        covered[i].name = name;
+        covered[i].ran = true;
+        return;
+    }
+    fail_msg("more than %d sampling kernels", MAX_KERNELS);
+}
+
+/* One operation by every kernel that serves it; each must run. Results are those of the last. */
+static void run_op(struct pair *p, const char *op, enum sample_kind kind, int level)
+{
+    static const char *const word[] = {"greedy", "topk", "full"};
+    const char *name;
+    for (size_t i = 0; (name = kernel_bench_name(bench, op, i)) != NULL; i++) {
+        struct bench_case c = {.request.op = op, .step = p->step};
+        uint32_t *cand = checked(dgl_new_array(uint32_t, p->cand_words));
+        float *logits = checked(dgl_new_array(float, p->ref.vocab));
+        uint32_t ids[CONTEXT + 1];
+        struct dgl_step step;
+        char why[BENCH_WHY];
+        bool last = !kernel_bench_name(bench, op, i + 1);
+        bench_attr(&c, "kind", word[kind]);
+        bench_const(&c, "VOCAB", p->ref.vocab);
+        bench_const(&c, "LEVEL", level);
+        bench_inout(&c, "LOGITS", p->logits, last ? p->logits : logits, p->ref.vocab);
+        bench_inout(&c, "CAND", p->cand, last ? p->cand : cand, p->cand_words);
+        bench_inout(&c, "IDS", p->ids, last ? p->ids : ids, CONTEXT + 1);
+        bench_inout(&c, "STEP", &p->step, last ? &p->step : &step, sizeof(step) / 4);
+        bench_in(&c, "STOPS", p->stops, STOP_WORDS);
+        if (kernel_bench_run(bench, name, &c, why) != BENCH_RAN)
+            fail_msg("%s: %s", name, why);
+        note_kernel(name);
+        free(cand);
+        free(logits);
+    }
+}
+
+/* The list of docs/operations.md. */
+static void run_list(struct pair *p, enum sample_kind kind)
+{
+    run_op(p, "sample_penalty", kind, 0);
+    run_op(p, kind == SAMPLE_TOPK ? "sample_topk" : "sample_max", kind, 0);
+    if (kind == SAMPLE_FULL) {
+        for (int level = 0; level < 3; level++)
+            run_op(p, "sample_hist", kind, level);
+        run_op(p, "sample_mass", kind, 0);
+        run_op(p, "sample_find", kind, 0);
+    }
+    run_op(p, "sample_pick", kind, 0);
+}
+
+static void fill_logits(struct pair *p, enum pattern pattern, uint64_t *seed)
+{
+    for (uint32_t i = 0; i < p->ref.vocab; i++)
+        p->ref.logits[i] = logit_at(pattern, i, seed);
+    memcpy(p->logits, p->ref.logits, 4ull * p->ref.vocab);
+}
+
+/* A logit that is NaN may come back as another NaN. */
+static void compare_logits(const struct pair *p)
+{
+    for (uint32_t i = 0; i < p->ref.vocab; i++)
+        if (ref_sample_key(p->logits[i]) != ref_sample_key(p->ref.logits[i]))
+            fail_msg("logit %u is %.9g, expected %.9g", i, (double)p->logits[i],
+                     (double)p->ref.logits[i]);
+}
+
+static void compare(const struct pair *p, uint32_t token)
+{
+    uint32_t at = p->ref.step.pos;
+    compare_logits(p);
+    if (p->ids[at] != p->ref.ids[at])
+        fail_msg("token %u: id %u, expected %u", token, p->ids[at], p->ref.ids[at]);
+    assert_memory_equal(p->ids, p->ref.ids, sizeof(uint32_t) * (CONTEXT + 1));
+    assert_memory_equal(&p->step, &p->ref.step, sizeof(p->step));
+}
+
+static void kernels_choose_what_the_twin_chooses(void **state)
+{
+    const struct row *row = *state;
+    uint64_t seed = row->vocab + 31u * row->pattern;
+    struct pair p;
+    if (!bench)
+        SKIP("%s: no GLES device", row->name);
+    pair_init(&p, row->vocab, &row->sampling);
+    enum sample_kind kind = sampling_kind(&row->sampling);
+    for (uint32_t token = 0; token < (row->big ? 1 : 4); token++) {
+        fill_logits(&p, row->pattern, &seed);
+        run_list(&p, kind);
+        ref_sample(&p.ref, kind);
+        compare(&p, token);
+    }
+    pair_finish(&p);
+}
+
+#define TOPK(k, p, m, t)                                                                           \
+    {                                                                                              \
+        .temperature = (t), .top_k = (k), .top_p = (p), .min_p = (m), .seed = 0x123456789abcdef    \
+    }
+#define PENALTY(r, n, t)                                                                           \
+    {                                                                                              \
+        .temperature = (t), .top_k = 20, .repeat_penalty = (r), .repeat_last_n = (n), .seed = 9    \
+    }
+
+static const struct row rows[] = {
+    {"greedy_v1", 1, NORMAL, {.top_k = 0}, false},
+    {"greedy_v7_ties", 7, EQUAL, {.top_k = 0}, false},
+    {"greedy_v100_nan", 100, SOME_NAN, {.top_k = 0}, false},
+    {"greedy_v2049", 2049, NORMAL, {.top_k = 0}, false},
+    {"greedy_v4096", 4096, STEPS, {.top_k = 0}, false},
+    {"greedy_v5000_close", 5000, CLOSE, {.top_k = 0}, false},
+    {"greedy_v300_plus_inf", 300, PLUS_INF, {.top_k = 0}, false},
+    {"greedy_v300_all_minus_inf", 300, ALL_MINUS_INF, {.top_k = 0}, false},
+    {"greedy_v300_all_nan", 300, ALL_NAN, {.top_k = 0}, false},
+    {"greedy_v64_tiny", 64, TINY, {.top_k = 0}, false},
+    {"greedy_v128256", 128256, NORMAL, {.top_k = 0}, true},
+    {"greedy_v4096_penalty", 4096, PEAKED, {.repeat_penalty = 1.3f, .repeat_last_n = 64}, false},
+    {"topk_v1", 1, NORMAL, TOPK(40, 0.95f, 0.05f, 0.8f), false},
+    {"topk_v30_fewer_than_k", 30, NORMAL, TOPK(40, 0, 0, 1), false},
+    {"topk_v2048", 2048, NORMAL, TOPK(40, 0.95f, 0.05f, 0.8f), false},
+    {"topk_v2050_second_slice_short", 2050, NORMAL, TOPK(128, 0, 0, 2), false},
+    {"topk_v4096", 4096, PEAKED, TOPK(40, 0.95f, 0.05f, 0.8f), false},
+    {"topk_v4096_ties", 4096, STEPS, TOPK(100, 0.5f, 0, 1.5f), false},
+    {"topk_v4096_equal", 4096, EQUAL, TOPK(128, 0.9f, 0.5f, 1), false},
+    {"topk_v4096_close", 4096, CLOSE, TOPK(33, 0.7f, 0.1f, 0.7f), false},
+    {"topk_v4096_one", 4096, CLOSE, TOPK(1, 0.95f, 0.05f, 0.8f), false},
+    {"topk_v5000_minus_inf", 5000, MINUS_INF, TOPK(128, 0.99f, 0, 1), false},
+    {"topk_v500_plus_inf", 500, PLUS_INF, TOPK(8, 0.99f, 0, 1), false},
+    {"topk_v100_all_minus_inf", 100, ALL_MINUS_INF, TOPK(8, 0.6f, 0.2f, 1), false},
+    {"topk_v100_nan", 100, SOME_NAN, TOPK(128, 0, 0, 3), false},
+    {"topk_v100_all_nan", 100, ALL_NAN, TOPK(5, 0.9f, 0.1f, 1), false},
+    {"topk_v100_tiny", 100, TINY, TOPK(50, 0.9f, 0.1f, 1), false},
+    {"topk_v3000_huge", 3000, VAST, TOPK(50, 0.9f, 0.1f, 100), false},
+    {"topk_v4096_cold", 4096, NORMAL, TOPK(40, 0, 0, 1e-6f), false},
+    {"topk_v4096_hot", 4096, NORMAL, TOPK(40, 0, 0, 1000), false},
+    {"topk_v4096_top_p_tiny", 4096, NORMAL, TOPK(40, 1e-9f, 0, 1), false},
+    {"topk_v4096_min_p_one", 4096, STEPS, TOPK(128, 0, 1, 1), false},
+    {"topk_v128256", 128256, NORMAL, TOPK(40, 0.95f, 0.05f, 0.8f), true},
+    {"topk_v50_penalty", 50, NORMAL, PENALTY(1.7f, 1000, 1), false},
+    {"topk_v50_penalty_below_one", 50, NORMAL, PENALTY(0.5f, 5, 0.5f), false},
+    {"full_v1", 1, NORMAL, TOPK(0, 0.9f, 0.1f, 1), false},
+    {"full_v100", 100, NORMAL, TOPK(0, 0, 0, 1), false},
+    {"full_v2049_top_p", 2049, NORMAL, TOPK(0, 0.9f, 0, 1), false},
+    {"full_v4096_min_p", 4096, NORMAL, TOPK(0, 0, 0.02f, 1.3f), false},
+    {"full_v4096_both", 4096, NORMAL, TOPK(0, 0.95f, 0.01f, 1.5f), false},
+    {"full_v4096_ties", 4096, STEPS, TOPK(0, 0.6f, 0, 1), false},
+    {"full_v4096_equal", 4096, EQUAL, TOPK(0, 0.3f, 0, 1), false},
+    {"full_v5000_close", 5000, CLOSE, TOPK(0, 0.8f, 0.5f, 0.7f), false},
+    {"full_v4096_peaked", 4096, PEAKED, TOPK(0, 0.999f, 0, 5), false},
+    {"full_v3000_minus_inf", 3000, MINUS_INF, TOPK(0, 0.5f, 0, 1), false},
+    {"full_v300_all_minus_inf", 300, ALL_MINUS_INF, TOPK(0, 0.5f, 0, 1), false},
+    {"full_v300_plus_inf", 300, PLUS_INF, TOPK(0, 0.5f, 0, 1), false},
+    {"full_v300_nan", 300, SOME_NAN, TOPK(0, 0, 0, 10), false},
+    {"full_v300_all_nan", 300, ALL_NAN, TOPK(0, 0.9f, 0, 1), false},
+    {"full_v300_tiny", 300, TINY, TOPK(0, 0.9f, 0, 1), false},
+    {"full_v3000_huge", 3000, VAST, TOPK(0, 0.9f, 0, 1000), false},
+    {"full_v4096_hot", 4096, NORMAL, TOPK(0, 0, 0, 1000), false},
+    {"full_v4096_top_p_tiny", 4096, NORMAL, TOPK(0, 1e-10f, 0, 1), false},
+    {"full_v128256_top_p", 128256, NORMAL, TOPK(0, 0.97f, 0, 1), true},
+    {"full_v262144", 262144, EQUAL, TOPK(0, 0.7f, 0, 1), true},
+};
+
+/* ---- the end of a step ----------------------------------------------------------------------- */
+
+/* Logits whose best is `id` by far. */
+static void point_at(struct pair *p, uint32_t id)
+{
+    for (uint32_t i = 0; i < p->ref.vocab; i++)
+        p->ref.logits[i] = i == id ? 50 : 0;
+    memcpy(p->logits, p->ref.logits, 4ull * p->ref.vocab);
+}
+
+struct end_row {
+    const char *name;
+    enum sample_kind kind;
+    uint32_t pos; /* of the last token */
+    uint32_t ignore_eos, want_stopped;
+};
+
+static const struct end_row end_rows[] = {
+    {"goes_on_greedy", SAMPLE_GREEDY, 10, 0, 0},
+    {"stop_id_greedy", SAMPLE_GREEDY, 10, 0, 1},
+    {"stop_id_topk", SAMPLE_TOPK, 10, 0, 1},
+    {"stop_id_full", SAMPLE_FULL, 10, 0, 1},
+    {"stop_id_ignored", SAMPLE_TOPK, 10, 1, 0},
+    {"context_full_greedy", SAMPLE_GREEDY, CONTEXT - 1, 1, 2},
+    {"context_full_topk", SAMPLE_TOPK, CONTEXT - 1, 1, 2},
+    {"context_full_full", SAMPLE_FULL, CONTEXT - 1, 1, 2},
+    {"stop_id_at_the_end_of_the_context", SAMPLE_TOPK, CONTEXT - 1, 0, 1},
+};
+
+static struct dgl_sampling of_kind(enum sample_kind kind)
+{
+    return (struct dgl_sampling){.temperature = kind == SAMPLE_GREEDY ? 0 : 0.5f,
+                                 .top_k = kind == SAMPLE_TOPK ? 5 : 0,
+                                 .top_p = 0.9f};
+}
+
+static void the_step_ends_as_it_should(void **state)
+{
+    const struct end_row *row = *state;
+    const uint32_t vocab = 200, stop = 77;
+    struct dgl_sampling sampling = of_kind(row->kind);
+    struct pair p;
+    if (!bench)
+        SKIP("%s: no GLES device", row->name);
+    pair_init(&p, vocab, &sampling);
+    p.stops[0] = p.ref.num_stops = 3;
+    memcpy(p.stops + 1, (uint32_t[]){5, 9, stop}, 12);
+    p.ref.step.pos = row->pos;
+    p.ref.step.tokens = 1;
+    p.ref.step.ignore_eos = row->ignore_eos;
+    p.step = p.ref.step;
+    point_at(&p, strstr(row->name, "goes_on") ? stop + 1 : stop);
+    run_list(&p, row->kind);
+    ref_sample(&p.ref, row->kind);
+    compare(&p, 0);
+    assert_int_equal(p.step.stopped, row->want_stopped);
+    assert_int_equal(p.step.pos, row->pos + 1);
+    pair_finish(&p);
+}
+
+static void a_stopped_step_changes_nothing(void **state)
+{
+    (void)state;
+    if (!bench)
+        SKIP("a_stopped_step_changes_nothing: no GLES device");
+    for (int kind = SAMPLE_GREEDY; kind < SAMPLE_KINDS; kind++) {
+        struct dgl_sampling sampling = of_kind((enum sample_kind)kind);
+        struct pair p;
+        sampling.repeat_penalty = 2;
+        sampling.repeat_last_n = 30;
+        pair_init(&p, 300, &sampling);
+        uint32_t *cand = checked(dgl_new_array(uint32_t, p.cand_words));
+        memcpy(cand, p.cand, 4 * p.cand_words);
+        p.step.stopped = p.ref.step.stopped = 1;
+        point_at(&p, 250);
+        run_list(&p, (enum sample_kind)kind);
+        compare(&p, 0);
+        assert_memory_equal(p.cand, cand, 4 * p.cand_words);
+        free(cand);
+        pair_finish(&p);
+    }
+}
+
+static void group_counts_are_zeroed_once_stopped(void **state)
+{
+    (void)state;
+    enum { COUNT = 70 };
+    if (!bench)
+        SKIP("group_counts_are_zeroed_once_stopped: no GLES device");
+    for (uint32_t stopped = 0; stopped <= 3; stopped++) {
+        uint32_t args[3 * COUNT + 5], want[3 * COUNT + 5];
+        struct bench_case c = {.request.op = "sample_args", .step.stopped = stopped};
+        char why[BENCH_WHY];
+        for (uint32_t i = 0; i < 3 * COUNT + 5; i++) {
+            args[i] = i + 1;
+            want[i] = stopped && i < 3 * COUNT ? 0 : i + 1;
+        }
+        bench_uint(&c, "count", COUNT);
+        bench_inout(&c, "ARGS", args, args, 3 * COUNT + 5);
+        if (kernel_bench_run(bench, "sample_args", &c, why) != BENCH_RAN)
+            fail_msg("%s", why);
+        assert_memory_equal(args, want, sizeof(args));
+    }
+    note_kernel("sample_args");
+}
+
+static void every_kernel_was_tested(void **state)
+{
+    (void)state;
+    if (!bench)
+        SKIP("every_kernel_was_tested: no GLES device");
+    for (size_t i = 0; i < kernel_set_count(kernel_bench_set(bench)); i++) {
+        const struct kernel *kernel = kernel_set_at(kernel_bench_set(bench), i);
+        bool ran = false;
+        for (int j = 0; j < MAX_KERNELS && covered[j].name; j++)
+            ran = ran || strcmp(covered[j].name, kernel->name) == 0;
+        if (strncmp(kernel->op, "sample_", 7) == 0 && !ran)
+            fail_msg("%s was never run", kernel->name);
+    }
+}
+
+/* ---- the twin against doubles ---------------------------------------------------------------- */
+
+static void philox_gives_the_published_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t counter[4], key[2], want[4];
+    } known[] = {
+        {{0}, {0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+        {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+         {0xffffffff, 0xffffffff},
+         {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+         {0xa4093822, 0x299f31d0},
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+    };
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        uint32_t out[4];
+        ref_philox(known[i].counter, known[i].key, out);
+        assert_memory_equal(out, known[i].want, sizeof(out));
+    }
+}
+
+static void weights_are_probabilities(void **state)
+{
+    (void)state;
+    struct dgl_sampling sampling = {.temperature = 0.7f};
+    uint64_t seed = 4;
+    struct pair p;
+    pair_init(&p, 1000, &sampling);
+    struct ref_token *left = checked(dgl_new_array(struct ref_token, p.ref.vocab));
+    fill_logits(&p, NORMAL, &seed);
+    float best = -INFINITY;
+    for (uint32_t i = 0; i < p.ref.vocab; i++)
+        best = fmaxf(best, p.ref.logits[i]);
+    assert_int_equal(ref_sample_keep(&p.ref, left), p.ref.vocab);
+    for (uint32_t i = 0; i < p.ref.vocab; i++) {
+        double d = (double)p.ref.logits[i] - (double)best;
+        /* t of up to 32 is an f32, with steps of 2e-6; small weights have few bits. */
+        double want = exp(d) * 0x1p45, tempered = exp(d / 0.7) * 0x1p45;
+        assert_near((double)left[i].weight, want, 1 + 1e-5 * want);
+        assert_near((double)left[i].tempered, tempered, 1 + 2e-5 * tempered);
+    }
+    free(left);
+    pair_finish(&p);
+}
+
+static void draws_follow_the_softmax(void **state)
+{
+    (void)state;
+    enum { VOCAB = 50, DRAWS = 10000 };
+    struct dgl_sampling sampling = {.temperature = 1.2f, .seed = 77};
+    uint64_t seed = 5;
+    double expected[VOCAB], sum = 0, chi2 = 0;
+    int seen[VOCAB] = {0};
+    struct pair p;
+    pair_init(&p, VOCAB, &sampling);
+    fill_logits(&p, NORMAL, &seed);
+    for (int i = 0; i < VOCAB; i++)
+        sum += expected[i] = exp((double)p.ref.logits[i] / 1.2);
+    for (int i = 0; i < DRAWS; i++) {
+        p.ref.step.pos = START;
+        ref_sample(&p.ref, SAMPLE_FULL);
+        seen[p.ref.ids[p.ref.step.pos]]++;
+    }
+    for (int i = 0; i < VOCAB; i++) {
+        double want = DRAWS * expected[i] / sum;
+        chi2 += (seen[i] - want) * (seen[i] - want) / want;
+    }
+    assert_int_equal(p.ref.step.draws, DRAWS);
+    /* 49 degrees of freedom: above 100 once in 30,000 sets of draws; these draws are always the
+     * same. */
+    assert_at_most(chi2, 100);
+    pair_finish(&p);
+}
+
+/* What remains by the definition in doubles, for logits without ties. */
+static size_t naive_keep(const struct pair *p, const struct dgl_sampling *sampling, bool *keep,
+                         double *slack)
+{
+    uint32_t vocab = p->ref.vocab;
+    uint32_t *order = checked(dgl_new_array(uint32_t, vocab));
+    double sum = 0, before = 0;
+    size_t k = sampling->top_k ? (size_t)sampling->top_k : vocab, count = 0;
+    for (uint32_t i = 0; i < vocab; i++) {
+        uint32_t at = i;
+        for (; at > 0 && p->ref.logits[order[at - 1]] < p->ref.logits[i]; at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+        keep[i] = false;
+    }
+    for (size_t i = 0; i < k; i++)
+        sum += exp((double)p->ref.logits[order[i]]);
+    for (size_t i = 0; i < k; i++) {
+        double mass = exp((double)p->ref.logits[order[i]]);
+        double ratio = mass / exp((double)p->ref.logits[order[0]]);
+        *slack = fmin(*slack, fabs(before / sum - (double)sampling->top_p));
+        *slack = fmin(*slack, fabs(ratio - (double)sampling->min_p));
+        if (before / sum < (double)sampling->top_p && ratio >= (double)sampling->min_p) {
+            keep[order[i]] = true;
+            count++;
+        }
+        before += mass;
+    }
+    free(order);
+    return count;
+}
+
+static void kept_tokens_are_those_of_the_definition(void **state)
+{
+    (void)state;
+    static const struct dgl_sampling cases[] = {
+        {.temperature = 1, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f},
+        {.temperature = 1, .top_k = 128, .top_p = 0.5f},
+        {.temperature = 1, .top_p = 0.9f, .min_p = 0.001f},
+        {.temperature = 1, .top_p = 0.999f},
+        {.temperature = 1, .top_k = 3, .top_p = 0.7f, .min_p = 0.3f},
+    };
+    uint64_t seed = 6;
+    int compared = 0;
+    for (size_t i = 0; i < 5 * sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct dgl_sampling *sampling = &cases[i / 5];
+        struct pair p;
+        pair_init(&p, 500, sampling);
+        struct ref_token *left = checked(dgl_new_array(struct ref_token, p.ref.vocab));
+        bool *keep = checked(dgl_new_array(bool, p.ref.vocab));
+        double slack = 1;
+        fill_logits(&p, NORMAL, &seed);
+        size_t want = naive_keep(&p, sampling, keep, &slack);
+        size_t count = ref_sample_keep(&p.ref, left);
+        if (slack > 1e-6) {
+            assert_int_equal(count, want);
+            for (size_t j = 0; j < count; j++)
+                assert_true(keep[left[j].id]);
+            compared++;
+        }
+        free(left);
+        free(keep);
+        pair_finish(&p);
+    }
+    assert_true(compared >= 20);
+}
+
+/* ---- parameters ------------------------------------------------------------------------------ */
+
+struct range_row {
+    const char *name;
+    struct dgl_sampling sampling;
+    const char *field; /* NULL: accepted */
+};
+
+static const struct range_row range_rows[] = {
+    {"defaults", {.top_k = 0}, NULL},
+    {"usual", {.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f}, NULL},
+    {"top_k_128", {.top_k = 128}, NULL},
+    {"top_k_129", {.top_k = 129}, "top_k"},
+    {"top_k_negative", {.top_k = -1}, "top_k"},
+    {"temperature_negative", {.temperature = -0.1f}, "temperature"},
+    {"temperature_nan", {.temperature = NAN}, "temperature"},
+    {"temperature_infinite", {.temperature = INFINITY}, "temperature"},
+    {"top_p_above_one", {.top_p = 1.5f}, "top_p"},
+    {"top_p_one", {.top_p = 1}, NULL},
+    {"min_p_negative", {.min_p = -1}, "min_p"},
+    {"repeat_penalty_small", {.repeat_penalty = 0.001f}, "repeat_penalty"},
+    {"repeat_penalty_large", {.repeat_penalty = 1000}, "repeat_penalty"},
+    {"repeat_last_n_1024", {.repeat_last_n = 1024}, NULL},
+    {"repeat_last_n_1025", {.repeat_last_n = 1025}, "repeat_last_n"},
+    {"repeat_last_n_negative", {.repeat_last_n = -1}, "repeat_last_n"},
+};
+
+static void parameters_have_ranges(void **state)
+{
+    const struct range_row *row = *state;
+    struct test_log log;
+    test_log_init(&log, DGL_LOG_ERROR);
+    enum dgl_status status = sampling_check(&log.log, &row->sampling);
+    assert_int_equal(status, row->field ? DGL_ERR_INVALID_ARG : DGL_OK);
+    assert_int_equal(log.errors, row->field != NULL);
+    if (row->field)
+        assert_contains(log.text, row->field);
+}
+
+static void parameters_become_fractions(void **state)
+{
+    (void)state;
+    struct dgl_step step = {.pos = 7, .ignore_eos = 1};
+    sampling_to_step(&(struct dgl_sampling){.temperature = 0.5f,
+                                            .top_k = 9,
+                                            .top_p = 0.25f,
+                                            .min_p = 1,
+                                            .repeat_penalty = 4,
+                                            .repeat_last_n = 3,
+                                            .seed = 0x1122334455667788},
+                     &step);
+    assert_int_equal(step.pos, 7);
+    assert_int_equal(step.ignore_eos, 1);
+    assert_int_equal(step.top_k, 9);
+    assert_int_equal(step.top_p_q, 0x40000000);
+    assert_int_equal(step.min_p_q, 0xffffffff);
+    assert_int_equal(step.seed_lo, 0x55667788);
+    assert_int_equal(step.seed_hi, 0x11223344);
+    assert_near((double)step.inv_temp, 2, 0);
+    assert_near((double)step.repeat_inverse, 0.25, 0);
+    assert_int_equal(step.repeat_last_n, 3);
+    sampling_to_step(&(struct dgl_sampling){.temperature = 1e-9f, .top_p = 1, .repeat_last_n = 3},
+                     &step);
+    assert_near((double)step.inv_temp, 0x1p23, 0);
+    assert_int_equal(step.top_p_q, 0);
+    assert_int_equal(step.repeat_last_n, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest rest[] = {
+        cmocka_unit_test(a_stopped_step_changes_nothing),
+        cmocka_unit_test(group_counts_are_zeroed_once_stopped),
+        cmocka_unit_test(every_kernel_was_tested),
+        cmocka_unit_test(philox_gives_the_published_numbers),
+        cmocka_unit_test(weights_are_probabilities),
+        cmocka_unit_test(draws_follow_the_softmax),
+        cmocka_unit_test(kept_tokens_are_those_of_the_definition),
+        cmocka_unit_test(parameters_become_fractions),
+    };
+    bench = kernel_bench_create(false);
+    int failures = test_run_table("choice", kernels_choose_what_the_twin_chooses, rows);
+    failures += test_run_table("end", the_step_ends_as_it_should, end_rows);
+    failures += test_run_table("range", parameters_have_ranges, range_rows);
+    failures += cmocka_run_group_tests_name("rest", rest, NULL, NULL);
+    kernel_bench_destroy(&bench);
+    return failures;
+}

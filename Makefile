@@ -48,7 +48,7 @@ deps: ## install the Debian packages that are missing
 
 demo: deps ## build and write a story with the bundled model
 	@$(SUBMAKE) all
-	@$(BUILD)/dopplergl generate --device any -p 'Once upon a time' -n 160 --seed 7
+	@$(BUILD)/dopplergl generate --device any --echo -p 'Once upon a time' -n 160 --seed 7
 
 check: deps ## build and run every test
 	@$(SUBMAKE) all tests

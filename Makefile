@@ -8,7 +8,7 @@ DESTDIR ?=
 JOBS    ?= $(shell nproc 2>/dev/null || echo 1)
 OBJCOPY ?= objcopy
 VERSION := 0.1.0
-PKGS    := egl glesv2 gbm libdrm libcjson libcrypto libpcre2-8 libutf8proc
+PKGS    := egl glesv2 gbm libdrm libcjson libcrypto libpcre2-8
 
 OPT      ?= -O2 -g
 WARN     := -Wall -Wextra -Wshadow -Wundef -Wmissing-prototypes -Wstrict-prototypes -Wvla -Werror
@@ -17,8 +17,7 @@ CPPFLAGS += -I. -D_GNU_SOURCE -DDGL_VERSION='"$(VERSION)"' $(shell pkg-config --
 LDFLAGS  += $(SAN)
 LDLIBS   += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -pthread
 
-LIB_SRC  := $(sort $(wildcard core/*.c core/base/*.c gl/*.c kernels/*.c) \
-              $(filter-out loader/jinja%,$(wildcard loader/*.c)))
+LIB_SRC  := $(sort $(wildcard core/*.c core/base/*.c gl/*.c kernels/*.c loader/*.c))
 TOOL_SRC := $(sort $(wildcard tools/*.c))
 TEST_SRC := $(sort $(wildcard tests/test_*.c))
 SUP_SRC  := $(sort $(wildcard tests/support/*.c))

@@ -166,7 +166,7 @@ static void estimate(const struct dgl_model *m, int32_t context, int32_t chunk,
     *out = (struct dgl_memory){
         .weight_bytes = m->info.weight_bytes,
         .kv_bytes = model_kv_layer_bytes(m, context) * (uint64_t)m->file->desc.layers,
-        .scratch_bytes = model_scratch_bytes(m, chunk),
+        .scratch_bytes = model_scratch_bytes(m, chunk < context ? chunk : context),
         .available_bytes = available_bytes(m),
         .context = context,
     };

@@ -90,8 +90,6 @@ struct oplist_params {
     int32_t context;
     enum dgl_kv_type kv_type;
     uint32_t splits; /* parts of the keys in decode attention */
-    bool greedy;     /* which sampler oplist_sample() appends */
-    bool full;       /* not greedy: top-k is off */
 };
 
 /* Each appends to `list`. A pass is body, then (when its logits are wanted) a head, then (in

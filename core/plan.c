@@ -71,11 +71,14 @@ static enum dgl_status plan_init(struct plan *plan, struct programs *programs, e
     if (plan->ops.failed || !plan->entry)
         return dgl_fail_memory(programs->dev->log, "operation list",
                                plan->ops.count * sizeof(*plan->ops.ops));
+    uint32_t groups[3];
     for (size_t i = 0; i < plan->ops.count; i++) {
         const struct op *op = &plan->ops.ops[i];
         enum dgl_status st = programs_find(programs, &op->request, &plan->entry[i]);
         if (st == DGL_OK)
             st = check_served(programs->dev->log, op, plan->entry[i]->choice.kernel);
+        if (st == DGL_OK)
+            st = op_groups(programs->dev, op, &plan->entry[i]->choice, 1, groups);
         if (st != DGL_OK)
             return st;
     }

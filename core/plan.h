@@ -41,6 +41,11 @@ void model_plan_finish(struct model_plan *plan);
 /* Compiles the kernels of the segments; cheap when that was done before. */
 enum dgl_status model_plan_compile(struct model_plan *plan, const enum segment *segs, size_t count);
 
+/* Group counts of the kernel that serves an operation, for a pass of `tokens` tokens;
+ * DGL_ERR_KERNEL when its GROUPS gives none that can be used. */
+enum dgl_status op_groups(struct dgl_device *dev, const struct op *op,
+                          const struct kernel_choice *choice, int32_t tokens, uint32_t groups[3]);
+
 /* What resolves op_bind: a range for every slot. SLOT_KV is [layers]. */
 struct slot_table {
     struct gl_range slot[SLOT_COUNT];

@@ -135,26 +135,26 @@ void run_finish(struct dgl_device *dev, struct run *run)
     *run = (struct run){0};
 }
 
-/* Rows of weights that one dispatch of the operation covers. */
-static int64_t band_rows(const struct op *op)
+enum dgl_status op_groups(struct dgl_device *dev, const struct op *op,
+                          const struct kernel_choice *choice, int32_t tokens, uint32_t groups[3])
 {
-    const struct op_param *rows = op_find_param(op, "rows");
-    return rows ? rows->u : 0;
+    const struct op_param *rows = op_find_param(op, "rows"); /* of weights, in this band */
+    uint32_t max_x = dgl_device_get_limits(dev)->max_groups[0];
+    if (kernel_groups_band(choice, tokens, rows ? rows->u : 0, max_x, groups))
+        return DGL_OK;
+    return dgl_fail(dev->log, DGL_ERR_KERNEL, "%s: GROUPS gives no usable count for %d tokens",
+                    choice->kernel->path, tokens);
 }
 
 enum dgl_status run_set_tokens(struct dgl_device *dev, struct run *run, int32_t tokens)
 {
+    enum dgl_status st = DGL_OK;
     if (run->tokens == tokens)
         return DGL_OK;
-    uint32_t max_x = dgl_device_get_limits(dev)->max_groups[0];
     run->tokens = 0; /* mixed counts, should one of them fail */
-    for (size_t i = 0; i < run->count; i++) {
-        const struct kernel_choice *choice = &run->entry[i]->choice;
-        if (!kernel_groups_band(choice, tokens, band_rows(run->op[i]), max_x, run->list[i].groups))
-            return dgl_fail(dev->log, DGL_ERR_KERNEL,
-                            "%s (%s): GROUPS gives no usable count for %d tokens",
-                            choice->kernel->name, choice->kernel->origin, tokens);
-    }
-    run->tokens = tokens;
-    return DGL_OK;
+    for (size_t i = 0; i < run->count && st == DGL_OK; i++)
+        st = op_groups(dev, run->op[i], &run->entry[i]->choice, tokens, run->list[i].groups);
+    if (st == DGL_OK)
+        run->tokens = tokens;
+    return st;
 }

@@ -9,7 +9,7 @@
 //
 //! NAME attn_decode
 //! OP attn_decode
-//! VARIANT baseline
+//! VARIANT baseline tiled_small tiled_large
 //! WHEN kv f16 f32
 //! BIND read vec2 QKV
 //! BIND readwrite uvec2 KV
@@ -135,7 +135,7 @@ void body(uvec3 group)
     uint end = min(begin + share, step_pos + 1u);
 
     turn_rows(lane, head0, kv_head);
-    barrier();
+    memoryBarrierShared(); barrier();
     if (inside && block == 0u && end == step_pos + 1u && begin < end)
         for (uint i = lane; i < QUADS; i += uint(LANES)) {
             kv_store(keys + step_pos * QUADS + i, row_quad(uint(HEADS_BLOCK), i));
@@ -162,14 +162,14 @@ void body(uvec3 group)
             }
         for (int h = 0; h < HEADS_BLOCK; h++)
             score[h * LANES + int(lane)] = s[h];
-        barrier();
+        memoryBarrierShared(); barrier();
         for (uint i = lane; i < uint(HEADS_BLOCK * 8); i += uint(LANES)) {
             float top = -1e30;
             for (uint e = 0u; e < uint(LANES / 8); e++)
                 top = max(top, score[i * uint(LANES / 8) + e]);
             top_part[i] = top;
         }
-        barrier();
+        memoryBarrierShared(); barrier();
         for (int h = 0; h < HEADS_BLOCK; h++) {
             float top = m[h];
             for (int e = 0; e < 8; e++)
@@ -180,7 +180,7 @@ void body(uvec3 group)
             m[h] = top;
             score[h * LANES + int(lane)] = exp2(s[h] - top);
         }
-        barrier();
+        memoryBarrierShared(); barrier();
         if (subset < SUBSETS)
             for (uint j = subset; j < count; j += SUBSETS) {
                 vec4 v = cached(values, first + j, quad, uint(HEADS_BLOCK + 1));
@@ -190,13 +190,13 @@ void body(uvec3 group)
                     sum[h] += p;
                 }
             }
-        barrier();
+        memoryBarrierShared(); barrier();
     }
 
     for (int h = 0; h < HEADS_BLOCK; h++) {
         out_part[lane] = o[h];
         sum_part[lane] = sum[h];
-        barrier();
+        memoryBarrierShared(); barrier();
         uint head = head0 + uint(h);
         if (inside && lane < QUADS && block * uint(HEADS_BLOCK) + uint(h) < SHARING) {
             vec4 x = o[h];
@@ -207,6 +207,6 @@ void body(uvec3 group)
             }
             write_result(head, split, lane, x, m[h], total);
         }
-        barrier();
+        memoryBarrierShared(); barrier();
     }
 }

@@ -13,7 +13,7 @@
 //
 //! NAME attn_decode_lanes
 //! OP attn_decode
-//! VARIANT lanes
+//! VARIANT lanes streaming
 //! WHEN kv f16 f32
 //! BIND read vec4 QKV
 //! BIND readwrite uvec4 KV
@@ -235,7 +235,7 @@ void body(uvec3 group)
         EACH_OCTET(PART)
         part_max_sum[r * LANES + int(lane)] = vec2(m[r], sum[r]);
     }
-    barrier();
+    memoryBarrierShared(); barrier();
     if (inside)
         for (uint r = 0u; r < uint(ROWS); r++)
             write_head(lane, r, head0 + r, split, has_new);

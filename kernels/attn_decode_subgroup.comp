@@ -4,10 +4,10 @@
 // HEAD_DIM / 8 invocations (a team; a power of two that divides the subgroup) share a key: each
 // holds eight numbers of q and of the output for HEADS_BLOCK heads of the KV head in registers,
 // loads 16 bytes of key and value, and learns the score by shuffles within the team. Teams take
-// keys turn by turn, DEPTH at a time so that several loads are under way, with an online softmax in
-// powers of two; nothing is shared between them until the end, where their results are merged
-// through shared memory. The subgroup's size does not matter beyond that it holds a whole number of
-// teams.
+// keys turn by turn, DEPTH at a time, with an online softmax in powers of two; the next keys are on
+// their way, as stored, while the current ones are weighed, the first while q is turned. Results
+// are merged within the subgroup by shuffles, then once through shared memory. The subgroup's size
+// does not matter beyond that it holds a whole number of teams.
 //
 //! NAME attn_decode_subgroup
 //! OP attn_decode
@@ -21,16 +21,16 @@
 //! PARAM float rope_scale
 //! CONST HEADS KV_HEADS HEAD_DIM ROPE_DIMS CONTEXT SPLITS
 //! TUNE HEADS_BLOCK = HEADS % (4 * KV_HEADS) == 0 ? 4 : 2 - HEADS / KV_HEADS % 2 in 1 2 4
-//! TUNE LANES = 128 in 32 64 128 256
-//! TUNE DEPTH = 2 in 1 2 4
+//! TUNE LANES = MAX_INVOCATIONS >= 256 ? 256 : 128 in 32 64 128 256
+//! TUNE SUBGROUPS = LANES / max(SUBGROUP_SIZE, 1) in 1 2 4 8 16 32
+//! TUNE DEPTH = 4 in 1 2 4 8
 //! STEP read
 //! LOCAL LANES
 //! GROUPS HEADS / HEADS_BLOCK * SPLITS
-//! SHARED LANES * 10 * 4
+//! SHARED SUBGROUPS * HEADS_BLOCK * (HEAD_DIM + 2) * 4
 //! REQUIRE HEAD_DIM == 16 || HEAD_DIM == 32 || HEAD_DIM == 64 || HEAD_DIM == 128 || HEAD_DIM == 256
 //! REQUIRE ROPE_DIMS % 16 == 0 && ROPE_DIMS <= HEAD_DIM && HEADS % (KV_HEADS * HEADS_BLOCK) == 0
-//! REQUIRE SUBGROUP_SIZE >= HEAD_DIM / 8
-//! REQUIRE LANES % SUBGROUP_SIZE == 0 && LANES >= HEAD_DIM / 4
+//! REQUIRE SUBGROUP_SIZE >= HEAD_DIM / 8 && SUBGROUPS * SUBGROUP_SIZE == LANES
 //! EXTENSION GL_KHR_shader_subgroup_shuffle
 //! PREFER SOFTWARE ? 5 : 30
 //! TOLERANCE 1e-11
@@ -42,33 +42,40 @@
 const uint TEAM = uint(HEAD_DIM / 8);
 const uint TEAMS = uint(LANES) / TEAM;
 const uint SHARING = uint(HEADS / KV_HEADS);
+const uint QUADS = uint(HEAD_DIM / 4);
 const int ROWS = HEADS_BLOCK;
+const int WORDS = KV_f16 == 1 ? 1 : 2; // uvec4 per octet
 
-shared vec4 out_part[2 * LANES];
-shared vec2 max_sum[LANES];
+shared vec4 out_part[SUBGROUPS * HEADS_BLOCK * (HEAD_DIM / 4)];
+shared vec2 max_sum[SUBGROUPS * HEADS_BLOCK];
 
-// Octet i of a row of QKV, turned when it is q or k.
-void load_octet(uint head, uint i, bool turn, out vec4 a, out vec4 b)
+// Octet `me` of the position's angles, cosines and sines apart.
+void load_angles(uint me, out vec4 c[2], out vec4 s[2])
 {
     const uint HALF = uint(ROPE_DIMS / 16);
-    uint from = (head * TEAM + i) * 2u;
-    a = QKV[from];
-    b = QKV[from + 1u];
-    if (!turn || i >= 2u * HALF)
-        return;
-    bool second = i >= HALF;
-    uint away = second ? from - 2u * HALF : from + 2u * HALF;
-    vec4 c = QKV[away], d = QKV[away + 1u];
-    uint lo = (step_pos & 255u) * uint(ROPE_DIMS / 4) + (second ? i - HALF : i) * 4u;
-    uint hi = (256u + (step_pos >> 8)) * uint(ROPE_DIMS / 4) + (second ? i - HALF : i) * 4u;
-    vec4 x[4] = vec4[4](vec4(a.xy, c.xy), vec4(a.zw, c.zw), vec4(b.xy, d.xy), vec4(b.zw, d.zw));
-    for (uint e = 0u; e < 4u; e++) {
-        vec4 pairs = second ? x[e].zwxy : x[e];
-        pairs = rope_turn(pairs, rope_angles(ROPE[lo + e], ROPE[hi + e]));
-        x[e] = second ? pairs.zwxy : pairs;
+    uint i = (me < HALF ? me : me < 2u * HALF ? me - HALF : 0u) * 4u;
+    uint lo = (step_pos & 255u) * uint(ROPE_DIMS / 4) + i;
+    uint hi = (256u + (step_pos >> 8)) * uint(ROPE_DIMS / 4) + i;
+    for (uint e = 0u; e < 2u; e++) {
+        vec4 x = rope_angles(ROPE[lo + 2u * e], ROPE[hi + 2u * e]);
+        vec4 y = rope_angles(ROPE[lo + 2u * e + 1u], ROPE[hi + 2u * e + 1u]);
+        c[e] = vec4(x.xz, y.xz);
+        s[e] = vec4(x.yw, y.yw);
     }
-    a = vec4(x[0].xy, x[1].xy);
-    b = vec4(x[2].xy, x[3].xy);
+}
+
+// Octet `me` of a row of QKV, turned: the same products and sums as rope_turn().
+void load_turned(uint head, uint me, vec4 c[2], vec4 s[2], out vec4 a, out vec4 b)
+{
+    const uint HALF = uint(ROPE_DIMS / 16);
+    uint from = (head * TEAM + me) * 2u;
+    uint other = me < HALF ? from + 2u * HALF : me < 2u * HALF ? from - 2u * HALF : from;
+    vec4 x = QKV[from], y = QKV[from + 1u];
+    vec4 u = rope_pin(QKV[other] * s[0]), v = rope_pin(QKV[other + 1u] * s[1]);
+    a = rope_pin(x * c[0]) + (me < HALF ? -u : u);
+    b = rope_pin(y * c[1]) + (me < HALF ? -v : v);
+    a = me < 2u * HALF ? a : x;
+    b = me < 2u * HALF ? b : y;
 }
 
 float team_sum(float x)
@@ -78,30 +85,30 @@ float team_sum(float x)
     return x;
 }
 
-void write_head(uint lane, uint head, uint split)
+// Quad `quad` of head `row` of the block, from all subgroups, to P.
+void write_quad(uint row, uint quad, uint head0, uint split)
 {
     float top = -1e30, sum = 0.0;
-    for (uint t = 0u; t < TEAMS; t++)
-        top = max(top, max_sum[t * TEAM].x);
     vec4 x = vec4(0.0);
-    // 2 * TEAM quads of the head, one per invocation.
-    for (uint t = 0u; t < TEAMS; t++) {
-        vec2 other = max_sum[t * TEAM];
+    for (uint g = 0u; g < uint(SUBGROUPS); g++)
+        top = max(top, max_sum[g * uint(ROWS) + row].x);
+    for (uint g = 0u; g < uint(SUBGROUPS); g++) {
+        vec2 other = max_sum[g * uint(ROWS) + row];
         float keep = exp2(other.x - top);
         sum += other.y * keep;
-        x += out_part[t * 2u * TEAM + lane] * keep;
+        x += out_part[(g * uint(ROWS) + row) * QUADS + quad] * keep;
     }
-    uint result = head * uint(SPLITS) + split;
+    uint result = (head0 + row) * uint(SPLITS) + split;
 #if SPLITS == 1
     x /= sum;
 #else
     uint extra = uint(HEADS * SPLITS * HEAD_DIM) + 2u * result;
-    if (lane == 0u) {
+    if (quad == 0u) {
         P[extra] = sum > 0.0 ? top * 0.69314718 : -1e30;
         P[extra + 1u] = sum;
     }
 #endif
-    uint to = result * uint(HEAD_DIM) + 4u * lane;
+    uint to = result * uint(HEAD_DIM) + 4u * quad;
     P[to] = x.x;
     P[to + 1u] = x.y;
     P[to + 2u] = x.z;
@@ -127,60 +134,67 @@ void body(uvec3 group)
     bool has_new = begin < end && end == step_pos + 1u;
     uint old_end = has_new ? step_pos : end;
 
-    vec4 q[2 * ROWS], o[2 * ROWS];
+    // As stored. What lies beyond the split is read as its first key, and not used.
+    uvec4 raw_k[DEPTH * WORDS], raw_v[DEPTH * WORDS];
+#define FETCH(first)                                                                               \
+    for (int d = 0; d < DEPTH; d++) {                                                              \
+        uint j = (first) + team + uint(d) * TEAMS;                                                 \
+        j = j < old_end ? j : min(begin, step_pos);                                                \
+        for (int w = 0; w < WORDS; w++) {                                                          \
+            raw_k[d * WORDS + w] = KV[(keys + j * TEAM) * uint(WORDS) + uint(w)];                  \
+            raw_v[d * WORDS + w] = KV[(values + j * TEAM) * uint(WORDS) + uint(w)];                \
+        }                                                                                          \
+    }
+    FETCH(begin)
+
+    vec4 c[2], sn[2], q[2 * ROWS], o[2 * ROWS], new_k[2], new_v[2];
     float m[ROWS], sum[ROWS];
+    load_angles(me, c, sn);
     for (int r = 0; r < ROWS; r++) {
-        load_octet(head0 + uint(r), me, true, q[2 * r], q[2 * r + 1]);
+        load_turned(head0 + uint(r), me, c, sn, q[2 * r], q[2 * r + 1]);
         q[2 * r] *= scale * 1.44269504;
         q[2 * r + 1] *= scale * 1.44269504;
-        o[2 * r] = vec4(0.0);
-        o[2 * r + 1] = vec4(0.0);
+        o[2 * r] = o[2 * r + 1] = vec4(0.0);
         m[r] = -1e30;
         sum[r] = 0.0;
     }
-
-    // The first team starts with the new key. Every team does the arithmetic: shuffles want whole
-    // subgroups.
-    {
-        vec4 ka, kb, va, vb;
-        load_octet(uint(HEADS) + kv_head, me, true, ka, kb);
-        load_octet(uint(HEADS + KV_HEADS) + kv_head, me, false, va, vb);
-        ka = kv_round(ka);
-        kb = kv_round(kb);
-        va = kv_round(va);
-        vb = kv_round(vb);
-        bool mine = has_new && team == 0u;
-        if (mine && inside && head0 % SHARING == 0u) {
-            uint key = 2u * (keys + step_pos * TEAM), value = 2u * (values + step_pos * TEAM);
-            kv_store_quad(key, ka);
-            kv_store_quad(key + 1u, kb);
-            kv_store_quad(value, va);
-            kv_store_quad(value + 1u, vb);
+    // The first team starts with the new key; its whole subgroup does the arithmetic, as shuffles
+    // want it.
+    bool mine = has_new && team == 0u;
+    if (has_new && gl_SubgroupID == 0u) {
+        load_turned(uint(HEADS) + kv_head, me, c, sn, new_k[0], new_k[1]);
+        for (uint i = 0u; i < 2u; i++) {
+            new_k[i] = kv_round(new_k[i]);
+            new_v[i] = kv_round(QKV[((uint(HEADS + KV_HEADS) + kv_head) * TEAM + me) * 2u + i]);
         }
         for (int r = 0; r < ROWS; r++) {
-            float s = team_sum(dot(q[2 * r], ka) + dot(q[2 * r + 1], kb));
-            if (mine) {
-                m[r] = s;
-                sum[r] = 1.0;
-                o[2 * r] = va;
-                o[2 * r + 1] = vb;
-            }
+            float s = team_sum(dot(q[2 * r], new_k[0]) + dot(q[2 * r + 1], new_k[1]));
+            m[r] = mine ? s : -1e30;
+            sum[r] = mine ? 1.0 : 0.0;
+            o[2 * r] = mine ? new_v[0] : vec4(0.0);
+            o[2 * r + 1] = mine ? new_v[1] : vec4(0.0);
         }
     }
 
     for (uint first = begin; first < old_end; first += TEAMS * uint(DEPTH)) {
-        vec4 ka[DEPTH], kb[DEPTH], va[DEPTH], vb[DEPTH];
+        float s[ROWS * DEPTH];
+        uvec4 value[DEPTH * WORDS];
         for (int d = 0; d < DEPTH; d++) {
-            uint j = min(first + team + uint(d) * TEAMS, old_end - 1u);
-            kv_octet(keys + j * TEAM, ka[d], kb[d]);
-            kv_octet(values + j * TEAM, va[d], vb[d]);
+            vec4 a, b;
+            kv_unpack(raw_k[d * WORDS], raw_k[d * WORDS + WORDS - 1], a, b);
+            for (int r = 0; r < ROWS; r++)
+                s[r * DEPTH + d] = dot(q[2 * r], a) + dot(q[2 * r + 1], b);
         }
+        for (int i = 0; i < DEPTH * WORDS; i++)
+            value[i] = raw_v[i];
+        FETCH(first + TEAMS * uint(DEPTH))
         for (int r = 0; r < ROWS; r++) {
-            float s[DEPTH], top = m[r];
+            float top = m[r];
             for (int d = 0; d < DEPTH; d++) {
-                s[d] = team_sum(dot(q[2 * r], ka[d]) + dot(q[2 * r + 1], kb[d]));
-                s[d] = first + team + uint(d) * TEAMS < old_end ? s[d] : -1e30;
-                top = max(top, s[d]);
+                s[r * DEPTH + d] = team_sum(s[r * DEPTH + d]);
+                bool there = first + team + uint(d) * TEAMS < old_end;
+                s[r * DEPTH + d] = there ? s[r * DEPTH + d] : -1e30;
+                top = max(top, s[r * DEPTH + d]);
             }
             float keep = exp2(m[r] - top);
             m[r] = top;
@@ -188,23 +202,45 @@ void body(uvec3 group)
             o[2 * r] *= keep;
             o[2 * r + 1] *= keep;
             for (int d = 0; d < DEPTH; d++) {
-                // A team without any key yet has top = -1e30, and exp2(0) for keys that are not
-                // there.
-                float p = s[d] > -1e30 ? exp2(s[d] - top) : 0.0;
+                // A team without any key yet has top = -1e30, and exp2(0) for keys not there.
+                float p = s[r * DEPTH + d] > -1e30 ? exp2(s[r * DEPTH + d] - top) : 0.0;
+                s[r * DEPTH + d] = p;
                 sum[r] += p;
-                o[2 * r] += p * va[d];
-                o[2 * r + 1] += p * vb[d];
+            }
+        }
+        for (int d = 0; d < DEPTH; d++) {
+            vec4 a, b;
+            kv_unpack(value[d * WORDS], value[d * WORDS + WORDS - 1], a, b);
+            for (int r = 0; r < ROWS; r++) {
+                o[2 * r] += s[r * DEPTH + d] * a;
+                o[2 * r + 1] += s[r * DEPTH + d] * b;
             }
         }
     }
-
-    for (int r = 0; r < ROWS; r++) {
-        out_part[2u * lane] = o[2 * r];
-        out_part[2u * lane + 1u] = o[2 * r + 1];
-        max_sum[lane] = vec2(m[r], sum[r]);
-        barrier();
-        if (inside && lane < 2u * TEAM)
-            write_head(lane, head0 + uint(r), split);
-        barrier();
+    for (uint away = TEAM; away < gl_SubgroupSize; away *= 2u)
+        for (int r = 0; r < ROWS; r++) {
+            float other = subgroupShuffleXor(m[r], away), top = max(m[r], other);
+            float keep = exp2(m[r] - top), take = exp2(other - top);
+            m[r] = top;
+            sum[r] = sum[r] * keep + subgroupShuffleXor(sum[r], away) * take;
+            o[2 * r] = o[2 * r] * keep + subgroupShuffleXor(o[2 * r], away) * take;
+            o[2 * r + 1] = o[2 * r + 1] * keep + subgroupShuffleXor(o[2 * r + 1], away) * take;
+        }
+    if (gl_SubgroupInvocationID < TEAM)
+        for (int r = 0; r < ROWS; r++) {
+            uint row = gl_SubgroupID * uint(ROWS) + uint(r);
+            out_part[row * QUADS + 2u * me] = o[2 * r];
+            out_part[row * QUADS + 2u * me + 1u] = o[2 * r + 1];
+            max_sum[row] = vec2(m[r], sum[r]);
+        }
+    memoryBarrierShared(); barrier();
+    for (uint i = lane; inside && i < uint(ROWS) * QUADS; i += uint(LANES))
+        write_quad(i / QUADS, i % QUADS, head0, split);
+    if (inside && mine && head0 % SHARING == 0u) {
+        uint key = 2u * (keys + step_pos * TEAM), value = 2u * (values + step_pos * TEAM);
+        for (uint i = 0u; i < 2u; i++) {
+            kv_store_quad(key + i, new_k[i]);
+            kv_store_quad(value + i, new_v[i]);
+        }
     }
 }

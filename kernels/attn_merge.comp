@@ -1,10 +1,11 @@
 // O = the attention output of one token, put together from the SPLITS parts of attn_decode.
 //
 // o[h] = sum_s w_s P.o[h][s] / sum_s w_s sum[h][s], w_s = exp(max[h][s] - max over s). One work
-// group per head, four values per lane. Alone in a dispatch because every group of the O projection
-// would otherwise do all of it again: on an H200 with 16 splits of 32 heads that took the
-// projection of Llama-3.2-1B from about 15 to 43 us per layer (dopplergl bench --shape
-// llama-3.2-1b:q4_k --profile, driver 580, 2026-11-21), a dispatch with its barrier takes 4.
+// group per head. The weights first, one split per invocation; then TEAMS sets of HEAD_DIM / 4
+// invocations add up every TEAMS-th part, all loads independent of one another. Alone in a dispatch
+// because every group of the O projection would otherwise do all of it again: on an H200 with 16
+// splits of 32 heads that took the projection of Llama-3.2-1B from about 15 to 43 us per layer
+// (dopplergl bench --shape llama-3.2-1b:q4_k --profile, driver 580, 2026-11-21).
 //
 //! NAME attn_merge
 //! OP attn_merge
@@ -12,38 +13,43 @@
 //! BIND read vec4 P
 //! BIND write vec4 O
 //! CONST HEADS HEAD_DIM SPLITS
-//! LOCAL min(32, HEAD_DIM / 4)
+//! TUNE TEAMS = SOFTWARE || HEAD_DIM > 128 ? 1 : HEAD_DIM > 64 ? 4 : 8 in 1 2 4 8
+//! LOCAL TEAMS * HEAD_DIM / 4
 //! GROUPS HEADS
+//! SHARED TEAMS * HEAD_DIM * 4 + SPLITS * 8
 //! REQUIRE HEAD_DIM % 4 == 0
 //! TOLERANCE 1e-12
 
-// (maximum score, sum of weights) of split e of all heads' splits.
-vec2 split_ml(uint e)
-{
-    vec4 two = P[uint(HEADS * SPLITS * HEAD_DIM / 4) + e / 2u];
-    return (e & 1u) == 0u ? two.xy : two.zw;
-}
+const uint QUADS = uint(HEAD_DIM / 4);
+
+shared vec4 part[TEAMS * (HEAD_DIM / 4)];
+shared vec2 max_sum[SPLITS];
 
 void body(uvec3 group)
 {
-    if (group.x >= uint(HEADS))
-        return;
-    const uint QUADS = uint(HEAD_DIM / 4);
-    uint first = group.x * uint(SPLITS);
-    float top = -1e30, weight = 0.0;
+    uint lane = gl_LocalInvocationID.x;
+    uint head = min(group.x, uint(HEADS - 1)), first = head * uint(SPLITS);
+    for (uint s = lane; s < uint(SPLITS); s += uint(LOCAL_X)) {
+        vec4 two = P[uint(HEADS * SPLITS) * QUADS + (first + s) / 2u];
+        max_sum[s] = ((first + s) & 1u) == 0u ? two.xy : two.zw;
+    }
+    memoryBarrierShared(); barrier();
+    float top = -1e30, sum = 0.0;
     for (uint s = 0u; s < uint(SPLITS); s++)
-        top = max(top, split_ml(first + s).x);
-    for (uint i = gl_LocalInvocationID.x; i < QUADS; i += uint(LOCAL_X)) {
-        vec4 sum = vec4(0.0);
-        weight = 0.0;
-        for (uint s = 0u; s < uint(SPLITS); s++) {
-            vec2 ml = split_ml(first + s);
-            float scale = exp(ml.x - top);
-            weight += ml.y * scale;
-            // An empty split has scale and weight 0 and may hold anything.
-            if (ml.y > 0.0)
-                sum += P[(first + s) * QUADS + i] * scale;
-        }
-        O[group.x * QUADS + i] = sum / weight;
+        top = max(top, max_sum[s].x);
+    for (uint s = 0u; s < uint(SPLITS); s++)
+        sum += max_sum[s].y * exp(max_sum[s].x - top);
+    vec4 x = vec4(0.0);
+    for (uint s = lane / QUADS; s < uint(SPLITS); s += uint(TEAMS)) {
+        // An empty split has sum 0 and may hold anything.
+        vec4 value = P[(first + s) * QUADS + lane % QUADS];
+        x += max_sum[s].y > 0.0 ? value * exp(max_sum[s].x - top) : vec4(0.0);
+    }
+    part[lane] = x;
+    memoryBarrierShared(); barrier();
+    if (lane < QUADS && group.x < uint(HEADS)) {
+        for (uint e = 1u; e < uint(TEAMS); e++)
+            x += part[e * QUADS + lane];
+        O[head * QUADS + lane] = x / sum;
     }
 }

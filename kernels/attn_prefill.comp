@@ -7,7 +7,7 @@
 //
 //! NAME attn_prefill
 //! OP attn_prefill
-//! VARIANT baseline tiled
+//! VARIANT baseline tiled_small
 //! WHEN kv f16 f32
 //! BIND read vec4 QKV
 //! BIND read uvec2 KV
@@ -86,7 +86,7 @@ void body(uvec3 group)
     vec4 o[OWNED];
     for (int i = 0; i < OWNED; i++)
         o[i] = vec4(0.0);
-    barrier();
+    memoryBarrierShared(); barrier();
 
     for (uint first = 0u; first < end; first += uint(KEYS)) {
         uint count = min(uint(KEYS), end - first);
@@ -98,10 +98,10 @@ void body(uvec3 group)
                     s += dot(query[r * QUADS + e], kv_quad(keys + (first + j) * QUADS + e));
             score[i] = s;
         }
-        barrier();
+        memoryBarrierShared(); barrier();
         if (lane < live) // keys first .. pos + t are visible
             soften(lane, max(step_pos + t0 + lane + 1u, first) - first, count);
-        barrier();
+        memoryBarrierShared(); barrier();
         for (int i = 0; i < OWNED; i++) {
             uint pair = lane + uint(i * LANES);
             uint r = pair / QUADS, column = values + pair % QUADS;
@@ -112,7 +112,7 @@ void body(uvec3 group)
                 o[i] = x;
             }
         }
-        barrier();
+        memoryBarrierShared(); barrier();
     }
 
     for (int i = 0; i < OWNED; i++) {

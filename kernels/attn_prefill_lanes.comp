@@ -13,7 +13,7 @@
 //
 //! NAME attn_prefill_lanes
 //! OP attn_prefill
-//! VARIANT lanes
+//! VARIANT lanes streaming
 //! WHEN kv f16 f32
 //! BIND read vec4 QKV
 //! BIND read uvec4 KV

@@ -10,7 +10,7 @@
 //! VARIANT baseline gemv
 //! WHEN phase decode
 //! WHEN weight f32 f16 bf16 q8_0 q4_k
-//! WHEN pre none norm merge
+//! WHEN pre none norm
 //! WHEN post store add glu
 //! WHEN act none silu
 //! BIND read uint W
@@ -22,8 +22,6 @@
 //! PARAM float eps
 //! CONST K W_STRIDE X_STRIDE
 //! CONST X_LAST = 0
-//! CONST SPLITS = 1
-//! CONST HEAD_DIM = 4
 //! TUNE LANES = SOFTWARE ? 64 : 128 in 32 64 128 256
 //! TUNE TEAM = K >= 1024 ? 32 : K >= 256 ? 16 : 8 in 4 8 16 32
 //! TUNE ROWS = 2 in 1 2 4 8
@@ -83,19 +81,19 @@ void body(uvec3 group)
         sum[i] = 0.0;
     for (uint slab = 0u; slab * uint(SLAB) < uint(K); slab++) {
         stage(lane, slab, square);
-        barrier();
+        memoryBarrierShared(); barrier();
         uint units = min(uint((K + 15) / 16) - slab * SLAB_UNITS, SLAB_UNITS);
         for (int i = 0; i < ROWS; i++) {
             uint row = min(first + team * uint(ROWS) + uint(i), rows - 1u) * uint(W_STRIDE);
             for (uint unit = member; unit < units; unit += uint(TEAM))
                 sum[i] += unit_dot(row, slab, unit);
         }
-        barrier();
+        memoryBarrierShared(); barrier();
     }
     for (int i = 0; i < ROWS; i++)
         part[(team * uint(ROWS) + uint(i)) * uint(TEAM) + member] = sum[i];
     squares[lane] = square;
-    barrier();
+    memoryBarrierShared(); barrier();
 
     float scale = 1.0;
 #if PRE_norm

@@ -16,7 +16,7 @@
 //! VARIANT row
 //! WHEN phase decode
 //! WHEN weight f32 f16 bf16 q8_0 q4_k
-//! WHEN pre none norm merge
+//! WHEN pre none norm
 //! WHEN post store add glu
 //! WHEN act none silu
 //! BIND read uvec4 W
@@ -28,8 +28,6 @@
 //! PARAM float eps
 //! CONST K W_STRIDE X_STRIDE
 //! CONST X_LAST = 0
-//! CONST SPLITS = 1
-//! CONST HEAD_DIM = 4
 //! TUNE LANES = 128 in 32 64 128
 //! LOCAL LANES
 //! GROUPS ceildiv(BAND, LANES)
@@ -117,14 +115,14 @@ void body(uvec3 group)
 {
     uint lane = gl_LocalInvocationID.x, r = group.x * uint(LANES) + lane;
     stage(lane);
-    barrier();
+    memoryBarrierShared(); barrier();
     float y = row_product(min(r, rows - 1u) * uint(W_STRIDE / 4));
 #if PRE_norm
     y *= norm_scale();
 #endif
 #if POST_glu
     pair[lane] = y;
-    barrier();
+    memoryBarrierShared(); barrier();
     uint i = group.x * uint(LANES / 2) + lane;
     if (lane < uint(LANES / 2) && 2u * i < rows) {
         float gate = pair[2u * lane];

@@ -24,7 +24,7 @@
 //! VARIANT subgroup gemv_subgroup
 //! WHEN phase decode
 //! WHEN weight f32 f16 bf16 q8_0 q4_k
-//! WHEN pre none norm merge
+//! WHEN pre none norm
 //! WHEN post store add glu
 //! WHEN act none silu
 //! BIND read uvec4 W
@@ -36,8 +36,6 @@
 //! PARAM float eps
 //! CONST K N W_STRIDE X_STRIDE
 //! CONST X_LAST = 0
-//! CONST SPLITS = 1
-//! CONST HEAD_DIM = 4
 //! TUNE SUBGROUP = SUBGROUP_SIZE in 8 16 32 64 128
 //! TUNE LANES = K > 128 * SUBGROUP && MAX_INVOCATIONS >= 256 ? 256 : 128 in 64 128 256 512 1024
 //! TUNE UNROLL = WEIGHT_f32 ? 1 : WEIGHT_q4_k && N >= 64 * COMPUTE_UNITS ? 4 : 2 in 1 2 4
@@ -166,7 +164,7 @@ void body(uvec3 group)
     if (lane == 0u)
         squares[gl_SubgroupID] = square;
 #endif
-    barrier();
+    memoryBarrierShared(); barrier();
 
     float scale = 1.0;
 #if PRE_norm

@@ -152,11 +152,11 @@ void body(uvec3 group)
     fetch(lane, row1, token1, 0u);
     for (uint step = 0u; step < STEPS; step++) {
         stash(lane, step);
-        barrier();
+        memoryBarrierShared(); barrier();
         if (step + 1u < STEPS)
             fetch(lane, row1, token1, step + 1u);
         multiply(lane_r, lane_t);
-        barrier();
+        memoryBarrierShared(); barrier();
     }
     for (int t = 0; t < LANE_TOKENS; t++) {
         uint token = token1 + lane_t * uint(LANE_TOKENS) + uint(t);

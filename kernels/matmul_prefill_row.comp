@@ -87,7 +87,7 @@ void body(uvec3 group)
     for (int t = 0; t < TOKENS; t++)
         acc[t] = 0.0;
     stage(lane, token0);
-    barrier();
+    memoryBarrierShared(); barrier();
     ROW_SLAB(0)
 #if SLABS > 1
     ROW_SLAB(1)
@@ -100,10 +100,10 @@ void body(uvec3 group)
 #endif
     uint count = min(max(step_tokens, token0) - token0, uint(TOKENS));
 #if POST_glu
-    barrier();
+    memoryBarrierShared(); barrier();
     for (uint t = 0u; t < uint(TOKENS); t++)
         xs[t * uint(LANES) + lane] = acc[t];
-    barrier();
+    memoryBarrierShared(); barrier();
     uint i = row1 / 2u + lane;
     if (lane < uint(LANES / 2) && 2u * i < rows)
         for (uint t = 0u; t < count; t++) {

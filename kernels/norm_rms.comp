@@ -34,7 +34,7 @@ void body(uvec3 group)
         sum += dot(x, x);
     }
     squares[lane] = sum;
-    barrier();
+    memoryBarrierShared(); barrier();
     sum = (SUM8(0) + SUM8(8) + (SUM8(16) + SUM8(24))) +
           (SUM8(32) + SUM8(40) + (SUM8(48) + SUM8(56)));
     float r = inversesqrt(sum / float(H) + eps);

@@ -77,7 +77,7 @@ void body(uvec3 group)
         own.yz = u64_add(own.yz, kept_before(exponent, n.edge));
     }
     part[lane] = own;
-    barrier();
+    memoryBarrierShared(); barrier();
     if (step_stopped != 0u)
         return;
     for (uint l = 0u; l < lane; l++)

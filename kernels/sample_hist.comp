@@ -55,7 +55,7 @@ void body(uvec3 group)
                 atomicAdd(mass_high[bin], weight.y + carry);
         }
     }
-    barrier();
+    memoryBarrierShared(); barrier();
     for (uint i = lane; i < 1024u; i += uint(LOCAL_X)) {
         uvec2 mass = uvec2(mass_low[i], mass_high[i]);
         if (mass != uvec2(0u)) {

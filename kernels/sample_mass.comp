@@ -33,7 +33,7 @@ void body(uvec3 group)
         ties += exponent == edge && edge != NEVER ? 1u : 0u;
     }
     part[lane] = uvec4(ties, mass, 0u);
-    barrier();
+    memoryBarrierShared(); barrier();
     if (lane != 0u || step_stopped != 0u || begin >= uint(VOCAB))
         return;
     for (uint l = 1u; l < uint(LOCAL_X); l++) {

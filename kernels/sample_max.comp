@@ -27,7 +27,7 @@ void body(uvec3 group)
         key = max(key, other);
     }
     best[lane] = uvec2(key, id);
-    barrier();
+    memoryBarrierShared(); barrier();
     if (step_stopped != 0u || begin >= uint(VOCAB))
         return;
     if (lane == 0u) {

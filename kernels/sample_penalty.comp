@@ -41,7 +41,7 @@ void body(uvec3 group)
     uint lane = gl_LocalInvocationID.x;
     for (uint i = lane; i < SLOTS; i += uint(LOCAL_X))
         seen[i] = FREE;
-    barrier();
+    memoryBarrierShared(); barrier();
     uint end = step_pos + step_tokens;
     uint count = min(min(step_repeat_last_n, 1024u), end);
     if (step_stopped != 0u || group.x != 0u)

@@ -15,9 +15,9 @@
 //! BIND readwrite uint STEP
 //! CONST VOCAB
 //! STEP write
-//! LOCAL SOFTWARE ? 32 : 128
+//! LOCAL SOFTWARE ? 32 : KIND_topk ? min(512, MAX_INVOCATIONS) : 128
 //! GROUPS 1
-//! SHARED KIND_topk ? 256 * 4 + 16 * 4 + LOCAL_X * 8 + 128 * 28 + 4 : LOCAL_X * 8
+//! SHARED KIND_topk ? 1088 + LOCAL_X * 9 + 128 * 28 + 4 : LOCAL_X * 8
 //! CHUNK fixed
 //! CHUNK sample
 //! CHUNK philox
@@ -65,14 +65,14 @@ uint choose(uint lane)
     uint best = 0u;
     for (uint j = 0u; j < wanted; j++)
         best = max(best, chosen[j].x);
-    barrier();
+    memoryBarrierShared(); barrier();
     for (uint i = lane; i < wanted; i += uint(LOCAL_X)) {
         exponents[i] = sample_exponent(chosen[i].x, best);
         chosen[i].zw = sample_weight(exponents[i]);
     }
     if (lane == 0u)
         picked = NOBODY;
-    barrier();
+    memoryBarrierShared(); barrier();
 
     uvec2 sum = uvec2(0u);
     for (uint j = 0u; j < wanted; j++)
@@ -85,7 +85,7 @@ uint choose(uint lane)
         uint exponent = sample_tempered(exponents[i], STEP[STEP_inv_temp]);
         tempered[i] = keep ? sample_weight(exponent) : uvec2(0u);
     }
-    barrier();
+    memoryBarrierShared(); barrier();
 
     sum = uvec2(0u);
     for (uint j = 0u; j < wanted; j++)
@@ -100,7 +100,7 @@ uint choose(uint lane)
         if (best != 0u && !u64_less(draw, before) && u64_less(draw, u64_add(before, tempered[i])))
             picked = chosen[i].y;
     }
-    barrier();
+    memoryBarrierShared(); barrier();
     return picked;
 }
 #endif
@@ -117,7 +117,7 @@ uint choose(uint lane)
             best = other;
     }
     part[lane] = best;
-    barrier();
+    memoryBarrierShared(); barrier();
     for (uint l = 0u; l < uint(LOCAL_X); l++)
         if (part[l].x > best.x || (part[l].x == best.x && part[l].y < best.y))
             best = part[l];
@@ -157,7 +157,7 @@ void body(uvec3 group)
 #endif
     bool running = STEP[STEP_stopped] == 0u && group.x == 0u;
     uint id = choose(lane);
-    barrier(); // everyone has read STEP
+    memoryBarrierShared(); barrier(); // everyone has read STEP
     if (running && lane == 0u)
         advance(id);
 }

@@ -9,9 +9,9 @@
 //! BIND write uint CAND
 //! CONST VOCAB
 //! STEP read
-//! LOCAL SOFTWARE ? 32 : 128
+//! LOCAL SOFTWARE ? 32 : min(256, MAX_INVOCATIONS)
 //! GROUPS ceildiv(VOCAB, 2048)
-//! SHARED 256 * 4 + 16 * 4 + LOCAL_X * 8 + 8
+//! SHARED 1088 + LOCAL_X * 9
 //! CHUNK fixed
 //! CHUNK sample
 //! CHUNK select

@@ -229,12 +229,46 @@ static enum dgl_status check_complete(struct dgl_json_reader r, const struct dgl
     return st;
 }
 
+/* Fields that say nothing to the engine still have to be what the format says. */
+static enum dgl_status check_types(struct dgl_json_reader r, const struct dgl_json *root)
+{
+    static const struct {
+        const char *object, *key; /* object NULL: the root */
+        enum dgl_json_type type;
+    } rows[] = {
+        {NULL, "modelType", DGL_JSON_STRING},
+        {"quantizationInfo", "weights", DGL_JSON_STRING},
+        {"quantizationInfo", "embeddings", DGL_JSON_STRING},
+        {"quantizationInfo", "layout", DGL_JSON_STRING},
+        {"tokenizer", "type", DGL_JSON_STRING},
+        {"tokenizer", "file", DGL_JSON_STRING},
+        {"conversion", "tool", DGL_JSON_STRING},
+        {"conversion", "version", DGL_JSON_STRING},
+        {"conversion", "source", DGL_JSON_STRING},
+    };
+    enum dgl_status st = DGL_OK;
+    int64_t vocab = 0;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && st == DGL_OK; i++) {
+        const struct dgl_json *object = root, *value;
+        if (rows[i].object)
+            st = dgl_json_opt(r, root, rows[i].object, DGL_JSON_OBJECT, &object);
+        if (st == DGL_OK && object)
+            st = dgl_json_opt(r, object, rows[i].key, rows[i].type, &value);
+    }
+    const struct dgl_json *tokenizer = dgl_json_get(root, "tokenizer");
+    if (st == DGL_OK && tokenizer)
+        st = dgl_json_opt_i64(r, tokenizer, "vocabSize", 1, 1 << 21, &vocab);
+    return st;
+}
+
 static enum dgl_status parse_head(struct dgl_json_reader r, const struct dgl_json *root,
                                   struct rdrr_manifest *out)
 {
     const struct dgl_json *conversion, *config;
     const char *quantization = NULL;
-    enum dgl_status st = need_text(r, root, "modelId", &out->arena, &out->model_id);
+    enum dgl_status st = check_types(r, root);
+    if (st == DGL_OK)
+        st = need_text(r, root, "modelId", &out->arena, &out->model_id);
     if (st == DGL_OK)
         st = need_text(r, root, "quantization", &out->arena, &quantization);
     if (st == DGL_OK)

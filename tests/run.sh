@@ -1,8 +1,9 @@
 #!/bin/sh
 # Runs test programs one after the other and adds up their cases.
 # usage: run.sh BUILD PROGRAM...     The last line is exactly "N passed, M failed"; skips are listed before it.
-# Every program writes TAP; cmocka 1.1.5 reports a skipped case as "not ok 3 # SKIP name".
-# SAN=1: sanitizer options. TEST_TIMEOUT: seconds per program. TEST_LABEL: suffix of the output folder.
+# Every program writes TAP; a skipped case is "not ok 3 # SKIP name" (cmocka 1) or "ok 3 - name # SKIP" (cmocka 2).
+# SAN=1: sanitizer options. TEST_TIMEOUT: seconds per program. TEST_LABEL: printed before each name, and suffix of the
+# output folder.
 # TEST_WRAPPER: a command that runs the programs (tests/drivers.sh).
 build=$1
 shift
@@ -29,9 +30,9 @@ for program in "$@"; do
     CMOCKA_MESSAGE_OUTPUT=TAP timeout --foreground -k 10 "${TEST_TIMEOUT:-600}" $TEST_WRAPPER "$program" \
         > "$tap" 2> "$err"
     code=$?
-    p=$(grep -c '^ok ' "$tap")
-    s=$(grep -c '^not ok [0-9]* # SKIP' "$tap")
-    f=$(($(grep -c '^not ok ' "$tap") - s))
+    p=$(grep '^ok ' "$tap" | grep -vc ' # SKIP')
+    s=$(grep -cE '^(not ok [0-9]*|ok .*) # SKIP' "$tap")
+    f=$(grep '^not ok ' "$tap" | grep -vc '^not ok [0-9]* # SKIP')
     planned=$(sed -n 's/^1\.\.\([0-9]*\)$/\1/p' "$tap" | awk '{n += $1} END {print n + 0}')
     # A program that died lost the cases that it did not reach; one that failed outside of its cases (a leak,
     # an empty group) is a failure too.
@@ -41,7 +42,8 @@ for program in "$@"; do
     [ "$planned" -eq 0 ] && [ "$f" -eq 0 ] && f=1
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
     [ "$s" -gt 0 ] && sed -n "s/^# skip: /  $name: /p" "$tap" | sort | uniq -c >> "$out/skips"
-    printf '%-28s %4d passed %3d failed %3d skipped  %3ds\n' "$name" "$p" "$f" "$s" $(($(date +%s) - start))
+    printf '%s%-28s %4d passed %3d failed %3d skipped  %3ds\n' "${TEST_LABEL:+$TEST_LABEL }" "$name" "$p" "$f" "$s" \
+        $(($(date +%s) - start))
     if [ "$f" -gt 0 ]; then
         grep -A8 '^not ok [0-9]* - ' "$tap" | sed 's/^/    /' | head -60
         tail -n 40 "$err" | sed 's/^/    /'
@@ -55,5 +57,6 @@ if [ "$skipped" -gt 0 ]; then
 else
     echo "skipped: none"
 fi
+echo "$passed $failed" > "$out/total" # for tests/drivers.sh
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

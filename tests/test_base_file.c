@@ -406,6 +406,30 @@ static void commit_over_a_directory_fails_cleanly(void **state)
 
 #define ROOM_TEST(f) cmocka_unit_test_setup_teardown(f, enter, leave)
 
+/* A user's path may be a link: its target is replaced and the link stays. */
+static void atomic_write_follows_links(void **state)
+{
+    (void)state;
+    char *dir = test_tmpdir(), *text = NULL;
+    char *target = dgl_path_join(dir, "target"), *link = dgl_path_join(dir, "link");
+    struct dgl_atomic_file *file = NULL;
+    struct stat st;
+    size_t len = 0;
+    test_write_file(dir, "target", "old", 3);
+    assert_int_equal(symlink("target", link), 0);
+    assert_int_equal(dgl_atomic_create(NULL, link, &file), DGL_OK);
+    assert_int_equal(dgl_atomic_write(file, "new", 3), DGL_OK);
+    assert_int_equal(dgl_atomic_commit(&file), DGL_OK);
+    assert_int_equal(dgl_file_slurp(NULL, target, 100, &text, &len), DGL_OK);
+    assert_string_equal(text, "new");
+    assert_int_equal(lstat(link, &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+    free(text);
+    free(target);
+    free(link);
+    test_tmpdir_remove(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -418,6 +442,7 @@ int main(void)
         ROOM_TEST(slurp_refuses_large_files),
         ROOM_TEST(slurp_reads_files_without_a_size),
         ROOM_TEST(slurp_of_a_directory_fails),
+        cmocka_unit_test(atomic_write_follows_links),
         cmocka_unit_test(paths_are_joined),
         cmocka_unit_test(names_have_at_most_255_bytes),
         ROOM_TEST(listing_is_sorted),

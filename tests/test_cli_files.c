@@ -53,8 +53,7 @@ static void deviceless_case(void **state)
     process_finish(&r);
 }
 
-/* ---- convert
- * -------------------------------------------------------------------------------------- */
+/* ---- convert --------------------------------------------------------------------------------- */
 
 /* A folder with a tiny checkpoint in "in"; "out" is free. */
 struct place {
@@ -212,8 +211,7 @@ static void convert_to_an_unwritable_place_fails(void **state)
     place_finish(&p);
 }
 
-/* ---- inspect and verify
- * ---------------------------------------------------------------------------- */
+/* ---- inspect and verify ---------------------------------------------------------------------- */
 
 static void inspect_takes_a_folder(void **state)
 {
@@ -328,8 +326,7 @@ static void smoke_of_the_bundled_model_passes(void **state)
     process_finish(&r);
 }
 
-/* ---- tokenize
- * --------------------------------------------------------------------------------------- */
+/* ---- tokenize -------------------------------------------------------------------------------- */
 
 struct lines_row {
     const char *name;

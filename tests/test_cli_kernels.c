@@ -91,8 +91,7 @@ static void explain_covers_the_whole_plan(void **state)
     process_finish(&r);
 }
 
-/* ---- overrides
- * ------------------------------------------------------------------------------------ */
+/* ---- overrides ------------------------------------------------------------------------------- */
 
 /* A folder with norm_rms.comp, in which `find` is replaced; NULL leaves the text alone. */
 static char *own_kernel(const char *find, const char *replace)
@@ -193,8 +192,7 @@ static void override_shows_in_list_and_show(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* ---- what is wrong with a kernel
- * -------------------------------------------------------------------- */
+/* ---- what is wrong with a kernel ------------------------------------------------------------- */
 
 struct broken {
     const char *name;
@@ -269,8 +267,7 @@ static void compile_errors_name_the_line(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* ---- hints
- * ------------------------------------------------------------------------------------------ */
+/* ---- hints ----------------------------------------------------------------------------------- */
 
 /* The answer is the same with every hint that is accepted. */
 struct hint_row {

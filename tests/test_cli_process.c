@@ -204,8 +204,7 @@ static void ignored_sigpipe_is_quiet_too(void **state)
     process_finish(&r);
 }
 
-/* ---- terminal
- * ------------------------------------------------------------------------------------ */
+/* ---- terminal -------------------------------------------------------------------------------- */
 
 /* A conversion shows a bar on a terminal; the rows say when, and whether in colour. */
 struct bar_row {
@@ -267,8 +266,7 @@ static void errors_clear_the_bar(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* ---- data files
- * ------------------------------------------------------------------------------------ */
+/* ---- data files ------------------------------------------------------------------------------ */
 
 /* The program is copied to `exe` below a folder that has the bundled model at `model`. */
 struct data_row {
@@ -342,8 +340,7 @@ static void no_cache_is_no_fault(void **state)
     process_finish(&r);
 }
 
-/* ---- how much is said
- * --------------------------------------------------------------------------------- */
+/* ---- how much is said ------------------------------------------------------------------------ */
 
 struct loudness {
     const char *name;

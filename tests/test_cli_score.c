@@ -13,8 +13,7 @@
 #define REFERENCE "tests/models/story-llama-q4_k_m.reference"
 #define VOCAB     4096
 
-/* ---- logits
- * --------------------------------------------------------------------------------------- */
+/* ---- logits ---------------------------------------------------------------------------------- */
 
 /* A folder, and the path of a file to be in it. */
 struct place {
@@ -233,8 +232,7 @@ static void devices_survive_a_refusal(void **state)
     assert_true(S_ISCHR(info.st_mode));
 }
 
-/* ---- perplexity
- * ------------------------------------------------------------------------------------- */
+/* ---- perplexity ------------------------------------------------------------------------------ */
 
 static double number(const struct dgl_json *root, const char *key)
 {

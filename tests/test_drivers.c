@@ -34,8 +34,7 @@ static struct {
 
 static struct reference whole, used; /* the reference, and as much of it as this run compares */
 
-/* ---- engines: one is open at a time, and stays open while rows of the table want the same
- * ------------- */
+/* ---- engines: one is open at a time, and stays open while rows of the table want the same ---- */
 
 struct setup {
     enum dgl_kv_type kv_type;
@@ -85,8 +84,7 @@ static void open_engine(const struct setup *s)
     opened = s;
 }
 
-/* ---- checks
- * --------------------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 static double clear_margin(void)
 {
@@ -144,7 +142,7 @@ static void check_sampled_case(const struct sampled_case *c, size_t steps)
 
 static void check_sampled(void)
 {
-    for (size_t i = 0; i < sampled.count && i < used.count + 1; i++)
+    for (size_t i = 0; i < sampled.count; i++)
         check_sampled_case(&sampled.items[i], used.prompt[0].num_greedy);
 }
 
@@ -223,8 +221,7 @@ static void check_plan_subgroups(void)
     assert_true(take_census().subgroup > 0);
 }
 
-/* ---- the table
- * ------------------------------------------------------------------------------------------ */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 struct row {
     const char *name;
@@ -265,8 +262,7 @@ static void run_row(void **state)
     row->check();
 }
 
-/* ---- what is compared
- * ------------------------------------------------------------------------------------- */
+/* ---- what is compared ------------------------------------------------------------------------ */
 
 static void read_case(FILE *f)
 {
@@ -297,29 +293,25 @@ static void read_sampled(void)
     fclose(f);
 }
 
-/* A count from the environment, lowered to `most`. */
-static size_t limit_of(const char *variable, size_t most)
+static void shorten(const char *text)
 {
-    const char *text = getenv(variable);
-    uint64_t value = 0;
-    if (!text || !*text)
-        return most;
-    if (!dgl_parse_u64(dgl_str_of(text), most, &value) || value == 0)
-        fail_msg("%s is \"%s\", must be within 1 and %zu", variable, text, most);
-    return (size_t)value;
+    uint64_t steps = 0;
+    if (!dgl_parse_u64(dgl_str_of(text), MAX_STEPS, &steps) || steps == 0)
+        fail_msg("DRIVER_TEST_STEPS is \"%s\", must be within 1 and %d", text, MAX_STEPS);
+    used.count = sampled.count = 2;
+    for (size_t i = 0; i < used.count; i++)
+        used.prompt[i].num_greedy = (size_t)steps;
 }
 
 static int set_up(void **state)
 {
+    const char *steps = getenv("DRIVER_TEST_STEPS");
     (void)state;
     read_sampled();
     reference_load(PACK ".reference", &whole);
     used = whole;
-    used.count = limit_of("DRIVER_TEST_PROMPTS", whole.count);
-    size_t steps = limit_of("DRIVER_TEST_STEPS", MAX_STEPS);
-    for (size_t i = 0; i < used.count; i++)
-        if (used.prompt[i].num_greedy > steps)
-            used.prompt[i].num_greedy = steps;
+    if (steps && *steps)
+        shorten(steps);
     return 0;
 }
 

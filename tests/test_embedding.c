@@ -13,7 +13,7 @@
 
 /* libraries that dopplergl.pc names for static linking */
 #define LINK_FLAGS                                                                                 \
-    "$(pkg-config --libs egl glesv2 gbm libdrm libcjson libcrypto libpcre2-8 libutf8proc) -lm "    \
+    "$(pkg-config --libs egl glesv2 gbm libdrm libcjson libcrypto libpcre2-8) -lm "                \
     "-pthread"
 /* a library built with sanitizers wants their runtime */
 #define SANITIZERS                                                                                 \
@@ -32,8 +32,7 @@ static void shell(struct process_result *r, const char *script, const char *dir)
     process_run(&(struct process_params){.args = args, .program = "/bin/sh"}, r);
 }
 
-/* ---- examples
- * ------------------------------------------------------------------------------------ */
+/* ---- examples -------------------------------------------------------------------------------- */
 
 struct example {
     const char *name;
@@ -82,8 +81,7 @@ static void example_case(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* ---- header and library
- * --------------------------------------------------------------------------- */
+/* ---- header and library ---------------------------------------------------------------------- */
 
 struct header_row {
     const char *name;

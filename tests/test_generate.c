@@ -1,5 +1,5 @@
-/* The generation loop: when it ends and why, how ids come back, sampling by seed, and the work it causes. Ids only;
- * tests/test_generate_text.c has the text. */
+/* The generation loop: when it ends and why, how ids come back, sampling by seed, and the work it
+ * causes. Ids only; tests/test_generate_text.c has the text. */
 #include "tests/support/tiny_engine.h"
 
 #include <math.h>
@@ -20,7 +20,8 @@ static int32_t greedy[FULL]; /* what follows the prompt when nothing stops it */
 
 #define WITH_PROMPT .ids = prompt, .num_ids = PROMPT
 
-/* ---- why it ends ------------------------------------------------------------------------------ */
+/* ---- why it ends ------------------------------------------------------------------------------
+ */
 
 struct ending {
     const char *name;
@@ -65,7 +66,8 @@ static void test_ending(void **state)
     dgl_generate_result_finish(&r);
 }
 
-/* ---- stop ids --------------------------------------------------------------------------------- */
+/* ---- stop ids ---------------------------------------------------------------------------------
+ */
 
 /* The engine's model again, with another stop id. */
 static void open_with_stop(struct tiny_engine *e, int32_t stop)
@@ -153,7 +155,8 @@ static void test_session_goes_on_after_stop_in_a_batch(void **state)
     tiny_engine_close(&e);
 }
 
-/* ---- cancelling ------------------------------------------------------------------------------- */
+/* ---- cancelling -------------------------------------------------------------------------------
+ */
 
 struct canceller {
     struct dgl_session *session;
@@ -300,7 +303,8 @@ static void test_cancelled_sync_keeps_a_prefix(void **state)
     dgl_session_destroy(&s);
 }
 
-/* ---- sampling --------------------------------------------------------------------------------- */
+/* ---- sampling ---------------------------------------------------------------------------------
+ */
 
 struct sampling {
     const char *name;
@@ -427,7 +431,8 @@ static void test_penalty_leaves_no_trace(void **state)
     dgl_generate_result_finish(&r);
 }
 
-/* ---- refusals --------------------------------------------------------------------------------- */
+/* ---- refusals ---------------------------------------------------------------------------------
+ */
 
 struct refusal {
     const char *name;
@@ -500,7 +505,8 @@ static void test_logits_that_are_not_numbers(void **state)
     tiny_engine_close(&e);
 }
 
-/* ---- work ------------------------------------------------------------------------------------- */
+/* ---- work -------------------------------------------------------------------------------------
+ */
 
 struct work {
     const char *name;
@@ -544,7 +550,8 @@ static void test_steady_decode(void **state)
     dgl_generate_result_finish(&r);
 }
 
-/* Every operation of the decoder depends on the one before: one barrier each, and one before a readback. */
+/* Every operation of the decoder depends on the one before: one barrier each, and one before a
+ * readback. */
 static void test_barriers_per_token(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Generated text with the bundled model: callbacks, stop strings, stop ids, special tokens, prompts as text. */
+/* Generated text with the bundled model: callbacks, stop strings, stop ids, special tokens, prompts
+ * as text. */
 #include "tests/support/tiny_engine.h"
 
 #include <stdlib.h>
@@ -133,7 +134,8 @@ static void test_invalid_utf8_prompt(void **state)
     dgl_generate_result_finish(&r);
 }
 
-/* ---- stop strings ----------------------------------------------------------------------------- */
+/* ---- stop strings -----------------------------------------------------------------------------
+ */
 
 static void check_stop(const char *stop, int32_t interval)
 {
@@ -232,7 +234,8 @@ static void test_cancel_from_text(void **state)
     }
 }
 
-/* ---- stop ids --------------------------------------------------------------------------------- */
+/* ---- stop ids ---------------------------------------------------------------------------------
+ */
 
 static void test_stop_id_is_a_token_without_text(void **state)
 {

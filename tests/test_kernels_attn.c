@@ -1,8 +1,8 @@
 /*
- * Every rope_kv, attn_prefill and attn_decode kernel that this device can run, for both types of
- * cache: any ratio of heads to KV heads, odd head sizes, partial rotary, strides with NaN between,
- * a cache that is NaN where nothing was written. Turned keys and cached numbers are compared bit
- * for bit, so that decode and prefill agree.
+ * Every rope_kv, attn_prefill and attn_decode kernel that this device can run, for both
+ * types of cache: any ratio of heads to KV heads, odd head sizes, partial rotary, strides with NaN
+ * between, a cache that is NaN where nothing was written. Turned keys and cached numbers are
+ * compared bit for bit, so that decode and prefill agree.
  */
 #include "tests/support/test.h"
 

@@ -22,9 +22,8 @@
 struct shape {
     const char *phase, *pre, *post;
     uint32_t k, n, tokens;
-    uint32_t bands;            /* dispatches that share the rows; 0 counts as 1 */
-    uint32_t x_pad, y_pad;     /* columns between rows */
-    uint32_t splits, head_dim; /* pre=merge */
+    uint32_t bands;        /* dispatches that share the rows; 0 counts as 1 */
+    uint32_t x_pad, y_pad; /* columns between rows */
     bool x_last;
     const char *formats; /* weight formats to try; NULL = all */
 };
@@ -40,9 +39,8 @@ static const struct shape shapes[] = {
     {"decode", "norm", "store", .k = 256, .n = 1000, .tokens = 7, .x_last = true, .bands = 3,
      .formats = "f16 q4_k"},
     {"decode", "none", "add", .k = 768, .n = 130, .tokens = 1, .formats = "q8_0 q4_k"},
-    {"decode", "merge", "add", .k = 256, .n = 64, .tokens = 1, .splits = 3, .head_dim = 64,
-     .formats = "q4_k"},
-    {"decode", "merge", "store", .k = 96, .n = 33, .tokens = 1, .splits = 8, .head_dim = 12},
+    {"decode", "none", "add", .k = 256, .n = 64, .tokens = 1, .formats = "q4_k"},
+    {"decode", "none", "store", .k = 96, .n = 33, .tokens = 1},
     {"decode", "none", "store", .k = 1152, .n = 257, .tokens = 1, .bands = 2},
     {"decode", "norm", "glu", .k = 2048, .n = 64, .tokens = 1},
     {"decode", "norm", "store", .k = 4352, .n = 70, .tokens = 1},
@@ -79,7 +77,7 @@ static struct {
 struct problem {
     struct shape s;
     uint32_t x_stride, y_stride, y_cols;
-    size_t x_words, y_words, a_words;
+    size_t x_words, y_words;
     struct ref_matrix w;
     float *x, *a, *y0, *y; /* y0: before; y: after */
     double *want;          /* [tokens or 1][y_cols] */
@@ -109,20 +107,6 @@ static void fill_x(struct problem *p, float scale, uint64_t *seed)
         p->x[i] = i % p->x_stride < p->s.k ? scale * test_rand_float(seed) : NAN;
 }
 
-/* P of attn_decode: sums, then a maximum and a weight per split; one split of the first head is
- * empty. */
-static void fill_partials(struct problem *p, uint64_t *seed)
-{
-    size_t sums = (size_t)p->s.k * p->s.splits;
-    ref_fill(p->x, p->x_words, seed);
-    for (size_t i = 0; i < p->s.k / p->s.head_dim * p->s.splits; i++)
-        p->x[sums + 2 * i + 1] = 1.0f + fabsf(p->x[sums + 2 * i + 1]);
-    p->x[sums] = -1e30f;
-    p->x[sums + 1] = 0.0f;
-    memset(p->x, 0, p->s.head_dim * sizeof(*p->x));
-    memcpy(p->a, p->x, p->x_words * sizeof(*p->a));
-}
-
 /* x as the product sees it, after the prologue. */
 static void ref_source(const struct problem *p, uint32_t token, double *x)
 {
@@ -134,8 +118,6 @@ static void ref_source(const struct problem *p, uint32_t token, double *x)
     }
     if (is(p->s.pre, "norm"))
         ref_norm(plain, plain + p->s.k, p->s.k, EPS, x);
-    else if (is(p->s.pre, "merge"))
-        ref_merge(p->x, p->s.k / p->s.head_dim, p->s.splits, p->s.head_dim, x);
     else
         memcpy(x, plain, p->s.k * sizeof(*x));
     free(plain);
@@ -165,31 +147,22 @@ static void problem_init(struct problem *p, const struct row *row)
 {
     uint64_t seed = 1000003u * row->shape.k + row->shape.n;
     const struct shape *s = &row->shape;
-    bool merge = is(s->pre, "merge");
+    float scale = is(s->post, "glu") ? 0.1f : 1.0f;
     *p = (struct problem){.s = *s, .x_stride = s->k + s->x_pad};
     p->y_cols = is(s->post, "glu") ? s->n / 2 : s->n;
     p->y_stride = p->y_cols + s->y_pad;
     p->x_words = (size_t)s->tokens * p->x_stride;
     p->y_words = (size_t)out_tokens(s) * p->y_stride;
-    p->a_words = s->k;
-    if (merge) /* the empty pair rounds the buffer up to whole vec4 */
-        p->x_words = p->a_words =
-            ((size_t)s->k * s->splits + 2u * (s->k / s->head_dim * s->splits) + 3) / 4 * 4;
     ref_matrix_init(&p->w, row->weight, s->n, s->k, seed);
     p->x = checked(dgl_new_array(float, p->x_words));
-    p->a = checked(dgl_new_array(float, p->a_words));
+    p->a = checked(dgl_new_array(float, s->k));
     p->y0 = checked(dgl_new_array(float, p->y_words));
     p->y = checked(dgl_new_array(float, p->y_words));
     p->want = checked(dgl_new_array(double, (size_t)out_tokens(s) * p->y_cols));
-    if (merge) {
-        fill_partials(p, &seed);
-    } else {
-        float scale = is(s->post, "glu") ? 0.1f : 1.0f;
-        fill_x(p, scale, &seed);
-        ref_fill(p->a, p->a_words, &seed);
-        for (size_t i = 0; i < p->a_words; i++)
-            p->a[i] *= scale;
-    }
+    fill_x(p, scale, &seed);
+    ref_fill(p->a, s->k, &seed);
+    for (size_t i = 0; i < s->k; i++)
+        p->a[i] *= scale;
     for (size_t i = 0; i < p->y_words; i++)
         p->y0[i] =
             is(s->post, "add") || i % p->y_stride >= p->y_cols ? test_rand_float(&seed) : NAN;
@@ -224,10 +197,6 @@ static void describe(const struct problem *p, struct bench_case *c)
     bench_const(c, "X_STRIDE", p->x_stride);
     bench_const(c, "Y_STRIDE", p->y_stride);
     bench_const(c, "X_LAST", s->x_last);
-    if (is(s->pre, "merge")) {
-        bench_const(c, "SPLITS", s->splits);
-        bench_const(c, "HEAD_DIM", s->head_dim);
-    }
     bench_float(c, "eps", (float)EPS);
     c->step.tokens = s->tokens;
 }
@@ -246,7 +215,7 @@ static enum bench_result run_band(struct problem *p, const char *kernel, uint32_
     bench_in(&c, "X", p->x, p->x_words);
     bench_inout(&c, "Y", p->y, p->y, p->y_words);
     if (!is(p->s.pre, "none"))
-        bench_in(&c, "A", p->a, p->a_words);
+        bench_in(&c, "A", p->a, p->s.k);
     c.band = rows;
     return kernel_bench_run(all.bench, kernel, &c, why);
 }
@@ -352,32 +321,31 @@ static size_t name_rows(uint32_t only_k)
 
 static void the_smallest_device_runs_every_product(void **state)
 {
-    static const char *const pres[] = {"none", "norm", "merge"};
+    static const char *const kinds[][2] = {
+        {"decode", "none"}, {"decode", "norm"}, {"prefill", "none"}};
     static const char *const posts[] = {"store", "add", "glu"};
     static const struct kernel_var consts[] = {
-        {"K", 1152},     {"N", 257},    {"W_STRIDE", 180}, {"X_STRIDE", 1152},
-        {"Y_STRIDE", 9}, {"SPLITS", 4}, {"HEAD_DIM", 64},
+        {"K", 1152}, {"N", 257}, {"W_STRIDE", 180}, {"X_STRIDE", 1152}, {"Y_STRIDE", 9},
     };
     struct kernel_set *set = NULL;
     (void)state;
     assert_int_equal(kernel_set_create(NULL, &(struct dgl_kernels_params){0}, &set), DGL_OK);
-    for (size_t i = 0; i < NUM_WEIGHTS * 4 * 3; i++) {
-        const char *pre = i % 4 == 3 ? "none" : pres[i % 4];
+    for (size_t i = 0; i < NUM_WEIGHTS * 3 * 3; i++) {
+        const char *phase = kinds[i % 3][0], *pre = kinds[i % 3][1], *post = posts[i / 3 % 3];
         struct kernel_choice choice;
         struct kernel_request request = {
             .op = "matmul",
-            .attrs = {{"weight", dgl_dtype_get(weights[i / 12])->name},
-                      {"phase", i % 4 == 3 ? "prefill" : "decode"},
+            .attrs = {{"weight", dgl_dtype_get(weights[i / 9])->name},
+                      {"phase", phase},
                       {"pre", pre},
-                      {"post", posts[i / 4 % 3]},
-                      {"act", i / 4 % 3 == 2 ? "silu" : "none"}},
+                      {"post", post},
+                      {"act", is(post, "glu") ? "silu" : "none"}},
             .num_attrs = 5,
             .num_consts = sizeof(consts) / sizeof(consts[0]),
         };
         memcpy(request.consts, consts, sizeof(consts));
         if (kernel_choose(NULL, set, &request, NULL, 0, &choice) != DGL_OK)
-            fail_msg("nothing runs %s %s %s %s", request.attrs[1].word, request.attrs[0].word, pre,
-                     request.attrs[3].word);
+            fail_msg("nothing runs %s %s %s %s", phase, request.attrs[0].word, pre, post);
     }
     kernel_set_destroy(&set);
 }

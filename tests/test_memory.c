@@ -89,6 +89,19 @@ static void test_estimate_of_f32_cache(void **state)
     tiny_engine_close(&e);
 }
 
+/* A pass is never longer than the context. */
+static void test_chunk_beyond_the_context_costs_nothing(void **state)
+{
+    (void)state;
+    struct tiny_engine e;
+    struct dgl_memory whole, beyond;
+    tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir});
+    dgl_session_estimate(e.model, dgl_session_params(.chunk = 128), &whole);
+    dgl_session_estimate(e.model, dgl_session_params(.chunk = 512), &beyond);
+    assert_int_equal(whole.scratch_bytes, beyond.scratch_bytes);
+    tiny_engine_close(&e);
+}
+
 static void test_chunk_counts(void **state)
 {
     (void)state;
@@ -197,9 +210,9 @@ struct refusal {
 static const struct refusal refusals[] = {
     {"an explicit context that does not fit",
      40,
-     100,
+     128,
      DGL_ERR_NO_MEMORY,
-     {"weights ", "KV cache 25 KiB for 100", "scratch ", "available ", "-c 4"}},
+     {"weights ", "KV cache 32 KiB for 128", "scratch ", "available ", "-c 4"}},
     {"the default when not even one token fits",
      0,
      0,
@@ -428,6 +441,7 @@ int main(void)
         cmocka_unit_test_setup(test_estimate_scales_with_context, reset),
         cmocka_unit_test_setup(test_estimate_of_f32_cache, reset),
         cmocka_unit_test_setup(test_chunk_counts, reset),
+        cmocka_unit_test_setup(test_chunk_beyond_the_context_costs_nothing, reset),
         cmocka_unit_test_setup(test_estimate_is_what_is_allocated, reset),
         cmocka_unit_test_setup(test_available_shrinks, reset),
         cmocka_unit_test_setup(test_unknown_memory_refuses_nothing, reset),

@@ -1,5 +1,5 @@
-/* Sessions: what a sync keeps, evaluates and refuses, and that how a sequence is cut into passes does not change
- * what the model says. */
+/* Sessions: what a sync keeps, evaluates and refuses, and that how a sequence is cut into passes
+ * does not change what the model says. */
 #include "tests/support/tiny_engine.h"
 
 #include <stdlib.h>
@@ -36,7 +36,8 @@ static double compare(float *a, float *b)
     return nmse;
 }
 
-/* ---- cutting a sequence ----------------------------------------------------------------------- */
+/* ---- cutting a sequence -----------------------------------------------------------------------
+ */
 
 struct cut {
     const char *name;
@@ -161,7 +162,8 @@ static void test_kv_types_agree(void **state)
     assert_at_most(compare(got, want), 1e-5);
 }
 
-/* ---- what a sync keeps ------------------------------------------------------------------------ */
+/* ---- what a sync keeps ------------------------------------------------------------------------
+ */
 
 static void test_new_session_is_empty(void **state)
 {
@@ -266,7 +268,8 @@ static void test_trim(void **state)
     dgl_session_destroy(&s);
 }
 
-/* ---- refusals --------------------------------------------------------------------------------- */
+/* ---- refusals ---------------------------------------------------------------------------------
+ */
 
 struct refusal {
     const char *name;

@@ -8,3 +8,5 @@ GL_FAIL := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup \
     -Wl,--wrap=gl_programs_create,--wrap=gl_submit,--wrap=gl_readback_end
 TEST_LDFLAGS_test_memory := $(GL_FAIL)
 TEST_LDFLAGS_test_faults := $(GL_FAIL)
+TEST_LDFLAGS_test_plan := $(GL_FAIL)
+TEST_LDFLAGS_test_profiler := $(GL_FAIL)

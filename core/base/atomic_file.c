@@ -44,6 +44,14 @@ static enum dgl_status open_temp(struct dgl_atomic_file *file)
     return DGL_ERR_IO;
 }
 
+/* What a link names is replaced, not the link: users' paths may be links (and /dev/stdout is one).
+ * A new file, or a link to nothing, is written where it stands. */
+static char *target_of(const char *path)
+{
+    char *target = realpath(path, NULL);
+    return target ? target : strdup(path);
+}
+
 enum dgl_status dgl_atomic_create(const struct dgl_log *log, const char *path,
                                   struct dgl_atomic_file **out)
 {
@@ -53,7 +61,7 @@ enum dgl_status dgl_atomic_create(const struct dgl_log *log, const char *path,
         return dgl_fail_memory(log, path, sizeof(*file));
     file->log = log;
     file->fd = -1;
-    file->path = strdup(path);
+    file->path = target_of(path);
     enum dgl_status status =
         file->path ? open_temp(file) : dgl_fail_memory(log, path, strlen(path) + 1);
     if (status != DGL_OK)

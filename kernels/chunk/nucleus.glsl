@@ -29,7 +29,7 @@ void nucleus_step(uint lane, uint level, uint top_p_q, inout nucleus n)
     for (uint i = 0u; i < SHARE; i++)
         sum = u64_add(sum, nucleus_bin(level, lane * SHARE + i));
     nucleus_part[lane] = sum;
-    barrier();
+    memoryBarrierShared(); barrier();
     if (level == 0u) {
         sum = uvec2(0u);
         for (uint l = 0u; l < uint(LOCAL_X); l++)
@@ -51,7 +51,7 @@ void nucleus_step(uint lane, uint level, uint top_p_q, inout nucleus n)
         next = u64_add(next, nucleus_bin(level, bin));
     }
     n.edge |= bin << nucleus_shift(level);
-    barrier();
+    memoryBarrierShared(); barrier();
 }
 
 // The edge after `levels` levels; with top-p off everything lies before it.
@@ -71,9 +71,9 @@ uint nucleus_best(uint lane)
     for (uint s = lane; s < SLICES; s += uint(LOCAL_X))
         best = max(best, CAND[CAND_FIRST + 2u * s]);
     nucleus_part[lane] = uvec2(best, 0u);
-    barrier();
+    memoryBarrierShared(); barrier();
     for (uint l = 0u; l < uint(LOCAL_X); l++)
         best = max(best, nucleus_part[l].x);
-    barrier();
+    memoryBarrierShared(); barrier();
     return best;
 }

@@ -11,6 +11,7 @@ void select_take(uint slot, uint i);
 shared uint select_bins[256];
 shared uint select_sums[16];
 shared uvec2 select_counts[LOCAL_X];
+shared uvec2 select_blocks[LOCAL_X / 16];
 
 // Walks the bins from the top to the one that holds the `need`-th element; takes off `need` what
 // lies above it.
@@ -35,23 +36,23 @@ void select_best(uint lane, uint count, uint k)
         int shift = 24 - 8 * pass;
         for (uint i = lane; i < 256u; i += uint(LOCAL_X))
             select_bins[i] = 0u;
-        barrier();
+        memoryBarrierShared(); barrier();
         for (uint i = begin; i < end; i++) {
             uint key = select_key(i);
             if ((key & known) == edge)
                 atomicAdd(select_bins[(key >> shift) & 255u], 1u);
         }
-        barrier();
+        memoryBarrierShared(); barrier();
         for (uint i = lane; i < 16u; i += uint(LOCAL_X)) {
             uint sum = 0u;
             for (uint e = 0u; e < 16u; e++)
                 sum += select_bins[16u * i + e];
             select_sums[i] = sum;
         }
-        barrier();
+        memoryBarrierShared(); barrier();
         edge |= select_bin(need) << shift;
         known |= 255u << shift;
-        barrier();
+        memoryBarrierShared(); barrier();
     }
 
     // `need` elements equal to the edge are wanted, and all above it.
@@ -61,9 +62,18 @@ void select_best(uint lane, uint count, uint k)
         counts += uvec2(key > edge ? 1u : 0u, key == edge ? 1u : 0u);
     }
     select_counts[lane] = counts;
-    barrier();
+    memoryBarrierShared(); barrier();
+    for (uint i = lane; i < uint(LOCAL_X / 16); i += uint(LOCAL_X)) {
+        counts = uvec2(0u);
+        for (uint l = 16u * i; l < 16u * i + 16u; l++)
+            counts += select_counts[l];
+        select_blocks[i] = counts;
+    }
+    memoryBarrierShared(); barrier();
     uvec2 slot = uvec2(0u, k - need);
-    for (uint l = 0u; l < lane; l++)
+    for (uint i = 0u; i < lane / 16u; i++)
+        slot += select_blocks[i];
+    for (uint l = lane / 16u * 16u; l < lane; l++)
         slot += select_counts[l];
     for (uint i = begin; i < end; i++) {
         uint key = select_key(i);
@@ -76,6 +86,6 @@ void select_best(uint lane, uint count, uint k)
             slot.y++;
         }
     }
-    barrier();
+    memoryBarrierShared(); barrier();
 }
 #endif

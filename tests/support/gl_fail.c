@@ -75,6 +75,10 @@ const struct gl_caps *__wrap_gl_device_caps(const struct gl_device *dev)
         caps.limits.max_buffer_bytes = gl_fail.max_buffer_bytes;
     if (gl_fail.memory_free_bytes || gl_fail.memory_unknown)
         caps.memory_free_bytes = gl_fail.memory_free_bytes;
+    if (gl_fail.gpu_units) {
+        caps.software = caps.llvmpipe = false;
+        caps.compute_units_guess = gl_fail.gpu_units;
+    }
     return &caps;
 }
 

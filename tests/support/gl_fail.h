@@ -17,6 +17,7 @@ struct gl_fail {
     /* What gl_device_caps() then says; 0 = the truth. */
     uint64_t max_ssbo_bytes, max_buffer_bytes, memory_free_bytes;
     bool memory_unknown;
+    uint32_t gpu_units; /* not 0: it is hardware with so many compute units */
     /* Buffers and bytes that exist. */
     int64_t live_buffers, live_bytes;
 };

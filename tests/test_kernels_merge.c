@@ -1,0 +1,258 @@
+/* The kernels of attn_merge against doubles, and those of copy word for word: NaN where results go
+ * and in the parts that are empty, guard words around all buffers. */
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/base/mem.h"
+#include "tests/support/kernel_bench.h"
+#include "tests/support/ref_ops.h"
+
+#define MAX_KERNELS 16
+#define EMPTY_MAX   (-1e30f)
+
+/* Which parts of a head hold keys. */
+enum parts { FULL, SOME_EMPTY, ONE_LEFT, NUM_PARTS };
+static const char *const parts_names[] = {"full", "some_empty", "one_left"};
+
+static const uint32_t heads_tried[] = {1, 4, 5, 32};
+static const uint32_t splits_tried[] = {2, 3, 8, 32};
+static const uint32_t head_dims_tried[] = {16, 64, 80, 96, 256};
+#define NUM_MERGES (4 * 4 * 5 * NUM_PARTS)
+
+static const uint32_t copy_units[] = {1, 127, 512, 513, 100003};
+static const uint32_t copy_each[] = {1, 2, 4, 8}; /* values of the kernel's TUNE EACH */
+#define NUM_COPIES (5 * 4)
+
+struct merge_row {
+    const char *name;
+    uint32_t heads, splits, head_dim;
+    uint32_t teams; /* value of the kernel's TUNE TEAMS */
+    enum parts parts;
+};
+
+struct copy_row {
+    const char *name;
+    uint32_t units, each;
+};
+
+static struct {
+    struct kernel_bench *bench;
+    char ran[MAX_KERNELS][64]; /* names of kernels */
+    size_t num_ran;
+    struct merge_row merges[NUM_MERGES];
+    struct copy_row copies[NUM_COPIES];
+    char merge_names[NUM_MERGES][48], copy_names[NUM_COPIES][48];
+} all;
+
+static void *checked(void *p)
+{
+    assert_non_null(p);
+    return p;
+}
+
+static bool has_run(const char *kernel)
+{
+    for (size_t i = 0; i < all.num_ran; i++)
+        if (strcmp(all.ran[i], kernel) == 0)
+            return true;
+    return false;
+}
+
+/* Runs the case on one kernel and notes that it did; false when the kernel cannot. */
+static bool run_on(const char *kernel, struct bench_case *c)
+{
+    char why[BENCH_WHY];
+    enum bench_result result = kernel_bench_run(all.bench, kernel, c, why);
+    if (result == BENCH_FAILED)
+        fail_msg("%s: %s", kernel, why);
+    if (result == BENCH_CANNOT) {
+        printf("# skip: %s\n", why);
+        return false;
+    }
+    if (!has_run(kernel)) {
+        assert_true(all.num_ran < MAX_KERNELS);
+        snprintf(all.ran[all.num_ran++], sizeof(all.ran[0]), "%s", kernel);
+    }
+    return true;
+}
+
+static void hint(const char *tune, uint32_t value)
+{
+    char json[80];
+    snprintf(json, sizeof(json), "{\"tunes.%s\": %u}", tune, value);
+    assert_true(kernel_bench_hint(all.bench, json));
+}
+
+/* ---- attn_merge -------------------------------------------------------------------------- */
+
+static bool is_empty(const struct merge_row *row, uint32_t head, uint32_t split)
+{
+    switch (row->parts) {
+    case SOME_EMPTY:
+        return (head + split) % 2 == 1;
+    case ONE_LEFT:
+        return split != (head + 1) % row->splits;
+    default:
+        return false;
+    }
+}
+
+/* P as attn_decode leaves it. Scores of even heads lie about 500, of odd ones about -500, and those
+ * of every third split so far below that they weigh nothing. */
+static void fill_parts(const struct merge_row *row, float *p, size_t words, uint64_t *seed)
+{
+    size_t count = (size_t)row->heads * row->splits;
+    ref_fill(p, words, seed);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t head = (uint32_t)(i / row->splits), split = (uint32_t)(i % row->splits);
+        float *ml = p + count * row->head_dim + 2 * i;
+        ml[0] += (head % 2 ? -500.0f : 500.0f) - (split % 3 == 2 ? 200.0f : 0.0f);
+        ml[1] = 1.0f + fabsf(ml[1]);
+        if (is_empty(row, head, split)) {
+            ml[0] = EMPTY_MAX;
+            ml[1] = 0.0f;
+            for (uint32_t d = 0; d < row->head_dim; d++)
+                p[i * row->head_dim + d] = NAN;
+        }
+    }
+}
+
+/* The same sums in doubles, which take an empty part for zeros. */
+static void expect(const struct merge_row *row, const float *p, size_t words, double *want)
+{
+    float *clean = checked(dgl_new_array(float, words));
+    for (size_t i = 0; i < words; i++)
+        clean[i] = isnan(p[i]) ? 0.0f : p[i];
+    ref_merge(clean, row->heads, row->splits, row->head_dim, want);
+    free(clean);
+}
+
+static void merge_on(const struct merge_row *row, const char *kernel, const float *p, size_t words,
+                     const double *want)
+{
+    size_t width = (size_t)row->heads * row->head_dim;
+    double limit = kernel_set_find(kernel_bench_set(all.bench), kernel)->tolerance;
+    float *got = checked(dgl_new_array(float, width));
+    struct bench_case c = {.request.op = "attn_merge", .step.tokens = 1};
+    bench_const(&c, "HEADS", row->heads);
+    bench_const(&c, "HEAD_DIM", row->head_dim);
+    bench_const(&c, "SPLITS", row->splits);
+    bench_in(&c, "P", p, words);
+    bench_out(&c, "O", got, width);
+    if (run_on(kernel, &c)) {
+        for (uint32_t head = 0; head < row->heads; head++) {
+            size_t at = (size_t)head * row->head_dim;
+            double nmse = test_nmse(got + at, want + at, row->head_dim);
+            if (!(nmse <= limit))
+                fail_msg("%s: head %u: NMSE %.3g, at most %.3g allowed; first value %.9g, "
+                         "expected %.17g",
+                         kernel, head, nmse, limit, got[at], want[at]);
+        }
+    }
+    free(got);
+}
+
+static void merges_agree_with_doubles(void **state)
+{
+    const struct merge_row *row = *state;
+    size_t width = (size_t)row->heads * row->head_dim;
+    size_t words = width * row->splits + 2 * (size_t)row->heads * row->splits;
+    uint64_t seed = words;
+    const char *kernel;
+    if (!all.bench)
+        SKIP("%s: no GLES device", row->name);
+    hint("attn_merge.TEAMS", row->teams);
+    float *p = checked(dgl_new_array(float, words));
+    double *want = checked(dgl_new_array(double, width));
+    fill_parts(row, p, words, &seed);
+    expect(row, p, words, want);
+    for (size_t i = 0; (kernel = kernel_bench_name(all.bench, "attn_merge", i)) != NULL; i++)
+        merge_on(row, kernel, p, words, want);
+    free(p);
+    free(want);
+}
+
+/* ---- copy -------------------------------------------------------------------------------- */
+
+static void copies_are_exact(void **state)
+{
+    const struct copy_row *row = *state;
+    size_t words = 4 * (size_t)row->units, beyond = 64; /* what lies there must not be copied */
+    uint64_t seed = row->units;
+    const char *kernel;
+    if (!all.bench)
+        SKIP("%s: no GLES device", row->name);
+    hint("copy_words.EACH", row->each);
+    uint32_t *from = checked(dgl_new_array(uint32_t, words + beyond));
+    uint32_t *to = checked(dgl_new_array(uint32_t, words));
+    for (size_t i = 0; i < words + beyond; i++)
+        from[i] = (uint32_t)test_rand(&seed);
+    for (size_t i = 0; (kernel = kernel_bench_name(all.bench, "copy", i)) != NULL; i++) {
+        struct bench_case c = {.request.op = "copy", .step.tokens = 1, .band = row->units};
+        bench_uint(&c, "rows", row->units);
+        bench_in(&c, "SRC", from, words + beyond);
+        bench_out(&c, "DST", to, words);
+        if (run_on(kernel, &c))
+            assert_memory_equal(to, from, 4 * words);
+    }
+    free(from);
+    free(to);
+}
+
+/* ---- all of them ------------------------------------------------------------------------- */
+
+static void every_kernel_was_tested(void **state)
+{
+    static const char *const ops[] = {"attn_merge", "copy"};
+    const char *kernel;
+    (void)state;
+    if (!all.bench)
+        SKIP("every_kernel_was_tested: no GLES device");
+    for (size_t op = 0; op < sizeof(ops) / sizeof(ops[0]); op++) {
+        assert_non_null(kernel_bench_name(all.bench, ops[op], 0));
+        for (size_t i = 0; (kernel = kernel_bench_name(all.bench, ops[op], i)) != NULL; i++)
+            if (!has_run(kernel))
+                fail_msg("no case ran %s (%s)", kernel, ops[op]);
+    }
+}
+
+static void name_merges(void)
+{
+    for (size_t i = 0; i < NUM_MERGES; i++) {
+        struct merge_row *row = &all.merges[i];
+        size_t shape = i / NUM_PARTS;
+        *row = (struct merge_row){.name = all.merge_names[i],
+                                  .heads = heads_tried[shape / 20],
+                                  .splits = splits_tried[shape / 5 % 4],
+                                  .head_dim = head_dims_tried[shape % 5],
+                                  .teams = 1u << shape % 4,
+                                  .parts = (enum parts)(i % NUM_PARTS)};
+        snprintf(all.merge_names[i], sizeof(all.merge_names[i]), "merge_h%u_s%u_d%u_teams%u_%s",
+                 row->heads, row->splits, row->head_dim, row->teams, parts_names[row->parts]);
+    }
+}
+
+static void name_copies(void)
+{
+    for (size_t i = 0; i < NUM_COPIES; i++) {
+        struct copy_row *row = &all.copies[i];
+        *row = (struct copy_row){all.copy_names[i], copy_units[i / 4], copy_each[i % 4]};
+        snprintf(all.copy_names[i], sizeof(all.copy_names[i]), "copy_%u_each%u", row->units,
+                 row->each);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest others[] = {cmocka_unit_test(every_kernel_was_tested)};
+    name_merges();
+    name_copies();
+    all.bench = kernel_bench_create(false);
+    int failures = test_run_table("merge", merges_agree_with_doubles, all.merges);
+    failures += test_run_table("copy", copies_are_exact, all.copies);
+    failures += cmocka_run_group_tests_name("kernels", others, NULL, NULL);
+    kernel_bench_destroy(&all.bench);
+    return failures;
+}

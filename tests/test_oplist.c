@@ -1,0 +1,439 @@
+/* Operation lists of a described model, without any device: what is computed, in which order, from
+ * where to where. */
+#include "core/oplist_sample.h"
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+
+/* A model of 2 layers that exists in numbers only; weights are told apart by the offsets of their
+ * ranges. */
+struct fake {
+    struct model_desc desc;
+    struct model_weights weights;
+    struct layer_weights layer[2];
+    struct weight_band embed[3], qkv[2], one[6];
+    struct weight_layouts layouts;
+    struct oplist_params p;
+};
+
+static struct weight weight_of(struct weight_band *bands, uint32_t num_bands, uint64_t rows,
+                               uint64_t cols, enum dgl_dtype dtype)
+{
+    static uint64_t place = 1 << 20;
+    for (uint32_t i = 0; i < num_bands; i++) {
+        uint32_t take = (uint32_t)(rows / num_bands);
+        bands[i] =
+            (struct weight_band){.dtype = dtype,
+                                 .row0 = i * take,
+                                 .rows = i + 1 < num_bands ? take : (uint32_t)rows - i * take,
+                                 .row_words = (uint32_t)cols / 2,
+                                 .range = {.offset = place, .size = rows * cols * 2}};
+        place += 1 << 20;
+    }
+    return (struct weight){.rows = rows, .cols = cols, .bands = bands, .num_bands = num_bands};
+}
+
+static void fake_init(struct fake *f, uint32_t embed_bands, uint32_t splits)
+{
+    *f = (struct fake){.desc = {.layers = 2,
+                                .hidden = 64,
+                                .intermediate = 96,
+                                .vocab = 300,
+                                .heads = 4,
+                                .kv_heads = 2,
+                                .head_dim = 16,
+                                .norm_eps = 1e-5,
+                                .attn_scale = 0.25,
+                                .rope = {.dims = 16, .theta = 10000, .scale = 1}}};
+    for (int i = 0; i < DGL_DTYPE_COUNT; i++)
+        strcpy(f->layouts.name[i], "native");
+    f->weights.layer = f->layer;
+    f->weights.num_layers = 2;
+    f->weights.embed = weight_of(f->embed, embed_bands, 300, 64, DGL_BF16);
+    f->weights.head = f->weights.embed;
+    f->weights.final_norm.offset = 77;
+    for (int i = 0; i < 2; i++) {
+        f->layer[i].qkv = weight_of(&f->qkv[i], 1, 128, 64, DGL_BF16);
+        f->layer[i].o = weight_of(&f->one[3 * i], 1, 64, 64, DGL_F16);
+        f->layer[i].gate_up = weight_of(&f->one[3 * i + 1], 1, 192, 64, DGL_Q4_K);
+        f->layer[i].down = weight_of(&f->one[3 * i + 2], 1, 64, 96, DGL_Q8_0);
+        f->layer[i].attn_norm.offset = 100 + (uint64_t)i;
+        f->layer[i].ffn_norm.offset = 200 + (uint64_t)i;
+    }
+    f->p = (struct oplist_params){.desc = &f->desc,
+                                  .weights = &f->weights,
+                                  .layouts = &f->layouts,
+                                  .context = 128,
+                                  .splits = splits};
+}
+
+static const char *attr(const struct op *op, const char *key)
+{
+    for (uint32_t i = 0; i < op->request.num_attrs; i++)
+        if (strcmp(op->request.attrs[i].key, key) == 0)
+            return op->request.attrs[i].word;
+    return "(none)";
+}
+
+static int64_t constant(const struct op *op, const char *name)
+{
+    for (uint32_t i = 0; i < op->request.num_consts; i++)
+        if (strcmp(op->request.consts[i].name, name) == 0)
+            return op->request.consts[i].value;
+    return -1;
+}
+
+/* The n-th operation with that label in that layer. */
+static const struct op *find(const struct oplist *list, const char *label, int32_t layer, int n)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->ops[i].label, label) == 0 && list->ops[i].layer == layer && n-- == 0)
+            return &list->ops[i];
+    fail_msg("no operation %s in layer %d", label, layer);
+    return NULL;
+}
+
+static enum op_slot slot(const struct op *op, const char *name)
+{
+    const struct op_bind *bind = op_find_bind(op, name);
+    if (!bind)
+        fail_msg("%s has no %s", op->label, name);
+    return bind->slot;
+}
+
+/* Labels in order, separated by blanks. */
+static void check_labels(const struct oplist *list, const char *want)
+{
+    char got[1024];
+    size_t len = 0;
+    got[0] = '\0';
+    for (size_t i = 0; i < list->count; i++)
+        len += (size_t)snprintf(got + len, sizeof(got) - len, "%s%s", i ? " " : "",
+                                list->ops[i].label);
+    assert_string_equal(got, want);
+    assert_false(list->failed);
+}
+
+/* ---- order ------------------------------------------------------------------------------------
+ */
+
+#define PREFILL_LAYER " attn_norm qkv rope_kv attn_prefill o ffn_norm gate_up down"
+#define DECODE_LAYER  " qkv attn_decode o gate_up down"
+#define SPLIT_LAYER   " qkv attn_decode attn_merge o gate_up down"
+
+static void test_prefill_order(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct oplist list = {0};
+    fake_init(&f, 1, 1);
+    oplist_prefill_body(&list, &f.p);
+    check_labels(&list, "embed" PREFILL_LAYER PREFILL_LAYER);
+    oplist_finish(&list);
+}
+
+static void test_decode_order(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct oplist list = {0};
+    fake_init(&f, 1, 1);
+    oplist_decode_body(&list, &f.p);
+    oplist_head(&list, &f.p, DGL_PHASE_DECODE);
+    check_labels(&list, "embed" DECODE_LAYER DECODE_LAYER " head");
+    oplist_finish(&list);
+}
+
+static void test_split_decode_order(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct oplist list = {0};
+    fake_init(&f, 1, 8);
+    oplist_decode_body(&list, &f.p);
+    check_labels(&list, "embed" SPLIT_LAYER SPLIT_LAYER);
+    assert_int_equal(constant(find(&list, "attn_decode", 0, 0), "SPLITS"), 8);
+    assert_int_equal(constant(find(&list, "attn_merge", 1, 0), "SPLITS"), 8);
+    assert_int_equal(slot(find(&list, "attn_merge", 1, 0), "P"), SLOT_ATT);
+    assert_int_equal(slot(find(&list, "attn_merge", 1, 0), "O"), SLOT_MERGED);
+    assert_int_equal(slot(find(&list, "o", 1, 0), "X"), SLOT_MERGED);
+    oplist_finish(&list);
+}
+
+static void test_split_prefill_has_no_merge(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct oplist list = {0};
+    fake_init(&f, 1, 8);
+    oplist_prefill_body(&list, &f.p);
+    check_labels(&list, "embed" PREFILL_LAYER PREFILL_LAYER);
+    assert_int_equal(slot(find(&list, "o", 0, 0), "X"), SLOT_ATT);
+    oplist_finish(&list);
+}
+
+static void test_score_order(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct oplist list = {0};
+    fake_init(&f, 1, 1);
+    oplist_score(&list, &f.p);
+    check_labels(&list, "final_norm head_all");
+    assert_int_equal(slot(&list.ops[1], "Y"), SLOT_ALL_LOGITS);
+    assert_string_equal(attr(&list.ops[1], "phase"), "prefill");
+    assert_int_equal(constant(&list.ops[1], "X_LAST"), 0);
+    oplist_finish(&list);
+}
+
+struct sampler {
+    const char *name;
+    enum sample_kind kind;
+    const char *labels, *kind_word;
+};
+
+static const struct sampler samplers[] = {
+    {"greedy", SAMPLE_GREEDY, "sample_max sample_pick", "greedy"},
+    {"top-k", SAMPLE_TOPK, "sample_topk sample_pick", "topk"},
+    {"full", SAMPLE_FULL,
+     "sample_max sample_hist sample_hist sample_hist sample_mass sample_find sample_pick", "full"},
+};
+
+static void test_sampler(void **state)
+{
+    const struct sampler *row = *state;
+    struct fake f;
+    struct oplist list = {0};
+    fake_init(&f, 1, 1);
+    oplist_sample(&list, &f.p, row->kind);
+    check_labels(&list, row->labels);
+    for (size_t i = 0; i < list.count; i++) {
+        assert_string_equal(attr(&list.ops[i], "kind"), row->kind_word);
+        assert_int_equal(constant(&list.ops[i], "VOCAB"), 300);
+        assert_int_equal(list.ops[i].phase, DGL_PHASE_SAMPLE);
+    }
+    oplist_finish(&list);
+}
+
+static void test_histogram_levels(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct oplist list = {0};
+    fake_init(&f, 1, 1);
+    oplist_sample(&list, &f.p, SAMPLE_FULL);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(constant(find(&list, "sample_hist", -1, i), "LEVEL"), i);
+    assert_int_equal(constant(find(&list, "sample_max", -1, 0), "LEVEL"), -1);
+    oplist_finish(&list);
+}
+
+static void test_penalty_and_idle(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct oplist list = {0};
+    fake_init(&f, 1, 1);
+    oplist_penalty(&list, &f.p);
+    oplist_idle(&list);
+    check_labels(&list, "sample_penalty sample_args");
+    assert_true(op_find_param(&list.ops[1], "count")->is_run_count);
+    assert_int_equal(slot(&list.ops[1], "ARGS"), SLOT_ARGS);
+    oplist_finish(&list);
+}
+
+/* ---- what an operation is given ---------------------------------------------------------------
+ */
+
+struct product {
+    const char *name, *label;
+    bool prefill;
+    const char *weight, *pre, *post;
+    int64_t k, n, x_stride, y_stride;
+    enum op_slot x, y;
+};
+
+static const struct product products[] = {
+    {"qkv in decode", "qkv", false, "bf16", "norm", "store", 64, 128, 64, 128, SLOT_X, SLOT_QKV},
+    {"o in decode", "o", false, "f16", "none", "add", 64, 64, 64, 64, SLOT_ATT, SLOT_X},
+    {"gate_up in decode", "gate_up", false, "q4_k", "norm", "glu", 64, 192, 64, 96, SLOT_X,
+     SLOT_ACT},
+    {"down in decode", "down", false, "q8_0", "none", "add", 96, 64, 96, 64, SLOT_ACT, SLOT_X},
+    {"qkv in prefill", "qkv", true, "bf16", "none", "store", 64, 128, 64, 128, SLOT_NORMED,
+     SLOT_QKV},
+    {"o in prefill", "o", true, "f16", "none", "add", 64, 64, 64, 64, SLOT_ATT, SLOT_X},
+    {"gate_up in prefill", "gate_up", true, "q4_k", "none", "glu", 64, 192, 64, 96, SLOT_NORMED,
+     SLOT_ACT},
+    {"down in prefill", "down", true, "q8_0", "none", "add", 96, 64, 96, 64, SLOT_ACT, SLOT_X},
+};
+
+static void test_product(void **state)
+{
+    const struct product *row = *state;
+    struct fake f;
+    struct oplist list = {0};
+    fake_init(&f, 1, 1);
+    if (row->prefill)
+        oplist_prefill_body(&list, &f.p);
+    else
+        oplist_decode_body(&list, &f.p);
+    for (int32_t layer = 0; layer < 2; layer++) {
+        const struct op *op = find(&list, row->label, layer, 0);
+        assert_string_equal(op->request.op, "matmul");
+        assert_string_equal(attr(op, "weight"), row->weight);
+        assert_string_equal(attr(op, "phase"), row->prefill ? "prefill" : "decode");
+        assert_string_equal(attr(op, "pre"), row->pre);
+        assert_string_equal(attr(op, "post"), row->post);
+        assert_string_equal(attr(op, "act"), strcmp(row->post, "glu") == 0 ? "silu" : "(none)");
+        assert_int_equal(constant(op, "K"), row->k);
+        assert_int_equal(constant(op, "N"), row->n);
+        assert_int_equal(constant(op, "X_STRIDE"), row->x_stride);
+        assert_int_equal(constant(op, "Y_STRIDE"), row->y_stride);
+        assert_int_equal(slot(op, "X"), row->x);
+        assert_int_equal(slot(op, "Y"), row->y);
+        assert_int_equal(op_find_param(op, "row0")->u, 0);
+        assert_int_equal(op_find_param(op, "rows")->u, row->n);
+        assert_int_equal(op->bytes, op_find_bind(op, "W")->fixed.size);
+    }
+    oplist_finish(&list);
+}
+
+static void test_gains_go_to_their_products(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct oplist list = {0};
+    fake_init(&f, 1, 1);
+    oplist_decode_body(&list, &f.p);
+    oplist_head(&list, &f.p, DGL_PHASE_DECODE);
+    for (int32_t i = 0; i < 2; i++) {
+        assert_int_equal(op_find_bind(find(&list, "qkv", i, 0), "A")->fixed.offset, 100 + i);
+        assert_int_equal(op_find_bind(find(&list, "gate_up", i, 0), "A")->fixed.offset, 200 + i);
+    }
+    assert_int_equal(op_find_bind(find(&list, "head", -1, 0), "A")->fixed.offset, 77);
+    assert_near(op_find_param(find(&list, "head", -1, 0), "eps")->f, 1e-5, 1e-12);
+    oplist_finish(&list);
+}
+
+static void test_head_takes_the_last_row(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct oplist list = {0};
+    fake_init(&f, 1, 1);
+    oplist_head(&list, &f.p, DGL_PHASE_DECODE);
+    assert_int_equal(constant(&list.ops[0], "X_LAST"), 1);
+    assert_string_equal(attr(&list.ops[0], "phase"), "decode");
+    assert_int_equal(slot(&list.ops[0], "Y"), SLOT_LOGITS);
+    oplist_finish(&list);
+}
+
+static void test_attention(void **state)
+{
+    (void)state;
+    static const enum dgl_kv_type types[] = {DGL_KV_F16, DGL_KV_F32};
+    for (int i = 0; i < 2; i++) {
+        struct fake f;
+        struct oplist list = {0};
+        fake_init(&f, 1, 1);
+        f.p.kv_type = types[i];
+        oplist_decode_body(&list, &f.p);
+        oplist_prefill_body(&list, &f.p);
+        static const char *const labels[] = {"attn_decode", "rope_kv", "attn_prefill"};
+        for (int j = 0; j < 3; j++) {
+            const struct op *op = find(&list, labels[j], 1, 0);
+            assert_string_equal(attr(op, "kv"), types[i] == DGL_KV_F16 ? "f16" : "f32");
+            assert_int_equal(constant(op, "HEADS"), 4);
+            assert_int_equal(constant(op, "KV_HEADS"), 2);
+            assert_int_equal(constant(op, "HEAD_DIM"), 16);
+            assert_int_equal(constant(op, "CONTEXT"), 128);
+            assert_int_equal(slot(op, "KV"), SLOT_KV);
+            assert_int_equal(op_find_bind(op, "KV")->index, 1); /* of its layer */
+        }
+        oplist_finish(&list);
+    }
+}
+
+static void test_bands_become_operations(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct oplist list = {0};
+    fake_init(&f, 3, 1);
+    oplist_decode_body(&list, &f.p);
+    oplist_head(&list, &f.p, DGL_PHASE_DECODE);
+    check_labels(&list, "embed embed embed" DECODE_LAYER DECODE_LAYER " head head head");
+    for (int i = 0; i < 3; i++) {
+        const struct op *embed = find(&list, "embed", -1, i), *head = find(&list, "head", -1, i);
+        assert_int_equal(op_find_param(embed, "row0")->u, 100 * i);
+        assert_int_equal(op_find_param(embed, "rows")->u, 100);
+        assert_int_equal(op_find_param(head, "row0")->u, 100 * i);
+        assert_int_equal(op_find_bind(head, "W")->fixed.offset,
+                         op_find_bind(embed, "W")->fixed.offset); /* tied */
+        assert_int_equal(constant(head, "N"), 300);               /* of all bands */
+    }
+    oplist_finish(&list);
+}
+
+static void test_embed_reads_one_row(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct oplist list = {0};
+    fake_init(&f, 1, 1);
+    oplist_decode_body(&list, &f.p);
+    assert_int_equal(list.ops[0].bytes, 64 * 2);
+    assert_int_equal(slot(&list.ops[0], "IDS"), SLOT_IDS);
+    assert_near(op_find_param(&list.ops[0], "scale")->f, 1, 0);
+    oplist_finish(&list);
+}
+
+static void test_layout_is_asked_for(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct oplist list = {0};
+    fake_init(&f, 1, 1);
+    strcpy(f.layouts.name[DGL_Q8_0], "split");
+    oplist_decode_body(&list, &f.p);
+    assert_string_equal(attr(find(&list, "down", 0, 0), "layout"), "split");
+    assert_string_equal(attr(find(&list, "qkv", 0, 0), "layout"), "native");
+    oplist_finish(&list);
+}
+
+static void test_unknown_names(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct oplist list = {0};
+    fake_init(&f, 1, 1);
+    oplist_decode_body(&list, &f.p);
+    assert_null(op_find_bind(&list.ops[0], "Q"));
+    assert_null(op_find_param(&list.ops[0], "row"));
+    oplist_finish(&list);
+    assert_int_equal(list.count, 0);
+    oplist_finish(&list);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_prefill_order),
+        cmocka_unit_test(test_decode_order),
+        cmocka_unit_test(test_split_decode_order),
+        cmocka_unit_test(test_split_prefill_has_no_merge),
+        cmocka_unit_test(test_score_order),
+        cmocka_unit_test(test_histogram_levels),
+        cmocka_unit_test(test_penalty_and_idle),
+        cmocka_unit_test(test_gains_go_to_their_products),
+        cmocka_unit_test(test_head_takes_the_last_row),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_bands_become_operations),
+        cmocka_unit_test(test_embed_reads_one_row),
+        cmocka_unit_test(test_layout_is_asked_for),
+        cmocka_unit_test(test_unknown_names),
+    };
+    int failures = test_run_table("samplers", test_sampler, samplers);
+    failures += test_run_table("products", test_product, products);
+    return failures + cmocka_run_group_tests(tests, NULL, NULL);
+}

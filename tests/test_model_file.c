@@ -315,7 +315,8 @@ static void hub_ref_that_climbs(void **state)
 static void hub_ids_are_checked(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"../no-such-model-here", "a/..", "a/b/c", "/a", "a/", "a b/c", "a/b\nc"};
+    static const char *const bad[] = {
+        "../no-such-model-here", "a/..", "a/b/c", "/a", "a/", "a b/c", "a/b\nc"};
     struct hub h = hub_make("models--o--m", "r", "r");
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         open_fails(bad[i], DGL_ERR_IO, "no such file or folder; a model is");

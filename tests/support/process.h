@@ -34,8 +34,9 @@ struct process_result {
     struct dgl_json_doc *json; /* process_json() */
 };
 
-/* Fails the test when the program cannot be started or takes longer than a minute. Release with
- * process_finish(). Without other wishes: no NO_COLOR, TERM=xterm, DOPPLERGL_DATA = tests. */
+/* Fails the test when the program cannot be started or takes longer than four minutes (a cold
+ * shader cache on a busy machine). Release with process_finish(). Without other wishes: no
+ * NO_COLOR, TERM=xterm, DOPPLERGL_DATA = tests. */
 void process_run(const struct process_params *params, struct process_result *r);
 void process_finish(struct process_result *r);
 /* The command with these arguments: process_command(&r, "version", "--json", NULL). */

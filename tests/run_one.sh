@@ -1,0 +1,37 @@
+#!/bin/sh
+# Runs one test program for run.sh: writes OUT/NAME.tap and .err, OUT/NAME.count ("passed failed skipped") and prints
+# what a reader wants to see, at once, because others run beside it.
+# usage: run_one.sh OUT PROGRAM     Variables: TEST_TIMEOUT, TEST_LABEL, TEST_WRAPPER as in run.sh.
+out=$1
+program=$2
+name=${program##*/}
+tap=$out/$name.tap err=$out/$name.err
+start=$(date +%s)
+# shellcheck disable=SC2086
+CMOCKA_MESSAGE_OUTPUT=TAP timeout --foreground -k 10 "${TEST_TIMEOUT:-1800}" $TEST_WRAPPER "$program" \
+    > "$tap" 2> "$err" < /dev/null
+code=$?
+p=$(grep '^ok ' "$tap" | grep -vc ' # SKIP')
+s=$(grep -cE '^(not ok [0-9]*|ok .*) # SKIP' "$tap")
+f=$(grep '^not ok ' "$tap" | grep -vc '^not ok [0-9]* # SKIP')
+planned=$(sed -n 's/^1\.\.\([0-9]*\)$/\1/p' "$tap" | awk '{n += $1} END {print n + 0}')
+# A program that died lost the cases that it did not reach; one that failed outside of its cases (a leak,
+# an empty group) is a failure too.
+missing=$((planned - p - s - f))
+[ "$missing" -gt 0 ] && f=$((f + missing))
+[ "$code" -ne 0 ] && [ "$f" -eq 0 ] && f=1
+[ "$planned" -eq 0 ] && [ "$f" -eq 0 ] && f=1
+[ "$s" -gt 0 ] && sed -n "s/^# skip: /  $name: /p" "$tap" | sort | uniq -c > "$out/$name.skips"
+report=$(
+    printf '%s%-28s %4d passed %3d failed %3d skipped  %3ds\n' "${TEST_LABEL:+$TEST_LABEL }" "$name" "$p" "$f" "$s" \
+        $(($(date +%s) - start))
+    if [ "$f" -gt 0 ]; then
+        grep -A8 '^not ok [0-9]* - ' "$tap" | sed 's/^/    /' | head -60
+        tail -n 40 "$err" | sed 's/^/    /'
+        [ "$missing" -gt 0 ] && echo "    $missing cases were not reached"
+        [ "$code" -eq 124 ] && echo "    stopped after ${TEST_TIMEOUT:-1800} seconds (TEST_TIMEOUT)"
+        echo "    exit code $code, whole output in $tap and $name.err"
+    fi
+)
+printf '%s\n' "$report"
+echo "$p $f $s" > "$out/$name.count"

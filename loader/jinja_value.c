@@ -104,20 +104,37 @@ bool jinja_new_dict(struct jinja_run *run, enum jinja_type type, struct jinja_va
 
 /* ---- JSON ---- */
 
-static struct jinja_value scalar_from_json(const struct dgl_json *json)
+static bool number_from_json(struct jinja_run *run, const struct dgl_json *json,
+                             struct jinja_value *out)
 {
     int64_t integer;
+    if (dgl_json_is_real(json)) {
+        *out = jinja_float(dgl_json_f64(json));
+        return true;
+    }
+    if (!dgl_json_i64(json, &integer)) {
+        struct dgl_str digits = dgl_json_spelling(json);
+        return jinja_error(run, "the number %.*s does not fit 64 bits", (int)digits.len, digits.p);
+    }
+    *out = jinja_int(integer);
+    return true;
+}
+
+static bool scalar_from_json(struct jinja_run *run, const struct dgl_json *json,
+                             struct jinja_value *out)
+{
     switch (dgl_json_type(json)) {
     case DGL_JSON_BOOL:
-        return jinja_bool(dgl_json_bool(json));
+        *out = jinja_bool(dgl_json_bool(json));
+        return true;
     case DGL_JSON_NUMBER:
-        if (dgl_json_i64(json, &integer))
-            return jinja_int(integer);
-        return jinja_float(dgl_json_f64(json));
+        return number_from_json(run, json, out);
     case DGL_JSON_STRING:
-        return jinja_text_of(dgl_json_str(json), false);
+        *out = jinja_text_of(dgl_json_str(json), false);
+        return true;
     default:
-        return jinja_none();
+        *out = jinja_none();
+        return true;
     }
 }
 
@@ -166,7 +183,7 @@ bool jinja_from_json(struct jinja_run *run, const struct dgl_json *json, bool da
     else if (dgl_json_is(json, DGL_JSON_OBJECT))
         ok = object_from_json(run, json, data, out);
     else
-        *out = scalar_from_json(json);
+        ok = scalar_from_json(run, json, out);
     out->data = data;
     return ok;
 }
@@ -346,7 +363,7 @@ struct jinja_value jinja_slice_bytes(const struct jinja_value *text, size_t offs
 
 bool jinja_byte_is_data(const struct jinja_value *text, size_t offset)
 {
-    return text->text.marks ? text->text.marks[offset] == JINJA_MARK_DATA : text->data;
+    return text->text.marks ? text->text.marks[offset] != JINJA_MARK_TEMPLATE : text->data;
 }
 
 struct jinja_value jinja_part(const struct jinja_value *text, struct dgl_str part)

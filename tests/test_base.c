@@ -30,6 +30,49 @@ static void unknown_status_has_a_text(void **state)
     assert_string_equal(dgl_status_str((enum dgl_status)7), "unknown status");
 }
 
+struct date_case {
+    const char *name, *text;
+    int weekday, yearday; /* -1: refused */
+    int hour, minute, second;
+};
+
+static const struct date_case date_cases[] = {
+    {"date", "2025-06-15", 0, 165, 0, 0, 0},
+    {"date and minute", "2025-06-15T09:30", 0, 165, 9, 30, 0},
+    {"date and second", "2025-06-15 23:59:58", 0, 165, 23, 59, 58},
+    {"date: leap day", "2024-02-29", 4, 59, 0, 0, 0},
+    {"date: year 1000", "1000-01-01", 3, 0, 0, 0, 0},
+    {"refuses a date: no leap day", "2025-02-29", -1, 0, 0, 0, 0},
+    {"refuses a date: month 13", "2025-13-01", -1, 0, 0, 0, 0},
+    {"refuses a date: month 0", "2025-00-01", -1, 0, 0, 0, 0},
+    {"refuses a date: day 0", "2025-01-00", -1, 0, 0, 0, 0},
+    {"refuses a date: hour 24", "2025-01-01T24:00", -1, 0, 0, 0, 0},
+    {"refuses a date: second 60", "2025-01-01T00:00:60", -1, 0, 0, 0, 0},
+    {"refuses a date: year 0999", "0999-01-01", -1, 0, 0, 0, 0},
+    {"refuses a date: nothing", "", -1, 0, 0, 0, 0},
+    {"refuses a date: short", "2025-6-15", -1, 0, 0, 0, 0},
+    {"refuses a date: blank in front", " 2025-06-1", -1, 0, 0, 0, 0},
+    {"refuses a date: sign", "+202-06-15", -1, 0, 0, 0, 0},
+    {"refuses a date: zone", "2025-06-15T09:30Z", -1, 0, 0, 0, 0},
+    {"refuses a date: words", "yesterday!", -1, 0, 0, 0, 0},
+};
+
+static void parse_date(void **state)
+{
+    const struct date_case *c = *state;
+    struct tm got = {.tm_year = 7};
+    assert_int_equal(dgl_parse_date(dgl_str_of(c->text), &got), c->weekday >= 0);
+    if (c->weekday < 0) {
+        assert_int_equal(got.tm_year, 7);
+        return;
+    }
+    assert_int_equal(got.tm_wday, c->weekday);
+    assert_int_equal(got.tm_yday, c->yearday);
+    assert_int_equal(got.tm_hour, c->hour);
+    assert_int_equal(got.tm_min, c->minute);
+    assert_int_equal(got.tm_sec, c->second);
+}
+
 static void fail_logs_one_error_line(void **state)
 {
     (void)state;
@@ -347,6 +390,7 @@ int main(void)
         cmocka_unit_test(parallel_for_stops_at_a_failure),
         cmocka_unit_test(processors_and_clock_are_sane),
     };
-    return cmocka_run_group_tests_name("base", tests, NULL, NULL) +
+    return test_run_table("dates", parse_date, date_cases) +
+           cmocka_run_group_tests_name("base", tests, NULL, NULL) +
            test_run_table("checked ranges", check_range, range_cases);
 }

@@ -26,7 +26,7 @@ static const struct text_case text_cases[] = {
     {"accepts: same key in two objects", "[{\"a\":1},{\"a\":1}]", NULL, 0},
     {"accepts: keys that differ in case", "{\"a\":1,\"A\":2}", NULL, 0},
     {"accepts: number that becomes zero", "1e-999", NULL, 0},
-    {"refuses: nothing", "", "line 1, byte 1: found the end of the text, wanted a value", 0},
+    {"refuses: nothing", "", "byte 1: found the end of the text, wanted a value", 0},
     {"refuses: blanks only", " \n", "found the end of the text, wanted a value", 0},
     {"refuses: 65 levels", "[" TIMES8(TIMES8("[")) TIMES8(TIMES8("]")) "]",
      "byte 65: found '[', wanted nesting of at most 64 levels", 0},
@@ -199,9 +199,15 @@ static const struct number_case number_cases[] = {
     {"integer: written with an exponent", "1e3", true, 1000},
     {"integer: 2^53 - 1", "9007199254740991", true, 9007199254740991},
     {"integer: -(2^53 - 1)", "-9007199254740991", true, -9007199254740991},
-    {"integer: 2^53", "9007199254740992", false, 0},
-    {"integer: 2^53 + 1, which a double rounds", "9007199254740993", false, 0},
+    {"integer: 2^53", "9007199254740992", true, 9007199254740992},
+    {"integer: 2^53 + 1, which a double rounds", "9007199254740993", true, 9007199254740993},
+    {"integer: -(2^53 + 1)", "-9007199254740993", true, -9007199254740993},
+    {"integer: 2^63 - 1", "9223372036854775807", true, INT64_MAX},
+    {"integer: -2^63", "-9223372036854775808", true, INT64_MIN},
     {"integer: 2^63", "9223372036854775808", false, 0},
+    {"integer: 2^53 as a fraction", "9007199254740992.0", false, 0},
+    {"integer: with a zero fraction", "12.0", true, 12},
+    {"integer: with an exponent", "2e3", true, 2000},
     {"integer: fraction", "0.5", false, 0},
     {"integer: string", "\"1\"", false, 0},
     {"integer: true", "true", false, 0},
@@ -215,6 +221,35 @@ static void check_number(void **state)
     int64_t value = 77;
     assert_int_equal(dgl_json_i64(dgl_json_root(doc), &value), c->exact);
     assert_true(value == (c->exact ? c->value : 77));
+    dgl_json_destroy(&doc);
+}
+
+/* The spelling belongs to the right number whatever strings say in between. */
+static void spellings_stay_with_their_numbers(void **state)
+{
+    (void)state;
+    struct dgl_json_doc *doc =
+        parse("{\"1.0\": [\"-2.0 \\\" 3.0\", 1, 4.0, \"\\u0000\\\\\"], \"b\": "
+              "{\"c\": 0.5, \"d\": [[], 6, -7e0]}, \"e\": 18446744073709551615}");
+    const struct dgl_json *root = dgl_json_root(doc), *a = dgl_json_get(root, "1.0");
+    const struct dgl_json *b = dgl_json_get(root, "b"), *d = dgl_json_get(b, "d");
+    const struct {
+        const struct dgl_json *value;
+        bool real;
+        const char *spelling;
+    } want[] = {{dgl_json_at(a, 0), false, ""},
+                {dgl_json_at(a, 1), false, ""},
+                {dgl_json_at(a, 2), true, "4.0"},
+                {dgl_json_at(a, 3), false, ""},
+                {dgl_json_get(b, "c"), true, ""},
+                {dgl_json_at(d, 0), false, ""},
+                {dgl_json_at(d, 1), false, ""},
+                {dgl_json_at(d, 2), true, "-7e0"},
+                {dgl_json_get(root, "e"), false, "18446744073709551615"}};
+    for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+        assert_int_equal(dgl_json_is_real(want[i].value), want[i].real);
+        assert_string_equal(dgl_json_spelling(want[i].value).p, want[i].spelling);
+    }
     dgl_json_destroy(&doc);
 }
 
@@ -338,7 +373,7 @@ static const struct field_case field_cases[] = {
      "t.json: a.n is 3.5, wanted an integer from 1 to 10"},
     {"field: too small", "{\"a\":{\"n\":0}}", "a.n is 0, wanted an integer from 1 to 10"},
     {"field: too large", "{\"a\":{\"n\":11}}", "a.n is 11, wanted"},
-    {"field: inexact", "{\"a\":{\"n\":9007199254740993}}", "a.n is 9007199254740992, wanted"},
+    {"field: inexact", "{\"a\":{\"n\":9007199254740993}}", "a.n is 9007199254740993, wanted"},
     {"field: string", "{\"a\":{\"n\":\"7\"}}", "a.n is \"7\", wanted"},
     {"field: true", "{\"a\":{\"n\":true}}", "a.n is true, wanted"},
     {"field: array", "{\"a\":{\"n\":[1,2]}}", "a.n is an array of 2, wanted"},
@@ -566,7 +601,8 @@ static void written_values_parse_to_the_same(void **state)
     (void)state;
     static const char text[] =
         "{\"z\": [1, 0.1, -1e-07, \"\\u0000\\n\\\"\", null, {\"a\\u0000\": true}], "
-        "\"a\": {}, \"b\": [], \"c\": 9007199254740991, \"d\": 1e+300}";
+        "\"a\": {}, \"b\": [], \"c\": 9007199254740991, \"d\": 1e+300, "
+        "\"e\": [1.0, 10000.00, 2E3, -0.0, 12345678901234567890, {\"f-1\": [9007199254740993]}]}";
     struct dgl_json_doc *doc = parse(text);
     struct dgl_buf out = {0};
     struct dgl_json_writer w = dgl_json_writer(&out, 0);
@@ -585,6 +621,7 @@ int main(void)
         cmocka_unit_test(values_have_types),
         cmocka_unit_test(null_pointers_are_harmless),
         cmocka_unit_test(doubles_are_exact),
+        cmocka_unit_test(spellings_stay_with_their_numbers),
         cmocka_unit_test(numbers_do_not_depend_on_the_locale),
         cmocka_unit_test(iteration_is_in_file_order),
         cmocka_unit_test(objects_of_any_size_find_their_keys),

@@ -5,7 +5,8 @@
  *
  *     valueint     length of the key
  *     valuedouble  number: its value; string: its length; array and object: how many children
- *     valuestring  string: the bytes; large object: its index of keys (cJSON_Delete frees either)
+ *     valuestring  string: the bytes; large object: its index of keys; number: its spelling, where
+ *                  the double does not tell it: 1.0, 2e3, 9007199254740993 (cJSON_Delete frees all)
  */
 #include "core/base/json.h"
 
@@ -162,6 +163,24 @@ static enum dgl_status finish_children(const struct dgl_json_doc *doc, const str
     return status;
 }
 
+/* Keeps what a double loses: that a whole number was written as a fraction, and the digits of large
+ * integers. cJSON has no place for it, so the numbers of the text, from *at on, are walked beside
+ * those of the tree: both have one order. */
+static bool keep_spellings(cJSON *node, const char *text, size_t len, size_t *at)
+{
+    if (cJSON_IsNumber(node)) {
+        struct dgl_str number = json_next_number(text, len, at);
+        bool large = !(fabs(node->valuedouble) < 0x1p53);
+        bool lost = json_is_real(number) ? node->valuedouble == floor(node->valuedouble) : large;
+        if (lost && !(node->valuestring = strndup(number.p, number.len)))
+            return false;
+    }
+    bool ok = true;
+    for (cJSON *child = node->child; child && ok; child = child->next)
+        ok = keep_spellings(child, text, len, at);
+    return ok;
+}
+
 static enum dgl_status fail_scan(const struct dgl_log *log, const char *name, const char *text,
                                  size_t len, const struct json_scan *scan)
 {
@@ -178,9 +197,13 @@ static enum dgl_status fail_scan(const struct dgl_log *log, const char *name, co
         dgl_buf_printf(&found, "'%c'", c);
     else
         dgl_buf_printf(&found, "byte 0x%02X", c);
+    struct dgl_buf where = {0};
+    if (memchr(text, '\n', len)) /* of one line nobody counts lines */
+        dgl_buf_printf(&where, "line %zu, ", line);
     enum dgl_status status =
-        dgl_fail(log, DGL_ERR_FORMAT, "%s: line %zu, byte %zu: found %s, wanted %s", name, line,
-                 column, found.p ? found.p : "?", scan->wanted);
+        dgl_fail(log, DGL_ERR_FORMAT, "%s: %sbyte %zu: found %s, wanted %s", name,
+                 where.p ? where.p : "", column, found.p ? found.p : "?", scan->wanted);
+    dgl_buf_finish(&where);
     dgl_buf_finish(&found);
     return status;
 }
@@ -228,6 +251,9 @@ enum dgl_status dgl_json_parse(const struct dgl_log *log, const char *name, cons
     } else if (!cJSON_IsNumber(doc->root)) {
         status = finish_children(doc, log, doc->root, has_nuls);
     }
+    size_t at = 0;
+    if (status == DGL_OK && scan.spelled && !keep_spellings(doc->root, text, len, &at))
+        status = dgl_fail_memory(log, name, len);
     if (status != DGL_OK)
         dgl_json_destroy(&doc);
     *out = doc;
@@ -305,15 +331,29 @@ bool dgl_json_bool(const struct dgl_json *value)
     return cJSON_IsTrue(node_of(value));
 }
 
+struct dgl_str dgl_json_spelling(const struct dgl_json *value)
+{
+    const cJSON *node = node_of(value);
+    bool kept = cJSON_IsNumber(node) && node->valuestring;
+    return kept ? dgl_str_of(node->valuestring) : (struct dgl_str){"", 0};
+}
+
+bool dgl_json_is_real(const struct dgl_json *value)
+{
+    double number = dgl_json_f64(value);
+    return number != floor(number) || json_is_real(dgl_json_spelling(value));
+}
+
 bool dgl_json_i64(const struct dgl_json *value, int64_t *out)
 {
-    /* From 2^53 on the text may have named a neighbour of the double that it became. */
     const double limit = 0x1p53;
     const cJSON *node = node_of(value);
     if (!cJSON_IsNumber(node))
         return false;
     double number = node->valuedouble;
-    if (!(number > -limit && number < limit) || number != floor(number))
+    if (!(number > -limit && number < limit)) /* only the digits can tell */
+        return dgl_parse_i64(dgl_json_spelling(value), INT64_MIN, INT64_MAX, out);
+    if (number != floor(number))
         return false;
     *out = (int64_t)number;
     return true;

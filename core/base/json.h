@@ -1,7 +1,7 @@
 /*
  * The one JSON reader and writer, and the only file that includes cJSON.
  * Reading is strict where cJSON is not: the whole text must be one value, keys are case-sensitive
- * and unique, numbers are finite, integers exact below 2^53, nesting at most 64, text valid UTF-8.
+ * and unique, numbers are finite, integers exact in 64 bits, nesting at most 64, text valid UTF-8.
  * Strings carry a length and keep U+0000. Errors name the file, where in it, and what was
  * found. Escaped surrogates without their other half are refused: no UTF-8 could hold them.
  */
@@ -41,8 +41,15 @@ struct dgl_str
 dgl_json_str(const struct dgl_json *value);        /* empty unless a string; NUL-terminated */
 double dgl_json_f64(const struct dgl_json *value); /* 0 unless a number */
 bool dgl_json_bool(const struct dgl_json *value);
-bool dgl_json_i64(const struct dgl_json *value, int64_t *out); /* false unless an exact integer */
-size_t dgl_json_count(const struct dgl_json *value);           /* children of an array or object */
+/* False unless a whole number, "1.0" is one too, that fits; beyond 2^53 only when written as
+ * digits. */
+bool dgl_json_i64(const struct dgl_json *value, int64_t *out);
+/* Written with a fraction or an exponent: what tells 1.0 from 1 where the two differ. */
+bool dgl_json_is_real(const struct dgl_json *value);
+/* A number as it was written, where its double does not tell (1.0, 2e3, 2^53 and more); else empty.
+ */
+struct dgl_str dgl_json_spelling(const struct dgl_json *value);
+size_t dgl_json_count(const struct dgl_json *value); /* children of an array or object */
 /* Iteration in file order; a key is empty in arrays. */
 const struct dgl_json *dgl_json_first(const struct dgl_json *value);
 const struct dgl_json *dgl_json_next(const struct dgl_json *value);

@@ -107,7 +107,10 @@ static void append_found(struct dgl_buf *out, const struct dgl_json *value)
         dgl_buf_puts(out, dgl_json_bool(value) ? "true" : "false");
         break;
     case DGL_JSON_NUMBER:
-        dgl_buf_f64(out, dgl_json_f64(value));
+        if (dgl_json_spelling(value).len)
+            dgl_buf_puts(out, dgl_json_spelling(value).p);
+        else
+            dgl_buf_f64(out, dgl_json_f64(value));
         break;
     case DGL_JSON_STRING:
         dgl_buf_putc(out, '"');

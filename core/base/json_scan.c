@@ -4,8 +4,9 @@
 
 #include <string.h>
 
-#include "core/base/str.h"
 #include "core/base/utf8.h"
+
+enum { json_max_plain_digits = 15 }; /* whole numbers of so few digits are exact as doubles */
 
 struct scanner {
     const char *start, *p, *end;
@@ -117,6 +118,14 @@ static bool scan_digits(struct scanner *s)
     return true;
 }
 
+bool json_is_real(struct dgl_str number)
+{
+    for (size_t i = 0; i < number.len; i++)
+        if (number.p[i] == '.' || number.p[i] == 'e' || number.p[i] == 'E')
+            return true;
+    return false;
+}
+
 static bool scan_number(struct scanner *s)
 {
     const char *start = s->p;
@@ -142,10 +151,12 @@ static bool scan_number(struct scanner *s)
         if (!scan_digits(s))
             return false;
     }
-    if (s->p - start > json_max_number_len)
+    struct dgl_str number = {start, (size_t)(s->p - start)};
+    s->result->spelled |= json_is_real(number) || number.len > json_max_plain_digits;
+    if (number.len > json_max_number_len)
         return scan_fail(s, start, "a number of at most 63 characters");
     double value;
-    if (exponent && !dgl_parse_f64((struct dgl_str){start, (size_t)(s->p - start)}, &value))
+    if (exponent && !dgl_parse_f64(number, &value))
         return scan_fail(s, start, "a number that a double can hold");
     return true;
 }
@@ -261,4 +272,21 @@ size_t json_replace_nuls(const char *text, size_t len, char *out)
         }
     }
     return put;
+}
+
+struct dgl_str json_next_number(const char *text, size_t len, size_t *at)
+{
+    size_t i = *at;
+    while (i < len && text[i] != '-' && !is_digit(text[i])) {
+        if (text[i++] != '"')
+            continue;
+        while (text[i] != '"')
+            i += text[i] == '\\' ? 2 : 1;
+        i++;
+    }
+    size_t start = i;
+    while (i < len && (is_digit(text[i]) || strchr("+-.eE", text[i])))
+        i++;
+    *at = i;
+    return (struct dgl_str){text + start, i - start};
 }

@@ -2,14 +2,14 @@
 #ifndef DGL_BASE_JSON_SCAN_H
 #define DGL_BASE_JSON_SCAN_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "core/base/str.h"
 
 /* Nesting of arrays and objects. Bounds every recursion over a parsed document. */
 enum { json_max_depth = 64, json_max_number_len = 63 };
 
 struct json_scan {
     size_t nul_escapes; /* how many \u0000 the text has */
+    bool spelled;       /* it has numbers whose spelling tells more than a double, see below */
     size_t offset;      /* on failure: where, */
     const char *wanted; /* and what should have been there (static) */
 };
@@ -22,5 +22,10 @@ bool json_scan(const char *text, size_t len, struct json_scan *scan);
 /* Copies a scanned text with every \u0000 as the bytes C0 80, which no valid text contains; returns
  * the length, never above `len`. */
 size_t json_replace_nuls(const char *text, size_t len, char *out);
+
+/* The next number at or behind *at in a scanned text; *at moves behind it. Empty: there is none. */
+struct dgl_str json_next_number(const char *text, size_t len, size_t *at);
+/* A number with a fraction or an exponent. */
+bool json_is_real(struct dgl_str number);
 
 #endif

@@ -191,6 +191,17 @@ static void write_children(struct dgl_json_writer *w, const struct dgl_json *val
     }
 }
 
+static void write_number(struct dgl_json_writer *w, const struct dgl_json *value)
+{
+    struct dgl_str spelling = dgl_json_spelling(value);
+    if (spelling.len == 0) {
+        dgl_jw_f64(w, dgl_json_f64(value));
+        return;
+    }
+    separate(w);
+    dgl_buf_append(w->out, spelling.p, spelling.len);
+}
+
 void dgl_jw_value(struct dgl_json_writer *w, const struct dgl_json *value)
 {
     switch (dgl_json_type(value)) {
@@ -201,7 +212,7 @@ void dgl_jw_value(struct dgl_json_writer *w, const struct dgl_json *value)
         dgl_jw_bool(w, dgl_json_bool(value));
         break;
     case DGL_JSON_NUMBER:
-        dgl_jw_f64(w, dgl_json_f64(value));
+        write_number(w, value);
         break;
     case DGL_JSON_STRING:
         dgl_jw_str(w, dgl_json_str(value));

@@ -218,6 +218,14 @@ enum dgl_status dgl_encode(const struct dgl_tokenizer *tok, const char *text, si
  * ignored. */
 enum dgl_status dgl_decode(const struct dgl_tokenizer *tok, const int32_t *ids, size_t count,
                            bool skip_special, char **text, size_t *len);
+/* As dgl_decode with special tokens kept. The first ends[i] bytes of the text are what the ids up
+ * to i read as; an unfinished character belongs to the id that ends it. `ends` has room for
+ * `count`. */
+enum dgl_status dgl_decode_pieces(const struct dgl_tokenizer *tok, const int32_t *ids, size_t count,
+                                  size_t *ends, char **text, size_t *len);
+/* How the vocabulary spells a token ("<0x0A>", "<|end|>"); NULL = there is no such id. Borrowed.
+ */
+const char *dgl_token_spelling(const struct dgl_tokenizer *tok, int32_t id, size_t *len);
 /* Releases what dgl_encode, dgl_decode and friends allocated; NULL is fine. */
 void dgl_free(void *p);
 

@@ -155,7 +155,8 @@ static enum dgl_status index_token(struct dgl_json_reader r,
     struct dgl_str text = {token->content.p, token->content.len};
     if (token->normalized) {
         size_t origin_len = 0;
-        enum dgl_status status = tok_normalize(r.log, normalizer, scratch, text, &origin_len);
+        enum dgl_status status = tok_normalize(r.log, normalizer, scratch,
+                                               (struct tok_marked){.text = text}, &origin_len);
         if (status != DGL_OK)
             return status;
         text = (struct dgl_str){scratch->normalized.p, scratch->normalized.len};
@@ -216,18 +217,20 @@ const struct tok_added_token *tok_added_find(const struct tok_added *added, int3
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-/* The longest token that begins at `start`: its index, with *end behind it; -1 when there is
+/* The longest token that may begin at `start`: its index, with *end behind it; -1 when there is
  * none. */
-static int32_t longest_at(const struct tok_trie *trie, struct dgl_str text, size_t start,
-                          size_t *end)
+static int32_t longest_at(const struct tok_added *added, const struct tok_trie *trie,
+                          struct tok_marked text, size_t start, size_t *end)
 {
     int32_t found = -1;
     uint32_t node = TOK_TRIE_ROOT;
-    for (size_t i = start; i < text.len; i++) {
-        node = tok_trie_next(trie, node, (unsigned char)text.p[i]);
+    bool data = false;
+    for (size_t i = start; i < text.text.len; i++) {
+        node = tok_trie_next(trie, node, (unsigned char)text.text.p[i]);
         if (node == TOK_TRIE_NONE)
             break;
-        if (trie->values[node] >= 0) {
+        data = data || (text.marks && text.marks[i]);
+        if (trie->values[node] >= 0 && !(data && added->tokens[trie->values[node]].special)) {
             found = trie->values[node];
             *end = i + 1;
         }
@@ -310,16 +313,17 @@ static enum dgl_status take_match(const struct dgl_log *log, const struct tok_ad
 }
 
 enum dgl_status tok_added_cut(const struct dgl_log *log, const struct tok_added *added,
-                              const struct tok_trie *trie, bool skip_special, struct dgl_str text,
-                              struct tok_cuts *out)
+                              const struct tok_trie *trie, bool skip_special,
+                              struct tok_marked marked, struct tok_cuts *out)
 {
+    struct dgl_str text = marked.text;
     size_t done = 0;
     enum dgl_status status = DGL_OK;
     out->count = 0;
     for (size_t i = 0; i < text.len && status == DGL_OK;) {
         struct tok_cut match = {.start = i, .end = i + 1, .token = -1};
         if (trie->starts[(unsigned char)text.p[i]])
-            match.token = longest_at(trie, text, i, &match.end);
+            match.token = longest_at(added, trie, marked, i, &match.end);
         /* A match that is refused is behind us all the same: the search goes on after it. */
         i = match.end;
         if (match.token >= 0 && !(skip_special && added->tokens[match.token].special))

@@ -38,9 +38,10 @@ void tok_added_finish(struct tok_added *added);
 const struct tok_added_token *tok_added_find(const struct tok_added *added, int32_t id);
 
 /* Replaces *out by cuts that cover `text`: added tokens, leftmost and longest first, and what
- * lies between them. `trie` is one of the two above. */
+ * lies between them. `trie` is one of the two above. A special token that touches data does not
+ * count as one, so it cannot hide a token of the template either. */
 enum dgl_status tok_added_cut(const struct dgl_log *log, const struct tok_added *added,
-                              const struct tok_trie *trie, bool skip_special, struct dgl_str text,
-                              struct tok_cuts *out);
+                              const struct tok_trie *trie, bool skip_special,
+                              struct tok_marked text, struct tok_cuts *out);
 
 #endif

@@ -211,18 +211,32 @@ static enum dgl_status merge_large(const struct dgl_log *log, const struct tok_m
 
 /* ---- one piece ------------------------------------------------------------------------------- */
 
+static enum dgl_status add_ids(const struct dgl_log *log, const int32_t *ids, size_t count,
+                               struct token_ids *out)
+{
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; status == DGL_OK && i < count; i++)
+        status = token_ids_add(log, out, ids[i]);
+    return status;
+}
+
 static enum dgl_status merge_part(const struct dgl_log *log, const struct tok_merges *merges,
                                   struct tok_model_scratch *scratch, int32_t *symbols, size_t count,
                                   struct token_ids *out)
 {
-    enum dgl_status status = DGL_OK;
-    if (count > SMALL)
-        status = merge_large(log, merges, scratch, symbols, &count);
-    else
-        count = merge_small(merges, symbols, count);
-    for (size_t i = 0; status == DGL_OK && i < count; i++)
-        status = token_ids_add(log, out, symbols[i]);
-    return status;
+    if (count > SMALL) {
+        enum dgl_status status = merge_large(log, merges, scratch, symbols, &count);
+        return status == DGL_OK ? add_ids(log, symbols, count, out) : status;
+    }
+    struct tok_cache_entry *known = tok_cache_place(&scratch->cache, symbols, count);
+    if (known && tok_cache_has(known, symbols, count))
+        return add_ids(log, known->ids, known->num_ids, out);
+    if (known)
+        tok_cache_begin(known, symbols, count);
+    count = merge_small(merges, symbols, count);
+    if (known)
+        tok_cache_set_ids(known, symbols, count);
+    return add_ids(log, symbols, count, out);
 }
 
 enum dgl_status tok_bpe_merge(const struct dgl_log *log, const struct tok_merges *merges,

@@ -73,6 +73,7 @@ void tok_model_scratch_finish(struct tok_model_scratch *scratch)
     free(scratch->nodes);
     free(scratch->heap);
     free(scratch->path);
+    tok_cache_finish(&scratch->cache);
     *scratch = (struct tok_model_scratch){0};
 }
 

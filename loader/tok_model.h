@@ -4,6 +4,7 @@
 #define DGL_LOADER_TOK_MODEL_H
 
 #include "core/base/json.h"
+#include "loader/tok_cache.h"
 #include "loader/tok_vocab.h"
 #include "loader/tokenizer.h"
 
@@ -28,6 +29,7 @@ struct tok_model_scratch {
     size_t cap_symbols;
     void *nodes, *heap, *path; /* of the models' own types */
     size_t cap_nodes, cap_heap, cap_path;
+    struct tok_cache cache; /* of BPE */
 };
 void tok_model_scratch_finish(struct tok_model_scratch *scratch);
 

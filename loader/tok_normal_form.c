@@ -155,9 +155,24 @@ static bool normalize_part(enum tok_normal_form form, struct dgl_str part, uint3
     return !out->failed;
 }
 
-bool tok_normal_form(enum tok_normal_form form, struct dgl_str text, uint32_t **cps, size_t *cap,
-                     struct dgl_buf *out)
+/* Marks of out[done..], which was made of text[first, end). The character in front, up to `head`,
+ * has its own mark unless it was composed with something. */
+static void mark_part(struct tok_marked text, size_t first, size_t head, size_t end,
+                      const struct dgl_buf *out, size_t done, struct dgl_buf *marks)
 {
+    size_t kept = head - first, made = out->len - done;
+    if (kept > 0 && kept <= made && memcmp(out->p + done, text.text.p + first, kept) == 0) {
+        tok_marked_merge(text, first, head, kept, marks);
+        made -= kept;
+        first = head;
+    }
+    tok_marked_merge(text, first, end, made, marks);
+}
+
+bool tok_normal_form(enum tok_normal_form form, struct tok_marked marked, uint32_t **cps,
+                     size_t *cap, struct dgl_buf *out, struct dgl_buf *marks)
+{
+    struct dgl_str text = marked.text;
     uint32_t limit = inert_below(form);
     size_t start = 0, i = 0; /* [start, i): inert so far */
     while (i < text.len) {
@@ -168,7 +183,7 @@ bool tok_normal_form(enum tok_normal_form form, struct dgl_str text, uint32_t **
             continue;
         }
         /* The stretch begins with the code point before, which may take part in a composition. */
-        size_t first = i;
+        size_t first = i, head = i;
         while (first > start && ((unsigned char)text.p[--first] & 0xC0) == 0x80)
             ;
         while (i < text.len) {
@@ -177,12 +192,14 @@ bool tok_normal_form(enum tok_normal_form form, struct dgl_str text, uint32_t **
                 break;
             i += step;
         }
-        dgl_buf_append(out, text.p + start, first - start);
+        tok_marked_copy(marked, start, first, out, marks);
+        size_t done = out->len;
         if (!normalize_part(form, (struct dgl_str){text.p + first, i - first}, cps, cap, out))
             return false;
+        if (marked.marks)
+            mark_part(marked, first, head, i, out, done, marks);
         start = i;
     }
-    if (text.len > start)
-        dgl_buf_append(out, text.p + start, text.len - start);
-    return !out->failed;
+    tok_marked_copy(marked, start, text.len, out, marks);
+    return !out->failed && (!marked.marks || !marks->failed);
 }

@@ -121,40 +121,40 @@ void tok_normalizer_finish(struct tok_normalizer *normalizer)
 
 /* ---- applying -------------------------------------------------------------------------------- */
 
-static size_t strip(const struct tok_normalize_step *step, struct dgl_str text, size_t origin,
-                    struct dgl_buf *out)
+static void strip(const struct tok_normalize_step *step, struct dgl_str text, size_t *start,
+                  size_t *end)
 {
-    size_t start = 0, end = text.len, len;
     uint32_t cp;
-    while (step->left && start < end) {
-        len = dgl_utf8_decode(text.p + start, end - start, &cp);
+    while (step->left && *start < *end) {
+        size_t len = dgl_utf8_decode(text.p + *start, *end - *start, &cp);
         if (!tok_is_space(cp))
             break;
-        start += len;
+        *start += len;
     }
-    while (step->right && end > start) {
-        size_t at = end - 1;
-        while (at > start && ((unsigned char)text.p[at] & 0xC0) == 0x80)
+    while (step->right && *end > *start) {
+        size_t at = *end - 1;
+        while (at > *start && ((unsigned char)text.p[at] & 0xC0) == 0x80)
             at--;
-        dgl_utf8_decode(text.p + at, end - at, &cp);
+        dgl_utf8_decode(text.p + at, *end - at, &cp);
         if (!tok_is_space(cp))
             break;
-        end = at;
+        *end = at;
     }
-    dgl_buf_append(out, text.p + start, end - start);
-    return tok_origin_of(origin, start, end);
 }
 
-static void lowercase(struct dgl_str text, struct dgl_buf *out)
+static void lowercase(struct tok_marked from, size_t start, size_t end, struct tok_scratch *s)
 {
-    for (size_t i = 0; i < text.len;) {
+    for (size_t i = start; i < end;) {
         uint32_t cp, lower[2];
-        i += dgl_utf8_decode(text.p + i, text.len - i, &cp);
+        size_t done = s->rewrite.len;
+        size_t len = dgl_utf8_decode(from.text.p + i, end - i, &cp);
         size_t count = tok_lowercase(cp, lower);
         for (size_t j = 0; j < count; j++) {
             char bytes[4];
-            dgl_buf_append(out, bytes, dgl_utf8_encode(lower[j], bytes));
+            dgl_buf_append(&s->rewrite, bytes, dgl_utf8_encode(lower[j], bytes));
         }
+        tok_marked_merge(from, i, i + len, s->rewrite.len - done, &s->rewrite_marks);
+        i += len;
     }
 }
 
@@ -175,12 +175,21 @@ static size_t origin_after_replace(const struct tok_spans *spans, size_t origin,
 }
 
 static enum dgl_status replace(const struct dgl_log *log, const struct tok_normalize_step *step,
-                               struct tok_scratch *scratch, struct dgl_str text, size_t *origin_len)
+                               struct tok_scratch *scratch, struct tok_marked text,
+                               size_t *origin_len)
 {
     struct dgl_str content = {step->content, step->content_len};
+    const struct tok_spans *spans = &scratch->spans;
     enum dgl_status status = tok_pattern_replace(log, &step->pattern, content, &scratch->regex,
-                                                 &scratch->spans, text, &scratch->rewrite);
-    *origin_len = origin_after_replace(&scratch->spans, *origin_len, content.len);
+                                                 &scratch->spans, text.text, &scratch->rewrite);
+    for (size_t i = 0; status == DGL_OK && text.marks && i < spans->count; i++) {
+        struct tok_span span = spans->items[i];
+        if (span.match)
+            tok_marked_merge(text, span.start, span.end, content.len, &scratch->rewrite_marks);
+        else
+            dgl_buf_append(&scratch->rewrite_marks, text.marks + span.start, span.end - span.start);
+    }
+    *origin_len = origin_after_replace(spans, *origin_len, content.len);
     return status;
 }
 
@@ -195,21 +204,22 @@ static size_t count_characters(struct dgl_str text)
 /* A decomposition makes several characters of the first one: as many are of the same origin
  * afterwards. */
 static enum dgl_status normal_form(const struct dgl_log *log, const struct tok_normalize_step *step,
-                                   struct tok_scratch *scratch, struct dgl_str text,
+                                   struct tok_scratch *scratch, struct tok_marked text,
                                    size_t *origin_len)
 {
     struct dgl_buf *out = &scratch->rewrite;
     size_t parts = 0;
     bool ok = true;
     if (*origin_len > 0) {
-        ok = tok_normal_form(step->form, (struct dgl_str){text.p, *origin_len}, &scratch->cps,
-                             &scratch->cap_cps, out);
+        struct tok_marked origin = {.text = {text.text.p, *origin_len}};
+        ok = tok_normal_form(step->form, origin, &scratch->cps, &scratch->cap_cps, out, NULL);
         parts = count_characters((struct dgl_str){out->p, out->len});
         out->len = 0;
     }
-    ok = ok && tok_normal_form(step->form, text, &scratch->cps, &scratch->cap_cps, out);
+    ok = ok && tok_normal_form(step->form, text, &scratch->cps, &scratch->cap_cps, out,
+                               &scratch->rewrite_marks);
     if (!ok)
-        return dgl_fail_memory(log, "normal form of a text", text.len);
+        return dgl_fail_memory(log, "normal form of a text", text.text.len);
     size_t end = 0;
     for (; end < out->len; end++)
         if (((unsigned char)out->p[end] & 0xC0) != 0x80 && parts-- == 0)
@@ -218,47 +228,62 @@ static enum dgl_status normal_form(const struct dgl_log *log, const struct tok_n
     return DGL_OK;
 }
 
-/* From `text` into scratch->rewrite, which is empty. */
-static enum dgl_status apply(const struct dgl_log *log, const struct tok_normalize_step *step,
-                             struct tok_scratch *scratch, struct dgl_str text, size_t *origin_len)
+/* What was not there before has no mark of data. */
+static void prepend(const struct tok_normalize_step *step, struct tok_scratch *scratch,
+                    struct tok_marked text, size_t *origin_len)
 {
-    struct dgl_buf *out = &scratch->rewrite;
-    size_t origin = *origin_len;
+    size_t added = scratch->continues ? 0 : step->content_len;
+    dgl_buf_append(&scratch->rewrite, step->content, added);
+    tok_marked_merge(text, 0, 0, added, &scratch->rewrite_marks);
+    tok_marked_copy(text, 0, text.text.len, &scratch->rewrite, &scratch->rewrite_marks);
+    *origin_len += *origin_len ? added : 0;
+}
+
+/* From `text` into scratch->rewrite and its marks, which are empty. */
+static enum dgl_status apply(const struct dgl_log *log, const struct tok_normalize_step *step,
+                             struct tok_scratch *scratch, struct tok_marked text,
+                             size_t *origin_len)
+{
+    size_t start = 0, end = text.text.len, origin = *origin_len;
     switch (step->kind) {
     case STEP_PREPEND:
-        dgl_buf_append(out, step->content, step->content_len);
-        dgl_buf_append(out, text.p, text.len);
-        *origin_len = origin ? origin + step->content_len : 0;
+        prepend(step, scratch, text, origin_len);
         break;
     case STEP_REPLACE:
         return replace(log, step, scratch, text, origin_len);
     case STEP_NORMAL_FORM:
         return normal_form(log, step, scratch, text, origin_len);
     case STEP_STRIP:
-        *origin_len = strip(step, text, origin, out);
+        strip(step, text.text, &start, &end);
+        tok_marked_copy(text, start, end, &scratch->rewrite, &scratch->rewrite_marks);
+        *origin_len = tok_origin_of(origin, start, end);
         break;
     case STEP_LOWERCASE:
-        lowercase((struct dgl_str){text.p, origin}, out);
-        *origin_len = out->len;
-        lowercase((struct dgl_str){text.p + origin, text.len - origin}, out);
+        lowercase(text, 0, origin, scratch);
+        *origin_len = scratch->rewrite.len;
+        lowercase(text, origin, end, scratch);
         break;
     }
-    return tok_buf_status(log, out);
+    return tok_buf_status(log, &scratch->rewrite);
 }
 
 enum dgl_status tok_normalize(const struct dgl_log *log, const struct tok_normalizer *normalizer,
-                              struct tok_scratch *scratch, struct dgl_str text, size_t *origin_len)
+                              struct tok_scratch *scratch, struct tok_marked text,
+                              size_t *origin_len)
 {
-    scratch->normalized.len = 0;
-    dgl_buf_append(&scratch->normalized, text.p, text.len);
-    enum dgl_status status = tok_buf_status(log, &scratch->normalized);
+    struct tok_scratch *s = scratch;
+    s->normalized.len = s->normalized_marks.len = 0;
+    tok_marked_copy(text, 0, text.text.len, &s->normalized, &s->normalized_marks);
+    enum dgl_status status = tok_buf_status(log, &s->normalized);
     for (size_t i = 0; status == DGL_OK && i < normalizer->count; i++) {
-        if (scratch->normalized.len == 0)
+        if (s->normalized.len == 0)
             break; /* nothing comes from nothing: Prepend leaves it alone too */
-        struct dgl_str now = {scratch->normalized.p, scratch->normalized.len};
-        scratch->rewrite.len = 0;
-        status = apply(log, &normalizer->steps[i], scratch, now, origin_len);
-        tok_swap(&scratch->normalized, &scratch->rewrite);
+        struct tok_marked now = {{s->normalized.p, s->normalized.len},
+                                 text.marks ? (const uint8_t *)s->normalized_marks.p : NULL};
+        s->rewrite.len = s->rewrite_marks.len = 0;
+        status = apply(log, &normalizer->steps[i], s, now, origin_len);
+        tok_swap(&s->normalized, &s->rewrite);
+        tok_swap(&s->normalized_marks, &s->rewrite_marks);
     }
-    return status;
+    return status == DGL_OK ? tok_buf_status(log, &s->normalized_marks) : status;
 }

@@ -281,7 +281,9 @@ static enum dgl_status rewrite(const struct dgl_log *log, const struct tok_split
         struct dgl_str text = {s->text.bytes.p + piece.start, piece.len};
         struct dgl_str origin = {text.p, piece.origin_len};
         struct dgl_str rest = {text.p + origin.len, text.len - origin.len};
-        struct dgl_str prefix = prefix_of(step, text, origin.len > 0);
+        struct dgl_str prefix = {0};
+        if (i > 0 || !s->continues)
+            prefix = prefix_of(step, text, origin.len > 0);
         size_t start = out->len;
         dgl_buf_append(out, prefix.p, prefix.len);
         write_part(step, origin, out);

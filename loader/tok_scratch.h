@@ -3,6 +3,7 @@
 #define DGL_LOADER_TOK_SCRATCH_H
 
 #include "core/base/str.h"
+#include "loader/tok_marks.h"
 #include "loader/tok_model.h"
 #include "loader/tok_regex.h"
 
@@ -34,7 +35,9 @@ struct tok_scratch {
     struct tok_spans spans;
     struct tok_cuts raw_cuts, cuts; /* around added tokens: in the raw text, in a normalized part */
     struct dgl_buf normalized, rewrite; /* the part at hand; where a step writes what replaces it */
-    uint32_t *cps;                      /* normal forms */
+    struct dgl_buf normalized_marks, rewrite_marks; /* of both, when the text has marks */
+    bool continues; /* the part at hand goes on with earlier text: nothing is put in front of it */
+    uint32_t *cps;  /* normal forms */
     size_t cap_cps;
     struct tok_text text, next; /* pieces before and after a step */
     struct tok_model_scratch model;

@@ -155,21 +155,23 @@ static enum dgl_status encode_plain(struct encoder *e, struct dgl_str text, size
 
 /* Raw text between added tokens: normalized, then cut at those that are looked for in
  * normalized text. */
-static enum dgl_status encode_raw(struct encoder *e, struct dgl_str text, size_t origin_len)
+static enum dgl_status encode_raw(struct encoder *e, struct tok_marked text, size_t origin_len)
 {
     struct tok_scratch *s = &e->scratch;
     const struct tok_added *added = &e->tok->added;
     enum dgl_status status = tok_normalize(e->log, &e->tok->normalizer, s, text, &origin_len);
-    struct dgl_str normalized = {s->normalized.p, s->normalized.len};
+    struct tok_marked normalized = {{s->normalized.p, s->normalized.len},
+                                    text.marks ? (const uint8_t *)s->normalized_marks.p : NULL};
     if (status == DGL_OK)
         status = tok_added_cut(e->log, added, &added->normalized, e->flags.no_parse_special,
                                normalized, &s->cuts);
     for (size_t i = 0; status == DGL_OK && i < s->cuts.count; i++) {
         struct tok_cut cut = s->cuts.items[i];
-        struct dgl_str part = {normalized.p + cut.start, cut.end - cut.start};
+        struct dgl_str part = {s->normalized.p + cut.start, cut.end - cut.start};
         status = cut.token >= 0
                      ? token_ids_add(e->log, e->out, added->tokens[cut.token].id)
                      : encode_plain(e, part, tok_origin_of(origin_len, cut.start, cut.end));
+        s->continues = false;
     }
     return status;
 }
@@ -183,19 +185,22 @@ static enum dgl_status add_all(const struct dgl_log *log, const struct token_ids
     return status;
 }
 
-static enum dgl_status encode_text(struct encoder *e, struct dgl_str text)
+static enum dgl_status encode_text(struct encoder *e, struct tok_marked text)
 {
     struct tok_scratch *s = &e->scratch;
     const struct tok_added *added = &e->tok->added;
     uint32_t cp;
-    size_t first_char = text.len ? dgl_utf8_decode(text.p, text.len, &cp) : 0;
+    bool fresh = text.text.len && !e->flags.continues;
+    size_t first_char = fresh ? dgl_utf8_decode(text.text.p, text.text.len, &cp) : 0;
     enum dgl_status status =
         tok_added_cut(e->log, added, &added->raw, e->flags.no_parse_special, text, &s->raw_cuts);
+    s->continues = e->flags.continues;
     for (size_t i = 0; status == DGL_OK && i < s->raw_cuts.count; i++) {
         struct tok_cut cut = s->raw_cuts.items[i];
-        struct dgl_str part = {text.p + cut.start, cut.end - cut.start};
         status = cut.token >= 0 ? token_ids_add(e->log, e->out, added->tokens[cut.token].id)
-                                : encode_raw(e, part, cut.start == 0 ? first_char : 0);
+                                : encode_raw(e, tok_marked_part(text, cut.start, cut.end),
+                                             cut.start == 0 ? first_char : 0);
+        s->continues = false;
     }
     return status;
 }
@@ -215,7 +220,7 @@ enum dgl_status tokenizer_encode(const struct dgl_log *log, const struct dgl_tok
     if (flags.add_special)
         status = add_all(log, &tok->post.before, out);
     if (status == DGL_OK)
-        status = encode_text(&e, text);
+        status = encode_text(&e, (struct tok_marked){text, flags.marks});
     if (status == DGL_OK && flags.add_special)
         status = add_all(log, &tok->post.behind, out);
     tok_scratch_finish(&e.scratch);
@@ -253,6 +258,15 @@ enum dgl_status tokenizer_decode(const struct dgl_log *log, const struct dgl_tok
         status = tok_decode_flush(&stream, out);
     tok_decode_stream_finish(&stream);
     return status;
+}
+
+bool tokenizer_spelling(const struct dgl_tokenizer *tok, int32_t id, struct dgl_str *out)
+{
+    const struct tok_added_token *added = tok_added_find(&tok->added, id);
+    if (!added)
+        return tok_vocab_token(&tok->model.vocab, id, out);
+    *out = (struct dgl_str){added->content.p, added->content.len};
+    return true;
 }
 
 struct detokenizer {

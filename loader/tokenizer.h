@@ -25,6 +25,8 @@ struct token_ids {
 };
 struct encode_flags {
     bool add_special, no_parse_special;
+    bool continues;       /* goes on with earlier text: no blank is put in front of it */
+    const uint8_t *marks; /* one per byte: no special token touches a byte that is not 0; or NULL */
 };
 enum dgl_status tokenizer_encode(const struct dgl_log *log, const struct dgl_tokenizer *tok,
                                  struct dgl_str text, struct encode_flags flags,
@@ -33,6 +35,9 @@ enum dgl_status tokenizer_encode(const struct dgl_log *log, const struct dgl_tok
 enum dgl_status tokenizer_decode(const struct dgl_log *log, const struct dgl_tokenizer *tok,
                                  const int32_t *ids, size_t count, bool skip_special,
                                  struct dgl_buf *out);
+
+/* How the vocabulary or added_tokens spells a token; false: no such id. */
+bool tokenizer_spelling(const struct dgl_tokenizer *tok, int32_t id, struct dgl_str *out);
 
 /* Streaming decode: what has been emitted after each id is a prefix of what tokenizer_decode()
  * of all ids gives, and never ends inside a character. A finished character is emitted at once,

@@ -78,7 +78,8 @@ enum dgl_status dgl_encode(const struct dgl_tokenizer *tok, const char *text, si
     *ids = NULL;
     *count = 0;
     if (params)
-        flags = (struct encode_flags){params->add_special, params->no_parse_special};
+        flags = (struct encode_flags){.add_special = params->add_special,
+                                      .no_parse_special = params->no_parse_special};
     /* An empty result is an array too. */
     if (!(out.ids = malloc(sizeof(int32_t))))
         return DGL_ERR_NO_MEMORY;
@@ -107,6 +108,38 @@ enum dgl_status dgl_decode(const struct dgl_tokenizer *tok, const int32_t *ids, 
     dgl_buf_finish(&out);
     *len = status == DGL_OK ? got : 0;
     return status;
+}
+
+enum dgl_status dgl_decode_pieces(const struct dgl_tokenizer *tok, const int32_t *ids, size_t count,
+                                  size_t *ends, char **text, size_t *len)
+{
+    struct dgl_buf out = {0};
+    struct detokenizer *d = detokenizer_create(tok, false);
+    *text = NULL;
+    *len = 0;
+    if (!d)
+        return DGL_ERR_NO_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        detokenizer_push(d, ids[i], &out);
+        if (i + 1 == count)
+            detokenizer_flush(d, &out);
+        ends[i] = out.len;
+    }
+    detokenizer_destroy(&d);
+    dgl_buf_puts(&out, ""); /* a result without tokens is a string too */
+    size_t got = out.len;
+    *text = dgl_buf_take(&out);
+    dgl_buf_finish(&out);
+    *len = *text ? got : 0;
+    return *text ? DGL_OK : DGL_ERR_NO_MEMORY;
+}
+
+const char *dgl_token_spelling(const struct dgl_tokenizer *tok, int32_t id, size_t *len)
+{
+    struct dgl_str text = {0};
+    bool found = tokenizer_spelling(tok, id, &text);
+    *len = text.len;
+    return found ? text.p : NULL;
 }
 
 void dgl_free(void *p)

@@ -435,6 +435,7 @@ static const struct bad_line bad_lines[] = {
     {"two values", "--jsonl", "{\"text\":\"a\"} {}\n", "line 1"},
     {"half a surrogate", "--jsonl", "{\"text\":\"\\ud800\"}\n", "line 1"},
     {"invalid UTF-8", "--jsonl", "{\"text\":\"\xff\"}\n", "line 1"},
+    {"invalid UTF-8 of one text", "-q", "a\xff", "byte 0xff at offset 1"},
     {"no ids", "--decode", "{\"text\":\"a\"}\n", "ids"},
     {"ids are a string", "--decode", "{\"ids\":\"1\"}\n", "ids"},
     {"an id is a string", "--decode", "{\"ids\":[1,\"2\"]}\n", "whole number"},

@@ -44,6 +44,13 @@ static const struct row rows[] = {
     {"unigram-metaspace"},
 };
 
+/* Tokenizers whose words do not depend on their neighbours. */
+static const struct row word_rows[] = {
+    {"bl-llama3-ignore_merges"},        {"bl-llama3-no_ignore"},
+    {"bl-qwen-nfc-normalized"},         {"spm-gemma"},
+    {"spm-metaspace-never-split_true"},
+};
+
 static void load(void **state, struct token_vectors *out)
 {
     char inside[256];
@@ -66,6 +73,44 @@ static void decodes_as_recorded(void **state)
     struct token_vectors vectors;
     load(state, &vectors);
     token_vectors_check_decode(&vectors);
+    token_vectors_finish(&vectors);
+}
+
+/* A blank and some letters: words that come again, and many that share a place in the
+ * cache of words. */
+static void append_word(uint64_t *seed, struct dgl_buf *text)
+{
+    size_t letters = 2 + test_rand(seed) % 6;
+    dgl_buf_putc(text, ' ');
+    for (size_t i = 0; i < letters; i++)
+        dgl_buf_putc(text, "aehnt"[test_rand(seed) % 5]);
+}
+
+/* Words of one long text get the ids that each has as a text of its own. */
+static void words_of_long_texts_are_like_alone(void **state)
+{
+    enum { words = 20000 };
+    struct token_vectors vectors;
+    struct dgl_buf text = {0};
+    struct token_ids whole = {0}, alone = {0};
+    uint64_t seed = 5;
+    load(state, &vectors);
+    for (size_t i = 0; i < words; i++) {
+        size_t start = text.len;
+        append_word(&seed, &text);
+        struct dgl_str word = {text.p + start, text.len - start};
+        assert_int_equal(
+            tokenizer_encode(NULL, vectors.tok, word, (struct encode_flags){0}, &alone), DGL_OK);
+    }
+    assert_int_equal(tokenizer_encode(NULL, vectors.tok, (struct dgl_str){text.p, text.len},
+                                      (struct encode_flags){0}, &whole),
+                     DGL_OK);
+    assert_int_equal(whole.count, alone.count);
+    for (size_t i = 0; i < whole.count; i++)
+        assert_int_equal(whole.ids[i], alone.ids[i]);
+    dgl_buf_finish(&text);
+    free(whole.ids);
+    free(alone.ids);
     token_vectors_finish(&vectors);
 }
 
@@ -115,7 +160,8 @@ static void normal_form_c_is_that_of_unicode_9(void **state)
         struct dgl_buf text = {0}, want = {0}, got = {0};
         append_code_points(&text, dgl_json_get(c, "cps"));
         append_code_points(&want, dgl_json_get(c, "nfc"));
-        assert_true(tok_normal_form(TOK_NFC, (struct dgl_str){text.p, text.len}, &cps, &cap, &got));
+        assert_true(tok_normal_form(TOK_NFC, (struct tok_marked){.text = {text.p, text.len}}, &cps,
+                                    &cap, &got, NULL));
         if (got.len != want.len || memcmp(got.p, want.p, want.len) != 0)
             fail_msg("NFC of \"%s\" is \"%s\", want \"%s\"", text.p, got.p, want.p);
         dgl_buf_finish(&text);
@@ -218,6 +264,7 @@ int main(void)
     int failed = test_run_table("encode", encodes_as_recorded, rows);
     failed += test_run_table("decode", decodes_as_recorded, rows);
     failed += test_run_table("stream", streams_as_recorded, rows);
+    failed += test_run_table("long texts", words_of_long_texts_are_like_alone, word_rows);
     failed += cmocka_run_group_tests_name("Unicode", unicode, NULL, NULL);
     return failed + test_run_table("patterns", published_pattern_cuts_as_recorded, pattern_rows);
 }

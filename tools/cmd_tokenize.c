@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/base/json.h"
+#include "core/base/utf8.h"
 #include "tools/commands.h"
 #include "tools/engine.h"
 #include "tools/input.h"
@@ -24,7 +25,92 @@ static enum dgl_status encode(const struct tokenize *t, struct dgl_str text, boo
         ids, count);
 }
 
-/* {"ids":[...],"ids_special":[...]} */
+/* What each id stands for: how the vocabulary spells it, and what it adds to the text. */
+struct pieces {
+    const struct tokenize *t;
+    const int32_t *ids;
+    size_t count;
+    size_t *ends;
+    char *text;
+    size_t text_len;
+};
+
+static enum dgl_status pieces_init(const struct tokenize *t, const int32_t *ids, size_t count,
+                                   struct pieces *out)
+{
+    *out = (struct pieces){.t = t, .ids = ids, .count = count};
+    out->ends = malloc((count + 1) * sizeof(*out->ends));
+    enum dgl_status st =
+        out->ends ? dgl_decode_pieces(t->tok, ids, count, out->ends, &out->text, &out->text_len)
+                  : DGL_ERR_NO_MEMORY;
+    if (st == DGL_ERR_NO_MEMORY)
+        dgl_fail_memory(&t->console.log, "pieces", count);
+    return st;
+}
+
+static void pieces_finish(struct pieces *p)
+{
+    free(p->ends);
+    dgl_free(p->text);
+}
+
+static struct dgl_str piece_spelling(const struct pieces *p, size_t i)
+{
+    size_t len;
+    const char *text = dgl_token_spelling(p->t->tok, p->ids[i], &len);
+    return (struct dgl_str){text ? text : "", len};
+}
+
+static struct dgl_str piece_text(const struct pieces *p, size_t i)
+{
+    size_t start = i ? p->ends[i - 1] : 0;
+    return (struct dgl_str){p->text + start, p->ends[i] - start};
+}
+
+/* "pieces": [{"id":..., "token":..., "text":...}] */
+static enum dgl_status write_pieces(const struct tokenize *t, struct dgl_json_writer *w,
+                                    const int32_t *ids, size_t count)
+{
+    struct pieces pieces;
+    enum dgl_status st = pieces_init(t, ids, count, &pieces);
+    dgl_jw_key(w, "pieces");
+    dgl_jw_array(w);
+    for (size_t i = 0; st == DGL_OK && i < count; i++) {
+        dgl_jw_object(w);
+        dgl_jw_key(w, "id");
+        dgl_jw_i64(w, ids[i]);
+        dgl_jw_key(w, "token");
+        dgl_jw_str(w, piece_spelling(&pieces, i));
+        dgl_jw_key(w, "text");
+        dgl_jw_str(w, piece_text(&pieces, i));
+        dgl_jw_end_object(w);
+    }
+    dgl_jw_end_array(w);
+    pieces_finish(&pieces);
+    return st;
+}
+
+/* A line per id: the id, its spelling and its text as JSON strings, with tabs between. */
+static enum dgl_status print_pieces(const struct tokenize *t, const int32_t *ids, size_t count,
+                                    struct dgl_buf *out)
+{
+    struct pieces pieces;
+    enum dgl_status st = pieces_init(t, ids, count, &pieces);
+    for (size_t i = 0; st == DGL_OK && i < count; i++) {
+        struct dgl_str parts[2] = {piece_spelling(&pieces, i), piece_text(&pieces, i)};
+        dgl_buf_printf(out, "%d", ids[i]);
+        for (size_t k = 0; k < 2; k++) {
+            struct dgl_json_writer w = dgl_json_writer(out, 0);
+            dgl_buf_putc(out, '\t');
+            dgl_jw_str(&w, parts[k]);
+        }
+        dgl_buf_putc(out, '\n');
+    }
+    pieces_finish(&pieces);
+    return st;
+}
+
+/* {"ids":[...],"ids_special":[...]}, and with --pieces those of ids_special */
 static enum dgl_status write_both(const struct tokenize *t, struct dgl_str text,
                                   struct dgl_buf *out)
 {
@@ -38,6 +124,8 @@ static enum dgl_status write_both(const struct tokenize *t, struct dgl_str text,
         st = encode(t, text, i == 1, &ids, &count);
         if (st == DGL_OK)
             report_ids(&w, key[i], ids, count);
+        if (st == DGL_OK && i == 1 && t->opt->pieces)
+            st = write_pieces(t, &w, ids, count);
         dgl_free(ids);
     }
     dgl_jw_end_object(&w);
@@ -96,7 +184,11 @@ static enum dgl_status one_line(const struct tokenize *t, const char *name, stru
     if (st != DGL_OK)
         return st;
     struct dgl_json_reader r = {&t->console.log, doc};
-    if (t->opt->decode) {
+    if (!dgl_json_is(dgl_json_root(doc), DGL_JSON_OBJECT)) {
+        st = dgl_json_fail(r, dgl_json_root(doc), "%s, wanted {\"%s\": ...}",
+                           dgl_json_type_name(dgl_json_type(dgl_json_root(doc))),
+                           t->opt->decode ? "ids" : "text");
+    } else if (t->opt->decode) {
         st = read_ids(r, dgl_json_root(doc), &ids);
         if (st == DGL_OK)
             st = write_decoded(t, &ids, out);
@@ -135,6 +227,23 @@ static int all_lines(const struct tokenize *t)
     return st != DGL_OK ? exit_code(st) : out_exit(ok);
 }
 
+static void print_ids(const int32_t *ids, size_t count, struct dgl_buf *out)
+{
+    for (size_t i = 0; i < count; i++)
+        dgl_buf_printf(out, "%s%d", i ? "," : "", ids[i]);
+    dgl_buf_putc(out, '\n');
+}
+
+static bool text_check(struct dgl_str text)
+{
+    size_t valid = dgl_utf8_valid_prefix(text.p, text.len);
+    if (valid < text.len)
+        console_error(
+            "tokenize: the text is not UTF-8: byte 0x%02x at offset %zu; convert it first",
+            (unsigned char)text.p[valid], valid);
+    return valid == text.len;
+}
+
 /* Without --jsonl: one text, its ids on one line (or the same object with --json). */
 static int one_text(const struct tokenize *t)
 {
@@ -147,13 +256,16 @@ static int one_text(const struct tokenize *t)
     else if (!input_slurp("-", &text))
         return interrupted() ? EXIT_CANCELLED : EXIT_FAILED;
     struct dgl_str whole = {text.p ? text.p : "", text.len};
-    if (t->opt->json) {
+    if (!text_check(whole)) {
+        st = DGL_ERR_INVALID_ARG;
+    } else if (t->opt->json) {
         st = write_both(t, whole, &out);
     } else {
         st = encode(t, whole, true, &ids, &count);
-        for (size_t i = 0; i < count; i++)
-            dgl_buf_printf(&out, "%s%d", i ? "," : "", ids[i]);
-        dgl_buf_putc(&out, '\n');
+        if (st == DGL_OK && t->opt->pieces)
+            st = print_pieces(t, ids, count, &out);
+        else if (st == DGL_OK)
+            print_ids(ids, count, &out);
     }
     int code = st == DGL_OK ? out_exit(out_buf(&out)) : exit_code(st);
     dgl_buf_finish(&out);
@@ -171,6 +283,10 @@ int command_tokenize(const struct options *opt)
     if (lines && opt->prompt) {
         console_error("tokenize: --jsonl and --decode read standard input, -p does not go with "
                       "them");
+        return EXIT_USAGE;
+    }
+    if (opt->decode && opt->pieces) {
+        console_error("tokenize: --pieces shows ids of texts, it does not go with --decode");
         return EXIT_USAGE;
     }
     const char *path = model_path(opt, bundled);

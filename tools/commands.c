@@ -39,7 +39,13 @@ const struct command commands[] = {
      "Opens no device. Without `--jsonl` and `--decode` the ids of one text, with what the model "
      "adds to it, on one line.\n`--jsonl` answers each `{\"text\":…}` line with "
      "`{\"ids\":[…],\"ids_special\":[…]}`: without and with what the model\nadds. `--decode` "
-     "answers each `{\"ids\":[…]}` line with `{\"text\":…}`. U+0000 survives both ways.",
+     "answers each `{\"ids\":[…]}` line with `{\"text\":…}`. U+0000 survives both ways.\n\n"
+     "`--pieces` adds `pieces` to the object: a list of `id token text`, one per id of "
+     "`ids_special`, where `token` is how the\nvocabulary spells the id and `text` what the id "
+     "adds "
+     "to the decoded text (an unfinished character belongs to the id\nthat ends it). For one text "
+     "without `--json` it prints a line per id: id, token and text with tabs between, the last two "
+     "as\nJSON strings.",
      0, 0, command_tokenize},
     {"logits", "--ids 1,2,3 -o OUT.safetensors [options]", "Write the logits of a prompt",
      "The file has one tensor, `logits`, F32 [positions, vocabulary].\n\n"

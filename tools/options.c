@@ -85,8 +85,11 @@ static const struct option table[] = {
     {"tokenize", 0, "jsonl", NULL,
      "read `{\"text\":…}` lines, write `{\"ids\":[…],\"ids_special\":[…]}` lines", TYPE_FLAG,
      FIELD(jsonl), 0, 0, NULL, 0},
-    {"tokenize", 0, "decode", NULL, "read `{\"ids\":[…]}` lines, write `{\"text\":…}` lines",
-     TYPE_FLAG, FIELD(decode), 0, 0, NULL, 0},
+    {"tokenize", 0, "decode", NULL,
+     "read `{\"ids\":[…]}` lines, write `{\"text\":…}` lines, with or without --jsonl", TYPE_FLAG,
+     FIELD(decode), 0, 0, NULL, 0},
+    {"tokenize", 0, "pieces", NULL, "show what each id stands for", TYPE_FLAG, FIELD(pieces), 0, 0,
+     NULL, 0},
     {"tokenize", 0, "skip-special", NULL, "leave special tokens out of decoded text", TYPE_FLAG,
      FIELD(skip_special), 0, 0, NULL, 0},
 

@@ -65,7 +65,8 @@ static enum dgl_dtype expand_q4_k(const struct dgl_log *log, const struct kernel
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-/* Decode decides how a format is packed: it reads every weight once per token. */
+/* Decode decides how a format is packed: it reads every weight once per token. A format without
+ * kernels has no layout. */
 static enum dgl_status choose_layout(struct dgl_model *m, struct kernel_set *set,
                                      enum dgl_dtype dtype, char name[32])
 {
@@ -85,6 +86,8 @@ static enum dgl_status choose_layout(struct dgl_model *m, struct kernel_set *set
                    {"X_LAST", 0}},
         .num_consts = 6,
     };
+    if (!kernel_set_serves(set, &request))
+        return DGL_OK;
     struct kernel_choice *choice = dgl_new(struct kernel_choice);
     if (!choice)
         return dgl_fail_memory(m->dev->log, "kernel choice", sizeof(*choice));
@@ -110,6 +113,24 @@ static enum dgl_status choose_layouts(struct dgl_model *m, struct kernel_set *se
             st = choose_layout(m, set, dtype, out->name[dtype]);
     }
     return st;
+}
+
+/* One line per format that is not used as it is stored. */
+static void note_expanded(const struct dgl_model *m)
+{
+    const struct tensor_source *src = m->file->tensors;
+    uint64_t bytes[DGL_DTYPE_COUNT] = {0};
+    for (size_t i = 0; i < tensor_source_count(src); i++) {
+        const struct tensor_info *info = tensor_source_at(src, i);
+        if (info->rank == 2 &&
+            weights_device_dtype(&m->layouts, DGL_Q4_K, info->dtype) != info->dtype)
+            bytes[info->dtype] += info->bytes;
+    }
+    for (int i = 0; i < DGL_DTYPE_COUNT; i++)
+        if (bytes[i] && (i != DGL_Q4_K || m->q4_k_as == DGL_Q4_K))
+            dgl_warn(m->dev->log,
+                     "%s weights (%llu MiB) are expanded to f16: no kernel multiplies them",
+                     dgl_dtype_get((enum dgl_dtype)i)->name, (unsigned long long)(bytes[i] >> 20));
 }
 
 /* ---- fitting --------------------------------------------------------------------------------- */
@@ -297,6 +318,8 @@ static enum dgl_status load_entered(struct dgl_model *m, const struct dgl_model_
         m->q4_k_as = expand_q4_k(m->dev->log, m->kernels);
         st = choose_layouts(m, m->kernels, m->q4_k_as, &m->layouts);
     }
+    if (st == DGL_OK)
+        note_expanded(m);
     if (st == DGL_OK)
         st = grant_context(m, p->context);
     if (st == DGL_OK)

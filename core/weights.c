@@ -53,11 +53,17 @@ static const struct tensor_info *info_of(const struct builder *b, long tensor)
     return tensor_source_at(b->p->tensors, (size_t)tensor);
 }
 
+enum dgl_dtype weights_device_dtype(const struct weight_layouts *layouts, enum dgl_dtype q4_k_as,
+                                    enum dgl_dtype stored)
+{
+    enum dgl_dtype dtype = stored == DGL_Q4_K ? q4_k_as : stored;
+    return layouts->name[dtype][0] ? dtype : DGL_F16;
+}
+
 /* The format that a tensor has on the device. */
 static enum dgl_dtype device_dtype(const struct builder *b, long tensor)
 {
-    enum dgl_dtype stored = info_of(b, tensor)->dtype;
-    return stored == DGL_Q4_K ? b->p->q4_k_as : stored;
+    return weights_device_dtype(b->p->layouts, b->p->q4_k_as, info_of(b, tensor)->dtype);
 }
 
 /* ---- place ------------------------------------------------------------------------------------

@@ -43,7 +43,8 @@ struct model_weights {
     uint64_t bytes; /* on the device */
 };
 
-/* Packing that the chosen kernels expect, by dtype; "" = a format without a kernel. */
+/* Packing that the chosen kernels expect, by dtype; "" = a format without a kernel, whose weights
+ * are expanded to f16. */
 struct weight_layouts {
     char name[DGL_DTYPE_COUNT][32];
 };
@@ -62,6 +63,10 @@ struct weights_params {
     dgl_progress_cb progress_cb;
     void *progress_priv;
 };
+
+/* The format that weights stored as `stored` have on the device. */
+enum dgl_dtype weights_device_dtype(const struct weight_layouts *layouts, enum dgl_dtype q4_k_as,
+                                    enum dgl_dtype stored);
 
 /* Device bytes that weights_create() will allocate; host arithmetic only. */
 enum dgl_status weights_estimate(const struct weights_params *params, uint64_t *bytes);

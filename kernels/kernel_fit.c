@@ -68,7 +68,7 @@ const char *kernel_layout(const struct kernel *kernel, const char *weight)
 {
     if (kernel->layout[0])
         return kernel->layout;
-    return strcmp(weight, "q8_0") == 0 ? "split" : "native";
+    return kernel_word_in("q8_0 q4_0 q6_k mxfp4", weight) ? "split" : "native";
 }
 
 /* A request that says how its weights are packed is served only by kernels that read them so. */
@@ -77,6 +77,14 @@ static bool layout_fits(const struct kernel *kernel, const struct kernel_request
     const char *wanted = kernel_request_word(request, "layout");
     return strcmp(wanted, "none") == 0 ||
            strcmp(kernel_layout(kernel, kernel_request_word(request, "weight")), wanted) == 0;
+}
+
+bool kernel_set_serves(const struct kernel_set *set, const struct kernel_request *request)
+{
+    for (size_t i = 0; i < kernel_set_count(set); i++)
+        if (kernel_serves(kernel_set_at(set, i), request))
+            return true;
+    return false;
 }
 
 bool kernel_serves(const struct kernel *kernel, const struct kernel_request *request)

@@ -191,6 +191,9 @@ struct kernel_choice {
  * layout. */
 const char *kernel_layout(const struct kernel *kernel, const char *weight);
 
+/* Whether any kernel of the set is for such requests at all, on whatever device. */
+bool kernel_set_serves(const struct kernel_set *set, const struct kernel_request *request);
+
 /* Picks the usable kernel with the highest PREFER, or the one a hint names; a hint that cannot run
  * is an error that says why (docs/kernels.md, layers). No kernel at all: DGL_ERR_UNSUPPORTED
  * listing each candidate's failed REQUIRE. `device` are facts; those left out count as the GLES 3.1

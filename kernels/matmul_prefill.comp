@@ -15,7 +15,7 @@
 //! OP matmul
 //! VARIANT baseline tiled gemm
 //! WHEN phase prefill
-//! WHEN weight f32 f16 bf16 q8_0 q4_k
+//! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4
 //! WHEN pre none
 //! WHEN post store add glu
 //! WHEN act none silu

@@ -1,13 +1,13 @@
 // Fills rows of weights with repeatable random values in their packed layout: deviation 0.02.
 //
 // One lane per word; a value depends on the seed, its row in the band and its column. f32, f16 and
-// bf16: the centred sum of four bytes of a hash. q8_0 and q4_k: random codes under fixed scales,
-// for q4_k with minima that centre them.
+// bf16: the centred sum of four bytes of a hash. Block formats: random codes under fixed scales,
+// centred by minima, or by scales whose signs alternate.
 //
 //! NAME synth_rows
 //! OP synth
 //! VARIANT rows
-//! WHEN weight f32 f16 bf16 q8_0 q4_k
+//! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4
 //! BIND write uint W
 //! PARAM uint rows
 //! PARAM uint seed
@@ -25,7 +25,7 @@ uint scramble(uint x)
     return x ^ (x >> 16);
 }
 
-#if !WEIGHT_q8_0 && !WEIGHT_q4_k
+#if WEIGHT_f32 || WEIGHT_f16 || WEIGHT_bf16
 // Deviation of the sum of four bytes: 148.
 float value(uint h)
 {
@@ -47,6 +47,24 @@ uint word(uint w, uint h)
     if (w >= uint(W_STRIDE / 17 * 16))
         return 0x0C6F0C6Fu; // 2.7e-4 twice: codes deviate by 74
     return 4u * w < uint(K) ? h : 0u;
+#elif WEIGHT_q4_0
+    if (w >= uint(W_STRIDE / 9 * 8))
+        return 0x9C721C72u; // 4.3e-3 and its negative: codes deviate by 4.6 from -0.5
+    return w / 4u * 32u < uint(K) ? h : 0u;
+#elif WEIGHT_mxfp4
+    if (w >= uint(W_STRIDE / 34 * 32))
+        return 0x78787878u; // 2^-7: codes deviate by 2.9
+    return w / 4u * 32u < uint(K) ? h : 0u;
+#elif WEIGHT_q6_k
+    if (w >= uint(W_STRIDE * 2 / 105 * 52))
+        return 0x04700470u; // d = 6.8e-5 twice: codes deviate by 18.5 from -0.5, times sc
+    return w % 52u < 48u ? h : 0xF010F010u; // sc: 16 and -16 in turn
+#elif WEIGHT_q5_k
+    if (w % 44u == 0u)
+        return 0x141B043Eu; // d = 6.5e-5, dmin = 15.5 d: codes deviate by 9.2 from 15.5, times sc
+    if (w % 44u < 3u)
+        return 0xA0A0A0A0u | (h & 0x03030303u); // as q4_k
+    return w % 44u == 3u ? h & 0x33333333u : h;
 #else
     if (w % 36u == 0u)
         return 0x13F5083Eu; // d = 1.3e-4, dmin = 7.5 d: codes deviate by 4.6 from 7.5, times sc

@@ -22,27 +22,6 @@ struct chunk {
     float *bad_value;
 };
 
-static double type_limit(enum dgl_dtype type)
-{
-    static const double f16_max = 65504;
-    switch (type) {
-    case DGL_F16:
-        return 65519; /* 65520 and above round to infinity */
-    case DGL_BF16:
-        return 0x1.fefffep127; /* the next float rounds to infinity */
-    case DGL_Q8_0:
-        return f16_max * 127;
-    case DGL_Q4_K:
-        return f16_max * 63 * 15;
-    case DGL_F32:
-    case DGL_U8:
-    case DGL_I64:
-    case DGL_DTYPE_COUNT:
-        break;
-    }
-    return INFINITY;
-}
-
 /* Index of the first value that the new type cannot hold, or cols. Infinities and NaN pass where
  * the type has them. */
 static uint64_t first_misfit(const struct chunk *c, const float *row)
@@ -141,7 +120,7 @@ enum dgl_status convert_tensor(const struct dgl_log *log, const struct dgl_model
     for (uint64_t row = 0; row < item->rows && status == DGL_OK; row += step) {
         uint64_t rows = item->rows - row < step ? item->rows - row : step;
         struct chunk chunk = {.item = item, .src = src, .dst = dst, .rows = rows, .group = group};
-        chunk.limit = type_limit(item->type);
+        chunk.limit = dgl_row_limit(item->type);
         status = tensor_source_read(log, model->tensors, item->index, row * item->from_row, src,
                                     (size_t)(rows * item->from_row));
         if (status == DGL_OK && !same)

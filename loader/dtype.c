@@ -7,10 +7,24 @@
 #include "core/base/checked.h"
 
 static const struct dgl_dtype_traits dtype_traits[DGL_DTYPE_COUNT] = {
-    [DGL_F32] = {"f32", "F32", "F32", 1, 4},         [DGL_F16] = {"f16", "F16", "F16", 1, 2},
-    [DGL_BF16] = {"bf16", "BF16", "BF16", 1, 2},     [DGL_U8] = {"u8", "U8", "U8", 1, 1},
-    [DGL_I64] = {"i64", "I64", "I64", 1, 8},         [DGL_Q8_0] = {"q8_0", "Q8_0", NULL, 32, 34},
+    [DGL_F32] = {"f32", "F32", "F32", 1, 4},
+    [DGL_F16] = {"f16", "F16", "F16", 1, 2},
+    [DGL_BF16] = {"bf16", "BF16", "BF16", 1, 2},
+    [DGL_U8] = {"u8", "U8", "U8", 1, 1},
+    [DGL_I64] = {"i64", "I64", "I64", 1, 8},
+    [DGL_Q8_0] = {"q8_0", "Q8_0", NULL, 32, 34},
     [DGL_Q4_K] = {"q4_k", "Q4_K_M", NULL, 256, 144},
+    [DGL_Q4_0] = {"q4_0", "Q4_0", NULL, 32, 18},
+    [DGL_Q4_1] = {"q4_1", "Q4_1", NULL, 32, 20},
+    [DGL_Q5_0] = {"q5_0", "Q5_0", NULL, 32, 22},
+    [DGL_Q5_1] = {"q5_1", "Q5_1", NULL, 32, 24},
+    [DGL_Q2_K] = {"q2_k", "Q2_K", NULL, 256, 84},
+    [DGL_Q3_K] = {"q3_k", "Q3_K", NULL, 256, 110},
+    [DGL_Q5_K] = {"q5_k", "Q5_K", NULL, 256, 176},
+    [DGL_Q6_K] = {"q6_k", "Q6_K", NULL, 256, 210},
+    [DGL_MXFP4] = {"mxfp4", "MXFP4", NULL, 32, 17},
+    [DGL_IQ4_NL] = {"iq4_nl", "IQ4_NL", NULL, 32, 18},
+    [DGL_IQ4_XS] = {"iq4_xs", "IQ4_XS", NULL, 256, 136},
 };
 
 const struct dgl_dtype_traits *dgl_dtype_get(enum dgl_dtype type)

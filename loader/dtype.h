@@ -6,7 +6,29 @@
 #include <stdint.h>
 #include <stddef.h>
 
-enum dgl_dtype { DGL_F32, DGL_F16, DGL_BF16, DGL_U8, DGL_I64, DGL_Q8_0, DGL_Q4_K, DGL_DTYPE_COUNT };
+/* The block formats hold ggml's bytes. MXFP4: the exponent byte, then byte j with value j low and
+ * value j + 16 high, which is not the order of the tensors that checkpoints store. */
+enum dgl_dtype {
+    DGL_F32,
+    DGL_F16,
+    DGL_BF16,
+    DGL_U8,
+    DGL_I64,
+    DGL_Q8_0,
+    DGL_Q4_K,
+    DGL_Q4_0,
+    DGL_Q4_1,
+    DGL_Q5_0,
+    DGL_Q5_1,
+    DGL_Q2_K,
+    DGL_Q3_K,
+    DGL_Q5_K,
+    DGL_Q6_K,
+    DGL_MXFP4,
+    DGL_IQ4_NL,
+    DGL_IQ4_XS,
+    DGL_DTYPE_COUNT
+};
 
 struct dgl_dtype_traits {
     const char *name;        /* lower case: kernels' `weight` attribute, messages */

@@ -8,6 +8,7 @@
 #include "core/base/checked.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "loader/quant.h"
 
 enum dim { DIM_NONE, DIM_HIDDEN, DIM_INTERMEDIATE, DIM_VOCAB, DIM_Q, DIM_KV, DIM_COUNT };
 
@@ -118,24 +119,11 @@ static enum dgl_status skip_add(struct binder *b, const char *name, const char *
 
 static enum dgl_status check_dtype(struct binder *b, const struct tensor_info *t, bool matrix)
 {
-    switch (t->dtype) {
-    case DGL_F32:
-    case DGL_F16:
-    case DGL_BF16:
+    if (dgl_row_decodable(t->dtype) && (matrix || dgl_dtype_get(t->dtype)->block == 1))
         return DGL_OK;
-    case DGL_Q8_0:
-    case DGL_Q4_K:
-        if (matrix)
-            return DGL_OK;
-        break;
-    case DGL_U8:
-    case DGL_I64:
-    case DGL_DTYPE_COUNT:
-        break;
-    }
     return dgl_fail(b->log, DGL_ERR_UNSUPPORTED, "%s: tensor %s is %s; supported: %s",
                     tensor_source_label(b->src), t->name, dgl_dtype_get(t->dtype)->name,
-                    matrix ? "f32, f16, bf16, q8_0, q4_k" : "f32, f16, bf16");
+                    matrix ? "f32, f16, bf16 and block formats" : "f32, f16, bf16");
 }
 
 static enum dgl_status check_shape(struct binder *b, const struct tensor_info *t,

@@ -1,64 +1,137 @@
-/* Rows of any element type to floats and back: picks the codec. */
+/* Rows of any element type to floats and back: picks the codec, pads the last block. */
 #include "loader/quant.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "loader/quant_block.h"
 
+#define F16_MAX 65504.0
+
+/* NULL: no such direction. Types of one value per block have the row functions, others the block
+ * functions. */
+struct codec {
+    void (*row_decode)(const uint8_t *src, uint64_t count, float *dst);
+    void (*row_encode)(const float *src, uint64_t count, uint8_t *dst);
+    void (*decode)(const uint8_t *block, float *dst);
+    void (*encode)(const float *x, size_t count, enum quant_effort effort, uint8_t *block);
+    double limit; /* of magnitudes that can be encoded */
+};
+
+static void f32_decode(const uint8_t *src, uint64_t count, float *dst)
+{
+    memcpy(dst, src, (size_t)count * sizeof(*dst));
+}
+
+static void f32_encode(const float *src, uint64_t count, uint8_t *dst)
+{
+    memcpy(dst, src, (size_t)count * sizeof(*src));
+}
+
+static void f16_decode(const uint8_t *src, uint64_t count, float *dst)
+{
+    for (uint64_t i = 0; i < count; i++)
+        dst[i] = dgl_f16_to_f32(load_u16(src + 2 * i));
+}
+
+static void f16_encode(const float *src, uint64_t count, uint8_t *dst)
+{
+    for (uint64_t i = 0; i < count; i++)
+        store_u16(dst + 2 * i, dgl_f32_to_f16(src[i]));
+}
+
+static void bf16_decode(const uint8_t *src, uint64_t count, float *dst)
+{
+    for (uint64_t i = 0; i < count; i++)
+        dst[i] = dgl_bf16_to_f32(load_u16(src + 2 * i));
+}
+
+static void bf16_encode(const float *src, uint64_t count, uint8_t *dst)
+{
+    for (uint64_t i = 0; i < count; i++)
+        store_u16(dst + 2 * i, dgl_f32_to_bf16(src[i]));
+}
+
+/* f16: 65520 and above round to infinity; bf16: the float after its limit does. */
+static const struct codec codecs[DGL_DTYPE_COUNT] = {
+    [DGL_F32] = {.row_decode = f32_decode, .row_encode = f32_encode, .limit = INFINITY},
+    [DGL_F16] = {.row_decode = f16_decode, .row_encode = f16_encode, .limit = 65519},
+    [DGL_BF16] = {.row_decode = bf16_decode, .row_encode = bf16_encode, .limit = 0x1.fefffep127},
+    [DGL_Q8_0] = {.decode = q8_0_decode, .encode = q8_0_encode, .limit = F16_MAX * 127},
+    [DGL_Q4_K] = {.decode = q4_k_decode, .encode = q4_k_encode, .limit = F16_MAX * 63 * 15},
+    [DGL_Q4_0] = {.decode = q4_0_decode, .encode = q4_0_encode, .limit = F16_MAX * 7},
+    [DGL_Q4_1] = {.decode = q4_1_decode},
+    [DGL_Q5_0] = {.decode = q5_0_decode},
+    [DGL_Q5_1] = {.decode = q5_1_decode},
+    [DGL_Q2_K] = {.decode = q2_k_decode},
+    [DGL_Q3_K] = {.decode = q3_k_decode},
+    [DGL_Q5_K] = {.decode = q5_k_decode, .encode = q5_k_encode, .limit = F16_MAX * 63 * 31},
+    [DGL_Q6_K] = {.decode = q6_k_decode, .encode = q6_k_encode, .limit = F16_MAX * 127 * 31},
+    [DGL_MXFP4] = {.decode = mxfp4_decode, .encode = mxfp4_encode, .limit = 0x1.8p127},
+    [DGL_IQ4_NL] = {.decode = iq4_nl_decode},
+    [DGL_IQ4_XS] = {.decode = iq4_xs_decode},
+};
+
+bool dgl_row_decodable(enum dgl_dtype type)
+{
+    return codecs[type].row_decode || codecs[type].decode;
+}
+
+bool dgl_row_encodable(enum dgl_dtype type)
+{
+    return codecs[type].row_encode || codecs[type].encode;
+}
+
+double dgl_row_limit(enum dgl_dtype type)
+{
+    return codecs[type].limit;
+}
+
 bool dgl_row_decode(enum dgl_dtype type, const void *src, uint64_t cols, float *dst)
 {
+    const struct dgl_dtype_traits *t = dgl_dtype_get(type);
+    const struct codec *codec = &codecs[type];
     const uint8_t *bytes = src;
-    switch (type) {
-    case DGL_F32:
-        memcpy(dst, src, (size_t)cols * sizeof(*dst));
-        return true;
-    case DGL_F16:
-        for (uint64_t i = 0; i < cols; i++)
-            dst[i] = dgl_f16_to_f32(load_u16(bytes + 2 * i));
-        return true;
-    case DGL_BF16:
-        for (uint64_t i = 0; i < cols; i++)
-            dst[i] = dgl_bf16_to_f32(load_u16(bytes + 2 * i));
-        return true;
-    case DGL_Q8_0:
-        q8_0_row_decode(src, cols, dst);
-        return true;
-    case DGL_Q4_K:
-        q4_k_row_decode(src, cols, dst);
-        return true;
-    case DGL_U8:
-    case DGL_I64:
-    case DGL_DTYPE_COUNT:
-        break;
+    if (codec->row_decode)
+        codec->row_decode(bytes, cols, dst);
+    if (!codec->decode)
+        return codec->row_decode;
+    for (; cols >= t->block; cols -= t->block, dst += t->block, bytes += t->block_bytes)
+        codec->decode(bytes, dst);
+    if (cols > 0) {
+        float last[MAX_BLOCK_VALUES];
+        codec->decode(bytes, last);
+        memcpy(dst, last, (size_t)cols * sizeof(*dst));
     }
-    return false;
+    return true;
+}
+
+static bool encode_row(enum dgl_dtype type, enum quant_effort effort, const float *src,
+                       uint64_t cols, void *dst)
+{
+    const struct dgl_dtype_traits *t = dgl_dtype_get(type);
+    const struct codec *codec = &codecs[type];
+    uint8_t *bytes = dst;
+    if (codec->row_encode)
+        codec->row_encode(src, cols, bytes);
+    if (!codec->encode)
+        return codec->row_encode;
+    for (; cols >= t->block; cols -= t->block, src += t->block, bytes += t->block_bytes)
+        codec->encode(src, t->block, effort, bytes);
+    if (cols > 0) {
+        float last[MAX_BLOCK_VALUES] = {0};
+        memcpy(last, src, (size_t)cols * sizeof(*src));
+        codec->encode(last, (size_t)cols, effort, bytes);
+    }
+    return true;
 }
 
 bool dgl_row_encode(enum dgl_dtype type, const float *src, uint64_t cols, void *dst)
 {
-    uint8_t *bytes = dst;
-    switch (type) {
-    case DGL_F32:
-        memcpy(dst, src, (size_t)cols * sizeof(*src));
-        return true;
-    case DGL_F16:
-        for (uint64_t i = 0; i < cols; i++)
-            store_u16(bytes + 2 * i, dgl_f32_to_f16(src[i]));
-        return true;
-    case DGL_BF16:
-        for (uint64_t i = 0; i < cols; i++)
-            store_u16(bytes + 2 * i, dgl_f32_to_bf16(src[i]));
-        return true;
-    case DGL_Q8_0:
-        q8_0_row_encode(src, cols, dst);
-        return true;
-    case DGL_Q4_K:
-        q4_k_row_encode(src, cols, dst);
-        return true;
-    case DGL_U8:
-    case DGL_I64:
-    case DGL_DTYPE_COUNT:
-        break;
-    }
-    return false;
+    return encode_row(type, QUANT_SEARCH, src, cols, dst);
+}
+
+bool dgl_row_encode_fast(enum dgl_dtype type, const float *src, uint64_t cols, void *dst)
+{
+    return encode_row(type, QUANT_FAST, src, cols, dst);
 }

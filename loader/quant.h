@@ -14,7 +14,16 @@ float dgl_bf16_to_f32(uint16_t bits);
 /* One row of `cols` values: `src` holds dgl_dtype_row_bytes() bytes. Exact. False: type has no
  * decoder. */
 bool dgl_row_decode(enum dgl_dtype type, const void *src, uint64_t cols, float *dst);
-/* The padding of the last block is encoded as zeros and never influences the scales' quality. */
+/* The padding of the last block is encoded as zeros and never influences the scales' quality.
+ * False: type has no encoder. */
 bool dgl_row_encode(enum dgl_dtype type, const float *src, uint64_t cols, void *dst);
+
+/* The same format without the search for the best codes: several times faster, less exact. */
+bool dgl_row_encode_fast(enum dgl_dtype type, const float *src, uint64_t cols, void *dst);
+
+bool dgl_row_decodable(enum dgl_dtype type);
+bool dgl_row_encodable(enum dgl_dtype type);
+/* The largest magnitude that the encoder of `type` can hold; infinity: any. */
+double dgl_row_limit(enum dgl_dtype type);
 
 #endif

@@ -1,5 +1,5 @@
-/* The block codecs behind quant.h: one row of a matrix at a time, last block padded. Inside
- * loader/ only. */
+/* The block codecs behind quant.h: one whole block at a time. Encoders get how many of the values
+ * count; those beyond are 0. Inside loader/ only. */
 #ifndef DGL_LOADER_QUANT_BLOCK_H
 #define DGL_LOADER_QUANT_BLOCK_H
 
@@ -7,32 +7,71 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define Q8_0_VALUES 32 /* per block: f16 d, 32 int8; w = d * q */
-#define Q8_0_BYTES  34
+#define MAX_BLOCK_VALUES 256
 
-#define Q4_K_VALUES                                                                                \
-    256 /* per block: f16 d, f16 dmin, 12 bytes of 6-bit codes, 128 bytes of 4-bit codes */
-#define Q4_K_BYTES 144
-#define Q4_K_SUBS  8 /* sub-blocks of 32 values: w = d * sc * q - dmin * m */
-#define Q4_K_SUB   32
+/* What an encoder spends on a block. */
+enum quant_effort { QUANT_SEARCH, QUANT_FAST };
 
-/* A block before packing. `d` and `dmin` are f16 bits of values >= 0. */
-struct q4_k_codes {
+/* ---- quant_legacy.c: 32 values share an f16 scale d, and an f16 minimum m in _1 ---- */
+
+#define LEGACY_VALUES 32
+
+void q4_0_decode(const uint8_t *src, float *dst);
+void q4_0_encode(const float *x, size_t count, enum quant_effort effort, uint8_t *dst);
+void q4_1_decode(const uint8_t *src, float *dst);
+void q5_0_decode(const uint8_t *src, float *dst);
+void q5_1_decode(const uint8_t *src, float *dst);
+void q8_0_decode(const uint8_t *src, float *dst);
+void q8_0_encode(const float *x, size_t count, enum quant_effort effort, uint8_t *dst);
+
+/* ---- quant_k.c: 256 values in sub-blocks whose small scales share an f16 scale ---- */
+
+#define K_VALUES 256
+#define K_SUBS   8 /* sub-blocks of 32 values in q4_k and q5_k: w = d * sc * q - dmin * m */
+#define K_SUB    32
+
+/* A block of q4_k or q5_k before packing. `d` and `dmin` are f16 bits of values >= 0. */
+struct k_codes {
     uint16_t d, dmin;
-    uint8_t sc[Q4_K_SUBS], m[Q4_K_SUBS]; /* 0..63 */
-    uint8_t q[Q4_K_VALUES];              /* 0..15 */
+    uint8_t sc[K_SUBS], m[K_SUBS]; /* 0..63 */
+    uint8_t q[K_VALUES];           /* 0..15, 0..31 in q5_k */
 };
-void q4_k_pack(const struct q4_k_codes *codes, uint8_t dst[Q4_K_BYTES]);
-void q4_k_unpack(const uint8_t src[Q4_K_BYTES], struct q4_k_codes *codes);
+void q4_k_pack(const struct k_codes *codes, uint8_t *dst);
+void q4_k_unpack(const uint8_t *src, struct k_codes *codes);
+void q5_k_pack(const struct k_codes *codes, uint8_t *dst);
+void q5_k_unpack(const uint8_t *src, struct k_codes *codes);
 
-/* Finds codes with a small squared error for the first `count` of 256 finite values; those
- * beyond are 0. */
-void q4_k_search(const float x[Q4_K_VALUES], size_t count, struct q4_k_codes *codes);
+void q2_k_decode(const uint8_t *src, float *dst);
+void q3_k_decode(const uint8_t *src, float *dst);
+void q4_k_decode(const uint8_t *src, float *dst);
+void q4_k_encode(const float *x, size_t count, enum quant_effort effort, uint8_t *dst);
+void q5_k_decode(const uint8_t *src, float *dst);
+void q5_k_encode(const float *x, size_t count, enum quant_effort effort, uint8_t *dst);
+void q6_k_decode(const uint8_t *src, float *dst);
+void q6_k_encode(const float *x, size_t count, enum quant_effort effort, uint8_t *dst);
 
-void q4_k_row_decode(const uint8_t *src, uint64_t cols, float *dst);
-void q4_k_row_encode(const float *src, uint64_t cols, uint8_t *dst);
-void q8_0_row_decode(const uint8_t *src, uint64_t cols, float *dst);
-void q8_0_row_encode(const float *src, uint64_t cols, uint8_t *dst);
+/* quant_k_search.c. Finds codes up to max_q (15 or 31) with a small squared error for the first
+ * `count` of 256 finite values; those beyond are 0. */
+void quant_k_search(const float x[K_VALUES], size_t count, int max_q, enum quant_effort effort,
+                    struct k_codes *codes);
+
+/* A block of q6_k before packing: w = d * sc * q. */
+struct q6_k_codes {
+    uint16_t d; /* f16 bits */
+    int8_t sc[K_VALUES / 16];
+    int8_t q[K_VALUES]; /* -32..31 */
+};
+void q6_k_pack(const struct q6_k_codes *codes, uint8_t *dst);
+/* quant_q6_k_search.c, as quant_k_search(). */
+void q6_k_search(const float x[K_VALUES], size_t count, enum quant_effort effort,
+                 struct q6_k_codes *codes);
+
+/* ---- quant_codebook.c: 4-bit codes that name the entries of a fixed table ---- */
+
+void mxfp4_decode(const uint8_t *src, float *dst);
+void mxfp4_encode(const float *x, size_t count, enum quant_effort effort, uint8_t *dst);
+void iq4_nl_decode(const uint8_t *src, float *dst);
+void iq4_xs_decode(const uint8_t *src, float *dst);
 
 static inline uint16_t load_u16(const uint8_t *p)
 {

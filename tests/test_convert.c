@@ -288,35 +288,6 @@ static void bundled_pack_is_what_the_converter_makes(void **state)
     assert_same_file(BUNDLED, f->out, "tokenizer.json");
 }
 
-/* llama.cpp's error for each matrix, from tests/reference/make_llama_cpp_nmse.py. */
-static void no_matrix_is_worse_than_llama_cpp(void **state)
-{
-    (void)state;
-    const char *in = test_unpacked("models/story-llama.tar.xz", "story-llama");
-    if (!in)
-        SKIP("models/story-llama.tar.xz is not there");
-    struct dgl_model_file *want = open_model(in), *got = open_model(BUNDLED);
-    char *bar = read_text("tests/vectors", "story_llama_q4_k_nmse.txt"), *save = NULL;
-    int compared = 0;
-    for (char *line = strtok_r(bar, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        char name[128];
-        double limit;
-        if (sscanf(line, "%127s %lf", name, &limit) != 2 || name[0] == '#')
-            continue;
-        long index = tensor_source_find(got->tensors, name);
-        assert_true(index >= 0);
-        if (tensor_source_at(got->tensors, (size_t)index)->dtype == DGL_Q4_K)
-            compared++;
-        double nmse = tensor_nmse(got->tensors, want->tensors, name);
-        if (!(nmse <= limit))
-            fail_msg("%s: NMSE %g, llama.cpp's is %g", name, nmse, limit);
-    }
-    assert_int_equal(compared, 56);
-    free(bar);
-    model_file_close(&want);
-    model_file_close(&got);
-}
-
 int main(void)
 {
     static const struct CMUnitTest cases[] = {
@@ -337,7 +308,6 @@ int main(void)
         FIXTURE_CASE(quantising_twice_warns),
         FIXTURE_CASE(bundled_pack_verifies),
         FIXTURE_CASE(bundled_pack_is_what_the_converter_makes),
-        FIXTURE_CASE(no_matrix_is_worse_than_llama_cpp),
     };
     int failed = test_run_table("recipes", recipe_stores_what_it_says, recipe_rows);
     return failed + cmocka_run_group_tests_name("convert", cases, NULL, NULL);

@@ -29,6 +29,14 @@ static const struct embed_row embed_rows[] = {
     {"embed_q4_k_h96", DGL_Q4_K, 40, 96, 0, 9, 5, 0},
     {"embed_q4_k_h260", DGL_Q4_K, 40, 260, 4, 9, 16, 7},
     {"embed_q4_k_h2048_bands", DGL_Q4_K, 65, 2048, 0, 0, 2, 64},
+    {"embed_q4_0_h36", DGL_Q4_0, 64, 36, 0, 5, 3, 0},
+    {"embed_q4_0_h1152_bands", DGL_Q4_0, 65, 1152, 4, 0, 2, 64},
+    {"embed_q5_k_h260", DGL_Q5_K, 40, 260, 4, 9, 16, 7},
+    {"embed_q6_k_h96", DGL_Q6_K, 40, 96, 0, 9, 5, 0},
+    {"embed_q6_k_h1152_bands", DGL_Q6_K, 65, 1152, 0, 0, 2, 64},
+    {"embed_q6_k_h5120", DGL_Q6_K, 9, 5120, 0, 0, 2, 0},
+    {"embed_mxfp4_h80", DGL_MXFP4, 40, 80, 0, 9, 5, 0},
+    {"embed_mxfp4_h2880_bands", DGL_MXFP4, 65, 2880, 4, 0, 2, 64},
 };
 
 struct norm_row {
@@ -53,7 +61,9 @@ static const struct synth_row synth_rows[] = {
     {"synth_f32", DGL_F32, 64, 1152},         {"synth_f16", DGL_F16, 100, 260},
     {"synth_bf16", DGL_BF16, 64, 256},        {"synth_q8_0", DGL_Q8_0, 64, 1152},
     {"synth_q8_0_padded", DGL_Q8_0, 200, 36}, {"synth_q4_k", DGL_Q4_K, 64, 2048},
-    {"synth_q4_k_padded", DGL_Q4_K, 300, 80},
+    {"synth_q4_k_padded", DGL_Q4_K, 300, 80}, {"synth_q4_0", DGL_Q4_0, 64, 1152},
+    {"synth_q5_k", DGL_Q5_K, 64, 2048},       {"synth_q6_k", DGL_Q6_K, 64, 1152},
+    {"synth_mxfp4", DGL_MXFP4, 64, 2880},     {"synth_q4_0_padded", DGL_Q4_0, 300, 80},
 };
 
 static struct {

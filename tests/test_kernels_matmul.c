@@ -56,7 +56,8 @@ static const struct shape shapes[] = {
     {"prefill", "none", "store", .k = 1152, .n = 257, .tokens = 7},
     {"prefill", "none", "glu", .k = 2048, .n = 1000, .tokens = 3, .bands = 2},
 };
-static const enum dgl_dtype weights[] = {DGL_F32, DGL_F16, DGL_BF16, DGL_Q8_0, DGL_Q4_K};
+static const enum dgl_dtype weights[] = {DGL_F32,  DGL_F16,  DGL_BF16, DGL_Q8_0, DGL_Q4_K,
+                                         DGL_Q4_0, DGL_Q5_K, DGL_Q6_K, DGL_MXFP4};
 #define NUM_SHAPES  (sizeof(shapes) / sizeof(shapes[0]))
 #define NUM_WEIGHTS (sizeof(weights) / sizeof(weights[0]))
 
@@ -393,8 +394,7 @@ static int bench_main(char **args, int count)
     struct ref_matrix w = {.type = weight, .rows = row.shape.n, .cols = row.shape.k};
     size_t words = 0, numbers = (size_t)row.shape.tokens * (row.shape.k + row.shape.n);
     uint64_t seed = 1;
-    assert_true(
-        repack_stride(weight, weight == DGL_Q8_0 ? "split" : "native", w.cols, &w.row_words));
+    assert_true(repack_stride(weight, ref_layout(weight), w.cols, &w.row_words));
     words = (size_t)(w.rows * w.row_words);
     w.packed = checked(dgl_new_array(uint32_t, words));
     float *x = checked(dgl_new_array(float, numbers));

@@ -175,7 +175,7 @@ static const struct bind_case bind_cases[] = {
      false,
      false,
      DGL_ERR_UNSUPPORTED,
-     {"mlp.up_proj.weight is u8", "q4_k"}},
+     {"mlp.up_proj.weight is u8", "block formats"}},
     {"derived rope buffer is skipped",
      NULL,
      {.name = "model.layers.0.self_attn.rotary_emb.inv_freq", VEC(8, DGL_F32)},

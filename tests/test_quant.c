@@ -13,6 +13,8 @@
 
 #define VECTORS "tests/vectors/quant_vectors.txt"
 
+enum { Q8_0_BYTES = 34, Q4_K_BYTES = 144, MAX_ROW = 64 * Q8_0_BYTES };
+
 static uint32_t bits_of(float value)
 {
     uint32_t bits;
@@ -63,18 +65,25 @@ static void check_block(char *fields)
     char *block_hex = strtok_r(NULL, " ", &save), *values_hex = strtok_r(NULL, " ", &save);
     uint8_t block[256], values[1024];
     float decoded[256];
-    enum dgl_dtype type = strcmp(type_name, "q8_0") == 0 ? DGL_Q8_0 : DGL_Q4_K;
-    size_t count = type == DGL_Q8_0 ? 32 : 256;
-    assert_int_equal(unhex(block_hex, block, sizeof(block)), type == DGL_Q8_0 ? 34 : 144);
+    enum dgl_dtype type;
+    assert_true(dgl_dtype_parse(type_name, strlen(type_name), &type));
+    const struct dgl_dtype_traits *t = dgl_dtype_get(type);
+    size_t count = t->block;
+    assert_int_equal(unhex(block_hex, block, sizeof(block)), t->block_bytes);
     assert_int_equal(unhex(values_hex, values, sizeof(values)), 4 * count);
     assert_true(dgl_row_decode(type, block, count, decoded));
-    assert_memory_equal(decoded, values, 4 * count);
+    for (size_t i = 0; i < count; i++) {
+        float want;
+        memcpy(&want, values + 4 * i, 4);
+        if (bits_of(decoded[i]) != bits_of(want))
+            fail_msg("%s value %zu is %.9g, wanted %.9g", type_name, i, decoded[i], want);
+    }
 }
 
 static void decodes_blocks_as_ggml(void **state)
 {
     (void)state;
-    assert_int_equal(each_vector("block", check_block), 14);
+    assert_int_equal(each_vector("block", check_block), 48);
 }
 
 static void check_half(char *fields)
@@ -188,15 +197,14 @@ static void q4_k_codes_survive_packing(void **state)
     (void)state;
     uint64_t seed = 4;
     for (int round = 0; round < 200; round++) {
-        struct q4_k_codes in = {.d = (uint16_t)test_rand(&seed),
-                                .dmin = (uint16_t)test_rand(&seed)},
-                          out;
+        struct k_codes in = {.d = (uint16_t)test_rand(&seed), .dmin = (uint16_t)test_rand(&seed)},
+                       out;
         uint8_t block[Q4_K_BYTES];
-        for (int i = 0; i < Q4_K_SUBS; i++) {
+        for (int i = 0; i < K_SUBS; i++) {
             in.sc[i] = (uint8_t)(test_rand(&seed) % 64);
             in.m[i] = (uint8_t)(test_rand(&seed) % 64);
         }
-        for (int i = 0; i < Q4_K_VALUES; i++)
+        for (int i = 0; i < K_VALUES; i++)
             in.q[i] = (uint8_t)(test_rand(&seed) % 16);
         q4_k_pack(&in, block);
         q4_k_unpack(block, &out);
@@ -204,12 +212,55 @@ static void q4_k_codes_survive_packing(void **state)
     }
 }
 
+static void q5_k_codes_survive_packing(void **state)
+{
+    (void)state;
+    uint64_t seed = 40;
+    for (int round = 0; round < 200; round++) {
+        struct k_codes in = {.d = (uint16_t)test_rand(&seed), .dmin = (uint16_t)test_rand(&seed)};
+        struct k_codes out;
+        uint8_t block[MAX_ROW];
+        for (int i = 0; i < K_SUBS; i++) {
+            in.sc[i] = (uint8_t)(test_rand(&seed) % 64);
+            in.m[i] = (uint8_t)(test_rand(&seed) % 64);
+        }
+        for (int i = 0; i < K_VALUES; i++)
+            in.q[i] = (uint8_t)(test_rand(&seed) % 32);
+        q5_k_pack(&in, block);
+        q5_k_unpack(block, &out);
+        assert_memory_equal(&in, &out, sizeof(in));
+    }
+}
+
+static void q6_k_codes_survive_packing(void **state)
+{
+    (void)state;
+    uint64_t seed = 41;
+    for (int round = 0; round < 200; round++) {
+        struct q6_k_codes in = {.d = 0x3c00}; /* 1 */
+        uint8_t block[MAX_ROW];
+        float values[K_VALUES];
+        for (int i = 0; i < K_VALUES / 16; i++)
+            in.sc[i] = (int8_t)test_rand(&seed);
+        for (int i = 0; i < K_VALUES; i++)
+            in.q[i] = (int8_t)(test_rand(&seed) % 64 - 32);
+        q6_k_pack(&in, block);
+        assert_true(dgl_row_decode(DGL_Q6_K, block, K_VALUES, values));
+        for (int i = 0; i < K_VALUES; i++)
+            assert_float_equal(values[i], (float)(in.sc[i / 16] * in.q[i]), 0.0f);
+    }
+}
+
 /* ---- encoders: shapes of data ---- */
+
+static const enum dgl_dtype encoders[] = {DGL_Q4_K, DGL_Q5_K, DGL_Q6_K,
+                                          DGL_Q8_0, DGL_Q4_0, DGL_MXFP4};
+#define NUM_ENCODERS (sizeof(encoders) / sizeof(encoders[0]))
 
 struct shape {
     const char *name;
     void (*fill)(uint64_t *seed, float *x, size_t count);
-    double q4_max, q8_max; /* NMSE */
+    double max[6]; /* NMSE, in the order of `encoders` */
 };
 
 static void fill_normal(uint64_t *seed, float *x, size_t count)
@@ -280,24 +331,26 @@ static void fill_two_levels(uint64_t *seed, float *x, size_t count)
         x[i] = test_rand(seed) % 2 ? 0.5f : -0.25f;
 }
 
+/* Formats without a minimum hold what is far from zero less well. */
 static const struct shape shapes[] = {
-    {"normal", fill_normal, 9e-3, 5e-5},
-    {"all positive", fill_positive, 5e-4,
-     2e-5}, /* min/max without a floor at 0 loses the offset: 1.0 */
-    {"all negative", fill_negative, 1e-4, 2e-5},
-    {"constant above zero", fill_plus_constant, 1e-6, 1e-6},
-    {"constant below zero", fill_minus_constant, 1e-6, 1e-6},
-    {"one outlier", fill_outlier, 1e-3, 1e-4},
-    {"one value among zeros", fill_lone_value, 1e-6, 1e-6},
-    {"beyond f16", fill_huge, 9e-3, 5e-5},
-    {"near the smallest halves", fill_tiny, 2e-2, 5e-3},
-    {"sub-blocks of different scale", fill_mixed_scales, 9e-3, 5e-5},
-    {"two levels", fill_two_levels, 1e-5, 2e-5},
+    {"normal", fill_normal, {9e-3, 2e-3, 5e-4, 5e-5, 1.2e-2, 2e-2}},
+    {"all positive", /* min/max without a floor at 0 loses the offset: 1.0 */
+     fill_positive,
+     {5e-4, 1e-4, 2e-4, 2e-5, 2e-3, 4e-2}},
+    {"all negative", fill_negative, {1e-4, 1e-4, 2e-4, 2e-5, 2e-3, 4e-2}},
+    {"constant above zero", fill_plus_constant, {1e-6, 1e-6, 1e-6, 1e-6, 1e-6, 1e-6}},
+    {"constant below zero", fill_minus_constant, {1e-6, 1e-6, 1e-6, 1e-6, 1e-6, 1e-6}},
+    {"one outlier", fill_outlier, {1e-3, 1e-3, 1e-3, 1e-4, 1e-3, 2e-2}},
+    {"one value among zeros", fill_lone_value, {1e-6, 1e-6, 1e-6, 1e-6, 1e-6, 2e-2}},
+    {"beyond f16", fill_huge, {9e-3, 2e-3, 5e-4, 5e-5, 1.2e-2, 2e-2}},
+    {"near the smallest halves", fill_tiny, {2e-2, 2e-2, 4e-2, 5e-3, 2e-2, 2e-2}},
+    {"sub-blocks of different scale", fill_mixed_scales, {9e-3, 2e-3, 5e-4, 5e-5, 1.2e-2, 4e-2}},
+    {"two levels", fill_two_levels, {1e-5, 1e-5, 1e-4, 2e-5, 1e-4, 1e-6}},
 };
 
 static double row_nmse(enum dgl_dtype type, const float *x, size_t cols)
 {
-    uint8_t row[64 * Q8_0_BYTES];
+    uint8_t row[MAX_ROW];
     float back[2048];
     double wide[2048];
     assert_true(cols <= 2048);
@@ -316,8 +369,12 @@ static void shape_is_kept(void **state)
         uint64_t seed = 100 + i;
         float x[1152];
         shape->fill(&seed, x, lengths[i]);
-        assert_at_most(row_nmse(DGL_Q4_K, x, lengths[i]), shape->q4_max);
-        assert_at_most(row_nmse(DGL_Q8_0, x, lengths[i]), shape->q8_max);
+        for (size_t e = 0; e < NUM_ENCODERS; e++) {
+            double nmse = row_nmse(encoders[e], x, lengths[i]);
+            if (!(nmse <= shape->max[e]))
+                fail_msg("%s, %zu values as %s: NMSE %g, at most %g", shape->name, lengths[i],
+                         dgl_dtype_get(encoders[e])->name, nmse, shape->max[e]);
+        }
     }
 }
 
@@ -334,41 +391,53 @@ static void zeros_encode_to_zero_bytes(void **state)
     assert_memory_equal(row, zero, 10 * Q8_0_BYTES);
 }
 
-/* What lies below the smallest half becomes zero; nothing becomes infinite or NaN. */
+static void zeros_decode_to_zeros(void **state)
+{
+    (void)state;
+    for (size_t e = 0; e < NUM_ENCODERS; e++) {
+        float x[300] = {0}, back[300];
+        uint8_t row[MAX_ROW];
+        assert_true(dgl_row_encode(encoders[e], x, 300, row));
+        assert_true(dgl_row_decode(encoders[e], row, 300, back));
+        for (int i = 0; i < 300; i++)
+            assert_int_equal(bits_of(back[i]), 0);
+    }
+}
+
+/* What lies below the smallest half becomes zero in the formats with a scale in f16; nothing
+ * becomes infinite or NaN. */
 static void denormal_values_vanish(void **state)
 {
     (void)state;
     float x[256], back[256];
-    uint8_t row[8 * Q8_0_BYTES];
+    uint8_t row[MAX_ROW];
     uint64_t seed = 9;
     for (int i = 0; i < 256; i++)
         x[i] = float_of((uint32_t)(test_rand(&seed) % 0x7fffff));
-    assert_true(dgl_row_encode(DGL_Q4_K, x, 256, row));
-    assert_true(dgl_row_decode(DGL_Q4_K, row, 256, back));
-    for (int i = 0; i < 256; i++)
-        assert_true(back[i] == 0);
-    assert_true(dgl_row_encode(DGL_Q8_0, x, 256, row));
-    assert_true(dgl_row_decode(DGL_Q8_0, row, 256, back));
-    for (int i = 0; i < 256; i++)
-        assert_true(back[i] == 0);
+    for (size_t e = 0; e < NUM_ENCODERS; e++) {
+        assert_true(dgl_row_encode(encoders[e], x, 256, row));
+        assert_true(dgl_row_decode(encoders[e], row, 256, back));
+        for (int i = 0; i < 256; i++)
+            assert_true(encoders[e] == DGL_MXFP4 ? isfinite(back[i]) : back[i] == 0);
+    }
 }
 
 static void too_large_values_saturate(void **state)
 {
     (void)state;
     static const float large[] = {3e38f, 1e30f, INFINITY, NAN};
-    for (size_t k = 0; k < 4; k++) {
+    for (size_t k = 0; k < 4 * NUM_ENCODERS; k++) {
+        enum dgl_dtype type = encoders[k / 4];
         float x[256], back[256];
-        uint8_t row[8 * Q8_0_BYTES];
+        uint8_t row[MAX_ROW];
         for (int i = 0; i < 256; i++)
-            x[i] = i % 3 ? large[k] : -large[k];
-        static const enum dgl_dtype types[] = {DGL_Q4_K, DGL_Q8_0};
-        for (size_t t = 0; t < 2; t++) {
-            assert_true(dgl_row_encode(types[t], x, 256, row));
-            assert_true(dgl_row_decode(types[t], row, 256, back));
-            for (int i = 0; i < 256; i++)
-                assert_true(isfinite(back[i]));
-        }
+            x[i] = i % 3 ? large[k % 4] : -large[k % 4];
+        assert_true(dgl_row_encode(type, x, 256, row));
+        assert_true(dgl_row_decode(type, row, 256, back));
+        for (int i = 0; i < 256; i++)
+            if (!isfinite(back[i]))
+                fail_msg("%s makes %g of %g", dgl_dtype_get(type)->name, (double)back[i],
+                         (double)x[i]);
     }
 }
 
@@ -386,13 +455,13 @@ static void padding_is_zero_and_has_no_influence(void **state)
         x[i] = 1e9f;
     assert_true(dgl_row_encode(DGL_Q4_K, x, 300, b));
     assert_memory_equal(a, b, sizeof(a));
-    struct q4_k_codes codes;
+    struct k_codes codes;
     q4_k_unpack(a + Q4_K_BYTES, &codes);
-    for (int s = 2; s < Q4_K_SUBS; s++) {
+    for (int s = 2; s < K_SUBS; s++) {
         assert_int_equal(codes.sc[s], 0);
         assert_int_equal(codes.m[s], 0);
     }
-    for (int i = 64; i < Q4_K_VALUES; i++)
+    for (int i = 64; i < K_VALUES; i++)
         assert_int_equal(codes.q[i], 0);
 }
 
@@ -528,18 +597,48 @@ static void super_scales_are_never_negative(void **state)
 static void encodings_are_the_same_everywhere(void **state)
 {
     (void)state;
+    static const char *const hashes[NUM_ENCODERS] = {
+        "b14b696204196856a287b402180c43102dbc8ae4e9d2ee40a8b8dbb680ff64e4",
+        "b2329b37a487ecac9156fe45579c851712c5e39c79b4b458fe51381374d91706",
+        "52a95a2c5eafd1056d630a847d44cda7e13a678978a044c028eaab9f881c4000",
+        "da5e80aa13741518bdbd1f4f6881b9078a1272cb7c86abbf7a092ec2465f2a79",
+        "1a470a899639e8c017ee4ee3d8dbf2202775b9286a762b78e74ff030ad495134",
+        "5e6c04f29570611ba47deaa21dc7136929a0a3897a512230684171dcb8f6b719",
+    };
     float x[2048];
-    uint8_t row[64 * Q8_0_BYTES];
+    uint8_t row[MAX_ROW];
     char hex[65];
-    uint64_t seed = 14;
+    uint64_t seed = 14, bytes = 0;
     fill_mixed_scales(&seed, x, 1024);
     fill_normal(&seed, x + 1024, 1024);
-    assert_true(dgl_row_encode(DGL_Q4_K, x, 2048, row));
-    assert_true(dgl_hash_bytes(DGL_HASH_SHA256, row, 8 * Q4_K_BYTES, hex));
-    assert_string_equal(hex, "b14b696204196856a287b402180c43102dbc8ae4e9d2ee40a8b8dbb680ff64e4");
-    assert_true(dgl_row_encode(DGL_Q8_0, x, 2048, row));
-    assert_true(dgl_hash_bytes(DGL_HASH_SHA256, row, 64 * Q8_0_BYTES, hex));
-    assert_string_equal(hex, "da5e80aa13741518bdbd1f4f6881b9078a1272cb7c86abbf7a092ec2465f2a79");
+    for (size_t e = 0; e < NUM_ENCODERS; e++) {
+        assert_true(dgl_dtype_row_bytes(encoders[e], 2048, &bytes));
+        assert_true(dgl_row_encode(encoders[e], x, 2048, row));
+        assert_true(dgl_hash_bytes(DGL_HASH_SHA256, row, bytes, hex));
+        assert_string_equal(hex, hashes[e]);
+    }
+}
+
+/* Without the search: still the right format, and not far off. */
+static void fast_encodings_are_close(void **state)
+{
+    (void)state;
+    float x[2048], back[2048];
+    double wide[2048];
+    uint8_t row[MAX_ROW];
+    uint64_t seed = 15;
+    fill_normal(&seed, x, 2048);
+    for (size_t i = 0; i < 2048; i++)
+        wide[i] = (double)x[i];
+    for (size_t e = 0; e < NUM_ENCODERS; e++) {
+        double best = row_nmse(encoders[e], x, 2048);
+        assert_true(dgl_row_encode_fast(encoders[e], x, 2048, row));
+        assert_true(dgl_row_decode(encoders[e], row, 2048, back));
+        double nmse = test_nmse(back, wide, 2048);
+        if (!(nmse >= best && nmse <= 1.5 * best))
+            fail_msg("%s: NMSE %g fast, %g with the search", dgl_dtype_get(encoders[e])->name, nmse,
+                     best);
+    }
 }
 
 int main(void)
@@ -555,6 +654,10 @@ int main(void)
         cmocka_unit_test(subnormal_floats_round_to_bfloat),
         cmocka_unit_test(types_without_codec_are_refused),
         cmocka_unit_test(q4_k_codes_survive_packing),
+        cmocka_unit_test(q5_k_codes_survive_packing),
+        cmocka_unit_test(q6_k_codes_survive_packing),
+        cmocka_unit_test(zeros_decode_to_zeros),
+        cmocka_unit_test(fast_encodings_are_close),
         cmocka_unit_test(zeros_encode_to_zero_bytes),
         cmocka_unit_test(denormal_values_vanish),
         cmocka_unit_test(too_large_values_saturate),

@@ -529,6 +529,8 @@ static void dtype_spellings(void **state)
     assert_true(dgl_dtype_parse("Q4_K_M", 6, &t) && t == DGL_Q4_K);
     assert_true(dgl_dtype_parse("q4_k", 4, &t) && t == DGL_Q4_K);
     assert_true(dgl_dtype_parse("bf16", 4, &t) && t == DGL_BF16);
+    assert_true(dgl_dtype_parse("MXFP4", 5, &t) && t == DGL_MXFP4);
+    assert_true(dgl_dtype_parse("iq4_nl", 6, &t) && t == DGL_IQ4_NL);
     assert_true(dgl_dtype_parse("I64xx", 3, &t) && t == DGL_I64);
     assert_false(dgl_dtype_parse("F8", 2, &t));
     assert_false(dgl_dtype_parse("", 0, &t));
@@ -544,6 +546,10 @@ static void dtype_sizes(void **state)
     assert_int_equal(bytes, 4478976);
     assert_true(dgl_dtype_tensor_bytes(DGL_Q8_0, 2, (uint64_t[]){3, 33}, &bytes));
     assert_int_equal(bytes, 3 * 2 * 34);
+    assert_true(dgl_dtype_row_bytes(DGL_Q6_K, 1152, &bytes));
+    assert_int_equal(bytes, 5 * 210);
+    assert_true(dgl_dtype_row_bytes(DGL_MXFP4, 2880, &bytes));
+    assert_int_equal(bytes, 90 * 17);
     assert_true(dgl_dtype_tensor_bytes(DGL_BF16, 3, (uint64_t[]){2, 3, 5}, &bytes));
     assert_int_equal(bytes, 60);
     assert_false(dgl_dtype_tensor_bytes(DGL_F32, 2, (uint64_t[]){UINT64_MAX, 2}, &bytes));

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""NMSE of every Q4_K matrix that llama.cpp's `llama-quantize` makes of a Llama checkpoint: the bar for our encoder.
+"""NMSE of every matrix that llama.cpp's `llama-quantize` makes of a Llama checkpoint: the bar for our encoders.
 
-usage: make_llama_cpp_nmse.py HF_FOLDER LLAMA_QUANTIZE > tests/vectors/story_llama_q4_k_nmse.txt
+usage: make_llama_cpp_nmse.py HF_FOLDER LLAMA_QUANTIZE > tests/vectors/story_llama_nmse.txt
 Needs numpy and gguf (made with llama.cpp's ggml 0.25.3, gguf 0.19). The checkpoint is written as F32 GGUF without the
 usual permutation of q and k rows (it matters for running, not for the error) and quantised with
-`llama-quantize --pure --token-embedding-type q4_K IN OUT Q4_K_S`.
-Lines: `NAME NMSE`, NMSE = sum (w' - w)^2 / sum w^2 in double.
+`llama-quantize --pure --token-embedding-type TYPE IN OUT FTYPE`; MXFP4, which has no such FTYPE, with
+`--tensor-type weight=mxfp4`.
+Lines: `TYPE NAME NMSE`, NMSE = sum (w' - w)^2 / sum w^2 in double.
 """
 import json
 import os
@@ -65,23 +66,34 @@ def write_gguf(path, c, tensors):
     w.close()
 
 
+FTYPES = {"q4_k": "Q4_K_S", "q5_k": "Q5_K_S", "q6_k": "Q6_K", "q8_0": "Q8_0", "q4_0": "Q4_0", "mxfp4": "Q4_0"}
+
+
+def quantize(tool, kind, source, target):
+    options = ["--pure", "--token-embedding-type", kind]
+    if kind == "mxfp4":
+        options += ["--tensor-type", "weight=mxfp4"]
+    subprocess.run([tool, *options, source, target, FTYPES[kind]], check=True, stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL,
+                   env=dict(os.environ, LD_LIBRARY_PATH=os.path.dirname(os.path.abspath(tool))))
+    return {t.name: t for t in gguf.GGUFReader(target).tensors}
+
+
 def main():
-    folder, quantize = sys.argv[1:]
+    folder, tool = sys.argv[1:]
     tensors = read_bf16(f"{folder}/model.safetensors")
+    print("# Made by tests/reference/make_llama_cpp_nmse.py; see there.")
     with tempfile.TemporaryDirectory() as temp:
         write_gguf(f"{temp}/in.gguf", json.load(open(f"{folder}/config.json")), tensors)
-        subprocess.run([quantize, "--pure", "--token-embedding-type", "q4_K", f"{temp}/in.gguf", f"{temp}/out.gguf",
-                        "Q4_K_S"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                       env=dict(os.environ, LD_LIBRARY_PATH=os.path.dirname(os.path.abspath(quantize))))
-        made = {t.name: t for t in gguf.GGUFReader(f"{temp}/out.gguf").tensors}
-        print("# Made by tests/reference/make_llama_cpp_nmse.py; see there.")
-        for name in sorted(tensors):
-            want = tensors[name].astype(np.float64)
-            t = made[gguf_name(name)]
-            if t.tensor_type != gguf.GGMLQuantizationType.Q4_K:
-                continue
-            got = gguf.dequantize(t.data, t.tensor_type).astype(np.float64).reshape(want.shape)
-            print(name, repr(float(((got - want) ** 2).sum() / (want ** 2).sum())))
+        for kind in FTYPES:
+            made = quantize(tool, kind, f"{temp}/in.gguf", f"{temp}/{kind}.gguf")
+            for name in sorted(tensors):
+                want = tensors[name].astype(np.float64)
+                t = made[gguf_name(name)]
+                if t.tensor_type.name.lower() != kind:
+                    continue
+                got = gguf.dequantize(t.data, t.tensor_type).astype(np.float64).reshape(want.shape)
+                print(kind, name, repr(float(((got - want) ** 2).sum() / (want ** 2).sum())))
 
 
 main()

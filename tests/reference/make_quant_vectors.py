@@ -22,24 +22,38 @@ def block_line(kind, name, raw):
     print("block", name, raw.tobytes().hex(), values.tobytes().hex())
 
 
-def q8_0(scale):
-    raw = rng.integers(0, 256, 34, dtype=np.uint8)
-    raw[:2] = np.frombuffer(np.float16(scale).tobytes(), np.uint8)
+# Bytes of a block, and where its f16 scale and minimum are (None: it has none).
+FORMATS = {"q8_0": (34, 0, None), "q4_0": (18, 0, None), "q4_1": (20, 0, 2), "q5_0": (22, 0, None), "q5_1": (24, 0, 2),
+           "q2_k": (84, 80, 82), "q3_k": (110, 108, None), "q4_k": (144, 0, 2), "q5_k": (176, 0, 2),
+           "q6_k": (210, 208, None), "iq4_nl": (18, 0, None), "iq4_xs": (136, 0, None)}
+
+
+def random_block(name, d, dmin=None):
+    size, d_at, dmin_at = FORMATS[name]
+    raw = rng.integers(0, 256, size, dtype=np.uint8)
+    raw[d_at:d_at + 2] = np.frombuffer(np.float16(d).tobytes(), np.uint8)
+    if dmin_at is not None:
+        raw[dmin_at:dmin_at + 2] = np.frombuffer(np.float16(dmin).tobytes(), np.uint8)
     return raw
 
 
-def q4_k(d, dmin):
-    raw = rng.integers(0, 256, 144, dtype=np.uint8)
-    raw[:4] = np.frombuffer(np.array([d, dmin], np.float16).tobytes(), np.uint8)
-    return raw
+def newer_blocks():
+    for name in FORMATS:
+        if name not in ("q8_0", "q4_k"):
+            for d, dmin in ((0.01, 0.02), (-0.37, 1.0), (6e-8, -6e-8)):
+                block_line(Q[name.upper()], name, random_block(name, d, dmin))
+    for exponent in (0, 1, 127, 240):
+        raw = rng.integers(0, 256, 17, dtype=np.uint8)
+        raw[0] = exponent
+        block_line(Q.MXFP4, "mxfp4", raw)
 
 
 def main():
     print("# Made by tests/reference/make_quant_vectors.py; see there for the lines.")
     for scale in (0.01, 1.0, -0.37, 6e-8, 60000.0, 0.0):
-        block_line(Q.Q8_0, "q8_0", q8_0(scale))
+        block_line(Q.Q8_0, "q8_0", random_block("q8_0", scale))
     for d, dmin in ((0.001, 0.01), (1.0, 1.0), (0.0, 0.5), (6e-8, 6e-8), (0.3, 0.0), (-0.01, -0.02), (600.0, 7000.0)):
-        block_line(Q.Q4_K, "q4_k", q4_k(d, dmin))
+        block_line(Q.Q4_K, "q4_k", random_block("q4_k", d, dmin))
     block_line(Q.Q4_K, "q4_k", np.full(144, 0xFF, np.uint8) & np.r_[[255, 0x3C] * 2, [255] * 140].astype(np.uint8))
 
     halves = np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32)
@@ -60,6 +74,7 @@ def main():
         print(f"half {value:08x} {half:04x}")
         if (value & 0x7F800000) != 0 and value & 0x7FFFFFFF:  # gguf flushes subnormals to zero; we do not
             print(f"bfloat {value:08x} {bfloat:04x}")
+    newer_blocks()
 
 
 main()

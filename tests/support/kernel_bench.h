@@ -18,7 +18,7 @@ struct kernel_bench *kernel_bench_create(bool limits_min);
 void kernel_bench_destroy(struct kernel_bench **bench);
 const struct kernel_set *kernel_bench_set(const struct kernel_bench *bench);
 const struct gl_caps *kernel_bench_caps(const struct kernel_bench *bench);
-/* Adds hints, a JSON object such as {"tunes": {"norm_rms": {"LANES": 64}}}; false when they are
+/* Adds hints, a JSON object such as {"tunes": {"matmul_decode.LANES": 64}}; false when they are
  * refused, and the reason is printed. */
 bool kernel_bench_hint(struct kernel_bench *bench, const char *json);
 /* The name of the i-th kernel that serves `op`, in the order of the set; NULL beyond the last. */

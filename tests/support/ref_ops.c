@@ -7,7 +7,26 @@
 
 #include "core/repack.h"
 
-enum { Q8_BLOCK = 32, Q8_BYTES = 34, Q4_BLOCK = 256, Q4_BYTES = 144 };
+/* Where the f16 fields of a block are, and how large they may be at random: 2^(low - 15) and up.
+ * -1: not there. */
+struct block_fields {
+    enum dgl_dtype type;
+    int scale_at, scale_low, min_at, min_low;
+    bool negative; /* the scale may be */
+};
+static const struct block_fields block_fields[] = {
+    {DGL_Q8_0, 0, 3, -1, 0, true},   {DGL_Q4_0, 0, 7, -1, 0, true},
+    {DGL_Q4_K, 0, 1, 2, 4, false},   {DGL_Q5_K, 0, 1, 2, 5, false},
+    {DGL_Q6_K, 208, 1, -1, 0, true}, {DGL_MXFP4, -1, 0, -1, 0, false},
+};
+
+static const struct block_fields *fields_of(enum dgl_dtype type)
+{
+    for (size_t i = 0; i < sizeof(block_fields) / sizeof(block_fields[0]); i++)
+        if (block_fields[i].type == type)
+            return &block_fields[i];
+    return NULL;
+}
 
 void ref_fill(float *values, size_t count, uint64_t *seed)
 {
@@ -48,6 +67,21 @@ static void fill_bytes(uint8_t *dst, size_t count, uint64_t *seed)
         dst[i] = (uint8_t)(test_rand(seed) >> 32);
 }
 
+static void random_blocks(const struct ref_matrix *m, const struct block_fields *f, uint8_t *dst,
+                          uint64_t *seed)
+{
+    uint32_t bytes = dgl_dtype_get(m->type)->block_bytes;
+    fill_bytes(dst, (size_t)m->row_bytes, seed);
+    for (uint8_t *block = dst; block < dst + m->row_bytes; block += bytes) {
+        if (f->scale_at >= 0)
+            put16(block + f->scale_at, random_half(seed, (uint32_t)f->scale_low, f->negative));
+        else
+            block[0] = (uint8_t)(118 + block[0] % 8); /* an exponent byte */
+        if (f->min_at >= 0)
+            put16(block + f->min_at, random_half(seed, (uint32_t)f->min_low, false));
+    }
+}
+
 static void random_row(const struct ref_matrix *m, uint8_t *dst, uint64_t *seed)
 {
     for (uint64_t i = 0; i < m->cols && (m->type == DGL_F32 || m->type == DGL_BF16); i++) {
@@ -61,21 +95,21 @@ static void random_row(const struct ref_matrix *m, uint8_t *dst, uint64_t *seed)
     }
     for (uint64_t i = 0; i < m->cols && m->type == DGL_F16; i++)
         put16(dst + 2 * i, random_half(seed, 9, true));
-    if (m->type == DGL_Q8_0 || m->type == DGL_Q4_K)
-        fill_bytes(dst, (size_t)m->row_bytes, seed);
-    for (uint64_t b = 0; b < m->row_bytes && m->type == DGL_Q8_0; b += Q8_BYTES)
-        put16(dst + b, random_half(seed, 3, true));
-    for (uint64_t b = 0; b < m->row_bytes && m->type == DGL_Q4_K; b += Q4_BYTES) {
-        put16(dst + b, random_half(seed, 1, false));
-        put16(dst + b + 2, random_half(seed, 4, false));
-    }
+    if (fields_of(m->type))
+        random_blocks(m, fields_of(m->type), dst, seed);
 }
 
-/* Codes sc and m of group j: six bits each, see docs/formats.md. */
-static double q4_k_value(const uint8_t *block, unsigned i)
+/* Code i of a block of 32: byte j holds j in its low nibble, j + 16 in its high one. */
+static unsigned nibble_of_32(const uint8_t *bytes, unsigned i)
+{
+    return i < 16 ? bytes[i] & 15u : (unsigned)bytes[i - 16] >> 4;
+}
+
+/* q4_k and q5_k. Codes sc and m of group j: six bits each, see docs/formats.md. */
+static double k_value(const uint8_t *block, bool five, unsigned i)
 {
     unsigned j = i / 32, sc, min;
-    const uint8_t *packed = block + 4;
+    const uint8_t *packed = block + 4, *nibbles = block + (five ? 48 : 16);
     if (j < 4) {
         sc = packed[j] & 63u;
         min = packed[j + 4] & 63u;
@@ -83,14 +117,35 @@ static double q4_k_value(const uint8_t *block, unsigned i)
         sc = (packed[j + 4] & 15u) | (unsigned)packed[j - 4] >> 6 << 4;
         min = (unsigned)packed[j + 4] >> 4 | (unsigned)packed[j] >> 6 << 4;
     }
-    unsigned byte = block[16 + j / 2 * 32 + i % 32], code = j % 2 ? byte >> 4 : byte & 15u;
+    unsigned byte = nibbles[j / 2 * 32 + i % 32], code = j % 2 ? byte >> 4 : byte & 15u;
+    if (five)
+        code |= ((unsigned)block[16 + i % 32] >> j & 1u) << 4;
     return half_value(get16(block)) * sc * code - half_value(get16(block + 2)) * min;
+}
+
+static double q6_k_value(const uint8_t *block, unsigned i)
+{
+    unsigned half = i / 128, r = i % 128, low = block[64 * half + r % 64];
+    unsigned high = (unsigned)block[128 + 32 * half + r % 32] >> (2 * (r / 32)) & 3u;
+    unsigned code = (r < 64 ? low & 15u : low >> 4) | high << 4;
+    return half_value(get16(block + 208)) * (int8_t)block[192 + i / 16] * ((int)code - 32);
+}
+
+static double mxfp4_value(const uint8_t *block, unsigned i)
+{
+    static const double magnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+    unsigned code = nibble_of_32(block + 1, i);
+    double value = ldexp(magnitudes[code & 7], block[0] - 127);
+    return code & 8 ? -value : value;
 }
 
 static double stored_value(const struct ref_matrix *m, const uint8_t *row, uint64_t k)
 {
     float value;
     uint32_t bits;
+    const struct dgl_dtype_traits *traits = dgl_dtype_get(m->type);
+    const uint8_t *block = row + k / traits->block * traits->block_bytes;
+    unsigned i = (unsigned)(k % traits->block);
     switch (m->type) {
     case DGL_F32:
         memcpy(&value, row + 4 * k, 4);
@@ -102,19 +157,31 @@ static double stored_value(const struct ref_matrix *m, const uint8_t *row, uint6
         memcpy(&value, &bits, 4);
         return value;
     case DGL_Q8_0:
-        row += k / Q8_BLOCK * Q8_BYTES;
-        return half_value(get16(row)) * (int8_t)row[2 + k % Q8_BLOCK];
+        return half_value(get16(block)) * (int8_t)block[2 + i];
+    case DGL_Q4_0:
+        return half_value(get16(block)) * ((int)nibble_of_32(block + 2, i) - 8);
     case DGL_Q4_K:
-        return q4_k_value(row + k / Q4_BLOCK * Q4_BYTES, (unsigned)(k % Q4_BLOCK));
+    case DGL_Q5_K:
+        return k_value(block, m->type == DGL_Q5_K, i);
+    case DGL_Q6_K:
+        return q6_k_value(block, i);
+    case DGL_MXFP4:
+        return mxfp4_value(block, i);
     default:
         return NAN;
     }
 }
 
+const char *ref_layout(enum dgl_dtype type)
+{
+    bool split = type == DGL_Q8_0 || type == DGL_Q4_0 || type == DGL_Q6_K || type == DGL_MXFP4;
+    return split ? "split" : "native";
+}
+
 void ref_matrix_init(struct ref_matrix *m, enum dgl_dtype type, uint64_t rows, uint64_t cols,
                      uint64_t seed)
 {
-    const char *layout = type == DGL_Q8_0 ? "split" : "native";
+    const char *layout = ref_layout(type);
     *m = (struct ref_matrix){.type = type, .rows = rows, .cols = cols};
     assert_true(dgl_dtype_row_bytes(type, cols, &m->row_bytes));
     assert_true(repack_stride(type, layout, cols, &m->row_words));
@@ -131,18 +198,26 @@ void ref_matrix_init(struct ref_matrix *m, enum dgl_dtype type, uint64_t rows, u
     }
 }
 
-/* `split` back to blocks of 34 bytes. */
-static void join_q8_0(const struct ref_matrix *m, const uint8_t *packed, uint8_t *row)
+/* `split` back to blocks: all codes, then all scales, of rows padded to 256 columns. */
+static void join_split(const struct ref_matrix *m, const uint8_t *packed, uint8_t *row)
 {
-    size_t padded = (size_t)(m->cols + 63) / 64 * 64;
-    for (size_t k = 0; k < padded; k++) {
-        if (k < m->row_bytes / Q8_BYTES * Q8_BLOCK)
-            row[k / Q8_BLOCK * Q8_BYTES + 2 + k % Q8_BLOCK] = packed[k];
-        if (k >= m->cols)
-            assert_int_equal(packed[k], 0);
+    const struct dgl_dtype_traits *t = dgl_dtype_get(m->type);
+    size_t scale = m->type == DGL_MXFP4 ? 1 : 2, codes = t->block_bytes - scale;
+    size_t blocks = (size_t)(m->cols + 255) / 256 * (256 / t->block);
+    const uint8_t *scales = packed + blocks * codes;
+    for (size_t b = 0; b < blocks; b++, packed += codes, scales += scale) {
+        if (b * t->block >= m->cols) {
+            for (size_t i = 0; i < codes; i++)
+                assert_int_equal(packed[i], 0);
+            continue;
+        }
+        for (size_t i = m->cols - b * t->block; i < codes && m->type == DGL_Q8_0; i++)
+            assert_int_equal(packed[i], 0);
+        bool front = m->type != DGL_Q6_K; /* of the block: its scale */
+        memcpy(row, front ? scales : packed, front ? scale : codes);
+        memcpy(row + (front ? scale : codes), front ? packed : scales, front ? codes : scale);
+        row += t->block_bytes;
     }
-    for (size_t b = 0; b < m->row_bytes / Q8_BYTES; b++)
-        memcpy(row + b * Q8_BYTES, packed + padded + 2 * b, 2);
 }
 
 void ref_matrix_decode_packed(struct ref_matrix *m)
@@ -150,8 +225,8 @@ void ref_matrix_decode_packed(struct ref_matrix *m)
     for (uint64_t r = 0; r < m->rows; r++) {
         const uint8_t *packed = (const uint8_t *)(m->packed + r * m->row_words);
         uint8_t *row = m->stored + r * m->row_bytes;
-        if (m->type == DGL_Q8_0)
-            join_q8_0(m, packed, row);
+        if (strcmp(ref_layout(m->type), "split") == 0)
+            join_split(m, packed, row);
         else
             memcpy(row, packed, (size_t)m->row_bytes);
         for (uint64_t k = 0; k < m->cols; k++)

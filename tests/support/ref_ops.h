@@ -19,6 +19,8 @@ struct ref_matrix {
     uint32_t *packed; /* rows * row_words, in the format's usual layout */
     double *values;   /* rows * cols */
 };
+/* The layout that a format usually has on the device. */
+const char *ref_layout(enum dgl_dtype type);
 /* Bits at random, so that every field of a block takes many values; what pads the last block of a
  * row is not zero. Fails the running test when out of memory. */
 void ref_matrix_init(struct ref_matrix *m, enum dgl_dtype type, uint64_t rows, uint64_t cols,

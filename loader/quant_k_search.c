@@ -1,5 +1,6 @@
 /*
- * The search for Q4_K codes: w = (d * sc) * q - (dmin * m), squared error, no weighting.
+ * The search for codes of q4_k and q5_k: w = (d * sc) * q - (dmin * m), squared error, no
+ * weighting.
  *
  * 1. Every sub-block alone: the line w = a*q - b that suits it best, with the curvature of its
  *    error (sub_fit).
@@ -8,10 +9,6 @@
  *    (block_scales).
  * 3. The best few pairs for real: codes next to the ideal ones with exact errors, then d and dmin
  *    by least squares for these codes, until nothing improves (block_descend).
- *
- * Values are scaled by a power of two so that squares of tiny or huge values stay floats. Vectors
- * are explicit, four lanes on every processor, so that sums add up in the same order everywhere:
- * packs are the same bytes.
  */
 #include "loader/quant_block.h"
 
@@ -19,78 +16,54 @@
 #include <string.h>
 
 #include "loader/quant.h"
+#include "loader/quant_vec.h"
 
-typedef float f32x4 __attribute__((vector_size(16)));
-typedef int32_t i32x4 __attribute__((vector_size(16)));
+#define MAX_CODE 63.0f
+#define SUB_VECS (K_SUB / 4)
+#define GRID     24 /* steps of d, and of dmin, that step 2 looks at */
+#define STARTS   3  /* pairs that step 3 tries */
 
-#define MAX_Q      15.0f
-#define MAX_CODE   63.0f
-#define F16_MAX    65504.0f
-#define SUB_VECS   (Q4_K_SUB / 4)
-#define BLOCK_VECS (Q4_K_SUBS / 4)
-#define GRID       24 /* steps of d, and of dmin, that step 2 looks at */
-#define STARTS     3  /* pairs that step 3 tries */
-#define MAX_STEPS  6  /* of a descent; it usually stops after 3 */
+/* How much of each step is done. */
+struct plan {
+    size_t first_cut, num_cuts;
+    int grid, starts, steps; /* steps: at most, of a descent; it usually stops after 3 */
+};
+
+static const struct plan plans[] = {
+    [QUANT_SEARCH] = {0, 4, GRID, STARTS, 6},
+    [QUANT_FAST] = {1, 1, 1, 1, 0},
+};
 
 struct sub {
     f32x4 x[SUB_VECS];
     f32x4 w[SUB_VECS]; /* 1, or 0 for padding */
     float n, sx, sxx;  /* sums of w, w*x, w*x*x */
+    float max_q;       /* the largest code */
 };
 
 /* The best line of each sub-block, and the sums of w*q and w*q*q of the codes on it: the
  * curvature around it. */
 struct lines {
-    float a[Q4_K_SUBS], b[Q4_K_SUBS], sq[Q4_K_SUBS], sqq[Q4_K_SUBS], n[Q4_K_SUBS];
+    float a[K_SUBS], b[K_SUBS], sq[K_SUBS], sqq[K_SUBS], n[K_SUBS];
 };
 
 struct block {
-    struct sub sub[Q4_K_SUBS];
+    struct sub sub[K_SUBS];
     struct lines lines;
     float unit; /* real value = unit * x, a power of two */
+    const struct plan *plan;
 };
 
 /* A pair of super-scales with the codes chosen for it. */
 struct attempt {
     float d, dmin; /* in units of the block; f16 once multiplied by it */
-    float sc[Q4_K_SUBS], m[Q4_K_SUBS];
+    float sc[K_SUBS], m[K_SUBS];
     float err;
 };
 
 struct moments {
     float q, qq, xq;
 };
-
-static inline f32x4 splat(float v)
-{
-    return (f32x4){v, v, v, v};
-}
-
-static inline float lanes_sum(f32x4 v)
-{
-    return (v[0] + v[2]) + (v[1] + v[3]);
-}
-
-/* Where `mask` is set (comparisons give all ones), a; elsewhere b. */
-static inline f32x4 pick(i32x4 mask, f32x4 a, f32x4 b)
-{
-    return (f32x4)(((i32x4)a & mask) | ((i32x4)b & ~mask));
-}
-
-/* The nearest whole number in 0..max, ties to even; NaN gives 0. Adding 1.5 * 2^23 leaves no
- * fraction bits. */
-static inline f32x4 level_of(f32x4 t, float max)
-{
-    const f32x4 magic = splat(12582912.0f), top = splat(max);
-    t = (f32x4)((i32x4)t & (t > 0.0f));
-    t = pick(t < top, t, top);
-    return (t + magic) - magic;
-}
-
-static inline float reciprocal(float a)
-{
-    return a > 0.0f ? 1.0f / a : 0.0f;
-}
 
 /* Squared error of the line a*q - b with the best codes on it. */
 static float line_error(const struct sub *s, float a, float b)
@@ -99,7 +72,7 @@ static float line_error(const struct sub *s, float a, float b)
     f32x4 sum = {0};
     for (int i = 0; i < SUB_VECS; i++) {
         f32x4 t = s->x[i] + vb;
-        f32x4 rest = t - va * level_of(t * inv, MAX_Q);
+        f32x4 rest = t - va * level_of(t * inv, s->max_q);
         sum += s->w[i] * (rest * rest);
     }
     return lanes_sum(sum);
@@ -110,7 +83,7 @@ static struct moments line_moments(const struct sub *s, float a, float b)
     const f32x4 vb = splat(b), inv = splat(reciprocal(a));
     f32x4 sq = {0}, sqq = {0}, sxq = {0};
     for (int i = 0; i < SUB_VECS; i++) {
-        f32x4 q = level_of((s->x[i] + vb) * inv, MAX_Q), wq = s->w[i] * q;
+        f32x4 q = level_of((s->x[i] + vb) * inv, s->max_q), wq = s->w[i] * q;
         sq += wq;
         sqq += wq * q;
         sxq += wq * s->x[i];
@@ -140,7 +113,7 @@ static void sub_range(const struct sub *s, float *lo, float *hi)
 {
     *lo = 0.0f; /* b may not be negative: the lowest level is at most 0 */
     *hi = -INFINITY;
-    for (int i = 0; i < Q4_K_SUB; i++) {
+    for (int i = 0; i < K_SUB; i++) {
         if (s->w[i / 4][i % 4] <= 0.0f)
             continue;
         *lo = fminf(*lo, s->x[i / 4][i % 4]);
@@ -150,14 +123,15 @@ static void sub_range(const struct sub *s, float *lo, float *hi)
 
 /* Tries lines that leave out some of the range at either end, each followed by a least-squares
  * step, and descends from the best of them. */
-static void sub_fit(const struct sub *s, struct lines *out, int at)
+static void sub_fit(const struct sub *s, const struct plan *plan, struct lines *out, int at)
 {
     static const float cuts[] = {-0.4f, 0.0f, 0.4f, 0.8f}; /* in steps of the line */
     float lo, hi, best = INFINITY, best_a = 0.0f, best_b = 0.0f;
     sub_range(s, &lo, &hi);
-    for (size_t c = 0; c < 16 && s->n > 0.0f; c++) {
-        float low = cuts[c / 4], high = cuts[c % 4];
-        float a = (hi - lo) / (MAX_Q + low + high), b = fmaxf(-lo - low * a, 0.0f);
+    for (size_t c = 0; c < plan->num_cuts * plan->num_cuts && s->n > 0.0f; c++) {
+        float low = cuts[plan->first_cut + c / plan->num_cuts];
+        float high = cuts[plan->first_cut + c % plan->num_cuts];
+        float a = (hi - lo) / (s->max_q + low + high), b = fmaxf(-lo - low * a, 0.0f);
         struct moments q = line_moments(s, a, b);
         line_solve(s, q, &a, &b);
         float err = s->sxx - a * q.xq + b * s->sx; /* what least squares leaves for these codes */
@@ -168,7 +142,7 @@ static void sub_fit(const struct sub *s, struct lines *out, int at)
         }
     }
     best = line_error(s, best_a, best_b);
-    for (int step = 0; step < MAX_STEPS; step++) {
+    for (int step = 0; step <= plan->steps; step++) {
         struct moments q = line_moments(s, best_a, best_b);
         out->a[at] = best_a;
         out->b[at] = best_b;
@@ -181,12 +155,6 @@ static void sub_fit(const struct sub *s, struct lines *out, int at)
         best = err;
     }
     out->n[at] = s->n;
-}
-
-/* Rounds to what the block will store. */
-static float round_super(const struct block *b, float value)
-{
-    return dgl_f16_to_f32(dgl_f32_to_f16(fminf(value * b->unit, F16_MAX))) / b->unit;
 }
 
 static f32x4 load4(const float *p)
@@ -222,7 +190,7 @@ static f32x4 price4(const struct lines *all, int at, float d, float dmin, f32x4 
 static void block_price(const struct block *b, struct attempt *t)
 {
     f32x4 sum = {0};
-    for (int s = 0; s < Q4_K_SUBS; s += 4) {
+    for (int s = 0; s < K_SUBS; s += 4) {
         f32x4 sc = {0}, m = {0};
         sum += price4(&b->lines, s, t->d, t->dmin, &sc, &m);
         memcpy(t->sc + s, &sc, sizeof(sc));
@@ -253,22 +221,22 @@ static float grid_step(float largest, int i)
 static void block_scales(const struct block *b, struct attempt best[STARTS])
 {
     float amax = 0.0f, bmax = 0.0f;
-    for (int s = 0; s < Q4_K_SUBS; s++) {
+    for (int s = 0; s < K_SUBS; s++) {
         amax = fmaxf(amax, b->lines.a[s]);
         bmax = fmaxf(bmax, b->lines.b[s]);
     }
     for (int i = 0; i < STARTS; i++)
         best[i] = (struct attempt){.err = INFINITY};
-    for (int i = 0; i < GRID; i++) {
-        struct attempt t = {.d = round_super(b, grid_step(amax, i)), .dmin = -1.0f};
+    for (int i = 0; i < b->plan->grid; i++) {
+        struct attempt t = {.d = round_super(grid_step(amax, i), b->unit), .dmin = -1.0f};
         block_price(b, &t);
         keep_best(best, &t);
     }
-    for (int i = 0; i < STARTS; i++) {
+    for (int i = 0; i < b->plan->starts; i++) {
         struct attempt t = {.d = best[i].d};
         best[i].err = INFINITY;
-        for (int j = 0; j < GRID; j++) {
-            t.dmin = round_super(b, grid_step(bmax, j));
+        for (int j = 0; j < b->plan->grid; j++) {
+            t.dmin = round_super(grid_step(bmax, j), b->unit);
             block_price(b, &t);
             if (t.err < best[i].err)
                 best[i] = t;
@@ -280,7 +248,7 @@ static void block_scales(const struct block *b, struct attempt best[STARTS])
 static void block_codes(const struct block *b, struct attempt *t)
 {
     t->err = 0.0f;
-    for (int s = 0; s < Q4_K_SUBS; s++) {
+    for (int s = 0; s < K_SUBS; s++) {
         float sc0 = t->sc[s], m0 = t->m[s], best = INFINITY;
         for (float sc = fmaxf(sc0 - 1.0f, 0.0f); sc <= fminf(sc0 + 1.0f, MAX_CODE); sc++) {
             for (float m = fmaxf(m0 - 1.0f, 0.0f); m <= fminf(m0 + 1.0f, MAX_CODE); m++) {
@@ -300,7 +268,7 @@ static void block_codes(const struct block *b, struct attempt *t)
 static void block_solve(const struct block *b, struct attempt *t)
 {
     double uu = 0, uv = 0, vv = 0, xu = 0, xv = 0;
-    for (int i = 0; i < Q4_K_SUBS; i++) {
+    for (int i = 0; i < K_SUBS; i++) {
         const struct sub *s = &b->sub[i];
         float sc = t->sc[i], m = t->m[i];
         struct moments q = line_moments(s, t->d * sc, t->dmin * m);
@@ -317,14 +285,14 @@ static void block_solve(const struct block *b, struct attempt *t)
         d = uu > 0 ? xu / uu : 0;
         dmin = uu > 0 || vv <= 0 ? 0 : -xv / vv;
     }
-    t->d = round_super(b, (float)fmax(d, 0));
-    t->dmin = round_super(b, (float)fmax(dmin, 0));
+    t->d = round_super((float)fmax(d, 0), b->unit);
+    t->dmin = round_super((float)fmax(dmin, 0), b->unit);
 }
 
 static void block_descend(const struct block *b, struct attempt *t)
 {
     block_codes(b, t);
-    for (int step = 0; step < MAX_STEPS; step++) {
+    for (int step = 0; step < b->plan->steps; step++) {
         struct attempt next = *t;
         block_solve(b, &next);
         block_codes(b, &next);
@@ -334,7 +302,7 @@ static void block_descend(const struct block *b, struct attempt *t)
     }
 }
 
-static void sub_init(struct sub *s, const float *x, size_t count, float scale)
+static void sub_init(struct sub *s, const float *x, size_t count, float scale, float max_q)
 {
     f32x4 n = {0}, sx = {0}, sxx = {0};
     for (int i = 0; i < SUB_VECS; i++) {
@@ -350,50 +318,48 @@ static void sub_init(struct sub *s, const float *x, size_t count, float scale)
     s->n = lanes_sum(n);
     s->sx = lanes_sum(sx);
     s->sxx = lanes_sum(sxx);
+    s->max_q = max_q;
 }
 
-static void block_init(struct block *b, const float *x, size_t count)
+static void block_init(struct block *b, const float *x, size_t count, float max_q)
 {
     float amax = 0.0f;
-    int exponent = 0;
     for (size_t i = 0; i < count; i++)
         amax = fmaxf(amax, fabsf(x[i]));
-    frexpf(amax, &exponent);
-    exponent = exponent < -126  ? -126
-               : exponent > 127 ? 127
-                                : exponent; /* both powers are floats */
+    int exponent = unit_exponent(amax);
     b->unit = ldexpf(1.0f, exponent);
-    for (size_t s = 0; s < Q4_K_SUBS; s++) {
-        size_t before = s * Q4_K_SUB;
+    for (size_t s = 0; s < K_SUBS; s++) {
+        size_t before = s * K_SUB;
         sub_init(&b->sub[s], x + before, count > before ? count - before : 0,
-                 ldexpf(1.0f, -exponent));
-        sub_fit(&b->sub[s], &b->lines, (int)s);
+                 ldexpf(1.0f, -exponent), max_q);
+        sub_fit(&b->sub[s], b->plan, &b->lines, (int)s);
     }
 }
 
-static void attempt_store(const struct block *b, const struct attempt *t, struct q4_k_codes *codes)
+static void attempt_store(const struct block *b, const struct attempt *t, struct k_codes *codes)
 {
     codes->d = dgl_f32_to_f16(t->d * b->unit);
     codes->dmin = dgl_f32_to_f16(t->dmin * b->unit);
-    for (int i = 0; i < Q4_K_SUBS; i++) {
+    for (int i = 0; i < K_SUBS; i++) {
         codes->sc[i] = (uint8_t)t->sc[i];
         codes->m[i] = (uint8_t)t->m[i];
         f32x4 inv = splat(reciprocal(t->d * t->sc[i])), bias = splat(t->dmin * t->m[i]);
         for (int v = 0; v < SUB_VECS; v++) {
-            f32x4 q = level_of((b->sub[i].x[v] + bias) * inv, MAX_Q);
+            f32x4 q = level_of((b->sub[i].x[v] + bias) * inv, b->sub[i].max_q);
             for (int l = 0; l < 4; l++)
-                codes->q[Q4_K_SUB * i + 4 * v + l] = (uint8_t)q[l];
+                codes->q[K_SUB * i + 4 * v + l] = (uint8_t)q[l];
         }
     }
 }
 
-void q4_k_search(const float x[Q4_K_VALUES], size_t count, struct q4_k_codes *codes)
+void quant_k_search(const float x[K_VALUES], size_t count, int max_q, enum quant_effort effort,
+                    struct k_codes *codes)
 {
-    struct block b;
+    struct block b = {.plan = &plans[effort]};
     struct attempt starts[STARTS];
-    block_init(&b, x, count);
+    block_init(&b, x, count, (float)max_q);
     block_scales(&b, starts);
-    for (int i = 0; i < STARTS; i++) {
+    for (int i = 0; i < b.plan->starts && b.plan->steps > 0; i++) {
         block_descend(&b, &starts[i]);
         if (starts[i].err < starts[0].err)
             starts[0] = starts[i];

@@ -1,0 +1,26 @@
+// mxfp4 (layout `split`) for kernels whose lanes own a row each; weight_q4_k_row.glsl explains the
+// macros and weight_mxfp4.glsl how a code becomes a number.
+#define MX_PAIR(c, q) \
+    { \
+        vec2 p = unpackHalf2x16((((q) & 0x00070007u) << 9) | (((q) & 0x00080008u) << 12)); \
+        CODE(c, p.x) CODE(c + 2, p.y) \
+    }
+#define MX_WORD(c, q, s) MX_PAIR(c, q >> (s)) MX_PAIR(c + 1, q >> (s + 8))
+#define MX_HALF(c, s) \
+    MX_WORD(c, q.x, s) MX_WORD(c + 4, q.y, s) MX_WORD(c + 8, q.z, s) MX_WORD(c + 12, q.w, s)
+#define MX_GROUP(g, e, s) \
+    if (32 * (g) < K) { \
+        uvec4 q = W[row + uint(g)]; \
+        GROUP(g, uintBitsToFloat(min(((e >> (s)) & 255u) + 14u, 254u) << 23), 0.0) \
+        MX_HALF(32 * (g), 0) MX_HALF(32 * (g) + 16, 4) \
+        GROUP_END(g) \
+    }
+#define ROW_SLAB(s) \
+    { \
+        uvec4 h = W[row + uint(W_STRIDE / 34 * 8 + (s) / 2)]; \
+        uvec2 e = (s) % 2 == 0 ? h.xy : h.zw; \
+        MX_GROUP(8 * (s), e.x, 0) MX_GROUP(8 * (s) + 1, e.x, 8) \
+        MX_GROUP(8 * (s) + 2, e.x, 16) MX_GROUP(8 * (s) + 3, e.x, 24) \
+        MX_GROUP(8 * (s) + 4, e.y, 0) MX_GROUP(8 * (s) + 5, e.y, 8) \
+        MX_GROUP(8 * (s) + 6, e.y, 16) MX_GROUP(8 * (s) + 7, e.y, 24) \
+    }

@@ -1,0 +1,42 @@
+// q4_0 in the layout `split` of `uint W[]`: a row's blocks of 32 columns, four words each, padded
+// with zeros to a multiple of 256 columns, then an f16 scale per block, two to a word. Byte j of a
+// block holds column j in its low nibble and column j + 16 in its high one. A weight is d * (q -
+// 8). `row` is the word a row starts at.
+#define WEIGHT_RAW   2
+#define WEIGHT_CODES uint(W_STRIDE / 9 * 8) // words of codes; an eighth as many hold scales
+
+vec4 weight_nibbles(uint word)
+{
+    return vec4(uvec4(word, word >> 8, word >> 16, word >> 24) & 15u) - 8.0;
+}
+
+// Scale of columns k .. k + 31 from the word that holds it.
+float weight_scale(uint word, uint k)
+{
+    vec2 pair = unpackHalf2x16(word);
+    return (k & 32u) == 0u ? pair.x : pair.y;
+}
+
+float weight_at(uint row, uint k)
+{
+    uint q = W[row + k / 32u * 4u + (k & 15u) / 4u] >> (8u * (k & 3u) + (k / 16u & 1u) * 4u);
+    return weight_scale(W[row + WEIGHT_CODES + k / 64u], k) * (float(q & 15u) - 8.0);
+}
+
+// Columns k .. k + 15 of a row as stored, k a multiple of 16.
+void weight_fetch16(uint row, uint k, out uvec4 raw[WEIGHT_RAW])
+{
+    uint w = row + k / 32u * 4u;
+    raw[0] = uvec4(W[w], W[w + 1u], W[w + 2u], W[w + 3u]);
+    raw[1] = uvec4(W[row + WEIGHT_CODES + k / 64u]);
+}
+
+void weight_decode16(uvec4 raw[WEIGHT_RAW], uint k, out vec4 w[4])
+{
+    float d = weight_scale(raw[1].x, k);
+    uvec4 q = raw[0] >> (k / 16u & 1u) * 4u;
+    w[0] = d * weight_nibbles(q.x);
+    w[1] = d * weight_nibbles(q.y);
+    w[2] = d * weight_nibbles(q.z);
+    w[3] = d * weight_nibbles(q.w);
+}

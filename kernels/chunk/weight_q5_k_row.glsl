@@ -1,0 +1,38 @@
+// q5_k for kernels whose lanes own a row each; weight_q4_k_row.glsl explains the macros.
+#define Q5K_WORD(c, q, f, s, j) \
+    { \
+        uint t = ((q >> (s)) & 0x0F0F0F0Fu) | (((f >> (j)) & 0x01010101u) << 4); \
+        CODE(c, float(t & 255u)) \
+        CODE(c + 1, float((t >> 8) & 255u)) \
+        CODE(c + 2, float((t >> 16) & 255u)) \
+        CODE(c + 3, float(t >> 24)) \
+    }
+#define Q5K_CODES(c, s, j) \
+    Q5K_WORD(c, qa.x, fa.x, s, j) Q5K_WORD(c + 4, qa.y, fa.y, s, j) \
+    Q5K_WORD(c + 8, qa.z, fa.z, s, j) Q5K_WORD(c + 12, qa.w, fa.w, s, j) \
+    Q5K_WORD(c + 16, qb.x, fb.x, s, j) Q5K_WORD(c + 20, qb.y, fb.y, s, j) \
+    Q5K_WORD(c + 24, qb.z, fb.z, s, j) Q5K_WORD(c + 28, qb.w, fb.w, s, j)
+// Groups g (low nibbles, fifth bits j) and g + 1 (high nibbles) of the 32 bytes at b; their 6-bit
+// codes are the low bytes of sc, mn.
+#define Q5K_PAIR(g, j, b, sc, mn) \
+    { \
+        uvec4 qa = W[b], qb = W[b + 1u]; \
+        GROUP(g, dd.x * float((sc) & 63u), dd.y * float((mn) & 63u)) \
+        Q5K_CODES(32 * (g), 0, j) \
+        GROUP_END(g) \
+        GROUP(g + 1, dd.x * float(((sc) >> 8) & 63u), dd.y * float(((mn) >> 8) & 63u)) \
+        Q5K_CODES(32 * (g) + 32, 4, j + 1) \
+        GROUP_END(g + 1) \
+    }
+#define ROW_SLAB(s) \
+    { \
+        uint b = row + uint(11 * (s)); \
+        uvec4 h = W[b], fa = W[b + 1u], fb = W[b + 2u]; \
+        vec2 dd = unpackHalf2x16(h.x); \
+        uint sc = (h.w & 0x0F0F0F0Fu) | ((h.y >> 2) & 0x30303030u); \
+        uint mn = ((h.w >> 4) & 0x0F0F0F0Fu) | ((h.z >> 2) & 0x30303030u); \
+        Q5K_PAIR(8 * (s), 0, b + 3u, h.y, h.z) \
+        Q5K_PAIR(8 * (s) + 2, 2, b + 5u, h.y >> 16, h.z >> 16) \
+        Q5K_PAIR(8 * (s) + 4, 4, b + 7u, sc, mn) \
+        Q5K_PAIR(8 * (s) + 6, 6, b + 9u, sc >> 16, mn >> 16) \
+    }

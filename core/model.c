@@ -2,6 +2,7 @@
 #include "core/model.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/model_support.h"
 #include "core/rope_table.h"
 #include "core/synthetic_fill.h"
 
@@ -291,7 +292,7 @@ static enum dgl_status upload(struct dgl_model *m, const struct dgl_model_params
     synthetic_filler_finish(&filler);
     m->dev->held_bytes += m->weights.bytes;
     if (st == DGL_OK)
-        st = rope_table_create(m->dev, &m->file->desc.rope, m->info.context, &m->rope);
+        st = rope_table_create(m->dev, &m->file->desc.rope[ROPE_GLOBAL], m->info.context, &m->rope);
     if (st == DGL_OK)
         m->ops.rope = (struct gl_range){m->rope, 0, gl_buffer_size(m->rope)};
     return st;
@@ -301,6 +302,8 @@ static enum dgl_status load_entered(struct dgl_model *m, const struct dgl_model_
 {
     const struct gl_caps *caps = gl_device_caps(m->dev->gl);
     enum dgl_status st = open_file(m, p);
+    if (st == DGL_OK)
+        st = model_check_supported(m->dev->log, m->file->path, &m->file->desc);
     if (st != DGL_OK)
         return st;
     m->info = m->file->info;

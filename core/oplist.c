@@ -186,7 +186,7 @@ static struct op *append_attention(struct oplist *list, const struct oplist_para
     op_const(op, "HEADS", d->heads);
     op_const(op, "KV_HEADS", d->kv_heads);
     op_const(op, "HEAD_DIM", d->head_dim);
-    op_const(op, "ROPE_DIMS", d->rope.dims);
+    op_const(op, "ROPE_DIMS", d->rope[ROPE_GLOBAL].dims);
     op_const(op, "QKV_STRIDE", qkv_dim(d));
     op_const(op, "CONTEXT", p->context);
     op_bind_slot(op, "QKV", SLOT_QKV);
@@ -197,7 +197,7 @@ static struct op *append_attention(struct oplist *list, const struct oplist_para
 static void add_rope_kv(struct oplist *list, const struct oplist_params *p, int32_t layer)
 {
     struct op *op = append_attention(list, p, DGL_PHASE_PREFILL, layer, "rope_kv");
-    op_float(op, "rope_scale", p->desc->rope.scale);
+    op_float(op, "rope_scale", p->desc->rope[ROPE_GLOBAL].scale);
     op_bind_fixed(op, "ROPE", p->rope);
 }
 
@@ -214,7 +214,7 @@ static void add_attn_decode(struct oplist *list, const struct oplist_params *p, 
     struct op *op = append_attention(list, p, DGL_PHASE_DECODE, layer, "attn_decode");
     op_const(op, "SPLITS", p->splits);
     op_float(op, "scale", p->desc->attn_scale);
-    op_float(op, "rope_scale", p->desc->rope.scale);
+    op_float(op, "rope_scale", p->desc->rope[ROPE_GLOBAL].scale);
     op_bind_fixed(op, "ROPE", p->rope);
     op_bind_slot(op, "P", SLOT_ATT);
 }

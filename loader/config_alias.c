@@ -3,12 +3,17 @@
 
 #include <string.h>
 
-#define MAX_NAMES 5
+#define MAX_NAMES 6
 
 struct config_alias {
     const char *field;
-    const char *names[MAX_NAMES]; /* paths, the usual one first; at most one '.' */
+    const char *names[MAX_NAMES]; /* paths, the usual one first */
 };
+
+/* Where the parameters of the rotation are: one dialect's object, the other's, or a part of it when
+ * the layers differ. */
+#define ROPE_NAMES(key)                                                                            \
+    "rope_scaling." key, "rope_parameters." key, "rope_parameters.full_attention." key
 
 static const struct config_alias config_aliases[] = {
     {"hidden_size", {"hidden_size", "n_embd"}},
@@ -19,14 +24,31 @@ static const struct config_alias config_aliases[] = {
     {"hidden_act", {"hidden_act", "hidden_activation"}},
     {"num_experts", {"num_experts", "num_local_experts", "n_routed_experts"}},
     {"num_experts_per_tok", {"num_experts_per_tok", "experts_per_token"}},
+    {"sliding_window", {"sliding_window", "sliding_window_size"}},
     {"dtype", {"dtype", "torch_dtype"}},
-    {"rope_theta", {"rope_theta", "rope_parameters.rope_theta", "rope_scaling.rope_theta"}},
+    {"rope_theta", {"rope_theta", ROPE_NAMES("rope_theta")}},
     {"rope_type",
-     {"rope_scaling.rope_type", "rope_scaling.type", "rope_parameters.rope_type",
-      "rope_parameters.type"}},
+     {ROPE_NAMES("rope_type"), "rope_scaling.type", "rope_parameters.type",
+      "rope_parameters.full_attention.type"}},
+    {"rope_factor", {ROPE_NAMES("factor")}},
+    {"rope_original_context",
+     {ROPE_NAMES("original_max_position_embeddings"), "original_max_position_embeddings"}},
+    {"rope_low_freq", {ROPE_NAMES("low_freq_factor")}},
+    {"rope_high_freq", {ROPE_NAMES("high_freq_factor")}},
+    {"rope_beta_fast", {ROPE_NAMES("beta_fast")}},
+    {"rope_beta_slow", {ROPE_NAMES("beta_slow")}},
+    {"rope_attention_factor", {ROPE_NAMES("attention_factor")}},
+    {"rope_mscale", {ROPE_NAMES("mscale")}},
+    {"rope_mscale_all_dim", {ROPE_NAMES("mscale_all_dim")}},
+    {"rope_truncate", {ROPE_NAMES("truncate")}},
+    {"rope_short_factor", {ROPE_NAMES("short_factor")}},
+    {"rope_long_factor", {ROPE_NAMES("long_factor")}},
+    {"rope_local_theta", {"rope_local_base_freq", "rope_parameters.sliding_attention.rope_theta"}},
+    {"rope_local_type",
+     {"rope_parameters.sliding_attention.rope_type", "rope_parameters.sliding_attention.type"}},
+    {"rope_local_factor", {"rope_parameters.sliding_attention.factor"}},
     {"partial_rotary_factor",
-     {"partial_rotary_factor", "rope_parameters.partial_rotary_factor",
-      "rope_scaling.partial_rotary_factor", "rotary_pct"}},
+     {"partial_rotary_factor", ROPE_NAMES("partial_rotary_factor"), "rotary_pct"}},
 };
 
 static const struct config_alias *alias_of_field(const char *field)
@@ -54,22 +76,27 @@ const char *config_field_of(const char *path)
 static enum dgl_status path_find(const struct config *c, const char *path, struct config_hit *hit)
 {
     *hit = (struct config_hit){.object = c->root, .key = path, .path = path};
-    const char *dot = strchr(path, '.');
-    if (dot) {
+    for (const char *dot = strchr(path, '.'); dot; dot = strchr(hit->key, '.')) {
         char parent[64];
-        size_t len = (size_t)(dot - path);
-        memcpy(parent, path, len);
+        size_t len = (size_t)(dot - hit->key);
+        memcpy(parent, hit->key, len);
         parent[len] = 0;
         const struct dgl_json *object;
-        enum dgl_status st = dgl_json_opt(c->r, c->root, parent, DGL_JSON_OBJECT, &object);
+        enum dgl_status st = dgl_json_opt(c->r, hit->object, parent, DGL_JSON_OBJECT, &object);
         if (st != DGL_OK || !object)
             return st;
         hit->object = object;
         hit->key = dot + 1;
     }
     const struct dgl_json *value = dgl_json_get(hit->object, hit->key);
-    hit->value = dgl_json_is(value, DGL_JSON_NULL) ? NULL : value;
+    hit->is_null = dgl_json_is(value, DGL_JSON_NULL);
+    hit->value = hit->is_null ? NULL : value;
     return DGL_OK;
+}
+
+static const char *prefix(const struct config *c)
+{
+    return c->prefix ? c->prefix : "";
 }
 
 static void value_text(const struct dgl_json *value, struct dgl_buf *out)
@@ -81,14 +108,22 @@ static void value_text(const struct dgl_json *value, struct dgl_buf *out)
         dgl_buf_puts(out, "missing");
 }
 
+static bool same_text(struct dgl_str a, struct dgl_str b)
+{
+    return a.len == b.len && memcmp(a.p, b.p, a.len) == 0;
+}
+
+/* Numbers by value: 10000 and 1e4 are one. Members in the same order. */
 static bool values_equal(const struct dgl_json *a, const struct dgl_json *b)
 {
-    struct dgl_buf x = {0}, y = {0};
-    value_text(a, &x);
-    value_text(b, &y);
-    bool equal = !x.failed && !y.failed && x.len == y.len && memcmp(x.p, y.p, x.len) == 0;
-    dgl_buf_finish(&x);
-    dgl_buf_finish(&y);
+    if (dgl_json_type(a) != dgl_json_type(b) || dgl_json_count(a) != dgl_json_count(b) ||
+        dgl_json_f64(a) != dgl_json_f64(b) || dgl_json_bool(a) != dgl_json_bool(b) ||
+        !same_text(dgl_json_str(a), dgl_json_str(b)))
+        return false;
+    bool equal = true;
+    a = dgl_json_first(a);
+    for (b = dgl_json_first(b); b && equal; b = dgl_json_next(b), a = dgl_json_next(a))
+        equal = same_text(dgl_json_key(a), dgl_json_key(b)) && values_equal(a, b);
     return equal;
 }
 
@@ -100,8 +135,9 @@ static enum dgl_status refuse_contradiction(const struct config *c, const struct
     value_text(b->value, &y);
     enum dgl_status st =
         dgl_fail(c->r.log, DGL_ERR_FORMAT,
-                 "%s: %s is %s and %s is %s, but both mean the same: remove one of them",
-                 dgl_json_name(c->r.doc), a->path, x.p ? x.p : "?", b->path, y.p ? y.p : "?");
+                 "%s: %s%s is %s and %s%s is %s, but both mean the same: remove one of them",
+                 dgl_json_name(c->r.doc), prefix(c), a->path, x.p ? x.p : "?", prefix(c), b->path,
+                 y.p ? y.p : "?");
     dgl_buf_finish(&x);
     dgl_buf_finish(&y);
     return st;
@@ -118,6 +154,8 @@ enum dgl_status config_find(const struct config *c, const char *field, struct co
         enum dgl_status st = path_find(c, alias->names[n], &next);
         if (st != DGL_OK)
             return st;
+        if (!next.value && !hit->value)
+            hit->is_null |= next.is_null;
         if (!next.value)
             continue;
         if (!hit->value)
@@ -188,8 +226,9 @@ enum dgl_status config_refuse(const struct config *c, const char *path,
 {
     struct dgl_buf text = {0};
     value_text(value, &text);
-    enum dgl_status st = dgl_fail(c->r.log, DGL_ERR_UNSUPPORTED, "%s: %s is %s; supported: %s",
-                                  dgl_json_name(c->r.doc), path, text.p ? text.p : "?", supported);
+    enum dgl_status st =
+        dgl_fail(c->r.log, DGL_ERR_UNSUPPORTED, "%s: %s%s is %s; supported: %s",
+                 dgl_json_name(c->r.doc), prefix(c), path, text.p ? text.p : "?", supported);
     dgl_buf_finish(&text);
     return st;
 }

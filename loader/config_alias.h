@@ -11,12 +11,14 @@
 struct config {
     struct dgl_json_reader r;
     const struct dgl_json *root;
+    const char *prefix; /* of paths in messages: NULL, or "text_config." */
 };
 
 /* Where a field was found. When it is absent, `value` is NULL and the rest names its usual
  * place. */
 struct config_hit {
     const struct dgl_json *value;
+    bool is_null;                  /* absent, but written out as null */
     const struct dgl_json *object; /* that holds it */
     const char *key;               /* inside `object` */
     const char *path;              /* from the root: "rope_parameters.rope_theta" */

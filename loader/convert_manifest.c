@@ -122,6 +122,18 @@ static void write_hints(struct dgl_json_writer *w)
     dgl_jw_end_object(w);
 }
 
+/* What the source has and the pack has not. */
+static void write_skipped(struct dgl_json_writer *w, const struct model_skipped *skipped)
+{
+    if (skipped->count == 0)
+        return;
+    dgl_jw_key(w, "skipped");
+    dgl_jw_array(w);
+    for (size_t i = 0; i < skipped->count; i++)
+        dgl_jw_cstr(w, skipped->lines[i]);
+    dgl_jw_end_array(w);
+}
+
 static void write_origin(struct dgl_json_writer *w, const struct convert_manifest *in)
 {
     if (in->model->tokenizer_json) {
@@ -152,6 +164,7 @@ static void write_origin(struct dgl_json_writer *w, const struct convert_manifes
     put_cstr(w, "type", in->plan->recipe->name);
     put_cstr(w, "layout", "row");
     dgl_jw_end_object(w);
+    write_skipped(w, &in->model->skipped);
     dgl_jw_end_object(w);
 }
 

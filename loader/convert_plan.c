@@ -46,18 +46,6 @@ enum dgl_dtype convert_target(const struct convert_recipe *recipe, const struct 
     return DGL_F32;
 }
 
-/* Lines of `skipped` start with the tensor's name and a colon. */
-static bool is_skipped(const struct dgl_model_file *model, const char *name)
-{
-    size_t len = strlen(name);
-    for (size_t i = 0; i < model->skipped.count; i++) {
-        const char *line = model->skipped.lines[i];
-        if (strncmp(line, name, len) == 0 && line[len] == ':')
-            return true;
-    }
-    return false;
-}
-
 static enum dgl_status item_init(const struct dgl_log *log, const struct convert_recipe *recipe,
                                  const struct tensor_info *from, struct convert_item *item)
 {
@@ -107,7 +95,7 @@ enum dgl_status convert_plan_init(const struct dgl_log *log, const struct dgl_mo
         return dgl_fail_memory(log, "conversion plan", count * sizeof(*out->items));
     for (size_t i = 0; i < count && status == DGL_OK; i++) {
         const struct tensor_info *t = tensor_source_at(model->tensors, i);
-        if (is_skipped(model, t->name))
+        if (model->skipped.of_tensor[i])
             continue;
         struct convert_item *item = &out->items[out->count++];
         item->index = i;

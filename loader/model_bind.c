@@ -1,4 +1,4 @@
-/* The binding table and the walk over a source's tensors. */
+/* The walk over a source's tensors. */
 #include "loader/model_bind.h"
 
 #include <inttypes.h>
@@ -8,45 +8,8 @@
 #include "core/base/checked.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "loader/bind_rules.h"
 #include "loader/quant.h"
-
-enum dim { DIM_NONE, DIM_HIDDEN, DIM_INTERMEDIATE, DIM_VOCAB, DIM_Q, DIM_KV, DIM_COUNT };
-
-enum need { ALWAYS, UNLESS_TIED };
-
-struct bind_rule {
-    const char *name; /* whole, or after "model.layers.N." */
-    size_t slot;      /* of a long in struct model_desc or struct layer_desc */
-    enum dim rows, cols;
-    enum need need;
-};
-
-#define MODEL(field) offsetof(struct model_desc, field)
-#define LAYER(field) offsetof(struct layer_desc, field)
-#define LAYER_PREFIX "model.layers."
-
-static const struct bind_rule model_rules[] = {
-    {"model.embed_tokens.weight", MODEL(embed), DIM_VOCAB, DIM_HIDDEN, ALWAYS},
-    {"model.norm.weight", MODEL(final_norm), DIM_HIDDEN, DIM_NONE, ALWAYS},
-    {"lm_head.weight", MODEL(head), DIM_VOCAB, DIM_HIDDEN, UNLESS_TIED},
-};
-
-static const struct bind_rule layer_rules[] = {
-    {"input_layernorm.weight", LAYER(attn_norm), DIM_HIDDEN, DIM_NONE, ALWAYS},
-    {"self_attn.q_proj.weight", LAYER(q), DIM_Q, DIM_HIDDEN, ALWAYS},
-    {"self_attn.k_proj.weight", LAYER(k), DIM_KV, DIM_HIDDEN, ALWAYS},
-    {"self_attn.v_proj.weight", LAYER(v), DIM_KV, DIM_HIDDEN, ALWAYS},
-    {"self_attn.o_proj.weight", LAYER(o), DIM_HIDDEN, DIM_Q, ALWAYS},
-    {"post_attention_layernorm.weight", LAYER(ffn_norm), DIM_HIDDEN, DIM_NONE, ALWAYS},
-    {"mlp.gate_proj.weight", LAYER(gate), DIM_INTERMEDIATE, DIM_HIDDEN, ALWAYS},
-    {"mlp.up_proj.weight", LAYER(up), DIM_INTERMEDIATE, DIM_HIDDEN, ALWAYS},
-    {"mlp.down_proj.weight", LAYER(down), DIM_HIDDEN, DIM_INTERMEDIATE, ALWAYS},
-};
-
-/* Buffers that a checkpoint stores although they follow from the config. */
-static const char *const derived_buffers[] = {".rotary_emb.inv_freq", ".masked_bias"};
-
-#define COUNT(table) (sizeof(table) / sizeof((table)[0]))
 
 struct binder {
     const struct dgl_log *log;
@@ -55,66 +18,37 @@ struct binder {
     struct model_desc *desc;
     struct model_skipped *skipped;
     uint64_t dims[DIM_COUNT];
+    long spare_head; /* a head that tied embeddings make superfluous; TENSOR_NONE = none */
+    size_t left_out[BIND_NUM_PREFIXES];
 };
 
-static long *slot_at(void *base, const struct bind_rule *rule)
+static void *slot_at(void *base, size_t slot)
 {
-    return (long *)(void *)((char *)base + rule->slot);
+    return (char *)base + slot;
 }
 
-static const struct bind_rule *rule_find(const struct bind_rule *rules, size_t count,
-                                         const char *name)
+/* Takes the line's text. */
+static enum dgl_status skip_line(struct binder *b, struct dgl_buf *line)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(rules[i].name, name) == 0)
-            return &rules[i];
-    }
-    return NULL;
-}
-
-/* Splits "model.layers.12.rest"; false unless the number is one that the model has, without
- * leading zeros. */
-static bool layer_parse(const char *name, int32_t layers, int32_t *layer, const char **rest)
-{
-    size_t skip = strlen(LAYER_PREFIX);
-    if (strncmp(name, LAYER_PREFIX, skip) != 0)
-        return false;
-    const char *digits = name + skip;
-    const char *dot = strchr(digits, '.');
-    int64_t n;
-    if (!dot || (digits[0] == '0' && dot != digits + 1) ||
-        !dgl_parse_i64((struct dgl_str){digits, (size_t)(dot - digits)}, 0, layers - 1, &n))
-        return false;
-    *layer = (int32_t)n;
-    *rest = dot + 1;
-    return true;
-}
-
-static bool is_derived(const char *name)
-{
-    size_t len = strlen(name);
-    for (size_t i = 0; i < COUNT(derived_buffers); i++) {
-        size_t n = strlen(derived_buffers[i]);
-        if (len >= n && strcmp(name + len - n, derived_buffers[i]) == 0)
-            return true;
-    }
-    return false;
-}
-
-static enum dgl_status skip_add(struct binder *b, const char *name, const char *why)
-{
-    struct dgl_buf line = {0};
-    dgl_buf_printf(&line, "%s: %s", name, why);
-    char *text = dgl_buf_take(&line);
+    char *text = dgl_buf_take(line);
     char **lines = realloc(b->skipped->lines, (b->skipped->count + 1) * sizeof(*lines));
     if (lines)
         b->skipped->lines = lines;
     if (!text || !lines) {
         free(text);
-        return dgl_fail_memory(b->log, "list of skipped tensors", strlen(name));
+        return dgl_fail_memory(b->log, "list of skipped tensors",
+                               (b->skipped->count + 1) * sizeof(*lines));
     }
     lines[b->skipped->count++] = text;
     return DGL_OK;
+}
+
+static enum dgl_status skip_tensor(struct binder *b, size_t index, const char *why)
+{
+    struct dgl_buf line = {0};
+    dgl_buf_printf(&line, "%s: %s", tensor_source_at(b->src, index)->name, why);
+    b->skipped->of_tensor[index] = true;
+    return skip_line(b, &line);
 }
 
 static enum dgl_status check_dtype(struct binder *b, const struct tensor_info *t, bool matrix)
@@ -129,9 +63,14 @@ static enum dgl_status check_dtype(struct binder *b, const struct tensor_info *t
 static enum dgl_status check_shape(struct binder *b, const struct tensor_info *t,
                                    const struct bind_rule *rule)
 {
-    uint32_t rank = rule->cols == DIM_NONE ? 1 : 2;
-    uint64_t want[2] = {b->dims[rule->rows], b->dims[rule->cols]};
-    if (t->rank == rank && t->shape[0] == want[0] && (rank == 1 || t->shape[1] == want[1]))
+    uint64_t want[BIND_MAX_RANK] = {0};
+    uint32_t rank = bind_rule_rank(rule);
+    bool equal = t->rank == rank;
+    for (uint32_t i = 0; i < rank; i++) {
+        want[i] = b->dims[rule->dims[i]];
+        equal = equal && t->shape[i] == want[i];
+    }
+    if (equal)
         return DGL_OK;
     char found_text[TENSOR_SHAPE_TEXT], want_text[TENSOR_SHAPE_TEXT];
     return dgl_fail(b->log, DGL_ERR_FORMAT, "%s: tensor %s has shape %s, but %s makes it %s",
@@ -140,18 +79,60 @@ static enum dgl_status check_shape(struct binder *b, const struct tensor_info *t
                     tensor_shape_str(rank, want, want_text));
 }
 
-static enum dgl_status bind_tensor(struct binder *b, size_t index, const struct bind_rule *rule,
-                                   void *base)
+/* The index that a rule fills: for experts of their own, in a list that is made here. */
+static enum dgl_status place_find(struct binder *b, const struct bind_match *m, long **out)
+{
+    void *slot = slot_at(m->base, m->rule->slot);
+    struct expert_tensors *experts = slot;
+    *out = m->rule->kind == TENSOR ? slot : &experts->stacked;
+    if (m->rule->kind != EACH)
+        return DGL_OK;
+    size_t count = (size_t)b->desc->moe.experts;
+    if (!experts->each) {
+        experts->each = dgl_new_array(long, count);
+        if (!experts->each)
+            return dgl_fail_memory(b->log, "list of experts", count * sizeof(long));
+        for (size_t i = 0; i < count; i++)
+            experts->each[i] = TENSOR_NONE;
+    }
+    *out = &experts->each[m->number];
+    return DGL_OK;
+}
+
+static enum dgl_status fail_twice(struct binder *b, long first, const char *second)
+{
+    return dgl_fail(b->log, DGL_ERR_FORMAT,
+                    "%s: tensors %s and %s are the same part of the model; remove one of them",
+                    tensor_source_label(b->src), tensor_source_at(b->src, (size_t)first)->name,
+                    second);
+}
+
+static bool is_bias(const char *name)
+{
+    size_t n = strlen(name);
+    return n > 4 && strcmp(name + n - 4, "bias") == 0;
+}
+
+static enum dgl_status bind_tensor(struct binder *b, size_t index, const struct bind_match *m)
 {
     const struct tensor_info *t = tensor_source_at(b->src, index);
-    enum dgl_status st = check_dtype(b, t, rule->cols != DIM_NONE);
+    bool matrix = bind_rule_rank(m->rule) > 1 && !is_bias(m->rule->name);
+    long *place = NULL;
+    enum dgl_status st = check_dtype(b, t, matrix);
     if (st == DGL_OK)
-        st = check_shape(b, t, rule);
+        st = check_shape(b, t, m->rule);
+    if (st == DGL_OK)
+        st = place_find(b, m, &place);
     if (st != DGL_OK)
         return st;
-    *slot_at(base, rule) = (long)index;
-    /* Both factors are bounded by the config's ranges, and so is the number of tensors. */
-    b->desc->parameters += t->shape[0] * (t->rank > 1 ? t->shape[1] : 1);
+    if (*place != TENSOR_NONE)
+        return fail_twice(b, *place, t->name);
+    *place = (long)index;
+    /* Every dimension is bounded by the config's ranges, and so is the number of tensors. */
+    uint64_t values = 1;
+    for (uint32_t i = 0; i < t->rank; i++)
+        values *= t->shape[i];
+    b->desc->parameters += values;
     b->desc->weight_bytes += t->bytes;
     return DGL_OK;
 }
@@ -181,52 +162,99 @@ static enum dgl_status bytes_equal(struct binder *b, size_t x, size_t y, bool *e
 
 /* Some checkpoints store the head although it is the embedding table: harmless as long as that
  * is true. */
-static enum dgl_status skip_tied_head(struct binder *b, size_t index)
+static enum dgl_status skip_spare_head(struct binder *b)
 {
-    const char *name = tensor_source_at(b->src, index)->name;
-    long embed = tensor_source_find(b->src, "model.embed_tokens.weight");
+    size_t index = (size_t)b->spare_head;
     bool equal = false;
-    enum dgl_status st = embed < 0 ? DGL_OK : bytes_equal(b, index, (size_t)embed, &equal);
+    if (b->spare_head == TENSOR_NONE)
+        return DGL_OK;
+    enum dgl_status st = bytes_equal(b, index, (size_t)b->desc->embed, &equal);
     if (st != DGL_OK)
         return st;
     if (!equal)
         return dgl_fail(b->log, DGL_ERR_FORMAT,
-                        "%s: tensor %s differs from model.embed_tokens.weight, but %s has "
-                        "tie_word_embeddings true; set it to false if the head is its own",
-                        tensor_source_label(b->src), name, b->config_name);
-    return skip_add(b, name, "equal to the tied embeddings");
+                        "%s: tensor %s differs from %s, but %s has tie_word_embeddings true; set "
+                        "it to false if the head is its own",
+                        tensor_source_label(b->src), tensor_source_at(b->src, index)->name,
+                        tensor_source_at(b->src, (size_t)b->desc->embed)->name, b->config_name);
+    return skip_tensor(b, index, "equal to the tied embeddings");
+}
+
+/* The text model's own name for a tensor; *left_out when it belongs to another part. Free with
+ * free(); NULL = out of memory. */
+static char *text_name(struct binder *b, const char *name, bool *left_out)
+{
+    struct dgl_buf text = {0};
+    const struct bind_prefix *p = b->desc->parts & PART_OTHER_MODES ? bind_prefix_find(name) : NULL;
+    *left_out = p && !p->replacement;
+    if (!p)
+        return strdup(name);
+    b->left_out[p - bind_prefixes] += *left_out;
+    dgl_buf_printf(&text, "%s%s", p->replacement ? p->replacement : "", name + strlen(p->prefix));
+    return dgl_buf_take(&text);
+}
+
+static enum dgl_status place_named(struct binder *b, size_t index, const char *name)
+{
+    struct bind_match m = {0};
+    if (bind_match_find(b->desc, name, &m)) {
+        if (m.base == b->desc && m.rule->slot == offsetof(struct model_desc, head) &&
+            b->desc->tied_head) {
+            b->spare_head = (long)index;
+            return DGL_OK;
+        }
+        return bind_tensor(b, index, &m);
+    }
+    if (bind_is_derived(name))
+        return skip_tensor(b, index, "derived buffer");
+    return dgl_fail(b->log, DGL_ERR_UNSUPPORTED,
+                    "%s: tensor %s is not part of a %s model with %" PRId32
+                    " layers (%s); refusing to leave it out",
+                    tensor_source_label(b->src), tensor_source_at(b->src, index)->name,
+                    b->desc->family, b->desc->layers, b->config_name);
 }
 
 static enum dgl_status place_tensor(struct binder *b, size_t index)
 {
-    const struct tensor_info *t = tensor_source_at(b->src, index);
-    int32_t layer;
-    const char *rest;
-    const struct bind_rule *rule = rule_find(model_rules, COUNT(model_rules), t->name);
-    if (rule && rule->need == UNLESS_TIED && b->desc->tied_head)
-        return skip_tied_head(b, index);
-    if (rule)
-        return bind_tensor(b, index, rule, b->desc);
-    if (layer_parse(t->name, b->desc->layers, &layer, &rest)) {
-        rule = rule_find(layer_rules, COUNT(layer_rules), rest);
-        if (rule)
-            return bind_tensor(b, index, rule, &b->desc->layer[layer]);
-    }
-    if (is_derived(t->name))
-        return skip_add(b, t->name, "derived buffer");
-    return dgl_fail(b->log, DGL_ERR_UNSUPPORTED,
-                    "%s: tensor %s is not part of a %s model with %" PRId32
-                    " layers (%s); refusing to leave it out",
-                    tensor_source_label(b->src), t->name, b->desc->family, b->desc->layers,
-                    b->config_name);
+    bool left_out;
+    const char *stored = tensor_source_at(b->src, index)->name;
+    char *name = text_name(b, stored, &left_out);
+    if (!name)
+        return dgl_fail_memory(b->log, stored, strlen(stored));
+    enum dgl_status st = DGL_OK;
+    if (left_out)
+        b->skipped->of_tensor[index] = true;
+    else
+        st = place_named(b, index, name);
+    free(name);
+    return st;
 }
 
-static enum dgl_status missing(const struct binder *b, int32_t layer, const char *name)
+static enum dgl_status skip_groups(struct binder *b)
+{
+    enum dgl_status st = DGL_OK;
+    for (size_t i = 0; i < BIND_NUM_PREFIXES && st == DGL_OK; i++) {
+        struct dgl_buf line = {0};
+        if (b->left_out[i] == 0)
+            continue;
+        dgl_buf_printf(&line, "%s*: not part of the text model (tensors: %zu)",
+                       bind_prefixes[i].prefix, b->left_out[i]);
+        st = skip_line(b, &line);
+    }
+    return st;
+}
+
+static enum dgl_status missing(const struct binder *b, int32_t layer, const char *name,
+                               int32_t number)
 {
     struct dgl_buf full = {0};
+    const char *star = strchr(name, '*');
     if (layer >= 0)
-        dgl_buf_printf(&full, LAYER_PREFIX "%" PRId32 ".", layer);
-    dgl_buf_puts(&full, name);
+        dgl_buf_printf(&full, "model.layers.%" PRId32 ".", layer);
+    if (star)
+        dgl_buf_printf(&full, "%.*s%" PRId32 "%s", (int)(star - name), name, number, star + 1);
+    else
+        dgl_buf_puts(&full, name);
     enum dgl_status st = dgl_fail(
         b->log, DGL_ERR_FORMAT, "%s: tensor %s is missing, but %s describes a model that has it",
         tensor_source_label(b->src), full.p ? full.p : name, b->config_name);
@@ -234,49 +262,97 @@ static enum dgl_status missing(const struct binder *b, int32_t layer, const char
     return st;
 }
 
-static enum dgl_status check_complete(struct binder *b)
+/* A tensor that fills the slot, TENSOR_NONE when it is not filled; *number is then the first
+ * expert without. */
+static long slot_tensor(const struct binder *b, void *base, size_t slot, enum rule_kind kind,
+                        int32_t *number)
 {
-    for (size_t i = 0; i < COUNT(model_rules); i++) {
-        const struct bind_rule *rule = &model_rules[i];
-        bool optional = rule->need == UNLESS_TIED && b->desc->tied_head;
-        if (!optional && *slot_at(b->desc, rule) == TENSOR_NONE)
-            return missing(b, -1, rule->name);
-    }
-    for (int32_t layer = 0; layer < b->desc->layers; layer++) {
-        for (size_t i = 0; i < COUNT(layer_rules); i++) {
-            if (*slot_at(&b->desc->layer[layer], &layer_rules[i]) == TENSOR_NONE)
-                return missing(b, layer, layer_rules[i].name);
+    const struct expert_tensors *experts = slot_at(base, slot);
+    *number = 0;
+    if (kind == TENSOR)
+        return *(const long *)slot_at(base, slot);
+    if (experts->stacked != TENSOR_NONE || !experts->each)
+        return experts->stacked;
+    for (int32_t i = 0; i < b->desc->moe.experts; i++) {
+        if (experts->each[i] == TENSOR_NONE) {
+            *number = i;
+            return TENSOR_NONE;
         }
     }
+    return experts->each[0];
+}
+
+static enum dgl_status check_rule(struct binder *b, int32_t layer, const struct bind_rule *rule)
+{
+    int32_t number, other_number;
+    void *base = &b->desc->layer[layer];
+    long have = slot_tensor(b, base, rule->slot, rule->kind, &number), other = TENSOR_NONE;
+    if (rule->instead != 0)
+        other = slot_tensor(b, base, rule->instead, rule->kind, &other_number);
+    if (have != TENSOR_NONE && other != TENSOR_NONE)
+        return fail_twice(b, other, tensor_source_at(b->src, (size_t)have)->name);
+    if (have == TENSOR_NONE && other == TENSOR_NONE && !rule->optional)
+        return missing(b, layer, rule->name, number);
     return DGL_OK;
+}
+
+static enum dgl_status check_complete(struct binder *b)
+{
+    for (size_t i = 0; i < bind_num_model_rules; i++) {
+        const struct bind_rule *rule = &bind_model_rules[i];
+        bool spare = rule->slot == offsetof(struct model_desc, head) && b->desc->tied_head;
+        if (!spare && *(const long *)slot_at(b->desc, rule->slot) == TENSOR_NONE)
+            return missing(b, -1, rule->name, 0);
+    }
+    enum dgl_status st = DGL_OK;
+    for (int32_t layer = 0; layer < b->desc->layers; layer++) {
+        for (size_t i = 0; i < bind_num_layer_rules && st == DGL_OK; i++) {
+            if (bind_rule_holds(&bind_layer_rules[i], b->desc, layer))
+                st = check_rule(b, layer, &bind_layer_rules[i]);
+        }
+    }
+    return st;
+}
+
+static void report_skipped(const struct binder *b)
+{
+    struct dgl_buf text = {0};
+    enum { SHOWN = 4 };
+    for (size_t i = 0; i < b->skipped->count && i < SHOWN; i++)
+        dgl_buf_printf(&text, "%s%s", i ? ", " : "", b->skipped->lines[i]);
+    if (b->skipped->count > 0)
+        dgl_info(b->log, "%s: not needed and left out: %s%s", tensor_source_label(b->src),
+                 text.p ? text.p : "?", b->skipped->count > SHOWN ? ", ..." : "");
+    dgl_buf_finish(&text);
 }
 
 enum dgl_status model_bind(const struct dgl_log *log, const struct tensor_source *src,
                            const char *config_name, struct model_desc *out,
                            struct model_skipped *skipped)
 {
-    struct binder b = {
-        .log = log,
-        .src = src,
-        .config_name = config_name,
-        .desc = out,
-        .skipped = skipped,
-        .dims = {[DIM_HIDDEN] = (uint64_t)out->hidden,
-                 [DIM_INTERMEDIATE] = (uint64_t)out->intermediate,
-                 [DIM_VOCAB] = (uint64_t)out->vocab,
-                 [DIM_Q] = (uint64_t)out->heads * (uint64_t)out->head_dim,
-                 [DIM_KV] = (uint64_t)out->kv_heads * (uint64_t)out->head_dim},
-    };
+    size_t count = tensor_source_count(src);
+    struct binder b = {.log = log,
+                       .src = src,
+                       .config_name = config_name,
+                       .desc = out,
+                       .skipped = skipped,
+                       .spare_head = TENSOR_NONE};
+    bind_dims_fill(out, b.dims);
     enum dgl_status st = DGL_OK;
-    for (size_t i = 0; i < tensor_source_count(src) && st == DGL_OK; i++)
+    skipped->of_tensor = dgl_new_array(bool, count);
+    if (!skipped->of_tensor)
+        return dgl_fail_memory(log, "list of skipped tensors", count);
+    for (size_t i = 0; i < count && st == DGL_OK; i++)
         st = place_tensor(&b, i);
     if (st == DGL_OK)
         st = check_complete(&b);
+    if (st == DGL_OK)
+        st = skip_spare_head(&b);
+    if (st == DGL_OK)
+        st = skip_groups(&b);
     if (st == DGL_OK && out->tied_head)
         out->head = out->embed;
-    if (st == DGL_OK && skipped->count > 0)
-        dgl_info(log, "%s: %zu tensors are not needed and were left out: %s%s",
-                 tensor_source_label(src), skipped->count, skipped->lines[0],
-                 skipped->count > 1 ? ", ..." : "");
+    if (st == DGL_OK)
+        report_skipped(&b);
     return st;
 }

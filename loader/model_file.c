@@ -8,6 +8,7 @@
 
 #include "core/base/file.h"
 #include "core/base/mem.h"
+#include "loader/expert_view.h"
 #include "loader/hf_model.h"
 #include "loader/hub_cache.h"
 #include "loader/model_bind.h"
@@ -87,6 +88,16 @@ static enum dgl_status desc_read(const struct dgl_log *log, const char *name,
     return st;
 }
 
+/* Binds f->tensors, experts as matrices, to f->desc. */
+static enum dgl_status tensors_bind(const struct dgl_log *log, const char *config_name,
+                                    struct dgl_model_file *f)
+{
+    enum dgl_status st = DGL_OK;
+    if (f->desc.parts & PART_EXPERTS_GPT_OSS)
+        st = expert_view_wrap(log, &f->tensors);
+    return st == DGL_OK ? model_bind(log, f->tensors, config_name, &f->desc, &f->skipped) : st;
+}
+
 /* The element type that most bytes have. */
 static const char *dominant_dtype(const struct tensor_source *src)
 {
@@ -118,7 +129,7 @@ static enum dgl_status open_hf(const struct dgl_log *log, struct dgl_model_file 
     if (st == DGL_OK)
         st = hf_tensors_open(log, f->path, &f->tensors);
     if (st == DGL_OK)
-        st = model_bind(log, f->tensors, config_path, &f->desc, &f->skipped);
+        st = tensors_bind(log, config_path, f);
     if (st == DGL_OK)
         snprintf(f->quantization, sizeof(f->quantization), "%s", dominant_dtype(f->tensors));
     free(config_path);
@@ -202,7 +213,7 @@ static enum dgl_status open_rdrr(const struct dgl_log *log, const struct model_o
     else
         rdrr_pack_close(&pack);
     if (st == DGL_OK)
-        st = model_bind(log, f->tensors, config_name.p, &f->desc, &f->skipped);
+        st = tensors_bind(log, config_name.p, f);
     dgl_buf_finish(&config_name);
     return st;
 }

@@ -25,9 +25,11 @@
  *   "files": {"tokenizer.json": {"size": 262796, "sha256": "<64 hex>"}},
  *                                      every copied file, always sha256; {} when none
  *   "conversion": {"tool": "dopplergl", "version": "0.1.0", "source": "story-llama",
- *                  "quantization": {"type": "q4_k_m", "layout": "row"}},
+ *                  "quantization": {"type": "q4_k_m", "layout": "row"},
+ *                  "skipped": ["vision_tower.*: not part of the text model (tensors: 437)"]},
  *                                      source is a name, never a path; no dates: the same input
- *                                      gives the same bytes
+ *                                      gives the same bytes; skipped: what of the source is not
+ *                                      in the pack, left out when nothing is
  *   "shards": [{"index": 0, "filename": "shard_00000.bin", "size": 67108864, "offset": 0,
  *               "hash": "<64 hex>"}],  offset = sum of the sizes before; hash of the file's bytes
  *   "totalSize": 71303168,             sum of the shards' sizes

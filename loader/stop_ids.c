@@ -54,14 +54,24 @@ static enum dgl_status stops_read(struct dgl_json_reader r, const struct dgl_jso
     return DGL_OK;
 }
 
+/* Checkpoints that also see write their ids outside, or inside, or both. */
+static enum dgl_status config_ids_read(const struct config *c, struct model_desc *out)
+{
+    int64_t bos = out->bos_id;
+    enum dgl_status st = config_opt_i64(c, "bos_token_id", 0, out->vocab - 1, &bos);
+    out->bos_id = (int32_t)bos;
+    return st == DGL_OK ? stops_read(c->r, c->root, FROM_CONFIG, out) : st;
+}
+
 enum dgl_status stop_ids_read(const struct config *c, const struct dgl_json_doc *generation_config,
                               struct model_desc *out)
 {
-    int64_t bos = -1;
-    enum dgl_status st = config_opt_i64(c, "bos_token_id", 0, out->vocab - 1, &bos);
-    out->bos_id = (int32_t)bos;
-    if (st == DGL_OK)
-        st = stops_read(c->r, c->root, FROM_CONFIG, out);
+    const struct dgl_json *text = dgl_json_get(c->root, "text_config");
+    const struct config inner = {.r = c->r, .root = text};
+    out->bos_id = -1;
+    enum dgl_status st = config_ids_read(c, out);
+    if (st == DGL_OK && dgl_json_is(text, DGL_JSON_OBJECT))
+        st = config_ids_read(&inner, out);
     if (st != DGL_OK || !generation_config)
         return st;
     struct dgl_json_reader r = {.log = c->r.log, .doc = generation_config};

@@ -15,6 +15,7 @@ struct role_rule {
 /* First match wins. */
 static const struct role_rule role_rules[] = {
     {ENDS, ".bias", "other"},
+    {ENDS, "_bias", "other"},
     {CONTAINS, "embed_tokens.weight", "embedding"},
     {CONTAINS, "token_embd.weight", "embedding"},
     {CONTAINS, "wte.weight", "embedding"},

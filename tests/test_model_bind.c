@@ -1,31 +1,12 @@
 /* Tensors -> model_desc: every one is bound, skipped for a reason, or an error that names it. */
 #include <stdlib.h>
 
-#include "core/base/file.h"
 #include "core/base/mem.h"
-#include "loader/hf_model.h"
 #include "loader/model_bind.h"
 #include "loader/model_desc.h"
+#include "tests/support/desc_text.h"
 #include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
-
-/* Parses a config without tensors. */
-static enum dgl_status describe(const struct dgl_log *log, const char *config,
-                                struct model_desc *out)
-{
-    struct dgl_json_doc *doc = NULL;
-    struct model_skipped skipped;
-    assert_int_equal(dgl_json_parse(log, "config.json", config, strlen(config), &doc), DGL_OK);
-    struct model_desc_input in = {
-        .config = {.log = log, .doc = doc},
-        .config_root = dgl_json_root(doc),
-        .config_only = true,
-    };
-    enum dgl_status st = model_desc_init(log, &in, out, &skipped);
-    dgl_json_destroy(&doc);
-    model_skipped_finish(&skipped);
-    return st;
-}
 
 /* Tensors that exist only as descriptions; reads give the byte 1, or the tensor's index when
  * `distinct`. */
@@ -175,7 +156,7 @@ static const struct bind_case bind_cases[] = {
      false,
      false,
      DGL_ERR_UNSUPPORTED,
-     {"mlp.up_proj.weight is u8", "block formats"}},
+     {"mlp.up_proj.weight is u8", "bf16"}},
     {"derived rope buffer is skipped",
      NULL,
      {.name = "model.layers.0.self_attn.rotary_emb.inv_freq", VEC(8, DGL_F32)},
@@ -254,7 +235,7 @@ static void tensors_are_bound_or_reported(void **state)
     struct test_log log;
     test_log_init(&log, DGL_LOG_ERROR);
     char *config = tiny_llama_config(&m, false);
-    assert_int_equal(describe(NULL, config, &d), DGL_OK);
+    assert_int_equal(desc_from_config(NULL, "config.json", config, NULL, &d), DGL_OK);
     enum dgl_status st = model_bind(&log.log, src, "config.json", &d, &skipped);
     if (st != row->status)
         print_error("%s\n", log.text);
@@ -317,53 +298,6 @@ static void source_finds_many_names(void **state)
     free(names);
 }
 
-/* ---- published forms: the checkpoints of the shared test data ---- */
-
-struct fixture_case {
-    const char *name; /* folder */
-    enum dgl_status status;
-    const char *part;
-};
-
-static const struct fixture_case fixture_cases[] = {
-    {"llama2-f16", DGL_OK, NULL},
-    {"llama3", DGL_ERR_UNSUPPORTED, "rope_scaling.rope_type is \"llama3\""},
-    {"llama-linear-f32", DGL_ERR_UNSUPPORTED, "rope_scaling.rope_type is \"linear\""},
-    {"mistral", DGL_ERR_UNSUPPORTED, "sliding_window is 24"},
-    {"gemma3", DGL_ERR_UNSUPPORTED, "model_type is \"gemma3_text\""},
-    {"gpt-oss-mxfp4", DGL_ERR_UNSUPPORTED, "quant_method is \"mxfp4\""},
-    {"mixtral", DGL_ERR_UNSUPPORTED, "model_type is \"mixtral\""},
-};
-
-static void fixtures_are_understood_or_refused(void **state)
-{
-    const struct fixture_case *row = *state;
-    char inside[128];
-    snprintf(inside, sizeof(inside), "visible/%s", row->name);
-    const char *dir = test_unpacked("fixtures/visible.tar.xz", inside);
-    if (!dir)
-        SKIP("fixture %s needs the shared test data", row->name);
-    struct test_log log;
-    struct model_desc d;
-    struct model_skipped skipped = {0};
-    struct tensor_source *src = NULL;
-    size_t len;
-    test_log_init(&log, DGL_LOG_WARN);
-    char *config = tiny_file_read(dir, "config.json", &len);
-    enum dgl_status st = describe(&log.log, config, &d);
-    assert_int_equal(st, row->status);
-    if (st == DGL_OK) {
-        assert_string_equal(log.text, "");
-        assert_int_equal(hf_tensors_open(NULL, dir, &src), DGL_OK);
-        assert_int_equal(model_bind(&log.log, src, "config.json", &d, &skipped), DGL_OK);
-        tensor_source_destroy(&src);
-        model_desc_finish(&d);
-    } else {
-        assert_contains(log.text, row->part);
-    }
-    free(config);
-}
-
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -372,6 +306,5 @@ int main(void)
     };
     int failures = cmocka_run_group_tests(cases, NULL, NULL);
     failures += test_run_table("binding", tensors_are_bound_or_reported, bind_cases);
-    failures += test_run_table("fixtures", fixtures_are_understood_or_refused, fixture_cases);
     return failures;
 }

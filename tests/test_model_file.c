@@ -346,7 +346,7 @@ static void inference_round_trip(void **state)
     assert_int_equal(dgl_json_parse(NULL, "m", text.p, text.len, &doc), DGL_OK);
     struct dgl_json_reader r = {.doc = doc};
     assert_int_equal(rdrr_inference_check(r, dgl_json_root(doc), &file->desc, true), DGL_OK);
-    file->desc.rope.theta = 20000;
+    file->desc.rope[ROPE_GLOBAL].theta = 20000;
     assert_int_equal(rdrr_inference_check(r, dgl_json_root(doc), &file->desc, true),
                      DGL_ERR_FORMAT);
     dgl_json_destroy(&doc);

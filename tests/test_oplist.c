@@ -44,7 +44,7 @@ static void fake_init(struct fake *f, uint32_t embed_bands, uint32_t splits)
                                 .head_dim = 16,
                                 .norm_eps = 1e-5,
                                 .attn_scale = 0.25,
-                                .rope = {.dims = 16, .theta = 10000, .scale = 1}}};
+                                .rope[ROPE_GLOBAL] = {.dims = 16, .theta = 10000, .scale = 1}}};
     for (int i = 0; i < DGL_DTYPE_COUNT; i++)
         strcpy(f->layouts.name[i], "native");
     f->weights.layer = f->layer;

@@ -407,6 +407,7 @@ struct dgl_perplexity_params {
     const char *const *texts; /* required */
     const size_t *lens;       /* NULL = strlen */
     size_t num_texts;
+    const char *source;    /* what messages call them: "FILE: text 3"; NULL = "text 3" */
     bool no_parse_special; /* see dgl_encode_params */
     dgl_progress_cb progress_cb;
     void *progress_priv;

@@ -173,6 +173,7 @@ static enum dgl_status start_sampling(struct generation *g)
     bool penalised = sampling_penalises(&g->p->sampling), several = g->interval > 1;
     struct dgl_step step = {.pos = (uint32_t)s->len - 1,
                             .tokens = 1,
+                            .draws = (uint32_t)g->r->num_tokens,
                             .context = (uint32_t)s->context,
                             .ignore_eos = g->p->ignore_eos};
     sampling_to_step(&g->p->sampling, &step);
@@ -211,6 +212,8 @@ static int32_t steps_wanted(const struct generation *g)
         steps = g->max_tokens - (int32_t)g->r->num_tokens;
     if (g->s->context - g->s->len < steps)
         steps = g->s->context - g->s->len;
+    while (steps > 0 && !session_rope_holds(g->s, g->s->len + steps))
+        steps--;
     return steps;
 }
 
@@ -240,7 +243,8 @@ static enum dgl_status decode_steps(struct generation *g, int32_t steps)
     return st;
 }
 
-static enum dgl_status decode_loop(struct generation *g)
+/* Samples from the logits of the last token that was evaluated. */
+static enum dgl_status sample_one(struct generation *g)
 {
     int32_t id = 0;
     enum dgl_status st = start_sampling(g);
@@ -249,15 +253,33 @@ static enum dgl_status decode_loop(struct generation *g)
     g->s->logits_valid = false;
     if (st == DGL_OK)
         st = check_sampled(g, id);
-    if (st == DGL_OK)
-        st = take_token(g, id);
+    return st == DGL_OK ? take_token(g, id) : st;
+}
+
+/* With the pending token the session holds so many that its rotary frequencies change: everything
+ * is evaluated again. */
+static enum dgl_status restart(struct generation *g)
+{
+    enum dgl_status st = session_eval(g->s, g->s->len + 1);
+    if (st == DGL_ERR_CANCELLED) {
+        finish(g, DGL_FINISH_CANCELLED);
+        return DGL_OK;
+    }
+    return st == DGL_OK ? sample_one(g) : st;
+}
+
+static enum dgl_status decode_loop(struct generation *g)
+{
+    enum dgl_status st = sample_one(g);
     if (st == DGL_OK && !g->done && g->interval > 1)
         st = write_args(g);
     struct dgl_counters before;
     dgl_device_get_counters(g->s->model->dev, &before);
     uint64_t start = dgl_now_ns();
-    while (st == DGL_OK && !g->done)
-        st = decode_steps(g, steps_wanted(g));
+    while (st == DGL_OK && !g->done) {
+        int32_t steps = steps_wanted(g);
+        st = steps > 0 ? decode_steps(g, steps) : restart(g);
+    }
     g->r->decode_ns = dgl_now_ns() - start;
     g->r->decode = counters_since(g->s->model->dev, &before);
     return st;

@@ -3,7 +3,6 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/model_support.h"
-#include "core/rope_table.h"
 #include "core/synthetic_fill.h"
 
 #include <stdlib.h>
@@ -110,7 +109,7 @@ static enum dgl_status choose_layouts(struct dgl_model *m, struct kernel_set *se
     for (size_t i = 0; i < tensor_source_count(src) && st == DGL_OK; i++) {
         const struct tensor_info *info = tensor_source_at(src, i);
         enum dgl_dtype dtype = info->dtype == DGL_Q4_K ? q4_k_as : info->dtype;
-        if (info->rank == 2 && !out->name[dtype][0])
+        if (info->rank >= 2 && !out->name[dtype][0])
             st = choose_layout(m, set, dtype, out->name[dtype]);
     }
     return st;
@@ -123,7 +122,7 @@ static void note_expanded(const struct dgl_model *m)
     uint64_t bytes[DGL_DTYPE_COUNT] = {0};
     for (size_t i = 0; i < tensor_source_count(src); i++) {
         const struct tensor_info *info = tensor_source_at(src, i);
-        if (info->rank == 2 &&
+        if (info->rank >= 2 &&
             weights_device_dtype(&m->layouts, DGL_Q4_K, info->dtype) != info->dtype)
             bytes[info->dtype] += info->bytes;
     }
@@ -140,9 +139,12 @@ static void note_expanded(const struct dgl_model *m)
  */
 static uint32_t choose_splits(const struct gl_caps *caps, const struct model_desc *d)
 {
-    if (caps->software)
-        return 1;
     uint32_t splits = 1;
+    for (int32_t i = 0; i < d->layers; i++)
+        if (d->layer[i].sinks != TENSOR_NONE)
+            splits = 2; /* attn_merge puts them in */
+    if (caps->software)
+        return splits;
     while (splits < 32 && splits * 2 * (uint32_t)d->kv_heads <= caps->compute_units_guess)
         splits *= 2;
     return splits;
@@ -291,10 +293,6 @@ static enum dgl_status upload(struct dgl_model *m, const struct dgl_model_params
         st = weights_create(&wp, &m->weights);
     synthetic_filler_finish(&filler);
     m->dev->held_bytes += m->weights.bytes;
-    if (st == DGL_OK)
-        st = rope_table_create(m->dev, &m->file->desc.rope[ROPE_GLOBAL], m->info.context, &m->rope);
-    if (st == DGL_OK)
-        m->ops.rope = (struct gl_range){m->rope, 0, gl_buffer_size(m->rope)};
     return st;
 }
 
@@ -339,7 +337,6 @@ static void destroy_entered(struct dgl_model *m)
     model_plan_finish(&m->plan);
     m->dev->held_bytes -= m->weights.bytes;
     weights_finish(m->dev, &m->weights);
-    gl_buffer_destroy(m->dev->gl, &m->rope);
     kernel_set_destroy(&m->kernels);
     tokenizer_destroy(&m->tok);
     model_file_close(&m->file);

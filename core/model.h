@@ -15,7 +15,6 @@ struct dgl_model {
     struct weight_layouts layouts;
     enum dgl_dtype q4_k_as; /* see weights_params */
     struct model_weights weights;
-    struct gl_buffer *rope;
     struct oplist_params ops; /* what operation lists are made from */
     struct model_plan plan;
     uint32_t plan_serial; /* raised when the plan is replaced: sessions bind again */

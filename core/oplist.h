@@ -15,17 +15,19 @@ enum op_slot {
     SLOT_IDS,       /* uint [context + 1] */
     SLOT_STEP,      /* struct dgl_step */
     SLOT_X,         /* residual stream, f32 [chunk, hidden] */
-    SLOT_NORMED,    /* f32 [chunk, hidden], prefill */
+    SLOT_NORMED,    /* f32 [chunk, hidden]: the stream normed, or what waits to be normed */
     SLOT_QKV,       /* f32 [chunk, qkv] */
     SLOT_ATT,    /* attention output, f32 [chunk, heads * head_dim], or decode's partial results */
     SLOT_MERGED, /* f32 [heads * head_dim]: decode attention, put together from its parts */
     SLOT_ACT,    /* f32 [chunk, intermediate] */
     SLOT_LOGITS, /* f32 [vocab] */
-    SLOT_ALL_LOGITS, /* f32 [rows, vocab], for scoring */
-    SLOT_KV,         /* op_bind.index = layer */
-    SLOT_CAND,       /* candidates of the sampler */
-    SLOT_STOPS,      /* stop ids */
-    SLOT_ARGS,       /* group counts of the decode plan */
+    SLOT_ALL_LOGITS,  /* f32 [rows, vocab], for scoring */
+    SLOT_KV,          /* op_bind.index = layer */
+    SLOT_CAND,        /* candidates of the sampler */
+    SLOT_STOPS,       /* stop ids */
+    SLOT_ARGS,        /* group counts of the decode plan */
+    SLOT_ROPE_GLOBAL, /* ROPE tables, as enum ROPE_GLOBAL, ROPE_LOCAL */
+    SLOT_ROPE_LOCAL,
     SLOT_COUNT,
 };
 
@@ -81,16 +83,41 @@ void op_run_count(struct op *op, const char *name);
 const struct op_bind *op_find_bind(const struct op *op, const char *name);
 const struct op_param *op_find_param(const struct op *op, const char *name);
 
+/* Everything that tells one matrix product of the model from another. With post "store", "add" and
+ * "softcap" y is what `scale` says times the product; 1 = as it is. */
+struct oplist_matmul {
+    enum dgl_phase phase;
+    int32_t layer;
+    const char *label, *pre, *post, *act;
+    const struct weight *weight; /* its vectors are the prologue's gain and the bias */
+    enum op_slot x, y;
+    int32_t x_stride, y_stride;
+    double scale;
+    bool last_row; /* x is the last token's row */
+};
+
+/* One RMS norm of rows of `hidden` numbers; post is "store" or "add". */
+struct oplist_norm {
+    enum dgl_phase phase;
+    int32_t layer;
+    const char *label, *post;
+    struct gl_range gain;
+    enum op_slot x, y;
+};
+
 /* Facts that operations depend on beside the model itself. */
 struct oplist_params {
     const struct model_desc *desc;
     const struct model_weights *weights;
     const struct weight_layouts *layouts;
-    struct gl_range rope; /* the ROPE table */
     int32_t context;
     enum dgl_kv_type kv_type;
     uint32_t splits; /* parts of the keys in decode attention */
 };
+
+void oplist_matmul(struct oplist *list, const struct oplist_params *p,
+                   const struct oplist_matmul *m);
+void oplist_norm(struct oplist *list, const struct oplist_params *p, const struct oplist_norm *n);
 
 /* Each appends to `list`. A pass is body, then (when its logits are wanted) a head, then (in
  * generation) sampling. */

@@ -59,7 +59,7 @@ static enum dgl_status load_ids(struct dgl_session *s, const int32_t *ids, size_
         return st;
     dgl_session_trim(s, 0);
     memcpy(s->ids, ids, count * sizeof(*ids));
-    return DGL_OK;
+    return session_expect(s, (int32_t)count);
 }
 
 /* ---- logits ---------------------------------------------------------------------------------- */
@@ -147,14 +147,17 @@ static enum dgl_status text_nll(struct dgl_session *s, size_t count, float *logi
     return st;
 }
 
-static enum dgl_status one_text(struct dgl_session *s, struct dgl_str text, size_t index,
-                                struct encode_flags flags, float *logits,
-                                struct dgl_perplexity_result *out)
+static enum dgl_status one_text(struct dgl_session *s, const struct dgl_perplexity_params *p,
+                                size_t index, float *logits, struct dgl_perplexity_result *out)
 {
+    const struct encode_flags flags = {.add_special = true,
+                                       .no_parse_special = p->no_parse_special};
+    struct dgl_str text = {p->texts[index], p->lens ? p->lens[index] : strlen(p->texts[index])};
     const struct dgl_model *m = s->model;
     struct token_ids ids = {0};
-    char what[32];
-    snprintf(what, sizeof(what), "text %zu", index);
+    char what[512];
+    snprintf(what, sizeof(what), "%s%stext %zu", p->source ? p->source : "", p->source ? ": " : "",
+             index);
     enum dgl_status st = tokenizer_encode(m->dev->log, m->tok, text, flags, &ids);
     if (st == DGL_OK && ids.count > 0)
         st = load_ids(s, ids.ids, ids.count, what);
@@ -180,10 +183,8 @@ static enum dgl_status perplexity_entered(struct dgl_session *s,
     float *logits = dgl_calloc((size_t)s->score_rows, (size_t)m->info.vocab * sizeof(float));
     if (!logits)
         return dgl_fail_memory(m->dev->log, "logits", (uint64_t)s->score_rows);
-    struct encode_flags flags = {.add_special = true, .no_parse_special = p->no_parse_special};
     for (size_t i = 0; i < p->num_texts && st == DGL_OK; i++) {
-        struct dgl_str text = {p->texts[i], p->lens ? p->lens[i] : strlen(p->texts[i])};
-        st = one_text(s, text, i, flags, logits, out);
+        st = one_text(s, p, i, logits, out);
         if (st == DGL_OK && p->progress_cb &&
             !p->progress_cb(p->progress_priv, "texts", i + 1, p->num_texts))
             st = dgl_fail(m->dev->log, DGL_ERR_CANCELLED, "perplexity was cancelled");

@@ -3,6 +3,8 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/pool.h"
+#include "core/rope_table.h"
+#include "loader/rope_freq.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +38,14 @@ static uint64_t attention_words(const struct dgl_model *m, int32_t chunk)
     return prefill > partial ? prefill : partial;
 }
 
+static bool uses_rope(const struct model_desc *d, int32_t set)
+{
+    for (int32_t i = 0; i < d->layers; i++)
+        if (d->layer[i].rope == set)
+            return true;
+    return set == ROPE_GLOBAL; /* bound where no position counts */
+}
+
 /* Bytes of each session buffer but KV; the one list that allocation and estimate share. */
 static void slot_bytes(const struct dgl_model *m, int32_t context, int32_t chunk,
                        uint64_t bytes[SLOT_COUNT])
@@ -55,6 +65,9 @@ static void slot_bytes(const struct dgl_model *m, int32_t context, int32_t chunk
     bytes[SLOT_LOGITS] = (uint64_t)d->vocab * 4;
     bytes[SLOT_CAND] = sampling_scratch_bytes((uint32_t)d->vocab);
     bytes[SLOT_STOPS] = STOP_WORDS * 4;
+    for (int32_t set = 0; set < ROPE_SETS; set++)
+        if (uses_rope(d, set))
+            bytes[SLOT_ROPE_GLOBAL + set] = rope_table_bytes(&d->rope[set], context);
     bytes[SLOT_ARGS] = (m->plan.seg[SEG_DECODE].ops.count + 64) * 12;
 }
 
@@ -77,10 +90,20 @@ uint64_t model_scratch_bytes(const struct dgl_model *model, int32_t chunk)
 static enum dgl_status create_buffers(struct dgl_session *s)
 {
     static const char *const label[SLOT_COUNT] = {
-        [SLOT_IDS] = "ids",         [SLOT_STEP] = "step",   [SLOT_X] = "x",
-        [SLOT_NORMED] = "normed",   [SLOT_QKV] = "qkv",     [SLOT_ATT] = "attention",
-        [SLOT_MERGED] = "merged",   [SLOT_ACT] = "act",     [SLOT_LOGITS] = "logits",
-        [SLOT_CAND] = "candidates", [SLOT_STOPS] = "stops", [SLOT_ARGS] = "args",
+        [SLOT_IDS] = "ids",
+        [SLOT_STEP] = "step",
+        [SLOT_X] = "x",
+        [SLOT_NORMED] = "normed",
+        [SLOT_QKV] = "qkv",
+        [SLOT_ATT] = "attention",
+        [SLOT_MERGED] = "merged",
+        [SLOT_ACT] = "act",
+        [SLOT_LOGITS] = "logits",
+        [SLOT_CAND] = "candidates",
+        [SLOT_STOPS] = "stops",
+        [SLOT_ARGS] = "args",
+        [SLOT_ROPE_GLOBAL] = "rope",
+        [SLOT_ROPE_LOCAL] = "local rope",
     };
     const struct dgl_model *m = s->model;
     uint64_t bytes[SLOT_COUNT];
@@ -117,6 +140,40 @@ static enum dgl_status write_stop_ids(struct dgl_session *s)
         words[1 + i] = (uint32_t)info->stop_ids[i].id;
     return gl_buffer_write(s->model->dev->gl, s->slots.slot[SLOT_STOPS].buffer, 0, words,
                            sizeof(words));
+}
+
+/* ---- positions --------------------------------------------------------------------------------
+ */
+
+static enum dgl_status write_rope(struct dgl_session *s, int32_t tokens)
+{
+    const struct dgl_model *m = s->model;
+    enum dgl_status st = DGL_OK;
+    for (int32_t set = 0; set < ROPE_SETS && st == DGL_OK; set++) {
+        struct gl_range range = s->slots.slot[SLOT_ROPE_GLOBAL + set];
+        if (range.size)
+            st = rope_table_write(m->dev, &m->ops.desc->rope[set], m->info.context, tokens, range);
+    }
+    s->rope_tokens = tokens;
+    return st;
+}
+
+bool session_rope_holds(const struct dgl_session *s, int32_t tokens)
+{
+    const struct model_desc *d = s->model->ops.desc;
+    for (int32_t set = 0; set < ROPE_SETS; set++)
+        if (s->slots.slot[SLOT_ROPE_GLOBAL + set].size &&
+            rope_freq_changes(&d->rope[set], s->rope_tokens, tokens))
+            return false;
+    return true;
+}
+
+enum dgl_status session_expect(struct dgl_session *s, int32_t tokens)
+{
+    if (session_rope_holds(s, tokens))
+        return DGL_OK;
+    dgl_session_trim(s, 0);
+    return write_rope(s, tokens);
 }
 
 /* ---- runs ------------------------------------------------------------------------------------ */
@@ -274,6 +331,8 @@ enum dgl_status dgl_session_create(struct dgl_model *model, const struct dgl_ses
     if (st == DGL_OK)
         st = write_stop_ids(s);
     if (st == DGL_OK)
+        st = write_rope(s, 0);
+    if (st == DGL_OK)
         *out = s;
     else
         destroy_entered(s);
@@ -361,16 +420,16 @@ static enum dgl_status eval_head(struct dgl_session *s)
 
 enum dgl_status session_eval(struct dgl_session *s, int32_t count)
 {
-    while (s->len < count) {
+    enum dgl_status st = session_expect(s, count);
+    while (s->len < count && st == DGL_OK) {
         if (atomic_load_explicit(&s->cancel, memory_order_relaxed))
             return DGL_ERR_CANCELLED;
         int32_t left = count - s->len;
-        enum dgl_status st = session_pass(s, left < s->chunk ? left : s->chunk);
-        if (st != DGL_OK)
-            return st;
-        gl_flush(s->model->dev->gl);
+        st = session_pass(s, left < s->chunk ? left : s->chunk);
+        if (st == DGL_OK)
+            gl_flush(s->model->dev->gl);
     }
-    return eval_head(s);
+    return st == DGL_OK ? eval_head(s) : st;
 }
 
 /* ---- sync ------------------------------------------------------------------------------------ */
@@ -405,6 +464,9 @@ enum dgl_status session_sync(struct dgl_session *s, const int32_t *ids, size_t c
                              size_t *reused)
 {
     enum dgl_status st = session_check_ids(s, "the prompt", ids, count);
+    if (st != DGL_OK)
+        return st;
+    st = session_expect(s, (int32_t)count);
     if (st != DGL_OK)
         return st;
     size_t keep = common_prefix(s, ids, count);

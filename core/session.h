@@ -27,7 +27,8 @@ struct dgl_session {
     uint32_t plan_serial;                    /* of the model plan that the runs are bound to */
     int32_t *ids;                            /* [context + 1] */
     int32_t len;
-    bool logits_valid; /* LOGITS belongs to token len - 1 */
+    int32_t rope_tokens; /* the ROPE tables are those of a session that holds as many */
+    bool logits_valid;   /* LOGITS belongs to token len - 1 */
     atomic_bool cancel;
 };
 
@@ -44,6 +45,11 @@ enum dgl_status session_bind_decode(struct dgl_session *s, enum sample_kind kind
  * what the message calls it. */
 enum dgl_status session_check_ids(const struct dgl_session *s, const char *what, const int32_t *ids,
                                   size_t count);
+/* Whether the ROPE tables are those of a session that holds `tokens`. */
+bool session_rope_holds(const struct dgl_session *s, int32_t tokens);
+/* Makes them so; should they change, nothing that was evaluated is of use: len becomes 0. Call
+ * before evaluating anything of a sequence that will have `tokens`. */
+enum dgl_status session_expect(struct dgl_session *s, int32_t tokens);
 /* Evaluates ids[len .. count), count <= context, which the caller has put into s->ids; LOGITS then
  * belongs to the last one. Stops between chunks when cancelled (DGL_ERR_CANCELLED, not logged),
  * keeping what was evaluated. */

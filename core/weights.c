@@ -1,199 +1,196 @@
-/* Where every weight goes on the device, and the streaming of its bytes there. Three passes over
- * the same list of items: place (host arithmetic), create buffers, upload. */
+/* What a model's weights consist of: every matrix and vector that the description names, in the
+ * order of use. weights_place.c and weights_upload.c do the rest. */
 #include "core/weights.h"
-#include "core/base/checked.h"
-#include "core/base/log.h"
 #include "core/base/mem.h"
-#include "core/repack.h"
-#include "loader/quant.h"
+#include "core/weights_builder.h"
 
 #include <stdlib.h>
 
-/* Largest device buffer for weights: several, so that no driver's limit on one allocation is met.
- */
-#define CHUNK_BYTES (256ull << 20)
-/* Host staging for one upload step. */
-#define STAGE_BYTES (4ull << 20)
-#define MAX_PARTS   3
+/* ---- listing --------------------------------------------------------------------------------- */
 
-/* How one weight comes out of the file: parts one after the other, or two parts row by row in turn.
- */
-struct recipe {
-    struct weight *weight;
-    long part[MAX_PARTS];
-    int num_parts;
-    bool interleave;
-};
+/* Opens a matrix; the strips that follow are its own. */
+static struct matrix_item *add_matrix(struct builder *b, struct weight *weight)
+{
+    if (!dgl_grow((void **)&b->matrices, &b->cap_matrices, b->num_matrices + 1,
+                  sizeof(*b->matrices))) {
+        b->failed = true;
+        return NULL;
+    }
+    struct matrix_item *m = &b->matrices[b->num_matrices++];
+    *m = (struct matrix_item){.weight = weight, .first_strip = b->num_strips, .bias = TENSOR_NONE};
+    return m;
+}
 
-struct vector_item {
-    struct gl_range *range;
+/* One more strip of the matrix opened last. */
+static void add_strip(struct builder *b, struct strip strip)
+{
+    if (b->failed ||
+        !dgl_grow((void **)&b->strips, &b->cap_strips, b->num_strips + 1, sizeof(*b->strips))) {
+        b->failed = true;
+        return;
+    }
+    b->strips[b->num_strips++] = strip;
+    b->matrices[b->num_matrices - 1].num_strips++;
+}
+
+/* Rows of a tensor: all dimensions but the last. */
+static uint64_t tensor_rows(const struct builder *b, long tensor)
+{
+    const struct tensor_info *info = builder_tensor(b, tensor);
+    uint64_t rows = 1;
+    for (uint32_t i = 0; i + 1 < info->rank; i++)
+        rows *= info->shape[i];
+    return rows;
+}
+
+/* Values of a vector. */
+static uint64_t tensor_values(const struct builder *b, long tensor)
+{
+    const struct tensor_info *info = builder_tensor(b, tensor);
+    return tensor_rows(b, tensor) * info->shape[info->rank - 1];
+}
+
+/* All of a tensor as rows to, to + step ... */
+static void add_rows(struct builder *b, long tensor, uint64_t to, uint32_t step)
+{
+    add_strip(b, (struct strip){tensor, 0, tensor_rows(b, tensor), to, step});
+}
+
+static void add_plain(struct builder *b, struct weight *weight, long tensor)
+{
+    if (add_matrix(b, weight))
+        add_rows(b, tensor, 0, 1);
+}
+
+static void add_vector(struct builder *b, struct gl_range *range)
+{
+    if (!dgl_grow((void **)&b->vectors, &b->cap_vectors, b->num_vectors + 1, sizeof(*b->vectors))) {
+        b->failed = true;
+        return;
+    }
+    b->vectors[b->num_vectors++] =
+        (struct vector_item){.range = range, .first_piece = b->num_pieces};
+}
+
+/* Kernels read four at a time. */
+static void grow_vector(struct vector_item *v, uint64_t count)
+{
+    count = (count + 3) / 4 * 4;
+    v->count = count > v->count ? count : v->count;
+}
+
+/* One more piece of the vector opened last; nothing when there is no such tensor. */
+static void add_piece(struct builder *b, struct piece piece)
+{
+    if (piece.tensor == TENSOR_NONE || b->failed)
+        return;
+    if (!dgl_grow((void **)&b->pieces, &b->cap_pieces, b->num_pieces + 1, sizeof(*b->pieces))) {
+        b->failed = true;
+        return;
+    }
+    struct vector_item *v = &b->vectors[b->num_vectors - 1];
+    piece.count = tensor_values(b, piece.tensor);
+    b->pieces[b->num_pieces++] = piece;
+    v->num_pieces++;
+    grow_vector(v, piece.at + piece.count * piece.step);
+}
+
+static struct piece gain_piece(const struct model_desc *d, long tensor, uint64_t at, double scale)
+{
+    return (struct piece){
+        .tensor = tensor, .at = at, .step = 1, .add = d->norm_plus_one ? 1 : 0, .scale = scale};
+}
+
+static void add_gain(struct builder *b, struct gl_range *range, long tensor, double scale)
+{
+    if (tensor == TENSOR_NONE)
+        return;
+    add_vector(b, range);
+    add_piece(b, gain_piece(b->p->desc, tensor, 0, scale));
+}
+
+/* Biases of a matrix's parts, by the row that each begins at. */
+struct bias_part {
     long tensor;
-    uint32_t chunk;
+    uint64_t at;
 };
 
-struct builder {
-    const struct weights_params *p;
-    struct model_weights *w;
-    struct recipe *recipes;
-    size_t num_recipes;
-    struct vector_item *vectors;
-    size_t num_vectors;
-    uint64_t chunk_used[4096]; /* bytes placed in each buffer */
-    uint32_t num_chunks;
-    uint64_t done, total; /* progress in bytes read */
-};
-
-static const struct dgl_log *log_of(const struct builder *b)
+/* The vectors of the weight whose matrix was opened last: the gain of the norm before it, and its
+ * biases, rows in turn with `step` 2. A part without a bias gets zeros. */
+static void add_vectors(struct builder *b, struct weight *w, long gain,
+                        const struct bias_part *parts, size_t count, uint32_t step)
 {
-    return b->p->dev->log;
-}
-
-static const struct tensor_info *info_of(const struct builder *b, long tensor)
-{
-    return tensor_source_at(b->p->tensors, (size_t)tensor);
-}
-
-enum dgl_dtype weights_device_dtype(const struct weight_layouts *layouts, enum dgl_dtype q4_k_as,
-                                    enum dgl_dtype stored)
-{
-    enum dgl_dtype dtype = stored == DGL_Q4_K ? q4_k_as : stored;
-    return layouts->name[dtype][0] ? dtype : DGL_F16;
-}
-
-/* The format that a tensor has on the device. */
-static enum dgl_dtype device_dtype(const struct builder *b, long tensor)
-{
-    return weights_device_dtype(b->p->layouts, b->p->q4_k_as, info_of(b, tensor)->dtype);
-}
-
-/* ---- place ------------------------------------------------------------------------------------
- */
-
-/* Reserves `bytes` and says where; a range never crosses a buffer. */
-static enum dgl_status place(struct builder *b, uint64_t bytes, uint32_t *chunk, uint64_t *offset)
-{
-    const struct dgl_limits *lim = dgl_device_get_limits(b->p->dev);
-    uint64_t limit = lim->max_buffer_bytes < CHUNK_BYTES ? lim->max_buffer_bytes : CHUNK_BYTES;
+    const struct model_desc *d = b->p->desc;
     uint64_t start = 0;
-    if (b->num_chunks > 0) {
-        uint64_t align = lim->ssbo_align > 256 ? lim->ssbo_align : 256;
-        start = (b->chunk_used[b->num_chunks - 1] + align - 1) / align * align;
-    }
-    if (b->num_chunks == 0 || start + bytes > limit) {
-        if (b->num_chunks == sizeof(b->chunk_used) / sizeof(b->chunk_used[0]))
-            return dgl_fail(log_of(b), DGL_ERR_UNSUPPORTED,
-                            "weights need more than %u device buffers", b->num_chunks);
-        b->num_chunks++;
-        start = 0;
-    }
-    *chunk = b->num_chunks - 1;
-    *offset = start;
-    b->chunk_used[*chunk] = start + bytes;
-    return DGL_OK;
+    for (size_t i = 0; i < count; i++)
+        w->has_bias |= parts[i].tensor != TENSOR_NONE;
+    w->has_gain = gain != TENSOR_NONE;
+    if (!w->has_gain && !w->has_bias)
+        return;
+    add_vector(b, &w->vectors);
+    add_piece(b, gain_piece(d, gain, 0, 1));
+    if (w->has_gain)
+        start = ((uint64_t)d->hidden + 3) / 4 * 4;
+    for (size_t i = 0; i < count; i++)
+        add_piece(
+            b, (struct piece){
+                   .tensor = parts[i].tensor, .at = start + parts[i].at, .step = step, .scale = 1});
+    if (b->failed || !w->has_bias)
+        return;
+    const struct matrix_item *m = &b->matrices[b->num_matrices - 1];
+    for (size_t i = 0; i < m->num_strips; i++)
+        start += b->strips[m->first_strip + i].count;
+    grow_vector(&b->vectors[b->num_vectors - 1], start);
 }
 
-static enum dgl_status add_band(struct builder *b, struct weight *w, const struct weight_band *band)
-{
-    struct weight_band *grown =
-        realloc(w->bands, (w->num_bands + 1) * sizeof(*grown)); /* a handful per weight */
-    if (!grown)
-        return dgl_fail_memory(log_of(b), "weight bands", (w->num_bands + 1) * sizeof(*grown));
-    w->bands = grown;
-    w->bands[w->num_bands++] = *band;
-    return DGL_OK;
-}
+/* ---- the parts of a layer -------------------------------------------------------------------- */
 
-/* Cuts rows [row0, row0 + rows) of one format into bands that fit a binding. */
-static enum dgl_status place_rows(struct builder *b, struct weight *w, enum dgl_dtype dtype,
-                                  uint64_t row0, uint64_t rows, uint32_t step)
+static void list_attention(struct builder *b, const struct layer_desc *l, struct layer_weights *w)
 {
-    const struct dgl_limits *lim = dgl_device_get_limits(b->p->dev);
-    const char *layout = b->p->layouts->name[dtype];
-    uint64_t words = 0;
-    if (!layout[0] || !repack_stride(dtype, layout, w->cols, &words))
-        return dgl_fail(log_of(b), DGL_ERR_UNSUPPORTED, "no kernel multiplies %s weights",
-                        dgl_dtype_get(dtype)->name);
-    uint64_t range =
-        lim->max_ssbo_bytes < lim->max_buffer_bytes ? lim->max_ssbo_bytes : lim->max_buffer_bytes;
-    uint64_t fit = range / (words * 4) / step * step;
-    if (fit == 0)
-        return dgl_fail(log_of(b), DGL_ERR_UNSUPPORTED,
-                        "%u weight rows of %llu bytes exceed the device's binding of %llu bytes",
-                        step, (unsigned long long)words * 4, (unsigned long long)range);
-    while (rows > 0) {
-        uint64_t take = rows < fit ? rows : fit;
-        struct weight_band band = {.dtype = dtype,
-                                   .row0 = (uint32_t)row0,
-                                   .rows = (uint32_t)take,
-                                   .row_words = (uint32_t)words};
-        band.range.size = take * words * 4;
-        enum dgl_status st = place(b, band.range.size, &band.chunk, &band.range.offset);
-        if (st == DGL_OK)
-            st = add_band(b, w, &band);
-        if (st != DGL_OK)
-            return st;
-        row0 += take;
-        rows -= take;
+    const struct model_desc *d = b->p->desc;
+    uint64_t q_rows = (uint64_t)d->heads * (uint64_t)d->head_dim;
+    uint64_t kv_rows = (uint64_t)d->kv_heads * (uint64_t)d->head_dim;
+    if (l->qkv != TENSOR_NONE) {
+        add_plain(b, &w->qkv, l->qkv);
+    } else if (add_matrix(b, &w->qkv)) {
+        add_rows(b, l->q, 0, 1);
+        add_rows(b, l->k, q_rows, 1);
+        add_rows(b, l->v, q_rows + kv_rows, 1);
     }
-    return DGL_OK;
-}
-
-static enum dgl_status place_recipe(struct builder *b, const struct recipe *r)
-{
-    struct weight *w = r->weight;
-    const struct tensor_info *first = info_of(b, r->part[0]);
-    w->cols = first->shape[1];
-    for (int i = 0; i < r->num_parts; i++)
-        w->rows += info_of(b, r->part[i])->shape[0];
-    if (r->interleave) {
-        enum dgl_dtype dtype = device_dtype(b, r->part[0]);
-        if (dtype != device_dtype(b, r->part[1])) {
-            dtype = DGL_F16;
-            dgl_info(log_of(b), "%s and %s have different formats: both are expanded to f16",
-                     first->name, info_of(b, r->part[1])->name);
-        }
-        return place_rows(b, w, dtype, 0, w->rows, 2);
+    const struct bias_part qkv[] = {
+        {l->q_bias, 0}, {l->k_bias, q_rows}, {l->v_bias, q_rows + kv_rows}};
+    add_vectors(b, &w->qkv, l->attn_norm, qkv, 3, 1);
+    if (l->q_norm != TENSOR_NONE) {
+        add_gain(b, &w->qk_norm, l->q_norm, 1);
+        add_piece(b, gain_piece(d, l->k_norm, tensor_values(b, l->q_norm), 1));
     }
-    uint64_t row0 = 0;
-    for (int i = 0; i < r->num_parts;) {
-        enum dgl_dtype dtype = device_dtype(b, r->part[i]);
-        uint64_t rows = 0;
-        for (; i < r->num_parts && device_dtype(b, r->part[i]) == dtype; i++)
-            rows += info_of(b, r->part[i])->shape[0];
-        enum dgl_status st = place_rows(b, w, dtype, row0, rows, 1);
-        if (st != DGL_OK)
-            return st;
-        row0 += rows;
+    if (l->sinks != TENSOR_NONE) {
+        add_vector(b, &w->sinks);
+        add_piece(b, (struct piece){.tensor = l->sinks, .step = 1, .scale = 1});
     }
-    return DGL_OK;
+    add_plain(b, &w->o, l->o);
+    add_vectors(b, &w->o, TENSOR_NONE, &(struct bias_part){l->o_bias, 0}, 1, 1);
+    add_gain(b, &w->attn_post_norm, l->attn_post_norm, d->residual_scale);
 }
 
-static enum dgl_status place_all(struct builder *b)
+static void list_mlp(struct builder *b, const struct layer_desc *l, struct layer_weights *w)
 {
-    enum dgl_status st = DGL_OK;
-    for (size_t i = 0; i < b->num_recipes && st == DGL_OK; i++)
-        st = place_recipe(b, &b->recipes[i]);
-    for (size_t i = 0; i < b->num_vectors && st == DGL_OK; i++) {
-        struct vector_item *v = &b->vectors[i];
-        v->range->size = info_of(b, v->tensor)->shape[0] * 4;
-        st = place(b, v->range->size, &v->chunk, &v->range->offset);
+    const struct bias_part gate_up[] = {{l->gate_bias, 0}, {l->up_bias, 1}};
+    struct matrix_item *m = add_matrix(b, &w->gate_up);
+    if (!m)
+        return;
+    m->pairs = true;
+    if (l->gate_up != TENSOR_NONE) {
+        uint64_t half = tensor_rows(b, l->gate_up) / 2;
+        add_strip(b, (struct strip){l->gate_up, 0, half, 0, 2});
+        add_strip(b, (struct strip){l->gate_up, half, half, 1, 2});
+    } else {
+        add_rows(b, l->gate, 0, 2);
+        add_rows(b, l->up, 1, 2);
     }
-    for (uint32_t i = 0; i < b->num_chunks; i++)
-        b->w->bytes += b->chunk_used[i];
-    return st;
-}
-
-/* ---- what there is to place ---------------------------------------------------------------------
- */
-
-static void add_recipe(struct builder *b, struct recipe recipe)
-{
-    b->recipes[b->num_recipes++] = recipe;
-}
-
-static void add_vector(struct builder *b, struct gl_range *range, long tensor)
-{
-    b->vectors[b->num_vectors++] = (struct vector_item){range, tensor, 0};
+    add_vectors(b, &w->gate_up, l->ffn_norm, gate_up, 2, 2);
+    add_plain(b, &w->down, l->down);
+    add_vectors(b, &w->down, TENSOR_NONE, &(struct bias_part){l->down_bias, 0}, 1, 1);
 }
 
 /* Everything in the order of use, so that a token walks through memory forwards. */
@@ -203,232 +200,37 @@ static enum dgl_status list_items(struct builder *b)
     struct model_weights *w = b->w;
     size_t layers = (size_t)d->layers;
     w->layer = dgl_new_array(struct layer_weights, layers);
-    b->recipes = dgl_new_array(struct recipe, layers * 4 + 2);
-    b->vectors = dgl_new_array(struct vector_item, layers * 2 + 1);
-    if (!w->layer || !b->recipes || !b->vectors)
-        return dgl_fail_memory(log_of(b), "weight table", layers * sizeof(*w->layer));
+    if (!w->layer)
+        return dgl_fail_memory(builder_log(b), "weight table", layers * sizeof(*w->layer));
     w->num_layers = (uint32_t)layers;
-    add_recipe(b, (struct recipe){&w->embed, {d->embed}, 1, false});
+    add_plain(b, &w->embed, d->embed);
     for (size_t i = 0; i < layers; i++) {
         const struct layer_desc *l = &d->layer[i];
-        struct layer_weights *lw = &w->layer[i];
-        add_recipe(b, (struct recipe){&lw->qkv, {l->q, l->k, l->v}, 3, false});
-        add_recipe(b, (struct recipe){&lw->o, {l->o}, 1, false});
-        add_recipe(b, (struct recipe){&lw->gate_up, {l->gate, l->up}, 2, true});
-        add_recipe(b, (struct recipe){&lw->down, {l->down}, 1, false});
-        add_vector(b, &lw->attn_norm, l->attn_norm);
-        add_vector(b, &lw->ffn_norm, l->ffn_norm);
+        list_attention(b, l, &w->layer[i]);
+        list_mlp(b, l, &w->layer[i]);
+        add_gain(b, &w->layer[i].ffn_post_norm, l->ffn_post_norm, d->residual_scale);
     }
     if (!d->tied_head)
-        add_recipe(b, (struct recipe){&w->head, {d->head}, 1, false});
-    add_vector(b, &w->final_norm, d->final_norm);
-    return DGL_OK;
+        add_plain(b, &w->head, d->head);
+    add_vectors(b, &w->head, d->final_norm, NULL, 0, 1);
+    return b->failed ? dgl_fail_memory(builder_log(b), "weight table", layers) : DGL_OK;
 }
 
-/* ---- create ---------------------------------------------------------------------------------- */
-
-static enum dgl_status create_buffers(struct builder *b)
+enum dgl_dtype weights_device_dtype(const struct weight_layouts *layouts, enum dgl_dtype q4_k_as,
+                                    enum dgl_dtype stored)
 {
-    struct model_weights *w = b->w;
-    w->buffers = dgl_new_array(struct gl_buffer *, b->num_chunks);
-    if (!w->buffers)
-        return dgl_fail_memory(log_of(b), "weight buffers", b->num_chunks * sizeof(*w->buffers));
-    for (uint32_t i = 0; i < b->num_chunks; i++) {
-        enum dgl_status st = gl_buffer_create(
-            b->p->dev->gl, &(struct gl_buffer_params){.size = b->chunk_used[i], .label = "weights"},
-            &w->buffers[i]);
-        if (st != DGL_OK)
-            return st;
-        w->num_buffers = i + 1;
-    }
-    for (size_t i = 0; i < b->num_recipes; i++) {
-        struct weight *weight = b->recipes[i].weight;
-        for (uint32_t j = 0; j < weight->num_bands; j++)
-            weight->bands[j].range.buffer = w->buffers[weight->bands[j].chunk];
-    }
-    for (size_t i = 0; i < b->num_vectors; i++)
-        b->vectors[i].range->buffer = w->buffers[b->vectors[i].chunk];
-    return DGL_OK;
+    enum dgl_dtype dtype = stored == DGL_Q4_K ? q4_k_as : stored;
+    return layouts->name[dtype][0] ? dtype : DGL_F16;
 }
 
-/* ---- upload ---------------------------------------------------------------------------------- */
-
-static enum dgl_status progress(struct builder *b, uint64_t bytes)
-{
-    b->done += bytes;
-    if (b->p->progress_cb && !b->p->progress_cb(b->p->progress_priv, "bytes", b->done, b->total))
-        return dgl_fail(log_of(b), DGL_ERR_CANCELLED, "loading was cancelled");
-    return DGL_OK;
-}
-
-/* Host memory for one upload step of a band. */
-struct stage {
-    uint8_t *file;    /* rows as stored */
-    uint32_t *packed; /* rows as the kernel wants them */
-    float *row;       /* one row expanded, when the format changes */
-    void *expanded;   /* the same in the device's format */
-};
-
-/* Consecutive rows of one tensor and where they go in the stage. */
-struct row_run {
-    long tensor;
-    uint64_t row, count;
-    uint64_t index, step;
-};
-
-static bool pack_row(const struct builder *b, const struct weight *w,
-                     const struct weight_band *band, enum dgl_dtype stored, const struct stage *s,
-                     const uint8_t *src, uint32_t *dst)
-{
-    const char *layout = b->p->layouts->name[band->dtype];
-    if (stored == band->dtype)
-        return repack_row(stored, layout, src, w->cols, dst);
-    return dgl_row_decode(stored, src, w->cols, s->row) &&
-           dgl_row_encode(band->dtype, s->row, w->cols, s->expanded) &&
-           repack_row(band->dtype, layout, s->expanded, w->cols, dst);
-}
-
-/* Reads `count` rows of one tensor and packs them into the stage, every `step`-th row from `index`
- * on. */
-static enum dgl_status pack_rows(struct builder *b, const struct weight *w,
-                                 const struct weight_band *band, const struct stage *s,
-                                 const struct row_run *run)
-{
-    const struct tensor_info *info = info_of(b, run->tensor);
-    uint64_t row_bytes;
-    if (!dgl_dtype_row_bytes(info->dtype, w->cols, &row_bytes))
-        return dgl_fail(log_of(b), DGL_ERR_FORMAT, "%s: row size overflows", info->name);
-    enum dgl_status st =
-        tensor_source_read(log_of(b), b->p->tensors, (size_t)run->tensor, run->row * row_bytes,
-                           s->file, (size_t)(run->count * row_bytes));
-    for (uint64_t i = 0; i < run->count && st == DGL_OK; i++) {
-        uint32_t *dst = s->packed + (run->index + i * run->step) * band->row_words;
-        if (!pack_row(b, w, band, info->dtype, s, s->file + i * row_bytes, dst))
-            st = dgl_fail(log_of(b), DGL_ERR_UNSUPPORTED, "%s: cannot pack %s rows", info->name,
-                          dgl_dtype_get(info->dtype)->name);
-    }
-    return st == DGL_OK ? progress(b, run->count * row_bytes) : st;
-}
-
-/* Fills the stage with weight rows [row, row + count). */
-static enum dgl_status stage_rows(struct builder *b, const struct recipe *r,
-                                  const struct weight_band *band, const struct stage *s,
-                                  uint64_t row, uint64_t count)
-{
-    enum dgl_status st = DGL_OK;
-    if (r->interleave) {
-        for (uint32_t i = 0; i < 2 && st == DGL_OK; i++)
-            st = pack_rows(b, r->weight, band, s,
-                           &(struct row_run){r->part[i], row / 2, count / 2, i, 2});
-        return st;
-    }
-    int part = 0;
-    for (; row >= info_of(b, r->part[part])->shape[0]; part++)
-        row -= info_of(b, r->part[part])->shape[0];
-    for (uint64_t index = 0; index < count && st == DGL_OK; part++, row = 0) {
-        uint64_t left = info_of(b, r->part[part])->shape[0] - row;
-        uint64_t take = left < count - index ? left : count - index;
-        st =
-            pack_rows(b, r->weight, band, s, &(struct row_run){r->part[part], row, take, index, 1});
-        index += take;
-    }
-    return st;
-}
-
-static enum dgl_status upload_band(struct builder *b, const struct recipe *r,
-                                   const struct weight_band *band)
-{
-    uint64_t cols = r->weight->cols, widest = 0;
-    for (int i = 0; i < r->num_parts; i++) {
-        uint64_t bytes;
-        if (!dgl_dtype_row_bytes(info_of(b, r->part[i])->dtype, cols, &bytes))
-            return dgl_fail(log_of(b), DGL_ERR_FORMAT, "row size overflows");
-        widest = bytes > widest ? bytes : widest;
-    }
-    uint64_t step = STAGE_BYTES / (band->row_words * 4ull);
-    step = step < 2 ? 2 : step & ~1ull;
-    step = step < band->rows ? step : band->rows;
-    struct stage s = {.file = dgl_calloc(step, widest),
-                      .packed = dgl_calloc(step, band->row_words * sizeof(uint32_t)),
-                      .row = dgl_new_array(float, cols),
-                      .expanded = dgl_calloc(cols, sizeof(float))};
-    enum dgl_status st = DGL_OK;
-    if (!s.file || !s.packed || !s.row || !s.expanded)
-        st = dgl_fail_memory(log_of(b), "weight staging", step * (widest + band->row_words * 4ull));
-    for (uint64_t first = 0; first < band->rows && st == DGL_OK; first += step) {
-        uint64_t count = step < band->rows - first ? step : band->rows - first;
-        uint64_t bytes = count * band->row_words * 4ull;
-        st = stage_rows(b, r, band, &s, band->row0 + first, count);
-        if (st == DGL_OK)
-            st = gl_buffer_write(b->p->dev->gl, band->range.buffer,
-                                 band->range.offset + first * band->row_words * 4ull, s.packed,
-                                 bytes);
-    }
-    free(s.file);
-    free(s.packed);
-    free(s.row);
-    free(s.expanded);
-    return st;
-}
-
-static enum dgl_status upload_vector(struct builder *b, const struct vector_item *v)
-{
-    const struct tensor_info *info = info_of(b, v->tensor);
-    void *stored = dgl_calloc(1, info->bytes);
-    float *values = dgl_new_array(float, info->shape[0]);
-    enum dgl_status st = DGL_OK;
-    if (!stored || !values)
-        st = dgl_fail_memory(log_of(b), info->name, info->bytes);
-    if (st == DGL_OK)
-        st = tensor_source_read(log_of(b), b->p->tensors, (size_t)v->tensor, 0, stored,
-                                (size_t)info->bytes);
-    if (st == DGL_OK && !dgl_row_decode(info->dtype, stored, info->shape[0], values))
-        st = dgl_fail(log_of(b), DGL_ERR_UNSUPPORTED, "%s: a %s vector cannot be read", info->name,
-                      dgl_dtype_get(info->dtype)->name);
-    if (st == DGL_OK)
-        st = gl_buffer_write(b->p->dev->gl, v->range->buffer, v->range->offset, values,
-                             v->range->size);
-    if (st == DGL_OK)
-        st = progress(b, info->bytes);
-    free(stored);
-    free(values);
-    return st;
-}
-
-/* What progress counts; tensors that the model does not use are not read. */
-static uint64_t bytes_to_read(const struct builder *b)
-{
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < b->num_recipes && !b->p->fill; i++)
-        for (int j = 0; j < b->recipes[i].num_parts; j++)
-            bytes += info_of(b, b->recipes[i].part[j])->bytes;
-    for (size_t i = 0; i < b->num_vectors; i++)
-        bytes += info_of(b, b->vectors[i].tensor)->bytes;
-    return bytes;
-}
-
-static enum dgl_status upload_all(struct builder *b)
-{
-    enum dgl_status st = DGL_OK;
-    b->total = bytes_to_read(b);
-    for (size_t i = 0; i < b->num_recipes && st == DGL_OK; i++) {
-        const struct recipe *r = &b->recipes[i];
-        for (uint32_t j = 0; j < r->weight->num_bands && st == DGL_OK; j++) {
-            const struct weight_band *band = &r->weight->bands[j];
-            st = b->p->fill ? b->p->fill(b->p->fill_ctx, r->weight, band) : upload_band(b, r, band);
-        }
-    }
-    for (size_t i = 0; i < b->num_vectors && st == DGL_OK; i++)
-        st = upload_vector(b, &b->vectors[i]);
-    return st;
-}
-
-/* ---- the three passes ------------------------------------------------------------------------ */
+/* ---- the passes ------------------------------------------------------------------------------ */
 
 static void builder_finish(struct builder *b)
 {
-    free(b->recipes);
+    free(b->matrices);
+    free(b->strips);
     free(b->vectors);
+    free(b->pieces);
     free(b);
 }
 
@@ -456,10 +258,10 @@ static void release_host(struct model_weights *w)
         weight_finish(&w->head);
     weight_finish(&w->embed);
     for (uint32_t i = 0; w->layer && i < w->num_layers; i++) {
-        weight_finish(&w->layer[i].qkv);
-        weight_finish(&w->layer[i].o);
-        weight_finish(&w->layer[i].gate_up);
-        weight_finish(&w->layer[i].down);
+        struct layer_weights *l = &w->layer[i];
+        struct weight *const all[] = {&l->qkv, &l->o, &l->gate_up, &l->down};
+        for (size_t j = 0; j < sizeof(all) / sizeof(all[0]); j++)
+            weight_finish(all[j]);
     }
     free(w->layer);
 }
@@ -472,11 +274,20 @@ enum dgl_status weights_estimate(const struct weights_params *params, uint64_t *
         return dgl_fail_memory(params->dev->log, "weight table", sizeof(*b));
     enum dgl_status st = list_items(b);
     if (st == DGL_OK)
-        st = place_all(b);
+        st = weights_place(b);
     *bytes = w.bytes;
     builder_finish(b);
     release_host(&w);
     return st;
+}
+
+/* The embedding table as the head: its bands, the head's own vectors. */
+static void tie_head(struct model_weights *w)
+{
+    w->head.rows = w->embed.rows;
+    w->head.cols = w->embed.cols;
+    w->head.bands = w->embed.bands;
+    w->head.num_bands = w->embed.num_bands;
 }
 
 enum dgl_status weights_create(const struct weights_params *params, struct model_weights *out)
@@ -486,16 +297,16 @@ enum dgl_status weights_create(const struct weights_params *params, struct model
         return dgl_fail_memory(params->dev->log, "weight table", sizeof(*b));
     enum dgl_status st = list_items(b);
     if (st == DGL_OK)
-        st = place_all(b);
+        st = weights_place(b);
     if (st == DGL_OK)
-        st = create_buffers(b);
+        st = weights_create_buffers(b);
     if (st == DGL_OK)
-        st = upload_all(b);
+        st = weights_upload(b);
     builder_finish(b);
     if (st != DGL_OK)
         weights_finish(params->dev, out);
     else if (params->desc->tied_head)
-        out->head = out->embed;
+        tie_head(out);
     return st;
 }
 

@@ -1,7 +1,8 @@
 /*
  * weights.h: a model's weights on the device. Matrices are streamed in row bands: no band is larger
  * than one SSBO binding may be, rows are packed as the kernels' LAYOUT wants them, and matrices
- * that one dispatch reads (q, k and v; gate and up) become one. Vectors become f32.
+ * that one dispatch reads (q, k and v; gate and up) become one. Vectors become f32, ready to
+ * multiply with or to add.
  */
 #ifndef DGL_CORE_WEIGHTS_H
 #define DGL_CORE_WEIGHTS_H
@@ -23,19 +24,27 @@ struct weight {
     uint64_t rows, cols;
     struct weight_band *bands;
     uint32_t num_bands;
+    /* Vectors that one binding holds, f32: the gain [cols, padded to a multiple of 4] of the norm
+     * in front of the matrix if there is one, then the matrix's bias [rows] if it has one. */
+    struct gl_range vectors;
+    bool has_gain, has_bias;
+    /* Behind a band's rows lies an f32 bias for each, all of it padded to a multiple of 16 bytes.
+     */
+    bool bias_behind;
 };
 
 struct layer_weights {
-    struct gl_range attn_norm, ffn_norm; /* f32 [hidden] */
-    struct weight qkv;     /* [(heads + 2 kv_heads) * head_dim, hidden]: q rows, k rows, v rows */
-    struct weight o;       /* [hidden, heads * head_dim] */
-    struct weight gate_up; /* [2 * intermediate, hidden]: gate 0, up 0, gate 1, up 1 ... */
-    struct weight down;    /* [hidden, intermediate] */
+    struct weight qkv;       /* [(heads + 2 kv_heads) * head_dim, hidden]: q rows, k rows, v rows */
+    struct weight o;         /* [hidden, heads * head_dim] */
+    struct weight gate_up;   /* [2 * intermediate, hidden]: gate 0, up 0, gate 1, up 1 ... */
+    struct weight down;      /* [hidden, intermediate] */
+    struct gl_range qk_norm; /* gains of q, then of k */
+    struct gl_range sinks;   /* [heads] */
+    struct gl_range attn_post_norm, ffn_post_norm; /* gains [hidden], residual_scale included */
 };
 
 struct model_weights {
-    struct weight embed, head; /* head.bands == embed.bands when tied */
-    struct gl_range final_norm;
+    struct weight embed, head;   /* head.bands == embed.bands when tied; head.vectors: final norm */
     struct layer_weights *layer; /* [num_layers] */
     uint32_t num_layers;
     struct gl_buffer **buffers;

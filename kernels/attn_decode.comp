@@ -16,8 +16,11 @@
 //! BIND read vec2 ROPE
 //! BIND write float P
 //! PARAM float scale
+//! PARAM float softcap
 //! PARAM float rope_scale
 //! CONST HEADS KV_HEADS HEAD_DIM ROPE_DIMS CONTEXT SPLITS
+//! CONST WINDOW = 0
+//! CONST SOFTCAP = 0
 //! TUNE HEADS_BLOCK = min(4, HEADS / KV_HEADS) in 1 2 3 4
 //! TUNE LANES = SOFTWARE && HEAD_DIM <= 128 ? 32 : SOFTWARE ? 64 : 128 in 32 64 128
 //! STEP read
@@ -30,6 +33,9 @@
 //! TOLERANCE 1e-11
 //! CHUNK kv
 //! CHUNK rope
+//! CHUNK smooth
+//! CHUNK attn_score
+//! CHUNK attn_split
 
 const uint QUADS = uint(HEAD_DIM / 4);
 const uint SHARING = uint(HEADS / KV_HEADS);
@@ -81,7 +87,7 @@ void turn_rows(uint lane, uint head0, uint kv_head)
             vec4 a = vec4(ROPE[lo], ROPE[lo + 1u]), b = vec4(ROPE[hi], ROPE[hi + 1u]);
             x = rope_turn(x, rope_angles(a, b));
         }
-        x = r < uint(HEADS_BLOCK) ? x * (scale * 1.44269504) : kv_round(x);
+        x = r < uint(HEADS_BLOCK) ? x * query_scale() : kv_round(x);
         row[(r * uint(HEAD_DIM) + dim) / 2u] = x.xy;
         row[(r * uint(HEAD_DIM) + dim + away) / 2u] = x.zw;
     }
@@ -130,9 +136,7 @@ void body(uvec3 group)
     uint head0 = kv_head * SHARING + block * uint(HEADS_BLOCK);
     uint keys = kv_head * uint(CONTEXT) * QUADS;
     uint values = uint(KV_HEADS * CONTEXT) * QUADS + keys;
-    uint share = (step_pos + uint(SPLITS)) / uint(SPLITS); // of pos + 1 keys
-    uint begin = min(split * share, step_pos + 1u);
-    uint end = min(begin + share, step_pos + 1u);
+    uint begin = split_first(split), end = split_first(split + 1u);
 
     turn_rows(lane, head0, kv_head);
     memoryBarrierShared(); barrier();
@@ -160,8 +164,12 @@ void body(uvec3 group)
                 for (int h = 0; h < HEADS_BLOCK; h++)
                     s[h] += dot(k, row_quad(uint(h), i));
             }
-        for (int h = 0; h < HEADS_BLOCK; h++)
+        for (int h = 0; h < HEADS_BLOCK; h++) {
+#if SOFTCAP
+            s[h] = lane < count ? score_of(s[h]) : -1e30;
+#endif
             score[h * LANES + int(lane)] = s[h];
+        }
         memoryBarrierShared(); barrier();
         for (uint i = lane; i < uint(HEADS_BLOCK * 8); i += uint(LANES)) {
             float top = -1e30;

@@ -20,8 +20,11 @@
 //! BIND read vec4 ROPE
 //! BIND write float P
 //! PARAM float scale
+//! PARAM float softcap
 //! PARAM float rope_scale
 //! CONST HEADS KV_HEADS HEAD_DIM ROPE_DIMS CONTEXT SPLITS
+//! CONST WINDOW = 0
+//! CONST SOFTCAP = 0
 //! TUNE ROOM = HEAD_DIM > 64 ? 2 : 4 in 1 2 4
 //! TUNE HEADS_BLOCK = HEADS % (ROOM * KV_HEADS) == 0 ? ROOM : 2 - HEADS / KV_HEADS % 2 in 1 2 4
 //! TUNE LANES = 8 in 8 16 32
@@ -39,6 +42,9 @@
 //! CHUNK kv_octet
 //! CHUNK kv_store
 //! CHUNK unroll
+//! CHUNK smooth
+//! CHUNK attn_score
+//! CHUNK attn_split
 
 const uint OCTS = uint(HEAD_DIM / 8);
 const uint SHARING = uint(HEADS / KV_HEADS);
@@ -106,7 +112,7 @@ void take_new(uint lane, uint head0, uint kv_head, bool store)
             s[r] += dot(k, QKV[(head0 + uint(r)) * uint(QUADS) + i]);
     }
     for (int r = 0; r < ROWS; r++)
-        new_score[r * LANES + int(lane)] = s[r] * (scale * 1.44269504);
+        new_score[r * LANES + int(lane)] = s[r] * query_scale();
 }
 
 // The merged result of one head, not normalised, to P. The new key counts as one more share.
@@ -116,6 +122,7 @@ void write_head(uint lane, uint row, uint head, uint split, bool has_new)
     float score = 0.0;
     for (uint l = row * SHARES; l < (row + 1u) * SHARES; l++)
         score += new_score[l];
+    score = score_of(score);
     float top = has_new ? score : -1e30;
     for (uint l = row * SHARES; l < (row + 1u) * SHARES; l++)
         top = max(top, part_max_sum[l].x);
@@ -156,26 +163,25 @@ void body(uvec3 group)
     bool inside = head0 < uint(HEADS);
     head0 = min(head0, uint(HEADS - HEADS_BLOCK));
     uint kv_head = head0 / SHARING;
-    uint share = (step_pos + uint(SPLITS)) / uint(SPLITS); // of pos + 1 keys
-    uint begin = split * share;
-    uint end = min(begin + share, step_pos); // of those already in the cache
-    bool has_new = begin <= step_pos && step_pos < begin + share;
+    uint begin = split_first(split), end = split_first(split + 1u);
+    bool has_new = begin < end && end == step_pos + 1u;
+    end = min(end, step_pos); // of those already in the cache
     take_new(lane, head0, kv_head, inside && has_new && head0 % SHARING == 0u);
 
     vec4 q[ROWS * QUADS], o[ROWS * QUADS];
-    float m[ROWS], sum[ROWS];
+    float m[ROWS], sum[ROWS], factor = query_scale();
     for (uint i = 0u; i < uint(ROPE_DIMS / 8); i++) {
         vec4 even = angles(2u * i), odd = angles(2u * i + 1u);
         for (uint r = 0u; r < uint(ROWS); r++) {
             vec4 a, b;
             load_turned(head0 + r, i, even, odd, a, b);
-            q[r * uint(QUADS) + i] = a * (scale * 1.44269504);
-            q[r * uint(QUADS) + i + uint(ROPE_DIMS / 8)] = b * (scale * 1.44269504);
+            q[r * uint(QUADS) + i] = a * factor;
+            q[r * uint(QUADS) + i + uint(ROPE_DIMS / 8)] = b * factor;
         }
     }
     for (uint i = uint(ROPE_DIMS / 4); i < uint(QUADS); i++)
         for (uint r = 0u; r < uint(ROWS); r++)
-            q[r * uint(QUADS) + i] = QKV[(head0 + r) * uint(QUADS) + i] * (scale * 1.44269504);
+            q[r * uint(QUADS) + i] = QKV[(head0 + r) * uint(QUADS) + i] * factor;
 #define CLEAR(i)                                                                                   \
     for (int r = 0; r < ROWS; r++)                                                                 \
         o[r * QUADS + 2 * i] = o[r * QUADS + 2 * i + 1] = vec4(0.0);
@@ -198,8 +204,10 @@ void body(uvec3 group)
         s[r] += dot(q[r * QUADS + 2 * i], a) + dot(q[r * QUADS + 2 * i + 1], b);
         EACH_OCTET(SCORE)
         float excess = -1.0;
-        for (int r = 0; r < ROWS; r++)
+        for (int r = 0; r < ROWS; r++) {
+            s[r] = score_of(s[r]);
             excess = max(excess, s[r] - m[r]);
+        }
         // A loop of at most one turn: drivers that run all lanes through an `if` leave a loop
         // nobody needs.
         while (excess > 8.0) {

@@ -6,8 +6,8 @@
 // loads 16 bytes of key and value, and learns the score by shuffles within the team. Teams take
 // keys turn by turn, DEPTH at a time, with an online softmax in powers of two; the next keys are on
 // their way, as stored, while the current ones are weighed, the first while q is turned. Results
-// are merged within the subgroup by shuffles, then once through shared memory. The subgroup's size
-// does not matter beyond that it holds a whole number of teams.
+// are merged within the subgroup by shuffles, then through shared memory. A subgroup holds a whole
+// number of teams.
 //
 //! NAME attn_decode_subgroup
 //! OP attn_decode
@@ -18,11 +18,14 @@
 //! BIND read vec4 ROPE
 //! BIND write float P
 //! PARAM float scale
+//! PARAM float softcap
 //! PARAM float rope_scale
 //! CONST HEADS KV_HEADS HEAD_DIM ROPE_DIMS CONTEXT SPLITS
+//! CONST WINDOW = 0
+//! CONST SOFTCAP = 0
 //! TUNE HEADS_BLOCK = HEADS % (4 * KV_HEADS) == 0 ? 4 : 2 - HEADS / KV_HEADS % 2 in 1 2 4
 //! TUNE LANES = MAX_INVOCATIONS >= 256 ? 256 : 128 in 32 64 128 256
-//! TUNE SUBGROUPS = LANES / max(SUBGROUP_SIZE, 1) in 1 2 4 8 16 32
+//! TUNE SUBGROUPS = SUBGROUP_SIZE >= 8 ? LANES / SUBGROUP_SIZE : 1 in 1 2 4 8 16 32
 //! TUNE DEPTH = 4 in 1 2 4 8
 //! STEP read
 //! LOCAL LANES
@@ -38,11 +41,12 @@
 //! CHUNK rope
 //! CHUNK kv_octet
 //! CHUNK kv_store
+//! CHUNK smooth
+//! CHUNK attn_score
+//! CHUNK attn_split
 
-const uint TEAM = uint(HEAD_DIM / 8);
-const uint TEAMS = uint(LANES) / TEAM;
-const uint SHARING = uint(HEADS / KV_HEADS);
-const uint QUADS = uint(HEAD_DIM / 4);
+const uint TEAM = uint(HEAD_DIM / 8), TEAMS = uint(LANES) / TEAM;
+const uint SHARING = uint(HEADS / KV_HEADS), QUADS = uint(HEAD_DIM / 4);
 const int ROWS = HEADS_BLOCK;
 const int WORDS = KV_f16 == 1 ? 1 : 2; // uvec4 per octet
 
@@ -128,9 +132,7 @@ void body(uvec3 group)
     uint kv_head = head0 / SHARING;
     uint keys = kv_head * uint(CONTEXT) * TEAM + me;
     uint values = uint(KV_HEADS * CONTEXT) * TEAM + keys;
-    uint share = (step_pos + uint(SPLITS)) / uint(SPLITS); // of pos + 1 keys
-    uint begin = min(split * share, step_pos + 1u);
-    uint end = min(begin + share, step_pos + 1u);
+    uint begin = split_first(split), end = split_first(split + 1u);
     bool has_new = begin < end && end == step_pos + 1u;
     uint old_end = has_new ? step_pos : end;
 
@@ -148,18 +150,17 @@ void body(uvec3 group)
     FETCH(begin)
 
     vec4 c[2], sn[2], q[2 * ROWS], o[2 * ROWS], new_k[2], new_v[2];
-    float m[ROWS], sum[ROWS];
+    float m[ROWS], sum[ROWS], factor = query_scale();
     load_angles(me, c, sn);
     for (int r = 0; r < ROWS; r++) {
         load_turned(head0 + uint(r), me, c, sn, q[2 * r], q[2 * r + 1]);
-        q[2 * r] *= scale * 1.44269504;
-        q[2 * r + 1] *= scale * 1.44269504;
+        q[2 * r] *= factor;
+        q[2 * r + 1] *= factor;
         o[2 * r] = o[2 * r + 1] = vec4(0.0);
         m[r] = -1e30;
         sum[r] = 0.0;
     }
-    // The first team starts with the new key; its whole subgroup does the arithmetic, as shuffles
-    // want it.
+    // The first team starts with the new key; its whole subgroup computes, as shuffles want it.
     bool mine = has_new && team == 0u;
     if (has_new && gl_SubgroupID == 0u) {
         load_turned(uint(HEADS) + kv_head, me, c, sn, new_k[0], new_k[1]);
@@ -169,7 +170,7 @@ void body(uvec3 group)
         }
         for (int r = 0; r < ROWS; r++) {
             float s = team_sum(dot(q[2 * r], new_k[0]) + dot(q[2 * r + 1], new_k[1]));
-            m[r] = mine ? s : -1e30;
+            m[r] = mine ? score_of(s) : -1e30;
             sum[r] = mine ? 1.0 : 0.0;
             o[2 * r] = mine ? new_v[0] : vec4(0.0);
             o[2 * r + 1] = mine ? new_v[1] : vec4(0.0);
@@ -181,21 +182,24 @@ void body(uvec3 group)
         uvec4 value[DEPTH * WORDS];
         for (int d = 0; d < DEPTH; d++) {
             vec4 a, b;
-            kv_unpack(raw_k[d * WORDS], raw_k[d * WORDS + WORDS - 1], a, b);
+            uint j = first + uint(d) * TEAMS;
             for (int r = 0; r < ROWS; r++)
-                s[r * DEPTH + d] = dot(q[2 * r], a) + dot(q[2 * r + 1], b);
+                s[r * DEPTH + d] = -1e30;
+            if (j < old_end) { // the same for all
+                kv_unpack(raw_k[d * WORDS], raw_k[d * WORDS + WORDS - 1], a, b);
+                for (int r = 0; r < ROWS; r++) {
+                    float sum = team_sum(dot(q[2 * r], a) + dot(q[2 * r + 1], b));
+                    s[r * DEPTH + d] = j + team < old_end ? score_of(sum) : -1e30;
+                }
+            }
         }
         for (int i = 0; i < DEPTH * WORDS; i++)
             value[i] = raw_v[i];
         FETCH(first + TEAMS * uint(DEPTH))
         for (int r = 0; r < ROWS; r++) {
             float top = m[r];
-            for (int d = 0; d < DEPTH; d++) {
-                s[r * DEPTH + d] = team_sum(s[r * DEPTH + d]);
-                bool there = first + team + uint(d) * TEAMS < old_end;
-                s[r * DEPTH + d] = there ? s[r * DEPTH + d] : -1e30;
+            for (int d = 0; d < DEPTH; d++)
                 top = max(top, s[r * DEPTH + d]);
-            }
             float keep = exp2(m[r] - top);
             m[r] = top;
             sum[r] *= keep;
@@ -208,7 +212,7 @@ void body(uvec3 group)
                 sum[r] += p;
             }
         }
-        for (int d = 0; d < DEPTH; d++) {
+        for (int d = 0; d < DEPTH && first + uint(d) * TEAMS < old_end; d++) {
             vec4 a, b;
             kv_unpack(value[d * WORDS], value[d * WORDS + WORDS - 1], a, b);
             for (int r = 0; r < ROWS; r++) {

@@ -11,7 +11,9 @@
 //! OP attn_merge
 //! VARIANT baseline
 //! BIND read vec4 P
+//! WHEN sinks none head
 //! BIND write vec4 O
+//! BIND read float S
 //! CONST HEADS HEAD_DIM SPLITS
 //! TUNE TEAMS = SOFTWARE || HEAD_DIM > 128 ? 1 : HEAD_DIM > 64 ? 4 : 8 in 1 2 4 8
 //! LOCAL TEAMS * HEAD_DIM / 4
@@ -34,9 +36,18 @@ void body(uvec3 group)
         max_sum[s] = ((first + s) & 1u) == 0u ? two.xy : two.zw;
     }
     memoryBarrierShared(); barrier();
-    float top = -1e30, sum = 0.0;
+#if SINKS_head
+    float top = S[head];
+#else
+    float top = -1e30;
+#endif
     for (uint s = 0u; s < uint(SPLITS); s++)
         top = max(top, max_sum[s].x);
+#if SINKS_head
+    float sum = exp(S[head] - top);
+#else
+    float sum = 0.0;
+#endif
     for (uint s = 0u; s < uint(SPLITS); s++)
         sum += max_sum[s].y * exp(max_sum[s].x - top);
     vec4 x = vec4(0.0);

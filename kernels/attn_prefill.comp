@@ -9,11 +9,16 @@
 //! OP attn_prefill
 //! VARIANT baseline tiled_small
 //! WHEN kv f16 f32
+//! WHEN sinks none head
 //! BIND read vec4 QKV
 //! BIND read uvec2 KV
 //! BIND write vec4 O
+//! BIND read float S
 //! PARAM float scale
+//! PARAM float softcap
 //! CONST HEADS KV_HEADS HEAD_DIM QKV_STRIDE O_STRIDE CONTEXT
+//! CONST WINDOW = 0
+//! CONST SOFTCAP = 0
 //! TUNE QUERIES = HEAD_DIM > 128 ? 8 : 16 in 4 8 16
 //! TUNE KEYS = 32 in 16 32 64
 //! TUNE LANES = 128 in 32 64 128
@@ -25,6 +30,8 @@
 //! REQUIRE QUERIES <= LANES && QUERIES * KEYS % LANES == 0
 //! PREFER 10
 //! TOLERANCE 1e-11
+//! CHUNK smooth
+//! CHUNK attn_score
 
 const uint QUADS = uint(HEAD_DIM / 4);
 const int OWNED = (QUERIES * (HEAD_DIM / 4) + LANES - 1) / LANES;
@@ -46,17 +53,17 @@ vec4 kv_quad(uint quad)
 }
 
 // One row of the table: its maximum and sum so far, scores become weights. Keys `count` and beyond
-// are not there; those beyond the query's own position neither.
-void soften(uint r, uint seen, uint count)
+// are not there; of the others the query sees those from `from` up to but not including `to`.
+void soften(uint r, uint from, uint to, uint count)
 {
     float top = row_max[r];
-    uint n = min(seen, count);
-    for (uint j = 0u; j < n; j++)
+    uint n = min(to, count);
+    for (uint j = from; j < n; j++)
         top = max(top, score[r * uint(KEYS) + j]);
     float keep = exp2(row_max[r] - top);
     float sum = row_sum[r] * keep;
     for (uint j = 0u; j < count; j++) {
-        float p = j < n ? exp2(score[r * uint(KEYS) + j] - top) : 0.0;
+        float p = from <= j && j < n ? exp2(score[r * uint(KEYS) + j] - top) : 0.0;
         score[r * uint(KEYS) + j] = p;
         sum += p;
     }
@@ -74,21 +81,27 @@ void body(uvec3 group)
     uint keys = head / uint(HEADS / KV_HEADS) * uint(CONTEXT) * QUADS;
     uint values = uint(KV_HEADS * CONTEXT) * QUADS + keys;
     uint end = live > 0u ? step_pos + t0 + live : 0u;
+    float factor = query_scale();
 
     for (uint i = lane; i < uint(QUERIES) * QUADS; i += uint(LANES)) {
         uint t = min(t0 + i / QUADS, step_tokens - 1u);
-        query[i] = QKV[t * uint(QKV_STRIDE / 4) + head * QUADS + i % QUADS] * (scale * 1.44269504);
+        query[i] = QKV[t * uint(QKV_STRIDE / 4) + head * QUADS + i % QUADS] * factor;
     }
     if (lane < uint(QUERIES)) {
+#if SINKS_head
+        row_max[lane] = S[head] * 1.44269504;
+        row_sum[lane] = 1.0;
+#else
         row_max[lane] = -1e30;
         row_sum[lane] = 0.0;
+#endif
     }
     vec4 o[OWNED];
     for (int i = 0; i < OWNED; i++)
         o[i] = vec4(0.0);
     memoryBarrierShared(); barrier();
 
-    for (uint first = 0u; first < end; first += uint(KEYS)) {
+    for (uint first = first_key(step_pos + t0); first < end; first += uint(KEYS)) {
         uint count = min(uint(KEYS), end - first);
         for (uint i = lane; i < uint(QUERIES * KEYS); i += uint(LANES)) {
             uint j = i % uint(KEYS), r = i / uint(KEYS);
@@ -96,11 +109,13 @@ void body(uvec3 group)
             if (j < count)
                 for (uint e = 0u; e < QUADS; e++)
                     s += dot(query[r * QUADS + e], kv_quad(keys + (first + j) * QUADS + e));
-            score[i] = s;
+            score[i] = score_of(s);
         }
         memoryBarrierShared(); barrier();
-        if (lane < live) // keys first .. pos + t are visible
-            soften(lane, max(step_pos + t0 + lane + 1u, first) - first, count);
+        if (lane < live) {
+            uint at = step_pos + t0 + lane;
+            soften(lane, max(first_key(at), first) - first, max(at + 1u, first) - first, count);
+        }
         memoryBarrierShared(); barrier();
         for (int i = 0; i < OWNED; i++) {
             uint pair = lane + uint(i * LANES);

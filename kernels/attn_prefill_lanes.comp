@@ -15,11 +15,16 @@
 //! OP attn_prefill
 //! VARIANT lanes streaming
 //! WHEN kv f16 f32
+//! WHEN sinks none head
 //! BIND read vec4 QKV
 //! BIND read uvec4 KV
 //! BIND write vec4 O
+//! BIND read float S
 //! PARAM float scale
+//! PARAM float softcap
 //! CONST HEADS KV_HEADS HEAD_DIM QKV_STRIDE O_STRIDE CONTEXT
+//! CONST WINDOW = 0
+//! CONST SOFTCAP = 0
 //! TUNE ROOM = !SOFTWARE || HEAD_DIM > 128 ? 1 : HEAD_DIM > 64 ? 2 : 4 in 1 2 4
 //! TUNE HEADS_BLOCK = HEADS % (ROOM * KV_HEADS) == 0 ? ROOM : 2 - HEADS / KV_HEADS % 2 in 1 2 4
 //! TUNE TOKENS = ROOM / HEADS_BLOCK in 1 2 4
@@ -34,6 +39,8 @@
 //! TOLERANCE 1e-11
 //! CHUNK kv_octet
 //! CHUNK unroll
+//! CHUNK smooth
+//! CHUNK attn_score
 
 const uint OCTS = uint(HEAD_DIM / 8);
 const int QUADS = HEAD_DIM / 4;
@@ -52,23 +59,29 @@ void body(uvec3 group)
     vec4 q[ROWS * QUADS], o[ROWS * QUADS];
     float m[ROWS], sum[ROWS];
     uint last[ROWS]; // the last key that a row may see
+    float factor = query_scale();
     for (int r = 0; r < ROWS; r++) {
         uint t = tile * SPAN + uint(r / HEADS_BLOCK) * uint(LANES) + gl_LocalInvocationID.x;
         last[r] = step_pos + min(t, step_tokens - 1u);
         uint from = ((last[r] - step_pos) * uint(QKV_STRIDE) +
                      (head0 + uint(r % HEADS_BLOCK)) * uint(HEAD_DIM)) / 4u;
         for (int i = 0; i < QUADS; i++) {
-            q[r * QUADS + i] = QKV[from + uint(i)] * (scale * 1.44269504);
+            q[r * QUADS + i] = QKV[from + uint(i)] * factor;
             o[r * QUADS + i] = vec4(0.0);
         }
+#if SINKS_head
+        m[r] = S[head0 + uint(r % HEADS_BLOCK)] * 1.44269504;
+        sum[r] = 1.0;
+#else
         m[r] = -1e30;
         sum[r] = 0.0;
+#endif
     }
 
     uint keys = kv_head * uint(CONTEXT) * OCTS;
     uint values = uint(KV_HEADS) * uint(CONTEXT) * OCTS + keys;
     uint end = step_pos + min((tile + 1u) * SPAN, step_tokens);
-    for (uint j = 0u; j < end; j++) {
+    for (uint j = first_key(step_pos + tile * SPAN); j < end; j++) {
         float s[ROWS];
         for (int r = 0; r < ROWS; r++)
             s[r] = 0.0;
@@ -80,7 +93,13 @@ void body(uvec3 group)
         EACH_OCTET(SCORE)
         float excess = -1.0;
         for (int r = 0; r < ROWS; r++) {
-            s[r] = j <= last[r] ? s[r] : -1e30;
+            // A row that has seen no key yet takes these for scores and forgets them all with its
+            // first true one, which exceeds them by far more than 8.
+            bool seen = j <= last[r];
+#if WINDOW > 0
+            seen = seen && j >= first_key(last[r]);
+#endif
+            s[r] = seen ? score_of(s[r]) : -1e30;
             excess = max(excess, s[r] - m[r]);
         }
         // A loop of at most one turn: drivers that run all lanes through an `if` leave a loop

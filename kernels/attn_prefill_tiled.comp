@@ -12,11 +12,16 @@
 //! OP attn_prefill
 //! VARIANT tiled tiled_large
 //! WHEN kv f16 f32
+//! WHEN sinks none head
 //! BIND read vec4 QKV
 //! BIND read uvec4 KV
 //! BIND write vec4 O
+//! BIND read float S
 //! PARAM float scale
+//! PARAM float softcap
 //! CONST HEADS KV_HEADS HEAD_DIM QKV_STRIDE O_STRIDE CONTEXT
+//! CONST WINDOW = 0
+//! CONST SOFTCAP = 0
 //! TUNE BIG = SHARED_BYTES >= 40960 in 0 1
 //! TUNE ROWS = HEAD_DIM <= 64 ? 32 + 32 * BIG : HEAD_DIM <= 128 && BIG ? 32 : 16 in 16 32 64
 //! TUNE KEYS = !BIG ? 8 : HEAD_DIM <= 128 ? 32 : 16 in 8 16 32
@@ -30,6 +35,8 @@
 //! PREFER SOFTWARE ? 1 : 20
 //! TOLERANCE 1e-11
 //! CHUNK kv_octet
+//! CHUNK smooth
+//! CHUNK attn_score
 
 const uint OCTS = uint(HEAD_DIM / 8);
 const uint QUADS = uint(HEAD_DIM / 4);
@@ -70,24 +77,30 @@ void body(uvec3 group)
     uint keys = head0 / uint(HEADS / KV_HEADS) * uint(CONTEXT) * OCTS;
     uint values = uint(KV_HEADS * CONTEXT) * OCTS + keys;
     uint end = inside ? step_pos + min(t0 + TOKENS, step_tokens) : 0u;
+    float factor = query_scale();
 
     for (uint i = lane; i < uint(ROWS) * QUADS; i += 128u) {
         uint row = i / QUADS;
         uint t = min(t0 + row / uint(HEADS_BLOCK), step_tokens - 1u);
         uint head = head0 + row % uint(HEADS_BLOCK);
         query[row * WIDE + i % QUADS] =
-            QKV[t * uint(QKV_STRIDE / 4) + head * QUADS + i % QUADS] * (scale * 1.44269504);
+            QKV[t * uint(QKV_STRIDE / 4) + head * QUADS + i % QUADS] * factor;
     }
     vec4 o[OWN_ROWS * OWN_QUADS];
     float m[OWN_ROWS], sum[OWN_ROWS];
     for (int r = 0; r < OWN_ROWS; r++) {
+#if SINKS_head
+        m[r] = S[head0 + (y + 16u * uint(r)) % uint(HEADS_BLOCK)] * 1.44269504;
+        sum[r] = x == 0u ? 1.0 : 0.0; // the sums of the 8 columns are added up
+#else
         m[r] = -1e30;
         sum[r] = 0.0;
+#endif
         for (int i = 0; i < OWN_QUADS; i++)
             o[r * OWN_QUADS + i] = vec4(0.0);
     }
 
-    for (uint first = 0u; first < end; first += uint(KEYS)) {
+    for (uint first = first_key(step_pos + t0); first < end; first += uint(KEYS)) {
         load_tile(lane, keys, first, end);
         memoryBarrierShared(); barrier();
         float s[OWN_ROWS * OWN_KEYS];
@@ -108,8 +121,12 @@ void body(uvec3 group)
             uint last = step_pos + t0 + row / uint(HEADS_BLOCK);
             float top = -1e30;
             for (int j = 0; j < OWN_KEYS; j++) {
-                bool seen = first + x + 8u * uint(j) <= last;
-                s[r * OWN_KEYS + j] = seen ? s[r * OWN_KEYS + j] : -1e30;
+                uint key = first + x + 8u * uint(j);
+                bool seen = key <= last;
+#if WINDOW > 0
+                seen = seen && key >= first_key(last);
+#endif
+                s[r * OWN_KEYS + j] = seen ? score_of(s[r * OWN_KEYS + j]) : -1e30;
                 top = max(top, s[r * OWN_KEYS + j]);
             }
             row_max[row * 8u + x] = top;
@@ -127,7 +144,8 @@ void body(uvec3 group)
             for (int i = 0; i < OWN_QUADS; i++)
                 o[r * OWN_QUADS + i] *= keep;
             for (int j = 0; j < OWN_KEYS; j++) {
-                // Key 0 is seen by all, so that `top` is a score from the first tile on.
+                // While a row has seen no key `top` is -1e30 and this 1; its first true score makes
+                // `keep` 0.
                 float p = exp2(s[r * OWN_KEYS + j] - top);
                 weight[row * LONG + x + 8u * uint(j)] = p;
                 sum[r] += p;

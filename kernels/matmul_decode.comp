@@ -11,8 +11,9 @@
 //! WHEN phase decode
 //! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4
 //! WHEN pre none norm
-//! WHEN post store add glu
-//! WHEN act none silu
+//! WHEN post store add glu softcap
+//! WHEN act none silu gelu
+//! WHEN bias none row
 //! BIND read uint W
 //! BIND read vec4 X
 //! BIND readwrite float Y
@@ -20,8 +21,12 @@
 //! PARAM uint row0
 //! PARAM uint rows
 //! PARAM float eps
+//! PARAM float out_scale
+//! PARAM float softcap
 //! CONST K W_STRIDE X_STRIDE
 //! CONST X_LAST = 0
+//! CONST SCALED = 0
+//! CONST BIAS_AT = 0
 //! TUNE LANES = SOFTWARE ? 64 : 128 in 32 64 128 256
 //! TUNE TEAM = K >= 1024 ? 32 : K >= 256 ? 16 : 8 in 4 8 16 32
 //! TUNE ROWS = 2 in 1 2 4 8
@@ -34,6 +39,8 @@
 //! STEP read
 //! CHUNK weight_{weight}
 //! CHUNK matmul_source
+//! CHUNK smooth
+//! CHUNK matmul_result
 
 #define TEAMS      (LANES / TEAM)
 #define GROUP_ROWS (TEAMS * ROWS)
@@ -106,11 +113,11 @@ void body(uvec3 group)
     uint out_row = (row0 + first) / 2u + lane;
     if (lane < uint(GROUP_ROWS / 2) && first + 2u * lane < rows) {
         float gate = scale * row_sum(2u * lane), up = scale * row_sum(2u * lane + 1u);
-        Y[out_row] = gate / (1.0 + exp(-gate)) * up;
+        Y[out_row] = glu(gate, up, 2u * out_row);
     }
 #else
     for (uint r = lane; r < uint(GROUP_ROWS) && first + r < rows; r += uint(LANES)) {
-        float y = scale * row_sum(r);
+        float y = result(scale * row_sum(r), row0 + first + r);
 #if POST_add
         y += Y[row0 + first + r];
 #endif

@@ -17,8 +17,9 @@
 //! WHEN phase decode
 //! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4
 //! WHEN pre none norm
-//! WHEN post store add glu
-//! WHEN act none silu
+//! WHEN post store add glu softcap
+//! WHEN act none silu gelu
+//! WHEN bias none row
 //! BIND read uvec4 W
 //! BIND read vec4 X
 //! BIND readwrite float Y
@@ -26,8 +27,12 @@
 //! PARAM uint row0
 //! PARAM uint rows
 //! PARAM float eps
+//! PARAM float out_scale
+//! PARAM float softcap
 //! CONST K W_STRIDE X_STRIDE
 //! CONST X_LAST = 0
+//! CONST SCALED = 0
+//! CONST BIAS_AT = 0
 //! TUNE LANES = 128 in 32 64 128
 //! LOCAL LANES
 //! GROUPS ceildiv(BAND, LANES)
@@ -39,6 +44,8 @@
 //! STEP read
 //! CHUNK weight_{weight}_row
 //! CHUNK matmul_source
+//! CHUNK smooth
+//! CHUNK matmul_result
 
 #define SLABS ((K + 255) / 256)
 #define KP    (256 * SLABS)
@@ -125,11 +132,11 @@ void body(uvec3 group)
     memoryBarrierShared(); barrier();
     uint i = group.x * uint(LANES / 2) + lane;
     if (lane < uint(LANES / 2) && 2u * i < rows) {
-        float gate = pair[2u * lane];
-        Y[row0 / 2u + i] = gate / (1.0 + exp(-gate)) * pair[2u * lane + 1u];
+        Y[row0 / 2u + i] = glu(pair[2u * lane], pair[2u * lane + 1u], row0 + 2u * i);
     }
 #else
     if (r < rows) {
+        y = result(y, row0 + r);
 #if POST_add
         y += Y[row0 + r];
 #endif

@@ -25,8 +25,9 @@
 //! WHEN phase decode
 //! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4
 //! WHEN pre none norm
-//! WHEN post store add glu
-//! WHEN act none silu
+//! WHEN post store add glu softcap
+//! WHEN act none silu gelu
+//! WHEN bias none row
 //! BIND read uvec4 W
 //! BIND read vec4 X
 //! BIND readwrite float Y
@@ -34,8 +35,12 @@
 //! PARAM uint row0
 //! PARAM uint rows
 //! PARAM float eps
+//! PARAM float out_scale
+//! PARAM float softcap
 //! CONST K N W_STRIDE X_STRIDE
 //! CONST X_LAST = 0
+//! CONST SCALED = 0
+//! CONST BIAS_AT = 0
 //! TUNE SUBGROUP = SUBGROUP_SIZE in 8 16 32 64 128
 //! TUNE LANES = K > 128 * SUBGROUP && MAX_INVOCATIONS >= 256 ? 256 : 128 in 64 128 256 512 1024
 //! TUNE UNROLL = WEIGHT_f32 ? 1 : WEIGHT_q4_k && N >= 64 * COMPUTE_UNITS ? 4 : 2 in 1 2 4
@@ -52,6 +57,8 @@
 //! STEP read
 //! CHUNK weight_{weight}_lane
 //! CHUNK matmul_source
+//! CHUNK smooth
+//! CHUNK matmul_result
 
 #define SUBGROUPS (LANES / SUBGROUP)
 #define SLICES    ((K + 32 * SUBGROUP - 1) / (32 * SUBGROUP))
@@ -176,11 +183,11 @@ void body(uvec3 group)
 #if POST_glu
     if (r < uint(ROWS / 2) && first + 2u * r < rows) {
         float gate = scale * row_sum(2u * r), up = scale * row_sum(2u * r + 1u);
-        Y[(row0 + first) / 2u + r] = gate / (1.0 + exp(-gate)) * up;
+        Y[(row0 + first) / 2u + r] = glu(gate, up, row0 + first + 2u * r);
     }
 #else
     if (r < uint(ROWS) && first + r < rows) {
-        float y = scale * row_sum(r);
+        float y = result(scale * row_sum(r), row0 + first + r);
 #if POST_add
         y += before;
 #endif

@@ -10,6 +10,9 @@
 // prefill q4_k none POST K N 512`, GMAC/s with tiles of 64 x 128 (64 x 64, 64 x 32): K x N = 2048 x
 // 3072 9,800 (10,300, 7,900), 2048 x 2048 11,000 (9,700, 7,400), 2048 x 16384 11,400 (10,200,
 // 6,800), 8192 x 2048 11,900 (10,400, 7,700). f16 weights are 2% faster.
+// With a bias, 8 tokens per lane are another matter there: the 24 qkv of gpt-oss-20b:mxfp4 (bf16, K
+// x N = 2880 x 5120) took 293 ms, with 4 and tiles of 64 x 32 they take 26 (`dopplergl bench
+// --profile`).
 //
 //! NAME matmul_prefill
 //! OP matmul
@@ -17,18 +20,24 @@
 //! WHEN phase prefill
 //! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4
 //! WHEN pre none
-//! WHEN post store add glu
-//! WHEN act none silu
+//! WHEN post store add glu softcap
+//! WHEN act none silu gelu
+//! WHEN bias none row
 //! BIND read uint W
 //! BIND read vec4 X
 //! BIND readwrite float Y
+//! BIND read vec4 A
 //! PARAM uint row0
 //! PARAM uint rows
+//! PARAM float out_scale
+//! PARAM float softcap
 //! CONST K W_STRIDE X_STRIDE Y_STRIDE
+//! CONST SCALED = 0
+//! CONST BIAS_AT = 0
 //! TUNE LANE_ROWS = COMPUTE_UNITS >= 32 && !SOFTWARE ? 8 : 4 in 2 4 8
-//! TUNE LANE_TOKENS = COMPUTE_UNITS >= 32 && !SOFTWARE ? 8 : 4 in 2 4 8
+//! TUNE LANE_TOKENS = COMPUTE_UNITS >= 32 && !SOFTWARE && !BIAS_row ? 8 : 4 in 2 4 8
 //! TUNE ROWS = SOFTWARE ? 32 : 64 in 16 32 64 128
-//! TUNE TOKENS = COMPUTE_UNITS >= 32 && !SOFTWARE ? 128 : 32 in 16 32 64 128
+//! TUNE TOKENS = COMPUTE_UNITS >= 32 && !SOFTWARE && !BIAS_row ? 128 : 32 in 16 32 64 128
 //! LOCAL ROWS / LANE_ROWS * (TOKENS / LANE_TOKENS)
 //! GROUPS ceildiv(BAND, ROWS) ceildiv(T, TOKENS)
 //! SHARED 80 * (ROWS + TOKENS)
@@ -37,6 +46,8 @@
 //! TOLERANCE 3e-12
 //! STEP read
 //! CHUNK weight_{weight}
+//! CHUNK smooth
+//! CHUNK matmul_result
 
 #define STEPS       uint((K + 15) / 16)
 #define ACROSS      (ROWS / LANE_ROWS) // lanes side by side along the rows
@@ -127,17 +138,17 @@ void store(uint lane_r, uint row1, uint token, int t)
         uint r = row1 + TILE_ROW(lane_r, i);
         float gate = acc[t * LANE_ROWS + i], up = acc[t * LANE_ROWS + i + 1];
         if (r < rows)
-            Y[y + (row0 + r) / 2u] = gate / (1.0 + exp(-gate)) * up;
+            Y[y + (row0 + r) / 2u] = glu(gate, up, row0 + r);
     }
 #else
     for (int i = 0; i < LANE_ROWS; i++) {
         uint r = row1 + TILE_ROW(lane_r, i);
         if (r < rows) {
+            float value = result(acc[t * LANE_ROWS + i], row0 + r);
 #if POST_add
-            Y[y + row0 + r] += acc[t * LANE_ROWS + i];
-#else
-            Y[y + row0 + r] = acc[t * LANE_ROWS + i];
+            value += Y[y + row0 + r];
 #endif
+            Y[y + row0 + r] = value;
         }
     }
 #endif

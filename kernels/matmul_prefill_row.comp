@@ -18,14 +18,20 @@
 //! WHEN phase prefill
 //! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4
 //! WHEN pre none
-//! WHEN post store add glu
-//! WHEN act none silu
+//! WHEN post store add glu softcap
+//! WHEN act none silu gelu
+//! WHEN bias none row
 //! BIND read uvec4 W
 //! BIND read vec4 X
 //! BIND readwrite float Y
+//! BIND read vec4 A
 //! PARAM uint row0
 //! PARAM uint rows
+//! PARAM float out_scale
+//! PARAM float softcap
 //! CONST K N W_STRIDE X_STRIDE Y_STRIDE
+//! CONST SCALED = 0
+//! CONST BIAS_AT = 0
 //! TUNE TOKENS = K <= 512 ? 8 : 4 in 4 8 16
 //! TUNE LANES = N >= 256 && MAX_INVOCATIONS >= 256 ? 256 : 64 in 32 64 128 256
 //! LOCAL LANES
@@ -37,6 +43,8 @@
 //! PREFER LLVMPIPE ? 50 : -10
 //! STEP read
 //! CHUNK weight_{weight}_row
+//! CHUNK smooth
+//! CHUNK matmul_result
 
 #define SLABS ((K + 255) / 256)
 #define KP    (256 * SLABS)
@@ -108,18 +116,18 @@ void body(uvec3 group)
     if (lane < uint(LANES / 2) && 2u * i < rows)
         for (uint t = 0u; t < count; t++) {
             float gate = xs[t * uint(LANES) + 2u * lane], up = xs[t * uint(LANES) + 2u * lane + 1u];
-            Y[(token0 + t) * uint(Y_STRIDE) + row0 / 2u + i] = gate / (1.0 + exp(-gate)) * up;
+            Y[(token0 + t) * uint(Y_STRIDE) + row0 / 2u + i] = glu(gate, up, row0 + 2u * i);
         }
 #else
     if (row1 + lane < rows)
         for (uint t = 0u; t < uint(TOKENS); t++)
             if (t < count) {
                 uint y = (token0 + t) * uint(Y_STRIDE) + row0 + row1 + lane;
+                float value = result(acc[t], row0 + row1 + lane);
 #if POST_add
-                Y[y] += acc[t];
-#else
-                Y[y] = acc[t];
+                value += Y[y];
 #endif
+                Y[y] = value;
             }
 #endif
 }

@@ -1,16 +1,17 @@
 // RMS norm of one token per work group, with a single barrier.
 //
-// Y[t, i] = X[t, i] * rsqrt(mean_i(X[t, :]^2) + eps) * G[i]. Each lane squares its share of the
-// row; after the barrier every lane adds up all 64 partial sums, at constant addresses (the fast
-// kind of shared load on llvmpipe, a broadcast on GPUs), in the same order, so that all lanes have
-// the same bits.
+// Y[t, i] = X[t, i] * rsqrt(mean_i(X[t, :]^2) + eps) * G[i], or added to Y. Each lane squares its
+// share of the row; after the barrier every lane adds up all 64 partial sums, at constant addresses
+// (the fast kind of shared load on llvmpipe, a broadcast on GPUs), in the same order, so that all
+// lanes have the same bits.
 //
 //! NAME norm_rms
 //! OP norm
 //! VARIANT baseline
+//! WHEN post store add
 //! BIND read vec4 X
 //! BIND read vec4 G
-//! BIND write vec4 Y
+//! BIND readwrite vec4 Y
 //! PARAM float eps
 //! CONST H X_STRIDE Y_STRIDE
 //! LOCAL 64
@@ -38,6 +39,11 @@ void body(uvec3 group)
     sum = (SUM8(0) + SUM8(8) + (SUM8(16) + SUM8(24))) +
           (SUM8(32) + SUM8(40) + (SUM8(48) + SUM8(56)));
     float r = inversesqrt(sum / float(H) + eps);
-    for (uint i = lane; i < uint(H / 4); i += 64u)
-        Y[y0 + i] = X[x0 + i] * r * G[i];
+    for (uint i = lane; i < uint(H / 4); i += 64u) {
+        vec4 y = X[x0 + i] * r * G[i];
+#if POST_add
+        y += Y[y0 + i];
+#endif
+        Y[y0 + i] = y;
+    }
 }

@@ -15,7 +15,7 @@
 //! LOCAL SOFTWARE ? 32 : 128
 //! GROUPS ceildiv(VOCAB, 2048)
 //! SHARED LOCAL_X * 24
-//! REQUIRE VOCAB <= 262144
+//! REQUIRE VOCAB < 524288
 //! CHUNK fixed
 //! CHUNK sample
 //! CHUNK philox
@@ -44,8 +44,9 @@ uint tie_room(nucleus n)
         return 0u;
     uvec2 weight = sample_weight(n.edge);
     uint room = 0u;
-    for (uint bit = 1u << 17; bit > 0u; bit >>= 1)
-        if (u64_less(u64_add(n.before, u64_scale(weight, room | bit)), n.target))
+    uvec2 wanted = u64_sub(n.target, n.before);
+    for (uint bit = 1u << 18; bit > 0u; bit >>= 1)
+        if (u64_less(u64_scale(weight, room | bit), wanted))
             room |= bit;
     return room + 1u;
 }

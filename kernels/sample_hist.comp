@@ -15,7 +15,7 @@
 //! LOCAL SOFTWARE ? 32 : 128
 //! GROUPS ceildiv(VOCAB, 2048)
 //! SHARED 1024 * 8 + LOCAL_X * 8
-//! REQUIRE VOCAB <= 262144 && LEVEL >= 0 && LEVEL <= 2
+//! REQUIRE VOCAB < 524288 && LEVEL >= 0 && LEVEL <= 2
 //! CHUNK fixed
 //! CHUNK sample
 //! CHUNK nucleus

@@ -11,7 +11,7 @@
 //! LOCAL SOFTWARE ? 32 : 128
 //! GROUPS ceildiv(VOCAB, 2048)
 //! SHARED LOCAL_X * 24
-//! REQUIRE VOCAB <= 262144
+//! REQUIRE VOCAB < 524288
 //! CHUNK fixed
 //! CHUNK sample
 //! CHUNK nucleus

@@ -1,5 +1,5 @@
-/* The kernels of embed, norm and synth against doubles, under the same conditions as those of
- * matmul. */
+/* The kernels of embed, norm, qk_norm and synth against doubles, under the same conditions as those
+ * of matmul. */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -42,13 +42,32 @@ static const struct embed_row embed_rows[] = {
 struct norm_row {
     const char *name;
     uint32_t hidden, x_pad, y_pad, tokens;
+    bool add;
 };
 
 static const struct norm_row norm_rows[] = {
-    {"norm_h4_t1", 4, 0, 0, 1},       {"norm_h36_t2_strided", 36, 4, 8, 2},
-    {"norm_h80_t3", 80, 0, 0, 3},     {"norm_h256_t64", 256, 0, 0, 64},
-    {"norm_h260_t7", 260, 12, 0, 7},  {"norm_h1152_t33_strided", 1152, 4, 4, 33},
-    {"norm_h2048_t1", 2048, 0, 0, 1}, {"norm_h5120_t2", 5120, 0, 0, 2},
+    {"norm_h4_t1", 4, 0, 0, 1, false},       {"norm_h36_t2_strided", 36, 4, 8, 2, false},
+    {"norm_h80_t3", 80, 0, 0, 3, false},     {"norm_h256_t64", 256, 0, 0, 64, false},
+    {"norm_h260_t7", 260, 12, 0, 7, false},  {"norm_h1152_t33_strided", 1152, 4, 4, 33, false},
+    {"norm_h2048_t1", 2048, 0, 0, 1, false}, {"norm_h5120_t2", 5120, 0, 0, 2, false},
+    {"norm_add_h72_t1", 72, 0, 0, 1, true},  {"norm_add_h96_t33_strided", 96, 4, 8, 33, true},
+};
+
+struct qk_row {
+    const char *name;
+    uint32_t heads, kv_heads, head_dim, pad, tokens;
+    bool all; /* one norm over all heads */
+};
+
+static const struct qk_row qk_rows[] = {
+    {"qk_norm_h4_2_d16_t1", 4, 2, 16, 0, 1, false},
+    {"qk_norm_h5_5_d80_t7_strided", 5, 5, 80, 4, 7, false},
+    {"qk_norm_h2_1_d256_t33", 2, 1, 256, 0, 33, false},
+    {"qk_norm_h32_8_d128_t2", 32, 8, 128, 0, 2, false},
+    {"qk_norm_h3_1_d20_t64", 3, 1, 20, 8, 64, false},
+    {"qk_norm_all_h4_4_d16_t1", 4, 4, 16, 0, 1, true},
+    {"qk_norm_all_h5_1_d36_t33_strided", 5, 1, 36, 12, 33, true},
+    {"qk_norm_all_h16_4_d128_t3", 16, 4, 128, 0, 3, true},
 };
 
 struct synth_row {
@@ -223,8 +242,13 @@ static enum bench_result norm_one(void *ctx, const char *kernel, double toleranc
             wide[row->hidden + i] = gain[i];
         }
         ref_norm(wide, wide + row->hidden, row->hidden, 1e-5, want + t * row->hidden);
+        if (row->add)
+            ref_fill(y + t * y_stride, row->hidden, &seed);
+        for (uint32_t i = 0; row->add && i < row->hidden; i++)
+            want[t * row->hidden + i] += y[t * y_stride + i];
     }
     struct bench_case c = {.request.op = "norm", .step.tokens = row->tokens};
+    bench_attr(&c, "post", row->add ? "add" : "store");
     bench_const(&c, "H", row->hidden);
     bench_const(&c, "X_STRIDE", (int64_t)x_stride);
     bench_const(&c, "Y_STRIDE", (int64_t)y_stride);
@@ -248,6 +272,72 @@ static enum bench_result norm_one(void *ctx, const char *kernel, double toleranc
 static void norm_divides_by_the_root_mean_square(void **state)
 {
     each_kernel("norm", *state, norm_one);
+}
+
+/* ---- qk_norm ----------------------------------------------------------------------------- */
+
+/* Units of a row of QKV one after the other: heads of q and k, or all of q and all of k. */
+static void ref_qk_norm(const struct qk_row *row, const float *gain, const float *qkv, double *want)
+{
+    uint32_t units = row->all ? 2 : row->heads + row->kv_heads, at = 0;
+    double *wide = checked(dgl_new_array(double, 2u * row->heads * row->head_dim));
+    for (uint32_t u = 0; u < units; u++) {
+        bool is_q = u < (row->all ? 1 : row->heads);
+        uint32_t heads = !row->all ? 1 : is_q ? row->heads : row->kv_heads;
+        uint32_t count = heads * row->head_dim;
+        const float *g = gain + (is_q ? 0 : (row->all ? row->heads : 1) * row->head_dim);
+        for (uint32_t i = 0; i < count; i++) {
+            wide[i] = qkv[at + i];
+            wide[count + i] = g[i];
+        }
+        ref_norm(wide, wide + count, count, 1e-5, want + at);
+        at += count;
+    }
+    free(wide);
+}
+
+static enum bench_result qk_one(void *ctx, const char *kernel, double tolerance,
+                                char why[BENCH_WHY])
+{
+    const struct qk_row *row = ctx;
+    size_t turned = (size_t)(row->heads + row->kv_heads) * row->head_dim;
+    size_t stride = turned + (size_t)row->kv_heads * row->head_dim + row->pad;
+    size_t gains = (size_t)(row->all ? row->heads + row->kv_heads : 2) * row->head_dim;
+    uint64_t seed = turned;
+    float *qkv = nan_array(row->tokens * stride), *before = nan_array(row->tokens * stride);
+    float *gain = nan_array(gains), *got = checked(dgl_new_array(float, row->tokens *turned));
+    double *want = checked(dgl_new_array(double, row->tokens *turned));
+    ref_fill(gain, gains, &seed);
+    for (uint32_t t = 0; t < row->tokens; t++) {
+        ref_fill(qkv + t * stride, turned, &seed);
+        ref_qk_norm(row, gain, qkv + t * stride, want + t * turned);
+    }
+    memcpy(before, qkv, row->tokens * stride * sizeof(*qkv));
+    struct bench_case c = {.request.op = "qk_norm", .step.tokens = row->tokens};
+    bench_attr(&c, "span", row->all ? "all" : "head");
+    bench_const(&c, "HEADS", row->heads);
+    bench_const(&c, "KV_HEADS", row->kv_heads);
+    bench_const(&c, "HEAD_DIM", row->head_dim);
+    bench_const(&c, "QKV_STRIDE", (int64_t)stride);
+    bench_float(&c, "eps", 1e-5f);
+    bench_in(&c, "G", gain, gains);
+    bench_inout(&c, "QKV", qkv, qkv, row->tokens * stride);
+    enum bench_result result = kernel_bench_run(all.bench, kernel, &c, why);
+    if (result == BENCH_RAN) {
+        compact(qkv, before, stride, turned, row->tokens, got);
+        check_nmse(kernel, got, want, row->tokens * turned, tolerance);
+    }
+    free(qkv);
+    free(before);
+    free(gain);
+    free(got);
+    free(want);
+    return result;
+}
+
+static void qk_norm_leaves_values_alone(void **state)
+{
+    each_kernel("qk_norm", *state, qk_one);
 }
 
 /* ---- synth ------------------------------------------------------------------------------- */
@@ -325,6 +415,8 @@ int main(void)
                                  sizeof(embed_rows) / sizeof(embed_rows[0]), sizeof(embed_rows[0]));
     failures += test_run_rows("norm", norm_divides_by_the_root_mean_square, norm_rows,
                               sizeof(norm_rows) / sizeof(norm_rows[0]), sizeof(norm_rows[0]));
+    failures += test_run_rows("qk_norm", qk_norm_leaves_values_alone, qk_rows,
+                              sizeof(qk_rows) / sizeof(qk_rows[0]), sizeof(qk_rows[0]));
     failures += test_run_rows("synth", synth_makes_plausible_weights, synth_rows,
                               sizeof(synth_rows) / sizeof(synth_rows[0]), sizeof(synth_rows[0]));
     kernel_bench_destroy(&all.bench);

@@ -16,6 +16,7 @@
 #include "tests/support/ref_ops.h"
 
 #define EPS         1e-5
+#define SOFTCAP     1.5 /* well within the range of the sums */
 #define MAX_KERNELS 64
 
 /* What is asked, apart from the weight's format. */
@@ -26,35 +27,63 @@ struct shape {
     uint32_t x_pad, y_pad; /* columns between rows */
     bool x_last;
     const char *formats; /* weight formats to try; NULL = all */
+    const char *act;     /* with post=glu; NULL = silu */
+    bool bias, gain;     /* A holds a gain also where it is not applied */
+    float scale;         /* out_scale; 0 = none */
 };
 
+/* Those that stand for their likes where a shape is expensive. */
+#define SOME "f32 f16 bf16 q8_0 q4_k"
+
 static const struct shape shapes[] = {
-    {"decode", "none", "store", .k = 4, .n = 1, .tokens = 1, .y_pad = 4},
+    {"decode", "none", "store", .k = 4, .n = 1, .tokens = 1, .y_pad = 4, .formats = SOME},
     {"decode", "none", "add", .k = 36, .n = 3, .tokens = 1, .x_pad = 8},
-    {"decode", "norm", "store", .k = 96, .n = 5, .tokens = 1, .bands = 2},
+    {"decode", "norm", "store", .k = 96, .n = 5, .tokens = 1, .bands = 2, .formats = SOME},
     {"decode", "norm", "glu", .k = 80, .n = 10, .tokens = 1, .bands = 2},
     {"decode", "none", "add", .k = 256, .n = 257, .tokens = 4, .x_last = true, .x_pad = 4,
      .y_pad = 12, .formats = "q8_0"},
     {"decode", "norm", "glu", .k = 260, .n = 64, .tokens = 1, .formats = "f32 q4_k"},
     {"decode", "norm", "store", .k = 256, .n = 1000, .tokens = 7, .x_last = true, .bands = 3,
      .formats = "f16 q4_k"},
-    {"decode", "none", "add", .k = 768, .n = 130, .tokens = 1, .formats = "q8_0 q4_k"},
+    {"decode", "none", "add", .k = 768, .n = 130, .tokens = 1,
+     .formats = "q8_0 q4_k q4_0 q5_k q6_k mxfp4"},
     {"decode", "none", "add", .k = 256, .n = 64, .tokens = 1, .formats = "q4_k"},
-    {"decode", "none", "store", .k = 96, .n = 33, .tokens = 1},
+    {"decode", "none", "store", .k = 96, .n = 33, .tokens = 1, .formats = SOME},
     {"decode", "none", "store", .k = 1152, .n = 257, .tokens = 1, .bands = 2},
-    {"decode", "norm", "glu", .k = 2048, .n = 64, .tokens = 1},
+    {"decode", "norm", "glu", .k = 2048, .n = 64, .tokens = 1, .formats = SOME},
     {"decode", "norm", "store", .k = 4352, .n = 70, .tokens = 1},
-    {"prefill", "none", "store", .k = 4, .n = 1, .tokens = 1, .y_pad = 4},
-    {"prefill", "none", "add", .k = 36, .n = 3, .tokens = 2, .x_pad = 8},
+    {"prefill", "none", "store", .k = 4, .n = 1, .tokens = 1, .y_pad = 4, .formats = SOME},
+    {"prefill", "none", "add", .k = 36, .n = 3, .tokens = 2, .x_pad = 8, .formats = SOME},
     {"prefill", "none", "glu", .k = 80, .n = 10, .tokens = 3, .bands = 2},
-    {"prefill", "none", "store", .k = 96, .n = 5, .tokens = 7, .x_pad = 4, .y_pad = 8},
+    {"prefill", "none", "store", .k = 96, .n = 5, .tokens = 7, .x_pad = 4, .y_pad = 8,
+     .formats = SOME},
     {"prefill", "none", "add", .k = 256, .n = 64, .tokens = 16, .x_pad = 4, .formats = "q4_k"},
     {"prefill", "none", "glu", .k = 256, .n = 258, .tokens = 33, .bands = 2, .y_pad = 3,
      .formats = "q8_0 q4_k"},
     {"prefill", "none", "store", .k = 260, .n = 257, .tokens = 64, .bands = 2, .formats = "q4_k"},
-    {"prefill", "none", "add", .k = 768, .n = 132, .tokens = 9, .formats = "q4_k"},
+    {"prefill", "none", "add", .k = 768, .n = 132, .tokens = 9, .formats = "q4_k q6_k mxfp4"},
     {"prefill", "none", "store", .k = 1152, .n = 257, .tokens = 7},
-    {"prefill", "none", "glu", .k = 2048, .n = 1000, .tokens = 3, .bands = 2},
+    {"prefill", "none", "glu", .k = 2048, .n = 1000, .tokens = 3, .bands = 2, .formats = SOME},
+    {"decode", "norm", "store", .k = 80, .n = 70, .tokens = 1, .bands = 2, .bias = true,
+     .formats = "f32 q4_k"},
+    {"decode", "none", "add", .k = 112, .n = 33, .tokens = 1, .bias = true, .scale = 0.22f,
+     .formats = "f16 bf16"},
+    {"decode", "none", "add", .k = 96, .n = 64, .tokens = 1, .scale = 3, .formats = "q8_0"},
+    {"decode", "norm", "glu", .k = 96, .n = 36, .tokens = 1, .act = "gelu", .formats = "bf16 q8_0"},
+    {"decode", "norm", "glu", .k = 36, .n = 10, .tokens = 1, .bands = 2, .bias = true,
+     .act = "gelu", .formats = "f32"},
+    {"decode", "norm", "softcap", .k = 72, .n = 320, .tokens = 3, .x_last = true, .bands = 2,
+     .scale = 2, .formats = "bf16"},
+    {"decode", "norm", "softcap", .k = 4096, .n = 34, .tokens = 1, .bias = true, .formats = "q4_k"},
+    {"prefill", "none", "store", .k = 80, .n = 67, .tokens = 9, .bands = 2, .bias = true,
+     .gain = true, .formats = "f32 q4_k"},
+    {"prefill", "none", "add", .k = 112, .n = 33, .tokens = 5, .bias = true, .scale = 0.22f,
+     .y_pad = 4, .formats = "f16 bf16"},
+    {"prefill", "none", "glu", .k = 96, .n = 36, .tokens = 7, .bias = true, .gain = true,
+     .bands = 2, .formats = "q8_0"},
+    {"prefill", "none", "glu", .k = 160, .n = 130, .tokens = 7, .act = "gelu",
+     .formats = "bf16 q4_k"},
+    {"prefill", "none", "softcap", .k = 72, .n = 320, .tokens = 6, .scale = 2, .formats = "bf16"},
 };
 static const enum dgl_dtype weights[] = {DGL_F32,  DGL_F16,  DGL_BF16, DGL_Q8_0, DGL_Q4_K,
                                          DGL_Q4_0, DGL_Q5_K, DGL_Q6_K, DGL_MXFP4};
@@ -78,7 +107,7 @@ static struct {
 struct problem {
     struct shape s;
     uint32_t x_stride, y_stride, y_cols;
-    size_t x_words, y_words;
+    size_t x_words, y_words, a_words, bias_at;
     struct ref_matrix w;
     float *x, *a, *y0, *y; /* y0: before; y: after */
     double *want;          /* [tokens or 1][y_cols] */
@@ -87,6 +116,11 @@ struct problem {
 static bool is(const char *a, const char *b)
 {
     return strcmp(a, b) == 0;
+}
+
+static const char *act_of(const struct shape *s)
+{
+    return s->act ? s->act : "silu";
 }
 
 /* Rows of x that the product sees. */
@@ -131,10 +165,14 @@ static void ref_result(struct problem *p)
     for (uint32_t t = 0; t < out_tokens(&p->s); t++) {
         ref_source(p, t, x);
         ref_matmul(&p->w, x, 1, y);
+        for (uint32_t i = 0; p->s.bias && i < p->s.n; i++)
+            y[i] += p->a[p->bias_at + i];
         for (uint32_t i = 0; i < p->y_cols; i++) {
-            double value = y[i];
+            double value = p->s.scale != 0 ? y[i] * (double)p->s.scale : y[i];
             if (is(p->s.post, "glu"))
-                value = ref_silu(y[2 * i]) * y[2 * i + 1];
+                value = (is(act_of(&p->s), "gelu") ? ref_gelu : ref_silu)(y[2 * i]) * y[2 * i + 1];
+            if (is(p->s.post, "softcap"))
+                value = ref_softcap(value, SOFTCAP);
             if (is(p->s.post, "add"))
                 value += p->y0[t * p->y_stride + i];
             p->want[t * p->y_cols + i] = value;
@@ -154,15 +192,17 @@ static void problem_init(struct problem *p, const struct row *row)
     p->y_stride = p->y_cols + s->y_pad;
     p->x_words = (size_t)s->tokens * p->x_stride;
     p->y_words = (size_t)out_tokens(s) * p->y_stride;
+    p->bias_at = s->gain || is(s->pre, "norm") ? (s->k + 3) / 4 * 4 : 0;
+    p->a_words = p->bias_at + (s->n + 3) / 4 * 4;
     ref_matrix_init(&p->w, row->weight, s->n, s->k, seed);
     p->x = checked(dgl_new_array(float, p->x_words));
-    p->a = checked(dgl_new_array(float, s->k));
+    p->a = checked(dgl_new_array(float, p->a_words));
     p->y0 = checked(dgl_new_array(float, p->y_words));
     p->y = checked(dgl_new_array(float, p->y_words));
     p->want = checked(dgl_new_array(double, (size_t)out_tokens(s) * p->y_cols));
     fill_x(p, scale, &seed);
-    ref_fill(p->a, s->k, &seed);
-    for (size_t i = 0; i < s->k; i++)
+    ref_fill(p->a, p->a_words, &seed);
+    for (size_t i = 0; i < p->a_words; i++)
         p->a[i] *= scale;
     for (size_t i = 0; i < p->y_words; i++)
         p->y0[i] =
@@ -191,14 +231,19 @@ static void describe(const struct problem *p, struct bench_case *c)
     bench_attr(c, "pre", s->pre);
     bench_attr(c, "post", s->post);
     if (is(s->post, "glu"))
-        bench_attr(c, "act", "silu");
+        bench_attr(c, "act", act_of(s));
+    bench_attr(c, "bias", s->bias ? "row" : "none");
     bench_const(c, "K", s->k);
     bench_const(c, "N", s->n);
     bench_const(c, "W_STRIDE", (int64_t)p->w.row_words);
     bench_const(c, "X_STRIDE", p->x_stride);
     bench_const(c, "Y_STRIDE", p->y_stride);
     bench_const(c, "X_LAST", s->x_last);
+    bench_const(c, "BIAS_AT", (int64_t)p->bias_at);
+    bench_const(c, "SCALED", s->scale != 0);
     bench_float(c, "eps", (float)EPS);
+    bench_float(c, "out_scale", s->scale);
+    bench_float(c, "softcap", (float)SOFTCAP);
     c->step.tokens = s->tokens;
 }
 
@@ -215,8 +260,8 @@ static enum bench_result run_band(struct problem *p, const char *kernel, uint32_
     bench_in(&c, "W", p->w.packed + row0 * p->w.row_words, rows * p->w.row_words);
     bench_in(&c, "X", p->x, p->x_words);
     bench_inout(&c, "Y", p->y, p->y, p->y_words);
-    if (!is(p->s.pre, "none"))
-        bench_in(&c, "A", p->a, p->s.k);
+    if (!is(p->s.pre, "none") || p->s.bias)
+        bench_in(&c, "A", p->a, p->s.bias ? p->a_words : p->s.k);
     c.band = rows;
     return kernel_bench_run(all.bench, kernel, &c, why);
 }
@@ -310,8 +355,9 @@ static size_t name_rows(uint32_t only_k)
         const char *format = dgl_dtype_get(weights[i % NUM_WEIGHTS])->name;
         if ((s->formats && !kernel_word_in(s->formats, format)) || (only_k && s->k != only_k))
             continue;
-        snprintf(names[count], sizeof(names[0]), "%s%s_%s_%s_%s_k%u_n%u_t%u",
-                 only_k ? "floor_" : "", s->phase, format, s->pre, s->post, s->k, s->n, s->tokens);
+        snprintf(names[count], sizeof(names[0]), "%s%s_%s_%s_%s%s%s%s_k%u_n%u_t%u",
+                 only_k ? "floor_" : "", s->phase, format, s->pre, s->post, s->act ? "_gelu" : "",
+                 s->bias ? "_bias" : "", s->scale != 0 ? "_scaled" : "", s->k, s->n, s->tokens);
         rows[count] = (struct row){names[count], *s, weights[i % NUM_WEIGHTS]};
         count++;
     }
@@ -324,24 +370,25 @@ static void the_smallest_device_runs_every_product(void **state)
 {
     static const char *const kinds[][2] = {
         {"decode", "none"}, {"decode", "norm"}, {"prefill", "none"}};
-    static const char *const posts[] = {"store", "add", "glu"};
+    static const char *const posts[] = {"store", "add", "glu", "softcap"};
     static const struct kernel_var consts[] = {
         {"K", 1152}, {"N", 257}, {"W_STRIDE", 180}, {"X_STRIDE", 1152}, {"Y_STRIDE", 9},
     };
     struct kernel_set *set = NULL;
     (void)state;
     assert_int_equal(kernel_set_create(NULL, &(struct dgl_kernels_params){0}, &set), DGL_OK);
-    for (size_t i = 0; i < NUM_WEIGHTS * 3 * 3; i++) {
-        const char *phase = kinds[i % 3][0], *pre = kinds[i % 3][1], *post = posts[i / 3 % 3];
+    for (size_t i = 0; i < NUM_WEIGHTS * 3 * 4; i++) {
+        const char *phase = kinds[i % 3][0], *pre = kinds[i % 3][1], *post = posts[i / 3 % 4];
         struct kernel_choice choice;
         struct kernel_request request = {
             .op = "matmul",
-            .attrs = {{"weight", dgl_dtype_get(weights[i / 9])->name},
+            .attrs = {{"weight", dgl_dtype_get(weights[i / 12])->name},
                       {"phase", phase},
                       {"pre", pre},
                       {"post", post},
-                      {"act", is(post, "glu") ? "silu" : "none"}},
-            .num_attrs = 5,
+                      {"act", is(post, "glu") ? "gelu" : "none"},
+                      {"bias", "row"}},
+            .num_attrs = 6,
             .num_consts = sizeof(consts) / sizeof(consts[0]),
         };
         memcpy(request.consts, consts, sizeof(consts));

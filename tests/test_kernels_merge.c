@@ -30,6 +30,7 @@ struct merge_row {
     uint32_t heads, splits, head_dim;
     uint32_t teams; /* value of the kernel's TUNE TEAMS */
     enum parts parts;
+    bool sinks;
 };
 
 struct copy_row {
@@ -41,9 +42,10 @@ static struct {
     struct kernel_bench *bench;
     char ran[MAX_KERNELS][64]; /* names of kernels */
     size_t num_ran;
+    float sinks[32];
     struct merge_row merges[NUM_MERGES];
     struct copy_row copies[NUM_COPIES];
-    char merge_names[NUM_MERGES][48], copy_names[NUM_COPIES][48];
+    char merge_names[NUM_MERGES][56], copy_names[NUM_COPIES][48];
 } all;
 
 static void *checked(void *p)
@@ -119,13 +121,26 @@ static void fill_parts(const struct merge_row *row, float *p, size_t words, uint
     }
 }
 
+/* Sinks about as high as the highest score of their head: neither they nor the keys weigh nothing.
+ */
+static void fill_sinks(const struct merge_row *row, const float *p, uint64_t *seed)
+{
+    const float *ml = p + (size_t)row->heads * row->splits * row->head_dim;
+    for (uint32_t head = 0; head < row->heads; head++) {
+        float top = EMPTY_MAX;
+        for (uint32_t split = 0; split < row->splits; split++)
+            top = fmaxf(top, ml[2 * ((size_t)head * row->splits + split)]);
+        all.sinks[head] = top + 2.0f * test_rand_float(seed);
+    }
+}
+
 /* The same sums in doubles, which take an empty part for zeros. */
 static void expect(const struct merge_row *row, const float *p, size_t words, double *want)
 {
     float *clean = checked(dgl_new_array(float, words));
     for (size_t i = 0; i < words; i++)
         clean[i] = isnan(p[i]) ? 0.0f : p[i];
-    ref_merge(clean, row->heads, row->splits, row->head_dim, want);
+    ref_merge(clean, row->heads, row->splits, row->head_dim, row->sinks ? all.sinks : NULL, want);
     free(clean);
 }
 
@@ -139,7 +154,10 @@ static void merge_on(const struct merge_row *row, const char *kernel, const floa
     bench_const(&c, "HEADS", row->heads);
     bench_const(&c, "HEAD_DIM", row->head_dim);
     bench_const(&c, "SPLITS", row->splits);
+    bench_attr(&c, "sinks", row->sinks ? "head" : "none");
     bench_in(&c, "P", p, words);
+    if (row->sinks)
+        bench_in(&c, "S", all.sinks, row->heads);
     bench_out(&c, "O", got, width);
     if (run_on(kernel, &c)) {
         for (uint32_t head = 0; head < row->heads; head++) {
@@ -167,6 +185,7 @@ static void merges_agree_with_doubles(void **state)
     float *p = checked(dgl_new_array(float, words));
     double *want = checked(dgl_new_array(double, width));
     fill_parts(row, p, words, &seed);
+    fill_sinks(row, p, &seed);
     expect(row, p, words, want);
     for (size_t i = 0; (kernel = kernel_bench_name(all.bench, "attn_merge", i)) != NULL; i++)
         merge_on(row, kernel, p, words, want);
@@ -228,9 +247,11 @@ static void name_merges(void)
                                   .splits = splits_tried[shape / 5 % 4],
                                   .head_dim = head_dims_tried[shape % 5],
                                   .teams = 1u << shape % 4,
-                                  .parts = (enum parts)(i % NUM_PARTS)};
-        snprintf(all.merge_names[i], sizeof(all.merge_names[i]), "merge_h%u_s%u_d%u_teams%u_%s",
-                 row->heads, row->splits, row->head_dim, row->teams, parts_names[row->parts]);
+                                  .parts = (enum parts)(i % NUM_PARTS),
+                                  .sinks = shape % 2 == 1};
+        snprintf(all.merge_names[i], sizeof(all.merge_names[i]), "merge_h%u_s%u_d%u_teams%u_%s%s",
+                 row->heads, row->splits, row->head_dim, row->teams, parts_names[row->parts],
+                 row->sinks ? "_sinks" : "");
     }
 }
 

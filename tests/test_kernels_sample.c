@@ -295,6 +295,7 @@ static const struct row rows[] = {
     {"full_v4096_top_p_tiny", 4096, NORMAL, TOPK(0, 1e-10f, 0, 1), false},
     {"full_v128256_top_p", 128256, NORMAL, TOPK(0, 0.97f, 0, 1), true},
     {"full_v262144", 262144, EQUAL, TOPK(0, 0.7f, 0, 1), true},
+    {"full_v300000", 300000, EQUAL, TOPK(0, 0.95f, 0, 1), true},
 };
 
 /* ---- the end of a step ----------------------------------------------------------------------- */

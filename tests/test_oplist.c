@@ -11,6 +11,7 @@ struct fake {
     struct model_desc desc;
     struct model_weights weights;
     struct layer_weights layer[2];
+    struct layer_desc layers[2];
     struct weight_band embed[3], qkv[2], one[6];
     struct weight_layouts layouts;
     struct oplist_params p;
@@ -35,30 +36,37 @@ static struct weight weight_of(struct weight_band *bands, uint32_t num_bands, ui
 
 static void fake_init(struct fake *f, uint32_t embed_bands, uint32_t splits)
 {
-    *f = (struct fake){.desc = {.layers = 2,
-                                .hidden = 64,
-                                .intermediate = 96,
-                                .vocab = 300,
-                                .heads = 4,
-                                .kv_heads = 2,
-                                .head_dim = 16,
-                                .norm_eps = 1e-5,
-                                .attn_scale = 0.25,
-                                .rope[ROPE_GLOBAL] = {.dims = 16, .theta = 10000, .scale = 1}}};
+    *f =
+        (struct fake){.desc = {.layers = 2,
+                               .hidden = 64,
+                               .intermediate = 96,
+                               .vocab = 300,
+                               .heads = 4,
+                               .kv_heads = 2,
+                               .head_dim = 16,
+                               .norm_eps = 1e-5,
+                               .attn_scale = 0.25,
+                               .embed_scale = 1,
+                               .residual_scale = 1,
+                               .logit_scale = 1,
+                               .rope = {[ROPE_GLOBAL] = {.dims = 16, .theta = 10000, .scale = 1}}}};
     for (int i = 0; i < DGL_DTYPE_COUNT; i++)
         strcpy(f->layouts.name[i], "native");
     f->weights.layer = f->layer;
     f->weights.num_layers = 2;
     f->weights.embed = weight_of(f->embed, embed_bands, 300, 64, DGL_BF16);
     f->weights.head = f->weights.embed;
-    f->weights.final_norm.offset = 77;
+    f->weights.head.vectors = (struct gl_range){.offset = 77, .size = 256};
+    f->weights.head.has_gain = true;
+    f->desc.layer = f->layers;
     for (int i = 0; i < 2; i++) {
         f->layer[i].qkv = weight_of(&f->qkv[i], 1, 128, 64, DGL_BF16);
         f->layer[i].o = weight_of(&f->one[3 * i], 1, 64, 64, DGL_F16);
         f->layer[i].gate_up = weight_of(&f->one[3 * i + 1], 1, 192, 64, DGL_Q4_K);
         f->layer[i].down = weight_of(&f->one[3 * i + 2], 1, 64, 96, DGL_Q8_0);
-        f->layer[i].attn_norm.offset = 100 + (uint64_t)i;
-        f->layer[i].ffn_norm.offset = 200 + (uint64_t)i;
+        f->layer[i].qkv.vectors = (struct gl_range){.offset = 100 + (uint64_t)i, .size = 256};
+        f->layer[i].gate_up.vectors = (struct gl_range){.offset = 200 + (uint64_t)i, .size = 256};
+        f->layer[i].qkv.has_gain = f->layer[i].gate_up.has_gain = true;
     }
     f->p = (struct oplist_params){.desc = &f->desc,
                                   .weights = &f->weights,
@@ -415,6 +423,133 @@ static void test_unknown_names(void **state)
     oplist_finish(&list);
 }
 
+/* ---- parts that only some families have --------------------------------------------------------
+ */
+
+/* Norms around attention and MLP, as Gemma has them. */
+static void test_sandwich_norms(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct oplist list = {0};
+    fake_init(&f, 1, 1);
+    for (int i = 0; i < 2; i++) {
+        f.layer[i].attn_post_norm = (struct gl_range){.offset = 300, .size = 256};
+        f.layer[i].ffn_post_norm = (struct gl_range){.offset = 400, .size = 256};
+    }
+    oplist_decode_body(&list, &f.p);
+#define SANDWICH " qkv attn_decode o attn_post_norm gate_up down ffn_post_norm"
+    check_labels(&list, "embed" SANDWICH SANDWICH);
+    const struct op *o = find(&list, "o", 0, 0), *norm = find(&list, "attn_post_norm", 0, 0);
+    assert_string_equal(attr(o, "post"), "store");
+    assert_int_equal(slot(o, "Y"), SLOT_NORMED);
+    assert_string_equal(attr(norm, "post"), "add");
+    assert_int_equal(slot(norm, "X"), SLOT_NORMED);
+    assert_int_equal(slot(norm, "Y"), SLOT_X);
+    assert_int_equal(op_find_bind(norm, "G")->fixed.offset, 300);
+    oplist_finish(&list);
+}
+
+/* Without a norm in front, as in OLMo 2, products read the stream itself. */
+static void test_no_norm_in_front(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct oplist list = {0};
+    fake_init(&f, 1, 1);
+    f.layer[0].qkv.has_gain = f.layer[1].qkv.has_gain = false;
+    oplist_prefill_body(&list, &f.p);
+    const struct op *qkv = find(&list, "qkv", 0, 0);
+    assert_string_equal(attr(qkv, "pre"), "none");
+    assert_int_equal(slot(qkv, "X"), SLOT_X);
+    assert_string_equal(list.ops[1].label, "qkv");
+    oplist_finish(&list);
+}
+
+static void test_biases_lie_behind_gains(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct oplist list = {0};
+    fake_init(&f, 1, 1);
+    f.layer[0].qkv.has_bias = f.layer[0].o.has_bias = true;
+    f.layer[0].o.vectors = (struct gl_range){.offset = 500, .size = 256};
+    oplist_prefill_body(&list, &f.p);
+    const struct op *qkv = find(&list, "qkv", 0, 0), *o = find(&list, "o", 0, 0);
+    assert_string_equal(attr(qkv, "bias"), "row");
+    assert_int_equal(constant(qkv, "BIAS_AT"), 64);
+    assert_int_equal(op_find_bind(qkv, "A")->fixed.offset, 100);
+    assert_int_equal(constant(o, "BIAS_AT"), 0);
+    assert_int_equal(op_find_bind(o, "A")->fixed.offset, 500);
+    assert_string_equal(attr(find(&list, "qkv", 1, 0), "bias"), "none");
+    oplist_finish(&list);
+}
+
+static void test_windows_sinks_and_positions(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct oplist list = {0};
+    fake_init(&f, 1, 2);
+    f.desc.rope[ROPE_LOCAL] = (struct rope_desc){.dims = 8, .scale = 1.5};
+    f.desc.attn_softcap = 50;
+    f.layers[0] = (struct layer_desc){.window = 20, .rope = ROPE_LOCAL};
+    f.layers[1] = (struct layer_desc){.rope = ROPE_NONE};
+    f.layer[1].sinks = (struct gl_range){.offset = 600, .size = 16};
+    oplist_decode_body(&list, &f.p);
+    const struct op *local = find(&list, "attn_decode", 0, 0);
+    const struct op *none = find(&list, "attn_decode", 1, 0);
+    assert_int_equal(constant(local, "WINDOW"), 20);
+    assert_int_equal(constant(local, "SOFTCAP"), 1);
+    assert_int_equal(constant(local, "ROPE_DIMS"), 8);
+    assert_int_equal(slot(local, "ROPE"), SLOT_ROPE_LOCAL);
+    assert_near(op_find_param(local, "rope_scale")->f, 1.5, 0);
+    assert_int_equal(constant(none, "WINDOW"), 0);
+    assert_int_equal(constant(none, "ROPE_DIMS"), 0);
+    assert_string_equal(attr(find(&list, "attn_merge", 0, 0), "sinks"), "none");
+    assert_string_equal(attr(find(&list, "attn_merge", 1, 0), "sinks"), "head");
+    oplist_finish(&list);
+}
+
+static void test_scales_and_caps(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct oplist list = {0};
+    fake_init(&f, 1, 1);
+    f.desc.residual_scale = 0.25;
+    f.desc.logit_scale = 0.5;
+    f.desc.logit_softcap = 30;
+    f.desc.act = MODEL_ACT_GELU_TANH;
+    oplist_decode_body(&list, &f.p);
+    oplist_head(&list, &f.p, DGL_PHASE_DECODE);
+    const struct op *down = find(&list, "down", 0, 0), *head = find(&list, "head", -1, 0);
+    assert_int_equal(constant(down, "SCALED"), 1);
+    assert_near(op_find_param(down, "out_scale")->f, 0.25, 0);
+    assert_int_equal(constant(find(&list, "qkv", 0, 0), "SCALED"), 0);
+    assert_string_equal(attr(find(&list, "gate_up", 0, 0), "act"), "gelu");
+    assert_string_equal(attr(head, "post"), "softcap");
+    assert_near(op_find_param(head, "out_scale")->f, 0.5, 0);
+    assert_near(op_find_param(head, "softcap")->f, 30, 0);
+    oplist_finish(&list);
+}
+
+static void test_query_and_key_norms(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct oplist list = {0};
+    fake_init(&f, 1, 1);
+    f.layer[0].qk_norm.size = 2 * 16 * 4;
+    f.layer[1].qk_norm.size = (4 + 2) * 16 * 4;
+    oplist_prefill_body(&list, &f.p);
+    assert_string_equal(attr(find(&list, "qk_norm", 0, 0), "span"), "head");
+    assert_string_equal(attr(find(&list, "qk_norm", 1, 0), "span"), "all");
+    assert_string_equal(list.ops[3].label, "qk_norm");
+    assert_string_equal(list.ops[4].label, "rope_kv");
+    oplist_finish(&list);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -432,6 +567,12 @@ int main(void)
         cmocka_unit_test(test_embed_reads_one_row),
         cmocka_unit_test(test_layout_is_asked_for),
         cmocka_unit_test(test_unknown_names),
+        cmocka_unit_test(test_sandwich_norms),
+        cmocka_unit_test(test_no_norm_in_front),
+        cmocka_unit_test(test_biases_lie_behind_gains),
+        cmocka_unit_test(test_windows_sinks_and_positions),
+        cmocka_unit_test(test_scales_and_caps),
+        cmocka_unit_test(test_query_and_key_norms),
     };
     int failures = test_run_table("samplers", test_sampler, samplers);
     failures += test_run_table("products", test_product, products);

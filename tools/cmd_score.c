@@ -146,7 +146,7 @@ static enum dgl_status texts_load(const struct dgl_log *log, const char *path, s
         return dgl_fail_memory(log, "texts", dgl_json_count(root) * sizeof(*t->text));
     for (const struct dgl_json *v = dgl_json_first(root); v; v = dgl_json_next(v)) {
         if (dgl_json_type(v) != DGL_JSON_STRING)
-            return dgl_json_fail(r, v, "text %zu is %s, wanted a string", t->count,
+            return dgl_json_fail(r, v, "is %s, wanted a string",
                                  dgl_json_type_name(dgl_json_type(v)));
         t->text[t->count] = dgl_json_str(v).p;
         t->len[t->count++] = dgl_json_str(v).len;
@@ -187,7 +187,7 @@ int command_perplexity(const struct options *opt)
         st = dgl_perplexity(
             e.session,
             dgl_perplexity_params(.texts = texts.text, .lens = texts.len, .num_texts = texts.count,
-                                  .no_parse_special = opt->no_parse_special,
+                                  .source = opt->texts, .no_parse_special = opt->no_parse_special,
                                   .progress_cb = console_progress, .progress_priv = &e.console),
             &result);
     int code = st == DGL_OK ? out_exit(print_perplexity(&result)) : exit_code(st);

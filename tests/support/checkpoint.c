@@ -3,8 +3,14 @@
 
 #include "tests/support/test.h"
 
-const struct checkpoint checkpoint_story_llama = {"models/story-llama.tar.xz", "story-llama"};
-const struct checkpoint checkpoint_story_draft = {"models/story-draft.tar.xz", "story-draft"};
+const struct checkpoint checkpoint_story_llama = {"models/story-llama.tar.xz", "story-llama",
+                                                  "models/eval.json"};
+const struct checkpoint checkpoint_story_draft = {"models/story-draft.tar.xz", "story-draft",
+                                                  "models/eval.json"};
+const struct checkpoint checkpoint_story_gemma3 = {"models/story-gemma3.tar.xz", "story-gemma3",
+                                                   "models/eval-gemma.json"};
+const struct checkpoint checkpoint_story_moe = {"models/story-moe.tar.xz", "story-moe",
+                                                "models/eval.json"};
 
 void checkpoint_open(struct checkpoint_run *run)
 {
@@ -42,9 +48,9 @@ void checkpoint_check_perplexity(const struct checkpoint *c, const char *quantiz
 {
     struct checkpoint_run run = {.checkpoint = c, .quantize = quantize};
     char texts[1024];
-    const char *path = test_data("models/eval.json");
+    const char *path = test_data(c->texts);
     if (!path)
-        SKIP("models/eval.json is not there (DOPPLERGL_TEST_DATA)");
+        SKIP("%s is not there (DOPPLERGL_TEST_DATA)", c->texts);
     snprintf(texts, sizeof(texts), "%s", path);
     checkpoint_open(&run);
     double ppl = reference_perplexity(&run.engine, texts);

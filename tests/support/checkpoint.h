@@ -5,9 +5,10 @@
 #include "tests/support/reference.h"
 
 struct checkpoint {
-    const char *archive, *folder;
+    const char *archive, *folder, *texts; /* texts: for perplexity */
 };
-extern const struct checkpoint checkpoint_story_llama, checkpoint_story_draft;
+extern const struct checkpoint checkpoint_story_llama, checkpoint_story_draft,
+    checkpoint_story_gemma3, checkpoint_story_moe;
 
 /* A run of the checkpoint, converted to `quantize` first unless that is NULL. The first three
  * fields are the caller's. */

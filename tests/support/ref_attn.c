@@ -10,7 +10,7 @@
 void ref_attn_init(struct ref_attn *a)
 {
     size_t pairs = a->rope_dims / 2, rows = 256 + (a->context + 255) / 256;
-    a->rope_words = rows * pairs * 2;
+    a->rope_words = pairs ? rows * pairs * 2 : 4;
     a->rope = dgl_new_array(float, a->rope_words);
     assert_non_null(a->rope);
     for (size_t row = 0; row < rows; row++) {
@@ -121,20 +121,26 @@ void ref_attn_store(const struct ref_attn *a, const float *row, uint32_t pos, ui
 }
 
 static void attend(const struct ref_attn *a, const float *q, const double *keys,
-                   const double *values, uint32_t pos, double *weight, double *out)
+                   const double *values, uint32_t pos, const float *sink, double *weight,
+                   double *out)
 {
-    double top = -INFINITY, sum = 0;
-    for (uint32_t j = 0; j <= pos; j++) {
+    double top = sink ? *sink : -INFINITY, sum = 0;
+    uint32_t from = a->window && a->window <= pos ? pos - a->window + 1 : 0;
+    for (uint32_t j = from; j <= pos; j++) {
         weight[j] = 0;
         for (uint32_t d = 0; d < a->head_dim; d++)
             weight[j] += q[d] * keys[(size_t)j * a->head_dim + d];
         weight[j] *= a->scale;
+        if (a->softcap != 0)
+            weight[j] = a->softcap * tanh(weight[j] / a->softcap);
         top = fmax(top, weight[j]);
     }
-    for (uint32_t j = 0; j <= pos; j++)
+    for (uint32_t j = from; j <= pos; j++)
         sum += weight[j] = exp(weight[j] - top);
+    if (sink)
+        sum += exp(*sink - top);
     memset(out, 0, a->head_dim * sizeof(*out));
-    for (uint32_t j = 0; j <= pos; j++)
+    for (uint32_t j = from; j <= pos; j++)
         for (uint32_t d = 0; d < a->head_dim; d++)
             out[d] += weight[j] / sum * values[(size_t)j * a->head_dim + d];
 }
@@ -152,8 +158,8 @@ void ref_attention(const struct ref_attn *a, const float *row, uint32_t pos, con
             cache[i] = get_number(a, kv, kv_index(a, kv_head, 0, 0) + i);
             cache[head + i] = get_number(a, kv, kv_index(a, a->kv_heads + kv_head, 0, 0) + i);
         }
-        attend(a, row + (size_t)h * a->head_dim, cache, cache + head, pos, weight,
-               out + (size_t)h * a->head_dim);
+        attend(a, row + (size_t)h * a->head_dim, cache, cache + head, pos,
+               a->sinks ? &a->sinks[h] : NULL, weight, out + (size_t)h * a->head_dim);
     }
     free(weight);
     free(cache);

@@ -14,7 +14,10 @@ struct ref_attn {
     uint32_t heads, kv_heads, head_dim, rope_dims, context;
     bool kv_f16;
     float scale, rope_scale;
-    float *rope; /* the ROPE table, rope_words long */
+    uint32_t window;    /* 0 = none */
+    float softcap;      /* 0 = none */
+    const float *sinks; /* [heads]; NULL = none */
+    float *rope;        /* the ROPE table, rope_words long */
     size_t rope_words;
 };
 /* Fills in the table for base 10000. Fails the running test when out of memory. */
@@ -30,7 +33,8 @@ size_t ref_attn_kv_words(const struct ref_attn *a);
 void ref_attn_turn(const struct ref_attn *a, float *row, uint32_t pos);
 /* Writes k and v of a turned row to the cache. */
 void ref_attn_store(const struct ref_attn *a, const float *row, uint32_t pos, uint32_t *kv);
-/* Attention of a turned row over keys 0 .. pos; out is [heads][head_dim]. */
+/* Attention of a turned row over keys 0 .. pos, or the last `window` of them; out is
+ * [heads][head_dim]. */
 void ref_attention(const struct ref_attn *a, const float *row, uint32_t pos, const uint32_t *kv,
                    double *out);
 

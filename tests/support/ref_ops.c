@@ -269,15 +269,28 @@ double ref_silu(double x)
     return x / (1.0 + exp(-x));
 }
 
-void ref_merge(const float *p, size_t heads, size_t splits, size_t head_dim, double *out)
+double ref_gelu(double x)
+{
+    return 0.5 * x * (1.0 + tanh(sqrt(2.0 / acos(-1.0)) * (x + 0.044715 * x * x * x)));
+}
+
+double ref_softcap(double x, double cap)
+{
+    return cap * tanh(x / cap);
+}
+
+void ref_merge(const float *p, size_t heads, size_t splits, size_t head_dim, const float *sinks,
+               double *out)
 {
     const float *ml = p + heads * splits * head_dim;
     for (size_t h = 0; h < heads; h++) {
-        double top = -INFINITY, weight = 0.0;
+        double top = sinks ? sinks[h] : -INFINITY, weight = 0.0;
         for (size_t s = 0; s < splits; s++)
             top = fmax(top, ml[2 * (h * splits + s)]);
         for (size_t s = 0; s < splits; s++)
             weight += ml[2 * (h * splits + s) + 1] * exp(ml[2 * (h * splits + s)] - top);
+        if (sinks)
+            weight += exp(sinks[h] - top);
         for (size_t d = 0; d < head_dim; d++) {
             double sum = 0.0;
             for (size_t s = 0; s < splits; s++)

@@ -35,8 +35,14 @@ void ref_matmul(const struct ref_matrix *w, const double *x, size_t tokens, doub
 /* y[i] = x[i] / sqrt(mean(x^2) + eps) * gain[i] */
 void ref_norm(const double *x, const double *gain, size_t count, double eps, double *y);
 double ref_silu(double x);
-/* out[head, dim] from `splits` partial results: p as attn_decode leaves it. */
-void ref_merge(const float *p, size_t heads, size_t splits, size_t head_dim, double *out);
+/* The tanh form. */
+double ref_gelu(double x);
+double ref_softcap(double x, double cap);
+/* out[head, dim] from `splits` partial results: p as attn_decode leaves it; `sinks` [heads] or
+ * NULL.
+ */
+void ref_merge(const float *p, size_t heads, size_t splits, size_t head_dim, const float *sinks,
+               double *out);
 
 /* Random numbers, normal-ish. */
 void ref_fill(float *values, size_t count, uint64_t *seed);

@@ -1,0 +1,38 @@
+// What becomes of a product's sums on their way to Y: bias, scale, activation, softcap
+// (docs/operations.md, matmul). Needs chunk smooth, `vec4 A[]`, the parameters out_scale and
+// softcap, the constants BIAS_AT and SCALED. `row` counts from the first row of all bands.
+
+float biased(float y, uint row)
+{
+#if BIAS_row
+    uint i = uint(BIAS_AT) + row;
+    return y + A[i / 4u][i % 4u];
+#else
+    return y;
+#endif
+}
+
+// post=store, add, softcap
+float result(float y, uint row)
+{
+    y = biased(y, row);
+#if SCALED
+    y *= out_scale;
+#endif
+#if POST_softcap
+    y = smooth_cap(y, softcap);
+#endif
+    return y;
+}
+
+// post=glu; the gate is row `row`, up the next.
+float glu(float gate, float up, uint row)
+{
+    gate = biased(gate, row);
+    up = biased(up, row + 1u);
+#if ACT_gelu
+    return smooth_gelu(gate) * up;
+#else
+    return gate / (1.0 + exp(-gate)) * up;
+#endif
+}

@@ -1,0 +1,67 @@
+/*
+ * attn_problem.h: one case of rope_kv, attn_prefill or attn_decode: random rows, a cache that is
+ * NaN where nothing was written, what a kernel should make of them, and running a kernel on it.
+ * Turned keys and cached numbers are compared bit for bit, so that decode and prefill agree.
+ */
+#ifndef DGL_TESTS_ATTN_PROBLEM_H
+#define DGL_TESTS_ATTN_PROBLEM_H
+
+#include "tests/support/kernel_bench.h"
+#include "tests/support/ref_attn.h"
+
+#define ATTN_MAX_HEADS 32
+
+/* tokens = 0: decode. */
+struct attn_shape {
+    uint32_t heads, kv_heads, head_dim, rope_dims, tokens, pos, splits;
+    uint32_t pad; /* columns between rows, prefill */
+    float loud;   /* what q is multiplied by; 0 counts as 1 */
+    bool louder;  /* rope_scale 1.25 instead of 1 */
+    uint32_t window;
+    float softcap;
+    bool sinks; /* prefill: in decode they are attn_merge's */
+};
+
+struct attn_row {
+    const char *name;
+    struct attn_shape shape;
+    bool kv_f16, limits_min;
+};
+
+struct attn_problem {
+    struct attn_shape s;
+    struct ref_attn ref;
+    struct kernel_bench *bench;
+    uint32_t tokens, qkv_stride, o_stride;
+    float *qkv, *turned; /* [tokens][qkv_stride]: before and after rope */
+    size_t qkv_words, kv_words;
+    float sinks[ATTN_MAX_HEADS];
+    uint32_t *kv_before, *kv_after;
+};
+
+void attn_problem_init(struct attn_problem *p, const struct attn_row *row,
+                       struct kernel_bench *bench);
+void attn_problem_finish(struct attn_problem *p);
+/* The request, constants and parameters of an operation, without its buffers but ROPE. */
+void attn_describe(const struct attn_problem *p, const char *op, struct bench_case *c);
+
+/* Each runs one kernel and fails the test when its results are wrong. */
+typedef enum bench_result (*attn_run_fn)(struct attn_problem *p, const char *kernel,
+                                         char why[BENCH_WHY]);
+enum bench_result attn_run_rope_kv(struct attn_problem *p, const char *kernel, char why[BENCH_WHY]);
+enum bench_result attn_run_prefill(struct attn_problem *p, const char *kernel, char why[BENCH_WHY]);
+enum bench_result attn_run_decode(struct attn_problem *p, const char *kernel, char why[BENCH_WHY]);
+
+/* Which kernels of an operation ran, and why others did not. */
+#define ATTN_MAX_KERNELS 16
+struct attn_coverage {
+    const char *op;
+    attn_run_fn run;
+    bool ran[ATTN_MAX_KERNELS];
+    char why[ATTN_MAX_KERNELS][BENCH_WHY];
+};
+/* The row on every kernel of the operation; at least one must run. Skips without a bench. */
+void attn_run_all(const struct attn_row *row, struct kernel_bench *bench,
+                  struct attn_coverage *cover);
+
+#endif

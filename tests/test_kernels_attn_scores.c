@@ -1,0 +1,57 @@
+/* What attention kernels do to scores: windows, soft caps, sinks, layers whose keys are not turned;
+ * every kernel, against doubles. */
+#include "tests/support/attn_problem.h"
+#include "tests/support/test.h"
+
+/* tokens = 0: decode. */
+static const struct attn_shape shapes[] = {
+    {4, 2, 64, 64, .pos = 200, .splits = 1, .window = 24},
+    {5, 5, 16, 16, .pos = 23, .splits = 1, .window = 24},
+    {6, 2, 32, 32, .pos = 24, .splits = 4, .window = 24},
+    {2, 1, 256, 256, .pos = 300, .splits = 2, .window = 20},
+    {4, 2, 64, 64, .pos = 700, .splits = 16, .window = 512},
+    {4, 2, 32, 32, .pos = 70, .splits = 3, .window = 1},
+    {4, 2, 32, 32, .pos = 90, .splits = 2, .loud = 30, .softcap = 5},
+    {3, 1, 96, 96, .pos = 70, .splits = 1, .loud = 100, .softcap = 30, .window = 33},
+    {4, 2, 256, 256, .pos = 20, .splits = 1, .loud = 30, .softcap = 50},
+    {4, 2, 64, 0, .pos = 65, .splits = 2},
+    {5, 5, 80, 0, .pos = 9, .splits = 1},
+    {6, 2, 32, 32, .tokens = 70, .pos = 0, .window = 24},
+    {5, 5, 16, 16, .tokens = 33, .pos = 100, .window = 20, .pad = 4},
+    {4, 2, 64, 64, .tokens = 40, .pos = 7, .window = 1},
+    {2, 1, 256, 256, .tokens = 33, .pos = 30, .window = 24},
+    {4, 2, 32, 32, .tokens = 40, .pos = 10, .loud = 30, .softcap = 5},
+    {3, 1, 96, 96, .tokens = 20, .pos = 30, .loud = 100, .softcap = 30, .window = 33},
+    {4, 2, 16, 16, .tokens = 33, .pos = 9, .sinks = true},
+    {8, 1, 64, 64, .tokens = 70, .pos = 3, .sinks = true, .window = 24},
+    {4, 2, 64, 0, .tokens = 9, .pos = 20},
+};
+#define NUM_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
+
+static struct attn_coverage prefill = {.op = "attn_prefill", .run = attn_run_prefill};
+static struct attn_coverage decode = {.op = "attn_decode", .run = attn_run_decode};
+static struct kernel_bench *bench;
+static struct attn_row rows[NUM_SHAPES];
+static char names[NUM_SHAPES][96];
+
+static void scores_agree_with_doubles(void **state)
+{
+    const struct attn_row *row = *state;
+    attn_run_all(row, bench, row->shape.tokens ? &prefill : &decode);
+}
+
+int main(void)
+{
+    for (size_t i = 0; i < NUM_SHAPES; i++) {
+        const struct attn_shape *s = &shapes[i];
+        snprintf(names[i], sizeof(names[i]), "%s_h%u_%u_d%u_r%u_t%u_pos%u_s%u_w%u%s%s",
+                 s->tokens ? "prefill" : "decode", s->heads, s->kv_heads, s->head_dim, s->rope_dims,
+                 s->tokens ? s->tokens : 1, s->pos, s->splits, s->window,
+                 s->softcap != 0 ? "_cap" : "", s->sinks ? "_sinks" : "");
+        rows[i] = (struct attn_row){names[i], *s, i % 2 == 0, false};
+    }
+    bench = kernel_bench_create(false);
+    int failures = test_run_table("scores", scores_agree_with_doubles, rows);
+    kernel_bench_destroy(&bench);
+    return failures;
+}

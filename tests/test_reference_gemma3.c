@@ -1,0 +1,38 @@
+/* The trained Gemma 3 checkpoint (local and global layers, sandwich norms, q/k norms, 1 + w gains)
+ * against its float64 reference: logits and greedy tokens. Needs the test data. */
+#include "tests/support/checkpoint.h"
+#include "tests/support/test.h"
+
+static void check_exact(enum dgl_kv_type kv)
+{
+    struct checkpoint_run run = {.checkpoint = &checkpoint_story_gemma3, .kv_type = kv};
+    double margin = kv == DGL_KV_F32 ? 0.001 : 0.02;
+    checkpoint_open(&run);
+    double nmse = reference_logits_nmse(&run.engine, &run.ref);
+    printf("# NMSE of the logits %.3g\n", nmse);
+    assert_at_most(nmse, kv == DGL_KV_F32 ? 1e-9 : 5e-7);
+    reference_check_greedy(&run.engine, &run.ref, margin);
+    reference_check_forced(&run.engine, &run.ref, margin);
+    checkpoint_close(&run);
+}
+
+static void stored_f32_kv(void **state)
+{
+    (void)state;
+    check_exact(DGL_KV_F32);
+}
+
+static void stored_f16_kv(void **state)
+{
+    (void)state;
+    check_exact(DGL_KV_F16);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stored_f32_kv),
+        cmocka_unit_test(stored_f16_kv),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -4,14 +4,25 @@
 #include "core/model_support.h"
 
 #include "core/base/status.h"
+#include "core/oplist_moe.h"
 
 /* Whether a description has a part; `l` is one of its layers. */
 typedef bool (*part_fn)(const struct model_desc *d, const struct layer_desc *l);
 
-static bool has_experts(const struct model_desc *d, const struct layer_desc *l)
+static bool has_norm_behind_experts(const struct model_desc *d, const struct layer_desc *l)
 {
     (void)d;
-    return l->router != TENSOR_NONE;
+    return l->router != TENSOR_NONE && l->ffn_post_norm != TENSOR_NONE;
+}
+
+static bool has_gelu_experts(const struct model_desc *d, const struct layer_desc *l)
+{
+    return l->router != TENSOR_NONE && d->act == MODEL_ACT_GELU_TANH;
+}
+
+static bool has_many_experts(const struct model_desc *d, const struct layer_desc *l)
+{
+    return l->router != TENSOR_NONE && d->moe.experts > MOE_MAX_EXPERTS;
 }
 
 struct part {
@@ -20,7 +31,9 @@ struct part {
 };
 
 static const struct part parts[] = {
-    {has_experts, "a mixture of experts"},
+    {has_norm_behind_experts, "a norm behind a mixture of experts"},
+    {has_gelu_experts, "experts with gelu"},
+    {has_many_experts, "more than 512 experts"},
 };
 
 enum dgl_status model_check_supported(const struct dgl_log *log, const char *path,

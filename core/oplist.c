@@ -2,6 +2,7 @@
  * run in. */
 #include "core/oplist.h"
 #include "core/base/mem.h"
+#include "core/oplist_moe.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -394,7 +395,10 @@ static void add_body(struct oplist *list, const struct oplist_params *p, enum dg
     add_embed(list, p, phase);
     for (int32_t layer = 0; layer < p->desc->layers; layer++) {
         add_attention_block(list, p, phase, layer);
-        add_mlp_block(list, p, phase, layer);
+        if (p->weights->layer[layer].router.rows)
+            oplist_moe(list, p, phase, layer);
+        else
+            add_mlp_block(list, p, phase, layer);
     }
 }
 

@@ -19,7 +19,7 @@ enum op_slot {
     SLOT_QKV,       /* f32 [chunk, qkv] */
     SLOT_ATT,    /* attention output, f32 [chunk, heads * head_dim], or decode's partial results */
     SLOT_MERGED, /* f32 [heads * head_dim]: decode attention, put together from its parts */
-    SLOT_ACT,    /* f32 [chunk, intermediate] */
+    SLOT_ACT,    /* f32 [chunk, intermediate], or [chunk * top_k, an expert's intermediate] */
     SLOT_LOGITS, /* f32 [vocab] */
     SLOT_ALL_LOGITS,  /* f32 [rows, vocab], for scoring */
     SLOT_KV,          /* op_bind.index = layer */
@@ -28,6 +28,10 @@ enum op_slot {
     SLOT_ARGS,        /* group counts of the decode plan */
     SLOT_ROPE_GLOBAL, /* ROPE tables, as enum ROPE_GLOBAL, ROPE_LOCAL */
     SLOT_ROPE_LOCAL,
+    SLOT_ROUTER,  /* router logits, f32 [chunk, experts padded to a multiple of 4] */
+    SLOT_ROUTE,   /* chosen experts, uvec2 [chunk, top_k] */
+    SLOT_LIST,    /* the same by expert: uint [experts + 1 + chunk * top_k], prefill */
+    SLOT_EXPERTS, /* their results, f32 [chunk * top_k, hidden], prefill */
     SLOT_COUNT,
 };
 

@@ -8,8 +8,8 @@
 /* The constants that tell operations of one kind apart, and the weight format. */
 static void describe_shape(const struct op *op, char *out, size_t size)
 {
-    static const char *const shown[] = {"H",        "N",        "K",      "HEADS",
-                                        "KV_HEADS", "HEAD_DIM", "SPLITS", "VOCAB"};
+    static const char *const shown[] = {"H",        "N",      "K",     "HEADS", "KV_HEADS",
+                                        "HEAD_DIM", "SPLITS", "VOCAB", "E",     "TOP_K"};
     size_t len = 0;
     out[0] = '\0';
     for (size_t s = 0; s < sizeof(shown) / sizeof(shown[0]); s++)

@@ -2,6 +2,7 @@
 #include "core/session.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/oplist_moe.h"
 #include "core/pool.h"
 #include "core/rope_table.h"
 #include "loader/rope_freq.h"
@@ -46,6 +47,20 @@ static bool uses_rope(const struct model_desc *d, int32_t set)
     return set == ROPE_GLOBAL; /* bound where no position counts */
 }
 
+/* What a mixture of experts needs for `rows` tokens. */
+static void expert_bytes(const struct model_desc *d, uint64_t rows, uint64_t bytes[SLOT_COUNT])
+{
+    uint64_t experts = (uint64_t)d->moe.experts, pairs = rows * (uint64_t)d->moe.top_k;
+    uint64_t act = pairs * (uint64_t)d->moe.intermediate * 4;
+    if (experts == 0)
+        return;
+    bytes[SLOT_ACT] = act > bytes[SLOT_ACT] ? act : bytes[SLOT_ACT];
+    bytes[SLOT_ROUTER] = rows * (uint64_t)moe_logits_stride(&d->moe) * 4;
+    bytes[SLOT_ROUTE] = pairs * 8;
+    bytes[SLOT_LIST] = (experts + 1 + pairs) * 4;
+    bytes[SLOT_EXPERTS] = pairs * (uint64_t)d->hidden * 4;
+}
+
 /* Bytes of each session buffer but KV; the one list that allocation and estimate share. */
 static void slot_bytes(const struct dgl_model *m, int32_t context, int32_t chunk,
                        uint64_t bytes[SLOT_COUNT])
@@ -62,6 +77,7 @@ static void slot_bytes(const struct dgl_model *m, int32_t context, int32_t chunk
     bytes[SLOT_ATT] = attention_words(m, chunk) * 4;
     bytes[SLOT_MERGED] = (uint64_t)d->heads * (uint64_t)d->head_dim * 4;
     bytes[SLOT_ACT] = rows * (uint64_t)d->intermediate * 4;
+    expert_bytes(d, rows, bytes);
     bytes[SLOT_LOGITS] = (uint64_t)d->vocab * 4;
     bytes[SLOT_CAND] = sampling_scratch_bytes((uint32_t)d->vocab);
     bytes[SLOT_STOPS] = STOP_WORDS * 4;
@@ -104,6 +120,10 @@ static enum dgl_status create_buffers(struct dgl_session *s)
         [SLOT_ARGS] = "args",
         [SLOT_ROPE_GLOBAL] = "rope",
         [SLOT_ROPE_LOCAL] = "local rope",
+        [SLOT_ROUTER] = "router logits",
+        [SLOT_ROUTE] = "chosen experts",
+        [SLOT_LIST] = "tokens by expert",
+        [SLOT_EXPERTS] = "expert results",
     };
     const struct dgl_model *m = s->model;
     uint64_t bytes[SLOT_COUNT];

@@ -193,6 +193,47 @@ static void list_mlp(struct builder *b, const struct layer_desc *l, struct layer
     add_vectors(b, &w->down, TENSOR_NONE, &(struct bias_part){l->down_bias, 0}, 1, 1);
 }
 
+/* The same matrix of every expert, one below the other, its rows `step` apart from row `to` on. */
+static void add_expert_rows(struct builder *b, const struct expert_tensors *t, uint64_t to,
+                            uint32_t step)
+{
+    if (!t->each) {
+        add_rows(b, t->stacked, to, step);
+        return;
+    }
+    for (int32_t e = 0; e < b->p->desc->moe.experts; e++) {
+        add_rows(b, t->each[e], to, step);
+        to += tensor_rows(b, t->each[e]) * step;
+    }
+}
+
+static bool has_experts(const struct expert_tensors *t)
+{
+    return t->each || t->stacked != TENSOR_NONE;
+}
+
+static void list_experts(struct builder *b, const struct layer_desc *l, struct layer_weights *w)
+{
+    add_plain(b, &w->router, l->router);
+    add_vectors(b, &w->router, l->ffn_norm, &(struct bias_part){l->router_bias, 0}, 1, 1);
+    struct matrix_item *m = add_matrix(b, &w->expert_gate_up);
+    if (!m)
+        return;
+    m->pairs = true;
+    m->bias = l->expert_gate_up_bias;
+    if (has_experts(&l->expert_gate_up)) {
+        add_expert_rows(b, &l->expert_gate_up, 0, 1);
+    } else {
+        add_expert_rows(b, &l->expert_gate, 0, 2);
+        add_expert_rows(b, &l->expert_up, 1, 2);
+    }
+    m = add_matrix(b, &w->expert_down);
+    if (!m)
+        return;
+    m->bias = l->expert_down_bias;
+    add_expert_rows(b, &l->expert_down, 0, 1);
+}
+
 /* Everything in the order of use, so that a token walks through memory forwards. */
 static enum dgl_status list_items(struct builder *b)
 {
@@ -207,7 +248,10 @@ static enum dgl_status list_items(struct builder *b)
     for (size_t i = 0; i < layers; i++) {
         const struct layer_desc *l = &d->layer[i];
         list_attention(b, l, &w->layer[i]);
-        list_mlp(b, l, &w->layer[i]);
+        if (l->router != TENSOR_NONE)
+            list_experts(b, l, &w->layer[i]);
+        else
+            list_mlp(b, l, &w->layer[i]);
         add_gain(b, &w->layer[i].ffn_post_norm, l->ffn_post_norm, d->residual_scale);
     }
     if (!d->tied_head)
@@ -259,7 +303,8 @@ static void release_host(struct model_weights *w)
     weight_finish(&w->embed);
     for (uint32_t i = 0; w->layer && i < w->num_layers; i++) {
         struct layer_weights *l = &w->layer[i];
-        struct weight *const all[] = {&l->qkv, &l->o, &l->gate_up, &l->down};
+        struct weight *const all[] = {
+            &l->qkv, &l->o, &l->gate_up, &l->down, &l->router, &l->expert_gate_up, &l->expert_down};
         for (size_t j = 0; j < sizeof(all) / sizeof(all[0]); j++)
             weight_finish(all[j]);
     }

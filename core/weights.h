@@ -34,12 +34,16 @@ struct weight {
 };
 
 struct layer_weights {
-    struct weight qkv;       /* [(heads + 2 kv_heads) * head_dim, hidden]: q rows, k rows, v rows */
-    struct weight o;         /* [hidden, heads * head_dim] */
-    struct weight gate_up;   /* [2 * intermediate, hidden]: gate 0, up 0, gate 1, up 1 ... */
-    struct weight down;      /* [hidden, intermediate] */
-    struct gl_range qk_norm; /* gains of q, then of k */
-    struct gl_range sinks;   /* [heads] */
+    struct weight qkv;     /* [(heads + 2 kv_heads) * head_dim, hidden]: q rows, k rows, v rows */
+    struct weight o;       /* [hidden, heads * head_dim] */
+    struct weight gate_up; /* [2 * intermediate, hidden]: gate 0, up 0, gate 1, up 1 ... */
+    struct weight down;    /* [hidden, intermediate] */
+    /* Instead of the last two in a layer of experts; all experts one below the other. */
+    struct weight router;         /* [experts, hidden] */
+    struct weight expert_gate_up; /* [experts * 2 * intermediate, hidden], each as gate_up */
+    struct weight expert_down;    /* [experts * hidden, intermediate] */
+    struct gl_range qk_norm;      /* gains of q, then of k */
+    struct gl_range sinks;        /* [heads] */
     struct gl_range attn_post_norm, ffn_post_norm; /* gains [hidden], residual_scale included */
 };
 

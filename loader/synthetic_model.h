@@ -1,6 +1,6 @@
 /* Models that exist only as a shape: for measuring speed without a checkpoint. Their description is
  * complete; their matrices have no bytes on the host (core fills them on the device), their norms
- * are ones. */
+ * and biases are ones. */
 #ifndef DGL_LOADER_SYNTHETIC_MODEL_H
 #define DGL_LOADER_SYNTHETIC_MODEL_H
 

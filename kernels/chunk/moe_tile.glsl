@@ -1,0 +1,22 @@
+// Which pairs one tile of TOKENS of them holds: tiles are counted through the experts, each of
+// which begins one of its own. There are at most ceil(T TOP_K / TOKENS) + E. Needs `uint LIST[]`.
+
+// (expert, place of the tile's first pair in LIST, number of pairs) of tile `tile`, by one walk
+// over the experts; number 0 beyond the last tile. For lanes with `walks` false there is no walk:
+// on llvmpipe that makes it free for all but the lanes beside those that walk.
+uvec3 find_tile(uint tile, bool walks)
+{
+    uvec3 found = uvec3(0u);
+    uint begin = LIST[0];
+    for (uint e = walks ? 0u : uint(E); e < uint(E); e++) {
+        uint end = LIST[e + 1u], tiles = (end - begin + uint(TOKENS - 1)) / uint(TOKENS);
+        if (tile < tiles) {
+            begin += tile * uint(TOKENS);
+            found = uvec3(e, uint(E + 1) + begin, min(end - begin, uint(TOKENS)));
+            break;
+        }
+        tile -= tiles;
+        begin = end;
+    }
+    return found;
+}

@@ -1,0 +1,29 @@
+// What a token's experts gave, weighted and added to the residual stream in the order of ROUTE.
+//
+// X[t, i] += scale * sum_s weight[t, s] Y[t TOP_K + s, i]: a lane per four neighbouring features.
+//
+//! NAME moe_combine
+//! OP moe_combine
+//! VARIANT baseline
+//! BIND read vec4 Y
+//! BIND read uvec2 ROUTE
+//! BIND readwrite vec4 X
+//! PARAM float scale
+//! CONST H TOP_K X_STRIDE Y_STRIDE
+//! TUNE LANES = SOFTWARE ? 32 : 128 in 32 64 128
+//! LOCAL LANES
+//! GROUPS ceildiv(H / 4, LANES) T
+//! REQUIRE H % 4 == 0
+//! PREFER 10
+//! STEP read
+
+void body(uvec3 group)
+{
+    uint i = group.x * uint(LANES) + gl_LocalInvocationID.x, t = group.y;
+    if (i < uint(H / 4) && t < step_tokens) {
+        vec4 sum = vec4(0.0);
+        for (uint p = t * uint(TOP_K); p < (t + 1u) * uint(TOP_K); p++)
+            sum += uintBitsToFloat(ROUTE[p].y) * Y[p * uint(Y_STRIDE / 4) + i];
+        X[t * uint(X_STRIDE / 4) + i] += scale * sum;
+    }
+}

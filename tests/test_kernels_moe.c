@@ -1,0 +1,389 @@
+/*
+ * Every kernel of moe_matmul that this device can run, on every weight format, against sums in
+ * doubles: odd sizes, experts cut by bands, all tokens on one expert, experts without tokens, NaN
+ * where results go, guard words around all buffers.
+ */
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/base/mem.h"
+#include "kernels/kernel_private.h"
+#include "tests/support/kernel_bench.h"
+#include "tests/support/ref_moe.h"
+#include "tests/support/ref_ops.h"
+
+#define ALPHA       1.702f
+#define LIMIT       0.6f /* low: about half of what the tests compute meets it */
+#define MAX_KERNELS 64
+
+/* Who is chosen: experts in turn, or always the first top_k but one left out. */
+enum choices { SPREAD, SAME };
+
+/* What is asked, apart from the weight's format. */
+struct shape {
+    const char *phase, *post, *act, *bias;
+    uint32_t k, n, experts, top_k, tokens; /* n: rows of one expert */
+    enum choices choices;
+    uint32_t cuts[3]; /* rows of the matrix at which a band ends, 0 = none */
+    uint32_t x_pad, y_pad;
+    const char *formats; /* weight formats to try */
+};
+
+static const struct shape shapes[] = {
+    {"decode", "glu", "silu", "none", .k = 4, .n = 2, .experts = 1, .top_k = 1, .tokens = 1,
+     .formats = "f32 f16"},
+    {"decode", "glu", "silu", "none", .k = 64, .n = 224, .experts = 8, .top_k = 2, .tokens = 1,
+     .x_pad = 4, .formats = "f32 bf16 q4_k mxfp4"},
+    {"decode", "glu", "swiglu_clamp", "row", .k = 96, .n = 34, .experts = 5, .top_k = 5,
+     .tokens = 1, .cuts = {36, 102}, .y_pad = 3, .formats = "bf16 q8_0 q6_k mxfp4"},
+    {"decode", "glu", "silu", "row", .k = 260, .n = 130, .experts = 3, .top_k = 2, .tokens = 1,
+     .cuts = {130}, .formats = "f32 q4_k q5_k q4_0"},
+    {"decode", "glu", "silu", "none", .k = 2056, .n = 18, .experts = 4, .top_k = 2, .tokens = 1,
+     .formats = "f16 q8_0 q6_k"},
+    {"decode", "combine", "none", "none", .k = 112, .n = 64, .experts = 8, .top_k = 2, .tokens = 1,
+     .formats = "f32 f16 bf16 q4_0"},
+    {"decode", "combine", "none", "row", .k = 68, .n = 97, .experts = 5, .top_k = 4, .tokens = 1,
+     .cuts = {50, 291}, .x_pad = 8, .y_pad = 4, .formats = "f32 bf16 q8_0 mxfp4"},
+    {"decode", "combine", "none", "none", .k = 512, .n = 70, .experts = 6, .top_k = 4, .tokens = 1,
+     .cuts = {256}, .formats = "q4_k q6_k"},
+    {"decode", "combine", "none", "none", .k = 768, .n = 256, .experts = 6, .top_k = 6, .tokens = 1,
+     .formats = "bf16 q5_k"},
+    {"decode", "combine", "none", "row", .k = 4352, .n = 20, .experts = 3, .top_k = 2, .tokens = 1,
+     .formats = "f16 q4_k mxfp4"},
+    {"prefill", "glu", "silu", "none", .k = 4, .n = 2, .experts = 1, .top_k = 1, .tokens = 1,
+     .formats = "f32 f16"},
+    {"prefill", "glu", "silu", "none", .k = 64, .n = 224, .experts = 8, .top_k = 2, .tokens = 7,
+     .x_pad = 4, .formats = "f32 bf16 q6_k"},
+    {"prefill", "glu", "swiglu_clamp", "row", .k = 96, .n = 34, .experts = 5, .top_k = 5,
+     .tokens = 33, .cuts = {36, 102}, .y_pad = 3, .formats = "bf16 q8_0 mxfp4"},
+    {"prefill", "glu", "silu", "row", .k = 256, .n = 258, .experts = 7, .top_k = 3, .tokens = 100,
+     .choices = SAME, .cuts = {900}, .formats = "q8_0 q4_k"},
+    {"prefill", "store", "none", "none", .k = 112, .n = 64, .experts = 8, .top_k = 2, .tokens = 65,
+     .formats = "f32 f16 q4_0"},
+    {"prefill", "store", "none", "row", .k = 68, .n = 97, .experts = 5, .top_k = 4, .tokens = 9,
+     .cuts = {50, 291}, .x_pad = 8, .y_pad = 4, .formats = "f32 bf16 mxfp4"},
+    {"prefill", "store", "none", "row", .k = 260, .n = 33, .experts = 100, .top_k = 2, .tokens = 5,
+     .cuts = {33, 34, 1000}, .formats = "bf16 q5_k"},
+    {"prefill", "store", "none", "none", .k = 1152, .n = 40, .experts = 4, .top_k = 1,
+     .tokens = 130, .choices = SAME, .formats = "f16 q8_0 q4_k"},
+};
+static const enum dgl_dtype weights[] = {DGL_F32,  DGL_F16,  DGL_BF16, DGL_Q8_0, DGL_Q4_K,
+                                         DGL_Q4_0, DGL_Q5_K, DGL_Q6_K, DGL_MXFP4};
+#define NUM_SHAPES  (sizeof(shapes) / sizeof(shapes[0]))
+#define NUM_WEIGHTS (sizeof(weights) / sizeof(weights[0]))
+
+struct row {
+    const char *name;
+    struct shape shape;
+    enum dgl_dtype weight;
+};
+
+static struct {
+    struct kernel_bench *bench;
+    bool ran[MAX_KERNELS];
+    char why[MAX_KERNELS][BENCH_WHY]; /* last reason not to run what it serves */
+} all;
+
+static bool is(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0;
+}
+
+static void *checked(void *p)
+{
+    assert_non_null(p);
+    return p;
+}
+
+/* ---- one problem ------------------------------------------------------------------------- */
+
+struct problem {
+    struct shape s;
+    struct ref_matrix w;
+    uint32_t pairs, x_rows, x_stride, y_rows, y_stride, y_cols, scale_word;
+    float scale;
+    float *x, *y0, *y; /* y0: before; y: after */
+    float *bias;       /* [experts * n] */
+    uint32_t *ids, *route, *list;
+    float *share; /* the weights in `route` */
+    double *want; /* [y_rows][y_cols] */
+};
+
+static bool is_decode(const struct problem *p)
+{
+    return is(p->s.phase, "decode");
+}
+
+static void fill_route(struct problem *p, uint64_t *seed)
+{
+    const struct shape *s = &p->s;
+    for (uint32_t i = 0; i < p->pairs; i++) {
+        uint32_t first = s->choices == SAME ? 1 : (uint32_t)(i / s->top_k * 7);
+        p->ids[i] = (first + i % s->top_k) % s->experts;
+        p->share[i] = 0.1f + fabsf(test_rand_float(seed));
+        p->route[2 * i] = p->ids[i];
+        memcpy(&p->route[2 * i + 1], &p->share[i], sizeof(p->share[i]));
+    }
+    ref_moe_group(p->ids, s->tokens, s->top_k, s->experts, p->list);
+}
+
+/* Row `r` of expert `e` with the x that belongs to a pair. */
+static double product(const struct problem *p, uint32_t pair, uint32_t e, uint32_t r)
+{
+    const struct shape *s = &p->s;
+    bool shared = is(s->post, "glu");
+    const float *x = p->x + (size_t)(shared ? pair / s->top_k : pair) * p->x_stride;
+    const double *w = p->w.values + (size_t)(e * s->n + r) * s->k;
+    double sum = is(s->bias, "row") ? (double)p->bias[e * s->n + r] : 0.0;
+    for (uint32_t k = 0; k < s->k; k++)
+        sum += w[k] * x[k];
+    return sum;
+}
+
+static void ref_result(struct problem *p)
+{
+    const struct shape *s = &p->s;
+    for (uint32_t y = 0; y < p->y_rows; y++)
+        for (uint32_t i = 0; i < p->y_cols; i++) {
+            double *want = &p->want[(size_t)y * p->y_cols + i];
+            uint32_t e = p->ids[y];
+            if (is(s->post, "glu"))
+                *want = ref_moe_act(s->act, product(p, y, e, 2 * i), product(p, y, e, 2 * i + 1),
+                                    (double)ALPHA, (double)LIMIT);
+            else if (is(s->post, "store"))
+                *want = product(p, y, e, i);
+            else
+                *want = p->y0[i];
+            for (uint32_t c = 0; c < s->top_k && is(s->post, "combine"); c++)
+                *want += (double)p->scale * p->share[c] * product(p, c, p->ids[c], i);
+        }
+}
+
+static void problem_fill(struct problem *p, uint64_t *seed)
+{
+    const struct shape *s = &p->s;
+    float size = is(s->post, "glu") ? 0.1f : 1.0f; /* silu makes relative errors of absolute ones */
+    for (size_t i = 0; i < (size_t)p->x_rows * p->x_stride; i++)
+        p->x[i] = i % p->x_stride < s->k ? size * test_rand_float(seed) : NAN;
+    for (size_t i = 0; i < (size_t)p->y_rows * p->y_stride; i++)
+        p->y0[i] =
+            is(s->post, "combine") || i % p->y_stride >= p->y_cols ? test_rand_float(seed) : NAN;
+    ref_fill(p->bias, (size_t)s->experts * s->n, seed);
+    fill_route(p, seed);
+}
+
+static void problem_init(struct problem *p, const struct row *row)
+{
+    const struct shape *s = &row->shape;
+    uint64_t seed = 1000003u * s->k + s->n;
+    bool glu = is(s->post, "glu");
+    *p = (struct problem){.s = *s, .pairs = s->tokens * s->top_k, .scale = 0.7f};
+    p->x_rows = glu ? s->tokens : p->pairs;
+    p->x_stride = s->k + s->x_pad;
+    p->y_rows = is(s->post, "combine") ? 1 : p->pairs;
+    p->y_cols = glu ? s->n / 2 : s->n;
+    p->y_stride = p->y_cols + s->y_pad;
+    ref_matrix_init(&p->w, row->weight, (uint64_t)s->experts * s->n, s->k, seed);
+    p->x = checked(dgl_new_array(float, (size_t)p->x_rows * p->x_stride));
+    p->y0 = checked(dgl_new_array(float, (size_t)p->y_rows * p->y_stride));
+    p->y = checked(dgl_new_array(float, (size_t)p->y_rows * p->y_stride));
+    p->bias = checked(dgl_new_array(float, (size_t)s->experts * s->n));
+    p->ids = checked(dgl_new_array(uint32_t, p->pairs));
+    p->share = checked(dgl_new_array(float, p->pairs));
+    p->route = checked(dgl_new_array(uint32_t, 2ull * p->pairs));
+    p->list = checked(dgl_new_array(uint32_t, s->experts + 1ull + p->pairs));
+    p->want = checked(dgl_new_array(double, (size_t)p->y_rows * p->y_cols));
+    problem_fill(p, &seed);
+    ref_result(p);
+}
+
+static void problem_finish(struct problem *p)
+{
+    ref_matrix_finish(&p->w);
+    free(p->x);
+    free(p->y0);
+    free(p->y);
+    free(p->bias);
+    free(p->ids);
+    free(p->share);
+    free(p->route);
+    free(p->list);
+    free(p->want);
+}
+
+/* ---- running it -------------------------------------------------------------------------- */
+
+static void describe(const struct problem *p, struct bench_case *c)
+{
+    const struct shape *s = &p->s;
+    *c = (struct bench_case){.request.op = "moe_matmul", .step.tokens = s->tokens};
+    bench_attr(c, "weight", dgl_dtype_get(p->w.type)->name);
+    bench_attr(c, "phase", s->phase);
+    bench_attr(c, "post", s->post);
+    bench_attr(c, "act", s->act);
+    bench_attr(c, "bias", s->bias);
+    bench_const(c, "K", s->k);
+    bench_const(c, "N", (int64_t)p->w.rows);
+    bench_const(c, "EXPERT_ROWS", s->n);
+    bench_const(c, "E", s->experts);
+    bench_const(c, "TOP_K", s->top_k);
+    bench_const(c, "W_STRIDE", (int64_t)p->w.row_words);
+    bench_const(c, "X_STRIDE", p->x_stride);
+    bench_const(c, "Y_STRIDE", p->y_stride);
+    bench_float(c, "scale", p->scale);
+    bench_float(c, "act_alpha", ALPHA);
+    bench_float(c, "act_limit", LIMIT);
+}
+
+/* Rows [row0, row0 + rows) with their biases behind them, in whole vec4s. */
+static uint32_t *band_words(const struct problem *p, uint32_t row0, uint32_t rows, size_t *words)
+{
+    size_t matrix = (size_t)rows * p->w.row_words, bias = is(p->s.bias, "row") ? rows : 0;
+    *words = (matrix + bias + 3) / 4 * 4;
+    uint32_t *band = checked(dgl_new_array(uint32_t, *words));
+    memcpy(band, p->w.packed + row0 * p->w.row_words, 4 * matrix);
+    memcpy(band + matrix, p->bias + row0, 4 * bias);
+    return band;
+}
+
+static enum bench_result run_band(struct problem *p, const char *kernel, uint32_t row0,
+                                  uint32_t rows, char why[BENCH_WHY])
+{
+    struct bench_case c;
+    size_t words;
+    uint32_t *band = band_words(p, row0, rows, &words);
+    describe(p, &c);
+    bench_uint(&c, "row0", row0);
+    bench_uint(&c, "rows", rows);
+    bench_in(&c, "W", band, words);
+    bench_in(&c, "X", p->x, (size_t)p->x_rows * p->x_stride);
+    bench_inout(&c, "Y", p->y, p->y, (size_t)p->y_rows * p->y_stride);
+    if (is_decode(p))
+        bench_in(&c, "ROUTE", p->route, 2ull * p->pairs);
+    else
+        bench_in(&c, "LIST", p->list, p->s.experts + 1ull + p->pairs);
+    c.band = rows;
+    enum bench_result result = kernel_bench_run(all.bench, kernel, &c, why);
+    free(band);
+    return result;
+}
+
+static void check_result(const struct problem *p, const struct kernel *kernel)
+{
+    size_t cols = p->y_cols;
+    float *got = checked(dgl_new_array(float, p->y_rows *cols));
+    for (size_t y = 0; y < p->y_rows; y++) {
+        const float *row = p->y + y * p->y_stride, *before = p->y0 + y * p->y_stride;
+        memcpy(got + y * cols, row, cols * sizeof(*got));
+        assert_memory_equal(row + cols, before + cols, 4 * (p->y_stride - cols));
+    }
+    double nmse = test_nmse(got, p->want, p->y_rows * cols);
+    if (!(nmse <= kernel->tolerance))
+        fail_msg("%s: NMSE %.3g, at most %.3g allowed; first value %.9g, expected %.17g",
+                 kernel->name, nmse, kernel->tolerance, got[0], p->want[0]);
+    free(got);
+}
+
+/* False: the kernel cannot run this. */
+static bool try_kernel(struct problem *p, const char *name, char why[BENCH_WHY])
+{
+    uint32_t row0 = 0, last = (uint32_t)p->w.rows;
+    memcpy(p->y, p->y0, (size_t)p->y_rows * p->y_stride * sizeof(*p->y));
+    for (uint32_t i = 0; row0 < last; i++) {
+        uint32_t end = i < 3 && p->s.cuts[i] ? p->s.cuts[i] : last;
+        enum bench_result result = run_band(p, name, row0, end - row0, why);
+        if (result == BENCH_CANNOT)
+            return false;
+        if (result == BENCH_FAILED)
+            fail_msg("%s: %s", name, why);
+        row0 = end;
+    }
+    check_result(p, kernel_set_find(kernel_bench_set(all.bench), name));
+    return true;
+}
+
+static void experts_agree_with_doubles(void **state)
+{
+    const struct row *row = *state;
+    struct problem p;
+    const char *name;
+    char why[BENCH_WHY];
+    int ran = 0;
+    if (!all.bench)
+        SKIP("%s: no GLES device", row->name);
+    problem_init(&p, row);
+    for (size_t i = 0; (name = kernel_bench_name(all.bench, "moe_matmul", i)) != NULL; i++) {
+        assert_true(i < MAX_KERNELS);
+        if (try_kernel(&p, name, why)) {
+            all.ran[i] = true;
+            ran++;
+        } else if (!strstr(why, ": WHEN ")) {
+            memcpy(all.why[i], why, sizeof(why));
+        }
+    }
+    problem_finish(&p);
+    if (ran == 0)
+        fail_msg("no kernel runs %s", row->name);
+}
+
+static void every_kernel_was_tested(void **state)
+{
+    (void)state;
+    const char *name;
+    int missing = 0;
+    if (!all.bench)
+        SKIP("every_kernel_was_tested: no GLES device");
+    for (size_t i = 0; (name = kernel_bench_name(all.bench, "moe_matmul", i)) != NULL; i++) {
+        if (all.ran[i])
+            continue;
+        printf("# skip: %s\n", all.why[i]);
+        bool capability = strstr(all.why[i], "EXTENSION") || strstr(all.why[i], "SUBGROUP") ||
+                          strstr(all.why[i], "MAX_") || strstr(all.why[i], "REQUIRE SOFTWARE") ||
+                          strstr(all.why[i], "SHARED_BYTES");
+        missing += !capability;
+    }
+    assert_int_equal(missing, 0);
+}
+
+/* ---- names ------------------------------------------------------------------------------- */
+
+static char names[NUM_SHAPES * NUM_WEIGHTS][96];
+static struct row rows[NUM_SHAPES * NUM_WEIGHTS];
+
+/* Fills `rows` and returns how many there are; `bands_only`: some that are cut, for the smallest
+ * device that GLES 3.1 allows. */
+static size_t name_rows(bool bands_only)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < NUM_SHAPES * NUM_WEIGHTS; i++) {
+        const struct shape *s = &shapes[i / NUM_WEIGHTS];
+        const char *format = dgl_dtype_get(weights[i % NUM_WEIGHTS])->name;
+        if (!kernel_word_in(s->formats, format) ||
+            (bands_only && !(s->cuts[0] && kernel_word_in("bf16 mxfp4", format))))
+            continue;
+        snprintf(names[count], sizeof(names[0]), "%s%s_%s_%s_%s_k%u_n%u_%uof%u_t%u",
+                 bands_only ? "floor_" : "", s->phase, format, s->post, s->act, s->k, s->n,
+                 s->top_k, s->experts, s->tokens);
+        rows[count] = (struct row){names[count], *s, weights[i % NUM_WEIGHTS]};
+        count++;
+    }
+    return count;
+}
+
+int main(void)
+{
+    const struct CMUnitTest others[] = {cmocka_unit_test(every_kernel_was_tested)};
+    all.bench = kernel_bench_create(false);
+    size_t count = name_rows(false);
+    int failures =
+        test_run_rows("moe_matmul", experts_agree_with_doubles, rows, count, sizeof(rows[0]));
+    failures += cmocka_run_group_tests_name("kernels", others, NULL, NULL);
+    kernel_bench_destroy(&all.bench);
+    all.bench = kernel_bench_create(true);
+    count = name_rows(true);
+    failures += test_run_rows("floor", experts_agree_with_doubles, rows, count, sizeof(rows[0]));
+    kernel_bench_destroy(&all.bench);
+    return failures;
+}

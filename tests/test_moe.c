@@ -1,0 +1,192 @@
+/* Models with experts. Small random checkpoints against float64 references, read token by token,
+ * in chunks and at once, with experts cut into bands (needs the test data). And models whose
+ * experts are all the same, which must answer as the dense model does that has that MLP: whoever is
+ * chosen, also when it is always the same expert, or every one. */
+#include "tests/support/reference.h"
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+
+#include "tests/support/gl_fail.h"
+#include "tests/support/tiny_engine.h"
+#include "tests/support/tiny_moe.h"
+
+#define ARCHIVE "fixtures/visible.tar.xz"
+#define MARGIN  0.001
+
+/* ---- families -------------------------------------------------------------------------------- */
+
+struct family_row {
+    const char *name, *family;
+    int32_t chunk; /* 0 = the default */
+    bool limits_min;
+    uint64_t binding; /* bytes that the device binds, 0 = the truth: cuts experts into bands */
+};
+
+static const struct family_row families[] = {
+    {"mixtral", "mixtral", 0, false, 0},
+    {"mixtral, token by token", "mixtral", 1, false, 0},
+    {"mixtral, chunks of 7", "mixtral", 7, false, 0},
+    {"mixtral, chunks of 64", "mixtral", 64, false, 0},
+    {"mixtral on the minimal device", "mixtral", 0, true, 0},
+    {"qwen3-moe", "qwen3-moe", 0, false, 0},
+    {"qwen3-moe, token by token", "qwen3-moe", 1, false, 0},
+    {"qwen3-moe, chunks of 7", "qwen3-moe", 7, false, 0},
+    {"qwen3-moe, chunks of 512", "qwen3-moe", 512, false, 0},
+    {"qwen3-moe on the minimal device", "qwen3-moe", 0, true, 0},
+    {"gpt-oss", "gpt-oss-mxfp4", 0, false, 0},
+    {"gpt-oss, token by token", "gpt-oss-mxfp4", 1, false, 0},
+    {"gpt-oss, chunks of 7", "gpt-oss-mxfp4", 7, false, 0},
+    {"gpt-oss, chunks of 64", "gpt-oss-mxfp4", 64, false, 0},
+    {"gpt-oss on the minimal device", "gpt-oss-mxfp4", 0, true, 0},
+    {"mixtral in bands", "mixtral", 0, false, 65536},
+    {"gpt-oss in bands", "gpt-oss-mxfp4", 0, false, 65520},
+    {"gpt-oss in bands, token by token", "gpt-oss-mxfp4", 1, false, 65520},
+};
+
+static void family_matches_its_reference(void **state)
+{
+    const struct family_row *row = *state;
+    struct reference ref;
+    struct test_engine engine;
+    char inside[64];
+    snprintf(inside, sizeof(inside), "visible/%s", row->family);
+    const char *dir = test_unpacked(ARCHIVE, inside);
+    if (!dir)
+        SKIP("%s: no %s", row->name, ARCHIVE);
+    reference_load(dir, &ref);
+    gl_fail.max_ssbo_bytes = row->binding;
+    test_engine_open(&engine, &(struct test_engine_params){.path = dir,
+                                                           .kv_type = DGL_KV_F32,
+                                                           .chunk = row->chunk,
+                                                           .limits_min = row->limits_min});
+    assert_at_most(reference_logits_nmse(&engine, &ref), 1e-9);
+    reference_check_greedy(&engine, &ref, MARGIN);
+    reference_check_forced(&engine, &ref, MARGIN);
+    test_engine_close(&engine);
+    gl_fail_reset();
+    reference_finish(&ref);
+}
+
+/* ---- experts that are all the same ----------------------------------------------------------- */
+
+enum { PROMPT = 45, STEPS = 12 };
+
+struct same_row {
+    const char *name;
+    int32_t experts, top_k, hidden, intermediate;
+    bool zero_router, limits_min;
+};
+
+static const struct same_row same[] = {
+    {"one expert", 1, 1, 64, 96, false, false},
+    {"two of eight", 8, 2, 64, 96, false, false},
+    {"not a power of two", 13, 3, 64, 112, false, false},
+    {"every expert is chosen", 6, 6, 96, 80, false, false},
+    {"all tokens to one expert", 7, 1, 64, 96, true, false},
+    {"all tokens to the same three", 8, 3, 96, 64, true, false},
+    {"many experts, few tokens", 96, 2, 64, 48, false, false},
+    {"two of five on the minimal device", 5, 2, 64, 96, false, true},
+};
+
+/* Logits after PROMPT tokens, those of the last greedy step behind them, and its tokens. */
+struct answer {
+    float *prompt, *last;
+    int32_t tokens[STEPS];
+};
+
+static void answer_of(struct dgl_session *s, int32_t vocab, size_t first, struct answer *out)
+{
+    int32_t ids[PROMPT];
+    tiny_ids(ids, PROMPT, vocab, 5);
+    if (first)
+        tiny_sync(s, ids, first);
+    tiny_sync(s, ids, PROMPT);
+    out->prompt = tiny_logits(s);
+    tiny_greedy(s, ids, PROMPT, out->tokens, STEPS);
+    out->last = tiny_logits(s);
+}
+
+static void answer_finish(struct answer *a)
+{
+    free(a->prompt);
+    free(a->last);
+}
+
+static void check_same(const struct answer *a, const struct answer *b, int32_t vocab, double limit)
+{
+    assert_at_most(tiny_nmse(a->prompt, b->prompt, (size_t)vocab), limit);
+    assert_memory_equal(a->tokens, b->tokens, sizeof(a->tokens));
+    assert_at_most(tiny_nmse(a->last, b->last, (size_t)vocab), limit);
+}
+
+static void equal_experts_make_a_dense_model(void **state)
+{
+    const struct same_row *row = *state;
+    struct tiny_moe m = {tiny_llama_default(), row->experts, row->top_k, row->zero_router};
+    struct tiny_engine dense, sparse;
+    struct answer want, got;
+    m.dense.hidden = row->hidden;
+    m.dense.intermediate = row->intermediate;
+    m.dense.dtype = DGL_F32;
+    char *dir = test_tmpdir();
+    tiny_moe_write(dir, &m);
+    tiny_engine_open(&dense,
+                     &(struct tiny_engine_params){.sizes = &m.dense, .kv_type = DGL_KV_F32});
+    answer_of(dense.session, m.dense.vocab, 0, &want);
+    tiny_engine_open(&sparse, &(struct tiny_engine_params){.path = dir,
+                                                           .kv_type = DGL_KV_F32,
+                                                           .limits_min = row->limits_min});
+    answer_of(sparse.session, m.dense.vocab, 0, &got);
+    check_same(&got, &want, m.dense.vocab, 1e-9);
+    answer_finish(&got);
+    answer_finish(&want);
+    tiny_engine_close(&sparse);
+    tiny_engine_close(&dense);
+    test_tmpdir_remove(dir);
+}
+
+/* ---- parts of a prompt ----------------------------------------------------------------------- */
+
+struct part_row {
+    const char *name;
+    int32_t chunk;
+    size_t first; /* tokens evaluated by a call of their own; 0 = none */
+    double limit;
+};
+
+static const struct part_row parts[] = {
+    {"two parts", 0, 20, 0}, /* not a bit changes as long as both are prefill */
+    {"chunks of 7, in parts", 7, 17, 0},
+    {"chunks of 44", 44, 0, 1e-9}, /* the last token by itself, as decode */
+    {"chunks of 1", 1, 0, 1e-9},
+    {"chunks of 64", 64, 0, 0},
+    {"the same again", 0, 0, 0},
+};
+
+static void parts_of_a_prompt_agree(void **state)
+{
+    const struct part_row *row = *state;
+    struct tiny_moe m = {tiny_llama_default(), 11, 3, false};
+    struct tiny_engine e;
+    struct answer whole, apart;
+    char *dir = test_tmpdir();
+    tiny_moe_write(dir, &m);
+    tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir, .kv_type = DGL_KV_F32});
+    answer_of(e.session, m.dense.vocab, 0, &whole);
+    struct dgl_session *s = tiny_session(&e, row->chunk);
+    answer_of(s, m.dense.vocab, row->first, &apart);
+    check_same(&apart, &whole, m.dense.vocab, row->limit);
+    answer_finish(&whole);
+    answer_finish(&apart);
+    dgl_session_destroy(&s);
+    tiny_engine_close(&e);
+    test_tmpdir_remove(dir);
+}
+
+int main(void)
+{
+    int failures = test_run_table("families", family_matches_its_reference, families);
+    failures += test_run_table("same", equal_experts_make_a_dense_model, same);
+    return failures + test_run_table("parts", parts_of_a_prompt_agree, parts);
+}

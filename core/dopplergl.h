@@ -463,7 +463,14 @@ enum dgl_status dgl_verify_smoke(struct dgl_session *session, bool *passed, char
 
 struct dgl_convert_params {
     const char *in, *out; /* required */
-    const char *quantize; /* f32, f16, bf16, q8_0, q4_k_m; NULL = as stored */
+    const char *quantize; /* f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m, mxfp4; NULL = as stored */
+    const char *embed, *head, *experts; /* types of single roles (docs/formats.md); NULL = as
+                                           `quantize` says */
+    const char *q4k_layout;             /* of matrices in q4_k: row (default), column, flat */
+    bool fuse_gate_up;                  /* gate and up of a layer as one tensor */
+    bool transpose_weights;             /* linear layers in floats: stored in columns */
+    bool text_only;       /* of a model that also sees: names and config of its text model */
+    bool fast;            /* block formats: no search for the best codes */
     const char *hash;     /* sha256 (default) or blake3 */
     bool force;           /* replace an existing `out` */
     uint64_t shard_bytes; /* 0 = 64 MiB */

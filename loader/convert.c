@@ -13,7 +13,7 @@
 struct job {
     const struct dgl_log *log;
     const struct dgl_convert_params *params;
-    const struct convert_recipe *recipe;
+    struct convert_recipe recipe;
     uint64_t shard_bytes;
     enum dgl_hash_kind hash;
     struct dgl_model_file *model;
@@ -29,11 +29,9 @@ static enum dgl_status job_options(struct job *job)
     const struct dgl_convert_params *p = job->params;
     if (!p->in || !p->out || !*p->out)
         return dgl_fail(job->log, DGL_ERR_INVALID_ARG, "convert: input and output are required");
-    job->recipe = convert_recipe_find(p->quantize);
-    if (!job->recipe)
-        return dgl_fail(job->log, DGL_ERR_INVALID_ARG,
-                        "convert: quantize is \"%s\", wanted f32, f16, bf16, q8_0 or q4_k_m",
-                        p->quantize);
+    enum dgl_status status = convert_recipe_init(job->log, p, &job->recipe);
+    if (status != DGL_OK)
+        return status;
     job->hash = DGL_HASH_SHA256;
     if (p->hash && !dgl_hash_parse_name(p->hash, &job->hash))
         return dgl_fail(job->log, DGL_ERR_INVALID_ARG,
@@ -78,22 +76,28 @@ static enum dgl_status write_file(const struct dgl_log *log, const char *dir, co
     return status;
 }
 
-static enum dgl_status copy_text(struct job *job, const char *from, const char *name)
+/* Adds a text to the pack; `label` is for messages. */
+static enum dgl_status add_text(struct job *job, const char *label, const char *name,
+                                const char *text, size_t len)
 {
     struct convert_copy *copy = &job->copies[job->num_copies];
-    char *text = NULL;
-    size_t len = 0;
-    enum dgl_status status = dgl_file_slurp(job->log, from, RDRR_MAX_COPIED_BYTES, &text, &len);
-    if (status != DGL_OK)
-        return status;
     copy->name = name;
     copy->size = len;
     if (!dgl_hash_bytes(DGL_HASH_SHA256, text, len, copy->sha256))
-        status = dgl_fail(job->log, DGL_ERR_NO_MEMORY, "%s: cannot compute its sha256", from);
-    if (status == DGL_OK)
-        status = write_file(job->log, job->folder.temp, name, text, len);
+        return dgl_fail(job->log, DGL_ERR_NO_MEMORY, "%s: cannot compute its sha256", label);
+    enum dgl_status status = write_file(job->log, job->folder.temp, name, text, len);
     if (status == DGL_OK)
         job->num_copies++;
+    return status;
+}
+
+static enum dgl_status copy_text(struct job *job, const char *from, const char *name)
+{
+    char *text = NULL;
+    size_t len = 0;
+    enum dgl_status status = dgl_file_slurp(job->log, from, RDRR_MAX_COPIED_BYTES, &text, &len);
+    if (status == DGL_OK)
+        status = add_text(job, from, name, text, len);
     free(text);
     return status;
 }
@@ -112,6 +116,16 @@ static enum dgl_status copy_texts(struct job *job)
     return status;
 }
 
+static enum dgl_status pack_begin(void *priv, uint64_t *offset)
+{
+    return rdrr_writer_begin(priv, offset);
+}
+
+static enum dgl_status pack_write(void *priv, const void *bytes, size_t len)
+{
+    return rdrr_writer_write(priv, bytes, len);
+}
+
 static enum dgl_status write_weights(struct job *job)
 {
     struct rdrr_writer_params params = {
@@ -120,9 +134,13 @@ static enum dgl_status write_weights(struct job *job)
                                         .priv = job->params->progress_priv,
                                         .total = job->plan.bytes_in};
     enum dgl_status status = rdrr_writer_create(job->log, &params, &job->writer);
+    struct convert_work work = {.log = job->log,
+                                .model = job->model,
+                                .threads = job->params->threads,
+                                .fast = job->recipe.fast,
+                                .sink = {pack_begin, pack_write, job->writer}};
     for (size_t i = 0; i < job->plan.count && status == DGL_OK; i++)
-        status = convert_tensor(job->log, job->model, &job->plan.items[i], job->params->threads,
-                                job->writer, &progress);
+        status = convert_tensor(&work, &job->plan.items[i], &progress);
     if (status == DGL_OK)
         status = rdrr_writer_end(job->writer);
     return status;
@@ -153,6 +171,33 @@ static void job_finish(struct job *job)
     model_file_close(&job->model);
 }
 
+static enum dgl_status convert_to_pack(struct job *job, struct dgl_convert_result *out)
+{
+    enum dgl_status status =
+        convert_folder_begin(job->log, job->params->out, job->params->force, &job->folder);
+    if (status == DGL_OK)
+        status = open_input(job);
+    if (status == DGL_OK)
+        status = convert_plan_init(job->log, job->model, &job->recipe, &job->plan);
+    if (status == DGL_OK)
+        status = convert_plan_check(job->log, &job->plan, job->params);
+    if (status == DGL_OK)
+        status = convert_plan_arrange(job->log, job->model, job->params, &job->plan);
+    if (status == DGL_OK)
+        status = copy_texts(job);
+    if (status == DGL_OK)
+        status = write_weights(job);
+    if (status == DGL_OK)
+        status = write_manifest(job);
+    if (status == DGL_OK)
+        status = convert_folder_publish(job->log, &job->folder);
+    if (status == DGL_OK)
+        *out = (struct dgl_convert_result){.tensors = job->plan.count,
+                                           .bytes_in = job->plan.bytes_in,
+                                           .bytes_out = rdrr_writer_size(job->writer)};
+    return status;
+}
+
 enum dgl_status convert_model(const struct dgl_log *log, const struct dgl_convert_params *params,
                               struct dgl_convert_result *out)
 {
@@ -160,23 +205,7 @@ enum dgl_status convert_model(const struct dgl_log *log, const struct dgl_conver
     *out = (struct dgl_convert_result){0};
     enum dgl_status status = job_options(&job);
     if (status == DGL_OK)
-        status = convert_folder_begin(log, params->out, params->force, &job.folder);
-    if (status == DGL_OK)
-        status = open_input(&job);
-    if (status == DGL_OK)
-        status = convert_plan_init(log, job.model, job.recipe, &job.plan);
-    if (status == DGL_OK)
-        status = copy_texts(&job);
-    if (status == DGL_OK)
-        status = write_weights(&job);
-    if (status == DGL_OK)
-        status = write_manifest(&job);
-    if (status == DGL_OK)
-        status = convert_folder_publish(log, &job.folder);
-    if (status == DGL_OK)
-        *out = (struct dgl_convert_result){.tensors = job.plan.count,
-                                           .bytes_in = job.plan.bytes_in,
-                                           .bytes_out = rdrr_writer_size(job.writer)};
+        status = convert_to_pack(&job, out);
     job_finish(&job);
     return status;
 }

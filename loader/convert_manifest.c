@@ -8,7 +8,10 @@
 /* Spelling of a type in "quantizationInfo". */
 static const char *info_token(enum dgl_dtype type)
 {
-    return type == DGL_Q4_K ? "q4k" : dgl_dtype_get(type)->name;
+    return type == DGL_Q4_K   ? "q4k"
+           : type == DGL_Q5_K ? "q5k"
+           : type == DGL_Q6_K ? "q6k"
+                              : dgl_dtype_get(type)->name;
 }
 
 static void put_cstr(struct dgl_json_writer *w, const char *key, const char *text)
@@ -34,14 +37,15 @@ static const struct convert_item *item_by_role(const struct convert_plan *plan, 
 
 static const char *recipe_suffix(const struct convert_plan *plan)
 {
-    return plan->recipe->as_stored ? dgl_dtype_get(convert_plan_headline(plan))->name
-                                   : plan->recipe->name;
+    return plan->recipe->matrix == CONVERT_KEEP ? dgl_dtype_get(convert_plan_headline(plan))->name
+                                                : plan->recipe->name;
 }
 
 /* The source's name without the suffix of an earlier conversion, plus that of this one. */
 static void write_model_id(struct dgl_json_writer *w, const struct convert_manifest *in)
 {
-    static const char *const suffixes[] = {"-f32", "-f16", "-bf16", "-q8_0", "-q4_k_m", "-q4_k"};
+    static const char *const suffixes[] = {"-f32",  "-f16",    "-bf16", "-q8_0",   "-q6_k",
+                                           "-q5_k", "-q5_k_m", "-q4_k", "-q4_k_m", "-mxfp4"};
     struct dgl_buf id = {0};
     size_t len = strlen(in->model->name);
     for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
@@ -77,7 +81,7 @@ static void write_head(struct dgl_json_writer *w, const struct convert_manifest 
         put_cstr(w, "embeddings", info_token(embedding->type));
     if (head)
         put_cstr(w, "lmHead", info_token(head->type));
-    put_cstr(w, "layout", "row");
+    put_cstr(w, "layout", rdrr_layout_name(plan->block_layout));
     dgl_jw_end_object(w);
     put_cstr(w, "hashAlgorithm", dgl_hash_name(in->hash));
     const struct model_desc *desc = &in->model->desc;
@@ -92,16 +96,49 @@ static void write_head(struct dgl_json_writer *w, const struct convert_manifest 
     }
 }
 
+/* The config of the text model inside another: its own values, and the ids that the outer one
+ * has. */
+static void write_text_config(struct dgl_json_writer *w, const struct dgl_json *root,
+                              const struct model_desc *desc)
+{
+    const struct dgl_json *text = dgl_json_get(root, "text_config");
+    const struct dgl_json *bos = dgl_json_get(root, "bos_token_id");
+    dgl_jw_object(w);
+    put_cstr(w, "model_type", desc->family);
+    for (const struct dgl_json *v = dgl_json_first(text); v; v = dgl_json_next(v)) {
+        struct dgl_str key = dgl_json_key(v);
+        if (dgl_str_eq(key, "model_type") || dgl_str_eq(key, "eos_token_id") ||
+            (bos && dgl_str_eq(key, "bos_token_id")))
+            continue;
+        dgl_jw_key_str(w, key);
+        dgl_jw_value(w, v);
+    }
+    if (bos) {
+        dgl_jw_key(w, "bos_token_id");
+        dgl_jw_value(w, bos);
+    }
+    dgl_jw_key(w, "eos_token_id");
+    dgl_jw_array(w);
+    for (size_t i = 0; i < desc->num_stop_ids; i++)
+        dgl_jw_i64(w, desc->stop_ids[i].id);
+    dgl_jw_end_array(w);
+    dgl_jw_end_object(w);
+}
+
 static enum dgl_status write_config(const struct dgl_log *log, struct dgl_json_writer *w,
-                                    const struct dgl_model_file *model)
+                                    const struct convert_manifest *in)
 {
     struct dgl_json_doc *doc = NULL;
+    const struct dgl_model_file *model = in->model;
     enum dgl_status status =
         dgl_json_parse(log, "config.json", model->config, model->config_len, &doc);
     if (status != DGL_OK)
         return status;
     dgl_jw_key(w, "config");
-    dgl_jw_value(w, dgl_json_root(doc));
+    if (in->plan->text_only)
+        write_text_config(w, dgl_json_root(doc), &model->desc);
+    else
+        dgl_jw_value(w, dgl_json_root(doc));
     dgl_json_destroy(&doc);
     return DGL_OK;
 }
@@ -134,6 +171,18 @@ static void write_skipped(struct dgl_json_writer *w, const struct model_skipped 
     dgl_jw_end_array(w);
 }
 
+/* The key is left out where nothing was joined, as others read it. */
+static void write_fused(struct dgl_json_writer *w, const struct convert_plan *plan)
+{
+    for (size_t i = 0; i < plan->count; i++) {
+        if (plan->items[i].fused) {
+            dgl_jw_key(w, "fuseGateUp");
+            dgl_jw_bool(w, true);
+            return;
+        }
+    }
+}
+
 static void write_origin(struct dgl_json_writer *w, const struct convert_manifest *in)
 {
     if (in->model->tokenizer_json) {
@@ -162,7 +211,8 @@ static void write_origin(struct dgl_json_writer *w, const struct convert_manifes
     dgl_jw_key(w, "quantization");
     dgl_jw_object(w);
     put_cstr(w, "type", in->plan->recipe->name);
-    put_cstr(w, "layout", "row");
+    put_cstr(w, "layout", rdrr_layout_name(in->plan->block_layout));
+    write_fused(w, in->plan);
     dgl_jw_end_object(w);
     write_skipped(w, &in->model->skipped);
     dgl_jw_end_object(w);
@@ -216,6 +266,30 @@ static void write_place(struct dgl_json_writer *w, uint64_t offset, uint64_t siz
     dgl_jw_end_array(w);
 }
 
+static void put_dims(struct dgl_json_writer *w, const char *key, const uint64_t *dims,
+                     uint32_t rank)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_array(w);
+    for (uint32_t d = 0; d < rank; d++)
+        dgl_jw_u64(w, dims[d]);
+    dgl_jw_end_array(w);
+}
+
+/* Floats in columns have the shape of what is stored, and the model's as originalShape. */
+static void write_shape(struct dgl_json_writer *w, const struct convert_item *item)
+{
+    bool turned = item->layout == RDRR_COLUMN && dgl_dtype_get(item->type)->block == 1;
+    const uint64_t matrix[] = {item->rows, item->cols}, stored[] = {item->cols, item->rows};
+    if (item->from->rank != 2) {
+        put_dims(w, "shape", item->from->shape, item->from->rank);
+        return;
+    }
+    put_dims(w, "shape", turned ? stored : matrix, 2);
+    if (turned)
+        put_dims(w, "originalShape", matrix, 2);
+}
+
 static void write_tensors(struct dgl_json_writer *w, const struct convert_manifest *in)
 {
     put_u64(w, "tensorCount", in->plan->count);
@@ -223,19 +297,15 @@ static void write_tensors(struct dgl_json_writer *w, const struct convert_manife
     dgl_jw_object(w);
     for (size_t i = 0; i < in->plan->count; i++) {
         const struct convert_item *item = &in->plan->items[i];
-        dgl_jw_key(w, item->from->name);
+        dgl_jw_key(w, convert_item_name(item));
         dgl_jw_object(w);
         write_place(w, item->offset, item->size, in->shard_bytes);
         put_u64(w, "size", item->size);
-        dgl_jw_key(w, "shape");
-        dgl_jw_array(w);
-        for (uint32_t d = 0; d < item->from->rank; d++)
-            dgl_jw_u64(w, item->from->shape[d]);
-        dgl_jw_end_array(w);
+        write_shape(w, item);
         put_cstr(w, "dtype", dgl_dtype_get(item->type)->rdrr);
         put_cstr(w, "role", item->from->role);
         if (item->from->rank >= 2)
-            put_cstr(w, "layout", "row");
+            put_cstr(w, "layout", rdrr_layout_name(item->layout));
         dgl_jw_end_object(w);
     }
     dgl_jw_end_object(w);
@@ -248,7 +318,7 @@ enum dgl_status convert_manifest_write(const struct dgl_log *log, const struct c
     dgl_jw_object(&w);
     write_head(&w, in);
     rdrr_inference_write(&w, &in->model->desc);
-    enum dgl_status status = write_config(log, &w, in->model);
+    enum dgl_status status = write_config(log, &w, in);
     if (status != DGL_OK)
         return status;
     write_hints(&w);

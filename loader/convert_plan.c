@@ -7,22 +7,70 @@
 #include "core/base/checked.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "loader/quant.h"
+
+#define ALL(type) type, type, type, type, type
+#define STORED    "stored"
 
 static const struct convert_recipe recipes[] = {
-    {"stored", true, DGL_F32, DGL_F32},  {"f32", false, DGL_F32, DGL_F32},
-    {"f16", false, DGL_F16, DGL_F16},    {"bf16", false, DGL_BF16, DGL_BF16},
-    {"q8_0", false, DGL_Q8_0, DGL_Q8_0}, {"q4_k_m", false, DGL_Q4_K, DGL_Q8_0},
+    {STORED, ALL(CONVERT_KEEP), .other = CONVERT_KEEP},
+    {"f32", ALL(DGL_F32), .other = DGL_F32},
+    {"f16", ALL(DGL_F16), .other = DGL_F32},
+    {"bf16", ALL(DGL_BF16), .other = DGL_F32},
+    {"q8_0", ALL(DGL_Q8_0), .other = DGL_F32},
+    {"q6_k", ALL(DGL_Q6_K), .other = DGL_F32},
+    {"q5_k_m", DGL_Q5_K, DGL_Q6_K, DGL_Q5_K, DGL_Q6_K, DGL_Q6_K, DGL_F32, false},
+    {"q4_k_m", DGL_Q4_K, DGL_Q4_K, DGL_Q4_K, DGL_Q8_0, DGL_Q8_0, DGL_F32, false},
+    {"mxfp4", DGL_MXFP4, DGL_MXFP4, DGL_MXFP4, DGL_Q8_0, DGL_Q8_0, DGL_F32, false},
 };
 
-const struct convert_recipe *convert_recipe_find(const char *name)
+static enum dgl_status find_recipe(const struct dgl_log *log, const char *name,
+                                   struct convert_recipe *out)
 {
+    *out = recipes[0];
     if (!name)
-        return &recipes[0];
+        return DGL_OK;
     for (size_t i = 1; i < sizeof(recipes) / sizeof(recipes[0]); i++) {
-        if (strcmp(recipes[i].name, name) == 0)
-            return &recipes[i];
+        if (strcmp(recipes[i].name, name) == 0) {
+            *out = recipes[i];
+            return DGL_OK;
+        }
     }
-    return NULL;
+    return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                    "convert: quantize is \"%s\", wanted f32, f16, bf16, q8_0, q6_k, q5_k_m, "
+                    "q4_k_m or mxfp4",
+                    name);
+}
+
+/* `name` NULL: no override. */
+static enum dgl_status override_role(const struct dgl_log *log, const char *option,
+                                     const char *name, enum dgl_dtype *type)
+{
+    enum dgl_dtype wanted;
+    if (!name)
+        return DGL_OK;
+    if (!dgl_dtype_parse(name, strlen(name), &wanted) || !dgl_row_encodable(wanted))
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "convert: %s is \"%s\", wanted f32, f16, bf16, q8_0, q6_k, q5_k, q4_k, "
+                        "q4_0 or mxfp4",
+                        option, name);
+    *type = wanted;
+    return DGL_OK;
+}
+
+enum dgl_status convert_recipe_init(const struct dgl_log *log,
+                                    const struct dgl_convert_params *params,
+                                    struct convert_recipe *out)
+{
+    enum dgl_status status = find_recipe(log, params->quantize, out);
+    if (status == DGL_OK)
+        status = override_role(log, "embed", params->embed, &out->embed);
+    if (status == DGL_OK)
+        status = override_role(log, "head", params->head, &out->head);
+    if (status == DGL_OK)
+        status = override_role(log, "experts", params->experts, &out->experts);
+    out->fast = params->fast;
+    return status;
 }
 
 static bool role_is(const struct tensor_info *t, const char *role)
@@ -35,23 +83,57 @@ static bool type_is_block(enum dgl_dtype type)
     return dgl_dtype_get(type)->block > 1;
 }
 
-enum dgl_dtype convert_target(const struct convert_recipe *recipe, const struct tensor_info *tensor)
+enum dgl_dtype convert_target(const struct convert_recipe *recipe, const struct tensor_info *tensor,
+                              bool precise)
 {
-    if (recipe->as_stored || tensor->dtype == DGL_U8 || tensor->dtype == DGL_I64)
-        return tensor->dtype;
-    if (tensor->rank >= 2 && (role_is(tensor, "matmul") || role_is(tensor, "expert")))
-        return recipe->matrix;
-    if (tensor->rank >= 2 && (role_is(tensor, "embedding") || role_is(tensor, "lm_head")))
-        return recipe->table;
-    return DGL_F32;
+    enum dgl_dtype type = recipe->other;
+    if (tensor->rank >= 2 && role_is(tensor, "matmul"))
+        type = precise ? recipe->precise : recipe->matrix;
+    else if (tensor->rank >= 2 && role_is(tensor, "expert"))
+        type = recipe->experts;
+    else if (tensor->rank >= 2 && role_is(tensor, "embedding"))
+        type = recipe->embed;
+    else if (tensor->rank >= 2 && role_is(tensor, "lm_head"))
+        type = recipe->head;
+    return type == CONVERT_KEEP || !dgl_row_decodable(tensor->dtype) ? tensor->dtype : type;
 }
 
-static enum dgl_status item_init(const struct dgl_log *log, const struct convert_recipe *recipe,
-                                 const struct tensor_info *from, struct convert_item *item)
+/* llama.cpp's choice: the first and the last eighth of the layers, and every third between. */
+static bool layer_is_precise(int layer, int layers)
 {
+    int eighth = layers / 8;
+    return layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2;
+}
+
+static bool is_precise(const struct model_desc *desc, size_t index)
+{
+    for (int i = 0; i < desc->layers; i++) {
+        if (layer_is_precise(i, desc->layers) &&
+            (desc->layer[i].v == (long)index || desc->layer[i].down == (long)index))
+            return true;
+    }
+    return false;
+}
+
+/* An override that no tensor answers to is a slip: a tied head is the embedding. */
+static enum dgl_status check_override(const struct dgl_log *log, const struct convert_plan *plan,
+                                      const char *option, const char *given, const char *role)
+{
+    for (size_t i = 0; i < plan->count; i++) {
+        if (role_is(plan->items[i].from, role))
+            return DGL_OK;
+    }
+    if (!given)
+        return DGL_OK;
+    return dgl_fail(log, DGL_ERR_INVALID_ARG, "convert: %s is \"%s\", but the model has no %s",
+                    option, given, role);
+}
+
+/* item->from and item->type are set. */
+enum dgl_status convert_item_size(const struct dgl_log *log, struct convert_item *item)
+{
+    const struct tensor_info *from = item->from;
     uint64_t bytes;
-    item->from = from;
-    item->type = convert_target(recipe, from);
     item->rows = 1;
     item->cols = from->rank ? from->shape[from->rank - 1] : 1;
     bool ok = true;
@@ -99,7 +181,9 @@ enum dgl_status convert_plan_init(const struct dgl_log *log, const struct dgl_mo
             continue;
         struct convert_item *item = &out->items[out->count++];
         item->index = i;
-        status = item_init(log, recipe, t, item);
+        item->from = t;
+        item->type = convert_target(recipe, t, is_precise(&model->desc, i));
+        status = convert_item_size(log, item);
         if (status == DGL_OK && !dgl_add_u64(out->bytes_in, t->bytes, &out->bytes_in))
             status = dgl_fail(log, DGL_ERR_FORMAT, "%s: sizes of tensors overflow", model->path);
     }
@@ -110,9 +194,21 @@ enum dgl_status convert_plan_init(const struct dgl_log *log, const struct dgl_mo
     return status;
 }
 
+enum dgl_status convert_plan_check(const struct dgl_log *log, const struct convert_plan *plan,
+                                   const struct dgl_convert_params *params)
+{
+    enum dgl_status status = check_override(log, plan, "embed", params->embed, "embedding");
+    if (status == DGL_OK)
+        status = check_override(log, plan, "head", params->head, "lm_head");
+    if (status == DGL_OK)
+        status = check_override(log, plan, "experts", params->experts, "expert");
+    return status;
+}
+
 void convert_plan_finish(struct convert_plan *plan)
 {
     free(plan->items);
+    dgl_arena_finish(&plan->names);
     plan->items = NULL;
     plan->count = 0;
 }

@@ -17,7 +17,8 @@ struct chunk {
     const uint8_t *src;
     uint8_t *dst;
     uint64_t rows, group; /* in the chunk, per piece of work */
-    double limit;         /* magnitude that the new type can still hold */
+    bool fast;
+    double limit;  /* magnitude that the new type can still hold */
     uint64_t *bad; /* per piece: 1 + index of the first value in it that does not fit; 0 = none */
     float *bad_value;
 };
@@ -53,7 +54,8 @@ static enum dgl_status convert_group(void *ctx, size_t index)
             c->bad_value[index] = row[at];
             status = DGL_ERR_INVALID_ARG;
         } else {
-            dgl_row_encode(item->type, row, item->cols, c->dst + r * item->row_bytes);
+            (c->fast ? dgl_row_encode_fast : dgl_row_encode)(item->type, row, item->cols,
+                                                             c->dst + r * item->row_bytes);
         }
     }
     free(row);
@@ -96,7 +98,7 @@ static enum dgl_status convert_chunk(const struct dgl_log *log, struct chunk *c,
     return status;
 }
 
-static enum dgl_status advance(struct convert_progress *progress, uint64_t bytes)
+enum dgl_status convert_advance(struct convert_progress *progress, uint64_t bytes)
 {
     progress->done += bytes;
     if (progress->cb && !progress->cb(progress->priv, "bytes", progress->done, progress->total))
@@ -104,34 +106,76 @@ static enum dgl_status advance(struct convert_progress *progress, uint64_t bytes
     return DGL_OK;
 }
 
-enum dgl_status convert_tensor(const struct dgl_log *log, const struct dgl_model_file *model,
-                               struct convert_item *item, int32_t threads,
-                               struct rdrr_writer *writer, struct convert_progress *progress)
+enum dgl_status convert_put(const struct convert_work *work, const void *bytes, size_t len)
+{
+    return work->sink.write(work->sink.priv, bytes, len);
+}
+
+enum dgl_status convert_rows(const struct convert_work *work, const struct convert_rows *rows)
+{
+    uint64_t cols = rows->item->cols;
+    struct chunk chunk = {.item = rows->item,
+                          .src = rows->src,
+                          .dst = rows->dst,
+                          .rows = rows->rows,
+                          .group = cols < GROUP_VALUES ? GROUP_VALUES / cols : 1,
+                          .fast = work->fast,
+                          .limit = dgl_row_limit(rows->item->type)};
+    return convert_chunk(work->log, &chunk, rows->first_row, work->threads);
+}
+
+enum dgl_status convert_rows_read(const struct convert_work *work, const struct convert_item *item,
+                                  uint64_t row, uint64_t rows, void *dst)
+{
+    uint64_t parts = item->fused ? item->part_rows : item->rows; /* of the first tensor */
+    uint64_t here = row >= parts ? 0 : rows < parts - row ? rows : parts - row;
+    uint64_t from = row > parts ? row - parts : 0;
+    uint8_t *to = dst;
+    enum dgl_status st = DGL_OK;
+    if (here > 0)
+        st = tensor_source_read(work->log, work->model->tensors, item->index, row * item->from_row,
+                                to, (size_t)(here * item->from_row));
+    if (st == DGL_OK && here < rows)
+        st = tensor_source_read(work->log, work->model->tensors, item->second,
+                                from * item->from_row, to + here * item->from_row,
+                                (size_t)((rows - here) * item->from_row));
+    return st;
+}
+
+static enum dgl_status convert_whole_rows(const struct convert_work *work,
+                                          const struct convert_item *item,
+                                          struct convert_progress *progress)
 {
     bool same = item->type == item->from->dtype;
     uint64_t wide = item->cols * sizeof(float); /* the plan's sizes are checked: no overflow */
     uint64_t step = wide < CHUNK_BYTES ? CHUNK_BYTES / wide : 1;
-    uint64_t group = item->cols < GROUP_VALUES ? GROUP_VALUES / item->cols : 1;
     step = step < item->rows ? step : item->rows;
     uint8_t *src = dgl_calloc((size_t)step, (size_t)item->from_row);
     uint8_t *dst = same ? src : dgl_calloc((size_t)step, (size_t)item->row_bytes);
-    enum dgl_status status = src && dst ? rdrr_writer_begin(writer, &item->offset)
-                                        : dgl_fail_memory(log, item->from->name, step * wide);
+    enum dgl_status status =
+        src && dst ? DGL_OK : dgl_fail_memory(work->log, item->from->name, step * wide);
     for (uint64_t row = 0; row < item->rows && status == DGL_OK; row += step) {
         uint64_t rows = item->rows - row < step ? item->rows - row : step;
-        struct chunk chunk = {.item = item, .src = src, .dst = dst, .rows = rows, .group = group};
-        chunk.limit = dgl_row_limit(item->type);
-        status = tensor_source_read(log, model->tensors, item->index, row * item->from_row, src,
-                                    (size_t)(rows * item->from_row));
+        status = convert_rows_read(work, item, row, rows, src);
         if (status == DGL_OK && !same)
-            status = convert_chunk(log, &chunk, row, threads);
+            status = convert_rows(work, &(struct convert_rows){item, src, dst, row, rows});
         if (status == DGL_OK)
-            status = rdrr_writer_write(writer, dst, (size_t)(rows * item->row_bytes));
+            status = convert_put(work, dst, (size_t)(rows * item->row_bytes));
         if (status == DGL_OK)
-            status = advance(progress, rows * item->from_row);
+            status = convert_advance(progress, rows * item->from_row);
     }
     if (!same)
         free(dst);
     free(src);
     return status;
+}
+
+enum dgl_status convert_tensor(const struct convert_work *work, struct convert_item *item,
+                               struct convert_progress *progress)
+{
+    enum dgl_status status = work->sink.begin(work->sink.priv, &item->offset);
+    if (status != DGL_OK)
+        return status;
+    return convert_is_relaid(item) ? convert_relaid(work, item, progress)
+                                   : convert_whole_rows(work, item, progress);
 }

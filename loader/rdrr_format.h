@@ -19,7 +19,8 @@
  *   "config": {},                      config.json value by value (dgl_jw_value): the authority
  *   "optimizations": {"kernelHints": {}, "kernelHintsOrigin": "default"},
  *                                      origin "default": weaker than what a user or tuner says; any
- *                                      other origin or none: pinned by the pack's author
+ *                                      other origin or, in packs of ours, none: pinned by the
+ *                                      pack's author
  *   "tokenizer": {"type": "bundled", "file": "tokenizer.json", "vocabSize": 4096},
  *                                      only with a tokenizer.json; vocabSize = config's vocab_size
  *   "files": {"tokenizer.json": {"size": 262796, "sha256": "<64 hex>"}},
@@ -39,9 +40,11 @@
  * ENTRY inside one shard: {"shard": 0, "offset": 4096, "size": 512, "shape": [256], "dtype": "F32",
  * "role": "norm"}. Cut by a shard's end: "spans": [{"shardIndex": 0, "offset": 67104768, "size":
  * 4096}, {"shardIndex": 1, "offset": 0, "size": 8192}] instead of shard and offset; the spans'
- * sizes sum to "size"; a cut inside a quantised block is fine. Matrices also have "layout": "row".
- * dtype is dgl_dtype_traits.rdrr. role is tensor_role_from_name(): "embedding", "lm_head", "norm",
- * "matmul", "router", "expert", "other".
+ * sizes sum to "size"; a cut inside a quantised block is fine. Matrices also have "layout": "row",
+ * or as options of the converter say "column" or "flat" (rdrr_layout.h); floats in columns have the
+ * shape of what is stored, and the model's as "originalShape". dtype is dgl_dtype_traits.rdrr. role
+ * is tensor_role_from_name(): "embedding", "lm_head", "norm", "matmul", "router", "expert",
+ * "other".
  *
  * Bytes: the tensors form one stream. Each starts at a multiple of RDRR_ALIGN (zeros between), and
  * the stream is cut every shard_bytes (a multiple of RDRR_ALIGN); the last shard ends with the last

@@ -21,31 +21,58 @@ const char *const rdrr_copied_files[] = {
     NULL,
 };
 
-/* Parts of the format that this version does not read. Skipping them would read wrong weights. */
-static const char *const refused_keys[] = {"tensorsFile", "weightsRef", "adapterType", "loraConfig",
-                                           "moeConfig"};
+/* Packs that are not a model by themselves: reading them as one would give wrong weights. */
+static const struct refused {
+    const char *object, *key, *value; /* object NULL: the root; value NULL: any */
+    const char *supported;
+} refused[] = {
+    {NULL, "weightsRef", NULL, "packs with their own weights"},
+    {NULL, "adapterType", NULL, "models, not adapters"},
+    {NULL, "loraConfig", NULL, "models, not adapters"},
+    {NULL, "mergedAdapter", NULL, "models, not adapters"},
+    {NULL, "modelType", "lora", "models, not adapters"},
+    {"artifactIdentity", "artifactCompleteness", "weights-ref", "packs with their own weights"},
+    {"artifactIdentity", "artifactCompleteness", "incomplete", "complete packs"},
+};
 
-static enum dgl_status check_version(struct dgl_json_reader r, const struct dgl_json *root)
+static enum dgl_status check_refused(struct dgl_json_reader r, const struct dgl_json *root)
 {
-    const struct dgl_json *version;
-    enum dgl_status st = dgl_json_need(r, root, "version", DGL_JSON_NUMBER, &version);
-    if (st != DGL_OK)
-        return st;
-    if (dgl_json_f64(version) != RDRR_VERSION)
-        return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: version is %g; supported: %d",
-                        dgl_json_name(r.doc), dgl_json_f64(version), RDRR_VERSION);
-    for (size_t i = 0; i < sizeof(refused_keys) / sizeof(refused_keys[0]); i++) {
-        const struct dgl_json *value = dgl_json_get(root, refused_keys[i]);
-        if (value && !dgl_json_is(value, DGL_JSON_NULL))
-            return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
-                            "%s: has %s; supported: packs without it, tensors inline",
-                            dgl_json_name(r.doc), refused_keys[i]);
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        const struct refused *row = &refused[i];
+        const struct dgl_json *object = row->object ? dgl_json_get(root, row->object) : root;
+        const struct dgl_json *value = dgl_json_get(object, row->key);
+        bool there = value && !dgl_json_is(value, DGL_JSON_NULL);
+        if (there && (!row->value || dgl_str_eq(dgl_json_str(value), row->value)))
+            return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: %s%s%s is %s; supported: %s",
+                            dgl_json_name(r.doc), row->object ? row->object : "",
+                            row->object ? "." : "", row->key, row->value ? row->value : "given",
+                            row->supported);
     }
     return DGL_OK;
 }
 
-static enum dgl_status need_text(struct dgl_json_reader r, const struct dgl_json *object,
-                                 const char *key, struct dgl_arena *arena, const char **out)
+/* 1, or "1.0" as text, which the first generation wrote. */
+static enum dgl_status check_version(struct dgl_json_reader r, const struct dgl_json *root,
+                                     struct rdrr_manifest *out)
+{
+    const struct dgl_json *version = dgl_json_get(root, "version");
+    struct dgl_str text = dgl_json_str(version);
+    double number = 0;
+    out->first_generation = text.len > 0 && dgl_parse_f64(text, &number);
+    if (!out->first_generation) {
+        enum dgl_status st = dgl_json_need(r, root, "version", DGL_JSON_NUMBER, &version);
+        if (st != DGL_OK)
+            return st;
+        number = dgl_json_f64(version);
+    }
+    if (number == RDRR_VERSION)
+        return check_refused(r, root);
+    return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: version is %g; supported: %d",
+                    dgl_json_name(r.doc), number, RDRR_VERSION);
+}
+
+enum dgl_status rdrr_need_text(struct dgl_json_reader r, const struct dgl_json *object,
+                               const char *key, struct dgl_arena *arena, const char **out)
 {
     const struct dgl_json *value;
     enum dgl_status st = dgl_json_need(r, object, key, DGL_JSON_STRING, &value);
@@ -59,8 +86,8 @@ static enum dgl_status need_text(struct dgl_json_reader r, const struct dgl_json
 }
 
 /* Serialises a value into the arena. */
-static enum dgl_status value_text(struct dgl_json_reader r, const struct dgl_json *value,
-                                  int indent, struct dgl_arena *arena, const char **out)
+enum dgl_status rdrr_value_text(struct dgl_json_reader r, const struct dgl_json *value, int indent,
+                                struct dgl_arena *arena, const char **out)
 {
     struct dgl_buf text = {0};
     struct dgl_json_writer w = dgl_json_writer(&text, indent);
@@ -70,8 +97,8 @@ static enum dgl_status value_text(struct dgl_json_reader r, const struct dgl_jso
     return *out ? DGL_OK : dgl_fail_memory(r.log, "JSON text", text.len);
 }
 
-static enum dgl_status need_hash(struct dgl_json_reader r, const struct dgl_json *object,
-                                 const char *key, char out[65])
+enum dgl_status rdrr_need_hash(struct dgl_json_reader r, const struct dgl_json *object,
+                               const char *key, char out[65])
 {
     const struct dgl_json *value;
     enum dgl_status st = dgl_json_need(r, object, key, DGL_JSON_STRING, &value);
@@ -84,81 +111,6 @@ static enum dgl_status need_hash(struct dgl_json_reader r, const struct dgl_json
     memcpy(out, text.p, 64);
     out[64] = 0;
     return DGL_OK;
-}
-
-static enum dgl_status parse_shard(struct dgl_json_reader r, const struct dgl_json *object,
-                                   size_t index, struct rdrr_manifest *out)
-{
-    struct rdrr_shard *shard = &out->shards[index];
-    int64_t at = (int64_t)index, size = 0, offset = (int64_t)out->total_size;
-    char name[32];
-    snprintf(name, sizeof(name), RDRR_SHARD_NAME, (unsigned)index);
-    if (!dgl_json_is(object, DGL_JSON_OBJECT))
-        return dgl_json_fail(r, object, "wanted an object");
-    enum dgl_status st = dgl_json_opt_i64(r, object, "index", 0, INT64_MAX, &at);
-    if (st == DGL_OK)
-        st = dgl_json_need_i64(r, object, "size", 1, INT64_MAX, &size);
-    if (st == DGL_OK)
-        st = dgl_json_opt_i64(r, object, "offset", 0, INT64_MAX, &offset);
-    if (st == DGL_OK)
-        st = need_hash(r, object, "hash", shard->hash);
-    if (st == DGL_OK)
-        st = need_text(r, object, "filename", &out->arena, &shard->name);
-    if (st != DGL_OK)
-        return st;
-    if (at != (int64_t)index)
-        return dgl_json_fail(r, object, "index is %" PRId64 " at position %zu", at, index);
-    if (offset != (int64_t)out->total_size)
-        return dgl_json_fail(
-            r, object, "offset is %" PRId64 ", but the shards before it have %" PRIu64 " bytes",
-            offset, out->total_size);
-    if (strcmp(shard->name, name) != 0)
-        return dgl_json_fail(r, object, "filename is \"%s\", wanted \"%s\"", shard->name, name);
-    shard->size = (uint64_t)size;
-    if (!dgl_add_u64(out->total_size, shard->size, &out->total_size) || out->total_size > INT64_MAX)
-        return dgl_json_fail(r, object, "size %" PRId64 " makes the pack larger than 2^63 bytes",
-                             size);
-    return DGL_OK;
-}
-
-static enum dgl_status parse_shards(struct dgl_json_reader r, const struct dgl_json *root,
-                                    struct rdrr_manifest *out)
-{
-    const struct dgl_json *shards;
-    enum dgl_status st = dgl_json_need(r, root, "shards", DGL_JSON_ARRAY, &shards);
-    if (st != DGL_OK)
-        return st;
-    size_t count = dgl_json_count(shards);
-    if (count == 0 || count > RDRR_MAX_SHARDS)
-        return dgl_json_fail(r, shards, "%zu shards, wanted 1 to %d", count, RDRR_MAX_SHARDS);
-    out->shards = dgl_new_array(struct rdrr_shard, count);
-    if (!out->shards)
-        return dgl_fail_memory(r.log, "shard list", count * sizeof(*out->shards));
-    for (const struct dgl_json *s = dgl_json_first(shards); s; s = dgl_json_next(s)) {
-        st = parse_shard(r, s, out->num_shards, out);
-        if (st != DGL_OK)
-            return st;
-        out->num_shards++;
-    }
-    int64_t total = 0;
-    st = dgl_json_need_i64(r, root, "totalSize", 0, INT64_MAX, &total);
-    if (st == DGL_OK && (uint64_t)total != out->total_size)
-        st = dgl_json_fail(r, root,
-                           "totalSize is %" PRId64 ", but the shards' sizes sum to %" PRIu64, total,
-                           out->total_size);
-    return st;
-}
-
-static enum dgl_status parse_hash_kind(struct dgl_json_reader r, const struct dgl_json *root,
-                                       struct rdrr_manifest *out)
-{
-    const struct dgl_json *value;
-    enum dgl_status st = dgl_json_need(r, root, "hashAlgorithm", DGL_JSON_STRING, &value);
-    if (st == DGL_OK && !dgl_hash_parse_name(dgl_json_str(value).p, &out->hash))
-        st = dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
-                      "%s: hashAlgorithm is \"%s\"; supported: sha256, blake3",
-                      dgl_json_name(r.doc), dgl_json_str(value).p);
-    return st;
 }
 
 static enum dgl_status parse_copied(struct dgl_json_reader r, const struct dgl_json *root,
@@ -181,13 +133,29 @@ static enum dgl_status parse_copied(struct dgl_json_reader r, const struct dgl_j
             return dgl_json_fail(r, f, "wanted an object");
         st = dgl_json_need_i64(r, f, "size", 0, RDRR_MAX_COPIED_BYTES, &size);
         if (st == DGL_OK)
-            st = need_hash(r, f, "sha256", copied->sha256);
+            st = rdrr_need_hash(r, f, "sha256", copied->sha256);
         if (st != DGL_OK)
             return st;
         copied->size = (uint64_t)size;
         copied->name = dgl_arena_strndup(&out->arena, name.p, name.len);
         if (!copied->name)
             return dgl_fail_memory(r.log, "file names", name.len);
+    }
+    return DGL_OK;
+}
+
+/* Which hints there are is the engine's business; what kind of value they have is the format's. */
+static enum dgl_status check_hints(struct dgl_json_reader r, const struct dgl_json *hints)
+{
+    for (const struct dgl_json *h = dgl_json_first(hints); h; h = dgl_json_next(h)) {
+        enum dgl_json_type type = dgl_json_type(h);
+        bool table =
+            dgl_str_eq(dgl_json_key(h), "variants") || dgl_str_eq(dgl_json_key(h), "tunes");
+        bool fits =
+            table ? type == DGL_JSON_OBJECT : type == DGL_JSON_STRING || type == DGL_JSON_NUMBER;
+        if (!fits && type != DGL_JSON_NULL)
+            return dgl_json_fail(r, h, "is %s, wanted %s", dgl_json_type_name(type),
+                                 table ? "an object" : "a string");
     }
     return DGL_OK;
 }
@@ -202,10 +170,15 @@ static enum dgl_status parse_hints(struct dgl_json_reader r, const struct dgl_js
     st = dgl_json_opt(r, optimizations, "kernelHints", DGL_JSON_OBJECT, &hints);
     if (st == DGL_OK)
         st = dgl_json_opt(r, optimizations, "kernelHintsOrigin", DGL_JSON_STRING, &origin);
+    if (st == DGL_OK && hints)
+        st = check_hints(r, hints);
     if (st != DGL_OK || !hints)
         return st;
-    bool defaults = dgl_str_eq(dgl_json_str(origin), RDRR_HINTS_DEFAULT);
-    return value_text(r, hints, 0, &out->arena, defaults ? &out->hint_defaults : &out->hint_pinned);
+    /* DOPPLER's converter wrote hints into every pack, for another engine's kernels: what a device
+     * cannot meet is dropped there, as defaults are here. */
+    bool defaults = origin ? dgl_str_eq(dgl_json_str(origin), RDRR_HINTS_DEFAULT) : !out->ours;
+    return rdrr_value_text(r, hints, 0, &out->arena,
+                           defaults ? &out->hint_defaults : &out->hint_pinned);
 }
 
 /* Packs of ours are complete: what is missing was taken out. */
@@ -264,13 +237,13 @@ static enum dgl_status check_types(struct dgl_json_reader r, const struct dgl_js
 static enum dgl_status parse_head(struct dgl_json_reader r, const struct dgl_json *root,
                                   struct rdrr_manifest *out)
 {
-    const struct dgl_json *conversion, *config;
+    const struct dgl_json *conversion;
     const char *quantization = NULL;
     enum dgl_status st = check_types(r, root);
     if (st == DGL_OK)
-        st = need_text(r, root, "modelId", &out->arena, &out->model_id);
+        st = rdrr_need_text(r, root, "modelId", &out->arena, &out->model_id);
     if (st == DGL_OK)
-        st = need_text(r, root, "quantization", &out->arena, &quantization);
+        st = rdrr_need_text(r, root, "quantization", &out->arena, &quantization);
     if (st == DGL_OK)
         st = dgl_json_opt(r, root, "conversion", DGL_JSON_OBJECT, &conversion);
     if (st != DGL_OK)
@@ -282,8 +255,65 @@ static enum dgl_status parse_head(struct dgl_json_reader r, const struct dgl_jso
     for (char *c = lower; *c; c++)
         *c = (char)tolower((unsigned char)*c);
     out->quantization = lower;
-    st = dgl_json_need(r, root, "config", DGL_JSON_OBJECT, &config);
-    return st == DGL_OK ? value_text(r, config, 2, &out->arena, &out->config) : st;
+    return rdrr_config_parse(r, root, out);
+}
+
+/* Where packs say how block formats are laid out; in the entries it goes before these. */
+static enum dgl_status parse_layouts(struct dgl_json_reader r, const struct dgl_json *root,
+                                     struct rdrr_manifest *out)
+{
+    const struct dgl_json *conversion = dgl_json_get(root, "conversion");
+    const struct {
+        const struct dgl_json *object;
+        const char *key;
+        bool floats;
+    } places[] = {
+        {root, "defaultWeightLayout", true},
+        {dgl_json_get(conversion, "quantization"), "layout", false},
+        {dgl_json_get(root, "config"), "q4kLayout", false},
+        {dgl_json_get(root, "quantizationInfo"), "layout", false},
+    };
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        const struct dgl_json *value = dgl_json_get(places[i].object, places[i].key);
+        enum rdrr_layout layout;
+        if (!value || dgl_json_is(value, DGL_JSON_NULL))
+            continue;
+        if (!rdrr_layout_parse(dgl_json_str(value), &layout))
+            return dgl_json_fail(r, value, "is not a layout: wanted row, column or flat");
+        if (places[i].floats) {
+            out->float_layout = layout;
+        } else if (!out->says_block_layout) {
+            out->block_layout = layout;
+            out->says_block_layout = true;
+        }
+    }
+    return DGL_OK;
+}
+
+static enum dgl_status parse_tensors(struct dgl_json_reader r, const struct dgl_json *root,
+                                     struct rdrr_manifest *out)
+{
+    const struct dgl_json *file, *map;
+    int64_t count = -1;
+    enum dgl_status st = dgl_json_opt(r, root, "tensorsFile", DGL_JSON_STRING, &file);
+    if (st == DGL_OK)
+        st = dgl_json_opt_i64(r, root, "tensorCount", 0, INT64_MAX, &count);
+    if (st != DGL_OK)
+        return st;
+    out->says_count = count >= 0;
+    out->tensor_count = count >= 0 ? (uint64_t)count : 0;
+    if (!file) {
+        st = dgl_json_need(r, root, "tensors", DGL_JSON_OBJECT, &map);
+        return st == DGL_OK ? rdrr_tensors_parse(r, map, out) : st;
+    }
+    struct dgl_str name = dgl_json_str(file);
+    if (dgl_json_count(dgl_json_get(root, "tensors")) > 0)
+        return dgl_json_fail(r, file, "\"%s\", but there are tensors inline too", name.p);
+    if (!dgl_name_is_safe(name.p, name.len))
+        return dgl_json_fail(r, file, "\"%s\" is not a plain file name (no '/', no \"..\")",
+                             name.p);
+    out->tensors_file = dgl_arena_strndup(&out->arena, name.p, name.len);
+    return out->tensors_file ? DGL_OK : dgl_fail_memory(r.log, "file names", name.len);
 }
 
 enum dgl_status rdrr_manifest_parse(const struct dgl_log *log, const struct dgl_json_doc *doc,
@@ -295,11 +325,9 @@ enum dgl_status rdrr_manifest_parse(const struct dgl_log *log, const struct dgl_
     if (!dgl_json_is(root, DGL_JSON_OBJECT))
         return dgl_json_fail(r, root, "wanted an object, found %s",
                              dgl_json_type_name(dgl_json_type(root)));
-    enum dgl_status st = check_version(r, root);
+    enum dgl_status st = check_version(r, root, out);
     if (st == DGL_OK)
         st = parse_head(r, root, out);
-    if (st == DGL_OK)
-        st = parse_hash_kind(r, root, out);
     if (st == DGL_OK)
         st = parse_copied(r, root, out);
     if (st == DGL_OK)
@@ -307,9 +335,11 @@ enum dgl_status rdrr_manifest_parse(const struct dgl_log *log, const struct dgl_
     if (st == DGL_OK)
         st = parse_hints(r, root, out);
     if (st == DGL_OK)
-        st = parse_shards(r, root, out);
+        st = rdrr_shards_parse(r, root, out);
     if (st == DGL_OK)
-        st = rdrr_tensors_parse(r, root, out);
+        st = parse_layouts(r, root, out);
+    if (st == DGL_OK)
+        st = parse_tensors(r, root, out);
     if (st != DGL_OK)
         rdrr_manifest_finish(out);
     return st;

@@ -10,6 +10,7 @@
 #include "core/base/json.h"
 #include "core/base/mem.h"
 #include "loader/rdrr_format.h"
+#include "loader/rdrr_layout.h"
 #include "loader/tensor_source.h"
 
 struct rdrr_shard {
@@ -25,7 +26,8 @@ struct rdrr_span {
 };
 
 struct rdrr_tensor {
-    struct tensor_info info;
+    struct tensor_info info; /* the shape is the model's, the bytes are the stored ones */
+    enum rdrr_layout layout;
     size_t first_span, num_spans; /* in rdrr_manifest.spans; their sizes sum to info.bytes */
 };
 
@@ -41,7 +43,15 @@ struct rdrr_manifest {
     const char *model_id;
     const char *quantization; /* lower case */
     bool ours;                /* conversion.tool is RDRR_TOOL: nothing may be missing */
+    bool first_generation;    /* version "1.0": some of its writers hashed with blake3 and said
+                                 sha256 */
     enum dgl_hash_kind hash;
+    /* For entries that do not say their own: of floats' linear layers, of block formats. */
+    enum rdrr_layout float_layout, block_layout;
+    bool says_block_layout;
+    const char *tensors_file; /* holds "tensors" instead of the manifest; NULL = inline */
+    uint64_t tensor_count;    /* as said, when says_count */
+    bool says_count;
     struct rdrr_shard *shards;
     size_t num_shards;
     uint64_t total_size;
@@ -51,19 +61,39 @@ struct rdrr_manifest {
     size_t num_spans, cap_spans;
     struct rdrr_copied copied[RDRR_MAX_COPIED];
     size_t num_copied;
-    const char *config;        /* JSON text */
+    const char *config;        /* JSON text of a Hugging Face config */
     const char *hint_defaults; /* JSON text; NULL = none */
     const char *hint_pinned;
 };
 
+/* A manifest with tensors_file has no tensors yet: rdrr_tensors_parse() with that file's root. */
 enum dgl_status rdrr_manifest_parse(const struct dgl_log *log, const struct dgl_json_doc *doc,
                                     struct rdrr_manifest *out);
 void rdrr_manifest_finish(struct rdrr_manifest *manifest);
 /* NULL when the pack has no such copy. */
 const struct rdrr_copied *rdrr_copied_find(const struct rdrr_manifest *manifest, const char *name);
 
-/* The part that parses "tensors" (rdrr_tensors.c); shards must be there already. */
-enum dgl_status rdrr_tensors_parse(struct dgl_json_reader r, const struct dgl_json *root,
+/* ---- parts, each in the file of its name ---- */
+
+/* rdrr_shards.c: hash algorithm, "shards" and "totalSize". */
+enum dgl_status rdrr_shards_parse(struct dgl_json_reader r, const struct dgl_json *root,
+                                  struct rdrr_manifest *out);
+/* rdrr_tensors.c: `map` is an object of entries by name; shards must be there already. */
+enum dgl_status rdrr_tensors_parse(struct dgl_json_reader r, const struct dgl_json *map,
                                    struct rdrr_manifest *out);
+/* rdrr_shape.c: shape, size and layout of an entry; type and role must be there already. */
+enum dgl_status rdrr_shape_parse(struct dgl_json_reader r, const struct dgl_json *object,
+                                 const struct rdrr_manifest *m, struct rdrr_tensor *t);
+/* rdrr_config.c: refuses what "architecture", "inference" and "moeConfig" may hold and this version
+ * does not compute, and finds out->config: the manifest's own, or one made of these. */
+enum dgl_status rdrr_config_parse(struct dgl_json_reader r, const struct dgl_json *root,
+                                  struct rdrr_manifest *out);
+/* Helpers that they share: a text that is not empty; 64 lowercase hex digits; a value as text. */
+enum dgl_status rdrr_need_text(struct dgl_json_reader r, const struct dgl_json *object,
+                               const char *key, struct dgl_arena *arena, const char **out);
+enum dgl_status rdrr_need_hash(struct dgl_json_reader r, const struct dgl_json *object,
+                               const char *key, char out[65]);
+enum dgl_status rdrr_value_text(struct dgl_json_reader r, const struct dgl_json *value, int indent,
+                                struct dgl_arena *arena, const char **out);
 
 #endif

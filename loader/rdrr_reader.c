@@ -40,6 +40,26 @@ static enum dgl_status member_check(const struct dgl_log *log, const struct rdrr
     return st;
 }
 
+/* A pack of ours lists every such file that it holds: one without an entry would be neither hashed
+ * nor read. */
+static enum dgl_status unlisted_check(const struct dgl_log *log, const struct rdrr_pack *pack)
+{
+    enum dgl_status st = DGL_OK;
+    for (size_t i = 0; pack->manifest.ours && rdrr_copied_files[i] && st == DGL_OK; i++) {
+        if (rdrr_copied_find(&pack->manifest, rdrr_copied_files[i]))
+            continue;
+        char *path = dgl_path_join(pack->dir, rdrr_copied_files[i]);
+        if (!path)
+            return dgl_fail_memory(log, "path", strlen(rdrr_copied_files[i]));
+        if (dgl_path_exists(path))
+            st = dgl_fail(log, DGL_ERR_FORMAT,
+                          "%s: is there, but %s does not list it in files: convert the model again",
+                          path, pack->manifest_path);
+        free(path);
+    }
+    return st;
+}
+
 static enum dgl_status members_check(const struct dgl_log *log, const struct rdrr_pack *pack)
 {
     const struct rdrr_manifest *m = &pack->manifest;
@@ -48,6 +68,21 @@ static enum dgl_status members_check(const struct dgl_log *log, const struct rdr
         st = member_check(log, pack, m->shards[i].name, m->shards[i].size);
     for (size_t i = 0; i < m->num_copied && st == DGL_OK; i++)
         st = member_check(log, pack, m->copied[i].name, m->copied[i].size);
+    return st == DGL_OK ? unlisted_check(log, pack) : st;
+}
+
+/* The tensors of a pack that keeps them in a file beside the manifest. */
+static enum dgl_status tensors_load(const struct dgl_log *log, struct rdrr_pack *pack)
+{
+    struct dgl_json_doc *doc = NULL;
+    char *path = dgl_path_join(pack->dir, pack->manifest.tensors_file);
+    enum dgl_status st = path ? dgl_json_load(log, path, RDRR_MAX_MANIFEST, &doc)
+                              : dgl_fail_memory(log, "path", strlen(pack->dir));
+    if (st == DGL_OK)
+        st = rdrr_tensors_parse((struct dgl_json_reader){.log = log, .doc = doc},
+                                dgl_json_root(doc), &pack->manifest);
+    dgl_json_destroy(&doc);
+    free(path);
     return st;
 }
 
@@ -64,6 +99,8 @@ static enum dgl_status manifest_load(const struct dgl_log *log, struct rdrr_pack
         st = dgl_json_parse(log, pack->manifest_path, text, len, &pack->doc);
     if (st == DGL_OK)
         st = rdrr_manifest_parse(log, pack->doc, &pack->manifest);
+    if (st == DGL_OK && pack->manifest.tensors_file)
+        st = tensors_load(log, pack);
     free(text);
     return st;
 }
@@ -151,15 +188,25 @@ enum dgl_status rdrr_tensors_open(const struct dgl_log *log, struct rdrr_pack *p
     const struct rdrr_manifest *m = &pack->manifest;
     *out = NULL;
     struct tensor_info *tensors = dgl_new_array(struct tensor_info, m->num_tensors);
-    if (!tensors) {
+    enum rdrr_layout *layouts = dgl_new_array(enum rdrr_layout, m->num_tensors);
+    if (!tensors || !layouts) {
+        free(tensors);
+        free(layouts);
         rdrr_pack_close(&pack);
         return dgl_fail_memory(log, "tensor list", sizeof(*tensors));
     }
-    for (size_t i = 0; i < m->num_tensors; i++)
+    for (size_t i = 0; i < m->num_tensors; i++) {
         tensors[i] = m->tensors[i].info;
+        layouts[i] = m->tensors[i].layout;
+    }
     enum dgl_status st =
         tensor_source_create(log, pack->manifest_path, &ops, pack, tensors, m->num_tensors, out);
+    if (st == DGL_OK)
+        st = rdrr_layout_wrap(log, layouts, out);
+    if (st != DGL_OK)
+        tensor_source_destroy(out);
     free(tensors);
+    free(layouts);
     return st;
 }
 

@@ -7,9 +7,6 @@
 
 #include "core/base/checked.h"
 
-/* Parts of an entry that change how its bytes are read, and that this version does not read. */
-static const char *const refused_keys[] = {"originalShape", "sourceTransform", "storage"};
-
 static const char *const known_roles[] = {"embedding", "lm_head", "norm",     "matmul",
                                           "conv",      "expert",  "router",   "other",
                                           "vision",    "audio",   "projector"};
@@ -25,60 +22,18 @@ static enum dgl_status parse_dtype(struct dgl_json_reader r, const struct dgl_js
     if (dgl_dtype_parse(text.p, text.len, &info->dtype))
         return DGL_OK;
     return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
-                    "%s: tensors.%s.dtype is \"%s\"; supported: F32, F16, BF16, U8, I64, Q8_0, "
-                    "Q4_K_M",
+                    "%s: tensors.%s.dtype is \"%s\"; supported: F32, F16, BF16, U8, I64, Q4_0, "
+                    "Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K_M, Q5_K, Q6_K, MXFP4, IQ4_NL, IQ4_XS",
                     dgl_json_name(r.doc), info->name, text.p);
-}
-
-static enum dgl_status parse_shape(struct dgl_json_reader r, const struct dgl_json *object,
-                                   struct tensor_info *info)
-{
-    const struct dgl_json *shape;
-    enum dgl_status st = dgl_json_need(r, object, "shape", DGL_JSON_ARRAY, &shape);
-    if (st != DGL_OK)
-        return st;
-    size_t rank = dgl_json_count(shape);
-    if (rank < 1 || rank > 4)
-        return dgl_json_fail(r, shape, "%zu dimensions, wanted 1 to 4", rank);
-    for (const struct dgl_json *d = dgl_json_first(shape); d; d = dgl_json_next(d)) {
-        int64_t dim;
-        if (!dgl_json_i64(d, &dim) || dim < 1)
-            return dgl_json_fail(r, d, "dimension %u is not an integer from 1", info->rank);
-        info->shape[info->rank++] = (uint64_t)dim;
-    }
-    int64_t size = 0;
-    st = dgl_json_need_i64(r, object, "size", 1, INT64_MAX, &size);
-    if (st != DGL_OK)
-        return st;
-    char text[TENSOR_SHAPE_TEXT];
-    tensor_shape_str(info->rank, info->shape, text);
-    if (!dgl_dtype_tensor_bytes(info->dtype, info->rank, info->shape, &info->bytes))
-        return dgl_json_fail(r, object, "size of shape %s overflows 64 bits", text);
-    if (info->bytes != (uint64_t)size)
-        return dgl_json_fail(r, object, "size is %" PRId64 ", but shape %s of %s needs %" PRIu64,
-                             size, text, dgl_dtype_get(info->dtype)->rdrr, info->bytes);
-    return DGL_OK;
 }
 
 static enum dgl_status parse_role(struct dgl_json_reader r, const struct dgl_json *object,
                                   struct tensor_info *info)
 {
-    const struct dgl_json *role, *layout;
+    const struct dgl_json *role;
     enum dgl_status st = dgl_json_opt(r, object, "role", DGL_JSON_STRING, &role);
-    if (st == DGL_OK)
-        st = dgl_json_opt(r, object, "layout", DGL_JSON_STRING, &layout);
     if (st != DGL_OK)
         return st;
-    if (layout && !dgl_str_eq(dgl_json_str(layout), "row"))
-        return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
-                        "%s: tensors.%s.layout is \"%s\"; supported: \"row\"", dgl_json_name(r.doc),
-                        info->name, dgl_json_str(layout).p);
-    for (size_t i = 0; i < sizeof(refused_keys) / sizeof(refused_keys[0]); i++) {
-        if (dgl_json_get(object, refused_keys[i]))
-            return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
-                            "%s: tensors.%s has %s; supported: entries without it",
-                            dgl_json_name(r.doc), info->name, refused_keys[i]);
-    }
     info->role = tensor_role_from_name(info->name);
     if (!role)
         return DGL_OK;
@@ -89,6 +44,49 @@ static enum dgl_status parse_role(struct dgl_json_reader r, const struct dgl_jso
         }
     }
     return dgl_json_fail(r, role, "\"%s\" is not a role of the format", dgl_json_str(role).p);
+}
+
+static enum dgl_status refuse_part(struct dgl_json_reader r, const char *name, const char *part,
+                                   const char *value, const char *supported)
+{
+    return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: tensors.%s.%s is %s; supported: %s",
+                    dgl_json_name(r.doc), name, part, value, supported);
+}
+
+/* "storage" and "sourceTransform" may change how bytes are read. Those that do not are accepted. */
+static enum dgl_status check_storage(struct dgl_json_reader r, const struct dgl_json *object,
+                                     const struct tensor_info *info)
+{
+    const struct dgl_json *storage, *packing, *companions;
+    const struct dgl_dtype_traits *type = dgl_dtype_get(info->dtype);
+    int64_t block_bytes = type->block_bytes;
+    const struct dgl_json *transform = dgl_json_get(object, "sourceTransform");
+    if (transform && !dgl_json_is(transform, DGL_JSON_NULL))
+        return refuse_part(r, info->name, "sourceTransform", "given", "entries without it");
+    enum dgl_status st = dgl_json_opt(r, object, "storage", DGL_JSON_OBJECT, &storage);
+    if (st != DGL_OK || !storage)
+        return st;
+    st = dgl_json_opt(r, storage, "packing", DGL_JSON_STRING, &packing);
+    if (st == DGL_OK)
+        st = dgl_json_opt(r, storage, "companions", DGL_JSON_ARRAY, &companions);
+    if (st == DGL_OK)
+        st = dgl_json_opt_i64(r, storage, "blockBytes", 1, INT32_MAX, &block_bytes);
+    if (st != DGL_OK)
+        return st;
+    struct dgl_str text = dgl_json_str(packing);
+    bool known = !packing || (type->block == 1 && dgl_str_eq(text, "dense")) ||
+                 (info->dtype == DGL_Q4_K && dgl_str_eq(text, "q4k")) ||
+                 (info->dtype == DGL_Q4_0 && dgl_str_eq(text, "q4_0")) ||
+                 (type->block > 1 && dgl_str_eq(text, "gguf-block-v2"));
+    if (!known)
+        return refuse_part(r, info->name, "storage.packing", text.p,
+                           "dense, q4k, q4_0, gguf-block-v2, as dtype says");
+    if (dgl_json_count(companions) > 0)
+        return refuse_part(r, info->name, "storage.companions", "not empty", "none");
+    if (block_bytes != type->block_bytes)
+        return dgl_json_fail(r, storage, "blockBytes is %" PRId64 ", but %s has blocks of %u",
+                             block_bytes, type->rdrr, type->block_bytes);
+    return DGL_OK;
 }
 
 /* Reads {shard or shardIndex, offset, size} and adds it to the list of spans. `size` is given
@@ -145,6 +143,17 @@ static enum dgl_status parse_place(struct dgl_json_reader r, const struct dgl_js
     return DGL_OK;
 }
 
+/* Names of GGUF: its q and k rows may be permuted, which nothing in a pack tells. */
+static enum dgl_status check_name(struct dgl_json_reader r, const struct tensor_info *info)
+{
+    if (strncmp(info->name, "blk.", 4) != 0)
+        return DGL_OK;
+    return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
+                    "%s: tensors.%s has a name of GGUF; supported: names of Hugging Face. Use the "
+                    "GGUF file that the pack was made of",
+                    dgl_json_name(r.doc), info->name);
+}
+
 static enum dgl_status parse_tensor(struct dgl_json_reader r, const struct dgl_json *object,
                                     struct rdrr_tensor *t, struct rdrr_manifest *m)
 {
@@ -157,11 +166,15 @@ static enum dgl_status parse_tensor(struct dgl_json_reader r, const struct dgl_j
     t->info.name = dgl_arena_strndup(&m->arena, key.p, key.len);
     if (!t->info.name)
         return dgl_fail_memory(r.log, "tensor names", key.len);
-    enum dgl_status st = parse_dtype(r, object, &t->info);
+    enum dgl_status st = check_name(r, &t->info);
     if (st == DGL_OK)
-        st = parse_shape(r, object, &t->info);
+        st = parse_dtype(r, object, &t->info);
     if (st == DGL_OK)
         st = parse_role(r, object, &t->info);
+    if (st == DGL_OK)
+        st = check_storage(r, object, &t->info);
+    if (st == DGL_OK)
+        st = rdrr_shape_parse(r, object, m, t);
     if (st == DGL_OK)
         st = parse_place(r, object, t, m);
     return st;
@@ -229,28 +242,26 @@ static enum dgl_status check_layout(struct dgl_json_reader r, const struct rdrr_
     return st;
 }
 
-enum dgl_status rdrr_tensors_parse(struct dgl_json_reader r, const struct dgl_json *root,
+enum dgl_status rdrr_tensors_parse(struct dgl_json_reader r, const struct dgl_json *map,
                                    struct rdrr_manifest *out)
 {
-    const struct dgl_json *tensors;
-    enum dgl_status st = dgl_json_need(r, root, "tensors", DGL_JSON_OBJECT, &tensors);
-    if (st != DGL_OK)
-        return st;
-    size_t count = dgl_json_count(tensors);
+    size_t count = dgl_json_count(map);
+    enum dgl_status st = DGL_OK;
+    if (!dgl_json_is(map, DGL_JSON_OBJECT))
+        return dgl_json_fail(r, map, "wanted an object, found %s",
+                             dgl_json_type_name(dgl_json_type(map)));
     if (count == 0 || count > RDRR_MAX_TENSORS)
-        return dgl_json_fail(r, tensors, "%zu tensors, wanted 1 to %d", count, RDRR_MAX_TENSORS);
-    int64_t declared = (int64_t)count;
-    st = dgl_json_opt_i64(r, root, "tensorCount", 0, INT64_MAX, &declared);
-    if (st == DGL_OK && declared != (int64_t)count)
-        st = dgl_json_fail(r, root, "tensorCount is %" PRId64 ", but tensors has %zu entries",
-                           declared, count);
-    if (st != DGL_OK)
-        return st;
+        return dgl_json_fail(r, map, "%zu tensors, wanted 1 to %d", count, RDRR_MAX_TENSORS);
+    if (out->says_count && out->tensor_count != count)
+        return dgl_fail(r.log, DGL_ERR_FORMAT,
+                        "%s: tensorCount is %" PRIu64 ", but there are %zu entries",
+                        dgl_json_name(r.doc), out->tensor_count, count);
     out->tensors = dgl_new_array(struct rdrr_tensor, count);
     if (!out->tensors)
         return dgl_fail_memory(r.log, "tensor list", count * sizeof(*out->tensors));
-    for (const struct dgl_json *t = dgl_json_first(tensors); t && st == DGL_OK;
-         t = dgl_json_next(t))
-        st = parse_tensor(r, t, &out->tensors[out->num_tensors++], out);
+    for (const struct dgl_json *t = dgl_json_first(map); t && st == DGL_OK; t = dgl_json_next(t)) {
+        st = parse_tensor(r, t, &out->tensors[out->num_tensors], out);
+        out->num_tensors++;
+    }
     return st == DGL_OK ? check_layout(r, out) : st;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/base/log.h"
 #include "loader/rdrr_reader.h"
 
 enum { PIECE = 4 << 20 };
@@ -52,27 +53,60 @@ static enum dgl_status hash_stream(struct verifier *v, const struct dgl_file *fi
     return DGL_OK;
 }
 
-static enum dgl_status verify_file(struct verifier *v, const struct hashed_file *want)
+/* The file's hash of one kind, as hex digits. */
+static enum dgl_status hash_file(struct verifier *v, const char *path, enum dgl_hash_kind kind,
+                                 char found[65])
 {
-    char found[65] = "";
     struct dgl_file *file = NULL;
-    struct dgl_hash *hash = dgl_hash_create(want->kind);
-    char *path = dgl_path_join(v->pack->dir, want->name);
-    enum dgl_status st = hash && path ? dgl_file_open(v->log, path, &file)
-                                      : dgl_fail_memory(v->log, "hash", sizeof(found));
+    struct dgl_hash *hash = dgl_hash_create(kind);
+    enum dgl_status st =
+        hash ? dgl_file_open(v->log, path, &file) : dgl_fail_memory(v->log, "hash", 65);
     if (st == DGL_OK)
         st = hash_stream(v, file, hash);
     if (st == DGL_OK && !dgl_hash_hex(hash, found))
-        st = dgl_fail_memory(v->log, dgl_hash_name(want->kind), sizeof(found));
-    if (st == DGL_OK && strcmp(found, want->hash) != 0)
+        st = dgl_fail_memory(v->log, dgl_hash_name(kind), 65);
+    dgl_file_close(&file);
+    dgl_hash_destroy(&hash);
+    return st;
+}
+
+/* Some writers of the first generation hashed with blake3 and called it sha256. */
+static enum dgl_status try_blake3(struct verifier *v, const char *path,
+                                  const struct hashed_file *want, bool *right)
+{
+    char found[65] = "";
+    uint64_t bytes = v->out->bytes;
+    *right = false;
+    if (!v->pack->manifest.first_generation || want->kind != DGL_HASH_SHA256)
+        return DGL_OK;
+    enum dgl_status st = hash_file(v, path, DGL_HASH_BLAKE3, found);
+    v->out->bytes = bytes;
+    *right = st == DGL_OK && strcmp(found, want->hash) == 0;
+    if (*right)
+        dgl_warn(v->log,
+                 "%s: what %s calls its sha256 (%s) is its blake3, as some early converters wrote; "
+                 "accepted",
+                 path, v->pack->manifest_path, want->field);
+    return st;
+}
+
+static enum dgl_status verify_file(struct verifier *v, const struct hashed_file *want)
+{
+    char found[65] = "";
+    bool right = false;
+    char *path = dgl_path_join(v->pack->dir, want->name);
+    enum dgl_status st = path ? hash_file(v, path, want->kind, found)
+                              : dgl_fail_memory(v->log, "path", strlen(want->name));
+    if (st == DGL_OK && strcmp(found, want->hash) == 0)
+        right = true;
+    else if (st == DGL_OK)
+        st = try_blake3(v, path, want, &right);
+    if (st == DGL_OK && !right)
         st = dgl_fail(v->log, DGL_ERR_INTEGRITY,
                       "%s: %s is %s, but %s says %s (%s); the file is damaged, fetch it again",
                       path, dgl_hash_name(want->kind), found, v->pack->manifest_path, want->hash,
                       want->field);
-    if (st == DGL_OK)
-        v->out->files++;
-    dgl_file_close(&file);
-    dgl_hash_destroy(&hash);
+    v->out->files += st == DGL_OK;
     free(path);
     return st;
 }

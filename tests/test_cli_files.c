@@ -98,6 +98,8 @@ static const struct convert_row conversions[] = {
     {"convert to f16", {"--quantize", "f16"}, "f16"},
     {"convert to bf16", {"--quantize", "bf16"}, "bf16"},
     {"convert to q8_0", {"--quantize", "q8_0"}, "q8_0"},
+    {"convert to q6_k", {"--quantize", "q6_k", "--fast"}, "q6_k"},
+    {"convert to mxfp4", {"--quantize", "mxfp4", "--embed", "q6_k"}, "mxfp4"},
     {"convert with blake3", {"--hash", "blake3", "-t", "1"}, "bf16"},
     {"convert with small shards", {"--shard-size", "1"}, "bf16"},
 };

@@ -29,6 +29,8 @@ static const struct recipe_row recipe_rows[] = {
     {"f16 to q8_0", DGL_F16, "q8_0", DGL_Q8_0, DGL_Q8_0, DGL_F32, 5e-5},
     {"f32 to q4_k_m", DGL_F32, "q4_k_m", DGL_Q4_K, DGL_Q8_0, DGL_F32, 8e-3},
     {"bf16 to q4_k_m", DGL_BF16, "q4_k_m", DGL_Q4_K, DGL_Q8_0, DGL_F32, 8e-3},
+    {"bf16 to q6_k", DGL_BF16, "q6_k", DGL_Q6_K, DGL_Q6_K, DGL_F32, 5e-4},
+    {"bf16 to mxfp4", DGL_BF16, "mxfp4", DGL_MXFP4, DGL_Q8_0, DGL_F32, 2e-2},
 };
 
 static enum dgl_dtype wanted_type(const struct recipe_row *row, const struct tensor_info *t)
@@ -61,6 +63,71 @@ static void recipe_stores_what_it_says(void **state)
     model_file_close(&in);
     model_file_close(&out);
     fixture_teardown(&holder);
+}
+
+/* Types by tensor of the two-layer untied model. */
+static void assert_type(struct fixture *f, const char *name, enum dgl_dtype want)
+{
+    struct dgl_model_file *out = open_model(f->out);
+    long index = tensor_source_find(out->tensors, name);
+    assert_true(index >= 0);
+    assert_string_equal(dgl_dtype_get(tensor_source_at(out->tensors, (size_t)index)->dtype)->name,
+                        dgl_dtype_get(want)->name);
+    model_file_close(&out);
+}
+
+static void q5_k_m_spends_more_on_v_and_down(void **state)
+{
+    struct fixture *f = *state;
+    f->tiny.tied = false;
+    fixture_write(f);
+    assert_converts(f, f->in, f->out, "q5_k_m");
+    assert_type(f, "model.embed_tokens.weight", DGL_Q6_K);
+    assert_type(f, "lm_head.weight", DGL_Q6_K);
+    assert_type(f, "model.layers.0.self_attn.q_proj.weight", DGL_Q5_K);
+    assert_type(f, "model.layers.0.self_attn.v_proj.weight", DGL_Q5_K);
+    assert_type(f, "model.layers.1.self_attn.v_proj.weight", DGL_Q6_K);
+    assert_type(f, "model.layers.1.mlp.down_proj.weight", DGL_Q6_K);
+    assert_type(f, "model.layers.1.mlp.up_proj.weight", DGL_Q5_K);
+}
+
+static void roles_can_be_given_types(void **state)
+{
+    struct fixture *f = *state;
+    f->tiny.tied = false;
+    fixture_write(f);
+    assert_int_equal(convert(f, .quantize = "q4_k_m", .embed = "f16", .head = "q6_k"), DGL_OK);
+    assert_type(f, "model.embed_tokens.weight", DGL_F16);
+    assert_type(f, "lm_head.weight", DGL_Q6_K);
+    assert_type(f, "model.layers.0.self_attn.q_proj.weight", DGL_Q4_K);
+}
+
+static void a_role_can_change_alone(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(convert(f, .embed = "q4_0"), DGL_OK);
+    assert_type(f, "model.embed_tokens.weight", DGL_Q4_0);
+    assert_type(f, "model.layers.0.self_attn.q_proj.weight", f->tiny.dtype);
+    assert_type(f, "model.norm.weight", f->tiny.dtype);
+}
+
+static void fast_packs_are_less_exact(void **state)
+{
+    struct fixture *f = *state;
+    static const char name[] = "model.layers.0.mlp.down_proj.weight";
+    char *fast = dgl_path_join(f->dir, "fast");
+    assert_int_equal(convert(f, .quantize = "q6_k"), DGL_OK);
+    assert_int_equal(convert(f, .quantize = "q6_k", .fast = true, .out = fast), DGL_OK);
+    struct dgl_model_file *in = open_model(f->in), *slow = open_model(f->out);
+    struct dgl_model_file *quick = open_model(fast);
+    double best = tensor_nmse(slow->tensors, in->tensors, name);
+    double nmse = tensor_nmse(quick->tensors, in->tensors, name);
+    if (!(nmse > best && nmse < 2 * best))
+        fail_msg("NMSE %g fast, %g with the search", nmse, best);
+    model_file_close(&in);
+    model_file_close(&slow);
+    model_file_close(&quick);
+    free(fast);
 }
 
 /* ---- manifest, shards, copies ---- */
@@ -291,6 +358,10 @@ static void bundled_pack_is_what_the_converter_makes(void **state)
 int main(void)
 {
     static const struct CMUnitTest cases[] = {
+        FIXTURE_CASE(q5_k_m_spends_more_on_v_and_down),
+        FIXTURE_CASE(roles_can_be_given_types),
+        FIXTURE_CASE(a_role_can_change_alone),
+        FIXTURE_CASE(fast_packs_are_less_exact),
         FIXTURE_CASE(headline_names_the_matrices),
         FIXTURE_CASE(manifest_names_no_path),
         FIXTURE_CASE(pack_verifies),

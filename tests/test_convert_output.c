@@ -286,6 +286,10 @@ static const struct option_row option_rows[] = {
     {"unknown recipe", {.quantize = "q5_k"}, "q5_k"},
     {"recipe in capitals", {.quantize = "Q8_0"}, "q8_0"},
     {"empty recipe", {.quantize = ""}, "f32, f16"},
+    {"unknown type of the embedding", {.embed = "q3"}, "embed is \"q3\""},
+    {"type without an encoder", {.experts = "iq4_nl"}, "iq4_nl"},
+    {"type of a head that is the embedding", {.head = "q8_0"}, "no lm_head"},
+    {"experts of a dense model", {.experts = "mxfp4"}, "no expert"},
     {"unknown hash", {.hash = "md5"}, "md5"},
     {"odd shard size", {.shard_bytes = 5000}, "5000"},
 };

@@ -260,6 +260,24 @@ static void check_outer(const struct outer *row, const char *path, const char *p
     model_file_close(&file);
 }
 
+/* With text_only, a pack of the text model alone: its config, its names. */
+static void check_text_only(const struct outer *row, const char *dir, const char *plain)
+{
+    struct dgl_convert_result result;
+    size_t len;
+    char *pack = dgl_path_join(dir, "text");
+    struct dgl_convert_params params = {.in = dir, .out = pack, .threads = 1, .text_only = true};
+    assert_int_equal(convert_model(NULL, &params, &result), DGL_OK);
+    check_outer(row, pack, plain, 0);
+    char *manifest = tiny_file_read(pack, "manifest.json", &len);
+    assert_contains(manifest, "\"model_type\": \"gemma3_text\"");
+    assert_contains(manifest, "\"model.norm.weight\": {");
+    assert_null(strstr(manifest, "text_config"));
+    assert_null(strstr(manifest, "language_model"));
+    free(manifest);
+    free(pack);
+}
+
 static void text_model_is_found(void **state)
 {
     const struct outer *row = *state;
@@ -286,6 +304,7 @@ static void text_model_is_found(void **state)
         assert_contains(manifest, row->skipped[i]);
     assert_null(strstr(manifest, "\"vision_tower.a\""));
     free(manifest);
+    check_text_only(row, dir, plain.p);
     free(pack);
     dgl_buf_finish(&plain);
     test_tmpdir_remove(dir);

@@ -107,7 +107,7 @@ static void manifest_facts(void **state)
     test_tmpdir_remove(dir);
 }
 
-static void hints_of_an_author_are_pinned(void **state)
+static void hints_without_an_origin_are_pinned_in_packs_of_ours(void **state)
 {
     (void)state;
     char *dir = test_tmpdir();
@@ -119,6 +119,12 @@ static void hints_of_an_author_are_pinned(void **state)
                      DGL_OK);
     assert_string_equal(file->hint_pinned, "{\"computePrecision\": \"f32\"}");
     assert_null(file->hint_defaults);
+    model_file_close(&file);
+    tiny_file_replace(dir, "manifest.json", "\"tool\": \"dopplergl\"", "\"tool\": \"other\"");
+    assert_int_equal(model_file_open(NULL, &(struct model_open_params){.path = dir}, &file),
+                     DGL_OK);
+    assert_string_equal(file->hint_defaults, "{\"computePrecision\": \"f32\"}");
+    assert_null(file->hint_pinned);
     model_file_close(&file);
     test_tmpdir_remove(dir);
 }
@@ -419,7 +425,7 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(manifest_facts),
-        cmocka_unit_test(hints_of_an_author_are_pinned),
+        cmocka_unit_test(hints_without_an_origin_are_pinned_in_packs_of_ours),
         cmocka_unit_test(pack_of_another_converter),
         cmocka_unit_test(threads_may_read_together),
         cmocka_unit_test(verify_counts_files_and_bytes),

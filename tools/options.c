@@ -7,6 +7,9 @@
 #include "core/base/str.h"
 #include "tools/console.h"
 
+/* What dgl_convert() can make of a role. */
+#define BLOCK_TYPES "f32|f16|bf16|q8_0|q6_k|q5_k|q4_k|q4_0|mxfp4"
+
 enum type { TYPE_FLAG, TYPE_COUNT, TYPE_STR, TYPE_STRS, TYPE_I32, TYPE_I64, TYPE_F64, TYPE_WORD };
 
 struct option {
@@ -93,8 +96,29 @@ static const struct option table[] = {
     {"tokenize", 0, "skip-special", NULL, "leave special tokens out of decoded text", TYPE_FLAG,
      FIELD(skip_special), 0, 0, NULL, 0},
 
-    {"convert", 0, "quantize", "TYPE", "f32, f16, bf16, q8_0 or q4_k_m (default: as stored)",
-     TYPE_WORD, FIELD(quantize), 0, 0, "f32|f16|bf16|q8_0|q4_k_m", 0},
+    {"convert", 0, "quantize", "TYPE",
+     "f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m or mxfp4 (default: as stored)", TYPE_WORD,
+     FIELD(quantize), 0, 0, "f32|f16|bf16|q8_0|q6_k|q5_k_m|q4_k_m|mxfp4", 0},
+    {"convert", 0, "embed", "TYPE",
+     "the embedding's type instead: f32, f16, bf16, q8_0, q6_k, q5_k, q4_k, q4_0 or mxfp4",
+     TYPE_WORD, FIELD(embed_type), 0, 0, BLOCK_TYPES, 0},
+    {"convert", 0, "head", "TYPE", "the output head's type instead, where it is not the embedding",
+     TYPE_WORD, FIELD(head_type), 0, 0, BLOCK_TYPES, 0},
+    {"convert", 0, "experts", "TYPE", "the experts' type instead", TYPE_WORD, FIELD(experts_type),
+     0, 0, BLOCK_TYPES, 0},
+    {"convert", 0, "q4k-layout", "NAME",
+     "how matrices in q4_k are cut into blocks: row (default); column and flat are for other "
+     "engines, this one uses such tensors as f16",
+     TYPE_WORD, FIELD(q4k_layout), 0, 0, "row|column|flat", 0},
+    {"convert", 0, "fuse-gate-up", NULL, "store gate and up of a layer as one tensor", TYPE_FLAG,
+     FIELD(fuse_gate_up), 0, 0, NULL, 0},
+    {"convert", 0, "transpose-weights", NULL, "store linear layers in floats by columns", TYPE_FLAG,
+     FIELD(transpose_weights), 0, 0, NULL, 0},
+    {"convert", 0, "text-only", NULL,
+     "of a model that also sees, store the text model under its own names with its own config",
+     TYPE_FLAG, FIELD(text_only), 0, 0, NULL, 0},
+    {"convert", 0, "fast", NULL, "quantise without the search for the best codes", TYPE_FLAG,
+     FIELD(fast), 0, 0, NULL, 0},
     {"convert", 0, "hash", "NAME", "sha256 or blake3 (default: sha256)", TYPE_WORD, FIELD(hash), 0,
      0, "sha256|blake3", 0},
     {"convert", 0, "shard-size", "MIB", "size of a shard (default: 64)", TYPE_I32, FIELD(shard_mib),

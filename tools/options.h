@@ -35,6 +35,8 @@ struct options {
     const char *compute_precision, *q4k_matmul, *f16_matmul, *attention_prefill, *attention_decode;
     /* single commands */
     const char *out, *texts, *quantize, *hash, *shape;
+    const char *embed_type, *head_type, *experts_type, *q4k_layout;
+    bool fast, fuse_gate_up, transpose_weights, text_only;
     bool all, force, jsonl, decode, pieces, skip_special, smoke, csv, profile, markdown;
     int32_t prompt_tokens, depth, batch, repetitions, threads, shard_mib;
     bool tokens_given, temp_given, top_k_given, top_p_given, min_p_given;

@@ -200,7 +200,7 @@ const char *dgl_kernels_source(const struct dgl_kernels *kernels, const char *na
 
 struct dgl_tokenizer; /* Thread-safety: immutable after creation, safe to share. */
 
-/* `path` is a model (pack, Hugging Face folder) or a tokenizer.json. */
+/* `path` is a model (pack, Hugging Face folder, GGUF file) or a tokenizer.json. */
 enum dgl_status dgl_tokenizer_load(const struct dgl_log *log, const char *path,
                                    struct dgl_tokenizer **out);
 void dgl_tokenizer_destroy(struct dgl_tokenizer **tok);
@@ -236,7 +236,8 @@ struct dgl_model; /* Thread-safety: R4, together with its device. */
 enum dgl_kv_type { DGL_KV_F16 = 0, DGL_KV_F32 };
 
 struct dgl_model_params {
-    const char *path; /* required: pack, Hugging Face folder, or "synthetic:SHAPE[:quant]" */
+    const char
+        *path; /* required: pack, Hugging Face folder, GGUF file, or "synthetic:SHAPE[:quant]" */
     const struct dgl_kernels *kernels; /* NULL = built-in kernels and heuristics */
     bool skip_verify;                  /* trust shard hashes of a pack that was verified before */
     int32_t context; /* tokens a session will want; 0 = the model's maximum, lowered to fit */

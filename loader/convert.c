@@ -116,6 +116,19 @@ static enum dgl_status copy_texts(struct job *job)
     return status;
 }
 
+/* A GGUF file has no files beside it: what was made of its keys takes their place. */
+static enum dgl_status write_texts(struct job *job)
+{
+    const struct dgl_model_file *m = job->model;
+    enum dgl_status status = DGL_OK;
+    if (m->tokenizer_json)
+        status = add_text(job, m->path, "tokenizer.json", m->tokenizer_json, m->tokenizer_json_len);
+    if (status == DGL_OK && m->tokenizer_config_json)
+        status = add_text(job, m->path, "tokenizer_config.json", m->tokenizer_config_json,
+                          m->tokenizer_config_len);
+    return status;
+}
+
 static enum dgl_status pack_begin(void *priv, uint64_t *offset)
 {
     return rdrr_writer_begin(priv, offset);
@@ -184,7 +197,7 @@ static enum dgl_status convert_to_pack(struct job *job, struct dgl_convert_resul
     if (status == DGL_OK)
         status = convert_plan_arrange(job->log, job->model, job->params, &job->plan);
     if (status == DGL_OK)
-        status = copy_texts(job);
+        status = job->model->format == MODEL_GGUF ? write_texts(job) : copy_texts(job);
     if (status == DGL_OK)
         status = write_weights(job);
     if (status == DGL_OK)

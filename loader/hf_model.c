@@ -261,7 +261,7 @@ static const struct weight_kind other_weights[] = {
     {".bin", "PyTorch pickles", "save the model again with safe_serialization=True"},
     {".pth", "PyTorch pickles", "save the model again with safe_serialization=True"},
     {".pt", "PyTorch pickles", "save the model again with safe_serialization=True"},
-    {".gguf", "GGUF", "use the checkpoint's safetensors files"},
+    {".gguf", "GGUF", "give the .gguf file itself instead of the folder"},
     {".h5", "TensorFlow weights", "use the checkpoint's safetensors files"},
     {".msgpack", "Flax weights", "use the checkpoint's safetensors files"},
 };

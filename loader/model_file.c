@@ -1,4 +1,4 @@
-/* Opening a model of either form and checking it from end to end, short of reading all weights. */
+/* Opening a model of any form and checking it from end to end, short of reading all weights. */
 #include "loader/model_file.h"
 
 #include <inttypes.h>
@@ -9,10 +9,11 @@
 #include "core/base/file.h"
 #include "core/base/mem.h"
 #include "loader/expert_view.h"
+#include "loader/gguf_model.h"
 #include "loader/hf_model.h"
 #include "loader/hub_cache.h"
 #include "loader/model_bind.h"
-#include "loader/rdrr_reader.h"
+#include "loader/model_text.h"
 #include "loader/synthetic_model.h"
 #include "loader/tokenizer.h"
 
@@ -22,41 +23,16 @@
 #define FILE_GENERATION_CONF "generation_config.json"
 #define MAX_CONFIG           (16u << 20)
 
-/* How one of the texts beside the weights is fetched: from a folder, or out of a pack with its
- * hash checked. */
-struct text_fetch {
-    const struct dgl_log *log;
-    const char *dir;
-    const struct rdrr_pack *pack; /* NULL = plain folder */
-};
-
-static enum dgl_status text_load(const struct text_fetch *fetch, const char *name, char **text,
-                                 size_t *len)
-{
-    /* Other converters' packs carry the files without listing them: nothing to check them
-     * against. */
-    if (fetch->pack && (fetch->pack->manifest.ours || fetch->pack->manifest.num_copied > 0))
-        return rdrr_copied_load(fetch->log, fetch->pack, name, text, len);
-    char *path = dgl_path_join(fetch->dir, name);
-    if (!path)
-        return dgl_fail_memory(fetch->log, "path", strlen(name));
-    enum dgl_status st = DGL_OK;
-    if (dgl_path_exists(path))
-        st = dgl_file_slurp(fetch->log, path, RDRR_MAX_COPIED_BYTES, text, len);
-    free(path);
-    return st;
-}
-
-static enum dgl_status texts_load(const struct text_fetch *fetch, struct dgl_model_file *f)
+static enum dgl_status texts_load(const struct model_texts *from, struct dgl_model_file *f)
 {
     enum dgl_status st =
-        text_load(fetch, FILE_TOKENIZER, &f->tokenizer_json, &f->tokenizer_json_len);
+        model_text_load(from, FILE_TOKENIZER, &f->tokenizer_json, &f->tokenizer_json_len);
     if (st == DGL_OK)
-        st = text_load(fetch, FILE_TOKENIZER_CONF, &f->tokenizer_config_json,
-                       &f->tokenizer_config_len);
+        st = model_text_load(from, FILE_TOKENIZER_CONF, &f->tokenizer_config_json,
+                             &f->tokenizer_config_len);
     if (st == DGL_OK)
-        st = text_load(fetch, FILE_GENERATION_CONF, &f->generation_config_json,
-                       &f->generation_config_len);
+        st = model_text_load(from, FILE_GENERATION_CONF, &f->generation_config_json,
+                             &f->generation_config_len);
     return st;
 }
 
@@ -115,13 +91,13 @@ static const char *dominant_dtype(const struct tensor_source *src)
 static enum dgl_status open_hf(const struct dgl_log *log, struct dgl_model_file *f)
 {
     f->format = MODEL_HF;
-    struct text_fetch fetch = {.log = log, .dir = f->path};
+    struct model_texts texts = {.log = log, .dir = f->path};
     char *config_path = dgl_path_join(f->path, HF_CONFIG);
     enum dgl_status st =
         config_path ? dgl_file_slurp(log, config_path, MAX_CONFIG, &f->config, &f->config_len)
                     : dgl_fail_memory(log, "path", strlen(f->path));
     if (st == DGL_OK)
-        st = texts_load(&fetch, f);
+        st = texts_load(&texts, f);
     if (st == DGL_OK)
         st = desc_read(log, config_path, f);
     if (st == DGL_OK)
@@ -133,6 +109,54 @@ static enum dgl_status open_hf(const struct dgl_log *log, struct dgl_model_file 
     if (st == DGL_OK)
         snprintf(f->quantization, sizeof(f->quantization), "%s", dominant_dtype(f->tensors));
     free(config_path);
+    return st;
+}
+
+/* GGUF says which key or token each stop id comes from; the config that was made of it does not. */
+static void stop_origins(const struct gguf_parts *parts, struct model_desc *desc)
+{
+    for (size_t i = 0; i < desc->num_stop_ids; i++) {
+        for (size_t k = 0; k < parts->num_stop_ids; k++) {
+            if (parts->stop_ids[k].id == desc->stop_ids[i].id)
+                desc->stop_ids[i].origin = parts->stop_ids[k].origin;
+        }
+    }
+}
+
+static void name_cut(char *name, const char *end)
+{
+    size_t len = strlen(name), n = strlen(end);
+    if (len > n && strcmp(name + len - n, end) == 0)
+        name[len - n] = 0;
+}
+
+static enum dgl_status open_gguf(const struct dgl_log *log, struct dgl_model_file *f)
+{
+    struct gguf_parts parts;
+    struct dgl_buf config_name = {0};
+    enum dgl_status st = gguf_model_open(log, f->path, &parts);
+    if (st != DGL_OK)
+        return st;
+    name_cut(f->name, ".gguf");
+    dgl_buf_printf(&config_name, "%s metadata", f->path);
+    f->config_len = parts.config.len;
+    f->config = dgl_buf_take(&parts.config);
+    f->tokenizer_json_len = parts.tokenizer.len;
+    f->tokenizer_json = parts.tokenizer.p ? dgl_buf_take(&parts.tokenizer) : NULL;
+    f->tokenizer_config_len = parts.tokenizer_config.len;
+    f->tokenizer_config_json = dgl_buf_take(&parts.tokenizer_config);
+    f->tensors = parts.tensors;
+    parts.tensors = NULL;
+    st = config_name.failed ? dgl_fail_memory(log, "path", strlen(f->path))
+                            : desc_read(log, config_name.p, f);
+    if (st == DGL_OK)
+        st = tensors_bind(log, config_name.p, f);
+    if (st == DGL_OK) {
+        stop_origins(&parts, &f->desc);
+        snprintf(f->quantization, sizeof(f->quantization), "%s", dominant_dtype(f->tensors));
+    }
+    dgl_buf_finish(&config_name);
+    gguf_parts_finish(&parts);
     return st;
 }
 
@@ -195,7 +219,7 @@ static enum dgl_status open_rdrr(const struct dgl_log *log, const struct model_o
     enum dgl_status st = rdrr_pack_open(log, f->path, &pack);
     if (st != DGL_OK)
         return st;
-    struct text_fetch fetch = {.log = log, .dir = f->path, .pack = pack};
+    struct model_texts texts = {.log = log, .dir = f->path, .pack = pack};
     struct dgl_buf config_name = {0};
     dgl_buf_printf(&config_name, "%s config", pack->manifest_path);
     st = config_name.failed ? dgl_fail_memory(log, "path", strlen(f->path))
@@ -203,7 +227,7 @@ static enum dgl_status open_rdrr(const struct dgl_log *log, const struct model_o
     if (st == DGL_OK)
         st = check_unlisted(log, pack);
     if (st == DGL_OK)
-        st = texts_load(&fetch, f);
+        st = texts_load(&texts, f);
     if (st == DGL_OK)
         st = desc_read(log, config_name.p, f);
     if (st == DGL_OK)
@@ -254,12 +278,16 @@ static enum dgl_status dir_has(const struct dgl_log *log, const char *dir, const
 }
 
 /* A folder with safetensors weights is a checkpoint even if somebody left a manifest.json in it. */
-static enum dgl_status format_find(const struct dgl_log *log, const char *path,
-                                   enum model_format *out)
+enum dgl_status model_format_find(const struct dgl_log *log, const char *path,
+                                  enum model_format *out)
 {
+    if (gguf_is_model(path)) {
+        *out = MODEL_GGUF;
+        return DGL_OK;
+    }
     if (!dgl_path_is_dir(path))
         return dgl_fail(log, DGL_ERR_UNSUPPORTED,
-                        "%s: is a file; supported: a folder with " RDRR_MANIFEST
+                        "%s: is a file; supported: a GGUF file, a folder with " RDRR_MANIFEST
                         " (pack) or " HF_CONFIG " (Hugging Face)",
                         path);
     bool index = false, single = false, manifest = false, config = false;
@@ -291,10 +319,19 @@ static enum dgl_status open_any(const struct dgl_log *log, const struct model_op
         return synthetic_model_init(log, params->path, f);
     enum dgl_status st = model_path_resolve(log, params->path, &f->path, &f->name);
     if (st == DGL_OK)
-        st = format_find(log, f->path, &f->format);
-    if (st == DGL_OK)
-        st = f->format == MODEL_HF ? open_hf(log, f) : open_rdrr(log, params, f);
-    return st;
+        st = model_format_find(log, f->path, &f->format);
+    if (st != DGL_OK)
+        return st;
+    switch (f->format) {
+    case MODEL_HF:
+        return open_hf(log, f);
+    case MODEL_GGUF:
+        return open_gguf(log, f);
+    case MODEL_RDRR:
+    case MODEL_SYNTHETIC: /* never found: a path of that kind is handled above */
+        break;
+    }
+    return open_rdrr(log, params, f);
 }
 
 enum dgl_status model_file_open(const struct dgl_log *log, const struct model_open_params *params,
@@ -358,12 +395,12 @@ enum dgl_status model_file_verify(const struct dgl_log *log, const struct dgl_ve
                              ? model_path_resolve(log, params->path, &path, &name)
                              : dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
     if (st == DGL_OK)
-        st = format_find(log, path, &format);
-    if (st == DGL_OK && format == MODEL_HF)
+        st = model_format_find(log, path, &format);
+    if (st == DGL_OK && format != MODEL_RDRR)
         st = dgl_fail(log, DGL_ERR_UNSUPPORTED,
-                      "%s: a Hugging Face folder carries no hashes; supported: packs, as "
-                      "`dopplergl convert` writes them",
-                      path);
+                      "%s: a %s carries no hashes; supported: packs, as `dopplergl convert` "
+                      "writes them",
+                      path, format == MODEL_GGUF ? "GGUF file" : "Hugging Face folder");
     if (st == DGL_OK)
         st = rdrr_pack_open(log, path, &pack);
     if (st == DGL_OK)

@@ -1,11 +1,12 @@
-/* A model opened on the host, whatever its form: Hugging Face folder or RDRR pack (later GGUF).
+/* A model opened on the host, whatever its form: Hugging Face folder, RDRR pack or GGUF
+ * file.
  * One door for core. */
 #ifndef DGL_LOADER_MODEL_FILE_H
 #define DGL_LOADER_MODEL_FILE_H
 
 #include "loader/model_desc.h"
 
-enum model_format { MODEL_HF, MODEL_RDRR, MODEL_SYNTHETIC };
+enum model_format { MODEL_HF, MODEL_RDRR, MODEL_GGUF, MODEL_SYNTHETIC };
 
 /* Public struct dgl_model_file is this struct; fields are for loader/ and core/ only. */
 struct dgl_model_file {
@@ -30,8 +31,13 @@ struct dgl_model_file {
         info; /* what dgl_model_file_info() shows; strings point into this struct */
 };
 
+/* What kind of model lies at a path (not a synthetic one); what is none is refused. */
+enum dgl_status model_format_find(const struct dgl_log *log, const char *path,
+                                  enum model_format *out);
+
 struct model_open_params {
-    /* a folder with config.json or manifest.json, or `org/name` found in the local Hub cache */
+    /* a GGUF file, a folder with config.json or manifest.json, or `org/name` found in the local Hub
+     * cache */
     const char *path;
     bool verify; /* hash every shard of a pack before use */
     dgl_progress_cb progress_cb;

@@ -7,6 +7,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/utf8.h"
+#include "loader/doppler_tokenizer.h"
 #include "loader/tok_added.h"
 #include "loader/tok_decode.h"
 #include "loader/tok_model.h"
@@ -93,7 +94,7 @@ enum dgl_status tokenizer_create(const struct dgl_log *log, const char *name, co
     struct dgl_tokenizer *tok = dgl_new(struct dgl_tokenizer);
     if (!tok)
         return dgl_fail_memory(log, "tokenizer", sizeof(*tok));
-    enum dgl_status status = dgl_json_parse(log, name, json, len, &doc);
+    enum dgl_status status = doppler_tokenizer_parse(log, name, json, len, &doc);
     if (status == DGL_OK)
         status = load_parts((struct dgl_json_reader){log, doc}, dgl_json_root(doc), tok);
     dgl_json_destroy(&doc);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "core/base/file.h"
+#include "loader/gguf_model.h"
 #include "loader/model_file.h"
 #include "loader/tokenizer.h"
 
@@ -13,6 +14,22 @@ static enum dgl_status load_file(const struct dgl_log *log, const char *path,
     char *json = NULL;
     size_t len = 0;
     enum dgl_status status = dgl_file_slurp(log, path, MAX_JSON_BYTES, &json, &len);
+    if (status == DGL_OK)
+        status = tokenizer_create(log, path, json, len, out);
+    free(json);
+    return status;
+}
+
+/* The keys of a GGUF file; its weights may be of any kind. */
+static enum dgl_status load_gguf(const struct dgl_log *log, const char *path,
+                                 struct dgl_tokenizer **out)
+{
+    char *json = NULL;
+    size_t len = 0;
+    enum dgl_status status = gguf_text_load(log, path, "tokenizer.json", &json, &len);
+    if (status == DGL_OK && !json)
+        status = dgl_fail(log, DGL_ERR_INVALID_ARG,
+                          "%s: the file has no tokenizer; give it ids, or a tokenizer.json", path);
     if (status == DGL_OK)
         status = tokenizer_create(log, path, json, len, out);
     free(json);
@@ -57,7 +74,7 @@ enum dgl_status dgl_tokenizer_load(const struct dgl_log *log, const char *path,
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "tokenizer: path is NULL, wanted a model or file");
     if (dgl_path_exists(path) && !dgl_path_is_dir(path))
-        return load_file(log, path, out);
+        return gguf_is_model(path) ? load_gguf(log, path, out) : load_file(log, path, out);
     char *json = dgl_path_is_dir(path) ? find_plain_json(path) : NULL;
     enum dgl_status status = json ? load_file(log, json, out) : load_from_model(log, path, out);
     free(json);

@@ -201,10 +201,13 @@ static void path_that_is_a_file(void **state)
 {
     (void)state;
     char *dir = test_tmpdir();
+    test_write_file(dir, "m.bin", "text", 4);
     test_write_file(dir, "m.gguf", "GGUF", 4);
-    char *path = dgl_path_join(dir, "m.gguf");
-    open_fails(path, DGL_ERR_UNSUPPORTED, "m.gguf: is a file");
+    char *path = dgl_path_join(dir, "m.bin"), *gguf = dgl_path_join(dir, "m.gguf");
+    open_fails(path, DGL_ERR_UNSUPPORTED, "m.bin: is a file");
+    open_fails(gguf, DGL_ERR_FORMAT, "m.gguf: the file has 4 bytes");
     free(path);
+    free(gguf);
     test_tmpdir_remove(dir);
 }
 

@@ -32,7 +32,8 @@ struct option {
 
 static const struct option table[] = {
     {WITH_MODEL, 'm', "model", "MODEL",
-     "pack, Hugging Face folder, or org/name in the local Hub cache (default: the bundled model)",
+     "pack, Hugging Face folder, GGUF file, or org/name in the local Hub cache (default: the "
+     "bundled model)",
      TYPE_STR, FIELD(model), 0, 0, NULL, 0},
     {"generate", 'p', "prompt", "TEXT", "prompt, byte for byte", TYPE_STR, FIELD(prompt), 0, 0,
      NULL, 0},

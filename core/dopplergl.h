@@ -37,6 +37,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -226,8 +227,62 @@ enum dgl_status dgl_decode_pieces(const struct dgl_tokenizer *tok, const int32_t
 /* How the vocabulary spells a token ("<0x0A>", "<|end|>"); NULL = there is no such id. Borrowed.
  */
 const char *dgl_token_spelling(const struct dgl_tokenizer *tok, int32_t id, size_t *len);
-/* Releases what dgl_encode, dgl_decode and friends allocated; NULL is fine. */
+/* Releases what dgl_encode, dgl_decode, dgl_render and friends allocated; NULL is fine. */
 void dgl_free(void *p);
+
+/* ---- chat templates (no device needed) ------------------------------------------------------- */
+
+/* The chat templates of a model with its special tokens (bos_token ...). Thread-safety: immutable
+ * after creation, safe to share. */
+struct dgl_template;
+
+struct dgl_template_params {
+    const char *path; /* required: pack, Hugging Face folder, ...: templates and special tokens */
+    const char *file; /* a template to use in place of the model's own; NULL = the model's */
+    const char *name; /* which of the model's: "tool_use", ...; NULL = the default one, or
+                         "tool_use" where there is one and tools are given */
+};
+#define dgl_template_params(...) (&(struct dgl_template_params){__VA_ARGS__})
+
+/* A model without a template, or without one of that name, is DGL_ERR_INVALID_ARG. */
+enum dgl_status dgl_template_load(const struct dgl_log *log,
+                                  const struct dgl_template_params *params,
+                                  struct dgl_template **out);
+void dgl_template_destroy(struct dgl_template **tmpl);
+
+/* What a model answered to the messages before messages[message], as it was generated. */
+struct dgl_answer {
+    size_t message;     /* index of the assistant's message that holds the answer as text */
+    const int32_t *ids; /* without the id that ended the answer: the template writes that one */
+    size_t num_ids;
+};
+
+struct dgl_render_params {
+    /* required: JSON text, an array of messages ({"role": ..., "content": ...}), or an object with
+     * `messages` and further variables (tools, documents, enable_thinking, ...) */
+    const char *messages;
+    size_t messages_len; /* 0 = strlen(messages) */
+    const char
+        *messages_name; /* for what is logged about it, usually its path; NULL = "messages" */
+    bool add_generation_prompt;       /* end with what begins an answer of the assistant */
+    const struct tm *now;             /* for templates that tell the date; NULL = local time */
+    const struct dgl_answer *answers; /* dgl_render_ids only; ascending by `message` */
+    size_t num_answers;
+};
+#define dgl_render_params(...) (&(struct dgl_render_params){__VA_ARGS__})
+
+/* The text that the template makes of the messages. Allocates *text (dgl_free), NUL-terminated
+ * beyond *len. A template that raises is DGL_ERR_INVALID_ARG and its own words are logged. */
+enum dgl_status dgl_render(const struct dgl_log *log, const struct dgl_template *tmpl,
+                           const struct dgl_render_params *params, char **text, size_t *len);
+/* The ids of that text for a model. Only what the template wrote becomes special tokens: those
+ * that messages, tools or any other variable spell out stay plain text. An answer whose text the
+ * template renders as it stands is not encoded again but keeps its ids, so that the beginning of
+ * the conversation is what a session already holds. Allocates *ids (dgl_free). */
+enum dgl_status dgl_render_ids(const struct dgl_log *log, const struct dgl_template *tmpl,
+                               const struct dgl_tokenizer *tok,
+                               const struct dgl_render_params *params, int32_t **ids,
+                               size_t *count);
 
 /* ---- models ---------------------------------------------------------------------------------- */
 

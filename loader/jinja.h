@@ -42,19 +42,29 @@ struct jinja_limits {
     uint32_t depth;      /* nesting of calls, loops and expressions: 1000, for stacks of 1 MiB */
 };
 
-enum jinja_mark { JINJA_MARK_TEMPLATE = 0, JINJA_MARK_DATA = 1 };
+/* Whatever is not the template's is data. The contents of messages that the caller names as answers
+ * have marks of their own; characters that were rewritten on the way are plain data again. */
+enum jinja_mark { JINJA_MARK_TEMPLATE = 0, JINJA_MARK_DATA = 1, JINJA_MARK_ANSWER = 2 };
+enum { JINJA_ANSWER_MARKS = 254 };
+/* Of the content of the answer params->answers[index]; the marks of later ones repeat. */
+static inline uint8_t jinja_mark_of_answer(size_t index)
+{
+    return (uint8_t)(JINJA_MARK_ANSWER + index % JINJA_ANSWER_MARKS);
+}
 
 /* Borrowed during the call. */
 struct jinja_params {
     const struct jinja_variable *variables; /* of two with one name the later one counts */
     size_t num_variables;
-    const struct tm *now; /* what strftime_now() tells; NULL = there is no such function */
+    const struct tm *now;  /* what strftime_now() tells; NULL = there is no such function */
+    const size_t *answers; /* indices of `messages` whose content is to be told from other data */
+    size_t num_answers;
     struct jinja_limits limits;
 };
 
-/* Appends the text to `text`, and one enum jinja_mark per byte of it to `marks` (NULL: not wanted).
- * On failure both are as before. A template that raises gives DGL_ERR_INVALID_ARG; the logged line
- * is "NAME:LINE: " and the template's own words. */
+/* Appends the text to `text`, and one mark (enum jinja_mark) per byte to `marks` (NULL: not
+ * wanted). On failure both are as before. A template that raises gives DGL_ERR_INVALID_ARG; the
+ * logged line is "NAME:LINE: " and the template's own words. */
 enum dgl_status jinja_render(const struct dgl_log *log, const struct jinja_template *tmpl,
                              const struct jinja_params *params, struct dgl_buf *text,
                              struct dgl_buf *marks);

@@ -54,6 +54,30 @@ static bool trust_roles(struct jinja_run *run, const struct jinja_value *message
     return true;
 }
 
+/* Gives the contents of answers, where they are texts, marks of their own. */
+static bool mark_answers(struct jinja_run *run, const struct jinja_params *params,
+                         const struct jinja_value *messages)
+{
+    const struct jinja_value key = jinja_literal("content");
+    for (size_t i = 0; i < params->num_answers; i++) {
+        size_t index = params->answers[i];
+        struct jinja_value *content = NULL;
+        if (messages->type != JINJA_LIST || index >= messages->list->count ||
+            messages->list->items[index].type != JINJA_DICT)
+            continue;
+        if (!jinja_dict_find(run, messages->list->items[index].dict, &key, &content))
+            return false;
+        if (!content || content->type != JINJA_STRING || content->text.len == 0)
+            continue;
+        uint8_t *marks = jinja_alloc(run, content->text.len, 1);
+        if (!marks)
+            return false;
+        memset(marks, jinja_mark_of_answer(i), content->text.len);
+        content->text.marks = marks;
+    }
+    return true;
+}
+
 static const struct jinja_variable *find_variable(const struct jinja_params *params,
                                                   struct dgl_str name)
 {
@@ -73,7 +97,8 @@ static bool load_name(struct jinja_run *run, const struct jinja_params *params, 
     if (variable) {
         bool data = !variable->trusted;
         return jinja_from_json(run, variable->value, data, value) &&
-               (!data || !dgl_str_eq(name, "messages") || trust_roles(run, value));
+               (!data || !dgl_str_eq(name, "messages") ||
+                (trust_roles(run, value) && mark_answers(run, params, value)));
     }
     const struct jinja_builtin *builtin = jinja_find_global(name);
     if (!builtin || (!run->now && dgl_str_eq(name, "strftime_now")))

@@ -122,10 +122,10 @@ static const struct usage misfits[] = {
      {"kernels", "list", "--kernel-dir", "/nonexistent"},
      1,
      "/nonexistent"},
-    {"unknown kernel profile", {"kernels", "list", "--kernel-profile", "warp"}, 1, "warp"},
+    {"unknown kernel profile", {"kernels", "list", "--kernel-profile", "warp"}, 2, "warp"},
     {"kernel hints are no JSON", {"kernels", "list", "--kernel-hints", "{"}, 1, "kernel"},
     {"unknown kernel hint", {"kernels", "list", "--kernel-hints", "{\"a\":1}"}, 1, "'a'"},
-    {"unknown value of a hint", {"kernels", "list", "--q4k-matmul", "slow"}, 1, "slow"},
+    {"unknown value of a hint", {"kernels", "list", "--q4k-matmul", "slow"}, 2, "slow"},
     {"a control character in a name", {"inspect", "/no\033[31m\nsuch"}, 1, "such"},
 };
 

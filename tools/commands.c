@@ -47,6 +47,14 @@ const struct command commands[] = {
      "without `--json` it prints a line per id: id, token and text with tabs between, the last two "
      "as\nJSON strings.",
      0, 0, command_tokenize},
+    {"template", "[-m MODEL] --messages FILE.json [options]", "Render messages as a prompt",
+     "Opens no device. Prints the text that the model's chat template makes of the messages, byte "
+     "for byte and nothing else.\nWhere a template raises an error, its words are the error line. "
+     "The template is chat_template.jinja, else\nchat_template.json, else what "
+     "tokenizer_config.json says ([templates.md](templates.md)).\n\n"
+     "`--json`: `text`, and `ids` as a chat uses them: what a message spells out never becomes a "
+     "control token.",
+     0, 0, command_template},
     {"logits", "--ids 1,2,3 -o OUT.safetensors [options]", "Write the logits of a prompt",
      "The file has one tensor, `logits`, F32 [positions, vocabulary].\n\n"
      "`--json`: `out`, `rows`, `vocab`.",

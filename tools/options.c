@@ -4,13 +4,24 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/str.h"
 #include "tools/console.h"
 
 /* What dgl_convert() can make of a role. */
 #define BLOCK_TYPES "f32|f16|bf16|q8_0|q6_k|q5_k|q4_k|q4_0|mxfp4"
 
-enum type { TYPE_FLAG, TYPE_COUNT, TYPE_STR, TYPE_STRS, TYPE_I32, TYPE_I64, TYPE_F64, TYPE_WORD };
+enum type {
+    TYPE_FLAG,
+    TYPE_COUNT,
+    TYPE_STR,
+    TYPE_STRS,
+    TYPE_I32,
+    TYPE_I64,
+    TYPE_F64,
+    TYPE_WORD,
+    TYPE_DATE
+};
 
 struct option {
     const char *commands; /* blank-separated; "*" = all */
@@ -27,7 +38,7 @@ struct option {
 
 #define FIELD(name) offsetof(struct options, name)
 #define ENGINE      "generate logits perplexity bench verify kernels"
-#define WITH_MODEL  ENGINE " inspect tokenize"
+#define WITH_MODEL  ENGINE " inspect tokenize template"
 #define I32_MAX     2147483647.0
 
 static const struct option table[] = {
@@ -47,8 +58,9 @@ static const struct option table[] = {
      "tokens to generate: -1 until a stop, 0 evaluates the prompt only (default: 128)", TYPE_I32,
      FIELD(tokens), -1, I32_MAX, NULL, FIELD(tokens_given)},
     {"generate", 'e', "escapes", NULL,
-     "expand `\\n \\r \\t \\' \\\" \\\\ \\xHH` in the prompt and in --stop", TYPE_FLAG,
-     FIELD(escapes), 0, 0, NULL, 0},
+     "expand `\\n \\r \\t \\' \\\" \\\\ \\xHH` in the prompt and in --stop; any other backslash "
+     "stays as it is",
+     TYPE_FLAG, FIELD(escapes), 0, 0, NULL, 0},
     {"generate", 0, "echo", NULL, "print the prompt too", TYPE_FLAG, FIELD(echo), 0, 0, NULL, 0},
     {"generate", 0, "temp", "T", "temperature; 0 is greedy (default: 0.8)", TYPE_F64, FIELD(temp),
      0, 1000, NULL, FIELD(temp_given)},
@@ -96,6 +108,23 @@ static const struct option table[] = {
      NULL, 0},
     {"tokenize", 0, "skip-special", NULL, "leave special tokens out of decoded text", TYPE_FLAG,
      FIELD(skip_special), 0, 0, NULL, 0},
+
+    {"template", 0, "messages", "FILE.json",
+     "JSON array of messages, or an object with `messages` and further variables; - is standard "
+     "input",
+     TYPE_STR, FIELD(messages), 0, 0, NULL, 0},
+    {"template", 0, "template", "FILE", "a Jinja template in place of the model's", TYPE_STR,
+     FIELD(template), 0, 0, NULL, 0},
+    {"template", 0, "template-name", "NAME",
+     "which of the model's templates (default: `default`, or `tool_use` where there is one and "
+     "tools are given)",
+     TYPE_STR, FIELD(template_name), 0, 0, NULL, 0},
+    {"template", 0, "add-generation-prompt", NULL, "end with what begins an answer", TYPE_FLAG,
+     FIELD(add_generation_prompt), 0, 0, NULL, 0},
+    {"template", 0, "now", "DATE",
+     "2025-06-15 or 2025-06-15T12:30:00, for templates that tell the date (default: the local "
+     "time)",
+     TYPE_DATE, FIELD(now), 0, 0, NULL, FIELD(now_given)},
 
     {"convert", 0, "quantize", "TYPE",
      "f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m or mxfp4 (default: as stored)", TYPE_WORD,
@@ -157,22 +186,22 @@ static const struct option table[] = {
     {ENGINE, 0, "kernel-config", "FILE", "kernel hints from a JSON file", TYPE_STR,
      FIELD(kernel_config), 0, 0, NULL, 0},
     {ENGINE, 0, "kernel-profile", "NAME", "named set of hints: fast, safe, debug, fused, apple",
-     TYPE_STR, FIELD(kernel_profile), 0, 0, NULL, 0},
+     TYPE_WORD, FIELD(kernel_profile), 0, 0, "fast|safe|debug|fused|apple", 0},
     {ENGINE, 0, "kernel-hints", "JSON", "kernel hints as a JSON object", TYPE_STR,
      FIELD(kernel_hints), 0, 0, NULL, 0},
-    {ENGINE, 0, "compute-precision", "WORD", "hint computePrecision: auto, f16, f32", TYPE_STR,
-     FIELD(compute_precision), 0, 0, NULL, 0},
+    {ENGINE, 0, "compute-precision", "WORD", "hint computePrecision: auto, f16, f32", TYPE_WORD,
+     FIELD(compute_precision), 0, 0, "auto|f16|f32", 0},
     {ENGINE, 0, "q4k-matmul", "WORD",
-     "hint q4kMatmul: auto, fused_q4k, dequant_f16, dequant_f32, gemv_subgroup", TYPE_STR,
-     FIELD(q4k_matmul), 0, 0, NULL, 0},
-    {ENGINE, 0, "f16-matmul", "WORD", "hint f16Matmul: auto, gemv_subgroup", TYPE_STR,
-     FIELD(f16_matmul), 0, 0, NULL, 0},
+     "hint q4kMatmul: auto, fused_q4k, dequant_f16, dequant_f32, gemv_subgroup", TYPE_WORD,
+     FIELD(q4k_matmul), 0, 0, "auto|fused_q4k|dequant_f16|dequant_f32|gemv_subgroup", 0},
+    {ENGINE, 0, "f16-matmul", "WORD", "hint f16Matmul: auto, gemv_subgroup", TYPE_WORD,
+     FIELD(f16_matmul), 0, 0, "auto|gemv_subgroup", 0},
     {ENGINE, 0, "attention-prefill", "WORD",
-     "hint attentionPrefill: auto, tiled_large, tiled_small, streaming", TYPE_STR,
-     FIELD(attention_prefill), 0, 0, NULL, 0},
+     "hint attentionPrefill: auto, tiled_large, tiled_small, streaming", TYPE_WORD,
+     FIELD(attention_prefill), 0, 0, "auto|tiled_large|tiled_small|streaming", 0},
     {ENGINE, 0, "attention-decode", "WORD",
-     "hint attentionDecode: auto, tiled_large, tiled_small, streaming", TYPE_STR,
-     FIELD(attention_decode), 0, 0, NULL, 0},
+     "hint attentionDecode: auto, tiled_large, tiled_small, streaming", TYPE_WORD,
+     FIELD(attention_decode), 0, 0, "auto|tiled_large|tiled_small|streaming", 0},
 
     {"help", 0, "markdown", NULL, "the text of docs/cli.md", TYPE_FLAG, FIELD(markdown), 0, 0, NULL,
      0},
@@ -238,7 +267,9 @@ static const struct option *find(const struct command *command, const char *name
 
 static bool bad_value(const struct option *o, const char *value)
 {
-    if (o->type == TYPE_WORD)
+    if (o->type == TYPE_DATE)
+        console_error("--%s %s: wanted a date, 2025-06-15 or 2025-06-15T12:30:00", o->name, value);
+    else if (o->type == TYPE_WORD)
         console_error("--%s %s: wanted one of %s", o->name, value, o->words);
     else if (o->type == TYPE_F64)
         console_error("--%s %s: wanted a number from %g to %g", o->name, value, o->min, o->max);
@@ -288,6 +319,8 @@ static bool store(const struct option *o, const char *value, struct options *out
     case TYPE_STR:
         *(const char **)field = value;
         return true;
+    case TYPE_DATE:
+        return dgl_parse_date(dgl_str_of(value), field) || bad_value(o, value);
     case TYPE_STRS: {
         struct option_strs *list = field;
         if (list->count == OPTIONS_MAX_STRS) {

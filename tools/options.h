@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #define OPTIONS_MAX_STRS 32
 
@@ -37,6 +38,9 @@ struct options {
     const char *out, *texts, *quantize, *hash, *shape;
     const char *embed_type, *head_type, *experts_type, *q4k_layout;
     bool fast, fuse_gate_up, transpose_weights, text_only;
+    const char *messages, *template, *template_name;
+    struct tm now;
+    bool now_given, add_generation_prompt;
     bool all, force, jsonl, decode, pieces, skip_special, smoke, csv, profile, markdown;
     int32_t prompt_tokens, depth, batch, repetitions, threads, shard_mib;
     bool tokens_given, temp_given, top_k_given, top_p_given, min_p_given;

@@ -1,0 +1,88 @@
+/* template: messages to the prompt that the model's chat template makes of them. No device. */
+#include "core/base/json.h"
+#include "tools/commands.h"
+#include "tools/engine.h"
+#include "tools/input.h"
+#include "tools/report.h"
+
+struct render {
+    const struct options *opt;
+    struct console console;
+    const char *model;
+    struct dgl_template *tmpl;
+    struct dgl_render_params params;
+    char *text;
+    size_t len;
+};
+
+/* {"text": ..., "ids": [...]} */
+static enum dgl_status write_json(const struct render *r, struct dgl_buf *out)
+{
+    struct dgl_tokenizer *tok = NULL;
+    int32_t *ids = NULL;
+    size_t count = 0;
+    struct dgl_json_writer w = dgl_json_writer(out, 0);
+    enum dgl_status st = dgl_tokenizer_load(&r->console.log, r->model, &tok);
+    if (st == DGL_OK)
+        st = dgl_render_ids(&r->console.log, r->tmpl, tok, &r->params, &ids, &count);
+    dgl_jw_object(&w);
+    dgl_jw_key(&w, "text");
+    dgl_jw_str(&w, (struct dgl_str){r->text, r->len});
+    report_ids(&w, "ids", ids, count);
+    dgl_jw_end_object(&w);
+    dgl_buf_putc(out, '\n');
+    dgl_free(ids);
+    dgl_tokenizer_destroy(&tok);
+    return st;
+}
+
+static int print(const struct render *r)
+{
+    struct dgl_buf out = {0};
+    if (!r->opt->json)
+        return out_exit(out_write(r->text, r->len) && out_flush());
+    enum dgl_status st = write_json(r, &out);
+    int code = st == DGL_OK ? out_exit(out_buf(&out)) : exit_code(st);
+    dgl_buf_finish(&out);
+    return code;
+}
+
+int command_template(const struct options *opt)
+{
+    struct render r = {.opt = opt};
+    struct dgl_buf messages = {0};
+    char bundled[MODEL_PATH_MAX];
+    console_init(&r.console, opt);
+    if (!opt->messages) {
+        console_error("template: --messages FILE.json is missing");
+        return EXIT_USAGE;
+    }
+    if (opt->template && opt->template_name) {
+        console_error(
+            "template: --template and --template-name both choose the template, give one");
+        return EXIT_USAGE;
+    }
+    if (!(r.model = model_path(opt, bundled)))
+        return EXIT_FAILED;
+    if (!input_slurp(opt->messages, &messages)) {
+        dgl_buf_finish(&messages);
+        return interrupted() ? EXIT_CANCELLED : EXIT_FAILED;
+    }
+    enum dgl_status st = dgl_template_load(
+        &r.console.log,
+        dgl_template_params(.path = r.model, .file = opt->template, .name = opt->template_name),
+        &r.tmpl);
+    dgl_buf_puts(&messages, "");
+    r.params = (struct dgl_render_params){.messages = messages.p,
+                                          .messages_len = messages.len,
+                                          .messages_name = opt->messages,
+                                          .add_generation_prompt = opt->add_generation_prompt,
+                                          .now = opt->now_given ? &opt->now : NULL};
+    if (st == DGL_OK)
+        st = dgl_render(&r.console.log, r.tmpl, &r.params, &r.text, &r.len);
+    int code = st == DGL_OK ? print(&r) : exit_code(st);
+    dgl_free(r.text);
+    dgl_template_destroy(&r.tmpl);
+    dgl_buf_finish(&messages);
+    return code;
+}

@@ -9,6 +9,10 @@ JOBS    ?= $(shell nproc 2>/dev/null || echo 1)
 OBJCOPY ?= objcopy
 VERSION := 0.1.0
 PKGS    := egl glesv2 gbm libdrm libcjson libcrypto libpcre2-8
+# The command's own: libdopplergl.a does not need it. Linked statically, with what it calls, so that the command runs
+# where line editing was never installed (containers, other machines).
+TOOL_PKGS := libedit
+TOOL_LIBS := -Wl,-Bstatic -ledit -ltinfo -lbsd -lmd -Wl,-Bdynamic
 
 OPT      ?= -O2 -g
 WARN     := -Wall -Wextra -Wshadow -Wundef -Wmissing-prototypes -Wstrict-prototypes -Wvla -Werror
@@ -74,11 +78,13 @@ clean: ## remove what was built
 	rm -rf $(BUILD)
 
 packages:
-	@pkg-config --print-errors --exists $(PKGS) || { echo 'missing development packages: run make deps' >&2; exit 1; }
+	@pkg-config --print-errors --exists $(PKGS) $(TOOL_PKGS) || { echo 'missing development packages: run make deps' >&2; exit 1; }
 
 # The command and the tests use core/base, whose functions the installed library hides.
 $(BUILD)/dopplergl: $(TOOL_OBJ) $(BUILD)/libinternal.a
-	$(call Q,LINK)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(call Q,LINK)$(CC) $(LDFLAGS) -o $@ $^ $(TOOL_LIBS) $(LDLIBS)
+
+$(TOOL_OBJ): CPPFLAGS += $(shell pkg-config --cflags $(TOOL_PKGS) 2>/dev/null)
 
 $(BUILD)/libinternal.a: $(LIB_OBJ)
 	@rm -f $@

@@ -15,6 +15,21 @@ const struct command commands[] = {
      "buffers_created programs_linked readback_bytes upload_bytes`), `device` (`name node driver "
      "software`),\n`kernels` (list of `phase op name variant origin sha256`).",
      0, 0, command_generate},
+    {"chat", "[options]", "Talk with a model",
+     "At a terminal a conversation with line editing and history; from a pipe, each line is a "
+     "message. Answers go to standard\noutput, everything else to standard error. With "
+     "`--messages` one answer to the messages of a file.\n\n"
+     "A line that ends with `\\` goes on in the next one; `\"\"\"` begins a message of several "
+     "lines and ends it. Lines that begin with\na slash are commands: `/help`, `/reset`, `/save "
+     "FILE`, `/load FILE`, `/system TEXT`, `/stats`, `/model`, `/quit`; `//` begins\na message "
+     "with a slash. Ctrl-C stops an answer or drops what was typed, never the program;\n"
+     "Ctrl-D ends it (at the beginning of a line; in a block it ends the block first).\n\n"
+     "Answers stay in the conversation as the tokens that were generated, so that each turn only "
+     "evaluates what is new. What was\ntyped never becomes a special token. The history is in "
+     "XDG_STATE_HOME/dopplergl/chat_history; a file of `/save` may go to\n`--messages` and to "
+     "`dopplergl template`. NO_COLOR is honoured.\n\n"
+     "`--json` with `--messages`: the object of generate, and `message` (`role content`).",
+     0, 0, command_chat},
     {"convert", "IN OUT [options]", "Turn a model into a pack",
      "Opens no device. OUT appears complete or not at all, and an existing OUT is refused without "
      "`--force`.\n\n`--json`: `out`, `tensors`, `bytes_in`, `bytes_out`.",

@@ -5,6 +5,7 @@
 #include "tools/options.h"
 
 int command_generate(const struct options *opt);
+int command_chat(const struct options *opt);
 int command_convert(const struct options *opt);
 int command_inspect(const struct options *opt);
 int command_devices(const struct options *opt);

@@ -90,6 +90,16 @@ void console_note(const struct console *c, const char *fmt, ...)
     put_line("", text);
 }
 
+void console_say(const char *fmt, ...)
+{
+    char text[2048];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    put_line("", text);
+}
+
 static void amount(struct dgl_buf *out, const char *what, uint64_t value)
 {
     if (strcmp(what, "bytes") == 0)
@@ -180,8 +190,8 @@ static struct dgl_session *volatile watched;
 
 static void on_signal(int number)
 {
-    (void)number;
-    signalled = 1;
+    if (!signalled || number != SIGINT)
+        signalled = number;
     if (watched)
         dgl_session_cancel(watched);
 }
@@ -198,16 +208,21 @@ static void fill_descriptors(void)
         close(fd);
 }
 
-void process_prepare(void)
+void interrupt_catch(int number)
 {
     struct sigaction action = {.sa_handler = on_signal};
-    struct sigaction standard = {.sa_handler = SIG_DFL};
     sigemptyset(&action.sa_mask);
+    /* Without SA_RESTART: waiting for standard input ends too. */
+    sigaction(number, &action, NULL);
+}
+
+void process_prepare(void)
+{
+    struct sigaction standard = {.sa_handler = SIG_DFL};
     sigemptyset(&standard.sa_mask);
     fill_descriptors();
-    /* Without SA_RESTART: waiting for standard input ends too. */
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    interrupt_catch(SIGINT);
+    interrupt_catch(SIGTERM);
     /* Some parents ignore SIGPIPE, and children inherit that. */
     sigaction(SIGPIPE, &standard, NULL);
 }
@@ -217,7 +232,18 @@ void interrupt_watch(struct dgl_session *session)
     watched = session;
 }
 
-bool interrupted(void)
+int interrupted(void)
 {
-    return signalled != 0;
+    return signalled;
+}
+
+/* With SIGTERM kept away for the moment, which must not be lost. */
+void interrupt_forget(void)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
+    if (signalled == SIGINT)
+        signalled = 0;
+    sigprocmask(SIG_SETMASK, &before, NULL);
 }

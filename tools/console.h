@@ -21,6 +21,8 @@ void console_init(struct console *c, const struct options *opt);
 /* A statistics or device line; not shown with -q. */
 void console_note(const struct console *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* A line that somebody asked for: shown with -q too. */
+void console_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Progress callback; `priv` is a struct console. Clears its line at the end. Returns false after
  * SIGINT. */
 bool console_progress(void *priv, const char *what, uint64_t done, uint64_t total);
@@ -40,6 +42,11 @@ int exit_code(enum dgl_status status);
 void process_prepare(void);
 /* SIGINT and SIGTERM also cancel `session`; NULL ends that. */
 void interrupt_watch(struct dgl_session *session);
-bool interrupted(void);
+/* One more signal that does what SIGTERM does. */
+void interrupt_catch(int number);
+/* The signal that came, 0 = none. One that is to end the program is not hidden by SIGINT. */
+int interrupted(void);
+/* SIGINT was meant for what is over now. */
+void interrupt_forget(void);
 
 #endif

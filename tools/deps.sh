@@ -6,14 +6,14 @@ have() {
 }
 
 build='make pkg-config libc6-dev binutils libegl-dev libgles-dev libgbm-dev libdrm-dev libcjson-dev libssl-dev
-    libpcre2-dev libcmocka-dev'
+    libpcre2-dev libedit-dev libcmocka-dev'
 run='libegl1 libgles2 libegl-mesa0 libgl1-mesa-dri mesa-vulkan-drivers'
 test='glslang-tools clang-format xz-utils'
 have cc || have gcc || have clang || build="gcc $build"
 have c++ || have g++ || have clang++ || test="g++ $test"
 
 if ! have dpkg-query; then
-    modules='egl glesv2 gbm libdrm libcjson libcrypto libpcre2-8 cmocka'
+    modules='egl glesv2 gbm libdrm libcjson libcrypto libpcre2-8 libedit cmocka'
     # shellcheck disable=SC2086
     have pkg-config && pkg-config --exists $modules && exit 0
     echo "deps: this is no Debian system; install a C compiler, make and what pkg-config calls: $modules" >&2

@@ -38,7 +38,7 @@ struct options {
     const char *out, *texts, *quantize, *hash, *shape;
     const char *embed_type, *head_type, *experts_type, *q4k_layout;
     bool fast, fuse_gate_up, transpose_weights, text_only;
-    const char *messages, *template, *template_name;
+    const char *messages, *template, *template_name, *system;
     struct tm now;
     bool now_given, add_generation_prompt;
     bool all, force, jsonl, decode, pieces, skip_special, smoke, csv, profile, markdown;

@@ -1,0 +1,193 @@
+/* Conversations in files: /save and /load. */
+#include "tools/chat_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/file.h"
+#include "core/base/mem.h"
+
+#define MAX_FILE ((size_t)256 << 20)
+
+/* ---- saving ------------------------------------------------------------------------------------
+ */
+
+static void write_answers(const struct chat_talk *talk, struct dgl_buf *out)
+{
+    bool first = true;
+    dgl_buf_puts(out, ",\n\"answers\":[");
+    for (size_t i = 0; i < talk->count; i++) {
+        const struct chat_message *m = &talk->messages[i];
+        if (!m->ids)
+            continue;
+        dgl_buf_printf(out, "%s\n{\"message\":%zu,\"ids\":[", first ? "" : ",", i);
+        for (size_t k = 0; k < m->num_ids; k++)
+            dgl_buf_printf(out, "%s%d", k ? "," : "", m->ids[k]);
+        dgl_buf_puts(out, "]}");
+        first = false;
+    }
+    dgl_buf_puts(out, "]}\n");
+}
+
+enum dgl_status talk_save(const struct dgl_log *log, const struct chat_talk *talk, const char *path)
+{
+    struct dgl_buf text = {0};
+    struct dgl_atomic_file *file = NULL;
+    talk_write_messages(talk, &text, "\n");
+    write_answers(talk, &text);
+    if (text.failed)
+        return dgl_fail_memory(log, "the conversation", text.len);
+    enum dgl_status status = dgl_atomic_create(log, path, &file);
+    if (status == DGL_OK)
+        status = dgl_atomic_write(file, text.p, text.len);
+    if (status == DGL_OK)
+        status = dgl_atomic_commit(&file);
+    else if (file)
+        dgl_atomic_abort(&file);
+    dgl_buf_finish(&text);
+    return status;
+}
+
+/* ---- loading -----------------------------------------------------------------------------------
+ */
+
+struct loader {
+    struct dgl_json_reader r;
+    const struct dgl_tokenizer *tok;
+    struct chat_talk talk;
+};
+
+static char *value_text(const struct dgl_json *value)
+{
+    struct dgl_buf out = {0};
+    struct dgl_json_writer w = dgl_json_writer(&out, 0);
+    dgl_jw_value(&w, value);
+    return dgl_buf_take(&out);
+}
+
+static enum dgl_status load_message(struct loader *l, const struct dgl_json *value)
+{
+    const struct dgl_json *role;
+    struct chat_message m;
+    if (!dgl_json_is(value, DGL_JSON_OBJECT))
+        return dgl_json_fail(l->r, value, "wanted a message, an object with role and content");
+    enum dgl_status status = dgl_json_need(l->r, value, "role", DGL_JSON_STRING, &role);
+    if (status != DGL_OK)
+        return status;
+    if (!talk_message_init(&m, value_text(value), dgl_json_str(role).p,
+                           dgl_json_str(dgl_json_get(value, "content"))) ||
+        !talk_append(&l->talk, &m))
+        return dgl_fail_memory(l->r.log, "messages", l->talk.count + 1);
+    return DGL_OK;
+}
+
+static bool spells(const struct dgl_tokenizer *tok, const int32_t *ids, size_t count,
+                   struct dgl_str text)
+{
+    char *got = NULL;
+    size_t len;
+    bool same = dgl_decode(tok, ids, count, true, &got, &len) == DGL_OK && len == text.len &&
+                memcmp(got, text.p, len) == 0;
+    dgl_free(got);
+    return same;
+}
+
+/* {"message": 2, "ids": [...]} */
+static enum dgl_status load_answer(struct loader *l, const struct dgl_json *value)
+{
+    const struct dgl_json *list;
+    int64_t index, id;
+    if (!dgl_json_is(value, DGL_JSON_OBJECT) || !l->talk.count)
+        return dgl_json_fail(l->r, value, "wanted an object with the index of a message and ids");
+    enum dgl_status status =
+        dgl_json_need_i64(l->r, value, "message", 0, (int64_t)l->talk.count - 1, &index);
+    if (status == DGL_OK)
+        status = dgl_json_need(l->r, value, "ids", DGL_JSON_ARRAY, &list);
+    if (status != DGL_OK)
+        return status;
+    struct chat_message *m = &l->talk.messages[index];
+    size_t count = 0;
+    int32_t *ids = dgl_new_array(int32_t, dgl_json_count(list));
+    if (!ids)
+        return dgl_fail_memory(l->r.log, "ids", dgl_json_count(list) * sizeof(*ids));
+    for (const struct dgl_json *v = dgl_json_first(list); v; v = dgl_json_next(v)) {
+        if (!dgl_json_i64(v, &id) || id < 0 || id > INT32_MAX) {
+            free(ids);
+            return dgl_json_fail(l->r, v, "wanted a token id");
+        }
+        ids[count++] = (int32_t)id;
+    }
+    if (!m->ids && count &&
+        spells(l->tok, ids, count, (struct dgl_str){m->content, m->content_len}) &&
+        !talk_message_set_ids(m, ids, count))
+        status = dgl_fail_memory(l->r.log, "ids", count * sizeof(*ids));
+    free(ids);
+    return status;
+}
+
+static enum dgl_status load_list(struct loader *l, const struct dgl_json *list,
+                                 enum dgl_status (*each)(struct loader *, const struct dgl_json *))
+{
+    enum dgl_status status = DGL_OK;
+    for (const struct dgl_json *v = dgl_json_first(list); v && status == DGL_OK;
+         v = dgl_json_next(v))
+        status = each(l, v);
+    return status;
+}
+
+/* What is neither messages nor answers goes to the template as it is. */
+static enum dgl_status load_others(struct loader *l, const struct dgl_json *root)
+{
+    struct dgl_buf out = {0};
+    for (const struct dgl_json *v = dgl_json_first(root); v; v = dgl_json_next(v)) {
+        struct dgl_str key = dgl_json_key(v);
+        if (dgl_str_eq(key, "messages") || dgl_str_eq(key, "answers"))
+            continue;
+        struct dgl_json_writer w = dgl_json_writer(&out, 0);
+        dgl_jw_str(&w, key);
+        dgl_buf_putc(&out, ':');
+        w = dgl_json_writer(&out, 0);
+        dgl_jw_value(&w, v);
+        dgl_buf_putc(&out, ',');
+    }
+    dgl_buf_puts(&out, "");
+    l->talk.others = dgl_buf_take(&out);
+    return l->talk.others ? DGL_OK : dgl_fail_memory(l->r.log, "variables", 1);
+}
+
+static enum dgl_status load_root(struct loader *l, const struct dgl_json *root)
+{
+    const struct dgl_json *messages = root, *answers = NULL;
+    enum dgl_status status = DGL_OK;
+    if (dgl_json_is(root, DGL_JSON_OBJECT)) {
+        status = dgl_json_need(l->r, root, "messages", DGL_JSON_ARRAY, &messages);
+        if (status == DGL_OK)
+            status = dgl_json_opt(l->r, root, "answers", DGL_JSON_ARRAY, &answers);
+        if (status == DGL_OK)
+            status = load_others(l, root);
+    } else if (!dgl_json_is(root, DGL_JSON_ARRAY)) {
+        return dgl_json_fail(l->r, root, "wanted an array of messages, or an object with messages");
+    }
+    if (status == DGL_OK)
+        status = load_list(l, messages, load_message);
+    return status == DGL_OK ? load_list(l, answers, load_answer) : status;
+}
+
+enum dgl_status talk_load(const struct dgl_log *log, const char *path,
+                          const struct dgl_tokenizer *tok, struct chat_talk *talk)
+{
+    struct dgl_json_doc *doc = NULL;
+    enum dgl_status status = dgl_json_load(log, path, MAX_FILE, &doc);
+    if (status != DGL_OK)
+        return status;
+    struct loader l = {.r = {log, doc}, .tok = tok};
+    status = load_root(&l, dgl_json_root(doc));
+    if (status == DGL_OK) {
+        talk_finish(talk);
+        *talk = l.talk;
+    } else {
+        talk_finish(&l.talk);
+    }
+    dgl_json_destroy(&doc);
+    return status;
+}

@@ -1,0 +1,94 @@
+/* Lines become messages. */
+#include "tools/chat_line.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/console.h"
+#include "tools/input.h"
+
+#define PROMPT      "> "
+#define PROMPT_MORE "... "
+#define QUOTES      "\"\"\""
+
+void chat_input_init(struct chat_input *in)
+{
+    *in = (struct chat_input){.editor = line_editor_create(), .prompts = isatty(STDIN_FILENO)};
+}
+
+void chat_input_finish(struct chat_input *in)
+{
+    line_editor_destroy(&in->editor);
+    dgl_buf_finish(&in->line);
+}
+
+static enum line_status read_line(struct chat_input *in, const char *prompt)
+{
+    if (in->editor)
+        return line_editor_read(in->editor, prompt, &in->line);
+    if (in->prompts) {
+        fputs(prompt, stderr);
+        fflush(stderr);
+    }
+    if (input_line(&in->line))
+        return LINE_TEXT;
+    if (in->line.failed)
+        console_error("out of memory for a line of %zu bytes", in->line.len);
+    return LINE_END;
+}
+
+static bool take_end(struct dgl_buf *text, const char *end)
+{
+    size_t len = strlen(end);
+    if (text->len < len || memcmp(text->p + text->len - len, end, len) != 0)
+        return false;
+    text->len -= len;
+    return true;
+}
+
+static enum line_status read_block(struct chat_input *in, struct dgl_buf *message)
+{
+    enum line_status status = LINE_TEXT;
+    while (status == LINE_TEXT && !take_end(message, QUOTES)) {
+        dgl_buf_putc(message, '\n');
+        status = read_line(in, PROMPT_MORE);
+        if (status == LINE_TEXT)
+            dgl_buf_append(message, in->line.p, in->line.len);
+    }
+    return status;
+}
+
+static enum line_status read_continued(struct chat_input *in, struct dgl_buf *message)
+{
+    enum line_status status = LINE_TEXT;
+    while (status == LINE_TEXT && take_end(message, "\\")) {
+        dgl_buf_putc(message, '\n');
+        status = read_line(in, PROMPT_MORE);
+        if (status == LINE_TEXT)
+            dgl_buf_append(message, in->line.p, in->line.len);
+    }
+    return status;
+}
+
+enum line_status chat_input_read(struct chat_input *in, struct dgl_buf *message)
+{
+    const size_t quotes = strlen(QUOTES);
+    message->len = 0;
+    enum line_status status = read_line(in, PROMPT);
+    if (status != LINE_TEXT)
+        return status;
+    struct dgl_str line = {in->line.p, in->line.len};
+    bool block = line.len >= quotes && memcmp(line.p, QUOTES, quotes) == 0;
+    size_t skip = block ? quotes : 0;
+    dgl_buf_append(message, line.p + skip, line.len - skip);
+    status = block ? read_block(in, message) : read_continued(in, message);
+    if (message->failed) {
+        console_error("out of memory for a message of %zu bytes", message->len);
+        return LINE_END;
+    }
+    /* Ctrl-C drops the message at any of its lines; its end is also that of the input. */
+    if (status == LINE_END && interrupted())
+        return LINE_DROPPED;
+    return status == LINE_DROPPED ? LINE_DROPPED : LINE_TEXT;
+}

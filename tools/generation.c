@@ -1,0 +1,173 @@
+/* Sampling and stop strings from the options; figures of a generation as text and JSON. */
+#include "tools/generation.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "core/base/log.h"
+#include "tools/input.h"
+#include "tools/report.h"
+
+/* ---- what the options say ----------------------------------------------------------------------
+ */
+
+bool stop_strings_init(struct stop_strings *s, const struct options *opt)
+{
+    *s = (struct stop_strings){0};
+    for (size_t i = 0; i < opt->stop.count; i++) {
+        char *text = strdup(opt->stop.item[i]);
+        if (!text) {
+            console_error("out of memory for --stop");
+            return false;
+        }
+        s->text[s->count++] = text;
+        if (opt->escapes)
+            text[input_unescape(text, strlen(text))] = '\0';
+    }
+    return true;
+}
+
+void stop_strings_finish(struct stop_strings *s)
+{
+    for (size_t i = 0; i < s->count; i++)
+        free(s->text[i]);
+    s->count = 0;
+}
+
+static uint64_t fresh_seed(void)
+{
+    uint32_t seed = 0;
+    if (getrandom(&seed, sizeof(seed), 0) != (ssize_t)sizeof(seed))
+        seed = (uint32_t)(uintptr_t)&seed;
+    return seed;
+}
+
+static void sampling_of(const struct options *opt, struct dgl_sampling *out)
+{
+    *out = (struct dgl_sampling){
+        .temperature = (float)opt->temp,
+        .top_k = opt->top_k,
+        .top_p = (float)opt->top_p,
+        .min_p = (float)opt->min_p,
+        .repeat_penalty = (float)opt->repeat_penalty,
+        .repeat_last_n = opt->repeat_last_n,
+        .seed = opt->seed < 0 ? fresh_seed() : (uint64_t)opt->seed,
+    };
+}
+
+/* generation_config.json where no flag says otherwise. */
+static enum dgl_status model_defaults(const struct engine *e, const struct options *opt,
+                                      struct dgl_sampling *out)
+{
+    size_t len;
+    const char *text = dgl_model_generation_config(e->model, &len);
+    struct dgl_json_doc *doc = NULL;
+    if (!text) {
+        dgl_warn(&e->console.log, "--model-defaults: %s has no generation_config.json",
+                 dgl_model_get_info(e->model)->path);
+        return DGL_OK;
+    }
+    enum dgl_status st = dgl_json_parse(&e->console.log, "generation_config.json", text, len, &doc);
+    if (st != DGL_OK)
+        return st;
+    struct dgl_json_reader r = {&e->console.log, doc};
+    const struct dgl_json *root = dgl_json_root(doc);
+    bool sample = true;
+    double temp = out->temperature, top_p = out->top_p, min_p = out->min_p;
+    double penalty = out->repeat_penalty;
+    int64_t top_k = out->top_k;
+    st = dgl_json_opt_bool(r, root, "do_sample", &sample);
+    if (st == DGL_OK && !opt->temp_given)
+        st = dgl_json_opt_f64(r, root, "temperature", 0, 1000, &temp);
+    if (st == DGL_OK && !opt->top_k_given)
+        st = dgl_json_opt_i64(r, root, "top_k", 0, INT32_MAX, &top_k);
+    if (st == DGL_OK && !opt->top_p_given)
+        st = dgl_json_opt_f64(r, root, "top_p", 0, 1, &top_p);
+    if (st == DGL_OK && !opt->min_p_given)
+        st = dgl_json_opt_f64(r, root, "min_p", 0, 1, &min_p);
+    if (st == DGL_OK && !opt->repeat_penalty_given)
+        st = dgl_json_opt_f64(r, root, "repetition_penalty", 0.01, 100, &penalty);
+    out->temperature = !sample && !opt->temp_given ? 0.0f : (float)temp;
+    out->top_k = (int32_t)top_k;
+    out->top_p = (float)top_p;
+    out->min_p = (float)min_p;
+    out->repeat_penalty = (float)penalty;
+    dgl_json_destroy(&doc);
+    return st;
+}
+
+enum dgl_status generation_params(const struct engine *e, const struct options *opt,
+                                  const struct stop_strings *stop, struct dgl_generate_params *out)
+{
+    *out = (struct dgl_generate_params){
+        .no_parse_special = opt->no_parse_special,
+        .max_tokens = opt->tokens,
+        .stop = (const char *const *)stop->text,
+        .num_stop = stop->count,
+        .ignore_eos = opt->ignore_eos,
+        .readback_interval = opt->readback_interval,
+    };
+    sampling_of(opt, &out->sampling);
+    return opt->model_defaults ? model_defaults(e, opt, &out->sampling) : DGL_OK;
+}
+
+/* ---- figures -----------------------------------------------------------------------------------
+ */
+
+double generation_prefill_tps(const struct dgl_generate_result *r)
+{
+    double seconds = (double)r->prefill_ns * 1e-9;
+    return seconds > 0 ? (double)(r->num_prompt_ids - r->num_reused) / seconds : 0;
+}
+
+/* The first token comes from the prompt's logits: it is not decoded. */
+double generation_decode_tps(const struct dgl_generate_result *r)
+{
+    double seconds = (double)r->decode_ns * 1e-9;
+    return seconds > 0 && r->num_tokens > 0 ? (double)(r->num_tokens - 1) / seconds : 0;
+}
+
+static void write_timings(struct dgl_json_writer *w, const struct engine *e,
+                          const struct dgl_generate_result *r)
+{
+    dgl_jw_key(w, "timings");
+    dgl_jw_object(w);
+    report_f64(w, "load_ms", (double)e->load_ns * 1e-6);
+    report_f64(w, "prefill_ms", (double)r->prefill_ns * 1e-6);
+    report_f64(w, "first_token_ms", (double)r->first_token_ns * 1e-6);
+    report_f64(w, "decode_ms", (double)r->decode_ns * 1e-6);
+    report_f64(w, "prefill_tps", generation_prefill_tps(r));
+    report_f64(w, "decode_tps", generation_decode_tps(r));
+    dgl_jw_end_object(w);
+}
+
+void generation_report(struct dgl_json_writer *w, const struct engine *e,
+                       const struct dgl_generate_result *r)
+{
+    report_ids(w, "prompt_ids", r->prompt_ids, r->num_prompt_ids);
+    report_ids(w, "tokens", r->tokens, r->num_tokens);
+    dgl_jw_key(w, "text");
+    dgl_jw_str(w, (struct dgl_str){r->text, r->text_len});
+    dgl_jw_key(w, "finish_reason");
+    dgl_jw_cstr(w, dgl_finish_str(r->finish));
+    write_timings(w, e, r);
+    dgl_jw_key(w, "counters");
+    dgl_jw_object(w);
+    report_counters(w, "load", &e->load);
+    report_counters(w, "prefill", &r->prefill);
+    report_counters(w, "decode", &r->decode);
+    dgl_jw_end_object(w);
+    report_device(w, e->device);
+    report_kernels(w, e->model);
+}
+
+void generation_note(const struct engine *e, const struct dgl_generate_result *r, uint64_t seed)
+{
+    console_note(&e->console,
+                 "load %.0f ms | prompt %zu tokens, %.0f tok/s | first token %.0f ms | "
+                 "%zu tokens, %.0f tok/s | %s | seed %llu",
+                 (double)e->load_ns * 1e-6, r->num_prompt_ids, generation_prefill_tps(r),
+                 (double)r->first_token_ns * 1e-6, r->num_tokens, generation_decode_tps(r),
+                 dgl_finish_str(r->finish), (unsigned long long)seed);
+}

@@ -519,6 +519,7 @@ enum dgl_status dgl_verify_smoke(struct dgl_session *session, bool *passed, char
 
 struct dgl_convert_params {
     const char *in, *out; /* required */
+    const char *to;       /* rdrr (default): a pack; gguf: one file */
     const char *quantize; /* f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m, mxfp4; NULL = as stored */
     const char *embed, *head, *experts; /* types of single roles (docs/formats.md); NULL = as
                                            `quantize` says */

@@ -7,7 +7,11 @@
 
 #include "core/base/log.h"
 #include "loader/convert_plan.h"
+#include "loader/gguf_export.h"
 #include "loader/rdrr_format.h"
+
+#define TO_PACK "rdrr"
+#define TO_GGUF "gguf"
 
 /* What a conversion holds; all parts are released by job_finish(). */
 struct job {
@@ -32,6 +36,14 @@ static enum dgl_status job_options(struct job *job)
     enum dgl_status status = convert_recipe_init(job->log, p, &job->recipe);
     if (status != DGL_OK)
         return status;
+    if (p->to && strcmp(p->to, TO_PACK) != 0 && strcmp(p->to, TO_GGUF) != 0)
+        return dgl_fail(job->log, DGL_ERR_INVALID_ARG,
+                        "convert: to is \"%s\", wanted " TO_PACK " or " TO_GGUF, p->to);
+    bool arranged = p->q4k_layout || p->fuse_gate_up || p->transpose_weights;
+    if (arranged && p->to && strcmp(p->to, TO_GGUF) == 0)
+        return dgl_fail(job->log, DGL_ERR_INVALID_ARG,
+                        "convert: q4k-layout, fuse-gate-up and transpose-weights are for packs; "
+                        "GGUF has one layout");
     job->hash = DGL_HASH_SHA256;
     if (p->hash && !dgl_hash_parse_name(p->hash, &job->hash))
         return dgl_fail(job->log, DGL_ERR_INVALID_ARG,
@@ -217,8 +229,13 @@ enum dgl_status convert_model(const struct dgl_log *log, const struct dgl_conver
     struct job job = {.log = log, .params = params};
     *out = (struct dgl_convert_result){0};
     enum dgl_status status = job_options(&job);
-    if (status == DGL_OK)
+    bool gguf = params->to && strcmp(params->to, TO_GGUF) == 0;
+    if (status == DGL_OK && !gguf)
         status = convert_to_pack(&job, out);
+    else if (status == DGL_OK)
+        status = open_input(&job);
+    if (status == DGL_OK && gguf)
+        status = gguf_export(log, params, &job.recipe, job.model, out);
     job_finish(&job);
     return status;
 }

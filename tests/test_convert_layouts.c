@@ -219,6 +219,10 @@ static const struct refusal refusals[] = {
      true,
      {.quantize = "q8_0", .fuse_gate_up = true},
      "fuse-gate-up was given, but no layer"},
+    {"layouts of packs in a GGUF file",
+     false,
+     {.to = "gguf", .quantize = "q8_0", .fuse_gate_up = true},
+     "are for packs; GGUF has one layout"},
 };
 
 static void option_is_refused(void **state)

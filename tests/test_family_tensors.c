@@ -278,6 +278,22 @@ static void check_text_only(const struct outer *row, const char *dir, const char
     free(pack);
 }
 
+/* As GGUF, from the checkpoint and from its pack: a text model and nothing else. */
+static void check_gguf(const struct outer *row, const char *dir, const char *from,
+                       const char *plain)
+{
+    struct test_log log;
+    struct dgl_convert_result result;
+    char *path = dgl_path_join(dir, "text.gguf");
+    struct dgl_convert_params params = {
+        .in = from, .out = path, .to = "gguf", .threads = 1, .force = true};
+    test_log_init(&log, DGL_LOG_ERROR);
+    if (convert_model(&log.log, &params, &result) != DGL_OK)
+        fail_msg("%s", log.text);
+    check_outer(row, path, plain, 0);
+    free(path);
+}
+
 static void text_model_is_found(void **state)
 {
     const struct outer *row = *state;
@@ -305,6 +321,8 @@ static void text_model_is_found(void **state)
     assert_null(strstr(manifest, "\"vision_tower.a\""));
     free(manifest);
     check_text_only(row, dir, plain.p);
+    check_gguf(row, dir, dir, plain.p);
+    check_gguf(row, dir, pack, plain.p);
     free(pack);
     dgl_buf_finish(&plain);
     test_tmpdir_remove(dir);

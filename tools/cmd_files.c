@@ -34,10 +34,10 @@ int command_convert(const struct options *opt)
     console_init(&console, opt);
     enum dgl_status st = dgl_convert(
         &console.log,
-        dgl_convert_params(.in = opt->arg[0], .out = opt->arg[1], .quantize = opt->quantize,
-                           .embed = opt->embed_type, .head = opt->head_type,
-                           .experts = opt->experts_type, .q4k_layout = opt->q4k_layout,
-                           .fuse_gate_up = opt->fuse_gate_up,
+        dgl_convert_params(.in = opt->arg[0], .out = opt->arg[1], .to = opt->to_format,
+                           .quantize = opt->quantize, .embed = opt->embed_type,
+                           .head = opt->head_type, .experts = opt->experts_type,
+                           .q4k_layout = opt->q4k_layout, .fuse_gate_up = opt->fuse_gate_up,
                            .transpose_weights = opt->transpose_weights, .text_only = opt->text_only,
                            .fast = opt->fast, .hash = opt->hash, .force = opt->force,
                            .threads = opt->threads, .shard_bytes = (uint64_t)opt->shard_mib << 20,

@@ -138,6 +138,8 @@ static const struct option table[] = {
      "time)",
      TYPE_DATE, FIELD(now), 0, 0, NULL, FIELD(now_given)},
 
+    {"convert", 0, "to", "FORMAT", "rdrr, a pack, or gguf, one file (default: rdrr)", TYPE_WORD,
+     FIELD(to_format), 0, 0, "rdrr|gguf", 0},
     {"convert", 0, "quantize", "TYPE",
      "f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m or mxfp4 (default: as stored)", TYPE_WORD,
      FIELD(quantize), 0, 0, "f32|f16|bf16|q8_0|q6_k|q5_k_m|q4_k_m|mxfp4", 0},

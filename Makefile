@@ -25,18 +25,21 @@ LIB_SRC  := $(sort $(wildcard core/*.c core/base/*.c gl/*.c kernels/*.c loader/*
 TOOL_SRC := $(sort $(wildcard tools/*.c))
 TEST_SRC := $(sort $(wildcard tests/test_*.c))
 SUP_SRC  := $(sort $(wildcard tests/support/*.c))
+FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 KERNELS  := $(sort $(wildcard kernels/*.comp kernels/chunk/*.glsl))
 
 LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/gen/kernels_embedded.o
 TOOL_OBJ := $(TOOL_SRC:%.c=$(BUILD)/obj/%.o)
 SUP_OBJ  := $(SUP_SRC:%.c=$(BUILD)/obj/%.o)
-TESTS    := $(TEST_SRC:tests/%.c=$(BUILD)/tests/%)
+TESTS    := $(TEST_SRC:tests/%.c=$(BUILD)/tests/%) $(FUZZ_SRC:tests/fuzz/%.c=$(BUILD)/tests/%)
+FUZZERS  := $(FUZZ_SRC:tests/fuzz/%.c=$(BUILD)/fuzz/%)
+FUZZ_SUP := $(BUILD)/obj/tests/fuzz/support.o $(BUILD)/obj/tests/fuzz/tokens.o
 SUBMAKE   = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
 
 # One short line per step; V=1 shows the commands.
 Q         = $(if $(V),,@echo '  $(1) $@';)
 
-.PHONY: all demo check check-drivers lint san install clean help deps packages tests
+.PHONY: all demo check check-drivers lint san fuzz fuzzers install clean help deps packages tests
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -67,7 +70,13 @@ lint: ## formatting, size budgets, include arrows, forbidden calls
 san: deps ## the tests under AddressSanitizer and UBSan
 	@$(SUBMAKE) BUILD=$(BUILD)/san OPT='-O1 -g -fno-omit-frame-pointer' \
 	    SAN='-fsanitize=address,undefined -fno-sanitize-recover=undefined' all tests
-	@SAN=1 sh tests/run.sh $(BUILD)/san $(TEST_SRC:tests/%.c=$(BUILD)/san/tests/%)
+	@SAN=1 sh tests/run.sh $(BUILD)/san $(TESTS:$(BUILD)/%=$(BUILD)/san/%)
+
+fuzz: deps ## every fuzz target for FUZZ_SECONDS (20) with libFuzzer; FUZZ='decode encode' picks some
+	@sh tools/deps.sh fuzz
+	@$(SUBMAKE) BUILD=$(BUILD)/fuzz CC=clang OPT='-O1 -g -fno-omit-frame-pointer' \
+	    SAN='-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=undefined' fuzzers
+	@sh tests/fuzz.sh $(BUILD)/fuzz $(FUZZ)
 
 tests: $(TESTS) ## build the test programs (build/tests/), run none
 
@@ -118,6 +127,19 @@ $(BUILD)/obj/%.o: %.c | packages
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/libsupport.a $(BUILD)/libinternal.a
 	@mkdir -p $(@D)
 	$(call Q,LINK)$(CC) $(LDFLAGS) $(TEST_LDFLAGS_$*) -o $@ $^ -lcmocka $(LDLIBS)
+
+# The targets of `make fuzz` run over their corpus as tests too, without a fuzzer.
+$(BUILD)/tests/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/obj/tests/fuzz/replay.o $(FUZZ_SUP) \
+    $(BUILD)/libsupport.a $(BUILD)/libinternal.a
+	@mkdir -p $(@D)
+	$(call Q,LINK)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
+
+fuzzers: $(FUZZERS)
+
+$(BUILD)/fuzz/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/obj/tests/fuzz/libfuzzer.o $(FUZZ_SUP) \
+    $(BUILD)/libinternal.a
+	@mkdir -p $(@D)
+	$(call Q,LINK)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
 
 -include tests/tests.mk
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages that are missing for building, running and testing. Says nothing and does nothing
-# when all is there.
+# when all is there. `deps.sh fuzz` installs nothing: it says what `make fuzz` needs beyond them, and fails.
 have() {
     command -v "$1" > /dev/null 2>&1
 }
@@ -9,8 +9,16 @@ build='make pkg-config libc6-dev binutils libegl-dev libgles-dev libgbm-dev libd
     libpcre2-dev libedit-dev libcmocka-dev'
 run='libegl1 libgles2 libegl-mesa0 libgl1-mesa-dri mesa-vulkan-drivers'
 test='glslang-tools clang-format xz-utils'
+fuzz='clang libclang-rt-14-dev' # not installed unasked
 have cc || have gcc || have clang || build="gcc $build"
 have c++ || have g++ || have clang++ || test="g++ $test"
+
+if [ "$1" = fuzz ]; then
+    echo 'int LLVMFuzzerTestOneInput(const char *p, unsigned long n) { return p && n > 9; }' |
+        clang -fsanitize=fuzzer -x c -o /dev/null - 2> /dev/null && exit 0
+    echo "deps: fuzzing needs clang with libFuzzer; as root: apt-get install $fuzz" >&2
+    exit 1
+fi
 
 if ! have dpkg-query; then
     modules='egl glesv2 gbm libdrm libcjson libcrypto libpcre2-8 libedit cmocka'

@@ -1,0 +1,139 @@
+/* A GGUF file: the container; then, where there is a model, its keys as config.json and
+ * tokenizer.json. Input: the file. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/checked.h"
+#include "core/base/json.h"
+#include "loader/gguf_config.h"
+#include "loader/gguf_tokenizer.h"
+#include "loader/gguf_view.h"
+#include "loader/tokenizer.h"
+#include "tests/fuzz/fuzz.h"
+
+static void check_tensors(const struct gguf_file *file, uint64_t size)
+{
+    uint64_t end = 0;
+    for (size_t i = 0; i < file->num_tensors; i++) {
+        const struct gguf_tensor *t = &file->tensors[i];
+        FUZZ_CHECK(t->info.name && t->info.role && t->info.rank >= 1 && t->info.rank <= 4);
+        FUZZ_CHECK(t->begin >= end && t->begin % file->alignment == 0);
+        FUZZ_CHECK(dgl_range_fits(file->data_start, t->begin, size) &&
+                   dgl_range_fits(file->data_start + t->begin, t->info.bytes, size));
+        end = t->begin + t->info.bytes;
+    }
+}
+
+/* The tensors over the input's own bytes. */
+struct bytes {
+    const struct gguf_file *file;
+    struct dgl_str input;
+};
+
+static enum dgl_status bytes_read(void *impl, const struct dgl_log *log, size_t index,
+                                  uint64_t offset, void *dst, size_t size)
+{
+    const struct bytes *b = impl;
+    (void)log;
+    uint64_t at = b->file->data_start + b->file->tensors[index].begin + offset;
+    FUZZ_CHECK(dgl_range_fits(at, size, b->input.len));
+    memcpy(dst, b->input.p + at, size);
+    return DGL_OK;
+}
+
+static void bytes_destroy(void *impl)
+{
+    free(impl);
+}
+
+static enum dgl_status source_make(const struct dgl_log *log, const struct gguf_file *file,
+                                   struct dgl_str input, struct tensor_source **out)
+{
+    static const struct tensor_source_ops ops = {bytes_read, bytes_destroy};
+    struct bytes *b = dgl_new(struct bytes);
+    struct tensor_info *infos = dgl_new_array(struct tensor_info, file->num_tensors);
+    FUZZ_CHECK(b && infos);
+    *b = (struct bytes){file, input};
+    for (size_t i = 0; i < file->num_tensors; i++)
+        infos[i] = file->tensors[i].info;
+    enum dgl_status st = tensor_source_create(log, "G", &ops, b, infos, file->num_tensors, out);
+    free(infos);
+    return st;
+}
+
+/* The first and last byte of every tensor of the view, whatever its order. */
+static void read_ends(const struct tensor_source *view)
+{
+    char byte;
+    for (size_t i = 0; i < tensor_source_count(view); i++) {
+        const struct tensor_info *t = tensor_source_at(view, i);
+        FUZZ_CHECK(tensor_source_read(NULL, view, i, 0, &byte, 1) == DGL_OK);
+        FUZZ_CHECK(tensor_source_read(NULL, view, i, t->bytes - 1, &byte, 1) == DGL_OK);
+    }
+}
+
+static void check_json(struct dgl_buf *text)
+{
+    struct dgl_json_doc *doc = NULL;
+    FUZZ_CHECK(dgl_json_parse(NULL, "G", text->p, text->len, &doc) == DGL_OK);
+    dgl_json_destroy(&doc);
+}
+
+static void try_model(struct fuzz_log *log, const struct gguf_file *file, struct dgl_str input)
+{
+    struct tensor_source *raw = NULL, *view = NULL;
+    struct gguf_model model;
+    struct dgl_buf config = {0};
+    struct gguf_config_ids ids = {.bos_id = -1};
+    enum dgl_status st = source_make(&log->log, file, input, &raw);
+    if (st == DGL_OK)
+        st = gguf_model_init(&log->log, file, raw, &model);
+    if (st == DGL_OK)
+        st = gguf_config_write(&log->log, &model, &ids, &config);
+    if (st == DGL_OK)
+        check_json(&config);
+    if (st == DGL_OK)
+        st = gguf_view_create(&log->log, &model, raw, &view);
+    else
+        tensor_source_destroy(&raw);
+    fuzz_check_status(log, st);
+    if (st == DGL_OK)
+        read_ends(view);
+    tensor_source_destroy(&view);
+    dgl_buf_finish(&config);
+}
+
+static void try_vocab(struct fuzz_log *log, const struct gguf_file *file)
+{
+    struct gguf_vocab vocab;
+    struct dgl_buf json = {0};
+    struct dgl_tokenizer *tok = NULL;
+    enum dgl_status st = gguf_vocab_read(&log->log, file, &vocab);
+    if (st == DGL_OK && vocab.kind != GGUF_VOCAB_NONE)
+        st = gguf_tokenizer_write(&log->log, &vocab, &json);
+    /* The tokenizer may warn of what the keys say; its failures are one line as well. */
+    if (st == DGL_OK && json.p)
+        st = tokenizer_create(&log->log, "G", json.p, json.len, &tok);
+    fuzz_check_status(log, st);
+    if (tok)
+        fuzz_encode_decode(tok, DGL_STR("a b  <s>\xe2\x96\x81"), 0);
+    tokenizer_destroy(&tok);
+    gguf_vocab_finish(&vocab);
+    dgl_buf_finish(&json);
+}
+
+void fuzz_one(struct dgl_str input)
+{
+    struct gguf_file file;
+    struct fuzz_log log;
+    fuzz_log_init(&log);
+    struct gguf_input in = {.name = "G", .bytes = (const uint8_t *)input.p, .size = input.len};
+    enum dgl_status st = gguf_file_parse(&log.log, &in, &file);
+    fuzz_check_status(&log, st);
+    if (st != DGL_OK)
+        return;
+    check_tensors(&file, input.len);
+    try_vocab(&log, &file);
+    try_model(&log, &file, input);
+    gguf_file_finish(&file);
+}

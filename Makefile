@@ -39,7 +39,7 @@ SUBMAKE   = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFL
 # One short line per step; V=1 shows the commands.
 Q         = $(if $(V),,@echo '  $(1) $@';)
 
-.PHONY: all demo check check-drivers lint san fuzz fuzzers install clean help deps packages tests
+.PHONY: all demo check check-drivers check-shapes lint san fuzz fuzzers install clean help deps packages tests
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -64,6 +64,10 @@ check-drivers: deps ## the model tests on every driver here (DRIVERS=all: newer 
 	@$(SUBMAKE) all tests
 	@BUILD=$(BUILD) sh tests/drivers.sh
 
+check-shapes: deps ## full-size models with random weights, minutes each; SHAPES='qwen3-0.6b ...' picks some
+	@$(SUBMAKE) $(BUILD)/check_shapes
+	@$(BUILD)/check_shapes $(SHAPES)
+
 lint: ## formatting, size budgets, include arrows, forbidden calls
 	@sh tools/lint.sh
 
@@ -78,7 +82,7 @@ fuzz: deps ## every fuzz target for FUZZ_SECONDS (20) with libFuzzer; FUZZ='deco
 	    SAN='-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=undefined' fuzzers
 	@sh tests/fuzz.sh $(BUILD)/fuzz $(FUZZ)
 
-tests: $(TESTS) ## build the test programs (build/tests/), run none
+tests: $(TESTS) $(BUILD)/check_shapes ## build the test programs (build/tests/), run none
 
 install: all ## install under DESTDIR and PREFIX
 	@sh tools/install.sh $(BUILD) '$(DESTDIR)' '$(PREFIX)' $(VERSION) '$(PKGS)'
@@ -127,6 +131,9 @@ $(BUILD)/obj/%.o: %.c | packages
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/libsupport.a $(BUILD)/libinternal.a
 	@mkdir -p $(@D)
 	$(call Q,LINK)$(CC) $(LDFLAGS) $(TEST_LDFLAGS_$*) -o $@ $^ -lcmocka $(LDLIBS)
+
+$(BUILD)/check_shapes: $(BUILD)/obj/tests/shapes/check_shapes.o $(BUILD)/libsupport.a $(BUILD)/libinternal.a
+	$(call Q,LINK)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 
 # The targets of `make fuzz` run over their corpus as tests too, without a fuzzer.
 $(BUILD)/tests/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/obj/tests/fuzz/replay.o $(FUZZ_SUP) \

@@ -146,15 +146,16 @@ static void fill_x(struct problem *p, float scale, uint64_t *seed)
 static void ref_source(const struct problem *p, uint32_t token, double *x)
 {
     const float *row = p->x + (size_t)(p->s.x_last ? p->s.tokens - 1 : token) * p->x_stride;
+    for (uint32_t k = 0; k < p->s.k; k++)
+        x[k] = row[k];
+    if (!is(p->s.pre, "norm"))
+        return;
     double *plain = checked(dgl_new_array(double, 2u * p->s.k));
     for (uint32_t k = 0; k < p->s.k; k++) {
-        plain[k] = row[k];
-        plain[p->s.k + k] = p->a[k];
+        plain[k] = x[k];
+        plain[p->s.k + k] = p->a[k]; /* gains, which a has only for pre=norm */
     }
-    if (is(p->s.pre, "norm"))
-        ref_norm(plain, plain + p->s.k, p->s.k, EPS, x);
-    else
-        memcpy(x, plain, p->s.k * sizeof(*x));
+    ref_norm(plain, plain + p->s.k, p->s.k, EPS, x);
     free(plain);
 }
 

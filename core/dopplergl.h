@@ -81,6 +81,7 @@ enum dgl_log_level {
     DGL_LOG_NONE = 0,
     DGL_LOG_ERROR,
     DGL_LOG_WARN,
+    DGL_LOG_NOTICE, /* nothing is wrong, but the user should know: parts of a model left out */
     DGL_LOG_INFO,
     DGL_LOG_DEBUG,
     DGL_LOG_TRACE,

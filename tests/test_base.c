@@ -135,7 +135,7 @@ static void log_line_from_a_hostile_name_stays_one_line(void **state)
     struct test_log t;
     test_log_init(&t, DGL_LOG_INFO);
     dgl_info(&t.log, "name %s", "a\nb\033[31m\x7f\tc");
-    assert_string_equal(t.text, "name a?b?[31m?\tc\n");
+    assert_string_equal(t.text, "name a\\x0ab\\x1b[31m\\x7f\tc\n");
 }
 
 static void log_line_may_be_long_or_empty(void **state)
@@ -151,6 +151,31 @@ static void log_line_may_be_long_or_empty(void **state)
     test_log_clear(&t);
     dgl_info(&t.log, "%s", "");
     assert_string_equal(t.text, "\n");
+}
+
+static void log_line_is_cut_before_it_floods(void **state)
+{
+    (void)state;
+    struct test_log t;
+    static char name[100000];
+    memset(name, 'x', sizeof(name) - 1);
+    test_log_init(&t, DGL_LOG_INFO);
+    dgl_info(&t.log, "%s", name);
+    assert_int_equal(t.len, 8000 + sizeof("..."));
+    assert_contains(t.text, "x...\n");
+}
+
+static void notices_stand_between_warnings_and_information(void **state)
+{
+    (void)state;
+    struct test_log t;
+    test_log_init(&t, DGL_LOG_WARN);
+    dgl_notice(&t.log, "left out");
+    assert_string_equal(t.text, "");
+    test_log_init(&t, DGL_LOG_NOTICE);
+    dgl_info(&t.log, "device");
+    dgl_notice(&t.log, "left out");
+    assert_string_equal(t.text, "left out\n");
 }
 
 static void log_numbers_the_lines_of_a_source(void **state)
@@ -374,6 +399,8 @@ int main(void)
         cmocka_unit_test(log_keeps_to_its_level),
         cmocka_unit_test(log_line_from_a_hostile_name_stays_one_line),
         cmocka_unit_test(log_line_may_be_long_or_empty),
+        cmocka_unit_test(log_line_is_cut_before_it_floods),
+        cmocka_unit_test(notices_stand_between_warnings_and_information),
         cmocka_unit_test(log_numbers_the_lines_of_a_source),
         cmocka_unit_test(checked_sums_and_products),
         cmocka_unit_test(checked_alignment),

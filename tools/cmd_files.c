@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/shown.h"
 #include "tools/commands.h"
 #include "tools/engine.h"
 #include "tools/report.h"
@@ -150,6 +151,13 @@ static void shape_text(const struct dgl_tensor_info *t, char *out, size_t size)
                                 (unsigned long long)t->shape[i]);
 }
 
+static void skipped_text(const char *line, struct dgl_buf *out)
+{
+    dgl_buf_puts(out, "skipped: ");
+    dgl_buf_visible(out, dgl_str_of(line));
+    dgl_buf_putc(out, '\n');
+}
+
 static bool inspect_text(const struct dgl_model_file *file)
 {
     const struct dgl_model_info *m = dgl_model_file_info(file);
@@ -158,9 +166,10 @@ static bool inspect_text(const struct dgl_model_file *file)
                    "%s: %s, %s, %.1f M parameters\n"
                    "layers %d, hidden %d, intermediate %d, heads %d (%d kv) of %d, vocabulary %d, "
                    "context %d, tokenizer %s\n",
-                   m->name, m->family, m->quantization, (double)m->parameters * 1e-6, m->layers,
-                   m->hidden, m->intermediate, m->heads, m->kv_heads, m->head_dim, m->vocab,
-                   m->context_max, m->has_tokenizer ? "yes" : "no");
+                   DGL_SHOWN(m->name), m->family, DGL_SHOWN(m->quantization),
+                   (double)m->parameters * 1e-6, m->layers, m->hidden, m->intermediate, m->heads,
+                   m->kv_heads, m->head_dim, m->vocab, m->context_max,
+                   m->has_tokenizer ? "yes" : "no");
     for (size_t i = 0; i < m->num_stop_ids; i++)
         dgl_buf_printf(&out, "stop id %d (%s)\n", m->stop_ids[i].id, m->stop_ids[i].origin);
     for (size_t i = 0; i < dgl_model_file_num_tensors(file); i++) {
@@ -168,11 +177,11 @@ static bool inspect_text(const struct dgl_model_file *file)
         char shape[96];
         dgl_model_file_tensor(file, i, &t);
         shape_text(&t, shape, sizeof(shape));
-        dgl_buf_printf(&out, "%-48s %-6s %-16s %-10s %12llu\n", t.name, t.dtype, shape, t.role,
-                       (unsigned long long)t.bytes);
+        dgl_buf_printf(&out, "%-48s %-6s %-16s %-10s %12llu\n", DGL_SHOWN(t.name), t.dtype, shape,
+                       DGL_SHOWN(t.role), (unsigned long long)t.bytes);
     }
     for (size_t i = 0; i < dgl_model_file_num_skipped(file); i++)
-        dgl_buf_printf(&out, "skipped: %s\n", dgl_model_file_skipped(file, i));
+        skipped_text(dgl_model_file_skipped(file, i), &out);
     return out_buf(&out);
 }
 

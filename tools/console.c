@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/shown.h"
+
 #define BAR_CELLS 40
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -28,13 +30,17 @@ static void clear_bar(void)
 /* One line whatever the text: a driver's words may have several, a file's name anything. */
 static void put_line(const char *prefix, const char *text)
 {
-    char line[4096];
-    snprintf(line, sizeof(line), "%s%s", prefix, text);
-    for (char *p = line; *p; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            *p = *p == '\n' || *p == '\r' || *p == '\t' ? ' ' : '?';
+    struct dgl_buf line = {0};
+    for (; *text; text += strcspn(text, "\n\r\t")) {
+        size_t blanks = strspn(text, "\n\r\t"), len = strcspn(text + blanks, "\n\r\t");
+        if (blanks)
+            dgl_buf_putc(&line, ' ');
+        dgl_buf_visible(&line, (struct dgl_str){text + blanks, len});
+        text += blanks;
+    }
     clear_bar();
-    fprintf(stderr, "%s\n", line);
+    fprintf(stderr, "%s%s\n", prefix, line.p ? line.p : "");
+    dgl_buf_finish(&line);
 }
 
 void console_error(const char *fmt, ...)
@@ -60,13 +66,14 @@ static void write_log(void *priv, enum dgl_log_level level, const char *text)
 
 static enum dgl_log_level level_of(const struct options *opt)
 {
-    static const char *const names[] = {"none", "error", "warn", "info", "debug", "trace"};
-    for (int i = 0; opt->log_level && i < 6; i++)
+    static const char *const names[] = {"none", "error", "warn", "notice",
+                                        "info", "debug", "trace"};
+    for (int i = 0; opt->log_level && i <= DGL_LOG_TRACE; i++)
         if (strcmp(opt->log_level, names[i]) == 0)
             return (enum dgl_log_level)i;
     if (opt->quiet)
         return DGL_LOG_ERROR;
-    int level = DGL_LOG_WARN + opt->verbose;
+    int level = DGL_LOG_NOTICE + opt->verbose;
     return level < DGL_LOG_TRACE ? (enum dgl_log_level)level : DGL_LOG_TRACE;
 }
 

@@ -3,8 +3,6 @@
 
 #include <inttypes.h>
 
-#include "core/base/utf8.h"
-
 const char *dgl_json_type_name(enum dgl_json_type type)
 {
     switch (type) {
@@ -24,19 +22,6 @@ const char *dgl_json_type_name(enum dgl_json_type type)
     return "nothing known";
 }
 
-/* Strings from files are shown up to here: a message is one line that people read. */
-enum { shown_bytes = 80 };
-
-static void append_shown(struct dgl_buf *out, struct dgl_str text)
-{
-    bool cut = text.len > shown_bytes;
-    if (cut)
-        text.len = shown_bytes - dgl_utf8_incomplete_tail(text.p, shown_bytes);
-    dgl_buf_append(out, text.p, text.len);
-    if (cut)
-        dgl_buf_puts(out, "...");
-}
-
 /* Appends the keys and indices that lead from `from` to `target`, depth first; leaves `path` as it
  * was when the target is not below. Only failures come here, so a walk over the whole tree is no
  * loss. */
@@ -54,7 +39,7 @@ static bool append_path(struct dgl_buf *path, const struct dgl_json *from,
         if (object && len)
             dgl_buf_putc(path, '.');
         if (object)
-            append_shown(path, dgl_json_key(child));
+            dgl_buf_puts(path, DGL_SHOWN_STR(dgl_json_key(child)));
         else
             dgl_buf_printf(path, "[%zu]", index);
         if (append_path(path, child, target))
@@ -77,7 +62,8 @@ static void append_place(struct dgl_buf *out, const struct dgl_json_doc *doc,
         dgl_buf_puts(&path, key);
     dgl_buf_puts(out, dgl_json_name(doc));
     dgl_buf_puts(out, ": ");
-    dgl_buf_append(out, path.p, path.len);
+    if (path.len)
+        dgl_json_append_path(doc, path.p, out);
     dgl_buf_finish(&path);
 }
 
@@ -114,7 +100,7 @@ static void append_found(struct dgl_buf *out, const struct dgl_json *value)
         break;
     case DGL_JSON_STRING:
         dgl_buf_putc(out, '"');
-        append_shown(out, dgl_json_str(value));
+        dgl_buf_puts(out, DGL_SHOWN_STR(dgl_json_str(value)));
         dgl_buf_putc(out, '"');
         break;
     case DGL_JSON_ARRAY:

@@ -1,35 +1,33 @@
 /* Formats log lines and hands them to the callback. */
 #include "core/base/log.h"
 
-#include "core/base/str.h"
+#include "core/base/shown.h"
+
+/* Beyond it a line is cut: nobody reads on, and it may be a file that fills it. */
+#define LINE_BYTES 8000
 
 bool dgl_log_enabled(const struct dgl_log *log, enum dgl_log_level level)
 {
     return log && log->write && level != DGL_LOG_NONE && level <= log->level;
 }
 
-static void make_one_line(char *text)
-{
-    for (unsigned char *p = (unsigned char *)text; *p; p++) {
-        if ((*p < 0x20 && *p != '\t') || *p == 0x7f)
-            *p = '?';
-    }
-}
-
 void dgl_vlogf(const struct dgl_log *log, enum dgl_log_level level, const char *fmt, va_list args)
 {
     if (!dgl_log_enabled(log, level))
         return;
-    struct dgl_buf line = {0};
-    dgl_buf_vprintf(&line, fmt, args);
-    if (line.failed || !line.p) {
-        /* An empty line is possible; a lost one must not go unnoticed. The format still says what
-         * it was. */
-        log->write(log->priv, level, line.failed ? fmt : "");
-    } else {
-        make_one_line(line.p);
-        log->write(log->priv, level, line.p);
-    }
+    struct dgl_buf raw = {0}, line = {0};
+    dgl_buf_vprintf(&raw, fmt, args);
+    bool cut = raw.len > LINE_BYTES;
+    dgl_buf_visible(&line, (struct dgl_str){raw.p, cut ? LINE_BYTES : raw.len});
+    if (cut)
+        dgl_buf_puts(&line, "...");
+    /* An empty line is possible; a lost one must not go unnoticed. The format still says what it
+     * was. */
+    if (raw.failed || line.failed)
+        log->write(log->priv, level, fmt);
+    else
+        log->write(log->priv, level, line.p ? line.p : "");
+    dgl_buf_finish(&raw);
     dgl_buf_finish(&line);
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/log.h"
+#include "core/base/shown.h"
 
 const char *dgl_status_str(enum dgl_status status)
 {
@@ -51,8 +52,8 @@ enum dgl_status dgl_fail(const struct dgl_log *log, enum dgl_status status, cons
 
 enum dgl_status dgl_fail_memory(const struct dgl_log *log, const char *what, uint64_t bytes)
 {
-    return dgl_fail(log, DGL_ERR_NO_MEMORY, "out of memory: %s needs %" PRIu64 " bytes", what,
-                    bytes);
+    return dgl_fail(log, DGL_ERR_NO_MEMORY, "out of memory: %s needs %" PRIu64 " bytes",
+                    DGL_SHOWN(what), bytes);
 }
 
 static const char *errno_remedy(int error)

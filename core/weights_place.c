@@ -101,7 +101,8 @@ static enum dgl_dtype common_dtype(const struct builder *b, const struct matrix_
         if (builder_dtype(b, s[i].tensor) == dtype)
             continue;
         dgl_info(builder_log(b), "%s and %s have different formats: both are expanded to f16",
-                 builder_tensor(b, s[0].tensor)->name, builder_tensor(b, s[i].tensor)->name);
+                 DGL_SHOWN(builder_tensor(b, s[0].tensor)->name),
+                 DGL_SHOWN(builder_tensor(b, s[i].tensor)->name));
         return DGL_F16;
     }
     return dtype;
@@ -118,7 +119,7 @@ static enum dgl_status place_matrix(struct builder *b, const struct matrix_item 
         w->rows += s[i].count;
     if (w->rows > UINT32_MAX)
         return dgl_fail(builder_log(b), DGL_ERR_UNSUPPORTED, "%s: %llu rows are more than 2^32",
-                        first->name, (unsigned long long)w->rows);
+                        DGL_SHOWN(first->name), (unsigned long long)w->rows);
     if (m->pairs)
         return place_rows(b, w, common_dtype(b, m), 0, w->rows, 2);
     for (size_t i = 0; i < m->num_strips;) {

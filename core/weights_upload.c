@@ -57,7 +57,8 @@ static enum dgl_status pack_rows(struct builder *b, const struct weight *w,
     const struct tensor_info *info = builder_tensor(b, run->tensor);
     uint64_t row_bytes;
     if (!dgl_dtype_row_bytes(info->dtype, w->cols, &row_bytes))
-        return dgl_fail(builder_log(b), DGL_ERR_FORMAT, "%s: row size overflows", info->name);
+        return dgl_fail(builder_log(b), DGL_ERR_FORMAT, "%s: row size overflows",
+                        DGL_SHOWN(info->name));
     enum dgl_status st =
         tensor_source_read(builder_log(b), b->p->tensors, (size_t)run->tensor, run->row * row_bytes,
                            s->file, (size_t)(run->count * row_bytes));
@@ -65,7 +66,7 @@ static enum dgl_status pack_rows(struct builder *b, const struct weight *w,
         uint32_t *dst = s->packed + (run->index + i * run->step) * band->row_words;
         if (!pack_row(b, w, band, info->dtype, s, s->file + i * row_bytes, dst))
             st = dgl_fail(builder_log(b), DGL_ERR_UNSUPPORTED, "%s: cannot pack %s rows",
-                          info->name, dgl_dtype_get(info->dtype)->name);
+                          DGL_SHOWN(info->name), dgl_dtype_get(info->dtype)->name);
     }
     return st == DGL_OK ? progress(b, run->count * row_bytes) : st;
 }
@@ -149,7 +150,8 @@ static enum dgl_status upload_bias(struct builder *b, const struct matrix_item *
     const struct tensor_info *info = builder_tensor(b, m->bias);
     uint64_t each, rows_bytes = 4ull * band->rows * band->row_words;
     if (!dgl_dtype_row_bytes(info->dtype, 1, &each))
-        return dgl_fail(builder_log(b), DGL_ERR_FORMAT, "%s: value size overflows", info->name);
+        return dgl_fail(builder_log(b), DGL_ERR_FORMAT, "%s: value size overflows",
+                        DGL_SHOWN(info->name));
     uint64_t room = band->range.size - rows_bytes, bytes = each * band->rows;
     void *stored = dgl_calloc(1, bytes);
     float *values = dgl_calloc(1, room);
@@ -161,7 +163,7 @@ static enum dgl_status upload_bias(struct builder *b, const struct matrix_item *
                                 stored, (size_t)bytes);
     if (st == DGL_OK && !dgl_row_decode(info->dtype, stored, band->rows, values))
         st = dgl_fail(builder_log(b), DGL_ERR_UNSUPPORTED, "%s: %s biases cannot be read",
-                      info->name, dgl_dtype_get(info->dtype)->name);
+                      DGL_SHOWN(info->name), dgl_dtype_get(info->dtype)->name);
     if (st == DGL_OK)
         st = gl_buffer_write(b->p->dev->gl, band->range.buffer, band->range.offset + rows_bytes,
                              values, room);
@@ -186,7 +188,7 @@ static enum dgl_status stage_piece(struct builder *b, const struct piece *p, flo
                                 (size_t)info->bytes);
     if (st == DGL_OK && !dgl_row_decode(info->dtype, stored, p->count, values))
         st = dgl_fail(builder_log(b), DGL_ERR_UNSUPPORTED, "%s: a %s vector cannot be read",
-                      info->name, dgl_dtype_get(info->dtype)->name);
+                      DGL_SHOWN(info->name), dgl_dtype_get(info->dtype)->name);
     for (uint64_t i = 0; i < p->count && st == DGL_OK; i++)
         vector[p->at + i * p->step] = (float)(p->scale * (values[i] + p->add));
     free(stored);

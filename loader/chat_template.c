@@ -51,7 +51,7 @@ static enum dgl_status fail_missing(const struct dgl_log *log, const struct chat
         dgl_buf_printf(&names, "%s%s", i ? ", " : "", source->templates[i].name.p);
     enum dgl_status status =
         dgl_fail(log, DGL_ERR_INVALID_ARG, "%s: the model has no chat template \"%s\"; it has %s",
-                 path, name ? name : CHAT_DEFAULT, names.failed ? "others" : names.p);
+                 path, name ? name : CHAT_DEFAULT, DGL_SHOWN(names.failed ? "others" : names.p));
     dgl_buf_finish(&names);
     return status;
 }

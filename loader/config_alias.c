@@ -94,18 +94,27 @@ static enum dgl_status path_find(const struct config *c, const char *path, struc
     return DGL_OK;
 }
 
-static const char *prefix(const struct config *c)
+struct dgl_shown config_shown(const struct config *c, const char *path)
 {
-    return c->prefix ? c->prefix : "";
+    struct dgl_buf full = {0};
+    if (c->prefix)
+        dgl_buf_puts(&full, c->prefix);
+    dgl_buf_puts(&full, path);
+    struct dgl_shown shown = dgl_json_path_shown(c->r.doc, full.failed ? path : full.p);
+    dgl_buf_finish(&full);
+    return shown;
 }
 
-static void value_text(const struct dgl_json *value, struct dgl_buf *out)
+static struct dgl_shown value_shown(const struct dgl_json *value)
 {
-    struct dgl_json_writer w = dgl_json_writer(out, 0);
+    struct dgl_buf text = {0};
+    struct dgl_json_writer w = dgl_json_writer(&text, 0);
     if (value)
         dgl_jw_value(&w, value);
-    else
-        dgl_buf_puts(out, "missing");
+    struct dgl_shown shown =
+        dgl_shown(value ? (struct dgl_str){text.p, text.len} : DGL_STR("missing"));
+    dgl_buf_finish(&text);
+    return shown;
 }
 
 static bool same_text(struct dgl_str a, struct dgl_str b)
@@ -130,17 +139,11 @@ static bool values_equal(const struct dgl_json *a, const struct dgl_json *b)
 static enum dgl_status refuse_contradiction(const struct config *c, const struct config_hit *a,
                                             const struct config_hit *b)
 {
-    struct dgl_buf x = {0}, y = {0};
-    value_text(a->value, &x);
-    value_text(b->value, &y);
-    enum dgl_status st =
-        dgl_fail(c->r.log, DGL_ERR_FORMAT,
-                 "%s: %s%s is %s and %s%s is %s, but both mean the same: remove one of them",
-                 dgl_json_name(c->r.doc), prefix(c), a->path, x.p ? x.p : "?", prefix(c), b->path,
-                 y.p ? y.p : "?");
-    dgl_buf_finish(&x);
-    dgl_buf_finish(&y);
-    return st;
+    return dgl_fail(c->r.log, DGL_ERR_FORMAT,
+                    "%s: %s is %s and %s is %s, but both mean the same: remove one of them",
+                    dgl_json_name(c->r.doc), config_shown(c, a->path).text,
+                    value_shown(a->value).text, config_shown(c, b->path).text,
+                    value_shown(b->value).text);
 }
 
 enum dgl_status config_find(const struct config *c, const char *field, struct config_hit *hit)
@@ -224,11 +227,7 @@ enum dgl_status config_opt_str(const struct config *c, const char *field, const 
 enum dgl_status config_refuse(const struct config *c, const char *path,
                               const struct dgl_json *value, const char *supported)
 {
-    struct dgl_buf text = {0};
-    value_text(value, &text);
-    enum dgl_status st =
-        dgl_fail(c->r.log, DGL_ERR_UNSUPPORTED, "%s: %s%s is %s; supported: %s",
-                 dgl_json_name(c->r.doc), prefix(c), path, text.p ? text.p : "?", supported);
-    dgl_buf_finish(&text);
-    return st;
+    return dgl_fail(c->r.log, DGL_ERR_UNSUPPORTED, "%s: %s is %s; supported: %s",
+                    dgl_json_name(c->r.doc), config_shown(c, path).text, value_shown(value).text,
+                    supported);
 }

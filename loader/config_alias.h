@@ -42,6 +42,10 @@ enum dgl_status config_opt_bool(const struct config *c, const char *field, bool 
 /* *out borrows from the document; NULL when absent. */
 enum dgl_status config_opt_str(const struct config *c, const char *field, const char **out);
 
+/* What messages call the field at a path: with the object that it is in, or under the name that it
+ * has in the file that the config was made of. */
+struct dgl_shown config_shown(const struct config *c, const char *path);
+
 /* DGL_ERR_UNSUPPORTED: "NAME: PATH is VALUE; supported: SUPPORTED". `value` may be NULL
  * (missing). */
 enum dgl_status config_refuse(const struct config *c, const char *path,

@@ -80,9 +80,9 @@ static enum dgl_status set_window(const struct config *c, const struct window_fi
 {
     if (w->window == 0)
         return dgl_fail(c->r.log, DGL_ERR_FORMAT,
-                        "%s: layer %" PRId32 " is a sliding_attention layer, but sliding_window "
-                        "is null or switched off",
-                        dgl_json_name(c->r.doc), layer);
+                        "%s: layer %" PRId32 " is a sliding_attention layer, but %s is null or "
+                        "switched off",
+                        dgl_json_name(c->r.doc), layer, config_shown(c, "sliding_window").text);
     /* A window as long as the longest text is none: Phi-3.5 writes twice the context. */
     d->layer[layer].window = w->window < d->context_max ? (int32_t)w->window : 0;
     return DGL_OK;
@@ -99,8 +99,8 @@ static enum dgl_status read_windows(const struct config *c, const struct config_
     if (st != DGL_OK)
         return st;
     if (types && dgl_json_count(types) != (size_t)d->layers)
-        return dgl_json_fail(c->r, types, "%zu entries, but num_hidden_layers is %" PRId32,
-                             dgl_json_count(types), d->layers);
+        return dgl_json_fail(c->r, types, "%zu entries, but %s is %" PRId32, dgl_json_count(types),
+                             config_shown(c, "num_hidden_layers").text, d->layers);
     type = dgl_json_first(types);
     for (int32_t i = 0; i < d->layers && st == DGL_OK; i++) {
         bool window = has_window(family, &w, d, i);
@@ -127,8 +127,8 @@ static enum dgl_status read_no_rope(const struct config *c, struct model_desc *d
     if (st != DGL_OK)
         return st;
     if (list && dgl_json_count(list) != (size_t)d->layers)
-        return dgl_json_fail(c->r, list, "%zu entries, but num_hidden_layers is %" PRId32,
-                             dgl_json_count(list), d->layers);
+        return dgl_json_fail(c->r, list, "%zu entries, but %s is %" PRId32, dgl_json_count(list),
+                             config_shown(c, "num_hidden_layers").text, d->layers);
     const struct dgl_json *v = dgl_json_first(list);
     for (int32_t i = 0; i < d->layers; i++) {
         int64_t rotates = (i + 1) % interval != 0;

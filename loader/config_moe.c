@@ -35,13 +35,14 @@ enum dgl_status config_moe_read(const struct config *c, const struct config_fami
     if (st != DGL_OK)
         return st;
     if (top_k > experts)
-        return dgl_fail(c->r.log, DGL_ERR_FORMAT,
-                        "%s: num_experts_per_tok is %" PRId64 ", but num_experts is %" PRId64,
-                        dgl_json_name(c->r.doc), top_k, experts);
+        return dgl_fail(c->r.log, DGL_ERR_FORMAT, "%s: %s is %" PRId64 ", but %s is %" PRId64,
+                        dgl_json_name(c->r.doc), config_shown(c, "num_experts_per_tok").text, top_k,
+                        config_shown(c, "num_experts").text, experts);
     if (width % WIDTH_MULTIPLE != 0)
         return dgl_fail(c->r.log, DGL_ERR_UNSUPPORTED,
-                        "%s: moe_intermediate_size is %" PRId64 "; supported: multiples of %d",
-                        dgl_json_name(c->r.doc), width, WIDTH_MULTIPLE);
+                        "%s: %s is %" PRId64 "; supported: multiples of %d",
+                        dgl_json_name(c->r.doc), config_shown(c, "moe_intermediate_size").text,
+                        width, WIDTH_MULTIPLE);
     out->moe.experts = (int32_t)experts;
     out->moe.top_k = (int32_t)top_k;
     out->moe.intermediate = width > 0 ? (int32_t)width : out->intermediate;
@@ -58,8 +59,8 @@ static enum dgl_status read_dense_layers(const struct config *c, struct model_de
     for (const struct dgl_json *v = dgl_json_first(list); v; v = dgl_json_next(v)) {
         int64_t layer;
         if (!dgl_json_i64(v, &layer) || layer < 0 || layer >= out->layers)
-            return dgl_json_fail(c->r, v, "not a layer below num_hidden_layers %" PRId32,
-                                 out->layers);
+            return dgl_json_fail(c->r, v, "not a layer below %s %" PRId32,
+                                 config_shown(c, "num_hidden_layers").text, out->layers);
         out->layer[layer].sparse = false;
     }
     return DGL_OK;

@@ -18,11 +18,10 @@ enum dgl_status config_quant_check(const struct config *c, const struct config_f
         if (is_read(family, method))
             continue;
         return dgl_fail(c->r.log, DGL_ERR_UNSUPPORTED,
-                        "%s: %s.quant_method is \"%.*s\"; supported: checkpoints without %s, and "
+                        "%s: %s.quant_method is \"%s\"; supported: checkpoints without %s, and "
                         "gpt_oss with mxfp4. Use the original checkpoint; `dopplergl convert "
                         "--quantize` makes it small",
-                        dgl_json_name(c->r.doc), fields[i], (int)method.len,
-                        method.p ? method.p : "", fields[i]);
+                        dgl_json_name(c->r.doc), fields[i], DGL_SHOWN_STR(method), fields[i]);
     }
     return DGL_OK;
 }

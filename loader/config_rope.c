@@ -68,7 +68,7 @@ static enum dgl_status need_f64(const struct config *c, const char *field, doubl
     enum dgl_status st = config_find(c, field, &hit);
     if (st == DGL_OK && !hit.value)
         return dgl_fail(c->r.log, DGL_ERR_FORMAT, "%s: %s is missing, but the rope_type needs it",
-                        dgl_json_name(c->r.doc), hit.path);
+                        dgl_json_name(c->r.doc), config_shown(c, hit.path).text);
     return st == DGL_OK ? config_opt_f64(c, field, min, max, out) : st;
 }
 
@@ -79,9 +79,10 @@ static enum dgl_status read_dims(const struct config *c, struct model_desc *d, i
     *out = (int32_t)(d->head_dim * part);
     if (st == DGL_OK && (*out < 2 || *out % 2 != 0))
         return dgl_fail(c->r.log, DGL_ERR_UNSUPPORTED,
-                        "%s: partial_rotary_factor %g of head_dim %" PRId32 " is %" PRId32
+                        "%s: %s %g of %s %" PRId32 " is %" PRId32
                         " values; supported: even numbers from 2",
-                        dgl_json_name(c->r.doc), part, d->head_dim, *out);
+                        dgl_json_name(c->r.doc), config_shown(c, "partial_rotary_factor").text,
+                        part, config_shown(c, "head_dim").text, d->head_dim, *out);
     return st;
 }
 
@@ -130,9 +131,8 @@ static enum dgl_status read_yarn(const struct config *c, const struct model_desc
     if (st != DGL_OK)
         return st;
     if (rope->theta <= 1)
-        return dgl_fail(c->r.log, DGL_ERR_FORMAT,
-                        "%s: rope_theta is %g, but yarn needs more than 1", dgl_json_name(c->r.doc),
-                        rope->theta);
+        return dgl_fail(c->r.log, DGL_ERR_FORMAT, "%s: %s is %g, but yarn needs more than 1",
+                        dgl_json_name(c->r.doc), config_shown(c, "rope_theta").text, rope->theta);
     rope->scale = mscale != 0 && mscale_all != 0
                       ? yarn_mscale(rope->factor, mscale) / yarn_mscale(rope->factor, mscale_all)
                       : yarn_mscale(rope->factor, 1);
@@ -192,9 +192,10 @@ static enum dgl_status read_longrope(const struct config *c, const struct model_
     if (st != DGL_OK)
         return st;
     if (rope->factor > 1 && rope->original_context < 2)
-        return dgl_fail(c->r.log, DGL_ERR_FORMAT,
-                        "%s: original_max_position_embeddings is %" PRId32 ", wanted 2 or more",
-                        dgl_json_name(c->r.doc), rope->original_context);
+        return dgl_fail(c->r.log, DGL_ERR_FORMAT, "%s: %s is %" PRId32 ", wanted 2 or more",
+                        dgl_json_name(c->r.doc),
+                        config_shown(c, "original_max_position_embeddings").text,
+                        rope->original_context);
     if (rope->factor > 1)
         rope->scale = sqrt(1 + log(rope->factor) / log((double)rope->original_context));
     return config_opt_f64(c, "rope_attention_factor", 0, MAX_FACTOR, &rope->scale);

@@ -62,36 +62,39 @@ static enum dgl_status convert_group(void *ctx, size_t index)
     return status;
 }
 
-static enum dgl_status report_group(const struct dgl_log *log, const struct chunk *c,
+static enum dgl_status report_group(const struct convert_work *work, const struct chunk *c,
                                     uint64_t first_row, size_t groups, enum dgl_status status)
 {
+    const struct tensor_source *src = work->model->tensors;
     for (size_t i = 0; i < groups && status == DGL_ERR_INVALID_ARG; i++) {
         if (c->bad[i] == 0)
             continue;
         uint64_t at = c->bad[i] - 1;
-        return dgl_fail(log, status,
-                        "tensor %s: value [%llu, %llu] is %g, which %s cannot hold; convert to f32 "
-                        "or bf16",
-                        c->item->from->name, (unsigned long long)(first_row + at / c->item->cols),
-                        (unsigned long long)(at % c->item->cols), (double)c->bad_value[i],
-                        dgl_dtype_get(c->item->type)->name);
+        return dgl_fail(
+            work->log, status,
+            "%s: tensor %s: value [%llu, %llu] is %g, which %s cannot hold; convert to f32 "
+            "or bf16",
+            work->model->path, tensor_source_shown(src, c->item->from->name).text,
+            (unsigned long long)(first_row + at / c->item->cols),
+            (unsigned long long)(at % c->item->cols), (double)c->bad_value[i],
+            dgl_dtype_get(c->item->type)->name);
     }
-    return dgl_fail_memory(log, c->item->from->name, c->item->cols * sizeof(float));
+    return dgl_fail_memory(work->log, c->item->from->name, c->item->cols * sizeof(float));
 }
 
-static enum dgl_status convert_chunk(const struct dgl_log *log, struct chunk *c, uint64_t first_row,
-                                     int32_t threads)
+static enum dgl_status convert_chunk(const struct convert_work *work, struct chunk *c,
+                                     uint64_t first_row)
 {
     size_t groups = (size_t)((c->rows + c->group - 1) / c->group);
     enum dgl_status status = DGL_OK;
     c->bad = dgl_new_array(uint64_t, groups);
     c->bad_value = dgl_new_array(float, groups);
     if (!c->bad || !c->bad_value) {
-        status = dgl_fail_memory(log, "conversion", groups * sizeof(*c->bad));
+        status = dgl_fail_memory(work->log, "conversion", groups * sizeof(*c->bad));
     } else {
-        status = dgl_parallel_for(threads, groups, convert_group, c);
+        status = dgl_parallel_for(work->threads, groups, convert_group, c);
         if (status != DGL_OK)
-            status = report_group(log, c, first_row, groups, status);
+            status = report_group(work, c, first_row, groups, status);
     }
     free(c->bad);
     free(c->bad_value);
@@ -121,7 +124,7 @@ enum dgl_status convert_rows(const struct convert_work *work, const struct conve
                           .group = cols < GROUP_VALUES ? GROUP_VALUES / cols : 1,
                           .fast = work->fast,
                           .limit = dgl_row_limit(rows->item->type)};
-    return convert_chunk(work->log, &chunk, rows->first_row, work->threads);
+    return convert_chunk(work, &chunk, rows->first_row);
 }
 
 enum dgl_status convert_rows_read(const struct convert_work *work, const struct convert_item *item,

@@ -26,8 +26,8 @@ static bool is_doppler(const struct dgl_json *root)
 static enum dgl_status unsupported(const struct reader *r, const char *key, struct dgl_str value,
                                    const char *supported)
 {
-    return dgl_fail(r->json.log, DGL_ERR_UNSUPPORTED, "%s: %s is \"%.*s\"; supported: %s",
-                    r->v.name, key, (int)(value.len < 64 ? value.len : 64), value.p, supported);
+    return dgl_fail(r->json.log, DGL_ERR_UNSUPPORTED, "%s: %s is \"%s\"; supported: %s", r->v.name,
+                    key, DGL_SHOWN_STR(value), supported);
 }
 
 /* A list that is there and has elements; else NULL. */
@@ -111,8 +111,8 @@ static enum dgl_status tokens_read(struct reader *r)
                                  " (vocabSize is %" PRId64 ")",
                                  count - 1, count);
         if (tokens[id].p)
-            return dgl_json_fail(r->json, t, "id %" PRId64 " already belongs to \"%.*s\"", id,
-                                 (int)(tokens[id].len < 64 ? tokens[id].len : 64), tokens[id].p);
+            return dgl_json_fail(r->json, t, "id %" PRId64 " already belongs to \"%s\"", id,
+                                 DGL_SHOWN_STR(tokens[id]));
         tokens[id] = dgl_json_key(t);
     }
     return st;

@@ -9,6 +9,7 @@
 
 #define BLOCKS "_blocks"
 #define SCALES "_scales"
+#define WEIGHT ".weight"
 
 enum {
     BLOCK_VALUES = 32,
@@ -112,13 +113,31 @@ static void view_destroy(void *impl)
     free(view);
 }
 
-/* ---- making ---------------------------------------------------------------------------------- */
-
 static bool name_ends(const char *name, const char *end)
 {
     size_t n = strlen(name), e = strlen(end);
     return n >= e && strcmp(name + n - e, end) == 0;
 }
+
+/* "X.weight" stands in the file as "X_blocks" and "X_scales", or as "X". */
+static bool view_file_name(const void *impl, const char *name, struct dgl_buf *out)
+{
+    static const char *const endings[] = {BLOCKS, ""};
+    const struct tensor_source *below = ((const struct view *)impl)->below;
+    for (size_t i = 0; i < 2 && name_ends(name, WEIGHT); i++) {
+        struct dgl_buf stored = {0};
+        dgl_buf_printf(&stored, "%.*s%s", (int)(strlen(name) - strlen(WEIGHT)), name, endings[i]);
+        bool found = !stored.failed && tensor_source_find(below, stored.p) >= 0;
+        if (found)
+            dgl_buf_puts(out, stored.p);
+        dgl_buf_finish(&stored);
+        if (found)
+            return true;
+    }
+    return tensor_source_file_name(below, name, out);
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
 
 static bool is_turned(const struct tensor_info *t)
 {
@@ -141,14 +160,14 @@ struct maker {
 static enum dgl_status add_made(struct maker *m, const struct tensor_info *from, size_t base_len,
                                 struct tensor_info info, struct view_tensor t)
 {
-    char *name = dgl_arena_printf(&m->names, "%.*s.weight", (int)base_len, from->name);
+    char *name = dgl_arena_printf(&m->names, "%.*s" WEIGHT, (int)base_len, from->name);
     if (!name)
         return dgl_fail_memory(m->log, "tensor names", base_len);
     info.name = name;
     info.role = tensor_role_from_name(name);
     if (!dgl_dtype_tensor_bytes(info.dtype, info.rank, info.shape, &info.bytes))
         return dgl_fail(m->log, DGL_ERR_FORMAT, "%s: the size of tensor %s overflows",
-                        tensor_source_label(m->below), from->name);
+                        tensor_source_label(m->below), DGL_SHOWN(from->name));
     m->view->tensors[m->count] = t;
     m->infos[m->count++] = info;
     m->changes = true;
@@ -169,21 +188,24 @@ static enum dgl_status add_pair(struct maker *m, size_t index)
     const struct tensor_info *b = tensor_source_at(m->below, index);
     size_t base = strlen(b->name) - strlen(BLOCKS);
     long scales = partner_find(m, b, BLOCKS, SCALES);
+    char b_text[TENSOR_SHAPE_TEXT], s_text[TENSOR_SHAPE_TEXT];
     if (scales < 0)
         return dgl_fail(m->log, DGL_ERR_FORMAT,
-                        "%s: tensor %s is there, but %.*s" SCALES " is missing",
-                        tensor_source_label(m->below), b->name, (int)base, b->name);
+                        "%s: tensor %s is there, but %s" SCALES
+                        " is missing, wanted as u8 with shape %s",
+                        tensor_source_label(m->below), DGL_SHOWN(b->name),
+                        DGL_SHOWN_STR(((struct dgl_str){b->name, base})),
+                        tensor_shape_str(b->rank - 1, b->shape, b_text));
     const struct tensor_info *s = tensor_source_at(m->below, (size_t)scales);
     bool fits = b->rank == 4 && s->rank == 3 && b->dtype == DGL_U8 && s->dtype == DGL_U8 &&
                 b->shape[3] == BLOCK_NIBBLES &&
                 memcmp(b->shape, s->shape, 3 * sizeof(*b->shape)) == 0;
-    char b_text[TENSOR_SHAPE_TEXT], s_text[TENSOR_SHAPE_TEXT];
     if (!fits)
         return dgl_fail(m->log, DGL_ERR_FORMAT,
                         "%s: tensors %s %s and %s %s are not an MXFP4 pair: wanted u8 [experts, "
                         "rows, n, 16] and u8 [experts, rows, n]",
-                        tensor_source_label(m->below), b->name,
-                        tensor_shape_str(b->rank, b->shape, b_text), s->name,
+                        tensor_source_label(m->below), DGL_SHOWN(b->name),
+                        tensor_shape_str(b->rank, b->shape, b_text), DGL_SHOWN(s->name),
                         tensor_shape_str(s->rank, s->shape, s_text));
     struct tensor_info info = {.dtype = DGL_MXFP4,
                                .rank = 3,
@@ -217,7 +239,8 @@ static enum dgl_status add_tensor(struct maker *m, size_t index)
 /* Gives the view its source and makes it one; the view is gone afterwards in any case. */
 static enum dgl_status source_replace(struct maker *m, struct tensor_source **src)
 {
-    static const struct tensor_source_ops ops = {view_read, view_destroy};
+    static const struct tensor_source_ops ops = {
+        .read = view_read, .destroy = view_destroy, .file_name = view_file_name};
     struct tensor_source *below = *src;
     struct view *view = m->view;
     m->view = NULL;

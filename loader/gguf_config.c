@@ -10,6 +10,9 @@
 #include "loader/gguf_rope.h"
 
 enum { MAX_SIZE = 1 << 27 };
+/* What scores may be scaled by: square roots of what query_pre_attn_scalar may be. */
+#define MIN_SCALE 1e-4
+#define MAX_SCALE 1e4
 
 /* One GPT-OSS value that GGUF leaves to the reader. */
 #define GPT_OSS_SWIGLU_LIMIT 7.0
@@ -75,9 +78,13 @@ static enum dgl_status copy_f64(struct composer *c, const char *key, const char 
 static enum dgl_status put_vocab(struct composer *c)
 {
     long index = tensor_source_find(c->m->raw, "token_embd.weight");
+    char key[GGUF_ARCH_KEY_TEXT];
     if (index < 0)
-        return dgl_fail(c->log, DGL_ERR_FORMAT, "%s: tensor token_embd.weight is missing",
-                        c->m->file->name);
+        return dgl_fail(
+            c->log, DGL_ERR_FORMAT,
+            "%s: tensor token_embd.weight is missing, the embedding with a row of %s values "
+            "per token",
+            c->m->file->name, gguf_arch_key(c->m->arch, "embedding_length", key));
     const struct tensor_info *t = tensor_source_at(c->m->raw, (size_t)index);
     if (t->rank != 2 || t->shape[0] > MAX_SIZE)
         return dgl_fail(c->log, DGL_ERR_FORMAT,
@@ -176,9 +183,14 @@ static enum dgl_status put_query_scalar(struct composer *c, int32_t big_layers)
     const struct gguf_model *m = c->m;
     int64_t hidden = 0;
     double scale = 0;
+    char key[GGUF_ARCH_KEY_TEXT];
     enum dgl_status st = gguf_arch_need_i64(c->log, m, "embedding_length", MAX_SIZE, &hidden);
     if (st == DGL_OK)
         st = gguf_arch_f64(c->log, m, "attention.scale", &scale);
+    if (st == DGL_OK && scale != 0 && !(scale >= MIN_SCALE && scale <= MAX_SCALE))
+        return dgl_fail(c->log, DGL_ERR_FORMAT, "%s: %s is %g, wanted a number from %g to %g",
+                        m->file->name, gguf_arch_key(m->arch, "attention.scale", key), scale,
+                        MIN_SCALE, MAX_SCALE);
     double scalar = m->layers == big_layers ? (double)(hidden / m->heads) : m->head_dim;
     put_f64(c, "query_pre_attn_scalar", scale > 0 ? 1 / (scale * scale) : scalar);
     return st;

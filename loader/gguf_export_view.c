@@ -56,8 +56,8 @@ static enum dgl_status misfit(const struct exporter *x, const struct tensor_info
     char shape[TENSOR_SHAPE_TEXT];
     return dgl_fail(
         x->log, DGL_ERR_UNSUPPORTED, "%s: tensor %s of type %s has shape %s, GGUF needs %s",
-        tensor_source_label(x->model->tensors), info->name, dgl_dtype_get(info->dtype)->name,
-        tensor_shape_str(info->rank, info->shape, shape), want);
+        tensor_source_label(x->model->tensors), DGL_SHOWN(info->name),
+        dgl_dtype_get(info->dtype)->name, tensor_shape_str(info->rank, info->shape, shape), want);
 }
 
 static enum dgl_status add_norm(struct exporter *x, size_t index, const char *name)
@@ -240,7 +240,7 @@ static enum dgl_status check_used(const struct exporter *x)
         if (!x->used[i] && !is_skipped(x, i))
             return dgl_fail(x->log, DGL_ERR_UNSUPPORTED,
                             "%s: tensor %s has no place in a GGUF file of architecture %s",
-                            tensor_source_label(x->model->tensors), name, x->arch->name);
+                            tensor_source_label(x->model->tensors), DGL_SHOWN(name), x->arch->name);
     }
     return DGL_OK;
 }

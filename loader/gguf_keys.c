@@ -111,7 +111,7 @@ static enum dgl_status check_keys(const struct dgl_log *log, const struct gguf_m
         if (strncmp(key, m->arch->name, len) == 0 && key[len] == '.' && !is_known(key + len + 1))
             return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                             "%s: key %s is not known, and leaving it out could give wrong results",
-                            m->file->name, key);
+                            m->file->name, DGL_SHOWN(key));
     }
     return DGL_OK;
 }
@@ -223,7 +223,7 @@ static enum dgl_status check_switches(const struct dgl_log *log, const struct gg
             return st;
         if (!on && (switches[i].families & (unsigned)m->arch->family))
             return dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: %s is false; supported: true",
-                            m->file->name, key);
+                            m->file->name, DGL_SHOWN(key));
     }
     return DGL_OK;
 }
@@ -246,11 +246,11 @@ static enum dgl_status find_arch(const struct dgl_log *log, struct gguf_model *m
         return dgl_fail(log, DGL_ERR_FORMAT,
                         "%s: %s is %s, wanted the number of experts that every model of this "
                         "architecture has",
-                        m->file->name, key, gguf_find(m->file, key) ? "0" : "missing");
+                        m->file->name, DGL_SHOWN(key), gguf_find(m->file, key) ? "0" : "missing");
     if (st == DGL_OK && !m->arch)
         return dgl_fail(log, DGL_ERR_UNSUPPORTED,
-                        "%s: general.architecture is \"%.64s\"%s; supported: " GGUF_ARCH_NAMES,
-                        m->file->name, name.p, experts > 0 ? " with experts" : "");
+                        "%s: general.architecture is \"%s\"%s; supported: " GGUF_ARCH_NAMES,
+                        m->file->name, DGL_SHOWN_STR(name), experts > 0 ? " with experts" : "");
     m->experts = (int32_t)experts;
     /* The architecture without a window of its own: with one, it is what others call Mistral. */
     int64_t window = 0;

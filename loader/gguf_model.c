@@ -46,6 +46,7 @@ enum dgl_status gguf_model_open(const struct dgl_log *log, const char *path, str
         struct gguf_config_ids ids = {out->stop_ids, out->num_stop_ids, (int32_t)vocab.bos};
         st = gguf_config_write(log, &model, &ids, &out->config);
     }
+    out->arch = model.arch;
     gguf_vocab_finish(&vocab);
     if (st == DGL_OK)
         st = gguf_view_create(log, &model, raw, &out->tensors);

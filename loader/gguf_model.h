@@ -2,9 +2,11 @@
 #ifndef DGL_LOADER_GGUF_MODEL_H
 #define DGL_LOADER_GGUF_MODEL_H
 
+#include "loader/gguf_arch.h"
 #include "loader/model_desc.h"
 
 struct gguf_parts {
+    const struct gguf_arch *arch; /* static */
     struct dgl_buf config; /* config.json; the buffers are empty where there is no such text */
     struct dgl_buf tokenizer, tokenizer_config;
     struct tensor_source *tensors; /* under Hugging Face's names */

@@ -113,8 +113,10 @@ static enum dgl_status write_longrope(struct rope_writer *r)
     if (st == DGL_OK)
         st = factors_read(r, ROPE_FACTORS_LONG, &long_f);
     if (st == DGL_OK && (!short_f || !long_f))
-        st = dgl_fail(r->log, DGL_ERR_FORMAT, "%s: tensor %s is missing", r->m->file->name,
-                      short_f ? ROPE_FACTORS_LONG : ROPE_FACTORS_SHORT);
+        st = dgl_fail(
+            r->log, DGL_ERR_FORMAT,
+            "%s: tensor %s is missing, wanted f32 [%" PRId64 "], half of the rotated values",
+            r->m->file->name, short_f ? ROPE_FACTORS_LONG : ROPE_FACTORS_SHORT, r->dims / 2);
     if (st == DGL_OK)
         st = gguf_arch_i64(r->log, r->m, "rope.scaling.original_context_length", MAX_CONTEXT,
                            &original);
@@ -205,9 +207,9 @@ static enum dgl_status check_type(const struct rope_writer *r)
         return DGL_OK;
     }
     return dgl_fail(r->log, DGL_ERR_UNSUPPORTED,
-                    "%s: %s.rope.scaling.type is \"%.32s\"; supported: none, linear, yarn, "
+                    "%s: %s.rope.scaling.type is \"%s\"; supported: none, linear, yarn, "
                     "longrope",
-                    r->m->file->name, r->m->arch->name, r->type.p);
+                    r->m->file->name, r->m->arch->name, DGL_SHOWN_STR(r->type));
 }
 
 static enum dgl_status write_scaling(struct rope_writer *r)
@@ -241,6 +243,11 @@ enum dgl_status gguf_rope_write(const struct dgl_log *log, const struct gguf_mod
     enum dgl_status st = gguf_arch_f64(log, model, "rope.freq_base", &r.theta);
     if (st == DGL_OK)
         st = gguf_arch_i64(log, model, "rope.dimension_count", model->head_dim, &r.dims);
+    if (st == DGL_OK && (r.dims < 2 || r.dims % 2 != 0))
+        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                        "%s: %s is %" PRId64 "; supported: even numbers from 2 to %" PRId32,
+                        model->file->name, gguf_arch_key(model->arch, "rope.dimension_count", key),
+                        r.dims, model->head_dim);
     if (st == DGL_OK)
         st = gguf_arch_i64(log, model, "context_length", MAX_CONTEXT, &r.context);
     if (st == DGL_OK)

@@ -179,7 +179,7 @@ static void tensors_destroy(void *impl)
 enum dgl_status gguf_set_source(const struct dgl_log *log, struct gguf_set *set,
                                 struct tensor_source **out)
 {
-    static const struct tensor_source_ops ops = {tensors_read, tensors_destroy};
+    static const struct tensor_source_ops ops = {.read = tensors_read, .destroy = tensors_destroy};
     size_t count = 0, at = 0;
     for (size_t p = 0; p < set->count; p++)
         count += set->parts[p].header.num_tensors; /* checked when the set was opened */

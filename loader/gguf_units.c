@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/gguf_arch.h"
 #include "loader/gguf_file.h"
+#include "loader/gguf_names.h"
 
 static void tensors_free(struct gguf_unit_tensor *tensors, size_t count)
 {
@@ -20,6 +20,7 @@ static void tensors_free(struct gguf_unit_tensor *tensors, size_t count)
 struct rearranged {
     struct tensor_source *raw;
     bool owns_raw;
+    const struct gguf_arch *arch;
     struct gguf_unit_tensor *tensors;
     size_t count;
 };
@@ -31,6 +32,12 @@ static void rearranged_destroy(void *impl)
     if (r->owns_raw)
         tensor_source_destroy(&r->raw);
     free(r);
+}
+
+static bool rearranged_file_name(const void *impl, const char *name, struct dgl_buf *out)
+{
+    const struct rearranged *r = impl;
+    return r->arch && gguf_tensor_name(r->arch, name, out);
 }
 
 /* Where unit `index` of a tensor lies: its source, and its number there. */
@@ -152,14 +159,15 @@ uint64_t gguf_unit_bytes(const struct tensor_info *info)
 
 enum dgl_status gguf_units_source(struct gguf_units *u, struct tensor_source **out)
 {
-    static const struct tensor_source_ops ops = {rearranged_read, rearranged_destroy};
+    static const struct tensor_source_ops ops = {
+        .read = rearranged_read, .destroy = rearranged_destroy, .file_name = rearranged_file_name};
     struct rearranged *r = dgl_new(struct rearranged);
     *out = NULL;
     if (!r) {
         gguf_units_finish(u);
         return dgl_fail_memory(u->log, "tensor list", sizeof(*r));
     }
-    *r = (struct rearranged){u->raw, u->owns_raw, u->tensors, u->count};
+    *r = (struct rearranged){u->raw, u->owns_raw, u->arch, u->tensors, u->count};
     u->tensors = NULL;
     u->raw = NULL;
     enum dgl_status st =

@@ -4,6 +4,7 @@
 #define DGL_LOADER_GGUF_UNITS_H
 
 #include "core/base/mem.h"
+#include "loader/gguf_arch.h"
 #include "loader/tensor_source.h"
 
 enum gguf_order {
@@ -30,7 +31,8 @@ struct gguf_unit_tensor {
 struct gguf_units {
     const struct dgl_log *log;
     struct tensor_source *raw;
-    bool owns_raw; /* destroyed with the result */
+    bool owns_raw;                /* destroyed with the result */
+    const struct gguf_arch *arch; /* names in the file are GGUF's of it; NULL: those of the list */
     struct gguf_unit_tensor *tensors;
     struct tensor_info *infos; /* in step */
     size_t count, cap_tensors, cap_infos;

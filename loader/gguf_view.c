@@ -2,6 +2,7 @@
 #include "loader/gguf_view.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,8 +29,8 @@ static enum dgl_status wrong_shape(struct builder *b, const struct tensor_info *
 {
     char shape[TENSOR_SHAPE_TEXT];
     return dgl_fail(b->log, DGL_ERR_FORMAT, "%s: tensor %s has shape %s, wanted %s",
-                    b->m->file->name, info->name, tensor_shape_str(info->rank, info->shape, shape),
-                    want);
+                    b->m->file->name, DGL_SHOWN(info->name),
+                    tensor_shape_str(info->rank, info->shape, shape), want);
 }
 
 static enum dgl_status add_permuted(struct builder *b, size_t index, const char *name,
@@ -41,8 +42,11 @@ static enum dgl_status add_permuted(struct builder *b, size_t index, const char 
                                  .source = {index},
                                  .unit = gguf_unit_bytes(info),
                                  .head = (uint64_t)b->m->head_dim};
+    char want[64];
+    snprintf(want, sizeof(want), "%" PRIu64 " rows: %" PRId32 " heads * key_length %" PRId32, rows,
+             heads, b->m->head_dim);
     if (info->rank > 2 || info->shape[0] != rows)
-        return wrong_shape(b, info, "heads * key_length rows");
+        return wrong_shape(b, info, want);
     if (info->rank == 1 && dgl_dtype_get(info->dtype)->block != 1)
         return wrong_shape(b, info, "plain numbers in a vector");
     return add(b, info, name, &t);
@@ -77,8 +81,11 @@ static enum dgl_status add_experts(struct builder *b, size_t index, const char *
                                    const char *hf)
 {
     struct tensor_info info = *tensor_source_at(b->m->raw, index);
+    char want[64];
+    snprintf(want, sizeof(want), "[expert_count, rows, cols] with expert_count %" PRId32,
+             b->m->experts);
     if (info.rank != 3 || info.shape[0] != (uint64_t)b->m->experts)
-        return wrong_shape(b, &info, "[expert_count, rows, cols]");
+        return wrong_shape(b, &info, want);
     const char *mark = strstr(hf, "%d");
     uint64_t bytes = info.bytes / info.shape[0]; /* exact: rows are whole */
     struct tensor_info one = info;
@@ -102,9 +109,13 @@ static enum dgl_status add_interleaved(struct builder *b, size_t index, const ch
 {
     struct tensor_info info = *tensor_source_at(b->m->raw, index);
     long second = tensor_source_find(b->m->raw, other);
+    char shape[TENSOR_SHAPE_TEXT];
     if (second < 0)
-        return dgl_fail(b->log, DGL_ERR_FORMAT, "%s: tensor %s is missing, but %s is there",
-                        b->m->file->name, other, info.name);
+        return dgl_fail(
+            b->log, DGL_ERR_FORMAT,
+            "%s: tensor %s is missing, but %s is there and wants it with its own shape %s",
+            b->m->file->name, DGL_SHOWN(other), DGL_SHOWN(info.name),
+            tensor_shape_str(info.rank, info.shape, shape));
     const struct tensor_info *up = tensor_source_at(b->m->raw, (size_t)second);
     bool bias = info.rank == 2;
     if ((info.rank != 2 && info.rank != 3) || up->rank != info.rank || up->dtype != info.dtype ||
@@ -198,14 +209,15 @@ static enum dgl_status add_tensor(struct builder *b, size_t index)
     return dgl_fail(b->log, DGL_ERR_UNSUPPORTED,
                     "%s: tensor %s is not part of a %s model with %" PRId32
                     " layers; refusing to leave it out",
-                    b->m->file->name, name, b->m->arch->name, b->m->layers);
+                    b->m->file->name, DGL_SHOWN(name), b->m->arch->name, b->m->layers);
 }
 
 enum dgl_status gguf_view_create(const struct dgl_log *log, const struct gguf_model *model,
                                  struct tensor_source *raw, struct tensor_source **out)
 {
-    struct builder b = {
-        .log = log, .m = model, .units = {.log = log, .raw = raw, .owns_raw = true}};
+    struct builder b = {.log = log,
+                        .m = model,
+                        .units = {.log = log, .raw = raw, .owns_raw = true, .arch = model->arch}};
     enum dgl_status st = DGL_OK;
     *out = NULL;
     for (size_t i = 0; i < tensor_source_count(raw) && st == DGL_OK; i++)

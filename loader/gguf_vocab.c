@@ -62,9 +62,9 @@ static enum dgl_status pre_read(struct gguf_reader r, struct gguf_vocab *v)
     }
     struct dgl_buf names = {0};
     gguf_pre_names(&names);
-    st = dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: " KEY("pre") " is %s%.*s%s; supported: %s",
-                  v->name, name.p ? "\"" : "missing", (int)(name.len < 64 ? name.len : 64),
-                  name.p ? name.p : "", name.p ? "\"" : "", names.p ? names.p : "?");
+    st = dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: " KEY("pre") " is %s%s%s; supported: %s",
+                  v->name, name.p ? "\"" : "missing", DGL_SHOWN_STR(name), name.p ? "\"" : "",
+                  names.p ? names.p : "?");
     dgl_buf_finish(&names);
     return st;
 }
@@ -83,8 +83,8 @@ static enum dgl_status kind_read(struct gguf_reader r, struct gguf_vocab *v)
     }
     if (!dgl_str_eq(kind, "llama") && !dgl_str_eq(kind, "gemma"))
         return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
-                        "%s: " KEY("model") " is \"%.32s\"; supported: gpt2, llama, gemma, none",
-                        r.file->name, kind.p);
+                        "%s: " KEY("model") " is \"%s\"; supported: gpt2, llama, gemma, none",
+                        r.file->name, DGL_SHOWN_STR(kind));
     v->kind = GGUF_VOCAB_SPM;
     v->add_bos = true;
     v->add_prefix = dgl_str_eq(kind, "llama");

@@ -86,8 +86,8 @@ static enum dgl_status weight_map_files(struct dgl_json_reader r, struct hf_weig
             return dgl_json_fail(r, v, "wanted a file name, found %s",
                                  dgl_json_type_name(dgl_json_type(v)));
         if (!dgl_name_is_safe(name.p, name.len))
-            return dgl_json_fail(r, v, "\"%.*s\" is not a plain file name (no '/', no \"..\")",
-                                 (int)name.len, name.p);
+            return dgl_json_fail(r, v, "\"%s\" is not a plain file name (no '/', no \"..\")",
+                                 DGL_SHOWN_STR(name));
         if (file_find(w, name) < w->num_files)
             continue;
         enum dgl_status st = file_add(r.log, w, name);
@@ -123,11 +123,11 @@ static enum dgl_status weight_map_check(struct dgl_json_reader r, const struct h
             const char *name = file->header.entries[i].info.name;
             const struct dgl_json *listed = dgl_json_get(map, name);
             if (!listed)
-                return dgl_json_fail(r, map, "does not list tensor %s, which %s holds", name,
-                                     file->name);
+                return dgl_json_fail(r, map, "does not list tensor %s, which %s holds",
+                                     DGL_SHOWN(name), DGL_SHOWN(file->name));
             if (!dgl_str_eq(dgl_json_str(listed), file->name))
                 return dgl_json_fail(r, listed, "is \"%s\", but %s holds the tensor",
-                                     dgl_json_str(listed).p, file->name);
+                                     DGL_SHOWN(dgl_json_str(listed).p), DGL_SHOWN(file->name));
         }
     }
     return DGL_OK;
@@ -143,7 +143,7 @@ static enum dgl_status weight_map_check_missing(struct dgl_json_reader r,
     for (const struct dgl_json *v = dgl_json_first(map); v; v = dgl_json_next(v)) {
         if (tensor_source_find(src, dgl_json_key(v).p) < 0)
             return dgl_json_fail(r, v, "is \"%s\", but that file does not hold the tensor",
-                                 dgl_json_str(v).p);
+                                 DGL_SHOWN(dgl_json_str(v).p));
     }
     return dgl_json_fail(r, map, "lists %zu tensors, the files hold %zu", dgl_json_count(map),
                          tensor_source_count(src));
@@ -163,7 +163,7 @@ static enum dgl_status files_open(const struct dgl_log *log, struct hf_weights *
 static enum dgl_status source_make(const struct dgl_log *log, struct hf_weights *w,
                                    struct tensor_source **out)
 {
-    static const struct tensor_source_ops ops = {weights_read, weights_destroy};
+    static const struct tensor_source_ops ops = {.read = weights_read, .destroy = weights_destroy};
     size_t count = 0, at = 0;
     for (size_t f = 0; f < w->num_files; f++)
         count += w->files[f].header.count; /* at most HF_MAX_FILES * 1e5 */
@@ -287,7 +287,7 @@ static enum dgl_status refuse_other_weights(const struct dgl_log *log, const cha
         if (i == count)
             continue;
         st = dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: no %s, only %s (%s); %s", dir, HF_SINGLE,
-                      kind->what, names[i], kind->remedy);
+                      kind->what, DGL_SHOWN(names[i]), kind->remedy);
         goto done;
     }
     st = dgl_fail(log, DGL_ERR_IO, "%s: no weights: neither %s nor %s is there", dir, HF_SINGLE,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/shown.h"
 #include "core/base/file.h"
 #include "core/base/str.h"
 
@@ -64,8 +65,8 @@ static enum dgl_status revision_read(const struct dgl_log *log, const char *repo
         if (dgl_name_is_safe(revision.p, revision.len))
             dgl_buf_append(out, revision.p, revision.len);
         else
-            st = dgl_fail(log, DGL_ERR_FORMAT, "%s: \"%.*s\" is not the name of a snapshot", ref.p,
-                          (int)revision.len, revision.p);
+            st = dgl_fail(log, DGL_ERR_FORMAT, "%s: \"%s\" is not the name of a snapshot", ref.p,
+                          DGL_SHOWN_STR(revision));
     }
     free(text);
     dgl_buf_finish(&ref);

@@ -27,28 +27,18 @@ static void *slot_at(void *base, size_t slot)
     return (char *)base + slot;
 }
 
-/* Takes the line's text. */
-static enum dgl_status skip_line(struct binder *b, struct dgl_buf *line)
+/* What messages call a tensor of the source. */
+static struct dgl_shown shown_at(const struct binder *b, size_t index)
 {
-    char *text = dgl_buf_take(line);
-    char **lines = realloc(b->skipped->lines, (b->skipped->count + 1) * sizeof(*lines));
-    if (lines)
-        b->skipped->lines = lines;
-    if (!text || !lines) {
-        free(text);
-        return dgl_fail_memory(b->log, "list of skipped tensors",
-                               (b->skipped->count + 1) * sizeof(*lines));
-    }
-    lines[b->skipped->count++] = text;
-    return DGL_OK;
+    return tensor_source_shown(b->src, tensor_source_at(b->src, index)->name);
 }
 
 static enum dgl_status skip_tensor(struct binder *b, size_t index, const char *why)
 {
     struct dgl_buf line = {0};
-    dgl_buf_printf(&line, "%s: %s", tensor_source_at(b->src, index)->name, why);
+    dgl_buf_printf(&line, "%s: %s", shown_at(b, index).text, why);
     b->skipped->of_tensor[index] = true;
-    return skip_line(b, &line);
+    return model_skipped_add(b->log, b->skipped, &line);
 }
 
 static enum dgl_status check_dtype(struct binder *b, const struct tensor_info *t, bool matrix)
@@ -56,27 +46,41 @@ static enum dgl_status check_dtype(struct binder *b, const struct tensor_info *t
     if (dgl_row_decodable(t->dtype) && (matrix || dgl_dtype_get(t->dtype)->block == 1))
         return DGL_OK;
     return dgl_fail(b->log, DGL_ERR_UNSUPPORTED, "%s: tensor %s is %s; supported: %s",
-                    tensor_source_label(b->src), t->name, dgl_dtype_get(t->dtype)->name,
+                    tensor_source_label(b->src), tensor_source_shown(b->src, t->name).text,
+                    dgl_dtype_get(t->dtype)->name,
                     matrix ? "f32, f16, bf16 and block formats" : "f32, f16, bf16");
+}
+
+/* The shape that a rule's tensor has in this model. */
+static uint32_t wanted_shape(const struct binder *b, const struct bind_rule *rule,
+                             uint64_t want[BIND_MAX_RANK])
+{
+    uint32_t rank = bind_rule_rank(rule);
+    for (uint32_t i = 0; i < rank; i++)
+        want[i] = b->dims[rule->dims[i]];
+    return rank;
+}
+
+static const char *wanted_text(const struct binder *b, const struct bind_rule *rule,
+                               char text[TENSOR_SHAPE_TEXT])
+{
+    uint64_t want[BIND_MAX_RANK];
+    uint32_t rank = wanted_shape(b, rule, want);
+    return tensor_shape_str(rank, want, text);
 }
 
 static enum dgl_status check_shape(struct binder *b, const struct tensor_info *t,
                                    const struct bind_rule *rule)
 {
-    uint64_t want[BIND_MAX_RANK] = {0};
-    uint32_t rank = bind_rule_rank(rule);
-    bool equal = t->rank == rank;
-    for (uint32_t i = 0; i < rank; i++) {
-        want[i] = b->dims[rule->dims[i]];
-        equal = equal && t->shape[i] == want[i];
-    }
-    if (equal)
+    uint64_t want[BIND_MAX_RANK];
+    uint32_t rank = wanted_shape(b, rule, want);
+    if (t->rank == rank && memcmp(t->shape, want, rank * sizeof(*want)) == 0)
         return DGL_OK;
     char found_text[TENSOR_SHAPE_TEXT], want_text[TENSOR_SHAPE_TEXT];
     return dgl_fail(b->log, DGL_ERR_FORMAT, "%s: tensor %s has shape %s, but %s makes it %s",
-                    tensor_source_label(b->src), t->name,
+                    tensor_source_label(b->src), tensor_source_shown(b->src, t->name).text,
                     tensor_shape_str(t->rank, t->shape, found_text), b->config_name,
-                    tensor_shape_str(rank, want, want_text));
+                    wanted_text(b, rule, want_text));
 }
 
 /* The index that a rule fills: for experts of their own, in a list that is made here. */
@@ -103,8 +107,8 @@ static enum dgl_status fail_twice(struct binder *b, long first, const char *seco
 {
     return dgl_fail(b->log, DGL_ERR_FORMAT,
                     "%s: tensors %s and %s are the same part of the model; remove one of them",
-                    tensor_source_label(b->src), tensor_source_at(b->src, (size_t)first)->name,
-                    second);
+                    tensor_source_label(b->src), shown_at(b, (size_t)first).text,
+                    tensor_source_shown(b->src, second).text);
 }
 
 static bool is_bias(const char *name)
@@ -175,8 +179,8 @@ static enum dgl_status skip_spare_head(struct binder *b)
         return dgl_fail(b->log, DGL_ERR_FORMAT,
                         "%s: tensor %s differs from %s, but %s has tie_word_embeddings true; set "
                         "it to false if the head is its own",
-                        tensor_source_label(b->src), tensor_source_at(b->src, index)->name,
-                        tensor_source_at(b->src, (size_t)b->desc->embed)->name, b->config_name);
+                        tensor_source_label(b->src), shown_at(b, index).text,
+                        shown_at(b, (size_t)b->desc->embed).text, b->config_name);
     return skip_tensor(b, index, "equal to the tied embeddings");
 }
 
@@ -210,8 +214,8 @@ static enum dgl_status place_named(struct binder *b, size_t index, const char *n
     return dgl_fail(b->log, DGL_ERR_UNSUPPORTED,
                     "%s: tensor %s is not part of a %s model with %" PRId32
                     " layers (%s); refusing to leave it out",
-                    tensor_source_label(b->src), tensor_source_at(b->src, index)->name,
-                    b->desc->family, b->desc->layers, b->config_name);
+                    tensor_source_label(b->src), shown_at(b, index).text, b->desc->family,
+                    b->desc->layers, b->config_name);
 }
 
 static enum dgl_status place_tensor(struct binder *b, size_t index)
@@ -239,26 +243,69 @@ static enum dgl_status skip_groups(struct binder *b)
             continue;
         dgl_buf_printf(&line, "%s*: not part of the text model (tensors: %zu)",
                        bind_prefixes[i].prefix, b->left_out[i]);
-        st = skip_line(b, &line);
+        st = model_skipped_add(b->log, b->skipped, &line);
     }
     return st;
 }
 
-static enum dgl_status missing(const struct binder *b, int32_t layer, const char *name,
+/* What the file would call the tensor of a rule; `layer` -1 = it is in none. *never: files of this
+ * kind do not have it. */
+static struct dgl_shown rule_shown(const struct binder *b, int32_t layer,
+                                   const struct bind_rule *rule, int32_t number, bool *never)
+{
+    struct dgl_buf name = {0}, stored = {0};
+    const char *star = strchr(rule->name, '*');
+    if (layer >= 0)
+        dgl_buf_printf(&name, "model.layers.%" PRId32 ".", layer);
+    if (star)
+        dgl_buf_printf(&name, "%.*s%" PRId32 "%s", (int)(star - rule->name), rule->name, number,
+                       star + 1);
+    else
+        dgl_buf_puts(&name, rule->name);
+    const char *text = name.failed ? rule->name : name.p;
+    struct dgl_shown shown = tensor_source_shown(b->src, text);
+    *never = tensor_source_file_name(b->src, text, &stored) && stored.len == 0;
+    dgl_buf_finish(&name);
+    dgl_buf_finish(&stored);
+    return shown;
+}
+
+/* The rule whose tensor makes this one superfluous; NULL = none. */
+static const struct bind_rule *alternative(const struct binder *b, int32_t layer,
+                                           const struct bind_rule *rule)
+{
+    for (size_t i = 0; rule->instead != 0 && i < bind_num_layer_rules; i++) {
+        const struct bind_rule *other = &bind_layer_rules[i];
+        if (other->slot == rule->instead && other->kind == rule->kind &&
+            bind_rule_holds(other, b->desc, layer))
+            return other;
+    }
+    return NULL;
+}
+
+static enum dgl_status missing(const struct binder *b, int32_t layer, const struct bind_rule *rule,
                                int32_t number)
 {
-    struct dgl_buf full = {0};
-    const char *star = strchr(name, '*');
-    if (layer >= 0)
-        dgl_buf_printf(&full, "model.layers.%" PRId32 ".", layer);
-    if (star)
-        dgl_buf_printf(&full, "%.*s%" PRId32 "%s", (int)(star - name), name, number, star + 1);
-    else
-        dgl_buf_puts(&full, name);
-    enum dgl_status st = dgl_fail(
-        b->log, DGL_ERR_FORMAT, "%s: tensor %s is missing, but %s describes a model that has it",
-        tensor_source_label(b->src), full.p ? full.p : name, b->config_name);
-    dgl_buf_finish(&full);
+    const struct bind_rule *other = alternative(b, layer, rule);
+    char shape[TENSOR_SHAPE_TEXT];
+    struct dgl_buf instead = {0};
+    bool never, other_never = true;
+    struct dgl_shown name = rule_shown(b, layer, rule, number, &never), other_name = {{0}};
+    if (other)
+        other_name = rule_shown(b, layer, other, number, &other_never);
+    if (never && !other_never) { /* only the other one can be meant */
+        rule = other;
+        name = other_name;
+    } else if (!other_never) {
+        dgl_buf_printf(&instead, " (or %s with shape %s)", other_name.text,
+                       wanted_text(b, other, shape));
+    }
+    enum dgl_status st =
+        dgl_fail(b->log, DGL_ERR_FORMAT,
+                 "%s: tensor %s is missing, but %s describes a model that has it with shape %s%s",
+                 tensor_source_label(b->src), name.text, b->config_name,
+                 wanted_text(b, rule, shape), instead.p ? instead.p : "");
+    dgl_buf_finish(&instead);
     return st;
 }
 
@@ -292,7 +339,7 @@ static enum dgl_status check_rule(struct binder *b, int32_t layer, const struct 
     if (have != TENSOR_NONE && other != TENSOR_NONE)
         return fail_twice(b, other, tensor_source_at(b->src, (size_t)have)->name);
     if (have == TENSOR_NONE && other == TENSOR_NONE && !rule->optional)
-        return missing(b, layer, rule->name, number);
+        return missing(b, layer, rule, number);
     return DGL_OK;
 }
 
@@ -302,7 +349,7 @@ static enum dgl_status check_complete(struct binder *b)
         const struct bind_rule *rule = &bind_model_rules[i];
         bool spare = rule->slot == offsetof(struct model_desc, head) && b->desc->tied_head;
         if (!spare && *(const long *)slot_at(b->desc, rule->slot) == TENSOR_NONE)
-            return missing(b, -1, rule->name, 0);
+            return missing(b, -1, rule, 0);
     }
     enum dgl_status st = DGL_OK;
     for (int32_t layer = 0; layer < b->desc->layers; layer++) {
@@ -312,18 +359,6 @@ static enum dgl_status check_complete(struct binder *b)
         }
     }
     return st;
-}
-
-static void report_skipped(const struct binder *b)
-{
-    struct dgl_buf text = {0};
-    enum { SHOWN = 4 };
-    for (size_t i = 0; i < b->skipped->count && i < SHOWN; i++)
-        dgl_buf_printf(&text, "%s%s", i ? ", " : "", b->skipped->lines[i]);
-    if (b->skipped->count > 0)
-        dgl_info(b->log, "%s: not needed and left out: %s%s", tensor_source_label(b->src),
-                 text.p ? text.p : "?", b->skipped->count > SHOWN ? ", ..." : "");
-    dgl_buf_finish(&text);
 }
 
 enum dgl_status model_bind(const struct dgl_log *log, const struct tensor_source *src,
@@ -352,7 +387,5 @@ enum dgl_status model_bind(const struct dgl_log *log, const struct tensor_source
         st = skip_groups(&b);
     if (st == DGL_OK && out->tied_head)
         out->head = out->embed;
-    if (st == DGL_OK)
-        report_skipped(&b);
     return st;
 }

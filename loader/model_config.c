@@ -64,10 +64,11 @@ static enum dgl_status read_head_dim(const struct config *c, const struct config
     d->head_dim = (int32_t)value;
     if (st == DGL_OK && split && d->hidden % d->heads != 0)
         return dgl_fail(c->r.log, DGL_ERR_FORMAT,
-                        "%s: hidden_size is %" PRId32
-                        ", not a multiple of num_attention_heads %" PRId32
-                        ", and there is no head_dim",
-                        dgl_json_name(c->r.doc), d->hidden, d->heads);
+                        "%s: %s is %" PRId32 ", not a multiple of %s %" PRId32
+                        ", and there is no %s",
+                        dgl_json_name(c->r.doc), config_shown(c, "hidden_size").text, d->hidden,
+                        config_shown(c, "num_attention_heads").text, d->heads,
+                        config_shown(c, "head_dim").text);
     return st;
 }
 
@@ -93,8 +94,19 @@ static enum dgl_status read_sizes(const struct config *c, const struct config_fa
 
 struct multiple {
     const char *field;
+    const char *times; /* a second field, the value is their product; NULL = none */
     int64_t value, of;
 };
+
+static enum dgl_status check_multiple(const struct config *c, const struct multiple *m)
+{
+    if (m->value % m->of == 0)
+        return DGL_OK;
+    return dgl_fail(c->r.log, DGL_ERR_UNSUPPORTED,
+                    "%s: %s%s%s is %" PRId64 "; supported: multiples of %" PRId64,
+                    dgl_json_name(c->r.doc), config_shown(c, m->field).text, m->times ? " * " : "",
+                    m->times ? config_shown(c, m->times).text : "", m->value, m->of);
+}
 
 /* Numbers that are fine alone and wrong together. */
 static enum dgl_status check_sizes(const struct config *c, const struct model_desc *d)
@@ -102,23 +114,19 @@ static enum dgl_status check_sizes(const struct config *c, const struct model_de
     const char *file = dgl_json_name(c->r.doc);
     if (d->heads % d->kv_heads != 0)
         return dgl_fail(c->r.log, DGL_ERR_FORMAT,
-                        "%s: num_attention_heads is %" PRId32
-                        ", not a multiple of num_key_value_heads %" PRId32,
-                        file, d->heads, d->kv_heads);
+                        "%s: %s is %" PRId32 ", not a multiple of %s %" PRId32, file,
+                        config_shown(c, "num_attention_heads").text, d->heads,
+                        config_shown(c, "num_key_value_heads").text, d->kv_heads);
     const struct multiple multiples[] = {
-        {"hidden_size", d->hidden, 4},
-        {"intermediate_size", d->intermediate, 4},
-        {"head_dim", d->head_dim, 2},
-        {"num_key_value_heads * head_dim", (int64_t)d->kv_heads * d->head_dim, 4},
+        {"hidden_size", NULL, d->hidden, 4},
+        {"intermediate_size", NULL, d->intermediate, 4},
+        {"head_dim", NULL, d->head_dim, 2},
+        {"num_key_value_heads", "head_dim", (int64_t)d->kv_heads * d->head_dim, 4},
     };
-    for (size_t i = 0; i < sizeof(multiples) / sizeof(multiples[0]); i++) {
-        const struct multiple *m = &multiples[i];
-        if (m->value % m->of != 0)
-            return dgl_fail(c->r.log, DGL_ERR_UNSUPPORTED,
-                            "%s: %s is %" PRId64 "; supported: multiples of %" PRId64, file,
-                            m->field, m->value, m->of);
-    }
-    return DGL_OK;
+    enum dgl_status st = DGL_OK;
+    for (size_t i = 0; i < sizeof(multiples) / sizeof(multiples[0]) && st == DGL_OK; i++)
+        st = check_multiple(c, &multiples[i]);
+    return st;
 }
 
 struct act_name {

@@ -97,6 +97,22 @@ void model_desc_finish(struct model_desc *desc)
     desc->layer = NULL;
 }
 
+enum dgl_status model_skipped_add(const struct dgl_log *log, struct model_skipped *skipped,
+                                  struct dgl_buf *line)
+{
+    char *text = dgl_buf_take(line);
+    char **lines = realloc(skipped->lines, (skipped->count + 1) * sizeof(*lines));
+    if (lines)
+        skipped->lines = lines;
+    if (!text || !lines) {
+        free(text);
+        return dgl_fail_memory(log, "list of skipped tensors",
+                               (skipped->count + 1) * sizeof(*lines));
+    }
+    lines[skipped->count++] = text;
+    return DGL_OK;
+}
+
 void model_skipped_finish(struct model_skipped *skipped)
 {
     for (size_t i = 0; i < skipped->count; i++)

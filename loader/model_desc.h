@@ -141,6 +141,8 @@ struct model_desc_input {
     const struct tensor_source *tensors;
     bool config_only; /* no tensors yet: check the config alone, leave indices to model_bind() */
 };
+/* What a model does without. For packs, what the model that was converted had and the pack has not
+ * comes first. */
 struct model_skipped {
     char **lines; /* "model.layers.0.self_attn.rotary_emb.inv_freq: derived buffer", or a group:
                      "vision_tower.*: not part of the text model (tensors: 437)" */
@@ -150,6 +152,9 @@ struct model_skipped {
 enum dgl_status model_desc_init(const struct dgl_log *log, const struct model_desc_input *in,
                                 struct model_desc *out, struct model_skipped *skipped);
 void model_desc_finish(struct model_desc *desc);
+/* Adds a line; takes its text in any case. */
+enum dgl_status model_skipped_add(const struct dgl_log *log, struct model_skipped *skipped,
+                                  struct dgl_buf *line);
 void model_skipped_finish(struct model_skipped *skipped);
 
 #endif

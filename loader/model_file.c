@@ -7,9 +7,11 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/base/log.h"
 #include "core/base/mem.h"
 #include "loader/expert_view.h"
 #include "loader/gguf_model.h"
+#include "loader/gguf_names.h"
 #include "loader/hf_model.h"
 #include "loader/hub_cache.h"
 #include "loader/model_bind.h"
@@ -37,9 +39,9 @@ static enum dgl_status texts_load(const struct model_texts *from, struct dgl_mod
 }
 
 /* Parses f->config (called `name` in messages) and generation_config.json into f->desc, without
- * tensors. */
+ * tensors. `arch`: of the GGUF file whose fields messages are to name; NULL = the config's own. */
 static enum dgl_status desc_read(const struct dgl_log *log, const char *name,
-                                 struct dgl_model_file *f)
+                                 const struct gguf_arch *arch, struct dgl_model_file *f)
 {
     struct dgl_json_doc *config = NULL, *generation = NULL;
     char *generation_name = dgl_path_join(f->path, FILE_GENERATION_CONF);
@@ -49,6 +51,8 @@ static enum dgl_status desc_read(const struct dgl_log *log, const char *name,
     if (st == DGL_OK && f->generation_config_json)
         st = dgl_json_parse(log, generation_name, f->generation_config_json,
                             f->generation_config_len, &generation);
+    if (st == DGL_OK && arch)
+        dgl_json_rename(config, gguf_field_name, arch);
     if (st == DGL_OK) {
         struct model_desc_input in = {
             .config = {.log = log, .doc = config},
@@ -64,6 +68,21 @@ static enum dgl_status desc_read(const struct dgl_log *log, const char *name,
     return st;
 }
 
+/* Parts of a checkpoint that the model does without: the user should know, once. */
+static void report_skipped(const struct dgl_log *log, const struct dgl_model_file *f)
+{
+    struct dgl_buf text = {0};
+    enum { SHOWN = 4 };
+    for (size_t i = 0; i < f->skipped.count && i < SHOWN; i++)
+        dgl_buf_printf(&text, "%s%s", i ? ", " : "", DGL_SHOWN(f->skipped.lines[i]));
+    if (f->skipped.count > SHOWN)
+        dgl_buf_printf(&text, ", ... (%zu in all; `dopplergl inspect` lists them)",
+                       f->skipped.count);
+    if (f->skipped.count > 0)
+        dgl_notice(log, "%s: not needed and left out: %s", f->path, text.p ? text.p : "?");
+    dgl_buf_finish(&text);
+}
+
 /* Binds f->tensors, experts as matrices, to f->desc. */
 static enum dgl_status tensors_bind(const struct dgl_log *log, const char *config_name,
                                     struct dgl_model_file *f)
@@ -71,7 +90,11 @@ static enum dgl_status tensors_bind(const struct dgl_log *log, const char *confi
     enum dgl_status st = DGL_OK;
     if (f->desc.parts & PART_EXPERTS_GPT_OSS)
         st = expert_view_wrap(log, &f->tensors);
-    return st == DGL_OK ? model_bind(log, f->tensors, config_name, &f->desc, &f->skipped) : st;
+    if (st == DGL_OK)
+        st = model_bind(log, f->tensors, config_name, &f->desc, &f->skipped);
+    if (st == DGL_OK)
+        report_skipped(log, f);
+    return st;
 }
 
 /* The element type that most bytes have. */
@@ -99,7 +122,7 @@ static enum dgl_status open_hf(const struct dgl_log *log, struct dgl_model_file 
     if (st == DGL_OK)
         st = texts_load(&texts, f);
     if (st == DGL_OK)
-        st = desc_read(log, config_path, f);
+        st = desc_read(log, config_path, NULL, f);
     if (st == DGL_OK)
         st = hf_tokenizer_check(log, f->path);
     if (st == DGL_OK)
@@ -148,7 +171,7 @@ static enum dgl_status open_gguf(const struct dgl_log *log, struct dgl_model_fil
     f->tensors = parts.tensors;
     parts.tensors = NULL;
     st = config_name.failed ? dgl_fail_memory(log, "path", strlen(f->path))
-                            : desc_read(log, config_name.p, f);
+                            : desc_read(log, config_name.p, parts.arch, f);
     if (st == DGL_OK)
         st = tensors_bind(log, config_name.p, f);
     if (st == DGL_OK) {
@@ -197,6 +220,19 @@ static enum dgl_status pack_facts(const struct dgl_log *log, const struct rdrr_p
     return DGL_OK;
 }
 
+/* What the pack's source had, and the pack has not. */
+static enum dgl_status pack_skipped(const struct dgl_log *log, const struct rdrr_pack *pack,
+                                    struct dgl_model_file *f)
+{
+    enum dgl_status st = DGL_OK;
+    for (size_t i = 0; i < pack->manifest.num_skipped && st == DGL_OK; i++) {
+        struct dgl_buf line = {0};
+        dgl_buf_puts(&line, pack->manifest.skipped[i]);
+        st = model_skipped_add(log, &f->skipped, &line);
+    }
+    return st;
+}
+
 static enum dgl_status pack_check(const struct dgl_log *log, const struct rdrr_pack *pack,
                                   const struct model_open_params *params,
                                   const struct dgl_model_file *f)
@@ -229,9 +265,11 @@ static enum dgl_status open_rdrr(const struct dgl_log *log, const struct model_o
     if (st == DGL_OK)
         st = texts_load(&texts, f);
     if (st == DGL_OK)
-        st = desc_read(log, config_name.p, f);
+        st = desc_read(log, config_name.p, NULL, f);
     if (st == DGL_OK)
         st = pack_check(log, pack, params, f);
+    if (st == DGL_OK)
+        st = pack_skipped(log, pack, f);
     if (st == DGL_OK)
         st = rdrr_tensors_open(log, pack, &f->tensors);
     else

@@ -79,7 +79,7 @@ static enum dgl_status halves_make(const struct dgl_log *log, const struct tenso
             return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                             "tensor %s has the value %g, which f16 cannot hold; blocks of this "
                             "layout are read as f16",
-                            t->name, (double)from[i]);
+                            DGL_SHOWN(t->name), (double)from[i]);
         to[i * step] = dgl_f32_to_f16(from[i]);
     }
     return DGL_OK;
@@ -101,8 +101,8 @@ static enum dgl_status flat_piece(const struct dgl_log *log, const struct view *
     if (st == DGL_OK)
         st = tensor_source_read(log, view->below, index, first * type->block_bytes, blocks, bytes);
     if (st == DGL_OK && !dgl_row_decode(t->dtype, blocks, values, wide))
-        st =
-            dgl_fail(log, DGL_ERR_UNSUPPORTED, "tensor %s: %s has no decoder", t->name, type->name);
+        st = dgl_fail(log, DGL_ERR_UNSUPPORTED, "tensor %s: %s has no decoder", DGL_SHOWN(t->name),
+                      type->name);
     if (st == DGL_OK)
         st = halves_make(log, t, wide, values, 1, made);
     if (st == DGL_OK)
@@ -148,8 +148,8 @@ static enum dgl_status stripe_fill(const struct dgl_log *log, const struct view 
         uint64_t at = (c * per_column + s->first) * type->block_bytes;
         st = tensor_source_read(log, view->below, index, at, s->blocks, bytes);
         if (st == DGL_OK && !dgl_row_decode(t->dtype, s->blocks, values, s->wide))
-            st = dgl_fail(log, DGL_ERR_UNSUPPORTED, "tensor %s: %s has no decoder", t->name,
-                          type->name);
+            st = dgl_fail(log, DGL_ERR_UNSUPPORTED, "tensor %s: %s has no decoder",
+                          DGL_SHOWN(t->name), type->name);
         if (st == DGL_OK)
             st = halves_make(log, t, s->wide, values, (size_t)cols, s->made + c);
     }
@@ -232,7 +232,7 @@ static void report_widened(const struct dgl_log *log, const struct tensor_source
         dgl_info(log,
                  "%s: tensors whose blocks are not those of their rows are used as f16: %s (%s, "
                  "layout %s)%s; %zu in all",
-                 tensor_source_label(src), tensor_source_at(src, first)->name,
+                 tensor_source_label(src), DGL_SHOWN(tensor_source_at(src, first)->name),
                  dgl_dtype_get(tensor_source_at(src, first)->dtype)->name,
                  rdrr_layout_name(layouts[first]), widened > 1 ? ", ..." : "", widened);
 }
@@ -246,7 +246,7 @@ static enum dgl_status infos_make(const struct dgl_log *log, const struct tensor
         t->dtype = rdrr_shown_type(layouts[i], t->dtype);
         if (!dgl_dtype_tensor_bytes(t->dtype, t->rank, t->shape, &t->bytes))
             return dgl_fail(log, DGL_ERR_FORMAT, "%s: the size of tensor %s overflows",
-                            tensor_source_label(src), t->name);
+                            tensor_source_label(src), DGL_SHOWN(t->name));
     }
     return DGL_OK;
 }
@@ -254,7 +254,7 @@ static enum dgl_status infos_make(const struct dgl_log *log, const struct tensor
 enum dgl_status rdrr_layout_wrap(const struct dgl_log *log, const enum rdrr_layout *layouts,
                                  struct tensor_source **src)
 {
-    static const struct tensor_source_ops ops = {view_read, view_destroy};
+    static const struct tensor_source_ops ops = {.read = view_read, .destroy = view_destroy};
     size_t count = tensor_source_count(*src), others = 0;
     for (size_t i = 0; i < count; i++)
         others += layouts[i] != RDRR_ROW;

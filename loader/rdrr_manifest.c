@@ -106,8 +106,8 @@ enum dgl_status rdrr_need_hash(struct dgl_json_reader r, const struct dgl_json *
         return st;
     struct dgl_str text = dgl_json_str(value);
     if (!dgl_hash_is_hex(text.p, text.len))
-        return dgl_json_fail(r, value, "\"%.*s\" is not 64 lowercase hex digits", (int)text.len,
-                             text.p);
+        return dgl_json_fail(r, value, "\"%s\" is not 64 lowercase hex digits",
+                             DGL_SHOWN_STR(text));
     memcpy(out, text.p, 64);
     out[64] = 0;
     return DGL_OK;
@@ -234,6 +234,33 @@ static enum dgl_status check_types(struct dgl_json_reader r, const struct dgl_js
     return st;
 }
 
+/* conversion.skipped: a list of lines for people. */
+static enum dgl_status parse_skipped(struct dgl_json_reader r, const struct dgl_json *conversion,
+                                     struct rdrr_manifest *out)
+{
+    const struct dgl_json *list;
+    enum dgl_status st = dgl_json_opt(r, conversion, "skipped", DGL_JSON_ARRAY, &list);
+    size_t count = dgl_json_count(list);
+    if (st != DGL_OK || count == 0)
+        return st;
+    if (count > RDRR_MAX_TENSORS)
+        return dgl_json_fail(r, list, "%zu entries, at most %d are accepted", count,
+                             RDRR_MAX_TENSORS);
+    out->skipped = dgl_arena_alloc(&out->arena, count * sizeof(*out->skipped)); /* count <= 1e5 */
+    if (!out->skipped)
+        return dgl_fail_memory(r.log, "list of skipped tensors", count * sizeof(*out->skipped));
+    for (const struct dgl_json *v = dgl_json_first(list); v; v = dgl_json_next(v)) {
+        struct dgl_str text = dgl_json_str(v);
+        if (text.len == 0 || memchr(text.p, 0, text.len))
+            return dgl_json_fail(r, v, "wanted a text that is not empty and has no U+0000");
+        const char *line = dgl_arena_strndup(&out->arena, text.p, text.len);
+        if (!line)
+            return dgl_fail_memory(r.log, "list of skipped tensors", text.len);
+        out->skipped[out->num_skipped++] = line;
+    }
+    return DGL_OK;
+}
+
 static enum dgl_status parse_head(struct dgl_json_reader r, const struct dgl_json *root,
                                   struct rdrr_manifest *out)
 {
@@ -249,6 +276,10 @@ static enum dgl_status parse_head(struct dgl_json_reader r, const struct dgl_jso
     if (st != DGL_OK)
         return st;
     out->ours = dgl_str_eq(dgl_json_str(dgl_json_get(conversion, "tool")), RDRR_TOOL);
+    if (out->ours)
+        st = parse_skipped(r, conversion, out);
+    if (st != DGL_OK)
+        return st;
     char *lower = dgl_arena_strndup(&out->arena, quantization, strlen(quantization));
     if (!lower)
         return dgl_fail_memory(r.log, "quantization", strlen(quantization));
@@ -308,10 +339,11 @@ static enum dgl_status parse_tensors(struct dgl_json_reader r, const struct dgl_
     }
     struct dgl_str name = dgl_json_str(file);
     if (dgl_json_count(dgl_json_get(root, "tensors")) > 0)
-        return dgl_json_fail(r, file, "\"%s\", but there are tensors inline too", name.p);
+        return dgl_json_fail(r, file, "\"%s\", but there are tensors inline too",
+                             DGL_SHOWN(name.p));
     if (!dgl_name_is_safe(name.p, name.len))
         return dgl_json_fail(r, file, "\"%s\" is not a plain file name (no '/', no \"..\")",
-                             name.p);
+                             DGL_SHOWN(name.p));
     out->tensors_file = dgl_arena_strndup(&out->arena, name.p, name.len);
     return out->tensors_file ? DGL_OK : dgl_fail_memory(r.log, "file names", name.len);
 }

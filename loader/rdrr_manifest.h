@@ -61,6 +61,8 @@ struct rdrr_manifest {
     size_t num_spans, cap_spans;
     struct rdrr_copied copied[RDRR_MAX_COPIED];
     size_t num_copied;
+    const char **skipped; /* [num_skipped] what the source had and the pack has not; of ours only */
+    size_t num_skipped;
     const char *config;        /* JSON text of a Hugging Face config */
     const char *hint_defaults; /* JSON text; NULL = none */
     const char *hint_pinned;

@@ -184,7 +184,7 @@ static void pack_destroy(void *impl)
 enum dgl_status rdrr_tensors_open(const struct dgl_log *log, struct rdrr_pack *pack,
                                   struct tensor_source **out)
 {
-    static const struct tensor_source_ops ops = {pack_read, pack_destroy};
+    static const struct tensor_source_ops ops = {.read = pack_read, .destroy = pack_destroy};
     const struct rdrr_manifest *m = &pack->manifest;
     *out = NULL;
     struct tensor_info *tensors = dgl_new_array(struct tensor_info, m->num_tensors);

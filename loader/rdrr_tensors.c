@@ -24,7 +24,7 @@ static enum dgl_status parse_dtype(struct dgl_json_reader r, const struct dgl_js
     return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
                     "%s: tensors.%s.dtype is \"%s\"; supported: F32, F16, BF16, U8, I64, Q4_0, "
                     "Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K_M, Q5_K, Q6_K, MXFP4, IQ4_NL, IQ4_XS",
-                    dgl_json_name(r.doc), info->name, text.p);
+                    dgl_json_name(r.doc), DGL_SHOWN(info->name), DGL_SHOWN(text.p));
 }
 
 static enum dgl_status parse_role(struct dgl_json_reader r, const struct dgl_json *object,
@@ -43,14 +43,15 @@ static enum dgl_status parse_role(struct dgl_json_reader r, const struct dgl_jso
             return DGL_OK;
         }
     }
-    return dgl_json_fail(r, role, "\"%s\" is not a role of the format", dgl_json_str(role).p);
+    return dgl_json_fail(r, role, "\"%s\" is not a role of the format",
+                         DGL_SHOWN(dgl_json_str(role).p));
 }
 
 static enum dgl_status refuse_part(struct dgl_json_reader r, const char *name, const char *part,
                                    const char *value, const char *supported)
 {
     return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: tensors.%s.%s is %s; supported: %s",
-                    dgl_json_name(r.doc), name, part, value, supported);
+                    dgl_json_name(r.doc), DGL_SHOWN(name), part, value, supported);
 }
 
 /* "storage" and "sourceTransform" may change how bytes are read. Those that do not are accepted. */
@@ -151,7 +152,7 @@ static enum dgl_status check_name(struct dgl_json_reader r, const struct tensor_
     return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
                     "%s: tensors.%s has a name of GGUF; supported: names of Hugging Face. Use the "
                     "GGUF file that the pack was made of",
-                    dgl_json_name(r.doc), info->name);
+                    dgl_json_name(r.doc), DGL_SHOWN(info->name));
 }
 
 static enum dgl_status parse_tensor(struct dgl_json_reader r, const struct dgl_json *object,
@@ -212,14 +213,14 @@ static enum dgl_status check_overlap(struct dgl_json_reader r, const struct rdrr
             return dgl_fail(r.log, DGL_ERR_FORMAT,
                             "%s: tensors %s and %s overlap: offset %" PRIu64
                             " of %s is before %" PRIu64 ", where the other ends",
-                            file, spans[i - 1].tensor, s->tensor, s->span.offset,
-                            m->shards[s->span.shard].name, end);
+                            file, DGL_SHOWN(spans[i - 1].tensor), DGL_SHOWN(s->tensor),
+                            s->span.offset, m->shards[s->span.shard].name, end);
         if (s->span.offset - end >= RDRR_ALIGN)
             return dgl_fail(r.log, DGL_ERR_FORMAT,
                             "%s: %s has %" PRIu64 " unused bytes before tensor %s; alignment needs "
                             "less than %" PRIu64,
-                            file, m->shards[s->span.shard].name, s->span.offset - end, s->tensor,
-                            RDRR_ALIGN);
+                            file, m->shards[s->span.shard].name, s->span.offset - end,
+                            DGL_SHOWN(s->tensor), RDRR_ALIGN);
         end = s->span.offset + s->span.size; /* inside the shard: parse_span() */
     }
     return DGL_OK;

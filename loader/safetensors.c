@@ -30,8 +30,8 @@ static enum dgl_status parse_dtype(struct parser *p, const struct dgl_json *obje
         }
     }
     return dgl_fail(p->r.log, DGL_ERR_UNSUPPORTED,
-                    "%s: %s.dtype is \"%.*s\"; supported: F32, F16, BF16, U8, I64", p->name, tensor,
-                    (int)text.len, text.p);
+                    "%s: %s.dtype is \"%s\"; supported: F32, F16, BF16, U8, I64", p->name,
+                    DGL_SHOWN(tensor), DGL_SHOWN_STR(text));
 }
 
 static enum dgl_status parse_shape(struct parser *p, const struct dgl_json *object,
@@ -48,11 +48,11 @@ static enum dgl_status parse_shape(struct parser *p, const struct dgl_json *obje
         int64_t dim;
         if (!dgl_json_i64(d, &dim) || dim < 1)
             return dgl_json_fail(p->r, d, "dimension %u of %s is not an integer from 1", info->rank,
-                                 info->name);
+                                 DGL_SHOWN(info->name));
         info->shape[info->rank++] = (uint64_t)dim;
     }
     if (!dgl_dtype_tensor_bytes(info->dtype, info->rank, info->shape, &info->bytes))
-        return dgl_json_fail(p->r, shape, "size of %s overflows 64 bits", info->name);
+        return dgl_json_fail(p->r, shape, "size of %s overflows 64 bits", DGL_SHOWN(info->name));
     return DGL_OK;
 }
 
@@ -132,7 +132,7 @@ static enum dgl_status check_layout(struct parser *p, uint64_t data_bytes)
             return dgl_fail(p->r.log, DGL_ERR_FORMAT,
                             "%s: %s.data_offsets begins at %" PRIu64
                             ", but the tensor before it ends at %" PRIu64 " (%s)",
-                            p->name, e->info.name, e->begin, end,
+                            p->name, DGL_SHOWN(e->info.name), e->begin, end,
                             e->begin < end ? "they overlap" : "a hole");
         if (!dgl_add_u64(end, e->info.bytes, &end))
             return dgl_fail(p->r.log, DGL_ERR_FORMAT, "%s: sizes of all tensors overflow 64 bits",

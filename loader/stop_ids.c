@@ -1,4 +1,5 @@
 /* The ids that end an answer, each with the file that said so. */
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "loader/model_config.h"
@@ -32,8 +33,12 @@ static enum dgl_status stop_read(struct dgl_json_reader r, const struct dgl_json
                                  const char *origin, struct model_desc *d)
 {
     int64_t id;
-    if (!dgl_json_i64(value, &id) || id < 0 || id >= d->vocab)
-        return dgl_json_fail(r, value, "not an id below vocab_size %d", (int)d->vocab);
+    if (!dgl_json_i64(value, &id))
+        return dgl_json_fail(r, value, "is %s, wanted an id",
+                             dgl_json_type_name(dgl_json_type(value)));
+    if (id < 0 || id >= d->vocab)
+        return dgl_json_fail(r, value, "is %" PRId64 ", but %s is %" PRId32, id,
+                             dgl_json_path_shown(r.doc, "vocab_size").text, d->vocab);
     return stop_add(r, value, (int32_t)id, origin, d);
 }
 

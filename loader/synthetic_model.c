@@ -209,7 +209,7 @@ static enum dgl_status read_ones(void *impl, const struct dgl_log *log, size_t i
     (void)offset;
     if (t->info[index].dtype != DGL_F32)
         return dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: a synthetic matrix exists only on a device",
-                        t->info[index].name);
+                        DGL_SHOWN(t->info[index].name));
     for (size_t i = 0; i + sizeof(one) <= size; i += sizeof(one))
         memcpy((char *)dst + i, &one, sizeof(one));
     return DGL_OK;
@@ -227,7 +227,7 @@ static enum dgl_status make_tensors(const struct dgl_log *log, const char *path,
                                     const struct shape *s, const struct quant *q,
                                     struct tensor_source **out)
 {
-    static const struct tensor_source_ops ops = {read_ones, destroy_tensors};
+    static const struct tensor_source_ops ops = {.read = read_ones, .destroy = destroy_tensors};
     struct tensors *t = dgl_new(struct tensors);
     if (!t)
         return dgl_fail_memory(log, "tensor table", sizeof(*t));

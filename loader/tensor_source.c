@@ -49,7 +49,8 @@ static enum dgl_status source_add(const struct dgl_log *log, struct tensor_sourc
         return dgl_fail_memory(log, "tensor names", strlen(info->name));
     size_t slot = slot_find(src, t->name);
     if (src->slots[slot])
-        return dgl_fail(log, DGL_ERR_FORMAT, "%s: tensor %s occurs twice", src->label, t->name);
+        return dgl_fail(log, DGL_ERR_FORMAT, "%s: tensor %s occurs twice", src->label,
+                        DGL_SHOWN(t->name));
     src->slots[slot] = (uint32_t)++src->count;
     return DGL_OK;
 }
@@ -111,6 +112,20 @@ const char *tensor_source_label(const struct tensor_source *src)
     return src->label;
 }
 
+bool tensor_source_file_name(const struct tensor_source *src, const char *name, struct dgl_buf *out)
+{
+    return src->ops.file_name && src->ops.file_name(src->impl, name, out);
+}
+
+struct dgl_shown tensor_source_shown(const struct tensor_source *src, const char *name)
+{
+    struct dgl_buf text = {0};
+    bool other = tensor_source_file_name(src, name, &text) && !text.failed && text.len > 0;
+    struct dgl_shown shown = dgl_shown(dgl_str_of(other ? text.p : name));
+    dgl_buf_finish(&text);
+    return shown;
+}
+
 size_t tensor_source_count(const struct tensor_source *src)
 {
     return src->count;
@@ -133,7 +148,7 @@ enum dgl_status tensor_source_read(const struct dgl_log *log, const struct tenso
     if (!dgl_range_fits(offset, size, t->bytes))
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "%s: tensor %s has %" PRIu64 " bytes, %zu at %" PRIu64 " were asked for",
-                        src->label, t->name, t->bytes, size, offset);
+                        src->label, tensor_source_shown(src, t->name).text, t->bytes, size, offset);
     return src->ops.read(src->impl, log, index, offset, dst, size);
 }
 

@@ -2,6 +2,7 @@
 #ifndef DGL_LOADER_TENSOR_SOURCE_H
 #define DGL_LOADER_TENSOR_SOURCE_H
 
+#include "core/base/shown.h"
 #include "core/base/status.h"
 #include "loader/dtype.h"
 
@@ -24,6 +25,13 @@ const char *tensor_shape_str(uint32_t rank, const uint64_t *shape, char text[TEN
 struct tensor_source;
 /* What messages call the model: a folder or a manifest. */
 const char *tensor_source_label(const struct tensor_source *src);
+/* What messages call a tensor: where the file has another name for it than the source shows, that
+ * one. `name` need not be one of the source's: a missing tensor has a name too. */
+struct dgl_shown tensor_source_shown(const struct tensor_source *src, const char *name);
+/* The same uncut: nothing is appended when such files never have that tensor. False where the
+ * file's name is `name` itself. */
+bool tensor_source_file_name(const struct tensor_source *src, const char *name,
+                             struct dgl_buf *out);
 size_t tensor_source_count(const struct tensor_source *src);
 const struct tensor_info *tensor_source_at(const struct tensor_source *src, size_t index);
 /* Index by exact name; -1 = absent. Hashed. */
@@ -39,6 +47,8 @@ struct tensor_source_ops {
     enum dgl_status (*read)(void *impl, const struct dgl_log *log, size_t index, uint64_t offset,
                             void *dst, size_t size);
     void (*destroy)(void *impl);
+    /* Behind tensor_source_file_name(); NULL = names are those of the file. */
+    bool (*file_name)(const void *impl, const char *name, struct dgl_buf *out);
 };
 /* Takes `impl` and copies `tensors` (names too); duplicate names are DGL_ERR_FORMAT. `label`
  * names the model in messages. On failure `impl` is destroyed. */

@@ -98,7 +98,7 @@ static enum dgl_status assign_ids(struct dgl_json_reader r, const struct tok_voc
             largest = token->id;
         if (token->id != token->json_id)
             dgl_warn(r.log, "%s: added token \"%s\" has id %" PRId32 ", not %" PRId64,
-                     dgl_json_name(r.doc), token->content.p, token->id, token->json_id);
+                     dgl_json_name(r.doc), DGL_SHOWN(token->content.p), token->id, token->json_id);
     }
     return DGL_OK;
 }
@@ -120,8 +120,8 @@ static enum dgl_status check_json_ids(struct dgl_json_reader r, const struct tok
         if (*slot)
             status = dgl_fail(r.log, DGL_ERR_FORMAT,
                               "%s: added_tokens \"%s\" and \"%s\" both have id %" PRId64,
-                              dgl_json_name(r.doc), added->tokens[*slot - 1].content.p,
-                              token->content.p, token->json_id);
+                              dgl_json_name(r.doc), DGL_SHOWN(added->tokens[*slot - 1].content.p),
+                              DGL_SHOWN(token->content.p), token->json_id);
         *slot = (int32_t)i + 1;
     }
     free(owner);

@@ -70,8 +70,8 @@ static enum dgl_status load_vocab(struct dgl_json_reader r, const struct dgl_jso
         if (!dgl_json_i64(v, &id) || id < 0 || id >= TOK_MAX_ID)
             return dgl_json_fail(r, v, "wanted an id from 0 to %d", TOK_MAX_ID - 1);
         if (tok_vocab_token(vocab, (int32_t)id, &other))
-            return dgl_json_fail(r, v, "id %lld already belongs to \"%.*s\"", (long long)id,
-                                 (int)other.len, other.p);
+            return dgl_json_fail(r, v, "id %lld already belongs to \"%s\"", (long long)id,
+                                 DGL_SHOWN_STR(other));
         if (!tok_vocab_add(vocab, dgl_json_key(v), (int32_t)id))
             return dgl_fail_memory(r.log, "vocabulary", vocab->text.len);
     }
@@ -116,11 +116,11 @@ static enum dgl_status resolve_merge(struct dgl_json_reader r, const struct dgl_
     merge->id = tok_vocab_find(vocab, joined->p, joined->len);
     for (int i = 0; i < 2; i++)
         if ((i ? merge->right : merge->left) < 0)
-            return dgl_json_fail(r, json, "merges \"%.*s\", which is not in the vocabulary",
-                                 (int)sides[i].len, sides[i].p);
+            return dgl_json_fail(r, json, "merges \"%s\", which is not in the vocabulary",
+                                 DGL_SHOWN_STR(sides[i]));
     if (merge->id < 0)
-        return dgl_json_fail(r, json, "makes \"%.*s\", which is not in the vocabulary",
-                             (int)joined->len, joined->p);
+        return dgl_json_fail(r, json, "makes \"%s\", which is not in the vocabulary",
+                             DGL_SHOWN_STR(((struct dgl_str){joined->p, joined->len})));
     return DGL_OK;
 }
 
@@ -272,9 +272,8 @@ static enum dgl_status check_unsupported(struct dgl_json_reader r, const struct 
         if (status != DGL_OK)
             return status;
         if (dgl_json_str(value).len > 0)
-            return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: model.%s is \"%.*s\": not implemented",
-                            dgl_json_name(r.doc), affixes[i], (int)dgl_json_str(value).len,
-                            dgl_json_str(value).p);
+            return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: model.%s is \"%s\": not implemented",
+                            dgl_json_name(r.doc), affixes[i], DGL_SHOWN_STR(dgl_json_str(value)));
     }
     double dropout = 0;
     enum dgl_status status = dgl_json_opt_f64(r, json, "dropout", 0, 1, &dropout);

@@ -74,8 +74,8 @@ static enum dgl_status load_step(struct dgl_json_reader r, const struct dgl_json
         step->kind = STEP_LOWERCASE;
         return DGL_OK;
     }
-    return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: normalizer type \"%.*s\" is not implemented",
-                    dgl_json_name(r.doc), (int)type.len, type.p);
+    return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: normalizer type \"%s\" is not implemented",
+                    dgl_json_name(r.doc), DGL_SHOWN_STR(type));
 }
 
 static enum dgl_status load_any(struct dgl_json_reader r, const struct dgl_json *json, int depth,

@@ -82,8 +82,8 @@ static enum dgl_status load_behavior(struct dgl_json_reader r, const struct dgl_
     if (status != DGL_OK || !value || tok_behavior_parse(dgl_json_str(value), inout))
         return status;
     return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
-                    "%s: pre_tokenizer behavior \"%.*s\" is not implemented", dgl_json_name(r.doc),
-                    (int)dgl_json_str(value).len, dgl_json_str(value).p);
+                    "%s: pre_tokenizer behavior \"%s\" is not implemented", dgl_json_name(r.doc),
+                    DGL_SHOWN_STR(dgl_json_str(value)));
 }
 
 static enum dgl_status load_split(struct dgl_json_reader r, const struct dgl_json *json,
@@ -157,9 +157,8 @@ static enum dgl_status load_step(struct dgl_json_reader r, const struct dgl_json
         return load_class(r, json, tok_is_space, TOK_REMOVED, out);
     if (dgl_str_eq(type, "Whitespace"))
         return add_step(r, out, STEP_SPLIT_WORDS) ? DGL_OK : DGL_ERR_NO_MEMORY;
-    return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
-                    "%s: pre_tokenizer type \"%.*s\" is not implemented", dgl_json_name(r.doc),
-                    (int)type.len, type.p);
+    return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: pre_tokenizer type \"%s\" is not implemented",
+                    dgl_json_name(r.doc), DGL_SHOWN_STR(type));
 }
 
 static enum dgl_status load_any(struct dgl_json_reader r, const struct dgl_json *json, int depth,

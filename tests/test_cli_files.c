@@ -244,14 +244,62 @@ static void inspect_reads_for_people_too(void **state)
     process_finish(&r);
 }
 
-static void inspect_tells_of_skipped_tensors(void **state)
+#define BUFFER  "model.layers.0.self_attn.rotary_emb.inv_freq"
+#define SKIPPED BUFFER ": derived buffer"
+
+/* A checkpoint with a buffer that the model does without. */
+static void write_buffer(const char *dir)
+{
+    struct tiny_llama m = tiny_llama_default();
+    m.files = 2;
+    tiny_llama_write(dir, &m);
+    tiny_safetensors_write(dir, "extra.safetensors",
+                           "{\"" BUFFER "\":{\"dtype\":\"F32\",\"shape\":[8],"
+                           "\"data_offsets\":[0,32]}}",
+                           NULL, 32);
+    tiny_file_replace(dir, "model.safetensors.index.json", "\"weight_map\": {",
+                      "\"weight_map\": {\"" BUFFER "\": \"extra.safetensors\", ");
+}
+
+/* A notice, no warning: by default, not with -q; and on the list in any case. */
+static void check_skipped(const char *path)
 {
     struct process_result r;
-    (void)state;
-    run(&r, (const char *const[]){"inspect", BUNDLED, "--json", NULL});
+    run(&r, (const char *const[]){"inspect", path, NULL});
     assert_code(&r, 0);
-    assert_true(dgl_json_is(dgl_json_get(process_json(&r), "skipped"), DGL_JSON_ARRAY));
+    assert_contains(r.out, "skipped: " SKIPPED "\n");
+    assert_contains(r.err, "dopplergl: ");
+    assert_contains(r.err, ": not needed and left out: " SKIPPED "\n");
+    assert_null(strstr(r.err, "warning"));
     process_finish(&r);
+    run(&r, (const char *const[]){"inspect", path, "--json", "-q", NULL});
+    assert_code(&r, 0);
+    assert_string_equal(r.err, "");
+    const struct dgl_json *list = dgl_json_get(process_json(&r), "skipped");
+    assert_int_equal(dgl_json_count(list), 1);
+    assert_string_equal(dgl_json_str(dgl_json_at(list, 0)).p, SKIPPED);
+    process_finish(&r);
+}
+
+static void skipped_tensors_are_told_of_folders_and_packs(void **state)
+{
+    struct place p;
+    struct process_result r;
+    (void)state;
+    place_init(&p);
+    write_buffer(p.in);
+    check_skipped(p.in);
+    run(&r, (const char *const[]){"convert", p.in, p.out, NULL});
+    assert_code(&r, 0);
+    process_finish(&r);
+    check_skipped(p.out);
+    char *again = dgl_path_join(p.dir, "again");
+    run(&r, (const char *const[]){"convert", p.out, again, "--quantize", "q8_0", "--fast", NULL});
+    assert_code(&r, 0);
+    process_finish(&r);
+    check_skipped(again);
+    free(again);
+    place_finish(&p);
 }
 
 static void verify_finds_a_flipped_bit(void **state)
@@ -582,7 +630,7 @@ int main(void)
         cmocka_unit_test(convert_to_an_unwritable_place_fails),
         cmocka_unit_test(inspect_takes_a_folder),
         cmocka_unit_test(inspect_reads_for_people_too),
-        cmocka_unit_test(inspect_tells_of_skipped_tensors),
+        cmocka_unit_test(skipped_tensors_are_told_of_folders_and_packs),
         cmocka_unit_test(verify_finds_a_flipped_bit),
         cmocka_unit_test(verify_of_a_folder_without_hashes_fails),
         cmocka_unit_test(smoke_of_a_folder_without_hashes_is_silent),

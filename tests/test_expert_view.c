@@ -30,7 +30,7 @@ static void memory_destroy(void *impl)
 /* Fills every tensor with repeatable bytes. */
 static struct tensor_source *memory_create(struct tensor_info *infos, size_t count)
 {
-    static const struct tensor_source_ops ops = {memory_read, memory_destroy};
+    static const struct tensor_source_ops ops = {.read = memory_read, .destroy = memory_destroy};
     struct memory_source *m = dgl_new(struct memory_source);
     struct tensor_source *src = NULL;
     uint64_t seed = 7;

@@ -51,21 +51,22 @@ static const struct bind_case bind_cases[] = {
      false,
      false,
      DGL_ERR_FORMAT,
-     {"fake: tensor model.embed_tokens.weight is missing", "config.json"}},
+     {"fake: tensor model.embed_tokens.weight is missing", "config.json", "[320, 64]"}},
     {"layer tensor is missing",
      "model.layers.1.mlp.up_proj.weight",
      {0},
      false,
      false,
      DGL_ERR_FORMAT,
-     {"model.layers.1.mlp.up_proj.weight is missing"}},
+     {"model.layers.1.mlp.up_proj.weight is missing", "it with shape [96, 64]",
+      "(or model.layers.1.mlp.gate_up_proj.weight with shape [192, 64])"}},
     {"head is missing though untied",
      "lm_head.weight",
      {0},
      false,
      true,
      DGL_ERR_FORMAT,
-     {"lm_head.weight is missing"}},
+     {"lm_head.weight is missing", "with shape [320, 64]"}},
     {"unused tensor",
      NULL,
      {.name = "model.layers.0.self_attn.q_norm.weight", VEC(16, DGL_F32)},
@@ -196,7 +197,7 @@ static const struct bind_case bind_cases[] = {
 
 static struct tensor_source *fake_create(const struct bind_case *row, const struct tiny_llama *m)
 {
-    static const struct tensor_source_ops ops = {fake_read, fake_destroy};
+    static const struct tensor_source_ops ops = {.read = fake_read, .destroy = fake_destroy};
     struct tiny_tensor tiny[TINY_MAX_TENSORS];
     struct tensor_info infos[TINY_MAX_TENSORS + 1];
     size_t count = 0, total = tiny_llama_tensors(m, tiny);
@@ -262,7 +263,7 @@ static void tensors_are_bound_or_reported(void **state)
 static void duplicate_names_are_refused_by_the_source(void **state)
 {
     (void)state;
-    static const struct tensor_source_ops ops = {fake_read, fake_destroy};
+    static const struct tensor_source_ops ops = {.read = fake_read, .destroy = fake_destroy};
     const struct tensor_info infos[] = {{.name = "a", .role = "x"}, {.name = "a", .role = "x"}};
     struct tensor_source *src = NULL;
     struct test_log log;
@@ -277,7 +278,7 @@ static void duplicate_names_are_refused_by_the_source(void **state)
 static void source_finds_many_names(void **state)
 {
     (void)state;
-    static const struct tensor_source_ops ops = {fake_read, fake_destroy};
+    static const struct tensor_source_ops ops = {.read = fake_read, .destroy = fake_destroy};
     enum { COUNT = 5000 };
     struct tensor_info *infos = dgl_new_array(struct tensor_info, COUNT);
     char(*names)[16] = dgl_calloc(COUNT, 16);

@@ -128,10 +128,18 @@ static void skipped_tensors_are_listed(void **state)
     free(bytes);
     tiny_file_replace(dir, "config.json", "\"tie_word_embeddings\": false",
                       "\"tie_word_embeddings\": true");
-    struct dgl_model_file *file = open_ok(dir);
+    struct dgl_model_file *file = open_ok(dir); /* no warning: nothing is wrong */
     assert_int_equal(dgl_model_file_num_skipped(file), 1);
     assert_string_equal(dgl_model_file_skipped(file, 0),
                         "lm_head.weight: equal to the tied embeddings");
+    struct test_log log;
+    struct dgl_model_file *again = NULL;
+    test_log_init(&log, DGL_LOG_NOTICE);
+    assert_int_equal(model_file_open(&log.log, &(struct model_open_params){.path = dir}, &again),
+                     DGL_OK);
+    assert_contains(log.text, "not needed and left out: lm_head.weight: equal to the tied "
+                              "embeddings\n");
+    model_file_close(&again);
     assert_int_equal(file->desc.head, file->desc.embed);
     assert_int_equal(file->info.weight_bytes, 2 * file->info.parameters);
     model_file_close(&file);

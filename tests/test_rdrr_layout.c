@@ -237,7 +237,7 @@ static void view_shows_rows(void **state)
     float *want = dgl_new_array(float, count);
     assert_true(memory.bytes && want);
     matrix_make(row, memory.bytes, want);
-    static const struct tensor_source_ops ops = {memory_read, memory_destroy};
+    static const struct tensor_source_ops ops = {.read = memory_read, .destroy = memory_destroy};
     assert_int_equal(tensor_source_create(NULL, "memory", &ops, &memory, &info, 1, &src), DGL_OK);
     assert_int_equal(rdrr_layout_wrap(NULL, &row->layout, &src), DGL_OK);
     const struct tensor_info *shown = tensor_source_at(src, 0);

@@ -24,7 +24,7 @@ static void destroy_nothing(void *impl)
 static enum dgl_status open_tensors(struct fuzz_log *log, struct dgl_str text,
                                     struct tensor_source **out)
 {
-    static const struct tensor_source_ops ops = {read_nothing, destroy_nothing};
+    static const struct tensor_source_ops ops = {.read = read_nothing, .destroy = destroy_nothing};
     struct safetensors_header header;
     struct dgl_str size;
     uint64_t data_bytes = 0;

@@ -49,7 +49,7 @@ static void bytes_destroy(void *impl)
 static enum dgl_status source_make(const struct dgl_log *log, const struct gguf_file *file,
                                    struct dgl_str input, struct tensor_source **out)
 {
-    static const struct tensor_source_ops ops = {bytes_read, bytes_destroy};
+    static const struct tensor_source_ops ops = {.read = bytes_read, .destroy = bytes_destroy};
     struct bytes *b = dgl_new(struct bytes);
     struct tensor_info *infos = dgl_new_array(struct tensor_info, file->num_tensors);
     FUZZ_CHECK(b && infos);

@@ -25,6 +25,46 @@ static enum dgl_status part_open(const struct dgl_log *log, struct gguf_part *pa
     return gguf_file_parse(log, &in, &part->header);
 }
 
+/* GGUF files that go with a model and are none. */
+static const struct {
+    const char *key, *value, *what, *remedy;
+} companions[] = {
+    {"general.type", "adapter", "an adapter (LoRA), which changes another model's weights",
+     "give the model that it was made for, or one that the adapter was merged into"},
+    {"general.type", "mmproj", "the eyes of a model (projector), without the language part",
+     "give the GGUF file of the language model, which is published beside it"},
+    {"general.type", "clip-vision", "the eyes of a model (projector), without the language part",
+     "give the GGUF file of the language model, which is published beside it"},
+    {"general.type", "imatrix", "an importance matrix, statistics for quantising another file",
+     "give the model that it was made of"},
+    {"general.architecture", "clip", "the eyes of a model (projector), without the language part",
+     "give the GGUF file of the language model, which is published beside it"},
+    {"general.architecture", "controlvector", "a control vector, without a model",
+     "give the model that it was made for"},
+};
+
+static enum dgl_status check_is_model(const struct dgl_log *log, const struct gguf_file *file)
+{
+    struct gguf_reader r = {log, file};
+    struct dgl_str type = DGL_STR("model");
+    for (size_t i = 0; i < sizeof(companions) / sizeof(companions[0]); i++) {
+        struct dgl_str value = {0};
+        enum dgl_status st = gguf_opt_str(r, companions[i].key, &value);
+        if (st != DGL_OK)
+            return st;
+        if (dgl_str_eq(value, companions[i].value))
+            return dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: %s is \"%s\": %s; %s", file->name,
+                            companions[i].key, companions[i].value, companions[i].what,
+                            companions[i].remedy);
+    }
+    enum dgl_status st = gguf_opt_str(r, "general.type", &type);
+    if (st == DGL_OK && !dgl_str_eq(type, "model"))
+        st = dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                      "%s: general.type is \"%s\"; supported: \"model\", or no such key",
+                      file->name, DGL_SHOWN_STR(type));
+    return st;
+}
+
 /* How many parts there are, and that this one is number `index` of them. */
 static enum dgl_status split_read(const struct dgl_log *log, const struct gguf_part *part,
                                   int64_t index, int64_t *count)
@@ -126,6 +166,8 @@ enum dgl_status gguf_set_open(const struct dgl_log *log, const char *path, struc
     out->parts[0].path = strdup(path);
     enum dgl_status st = out->parts[0].path ? part_open(log, &out->parts[0])
                                             : dgl_fail_memory(log, "path", strlen(path));
+    if (st == DGL_OK)
+        st = check_is_model(log, &out->parts[0].header);
     if (st == DGL_OK)
         st = split_read(log, &out->parts[0], 0, &count);
     if (st == DGL_OK)

@@ -230,6 +230,74 @@ static void file_is_named(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* ---- files that are no models ---- */
+
+struct companion {
+    const char *name; /* the value */
+    const char *key;
+    const char *parts[2];
+};
+
+static const struct companion companions[] = {
+    {"adapter", "general.type", {"an adapter (LoRA)", "; give the model that it was made for"}},
+    {"mmproj",
+     "general.type",
+     {"the eyes of a model", "; give the GGUF file of the language model"}},
+    {"clip-vision", "general.type", {"the eyes of a model", "; give the GGUF file"}},
+    {"imatrix", "general.type", {"an importance matrix", "; give the model that it was made of"}},
+    {"clip", "general.architecture", {"the eyes of a model", "; give the GGUF file"}},
+    {"controlvector", "general.architecture", {"a control vector", "; give the model"}},
+    {"banana", "general.type", {"supported: \"model\", or no such key", ""}},
+};
+
+/* The type goes before what the file may lack: an adapter has an architecture and no layers. */
+static void companion_is_refused(void **state)
+{
+    const struct companion *row = *state;
+    struct gguf_build b = {0};
+    struct dgl_buf bytes;
+    struct test_log log;
+    struct dgl_model_file *file = NULL;
+    char said[64];
+    test_log_init(&log, DGL_LOG_ERROR);
+    if (strcmp(row->key, "general.type") == 0)
+        gb_str(&b, "general.architecture", "llama");
+    gb_str(&b, row->key, row->name);
+    gb_finish(&b, &bytes);
+    char *dir = test_tmpdir(), *path = dgl_path_join(dir, "m.gguf");
+    test_write_file(dir, "m.gguf", bytes.p, bytes.len);
+    assert_int_equal(model_file_open(&log.log, &(struct model_open_params){.path = path}, &file),
+                     DGL_ERR_UNSUPPORTED);
+    assert_int_equal(log.errors, 1);
+    snprintf(said, sizeof(said), "m.gguf: %s is \"%s\"", row->key, row->name);
+    assert_contains(log.text, said);
+    assert_contains(log.text, row->parts[0]);
+    assert_contains(log.text, row->parts[1]);
+    dgl_buf_finish(&bytes);
+    free(path);
+    test_tmpdir_remove(dir);
+}
+
+static void model_is_a_type(void **state)
+{
+    (void)state;
+    const struct change c = {0};
+    struct gguf_build b = {0};
+    struct dgl_buf bytes;
+    struct dgl_model_file *file = NULL;
+    gb_str(&b, "general.type", "model");
+    put_model(&b, &c);
+    gb_finish(&b, &bytes);
+    char *dir = test_tmpdir(), *path = dgl_path_join(dir, "m.gguf");
+    test_write_file(dir, "m.gguf", bytes.p, bytes.len);
+    assert_int_equal(model_file_open(NULL, &(struct model_open_params){.path = path}, &file),
+                     DGL_OK);
+    model_file_close(&file);
+    dgl_buf_finish(&bytes);
+    free(path);
+    test_tmpdir_remove(dir);
+}
+
 /* ---- every field ---- */
 
 /* Fields that say what GGUF leaves unsaid, or by the presence of a tensor: one value each, which is
@@ -309,6 +377,9 @@ static void composed_fields_have_names(void **state)
 
 int main(void)
 {
+    const struct CMUnitTest singles[] = {cmocka_unit_test(model_is_a_type)};
     int failures = test_run_table("messages", file_is_named, messages);
+    failures += test_run_table("no models", companion_is_refused, companions);
+    failures += cmocka_run_group_tests(singles, NULL, NULL);
     return failures + test_run_table("fields", composed_fields_have_names, archs);
 }

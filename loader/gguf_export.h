@@ -12,6 +12,9 @@ enum dgl_status gguf_export(const struct dgl_log *log, const struct dgl_convert_
                             const struct convert_recipe *recipe, const struct dgl_model_file *model,
                             struct dgl_convert_result *out);
 
+/* The way out of everything that GGUF cannot hold. */
+#define GGUF_AS_PACK "keep the model as a pack: leave out --to gguf"
+
 /* ---- gguf_export_view.c ---- */
 
 /* The model's tensors under GGUF's names, with the changes of gguf_arch.h the other way round.

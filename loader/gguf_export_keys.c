@@ -48,6 +48,43 @@ static void put_pattern(struct keys *k, int32_t window)
         gguf_add_bool(k->w, k->desc->layer[i].window == window);
 }
 
+static bool has_window(const struct keys *k, int32_t layer)
+{
+    return k->desc->layer[layer].window > 0;
+}
+
+/* "2, 5, 8, ... (12 in all)": the layers of which `is` is `value`. */
+static void list_layers(const struct keys *k, bool (*is)(const struct keys *k, int32_t layer),
+                        bool value, struct dgl_buf *out)
+{
+    enum { SHOWN = 8 };
+    int32_t count = 0;
+    for (int32_t i = 0; i < k->desc->layers; i++) {
+        if (is(k, i) != value)
+            continue;
+        if (count++ < SHOWN)
+            dgl_buf_printf(out, "%s%" PRId32, count > 1 ? ", " : "", i);
+    }
+    if (count > SHOWN)
+        dgl_buf_printf(out, ", ... (%" PRId32 " in all)", count);
+    if (count == 0)
+        dgl_buf_puts(out, "none");
+}
+
+static enum dgl_status refuse_windows(struct keys *k, int32_t window, bool said)
+{
+    struct dgl_buf layers = {0};
+    list_layers(k, has_window, true, &layers);
+    enum dgl_status st =
+        dgl_fail(k->log, DGL_ERR_UNSUPPORTED,
+                 "%s: sliding_window is %" PRId32 " in layers %s of %" PRId32
+                 ", but a GGUF file of architecture %s has it in %s; " GGUF_AS_PACK,
+                 k->model->path, window, layers.p ? layers.p : "?", k->desc->layers, k->arch->name,
+                 said ? "all or none" : "none");
+    dgl_buf_finish(&layers);
+    return st;
+}
+
 static enum dgl_status put_windows(struct keys *k)
 {
     int32_t window = 0;
@@ -59,9 +96,7 @@ static enum dgl_status put_windows(struct keys *k)
     bool alternates = k->arch->window_period > 0;
     bool said = gguf_arch_uses(k->arch, "attention.sliding_window");
     if (!said || (!usual && !alternates))
-        return dgl_fail(k->log, DGL_ERR_UNSUPPORTED,
-                        "%s: its sliding windows cannot be said in a GGUF file of architecture %s",
-                        k->model->path, k->arch->name);
+        return refuse_windows(k, window, said);
     put_u32(k, "attention.sliding_window", window);
     if (!usual)
         put_pattern(k, window);
@@ -118,25 +153,43 @@ static enum dgl_status put_experts(struct keys *k)
     for (int32_t i = 0; i < k->desc->layers; i++) {
         if (!k->desc->layer[i].sparse)
             return dgl_fail(k->log, DGL_ERR_UNSUPPORTED,
-                            "%s: layer %" PRId32 " has no experts, which a GGUF file of "
-                            "architecture %s cannot say",
+                            "%s: layer %" PRId32 " has no experts (decoder_sparse_step or "
+                            "mlp_only_layers), but in a GGUF file of architecture %s all layers "
+                            "have them; " GGUF_AS_PACK,
                             k->model->path, i, k->arch->name);
     }
     return DGL_OK;
 }
 
 /* SmolLM3: which layers are rotated is fixed there. */
+static bool rotates_there(const struct keys *k, int32_t layer)
+{
+    return k->arch->family != GGUF_SMOLLM3 || (layer + 1) % GGUF_NO_ROPE_INTERVAL != 0;
+}
+
+static bool rotates_here(const struct keys *k, int32_t layer)
+{
+    return k->desc->layer[layer].rope != ROPE_NONE;
+}
+
 static enum dgl_status check_rotated(struct keys *k)
 {
-    for (int32_t i = 0; i < k->desc->layers; i++) {
-        bool usual = k->arch->family != GGUF_SMOLLM3 || (i + 1) % GGUF_NO_ROPE_INTERVAL != 0;
-        if (usual != (k->desc->layer[i].rope != ROPE_NONE))
-            return dgl_fail(k->log, DGL_ERR_UNSUPPORTED,
-                            "%s: whether layer %" PRId32
-                            " rotates differs from what a GGUF file of architecture %s means",
-                            k->model->path, i, k->arch->name);
+    struct dgl_buf here = {0}, there = {0};
+    enum dgl_status st = DGL_OK;
+    for (int32_t i = 0; i < k->desc->layers && st == DGL_OK; i++) {
+        if (rotates_there(k, i) == rotates_here(k, i))
+            continue;
+        list_layers(k, rotates_here, false, &here);
+        list_layers(k, rotates_there, false, &there);
+        st =
+            dgl_fail(k->log, DGL_ERR_UNSUPPORTED,
+                     "%s: no_rope_layers: the layers without rotation are %s, but in a GGUF file "
+                     "of architecture %s, which has no key for them, they are %s; " GGUF_AS_PACK,
+                     k->model->path, here.p ? here.p : "?", k->arch->name, there.p ? there.p : "?");
     }
-    return DGL_OK;
+    dgl_buf_finish(&here);
+    dgl_buf_finish(&there);
+    return st;
 }
 
 static void put_general(struct keys *k)

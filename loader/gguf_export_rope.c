@@ -90,9 +90,10 @@ enum dgl_status gguf_export_rope(const struct dgl_log *log, const struct dgl_mod
     case ROPE_DYNAMIC:
         break;
     }
-    return dgl_fail(log, DGL_ERR_UNSUPPORTED,
-                    "%s: its rotary embedding is of type dynamic, which GGUF cannot say",
-                    model->path);
+    return dgl_fail(
+        log, DGL_ERR_UNSUPPORTED,
+        "%s: rope_type is \"dynamic\", but GGUF has none, linear, yarn and longrope; " GGUF_AS_PACK,
+        model->path);
 }
 
 static float *as_floats(const double *from, uint64_t count)

@@ -44,8 +44,8 @@ static bool type_is(const struct dgl_json *object, const char *type)
 static enum dgl_status cannot(const struct exporter *x, const char *what)
 {
     return dgl_fail(x->log, DGL_ERR_UNSUPPORTED,
-                    "%s: %s cannot be said in a GGUF file; keep the model as a pack",
-                    dgl_json_name(x->doc), what);
+                    "%s: %s cannot be said in a GGUF file; " GGUF_AS_PACK, dgl_json_name(x->doc),
+                    what);
 }
 
 static enum dgl_status token_set(struct exporter *x, const struct dgl_json *where, int64_t id,

@@ -120,7 +120,10 @@ static const struct family families[] = {
     {FIXTURE("qwen2-yarn"), NULL, NULL},
     {FIXTURE("qwen3"), NULL, NULL},
     {FIXTURE("qwen3-moe"), NULL, NULL},
-    {FIXTURE("smollm3"), "layer 2 rotates differs", NULL},
+    {FIXTURE("smollm3"),
+     "no_rope_layers: the layers without rotation are 2, but in a GGUF file of architecture "
+     "smollm3, which has no key for them, they are none; keep the model as a pack",
+     NULL},
     {"story-llama", "models/story-llama.tar.xz", "story-llama", NULL, NULL},
     {"story-gemma3", "models/story-gemma3.tar.xz", "story-gemma3", NULL, NULL},
     {"story-moe", "models/story-moe.tar.xz", "story-moe", NULL, NULL},
@@ -282,6 +285,48 @@ static void force_replaces_the_input_itself(void **state)
     free(path);
 }
 
+struct unsaid {
+    const char *name;
+    const char *config; /* in place of model_type's line */
+    const char *part;
+};
+
+static const struct unsaid unsaids[] = {
+    {"layers without rotation",
+     "\"model_type\": \"smollm3\", \"no_rope_layers\": [1,1,1,1,1,1,1,1,1,1,1,1],",
+     "the layers without rotation are none, but in a GGUF file of architecture smollm3, which has "
+     "no key for them, they are 3, 7, 11; keep the model as a pack: leave out --to gguf"},
+    {"many layers without rotation",
+     "\"model_type\": \"smollm3\", \"no_rope_layers\": [0,0,0,0,0,0,0,0,0,0,0,0],",
+     "are 0, 1, 2, 3, 4, 5, 6, 7, ... (12 in all), but in"},
+    {"windows in some layers",
+     "\"model_type\": \"mistral\", \"sliding_window\": 16, \"layer_types\": "
+     "[\"full_attention\",\"full_attention\",\"full_attention\",\"full_attention\","
+     "\"full_attention\",\"sliding_attention\",\"full_attention\",\"full_attention\","
+     "\"full_attention\",\"full_attention\",\"full_attention\",\"full_attention\"],",
+     "sliding_window is 16 in layers 5 of 12, but a GGUF file of architecture llama has it in all "
+     "or none; keep the model as a pack"},
+    {"dynamic rotation",
+     "\"model_type\": \"llama\", \"rope_parameters\": {\"rope_type\": \"dynamic\", "
+     "\"factor\": 2.0},",
+     "rope_type is \"dynamic\", but GGUF has none, linear, yarn and longrope; keep the model"},
+};
+
+static void what_gguf_cannot_say_is_refused_with_values(void **state)
+{
+    const struct unsaid *row = *state;
+    void *place = NULL;
+    assert_int_equal(fixture_setup(&place), 0);
+    struct fixture *f = place;
+    f->tiny.layers = 12;
+    fixture_write(f);
+    tiny_file_replace(f->in, "config.json", "\"model_type\": \"llama\",", row->config);
+    assert_int_equal(convert(f, .to = "gguf"), DGL_ERR_UNSUPPORTED);
+    assert_contains(f->log.text, row->part);
+    assert_only(f, "in", NULL);
+    fixture_teardown(&place);
+}
+
 static void an_unknown_format_is_refused(void **state)
 {
     struct fixture *f = *state;
@@ -352,5 +397,6 @@ int main(void)
         FIXTURE_CASE(the_public_door_tells_about_it),
     };
     int failed = test_run_table("families", reads_back, families);
+    failed += test_run_table("not in GGUF", what_gguf_cannot_say_is_refused_with_values, unsaids);
     return failed + cmocka_run_group_tests_name("converter", cases, NULL, NULL);
 }

@@ -365,6 +365,36 @@ static void smoke_without_a_tokenizer_fails(void **state)
     place_finish(&p);
 }
 
+/* Weights that are all zero: every answer is the same token. */
+static void smoke_that_fails_says_what_and_what_to_do(void **state)
+{
+    struct process_result r;
+    struct tiny_llama m = tiny_llama_default();
+    uint64_t header = 0;
+    size_t len;
+    (void)state;
+    run(&r, (const char *const[]){"inspect", BUNDLED, "--json", NULL});
+    m.vocab = (int32_t)whole(process_json(&r), "vocab");
+    process_finish(&r);
+    char *dir = test_tmpdir();
+    tiny_llama_write(dir, &m);
+    char *bytes = tiny_file_read(dir, "model.safetensors", &len);
+    memcpy(&header, bytes, sizeof(header));
+    memset(bytes + 8 + header, 0, len - 8 - (size_t)header);
+    test_write_file(dir, "model.safetensors", bytes, len);
+    free(bytes);
+    bytes = tiny_file_read(BUNDLED, "tokenizer.json", &len);
+    test_write_file(dir, "tokenizer.json", bytes, len);
+    free(bytes);
+    run(&r, (const char *const[]){"verify", dir, "--smoke", "--device", "any", NULL});
+    assert_code(&r, 1);
+    assert_contains(r.out, "smoke: FAIL: The color of the sky is");
+    assert_one_error(&r, "\"The color of the sky is\" is answered with \"");
+    assert_one_error(&r, "fetch or convert them again");
+    process_finish(&r);
+    test_tmpdir_remove(dir);
+}
+
 static void smoke_of_the_bundled_model_passes(void **state)
 {
     struct process_result r;
@@ -635,6 +665,7 @@ int main(void)
         cmocka_unit_test(verify_of_a_folder_without_hashes_fails),
         cmocka_unit_test(smoke_of_a_folder_without_hashes_is_silent),
         cmocka_unit_test(smoke_without_a_tokenizer_fails),
+        cmocka_unit_test(smoke_that_fails_says_what_and_what_to_do),
         cmocka_unit_test(smoke_of_the_bundled_model_passes),
         cmocka_unit_test(nul_survives_both_ways),
         cmocka_unit_test(decoding_undoes_encoding),

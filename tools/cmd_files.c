@@ -219,6 +219,9 @@ int command_inspect(const struct options *opt)
 
 /* ---- verify ---------------------------------------------------------------------------------- */
 
+/* What dgl_verify_smoke() asks. */
+#define SMOKE_PROMPT "The color of the sky is"
+
 struct verify {
     const struct options *opt;
     const char *path;
@@ -275,7 +278,7 @@ static bool verify_text(const struct verify *v)
     else
         dgl_buf_printf(&out, "%s: carries no hashes\n", v->path);
     if (v->opt->smoke)
-        dgl_buf_printf(&out, "smoke: %s: The color of the sky is%s\n", v->passed ? "pass" : "FAIL",
+        dgl_buf_printf(&out, "smoke: %s: " SMOKE_PROMPT "%s\n", v->passed ? "pass" : "FAIL",
                        v->text);
     return out_buf(&out);
 }
@@ -317,6 +320,9 @@ int command_verify(const struct options *opt)
         code = out_exit(opt->json ? verify_json(&v) : verify_text(&v));
     if (code != EXIT_OK || v.passed)
         return code;
-    console_error("%s: the smoke test failed: the answer to its prompt is not text", v.path);
+    console_error("%s: the smoke test failed: \"" SMOKE_PROMPT "\" is answered with \"%s\", wanted "
+                  "text that does not repeat itself; if --device software gives text, it is the "
+                  "device or its driver, else the weights: fetch or convert them again",
+                  v.path, DGL_SHOWN(v.text));
     return EXIT_FAILED;
 }

@@ -43,7 +43,8 @@ const struct command commands[] = {
      0, 1, command_inspect},
     {"verify", "[-m MODEL | MODEL] [options]", "Check every hash of a pack",
      "Opens no device, except for `--smoke`. A folder without hashes fails, unless `--smoke` asks "
-     "for the fixed prompt.\n\n`--json`: `path`, `files`, `bytes`; with `--smoke` also `smoke` "
+     "for the fixed prompt, \"The color of the sky is\": an answer that is not text, or repeats "
+     "itself, is exit 1.\n\n`--json`: `path`, `files`, `bytes`; with `--smoke` also `smoke` "
      "(passed or not) and `text`.",
      0, 1, command_verify},
     {"devices", "[options]", "List the devices and why each is or is not used",

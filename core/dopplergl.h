@@ -499,7 +499,8 @@ void dgl_model_file_tensor(const struct dgl_model_file *file, size_t index,
 /* Config as JSON text, verbatim; "" when there is none. Borrowed. */
 const char *dgl_model_file_config(const struct dgl_model_file *file, size_t *len);
 size_t dgl_model_file_num_skipped(const struct dgl_model_file *file);
-/* A tensor that is present and deliberately not used, with the reason. Borrowed. */
+/* A tensor, or a group of them by the beginning of its names, that the model does without, with the
+ * reason; of a pack, what the model had that it was made of. Borrowed. */
 const char *dgl_model_file_skipped(const struct dgl_model_file *file, size_t index);
 
 struct dgl_verify_params {

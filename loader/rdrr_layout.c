@@ -229,12 +229,12 @@ static void report_widened(const struct dgl_log *log, const struct tensor_source
         }
     }
     if (widened > 0)
-        dgl_info(log,
-                 "%s: tensors whose blocks are not those of their rows are used as f16: %s (%s, "
-                 "layout %s)%s; %zu in all",
-                 tensor_source_label(src), DGL_SHOWN(tensor_source_at(src, first)->name),
-                 dgl_dtype_get(tensor_source_at(src, first)->dtype)->name,
-                 rdrr_layout_name(layouts[first]), widened > 1 ? ", ..." : "", widened);
+        dgl_notice(log,
+                   "%s: tensors whose blocks are not those of their rows are used as f16: %s (%s, "
+                   "layout %s)%s; %zu in all",
+                   tensor_source_label(src), DGL_SHOWN(tensor_source_at(src, first)->name),
+                   dgl_dtype_get(tensor_source_at(src, first)->dtype)->name,
+                   rdrr_layout_name(layouts[first]), widened > 1 ? ", ..." : "", widened);
 }
 
 static enum dgl_status infos_make(const struct dgl_log *log, const struct tensor_source *src,

@@ -38,8 +38,8 @@ const struct command commands[] = {
      "Opens no device.\n\n`--json`: `path`, `name`, `family`, `quantization`, `vocab`, `layers`, "
      "`hidden`, `heads`, `kv_heads`, `head_dim`,\n`intermediate`, `context`, `parameters`, "
      "`weight_bytes`, `tokenizer`, `stop_ids` (list of `id origin`), `tensors` (list of\n`name "
-     "dtype role layout shape bytes`), `skipped` (tensors that are there and deliberately not "
-     "used).",
+     "dtype role layout shape bytes`), `skipped` (tensors, or groups of them, that the model does "
+     "without, as lines with the reason).",
      0, 1, command_inspect},
     {"verify", "[-m MODEL | MODEL] [options]", "Check every hash of a pack",
      "Opens no device, except for `--smoke`. A folder without hashes fails, unless `--smoke` asks "

@@ -172,6 +172,21 @@ static void pack_in_columns_becomes_rows(void **state)
     free(again);
 }
 
+/* Such a pack costs memory: the user is told, without a warning. */
+static void pack_in_columns_is_noticed(void **state)
+{
+    struct fixture *f = *state;
+    struct test_log log;
+    struct dgl_model_file *file = NULL;
+    assert_int_equal(convert(f, .quantize = "q4_k_m", .q4k_layout = "column"), DGL_OK);
+    test_log_init(&log, DGL_LOG_NOTICE);
+    assert_int_equal(model_file_open(&log.log, &(struct model_open_params){.path = f->out}, &file),
+                     DGL_OK);
+    assert_contains(log.text, "are used as f16: ");
+    assert_contains(log.text, "layout column");
+    model_file_close(&file);
+}
+
 static void pack_with_joined_tensors_converts(void **state)
 {
     struct fixture *f = *state;
@@ -248,6 +263,7 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         FIXTURE_CASE(pack_in_columns_becomes_rows),
+        FIXTURE_CASE(pack_in_columns_is_noticed),
         FIXTURE_CASE(pack_with_joined_tensors_converts),
         FIXTURE_CASE(row_layout_is_the_default),
     };

@@ -1,9 +1,11 @@
 /* Messages about GGUF files name what stands in the file, with what was found and what was wanted,
  * although the file is read as if it were a Hugging Face folder. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "core/base/file.h"
 #include "core/base/json.h"
+#include "loader/convert.h"
 #include "loader/gguf_model.h"
 #include "loader/gguf_names.h"
 #include "loader/model_file.h"
@@ -230,6 +232,33 @@ static void file_is_named(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* A value that the new type cannot hold is found while converting. */
+static void value_is_named_by_the_file(void **state)
+{
+    (void)state;
+    const struct change c = {.drop = "blk.0.attn_output.weight"};
+    struct gguf_build b = {0};
+    struct dgl_buf bytes;
+    struct test_log log;
+    struct dgl_convert_result result;
+    test_log_init(&log, DGL_LOG_ERROR);
+    put_model(&b, &c);
+    gb_matrix(&b, c.drop, 8, 8, NAN, 0);
+    gb_finish(&b, &bytes);
+    char *dir = test_tmpdir(), *path = dgl_path_join(dir, "m.gguf");
+    char *out = dgl_path_join(dir, "out");
+    test_write_file(dir, "m.gguf", bytes.p, bytes.len);
+    struct dgl_convert_params params = {.in = path, .out = out, .quantize = "q8_0", .threads = 1};
+    assert_int_not_equal(convert_model(&log.log, &params, &result), DGL_OK);
+    assert_int_equal(log.errors, 1);
+    assert_contains(log.text, path);
+    assert_contains(log.text, ": tensor blk.0.attn_output.weight: value [0, 0] is nan, which q8_0");
+    dgl_buf_finish(&bytes);
+    free(out);
+    free(path);
+    test_tmpdir_remove(dir);
+}
+
 /* ---- files that are no models ---- */
 
 struct companion {
@@ -377,7 +406,8 @@ static void composed_fields_have_names(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest singles[] = {cmocka_unit_test(model_is_a_type)};
+    const struct CMUnitTest singles[] = {cmocka_unit_test(model_is_a_type),
+                                         cmocka_unit_test(value_is_named_by_the_file)};
     int failures = test_run_table("messages", file_is_named, messages);
     failures += test_run_table("no models", companion_is_refused, companions);
     failures += cmocka_run_group_tests(singles, NULL, NULL);

@@ -376,6 +376,7 @@ static void a_full_disk_leaves_nothing(void **state)
     assert_int_equal(third, DGL_ERR_IO);
     assert_int_equal(commit, DGL_ERR_IO);
     assert_contains(room->t.text, "File too large; make room or write elsewhere");
+    assert_contains(room->t.text, "/f: "); /* not the temporary file's name */
     assert_int_equal(room->t.errors, 1);
     assert_null(file);
     assert_content(room->path, "old");
@@ -387,7 +388,7 @@ static void create_in_a_missing_folder_fails(void **state)
     struct room *room = *state;
     struct dgl_atomic_file *file;
     assert_int_equal(dgl_atomic_create(&room->t.log, in_room(room, "none/f"), &file), DGL_ERR_IO);
-    assert_contains(room->t.text, "No such file or directory; check the path");
+    assert_contains(room->t.text, "/none/f: No such file or directory; check the path");
     assert_null(file);
     assert_int_equal(room->t.errors, 1);
 }

@@ -15,6 +15,7 @@ struct dgl_atomic_file {
     const struct dgl_log *log;
     int fd;
     bool failed; /* a write went wrong: commit must not publish what is there */
+    char *name;  /* as the caller gave it, for messages: a temporary name tells nobody much */
     char *path, *temp;
 };
 
@@ -35,7 +36,7 @@ static enum dgl_status open_temp(struct dgl_atomic_file *file)
             return DGL_OK;
         enum dgl_status status = errno == EEXIST ? DGL_OK : DGL_ERR_IO;
         if (status != DGL_OK || i + 1 == max_name_tries)
-            status = dgl_fail_errno(file->log, "create", file->temp);
+            status = dgl_fail_errno(file->log, "create", file->name);
         free(file->temp);
         file->temp = NULL;
         if (status != DGL_OK)
@@ -61,9 +62,10 @@ enum dgl_status dgl_atomic_create(const struct dgl_log *log, const char *path,
         return dgl_fail_memory(log, path, sizeof(*file));
     file->log = log;
     file->fd = -1;
+    file->name = strdup(path);
     file->path = target_of(path);
     enum dgl_status status =
-        file->path ? open_temp(file) : dgl_fail_memory(log, path, strlen(path) + 1);
+        file->name && file->path ? open_temp(file) : dgl_fail_memory(log, path, strlen(path) + 1);
     if (status != DGL_OK)
         dgl_atomic_abort(&file);
     *out = file;
@@ -81,7 +83,7 @@ enum dgl_status dgl_atomic_write(struct dgl_atomic_file *file, const void *bytes
             continue;
         if (put < 0) {
             file->failed = true;
-            return dgl_fail_errno(file->log, "write", file->temp);
+            return dgl_fail_errno(file->log, "write", file->name);
         }
         p += put;
         len -= (size_t)put;
@@ -108,15 +110,15 @@ enum dgl_status dgl_atomic_commit(struct dgl_atomic_file **handle)
     struct dgl_atomic_file *file = *handle;
     enum dgl_status status = file->failed ? DGL_ERR_IO : DGL_OK;
     if (status == DGL_OK && fsync(file->fd) != 0)
-        status = dgl_fail_errno(file->log, "write", file->temp);
+        status = dgl_fail_errno(file->log, "write", file->name);
     if (status == DGL_OK) {
         int closed = close(file->fd); /* NFS reports a full disk here */
         file->fd = -1;
         if (closed != 0)
-            status = dgl_fail_errno(file->log, "write", file->temp);
+            status = dgl_fail_errno(file->log, "write", file->name);
     }
     if (status == DGL_OK && rename(file->temp, file->path) != 0)
-        status = dgl_fail_errno(file->log, "replace", file->path);
+        status = dgl_fail_errno(file->log, "replace", file->name);
     if (status == DGL_OK) {
         sync_directory_of(file->path);
         free(file->temp);
@@ -137,6 +139,7 @@ void dgl_atomic_abort(struct dgl_atomic_file **handle)
         unlink(file->temp);
     free(file->temp);
     free(file->path);
+    free(file->name);
     free(file);
     *handle = NULL;
 }

@@ -1,6 +1,7 @@
 /* Functions that every template has. */
 #include <string.h>
 
+#include "core/base/utf8.h"
 #include "loader/jinja_call.h"
 #include "loader/jinja_text.h"
 #include "loader/jinja_time.h"
@@ -106,15 +107,45 @@ static bool global_joiner(struct jinja_run *run, struct jinja_invocation *in,
     return true;
 }
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+/* An error is one line: a line end in the template's words, with the blanks around it, reads as one
+ * blank. Long words are cut, not within a character. */
+static size_t make_message(struct dgl_str words, char *out, size_t room)
+{
+    size_t len = 0, from = 0; /* of the blanks before a word */
+    bool ends_line = false;
+    words = dgl_str_trim(words);
+    for (size_t i = 0; i < words.len && len < room; i++) {
+        ends_line |= words.p[i] == '\n' || words.p[i] == '\r';
+        if (is_blank(words.p[i]))
+            continue;
+        if (ends_line)
+            out[len++] = ' ';
+        else
+            while (from < i && len < room)
+                out[len++] = words.p[from++];
+        if (len < room)
+            out[len++] = words.p[i];
+        from = i + 1;
+        ends_line = false;
+    }
+    return dgl_utf8_valid_prefix(out, len);
+}
+
 static bool global_raise(struct jinja_run *run, struct jinja_invocation *in,
                          struct jinja_value *out)
 {
     struct jinja_value message;
+    char line[2048];
     (void)out;
     if (!jinja_to_text(run, &in->arg[0], &message))
         return false;
-    return jinja_error(run, "%.*s", (int)(message.text.len < 4096 ? message.text.len : 4096),
-                       message.text.p);
+    size_t len = make_message(jinja_str(&message), line, sizeof(line));
+    return jinja_error(run, "%.*s", (int)len, line);
 }
 
 static bool global_strftime(struct jinja_run *run, struct jinja_invocation *in,

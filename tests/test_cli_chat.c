@@ -457,6 +457,29 @@ static void save_and_load(void **state)
     dgl_buf_finish(&line);
 }
 
+/* What the cache holds of the conversation before is no figure of the new one. */
+static void new_conversation_has_no_figures(void **state)
+{
+    struct fixture *f = *state;
+    struct terminal *t = start_short(f);
+    ask(t, "Tell me about a dog.");
+    free(saved(f, t, "a.json"));
+    for (size_t i = 0; i < 2; i++) {
+        struct dgl_buf line = {0};
+        if (i == 0)
+            dgl_buf_puts(&line, "/reset\r");
+        else
+            dgl_buf_printf(&line, "/load %s/a.json\r", f->home);
+        terminal_send(t, line.p);
+        terminal_expect(t, "> ");
+        terminal_send(t, "/stats\r");
+        assert_null(strstr(terminal_expect(t, "messages, 0 answers"), "last answer"));
+        terminal_expect(t, "> ");
+        dgl_buf_finish(&line);
+    }
+    end_chat(t, 0);
+}
+
 static void bad_files_are_refused(void **state)
 {
     static const struct {
@@ -501,6 +524,9 @@ struct said_row {
 static const struct said_row said[] = {
     {"help", "/help\r", "/save FILE"},
     {"model", "/model\r", "model: story-llama-q4_k_m (llama, q4_k_m, 7.34 million parameters)"},
+    {"no answer yet", "/stats\r", "no answer yet in this conversation"},
+    {"save where nothing is", "/save none/talk.json\r",
+     "cannot create none/talk.json: No such file"},
     {"no system message", "/system\r", "system message: none"},
     {"save without a name", "/save\r", "error: /save needs the name of a file"},
     {"load without a name", "/load\r", "error: /load needs the name of a file"},
@@ -545,6 +571,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(line_survives_the_window, set_up, tear_down),
         cmocka_unit_test_setup_teardown(open_message_of_a_file_is_answered, set_up, tear_down),
         cmocka_unit_test_setup_teardown(save_and_load, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(new_conversation_has_no_figures, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bad_files_are_refused, set_up, tear_down),
     };
     int failed = cmocka_run_group_tests(cases, NULL, NULL);

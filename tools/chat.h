@@ -22,7 +22,7 @@ struct chat {
     struct chat_talk talk;
     struct chat_input input;
     struct chat_figures last;
-    size_t answers;   /* in this run of the program */
+    size_t answers;   /* in this conversation, since it began or was loaded */
     bool interactive; /* standard input is a terminal: Ctrl-C ends an answer, not the program */
     bool terminal;    /* standard output is one */
     bool at_newline;  /* the last byte that was printed is a newline */

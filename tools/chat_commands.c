@@ -14,6 +14,7 @@ static int run_reset(struct chat *c, const char *arg)
 {
     (void)arg;
     talk_reset(&c->talk);
+    c->answers = 0;
     console_say("a new conversation%s", talk_system(&c->talk) ? ", with the system message" : "");
     return EXIT_OK;
 }
@@ -38,6 +39,7 @@ static int run_load(struct chat *c, const char *arg)
         talk_load(&c->engine.console.log, arg, dgl_model_tokenizer(c->engine.model), &c->talk) !=
             DGL_OK)
         return EXIT_OK;
+    c->answers = 0;
     console_say("%zu messages read from %s", c->talk.count, arg);
     return talk_is_open(&c->talk) ? chat_answer(c) : EXIT_OK;
 }
@@ -66,9 +68,12 @@ static int run_stats(struct chat *c, const char *arg)
                     "%.1f tok/s",
                     f->tokens, f->decode_tps, dgl_finish_str(f->finish), f->prompt, f->reused,
                     f->prefill_tps);
+    else
+        console_say("no answer yet in this conversation");
+    /* The cache may still hold what an earlier conversation began with. */
     console_say("context: %d of %d tokens used | %zu messages, %zu answers",
-                dgl_session_len(c->engine.session), dgl_model_get_info(c->engine.model)->context,
-                c->talk.count, c->answers);
+                c->answers ? dgl_session_len(c->engine.session) : 0,
+                dgl_model_get_info(c->engine.model)->context, c->talk.count, c->answers);
     return EXIT_OK;
 }
 

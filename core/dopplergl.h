@@ -228,6 +228,8 @@ enum dgl_status dgl_decode_pieces(const struct dgl_tokenizer *tok, const int32_t
 /* How the vocabulary spells a token ("<0x0A>", "<|end|>"); NULL = there is no such id. Borrowed.
  */
 const char *dgl_token_spelling(const struct dgl_tokenizer *tok, int32_t id, size_t *len);
+/* The largest id that a token has; between 0 and it there may be ids without one. */
+int32_t dgl_tokenizer_max_id(const struct dgl_tokenizer *tok);
 /* Releases what dgl_encode, dgl_decode, dgl_render and friends allocated; NULL is fine. */
 void dgl_free(void *p);
 

@@ -159,6 +159,11 @@ const char *dgl_token_spelling(const struct dgl_tokenizer *tok, int32_t id, size
     return found ? text.p : NULL;
 }
 
+int32_t dgl_tokenizer_max_id(const struct dgl_tokenizer *tok)
+{
+    return tokenizer_max_id(tok);
+}
+
 void dgl_free(void *p)
 {
     free(p);

@@ -462,7 +462,7 @@ static const struct lines_row lines[] = {
      0,
      "{\"text\":\"hi\"}\n"},
     {"unknown ids are ignored",
-     {"--decode"},
+     {"--decode", "-q"},
      "{\"ids\":[76,4096,-5,99999999999,77]}\n",
      0,
      "{\"text\":\"hi\"}\n"},
@@ -530,6 +530,32 @@ static void bad_line_case(void **state)
     process_run(&(struct process_params){.args = args, .input = row->input}, &r);
     assert_code(&r, 1);
     assert_one_error(&r, row->error);
+    process_finish(&r);
+}
+
+struct unknown_row {
+    const char *name, *input, *warning;
+};
+
+static const struct unknown_row unknown_ids[] = {
+    {"too large", "{\"ids\":[76,4096,77]}\n",
+     "warning: line 1: id 4096 is no token's, the vocabulary has ids 0 to 4095; 1 left out\n"},
+    {"negative", "\n{\"ids\":[76,-5,77]}\n",
+     "warning: line 2: id -5 is no token's, the vocabulary has ids 0 to 4095; 1 left out\n"},
+    {"several, too large for 32 bits", "{\"ids\":[99999999999,76,77,-1]}\n",
+     "warning: line 1: id 99999999999 is no token's, the vocabulary has ids 0 to 4095; 2 left "
+     "out\n"},
+};
+
+static void unknown_ids_are_told(void **state)
+{
+    const struct unknown_row *row = *state;
+    const char *const args[] = {"tokenize", "--decode", NULL};
+    struct process_result r;
+    process_run(&(struct process_params){.args = args, .input = row->input}, &r);
+    assert_code(&r, 0);
+    assert_contains(r.out, "\"hi\"");
+    assert_contains(r.err, row->warning);
     process_finish(&r);
 }
 
@@ -678,5 +704,6 @@ int main(void)
     failures += test_run_table("cli convert", convert_case, conversions);
     failures += test_run_table("cli tokenize", lines_case, lines);
     failures += test_run_table("cli tokenize bad lines", bad_line_case, bad_lines);
+    failures += test_run_table("cli tokenize unknown ids", unknown_ids_are_told, unknown_ids);
     return failures + cmocka_run_group_tests_name("cli files", tests, NULL, NULL);
 }

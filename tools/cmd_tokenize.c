@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/base/json.h"
+#include "core/base/log.h"
 #include "core/base/utf8.h"
 #include "tools/commands.h"
 #include "tools/engine.h"
@@ -133,10 +134,27 @@ static enum dgl_status write_both(const struct tokenize *t, struct dgl_str text,
     return st;
 }
 
-static enum dgl_status read_ids(struct dgl_json_reader r, const struct dgl_json *root,
-                                struct id_list *out)
+static bool is_known(const struct tokenize *t, int64_t id)
+{
+    size_t len;
+    return id >= 0 && id <= INT32_MAX && dgl_token_spelling(t->tok, (int32_t)id, &len);
+}
+
+/* Ids outside the vocabulary are ignored by contract, but not in silence. One line of them. */
+static void tell_unknown(const struct tokenize *t, const char *name, int64_t first, size_t count)
+{
+    if (count)
+        dgl_warn(&t->console.log,
+                 "%s: id %lld is no token's, the vocabulary has ids 0 to %d; %zu left out", name,
+                 (long long)first, dgl_tokenizer_max_id(t->tok), count);
+}
+
+static enum dgl_status read_ids(const struct tokenize *t, struct dgl_json_reader r,
+                                const struct dgl_json *root, struct id_list *out)
 {
     const struct dgl_json *array = NULL;
+    int64_t first = 0;
+    size_t unknown = 0;
     enum dgl_status st = dgl_json_need(r, root, "ids", DGL_JSON_ARRAY, &array);
     if (st != DGL_OK)
         return st;
@@ -149,9 +167,12 @@ static enum dgl_status read_ids(struct dgl_json_reader r, const struct dgl_json 
         int64_t id;
         if (!dgl_json_i64(v, &id))
             return dgl_json_fail(r, v, "an id is not a whole number");
-        /* Ids outside any vocabulary are ignored by the decoder, these too. */
-        out->ids[out->count++] = id < 0 || id > INT32_MAX ? -1 : (int32_t)id;
+        if (is_known(t, id))
+            out->ids[out->count++] = (int32_t)id;
+        else if (unknown++ == 0)
+            first = id;
     }
+    tell_unknown(t, dgl_json_name(r.doc), first, unknown);
     return DGL_OK;
 }
 
@@ -189,7 +210,7 @@ static enum dgl_status one_line(const struct tokenize *t, const char *name, stru
                            dgl_json_type_name(dgl_json_type(dgl_json_root(doc))),
                            t->opt->decode ? "ids" : "text");
     } else if (t->opt->decode) {
-        st = read_ids(r, dgl_json_root(doc), &ids);
+        st = read_ids(t, r, dgl_json_root(doc), &ids);
         if (st == DGL_OK)
             st = write_decoded(t, &ids, out);
     } else {

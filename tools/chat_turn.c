@@ -91,15 +91,15 @@ static bool add_answer(struct chat *c, const struct dgl_generate_result *r)
 
 static void explain_finish(const struct chat *c)
 {
+    const struct dgl_model_info *info = dgl_model_get_info(c->engine.model);
     if (c->last.finish == DGL_FINISH_CANCELLED)
         console_say(c->last.tokens ? "(stopped)"
                                    : "(stopped before it began: the message is taken back)");
     else if (c->last.finish == DGL_FINISH_LENGTH)
         console_say("(cut off after %zu tokens: -n)", c->last.tokens);
     else if (c->last.finish == DGL_FINISH_CONTEXT)
-        console_say("(the context of %d tokens is full: /reset begins anew, a larger -c gives more "
-                    "room)",
-                    dgl_model_get_info(c->engine.model)->context);
+        console_say("(the context of %d tokens is full: /reset begins anew%s)", info->context,
+                    info->context < info->context_max ? ", a larger -c gives more room" : "");
 }
 
 static int end_answer(struct chat *c, const struct dgl_generate_result *r)
@@ -123,8 +123,10 @@ static bool fits(const struct chat *c, size_t count)
     if (count <= (size_t)info->context)
         return true;
     console_error("the conversation has %zu tokens, but the context only %d; /reset begins a new "
-                  "one, and -c gives more room (the model's limit is %d)",
-                  count, info->context, info->context_max);
+                  "one%s (the model's limit is %d)",
+                  count, info->context,
+                  info->context < info->context_max ? ", and -c gives more room" : "",
+                  info->context_max);
     return false;
 }
 

@@ -351,6 +351,25 @@ static char *saved(struct fixture *f, struct terminal *t, const char *name)
     return text;
 }
 
+/* A pasted message is one in the history too, in this chat and the next. */
+static void arrow_up_recalls_lines(void **state)
+{
+    struct fixture *f = *state;
+    for (int i = 0; i < 2; i++) {
+        struct terminal *t = start_short(f);
+        if (i == 0)
+            ask(t, "\033[200~Tell me\rabout a dog.\033[201~");
+        ask(t, i == 0 ? ARROW_UP : ARROW_UP ARROW_UP); /* /save came after it */
+        char *text = saved(f, t, "talk.json"), *at = strstr(text, "Tell me\\nabout a dog.\"");
+        assert_non_null(at);
+        assert_int_equal(strstr(at + 1, "Tell me\\nabout a dog.\"") != NULL, i == 0);
+        free(text);
+        end_chat(t, 0);
+        assert_true(terminal_is_plain(t));
+        terminal_finish(t);
+    }
+}
+
 struct typed_row {
     const char *name;
     const char *keys, *content;
@@ -362,6 +381,14 @@ static const struct typed_row typed[] = {
     {"quotes on lines of their own", "\"\"\"\rone\r\"\"\"\r", "\"\\none\\n\""},
     {"two slashes", "//reset me\r", "\"/reset me\""},
     {"edited", "world!!\001hello \005\177\r", "\"hello world!\""},
+    {"pasted lines", "\033[200~one\rtwo\n\r\nfour\033[201~ five\r", "\"one\\ntwo\\n\\nfour five\""},
+    {"pasted line end", "\033[200~one\r\033[201~\r", "\"one\""},
+    {"pasted into a line", "ad\002\033[200~\tb\rc \xC3\xA9\033[201~\r",
+     "\"a\\tb\\nc \xC3\xA9"
+     "d\""},
+    {"pasted quotes", "\033[200~\"\"\"one\rtwo\033[201~\rthree\"\"\"\r", "\"one\\ntwo\\nthree\""},
+    {"pasted command", "\033[200~//one\r/two\\\rthree\033[201~\r", "\"/one\\n/two\\\\\\nthree\""},
+    {"paste dropped", "\033[200~one\rtwo\003three\r", "\"three\""},
     {"utf-8", "na\xC3\xAFve \xF0\x9F\x98\x80\r", "\"na\xC3\xAFve \xF0\x9F\x98\x80\""},
     {"erased utf-8", "a\xC3\xA9\177b\r", "\"ab\""},
     {"continuation dropped", "first\\\rsec\003second\r", "\"second\""},
@@ -423,6 +450,27 @@ static void open_message_of_a_file_is_answered(void **state)
     assert_contains(text, "{\"message\":1,\"ids\":[");
     end_chat(t, 0);
     free(text);
+    dgl_buf_finish(&line);
+}
+
+/* No larger context is offered where there can be none. */
+static void longer_than_the_model_takes(void **state)
+{
+    struct fixture *f = *state;
+    struct terminal *t = start_short(f);
+    struct dgl_buf text = {0}, line = {0};
+    dgl_buf_puts(&text, "[{\"role\":\"user\",\"content\":\"");
+    for (int i = 0; i < 3000; i++)
+        dgl_buf_puts(&text, "dog ");
+    dgl_buf_puts(&text, "\"}]");
+    test_write_file(f->home, "long.json", text.p, text.len);
+    dgl_buf_printf(&line, "/load %s/long.json\r", f->home);
+    terminal_send(t, line.p);
+    terminal_expect(t, "but the context only 2048; /reset begins a new one (the model's limit is "
+                       "2048)");
+    terminal_expect(t, "> ");
+    end_chat(t, 0);
+    dgl_buf_finish(&text);
     dgl_buf_finish(&line);
 }
 
@@ -563,6 +611,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(full_context_is_explained, set_up, tear_down),
         cmocka_unit_test_setup_teardown(special_tokens_stay_text, set_up, tear_down),
         cmocka_unit_test_setup_teardown(arrow_up_recalls, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(arrow_up_recalls_lines, set_up, tear_down),
         cmocka_unit_test_setup_teardown(history_is_private, set_up, tear_down),
         cmocka_unit_test_setup_teardown(works_without_a_history, set_up, tear_down),
         cmocka_unit_test_setup_teardown(colours_are_optional, set_up, tear_down),
@@ -570,6 +619,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(long_history_is_cut, set_up, tear_down),
         cmocka_unit_test_setup_teardown(line_survives_the_window, set_up, tear_down),
         cmocka_unit_test_setup_teardown(open_message_of_a_file_is_answered, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(longer_than_the_model_takes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(save_and_load, set_up, tear_down),
         cmocka_unit_test_setup_teardown(new_conversation_has_no_figures, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bad_files_are_refused, set_up, tear_down),

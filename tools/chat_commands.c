@@ -122,8 +122,10 @@ static int run_help(struct chat *c, const char *arg)
         snprintf(left, sizeof(left), "/%s%s%s", v->name, v->arg ? " " : "", v->arg ? v->arg : "");
         console_say("  %-14s %s", left, v->help);
     }
-    console_say("A line that ends with \\ goes on in the next one; \"\"\" begins a message of "
-                "several lines and ends it. // begins a message with a slash.");
+    console_say(
+        "A line that ends with \\ goes on in the next one; \"\"\" begins a message of "
+        "several lines and ends it; what is pasted is one message, whatever lines it has. // "
+        "begins a message with a slash.");
     console_say("Ctrl-C stops an answer or drops what was typed; Ctrl-D ends the chat.");
     return EXIT_OK;
 }

@@ -55,6 +55,17 @@ static void watch_terminal(struct line_editor *e, void (*handler)(int))
         sigaddset(&e->handled, all[i]);
 }
 
+/* A terminal that was told so encloses what is pasted in two marks, so that the line ends in it are
+ * not taken for Enter. Others ignore it. */
+#define PASTE_BEGIN "\\e[200~"
+#define PASTE_END   "\033[201~"
+
+static void mark_pastes(bool yes)
+{
+    fputs(yes ? "\033[?2004h" : "\033[?2004l", stdout);
+    fflush(stdout);
+}
+
 static void follow_terminal(EditLine *el)
 {
     if (window_changed) {
@@ -66,6 +77,7 @@ static void follow_terminal(EditLine *el)
         continued = 0;
         el_set(el, EL_PREP_TERM, 0);
         el_set(el, EL_PREP_TERM, 1);
+        mark_pastes(true);
         el_set(el, EL_REFRESH);
     }
 }
@@ -117,6 +129,59 @@ static int read_char(EditLine *el, wchar_t *out)
     return 1;
 }
 
+/* False: a signal or the end of input came before the end mark. */
+static bool read_paste(struct line_editor *e, struct dgl_buf *out)
+{
+    const size_t mark = strlen(PASTE_END);
+    char byte;
+    while (read_byte(e, &byte) > 0) {
+        dgl_buf_putc(out, byte);
+        if (out->len >= mark && memcmp(out->p + out->len - mark, PASTE_END, mark) == 0) {
+            out->len -= mark;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* As characters, with line ends as '\n' (terminals send '\r') and none at the end: it belongs to
+ * what was marked with the mouse more than to the message. NUL would end the line. */
+static wchar_t *paste_chars(const struct dgl_buf *text)
+{
+    wchar_t *chars = text->failed ? NULL : dgl_new_array(wchar_t, text->len + 1);
+    size_t count = 0;
+    uint32_t cp = 0, before;
+    for (size_t i = 0; chars && i < text->len;) {
+        before = cp;
+        i += dgl_utf8_decode(text->p + i, text->len - i, &cp);
+        if (cp && !(cp == '\n' && before == '\r'))
+            chars[count++] = cp == '\r' ? L'\n' : (wchar_t)cp;
+    }
+    while (count && chars[count - 1] == L'\n')
+        chars[--count] = L'\0';
+    return chars;
+}
+
+/* The text becomes part of the line at once, where it can still be edited. */
+static unsigned char insert_paste(EditLine *el, int key)
+{
+    struct line_editor *e;
+    struct dgl_buf text = {0}, valid = {0};
+    (void)key;
+    el_get(el, EL_CLIENTDATA, &e);
+    bool whole = read_paste(e, &text);
+    dgl_utf8_append_lossy(&valid, text.p ? text.p : "", text.len);
+    valid.failed |= text.failed;
+    wchar_t *chars = paste_chars(&valid);
+    bool ok = chars && (!whole || !chars[0] || el_winsertstr(el, chars) == 0);
+    if (!ok)
+        console_error("out of memory for a text of %zu bytes", text.len);
+    free(chars);
+    dgl_buf_finish(&valid);
+    dgl_buf_finish(&text);
+    return ok ? CC_REFRESH : CC_REDISPLAY;
+}
+
 static char *prompt_of(EditLine *el)
 {
     struct line_editor *e;
@@ -164,7 +229,6 @@ static void bind_keys(EditLine *el)
         {"\\e[1;5D", "ed-prev-word"},
         {"\\e[1;3C", "em-next-word"},
         {"\\e[1;3D", "ed-prev-word"},
-        {"\\e[200~", "ed-ignore"},
         {"\\e[201~", "ed-ignore"},
         {"\\e[I", "ed-ignore"},
         {"\\e[O", "ed-ignore"},
@@ -212,6 +276,8 @@ struct line_editor *line_editor_create(void)
     el_set(e->el, EL_GETCFN, read_char);
     bind_keys(e->el);
     el_source(e->el, NULL); /* ~/.editrc: the user's keys */
+    el_set(e->el, EL_ADDFN, "chat-paste", "Insert a text as the terminal pastes it", insert_paste);
+    el_set(e->el, EL_BIND, PASTE_BEGIN, "chat-paste", NULL); /* whatever keys they are */
     interrupt_catch(SIGHUP);
     interrupt_catch(SIGQUIT);
     watch_terminal(e, on_terminal);
@@ -238,7 +304,9 @@ enum line_status line_editor_read(struct line_editor *e, const char *prompt, str
     e->empty = true;
     sigprocmask(SIG_BLOCK, &e->handled, &e->before);
     el_set(e->el, EL_PREP_TERM, 1); /* before the prompt: what follows it is not echoed twice */
+    mark_pastes(true);
     const char *text = el_gets(e->el, &bytes);
+    mark_pastes(false);
     enum line_status status = text && bytes > 0 ? LINE_TEXT : line_ended(e);
     sigprocmask(SIG_SETMASK, &e->before, NULL);
     if (status != LINE_TEXT)

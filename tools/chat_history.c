@@ -1,4 +1,5 @@
-/* The history file. Lines are appended as they are typed, so that a crash loses none and several
+/* The history file. A message that was pasted has lines: in the file their ends are '\r', which no
+ * line has. Lines are appended as they are typed, so that a crash loses none and several
  * chats may share the file; the beginning is dropped when it has grown long. */
 #include "tools/chat_history.h"
 
@@ -34,11 +35,19 @@ static char *history_path(void)
     return dgl_buf_take(&path);
 }
 
+static void replace(char *text, size_t len, char from, char to)
+{
+    for (size_t i = 0; i < len; i++)
+        if (text[i] == from)
+            text[i] = to;
+}
+
 static void hand_out(struct dgl_buf *text, void (*each)(void *priv, const char *line), void *priv)
 {
     struct dgl_str rest = {text->p, text->len}, line;
     while (dgl_str_split(&rest, '\n', &line)) {
         text->p[line.p - text->p + (ptrdiff_t)line.len] = '\0';
+        replace(text->p + (line.p - text->p), line.len, '\r', '\n');
         if (line.len && line.len == strlen(line.p))
             each(priv, line.p);
     }
@@ -81,7 +90,10 @@ void history_open(struct chat_history *h, void (*each)(void *priv, const char *l
 void history_add(struct chat_history *h, const char *line)
 {
     struct dgl_buf out = {0};
-    dgl_buf_printf(&out, "%s\n", line);
+    dgl_buf_puts(&out, line);
+    if (!out.failed)
+        replace(out.p, out.len, '\n', '\r');
+    dgl_buf_putc(&out, '\n');
     /* One write, so that lines of two chats do not mix. */
     if (h->fd >= 0 && !out.failed && write(h->fd, out.p, out.len) < 0)
         history_close(h);

@@ -60,15 +60,28 @@ void terminal_send(struct terminal *t, const char *keys)
         fail_msg("cannot type \"%s\": %s", keys, strerror(errno));
 }
 
+static void note_sequence(struct terminal *t, char c)
+{
+    size_t len = strlen(t->sequence);
+    if (len + 1 < sizeof(t->sequence)) {
+        t->sequence[len] = c;
+        t->sequence[len + 1] = '\0';
+    }
+    if (strcmp(t->sequence, "?2004h") == 0 || strcmp(t->sequence, "?2004l") == 0)
+        t->marks_pastes = c == 'h';
+}
+
 /* Colours and movements of the cursor are left out; a backspace takes a byte back. */
 static void show(struct terminal *t, char c)
 {
     if (t->escape == AFTER_ESC) {
         t->escape = c == '[' || c == ']' || c == '(' ? IN_SEQUENCE : PLAIN;
+        t->sequence[0] = '\0';
     } else if (t->escape == IN_SEQUENCE) {
         if ((c >= '@' && c <= '~') || c == '\a')
             t->escape = PLAIN;
         t->colours += c == 'm';
+        note_sequence(t, c);
     } else if (c == '\033') {
         t->escape = AFTER_ESC;
     } else if (c == '\b') {
@@ -148,7 +161,8 @@ bool terminal_is_plain(const struct terminal *t)
     struct termios mode;
     if (tcgetattr(t->fd, &mode) != 0)
         fail_msg("tcgetattr: %s", strerror(errno));
-    return (mode.c_lflag & (ICANON | ECHO | ISIG)) == (ICANON | ECHO | ISIG);
+    bool cooked = (mode.c_lflag & (ICANON | ECHO | ISIG)) == (ICANON | ECHO | ISIG);
+    return cooked && !t->marks_pastes;
 }
 
 void terminal_finish(struct terminal *t)

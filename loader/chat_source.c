@@ -6,6 +6,7 @@
 
 #include "core/base/file.h"
 #include "core/base/mem.h"
+#include "loader/chat_files.h"
 #include "loader/doppler_tokenizer.h"
 #include "loader/gguf_model.h"
 #include "loader/hub_cache.h"
@@ -30,6 +31,7 @@ void chat_source_finish(struct chat_source *source)
     for (size_t i = 0; i < source->count; i++) {
         dgl_buf_finish(&source->templates[i].name);
         dgl_buf_finish(&source->templates[i].text);
+        dgl_buf_finish(&source->templates[i].origin);
     }
     for (size_t i = 0; i < CHAT_SOURCE_TOKENS; i++)
         dgl_buf_finish(&source->tokens[i].text);
@@ -51,12 +53,13 @@ const struct chat_source_template *chat_source_find(const struct chat_source *so
 enum dgl_status chat_source_add(const struct dgl_log *log, struct chat_source *source,
                                 const char *origin, struct dgl_str name, struct dgl_str text)
 {
-    struct chat_source_template added = {.origin = origin};
+    struct chat_source_template added = {0};
+    dgl_buf_puts(&added.origin, origin);
     dgl_buf_puts(&added.name, "");
     dgl_buf_append(&added.name, name.p, name.len);
     dgl_buf_puts(&added.text, "");
     dgl_buf_append(&added.text, text.p, text.len);
-    bool ok = !added.name.failed && !added.text.failed;
+    bool ok = !added.name.failed && !added.text.failed && !added.origin.failed;
     if (ok && !chat_source_find(source, added.name.p)) {
         ok = dgl_grow((void **)&source->templates, &source->cap, source->count + 1, sizeof(added));
         if (ok) {
@@ -66,6 +69,7 @@ enum dgl_status chat_source_add(const struct dgl_log *log, struct chat_source *s
     }
     dgl_buf_finish(&added.name);
     dgl_buf_finish(&added.text);
+    dgl_buf_finish(&added.origin);
     return ok ? DGL_OK : dgl_fail_memory(log, origin, text.len);
 }
 
@@ -195,21 +199,39 @@ static enum dgl_status load_json(const struct model_texts *texts, const char *na
     return status;
 }
 
-static enum dgl_status load_jinja(const struct model_texts *texts, struct chat_source *out)
+struct jinja_files {
+    const struct model_texts *texts;
+    struct chat_source *out;
+};
+
+static enum dgl_status load_jinja(void *priv, const char *file, struct dgl_str name)
 {
+    const struct jinja_files *files = priv;
+    struct chat_source *out = files->out;
     char *text = NULL;
-    size_t len = 0;
-    enum dgl_status status = model_text_load(texts, FILE_JINJA, &text, &len);
+    size_t len = 0, before = out->count;
+    enum dgl_status status = model_text_load(files->texts, file, &text, &len);
     if (status == DGL_OK && text)
-        status = chat_source_add(texts->log, out, FILE_JINJA, DGL_STR(CHAT_DEFAULT),
-                                 (struct dgl_str){text, len});
+        status = chat_source_add(files->texts->log, out, file, name, (struct dgl_str){text, len});
+    if (out->count > before)
+        out->templates[before].file = true;
     free(text);
     return status;
 }
 
+/* As transformers does, where a default among the additional ones replaces chat_template.jinja. */
+static enum dgl_status load_jinja_files(const struct model_texts *texts, struct chat_source *out)
+{
+    struct jinja_files files = {texts, out};
+    enum dgl_status status = DGL_OK;
+    if (!texts->gguf)
+        status = chat_files_each(texts->log, texts->dir, texts->pack != NULL, load_jinja, &files);
+    return status == DGL_OK ? load_jinja(&files, FILE_JINJA, DGL_STR(CHAT_DEFAULT)) : status;
+}
+
 static enum dgl_status load_texts(const struct model_texts *texts, struct chat_source *out)
 {
-    enum dgl_status status = load_jinja(texts, out);
+    enum dgl_status status = load_jinja_files(texts, out);
     if (status == DGL_OK)
         status = load_json(texts, FILE_TEMPLATES, load_templates, out);
     if (status == DGL_OK)

@@ -2,8 +2,9 @@
  * chat_source.h: the chat templates of a model and the special tokens that they speak of, wherever
  * a model keeps them. What reads a format fills a chat_source; chat_template.h works with it.
  *
- * Hugging Face folders and packs: chat_template.jinja, then chat_template.json, then
- * "chat_template" of tokenizer_config.json (a text, or a list of named ones). Tokens:
+ * Hugging Face folders and packs: the files of chat_files.h, then chat_template.jinja, then
+ * chat_template.json, then "chat_template" of tokenizer_config.json (a text, or a list of named
+ * ones), which GGUF files have as tokenizer.chat_template and tokenizer.chat_template.NAME. Tokens:
  * tokenizer_config.json, then special_tokens_map.json, then the special tokens <s> and </s> of
  * tokenizer.json as bos_token and eos_token.
  */
@@ -16,8 +17,8 @@
 #define CHAT_TOOL_USE "tool_use" /* the one for conversations with tools */
 
 struct chat_source_template {
-    struct dgl_buf name, text;
-    const char *origin; /* static: "chat_template.jinja" */
+    struct dgl_buf name, text, origin; /* origin: "chat_template.jinja" */
+    bool file;                         /* a file holds it and nothing else */
 };
 /* A variable that templates know: "bos_token" and its text. */
 struct chat_source_token {

@@ -24,14 +24,14 @@ static enum dgl_status parse_file(const struct dgl_log *log, const char *path,
     return status;
 }
 
-/* "PATH/chat_template.jinja", with the name of the template when it is not the default one. */
+/* "PATH/chat_template.jinja", with the name of the template when the file has several. */
 static enum dgl_status parse_source(const struct dgl_log *log, const char *path,
                                     const struct chat_source_template *from,
                                     struct jinja_template **out)
 {
     struct dgl_buf name = {0};
-    bool plain = strcmp(from->name.p, CHAT_DEFAULT) == 0;
-    dgl_buf_printf(&name, "%s/%s%s%s", path, from->origin, plain ? "" : " ",
+    bool plain = from->file || strcmp(from->name.p, CHAT_DEFAULT) == 0;
+    dgl_buf_printf(&name, "%s/%s%s%s", path, from->origin.p, plain ? "" : " ",
                    plain ? "" : from->name.p);
     enum dgl_status status = name.failed
                                  ? dgl_fail_memory(log, path, strlen(path))
@@ -56,6 +56,13 @@ static enum dgl_status fail_missing(const struct dgl_log *log, const struct chat
     return status;
 }
 
+/* Of one place: all files that hold one template each are one. */
+static bool stand_together(const struct chat_source_template *a,
+                           const struct chat_source_template *b)
+{
+    return (a->file && b->file) || strcmp(a->origin.p, b->origin.p) == 0;
+}
+
 /* As transformers does: the template for tools stands in when tools are given, if both come from
  * the same place. */
 static enum dgl_status choose(const struct dgl_log *log, const struct chat_source *source,
@@ -68,7 +75,7 @@ static enum dgl_status choose(const struct dgl_log *log, const struct chat_sourc
     if (!plain)
         return fail_missing(log, source, params->path, params->name);
     enum dgl_status status = parse_source(log, params->path, plain, &out->plain);
-    if (status == DGL_OK && tools && strcmp(tools->origin, plain->origin) == 0)
+    if (status == DGL_OK && tools && stand_together(tools, plain))
         status = parse_source(log, params->path, tools, &out->with_tools);
     return status;
 }

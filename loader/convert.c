@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "core/base/log.h"
+#include "core/base/mem.h"
+#include "loader/chat_files.h"
 #include "loader/convert_plan.h"
 #include "loader/gguf_export.h"
 #include "loader/rdrr_format.h"
@@ -26,6 +28,7 @@ struct job {
     struct rdrr_writer *writer;
     struct convert_copy copies[RDRR_MAX_COPIED];
     size_t num_copies;
+    struct dgl_arena names; /* of copies that are no fixed ones */
 };
 
 static enum dgl_status job_options(struct job *job)
@@ -92,6 +95,11 @@ static enum dgl_status write_file(const struct dgl_log *log, const char *dir, co
 static enum dgl_status add_text(struct job *job, const char *label, const char *name,
                                 const char *text, size_t len)
 {
+    if (job->num_copies == RDRR_MAX_COPIED)
+        return dgl_fail(job->log, DGL_ERR_UNSUPPORTED,
+                        "%s: a pack has room for %d text files, chat templates among them; take "
+                        "those that are not needed away",
+                        label, RDRR_MAX_COPIED);
     struct convert_copy *copy = &job->copies[job->num_copies];
     copy->name = name;
     copy->size = len;
@@ -114,10 +122,24 @@ static enum dgl_status copy_text(struct job *job, const char *from, const char *
     return status;
 }
 
+/* A template in a file of its own, by the name that it has in packs. */
+static enum dgl_status copy_template(void *priv, const char *file, struct dgl_str name)
+{
+    struct job *job = priv;
+    const char *flat = dgl_arena_printf(&job->names, CHAT_FILE_PREFIX "%.*s" CHAT_FILE_SUFFIX,
+                                        (int)name.len, name.p);
+    char *from = dgl_path_join(job->model->path, file);
+    enum dgl_status status = flat && from
+                                 ? copy_text(job, from, flat)
+                                 : dgl_fail_memory(job->log, file, strlen(job->model->path));
+    free(from);
+    return status;
+}
+
 static enum dgl_status copy_texts(struct job *job)
 {
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; rdrr_copied_files[i] && i < RDRR_MAX_COPIED && status == DGL_OK; i++) {
+    for (size_t i = 0; rdrr_copied_files[i] && status == DGL_OK; i++) {
         char *from = dgl_path_join(job->model->path, rdrr_copied_files[i]);
         if (!from)
             return dgl_fail_memory(job->log, rdrr_copied_files[i], strlen(job->model->path));
@@ -125,6 +147,9 @@ static enum dgl_status copy_texts(struct job *job)
             status = copy_text(job, from, rdrr_copied_files[i]);
         free(from);
     }
+    if (status == DGL_OK)
+        status = chat_files_each(job->log, job->model->path, job->model->format == MODEL_RDRR,
+                                 copy_template, job);
     return status;
 }
 
@@ -194,6 +219,7 @@ static void job_finish(struct job *job)
     convert_plan_finish(&job->plan);
     convert_folder_finish(&job->folder);
     model_file_close(&job->model);
+    dgl_arena_finish(&job->names);
 }
 
 static enum dgl_status convert_to_pack(struct job *job, struct dgl_convert_result *out)

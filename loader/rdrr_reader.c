@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "loader/chat_files.h"
 
 /* Opens a file of the pack and checks its size against what the manifest says. */
 static enum dgl_status member_open(const struct dgl_log *log, const struct rdrr_pack *pack,
@@ -40,24 +41,40 @@ static enum dgl_status member_check(const struct dgl_log *log, const struct rdrr
     return st;
 }
 
-/* A pack of ours lists every such file that it holds: one without an entry would be neither hashed
+/* A pack of ours lists every text file that it holds: one without an entry would be neither hashed
  * nor read. */
+struct listed {
+    const struct dgl_log *log;
+    const struct rdrr_pack *pack;
+};
+
+static enum dgl_status listed_check(void *priv, const char *file, struct dgl_str name)
+{
+    const struct listed *l = priv;
+    (void)name;
+    if (rdrr_copied_find(&l->pack->manifest, file))
+        return DGL_OK;
+    char *path = dgl_path_join(l->pack->dir, file);
+    if (!path)
+        return dgl_fail_memory(l->log, "path", strlen(file));
+    enum dgl_status st = DGL_OK;
+    if (dgl_path_exists(path))
+        st = dgl_fail(l->log, DGL_ERR_FORMAT,
+                      "%s: is there, but %s does not list it in files: convert the model again",
+                      path, l->pack->manifest_path);
+    free(path);
+    return st;
+}
+
 static enum dgl_status unlisted_check(const struct dgl_log *log, const struct rdrr_pack *pack)
 {
+    struct listed l = {log, pack};
     enum dgl_status st = DGL_OK;
-    for (size_t i = 0; pack->manifest.ours && rdrr_copied_files[i] && st == DGL_OK; i++) {
-        if (rdrr_copied_find(&pack->manifest, rdrr_copied_files[i]))
-            continue;
-        char *path = dgl_path_join(pack->dir, rdrr_copied_files[i]);
-        if (!path)
-            return dgl_fail_memory(log, "path", strlen(rdrr_copied_files[i]));
-        if (dgl_path_exists(path))
-            st = dgl_fail(log, DGL_ERR_FORMAT,
-                          "%s: is there, but %s does not list it in files: convert the model again",
-                          path, pack->manifest_path);
-        free(path);
-    }
-    return st;
+    if (!pack->manifest.ours)
+        return DGL_OK;
+    for (size_t i = 0; rdrr_copied_files[i] && st == DGL_OK; i++)
+        st = listed_check(&l, rdrr_copied_files[i], (struct dgl_str){0});
+    return st == DGL_OK ? chat_files_each(log, pack->dir, true, listed_check, &l) : st;
 }
 
 static enum dgl_status members_check(const struct dgl_log *log, const struct rdrr_pack *pack)

@@ -28,6 +28,11 @@ struct source_row {
     {                                                                                              \
         "chat_template.jinja", text                                                                \
     }
+#define FOLDER "additional_chat_templates"
+#define EXTRA(n, text)                                                                             \
+    {                                                                                              \
+        FOLDER "/" n, text                                                                         \
+    }
 #define OLD(text)                                                                                  \
     {                                                                                              \
         "chat_template.json", text                                                                 \
@@ -82,6 +87,43 @@ static const struct source_row source_rows[] = {
     {"tools keep a stronger default", {JINJA("J"), CONFIG(TWO)}, NULL, WITH_TOOLS, "J"},
     {"a name of a weaker place", {JINJA("J"), CONFIG(TWO)}, "tool_use", NULL, "T"},
     {"a single template is the default", {JINJA("J")}, "default", NULL, "J"},
+    {"a file of additional templates", {JINJA("J"), EXTRA("rag.jinja", "R")}, "rag", NULL, "R"},
+    {"the default beside it", {JINJA("J"), EXTRA("rag.jinja", "R")}, NULL, NULL, "J"},
+    {"an additional default goes before chat_template.jinja",
+     {JINJA("J"), EXTRA("default.jinja", "A")},
+     NULL,
+     NULL,
+     "A"},
+    {"additional templates go before the config",
+     {EXTRA("tool_use.jinja", "A"), CONFIG(TWO)},
+     "tool_use",
+     NULL,
+     "A"},
+    {"tools choose an additional tool_use",
+     {JINJA("J"), EXTRA("tool_use.jinja", "A{{ tools|length }}")},
+     NULL,
+     WITH_TOOLS,
+     "A1"},
+    {"tools keep a default of another place",
+     {EXTRA("tool_use.jinja", "A"), CONFIG(TWO)},
+     NULL,
+     WITH_TOOLS,
+     "D"},
+    {"other files of that folder are none",
+     {EXTRA("rag.txt", "R"), EXTRA(".jinja", "R"), JINJA("J")},
+     "rag",
+     NULL,
+     "!no chat template \"rag\"; it has default"},
+    {"flat names are for packs",
+     {{"chat_template.rag.jinja", "R"}, JINJA("J")},
+     "rag",
+     NULL,
+     "!no chat template \"rag\"; it has default"},
+    {"an additional template that does not parse",
+     {EXTRA("rag.jinja", "\n{% if %}")},
+     "rag",
+     NULL,
+     "!" FOLDER "/rag.jinja:2"},
     {"no such name",
      {CONFIG(TWO)},
      "rag",
@@ -188,7 +230,9 @@ static void expect_render(const struct dgl_template_params *load,
 static void sources_case(void **state)
 {
     const struct source_row *row = *state;
-    char *dir = test_tmpdir();
+    char *dir = test_tmpdir(), *folder = dgl_path_join(dir, FOLDER);
+    assert_int_equal(dgl_dir_make(NULL, folder), DGL_OK);
+    free(folder);
     for (size_t i = 0; i < MAX_FILES && row->files[i][0]; i++)
         test_write_file(dir, row->files[i][0], row->files[i][1], strlen(row->files[i][1]));
     expect_render(dgl_template_params(.path = dir, .name = row->template_name),

@@ -257,8 +257,13 @@ static void packs_carry_templates(void **state)
     struct process_result r;
     for (size_t i = 0; i < 4; i++)
         test_write_file(f->in, files[i][0], files[i][1], strlen(files[i][1]));
+    char *folder = dgl_path_join(f->in, "additional_chat_templates");
+    assert_int_equal(dgl_dir_make(NULL, folder), DGL_OK);
+    test_write_file(folder, "short.jinja", "S", 1);
+    free(folder);
     assert_converts(f, f->in, f->out, NULL);
     char *manifest = read_text(f->out, "manifest.json");
+    assert_contains(manifest, "\"chat_template.short.jinja\"");
     for (size_t i = 0; i < 4; i++)
         assert_contains(manifest, files[i][0]);
     free(manifest);
@@ -267,11 +272,20 @@ static void packs_carry_templates(void **state)
     assert_code(&r, 0);
     assert_string_equal(r.out, "J<B><E>");
     process_finish(&r);
-    const char *const named[] = {"template",        "-m",  f->out, "--messages", "-",
-                                 "--template-name", "rag", NULL};
-    process_run(&(struct process_params){.args = named, .input = HI}, &r);
-    assert_code(&r, 0);
-    assert_string_equal(r.out, "R");
+    static const char *const names[][2] = {{"rag", "R"}, {"short", "S"}};
+    for (size_t i = 0; i < 2; i++) {
+        const char *const named[] = {"template",        "-m",        f->out, "--messages", "-",
+                                     "--template-name", names[i][0], NULL};
+        process_run(&(struct process_params){.args = named, .input = HI}, &r);
+        assert_code(&r, 0);
+        assert_string_equal(r.out, names[i][1]);
+        process_finish(&r);
+    }
+    /* A template that nobody vouches for. */
+    test_write_file(f->out, "chat_template.more.jinja", "M", 1);
+    process_command(&r, "template", "-m", f->out, "--messages", "-", NULL);
+    assert_code(&r, 1);
+    assert_one_error(&r, "chat_template.more.jinja: is there, but");
     process_finish(&r);
 }
 

@@ -70,7 +70,9 @@ const struct command commands[] = {
      "Opens no device. Prints the text that the model's chat template makes of the messages, byte "
      "for byte and nothing else.\nWhere a template raises an error, its words are the error line. "
      "The template is chat_template.jinja, else\nchat_template.json, else what "
-     "tokenizer_config.json says ([templates.md](templates.md)).\n\n"
+     "tokenizer_config.json says; of a GGUF file, tokenizer.chat_template. `--template-name`\n"
+     "takes one of those beside it: of additional_chat_templates/, of a list, of "
+     "tokenizer.chat_template.NAME ([templates.md](templates.md)).\n\n"
      "`--json`: `text`, and `ids` as a chat uses them: what a message spells out never becomes a "
      "control token.",
      0, 0, command_template},

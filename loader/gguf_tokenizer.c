@@ -101,6 +101,35 @@ static void write_spm_normalizer(struct dgl_json_writer *w, const struct gguf_vo
     dgl_jw_end_object(w);
 }
 
+/* Unigram is cut in its own way: the mark goes in front only where the text has none there. Its
+ * pieces may span words, therefore no split. */
+static void write_metaspace(struct dgl_json_writer *w, const struct gguf_vocab *v)
+{
+    begin_typed(w, "Metaspace");
+    put_cstr(w, "replacement", GGUF_SPACE_MARK);
+    put_cstr(w, "prepend_scheme", v->add_prefix ? "always" : "never");
+    put_bool(w, "split", false);
+    dgl_jw_end_object(w);
+}
+
+static void write_cutting(struct dgl_json_writer *w, const struct gguf_vocab *v)
+{
+    dgl_jw_key(w, "normalizer");
+    if (v->kind == GGUF_VOCAB_BPE)
+        gguf_pre_write_normalizer(w, v->pre);
+    else if (v->kind == GGUF_VOCAB_SPM)
+        write_spm_normalizer(w, v);
+    else
+        dgl_jw_null(w);
+    dgl_jw_key(w, "pre_tokenizer");
+    if (v->kind == GGUF_VOCAB_BPE)
+        gguf_pre_write(w, v->pre);
+    else if (v->kind == GGUF_VOCAB_UNIGRAM)
+        write_metaspace(w, v);
+    else
+        dgl_jw_null(w);
+}
+
 static void write_spm_decoder(struct dgl_json_writer *w, const struct gguf_vocab *v)
 {
     begin_typed(w, "Sequence");
@@ -316,16 +345,7 @@ enum dgl_status gguf_tokenizer_write(const struct dgl_log *log, const struct ggu
     put_null(&w, "truncation");
     put_null(&w, "padding");
     write_added(&w, v);
-    dgl_jw_key(&w, "normalizer");
-    if (spm)
-        write_spm_normalizer(&w, v);
-    else
-        gguf_pre_write_normalizer(&w, v->pre);
-    dgl_jw_key(&w, "pre_tokenizer");
-    if (spm)
-        dgl_jw_null(&w);
-    else
-        gguf_pre_write(&w, v->pre);
+    write_cutting(&w, v);
     write_post(&w, v);
     dgl_jw_key(&w, "decoder");
     if (spm)

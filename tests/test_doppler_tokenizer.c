@@ -361,6 +361,14 @@ static const struct small_row small_rows[] = {
      "{\"type\":\"unigram\",\"vocab\":{\"" MARK "\":0,\"a\":1,\"" MARK
      "a\":2},\"vocabSize\":3,\"scores\":[-1,-1,-1],\"addBosToken\":false}",
      "aa a", "2 1 2"},
+    {"a blank that Unigram's text begins with",
+     "{\"type\":\"unigram\",\"vocab\":{\"" MARK "\":0,\"a\":1,\"" MARK
+     "a\":2},\"vocabSize\":3,\"scores\":[-1,-1,-1],\"addBosToken\":false}",
+     " a  a", "2 0 2"},
+    {"pieces of Unigram that span words",
+     "{\"type\":\"unigram\",\"vocab\":{\"" MARK "\":0,\"a\":1,\"a" MARK
+     "a\":2},\"vocabSize\":3,\"scores\":[-1,-1,-1],\"addBosToken\":false}",
+     "a a", "0 2"},
     {"ids without a token",
      "{\"type\":\"bpe\",\"vocab\":{\"a\":5,\"b\":1,\"ab\":3},\"vocabSize\":9,\"merges\":[\"a b\"],"
      "\"addBosToken\":false}",

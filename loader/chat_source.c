@@ -173,6 +173,44 @@ static enum dgl_status load_added_tokens(const struct json_file *file, struct ch
     return status;
 }
 
+/* What DOPPLER's form says of "bos" is the text of bos_token. */
+static enum dgl_status load_roles(const struct json_file *file, struct chat_source *out)
+{
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < CHAT_SOURCE_TOKENS && status == DGL_OK; i++) {
+        const char *name = out->tokens[i].name, *end = strrchr(name, '_');
+        char role[16] = "";
+        struct dgl_str text;
+        memcpy(role, name, (size_t)(end - name));
+        if (doppler_tokenizer_special(file->r.doc, role, &text))
+            status = chat_source_add_token(file->r.log, out, name, text);
+    }
+    return status;
+}
+
+static bool has_both(const struct chat_source *source)
+{
+    return source->tokens[0].found && source->tokens[1].found;
+}
+
+static enum dgl_status load_tokenizer(const struct json_file *file, struct chat_source *out)
+{
+    struct dgl_json_doc *converted = NULL;
+    struct json_file form = *file;
+    enum dgl_status status = load_roles(file, out);
+    if (status != DGL_OK || has_both(out))
+        return status;
+    status = doppler_tokenizer_convert(file->r.log, file->r.doc, &converted);
+    if (converted) {
+        form.r.doc = converted;
+        form.root = dgl_json_root(converted);
+    }
+    if (status == DGL_OK)
+        status = load_added_tokens(&form, out);
+    dgl_json_destroy(&converted);
+    return status;
+}
+
 static enum dgl_status load_json(const struct model_texts *texts, const char *name,
                                  enum dgl_status (*load)(const struct json_file *file,
                                                          struct chat_source *out),
@@ -185,7 +223,7 @@ static enum dgl_status load_json(const struct model_texts *texts, const char *na
         return dgl_fail_memory(texts->log, name, strlen(texts->dir));
     enum dgl_status status = model_text_load(texts, name, &text, &len);
     if (status == DGL_OK && text)
-        status = doppler_tokenizer_parse(texts->log, path, text, len, &doc);
+        status = dgl_json_parse(texts->log, path, text, len, &doc);
     if (doc) {
         struct json_file file = {{texts->log, doc}, dgl_json_root(doc), name};
         status = dgl_json_is(file.root, DGL_JSON_OBJECT)
@@ -239,8 +277,8 @@ static enum dgl_status load_texts(const struct model_texts *texts, struct chat_s
     if (status == DGL_OK)
         status = load_json(texts, FILE_TOKENS, load_tokens, out);
     /* Large: looked at only when it is needed. */
-    if (status == DGL_OK && !(out->tokens[0].found && out->tokens[1].found))
-        status = load_json(texts, FILE_TOKENIZER, load_added_tokens, out);
+    if (status == DGL_OK && !has_both(out))
+        status = load_json(texts, FILE_TOKENIZER, load_tokenizer, out);
     return status;
 }
 

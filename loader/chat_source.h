@@ -5,8 +5,8 @@
  * Hugging Face folders and packs: the files of chat_files.h, then chat_template.jinja, then
  * chat_template.json, then "chat_template" of tokenizer_config.json (a text, or a list of named
  * ones), which GGUF files have as tokenizer.chat_template and tokenizer.chat_template.NAME. Tokens:
- * tokenizer_config.json, then special_tokens_map.json, then the special tokens <s> and </s> of
- * tokenizer.json as bos_token and eos_token.
+ * tokenizer_config.json, then special_tokens_map.json, then what tokenizer.json in DOPPLER's form
+ * names by id, then the special tokens <s> and </s> of tokenizer.json as bos_token and eos_token.
  */
 #ifndef DGL_LOADER_CHAT_SOURCE_H
 #define DGL_LOADER_CHAT_SOURCE_H

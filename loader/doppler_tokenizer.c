@@ -301,17 +301,48 @@ static enum dgl_status form_write(const struct dgl_log *log, const struct dgl_js
     return st;
 }
 
+enum dgl_status doppler_tokenizer_convert(const struct dgl_log *log, const struct dgl_json_doc *doc,
+                                          struct dgl_json_doc **out)
+{
+    struct dgl_buf text = {0};
+    *out = NULL;
+    if (!is_doppler(dgl_json_root(doc)))
+        return DGL_OK;
+    enum dgl_status st = form_write(log, doc, &text);
+    if (st == DGL_OK)
+        st = dgl_json_parse(log, dgl_json_name(doc), text.p, text.len, out);
+    dgl_buf_finish(&text);
+    return st;
+}
+
 enum dgl_status doppler_tokenizer_parse(const struct dgl_log *log, const char *name,
                                         const char *json, size_t len, struct dgl_json_doc **out)
 {
-    struct dgl_buf text = {0};
+    struct dgl_json_doc *converted = NULL;
     enum dgl_status st = dgl_json_parse(log, name, json, len, out);
-    if (st != DGL_OK || !is_doppler(dgl_json_root(*out)))
-        return st;
-    st = form_write(log, *out, &text);
-    dgl_json_destroy(out);
     if (st == DGL_OK)
-        st = dgl_json_parse(log, name, text.p, text.len, out);
-    dgl_buf_finish(&text);
+        st = doppler_tokenizer_convert(log, *out, &converted);
+    if (st != DGL_OK || converted)
+        dgl_json_destroy(out);
+    if (converted)
+        *out = converted;
     return st;
+}
+
+bool doppler_tokenizer_special(const struct dgl_json_doc *doc, const char *role,
+                               struct dgl_str *text)
+{
+    const struct dgl_json *root = dgl_json_root(doc);
+    int64_t wanted, id;
+    if (!is_doppler(root) ||
+        !dgl_json_i64(dgl_json_get(dgl_json_get(root, "specialTokens"), role), &wanted))
+        return false;
+    for (const struct dgl_json *t = dgl_json_first(dgl_json_get(root, "vocab")); t;
+         t = dgl_json_next(t)) {
+        if (!dgl_json_i64(t, &id) || id != wanted)
+            continue;
+        *text = dgl_json_key(t);
+        return true;
+    }
+    return false;
 }

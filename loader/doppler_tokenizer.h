@@ -11,4 +11,12 @@
 enum dgl_status doppler_tokenizer_parse(const struct dgl_log *log, const char *name,
                                         const char *json, size_t len, struct dgl_json_doc **out);
 
+/* The Hugging Face form of a parsed file; *out stays NULL when it is not DOPPLER's. */
+enum dgl_status doppler_tokenizer_convert(const struct dgl_log *log, const struct dgl_json_doc *doc,
+                                          struct dgl_json_doc **out);
+/* The text of the token that specialTokens gives a role ("bos"); false: there is none, or the file
+ * is not of DOPPLER's form. */
+bool doppler_tokenizer_special(const struct dgl_json_doc *doc, const char *role,
+                               struct dgl_str *text);
+
 #endif

@@ -55,6 +55,12 @@ struct source_row {
 #define WITH_TOOLS "{\"messages\":" HI ",\"tools\":[{\"name\":\"f\"}]}"
 #define BOTH       "{{ bos_token }}|{{ eos_token }}"
 
+#define FORM(part)                                                                                 \
+    {                                                                                              \
+        "tokenizer.json", "{\"type\":\"bpe\",\"model\":\"llama\",\"vocab\":{\"<s>\":0,\"<b>\":1,"  \
+                          "\"<e>\":2},\"vocabSize\":3,\"scores\":[0,0,0]," part "}"                \
+    }
+
 static const struct source_row source_rows[] = {
     {"chat_template.jinja", {JINJA("J{{ messages[0].content }}")}, NULL, NULL, "Jhi"},
     {"chat_template.json", {OLD("{\"chat_template\":\"O\"}")}, NULL, NULL, "O"},
@@ -177,6 +183,23 @@ static const struct source_row source_rows[] = {
      NULL,
      NULL,
      "|"},
+    {"roles of DOPPLER's form",
+     {JINJA(BOTH "{{ pad_token }}"), FORM("\"specialTokens\":{\"bos\":1,\"eos\":2,\"pad\":0}")},
+     NULL,
+     NULL,
+     "<b>|<e><s>"},
+    {"roles of DOPPLER's form and <s>",
+     {JINJA(BOTH),
+      FORM("\"specialTokens\":{\"eos\":2},\"tokenTypes\":[3,3,3],\"addBosToken\":false")},
+     NULL,
+     NULL,
+     "<s>|<e>"},
+    {"the config goes before roles",
+     {JINJA(BOTH), CONFIG("{\"bos_token\":\"B\"}"),
+      FORM("\"specialTokens\":{\"bos\":1,\"eos\":2}")},
+     NULL,
+     NULL,
+     "B|<e>"},
     {"no tokens", {JINJA("{{ bos_token is defined }}" BOTH)}, NULL, NULL, "False|"},
     {"further tokens",
      {JINJA("{{ unk_token }}{{ pad_token }}"), CONFIG("{\"unk_token\":\"U\",\"pad_token\":\"P\"}")},

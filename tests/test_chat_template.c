@@ -413,6 +413,10 @@ static const struct marks_row marks_rows[] = {
      "{{ messages[0].content }}", "<s>", "\xE2\x96\x81<|s>"},
     {"in normalized text, behind a blank", "spm-llama2-normalized_true",
      "{{ messages[0].content }} <s>", "q <s>", "\xE2\x96\x81|q|\xE2\x96\x81<|s>[<s>]"},
+    {"a token that is not special is a word", "spm-gemma", "<s>{{ messages[0].content }}",
+     "a\\n\\nb</s>", "[<s>]a|\n\n|b|</|s>"},
+    {"across the border too", "bl-llama3-ignore_merges", "<to{{ messages[0].content }}", "ol>q",
+     "<tool>|q"},
     {"a normal form, the template's", "bl-qwen-nfc-normalized",
      "<|im_start|>{{ messages[0].content }}", "e\\u0301", "[<|im_start|>]\xC3\x83\xC2\xA9"},
 };

@@ -205,6 +205,12 @@ static const struct refusal refusals[] = {
      "no such luck"},
     {"longer than the context", {"--messages", "-", "-c", "4"}, HI, 1, "context"},
     {"a conversation that is", {"-c", "4"}, "Tell me a story.\n", 1, "/reset begins a new one"},
+    {"a message that is not UTF-8",
+     {NULL},
+     "caf\xE9\n",
+     1,
+     "message is not UTF-8: byte 0xe9 at offset 3"},
+    {"a system message that is not", {"--system", "caf\xE9"}, "Hi\n", 1, "--system is not UTF-8"},
     {"a model with a fault", {"-m", "tests/nothing"}, "", 1, "tests/nothing"},
 };
 

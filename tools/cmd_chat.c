@@ -57,6 +57,8 @@ static int take_message(struct chat *c, struct dgl_str text)
 {
     if (is_blank(text))
         return EXIT_OK;
+    if (!input_is_utf8("chat: the message", text))
+        return c->interactive ? EXIT_OK : EXIT_FAILED;
     bool slash = text.p[0] == '/', twice = slash && text.len > 1 && text.p[1] == '/';
     if (slash && !twice)
         return chat_command(c, text);
@@ -92,6 +94,8 @@ static int talk(struct chat *c)
 static int run_talk(struct chat *c)
 {
     const char *system = c->opt->system;
+    if (system && !input_is_utf8("chat: the text of --system", dgl_str_of(system)))
+        return EXIT_FAILED;
     if (system && !talk_set_system(&c->talk, dgl_str_of(system))) {
         console_error("out of memory for --system");
         return EXIT_FAILED;

@@ -5,7 +5,6 @@
 
 #include "core/base/json.h"
 #include "core/base/log.h"
-#include "core/base/utf8.h"
 #include "tools/commands.h"
 #include "tools/engine.h"
 #include "tools/input.h"
@@ -255,16 +254,6 @@ static void print_ids(const int32_t *ids, size_t count, struct dgl_buf *out)
     dgl_buf_putc(out, '\n');
 }
 
-static bool text_check(struct dgl_str text)
-{
-    size_t valid = dgl_utf8_valid_prefix(text.p, text.len);
-    if (valid < text.len)
-        console_error(
-            "tokenize: the text is not UTF-8: byte 0x%02x at offset %zu; convert it first",
-            (unsigned char)text.p[valid], valid);
-    return valid == text.len;
-}
-
 /* Without --jsonl: one text, its ids on one line (or the same object with --json). */
 static int one_text(const struct tokenize *t)
 {
@@ -277,7 +266,7 @@ static int one_text(const struct tokenize *t)
     else if (!input_slurp("-", &text))
         return interrupted() ? EXIT_CANCELLED : EXIT_FAILED;
     struct dgl_str whole = {text.p ? text.p : "", text.len};
-    if (!text_check(whole)) {
+    if (!input_is_utf8("tokenize: the text", whole)) {
         st = DGL_ERR_INVALID_ARG;
     } else if (t->opt->json) {
         st = write_both(t, whole, &out);

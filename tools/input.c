@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/mem.h"
+#include "core/base/utf8.h"
 #include "tools/console.h"
 
 static int add_id(struct dgl_str part, struct id_list *out)
@@ -102,6 +103,15 @@ size_t input_unescape(char *text, size_t len)
         text[w++] = c;
     }
     return w;
+}
+
+bool input_is_utf8(const char *what, struct dgl_str text)
+{
+    size_t valid = dgl_utf8_valid_prefix(text.p, text.len);
+    if (valid < text.len)
+        console_error("%s is not UTF-8: byte 0x%02x at offset %zu; convert it first", what,
+                      (unsigned char)text.p[valid], valid);
+    return valid == text.len;
 }
 
 bool input_line(struct dgl_buf *line)

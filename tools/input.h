@@ -17,6 +17,8 @@ bool input_slurp(const char *path, struct dgl_buf *out);
 /* Expands \n \r \t \' \" \\ \xHH in place and returns the new length; what is none of these stays
  * as it is, as in llama.cpp. */
 size_t input_unescape(char *text, size_t len);
+/* False after an error line "WHAT is not UTF-8: ...". */
+bool input_is_utf8(const char *what, struct dgl_str text);
 /* The next line of standard input without its newline; false at the end, after a signal, and when
  * memory is out (line->failed). */
 bool input_line(struct dgl_buf *line);

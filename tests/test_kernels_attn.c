@@ -40,9 +40,9 @@ static const struct attn_shape shapes[] = {
 };
 #define NUM_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
 
-static struct attn_coverage coverage[] = {{.op = "rope_kv", .run = attn_run_rope_kv},
-                                          {.op = "attn_prefill", .run = attn_run_prefill},
-                                          {.op = "attn_decode", .run = attn_run_decode}};
+static struct kernel_walk walks[] = {{"rope_kv", .excuses = {"EXTENSION", "SUBGROUP"}},
+                                     {"attn_prefill", .excuses = {"EXTENSION", "SUBGROUP"}},
+                                     {"attn_decode", .excuses = {"EXTENSION", "SUBGROUP"}}};
 enum { ROPE_KV, PREFILL, DECODE };
 
 static struct kernel_bench *benches[2]; /* the device as it is, and clamped to the minimums */
@@ -50,31 +50,24 @@ static struct kernel_bench *benches[2]; /* the device as it is, and clamped to t
 static void attention_agrees_with_doubles(void **state)
 {
     const struct attn_row *row = *state;
-    attn_run_all(row, benches[row->limits_min], &coverage[row->shape.tokens ? PREFILL : DECODE]);
+    bool prefill = row->shape.tokens > 0;
+    attn_run_all(row, benches[row->limits_min], &walks[prefill ? PREFILL : DECODE],
+                 prefill ? attn_run_prefill : attn_run_decode);
 }
 
 static void rope_and_cache_agree_bit_for_bit(void **state)
 {
     const struct attn_row *row = *state;
-    attn_run_all(row, benches[row->limits_min], &coverage[ROPE_KV]);
+    attn_run_all(row, benches[row->limits_min], &walks[ROPE_KV], attn_run_rope_kv);
 }
 
 static void every_kernel_was_tested(void **state)
 {
     (void)state;
-    int missing = 0;
     if (!benches[0])
         SKIP("every_kernel_was_tested: no GLES device");
-    for (size_t op = 0; op < sizeof(coverage) / sizeof(coverage[0]); op++) {
-        const struct attn_coverage *cover = &coverage[op];
-        for (size_t i = 0; kernel_bench_name(benches[0], cover->op, i); i++) {
-            if (cover->ran[i])
-                continue;
-            printf("# skip: %s\n", cover->why[i]);
-            missing += !strstr(cover->why[i], "EXTENSION") && !strstr(cover->why[i], "SUBGROUP");
-        }
-    }
-    assert_int_equal(missing, 0);
+    for (size_t op = 0; op < sizeof(walks) / sizeof(walks[0]); op++)
+        kernel_walk_check(&walks[op], benches[0]);
 }
 
 /* ---- rounding to f16 ------------------------------------------------------------------------- */

@@ -28,8 +28,7 @@ static const struct attn_shape shapes[] = {
 };
 #define NUM_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
 
-static struct attn_coverage prefill = {.op = "attn_prefill", .run = attn_run_prefill};
-static struct attn_coverage decode = {.op = "attn_decode", .run = attn_run_decode};
+static struct kernel_walk prefill = {.op = "attn_prefill"}, decode = {.op = "attn_decode"};
 static struct kernel_bench *bench;
 static struct attn_row rows[NUM_SHAPES];
 static char names[NUM_SHAPES][96];
@@ -37,7 +36,10 @@ static char names[NUM_SHAPES][96];
 static void scores_agree_with_doubles(void **state)
 {
     const struct attn_row *row = *state;
-    attn_run_all(row, bench, row->shape.tokens ? &prefill : &decode);
+    if (row->shape.tokens)
+        attn_run_all(row, bench, &prefill, attn_run_prefill);
+    else
+        attn_run_all(row, bench, &decode, attn_run_decode);
 }
 
 int main(void)

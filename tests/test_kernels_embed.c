@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "core/base/mem.h"
-#include "tests/support/kernel_bench.h"
+#include "tests/support/kernel_walk.h"
 #include "tests/support/ref_ops.h"
 
 #define MAX_TOKENS 64
@@ -85,58 +85,10 @@ static const struct synth_row synth_rows[] = {
     {"synth_mxfp4", DGL_MXFP4, 64, 2880},     {"synth_q4_0_padded", DGL_Q4_0, 300, 80},
 };
 
-static struct {
-    struct kernel_bench *bench;
-} all;
-
-static void *checked(void *p)
-{
-    assert_non_null(p);
-    return p;
-}
-
-/* Calls `one` for every kernel of `op`; at least one must run, and none may be unable to for other
- * reasons than the device's. `one` returns what the bench said. */
-static void each_kernel(const char *op, void *ctx,
-                        enum bench_result (*one)(void *ctx, const char *kernel, double tolerance,
-                                                 char why[BENCH_WHY]))
-{
-    const char *name;
-    char why[BENCH_WHY];
-    int ran = 0;
-    if (!all.bench)
-        SKIP("%s: no GLES device", op);
-    for (size_t i = 0; (name = kernel_bench_name(all.bench, op, i)) != NULL; i++) {
-        const struct kernel *kernel = kernel_set_find(kernel_bench_set(all.bench), name);
-        enum bench_result result = one(ctx, name, kernel->tolerance, why);
-        if (result == BENCH_FAILED)
-            fail_msg("%s: %s", name, why);
-        if (result == BENCH_CANNOT)
-            printf("# skip: %s\n", why);
-        ran += result == BENCH_RAN;
-    }
-    assert_true(ran > 0);
-}
-
-static void check_nmse(const char *kernel, const float *got, const double *want, size_t count,
-                       double limit)
-{
-    double nmse = test_nmse(got, want, count);
-    if (!(nmse <= limit))
-        fail_msg("%s: NMSE %.3g, at most %.3g allowed; first value %.9g, expected %.17g", kernel,
-                 nmse, limit, got[0], want[0]);
-}
-
-/* Takes the first `cols` of each row of `stride` values out; the rest must still be as it was. */
-static void compact(const float *values, const float *before, size_t stride, size_t cols,
-                    size_t rows, float *out)
-{
-    for (size_t r = 0; r < rows; r++) {
-        memcpy(out + r * cols, values + r * stride, cols * sizeof(*out));
-        assert_memory_equal(values + r * stride + cols, before + r * stride + cols,
-                            4 * (stride - cols));
-    }
-}
+static struct kernel_bench *bench;
+static struct kernel_walk walks[] = {
+    {.op = "embed"}, {.op = "norm"}, {.op = "qk_norm"}, {.op = "synth"}};
+enum { EMBED, NORM, QK_NORM, SYNTH };
 
 static float *nan_array(size_t count)
 {
@@ -173,17 +125,15 @@ static enum bench_result embed_band(const struct embed *e, const char *kernel, u
     bench_inout(&c, "X", x, x, row->tokens * stride);
     c.step.pos = row->pos;
     c.step.tokens = row->tokens;
-    return kernel_bench_run(all.bench, kernel, &c, why);
+    return kernel_bench_run(bench, kernel, &c, why);
 }
 
-static enum bench_result embed_one(void *ctx, const char *kernel, double tolerance,
-                                   char why[BENCH_WHY])
+static enum bench_result embed_one(void *ctx, const char *kernel, char why[BENCH_WHY])
 {
     const struct embed *e = ctx;
     const struct embed_row *row = e->row;
     size_t stride = row->hidden + row->x_pad, count = (size_t)row->tokens * row->hidden;
     float *x = nan_array(row->tokens * stride), *before = nan_array(row->tokens * stride);
-    float *got = checked(dgl_new_array(float, count));
     double *want = checked(dgl_new_array(double, count));
     enum bench_result result = BENCH_RAN;
     if (row->cut)
@@ -195,12 +145,11 @@ static enum bench_result embed_one(void *ctx, const char *kernel, double toleran
             want[i] =
                 0.75 *
                 e->table.values[e->ids[row->pos + i / row->hidden] * row->hidden + i % row->hidden];
-        compact(x, before, stride, row->hidden, row->tokens, got);
-        check_nmse(kernel, got, want, count, tolerance);
+        walk_rows_check(&(struct walk_rows){row->tokens, row->hidden, stride, before, x, want},
+                        bench, kernel);
     }
     free(x);
     free(before);
-    free(got);
     free(want);
     return result;
 }
@@ -209,28 +158,27 @@ static void embed_looks_rows_up(void **state)
 {
     struct embed e = {.row = *state};
     uint64_t seed = e.row->hidden;
+    if (!bench)
+        SKIP("%s: no GLES device", e.row->name);
     ref_matrix_init(&e.table, e.row->type, e.row->vocab, e.row->hidden, seed);
     for (uint32_t i = 0; i < e.row->pos + e.row->tokens; i++)
         e.ids[i] = (uint32_t)(test_rand(&seed) % e.row->vocab);
     e.ids[e.row->pos] = e.row->vocab - 1;
     e.ids[e.row->pos + e.row->tokens - 1] = e.row->cut ? e.row->cut : e.row->vocab - 1;
-    each_kernel("embed", &e, embed_one);
+    kernel_walk_case(&walks[EMBED], bench, e.row->name, embed_one, &e);
     ref_matrix_finish(&e.table);
 }
 
 /* ---- norm -------------------------------------------------------------------------------- */
 
-static enum bench_result norm_one(void *ctx, const char *kernel, double tolerance,
-                                  char why[BENCH_WHY])
+static enum bench_result norm_one(void *ctx, const char *kernel, char why[BENCH_WHY])
 {
     const struct norm_row *row = ctx;
     size_t x_stride = row->hidden + row->x_pad, y_stride = row->hidden + row->y_pad;
-    size_t count = (size_t)row->tokens * row->hidden;
     uint64_t seed = row->hidden;
     float *x = nan_array(row->tokens * x_stride), *y = nan_array(row->tokens * y_stride);
     float *before = nan_array(row->tokens * y_stride), *gain = nan_array(row->hidden);
-    float *got = checked(dgl_new_array(float, count));
-    double *want = checked(dgl_new_array(double, count));
+    double *want = checked(dgl_new_array(double, (size_t)row->tokens * row->hidden));
     double *wide = checked(dgl_new_array(double, 2u * row->hidden));
     ref_fill(gain, row->hidden, &seed);
     for (uint32_t t = 0; t < row->tokens; t++) {
@@ -256,12 +204,11 @@ static enum bench_result norm_one(void *ctx, const char *kernel, double toleranc
     bench_in(&c, "X", x, row->tokens * x_stride);
     bench_in(&c, "G", gain, row->hidden);
     bench_inout(&c, "Y", y, y, row->tokens * y_stride);
-    enum bench_result result = kernel_bench_run(all.bench, kernel, &c, why);
-    if (result == BENCH_RAN) {
-        compact(y, before, y_stride, row->hidden, row->tokens, got);
-        check_nmse(kernel, got, want, count, tolerance);
-    }
-    float *const floats[] = {x, y, before, gain, got};
+    enum bench_result result = kernel_bench_run(bench, kernel, &c, why);
+    if (result == BENCH_RAN)
+        walk_rows_check(&(struct walk_rows){row->tokens, row->hidden, y_stride, before, y, want},
+                        bench, kernel);
+    float *const floats[] = {x, y, before, gain};
     for (size_t i = 0; i < sizeof(floats) / sizeof(floats[0]); i++)
         free(floats[i]);
     free(want);
@@ -271,7 +218,10 @@ static enum bench_result norm_one(void *ctx, const char *kernel, double toleranc
 
 static void norm_divides_by_the_root_mean_square(void **state)
 {
-    each_kernel("norm", *state, norm_one);
+    const struct norm_row *row = *state;
+    if (!bench)
+        SKIP("%s: no GLES device", row->name);
+    kernel_walk_case(&walks[NORM], bench, row->name, norm_one, *state);
 }
 
 /* ---- qk_norm ----------------------------------------------------------------------------- */
@@ -296,8 +246,7 @@ static void ref_qk_norm(const struct qk_row *row, const float *gain, const float
     free(wide);
 }
 
-static enum bench_result qk_one(void *ctx, const char *kernel, double tolerance,
-                                char why[BENCH_WHY])
+static enum bench_result qk_one(void *ctx, const char *kernel, char why[BENCH_WHY])
 {
     const struct qk_row *row = ctx;
     size_t turned = (size_t)(row->heads + row->kv_heads) * row->head_dim;
@@ -305,7 +254,7 @@ static enum bench_result qk_one(void *ctx, const char *kernel, double tolerance,
     size_t gains = (size_t)(row->all ? row->heads + row->kv_heads : 2) * row->head_dim;
     uint64_t seed = turned;
     float *qkv = nan_array(row->tokens * stride), *before = nan_array(row->tokens * stride);
-    float *gain = nan_array(gains), *got = checked(dgl_new_array(float, row->tokens *turned));
+    float *gain = nan_array(gains);
     double *want = checked(dgl_new_array(double, row->tokens *turned));
     ref_fill(gain, gains, &seed);
     for (uint32_t t = 0; t < row->tokens; t++) {
@@ -322,22 +271,23 @@ static enum bench_result qk_one(void *ctx, const char *kernel, double tolerance,
     bench_float(&c, "eps", 1e-5f);
     bench_in(&c, "G", gain, gains);
     bench_inout(&c, "QKV", qkv, qkv, row->tokens * stride);
-    enum bench_result result = kernel_bench_run(all.bench, kernel, &c, why);
-    if (result == BENCH_RAN) {
-        compact(qkv, before, stride, turned, row->tokens, got);
-        check_nmse(kernel, got, want, row->tokens * turned, tolerance);
-    }
+    enum bench_result result = kernel_bench_run(bench, kernel, &c, why);
+    if (result == BENCH_RAN)
+        walk_rows_check(&(struct walk_rows){row->tokens, turned, stride, before, qkv, want}, bench,
+                        kernel);
     free(qkv);
     free(before);
     free(gain);
-    free(got);
     free(want);
     return result;
 }
 
 static void qk_norm_leaves_values_alone(void **state)
 {
-    each_kernel("qk_norm", *state, qk_one);
+    const struct qk_row *row = *state;
+    if (!bench)
+        SKIP("%s: no GLES device", row->name);
+    kernel_walk_case(&walks[QK_NORM], bench, row->name, qk_one, *state);
 }
 
 /* ---- synth ------------------------------------------------------------------------------- */
@@ -353,7 +303,7 @@ static enum bench_result synth_fill(const struct synth_row *row, const char *ker
     bench_uint(&c, "rows", row->rows);
     bench_uint(&c, "seed", seed);
     bench_out(&c, "W", words, row->rows * shape->row_words);
-    return kernel_bench_run(all.bench, kernel, &c, why);
+    return kernel_bench_run(bench, kernel, &c, why);
 }
 
 /* Mean and deviation of one column block of 32 and of all: no block may be constant, none may be
@@ -376,12 +326,10 @@ static void check_spread(const struct synth_row *row, const double *values)
     }
 }
 
-static enum bench_result synth_one(void *ctx, const char *kernel, double tolerance,
-                                   char why[BENCH_WHY])
+static enum bench_result synth_one(void *ctx, const char *kernel, char why[BENCH_WHY])
 {
     const struct synth_row *row = ctx;
     struct ref_matrix m;
-    (void)tolerance;
     ref_matrix_init(&m, row->type, row->rows, row->cols, 1);
     size_t words = row->rows * m.row_words;
     uint32_t *again = checked(dgl_new_array(uint32_t, words));
@@ -405,20 +353,30 @@ static enum bench_result synth_one(void *ctx, const char *kernel, double toleran
 
 static void synth_makes_plausible_weights(void **state)
 {
-    each_kernel("synth", *state, synth_one);
+    const struct synth_row *row = *state;
+    if (!bench)
+        SKIP("%s: no GLES device", row->name);
+    kernel_walk_case(&walks[SYNTH], bench, row->name, synth_one, *state);
+}
+
+static void every_kernel_was_tested(void **state)
+{
+    (void)state;
+    if (!bench)
+        SKIP("every_kernel_was_tested: no GLES device");
+    for (size_t op = 0; op < sizeof(walks) / sizeof(walks[0]); op++)
+        kernel_walk_check(&walks[op], bench);
 }
 
 int main(void)
 {
-    all.bench = kernel_bench_create(false);
-    int failures = test_run_rows("embed", embed_looks_rows_up, embed_rows,
-                                 sizeof(embed_rows) / sizeof(embed_rows[0]), sizeof(embed_rows[0]));
-    failures += test_run_rows("norm", norm_divides_by_the_root_mean_square, norm_rows,
-                              sizeof(norm_rows) / sizeof(norm_rows[0]), sizeof(norm_rows[0]));
-    failures += test_run_rows("qk_norm", qk_norm_leaves_values_alone, qk_rows,
-                              sizeof(qk_rows) / sizeof(qk_rows[0]), sizeof(qk_rows[0]));
-    failures += test_run_rows("synth", synth_makes_plausible_weights, synth_rows,
-                              sizeof(synth_rows) / sizeof(synth_rows[0]), sizeof(synth_rows[0]));
-    kernel_bench_destroy(&all.bench);
+    const struct CMUnitTest others[] = {cmocka_unit_test(every_kernel_was_tested)};
+    bench = kernel_bench_create(false);
+    int failures = test_run_table("embed", embed_looks_rows_up, embed_rows);
+    failures += test_run_table("norm", norm_divides_by_the_root_mean_square, norm_rows);
+    failures += test_run_table("qk_norm", qk_norm_leaves_values_alone, qk_rows);
+    failures += test_run_table("synth", synth_makes_plausible_weights, synth_rows);
+    failures += cmocka_run_group_tests_name("kernels", others, NULL, NULL);
+    kernel_bench_destroy(&bench);
     return failures;
 }

@@ -12,12 +12,11 @@
 #include "core/base/mem.h"
 #include "core/repack.h"
 #include "kernels/kernel_private.h"
-#include "tests/support/kernel_bench.h"
+#include "tests/support/kernel_walk.h"
 #include "tests/support/ref_ops.h"
 
-#define EPS         1e-5
-#define SOFTCAP     1.5 /* well within the range of the sums */
-#define MAX_KERNELS 64
+#define EPS     1e-5
+#define SOFTCAP 1.5 /* well within the range of the sums */
 
 /* What is asked, apart from the weight's format. */
 struct shape {
@@ -85,10 +84,7 @@ static const struct shape shapes[] = {
      .formats = "bf16 q4_k"},
     {"prefill", "none", "softcap", .k = 72, .n = 320, .tokens = 6, .scale = 2, .formats = "bf16"},
 };
-static const enum dgl_dtype weights[] = {DGL_F32,  DGL_F16,  DGL_BF16, DGL_Q8_0, DGL_Q4_K,
-                                         DGL_Q4_0, DGL_Q5_K, DGL_Q6_K, DGL_MXFP4};
-#define NUM_SHAPES  (sizeof(shapes) / sizeof(shapes[0]))
-#define NUM_WEIGHTS (sizeof(weights) / sizeof(weights[0]))
+#define NUM_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
 
 struct row {
     const char *name;
@@ -96,21 +92,20 @@ struct row {
     enum dgl_dtype weight;
 };
 
-static struct {
-    struct kernel_bench *bench;
-    bool ran[MAX_KERNELS];
-    char why[MAX_KERNELS][BENCH_WHY]; /* last reason not to run what it serves */
-} all;
+static struct kernel_bench *bench;
+static struct kernel_walk products = {
+    .op = "matmul",
+    .excuses = {"EXTENSION", "SUBGROUP", "MAX_", "REQUIRE SOFTWARE", "SHARED_BYTES"}};
 
 /* ---- one problem ------------------------------------------------------------------------- */
 
 struct problem {
     struct shape s;
-    uint32_t x_stride, y_stride, y_cols;
-    size_t x_words, y_words, a_words, bias_at;
+    uint32_t x_stride;
+    size_t x_words, a_words, bias_at;
     struct ref_matrix w;
-    float *x, *a, *y0, *y; /* y0: before; y: after */
-    double *want;          /* [tokens or 1][y_cols] */
+    float *x, *a;
+    struct walk_rows y;
 };
 
 static bool is(const char *a, const char *b)
@@ -127,12 +122,6 @@ static const char *act_of(const struct shape *s)
 static uint32_t out_tokens(const struct shape *s)
 {
     return is(s->phase, "decode") ? 1 : s->tokens;
-}
-
-static void *checked(void *p)
-{
-    assert_non_null(p);
-    return p;
 }
 
 /* Small for post=glu: silu turns absolute errors of large gates into relative ones. */
@@ -168,19 +157,25 @@ static void ref_result(struct problem *p)
         ref_matmul(&p->w, x, 1, y);
         for (uint32_t i = 0; p->s.bias && i < p->s.n; i++)
             y[i] += p->a[p->bias_at + i];
-        for (uint32_t i = 0; i < p->y_cols; i++) {
+        for (size_t i = 0; i < p->y.cols; i++) {
             double value = p->s.scale != 0 ? y[i] * (double)p->s.scale : y[i];
             if (is(p->s.post, "glu"))
                 value = (is(act_of(&p->s), "gelu") ? ref_gelu : ref_silu)(y[2 * i]) * y[2 * i + 1];
             if (is(p->s.post, "softcap"))
                 value = ref_softcap(value, SOFTCAP);
             if (is(p->s.post, "add"))
-                value += p->y0[t * p->y_stride + i];
-            p->want[t * p->y_cols + i] = value;
+                value += p->y.before[t * p->y.stride + i];
+            p->y.want[t * p->y.cols + i] = value;
         }
     }
     free(x);
     free(y);
+}
+
+/* Columns of Y. */
+static uint32_t out_cols(const struct shape *s)
+{
+    return is(s->post, "glu") ? s->n / 2 : s->n;
 }
 
 static void problem_init(struct problem *p, const struct row *row)
@@ -189,25 +184,18 @@ static void problem_init(struct problem *p, const struct row *row)
     const struct shape *s = &row->shape;
     float scale = is(s->post, "glu") ? 0.1f : 1.0f;
     *p = (struct problem){.s = *s, .x_stride = s->k + s->x_pad};
-    p->y_cols = is(s->post, "glu") ? s->n / 2 : s->n;
-    p->y_stride = p->y_cols + s->y_pad;
+    p->y = (struct walk_rows){out_tokens(s), out_cols(s), .stride = out_cols(s) + s->y_pad};
     p->x_words = (size_t)s->tokens * p->x_stride;
-    p->y_words = (size_t)out_tokens(s) * p->y_stride;
     p->bias_at = s->gain || is(s->pre, "norm") ? (s->k + 3) / 4 * 4 : 0;
     p->a_words = p->bias_at + (s->n + 3) / 4 * 4;
     ref_matrix_init(&p->w, row->weight, s->n, s->k, seed);
     p->x = checked(dgl_new_array(float, p->x_words));
     p->a = checked(dgl_new_array(float, p->a_words));
-    p->y0 = checked(dgl_new_array(float, p->y_words));
-    p->y = checked(dgl_new_array(float, p->y_words));
-    p->want = checked(dgl_new_array(double, (size_t)out_tokens(s) * p->y_cols));
     fill_x(p, scale, &seed);
     ref_fill(p->a, p->a_words, &seed);
     for (size_t i = 0; i < p->a_words; i++)
         p->a[i] *= scale;
-    for (size_t i = 0; i < p->y_words; i++)
-        p->y0[i] =
-            is(s->post, "add") || i % p->y_stride >= p->y_cols ? test_rand_float(&seed) : NAN;
+    walk_rows_init(&p->y, is(s->post, "add"), &seed);
     ref_result(p);
 }
 
@@ -216,9 +204,7 @@ static void problem_finish(struct problem *p)
     ref_matrix_finish(&p->w);
     free(p->x);
     free(p->a);
-    free(p->y0);
-    free(p->y);
-    free(p->want);
+    walk_rows_finish(&p->y);
 }
 
 /* ---- running it -------------------------------------------------------------------------- */
@@ -238,7 +224,7 @@ static void describe(const struct problem *p, struct bench_case *c)
     bench_const(c, "N", s->n);
     bench_const(c, "W_STRIDE", (int64_t)p->w.row_words);
     bench_const(c, "X_STRIDE", p->x_stride);
-    bench_const(c, "Y_STRIDE", p->y_stride);
+    bench_const(c, "Y_STRIDE", (int64_t)p->y.stride);
     bench_const(c, "X_LAST", s->x_last);
     bench_const(c, "BIAS_AT", (int64_t)p->bias_at);
     bench_const(c, "SCALED", s->scale != 0);
@@ -260,106 +246,64 @@ static enum bench_result run_band(struct problem *p, const char *kernel, uint32_
     bench_uint(&c, "rows", rows);
     bench_in(&c, "W", p->w.packed + row0 * p->w.row_words, rows * p->w.row_words);
     bench_in(&c, "X", p->x, p->x_words);
-    bench_inout(&c, "Y", p->y, p->y, p->y_words);
+    bench_inout(&c, "Y", p->y.after, p->y.after, p->y.rows * p->y.stride);
     if (!is(p->s.pre, "none") || p->s.bias)
         bench_in(&c, "A", p->a, p->s.bias ? p->a_words : p->s.k);
     c.band = rows;
-    return kernel_bench_run(all.bench, kernel, &c, why);
+    return kernel_bench_run(bench, kernel, &c, why);
 }
 
-static void check_result(const struct problem *p, const struct kernel *kernel)
+static enum bench_result try_kernel(void *ctx, const char *name, char why[BENCH_WHY])
 {
-    size_t tokens = out_tokens(&p->s);
-    float *got = checked(dgl_new_array(float, tokens * p->y_cols));
-    for (size_t t = 0; t < tokens; t++) {
-        const float *row = p->y + t * p->y_stride, *before = p->y0 + t * p->y_stride;
-        memcpy(got + t * p->y_cols, row, p->y_cols * sizeof(*got));
-        assert_memory_equal(row + p->y_cols, before + p->y_cols, 4 * (p->y_stride - p->y_cols));
-    }
-    double nmse = test_nmse(got, p->want, tokens * p->y_cols);
-    if (!(nmse <= kernel->tolerance))
-        fail_msg("%s: NMSE %.3g, at most %.3g allowed; first value %.9g, expected %.17g",
-                 kernel->name, nmse, kernel->tolerance, got[0], p->want[0]);
-    free(got);
-}
-
-/* False: the kernel cannot run this. */
-static bool try_kernel(struct problem *p, const char *name, char why[BENCH_WHY])
-{
-    memcpy(p->y, p->y0, p->y_words * sizeof(*p->y));
+    struct problem *p = ctx;
+    memcpy(p->y.after, p->y.before, p->y.rows * p->y.stride * sizeof(*p->y.after));
     for (uint32_t i = 0; i < (p->s.bands ? p->s.bands : 1); i++) {
         enum bench_result result = run_band(p, name, i, why);
-        if (result == BENCH_CANNOT)
-            return false;
-        if (result == BENCH_FAILED)
-            fail_msg("%s: %s", name, why);
+        if (result != BENCH_RAN)
+            return result;
     }
-    check_result(p, kernel_set_find(kernel_bench_set(all.bench), name));
-    return true;
+    walk_rows_check(&p->y, bench, name);
+    return BENCH_RAN;
 }
 
 static void products_agree_with_doubles(void **state)
 {
     const struct row *row = *state;
     struct problem p;
-    const char *name;
-    char why[BENCH_WHY];
-    int ran = 0;
-    if (!all.bench)
+    if (!bench)
         SKIP("%s: no GLES device", row->name);
     problem_init(&p, row);
-    for (size_t i = 0; (name = kernel_bench_name(all.bench, "matmul", i)) != NULL; i++) {
-        assert_true(i < MAX_KERNELS);
-        if (try_kernel(&p, name, why)) {
-            all.ran[i] = true;
-            ran++;
-        } else if (!strstr(why, ": WHEN ")) {
-            memcpy(all.why[i], why, sizeof(why));
-        }
-    }
+    kernel_walk_case(&products, bench, row->name, try_kernel, &p);
     problem_finish(&p);
-    if (ran == 0)
-        fail_msg("no kernel runs %s", row->name);
 }
 
 static void every_kernel_was_tested(void **state)
 {
     (void)state;
-    const char *name;
-    int missing = 0;
-    if (!all.bench)
+    if (!bench)
         SKIP("every_kernel_was_tested: no GLES device");
-    for (size_t i = 0; (name = kernel_bench_name(all.bench, "matmul", i)) != NULL; i++) {
-        if (all.ran[i])
-            continue;
-        printf("# skip: %s\n", all.why[i]);
-        bool capability = strstr(all.why[i], "EXTENSION") || strstr(all.why[i], "SUBGROUP") ||
-                          strstr(all.why[i], "MAX_") || strstr(all.why[i], "REQUIRE SOFTWARE") ||
-                          strstr(all.why[i], "SHARED_BYTES");
-        missing += !capability;
-    }
-    assert_int_equal(missing, 0);
+    kernel_walk_check(&products, bench);
 }
 
 /* ---- names ------------------------------------------------------------------------------- */
 
-static char names[NUM_SHAPES * NUM_WEIGHTS][96];
-static struct row rows[NUM_SHAPES * NUM_WEIGHTS];
+static char names[NUM_SHAPES * REF_TYPES][96];
+static struct row rows[NUM_SHAPES * REF_TYPES];
 
 /* Fills `rows` and returns how many there are; `only_k` not 0: those of that K, for the smallest
  * device that GLES 3.1 allows. */
 static size_t name_rows(uint32_t only_k)
 {
     size_t count = 0;
-    for (size_t i = 0; i < NUM_SHAPES * NUM_WEIGHTS; i++) {
-        const struct shape *s = &shapes[i / NUM_WEIGHTS];
-        const char *format = dgl_dtype_get(weights[i % NUM_WEIGHTS])->name;
+    for (size_t i = 0; i < NUM_SHAPES * REF_TYPES; i++) {
+        const struct shape *s = &shapes[i / REF_TYPES];
+        const char *format = dgl_dtype_get(ref_types[i % REF_TYPES])->name;
         if ((s->formats && !kernel_word_in(s->formats, format)) || (only_k && s->k != only_k))
             continue;
         snprintf(names[count], sizeof(names[0]), "%s%s_%s_%s_%s%s%s%s_k%u_n%u_t%u",
                  only_k ? "floor_" : "", s->phase, format, s->pre, s->post, s->act ? "_gelu" : "",
                  s->bias ? "_bias" : "", s->scale != 0 ? "_scaled" : "", s->k, s->n, s->tokens);
-        rows[count] = (struct row){names[count], *s, weights[i % NUM_WEIGHTS]};
+        rows[count] = (struct row){names[count], *s, ref_types[i % REF_TYPES]};
         count++;
     }
     return count;
@@ -378,12 +322,12 @@ static void the_smallest_device_runs_every_product(void **state)
     struct kernel_set *set = NULL;
     (void)state;
     assert_int_equal(kernel_set_create(NULL, &(struct dgl_kernels_params){0}, &set), DGL_OK);
-    for (size_t i = 0; i < NUM_WEIGHTS * 3 * 4; i++) {
+    for (size_t i = 0; i < REF_TYPES * 3 * 4; i++) {
         const char *phase = kinds[i % 3][0], *pre = kinds[i % 3][1], *post = posts[i / 3 % 4];
         struct kernel_choice choice;
         struct kernel_request request = {
             .op = "matmul",
-            .attrs = {{"weight", dgl_dtype_get(weights[i / 12])->name},
+            .attrs = {{"weight", dgl_dtype_get(ref_types[i / 12])->name},
                       {"phase", phase},
                       {"pre", pre},
                       {"post", post},
@@ -406,19 +350,18 @@ static void time_kernel(const char *kernel, const struct row *row, const struct 
 {
     char why[BENCH_WHY];
     struct problem p = {.s = row->shape, .w = *w, .x_stride = row->shape.k};
-    uint32_t y_cols = is(row->shape.post, "glu") ? row->shape.n / 2 : row->shape.n;
     struct bench_case c;
-    p.y_stride = y_cols;
+    p.y.stride = out_cols(&row->shape);
     describe(&p, &c);
     bench_uint(&c, "row0", 0);
     bench_uint(&c, "rows", row->shape.n);
     bench_in(&c, "W", w->packed, w->rows * w->row_words);
     bench_in(&c, "X", numbers, (size_t)row->shape.tokens * row->shape.k);
-    bench_inout(&c, "Y", numbers, NULL, (size_t)row->shape.tokens * y_cols);
+    bench_inout(&c, "Y", numbers, NULL, row->shape.tokens * p.y.stride);
     bench_in(&c, "A", numbers, row->shape.k);
     c.band = row->shape.n;
     c.repeats = row->shape.tokens > 1 ? 10 : 50;
-    if (kernel_bench_run(all.bench, kernel, &c, why) != BENCH_RAN) {
+    if (kernel_bench_run(bench, kernel, &c, why) != BENCH_RAN) {
         printf("%-28s %s\n", kernel, why);
         return;
     }
@@ -450,10 +393,9 @@ static int bench_main(char **args, int count)
         w.packed[i] = (uint32_t)test_rand(&seed) & 0x2BFF2BFFu;
     ref_fill(x, numbers, &seed);
     for (int i = 7; i < count; i++)
-        kernel_bench_hint(all.bench, args[i]);
-    for (size_t i = 0; (name = kernel_bench_name(all.bench, "matmul", i)) != NULL; i++)
-        if (kernel_word_in(kernel_set_find(kernel_bench_set(all.bench), name)->when[0].words,
-                           args[0]))
+        kernel_bench_hint(bench, args[i]);
+    for (size_t i = 0; (name = kernel_bench_name(bench, "matmul", i)) != NULL; i++)
+        if (kernel_word_in(kernel_set_find(kernel_bench_set(bench), name)->when[0].words, args[0]))
             time_kernel(name, &row, &w, x);
     free(w.packed);
     free(x);
@@ -467,19 +409,19 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_smallest_device_runs_every_product),
     };
     int failures;
-    all.bench = kernel_bench_create(false);
-    if (argc > 2 && is(argv[1], "bench") && all.bench) {
+    bench = kernel_bench_create(false);
+    if (argc > 2 && is(argv[1], "bench") && bench) {
         failures = bench_main(argv + 2, argc - 2);
-        kernel_bench_destroy(&all.bench);
+        kernel_bench_destroy(&bench);
         return failures;
     }
     size_t count = name_rows(0);
     failures = test_run_rows("matmul", products_agree_with_doubles, rows, count, sizeof(rows[0]));
     failures += cmocka_run_group_tests_name("kernels", others, NULL, NULL);
-    kernel_bench_destroy(&all.bench);
-    all.bench = kernel_bench_create(true);
+    kernel_bench_destroy(&bench);
+    bench = kernel_bench_create(true);
     count = name_rows(1152);
     failures += test_run_rows("floor", products_agree_with_doubles, rows, count, sizeof(rows[0]));
-    kernel_bench_destroy(&all.bench);
+    kernel_bench_destroy(&bench);
     return failures;
 }

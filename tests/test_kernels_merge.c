@@ -6,11 +6,10 @@
 #include <stdlib.h>
 
 #include "core/base/mem.h"
-#include "tests/support/kernel_bench.h"
+#include "tests/support/kernel_walk.h"
 #include "tests/support/ref_ops.h"
 
-#define MAX_KERNELS 16
-#define EMPTY_MAX   (-1e30f)
+#define EMPTY_MAX (-1e30f)
 
 /* Which parts of a head hold keys. */
 enum parts { FULL, SOME_EMPTY, ONE_LEFT, NUM_PARTS };
@@ -40,45 +39,12 @@ struct copy_row {
 
 static struct {
     struct kernel_bench *bench;
-    char ran[MAX_KERNELS][64]; /* names of kernels */
-    size_t num_ran;
+    struct kernel_walk merge, copy;
     float sinks[32];
     struct merge_row merges[NUM_MERGES];
     struct copy_row copies[NUM_COPIES];
     char merge_names[NUM_MERGES][56], copy_names[NUM_COPIES][48];
-} all;
-
-static void *checked(void *p)
-{
-    assert_non_null(p);
-    return p;
-}
-
-static bool has_run(const char *kernel)
-{
-    for (size_t i = 0; i < all.num_ran; i++)
-        if (strcmp(all.ran[i], kernel) == 0)
-            return true;
-    return false;
-}
-
-/* Runs the case on one kernel and notes that it did; false when the kernel cannot. */
-static bool run_on(const char *kernel, struct bench_case *c)
-{
-    char why[BENCH_WHY];
-    enum bench_result result = kernel_bench_run(all.bench, kernel, c, why);
-    if (result == BENCH_FAILED)
-        fail_msg("%s: %s", kernel, why);
-    if (result == BENCH_CANNOT) {
-        printf("# skip: %s\n", why);
-        return false;
-    }
-    if (!has_run(kernel)) {
-        assert_true(all.num_ran < MAX_KERNELS);
-        snprintf(all.ran[all.num_ran++], sizeof(all.ran[0]), "%s", kernel);
-    }
-    return true;
-}
+} all = {.merge.op = "attn_merge", .copy.op = "copy"};
 
 static void hint(const char *tune, uint32_t value)
 {
@@ -144,97 +110,117 @@ static void expect(const struct merge_row *row, const float *p, size_t words, do
     free(clean);
 }
 
-static void merge_on(const struct merge_row *row, const char *kernel, const float *p, size_t words,
-                     const double *want)
+struct merging {
+    const struct merge_row *row;
+    size_t words;
+    float *p;
+    double *want;
+};
+
+static void check_heads(const struct merging *m, const char *kernel, const float *got)
 {
-    size_t width = (size_t)row->heads * row->head_dim;
     double limit = kernel_set_find(kernel_bench_set(all.bench), kernel)->tolerance;
+    for (uint32_t head = 0; head < m->row->heads; head++) {
+        size_t at = (size_t)head * m->row->head_dim;
+        double nmse = test_nmse(got + at, m->want + at, m->row->head_dim);
+        if (!(nmse <= limit))
+            fail_msg("%s: head %u: NMSE %.3g, at most %.3g allowed; first value %.9g, "
+                     "expected %.17g",
+                     kernel, head, nmse, limit, (double)got[at], m->want[at]);
+    }
+}
+
+static enum bench_result merge_on(void *ctx, const char *kernel, char why[BENCH_WHY])
+{
+    const struct merging *m = ctx;
+    const struct merge_row *row = m->row;
+    size_t width = (size_t)row->heads * row->head_dim;
     float *got = checked(dgl_new_array(float, width));
     struct bench_case c = {.request.op = "attn_merge", .step.tokens = 1};
     bench_const(&c, "HEADS", row->heads);
     bench_const(&c, "HEAD_DIM", row->head_dim);
     bench_const(&c, "SPLITS", row->splits);
     bench_attr(&c, "sinks", row->sinks ? "head" : "none");
-    bench_in(&c, "P", p, words);
+    bench_in(&c, "P", m->p, m->words);
     if (row->sinks)
         bench_in(&c, "S", all.sinks, row->heads);
     bench_out(&c, "O", got, width);
-    if (run_on(kernel, &c)) {
-        for (uint32_t head = 0; head < row->heads; head++) {
-            size_t at = (size_t)head * row->head_dim;
-            double nmse = test_nmse(got + at, want + at, row->head_dim);
-            if (!(nmse <= limit))
-                fail_msg("%s: head %u: NMSE %.3g, at most %.3g allowed; first value %.9g, "
-                         "expected %.17g",
-                         kernel, head, nmse, limit, got[at], want[at]);
-        }
-    }
+    enum bench_result result = kernel_bench_run(all.bench, kernel, &c, why);
+    if (result == BENCH_RAN)
+        check_heads(m, kernel, got);
     free(got);
+    return result;
 }
 
 static void merges_agree_with_doubles(void **state)
 {
     const struct merge_row *row = *state;
     size_t width = (size_t)row->heads * row->head_dim;
-    size_t words = width * row->splits + 2 * (size_t)row->heads * row->splits;
-    uint64_t seed = words;
-    const char *kernel;
+    struct merging m = {row, width * row->splits + 2 * (size_t)row->heads * row->splits, NULL,
+                        NULL};
+    uint64_t seed = m.words;
     if (!all.bench)
         SKIP("%s: no GLES device", row->name);
     hint("attn_merge.TEAMS", row->teams);
-    float *p = checked(dgl_new_array(float, words));
-    double *want = checked(dgl_new_array(double, width));
-    fill_parts(row, p, words, &seed);
-    fill_sinks(row, p, &seed);
-    expect(row, p, words, want);
-    for (size_t i = 0; (kernel = kernel_bench_name(all.bench, "attn_merge", i)) != NULL; i++)
-        merge_on(row, kernel, p, words, want);
-    free(p);
-    free(want);
+    m.p = checked(dgl_new_array(float, m.words));
+    m.want = checked(dgl_new_array(double, width));
+    fill_parts(row, m.p, m.words, &seed);
+    fill_sinks(row, m.p, &seed);
+    expect(row, m.p, m.words, m.want);
+    size_t ran = kernel_walk_run(&all.merge, all.bench, merge_on, &m);
+    free(m.p);
+    free(m.want);
+    if (ran == 0)
+        SKIP("%s: more invocations or shared memory than this device has", row->name);
 }
 
 /* ---- copy -------------------------------------------------------------------------------- */
 
+struct copying {
+    const struct copy_row *row;
+    size_t words, beyond; /* what lies beyond must not be copied */
+    uint32_t *from;
+};
+
+static enum bench_result copy_on(void *ctx, const char *kernel, char why[BENCH_WHY])
+{
+    const struct copying *k = ctx;
+    uint32_t *to = checked(dgl_new_array(uint32_t, k->words));
+    struct bench_case c = {.request.op = "copy", .step.tokens = 1, .band = k->row->units};
+    bench_uint(&c, "rows", k->row->units);
+    bench_in(&c, "SRC", k->from, k->words + k->beyond);
+    bench_out(&c, "DST", to, k->words);
+    enum bench_result result = kernel_bench_run(all.bench, kernel, &c, why);
+    if (result == BENCH_RAN)
+        assert_memory_equal(to, k->from, 4 * k->words);
+    free(to);
+    return result;
+}
+
 static void copies_are_exact(void **state)
 {
     const struct copy_row *row = *state;
-    size_t words = 4 * (size_t)row->units, beyond = 64; /* what lies there must not be copied */
+    struct copying k = {row, 4 * (size_t)row->units, 64, NULL};
     uint64_t seed = row->units;
-    const char *kernel;
     if (!all.bench)
         SKIP("%s: no GLES device", row->name);
     hint("copy_words.EACH", row->each);
-    uint32_t *from = checked(dgl_new_array(uint32_t, words + beyond));
-    uint32_t *to = checked(dgl_new_array(uint32_t, words));
-    for (size_t i = 0; i < words + beyond; i++)
-        from[i] = (uint32_t)test_rand(&seed);
-    for (size_t i = 0; (kernel = kernel_bench_name(all.bench, "copy", i)) != NULL; i++) {
-        struct bench_case c = {.request.op = "copy", .step.tokens = 1, .band = row->units};
-        bench_uint(&c, "rows", row->units);
-        bench_in(&c, "SRC", from, words + beyond);
-        bench_out(&c, "DST", to, words);
-        if (run_on(kernel, &c))
-            assert_memory_equal(to, from, 4 * words);
-    }
-    free(from);
-    free(to);
+    k.from = checked(dgl_new_array(uint32_t, k.words + k.beyond));
+    for (size_t i = 0; i < k.words + k.beyond; i++)
+        k.from[i] = (uint32_t)test_rand(&seed);
+    kernel_walk_case(&all.copy, all.bench, row->name, copy_on, &k);
+    free(k.from);
 }
 
 /* ---- all of them ------------------------------------------------------------------------- */
 
 static void every_kernel_was_tested(void **state)
 {
-    static const char *const ops[] = {"attn_merge", "copy"};
-    const char *kernel;
     (void)state;
     if (!all.bench)
         SKIP("every_kernel_was_tested: no GLES device");
-    for (size_t op = 0; op < sizeof(ops) / sizeof(ops[0]); op++) {
-        assert_non_null(kernel_bench_name(all.bench, ops[op], 0));
-        for (size_t i = 0; (kernel = kernel_bench_name(all.bench, ops[op], i)) != NULL; i++)
-            if (!has_run(kernel))
-                fail_msg("no case ran %s (%s)", kernel, ops[op]);
-    }
+    kernel_walk_check(&all.merge, all.bench);
+    kernel_walk_check(&all.copy, all.bench);
 }
 
 static void name_merges(void)

@@ -10,13 +10,12 @@
 
 #include "core/base/mem.h"
 #include "kernels/kernel_private.h"
-#include "tests/support/kernel_bench.h"
+#include "tests/support/kernel_walk.h"
 #include "tests/support/ref_moe.h"
 #include "tests/support/ref_ops.h"
 
-#define ALPHA       1.702f
-#define LIMIT       0.6f /* low: about half of what the tests compute meets it */
-#define MAX_KERNELS 64
+#define ALPHA 1.702f
+#define LIMIT 0.6f /* low: about half of what the tests compute meets it */
 
 /* Who is chosen: experts in turn, or always the first top_k but one left out. */
 enum choices { SPREAD, SAME };
@@ -69,10 +68,7 @@ static const struct shape shapes[] = {
     {"prefill", "store", "none", "none", .k = 1152, .n = 40, .experts = 4, .top_k = 1,
      .tokens = 130, .choices = SAME, .formats = "f16 q8_0 q4_k"},
 };
-static const enum dgl_dtype weights[] = {DGL_F32,  DGL_F16,  DGL_BF16, DGL_Q8_0, DGL_Q4_K,
-                                         DGL_Q4_0, DGL_Q5_K, DGL_Q6_K, DGL_MXFP4};
-#define NUM_SHAPES  (sizeof(shapes) / sizeof(shapes[0]))
-#define NUM_WEIGHTS (sizeof(weights) / sizeof(weights[0]))
+#define NUM_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
 
 struct row {
     const char *name;
@@ -80,21 +76,14 @@ struct row {
     enum dgl_dtype weight;
 };
 
-static struct {
-    struct kernel_bench *bench;
-    bool ran[MAX_KERNELS];
-    char why[MAX_KERNELS][BENCH_WHY]; /* last reason not to run what it serves */
-} all;
+static struct kernel_bench *bench;
+static struct kernel_walk experts = {
+    .op = "moe_matmul",
+    .excuses = {"EXTENSION", "SUBGROUP", "MAX_", "REQUIRE SOFTWARE", "SHARED_BYTES"}};
 
 static bool is(const char *a, const char *b)
 {
     return strcmp(a, b) == 0;
-}
-
-static void *checked(void *p)
-{
-    assert_non_null(p);
-    return p;
 }
 
 /* ---- one problem ------------------------------------------------------------------------- */
@@ -102,13 +91,13 @@ static void *checked(void *p)
 struct problem {
     struct shape s;
     struct ref_matrix w;
-    uint32_t pairs, x_rows, x_stride, y_rows, y_stride, y_cols, scale_word;
+    uint32_t pairs, x_rows, x_stride;
     float scale;
-    float *x, *y0, *y; /* y0: before; y: after */
-    float *bias;       /* [experts * n] */
+    float *x;
+    float *bias; /* [experts * n] */
     uint32_t *ids, *route, *list;
     float *share; /* the weights in `route` */
-    double *want; /* [y_rows][y_cols] */
+    struct walk_rows y;
 };
 
 static bool is_decode(const struct problem *p)
@@ -145,9 +134,9 @@ static double product(const struct problem *p, uint32_t pair, uint32_t e, uint32
 static void ref_result(struct problem *p)
 {
     const struct shape *s = &p->s;
-    for (uint32_t y = 0; y < p->y_rows; y++)
-        for (uint32_t i = 0; i < p->y_cols; i++) {
-            double *want = &p->want[(size_t)y * p->y_cols + i];
+    for (uint32_t y = 0; y < p->y.rows; y++)
+        for (uint32_t i = 0; i < p->y.cols; i++) {
+            double *want = &p->y.want[y * p->y.cols + i];
             uint32_t e = p->ids[y];
             if (is(s->post, "glu"))
                 *want = ref_moe_act(s->act, product(p, y, e, 2 * i), product(p, y, e, 2 * i + 1),
@@ -155,7 +144,7 @@ static void ref_result(struct problem *p)
             else if (is(s->post, "store"))
                 *want = product(p, y, e, i);
             else
-                *want = p->y0[i];
+                *want = p->y.before[i];
             for (uint32_t c = 0; c < s->top_k && is(s->post, "combine"); c++)
                 *want += (double)p->scale * p->share[c] * product(p, c, p->ids[c], i);
         }
@@ -167,9 +156,7 @@ static void problem_fill(struct problem *p, uint64_t *seed)
     float size = is(s->post, "glu") ? 0.1f : 1.0f; /* silu makes relative errors of absolute ones */
     for (size_t i = 0; i < (size_t)p->x_rows * p->x_stride; i++)
         p->x[i] = i % p->x_stride < s->k ? size * test_rand_float(seed) : NAN;
-    for (size_t i = 0; i < (size_t)p->y_rows * p->y_stride; i++)
-        p->y0[i] =
-            is(s->post, "combine") || i % p->y_stride >= p->y_cols ? test_rand_float(seed) : NAN;
+    walk_rows_init(&p->y, is(s->post, "combine"), seed);
     ref_fill(p->bias, (size_t)s->experts * s->n, seed);
     fill_route(p, seed);
 }
@@ -182,19 +169,16 @@ static void problem_init(struct problem *p, const struct row *row)
     *p = (struct problem){.s = *s, .pairs = s->tokens * s->top_k, .scale = 0.7f};
     p->x_rows = glu ? s->tokens : p->pairs;
     p->x_stride = s->k + s->x_pad;
-    p->y_rows = is(s->post, "combine") ? 1 : p->pairs;
-    p->y_cols = glu ? s->n / 2 : s->n;
-    p->y_stride = p->y_cols + s->y_pad;
+    p->y.rows = is(s->post, "combine") ? 1 : p->pairs;
+    p->y.cols = glu ? s->n / 2 : s->n;
+    p->y.stride = p->y.cols + s->y_pad;
     ref_matrix_init(&p->w, row->weight, (uint64_t)s->experts * s->n, s->k, seed);
     p->x = checked(dgl_new_array(float, (size_t)p->x_rows * p->x_stride));
-    p->y0 = checked(dgl_new_array(float, (size_t)p->y_rows * p->y_stride));
-    p->y = checked(dgl_new_array(float, (size_t)p->y_rows * p->y_stride));
     p->bias = checked(dgl_new_array(float, (size_t)s->experts * s->n));
     p->ids = checked(dgl_new_array(uint32_t, p->pairs));
     p->share = checked(dgl_new_array(float, p->pairs));
     p->route = checked(dgl_new_array(uint32_t, 2ull * p->pairs));
     p->list = checked(dgl_new_array(uint32_t, s->experts + 1ull + p->pairs));
-    p->want = checked(dgl_new_array(double, (size_t)p->y_rows * p->y_cols));
     problem_fill(p, &seed);
     ref_result(p);
 }
@@ -203,14 +187,12 @@ static void problem_finish(struct problem *p)
 {
     ref_matrix_finish(&p->w);
     free(p->x);
-    free(p->y0);
-    free(p->y);
     free(p->bias);
     free(p->ids);
     free(p->share);
     free(p->route);
     free(p->list);
-    free(p->want);
+    walk_rows_finish(&p->y);
 }
 
 /* ---- running it -------------------------------------------------------------------------- */
@@ -231,7 +213,7 @@ static void describe(const struct problem *p, struct bench_case *c)
     bench_const(c, "TOP_K", s->top_k);
     bench_const(c, "W_STRIDE", (int64_t)p->w.row_words);
     bench_const(c, "X_STRIDE", p->x_stride);
-    bench_const(c, "Y_STRIDE", p->y_stride);
+    bench_const(c, "Y_STRIDE", (int64_t)p->y.stride);
     bench_float(c, "scale", p->scale);
     bench_float(c, "act_alpha", ALPHA);
     bench_float(c, "act_limit", LIMIT);
@@ -259,114 +241,72 @@ static enum bench_result run_band(struct problem *p, const char *kernel, uint32_
     bench_uint(&c, "rows", rows);
     bench_in(&c, "W", band, words);
     bench_in(&c, "X", p->x, (size_t)p->x_rows * p->x_stride);
-    bench_inout(&c, "Y", p->y, p->y, (size_t)p->y_rows * p->y_stride);
+    bench_inout(&c, "Y", p->y.after, p->y.after, p->y.rows * p->y.stride);
     if (is_decode(p))
         bench_in(&c, "ROUTE", p->route, 2ull * p->pairs);
     else
         bench_in(&c, "LIST", p->list, p->s.experts + 1ull + p->pairs);
     c.band = rows;
-    enum bench_result result = kernel_bench_run(all.bench, kernel, &c, why);
+    enum bench_result result = kernel_bench_run(bench, kernel, &c, why);
     free(band);
     return result;
 }
 
-static void check_result(const struct problem *p, const struct kernel *kernel)
+static enum bench_result try_kernel(void *ctx, const char *name, char why[BENCH_WHY])
 {
-    size_t cols = p->y_cols;
-    float *got = checked(dgl_new_array(float, p->y_rows *cols));
-    for (size_t y = 0; y < p->y_rows; y++) {
-        const float *row = p->y + y * p->y_stride, *before = p->y0 + y * p->y_stride;
-        memcpy(got + y * cols, row, cols * sizeof(*got));
-        assert_memory_equal(row + cols, before + cols, 4 * (p->y_stride - cols));
-    }
-    double nmse = test_nmse(got, p->want, p->y_rows * cols);
-    if (!(nmse <= kernel->tolerance))
-        fail_msg("%s: NMSE %.3g, at most %.3g allowed; first value %.9g, expected %.17g",
-                 kernel->name, nmse, kernel->tolerance, got[0], p->want[0]);
-    free(got);
-}
-
-/* False: the kernel cannot run this. */
-static bool try_kernel(struct problem *p, const char *name, char why[BENCH_WHY])
-{
+    struct problem *p = ctx;
     uint32_t row0 = 0, last = (uint32_t)p->w.rows;
-    memcpy(p->y, p->y0, (size_t)p->y_rows * p->y_stride * sizeof(*p->y));
+    memcpy(p->y.after, p->y.before, p->y.rows * p->y.stride * sizeof(*p->y.after));
     for (uint32_t i = 0; row0 < last; i++) {
         uint32_t end = i < 3 && p->s.cuts[i] ? p->s.cuts[i] : last;
         enum bench_result result = run_band(p, name, row0, end - row0, why);
-        if (result == BENCH_CANNOT)
-            return false;
-        if (result == BENCH_FAILED)
-            fail_msg("%s: %s", name, why);
+        if (result != BENCH_RAN)
+            return result;
         row0 = end;
     }
-    check_result(p, kernel_set_find(kernel_bench_set(all.bench), name));
-    return true;
+    walk_rows_check(&p->y, bench, name);
+    return BENCH_RAN;
 }
 
 static void experts_agree_with_doubles(void **state)
 {
     const struct row *row = *state;
     struct problem p;
-    const char *name;
-    char why[BENCH_WHY];
-    int ran = 0;
-    if (!all.bench)
+    if (!bench)
         SKIP("%s: no GLES device", row->name);
     problem_init(&p, row);
-    for (size_t i = 0; (name = kernel_bench_name(all.bench, "moe_matmul", i)) != NULL; i++) {
-        assert_true(i < MAX_KERNELS);
-        if (try_kernel(&p, name, why)) {
-            all.ran[i] = true;
-            ran++;
-        } else if (!strstr(why, ": WHEN ")) {
-            memcpy(all.why[i], why, sizeof(why));
-        }
-    }
+    kernel_walk_case(&experts, bench, row->name, try_kernel, &p);
     problem_finish(&p);
-    if (ran == 0)
-        fail_msg("no kernel runs %s", row->name);
 }
 
 static void every_kernel_was_tested(void **state)
 {
     (void)state;
-    const char *name;
-    int missing = 0;
-    if (!all.bench)
+    if (!bench)
         SKIP("every_kernel_was_tested: no GLES device");
-    for (size_t i = 0; (name = kernel_bench_name(all.bench, "moe_matmul", i)) != NULL; i++) {
-        if (all.ran[i])
-            continue;
-        printf("# skip: %s\n", all.why[i]);
-        bool capability = strstr(all.why[i], "EXTENSION") || strstr(all.why[i], "SUBGROUP") ||
-                          strstr(all.why[i], "MAX_") || strstr(all.why[i], "REQUIRE SOFTWARE") ||
-                          strstr(all.why[i], "SHARED_BYTES");
-        missing += !capability;
-    }
-    assert_int_equal(missing, 0);
+    kernel_walk_check(&experts, bench);
 }
 
 /* ---- names ------------------------------------------------------------------------------- */
 
-static char names[NUM_SHAPES * NUM_WEIGHTS][96];
-static struct row rows[NUM_SHAPES * NUM_WEIGHTS];
+static char names[NUM_SHAPES * REF_TYPES][96];
+static struct row rows[NUM_SHAPES * REF_TYPES];
 
 /* Fills `rows` and returns how many there are; `bands_only`: some that are cut, for the smallest
  * device that GLES 3.1 allows. */
 static size_t name_rows(bool bands_only)
 {
     size_t count = 0;
-    for (size_t i = 0; i < NUM_SHAPES * NUM_WEIGHTS; i++) {
-        const struct shape *s = &shapes[i / NUM_WEIGHTS];
-        const char *format = dgl_dtype_get(weights[i % NUM_WEIGHTS])->name;
+    for (size_t i = 0; i < NUM_SHAPES * REF_TYPES; i++) {
+        const struct shape *s = &shapes[i / REF_TYPES];
+        const char *format = dgl_dtype_get(ref_types[i % REF_TYPES])->name;
         if (!kernel_word_in(s->formats, format) ||
             (bands_only && !(s->cuts[0] && kernel_word_in("bf16 mxfp4", format))))
             continue;
         snprintf(names[count], sizeof(names[0]), "%s%s_%s_%s_%s_k%u_n%u_%uof%u_t%u",
                  bands_only ? "floor_" : "", s->phase, format, s->post, s->act, s->k, s->n,
                  s->top_k, s->experts, s->tokens);
-        rows[count] = (struct row){names[count], *s, weights[i % NUM_WEIGHTS]};
+        rows[count] = (struct row){names[count], *s, ref_types[i % REF_TYPES]};
         count++;
     }
     return count;
@@ -375,15 +315,15 @@ static size_t name_rows(bool bands_only)
 int main(void)
 {
     const struct CMUnitTest others[] = {cmocka_unit_test(every_kernel_was_tested)};
-    all.bench = kernel_bench_create(false);
+    bench = kernel_bench_create(false);
     size_t count = name_rows(false);
     int failures =
         test_run_rows("moe_matmul", experts_agree_with_doubles, rows, count, sizeof(rows[0]));
     failures += cmocka_run_group_tests_name("kernels", others, NULL, NULL);
-    kernel_bench_destroy(&all.bench);
-    all.bench = kernel_bench_create(true);
+    kernel_bench_destroy(&bench);
+    bench = kernel_bench_create(true);
     count = name_rows(true);
     failures += test_run_rows("floor", experts_agree_with_doubles, rows, count, sizeof(rows[0]));
-    kernel_bench_destroy(&all.bench);
+    kernel_bench_destroy(&bench);
     return failures;
 }

@@ -9,42 +9,14 @@
 #include <stdlib.h>
 
 #include "core/base/mem.h"
-#include "tests/support/kernel_bench.h"
+#include "tests/support/kernel_walk.h"
 #include "tests/support/ref_moe.h"
 #include "tests/support/ref_ops.h"
 
-#define MAX_KERNELS 16
-
-static struct {
-    struct kernel_bench *bench;
-    char ran[MAX_KERNELS][64]; /* names of kernels */
-    size_t num_ran;
-} all;
-
-static void *checked(void *p)
-{
-    assert_non_null(p);
-    return p;
-}
-
-static bool has_run(const char *kernel)
-{
-    for (size_t i = 0; i < all.num_ran; i++)
-        if (strcmp(all.ran[i], kernel) == 0)
-            return true;
-    return false;
-}
-
-static void run_on(const char *kernel, struct bench_case *c)
-{
-    char why[BENCH_WHY];
-    if (kernel_bench_run(all.bench, kernel, c, why) != BENCH_RAN)
-        fail_msg("%s: %s", kernel, why);
-    if (!has_run(kernel)) {
-        assert_true(all.num_ran < MAX_KERNELS);
-        snprintf(all.ran[all.num_ran++], sizeof(all.ran[0]), "%s", kernel);
-    }
-}
+static struct kernel_bench *bench;
+static struct kernel_walk walks[] = {
+    {.op = "moe_route"}, {.op = "moe_group"}, {.op = "moe_combine"}};
+enum { ROUTE, GROUP, COMBINE };
 
 /* ---- moe_route --------------------------------------------------------------------------- */
 
@@ -88,59 +60,76 @@ static float logit_at(enum logits kind, uint32_t token, uint32_t e, uint64_t *se
     }
 }
 
-static void route_on(const struct route_row *row, const char *kernel, const char *scoring,
-                     const float *logits)
+static void check_route(const struct route_row *row, const char *scoring, const float *logits,
+                        const uint32_t *route)
 {
     uint32_t stride = row->experts + row->pad, k = row->top_k;
-    uint32_t *route = checked(dgl_new_array(uint32_t, 2ull * row->tokens * k));
     uint32_t *ids = checked(dgl_new_array(uint32_t, k));
     double *weights = checked(dgl_new_array(double, k));
     float *got = checked(dgl_new_array(float, k));
-    struct bench_case c = {.request.op = "moe_route", .step.tokens = row->tokens};
-    bench_attr(&c, "scoring", scoring);
-    bench_const(&c, "E", row->experts);
-    bench_const(&c, "TOP_K", k);
-    bench_const(&c, "L_STRIDE", stride);
-    bench_in(&c, "LOGITS", logits, (size_t)row->tokens * stride);
-    bench_out(&c, "ROUTE", route, 2ull * row->tokens * k);
-    run_on(kernel, &c);
     for (uint32_t t = 0; t < row->tokens; t++) {
         ref_moe_route(logits + (size_t)t * stride, row->experts, k, scoring, ids, weights);
         for (uint32_t s = 0; s < k; s++) {
             const uint32_t *chosen = route + 2 * ((size_t)t * k + s);
             if (chosen[0] != ids[s])
-                fail_msg("%s %s: token %u, choice %u: expert %u, expected %u", kernel, scoring, t,
-                         s, chosen[0], ids[s]);
+                fail_msg("%s: token %u, choice %u: expert %u, expected %u", scoring, t, s,
+                         chosen[0], ids[s]);
             memcpy(&got[s], chosen + 1, sizeof(got[s]));
         }
         double nmse = row->kind == NOT_NUMBERS ? 0.0 : test_nmse(got, weights, k);
         if (!(nmse <= 1e-12))
-            fail_msg("%s %s: token %u: NMSE of weights %.3g; first %.9g, expected %.17g", kernel,
-                     scoring, t, nmse, got[0], weights[0]);
+            fail_msg("%s: token %u: NMSE of weights %.3g; first %.9g, expected %.17g", scoring, t,
+                     nmse, (double)got[0], weights[0]);
     }
-    free(route);
     free(ids);
     free(weights);
     free(got);
 }
 
-static void experts_are_the_best(void **state)
+struct scores {
+    const struct route_row *row;
+    uint32_t stride;
+    float *values;
+};
+
+static enum bench_result route_on(void *ctx, const char *kernel, char why[BENCH_WHY])
 {
     static const char *const scorings[] = {"topk_softmax", "softmax_topk", "softmax_topk_norm"};
+    const struct scores *scores = ctx;
+    const struct route_row *row = scores->row;
+    size_t words = 2ull * row->tokens * row->top_k;
+    uint32_t *route = checked(dgl_new_array(uint32_t, words));
+    enum bench_result result = BENCH_RAN;
+    for (size_t s = 0; s < 3 && result == BENCH_RAN; s++) {
+        struct bench_case c = {.request.op = "moe_route", .step.tokens = row->tokens};
+        bench_attr(&c, "scoring", scorings[s]);
+        bench_const(&c, "E", row->experts);
+        bench_const(&c, "TOP_K", row->top_k);
+        bench_const(&c, "L_STRIDE", scores->stride);
+        bench_in(&c, "LOGITS", scores->values, (size_t)row->tokens * scores->stride);
+        bench_out(&c, "ROUTE", route, words);
+        result = kernel_bench_run(bench, kernel, &c, why);
+        if (result == BENCH_RAN)
+            check_route(row, scorings[s], scores->values, route);
+    }
+    free(route);
+    return result;
+}
+
+static void experts_are_the_best(void **state)
+{
     const struct route_row *row = *state;
-    uint32_t stride = row->experts + row->pad;
+    struct scores scores = {row, row->experts + row->pad, NULL};
     uint64_t seed = row->experts * 31u + row->top_k;
-    const char *kernel;
-    if (!all.bench)
+    if (!bench)
         SKIP("%s: no GLES device", row->name);
-    float *logits = checked(dgl_new_array(float, (size_t)row->tokens *stride));
-    for (uint32_t i = 0; i < row->tokens * stride; i++)
-        logits[i] =
-            i % stride < row->experts ? logit_at(row->kind, i / stride, i % stride, &seed) : NAN;
-    for (size_t i = 0; (kernel = kernel_bench_name(all.bench, "moe_route", i)) != NULL; i++)
-        for (size_t s = 0; s < 3; s++)
-            route_on(row, kernel, scorings[s], logits);
-    free(logits);
+    scores.values = checked(dgl_new_array(float, (size_t)row->tokens *scores.stride));
+    for (uint32_t i = 0; i < row->tokens * scores.stride; i++)
+        scores.values[i] = i % scores.stride < row->experts
+                               ? logit_at(row->kind, i / scores.stride, i % scores.stride, &seed)
+                               : NAN;
+    kernel_walk_case(&walks[ROUTE], bench, row->name, route_on, &scores);
+    free(scores.values);
 }
 
 /* ---- moe_group --------------------------------------------------------------------------- */
@@ -178,40 +167,51 @@ static void choose(const struct group_row *row, uint32_t token, uint32_t *ids, u
         ids[s] = (first + s * step) % row->experts;
 }
 
+struct sorting {
+    const struct group_row *row;
+    uint32_t pairs, words;
+    uint32_t *route, *want; /* of the pairs; LIST as it should be */
+};
+
+static enum bench_result group_on(void *ctx, const char *kernel, char why[BENCH_WHY])
+{
+    const struct sorting *s = ctx;
+    uint32_t *got = checked(dgl_new_array(uint32_t, s->words));
+    struct bench_case c = {.request.op = "moe_group", .step.tokens = s->row->tokens};
+    bench_const(&c, "E", s->row->experts);
+    bench_const(&c, "TOP_K", s->row->top_k);
+    bench_in(&c, "ROUTE", s->route, 2ull * s->pairs);
+    bench_out(&c, "LIST", got, s->words);
+    enum bench_result result = kernel_bench_run(bench, kernel, &c, why);
+    for (uint32_t w = 0; result == BENCH_RAN && w < s->words; w++)
+        if (got[w] != s->want[w])
+            fail_msg("%s: word %u of LIST is %u, expected %u", kernel, w, got[w], s->want[w]);
+    free(got);
+    return result;
+}
+
 static void pairs_are_sorted(void **state)
 {
     const struct group_row *row = *state;
-    uint32_t pairs = row->tokens * row->top_k, words = row->experts + 1 + pairs;
+    struct sorting s = {.row = row, .pairs = row->tokens * row->top_k};
     uint64_t seed = row->tokens;
-    const char *kernel;
-    if (!all.bench)
+    if (!bench)
         SKIP("%s: no GLES device", row->name);
-    uint32_t *ids = checked(dgl_new_array(uint32_t, pairs));
-    uint32_t *route = checked(dgl_new_array(uint32_t, 2ull * pairs));
-    uint32_t *want = checked(dgl_new_array(uint32_t, words));
-    uint32_t *got = checked(dgl_new_array(uint32_t, words));
+    s.words = row->experts + 1 + s.pairs;
+    uint32_t *ids = checked(dgl_new_array(uint32_t, s.pairs));
+    s.route = checked(dgl_new_array(uint32_t, 2ull * s.pairs));
+    s.want = checked(dgl_new_array(uint32_t, s.words));
     for (uint32_t t = 0; t < row->tokens; t++)
         choose(row, t, ids + (size_t)t * row->top_k, &seed);
-    for (uint32_t p = 0; p < pairs; p++) {
-        route[2 * p] = ids[p];
-        route[2 * p + 1] = 0x7FC00000; /* weights do not matter here */
+    for (uint32_t p = 0; p < s.pairs; p++) {
+        s.route[2 * p] = ids[p];
+        s.route[2 * p + 1] = 0x7FC00000; /* weights do not matter here */
     }
-    ref_moe_group(ids, row->tokens, row->top_k, row->experts, want);
-    for (size_t i = 0; (kernel = kernel_bench_name(all.bench, "moe_group", i)) != NULL; i++) {
-        struct bench_case c = {.request.op = "moe_group", .step.tokens = row->tokens};
-        bench_const(&c, "E", row->experts);
-        bench_const(&c, "TOP_K", row->top_k);
-        bench_in(&c, "ROUTE", route, 2ull * pairs);
-        bench_out(&c, "LIST", got, words);
-        run_on(kernel, &c);
-        for (uint32_t w = 0; w < words; w++)
-            if (got[w] != want[w])
-                fail_msg("%s: word %u of LIST is %u, expected %u", kernel, w, got[w], want[w]);
-    }
+    ref_moe_group(ids, row->tokens, row->top_k, row->experts, s.want);
+    kernel_walk_case(&walks[GROUP], bench, row->name, group_on, &s);
     free(ids);
-    free(route);
-    free(want);
-    free(got);
+    free(s.route);
+    free(s.want);
 }
 
 /* ---- moe_combine ------------------------------------------------------------------------- */
@@ -229,78 +229,101 @@ static const struct combine_row combines[] = {
     {"many_choices", 132, 67, 2, 8, 4, 0.22f},
 };
 
-static void combine_on(const struct combine_row *row, const char *kernel)
+struct mixture {
+    const struct combine_row *row;
+    size_t xs, ys, pairs; /* strides of X and Y */
+    float *y, *x;
+    uint32_t *route;
+};
+
+static void mixture_init(struct mixture *m, const struct combine_row *row)
 {
-    uint32_t xs = row->hidden + row->x_pad, ys = row->hidden + row->y_pad;
-    size_t pairs = (size_t)row->tokens * row->top_k, x_words = (size_t)row->tokens * xs;
     uint64_t seed = row->hidden;
-    float *y = checked(dgl_new_array(float, pairs *ys));
-    float *x = checked(dgl_new_array(float, x_words));
-    float *out = checked(dgl_new_array(float, x_words));
-    uint32_t *route = checked(dgl_new_array(uint32_t, 2 * pairs));
-    double *want = checked(dgl_new_array(double, row->hidden));
-    ref_fill(x, x_words, &seed);
-    for (size_t i = 0; i < pairs * ys; i++)
-        y[i] = i % ys < row->hidden ? test_rand_float(&seed) : NAN;
-    for (size_t p = 0; p < pairs; p++) {
+    size_t x_words = row->tokens * (size_t)(row->hidden + row->x_pad);
+    *m = (struct mixture){.row = row, .xs = row->hidden + row->x_pad};
+    m->ys = row->hidden + row->y_pad;
+    m->pairs = (size_t)row->tokens * row->top_k;
+    m->y = checked(dgl_new_array(float, m->pairs * m->ys));
+    m->x = checked(dgl_new_array(float, x_words));
+    m->route = checked(dgl_new_array(uint32_t, 2 * m->pairs));
+    ref_fill(m->x, x_words, &seed);
+    for (size_t i = 0; i < m->pairs * m->ys; i++)
+        m->y[i] = i % m->ys < row->hidden ? test_rand_float(&seed) : NAN;
+    for (size_t p = 0; p < m->pairs; p++) {
         float weight = test_rand_float(&seed);
-        route[2 * p] = 0xFFFFFFFF; /* ids do not matter here */
-        memcpy(&route[2 * p + 1], &weight, sizeof(weight));
+        m->route[2 * p] = 0xFFFFFFFF; /* ids do not matter here */
+        memcpy(&m->route[2 * p + 1], &weight, sizeof(weight));
     }
+}
+
+static void mixture_finish(struct mixture *m)
+{
+    free(m->y);
+    free(m->x);
+    free(m->route);
+}
+
+/* Row `t` of X with the choices of its token. */
+static void ref_combine(const struct mixture *m, uint32_t t, double *want)
+{
+    for (uint32_t i = 0; i < m->row->hidden; i++) {
+        want[i] = m->x[t * m->xs + i];
+        for (size_t p = (size_t)t * m->row->top_k; p < (size_t)(t + 1) * m->row->top_k; p++) {
+            float weight;
+            memcpy(&weight, &m->route[2 * p + 1], sizeof(weight));
+            want[i] += (double)m->row->scale * weight * m->y[p * m->ys + i];
+        }
+    }
+}
+
+static enum bench_result combine_on(void *ctx, const char *kernel, char why[BENCH_WHY])
+{
+    struct mixture *m = ctx;
+    const struct combine_row *row = m->row;
+    size_t x_words = row->tokens * m->xs;
+    float *out = checked(dgl_new_array(float, x_words));
+    double *want = checked(dgl_new_array(double, row->hidden));
     struct bench_case c = {.request.op = "moe_combine", .step.tokens = row->tokens};
     bench_const(&c, "H", row->hidden);
     bench_const(&c, "TOP_K", row->top_k);
-    bench_const(&c, "X_STRIDE", xs);
-    bench_const(&c, "Y_STRIDE", ys);
+    bench_const(&c, "X_STRIDE", (int64_t)m->xs);
+    bench_const(&c, "Y_STRIDE", (int64_t)m->ys);
     bench_float(&c, "scale", row->scale);
-    bench_in(&c, "Y", y, pairs * ys);
-    bench_in(&c, "ROUTE", route, 2 * pairs);
-    bench_inout(&c, "X", x, out, x_words);
-    run_on(kernel, &c);
-    for (uint32_t t = 0; t < row->tokens; t++) {
-        for (uint32_t i = 0; i < row->hidden; i++) {
-            want[i] = x[t * xs + i];
-            for (size_t p = (size_t)t * row->top_k; p < (size_t)(t + 1) * row->top_k; p++) {
-                float weight;
-                memcpy(&weight, &route[2 * p + 1], sizeof(weight));
-                want[i] += (double)row->scale * weight * y[p * ys + i];
-            }
-        }
-        assert_at_most(test_nmse(out + (size_t)t * xs, want, row->hidden), 1e-12);
-        assert_memory_equal(out + t * xs + row->hidden, x + t * xs + row->hidden, 4 * row->x_pad);
+    bench_in(&c, "Y", m->y, m->pairs * m->ys);
+    bench_in(&c, "ROUTE", m->route, 2 * m->pairs);
+    bench_inout(&c, "X", m->x, out, x_words);
+    enum bench_result result = kernel_bench_run(bench, kernel, &c, why);
+    for (uint32_t t = 0; result == BENCH_RAN && t < row->tokens; t++) {
+        ref_combine(m, t, want);
+        walk_rows_check(
+            &(struct walk_rows){1, row->hidden, m->xs, m->x + t * m->xs, out + t * m->xs, want},
+            bench, kernel);
     }
-    free(y);
-    free(x);
     free(out);
-    free(route);
     free(want);
+    return result;
 }
 
 static void choices_are_added_up(void **state)
 {
     const struct combine_row *row = *state;
-    const char *kernel;
-    if (!all.bench)
+    struct mixture m;
+    if (!bench)
         SKIP("%s: no GLES device", row->name);
-    for (size_t i = 0; (kernel = kernel_bench_name(all.bench, "moe_combine", i)) != NULL; i++)
-        combine_on(row, kernel);
+    mixture_init(&m, row);
+    kernel_walk_case(&walks[COMBINE], bench, row->name, combine_on, &m);
+    mixture_finish(&m);
 }
 
 /* ---- all of them ------------------------------------------------------------------------- */
 
 static void every_kernel_was_tested(void **state)
 {
-    static const char *const ops[] = {"moe_route", "moe_group", "moe_combine"};
-    const char *kernel;
     (void)state;
-    if (!all.bench)
+    if (!bench)
         SKIP("every_kernel_was_tested: no GLES device");
-    for (size_t op = 0; op < sizeof(ops) / sizeof(ops[0]); op++) {
-        assert_non_null(kernel_bench_name(all.bench, ops[op], 0));
-        for (size_t i = 0; (kernel = kernel_bench_name(all.bench, ops[op], i)) != NULL; i++)
-            if (!has_run(kernel))
-                fail_msg("no case ran %s (%s)", kernel, ops[op]);
-    }
+    for (size_t op = 0; op < sizeof(walks) / sizeof(walks[0]); op++)
+        kernel_walk_check(&walks[op], bench);
 }
 
 int main(void)
@@ -308,14 +331,14 @@ int main(void)
     const struct CMUnitTest others[] = {cmocka_unit_test(every_kernel_was_tested)};
     int failures = 0;
     for (int floor = 0; floor < 2; floor++) {
-        all.bench = kernel_bench_create(floor == 1);
+        bench = kernel_bench_create(floor == 1);
         failures += test_run_table(floor ? "route_floor" : "route", experts_are_the_best, routes);
         failures += test_run_table(floor ? "group_floor" : "group", pairs_are_sorted, groups);
         failures +=
             test_run_table(floor ? "combine_floor" : "combine", choices_are_added_up, combines);
         if (floor == 0)
             failures += cmocka_run_group_tests_name("kernels", others, NULL, NULL);
-        kernel_bench_destroy(&all.bench);
+        kernel_bench_destroy(&bench);
     }
     return failures;
 }

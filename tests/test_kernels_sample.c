@@ -97,12 +97,6 @@ struct pair {
     struct dgl_step step;
 };
 
-static void *checked(void *p)
-{
-    assert_non_null(p);
-    return p;
-}
-
 static void pair_init(struct pair *p, uint32_t vocab, const struct dgl_sampling *sampling)
 {
     *p = (struct pair){.ref = {.vocab = vocab}};

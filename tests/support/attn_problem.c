@@ -8,12 +8,6 @@
 #include "core/base/mem.h"
 #include "tests/support/ref_ops.h"
 
-static void *checked(void *p)
-{
-    assert_non_null(p);
-    return p;
-}
-
 /* Rows of random numbers, NaN between them. */
 static void fill_rows(struct attn_problem *p, uint64_t *seed)
 {
@@ -122,16 +116,6 @@ static void compare_words(const char *kernel, const char *what, const void *got,
                      b[i]);
 }
 
-static void compare_values(const struct attn_problem *p, const char *kernel, const float *got,
-                           const double *want, size_t count)
-{
-    const struct kernel *k = kernel_set_find(kernel_bench_set(p->bench), kernel);
-    double nmse = test_nmse(got, want, count);
-    if (!(nmse <= k->tolerance))
-        fail_msg("%s: NMSE %.3g, at most %.3g allowed; first value %.9g, expected %.17g", kernel,
-                 nmse, k->tolerance, (double)got[0], want[0]);
-}
-
 enum bench_result attn_run_rope_kv(struct attn_problem *p, const char *kernel, char why[BENCH_WHY])
 {
     struct bench_case c;
@@ -179,7 +163,7 @@ enum bench_result attn_run_prefill(struct attn_problem *p, const char *kernel, c
             for (uint32_t i = (uint32_t)width; i < p->o_stride; i++)
                 assert_true(isnan(o[(size_t)t * p->o_stride + i]));
         }
-        compare_values(p, kernel, got, want, p->tokens * width);
+        walk_values_check(p->bench, kernel, got, want, p->tokens * width);
     }
     free(o);
     free(got);
@@ -210,7 +194,7 @@ enum bench_result attn_run_decode(struct attn_problem *p, const char *kernel, ch
             got[i] = splits > 1 ? (float)merged[i] : out[i];
         ref_attention(&p->ref, p->turned, p->s.pos, p->kv_after, want);
         compare_words(kernel, "KV", kv, p->kv_after, p->kv_words);
-        compare_values(p, kernel, got, want, width);
+        walk_values_check(p->bench, kernel, got, want, width);
     }
     free(out);
     free(got);
@@ -220,28 +204,27 @@ enum bench_result attn_run_decode(struct attn_problem *p, const char *kernel, ch
     return result;
 }
 
-void attn_run_all(const struct attn_row *row, struct kernel_bench *bench,
-                  struct attn_coverage *cover)
+struct attempt {
+    const struct attn_row *row;
+    struct kernel_bench *bench;
+    attn_run_fn run;
+};
+
+/* On a problem of its own: running changes it. */
+static enum bench_result attempt(void *ctx, const char *kernel, char why[BENCH_WHY])
 {
-    const char *name;
-    int ran = 0;
+    const struct attempt *a = ctx;
+    struct attn_problem p;
+    attn_problem_init(&p, a->row, a->bench);
+    enum bench_result result = a->run(&p, kernel, why);
+    attn_problem_finish(&p);
+    return result;
+}
+
+void attn_run_all(const struct attn_row *row, struct kernel_bench *bench, struct kernel_walk *walk,
+                  attn_run_fn run)
+{
     if (!bench)
         SKIP("%s: no GLES device", row->name);
-    for (size_t i = 0; (name = kernel_bench_name(bench, cover->op, i)) != NULL; i++) {
-        struct attn_problem p;
-        char why[BENCH_WHY];
-        assert_true(i < ATTN_MAX_KERNELS);
-        attn_problem_init(&p, row, bench);
-        enum bench_result result = cover->run(&p, name, why);
-        attn_problem_finish(&p);
-        if (result == BENCH_FAILED)
-            fail_msg("%s: %s", name, why);
-        if (result == BENCH_RAN)
-            cover->ran[i] = true;
-        else
-            memcpy(cover->why[i], why, sizeof(why));
-        ran += result == BENCH_RAN;
-    }
-    if (ran == 0)
-        fail_msg("no kernel runs %s", row->name);
+    kernel_walk_case(walk, bench, row->name, attempt, &(struct attempt){row, bench, run});
 }

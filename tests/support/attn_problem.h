@@ -6,7 +6,7 @@
 #ifndef DGL_TESTS_ATTN_PROBLEM_H
 #define DGL_TESTS_ATTN_PROBLEM_H
 
-#include "tests/support/kernel_bench.h"
+#include "tests/support/kernel_walk.h"
 #include "tests/support/ref_attn.h"
 
 #define ATTN_MAX_HEADS 32
@@ -52,16 +52,9 @@ enum bench_result attn_run_rope_kv(struct attn_problem *p, const char *kernel, c
 enum bench_result attn_run_prefill(struct attn_problem *p, const char *kernel, char why[BENCH_WHY]);
 enum bench_result attn_run_decode(struct attn_problem *p, const char *kernel, char why[BENCH_WHY]);
 
-/* Which kernels of an operation ran, and why others did not. */
-#define ATTN_MAX_KERNELS 16
-struct attn_coverage {
-    const char *op;
-    attn_run_fn run;
-    bool ran[ATTN_MAX_KERNELS];
-    char why[ATTN_MAX_KERNELS][BENCH_WHY];
-};
-/* The row on every kernel of the operation; at least one must run. Skips without a bench. */
-void attn_run_all(const struct attn_row *row, struct kernel_bench *bench,
-                  struct attn_coverage *cover);
+/* The row on every kernel of the walk's operation, by `run`; at least one must run. Skips without a
+ * bench. */
+void attn_run_all(const struct attn_row *row, struct kernel_bench *bench, struct kernel_walk *walk,
+                  attn_run_fn run);
 
 #endif

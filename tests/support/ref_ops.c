@@ -7,6 +7,9 @@
 
 #include "core/repack.h"
 
+const enum dgl_dtype ref_types[REF_TYPES] = {DGL_F32,  DGL_F16,  DGL_BF16, DGL_Q8_0, DGL_Q4_K,
+                                             DGL_Q4_0, DGL_Q5_K, DGL_Q6_K, DGL_MXFP4};
+
 /* Where the f16 fields of a block are, and how large they may be at random: 2^(low - 15) and up.
  * -1: not there. */
 struct block_fields {

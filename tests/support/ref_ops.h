@@ -10,6 +10,10 @@
 
 #include "loader/dtype.h"
 
+/* Every format that weights may have on the device. */
+#define REF_TYPES 9
+extern const enum dgl_dtype ref_types[REF_TYPES];
+
 /* A random matrix [rows, cols]: its exact values, and its rows as the file stores them and as
  * kernels read them. */
 struct ref_matrix {

@@ -40,6 +40,15 @@ void test_assert_contains(const char *text, const char *part, const char *file, 
     _fail(file, line);
 }
 
+void *test_checked(void *pointer, const char *what, const char *file, int line)
+{
+    if (!pointer) {
+        print_error("%s is NULL\n", what);
+        _fail(file, line);
+    }
+    return pointer;
+}
+
 int test_run_rows(const char *group, CMUnitTestFunction fn, const void *rows, size_t count,
                   size_t row_bytes)
 {

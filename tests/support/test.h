@@ -30,11 +30,14 @@
     test_assert_at_most((value), (limit), #value, __FILE__, __LINE__)
 /* `text` contains `part`; prints both. */
 #define assert_contains(text, part) test_assert_contains((text), (part), __FILE__, __LINE__)
+/* The pointer, which is not NULL: what allocates in the middle of an expression. */
+#define checked(pointer) test_checked((pointer), #pointer, __FILE__, __LINE__)
 
 void test_assert_near(double a, double b, double limit, const char *what, const char *file,
                       int line);
 void test_assert_at_most(double value, double limit, const char *what, const char *file, int line);
 void test_assert_contains(const char *text, const char *part, const char *file, int line);
+void *test_checked(void *pointer, const char *what, const char *file, int line);
 
 /* Runs `fn` once per row of a table, each row a case of its own. The row's first member is its name
  * (const char *); fn finds the row in *state. Returns the number of failures, as

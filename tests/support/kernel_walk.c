@@ -1,0 +1,102 @@
+/* Tests over all kernels of an operation: running them, comparing, and telling which did not run.
+ */
+#include "tests/support/kernel_walk.h"
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/base/mem.h"
+
+size_t kernel_walk_run(struct kernel_walk *walk, struct kernel_bench *bench, kernel_walk_fn one,
+                       void *ctx)
+{
+    size_t ran = 0;
+    const char *name;
+    char why[BENCH_WHY];
+    for (size_t i = 0; (name = kernel_bench_name(bench, walk->op, i)) != NULL; i++) {
+        assert_true(i < WALK_MAX_KERNELS);
+        enum bench_result result = one(ctx, name, why);
+        if (result == BENCH_FAILED)
+            fail_msg("%s: %s", name, why);
+        if (result == BENCH_RAN) {
+            walk->ran[i] = true;
+            ran++;
+        } else if (!strstr(why, ": WHEN ")) { /* that is what it does not serve */
+            memcpy(walk->why[i], why, sizeof(why));
+        }
+    }
+    return ran;
+}
+
+void kernel_walk_case(struct kernel_walk *walk, struct kernel_bench *bench, const char *name,
+                      kernel_walk_fn one, void *ctx)
+{
+    if (kernel_walk_run(walk, bench, one, ctx) == 0)
+        fail_msg("no kernel runs %s", name);
+}
+
+static bool is_excused(const struct kernel_walk *walk, const char *why)
+{
+    for (size_t i = 0; i < WALK_MAX_EXCUSES && walk->excuses[i]; i++)
+        if (strstr(why, walk->excuses[i]))
+            return true;
+    return false;
+}
+
+void kernel_walk_check(const struct kernel_walk *walk, const struct kernel_bench *bench)
+{
+    int missing = 0;
+    const char *name;
+    assert_non_null(kernel_bench_name(bench, walk->op, 0));
+    for (size_t i = 0; (name = kernel_bench_name(bench, walk->op, i)) != NULL; i++) {
+        if (walk->ran[i])
+            continue;
+        const char *why = walk->why[i];
+        printf("# skip: %s: %s\n", name, *why ? why : "no case ran it to its end");
+        missing += !is_excused(walk, why);
+    }
+    assert_int_equal(missing, 0);
+}
+
+/* ---- comparing --------------------------------------------------------------------------- */
+
+void walk_rows_init(struct walk_rows *r, bool added, uint64_t *seed)
+{
+    size_t words = r->rows * r->stride;
+    r->before = checked(dgl_new_array(float, words));
+    r->after = checked(dgl_new_array(float, words));
+    r->want = checked(dgl_new_array(double, r->rows * r->cols));
+    for (size_t i = 0; i < words; i++)
+        r->before[i] = added || i % r->stride >= r->cols ? test_rand_float(seed) : NAN;
+}
+
+void walk_rows_finish(struct walk_rows *r)
+{
+    free(r->before);
+    free(r->after);
+    free(r->want);
+}
+
+void walk_rows_check(const struct walk_rows *r, const struct kernel_bench *bench,
+                     const char *kernel)
+{
+    float *got = checked(dgl_new_array(float, r->rows * r->cols));
+    for (size_t i = 0; i < r->rows; i++) {
+        const float *row = r->after + i * r->stride, *before = r->before + i * r->stride;
+        memcpy(got + i * r->cols, row, r->cols * sizeof(*got));
+        assert_memory_equal(row + r->cols, before + r->cols, (r->stride - r->cols) * sizeof(*row));
+    }
+    walk_values_check(bench, kernel, got, r->want, r->rows * r->cols);
+    free(got);
+}
+
+void walk_values_check(const struct kernel_bench *bench, const char *kernel, const float *got,
+                       const double *want, size_t count)
+{
+    double limit = kernel_set_find(kernel_bench_set(bench), kernel)->tolerance;
+    double nmse = test_nmse(got, want, count);
+    if (!(nmse <= limit))
+        fail_msg("%s: NMSE %.3g, at most %.3g allowed; first value %.9g, expected %.17g", kernel,
+                 nmse, limit, (double)got[0], want[0]);
+}

@@ -1,0 +1,57 @@
+/*
+ * kernel_walk.h: a test over all kernels of an operation: each runs on the same case, and what it
+ * wrote is held against doubles; in the end every kernel must have run that this device can run.
+ */
+#ifndef DGL_TESTS_KERNEL_WALK_H
+#define DGL_TESTS_KERNEL_WALK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tests/support/kernel_bench.h"
+
+#define WALK_MAX_KERNELS 64
+#define WALK_MAX_EXCUSES 5
+
+/* Which kernels of an operation ran, and why others did not. */
+struct kernel_walk {
+    const char *op;
+    /* Parts of the reasons for which this device may lack a kernel; none: it must run them all. */
+    const char *excuses[WALK_MAX_EXCUSES];
+    bool ran[WALK_MAX_KERNELS];
+    char why[WALK_MAX_KERNELS][BENCH_WHY]; /* last reason not to run what it serves */
+};
+
+/* Runs one kernel on a case; fails the test when its results are wrong. */
+typedef enum bench_result (*kernel_walk_fn)(void *ctx, const char *kernel, char why[BENCH_WHY]);
+
+/* Calls `one` with each kernel of the operation and returns how many ran; the test fails when one
+ * should have run and did not. */
+size_t kernel_walk_run(struct kernel_walk *walk, struct kernel_bench *bench, kernel_walk_fn one,
+                       void *ctx);
+/* The same for a case that some kernel must be able to run. */
+void kernel_walk_case(struct kernel_walk *walk, struct kernel_bench *bench, const char *name,
+                      kernel_walk_fn one, void *ctx);
+/* Fails when a kernel of the operation never ran, but for an excuse; prints the reasons. */
+void kernel_walk_check(const struct kernel_walk *walk, const struct kernel_bench *bench);
+
+/* What a kernel writes: rows of `cols` values, `stride` apart. */
+struct walk_rows {
+    size_t rows, cols, stride;
+    float *before, *after;
+    double *want; /* [rows][cols] */
+};
+/* `before` is random between the rows, and NaN where results go unless they are `added` to it;
+ * `want` is left to the caller. */
+void walk_rows_init(struct walk_rows *r, bool added, uint64_t *seed);
+void walk_rows_finish(struct walk_rows *r);
+/* Fails unless the results are what is wanted, within the kernel's tolerance, and what lies between
+ * the rows is as it was before. */
+void walk_rows_check(const struct walk_rows *r, const struct kernel_bench *bench,
+                     const char *kernel);
+/* The values alone. */
+void walk_values_check(const struct kernel_bench *bench, const char *kernel, const float *got,
+                       const double *want, size_t count);
+
+#endif

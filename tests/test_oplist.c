@@ -1,9 +1,12 @@
 /* Operation lists of a described model, without any device: what is computed, in which order, from
  * where to where. */
 #include "core/oplist_sample.h"
+#include "tests/support/oplist_look.h"
 #include "tests/support/test.h"
 
 #include <stdlib.h>
+
+#include "core/base/mem.h"
 
 /* A model of 2 layers that exists in numbers only; weights are told apart by the offsets of their
  * ranges. */
@@ -15,6 +18,7 @@ struct fake {
     struct weight_band embed[3], qkv[2], one[6];
     struct weight_layouts layouts;
     struct oplist_params p;
+    struct oplist list;
 };
 
 static struct weight weight_of(struct weight_band *bands, uint32_t num_bands, uint64_t rows,
@@ -34,7 +38,7 @@ static struct weight weight_of(struct weight_band *bands, uint32_t num_bands, ui
     return (struct weight){.rows = rows, .cols = cols, .bands = bands, .num_bands = num_bands};
 }
 
-static void fake_init(struct fake *f, uint32_t embed_bands, uint32_t splits)
+static void fake_init(struct fake *f, uint32_t embed_bands)
 {
     *f =
         (struct fake){.desc = {.layers = 2,
@@ -72,54 +76,22 @@ static void fake_init(struct fake *f, uint32_t embed_bands, uint32_t splits)
                                   .weights = &f->weights,
                                   .layouts = &f->layouts,
                                   .context = 128,
-                                  .splits = splits};
+                                  .splits = 1};
 }
 
-static const char *attr(const struct op *op, const char *key)
+static int setup(void **state)
 {
-    for (uint32_t i = 0; i < op->request.num_attrs; i++)
-        if (strcmp(op->request.attrs[i].key, key) == 0)
-            return op->request.attrs[i].word;
-    return "(none)";
+    *state = checked(dgl_new(struct fake));
+    fake_init(*state, 1);
+    return 0;
 }
 
-static int64_t constant(const struct op *op, const char *name)
+static int teardown(void **state)
 {
-    for (uint32_t i = 0; i < op->request.num_consts; i++)
-        if (strcmp(op->request.consts[i].name, name) == 0)
-            return op->request.consts[i].value;
-    return -1;
-}
-
-/* The n-th operation with that label in that layer. */
-static const struct op *find(const struct oplist *list, const char *label, int32_t layer, int n)
-{
-    for (size_t i = 0; i < list->count; i++)
-        if (strcmp(list->ops[i].label, label) == 0 && list->ops[i].layer == layer && n-- == 0)
-            return &list->ops[i];
-    fail_msg("no operation %s in layer %d", label, layer);
-    return NULL;
-}
-
-static enum op_slot slot(const struct op *op, const char *name)
-{
-    const struct op_bind *bind = op_find_bind(op, name);
-    if (!bind)
-        fail_msg("%s has no %s", op->label, name);
-    return bind->slot;
-}
-
-/* Labels in order, separated by blanks. */
-static void check_labels(const struct oplist *list, const char *want)
-{
-    char got[1024];
-    size_t len = 0;
-    got[0] = '\0';
-    for (size_t i = 0; i < list->count; i++)
-        len += (size_t)snprintf(got + len, sizeof(got) - len, "%s%s", i ? " " : "",
-                                list->ops[i].label);
-    assert_string_equal(got, want);
-    assert_false(list->failed);
+    struct fake *f = *state;
+    oplist_finish(&f->list);
+    free(f);
+    return 0;
 }
 
 /* ---- order ------------------------------------------------------------------------------------
@@ -131,67 +103,49 @@ static void check_labels(const struct oplist *list, const char *want)
 
 static void test_prefill_order(void **state)
 {
-    (void)state;
-    struct fake f;
-    struct oplist list = {0};
-    fake_init(&f, 1, 1);
-    oplist_prefill_body(&list, &f.p);
-    check_labels(&list, "embed" PREFILL_LAYER PREFILL_LAYER);
-    oplist_finish(&list);
+    struct fake *f = *state;
+    oplist_prefill_body(&f->list, &f->p);
+    look_at_labels(&f->list, "embed" PREFILL_LAYER PREFILL_LAYER);
 }
 
 static void test_decode_order(void **state)
 {
-    (void)state;
-    struct fake f;
-    struct oplist list = {0};
-    fake_init(&f, 1, 1);
-    oplist_decode_body(&list, &f.p);
-    oplist_head(&list, &f.p, DGL_PHASE_DECODE);
-    check_labels(&list, "embed" DECODE_LAYER DECODE_LAYER " head");
-    oplist_finish(&list);
+    struct fake *f = *state;
+    oplist_decode_body(&f->list, &f->p);
+    oplist_head(&f->list, &f->p, DGL_PHASE_DECODE);
+    look_at_labels(&f->list, "embed" DECODE_LAYER DECODE_LAYER " head");
 }
 
 static void test_split_decode_order(void **state)
 {
-    (void)state;
-    struct fake f;
-    struct oplist list = {0};
-    fake_init(&f, 1, 8);
-    oplist_decode_body(&list, &f.p);
-    check_labels(&list, "embed" SPLIT_LAYER SPLIT_LAYER);
-    assert_int_equal(constant(find(&list, "attn_decode", 0, 0), "SPLITS"), 8);
-    assert_int_equal(constant(find(&list, "attn_merge", 1, 0), "SPLITS"), 8);
-    assert_int_equal(slot(find(&list, "attn_merge", 1, 0), "P"), SLOT_ATT);
-    assert_int_equal(slot(find(&list, "attn_merge", 1, 0), "O"), SLOT_MERGED);
-    assert_int_equal(slot(find(&list, "o", 1, 0), "X"), SLOT_MERGED);
-    oplist_finish(&list);
+    struct fake *f = *state;
+    f->p.splits = 8;
+    oplist_decode_body(&f->list, &f->p);
+    look_at_labels(&f->list, "embed" SPLIT_LAYER SPLIT_LAYER);
+    assert_int_equal(look_const(look_op(&f->list, "attn_decode", 0, 0), "SPLITS"), 8);
+    assert_int_equal(look_const(look_op(&f->list, "attn_merge", 1, 0), "SPLITS"), 8);
+    assert_int_equal(look_slot(look_op(&f->list, "attn_merge", 1, 0), "P"), SLOT_ATT);
+    assert_int_equal(look_slot(look_op(&f->list, "attn_merge", 1, 0), "O"), SLOT_MERGED);
+    assert_int_equal(look_slot(look_op(&f->list, "o", 1, 0), "X"), SLOT_MERGED);
 }
 
 static void test_split_prefill_has_no_merge(void **state)
 {
-    (void)state;
-    struct fake f;
-    struct oplist list = {0};
-    fake_init(&f, 1, 8);
-    oplist_prefill_body(&list, &f.p);
-    check_labels(&list, "embed" PREFILL_LAYER PREFILL_LAYER);
-    assert_int_equal(slot(find(&list, "o", 0, 0), "X"), SLOT_ATT);
-    oplist_finish(&list);
+    struct fake *f = *state;
+    f->p.splits = 8;
+    oplist_prefill_body(&f->list, &f->p);
+    look_at_labels(&f->list, "embed" PREFILL_LAYER PREFILL_LAYER);
+    assert_int_equal(look_slot(look_op(&f->list, "o", 0, 0), "X"), SLOT_ATT);
 }
 
 static void test_score_order(void **state)
 {
-    (void)state;
-    struct fake f;
-    struct oplist list = {0};
-    fake_init(&f, 1, 1);
-    oplist_score(&list, &f.p);
-    check_labels(&list, "final_norm head_all");
-    assert_int_equal(slot(&list.ops[1], "Y"), SLOT_ALL_LOGITS);
-    assert_string_equal(attr(&list.ops[1], "phase"), "prefill");
-    assert_int_equal(constant(&list.ops[1], "X_LAST"), 0);
-    oplist_finish(&list);
+    struct fake *f = *state;
+    oplist_score(&f->list, &f->p);
+    look_at_labels(&f->list, "final_norm head_all");
+    assert_int_equal(look_slot(&f->list.ops[1], "Y"), SLOT_ALL_LOGITS);
+    assert_string_equal(look_attr(&f->list.ops[1], "phase"), "prefill");
+    assert_int_equal(look_const(&f->list.ops[1], "X_LAST"), 0);
 }
 
 struct sampler {
@@ -211,43 +165,34 @@ static void test_sampler(void **state)
 {
     const struct sampler *row = *state;
     struct fake f;
-    struct oplist list = {0};
-    fake_init(&f, 1, 1);
-    oplist_sample(&list, &f.p, row->kind);
-    check_labels(&list, row->labels);
-    for (size_t i = 0; i < list.count; i++) {
-        assert_string_equal(attr(&list.ops[i], "kind"), row->kind_word);
-        assert_int_equal(constant(&list.ops[i], "VOCAB"), 300);
-        assert_int_equal(list.ops[i].phase, DGL_PHASE_SAMPLE);
+    fake_init(&f, 1);
+    oplist_sample(&f.list, &f.p, row->kind);
+    look_at_labels(&f.list, row->labels);
+    for (size_t i = 0; i < f.list.count; i++) {
+        assert_string_equal(look_attr(&f.list.ops[i], "kind"), row->kind_word);
+        assert_int_equal(look_const(&f.list.ops[i], "VOCAB"), 300);
+        assert_int_equal(f.list.ops[i].phase, DGL_PHASE_SAMPLE);
     }
-    oplist_finish(&list);
+    oplist_finish(&f.list);
 }
 
 static void test_histogram_levels(void **state)
 {
-    (void)state;
-    struct fake f;
-    struct oplist list = {0};
-    fake_init(&f, 1, 1);
-    oplist_sample(&list, &f.p, SAMPLE_FULL);
+    struct fake *f = *state;
+    oplist_sample(&f->list, &f->p, SAMPLE_FULL);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(constant(find(&list, "sample_hist", -1, i), "LEVEL"), i);
-    assert_int_equal(constant(find(&list, "sample_max", -1, 0), "LEVEL"), -1);
-    oplist_finish(&list);
+        assert_int_equal(look_const(look_op(&f->list, "sample_hist", -1, i), "LEVEL"), i);
+    assert_int_equal(look_const(look_op(&f->list, "sample_max", -1, 0), "LEVEL"), -1);
 }
 
 static void test_penalty_and_idle(void **state)
 {
-    (void)state;
-    struct fake f;
-    struct oplist list = {0};
-    fake_init(&f, 1, 1);
-    oplist_penalty(&list, &f.p);
-    oplist_idle(&list);
-    check_labels(&list, "sample_penalty sample_args");
-    assert_true(op_find_param(&list.ops[1], "count")->is_run_count);
-    assert_int_equal(slot(&list.ops[1], "ARGS"), SLOT_ARGS);
-    oplist_finish(&list);
+    struct fake *f = *state;
+    oplist_penalty(&f->list, &f->p);
+    oplist_idle(&f->list);
+    look_at_labels(&f->list, "sample_penalty sample_args");
+    assert_true(op_find_param(&f->list.ops[1], "count")->is_run_count);
+    assert_int_equal(look_slot(&f->list.ops[1], "ARGS"), SLOT_ARGS);
 }
 
 /* ---- what an operation is given ---------------------------------------------------------------
@@ -279,61 +224,54 @@ static void test_product(void **state)
 {
     const struct product *row = *state;
     struct fake f;
-    struct oplist list = {0};
-    fake_init(&f, 1, 1);
+    fake_init(&f, 1);
     if (row->prefill)
-        oplist_prefill_body(&list, &f.p);
+        oplist_prefill_body(&f.list, &f.p);
     else
-        oplist_decode_body(&list, &f.p);
+        oplist_decode_body(&f.list, &f.p);
     for (int32_t layer = 0; layer < 2; layer++) {
-        const struct op *op = find(&list, row->label, layer, 0);
+        const struct op *op = look_op(&f.list, row->label, layer, 0);
         assert_string_equal(op->request.op, "matmul");
-        assert_string_equal(attr(op, "weight"), row->weight);
-        assert_string_equal(attr(op, "phase"), row->prefill ? "prefill" : "decode");
-        assert_string_equal(attr(op, "pre"), row->pre);
-        assert_string_equal(attr(op, "post"), row->post);
-        assert_string_equal(attr(op, "act"), strcmp(row->post, "glu") == 0 ? "silu" : "(none)");
-        assert_int_equal(constant(op, "K"), row->k);
-        assert_int_equal(constant(op, "N"), row->n);
-        assert_int_equal(constant(op, "X_STRIDE"), row->x_stride);
-        assert_int_equal(constant(op, "Y_STRIDE"), row->y_stride);
-        assert_int_equal(slot(op, "X"), row->x);
-        assert_int_equal(slot(op, "Y"), row->y);
+        assert_string_equal(look_attr(op, "weight"), row->weight);
+        assert_string_equal(look_attr(op, "phase"), row->prefill ? "prefill" : "decode");
+        assert_string_equal(look_attr(op, "pre"), row->pre);
+        assert_string_equal(look_attr(op, "post"), row->post);
+        assert_string_equal(look_attr(op, "act"),
+                            strcmp(row->post, "glu") == 0 ? "silu" : "(none)");
+        assert_int_equal(look_const(op, "K"), row->k);
+        assert_int_equal(look_const(op, "N"), row->n);
+        assert_int_equal(look_const(op, "X_STRIDE"), row->x_stride);
+        assert_int_equal(look_const(op, "Y_STRIDE"), row->y_stride);
+        assert_int_equal(look_slot(op, "X"), row->x);
+        assert_int_equal(look_slot(op, "Y"), row->y);
         assert_int_equal(op_find_param(op, "row0")->u, 0);
         assert_int_equal(op_find_param(op, "rows")->u, row->n);
         assert_int_equal(op->bytes, op_find_bind(op, "W")->fixed.size);
     }
-    oplist_finish(&list);
+    oplist_finish(&f.list);
 }
 
 static void test_gains_go_to_their_products(void **state)
 {
-    (void)state;
-    struct fake f;
-    struct oplist list = {0};
-    fake_init(&f, 1, 1);
-    oplist_decode_body(&list, &f.p);
-    oplist_head(&list, &f.p, DGL_PHASE_DECODE);
+    struct fake *f = *state;
+    oplist_decode_body(&f->list, &f->p);
+    oplist_head(&f->list, &f->p, DGL_PHASE_DECODE);
     for (int32_t i = 0; i < 2; i++) {
-        assert_int_equal(op_find_bind(find(&list, "qkv", i, 0), "A")->fixed.offset, 100 + i);
-        assert_int_equal(op_find_bind(find(&list, "gate_up", i, 0), "A")->fixed.offset, 200 + i);
+        assert_int_equal(op_find_bind(look_op(&f->list, "qkv", i, 0), "A")->fixed.offset, 100 + i);
+        assert_int_equal(op_find_bind(look_op(&f->list, "gate_up", i, 0), "A")->fixed.offset,
+                         200 + i);
     }
-    assert_int_equal(op_find_bind(find(&list, "head", -1, 0), "A")->fixed.offset, 77);
-    assert_near(op_find_param(find(&list, "head", -1, 0), "eps")->f, 1e-5, 1e-12);
-    oplist_finish(&list);
+    assert_int_equal(op_find_bind(look_op(&f->list, "head", -1, 0), "A")->fixed.offset, 77);
+    assert_near(op_find_param(look_op(&f->list, "head", -1, 0), "eps")->f, 1e-5, 1e-12);
 }
 
 static void test_head_takes_the_last_row(void **state)
 {
-    (void)state;
-    struct fake f;
-    struct oplist list = {0};
-    fake_init(&f, 1, 1);
-    oplist_head(&list, &f.p, DGL_PHASE_DECODE);
-    assert_int_equal(constant(&list.ops[0], "X_LAST"), 1);
-    assert_string_equal(attr(&list.ops[0], "phase"), "decode");
-    assert_int_equal(slot(&list.ops[0], "Y"), SLOT_LOGITS);
-    oplist_finish(&list);
+    struct fake *f = *state;
+    oplist_head(&f->list, &f->p, DGL_PHASE_DECODE);
+    assert_int_equal(look_const(&f->list.ops[0], "X_LAST"), 1);
+    assert_string_equal(look_attr(&f->list.ops[0], "phase"), "decode");
+    assert_int_equal(look_slot(&f->list.ops[0], "Y"), SLOT_LOGITS);
 }
 
 static void test_attention(void **state)
@@ -342,85 +280,70 @@ static void test_attention(void **state)
     static const enum dgl_kv_type types[] = {DGL_KV_F16, DGL_KV_F32};
     for (int i = 0; i < 2; i++) {
         struct fake f;
-        struct oplist list = {0};
-        fake_init(&f, 1, 1);
+        fake_init(&f, 1);
         f.p.kv_type = types[i];
-        oplist_decode_body(&list, &f.p);
-        oplist_prefill_body(&list, &f.p);
+        oplist_decode_body(&f.list, &f.p);
+        oplist_prefill_body(&f.list, &f.p);
         static const char *const labels[] = {"attn_decode", "rope_kv", "attn_prefill"};
         for (int j = 0; j < 3; j++) {
-            const struct op *op = find(&list, labels[j], 1, 0);
-            assert_string_equal(attr(op, "kv"), types[i] == DGL_KV_F16 ? "f16" : "f32");
-            assert_int_equal(constant(op, "HEADS"), 4);
-            assert_int_equal(constant(op, "KV_HEADS"), 2);
-            assert_int_equal(constant(op, "HEAD_DIM"), 16);
-            assert_int_equal(constant(op, "CONTEXT"), 128);
-            assert_int_equal(slot(op, "KV"), SLOT_KV);
+            const struct op *op = look_op(&f.list, labels[j], 1, 0);
+            assert_string_equal(look_attr(op, "kv"), types[i] == DGL_KV_F16 ? "f16" : "f32");
+            assert_int_equal(look_const(op, "HEADS"), 4);
+            assert_int_equal(look_const(op, "KV_HEADS"), 2);
+            assert_int_equal(look_const(op, "HEAD_DIM"), 16);
+            assert_int_equal(look_const(op, "CONTEXT"), 128);
+            assert_int_equal(look_slot(op, "KV"), SLOT_KV);
             assert_int_equal(op_find_bind(op, "KV")->index, 1); /* of its layer */
         }
-        oplist_finish(&list);
+        oplist_finish(&f.list);
     }
 }
 
 static void test_bands_become_operations(void **state)
 {
-    (void)state;
-    struct fake f;
-    struct oplist list = {0};
-    fake_init(&f, 3, 1);
-    oplist_decode_body(&list, &f.p);
-    oplist_head(&list, &f.p, DGL_PHASE_DECODE);
-    check_labels(&list, "embed embed embed" DECODE_LAYER DECODE_LAYER " head head head");
+    struct fake *f = *state;
+    fake_init(f, 3);
+    oplist_decode_body(&f->list, &f->p);
+    oplist_head(&f->list, &f->p, DGL_PHASE_DECODE);
+    look_at_labels(&f->list, "embed embed embed" DECODE_LAYER DECODE_LAYER " head head head");
     for (int i = 0; i < 3; i++) {
-        const struct op *embed = find(&list, "embed", -1, i), *head = find(&list, "head", -1, i);
+        const struct op *embed = look_op(&f->list, "embed", -1, i),
+                        *head = look_op(&f->list, "head", -1, i);
         assert_int_equal(op_find_param(embed, "row0")->u, 100 * i);
         assert_int_equal(op_find_param(embed, "rows")->u, 100);
         assert_int_equal(op_find_param(head, "row0")->u, 100 * i);
         assert_int_equal(op_find_bind(head, "W")->fixed.offset,
                          op_find_bind(embed, "W")->fixed.offset); /* tied */
-        assert_int_equal(constant(head, "N"), 300);               /* of all bands */
+        assert_int_equal(look_const(head, "N"), 300);             /* of all bands */
     }
-    oplist_finish(&list);
 }
 
 static void test_embed_reads_one_row(void **state)
 {
-    (void)state;
-    struct fake f;
-    struct oplist list = {0};
-    fake_init(&f, 1, 1);
-    oplist_decode_body(&list, &f.p);
-    assert_int_equal(list.ops[0].bytes, 64 * 2);
-    assert_int_equal(slot(&list.ops[0], "IDS"), SLOT_IDS);
-    assert_near(op_find_param(&list.ops[0], "scale")->f, 1, 0);
-    oplist_finish(&list);
+    struct fake *f = *state;
+    oplist_decode_body(&f->list, &f->p);
+    assert_int_equal(f->list.ops[0].bytes, 64 * 2);
+    assert_int_equal(look_slot(&f->list.ops[0], "IDS"), SLOT_IDS);
+    assert_near(op_find_param(&f->list.ops[0], "scale")->f, 1, 0);
 }
 
 static void test_layout_is_asked_for(void **state)
 {
-    (void)state;
-    struct fake f;
-    struct oplist list = {0};
-    fake_init(&f, 1, 1);
-    strcpy(f.layouts.name[DGL_Q8_0], "split");
-    oplist_decode_body(&list, &f.p);
-    assert_string_equal(attr(find(&list, "down", 0, 0), "layout"), "split");
-    assert_string_equal(attr(find(&list, "qkv", 0, 0), "layout"), "native");
-    oplist_finish(&list);
+    struct fake *f = *state;
+    strcpy(f->layouts.name[DGL_Q8_0], "split");
+    oplist_decode_body(&f->list, &f->p);
+    assert_string_equal(look_attr(look_op(&f->list, "down", 0, 0), "layout"), "split");
+    assert_string_equal(look_attr(look_op(&f->list, "qkv", 0, 0), "layout"), "native");
 }
 
 static void test_unknown_names(void **state)
 {
-    (void)state;
-    struct fake f;
-    struct oplist list = {0};
-    fake_init(&f, 1, 1);
-    oplist_decode_body(&list, &f.p);
-    assert_null(op_find_bind(&list.ops[0], "Q"));
-    assert_null(op_find_param(&list.ops[0], "row"));
-    oplist_finish(&list);
-    assert_int_equal(list.count, 0);
-    oplist_finish(&list);
+    struct fake *f = *state;
+    oplist_decode_body(&f->list, &f->p);
+    assert_null(op_find_bind(&f->list.ops[0], "Q"));
+    assert_null(op_find_param(&f->list.ops[0], "row"));
+    oplist_finish(&f->list);
+    assert_int_equal(f->list.count, 0);
 }
 
 /* ---- parts that only some families have --------------------------------------------------------
@@ -429,150 +352,131 @@ static void test_unknown_names(void **state)
 /* Norms around attention and MLP, as Gemma has them. */
 static void test_sandwich_norms(void **state)
 {
-    (void)state;
-    struct fake f;
-    struct oplist list = {0};
-    fake_init(&f, 1, 1);
+    struct fake *f = *state;
     for (int i = 0; i < 2; i++) {
-        f.layer[i].attn_post_norm = (struct gl_range){.offset = 300, .size = 256};
-        f.layer[i].ffn_post_norm = (struct gl_range){.offset = 400, .size = 256};
+        f->layer[i].attn_post_norm = (struct gl_range){.offset = 300, .size = 256};
+        f->layer[i].ffn_post_norm = (struct gl_range){.offset = 400, .size = 256};
     }
-    oplist_decode_body(&list, &f.p);
+    oplist_decode_body(&f->list, &f->p);
 #define SANDWICH " qkv attn_decode o attn_post_norm gate_up down ffn_post_norm"
-    check_labels(&list, "embed" SANDWICH SANDWICH);
-    const struct op *o = find(&list, "o", 0, 0), *norm = find(&list, "attn_post_norm", 0, 0);
-    assert_string_equal(attr(o, "post"), "store");
-    assert_int_equal(slot(o, "Y"), SLOT_NORMED);
-    assert_string_equal(attr(norm, "post"), "add");
-    assert_int_equal(slot(norm, "X"), SLOT_NORMED);
-    assert_int_equal(slot(norm, "Y"), SLOT_X);
+    look_at_labels(&f->list, "embed" SANDWICH SANDWICH);
+    const struct op *o = look_op(&f->list, "o", 0, 0),
+                    *norm = look_op(&f->list, "attn_post_norm", 0, 0);
+    assert_string_equal(look_attr(o, "post"), "store");
+    assert_int_equal(look_slot(o, "Y"), SLOT_NORMED);
+    assert_string_equal(look_attr(norm, "post"), "add");
+    assert_int_equal(look_slot(norm, "X"), SLOT_NORMED);
+    assert_int_equal(look_slot(norm, "Y"), SLOT_X);
     assert_int_equal(op_find_bind(norm, "G")->fixed.offset, 300);
-    oplist_finish(&list);
 }
 
 /* Without a norm in front, as in OLMo 2, products read the stream itself. */
 static void test_no_norm_in_front(void **state)
 {
-    (void)state;
-    struct fake f;
-    struct oplist list = {0};
-    fake_init(&f, 1, 1);
-    f.layer[0].qkv.has_gain = f.layer[1].qkv.has_gain = false;
-    oplist_prefill_body(&list, &f.p);
-    const struct op *qkv = find(&list, "qkv", 0, 0);
-    assert_string_equal(attr(qkv, "pre"), "none");
-    assert_int_equal(slot(qkv, "X"), SLOT_X);
-    assert_string_equal(list.ops[1].label, "qkv");
-    oplist_finish(&list);
+    struct fake *f = *state;
+    f->layer[0].qkv.has_gain = f->layer[1].qkv.has_gain = false;
+    oplist_prefill_body(&f->list, &f->p);
+    const struct op *qkv = look_op(&f->list, "qkv", 0, 0);
+    assert_string_equal(look_attr(qkv, "pre"), "none");
+    assert_int_equal(look_slot(qkv, "X"), SLOT_X);
+    assert_string_equal(f->list.ops[1].label, "qkv");
 }
 
 static void test_biases_lie_behind_gains(void **state)
 {
-    (void)state;
-    struct fake f;
-    struct oplist list = {0};
-    fake_init(&f, 1, 1);
-    f.layer[0].qkv.has_bias = f.layer[0].o.has_bias = true;
-    f.layer[0].o.vectors = (struct gl_range){.offset = 500, .size = 256};
-    oplist_prefill_body(&list, &f.p);
-    const struct op *qkv = find(&list, "qkv", 0, 0), *o = find(&list, "o", 0, 0);
-    assert_string_equal(attr(qkv, "bias"), "row");
-    assert_int_equal(constant(qkv, "BIAS_AT"), 64);
+    struct fake *f = *state;
+    f->layer[0].qkv.has_bias = f->layer[0].o.has_bias = true;
+    f->layer[0].o.vectors = (struct gl_range){.offset = 500, .size = 256};
+    oplist_prefill_body(&f->list, &f->p);
+    const struct op *qkv = look_op(&f->list, "qkv", 0, 0), *o = look_op(&f->list, "o", 0, 0);
+    assert_string_equal(look_attr(qkv, "bias"), "row");
+    assert_int_equal(look_const(qkv, "BIAS_AT"), 64);
     assert_int_equal(op_find_bind(qkv, "A")->fixed.offset, 100);
-    assert_int_equal(constant(o, "BIAS_AT"), 0);
+    assert_int_equal(look_const(o, "BIAS_AT"), 0);
     assert_int_equal(op_find_bind(o, "A")->fixed.offset, 500);
-    assert_string_equal(attr(find(&list, "qkv", 1, 0), "bias"), "none");
-    oplist_finish(&list);
+    assert_string_equal(look_attr(look_op(&f->list, "qkv", 1, 0), "bias"), "none");
 }
 
 static void test_windows_sinks_and_positions(void **state)
 {
-    (void)state;
-    struct fake f;
-    struct oplist list = {0};
-    fake_init(&f, 1, 2);
-    f.desc.rope[ROPE_LOCAL] = (struct rope_desc){.dims = 8, .scale = 1.5};
-    f.desc.attn_softcap = 50;
-    f.layers[0] = (struct layer_desc){.window = 20, .rope = ROPE_LOCAL};
-    f.layers[1] = (struct layer_desc){.rope = ROPE_NONE};
-    f.layer[1].sinks = (struct gl_range){.offset = 600, .size = 16};
-    oplist_decode_body(&list, &f.p);
-    const struct op *local = find(&list, "attn_decode", 0, 0);
-    const struct op *none = find(&list, "attn_decode", 1, 0);
-    assert_int_equal(constant(local, "WINDOW"), 20);
-    assert_int_equal(constant(local, "SOFTCAP"), 1);
-    assert_int_equal(constant(local, "ROPE_DIMS"), 8);
-    assert_int_equal(slot(local, "ROPE"), SLOT_ROPE_LOCAL);
+    struct fake *f = *state;
+    f->p.splits = 2;
+    f->desc.rope[ROPE_LOCAL] = (struct rope_desc){.dims = 8, .scale = 1.5};
+    f->desc.attn_softcap = 50;
+    f->layers[0] = (struct layer_desc){.window = 20, .rope = ROPE_LOCAL};
+    f->layers[1] = (struct layer_desc){.rope = ROPE_NONE};
+    f->layer[1].sinks = (struct gl_range){.offset = 600, .size = 16};
+    oplist_decode_body(&f->list, &f->p);
+    const struct op *local = look_op(&f->list, "attn_decode", 0, 0);
+    const struct op *none = look_op(&f->list, "attn_decode", 1, 0);
+    assert_int_equal(look_const(local, "WINDOW"), 20);
+    assert_int_equal(look_const(local, "SOFTCAP"), 1);
+    assert_int_equal(look_const(local, "ROPE_DIMS"), 8);
+    assert_int_equal(look_slot(local, "ROPE"), SLOT_ROPE_LOCAL);
     assert_near(op_find_param(local, "rope_scale")->f, 1.5, 0);
-    assert_int_equal(constant(none, "WINDOW"), 0);
-    assert_int_equal(constant(none, "ROPE_DIMS"), 0);
-    assert_string_equal(attr(find(&list, "attn_merge", 0, 0), "sinks"), "none");
-    assert_string_equal(attr(find(&list, "attn_merge", 1, 0), "sinks"), "head");
-    oplist_finish(&list);
+    assert_int_equal(look_const(none, "WINDOW"), 0);
+    assert_int_equal(look_const(none, "ROPE_DIMS"), 0);
+    assert_string_equal(look_attr(look_op(&f->list, "attn_merge", 0, 0), "sinks"), "none");
+    assert_string_equal(look_attr(look_op(&f->list, "attn_merge", 1, 0), "sinks"), "head");
 }
 
 static void test_scales_and_caps(void **state)
 {
-    (void)state;
-    struct fake f;
-    struct oplist list = {0};
-    fake_init(&f, 1, 1);
-    f.desc.residual_scale = 0.25;
-    f.desc.logit_scale = 0.5;
-    f.desc.logit_softcap = 30;
-    f.desc.act = MODEL_ACT_GELU_TANH;
-    oplist_decode_body(&list, &f.p);
-    oplist_head(&list, &f.p, DGL_PHASE_DECODE);
-    const struct op *down = find(&list, "down", 0, 0), *head = find(&list, "head", -1, 0);
-    assert_int_equal(constant(down, "SCALED"), 1);
+    struct fake *f = *state;
+    f->desc.residual_scale = 0.25;
+    f->desc.logit_scale = 0.5;
+    f->desc.logit_softcap = 30;
+    f->desc.act = MODEL_ACT_GELU_TANH;
+    oplist_decode_body(&f->list, &f->p);
+    oplist_head(&f->list, &f->p, DGL_PHASE_DECODE);
+    const struct op *down = look_op(&f->list, "down", 0, 0),
+                    *head = look_op(&f->list, "head", -1, 0);
+    assert_int_equal(look_const(down, "SCALED"), 1);
     assert_near(op_find_param(down, "out_scale")->f, 0.25, 0);
-    assert_int_equal(constant(find(&list, "qkv", 0, 0), "SCALED"), 0);
-    assert_string_equal(attr(find(&list, "gate_up", 0, 0), "act"), "gelu");
-    assert_string_equal(attr(head, "post"), "softcap");
+    assert_int_equal(look_const(look_op(&f->list, "qkv", 0, 0), "SCALED"), 0);
+    assert_string_equal(look_attr(look_op(&f->list, "gate_up", 0, 0), "act"), "gelu");
+    assert_string_equal(look_attr(head, "post"), "softcap");
     assert_near(op_find_param(head, "out_scale")->f, 0.5, 0);
     assert_near(op_find_param(head, "softcap")->f, 30, 0);
-    oplist_finish(&list);
 }
 
 static void test_query_and_key_norms(void **state)
 {
-    (void)state;
-    struct fake f;
-    struct oplist list = {0};
-    fake_init(&f, 1, 1);
-    f.layer[0].qk_norm.size = 2 * 16 * 4;
-    f.layer[1].qk_norm.size = (4 + 2) * 16 * 4;
-    oplist_prefill_body(&list, &f.p);
-    assert_string_equal(attr(find(&list, "qk_norm", 0, 0), "span"), "head");
-    assert_string_equal(attr(find(&list, "qk_norm", 1, 0), "span"), "all");
-    assert_string_equal(list.ops[3].label, "qk_norm");
-    assert_string_equal(list.ops[4].label, "rope_kv");
-    oplist_finish(&list);
+    struct fake *f = *state;
+    f->layer[0].qk_norm.size = 2 * 16 * 4;
+    f->layer[1].qk_norm.size = (4 + 2) * 16 * 4;
+    oplist_prefill_body(&f->list, &f->p);
+    assert_string_equal(look_attr(look_op(&f->list, "qk_norm", 0, 0), "span"), "head");
+    assert_string_equal(look_attr(look_op(&f->list, "qk_norm", 1, 0), "span"), "all");
+    assert_string_equal(f->list.ops[3].label, "qk_norm");
+    assert_string_equal(f->list.ops[4].label, "rope_kv");
 }
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_prefill_order),
-        cmocka_unit_test(test_decode_order),
-        cmocka_unit_test(test_split_decode_order),
-        cmocka_unit_test(test_split_prefill_has_no_merge),
-        cmocka_unit_test(test_score_order),
-        cmocka_unit_test(test_histogram_levels),
-        cmocka_unit_test(test_penalty_and_idle),
-        cmocka_unit_test(test_gains_go_to_their_products),
-        cmocka_unit_test(test_head_takes_the_last_row),
+        CASE(test_prefill_order),
+        CASE(test_decode_order),
+        CASE(test_split_decode_order),
+        CASE(test_split_prefill_has_no_merge),
+        CASE(test_score_order),
+        CASE(test_histogram_levels),
+        CASE(test_penalty_and_idle),
+        CASE(test_gains_go_to_their_products),
+        CASE(test_head_takes_the_last_row),
         cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_bands_become_operations),
-        cmocka_unit_test(test_embed_reads_one_row),
-        cmocka_unit_test(test_layout_is_asked_for),
-        cmocka_unit_test(test_unknown_names),
-        cmocka_unit_test(test_sandwich_norms),
-        cmocka_unit_test(test_no_norm_in_front),
-        cmocka_unit_test(test_biases_lie_behind_gains),
-        cmocka_unit_test(test_windows_sinks_and_positions),
-        cmocka_unit_test(test_scales_and_caps),
-        cmocka_unit_test(test_query_and_key_norms),
+        CASE(test_bands_become_operations),
+        CASE(test_embed_reads_one_row),
+        CASE(test_layout_is_asked_for),
+        CASE(test_unknown_names),
+        CASE(test_sandwich_norms),
+        CASE(test_no_norm_in_front),
+        CASE(test_biases_lie_behind_gains),
+        CASE(test_windows_sinks_and_positions),
+        CASE(test_scales_and_caps),
+        CASE(test_query_and_key_norms),
     };
     int failures = test_run_table("samplers", test_sampler, samplers);
     failures += test_run_table("products", test_product, products);

@@ -1,0 +1,20 @@
+/*
+ * oplist_look.h: looking things up in a list of operations; an operation or a buffer that is not
+ * there fails the test.
+ */
+#ifndef DGL_TESTS_OPLIST_LOOK_H
+#define DGL_TESTS_OPLIST_LOOK_H
+
+#include "core/oplist.h"
+
+/* The n-th operation with that label in that layer. */
+const struct op *look_op(const struct oplist *list, const char *label, int32_t layer, int n);
+/* "(none)" where the operation asks for nothing under that key. */
+const char *look_attr(const struct op *op, const char *key);
+/* -1 where it has no such constant. */
+int64_t look_const(const struct op *op, const char *name);
+enum op_slot look_slot(const struct op *op, const char *name);
+/* The list is whole, and its labels in order, separated by blanks, are these. */
+void look_at_labels(const struct oplist *list, const char *want);
+
+#endif

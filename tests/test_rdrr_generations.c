@@ -54,13 +54,12 @@ static void tensors_move(const char *dir, const char *name)
 }
 
 struct edit {
-    const char *find, *replace;
+    const char *find, *replace; /* replace NULL: MOVED */
 };
 
 struct generation {
     const char *name;
     enum dgl_hash_kind hash;
-    bool moved; /* tensors in a file of their own */
     struct edit edits[12];
     const char *notice; /* in the log */
 };
@@ -86,10 +85,32 @@ struct generation {
         "\"architecture\": {", "\"architecture\": \"LlamaForCausalLM\", \"unused\": {"             \
     }
 
+/* The tensors in a file of their own. */
+#define MOVED                                                                                      \
+    {                                                                                              \
+        "\"tensors\": {", NULL                                                                     \
+    }
+/* Members put in: into an object, into each tensor, beside the version, beside the shards. */
+#define IN(object, members)                                                                        \
+    {                                                                                              \
+        "\"" object "\": {", "\"" object "\": {" members ", "                                      \
+    }
+#define IN_TENSORS(members)                                                                        \
+    {                                                                                              \
+        "\"dtype\": \"BF16\"", members ", \"dtype\": \"BF16\""                                     \
+    }
+#define BESIDE_VERSION(members)                                                                    \
+    {                                                                                              \
+        "\"version\": 1,", "\"version\": 1, " members ","                                          \
+    }
+#define BESIDE_SHARDS(members)                                                                     \
+    {                                                                                              \
+        "\"shards\": [", members ", \"shards\": ["                                                 \
+    }
+
 static const struct generation generations[] = {
     {"first: version as text, fileName, shardIndex, no offsets",
      DGL_HASH_SHA256,
-     false,
      {NOT_OURS,
       NO_FILES,
       NO_INFERENCE,
@@ -103,7 +124,6 @@ static const struct generation generations[] = {
      NULL},
     {"first: hashed with blake3, called sha256",
      DGL_HASH_BLAKE3,
-     false,
      {NOT_OURS,
       NO_FILES,
       NO_INFERENCE,
@@ -113,21 +133,19 @@ static const struct generation generations[] = {
      "is its blake3"},
     {"second: tensors.json with groups",
      DGL_HASH_SHA256,
-     true,
-     {NOT_OURS,
+     {MOVED,
+      NOT_OURS,
       NO_FILES,
       NO_INFERENCE,
       {"\"filename\"", "\"fileName\""},
-      {"\"shards\": [", "\"groups\": {\"layer.0\": {}}, \"moeConfig\": null, \"shards\": ["}},
+      BESIDE_SHARDS("\"groups\": {\"layer.0\": {}}, \"moeConfig\": null")},
      NULL},
     {"third: no config, blake3 keys",
      DGL_HASH_BLAKE3,
-     false,
      {NOT_OURS, NO_FILES, NO_CONFIG, {"\"hash\"", "\"blake3\""}, {"\"kernelHints\"", "\"old\""}},
      NULL},
     {"third: sha256, said by the shards only",
      DGL_HASH_SHA256,
-     false,
      {NOT_OURS,
       NO_FILES,
       NO_CONFIG,
@@ -136,12 +154,10 @@ static const struct generation generations[] = {
      NULL},
     {"third: no algorithm at all",
      DGL_HASH_SHA256,
-     false,
      {NOT_OURS, NO_FILES, NO_CONFIG, {"\"hashAlgorithm\": \"sha256\",", ""}},
      NULL},
     {"tensors described by storage",
      DGL_HASH_SHA256,
-     false,
      {NOT_OURS,
       {"\"dtype\": \"BF16\"",
        "\"storage\": {\"packing\": \"dense\", \"companions\": []}, \"sourceTransform\": null, "
@@ -152,7 +168,10 @@ static const struct generation generations[] = {
 static void pack_edit(const char *dir, const struct edit *edits, size_t count)
 {
     for (size_t i = 0; i < count && edits[i].find; i++)
-        replace_all(dir, "manifest.json", edits[i].find, edits[i].replace);
+        if (edits[i].replace)
+            replace_all(dir, "manifest.json", edits[i].find, edits[i].replace);
+        else
+            tensors_move(dir, "tensors.json");
 }
 
 static struct dgl_model_file *open_logged(const char *dir, struct test_log *log)
@@ -183,8 +202,6 @@ static void generation_is_the_same_model(void **state)
     tiny_pack_write(plain, &pack);
     pack.hash = row->hash;
     tiny_pack_write(dir, &pack);
-    if (row->moved)
-        tensors_move(dir, "tensors.json");
     pack_edit(dir, row->edits, sizeof(row->edits) / sizeof(row->edits[0]));
     struct dgl_model_file *file = open_logged(dir, &log), *want = open_logged(plain, &log);
     char *a = desc_string(file), *b = desc_string(want);
@@ -207,7 +224,6 @@ static void generation_is_the_same_model(void **state)
 
 struct refusal {
     const char *name;
-    bool moved;
     struct edit edits[5];
     enum dgl_status status;
     const char *parts[2];
@@ -215,130 +231,101 @@ struct refusal {
 
 static const struct refusal refusals[] = {
     {"blake3 called sha256 in a newer pack",
-     false,
      {NOT_OURS, {"\"hashAlgorithm\": \"sha256\"", "\"hashAlgorithm\": \"blake3\""}},
      DGL_ERR_INTEGRITY,
      {"blake3 is"}},
     {"algorithms that disagree",
-     false,
      {NOT_OURS, {"\"filename\"", "\"hashAlgorithm\": \"blake3\", \"filename\""}},
      DGL_ERR_FORMAT,
      {"shards[0].hashAlgorithm", "\"sha256\""}},
     {"version 2 as text",
-     false,
      {{"\"version\": 1,", "\"version\": \"2.0\","}},
      DGL_ERR_UNSUPPORTED,
      {"version is 2"}},
     {"an adapter by its type",
-     false,
      {{"\"modelType\": \"transformer\"", "\"modelType\": \"lora\""}},
      DGL_ERR_UNSUPPORTED,
      {"modelType is lora"}},
     {"weights elsewhere",
-     false,
-     {{"\"version\": 1,",
-       "\"version\": 1, \"artifactIdentity\": {\"artifactCompleteness\": \"weights-ref\"},"}},
+     {BESIDE_VERSION("\"artifactIdentity\": {\"artifactCompleteness\": \"weights-ref\"}")},
      DGL_ERR_UNSUPPORTED,
      {"artifactIdentity.artifactCompleteness is weights-ref"}},
     {"names of GGUF",
-     false,
      {NOT_OURS, {"\"model.norm.weight\"", "\"blk.0.attn_q.weight\""}},
      DGL_ERR_UNSUPPORTED,
      {"tensors.blk.0.attn_q.weight", "GGUF"}},
     {"config of GGUF",
-     false,
-     {NOT_OURS, {"\"config\": {", "\"config\": {\"blockCount\": 2, "}},
+     {NOT_OURS, IN("config", "\"blockCount\": 2")},
      DGL_ERR_UNSUPPORTED,
      {"config.blockCount", "GGUF"}},
     {"tensors' file that climbs",
-     true,
-     {NOT_OURS, {"\"tensors.json\"", "\"../tensors.json\""}},
+     {MOVED, NOT_OURS, {"\"tensors.json\"", "\"../tensors.json\""}},
      DGL_ERR_FORMAT,
      {"tensorsFile", "not a plain file name"}},
     {"tensors' file that is missing",
-     true,
-     {NOT_OURS, {"\"tensors.json\"", "\"other.json\""}},
+     {MOVED, NOT_OURS, {"\"tensors.json\"", "\"other.json\""}},
      DGL_ERR_IO,
      {"other.json"}},
     {"neither config nor inference",
-     false,
      {NOT_OURS, NO_CONFIG, NO_INFERENCE},
      DGL_ERR_FORMAT,
      {"config is missing"}},
     {"transformed at load",
-     false,
-     {{"\"dtype\": \"BF16\"", "\"sourceTransform\": {\"kind\": 1}, \"dtype\": \"BF16\""}},
+     {IN_TENSORS("\"sourceTransform\": {\"kind\": 1}")},
      DGL_ERR_UNSUPPORTED,
      {"sourceTransform"}},
     {"companions",
-     false,
-     {{"\"dtype\": \"BF16\"", "\"storage\": {\"companions\": [{}]}, \"dtype\": \"BF16\""}},
+     {IN_TENSORS("\"storage\": {\"companions\": [{}]}")},
      DGL_ERR_UNSUPPORTED,
      {"storage.companions"}},
     {"packing of another type",
-     false,
-     {{"\"dtype\": \"BF16\"", "\"storage\": {\"packing\": \"w4a16\"}, \"dtype\": \"BF16\""}},
+     {IN_TENSORS("\"storage\": {\"packing\": \"w4a16\"}")},
      DGL_ERR_UNSUPPORTED,
      {"storage.packing is w4a16"}},
     {"experts that the config has not",
-     false,
-     {NOT_OURS,
-      {"\"shards\": [",
-       "\"moeConfig\": {\"numExperts\": 4, \"numExpertsPerToken\": 2}, \"shards\": ["}},
+     {NOT_OURS, BESIDE_SHARDS("\"moeConfig\": {\"numExperts\": 4, \"numExpertsPerToken\": 2}")},
      DGL_ERR_FORMAT,
      {"moeConfig.numExperts is 4", "0"}},
     {"more experts chosen than there are",
-     false,
-     {NOT_OURS,
-      {"\"shards\": [",
-       "\"moeConfig\": {\"numExperts\": 4, \"numExpertsPerToken\": 5}, \"shards\": ["}},
+     {NOT_OURS, BESIDE_SHARDS("\"moeConfig\": {\"numExperts\": 4, \"numExpertsPerToken\": 5}")},
      DGL_ERR_FORMAT,
      {"moeConfig.numExpertsPerToken is 5"}},
     {"experts of an unknown format",
-     false,
      {NOT_OURS,
       {"\"shards\": [", "\"moeConfig\": {\"numExperts\": 4, \"numExpertsPerToken\": 2, "
                         "\"expertFormat\": \"gemma4\"}, \"shards\": ["}},
      DGL_ERR_UNSUPPORTED,
      {"expertFormat is \"gemma4\""}},
     {"pairs of dimensions that interleave",
-     false,
-     {NOT_OURS, {"\"rope\": {", "\"rope\": {\"ropeInterleaved\": true, "}},
+     {NOT_OURS, IN("rope", "\"ropeInterleaved\": true")},
      DGL_ERR_UNSUPPORTED,
      {"inference.rope.ropeInterleaved is true"}},
     {"sections of positions",
-     false,
-     {NOT_OURS, {"\"rope\": {", "\"rope\": {\"mropeSection\": [8, 8], "}},
+     {NOT_OURS, IN("rope", "\"mropeSection\": [8, 8]")},
      DGL_ERR_UNSUPPORTED,
      {"inference.rope.mropeSection is [8"}},
     {"layers that share keys",
-     false,
-     {NOT_OURS, {"\"architecture\": {", "\"architecture\": {\"numKvSharedLayers\": 2, "}},
+     {NOT_OURS, IN("architecture", "\"numKvSharedLayers\": 2")},
      DGL_ERR_UNSUPPORTED,
      {"architecture.numKvSharedLayers is 2"}},
     {"a pipeline of its own",
-     false,
-     {NOT_OURS, {"\"inference\": {", "\"inference\": {\"pipeline\": {\"steps\": []}, "}},
+     {NOT_OURS, IN("inference", "\"pipeline\": {\"steps\": []}")},
      DGL_ERR_UNSUPPORTED,
      {"inference.pipeline"}},
     {"a gate on attention's output",
-     false,
      {NOT_OURS, NO_CONFIG, {"\"attentionOutputGate\": false", "\"attentionOutputGate\": true"}},
      DGL_ERR_FORMAT,
      {"attentionOutputGate is true", "false"}},
     {"activation without a config",
-     false,
      {NOT_OURS, NO_CONFIG, {"\"activation\": \"silu\"", "\"activation\": \"relu\""}},
      DGL_ERR_UNSUPPORTED,
      {"inference.ffn.activation is \"relu\""}},
     {"rope without a config",
-     false,
      {NOT_OURS, NO_CONFIG, {"\"ropeScalingType\": null", "\"ropeScalingType\": \"longrope\""}},
      DGL_ERR_UNSUPPORTED,
      {"inference.rope.ropeScalingType is \"longrope\""}},
     {"layout of the pack that is none",
-     false,
-     {NOT_OURS, {"\"version\": 1,", "\"version\": 1, \"defaultWeightLayout\": \"diagonal\","}},
+     {NOT_OURS, BESIDE_VERSION("\"defaultWeightLayout\": \"diagonal\"")},
      DGL_ERR_FORMAT,
      {"defaultWeightLayout"}},
 };
@@ -352,8 +339,6 @@ static void pack_is_refused(void **state)
     struct tiny_pack pack = tiny_pack_default();
     test_log_init(&log, DGL_LOG_ERROR);
     tiny_pack_write(dir, &pack);
-    if (row->moved)
-        tensors_move(dir, "tensors.json");
     pack_edit(dir, row->edits, sizeof(row->edits) / sizeof(row->edits[0]));
     struct model_open_params params = {.path = dir, .verify = true};
     enum dgl_status st = model_file_open(&log.log, &params, &file);

@@ -83,15 +83,34 @@ static void pack_is_read(void **state)
     test_tmpdir_remove(dir);
 }
 
-static void manifest_facts(void **state)
+/* A folder with the default pack. */
+static int pack_setup(void **state)
 {
-    (void)state;
-    char *dir = test_tmpdir();
     struct tiny_pack pack = tiny_pack_default();
-    struct dgl_model_file *file = NULL;
+    char *dir = test_tmpdir();
     tiny_pack_write(dir, &pack);
+    *state = dir;
+    return 0;
+}
+
+static int pack_teardown(void **state)
+{
+    test_tmpdir_remove(*state);
+    return 0;
+}
+
+static struct dgl_model_file *opened(const char *dir)
+{
+    struct dgl_model_file *file = NULL;
     assert_int_equal(model_file_open(NULL, &(struct model_open_params){.path = dir}, &file),
                      DGL_OK);
+    return file;
+}
+
+static void manifest_facts(void **state)
+{
+    const char *dir = *state;
+    struct dgl_model_file *file = opened(dir);
     assert_string_equal(file->name, "tiny-pack");
     assert_string_equal(file->quantization, "bf16");
     assert_string_equal(file->hint_defaults, "{\"computePrecision\": \"f32\"}");
@@ -104,41 +123,30 @@ static void manifest_facts(void **state)
     long embed = file->desc.embed;
     assert_string_equal(tensor_source_at(file->tensors, (size_t)embed)->role, "matmul");
     model_file_close(&file);
-    test_tmpdir_remove(dir);
 }
 
 static void hints_without_an_origin_are_pinned_in_packs_of_ours(void **state)
 {
-    (void)state;
-    char *dir = test_tmpdir();
-    struct tiny_pack pack = tiny_pack_default();
-    struct dgl_model_file *file = NULL;
-    tiny_pack_write(dir, &pack);
+    const char *dir = *state;
     tiny_file_replace(dir, "manifest.json", ", \"kernelHintsOrigin\": \"default\"", "");
-    assert_int_equal(model_file_open(NULL, &(struct model_open_params){.path = dir}, &file),
-                     DGL_OK);
+    struct dgl_model_file *file = opened(dir);
     assert_string_equal(file->hint_pinned, "{\"computePrecision\": \"f32\"}");
     assert_null(file->hint_defaults);
     model_file_close(&file);
     tiny_file_replace(dir, "manifest.json", "\"tool\": \"dopplergl\"", "\"tool\": \"other\"");
-    assert_int_equal(model_file_open(NULL, &(struct model_open_params){.path = dir}, &file),
-                     DGL_OK);
+    file = opened(dir);
     assert_string_equal(file->hint_defaults, "{\"computePrecision\": \"f32\"}");
     assert_null(file->hint_pinned);
     model_file_close(&file);
-    test_tmpdir_remove(dir);
 }
 
 /* Packs of other converters have neither `files` nor a complete `inference`. */
 static void pack_of_another_converter(void **state)
 {
-    (void)state;
-    char *dir = test_tmpdir();
-    struct tiny_pack pack = tiny_pack_default();
+    const char *dir = *state;
     struct dgl_model_file *file = NULL;
     struct test_log log;
     test_log_init(&log, DGL_LOG_ERROR);
-    tiny_pack_write(dir, &pack);
     tiny_file_replace(dir, "manifest.json", "\"tool\": \"dopplergl\"", "\"tool\": \"other\"");
     tiny_file_replace(dir, "manifest.json", "\"files\": {", "\"otherFiles\": {");
     tiny_file_replace(dir, "manifest.json", "\"valueNorm\": false, ", "");
@@ -149,7 +157,6 @@ static void pack_of_another_converter(void **state)
     assert_int_equal(st, DGL_OK);
     assert_int_equal(file->desc.num_stop_ids, 2); /* from the unlisted generation_config.json */
     model_file_close(&file);
-    test_tmpdir_remove(dir);
 }
 
 struct read_job {
@@ -174,18 +181,13 @@ static enum dgl_status read_one(void *ctx, size_t index)
 
 static void threads_may_read_together(void **state)
 {
-    (void)state;
-    char *dir = test_tmpdir();
+    const char *dir = *state;
     struct tiny_pack pack = tiny_pack_default();
-    struct dgl_model_file *file = NULL;
-    tiny_pack_write(dir, &pack);
-    assert_int_equal(model_file_open(NULL, &(struct model_open_params){.path = dir}, &file),
-                     DGL_OK);
+    struct dgl_model_file *file = opened(dir);
     struct read_job job = {.src = file->tensors, .model = &pack.model};
     tiny_llama_tensors(&pack.model, job.tensors);
     assert_int_equal(dgl_parallel_for(4, 200, read_one, &job), DGL_OK);
     model_file_close(&file);
-    test_tmpdir_remove(dir);
 }
 
 /* ---- files that are wrong ---- */
@@ -347,12 +349,9 @@ static bool count_progress(void *priv, const char *what, uint64_t done, uint64_t
 
 static void verify_counts_files_and_bytes(void **state)
 {
-    (void)state;
-    char *dir = test_tmpdir();
-    struct tiny_pack pack = tiny_pack_default();
+    const char *dir = *state;
     struct dgl_verify_result result;
     uint64_t last = 0;
-    tiny_pack_write(dir, &pack);
     const struct dgl_verify_params params = {dir, count_progress, &last};
     assert_int_equal(model_file_verify(NULL, &params, &result), DGL_OK);
     assert_int_equal(result.bytes, last);
@@ -363,7 +362,6 @@ static void verify_counts_files_and_bytes(void **state)
     assert_int_equal(result.files, opened->manifest.num_shards + 1);
     assert_int_equal(result.bytes, opened->manifest.total_size + len);
     rdrr_pack_close(&opened);
-    test_tmpdir_remove(dir);
 }
 
 static bool cancel_progress(void *priv, const char *what, uint64_t done, uint64_t total)
@@ -376,13 +374,10 @@ static bool cancel_progress(void *priv, const char *what, uint64_t done, uint64_
 
 static void verify_can_be_cancelled(void **state)
 {
-    (void)state;
-    char *dir = test_tmpdir();
-    struct tiny_pack pack = tiny_pack_default();
+    const char *dir = *state;
     struct dgl_verify_result result;
     struct dgl_model_file *file = NULL;
     int calls = 0;
-    tiny_pack_write(dir, &pack);
     const struct dgl_verify_params params = {dir, cancel_progress, &calls};
     assert_int_equal(model_file_verify(NULL, &params, &result), DGL_ERR_CANCELLED);
     assert_int_equal(calls, 2);
@@ -390,48 +385,41 @@ static void verify_can_be_cancelled(void **state)
     const struct model_open_params open = {dir, true, cancel_progress, &calls};
     assert_int_equal(model_file_open(NULL, &open, &file), DGL_ERR_CANCELLED);
     assert_null(file);
-    test_tmpdir_remove(dir);
 }
 
 /* Without verification a flipped bit goes unseen, which is what skip_verify promises and no
  * more. */
 static void open_without_verification_reads_no_shard(void **state)
 {
-    (void)state;
-    char *dir = test_tmpdir();
-    struct tiny_pack pack = tiny_pack_default();
-    tiny_pack_write(dir, &pack);
+    const char *dir = *state;
     file_damage(dir, "shard_00001.bin", FLIP_BIT);
     assert_int_equal(pack_open(NULL, dir, false), DGL_OK);
-    test_tmpdir_remove(dir);
 }
 
 static void tokenizer_that_is_not_listed(void **state)
 {
-    (void)state;
-    char *dir = test_tmpdir();
-    struct tiny_pack pack = tiny_pack_default();
+    const char *dir = *state;
     struct test_log log;
     test_log_init(&log, DGL_LOG_ERROR);
-    tiny_pack_write(dir, &pack);
     test_write_file(dir, "tokenizer.json", "{}", 2);
     assert_int_equal(pack_open(&log.log, dir, false), DGL_ERR_FORMAT);
     assert_contains(log.text, "tokenizer.json");
     assert_contains(log.text, "manifest.json");
-    test_tmpdir_remove(dir);
 }
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, pack_setup, pack_teardown)
 
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test(manifest_facts),
-        cmocka_unit_test(hints_without_an_origin_are_pinned_in_packs_of_ours),
-        cmocka_unit_test(pack_of_another_converter),
-        cmocka_unit_test(threads_may_read_together),
-        cmocka_unit_test(verify_counts_files_and_bytes),
-        cmocka_unit_test(verify_can_be_cancelled),
-        cmocka_unit_test(open_without_verification_reads_no_shard),
-        cmocka_unit_test(tokenizer_that_is_not_listed),
+        CASE(manifest_facts),
+        CASE(hints_without_an_origin_are_pinned_in_packs_of_ours),
+        CASE(pack_of_another_converter),
+        CASE(threads_may_read_together),
+        CASE(verify_counts_files_and_bytes),
+        CASE(verify_can_be_cancelled),
+        CASE(open_without_verification_reads_no_shard),
+        CASE(tokenizer_that_is_not_listed),
     };
     int failures = cmocka_run_group_tests(cases, NULL, NULL);
     failures += test_run_table("packs", pack_is_read, good_packs);

@@ -8,27 +8,8 @@
 #include "core/base/file.h"
 #include "core/base/json.h"
 #include "loader/tokenizer.h"
+#include "tests/support/published.h"
 #include "tests/support/token_vectors.h"
-
-struct row {
-    const char *name, *folder, *suffix;
-};
-static const struct row rows[] = {
-    {"gemma2", "gemma2", ""},
-    {"gemma3", "gemma3", ""},
-    {"gpt-oss", "gpt-oss", ""},
-    {"llama2", "llama2", ""},
-    {"tinyllama", "llama2", "_tinyllama"},
-    {"llama3", "llama3", ""},
-    {"llama3-instruct", "llama3-instruct", ""},
-    {"llama3.2", "llama3.2", ""},
-    {"mistral-nemo", "mistral-nemo", ""},
-    {"mixtral", "mixtral", ""},
-    {"phi3-mini", "phi3-mini", ""},
-    {"phi3.5", "phi3-mini", "_phi3.5"},
-    {"qwen2.5", "qwen2.5", ""},
-    {"qwen3", "qwen3", ""},
-};
 
 static const struct tm recorded_on = {.tm_year = 125, .tm_mon = 5, .tm_mday = 15};
 
@@ -41,19 +22,13 @@ struct chat {
 };
 
 /* Skips when the data are absent. */
-static void chat_init(struct chat *c, const struct row *row)
+static void chat_init(struct chat *c, const struct published_template *row)
 {
-    char name[128];
-    snprintf(name, sizeof(name), "tokenizers/%s.tar.xz", row->folder);
-    const char *dir = test_unpacked(name, row->folder);
-    if (!dir)
-        SKIP("%s is not in the test data", name);
+    const char *dir = published_dir(row->folder);
     *c = (struct chat){0};
     test_log_init(&c->log, DGL_LOG_ERROR);
-    snprintf(name, sizeof(name), "chat_template%s.jinja", row->suffix);
-    char *file = dgl_path_join(dir, name);
-    snprintf(name, sizeof(name), "chat%s.json", row->suffix);
-    char *cases = dgl_path_join(dir, name);
+    char *file = published_file(dir, "chat_template", row, ".jinja");
+    char *cases = published_file(dir, "chat", row, ".json");
     struct dgl_template_params params = {.path = dir, .file = row->suffix[0] ? file : NULL};
     if (dgl_tokenizer_load(&c->log.log, dir, &c->tok) != DGL_OK ||
         dgl_template_load(&c->log.log, &params, &c->tmpl) != DGL_OK ||
@@ -231,7 +206,7 @@ static void spell_out(const struct dgl_tokenizer *tok, const char *text, struct 
 }
 
 /* What these models say begins with a blank that their decoders drop. */
-static const char *answer_of(const struct row *row)
+static const char *answer_of(const struct published_template *row)
 {
     bool blank = (strcmp(row->folder, "llama2") == 0 && !row->suffix[0]) ||
                  strcmp(row->folder, "phi3-mini") == 0;
@@ -285,7 +260,7 @@ static void conversations_continue(void **state)
     static const char second[] = "[{\"role\":\"user\",\"content\":\"Is it so?\"},"
                                  "{\"role\":\"assistant\",\"content\":\"Yes, it is.\"},"
                                  "{\"role\":\"user\",\"content\":\"Why?\"}]";
-    const struct row *row = *state;
+    const struct published_template *row = *state;
     struct chat c;
     struct token_ids said = {0};
     int32_t *before, *after;
@@ -316,8 +291,9 @@ static void conversations_continue(void **state)
 
 int main(void)
 {
-    int failed = test_run_table("chat renders", renders_as_recorded, rows);
-    failed += test_run_table("chat control tokens", users_make_no_control_tokens, rows);
-    failed += test_run_table("chat answers", answers_keep_their_ids, rows);
-    return failed + test_run_table("chat continues", conversations_continue, rows);
+    int failed = test_run_table("chat renders", renders_as_recorded, published_templates);
+    failed +=
+        test_run_table("chat control tokens", users_make_no_control_tokens, published_templates);
+    failed += test_run_table("chat answers", answers_keep_their_ids, published_templates);
+    return failed + test_run_table("chat continues", conversations_continue, published_templates);
 }

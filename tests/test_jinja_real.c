@@ -5,41 +5,13 @@
 #include <stdlib.h>
 
 #include "core/base/file.h"
-
-struct row {
-    const char *name, *folder, *suffix;
-};
-static const struct row rows[] = {
-    {"gemma2", "gemma2", ""},
-    {"gemma3", "gemma3", ""},
-    {"gpt-oss", "gpt-oss", ""},
-    {"llama2", "llama2", ""},
-    {"tinyllama", "llama2", "_tinyllama"},
-    {"llama3", "llama3", ""},
-    {"llama3-instruct", "llama3-instruct", ""},
-    {"llama3.2", "llama3.2", ""},
-    {"mistral-nemo", "mistral-nemo", ""},
-    {"mixtral", "mixtral", ""},
-    {"phi3-mini", "phi3-mini", ""},
-    {"phi3.5", "phi3-mini", "_phi3.5"},
-    {"qwen2.5", "qwen2.5", ""},
-    {"qwen3", "qwen3", ""},
-};
+#include "tests/support/published.h"
 
 struct template_data {
     char *text;
     size_t len;
     struct dgl_json_doc *renders, *tokens; /* `tokens`: bos_token and its kin */
 };
-
-static char *path_of(const char *dir, const char *stem, const struct row *row, const char *ending)
-{
-    char name[128];
-    snprintf(name, sizeof(name), "%s%s%s", stem, row->suffix, ending);
-    char *path = dgl_path_join(dir, name);
-    assert_non_null(path);
-    return path;
-}
 
 /* The text of a token in tokenizer_config.json: a string, or an object with its `content`. */
 static void put_token(struct dgl_json_writer *w, const struct dgl_json *config, const char *name,
@@ -73,10 +45,10 @@ static struct dgl_json_doc *load_tokens(const char *dir)
     return tokens;
 }
 
-static void load(const struct row *row, const char *dir, struct template_data *out)
+static void load(const struct published_template *row, const char *dir, struct template_data *out)
 {
-    char *template_path = path_of(dir, "chat_template", row, ".jinja");
-    char *renders_path = path_of(dir, "chat", row, ".json");
+    char *template_path = published_file(dir, "chat_template", row, ".jinja");
+    char *renders_path = published_file(dir, "chat", row, ".json");
     *out = (struct template_data){.tokens = load_tokens(dir)};
     assert_int_equal(dgl_file_slurp(NULL, template_path, 1 << 20, &out->text, &out->len), DGL_OK);
     assert_int_equal(dgl_json_load(NULL, renders_path, 1 << 24, &out->renders), DGL_OK);
@@ -119,12 +91,8 @@ static void check(const struct template_data *data, const struct dgl_json *recor
 
 static void renders_as_recorded(void **state)
 {
-    const struct row *row = *state;
-    char archive[64];
-    snprintf(archive, sizeof(archive), "tokenizers/%s.tar.xz", row->folder);
-    const char *dir = test_unpacked(archive, row->folder);
-    if (!dir)
-        SKIP("%s is not in the test data", archive);
+    const struct published_template *row = *state;
+    const char *dir = published_dir(row->folder);
     struct template_data data;
     size_t count = 0;
     load(row, dir, &data);
@@ -138,16 +106,12 @@ static void renders_as_recorded(void **state)
 /* Everything that a user wrote is data, and the template's own tokens are not. */
 static void marks_user_text(void **state)
 {
-    const struct row *row = *state;
+    const struct published_template *row = *state;
     static const char user[] = "zqx<|im_start|>zqx";
     static const char json[] =
         "{\"messages\": [{\"role\": \"user\", \"content\": \"zqx<|im_start|>zqx\"}],"
         " \"add_generation_prompt\": true}";
-    char archive[64];
-    snprintf(archive, sizeof(archive), "tokenizers/%s.tar.xz", row->folder);
-    const char *dir = test_unpacked(archive, row->folder);
-    if (!dir)
-        SKIP("%s is not in the test data", archive);
+    const char *dir = published_dir(row->folder);
     struct template_data data;
     struct dgl_json_doc *doc = NULL;
     struct jinja_rendered got;
@@ -170,6 +134,6 @@ static void marks_user_text(void **state)
 
 int main(void)
 {
-    int failed = test_run_table("renders", renders_as_recorded, rows);
-    return failed + test_run_table("marks", marks_user_text, rows);
+    int failed = test_run_table("renders", renders_as_recorded, published_templates);
+    return failed + test_run_table("marks", marks_user_text, published_templates);
 }

@@ -293,149 +293,155 @@ static void mxfp4_blocks_are_handed_on_as_they_are(void **state)
 
 /* ---- rotation, windows, scales ---- */
 
+/* A key of the architecture, or a tensor, beside those of base(). */
+struct addition {
+    enum { KEY_NONE, KEY_U32, KEY_F32, KEY_STR, KEY_NOT, KEY_NOTS, TENSOR_F32, TENSOR_3D } kind;
+    const char *name, *text;
+    double number[4];
+};
+#define NOTHING                                                                                    \
+    {                                                                                              \
+        .kind = KEY_NONE                                                                           \
+    }
+#define U32(key, value)                                                                            \
+    {                                                                                              \
+        .kind = KEY_U32, .name = key, .number = { value }                                          \
+    }
+#define F32(key, value)                                                                            \
+    {                                                                                              \
+        .kind = KEY_F32, .name = key, .number = { value }                                          \
+    }
+#define STR(key, value)                                                                            \
+    {                                                                                              \
+        .kind = KEY_STR, .name = key, .text = value                                                \
+    }
+#define NOT(key)                                                                                   \
+    {                                                                                              \
+        .kind = KEY_NOT, .name = key                                                               \
+    }
+#define NOT_IN_ANY_LAYER(key)                                                                      \
+    {                                                                                              \
+        .kind = KEY_NOTS, .name = key                                                              \
+    }
+#define VECTOR(tensor, cols, first, step)                                                          \
+    {                                                                                              \
+        .kind = TENSOR_F32, .name = tensor, .number = { 0, cols, first, step }                     \
+    }
+#define MATRIX(tensor, rows, cols)                                                                 \
+    {                                                                                              \
+        .kind = TENSOR_F32, .name = tensor, .number = { rows, cols, 0, 1 }                         \
+    }
+#define STACK(tensor, cols, rows, experts)                                                         \
+    {                                                                                              \
+        .kind = TENSOR_3D, .name = tensor, .number = { cols, rows, experts }                       \
+    }
+
+static void add(struct gguf_build *b, const char *arch, const struct addition *a)
+{
+    static const bool no[1] = {false};
+    const double *n = a->number;
+    char key[128];
+    snprintf(key, sizeof(key), "%s.%s", arch, a->name);
+    switch (a->kind) {
+    case KEY_NONE:
+        break;
+    case KEY_U32:
+        gb_u32(b, key, (uint32_t)n[0]);
+        break;
+    case KEY_F32:
+        gb_f32(b, key, (float)n[0]);
+        break;
+    case KEY_STR:
+        gb_str(b, key, a->text);
+        break;
+    case KEY_NOT:
+        gb_bool(b, key, false);
+        break;
+    case KEY_NOTS:
+        gb_bools(b, key, no, 1);
+        break;
+    case TENSOR_F32:
+        gb_matrix(b, a->name, (uint64_t)n[0], (uint64_t)n[1], (float)n[2], (float)n[3]);
+        break;
+    case TENSOR_3D:
+        tensor_3d(b, a->name, (uint64_t)n[0], (uint64_t)n[1], (uint64_t)n[2], 0);
+        break;
+    }
+}
+
+static void add_all(struct gguf_build *b, const char *arch, const struct addition added[4])
+{
+    for (int i = 0; i < 4; i++)
+        add(b, arch, &added[i]);
+}
+
 struct config_case {
     const char *name, *arch;
-    void (*add)(struct gguf_build *b);
+    struct addition added[4];
     const char *parts[4]; /* of config.json */
 };
-
-static void add_freqs(struct gguf_build *b)
-{
-    gb_matrix(b, "rope_freqs.weight", 0, 2, 1, 7);
-    put_f32(b, "llama", "rope.freq_base", 500000);
-}
-
-static void add_long_short(struct gguf_build *b)
-{
-    gb_matrix(b, "rope_factors_long.weight", 0, 2, 2, 1);
-    gb_matrix(b, "rope_factors_short.weight", 0, 2, 1.1f, 0);
-    put_u32(b, "phi3", "rope.scaling.original_context_length", 16);
-    put_f32(b, "phi3", "rope.scaling.attn_factor", 1.19f);
-}
-
-static void add_linear(struct gguf_build *b)
-{
-    gb_str(b, "llama.rope.scaling.type", "linear");
-    put_f32(b, "llama", "rope.scaling.factor", 4);
-}
-
-static void add_yarn(struct gguf_build *b)
-{
-    gb_str(b, "qwen2.rope.scaling.type", "yarn");
-    put_f32(b, "qwen2", "rope.scaling.factor", 4);
-    put_u32(b, "qwen2", "rope.scaling.original_context_length", 16);
-}
-
-static void add_partial(struct gguf_build *b)
-{
-    put_u32(b, "phi3", "rope.dimension_count", 2);
-}
-
-static void add_window(struct gguf_build *b)
-{
-    put_u32(b, "llama", "attention.sliding_window", 24);
-}
-
-static void add_gemma_window(struct gguf_build *b)
-{
-    put_u32(b, "gemma3", "attention.sliding_window", 24);
-    put_f32(b, "gemma3", "rope.freq_base", 1e6f);
-}
-
-static void add_pattern(struct gguf_build *b)
-{
-    static const bool windowed[1] = {false};
-    put_u32(b, "gemma3", "attention.sliding_window", 24);
-    gb_bools(b, "gemma3.attention.sliding_window_pattern", windowed, 1);
-}
-
-static void add_caps(struct gguf_build *b)
-{
-    put_u32(b, "gemma2", "attention.sliding_window", 24);
-    put_f32(b, "gemma2", "attn_logit_softcapping", 50);
-    put_f32(b, "gemma2", "final_logit_softcapping", 30);
-}
-
-static void add_scales(struct gguf_build *b)
-{
-    put_f32(b, "granite", "attention.scale", 0.3f);
-    put_f32(b, "granite", "embedding_scale", 3);
-    put_f32(b, "granite", "residual_scale", 0.8f);
-    put_f32(b, "granite", "logit_scale", 4);
-}
-
-static void add_nothing(struct gguf_build *b)
-{
-    (void)b;
-}
-
-static void add_qwen3_moe(struct gguf_build *b)
-{
-    put_u32(b, "qwen3moe", "expert_count", 4);
-    put_u32(b, "qwen3moe", "expert_used_count", 2);
-    put_u32(b, "qwen3moe", "expert_feed_forward_length", 16);
-}
 
 static const struct config_case config_cases[] = {
     {"rope_freqs become factors of every length",
      "llama",
-     add_freqs,
+     {VECTOR("rope_freqs.weight", 2, 1, 7), F32("rope.freq_base", 500000)},
      {"\"rope_theta\": 500000", "\"rope_type\": \"longrope\"", "\"attention_factor\": 1",
       "\"original_max_position_embeddings\": 64"}},
     {"rope_factors become longrope",
      "phi3",
-     add_long_short,
+     {VECTOR("rope_factors_long.weight", 2, 2, 1), VECTOR("rope_factors_short.weight", 2, 1.1, 0),
+      U32("rope.scaling.original_context_length", 16), F32("rope.scaling.attn_factor", 1.19)},
      {"\"rope_type\": \"longrope\"", "\"attention_factor\": 1.19",
       "\"original_max_position_embeddings\": 16", "1.1,"}},
     {"linear scaling",
      "llama",
-     add_linear,
-     {"\"rope_type\": \"linear\"", "\"factor\": 4", NULL, NULL}},
+     {STR("rope.scaling.type", "linear"), F32("rope.scaling.factor", 4)},
+     {"\"rope_type\": \"linear\"", "\"factor\": 4"}},
     {"yarn",
      "qwen2",
-     add_yarn,
+     {STR("rope.scaling.type", "yarn"), F32("rope.scaling.factor", 4),
+      U32("rope.scaling.original_context_length", 16)},
      {"\"rope_type\": \"yarn\"", "\"beta_fast\": 32", "\"beta_slow\": 1",
       "\"original_max_position_embeddings\": 16"}},
     {"part of a head is rotated",
      "phi3",
-     add_partial,
-     {"\"partial_rotary_factor\": 0.5", NULL, NULL, NULL}},
+     {U32("rope.dimension_count", 2)},
+     {"\"partial_rotary_factor\": 0.5"}},
     {"llama with a window is Mistral",
      "llama",
-     add_window,
-     {"\"model_type\": \"mistral\"", "\"sliding_window\": 24", NULL, NULL}},
+     {U32("attention.sliding_window", 24)},
+     {"\"model_type\": \"mistral\"", "\"sliding_window\": 24"}},
     {"Gemma 3 alternates by itself",
      "gemma3",
-     add_gemma_window,
+     {U32("attention.sliding_window", 24), F32("rope.freq_base", 1e6)},
      {"\"model_type\": \"gemma3_text\"", "\"sliding_attention\"", "\"rope_local_base_freq\": 10000",
       "\"query_pre_attn_scalar\": 4"}},
     {"a pattern by layer",
      "gemma3",
-     add_pattern,
-     {"\"full_attention\"", "\"sliding_window\": 24", NULL, NULL}},
+     {U32("attention.sliding_window", 24), NOT_IN_ANY_LAYER("attention.sliding_window_pattern")},
+     {"\"full_attention\"", "\"sliding_window\": 24"}},
     {"caps of Gemma 2",
      "gemma2",
-     add_caps,
+     {U32("attention.sliding_window", 24), F32("attn_logit_softcapping", 50),
+      F32("final_logit_softcapping", 30)},
      {"\"attn_logit_softcapping\": 50", "\"final_logit_softcapping\": 30",
-      "\"hidden_activation\": \"gelu_pytorch_tanh\"", NULL}},
+      "\"hidden_activation\": \"gelu_pytorch_tanh\""}},
     {"scales of Granite",
      "granite",
-     add_scales,
+     {F32("attention.scale", 0.3), F32("embedding_scale", 3), F32("residual_scale", 0.8),
+      F32("logit_scale", 4)},
      {"\"attention_multiplier\": 0.3", "\"embedding_multiplier\": 3",
       "\"residual_multiplier\": 0.8", "\"logits_scaling\": 4"}},
     {"SmolLM3 does not rotate every fourth layer",
      "smollm3",
-     add_nothing,
-     {"\"no_rope_layer_interval\": 4", "\"no_rope_layers\"", NULL, NULL}},
+     {NOTHING},
+     {"\"no_rope_layer_interval\": 4", "\"no_rope_layers\""}},
     {"experts of Qwen 3",
      "qwen3moe",
-     add_qwen3_moe,
+     {U32("expert_count", 4), U32("expert_used_count", 2), U32("expert_feed_forward_length", 16)},
      {"\"num_experts\": 4", "\"num_experts_per_tok\": 2", "\"moe_intermediate_size\": 16",
       "\"norm_topk_prob\": true"}},
-    {"an f32 is the decimal it was",
-     "llama",
-     add_nothing,
-     {"\"rms_norm_eps\": 1e-05", NULL, NULL, NULL}},
+    {"an f32 is the decimal it was", "llama", {NOTHING}, {"\"rms_norm_eps\": 1e-05"}},
 };
 
 static void config_says_so(void **state)
@@ -444,7 +450,7 @@ static void config_says_so(void **state)
     struct gguf_build b = {0};
     struct opened o;
     base(&b, row->arch);
-    row->add(&b);
+    add_all(&b, row->arch, row->added);
     open_built(&b, DGL_OK, &o);
     for (size_t i = 0; i < 4 && row->parts[i]; i++)
         assert_contains(o.parts.config.p, row->parts[i]);
@@ -455,166 +461,124 @@ static void config_says_so(void **state)
 
 struct refusal {
     const char *name, *arch;
-    void (*add)(struct gguf_build *b);
+    struct addition added[4];
     enum dgl_status status;
     const char *part;
 };
 
-static void add_expert_count(struct gguf_build *b)
-{
-    put_u32(b, "qwen2", "expert_count", 4);
-}
-
-static void add_no_experts(struct gguf_build *b)
-{
-    put_u32(b, "qwen3moe", "expert_count", 0);
-}
-
-static void add_unknown_key(struct gguf_build *b)
-{
-    put_u32(b, "llama", "attention.clamp_kqv", 8);
-}
-
-static void add_unknown_tensor(struct gguf_build *b)
-{
-    gb_matrix(b, "blk.0.attn_gate.weight", 8, 8, 0, 1);
-}
-
-static void add_layer_beyond(struct gguf_build *b)
-{
-    gb_matrix(b, "blk.1.attn_norm.weight", 0, 8, 0, 1);
-}
-
-static void add_layer_zeros(struct gguf_build *b)
-{
-    gb_matrix(b, "blk.00.attn_norm.weight", 0, 8, 0, 1);
-}
-
-static void add_short_q(struct gguf_build *b)
-{
-    gb_matrix(b, "blk.0.attn_q.weight", 6, 8, 0, 1);
-}
-
-static void add_short_factors(struct gguf_build *b)
-{
-    gb_matrix(b, "rope_freqs.weight", 0, 3, 1, 1);
-}
-
-static void add_zero_factor(struct gguf_build *b)
-{
-    gb_matrix(b, "rope_freqs.weight", 0, 2, 0, 1);
-}
-
-static void add_only_long(struct gguf_build *b)
-{
-    gb_str(b, "phi3.rope.scaling.type", "longrope");
-    gb_matrix(b, "rope_factors_long.weight", 0, 2, 2, 1);
-}
-
-static void add_rope_type_alone(struct gguf_build *b)
-{
-    gb_str(b, "llama.rope.scaling.type", "banana");
-}
-
-static void add_linear_alone(struct gguf_build *b)
-{
-    gb_str(b, "llama.rope.scaling.type", "linear");
-}
-
-static void add_yarn_with_freqs(struct gguf_build *b)
-{
-    gb_str(b, "llama.rope.scaling.type", "yarn");
-    gb_matrix(b, "rope_freqs.weight", 0, 2, 1, 7);
-}
-
-static void add_freqs_and_factor(struct gguf_build *b)
-{
-    put_f32(b, "llama", "rope.scaling.factor", 2);
-    gb_matrix(b, "rope_freqs.weight", 0, 2, 1, 7);
-}
-
-static void add_not_causal(struct gguf_build *b)
-{
-    gb_bool(b, "llama.attention.causal", false);
-}
-
-static void add_not_rotated(struct gguf_build *b)
-{
-    gb_bool(b, "granite.rope.scaling.finetuned", false);
-}
-
-static void add_experts_wrong(struct gguf_build *b)
-{
-    put_u32(b, "llama", "expert_count", 4);
-    put_u32(b, "llama", "expert_used_count", 2);
-    tensor_3d(b, "blk.0.ffn_gate_exps.weight", 8, 2, 3, 0);
-}
-
-static void add_gate_alone(struct gguf_build *b)
-{
-    put_u32(b, "gpt-oss", "expert_count", 2);
-    put_u32(b, "gpt-oss", "expert_used_count", 1);
-    put_u32(b, "gpt-oss", "expert_feed_forward_length", 3);
-    tensor_3d(b, "blk.0.ffn_gate_exps.weight", 8, 3, 2, 0);
-}
-
-static void add_list_of_windows(struct gguf_build *b)
-{
-    static const bool windowed[1] = {false};
-    put_u32(b, "llama", "attention.sliding_window", 24);
-    gb_bools(b, "llama.attention.sliding_window_pattern", windowed, 1);
-}
-
-static void add_experts_not_normalised(struct gguf_build *b)
-{
-    put_u32(b, "llama", "expert_count", 4);
-    put_u32(b, "llama", "expert_used_count", 2);
-    gb_bool(b, "llama.expert_weights_norm", false);
-}
-
 static const struct refusal refusals[] = {
-    {"architecture is unknown", "mamba", add_nothing, DGL_ERR_UNSUPPORTED,
+    {"architecture is unknown",
+     "mamba",
+     {NOTHING},
+     DGL_ERR_UNSUPPORTED,
      "\"mamba\"; supported: llama"},
-    {"architecture has experts where it should not", "qwen2", add_expert_count, DGL_ERR_UNSUPPORTED,
+    {"architecture has experts where it should not",
+     "qwen2",
+     {U32("expert_count", 4)},
+     DGL_ERR_UNSUPPORTED,
      "\"qwen2\" with experts; supported: llama"},
-    {"number of experts is missing", "gpt-oss", add_nothing, DGL_ERR_FORMAT,
+    {"number of experts is missing",
+     "gpt-oss",
+     {NOTHING},
+     DGL_ERR_FORMAT,
      "gpt-oss.expert_count is missing"},
-    {"number of experts is zero", "qwen3moe", add_no_experts, DGL_ERR_FORMAT,
+    {"number of experts is zero",
+     "qwen3moe",
+     {U32("expert_count", 0)},
+     DGL_ERR_FORMAT,
      "qwen3moe.expert_count is 0"},
-    {"key of the architecture is unknown", "llama", add_unknown_key, DGL_ERR_UNSUPPORTED,
+    {"key of the architecture is unknown",
+     "llama",
+     {U32("attention.clamp_kqv", 8)},
+     DGL_ERR_UNSUPPORTED,
      "llama.attention.clamp_kqv"},
-    {"tensor is unknown", "llama", add_unknown_tensor, DGL_ERR_UNSUPPORTED,
+    {"tensor is unknown",
+     "llama",
+     {MATRIX("blk.0.attn_gate.weight", 8, 8)},
+     DGL_ERR_UNSUPPORTED,
      "blk.0.attn_gate.weight"},
-    {"layer is beyond block_count", "llama", add_layer_beyond, DGL_ERR_UNSUPPORTED,
+    {"layer is beyond block_count",
+     "llama",
+     {VECTOR("blk.1.attn_norm.weight", 8, 0, 1)},
+     DGL_ERR_UNSUPPORTED,
      "blk.1.attn_norm.weight"},
-    {"layer number has zeros in front", "llama", add_layer_zeros, DGL_ERR_UNSUPPORTED, "blk.00."},
-    {"rows of q are no heads", "llama", add_short_q, DGL_ERR_FORMAT,
+    {"layer number has zeros in front",
+     "llama",
+     {VECTOR("blk.00.attn_norm.weight", 8, 0, 1)},
+     DGL_ERR_UNSUPPORTED,
+     "blk.00."},
+    {"rows of q are no heads",
+     "llama",
+     {MATRIX("blk.0.attn_q.weight", 6, 8)},
+     DGL_ERR_FORMAT,
      "blk.0.attn_q.weight has shape [6, 8]"},
-    {"factors are not half a head", "llama", add_short_factors, DGL_ERR_FORMAT,
+    {"factors are not half a head",
+     "llama",
+     {VECTOR("rope_freqs.weight", 3, 1, 1)},
+     DGL_ERR_FORMAT,
      "rope_freqs.weight is f32 [3]"},
-    {"factor is zero", "llama", add_zero_factor, DGL_ERR_FORMAT,
+    {"factor is zero",
+     "llama",
+     {VECTOR("rope_freqs.weight", 2, 0, 1)},
+     DGL_ERR_FORMAT,
      "value 0 of tensor rope_freqs.weight"},
-    {"one list of factors is missing", "phi3", add_only_long, DGL_ERR_FORMAT,
+    {"one list of factors is missing",
+     "phi3",
+     {STR("rope.scaling.type", "longrope"), VECTOR("rope_factors_long.weight", 2, 2, 1)},
+     DGL_ERR_FORMAT,
      "rope_factors_short.weight is missing"},
-    {"scaling is unknown", "llama", add_rope_type_alone, DGL_ERR_UNSUPPORTED,
+    {"scaling is unknown",
+     "llama",
+     {STR("rope.scaling.type", "banana")},
+     DGL_ERR_UNSUPPORTED,
      "\"banana\"; supported: none"},
-    {"linear without a factor", "llama", add_linear_alone, DGL_ERR_FORMAT,
+    {"linear without a factor",
+     "llama",
+     {STR("rope.scaling.type", "linear")},
+     DGL_ERR_FORMAT,
      "\"linear\", and rope.scaling.factor is 0 or missing"},
-    {"yarn without a factor", "llama", add_yarn_with_freqs, DGL_ERR_FORMAT,
+    {"yarn without a factor",
+     "llama",
+     {STR("rope.scaling.type", "yarn"), VECTOR("rope_freqs.weight", 2, 1, 7)},
+     DGL_ERR_FORMAT,
      "\"yarn\", and rope.scaling.factor is 0 or missing"},
-    {"both factors by frequency and one for all", "llama", add_freqs_and_factor,
-     DGL_ERR_UNSUPPORTED, "\"linear\" with factor 2"},
-    {"attention looks ahead", "llama", add_not_causal, DGL_ERR_UNSUPPORTED,
+    {"both factors by frequency and one for all",
+     "llama",
+     {F32("rope.scaling.factor", 2), VECTOR("rope_freqs.weight", 2, 1, 7)},
+     DGL_ERR_UNSUPPORTED,
+     "\"linear\" with factor 2"},
+    {"attention looks ahead",
+     "llama",
+     {NOT("attention.causal")},
+     DGL_ERR_UNSUPPORTED,
      "attention.causal is false"},
-    {"Granite without rotation", "granite", add_not_rotated, DGL_ERR_UNSUPPORTED,
+    {"Granite without rotation",
+     "granite",
+     {NOT("rope.scaling.finetuned")},
+     DGL_ERR_UNSUPPORTED,
      "finetuned is false"},
-    {"stack has fewer experts", "llama", add_experts_wrong, DGL_ERR_FORMAT,
+    {"stack has fewer experts",
+     "llama",
+     {U32("expert_count", 4), U32("expert_used_count", 2),
+      STACK("blk.0.ffn_gate_exps.weight", 8, 2, 3)},
+     DGL_ERR_FORMAT,
      "[expert_count, rows, cols]"},
-    {"Mistral with windows in some layers", "llama", add_list_of_windows, DGL_ERR_UNSUPPORTED,
+    {"Mistral with windows in some layers",
+     "llama",
+     {U32("attention.sliding_window", 24), NOT_IN_ANY_LAYER("attention.sliding_window_pattern")},
+     DGL_ERR_UNSUPPORTED,
      "llama.attention.sliding_window_pattern is an array of bool"},
-    {"Mixtral whose weights are not normalised", "llama", add_experts_not_normalised,
-     DGL_ERR_UNSUPPORTED, "llama.expert_weights_norm is 0"},
-    {"gate has no up", "gpt-oss", add_gate_alone, DGL_ERR_FORMAT, "ffn_up_exps.weight is missing"},
+    {"Mixtral whose weights are not normalised",
+     "llama",
+     {U32("expert_count", 4), U32("expert_used_count", 2), NOT("expert_weights_norm")},
+     DGL_ERR_UNSUPPORTED,
+     "llama.expert_weights_norm is 0"},
+    {"gate has no up",
+     "gpt-oss",
+     {U32("expert_count", 2), U32("expert_used_count", 1), U32("expert_feed_forward_length", 3),
+      STACK("blk.0.ffn_gate_exps.weight", 8, 3, 2)},
+     DGL_ERR_FORMAT,
+     "ffn_up_exps.weight is missing"},
 };
 
 static void refuses(void **state)
@@ -623,7 +587,7 @@ static void refuses(void **state)
     struct gguf_build b = {0};
     struct opened o;
     base(&b, row->arch);
-    row->add(&b);
+    add_all(&b, row->arch, row->added);
     open_built(&b, row->status, &o);
     assert_int_equal(o.log.errors, 1);
     assert_contains(o.log.text, row->part);

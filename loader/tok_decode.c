@@ -10,8 +10,8 @@
 #include "loader/tok_bytes.h"
 #include "loader/tok_metaspace.h"
 #include "loader/tok_pattern.h"
+#include "loader/tok_steps.h"
 
-#define MAX_DEPTH   16 /* of sequences in sequences */
 #define REPLACEMENT "\xEF\xBF\xBD"
 
 enum step_kind {
@@ -90,27 +90,13 @@ static enum dgl_status load_step(struct dgl_json_reader r, const struct dgl_json
     return status == DGL_OK ? tok_pattern_load(r, json, "pattern", &step->pattern) : status;
 }
 
-static enum dgl_status load_any(struct dgl_json_reader r, const struct dgl_json *json, int depth,
-                                struct tok_decoder *out)
+static enum dgl_status add_step(struct dgl_json_reader r, const struct dgl_json *json,
+                                struct dgl_str type, void *ctx)
 {
-    const struct dgl_json *value;
-    enum dgl_status status = dgl_json_need(r, json, "type", DGL_JSON_STRING, &value);
-    if (status != DGL_OK)
-        return status;
-    if (!dgl_str_eq(dgl_json_str(value), "Sequence")) {
-        if (out->count == TOK_MAX_DECODE_STEPS)
-            return dgl_json_fail(r, json, "more than %d decoders", TOK_MAX_DECODE_STEPS);
-        return load_step(r, json, dgl_json_str(value), &out->steps[out->count++]);
-    }
-    if (depth == MAX_DEPTH)
-        return dgl_json_fail(r, json, "sequences nested more than %d deep", MAX_DEPTH);
-    status = dgl_json_need(r, json, "decoders", DGL_JSON_ARRAY, &value);
-    if (status != DGL_OK)
-        return status;
-    for (const struct dgl_json *v = dgl_json_first(value); v && status == DGL_OK;
-         v = dgl_json_next(v))
-        status = load_any(r, v, depth + 1, out);
-    return status;
+    struct tok_decoder *out = ctx;
+    if (out->count == TOK_MAX_DECODE_STEPS)
+        return dgl_json_fail(r, json, "more than %d decoders", TOK_MAX_DECODE_STEPS);
+    return load_step(r, json, type, &out->steps[out->count++]);
 }
 
 enum dgl_status tok_decoder_load(struct dgl_json_reader r, const struct dgl_json *json,
@@ -121,7 +107,7 @@ enum dgl_status tok_decoder_load(struct dgl_json_reader r, const struct dgl_json
     if (!out->steps)
         return dgl_fail_memory(r.log, "decoder", sizeof(*out->steps));
     if (dgl_json_type(json) != DGL_JSON_NULL)
-        return load_any(r, json, 0, out);
+        return tok_steps_load(r, json, "decoders", add_step, out);
     out->steps[out->count++].kind = STEP_JOIN;
     return DGL_OK;
 }

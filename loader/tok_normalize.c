@@ -9,9 +9,8 @@
 #include "core/base/utf8.h"
 #include "loader/tok_normal_form.h"
 #include "loader/tok_pattern.h"
+#include "loader/tok_steps.h"
 #include "loader/tok_unicode.h"
-
-#define MAX_DEPTH 16 /* of sequences in sequences */
 
 enum step_kind { STEP_PREPEND, STEP_REPLACE, STEP_NORMAL_FORM, STEP_STRIP, STEP_LOWERCASE };
 
@@ -78,35 +77,21 @@ static enum dgl_status load_step(struct dgl_json_reader r, const struct dgl_json
                     dgl_json_name(r.doc), DGL_SHOWN_STR(type));
 }
 
-static enum dgl_status load_any(struct dgl_json_reader r, const struct dgl_json *json, int depth,
-                                struct tok_normalizer *out)
+static enum dgl_status add_step(struct dgl_json_reader r, const struct dgl_json *json,
+                                struct dgl_str type, void *ctx)
 {
-    const struct dgl_json *value;
-    enum dgl_status status = dgl_json_need(r, json, "type", DGL_JSON_STRING, &value);
-    if (status != DGL_OK)
-        return status;
-    if (!dgl_str_eq(dgl_json_str(value), "Sequence")) {
-        if (!dgl_grow((void **)&out->steps, &out->cap, out->count + 1, sizeof(*out->steps)))
-            return dgl_fail_memory(r.log, "normalizer", sizeof(*out->steps));
-        out->steps[out->count] = (struct tok_normalize_step){0};
-        return load_step(r, json, dgl_json_str(value), &out->steps[out->count++]);
-    }
-    if (depth == MAX_DEPTH)
-        return dgl_json_fail(r, json, "sequences nested more than %d deep", MAX_DEPTH);
-    status = dgl_json_need(r, json, "normalizers", DGL_JSON_ARRAY, &value);
-    if (status != DGL_OK)
-        return status;
-    for (const struct dgl_json *v = dgl_json_first(value); v && status == DGL_OK;
-         v = dgl_json_next(v))
-        status = load_any(r, v, depth + 1, out);
-    return status;
+    struct tok_normalizer *out = ctx;
+    if (!dgl_grow((void **)&out->steps, &out->cap, out->count + 1, sizeof(*out->steps)))
+        return dgl_fail_memory(r.log, "normalizer", sizeof(*out->steps));
+    out->steps[out->count] = (struct tok_normalize_step){0};
+    return load_step(r, json, type, &out->steps[out->count++]);
 }
 
 enum dgl_status tok_normalizer_load(struct dgl_json_reader r, const struct dgl_json *json,
                                     struct tok_normalizer *out)
 {
     *out = (struct tok_normalizer){0};
-    return dgl_json_type(json) == DGL_JSON_NULL ? DGL_OK : load_any(r, json, 0, out);
+    return tok_steps_load(r, json, "normalizers", add_step, out);
 }
 
 void tok_normalizer_finish(struct tok_normalizer *normalizer)

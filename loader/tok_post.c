@@ -7,8 +7,7 @@
 
 #include "core/base/mem.h"
 #include "loader/tok_model.h"
-
-#define MAX_DEPTH 16 /* of sequences in sequences */
+#include "loader/tok_steps.h"
 
 static enum dgl_status fail_unsupported(struct dgl_json_reader r, const char *what,
                                         struct dgl_str value)
@@ -95,36 +94,28 @@ static enum dgl_status load_template(struct dgl_json_reader r, const struct dgl_
     return status;
 }
 
-static enum dgl_status load_any(struct dgl_json_reader r, const struct dgl_json *json,
-                                int64_t max_id, int depth, struct tok_post *out)
+struct post_load {
+    struct tok_post *out;
+    int64_t max_id;
+};
+
+static enum dgl_status add_step(struct dgl_json_reader r, const struct dgl_json *json,
+                                struct dgl_str type, void *ctx)
 {
-    const struct dgl_json *value;
-    enum dgl_status status = dgl_json_need(r, json, "type", DGL_JSON_STRING, &value);
-    if (status != DGL_OK)
-        return status;
-    struct dgl_str type = dgl_json_str(value);
+    const struct post_load *load = ctx;
     if (dgl_str_eq(type, "ByteLevel"))
         return DGL_OK;
     if (dgl_str_eq(type, "TemplateProcessing"))
-        return load_template(r, json, max_id, out);
-    if (!dgl_str_eq(type, "Sequence"))
-        return fail_unsupported(r, "type", type);
-    if (depth == MAX_DEPTH)
-        return dgl_json_fail(r, json, "sequences nested more than %d deep", MAX_DEPTH);
-    status = dgl_json_need(r, json, "processors", DGL_JSON_ARRAY, &value);
-    if (status != DGL_OK)
-        return status;
-    for (const struct dgl_json *v = dgl_json_first(value); v && status == DGL_OK;
-         v = dgl_json_next(v))
-        status = load_any(r, v, max_id, depth + 1, out);
-    return status;
+        return load_template(r, json, load->max_id, load->out);
+    return fail_unsupported(r, "type", type);
 }
 
 enum dgl_status tok_post_load(struct dgl_json_reader r, const struct dgl_json *json, int64_t max_id,
                               struct tok_post *out)
 {
+    struct post_load load = {out, max_id};
     *out = (struct tok_post){0};
-    return dgl_json_type(json) == DGL_JSON_NULL ? DGL_OK : load_any(r, json, max_id, 0, out);
+    return tok_steps_load(r, json, "processors", add_step, &load);
 }
 
 void tok_post_finish(struct tok_post *post)

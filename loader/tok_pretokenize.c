@@ -11,9 +11,8 @@
 #include "loader/tok_metaspace.h"
 #include "loader/tok_pattern.h"
 #include "loader/tok_split.h"
+#include "loader/tok_steps.h"
 #include "loader/tok_unicode.h"
-
-#define MAX_DEPTH 16 /* of sequences in sequences */
 
 enum step_kind {
     STEP_SPLIT,        /* by a pattern */
@@ -136,8 +135,9 @@ static enum dgl_status load_class(struct dgl_json_reader r, const struct dgl_jso
 }
 
 static enum dgl_status load_step(struct dgl_json_reader r, const struct dgl_json *json,
-                                 struct dgl_str type, struct tok_pretokenizer *out)
+                                 struct dgl_str type, void *ctx)
 {
+    struct tok_pretokenizer *out = ctx;
     if (dgl_str_eq(type, "ByteLevel"))
         return load_byte_level(r, json, out);
     if (dgl_str_eq(type, "Split"))
@@ -161,31 +161,11 @@ static enum dgl_status load_step(struct dgl_json_reader r, const struct dgl_json
                     dgl_json_name(r.doc), DGL_SHOWN_STR(type));
 }
 
-static enum dgl_status load_any(struct dgl_json_reader r, const struct dgl_json *json, int depth,
-                                struct tok_pretokenizer *out)
-{
-    const struct dgl_json *value;
-    enum dgl_status status = dgl_json_need(r, json, "type", DGL_JSON_STRING, &value);
-    if (status != DGL_OK)
-        return status;
-    if (!dgl_str_eq(dgl_json_str(value), "Sequence"))
-        return load_step(r, json, dgl_json_str(value), out);
-    if (depth == MAX_DEPTH)
-        return dgl_json_fail(r, json, "sequences nested more than %d deep", MAX_DEPTH);
-    status = dgl_json_need(r, json, "pretokenizers", DGL_JSON_ARRAY, &value);
-    if (status != DGL_OK)
-        return status;
-    for (const struct dgl_json *v = dgl_json_first(value); v && status == DGL_OK;
-         v = dgl_json_next(v))
-        status = load_any(r, v, depth + 1, out);
-    return status;
-}
-
 enum dgl_status tok_pretokenizer_load(struct dgl_json_reader r, const struct dgl_json *json,
                                       struct tok_pretokenizer *out)
 {
     *out = (struct tok_pretokenizer){0};
-    return dgl_json_type(json) == DGL_JSON_NULL ? DGL_OK : load_any(r, json, 0, out);
+    return tok_steps_load(r, json, "pretokenizers", load_step, out);
 }
 
 void tok_pretokenizer_finish(struct tok_pretokenizer *pretokenizer)

@@ -1,5 +1,6 @@
 /* Rules of the public header that hold for every call: the caller's EGL context, empty parameters,
  * NULL logs, handles that are NULL, one line per error. */
+#include "tests/support/foreign.h"
 #include "tests/support/tiny_engine.h"
 
 #include <stdlib.h>
@@ -194,25 +195,10 @@ static void test_no_context_stays_none(void **state)
     assert_ptr_equal(eglGetCurrentContext(), EGL_NO_CONTEXT);
 }
 
-/* A context that stands for another user of EGL in this program; current on return. */
-static struct gl_egl open_foreign(void)
-{
-    struct gl_node nodes[GL_MAX_NODES];
-    char reason[GL_REASON_BYTES];
-    struct gl_egl egl;
-    int count = 0;
-    assert_int_equal(gl_nodes_list(NULL, nodes, &count), DGL_OK);
-    for (int i = 0; i < count; i++)
-        if (nodes[i].usable && gl_egl_open(&egl, &nodes[i], false, reason))
-            return egl;
-    fail_msg("no foreign context");
-    return egl;
-}
-
 static void test_foreign_context_stays(void **state)
 {
     const struct call *row = *state;
-    struct gl_egl foreign = open_foreign();
+    struct gl_egl foreign = foreign_open();
     GLint program = -1;
     row->fn();
     assert_ptr_equal(eglGetCurrentContext(), foreign.context);
@@ -228,7 +214,7 @@ static void test_foreign_context_stays(void **state)
 static void test_wrapped_context(void **state)
 {
     (void)state;
-    struct gl_egl foreign = open_foreign();
+    struct gl_egl foreign = foreign_open();
     struct dgl_device *dev = NULL;
     struct dgl_model *model = NULL;
     struct dgl_session *s = NULL;

@@ -7,6 +7,7 @@
 #include "loader/convert.h"
 #include "loader/model_file.h"
 #include "tests/support/desc_text.h"
+#include "tests/support/family.h"
 #include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 
@@ -108,16 +109,6 @@ static const struct fixture fixtures[] = {
                 "layer 0: attn_norm q k v o ffn_norm gate up down\n"},
 };
 
-static const char *fixture_dir(const char *name)
-{
-    char inside[128];
-    snprintf(inside, sizeof(inside), "visible/%s", name);
-    const char *dir = test_unpacked("fixtures/visible.tar.xz", inside);
-    if (!dir)
-        SKIP("fixture %s needs the shared test data", name);
-    return dir;
-}
-
 /* Opens a model that must open without a warning. */
 static struct dgl_model_file *model_open(const char *path)
 {
@@ -135,7 +126,7 @@ static void fixture_is_understood(void **state)
 {
     const struct fixture *row = *state;
     struct dgl_buf text = {0};
-    struct dgl_model_file *file = model_open(fixture_dir(row->name));
+    struct dgl_model_file *file = model_open(family_dir(row->name));
     desc_text(&file->desc, &text);
     assert_string_equal(text.p, row->text);
     assert_int_equal(file->skipped.count, 0);
@@ -178,7 +169,7 @@ static void check_same_bytes(const struct dgl_model_file *a, const struct dgl_mo
 static void fixture_survives_conversion(void **state)
 {
     const struct fixture *row = *state;
-    const char *source = fixture_dir(row->name);
+    const char *source = family_dir(row->name);
     struct dgl_buf text = {0};
     char *dir = test_tmpdir();
     struct dgl_model_file *file = model_open(source), *pack = pack_open(source, dir, NULL);
@@ -198,7 +189,7 @@ static void only_matrices_are_quantised(void **state)
     static const char *const quantised[] = {"matmul", "expert", "embedding", "lm_head"};
     const struct fixture *row = *state;
     char *dir = test_tmpdir();
-    struct dgl_model_file *pack = pack_open(fixture_dir(row->name), dir, "q8_0");
+    struct dgl_model_file *pack = pack_open(family_dir(row->name), dir, "q8_0");
     for (size_t i = 0; i < tensor_source_count(pack->tensors); i++) {
         const struct tensor_info *t = tensor_source_at(pack->tensors, i);
         bool may = false;
@@ -248,7 +239,7 @@ static void contradiction_is_refused(void **state)
     struct test_log log;
     struct dgl_model_file *pack;
     char *dir = test_tmpdir(), *path = dgl_path_join(dir, "pack");
-    pack = pack_open(fixture_dir(row->fixture), dir, NULL);
+    pack = pack_open(family_dir(row->fixture), dir, NULL);
     model_file_close(&pack);
     tiny_file_replace(path, "manifest.json", row->find, row->replace);
     test_log_init(&log, DGL_LOG_ERROR);

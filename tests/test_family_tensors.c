@@ -8,6 +8,7 @@
 #include "loader/convert.h"
 #include "loader/model_file.h"
 #include "tests/support/desc_text.h"
+#include "tests/support/family.h"
 #include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 
@@ -72,12 +73,8 @@ static void weights_write(const char *dir, const char *source, const struct chan
 /* Writes the changed fixture into a new folder. */
 static char *checkpoint_write(const char *fixture, const struct change *change)
 {
-    char inside[128];
     size_t len;
-    snprintf(inside, sizeof(inside), "visible/%s", fixture);
-    const char *source = test_unpacked("fixtures/visible.tar.xz", inside);
-    if (!source)
-        SKIP("fixture %s needs the shared test data", fixture);
+    const char *source = family_dir(fixture);
     char *dir = test_tmpdir();
     char *config = tiny_file_read(source, "config.json", &len);
     char *edited = text_edit(config, change->config);
@@ -319,7 +316,7 @@ static void text_model_is_found(void **state)
     struct dgl_convert_result result;
     size_t skipped = row->skipped[0] ? 2 : 0, len;
     char *dir = checkpoint_write("gemma3", &row->change);
-    const char *inner = test_unpacked("fixtures/visible.tar.xz", "visible/gemma3");
+    const char *inner = family_dir("gemma3");
     assert_int_equal(model_file_open(NULL, &(struct model_open_params){.path = inner}, &file),
                      DGL_OK);
     desc_text(&file->desc, &plain);

@@ -5,11 +5,11 @@
 
 #define EXACT(family)                                                                              \
     {                                                                                              \
-        family, family, DGL_KV_F32, false                                                          \
+        family, family, DGL_KV_F32, false, 0                                                       \
     }
 #define MINIMAL(family)                                                                            \
     {                                                                                              \
-        family " on the minimal device", family, DGL_KV_F32, true                                  \
+        family " on the minimal device", family, DGL_KV_F32, true, 0                               \
     }
 
 static const struct family_case rows[] = {

@@ -4,7 +4,7 @@
 
 #define ROUNDED(family)                                                                            \
     {                                                                                              \
-        family, family, DGL_KV_F16, false                                                          \
+        family, family, DGL_KV_F16, false, 0                                                       \
     }
 
 static const struct family_case rows[] = {

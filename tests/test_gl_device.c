@@ -1,5 +1,6 @@
 /* Opening, limits, wrapping, losing, and leaving the caller's EGL context alone. Runs on whatever
  * device is here. */
+#include "tests/support/foreign.h"
 #include "tests/support/test.h"
 
 #include "gl/gl_internal.h"
@@ -231,22 +232,6 @@ static void test_units(void **state)
 
 /* ---- the caller's context -------------------------------------------------------------------- */
 
-/* A context that stands for another user of EGL in this program; current on return. */
-static struct gl_egl open_foreign(void)
-{
-    struct gl_node nodes[GL_MAX_NODES];
-    char reason[GL_REASON_BYTES];
-    struct gl_egl egl;
-    int count = 0;
-
-    assert_int_equal(gl_nodes_list(NULL, nodes, &count), DGL_OK);
-    for (int i = 0; i < count; i++)
-        if (nodes[i].usable && gl_egl_open(&egl, &nodes[i], false, reason))
-            return egl;
-    fail_msg("no foreign context");
-    return egl;
-}
-
 static void test_no_context_stays_no_context(void **state)
 {
     (void)state;
@@ -266,7 +251,7 @@ static void test_no_context_stays_no_context(void **state)
 static void test_foreign_context_is_restored(void **state)
 {
     (void)state;
-    struct gl_egl foreign = open_foreign();
+    struct gl_egl foreign = foreign_open();
     struct gl_saved saved;
 
     struct gl_device *dev = open_any();
@@ -285,7 +270,7 @@ static void test_foreign_context_survives_failures(void **state)
 {
     (void)state;
     static const char *const selects[] = {NULL, "gpu", "31", "/dev/dri/renderD999"};
-    struct gl_egl foreign = open_foreign();
+    struct gl_egl foreign = foreign_open();
 
     for (size_t i = 0; i < sizeof(selects) / sizeof(selects[0]); i++) {
         struct gl_device *dev = NULL;
@@ -300,7 +285,7 @@ static void test_foreign_context_survives_failures(void **state)
 static void test_foreign_context_survives_probe(void **state)
 {
     (void)state;
-    struct gl_egl foreign = open_foreign();
+    struct gl_egl foreign = foreign_open();
     struct gl_node nodes[GL_MAX_NODES];
     int count = 0, usable = 0;
 
@@ -318,7 +303,7 @@ static void test_foreign_context_survives_probe(void **state)
 static void test_enter_nests(void **state)
 {
     (void)state;
-    struct gl_egl foreign = open_foreign();
+    struct gl_egl foreign = foreign_open();
     struct gl_device *dev = open_any();
     struct gl_saved outer, inner;
 
@@ -374,7 +359,7 @@ static void test_two_devices(void **state)
 static void test_wrap_needs_both(void **state)
 {
     (void)state;
-    struct gl_egl foreign = open_foreign();
+    struct gl_egl foreign = foreign_open();
     struct gl_device *dev = NULL;
 
     assert_int_equal(
@@ -388,7 +373,7 @@ static void test_wrap_needs_both(void **state)
 static void test_wrap_borrows(void **state)
 {
     (void)state;
-    struct gl_egl foreign = open_foreign();
+    struct gl_egl foreign = foreign_open();
     struct gl_device *dev = open_device(&(struct gl_device_params){
         .egl_display = foreign.display, .egl_context = foreign.context, .cache_dir = ""});
     struct gl_saved saved;
@@ -408,7 +393,7 @@ static void test_wrap_borrows(void **state)
 static void test_wrap_ignores_errors_of_the_owner(void **state)
 {
     (void)state;
-    struct gl_egl foreign = open_foreign();
+    struct gl_egl foreign = foreign_open();
     const struct gl_device_params params = {
         .egl_display = foreign.display, .egl_context = foreign.context, .cache_dir = ""};
     struct gl_saved saved;

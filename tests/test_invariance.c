@@ -2,17 +2,16 @@
  * which other sessions there are, and whether tokens came from a prompt or were generated. Windows,
  * and rotary frequencies that change with the length, are crossed on the way. Needs the test data.
  */
-#include "tests/support/reference.h"
+#include "tests/support/family.h"
 #include "tests/support/tiny_engine.h"
 
 #include <stdlib.h>
 
 #include "core/session.h"
 
-#define ARCHIVE "fixtures/visible.tar.xz"
-#define LIMIT   1e-9 /* NMSE: other kernels add in another order */
-#define IDS     100
-#define ANSWER  24
+#define LIMIT  1e-9 /* NMSE: other kernels add in another order */
+#define IDS    100
+#define ANSWER 24
 
 static const struct family {
     const char *name, *folder;
@@ -44,14 +43,10 @@ static void close_family(void)
 
 static void open_family(const struct family *family)
 {
-    char inside[64];
     if (open.family == family)
         return;
     close_family();
-    snprintf(inside, sizeof(inside), "visible/%s", family->folder);
-    const char *dir = test_unpacked(ARCHIVE, inside);
-    if (!dir)
-        SKIP("%s: no %s", family->name, ARCHIVE);
+    const char *dir = family_dir(family->folder);
     reference_load(dir, &open.ref);
     test_engine_open(&open.engine,
                      &(struct test_engine_params){.path = dir, .kv_type = DGL_KV_F32});

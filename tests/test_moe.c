@@ -2,7 +2,7 @@
  * in chunks and at once, with experts cut into bands (needs the test data). And models whose
  * experts are all the same, which must answer as the dense model does that has that MLP: whoever is
  * chosen, also when it is always the same expert, or every one. */
-#include "tests/support/reference.h"
+#include "tests/support/family.h"
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -11,61 +11,40 @@
 #include "tests/support/tiny_engine.h"
 #include "tests/support/tiny_moe.h"
 
-#define ARCHIVE "fixtures/visible.tar.xz"
-#define MARGIN  0.001
-
 /* ---- families -------------------------------------------------------------------------------- */
 
 struct family_row {
-    const char *name, *family;
-    int32_t chunk; /* 0 = the default */
-    bool limits_min;
+    struct family_case family;
     uint64_t binding; /* bytes that the device binds, 0 = the truth: cuts experts into bands */
 };
 
 static const struct family_row families[] = {
-    {"mixtral", "mixtral", 0, false, 0},
-    {"mixtral, token by token", "mixtral", 1, false, 0},
-    {"mixtral, chunks of 7", "mixtral", 7, false, 0},
-    {"mixtral, chunks of 64", "mixtral", 64, false, 0},
-    {"mixtral on the minimal device", "mixtral", 0, true, 0},
-    {"qwen3-moe", "qwen3-moe", 0, false, 0},
-    {"qwen3-moe, token by token", "qwen3-moe", 1, false, 0},
-    {"qwen3-moe, chunks of 7", "qwen3-moe", 7, false, 0},
-    {"qwen3-moe, chunks of 512", "qwen3-moe", 512, false, 0},
-    {"qwen3-moe on the minimal device", "qwen3-moe", 0, true, 0},
-    {"gpt-oss", "gpt-oss-mxfp4", 0, false, 0},
-    {"gpt-oss, token by token", "gpt-oss-mxfp4", 1, false, 0},
-    {"gpt-oss, chunks of 7", "gpt-oss-mxfp4", 7, false, 0},
-    {"gpt-oss, chunks of 64", "gpt-oss-mxfp4", 64, false, 0},
-    {"gpt-oss on the minimal device", "gpt-oss-mxfp4", 0, true, 0},
-    {"mixtral in bands", "mixtral", 0, false, 65536},
-    {"gpt-oss in bands", "gpt-oss-mxfp4", 0, false, 65520},
-    {"gpt-oss in bands, token by token", "gpt-oss-mxfp4", 1, false, 65520},
+    {{"mixtral", "mixtral", DGL_KV_F32, false, 0}, 0},
+    {{"mixtral, token by token", "mixtral", DGL_KV_F32, false, 1}, 0},
+    {{"mixtral, chunks of 7", "mixtral", DGL_KV_F32, false, 7}, 0},
+    {{"mixtral, chunks of 64", "mixtral", DGL_KV_F32, false, 64}, 0},
+    {{"mixtral on the minimal device", "mixtral", DGL_KV_F32, true, 0}, 0},
+    {{"qwen3-moe", "qwen3-moe", DGL_KV_F32, false, 0}, 0},
+    {{"qwen3-moe, token by token", "qwen3-moe", DGL_KV_F32, false, 1}, 0},
+    {{"qwen3-moe, chunks of 7", "qwen3-moe", DGL_KV_F32, false, 7}, 0},
+    {{"qwen3-moe, chunks of 512", "qwen3-moe", DGL_KV_F32, false, 512}, 0},
+    {{"qwen3-moe on the minimal device", "qwen3-moe", DGL_KV_F32, true, 0}, 0},
+    {{"gpt-oss", "gpt-oss-mxfp4", DGL_KV_F32, false, 0}, 0},
+    {{"gpt-oss, token by token", "gpt-oss-mxfp4", DGL_KV_F32, false, 1}, 0},
+    {{"gpt-oss, chunks of 7", "gpt-oss-mxfp4", DGL_KV_F32, false, 7}, 0},
+    {{"gpt-oss, chunks of 64", "gpt-oss-mxfp4", DGL_KV_F32, false, 64}, 0},
+    {{"gpt-oss on the minimal device", "gpt-oss-mxfp4", DGL_KV_F32, true, 0}, 0},
+    {{"mixtral in bands", "mixtral", DGL_KV_F32, false, 0}, 65536},
+    {{"gpt-oss in bands", "gpt-oss-mxfp4", DGL_KV_F32, false, 0}, 65520},
+    {{"gpt-oss in bands, token by token", "gpt-oss-mxfp4", DGL_KV_F32, false, 1}, 65520},
 };
 
-static void family_matches_its_reference(void **state)
+static void family_in_bands_matches(void **state)
 {
     const struct family_row *row = *state;
-    struct reference ref;
-    struct test_engine engine;
-    char inside[64];
-    snprintf(inside, sizeof(inside), "visible/%s", row->family);
-    const char *dir = test_unpacked(ARCHIVE, inside);
-    if (!dir)
-        SKIP("%s: no %s", row->name, ARCHIVE);
-    reference_load(dir, &ref);
     gl_fail.max_ssbo_bytes = row->binding;
-    test_engine_open(&engine, &(struct test_engine_params){.path = dir,
-                                                           .kv_type = DGL_KV_F32,
-                                                           .chunk = row->chunk,
-                                                           .limits_min = row->limits_min});
-    assert_at_most(reference_logits_nmse(&engine, &ref), 1e-9);
-    reference_check_greedy(&engine, &ref, MARGIN);
-    reference_check_forced(&engine, &ref, MARGIN);
-    test_engine_close(&engine);
+    family_check(&row->family);
     gl_fail_reset();
-    reference_finish(&ref);
 }
 
 /* ---- experts that are all the same ----------------------------------------------------------- */
@@ -186,7 +165,7 @@ static void parts_of_a_prompt_agree(void **state)
 
 int main(void)
 {
-    int failures = test_run_table("families", family_matches_its_reference, families);
+    int failures = test_run_table("families", family_in_bands_matches, families);
     failures += test_run_table("same", equal_experts_make_a_dense_model, same);
     return failures + test_run_table("parts", parts_of_a_prompt_agree, parts);
 }

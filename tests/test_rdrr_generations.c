@@ -11,6 +11,7 @@
 #include "loader/rdrr_reader.h"
 #include "tests/support/convert_fixture.h"
 #include "tests/support/desc_text.h"
+#include "tests/support/family.h"
 #include "tests/support/tiny_model.h"
 
 /* ---- generations ---- */
@@ -579,9 +580,7 @@ static void family_is_packed(void **state)
 {
     const struct family *row = *state;
     struct test_log log;
-    char inside[64];
-    snprintf(inside, sizeof(inside), "visible/%s", row->name);
-    const char *folder = test_unpacked("fixtures/visible.tar.xz", inside);
+    const char *folder = family_dir(row->name);
     char *dir = test_tmpdir();
     folder_pack(folder, dir);
     struct dgl_model_file *got = open_logged(dir, &log), *want = open_logged(folder, &log);

@@ -4,11 +4,9 @@
 
 #include "core/base/mem.h"
 #include "loader/model_file.h"
+#include "tests/support/family.h"
 #include "tests/support/ref_model.h"
-#include "tests/support/reference.h"
 #include "tests/support/test.h"
-
-#define ARCHIVE "fixtures/visible.tar.xz"
 
 struct model_case {
     const char *name;               /* folder in the archive */
@@ -64,11 +62,7 @@ static void reference_is_right(void **state)
     const struct model_case *row = *state;
     struct dgl_model_file *file = NULL;
     struct reference ref;
-    char inside[64];
-    snprintf(inside, sizeof(inside), "visible/%s", row->name);
-    const char *dir = row->folder ? row->folder : test_unpacked(ARCHIVE, inside);
-    if (!dir)
-        SKIP("%s: no %s", row->name, ARCHIVE);
+    const char *dir = row->folder ? row->folder : family_dir(row->name);
     reference_load(row->reference ? row->reference : dir, &ref);
     assert_int_equal(model_file_open(NULL, &(struct model_open_params){.path = dir}, &file),
                      DGL_OK);

@@ -5,13 +5,20 @@
 
 #include "tests/support/reference.h"
 
+/* The folder of a family's checkpoint, unpacked; skips the running case when the test data are
+ * absent. Static buffer. */
+const char *family_dir(const char *family);
+
 struct family_case {
     const char *name; /* of the case */
     const char *family;
     enum dgl_kv_type kv_type;
     bool limits_min;
+    int32_t chunk; /* 0 = the default */
 };
-/* Test function over a table of family_case; skips when the test data are absent. */
+/* One family's checkpoint through the engine. */
+void family_check(const struct family_case *c);
+/* The same as a test function over a table of family_case. */
 void family_matches_its_reference(void **state);
 
 #endif

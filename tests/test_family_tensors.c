@@ -194,12 +194,7 @@ static void checkpoint_is_refused(void **state)
     test_log_init(&log, DGL_LOG_ERROR);
     char *dir = checkpoint_write(row->fixture, &row->change);
     enum dgl_status st = model_file_open(&log.log, &(struct model_open_params){.path = dir}, &file);
-    if (st != row->status)
-        print_error("%s\n", log.text);
-    assert_int_equal(st, row->status);
-    assert_int_equal(log.errors, 1);
-    for (size_t i = 0; i < 2 && row->parts[i]; i++)
-        assert_contains(log.text, row->parts[i]);
+    assert_refusal(&log, st, row->status, row->parts);
     test_tmpdir_remove(dir);
 }
 

@@ -343,12 +343,7 @@ static void pack_is_refused(void **state)
     pack_edit(dir, row->edits, sizeof(row->edits) / sizeof(row->edits[0]));
     struct model_open_params params = {.path = dir, .verify = true};
     enum dgl_status st = model_file_open(&log.log, &params, &file);
-    if (st != row->status)
-        print_error("%s\n", log.text);
-    assert_int_equal(st, row->status);
-    assert_int_equal(log.errors, 1);
-    for (size_t i = 0; i < 2 && row->parts[i]; i++)
-        assert_contains(log.text, row->parts[i]);
+    assert_refusal(&log, st, row->status, row->parts);
     test_tmpdir_remove(dir);
 }
 

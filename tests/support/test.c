@@ -89,6 +89,17 @@ void test_log_clear(struct test_log *t)
     t->errors = 0;
 }
 
+void test_assert_refusal(const struct test_refusal *r, const char *file, int line)
+{
+    if (r->got != r->want || r->log->errors != 1) {
+        print_error("status %d, wanted %d; %d errors, wanted 1: %s\n", (int)r->got, (int)r->want,
+                    r->log->errors, r->log->text);
+        _fail(file, line);
+    }
+    for (size_t i = 0; i < r->num_parts && r->parts[i]; i++)
+        test_assert_contains(r->log->text, r->parts[i], file, line);
+}
+
 double test_nmse(const float *a, const double *b, size_t count)
 {
     double error = 0, power = 0;

@@ -57,6 +57,20 @@ struct test_log {
 void test_log_init(struct test_log *t, enum dgl_log_level level);
 void test_log_clear(struct test_log *t);
 
+/* A call that had to fail: with the status that was wanted, one error in the log, and these parts
+ * of the message (an array of strings, NULL behind the last one if it is not full). */
+#define assert_refusal(log, got, want, parts)                                                      \
+    test_assert_refusal(&(const struct test_refusal){(log), (got), (want), (parts),                \
+                                                     sizeof(parts) / sizeof((parts)[0])},          \
+                        __FILE__, __LINE__)
+struct test_refusal {
+    const struct test_log *log;
+    enum dgl_status got, want;
+    const char *const *parts;
+    size_t num_parts;
+};
+void test_assert_refusal(const struct test_refusal *r, const char *file, int line);
+
 /* Sum (a-b)^2 / sum b^2 in double; NaN anywhere gives infinity. */
 double test_nmse(const float *a, const double *b, size_t count);
 

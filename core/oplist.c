@@ -184,6 +184,14 @@ static int32_t qkv_dim(const struct model_desc *d)
     return (d->heads + 2 * d->kv_heads) * d->head_dim;
 }
 
+static void add_heads(struct op *op, const struct model_desc *d)
+{
+    op_const(op, "HEADS", d->heads);
+    op_const(op, "KV_HEADS", d->kv_heads);
+    op_const(op, "HEAD_DIM", d->head_dim);
+    op_const(op, "QKV_STRIDE", qkv_dim(d));
+}
+
 static void add_qk_norm(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase,
                         int32_t layer)
 {
@@ -193,10 +201,7 @@ static void add_qk_norm(struct oplist *list, const struct oplist_params *p, enum
     bool all = w->qk_norm.size > (uint64_t)d->head_dim * 8;
     struct op *op = oplist_append(list, phase, layer, "qk_norm", "qk_norm");
     op_attr(op, "span", all ? "all" : "head");
-    op_const(op, "HEADS", d->heads);
-    op_const(op, "KV_HEADS", d->kv_heads);
-    op_const(op, "HEAD_DIM", d->head_dim);
-    op_const(op, "QKV_STRIDE", qkv_dim(d));
+    add_heads(op, d);
     op_float(op, "eps", d->norm_eps);
     op_bind_slot(op, "QKV", SLOT_QKV);
     op_bind_fixed(op, "G", w->qk_norm);
@@ -208,10 +213,7 @@ static struct op *append_attention(struct oplist *list, const struct oplist_para
     const struct model_desc *d = p->desc;
     struct op *op = oplist_append(list, phase, layer, op_name, op_name);
     op_attr(op, "kv", p->kv_type == DGL_KV_F32 ? "f32" : "f16");
-    op_const(op, "HEADS", d->heads);
-    op_const(op, "KV_HEADS", d->kv_heads);
-    op_const(op, "HEAD_DIM", d->head_dim);
-    op_const(op, "QKV_STRIDE", qkv_dim(d));
+    add_heads(op, d);
     op_const(op, "CONTEXT", p->context);
     op_bind_slot(op, "QKV", SLOT_QKV);
     op_bind_slot(op, "KV", SLOT_KV);

@@ -360,11 +360,9 @@ enum dgl_status dgl_bench(struct dgl_session *session, const struct dgl_bench_pa
 {
     struct gl_saved saved = {0};
     *out = (struct dgl_bench_result){0};
-    enum dgl_status st = device_enter(session->model->dev, &saved);
+    enum dgl_status st = session_enter(session, &saved);
     if (st != DGL_OK)
         return st;
-    session_refresh(session);
-    atomic_store(&session->cancel, false);
     struct bench b = {.s = session, .r = out};
     if (params)
         b.p = *params;

@@ -360,11 +360,9 @@ enum dgl_status dgl_generate(struct dgl_session *session, const struct dgl_gener
     struct gl_saved saved = {0};
     *out = (struct dgl_generate_result){0};
     params = params ? params : &defaults;
-    enum dgl_status st = device_enter(dev, &saved);
+    enum dgl_status st = session_enter(session, &saved);
     if (st != DGL_OK)
         return st;
-    session_refresh(session);
-    atomic_store(&session->cancel, false);
     struct generation g = {.s = session,
                            .p = params,
                            .r = out,

@@ -94,11 +94,9 @@ enum dgl_status dgl_logits(struct dgl_session *session, const struct dgl_logits_
     *logits = NULL;
     *rows = 0;
     params = params ? params : &defaults;
-    enum dgl_status st = device_enter(dev, &saved);
+    enum dgl_status st = session_enter(session, &saved);
     if (st != DGL_OK)
         return st;
-    session_refresh(session);
-    atomic_store(&session->cancel, false);
     size_t want = params->all ? params->num_ids : 1;
     float *out = NULL;
     st = load_ids(session, params->ids, params->num_ids, "the prompt");
@@ -205,11 +203,9 @@ enum dgl_status dgl_perplexity(struct dgl_session *session,
     static const struct dgl_perplexity_params defaults;
     struct gl_saved saved = {0};
     *out = (struct dgl_perplexity_result){0};
-    enum dgl_status st = device_enter(session->model->dev, &saved);
+    enum dgl_status st = session_enter(session, &saved);
     if (st != DGL_OK)
         return st;
-    session_refresh(session);
-    atomic_store(&session->cancel, false);
     st = perplexity_entered(session, params ? params : &defaults, out);
     device_leave(session->model->dev, &saved);
     return st;

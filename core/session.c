@@ -212,12 +212,16 @@ static void drop_runs(struct dgl_session *s)
     }
 }
 
-void session_refresh(struct dgl_session *s)
+enum dgl_status session_enter(struct dgl_session *s, struct gl_saved *saved)
 {
-    if (s->plan_serial == s->model->plan_serial)
-        return;
-    drop_runs(s);
+    enum dgl_status st = device_enter(s->model->dev, saved);
+    if (st != DGL_OK)
+        return st;
+    if (s->plan_serial != s->model->plan_serial)
+        drop_runs(s);
     s->plan_serial = s->model->plan_serial;
+    atomic_store(&s->cancel, false);
+    return DGL_OK;
 }
 
 struct run_flags {
@@ -506,11 +510,9 @@ enum dgl_status dgl_session_sync(struct dgl_session *session, const int32_t *ids
                                  size_t *reused)
 {
     struct gl_saved saved = {0};
-    enum dgl_status st = device_enter(session->model->dev, &saved);
+    enum dgl_status st = session_enter(session, &saved);
     if (st != DGL_OK)
         return st;
-    session_refresh(session);
-    atomic_store(&session->cancel, false);
     st = session_sync(session, ids, count, reused);
     device_leave(session->model->dev, &saved);
     return st;

@@ -32,8 +32,10 @@ struct dgl_session {
     atomic_bool cancel;
 };
 
-/* Drops runs that belong to an older plan. Call at the start of every public function. */
-void session_refresh(struct dgl_session *s);
+/* What a public function that evaluates begins with: the device's context becomes current, runs of
+ * an older plan are dropped, and a cancellation that came before this call does not count. When
+ * it succeeds, device_leave() ends the function. */
+enum dgl_status session_enter(struct dgl_session *s, struct gl_saved *saved);
 /* Binds `run` to one segment unless that was done before. */
 enum dgl_status session_bind(struct dgl_session *s, struct run *run, enum segment seg);
 /* The run that samples from LOGITS, and the one that evaluates a token and samples its successor.

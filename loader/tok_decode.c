@@ -35,30 +35,15 @@ struct tok_decode_step {
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-static enum dgl_status load_content(struct dgl_json_reader r, const struct dgl_json *json,
-                                    struct tok_decode_step *step)
-{
-    const struct dgl_json *value;
-    enum dgl_status status = dgl_json_need(r, json, "content", DGL_JSON_STRING, &value);
-    if (status != DGL_OK)
-        return status;
-    struct dgl_str text = dgl_json_str(value);
-    step->content = dgl_new_array(char, text.len + 1);
-    if (!step->content)
-        return dgl_fail_memory(r.log, "decoder", text.len);
-    memcpy(step->content, text.p, text.len);
-    step->content_len = text.len;
-    uint32_t cp;
-    if (step->kind == STEP_STRIP &&
-        (text.len == 0 || dgl_utf8_decode(text.p, text.len, &cp) != text.len))
-        return dgl_json_fail(r, value, "wanted one character");
-    return DGL_OK;
-}
-
 static enum dgl_status load_strip(struct dgl_json_reader r, const struct dgl_json *json,
                                   struct tok_decode_step *step)
 {
-    enum dgl_status status = load_content(r, json, step);
+    uint32_t cp;
+    enum dgl_status status = tok_step_text(r, json, "content", &step->content, &step->content_len);
+    if (status == DGL_OK &&
+        (step->content_len == 0 ||
+         dgl_utf8_decode(step->content, step->content_len, &cp) != step->content_len))
+        status = dgl_json_fail(r, dgl_json_get(json, "content"), "wanted one character");
     if (status == DGL_OK)
         status = dgl_json_opt_i64(r, json, "start", 0, INT32_MAX, &step->start);
     return status == DGL_OK ? dgl_json_opt_i64(r, json, "stop", 0, INT32_MAX, &step->stop) : status;
@@ -86,7 +71,7 @@ static enum dgl_status load_step(struct dgl_json_reader r, const struct dgl_json
         return load_strip(r, json, step);
     if (step->kind != STEP_REPLACE)
         return DGL_OK;
-    enum dgl_status status = load_content(r, json, step);
+    enum dgl_status status = tok_step_text(r, json, "content", &step->content, &step->content_len);
     return status == DGL_OK ? tok_pattern_load(r, json, "pattern", &step->pattern) : status;
 }
 
@@ -156,21 +141,12 @@ static void replace_token(struct tok_decode_stream *s, size_t at, struct dgl_str
     dgl_buf_finish(&text);
 }
 
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 /* The byte that "<0x41>" stands for, -1 for other tokens. */
 static int byte_of(struct dgl_str token)
 {
     if (token.len != 6 || memcmp(token.p, "<0x", 3) != 0 || token.p[5] != '>')
         return -1;
-    int high = hex_value(token.p[3]), low = hex_value(token.p[4]);
+    int high = dgl_hex_value(token.p[3]), low = dgl_hex_value(token.p[4]);
     return high < 0 || low < 0 ? -1 : high << 4 | low;
 }
 

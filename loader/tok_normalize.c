@@ -25,22 +25,6 @@ struct tok_normalize_step {
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-static enum dgl_status load_content(struct dgl_json_reader r, const struct dgl_json *json,
-                                    const char *field, struct tok_normalize_step *step)
-{
-    const struct dgl_json *value;
-    enum dgl_status status = dgl_json_need(r, json, field, DGL_JSON_STRING, &value);
-    if (status != DGL_OK)
-        return status;
-    struct dgl_str text = dgl_json_str(value);
-    step->content = dgl_new_array(char, text.len + 1);
-    if (!step->content)
-        return dgl_fail_memory(r.log, "normalizer", text.len);
-    memcpy(step->content, text.p, text.len);
-    step->content_len = text.len;
-    return DGL_OK;
-}
-
 static enum dgl_status load_step(struct dgl_json_reader r, const struct dgl_json *json,
                                  struct dgl_str type, struct tok_normalize_step *step)
 {
@@ -57,11 +41,12 @@ static enum dgl_status load_step(struct dgl_json_reader r, const struct dgl_json
     }
     if (dgl_str_eq(type, "Prepend")) {
         step->kind = STEP_PREPEND;
-        return load_content(r, json, "prepend", step);
+        return tok_step_text(r, json, "prepend", &step->content, &step->content_len);
     }
     if (dgl_str_eq(type, "Replace")) {
         step->kind = STEP_REPLACE;
-        enum dgl_status status = load_content(r, json, "content", step);
+        enum dgl_status status =
+            tok_step_text(r, json, "content", &step->content, &step->content_len);
         return status == DGL_OK ? tok_pattern_load(r, json, "pattern", &step->pattern) : status;
     }
     if (dgl_str_eq(type, "Strip")) {

@@ -3,24 +3,17 @@
 
 #include <string.h>
 
-#define MAX_CLASS_DEPTH 20
+#include "core/base/str.h"
 
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
+#define MAX_CLASS_DEPTH 20
 
 /* Up to `max` hex digits; returns how many. */
 static size_t take_hex(struct tok_regex_parser *p, size_t max, uint32_t *value)
 {
     size_t digits = 0;
     *value = 0;
-    while (digits < max && hex_value(tok_regex_peek(p, 0)) >= 0) {
-        *value = *value << 4 | (uint32_t)hex_value(tok_regex_peek(p, 0));
+    while (digits < max && dgl_hex_value(tok_regex_peek(p, 0)) >= 0) {
+        *value = *value << 4 | (uint32_t)dgl_hex_value(tok_regex_peek(p, 0));
         p->pos++;
         digits++;
     }

@@ -1,6 +1,10 @@
 /* Walking steps and sequences of steps. */
 #include "loader/tok_steps.h"
 
+#include <string.h>
+
+#include "core/base/mem.h"
+
 #define MAX_DEPTH 16 /* of sequences in sequences */
 
 struct walk {
@@ -34,4 +38,20 @@ enum dgl_status tok_steps_load(struct dgl_json_reader r, const struct dgl_json *
 {
     const struct walk w = {r, list, add, ctx};
     return dgl_json_type(json) == DGL_JSON_NULL ? DGL_OK : load_any(&w, json, 0);
+}
+
+enum dgl_status tok_step_text(struct dgl_json_reader r, const struct dgl_json *json,
+                              const char *field, char **text, size_t *len)
+{
+    const struct dgl_json *value;
+    enum dgl_status status = dgl_json_need(r, json, field, DGL_JSON_STRING, &value);
+    if (status != DGL_OK)
+        return status;
+    struct dgl_str found = dgl_json_str(value);
+    *text = dgl_new_array(char, found.len + 1);
+    if (!*text)
+        return dgl_fail_memory(r.log, field, found.len);
+    memcpy(*text, found.p, found.len);
+    *len = found.len;
+    return DGL_OK;
 }

@@ -14,5 +14,8 @@ typedef enum dgl_status (*tok_step_fn)(struct dgl_json_reader r, const struct dg
  * null or missing has none. */
 enum dgl_status tok_steps_load(struct dgl_json_reader r, const struct dgl_json *json,
                                const char *list, tok_step_fn add, void *ctx);
+/* The text of a step's field, to be freed; it may hold any bytes. */
+enum dgl_status tok_step_text(struct dgl_json_reader r, const struct dgl_json *json,
+                              const char *field, char **text, size_t *len);
 
 #endif

@@ -340,6 +340,18 @@ static void check_utf8(void **state)
     dgl_buf_finish(&got);
 }
 
+static void only_hex_digits_have_a_value(void **state)
+{
+    (void)state;
+    static const char digits[] = "0123456789abcdef", upper[] = "0123456789ABCDEF";
+    for (int c = -128; c < 128; c++) {
+        const char *low = c > 0 ? strchr(digits, c) : NULL, *up = c > 0 ? strchr(upper, c) : NULL;
+        int want = low ? (int)(low - digits) : up ? (int)(up - upper) : -1;
+        if (dgl_hex_value((char)c) != want)
+            fail_msg("character %d is %d, wanted %d", c, dgl_hex_value((char)c), want);
+    }
+}
+
 static void every_code_point_survives(void **state)
 {
     (void)state;
@@ -364,6 +376,7 @@ int main(void)
         cmocka_unit_test(printed_doubles_read_back_the_same),
         cmocka_unit_test(printed_floats_are_short_and_read_back),
         cmocka_unit_test(numbers_do_not_depend_on_the_locale),
+        cmocka_unit_test(only_hex_digits_have_a_value),
         cmocka_unit_test(string_comparisons),
         cmocka_unit_test(trim_takes_blanks_off_both_ends),
         cmocka_unit_test(split_gives_every_part),

@@ -70,20 +70,12 @@ bool input_slurp(const char *path, struct dgl_buf *out)
     return ok;
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* The byte that the escape after a backslash at p stands for, and its length; 0 = no escape. */
 static size_t escape(const char *p, size_t len, char *out)
 {
     static const char names[] = "nrt'\"\\", values[] = "\n\r\t'\"\\";
-    if (len >= 3 && p[0] == 'x' && hex_digit(p[1]) >= 0 && hex_digit(p[2]) >= 0) {
-        *out = (char)(hex_digit(p[1]) * 16 + hex_digit(p[2]));
+    if (len >= 3 && p[0] == 'x' && dgl_hex_value(p[1]) >= 0 && dgl_hex_value(p[2]) >= 0) {
+        *out = (char)(dgl_hex_value(p[1]) * 16 + dgl_hex_value(p[2]));
         return 3;
     }
     const char *at = len > 0 && p[0] ? strchr(names, p[0]) : NULL;

@@ -120,6 +120,15 @@ static bool is_decimal(struct dgl_str text)
     return i == text.len;
 }
 
+int dgl_hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
 /* glibc keeps the C locale as a constant: creating it allocates nothing and cannot fail. */
 static locale_t c_locale(void)
 {

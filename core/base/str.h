@@ -24,6 +24,7 @@ bool dgl_str_split(struct dgl_str *rest, char sep, struct dgl_str *part);
 bool dgl_parse_i64(struct dgl_str text, int64_t min, int64_t max, int64_t *out);
 bool dgl_parse_u64(struct dgl_str text, uint64_t max, uint64_t *out);
 bool dgl_parse_f64(struct dgl_str text, double *out); /* finite only */
+int dgl_hex_value(char c);                            /* of one digit; -1 = it is none */
 
 /* Builder. `{0}` is empty. Out of memory is sticky (`failed`): append freely, test once. */
 struct dgl_buf {

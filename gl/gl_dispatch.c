@@ -64,37 +64,44 @@ static void issue(struct gl_device *dev, const struct gl_dispatch *rec)
 
 /* ---- what only a debug device looks at ------------------------------------------------------- */
 
+/* What the device wants of a kind of bind. */
+struct bind_rule {
+    const char *kind;
+    uint64_t align, max;
+};
+
 static enum dgl_status check_range(const struct gl_device *dev, const struct gl_dispatch *rec,
-                                   const char *kind, int index, const struct gl_range *range,
-                                   uint64_t align, uint64_t max)
+                                   const struct bind_rule *rule, int index,
+                                   const struct gl_range *range)
 {
-    if (!range->buffer || (range->offset % align == 0 && range->size > 0 && range->size <= max &&
-                           range->offset <= range->buffer->size &&
+    if (!range->buffer || (range->offset % rule->align == 0 && range->size > 0 &&
+                           range->size <= rule->max && range->offset <= range->buffer->size &&
                            range->size <= range->buffer->size - range->offset))
         return DGL_OK;
     return dgl_fail(
         dev->log, DGL_ERR_INVALID_ARG,
         "dispatch of %s: %s %d is %llu bytes at %llu of buffer %s of %llu bytes; the device "
         "wants offsets in steps of %llu and at most %llu bytes",
-        rec->program->label, kind, index, (unsigned long long)range->size,
+        rec->program->label, rule->kind, index, (unsigned long long)range->size,
         (unsigned long long)range->offset, range->buffer->label,
-        (unsigned long long)range->buffer->size, (unsigned long long)align,
-        (unsigned long long)max);
+        (unsigned long long)range->buffer->size, (unsigned long long)rule->align,
+        (unsigned long long)rule->max);
 }
 
 static enum dgl_status check_record(const struct gl_device *dev, const struct gl_dispatch *rec)
 {
     const struct dgl_limits *lim = &dev->caps.limits;
+    const struct bind_rule storage = {"storage", lim->ssbo_align, lim->max_ssbo_bytes};
+    const struct bind_rule uniform = {"uniform", lim->ubo_align, lim->max_ubo_bytes};
+    const struct bind_rule indirect = {"indirect", 4, UINT64_MAX};
     enum dgl_status status = DGL_OK;
 
     for (int i = 0; i < rec->num_storage && status == DGL_OK; i++)
-        status = check_range(dev, rec, "storage", i, &rec->storage[i], lim->ssbo_align,
-                             lim->max_ssbo_bytes);
+        status = check_range(dev, rec, &storage, i, &rec->storage[i]);
     for (int i = 0; i < rec->num_uniform && status == DGL_OK; i++)
-        status = check_range(dev, rec, "uniform", i, &rec->uniform[i], lim->ubo_align,
-                             lim->max_ubo_bytes);
+        status = check_range(dev, rec, &uniform, i, &rec->uniform[i]);
     if (status == DGL_OK)
-        status = check_range(dev, rec, "indirect", 0, &rec->indirect, 4, UINT64_MAX);
+        status = check_range(dev, rec, &indirect, 0, &rec->indirect);
     for (int i = 0; i < 3 && status == DGL_OK; i++)
         if (rec->groups[i] > lim->max_groups[i])
             status = dgl_fail(dev->log, DGL_ERR_INVALID_ARG,

@@ -120,16 +120,21 @@ void ref_attn_store(const struct ref_attn *a, const float *row, uint32_t pos, ui
             put_number(a, kv, kv_index(a, h, pos, d), k[h * a->head_dim + d]);
 }
 
-static void attend(const struct ref_attn *a, const float *q, const double *keys,
-                   const double *values, uint32_t pos, const float *sink, double *weight,
+/* One head: its query, what is in the cache of its keys and values, its sink or NULL. */
+struct head {
+    const float *q, *sink;
+    const double *keys, *values;
+};
+
+static void attend(const struct ref_attn *a, const struct head *head, uint32_t pos, double *weight,
                    double *out)
 {
-    double top = sink ? *sink : -INFINITY, sum = 0;
+    double top = head->sink ? *head->sink : -INFINITY, sum = 0;
     uint32_t from = a->window && a->window <= pos ? pos - a->window + 1 : 0;
     for (uint32_t j = from; j <= pos; j++) {
         weight[j] = 0;
         for (uint32_t d = 0; d < a->head_dim; d++)
-            weight[j] += q[d] * keys[(size_t)j * a->head_dim + d];
+            weight[j] += head->q[d] * head->keys[(size_t)j * a->head_dim + d];
         weight[j] *= a->scale;
         if (a->softcap != 0)
             weight[j] = a->softcap * tanh(weight[j] / a->softcap);
@@ -137,29 +142,29 @@ static void attend(const struct ref_attn *a, const float *q, const double *keys,
     }
     for (uint32_t j = from; j <= pos; j++)
         sum += weight[j] = exp(weight[j] - top);
-    if (sink)
-        sum += exp(*sink - top);
+    if (head->sink)
+        sum += exp(*head->sink - top);
     memset(out, 0, a->head_dim * sizeof(*out));
     for (uint32_t j = from; j <= pos; j++)
         for (uint32_t d = 0; d < a->head_dim; d++)
-            out[d] += weight[j] / sum * values[(size_t)j * a->head_dim + d];
+            out[d] += weight[j] / sum * head->values[(size_t)j * a->head_dim + d];
 }
 
 void ref_attention(const struct ref_attn *a, const float *row, uint32_t pos, const uint32_t *kv,
                    double *out)
 {
-    size_t head = ((size_t)pos + 1) * a->head_dim;
-    double *weight = dgl_new_array(double, pos + 1u), *cache = dgl_new_array(double, 2 * head);
-    assert_non_null(weight);
-    assert_non_null(cache);
+    size_t values = ((size_t)pos + 1) * a->head_dim;
+    double *weight = checked(dgl_new_array(double, pos + 1u));
+    double *cache = checked(dgl_new_array(double, 2 * values));
     for (uint32_t h = 0; h < a->heads; h++) {
         uint32_t sharing = a->heads / a->kv_heads, kv_head = h / sharing;
-        for (size_t i = 0; h % sharing == 0 && i < head; i++) {
+        for (size_t i = 0; h % sharing == 0 && i < values; i++) {
             cache[i] = get_number(a, kv, kv_index(a, kv_head, 0, 0) + i);
-            cache[head + i] = get_number(a, kv, kv_index(a, a->kv_heads + kv_head, 0, 0) + i);
+            cache[values + i] = get_number(a, kv, kv_index(a, a->kv_heads + kv_head, 0, 0) + i);
         }
-        attend(a, row + (size_t)h * a->head_dim, cache, cache + head, pos,
-               a->sinks ? &a->sinks[h] : NULL, weight, out + (size_t)h * a->head_dim);
+        const struct head head = {row + (size_t)h * a->head_dim, a->sinks ? &a->sinks[h] : NULL,
+                                  cache, cache + values};
+        attend(a, &head, pos, weight, out + (size_t)h * a->head_dim);
     }
     free(weight);
     free(cache);

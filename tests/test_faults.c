@@ -17,13 +17,6 @@ static int32_t greedy[ANSWER];
 
 #define WITH_PROMPT .ids = prompt, .num_ids = PROMPT
 
-static int reset(void **state)
-{
-    (void)state;
-    gl_fail_reset();
-    return 0;
-}
-
 static void open_engine(struct tiny_engine *e)
 {
     tiny_engine_open(e, &(struct tiny_engine_params){.path = dir});
@@ -427,12 +420,12 @@ static void test_readback_that_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_open_device, reset),
-        cmocka_unit_test_setup(test_session_buffers, reset),
-        cmocka_unit_test_setup(test_swap_with_a_program_that_does_not_compile, reset),
-        cmocka_unit_test_setup(test_lost_during_prompt, reset),
-        cmocka_unit_test_setup(test_lost_while_decoding, reset),
-        cmocka_unit_test_setup(test_readback_that_fails, reset),
+        cmocka_unit_test_setup(test_open_device, gl_fail_setup),
+        cmocka_unit_test_setup(test_session_buffers, gl_fail_setup),
+        cmocka_unit_test_setup(test_swap_with_a_program_that_does_not_compile, gl_fail_setup),
+        cmocka_unit_test_setup(test_lost_during_prompt, gl_fail_setup),
+        cmocka_unit_test_setup(test_lost_while_decoding, gl_fail_setup),
+        cmocka_unit_test_setup(test_readback_that_fails, gl_fail_setup),
     };
     struct tiny_llama sizes = tiny_llama_default();
     struct tiny_engine e;

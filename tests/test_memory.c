@@ -17,13 +17,6 @@
 static char *dir;
 static int32_t prompt[PROMPT];
 
-static int reset(void **state)
-{
-    (void)state;
-    gl_fail_reset();
-    return 0;
-}
-
 /* A device alone; its log in `log`. */
 static struct dgl_device *open_device(struct test_log *log)
 {
@@ -436,21 +429,21 @@ static void test_progress_cancels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_estimate_of_default, reset),
-        cmocka_unit_test_setup(test_estimate_scales_with_context, reset),
-        cmocka_unit_test_setup(test_estimate_of_f32_cache, reset),
-        cmocka_unit_test_setup(test_chunk_counts, reset),
-        cmocka_unit_test_setup(test_chunk_beyond_the_context_costs_nothing, reset),
-        cmocka_unit_test_setup(test_estimate_is_what_is_allocated, reset),
-        cmocka_unit_test_setup(test_available_shrinks, reset),
-        cmocka_unit_test_setup(test_unknown_memory_refuses_nothing, reset),
-        cmocka_unit_test_setup(test_default_context_is_lowered, reset),
-        cmocka_unit_test_setup(test_second_session_that_does_not_fit, reset),
-        cmocka_unit_test_setup(test_context_is_limited_by_a_binding, reset),
-        cmocka_unit_test_setup(test_row_beyond_a_binding, reset),
-        cmocka_unit_test_setup(test_chunk_fits_a_binding, reset),
-        cmocka_unit_test_setup(test_progress_reaches_its_total, reset),
-        cmocka_unit_test_setup(test_progress_cancels, reset),
+        cmocka_unit_test_setup(test_estimate_of_default, gl_fail_setup),
+        cmocka_unit_test_setup(test_estimate_scales_with_context, gl_fail_setup),
+        cmocka_unit_test_setup(test_estimate_of_f32_cache, gl_fail_setup),
+        cmocka_unit_test_setup(test_chunk_counts, gl_fail_setup),
+        cmocka_unit_test_setup(test_chunk_beyond_the_context_costs_nothing, gl_fail_setup),
+        cmocka_unit_test_setup(test_estimate_is_what_is_allocated, gl_fail_setup),
+        cmocka_unit_test_setup(test_available_shrinks, gl_fail_setup),
+        cmocka_unit_test_setup(test_unknown_memory_refuses_nothing, gl_fail_setup),
+        cmocka_unit_test_setup(test_default_context_is_lowered, gl_fail_setup),
+        cmocka_unit_test_setup(test_second_session_that_does_not_fit, gl_fail_setup),
+        cmocka_unit_test_setup(test_context_is_limited_by_a_binding, gl_fail_setup),
+        cmocka_unit_test_setup(test_row_beyond_a_binding, gl_fail_setup),
+        cmocka_unit_test_setup(test_chunk_fits_a_binding, gl_fail_setup),
+        cmocka_unit_test_setup(test_progress_reaches_its_total, gl_fail_setup),
+        cmocka_unit_test_setup(test_progress_cancels, gl_fail_setup),
     };
     struct tiny_llama sizes = tiny_llama_default();
     dir = test_tmpdir();

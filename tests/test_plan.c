@@ -13,13 +13,6 @@
 static char *dir;
 static int32_t prompt[PROMPT];
 
-static int reset(void **state)
-{
-    (void)state;
-    gl_fail_reset();
-    return 0;
-}
-
 static void open_engine(struct tiny_engine *e)
 {
     tiny_engine_open(e, &(struct tiny_engine_params){.path = dir});
@@ -133,15 +126,21 @@ static void test_nothing_is_compiled_before_it_is_needed(void **state)
 /* ---- barriers ---------------------------------------------------------------------------------
  */
 
+/* The operations of a greedy step, after three of them. */
+static const struct run *greedy_run(struct tiny_engine *e)
+{
+    int32_t out[3];
+    open_engine(e);
+    tiny_greedy(e->session, prompt, 5, out, 3);
+    return &e->session->decode[SAMPLE_GREEDY][false][false];
+}
+
 /* Every operation of a layer reads what the one before has written. */
 static void test_each_dependency_has_its_barrier(void **state)
 {
     (void)state;
     struct tiny_engine e;
-    int32_t out[3];
-    open_engine(&e);
-    tiny_greedy(e.session, prompt, 5, out, 3);
-    const struct run *run = &e.session->decode[SAMPLE_GREEDY][false][false];
+    const struct run *run = greedy_run(&e);
     for (size_t i = 0; i < run->count; i++)
         if (run->list[i].barrier == 0)
             fail_msg("no barrier before %s", run->op[i]->label);
@@ -157,10 +156,7 @@ static void test_every_bind_has_a_buffer(void **state)
 {
     (void)state;
     struct tiny_engine e;
-    int32_t out[3];
-    open_engine(&e);
-    tiny_greedy(e.session, prompt, 5, out, 3);
-    const struct run *run = &e.session->decode[SAMPLE_GREEDY][false][false];
+    const struct run *run = greedy_run(&e);
     for (size_t i = 0; i < run->count; i++) {
         const struct gl_dispatch *d = &run->list[i];
         assert_int_equal(d->num_storage, run->entry[i]->choice.kernel->num_binds);
@@ -257,13 +253,13 @@ static void test_default_interval_of_hardware(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_attention_shows_its_splits, reset),
-        cmocka_unit_test_setup(test_layers_share_programs, reset),
-        cmocka_unit_test_setup(test_nothing_is_compiled_before_it_is_needed, reset),
-        cmocka_unit_test_setup(test_each_dependency_has_its_barrier, reset),
-        cmocka_unit_test_setup(test_every_bind_has_a_buffer, reset),
-        cmocka_unit_test_setup(test_intervals_agree_in_parts, reset),
-        cmocka_unit_test_setup(test_default_interval_of_hardware, reset),
+        cmocka_unit_test_setup(test_attention_shows_its_splits, gl_fail_setup),
+        cmocka_unit_test_setup(test_layers_share_programs, gl_fail_setup),
+        cmocka_unit_test_setup(test_nothing_is_compiled_before_it_is_needed, gl_fail_setup),
+        cmocka_unit_test_setup(test_each_dependency_has_its_barrier, gl_fail_setup),
+        cmocka_unit_test_setup(test_every_bind_has_a_buffer, gl_fail_setup),
+        cmocka_unit_test_setup(test_intervals_agree_in_parts, gl_fail_setup),
+        cmocka_unit_test_setup(test_default_interval_of_hardware, gl_fail_setup),
     };
     struct tiny_llama sizes = tiny_llama_default();
     dir = test_tmpdir();

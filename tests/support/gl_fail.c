@@ -21,6 +21,13 @@ void gl_fail_reset(void)
                                .live_bytes = bytes};
 }
 
+int gl_fail_setup(void **state)
+{
+    (void)state;
+    gl_fail_reset();
+    return 0;
+}
+
 static bool trips(long *left)
 {
     if (*left < 0 || (*left)-- > 0)

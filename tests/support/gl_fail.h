@@ -25,5 +25,7 @@ extern struct gl_fail gl_fail;
 
 /* Everything works again; what lives is still counted. */
 void gl_fail_reset(void);
+/* The same as the setup of a case. */
+int gl_fail_setup(void **state);
 
 #endif

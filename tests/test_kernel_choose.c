@@ -1,5 +1,6 @@
 /* Choice of kernels: rules of the device, ranks, hints by layer, user's files, reasons. Built-in
  * kernels are this file's own. */
+#include "tests/support/kernel_sets.h"
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -92,16 +93,6 @@ static struct kernel_request parse_request(const char *line)
         }
     }
     return r;
-}
-
-static struct kernel_set *make_set(const struct dgl_kernels_params *params)
-{
-    struct kernel_set *set = NULL;
-    struct test_log log;
-    test_log_init(&log, DGL_LOG_ERROR);
-    if (kernel_set_create(&log.log, params, &set) != DGL_OK)
-        fail_msg("%s", log.text);
-    return set;
 }
 
 /* The choice, or an error message, of one request; `wanted` is the kernel's name and `text` a part
@@ -310,7 +301,7 @@ static const struct hint_case hinted[] = {
 static void request_gives_kernel(void **state)
 {
     const struct choose_case *c = *state;
-    struct kernel_set *set = make_set(NULL);
+    struct kernel_set *set = loaded_set(NULL);
     assert_choice_in(set, c->device, c->request, c->wanted, c->text);
     kernel_set_destroy(&set);
 }
@@ -318,7 +309,8 @@ static void request_gives_kernel(void **state)
 static void hints_give_kernel(void **state)
 {
     const struct hint_case *h = *state;
-    struct kernel_set *set = make_set(dgl_kernels_params(.hints = h->hints, .profile = h->profile));
+    struct kernel_set *set =
+        loaded_set(dgl_kernels_params(.hints = h->hints, .profile = h->profile));
     struct kernel_set *with = NULL;
     assert_int_equal(kernel_set_with_manifest(NULL, set, h->defaults, h->pinned, &with), DGL_OK);
     assert_choice_in(with, h->c.device, h->c.request, h->c.wanted, h->c.text);
@@ -366,7 +358,7 @@ static void added_kernel_ranks_between_config_and_profile(void **state)
     char *config = c->config ? dgl_path_join(dir, "config.json") : NULL;
     if (config)
         test_write_file(dir, "config.json", c->config, strlen(c->config));
-    struct kernel_set *set = make_set(
+    struct kernel_set *set = loaded_set(
         dgl_kernels_params(.dirs = (const char *const[]){dir}, .num_dirs = 1, .hints = c->hints,
                            .profile = c->profile, .config_file = config));
     assert_choice_in(set, &big, c->request, c->wanted, c->text);
@@ -382,7 +374,7 @@ static void replaced_kernel_keeps_its_place(void **state)
     static const char text[] = KERNEL("mm", "matmul", "baseline", SMALL "//! PREFER 10\n");
     test_write_file(dir, "mm.comp", text, strlen(text));
     struct kernel_set *set =
-        make_set(dgl_kernels_params(.dirs = (const char *const[]){dir}, .num_dirs = 1));
+        loaded_set(dgl_kernels_params(.dirs = (const char *const[]){dir}, .num_dirs = 1));
     assert_choice_in(set, &big, F16, "mm_sub", "preferred: 20 over mm (10)");
     kernel_set_destroy(&set);
     test_tmpdir_remove(dir);
@@ -409,7 +401,7 @@ static void choose(const struct kernel_set *set, const struct device *device, co
 static void choice_holds_constants_tunables_and_facts(void **state)
 {
     (void)state;
-    struct kernel_set *set = make_set(NULL);
+    struct kernel_set *set = loaded_set(NULL);
     struct kernel_choice choice;
     choose(set, &soft, "matmul weight=q4_k phase=decode N:100 K:64 OTHER:5", &choice);
     assert_int_equal(choice.num_consts, 2);
@@ -430,7 +422,7 @@ static void choice_holds_constants_tunables_and_facts(void **state)
 static void tune_hint_sets_the_tunable(void **state)
 {
     (void)state;
-    struct kernel_set *set = make_set(dgl_kernels_params(.hints = "{\"tunes\":{\"mm.ROWS\":2}}"));
+    struct kernel_set *set = loaded_set(dgl_kernels_params(.hints = "{\"tunes\":{\"mm.ROWS\":2}}"));
     struct kernel_choice choice;
     choose(set, &soft, Q4K, &choice);
     assert_int_equal(find(&choice, "ROWS")->value, 2);
@@ -442,7 +434,7 @@ static void too_many_facts_are_refused(void **state)
 {
     (void)state;
     static struct kernel_var facts[KERNEL_MAX_FACTS + 1];
-    struct kernel_set *set = make_set(NULL);
+    struct kernel_set *set = loaded_set(NULL);
     struct kernel_choice choice;
     struct test_log log;
     const struct kernel_request request = parse_request("r_equal");

@@ -1,5 +1,6 @@
 /* Generated GLSL: what each directive becomes, line numbers, and that a validator other than the
  * drivers accepts it. */
+#include "tests/support/kernel_sets.h"
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -131,7 +132,7 @@ static const struct kernel_var device[] = {{"HAS_GL_KHR_shader_subgroup_arithmet
 static char *generate(const char *op, const char *weight, const char *post)
 {
     struct kernel_request request = {.op = op, .consts = {{"K", 256}}, .num_consts = 1};
-    struct kernel_set *set = NULL;
+    struct kernel_set *set = loaded_set(NULL);
     struct kernel_choice choice;
     struct dgl_buf text = {0};
     struct test_log log;
@@ -140,8 +141,7 @@ static char *generate(const char *op, const char *weight, const char *post)
         request.attrs[request.num_attrs++] = (struct kernel_attr){"weight", weight};
     if (post)
         request.attrs[request.num_attrs++] = (struct kernel_attr){"post", post};
-    if (kernel_set_create(&log.log, NULL, &set) != DGL_OK ||
-        kernel_choose(&log.log, set, &request, device, 2, &choice) != DGL_OK ||
+    if (kernel_choose(&log.log, set, &request, device, 2, &choice) != DGL_OK ||
         kernel_generate(&log.log, set, &request, &choice, &text) != DGL_OK)
         fail_msg("%s", log.text);
     kernel_set_destroy(&set);
@@ -251,7 +251,7 @@ static void step_indices_are_those_of_the_structure(void **state)
 static void chunk_that_went_missing_is_an_error(void **state)
 {
     (void)state;
-    struct kernel_set *set = NULL;
+    struct kernel_set *set = loaded_set(NULL);
     struct kernel_choice choice;
     struct dgl_buf text = {0};
     struct test_log log;
@@ -261,7 +261,6 @@ static void chunk_that_went_missing_is_an_error(void **state)
                                      .consts = {{"K", 256}},
                                      .num_consts = 1};
     test_log_init(&log, DGL_LOG_ERROR);
-    assert_int_equal(kernel_set_create(&log.log, NULL, &set), DGL_OK);
     assert_int_equal(kernel_choose(&log.log, set, &request, NULL, 0, &choice), DGL_OK);
     request.attrs[0].word = "q9";
     assert_int_equal(kernel_generate(&log.log, set, &request, &choice, &text), DGL_ERR_KERNEL);
@@ -345,15 +344,13 @@ static void example_of_the_documentation_is_valid(void **state)
     start += strlen("```glsl\n");
     char *dir = test_tmpdir();
     test_write_file(dir, "example.comp", start, (size_t)(end + 1 - start));
-    struct kernel_set *set = NULL;
+    struct kernel_set *set =
+        loaded_set(dgl_kernels_params(.dirs = (const char *const[]){dir}, .num_dirs = 1));
     struct kernel_choice choice;
     struct dgl_buf text = {0};
     struct test_log log;
     test_log_init(&log, DGL_LOG_ERROR);
-    if (kernel_set_create(&log.log,
-                          dgl_kernels_params(.dirs = (const char *const[]){dir}, .num_dirs = 1),
-                          &set) != DGL_OK ||
-        kernel_choose(&log.log, set, &request, NULL, 0, &choice) != DGL_OK ||
+    if (kernel_choose(&log.log, set, &request, NULL, 0, &choice) != DGL_OK ||
         kernel_generate(&log.log, set, &request, &choice, &text) != DGL_OK)
         fail_msg("%s", log.text);
     assert_string_equal(choice.kernel->name, "matmul_example");

@@ -1,5 +1,6 @@
 /* Group counts: GROUPS with tokens and bands, and the fold of large counts over the third
  * dimension. */
+#include "tests/support/kernel_sets.h"
 #include "tests/support/test.h"
 
 #include "kernels/kernels.h"
@@ -46,12 +47,9 @@ static void groups_are_counted_and_folded(void **state)
     uint32_t got[3] = {0, 0, 0};
     snprintf(text, sizeof(text), KERNEL("%s"), c->lines);
     test_write_file(dir, "g.comp", text, strlen(text));
-    struct kernel_set *set = NULL;
+    struct kernel_set *set =
+        loaded_set(dgl_kernels_params(.dirs = (const char *const[]){dir}, .num_dirs = 1));
     struct kernel_choice choice;
-    assert_int_equal(
-        kernel_set_create(
-            NULL, dgl_kernels_params(.dirs = (const char *const[]){dir}, .num_dirs = 1), &set),
-        DGL_OK);
     assert_int_equal(kernel_choose(NULL, set, &request, NULL, 0, &choice), DGL_OK);
     bool ok = c->rows < 0 ? kernel_groups(&choice, c->tokens, c->max_x, got)
                           : kernel_groups_band(&choice, c->tokens, c->rows, c->max_x, got);

@@ -1,5 +1,6 @@
 /* The registry: layers of kernel files and of hints, and the faults of both. Built-in kernels are
  * this file's own. */
+#include "tests/support/kernel_sets.h"
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -33,16 +34,6 @@ const struct kernel_embedded kernel_embedded[] = {
     {NULL, NULL, 0},
 };
 
-static struct kernel_set *make_set(const struct dgl_kernels_params *params)
-{
-    struct kernel_set *set = NULL;
-    struct test_log log;
-    test_log_init(&log, DGL_LOG_ERROR);
-    if (kernel_set_create(&log.log, params, &set) != DGL_OK)
-        fail_msg("%s", log.text);
-    return set;
-}
-
 static void assert_refused(const struct dgl_kernels_params *params, enum dgl_status wanted,
                            const char *message)
 {
@@ -74,7 +65,7 @@ static void assert_hint(const struct kernel_set *set, const char *key, const cha
 static void builtins_are_there(void **state)
 {
     (void)state;
-    struct kernel_set *set = make_set(NULL);
+    struct kernel_set *set = loaded_set(NULL);
     assert_int_equal(kernel_set_count(set), 3);
     const struct kernel *k = kernel_set_find(set, "mm_sub");
     assert_non_null(k);
@@ -91,7 +82,7 @@ static void builtins_are_there(void **state)
 static void builtins_have_hashes_and_text(void **state)
 {
     (void)state;
-    struct kernel_set *set = make_set(NULL);
+    struct kernel_set *set = loaded_set(NULL);
     const struct kernel *k = kernel_set_find(set, "mm_base");
     char wanted[65];
     assert_true(dgl_hash_bytes(DGL_HASH_SHA256, mm_base, sizeof(mm_base) - 1, wanted));
@@ -104,7 +95,7 @@ static void builtins_have_hashes_and_text(void **state)
 static void builtin_chunks_are_found_by_name(void **state)
 {
     (void)state;
-    struct kernel_set *set = make_set(NULL);
+    struct kernel_set *set = loaded_set(NULL);
     assert_string_equal(kernel_set_chunk(set, "kv_f16"), chunk_f16);
     assert_null(kernel_set_chunk(set, "kv_f64"));
     kernel_set_destroy(&set);
@@ -113,7 +104,7 @@ static void builtin_chunks_are_found_by_name(void **state)
 static void references_keep_a_set(void **state)
 {
     (void)state;
-    struct kernel_set *set = make_set(NULL), *other = kernel_set_ref(set);
+    struct kernel_set *set = loaded_set(NULL), *other = kernel_set_ref(set);
     kernel_set_destroy(&set);
     assert_int_equal(kernel_set_count(other), 3);
     kernel_set_destroy(&other);
@@ -161,7 +152,7 @@ static void directory_replaces_by_name(void **state)
 {
     struct files *files = *state;
     put(files, "any.comp", KERNEL("mm_base", "matmul", "mine", ""));
-    struct kernel_set *set = make_set(DIR_PARAMS(files));
+    struct kernel_set *set = loaded_set(DIR_PARAMS(files));
     const struct kernel *k = kernel_set_find(set, "mm_base");
     assert_int_equal(kernel_set_count(set), 3);
     assert_string_equal(k->variant, "mine");
@@ -176,7 +167,7 @@ static void directory_adds_other_names(void **state)
     put(files, "b.comp", KERNEL("mm_b", "matmul", "mine", ""));
     put(files, "a.comp", KERNEL("mm_a", "matmul", "mine", ""));
     put(files, "notes.txt", "not a kernel");
-    struct kernel_set *set = make_set(DIR_PARAMS(files));
+    struct kernel_set *set = loaded_set(DIR_PARAMS(files));
     assert_int_equal(kernel_set_count(set), 5);
     assert_string_equal(kernel_set_at(set, 3)->name, "mm_a");
     assert_true(kernel_set_at(set, 4)->added);
@@ -189,8 +180,8 @@ static void file_beats_directory(void **state)
     put(files, "a.comp", KERNEL("mm_base", "matmul", "from_dir", ""));
     put(files, "a.kernel", KERNEL("mm_base", "matmul", "from_file", ""));
     struct kernel_set *set =
-        make_set(dgl_kernels_params(.dirs = (const char *const[]){files->dir}, .num_dirs = 1,
-                                    .files = (const char *const[]){files->path}, .num_files = 1));
+        loaded_set(dgl_kernels_params(.dirs = (const char *const[]){files->dir}, .num_dirs = 1,
+                                      .files = (const char *const[]){files->path}, .num_files = 1));
     assert_string_equal(kernel_set_find(set, "mm_base")->variant, "from_file");
     kernel_set_destroy(&set);
 }
@@ -201,8 +192,8 @@ static void replaced_added_kernel_stays_added(void **state)
     put(files, "a.comp", KERNEL("mm_new", "matmul", "from_dir", ""));
     put(files, "a.kernel", KERNEL("mm_new", "matmul", "from_file", ""));
     struct kernel_set *set =
-        make_set(dgl_kernels_params(.dirs = (const char *const[]){files->dir}, .num_dirs = 1,
-                                    .files = (const char *const[]){files->path}, .num_files = 1));
+        loaded_set(dgl_kernels_params(.dirs = (const char *const[]){files->dir}, .num_dirs = 1,
+                                      .files = (const char *const[]){files->path}, .num_files = 1));
     assert_string_equal(kernel_set_find(set, "mm_new")->variant, "from_file");
     assert_true(kernel_set_find(set, "mm_new")->added);
     kernel_set_destroy(&set);
@@ -214,7 +205,7 @@ static void directory_may_hold_chunks(void **state)
     char *chunks = dgl_path_join(files->dir, "chunk");
     assert_int_equal(dgl_dir_make(NULL, chunks), DGL_OK);
     test_write_file(chunks, "kv_f16.glsl", "int mine;\n", 10);
-    struct kernel_set *set = make_set(DIR_PARAMS(files));
+    struct kernel_set *set = loaded_set(DIR_PARAMS(files));
     assert_string_equal(kernel_set_chunk(set, "kv_f16"), "int mine;\n");
     assert_string_equal(kernel_set_chunk(set, "kv_f32"), chunk_f32);
     kernel_set_destroy(&set);
@@ -333,7 +324,7 @@ static void file_of_two_mebibytes_is_refused(void **state)
 static void no_hint_without_layers(void **state)
 {
     (void)state;
-    struct kernel_set *set = make_set(NULL);
+    struct kernel_set *set = loaded_set(NULL);
     assert_hint(set, "attentionDecode", NULL, NULL);
     kernel_set_destroy(&set);
 }
@@ -341,7 +332,7 @@ static void no_hint_without_layers(void **state)
 static void manifest_says_default_and_pinned(void **state)
 {
     (void)state;
-    struct kernel_set *set = make_set(NULL), *with = NULL;
+    struct kernel_set *set = loaded_set(NULL), *with = NULL;
     assert_int_equal(kernel_set_with_manifest(NULL, set,
                                               "{\"attentionDecode\":\"streaming\","
                                               "\"attentionPrefill\":\"tiled_large\"}",
@@ -358,7 +349,7 @@ static void manifest_says_default_and_pinned(void **state)
 static void manifest_texts_may_be_null(void **state)
 {
     (void)state;
-    struct kernel_set *set = make_set(NULL), *with = NULL;
+    struct kernel_set *set = loaded_set(NULL), *with = NULL;
     assert_int_equal(kernel_set_with_manifest(NULL, set, NULL, NULL, &with), DGL_OK);
     assert_hint(with, "attentionDecode", NULL, NULL);
     kernel_set_destroy(&with);
@@ -369,7 +360,7 @@ static void manifest_is_below_the_caller(void **state)
 {
     (void)state;
     struct kernel_set *set =
-        make_set(dgl_kernels_params(.hints = "{\"attentionDecode\":\"auto\"}"));
+        loaded_set(dgl_kernels_params(.hints = "{\"attentionDecode\":\"auto\"}"));
     struct kernel_set *with = NULL;
     const char *json = "{\"attentionDecode\":\"streaming\",\"f16Matmul\":\"gemv_subgroup\"}";
     assert_int_equal(kernel_set_with_manifest(NULL, set, json, json, &with), DGL_OK);
@@ -394,7 +385,7 @@ static void assert_layer_wins(enum kernel_layer top, const char *value)
         {KERNEL_LAYER_PROFILE, "{\"attentionDecode\":\"streaming\"}"},
         {KERNEL_LAYER_CONFIG, "{\"attentionDecode\":\"tiled_large\"}"},
     };
-    struct kernel_set *set = make_set(NULL), *next = NULL;
+    struct kernel_set *set = loaded_set(NULL), *next = NULL;
     for (size_t i = 0; i < sizeof(layers) / sizeof(*layers); i++) {
         if (layers[i].layer > top)
             continue;
@@ -425,7 +416,7 @@ static void profile_beats_config_file(void **state)
     struct files *files = *state;
     put(files, "c.json", "{\"attentionPrefill\":\"streaming\",\"tunes\":{\"mm_base.ROWS\":4}}");
     struct kernel_set *set =
-        make_set(dgl_kernels_params(.config_file = files->path, .profile = "fast"));
+        loaded_set(dgl_kernels_params(.config_file = files->path, .profile = "fast"));
     assert_hint(set, "attentionPrefill", "tiled_large", "--kernel-profile fast");
     assert_hint(set, "tunes.mm_base.ROWS", "4", files->path);
     kernel_set_destroy(&set);
@@ -434,7 +425,7 @@ static void profile_beats_config_file(void **state)
 static void hints_beat_profile_and_flags_beat_hints(void **state)
 {
     (void)state;
-    struct kernel_set *set = make_set(
+    struct kernel_set *set = loaded_set(
         dgl_kernels_params(.profile = "fast",
                            .hints = "{\"attentionPrefill\":\"streaming\",\"q4kMatmul\":\"auto\"}",
                            .flags = (const char *const[]){"q4kMatmul=fused_q4k"}, .num_flags = 1));
@@ -448,9 +439,9 @@ static void later_flag_wins(void **state)
 {
     (void)state;
     struct kernel_set *set =
-        make_set(dgl_kernels_params(.flags = (const char *const[]){"attentionDecode=streaming",
-                                                                   "attentionDecode=auto"},
-                                    .num_flags = 2));
+        loaded_set(dgl_kernels_params(.flags = (const char *const[]){"attentionDecode=streaming",
+                                                                     "attentionDecode=auto"},
+                                      .num_flags = 2));
     assert_hint(set, "attentionDecode", "auto", NULL);
     kernel_set_destroy(&set);
 }
@@ -459,8 +450,8 @@ static void null_says_nothing(void **state)
 {
     (void)state;
     struct kernel_set *set =
-        make_set(dgl_kernels_params(.profile = "safe",
-                                    .hints = "{\"computePrecision\":null,\"variants\":null}"));
+        loaded_set(dgl_kernels_params(.profile = "safe",
+                                      .hints = "{\"computePrecision\":null,\"variants\":null}"));
     assert_hint(set, "computePrecision", "f32", "--kernel-profile");
     kernel_set_destroy(&set);
 }
@@ -468,7 +459,7 @@ static void null_says_nothing(void **state)
 static void remarks_of_the_tuner_are_accepted(void **state)
 {
     (void)state;
-    struct kernel_set *set = make_set(
+    struct kernel_set *set = loaded_set(
         dgl_kernels_params(.hints = "{\"tunedDevice\":\"x\",\"benchmarkTokPerSec\":12.5}"));
     assert_hint(set, "benchmarkTokPerSec", "12.5", NULL);
     kernel_set_destroy(&set);
@@ -489,7 +480,7 @@ static const struct profile_case profiles[] = {
 static void profile_has_values(void **state)
 {
     const struct profile_case *c = *state;
-    struct kernel_set *set = make_set(dgl_kernels_params(.profile = c->name));
+    struct kernel_set *set = loaded_set(dgl_kernels_params(.profile = c->name));
     assert_hint(set, "computePrecision", c->precision, c->name);
     assert_hint(set, "q4kMatmul", c->q4k, c->name);
     assert_hint(set, "f16Matmul", c->f16, c->name);
@@ -578,7 +569,7 @@ static void hint_is_accepted_or_refused(void **state)
     if (c->error) {
         assert_refused(&params, c->status, c->error);
     } else {
-        struct kernel_set *set = make_set(&params);
+        struct kernel_set *set = loaded_set(&params);
         kernel_set_destroy(&set);
     }
 }
@@ -586,7 +577,7 @@ static void hint_is_accepted_or_refused(void **state)
 static void manifest_faults_are_faults_of_the_file(void **state)
 {
     (void)state;
-    struct kernel_set *set = make_set(NULL), *with = NULL;
+    struct kernel_set *set = loaded_set(NULL), *with = NULL;
     struct test_log log;
     test_log_init(&log, DGL_LOG_ERROR);
     assert_int_equal(

@@ -12,6 +12,7 @@
 #include "core/base/mem.h"
 #include "core/repack.h"
 #include "kernels/kernel_private.h"
+#include "tests/support/kernel_sets.h"
 #include "tests/support/kernel_walk.h"
 #include "tests/support/ref_ops.h"
 
@@ -93,9 +94,7 @@ struct row {
 };
 
 static struct kernel_bench *bench;
-static struct kernel_walk products = {
-    .op = "matmul",
-    .excuses = {"EXTENSION", "SUBGROUP", "MAX_", "REQUIRE SOFTWARE", "SHARED_BYTES"}};
+static struct kernel_walk products = {.op = "matmul", .excuses = WALK_DEVICE_LACKS};
 
 /* ---- one problem ------------------------------------------------------------------------- */
 
@@ -280,8 +279,6 @@ static void products_agree_with_doubles(void **state)
 static void every_kernel_was_tested(void **state)
 {
     (void)state;
-    if (!bench)
-        SKIP("every_kernel_was_tested: no GLES device");
     kernel_walk_check(&products, bench);
 }
 
@@ -319,9 +316,8 @@ static void the_smallest_device_runs_every_product(void **state)
     static const struct kernel_var consts[] = {
         {"K", 1152}, {"N", 257}, {"W_STRIDE", 180}, {"X_STRIDE", 1152}, {"Y_STRIDE", 9},
     };
-    struct kernel_set *set = NULL;
+    struct kernel_set *set = loaded_set(NULL);
     (void)state;
-    assert_int_equal(kernel_set_create(NULL, &(struct dgl_kernels_params){0}, &set), DGL_OK);
     for (size_t i = 0; i < REF_TYPES * 3 * 4; i++) {
         const char *phase = kinds[i % 3][0], *pre = kinds[i % 3][1], *post = posts[i / 3 % 4];
         struct kernel_choice choice;

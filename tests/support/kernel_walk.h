@@ -14,6 +14,12 @@
 #define WALK_MAX_KERNELS 64
 #define WALK_MAX_EXCUSES 5
 
+/* All that a device may lack. */
+#define WALK_DEVICE_LACKS                                                                          \
+    {                                                                                              \
+        "EXTENSION", "SUBGROUP", "MAX_", "REQUIRE SOFTWARE", "SHARED_BYTES"                        \
+    }
+
 /* Which kernels of an operation ran, and why others did not. */
 struct kernel_walk {
     const char *op;
@@ -33,7 +39,8 @@ size_t kernel_walk_run(struct kernel_walk *walk, struct kernel_bench *bench, ker
 /* The same for a case that some kernel must be able to run. */
 void kernel_walk_case(struct kernel_walk *walk, struct kernel_bench *bench, const char *name,
                       kernel_walk_fn one, void *ctx);
-/* Fails when a kernel of the operation never ran, but for an excuse; prints the reasons. */
+/* Fails when a kernel of the operation never ran, but for an excuse; prints the reasons. Skips the
+ * running case without a bench. */
 void kernel_walk_check(const struct kernel_walk *walk, const struct kernel_bench *bench);
 
 /* What a kernel writes: rows of `cols` values, `stride` apart. */

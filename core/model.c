@@ -4,6 +4,7 @@
 #include "core/base/mem.h"
 #include "core/model_support.h"
 #include "core/synthetic_fill.h"
+#include "loader/quant.h"
 
 #include <stdlib.h>
 #include <stdio.h>
@@ -108,29 +109,39 @@ static enum dgl_status choose_layouts(struct dgl_model *m, struct kernel_set *se
     enum dgl_status st = choose_layout(m, set, DGL_F16, out->name[DGL_F16]);
     for (size_t i = 0; i < tensor_source_count(src) && st == DGL_OK; i++) {
         const struct tensor_info *info = tensor_source_at(src, i);
-        enum dgl_dtype dtype = info->dtype == DGL_Q4_K ? q4_k_as : info->dtype;
+        enum dgl_dtype dtype = info->dtype == DGL_Q4_K ? q4_k_as : info->dtype, wider;
         if (info->rank >= 2 && !out->name[dtype][0])
             st = choose_layout(m, set, dtype, out->name[dtype]);
+        if (info->rank >= 2 && st == DGL_OK && !out->name[dtype][0] &&
+            dgl_dtype_wider(dtype, &wider) && !out->name[wider][0])
+            st = choose_layout(m, set, wider, out->name[wider]);
     }
     return st;
 }
 
 /* One line per format that is not used as it is stored. */
-static void note_expanded(const struct dgl_model *m)
+static void note_changed(const struct dgl_model *m)
 {
     const struct tensor_source *src = m->file->tensors;
-    uint64_t bytes[DGL_DTYPE_COUNT] = {0};
+    uint64_t bytes[DGL_DTYPE_COUNT] = {0}, held_bytes[DGL_DTYPE_COUNT] = {0}, now;
+    enum dgl_dtype held[DGL_DTYPE_COUNT];
+    for (int i = 0; i < DGL_DTYPE_COUNT; i++)
+        held[i] = weights_device_dtype(&m->layouts, DGL_Q4_K, (enum dgl_dtype)i);
     for (size_t i = 0; i < tensor_source_count(src); i++) {
         const struct tensor_info *info = tensor_source_at(src, i);
-        if (info->rank >= 2 &&
-            weights_device_dtype(&m->layouts, DGL_Q4_K, info->dtype) != info->dtype)
-            bytes[info->dtype] += info->bytes;
+        if (info->rank < 2 || held[info->dtype] == info->dtype ||
+            !dgl_dtype_tensor_bytes(held[info->dtype], info->rank, info->shape, &now))
+            continue;
+        bytes[info->dtype] += info->bytes;
+        held_bytes[info->dtype] += now;
     }
     for (int i = 0; i < DGL_DTYPE_COUNT; i++)
         if (bytes[i] && (i != DGL_Q4_K || m->q4_k_as == DGL_Q4_K))
-            dgl_warn(m->dev->log,
-                     "%s weights (%llu MiB) are expanded to f16: no kernel multiplies them",
-                     dgl_dtype_get((enum dgl_dtype)i)->name, (unsigned long long)(bytes[i] >> 20));
+            dgl_warn(m->dev->log, "%s weights (%llu MiB) are %s %s (%llu MiB): no kernel reads %s",
+                     dgl_dtype_get((enum dgl_dtype)i)->name, (unsigned long long)(bytes[i] >> 20),
+                     held[i] == DGL_F16 ? "expanded to" : "held without loss as",
+                     dgl_dtype_get(held[i])->name, (unsigned long long)(held_bytes[i] >> 20),
+                     dgl_dtype_get((enum dgl_dtype)i)->name);
 }
 
 /* ---- fitting --------------------------------------------------------------------------------- */
@@ -320,7 +331,7 @@ static enum dgl_status load_entered(struct dgl_model *m, const struct dgl_model_
         st = choose_layouts(m, m->kernels, m->q4_k_as, &m->layouts);
     }
     if (st == DGL_OK)
-        note_expanded(m);
+        note_changed(m);
     if (st == DGL_OK)
         st = grant_context(m, p->context);
     if (st == DGL_OK)

@@ -3,6 +3,7 @@
 #include "core/weights.h"
 #include "core/base/mem.h"
 #include "core/weights_builder.h"
+#include "loader/quant.h"
 
 #include <stdlib.h>
 
@@ -263,8 +264,10 @@ static enum dgl_status list_items(struct builder *b)
 enum dgl_dtype weights_device_dtype(const struct weight_layouts *layouts, enum dgl_dtype q4_k_as,
                                     enum dgl_dtype stored)
 {
-    enum dgl_dtype dtype = stored == DGL_Q4_K ? q4_k_as : stored;
-    return layouts->name[dtype][0] ? dtype : DGL_F16;
+    enum dgl_dtype dtype = stored == DGL_Q4_K ? q4_k_as : stored, wider;
+    if (layouts->name[dtype][0])
+        return dtype;
+    return dgl_dtype_wider(dtype, &wider) && layouts->name[wider][0] ? wider : DGL_F16;
 }
 
 /* ---- the passes ------------------------------------------------------------------------------ */

@@ -57,7 +57,8 @@ struct model_weights {
 };
 
 /* Packing that the chosen kernels expect, by dtype; "" = a format without a kernel, whose weights
- * are expanded to f16. */
+ * are held as the wider type with the same values (dgl_dtype_wider()) if that one has kernels, else
+ * expanded to f16. */
 struct weight_layouts {
     char name[DGL_DTYPE_COUNT][32];
 };

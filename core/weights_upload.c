@@ -25,8 +25,8 @@ static enum dgl_status progress(struct builder *b, uint64_t bytes)
 struct stage {
     uint8_t *file;    /* rows as stored */
     uint32_t *packed; /* rows as the kernel wants them */
-    float *row;       /* one row expanded, when the format changes */
-    void *expanded;   /* the same in the device's format */
+    float *row;       /* one row's values, when the format changes */
+    void *changed;    /* one row in the device's format, as in a file */
 };
 
 /* Consecutive rows of one tensor and where they go in the stage. */
@@ -41,11 +41,14 @@ static bool pack_row(const struct builder *b, const struct weight *w,
                      const uint8_t *src, uint32_t *dst)
 {
     const char *layout = b->p->layouts->name[band->dtype];
+    enum dgl_dtype wider;
     if (stored == band->dtype)
         return repack_row(stored, layout, src, w->cols, dst);
-    return dgl_row_decode(stored, src, w->cols, s->row) &&
-           dgl_row_encode(band->dtype, s->row, w->cols, s->expanded) &&
-           repack_row(band->dtype, layout, s->expanded, w->cols, dst);
+    bool ok = dgl_dtype_wider(stored, &wider) && wider == band->dtype
+                  ? dgl_row_widen(stored, src, w->cols, s->changed)
+                  : dgl_row_decode(stored, src, w->cols, s->row) &&
+                        dgl_row_encode(band->dtype, s->row, w->cols, s->changed);
+    return ok && repack_row(band->dtype, layout, s->changed, w->cols, dst);
 }
 
 /* Reads `count` rows of one tensor and packs them into the stage, every `step`-th row from `index`
@@ -115,8 +118,8 @@ static bool widest_row(const struct builder *b, const struct matrix_item *m, uin
 static enum dgl_status upload_band(struct builder *b, const struct matrix_item *m,
                                    const struct weight_band *band)
 {
-    uint64_t cols = m->weight->cols, widest, row_bytes = band->row_words * 4ull;
-    if (!widest_row(b, m, &widest))
+    uint64_t cols = m->weight->cols, widest, changed, row_bytes = band->row_words * 4ull;
+    if (!widest_row(b, m, &widest) || !dgl_dtype_row_bytes(band->dtype, cols, &changed))
         return dgl_fail(builder_log(b), DGL_ERR_FORMAT, "row size overflows");
     uint64_t step = STAGE_BYTES / row_bytes;
     step = step < 2 ? 2 : step & ~1ull;
@@ -124,9 +127,9 @@ static enum dgl_status upload_band(struct builder *b, const struct matrix_item *
     struct stage s = {.file = dgl_calloc(step, widest),
                       .packed = dgl_calloc(step, row_bytes),
                       .row = dgl_new_array(float, cols),
-                      .expanded = dgl_calloc(cols, sizeof(float))};
+                      .changed = dgl_calloc(1, changed)};
     enum dgl_status st = DGL_OK;
-    if (!s.file || !s.packed || !s.row || !s.expanded)
+    if (!s.file || !s.packed || !s.row || !s.changed)
         st = dgl_fail_memory(builder_log(b), "weight staging", step * (widest + row_bytes));
     for (uint64_t first = 0; first < band->rows && st == DGL_OK; first += step) {
         uint64_t count = step < band->rows - first ? step : band->rows - first;
@@ -139,7 +142,7 @@ static enum dgl_status upload_band(struct builder *b, const struct matrix_item *
     free(s.file);
     free(s.packed);
     free(s.row);
-    free(s.expanded);
+    free(s.changed);
     return st;
 }
 

@@ -16,6 +16,9 @@ struct codec {
     void (*decode)(const uint8_t *block, float *dst);
     void (*encode)(const float *x, size_t count, enum quant_effort effort, uint8_t *block);
     double limit; /* of magnitudes that can be encoded */
+    /* One block into a block of another type that holds the same values. */
+    enum dgl_dtype wider;
+    void (*widen)(const uint8_t *block, uint8_t *dst);
 };
 
 static void f32_decode(const uint8_t *src, uint64_t count, float *dst)
@@ -61,14 +64,14 @@ static const struct codec codecs[DGL_DTYPE_COUNT] = {
     [DGL_Q4_K] = {.decode = q4_k_decode, .encode = q4_k_encode, .limit = F16_MAX * 63 * 15},
     [DGL_Q4_0] = {.decode = q4_0_decode, .encode = q4_0_encode, .limit = F16_MAX * 7},
     [DGL_Q4_1] = {.decode = q4_1_decode},
-    [DGL_Q5_0] = {.decode = q5_0_decode},
+    [DGL_Q5_0] = {.decode = q5_0_decode, .wider = DGL_Q8_0, .widen = q5_0_to_q8_0},
     [DGL_Q5_1] = {.decode = q5_1_decode},
     [DGL_Q2_K] = {.decode = q2_k_decode},
-    [DGL_Q3_K] = {.decode = q3_k_decode},
+    [DGL_Q3_K] = {.decode = q3_k_decode, .wider = DGL_Q6_K, .widen = q3_k_to_q6_k},
     [DGL_Q5_K] = {.decode = q5_k_decode, .encode = q5_k_encode, .limit = F16_MAX * 63 * 31},
     [DGL_Q6_K] = {.decode = q6_k_decode, .encode = q6_k_encode, .limit = F16_MAX * 127 * 31},
     [DGL_MXFP4] = {.decode = mxfp4_decode, .encode = mxfp4_encode, .limit = 0x1.8p127},
-    [DGL_IQ4_NL] = {.decode = iq4_nl_decode},
+    [DGL_IQ4_NL] = {.decode = iq4_nl_decode, .wider = DGL_Q8_0, .widen = iq4_nl_to_q8_0},
     [DGL_IQ4_XS] = {.decode = iq4_xs_decode},
 };
 
@@ -134,4 +137,27 @@ bool dgl_row_encode(enum dgl_dtype type, const float *src, uint64_t cols, void *
 bool dgl_row_encode_fast(enum dgl_dtype type, const float *src, uint64_t cols, void *dst)
 {
     return encode_row(type, QUANT_FAST, src, cols, dst);
+}
+
+bool dgl_dtype_wider(enum dgl_dtype type, enum dgl_dtype *wider)
+{
+    if (codecs[type].widen)
+        *wider = codecs[type].wider;
+    return codecs[type].widen;
+}
+
+bool dgl_row_widen(enum dgl_dtype type, const void *src, uint64_t cols, void *dst)
+{
+    const struct codec *codec = &codecs[type];
+    if (!codec->widen)
+        return false;
+    const struct dgl_dtype_traits *from = dgl_dtype_get(type), *to = dgl_dtype_get(codec->wider);
+    const uint8_t *block = src;
+    uint8_t *bytes = dst;
+    for (uint64_t first = 0; first < cols; first += from->block) {
+        codec->widen(block, bytes);
+        block += from->block_bytes;
+        bytes += to->block_bytes;
+    }
+    return true;
 }

@@ -21,6 +21,7 @@ void q4_0_encode(const float *x, size_t count, enum quant_effort effort, uint8_t
 void q4_1_decode(const uint8_t *src, float *dst);
 void q5_0_decode(const uint8_t *src, float *dst);
 void q5_1_decode(const uint8_t *src, float *dst);
+void q5_0_to_q8_0(const uint8_t *src, uint8_t *dst); /* the same values, as all X_to_Y() */
 void q8_0_decode(const uint8_t *src, float *dst);
 void q8_0_encode(const float *x, size_t count, enum quant_effort effort, uint8_t *dst);
 
@@ -55,13 +56,14 @@ void q6_k_encode(const float *x, size_t count, enum quant_effort effort, uint8_t
 void quant_k_search(const float x[K_VALUES], size_t count, int max_q, enum quant_effort effort,
                     struct k_codes *codes);
 
-/* A block of q6_k before packing: w = d * sc * q. */
+/* A block of q6_k before packing, or one of q3_k: w = d * sc * q. */
 struct q6_k_codes {
     uint16_t d; /* f16 bits */
     int8_t sc[K_VALUES / 16];
     int8_t q[K_VALUES]; /* -32..31 */
 };
 void q6_k_pack(const struct q6_k_codes *codes, uint8_t *dst);
+void q3_k_to_q6_k(const uint8_t *src, uint8_t *dst);
 /* quant_q6_k_search.c, as quant_k_search(). */
 void q6_k_search(const float x[K_VALUES], size_t count, enum quant_effort effort,
                  struct q6_k_codes *codes);
@@ -71,6 +73,7 @@ void q6_k_search(const float x[K_VALUES], size_t count, enum quant_effort effort
 void mxfp4_decode(const uint8_t *src, float *dst);
 void mxfp4_encode(const float *x, size_t count, enum quant_effort effort, uint8_t *dst);
 void iq4_nl_decode(const uint8_t *src, float *dst);
+void iq4_nl_to_q8_0(const uint8_t *src, uint8_t *dst);
 void iq4_xs_decode(const uint8_t *src, float *dst);
 
 static inline uint16_t load_u16(const uint8_t *p)

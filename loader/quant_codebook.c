@@ -94,6 +94,15 @@ void iq4_nl_decode(const uint8_t *src, float *dst)
     sub_decode(iq4_table, dgl_f16_to_f32(load_u16(src)), src + 2, dst);
 }
 
+void iq4_nl_to_q8_0(const uint8_t *src, uint8_t *dst)
+{
+    memcpy(dst, src, 2);
+    for (int i = 0; i < SUB / 2; i++) {
+        dst[2 + i] = (uint8_t)iq4_table[src[2 + i] & 15];
+        dst[2 + i + SUB / 2] = (uint8_t)iq4_table[src[2 + i] >> 4];
+    }
+}
+
 /* f16 d, 2 bytes with the top two bits of eight 6-bit scales less 32, 4 bytes with their low four,
  * 128 bytes of codes. */
 void iq4_xs_decode(const uint8_t *src, float *dst)

@@ -40,6 +40,13 @@ void q5_0_decode(const uint8_t *src, float *dst)
         dst[i] = d * (float)((int)five_bits_at(src + 2, i) - 16);
 }
 
+void q5_0_to_q8_0(const uint8_t *src, uint8_t *dst)
+{
+    memcpy(dst, src, 2);
+    for (unsigned i = 0; i < LEGACY_VALUES; i++)
+        dst[2 + i] = (uint8_t)((int)five_bits_at(src + 2, i) - 16);
+}
+
 void q5_1_decode(const uint8_t *src, float *dst)
 {
     float d = dgl_f16_to_f32(load_u16(src)), m = dgl_f16_to_f32(load_u16(src + 2));

@@ -30,7 +30,7 @@ enum layout { LAYOUT_NONE, LAYOUT_NATIVE, LAYOUT_SPLIT };
 static enum layout layout_of(enum dgl_dtype type, const char *name)
 {
     bool native = type == DGL_F32 || type == DGL_F16 || type == DGL_BF16 || type == DGL_Q4_K ||
-                  type == DGL_Q5_K;
+                  type == DGL_Q5_K || type == DGL_AFFINE;
     if (native && strcmp(name, "native") == 0)
         return LAYOUT_NATIVE;
     return split_of(type) && strcmp(name, "split") == 0 ? LAYOUT_SPLIT : LAYOUT_NONE;

@@ -6,7 +6,7 @@
 //! NAME embed_rows
 //! OP embed
 //! VARIANT rows
-//! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4
+//! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4 affine
 //! BIND read uint IDS
 //! BIND read uint W
 //! BIND write float X

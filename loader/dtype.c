@@ -25,6 +25,7 @@ static const struct dgl_dtype_traits dtype_traits[DGL_DTYPE_COUNT] = {
     [DGL_MXFP4] = {"mxfp4", "MXFP4", NULL, 32, 17},
     [DGL_IQ4_NL] = {"iq4_nl", "IQ4_NL", NULL, 32, 18},
     [DGL_IQ4_XS] = {"iq4_xs", "IQ4_XS", NULL, 256, 136},
+    [DGL_AFFINE] = {"affine", NULL, NULL, 32, 48},
 };
 
 const struct dgl_dtype_traits *dgl_dtype_get(enum dgl_dtype type)
@@ -41,6 +42,8 @@ bool dgl_dtype_parse(const char *text, size_t len, enum dgl_dtype *out)
 {
     for (int i = 0; i < DGL_DTYPE_COUNT; i++) {
         const struct dgl_dtype_traits *t = &dtype_traits[i];
+        if (!t->rdrr)
+            continue;
         if (spelling_eq(t->name, text, len) || spelling_eq(t->rdrr, text, len) ||
             spelling_eq(t->safetensors, text, len)) {
             *out = (enum dgl_dtype)i;

@@ -27,18 +27,19 @@ enum dgl_dtype {
     DGL_MXFP4,
     DGL_IQ4_NL,
     DGL_IQ4_XS,
+    DGL_AFFINE, /* never in a file: what blocks without kernels become on the device */
     DGL_DTYPE_COUNT
 };
 
 struct dgl_dtype_traits {
     const char *name;        /* lower case: kernels' `weight` attribute, messages */
-    const char *rdrr;        /* "F32", "Q4_K_M": in manifests */
+    const char *rdrr;        /* "F32", "Q4_K_M": in manifests; NULL = not in files */
     const char *safetensors; /* "F32"; NULL = not in that format */
     uint32_t block;          /* values per block (1, 32, 256) */
     uint32_t block_bytes;    /* bytes per block */
 };
 const struct dgl_dtype_traits *dgl_dtype_get(enum dgl_dtype type);
-/* Any of the three spellings, case-insensitive; false = unknown. */
+/* Any of the three spellings of a type of files, case-insensitive; false = unknown. */
 bool dgl_dtype_parse(const char *text, size_t len, enum dgl_dtype *out);
 /* Bytes of one row of `cols` values, padded to whole blocks; false on overflow. */
 bool dgl_dtype_row_bytes(enum dgl_dtype type, uint64_t cols, uint64_t *out);

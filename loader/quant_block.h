@@ -25,6 +25,22 @@ void q5_0_to_q8_0(const uint8_t *src, uint8_t *dst); /* the same values, as all 
 void q8_0_decode(const uint8_t *src, float *dst);
 void q8_0_encode(const float *x, size_t count, enum quant_effort effort, uint8_t *dst);
 
+/* What block formats become that no other one holds: a value is scale * q - min, in f32. */
+#define AFFINE_VALUES 32
+#define AFFINE_GROUP  16
+struct affine_block {
+    int8_t q[AFFINE_VALUES];
+    struct {
+        float scale, min;
+    } group[AFFINE_VALUES / AFFINE_GROUP];
+};
+/* One block of 32, or 8 of one of 256. */
+void q4_1_to_affine(const uint8_t *src, uint8_t *dst);
+void q5_1_to_affine(const uint8_t *src, uint8_t *dst);
+void q2_k_to_affine(const uint8_t *src, uint8_t *dst);
+void iq4_xs_to_affine(const uint8_t *src, uint8_t *dst);
+void affine_decode(const uint8_t *src, float *dst);
+
 /* ---- quant_k.c: 256 values in sub-blocks whose small scales share an f16 scale ---- */
 
 #define K_VALUES 256

@@ -142,6 +142,23 @@ void q2_k_decode(const uint8_t *src, float *dst)
     }
 }
 
+void q2_k_to_affine(const uint8_t *src, uint8_t *dst)
+{
+    float d = dgl_f16_to_f32(load_u16(src + 80)), dmin = dgl_f16_to_f32(load_u16(src + 82));
+    for (unsigned first = 0; first < K_VALUES; first += AFFINE_VALUES) {
+        struct affine_block block;
+        for (unsigned i = 0; i < AFFINE_VALUES; i++)
+            block.q[i] = (int8_t)two_bits_at(src + 16, first + i);
+        for (unsigned g = 0; g < AFFINE_VALUES / AFFINE_GROUP; g++) {
+            uint8_t codes = src[first / AFFINE_GROUP + g];
+            block.group[g].scale = d * (float)(codes & 15);
+            block.group[g].min = dmin * (float)(codes >> 4);
+        }
+        memcpy(dst, &block, sizeof(block));
+        dst += sizeof(block);
+    }
+}
+
 /* 32 bytes of third bits (clear: 4 less), 64 bytes of codes, 12 bytes of 6-bit scales less 32, f16
  * d. */
 static void q3_k_unpack(const uint8_t *src, struct q6_k_codes *codes)

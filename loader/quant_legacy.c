@@ -61,6 +61,44 @@ void q8_0_decode(const uint8_t *src, float *dst)
         dst[i] = d * (float)(int8_t)src[2 + i];
 }
 
+/* ---- affine blocks ---- */
+
+/* d * q + m, with the codes in `block`. */
+static void affine_store(struct affine_block *block, const uint8_t *halves, uint8_t *dst)
+{
+    for (int i = 0; i < AFFINE_VALUES / AFFINE_GROUP; i++) {
+        block->group[i].scale = dgl_f16_to_f32(load_u16(halves));
+        block->group[i].min = -dgl_f16_to_f32(load_u16(halves + 2));
+    }
+    memcpy(dst, block, sizeof(*block));
+}
+
+void q4_1_to_affine(const uint8_t *src, uint8_t *dst)
+{
+    struct affine_block block;
+    for (unsigned i = 0; i < LEGACY_VALUES; i++)
+        block.q[i] = (int8_t)nibble_at(src + 4, i);
+    affine_store(&block, src, dst);
+}
+
+void q5_1_to_affine(const uint8_t *src, uint8_t *dst)
+{
+    struct affine_block block;
+    for (unsigned i = 0; i < LEGACY_VALUES; i++)
+        block.q[i] = (int8_t)five_bits_at(src + 4, i);
+    affine_store(&block, src, dst);
+}
+
+void affine_decode(const uint8_t *src, float *dst)
+{
+    struct affine_block block;
+    memcpy(&block, src, sizeof(block));
+    for (int i = 0; i < AFFINE_VALUES; i++) {
+        float scaled = block.group[i / AFFINE_GROUP].scale * (float)block.q[i];
+        dst[i] = scaled - block.group[i / AFFINE_GROUP].min;
+    }
+}
+
 /* ---- encoders ---- */
 
 /* A format w = d * q with q in low..high, and what to divide the largest magnitude by for d. */

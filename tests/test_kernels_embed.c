@@ -37,6 +37,8 @@ static const struct embed_row embed_rows[] = {
     {"embed_q6_k_h5120", DGL_Q6_K, 9, 5120, 0, 0, 2, 0},
     {"embed_mxfp4_h80", DGL_MXFP4, 40, 80, 0, 9, 5, 0},
     {"embed_mxfp4_h2880_bands", DGL_MXFP4, 65, 2880, 4, 0, 2, 64},
+    {"embed_affine_h80", DGL_AFFINE, 40, 80, 0, 9, 5, 0},
+    {"embed_affine_h2880_bands", DGL_AFFINE, 65, 2880, 4, 0, 2, 64},
 };
 
 struct norm_row {

@@ -15,9 +15,10 @@ struct row {
 };
 
 static const struct row rows[] = {
-    {"iq4_nl", DGL_IQ4_NL, DGL_Q8_0, {0, -1}},
-    {"q5_0", DGL_Q5_0, DGL_Q8_0, {0, -1}},
-    {"q3_k", DGL_Q3_K, DGL_Q6_K, {108, -1}},
+    {"iq4_nl", DGL_IQ4_NL, DGL_Q8_0, {0, -1}},   {"q5_0", DGL_Q5_0, DGL_Q8_0, {0, -1}},
+    {"q3_k", DGL_Q3_K, DGL_Q6_K, {108, -1}},     {"q4_1", DGL_Q4_1, DGL_AFFINE, {0, 2}},
+    {"q5_1", DGL_Q5_1, DGL_AFFINE, {0, 2}},      {"q2_k", DGL_Q2_K, DGL_AFFINE, {80, 82}},
+    {"iq4_xs", DGL_IQ4_XS, DGL_AFFINE, {0, -1}},
 };
 
 /* 0, the smallest and largest subnormal, ordinary ones of both signs, the largest. */

@@ -21,6 +21,8 @@ static void native_strides_are_the_file_rows(void **state)
     check_stride(DGL_Q4_K, "native", 256, 36);
     check_stride(DGL_Q4_K, "native", 260, 72);
     check_stride(DGL_Q4_K, "native", 4, 36);
+    check_stride(DGL_AFFINE, "native", 4, 12);
+    check_stride(DGL_AFFINE, "native", 1152, 432);
 }
 
 static void an_odd_row_is_rounded_up_to_words(void **state)

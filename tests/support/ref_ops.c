@@ -7,8 +7,10 @@
 
 #include "core/repack.h"
 
-const enum dgl_dtype ref_types[REF_TYPES] = {DGL_F32,  DGL_F16,  DGL_BF16, DGL_Q8_0, DGL_Q4_K,
-                                             DGL_Q4_0, DGL_Q5_K, DGL_Q6_K, DGL_MXFP4};
+const enum dgl_dtype ref_types[REF_TYPES] = {
+    DGL_F32,  DGL_F16,  DGL_BF16, DGL_Q8_0,  DGL_Q4_K,
+    DGL_Q4_0, DGL_Q5_K, DGL_Q6_K, DGL_MXFP4, DGL_AFFINE,
+};
 
 /* Where the f16 fields of a block are, and how large they may be at random: 2^(low - 15) and up.
  * -1: not there. */
@@ -85,6 +87,18 @@ static void random_blocks(const struct ref_matrix *m, const struct block_fields 
     }
 }
 
+/* 32 codes, then scale and minimum of each half of them. */
+static void random_affine(const struct ref_matrix *m, uint8_t *dst, uint64_t *seed)
+{
+    fill_bytes(dst, (size_t)m->row_bytes, seed);
+    for (uint8_t *block = dst; block < dst + m->row_bytes; block += 48) {
+        for (int i = 0; i < 4; i++) {
+            float value = test_rand_float(seed) * (i % 2 ? 0.1f : 0.002f);
+            memcpy(block + 32 + 4 * i, &value, 4);
+        }
+    }
+}
+
 static void random_row(const struct ref_matrix *m, uint8_t *dst, uint64_t *seed)
 {
     for (uint64_t i = 0; i < m->cols && (m->type == DGL_F32 || m->type == DGL_BF16); i++) {
@@ -98,6 +112,8 @@ static void random_row(const struct ref_matrix *m, uint8_t *dst, uint64_t *seed)
     }
     for (uint64_t i = 0; i < m->cols && m->type == DGL_F16; i++)
         put16(dst + 2 * i, random_half(seed, 9, true));
+    if (m->type == DGL_AFFINE)
+        random_affine(m, dst, seed);
     if (fields_of(m->type))
         random_blocks(m, fields_of(m->type), dst, seed);
 }
@@ -142,6 +158,13 @@ static double mxfp4_value(const uint8_t *block, unsigned i)
     return code & 8 ? -value : value;
 }
 
+static double affine_value(const uint8_t *block, unsigned i)
+{
+    float pair[2];
+    memcpy(pair, block + 32 + i / 16 * 8, sizeof(pair));
+    return (double)pair[0] * (int8_t)block[i] - (double)pair[1];
+}
+
 static double stored_value(const struct ref_matrix *m, const uint8_t *row, uint64_t k)
 {
     float value;
@@ -170,6 +193,8 @@ static double stored_value(const struct ref_matrix *m, const uint8_t *row, uint6
         return q6_k_value(block, i);
     case DGL_MXFP4:
         return mxfp4_value(block, i);
+    case DGL_AFFINE:
+        return affine_value(block, i);
     default:
         return NAN;
     }

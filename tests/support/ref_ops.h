@@ -11,7 +11,7 @@
 #include "loader/dtype.h"
 
 /* Every format that weights may have on the device. */
-#define REF_TYPES 9
+#define REF_TYPES 10
 extern const enum dgl_dtype ref_types[REF_TYPES];
 
 /* A random matrix [rows, cols]: its exact values, and its rows as the file stores them and as

@@ -1,0 +1,43 @@
+// affine in `uint W[]`: blocks of 32 columns in 12 words. Words 0 to 7: int8 codes; words 8 to 11:
+// f32 scale and minimum of the first 16 columns, then of the others. A weight is scale * q - min,
+// which is exact but for the last rounding. `row` is the word a row starts at.
+#define WEIGHT_RAW 2
+
+vec4 weight_codes(uint word)
+{
+    return vec4(ivec4(uvec4(word << 24, word << 16, word << 8, word)) >> 24);
+}
+
+// Words of the codes from column k on, and of the scale of k's group.
+uint weight_word(uint row, uint k)
+{
+    return row + k / 32u * 12u + (k & 31u) / 4u;
+}
+
+uint weight_scale(uint row, uint k)
+{
+    return row + k / 32u * 12u + 8u + (k & 16u) / 8u;
+}
+
+float weight_at(uint row, uint k)
+{
+    uint shifted = W[weight_word(row, k)] << (24u - 8u * (k & 3u)), s = weight_scale(row, k);
+    return uintBitsToFloat(W[s]) * float(int(shifted) >> 24) - uintBitsToFloat(W[s + 1u]);
+}
+
+// Columns k .. k + 15 of a row as stored, k a multiple of 16.
+void weight_fetch16(uint row, uint k, out uvec4 raw[WEIGHT_RAW])
+{
+    uint w = weight_word(row, k), s = weight_scale(row, k);
+    raw[0] = uvec4(W[w], W[w + 1u], W[w + 2u], W[w + 3u]);
+    raw[1] = uvec4(W[s], W[s + 1u], 0u, 0u);
+}
+
+void weight_decode16(uvec4 raw[WEIGHT_RAW], uint k, out vec4 w[4])
+{
+    vec2 s = uintBitsToFloat(raw[1].xy);
+    w[0] = s.x * weight_codes(raw[0].x) - s.y;
+    w[1] = s.x * weight_codes(raw[0].y) - s.y;
+    w[2] = s.x * weight_codes(raw[0].z) - s.y;
+    w[3] = s.x * weight_codes(raw[0].w) - s.y;
+}

@@ -1,0 +1,43 @@
+// affine for kernels whose lanes own 32 neighbouring columns: one block, three uvec4. W is uvec4.
+#define LANE_RAW 3
+
+uint lane_quad(uint slice, uint lane, uint i)
+{
+    return (slice * uint(SUBGROUP) + lane) * 8u + i;
+}
+
+void lane_fetch(uint row, uint slice, uint lane, out uvec4 raw[LANE_RAW])
+{
+    uint b = row + min(slice * uint(SUBGROUP) + lane, uint(W_STRIDE / 12 - 1)) * 3u;
+    raw[0] = W[b];
+    raw[1] = W[b + 1u];
+    raw[2] = W[b + 2u];
+}
+
+// A code plus 128 in the lowest bits of 2^23, see weight_q8_0_lane.glsl.
+#define LANE_BYTE(q, xx) sum += (uintBitsToFloat(((q) & 255u) | magic) - 8388736.0) * (xx);
+#define LANE_WORD(word, i) \
+    q = (word) ^ 0x80808080u; \
+    LANE_BYTE(q, x[i].x) \
+    LANE_BYTE(q >> 8, x[i].y) \
+    LANE_BYTE(q >> 16, x[i].z) \
+    LANE_BYTE(q >> 24, x[i].w)
+
+float lane_dot(uvec4 raw[LANE_RAW], uint slice, uint lane, vec4 x[8], uint one)
+{
+    vec4 sa = x[0] + x[1] + x[2] + x[3], sb = x[4] + x[5] + x[6] + x[7];
+    vec4 s = uintBitsToFloat(raw[2]);
+    uint q, magic = one + 0x0B800000u;
+    float sum = 0.0;
+    LANE_WORD(raw[0].x, 0)
+    LANE_WORD(raw[0].y, 1)
+    LANE_WORD(raw[0].z, 2)
+    LANE_WORD(raw[0].w, 3)
+    float first = s.x * sum - s.y * (sa.x + sa.y + sa.z + sa.w);
+    sum = 0.0;
+    LANE_WORD(raw[1].x, 4)
+    LANE_WORD(raw[1].y, 5)
+    LANE_WORD(raw[1].z, 6)
+    LANE_WORD(raw[1].w, 7)
+    return first + (s.z * sum - s.w * (sb.x + sb.y + sb.z + sb.w));
+}

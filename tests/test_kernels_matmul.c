@@ -369,11 +369,20 @@ static void time_kernel(const char *kernel, const struct row *row, const struct 
            (double)(w->rows * w->row_words) * 4e-3 / c.stream_us);
 }
 
+/* One of ref_types; DGL_DTYPE_COUNT = none of them. */
+static enum dgl_dtype weight_named(const char *name)
+{
+    for (size_t i = 0; i < REF_TYPES; i++)
+        if (is(dgl_dtype_get(ref_types[i])->name, name))
+            return ref_types[i];
+    return DGL_DTYPE_COUNT;
+}
+
 static int bench_main(char **args, int count)
 {
-    enum dgl_dtype weight;
+    enum dgl_dtype weight = count < 7 ? DGL_DTYPE_COUNT : weight_named(args[1]);
     const char *name;
-    if (count < 7 || !dgl_dtype_parse(args[1], strlen(args[1]), &weight))
+    if (weight == DGL_DTYPE_COUNT)
         return 2;
     struct row row = {"bench",
                       {args[0], args[2], args[3], .k = (uint32_t)atoi(args[4]),

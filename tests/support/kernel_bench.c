@@ -42,18 +42,22 @@ struct kernel_bench *kernel_bench_create(bool limits_min)
     const struct dgl_device_params device = {
         .select = "any", .limits_min = limits_min, .cache_dir = ""};
     const struct dgl_kernels_params kernels = {0};
-    if (dgl_device_create(&b->log.log, &device, &b->dev) == DGL_OK &&
-        device_enter(b->dev, &b->saved) == DGL_OK &&
-        kernel_set_create(&b->log.log, &kernels, &b->set) == DGL_OK) {
-        if (system("glslangValidator --version > /dev/null 2>&1") == 0)
-            b->folder = test_tmpdir();
-        else
-            printf("# skip: sources are not validated: no glslangValidator\n");
-        return b;
+    if (dgl_device_create(&b->log.log, &device, &b->dev) != DGL_OK) {
+        printf("# no bench: %s\n", b->log.text);
+        kernel_bench_destroy(&b);
+        return NULL;
     }
-    printf("# no bench: %s\n", b->log.text);
-    kernel_bench_destroy(&b);
-    return NULL;
+    /* A device whose kernels cannot be read is a failure, not a machine without a device. */
+    if (device_enter(b->dev, &b->saved) != DGL_OK ||
+        kernel_set_create(&b->log.log, &kernels, &b->set) != DGL_OK) {
+        fprintf(stderr, "no bench: %s\n", b->log.text);
+        exit(EXIT_FAILURE);
+    }
+    if (system("glslangValidator --version > /dev/null 2>&1") == 0)
+        b->folder = test_tmpdir();
+    else
+        printf("# skip: sources are not validated: no glslangValidator\n");
+    return b;
 }
 
 void kernel_bench_destroy(struct kernel_bench **bench)

@@ -8,7 +8,7 @@ name=${program##*/}
 tap=$out/$name.tap err=$out/$name.err
 start=$(date +%s)
 # shellcheck disable=SC2086
-CMOCKA_MESSAGE_OUTPUT=TAP timeout --foreground -k 10 "${TEST_TIMEOUT:-1800}" $TEST_WRAPPER "$program" \
+CMOCKA_MESSAGE_OUTPUT=TAP timeout --foreground -k 10 "${TEST_TIMEOUT:-1200}" $TEST_WRAPPER "$program" \
     > "$tap" 2> "$err" < /dev/null
 code=$?
 p=$(grep '^ok ' "$tap" | grep -vc ' # SKIP')
@@ -29,7 +29,7 @@ report=$(
         grep -A8 '^not ok [0-9]* - ' "$tap" | sed 's/^/    /' | head -60
         tail -n 40 "$err" | sed 's/^/    /'
         [ "$missing" -gt 0 ] && echo "    $missing cases were not reached"
-        [ "$code" -eq 124 ] && echo "    stopped after ${TEST_TIMEOUT:-1800} seconds (TEST_TIMEOUT)"
+        [ "$code" -eq 124 ] && echo "    stopped after ${TEST_TIMEOUT:-1200} seconds (TEST_TIMEOUT)"
         echo "    exit code $code, whole output in $tap and $name.err"
     fi
 )

@@ -32,7 +32,7 @@ const struct command commands[] = {
      "`dopplergl template`. NO_COLOR is honoured.\n\n"
      "`--json` with `--messages`: the object of generate, and `message` (`role content`).",
      0, 0, command_chat},
-    {"convert", "IN OUT [options]", "Turn a model into a pack",
+    {"convert", "IN OUT [options]", "Turn a model into a pack or a GGUF file",
      "Opens no device. OUT appears complete or not at all, and an existing OUT is refused without "
      "`--force`.\n\n`--json`: `out`, `tensors`, `bytes_in`, `bytes_out`.",
      2, 2, command_convert},

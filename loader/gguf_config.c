@@ -238,7 +238,6 @@ static enum dgl_status put_qwen3_moe(struct composer *c)
 static enum dgl_status put_gpt_oss(struct composer *c)
 {
     enum dgl_status st = put_experts(c, "num_local_experts");
-    put_bool(c, "attention_bias", true);
     put_f64(c, "swiglu_limit", GPT_OSS_SWIGLU_LIMIT);
     return st == DGL_OK ? put_window(c) : st;
 }
@@ -266,11 +265,35 @@ static void put_smollm3(struct composer *c)
     dgl_jw_end_array(c->w);
 }
 
-/* Biases of the families where they are a matter of the checkpoint. */
+/* Families whose config says whether there are biases: a matter of the checkpoint, which GGUF says
+ * by the tensors alone. */
+#define ATTENTION_BIAS                                                                             \
+    (MLP_BIAS | GGUF_QWEN3 | GGUF_QWEN3_MOE | GGUF_GEMMA2 | GGUF_GEMMA3 | GGUF_GPT_OSS | GGUF_OLMO2)
+#define MLP_BIAS (GGUF_LLAMA | GGUF_SMOLLM3 | GGUF_GRANITE)
+
+/* Any of them promises all: what is missing then is named by model_bind(). */
+static bool has_any(const struct gguf_model *m, const char *const *names, size_t count)
+{
+    bool any = false;
+    for (size_t i = 0; i < count; i++)
+        any = any || has_tensor(m, names[i]);
+    return any;
+}
+
 static void put_biases(struct composer *c)
 {
-    put_bool(c, "attention_bias", has_tensor(c->m, "blk.0.attn_q.bias"));
-    put_bool(c, "mlp_bias", has_tensor(c->m, "blk.0.ffn_down.bias"));
+    static const char *const attention[] = {"blk.0.attn_q.bias", "blk.0.attn_k.bias",
+                                            "blk.0.attn_v.bias", "blk.0.attn_output.bias"};
+    static const char *const mlp[] = {"blk.0.ffn_gate.bias", "blk.0.ffn_up.bias",
+                                      "blk.0.ffn_down.bias"};
+    const struct gguf_arch *arch = c->m->arch;
+    if (strcmp(arch->model_type, "mistral") == 0)
+        return;
+    if (arch->family & ATTENTION_BIAS)
+        put_bool(c, "attention_bias",
+                 has_any(c->m, attention, sizeof(attention) / sizeof(attention[0])));
+    if (arch->family & MLP_BIAS)
+        put_bool(c, "mlp_bias", has_any(c->m, mlp, sizeof(mlp) / sizeof(mlp[0])));
 }
 
 static enum dgl_status put_family(struct composer *c)
@@ -279,7 +302,6 @@ static enum dgl_status put_family(struct composer *c)
     case GGUF_LLAMA:
         if (strcmp(c->m->arch->model_type, "mistral") == 0)
             return put_window(c);
-        put_biases(c);
         return DGL_OK;
     case GGUF_MIXTRAL: {
         enum dgl_status st = put_experts(c, "num_local_experts");
@@ -301,11 +323,9 @@ static enum dgl_status put_family(struct composer *c)
     case GGUF_OLMO2:
         return DGL_OK;
     case GGUF_SMOLLM3:
-        put_biases(c);
         put_smollm3(c);
         return DGL_OK;
     case GGUF_GRANITE:
-        put_biases(c);
         return put_granite(c);
     }
     return DGL_OK;
@@ -333,6 +353,7 @@ enum dgl_status gguf_config_write(const struct dgl_log *log, const struct gguf_m
         st = gguf_rope_write(log, model, &w);
     if (st == DGL_OK)
         st = put_family(&c);
+    put_biases(&c);
     put_ids(&c, ids);
     dgl_jw_end_object(&w);
     dgl_buf_putc(out, '\n');

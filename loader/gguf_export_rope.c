@@ -70,7 +70,10 @@ enum dgl_status gguf_export_rope(const struct dgl_log *log, const struct dgl_mod
     if (arch->family == GGUF_GEMMA3)
         put_f32(w, arch, "rope.freq_base_swa", model->desc.rope[ROPE_LOCAL].theta);
     switch (rope->kind) {
-    case ROPE_DEFAULT:
+    case ROPE_DEFAULT: /* GPT-OSS's class in Hugging Face has YaRN where nothing is said */
+        if (arch->family == GGUF_GPT_OSS)
+            put_type(w, arch, "none");
+        return DGL_OK;
     case ROPE_LLAMA3:
         return DGL_OK;
     case ROPE_LINEAR:

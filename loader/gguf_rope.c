@@ -188,6 +188,17 @@ static void write_linear(struct rope_writer *r)
     dgl_jw_end_object(r->w);
 }
 
+/* Silence would mean the default of the family's class in Hugging Face, which is YaRN for GPT-OSS;
+ * in GGUF it means none. */
+static void write_default(struct rope_writer *r)
+{
+    dgl_jw_key(r->w, "rope_scaling");
+    dgl_jw_object(r->w);
+    dgl_jw_key(r->w, "rope_type");
+    dgl_jw_cstr(r->w, "default");
+    dgl_jw_end_object(r->w);
+}
+
 /* The type is one of ours and has the factor that it cannot be without. */
 static enum dgl_status check_type(const struct rope_writer *r)
 {
@@ -231,6 +242,8 @@ static enum dgl_status write_scaling(struct rope_writer *r)
         return write_yarn(r);
     if (is_scaled(r))
         write_linear(r);
+    else
+        write_default(r);
     return DGL_OK;
 }
 

@@ -43,7 +43,12 @@ enum dgl_status gguf_cursor_need(struct gguf_cursor *c, const char *what, uint64
 
 static enum dgl_status window_fill(struct gguf_cursor *c)
 {
-    uint64_t left = c->in->size - c->at;
+    uint64_t end = !c->in->file && c->in->stored ? c->in->stored : c->in->size;
+    if (c->at >= end)
+        return dgl_fail(c->log, DGL_ERR_FORMAT,
+                        "%s: the header goes on at byte %" PRIu64 ", where it has ended",
+                        c->in->name, c->at);
+    uint64_t left = end - c->at;
     c->window_at = c->at;
     c->window_len = left < WINDOW_BYTES ? (size_t)left : WINDOW_BYTES;
     if (!c->in->file) {

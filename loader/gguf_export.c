@@ -211,6 +211,8 @@ enum dgl_status gguf_export(const struct dgl_log *log, const struct dgl_convert_
     if (st == DGL_OK)
         st = describe(&job, model);
     if (st == DGL_OK)
+        st = gguf_export_check(log, params->out, model, job.arch, &job.w);
+    if (st == DGL_OK)
         st = write_data(&job);
     if (st == DGL_OK)
         *out = (struct dgl_convert_result){

@@ -29,6 +29,14 @@ enum dgl_status gguf_export_view(const struct dgl_log *log, const struct dgl_mod
 enum dgl_status gguf_export_keys(const struct dgl_log *log, const struct dgl_model_file *model,
                                  const struct gguf_arch *arch, struct gguf_writer *w);
 
+/* ---- gguf_export_check.c ---- */
+
+/* Reads the header that `w` holds, of a file to be called `path`, as it will be read one day: what
+ * would be refused, and a description that is not the model's, are DGL_ERR_UNSUPPORTED. */
+enum dgl_status gguf_export_check(const struct dgl_log *log, const char *path,
+                                  const struct dgl_model_file *model, const struct gguf_arch *arch,
+                                  const struct gguf_writer *w);
+
 /* ---- gguf_export_rope.c ---- */
 
 enum dgl_status gguf_export_rope(const struct dgl_log *log, const struct dgl_model_file *model,

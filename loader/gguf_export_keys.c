@@ -192,6 +192,21 @@ static enum dgl_status check_rotated(struct keys *k)
     return st;
 }
 
+/* Families of which llama.cpp reads biases that Hugging Face leaves to the config. */
+#define OPTIONAL_BIASES (GGUF_LLAMA | GGUF_GRANITE)
+
+static void check_biases(const struct keys *k)
+{
+    bool attention = (k->desc->parts & PART_O_BIAS) != 0;
+    bool any = (k->desc->parts & (PART_O_BIAS | PART_MLP_BIAS)) != 0;
+    bool wanted = k->arch->family == GGUF_GPT_OSS;
+    bool either = (k->arch->family & OPTIONAL_BIASES) != 0;
+    if (either || (wanted ? attention : !any))
+        return;
+    dgl_warn(k->log, "%s: it has %s, so llama.cpp will not load it as architecture %s",
+             k->model->path, wanted ? "no biases of attention" : "biases", k->arch->name);
+}
+
 static void put_general(struct keys *k)
 {
     gguf_put_str(k->w, "general.architecture", dgl_str_of(k->arch->name));
@@ -232,5 +247,7 @@ enum dgl_status gguf_export_keys(const struct dgl_log *log, const struct dgl_mod
         put_gemma(&k);
     if (arch->family == GGUF_GRANITE)
         put_granite(&k);
+    if (st == DGL_OK)
+        check_biases(&k);
     return st;
 }

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/log.h"
 #include "loader/gguf_export.h"
 #include "loader/gguf_keys.h"
 #include "loader/rope_freq.h"
@@ -42,10 +41,10 @@ static double yarn_scale(double factor)
     return factor > 1 ? 0.1 * log(factor) + 1 : 1;
 }
 
-static void put_yarn(const struct dgl_log *log, const struct dgl_model_file *model,
-                     const struct gguf_arch *arch, struct gguf_writer *w)
+/* Without `truncate`, for which there is no key: gguf_export_check() compares it. */
+static void put_yarn(const struct rope_desc *rope, const struct gguf_arch *arch,
+                     struct gguf_writer *w)
 {
-    const struct rope_desc *rope = &model->desc.rope[ROPE_GLOBAL];
     double usual = yarn_scale(rope->factor);
     put_type(w, arch, "yarn");
     put_f32(w, arch, "rope.scaling.factor", rope->factor);
@@ -54,11 +53,6 @@ static void put_yarn(const struct dgl_log *log, const struct dgl_model_file *mod
     put_f32(w, arch, "rope.scaling.yarn_beta_slow", rope->beta_slow);
     if (fabs(rope->scale - usual) > 1e-6)
         put_f32(w, arch, "rope.scaling.yarn_attn_factor", rope->scale);
-    if (rope->truncate != (arch->family != GGUF_GPT_OSS))
-        dgl_warn(log,
-                 "%s: its YaRN has truncate %s, which GGUF cannot say: readers of the file will "
-                 "take the opposite",
-                 model->path, rope->truncate ? "true" : "false");
 }
 
 enum dgl_status gguf_export_rope(const struct dgl_log *log, const struct dgl_model_file *model,
@@ -81,7 +75,7 @@ enum dgl_status gguf_export_rope(const struct dgl_log *log, const struct dgl_mod
         put_f32(w, arch, "rope.scaling.factor", rope->factor);
         return DGL_OK;
     case ROPE_YARN:
-        put_yarn(log, model, arch, w);
+        put_yarn(rope, arch, w);
         return DGL_OK;
     case ROPE_LONGROPE:
         if (is_single(rope))

@@ -76,6 +76,7 @@ struct gguf_input {
     const struct dgl_file *file; /* NULL = `bytes` */
     const uint8_t *bytes;
     uint64_t size;
+    uint64_t stored; /* with `bytes`: how many there are, the header at least; 0 = all of `size` */
 };
 enum dgl_status gguf_file_parse(const struct dgl_log *log, const struct gguf_input *in,
                                 struct gguf_file *out);

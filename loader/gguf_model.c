@@ -24,20 +24,13 @@ static enum dgl_status texts_write(const struct dgl_log *log, const struct gguf_
     return st;
 }
 
-enum dgl_status gguf_model_open(const struct dgl_log *log, const char *path, struct gguf_parts *out)
+enum dgl_status gguf_parts_read(const struct dgl_log *log, const struct gguf_file *file,
+                                struct tensor_source *raw, struct gguf_parts *out)
 {
-    struct gguf_set set;
     struct gguf_model model;
     struct gguf_vocab vocab = {0};
-    struct tensor_source *raw = NULL;
     *out = (struct gguf_parts){0};
-    enum dgl_status st = gguf_set_open(log, path, &set);
-    if (st != DGL_OK)
-        return st;
-    const struct gguf_file *file = &set.parts[0].header; /* lives on in the source */
-    st = gguf_set_source(log, &set, &raw);
-    if (st == DGL_OK)
-        st = gguf_model_init(log, file, raw, &model);
+    enum dgl_status st = gguf_model_init(log, file, raw, &model);
     if (st == DGL_OK)
         st = gguf_vocab_read(log, file, &vocab);
     if (st == DGL_OK)
@@ -55,6 +48,19 @@ enum dgl_status gguf_model_open(const struct dgl_log *log, const char *path, str
     if (st != DGL_OK)
         gguf_parts_finish(out);
     return st;
+}
+
+enum dgl_status gguf_model_open(const struct dgl_log *log, const char *path, struct gguf_parts *out)
+{
+    struct gguf_set set;
+    struct tensor_source *raw = NULL;
+    *out = (struct gguf_parts){0};
+    enum dgl_status st = gguf_set_open(log, path, &set);
+    if (st != DGL_OK)
+        return st;
+    const struct gguf_file *file = &set.parts[0].header; /* lives on in the source */
+    st = gguf_set_source(log, &set, &raw);
+    return st == DGL_OK ? gguf_parts_read(log, file, raw, out) : st;
 }
 
 void gguf_parts_finish(struct gguf_parts *parts)

@@ -3,6 +3,7 @@
 #define DGL_LOADER_GGUF_MODEL_H
 
 #include "loader/gguf_arch.h"
+#include "loader/gguf_file.h"
 #include "loader/model_desc.h"
 
 struct gguf_parts {
@@ -15,6 +16,10 @@ struct gguf_parts {
 };
 enum dgl_status gguf_model_open(const struct dgl_log *log, const char *path,
                                 struct gguf_parts *out);
+/* The same of a parsed file: `raw` has its tensors under its names and is taken in any case; `file`
+ * must live as long as `raw`. */
+enum dgl_status gguf_parts_read(const struct dgl_log *log, const struct gguf_file *file,
+                                struct tensor_source *raw, struct gguf_parts *out);
 void gguf_parts_finish(struct gguf_parts *parts);
 
 /* The name ends in .gguf, or the file begins with its magic. */

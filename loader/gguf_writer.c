@@ -117,32 +117,39 @@ enum dgl_status gguf_put_tensor(const struct dgl_log *log, struct gguf_writer *w
     return DGL_OK;
 }
 
+static const char zeros[GGUF_ALIGNMENT];
+
 static enum dgl_status zeros_write(struct gguf_writer *w, uint64_t at)
 {
-    static const char zeros[GGUF_ALIGNMENT];
     uint64_t over = at % GGUF_ALIGNMENT;
     return over ? dgl_atomic_write(w->file, zeros, (size_t)(GGUF_ALIGNMENT - over)) : DGL_OK;
+}
+
+enum dgl_status gguf_writer_header(const struct dgl_log *log, const struct gguf_writer *w,
+                                   const char *name, struct dgl_buf *out)
+{
+    dgl_buf_puts(out, GGUF_MAGIC);
+    raw_u32(out, GGUF_VERSION);
+    raw_u64(out, w->num_tensors);
+    raw_u64(out, w->num_keys);
+    dgl_buf_append(out, w->keys.p, w->keys.len);
+    dgl_buf_append(out, w->tensors.p, w->tensors.len);
+    size_t over = out->len % GGUF_ALIGNMENT;
+    dgl_buf_append(out, zeros, over ? GGUF_ALIGNMENT - over : 0);
+    if (!out->failed && !w->keys.failed && !w->tensors.failed)
+        return DGL_OK;
+    return dgl_fail_memory(log, name, w->keys.len + w->tensors.len);
 }
 
 enum dgl_status gguf_writer_begin(const struct dgl_log *log, struct gguf_writer *w,
                                   const char *path)
 {
     struct dgl_buf head = {0};
-    dgl_buf_puts(&head, GGUF_MAGIC);
-    raw_u32(&head, GGUF_VERSION);
-    raw_u64(&head, w->num_tensors);
-    raw_u64(&head, w->num_keys);
-    dgl_buf_append(&head, w->keys.p, w->keys.len);
-    dgl_buf_append(&head, w->tensors.p, w->tensors.len);
-    enum dgl_status st = DGL_OK;
-    if (head.failed || w->keys.failed || w->tensors.failed)
-        st = dgl_fail_memory(log, path, w->keys.len + w->tensors.len);
+    enum dgl_status st = gguf_writer_header(log, w, path, &head);
     if (st == DGL_OK)
         st = dgl_atomic_create(log, path, &w->file);
     if (st == DGL_OK)
         st = dgl_atomic_write(w->file, head.p, head.len);
-    if (st == DGL_OK)
-        st = zeros_write(w, head.len);
     dgl_buf_finish(&head);
     return st;
 }

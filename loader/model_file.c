@@ -153,34 +153,42 @@ static void name_cut(char *name, const char *end)
         name[len - n] = 0;
 }
 
+/* Takes the parts in any case. */
+static enum dgl_status gguf_take(const struct dgl_log *log, struct gguf_parts *parts,
+                                 struct dgl_model_file *f)
+{
+    struct dgl_buf config_name = {0};
+    f->format = MODEL_GGUF;
+    dgl_buf_printf(&config_name, "%s metadata", f->path);
+    f->config_len = parts->config.len;
+    f->config = dgl_buf_take(&parts->config);
+    f->tokenizer_json_len = parts->tokenizer.len;
+    f->tokenizer_json = parts->tokenizer.p ? dgl_buf_take(&parts->tokenizer) : NULL;
+    f->tokenizer_config_len = parts->tokenizer_config.len;
+    f->tokenizer_config_json = dgl_buf_take(&parts->tokenizer_config);
+    f->tensors = parts->tensors;
+    parts->tensors = NULL;
+    enum dgl_status st = config_name.failed ? dgl_fail_memory(log, "path", strlen(f->path))
+                                            : desc_read(log, config_name.p, parts->arch, f);
+    if (st == DGL_OK)
+        st = tensors_bind(log, config_name.p, f);
+    if (st == DGL_OK) {
+        stop_origins(parts, &f->desc);
+        snprintf(f->quantization, sizeof(f->quantization), "%s", dominant_dtype(f->tensors));
+    }
+    dgl_buf_finish(&config_name);
+    gguf_parts_finish(parts);
+    return st;
+}
+
 static enum dgl_status open_gguf(const struct dgl_log *log, struct dgl_model_file *f)
 {
     struct gguf_parts parts;
-    struct dgl_buf config_name = {0};
     enum dgl_status st = gguf_model_open(log, f->path, &parts);
     if (st != DGL_OK)
         return st;
     name_cut(f->name, ".gguf");
-    dgl_buf_printf(&config_name, "%s metadata", f->path);
-    f->config_len = parts.config.len;
-    f->config = dgl_buf_take(&parts.config);
-    f->tokenizer_json_len = parts.tokenizer.len;
-    f->tokenizer_json = parts.tokenizer.p ? dgl_buf_take(&parts.tokenizer) : NULL;
-    f->tokenizer_config_len = parts.tokenizer_config.len;
-    f->tokenizer_config_json = dgl_buf_take(&parts.tokenizer_config);
-    f->tensors = parts.tensors;
-    parts.tensors = NULL;
-    st = config_name.failed ? dgl_fail_memory(log, "path", strlen(f->path))
-                            : desc_read(log, config_name.p, parts.arch, f);
-    if (st == DGL_OK)
-        st = tensors_bind(log, config_name.p, f);
-    if (st == DGL_OK) {
-        stop_origins(&parts, &f->desc);
-        snprintf(f->quantization, sizeof(f->quantization), "%s", dominant_dtype(f->tensors));
-    }
-    dgl_buf_finish(&config_name);
-    gguf_parts_finish(&parts);
-    return st;
+    return gguf_take(log, &parts, f);
 }
 
 /* A pack that we wrote lists every text it carries; a tokenizer beside it was put there by
@@ -370,6 +378,28 @@ static enum dgl_status open_any(const struct dgl_log *log, const struct model_op
         break;
     }
     return open_rdrr(log, params, f);
+}
+
+enum dgl_status model_file_of_gguf(const struct dgl_log *log, const char *path,
+                                   struct gguf_parts *parts, struct dgl_model_file **out)
+{
+    struct dgl_model_file *f = dgl_new(struct dgl_model_file);
+    *out = f;
+    if (f) {
+        f->path = strdup(path);
+        f->name = strdup(path);
+    }
+    if (!f || !f->path || !f->name) {
+        gguf_parts_finish(parts);
+        model_file_close(out);
+        return dgl_fail_memory(log, "model file", sizeof(*f));
+    }
+    enum dgl_status st = gguf_take(log, parts, f);
+    if (st == DGL_OK)
+        info_fill(f);
+    else
+        model_file_close(out);
+    return st;
 }
 
 enum dgl_status model_file_open(const struct dgl_log *log, const struct model_open_params *params,

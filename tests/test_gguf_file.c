@@ -523,6 +523,31 @@ static void refuses_every_truncation(void **state)
     dgl_buf_finish(&whole);
 }
 
+/* A file of which only the beginning is at hand: its header is enough, and nothing less. */
+static void reads_a_header_without_its_data(void **state)
+{
+    (void)state;
+    struct dgl_buf whole;
+    struct gguf_file file;
+    make_plain(&whole);
+    assert_int_equal(parse(NULL, &whole, &file), DGL_OK);
+    uint64_t data_start = file.data_start, header = 0;
+    gguf_file_finish(&file);
+    for (size_t len = 1; len <= data_start; len++) {
+        uint8_t *copy = malloc(len); /* its end is where the sanitizer looks */
+        assert_non_null(copy);
+        memcpy(copy, whole.p, len);
+        struct gguf_input in = {.name = "t.gguf", .bytes = copy, .size = whole.len, .stored = len};
+        if (gguf_file_parse(NULL, &in, &file) == DGL_OK && header == 0)
+            header = len;
+        assert_int_equal(file.num_tensors > 0, header > 0);
+        gguf_file_finish(&file);
+        free(copy);
+    }
+    assert_in_range(header, data_start - GGUF_ALIGNMENT + 1, data_start);
+    dgl_buf_finish(&whole);
+}
+
 static void survives_every_changed_byte(void **state)
 {
     (void)state;
@@ -632,6 +657,7 @@ int main(void)
         cmocka_unit_test(accepts_version_2_and_other_alignment),
         cmocka_unit_test(wrong_types_of_values_are_named),
         cmocka_unit_test(refuses_every_truncation),
+        cmocka_unit_test(reads_a_header_without_its_data),
         cmocka_unit_test(survives_every_changed_byte),
     };
     int failed = test_run_table("bad files", refuses, bad_files);

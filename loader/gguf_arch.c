@@ -78,6 +78,8 @@ const struct gguf_name_rule gguf_layer_names[] = {
     {"ffn_gate.weight", "mlp.gate_proj.weight", NULL, NO_PHI3, GGUF_AS_IS},
     {"ffn_up.weight", "mlp.up_proj.weight", NULL, NO_PHI3, GGUF_AS_IS},
     {"ffn_up.weight", "mlp.gate_up_proj.weight", NULL, GGUF_PHI3, GGUF_AS_IS},
+    /* Of packs: after the rules of the two, which the way in takes. */
+    {"ffn_gate.weight", "mlp.gate_up_proj.weight", "ffn_up.weight", NO_PHI3, GGUF_JOINED},
     {"ffn_down.weight", "mlp.down_proj.weight", NULL, ALL, GGUF_AS_IS},
     {"ffn_gate.bias", "mlp.gate_proj.bias", NULL, NO_PHI3, GGUF_AS_IS},
     {"ffn_up.bias", "mlp.up_proj.bias", NULL, NO_PHI3, GGUF_AS_IS},

@@ -68,13 +68,14 @@ enum gguf_change {
     GGUF_NORM,       /* minus 1, where norms are stored plus 1 */
     GGUF_EXPERTS,    /* [experts, rows, cols] becomes one tensor per expert */
     GGUF_INTERLEAVE, /* rows alternate with those of the tensor in `other` */
+    GGUF_JOINED,     /* the way out only: its rows are first those of this, then of `other` */
     GGUF_DROP        /* read with the metadata, no tensor of the model */
 };
 
 struct gguf_name_rule {
     const char *gguf;  /* whole, or what follows "blk.N." */
     const char *hf;    /* whole, or what follows "model.layers.N."; "%d" = the expert */
-    const char *other; /* GGUF_INTERLEAVE: the second tensor, in the form of `gguf` */
+    const char *other; /* GGUF_INTERLEAVE, GGUF_JOINED: the second tensor, in the form of `gguf` */
     unsigned families; /* gguf_family bits */
     enum gguf_change change;
 };

@@ -160,6 +160,21 @@ static enum dgl_status add_halves(struct exporter *x, size_t index, const char *
     return st == DGL_OK ? gguf_units_add(&x->units, &info, odd, &t) : st;
 }
 
+/* [2 n, ...] becomes its first n rows and the others. The source gives whole rows in any layout. */
+static enum dgl_status add_parts(struct exporter *x, size_t index, const char *first,
+                                 const char *second)
+{
+    struct tensor_info info = *tensor_source_at(x->model->tensors, index);
+    if (info.rank != 2 || info.shape[0] % 2 != 0)
+        return misfit(x, &info, "[an even number of rows, ...]");
+    struct gguf_unit_tensor t = {.order = GGUF_ORDER_SAME, .source = {index}};
+    info.shape[0] /= 2;
+    info.bytes /= 2;
+    enum dgl_status st = gguf_units_add(&x->units, &info, first, &t);
+    t.begin = info.bytes;
+    return st == DGL_OK ? gguf_units_add(&x->units, &info, second, &t) : st;
+}
+
 static enum dgl_status add_found(struct exporter *x, size_t index,
                                  const struct gguf_name_rule *rule, const char *gguf_prefix,
                                  char *name)
@@ -171,9 +186,9 @@ static enum dgl_status add_found(struct exporter *x, size_t index,
         return add_permuted(x, index, name);
     if (change == GGUF_NORM && x->arch->norm_plus_one)
         return add_norm(x, index, name);
-    if (change == GGUF_INTERLEAVE) {
-        char *odd = dgl_arena_printf(&x->units.names, "%s%s", gguf_prefix, rule->other);
-        return add_halves(x, index, name, odd);
+    if (change == GGUF_INTERLEAVE || change == GGUF_JOINED) {
+        char *other = dgl_arena_printf(&x->units.names, "%s%s", gguf_prefix, rule->other);
+        return (change == GGUF_JOINED ? add_parts : add_halves)(x, index, name, other);
     }
     struct gguf_unit_tensor same = {.order = GGUF_ORDER_SAME, .source = {index}};
     return gguf_units_add(&x->units, tensor_source_at(x->model->tensors, index), name, &same);

@@ -159,6 +159,7 @@ static enum dgl_status add_changed(struct builder *b, size_t index, const char *
         return other ? add_interleaved(b, index, other, name)
                      : dgl_fail_memory(b->log, "tensor names", strlen(rule->other));
     }
+    case GGUF_JOINED: /* GGUF's names belong to the rules of the two apart */
     case GGUF_DROP:
         break;
     }

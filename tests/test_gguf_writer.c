@@ -1,6 +1,7 @@
 /* Models written as GGUF and read back: the same description, the same rotation, the same weights;
  * and what a GGUF file cannot hold. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,6 +167,66 @@ static void reads_back(void **state)
     }
     free(path);
     test_tmpdir_remove(tmp);
+}
+
+/* ---- packs that have gate and up as one ---- */
+
+struct joined {
+    const char *name;
+    struct dgl_convert_params pack;
+};
+
+/* Layers of 96 + 96 rows: blocks in columns and flat ones hold values of both. */
+static const struct joined joined_packs[] = {
+    {"floats", {.fuse_gate_up = true}},
+    {"floats in columns", {.quantize = "f16", .fuse_gate_up = true, .transpose_weights = true}},
+    {"blocks in rows", {.quantize = "q8_0", .fuse_gate_up = true}},
+    {"padded blocks in rows", {.quantize = "q4_k_m", .fuse_gate_up = true}},
+    {"blocks in columns", {.quantize = "q4_k_m", .fuse_gate_up = true, .q4k_layout = "column"}},
+    {"flat blocks", {.quantize = "q4_k_m", .fuse_gate_up = true, .q4k_layout = "flat"}},
+};
+
+static float *values_by_name(const struct dgl_model_file *m, const char *format, int layer)
+{
+    char name[96];
+    snprintf(name, sizeof(name), format, layer);
+    long index = tensor_source_find(m->tensors, name);
+    if (index < 0)
+        fail_msg("there is no %s", name);
+    return read_values(m->tensors, (size_t)index);
+}
+
+static void check_parts(const struct dgl_model_file *pack, const struct dgl_model_file *gguf,
+                        int layer)
+{
+    size_t half = (size_t)pack->desc.intermediate * (size_t)pack->desc.hidden;
+    float *both = values_by_name(pack, "model.layers.%d.mlp.gate_up_proj.weight", layer),
+          *gate = values_by_name(gguf, "model.layers.%d.mlp.gate_proj.weight", layer),
+          *up = values_by_name(gguf, "model.layers.%d.mlp.up_proj.weight", layer);
+    assert_memory_equal(both, gate, half * sizeof(*gate));
+    assert_memory_equal(both + half, up, half * sizeof(*up));
+    free(both);
+    free(gate);
+    free(up);
+}
+
+static void joined_rows_come_apart(void **state)
+{
+    const struct joined *row = *state;
+    void *place = NULL;
+    assert_int_equal(fixture_setup(&place), 0);
+    struct fixture *f = place;
+    char *path = dgl_path_join(f->dir, "m.gguf");
+    assert_int_equal(convert_with(f, row->pack), DGL_OK);
+    if (convert(f, .in = f->out, .out = path, .to = "gguf", .quantize = "f32") != DGL_OK)
+        fail_msg("%s", f->log.text);
+    struct dgl_model_file *pack = open_quietly(f->out), *gguf = open_quietly(path);
+    for (int layer = 0; layer < pack->desc.layers; layer++)
+        check_parts(pack, gguf, layer);
+    model_file_close(&pack);
+    model_file_close(&gguf);
+    free(path);
+    fixture_teardown(&place);
 }
 
 /* ---- the converter's manners ---- */
@@ -397,6 +458,7 @@ int main(void)
         FIXTURE_CASE(the_public_door_tells_about_it),
     };
     int failed = test_run_table("families", reads_back, families);
+    failed += test_run_table("gate and up", joined_rows_come_apart, joined_packs);
     failed += test_run_table("not in GGUF", what_gguf_cannot_say_is_refused_with_values, unsaids);
     return failed + cmocka_run_group_tests_name("converter", cases, NULL, NULL);
 }

@@ -540,6 +540,10 @@ struct dgl_convert_params {
     void *progress_priv;
 };
 #define dgl_convert_params(...) (&(struct dgl_convert_params){__VA_ARGS__})
+/* Whether the parameters make sense, as far as they tell without the model: DGL_ERR_INVALID_ARG
+ * names the one that does not. dgl_convert() begins with it. */
+enum dgl_status dgl_convert_check(const struct dgl_log *log,
+                                  const struct dgl_convert_params *params);
 struct dgl_convert_result {
     uint64_t tensors, bytes_in, bytes_out;
 };

@@ -31,6 +31,32 @@ struct job {
     struct dgl_arena names; /* of copies that are no fixed ones */
 };
 
+static bool wants_gguf(const struct dgl_convert_params *p)
+{
+    return p->to && strcmp(p->to, TO_GGUF) == 0;
+}
+
+static enum dgl_status refuse_pack_options(const struct dgl_log *log,
+                                           const struct dgl_convert_params *p)
+{
+    const struct {
+        const char *option, *why;
+        bool given;
+    } rules[] = {{"q4k-layout", "has one layout", p->q4k_layout},
+                 {"fuse-gate-up", "has one layout", p->fuse_gate_up},
+                 {"transpose-weights", "has one layout", p->transpose_weights},
+                 {"hash", "carries no hashes", p->hash},
+                 {"shard-size", "has no shards", p->shard_bytes > 0}};
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+        if (rules[i].given)
+            return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                            "convert: %s is for packs, and a GGUF file %s; leave it out, or "
+                            "--to gguf",
+                            rules[i].option, rules[i].why);
+    }
+    return DGL_OK;
+}
+
 static enum dgl_status job_options(struct job *job)
 {
     const struct dgl_convert_params *p = job->params;
@@ -42,11 +68,8 @@ static enum dgl_status job_options(struct job *job)
     if (p->to && strcmp(p->to, TO_PACK) != 0 && strcmp(p->to, TO_GGUF) != 0)
         return dgl_fail(job->log, DGL_ERR_INVALID_ARG,
                         "convert: to is \"%s\", wanted " TO_PACK " or " TO_GGUF, p->to);
-    bool arranged = p->q4k_layout || p->fuse_gate_up || p->transpose_weights;
-    if (arranged && p->to && strcmp(p->to, TO_GGUF) == 0)
-        return dgl_fail(job->log, DGL_ERR_INVALID_ARG,
-                        "convert: q4k-layout, fuse-gate-up and transpose-weights are for packs; "
-                        "GGUF has one layout");
+    if (wants_gguf(p) && (status = refuse_pack_options(job->log, p)) != DGL_OK)
+        return status;
     job->hash = DGL_HASH_SHA256;
     if (p->hash && !dgl_hash_parse_name(p->hash, &job->hash))
         return dgl_fail(job->log, DGL_ERR_INVALID_ARG,
@@ -71,6 +94,10 @@ static enum dgl_status open_input(struct job *job)
         dgl_warn(job->log,
                  "%s: its pinned kernel hints were made for other weights and are left out",
                  job->model->path);
+    if (status == DGL_OK && p->text_only && !(job->model->desc.parts & PART_OTHER_MODES))
+        status = dgl_fail(job->log, DGL_ERR_INVALID_ARG,
+                          "convert: text-only was given, but %s is a text model already",
+                          job->model->path);
     return status;
 }
 
@@ -235,6 +262,8 @@ static enum dgl_status convert_to_pack(struct job *job, struct dgl_convert_resul
     if (status == DGL_OK)
         status = convert_plan_arrange(job->log, job->model, job->params, &job->plan);
     if (status == DGL_OK)
+        status = convert_plan_check_fast(job->log, &job->plan, job->params);
+    if (status == DGL_OK)
         status = job->model->format == MODEL_GGUF ? write_texts(job) : copy_texts(job);
     if (status == DGL_OK)
         status = write_weights(job);
@@ -249,13 +278,19 @@ static enum dgl_status convert_to_pack(struct job *job, struct dgl_convert_resul
     return status;
 }
 
+enum dgl_status convert_check(const struct dgl_log *log, const struct dgl_convert_params *params)
+{
+    struct job job = {.log = log, .params = params};
+    return job_options(&job);
+}
+
 enum dgl_status convert_model(const struct dgl_log *log, const struct dgl_convert_params *params,
                               struct dgl_convert_result *out)
 {
     struct job job = {.log = log, .params = params};
     *out = (struct dgl_convert_result){0};
     enum dgl_status status = job_options(&job);
-    bool gguf = params->to && strcmp(params->to, TO_GGUF) == 0;
+    bool gguf = wants_gguf(params);
     if (status == DGL_OK && !gguf)
         status = convert_to_pack(&job, out);
     else if (status == DGL_OK)

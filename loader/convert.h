@@ -6,5 +6,8 @@
 
 enum dgl_status convert_model(const struct dgl_log *log, const struct dgl_convert_params *params,
                               struct dgl_convert_result *out);
+/* Whether the parameters make sense, as far as they tell by themselves; convert_model() begins with
+ * it. */
+enum dgl_status convert_check(const struct dgl_log *log, const struct dgl_convert_params *params);
 
 #endif

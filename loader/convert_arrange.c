@@ -168,7 +168,7 @@ enum dgl_status convert_plan_arrange(const struct dgl_log *log, const struct dgl
                                      struct convert_plan *plan)
 {
     enum dgl_status st = DGL_OK;
-    plan->text_only = params->text_only && (model->desc.parts & PART_OTHER_MODES);
+    plan->text_only = params->text_only;
     if (params->q4k_layout &&
         !rdrr_layout_parse((struct dgl_str){params->q4k_layout, strlen(params->q4k_layout)},
                            &plan->block_layout))

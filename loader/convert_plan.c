@@ -58,6 +58,27 @@ static enum dgl_status override_role(const struct dgl_log *log, const char *opti
     return DGL_OK;
 }
 
+/* Encoders of block formats search, those of floats round. */
+static bool searches(enum dgl_dtype type)
+{
+    return type != CONVERT_KEEP && dgl_dtype_get(type)->block > 1 && dgl_row_encodable(type);
+}
+
+static enum dgl_status check_recipe_fast(const struct dgl_log *log,
+                                         const struct dgl_convert_params *params,
+                                         const struct convert_recipe *r)
+{
+    bool any = searches(r->matrix) || searches(r->precise) || searches(r->experts) ||
+               searches(r->embed) || searches(r->head) || searches(r->other);
+    if (!params->fast || any)
+        return DGL_OK;
+    return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                    "convert: fast was given, but there is no search to leave out: quantize %s%s, "
+                    "and no role gets a block format",
+                    params->quantize ? "is " : "was not given",
+                    params->quantize ? params->quantize : "");
+}
+
 enum dgl_status convert_recipe_init(const struct dgl_log *log,
                                     const struct dgl_convert_params *params,
                                     struct convert_recipe *out)
@@ -70,7 +91,7 @@ enum dgl_status convert_recipe_init(const struct dgl_log *log,
     if (status == DGL_OK)
         status = override_role(log, "experts", params->experts, &out->experts);
     out->fast = params->fast;
-    return status;
+    return status == DGL_OK ? check_recipe_fast(log, params, out) : status;
 }
 
 static bool role_is(const struct tensor_info *t, const char *role)
@@ -203,6 +224,21 @@ enum dgl_status convert_plan_check(const struct dgl_log *log, const struct conve
     if (status == DGL_OK)
         status = check_override(log, plan, "experts", params->experts, "expert");
     return status;
+}
+
+enum dgl_status convert_plan_check_fast(const struct dgl_log *log, const struct convert_plan *plan,
+                                        const struct dgl_convert_params *params)
+{
+    if (!params->fast)
+        return DGL_OK;
+    for (size_t i = 0; i < plan->count; i++) {
+        const struct convert_item *item = &plan->items[i];
+        if (searches(item->type) && (item->type != item->from->dtype || convert_is_relaid(item)))
+            return DGL_OK;
+    }
+    return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                    "convert: fast was given, but there is no search to leave out: no tensor of "
+                    "this model becomes a block format that it is not already");
 }
 
 void convert_plan_finish(struct convert_plan *plan)

@@ -23,7 +23,7 @@ struct convert_recipe {
     bool fast;            /* encoders do not search */
 };
 /* The recipe of params->quantize (NULL: everything as stored) with the overrides of single roles.
- * An unknown name fails. */
+ * An unknown name fails, and so does `fast` where no role gets a block format. */
 enum dgl_status convert_recipe_init(const struct dgl_log *log,
                                     const struct dgl_convert_params *params,
                                     struct convert_recipe *out);
@@ -64,6 +64,9 @@ enum dgl_status convert_item_size(const struct dgl_log *log, struct convert_item
 /* An override of a role that no tensor has fails. */
 enum dgl_status convert_plan_check(const struct dgl_log *log, const struct convert_plan *plan,
                                    const struct dgl_convert_params *params);
+/* `fast` for a plan whose types and layouts are final, and which encodes no blocks, fails. */
+enum dgl_status convert_plan_check_fast(const struct dgl_log *log, const struct convert_plan *plan,
+                                        const struct dgl_convert_params *params);
 void convert_plan_finish(struct convert_plan *plan);
 /* ---- convert_arrange.c ---- */
 

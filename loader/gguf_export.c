@@ -209,6 +209,8 @@ enum dgl_status gguf_export(const struct dgl_log *log, const struct dgl_convert_
     if (st == DGL_OK)
         st = fit_types(&job);
     if (st == DGL_OK)
+        st = convert_plan_check_fast(log, &job.plan, params);
+    if (st == DGL_OK)
         st = describe(&job, model);
     if (st == DGL_OK)
         st = gguf_export_check(log, params->out, model, job.arch, &job.w);

@@ -99,6 +99,7 @@ static const struct convert_row conversions[] = {
     {"convert to bf16", {"--quantize", "bf16"}, "bf16"},
     {"convert to q8_0", {"--quantize", "q8_0"}, "q8_0"},
     {"convert to q6_k", {"--quantize", "q6_k", "--fast"}, "q6_k"},
+    {"convert one role", {"--embed", "q6_k", "--fast"}, "bf16"},
     {"convert to mxfp4", {"--quantize", "mxfp4", "--embed", "q6_k"}, "mxfp4"},
     {"convert with blake3", {"--hash", "blake3", "-t", "1"}, "bf16"},
     {"convert with small shards", {"--shard-size", "1"}, "bf16"},
@@ -182,6 +183,21 @@ static void convert_forced_replaces_a_pack(void **state)
     assert_string_equal(dgl_json_str(dgl_json_get(process_json(&r), "quantization")).p, "q8_0");
     process_finish(&r);
     assert_int_equal(others(&p), 1);
+    place_finish(&p);
+}
+
+/* What only the model tells is exit code 1. */
+static void convert_refuses_text_only_of_a_text_model(void **state)
+{
+    struct place p;
+    struct process_result r;
+    (void)state;
+    place_init(&p);
+    run(&r, (const char *const[]){"convert", p.in, p.out, "--text-only", NULL});
+    assert_code(&r, 1);
+    assert_one_error(&r, "text-only was given, but");
+    process_finish(&r);
+    assert_int_equal(others(&p), 0);
     place_finish(&p);
 }
 
@@ -412,6 +428,7 @@ int main(void)
         cmocka_unit_test(convert_tells_sizes_to_people),
         cmocka_unit_test(convert_refuses_an_existing_target),
         cmocka_unit_test(convert_forced_replaces_a_pack),
+        cmocka_unit_test(convert_refuses_text_only_of_a_text_model),
         cmocka_unit_test(convert_failed_leaves_nothing),
         cmocka_unit_test(convert_to_an_unwritable_place_fails),
         cmocka_unit_test(inspect_takes_a_folder),

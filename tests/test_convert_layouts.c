@@ -237,7 +237,32 @@ static const struct refusal refusals[] = {
     {"layouts of packs in a GGUF file",
      false,
      {.to = "gguf", .quantize = "q8_0", .fuse_gate_up = true},
-     "are for packs; GGUF has one layout"},
+     "fuse-gate-up is for packs, and a GGUF file has one layout; leave it out, or --to gguf"},
+    {"hash of a GGUF file",
+     false,
+     {.to = "gguf", .hash = "sha256"},
+     "hash is for packs, and a GGUF file carries no hashes"},
+    {"shards of a GGUF file",
+     false,
+     {.to = "gguf", .shard_bytes = 64u << 20},
+     "shard-size is for packs, and a GGUF file has no shards"},
+    {"text model of a text model", false, {.text_only = true}, "text-only was given, but "},
+    {"text model of a text model as GGUF",
+     false,
+     {.to = "gguf", .text_only = true},
+     "is a text model already"},
+    {"no search without types",
+     false,
+     {.fast = true},
+     "fast was given, but there is no search to leave out: quantize was not given"},
+    {"no search in floats",
+     false,
+     {.quantize = "f16", .fast = true},
+     "quantize is f16, and no role gets a block format"},
+    {"no search in floats of a GGUF file",
+     false,
+     {.to = "gguf", .quantize = "bf16", .fast = true},
+     "quantize is bf16"},
 };
 
 static void option_is_refused(void **state)
@@ -259,6 +284,36 @@ static void option_is_refused(void **state)
     fixture_teardown(&holder);
 }
 
+/* Blocks that are copied are not searched for: the plan tells, for packs and GGUF files. */
+static void fast_copies_are_refused(void **state)
+{
+    struct fixture *f = *state;
+    char *again = dgl_path_join(f->dir, "again");
+    static const char *const kinds[] = {"rdrr", "gguf"};
+    assert_converts(f, f->in, f->out, "q8_0");
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        assert_int_equal(convert(f, .in = f->out, .out = again, .to = kinds[i], .quantize = "q8_0",
+                                 .fast = true),
+                         DGL_ERR_INVALID_ARG);
+        assert_contains(f->log.text, "no tensor of this model becomes a block format");
+        assert_only(f, "in", "out");
+        test_log_init(&f->log, DGL_LOG_WARN);
+    }
+    free(again);
+}
+
+/* The same block format in another layout is encoded anew. */
+static void fast_blocks_in_columns_are_encoded(void **state)
+{
+    struct fixture *f = *state;
+    char *again = dgl_path_join(f->dir, "again");
+    assert_converts(f, f->in, f->out, "q4_k_m");
+    if (convert(f, .in = f->out, .out = again, .quantize = "q4_k_m", .q4k_layout = "column",
+                .fast = true) != DGL_OK)
+        fail_msg("%s", f->log.text);
+    free(again);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -266,6 +321,8 @@ int main(void)
         FIXTURE_CASE(pack_in_columns_is_noticed),
         FIXTURE_CASE(pack_with_joined_tensors_converts),
         FIXTURE_CASE(row_layout_is_the_default),
+        FIXTURE_CASE(fast_copies_are_refused),
+        FIXTURE_CASE(fast_blocks_in_columns_are_encoded),
     };
     int failures = cmocka_run_group_tests(cases, NULL, NULL);
     failures += test_run_table("refused", option_is_refused, refusals);

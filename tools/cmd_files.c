@@ -33,8 +33,7 @@ int command_convert(const struct options *opt)
     struct console console;
     struct dgl_convert_result result;
     console_init(&console, opt);
-    enum dgl_status st = dgl_convert(
-        &console.log,
+    const struct dgl_convert_params *params =
         dgl_convert_params(.in = opt->arg[0], .out = opt->arg[1], .to = opt->to_format,
                            .quantize = opt->quantize, .embed = opt->embed_type,
                            .head = opt->head_type, .experts = opt->experts_type,
@@ -42,8 +41,10 @@ int command_convert(const struct options *opt)
                            .transpose_weights = opt->transpose_weights, .text_only = opt->text_only,
                            .fast = opt->fast, .hash = opt->hash, .force = opt->force,
                            .threads = opt->threads, .shard_bytes = (uint64_t)opt->shard_mib << 20,
-                           .progress_cb = console_progress, .progress_priv = &console),
-        &result);
+                           .progress_cb = console_progress, .progress_priv = &console);
+    if (dgl_convert_check(&console.log, params) != DGL_OK)
+        return EXIT_USAGE;
+    enum dgl_status st = dgl_convert(&console.log, params, &result);
     if (st != DGL_OK)
         return exit_code(st);
     if (!opt->json) {

@@ -39,12 +39,6 @@ static enum dgl_status check_replaceable(const struct dgl_log *log, const char *
     return status;
 }
 
-static bool entry_exists(const char *path)
-{
-    struct stat st;
-    return lstat(path, &st) == 0;
-}
-
 static enum dgl_status make_temp(const struct dgl_log *log, struct convert_folder *folder)
 {
     for (int i = 0; i < max_name_tries; i++) {
@@ -76,11 +70,11 @@ enum dgl_status convert_folder_begin(const struct dgl_log *log, const char *path
     enum dgl_status status = DGL_OK;
     if (!out->path)
         status = dgl_fail_memory(log, path, len);
-    else if (entry_exists(out->path) && !force)
+    else if (dgl_path_present(out->path) && !force)
         status =
             dgl_fail(log, DGL_ERR_INVALID_ARG,
                      "%s exists already; choose another name, or --force to replace it", out->path);
-    else if (entry_exists(out->path))
+    else if (dgl_path_present(out->path))
         status = check_replaceable(log, out->path);
     if (status == DGL_OK)
         status = make_temp(log, out);
@@ -140,7 +134,7 @@ static bool cannot_do(int error)
 static int rename_fresh(const char *from, const char *to)
 {
     int rc = renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
-    if (rc != 0 && cannot_do(errno) && !entry_exists(to))
+    if (rc != 0 && cannot_do(errno) && !dgl_path_present(to))
         rc = rename(from, to);
     return rc;
 }
@@ -149,7 +143,7 @@ enum dgl_status convert_folder_publish(const struct dgl_log *log, struct convert
 {
     enum dgl_status status = DGL_OK;
     sync_folder(folder->temp);
-    if (!folder->force || !entry_exists(folder->path)) {
+    if (!folder->force || !dgl_path_present(folder->path)) {
         if (rename_fresh(folder->temp, folder->path) != 0)
             return dgl_fail_errno(log, "create", folder->path);
         free(folder->temp);

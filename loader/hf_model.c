@@ -309,9 +309,9 @@ enum dgl_status hf_tensors_open(const struct dgl_log *log, const char *dir,
         st = dgl_fail_memory(log, "file list", HF_MAX_FILES * sizeof(struct hf_file));
         if (w)
             weights_destroy(w);
-    } else if (dgl_path_exists(index)) {
+    } else if (dgl_path_present(index)) {
         st = open_indexed(log, w, index, out);
-    } else if (dgl_path_exists(single)) {
+    } else if (dgl_path_present(single)) {
         st = open_single(log, w, out);
     } else {
         st = refuse_other_weights(log, dir);

@@ -271,6 +271,30 @@ static void truncated_weights(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* As in a Hub cache whose blobs are gone: the name is there, and the message must not deny it. */
+static void weights_that_are_a_link_to_nothing(void **state)
+{
+    static const char *const names[] = {"model.safetensors", "model.safetensors.index.json"};
+    (void)state;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        char *dir = test_tmpdir(), *path = dgl_path_join(dir, names[i]);
+        struct tiny_llama m = tiny_llama_default();
+        struct dgl_model_file *file = NULL;
+        struct test_log log;
+        const char *const parts[4] = {names[i],
+                                      "it is a link to ../../blobs/gone, which is missing"};
+        test_log_init(&log, DGL_LOG_ERROR);
+        tiny_llama_write(dir, &m);
+        unlink(path);
+        assert_int_equal(symlink("../../blobs/gone", path), 0);
+        enum dgl_status st = dgl_inspect(&log.log, dir, &file);
+        assert_null(file);
+        assert_refusal(&log, st, DGL_ERR_IO, parts);
+        free(path);
+        test_tmpdir_remove(dir);
+    }
+}
+
 /* A NULL log drops the text and nothing else. */
 static void null_log_is_fine(void **state)
 {
@@ -286,6 +310,7 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(truncated_weights),
+        cmocka_unit_test(weights_that_are_a_link_to_nothing),
         cmocka_unit_test(null_log_is_fine),
     };
     int failures = cmocka_run_group_tests(cases, NULL, NULL);

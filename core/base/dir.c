@@ -16,6 +16,12 @@ bool dgl_path_exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
+bool dgl_path_present(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
 bool dgl_path_is_dir(const char *path)
 {
     struct stat st;

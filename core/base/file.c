@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,6 +12,7 @@
 
 #include "core/base/checked.h"
 #include "core/base/mem.h"
+#include "core/base/shown.h"
 
 /* Linux moves at most 0x7ffff000 bytes per call; smaller steps also let a signal through. */
 enum { read_step_bytes = 64 << 20, slurp_first_bytes = 64 * 1024 };
@@ -20,6 +22,21 @@ struct dgl_file {
     uint64_t size;
     char *path;
 };
+
+/* The name of a link to nothing is there for everyone to see: what is missing is its target. */
+static enum dgl_status fail_open(const struct dgl_log *log, const char *path)
+{
+    int error = errno;
+    char target[PATH_MAX];
+    ssize_t len = error == ENOENT ? readlink(path, target, sizeof(target) - 1) : -1;
+    errno = error;
+    if (len < 0)
+        return dgl_fail_errno(log, "open", path);
+    target[len] = '\0';
+    return dgl_fail(log, DGL_ERR_IO,
+                    "cannot open %s: it is a link to %s, which is missing; fetch the file again",
+                    path, DGL_SHOWN(target));
+}
 
 enum dgl_status dgl_file_open(const struct dgl_log *log, const char *path, struct dgl_file **out)
 {
@@ -35,7 +52,7 @@ enum dgl_status dgl_file_open(const struct dgl_log *log, const char *path, struc
     if (!file->path)
         status = dgl_fail_memory(log, path, strlen(path) + 1);
     else if (file->fd < 0)
-        status = dgl_fail_errno(log, "open", path);
+        status = fail_open(log, path);
     else if (fstat(file->fd, &st) != 0)
         status = dgl_fail_errno(log, "examine", path);
     else if (!S_ISREG(st.st_mode))
@@ -137,7 +154,7 @@ enum dgl_status dgl_file_slurp(const struct dgl_log *log, const char *path, size
     *len = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)
-        return dgl_fail_errno(log, "open", path);
+        return fail_open(log, path);
     struct dgl_buf buf = {0};
     enum dgl_status status = read_to_end(log, path, fd, max, &buf);
     close(fd);

@@ -19,6 +19,7 @@ enum dgl_status dgl_file_read(const struct dgl_log *log, const struct dgl_file *
 enum dgl_status dgl_file_slurp(const struct dgl_log *log, const char *path, size_t max, char **text,
                                size_t *len);
 bool dgl_path_exists(const char *path);
+bool dgl_path_present(const char *path); /* the same, or a link to nothing */
 bool dgl_path_is_dir(const char *path);
 /* dir + "/" + name, to be freed; NULL: out of memory. */
 char *dgl_path_join(const char *dir, const char *name);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/base/log.h"
+#include "core/base/temp_name.h"
 #include "loader/rdrr_format.h"
 
 enum { max_name_tries = 100 };
@@ -39,16 +40,26 @@ static enum dgl_status check_replaceable(const struct dgl_log *log, const char *
     return status;
 }
 
+/* The folder itself is locked: its files come and go. */
+static void hold(struct convert_folder *folder)
+{
+    int fd = open(folder->temp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    dgl_temp_lock(fd);
+    folder->lock = fd;
+    folder->locked = true;
+}
+
 static enum dgl_status make_temp(const struct dgl_log *log, struct convert_folder *folder)
 {
     for (int i = 0; i < max_name_tries; i++) {
-        struct dgl_buf name = {0};
-        dgl_buf_printf(&name, "%s.tmp-%ld-%d", folder->path, (long)getpid(), i);
-        char *temp = dgl_buf_take(&name);
+        char *temp = dgl_temp_name(folder->path);
         if (!temp)
             return dgl_fail_memory(log, folder->path, strlen(folder->path));
         if (mkdir(temp, 0777) == 0) {
             folder->temp = temp;
+            hold(folder);
             return DGL_OK;
         }
         bool taken = errno == EEXIST && i + 1 < max_name_tries;
@@ -76,8 +87,10 @@ enum dgl_status convert_folder_begin(const struct dgl_log *log, const char *path
                      "%s exists already; choose another name, or --force to replace it", out->path);
     else if (dgl_path_present(out->path))
         status = check_replaceable(log, out->path);
-    if (status == DGL_OK)
+    if (status == DGL_OK) {
+        dgl_temp_sweep(log, out->path);
         status = make_temp(log, out);
+    }
     if (status != DGL_OK)
         convert_folder_finish(out);
     return status;
@@ -161,6 +174,9 @@ void convert_folder_finish(struct convert_folder *folder)
 {
     if (folder->temp)
         dgl_dir_remove(folder->temp);
+    if (folder->locked)
+        close(folder->lock);
+    folder->locked = false;
     free(folder->temp);
     free(folder->path);
     folder->temp = folder->path = NULL;

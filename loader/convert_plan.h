@@ -153,7 +153,8 @@ enum dgl_status convert_manifest_write(const struct dgl_log *log, const struct c
 
 struct convert_folder {
     char *path, *temp; /* temp is beside path until published */
-    bool force;
+    bool force, locked;
+    int lock; /* descriptor of temp, where locked */
 };
 /* Refuses an existing path without force, and with it whatever is neither a pack nor an empty
  * folder. */

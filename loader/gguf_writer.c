@@ -146,6 +146,7 @@ enum dgl_status gguf_writer_begin(const struct dgl_log *log, struct gguf_writer 
 {
     struct dgl_buf head = {0};
     enum dgl_status st = gguf_writer_header(log, w, path, &head);
+    dgl_atomic_sweep(log, path);
     if (st == DGL_OK)
         st = dgl_atomic_create(log, path, &w->file);
     if (st == DGL_OK)

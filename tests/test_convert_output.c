@@ -3,11 +3,16 @@
 #include "tests/support/test.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "core/base/file.h"
 #include "tests/support/convert_fixture.h"
@@ -23,6 +28,83 @@ int __wrap_renameat2(int from_dir, const char *from, int to_dir, const char *to,
         return __real_renameat2(from_dir, from, to_dir, to, flags);
     errno = EINVAL;
     return -1;
+}
+
+/* ---- what killed processes left ---- */
+
+/* A process id that was given out and is free again. */
+static long dead_pid(void)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    return (long)pid;
+}
+
+struct left {
+    const char *name;
+    const char *format; /* of the name beside the output, with %ld for the process */
+    bool alive;         /* ours instead of a dead one's */
+    bool locked, link;
+    bool stays;
+};
+
+static const struct left lefts[] = {
+    {"of a dead process", "out.tmp-%ld-1f", .stays = false},
+    {"of a live one", "out.tmp-%ld-1f", .alive = true, .stays = true},
+    {"of one that is not seen from here", "out.tmp-%ld-1f", .locked = true, .stays = true},
+    {"former pack that was moved aside", "out.tmp-%ld-1f-old", .stays = true},
+    {"without a time", "out.tmp-%ld-", .stays = true},
+    {"without a second dash", "out.tmp-%ld", .stays = true},
+    {"with another end", "out.tmp-%ld-1f.bak", .stays = true},
+    {"with capital letters", "out.tmp-%ld-1F", .stays = true},
+    {"with a sign", "out.tmp--%ld-1f", .stays = true},
+    {"of another output", "out2.tmp-%ld-1f", .stays = true},
+    {"behind another name", "an-out.tmp-%ld-1f", .stays = true},
+    {"a link", "out.tmp-%ld-1f", .link = true, .stays = true},
+};
+
+/* As a folder with a file when a pack is written, as a file when a GGUF file is. */
+static void leave(const struct fixture *f, const struct left *row, const char *name, bool gguf)
+{
+    char *path = dgl_path_join(f->dir, name);
+    if (row->link) {
+        assert_int_equal(symlink("in", path), 0);
+    } else if (gguf) {
+        test_write_file(f->dir, name, "x", 1);
+    } else {
+        assert_int_equal(mkdir(path, 0777), 0);
+        test_write_file(path, "shard_00000.bin", "x", 1);
+    }
+    free(path);
+}
+
+static void check_left(const struct left *row, bool gguf)
+{
+    void *holder = NULL;
+    assert_int_equal(fixture_setup(&holder), 0);
+    struct fixture *f = holder;
+    char name[64];
+    snprintf(name, sizeof(name), row->format, row->alive ? (long)getpid() : dead_pid());
+    leave(f, row, name, gguf);
+    char *path = dgl_path_join(f->dir, name);
+    int fd = row->locked ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (row->locked)
+        assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    if (convert(f, .to = gguf ? "gguf" : "rdrr") != DGL_OK)
+        fail_msg("%s", f->log.text);
+    assert_int_equal(dgl_path_present(path), row->stays);
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    fixture_teardown(&holder);
+}
+
+static void only_dead_remains_go(void **state)
+{
+    check_left(*state, false);
+    check_left(*state, true);
 }
 
 /* ---- all or nothing ---- */
@@ -332,5 +414,6 @@ int main(void)
         FIXTURE_CASE(largest_half_is_kept),
     };
     int failed = test_run_table("options", option_is_refused, option_rows);
+    failed += test_run_table("left behind", only_dead_remains_go, lefts);
     return failed + cmocka_run_group_tests_name("convert output", cases, NULL, NULL);
 }

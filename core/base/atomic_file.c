@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/base/clock.h"
 #include "core/base/mem.h"
+#include "core/base/temp_name.h"
 
 struct dgl_atomic_file {
     const struct dgl_log *log;
@@ -25,15 +25,14 @@ enum { max_name_tries = 100 };
 static enum dgl_status open_temp(struct dgl_atomic_file *file)
 {
     for (int i = 0; i < max_name_tries; i++) {
-        struct dgl_buf name = {0};
-        dgl_buf_printf(&name, "%s.tmp%ld-%llx", file->path, (long)getpid(),
-                       (unsigned long long)dgl_now_ns());
-        file->temp = dgl_buf_take(&name);
+        file->temp = dgl_temp_name(file->path);
         if (!file->temp)
             return dgl_fail_memory(file->log, file->path, strlen(file->path) + 32);
         file->fd = open(file->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-        if (file->fd >= 0)
+        if (file->fd >= 0) {
+            dgl_temp_lock(file->fd);
             return DGL_OK;
+        }
         enum dgl_status status = errno == EEXIST ? DGL_OK : DGL_ERR_IO;
         if (status != DGL_OK || i + 1 == max_name_tries)
             status = dgl_fail_errno(file->log, "create", file->name);
@@ -51,6 +50,14 @@ static char *target_of(const char *path)
 {
     char *target = realpath(path, NULL);
     return target ? target : strdup(path);
+}
+
+void dgl_atomic_sweep(const struct dgl_log *log, const char *path)
+{
+    char *target = target_of(path);
+    if (target)
+        dgl_temp_sweep(log, target);
+    free(target);
 }
 
 enum dgl_status dgl_atomic_create(const struct dgl_log *log, const char *path,

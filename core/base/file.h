@@ -42,6 +42,8 @@ enum dgl_status dgl_atomic_write(struct dgl_atomic_file *file, const void *bytes
                                  size_t len); /* DGL_ERR_IO when full */
 enum dgl_status
 dgl_atomic_commit(struct dgl_atomic_file **file); /* fsync, rename; frees in any case */
+/* Removes the temporaries of this path that killed processes left behind. */
+void dgl_atomic_sweep(const struct dgl_log *log, const char *path);
 void dgl_atomic_abort(struct dgl_atomic_file **file);
 
 #endif

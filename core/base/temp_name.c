@@ -1,0 +1,98 @@
+/* Temporary names beside a target, the lock that tells that somebody still writes there, and the
+ * removal of what killed processes left behind. */
+#include "core/base/temp_name.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+#include "core/base/shown.h"
+
+#define MARK ".tmp-"
+
+char *dgl_temp_name(const char *path)
+{
+    struct dgl_buf name = {0};
+    dgl_buf_printf(&name, "%s" MARK "%ld-%llx", path, (long)getpid(),
+                   (unsigned long long)dgl_now_ns());
+    return dgl_buf_take(&name);
+}
+
+void dgl_temp_lock(int fd)
+{
+    /* Without locks (some network file systems) the process id alone has to tell. */
+    (void)!flock(fd, LOCK_EX | LOCK_NB);
+}
+
+/* The process id in the temporary name of `target`; 0 = it is no such name. */
+static int64_t owner_of(const char *name, const char *target)
+{
+    size_t len = strlen(target), mark = sizeof(MARK) - 1;
+    int64_t pid;
+    if (strncmp(name, target, len) != 0 || strncmp(name + len, MARK, mark) != 0)
+        return 0;
+    const char *digits = name + len + mark, *dash = strchr(digits, '-');
+    if (!dash ||
+        !dgl_parse_i64((struct dgl_str){digits, (size_t)(dash - digits)}, 1, INT32_MAX, &pid))
+        return 0;
+    size_t hex = strspn(dash + 1, "0123456789abcdef");
+    return hex >= 1 && hex <= 16 && dash[1 + hex] == '\0' ? pid : 0;
+}
+
+/* A number that was given out again counts as alive: what is kept wrongly only costs room. */
+static bool is_alive(int64_t pid)
+{
+    return kill((pid_t)pid, 0) == 0 || errno != ESRCH;
+}
+
+/* A writer in another container or on another machine has no process id here, but a lock. */
+static bool is_locked(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return true; /* nothing that we could tell to be ours */
+    bool locked = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    close(fd);
+    return locked;
+}
+
+static void remove_left(const struct dgl_log *log, const char *path)
+{
+    struct stat st;
+    if (lstat(path, &st) != 0 || (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) ||
+        st.st_uid != geteuid() || is_locked(path))
+        return;
+    if (S_ISDIR(st.st_mode))
+        dgl_dir_remove(path);
+    else
+        unlink(path);
+    if (!dgl_path_present(path))
+        dgl_notice(log, "removed %s, which a process that was killed had left behind",
+                   DGL_SHOWN(path));
+}
+
+void dgl_temp_sweep(const struct dgl_log *log, const char *path)
+{
+    const char *slash = strrchr(path, '/'), *target = slash ? slash + 1 : path;
+    char *dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup("."), **names = NULL;
+    size_t count = 0;
+    if (!dir || !*target || dgl_dir_list(NULL, dir, &names, &count) != DGL_OK)
+        count = 0;
+    for (size_t i = 0; i < count; i++) {
+        int64_t pid = owner_of(names[i], target);
+        char *full = pid > 0 && !is_alive(pid) ? dgl_path_join(dir, names[i]) : NULL;
+        if (full)
+            remove_left(log, full);
+        free(full);
+    }
+    dgl_names_free(names, count);
+    free(dir);
+}

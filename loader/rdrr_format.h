@@ -60,6 +60,7 @@ struct model_desc;
 
 #define RDRR_VERSION          1
 #define RDRR_TOOL             "dopplergl"
+#define RDRR_MODEL_TYPE       "transformer" /* every family that is read */
 #define RDRR_MANIFEST         "manifest.json"
 #define RDRR_SHARD_NAME       "shard_%05u.bin" /* printf, unsigned */
 #define RDRR_SHARD_BYTES      (UINT64_C(64) << 20)

@@ -21,7 +21,8 @@ const char *const rdrr_copied_files[] = {
     NULL,
 };
 
-/* Packs that are not a model by themselves: reading them as one would give wrong weights. */
+/* Packs that are not a model by themselves, or not one of attention and nothing else: reading them
+ * as one would give wrong weights. */
 static const struct refused {
     const char *object, *key, *value; /* object NULL: the root; value NULL: any */
     const char *supported;
@@ -31,6 +32,12 @@ static const struct refused {
     {NULL, "loraConfig", NULL, "models, not adapters"},
     {NULL, "mergedAdapter", NULL, "models, not adapters"},
     {NULL, "modelType", "lora", "models, not adapters"},
+    {NULL, "modelType", "mamba", "transformers"},
+    {NULL, "modelType", "rwkv", "transformers"},
+    {NULL, "modelType", "jamba", "transformers"},
+    {NULL, "modelType", "diffusion", "transformers"},
+    {NULL, "modelType", "diffusion_gemma", "transformers"},
+    {NULL, "modelType", "energy", "transformers"},
     {"artifactIdentity", "artifactCompleteness", "weights-ref", "packs with their own weights"},
     {"artifactIdentity", "artifactCompleteness", "incomplete", "complete packs"},
 };
@@ -261,6 +268,19 @@ static enum dgl_status parse_skipped(struct dgl_json_reader r, const struct dgl_
     return DGL_OK;
 }
 
+/* Other writers have more names for transformers ("mixtral", "gpt-oss"). */
+static enum dgl_status check_model_type(struct dgl_json_reader r, const struct dgl_json *root)
+{
+    const struct dgl_json *type;
+    enum dgl_status st = dgl_json_need(r, root, "modelType", DGL_JSON_STRING, &type);
+    if (st == DGL_OK && !dgl_str_eq(dgl_json_str(type), RDRR_MODEL_TYPE))
+        st = dgl_json_fail(r, type,
+                           "is \"%s\", but packs of " RDRR_TOOL " say \"" RDRR_MODEL_TYPE
+                           "\"; the manifest is damaged",
+                           DGL_SHOWN_STR(dgl_json_str(type)));
+    return st;
+}
+
 static enum dgl_status parse_head(struct dgl_json_reader r, const struct dgl_json *root,
                                   struct rdrr_manifest *out)
 {
@@ -277,6 +297,8 @@ static enum dgl_status parse_head(struct dgl_json_reader r, const struct dgl_jso
         return st;
     out->ours = dgl_str_eq(dgl_json_str(dgl_json_get(conversion, "tool")), RDRR_TOOL);
     if (out->ours)
+        st = check_model_type(r, root);
+    if (st == DGL_OK && out->ours)
         st = parse_skipped(r, conversion, out);
     if (st != DGL_OK)
         return st;

@@ -4,8 +4,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "core/base/checked.h"
+#include "loader/convert_plan.h"
 
 static const char *const known_roles[] = {"embedding", "lm_head", "norm",     "matmul",
                                           "conv",      "expert",  "router",   "other",
@@ -27,24 +29,37 @@ static enum dgl_status parse_dtype(struct dgl_json_reader r, const struct dgl_js
                     dgl_json_name(r.doc), DGL_SHOWN(info->name), DGL_SHOWN(text.p));
 }
 
+/* Norms are vectors, the other roles that a name can tell are matrices: no vocabulary makes one of
+ * the other. */
+static bool role_contradicts(const char *said, const char *named)
+{
+    bool other = strcmp(said, "other") == 0 || strcmp(named, "other") == 0;
+    return !other && (strcmp(said, "norm") == 0) != (strcmp(named, "norm") == 0);
+}
+
+/* Ours say what the name says; others have classes of their own for some names. */
 static enum dgl_status parse_role(struct dgl_json_reader r, const struct dgl_json *object,
-                                  struct tensor_info *info)
+                                  bool ours, struct tensor_info *info)
 {
     const struct dgl_json *role;
+    const char *named = tensor_role_from_name(info->name);
     enum dgl_status st = dgl_json_opt(r, object, "role", DGL_JSON_STRING, &role);
-    if (st != DGL_OK)
+    info->role = named;
+    if (st != DGL_OK || !role)
         return st;
-    info->role = tensor_role_from_name(info->name);
-    if (!role)
-        return DGL_OK;
+    info->role = NULL;
     for (size_t i = 0; i < sizeof(known_roles) / sizeof(known_roles[0]); i++) {
-        if (dgl_str_eq(dgl_json_str(role), known_roles[i])) {
+        if (dgl_str_eq(dgl_json_str(role), known_roles[i]))
             info->role = known_roles[i];
-            return DGL_OK;
-        }
     }
-    return dgl_json_fail(r, role, "\"%s\" is not a role of the format",
-                         DGL_SHOWN(dgl_json_str(role).p));
+    if (!info->role)
+        return dgl_json_fail(r, role, "\"%s\" is not a role of the format",
+                             DGL_SHOWN(dgl_json_str(role).p));
+    if (ours ? strcmp(info->role, named) != 0 : role_contradicts(info->role, named))
+        return dgl_json_fail(r, role,
+                             "\"%s\", but the name makes it \"%s\"; the manifest is damaged",
+                             info->role, named);
+    return DGL_OK;
 }
 
 static enum dgl_status refuse_part(struct dgl_json_reader r, const char *name, const char *part,
@@ -171,11 +186,12 @@ static enum dgl_status parse_tensor(struct dgl_json_reader r, const struct dgl_j
     if (st == DGL_OK)
         st = parse_dtype(r, object, &t->info);
     if (st == DGL_OK)
-        st = parse_role(r, object, &t->info);
+        st = parse_role(r, object, m->ours, &t->info);
     if (st == DGL_OK)
         st = check_storage(r, object, &t->info);
     if (st == DGL_OK)
         st = rdrr_shape_parse(r, object, m, t);
+    t->info.role = tensor_role_from_name(t->info.name); /* what was said only chose the layout */
     if (st == DGL_OK)
         st = parse_place(r, object, t, m);
     return st;
@@ -243,6 +259,29 @@ static enum dgl_status check_layout(struct dgl_json_reader r, const struct rdrr_
     return st;
 }
 
+/* A pack of ours says the type that the converter would find in its tensors. */
+static enum dgl_status check_headline(struct dgl_json_reader r, const struct rdrr_manifest *m)
+{
+    struct convert_plan plan = {.items = dgl_new_array(struct convert_item, m->num_tensors),
+                                .count = m->num_tensors};
+    if (!plan.items)
+        return dgl_fail_memory(r.log, "tensor list", m->num_tensors * sizeof(*plan.items));
+    for (size_t i = 0; i < m->num_tensors; i++) {
+        const struct tensor_info *t = &m->tensors[i].info;
+        plan.items[i] = (struct convert_item){
+            .from = t, .type = t->dtype, .rows = 1, .cols = t->shape[t->rank - 1]};
+        for (uint32_t d = 0; d + 1 < t->rank; d++)
+            plan.items[i].rows *= t->shape[d]; /* rdrr_shape.c: the product fits */
+    }
+    const char *found = dgl_dtype_get(convert_plan_headline(&plan))->rdrr;
+    free(plan.items);
+    if (strcasecmp(m->quantization, found) == 0)
+        return DGL_OK;
+    return dgl_fail(r.log, DGL_ERR_FORMAT,
+                    "%s: quantization is \"%s\", but most weights are %s; the manifest is damaged",
+                    dgl_json_name(r.doc), DGL_SHOWN(m->quantization), found);
+}
+
 enum dgl_status rdrr_tensors_parse(struct dgl_json_reader r, const struct dgl_json *map,
                                    struct rdrr_manifest *out)
 {
@@ -264,5 +303,7 @@ enum dgl_status rdrr_tensors_parse(struct dgl_json_reader r, const struct dgl_js
         st = parse_tensor(r, t, &out->tensors[out->num_tensors], out);
         out->num_tensors++;
     }
-    return st == DGL_OK ? check_layout(r, out) : st;
+    if (st == DGL_OK)
+        st = check_layout(r, out);
+    return st == DGL_OK && out->ours ? check_headline(r, out) : st;
 }

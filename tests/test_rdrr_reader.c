@@ -121,7 +121,7 @@ static void manifest_facts(void **state)
     assert_null(file->tokenizer_json);
     assert_int_equal(file->desc.num_stop_ids, 2);
     long embed = file->desc.embed;
-    assert_string_equal(tensor_source_at(file->tensors, (size_t)embed)->role, "matmul");
+    assert_string_equal(tensor_source_at(file->tensors, (size_t)embed)->role, "embedding");
     model_file_close(&file);
 }
 

@@ -8,6 +8,7 @@
 #include "core/base/json.h"
 #include "core/base/mem.h"
 #include "loader/quant.h"
+#include "loader/tensor_source.h"
 #include "tests/support/test.h"
 
 struct tiny_llama tiny_llama_default(void)
@@ -297,9 +298,9 @@ static void entry_write(const struct tiny_pack *pack, const struct tiny_tensor *
     dgl_buf_printf(json, ", \"size\": %" PRIu64 ", \"shape\": [%" PRIu64, size, t->shape[0]);
     if (t->rank == 2)
         dgl_buf_printf(json, ", %" PRIu64, t->shape[1]);
-    dgl_buf_printf(json, "], \"dtype\": \"%s\"%s}", dgl_dtype_get(pack->model.dtype)->rdrr,
-                   t->rank == 2 ? ", \"role\": \"matmul\", \"layout\": \"row\""
-                                : ", \"role\": \"norm\"");
+    dgl_buf_printf(json, "], \"dtype\": \"%s\", \"role\": \"%s\"%s}",
+                   dgl_dtype_get(pack->model.dtype)->rdrr, tensor_role_from_name(t->name),
+                   t->rank == 2 ? ", \"layout\": \"row\"" : "");
 }
 
 /* "architecture" and "inference", spelled out here so that the reader is not tested against its

@@ -514,7 +514,8 @@ struct dgl_verify_params {
 struct dgl_verify_result {
     uint64_t files, bytes; /* hashed and found equal */
 };
-/* Every hash that the model carries. A folder without hashes is DGL_ERR_UNSUPPORTED. */
+/* Every hash that the model carries, and all that dgl_inspect() checks. A folder without hashes is
+ * DGL_ERR_UNSUPPORTED. */
 enum dgl_status dgl_verify(const struct dgl_log *log, const struct dgl_verify_params *params,
                            struct dgl_verify_result *out);
 /* A fixed prompt ("The color of the sky is", greedy): *passed tells whether the answer is sane. */

@@ -251,7 +251,7 @@ static enum dgl_status pack_check(const struct dgl_log *log, const struct rdrr_p
     enum dgl_status st =
         rdrr_inference_check(r, dgl_json_root(pack->doc), &f->desc, pack->manifest.ours);
     if (st == DGL_OK && params->verify)
-        st = rdrr_verify(log, pack, &verify, &result);
+        st = rdrr_verify(log, pack, &verify, params->verified ? params->verified : &result);
     return st;
 }
 
@@ -449,32 +449,4 @@ enum dgl_status model_file_check_tokenizer(const struct dgl_log *log,
                     "%s: " FILE_TOKENIZER " has ids up to %" PRId32 ", but vocab_size is %" PRId32
                     "; the two belong to different models",
                     file->path, max, file->desc.vocab);
-}
-
-enum dgl_status model_file_verify(const struct dgl_log *log, const struct dgl_verify_params *params,
-                                  struct dgl_verify_result *out)
-{
-    *out = (struct dgl_verify_result){0};
-    char *path = NULL, *name = NULL;
-    enum model_format format = MODEL_HF;
-    struct rdrr_pack *pack = NULL;
-    struct rdrr_verify_params verify = {params->progress_cb, params->progress_priv};
-    enum dgl_status st = params->path && params->path[0]
-                             ? model_path_resolve(log, params->path, &path, &name)
-                             : dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
-    if (st == DGL_OK)
-        st = model_format_find(log, path, &format);
-    if (st == DGL_OK && format != MODEL_RDRR)
-        st = dgl_fail(log, DGL_ERR_UNSUPPORTED,
-                      "%s: a %s carries no hashes; supported: packs, as `dopplergl convert` "
-                      "writes them",
-                      path, format == MODEL_GGUF ? "GGUF file" : "Hugging Face folder");
-    if (st == DGL_OK)
-        st = rdrr_pack_open(log, path, &pack);
-    if (st == DGL_OK)
-        st = rdrr_verify(log, pack, &verify, out);
-    rdrr_pack_close(&pack);
-    free(path);
-    free(name);
-    return st;
 }

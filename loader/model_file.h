@@ -39,7 +39,8 @@ struct model_open_params {
     /* a GGUF file, a folder with config.json or manifest.json, or `org/name` found in the local Hub
      * cache */
     const char *path;
-    bool verify; /* hash every shard of a pack before use */
+    bool verify;                        /* hash every shard of a pack before use */
+    struct dgl_verify_result *verified; /* what was hashed; NULL = nobody asks */
     dgl_progress_cb progress_cb;
     void *progress_priv;
 };
@@ -58,9 +59,5 @@ struct dgl_tokenizer;
 enum dgl_status model_file_check_tokenizer(const struct dgl_log *log,
                                            const struct dgl_model_file *file,
                                            const struct dgl_tokenizer *tok);
-
-/* All hashes of a pack (shards, copied text files). */
-enum dgl_status model_file_verify(const struct dgl_log *log, const struct dgl_verify_params *params,
-                                  struct dgl_verify_result *out);
 
 #endif

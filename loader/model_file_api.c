@@ -1,5 +1,10 @@
 /* The public functions about model files: dgl_inspect, dgl_model_file_*, dgl_verify. */
 #include "loader/model_file.h"
+
+#include <stdlib.h>
+
+#include "core/base/log.h"
+#include "loader/hub_cache.h"
 #include "loader/tokenizer.h"
 
 static enum dgl_status tokenizer_check(const struct dgl_log *log, const struct dgl_model_file *file)
@@ -15,15 +20,23 @@ static enum dgl_status tokenizer_check(const struct dgl_log *log, const struct d
     return st;
 }
 
-enum dgl_status dgl_inspect(const struct dgl_log *log, const char *path,
-                            struct dgl_model_file **out)
+/* Everything that can be checked without a device. */
+static enum dgl_status open_checked(const struct dgl_log *log,
+                                    const struct model_open_params *params,
+                                    struct dgl_model_file **out)
 {
-    enum dgl_status st = model_file_open(log, &(struct model_open_params){.path = path}, out);
+    enum dgl_status st = model_file_open(log, params, out);
     if (st == DGL_OK)
         st = tokenizer_check(log, *out);
     if (st != DGL_OK)
         model_file_close(out);
     return st;
+}
+
+enum dgl_status dgl_inspect(const struct dgl_log *log, const char *path,
+                            struct dgl_model_file **out)
+{
+    return open_checked(log, &(struct model_open_params){.path = path}, out);
 }
 
 void dgl_model_file_destroy(struct dgl_model_file **file)
@@ -73,8 +86,40 @@ const char *dgl_model_file_skipped(const struct dgl_model_file *file, size_t ind
     return file->skipped.lines[index];
 }
 
+static enum dgl_status check_has_hashes(const struct dgl_log *log, const char *path)
+{
+    enum model_format format = MODEL_HF;
+    enum dgl_status st = model_format_find(log, path, &format);
+    if (st != DGL_OK || format == MODEL_RDRR)
+        return st;
+    return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                    "%s: a %s carries no hashes; supported: packs, as `dopplergl convert` writes "
+                    "them",
+                    path, format == MODEL_GGUF ? "GGUF file" : "Hugging Face folder");
+}
+
+/* The manifest has no hash: that it still describes a model shows in opening it. */
 enum dgl_status dgl_verify(const struct dgl_log *log, const struct dgl_verify_params *params,
                            struct dgl_verify_result *out)
 {
-    return model_file_verify(log, params, out);
+    *out = (struct dgl_verify_result){0};
+    char *path = NULL, *name = NULL;
+    struct dgl_model_file *file = NULL;
+    enum dgl_status st = params->path && params->path[0]
+                             ? model_path_resolve(log, params->path, &path, &name)
+                             : dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
+    if (st == DGL_OK)
+        st = check_has_hashes(log, path);
+    if (st == DGL_OK)
+        st = open_checked(log,
+                          &(struct model_open_params){.path = path,
+                                                      .verify = true,
+                                                      .verified = out,
+                                                      .progress_cb = params->progress_cb,
+                                                      .progress_priv = params->progress_priv},
+                          &file);
+    model_file_close(&file);
+    free(path);
+    free(name);
+    return st;
 }

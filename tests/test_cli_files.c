@@ -339,6 +339,23 @@ static void verify_finds_a_flipped_bit(void **state)
     place_finish(&p);
 }
 
+static void verify_finds_a_pack_that_cannot_be_opened(void **state)
+{
+    struct place p;
+    struct process_result r;
+    (void)state;
+    place_init(&p);
+    run(&r, (const char *const[]){"convert", p.in, p.out, NULL});
+    assert_code(&r, 0);
+    process_finish(&r);
+    tiny_file_replace(p.out, "manifest.json", "model.layers.1.mlp", "model.laxers.1.mlp");
+    run(&r, (const char *const[]){"verify", p.out, NULL});
+    assert_code(&r, 1);
+    assert_one_error(&r, "model.laxers.1.mlp");
+    process_finish(&r);
+    place_finish(&p);
+}
+
 static void verify_of_a_folder_without_hashes_fails(void **state)
 {
     struct place p;
@@ -435,6 +452,7 @@ int main(void)
         cmocka_unit_test(inspect_reads_for_people_too),
         cmocka_unit_test(skipped_tensors_are_told_of_folders_and_packs),
         cmocka_unit_test(verify_finds_a_flipped_bit),
+        cmocka_unit_test(verify_finds_a_pack_that_cannot_be_opened),
         cmocka_unit_test(verify_of_a_folder_without_hashes_fails),
         cmocka_unit_test(smoke_of_a_folder_without_hashes_is_silent),
         cmocka_unit_test(smoke_without_a_tokenizer_fails),

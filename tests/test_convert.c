@@ -162,7 +162,7 @@ static void pack_verifies(void **state)
     struct dgl_verify_result result = {0};
     assert_converts(f, f->in, f->out, "q4_k_m");
     struct dgl_verify_params params = {.path = f->out};
-    assert_int_equal(model_file_verify(&f->log.log, &params, &result), DGL_OK);
+    assert_int_equal(dgl_verify(&f->log.log, &params, &result), DGL_OK);
     assert_true(result.files >= 2); /* the shard, generation_config.json */
 }
 
@@ -341,7 +341,7 @@ static void bundled_pack_verifies(void **state)
     (void)state;
     struct dgl_verify_result result = {0};
     struct dgl_verify_params params = {.path = BUNDLED};
-    assert_int_equal(model_file_verify(NULL, &params, &result), DGL_OK);
+    assert_int_equal(dgl_verify(NULL, &params, &result), DGL_OK);
     assert_int_equal(result.files, 4);
 }
 

@@ -110,7 +110,7 @@ static void assert_verifies(const char *pack)
 {
     struct dgl_verify_result result;
     struct dgl_verify_params params = {.path = pack};
-    assert_int_equal(model_file_verify(NULL, &params, &result), DGL_OK);
+    assert_int_equal(dgl_verify(NULL, &params, &result), DGL_OK);
     assert_true(result.files > 0);
 }
 

@@ -421,9 +421,8 @@ static void it_has_no_hashes_to_verify(void **state)
     char *path = gguf_path(f);
     struct dgl_verify_result result;
     assert_int_equal(convert(f, .out = path, .to = "gguf"), DGL_OK);
-    assert_int_equal(
-        model_file_verify(&f->log.log, &(struct dgl_verify_params){.path = path}, &result),
-        DGL_ERR_UNSUPPORTED);
+    assert_int_equal(dgl_verify(&f->log.log, &(struct dgl_verify_params){.path = path}, &result),
+                     DGL_ERR_UNSUPPORTED);
     assert_contains(f->log.text, "a GGUF file carries no hashes");
     free(path);
 }

@@ -380,6 +380,41 @@ static void verify_of_a_pack(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* Damage to the manifest that every hash and every rule about its own parts lets through. */
+struct damaged_manifest {
+    const char *name;
+    const char *find, *replace;
+    enum dgl_status status;
+    const char *part; /* of the message */
+};
+
+static const struct damaged_manifest damaged_manifests[] = {
+    {"a flipped bit in a tensor's name", "model.layers.1.mlp", "model.laxers.1.mlp",
+     DGL_ERR_UNSUPPORTED, "model.laxers.1.mlp"},
+    {"a config of other sizes", "\"hidden_size\": 64", "\"hidden_size\": 65", DGL_ERR_UNSUPPORTED,
+     "hidden_size"},
+    {"a modelId that is none", "\"tiny-pack\"", "\"\"", DGL_ERR_FORMAT, "modelId"},
+};
+
+static void verify_opens_what_it_hashes(void **state)
+{
+    const struct damaged_manifest *row = *state;
+    char *dir = test_tmpdir();
+    struct tiny_pack pack = tiny_pack_default();
+    struct dgl_verify_result result;
+    struct dgl_model_file *file = NULL;
+    struct test_log log, inspect;
+    test_log_init(&log, DGL_LOG_ERROR);
+    test_log_init(&inspect, DGL_LOG_ERROR);
+    tiny_pack_write(dir, &pack);
+    tiny_file_replace(dir, "manifest.json", row->find, row->replace);
+    assert_int_equal(dgl_verify(&log.log, dgl_verify_params(.path = dir), &result), row->status);
+    assert_contains(log.text, row->part);
+    assert_int_equal(dgl_inspect(&inspect.log, dir, &file), row->status);
+    assert_string_equal(log.text, inspect.text);
+    test_tmpdir_remove(dir);
+}
+
 static void verify_of_a_checkpoint(void **state)
 {
     (void)state;
@@ -446,5 +481,7 @@ int main(void)
         cmocka_unit_test(verify_of_a_checkpoint),
         cmocka_unit_test(story_llama),
     };
-    return cmocka_run_group_tests(cases, NULL, NULL);
+    int failures = cmocka_run_group_tests(cases, NULL, NULL);
+    return failures +
+           test_run_table("damaged manifests", verify_opens_what_it_hashes, damaged_manifests);
 }

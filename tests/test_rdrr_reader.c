@@ -348,7 +348,7 @@ static void verify_counts_files_and_bytes(void **state)
     struct dgl_verify_result result;
     uint64_t last = 0;
     const struct dgl_verify_params params = {dir, count_progress, &last};
-    assert_int_equal(model_file_verify(NULL, &params, &result), DGL_OK);
+    assert_int_equal(dgl_verify(NULL, &params, &result), DGL_OK);
     assert_int_equal(result.bytes, last);
     size_t len;
     free(tiny_file_read(dir, "generation_config.json", &len));
@@ -374,10 +374,10 @@ static void verify_can_be_cancelled(void **state)
     struct dgl_model_file *file = NULL;
     int calls = 0;
     const struct dgl_verify_params params = {dir, cancel_progress, &calls};
-    assert_int_equal(model_file_verify(NULL, &params, &result), DGL_ERR_CANCELLED);
+    assert_int_equal(dgl_verify(NULL, &params, &result), DGL_ERR_CANCELLED);
     assert_int_equal(calls, 2);
     calls = 0;
-    const struct model_open_params open = {dir, true, cancel_progress, &calls};
+    const struct model_open_params open = {dir, true, NULL, cancel_progress, &calls};
     assert_int_equal(model_file_open(NULL, &open, &file), DGL_ERR_CANCELLED);
     assert_null(file);
 }

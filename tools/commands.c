@@ -43,7 +43,8 @@ const struct command commands[] = {
      "dtype role layout shape bytes`), `skipped` (tensors, or groups of them, that the model does "
      "without, as lines with the reason).",
      0, 1, command_inspect},
-    {"verify", "[-m MODEL | MODEL] [options]", "Check every hash of a pack",
+    {"verify", "[-m MODEL | MODEL] [options]",
+     "Check every hash of a pack, and that it makes a model",
      "Opens no device, except for `--smoke`. A folder without hashes fails, unless `--smoke` asks "
      "for the fixed prompt, \"The color of the sky is\": an answer that is not text, or repeats "
      "itself, is exit 1.\n\n`--json`: `path`, `files`, `bytes`; with `--smoke` also `smoke` "

@@ -1,5 +1,5 @@
 // Attention of one token with a table of scores in shared memory: any HEAD_DIM that is a multiple
-// of 4.
+// of 4, to 512.
 //
 // A group serves up to HEADS_BLOCK heads of one KV head and one split of the keys. It turns q and
 // the new k together (k and v rounded to the cache's type; the first group whose split holds the
@@ -21,8 +21,8 @@
 //! CONST HEADS KV_HEADS HEAD_DIM ROPE_DIMS CONTEXT SPLITS
 //! CONST WINDOW = 0
 //! CONST SOFTCAP = 0
-//! TUNE HEADS_BLOCK = min(4, HEADS / KV_HEADS) in 1 2 3 4
-//! TUNE LANES = SOFTWARE && HEAD_DIM <= 128 ? 32 : SOFTWARE ? 64 : 128 in 32 64 128
+//! TUNE HEADS_BLOCK = min(HEAD_DIM > 256 ? 3 : 4, HEADS / KV_HEADS) in 1 2 3 4
+//! TUNE LANES = HEAD_DIM > 256 || !SOFTWARE ? 128 : HEAD_DIM > 128 ? 64 : 32 in 32 64 128
 //! STEP read
 //! LOCAL LANES
 //! GROUPS KV_HEADS * ceildiv(HEADS / KV_HEADS, HEADS_BLOCK) * SPLITS

@@ -314,7 +314,7 @@ static enum dgl_status add_config(const struct dgl_log *log, struct kernel_set *
     const struct kernel_hint_source source = hint_source(log, set, KERNEL_LAYER_CONFIG, path);
     char *text = NULL;
     size_t len = 0;
-    enum dgl_status status = dgl_file_slurp(log, path, FILE_MAX, &text, &len);
+    enum dgl_status status = dgl_stream_slurp(log, path, FILE_MAX, &text, &len);
     if (status == DGL_OK)
         status = kernel_hints_add_json(&source, text, len);
     free(text);

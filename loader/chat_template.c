@@ -17,7 +17,7 @@ static enum dgl_status parse_file(const struct dgl_log *log, const char *path,
 {
     char *text = NULL;
     size_t len = 0;
-    enum dgl_status status = dgl_file_slurp(log, path, max_template_bytes, &text, &len);
+    enum dgl_status status = dgl_stream_slurp(log, path, max_template_bytes, &text, &len);
     if (status == DGL_OK)
         status = jinja_parse(log, path, text, len, out);
     free(text);

@@ -2,10 +2,13 @@
 #include "tests/support/test.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "core/base/file.h"
@@ -168,7 +171,7 @@ static void slurp_refuses_large_files(void **state)
     assert_contains(room->t.text, "10 bytes, wanted at most 9");
     assert_null(text);
     /* /dev/zero has no size and no end. */
-    assert_int_equal(dgl_file_slurp(&room->t.log, "/dev/zero", 200000, &text, &len),
+    assert_int_equal(dgl_stream_slurp(&room->t.log, "/dev/zero", 200000, &text, &len),
                      DGL_ERR_FORMAT);
     assert_contains(room->t.text, "more than 200000 bytes");
     assert_null(text);
@@ -186,13 +189,77 @@ static void slurp_reads_files_without_a_size(void **state)
     free(text);
 }
 
-static void slurp_of_a_directory_fails(void **state)
+static void slurp_refuses_what_is_no_file(void **state)
 {
     struct room *room = *state;
     char *text;
     size_t len;
     assert_int_equal(dgl_file_slurp(&room->t.log, room->dir, 100, &text, &len), DGL_ERR_IO);
+    assert_contains(room->t.text, "it is a directory, wanted a regular file");
+    assert_null(text);
+    assert_int_equal(dgl_stream_slurp(&room->t.log, room->dir, 100, &text, &len), DGL_ERR_IO);
     assert_contains(room->t.text, "Is a directory");
+    assert_null(text);
+    /* Would hang for ever if open() waited for a writer. */
+    assert_int_equal(mkfifo(in_room(room, "fifo"), 0600), 0);
+    assert_int_equal(dgl_file_slurp(&room->t.log, room->path, 100, &text, &len), DGL_ERR_IO);
+    assert_contains(room->t.text, "a device, pipe or socket, wanted a regular file");
+    assert_null(text);
+    assert_int_equal(room->t.errors, 3);
+}
+
+static void *write_slowly(void *path)
+{
+    int fd = open(path, O_WRONLY);
+    assert_int_equal(write(fd, "one ", 4), 4);
+    usleep(20000);
+    assert_int_equal(write(fd, "two", 3), 3);
+    close(fd);
+    return NULL;
+}
+
+static void streams_are_waited_for(void **state)
+{
+    struct room *room = *state;
+    pthread_t writer;
+    char *text;
+    size_t len;
+    assert_int_equal(mkfifo(in_room(room, "fifo"), 0600), 0);
+    assert_int_equal(pthread_create(&writer, NULL, write_slowly, room->path), 0);
+    enum dgl_status status = dgl_stream_slurp(&room->t.log, room->path, 100, &text, &len);
+    pthread_join(writer, NULL);
+    assert_int_equal(status, DGL_OK);
+    assert_string_equal(text, "one two");
+    assert_int_equal(len, 7);
+    free(text);
+}
+
+static void let_waiting_end(int number)
+{
+    (void)number;
+}
+
+/* Nobody writes: once while opening, and once (we hold the other end) while reading. */
+static void a_signal_ends_waiting_for_a_stream(void **state)
+{
+    struct room *room = *state;
+    const struct sigaction action = {.sa_handler = let_waiting_end};
+    const struct itimerval soon = {{0, 20000}, {0, 20000}}, never = {0};
+    struct sigaction before;
+    char *text;
+    size_t len;
+    assert_int_equal(mkfifo(in_room(room, "fifo"), 0600), 0);
+    sigaction(SIGALRM, &action, &before);
+    setitimer(ITIMER_REAL, &soon, NULL);
+    enum dgl_status opening = dgl_stream_slurp(&room->t.log, room->path, 100, &text, &len);
+    int fd = open(room->path, O_RDWR);
+    enum dgl_status reading = dgl_stream_slurp(&room->t.log, room->path, 100, &text, &len);
+    setitimer(ITIMER_REAL, &never, NULL);
+    sigaction(SIGALRM, &before, NULL);
+    close(fd);
+    assert_int_equal(opening, DGL_ERR_CANCELLED);
+    assert_int_equal(reading, DGL_ERR_CANCELLED);
+    assert_contains(room->t.text, "was cancelled");
     assert_null(text);
 }
 
@@ -442,7 +509,9 @@ int main(void)
         ROOM_TEST(slurp_reads_to_the_end),
         ROOM_TEST(slurp_refuses_large_files),
         ROOM_TEST(slurp_reads_files_without_a_size),
-        ROOM_TEST(slurp_of_a_directory_fails),
+        ROOM_TEST(slurp_refuses_what_is_no_file),
+        ROOM_TEST(streams_are_waited_for),
+        ROOM_TEST(a_signal_ends_waiting_for_a_stream),
         cmocka_unit_test(atomic_write_follows_links),
         cmocka_unit_test(paths_are_joined),
         cmocka_unit_test(names_have_at_most_255_bytes),

@@ -102,6 +102,37 @@ static void signal_while_reading(void **state)
     process_finish(&r);
 }
 
+/* Inputs that may be pipes, whose writer never comes. */
+struct waiting {
+    const char *name, *messages, *template;
+};
+
+static const struct waiting waits[] = {
+    {"messages", "fifo", "messages.json"},
+    {"template", "messages.json", "fifo"},
+};
+
+static void waiting_case(void **state)
+{
+    const struct waiting *row = *state;
+    char *dir = test_tmpdir(), *fifo = dgl_path_join(dir, "fifo");
+    char *messages = dgl_path_join(dir, row->messages);
+    char *template = dgl_path_join(dir, row->template);
+    const char *const args[] = {"template", "--messages", messages, "--template", template, NULL};
+    struct process_result r;
+    test_write_file(dir, "messages.json", "[]", 2);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    process_run(&(struct process_params){.args = args, .signal = SIGTERM, .signal_wait_ms = 700},
+                &r);
+    assert_code(&r, 130);
+    assert_null(strstr(r.err, "Interrupted system call"));
+    process_finish(&r);
+    free(fifo);
+    free(messages);
+    free(template);
+    test_tmpdir_remove(dir);
+}
+
 static void convert_is_cancelled_without_a_trace(void **state)
 {
     char *dir = test_tmpdir(), *out = dgl_path_join(dir, "pack");
@@ -386,6 +417,7 @@ int main(void)
         cmocka_unit_test(no_cache_is_no_fault),
     };
     int failures = test_run_table("cli signals", signal_case, signals);
+    failures += test_run_table("cli waiting", waiting_case, waits);
     failures += test_run_table("cli full output", full_output_case, printing);
     failures += test_run_table("cli missing output", missing_output_case, printing);
     failures += test_run_table("cli progress", bar_case, bars);

@@ -196,6 +196,20 @@ static void test_foreign_entry(void **state)
     free(bytes);
 }
 
+/* Would hang for ever if opening it waited for a writer; stored again, it is replaced. */
+static void test_entry_is_a_fifo(void **state)
+{
+    struct place *p = *state;
+    char *path = dgl_path_join(p->dir, entry_name(p));
+    store(p);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    free(path);
+    assert_false(serves(&p->cache, p->key));
+    store(p);
+    assert_true(serves(&p->cache, p->key));
+}
+
 static void test_entry_is_a_directory(void **state)
 {
     struct place *p = *state;
@@ -467,16 +481,27 @@ static void test_processes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(test_store_then_load),          CASE(test_layout),
-        CASE(test_last_writer_wins),         CASE(test_nothing_is_not_stored),
-        CASE(test_every_bit_counts),         CASE(test_every_truncation),
-        CASE(test_trailing_bytes),           CASE(test_foreign_entry),
-        CASE(test_entry_is_a_directory),     cmocka_unit_test(test_places),
-        cmocka_unit_test(test_off),          CASE(test_directory_is_made),
-        CASE(test_read_only_directory),      CASE(test_directory_below_a_file),
-        CASE(test_trim_oldest_first),        CASE(test_use_keeps_young),
-        CASE(test_trim_leaves_others_alone), CASE(test_trim_takes_abandoned_temporaries),
-        CASE(test_trim_only_after_a_store),  CASE(test_processes),
+        CASE(test_store_then_load),
+        CASE(test_layout),
+        CASE(test_last_writer_wins),
+        CASE(test_nothing_is_not_stored),
+        CASE(test_every_bit_counts),
+        CASE(test_every_truncation),
+        CASE(test_trailing_bytes),
+        CASE(test_foreign_entry),
+        CASE(test_entry_is_a_directory),
+        CASE(test_entry_is_a_fifo),
+        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_off),
+        CASE(test_directory_is_made),
+        CASE(test_read_only_directory),
+        CASE(test_directory_below_a_file),
+        CASE(test_trim_oldest_first),
+        CASE(test_use_keeps_young),
+        CASE(test_trim_leaves_others_alone),
+        CASE(test_trim_takes_abandoned_temporaries),
+        CASE(test_trim_only_after_a_store),
+        CASE(test_processes),
     };
     int failures = test_run_table("keys", test_key, keys);
     return failures + cmocka_run_group_tests(tests, NULL, NULL) != 0;

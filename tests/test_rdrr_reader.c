@@ -1,5 +1,6 @@
 /* The RDRR reader: good packs of every kind, damaged files, and verification. */
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/base/file.h"
@@ -192,7 +193,7 @@ static void threads_may_read_together(void **state)
 
 /* ---- files that are wrong ---- */
 
-enum damage { REMOVE, EMPTY, TRUNCATE, APPEND, FLIP_BIT, REPLACE_BY_DIR };
+enum damage { REMOVE, EMPTY, TRUNCATE, APPEND, FLIP_BIT, REPLACE_BY_DIR, REPLACE_BY_FIFO };
 
 struct bad_file {
     const char *name;
@@ -258,6 +259,12 @@ static const struct bad_file bad_files[] = {
      DGL_HASH_SHA256,
      DGL_ERR_IO,
      {"no manifest.json"}},
+    {"manifest is a pipe",
+     "manifest.json",
+     REPLACE_BY_FIFO,
+     DGL_HASH_SHA256,
+     DGL_ERR_IO,
+     {"manifest.json: it is a device, pipe or socket"}},
     {"manifest is empty",
      "manifest.json",
      EMPTY,
@@ -310,6 +317,10 @@ static void file_damage(const char *dir, const char *name, enum damage damage)
     case REPLACE_BY_DIR:
         assert_int_equal(unlink(path), 0);
         assert_int_equal(dgl_dir_make(NULL, path), DGL_OK);
+        break;
+    case REPLACE_BY_FIFO:
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(mkfifo(path, 0600), 0);
         break;
     }
     free(bytes);

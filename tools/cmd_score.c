@@ -132,7 +132,12 @@ static void texts_finish(struct texts *t)
 
 static enum dgl_status texts_load(const struct dgl_log *log, const char *path, struct texts *t)
 {
-    enum dgl_status st = dgl_json_load(log, path, MAX_TEXT_FILE, &t->doc);
+    char *json = NULL;
+    size_t len = 0;
+    enum dgl_status st = dgl_stream_slurp(log, path, MAX_TEXT_FILE, &json, &len);
+    if (st == DGL_OK)
+        st = dgl_json_parse(log, path, json, len, &t->doc);
+    free(json);
     if (st != DGL_OK)
         return st;
     struct dgl_json_reader r = {log, t->doc};

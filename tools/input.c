@@ -55,7 +55,8 @@ bool input_slurp(const char *path, struct dgl_buf *out)
     char block[65536];
     size_t n;
     if (!file) {
-        console_error("cannot read %s: %s", path, strerror(errno));
+        if (errno != EINTR || !interrupted()) /* a pipe whose writer never came */
+            console_error("cannot read %s: %s", path, strerror(errno));
         return false;
     }
     while (out->len <= MAX_INPUT && (n = fread(block, 1, sizeof(block), file)) > 0)

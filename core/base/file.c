@@ -38,28 +38,36 @@ static enum dgl_status fail_open(const struct dgl_log *log, const char *path)
                     path, DGL_SHOWN(target));
 }
 
+/* *fd may be open after an error too. */
+static enum dgl_status open_regular(const struct dgl_log *log, const char *path, int *fd,
+                                    struct stat *st)
+{
+    /* O_NONBLOCK: a FIFO in a model folder must not hang us before fstat can refuse it. */
+    do {
+        *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    } while (*fd < 0 && errno == EINTR);
+    if (*fd < 0)
+        return fail_open(log, path);
+    if (fstat(*fd, st) != 0)
+        return dgl_fail_errno(log, "examine", path);
+    if (!S_ISREG(st->st_mode))
+        return dgl_fail(log, DGL_ERR_IO, "cannot read %s: it is %s, wanted a regular file", path,
+                        S_ISDIR(st->st_mode) ? "a directory" : "a device, pipe or socket");
+    return DGL_OK;
+}
+
 enum dgl_status dgl_file_open(const struct dgl_log *log, const char *path, struct dgl_file **out)
 {
-    enum dgl_status status = DGL_OK;
     *out = NULL;
     struct dgl_file *file = dgl_new(struct dgl_file);
     if (!file)
         return dgl_fail_memory(log, path, sizeof(*file));
-    struct stat st;
+    struct stat st = {0};
+    file->fd = -1;
     file->path = strdup(path);
-    /* O_NONBLOCK: a FIFO in a model folder must not hang us before fstat can refuse it. */
-    file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (!file->path)
-        status = dgl_fail_memory(log, path, strlen(path) + 1);
-    else if (file->fd < 0)
-        status = fail_open(log, path);
-    else if (fstat(file->fd, &st) != 0)
-        status = dgl_fail_errno(log, "examine", path);
-    else if (!S_ISREG(st.st_mode))
-        status = dgl_fail(log, DGL_ERR_IO, "cannot read %s: it is %s, wanted a regular file", path,
-                          S_ISDIR(st.st_mode) ? "a directory" : "a device, pipe or socket");
-    else
-        file->size = (uint64_t)st.st_size;
+    enum dgl_status status = file->path ? open_regular(log, path, &file->fd, &st)
+                                        : dgl_fail_memory(log, path, strlen(path) + 1);
+    file->size = (uint64_t)st.st_size;
     if (status != DGL_OK)
         dgl_file_close(&file);
     *out = file;
@@ -114,27 +122,43 @@ enum dgl_status dgl_file_read(const struct dgl_log *log, const struct dgl_file *
     return DGL_OK;
 }
 
+/* Something open to be read to its end. */
+struct source {
+    const char *path;
+    int fd;
+    struct stat st;
+};
+
+/* A pipe may stay silent for ever: a signal whose handler lets waiting end (no SA_RESTART) is meant
+ * to end it. */
+static enum dgl_status fail_waiting(const struct dgl_log *log, const char *op, const char *path)
+{
+    if (errno == EINTR)
+        return dgl_fail(log, DGL_ERR_CANCELLED, "reading %s was cancelled", path);
+    return dgl_fail_errno(log, op, path);
+}
+
 /* Reads `fd` to its end into `buf`. The size from stat is only a hint: pipes and /proc report 0. */
-static enum dgl_status read_to_end(const struct dgl_log *log, const char *path, int fd, size_t max,
+static enum dgl_status read_to_end(const struct dgl_log *log, const struct source *from, size_t max,
                                    struct dgl_buf *buf)
 {
-    struct stat st;
-    if (fstat(fd, &st) != 0)
-        return dgl_fail_errno(log, "examine", path);
-    if (S_ISREG(st.st_mode) && (uint64_t)st.st_size > max)
+    const char *path = from->path;
+    bool regular = S_ISREG(from->st.st_mode);
+    if (regular && (uint64_t)from->st.st_size > max)
         return dgl_fail(log, DGL_ERR_FORMAT, "%s: %" PRIu64 " bytes, wanted at most %zu", path,
-                        (uint64_t)st.st_size, max);
-    size_t room = S_ISREG(st.st_mode) ? (size_t)st.st_size + 1 : slurp_first_bytes;
+                        (uint64_t)from->st.st_size, max);
+    size_t room = regular ? (size_t)from->st.st_size + 1 : slurp_first_bytes;
     for (;;) {
         if (buf->cap - buf->len < 2 &&
             !dgl_grow((void **)&buf->p, &buf->cap, buf->len + room + 1, 1))
             return dgl_fail_memory(log, path, (uint64_t)buf->len + room + 1);
         size_t step = buf->cap - buf->len - 1;
-        ssize_t got = read(fd, buf->p + buf->len, step < read_step_bytes ? step : read_step_bytes);
-        if (got < 0 && errno == EINTR)
+        ssize_t got =
+            read(from->fd, buf->p + buf->len, step < read_step_bytes ? step : read_step_bytes);
+        if (got < 0 && errno == EINTR && regular)
             continue;
         if (got < 0)
-            return dgl_fail_errno(log, "read", path);
+            return fail_waiting(log, "read", path);
         if (got == 0)
             break;
         buf->len += (size_t)got;
@@ -147,21 +171,44 @@ static enum dgl_status read_to_end(const struct dgl_log *log, const char *path, 
     return DGL_OK;
 }
 
-enum dgl_status dgl_file_slurp(const struct dgl_log *log, const char *path, size_t max, char **text,
-                               size_t *len)
+/* Ends `from` and gives what was read, unless `status` or reading tells of a failure. */
+static enum dgl_status slurp_source(const struct dgl_log *log, enum dgl_status status,
+                                    const struct source *from, size_t max, char **text, size_t *len)
 {
-    *text = NULL;
-    *len = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    if (fd < 0)
-        return fail_open(log, path);
     struct dgl_buf buf = {0};
-    enum dgl_status status = read_to_end(log, path, fd, max, &buf);
-    close(fd);
+    if (status == DGL_OK)
+        status = read_to_end(log, from, max, &buf);
+    if (from->fd >= 0)
+        close(from->fd);
     if (status == DGL_OK) {
         *len = buf.len;
         *text = dgl_buf_take(&buf);
     }
     dgl_buf_finish(&buf);
     return status;
+}
+
+enum dgl_status dgl_file_slurp(const struct dgl_log *log, const char *path, size_t max, char **text,
+                               size_t *len)
+{
+    struct source from = {.path = path};
+    *text = NULL;
+    *len = 0;
+    enum dgl_status status = open_regular(log, path, &from.fd, &from.st);
+    return slurp_source(log, status, &from, max, text, len);
+}
+
+enum dgl_status dgl_stream_slurp(const struct dgl_log *log, const char *path, size_t max,
+                                 char **text, size_t *len)
+{
+    struct source from = {.path = path};
+    enum dgl_status status = DGL_OK;
+    *text = NULL;
+    *len = 0;
+    from.fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (from.fd < 0)
+        status = fail_waiting(log, "open", path);
+    else if (fstat(from.fd, &from.st) != 0)
+        status = dgl_fail_errno(log, "examine", path);
+    return slurp_source(log, status, &from, max, text, len);
 }

@@ -15,9 +15,14 @@ const char *dgl_file_path(const struct dgl_file *file);
 enum dgl_status dgl_file_read(const struct dgl_log *log, const struct dgl_file *file,
                               uint64_t offset, void *dst, size_t size);
 
-/* The whole file plus a NUL; larger than `max` is DGL_ERR_FORMAT. Free *text with free(). */
+/* The whole regular file plus a NUL; larger than `max` is DGL_ERR_FORMAT. Free *text with free().
+ */
 enum dgl_status dgl_file_slurp(const struct dgl_log *log, const char *path, size_t max, char **text,
                                size_t *len);
+/* The same for what a user names, where pipes and devices will do: waits for them. A signal that
+ * ends the waiting is DGL_ERR_CANCELLED. */
+enum dgl_status dgl_stream_slurp(const struct dgl_log *log, const char *path, size_t max,
+                                 char **text, size_t *len);
 bool dgl_path_exists(const char *path);
 bool dgl_path_present(const char *path); /* the same, or a link to nothing */
 bool dgl_path_is_dir(const char *path);

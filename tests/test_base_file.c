@@ -442,7 +442,7 @@ static void a_full_disk_leaves_nothing(void **state)
     assert_int_equal(second, DGL_ERR_IO);
     assert_int_equal(third, DGL_ERR_IO);
     assert_int_equal(commit, DGL_ERR_IO);
-    assert_contains(room->t.text, "File too large; make room or write elsewhere");
+    assert_contains(room->t.text, "File too large; raise the limit on files' sizes (ulimit -f)");
     assert_contains(room->t.text, "/f: "); /* not the temporary file's name */
     assert_int_equal(room->t.errors, 1);
     assert_null(file);

@@ -2,6 +2,7 @@
  * files. */
 #include "tests/support/process.h"
 #include "tests/support/test.h"
+#include "tests/support/tiny_model.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -41,6 +42,7 @@ static void signal_case(void **state)
 static const struct signal_row signals[] = {
     {"SIGINT while generating", SIGINT, {NULL}},
     {"SIGTERM while generating", SIGTERM, {NULL}},
+    {"SIGHUP while generating", SIGHUP, {NULL}},
     {"SIGINT with a readback of many", SIGINT, {"--readback-interval", "16"}},
     {"SIGINT with stop strings", SIGINT, {"--stop", "never to be seen"}},
 };
@@ -133,14 +135,21 @@ static void waiting_case(void **state)
     test_tmpdir_remove(dir);
 }
 
-static void convert_is_cancelled_without_a_trace(void **state)
+static size_t num_files(const char *dir)
 {
+    char **names = NULL;
+    size_t count = 0;
+    assert_int_equal(dgl_dir_list(NULL, dir, &names, &count), DGL_OK);
+    dgl_names_free(names, count);
+    return count;
+}
+
+static void cancelled_convert_case(void **state)
+{
+    const struct signal_row *row = *state;
     char *dir = test_tmpdir(), *out = dgl_path_join(dir, "pack");
     const char *model = test_unpacked("models/story-llama.tar.xz", "story-llama");
     struct process_result r;
-    char **names = NULL;
-    size_t count = 0;
-    (void)state;
     if (!model) {
         test_tmpdir_remove(dir);
         free(out);
@@ -149,17 +158,78 @@ static void convert_is_cancelled_without_a_trace(void **state)
     const char *const args[] = {"convert", model, out, "--quantize", "q4_k_m", NULL};
     process_run(&(struct process_params){.args = args,
                                          .terminal = true,
-                                         .signal = SIGINT,
+                                         .signal = row->number,
                                          .signal_after = 1,
                                          .signal_on_error = true},
                 &r);
     assert_code(&r, 130);
-    assert_int_equal(dgl_dir_list(NULL, dir, &names, &count), DGL_OK);
-    assert_int_equal(count, 0);
-    dgl_names_free(names, count);
+    assert_int_equal(num_files(dir), 0);
     process_finish(&r);
     test_tmpdir_remove(dir);
     free(out);
+}
+
+static const struct signal_row cancels[] = {
+    {"SIGINT while converting", SIGINT, {NULL}},
+    {"SIGTERM while converting", SIGTERM, {NULL}},
+    {"SIGHUP while converting", SIGHUP, {NULL}},
+};
+
+/* nohup hands down an ignored SIGHUP, which stays ignored. */
+static void nohup_is_respected(void **state)
+{
+    static const char script[] = "trap '' HUP; exec \"$0\" tokenize --jsonl";
+    static const char line[] = "{\"text\":\"a\"}\n";
+    const char *const args[] = {"-c", script, process_program(), NULL};
+    struct process_result r;
+    (void)state;
+    process_run(
+        &(struct process_params){
+            .args = args, .program = "/bin/sh", .input = line, .signal = SIGHUP, .signal_after = 1},
+        &r);
+    assert_code(&r, 0);
+    process_finish(&r);
+}
+
+/* What happens to a command that writes `$2`, and how it must end. */
+struct writing {
+    const char *name;
+    const char *script; /* $0 the program, $1 a model, $2 the output */
+    int code;
+    const char *error;
+    size_t files; /* left in the output's folder */
+};
+
+static const struct writing writings[] = {
+    {"convert beyond ulimit -f", "ulimit -f 8; exec \"$0\" convert \"$1\" \"$2\"", 1,
+     "File too large; raise the limit", 0},
+    {"logits beyond ulimit -f",
+     "ulimit -f 1; exec \"$0\" logits --device any --ids 1,2 --all -o \"$2\"", 1,
+     "File too large; raise the limit", 0},
+    {"convert whose messages nobody reads",
+     "exec 3>&2; { { sleep 0.3; \"$0\" convert \"$1\" \"$2\" -vvv 2>&1 >/dev/null; "
+     "echo \"code $?\" >&3; } | :; } && sleep 0.1",
+     0, NULL, 1},
+};
+
+static void writing_case(void **state)
+{
+    const struct writing *row = *state;
+    char *model = test_tmpdir(), *dir = test_tmpdir(), *out = dgl_path_join(dir, "out");
+    const char *const args[] = {"-c", row->script, process_program(), model, out, NULL};
+    struct process_result r;
+    make_tiny_llama(model, 1, NULL);
+    process_run(&(struct process_params){.args = args, .program = "/bin/sh"}, &r);
+    assert_code(&r, row->code);
+    if (row->error)
+        assert_one_error(&r, row->error);
+    else
+        assert_contains(r.err, "code 0");
+    assert_int_equal(num_files(dir), row->files);
+    process_finish(&r);
+    free(out);
+    test_tmpdir_remove(dir);
+    test_tmpdir_remove(model);
 }
 
 /* ---- standard output ----------------------------------------------------------------------------
@@ -407,16 +477,14 @@ static void loudness_case(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(signal_while_loading),
-        cmocka_unit_test(cancelled_json_is_whole),
-        cmocka_unit_test(signal_while_reading),
-        cmocka_unit_test(convert_is_cancelled_without_a_trace),
-        cmocka_unit_test(closed_pipe_is_quiet),
-        cmocka_unit_test(ignored_sigpipe_is_quiet_too),
-        cmocka_unit_test(errors_clear_the_bar),
-        cmocka_unit_test(no_cache_is_no_fault),
+        cmocka_unit_test(signal_while_loading), cmocka_unit_test(cancelled_json_is_whole),
+        cmocka_unit_test(signal_while_reading), cmocka_unit_test(nohup_is_respected),
+        cmocka_unit_test(closed_pipe_is_quiet), cmocka_unit_test(ignored_sigpipe_is_quiet_too),
+        cmocka_unit_test(errors_clear_the_bar), cmocka_unit_test(no_cache_is_no_fault),
     };
     int failures = test_run_table("cli signals", signal_case, signals);
+    failures += test_run_table("cli cancelled conversion", cancelled_convert_case, cancels);
+    failures += test_run_table("cli writing", writing_case, writings);
     failures += test_run_table("cli waiting", waiting_case, waits);
     failures += test_run_table("cli full output", full_output_case, printing);
     failures += test_run_table("cli missing output", missing_output_case, printing);

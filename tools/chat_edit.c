@@ -278,7 +278,6 @@ struct line_editor *line_editor_create(void)
     el_source(e->el, NULL); /* ~/.editrc: the user's keys */
     el_set(e->el, EL_ADDFN, "chat-paste", "Insert a text as the terminal pastes it", insert_paste);
     el_set(e->el, EL_BIND, PASTE_BEGIN, "chat-paste", NULL); /* whatever keys they are */
-    interrupt_catch(SIGHUP);
     interrupt_catch(SIGQUIT);
     watch_terminal(e, on_terminal);
     history_open(&e->file, remember, e);

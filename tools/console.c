@@ -147,8 +147,25 @@ bool console_progress(void *priv, const char *what, uint64_t done, uint64_t tota
 
 /* ---- standard output ------------------------------------------------------------------------- */
 
+static void handle(int number, void (*handler)(int))
+{
+    struct sigaction action = {.sa_handler = handler};
+    sigemptyset(&action.sa_mask);
+    /* Without SA_RESTART: waiting for standard input ends too. */
+    sigaction(number, &action, NULL);
+}
+
+/* `| head` has what it wanted: ends as programs do that leave SIGPIPE alone, without a word. */
+static void end_by_pipe(void)
+{
+    handle(SIGPIPE, SIG_DFL);
+    raise(SIGPIPE);
+}
+
 static bool lost(void)
 {
+    if (errno == EPIPE)
+        end_by_pipe();
     /* A signal while the reader was slow: the user's wish, not a fault. */
     if (errno != EINTR || !interrupted())
         console_error("cannot write to standard output: %s", strerror(errno));
@@ -217,21 +234,26 @@ static void fill_descriptors(void)
 
 void interrupt_catch(int number)
 {
-    struct sigaction action = {.sa_handler = on_signal};
-    sigemptyset(&action.sa_mask);
-    /* Without SA_RESTART: waiting for standard input ends too. */
-    sigaction(number, &action, NULL);
+    handle(number, on_signal);
+}
+
+static bool is_ignored(int number)
+{
+    struct sigaction now = {.sa_handler = SIG_DFL};
+    return sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
 void process_prepare(void)
 {
-    struct sigaction standard = {.sa_handler = SIG_DFL};
-    sigemptyset(&standard.sa_mask);
     fill_descriptors();
     interrupt_catch(SIGINT);
     interrupt_catch(SIGTERM);
-    /* Some parents ignore SIGPIPE, and children inherit that. */
-    sigaction(SIGPIPE, &standard, NULL);
+    if (!is_ignored(SIGHUP)) /* by nohup */
+        interrupt_catch(SIGHUP);
+    /* Both would end the process where it stands, with unfinished files left behind: a message
+     * that nobody reads is no reason to end, and a limit on files is a failed write like others. */
+    handle(SIGPIPE, SIG_IGN);
+    handle(SIGXFSZ, SIG_IGN);
 }
 
 void interrupt_watch(struct dgl_session *session)

@@ -38,9 +38,10 @@ int out_exit(bool written);
 /* EXIT_* for a status. */
 int exit_code(enum dgl_status status);
 
-/* Makes SIGINT and SIGTERM set a flag, SIGPIPE end the process, and descriptors 0 to 2 exist. */
+/* Makes SIGINT, SIGTERM and SIGHUP set a flag, a closed standard output end the process by SIGPIPE
+ * (other closed pipes and limits on files only fail the write), and descriptors 0 to 2 exist. */
 void process_prepare(void);
-/* SIGINT and SIGTERM also cancel `session`; NULL ends that. */
+/* Those signals also cancel `session`; NULL ends that. */
 void interrupt_watch(struct dgl_session *session);
 /* One more signal that does what SIGTERM does. */
 void interrupt_catch(int number);

@@ -98,9 +98,9 @@ static void markdown(void)
            "([kernels.md](kernels.md)):\n");
     options_iterate(NULL, table_row, &kernels);
     printf("\nExit codes: 0 done; 1 failed, or a value that does not fit the model, file or "
-           "device; 2 a flag or value that\ndoes not parse; 130 cancelled by SIGINT or SIGTERM. An "
-           "error is one line on standard error that starts\n`dopplergl: error:`. Progress bars "
-           "appear only on a terminal and have no colour where NO_COLOR is set.\n\n"
+           "device; 2 a flag or value that\ndoes not parse; 130 cancelled by SIGINT, SIGTERM or "
+           "SIGHUP. An error is one line on standard error that\nstarts `dopplergl: error:`. "
+           "Progress bars appear only on a terminal and have no colour where NO_COLOR is set.\n\n"
            "The bundled model is looked for in the folder that DOPPLERGL_DATA names, in the build "
            "tree beside the executable,\nand in PREFIX/share/dopplergl. Compiled kernels are kept "
            "in XDG_CACHE_HOME/dopplergl. `org/name` is looked for in\nHF_HOME/hub; nothing is "

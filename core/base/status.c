@@ -66,8 +66,9 @@ static const char *errno_remedy(int error)
         return "; check its permissions";
     case ENOSPC:
     case EDQUOT:
-    case EFBIG:
         return "; make room or write elsewhere";
+    case EFBIG:
+        return "; raise the limit on files' sizes (ulimit -f) or write elsewhere";
     case EROFS:
         return "; write elsewhere";
     case EMFILE:

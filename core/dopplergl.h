@@ -439,8 +439,9 @@ struct dgl_generate_result {
     char *text; /* NUL-terminated; without prompt, special tokens and stop string; invalid UTF-8 as
                    U+FFFD */
     size_t text_len;
+    /* The prompt alone; from the call to the first token; all after that token. */
     uint64_t prefill_ns, first_token_ns, decode_ns;
-    struct dgl_counters prefill, decode;
+    struct dgl_counters prefill, decode; /* up to the first token with its sampling; after it */
 };
 /* DGL_OK also when cancelled (finish says so). *out is always initialised; release it with _finish.
  */

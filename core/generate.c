@@ -23,6 +23,7 @@ struct generation {
     size_t cap_tokens;
     bool done;
     uint64_t start_ns;
+    struct dgl_counters start; /* and what was counted by then */
 };
 
 const char *dgl_finish_str(enum dgl_finish finish)
@@ -273,6 +274,8 @@ static enum dgl_status decode_loop(struct generation *g)
     enum dgl_status st = sample_one(g);
     if (st == DGL_OK && !g->done && g->interval > 1)
         st = write_args(g);
+    /* The first token is the prompt's: what it took belongs to no later one. */
+    g->r->prefill = counters_since(g->s->model->dev, &g->start);
     struct dgl_counters before;
     dgl_device_get_counters(g->s->model->dev, &before);
     uint64_t start = dgl_now_ns();
@@ -304,15 +307,14 @@ static enum dgl_status check_params(struct generation *g)
 
 static enum dgl_status run_prompt(struct generation *g)
 {
-    struct dgl_counters before;
-    dgl_device_get_counters(g->s->model->dev, &before);
+    dgl_device_get_counters(g->s->model->dev, &g->start);
     g->start_ns = dgl_now_ns();
     enum dgl_status st =
         session_sync(g->s, g->r->prompt_ids, g->r->num_prompt_ids, &g->r->num_reused);
     if (st == DGL_OK)
         st = gl_finish(g->s->model->dev->gl);
     g->r->prefill_ns = dgl_now_ns() - g->start_ns;
-    g->r->prefill = counters_since(g->s->model->dev, &before);
+    g->r->prefill = counters_since(g->s->model->dev, &g->start);
     if (st == DGL_ERR_CANCELLED) {
         finish(g, DGL_FINISH_CANCELLED);
         st = DGL_OK;

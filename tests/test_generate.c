@@ -595,6 +595,29 @@ static void test_prefill_counters(void **state)
     dgl_generate_result_finish(&r);
 }
 
+/* Nothing that a generation does goes uncounted, and nothing counts twice. */
+static void test_counters_add_up(void **state)
+{
+    (void)state;
+    struct dgl_counters before, after;
+    dgl_session_trim(engine.session, 0);
+    dgl_device_get_counters(engine.device, &before);
+    struct dgl_generate_result r = tiny_generate(
+        engine.session, dgl_generate_params(WITH_PROMPT, .max_tokens = 12, .ignore_eos = true,
+                                            .readback_interval = 8));
+    dgl_device_get_counters(engine.device, &after);
+    assert_int_equal(r.prefill.readback_bytes, 4);
+    assert_int_equal(r.decode.readback_bytes, 4 * 11);
+    assert_int_equal(r.prefill.tokens, PROMPT);
+    assert_int_equal(r.decode.tokens, 11);
+    assert_int_equal(r.prefill.submits + r.decode.submits, after.submits - before.submits);
+    assert_int_equal(r.prefill.dispatches + r.decode.dispatches,
+                     after.dispatches - before.dispatches);
+    assert_int_equal(r.prefill.upload_bytes + r.decode.upload_bytes,
+                     after.upload_bytes - before.upload_bytes);
+    dgl_generate_result_finish(&r);
+}
+
 static void test_times(void **state)
 {
     (void)state;
@@ -623,6 +646,7 @@ int main(void)
         cmocka_unit_test(test_barriers_per_token),
         cmocka_unit_test(test_second_session_takes_from_the_pool),
         cmocka_unit_test(test_prefill_counters),
+        cmocka_unit_test(test_counters_add_up),
         cmocka_unit_test(test_times),
     };
     tiny_engine_open(&engine, &(struct tiny_engine_params){0});

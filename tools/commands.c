@@ -13,7 +13,8 @@ const struct command commands[] = {
      "`timings` (`load_ms prefill_ms first_token_ms\ndecode_ms prefill_tps decode_tps`), "
      "`counters` (`load`, `prefill`, `decode`, each with `tokens submits dispatches\nbarriers "
      "buffers_created programs_linked readback_bytes upload_bytes`), `device` (`name node driver "
-     "software`),\n`kernels` (list of `phase op name variant origin sha256`).",
+     "software`),\n`kernels` (list of `phase op name variant origin sha256`). The first token's "
+     "sampling counts as `prefill`; its time is in `first_token_ms` alone.",
      0, 0, command_generate},
     {"chat", "[options]", "Talk with a model",
      "At a terminal a conversation with line editing and history; from a pipe, each line is a "

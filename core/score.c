@@ -130,7 +130,22 @@ static double row_nll(const float *row, int32_t vocab, int32_t id)
     return max + log(sum) - row[id];
 }
 
-static enum dgl_status text_nll(struct dgl_session *s, size_t count, float *logits, double *nll)
+/* Adds what token `pos` costs, given the logits of the token before it. */
+static enum dgl_status add_nll(const struct dgl_session *s, const char *what, int32_t pos,
+                               const float *row, double *nll)
+{
+    double cost = row_nll(row, s->model->info.vocab, s->ids[pos]);
+    if (!isfinite(cost))
+        return dgl_fail(s->model->dev->log, DGL_ERR_GPU,
+                        "%s: token %d at position %d costs %f: the logits before it are not "
+                        "numbers; " ADVICE_NOT_NUMBERS,
+                        what, s->ids[pos], pos, cost);
+    *nll += cost;
+    return DGL_OK;
+}
+
+static enum dgl_status text_nll(struct dgl_session *s, const char *what, size_t count,
+                                float *logits, double *nll)
 {
     int32_t vocab = s->model->info.vocab;
     enum dgl_status st = DGL_OK;
@@ -140,7 +155,7 @@ static enum dgl_status text_nll(struct dgl_session *s, size_t count, float *logi
         st = score_chunk(s, rows, logits);
         for (int32_t i = 0; i < rows && st == DGL_OK; i++)
             if ((size_t)(start + i + 1) < count)
-                *nll += row_nll(logits + (size_t)i * (size_t)vocab, vocab, s->ids[start + i + 1]);
+                st = add_nll(s, what, start + i + 1, logits + (size_t)i * (size_t)vocab, nll);
     }
     return st;
 }
@@ -160,7 +175,7 @@ static enum dgl_status one_text(struct dgl_session *s, const struct dgl_perplexi
     if (st == DGL_OK && ids.count > 0)
         st = load_ids(s, ids.ids, ids.count, what);
     if (st == DGL_OK && ids.count > 1) {
-        st = text_nll(s, ids.count, logits, &out->nll);
+        st = text_nll(s, what, ids.count, logits, &out->nll);
         out->tokens += ids.count - 1;
     }
     free(ids.ids);

@@ -12,6 +12,11 @@
 #include "core/sampling.h"
 #include "kernels/step.h"
 
+/* What to do about logits that are NaN or infinite: nothing checks a checkpoint's values. */
+#define ADVICE_NOT_NUMBERS                                                                         \
+    "the model's weights may hold NaN or infinity (try the file that they were made from); if "    \
+    "not, try --limits min, and report it with the output of `dopplergl devices`"
+
 struct dgl_session {
     struct dgl_model *model;
     int32_t context, chunk;

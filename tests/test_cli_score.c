@@ -323,6 +323,50 @@ static void special_tokens_can_be_plain_text(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* The last values of the weights' file become NaN. */
+static void spoil_weights(const char *dir)
+{
+    static const unsigned char nan[128] = {[0 ... 127] = 0xff};
+    size_t len = 0;
+    char *bytes = tiny_file_read(dir, "model.safetensors", &len);
+    assert_true(len > sizeof(nan));
+    memcpy(bytes + len - sizeof(nan), nan, sizeof(nan));
+    test_write_file(dir, "model.safetensors", bytes, len);
+    free(bytes);
+}
+
+static void weights_that_are_not_numbers(void **state)
+{
+    const struct place *p = *state;
+    struct tiny_llama m = tiny_llama_default();
+    struct process_result r;
+    size_t len = 0;
+    char *tokenizer = tiny_file_read("tests/models/story-llama-q4_k_m", "tokenizer.json", &len);
+    char *file = dgl_path_join(p->dir, "texts.json");
+    static const char json[] = "[\"\", \"Once upon a time\"]";
+    m.vocab = VOCAB;
+    tiny_llama_write(p->dir, &m);
+    test_write_file(p->dir, "tokenizer.json", tokenizer, len);
+    test_write_file(p->dir, "texts.json", json, strlen(json));
+    process_command(&r, "perplexity", "--device", "any", "-m", p->dir, "--texts", file, NULL);
+    assert_code(&r, 0);
+    process_finish(&r);
+    spoil_weights(p->dir);
+    process_command(&r, "perplexity", "--device", "any", "-m", p->dir, "--texts", file, NULL);
+    assert_code(&r, 1);
+    assert_one_error(&r, "texts.json: text 1: token ");
+    assert_one_error(&r, " at position 1 costs ");
+    assert_one_error(&r, "weights may hold NaN or infinity");
+    assert_int_equal(r.out_len, 0);
+    process_finish(&r);
+    process_command(&r, "generate", "--device", "any", "-m", p->dir, "-p", "Once", NULL);
+    assert_code(&r, 1);
+    assert_one_error(&r, "weights may hold NaN or infinity");
+    process_finish(&r);
+    free(file);
+    free(tokenizer);
+}
+
 int main(void)
 {
 #define LOGITS(fn) cmocka_unit_test_setup_teardown(fn, place_setup, place_teardown)
@@ -332,6 +376,7 @@ int main(void)
         LOGITS(logits_need_no_tokenizer),
         LOGITS(logits_replace_a_file_whole),
         cmocka_unit_test(devices_survive_a_refusal),
+        cmocka_unit_test_setup_teardown(weights_that_are_not_numbers, place_setup, place_teardown),
         cmocka_unit_test(perplexity_is_the_references),
         cmocka_unit_test(special_tokens_can_be_plain_text),
     };

@@ -53,32 +53,32 @@ deps: ## install the Debian packages that are missing
 	@sh tools/deps.sh
 
 demo: deps ## build and write a story with the bundled model
-	@$(SUBMAKE) all
+	@+$(SUBMAKE) all
 	@$(BUILD)/dopplergl generate --device any --echo -p 'Once upon a time' -n 160 --seed 7
 
 check: deps ## build and run every test
-	@$(SUBMAKE) all tests
+	@+$(SUBMAKE) all tests
 	@sh tests/run.sh $(BUILD) $(TESTS)
 
 check-drivers: deps ## the model tests on every driver here (DRIVERS=all: newer Mesas too)
-	@$(SUBMAKE) all tests
+	@+$(SUBMAKE) all tests
 	@BUILD=$(BUILD) sh tests/drivers.sh
 
 check-shapes: deps ## full-size models with random weights, minutes each; SHAPES='qwen3-0.6b ...' picks some
-	@$(SUBMAKE) $(BUILD)/check_shapes
+	@+$(SUBMAKE) $(BUILD)/check_shapes
 	@$(BUILD)/check_shapes $(SHAPES)
 
 lint: ## formatting, size budgets, include arrows, forbidden calls
 	@sh tools/lint.sh
 
 san: deps ## the tests under AddressSanitizer and UBSan
-	@$(SUBMAKE) BUILD=$(BUILD)/san OPT='-O1 -g -fno-omit-frame-pointer' \
+	@+$(SUBMAKE) BUILD=$(BUILD)/san OPT='-O1 -g -fno-omit-frame-pointer' \
 	    SAN='-fsanitize=address,undefined -fno-sanitize-recover=undefined' all tests
 	@SAN=1 sh tests/run.sh $(BUILD)/san $(TESTS:$(BUILD)/%=$(BUILD)/san/%)
 
 fuzz: deps ## every fuzz target for FUZZ_SECONDS (20) with libFuzzer; FUZZ='decode encode' picks some
 	@sh tools/deps.sh fuzz
-	@$(SUBMAKE) BUILD=$(BUILD)/fuzz CC=clang OPT='-O1 -g -fno-omit-frame-pointer' \
+	@+$(SUBMAKE) BUILD=$(BUILD)/fuzz CC=clang OPT='-O1 -g -fno-omit-frame-pointer' \
 	    SAN='-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=undefined' fuzzers
 	@sh tests/fuzz.sh $(BUILD)/fuzz $(FUZZ)
 

@@ -182,6 +182,36 @@ static void an_installation_can_be_used(void **state)
     test_tmpdir_remove(dir);
 }
 
+struct make_case {
+    const char *target, *file; /* something that the target's inner make builds */
+};
+
+static const struct make_case make_cases[] = {
+    {"demo", "obj/core/device.o"},          {"check", "obj/core/device.o"},
+    {"check-drivers", "obj/core/device.o"}, {"check-shapes", "obj/core/device.o"},
+    {"san", "san/obj/core/device.o"},       {"fuzz", "fuzz/obj/core/device.o"},
+};
+
+/* The inner make takes part in the outer one's jobs. A dry run descends only into recipes that make
+ * knows to run make, and these are the ones that it hands its job server to. */
+static void inner_make_gets_the_jobs(void **state)
+{
+    const struct make_case *c = *state;
+    if (!have("make"))
+        SKIP("make is not installed");
+    struct dgl_buf output = {0};
+    char wanted[64];
+    char *dir = test_tmpdir();
+    int code = run(&output, "env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -n -j2 BUILD=%s V=1 %s",
+                   dir, c->target);
+    assert_int_equal(code, 0);
+    snprintf(wanted, sizeof(wanted), "/%s core/device.c", c->file);
+    assert_contains(output.p, wanted);
+    assert_null(strstr(output.p, "jobserver unavailable"));
+    dgl_buf_finish(&output);
+    test_tmpdir_remove(dir);
+}
+
 struct runner_case {
     const char *name;
     const char *script; /* a program that speaks TAP */
@@ -242,5 +272,6 @@ int main(void)
     };
     return cmocka_run_group_tests_name("build", tests, NULL, NULL) +
            test_run_table("public header", check_header, header_cases) +
+           test_run_table("jobs of an inner make", inner_make_gets_the_jobs, make_cases) +
            test_run_table("test runner", check_runner, runner_cases);
 }

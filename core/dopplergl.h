@@ -192,6 +192,10 @@ struct dgl_kernels_params {
 enum dgl_status dgl_kernels_create(const struct dgl_log *log,
                                    const struct dgl_kernels_params *params,
                                    struct dgl_kernels **out);
+/* dgl_kernels_params.hints as far as it can be judged without kernels: whether it is an object of
+ * hints that exist, with values that they take. Names under `variants` and `tunes` are not looked
+ * at. */
+enum dgl_status dgl_kernels_check_hints(const struct dgl_log *log, const char *hints);
 void dgl_kernels_destroy(struct dgl_kernels **kernels);
 void dgl_kernels_iterate(const struct dgl_kernels *kernels,
                          bool (*cb)(void *priv, const struct dgl_kernel_info *info), void *priv);

@@ -21,6 +21,11 @@ enum dgl_status dgl_kernels_create(const struct dgl_log *log,
     return st;
 }
 
+enum dgl_status dgl_kernels_check_hints(const struct dgl_log *log, const char *hints)
+{
+    return kernel_hints_check(log, KERNEL_HINTS_ORIGIN, hints);
+}
+
 void dgl_kernels_destroy(struct dgl_kernels **kernels)
 {
     struct dgl_kernels *k = *kernels;

@@ -104,6 +104,8 @@ static enum dgl_status add_variant(const struct kernel_hint_source *source, cons
                                    const char *value)
 {
     struct dgl_str rest = dgl_str_of(key + strlen("variants.")), op = {"", 0};
+    if (!source->set)
+        return DGL_OK;
     dgl_str_split(&rest, '/', &op);
     if (!op_exists(source->set, op))
         return fail_op(source, op);
@@ -144,6 +146,8 @@ static enum dgl_status add_tune(const struct kernel_hint_source *source, const c
 {
     struct dgl_str rest = dgl_str_of(key + strlen("tunes.")), part = {"", 0};
     char name[64] = "";
+    if (!source->set)
+        return DGL_OK;
     dgl_str_split(&rest, '.', &part);
     if (part.len < sizeof(name))
         memcpy(name, part.p, part.len);
@@ -308,5 +312,17 @@ enum dgl_status kernel_hints_add_json(const struct kernel_hint_source *source, c
             dgl_fail(source->log, fault_of(source), "%s: kernel hints are %s, wanted an object",
                      source->origin, dgl_json_type_name(dgl_json_type(root)));
     dgl_json_destroy(&doc);
+    return status;
+}
+
+enum dgl_status kernel_hints_check(const struct dgl_log *log, const char *origin, const char *json)
+{
+    struct dgl_arena arena = {0};
+    struct kernel_hints hints = {0};
+    const struct kernel_hint_source source = {log,   &arena, NULL, &hints, KERNEL_LAYER_HINTS,
+                                              origin};
+    enum dgl_status status = kernel_hints_add_json(&source, json, strlen(json));
+    free(hints.items);
+    dgl_arena_finish(&arena);
     return status;
 }

@@ -64,8 +64,8 @@ struct kernel_hints {
 struct kernel_hint_source {
     const struct dgl_log *log;
     struct dgl_arena *arena;
-    const struct kernel_set
-        *set; /* names in `variants` and `tunes` are checked against its kernels */
+    const struct kernel_set *set; /* names in `variants` and `tunes` are checked against its
+                                     kernels; NULL: they stay unchecked */
     struct kernel_hints *hints;
     enum kernel_layer layer;
     const char *origin;

@@ -339,7 +339,7 @@ static enum dgl_status add_hints(const struct dgl_log *log, struct kernel_set *s
         status = add_config(log, set, params->config_file);
     if (status == DGL_OK && params->profile)
         status = add_profile(log, set, params->profile);
-    source = hint_source(log, set, KERNEL_LAYER_HINTS, "--kernel-hints");
+    source = hint_source(log, set, KERNEL_LAYER_HINTS, KERNEL_HINTS_ORIGIN);
     if (status == DGL_OK && params->hints)
         status = kernel_hints_add_json(&source, params->hints, strlen(params->hints));
     source = hint_source(log, set, KERNEL_LAYER_FLAG, "flag");

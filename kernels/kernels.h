@@ -135,6 +135,12 @@ enum kernel_layer {
     KERNEL_LAYER_FLAG,
 };
 
+/* What messages call dgl_kernels_params.hints. */
+#define KERNEL_HINTS_ORIGIN "--kernel-hints"
+
+/* The text is a JSON object of hints and their values; which kernels there are is not looked at. */
+enum dgl_status kernel_hints_check(const struct dgl_log *log, const char *origin, const char *json);
+
 struct kernel_set; /* kernels, chunks and hints; immutable after creation */
 enum dgl_status kernel_set_create(const struct dgl_log *log,
                                   const struct dgl_kernels_params *params, struct kernel_set **out);

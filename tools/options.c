@@ -20,7 +20,9 @@ enum type {
     TYPE_I64,
     TYPE_F64,
     TYPE_WORD,
-    TYPE_DATE
+    TYPE_DATE,
+    TYPE_DEVICE,
+    TYPE_HINTS
 };
 
 struct option {
@@ -201,7 +203,7 @@ static const struct option table[] = {
      FIELD(kernel_config), 0, 0, NULL, 0},
     {ENGINE, 0, "kernel-profile", "NAME", "named set of hints: fast, safe, debug, fused, apple",
      TYPE_WORD, FIELD(kernel_profile), 0, 0, "fast|safe|debug|fused|apple", 0},
-    {ENGINE, 0, "kernel-hints", "JSON", "kernel hints as a JSON object", TYPE_STR,
+    {ENGINE, 0, "kernel-hints", "JSON", "kernel hints as a JSON object", TYPE_HINTS,
      FIELD(kernel_hints), 0, 0, NULL, 0},
     {ENGINE, 0, "compute-precision", "WORD", "hint computePrecision: auto, f16, f32", TYPE_WORD,
      FIELD(compute_precision), 0, 0, "auto|f16|f32", 0},
@@ -222,7 +224,7 @@ static const struct option table[] = {
     {"*", 0, "device", "any|software|PATH|N",
      "a render node, a row of `devices`, or whether software is welcome (default: the first "
      "hardware device)",
-     TYPE_STR, FIELD(device), 0, 0, NULL, 0},
+     TYPE_DEVICE, FIELD(device), 0, 0, NULL, 0},
     {"*", 0, "limits", "min", "clamp the device to the GLES 3.1 minimums", TYPE_WORD, FIELD(limits),
      0, 0, "min", 0},
     {"*", 0, "kv-type", "f16|f32", "type of the KV cache (default: f16)", TYPE_WORD, FIELD(kv_type),
@@ -283,6 +285,10 @@ static bool bad_value(const struct option *o, const char *value)
 {
     if (o->type == TYPE_DATE)
         console_error("--%s %s: wanted a date, 2025-06-15 or 2025-06-15T12:30:00", o->name, value);
+    else if (o->type == TYPE_DEVICE)
+        console_error("--%s '%s': wanted any, software, the path of a render node, or a row of "
+                      "`dopplergl devices`",
+                      o->name, value);
     else if (o->type == TYPE_WORD)
         console_error("--%s %s: wanted one of %s", o->name, value, o->words);
     else if (o->type == TYPE_F64)
@@ -313,6 +319,27 @@ static bool store_number(const struct option *o, const char *value, void *field)
     return true;
 }
 
+/* Whether it can name a device; which ones there are is the library's to say. */
+static bool names_device(const char *value)
+{
+    uint64_t row;
+    return has_word("any|software", '|', value) || value[0] == '/' ||
+           dgl_parse_u64(dgl_str_of(value), INT32_MAX, &row);
+}
+
+static void write_error(void *priv, enum dgl_log_level level, const char *text)
+{
+    (void)priv;
+    (void)level;
+    console_error("%s", text);
+}
+
+static bool are_hints(const char *value)
+{
+    const struct dgl_log log = {.write = write_error, .level = DGL_LOG_ERROR};
+    return dgl_kernels_check_hints(&log, value) == DGL_OK;
+}
+
 static bool store(const struct option *o, const char *value, struct options *out)
 {
     void *field = (char *)out + o->offset;
@@ -333,6 +360,12 @@ static bool store(const struct option *o, const char *value, struct options *out
     case TYPE_STR:
         *(const char **)field = value;
         return true;
+    case TYPE_DEVICE:
+        *(const char **)field = value;
+        return names_device(value) || bad_value(o, value);
+    case TYPE_HINTS:
+        *(const char **)field = value;
+        return are_hints(value);
     case TYPE_DATE:
         return dgl_parse_date(dgl_str_of(value), field) || bad_value(o, value);
     case TYPE_STRS: {

@@ -71,6 +71,17 @@ static enum dgl_status make_temp(const struct dgl_log *log, struct convert_folde
     return DGL_ERR_IO;
 }
 
+/* From here on a link that the user named is what it names. */
+static enum dgl_status follow_link(const struct dgl_log *log, struct convert_folder *folder)
+{
+    char *target = dgl_path_target(folder->path);
+    if (!target)
+        return dgl_fail_memory(log, folder->path, strlen(folder->path));
+    free(folder->path);
+    folder->path = target;
+    return DGL_OK;
+}
+
 enum dgl_status convert_folder_begin(const struct dgl_log *log, const char *path, bool force,
                                      struct convert_folder *out)
 {
@@ -87,6 +98,8 @@ enum dgl_status convert_folder_begin(const struct dgl_log *log, const char *path
                      "%s exists already; choose another name, or --force to replace it", out->path);
     else if (dgl_path_present(out->path))
         status = check_replaceable(log, out->path);
+    if (status == DGL_OK)
+        status = follow_link(log, out);
     if (status == DGL_OK) {
         dgl_temp_sweep(log, out->path);
         status = make_temp(log, out);

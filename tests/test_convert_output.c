@@ -182,6 +182,41 @@ static void force_spares_a_file(void **state)
     assert_only(f, "in", "out");
 }
 
+static void assert_is_link(const char *path)
+{
+    struct stat st;
+    assert_int_equal(lstat(path, &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+}
+
+/* The pack that a link names is replaced, where it is; the link stays. */
+static void force_follows_a_link(void **state)
+{
+    struct fixture *f = *state;
+    char *room = test_tmpdir(), *link = dgl_path_join(room, "link");
+    assert_converts(f, f->in, f->out, "bf16");
+    assert_int_equal(symlink(f->out, link), 0);
+    assert_int_equal(convert(f, .out = link, .quantize = "f16"), DGL_ERR_INVALID_ARG);
+    assert_int_equal(convert(f, .out = link, .quantize = "q8_0", .force = true), DGL_OK);
+    assert_is_link(link);
+    assert_quantization(f->out, "q8_0");
+    assert_only(f, "in", "out");
+    free(link);
+    test_tmpdir_remove(room);
+}
+
+/* It is not known to have named a pack. */
+static void a_link_to_nothing_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(symlink("nowhere", f->out), 0);
+    assert_int_equal(convert(f, .quantize = "q8_0"), DGL_ERR_INVALID_ARG);
+    assert_int_equal(convert(f, .quantize = "q8_0", .force = true), DGL_ERR_INVALID_ARG);
+    assert_contains(f->log.text, "not a folder");
+    assert_is_link(f->out);
+    assert_only(f, "in", "out");
+}
+
 static void trailing_slashes_are_ignored(void **state)
 {
     struct fixture *f = *state;
@@ -399,6 +434,8 @@ int main(void)
         FIXTURE_CASE(force_fills_an_empty_folder),
         FIXTURE_CASE(force_spares_what_is_no_pack),
         FIXTURE_CASE(force_spares_a_file),
+        FIXTURE_CASE(force_follows_a_link),
+        FIXTURE_CASE(a_link_to_nothing_is_refused),
         FIXTURE_CASE(trailing_slashes_are_ignored),
         FIXTURE_CASE(cancelling_leaves_nothing),
         FIXTURE_CASE(cancelling_keeps_the_old_pack),

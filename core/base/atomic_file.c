@@ -44,17 +44,9 @@ static enum dgl_status open_temp(struct dgl_atomic_file *file)
     return DGL_ERR_IO;
 }
 
-/* What a link names is replaced, not the link: users' paths may be links (and /dev/stdout is one).
- * A new file, or a link to nothing, is written where it stands. */
-static char *target_of(const char *path)
-{
-    char *target = realpath(path, NULL);
-    return target ? target : strdup(path);
-}
-
 void dgl_atomic_sweep(const struct dgl_log *log, const char *path)
 {
-    char *target = target_of(path);
+    char *target = dgl_path_target(path);
     if (target)
         dgl_temp_sweep(log, target);
     free(target);
@@ -70,7 +62,7 @@ enum dgl_status dgl_atomic_create(const struct dgl_log *log, const char *path,
     file->log = log;
     file->fd = -1;
     file->name = strdup(path);
-    file->path = target_of(path);
+    file->path = dgl_path_target(path);
     enum dgl_status status =
         file->name && file->path ? open_temp(file) : dgl_fail_memory(log, path, strlen(path) + 1);
     if (status != DGL_OK)

@@ -22,6 +22,12 @@ bool dgl_path_present(const char *path)
     return lstat(path, &st) == 0;
 }
 
+char *dgl_path_target(const char *path)
+{
+    char *target = realpath(path, NULL);
+    return target ? target : strdup(path);
+}
+
 bool dgl_path_is_dir(const char *path)
 {
     struct stat st;

@@ -82,8 +82,9 @@ static const struct option table[] = {
     {"generate chat", 0, "repeat-penalty", "R", "penalty of recent tokens; 1 is off (default: 1.0)",
      TYPE_F64, FIELD(repeat_penalty), 0.01, 100, NULL, FIELD(repeat_penalty_given)},
     {"generate chat", 0, "repeat-last-n", "N",
-     "how many tokens count as recent; 0 is off (default: 64)", TYPE_I32, FIELD(repeat_last_n), 0,
-     1024, NULL, 0},
+     "how many tokens count as recent, at most 1024 and never -1 for all as in llama.cpp; 0 is off "
+     "(default: 64)",
+     TYPE_I32, FIELD(repeat_last_n), 0, 1024, NULL, 0},
     {"generate chat", 's', "seed", "N", "random seed; -1 takes a new one (default: -1)", TYPE_I64,
      FIELD(seed), -1, 9007199254740991.0, NULL, 0},
     {"generate chat", 0, "stop", "TEXT", "end the answer before this text; may be repeated",

@@ -325,6 +325,9 @@ struct dgl_model_info {
     bool has_tokenizer;
 };
 
+/* There is something at `path`, or in the Hub cache under that name: what dgl_model_load() begins
+ * with, asked before there is a device. Reads nothing of the model. */
+enum dgl_status dgl_model_find(const struct dgl_log *log, const char *path);
 /* Reads, verifies, uploads and plans. Refuses before allocating when the device cannot hold it.
  * Very slow. */
 enum dgl_status dgl_model_load(struct dgl_device *dev, const struct dgl_model_params *params,
@@ -405,6 +408,8 @@ struct dgl_sampling {
     int32_t repeat_last_n; /* window of the penalty, tokens; 0 = off, at most 1024 */
     uint64_t seed;
 };
+/* What dgl_generate() would refuse, asked before there is a device. */
+enum dgl_status dgl_sampling_check(const struct dgl_log *log, const struct dgl_sampling *sampling);
 
 enum dgl_finish {
     DGL_FINISH_EOS,

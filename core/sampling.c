@@ -38,6 +38,11 @@ enum dgl_status sampling_check(const struct dgl_log *log, const struct dgl_sampl
     return DGL_OK;
 }
 
+enum dgl_status dgl_sampling_check(const struct dgl_log *log, const struct dgl_sampling *sampling)
+{
+    return sampling_check(log, sampling);
+}
+
 enum sample_kind sampling_kind(const struct dgl_sampling *sampling)
 {
     if (sampling->temperature == 0)

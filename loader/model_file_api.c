@@ -5,6 +5,7 @@
 
 #include "core/base/log.h"
 #include "loader/hub_cache.h"
+#include "loader/synthetic_model.h"
 #include "loader/tokenizer.h"
 
 static enum dgl_status tokenizer_check(const struct dgl_log *log, const struct dgl_model_file *file)
@@ -17,6 +18,19 @@ static enum dgl_status tokenizer_check(const struct dgl_log *log, const struct d
     if (st == DGL_OK)
         st = model_file_check_tokenizer(log, file, tok);
     tokenizer_destroy(&tok);
+    return st;
+}
+
+enum dgl_status dgl_model_find(const struct dgl_log *log, const char *path)
+{
+    char *found = NULL, *name = NULL;
+    if (!path || !path[0])
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
+    if (synthetic_is_path(path))
+        return DGL_OK;
+    enum dgl_status st = model_path_resolve(log, path, &found, &name);
+    free(found);
+    free(name);
     return st;
 }
 

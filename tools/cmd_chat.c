@@ -24,15 +24,17 @@ static bool check_options(const struct options *opt)
     return false;
 }
 
-/* The template first: it opens no device and says at once when there is none. */
+/* Sampling and the template first: they open no device and say at once what is missing. */
 static enum dgl_status open_all(struct chat *c, const char *model)
 {
     struct console console;
     console_init(&console, c->opt);
-    enum dgl_status status = dgl_template_load(
-        &console.log,
-        dgl_template_params(.path = model, .file = c->opt->template, .name = c->opt->template_name),
-        &c->tmpl);
+    enum dgl_status status = generation_check(c->opt);
+    if (status == DGL_OK)
+        status = dgl_template_load(&console.log,
+                                   dgl_template_params(.path = model, .file = c->opt->template,
+                                                       .name = c->opt->template_name),
+                                   &c->tmpl);
     if (status == DGL_OK)
         status = engine_open(&c->engine, c->opt, model, true);
     if (status == DGL_OK && !dgl_model_tokenizer(c->engine.model))

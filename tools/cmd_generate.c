@@ -106,7 +106,9 @@ static enum dgl_status fill_params(struct generate *g, const struct options *opt
 
 static int generate_run(struct generate *g, const struct options *opt)
 {
-    enum dgl_status st = engine_open(&g->engine, opt, NULL, true);
+    enum dgl_status st = generation_check(opt);
+    if (st == DGL_OK)
+        st = engine_open(&g->engine, opt, NULL, true);
     if (st != DGL_OK)
         return exit_code(st);
     if (!opt->json && !dgl_model_tokenizer(g->engine.model))

@@ -122,7 +122,9 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
         path = model_path(opt, bundled);
     if (!path)
         return DGL_ERR_INVALID_ARG;
-    enum dgl_status st = engine_open_kernels(e, opt);
+    enum dgl_status st = dgl_model_find(&e->console.log, path);
+    if (st == DGL_OK)
+        st = engine_open_kernels(e, opt);
     if (st == DGL_OK)
         st = dgl_device_create(&e->console.log,
                                dgl_device_params(.select = opt->device,

@@ -56,6 +56,15 @@ static void sampling_of(const struct options *opt, struct dgl_sampling *out)
     };
 }
 
+enum dgl_status generation_check(const struct options *opt)
+{
+    struct console console;
+    struct dgl_sampling sampling;
+    console_init(&console, opt);
+    sampling_of(opt, &sampling);
+    return dgl_sampling_check(&console.log, &sampling);
+}
+
 /* generation_config.json where no flag says otherwise. */
 static enum dgl_status model_defaults(const struct engine *e, const struct options *opt,
                                       struct dgl_sampling *out)

@@ -15,6 +15,8 @@ struct stop_strings {
 bool stop_strings_init(struct stop_strings *s, const struct options *opt);
 void stop_strings_finish(struct stop_strings *s);
 
+/* The sampling options are in their ranges; before engine_open(). */
+enum dgl_status generation_check(const struct options *opt);
 /* What the options say of a generation: sampling, limits, stop strings (borrowed), with the values
  * of generation_config.json where --model-defaults asks for them. Prompt and callbacks are the
  * caller's. */

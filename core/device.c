@@ -81,6 +81,8 @@ enum dgl_status dgl_device_create(const struct dgl_log *log, const struct dgl_de
 {
     static const struct dgl_device_params defaults;
     const struct dgl_device_params *p = params ? params : &defaults;
+    if (!out)
+        return dgl_fail_no_out(log, "dgl_device_create");
     *out = NULL;
     struct dgl_device *dev = dgl_new(struct dgl_device);
     if (!dev)

@@ -9,6 +9,8 @@ enum dgl_status dgl_kernels_create(const struct dgl_log *log,
                                    const struct dgl_kernels_params *params,
                                    struct dgl_kernels **out)
 {
+    if (!out)
+        return dgl_fail_no_out(log, "dgl_kernels_create");
     *out = NULL;
     struct dgl_kernels *k = dgl_new(struct dgl_kernels);
     if (!k)

@@ -359,6 +359,8 @@ enum dgl_status dgl_model_load(struct dgl_device *dev, const struct dgl_model_pa
 {
     static const struct dgl_model_params defaults;
     struct gl_saved saved = {0};
+    if (!out)
+        return dgl_fail_no_out(dev->log, "dgl_model_load");
     *out = NULL;
     enum dgl_status st = device_enter(dev, &saved);
     if (st != DGL_OK)

@@ -332,6 +332,8 @@ enum dgl_status dgl_session_create(struct dgl_model *model, const struct dgl_ses
     static const struct dgl_session_params defaults;
     const struct dgl_session_params *p = params ? params : &defaults;
     struct gl_saved saved = {0};
+    if (!out)
+        return dgl_fail_no_out(model->dev->log, "dgl_session_create");
     *out = NULL;
     enum dgl_status st = check_params(model, p);
     if (st != DGL_OK)

@@ -50,6 +50,8 @@ static enum dgl_status open_checked(const struct dgl_log *log,
 enum dgl_status dgl_inspect(const struct dgl_log *log, const char *path,
                             struct dgl_model_file **out)
 {
+    if (!out)
+        return dgl_fail_no_out(log, "dgl_inspect");
     return open_checked(log, &(struct model_open_params){.path = path}, out);
 }
 

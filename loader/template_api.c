@@ -9,6 +9,8 @@ enum dgl_status dgl_template_load(const struct dgl_log *log,
                                   struct dgl_template **out)
 {
     struct chat_source source;
+    if (!out)
+        return dgl_fail_no_out(log, "dgl_template_load");
     *out = NULL;
     if (!params || !params->path)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "chat template: path is NULL, wanted a model");

@@ -69,6 +69,8 @@ static char *find_plain_json(const char *dir)
 enum dgl_status dgl_tokenizer_load(const struct dgl_log *log, const char *path,
                                    struct dgl_tokenizer **out)
 {
+    if (!out)
+        return dgl_fail_no_out(log, "dgl_tokenizer_load");
     *out = NULL;
     if (!path)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,

@@ -355,7 +355,49 @@ static enum dgl_status perplexity_null(void)
     return dgl_perplexity(engine.session, NULL, &r);
 }
 
+static enum dgl_status device_without_place(void)
+{
+    return dgl_device_create(&engine.log.log, NULL, NULL);
+}
+
+static enum dgl_status kernels_without_place(void)
+{
+    return dgl_kernels_create(&engine.log.log, NULL, NULL);
+}
+
+static enum dgl_status tokenizer_without_place(void)
+{
+    return dgl_tokenizer_load(&engine.log.log, engine.path, NULL);
+}
+
+static enum dgl_status template_without_place(void)
+{
+    return dgl_template_load(&engine.log.log, dgl_template_params(.path = engine.path), NULL);
+}
+
+static enum dgl_status model_without_place(void)
+{
+    return dgl_model_load(engine.device, dgl_model_params(.path = engine.path), NULL);
+}
+
+static enum dgl_status session_without_place(void)
+{
+    return dgl_session_create(engine.model, NULL, NULL);
+}
+
+static enum dgl_status inspect_without_place(void)
+{
+    return dgl_inspect(&engine.log.log, engine.path, NULL);
+}
+
 static const struct required requireds[] = {
+    {"a device without a place", device_without_place, "dgl_device_create: out is NULL"},
+    {"kernels without a place", kernels_without_place, "dgl_kernels_create: out is NULL"},
+    {"a tokenizer without a place", tokenizer_without_place, "dgl_tokenizer_load: out is NULL"},
+    {"a template without a place", template_without_place, "dgl_template_load: out is NULL"},
+    {"a model without a place", model_without_place, "dgl_model_load: out is NULL"},
+    {"a session without a place", session_without_place, "dgl_session_create: out is NULL"},
+    {"an inspection without a place", inspect_without_place, "dgl_inspect: out is NULL"},
     {"a model without parameters", load_null, "path"},
     {"a model with an empty path", load_empty, "path"},
     {"an answer without parameters", generate_null, "prompt"},

@@ -50,6 +50,12 @@ enum dgl_status dgl_fail(const struct dgl_log *log, enum dgl_status status, cons
     return status;
 }
 
+enum dgl_status dgl_fail_no_out(const struct dgl_log *log, const char *function)
+{
+    return dgl_fail(log, DGL_ERR_INVALID_ARG, "%s: out is NULL, wanted where to put the result",
+                    function);
+}
+
 enum dgl_status dgl_fail_memory(const struct dgl_log *log, const char *what, uint64_t bytes)
 {
     return dgl_fail(log, DGL_ERR_NO_MEMORY, "out of memory: %s needs %" PRIu64 " bytes",

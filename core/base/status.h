@@ -12,6 +12,9 @@
 enum dgl_status dgl_fail(const struct dgl_log *log, enum dgl_status status, const char *fmt, ...)
     DGL_PRINTF(3, 4);
 
+/* A public function that makes something got no place to put it: its `out` is NULL. */
+enum dgl_status dgl_fail_no_out(const struct dgl_log *log, const char *function);
+
 /* Out of memory, with what was wanted. */
 enum dgl_status dgl_fail_memory(const struct dgl_log *log, const char *what, uint64_t bytes);
 

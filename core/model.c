@@ -29,8 +29,7 @@ static enum dgl_status open_tokenizer(struct dgl_model *m)
     const struct dgl_model_file *f = m->file;
     if (!f->tokenizer_json)
         return DGL_OK;
-    enum dgl_status st =
-        tokenizer_create(m->dev->log, f->path, f->tokenizer_json, f->tokenizer_json_len, &m->tok);
+    enum dgl_status st = model_file_tokenizer(m->dev->log, f, &m->tok);
     if (st == DGL_OK)
         st = model_file_check_tokenizer(m->dev->log, f, m->tok);
     return st;

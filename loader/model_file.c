@@ -438,6 +438,18 @@ void model_file_close(struct dgl_model_file **file)
     *file = NULL;
 }
 
+enum dgl_status model_file_tokenizer(const struct dgl_log *log, const struct dgl_model_file *file,
+                                     struct dgl_tokenizer **out)
+{
+    bool folder = file->format == MODEL_HF || file->format == MODEL_RDRR;
+    char *name = folder ? dgl_path_join(file->path, FILE_TOKENIZER) : strdup(file->path);
+    enum dgl_status st =
+        name ? tokenizer_create(log, name, file->tokenizer_json, file->tokenizer_json_len, out)
+             : dgl_fail_memory(log, "path", strlen(file->path));
+    free(name);
+    return st;
+}
+
 enum dgl_status model_file_check_tokenizer(const struct dgl_log *log,
                                            const struct dgl_model_file *file,
                                            const struct dgl_tokenizer *tok)

@@ -54,8 +54,11 @@ enum dgl_status model_file_of_gguf(const struct dgl_log *log, const char *path,
                                    struct gguf_parts *parts, struct dgl_model_file **out);
 void model_file_close(struct dgl_model_file **file);
 
-/* DGL_ERR_FORMAT when a tokenizer uses ids that the model has no row for. */
+/* The tokenizer of a model that has tokenizer_json. Messages name the file that it stands in. */
 struct dgl_tokenizer;
+enum dgl_status model_file_tokenizer(const struct dgl_log *log, const struct dgl_model_file *file,
+                                     struct dgl_tokenizer **out);
+/* DGL_ERR_FORMAT when a tokenizer uses ids that the model has no row for. */
 enum dgl_status model_file_check_tokenizer(const struct dgl_log *log,
                                            const struct dgl_model_file *file,
                                            const struct dgl_tokenizer *tok);

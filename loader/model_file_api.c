@@ -13,8 +13,7 @@ static enum dgl_status tokenizer_check(const struct dgl_log *log, const struct d
     struct dgl_tokenizer *tok = NULL;
     if (!file->tokenizer_json)
         return DGL_OK;
-    enum dgl_status st = tokenizer_create(log, "tokenizer.json", file->tokenizer_json,
-                                          file->tokenizer_json_len, &tok);
+    enum dgl_status st = model_file_tokenizer(log, file, &tok);
     if (st == DGL_OK)
         st = model_file_check_tokenizer(log, file, tok);
     tokenizer_destroy(&tok);

@@ -87,7 +87,7 @@ enum dgl_status rdrr_need_text(struct dgl_json_reader r, const struct dgl_json *
         return st;
     struct dgl_str text = dgl_json_str(value);
     if (text.len == 0 || memchr(text.p, 0, text.len))
-        return dgl_json_fail(r, value, "is empty or holds U+0000");
+        return dgl_json_fail_wanted(r, value, "text, not empty, without U+0000");
     *out = dgl_arena_strndup(arena, text.p, text.len);
     return *out ? DGL_OK : dgl_fail_memory(r.log, key, text.len);
 }

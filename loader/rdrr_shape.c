@@ -21,7 +21,7 @@ static enum dgl_status shape_read(struct dgl_json_reader r, const struct dgl_jso
     for (const struct dgl_json *d = dgl_json_first(array); d; d = dgl_json_next(d)) {
         int64_t dim;
         if (!dgl_json_i64(d, &dim) || dim < 1)
-            return dgl_json_fail(r, d, "dimension %u is not an integer from 1", out->rank);
+            return dgl_json_fail_wanted(r, d, "an integer from 1");
         out->dim[out->rank++] = (uint64_t)dim;
     }
     return DGL_OK;

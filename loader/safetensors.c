@@ -47,8 +47,7 @@ static enum dgl_status parse_shape(struct parser *p, const struct dgl_json *obje
     for (const struct dgl_json *d = dgl_json_first(shape); d; d = dgl_json_next(d)) {
         int64_t dim;
         if (!dgl_json_i64(d, &dim) || dim < 1)
-            return dgl_json_fail(p->r, d, "dimension %u of %s is not an integer from 1", info->rank,
-                                 DGL_SHOWN(info->name));
+            return dgl_json_fail_wanted(p->r, d, "an integer from 1");
         info->shape[info->rank++] = (uint64_t)dim;
     }
     if (!dgl_dtype_tensor_bytes(info->dtype, info->rank, info->shape, &info->bytes))

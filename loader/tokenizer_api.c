@@ -44,7 +44,7 @@ static enum dgl_status load_from_model(const struct dgl_log *log, const char *pa
     if (status != DGL_OK)
         return status;
     if (file->tokenizer_json)
-        status = tokenizer_create(log, path, file->tokenizer_json, file->tokenizer_json_len, out);
+        status = model_file_tokenizer(log, file, out);
     else
         status = dgl_fail(log, DGL_ERR_INVALID_ARG,
                           "%s: the model has no tokenizer; give it ids, or a tokenizer.json", path);

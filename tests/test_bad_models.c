@@ -174,7 +174,7 @@ static const struct bad_folder bad_folders[] = {
      "{\"model\": ",
      NULL,
      DGL_ERR_FORMAT,
-     {"tokenizer.json"}},
+     {"/tokenizer.json"}},
     {"tokenizer of a larger vocabulary",
      "tokenizer.json",
      NULL,

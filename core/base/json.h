@@ -89,6 +89,9 @@ enum dgl_status dgl_json_opt_f64(struct dgl_json_reader r, const struct dgl_json
                                  const char *key, double min, double max, double *inout);
 enum dgl_status dgl_json_opt_bool(struct dgl_json_reader r, const struct dgl_json *object,
                                   const char *key, bool *inout);
+/* "NAME: PATH is FOUND, wanted WANTED", as the typed fields say it. */
+enum dgl_status dgl_json_fail_wanted(struct dgl_json_reader r, const struct dgl_json *value,
+                                     const char *wanted);
 /* Fails with DGL_ERR_FORMAT; the message starts "NAME: PATH: ", for the root "NAME: ". PATH is
  * searched from the root on: for failures only. */
 enum dgl_status dgl_json_fail(struct dgl_json_reader r, const struct dgl_json *value,

@@ -123,9 +123,16 @@ static enum dgl_status fail_field(struct dgl_json_reader r, const struct dgl_jso
         append_found(&line, value);
     else
         dgl_buf_puts(&line, "missing");
-    dgl_fail(r.log, DGL_ERR_FORMAT, "%s, wanted %s", line.failed ? key : line.p, wanted);
+    dgl_fail(r.log, DGL_ERR_FORMAT, "%s, wanted %s", line.failed ? dgl_json_name(r.doc) : line.p,
+             wanted);
     dgl_buf_finish(&line);
     return DGL_ERR_FORMAT;
+}
+
+enum dgl_status dgl_json_fail_wanted(struct dgl_json_reader r, const struct dgl_json *value,
+                                     const char *wanted)
+{
+    return fail_field(r, value, NULL, value, wanted);
 }
 
 enum dgl_status dgl_json_need(struct dgl_json_reader r, const struct dgl_json *object,

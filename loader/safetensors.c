@@ -55,6 +55,18 @@ static enum dgl_status parse_shape(struct parser *p, const struct dgl_json *obje
     return DGL_OK;
 }
 
+static enum dgl_status fail_offsets(const struct parser *p, const struct dgl_json *pair)
+{
+    struct dgl_buf found = {0};
+    struct dgl_json_writer w = dgl_json_writer(&found, 0);
+    dgl_jw_value(&w, pair);
+    enum dgl_status st =
+        dgl_json_fail(p->r, pair, "is %s, wanted two integers 0 <= begin <= end",
+                      found.failed ? "?" : DGL_SHOWN_STR(((struct dgl_str){found.p, found.len})));
+    dgl_buf_finish(&found);
+    return st;
+}
+
 static enum dgl_status parse_offsets(struct parser *p, const struct dgl_json *object,
                                      struct safetensors_entry *entry)
 {
@@ -65,7 +77,7 @@ static enum dgl_status parse_offsets(struct parser *p, const struct dgl_json *ob
     int64_t begin, end;
     if (dgl_json_count(pair) != 2 || !dgl_json_i64(dgl_json_at(pair, 0), &begin) ||
         !dgl_json_i64(dgl_json_at(pair, 1), &end) || begin < 0 || end < begin)
-        return dgl_json_fail(p->r, pair, "wanted two integers 0 <= begin <= end");
+        return fail_offsets(p, pair);
     uint64_t size = (uint64_t)end - (uint64_t)begin;
     char shape[TENSOR_SHAPE_TEXT];
     if (size != entry->info.bytes)

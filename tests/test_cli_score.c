@@ -278,7 +278,7 @@ static const struct texts_row texts[] = {
      {"-c", "8"},
      "texts.json: text 1 has",
      0},
-    {"no texts", "[]", {NULL}, "no text", 0},
+    {"no texts", "[]", {NULL}, "texts.json: wanted an array", 0},
     {"only empty texts", "[\"\"]", {NULL}, "no text", 0},
     {"an object", "{\"a\":\"b\"}", {NULL}, "wanted an array of strings", 0},
     {"a number among texts", "[\"a\", 5]", {NULL}, "[1]: is a number", 0},

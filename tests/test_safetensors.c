@@ -65,7 +65,7 @@ static const struct bad_header bad_headers[] = {
     {"three offsets", ONE("F32", "[1]", "[0,4,8]"), 4, {"a.data_offsets"}},
     {"offset is negative", ONE("F32", "[1]", "[-4,0]"), 4, {"a.data_offsets"}},
     {"end is negative", ONE("F32", "[1]", "[0,-16]"), 4, {"a.data_offsets"}},
-    {"end before begin", ONE("F32", "[1]", "[8,4]"), 8, {"a.data_offsets"}},
+    {"end before begin", ONE("F32", "[1]", "[8,4]"), 8, {"a.data_offsets: is [8, 4], wanted"}},
     {"offset is 2^63",
      ONE("F32", "[1]", "[9223372036854775808,9223372036854775812]"),
      4,

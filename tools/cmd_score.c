@@ -145,6 +145,8 @@ static enum dgl_status texts_load(const struct dgl_log *log, const char *path, s
     if (dgl_json_type(root) != DGL_JSON_ARRAY)
         return dgl_json_fail(r, root, "wanted an array of strings, found %s",
                              dgl_json_type_name(dgl_json_type(root)));
+    if (dgl_json_count(root) == 0)
+        return dgl_json_fail(r, root, "wanted an array of strings, found an empty one");
     t->text = dgl_new_array(const char *, dgl_json_count(root));
     t->len = dgl_new_array(size_t, dgl_json_count(root));
     if (!t->text || !t->len)

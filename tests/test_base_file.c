@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -403,6 +404,26 @@ static void abort_leaves_nothing(void **state)
     assert_int_equal(entries(room), 1);
 }
 
+/* What tells a writer in another container, whose process id is not known here. */
+static void a_file_in_the_making_is_locked(void **state)
+{
+    struct room *room = *state;
+    struct dgl_atomic_file *file;
+    char **names;
+    size_t count;
+    assert_int_equal(dgl_atomic_create(&room->t.log, in_room(room, "f"), &file), DGL_OK);
+    assert_int_equal(dgl_dir_list(NULL, room->dir, &names, &count), DGL_OK);
+    assert_int_equal(count, 1);
+    int fd = open(in_room(room, names[0]), O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), -1);
+    assert_int_equal(errno, EWOULDBLOCK);
+    dgl_atomic_abort(&file);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    close(fd);
+    dgl_names_free(names, count);
+}
+
 static void two_writers_do_not_meet(void **state)
 {
     struct room *room = *state;
@@ -521,6 +542,7 @@ int main(void)
         ROOM_TEST(removal_is_recursive_and_follows_no_link),
         ROOM_TEST(commit_replaces_the_file),
         ROOM_TEST(abort_leaves_nothing),
+        ROOM_TEST(a_file_in_the_making_is_locked),
         ROOM_TEST(two_writers_do_not_meet),
         ROOM_TEST(a_full_disk_leaves_nothing),
         ROOM_TEST(create_in_a_missing_folder_fails),

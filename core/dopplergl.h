@@ -192,9 +192,8 @@ struct dgl_kernels_params {
 enum dgl_status dgl_kernels_create(const struct dgl_log *log,
                                    const struct dgl_kernels_params *params,
                                    struct dgl_kernels **out);
-/* dgl_kernels_params.hints as far as it can be judged without kernels: whether it is an object of
- * hints that exist, with values that they take. Names under `variants` and `tunes` are not looked
- * at. */
+/* Whether dgl_kernels_params.hints is an object of hints that exist, with values that they take;
+ * names under `variants` and `tunes` can only be judged with kernels. */
 enum dgl_status dgl_kernels_check_hints(const struct dgl_log *log, const char *hints);
 void dgl_kernels_destroy(struct dgl_kernels **kernels);
 void dgl_kernels_iterate(const struct dgl_kernels *kernels,
@@ -551,8 +550,7 @@ struct dgl_convert_params {
     void *progress_priv;
 };
 #define dgl_convert_params(...) (&(struct dgl_convert_params){__VA_ARGS__})
-/* Whether the parameters make sense, as far as they tell without the model: DGL_ERR_INVALID_ARG
- * names the one that does not. dgl_convert() begins with it. */
+/* DGL_ERR_INVALID_ARG names what makes no sense for any model; dgl_convert() begins with it. */
 enum dgl_status dgl_convert_check(const struct dgl_log *log,
                                   const struct dgl_convert_params *params);
 struct dgl_convert_result {

@@ -6,12 +6,14 @@
 
 static const struct config_family families[] = {
     {.model_type = "llama",
+     .classes = {"LlamaForCausalLM", "LLaMAForCausalLM"},
      .bit = FAMILY_LLAMA,
      .parts = PART_PRE_NORM,
      .kv_heads = KV_AS_HEADS,
      .norm_eps = 1e-6,
      .theta = 1e4},
     {.model_type = "mistral",
+     .classes = {"MistralForCausalLM"},
      .bit = FAMILY_MISTRAL,
      .parts = PART_PRE_NORM,
      .kv_heads = 8,
@@ -20,6 +22,7 @@ static const struct config_family families[] = {
      .window_rule = WINDOW_EVERY,
      .window = 4096},
     {.model_type = "qwen2",
+     .classes = {"Qwen2ForCausalLM"},
      .bit = FAMILY_QWEN2,
      .parts = PART_PRE_NORM | PART_QKV_BIAS,
      .kv_heads = 32,
@@ -29,6 +32,7 @@ static const struct config_family families[] = {
      .window_switch = true,
      .window = 4096},
     {.model_type = "qwen3",
+     .classes = {"Qwen3ForCausalLM"},
      .bit = FAMILY_QWEN3,
      .parts = PART_PRE_NORM | PART_HEAD_NORM,
      .kv_heads = 32,
@@ -39,6 +43,7 @@ static const struct config_family families[] = {
      .window_switch = true,
      .window = 4096},
     {.model_type = "gemma2",
+     .classes = {"Gemma2ForCausalLM"},
      .bit = FAMILY_GEMMA2,
      .parts = PART_PRE_NORM | PART_POST_NORM,
      .kv_heads = 4,
@@ -57,6 +62,7 @@ static const struct config_family families[] = {
      .window_pattern = 2},
     /* Published image-and-text checkpoints only write what differs from the class. */
     {.model_type = "gemma3_text",
+     .classes = {"Gemma3ForCausalLM"},
      .bit = FAMILY_GEMMA3,
      .parts = PART_PRE_NORM | PART_POST_NORM | PART_HEAD_NORM,
      .hidden = 2304,
@@ -79,6 +85,7 @@ static const struct config_family families[] = {
      .window = 4096,
      .window_pattern = 6},
     {.model_type = "phi3",
+     .classes = {"Phi3ForCausalLM"},
      .bit = FAMILY_PHI3,
      .parts = PART_PRE_NORM,
      .kv_heads = KV_AS_HEADS,
@@ -86,6 +93,7 @@ static const struct config_family families[] = {
      .theta = 1e4,
      .window_rule = WINDOW_EVERY},
     {.model_type = "mixtral",
+     .classes = {"MixtralForCausalLM"},
      .bit = FAMILY_MIXTRAL,
      .parts = PART_PRE_NORM | PART_EXPERTS_MIXTRAL,
      .kv_heads = 8,
@@ -96,6 +104,7 @@ static const struct config_family families[] = {
      .top_k = 2,
      .scoring = MOE_TOPK_SOFTMAX},
     {.model_type = "qwen3_moe",
+     .classes = {"Qwen3MoeForCausalLM"},
      .bit = FAMILY_QWEN3_MOE,
      .parts = PART_PRE_NORM | PART_HEAD_NORM | PART_EXPERTS_QWEN,
      .kv_heads = 4,
@@ -109,6 +118,7 @@ static const struct config_family families[] = {
      .moe_intermediate = 768,
      .scoring = MOE_SOFTMAX_TOPK},
     {.model_type = "gpt_oss",
+     .classes = {"GptOssForCausalLM"},
      .bit = FAMILY_GPT_OSS,
      .parts = PART_PRE_NORM | PART_SINKS | PART_EXPERTS_GPT_OSS,
      .kv_heads = 8,
@@ -124,12 +134,14 @@ static const struct config_family families[] = {
      .top_k = 4,
      .scoring = MOE_TOPK_SOFTMAX},
     {.model_type = "olmo2",
+     .classes = {"Olmo2ForCausalLM"},
      .bit = FAMILY_OLMO2,
      .parts = PART_POST_NORM | PART_WIDE_NORM,
      .kv_heads = KV_AS_HEADS,
      .norm_eps = 1e-5,
      .theta = 1e4},
     {.model_type = "smollm3",
+     .classes = {"SmolLM3ForCausalLM"},
      .bit = FAMILY_SMOLLM3,
      .parts = PART_PRE_NORM,
      .kv_heads = 4,
@@ -139,6 +151,7 @@ static const struct config_family families[] = {
      .window_rule = WINDOW_NO_ROPE,
      .window_switch = true},
     {.model_type = "granite",
+     .classes = {"GraniteForCausalLM"},
      .bit = FAMILY_GRANITE,
      .parts = PART_PRE_NORM,
      .kv_heads = KV_AS_HEADS,
@@ -150,9 +163,10 @@ enum { NUM_FAMILIES = sizeof(families) / sizeof(families[0]) };
 /* Checkpoints that hold a text model beside others. */
 struct outer_type {
     const char *model_type, *text_type;
+    const char *classes[FAMILY_CLASSES];
 };
 static const struct outer_type outer_types[] = {
-    {"gemma3", "gemma3_text"},
+    {"gemma3", "gemma3_text", {"Gemma3ForConditionalGeneration"}},
 };
 enum { NUM_OUTER = sizeof(outer_types) / sizeof(outer_types[0]) };
 
@@ -186,12 +200,34 @@ static enum dgl_status refuse_type(const struct config *c, const struct config_h
     return st;
 }
 
+/* `architectures` names the class that computes the model: another head on the same body (for
+ * classification, say) or a changed body often keeps the model_type. Absent in what no library
+ * wrote. */
+static enum dgl_status check_class(const struct config *c, const char *const *classes)
+{
+    struct config_hit hit;
+    const struct dgl_json *names;
+    enum dgl_status st = config_find(c, "architectures", &hit);
+    if (st == DGL_OK)
+        st = dgl_json_opt(c->r, hit.object, hit.key, DGL_JSON_ARRAY, &names);
+    const struct dgl_json *first = st == DGL_OK && names ? dgl_json_first(names) : NULL;
+    if (!first)
+        return st;
+    for (size_t i = 0; i < FAMILY_CLASSES && classes[i]; i++) {
+        if (dgl_str_eq(dgl_json_str(first), classes[i]))
+            return DGL_OK;
+    }
+    return config_refuse(c, "architectures[0]", first, classes[0]);
+}
+
 static enum dgl_status enter_text(const struct config *c, const struct outer_type *outer,
                                   struct config *inner, const struct config_family **out)
 {
     const struct dgl_json *text;
     struct config_hit hit;
-    enum dgl_status st = dgl_json_need(c->r, c->root, "text_config", DGL_JSON_OBJECT, &text);
+    enum dgl_status st = check_class(c, outer->classes);
+    if (st == DGL_OK)
+        st = dgl_json_need(c->r, c->root, "text_config", DGL_JSON_OBJECT, &text);
     if (st != DGL_OK)
         return st;
     *inner = (struct config){.r = c->r, .root = text, .prefix = "text_config."};
@@ -215,5 +251,5 @@ enum dgl_status config_family_read(const struct config *c, struct config *inner,
     if (outer)
         return enter_text(c, outer, inner, out);
     *out = type.p ? config_family_find(type.p) : NULL;
-    return *out ? DGL_OK : refuse_type(c, &hit);
+    return *out ? check_class(c, (*out)->classes) : refuse_type(c, &hit);
 }

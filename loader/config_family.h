@@ -39,10 +39,13 @@ enum window_rule {
 
 enum { KV_AS_HEADS = -1 }; /* as many key-value heads as heads */
 
+enum { FAMILY_CLASSES = 2 };
+
 struct config_family {
     const char *model_type;
-    uint32_t bit;   /* enum family_bit */
-    uint32_t parts; /* enum model_part, before any field adds to it */
+    const char *classes[FAMILY_CLASSES]; /* names in `architectures` that mean this model */
+    uint32_t bit;                        /* enum family_bit */
+    uint32_t parts;                      /* enum model_part, before any field adds to it */
 
     /* Sizes; 0 = the file must say. */
     int32_t hidden, layers, intermediate, vocab, context, heads;

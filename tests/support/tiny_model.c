@@ -117,7 +117,7 @@ char *tiny_llama_config(const struct tiny_llama *m, bool new_dialect)
 {
     struct dgl_buf b = {0};
     dgl_buf_printf(&b,
-                   "{\n  \"architectures\": [\"LlamaForCausalLM\"],\n  \"attention_bias\": false,\n"
+                   "{\n  \"attention_bias\": false,\n"
                    "  \"bos_token_id\": 0,\n  \"eos_token_id\": 1,\n  \"head_dim\": %d,\n"
                    "  \"hidden_act\": \"silu\",\n  \"hidden_size\": %d,\n"
                    "  \"initializer_range\": 0.02,\n  \"intermediate_size\": %d,\n"

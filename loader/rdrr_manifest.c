@@ -281,6 +281,25 @@ static enum dgl_status check_model_type(struct dgl_json_reader r, const struct d
     return st;
 }
 
+/* Other writers count the tokenizer's own ids here, which may be fewer than the embedding has. */
+static enum dgl_status check_vocab(struct dgl_json_reader r, const struct dgl_json *root)
+{
+    const struct dgl_json *tokenizer = dgl_json_get(root, "tokenizer");
+    const struct dgl_json *architecture = dgl_json_get(root, "architecture");
+    int64_t model = 0, said;
+    enum dgl_status st = DGL_OK;
+    if (architecture)
+        st = dgl_json_opt_i64(r, architecture, "vocabSize", 1, 1 << 21, &model);
+    said = model;
+    if (st == DGL_OK && tokenizer)
+        st = dgl_json_opt_i64(r, tokenizer, "vocabSize", 1, 1 << 21, &said);
+    if (st == DGL_OK && said != model)
+        st = dgl_json_fail(r, tokenizer,
+                           "vocabSize is %" PRId64 ", but architecture.vocabSize is %" PRId64, said,
+                           model);
+    return st;
+}
+
 static enum dgl_status parse_head(struct dgl_json_reader r, const struct dgl_json *root,
                                   struct rdrr_manifest *out)
 {
@@ -298,6 +317,8 @@ static enum dgl_status parse_head(struct dgl_json_reader r, const struct dgl_jso
     out->ours = dgl_str_eq(dgl_json_str(dgl_json_get(conversion, "tool")), RDRR_TOOL);
     if (out->ours)
         st = check_model_type(r, root);
+    if (st == DGL_OK && out->ours)
+        st = check_vocab(r, root);
     if (st == DGL_OK && out->ours)
         st = parse_skipped(r, conversion, out);
     if (st != DGL_OK)

@@ -485,6 +485,11 @@ static const struct bad_manifest bad_manifests[] = {
      "\"tokenizer\": {\"type\": \"bundled\"}, \"files\": {",
      DGL_ERR_FORMAT,
      {"tokenizer", "tokenizer.json"}},
+    {"tokenizer of another vocabulary",
+     "\"files\": {",
+     "\"tokenizer\": {\"type\": \"bundled\", \"vocabSize\": 5}, \"files\": {",
+     DGL_ERR_FORMAT,
+     {"tokenizer: vocabSize is 5", "architecture.vocabSize is"}},
     {"tokenizer file without the section",
      "\"files\": {",
      "\"files\": {\"tokenizer.json\": {\"size\": 1, \"sha256\": "

@@ -70,7 +70,6 @@ static void write_config(const char *dir, const struct tiny_moe *m)
     char text[64], *config = tiny_llama_config(&m->dense, false);
     test_write_file(dir, "config.json", config, strlen(config));
     free(config);
-    tiny_file_replace(dir, "config.json", "LlamaForCausalLM", "MixtralForCausalLM");
     tiny_file_replace(dir, "config.json", "\"llama\"", "\"mixtral\"");
     tiny_file_replace(dir, "config.json", "  \"attention_bias\": false,\n", "");
     tiny_file_replace(dir, "config.json", "  \"pretraining_tp\": 1,\n", "");

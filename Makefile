@@ -21,17 +21,18 @@ CPPFLAGS += -I. -D_GNU_SOURCE -DDGL_VERSION='"$(VERSION)"' $(shell pkg-config --
 LDFLAGS  += $(SAN)
 LDLIBS   += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -pthread
 
-LIB_SRC  := $(sort $(wildcard core/*.c core/base/*.c gl/*.c kernels/*.c loader/*.c))
+LIB_SRC  := $(sort $(wildcard core/*/*.c gl/*.c kernels/*/*.c loader/*/*.c))
 TOOL_SRC := $(sort $(wildcard tools/*.c))
-TEST_SRC := $(sort $(wildcard tests/test_*.c))
+# Tests lie beside their subject; their programs, whose names are unique, in one folder.
+TEST_SRC := $(sort $(wildcard tests/*/test_*.c tests/loader/*/test_*.c))
 SUP_SRC  := $(sort $(wildcard tests/support/*.c))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
-KERNELS  := $(sort $(wildcard kernels/*.comp kernels/chunk/*.glsl))
+KERNELS  := $(sort $(wildcard kernels/op/*/*.comp kernels/lib/*/*.glsl))
 
 LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/gen/kernels_embedded.o
 TOOL_OBJ := $(TOOL_SRC:%.c=$(BUILD)/obj/%.o)
 SUP_OBJ  := $(SUP_SRC:%.c=$(BUILD)/obj/%.o)
-TESTS    := $(TEST_SRC:tests/%.c=$(BUILD)/tests/%) $(FUZZ_SRC:tests/fuzz/%.c=$(BUILD)/tests/%)
+TESTS    := $(addprefix $(BUILD)/tests/,$(notdir $(basename $(TEST_SRC) $(FUZZ_SRC))))
 FUZZERS  := $(FUZZ_SRC:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 FUZZ_SUP := $(BUILD)/obj/tests/fuzz/support.o $(BUILD)/obj/tests/fuzz/tokens.o
 SUBMAKE   = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
@@ -115,7 +116,7 @@ $(BUILD)/libdopplergl.a: $(LIB_OBJ)
 	    $(AR) rcs $@ $(BUILD)/obj/dopplergl.o
 
 # The folders are prerequisites so that a kernel that was removed leaves the table too.
-$(BUILD)/gen/kernels_embedded.c: $(KERNELS) tools/embed.sh $(wildcard kernels/. kernels/chunk/.)
+$(BUILD)/gen/kernels_embedded.c: $(KERNELS) tools/embed.sh $(wildcard kernels/op/. kernels/op/*/. kernels/lib/. kernels/lib/*/.)
 	@mkdir -p $(@D)
 	@sh tools/embed.sh $(KERNELS) > $@.tmp && mv $@.tmp $@
 
@@ -128,9 +129,12 @@ $(BUILD)/obj/%.o: %.c | packages
 	$(call Q,CC  )$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 # A test that needs more than the library says so in tests/tests.mk: TEST_LDFLAGS_test_name, for link-time fakes.
-$(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/libsupport.a $(BUILD)/libinternal.a
-	@mkdir -p $(@D)
-	$(call Q,LINK)$(CC) $(LDFLAGS) $(TEST_LDFLAGS_$*) -o $@ $^ -lcmocka $(LDLIBS)
+define test_program
+$(BUILD)/tests/$(notdir $(1:.c=)): $(BUILD)/obj/$(1:.c=.o) $(BUILD)/libsupport.a $(BUILD)/libinternal.a
+	@mkdir -p $$(@D)
+	$$(call Q,LINK)$$(CC) $$(LDFLAGS) $$(TEST_LDFLAGS_$(notdir $(1:.c=))) -o $$@ $$^ -lcmocka $$(LDLIBS)
+endef
+$(foreach source,$(TEST_SRC),$(eval $(call test_program,$(source))))
 
 $(BUILD)/check_shapes: $(BUILD)/obj/tests/shapes/check_shapes.o $(BUILD)/libsupport.a $(BUILD)/libinternal.a
 	$(call Q,LINK)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)

@@ -86,7 +86,7 @@ struct kernel {
     size_t text_len;
     const char *body;   /* inside `text` */
     uint32_t body_line; /* line of the file on which the body starts, from 1 */
-    const char *path;   /* for messages: "kernels/matmul_decode.comp" of a built-in one */
+    const char *path;   /* for messages: "kernels/op/matmul/matmul_decode.comp" of a built-in one */
     const char *origin; /* "builtin" or the path of the file */
     uint32_t source;    /* which directory or file it came with; 0 = built in */
     bool added;         /* from a user's file, under a NAME that no lower layer had */

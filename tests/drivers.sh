@@ -14,8 +14,8 @@ if [ $# -gt 0 ]; then
     programs=$*
 else
     # Those that open a device themselves, and the model test; what needs no driver is left to `make check`.
-    programs=$(grep -lE 'gl_device_open|kernel_bench_create' tests/test_gl_*.c tests/test_kernels_*.c |
-        sed "s,^tests/\(.*\)\.c$,$build/tests/\1,")
+    programs=$(grep -lE 'gl_device_open|kernel_bench_create' tests/gl/test_*.c tests/kernels/test_kernels_*.c |
+        sed "s,.*/\(.*\)\.c$,$build/tests/\1,")
     programs="$programs $build/tests/test_drivers"
 fi
 

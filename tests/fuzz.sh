@@ -16,7 +16,7 @@ for subject in "$@"; do
     dict=tests/fuzz/$subject.dict
     "$build/fuzz/fuzz_$subject" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
         ${FUZZ_MAX_LEN:+-max_len="$FUZZ_MAX_LEN"} $([ -f "$dict" ] && echo "-dict=$dict") \
-        -artifact_prefix="$build/found/$subject-" "$learned" "tests/fuzz/corpus/$subject" > "$log" 2>&1
+        -artifact_prefix="$build/found/$subject-" "$learned" "tests/data/fuzz/$subject" > "$log" 2>&1
     code=$?
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
     if [ "$code" -eq 0 ]; then

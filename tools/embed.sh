@@ -1,7 +1,7 @@
 #!/bin/sh
 # Turns kernel and chunk files into one C source: a table of {path, bytes, length}.
 # usage: embed.sh FILE... > kernels_embedded.c
-echo '#include "kernels/embedded.h"'
+echo '#include "kernels/set/embedded.h"'
 i=0
 for file in "$@"; do
     echo "static const unsigned char text_$i[] = {"

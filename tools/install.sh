@@ -6,12 +6,13 @@ build=$1 destdir=$2 prefix=$3 version=$4 pkgs=$5
 root=$destdir$prefix
 share=$root/share/dopplergl
 
-mkdir -p "$root/bin" "$root/lib/pkgconfig" "$root/include" "$share/kernels/chunk" "$share/models"
+mkdir -p "$root/bin" "$root/lib/pkgconfig" "$root/include" "$share/kernels" "$share/models"
 install -m 755 "$build/dopplergl" "$root/bin/dopplergl"
 install -m 644 "$build/libdopplergl.a" "$root/lib/libdopplergl.a"
 install -m 644 core/dopplergl.h "$root/include/dopplergl.h"
-install -m 644 kernels/*.comp "$share/kernels"
-install -m 644 kernels/chunk/*.glsl "$share/kernels/chunk"
+for file in kernels/op/*/*.comp kernels/lib/*/*.glsl; do
+    install -D -m 644 "$file" "$share/$file"
+done
 for model in tests/models/*/; do
     [ -d "$model" ] || continue
     name=$(basename "$model")

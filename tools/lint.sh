@@ -82,22 +82,46 @@ awk '
     }
 ' $c_files > "$work/code"
 
-# Include arrows of docs/architecture.md.
+# Include arrows of docs/architecture.md: what each room may include beside itself. Two levels: ROOM, and ROOM/ROOM
+# inside core, kernels and loader. A header in core/, kernels/ itself is the vocabulary of its room.
+cat > "$work/arrows" << 'END'
+core/base       core
+gl              core core/base
+kernels         core core/base
+kernels/format  core core/base kernels
+kernels/set     core core/base kernels kernels/format
+kernels/gen     core core/base kernels kernels/format kernels/set
+loader/text     core core/base
+loader/quant    core core/base
+loader/regex    core core/base loader/text
+loader/jinja    core core/base loader/text
+loader/tensor   core core/base loader/quant
+loader/hf       core core/base loader/quant loader/tensor
+loader/desc     core core/base loader/quant loader/tensor
+loader/tokenizer core core/base loader/text loader/regex
+loader/gguf     core core/base loader/quant loader/tensor loader/desc loader/tokenizer
+loader/rdrr     core core/base loader/quant loader/tensor
+loader/model    core core/base loader/quant loader/tensor loader/hf loader/desc loader/tokenizer loader/gguf loader/rdrr
+loader/chat     core core/base loader/text loader/jinja loader/tokenizer loader/model
+loader/convert  core core/base loader/quant loader/tensor loader/desc loader/tokenizer loader/gguf loader/rdrr loader/model
+core/plan       core core/base kernels loader/* core/memory core/exec core/seq
+core/memory     core core/base kernels loader/* gl core/plan core/exec
+core/exec       core core/base kernels loader/* gl core/plan core/memory
+core/seq        core core/base kernels loader/* gl core/plan core/memory core/exec
+core/api        core core/base kernels loader/* gl core/plan core/memory core/exec core/seq
+tools           core core/base
+END
 awk '
-    function room(path) {
-        if (path ~ /^core\/base\//) return "base"
-        if (path == "core/dopplergl.h") return "vocabulary"
-        sub(/\/.*/, "", path)
-        return path
+    function room(path,    part, n) {
+        n = split(path, part, "/")
+        if (n > 2 && (part[1] == "core" || part[1] == "kernels" || part[1] == "loader")) return part[1] "/" part[2]
+        return part[1]
     }
-    BEGIN {
-        may["base"] = " base vocabulary "
-        may["vocabulary"] = " "
-        may["gl"] = " gl base vocabulary "
-        may["kernels"] = " kernels base vocabulary "
-        may["loader"] = " loader base vocabulary "
-        may["core"] = " core gl kernels loader base vocabulary "
-        may["tools"] = " tools base vocabulary "
+    FILENAME ~ /arrows$/ {
+        rooms[$1] = 1
+        may[$1, $1] = 1
+        for (i = 2; i <= NF; i++) may[$1, $i] = 1
+        next
     }
     /:#[ \t]*include/ {
         split($0, part, ":")
@@ -106,14 +130,33 @@ awk '
         name = $0
         sub(/.*include[ \t]*["<]/, "", name); sub(/[">].*/, "", name)
         if ($0 ~ /include[ \t]*"/) {
-            if (index(may[from], " " room(name) " ") == 0)
+            to = room(name); any = to; sub(/\/.*/, "/*", any)
+            if (from == "core" || !(from in rooms)) {
+                printf "%s:%s: %s is no room that may include\n", file, part[2], from
+            } else if (!((from, to) in may) && !((from, any) in may && any ~ /\*/)) {
                 printf "%s:%s: %s may not include %s\n", file, part[2], from, name
+            } else if (from != to)
+                uses[from] = uses[from] " " to
         } else if (name ~ /^(EGL|GLES|GLES2|GLES3|KHR)\// || name ~ /^(gbm|xf86drm|xf86drmMode)\.h$/ || name ~ /drm/) {
             if (from != "gl") printf "%s:%s: only gl/ may include <%s>\n", file, part[2], name
         } else if (name ~ /cJSON\.h$/ && file != "core/base/json.c")
             printf "%s:%s: only core/base/json.c may include <%s>\n", file, part[2], name
     }
-' "$work/code" >> "$found"
+    # Rooms whose uses are all gone leave, until none is left or a cycle is.
+    END {
+        do {
+            left = 0; gone = 0
+            for (from in uses) {
+                held = 0
+                n = split(uses[from], used, " ")
+                for (i = 1; i <= n; i++) held += used[i] in uses
+                if (held) left++
+                else { delete uses[from]; gone++ }
+            }
+        } while (gone)
+        for (from in uses) printf "%s: the room is part of a cycle of includes\n", from
+    }
+' "$work/arrows" "$work/code" >> "$found"
 
 # The library does not exit, print, or touch the state of the process; nobody uses what overruns buffers.
 grep -v '^tests/' "$work/code" |

@@ -1,6 +1,6 @@
 /*
  * fuzz.h: what the fuzz targets share. A target is one file, tests/fuzz/fuzz_SUBJECT.c, that
- * defines fuzz_one(); its seeds are the files of tests/fuzz/corpus/SUBJECT/, its words (in
+ * defines fuzz_one(); its seeds are the files of tests/data/fuzz/SUBJECT/, its words (in
  * libFuzzer's format) may be in tests/fuzz/SUBJECT.dict. `make fuzz` links it with libFuzzer,
  * `make check` with replay.c. docs/testing.md tells how to add one.
  */

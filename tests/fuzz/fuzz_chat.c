@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "core/base/mem.h"
-#include "loader/chat_template.h"
-#include "loader/tokenizer.h"
+#include "loader/chat/chat_template.h"
+#include "loader/tokenizer/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { max_answers = 4 };

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "core/base/mem.h"
-#include "loader/expert_view.h"
-#include "loader/model_desc.h"
-#include "loader/safetensors.h"
+#include "loader/tensor/expert_view.h"
+#include "loader/desc/model_desc.h"
+#include "loader/hf/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 
 static enum dgl_status read_nothing(void *impl, const struct dgl_log *log, size_t index,

@@ -5,10 +5,10 @@
 
 #include "core/base/checked.h"
 #include "core/base/json.h"
-#include "loader/gguf_config.h"
-#include "loader/gguf_tokenizer.h"
-#include "loader/gguf_view.h"
-#include "loader/tokenizer.h"
+#include "loader/gguf/gguf_config.h"
+#include "loader/tokenizer/gguf_tokenizer.h"
+#include "loader/gguf/gguf_view.h"
+#include "loader/tokenizer/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check_tensors(const struct gguf_file *file, uint64_t size)

@@ -3,7 +3,7 @@
 
 #include "core/base/checked.h"
 #include "core/base/file.h"
-#include "loader/rdrr_manifest.h"
+#include "loader/rdrr/rdrr_manifest.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check_tensor(const struct rdrr_manifest *m, const struct rdrr_tensor *t)

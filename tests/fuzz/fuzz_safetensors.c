@@ -1,6 +1,6 @@
 /* A safetensors header. Input: three bytes for the size of the data section, the header's JSON. */
 #include "core/base/checked.h"
-#include "loader/safetensors.h"
+#include "loader/hf/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check_entries(const struct safetensors_header *header, uint64_t data_bytes)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "core/base/mem.h"
-#include "loader/jinja.h"
+#include "loader/jinja/jinja.h"
 #include "tests/fuzz/fuzz.h"
 
 static const struct tm now = {.tm_year = 125, .tm_mon = 5, .tm_mday = 15};

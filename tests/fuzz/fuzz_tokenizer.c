@@ -1,5 +1,5 @@
 /* tokenizer.json: loading, and every part of what was loaded at work. */
-#include "loader/tokenizer.h"
+#include "loader/tokenizer/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
 
 static const char *const texts[] = {

@@ -160,7 +160,7 @@ static bool load_inputs(const char *subject)
 {
     struct dgl_buf dir = {0};
     char **names = NULL;
-    dgl_buf_printf(&dir, "tests/fuzz/corpus/%s", subject);
+    dgl_buf_printf(&dir, "tests/data/fuzz/%s", subject);
     bool ok = dgl_dir_list(NULL, dir.p, &names, &num_inputs) == DGL_OK && num_inputs;
     inputs = dgl_new_array(struct input, num_inputs);
     for (size_t i = 0; ok && i < num_inputs; i++) {

@@ -4,13 +4,13 @@
 
 #include "core/base/file.h"
 #include "core/base/utf8.h"
-#include "loader/tokenizer.h"
+#include "loader/tokenizer/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
 
 static const char *const paths[] = {
-    "tests/fuzz/corpus/tokenizer/bytes.json",     "tests/fuzz/corpus/tokenizer/fallback.json",
-    "tests/fuzz/corpus/tokenizer/metaspace.json", "tests/fuzz/corpus/tokenizer/normalizers.json",
-    "tests/fuzz/corpus/tokenizer/splits.json",    "tests/fuzz/corpus/tokenizer/unigram.json",
+    "tests/data/fuzz/tokenizer/bytes.json",     "tests/data/fuzz/tokenizer/fallback.json",
+    "tests/data/fuzz/tokenizer/metaspace.json", "tests/data/fuzz/tokenizer/normalizers.json",
+    "tests/data/fuzz/tokenizer/splits.json",    "tests/data/fuzz/tokenizer/unigram.json",
 };
 enum { count_tokenizers = sizeof(paths) / sizeof(paths[0]) };
 

@@ -15,7 +15,7 @@
 #include "core/base/clock.h"
 #include "core/base/file.h"
 #include "core/base/mem.h"
-#include "loader/model_file.h"
+#include "loader/model/model_file.h"
 #include "tests/support/ref_model.h"
 #include "tests/support/shape_checkpoint.h"
 

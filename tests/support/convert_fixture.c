@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 
 #include "core/base/file.h"
-#include "loader/convert.h"
-#include "loader/quant.h"
+#include "loader/convert/convert.h"
+#include "loader/quant/quant.h"
 
 void fixture_write(struct fixture *f)
 {

@@ -3,7 +3,7 @@
 #ifndef DGL_TESTS_CONVERT_FIXTURE_H
 #define DGL_TESTS_CONVERT_FIXTURE_H
 
-#include "loader/model_file.h"
+#include "loader/model/model_file.h"
 #include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 

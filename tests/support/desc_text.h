@@ -3,7 +3,7 @@
 #define DGL_TESTS_DESC_TEXT_H
 
 #include "core/base/str.h"
-#include "loader/model_desc.h"
+#include "loader/desc/model_desc.h"
 
 /* A description without tensors; `name` is what messages call the config, `generation` the text of
  * a generation_config.json or NULL. */

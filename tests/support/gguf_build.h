@@ -3,7 +3,7 @@
 #define DGL_TESTS_GGUF_BUILD_H
 
 #include "core/base/str.h"
-#include "loader/gguf_file.h"
+#include "loader/gguf/gguf_file.h"
 
 /* ggml's numbers of types. */
 enum { GB_F32 = 0, GB_F16 = 1, GB_Q4_0 = 2, GB_Q8_0 = 8, GB_BF16 = 30, GB_MXFP4 = 39 };

@@ -3,7 +3,7 @@
 #define DGL_TESTS_JINJA_RENDER_H
 
 #include "core/base/json.h"
-#include "loader/jinja.h"
+#include "loader/jinja/jinja.h"
 #include "tests/support/test.h"
 
 struct jinja_rendered {

@@ -9,7 +9,7 @@
 #include "core/base/clock.h"
 #include "core/base/file.h"
 #include "core/base/mem.h"
-#include "core/engine.h"
+#include "core/memory/engine.h"
 #include "kernels/kernel_private.h"
 
 #define GUARD_WORDS 64 /* 256 bytes: the largest alignment that a binding may need */

@@ -5,7 +5,7 @@
 #ifndef DGL_TESTS_OPLIST_LOOK_H
 #define DGL_TESTS_OPLIST_LOOK_H
 
-#include "core/oplist.h"
+#include "core/plan/oplist.h"
 
 /* The n-th operation with that label in that layer. */
 const struct op *look_op(const struct oplist *list, const char *label, int32_t layer, int n);

@@ -8,8 +8,8 @@
 
 #include "core/base/mem.h"
 #include "core/base/thread.h"
-#include "loader/quant.h"
-#include "loader/rope_freq.h"
+#include "loader/quant/quant.h"
+#include "loader/desc/rope_freq.h"
 #include "tests/support/ref_ops.h"
 
 enum { ROWS_PER_ITEM = 64 };

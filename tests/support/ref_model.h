@@ -7,7 +7,7 @@
 #ifndef DGL_TESTS_REF_MODEL_H
 #define DGL_TESTS_REF_MODEL_H
 
-#include "loader/model_desc.h"
+#include "loader/desc/model_desc.h"
 
 struct ref_model_params {
     const struct model_desc *desc; /* dense: experts are DGL_ERR_UNSUPPORTED */

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/repack.h"
+#include "core/memory/repack.h"
 
 const enum dgl_dtype ref_types[REF_TYPES] = {
     DGL_F32,  DGL_F16,  DGL_BF16, DGL_Q8_0,  DGL_Q4_K,

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "loader/dtype.h"
+#include "loader/quant/dtype.h"
 
 /* Every format that weights may have on the device. */
 #define REF_TYPES 10

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/sampling.h"
+#include "core/seq/sampling.h"
 
 struct ref_token {
     uint32_t id, key, exponent;

@@ -9,8 +9,8 @@
 
 #include "core/base/file.h"
 #include "core/base/mem.h"
-#include "loader/bind_rules.h"
-#include "loader/quant.h"
+#include "loader/desc/bind_rules.h"
+#include "loader/quant/quant.h"
 #include "tests/support/test.h"
 
 enum {

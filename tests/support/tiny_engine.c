@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "core/base/mem.h"
-#include "core/session.h"
+#include "core/seq/session.h"
 
 void tiny_engine_open(struct tiny_engine *e, const struct tiny_engine_params *p)
 {

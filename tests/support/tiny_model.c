@@ -7,8 +7,8 @@
 #include "core/base/file.h"
 #include "core/base/json.h"
 #include "core/base/mem.h"
-#include "loader/quant.h"
-#include "loader/tensor_source.h"
+#include "loader/quant/quant.h"
+#include "loader/tensor/tensor_source.h"
 #include "tests/support/test.h"
 
 struct tiny_llama tiny_llama_default(void)

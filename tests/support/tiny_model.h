@@ -5,7 +5,7 @@
 
 #include "core/base/hash.h"
 #include "core/base/str.h"
-#include "loader/dtype.h"
+#include "loader/quant/dtype.h"
 
 struct tiny_llama {
     int32_t layers, hidden, intermediate, vocab, heads, kv_heads, head_dim, context;

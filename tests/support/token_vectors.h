@@ -3,7 +3,7 @@
 #define DGL_TESTS_TOKEN_VECTORS_H
 
 #include "core/base/json.h"
-#include "loader/tokenizer.h"
+#include "loader/tokenizer/tokenizer.h"
 
 /* A folder with tokenizer.json, vectors.json and perhaps decode.json. */
 struct token_vectors {

@@ -1,0 +1,197 @@
+/* The public device: gl/ behind a handle, plus the facts about it that kernel files may ask for. */
+#include "core/memory/engine.h"
+#include "core/base/mem.h"
+#include "core/memory/pool.h"
+
+#include <stdlib.h>
+
+#ifndef DGL_VERSION
+#error "DGL_VERSION comes from the Makefile"
+#endif
+
+const char *dgl_version(void)
+{
+    return DGL_VERSION;
+}
+
+static void node_to_info(const struct gl_node *node, struct dgl_device_info *out)
+{
+    *out = (struct dgl_device_info){
+        .index = node->index,
+        .node = node->path,
+        .renderer = node->renderer,
+        .driver = node->driver,
+        .software = node->software,
+        .usable = node->usable,
+        .reason = node->reason,
+    };
+}
+
+enum dgl_status dgl_device_iterate(const struct dgl_log *log,
+                                   bool (*cb)(void *priv, const struct dgl_device_info *info),
+                                   void *priv)
+{
+    struct gl_node *nodes = dgl_new_array(struct gl_node, GL_MAX_NODES);
+    int count = 0;
+    if (!nodes)
+        return dgl_fail_memory(log, "device table", sizeof(*nodes) * GL_MAX_NODES);
+    enum dgl_status st = gl_nodes_list(log, nodes, &count);
+    if (st == DGL_OK) {
+        gl_nodes_probe(log, nodes, count);
+        for (int i = 0; i < count; i++) {
+            struct dgl_device_info info;
+            node_to_info(&nodes[i], &info);
+            if (!cb(priv, &info))
+                break;
+        }
+    }
+    free(nodes);
+    return st;
+}
+
+static void add_fact(struct dgl_device *dev, const char *name, int64_t value)
+{
+    if (dev->num_facts < sizeof(dev->facts) / sizeof(dev->facts[0]))
+        dev->facts[dev->num_facts++] = (struct kernel_var){name, value};
+}
+
+/* docs/kernels.md lists these names. */
+static void collect_facts(struct dgl_device *dev, const struct gl_caps *caps)
+{
+    const struct dgl_limits *lim = &caps->limits;
+    add_fact(dev, "SOFTWARE", caps->software);
+    add_fact(dev, "LLVMPIPE", caps->llvmpipe);
+    add_fact(dev, "COMPUTE_UNITS", caps->compute_units_guess);
+    add_fact(dev, "SUBGROUP_SIZE", lim->subgroup_size);
+    add_fact(dev, "SHARED_BYTES", lim->max_shared_bytes);
+    add_fact(dev, "MAX_INVOCATIONS", lim->max_invocations);
+    add_fact(dev, "MAX_LOCAL_X", lim->max_local_size[0]);
+    add_fact(dev, "MAX_LOCAL_Y", lim->max_local_size[1]);
+    add_fact(dev, "MAX_LOCAL_Z", lim->max_local_size[2]);
+    add_fact(dev, "MAX_SSBO", lim->max_ssbo_bindings);
+    add_fact(dev, "HAS_GL_KHR_shader_subgroup_basic", lim->subgroup_size > 0);
+    add_fact(dev, "HAS_GL_KHR_shader_subgroup_arithmetic", caps->khr_subgroup_arithmetic);
+    add_fact(dev, "HAS_GL_KHR_shader_subgroup_shuffle", caps->khr_subgroup_shuffle);
+    add_fact(dev, "HAS_GL_EXT_gpu_shader5", caps->ext_gpu_shader5);
+    add_fact(dev, "HAS_GL_NV_gpu_shader5", lim->nv_gpu_shader5);
+}
+
+enum dgl_status dgl_device_create(const struct dgl_log *log, const struct dgl_device_params *params,
+                                  struct dgl_device **out)
+{
+    static const struct dgl_device_params defaults;
+    const struct dgl_device_params *p = params ? params : &defaults;
+    if (!out)
+        return dgl_fail_no_out(log, "dgl_device_create");
+    *out = NULL;
+    struct dgl_device *dev = dgl_new(struct dgl_device);
+    if (!dev)
+        return dgl_fail_memory(log, "device", sizeof(*dev));
+    dev->log = log;
+    enum dgl_status st = gl_device_open(log,
+                                        &(struct gl_device_params){
+                                            .select = p->select,
+                                            .limits_min = p->limits_min,
+                                            .debug = p->debug,
+                                            .cache_dir = p->cache_dir,
+                                            .egl_display = p->egl_display,
+                                            .egl_context = p->egl_context,
+                                        },
+                                        &dev->gl);
+    if (st != DGL_OK)
+        goto error;
+    dev->pool = pool_create(dev->gl);
+    if (!dev->pool) {
+        st = dgl_fail_memory(log, "buffer pool", 0);
+        goto error;
+    }
+    node_to_info(gl_device_node(dev->gl), &dev->info);
+    collect_facts(dev, gl_device_caps(dev->gl));
+    *out = dev;
+    return DGL_OK;
+error:
+    dgl_device_destroy(&dev);
+    return st;
+}
+
+void dgl_device_destroy(struct dgl_device **dev)
+{
+    struct dgl_device *d = *dev;
+    *dev = NULL;
+    if (!d)
+        return;
+    if (d->gl) {
+        struct gl_saved saved = {0};
+        bool entered = gl_enter(d->gl, &saved) == DGL_OK;
+        pool_destroy(&d->pool);
+        if (entered)
+            gl_leave(d->gl, &saved);
+        gl_device_close(&d->gl);
+    }
+    free(d);
+}
+
+const struct dgl_device_info *dgl_device_get_info(const struct dgl_device *dev)
+{
+    return &dev->info;
+}
+
+const struct dgl_limits *dgl_device_get_limits(const struct dgl_device *dev)
+{
+    return &gl_device_caps(dev->gl)->limits;
+}
+
+const char *dgl_device_gl_version(const struct dgl_device *dev)
+{
+    return gl_device_caps(dev->gl)->version;
+}
+
+bool dgl_device_is_lost(const struct dgl_device *dev)
+{
+    return gl_device_is_lost(dev->gl);
+}
+
+void dgl_device_get_counters(const struct dgl_device *dev, struct dgl_counters *out)
+{
+    struct gl_counters c = gl_device_counters(dev->gl);
+    *out = (struct dgl_counters){
+        .tokens = dev->tokens,
+        .submits = c.submits,
+        .dispatches = c.dispatches,
+        .barriers = c.barriers,
+        .buffers_created = c.buffers_created,
+        .programs_linked = c.programs_linked,
+        .readback_bytes = c.readback_bytes,
+        .upload_bytes = c.upload_bytes,
+    };
+}
+
+struct dgl_counters counters_since(const struct dgl_device *dev, const struct dgl_counters *before)
+{
+    struct dgl_counters now;
+    dgl_device_get_counters(dev, &now);
+    return (struct dgl_counters){
+        .tokens = now.tokens - before->tokens,
+        .submits = now.submits - before->submits,
+        .dispatches = now.dispatches - before->dispatches,
+        .barriers = now.barriers - before->barriers,
+        .buffers_created = now.buffers_created - before->buffers_created,
+        .programs_linked = now.programs_linked - before->programs_linked,
+        .readback_bytes = now.readback_bytes - before->readback_bytes,
+        .upload_bytes = now.upload_bytes - before->upload_bytes,
+    };
+}
+
+enum dgl_status device_enter(struct dgl_device *dev, struct gl_saved *saved)
+{
+    if (gl_device_is_lost(dev->gl))
+        return dgl_fail(dev->log, DGL_ERR_DEVICE_LOST,
+                        "%s: the device was lost; destroy it and open it again",
+                        dev->info.renderer);
+    return gl_enter(dev->gl, saved);
+}
+
+void device_leave(struct dgl_device *dev, const struct gl_saved *saved)
+{
+    gl_leave(dev->gl, saved);
+}

@@ -1,0 +1,378 @@
+/* The generation loop: prompt, then passes of one token until something ends it. The GPU feeds
+ * itself; the host only looks at the ids that come back. */
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/seq/sampling.h"
+#include "core/seq/session.h"
+#include "core/seq/text_stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Ids that one readback brings at most. */
+#define MAX_INTERVAL 256
+
+struct generation {
+    struct dgl_session *s;
+    const struct dgl_generate_params *p;
+    struct dgl_generate_result *r;
+    struct text_stream stream;
+    struct run *sample, *decode; /* of the session */
+    int32_t interval;
+    int32_t max_tokens; /* -1 = no limit */
+    size_t cap_tokens;
+    bool done;
+    uint64_t start_ns;
+    struct dgl_counters start; /* and what was counted by then */
+};
+
+const char *dgl_finish_str(enum dgl_finish finish)
+{
+    switch (finish) {
+    case DGL_FINISH_EOS:
+        return "eos";
+    case DGL_FINISH_STOP:
+        return "stop";
+    case DGL_FINISH_LENGTH:
+        return "length";
+    case DGL_FINISH_CONTEXT:
+        return "context";
+    case DGL_FINISH_CANCELLED:
+        return "cancelled";
+    }
+    return "unknown";
+}
+
+void dgl_generate_result_finish(struct dgl_generate_result *result)
+{
+    free(result->prompt_ids);
+    free(result->tokens);
+    free(result->text);
+    *result = (struct dgl_generate_result){0};
+}
+
+/* ---- prompt ---------------------------------------------------------------------------------- */
+
+static enum dgl_status encode_prompt(struct generation *g)
+{
+    const struct dgl_model *model = g->s->model;
+    const struct dgl_generate_params *p = g->p;
+    struct token_ids ids = {0};
+    if (!p->prompt) {
+        ids.ids = dgl_new_array(int32_t, p->num_ids);
+        ids.count = p->num_ids;
+        if (!ids.ids)
+            return dgl_fail_memory(model->dev->log, "prompt", p->num_ids * sizeof(int32_t));
+        if (p->num_ids)
+            memcpy(ids.ids, p->ids, p->num_ids * sizeof(int32_t));
+    } else if (!model->tok) {
+        return dgl_fail(model->dev->log, DGL_ERR_INVALID_ARG,
+                        "%s has no tokenizer: give the prompt as ids", model->info.path);
+    } else {
+        struct dgl_str text = {p->prompt, p->prompt_len ? p->prompt_len : strlen(p->prompt)};
+        struct encode_flags flags = {.add_special = true, .no_parse_special = p->no_parse_special};
+        enum dgl_status st = tokenizer_encode(model->dev->log, model->tok, text, flags, &ids);
+        if (st != DGL_OK) {
+            free(ids.ids);
+            return st;
+        }
+    }
+    g->r->prompt_ids = ids.ids;
+    g->r->num_prompt_ids = ids.count;
+    return DGL_OK;
+}
+
+/* ---- what a token does ----------------------------------------------------------------------- */
+
+static void finish(struct generation *g, enum dgl_finish why)
+{
+    if (!g->done)
+        g->r->finish = why;
+    g->done = true;
+}
+
+static bool is_cancelled(const struct generation *g)
+{
+    return atomic_load_explicit(&g->s->cancel, memory_order_relaxed);
+}
+
+static bool is_stop_id(const struct generation *g, int32_t id)
+{
+    const struct dgl_model_info *info = &g->s->model->info;
+    for (size_t i = 0; i < info->num_stop_ids && !g->p->ignore_eos; i++)
+        if (info->stop_ids[i].id == id)
+            return true;
+    return false;
+}
+
+static void emit_text(struct generation *g)
+{
+    struct dgl_str ready = text_stream_ready(&g->stream);
+    if (ready.len && g->p->text_cb && !g->p->text_cb(g->p->priv, ready.p, ready.len))
+        finish(g, DGL_FINISH_CANCELLED);
+}
+
+/* Takes one sampled id: position s->len of the sequence, not evaluated yet. */
+static enum dgl_status take_token(struct generation *g, int32_t id)
+{
+    struct dgl_generate_result *r = g->r;
+    const struct dgl_log *log = g->s->model->dev->log;
+    if (!dgl_grow((void **)&r->tokens, &g->cap_tokens, r->num_tokens + 1, sizeof(*r->tokens)))
+        return dgl_fail_memory(log, "tokens", (r->num_tokens + 1) * sizeof(*r->tokens));
+    if (r->num_tokens == 0)
+        r->first_token_ns = dgl_now_ns() - g->start_ns;
+    r->tokens[r->num_tokens++] = id;
+    g->s->ids[g->s->len] = id;
+    if (g->p->token_cb && !g->p->token_cb(g->p->priv, id))
+        finish(g, DGL_FINISH_CANCELLED);
+    if (is_stop_id(g, id)) {
+        finish(g, DGL_FINISH_EOS);
+    } else {
+        text_stream_push(&g->stream, id);
+        if (g->stream.text.failed)
+            return dgl_fail_memory(log, "text", g->stream.text.len);
+        if (g->stream.stopped)
+            finish(g, DGL_FINISH_STOP);
+    }
+    if (g->max_tokens >= 0 && r->num_tokens >= (size_t)g->max_tokens)
+        finish(g, DGL_FINISH_LENGTH);
+    else if (g->s->len >= g->s->context)
+        finish(g, DGL_FINISH_CONTEXT);
+    if (is_cancelled(g))
+        finish(g, DGL_FINISH_CANCELLED);
+    emit_text(g);
+    return DGL_OK;
+}
+
+/* ---- the loop -------------------------------------------------------------------------------- */
+
+static enum dgl_status read_ids(struct dgl_session *s, int32_t pos, int32_t count, int32_t *ids)
+{
+    struct dgl_device *dev = s->model->dev;
+    struct gl_ticket ticket;
+    enum dgl_status st = gl_readback_begin(dev->gl, s->slots.slot[SLOT_IDS].buffer,
+                                           (uint64_t)pos * 4, (uint32_t)count * 4, &ticket);
+    return st == DGL_OK ? gl_readback_end(dev->gl, ticket, ids) : st;
+}
+
+/* The vocabulary bounds every id before it indexes anything; a device that returns nonsense is
+ * caught here. */
+static enum dgl_status check_sampled(const struct generation *g, int32_t id)
+{
+    if (id >= 0 && id < g->s->model->info.vocab)
+        return DGL_OK;
+    return dgl_fail(g->s->model->dev->log, DGL_ERR_GPU,
+                    "%s sampled token %d of a vocabulary of %d: the logits are not "
+                    "numbers; " ADVICE_NOT_NUMBERS,
+                    g->s->model->dev->info.renderer, id, g->s->model->info.vocab);
+}
+
+static enum dgl_status start_sampling(struct generation *g)
+{
+    struct dgl_session *s = g->s;
+    enum sample_kind kind = sampling_kind(&g->p->sampling);
+    bool penalised = sampling_penalises(&g->p->sampling), several = g->interval > 1;
+    struct dgl_step step = {.pos = (uint32_t)s->len - 1,
+                            .tokens = 1,
+                            .draws = (uint32_t)g->r->num_tokens,
+                            .context = (uint32_t)s->context,
+                            .ignore_eos = g->p->ignore_eos};
+    sampling_to_step(&g->p->sampling, &step);
+    g->sample = &s->sample[kind][penalised];
+    g->decode = &s->decode[kind][penalised][several];
+    enum dgl_status st = session_bind_sampling(s, kind, penalised);
+    if (st == DGL_OK)
+        st = session_bind_decode(s, kind, penalised, several);
+    if (st == DGL_OK)
+        st = session_write_step(s, &step);
+    if (st == DGL_OK)
+        st = gl_submit(s->model->dev->gl, g->sample->list, g->sample->count, NULL);
+    return st;
+}
+
+/* With several tokens per readback a stop in between must make the rest idle: group counts come
+ * from ARGS, which the sampler zeroes. */
+static enum dgl_status write_args(struct generation *g)
+{
+    const struct run *run = g->decode;
+    uint32_t *args = dgl_new_array(uint32_t, run->count * 3);
+    if (!args)
+        return dgl_fail_memory(g->s->model->dev->log, "group counts", run->count * 12);
+    for (size_t i = 0; i < run->count; i++)
+        memcpy(&args[i * 3], run->list[i].groups, 12);
+    enum dgl_status st = gl_buffer_write(g->s->model->dev->gl, g->s->slots.slot[SLOT_ARGS].buffer,
+                                         0, args, run->count * 12);
+    free(args);
+    return st;
+}
+
+static int32_t steps_wanted(const struct generation *g)
+{
+    int32_t steps = g->interval;
+    if (g->max_tokens >= 0 && g->max_tokens - (int32_t)g->r->num_tokens < steps)
+        steps = g->max_tokens - (int32_t)g->r->num_tokens;
+    if (g->s->context - g->s->len < steps)
+        steps = g->s->context - g->s->len;
+    while (steps > 0 && !session_rope_holds(g->s, g->s->len + steps))
+        steps--;
+    return steps;
+}
+
+/* Evaluates the pending token and samples its successor, `steps` times, with one readback. */
+static enum dgl_status decode_steps(struct generation *g, int32_t steps)
+{
+    struct dgl_session *s = g->s;
+    struct dgl_device *dev = s->model->dev;
+    const struct run *run = g->decode;
+    int32_t ids[MAX_INTERVAL];
+    enum dgl_status st = gl_submit(dev->gl, run->list, run->count, NULL);
+    int32_t done = 1;
+    while (done < steps && st == DGL_OK && !is_cancelled(g)) {
+        st = gl_submit(dev->gl, run->list, run->count, NULL);
+        done++;
+    }
+    steps = done;
+    if (st == DGL_OK)
+        st = read_ids(s, s->len + 1, steps, ids);
+    for (int32_t i = 0; i < steps && st == DGL_OK && !g->done; i++) {
+        s->len++;
+        dev->tokens++;
+        st = check_sampled(g, ids[i]);
+        if (st == DGL_OK)
+            st = take_token(g, ids[i]);
+    }
+    return st;
+}
+
+/* Samples from the logits of the last token that was evaluated. */
+static enum dgl_status sample_one(struct generation *g)
+{
+    int32_t id = 0;
+    enum dgl_status st = start_sampling(g);
+    if (st == DGL_OK)
+        st = read_ids(g->s, g->s->len, 1, &id);
+    g->s->logits_valid = false;
+    if (st == DGL_OK)
+        st = check_sampled(g, id);
+    return st == DGL_OK ? take_token(g, id) : st;
+}
+
+/* With the pending token the session holds so many that its rotary frequencies change: everything
+ * is evaluated again. */
+static enum dgl_status restart(struct generation *g)
+{
+    enum dgl_status st = session_eval(g->s, g->s->len + 1);
+    if (st == DGL_ERR_CANCELLED) {
+        finish(g, DGL_FINISH_CANCELLED);
+        return DGL_OK;
+    }
+    return st == DGL_OK ? sample_one(g) : st;
+}
+
+static enum dgl_status decode_loop(struct generation *g)
+{
+    enum dgl_status st = sample_one(g);
+    if (st == DGL_OK && !g->done && g->interval > 1)
+        st = write_args(g);
+    /* The first token is the prompt's: what it took belongs to no later one. */
+    g->r->prefill = counters_since(g->s->model->dev, &g->start);
+    struct dgl_counters before;
+    dgl_device_get_counters(g->s->model->dev, &before);
+    uint64_t start = dgl_now_ns();
+    while (st == DGL_OK && !g->done) {
+        int32_t steps = steps_wanted(g);
+        st = steps > 0 ? decode_steps(g, steps) : restart(g);
+    }
+    g->r->decode_ns = dgl_now_ns() - start;
+    g->r->decode = counters_since(g->s->model->dev, &before);
+    return st;
+}
+
+/* ---- the call -------------------------------------------------------------------------------- */
+
+static enum dgl_status check_params(struct generation *g)
+{
+    const struct dgl_generate_params *p = g->p;
+    const struct dgl_log *log = g->s->model->dev->log;
+    if (!p->prompt == !p->ids)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "give a prompt either as text or as ids");
+    if (p->max_tokens < -1)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "max_tokens is %d: -1 means no limit",
+                        p->max_tokens);
+    if (p->readback_interval < 0 || p->readback_interval > MAX_INTERVAL)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "readback interval %d is not within 0 and %d",
+                        p->readback_interval, MAX_INTERVAL);
+    return sampling_check(log, &p->sampling);
+}
+
+static enum dgl_status run_prompt(struct generation *g)
+{
+    dgl_device_get_counters(g->s->model->dev, &g->start);
+    g->start_ns = dgl_now_ns();
+    enum dgl_status st =
+        session_sync(g->s, g->r->prompt_ids, g->r->num_prompt_ids, &g->r->num_reused);
+    if (st == DGL_OK)
+        st = gl_finish(g->s->model->dev->gl);
+    g->r->prefill_ns = dgl_now_ns() - g->start_ns;
+    g->r->prefill = counters_since(g->s->model->dev, &g->start);
+    if (st == DGL_ERR_CANCELLED) {
+        finish(g, DGL_FINISH_CANCELLED);
+        st = DGL_OK;
+    }
+    return st;
+}
+
+static enum dgl_status take_text(struct generation *g)
+{
+    text_stream_end(&g->stream);
+    if (g->r->finish != DGL_FINISH_CANCELLED)
+        emit_text(g);
+    dgl_buf_append(&g->stream.text, "", 0);
+    g->r->text_len = g->stream.text.len;
+    g->r->text = dgl_buf_take(&g->stream.text);
+    return g->r->text ? DGL_OK : dgl_fail_memory(g->s->model->dev->log, "text", g->r->text_len);
+}
+
+static enum dgl_status generate_entered(struct generation *g)
+{
+    struct dgl_session *s = g->s;
+    const struct dgl_generate_params *p = g->p;
+    enum dgl_status st = check_params(g);
+    if (st == DGL_OK)
+        st = encode_prompt(g);
+    if (st == DGL_OK && !text_stream_init(&g->stream, s->model->tok, p->stop, p->num_stop))
+        st = dgl_fail_memory(s->model->dev->log, "detokenizer", 0);
+    if (st == DGL_OK)
+        st = run_prompt(g);
+    if (st == DGL_OK && p->max_tokens == 0)
+        finish(g, DGL_FINISH_LENGTH);
+    if (st == DGL_OK && !g->done)
+        st = decode_loop(g);
+    if (st == DGL_OK)
+        st = take_text(g);
+    text_stream_finish(&g->stream);
+    return st;
+}
+
+enum dgl_status dgl_generate(struct dgl_session *session, const struct dgl_generate_params *params,
+                             struct dgl_generate_result *out)
+{
+    static const struct dgl_generate_params defaults;
+    struct dgl_device *dev = session->model->dev;
+    struct gl_saved saved = {0};
+    *out = (struct dgl_generate_result){0};
+    params = params ? params : &defaults;
+    enum dgl_status st = session_enter(session, &saved);
+    if (st != DGL_OK)
+        return st;
+    struct generation g = {.s = session,
+                           .p = params,
+                           .r = out,
+                           .max_tokens = params->max_tokens,
+                           .interval = params->readback_interval};
+    if (g.interval == 0)
+        g.interval = dev->info.software ? 1 : 8;
+    st = generate_entered(&g);
+    device_leave(dev, &saved);
+    return st;
+}

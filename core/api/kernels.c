@@ -1,0 +1,68 @@
+/* The public kernel set: kernels/ behind a handle. */
+#include "core/base/mem.h"
+#include "core/memory/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum dgl_status dgl_kernels_create(const struct dgl_log *log,
+                                   const struct dgl_kernels_params *params,
+                                   struct dgl_kernels **out)
+{
+    if (!out)
+        return dgl_fail_no_out(log, "dgl_kernels_create");
+    *out = NULL;
+    struct dgl_kernels *k = dgl_new(struct dgl_kernels);
+    if (!k)
+        return dgl_fail_memory(log, "kernel set", sizeof(*k));
+    enum dgl_status st = kernel_set_create(log, params, &k->set);
+    if (st == DGL_OK)
+        *out = k;
+    else
+        free(k);
+    return st;
+}
+
+enum dgl_status dgl_kernels_check_hints(const struct dgl_log *log, const char *hints)
+{
+    return kernel_hints_check(log, KERNEL_HINTS_ORIGIN, hints);
+}
+
+void dgl_kernels_destroy(struct dgl_kernels **kernels)
+{
+    struct dgl_kernels *k = *kernels;
+    *kernels = NULL;
+    if (!k)
+        return;
+    kernel_set_destroy(&k->set);
+    free(k);
+}
+
+void dgl_kernels_iterate(const struct dgl_kernels *kernels,
+                         bool (*cb)(void *priv, const struct dgl_kernel_info *info), void *priv)
+{
+    for (size_t i = 0; i < kernel_set_count(kernels->set); i++) {
+        struct dgl_kernel_info info = kernel_info(kernel_set_at(kernels->set, i));
+        if (!cb(priv, &info))
+            return;
+    }
+}
+
+const char *dgl_kernels_source(const struct dgl_kernels *kernels, const char *name, size_t *len)
+{
+    const struct kernel *kernel = kernel_set_find(kernels->set, name);
+    if (len)
+        *len = kernel ? kernel->text_len : 0;
+    return kernel ? kernel->text : NULL;
+}
+
+struct dgl_kernel_info kernel_info(const struct kernel *kernel)
+{
+    struct dgl_kernel_info info = {.name = kernel->name,
+                                   .op = kernel->op,
+                                   .variant = kernel->variant,
+                                   .origin = kernel->origin,
+                                   .summary = kernel->summary};
+    memcpy(info.sha256, kernel->sha256, sizeof(info.sha256));
+    return info;
+}

@@ -1,0 +1,140 @@
+/* The public functions about model files: dgl_inspect, dgl_model_file_*, dgl_verify. */
+#include "loader/model/model_file.h"
+
+#include <stdlib.h>
+
+#include "core/base/log.h"
+#include "loader/hf/hub_cache.h"
+#include "loader/model/synthetic_model.h"
+#include "loader/tokenizer/tokenizer.h"
+
+static enum dgl_status tokenizer_check(const struct dgl_log *log, const struct dgl_model_file *file)
+{
+    struct dgl_tokenizer *tok = NULL;
+    if (!file->tokenizer_json)
+        return DGL_OK;
+    enum dgl_status st = model_file_tokenizer(log, file, &tok);
+    if (st == DGL_OK)
+        st = model_file_check_tokenizer(log, file, tok);
+    tokenizer_destroy(&tok);
+    return st;
+}
+
+enum dgl_status dgl_model_find(const struct dgl_log *log, const char *path)
+{
+    char *found = NULL, *name = NULL;
+    if (!path || !path[0])
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
+    if (synthetic_is_path(path))
+        return DGL_OK;
+    enum dgl_status st = model_path_resolve(log, path, &found, &name);
+    free(found);
+    free(name);
+    return st;
+}
+
+/* Everything that can be checked without a device. */
+static enum dgl_status open_checked(const struct dgl_log *log,
+                                    const struct model_open_params *params,
+                                    struct dgl_model_file **out)
+{
+    enum dgl_status st = model_file_open(log, params, out);
+    if (st == DGL_OK)
+        st = tokenizer_check(log, *out);
+    if (st != DGL_OK)
+        model_file_close(out);
+    return st;
+}
+
+enum dgl_status dgl_inspect(const struct dgl_log *log, const char *path,
+                            struct dgl_model_file **out)
+{
+    if (!out)
+        return dgl_fail_no_out(log, "dgl_inspect");
+    return open_checked(log, &(struct model_open_params){.path = path}, out);
+}
+
+void dgl_model_file_destroy(struct dgl_model_file **file)
+{
+    model_file_close(file);
+}
+
+const struct dgl_model_info *dgl_model_file_info(const struct dgl_model_file *file)
+{
+    return &file->info;
+}
+
+size_t dgl_model_file_num_tensors(const struct dgl_model_file *file)
+{
+    return tensor_source_count(file->tensors);
+}
+
+void dgl_model_file_tensor(const struct dgl_model_file *file, size_t index,
+                           struct dgl_tensor_info *out)
+{
+    const struct tensor_info *t = tensor_source_at(file->tensors, index);
+    *out = (struct dgl_tensor_info){
+        .name = t->name,
+        .dtype = dgl_dtype_get(t->dtype)->name,
+        .role = t->role,
+        .layout = t->rank > 1 ? "row" : "",
+        .rank = t->rank,
+        .bytes = t->bytes,
+    };
+    for (uint32_t i = 0; i < t->rank; i++)
+        out->shape[i] = t->shape[i];
+}
+
+const char *dgl_model_file_config(const struct dgl_model_file *file, size_t *len)
+{
+    *len = file->config_len;
+    return file->config;
+}
+
+size_t dgl_model_file_num_skipped(const struct dgl_model_file *file)
+{
+    return file->skipped.count;
+}
+
+const char *dgl_model_file_skipped(const struct dgl_model_file *file, size_t index)
+{
+    return file->skipped.lines[index];
+}
+
+static enum dgl_status check_has_hashes(const struct dgl_log *log, const char *path)
+{
+    enum model_format format = MODEL_HF;
+    enum dgl_status st = model_format_find(log, path, &format);
+    if (st != DGL_OK || format == MODEL_RDRR)
+        return st;
+    return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                    "%s: a %s carries no hashes; supported: packs, as `dopplergl convert` writes "
+                    "them",
+                    path, format == MODEL_GGUF ? "GGUF file" : "Hugging Face folder");
+}
+
+/* The manifest has no hash: that it still describes a model shows in opening it. */
+enum dgl_status dgl_verify(const struct dgl_log *log, const struct dgl_verify_params *params,
+                           struct dgl_verify_result *out)
+{
+    *out = (struct dgl_verify_result){0};
+    char *path = NULL, *name = NULL;
+    struct dgl_model_file *file = NULL;
+    enum dgl_status st = params->path && params->path[0]
+                             ? model_path_resolve(log, params->path, &path, &name)
+                             : dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
+    if (st == DGL_OK)
+        st = check_has_hashes(log, path);
+    if (st == DGL_OK)
+        st = open_checked(log,
+                          &(struct model_open_params){.path = path,
+                                                      .verify = true,
+                                                      .verified = out,
+                                                      .progress_cb = params->progress_cb,
+                                                      .progress_priv = params->progress_priv},
+                          &file);
+    model_file_close(&file);
+    free(path);
+    free(name);
+    return st;
+}

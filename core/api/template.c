@@ -1,0 +1,73 @@
+/* The chat templates of core/dopplergl.h. */
+#include <stdlib.h>
+
+#include "loader/chat/chat_ids.h"
+#include "loader/chat/chat_template.h"
+
+enum dgl_status dgl_template_load(const struct dgl_log *log,
+                                  const struct dgl_template_params *params,
+                                  struct dgl_template **out)
+{
+    struct chat_source source;
+    if (!out)
+        return dgl_fail_no_out(log, "dgl_template_load");
+    *out = NULL;
+    if (!params || !params->path)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "chat template: path is NULL, wanted a model");
+    chat_source_init(&source);
+    enum dgl_status status = chat_source_load(log, params->path, &source);
+    if (status == DGL_OK)
+        status = chat_template_create(log, &source, params, out);
+    chat_source_finish(&source);
+    return status;
+}
+
+void dgl_template_destroy(struct dgl_template **tmpl)
+{
+    if (tmpl)
+        chat_template_destroy(tmpl);
+}
+
+enum dgl_status dgl_render(const struct dgl_log *log, const struct dgl_template *tmpl,
+                           const struct dgl_render_params *params, char **text, size_t *len)
+{
+    struct dgl_buf out = {0};
+    *text = NULL;
+    *len = 0;
+    enum dgl_status status = chat_template_render(log, tmpl, params, &out, NULL);
+    dgl_buf_puts(&out, ""); /* an empty text is a string too */
+    size_t got = out.len;
+    if (status == DGL_OK && !(*text = dgl_buf_take(&out)))
+        status = dgl_fail_memory(log, "rendered text", got);
+    dgl_buf_finish(&out);
+    *len = status == DGL_OK ? got : 0;
+    return status;
+}
+
+enum dgl_status dgl_render_ids(const struct dgl_log *log, const struct dgl_template *tmpl,
+                               const struct dgl_tokenizer *tok,
+                               const struct dgl_render_params *params, int32_t **ids, size_t *count)
+{
+    struct dgl_buf text = {0}, marks = {0};
+    struct token_ids out = {0};
+    *ids = NULL;
+    *count = 0;
+    enum dgl_status status = chat_template_render(log, tmpl, params, &text, &marks);
+    /* An empty result is an array too. */
+    if (status == DGL_OK && !(out.ids = malloc(sizeof(int32_t))))
+        status = dgl_fail_memory(log, "ids", sizeof(int32_t));
+    if (status == DGL_OK) {
+        struct tok_marked rendered = {{text.p, text.len}, (const uint8_t *)marks.p};
+        out.cap = 1;
+        status = chat_ids_encode(log, tok, rendered, params->answers, params->num_answers, &out);
+    }
+    if (status == DGL_OK) {
+        *ids = out.ids;
+        *count = out.count;
+    } else {
+        free(out.ids);
+    }
+    dgl_buf_finish(&text);
+    dgl_buf_finish(&marks);
+    return status;
+}

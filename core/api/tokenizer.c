@@ -1,0 +1,172 @@
+/* The tokenizer part of core/dopplergl.h. */
+#include <stdlib.h>
+
+#include "core/base/file.h"
+#include "loader/gguf/gguf_model.h"
+#include "loader/model/model_file.h"
+#include "loader/tokenizer/tokenizer.h"
+
+#define MAX_JSON_BYTES ((size_t)256 << 20) /* the largest published tokenizer.json has 34 MB */
+
+static enum dgl_status load_file(const struct dgl_log *log, const char *path,
+                                 struct dgl_tokenizer **out)
+{
+    char *json = NULL;
+    size_t len = 0;
+    enum dgl_status status = dgl_file_slurp(log, path, MAX_JSON_BYTES, &json, &len);
+    if (status == DGL_OK)
+        status = tokenizer_create(log, path, json, len, out);
+    free(json);
+    return status;
+}
+
+/* The keys of a GGUF file; its weights may be of any kind. */
+static enum dgl_status load_gguf(const struct dgl_log *log, const char *path,
+                                 struct dgl_tokenizer **out)
+{
+    char *json = NULL;
+    size_t len = 0;
+    enum dgl_status status = gguf_text_load(log, path, "tokenizer.json", &json, &len);
+    if (status == DGL_OK && !json)
+        status = dgl_fail(log, DGL_ERR_INVALID_ARG,
+                          "%s: the file has no tokenizer; give it ids, or a tokenizer.json", path);
+    if (status == DGL_OK)
+        status = tokenizer_create(log, path, json, len, out);
+    free(json);
+    return status;
+}
+
+static enum dgl_status load_from_model(const struct dgl_log *log, const char *path,
+                                       struct dgl_tokenizer **out)
+{
+    struct dgl_model_file *file = NULL;
+    enum dgl_status status = model_file_open(log, &(struct model_open_params){.path = path}, &file);
+    if (status != DGL_OK)
+        return status;
+    if (file->tokenizer_json)
+        status = model_file_tokenizer(log, file, out);
+    else
+        status = dgl_fail(log, DGL_ERR_INVALID_ARG,
+                          "%s: the model has no tokenizer; give it ids, or a tokenizer.json", path);
+    model_file_close(&file);
+    return status;
+}
+
+/* The tokenizer.json of a folder that is not a pack needs no look at the weights. NULL: there
+ * is none. */
+static char *find_plain_json(const char *dir)
+{
+    char *json = dgl_path_join(dir, "tokenizer.json"),
+         *manifest = dgl_path_join(dir, "manifest.json");
+    bool plain = json && manifest && dgl_path_exists(json) && !dgl_path_exists(manifest);
+    free(manifest);
+    if (plain)
+        return json;
+    free(json);
+    return NULL;
+}
+
+enum dgl_status dgl_tokenizer_load(const struct dgl_log *log, const char *path,
+                                   struct dgl_tokenizer **out)
+{
+    if (!out)
+        return dgl_fail_no_out(log, "dgl_tokenizer_load");
+    *out = NULL;
+    if (!path)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "tokenizer: path is NULL, wanted a model or file");
+    if (dgl_path_exists(path) && !dgl_path_is_dir(path))
+        return gguf_is_model(path) ? load_gguf(log, path, out) : load_file(log, path, out);
+    char *json = dgl_path_is_dir(path) ? find_plain_json(path) : NULL;
+    enum dgl_status status = json ? load_file(log, json, out) : load_from_model(log, path, out);
+    free(json);
+    return status;
+}
+
+void dgl_tokenizer_destroy(struct dgl_tokenizer **tok)
+{
+    if (tok)
+        tokenizer_destroy(tok);
+}
+
+enum dgl_status dgl_encode(const struct dgl_tokenizer *tok, const char *text, size_t len,
+                           const struct dgl_encode_params *params, int32_t **ids, size_t *count)
+{
+    struct encode_flags flags = {0};
+    struct token_ids out = {0};
+    *ids = NULL;
+    *count = 0;
+    if (params)
+        flags = (struct encode_flags){.add_special = params->add_special,
+                                      .no_parse_special = params->no_parse_special};
+    /* An empty result is an array too. */
+    if (!(out.ids = malloc(sizeof(int32_t))))
+        return DGL_ERR_NO_MEMORY;
+    out.cap = 1;
+    enum dgl_status status = tokenizer_encode(NULL, tok, (struct dgl_str){text, len}, flags, &out);
+    if (status != DGL_OK) {
+        free(out.ids);
+        return status;
+    }
+    *ids = out.ids;
+    *count = out.count;
+    return DGL_OK;
+}
+
+enum dgl_status dgl_decode(const struct dgl_tokenizer *tok, const int32_t *ids, size_t count,
+                           bool skip_special, char **text, size_t *len)
+{
+    struct dgl_buf out = {0};
+    *text = NULL;
+    *len = 0;
+    enum dgl_status status = tokenizer_decode(NULL, tok, ids, count, skip_special, &out);
+    dgl_buf_puts(&out, ""); /* a result without tokens is a string too */
+    size_t got = out.len;
+    if (status == DGL_OK && !(*text = dgl_buf_take(&out)))
+        status = DGL_ERR_NO_MEMORY;
+    dgl_buf_finish(&out);
+    *len = status == DGL_OK ? got : 0;
+    return status;
+}
+
+enum dgl_status dgl_decode_pieces(const struct dgl_tokenizer *tok, const int32_t *ids, size_t count,
+                                  size_t *ends, char **text, size_t *len)
+{
+    struct dgl_buf out = {0};
+    struct detokenizer *d = detokenizer_create(tok, false);
+    *text = NULL;
+    *len = 0;
+    if (!d)
+        return DGL_ERR_NO_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        detokenizer_push(d, ids[i], &out);
+        if (i + 1 == count)
+            detokenizer_flush(d, &out);
+        ends[i] = out.len;
+    }
+    detokenizer_destroy(&d);
+    dgl_buf_puts(&out, ""); /* a result without tokens is a string too */
+    size_t got = out.len;
+    *text = dgl_buf_take(&out);
+    dgl_buf_finish(&out);
+    *len = *text ? got : 0;
+    return *text ? DGL_OK : DGL_ERR_NO_MEMORY;
+}
+
+const char *dgl_token_spelling(const struct dgl_tokenizer *tok, int32_t id, size_t *len)
+{
+    struct dgl_str text = {0};
+    bool found = tokenizer_spelling(tok, id, &text);
+    *len = text.len;
+    return found ? text.p : NULL;
+}
+
+int32_t dgl_tokenizer_max_id(const struct dgl_tokenizer *tok)
+{
+    return tokenizer_max_id(tok);
+}
+
+void dgl_free(void *p)
+{
+    free(p);
+}

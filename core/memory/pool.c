@@ -1,0 +1,75 @@
+/* Buffer pool: a short list of free buffers, searched for the tightest fit. Used when sessions come
+ * and go, never per token. */
+#include "core/memory/pool.h"
+#include "core/base/mem.h"
+
+#include <stdlib.h>
+
+/* More than a session of any known model has: a KV buffer per layer and some twenty others. */
+#define MAX_FREE 256
+
+struct pool {
+    struct gl_device *gl;
+    struct gl_buffer *free[MAX_FREE];
+    uint32_t num_free;
+};
+
+struct pool *pool_create(struct gl_device *gl)
+{
+    struct pool *pool = dgl_new(struct pool);
+    if (pool)
+        pool->gl = gl;
+    return pool;
+}
+
+void pool_destroy(struct pool **pool)
+{
+    struct pool *p = *pool;
+    *pool = NULL;
+    if (!p)
+        return;
+    for (uint32_t i = 0; i < p->num_free; i++)
+        gl_buffer_destroy(p->gl, &p->free[i]);
+    free(p);
+}
+
+/* Index of the smallest free buffer with size <= bytes <= 1.25 size; -1 = none. */
+static int find_fit(const struct pool *pool, uint64_t size)
+{
+    int best = -1;
+    for (uint32_t i = 0; i < pool->num_free; i++) {
+        uint64_t bytes = gl_buffer_size(pool->free[i]);
+        if (bytes < size || bytes - size > size / 4)
+            continue;
+        if (best < 0 || bytes < gl_buffer_size(pool->free[best]))
+            best = (int)i;
+    }
+    return best;
+}
+
+enum dgl_status pool_acquire(struct pool *pool, const struct gl_buffer_params *params,
+                             struct gl_buffer **out)
+{
+    int i = find_fit(pool, params->size);
+    if (i < 0)
+        return gl_buffer_create(pool->gl, params, out);
+    *out = pool->free[i];
+    pool->free[i] = pool->free[--pool->num_free];
+    if (!params->zero)
+        return DGL_OK;
+    enum dgl_status st = gl_buffer_zero(pool->gl, *out, 0, gl_buffer_size(*out));
+    if (st != DGL_OK)
+        pool_release(pool, out);
+    return st;
+}
+
+void pool_release(struct pool *pool, struct gl_buffer **buffer)
+{
+    if (!*buffer)
+        return;
+    if (pool->num_free == MAX_FREE)
+        gl_buffer_destroy(pool->gl, buffer);
+    else
+        pool->free[pool->num_free++] = *buffer;
+    *buffer = NULL;
+}

@@ -1,0 +1,444 @@
+/* The decoder as operations: one function per operation of docs/operations.md, and the order they
+ * run in. */
+#include "core/plan/oplist.h"
+#include "core/base/mem.h"
+#include "core/plan/oplist_moe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void oplist_finish(struct oplist *list)
+{
+    free(list->ops);
+    *list = (struct oplist){0};
+}
+
+/* ---- building one operation ------------------------------------------------------------------ */
+
+struct op *oplist_append(struct oplist *list, enum dgl_phase phase, int32_t layer,
+                         const char *label, const char *op)
+{
+    struct op *o = &list->discard;
+    if (dgl_grow((void **)&list->ops, &list->cap, list->count + 1, sizeof(*list->ops)))
+        o = &list->ops[list->count++];
+    else
+        list->failed = true;
+    *o = (struct op){.phase = phase, .layer = layer, .label = label, .request.op = op};
+    return o;
+}
+
+void op_bind_slot(struct op *op, const char *name, enum op_slot slot)
+{
+    op->binds[op->num_binds++] = (struct op_bind){.name = name, .slot = slot, .index = op->layer};
+}
+
+void op_bind_fixed(struct op *op, const char *name, struct gl_range range)
+{
+    op->binds[op->num_binds++] = (struct op_bind){.name = name, .fixed = range};
+}
+
+void op_attr(struct op *op, const char *key, const char *word)
+{
+    op->request.attrs[op->request.num_attrs++] = (struct kernel_attr){key, word};
+}
+
+void op_const(struct op *op, const char *name, int64_t value)
+{
+    op->request.consts[op->request.num_consts++] = (struct kernel_var){name, value};
+}
+
+void op_uint(struct op *op, const char *name, uint32_t value)
+{
+    op->params[op->num_params++] = (struct op_param){.name = name, .u = value};
+}
+
+void op_float(struct op *op, const char *name, double value)
+{
+    op->params[op->num_params++] =
+        (struct op_param){.name = name, .is_float = true, .f = (float)value};
+}
+
+void op_run_count(struct op *op, const char *name)
+{
+    op->params[op->num_params++] = (struct op_param){.name = name, .is_run_count = true};
+}
+
+const struct op_bind *op_find_bind(const struct op *op, const char *name)
+{
+    for (uint32_t i = 0; i < op->num_binds; i++)
+        if (strcmp(op->binds[i].name, name) == 0)
+            return &op->binds[i];
+    return NULL;
+}
+
+const struct op_param *op_find_param(const struct op *op, const char *name)
+{
+    for (uint32_t i = 0; i < op->num_params; i++)
+        if (strcmp(op->params[i].name, name) == 0)
+            return &op->params[i];
+    return NULL;
+}
+
+static const char *phase_word(enum dgl_phase phase)
+{
+    return phase == DGL_PHASE_PREFILL ? "prefill" : "decode";
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+static void add_embed(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase)
+{
+    for (uint32_t i = 0; i < p->weights->embed.num_bands; i++) {
+        const struct weight_band *band = &p->weights->embed.bands[i];
+        struct op *op = oplist_append(list, phase, -1, "embed", "embed");
+        op_attr(op, "weight", dgl_dtype_get(band->dtype)->name);
+        op_attr(op, "phase", phase_word(phase));
+        op_attr(op, "layout", p->layouts->name[band->dtype]);
+        op_const(op, "H", p->desc->hidden);
+        op_const(op, "X_STRIDE", p->desc->hidden);
+        op_const(op, "W_STRIDE", band->row_words);
+        op_uint(op, "row0", band->row0);
+        op_uint(op, "rows", band->rows);
+        op_float(op, "scale", p->desc->embed_scale);
+        op_bind_slot(op, "IDS", SLOT_IDS);
+        op_bind_fixed(op, "W", band->range);
+        op_bind_slot(op, "X", SLOT_X);
+        op->bytes = band->row_words * 4ull;
+    }
+}
+
+void oplist_norm(struct oplist *list, const struct oplist_params *p, const struct oplist_norm *n)
+{
+    struct op *op = oplist_append(list, n->phase, n->layer, n->label, "norm");
+    op_attr(op, "post", n->post);
+    op_const(op, "H", p->desc->hidden);
+    op_const(op, "X_STRIDE", p->desc->hidden);
+    op_const(op, "Y_STRIDE", p->desc->hidden);
+    op_float(op, "eps", p->desc->norm_eps);
+    op_bind_slot(op, "X", n->x);
+    op_bind_fixed(op, "G", n->gain);
+    op_bind_slot(op, "Y", n->y);
+}
+
+static bool is(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0;
+}
+
+/* A kernel that serves several prologues and epilogues declares what each of them reads, whether it
+ * reads it or not: all of it is always there. */
+static void add_vectors(struct op *op, const struct oplist_params *p, const struct oplist_matmul *m)
+{
+    const struct weight *w = m->weight;
+    bool norm = is(m->pre, "norm");
+    op_attr(op, "bias", w->has_bias ? "row" : "none");
+    op_const(op, "BIAS_AT", w->has_bias && w->has_gain ? (int64_t)(w->cols + 3) / 4 * 4 : 0);
+    op_float(op, "eps", norm ? p->desc->norm_eps : 0.0);
+    if (norm || w->has_bias)
+        op_bind_fixed(op, "A", w->vectors);
+    else
+        op_bind_slot(op, "A", m->x);
+}
+
+static void add_epilogue(struct op *op, const struct oplist_params *p,
+                         const struct oplist_matmul *m)
+{
+    op_attr(op, "post", m->post);
+    if (is(m->post, "glu"))
+        op_attr(op, "act", m->act);
+    op_const(op, "SCALED", m->scale != 1.0);
+    op_float(op, "out_scale", m->scale);
+    op_float(op, "softcap", is(m->post, "softcap") ? p->desc->logit_softcap : 0.0);
+}
+
+void oplist_matmul(struct oplist *list, const struct oplist_params *p,
+                   const struct oplist_matmul *m)
+{
+    for (uint32_t i = 0; i < m->weight->num_bands; i++) {
+        const struct weight_band *band = &m->weight->bands[i];
+        struct op *op = oplist_append(list, m->phase, m->layer, m->label, "matmul");
+        op_attr(op, "weight", dgl_dtype_get(band->dtype)->name);
+        op_attr(op, "layout", p->layouts->name[band->dtype]);
+        /* One row of x is a matrix-vector product whatever the phase. */
+        op_attr(op, "phase", m->last_row ? "decode" : phase_word(m->phase));
+        op_attr(op, "pre", m->pre);
+        op_const(op, "K", (int64_t)m->weight->cols);
+        op_const(op, "N", (int64_t)m->weight->rows);
+        op_const(op, "W_STRIDE", band->row_words);
+        op_const(op, "X_STRIDE", m->x_stride);
+        op_const(op, "Y_STRIDE", m->y_stride);
+        op_const(op, "X_LAST", m->last_row);
+        op_uint(op, "row0", band->row0);
+        op_uint(op, "rows", band->rows);
+        op_bind_fixed(op, "W", band->range);
+        op_bind_slot(op, "X", m->x);
+        op_bind_slot(op, "Y", m->y);
+        add_vectors(op, p, m);
+        add_epilogue(op, p, m);
+        op->bytes = band->range.size;
+    }
+}
+
+static int32_t qkv_dim(const struct model_desc *d)
+{
+    return (d->heads + 2 * d->kv_heads) * d->head_dim;
+}
+
+static void add_heads(struct op *op, const struct model_desc *d)
+{
+    op_const(op, "HEADS", d->heads);
+    op_const(op, "KV_HEADS", d->kv_heads);
+    op_const(op, "HEAD_DIM", d->head_dim);
+    op_const(op, "QKV_STRIDE", qkv_dim(d));
+}
+
+static void add_qk_norm(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase,
+                        int32_t layer)
+{
+    const struct model_desc *d = p->desc;
+    const struct layer_weights *w = &p->weights->layer[layer];
+    /* As long as all heads together: one norm over them. */
+    bool all = w->qk_norm.size > (uint64_t)d->head_dim * 8;
+    struct op *op = oplist_append(list, phase, layer, "qk_norm", "qk_norm");
+    op_attr(op, "span", all ? "all" : "head");
+    add_heads(op, d);
+    op_float(op, "eps", d->norm_eps);
+    op_bind_slot(op, "QKV", SLOT_QKV);
+    op_bind_fixed(op, "G", w->qk_norm);
+}
+
+static struct op *append_attention(struct oplist *list, const struct oplist_params *p,
+                                   enum dgl_phase phase, int32_t layer, const char *op_name)
+{
+    const struct model_desc *d = p->desc;
+    struct op *op = oplist_append(list, phase, layer, op_name, op_name);
+    op_attr(op, "kv", p->kv_type == DGL_KV_F32 ? "f32" : "f16");
+    add_heads(op, d);
+    op_const(op, "CONTEXT", p->context);
+    op_bind_slot(op, "QKV", SLOT_QKV);
+    op_bind_slot(op, "KV", SLOT_KV);
+    return op;
+}
+
+/* Without positions in a layer any table will do: none of it is used. */
+static void add_rope(struct op *op, const struct model_desc *d, int32_t layer)
+{
+    int32_t set = d->layer[layer].rope;
+    op_const(op, "ROPE_DIMS", set == ROPE_NONE ? 0 : d->rope[set].dims);
+    op_float(op, "rope_scale", set == ROPE_NONE ? 1.0 : d->rope[set].scale);
+    op_bind_slot(op, "ROPE", set == ROPE_LOCAL ? SLOT_ROPE_LOCAL : SLOT_ROPE_GLOBAL);
+}
+
+static void add_scores(struct op *op, const struct model_desc *d, int32_t layer)
+{
+    op_const(op, "WINDOW", d->layer[layer].window);
+    op_const(op, "SOFTCAP", d->attn_softcap != 0.0);
+    op_float(op, "scale", d->attn_scale);
+    op_float(op, "softcap", d->attn_softcap);
+}
+
+/* `other` is what an operation without sinks binds instead. */
+static void add_sinks(struct op *op, const struct layer_weights *w, enum op_slot other)
+{
+    op_attr(op, "sinks", w->sinks.size ? "head" : "none");
+    if (w->sinks.size)
+        op_bind_fixed(op, "S", w->sinks);
+    else
+        op_bind_slot(op, "S", other);
+}
+
+static void add_rope_kv(struct oplist *list, const struct oplist_params *p, int32_t layer)
+{
+    add_rope(append_attention(list, p, DGL_PHASE_PREFILL, layer, "rope_kv"), p->desc, layer);
+}
+
+static void add_attn_prefill(struct oplist *list, const struct oplist_params *p, int32_t layer)
+{
+    struct op *op = append_attention(list, p, DGL_PHASE_PREFILL, layer, "attn_prefill");
+    op_const(op, "O_STRIDE", p->desc->heads * p->desc->head_dim);
+    op_bind_slot(op, "O", SLOT_ATT);
+    add_scores(op, p->desc, layer);
+    add_sinks(op, &p->weights->layer[layer], SLOT_QKV);
+}
+
+static void add_attn_decode(struct oplist *list, const struct oplist_params *p, int32_t layer)
+{
+    struct op *op = append_attention(list, p, DGL_PHASE_DECODE, layer, "attn_decode");
+    op_const(op, "SPLITS", p->splits);
+    op_bind_slot(op, "P", SLOT_ATT);
+    add_rope(op, p->desc, layer);
+    add_scores(op, p->desc, layer);
+}
+
+static void add_attn_merge(struct oplist *list, const struct oplist_params *p, int32_t layer)
+{
+    struct op *op = oplist_append(list, DGL_PHASE_DECODE, layer, "attn_merge", "attn_merge");
+    op_const(op, "HEADS", p->desc->heads);
+    op_const(op, "HEAD_DIM", p->desc->head_dim);
+    op_const(op, "SPLITS", p->splits);
+    op_bind_slot(op, "P", SLOT_ATT);
+    op_bind_slot(op, "O", SLOT_MERGED);
+    add_sinks(op, &p->weights->layer[layer], SLOT_ATT);
+}
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+static struct oplist_matmul layer_matmul(const struct oplist_params *p, enum dgl_phase phase,
+                                         int32_t layer, const char *label)
+{
+    return (struct oplist_matmul){.phase = phase,
+                                  .layer = layer,
+                                  .label = label,
+                                  .pre = "none",
+                                  .post = "store",
+                                  .x_stride = p->desc->hidden,
+                                  .y_stride = p->desc->hidden,
+                                  .scale = 1.0};
+}
+
+/* Lets a product read the residual stream behind the norm in front of its weight, if there is one.
+ * In decode the norm is computed by its consumer, once per work group: cheaper than a dispatch. In
+ * prefill it is computed once per token. */
+static void read_stream(struct oplist *list, const struct oplist_params *p, struct oplist_matmul *m,
+                        const char *norm_label)
+{
+    m->x = SLOT_X;
+    if (!m->weight->has_gain)
+        return;
+    if (m->phase == DGL_PHASE_DECODE) {
+        m->pre = "norm";
+        return;
+    }
+    oplist_norm(list, p,
+                &(struct oplist_norm){.phase = m->phase,
+                                      .layer = m->layer,
+                                      .label = norm_label,
+                                      .post = "store",
+                                      .gain = m->weight->vectors,
+                                      .x = SLOT_X,
+                                      .y = SLOT_NORMED});
+    m->x = SLOT_NORMED;
+}
+
+/* Adds a product to the residual stream, behind a norm of its own if there is one. */
+static void add_to_stream(struct oplist *list, const struct oplist_params *p,
+                          struct oplist_matmul *m, const char *norm_label, struct gl_range gain)
+{
+    if (gain.size == 0) {
+        m->post = "add";
+        m->y = SLOT_X;
+        m->scale = p->desc->residual_scale;
+        oplist_matmul(list, p, m);
+        return;
+    }
+    m->y = SLOT_NORMED;
+    oplist_matmul(list, p, m);
+    oplist_norm(list, p,
+                &(struct oplist_norm){.phase = m->phase,
+                                      .layer = m->layer,
+                                      .label = norm_label,
+                                      .post = "add",
+                                      .gain = gain,
+                                      .x = SLOT_NORMED,
+                                      .y = SLOT_X});
+}
+
+/* x -> x + o(attention(qkv(norm x))). */
+static void add_attention_block(struct oplist *list, const struct oplist_params *p,
+                                enum dgl_phase phase, int32_t layer)
+{
+    const struct layer_weights *w = &p->weights->layer[layer];
+    bool merge = phase == DGL_PHASE_DECODE && p->splits > 1;
+    struct oplist_matmul qkv = layer_matmul(p, phase, layer, "qkv");
+    qkv.weight = &w->qkv;
+    qkv.y = SLOT_QKV;
+    qkv.y_stride = qkv_dim(p->desc);
+    read_stream(list, p, &qkv, "attn_norm");
+    oplist_matmul(list, p, &qkv);
+    if (w->qk_norm.size)
+        add_qk_norm(list, p, phase, layer);
+    if (phase == DGL_PHASE_PREFILL) {
+        add_rope_kv(list, p, layer);
+        add_attn_prefill(list, p, layer);
+    } else {
+        add_attn_decode(list, p, layer);
+    }
+    if (merge)
+        add_attn_merge(list, p, layer);
+    struct oplist_matmul o = layer_matmul(p, phase, layer, "o");
+    o.weight = &w->o;
+    o.x = merge ? SLOT_MERGED : SLOT_ATT;
+    o.x_stride = p->desc->heads * p->desc->head_dim;
+    add_to_stream(list, p, &o, "attn_post_norm", w->attn_post_norm);
+}
+
+/* x -> x + down(act(gate) * up), gate and up of norm x. */
+static void add_mlp_block(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase,
+                          int32_t layer)
+{
+    const struct layer_weights *w = &p->weights->layer[layer];
+    struct oplist_matmul gate_up = layer_matmul(p, phase, layer, "gate_up");
+    gate_up.post = "glu";
+    gate_up.act = p->desc->act == MODEL_ACT_GELU_TANH ? "gelu" : "silu";
+    gate_up.weight = &w->gate_up;
+    gate_up.y = SLOT_ACT;
+    gate_up.y_stride = p->desc->intermediate;
+    read_stream(list, p, &gate_up, "ffn_norm");
+    oplist_matmul(list, p, &gate_up);
+    struct oplist_matmul down = layer_matmul(p, phase, layer, "down");
+    down.weight = &w->down;
+    down.x = SLOT_ACT;
+    down.x_stride = p->desc->intermediate;
+    add_to_stream(list, p, &down, "ffn_post_norm", w->ffn_post_norm);
+}
+
+static void add_body(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase)
+{
+    add_embed(list, p, phase);
+    for (int32_t layer = 0; layer < p->desc->layers; layer++) {
+        add_attention_block(list, p, phase, layer);
+        if (p->weights->layer[layer].router.rows)
+            oplist_moe(list, p, phase, layer);
+        else
+            add_mlp_block(list, p, phase, layer);
+    }
+}
+
+void oplist_prefill_body(struct oplist *list, const struct oplist_params *p)
+{
+    add_body(list, p, DGL_PHASE_PREFILL);
+}
+
+void oplist_decode_body(struct oplist *list, const struct oplist_params *p)
+{
+    add_body(list, p, DGL_PHASE_DECODE);
+}
+
+/* Logits from the stream behind the final norm, to `y`. */
+static struct oplist_matmul head_matmul(const struct oplist_params *p, enum dgl_phase phase,
+                                        const char *label, enum op_slot y)
+{
+    struct oplist_matmul head = layer_matmul(p, phase, -1, label);
+    head.weight = &p->weights->head;
+    head.post = p->desc->logit_softcap != 0.0 ? "softcap" : "store";
+    head.scale = p->desc->logit_scale;
+    head.y = y;
+    head.y_stride = p->desc->vocab;
+    return head;
+}
+
+void oplist_head(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase)
+{
+    struct oplist_matmul head = head_matmul(p, phase, "head", SLOT_LOGITS);
+    head.pre = "norm";
+    head.x = SLOT_X;
+    head.last_row = true;
+    oplist_matmul(list, p, &head);
+}
+
+void oplist_score(struct oplist *list, const struct oplist_params *p)
+{
+    struct oplist_matmul head = head_matmul(p, DGL_PHASE_PREFILL, "head_all", SLOT_ALL_LOGITS);
+    read_stream(list, p, &head, "final_norm");
+    oplist_matmul(list, p, &head);
+}

@@ -1,0 +1,166 @@
+/* A mixture of experts as operations: docs/operations.md, "Mixture of experts". */
+#include "core/plan/oplist_moe.h"
+
+int32_t moe_logits_stride(const struct moe_desc *moe)
+{
+    return (moe->experts + 3) / 4 * 4;
+}
+
+/* Who reads the stream: the router and the experts, so the norm is computed once, in decode too. */
+static enum op_slot add_norm(struct oplist *list, const struct oplist_params *p,
+                             enum dgl_phase phase, int32_t layer)
+{
+    const struct weight *router = &p->weights->layer[layer].router;
+    if (!router->has_gain)
+        return SLOT_X;
+    oplist_norm(list, p,
+                &(struct oplist_norm){.phase = phase,
+                                      .layer = layer,
+                                      .label = "ffn_norm",
+                                      .post = "store",
+                                      .gain = router->vectors,
+                                      .x = SLOT_X,
+                                      .y = SLOT_NORMED});
+    return SLOT_NORMED;
+}
+
+static void add_router(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase,
+                       int32_t layer, enum op_slot x)
+{
+    oplist_matmul(list, p,
+                  &(struct oplist_matmul){.phase = phase,
+                                          .layer = layer,
+                                          .label = "router",
+                                          .pre = "none",
+                                          .post = "store",
+                                          .weight = &p->weights->layer[layer].router,
+                                          .x = x,
+                                          .y = SLOT_ROUTER,
+                                          .x_stride = p->desc->hidden,
+                                          .y_stride = moe_logits_stride(&p->desc->moe),
+                                          .scale = 1.0});
+}
+
+static void add_route(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase,
+                      int32_t layer)
+{
+    static const char *const words[] = {[MOE_TOPK_SOFTMAX] = "topk_softmax",
+                                        [MOE_SOFTMAX_TOPK] = "softmax_topk",
+                                        [MOE_SOFTMAX_TOPK_NORM] = "softmax_topk_norm"};
+    const struct moe_desc *moe = &p->desc->moe;
+    struct op *op = oplist_append(list, phase, layer, "moe_route", "moe_route");
+    op_attr(op, "scoring", words[moe->scoring]);
+    op_const(op, "E", moe->experts);
+    op_const(op, "TOP_K", moe->top_k);
+    op_const(op, "L_STRIDE", moe_logits_stride(moe));
+    op_bind_slot(op, "LOGITS", SLOT_ROUTER);
+    op_bind_slot(op, "ROUTE", SLOT_ROUTE);
+}
+
+static void add_group(struct oplist *list, const struct oplist_params *p, int32_t layer)
+{
+    struct op *op = oplist_append(list, DGL_PHASE_PREFILL, layer, "moe_group", "moe_group");
+    op_const(op, "E", p->desc->moe.experts);
+    op_const(op, "TOP_K", p->desc->moe.top_k);
+    op_bind_slot(op, "ROUTE", SLOT_ROUTE);
+    op_bind_slot(op, "LIST", SLOT_LIST);
+}
+
+/* Everything that tells one product with experts from another. */
+struct expert_matmul {
+    enum dgl_phase phase;
+    int32_t layer;
+    const char *label, *post, *act;
+    const struct weight *weight;
+    enum op_slot x, y;
+    int32_t x_stride, y_stride;
+};
+
+static void add_experts(struct oplist *list, const struct oplist_params *p,
+                        const struct expert_matmul *m)
+{
+    const struct model_desc *d = p->desc;
+    uint64_t experts = (uint64_t)d->moe.experts, rows = m->weight->rows / experts;
+    bool prefill = m->phase == DGL_PHASE_PREFILL;
+    for (uint32_t i = 0; i < m->weight->num_bands; i++) {
+        const struct weight_band *band = &m->weight->bands[i];
+        struct op *op = oplist_append(list, m->phase, m->layer, m->label, "moe_matmul");
+        op_attr(op, "weight", dgl_dtype_get(band->dtype)->name);
+        op_attr(op, "layout", p->layouts->name[band->dtype]);
+        op_attr(op, "phase", prefill ? "prefill" : "decode");
+        op_attr(op, "post", m->post);
+        op_attr(op, "act", m->act);
+        op_attr(op, "bias", m->weight->bias_behind ? "row" : "none");
+        op_const(op, "K", (int64_t)m->weight->cols);
+        op_const(op, "N", (int64_t)m->weight->rows);
+        op_const(op, "EXPERT_ROWS", (int64_t)rows);
+        op_const(op, "E", d->moe.experts);
+        op_const(op, "TOP_K", d->moe.top_k);
+        op_const(op, "W_STRIDE", band->row_words);
+        op_const(op, "X_STRIDE", m->x_stride);
+        op_const(op, "Y_STRIDE", m->y_stride);
+        op_uint(op, "row0", band->row0);
+        op_uint(op, "rows", band->rows);
+        op_float(op, "scale", d->residual_scale);
+        op_float(op, "act_alpha", d->act_alpha);
+        op_float(op, "act_limit", d->act_limit);
+        op_bind_fixed(op, "W", band->range);
+        op_bind_slot(op, "X", m->x);
+        op_bind_slot(op, "Y", m->y);
+        op_bind_slot(op, prefill ? "LIST" : "ROUTE", prefill ? SLOT_LIST : SLOT_ROUTE);
+        op->bytes = band->range.size;
+        if (!prefill) /* of the experts that a token uses, on average over bands */
+            op->bytes = op->bytes / experts * (uint64_t)d->moe.top_k;
+    }
+}
+
+static void add_combine(struct oplist *list, const struct oplist_params *p, int32_t layer)
+{
+    struct op *op = oplist_append(list, DGL_PHASE_PREFILL, layer, "moe_combine", "moe_combine");
+    op_const(op, "H", p->desc->hidden);
+    op_const(op, "TOP_K", p->desc->moe.top_k);
+    op_const(op, "X_STRIDE", p->desc->hidden);
+    op_const(op, "Y_STRIDE", p->desc->hidden);
+    op_float(op, "scale", p->desc->residual_scale);
+    op_bind_slot(op, "Y", SLOT_EXPERTS);
+    op_bind_slot(op, "ROUTE", SLOT_ROUTE);
+    op_bind_slot(op, "X", SLOT_X);
+}
+
+void oplist_moe(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase,
+                int32_t layer)
+{
+    const struct model_desc *d = p->desc;
+    const struct layer_weights *w = &p->weights->layer[layer];
+    bool prefill = phase == DGL_PHASE_PREFILL;
+    enum op_slot x = add_norm(list, p, phase, layer);
+    add_router(list, p, phase, layer, x);
+    add_route(list, p, phase, layer);
+    if (prefill)
+        add_group(list, p, layer);
+    add_experts(
+        list, p,
+        &(struct expert_matmul){.phase = phase,
+                                .layer = layer,
+                                .label = "experts_gate_up",
+                                .post = "glu",
+                                .act = d->act == MODEL_ACT_SWIGLU_CLAMP ? "swiglu_clamp" : "silu",
+                                .weight = &w->expert_gate_up,
+                                .x = x,
+                                .y = SLOT_ACT,
+                                .x_stride = d->hidden,
+                                .y_stride = d->moe.intermediate});
+    add_experts(list, p,
+                &(struct expert_matmul){.phase = phase,
+                                        .layer = layer,
+                                        .label = "experts_down",
+                                        .post = prefill ? "store" : "combine",
+                                        .act = "none",
+                                        .weight = &w->expert_down,
+                                        .x = SLOT_ACT,
+                                        .y = prefill ? SLOT_EXPERTS : SLOT_X,
+                                        .x_stride = d->moe.intermediate,
+                                        .y_stride = d->hidden});
+    if (prefill)
+        add_combine(list, p, layer);
+}

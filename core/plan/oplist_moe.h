@@ -1,0 +1,16 @@
+/* oplist_moe.h: the MLP of a layer of experts as operations. */
+#ifndef DGL_CORE_OPLIST_MOE_H
+#define DGL_CORE_OPLIST_MOE_H
+
+#include "core/plan/oplist.h"
+
+/* Experts that one layer may have: what the kernels of moe_route hold. */
+#define MOE_MAX_EXPERTS 512
+
+/* x -> x + the chosen experts' weighted results, of the norm of x. The layer has a router. */
+void oplist_moe(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase,
+                int32_t layer);
+/* Floats between two rows of router logits. */
+int32_t moe_logits_stride(const struct moe_desc *moe);
+
+#endif

@@ -1,0 +1,44 @@
+/* The three sampling lists of docs/operations.md. */
+#include "core/plan/oplist_sample.h"
+
+static const char *const kind_word[SAMPLE_KINDS] = {
+    [SAMPLE_GREEDY] = "greedy", [SAMPLE_TOPK] = "topk", [SAMPLE_FULL] = "full"};
+
+/* One of the operations that turn logits into candidates. */
+static struct op *add_stage(struct oplist *list, const struct oplist_params *p, const char *name,
+                            enum sample_kind kind)
+{
+    struct op *op = oplist_append(list, DGL_PHASE_SAMPLE, -1, name, name);
+    op_attr(op, "kind", kind_word[kind]);
+    op_const(op, "VOCAB", p->desc->vocab);
+    op_bind_slot(op, "LOGITS", SLOT_LOGITS);
+    op_bind_slot(op, "CAND", SLOT_CAND);
+    op_bind_slot(op, "IDS", SLOT_IDS);
+    op_bind_slot(op, "STEP", SLOT_STEP);
+    op_bind_slot(op, "STOPS", SLOT_STOPS);
+    return op;
+}
+
+void oplist_penalty(struct oplist *list, const struct oplist_params *p)
+{
+    add_stage(list, p, "sample_penalty", SAMPLE_GREEDY);
+}
+
+void oplist_sample(struct oplist *list, const struct oplist_params *p, enum sample_kind kind)
+{
+    add_stage(list, p, kind == SAMPLE_TOPK ? "sample_topk" : "sample_max", kind);
+    if (kind == SAMPLE_FULL) {
+        for (int level = 0; level < 3; level++)
+            op_const(add_stage(list, p, "sample_hist", kind), "LEVEL", level);
+        add_stage(list, p, "sample_mass", kind);
+        add_stage(list, p, "sample_find", kind);
+    }
+    add_stage(list, p, "sample_pick", kind);
+}
+
+void oplist_idle(struct oplist *list)
+{
+    struct op *op = oplist_append(list, DGL_PHASE_SAMPLE, -1, "sample_args", "sample_args");
+    op_bind_slot(op, "ARGS", SLOT_ARGS);
+    op_run_count(op, "count");
+}

@@ -1,0 +1,78 @@
+/* Stop strings over a stream: the text is searched from where a match could begin, and its tail is
+ * held back while it is the beginning of one. */
+#include "core/seq/text_stream.h"
+
+#include <string.h>
+
+bool text_stream_init(struct text_stream *t, const struct dgl_tokenizer *tok,
+                      const char *const *stop, size_t num_stop)
+{
+    *t = (struct text_stream){.stop = stop, .num_stop = num_stop};
+    if (tok)
+        t->detok = detokenizer_create(tok, true);
+    return !tok || t->detok;
+}
+
+void text_stream_finish(struct text_stream *t)
+{
+    detokenizer_destroy(&t->detok);
+    dgl_buf_finish(&t->text);
+}
+
+/* Cuts the text at the earliest stop string that begins at or after `from`. */
+static void find_stop(struct text_stream *t, size_t from)
+{
+    size_t best = t->text.len;
+    for (size_t i = 0; i < t->num_stop; i++) {
+        size_t n = strlen(t->stop[i]);
+        const char *at =
+            n == 0 ? NULL : memmem(t->text.p + from, t->text.len - from, t->stop[i], n);
+        if (at && (size_t)(at - t->text.p) < best)
+            best = (size_t)(at - t->text.p);
+    }
+    if (best < t->text.len) {
+        t->text.len = best;
+        t->text.p[best] = '\0';
+        t->stopped = true;
+    }
+}
+
+/* Length of the longest end of the text that begins a stop string. */
+static size_t held_back(const struct text_stream *t)
+{
+    size_t held = 0;
+    for (size_t i = 0; i < t->num_stop; i++) {
+        size_t n = strlen(t->stop[i]), room = t->text.len - t->emitted;
+        for (size_t k = n > 0 ? n - 1 : 0; k > held; k--)
+            if (k <= room && memcmp(t->text.p + t->text.len - k, t->stop[i], k) == 0)
+                held = k;
+    }
+    return held;
+}
+
+void text_stream_push(struct text_stream *t, int32_t id)
+{
+    if (!t->detok || t->stopped)
+        return;
+    detokenizer_push(t->detok, id, &t->text);
+    if (t->text.len > t->emitted)
+        find_stop(t, t->emitted);
+}
+
+void text_stream_end(struct text_stream *t)
+{
+    if (t->detok && !t->stopped) {
+        detokenizer_flush(t->detok, &t->text);
+        if (t->text.len > t->emitted)
+            find_stop(t, t->emitted);
+    }
+    t->num_stop = 0;
+}
+
+struct dgl_str text_stream_ready(struct text_stream *t)
+{
+    size_t end = t->text.len - (t->stopped ? 0 : held_back(t));
+    struct dgl_str ready = {t->text.p ? t->text.p + t->emitted : "", end - t->emitted};
+    t->emitted = end;
+    return ready;
+}

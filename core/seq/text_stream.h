@@ -1,0 +1,29 @@
+/* Generated ids become text for the caller: whole characters, held back only while they could begin
+ * a stop string. */
+#ifndef DGL_CORE_TEXT_STREAM_H
+#define DGL_CORE_TEXT_STREAM_H
+
+#include "core/base/str.h"
+#include "loader/tokenizer/tokenizer.h"
+
+struct text_stream {
+    struct detokenizer *detok;
+    const char *const *stop;
+    size_t num_stop;
+    struct dgl_buf text; /* everything so far; a stop string is cut off */
+    size_t emitted;      /* bytes of it that the callback has had */
+    bool stopped;        /* a stop string was completed */
+};
+
+/* `tok` NULL: no text is made. `stop` is borrowed. False: out of memory. */
+bool text_stream_init(struct text_stream *t, const struct dgl_tokenizer *tok,
+                      const char *const *stop, size_t num_stop);
+void text_stream_finish(struct text_stream *t);
+/* Adds a token; text_stream_ready() then says what may be shown. */
+void text_stream_push(struct text_stream *t, int32_t id);
+/* The answer is over: nothing is held back any more. */
+void text_stream_end(struct text_stream *t);
+/* Text not handed out yet and safe to show; marks it as emitted. Borrowed until the next call. */
+struct dgl_str text_stream_ready(struct text_stream *t);
+
+#endif

@@ -1,0 +1,517 @@
+/* The `//!` directives of a kernel file, one function each, and the table of them. docs/kernels.md
+ * is the reference. */
+#include "kernels/format/kernel_parser.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- words and names ------------------------------------------------------------------------- */
+
+static enum dgl_status take_word(struct kernel_parser *p, const char *what, struct dgl_str *word)
+{
+    if (!kernel_word_next(&p->rest, word))
+        return kernel_parser_fail(p, "%s: %s is missing", p->directive, what);
+    return DGL_OK;
+}
+
+static enum dgl_status take_end(struct kernel_parser *p)
+{
+    struct dgl_str word;
+    if (kernel_word_next(&p->rest, &word))
+        return kernel_parser_fail(p, "%s: '%.*s' is one word too many", p->directive, (int)word.len,
+                                  word.p);
+    return DGL_OK;
+}
+
+static enum dgl_status copy_word(const struct kernel_parser *p, struct dgl_str word, char *dst,
+                                 size_t cap)
+{
+    if (word.len >= cap)
+        return kernel_parser_fail(p, "%s: '%.*s' is longer than %zu characters", p->directive,
+                                  (int)word.len, word.p, cap - 1);
+    memcpy(dst, word.p, word.len);
+    dst[word.len] = '\0';
+    return DGL_OK;
+}
+
+/* Lower-case letters, digits and _: names of kernels, operations, attributes. */
+static enum dgl_status copy_plain(const struct kernel_parser *p, struct dgl_str word, char *dst,
+                                  size_t cap)
+{
+    for (size_t i = 0; i < word.len; i++) {
+        char c = word.p[i];
+        if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '_')
+            return kernel_parser_fail(p, "%s: '%.*s' may hold only a to z, 0 to 9 and _",
+                                      p->directive, (int)word.len, word.p);
+    }
+    return copy_word(p, word, dst, cap);
+}
+
+static enum dgl_status take_plain(struct kernel_parser *p, const char *what, char *dst, size_t cap)
+{
+    struct dgl_str word;
+    enum dgl_status status = take_word(p, what, &word);
+    return status != DGL_OK ? status : copy_plain(p, word, dst, cap);
+}
+
+/* A new name of the body: an identifier that is neither reserved nor declared before. */
+static enum dgl_status copy_name(const struct kernel_parser *p, struct dgl_str word, char *dst,
+                                 size_t cap)
+{
+    if (!kernel_is_identifier(word))
+        return kernel_parser_fail(p, "%s: '%.*s' is not an identifier", p->directive, (int)word.len,
+                                  word.p);
+    char name[32];
+    enum dgl_status status = copy_word(p, word, name, cap < sizeof(name) ? cap : sizeof(name));
+    if (status != DGL_OK)
+        return status;
+    if (kernel_is_reserved(name))
+        return kernel_parser_fail(p, "%s: the name %s is reserved", p->directive, name);
+    if (kernel_has_name(p->kernel, name))
+        return kernel_parser_fail(p, "%s: the name %s is declared twice", p->directive, name);
+    return copy_word(p, word, dst, cap);
+}
+
+/* ---- expressions and numbers ----------------------------------------------------------------- */
+
+static enum dgl_status take_expr(struct kernel_parser *p, enum expr_scope scope,
+                                 const struct kernel_expr **out)
+{
+    const char *error;
+    if (!kernel_expr_parse(p->arena, &p->rest, out, &error)) {
+        struct dgl_str at = dgl_str_trim(p->rest);
+        if (!error)
+            return dgl_fail_memory(p->log, p->path, at.len);
+        return kernel_parser_fail(p, "%s: %s at '%.*s'", p->directive, error,
+                                  (int)(at.len < 40 ? at.len : 40), at.p);
+    }
+    if (p->num_exprs == KERNEL_MAX_EXPRS)
+        return kernel_parser_fail(p, "%s: more than %d expressions in the file", p->directive,
+                                  KERNEL_MAX_EXPRS);
+    p->exprs[p->num_exprs++] = (struct named_expr){
+        .expr = *out,
+        .directive = p->directive,
+        .line = p->line,
+        .num_tunes = scope == SCOPE_TUNE ? p->kernel->num_tunes : KERNEL_MAX_TUNES,
+        .scope = scope,
+    };
+    return DGL_OK;
+}
+
+static enum dgl_status take_integer(struct kernel_parser *p, int64_t *out)
+{
+    struct dgl_str word;
+    enum dgl_status status = take_word(p, "an integer", &word);
+    if (status != DGL_OK)
+        return status;
+    if (!dgl_parse_i64(word, INT32_MIN, INT32_MAX, out))
+        return kernel_parser_fail(p, "%s: '%.*s' is not a 32-bit integer", p->directive,
+                                  (int)word.len, word.p);
+    return DGL_OK;
+}
+
+static enum dgl_status check_cap(const struct kernel_parser *p, uint32_t count, uint32_t max)
+{
+    if (count >= max)
+        return kernel_parser_fail(p, "%s: more than %u of them", p->directive, max);
+    return DGL_OK;
+}
+
+/* ---- one function per directive; each is given p->rest and leaves it empty ------------------- */
+
+static enum dgl_status parse_name(struct kernel_parser *p)
+{
+    return take_plain(p, "the kernel's name", p->kernel->name, sizeof(p->kernel->name));
+}
+
+static enum dgl_status parse_op(struct kernel_parser *p)
+{
+    return take_plain(p, "the operation", p->kernel->op, sizeof(p->kernel->op));
+}
+
+/* Appends a word to a blank-separated list. */
+static enum dgl_status append_word(const struct kernel_parser *p, const char *word, char *list,
+                                   size_t cap)
+{
+    if (kernel_word_in(list, word))
+        return kernel_parser_fail(p, "%s: '%s' is given twice", p->directive, word);
+    size_t len = strlen(list);
+    int more = snprintf(list + len, cap - len, "%s%s", len ? " " : "", word);
+    if (more < 0 || (size_t)more >= cap - len)
+        return kernel_parser_fail(p, "%s: the words are longer than %zu characters", p->directive,
+                                  cap - 1);
+    return DGL_OK;
+}
+
+static enum dgl_status parse_variant(struct kernel_parser *p)
+{
+    struct kernel *k = p->kernel;
+    enum dgl_status status = take_plain(p, "the variant", k->variant, sizeof(k->variant));
+    struct dgl_str word;
+    while (status == DGL_OK && kernel_word_next(&p->rest, &word)) {
+        char alias[32];
+        status = copy_plain(p, word, alias, sizeof(alias));
+        if (status == DGL_OK)
+            status = append_word(p, alias, k->aliases, sizeof(k->aliases));
+    }
+    return status;
+}
+
+static enum dgl_status add_flag(struct kernel_parser *p, uint32_t when, const char *word)
+{
+    struct kernel *k = p->kernel;
+    enum dgl_status status = check_cap(p, k->num_flags, KERNEL_MAX_FLAGS);
+    if (status != DGL_OK)
+        return status;
+    struct kernel_flag *flag = &k->flags[k->num_flags++];
+    size_t len = 0;
+    for (const char *c = k->when[when].key; *c; c++)
+        flag->name[len++] = *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c;
+    snprintf(flag->name + len, sizeof(flag->name) - len, "_%s", word);
+    snprintf(flag->word, sizeof(flag->word), "%s", word);
+    flag->when = when;
+    return DGL_OK;
+}
+
+static enum dgl_status parse_when(struct kernel_parser *p)
+{
+    struct kernel *k = p->kernel;
+    enum dgl_status status = check_cap(p, k->num_when, KERNEL_MAX_ATTRS);
+    if (status != DGL_OK)
+        return status;
+    struct kernel_when *when = &k->when[k->num_when];
+    status = take_plain(p, "the attribute's key", when->key, sizeof(when->key));
+    for (uint32_t i = 0; status == DGL_OK && i < k->num_when; i++)
+        if (strcmp(k->when[i].key, when->key) == 0)
+            status = kernel_parser_fail(p, "WHEN: the key %s is given twice", when->key);
+    struct dgl_str part;
+    bool any = false;
+    while (status == DGL_OK && kernel_word_next(&p->rest, &part)) {
+        char word[32];
+        status = copy_plain(p, part, word, sizeof(word));
+        if (status == DGL_OK)
+            status = append_word(p, word, when->words, sizeof(when->words));
+        if (status == DGL_OK)
+            status = add_flag(p, k->num_when, word);
+        any = true;
+    }
+    if (status == DGL_OK && !any)
+        status = kernel_parser_fail(p, "WHEN: a word that %s may be is missing", when->key);
+    k->num_when++;
+    return status;
+}
+
+static bool parse_access(struct dgl_str word, enum kernel_access *out)
+{
+    static const char *const names[] = {"read", "write", "readwrite"};
+    for (int i = 0; i < 3; i++)
+        if (dgl_str_eq(word, names[i])) {
+            *out = (enum kernel_access)(i + 1);
+            return true;
+        }
+    return false;
+}
+
+static enum dgl_status parse_bind(struct kernel_parser *p)
+{
+    static const char types[] = "uint int float uvec2 uvec4 ivec2 ivec4 vec2 vec4";
+    struct kernel *k = p->kernel;
+    struct dgl_str access, type, name;
+    enum dgl_status status = check_cap(p, k->num_binds, KERNEL_MAX_BINDS);
+    if (status != DGL_OK || (status = take_word(p, "read, write or readwrite", &access)) != DGL_OK)
+        return status;
+    struct kernel_bind *bind = &k->binds[k->num_binds];
+    if (!parse_access(access, &bind->access))
+        return kernel_parser_fail(p, "BIND: '%.*s' is not one of read, write, readwrite",
+                                  (int)access.len, access.p);
+    if ((status = take_word(p, "the element type", &type)) != DGL_OK)
+        return status;
+    if (type.len >= sizeof(bind->type))
+        return kernel_parser_fail(p, "BIND: the type '%.*s' is not one of %s", (int)type.len,
+                                  type.p, types);
+    memcpy(bind->type, type.p, type.len);
+    if (!kernel_word_in(types, bind->type))
+        return kernel_parser_fail(p, "BIND: the type '%s' is not one of %s", bind->type, types);
+    if ((status = take_word(p, "the name", &name)) != DGL_OK)
+        return status;
+    if ((status = copy_name(p, name, bind->name, sizeof(bind->name))) == DGL_OK)
+        k->num_binds++;
+    return status;
+}
+
+static enum dgl_status parse_param(struct kernel_parser *p)
+{
+    static const char *const types[] = {"uint", "int", "float"};
+    struct kernel *k = p->kernel;
+    struct dgl_str type, name;
+    enum dgl_status status = check_cap(p, k->num_params, KERNEL_MAX_PARAMS);
+    if (status != DGL_OK || (status = take_word(p, "the type", &type)) != DGL_OK)
+        return status;
+    int found = 0;
+    while (found < 3 && !dgl_str_eq(type, types[found]))
+        found++;
+    if (found == 3)
+        return kernel_parser_fail(p, "PARAM: the type '%.*s' is not one of uint, int, float",
+                                  (int)type.len, type.p);
+    if ((status = take_word(p, "the name", &name)) != DGL_OK)
+        return status;
+    struct kernel_param *param = &k->params[k->num_params];
+    param->type = (enum kernel_param_type)found;
+    if ((status = copy_name(p, name, param->name, sizeof(param->name))) == DGL_OK)
+        k->num_params++;
+    return status;
+}
+
+static enum dgl_status parse_const(struct kernel_parser *p)
+{
+    struct kernel *k = p->kernel;
+    struct kernel_const *last = NULL;
+    struct dgl_str word;
+    enum dgl_status status = take_word(p, "a name", &word);
+    do {
+        if (status == DGL_OK && dgl_str_eq(word, "=") && last) {
+            last->has_preset = true;
+            status = take_integer(p, &last->preset);
+            return status != DGL_OK ? status : take_end(p);
+        }
+        if (status == DGL_OK)
+            status = check_cap(p, k->num_consts, KERNEL_MAX_CONSTS);
+        if (status == DGL_OK) {
+            last = &k->consts[k->num_consts];
+            status = copy_name(p, word, last->name, sizeof(last->name));
+        }
+        k->num_consts += status == DGL_OK;
+    } while (status == DGL_OK && kernel_word_next(&p->rest, &word));
+    return status;
+}
+
+static enum dgl_status parse_tune_choices(struct kernel_parser *p, struct kernel_tune *tune)
+{
+    struct dgl_str word;
+    enum dgl_status status = take_word(p, "'in' and the choices", &word);
+    if (status == DGL_OK && !dgl_str_eq(word, "in"))
+        return kernel_parser_fail(p, "TUNE: expected 'in' and the choices at '%.*s'", (int)word.len,
+                                  word.p);
+    do {
+        if (status == DGL_OK)
+            status = check_cap(p, tune->num_choices, KERNEL_MAX_CHOICES);
+        if (status == DGL_OK)
+            status = take_integer(p, &tune->choices[tune->num_choices]);
+        tune->num_choices += status == DGL_OK;
+    } while (status == DGL_OK && dgl_str_trim(p->rest).len > 0);
+    return status;
+}
+
+static enum dgl_status parse_tune(struct kernel_parser *p)
+{
+    struct kernel *k = p->kernel;
+    struct dgl_str name, equals;
+    enum dgl_status status = check_cap(p, k->num_tunes, KERNEL_MAX_TUNES);
+    if (status != DGL_OK || (status = take_word(p, "the name", &name)) != DGL_OK)
+        return status;
+    struct kernel_tune *tune = &k->tunes[k->num_tunes];
+    if ((status = copy_name(p, name, tune->name, sizeof(tune->name))) != DGL_OK)
+        return status;
+    if (!kernel_word_next(&p->rest, &equals) || !dgl_str_eq(equals, "="))
+        return kernel_parser_fail(p, "TUNE: expected '=' after %s", tune->name);
+    status = take_expr(p, SCOPE_TUNE, &tune->preset);
+    if (status == DGL_OK)
+        status = parse_tune_choices(p, tune);
+    k->num_tunes++;
+    return status;
+}
+
+static enum dgl_status parse_local(struct kernel_parser *p)
+{
+    enum dgl_status status = DGL_OK;
+    for (int i = 0; i < 3 && status == DGL_OK && (i == 0 || dgl_str_trim(p->rest).len); i++)
+        status = take_expr(p, SCOPE_LOCAL, &p->kernel->local[i]);
+    return status;
+}
+
+static enum dgl_status parse_groups(struct kernel_parser *p)
+{
+    enum dgl_status status = DGL_OK;
+    for (int i = 0; i < 2 && status == DGL_OK && (i == 0 || dgl_str_trim(p->rest).len); i++)
+        status = take_expr(p, SCOPE_GROUPS, &p->kernel->groups[i]);
+    return status;
+}
+
+static enum dgl_status parse_shared(struct kernel_parser *p)
+{
+    return take_expr(p, SCOPE_PLAN, &p->kernel->shared_bytes);
+}
+
+static enum dgl_status parse_prefer(struct kernel_parser *p)
+{
+    return take_expr(p, SCOPE_PLAN, &p->kernel->prefer);
+}
+
+static enum dgl_status parse_require(struct kernel_parser *p)
+{
+    struct kernel *k = p->kernel;
+    enum dgl_status status = check_cap(p, k->num_require, KERNEL_MAX_REQUIRES);
+    if (status != DGL_OK)
+        return status;
+    struct dgl_str text = dgl_str_trim(p->rest);
+    status = take_expr(p, SCOPE_PLAN, &k->require[k->num_require]);
+    if (status != DGL_OK)
+        return status;
+    k->require_text[k->num_require] = dgl_arena_strndup(p->arena, text.p, text.len);
+    if (!k->require_text[k->num_require++])
+        return dgl_fail_memory(p->log, "a kernel's REQUIRE", text.len);
+    return DGL_OK;
+}
+
+static enum dgl_status parse_extension(struct kernel_parser *p)
+{
+    struct kernel *k = p->kernel;
+    struct dgl_str word;
+    enum dgl_status status = check_cap(p, k->num_extensions, KERNEL_MAX_EXTENSIONS);
+    if (status != DGL_OK || (status = take_word(p, "the extension", &word)) != DGL_OK)
+        return status;
+    if (!kernel_is_identifier(word) || !dgl_str_starts(word, "GL_"))
+        return kernel_parser_fail(p, "EXTENSION: '%.*s' is not the name of an extension (GL_...)",
+                                  (int)word.len, word.p);
+    char *name = k->extensions[k->num_extensions];
+    status = copy_word(p, word, name, sizeof(k->extensions[0]));
+    for (uint32_t i = 0; status == DGL_OK && i < k->num_extensions; i++)
+        if (strcmp(k->extensions[i], name) == 0)
+            return kernel_parser_fail(p, "EXTENSION: %s is given twice", name);
+    k->num_extensions++;
+    return status;
+}
+
+static enum dgl_status parse_precision(struct kernel_parser *p)
+{
+    struct dgl_str word;
+    enum dgl_status status = take_word(p, "f32 or f16", &word);
+    if (status != DGL_OK)
+        return status;
+    p->kernel->f16 = dgl_str_eq(word, "f16");
+    if (!p->kernel->f16 && !dgl_str_eq(word, "f32"))
+        return kernel_parser_fail(p, "PRECISION: '%.*s' is not one of f32, f16", (int)word.len,
+                                  word.p);
+    return DGL_OK;
+}
+
+static enum dgl_status parse_layout(struct kernel_parser *p)
+{
+    return take_plain(p, "the layout", p->kernel->layout, sizeof(p->kernel->layout));
+}
+
+static enum dgl_status parse_tolerance(struct kernel_parser *p)
+{
+    struct dgl_str word;
+    enum dgl_status status = take_word(p, "a number", &word);
+    if (status != DGL_OK)
+        return status;
+    if (!dgl_parse_f64(word, &p->kernel->tolerance) || !(p->kernel->tolerance > 0))
+        return kernel_parser_fail(p, "TOLERANCE: '%.*s' is not a number above 0", (int)word.len,
+                                  word.p);
+    return DGL_OK;
+}
+
+static enum dgl_status parse_chunk(struct kernel_parser *p)
+{
+    struct kernel *k = p->kernel;
+    struct dgl_str word;
+    enum dgl_status status = check_cap(p, k->num_chunks, KERNEL_MAX_CHUNKS);
+    if (status != DGL_OK || (status = take_word(p, "the chunk's name", &word)) != DGL_OK)
+        return status;
+    for (size_t i = 0; i < word.len; i++)
+        if (!((word.p[i] >= 'a' && word.p[i] <= 'z') || (word.p[i] >= '0' && word.p[i] <= '9') ||
+              strchr("_{}", word.p[i])))
+            return kernel_parser_fail(p,
+                                      "CHUNK: '%.*s' may hold only a to z, 0 to 9, _ and one {key}",
+                                      (int)word.len, word.p);
+    struct kernel_chunk_ref *chunk = &k->chunks[k->num_chunks++];
+    chunk->line = p->line;
+    return copy_word(p, word, chunk->name, sizeof(chunk->name));
+}
+
+static enum dgl_status parse_step(struct kernel_parser *p)
+{
+    struct dgl_str word;
+    enum dgl_status status = take_word(p, "read or write", &word);
+    if (status != DGL_OK)
+        return status;
+    p->kernel->uses_step = dgl_str_eq(word, "read");
+    p->kernel->writes_step = dgl_str_eq(word, "write");
+    if (!p->kernel->uses_step && !p->kernel->writes_step)
+        return kernel_parser_fail(p, "STEP: '%.*s' is not one of read, write", (int)word.len,
+                                  word.p);
+    return DGL_OK;
+}
+
+static const struct directive {
+    const char *name;
+    enum dgl_status (*parse)(struct kernel_parser *p);
+    bool once, needed;
+} directives[] = {
+    {"NAME", parse_name, true, true},
+    {"OP", parse_op, true, true},
+    {"VARIANT", parse_variant, true, true},
+    {"LOCAL", parse_local, true, true},
+    {"GROUPS", parse_groups, true, true},
+    {"WHEN", parse_when, false, false},
+    {"BIND", parse_bind, false, false},
+    {"PARAM", parse_param, false, false},
+    {"CONST", parse_const, false, false},
+    {"TUNE", parse_tune, false, false},
+    {"SHARED", parse_shared, true, false},
+    {"REQUIRE", parse_require, false, false},
+    {"EXTENSION", parse_extension, false, false},
+    {"PREFER", parse_prefer, true, false},
+    {"PRECISION", parse_precision, true, false},
+    {"LAYOUT", parse_layout, true, false},
+    {"TOLERANCE", parse_tolerance, true, false},
+    {"CHUNK", parse_chunk, false, false},
+    {"STEP", parse_step, true, false},
+};
+#define NUM_DIRECTIVES (sizeof(directives) / sizeof(*directives))
+
+const char *kernel_directive_missing(const struct kernel_parser *p)
+{
+    for (size_t i = 0; i < NUM_DIRECTIVES; i++)
+        if (directives[i].needed && !(p->seen & (1u << i)))
+            return directives[i].name;
+    return NULL;
+}
+
+static enum dgl_status fail_unknown(const struct kernel_parser *p, struct dgl_str word)
+{
+    char all[256] = "";
+    for (size_t i = 0, len = 0; i < NUM_DIRECTIVES; i++)
+        len += (size_t)snprintf(all + len, sizeof(all) - len, " %s", directives[i].name);
+    return kernel_parser_fail(p, "'%.*s' is not a directive; there are%s", (int)word.len, word.p,
+                              all);
+}
+
+/* A remark may follow the value: no value holds two slashes. */
+static struct dgl_str without_remark(struct dgl_str line)
+{
+    for (size_t i = 0; i + 1 < line.len; i++)
+        if (line.p[i] == '/' && line.p[i + 1] == '/')
+            line.len = i;
+    return dgl_str_trim(line);
+}
+
+enum dgl_status kernel_directive_parse(struct kernel_parser *p, struct dgl_str line)
+{
+    struct dgl_str word;
+    p->rest = without_remark(line);
+    if (!kernel_word_next(&p->rest, &word))
+        return kernel_parser_fail(p, "a directive is missing after //!");
+    size_t i = 0;
+    while (i < NUM_DIRECTIVES && !dgl_str_eq(word, directives[i].name))
+        i++;
+    if (i == NUM_DIRECTIVES)
+        return fail_unknown(p, word);
+    p->directive = directives[i].name;
+    if (directives[i].once && (p->seen & (1u << i)))
+        return kernel_parser_fail(p, "%s is given twice", p->directive);
+    p->seen |= 1u << i;
+    enum dgl_status status = directives[i].parse(p);
+    return status != DGL_OK ? status : take_end(p);
+}

@@ -1,0 +1,296 @@
+/* Choosing among a model's templates, and the variables of a render. */
+#include "loader/chat/chat_template.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/base/file.h"
+#include "core/base/mem.h"
+
+enum { max_template_bytes = 1 << 20 };
+
+/* ---- creating -------------------------------------------------------------------------------- */
+
+static enum dgl_status parse_file(const struct dgl_log *log, const char *path,
+                                  struct jinja_template **out)
+{
+    char *text = NULL;
+    size_t len = 0;
+    enum dgl_status status = dgl_stream_slurp(log, path, max_template_bytes, &text, &len);
+    if (status == DGL_OK)
+        status = jinja_parse(log, path, text, len, out);
+    free(text);
+    return status;
+}
+
+/* "PATH/chat_template.jinja", with the name of the template when the file has several. */
+static enum dgl_status parse_source(const struct dgl_log *log, const char *path,
+                                    const struct chat_source_template *from,
+                                    struct jinja_template **out)
+{
+    struct dgl_buf name = {0};
+    bool plain = from->file || strcmp(from->name.p, CHAT_DEFAULT) == 0;
+    dgl_buf_printf(&name, "%s/%s%s%s", path, from->origin.p, plain ? "" : " ",
+                   plain ? "" : from->name.p);
+    enum dgl_status status = name.failed
+                                 ? dgl_fail_memory(log, path, strlen(path))
+                                 : jinja_parse(log, name.p, from->text.p, from->text.len, out);
+    dgl_buf_finish(&name);
+    return status;
+}
+
+static enum dgl_status fail_missing(const struct dgl_log *log, const struct chat_source *source,
+                                    const char *path, const char *name)
+{
+    if (source->count == 0)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "%s: the model has no chat template; give one with --template FILE", path);
+    struct dgl_buf names = {0};
+    for (size_t i = 0; i < source->count; i++)
+        dgl_buf_printf(&names, "%s%s", i ? ", " : "", source->templates[i].name.p);
+    enum dgl_status status =
+        dgl_fail(log, DGL_ERR_INVALID_ARG, "%s: the model has no chat template \"%s\"; it has %s",
+                 path, name ? name : CHAT_DEFAULT, DGL_SHOWN(names.failed ? "others" : names.p));
+    dgl_buf_finish(&names);
+    return status;
+}
+
+/* Of one place: all files that hold one template each are one. */
+static bool stand_together(const struct chat_source_template *a,
+                           const struct chat_source_template *b)
+{
+    return (a->file && b->file) || strcmp(a->origin.p, b->origin.p) == 0;
+}
+
+/* As transformers does: the template for tools stands in when tools are given, if both come from
+ * the same place. */
+static enum dgl_status choose(const struct dgl_log *log, const struct chat_source *source,
+                              const struct dgl_template_params *params, struct dgl_template *out)
+{
+    const struct chat_source_template *plain =
+        chat_source_find(source, params->name ? params->name : CHAT_DEFAULT);
+    const struct chat_source_template *tools =
+        params->name ? NULL : chat_source_find(source, CHAT_TOOL_USE);
+    if (!plain)
+        return fail_missing(log, source, params->path, params->name);
+    enum dgl_status status = parse_source(log, params->path, plain, &out->plain);
+    if (status == DGL_OK && tools && stand_together(tools, plain))
+        status = parse_source(log, params->path, tools, &out->with_tools);
+    return status;
+}
+
+static enum dgl_status write_constants(const struct dgl_log *log, const struct chat_source *source,
+                                       struct dgl_template *out)
+{
+    struct dgl_buf text = {0};
+    struct dgl_json_writer w = dgl_json_writer(&text, 0);
+    dgl_jw_object(&w);
+    dgl_jw_key(&w, "yes");
+    dgl_jw_bool(&w, true);
+    dgl_jw_key(&w, "no");
+    dgl_jw_bool(&w, false);
+    dgl_jw_key(&w, "tokens");
+    dgl_jw_object(&w);
+    for (size_t i = 0; i < CHAT_SOURCE_TOKENS; i++) {
+        const struct chat_source_token *token = &source->tokens[i];
+        if (!token->found)
+            continue;
+        dgl_jw_key(&w, token->name);
+        dgl_jw_str(&w, (struct dgl_str){token->text.p, token->text.len});
+    }
+    dgl_jw_end_object(&w);
+    dgl_jw_end_object(&w);
+    enum dgl_status status =
+        text.failed ? dgl_fail_memory(log, "special tokens", text.len)
+                    : dgl_json_parse(log, "special tokens", text.p, text.len, &out->constants);
+    dgl_buf_finish(&text);
+    return status;
+}
+
+enum dgl_status chat_template_create(const struct dgl_log *log, const struct chat_source *source,
+                                     const struct dgl_template_params *params,
+                                     struct dgl_template **out)
+{
+    struct dgl_template *tmpl = dgl_new(struct dgl_template);
+    *out = NULL;
+    if (!tmpl)
+        return dgl_fail_memory(log, "chat template", sizeof(*tmpl));
+    enum dgl_status status = write_constants(log, source, tmpl);
+    if (status == DGL_OK && params->file)
+        status = parse_file(log, params->file, &tmpl->plain);
+    else if (status == DGL_OK)
+        status = choose(log, source, params, tmpl);
+    if (status == DGL_OK)
+        *out = tmpl;
+    else
+        chat_template_destroy(&tmpl);
+    return status;
+}
+
+void chat_template_destroy(struct dgl_template **tmpl)
+{
+    if (!*tmpl)
+        return;
+    jinja_destroy(&(*tmpl)->plain);
+    jinja_destroy(&(*tmpl)->with_tools);
+    dgl_json_destroy(&(*tmpl)->constants);
+    free(*tmpl);
+    *tmpl = NULL;
+}
+
+/* ---- rendering ------------------------------------------------------------------------------- */
+
+/* One render's variables; later ones of a name count. */
+struct variables {
+    struct jinja_variable *items;
+    size_t count;
+};
+
+static void add(struct variables *v, struct dgl_str name, const struct dgl_json *value,
+                bool trusted)
+{
+    v->items[v->count++] = (struct jinja_variable){name, value, trusted};
+}
+
+static void add_members(struct variables *v, const struct dgl_json *object, bool trusted)
+{
+    for (const struct dgl_json *m = dgl_json_first(object); m; m = dgl_json_next(m))
+        add(v, dgl_json_key(m), m, trusted);
+}
+
+static enum dgl_status check_messages(struct dgl_json_reader r, const struct dgl_json *messages,
+                                      const struct dgl_render_params *params)
+{
+    for (const struct dgl_json *m = dgl_json_first(messages); m; m = dgl_json_next(m))
+        if (!dgl_json_is(m, DGL_JSON_OBJECT))
+            return dgl_json_fail(r, m, "%s, wanted a message: an object with role and content",
+                                 dgl_json_type_name(dgl_json_type(m)));
+    size_t count = dgl_json_count(messages);
+    for (size_t i = 0; i < params->num_answers; i++) {
+        size_t index = params->answers[i].message;
+        if (index >= count || (i > 0 && index <= params->answers[i - 1].message))
+            return dgl_fail(r.log, DGL_ERR_INVALID_ARG,
+                            "answers[%zu] is for message %zu, wanted ascending indices below %zu",
+                            i, index, count);
+    }
+    return DGL_OK;
+}
+
+/* An array of messages, or an object that has one. */
+static enum dgl_status find_messages(struct dgl_json_reader r, const struct dgl_json *root,
+                                     const struct dgl_json **out)
+{
+    *out = root;
+    if (dgl_json_is(root, DGL_JSON_ARRAY))
+        return DGL_OK;
+    if (dgl_json_is(root, DGL_JSON_OBJECT))
+        return dgl_json_need(r, root, "messages", DGL_JSON_ARRAY, out);
+    return dgl_json_fail(r, root, "%s, wanted an array of messages, or an object with messages",
+                         dgl_json_type_name(dgl_json_type(root)));
+}
+
+/* What transformers hands to a template: tools and documents are there in any case. */
+static bool list_variables(const struct dgl_template *tmpl, const struct dgl_json *root,
+                           const struct dgl_json *messages, bool generation_prompt,
+                           struct variables *out)
+{
+    enum { fixed = 5 };
+    bool object = dgl_json_is(root, DGL_JSON_OBJECT);
+    const struct dgl_json *constants = dgl_json_root(tmpl->constants);
+    const struct dgl_json *tokens = dgl_json_get(constants, "tokens");
+    size_t most = fixed + dgl_json_count(tokens) + (object ? dgl_json_count(root) : 0);
+    *out = (struct variables){.items = dgl_new_array(struct jinja_variable, most)};
+    if (!out->items)
+        return false;
+    add_members(out, tokens, true);
+    add(out, DGL_STR("tools"), NULL, false);
+    add(out, DGL_STR("documents"), NULL, false);
+    add(out, DGL_STR("add_generation_prompt"), dgl_json_get(constants, "no"), true);
+    if (object)
+        add_members(out, root, false);
+    add(out, DGL_STR("messages"), messages, false);
+    if (generation_prompt)
+        add(out, DGL_STR("add_generation_prompt"), dgl_json_get(constants, "yes"), true);
+    return true;
+}
+
+/* Moments as the clock on the wall shows them, as transformers does. */
+static void local_time(struct tm *out)
+{
+    time_t now = time(NULL);
+    localtime_r(&now, out);
+}
+
+/* One render: what chat_template_render() was given, and its messages. */
+struct render {
+    const struct dgl_log *log;
+    const struct dgl_template *tmpl;
+    const struct dgl_render_params *params;
+    const struct dgl_json *root, *messages;
+    struct dgl_buf *text, *marks;
+};
+
+static enum dgl_status render_with(const struct render *r, const struct variables *variables,
+                                   const size_t *answers)
+{
+    struct tm now;
+    if (r->params->now)
+        now = *r->params->now;
+    else
+        local_time(&now);
+    const struct jinja_params params = {.variables = variables->items,
+                                        .num_variables = variables->count,
+                                        .now = &now,
+                                        .answers = answers,
+                                        .num_answers = r->params->num_answers};
+    bool tools = dgl_json_type(dgl_json_get(r->root, "tools")) != DGL_JSON_NULL;
+    const struct dgl_template *tmpl = r->tmpl;
+    return jinja_render(r->log, tools && tmpl->with_tools ? tmpl->with_tools : tmpl->plain, &params,
+                        r->text, r->marks);
+}
+
+static enum dgl_status render_messages(const struct render *r)
+{
+    struct variables variables = {0};
+    size_t *answers = dgl_new_array(size_t, r->params->num_answers);
+    enum dgl_status status;
+    for (size_t i = 0; answers && i < r->params->num_answers; i++)
+        answers[i] = r->params->answers[i].message;
+    if (answers &&
+        list_variables(r->tmpl, r->root, r->messages, r->params->add_generation_prompt, &variables))
+        status = render_with(r, &variables, answers);
+    else
+        status = dgl_fail_memory(r->log, "variables of a template", sizeof(*variables.items));
+    free(variables.items);
+    free(answers);
+    return status;
+}
+
+enum dgl_status chat_template_render(const struct dgl_log *log, const struct dgl_template *tmpl,
+                                     const struct dgl_render_params *params, struct dgl_buf *text,
+                                     struct dgl_buf *marks)
+{
+    struct dgl_json_doc *doc = NULL;
+    const char *name = params->messages_name ? params->messages_name : "messages";
+    if (!params->messages)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "no messages were given");
+    size_t len = params->messages_len ? params->messages_len : strlen(params->messages);
+    enum dgl_status status = dgl_json_parse(log, name, params->messages, len, &doc);
+    if (status != DGL_OK)
+        return status;
+    struct dgl_json_reader reader = {log, doc};
+    struct render r = {.log = log,
+                       .tmpl = tmpl,
+                       .params = params,
+                       .root = dgl_json_root(doc),
+                       .text = text,
+                       .marks = marks};
+    status = find_messages(reader, r.root, &r.messages);
+    if (status == DGL_OK)
+        status = check_messages(reader, r.messages, params);
+    if (status == DGL_OK)
+        status = render_messages(&r);
+    dgl_json_destroy(&doc);
+    return status;
+}

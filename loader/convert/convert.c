@@ -1,0 +1,302 @@
+/* A conversion from start to end: open, plan, write shards, copies and manifest, publish. */
+#include "loader/convert/convert.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "loader/rdrr/chat_files.h"
+#include "loader/convert/convert_plan.h"
+#include "loader/convert/gguf_export.h"
+#include "loader/rdrr/rdrr_format.h"
+
+#define TO_PACK "rdrr"
+#define TO_GGUF "gguf"
+
+/* What a conversion holds; all parts are released by job_finish(). */
+struct job {
+    const struct dgl_log *log;
+    const struct dgl_convert_params *params;
+    struct convert_recipe recipe;
+    uint64_t shard_bytes;
+    enum dgl_hash_kind hash;
+    struct dgl_model_file *model;
+    struct convert_folder folder;
+    struct convert_plan plan;
+    struct rdrr_writer *writer;
+    struct convert_copy copies[RDRR_MAX_COPIED];
+    size_t num_copies;
+    struct dgl_arena names; /* of copies that are no fixed ones */
+};
+
+static bool wants_gguf(const struct dgl_convert_params *p)
+{
+    return p->to && strcmp(p->to, TO_GGUF) == 0;
+}
+
+static enum dgl_status refuse_pack_options(const struct dgl_log *log,
+                                           const struct dgl_convert_params *p)
+{
+    const struct {
+        const char *option, *why;
+        bool given;
+    } rules[] = {{"q4k-layout", "has one layout", p->q4k_layout},
+                 {"fuse-gate-up", "has one layout", p->fuse_gate_up},
+                 {"transpose-weights", "has one layout", p->transpose_weights},
+                 {"hash", "carries no hashes", p->hash},
+                 {"shard-size", "has no shards", p->shard_bytes > 0}};
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+        if (rules[i].given)
+            return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                            "convert: %s is for packs, and a GGUF file %s; leave it out, or "
+                            "--to gguf",
+                            rules[i].option, rules[i].why);
+    }
+    return DGL_OK;
+}
+
+static enum dgl_status job_options(struct job *job)
+{
+    const struct dgl_convert_params *p = job->params;
+    if (!p->in || !p->out || !*p->out)
+        return dgl_fail(job->log, DGL_ERR_INVALID_ARG, "convert: input and output are required");
+    enum dgl_status status = convert_recipe_init(job->log, p, &job->recipe);
+    if (status != DGL_OK)
+        return status;
+    if (p->to && strcmp(p->to, TO_PACK) != 0 && strcmp(p->to, TO_GGUF) != 0)
+        return dgl_fail(job->log, DGL_ERR_INVALID_ARG,
+                        "convert: to is \"%s\", wanted " TO_PACK " or " TO_GGUF, p->to);
+    if (wants_gguf(p) && (status = refuse_pack_options(job->log, p)) != DGL_OK)
+        return status;
+    job->hash = DGL_HASH_SHA256;
+    if (p->hash && !dgl_hash_parse_name(p->hash, &job->hash))
+        return dgl_fail(job->log, DGL_ERR_INVALID_ARG,
+                        "convert: hash is \"%s\", wanted sha256 or blake3", p->hash);
+    job->shard_bytes = p->shard_bytes ? p->shard_bytes : RDRR_SHARD_BYTES;
+    if (job->shard_bytes % RDRR_ALIGN)
+        return dgl_fail(job->log, DGL_ERR_INVALID_ARG,
+                        "convert: shards of %" PRIu64 " bytes, wanted a multiple of %" PRIu64,
+                        job->shard_bytes, RDRR_ALIGN);
+    return DGL_OK;
+}
+
+static enum dgl_status open_input(struct job *job)
+{
+    const struct dgl_convert_params *p = job->params;
+    struct model_open_params open = {.path = p->in,
+                                     .verify = true,
+                                     .progress_cb = p->progress_cb,
+                                     .progress_priv = p->progress_priv};
+    enum dgl_status status = model_file_open(job->log, &open, &job->model);
+    if (status == DGL_OK && job->model->hint_pinned)
+        dgl_warn(job->log,
+                 "%s: its pinned kernel hints were made for other weights and are left out",
+                 job->model->path);
+    if (status == DGL_OK && p->text_only && !(job->model->desc.parts & PART_OTHER_MODES))
+        status = dgl_fail(job->log, DGL_ERR_INVALID_ARG,
+                          "convert: text-only was given, but %s is a text model already",
+                          job->model->path);
+    return status;
+}
+
+static enum dgl_status write_file(const struct dgl_log *log, const char *dir, const char *name,
+                                  const char *text, size_t len)
+{
+    struct dgl_atomic_file *file = NULL;
+    char *path = dgl_path_join(dir, name);
+    if (!path)
+        return dgl_fail_memory(log, name, strlen(dir));
+    enum dgl_status status = dgl_atomic_create(log, path, &file);
+    if (status == DGL_OK)
+        status = dgl_atomic_write(file, text, len);
+    if (status == DGL_OK)
+        status = dgl_atomic_commit(&file);
+    dgl_atomic_abort(&file);
+    free(path);
+    return status;
+}
+
+/* Adds a text to the pack; `label` is for messages. */
+static enum dgl_status add_text(struct job *job, const char *label, const char *name,
+                                const char *text, size_t len)
+{
+    if (job->num_copies == RDRR_MAX_COPIED)
+        return dgl_fail(job->log, DGL_ERR_UNSUPPORTED,
+                        "%s: a pack has room for %d text files, chat templates among them; take "
+                        "those that are not needed away",
+                        label, RDRR_MAX_COPIED);
+    struct convert_copy *copy = &job->copies[job->num_copies];
+    copy->name = name;
+    copy->size = len;
+    if (!dgl_hash_bytes(DGL_HASH_SHA256, text, len, copy->sha256))
+        return dgl_fail(job->log, DGL_ERR_NO_MEMORY, "%s: cannot compute its sha256", label);
+    enum dgl_status status = write_file(job->log, job->folder.temp, name, text, len);
+    if (status == DGL_OK)
+        job->num_copies++;
+    return status;
+}
+
+static enum dgl_status copy_text(struct job *job, const char *from, const char *name)
+{
+    char *text = NULL;
+    size_t len = 0;
+    enum dgl_status status = dgl_file_slurp(job->log, from, RDRR_MAX_COPIED_BYTES, &text, &len);
+    if (status == DGL_OK)
+        status = add_text(job, from, name, text, len);
+    free(text);
+    return status;
+}
+
+/* A template in a file of its own, by the name that it has in packs. */
+static enum dgl_status copy_template(void *priv, const char *file, struct dgl_str name)
+{
+    struct job *job = priv;
+    const char *flat = dgl_arena_printf(&job->names, CHAT_FILE_PREFIX "%.*s" CHAT_FILE_SUFFIX,
+                                        (int)name.len, name.p);
+    char *from = dgl_path_join(job->model->path, file);
+    enum dgl_status status = flat && from
+                                 ? copy_text(job, from, flat)
+                                 : dgl_fail_memory(job->log, file, strlen(job->model->path));
+    free(from);
+    return status;
+}
+
+static enum dgl_status copy_texts(struct job *job)
+{
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; rdrr_copied_files[i] && status == DGL_OK; i++) {
+        char *from = dgl_path_join(job->model->path, rdrr_copied_files[i]);
+        if (!from)
+            return dgl_fail_memory(job->log, rdrr_copied_files[i], strlen(job->model->path));
+        if (dgl_path_exists(from))
+            status = copy_text(job, from, rdrr_copied_files[i]);
+        free(from);
+    }
+    if (status == DGL_OK)
+        status = chat_files_each(job->log, job->model->path, job->model->format == MODEL_RDRR,
+                                 copy_template, job);
+    return status;
+}
+
+/* A GGUF file has no files beside it: what was made of its keys takes their place. */
+static enum dgl_status write_texts(struct job *job)
+{
+    const struct dgl_model_file *m = job->model;
+    enum dgl_status status = DGL_OK;
+    if (m->tokenizer_json)
+        status = add_text(job, m->path, "tokenizer.json", m->tokenizer_json, m->tokenizer_json_len);
+    if (status == DGL_OK && m->tokenizer_config_json)
+        status = add_text(job, m->path, "tokenizer_config.json", m->tokenizer_config_json,
+                          m->tokenizer_config_len);
+    return status;
+}
+
+static enum dgl_status pack_begin(void *priv, uint64_t *offset)
+{
+    return rdrr_writer_begin(priv, offset);
+}
+
+static enum dgl_status pack_write(void *priv, const void *bytes, size_t len)
+{
+    return rdrr_writer_write(priv, bytes, len);
+}
+
+static enum dgl_status write_weights(struct job *job)
+{
+    struct rdrr_writer_params params = {
+        .dir = job->folder.temp, .shard_bytes = job->shard_bytes, .hash = job->hash};
+    struct convert_progress progress = {.cb = job->params->progress_cb,
+                                        .priv = job->params->progress_priv,
+                                        .total = job->plan.bytes_in};
+    enum dgl_status status = rdrr_writer_create(job->log, &params, &job->writer);
+    struct convert_work work = {.log = job->log,
+                                .model = job->model,
+                                .threads = job->params->threads,
+                                .fast = job->recipe.fast,
+                                .sink = {pack_begin, pack_write, job->writer}};
+    for (size_t i = 0; i < job->plan.count && status == DGL_OK; i++)
+        status = convert_tensor(&work, &job->plan.items[i], &progress);
+    if (status == DGL_OK)
+        status = rdrr_writer_end(job->writer);
+    return status;
+}
+
+static enum dgl_status write_manifest(struct job *job)
+{
+    struct dgl_buf text = {0};
+    struct convert_manifest manifest = {.model = job->model,
+                                        .plan = &job->plan,
+                                        .writer = job->writer,
+                                        .copies = job->copies,
+                                        .num_copies = job->num_copies,
+                                        .shard_bytes = job->shard_bytes,
+                                        .hash = job->hash};
+    enum dgl_status status = convert_manifest_write(job->log, &manifest, &text);
+    if (status == DGL_OK)
+        status = write_file(job->log, job->folder.temp, RDRR_MANIFEST, text.p, text.len);
+    dgl_buf_finish(&text);
+    return status;
+}
+
+static void job_finish(struct job *job)
+{
+    rdrr_writer_destroy(&job->writer);
+    convert_plan_finish(&job->plan);
+    convert_folder_finish(&job->folder);
+    model_file_close(&job->model);
+    dgl_arena_finish(&job->names);
+}
+
+static enum dgl_status convert_to_pack(struct job *job, struct dgl_convert_result *out)
+{
+    enum dgl_status status =
+        convert_folder_begin(job->log, job->params->out, job->params->force, &job->folder);
+    if (status == DGL_OK)
+        status = open_input(job);
+    if (status == DGL_OK)
+        status = convert_plan_init(job->log, job->model, &job->recipe, &job->plan);
+    if (status == DGL_OK)
+        status = convert_plan_check(job->log, &job->plan, job->params);
+    if (status == DGL_OK)
+        status = convert_plan_arrange(job->log, job->model, job->params, &job->plan);
+    if (status == DGL_OK)
+        status = convert_plan_check_fast(job->log, &job->plan, job->params);
+    if (status == DGL_OK)
+        status = job->model->format == MODEL_GGUF ? write_texts(job) : copy_texts(job);
+    if (status == DGL_OK)
+        status = write_weights(job);
+    if (status == DGL_OK)
+        status = write_manifest(job);
+    if (status == DGL_OK)
+        status = convert_folder_publish(job->log, &job->folder);
+    if (status == DGL_OK)
+        *out = (struct dgl_convert_result){.tensors = job->plan.count,
+                                           .bytes_in = job->plan.bytes_in,
+                                           .bytes_out = rdrr_writer_size(job->writer)};
+    return status;
+}
+
+enum dgl_status convert_check(const struct dgl_log *log, const struct dgl_convert_params *params)
+{
+    struct job job = {.log = log, .params = params};
+    return job_options(&job);
+}
+
+enum dgl_status convert_model(const struct dgl_log *log, const struct dgl_convert_params *params,
+                              struct dgl_convert_result *out)
+{
+    struct job job = {.log = log, .params = params};
+    *out = (struct dgl_convert_result){0};
+    enum dgl_status status = job_options(&job);
+    bool gguf = wants_gguf(params);
+    if (status == DGL_OK && !gguf)
+        status = convert_to_pack(&job, out);
+    else if (status == DGL_OK)
+        status = open_input(&job);
+    if (status == DGL_OK && gguf)
+        status = gguf_export(log, params, &job.recipe, job.model, out);
+    job_finish(&job);
+    return status;
+}

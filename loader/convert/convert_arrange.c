@@ -1,0 +1,187 @@
+/* What the options make of a plan's tensors beyond their types: joined, in columns, renamed. */
+#include "loader/convert/convert_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/checked.h"
+#include "core/base/log.h"
+#include "loader/desc/bind_rules.h"
+#include "loader/quant/quant.h"
+
+#define GATE  "gate_proj"
+#define FUSED "gate_up_proj"
+
+const char *convert_item_name(const struct convert_item *item)
+{
+    return item->name ? item->name : item->from->name;
+}
+
+static struct convert_item *item_of(const struct convert_plan *plan, long index)
+{
+    for (size_t i = 0; i < plan->count && index != TENSOR_NONE; i++) {
+        if (plan->items[i].index == (size_t)index)
+            return &plan->items[i];
+    }
+    return NULL;
+}
+
+/* ---- gate and up as one ---------------------------------------------------------------------- */
+
+/* The name with FUSED for GATE; NULL = no such part, or no memory. */
+static const char *fused_name(struct convert_plan *plan, const char *name)
+{
+    const char *at = strstr(name, GATE);
+    return at ? dgl_arena_printf(&plan->names, "%.*s" FUSED "%s", (int)(at - name), name,
+                                 at + strlen(GATE))
+              : NULL;
+}
+
+static enum dgl_status fuse(const struct dgl_log *log, struct convert_plan *plan,
+                            struct convert_item *gate, const struct convert_item *up)
+{
+    bool alike = gate->from->dtype == up->from->dtype && gate->type == up->type &&
+                 gate->rows == up->rows && gate->cols == up->cols;
+    if (!alike)
+        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                        "convert: %s and %s have different types or shapes and cannot be one "
+                        "tensor; leave out --fuse-gate-up, or name a type with --quantize",
+                        DGL_SHOWN(gate->from->name), DGL_SHOWN(up->from->name));
+    gate->name = fused_name(plan, gate->from->name);
+    if (!gate->name)
+        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                        "convert: %s is no \"" GATE "\", so that the joined tensor has no name; "
+                        "leave out --fuse-gate-up",
+                        DGL_SHOWN(gate->from->name));
+    gate->fused = true;
+    gate->second = up->index;
+    gate->part_rows = gate->rows;
+    if (!dgl_mul_u64(gate->rows, 2, &gate->rows) || !dgl_mul_u64(gate->size, 2, &gate->size))
+        return dgl_fail(log, DGL_ERR_FORMAT, "tensor %s: its size overflows",
+                        DGL_SHOWN(gate->name));
+    return DGL_OK;
+}
+
+static enum dgl_status fuse_all(const struct dgl_log *log, const struct dgl_model_file *model,
+                                struct convert_plan *plan)
+{
+    const struct model_desc *d = &model->desc;
+    size_t joined = 0;
+    for (int32_t i = 0; i < d->layers; i++) {
+        struct convert_item *gate = item_of(plan, d->layer[i].gate);
+        struct convert_item *up = item_of(plan, d->layer[i].up);
+        if (!gate || !up)
+            continue;
+        enum dgl_status st = fuse(log, plan, gate, up);
+        if (st != DGL_OK)
+            return st;
+        plan->count--;
+        memmove(up, up + 1, (size_t)(plan->items + plan->count - up) * sizeof(*up));
+        joined++;
+    }
+    if (joined > 0)
+        return DGL_OK;
+    return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                    "convert: fuse-gate-up was given, but no layer of %s has gate and up apart",
+                    model->path);
+}
+
+/* ---- layouts --------------------------------------------------------------------------------- */
+
+static bool is_matrix(const struct convert_item *item)
+{
+    return item->from->rank == 2 && dgl_row_decodable(item->from->dtype);
+}
+
+static enum rdrr_layout item_layout(const struct convert_item *item, enum rdrr_layout blocks,
+                                    bool turn_floats)
+{
+    bool linear = strcmp(item->from->role, "matmul") == 0;
+    if (!is_matrix(item))
+        return RDRR_ROW;
+    if (item->type == DGL_Q4_K)
+        return blocks;
+    return turn_floats && linear && dgl_dtype_get(item->type)->block == 1 ? RDRR_COLUMN : RDRR_ROW;
+}
+
+static enum dgl_status lay_out(const struct dgl_log *log, const struct dgl_convert_params *params,
+                               struct convert_plan *plan)
+{
+    size_t blocks = 0, turned = 0;
+    for (size_t i = 0; i < plan->count; i++) {
+        struct convert_item *item = &plan->items[i];
+        item->layout = item_layout(item, plan->block_layout, params->transpose_weights);
+        blocks += item->type == DGL_Q4_K && is_matrix(item);
+        turned += item->type != DGL_Q4_K && item->layout == RDRR_COLUMN;
+        if (item->layout != RDRR_ROW &&
+            !rdrr_layout_bytes(item->layout, item->type, 2, (uint64_t[]){item->rows, item->cols},
+                               &item->size))
+            return dgl_fail(log, DGL_ERR_FORMAT, "tensor %s: its size overflows",
+                            DGL_SHOWN(convert_item_name(item)));
+    }
+    if (params->q4k_layout && blocks == 0)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "convert: q4k-layout is \"%s\", but no matrix becomes q4_k",
+                        params->q4k_layout);
+    if (params->transpose_weights && turned == 0)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "convert: transpose-weights was given, but no linear layer's weights are "
+                        "floats in the pack");
+    return DGL_OK;
+}
+
+/* Blocks that are cut elsewhere are encoded anew. */
+static void warn_relaid(const struct dgl_log *log, const struct convert_plan *plan)
+{
+    for (size_t i = 0; i < plan->count; i++) {
+        const struct convert_item *item = &plan->items[i];
+        if (item->type == item->from->dtype && item->type == DGL_Q4_K && convert_is_relaid(item)) {
+            dgl_warn(log,
+                     "%s is %s already; cutting its blocks anew for the layout \"%s\" adds error",
+                     DGL_SHOWN(convert_item_name(item)), dgl_dtype_get(item->type)->name,
+                     rdrr_layout_name(item->layout));
+            return;
+        }
+    }
+}
+
+/* ---- the text model's own names -------------------------------------------------------------- */
+
+static enum dgl_status rename_all(const struct dgl_log *log, struct convert_plan *plan)
+{
+    for (size_t i = 0; i < plan->count; i++) {
+        struct convert_item *item = &plan->items[i];
+        const char *name = convert_item_name(item);
+        const struct bind_prefix *p = bind_prefix_find(name);
+        if (!p || !p->replacement)
+            continue;
+        item->name =
+            dgl_arena_printf(&plan->names, "%s%s", p->replacement, name + strlen(p->prefix));
+        if (!item->name)
+            return dgl_fail_memory(log, "tensor names", strlen(name));
+    }
+    return DGL_OK;
+}
+
+enum dgl_status convert_plan_arrange(const struct dgl_log *log, const struct dgl_model_file *model,
+                                     const struct dgl_convert_params *params,
+                                     struct convert_plan *plan)
+{
+    enum dgl_status st = DGL_OK;
+    plan->text_only = params->text_only;
+    if (params->q4k_layout &&
+        !rdrr_layout_parse((struct dgl_str){params->q4k_layout, strlen(params->q4k_layout)},
+                           &plan->block_layout))
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "convert: q4k-layout is \"%s\", wanted row, column or flat",
+                        params->q4k_layout);
+    if (params->fuse_gate_up)
+        st = fuse_all(log, model, plan);
+    if (st == DGL_OK)
+        st = lay_out(log, params, plan);
+    if (st == DGL_OK && plan->text_only)
+        st = rename_all(log, plan);
+    if (st == DGL_OK)
+        warn_relaid(log, plan);
+    return st;
+}

@@ -1,0 +1,196 @@
+/* The output folder of a conversion: built beside its place under a name of its own, put there
+ * at the very end. */
+#include "loader/convert/convert_plan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/log.h"
+#include "core/base/temp_name.h"
+#include "loader/rdrr/rdrr_format.h"
+
+enum { max_name_tries = 100 };
+
+/* What --force may replace: a pack, or an empty folder. Anything else is more likely a slip than
+ * a wish. */
+static enum dgl_status check_replaceable(const struct dgl_log *log, const char *path)
+{
+    char *manifest = dgl_path_join(path, RDRR_MANIFEST), **names = NULL;
+    size_t count = 0;
+    enum dgl_status status = DGL_OK;
+    if (!manifest)
+        return dgl_fail_memory(log, path, strlen(path));
+    if (!dgl_path_is_dir(path))
+        status = dgl_fail(log, DGL_ERR_INVALID_ARG,
+                          "%s exists and is not a folder; remove it first", path);
+    else if (!dgl_path_exists(manifest))
+        status = dgl_dir_list(log, path, &names, &count);
+    if (count > 0)
+        status = dgl_fail(log, DGL_ERR_INVALID_ARG,
+                          "%s exists and is not a pack (it has no " RDRR_MANIFEST
+                          "): not replaced, remove it first",
+                          path);
+    dgl_names_free(names, count);
+    free(manifest);
+    return status;
+}
+
+/* The folder itself is locked: its files come and go. */
+static void hold(struct convert_folder *folder)
+{
+    int fd = open(folder->temp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    dgl_temp_lock(fd);
+    folder->lock = fd;
+    folder->locked = true;
+}
+
+static enum dgl_status make_temp(const struct dgl_log *log, struct convert_folder *folder)
+{
+    for (int i = 0; i < max_name_tries; i++) {
+        char *temp = dgl_temp_name(folder->path);
+        if (!temp)
+            return dgl_fail_memory(log, folder->path, strlen(folder->path));
+        if (mkdir(temp, 0777) == 0) {
+            folder->temp = temp;
+            hold(folder);
+            return DGL_OK;
+        }
+        bool taken = errno == EEXIST && i + 1 < max_name_tries;
+        enum dgl_status status = taken ? DGL_OK : dgl_fail_errno(log, "make directory", temp);
+        free(temp);
+        if (status != DGL_OK)
+            return status;
+    }
+    return DGL_ERR_IO;
+}
+
+/* From here on a link that the user named is what it names. */
+static enum dgl_status follow_link(const struct dgl_log *log, struct convert_folder *folder)
+{
+    char *target = dgl_path_target(folder->path);
+    if (!target)
+        return dgl_fail_memory(log, folder->path, strlen(folder->path));
+    free(folder->path);
+    folder->path = target;
+    return DGL_OK;
+}
+
+enum dgl_status convert_folder_begin(const struct dgl_log *log, const char *path, bool force,
+                                     struct convert_folder *out)
+{
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    *out = (struct convert_folder){.path = strndup(path, len), .force = force};
+    enum dgl_status status = DGL_OK;
+    if (!out->path)
+        status = dgl_fail_memory(log, path, len);
+    else if (dgl_path_present(out->path) && !force)
+        status =
+            dgl_fail(log, DGL_ERR_INVALID_ARG,
+                     "%s exists already; choose another name, or --force to replace it", out->path);
+    else if (dgl_path_present(out->path))
+        status = check_replaceable(log, out->path);
+    if (status == DGL_OK)
+        status = follow_link(log, out);
+    if (status == DGL_OK) {
+        dgl_temp_sweep(log, out->path);
+        status = make_temp(log, out);
+    }
+    if (status != DGL_OK)
+        convert_folder_finish(out);
+    return status;
+}
+
+static void sync_folder(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    fsync(fd); /* some file systems cannot sync a folder, which is no error */
+    close(fd);
+}
+
+static void sync_parent(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *parent = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    if (parent)
+        sync_folder(parent);
+    free(parent);
+}
+
+/* For file systems that cannot exchange two names. */
+static enum dgl_status replace_in_two_steps(const struct dgl_log *log,
+                                            struct convert_folder *folder)
+{
+    struct dgl_buf name = {0};
+    dgl_buf_printf(&name, "%s-old", folder->temp);
+    char *aside = dgl_buf_take(&name);
+    if (!aside)
+        return dgl_fail_memory(log, folder->path, strlen(folder->path));
+    enum dgl_status status = DGL_OK;
+    if (rename(folder->path, aside) != 0) {
+        status = dgl_fail_errno(log, "move aside", folder->path);
+    } else if (rename(folder->temp, folder->path) != 0) {
+        status = dgl_fail_errno(log, "replace", folder->path);
+        if (rename(aside, folder->path) != 0)
+            dgl_warn(log, "the former %s is now %s", folder->path, aside);
+    } else {
+        dgl_dir_remove(aside);
+        free(folder->temp);
+        folder->temp = NULL;
+    }
+    free(aside);
+    return status;
+}
+
+static bool cannot_do(int error)
+{
+    return error == EINVAL || error == ENOSYS || error == ENOTSUP;
+}
+
+static int rename_fresh(const char *from, const char *to)
+{
+    int rc = renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
+    if (rc != 0 && cannot_do(errno) && !dgl_path_present(to))
+        rc = rename(from, to);
+    return rc;
+}
+
+enum dgl_status convert_folder_publish(const struct dgl_log *log, struct convert_folder *folder)
+{
+    enum dgl_status status = DGL_OK;
+    sync_folder(folder->temp);
+    if (!folder->force || !dgl_path_present(folder->path)) {
+        if (rename_fresh(folder->temp, folder->path) != 0)
+            return dgl_fail_errno(log, "create", folder->path);
+        free(folder->temp);
+        folder->temp = NULL;
+    } else if (renameat2(AT_FDCWD, folder->temp, AT_FDCWD, folder->path, RENAME_EXCHANGE) != 0) {
+        if (!cannot_do(errno))
+            return dgl_fail_errno(log, "replace", folder->path);
+        status = replace_in_two_steps(log, folder);
+    } /* else temp is now what was there before: convert_folder_finish() removes it */
+    sync_parent(folder->path);
+    return status;
+}
+
+void convert_folder_finish(struct convert_folder *folder)
+{
+    if (folder->temp)
+        dgl_dir_remove(folder->temp);
+    if (folder->locked)
+        close(folder->lock);
+    folder->locked = false;
+    free(folder->temp);
+    free(folder->path);
+    folder->temp = folder->path = NULL;
+}

@@ -1,0 +1,130 @@
+/* Matrices that are stored in columns, or with blocks across rows: bands of lines are gathered as
+ * floats and encoded as if they were rows. */
+#include <stdlib.h>
+
+#include "core/base/checked.h"
+#include "loader/convert/convert_plan.h"
+#include "loader/quant/quant.h"
+
+#define BAND_VALUES (UINT64_C(16) << 20) /* gathered at a time; at least a column */
+#define FLAT_LINE   UINT64_C(4096)       /* encoded at a time: whole blocks of every type */
+#define READ_BYTES  (UINT64_C(16) << 20) /* of the source; at least a row */
+
+bool convert_is_relaid(const struct convert_item *item)
+{
+    uint64_t block = dgl_dtype_get(item->type)->block;
+    return item->layout == RDRR_COLUMN ||
+           (item->layout == RDRR_FLAT && item->rows > 1 && item->cols % block != 0);
+}
+
+/* A band: in columns, columns [first, first + count) of every row; flat, values of the stream. */
+struct band {
+    const struct convert_work *work;
+    const struct convert_item *item;
+    uint64_t first, count;
+    float *out; /* columns one after the other, or the values */
+};
+
+/* Takes what the band has of a row. */
+static void row_scatter(const struct band *b, uint64_t row, const float *values)
+{
+    uint64_t cols = b->item->cols;
+    if (b->item->layout == RDRR_COLUMN) {
+        for (uint64_t i = 0; i < b->count; i++)
+            b->out[i * b->item->rows + row] = values[b->first + i];
+        return;
+    }
+    for (uint64_t c = 0; c < cols; c++) {
+        uint64_t at = row * cols + c;
+        if (at >= b->first && at < b->first + b->count)
+            b->out[at - b->first] = values[c];
+    }
+}
+
+/* Gathers the band out of the rows that have a part in it. */
+static enum dgl_status band_gather(const struct band *b)
+{
+    const struct convert_item *item = b->item;
+    bool flat = item->layout == RDRR_FLAT;
+    uint64_t row = flat ? b->first / item->cols : 0;
+    uint64_t end = flat ? dgl_div_up_u64(b->first + b->count, item->cols) : item->rows;
+    uint64_t step = item->from_row < READ_BYTES ? READ_BYTES / item->from_row : 1;
+    step = step < end - row ? step : end - row;
+    uint8_t *src = dgl_calloc((size_t)step, (size_t)item->from_row);
+    float *values = dgl_new_array(float, item->cols);
+    enum dgl_status st =
+        src && values ? DGL_OK
+                      : dgl_fail_memory(b->work->log, item->from->name, step * item->from_row);
+    for (; row < end && st == DGL_OK; row += step) {
+        uint64_t rows = end - row < step ? end - row : step;
+        st = convert_rows_read(b->work, item, row, rows, src);
+        for (uint64_t r = 0; r < rows && st == DGL_OK; r++) {
+            dgl_row_decode(item->from->dtype, src + r * item->from_row, item->cols, values);
+            row_scatter(b, row + r, values);
+        }
+    }
+    free(src);
+    free(values);
+    return st;
+}
+
+/* Encodes and writes lines of `len` floats; `first` is for messages. */
+static enum dgl_status lines_put(const struct band *b, const float *lines, uint64_t len,
+                                 uint64_t count, uint64_t first)
+{
+    const struct tensor_info wide = {.name = b->item->from->name, .dtype = DGL_F32};
+    struct convert_item line = {.from = &wide, .type = b->item->type, .cols = len};
+    line.from_row = len * sizeof(float);
+    if (count == 0 || len == 0)
+        return DGL_OK;
+    bool fits = dgl_dtype_row_bytes(line.type, len, &line.row_bytes);
+    uint8_t *dst = fits ? dgl_calloc((size_t)count, (size_t)line.row_bytes) : NULL;
+    enum dgl_status st = DGL_OK;
+    if (!dst)
+        return dgl_fail_memory(b->work->log, b->item->from->name, count * len);
+    st = convert_rows(b->work, &(struct convert_rows){.item = &line,
+                                                      .src = (const uint8_t *)lines,
+                                                      .dst = dst,
+                                                      .first_row = first,
+                                                      .rows = count});
+    if (st == DGL_OK)
+        st = convert_put(b->work, dst, (size_t)(count * line.row_bytes));
+    free(dst);
+    return st;
+}
+
+static enum dgl_status band_put(const struct band *b)
+{
+    if (b->item->layout == RDRR_COLUMN)
+        return lines_put(b, b->out, b->item->rows, b->count, b->first);
+    uint64_t whole = b->count / FLAT_LINE, rest = b->count % FLAT_LINE;
+    uint64_t line = b->first / FLAT_LINE;
+    enum dgl_status st = lines_put(b, b->out, FLAT_LINE, whole, line);
+    return st == DGL_OK ? lines_put(b, b->out + whole * FLAT_LINE, rest, 1, line + whole) : st;
+}
+
+enum dgl_status convert_relaid(const struct convert_work *work, const struct convert_item *item,
+                               struct convert_progress *progress)
+{
+    bool column = item->layout == RDRR_COLUMN;
+    uint64_t units = column ? item->cols : item->rows * item->cols; /* the plan checked it */
+    uint64_t values = column ? item->rows : 1, bytes = item->rows * item->from_row, told = 0;
+    uint64_t step = values < BAND_VALUES ? BAND_VALUES / values : 1; /* flat: whole lines */
+    step = step < units ? step : units;
+    struct band b = {.work = work, .item = item};
+    b.out = dgl_calloc((size_t)step, (size_t)values * sizeof(float));
+    enum dgl_status st =
+        b.out ? DGL_OK : dgl_fail_memory(work->log, item->from->name, step * values);
+    for (; b.first < units && st == DGL_OK; b.first += step) {
+        b.count = units - b.first < step ? units - b.first : step;
+        st = band_gather(&b);
+        if (st == DGL_OK)
+            st = band_put(&b);
+        uint64_t done = (uint64_t)((double)bytes * (double)(b.first + b.count) / (double)units);
+        if (st == DGL_OK)
+            st = convert_advance(progress, done - told);
+        told = done;
+    }
+    free(b.out);
+    return st;
+}

@@ -1,0 +1,331 @@
+/* manifest.json of a pack in the making; rdrr_format.h lists the keys and their order. */
+#include "loader/convert/convert_plan.h"
+
+#include <string.h>
+
+#include "loader/rdrr/rdrr_format.h"
+
+/* Spelling of a type in "quantizationInfo". */
+static const char *info_token(enum dgl_dtype type)
+{
+    return type == DGL_Q4_K   ? "q4k"
+           : type == DGL_Q5_K ? "q5k"
+           : type == DGL_Q6_K ? "q6k"
+                              : dgl_dtype_get(type)->name;
+}
+
+static void put_cstr(struct dgl_json_writer *w, const char *key, const char *text)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_cstr(w, text);
+}
+
+static void put_u64(struct dgl_json_writer *w, const char *key, uint64_t value)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_u64(w, value);
+}
+
+static const struct convert_item *item_by_role(const struct convert_plan *plan, const char *role)
+{
+    for (size_t i = 0; i < plan->count; i++) {
+        if (strcmp(plan->items[i].from->role, role) == 0)
+            return &plan->items[i];
+    }
+    return NULL;
+}
+
+static const char *recipe_suffix(const struct convert_plan *plan)
+{
+    return plan->recipe->matrix == CONVERT_KEEP ? dgl_dtype_get(convert_plan_headline(plan))->name
+                                                : plan->recipe->name;
+}
+
+/* The source's name without the suffix of an earlier conversion, plus that of this one. */
+static void write_model_id(struct dgl_json_writer *w, const struct convert_manifest *in)
+{
+    static const char *const suffixes[] = {"-f32",  "-f16",    "-bf16", "-q8_0",   "-q6_k",
+                                           "-q5_k", "-q5_k_m", "-q4_k", "-q4_k_m", "-mxfp4"};
+    struct dgl_buf id = {0};
+    size_t len = strlen(in->model->name);
+    for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
+        size_t n = strlen(suffixes[i]);
+        if (len > n && strncmp(in->model->name + len - n, suffixes[i], n) == 0) {
+            len -= n;
+            break;
+        }
+    }
+    dgl_buf_append(&id, in->model->name, len);
+    dgl_buf_printf(&id, "-%s", recipe_suffix(in->plan));
+    dgl_jw_key(w, "modelId");
+    dgl_jw_cstr(w, id.p);
+    if (id.failed)
+        w->out->failed = true;
+    dgl_buf_finish(&id);
+}
+
+static void write_head(struct dgl_json_writer *w, const struct convert_manifest *in)
+{
+    const struct convert_plan *plan = in->plan;
+    enum dgl_dtype headline = convert_plan_headline(plan);
+    const struct convert_item *embedding = item_by_role(plan, "embedding");
+    const struct convert_item *head = item_by_role(plan, "lm_head");
+    put_u64(w, "version", RDRR_VERSION);
+    write_model_id(w, in);
+    put_cstr(w, "modelType", "transformer");
+    put_cstr(w, "quantization", dgl_dtype_get(headline)->rdrr);
+    dgl_jw_key(w, "quantizationInfo");
+    dgl_jw_object(w);
+    put_cstr(w, "weights", info_token(headline));
+    if (embedding)
+        put_cstr(w, "embeddings", info_token(embedding->type));
+    if (head)
+        put_cstr(w, "lmHead", info_token(head->type));
+    put_cstr(w, "layout", rdrr_layout_name(plan->block_layout));
+    dgl_jw_end_object(w);
+    put_cstr(w, "hashAlgorithm", dgl_hash_name(in->hash));
+    const struct model_desc *desc = &in->model->desc;
+    dgl_jw_key(w, "eos_token_id");
+    if (desc->num_stop_ids == 0) {
+        dgl_jw_null(w);
+    } else {
+        dgl_jw_array(w);
+        for (size_t i = 0; i < desc->num_stop_ids; i++)
+            dgl_jw_i64(w, desc->stop_ids[i].id);
+        dgl_jw_end_array(w);
+    }
+}
+
+/* The config of the text model inside another: its own values, and the ids that the outer one
+ * has. */
+static void write_text_config(struct dgl_json_writer *w, const struct dgl_json *root,
+                              const struct model_desc *desc)
+{
+    const struct dgl_json *text = dgl_json_get(root, "text_config");
+    const struct dgl_json *bos = dgl_json_get(root, "bos_token_id");
+    dgl_jw_object(w);
+    put_cstr(w, "model_type", desc->family);
+    for (const struct dgl_json *v = dgl_json_first(text); v; v = dgl_json_next(v)) {
+        struct dgl_str key = dgl_json_key(v);
+        if (dgl_str_eq(key, "model_type") || dgl_str_eq(key, "eos_token_id") ||
+            (bos && dgl_str_eq(key, "bos_token_id")))
+            continue;
+        dgl_jw_key_str(w, key);
+        dgl_jw_value(w, v);
+    }
+    if (bos) {
+        dgl_jw_key(w, "bos_token_id");
+        dgl_jw_value(w, bos);
+    }
+    dgl_jw_key(w, "eos_token_id");
+    dgl_jw_array(w);
+    for (size_t i = 0; i < desc->num_stop_ids; i++)
+        dgl_jw_i64(w, desc->stop_ids[i].id);
+    dgl_jw_end_array(w);
+    dgl_jw_end_object(w);
+}
+
+static enum dgl_status write_config(const struct dgl_log *log, struct dgl_json_writer *w,
+                                    const struct convert_manifest *in)
+{
+    struct dgl_json_doc *doc = NULL;
+    const struct dgl_model_file *model = in->model;
+    enum dgl_status status =
+        dgl_json_parse(log, "config.json", model->config, model->config_len, &doc);
+    if (status != DGL_OK)
+        return status;
+    dgl_jw_key(w, "config");
+    if (in->plan->text_only)
+        write_text_config(w, dgl_json_root(doc), &model->desc);
+    else
+        dgl_jw_value(w, dgl_json_root(doc));
+    dgl_json_destroy(&doc);
+    return DGL_OK;
+}
+
+/* Hints that leave every choice to the engine: a place for a tuner or an author to write to. */
+static void write_hints(struct dgl_json_writer *w)
+{
+    static const char *const keys[] = {"computePrecision", "q4kMatmul", "f16Matmul",
+                                       "attentionPrefill", "attentionDecode"};
+    dgl_jw_key(w, "optimizations");
+    dgl_jw_object(w);
+    dgl_jw_key(w, "kernelHints");
+    dgl_jw_object(w);
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        put_cstr(w, keys[i], "auto");
+    dgl_jw_end_object(w);
+    put_cstr(w, "kernelHintsOrigin", RDRR_HINTS_DEFAULT);
+    dgl_jw_end_object(w);
+}
+
+/* What the source has and the pack has not. */
+static void write_skipped(struct dgl_json_writer *w, const struct model_skipped *skipped)
+{
+    if (skipped->count == 0)
+        return;
+    dgl_jw_key(w, "skipped");
+    dgl_jw_array(w);
+    for (size_t i = 0; i < skipped->count; i++)
+        dgl_jw_cstr(w, skipped->lines[i]);
+    dgl_jw_end_array(w);
+}
+
+/* The key is left out where nothing was joined, as others read it. */
+static void write_fused(struct dgl_json_writer *w, const struct convert_plan *plan)
+{
+    for (size_t i = 0; i < plan->count; i++) {
+        if (plan->items[i].fused) {
+            dgl_jw_key(w, "fuseGateUp");
+            dgl_jw_bool(w, true);
+            return;
+        }
+    }
+}
+
+static void write_origin(struct dgl_json_writer *w, const struct convert_manifest *in)
+{
+    if (in->model->tokenizer_json) {
+        dgl_jw_key(w, "tokenizer");
+        dgl_jw_object(w);
+        put_cstr(w, "type", "bundled");
+        put_cstr(w, "file", "tokenizer.json");
+        put_u64(w, "vocabSize", (uint64_t)in->model->desc.vocab);
+        dgl_jw_end_object(w);
+    }
+    dgl_jw_key(w, "files");
+    dgl_jw_object(w);
+    for (size_t i = 0; i < in->num_copies; i++) {
+        dgl_jw_key(w, in->copies[i].name);
+        dgl_jw_object(w);
+        put_u64(w, "size", in->copies[i].size);
+        put_cstr(w, "sha256", in->copies[i].sha256);
+        dgl_jw_end_object(w);
+    }
+    dgl_jw_end_object(w);
+    dgl_jw_key(w, "conversion");
+    dgl_jw_object(w);
+    put_cstr(w, "tool", RDRR_TOOL);
+    put_cstr(w, "version", DGL_VERSION);
+    put_cstr(w, "source", in->model->name);
+    dgl_jw_key(w, "quantization");
+    dgl_jw_object(w);
+    put_cstr(w, "type", in->plan->recipe->name);
+    put_cstr(w, "layout", rdrr_layout_name(in->plan->block_layout));
+    write_fused(w, in->plan);
+    dgl_jw_end_object(w);
+    write_skipped(w, &in->model->skipped);
+    dgl_jw_end_object(w);
+}
+
+static void write_shards(struct dgl_json_writer *w, const struct rdrr_writer *writer)
+{
+    uint64_t offset = 0;
+    dgl_jw_key(w, "shards");
+    dgl_jw_array(w);
+    for (size_t i = 0; i < rdrr_writer_num_shards(writer); i++) {
+        const struct rdrr_written_shard *shard = rdrr_writer_shard(writer, i);
+        struct dgl_buf name = {0};
+        dgl_buf_printf(&name, RDRR_SHARD_NAME, (unsigned)i);
+        dgl_jw_object(w);
+        put_u64(w, "index", i);
+        put_cstr(w, "filename", name.p);
+        put_u64(w, "size", shard->size);
+        put_u64(w, "offset", offset);
+        put_cstr(w, "hash", shard->hash);
+        dgl_jw_end_object(w);
+        if (name.failed)
+            w->out->failed = true;
+        dgl_buf_finish(&name);
+        offset += shard->size;
+    }
+    dgl_jw_end_array(w);
+    put_u64(w, "totalSize", offset);
+}
+
+static void write_place(struct dgl_json_writer *w, uint64_t offset, uint64_t size,
+                        uint64_t shard_bytes)
+{
+    if (offset % shard_bytes + size <= shard_bytes) {
+        put_u64(w, "shard", offset / shard_bytes);
+        put_u64(w, "offset", offset % shard_bytes);
+        return;
+    }
+    dgl_jw_key(w, "spans");
+    dgl_jw_array(w);
+    while (size > 0) {
+        uint64_t room = shard_bytes - offset % shard_bytes, part = size < room ? size : room;
+        dgl_jw_object(w);
+        put_u64(w, "shardIndex", offset / shard_bytes);
+        put_u64(w, "offset", offset % shard_bytes);
+        put_u64(w, "size", part);
+        dgl_jw_end_object(w);
+        offset += part;
+        size -= part;
+    }
+    dgl_jw_end_array(w);
+}
+
+static void put_dims(struct dgl_json_writer *w, const char *key, const uint64_t *dims,
+                     uint32_t rank)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_array(w);
+    for (uint32_t d = 0; d < rank; d++)
+        dgl_jw_u64(w, dims[d]);
+    dgl_jw_end_array(w);
+}
+
+/* Floats in columns have the shape of what is stored, and the model's as originalShape. */
+static void write_shape(struct dgl_json_writer *w, const struct convert_item *item)
+{
+    bool turned = item->layout == RDRR_COLUMN && dgl_dtype_get(item->type)->block == 1;
+    const uint64_t matrix[] = {item->rows, item->cols}, stored[] = {item->cols, item->rows};
+    if (item->from->rank != 2) {
+        put_dims(w, "shape", item->from->shape, item->from->rank);
+        return;
+    }
+    put_dims(w, "shape", turned ? stored : matrix, 2);
+    if (turned)
+        put_dims(w, "originalShape", matrix, 2);
+}
+
+static void write_tensors(struct dgl_json_writer *w, const struct convert_manifest *in)
+{
+    put_u64(w, "tensorCount", in->plan->count);
+    dgl_jw_key(w, "tensors");
+    dgl_jw_object(w);
+    for (size_t i = 0; i < in->plan->count; i++) {
+        const struct convert_item *item = &in->plan->items[i];
+        dgl_jw_key(w, convert_item_name(item));
+        dgl_jw_object(w);
+        write_place(w, item->offset, item->size, in->shard_bytes);
+        put_u64(w, "size", item->size);
+        write_shape(w, item);
+        put_cstr(w, "dtype", dgl_dtype_get(item->type)->rdrr);
+        put_cstr(w, "role", item->from->role);
+        if (item->from->rank >= 2)
+            put_cstr(w, "layout", rdrr_layout_name(item->layout));
+        dgl_jw_end_object(w);
+    }
+    dgl_jw_end_object(w);
+}
+
+enum dgl_status convert_manifest_write(const struct dgl_log *log, const struct convert_manifest *in,
+                                       struct dgl_buf *out)
+{
+    struct dgl_json_writer w = dgl_json_writer(out, 2);
+    dgl_jw_object(&w);
+    write_head(&w, in);
+    rdrr_inference_write(&w, &in->model->desc);
+    enum dgl_status status = write_config(log, &w, in);
+    if (status != DGL_OK)
+        return status;
+    write_hints(&w);
+    write_origin(&w, in);
+    write_shards(&w, in->writer);
+    write_tensors(&w, in);
+    dgl_jw_end_object(&w);
+    dgl_buf_putc(out, '\n');
+    return out->failed ? dgl_fail_memory(log, RDRR_MANIFEST, out->len) : DGL_OK;
+}

@@ -1,0 +1,270 @@
+/* Recipes: which type each tensor of a pack gets. docs/formats.md has the figures behind them. */
+#include "loader/convert/convert_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/checked.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "loader/quant/quant.h"
+
+#define ALL(type) type, type, type, type, type
+#define STORED    "stored"
+
+static const struct convert_recipe recipes[] = {
+    {STORED, ALL(CONVERT_KEEP), .other = CONVERT_KEEP},
+    {"f32", ALL(DGL_F32), .other = DGL_F32},
+    {"f16", ALL(DGL_F16), .other = DGL_F32},
+    {"bf16", ALL(DGL_BF16), .other = DGL_F32},
+    {"q8_0", ALL(DGL_Q8_0), .other = DGL_F32},
+    {"q6_k", ALL(DGL_Q6_K), .other = DGL_F32},
+    {"q5_k_m", DGL_Q5_K, DGL_Q6_K, DGL_Q5_K, DGL_Q6_K, DGL_Q6_K, DGL_F32, false},
+    {"q4_k_m", DGL_Q4_K, DGL_Q4_K, DGL_Q4_K, DGL_Q8_0, DGL_Q8_0, DGL_F32, false},
+    {"mxfp4", DGL_MXFP4, DGL_MXFP4, DGL_MXFP4, DGL_Q8_0, DGL_Q8_0, DGL_F32, false},
+};
+
+static enum dgl_status find_recipe(const struct dgl_log *log, const char *name,
+                                   struct convert_recipe *out)
+{
+    *out = recipes[0];
+    if (!name)
+        return DGL_OK;
+    for (size_t i = 1; i < sizeof(recipes) / sizeof(recipes[0]); i++) {
+        if (strcmp(recipes[i].name, name) == 0) {
+            *out = recipes[i];
+            return DGL_OK;
+        }
+    }
+    return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                    "convert: quantize is \"%s\", wanted f32, f16, bf16, q8_0, q6_k, q5_k_m, "
+                    "q4_k_m or mxfp4",
+                    name);
+}
+
+/* `name` NULL: no override. */
+static enum dgl_status override_role(const struct dgl_log *log, const char *option,
+                                     const char *name, enum dgl_dtype *type)
+{
+    enum dgl_dtype wanted;
+    if (!name)
+        return DGL_OK;
+    if (!dgl_dtype_parse(name, strlen(name), &wanted) || !dgl_row_encodable(wanted))
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "convert: %s is \"%s\", wanted f32, f16, bf16, q8_0, q6_k, q5_k, q4_k, "
+                        "q4_0 or mxfp4",
+                        option, name);
+    *type = wanted;
+    return DGL_OK;
+}
+
+/* Encoders of block formats search, those of floats round. */
+static bool searches(enum dgl_dtype type)
+{
+    return type != CONVERT_KEEP && dgl_dtype_get(type)->block > 1 && dgl_row_encodable(type);
+}
+
+static enum dgl_status check_recipe_fast(const struct dgl_log *log,
+                                         const struct dgl_convert_params *params,
+                                         const struct convert_recipe *r)
+{
+    bool any = searches(r->matrix) || searches(r->precise) || searches(r->experts) ||
+               searches(r->embed) || searches(r->head) || searches(r->other);
+    if (!params->fast || any)
+        return DGL_OK;
+    return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                    "convert: fast was given, but there is no search to leave out: quantize %s%s, "
+                    "and no role gets a block format",
+                    params->quantize ? "is " : "was not given",
+                    params->quantize ? params->quantize : "");
+}
+
+enum dgl_status convert_recipe_init(const struct dgl_log *log,
+                                    const struct dgl_convert_params *params,
+                                    struct convert_recipe *out)
+{
+    enum dgl_status status = find_recipe(log, params->quantize, out);
+    if (status == DGL_OK)
+        status = override_role(log, "embed", params->embed, &out->embed);
+    if (status == DGL_OK)
+        status = override_role(log, "head", params->head, &out->head);
+    if (status == DGL_OK)
+        status = override_role(log, "experts", params->experts, &out->experts);
+    out->fast = params->fast;
+    return status == DGL_OK ? check_recipe_fast(log, params, out) : status;
+}
+
+static bool role_is(const struct tensor_info *t, const char *role)
+{
+    return strcmp(t->role, role) == 0;
+}
+
+static bool type_is_block(enum dgl_dtype type)
+{
+    return dgl_dtype_get(type)->block > 1;
+}
+
+enum dgl_dtype convert_target(const struct convert_recipe *recipe, const struct tensor_info *tensor,
+                              bool precise)
+{
+    enum dgl_dtype type = recipe->other;
+    if (tensor->rank >= 2 && role_is(tensor, "matmul"))
+        type = precise ? recipe->precise : recipe->matrix;
+    else if (tensor->rank >= 2 && role_is(tensor, "expert"))
+        type = recipe->experts;
+    else if (tensor->rank >= 2 && role_is(tensor, "embedding"))
+        type = recipe->embed;
+    else if (tensor->rank >= 2 && role_is(tensor, "lm_head"))
+        type = recipe->head;
+    return type == CONVERT_KEEP || !dgl_row_decodable(tensor->dtype) ? tensor->dtype : type;
+}
+
+/* llama.cpp's choice: the first and the last eighth of the layers, and every third between. */
+static bool layer_is_precise(int layer, int layers)
+{
+    int eighth = layers / 8;
+    return layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2;
+}
+
+static bool is_precise(const struct model_desc *desc, size_t index)
+{
+    for (int i = 0; i < desc->layers; i++) {
+        if (layer_is_precise(i, desc->layers) &&
+            (desc->layer[i].v == (long)index || desc->layer[i].down == (long)index))
+            return true;
+    }
+    return false;
+}
+
+/* An override that no tensor answers to is a slip: a tied head is the embedding. */
+static enum dgl_status check_override(const struct dgl_log *log, const struct convert_plan *plan,
+                                      const char *option, const char *given, const char *role)
+{
+    for (size_t i = 0; i < plan->count; i++) {
+        if (role_is(plan->items[i].from, role))
+            return DGL_OK;
+    }
+    if (!given)
+        return DGL_OK;
+    return dgl_fail(log, DGL_ERR_INVALID_ARG, "convert: %s is \"%s\", but the model has no %s",
+                    option, given, role);
+}
+
+/* item->from and item->type are set. */
+enum dgl_status convert_item_size(const struct dgl_log *log, struct convert_item *item)
+{
+    const struct tensor_info *from = item->from;
+    uint64_t bytes;
+    item->rows = 1;
+    item->cols = from->rank ? from->shape[from->rank - 1] : 1;
+    bool ok = true;
+    for (uint32_t i = 0; i + 1 < from->rank; i++)
+        ok = ok && dgl_mul_u64(item->rows, from->shape[i], &item->rows);
+    ok = ok && dgl_dtype_row_bytes(from->dtype, item->cols, &item->from_row) &&
+         dgl_dtype_row_bytes(item->type, item->cols, &item->row_bytes) &&
+         dgl_mul_u64(item->rows, item->from_row, &bytes) &&
+         dgl_mul_u64(item->rows, item->row_bytes, &item->size);
+    if (!ok || bytes != from->bytes || from->bytes == 0)
+        return dgl_fail(log, DGL_ERR_FORMAT, "tensor %s: %llu bytes do not fit its shape and type",
+                        DGL_SHOWN(from->name), (unsigned long long)from->bytes);
+    return DGL_OK;
+}
+
+static void warn_requantised(const struct dgl_log *log, const struct dgl_model_file *model,
+                             const struct convert_plan *plan)
+{
+    for (size_t i = 0; i < plan->count; i++) {
+        const struct convert_item *item = &plan->items[i];
+        if (item->type == item->from->dtype || !type_is_block(item->from->dtype) ||
+            !type_is_block(item->type))
+            continue;
+        dgl_warn(log,
+                 "%s: %s is %s already; quantising it again to %s adds error, the original weights "
+                 "give a better pack",
+                 model->path, DGL_SHOWN(item->from->name), dgl_dtype_get(item->from->dtype)->name,
+                 dgl_dtype_get(item->type)->name);
+        return;
+    }
+}
+
+enum dgl_status convert_plan_init(const struct dgl_log *log, const struct dgl_model_file *model,
+                                  const struct convert_recipe *recipe, struct convert_plan *out)
+{
+    size_t count = tensor_source_count(model->tensors);
+    enum dgl_status status = DGL_OK;
+    *out = (struct convert_plan){.recipe = recipe};
+    out->items = dgl_new_array(struct convert_item, count);
+    if (!out->items)
+        return dgl_fail_memory(log, "conversion plan", count * sizeof(*out->items));
+    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+        const struct tensor_info *t = tensor_source_at(model->tensors, i);
+        if (model->skipped.of_tensor[i])
+            continue;
+        struct convert_item *item = &out->items[out->count++];
+        item->index = i;
+        item->from = t;
+        item->type = convert_target(recipe, t, is_precise(&model->desc, i));
+        status = convert_item_size(log, item);
+        if (status == DGL_OK && !dgl_add_u64(out->bytes_in, t->bytes, &out->bytes_in))
+            status = dgl_fail(log, DGL_ERR_FORMAT, "%s: sizes of tensors overflow", model->path);
+    }
+    if (status == DGL_OK)
+        warn_requantised(log, model, out);
+    else
+        convert_plan_finish(out);
+    return status;
+}
+
+enum dgl_status convert_plan_check(const struct dgl_log *log, const struct convert_plan *plan,
+                                   const struct dgl_convert_params *params)
+{
+    enum dgl_status status = check_override(log, plan, "embed", params->embed, "embedding");
+    if (status == DGL_OK)
+        status = check_override(log, plan, "head", params->head, "lm_head");
+    if (status == DGL_OK)
+        status = check_override(log, plan, "experts", params->experts, "expert");
+    return status;
+}
+
+enum dgl_status convert_plan_check_fast(const struct dgl_log *log, const struct convert_plan *plan,
+                                        const struct dgl_convert_params *params)
+{
+    if (!params->fast)
+        return DGL_OK;
+    for (size_t i = 0; i < plan->count; i++) {
+        const struct convert_item *item = &plan->items[i];
+        if (searches(item->type) && (item->type != item->from->dtype || convert_is_relaid(item)))
+            return DGL_OK;
+    }
+    return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                    "convert: fast was given, but there is no search to leave out: no tensor of "
+                    "this model becomes a block format that it is not already");
+}
+
+void convert_plan_finish(struct convert_plan *plan)
+{
+    free(plan->items);
+    dgl_arena_finish(&plan->names);
+    plan->items = NULL;
+    plan->count = 0;
+}
+
+enum dgl_dtype convert_plan_headline(const struct convert_plan *plan)
+{
+    double values[2][DGL_DTYPE_COUNT] = {{0}}; /* of all tensors, of linear layers */
+    for (size_t i = 0; i < plan->count; i++) {
+        const struct convert_item *item = &plan->items[i];
+        double size = (double)item->rows * (double)item->cols;
+        values[0][item->type] += size;
+        if (role_is(item->from, "matmul") || role_is(item->from, "expert"))
+            values[1][item->type] += size;
+    }
+    for (int pass = 1; pass >= 0; pass--) {
+        int best = 0;
+        for (int type = 1; type < DGL_DTYPE_COUNT; type++)
+            best = values[pass][type] > values[pass][best] ? type : best;
+        if (values[pass][best] > 0)
+            return (enum dgl_dtype)best;
+    }
+    return DGL_F32;
+}

@@ -1,0 +1,168 @@
+/* What a conversion makes of every tensor: recipes by name, and the parts of a conversion for
+ * convert*.c. */
+#ifndef DGL_LOADER_CONVERT_PLAN_H
+#define DGL_LOADER_CONVERT_PLAN_H
+
+#include "core/base/file.h"
+#include "core/base/mem.h"
+#include "loader/model/model_file.h"
+#include "loader/rdrr/rdrr_layout.h"
+#include "loader/rdrr/rdrr_writer.h"
+
+/* What a conversion makes of tensors, by role. CONVERT_KEEP: as stored. */
+#define CONVERT_KEEP DGL_DTYPE_COUNT
+struct convert_recipe {
+    const char *name;       /* of `--quantize` */
+    enum dgl_dtype matrix;  /* linear layers */
+    enum dgl_dtype precise; /* of them, those that quantising hurts most: v and down in the layers
+                               that llama.cpp's mixes choose */
+    enum dgl_dtype experts;
+    enum dgl_dtype embed, head;
+    enum dgl_dtype other; /* norms, biases, routers, whatever has no known role: f32, because they
+                             are small and rounding them costs more than it saves */
+    bool fast;            /* encoders do not search */
+};
+/* The recipe of params->quantize (NULL: everything as stored) with the overrides of single roles.
+ * An unknown name fails, and so does `fast` where no role gets a block format. */
+enum dgl_status convert_recipe_init(const struct dgl_log *log,
+                                    const struct dgl_convert_params *params,
+                                    struct convert_recipe *out);
+/* The type a tensor gets. Types without a decoder stay as they are. */
+enum dgl_dtype convert_target(const struct convert_recipe *recipe, const struct tensor_info *tensor,
+                              bool precise);
+
+/* One tensor of the pack in the making. */
+struct convert_item {
+    const struct tensor_info *from;
+    size_t index; /* in the source */
+    enum dgl_dtype type;
+    uint64_t rows, cols;          /* cols = the last dimension */
+    uint64_t from_row, row_bytes; /* bytes per row, before and after */
+    uint64_t offset, size;        /* in the pack's stream */
+    /* What convert_plan_arrange() made of it; all zero otherwise. */
+    const char *name; /* in the pack; NULL = as in the source */
+    bool fused;       /* rows [part_rows, rows) are those of tensor `second` of the source */
+    size_t second;
+    uint64_t part_rows;
+    enum rdrr_layout layout; /* of the stored matrix; rows and cols are the model's */
+};
+
+struct convert_plan {
+    const struct convert_recipe *recipe;
+    struct convert_item *items;
+    size_t count;
+    uint64_t bytes_in;
+    enum rdrr_layout block_layout; /* of matrices in Q4_K */
+    bool text_only;                /* names and config are the text model's own */
+    struct dgl_arena names;
+};
+/* Every tensor that the model uses, in the order of the source. */
+enum dgl_status convert_plan_init(const struct dgl_log *log, const struct dgl_model_file *model,
+                                  const struct convert_recipe *recipe, struct convert_plan *out);
+/* Sizes of an item from its type; sizes that overflow fail. */
+enum dgl_status convert_item_size(const struct dgl_log *log, struct convert_item *item);
+/* An override of a role that no tensor has fails. */
+enum dgl_status convert_plan_check(const struct dgl_log *log, const struct convert_plan *plan,
+                                   const struct dgl_convert_params *params);
+/* `fast` for a plan whose types and layouts are final, and which encodes no blocks, fails. */
+enum dgl_status convert_plan_check_fast(const struct dgl_log *log, const struct convert_plan *plan,
+                                        const struct dgl_convert_params *params);
+void convert_plan_finish(struct convert_plan *plan);
+/* ---- convert_arrange.c ---- */
+
+/* Joins gate and up, chooses layouts and renames, as the options say; an option that finds nothing
+ * to do it to fails. */
+enum dgl_status convert_plan_arrange(const struct dgl_log *log, const struct dgl_model_file *model,
+                                     const struct dgl_convert_params *params,
+                                     struct convert_plan *plan);
+/* The name in the pack. */
+const char *convert_item_name(const struct convert_item *item);
+
+/* The type of most values in linear layers; of all tensors when there is no such layer. */
+enum dgl_dtype convert_plan_headline(const struct convert_plan *plan);
+
+/* ---- convert_tensor.c ---- */
+
+struct convert_progress {
+    dgl_progress_cb cb; /* NULL = none */
+    void *priv;
+    uint64_t done, total;
+};
+/* Where converted tensors go: a pack, or a GGUF file. */
+struct convert_sink {
+    enum dgl_status (*begin)(void *priv, uint64_t *offset); /* of the tensor that follows */
+    enum dgl_status (*write)(void *priv, const void *bytes, size_t len);
+    void *priv;
+};
+struct convert_work {
+    const struct dgl_log *log;
+    const struct dgl_model_file *model;
+    int32_t threads;
+    bool fast; /* encoders do not search */
+    struct convert_sink sink;
+};
+/* Reads, converts and writes one tensor in bounded memory. Sets item->offset and item->size. */
+enum dgl_status convert_tensor(const struct convert_work *work, struct convert_item *item,
+                               struct convert_progress *progress);
+
+/* Parts of it for convert_layout.c. Rows [row, row + rows) as stored in the source. */
+enum dgl_status convert_rows_read(const struct convert_work *work, const struct convert_item *item,
+                                  uint64_t row, uint64_t rows, void *dst);
+/* Rows of the source to rows of the pack, on several threads; `first_row` is for messages. */
+struct convert_rows {
+    const struct convert_item *item;
+    const uint8_t *src;
+    uint8_t *dst;
+    uint64_t first_row, rows;
+};
+enum dgl_status convert_rows(const struct convert_work *work, const struct convert_rows *rows);
+/* Appends to the tensor in progress. */
+enum dgl_status convert_put(const struct convert_work *work, const void *bytes, size_t len);
+/* Counts bytes of the source as done; cancels when the caller wishes. */
+enum dgl_status convert_advance(struct convert_progress *progress, uint64_t bytes);
+
+/* ---- convert_layout.c ---- */
+
+/* Whether the bytes of the item differ from those of whole rows. */
+bool convert_is_relaid(const struct convert_item *item);
+/* Writes such an item: the matrix is read as often as bands of it need. */
+enum dgl_status convert_relaid(const struct convert_work *work, const struct convert_item *item,
+                               struct convert_progress *progress);
+
+/* ---- convert_manifest.c ---- */
+
+struct convert_copy {
+    const char *name; /* of rdrr_copied_files */
+    uint64_t size;
+    char sha256[65];
+};
+struct convert_manifest {
+    const struct dgl_model_file *model;
+    const struct convert_plan *plan;
+    const struct rdrr_writer *writer;
+    const struct convert_copy *copies;
+    size_t num_copies;
+    uint64_t shard_bytes;
+    enum dgl_hash_kind hash;
+};
+/* The text of manifest.json, deterministic: no dates, no paths. */
+enum dgl_status convert_manifest_write(const struct dgl_log *log, const struct convert_manifest *in,
+                                       struct dgl_buf *out);
+
+/* ---- convert_folder.c: the output appears complete or not at all ---- */
+
+struct convert_folder {
+    char *path, *temp; /* temp is beside path until published */
+    bool force, locked;
+    int lock; /* descriptor of temp, where locked */
+};
+/* Refuses an existing path without force, and with it whatever is neither a pack nor an empty
+ * folder. */
+enum dgl_status convert_folder_begin(const struct dgl_log *log, const char *path, bool force,
+                                     struct convert_folder *out);
+/* Puts the folder in place, then removes what was there before. */
+enum dgl_status convert_folder_publish(const struct dgl_log *log, struct convert_folder *folder);
+/* Removes what was not published. */
+void convert_folder_finish(struct convert_folder *folder);
+
+#endif

@@ -1,0 +1,184 @@
+/* One tensor: rows are read in chunks, converted on several threads and written in order. */
+#include "loader/convert/convert_plan.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/base/mem.h"
+#include "core/base/thread.h"
+#include "loader/quant/quant.h"
+
+#define CHUNK_BYTES  (UINT64_C(16) << 20) /* of floats; at least one row */
+#define GROUP_VALUES 32768                /* per piece of work for a thread; at least one row */
+
+/* Rows of a chunk on their way through the codecs. */
+struct chunk {
+    const struct convert_item *item;
+    const uint8_t *src;
+    uint8_t *dst;
+    uint64_t rows, group; /* in the chunk, per piece of work */
+    bool fast;
+    double limit;  /* magnitude that the new type can still hold */
+    uint64_t *bad; /* per piece: 1 + index of the first value in it that does not fit; 0 = none */
+    float *bad_value;
+};
+
+/* Index of the first value that the new type cannot hold, or cols. Infinities and NaN pass where
+ * the type has them. */
+static uint64_t first_misfit(const struct chunk *c, const float *row)
+{
+    bool block = dgl_dtype_get(c->item->type)->block > 1;
+    for (uint64_t i = 0; i < c->item->cols; i++) {
+        if (!isfinite(row[i]) ? block : fabs((double)row[i]) > c->limit)
+            return i;
+    }
+    return c->item->cols;
+}
+
+/* Silent: several threads may find a fault, and only one line is wanted. */
+static enum dgl_status convert_group(void *ctx, size_t index)
+{
+    struct chunk *c = ctx;
+    const struct convert_item *item = c->item;
+    uint64_t first = index * c->group;
+    uint64_t last = first + c->group < c->rows ? first + c->group : c->rows;
+    enum dgl_status status = DGL_OK;
+    float *row = dgl_new_array(float, item->cols);
+    if (!row)
+        return DGL_ERR_NO_MEMORY;
+    for (uint64_t r = first; r < last && status == DGL_OK; r++) {
+        dgl_row_decode(item->from->dtype, c->src + r * item->from_row, item->cols, row);
+        uint64_t at = first_misfit(c, row);
+        if (at < item->cols) {
+            c->bad[index] = 1 + r * item->cols + at;
+            c->bad_value[index] = row[at];
+            status = DGL_ERR_INVALID_ARG;
+        } else {
+            (c->fast ? dgl_row_encode_fast : dgl_row_encode)(item->type, row, item->cols,
+                                                             c->dst + r * item->row_bytes);
+        }
+    }
+    free(row);
+    return status;
+}
+
+static enum dgl_status report_group(const struct convert_work *work, const struct chunk *c,
+                                    uint64_t first_row, size_t groups, enum dgl_status status)
+{
+    const struct tensor_source *src = work->model->tensors;
+    for (size_t i = 0; i < groups && status == DGL_ERR_INVALID_ARG; i++) {
+        if (c->bad[i] == 0)
+            continue;
+        uint64_t at = c->bad[i] - 1;
+        return dgl_fail(
+            work->log, status,
+            "%s: tensor %s: value [%llu, %llu] is %g, which %s cannot hold; convert to f32 "
+            "or bf16",
+            work->model->path, tensor_source_shown(src, c->item->from->name).text,
+            (unsigned long long)(first_row + at / c->item->cols),
+            (unsigned long long)(at % c->item->cols), (double)c->bad_value[i],
+            dgl_dtype_get(c->item->type)->name);
+    }
+    return dgl_fail_memory(work->log, c->item->from->name, c->item->cols * sizeof(float));
+}
+
+static enum dgl_status convert_chunk(const struct convert_work *work, struct chunk *c,
+                                     uint64_t first_row)
+{
+    size_t groups = (size_t)((c->rows + c->group - 1) / c->group);
+    enum dgl_status status = DGL_OK;
+    c->bad = dgl_new_array(uint64_t, groups);
+    c->bad_value = dgl_new_array(float, groups);
+    if (!c->bad || !c->bad_value) {
+        status = dgl_fail_memory(work->log, "conversion", groups * sizeof(*c->bad));
+    } else {
+        status = dgl_parallel_for(work->threads, groups, convert_group, c);
+        if (status != DGL_OK)
+            status = report_group(work, c, first_row, groups, status);
+    }
+    free(c->bad);
+    free(c->bad_value);
+    return status;
+}
+
+enum dgl_status convert_advance(struct convert_progress *progress, uint64_t bytes)
+{
+    progress->done += bytes;
+    if (progress->cb && !progress->cb(progress->priv, "bytes", progress->done, progress->total))
+        return DGL_ERR_CANCELLED;
+    return DGL_OK;
+}
+
+enum dgl_status convert_put(const struct convert_work *work, const void *bytes, size_t len)
+{
+    return work->sink.write(work->sink.priv, bytes, len);
+}
+
+enum dgl_status convert_rows(const struct convert_work *work, const struct convert_rows *rows)
+{
+    uint64_t cols = rows->item->cols;
+    struct chunk chunk = {.item = rows->item,
+                          .src = rows->src,
+                          .dst = rows->dst,
+                          .rows = rows->rows,
+                          .group = cols < GROUP_VALUES ? GROUP_VALUES / cols : 1,
+                          .fast = work->fast,
+                          .limit = dgl_row_limit(rows->item->type)};
+    return convert_chunk(work, &chunk, rows->first_row);
+}
+
+enum dgl_status convert_rows_read(const struct convert_work *work, const struct convert_item *item,
+                                  uint64_t row, uint64_t rows, void *dst)
+{
+    uint64_t parts = item->fused ? item->part_rows : item->rows; /* of the first tensor */
+    uint64_t here = row >= parts ? 0 : rows < parts - row ? rows : parts - row;
+    uint64_t from = row > parts ? row - parts : 0;
+    uint8_t *to = dst;
+    enum dgl_status st = DGL_OK;
+    if (here > 0)
+        st = tensor_source_read(work->log, work->model->tensors, item->index, row * item->from_row,
+                                to, (size_t)(here * item->from_row));
+    if (st == DGL_OK && here < rows)
+        st = tensor_source_read(work->log, work->model->tensors, item->second,
+                                from * item->from_row, to + here * item->from_row,
+                                (size_t)((rows - here) * item->from_row));
+    return st;
+}
+
+static enum dgl_status convert_whole_rows(const struct convert_work *work,
+                                          const struct convert_item *item,
+                                          struct convert_progress *progress)
+{
+    bool same = item->type == item->from->dtype;
+    uint64_t wide = item->cols * sizeof(float); /* the plan's sizes are checked: no overflow */
+    uint64_t step = wide < CHUNK_BYTES ? CHUNK_BYTES / wide : 1;
+    step = step < item->rows ? step : item->rows;
+    uint8_t *src = dgl_calloc((size_t)step, (size_t)item->from_row);
+    uint8_t *dst = same ? src : dgl_calloc((size_t)step, (size_t)item->row_bytes);
+    enum dgl_status status =
+        src && dst ? DGL_OK : dgl_fail_memory(work->log, item->from->name, step * wide);
+    for (uint64_t row = 0; row < item->rows && status == DGL_OK; row += step) {
+        uint64_t rows = item->rows - row < step ? item->rows - row : step;
+        status = convert_rows_read(work, item, row, rows, src);
+        if (status == DGL_OK && !same)
+            status = convert_rows(work, &(struct convert_rows){item, src, dst, row, rows});
+        if (status == DGL_OK)
+            status = convert_put(work, dst, (size_t)(rows * item->row_bytes));
+        if (status == DGL_OK)
+            status = convert_advance(progress, rows * item->from_row);
+    }
+    if (!same)
+        free(dst);
+    free(src);
+    return status;
+}
+
+enum dgl_status convert_tensor(const struct convert_work *work, struct convert_item *item,
+                               struct convert_progress *progress)
+{
+    enum dgl_status status = work->sink.begin(work->sink.priv, &item->offset);
+    if (status != DGL_OK)
+        return status;
+    return convert_is_relaid(item) ? convert_relaid(work, item, progress)
+                                   : convert_whole_rows(work, item, progress);
+}

@@ -1,0 +1,228 @@
+/* An export from start to end: plan the types, describe, stream the data. */
+#include "loader/convert/gguf_export.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/log.h"
+#include "loader/gguf/gguf_model.h"
+#include "loader/gguf/gguf_split.h"
+
+struct export_job {
+    const struct dgl_log *log;
+    const struct dgl_convert_params *params;
+    const struct convert_recipe *recipe;
+    const struct gguf_arch *arch;
+    /* The model with its tensors as GGUF has them; everything else is the caller's. */
+    struct dgl_model_file view;
+    bool *none_skipped;
+    struct convert_plan plan;
+    struct gguf_writer w;
+};
+
+/* What --force may replace: a whole model. It may be the input itself, which stays open until the
+ * new file takes its name; of a split model the other files would be left without this one. */
+static enum dgl_status check_replaceable(const struct dgl_log *log, const char *path)
+{
+    if (!gguf_has_magic(path))
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "%s exists and is not a GGUF file (it does not begin with " GGUF_MAGIC
+                        "): not replaced, remove it first",
+                        path);
+    if (gguf_is_split_name(path))
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "%s exists and is one file of a split GGUF model: not replaced, remove the "
+                        "model first or choose another name",
+                        path);
+    return DGL_OK;
+}
+
+static enum dgl_status check_out(const struct export_job *job)
+{
+    const char *path = job->params->out;
+    if (dgl_path_is_dir(path))
+        return dgl_fail(job->log, DGL_ERR_INVALID_ARG, "%s is a folder; choose a file name", path);
+    if (dgl_path_exists(path) && !job->params->force)
+        return dgl_fail(job->log, DGL_ERR_INVALID_ARG,
+                        "%s exists already; choose another name, or --force to replace it", path);
+    return dgl_path_exists(path) ? check_replaceable(job->log, path) : DGL_OK;
+}
+
+static long find_layer(const struct export_job *job, int32_t layer, const char *rest)
+{
+    char name[GGUF_MAX_NAME_LEN];
+    snprintf(name, sizeof(name), "blk.%" PRId32 ".%s", layer, rest);
+    return tensor_source_find(job->view.tensors, name);
+}
+
+/* The recipes look at layers' indices: those of the view. */
+static enum dgl_status view_init(struct export_job *job, const struct dgl_model_file *model)
+{
+    job->view = *model;
+    job->view.tensors = NULL;
+    job->view.desc.layer = dgl_new_array(struct layer_desc, (size_t)model->desc.layers);
+    if (!job->view.desc.layer)
+        return dgl_fail_memory(job->log, "layer list", (uint64_t)model->desc.layers);
+    enum dgl_status st = gguf_export_view(job->log, model, job->arch, &job->view.tensors);
+    if (st != DGL_OK)
+        return st;
+    for (int32_t i = 0; i < model->desc.layers; i++) {
+        job->view.desc.layer[i] = model->desc.layer[i];
+        job->view.desc.layer[i].v = find_layer(job, i, "attn_v.weight");
+        job->view.desc.layer[i].down = find_layer(job, i, "ffn_down.weight");
+    }
+    job->none_skipped = dgl_new_array(bool, tensor_source_count(job->view.tensors));
+    if (!job->none_skipped)
+        return dgl_fail_memory(job->log, "tensor list", tensor_source_count(job->view.tensors));
+    job->view.skipped = (struct model_skipped){.of_tensor = job->none_skipped};
+    return DGL_OK;
+}
+
+/* As llama.cpp's quantizer, but for its q5_0 and q5_1, which have no encoder here. */
+static enum dgl_dtype fallback(enum dgl_dtype type, uint64_t cols)
+{
+    if (cols % dgl_dtype_get(type)->block == 0)
+        return type;
+    return cols % dgl_dtype_get(DGL_Q8_0)->block == 0 ? DGL_Q8_0 : DGL_F16;
+}
+
+/* Vectors, routers and the like are f32 whatever they were: ggml computes with nothing else. */
+static enum dgl_dtype target(const struct convert_item *item)
+{
+    static const char *const weights[] = {"matmul", "expert", "embedding", "lm_head"};
+    for (size_t i = 0; i < sizeof(weights) / sizeof(weights[0]); i++) {
+        if (item->from->rank >= 2 && strcmp(item->from->role, weights[i]) == 0)
+            return fallback(item->type, item->cols);
+    }
+    return DGL_F32;
+}
+
+static enum dgl_status fit_types(struct export_job *job)
+{
+    enum dgl_status st = DGL_OK;
+    for (size_t i = 0; i < job->plan.count && st == DGL_OK; i++) {
+        struct convert_item *item = &job->plan.items[i];
+        enum dgl_dtype type = target(item);
+        if (dgl_dtype_get(item->type)->block > 1 && type != item->type)
+            dgl_warn(job->log,
+                     "%s: rows of %" PRIu64 " values are not whole blocks of %s, which GGUF cannot "
+                     "hold: it becomes %s",
+                     DGL_SHOWN(item->from->name), item->cols, dgl_dtype_get(item->type)->name,
+                     dgl_dtype_get(type)->name);
+        item->type = type;
+        st = convert_item_size(job->log, item);
+    }
+    return st;
+}
+
+/* general.file_type: the number that llama.cpp has for the mix. */
+static uint32_t file_type(enum dgl_dtype headline)
+{
+    static const struct {
+        enum dgl_dtype type;
+        uint32_t number;
+    } numbers[] = {{DGL_F32, 0},   {DGL_F16, 1},    {DGL_BF16, 32},   {DGL_Q4_0, 2},
+                   {DGL_Q8_0, 7},  {DGL_Q4_K, 15},  {DGL_Q5_K, 17},   {DGL_Q6_K, 18},
+                   {DGL_Q4_1, 3},  {DGL_Q5_0, 8},   {DGL_Q5_1, 9},    {DGL_Q2_K, 10},
+                   {DGL_Q3_K, 12}, {DGL_MXFP4, 38}, {DGL_IQ4_NL, 25}, {DGL_IQ4_XS, 30}};
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        if (numbers[i].type == headline)
+            return numbers[i].number;
+    }
+    return 0;
+}
+
+static enum dgl_status describe(struct export_job *job, const struct dgl_model_file *model)
+{
+    enum dgl_status st = gguf_export_keys(job->log, model, job->arch, &job->w);
+    gguf_put_u32(&job->w, "general.file_type", file_type(convert_plan_headline(&job->plan)));
+    if (st == DGL_OK)
+        st = gguf_export_vocab(job->log, model, &job->w);
+    for (size_t i = 0; i < job->plan.count && st == DGL_OK; i++) {
+        const struct convert_item *item = &job->plan.items[i];
+        struct tensor_info info = *item->from;
+        info.dtype = item->type;
+        info.bytes = item->size;
+        st = gguf_put_tensor(job->log, &job->w, &info);
+    }
+    return st;
+}
+
+static enum dgl_status sink_begin(void *priv, uint64_t *offset)
+{
+    struct gguf_writer *w = priv;
+    enum dgl_status st = gguf_writer_align(w);
+    *offset = w->written;
+    return st;
+}
+
+static enum dgl_status sink_write(void *priv, const void *bytes, size_t len)
+{
+    return gguf_writer_data(priv, bytes, len);
+}
+
+static enum dgl_status write_data(struct export_job *job)
+{
+    struct convert_work work = {.log = job->log,
+                                .model = &job->view,
+                                .threads = job->params->threads,
+                                .fast = job->recipe->fast,
+                                .sink = {sink_begin, sink_write, &job->w}};
+    struct convert_progress progress = {.cb = job->params->progress_cb,
+                                        .priv = job->params->progress_priv,
+                                        .total = job->plan.bytes_in};
+    enum dgl_status st = gguf_writer_begin(job->log, &job->w, job->params->out);
+    for (size_t i = 0; i < job->plan.count && st == DGL_OK; i++)
+        st = convert_tensor(&work, &job->plan.items[i], &progress);
+    if (st == DGL_OK)
+        st = gguf_writer_align(&job->w);
+    return st == DGL_OK ? gguf_writer_commit(&job->w) : st;
+}
+
+static enum dgl_status find_arch(struct export_job *job, const struct dgl_model_file *model)
+{
+    job->arch = gguf_arch_of_model_type(model->desc.family);
+    if (job->arch)
+        return DGL_OK;
+    return dgl_fail(
+        job->log, DGL_ERR_UNSUPPORTED,
+        "%s: models of family %s cannot be written as GGUF; supported: " GGUF_ARCH_NAMES,
+        model->path, model->desc.family);
+}
+
+enum dgl_status gguf_export(const struct dgl_log *log, const struct dgl_convert_params *params,
+                            const struct convert_recipe *recipe, const struct dgl_model_file *model,
+                            struct dgl_convert_result *out)
+{
+    struct export_job job = {.log = log, .params = params, .recipe = recipe};
+    enum dgl_status st = check_out(&job);
+    if (st == DGL_OK)
+        st = find_arch(&job, model);
+    if (st == DGL_OK)
+        st = view_init(&job, model);
+    if (st == DGL_OK)
+        st = convert_plan_init(log, &job.view, recipe, &job.plan);
+    if (st == DGL_OK)
+        st = convert_plan_check(log, &job.plan, params);
+    if (st == DGL_OK)
+        st = fit_types(&job);
+    if (st == DGL_OK)
+        st = convert_plan_check_fast(log, &job.plan, params);
+    if (st == DGL_OK)
+        st = describe(&job, model);
+    if (st == DGL_OK)
+        st = gguf_export_check(log, params->out, model, job.arch, &job.w);
+    if (st == DGL_OK)
+        st = write_data(&job);
+    if (st == DGL_OK)
+        *out = (struct dgl_convert_result){
+            .tensors = job.plan.count, .bytes_in = job.plan.bytes_in, .bytes_out = job.w.written};
+    gguf_writer_finish(&job.w);
+    convert_plan_finish(&job.plan);
+    tensor_source_destroy(&job.view.tensors);
+    free(job.view.desc.layer);
+    free(job.none_skipped);
+    return st;
+}

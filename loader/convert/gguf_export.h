@@ -1,0 +1,63 @@
+/* A model as a GGUF file: the parts of the export for gguf_export*.c, and the door for convert.c.
+ */
+#ifndef DGL_LOADER_GGUF_EXPORT_H
+#define DGL_LOADER_GGUF_EXPORT_H
+
+#include "loader/convert/convert_plan.h"
+#include "loader/gguf/gguf_arch.h"
+#include "loader/gguf/gguf_writer.h"
+
+/* Writes params->out from an opened model. */
+enum dgl_status gguf_export(const struct dgl_log *log, const struct dgl_convert_params *params,
+                            const struct convert_recipe *recipe, const struct dgl_model_file *model,
+                            struct dgl_convert_result *out);
+
+/* The way out of everything that GGUF cannot hold. */
+#define GGUF_AS_PACK "keep the model as a pack: leave out --to gguf"
+
+/* ---- gguf_export_view.c ---- */
+
+/* The model's tensors under GGUF's names, with the changes of gguf_arch.h the other way round.
+ * `model` must outlive the source. Roles are those of the model's tensors. */
+enum dgl_status gguf_export_view(const struct dgl_log *log, const struct dgl_model_file *model,
+                                 const struct gguf_arch *arch, struct tensor_source **out);
+
+/* ---- gguf_export_keys.c ---- */
+
+/* What llama.cpp would compute differently is a warning, what GGUF cannot say DGL_ERR_UNSUPPORTED.
+ */
+enum dgl_status gguf_export_keys(const struct dgl_log *log, const struct dgl_model_file *model,
+                                 const struct gguf_arch *arch, struct gguf_writer *w);
+
+/* ---- gguf_export_check.c ---- */
+
+/* Reads the header that `w` holds, of a file to be called `path`, as it will be read one day: what
+ * would be refused, and a description that is not the model's, are DGL_ERR_UNSUPPORTED. */
+enum dgl_status gguf_export_check(const struct dgl_log *log, const char *path,
+                                  const struct dgl_model_file *model, const struct gguf_arch *arch,
+                                  const struct gguf_writer *w);
+
+/* ---- gguf_export_rope.c ---- */
+
+enum dgl_status gguf_export_rope(const struct dgl_log *log, const struct dgl_model_file *model,
+                                 const struct gguf_arch *arch, struct gguf_writer *w);
+/* Factors per frequency that GGUF keeps as tensors: *count of them, 0 to 2. Values are for free(),
+ * names are static. */
+struct gguf_rope_factors {
+    const char *name;
+    float *values;
+    uint64_t count;
+};
+enum { GGUF_MAX_ROPE_FACTORS = 2 };
+enum dgl_status gguf_export_factors(const struct dgl_log *log, const struct rope_desc *rope,
+                                    struct gguf_rope_factors out[GGUF_MAX_ROPE_FACTORS],
+                                    size_t *count);
+
+/* ---- gguf_export_vocab.c ---- */
+
+/* tokenizer.ggml.* and chat templates. A tokenizer that GGUF's kinds cannot express is
+ * DGL_ERR_UNSUPPORTED. */
+enum dgl_status gguf_export_vocab(const struct dgl_log *log, const struct dgl_model_file *model,
+                                  struct gguf_writer *w);
+
+#endif

@@ -1,0 +1,77 @@
+/* No file is written that says less than the model: its header is read back first. */
+#include <stdio.h>
+
+#include "loader/convert/desc_diff.h"
+#include "loader/convert/gguf_export.h"
+#include "loader/gguf/gguf_model.h"
+
+/* The last error of a reading whose words are handed on in one line with what to do about it. */
+struct heard {
+    struct dgl_log log;
+    char text[1024];
+};
+
+static void hear(void *priv, enum dgl_log_level level, const char *text)
+{
+    struct heard *h = priv;
+    if (level == DGL_LOG_ERROR)
+        snprintf(h->text, sizeof(h->text), "%s", text);
+}
+
+/* The file as a model, its tensors those of the model that it is made of. */
+static enum dgl_status read_back(const struct dgl_log *log, const struct gguf_file *file,
+                                 const struct dgl_model_file *model, const struct gguf_arch *arch,
+                                 struct dgl_model_file **out)
+{
+    struct tensor_source *raw = NULL;
+    struct gguf_parts parts;
+    *out = NULL;
+    enum dgl_status st = gguf_export_view(log, model, arch, &raw);
+    if (st == DGL_OK)
+        st = gguf_parts_read(log, file, raw, &parts);
+    return st == DGL_OK ? model_file_of_gguf(log, file->name, &parts, out) : st;
+}
+
+static enum dgl_status compare(const struct dgl_log *log, const struct dgl_model_file *model,
+                               const struct dgl_model_file *again, const struct gguf_arch *arch)
+{
+    struct desc_diff diff;
+    enum dgl_status st = desc_diff_find(log, &model->desc, &again->desc, &diff);
+    if (st != DGL_OK || !diff.found)
+        return st;
+    return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                    "%s: %s is %s, but a GGUF file of architecture %s cannot say so and would be "
+                    "read as %s; " GGUF_AS_PACK,
+                    model->path, diff.field, diff.left, arch->name, diff.right);
+}
+
+enum dgl_status gguf_export_check(const struct dgl_log *log, const char *path,
+                                  const struct dgl_model_file *model, const struct gguf_arch *arch,
+                                  const struct gguf_writer *w)
+{
+    struct heard heard = {.log = {.write = hear, .priv = &heard, .level = DGL_LOG_ERROR}};
+    struct dgl_buf head = {0};
+    struct gguf_file file = {0};
+    struct dgl_model_file *again = NULL;
+    enum dgl_status st = gguf_writer_header(&heard.log, w, path, &head);
+    struct gguf_input in = {.name = path,
+                            .bytes = (const uint8_t *)head.p,
+                            .size = head.len + w->data_bytes,
+                            .stored = head.len};
+    if (st == DGL_OK)
+        st = gguf_file_parse(&heard.log, &in, &file);
+    if (st == DGL_OK)
+        st = read_back(&heard.log, &file, model, arch, &again);
+    if (st == DGL_OK)
+        st = compare(log, model, again, arch);
+    else if (st == DGL_ERR_FORMAT || st == DGL_ERR_UNSUPPORTED)
+        st = dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                      "%s: the GGUF file of it could not be read back (%s); " GGUF_AS_PACK,
+                      model->path, heard.text);
+    else
+        st = dgl_fail(log, st, "%s", heard.text);
+    model_file_close(&again);
+    gguf_file_finish(&file);
+    dgl_buf_finish(&head);
+    return st;
+}

@@ -1,0 +1,346 @@
+/* A tokenizer.json as tokenizer.ggml.*: the way back of gguf_tokenizer.c. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "loader/model/chat_source.h"
+#include "loader/tokenizer/doppler_tokenizer.h"
+#include "loader/convert/gguf_export.h"
+#include "loader/tokenizer/gguf_vocab.h"
+#include "loader/tokenizer/tok_vocab.h"
+
+#define KEY(name) "tokenizer.ggml." name
+
+/* Score of pieces that no merge makes: below all others. */
+#define SCORE_NONE (-1e6f)
+
+struct token {
+    struct dgl_str text; /* NULL: nothing has this id */
+    enum gguf_token_type type;
+    float score;
+};
+
+struct exporter {
+    const struct dgl_log *log;
+    const struct dgl_model_file *model;
+    struct dgl_json_doc *doc;
+    const struct dgl_json *root, *vocab; /* of tokenizer.json, its model */
+    struct gguf_writer *w;
+    struct token *tokens; /* [count] */
+    int32_t count;
+    struct tok_vocab ids;
+    const struct gguf_pre *pre; /* NULL: SentencePiece */
+    struct chat_source chat;
+};
+
+static bool type_is(const struct dgl_json *object, const char *type)
+{
+    return dgl_str_eq(dgl_json_str(dgl_json_get(object, "type")), type);
+}
+
+static enum dgl_status cannot(const struct exporter *x, const char *what)
+{
+    return dgl_fail(x->log, DGL_ERR_UNSUPPORTED,
+                    "%s: %s cannot be said in a GGUF file; " GGUF_AS_PACK, dgl_json_name(x->doc),
+                    what);
+}
+
+static enum dgl_status token_set(struct exporter *x, const struct dgl_json *where, int64_t id,
+                                 struct dgl_str text, enum gguf_token_type type)
+{
+    if (id < 0 || id >= x->count)
+        return dgl_json_fail((struct dgl_json_reader){x->log, x->doc}, where,
+                             "id %" PRId64 " is not below vocab_size %" PRId32, id, x->count);
+    if (!x->tokens[id].text.p && !tok_vocab_add(&x->ids, text, (int32_t)id))
+        return dgl_fail_memory(x->log, "vocabulary", text.len);
+    x->tokens[id] = (struct token){text, type, SCORE_NONE};
+    return DGL_OK;
+}
+
+/* "<0x0A>" */
+static bool is_byte(struct dgl_str text)
+{
+    return text.len == 6 && memcmp(text.p, "<0x", 3) == 0 && text.p[5] == '>';
+}
+
+static enum dgl_status read_vocab(struct exporter *x)
+{
+    bool spm = x->pre == NULL;
+    enum dgl_status st = DGL_OK;
+    const struct dgl_json *list = dgl_json_get(x->vocab, "vocab");
+    for (const struct dgl_json *v = dgl_json_first(list); v && st == DGL_OK; v = dgl_json_next(v)) {
+        int64_t id = -1;
+        struct dgl_str text = dgl_json_key(v);
+        dgl_json_i64(v, &id);
+        st = token_set(x, v, id, text, spm && is_byte(text) ? GGUF_TOKEN_BYTE : GGUF_TOKEN_NORMAL);
+    }
+    struct dgl_str unk = dgl_json_str(dgl_json_get(x->vocab, "unk_token"));
+    list = dgl_json_get(x->root, "added_tokens");
+    for (const struct dgl_json *v = dgl_json_first(list); v && st == DGL_OK; v = dgl_json_next(v)) {
+        int64_t id = -1;
+        struct dgl_str text = dgl_json_str(dgl_json_get(v, "content"));
+        bool special = dgl_json_bool(dgl_json_get(v, "special"));
+        dgl_json_i64(dgl_json_get(v, "id"), &id);
+        enum gguf_token_type type = special ? GGUF_TOKEN_CONTROL : GGUF_TOKEN_USER_DEFINED;
+        if (spm && unk.p && dgl_str_eq(text, unk.p))
+            type = GGUF_TOKEN_UNKNOWN;
+        st = token_set(x, v, id, text, type);
+    }
+    return st;
+}
+
+/* Both halves of a merge, whichever way the file spells it. */
+static bool merge_split(const struct dgl_json *merge, struct dgl_str *left, struct dgl_str *right)
+{
+    if (dgl_json_is(merge, DGL_JSON_ARRAY)) {
+        *left = dgl_json_str(dgl_json_at(merge, 0));
+        *right = dgl_json_str(dgl_json_at(merge, 1));
+        return left->p && right->p;
+    }
+    struct dgl_str text = dgl_json_str(merge);
+    const char *blank = text.len > 1 ? memchr(text.p + 1, ' ', text.len - 1) : NULL;
+    if (!blank)
+        return false;
+    *left = (struct dgl_str){text.p, (size_t)(blank - text.p)};
+    *right = (struct dgl_str){blank + 1, text.len - left->len - 1};
+    return true;
+}
+
+/* A piece's score falls with the place of the first merge that makes it. */
+static void score(struct exporter *x, struct dgl_str left, struct dgl_str right, size_t rank)
+{
+    struct dgl_buf whole = {0};
+    dgl_buf_append(&whole, left.p, left.len);
+    dgl_buf_append(&whole, right.p, right.len);
+    int32_t id = whole.failed ? -1 : tok_vocab_find(&x->ids, whole.p, whole.len);
+    if (id >= 0 && x->tokens[id].score <= SCORE_NONE)
+        x->tokens[id].score = -(float)rank;
+    dgl_buf_finish(&whole);
+}
+
+static enum dgl_status write_merges(struct exporter *x)
+{
+    const struct dgl_json *list = dgl_json_get(x->vocab, "merges");
+    size_t rank = 0;
+    gguf_put_array(x->w, KEY("merges"), GGUF_STRING, dgl_json_count(list));
+    for (const struct dgl_json *m = dgl_json_first(list); m; m = dgl_json_next(m), rank++) {
+        struct dgl_str left, right;
+        if (!merge_split(m, &left, &right))
+            return dgl_json_fail((struct dgl_json_reader){x->log, x->doc}, m,
+                                 "wanted two pieces with a blank between, or an array of two");
+        struct dgl_buf text = {0};
+        dgl_buf_append(&text, left.p, left.len);
+        dgl_buf_putc(&text, ' ');
+        dgl_buf_append(&text, right.p, right.len);
+        if (text.failed)
+            return dgl_fail_memory(x->log, "merges", text.len);
+        gguf_add_str(x->w, (struct dgl_str){text.p, text.len});
+        dgl_buf_finish(&text);
+        if (!x->pre)
+            score(x, left, right, rank);
+    }
+    return DGL_OK;
+}
+
+/* Where blanks have a mark, tokens that are looked for before that happens have blanks. */
+static void write_plain(struct exporter *x, struct dgl_str text)
+{
+    struct dgl_buf plain = {0};
+    dgl_buf_puts(&plain, "");
+    for (size_t i = 0; i < text.len; i++) {
+        bool mark = text.len - i >= 3 && memcmp(text.p + i, GGUF_SPACE_MARK, 3) == 0;
+        dgl_buf_putc(&plain, mark ? ' ' : text.p[i]);
+        i += mark ? 2 : 0;
+    }
+    x->w->keys.failed |= plain.failed;
+    gguf_add_str(x->w, (struct dgl_str){plain.p, plain.len});
+    dgl_buf_finish(&plain);
+}
+
+static void write_tokens(struct exporter *x)
+{
+    gguf_put_array(x->w, KEY("tokens"), GGUF_STRING, (uint64_t)x->count);
+    for (int32_t i = 0; i < x->count; i++) {
+        char pad[32];
+        int len = snprintf(pad, sizeof(pad), "[PAD%" PRId32 "]", i);
+        bool there = x->tokens[i].text.p != NULL;
+        if (there && !x->pre && x->tokens[i].type == GGUF_TOKEN_USER_DEFINED)
+            write_plain(x, x->tokens[i].text);
+        else
+            gguf_add_str(x->w, there ? x->tokens[i].text : (struct dgl_str){pad, (size_t)len});
+    }
+    gguf_put_array(x->w, KEY("token_type"), GGUF_I32, (uint64_t)x->count);
+    for (int32_t i = 0; i < x->count; i++)
+        gguf_add_i32(x->w, x->tokens[i].text.p ? (int32_t)x->tokens[i].type : GGUF_TOKEN_UNUSED);
+    if (x->pre)
+        return;
+    gguf_put_array(x->w, KEY("scores"), GGUF_F32, (uint64_t)x->count);
+    for (int32_t i = 0; i < x->count; i++)
+        gguf_add_f32(x->w, x->tokens[i].score);
+}
+
+/* ---- kinds ---- */
+
+/* Whether a normalizer puts a blank's mark before the text. */
+static bool prepends(const struct dgl_json *normalizer)
+{
+    if (type_is(normalizer, "Prepend"))
+        return true;
+    const struct dgl_json *list = dgl_json_get(normalizer, "normalizers");
+    for (const struct dgl_json *n = dgl_json_first(list); n; n = dgl_json_next(n)) {
+        if (prepends(n))
+            return true;
+    }
+    return false;
+}
+
+static enum dgl_status write_kind(struct exporter *x)
+{
+    const struct dgl_json *normalizer = dgl_json_get(x->root, "normalizer");
+    const struct dgl_json *pre = dgl_json_get(x->root, "pre_tokenizer");
+    bool ignore = dgl_json_bool(dgl_json_get(x->vocab, "ignore_merges"));
+    if (!type_is(x->vocab, "BPE"))
+        return cannot(x, "a model other than BPE");
+    if (!dgl_json_bool(dgl_json_get(x->vocab, "byte_fallback"))) {
+        x->pre = gguf_pre_match(normalizer, pre, ignore);
+        if (!x->pre)
+            return cannot(x, "its normalizer and pre_tokenizer");
+        gguf_put_str(x->w, KEY("model"), DGL_STR("gpt2"));
+        gguf_put_str(x->w, KEY("pre"), dgl_str_of(x->pre->name));
+        return DGL_OK;
+    }
+    if (type_is(pre, "Metaspace"))
+        return cannot(x, "pre_tokenizer Metaspace");
+    gguf_put_str(x->w, KEY("model"), DGL_STR("llama"));
+    gguf_put_str(x->w, KEY("pre"), DGL_STR("default"));
+    gguf_put_bool(x->w, KEY("add_space_prefix"), prepends(normalizer));
+    return DGL_OK;
+}
+
+/* ---- ids ---- */
+
+/* Which special tokens the post-processor puts before and after a text. */
+static void find_wrapping(const struct dgl_json *post, bool *before, bool *after)
+{
+    const struct dgl_json *list = dgl_json_get(post, "processors");
+    for (const struct dgl_json *p = dgl_json_first(list); p; p = dgl_json_next(p))
+        find_wrapping(p, before, after);
+    if (!type_is(post, "TemplateProcessing"))
+        return;
+    bool seen = false;
+    list = dgl_json_get(post, "single");
+    for (const struct dgl_json *p = dgl_json_first(list); p; p = dgl_json_next(p)) {
+        if (dgl_json_get(p, "Sequence"))
+            seen = true;
+        else
+            *(seen ? after : before) = true;
+    }
+}
+
+static int32_t token_id(const struct exporter *x, const char *name)
+{
+    for (size_t i = 0; i < CHAT_SOURCE_TOKENS; i++) {
+        const struct chat_source_token *t = &x->chat.tokens[i];
+        if (t->found && strcmp(t->name, name) == 0)
+            return tok_vocab_find(&x->ids, t->text.p ? t->text.p : "", t->text.len);
+    }
+    return -1;
+}
+
+/* The stop ids go to the three keys there are, the tokenizer's own eos first. */
+static void write_stops(struct exporter *x)
+{
+    static const char *const keys[] = {KEY("eos_token_id"), KEY("eot_token_id"),
+                                       KEY("eom_token_id")};
+    const struct model_desc *d = &x->model->desc;
+    size_t used = 0;
+    int32_t eos = token_id(x, "eos_token");
+    if (eos >= 0)
+        gguf_put_u32(x->w, keys[used++], (uint32_t)eos);
+    for (size_t i = 0; i < d->num_stop_ids; i++) {
+        if (d->stop_ids[i].id == eos)
+            continue;
+        if (used == 3) {
+            dgl_warn(x->log, "%s: stop id %" PRId32 " is left out: GGUF has three keys for them",
+                     x->model->path, d->stop_ids[i].id);
+            continue;
+        }
+        gguf_put_u32(x->w, keys[used++], (uint32_t)d->stop_ids[i].id);
+    }
+}
+
+static void write_ids(struct exporter *x)
+{
+    bool before = false, after = false;
+    int32_t bos = x->model->desc.bos_id >= 0 ? x->model->desc.bos_id : token_id(x, "bos_token");
+    struct dgl_str unk = dgl_json_str(dgl_json_get(x->vocab, "unk_token"));
+    int32_t unk_id = unk.p ? tok_vocab_find(&x->ids, unk.p, unk.len) : -1;
+    find_wrapping(dgl_json_get(x->root, "post_processor"), &before, &after);
+    if (bos >= 0)
+        gguf_put_u32(x->w, KEY("bos_token_id"), (uint32_t)bos);
+    write_stops(x);
+    if (unk_id >= 0)
+        gguf_put_u32(x->w, KEY("unknown_token_id"), (uint32_t)unk_id);
+    gguf_put_bool(x->w, KEY("add_bos_token"), before);
+    gguf_put_bool(x->w, KEY("add_eos_token"), after);
+}
+
+static void write_chat(struct exporter *x)
+{
+    for (size_t i = 0; i < x->chat.count; i++) {
+        const struct chat_source_template *t = &x->chat.templates[i];
+        struct dgl_buf key = {0};
+        dgl_buf_puts(&key, "tokenizer.chat_template");
+        if (strcmp(t->name.p, CHAT_DEFAULT) != 0)
+            dgl_buf_printf(&key, ".%s", t->name.p);
+        gguf_put_str(x->w, key.p ? key.p : "", (struct dgl_str){t->text.p, t->text.len});
+        x->w->keys.failed |= key.failed;
+        dgl_buf_finish(&key);
+    }
+}
+
+static enum dgl_status write_all(struct exporter *x)
+{
+    enum dgl_status st = write_kind(x);
+    if (st == DGL_OK)
+        st = read_vocab(x);
+    if (st == DGL_OK)
+        st = write_merges(x);
+    if (st != DGL_OK)
+        return st;
+    write_tokens(x);
+    write_ids(x);
+    write_chat(x);
+    return DGL_OK;
+}
+
+enum dgl_status gguf_export_vocab(const struct dgl_log *log, const struct dgl_model_file *model,
+                                  struct gguf_writer *w)
+{
+    struct exporter x = {.log = log, .model = model, .w = w, .count = model->desc.vocab};
+    if (!model->tokenizer_json) {
+        gguf_put_str(w, KEY("model"), DGL_STR("none"));
+        return DGL_OK;
+    }
+    chat_source_init(&x.chat);
+    enum dgl_status st = doppler_tokenizer_parse(log, "tokenizer.json", model->tokenizer_json,
+                                                 model->tokenizer_json_len, &x.doc);
+    if (st == DGL_OK)
+        st = chat_source_load(log, model->path, &x.chat);
+    x.tokens = dgl_new_array(struct token, (size_t)x.count);
+    if (st == DGL_OK && !x.tokens)
+        st = dgl_fail_memory(log, "vocabulary", (uint64_t)x.count * sizeof(*x.tokens));
+    if (st == DGL_OK) {
+        x.root = dgl_json_root(x.doc);
+        x.vocab = dgl_json_get(x.root, "model");
+        st = write_all(&x);
+    }
+    chat_source_finish(&x.chat);
+    tok_vocab_finish(&x.ids);
+    free(x.tokens);
+    dgl_json_destroy(&x.doc);
+    return st;
+}

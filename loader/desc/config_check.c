@@ -1,0 +1,312 @@
+/* The table of known config fields and the check against it. */
+#include "loader/desc/config_check.h"
+
+#include <string.h>
+
+#include "core/base/log.h"
+
+enum field_rule {
+    FIELD_READ, /* model_config.c or stop_ids.c reads it */
+    FIELD_NULL, /* supported at one value only, by the families that do not read it; null is always
+                   fine */
+    FIELD_FALSE,
+    FIELD_ONE,
+    FIELD_OBJECT, /* its fields are looked up as "object.field" */
+};
+
+struct known_field {
+    const char *field;
+    enum field_rule rule;
+    uint32_t readers; /* enum family_bit: families that read it, whatever the rule says */
+};
+
+#define SWITCHED_WINDOW (FAMILY_QWEN2 | FAMILY_QWEN3 | FAMILY_QWEN3_MOE | FAMILY_SMOLLM3)
+#define GEMMA           (FAMILY_GEMMA2 | FAMILY_GEMMA3)
+
+static const struct known_field known_fields[] = {
+    {"model_type", FIELD_READ, 0},
+    {"hidden_size", FIELD_READ, 0},
+    {"num_hidden_layers", FIELD_READ, 0},
+    {"num_attention_heads", FIELD_READ, 0},
+    {"num_key_value_heads", FIELD_READ, 0},
+    {"head_dim", FIELD_READ, 0},
+    {"intermediate_size", FIELD_READ, 0},
+    {"vocab_size", FIELD_READ, 0},
+    {"max_position_embeddings", FIELD_READ, 0},
+    {"rms_norm_eps", FIELD_READ, 0},
+    {"hidden_act", FIELD_READ, 0},
+    {"rope_theta", FIELD_READ, 0},
+    {"rope_type", FIELD_READ, 0},
+    {"tie_word_embeddings", FIELD_READ, 0},
+    {"layer_types", FIELD_READ, 0},
+    {"bos_token_id", FIELD_READ, 0},
+    {"eos_token_id", FIELD_READ, 0},
+    {"quantization_config", FIELD_READ, 0},
+    {"compression_config", FIELD_READ, 0},
+    {"rope_factor", FIELD_READ, 0},
+    {"rope_original_context", FIELD_READ, 0},
+    {"rope_low_freq", FIELD_READ, 0},
+    {"rope_high_freq", FIELD_READ, 0},
+    {"rope_beta_fast", FIELD_READ, 0},
+    {"rope_beta_slow", FIELD_READ, 0},
+    {"rope_attention_factor", FIELD_READ, 0},
+    {"rope_mscale", FIELD_READ, 0},
+    {"rope_mscale_all_dim", FIELD_READ, 0},
+    {"rope_truncate", FIELD_READ, 0},
+    {"rope_short_factor", FIELD_READ, 0},
+    {"rope_long_factor", FIELD_READ, 0},
+    {"rope_parameters", FIELD_OBJECT, 0},
+    {"rope_scaling", FIELD_OBJECT, 0},
+    {"rope_parameters.full_attention", FIELD_OBJECT, 0},
+    {"rope_parameters.sliding_attention", FIELD_OBJECT, 0},
+
+    {"attention_bias", FIELD_FALSE,
+     FAMILY_LLAMA | FAMILY_QWEN3 | FAMILY_QWEN3_MOE | FAMILY_GEMMA2 | FAMILY_GEMMA3 |
+         FAMILY_GPT_OSS | FAMILY_OLMO2 | FAMILY_SMOLLM3 | FAMILY_GRANITE},
+    {"mlp_bias", FIELD_FALSE, FAMILY_LLAMA | FAMILY_SMOLLM3 | FAMILY_GRANITE},
+    {"use_sliding_window", FIELD_FALSE, SWITCHED_WINDOW},
+    {"sliding_window", FIELD_NULL,
+     SWITCHED_WINDOW | FAMILY_MISTRAL | FAMILY_GEMMA2 | FAMILY_GEMMA3 | FAMILY_PHI3 |
+         FAMILY_MIXTRAL | FAMILY_GPT_OSS},
+    {"sliding_window_pattern", FIELD_NULL, FAMILY_GEMMA3},
+    {"rope_local_theta", FIELD_NULL, FAMILY_GEMMA3},
+    {"rope_local_type", FIELD_NULL, FAMILY_GEMMA3},
+    {"rope_local_factor", FIELD_NULL, FAMILY_GEMMA3},
+    {"no_rope_layers", FIELD_NULL, FAMILY_SMOLLM3},
+    {"no_rope_layer_interval", FIELD_NULL, FAMILY_SMOLLM3},
+    {"attn_logit_softcapping", FIELD_NULL, FAMILY_GEMMA2},
+    {"final_logit_softcapping", FIELD_NULL, GEMMA},
+    {"query_pre_attn_scalar", FIELD_NULL, GEMMA},
+    {"attention_multiplier", FIELD_NULL, FAMILY_GRANITE},
+    {"embedding_multiplier", FIELD_ONE, FAMILY_GRANITE},
+    {"residual_multiplier", FIELD_ONE, FAMILY_GRANITE},
+    {"logits_scaling", FIELD_ONE, FAMILY_GRANITE},
+    {"partial_rotary_factor", FIELD_ONE, FAMILY_PHI3},
+    {"swiglu_limit", FIELD_NULL, FAMILY_GPT_OSS},
+    {"swiglu_alpha", FIELD_NULL, FAMILY_GPT_OSS},
+    {"num_experts", FIELD_NULL, FAMILY_MIXTRAL | FAMILY_QWEN3_MOE | FAMILY_GPT_OSS},
+    {"num_experts_per_tok", FIELD_NULL, FAMILY_MIXTRAL | FAMILY_QWEN3_MOE | FAMILY_GPT_OSS},
+    {"moe_intermediate_size", FIELD_NULL, FAMILY_QWEN3_MOE},
+    {"decoder_sparse_step", FIELD_NULL, FAMILY_QWEN3_MOE},
+    {"mlp_only_layers", FIELD_NULL, FAMILY_QWEN3_MOE},
+    {"norm_topk_prob", FIELD_FALSE, FAMILY_QWEN3_MOE},
+    {"text_config", FIELD_NULL, FAMILY_OUTER},
+    {"vision_config", FIELD_NULL, FAMILY_OUTER},
+
+    {"attention_in_bias", FIELD_FALSE, 0},
+    {"attention_out_bias", FIELD_FALSE, 0},
+    {"qkv_bias", FIELD_FALSE, 0},
+    {"use_bias", FIELD_FALSE, 0},
+    {"bias", FIELD_FALSE, 0},
+    {"lm_head_bias", FIELD_FALSE, 0},
+    {"alibi", FIELD_FALSE, 0},
+    {"parallel_attn", FIELD_FALSE, 0},
+    {"use_parallel_residual", FIELD_FALSE, 0},
+    {"qk_norm", FIELD_FALSE, 0},
+    {"use_qk_norm", FIELD_FALSE, 0},
+    {"qk_layernorm", FIELD_FALSE, 0},
+    {"rope_interleaved", FIELD_FALSE, 0},
+    {"use_mrope", FIELD_FALSE, 0},
+    {"scale_embeddings", FIELD_FALSE, 0},
+    {"rms_norm_weight_offset", FIELD_FALSE, 0},
+    {"use_bidirectional_attention", FIELD_FALSE, 0},
+    {"is_encoder_decoder", FIELD_FALSE, 0},
+    {"add_cross_attention", FIELD_FALSE, 0},
+    {"cross_attention_hidden_size", FIELD_NULL, 0},
+    {"attention_chunk_size", FIELD_NULL, 0},
+    {"clip_qkv", FIELD_NULL, 0},
+    {"rope_scaling.mrope_section", FIELD_NULL, 0},
+    {"rope_parameters.mrope_section", FIELD_NULL, 0},
+    {"shared_expert_intermediate_size", FIELD_NULL, 0},
+    {"n_shared_experts", FIELD_NULL, 0},
+    {"first_k_dense_replace", FIELD_NULL, 0},
+    {"kv_lora_rank", FIELD_NULL, 0},
+    {"q_lora_rank", FIELD_NULL, 0},
+    {"audio_config", FIELD_NULL, 0},
+    {"logit_scale", FIELD_ONE, 0},
+};
+
+/* Training, Python, bookkeeping (dtype: tensors say theirs themselves; pretraining_tp: how
+ * training was split; max_window_layers: only counts with a window; _sliding_window_pattern: what
+ * layer_types was made from; initial_context_length: another word for the rope's), images of a
+ * model whose text part is read, and the sampling defaults that old configs carry. */
+static const char *const harmless_fields[] = {
+    "_attn_implementation",
+    "_attn_implementation_autoset",
+    "_commit_hash",
+    "_name_or_path",
+    "_sliding_window_pattern",
+    "architectures",
+    "attention_dropout",
+    "attn_implementation",
+    "auto_map",
+    "boi_token_index",
+    "cache_implementation",
+    "chunk_size_feed_forward",
+    "dtype",
+    "embd_pdrop",
+    "eoi_token_index",
+    "finetuning_task",
+    "full_attn_mod",
+    "hidden_dropout",
+    "id2label",
+    "image_token_id",
+    "image_token_index",
+    "initial_context_length",
+    "initializer_range",
+    "interpolate_factor",
+    "is_decoder",
+    "is_llama_config",
+    "keys_to_ignore_at_inference",
+    "label2id",
+    "max_window_layers",
+    "mm_tokens_per_image",
+    "neftune_noise_alpha",
+    "output_attentions",
+    "output_hidden_states",
+    "output_router_logits",
+    "pad_token_id",
+    "prefix",
+    "pretraining_tp",
+    "problem_type",
+    "pruned_heads",
+    "resid_pdrop",
+    "return_dict",
+    "router_aux_loss_coef",
+    "router_jitter_noise",
+    "sep_token_id",
+    "task_specific_params",
+    "tf_legacy_loss",
+    "tie_encoder_decoder",
+    "tokenizer_class",
+    "torchscript",
+    "transformers.js_config",
+    "transformers_version",
+    "unk_token_id",
+    "unsloth_fixed",
+    "unsloth_version",
+    "use_bfloat16",
+    "use_cache",
+    "bad_words_ids",
+    "begin_suppress_tokens",
+    "decoder_start_token_id",
+    "diversity_penalty",
+    "do_sample",
+    "early_stopping",
+    "encoder_no_repeat_ngram_size",
+    "exponential_decay_length_penalty",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "length_penalty",
+    "max_length",
+    "min_length",
+    "no_repeat_ngram_size",
+    "num_beam_groups",
+    "num_beams",
+    "num_return_sequences",
+    "output_scores",
+    "remove_invalid_values",
+    "repetition_penalty",
+    "return_dict_in_generate",
+    "suppress_tokens",
+    "temperature",
+    "top_k",
+    "top_p",
+    "typical_p",
+};
+
+static bool is_harmless(const char *field)
+{
+    for (size_t i = 0; i < sizeof(harmless_fields) / sizeof(harmless_fields[0]); i++) {
+        if (strcmp(harmless_fields[i], field) == 0)
+            return true;
+    }
+    return false;
+}
+
+static const struct known_field *known_find(const char *field)
+{
+    for (size_t i = 0; i < sizeof(known_fields) / sizeof(known_fields[0]); i++) {
+        if (strcmp(known_fields[i].field, field) == 0)
+            return &known_fields[i];
+    }
+    return NULL;
+}
+
+/* NULL when `value` is fine under the rule, else the value that would be. */
+static const char *rule_violation(enum field_rule rule, const struct dgl_json *value)
+{
+    switch (rule) {
+    case FIELD_NULL:
+        return "null";
+    case FIELD_FALSE:
+        return dgl_json_is(value, DGL_JSON_BOOL) && !dgl_json_bool(value) ? NULL : "false";
+    case FIELD_ONE:
+        return dgl_json_is(value, DGL_JSON_NUMBER) && dgl_json_f64(value) == 1.0 ? NULL : "1";
+    case FIELD_READ:
+    case FIELD_OBJECT:
+        break;
+    }
+    return NULL;
+}
+
+/* A walk over an object of the file. */
+struct field_walk {
+    const struct config *c;
+    uint32_t family;
+    struct dgl_buf *unknown; /* names that the tables lack */
+};
+
+static enum dgl_status check_object(const struct field_walk *w, const struct dgl_json *object,
+                                    const char *prefix);
+
+static enum dgl_status check_field(const struct field_walk *w, const char *path,
+                                   const struct dgl_json *value)
+{
+    const char *field = config_field_of(path);
+    const struct known_field *known = known_find(field);
+    if (!known && is_harmless(field))
+        return DGL_OK;
+    if (!known && strchr(path, '.') && dgl_json_is(value, DGL_JSON_OBJECT))
+        return config_refuse(w->c, path, value, "numbers and strings"); /* an unknown layer type */
+    if (!known) {
+        dgl_buf_printf(w->unknown, "%s%s", w->unknown->len ? ", " : "", DGL_SHOWN(path));
+        return DGL_OK;
+    }
+    if (known->readers & w->family)
+        return DGL_OK;
+    if (known->rule == FIELD_OBJECT)
+        return check_object(w, value, path);
+    const char *wanted = rule_violation(known->rule, value);
+    return wanted ? config_refuse(w->c, path, value, wanted) : DGL_OK;
+}
+
+/* `prefix` is "" or the object's path. */
+static enum dgl_status check_object(const struct field_walk *w, const struct dgl_json *object,
+                                    const char *prefix)
+{
+    enum dgl_status st = DGL_OK;
+    for (const struct dgl_json *v = dgl_json_first(object); v && st == DGL_OK;
+         v = dgl_json_next(v)) {
+        if (dgl_json_is(v, DGL_JSON_NULL))
+            continue;
+        struct dgl_buf path = {0};
+        dgl_buf_printf(&path, "%s%s%s", prefix, prefix[0] ? "." : "", dgl_json_key(v).p);
+        st = path.failed ? dgl_fail_memory(w->c->r.log, "field name", dgl_json_key(v).len)
+                         : check_field(w, path.p, v);
+        dgl_buf_finish(&path);
+    }
+    return st;
+}
+
+enum dgl_status config_check_fields(const struct config *c, uint32_t family)
+{
+    struct dgl_buf unknown = {0};
+    const struct field_walk walk = {.c = c, .family = family, .unknown = &unknown};
+    enum dgl_status st = check_object(&walk, c->root, "");
+    if (st == DGL_OK && unknown.len > 0 && !unknown.failed)
+        dgl_warn(c->r.log, "%s: ignoring fields that this version does not know: %s",
+                 dgl_json_name(c->r.doc), unknown.p);
+    dgl_buf_finish(&unknown);
+    return st;
+}

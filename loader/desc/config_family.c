@@ -1,0 +1,255 @@
+/* The table of model families. The values are the defaults of Hugging Face transformers'
+ * configuration classes. */
+#include "loader/desc/config_family.h"
+
+#include <string.h>
+
+static const struct config_family families[] = {
+    {.model_type = "llama",
+     .classes = {"LlamaForCausalLM", "LLaMAForCausalLM"},
+     .bit = FAMILY_LLAMA,
+     .parts = PART_PRE_NORM,
+     .kv_heads = KV_AS_HEADS,
+     .norm_eps = 1e-6,
+     .theta = 1e4},
+    {.model_type = "mistral",
+     .classes = {"MistralForCausalLM"},
+     .bit = FAMILY_MISTRAL,
+     .parts = PART_PRE_NORM,
+     .kv_heads = 8,
+     .norm_eps = 1e-6,
+     .theta = 1e4,
+     .window_rule = WINDOW_EVERY,
+     .window = 4096},
+    {.model_type = "qwen2",
+     .classes = {"Qwen2ForCausalLM"},
+     .bit = FAMILY_QWEN2,
+     .parts = PART_PRE_NORM | PART_QKV_BIAS,
+     .kv_heads = 32,
+     .norm_eps = 1e-6,
+     .theta = 1e4,
+     .window_rule = WINDOW_FROM,
+     .window_switch = true,
+     .window = 4096},
+    {.model_type = "qwen3",
+     .classes = {"Qwen3ForCausalLM"},
+     .bit = FAMILY_QWEN3,
+     .parts = PART_PRE_NORM | PART_HEAD_NORM,
+     .kv_heads = 32,
+     .head_dim = 128,
+     .norm_eps = 1e-6,
+     .theta = 1e4,
+     .window_rule = WINDOW_FROM,
+     .window_switch = true,
+     .window = 4096},
+    {.model_type = "gemma2",
+     .classes = {"Gemma2ForCausalLM"},
+     .bit = FAMILY_GEMMA2,
+     .parts = PART_PRE_NORM | PART_POST_NORM,
+     .kv_heads = 4,
+     .head_dim = 256,
+     .norm_eps = 1e-6,
+     .norm_plus_one = true,
+     .tied_head = true,
+     .act = MODEL_ACT_GELU_TANH,
+     .theta = 1e4,
+     .query_scalar = 256,
+     .attn_softcap = 50,
+     .logit_softcap = 30,
+     .embed_sqrt = true,
+     .window_rule = WINDOW_PATTERN,
+     .window = 4096,
+     .window_pattern = 2},
+    /* Published image-and-text checkpoints only write what differs from the class. */
+    {.model_type = "gemma3_text",
+     .classes = {"Gemma3ForCausalLM"},
+     .bit = FAMILY_GEMMA3,
+     .parts = PART_PRE_NORM | PART_POST_NORM | PART_HEAD_NORM,
+     .hidden = 2304,
+     .layers = 26,
+     .intermediate = 9216,
+     .vocab = 262208,
+     .context = 131072,
+     .heads = 8,
+     .kv_heads = 4,
+     .head_dim = 256,
+     .norm_eps = 1e-6,
+     .norm_plus_one = true,
+     .tied_head = true,
+     .act = MODEL_ACT_GELU_TANH,
+     .theta = 1e6,
+     .local_theta = 1e4,
+     .query_scalar = 256,
+     .embed_sqrt = true,
+     .window_rule = WINDOW_PATTERN,
+     .window = 4096,
+     .window_pattern = 6},
+    {.model_type = "phi3",
+     .classes = {"Phi3ForCausalLM"},
+     .bit = FAMILY_PHI3,
+     .parts = PART_PRE_NORM,
+     .kv_heads = KV_AS_HEADS,
+     .norm_eps = 1e-5,
+     .theta = 1e4,
+     .window_rule = WINDOW_EVERY},
+    {.model_type = "mixtral",
+     .classes = {"MixtralForCausalLM"},
+     .bit = FAMILY_MIXTRAL,
+     .parts = PART_PRE_NORM | PART_EXPERTS_MIXTRAL,
+     .kv_heads = 8,
+     .norm_eps = 1e-5,
+     .theta = 1e6,
+     .window_rule = WINDOW_EVERY,
+     .experts = 8,
+     .top_k = 2,
+     .scoring = MOE_TOPK_SOFTMAX},
+    {.model_type = "qwen3_moe",
+     .classes = {"Qwen3MoeForCausalLM"},
+     .bit = FAMILY_QWEN3_MOE,
+     .parts = PART_PRE_NORM | PART_HEAD_NORM | PART_EXPERTS_QWEN,
+     .kv_heads = 4,
+     .norm_eps = 1e-6,
+     .theta = 1e4,
+     .window_rule = WINDOW_EVERY,
+     .window_switch = true,
+     .window = 4096,
+     .experts = 128,
+     .top_k = 8,
+     .moe_intermediate = 768,
+     .scoring = MOE_SOFTMAX_TOPK},
+    {.model_type = "gpt_oss",
+     .classes = {"GptOssForCausalLM"},
+     .bit = FAMILY_GPT_OSS,
+     .parts = PART_PRE_NORM | PART_SINKS | PART_EXPERTS_GPT_OSS,
+     .kv_heads = 8,
+     .head_dim = 64,
+     .norm_eps = 1e-5,
+     .act = MODEL_ACT_SWIGLU_CLAMP,
+     .attn_bias = true,
+     .theta = 150000,
+     .window_rule = WINDOW_PATTERN,
+     .window = 128,
+     .window_pattern = 2,
+     .experts = 128,
+     .top_k = 4,
+     .scoring = MOE_TOPK_SOFTMAX},
+    {.model_type = "olmo2",
+     .classes = {"Olmo2ForCausalLM"},
+     .bit = FAMILY_OLMO2,
+     .parts = PART_POST_NORM | PART_WIDE_NORM,
+     .kv_heads = KV_AS_HEADS,
+     .norm_eps = 1e-5,
+     .theta = 1e4},
+    {.model_type = "smollm3",
+     .classes = {"SmolLM3ForCausalLM"},
+     .bit = FAMILY_SMOLLM3,
+     .parts = PART_PRE_NORM,
+     .kv_heads = 4,
+     .norm_eps = 1e-6,
+     .tied_head = true,
+     .theta = 2e6,
+     .window_rule = WINDOW_NO_ROPE,
+     .window_switch = true},
+    {.model_type = "granite",
+     .classes = {"GraniteForCausalLM"},
+     .bit = FAMILY_GRANITE,
+     .parts = PART_PRE_NORM,
+     .kv_heads = KV_AS_HEADS,
+     .norm_eps = 1e-6,
+     .theta = 1e4},
+};
+enum { NUM_FAMILIES = sizeof(families) / sizeof(families[0]) };
+
+/* Checkpoints that hold a text model beside others. */
+struct outer_type {
+    const char *model_type, *text_type;
+    const char *classes[FAMILY_CLASSES];
+};
+static const struct outer_type outer_types[] = {
+    {"gemma3", "gemma3_text", {"Gemma3ForConditionalGeneration"}},
+};
+enum { NUM_OUTER = sizeof(outer_types) / sizeof(outer_types[0]) };
+
+const struct config_family *config_family_find(const char *model_type)
+{
+    for (size_t i = 0; i < NUM_FAMILIES; i++) {
+        if (strcmp(families[i].model_type, model_type) == 0)
+            return &families[i];
+    }
+    return NULL;
+}
+
+static const struct outer_type *outer_find(struct dgl_str model_type)
+{
+    for (size_t i = 0; i < NUM_OUTER; i++) {
+        if (dgl_str_eq(model_type, outer_types[i].model_type))
+            return &outer_types[i];
+    }
+    return NULL;
+}
+
+static enum dgl_status refuse_type(const struct config *c, const struct config_hit *hit)
+{
+    struct dgl_buf names = {0};
+    for (size_t i = 0; i < NUM_FAMILIES; i++)
+        dgl_buf_printf(&names, "\"%s\", ", families[i].model_type);
+    for (size_t i = 0; i < NUM_OUTER; i++)
+        dgl_buf_printf(&names, "%s\"%s\"", i ? ", " : "", outer_types[i].model_type);
+    enum dgl_status st = config_refuse(c, hit->path, hit->value, names.p ? names.p : "?");
+    dgl_buf_finish(&names);
+    return st;
+}
+
+/* `architectures` names the class that computes the model: another head on the same body (for
+ * classification, say) or a changed body often keeps the model_type. Absent in what no library
+ * wrote. */
+static enum dgl_status check_class(const struct config *c, const char *const *classes)
+{
+    struct config_hit hit;
+    const struct dgl_json *names;
+    enum dgl_status st = config_find(c, "architectures", &hit);
+    if (st == DGL_OK)
+        st = dgl_json_opt(c->r, hit.object, hit.key, DGL_JSON_ARRAY, &names);
+    const struct dgl_json *first = st == DGL_OK && names ? dgl_json_first(names) : NULL;
+    if (!first)
+        return st;
+    for (size_t i = 0; i < FAMILY_CLASSES && classes[i]; i++) {
+        if (dgl_str_eq(dgl_json_str(first), classes[i]))
+            return DGL_OK;
+    }
+    return config_refuse(c, "architectures[0]", first, classes[0]);
+}
+
+static enum dgl_status enter_text(const struct config *c, const struct outer_type *outer,
+                                  struct config *inner, const struct config_family **out)
+{
+    const struct dgl_json *text;
+    struct config_hit hit;
+    enum dgl_status st = check_class(c, outer->classes);
+    if (st == DGL_OK)
+        st = dgl_json_need(c->r, c->root, "text_config", DGL_JSON_OBJECT, &text);
+    if (st != DGL_OK)
+        return st;
+    *inner = (struct config){.r = c->r, .root = text, .prefix = "text_config."};
+    st = config_find(inner, "model_type", &hit);
+    if (st == DGL_OK && hit.value && !dgl_str_eq(dgl_json_str(hit.value), outer->text_type))
+        return config_refuse(inner, hit.path, hit.value, outer->text_type);
+    *out = config_family_find(outer->text_type);
+    return st;
+}
+
+enum dgl_status config_family_read(const struct config *c, struct config *inner,
+                                   const struct config_family **out)
+{
+    struct config_hit hit;
+    *inner = *c;
+    enum dgl_status st = config_find(c, "model_type", &hit);
+    if (st != DGL_OK)
+        return st;
+    struct dgl_str type = dgl_json_str(hit.value);
+    const struct outer_type *outer = outer_find(type);
+    if (outer)
+        return enter_text(c, outer, inner, out);
+    *out = type.p ? config_family_find(type.p) : NULL;
+    return *out ? check_class(c, (*out)->classes) : refuse_type(c, &hit);
+}

@@ -1,0 +1,391 @@
+/* The walk over a source's tensors. */
+#include "loader/desc/model_bind.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/checked.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "loader/desc/bind_rules.h"
+#include "loader/quant/quant.h"
+
+struct binder {
+    const struct dgl_log *log;
+    const struct tensor_source *src;
+    const char *config_name;
+    struct model_desc *desc;
+    struct model_skipped *skipped;
+    uint64_t dims[DIM_COUNT];
+    long spare_head; /* a head that tied embeddings make superfluous; TENSOR_NONE = none */
+    size_t left_out[BIND_NUM_PREFIXES];
+};
+
+static void *slot_at(void *base, size_t slot)
+{
+    return (char *)base + slot;
+}
+
+/* What messages call a tensor of the source. */
+static struct dgl_shown shown_at(const struct binder *b, size_t index)
+{
+    return tensor_source_shown(b->src, tensor_source_at(b->src, index)->name);
+}
+
+static enum dgl_status skip_tensor(struct binder *b, size_t index, const char *why)
+{
+    struct dgl_buf line = {0};
+    dgl_buf_printf(&line, "%s: %s", shown_at(b, index).text, why);
+    b->skipped->of_tensor[index] = true;
+    return model_skipped_add(b->log, b->skipped, &line);
+}
+
+static enum dgl_status check_dtype(struct binder *b, const struct tensor_info *t, bool matrix)
+{
+    if (dgl_row_decodable(t->dtype) && (matrix || dgl_dtype_get(t->dtype)->block == 1))
+        return DGL_OK;
+    return dgl_fail(b->log, DGL_ERR_UNSUPPORTED, "%s: tensor %s is %s; supported: %s",
+                    tensor_source_label(b->src), tensor_source_shown(b->src, t->name).text,
+                    dgl_dtype_get(t->dtype)->name,
+                    matrix ? "f32, f16, bf16 and block formats" : "f32, f16, bf16");
+}
+
+/* The shape that a rule's tensor has in this model. */
+static uint32_t wanted_shape(const struct binder *b, const struct bind_rule *rule,
+                             uint64_t want[BIND_MAX_RANK])
+{
+    uint32_t rank = bind_rule_rank(rule);
+    for (uint32_t i = 0; i < rank; i++)
+        want[i] = b->dims[rule->dims[i]];
+    return rank;
+}
+
+static const char *wanted_text(const struct binder *b, const struct bind_rule *rule,
+                               char text[TENSOR_SHAPE_TEXT])
+{
+    uint64_t want[BIND_MAX_RANK];
+    uint32_t rank = wanted_shape(b, rule, want);
+    return tensor_shape_str(rank, want, text);
+}
+
+static enum dgl_status check_shape(struct binder *b, const struct tensor_info *t,
+                                   const struct bind_rule *rule)
+{
+    uint64_t want[BIND_MAX_RANK];
+    uint32_t rank = wanted_shape(b, rule, want);
+    if (t->rank == rank && memcmp(t->shape, want, rank * sizeof(*want)) == 0)
+        return DGL_OK;
+    char found_text[TENSOR_SHAPE_TEXT], want_text[TENSOR_SHAPE_TEXT];
+    return dgl_fail(b->log, DGL_ERR_FORMAT, "%s: tensor %s has shape %s, but %s makes it %s",
+                    tensor_source_label(b->src), tensor_source_shown(b->src, t->name).text,
+                    tensor_shape_str(t->rank, t->shape, found_text), b->config_name,
+                    wanted_text(b, rule, want_text));
+}
+
+/* The index that a rule fills: for experts of their own, in a list that is made here. */
+static enum dgl_status place_find(struct binder *b, const struct bind_match *m, long **out)
+{
+    void *slot = slot_at(m->base, m->rule->slot);
+    struct expert_tensors *experts = slot;
+    *out = m->rule->kind == TENSOR ? slot : &experts->stacked;
+    if (m->rule->kind != EACH)
+        return DGL_OK;
+    size_t count = (size_t)b->desc->moe.experts;
+    if (!experts->each) {
+        experts->each = dgl_new_array(long, count);
+        if (!experts->each)
+            return dgl_fail_memory(b->log, "list of experts", count * sizeof(long));
+        for (size_t i = 0; i < count; i++)
+            experts->each[i] = TENSOR_NONE;
+    }
+    *out = &experts->each[m->number];
+    return DGL_OK;
+}
+
+static enum dgl_status fail_twice(struct binder *b, long first, const char *second)
+{
+    return dgl_fail(b->log, DGL_ERR_FORMAT,
+                    "%s: tensors %s and %s are the same part of the model; remove one of them",
+                    tensor_source_label(b->src), shown_at(b, (size_t)first).text,
+                    tensor_source_shown(b->src, second).text);
+}
+
+static bool is_bias(const char *name)
+{
+    size_t n = strlen(name);
+    return n > 4 && strcmp(name + n - 4, "bias") == 0;
+}
+
+static enum dgl_status bind_tensor(struct binder *b, size_t index, const struct bind_match *m)
+{
+    const struct tensor_info *t = tensor_source_at(b->src, index);
+    bool matrix = bind_rule_rank(m->rule) > 1 && !is_bias(m->rule->name);
+    long *place = NULL;
+    enum dgl_status st = check_dtype(b, t, matrix);
+    if (st == DGL_OK)
+        st = check_shape(b, t, m->rule);
+    if (st == DGL_OK)
+        st = place_find(b, m, &place);
+    if (st != DGL_OK)
+        return st;
+    if (*place != TENSOR_NONE)
+        return fail_twice(b, *place, t->name);
+    *place = (long)index;
+    /* Every dimension is bounded by the config's ranges, and so is the number of tensors. */
+    uint64_t values = 1;
+    for (uint32_t i = 0; i < t->rank; i++)
+        values *= t->shape[i];
+    b->desc->parameters += values;
+    b->desc->weight_bytes += t->bytes;
+    return DGL_OK;
+}
+
+/* Compares two tensors' bytes, a piece at a time. */
+static enum dgl_status bytes_equal(struct binder *b, size_t x, size_t y, bool *equal)
+{
+    enum { PIECE = 1 << 20 };
+    const struct tensor_info *tx = tensor_source_at(b->src, x);
+    const struct tensor_info *ty = tensor_source_at(b->src, y);
+    *equal = tx->dtype == ty->dtype && tx->bytes == ty->bytes;
+    unsigned char *piece = dgl_calloc(2, PIECE);
+    if (!piece)
+        return dgl_fail_memory(b->log, "comparison of tensors", 2 * PIECE);
+    enum dgl_status st = DGL_OK;
+    for (uint64_t at = 0; *equal && st == DGL_OK && at < tx->bytes; at += PIECE) {
+        size_t n = tx->bytes - at < PIECE ? (size_t)(tx->bytes - at) : PIECE;
+        st = tensor_source_read(b->log, b->src, x, at, piece, n);
+        if (st == DGL_OK)
+            st = tensor_source_read(b->log, b->src, y, at, piece + PIECE, n);
+        if (st == DGL_OK)
+            *equal = memcmp(piece, piece + PIECE, n) == 0;
+    }
+    free(piece);
+    return st;
+}
+
+/* Some checkpoints store the head although it is the embedding table: harmless as long as that
+ * is true. */
+static enum dgl_status skip_spare_head(struct binder *b)
+{
+    size_t index = (size_t)b->spare_head;
+    bool equal = false;
+    if (b->spare_head == TENSOR_NONE)
+        return DGL_OK;
+    enum dgl_status st = bytes_equal(b, index, (size_t)b->desc->embed, &equal);
+    if (st != DGL_OK)
+        return st;
+    if (!equal)
+        return dgl_fail(b->log, DGL_ERR_FORMAT,
+                        "%s: tensor %s differs from %s, but %s has tie_word_embeddings true; set "
+                        "it to false if the head is its own",
+                        tensor_source_label(b->src), shown_at(b, index).text,
+                        shown_at(b, (size_t)b->desc->embed).text, b->config_name);
+    return skip_tensor(b, index, "equal to the tied embeddings");
+}
+
+/* The text model's own name for a tensor; *left_out when it belongs to another part. Free with
+ * free(); NULL = out of memory. */
+static char *text_name(struct binder *b, const char *name, bool *left_out)
+{
+    struct dgl_buf text = {0};
+    const struct bind_prefix *p = b->desc->parts & PART_OTHER_MODES ? bind_prefix_find(name) : NULL;
+    *left_out = p && !p->replacement;
+    if (!p)
+        return strdup(name);
+    b->left_out[p - bind_prefixes] += *left_out;
+    dgl_buf_printf(&text, "%s%s", p->replacement ? p->replacement : "", name + strlen(p->prefix));
+    return dgl_buf_take(&text);
+}
+
+static enum dgl_status place_named(struct binder *b, size_t index, const char *name)
+{
+    struct bind_match m = {0};
+    if (bind_match_find(b->desc, name, &m)) {
+        if (m.base == b->desc && m.rule->slot == offsetof(struct model_desc, head) &&
+            b->desc->tied_head) {
+            b->spare_head = (long)index;
+            return DGL_OK;
+        }
+        return bind_tensor(b, index, &m);
+    }
+    if (bind_is_derived(name))
+        return skip_tensor(b, index, "derived buffer");
+    return dgl_fail(b->log, DGL_ERR_UNSUPPORTED,
+                    "%s: tensor %s is not part of a %s model with %" PRId32
+                    " layers (%s); refusing to leave it out",
+                    tensor_source_label(b->src), shown_at(b, index).text, b->desc->family,
+                    b->desc->layers, b->config_name);
+}
+
+static enum dgl_status place_tensor(struct binder *b, size_t index)
+{
+    bool left_out;
+    const char *stored = tensor_source_at(b->src, index)->name;
+    char *name = text_name(b, stored, &left_out);
+    if (!name)
+        return dgl_fail_memory(b->log, stored, strlen(stored));
+    enum dgl_status st = DGL_OK;
+    if (left_out)
+        b->skipped->of_tensor[index] = true;
+    else
+        st = place_named(b, index, name);
+    free(name);
+    return st;
+}
+
+static enum dgl_status skip_groups(struct binder *b)
+{
+    enum dgl_status st = DGL_OK;
+    for (size_t i = 0; i < BIND_NUM_PREFIXES && st == DGL_OK; i++) {
+        struct dgl_buf line = {0};
+        if (b->left_out[i] == 0)
+            continue;
+        dgl_buf_printf(&line, "%s*: not part of the text model (tensors: %zu)",
+                       bind_prefixes[i].prefix, b->left_out[i]);
+        st = model_skipped_add(b->log, b->skipped, &line);
+    }
+    return st;
+}
+
+/* What the file would call the tensor of a rule; `layer` -1 = it is in none. *never: files of this
+ * kind do not have it. */
+static struct dgl_shown rule_shown(const struct binder *b, int32_t layer,
+                                   const struct bind_rule *rule, int32_t number, bool *never)
+{
+    struct dgl_buf name = {0}, stored = {0};
+    const char *star = strchr(rule->name, '*');
+    if (layer >= 0)
+        dgl_buf_printf(&name, "model.layers.%" PRId32 ".", layer);
+    if (star)
+        dgl_buf_printf(&name, "%.*s%" PRId32 "%s", (int)(star - rule->name), rule->name, number,
+                       star + 1);
+    else
+        dgl_buf_puts(&name, rule->name);
+    const char *text = name.failed ? rule->name : name.p;
+    struct dgl_shown shown = tensor_source_shown(b->src, text);
+    *never = tensor_source_file_name(b->src, text, &stored) && stored.len == 0;
+    dgl_buf_finish(&name);
+    dgl_buf_finish(&stored);
+    return shown;
+}
+
+/* The rule whose tensor makes this one superfluous; NULL = none. */
+static const struct bind_rule *alternative(const struct binder *b, int32_t layer,
+                                           const struct bind_rule *rule)
+{
+    for (size_t i = 0; rule->instead != 0 && i < bind_num_layer_rules; i++) {
+        const struct bind_rule *other = &bind_layer_rules[i];
+        if (other->slot == rule->instead && other->kind == rule->kind &&
+            bind_rule_holds(other, b->desc, layer))
+            return other;
+    }
+    return NULL;
+}
+
+static enum dgl_status missing(const struct binder *b, int32_t layer, const struct bind_rule *rule,
+                               int32_t number)
+{
+    const struct bind_rule *other = alternative(b, layer, rule);
+    char shape[TENSOR_SHAPE_TEXT];
+    struct dgl_buf instead = {0};
+    bool never, other_never = true;
+    struct dgl_shown name = rule_shown(b, layer, rule, number, &never), other_name = {{0}};
+    if (other)
+        other_name = rule_shown(b, layer, other, number, &other_never);
+    if (never && !other_never) { /* only the other one can be meant */
+        rule = other;
+        name = other_name;
+    } else if (!other_never) {
+        dgl_buf_printf(&instead, " (or %s with shape %s)", other_name.text,
+                       wanted_text(b, other, shape));
+    }
+    enum dgl_status st =
+        dgl_fail(b->log, DGL_ERR_FORMAT,
+                 "%s: tensor %s is missing, but %s describes a model that has it with shape %s%s",
+                 tensor_source_label(b->src), name.text, b->config_name,
+                 wanted_text(b, rule, shape), instead.p ? instead.p : "");
+    dgl_buf_finish(&instead);
+    return st;
+}
+
+/* A tensor that fills the slot, TENSOR_NONE when it is not filled; *number is then the first
+ * expert without. */
+static long slot_tensor(const struct binder *b, void *base, size_t slot, enum rule_kind kind,
+                        int32_t *number)
+{
+    const struct expert_tensors *experts = slot_at(base, slot);
+    *number = 0;
+    if (kind == TENSOR)
+        return *(const long *)slot_at(base, slot);
+    if (experts->stacked != TENSOR_NONE || !experts->each)
+        return experts->stacked;
+    for (int32_t i = 0; i < b->desc->moe.experts; i++) {
+        if (experts->each[i] == TENSOR_NONE) {
+            *number = i;
+            return TENSOR_NONE;
+        }
+    }
+    return experts->each[0];
+}
+
+static enum dgl_status check_rule(struct binder *b, int32_t layer, const struct bind_rule *rule)
+{
+    int32_t number, other_number;
+    void *base = &b->desc->layer[layer];
+    long have = slot_tensor(b, base, rule->slot, rule->kind, &number), other = TENSOR_NONE;
+    if (rule->instead != 0)
+        other = slot_tensor(b, base, rule->instead, rule->kind, &other_number);
+    if (have != TENSOR_NONE && other != TENSOR_NONE)
+        return fail_twice(b, other, tensor_source_at(b->src, (size_t)have)->name);
+    if (have == TENSOR_NONE && other == TENSOR_NONE && !rule->optional)
+        return missing(b, layer, rule, number);
+    return DGL_OK;
+}
+
+static enum dgl_status check_complete(struct binder *b)
+{
+    for (size_t i = 0; i < bind_num_model_rules; i++) {
+        const struct bind_rule *rule = &bind_model_rules[i];
+        bool spare = rule->slot == offsetof(struct model_desc, head) && b->desc->tied_head;
+        if (!spare && *(const long *)slot_at(b->desc, rule->slot) == TENSOR_NONE)
+            return missing(b, -1, rule, 0);
+    }
+    enum dgl_status st = DGL_OK;
+    for (int32_t layer = 0; layer < b->desc->layers; layer++) {
+        for (size_t i = 0; i < bind_num_layer_rules && st == DGL_OK; i++) {
+            if (bind_rule_holds(&bind_layer_rules[i], b->desc, layer))
+                st = check_rule(b, layer, &bind_layer_rules[i]);
+        }
+    }
+    return st;
+}
+
+enum dgl_status model_bind(const struct dgl_log *log, const struct tensor_source *src,
+                           const char *config_name, struct model_desc *out,
+                           struct model_skipped *skipped)
+{
+    size_t count = tensor_source_count(src);
+    struct binder b = {.log = log,
+                       .src = src,
+                       .config_name = config_name,
+                       .desc = out,
+                       .skipped = skipped,
+                       .spare_head = TENSOR_NONE};
+    bind_dims_fill(out, b.dims);
+    enum dgl_status st = DGL_OK;
+    skipped->of_tensor = dgl_new_array(bool, count);
+    if (!skipped->of_tensor)
+        return dgl_fail_memory(log, "list of skipped tensors", count);
+    for (size_t i = 0; i < count && st == DGL_OK; i++)
+        st = place_tensor(&b, i);
+    if (st == DGL_OK)
+        st = check_complete(&b);
+    if (st == DGL_OK)
+        st = skip_spare_head(&b);
+    if (st == DGL_OK)
+        st = skip_groups(&b);
+    if (st == DGL_OK && out->tied_head)
+        out->head = out->embed;
+    return st;
+}

@@ -1,0 +1,123 @@
+/* config.json and tensors -> model_desc: the order of the steps. */
+#include "loader/desc/model_desc.h"
+
+#include <stdlib.h>
+
+#include "core/base/mem.h"
+#include "loader/desc/model_bind.h"
+#include "loader/desc/model_config.h"
+
+static const struct layer_desc layer_unbound = {
+    .attn_norm = TENSOR_NONE,
+    .q = TENSOR_NONE,
+    .k = TENSOR_NONE,
+    .v = TENSOR_NONE,
+    .qkv = TENSOR_NONE,
+    .q_bias = TENSOR_NONE,
+    .k_bias = TENSOR_NONE,
+    .v_bias = TENSOR_NONE,
+    .o_bias = TENSOR_NONE,
+    .q_norm = TENSOR_NONE,
+    .k_norm = TENSOR_NONE,
+    .sinks = TENSOR_NONE,
+    .o = TENSOR_NONE,
+    .attn_post_norm = TENSOR_NONE,
+    .ffn_norm = TENSOR_NONE,
+    .gate = TENSOR_NONE,
+    .up = TENSOR_NONE,
+    .down = TENSOR_NONE,
+    .gate_up = TENSOR_NONE,
+    .gate_bias = TENSOR_NONE,
+    .up_bias = TENSOR_NONE,
+    .down_bias = TENSOR_NONE,
+    .ffn_post_norm = TENSOR_NONE,
+    .router = TENSOR_NONE,
+    .router_bias = TENSOR_NONE,
+    .expert_gate_up_bias = TENSOR_NONE,
+    .expert_down_bias = TENSOR_NONE,
+    .expert_gate.stacked = TENSOR_NONE,
+    .expert_up.stacked = TENSOR_NONE,
+    .expert_down.stacked = TENSOR_NONE,
+    .expert_gate_up.stacked = TENSOR_NONE,
+};
+
+enum dgl_status model_layers_create(const struct dgl_log *log, struct model_desc *d)
+{
+    d->layer = dgl_new_array(struct layer_desc, (size_t)d->layers);
+    if (!d->layer)
+        return dgl_fail_memory(log, "layer list", (uint64_t)d->layers * sizeof(*d->layer));
+    for (int32_t i = 0; i < d->layers; i++)
+        d->layer[i] = layer_unbound;
+    return DGL_OK;
+}
+
+enum dgl_status model_desc_init(const struct dgl_log *log, const struct model_desc_input *in,
+                                struct model_desc *out, struct model_skipped *skipped)
+{
+    const struct config config = {.r = in->config, .root = in->config_root};
+    *out =
+        (struct model_desc){.embed = TENSOR_NONE, .head = TENSOR_NONE, .final_norm = TENSOR_NONE};
+    *skipped = (struct model_skipped){0};
+    if (!dgl_json_is(config.root, DGL_JSON_OBJECT))
+        return dgl_fail(log, DGL_ERR_FORMAT, "%s: is %s, wanted an object",
+                        dgl_json_name(config.r.doc),
+                        dgl_json_type_name(dgl_json_type(config.root)));
+    enum dgl_status st = model_config_read(&config, out);
+    if (st == DGL_OK)
+        st = stop_ids_read(&config, in->generation_config, out);
+    if (st == DGL_OK && !in->config_only)
+        st = model_bind(log, in->tensors, dgl_json_name(config.r.doc), out, skipped);
+    if (st != DGL_OK) {
+        model_desc_finish(out);
+        model_skipped_finish(skipped);
+    }
+    return st;
+}
+
+static void layer_finish(struct layer_desc *l)
+{
+    struct expert_tensors *const all[] = {&l->expert_gate, &l->expert_up, &l->expert_down,
+                                          &l->expert_gate_up};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        free(all[i]->each);
+        all[i]->each = NULL;
+    }
+}
+
+void model_desc_finish(struct model_desc *desc)
+{
+    for (int32_t i = 0; desc->layer && i < desc->layers; i++)
+        layer_finish(&desc->layer[i]);
+    for (int i = 0; i < ROPE_SETS; i++) {
+        free(desc->rope[i].short_factor);
+        free(desc->rope[i].long_factor);
+        desc->rope[i].short_factor = desc->rope[i].long_factor = NULL;
+    }
+    free(desc->layer);
+    desc->layer = NULL;
+}
+
+enum dgl_status model_skipped_add(const struct dgl_log *log, struct model_skipped *skipped,
+                                  struct dgl_buf *line)
+{
+    char *text = dgl_buf_take(line);
+    char **lines = realloc(skipped->lines, (skipped->count + 1) * sizeof(*lines));
+    if (lines)
+        skipped->lines = lines;
+    if (!text || !lines) {
+        free(text);
+        return dgl_fail_memory(log, "list of skipped tensors",
+                               (skipped->count + 1) * sizeof(*lines));
+    }
+    lines[skipped->count++] = text;
+    return DGL_OK;
+}
+
+void model_skipped_finish(struct model_skipped *skipped)
+{
+    for (size_t i = 0; i < skipped->count; i++)
+        free(skipped->lines[i]);
+    free(skipped->lines);
+    free(skipped->of_tensor);
+    *skipped = (struct model_skipped){0};
+}

@@ -1,0 +1,29 @@
+/* GGUF metadata -> the config.json that the same model has in Hugging Face form: from there on
+ * both are read by the same code. */
+#ifndef DGL_LOADER_GGUF_CONFIG_H
+#define DGL_LOADER_GGUF_CONFIG_H
+
+#include "loader/gguf/gguf_arch.h"
+#include "loader/gguf/gguf_file.h"
+
+/* What of a GGUF model the view of its tensors and the config need. */
+struct gguf_model {
+    const struct gguf_file *file;    /* the first part's header */
+    const struct tensor_source *raw; /* under the names of the file */
+    const struct gguf_arch *arch;
+    int32_t layers, heads, kv_heads, head_dim, experts;
+};
+/* Finds the architecture and reads the sizes above. Unknown architectures, and keys of a known one
+ * that would change the result and are not read, are DGL_ERR_UNSUPPORTED. */
+enum dgl_status gguf_model_init(const struct dgl_log *log, const struct gguf_file *file,
+                                const struct tensor_source *raw, struct gguf_model *out);
+/* Appends config.json. `stop_ids` are written as eos_token_id; bos_id -1 = none. */
+struct gguf_config_ids {
+    const struct dgl_stop_id *stop_ids;
+    size_t num_stop_ids;
+    int32_t bos_id;
+};
+enum dgl_status gguf_config_write(const struct dgl_log *log, const struct gguf_model *model,
+                                  const struct gguf_config_ids *ids, struct dgl_buf *out);
+
+#endif

@@ -1,0 +1,298 @@
+/* The keys of an architecture: which are read, and the sizes that everything else depends on. */
+#include "loader/gguf/gguf_config.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "loader/gguf/gguf_keys.h"
+
+enum { MAX_COUNT = 1 << 20, MAX_CONTEXT = 1 << 27 };
+
+/* Everything after "ARCH." that some architecture has and that is read, changes nothing, or is in
+ * gguf_key_rules. */
+static const char *const known_keys[] = {
+    "attention.causal",
+    "attention.head_count",
+    "attention.head_count_kv",
+    "attention.key_length",
+    "attention.key_length_swa",
+    "attention.layer_norm_rms_epsilon",
+    "attention.scale",
+    "attention.sliding_window",
+    "attention.sliding_window_pattern",
+    "attention.value_length",
+    "attention.value_length_swa",
+    "attn_logit_softcapping",
+    "block_count",
+    "context_length",
+    "embedding_length",
+    "embedding_scale",
+    "expert_count",
+    "expert_feed_forward_length",
+    "expert_gating_func",
+    "expert_used_count",
+    "expert_weights_norm",
+    "expert_weights_scale",
+    "feed_forward_length",
+    "final_logit_softcapping",
+    "logit_scale",
+    "residual_scale",
+    "rope.dimension_count",
+    "rope.dimension_count_swa",
+    "rope.freq_base",
+    "rope.freq_base_swa",
+    "rope.scale_linear",
+    "rope.scaling.attn_factor",
+    "rope.scaling.factor",
+    "rope.scaling.finetuned",
+    "rope.scaling.original_context_length",
+    "rope.scaling.type",
+    "rope.scaling.yarn_attn_factor",
+    "rope.scaling.yarn_beta_fast",
+    "rope.scaling.yarn_beta_slow",
+    "rope.scaling.yarn_ext_factor",
+    "rope.scaling.yarn_log_multiplier",
+    "tensor_data_layout",
+    "vocab_size",
+};
+
+const char *gguf_arch_key(const struct gguf_arch *arch, const char *suffix,
+                          char text[GGUF_ARCH_KEY_TEXT])
+{
+    snprintf(text, GGUF_ARCH_KEY_TEXT, "%s.%s", arch->name, suffix);
+    return text;
+}
+
+enum dgl_status gguf_arch_i64(const struct dgl_log *log, const struct gguf_model *m,
+                              const char *suffix, int64_t max, int64_t *inout)
+{
+    char key[GGUF_ARCH_KEY_TEXT];
+    return gguf_opt_i64((struct gguf_reader){log, m->file}, gguf_arch_key(m->arch, suffix, key), 0,
+                        max, inout);
+}
+
+enum dgl_status gguf_arch_need_i64(const struct dgl_log *log, const struct gguf_model *m,
+                                   const char *suffix, int64_t max, int64_t *out)
+{
+    char key[GGUF_ARCH_KEY_TEXT];
+    return gguf_need_i64((struct gguf_reader){log, m->file}, gguf_arch_key(m->arch, suffix, key), 1,
+                         max, out);
+}
+
+enum dgl_status gguf_arch_f64(const struct dgl_log *log, const struct gguf_model *m,
+                              const char *suffix, double *inout)
+{
+    char key[GGUF_ARCH_KEY_TEXT];
+    return gguf_opt_f64((struct gguf_reader){log, m->file}, gguf_arch_key(m->arch, suffix, key),
+                        inout);
+}
+
+const struct gguf_kv *gguf_arch_find_key(const struct gguf_model *m, const char *suffix)
+{
+    char key[GGUF_ARCH_KEY_TEXT];
+    return gguf_find(m->file, gguf_arch_key(m->arch, suffix, key));
+}
+
+static bool is_known(const char *suffix)
+{
+    for (size_t i = 0; i < sizeof(known_keys) / sizeof(known_keys[0]); i++) {
+        if (strcmp(known_keys[i], suffix) == 0)
+            return true;
+    }
+    return false;
+}
+
+static enum dgl_status check_keys(const struct dgl_log *log, const struct gguf_model *m)
+{
+    size_t len = strlen(m->arch->name);
+    for (size_t i = 0; i < m->file->num_keys; i++) {
+        const char *key = m->file->keys[i].key;
+        if (strncmp(key, m->arch->name, len) == 0 && key[len] == '.' && !is_known(key + len + 1))
+            return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                            "%s: key %s is not known, and leaving it out could give wrong results",
+                            m->file->name, DGL_SHOWN(key));
+    }
+    return DGL_OK;
+}
+
+/* The number in a key, as text too; false: it holds no single number. */
+static bool number_of(const struct gguf_kv *kv, double *value, char *text, size_t size)
+{
+    int64_t whole;
+    bool is = !kv->is_array && gguf_float_at(kv, 0, value);
+    if (!is && !kv->is_array && gguf_int_at(kv, 0, &whole)) {
+        *value = (double)whole;
+        is = true;
+    }
+    if (is)
+        snprintf(text, size, "%g", *value);
+    else
+        snprintf(text, size, "%s %s", kv->is_array ? "an array of" : "a", gguf_type_name(kv->type));
+    return is;
+}
+
+/* Keys that change the result, in an architecture that is computed without them. */
+static enum dgl_status check_unused(const struct dgl_log *log, const struct gguf_model *m)
+{
+    int64_t window = 0, context = 0;
+    char key[GGUF_ARCH_KEY_TEXT], text[64];
+    enum dgl_status st = gguf_arch_i64(log, m, "attention.sliding_window", MAX_CONTEXT, &window);
+    if (st == DGL_OK)
+        st = gguf_arch_i64(log, m, "context_length", MAX_CONTEXT, &context);
+    for (size_t i = 0; i < gguf_num_key_rules && st == DGL_OK; i++) {
+        const struct gguf_key_rule *rule = &gguf_key_rules[i];
+        const struct gguf_kv *kv = gguf_arch_find_key(m, rule->suffix);
+        double value = 0;
+        if (!kv || gguf_arch_uses(m->arch, rule->suffix) ||
+            (rule->of_window && (window == 0 || window >= context)))
+            continue;
+        if (!number_of(kv, &value, text, sizeof(text)) ||
+            (value != rule->neutral && value != rule->also))
+            st = dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                          "%s: %s is %s, which is not implemented for this architecture; "
+                          "supported: %g",
+                          m->file->name, gguf_arch_key(m->arch, rule->suffix, key), text,
+                          rule->neutral);
+    }
+    return st;
+}
+
+/* Values of which only one is implemented. */
+static enum dgl_status check_fixed(const struct dgl_log *log, const struct gguf_model *m)
+{
+    static const char *const pairs[][2] = {
+        {"attention.value_length", "attention.key_length"},
+        {"attention.key_length_swa", "attention.key_length"},
+        {"attention.value_length_swa", "attention.key_length"},
+    };
+    char a[GGUF_ARCH_KEY_TEXT], b[GGUF_ARCH_KEY_TEXT];
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+        int64_t value = m->head_dim;
+        enum dgl_status st = gguf_arch_i64(log, m, pairs[i][0], MAX_COUNT, &value);
+        if (st != DGL_OK)
+            return st;
+        if (value != m->head_dim)
+            return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                            "%s: %s is %" PRId64 " and %s is %" PRId32 "; supported: both the same",
+                            m->file->name, gguf_arch_key(m->arch, pairs[i][0], a), value,
+                            gguf_arch_key(m->arch, pairs[i][1], b), m->head_dim);
+    }
+    int64_t gating = 1; /* softmax */
+    double log_mul = 0, ext = 1, expert_scale = 1;
+    enum dgl_status st = gguf_arch_i64(log, m, "expert_gating_func", 255, &gating);
+    if (st == DGL_OK)
+        st = gguf_arch_f64(log, m, "rope.scaling.yarn_log_multiplier", &log_mul);
+    if (st == DGL_OK)
+        st = gguf_arch_f64(log, m, "rope.scaling.yarn_ext_factor", &ext);
+    if (st == DGL_OK)
+        st = gguf_arch_f64(log, m, "expert_weights_scale", &expert_scale);
+    if (st != DGL_OK)
+        return st;
+    const struct {
+        const char *suffix;
+        double value, want, also;
+    } fixed[] = {{"expert_gating_func", (double)gating, 1, 0},
+                 {"rope.scaling.yarn_log_multiplier", log_mul, 0, 0},
+                 {"rope.scaling.yarn_ext_factor", ext, 1, -1},
+                 {"expert_weights_scale", expert_scale, 1, 0}};
+    for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++) {
+        if (fixed[i].value != fixed[i].want && fixed[i].value != fixed[i].also)
+            return dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: %s is %g; supported: %g", m->file->name,
+                            gguf_arch_key(m->arch, fixed[i].suffix, a), fixed[i].value,
+                            fixed[i].want);
+    }
+    return DGL_OK;
+}
+
+/* Switches that would change what is computed. */
+static enum dgl_status check_switches(const struct dgl_log *log, const struct gguf_model *m)
+{
+    static const struct {
+        const char *suffix;
+        unsigned families;
+    } switches[] = {{"attention.causal", ~0u},
+                    /* llama.cpp takes false as "no rotation" in Granite, and nowhere else */
+                    {"rope.scaling.finetuned", GGUF_GRANITE}};
+    char key[GGUF_ARCH_KEY_TEXT];
+    for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++) {
+        bool on = true;
+        enum dgl_status st = gguf_opt_bool((struct gguf_reader){log, m->file},
+                                           gguf_arch_key(m->arch, switches[i].suffix, key), &on);
+        if (st != DGL_OK)
+            return st;
+        if (!on && (switches[i].families & (unsigned)m->arch->family))
+            return dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: %s is false; supported: true",
+                            m->file->name, DGL_SHOWN(key));
+    }
+    return DGL_OK;
+}
+
+static enum dgl_status find_arch(const struct dgl_log *log, struct gguf_model *m)
+{
+    struct gguf_reader r = {log, m->file};
+    struct dgl_str name = {0};
+    int64_t experts = 0;
+    char key[GGUF_ARCH_KEY_TEXT];
+    enum dgl_status st = gguf_opt_str(r, "general.architecture", &name);
+    if (st == DGL_OK && name.len == 0)
+        return dgl_fail(log, DGL_ERR_FORMAT, "%s: general.architecture is missing", m->file->name);
+    if (st == DGL_OK && name.len < sizeof(key) - sizeof(".expert_count")) {
+        snprintf(key, sizeof(key), "%s.expert_count", name.p);
+        st = gguf_opt_i64(r, key, 0, MAX_COUNT, &experts);
+        m->arch = gguf_arch_find(name.p, name.len, experts > 0);
+    }
+    if (st == DGL_OK && !m->arch && experts == 0 && gguf_arch_find(name.p, name.len, true))
+        return dgl_fail(log, DGL_ERR_FORMAT,
+                        "%s: %s is %s, wanted the number of experts that every model of this "
+                        "architecture has",
+                        m->file->name, DGL_SHOWN(key), gguf_find(m->file, key) ? "0" : "missing");
+    if (st == DGL_OK && !m->arch)
+        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                        "%s: general.architecture is \"%s\"%s; supported: " GGUF_ARCH_NAMES,
+                        m->file->name, DGL_SHOWN_STR(name), experts > 0 ? " with experts" : "");
+    m->experts = (int32_t)experts;
+    /* The architecture without a window of its own: with one, it is what others call Mistral. */
+    int64_t window = 0;
+    if (st == DGL_OK && m->arch->family == GGUF_LLAMA)
+        st = gguf_arch_i64(log, m, "attention.sliding_window", MAX_COUNT, &window);
+    if (window > 0)
+        m->arch = gguf_arch_of_model_type("mistral");
+    return st;
+}
+
+enum dgl_status gguf_model_init(const struct dgl_log *log, const struct gguf_file *file,
+                                const struct tensor_source *raw, struct gguf_model *out)
+{
+    int64_t layers = 0, heads = 0, hidden = 0;
+    *out = (struct gguf_model){.file = file, .raw = raw};
+    enum dgl_status st = find_arch(log, out);
+    if (st == DGL_OK)
+        st = check_keys(log, out);
+    if (st == DGL_OK)
+        st = check_unused(log, out);
+    if (st == DGL_OK)
+        st = gguf_arch_need_i64(log, out, "block_count", MAX_COUNT, &layers);
+    if (st == DGL_OK)
+        st = gguf_arch_need_i64(log, out, "attention.head_count", MAX_COUNT, &heads);
+    if (st == DGL_OK)
+        st = gguf_arch_need_i64(log, out, "embedding_length", MAX_COUNT, &hidden);
+    if (st != DGL_OK)
+        return st;
+    int64_t kv_heads = heads, head_dim = hidden / heads;
+    st = gguf_arch_i64(log, out, "attention.head_count_kv", MAX_COUNT, &kv_heads);
+    if (st == DGL_OK)
+        st = gguf_arch_i64(log, out, "attention.key_length", MAX_COUNT, &head_dim);
+    if (st == DGL_OK && (kv_heads < 1 || head_dim < 2 || head_dim % 2 != 0))
+        return dgl_fail(log, DGL_ERR_FORMAT,
+                        "%s: %" PRId64 " key-value heads of %" PRId64
+                        " values; wanted 1 or more heads of an even number of values",
+                        file->name, kv_heads, head_dim);
+    out->layers = (int32_t)layers;
+    out->heads = (int32_t)heads;
+    out->kv_heads = (int32_t)kv_heads;
+    out->head_dim = (int32_t)head_dim;
+    if (st == DGL_OK)
+        st = check_switches(log, out);
+    return st == DGL_OK ? check_fixed(log, out) : st;
+}

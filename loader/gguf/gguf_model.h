@@ -1,0 +1,34 @@
+/* A GGUF file in the parts of a Hugging Face folder: what model_file.c and chat_source.c open. */
+#ifndef DGL_LOADER_GGUF_MODEL_H
+#define DGL_LOADER_GGUF_MODEL_H
+
+#include "loader/gguf/gguf_arch.h"
+#include "loader/gguf/gguf_file.h"
+#include "loader/desc/model_desc.h"
+
+struct gguf_parts {
+    const struct gguf_arch *arch; /* static */
+    struct dgl_buf config; /* config.json; the buffers are empty where there is no such text */
+    struct dgl_buf tokenizer, tokenizer_config;
+    struct tensor_source *tensors; /* under Hugging Face's names */
+    struct dgl_stop_id stop_ids[MODEL_MAX_STOP_IDS];
+    size_t num_stop_ids;
+};
+enum dgl_status gguf_model_open(const struct dgl_log *log, const char *path,
+                                struct gguf_parts *out);
+/* The same of a parsed file: `raw` has its tensors under its names and is taken in any case; `file`
+ * must live as long as `raw`. */
+enum dgl_status gguf_parts_read(const struct dgl_log *log, const struct gguf_file *file,
+                                struct tensor_source *raw, struct gguf_parts *out);
+void gguf_parts_finish(struct gguf_parts *parts);
+
+/* The name ends in .gguf, or the file begins with its magic. */
+bool gguf_is_model(const char *path);
+/* A regular file that begins with the magic. */
+bool gguf_has_magic(const char *path);
+/* tokenizer.json or tokenizer_config.json alone; *text stays as it is for other names and where the
+ * file has none. Free it with free(). */
+enum dgl_status gguf_text_load(const struct dgl_log *log, const char *path, const char *name,
+                               char **text, size_t *len);
+
+#endif

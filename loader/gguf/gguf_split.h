@@ -1,0 +1,28 @@
+/* A GGUF model on disk: one file, or the files NAME-00001-of-0000N.gguf of a split model. */
+#ifndef DGL_LOADER_GGUF_SPLIT_H
+#define DGL_LOADER_GGUF_SPLIT_H
+
+#include "loader/gguf/gguf_file.h"
+
+struct gguf_part {
+    char *path;
+    struct dgl_file *file;
+    struct gguf_file header;
+};
+
+struct gguf_set {
+    struct gguf_part *parts; /* [count]; the first holds the metadata */
+    size_t count;
+};
+/* `path` is the only file or the first one. */
+enum dgl_status gguf_set_open(const struct dgl_log *log, const char *path, struct gguf_set *out);
+void gguf_set_close(struct gguf_set *set);
+/* Called as one of several files is: NAME-00002-of-00003.gguf. */
+bool gguf_is_split_name(const char *path);
+
+/* The tensors of all parts under the names of the file. Takes the set (which becomes empty) in
+ * any case. */
+enum dgl_status gguf_set_source(const struct dgl_log *log, struct gguf_set *set,
+                                struct tensor_source **out);
+
+#endif

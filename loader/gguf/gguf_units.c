@@ -1,0 +1,188 @@
+/* Reading rearranged tensors, and the list of them in the making. */
+#include "loader/gguf/gguf_units.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "loader/gguf/gguf_file.h"
+#include "loader/gguf/gguf_names.h"
+
+static void tensors_free(struct gguf_unit_tensor *tensors, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        free(tensors[i].values);
+        free(tensors[i].sources);
+    }
+    free(tensors);
+}
+
+/* What the finished source keeps. */
+struct rearranged {
+    struct tensor_source *raw;
+    bool owns_raw;
+    const struct gguf_arch *arch;
+    struct gguf_unit_tensor *tensors;
+    size_t count;
+};
+
+static void rearranged_destroy(void *impl)
+{
+    struct rearranged *r = impl;
+    tensors_free(r->tensors, r->count);
+    if (r->owns_raw)
+        tensor_source_destroy(&r->raw);
+    free(r);
+}
+
+static bool rearranged_file_name(const void *impl, const char *name, struct dgl_buf *out)
+{
+    const struct rearranged *r = impl;
+    return r->arch && gguf_tensor_name(r->arch, name, out);
+}
+
+/* Where unit `index` of a tensor lies: its source, and its number there. */
+static size_t unit_place(const struct gguf_unit_tensor *t, uint64_t index, uint64_t *at)
+{
+    *at = index;
+    switch (t->order) {
+    case GGUF_ORDER_PERMUTE:
+        *at = gguf_permuted_row(index, t->head);
+        break;
+    case GGUF_ORDER_UNPERMUTE:
+        *at = gguf_permuted_inverse(index, t->head);
+        break;
+    case GGUF_ORDER_SECOND:
+        *at = 2 * index + t->begin;
+        break;
+    case GGUF_ORDER_ALTERNATE:
+        *at = index / 2;
+        return t->source[index % 2];
+    case GGUF_ORDER_SAME:
+    case GGUF_ORDER_STACK:
+    case GGUF_ORDER_VALUES:
+        break;
+    }
+    return t->source[0];
+}
+
+static enum dgl_status units_read(const struct rearranged *r, const struct dgl_log *log,
+                                  const struct gguf_unit_tensor *t, uint64_t offset, uint8_t *dst,
+                                  size_t size)
+{
+    while (size > 0) {
+        uint64_t skip = offset % t->unit, left = t->unit - skip, at;
+        size_t n = size < left ? size : (size_t)left;
+        size_t source = unit_place(t, offset / t->unit, &at);
+        enum dgl_status st = tensor_source_read(log, r->raw, source, at * t->unit + skip, dst, n);
+        if (st != DGL_OK)
+            return st;
+        offset += n;
+        dst += n;
+        size -= n;
+    }
+    return DGL_OK;
+}
+
+static enum dgl_status stack_read(const struct rearranged *r, const struct dgl_log *log,
+                                  const struct gguf_unit_tensor *t, uint64_t offset, uint8_t *dst,
+                                  size_t size)
+{
+    while (size > 0) {
+        uint64_t skip = offset % t->source_bytes, left = t->source_bytes - skip;
+        size_t n = size < left ? size : (size_t)left;
+        size_t source = t->sources[offset / t->source_bytes];
+        enum dgl_status st = tensor_source_read(log, r->raw, source, skip, dst, n);
+        if (st != DGL_OK)
+            return st;
+        offset += n;
+        dst += n;
+        size -= n;
+    }
+    return DGL_OK;
+}
+
+static enum dgl_status rearranged_read(void *impl, const struct dgl_log *log, size_t index,
+                                       uint64_t offset, void *dst, size_t size)
+{
+    const struct rearranged *r = impl;
+    const struct gguf_unit_tensor *t = &r->tensors[index];
+    switch (t->order) {
+    case GGUF_ORDER_SAME:
+        return tensor_source_read(log, r->raw, t->source[0], t->begin + offset, dst, size);
+    case GGUF_ORDER_VALUES:
+        memcpy(dst, (const uint8_t *)t->values + offset, size);
+        return DGL_OK;
+    case GGUF_ORDER_STACK:
+        return stack_read(r, log, t, offset, dst, size);
+    case GGUF_ORDER_PERMUTE:
+    case GGUF_ORDER_UNPERMUTE:
+    case GGUF_ORDER_ALTERNATE:
+    case GGUF_ORDER_SECOND:
+        break;
+    }
+    return units_read(r, log, t, offset, dst, size);
+}
+
+/* ---- the list ---- */
+
+enum dgl_status gguf_units_add(struct gguf_units *u, const struct tensor_info *info,
+                               const char *name, const struct gguf_unit_tensor *t)
+{
+    enum dgl_status st = DGL_OK;
+    if (u->count == GGUF_MAX_TENSORS)
+        st = dgl_fail(u->log, DGL_ERR_FORMAT, "%s: more than %d tensors with the experts apart",
+                      tensor_source_label(u->raw), GGUF_MAX_TENSORS);
+    else if (!name ||
+             !dgl_grow((void **)&u->infos, &u->cap_infos, u->count + 1, sizeof(*u->infos)) ||
+             !dgl_grow((void **)&u->tensors, &u->cap_tensors, u->count + 1, sizeof(*u->tensors)))
+        st = dgl_fail_memory(u->log, "tensor list", u->count * sizeof(*u->infos));
+    if (st != DGL_OK) {
+        free(t->values);
+        free(t->sources);
+        return st;
+    }
+    u->infos[u->count] = *info;
+    u->infos[u->count].name = name;
+    u->tensors[u->count++] = *t;
+    return DGL_OK;
+}
+
+uint64_t gguf_unit_bytes(const struct tensor_info *info)
+{
+    uint64_t rows = 1;
+    if (info->rank == 1)
+        return info->bytes / info->shape[0];
+    for (uint32_t i = 0; i + 1 < info->rank; i++)
+        rows *= info->shape[i]; /* the product is at most info->bytes, which was checked */
+    return info->bytes / rows;
+}
+
+enum dgl_status gguf_units_source(struct gguf_units *u, struct tensor_source **out)
+{
+    static const struct tensor_source_ops ops = {
+        .read = rearranged_read, .destroy = rearranged_destroy, .file_name = rearranged_file_name};
+    struct rearranged *r = dgl_new(struct rearranged);
+    *out = NULL;
+    if (!r) {
+        gguf_units_finish(u);
+        return dgl_fail_memory(u->log, "tensor list", sizeof(*r));
+    }
+    *r = (struct rearranged){u->raw, u->owns_raw, u->arch, u->tensors, u->count};
+    u->tensors = NULL;
+    u->raw = NULL;
+    enum dgl_status st =
+        tensor_source_create(u->log, tensor_source_label(r->raw), &ops, r, u->infos, u->count, out);
+    gguf_units_finish(u);
+    return st;
+}
+
+void gguf_units_finish(struct gguf_units *u)
+{
+    if (u->tensors)
+        tensors_free(u->tensors, u->count);
+    free(u->infos);
+    if (u->owns_raw)
+        tensor_source_destroy(&u->raw);
+    dgl_arena_finish(&u->names);
+    *u = (struct gguf_units){.log = u->log};
+}

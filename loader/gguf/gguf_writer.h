@@ -1,0 +1,47 @@
+/* Writing the GGUF container, version 3: keys and tensor descriptions first, then their data in
+ * the same order. Knows nothing of models. */
+#ifndef DGL_LOADER_GGUF_WRITER_H
+#define DGL_LOADER_GGUF_WRITER_H
+
+#include "loader/gguf/gguf_file.h"
+
+/* `{0}` is empty. Out of memory is sticky and shows in gguf_writer_begin(). */
+struct gguf_writer {
+    struct dgl_buf keys, tensors;
+    uint64_t num_keys, num_tensors;
+    uint64_t data_bytes; /* of the tensors described so far, padding included */
+    struct dgl_atomic_file *file;
+    uint64_t written; /* of the data */
+};
+
+void gguf_put_u32(struct gguf_writer *w, const char *key, uint32_t value);
+void gguf_put_f32(struct gguf_writer *w, const char *key, double value);
+void gguf_put_bool(struct gguf_writer *w, const char *key, bool value);
+void gguf_put_str(struct gguf_writer *w, const char *key, struct dgl_str value);
+/* Arrays: the head, then exactly `count` elements. */
+void gguf_put_array(struct gguf_writer *w, const char *key, enum gguf_type type, uint64_t count);
+void gguf_add_str(struct gguf_writer *w, struct dgl_str value);
+void gguf_add_i32(struct gguf_writer *w, int32_t value);
+void gguf_add_f32(struct gguf_writer *w, float value);
+void gguf_add_bool(struct gguf_writer *w, bool value);
+
+/* Describes a tensor; `info` says name, shape (row-major) and bytes. A type or a row length that
+ * GGUF cannot hold, a name too long, and sizes that overflow fail. */
+enum dgl_status gguf_put_tensor(const struct dgl_log *log, struct gguf_writer *w,
+                                const struct tensor_info *info);
+
+/* What stands before the data: preamble, keys, descriptions and padding. `out` is empty; `name` is
+ * for messages. */
+enum dgl_status gguf_writer_header(const struct dgl_log *log, const struct gguf_writer *w,
+                                   const char *name, struct dgl_buf *out);
+/* Writes it. */
+enum dgl_status gguf_writer_begin(const struct dgl_log *log, struct gguf_writer *w,
+                                  const char *path);
+/* The data, in the order of the descriptions; gguf_writer_align() after each tensor. */
+enum dgl_status gguf_writer_data(struct gguf_writer *w, const void *bytes, size_t len);
+enum dgl_status gguf_writer_align(struct gguf_writer *w);
+/* Puts the file in place: complete or not at all. */
+enum dgl_status gguf_writer_commit(struct gguf_writer *w);
+void gguf_writer_finish(struct gguf_writer *w);
+
+#endif

@@ -1,0 +1,347 @@
+/* Opening the safetensors files of a folder and reading tensors from them. */
+#include "loader/hf/hf_model.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/checked.h"
+#include "core/base/json.h"
+#include "loader/hf/safetensors.h"
+
+struct hf_file {
+    const char *name; /* inside the folder; arena */
+    struct dgl_file *file;
+    struct safetensors_header header;
+};
+
+/* Where a tensor's bytes begin. */
+struct hf_place {
+    const struct dgl_file *file;
+    uint64_t offset;
+};
+
+struct hf_weights {
+    const char *dir;       /* the caller's; valid while the folder is being opened */
+    struct hf_file *files; /* ascending by name */
+    size_t num_files;
+    struct hf_place *places; /* by tensor index */
+    struct dgl_arena names;
+};
+
+static void weights_destroy(void *impl)
+{
+    struct hf_weights *w = impl;
+    for (size_t i = 0; i < w->num_files; i++) {
+        dgl_file_close(&w->files[i].file);
+        safetensors_header_finish(&w->files[i].header);
+    }
+    free(w->files);
+    free(w->places);
+    dgl_arena_finish(&w->names);
+    free(w);
+}
+
+static enum dgl_status weights_read(void *impl, const struct dgl_log *log, size_t index,
+                                    uint64_t offset, void *dst, size_t size)
+{
+    const struct hf_place *place = &((const struct hf_weights *)impl)->places[index];
+    return dgl_file_read(log, place->file, place->offset + offset, dst, size);
+}
+
+/* Index of the file called `name`, or num_files. */
+static size_t file_find(const struct hf_weights *w, struct dgl_str name)
+{
+    size_t i = 0;
+    while (i < w->num_files && !dgl_str_eq(name, w->files[i].name))
+        i++;
+    return i;
+}
+
+static enum dgl_status file_add(const struct dgl_log *log, struct hf_weights *w,
+                                struct dgl_str name)
+{
+    if (w->num_files == HF_MAX_FILES)
+        return dgl_fail(log, DGL_ERR_FORMAT, "%s/%s: names more than %d files", w->dir, HF_INDEX,
+                        HF_MAX_FILES);
+    char *copy = dgl_arena_strndup(&w->names, name.p, name.len);
+    if (!copy)
+        return dgl_fail_memory(log, "file names", name.len);
+    w->files[w->num_files++] = (struct hf_file){.name = copy};
+    return DGL_OK;
+}
+
+static int file_compare(const void *a, const void *b)
+{
+    const struct hf_file *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+static enum dgl_status weight_map_files(struct dgl_json_reader r, struct hf_weights *w,
+                                        const struct dgl_json *map)
+{
+    for (const struct dgl_json *v = dgl_json_first(map); v; v = dgl_json_next(v)) {
+        struct dgl_str name = dgl_json_str(v);
+        if (!dgl_json_is(v, DGL_JSON_STRING))
+            return dgl_json_fail(r, v, "wanted a file name, found %s",
+                                 dgl_json_type_name(dgl_json_type(v)));
+        if (!dgl_name_is_safe(name.p, name.len))
+            return dgl_json_fail(r, v, "\"%s\" is not a plain file name (no '/', no \"..\")",
+                                 DGL_SHOWN_STR(name));
+        if (file_find(w, name) < w->num_files)
+            continue;
+        enum dgl_status st = file_add(r.log, w, name);
+        if (st != DGL_OK)
+            return st;
+    }
+    if (w->num_files == 0)
+        return dgl_json_fail(r, map, "names no file");
+    qsort(w->files, w->num_files, sizeof(*w->files), file_compare);
+    return DGL_OK;
+}
+
+static enum dgl_status file_open(const struct dgl_log *log, struct hf_weights *w,
+                                 struct hf_file *file)
+{
+    char *path = dgl_path_join(w->dir, file->name);
+    if (!path)
+        return dgl_fail_memory(log, "path", strlen(w->dir));
+    enum dgl_status st = dgl_file_open(log, path, &file->file);
+    free(path);
+    if (st == DGL_OK)
+        st = safetensors_read(log, file->file, &file->header);
+    return st;
+}
+
+/* Each tensor of each file is listed under that file. */
+static enum dgl_status weight_map_check(struct dgl_json_reader r, const struct hf_weights *w,
+                                        const struct dgl_json *map)
+{
+    for (size_t f = 0; f < w->num_files; f++) {
+        const struct hf_file *file = &w->files[f];
+        for (size_t i = 0; i < file->header.count; i++) {
+            const char *name = file->header.entries[i].info.name;
+            const struct dgl_json *listed = dgl_json_get(map, name);
+            if (!listed)
+                return dgl_json_fail(r, map, "does not list tensor %s, which %s holds",
+                                     DGL_SHOWN(name), DGL_SHOWN(file->name));
+            if (!dgl_str_eq(dgl_json_str(listed), file->name))
+                return dgl_json_fail(r, listed, "is \"%s\", but %s holds the tensor",
+                                     DGL_SHOWN(dgl_json_str(listed).p), DGL_SHOWN(file->name));
+        }
+    }
+    return DGL_OK;
+}
+
+/* The other direction: everything that is listed exists. */
+static enum dgl_status weight_map_check_missing(struct dgl_json_reader r,
+                                                const struct dgl_json *map,
+                                                const struct tensor_source *src)
+{
+    if (dgl_json_count(map) == tensor_source_count(src))
+        return DGL_OK;
+    for (const struct dgl_json *v = dgl_json_first(map); v; v = dgl_json_next(v)) {
+        if (tensor_source_find(src, dgl_json_key(v).p) < 0)
+            return dgl_json_fail(r, v, "is \"%s\", but that file does not hold the tensor",
+                                 DGL_SHOWN(dgl_json_str(v).p));
+    }
+    return dgl_json_fail(r, map, "lists %zu tensors, the files hold %zu", dgl_json_count(map),
+                         tensor_source_count(src));
+}
+
+static enum dgl_status files_open(const struct dgl_log *log, struct hf_weights *w)
+{
+    for (size_t i = 0; i < w->num_files; i++) {
+        enum dgl_status st = file_open(log, w, &w->files[i]);
+        if (st != DGL_OK)
+            return st;
+    }
+    return DGL_OK;
+}
+
+/* Flattens the files' headers into one list; takes `w` in any case. */
+static enum dgl_status source_make(const struct dgl_log *log, struct hf_weights *w,
+                                   struct tensor_source **out)
+{
+    static const struct tensor_source_ops ops = {.read = weights_read, .destroy = weights_destroy};
+    size_t count = 0, at = 0;
+    for (size_t f = 0; f < w->num_files; f++)
+        count += w->files[f].header.count; /* at most HF_MAX_FILES * 1e5 */
+    struct tensor_info *tensors = NULL;
+    if (count > SAFETENSORS_MAX_TENSORS) {
+        enum dgl_status st =
+            dgl_fail(log, DGL_ERR_FORMAT, "%s: %zu tensors, at most %d are supported", w->dir,
+                     count, SAFETENSORS_MAX_TENSORS);
+        weights_destroy(w);
+        return st;
+    }
+    tensors = dgl_new_array(struct tensor_info, count);
+    w->places = dgl_new_array(struct hf_place, count);
+    if (!tensors || !w->places) {
+        free(tensors);
+        weights_destroy(w);
+        return dgl_fail_memory(log, "tensor list", count * sizeof(*tensors));
+    }
+    for (size_t f = 0; f < w->num_files; f++) {
+        const struct hf_file *file = &w->files[f];
+        for (size_t i = 0; i < file->header.count; i++, at++) {
+            tensors[at] = file->header.entries[i].info;
+            w->places[at] = (struct hf_place){file->file, file->header.data_start +
+                                                              file->header.entries[i].begin};
+        }
+    }
+    enum dgl_status st = tensor_source_create(log, w->dir, &ops, w, tensors, count, out);
+    free(tensors);
+    return st;
+}
+
+/* Both take `w` in any case. */
+static enum dgl_status open_indexed(const struct dgl_log *log, struct hf_weights *w,
+                                    const char *index_path, struct tensor_source **out)
+{
+    struct dgl_json_doc *doc = NULL;
+    enum dgl_status st = dgl_json_load(log, index_path, HF_MAX_INDEX, &doc);
+    struct dgl_json_reader r = {.log = log, .doc = doc};
+    const struct dgl_json *map;
+    if (st == DGL_OK)
+        st = dgl_json_need(r, dgl_json_root(doc), "weight_map", DGL_JSON_OBJECT, &map);
+    if (st == DGL_OK)
+        st = weight_map_files(r, w, map);
+    if (st == DGL_OK)
+        st = files_open(log, w);
+    if (st == DGL_OK)
+        st = weight_map_check(r, w, map);
+    if (st == DGL_OK)
+        st = source_make(log, w, out);
+    else
+        weights_destroy(w);
+    if (st == DGL_OK)
+        st = weight_map_check_missing(r, map, *out);
+    if (st != DGL_OK)
+        tensor_source_destroy(out);
+    dgl_json_destroy(&doc);
+    return st;
+}
+
+static enum dgl_status open_single(const struct dgl_log *log, struct hf_weights *w,
+                                   struct tensor_source **out)
+{
+    enum dgl_status st = file_add(log, w, DGL_STR(HF_SINGLE));
+    if (st == DGL_OK)
+        st = files_open(log, w);
+    if (st == DGL_OK)
+        return source_make(log, w, out);
+    weights_destroy(w);
+    return st;
+}
+
+static struct hf_weights *weights_create(const char *dir)
+{
+    struct hf_weights *w = dgl_new(struct hf_weights);
+    if (!w)
+        return NULL;
+    w->dir = dir;
+    w->files = dgl_new_array(struct hf_file, HF_MAX_FILES);
+    if (!w->files) {
+        free(w);
+        return NULL;
+    }
+    return w;
+}
+
+struct weight_kind {
+    const char *suffix;
+    const char *what;
+    const char *remedy;
+};
+
+static const struct weight_kind other_weights[] = {
+    {".safetensors", "safetensors under another name",
+     "only model.safetensors and the files of " HF_INDEX " are read: rename it or add the index"},
+    {".bin", "PyTorch pickles", "save the model again with safe_serialization=True"},
+    {".pth", "PyTorch pickles", "save the model again with safe_serialization=True"},
+    {".pt", "PyTorch pickles", "save the model again with safe_serialization=True"},
+    {".gguf", "GGUF", "give the .gguf file itself instead of the folder"},
+    {".h5", "TensorFlow weights", "use the checkpoint's safetensors files"},
+    {".msgpack", "Flax weights", "use the checkpoint's safetensors files"},
+};
+
+static bool name_ends(const char *name, const char *end)
+{
+    size_t n = strlen(name), e = strlen(end);
+    return n >= e && strcmp(name + n - e, end) == 0;
+}
+
+static enum dgl_status refuse_other_weights(const struct dgl_log *log, const char *dir)
+{
+    char **names;
+    size_t count;
+    enum dgl_status st = dgl_dir_list(log, dir, &names, &count);
+    if (st != DGL_OK)
+        return st;
+    for (size_t k = 0; k < sizeof(other_weights) / sizeof(other_weights[0]); k++) {
+        const struct weight_kind *kind = &other_weights[k];
+        size_t i = 0;
+        while (i < count && !name_ends(names[i], kind->suffix))
+            i++;
+        if (i == count)
+            continue;
+        st = dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: no %s, only %s (%s); %s", dir, HF_SINGLE,
+                      kind->what, DGL_SHOWN(names[i]), kind->remedy);
+        goto done;
+    }
+    st = dgl_fail(log, DGL_ERR_IO, "%s: no weights: neither %s nor %s is there", dir, HF_SINGLE,
+                  HF_INDEX);
+done:
+    dgl_names_free(names, count);
+    return st;
+}
+
+enum dgl_status hf_tensors_open(const struct dgl_log *log, const char *dir,
+                                struct tensor_source **out)
+{
+    *out = NULL;
+    enum dgl_status st;
+    char *index = dgl_path_join(dir, HF_INDEX);
+    char *single = dgl_path_join(dir, HF_SINGLE);
+    struct hf_weights *w = weights_create(dir);
+    if (!index || !single || !w) {
+        st = dgl_fail_memory(log, "file list", HF_MAX_FILES * sizeof(struct hf_file));
+        if (w)
+            weights_destroy(w);
+    } else if (dgl_path_present(index)) {
+        st = open_indexed(log, w, index, out);
+    } else if (dgl_path_present(single)) {
+        st = open_single(log, w, out);
+    } else {
+        st = refuse_other_weights(log, dir);
+        weights_destroy(w);
+    }
+    free(index);
+    free(single);
+    return st;
+}
+
+static bool has_file(const char *dir, const char *name)
+{
+    char *path = dgl_path_join(dir, name);
+    bool found = path && dgl_path_exists(path);
+    free(path);
+    return found;
+}
+
+enum dgl_status hf_tokenizer_check(const struct dgl_log *log, const char *dir)
+{
+    static const char *const foreign[] = {"tokenizer.model", "tekken.json"};
+    if (has_file(dir, "tokenizer.json"))
+        return DGL_OK;
+    for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
+        if (has_file(dir, foreign[i]))
+            return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                            "%s: the tokenizer is only there as %s, which is not read; add a "
+                            "tokenizer.json (transformers: "
+                            "AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR))",
+                            dir, foreign[i]);
+    }
+    return DGL_OK;
+}

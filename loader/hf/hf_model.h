@@ -1,0 +1,22 @@
+/* The weights of a Hugging Face folder as a tensor_source: the files that its index names, or
+ * model.safetensors. */
+#ifndef DGL_LOADER_HF_MODEL_H
+#define DGL_LOADER_HF_MODEL_H
+
+#include "loader/tensor/tensor_source.h"
+
+#define HF_INDEX     "model.safetensors.index.json"
+#define HF_SINGLE    "model.safetensors"
+#define HF_MAX_FILES 4096
+#define HF_MAX_INDEX (100u << 20)
+
+/* The index must agree exactly with what the files hold. Folders that only have weights in other
+ * formats are DGL_ERR_UNSUPPORTED with the remedy. */
+enum dgl_status hf_tensors_open(const struct dgl_log *log, const char *dir,
+                                struct tensor_source **out);
+
+/* Refuses a folder whose tokenizer exists only in a format that is not read (sentencepiece,
+ * tekken). */
+enum dgl_status hf_tokenizer_check(const struct dgl_log *log, const char *dir);
+
+#endif

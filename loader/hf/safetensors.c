@@ -1,0 +1,266 @@
+/* The safetensors header: strict parser and the read that feeds it. */
+#include "loader/hf/safetensors.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/checked.h"
+#include "core/base/json.h"
+
+struct parser {
+    struct dgl_json_reader r;
+    const char *name; /* of the file */
+    struct safetensors_header *out;
+};
+
+static enum dgl_status parse_dtype(struct parser *p, const struct dgl_json *object,
+                                   const char *tensor, enum dgl_dtype *out)
+{
+    const struct dgl_json *value;
+    enum dgl_status st = dgl_json_need(p->r, object, "dtype", DGL_JSON_STRING, &value);
+    if (st != DGL_OK)
+        return st;
+    struct dgl_str text = dgl_json_str(value);
+    for (int i = 0; i < DGL_DTYPE_COUNT; i++) {
+        const char *spelling = dgl_dtype_get((enum dgl_dtype)i)->safetensors;
+        if (spelling && dgl_str_eq(text, spelling)) {
+            *out = (enum dgl_dtype)i;
+            return DGL_OK;
+        }
+    }
+    return dgl_fail(p->r.log, DGL_ERR_UNSUPPORTED,
+                    "%s: %s.dtype is \"%s\"; supported: F32, F16, BF16, U8, I64", p->name,
+                    DGL_SHOWN(tensor), DGL_SHOWN_STR(text));
+}
+
+static enum dgl_status parse_shape(struct parser *p, const struct dgl_json *object,
+                                   struct tensor_info *info)
+{
+    const struct dgl_json *shape;
+    enum dgl_status st = dgl_json_need(p->r, object, "shape", DGL_JSON_ARRAY, &shape);
+    if (st != DGL_OK)
+        return st;
+    if (dgl_json_count(shape) > 4)
+        return dgl_json_fail(p->r, shape, "%zu dimensions, at most 4 are supported",
+                             dgl_json_count(shape));
+    for (const struct dgl_json *d = dgl_json_first(shape); d; d = dgl_json_next(d)) {
+        int64_t dim;
+        if (!dgl_json_i64(d, &dim) || dim < 1)
+            return dgl_json_fail_wanted(p->r, d, "an integer from 1");
+        info->shape[info->rank++] = (uint64_t)dim;
+    }
+    if (!dgl_dtype_tensor_bytes(info->dtype, info->rank, info->shape, &info->bytes))
+        return dgl_json_fail(p->r, shape, "size of %s overflows 64 bits", DGL_SHOWN(info->name));
+    return DGL_OK;
+}
+
+static enum dgl_status fail_offsets(const struct parser *p, const struct dgl_json *pair)
+{
+    struct dgl_buf found = {0};
+    struct dgl_json_writer w = dgl_json_writer(&found, 0);
+    dgl_jw_value(&w, pair);
+    enum dgl_status st =
+        dgl_json_fail(p->r, pair, "is %s, wanted two integers 0 <= begin <= end",
+                      found.failed ? "?" : DGL_SHOWN_STR(((struct dgl_str){found.p, found.len})));
+    dgl_buf_finish(&found);
+    return st;
+}
+
+static enum dgl_status parse_offsets(struct parser *p, const struct dgl_json *object,
+                                     struct safetensors_entry *entry)
+{
+    const struct dgl_json *pair;
+    enum dgl_status st = dgl_json_need(p->r, object, "data_offsets", DGL_JSON_ARRAY, &pair);
+    if (st != DGL_OK)
+        return st;
+    int64_t begin, end;
+    if (dgl_json_count(pair) != 2 || !dgl_json_i64(dgl_json_at(pair, 0), &begin) ||
+        !dgl_json_i64(dgl_json_at(pair, 1), &end) || begin < 0 || end < begin)
+        return fail_offsets(p, pair);
+    uint64_t size = (uint64_t)end - (uint64_t)begin;
+    char shape[TENSOR_SHAPE_TEXT];
+    if (size != entry->info.bytes)
+        return dgl_json_fail(p->r, pair,
+                             "spans %" PRIu64 " bytes, but shape %s of %s needs %" PRIu64, size,
+                             tensor_shape_str(entry->info.rank, entry->info.shape, shape),
+                             dgl_dtype_get(entry->info.dtype)->safetensors, entry->info.bytes);
+    entry->begin = (uint64_t)begin;
+    return DGL_OK;
+}
+
+static enum dgl_status parse_tensor(struct parser *p, const struct dgl_json *object,
+                                    struct safetensors_entry *entry)
+{
+    struct dgl_str key = dgl_json_key(object);
+    if (!dgl_json_is(object, DGL_JSON_OBJECT))
+        return dgl_json_fail(p->r, object, "wanted an object, found %s",
+                             dgl_json_type_name(dgl_json_type(object)));
+    if (key.len == 0 || memchr(key.p, 0, key.len))
+        return dgl_fail(p->r.log, DGL_ERR_FORMAT, "%s: a tensor's name is empty or holds U+0000",
+                        p->name);
+    entry->info.name = dgl_arena_strndup(&p->out->names, key.p, key.len);
+    if (!entry->info.name)
+        return dgl_fail_memory(p->r.log, "tensor names", key.len);
+    entry->info.role = tensor_role_from_name(entry->info.name);
+    enum dgl_status st = parse_dtype(p, object, entry->info.name, &entry->info.dtype);
+    if (st == DGL_OK)
+        st = parse_shape(p, object, &entry->info);
+    if (st == DGL_OK)
+        st = parse_offsets(p, object, entry);
+    return st;
+}
+
+static enum dgl_status check_metadata(struct parser *p, const struct dgl_json *object)
+{
+    if (!dgl_json_is(object, DGL_JSON_OBJECT))
+        return dgl_json_fail(p->r, object, "wanted an object of strings");
+    for (const struct dgl_json *v = dgl_json_first(object); v; v = dgl_json_next(v)) {
+        if (!dgl_json_is(v, DGL_JSON_STRING))
+            return dgl_json_fail(p->r, v, "wanted a string, found %s",
+                                 dgl_json_type_name(dgl_json_type(v)));
+    }
+    return DGL_OK;
+}
+
+static int entry_compare(const void *a, const void *b)
+{
+    const struct safetensors_entry *x = a, *y = b;
+    if (x->begin != y->begin)
+        return x->begin < y->begin ? -1 : 1;
+    return 0;
+}
+
+/* Every byte of the data section belongs to exactly one tensor: no room to hide another file. */
+static enum dgl_status check_layout(struct parser *p, uint64_t data_bytes)
+{
+    struct safetensors_header *h = p->out;
+    qsort(h->entries, h->count, sizeof(*h->entries), entry_compare);
+    uint64_t end = 0;
+    for (size_t i = 0; i < h->count; i++) {
+        const struct safetensors_entry *e = &h->entries[i];
+        if (e->begin != end)
+            return dgl_fail(p->r.log, DGL_ERR_FORMAT,
+                            "%s: %s.data_offsets begins at %" PRIu64
+                            ", but the tensor before it ends at %" PRIu64 " (%s)",
+                            p->name, DGL_SHOWN(e->info.name), e->begin, end,
+                            e->begin < end ? "they overlap" : "a hole");
+        if (!dgl_add_u64(end, e->info.bytes, &end))
+            return dgl_fail(p->r.log, DGL_ERR_FORMAT, "%s: sizes of all tensors overflow 64 bits",
+                            p->name);
+    }
+    if (end != data_bytes)
+        return dgl_fail(p->r.log, DGL_ERR_FORMAT,
+                        "%s: the header describes %" PRIu64
+                        " bytes of tensors, the file holds %" PRIu64 " (%s; fetch the file again)",
+                        p->name, end, data_bytes,
+                        data_bytes < end ? "it is truncated" : "bytes are left over");
+    return DGL_OK;
+}
+
+static enum dgl_status parse_all(struct parser *p, const struct dgl_json *root)
+{
+    size_t count = dgl_json_count(root);
+    if (count > SAFETENSORS_MAX_TENSORS + 1)
+        return dgl_fail(p->r.log, DGL_ERR_FORMAT, "%s: %zu tensors, at most %d are supported",
+                        p->name, count, SAFETENSORS_MAX_TENSORS);
+    p->out->entries = dgl_new_array(struct safetensors_entry, count);
+    if (!p->out->entries)
+        return dgl_fail_memory(p->r.log, "tensor list", count * sizeof(*p->out->entries));
+    for (const struct dgl_json *v = dgl_json_first(root); v; v = dgl_json_next(v)) {
+        enum dgl_status st;
+        if (dgl_str_eq(dgl_json_key(v), "__metadata__"))
+            st = check_metadata(p, v);
+        else
+            st = parse_tensor(p, v, &p->out->entries[p->out->count++]);
+        if (st != DGL_OK)
+            return st;
+    }
+    return DGL_OK;
+}
+
+enum dgl_status safetensors_parse(const struct dgl_log *log, const char *name, const char *text,
+                                  size_t len, uint64_t data_bytes, struct safetensors_header *out)
+{
+    *out = (struct safetensors_header){0};
+    if (len == 0 || text[0] != '{')
+        return dgl_fail(log, DGL_ERR_FORMAT, "%s: the header does not begin with '{'", name);
+    struct dgl_json_doc *doc = NULL;
+    enum dgl_status st = dgl_json_parse(log, name, text, len, &doc);
+    if (st != DGL_OK)
+        return st;
+    struct parser p = {.r = {.log = log, .doc = doc}, .name = name, .out = out};
+    st = parse_all(&p, dgl_json_root(doc));
+    if (st == DGL_OK)
+        st = check_layout(&p, data_bytes);
+    dgl_json_destroy(&doc);
+    if (st != DGL_OK)
+        safetensors_header_finish(out);
+    return st;
+}
+
+static uint64_t load_le64(const unsigned char *bytes)
+{
+    uint64_t v = 0;
+    for (int i = 7; i >= 0; i--)
+        v = v << 8 | bytes[i];
+    return v;
+}
+
+static enum dgl_status check_header_len(const struct dgl_log *log, const struct dgl_file *file,
+                                        const unsigned char *first, uint64_t len)
+{
+    const char *path = dgl_file_path(file);
+    if (memcmp(first, "version ", 8) == 0)
+        return dgl_fail(log, DGL_ERR_FORMAT,
+                        "%s: a Git LFS pointer, not the weights; run `git lfs pull` in its folder",
+                        path);
+    if (len > SAFETENSORS_MAX_HEADER)
+        return dgl_fail(log, DGL_ERR_FORMAT,
+                        "%s: header length is %" PRIu64
+                        ", at most %u is accepted; is this a safetensors file?",
+                        path, len, SAFETENSORS_MAX_HEADER);
+    if (!dgl_range_fits(8, len, dgl_file_size(file)))
+        return dgl_fail(log, DGL_ERR_FORMAT,
+                        "%s: header length is %" PRIu64 ", but the file has %" PRIu64
+                        " bytes (truncated; fetch it again)",
+                        path, len, dgl_file_size(file));
+    return DGL_OK;
+}
+
+enum dgl_status safetensors_read(const struct dgl_log *log, const struct dgl_file *file,
+                                 struct safetensors_header *out)
+{
+    *out = (struct safetensors_header){0};
+    const char *path = dgl_file_path(file);
+    unsigned char first[8];
+    if (dgl_file_size(file) < sizeof(first))
+        return dgl_fail(log, DGL_ERR_FORMAT,
+                        "%s: the file has %" PRIu64
+                        " bytes, a safetensors file has at least 10 (truncated; fetch it again)",
+                        path, dgl_file_size(file));
+    enum dgl_status st = dgl_file_read(log, file, 0, first, sizeof(first));
+    if (st != DGL_OK)
+        return st;
+    uint64_t len = load_le64(first);
+    st = check_header_len(log, file, first, len);
+    if (st != DGL_OK)
+        return st;
+    char *text = dgl_calloc(1, (size_t)len + 1);
+    if (!text)
+        return dgl_fail_memory(log, "safetensors header", len);
+    st = dgl_file_read(log, file, 8, text, (size_t)len);
+    if (st == DGL_OK)
+        st = safetensors_parse(log, path, text, (size_t)len, dgl_file_size(file) - 8 - len, out);
+    if (st == DGL_OK)
+        out->data_start = 8 + len;
+    free(text);
+    return st;
+}
+
+void safetensors_header_finish(struct safetensors_header *header)
+{
+    free(header->entries);
+    dgl_arena_finish(&header->names);
+    *header = (struct safetensors_header){0};
+}

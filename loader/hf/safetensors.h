@@ -1,0 +1,36 @@
+/*
+ * safetensors.h: one .safetensors file: 8 bytes of header length, a JSON header, tensor bytes
+ * without holes. The format's own rules are enforced as its reference implementation does, and
+ * nothing in a file is trusted.
+ */
+#ifndef DGL_LOADER_SAFETENSORS_H
+#define DGL_LOADER_SAFETENSORS_H
+
+#include "core/base/file.h"
+#include "core/base/mem.h"
+#include "loader/tensor/tensor_source.h"
+
+#define SAFETENSORS_MAX_HEADER  (100u << 20)
+#define SAFETENSORS_MAX_TENSORS 100000
+
+struct safetensors_entry {
+    struct tensor_info info; /* name lives in the header's arena, role is static */
+    uint64_t begin;          /* offset inside the data section */
+};
+struct safetensors_header {
+    struct safetensors_entry *entries; /* ascending by offset */
+    size_t count;
+    uint64_t data_start; /* offset of the data section in the file */
+    struct dgl_arena names;
+};
+
+/* Parses the JSON header of a file whose data section has `data_bytes` bytes. Pure: no file is
+ * touched. `name` is what messages call the file. data_start is left 0. */
+enum dgl_status safetensors_parse(const struct dgl_log *log, const char *name, const char *text,
+                                  size_t len, uint64_t data_bytes, struct safetensors_header *out);
+/* Reads and parses the header of an open file. */
+enum dgl_status safetensors_read(const struct dgl_log *log, const struct dgl_file *file,
+                                 struct safetensors_header *out);
+void safetensors_header_finish(struct safetensors_header *header);
+
+#endif

@@ -1,0 +1,401 @@
+/*
+ * Template text to tokens, with Hugging Face's settings: trim_blocks (a newline after a statement
+ * or comment goes), lstrip_blocks (so do blanks before one, from the start of its line on), and no
+ * newline at the end of the text.
+ */
+#include "loader/jinja/jinja_lex.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/utf8.h"
+#include "loader/jinja/jinja_chars.h"
+#include "loader/jinja/jinja_literal.h"
+
+enum { max_template_bytes = 1 << 20, max_brackets = 200 };
+
+struct lexer {
+    const struct dgl_log *log;
+    const char *name;
+    struct dgl_arena *arena;
+    struct jinja_tokens *out;
+    const char *p; /* the source with '\n' as the only kind of line end */
+    size_t len, pos;
+    uint32_t line;
+    bool line_starting;          /* the last tag took the end of its line with it */
+    char brackets[max_brackets]; /* the closing ones that are awaited */
+    size_t num_brackets;
+};
+
+static enum dgl_status fail_at(const struct lexer *lx, const char *what)
+{
+    return dgl_fail(lx->log, DGL_ERR_FORMAT, "%s:%u: %s", lx->name, lx->line, what);
+}
+
+static enum dgl_status push_token(struct lexer *lx, struct jinja_token token)
+{
+    struct jinja_tokens *out = lx->out;
+    if (!dgl_grow((void **)&out->items, &out->cap, out->count + 1, sizeof(token)))
+        return dgl_fail_memory(lx->log, lx->name, (out->count + 1) * sizeof(token));
+    out->items[out->count++] = token;
+    return DGL_OK;
+}
+
+static bool at(const struct lexer *lx, size_t pos, const char *text)
+{
+    size_t len = strlen(text);
+    return len <= lx->len - pos && memcmp(lx->p + pos, text, len) == 0;
+}
+
+static size_t skip_spaces(const struct lexer *lx, size_t pos)
+{
+    while (pos < lx->len) {
+        uint32_t cp;
+        size_t len = dgl_utf8_decode(lx->p + pos, lx->len - pos, &cp);
+        if (!jinja_is_space(cp))
+            break;
+        pos += len;
+    }
+    return pos;
+}
+
+/* Moves on to `end` and counts the lines on the way. */
+static void advance(struct lexer *lx, size_t end)
+{
+    for (size_t i = lx->pos; i < end; i++)
+        lx->line += lx->p[i] == '\n';
+    lx->line_starting = end > lx->pos && lx->p[end - 1] == '\n';
+    lx->pos = end;
+}
+
+/* Blanks that lstrip_blocks takes from the end of a text. */
+static size_t lstrip_length(const struct lexer *lx, struct dgl_str text)
+{
+    size_t start = text.len;
+    while (start && text.p[start - 1] != '\n')
+        start--;
+    if (start == 0 && !lx->line_starting)
+        return text.len;
+    struct dgl_str line = {text.p + start, text.len - start};
+    return jinja_strip(line, JINJA_STRIP_LEFT).len == 0 ? start : text.len;
+}
+
+/* The text from the current position to the tag at `end`, whose sign is `sign`. */
+static enum dgl_status push_data(struct lexer *lx, size_t end, char sign, bool lstrip)
+{
+    struct dgl_str text = {lx->p + lx->pos, end - lx->pos};
+    if (sign == '-')
+        text = jinja_strip(text, JINJA_STRIP_RIGHT);
+    else if (sign != '+' && lstrip)
+        text.len = lstrip_length(lx, text);
+    if (text.len == 0)
+        return DGL_OK;
+    return push_token(lx,
+                      (struct jinja_token){.type = JINJA_TOK_DATA, .line = lx->line, .text = text});
+}
+
+static char sign_at(const struct lexer *lx, size_t pos)
+{
+    char c = pos < lx->len ? lx->p[pos] : '\0';
+    return c == '-' || c == '+' ? c : '\0';
+}
+
+/* Where a tag that closes with `close` at `pos` ends, with what it takes behind it; 0: it does not
+ * close here. */
+static size_t tag_end(const struct lexer *lx, size_t pos, const char *close, bool trim)
+{
+    char sign = sign_at(lx, pos);
+    bool signed_end = sign == '-' || (sign == '+' && trim);
+    size_t end = pos + (signed_end ? 1 : 0);
+    if (!at(lx, end, close))
+        return 0;
+    end += strlen(close);
+    if (signed_end && sign == '-')
+        return skip_spaces(lx, end);
+    if (!signed_end && trim && end < lx->len && lx->p[end] == '\n')
+        end++;
+    return end;
+}
+
+/* Where "{%- raw %}" (or endraw) at `pos` ends; 0 when something else is there. */
+static size_t raw_tag_end(const struct lexer *lx, size_t pos, const char *word, bool trim)
+{
+    pos += 2;
+    if (pos < lx->len && (lx->p[pos] == '-' || lx->p[pos] == '+'))
+        pos++;
+    pos = skip_spaces(lx, pos);
+    if (!at(lx, pos, word))
+        return 0;
+    return tag_end(lx, skip_spaces(lx, pos + strlen(word)), "%}", trim);
+}
+
+static enum dgl_status lex_raw(struct lexer *lx, size_t begin_end)
+{
+    advance(lx, begin_end);
+    for (size_t i = lx->pos; i < lx->len; i++) {
+        size_t end = at(lx, i, "{%") ? raw_tag_end(lx, i, "endraw", true) : 0;
+        if (!end)
+            continue;
+        enum dgl_status status = push_data(lx, i, sign_at(lx, i + 2), true);
+        advance(lx, end);
+        return status;
+    }
+    return fail_at(lx, "Missing end of raw directive");
+}
+
+static enum dgl_status lex_comment(struct lexer *lx)
+{
+    size_t start = lx->pos + 2 + (sign_at(lx, lx->pos + 2) ? 1 : 0);
+    for (size_t i = start; i < lx->len; i++) {
+        size_t end = tag_end(lx, i, "#}", true);
+        if (end) {
+            advance(lx, end);
+            return DGL_OK;
+        }
+    }
+    return fail_at(lx, "Missing end of comment tag");
+}
+
+static const struct {
+    char text[3];
+    enum jinja_token_type type;
+} operators[] = {
+    {"**", JINJA_TOK_POW},     {"//", JINJA_TOK_FLOORDIV}, {"==", JINJA_TOK_EQ},
+    {"!=", JINJA_TOK_NE},      {">=", JINJA_TOK_GE},       {"<=", JINJA_TOK_LE},
+    {"+", JINJA_TOK_ADD},      {"-", JINJA_TOK_SUB},       {"/", JINJA_TOK_DIV},
+    {"*", JINJA_TOK_MUL},      {"%", JINJA_TOK_MOD},       {"~", JINJA_TOK_TILDE},
+    {"[", JINJA_TOK_LBRACKET}, {"]", JINJA_TOK_RBRACKET},  {"(", JINJA_TOK_LPAREN},
+    {")", JINJA_TOK_RPAREN},   {"{", JINJA_TOK_LBRACE},    {"}", JINJA_TOK_RBRACE},
+    {">", JINJA_TOK_GT},       {"<", JINJA_TOK_LT},        {"=", JINJA_TOK_ASSIGN},
+    {".", JINJA_TOK_DOT},      {":", JINJA_TOK_COLON},     {"|", JINJA_TOK_PIPE},
+    {",", JINJA_TOK_COMMA},    {";", JINJA_TOK_SEMICOLON},
+};
+
+/* Keeps track of brackets: "}}" inside of them closes no tag. */
+static enum dgl_status count_bracket(struct lexer *lx, char c)
+{
+    static const char opening[] = "([{", closing[] = ")]}";
+    const char *found = strchr(opening, c);
+    if (found) {
+        if (lx->num_brackets == max_brackets)
+            return fail_at(lx, "brackets are nested too deeply");
+        lx->brackets[lx->num_brackets++] = closing[found - opening];
+        return DGL_OK;
+    }
+    if (!strchr(closing, c))
+        return DGL_OK;
+    char wanted = lx->num_brackets ? lx->brackets[--lx->num_brackets] : '\0';
+    if (wanted == c)
+        return DGL_OK;
+    if (!wanted)
+        return dgl_fail(lx->log, DGL_ERR_FORMAT, "%s:%u: unexpected '%c'", lx->name, lx->line, c);
+    return dgl_fail(lx->log, DGL_ERR_FORMAT, "%s:%u: unexpected '%c', expected '%c'", lx->name,
+                    lx->line, c, wanted);
+}
+
+static enum dgl_status lex_operator(struct lexer *lx)
+{
+    for (size_t i = 0; i < sizeof(operators) / sizeof(operators[0]); i++) {
+        if (!at(lx, lx->pos, operators[i].text))
+            continue;
+        size_t len = strlen(operators[i].text);
+        enum dgl_status status = len == 1 ? count_bracket(lx, lx->p[lx->pos]) : DGL_OK;
+        if (status == DGL_OK)
+            status = push_token(lx, (struct jinja_token){.type = operators[i].type,
+                                                         .line = lx->line,
+                                                         .text = {lx->p + lx->pos, len}});
+        advance(lx, lx->pos + len);
+        return status;
+    }
+    uint32_t cp;
+    size_t len = dgl_utf8_decode(lx->p + lx->pos, lx->len - lx->pos, &cp);
+    return dgl_fail(lx->log, DGL_ERR_FORMAT, "%s:%u: unexpected character '%.*s'", lx->name,
+                    lx->line, (int)len, lx->p + lx->pos);
+}
+
+static enum dgl_status lex_number(struct lexer *lx)
+{
+    bool after_dot = lx->pos && lx->p[lx->pos - 1] == '.';
+    struct dgl_str rest = {lx->p + lx->pos, lx->len - lx->pos};
+    struct jinja_token token = {.line = lx->line};
+    size_t len = 0;
+    if (!after_dot && (len = jinja_scan_float(rest, &token.real)) != 0)
+        token.type = JINJA_TOK_FLOAT;
+    else if ((len = jinja_scan_integer(rest, &token.integer)) != 0)
+        token.type = JINJA_TOK_INTEGER;
+    else
+        return fail_at(lx, "a number is out of range");
+    token.text = (struct dgl_str){rest.p, len};
+    advance(lx, lx->pos + len);
+    return push_token(lx, token);
+}
+
+static enum dgl_status lex_string(struct lexer *lx)
+{
+    char quote = lx->p[lx->pos];
+    size_t end = lx->pos + 1;
+    while (end < lx->len && lx->p[end] != quote)
+        end += lx->p[end] == '\\' ? 2 : 1;
+    if (end >= lx->len)
+        return fail_at(lx, "a string has no end");
+    struct dgl_str body = {lx->p + lx->pos + 1, end - lx->pos - 1};
+    struct jinja_token token = {.type = JINJA_TOK_STRING, .line = lx->line};
+    const char *fault = NULL;
+    char *text = dgl_arena_alloc(lx->arena, body.len + 1);
+    if (!text)
+        return dgl_fail_memory(lx->log, lx->name, body.len + 1);
+    token.text = (struct dgl_str){text, jinja_unescape(body, text, &fault)};
+    if (fault)
+        return fail_at(lx, fault);
+    advance(lx, end + 1);
+    return push_token(lx, token);
+}
+
+static bool is_name_byte(char c)
+{
+    return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           (unsigned char)c >= 0x80;
+}
+
+/* One token inside of a tag. */
+static enum dgl_status lex_inside(struct lexer *lx)
+{
+    char c = lx->p[lx->pos];
+    if (c >= '0' && c <= '9')
+        return lex_number(lx);
+    if (c == '"' || c == '\'')
+        return lex_string(lx);
+    if (!is_name_byte(c))
+        return lex_operator(lx);
+    size_t end = lx->pos;
+    while (end < lx->len && is_name_byte(lx->p[end]))
+        end++;
+    struct jinja_token token = {
+        .type = JINJA_TOK_NAME, .line = lx->line, .text = {lx->p + lx->pos, end - lx->pos}};
+    advance(lx, end);
+    return push_token(lx, token);
+}
+
+/* From behind "{%" or "{{" to behind its end. */
+static enum dgl_status lex_tag(struct lexer *lx, bool variable)
+{
+    const char *close = variable ? "}}" : "%}";
+    lx->num_brackets = 0;
+    for (;;) {
+        advance(lx, skip_spaces(lx, lx->pos));
+        if (lx->pos >= lx->len)
+            return fail_at(lx, variable ? "Missing end of print statement, expected '}}'"
+                                        : "Missing end of statement block, expected '%}'");
+        size_t end = lx->num_brackets ? 0 : tag_end(lx, lx->pos, close, !variable);
+        if (end) {
+            struct jinja_token token = {.type =
+                                            variable ? JINJA_TOK_VARIABLE_END : JINJA_TOK_BLOCK_END,
+                                        .line = lx->line,
+                                        .text = dgl_str_of(close)};
+            advance(lx, end);
+            return push_token(lx, token);
+        }
+        enum dgl_status status = lex_inside(lx);
+        if (status != DGL_OK)
+            return status;
+    }
+}
+
+/* The tag at `start`, and the text before it. */
+static enum dgl_status lex_part(struct lexer *lx, size_t start)
+{
+    char kind = lx->p[start + 1], sign = sign_at(lx, start + 2);
+    enum dgl_status status = push_data(lx, start, sign, kind != '{');
+    advance(lx, start);
+    if (status != DGL_OK)
+        return status;
+    if (kind == '#')
+        return lex_comment(lx);
+    /* The newline behind "raw" belongs to the raw text, the one behind "endraw" to the tag. */
+    size_t raw_end = kind == '%' ? raw_tag_end(lx, start, "raw", false) : 0;
+    if (raw_end)
+        return lex_raw(lx, raw_end);
+    status = push_token(lx, (struct jinja_token){.type = kind == '{' ? JINJA_TOK_VARIABLE_BEGIN
+                                                                     : JINJA_TOK_BLOCK_BEGIN,
+                                                 .line = lx->line,
+                                                 .text = {lx->p + start, 2}});
+    advance(lx, start + 2 + (sign ? 1 : 0));
+    return status == DGL_OK ? lex_tag(lx, kind == '{') : status;
+}
+
+/* A copy with '\n' for every line end, less the last one. */
+static bool normalize_newlines(struct lexer *lx, struct dgl_str source)
+{
+    char *copy = dgl_arena_alloc(lx->arena, source.len + 1);
+    if (!copy)
+        return false;
+    size_t len = 0;
+    for (size_t i = 0; i < source.len; i++) {
+        char c = source.p[i];
+        if (c == '\r' && i + 1 < source.len && source.p[i + 1] == '\n')
+            continue;
+        copy[len++] = c == '\r' ? '\n' : c;
+    }
+    if (len && copy[len - 1] == '\n')
+        len--;
+    lx->p = copy;
+    lx->len = len;
+    return true;
+}
+
+static size_t find_tag(const struct lexer *lx)
+{
+    for (size_t i = lx->pos; i + 1 < lx->len; i++) {
+        if (lx->p[i] == '{' && (lx->p[i + 1] == '%' || lx->p[i + 1] == '{' || lx->p[i + 1] == '#'))
+            return i;
+    }
+    return lx->len;
+}
+
+enum dgl_status jinja_lex(const struct dgl_log *log, const char *name, struct dgl_str source,
+                          struct dgl_arena *arena, struct jinja_tokens *out)
+{
+    struct lexer lx = {
+        .log = log, .name = name, .arena = arena, .out = out, .line = 1, .line_starting = true};
+    if (source.len > max_template_bytes)
+        return dgl_fail(log, DGL_ERR_FORMAT, "%s: %zu bytes, a template has at most %d", name,
+                        source.len, max_template_bytes);
+    size_t valid = dgl_utf8_valid_prefix(source.p, source.len);
+    if (valid < source.len)
+        return dgl_fail(log, DGL_ERR_FORMAT, "%s: byte %zu is not UTF-8", name, valid);
+    if (!normalize_newlines(&lx, source))
+        return dgl_fail_memory(log, name, source.len);
+    enum dgl_status status = DGL_OK;
+    while (status == DGL_OK && lx.pos < lx.len) {
+        size_t tag = find_tag(&lx);
+        if (tag < lx.len) {
+            status = lex_part(&lx, tag);
+        } else {
+            status = push_data(&lx, lx.len, '+', false);
+            advance(&lx, lx.len);
+        }
+    }
+    if (status == DGL_OK)
+        status = push_token(&lx, (struct jinja_token){.type = JINJA_TOK_END, .line = lx.line});
+    return status;
+}
+
+struct dgl_str jinja_token_describe(const struct jinja_token *token)
+{
+    switch (token->type) {
+    case JINJA_TOK_END:
+        return DGL_STR("end of template");
+    case JINJA_TOK_DATA:
+        return DGL_STR("template data / text");
+    case JINJA_TOK_VARIABLE_BEGIN:
+        return DGL_STR("begin of print statement");
+    case JINJA_TOK_VARIABLE_END:
+        return DGL_STR("end of print statement");
+    case JINJA_TOK_BLOCK_BEGIN:
+        return DGL_STR("begin of statement block");
+    case JINJA_TOK_BLOCK_END:
+        return DGL_STR("end of statement block");
+    default:
+        return token->text;
+    }
+}

@@ -1,0 +1,160 @@
+/* Rendering: variables in, text and marks out. */
+#include <string.h>
+
+#include "loader/jinja/jinja_eval.h"
+
+enum { default_steps = 20 * 1000 * 1000, default_depth = 1000 };
+enum { default_output_bytes = 64 << 20, default_memory_bytes = 256 << 20 };
+
+static struct jinja_limits limits_of(const struct jinja_params *params)
+{
+    struct jinja_limits limits = params->limits;
+    if (!limits.steps)
+        limits.steps = default_steps;
+    if (!limits.output_bytes)
+        limits.output_bytes = default_output_bytes;
+    if (!limits.memory_bytes)
+        limits.memory_bytes = default_memory_bytes;
+    if (!limits.depth)
+        limits.depth = default_depth;
+    return limits;
+}
+
+static bool same_name(struct dgl_str a, struct dgl_str b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.p, b.p, a.len) == 0);
+}
+
+/* ---- variables ---- */
+
+static bool is_plain_word(struct dgl_str text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.p[i];
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                     c == '_' || c == '-';
+        if (!plain)
+            return false;
+    }
+    return true;
+}
+
+/* The application, not the user, says whose message it is (see jinja.h). */
+static bool trust_roles(struct jinja_run *run, const struct jinja_value *messages)
+{
+    const struct jinja_value key = jinja_literal("role");
+    for (size_t i = 0; messages->type == JINJA_LIST && i < messages->list->count; i++) {
+        const struct jinja_value *message = &messages->list->items[i];
+        struct jinja_value *role = NULL;
+        if (message->type == JINJA_DICT && !jinja_dict_find(run, message->dict, &key, &role))
+            return false;
+        if (role && jinja_is_text(role) && is_plain_word(jinja_str(role)))
+            role->data = false;
+    }
+    return true;
+}
+
+/* Gives the contents of answers, where they are texts, marks of their own. */
+static bool mark_answers(struct jinja_run *run, const struct jinja_params *params,
+                         const struct jinja_value *messages)
+{
+    const struct jinja_value key = jinja_literal("content");
+    for (size_t i = 0; i < params->num_answers; i++) {
+        size_t index = params->answers[i];
+        struct jinja_value *content = NULL;
+        if (messages->type != JINJA_LIST || index >= messages->list->count ||
+            messages->list->items[index].type != JINJA_DICT)
+            continue;
+        if (!jinja_dict_find(run, messages->list->items[index].dict, &key, &content))
+            return false;
+        if (!content || content->type != JINJA_STRING || content->text.len == 0)
+            continue;
+        uint8_t *marks = jinja_alloc(run, content->text.len, 1);
+        if (!marks)
+            return false;
+        memset(marks, jinja_mark_of_answer(i), content->text.len);
+        content->text.marks = marks;
+    }
+    return true;
+}
+
+static const struct jinja_variable *find_variable(const struct jinja_params *params,
+                                                  struct dgl_str name)
+{
+    const struct jinja_variable *found = NULL;
+    for (size_t i = 0; i < params->num_variables; i++) {
+        if (same_name(params->variables[i].name, name))
+            found = &params->variables[i];
+    }
+    return found;
+}
+
+/* The value of a name that the template uses; `value` stays ABSENT when nothing has the name. */
+static bool load_name(struct jinja_run *run, const struct jinja_params *params, struct dgl_str name,
+                      struct jinja_value *value)
+{
+    const struct jinja_variable *variable = find_variable(params, name);
+    if (variable) {
+        bool data = !variable->trusted;
+        return jinja_from_json(run, variable->value, data, value) &&
+               (!data || !dgl_str_eq(name, "messages") ||
+                (trust_roles(run, value) && mark_answers(run, params, value)));
+    }
+    const struct jinja_builtin *builtin = jinja_find_global(name);
+    if (!builtin || (!run->now && dgl_str_eq(name, "strftime_now")))
+        return true;
+    const struct jinja_value none = {0};
+    return jinja_new_function(run, builtin, &none, value);
+}
+
+/* Only what the template mentions. */
+static bool load_names(struct jinja_run *run, const struct jinja_params *params)
+{
+    for (const struct jinja_symbol *s = run->tmpl->symbols; s; s = s->next) {
+        struct jinja_value value = {0};
+        if (!load_name(run, params, s->name, &value) ||
+            (value.type != JINJA_ABSENT && !jinja_scope_set(run, run->scope, s, &value)))
+            return false;
+    }
+    return true;
+}
+
+/* ---- rendering ---- */
+
+/* Hands the text out; on failure the buffers are as before, but for their room. */
+static enum dgl_status write_result(const struct jinja_run *run, const struct jinja_text *result,
+                                    struct dgl_buf *text, struct dgl_buf *marks)
+{
+    size_t text_len = text->len, marks_len = marks ? marks->len : 0;
+    bool ok = !result->bytes.failed && !result->marks.failed;
+    if (ok)
+        dgl_buf_append(text, result->bytes.p, result->bytes.len);
+    if (ok && marks)
+        ok = jinja_text_write_marks(result, marks);
+    if (ok && !text->failed)
+        return DGL_OK;
+    text->len = text_len;
+    if (marks)
+        marks->len = marks_len;
+    return dgl_fail_memory(run->log, run->tmpl->name, result->bytes.len);
+}
+
+enum dgl_status jinja_render(const struct dgl_log *log, const struct jinja_template *tmpl,
+                             const struct jinja_params *params, struct dgl_buf *text,
+                             struct dgl_buf *marks)
+{
+    struct jinja_text result = {0};
+    struct jinja_run run = {.log = log,
+                            .tmpl = tmpl,
+                            .now = params->now,
+                            .limits = limits_of(params),
+                            .line = 1,
+                            .out = &result};
+    run.scope = jinja_scope_new(&run, NULL);
+    bool ok = run.scope && load_names(&run, params) && jinja_exec_body(&run, &tmpl->body);
+    enum dgl_status status = ok ? write_result(&run, &result, text, marks) : run.status;
+    dgl_buf_finish(&result.bytes);
+    dgl_buf_finish(&result.marks);
+    dgl_arena_finish(&run.arena);
+    return status;
+}

@@ -1,0 +1,163 @@
+/*
+ * jinja_value.h: values of templates. They behave as Python's: texts and numbers are immutable,
+ * lists and dicts are shared by reference. All memory is the render's arena, or outlives the
+ * render.
+ */
+#ifndef DGL_LOADER_JINJA_VALUE_H
+#define DGL_LOADER_JINJA_VALUE_H
+
+#include "loader/jinja/jinja_run.h"
+
+enum jinja_type {
+    JINJA_ABSENT, /* an argument that was not given; never seen by templates */
+    JINJA_UNDEFINED,
+    JINJA_NONE,
+    JINJA_BOOL,
+    JINJA_INT,
+    JINJA_FLOAT,
+    JINJA_STRING,
+    JINJA_LIST,
+    JINJA_TUPLE,
+    JINJA_GENERATOR, /* can be walked once, has no length and no elements */
+    JINJA_VIEW,      /* dict.items() and its kin: a length, no elements */
+    JINJA_RANGE,
+    JINJA_DICT,
+    JINJA_NAMESPACE,
+    JINJA_FUNCTION, /* a built-in one, or a method with its object */
+    JINJA_MACRO,
+    JINJA_LOOP,
+    JINJA_CYCLER,
+};
+
+struct jinja_value {
+    enum jinja_type type;
+    bool data; /* made of data: the mark of a text without `marks`, and of what is made of this
+                  value */
+    bool safe; /* a text that passed `safe` or `escape`: Python's Markup */
+    union {
+        bool boolean;
+        int64_t integer;
+        double real;
+        struct {
+            const char *p;
+            size_t len;
+            const uint8_t *marks; /* one enum jinja_mark per byte; NULL: all are as `data` says */
+        } text;
+        struct {
+            const char *name;
+            size_t len;
+            const char *owner; /* whose attribute it would be ("dict object"); "" = a variable, NULL
+                                  = `name` is the whole message */
+        } missing;             /* JINJA_UNDEFINED */
+        struct {
+            int64_t start, stop, step;
+        } range;
+        struct jinja_list *list; /* LIST, TUPLE, GENERATOR, VIEW */
+        struct jinja_dict *dict; /* DICT, NAMESPACE */
+        const struct jinja_function *function;
+        const struct jinja_macro *macro;
+        struct jinja_loop *loop;
+        struct jinja_cycler *cycler;
+    };
+};
+
+struct jinja_list {
+    struct jinja_value *items;
+    size_t count, cap;
+    size_t next;       /* of a generator */
+    const char *label; /* of a view: "dict_items" */
+    bool frozen;       /* belongs to the caller's variables */
+};
+
+struct jinja_entry {
+    struct jinja_value key, value;
+};
+struct jinja_dict {
+    struct jinja_entry *entries; /* in the order of insertion */
+    size_t count, cap;
+    bool frozen;
+};
+
+struct jinja_cycler {
+    struct jinja_list
+        *list; /* NULL for a joiner, which gives its separator from the second call on */
+    struct jinja_value separator;
+    size_t next;
+};
+
+/* ---- making ---- */
+
+struct jinja_value jinja_none(void);
+struct jinja_value jinja_bool(bool value);
+struct jinja_value jinja_int(int64_t value);
+struct jinja_value jinja_float(double value);
+struct jinja_value jinja_literal(const char *text);               /* borrowed; the template's */
+struct jinja_value jinja_text_of(struct dgl_str text, bool data); /* borrowed */
+/* Undefined with a message of its own (static or of the arena). */
+struct jinja_value jinja_undefined(const char *message);
+bool jinja_new_list(struct jinja_run *run, enum jinja_type type, size_t cap,
+                    struct jinja_value *out);
+bool jinja_list_push(struct jinja_run *run, struct jinja_list *list, struct jinja_value item);
+bool jinja_new_tuple2(struct jinja_run *run, struct jinja_value a, struct jinja_value b,
+                      struct jinja_value *out);
+bool jinja_new_dict(struct jinja_run *run, enum jinja_type type, struct jinja_value *out);
+/* A copy of parsed JSON whose strings are borrowed from it. */
+bool jinja_from_json(struct jinja_run *run, const struct dgl_json *json, bool data,
+                     struct jinja_value *out);
+
+/* ---- looking ---- */
+
+bool jinja_is_text(const struct jinja_value *value);
+bool jinja_is_number(const struct jinja_value *value);   /* BOOL, INT, FLOAT */
+bool jinja_is_integral(const struct jinja_value *value); /* BOOL, INT */
+bool jinja_is_sequence(const struct jinja_value *value); /* LIST, TUPLE */
+struct dgl_str jinja_str(const struct jinja_value *text);
+/* Of BOOL and INT; of any number. */
+int64_t jinja_integer(const struct jinja_value *value);
+double jinja_real(const struct jinja_value *value);
+bool jinja_truth(const struct jinja_value *value);
+size_t jinja_range_count(const struct jinja_value *range);
+int64_t jinja_range_at(const struct jinja_value *range, size_t index);
+/* "str", "NoneType": what Python calls the type. */
+const char *jinja_type_name(const struct jinja_value *value);
+/* "str object", "None": what jinja calls the owner of a missing attribute. */
+const char *jinja_owner_name(const struct jinja_value *value);
+/* Reports "'x' is undefined" and so on. */
+bool jinja_fail_undefined(struct jinja_run *run, const struct jinja_value *undefined);
+/* len() of Python; reports what has none. */
+bool jinja_length(struct jinja_run *run, const struct jinja_value *value, size_t *out);
+
+/* ---- parts ---- */
+
+/* Bytes [offset, offset + len) of a text, with their marks. */
+struct jinja_value jinja_slice_bytes(const struct jinja_value *text, size_t offset, size_t len);
+/* The mark of the byte at `offset`. */
+bool jinja_byte_is_data(const struct jinja_value *text, size_t offset);
+/* `part` must point into the bytes of `text`. */
+struct jinja_value jinja_part(const struct jinja_value *text, struct dgl_str part);
+
+/* NULL when there is no such key. Keys are compared as Python does: 1, 1.0 and true are one. Takes
+ * steps. */
+bool jinja_dict_find(struct jinja_run *run, const struct jinja_dict *dict,
+                     const struct jinja_value *key, struct jinja_value **out);
+/* What may be a key: no list, no dict, and no tuple of them. */
+bool jinja_is_hashable(const struct jinja_value *value);
+bool jinja_dict_set(struct jinja_run *run, struct jinja_dict *dict, const struct jinja_value *key,
+                    const struct jinja_value *value);
+
+/* Walks what Python can iterate over. */
+struct jinja_iter {
+    struct jinja_value over;
+    size_t next; /* byte of a text, else index */
+};
+/* False after reporting what cannot be walked. */
+bool jinja_iter_init(struct jinja_run *run, const struct jinja_value *value,
+                     struct jinja_iter *out);
+bool jinja_can_iterate(const struct jinja_value *value);
+/* False at the end. */
+bool jinja_iter_next(struct jinja_iter *iter, struct jinja_value *item);
+/* All elements as a new list value of the type. */
+bool jinja_collect(struct jinja_run *run, const struct jinja_value *value, enum jinja_type type,
+                   struct jinja_value *out);
+
+#endif

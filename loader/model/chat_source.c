@@ -1,0 +1,330 @@
+/* Finding chat templates and special tokens in Hugging Face folders and packs. */
+#include "loader/model/chat_source.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/file.h"
+#include "core/base/mem.h"
+#include "loader/rdrr/chat_files.h"
+#include "loader/tokenizer/doppler_tokenizer.h"
+#include "loader/gguf/gguf_model.h"
+#include "loader/hf/hub_cache.h"
+#include "loader/model/model_file.h"
+#include "loader/model/model_text.h"
+#include "loader/rdrr/rdrr_format.h"
+#include "loader/model/synthetic_model.h"
+
+/* ---- the collection -------------------------------------------------------------------------- */
+
+void chat_source_init(struct chat_source *source)
+{
+    static const char *const names[CHAT_SOURCE_TOKENS] = {
+        "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
+    *source = (struct chat_source){0};
+    for (size_t i = 0; i < CHAT_SOURCE_TOKENS; i++)
+        source->tokens[i].name = names[i];
+}
+
+void chat_source_finish(struct chat_source *source)
+{
+    for (size_t i = 0; i < source->count; i++) {
+        dgl_buf_finish(&source->templates[i].name);
+        dgl_buf_finish(&source->templates[i].text);
+        dgl_buf_finish(&source->templates[i].origin);
+    }
+    for (size_t i = 0; i < CHAT_SOURCE_TOKENS; i++)
+        dgl_buf_finish(&source->tokens[i].text);
+    free(source->templates);
+    chat_source_init(source);
+}
+
+const struct chat_source_template *chat_source_find(const struct chat_source *source,
+                                                    const char *name)
+{
+    for (size_t i = 0; i < source->count; i++) {
+        const struct dgl_buf *known = &source->templates[i].name;
+        if (dgl_str_eq((struct dgl_str){known->p, known->len}, name))
+            return &source->templates[i];
+    }
+    return NULL;
+}
+
+enum dgl_status chat_source_add(const struct dgl_log *log, struct chat_source *source,
+                                const char *origin, struct dgl_str name, struct dgl_str text)
+{
+    struct chat_source_template added = {0};
+    dgl_buf_puts(&added.origin, origin);
+    dgl_buf_puts(&added.name, "");
+    dgl_buf_append(&added.name, name.p, name.len);
+    dgl_buf_puts(&added.text, "");
+    dgl_buf_append(&added.text, text.p, text.len);
+    bool ok = !added.name.failed && !added.text.failed && !added.origin.failed;
+    if (ok && !chat_source_find(source, added.name.p)) {
+        ok = dgl_grow((void **)&source->templates, &source->cap, source->count + 1, sizeof(added));
+        if (ok) {
+            source->templates[source->count++] = added;
+            return DGL_OK;
+        }
+    }
+    dgl_buf_finish(&added.name);
+    dgl_buf_finish(&added.text);
+    dgl_buf_finish(&added.origin);
+    return ok ? DGL_OK : dgl_fail_memory(log, origin, text.len);
+}
+
+enum dgl_status chat_source_add_token(const struct dgl_log *log, struct chat_source *source,
+                                      const char *name, struct dgl_str text)
+{
+    for (size_t i = 0; i < CHAT_SOURCE_TOKENS; i++) {
+        struct chat_source_token *token = &source->tokens[i];
+        if (token->found || strcmp(token->name, name) != 0)
+            continue;
+        dgl_buf_append(&token->text, text.p, text.len);
+        token->found = true;
+        return token->text.failed ? dgl_fail_memory(log, name, text.len) : DGL_OK;
+    }
+    return DGL_OK;
+}
+
+/* ---- Hugging Face's files -------------------------------------------------------------------- */
+
+#define FILE_JINJA     "chat_template.jinja"
+#define FILE_TEMPLATES "chat_template.json"
+#define FILE_CONFIG    "tokenizer_config.json"
+#define FILE_TOKENS    "special_tokens_map.json"
+#define FILE_TOKENIZER "tokenizer.json"
+
+struct json_file {
+    struct dgl_json_reader r;
+    const struct dgl_json *root;
+    const char *name;
+};
+
+static enum dgl_status load_named(const struct json_file *file, const struct dgl_json *list,
+                                  struct chat_source *out)
+{
+    struct dgl_json_reader r = file->r;
+    enum dgl_status status = DGL_OK;
+    for (const struct dgl_json *v = dgl_json_first(list); v && status == DGL_OK;
+         v = dgl_json_next(v)) {
+        const struct dgl_json *name, *text;
+        status = dgl_json_need(r, v, "name", DGL_JSON_STRING, &name);
+        if (status == DGL_OK)
+            status = dgl_json_need(r, v, "template", DGL_JSON_STRING, &text);
+        if (status == DGL_OK)
+            status =
+                chat_source_add(r.log, out, file->name, dgl_json_str(name), dgl_json_str(text));
+    }
+    return status;
+}
+
+/* "chat_template" of the two JSON files that may have it. */
+static enum dgl_status load_templates(const struct json_file *file, struct chat_source *out)
+{
+    const struct dgl_json *value = dgl_json_get(file->root, "chat_template");
+    switch (dgl_json_type(value)) {
+    case DGL_JSON_NULL:
+        return DGL_OK;
+    case DGL_JSON_STRING:
+        return chat_source_add(file->r.log, out, file->name, DGL_STR(CHAT_DEFAULT),
+                               dgl_json_str(value));
+    case DGL_JSON_ARRAY:
+        return load_named(file, value, out);
+    default:
+        return dgl_json_fail(file->r, value, "%s, wanted a template or a list of named ones",
+                             dgl_json_type_name(dgl_json_type(value)));
+    }
+}
+
+/* A token is a text, or an object with its `content`. */
+static enum dgl_status load_tokens(const struct json_file *file, struct chat_source *out)
+{
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < CHAT_SOURCE_TOKENS && status == DGL_OK; i++) {
+        const char *name = out->tokens[i].name;
+        const struct dgl_json *token = dgl_json_get(file->root, name);
+        if (dgl_json_is(token, DGL_JSON_OBJECT))
+            status = dgl_json_need(file->r, token, "content", DGL_JSON_STRING, &token);
+        if (status == DGL_OK && dgl_json_is(token, DGL_JSON_STRING))
+            status = chat_source_add_token(file->r.log, out, name, dgl_json_str(token));
+    }
+    return status;
+}
+
+static enum dgl_status load_config(const struct json_file *file, struct chat_source *out)
+{
+    enum dgl_status status = load_templates(file, out);
+    return status == DGL_OK ? load_tokens(file, out) : status;
+}
+
+/* The names by which most models call the two, when nothing else tells. */
+static enum dgl_status load_added_tokens(const struct json_file *file, struct chat_source *out)
+{
+    static const char *const usual[][2] = {{"<s>", "bos_token"}, {"</s>", "eos_token"}};
+    enum dgl_status status = DGL_OK;
+    for (const struct dgl_json *v = dgl_json_first(dgl_json_get(file->root, "added_tokens"));
+         v && status == DGL_OK; v = dgl_json_next(v)) {
+        struct dgl_str content = dgl_json_str(dgl_json_get(v, "content"));
+        for (size_t i = 0; i < 2 && dgl_json_bool(dgl_json_get(v, "special")); i++)
+            if (dgl_str_eq(content, usual[i][0]))
+                status = chat_source_add_token(file->r.log, out, usual[i][1], content);
+    }
+    return status;
+}
+
+/* What DOPPLER's form says of "bos" is the text of bos_token. */
+static enum dgl_status load_roles(const struct json_file *file, struct chat_source *out)
+{
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < CHAT_SOURCE_TOKENS && status == DGL_OK; i++) {
+        const char *name = out->tokens[i].name, *end = strrchr(name, '_');
+        char role[16] = "";
+        struct dgl_str text;
+        memcpy(role, name, (size_t)(end - name));
+        if (doppler_tokenizer_special(file->r.doc, role, &text))
+            status = chat_source_add_token(file->r.log, out, name, text);
+    }
+    return status;
+}
+
+static bool has_both(const struct chat_source *source)
+{
+    return source->tokens[0].found && source->tokens[1].found;
+}
+
+static enum dgl_status load_tokenizer(const struct json_file *file, struct chat_source *out)
+{
+    struct dgl_json_doc *converted = NULL;
+    struct json_file form = *file;
+    enum dgl_status status = load_roles(file, out);
+    if (status != DGL_OK || has_both(out))
+        return status;
+    status = doppler_tokenizer_convert(file->r.log, file->r.doc, &converted);
+    if (converted) {
+        form.r.doc = converted;
+        form.root = dgl_json_root(converted);
+    }
+    if (status == DGL_OK)
+        status = load_added_tokens(&form, out);
+    dgl_json_destroy(&converted);
+    return status;
+}
+
+static enum dgl_status load_json(const struct model_texts *texts, const char *name,
+                                 enum dgl_status (*load)(const struct json_file *file,
+                                                         struct chat_source *out),
+                                 struct chat_source *out)
+{
+    char *text = NULL, *path = dgl_path_join(texts->dir, name);
+    size_t len = 0;
+    struct dgl_json_doc *doc = NULL;
+    if (!path)
+        return dgl_fail_memory(texts->log, name, strlen(texts->dir));
+    enum dgl_status status = model_text_load(texts, name, &text, &len);
+    if (status == DGL_OK && text)
+        status = dgl_json_parse(texts->log, path, text, len, &doc);
+    if (doc) {
+        struct json_file file = {{texts->log, doc}, dgl_json_root(doc), name};
+        status = dgl_json_is(file.root, DGL_JSON_OBJECT)
+                     ? load(&file, out)
+                     : dgl_json_fail(file.r, file.root, "%s, wanted an object",
+                                     dgl_json_type_name(dgl_json_type(file.root)));
+    }
+    dgl_json_destroy(&doc);
+    free(text);
+    free(path);
+    return status;
+}
+
+struct jinja_files {
+    const struct model_texts *texts;
+    struct chat_source *out;
+};
+
+static enum dgl_status load_jinja(void *priv, const char *file, struct dgl_str name)
+{
+    const struct jinja_files *files = priv;
+    struct chat_source *out = files->out;
+    char *text = NULL;
+    size_t len = 0, before = out->count;
+    enum dgl_status status = model_text_load(files->texts, file, &text, &len);
+    if (status == DGL_OK && text)
+        status = chat_source_add(files->texts->log, out, file, name, (struct dgl_str){text, len});
+    if (out->count > before)
+        out->templates[before].file = true;
+    free(text);
+    return status;
+}
+
+/* As transformers does, where a default among the additional ones replaces chat_template.jinja. */
+static enum dgl_status load_jinja_files(const struct model_texts *texts, struct chat_source *out)
+{
+    struct jinja_files files = {texts, out};
+    enum dgl_status status = DGL_OK;
+    if (!texts->gguf)
+        status = chat_files_each(texts->log, texts->dir, texts->pack != NULL, load_jinja, &files);
+    return status == DGL_OK ? load_jinja(&files, FILE_JINJA, DGL_STR(CHAT_DEFAULT)) : status;
+}
+
+static enum dgl_status load_texts(const struct model_texts *texts, struct chat_source *out)
+{
+    enum dgl_status status = load_jinja_files(texts, out);
+    if (status == DGL_OK)
+        status = load_json(texts, FILE_TEMPLATES, load_templates, out);
+    if (status == DGL_OK)
+        status = load_json(texts, FILE_CONFIG, load_config, out);
+    if (status == DGL_OK)
+        status = load_json(texts, FILE_TOKENS, load_tokens, out);
+    /* Large: looked at only when it is needed. */
+    if (status == DGL_OK && !has_both(out))
+        status = load_json(texts, FILE_TOKENIZER, load_tokenizer, out);
+    return status;
+}
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+/* A folder needs no weights here; only a pack is looked at as a whole. */
+static enum dgl_status load_folder(const struct dgl_log *log, const char *dir,
+                                   struct chat_source *out)
+{
+    struct model_texts texts = {.log = log, .dir = dir};
+    struct rdrr_pack *pack = NULL;
+    enum model_format format = MODEL_HF;
+    enum dgl_status status = DGL_OK;
+    char *manifest = dgl_path_join(dir, RDRR_MANIFEST);
+    if (!manifest)
+        return dgl_fail_memory(log, dir, strlen(dir));
+    if (dgl_path_exists(manifest))
+        status = model_format_find(log, dir, &format);
+    if (status == DGL_OK && format == MODEL_RDRR)
+        status = rdrr_pack_open(log, dir, &pack);
+    texts.pack = pack;
+    if (status == DGL_OK)
+        status = load_texts(&texts, out);
+    rdrr_pack_close(&pack);
+    free(manifest);
+    return status;
+}
+
+enum dgl_status chat_source_load(const struct dgl_log *log, const char *path,
+                                 struct chat_source *out)
+{
+    char *resolved = NULL, *name = NULL;
+    if (synthetic_is_path(path))
+        return DGL_OK;
+    enum dgl_status status = model_path_resolve(log, path, &resolved, &name);
+    bool gguf = status == DGL_OK && gguf_is_model(resolved);
+    if (status == DGL_OK && !gguf && !dgl_path_is_dir(resolved))
+        status = dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                          "%s: is a file; chat templates are read from a pack, a Hugging Face "
+                          "folder or a GGUF file",
+                          resolved);
+    if (status == DGL_OK)
+        status =
+            gguf ? load_texts(&(struct model_texts){.log = log, .dir = resolved, .gguf = true}, out)
+                 : load_folder(log, resolved, out);
+    free(resolved);
+    free(name);
+    return status;
+}

@@ -1,0 +1,464 @@
+/* Opening a model of any form and checking it from end to end, short of reading all weights. */
+#include "loader/model/model_file.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/file.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "loader/tensor/expert_view.h"
+#include "loader/gguf/gguf_model.h"
+#include "loader/gguf/gguf_names.h"
+#include "loader/hf/hf_model.h"
+#include "loader/hf/hub_cache.h"
+#include "loader/desc/model_bind.h"
+#include "loader/model/model_text.h"
+#include "loader/model/synthetic_model.h"
+#include "loader/tokenizer/tokenizer.h"
+
+#define HF_CONFIG            "config.json"
+#define FILE_TOKENIZER       "tokenizer.json"
+#define FILE_TOKENIZER_CONF  "tokenizer_config.json"
+#define FILE_GENERATION_CONF "generation_config.json"
+#define MAX_CONFIG           (16u << 20)
+
+static enum dgl_status texts_load(const struct model_texts *from, struct dgl_model_file *f)
+{
+    enum dgl_status st =
+        model_text_load(from, FILE_TOKENIZER, &f->tokenizer_json, &f->tokenizer_json_len);
+    if (st == DGL_OK)
+        st = model_text_load(from, FILE_TOKENIZER_CONF, &f->tokenizer_config_json,
+                             &f->tokenizer_config_len);
+    if (st == DGL_OK)
+        st = model_text_load(from, FILE_GENERATION_CONF, &f->generation_config_json,
+                             &f->generation_config_len);
+    return st;
+}
+
+/* Parses f->config (called `name` in messages) and generation_config.json into f->desc, without
+ * tensors. `arch`: of the GGUF file whose fields messages are to name; NULL = the config's own. */
+static enum dgl_status desc_read(const struct dgl_log *log, const char *name,
+                                 const struct gguf_arch *arch, struct dgl_model_file *f)
+{
+    struct dgl_json_doc *config = NULL, *generation = NULL;
+    char *generation_name = dgl_path_join(f->path, FILE_GENERATION_CONF);
+    enum dgl_status st = generation_name
+                             ? dgl_json_parse(log, name, f->config, f->config_len, &config)
+                             : dgl_fail_memory(log, "path", strlen(f->path));
+    if (st == DGL_OK && f->generation_config_json)
+        st = dgl_json_parse(log, generation_name, f->generation_config_json,
+                            f->generation_config_len, &generation);
+    if (st == DGL_OK && arch)
+        dgl_json_rename(config, gguf_field_name, arch);
+    if (st == DGL_OK) {
+        struct model_desc_input in = {
+            .config = {.log = log, .doc = config},
+            .config_root = dgl_json_root(config),
+            .generation_config = generation,
+            .config_only = true,
+        };
+        st = model_desc_init(log, &in, &f->desc, &f->skipped);
+    }
+    dgl_json_destroy(&config);
+    dgl_json_destroy(&generation);
+    free(generation_name);
+    return st;
+}
+
+/* Parts of a checkpoint that the model does without: the user should know, once. */
+static void report_skipped(const struct dgl_log *log, const struct dgl_model_file *f)
+{
+    struct dgl_buf text = {0};
+    enum { SHOWN = 4 };
+    for (size_t i = 0; i < f->skipped.count && i < SHOWN; i++)
+        dgl_buf_printf(&text, "%s%s", i ? ", " : "", DGL_SHOWN(f->skipped.lines[i]));
+    if (f->skipped.count > SHOWN)
+        dgl_buf_printf(&text, ", ... (%zu in all; `dopplergl inspect` lists them)",
+                       f->skipped.count);
+    if (f->skipped.count > 0)
+        dgl_notice(log, "%s: not needed and left out: %s", f->path, text.p ? text.p : "?");
+    dgl_buf_finish(&text);
+}
+
+/* Binds f->tensors, experts as matrices, to f->desc. */
+static enum dgl_status tensors_bind(const struct dgl_log *log, const char *config_name,
+                                    struct dgl_model_file *f)
+{
+    enum dgl_status st = DGL_OK;
+    if (f->desc.parts & PART_EXPERTS_GPT_OSS)
+        st = expert_view_wrap(log, &f->tensors);
+    if (st == DGL_OK)
+        st = model_bind(log, f->tensors, config_name, &f->desc, &f->skipped);
+    if (st == DGL_OK)
+        report_skipped(log, f);
+    return st;
+}
+
+/* The element type that most bytes have. */
+static const char *dominant_dtype(const struct tensor_source *src)
+{
+    uint64_t bytes[DGL_DTYPE_COUNT] = {0};
+    int best = 0;
+    for (size_t i = 0; i < tensor_source_count(src); i++) {
+        const struct tensor_info *t = tensor_source_at(src, i);
+        bytes[t->dtype] += t->bytes; /* each is inside a file, and files are below 2^63 bytes */
+        if (bytes[t->dtype] > bytes[best])
+            best = (int)t->dtype;
+    }
+    return dgl_dtype_get((enum dgl_dtype)best)->name;
+}
+
+static enum dgl_status open_hf(const struct dgl_log *log, struct dgl_model_file *f)
+{
+    f->format = MODEL_HF;
+    struct model_texts texts = {.log = log, .dir = f->path};
+    char *config_path = dgl_path_join(f->path, HF_CONFIG);
+    enum dgl_status st =
+        config_path ? dgl_file_slurp(log, config_path, MAX_CONFIG, &f->config, &f->config_len)
+                    : dgl_fail_memory(log, "path", strlen(f->path));
+    if (st == DGL_OK)
+        st = texts_load(&texts, f);
+    if (st == DGL_OK)
+        st = desc_read(log, config_path, NULL, f);
+    if (st == DGL_OK)
+        st = hf_tokenizer_check(log, f->path);
+    if (st == DGL_OK)
+        st = hf_tensors_open(log, f->path, &f->tensors);
+    if (st == DGL_OK)
+        st = tensors_bind(log, config_path, f);
+    if (st == DGL_OK)
+        snprintf(f->quantization, sizeof(f->quantization), "%s", dominant_dtype(f->tensors));
+    free(config_path);
+    return st;
+}
+
+/* GGUF says which key or token each stop id comes from; the config that was made of it does not. */
+static void stop_origins(const struct gguf_parts *parts, struct model_desc *desc)
+{
+    for (size_t i = 0; i < desc->num_stop_ids; i++) {
+        for (size_t k = 0; k < parts->num_stop_ids; k++) {
+            if (parts->stop_ids[k].id == desc->stop_ids[i].id)
+                desc->stop_ids[i].origin = parts->stop_ids[k].origin;
+        }
+    }
+}
+
+static void name_cut(char *name, const char *end)
+{
+    size_t len = strlen(name), n = strlen(end);
+    if (len > n && strcmp(name + len - n, end) == 0)
+        name[len - n] = 0;
+}
+
+/* Takes the parts in any case. */
+static enum dgl_status gguf_take(const struct dgl_log *log, struct gguf_parts *parts,
+                                 struct dgl_model_file *f)
+{
+    struct dgl_buf config_name = {0};
+    f->format = MODEL_GGUF;
+    dgl_buf_printf(&config_name, "%s metadata", f->path);
+    f->config_len = parts->config.len;
+    f->config = dgl_buf_take(&parts->config);
+    f->tokenizer_json_len = parts->tokenizer.len;
+    f->tokenizer_json = parts->tokenizer.p ? dgl_buf_take(&parts->tokenizer) : NULL;
+    f->tokenizer_config_len = parts->tokenizer_config.len;
+    f->tokenizer_config_json = dgl_buf_take(&parts->tokenizer_config);
+    f->tensors = parts->tensors;
+    parts->tensors = NULL;
+    enum dgl_status st = config_name.failed ? dgl_fail_memory(log, "path", strlen(f->path))
+                                            : desc_read(log, config_name.p, parts->arch, f);
+    if (st == DGL_OK)
+        st = tensors_bind(log, config_name.p, f);
+    if (st == DGL_OK) {
+        stop_origins(parts, &f->desc);
+        snprintf(f->quantization, sizeof(f->quantization), "%s", dominant_dtype(f->tensors));
+    }
+    dgl_buf_finish(&config_name);
+    gguf_parts_finish(parts);
+    return st;
+}
+
+static enum dgl_status open_gguf(const struct dgl_log *log, struct dgl_model_file *f)
+{
+    struct gguf_parts parts;
+    enum dgl_status st = gguf_model_open(log, f->path, &parts);
+    if (st != DGL_OK)
+        return st;
+    name_cut(f->name, ".gguf");
+    return gguf_take(log, &parts, f);
+}
+
+/* A pack that we wrote lists every text it carries; a tokenizer beside it was put there by
+ * somebody else. */
+static enum dgl_status check_unlisted(const struct dgl_log *log, const struct rdrr_pack *pack)
+{
+    if (!pack->manifest.ours || rdrr_copied_find(&pack->manifest, FILE_TOKENIZER))
+        return DGL_OK;
+    char *path = dgl_path_join(pack->dir, FILE_TOKENIZER);
+    enum dgl_status st = DGL_OK;
+    if (!path)
+        st = dgl_fail_memory(log, "path", strlen(pack->dir));
+    else if (dgl_path_exists(path))
+        st = dgl_fail(log, DGL_ERR_FORMAT,
+                      "%s: is there, but %s does not list it under files; convert the model again",
+                      path, pack->manifest_path);
+    free(path);
+    return st;
+}
+
+/* What the description needs from the pack, as copies: the pack goes to the tensor source. */
+static enum dgl_status pack_facts(const struct dgl_log *log, const struct rdrr_pack *pack,
+                                  struct dgl_model_file *f)
+{
+    const struct rdrr_manifest *m = &pack->manifest;
+    free(f->name);
+    f->name = strdup(m->model_id);
+    f->config = strdup(m->config);
+    f->hint_defaults = m->hint_defaults ? strdup(m->hint_defaults) : NULL;
+    f->hint_pinned = m->hint_pinned ? strdup(m->hint_pinned) : NULL;
+    if (!f->name || !f->config || (m->hint_defaults && !f->hint_defaults) ||
+        (m->hint_pinned && !f->hint_pinned))
+        return dgl_fail_memory(log, "model description", strlen(m->config));
+    f->config_len = strlen(f->config);
+    snprintf(f->quantization, sizeof(f->quantization), "%s", m->quantization);
+    memcpy(f->manifest_sha256, pack->manifest_sha256, sizeof(f->manifest_sha256));
+    return DGL_OK;
+}
+
+/* What the pack's source had, and the pack has not. */
+static enum dgl_status pack_skipped(const struct dgl_log *log, const struct rdrr_pack *pack,
+                                    struct dgl_model_file *f)
+{
+    enum dgl_status st = DGL_OK;
+    for (size_t i = 0; i < pack->manifest.num_skipped && st == DGL_OK; i++) {
+        struct dgl_buf line = {0};
+        dgl_buf_puts(&line, pack->manifest.skipped[i]);
+        st = model_skipped_add(log, &f->skipped, &line);
+    }
+    return st;
+}
+
+static enum dgl_status pack_check(const struct dgl_log *log, const struct rdrr_pack *pack,
+                                  const struct model_open_params *params,
+                                  const struct dgl_model_file *f)
+{
+    struct dgl_json_reader r = {.log = log, .doc = pack->doc};
+    struct rdrr_verify_params verify = {params->progress_cb, params->progress_priv};
+    struct dgl_verify_result result;
+    enum dgl_status st =
+        rdrr_inference_check(r, dgl_json_root(pack->doc), &f->desc, pack->manifest.ours);
+    if (st == DGL_OK && params->verify)
+        st = rdrr_verify(log, pack, &verify, params->verified ? params->verified : &result);
+    return st;
+}
+
+static enum dgl_status open_rdrr(const struct dgl_log *log, const struct model_open_params *params,
+                                 struct dgl_model_file *f)
+{
+    f->format = MODEL_RDRR;
+    struct rdrr_pack *pack = NULL;
+    enum dgl_status st = rdrr_pack_open(log, f->path, &pack);
+    if (st != DGL_OK)
+        return st;
+    struct model_texts texts = {.log = log, .dir = f->path, .pack = pack};
+    struct dgl_buf config_name = {0};
+    dgl_buf_printf(&config_name, "%s config", pack->manifest_path);
+    st = config_name.failed ? dgl_fail_memory(log, "path", strlen(f->path))
+                            : pack_facts(log, pack, f);
+    if (st == DGL_OK)
+        st = check_unlisted(log, pack);
+    if (st == DGL_OK)
+        st = texts_load(&texts, f);
+    if (st == DGL_OK)
+        st = desc_read(log, config_name.p, NULL, f);
+    if (st == DGL_OK)
+        st = pack_check(log, pack, params, f);
+    if (st == DGL_OK)
+        st = pack_skipped(log, pack, f);
+    if (st == DGL_OK)
+        st = rdrr_tensors_open(log, pack, &f->tensors);
+    else
+        rdrr_pack_close(&pack);
+    if (st == DGL_OK)
+        st = tensors_bind(log, config_name.p, f);
+    dgl_buf_finish(&config_name);
+    return st;
+}
+
+static void info_fill(struct dgl_model_file *f)
+{
+    const struct model_desc *d = &f->desc;
+    f->info = (struct dgl_model_info){
+        .path = f->path,
+        .name = f->name,
+        .family = d->family,
+        .quantization = f->quantization,
+        .vocab = d->vocab,
+        .layers = d->layers,
+        .hidden = d->hidden,
+        .heads = d->heads,
+        .kv_heads = d->kv_heads,
+        .head_dim = d->head_dim,
+        .intermediate = d->intermediate,
+        .context_max = d->context_max,
+        .parameters = d->parameters,
+        .weight_bytes = d->weight_bytes,
+        .stop_ids = d->stop_ids,
+        .num_stop_ids = d->num_stop_ids,
+        .has_tokenizer = f->tokenizer_json != NULL,
+    };
+}
+
+static enum dgl_status dir_has(const struct dgl_log *log, const char *dir, const char *name,
+                               bool *found)
+{
+    char *path = dgl_path_join(dir, name);
+    if (!path)
+        return dgl_fail_memory(log, dir, strlen(dir) + strlen(name) + 2);
+    *found = dgl_path_exists(path);
+    free(path);
+    return DGL_OK;
+}
+
+/* A folder with safetensors weights is a checkpoint even if somebody left a manifest.json in it. */
+enum dgl_status model_format_find(const struct dgl_log *log, const char *path,
+                                  enum model_format *out)
+{
+    if (gguf_is_model(path)) {
+        *out = MODEL_GGUF;
+        return DGL_OK;
+    }
+    if (!dgl_path_is_dir(path))
+        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                        "%s: is a file; supported: a GGUF file, a folder with " RDRR_MANIFEST
+                        " (pack) or " HF_CONFIG " (Hugging Face)",
+                        path);
+    bool index = false, single = false, manifest = false, config = false;
+    enum dgl_status st = dir_has(log, path, HF_INDEX, &index);
+    if (st == DGL_OK)
+        st = dir_has(log, path, HF_SINGLE, &single);
+    if (st == DGL_OK)
+        st = dir_has(log, path, RDRR_MANIFEST, &manifest);
+    if (st == DGL_OK)
+        st = dir_has(log, path, HF_CONFIG, &config);
+    if (st != DGL_OK)
+        return st;
+    bool weights = index || single;
+    if ((manifest && !weights) || config) {
+        *out = manifest && !weights ? MODEL_RDRR : MODEL_HF;
+        return DGL_OK;
+    }
+    return dgl_fail(log, weights ? DGL_ERR_FORMAT : DGL_ERR_IO,
+                    "%s: not a model: there is no " HF_CONFIG "%s", path,
+                    weights ? "" : " and no " RDRR_MANIFEST);
+}
+
+static enum dgl_status open_any(const struct dgl_log *log, const struct model_open_params *params,
+                                struct dgl_model_file *f)
+{
+    if (!params->path || !params->path[0])
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
+    if (synthetic_is_path(params->path))
+        return synthetic_model_init(log, params->path, f);
+    enum dgl_status st = model_path_resolve(log, params->path, &f->path, &f->name);
+    if (st == DGL_OK)
+        st = model_format_find(log, f->path, &f->format);
+    if (st != DGL_OK)
+        return st;
+    switch (f->format) {
+    case MODEL_HF:
+        return open_hf(log, f);
+    case MODEL_GGUF:
+        return open_gguf(log, f);
+    case MODEL_RDRR:
+    case MODEL_SYNTHETIC: /* never found: a path of that kind is handled above */
+        break;
+    }
+    return open_rdrr(log, params, f);
+}
+
+enum dgl_status model_file_of_gguf(const struct dgl_log *log, const char *path,
+                                   struct gguf_parts *parts, struct dgl_model_file **out)
+{
+    struct dgl_model_file *f = dgl_new(struct dgl_model_file);
+    *out = f;
+    if (f) {
+        f->path = strdup(path);
+        f->name = strdup(path);
+    }
+    if (!f || !f->path || !f->name) {
+        gguf_parts_finish(parts);
+        model_file_close(out);
+        return dgl_fail_memory(log, "model file", sizeof(*f));
+    }
+    enum dgl_status st = gguf_take(log, parts, f);
+    if (st == DGL_OK)
+        info_fill(f);
+    else
+        model_file_close(out);
+    return st;
+}
+
+enum dgl_status model_file_open(const struct dgl_log *log, const struct model_open_params *params,
+                                struct dgl_model_file **out)
+{
+    *out = NULL;
+    struct dgl_model_file *f = dgl_new(struct dgl_model_file);
+    if (!f)
+        return dgl_fail_memory(log, "model file", sizeof(*f));
+    enum dgl_status st = open_any(log, params, f);
+    if (st == DGL_OK)
+        info_fill(f);
+    else
+        model_file_close(&f);
+    *out = f;
+    return st;
+}
+
+void model_file_close(struct dgl_model_file **file)
+{
+    struct dgl_model_file *f = *file;
+    if (!f)
+        return;
+    tensor_source_destroy(&f->tensors);
+    model_desc_finish(&f->desc);
+    model_skipped_finish(&f->skipped);
+    free(f->path);
+    free(f->name);
+    free(f->config);
+    free(f->tokenizer_json);
+    free(f->tokenizer_config_json);
+    free(f->generation_config_json);
+    free(f->hint_defaults);
+    free(f->hint_pinned);
+    free(f);
+    *file = NULL;
+}
+
+enum dgl_status model_file_tokenizer(const struct dgl_log *log, const struct dgl_model_file *file,
+                                     struct dgl_tokenizer **out)
+{
+    bool folder = file->format == MODEL_HF || file->format == MODEL_RDRR;
+    char *name = folder ? dgl_path_join(file->path, FILE_TOKENIZER) : strdup(file->path);
+    enum dgl_status st =
+        name ? tokenizer_create(log, name, file->tokenizer_json, file->tokenizer_json_len, out)
+             : dgl_fail_memory(log, "path", strlen(file->path));
+    free(name);
+    return st;
+}
+
+enum dgl_status model_file_check_tokenizer(const struct dgl_log *log,
+                                           const struct dgl_model_file *file,
+                                           const struct dgl_tokenizer *tok)
+{
+    int32_t max = tokenizer_max_id(tok);
+    if (max < file->desc.vocab)
+        return DGL_OK;
+    return dgl_fail(log, DGL_ERR_FORMAT,
+                    "%s: " FILE_TOKENIZER " has ids up to %" PRId32 ", but vocab_size is %" PRId32
+                    "; the two belong to different models",
+                    file->path, max, file->desc.vocab);
+}

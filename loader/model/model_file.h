@@ -1,0 +1,66 @@
+/* A model opened on the host, whatever its form: Hugging Face folder, RDRR pack or GGUF
+ * file.
+ * One door for core. */
+#ifndef DGL_LOADER_MODEL_FILE_H
+#define DGL_LOADER_MODEL_FILE_H
+
+#include "loader/desc/model_desc.h"
+
+enum model_format { MODEL_HF, MODEL_RDRR, MODEL_GGUF, MODEL_SYNTHETIC };
+
+/* Public struct dgl_model_file is this struct; fields are for loader/ and core/ only. */
+struct dgl_model_file {
+    enum model_format format;
+    char *path; /* as opened, links kept */
+    char *name; /* last path component, or the manifest's modelId */
+    struct tensor_source *tensors;
+    struct model_desc desc;
+    struct model_skipped skipped;
+    char *config; /* config.json verbatim */
+    size_t config_len;
+    char *tokenizer_json; /* NULL = no tokenizer */
+    size_t tokenizer_json_len;
+    char *tokenizer_config_json; /* NULL = none */
+    size_t tokenizer_config_len;
+    char *generation_config_json; /* NULL = none */
+    size_t generation_config_len;
+    char *hint_defaults, *hint_pinned; /* kernel hints of a manifest as JSON text; NULL = none */
+    char quantization[32];             /* headline: "bf16", "q4_k_m" */
+    char manifest_sha256[65];          /* "" for folders */
+    struct dgl_model_info
+        info; /* what dgl_model_file_info() shows; strings point into this struct */
+};
+
+/* What kind of model lies at a path (not a synthetic one); what is none is refused. */
+enum dgl_status model_format_find(const struct dgl_log *log, const char *path,
+                                  enum model_format *out);
+
+struct model_open_params {
+    /* a GGUF file, a folder with config.json or manifest.json, or `org/name` found in the local Hub
+     * cache */
+    const char *path;
+    bool verify;                        /* hash every shard of a pack before use */
+    struct dgl_verify_result *verified; /* what was hashed; NULL = nobody asks */
+    dgl_progress_cb progress_cb;
+    void *progress_priv;
+};
+/* Refuses .bin/.pth-only folders, foreign quantisation schemes and sentencepiece-only tokenizers
+ * with the remedy. */
+enum dgl_status model_file_open(const struct dgl_log *log, const struct model_open_params *params,
+                                struct dgl_model_file **out);
+/* The same of the parts of a GGUF file called `path`, which are taken in any case. */
+struct gguf_parts;
+enum dgl_status model_file_of_gguf(const struct dgl_log *log, const char *path,
+                                   struct gguf_parts *parts, struct dgl_model_file **out);
+void model_file_close(struct dgl_model_file **file);
+
+/* The tokenizer of a model that has tokenizer_json. Messages name the file that it stands in. */
+struct dgl_tokenizer;
+enum dgl_status model_file_tokenizer(const struct dgl_log *log, const struct dgl_model_file *file,
+                                     struct dgl_tokenizer **out);
+/* DGL_ERR_FORMAT when a tokenizer uses ids that the model has no row for. */
+enum dgl_status model_file_check_tokenizer(const struct dgl_log *log,
+                                           const struct dgl_model_file *file,
+                                           const struct dgl_tokenizer *tok);
+
+#endif

@@ -1,0 +1,28 @@
+/* Texts beside the weights, out of a folder, a pack or a GGUF file. */
+#include "loader/model/model_text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/file.h"
+#include "loader/gguf/gguf_model.h"
+#include "loader/rdrr/rdrr_format.h"
+
+enum dgl_status model_text_load(const struct model_texts *texts, const char *name, char **text,
+                                size_t *len)
+{
+    if (texts->gguf)
+        return gguf_text_load(texts->log, texts->dir, name, text, len);
+    /* Other converters' packs carry the files without listing them: nothing to check them
+     * against. */
+    if (texts->pack && (texts->pack->manifest.ours || texts->pack->manifest.num_copied > 0))
+        return rdrr_copied_load(texts->log, texts->pack, name, text, len);
+    char *path = dgl_path_join(texts->dir, name);
+    if (!path)
+        return dgl_fail_memory(texts->log, "path", strlen(name));
+    enum dgl_status st = DGL_OK;
+    if (dgl_path_exists(path))
+        st = dgl_file_slurp(texts->log, path, RDRR_MAX_COPIED_BYTES, text, len);
+    free(path);
+    return st;
+}

@@ -1,0 +1,184 @@
+/* Formats of 32 values with one f16 scale: q4_0, q4_1, q5_0, q5_1, q8_0. The encoders try a few
+ * scales and keep the one with the least error. */
+#include "loader/quant/quant_block.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "loader/quant/quant.h"
+
+/* Code i of 16 bytes: the low nibbles, then the high ones. */
+static unsigned nibble_at(const uint8_t *bytes, unsigned i)
+{
+    return i < 16 ? bytes[i] & 15u : (unsigned)bytes[i - 16] >> 4;
+}
+
+/* Code i of 4 bytes with the fifth bits, then 16 bytes with the lower four. */
+static unsigned five_bits_at(const uint8_t *bytes, unsigned i)
+{
+    return nibble_at(bytes + 4, i) | ((unsigned)bytes[i / 8] >> i % 8 & 1u) << 4;
+}
+
+void q4_0_decode(const uint8_t *src, float *dst)
+{
+    float d = dgl_f16_to_f32(load_u16(src));
+    for (unsigned i = 0; i < LEGACY_VALUES; i++)
+        dst[i] = d * (float)((int)nibble_at(src + 2, i) - 8);
+}
+
+void q4_1_decode(const uint8_t *src, float *dst)
+{
+    float d = dgl_f16_to_f32(load_u16(src)), m = dgl_f16_to_f32(load_u16(src + 2));
+    for (unsigned i = 0; i < LEGACY_VALUES; i++)
+        dst[i] = d * (float)nibble_at(src + 4, i) + m;
+}
+
+void q5_0_decode(const uint8_t *src, float *dst)
+{
+    float d = dgl_f16_to_f32(load_u16(src));
+    for (unsigned i = 0; i < LEGACY_VALUES; i++)
+        dst[i] = d * (float)((int)five_bits_at(src + 2, i) - 16);
+}
+
+void q5_0_to_q8_0(const uint8_t *src, uint8_t *dst)
+{
+    memcpy(dst, src, 2);
+    for (unsigned i = 0; i < LEGACY_VALUES; i++)
+        dst[2 + i] = (uint8_t)((int)five_bits_at(src + 2, i) - 16);
+}
+
+void q5_1_decode(const uint8_t *src, float *dst)
+{
+    float d = dgl_f16_to_f32(load_u16(src)), m = dgl_f16_to_f32(load_u16(src + 2));
+    for (unsigned i = 0; i < LEGACY_VALUES; i++)
+        dst[i] = d * (float)five_bits_at(src + 4, i) + m;
+}
+
+void q8_0_decode(const uint8_t *src, float *dst)
+{
+    float d = dgl_f16_to_f32(load_u16(src));
+    for (int i = 0; i < LEGACY_VALUES; i++)
+        dst[i] = d * (float)(int8_t)src[2 + i];
+}
+
+/* ---- affine blocks ---- */
+
+/* d * q + m, with the codes in `block`. */
+static void affine_store(struct affine_block *block, const uint8_t *halves, uint8_t *dst)
+{
+    for (int i = 0; i < AFFINE_VALUES / AFFINE_GROUP; i++) {
+        block->group[i].scale = dgl_f16_to_f32(load_u16(halves));
+        block->group[i].min = -dgl_f16_to_f32(load_u16(halves + 2));
+    }
+    memcpy(dst, block, sizeof(*block));
+}
+
+void q4_1_to_affine(const uint8_t *src, uint8_t *dst)
+{
+    struct affine_block block;
+    for (unsigned i = 0; i < LEGACY_VALUES; i++)
+        block.q[i] = (int8_t)nibble_at(src + 4, i);
+    affine_store(&block, src, dst);
+}
+
+void q5_1_to_affine(const uint8_t *src, uint8_t *dst)
+{
+    struct affine_block block;
+    for (unsigned i = 0; i < LEGACY_VALUES; i++)
+        block.q[i] = (int8_t)five_bits_at(src + 4, i);
+    affine_store(&block, src, dst);
+}
+
+void affine_decode(const uint8_t *src, float *dst)
+{
+    struct affine_block block;
+    memcpy(&block, src, sizeof(block));
+    for (int i = 0; i < AFFINE_VALUES; i++) {
+        float scaled = block.group[i / AFFINE_GROUP].scale * (float)block.q[i];
+        dst[i] = scaled - block.group[i / AFFINE_GROUP].min;
+    }
+}
+
+/* ---- encoders ---- */
+
+/* A format w = d * q with q in low..high, and what to divide the largest magnitude by for d. */
+struct levels {
+    int low, high;
+    size_t num_divisors;
+    double divisors[12];
+};
+
+/* -128 is never written: the range stays symmetric, as ggml writes it. The largest value may land
+ * up to half a step beyond the last level: a finer step serves the others. */
+static const struct levels q8_0_levels = {-127, 127, 4, {127.0, 127.15, 127.3, 127.45}};
+/* Either sign: the end of the range with one level more may serve either side. */
+static const struct levels q4_0_levels = {
+    -8, 7, 12, {-8, 8, -7.5, 7.5, -8.4, 8.4, -7, 7, -8.8, 8.8, -9.3, 9.3}};
+
+/* The nearest level, ties to even; NaN gives the lowest. */
+static inline double nearest_level(const struct levels *l, double t)
+{
+    const double magic = 0x1.8p52; /* adding it leaves no fraction bits */
+    t = t > l->low ? t : l->low;
+    t = t < l->high ? t : l->high;
+    return (t + magic) - magic;
+}
+
+/* Codes for scale `d` and their squared error; *fit is the scale that suits these codes best. */
+static double codes_for(const struct levels *l, const float *x, size_t count, float d,
+                        int8_t q[LEGACY_VALUES], double *fit)
+{
+    double err = 0, xq = 0, qq = 0, inverse = d != 0 ? 1 / (double)d : 0;
+    for (size_t i = 0; i < count; i++) {
+        double level = nearest_level(l, (double)x[i] * inverse);
+        double rest = (double)x[i] - level * (double)d;
+        q[i] = (int8_t)level;
+        err += rest * rest;
+        xq += (double)x[i] * level;
+        qq += level * level;
+    }
+    *fit = qq > 0 ? xq / qq : 0;
+    return err;
+}
+
+/* The codes with the least error; returns the bits of their scale. */
+static uint16_t levels_search(const struct levels *l, const float *x, size_t count,
+                              enum quant_effort effort, int8_t best_q[LEGACY_VALUES])
+{
+    double amax = 0, best = INFINITY;
+    size_t tries = effort == QUANT_FAST ? 1 : 2 * l->num_divisors;
+    uint16_t best_bits = 0;
+    for (size_t i = 0; i < count; i++)
+        amax = fmax(amax, fabs((double)x[i]));
+    memset(best_q, 0, LEGACY_VALUES);
+    for (size_t c = 0; c < tries && amax > 0; c++) {
+        static const float f16_max = 65504;
+        double wanted = amax / l->divisors[c / 2], fit;
+        int8_t q[LEGACY_VALUES] = {0};
+        if (c % 2) /* second try: the least-squares scale for the codes of the first */
+            codes_for(l, x, count, (float)wanted, q, &wanted);
+        uint16_t bits = dgl_f32_to_f16(fmaxf(fminf((float)wanted, f16_max), -f16_max));
+        double err = codes_for(l, x, count, dgl_f16_to_f32(bits), q, &fit);
+        if (err >= best)
+            continue;
+        best = err;
+        best_bits = bits;
+        memcpy(best_q, q, sizeof(q));
+    }
+    return best_bits;
+}
+
+void q8_0_encode(const float *x, size_t count, enum quant_effort effort, uint8_t *dst)
+{
+    int8_t q[LEGACY_VALUES];
+    store_u16(dst, levels_search(&q8_0_levels, x, count, effort, q));
+    memcpy(dst + 2, q, sizeof(q));
+}
+
+void q4_0_encode(const float *x, size_t count, enum quant_effort effort, uint8_t *dst)
+{
+    int8_t q[LEGACY_VALUES];
+    store_u16(dst, levels_search(&q4_0_levels, x, count, effort, q));
+    for (int i = 0; i < LEGACY_VALUES / 2; i++)
+        dst[2 + i] = (uint8_t)((q[i] + 8) | (q[i + 16] + 8) << 4);
+}

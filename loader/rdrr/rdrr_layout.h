@@ -1,0 +1,35 @@
+/*
+ * rdrr_layout.h: the ways in which packs lay out a matrix [rows, cols], and a view that shows all
+ * of them as the engine wants them: row by row, rows padded to whole blocks.
+ */
+#ifndef DGL_LOADER_RDRR_LAYOUT_H
+#define DGL_LOADER_RDRR_LAYOUT_H
+
+#include "core/base/str.h"
+#include "loader/tensor/tensor_source.h"
+
+enum rdrr_layout {
+    RDRR_ROW,    /* every row padded to whole blocks */
+    RDRR_COLUMN, /* the transposed matrix, its rows padded: a block is some rows of one column */
+    RDRR_FLAT,   /* values in a row, cut every block: blocks cross rows */
+    RDRR_LAYOUTS
+};
+
+/* "row", "column", "flat": in manifests and options. */
+const char *rdrr_layout_name(enum rdrr_layout layout);
+/* These and the other spellings that packs have: row_wise, col, column_wise, packed. */
+bool rdrr_layout_parse(struct dgl_str text, enum rdrr_layout *out);
+/* Bytes of a tensor of this (logical) shape; false on overflow, or when the layout is not one for
+ * its rank: columns are for matrices. */
+bool rdrr_layout_bytes(enum rdrr_layout layout, enum dgl_dtype type, uint32_t rank,
+                       const uint64_t *shape, uint64_t *out);
+
+/* The element type that a tensor is shown in: blocks that are not rows' own become f16. */
+enum dgl_dtype rdrr_shown_type(enum rdrr_layout layout, enum dgl_dtype type);
+/* Replaces *src, whose tensors have logical shapes and stored bytes, by a view that owns it; leaves
+ * it alone when every layout is RDRR_ROW. `layouts`: of each tensor. On failure *src is what it
+ * was, or NULL. */
+enum dgl_status rdrr_layout_wrap(const struct dgl_log *log, const enum rdrr_layout *layouts,
+                                 struct tensor_source **src);
+
+#endif

@@ -1,0 +1,256 @@
+/* Opening a pack and reading tensors out of its shards. */
+#include "loader/rdrr/rdrr_reader.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/file.h"
+#include "loader/rdrr/chat_files.h"
+
+/* Opens a file of the pack and checks its size against what the manifest says. */
+static enum dgl_status member_open(const struct dgl_log *log, const struct rdrr_pack *pack,
+                                   const char *name, uint64_t size, struct dgl_file **out)
+{
+    char *path = dgl_path_join(pack->dir, name);
+    if (!path)
+        return dgl_fail_memory(log, "path", strlen(name));
+    enum dgl_status st = DGL_OK;
+    if (!dgl_path_exists(path))
+        st = dgl_fail(log, DGL_ERR_IO,
+                      "%s: missing, but %s lists it with %" PRIu64 " bytes; fetch the pack again",
+                      path, pack->manifest_path, size);
+    else
+        st = dgl_file_open(log, path, out);
+    if (st == DGL_OK && dgl_file_size(*out) != size) {
+        st = dgl_fail(log, DGL_ERR_FORMAT,
+                      "%s: has %" PRIu64 " bytes, but %s says %" PRIu64 "; fetch the file again",
+                      path, dgl_file_size(*out), pack->manifest_path, size);
+        dgl_file_close(out);
+    }
+    free(path);
+    return st;
+}
+
+static enum dgl_status member_check(const struct dgl_log *log, const struct rdrr_pack *pack,
+                                    const char *name, uint64_t size)
+{
+    struct dgl_file *file = NULL;
+    enum dgl_status st = member_open(log, pack, name, size, &file);
+    dgl_file_close(&file);
+    return st;
+}
+
+/* A pack of ours lists every text file that it holds: one without an entry would be neither hashed
+ * nor read. */
+struct listed {
+    const struct dgl_log *log;
+    const struct rdrr_pack *pack;
+};
+
+static enum dgl_status listed_check(void *priv, const char *file, struct dgl_str name)
+{
+    const struct listed *l = priv;
+    (void)name;
+    if (rdrr_copied_find(&l->pack->manifest, file))
+        return DGL_OK;
+    char *path = dgl_path_join(l->pack->dir, file);
+    if (!path)
+        return dgl_fail_memory(l->log, "path", strlen(file));
+    enum dgl_status st = DGL_OK;
+    if (dgl_path_exists(path))
+        st = dgl_fail(l->log, DGL_ERR_FORMAT,
+                      "%s: is there, but %s does not list it in files: convert the model again",
+                      path, l->pack->manifest_path);
+    free(path);
+    return st;
+}
+
+static enum dgl_status unlisted_check(const struct dgl_log *log, const struct rdrr_pack *pack)
+{
+    struct listed l = {log, pack};
+    enum dgl_status st = DGL_OK;
+    if (!pack->manifest.ours)
+        return DGL_OK;
+    for (size_t i = 0; rdrr_copied_files[i] && st == DGL_OK; i++)
+        st = listed_check(&l, rdrr_copied_files[i], (struct dgl_str){0});
+    return st == DGL_OK ? chat_files_each(log, pack->dir, true, listed_check, &l) : st;
+}
+
+static enum dgl_status members_check(const struct dgl_log *log, const struct rdrr_pack *pack)
+{
+    const struct rdrr_manifest *m = &pack->manifest;
+    enum dgl_status st = DGL_OK;
+    for (size_t i = 0; i < m->num_shards && st == DGL_OK; i++)
+        st = member_check(log, pack, m->shards[i].name, m->shards[i].size);
+    for (size_t i = 0; i < m->num_copied && st == DGL_OK; i++)
+        st = member_check(log, pack, m->copied[i].name, m->copied[i].size);
+    return st == DGL_OK ? unlisted_check(log, pack) : st;
+}
+
+/* The tensors of a pack that keeps them in a file beside the manifest. */
+static enum dgl_status tensors_load(const struct dgl_log *log, struct rdrr_pack *pack)
+{
+    struct dgl_json_doc *doc = NULL;
+    char *path = dgl_path_join(pack->dir, pack->manifest.tensors_file);
+    enum dgl_status st = path ? dgl_json_load(log, path, RDRR_MAX_MANIFEST, &doc)
+                              : dgl_fail_memory(log, "path", strlen(pack->dir));
+    if (st == DGL_OK)
+        st = rdrr_tensors_parse((struct dgl_json_reader){.log = log, .doc = doc},
+                                dgl_json_root(doc), &pack->manifest);
+    dgl_json_destroy(&doc);
+    free(path);
+    return st;
+}
+
+static enum dgl_status manifest_load(const struct dgl_log *log, struct rdrr_pack *pack)
+{
+    char *text = NULL;
+    size_t len = 0;
+    enum dgl_status st = dgl_file_slurp(log, pack->manifest_path, RDRR_MAX_MANIFEST, &text, &len);
+    if (st != DGL_OK)
+        return st;
+    if (!dgl_hash_bytes(DGL_HASH_SHA256, text, len, pack->manifest_sha256))
+        st = dgl_fail_memory(log, "SHA-256", 0);
+    if (st == DGL_OK)
+        st = dgl_json_parse(log, pack->manifest_path, text, len, &pack->doc);
+    if (st == DGL_OK)
+        st = rdrr_manifest_parse(log, pack->doc, &pack->manifest);
+    if (st == DGL_OK && pack->manifest.tensors_file)
+        st = tensors_load(log, pack);
+    free(text);
+    return st;
+}
+
+enum dgl_status rdrr_pack_open(const struct dgl_log *log, const char *dir, struct rdrr_pack **out)
+{
+    *out = NULL;
+    struct rdrr_pack *pack = dgl_new(struct rdrr_pack);
+    if (!pack)
+        return dgl_fail_memory(log, "pack", sizeof(*pack));
+    pack->dir = strdup(dir);
+    pack->manifest_path = dgl_path_join(dir, RDRR_MANIFEST);
+    enum dgl_status st = pack->dir && pack->manifest_path
+                             ? manifest_load(log, pack)
+                             : dgl_fail_memory(log, "path", strlen(dir));
+    if (st == DGL_OK)
+        st = members_check(log, pack);
+    if (st != DGL_OK)
+        rdrr_pack_close(&pack);
+    *out = pack;
+    return st;
+}
+
+void rdrr_pack_close(struct rdrr_pack **pack)
+{
+    struct rdrr_pack *p = *pack;
+    if (!p)
+        return;
+    rdrr_manifest_finish(&p->manifest);
+    dgl_json_destroy(&p->doc);
+    free(p->dir);
+    free(p->manifest_path);
+    free(p);
+    *pack = NULL;
+}
+
+static enum dgl_status span_read(const struct dgl_log *log, const struct rdrr_pack *pack,
+                                 const struct rdrr_span *span, uint64_t skip, void *dst,
+                                 size_t size)
+{
+    const struct rdrr_shard *shard = &pack->manifest.shards[span->shard];
+    struct dgl_file *file = NULL;
+    enum dgl_status st = member_open(log, pack, shard->name, shard->size, &file);
+    if (st == DGL_OK)
+        st = dgl_file_read(log, file, span->offset + skip, dst, size);
+    dgl_file_close(&file);
+    return st;
+}
+
+/* Shards are opened for each read: large packs have more of them than a process may hold open,
+ * and reads are large. */
+static enum dgl_status pack_read(void *impl, const struct dgl_log *log, size_t index,
+                                 uint64_t offset, void *dst, size_t size)
+{
+    const struct rdrr_pack *pack = impl;
+    const struct rdrr_tensor *t = &pack->manifest.tensors[index];
+    unsigned char *to = dst;
+    for (size_t i = 0; i < t->num_spans && size > 0; i++) {
+        const struct rdrr_span *span = &pack->manifest.spans[t->first_span + i];
+        if (offset >= span->size) {
+            offset -= span->size;
+            continue;
+        }
+        size_t part = span->size - offset < size ? (size_t)(span->size - offset) : size;
+        enum dgl_status st = span_read(log, pack, span, offset, to, part);
+        if (st != DGL_OK)
+            return st;
+        offset = 0;
+        to += part;
+        size -= part;
+    }
+    return DGL_OK;
+}
+
+static void pack_destroy(void *impl)
+{
+    struct rdrr_pack *pack = impl;
+    rdrr_pack_close(&pack);
+}
+
+enum dgl_status rdrr_tensors_open(const struct dgl_log *log, struct rdrr_pack *pack,
+                                  struct tensor_source **out)
+{
+    static const struct tensor_source_ops ops = {.read = pack_read, .destroy = pack_destroy};
+    const struct rdrr_manifest *m = &pack->manifest;
+    *out = NULL;
+    struct tensor_info *tensors = dgl_new_array(struct tensor_info, m->num_tensors);
+    enum rdrr_layout *layouts = dgl_new_array(enum rdrr_layout, m->num_tensors);
+    if (!tensors || !layouts) {
+        free(tensors);
+        free(layouts);
+        rdrr_pack_close(&pack);
+        return dgl_fail_memory(log, "tensor list", sizeof(*tensors));
+    }
+    for (size_t i = 0; i < m->num_tensors; i++) {
+        tensors[i] = m->tensors[i].info;
+        layouts[i] = m->tensors[i].layout;
+    }
+    enum dgl_status st =
+        tensor_source_create(log, pack->manifest_path, &ops, pack, tensors, m->num_tensors, out);
+    if (st == DGL_OK)
+        st = rdrr_layout_wrap(log, layouts, out);
+    if (st != DGL_OK)
+        tensor_source_destroy(out);
+    free(tensors);
+    free(layouts);
+    return st;
+}
+
+enum dgl_status rdrr_copied_load(const struct dgl_log *log, const struct rdrr_pack *pack,
+                                 const char *name, char **text, size_t *len)
+{
+    *text = NULL;
+    *len = 0;
+    const struct rdrr_copied *copied = rdrr_copied_find(&pack->manifest, name);
+    if (!copied)
+        return DGL_OK;
+    char *path = dgl_path_join(pack->dir, name);
+    if (!path)
+        return dgl_fail_memory(log, "path", strlen(name));
+    char hash[65] = "";
+    enum dgl_status st = dgl_file_slurp(log, path, RDRR_MAX_COPIED_BYTES, text, len);
+    if (st == DGL_OK && !dgl_hash_bytes(DGL_HASH_SHA256, *text, *len, hash))
+        st = dgl_fail_memory(log, "SHA-256", 0);
+    if (st == DGL_OK && strcmp(hash, copied->sha256) != 0)
+        st = dgl_fail(log, DGL_ERR_INTEGRITY,
+                      "%s: sha256 is %s, but %s says %s (files.%s); fetch the file again", path,
+                      hash, pack->manifest_path, copied->sha256, name);
+    if (st != DGL_OK) {
+        free(*text);
+        *text = NULL;
+        *len = 0;
+    }
+    free(path);
+    return st;
+}

@@ -1,0 +1,38 @@
+/* An RDRR pack on disk: its manifest, its shards as a tensor_source, its hashes. */
+#ifndef DGL_LOADER_RDRR_READER_H
+#define DGL_LOADER_RDRR_READER_H
+
+#include "loader/rdrr/rdrr_manifest.h"
+
+struct rdrr_pack {
+    char *dir;
+    char *manifest_path;
+    char manifest_sha256[65];
+    struct dgl_json_doc *doc; /* of manifest.json */
+    struct rdrr_manifest manifest;
+};
+
+/* Reads manifest.json and checks that every file it names is there with its size; hashes are
+ * rdrr_verify()'s. */
+enum dgl_status rdrr_pack_open(const struct dgl_log *log, const char *dir, struct rdrr_pack **out);
+void rdrr_pack_close(struct rdrr_pack **pack);
+
+/* Takes the pack (in any case), which lives as long as the source. */
+enum dgl_status rdrr_tensors_open(const struct dgl_log *log, struct rdrr_pack *pack,
+                                  struct tensor_source **out);
+
+/* A copied text file, after its size and hash were found right; *text stays NULL when the pack
+ * has none of that name. Free with free(). */
+enum dgl_status rdrr_copied_load(const struct dgl_log *log, const struct rdrr_pack *pack,
+                                 const char *name, char **text, size_t *len);
+
+/* Hashes every shard and copied file, streaming; a difference is DGL_ERR_INTEGRITY. `progress`
+ * may be NULL. */
+struct rdrr_verify_params {
+    dgl_progress_cb progress_cb;
+    void *progress_priv;
+};
+enum dgl_status rdrr_verify(const struct dgl_log *log, const struct rdrr_pack *pack,
+                            const struct rdrr_verify_params *params, struct dgl_verify_result *out);
+
+#endif

@@ -1,0 +1,187 @@
+/* Shape, size and layout of an entry of "tensors". Packs say the layout in the entry, for the whole
+ * pack, or only through the size: what was said goes first, and what does not fit is refused. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "loader/rdrr/rdrr_manifest.h"
+
+/* An entry's dimensions: as the model has them, and as the file says. */
+struct shape {
+    uint32_t rank;
+    uint64_t dim[4];
+};
+
+static enum dgl_status shape_read(struct dgl_json_reader r, const struct dgl_json *array,
+                                  struct shape *out)
+{
+    size_t rank = dgl_json_count(array);
+    *out = (struct shape){0};
+    if (rank < 1 || rank > 4)
+        return dgl_json_fail(r, array, "%zu dimensions, wanted 1 to 4", rank);
+    for (const struct dgl_json *d = dgl_json_first(array); d; d = dgl_json_next(d)) {
+        int64_t dim;
+        if (!dgl_json_i64(d, &dim) || dim < 1)
+            return dgl_json_fail_wanted(r, d, "an integer from 1");
+        out->dim[out->rank++] = (uint64_t)dim;
+    }
+    return DGL_OK;
+}
+
+static bool shape_equal(const struct shape *a, const struct shape *b)
+{
+    return a->rank == b->rank && memcmp(a->dim, b->dim, a->rank * sizeof(a->dim[0])) == 0;
+}
+
+/* The same but for the last dimension, which is `logical`'s, filled up to whole blocks. */
+static bool shape_is_padded(const struct shape *stored, const struct shape *logical, uint64_t block)
+{
+    uint32_t last = stored->rank - 1;
+    uint64_t pad = stored->dim[last] - logical->dim[last]; /* wraps when it is less: too much */
+    return stored->rank == logical->rank && stored->dim[last] % block == 0 && pad < block &&
+           memcmp(stored->dim, logical->dim, last * sizeof(stored->dim[0])) == 0;
+}
+
+static enum dgl_status fail_original(struct dgl_json_reader r, const struct rdrr_tensor *t,
+                                     const struct shape *stored, const struct shape *original)
+{
+    char a[TENSOR_SHAPE_TEXT], b[TENSOR_SHAPE_TEXT];
+    return dgl_fail(r.log, DGL_ERR_FORMAT,
+                    "%s: tensors.%s.originalShape is %s, but shape is %s with layout \"%s\"; "
+                    "wanted the same, the reverse in columns, or whole blocks of it",
+                    dgl_json_name(r.doc), DGL_SHOWN(t->info.name),
+                    tensor_shape_str(original->rank, original->dim, a),
+                    tensor_shape_str(stored->rank, stored->dim, b), rdrr_layout_name(t->layout));
+}
+
+/* Reads "shape" and "originalShape" into the logical shape. A writer that turned a matrix swapped
+ * its shape too and kept the model's in originalShape; others leave the model's in "shape". */
+static enum dgl_status logical_shape(struct dgl_json_reader r, const struct dgl_json *object,
+                                     struct rdrr_tensor *t)
+{
+    const struct dgl_json *shape, *original;
+    struct shape stored = {0}, logical;
+    enum dgl_status st = dgl_json_need(r, object, "shape", DGL_JSON_ARRAY, &shape);
+    if (st == DGL_OK)
+        st = dgl_json_opt(r, object, "originalShape", DGL_JSON_ARRAY, &original);
+    if (st == DGL_OK)
+        st = shape_read(r, shape, &stored);
+    logical = stored; /* unless the entry says more */
+    if (st == DGL_OK && original)
+        st = shape_read(r, original, &logical);
+    if (st != DGL_OK)
+        return st;
+    bool turned = t->layout == RDRR_COLUMN && logical.rank == 2 && stored.rank == 2 &&
+                  logical.dim[0] == stored.dim[1] && logical.dim[1] == stored.dim[0];
+    bool padded = t->layout != RDRR_COLUMN &&
+                  shape_is_padded(&stored, &logical, dgl_dtype_get(t->info.dtype)->block);
+    if (!turned && !padded && !shape_equal(&stored, &logical))
+        return fail_original(r, t, &stored, &logical);
+    t->info.rank = logical.rank;
+    memcpy(t->info.shape, logical.dim, sizeof(logical.dim));
+    return DGL_OK;
+}
+
+/* What the entry itself says of its layout. */
+static enum dgl_status own_layout(struct dgl_json_reader r, const struct dgl_json *object,
+                                  struct rdrr_tensor *t, bool *said)
+{
+    const struct dgl_json *layout;
+    bool turned = false;
+    enum dgl_status st = dgl_json_opt(r, object, "layout", DGL_JSON_STRING, &layout);
+    if (st == DGL_OK)
+        st = dgl_json_opt_bool(r, object, "weightsTransposed", &turned);
+    if (st != DGL_OK)
+        return st;
+    *said = layout || turned;
+    t->layout = turned ? RDRR_COLUMN : RDRR_ROW;
+    if (layout && !rdrr_layout_parse(dgl_json_str(layout), &t->layout))
+        return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
+                        "%s: tensors.%s.layout is \"%s\"; supported: \"row\", \"column\", \"flat\"",
+                        dgl_json_name(r.doc), DGL_SHOWN(t->info.name),
+                        DGL_SHOWN(dgl_json_str(layout).p));
+    return DGL_OK;
+}
+
+/* What the pack says for entries that are silent; false: nothing, so that the size decides. */
+static bool pack_layout(const struct rdrr_manifest *m, const struct tensor_info *info,
+                        enum rdrr_layout *out)
+{
+    bool blocks = dgl_dtype_get(info->dtype)->block > 1;
+    if (blocks ? !m->says_block_layout : strcmp(info->role, "matmul") != 0)
+        return false;
+    *out = blocks ? m->block_layout : m->float_layout;
+    return true;
+}
+
+static bool fits(const struct tensor_info *info, enum rdrr_layout layout, uint64_t size)
+{
+    uint64_t bytes;
+    return rdrr_layout_bytes(layout, info->dtype, info->rank, info->shape, &bytes) && bytes == size;
+}
+
+/* What the pack says, where it fits; else by size, since tensors of one dimension and imports are
+ * flat in every pack. Flat and columns are often equally large: columns were always said, so that
+ * silence means flat. RDRR_LAYOUTS: none. */
+static enum rdrr_layout layout_by_size(const struct tensor_info *info, bool said,
+                                       enum rdrr_layout pack, uint64_t size)
+{
+    if (said && fits(info, pack, size))
+        return pack;
+    if (fits(info, RDRR_ROW, size))
+        return RDRR_ROW;
+    if (fits(info, RDRR_FLAT, size))
+        return RDRR_FLAT;
+    return !said && fits(info, RDRR_COLUMN, size) ? RDRR_COLUMN : RDRR_LAYOUTS;
+}
+
+static enum dgl_status fail_size(struct dgl_json_reader r, const struct dgl_json *object,
+                                 const struct tensor_info *info, enum rdrr_layout layout,
+                                 uint64_t size)
+{
+    char text[TENSOR_SHAPE_TEXT];
+    uint64_t bytes;
+    tensor_shape_str(info->rank, info->shape, text);
+    if (!rdrr_layout_bytes(RDRR_ROW, info->dtype, info->rank, info->shape, &bytes))
+        return dgl_json_fail(r, object, "size of shape %s overflows 64 bits", text);
+    if (!rdrr_layout_bytes(layout, info->dtype, info->rank, info->shape, &bytes))
+        return dgl_json_fail(r, object, "layout \"%s\" is for matrices, but shape is %s",
+                             rdrr_layout_name(layout), text);
+    return dgl_json_fail(
+        r, object, "size is %" PRIu64 ", but shape %s of %s needs %" PRIu64 " in layout \"%s\"",
+        size, text, dgl_dtype_get(info->dtype)->rdrr, bytes, rdrr_layout_name(layout));
+}
+
+/* Rows of whole blocks are the same bytes flat, and so are single values. */
+static enum rdrr_layout layout_simplify(const struct tensor_info *info, enum rdrr_layout layout)
+{
+    uint64_t block = dgl_dtype_get(info->dtype)->block, cols = info->shape[info->rank - 1];
+    return layout == RDRR_FLAT && (info->rank == 1 || cols % block == 0) ? RDRR_ROW : layout;
+}
+
+enum dgl_status rdrr_shape_parse(struct dgl_json_reader r, const struct dgl_json *object,
+                                 const struct rdrr_manifest *m, struct rdrr_tensor *t)
+{
+    struct tensor_info *info = &t->info;
+    int64_t size = 0;
+    bool own;
+    enum dgl_status st = own_layout(r, object, t, &own);
+    if (st == DGL_OK)
+        st = logical_shape(r, object, t);
+    if (st == DGL_OK)
+        st = dgl_json_need_i64(r, object, "size", 1, INT64_MAX, &size);
+    if (st != DGL_OK)
+        return st;
+    info->bytes = (uint64_t)size;
+    if (!own) {
+        enum rdrr_layout pack = RDRR_ROW;
+        bool said = pack_layout(m, info, &pack);
+        enum rdrr_layout found = layout_by_size(info, said, pack, info->bytes);
+        if (found == RDRR_LAYOUTS)
+            return fail_size(r, object, info, pack, info->bytes);
+        t->layout = found;
+    } else if (!fits(info, t->layout, info->bytes)) {
+        return fail_size(r, object, info, t->layout, info->bytes);
+    }
+    t->layout = layout_simplify(info, t->layout);
+    return DGL_OK;
+}

@@ -1,0 +1,309 @@
+/* The "tensors" of a manifest: entries, spans, and the proof that no two share a byte. */
+#include "loader/rdrr/rdrr_manifest.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "core/base/checked.h"
+#include "loader/convert/convert_plan.h"
+
+static const char *const known_roles[] = {"embedding", "lm_head", "norm",     "matmul",
+                                          "conv",      "expert",  "router",   "other",
+                                          "vision",    "audio",   "projector"};
+
+static enum dgl_status parse_dtype(struct dgl_json_reader r, const struct dgl_json *object,
+                                   struct tensor_info *info)
+{
+    const struct dgl_json *value;
+    enum dgl_status st = dgl_json_need(r, object, "dtype", DGL_JSON_STRING, &value);
+    if (st != DGL_OK)
+        return st;
+    struct dgl_str text = dgl_json_str(value);
+    if (dgl_dtype_parse(text.p, text.len, &info->dtype))
+        return DGL_OK;
+    return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
+                    "%s: tensors.%s.dtype is \"%s\"; supported: F32, F16, BF16, U8, I64, Q4_0, "
+                    "Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K_M, Q5_K, Q6_K, MXFP4, IQ4_NL, IQ4_XS",
+                    dgl_json_name(r.doc), DGL_SHOWN(info->name), DGL_SHOWN(text.p));
+}
+
+/* Norms are vectors, the other roles that a name can tell are matrices: no vocabulary makes one of
+ * the other. */
+static bool role_contradicts(const char *said, const char *named)
+{
+    bool other = strcmp(said, "other") == 0 || strcmp(named, "other") == 0;
+    return !other && (strcmp(said, "norm") == 0) != (strcmp(named, "norm") == 0);
+}
+
+/* Ours say what the name says; others have classes of their own for some names. */
+static enum dgl_status parse_role(struct dgl_json_reader r, const struct dgl_json *object,
+                                  bool ours, struct tensor_info *info)
+{
+    const struct dgl_json *role;
+    const char *named = tensor_role_from_name(info->name);
+    enum dgl_status st = dgl_json_opt(r, object, "role", DGL_JSON_STRING, &role);
+    info->role = named;
+    if (st != DGL_OK || !role)
+        return st;
+    info->role = NULL;
+    for (size_t i = 0; i < sizeof(known_roles) / sizeof(known_roles[0]); i++) {
+        if (dgl_str_eq(dgl_json_str(role), known_roles[i]))
+            info->role = known_roles[i];
+    }
+    if (!info->role)
+        return dgl_json_fail(r, role, "\"%s\" is not a role of the format",
+                             DGL_SHOWN(dgl_json_str(role).p));
+    if (ours ? strcmp(info->role, named) != 0 : role_contradicts(info->role, named))
+        return dgl_json_fail(r, role,
+                             "\"%s\", but the name makes it \"%s\"; the manifest is damaged",
+                             info->role, named);
+    return DGL_OK;
+}
+
+static enum dgl_status refuse_part(struct dgl_json_reader r, const char *name, const char *part,
+                                   const char *value, const char *supported)
+{
+    return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: tensors.%s.%s is %s; supported: %s",
+                    dgl_json_name(r.doc), DGL_SHOWN(name), part, value, supported);
+}
+
+/* "storage" and "sourceTransform" may change how bytes are read. Those that do not are accepted. */
+static enum dgl_status check_storage(struct dgl_json_reader r, const struct dgl_json *object,
+                                     const struct tensor_info *info)
+{
+    const struct dgl_json *storage, *packing, *companions;
+    const struct dgl_dtype_traits *type = dgl_dtype_get(info->dtype);
+    int64_t block_bytes = type->block_bytes;
+    const struct dgl_json *transform = dgl_json_get(object, "sourceTransform");
+    if (transform && !dgl_json_is(transform, DGL_JSON_NULL))
+        return refuse_part(r, info->name, "sourceTransform", "given", "entries without it");
+    enum dgl_status st = dgl_json_opt(r, object, "storage", DGL_JSON_OBJECT, &storage);
+    if (st != DGL_OK || !storage)
+        return st;
+    st = dgl_json_opt(r, storage, "packing", DGL_JSON_STRING, &packing);
+    if (st == DGL_OK)
+        st = dgl_json_opt(r, storage, "companions", DGL_JSON_ARRAY, &companions);
+    if (st == DGL_OK)
+        st = dgl_json_opt_i64(r, storage, "blockBytes", 1, INT32_MAX, &block_bytes);
+    if (st != DGL_OK)
+        return st;
+    struct dgl_str text = dgl_json_str(packing);
+    bool known = !packing || (type->block == 1 && dgl_str_eq(text, "dense")) ||
+                 (info->dtype == DGL_Q4_K && dgl_str_eq(text, "q4k")) ||
+                 (info->dtype == DGL_Q4_0 && dgl_str_eq(text, "q4_0")) ||
+                 (type->block > 1 && dgl_str_eq(text, "gguf-block-v2"));
+    if (!known)
+        return refuse_part(r, info->name, "storage.packing", text.p,
+                           "dense, q4k, q4_0, gguf-block-v2, as dtype says");
+    if (dgl_json_count(companions) > 0)
+        return refuse_part(r, info->name, "storage.companions", "not empty", "none");
+    if (block_bytes != type->block_bytes)
+        return dgl_json_fail(r, storage, "blockBytes is %" PRId64 ", but %s has blocks of %u",
+                             block_bytes, type->rdrr, type->block_bytes);
+    return DGL_OK;
+}
+
+/* Reads {shard or shardIndex, offset, size} and adds it to the list of spans. `size` is given
+ * for entries whose own "size" is the whole tensor's. */
+static enum dgl_status parse_span(struct dgl_json_reader r, const struct dgl_json *object,
+                                  const uint64_t *whole, struct rdrr_manifest *m)
+{
+    int64_t shard = 0, offset = 0, size = 0;
+    const char *key = dgl_json_get(object, "shardIndex") ? "shardIndex" : "shard";
+    if (!dgl_json_is(object, DGL_JSON_OBJECT))
+        return dgl_json_fail(r, object, "wanted an object");
+    enum dgl_status st = dgl_json_need_i64(r, object, key, 0, (int64_t)m->num_shards - 1, &shard);
+    if (st == DGL_OK)
+        st = dgl_json_need_i64(r, object, "offset", 0, INT64_MAX, &offset);
+    if (st == DGL_OK && !whole)
+        st = dgl_json_need_i64(r, object, "size", 1, INT64_MAX, &size);
+    if (st != DGL_OK)
+        return st;
+    struct rdrr_span span = {(uint32_t)shard, (uint64_t)offset, whole ? *whole : (uint64_t)size};
+    uint64_t shard_size = m->shards[shard].size;
+    if (!dgl_range_fits(span.offset, span.size, shard_size))
+        return dgl_json_fail(r, object,
+                             "%" PRIu64 " bytes at offset %" PRIu64 " do not fit in %s of %" PRIu64
+                             " bytes",
+                             span.size, span.offset, m->shards[shard].name, shard_size);
+    if (!dgl_grow((void **)&m->spans, &m->cap_spans, m->num_spans + 1, sizeof(*m->spans)))
+        return dgl_fail_memory(r.log, "span list", m->num_spans * sizeof(*m->spans));
+    m->spans[m->num_spans++] = span;
+    return DGL_OK;
+}
+
+static enum dgl_status parse_place(struct dgl_json_reader r, const struct dgl_json *object,
+                                   struct rdrr_tensor *t, struct rdrr_manifest *m)
+{
+    const struct dgl_json *spans;
+    t->first_span = m->num_spans;
+    enum dgl_status st = dgl_json_opt(r, object, "spans", DGL_JSON_ARRAY, &spans);
+    if (st == DGL_OK && !spans)
+        st = parse_span(r, object, &t->info.bytes, m);
+    uint64_t sum = spans ? 0 : t->info.bytes;
+    for (const struct dgl_json *s = dgl_json_first(spans); s && st == DGL_OK;
+         s = dgl_json_next(s)) {
+        st = parse_span(r, s, NULL, m);
+        if (st == DGL_OK && !dgl_add_u64(sum, m->spans[m->num_spans - 1].size, &sum))
+            st = dgl_json_fail(r, s, "sizes overflow 64 bits");
+    }
+    if (st != DGL_OK)
+        return st;
+    t->num_spans = m->num_spans - t->first_span;
+    if (sum != t->info.bytes)
+        return dgl_json_fail(r, spans,
+                             "sizes sum to %" PRIu64 ", but the tensor's size is %" PRIu64, sum,
+                             t->info.bytes);
+    return DGL_OK;
+}
+
+/* Names of GGUF: its q and k rows may be permuted, which nothing in a pack tells. */
+static enum dgl_status check_name(struct dgl_json_reader r, const struct tensor_info *info)
+{
+    if (strncmp(info->name, "blk.", 4) != 0)
+        return DGL_OK;
+    return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
+                    "%s: tensors.%s has a name of GGUF; supported: names of Hugging Face. Use the "
+                    "GGUF file that the pack was made of",
+                    dgl_json_name(r.doc), DGL_SHOWN(info->name));
+}
+
+static enum dgl_status parse_tensor(struct dgl_json_reader r, const struct dgl_json *object,
+                                    struct rdrr_tensor *t, struct rdrr_manifest *m)
+{
+    struct dgl_str key = dgl_json_key(object);
+    if (!dgl_json_is(object, DGL_JSON_OBJECT))
+        return dgl_json_fail(r, object, "wanted an object");
+    if (key.len == 0 || memchr(key.p, 0, key.len))
+        return dgl_fail(r.log, DGL_ERR_FORMAT, "%s: a tensor's name is empty or holds U+0000",
+                        dgl_json_name(r.doc));
+    t->info.name = dgl_arena_strndup(&m->arena, key.p, key.len);
+    if (!t->info.name)
+        return dgl_fail_memory(r.log, "tensor names", key.len);
+    enum dgl_status st = check_name(r, &t->info);
+    if (st == DGL_OK)
+        st = parse_dtype(r, object, &t->info);
+    if (st == DGL_OK)
+        st = parse_role(r, object, m->ours, &t->info);
+    if (st == DGL_OK)
+        st = check_storage(r, object, &t->info);
+    if (st == DGL_OK)
+        st = rdrr_shape_parse(r, object, m, t);
+    t->info.role = tensor_role_from_name(t->info.name); /* what was said only chose the layout */
+    if (st == DGL_OK)
+        st = parse_place(r, object, t, m);
+    return st;
+}
+
+/* A span together with the tensor it belongs to, for sorting. */
+struct owned_span {
+    struct rdrr_span span;
+    const char *tensor;
+};
+
+static int span_compare(const void *a, const void *b)
+{
+    const struct rdrr_span *x = &((const struct owned_span *)a)->span;
+    const struct rdrr_span *y = &((const struct owned_span *)b)->span;
+    if (x->shard != y->shard)
+        return x->shard < y->shard ? -1 : 1;
+    if (x->offset != y->offset)
+        return x->offset < y->offset ? -1 : 1;
+    return 0;
+}
+
+/* Between spans there is at most alignment: no shared byte, and no room for something else. */
+static enum dgl_status check_overlap(struct dgl_json_reader r, const struct rdrr_manifest *m,
+                                     const struct owned_span *spans)
+{
+    const char *file = dgl_json_name(r.doc);
+    uint64_t end = 0;
+    for (size_t i = 0; i < m->num_spans; i++) {
+        const struct owned_span *s = &spans[i];
+        bool first = i == 0 || spans[i - 1].span.shard != s->span.shard;
+        if (first)
+            end = 0;
+        if (s->span.offset < end)
+            return dgl_fail(r.log, DGL_ERR_FORMAT,
+                            "%s: tensors %s and %s overlap: offset %" PRIu64
+                            " of %s is before %" PRIu64 ", where the other ends",
+                            file, DGL_SHOWN(spans[i - 1].tensor), DGL_SHOWN(s->tensor),
+                            s->span.offset, m->shards[s->span.shard].name, end);
+        if (s->span.offset - end >= RDRR_ALIGN)
+            return dgl_fail(r.log, DGL_ERR_FORMAT,
+                            "%s: %s has %" PRIu64 " unused bytes before tensor %s; alignment needs "
+                            "less than %" PRIu64,
+                            file, m->shards[s->span.shard].name, s->span.offset - end,
+                            DGL_SHOWN(s->tensor), RDRR_ALIGN);
+        end = s->span.offset + s->span.size; /* inside the shard: parse_span() */
+    }
+    return DGL_OK;
+}
+
+static enum dgl_status check_layout(struct dgl_json_reader r, const struct rdrr_manifest *m)
+{
+    struct owned_span *sorted = dgl_new_array(struct owned_span, m->num_spans);
+    if (!sorted)
+        return dgl_fail_memory(r.log, "span list", m->num_spans * sizeof(*sorted));
+    for (size_t t = 0; t < m->num_tensors; t++) {
+        for (size_t i = 0; i < m->tensors[t].num_spans; i++) {
+            size_t at = m->tensors[t].first_span + i;
+            sorted[at] = (struct owned_span){m->spans[at], m->tensors[t].info.name};
+        }
+    }
+    qsort(sorted, m->num_spans, sizeof(*sorted), span_compare);
+    enum dgl_status st = check_overlap(r, m, sorted);
+    free(sorted);
+    return st;
+}
+
+/* A pack of ours says the type that the converter would find in its tensors. */
+static enum dgl_status check_headline(struct dgl_json_reader r, const struct rdrr_manifest *m)
+{
+    struct convert_plan plan = {.items = dgl_new_array(struct convert_item, m->num_tensors),
+                                .count = m->num_tensors};
+    if (!plan.items)
+        return dgl_fail_memory(r.log, "tensor list", m->num_tensors * sizeof(*plan.items));
+    for (size_t i = 0; i < m->num_tensors; i++) {
+        const struct tensor_info *t = &m->tensors[i].info;
+        plan.items[i] = (struct convert_item){
+            .from = t, .type = t->dtype, .rows = 1, .cols = t->shape[t->rank - 1]};
+        for (uint32_t d = 0; d + 1 < t->rank; d++)
+            plan.items[i].rows *= t->shape[d]; /* rdrr_shape.c: the product fits */
+    }
+    const char *found = dgl_dtype_get(convert_plan_headline(&plan))->rdrr;
+    free(plan.items);
+    if (strcasecmp(m->quantization, found) == 0)
+        return DGL_OK;
+    return dgl_fail(r.log, DGL_ERR_FORMAT,
+                    "%s: quantization is \"%s\", but most weights are %s; the manifest is damaged",
+                    dgl_json_name(r.doc), DGL_SHOWN(m->quantization), found);
+}
+
+enum dgl_status rdrr_tensors_parse(struct dgl_json_reader r, const struct dgl_json *map,
+                                   struct rdrr_manifest *out)
+{
+    size_t count = dgl_json_count(map);
+    enum dgl_status st = DGL_OK;
+    if (!dgl_json_is(map, DGL_JSON_OBJECT))
+        return dgl_json_fail(r, map, "wanted an object, found %s",
+                             dgl_json_type_name(dgl_json_type(map)));
+    if (count == 0 || count > RDRR_MAX_TENSORS)
+        return dgl_json_fail(r, map, "%zu tensors, wanted 1 to %d", count, RDRR_MAX_TENSORS);
+    if (out->says_count && out->tensor_count != count)
+        return dgl_fail(r.log, DGL_ERR_FORMAT,
+                        "%s: tensorCount is %" PRIu64 ", but there are %zu entries",
+                        dgl_json_name(r.doc), out->tensor_count, count);
+    out->tensors = dgl_new_array(struct rdrr_tensor, count);
+    if (!out->tensors)
+        return dgl_fail_memory(r.log, "tensor list", count * sizeof(*out->tensors));
+    for (const struct dgl_json *t = dgl_json_first(map); t && st == DGL_OK; t = dgl_json_next(t)) {
+        st = parse_tensor(r, t, &out->tensors[out->num_tensors], out);
+        out->num_tensors++;
+    }
+    if (st == DGL_OK)
+        st = check_layout(r, out);
+    return st == DGL_OK && out->ours ? check_headline(r, out) : st;
+}

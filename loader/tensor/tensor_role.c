@@ -1,0 +1,54 @@
+/* What a tensor is for, as far as its name tells: the rules of the RDRR format for files that do
+ * not say. */
+#include <string.h>
+
+#include "loader/tensor/tensor_source.h"
+
+enum match { CONTAINS, ENDS };
+
+struct role_rule {
+    enum match match;
+    const char *text;
+    const char *role;
+};
+
+/* First match wins. */
+static const struct role_rule role_rules[] = {
+    {ENDS, ".bias", "other"},
+    {ENDS, "_bias", "other"},
+    {CONTAINS, "embed_tokens.weight", "embedding"},
+    {CONTAINS, "token_embd.weight", "embedding"},
+    {CONTAINS, "wte.weight", "embedding"},
+    {CONTAINS, "word_embeddings", "embedding"},
+    {CONTAINS, "lm_head", "lm_head"},
+    {ENDS, "attn_output.weight", "matmul"},
+    {ENDS, "output.weight", "lm_head"},
+    {CONTAINS, "experts.", "expert"},
+    {CONTAINS, "shared_expert", "expert"},
+    {CONTAINS, "router", "router"},
+    {CONTAINS, "block_sparse_moe.gate", "router"},
+    {CONTAINS, "moe.gate", "router"},
+    {ENDS, "mlp.gate.weight", "router"},
+    {CONTAINS, "norm", "norm"},
+    {CONTAINS, "ln_", "norm"},
+    {ENDS, "_proj.weight", "matmul"},
+    {ENDS, "qkv.weight", "matmul"},
+    {ENDS, "fc1.weight", "matmul"},
+    {ENDS, "fc2.weight", "matmul"},
+};
+
+static bool name_ends(const char *name, const char *end)
+{
+    size_t n = strlen(name), e = strlen(end);
+    return n >= e && strcmp(name + n - e, end) == 0;
+}
+
+const char *tensor_role_from_name(const char *name)
+{
+    for (size_t i = 0; i < sizeof(role_rules) / sizeof(role_rules[0]); i++) {
+        const struct role_rule *rule = &role_rules[i];
+        if (rule->match == ENDS ? name_ends(name, rule->text) : strstr(name, rule->text) != NULL)
+            return rule->role;
+    }
+    return "other";
+}

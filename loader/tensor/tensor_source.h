@@ -1,0 +1,60 @@
+/* The tensors of an opened model, wherever their bytes lie: safetensors files, RDRR shards. */
+#ifndef DGL_LOADER_TENSOR_SOURCE_H
+#define DGL_LOADER_TENSOR_SOURCE_H
+
+#include "core/base/shown.h"
+#include "core/base/status.h"
+#include "loader/quant/dtype.h"
+
+struct tensor_info {
+    const char *name; /* as in the file; owned by the source */
+    enum dgl_dtype dtype;
+    /* as in rdrr_format.h; from the name where the file has none */
+    const char *role;
+    uint32_t rank;
+    uint64_t shape[4]; /* row-major, [out, in] */
+    uint64_t bytes;    /* stored; matrices of block formats have each row padded to whole blocks */
+};
+
+/* The role that a name suggests; static string. Biases and unknown names are "other". */
+const char *tensor_role_from_name(const char *name);
+/* "[320, 64]" for messages. */
+#define TENSOR_SHAPE_TEXT 96
+const char *tensor_shape_str(uint32_t rank, const uint64_t *shape, char text[TENSOR_SHAPE_TEXT]);
+
+struct tensor_source;
+/* What messages call the model: a folder or a manifest. */
+const char *tensor_source_label(const struct tensor_source *src);
+/* What messages call a tensor: where the file has another name for it than the source shows, that
+ * one. `name` need not be one of the source's: a missing tensor has a name too. */
+struct dgl_shown tensor_source_shown(const struct tensor_source *src, const char *name);
+/* The same uncut: nothing is appended when such files never have that tensor. False where the
+ * file's name is `name` itself. */
+bool tensor_source_file_name(const struct tensor_source *src, const char *name,
+                             struct dgl_buf *out);
+size_t tensor_source_count(const struct tensor_source *src);
+const struct tensor_info *tensor_source_at(const struct tensor_source *src, size_t index);
+/* Index by exact name; -1 = absent. Hashed. */
+long tensor_source_find(const struct tensor_source *src, const char *name);
+/* Bytes [offset, offset + size) of a tensor's stored form, across files, shards and spans.
+ * Thread-safe. */
+enum dgl_status tensor_source_read(const struct dgl_log *log, const struct tensor_source *src,
+                                   size_t index, uint64_t offset, void *dst, size_t size);
+void tensor_source_destroy(struct tensor_source **src);
+
+/* For implementers (safetensors.c, rdrr_reader.c): the vtable behind the functions above. */
+struct tensor_source_ops {
+    enum dgl_status (*read)(void *impl, const struct dgl_log *log, size_t index, uint64_t offset,
+                            void *dst, size_t size);
+    void (*destroy)(void *impl);
+    /* Behind tensor_source_file_name(); NULL = names are those of the file. */
+    bool (*file_name)(const void *impl, const char *name, struct dgl_buf *out);
+};
+/* Takes `impl` and copies `tensors` (names too); duplicate names are DGL_ERR_FORMAT. `label`
+ * names the model in messages. On failure `impl` is destroyed. */
+enum dgl_status tensor_source_create(const struct dgl_log *log, const char *label,
+                                     const struct tensor_source_ops *ops, void *impl,
+                                     const struct tensor_info *tensors, size_t count,
+                                     struct tensor_source **out);
+
+#endif

@@ -1,0 +1,67 @@
+/* Turning matrices while they are read: a band of rows at a time, column by column. */
+#include "loader/tensor/tensor_turn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/mem.h"
+
+enum { BAND_BYTES = 4 << 20 }; /* per band; at least a row */
+
+/* Rows of one matrix. */
+struct band {
+    uint64_t matrix, first, rows;
+};
+
+void tensor_window_copy(const struct tensor_window *w, const void *made, uint64_t at, uint64_t len)
+{
+    uint64_t from = at > w->offset ? at : w->offset;
+    uint64_t end = w->offset + w->size < at + len ? w->offset + w->size : at + len;
+    if (from < end)
+        memcpy(w->dst + (from - w->offset), (const uint8_t *)made + (from - at),
+               (size_t)(end - from));
+}
+
+/* Reads the band's part of each stored row, which is a column here, and turns it. */
+static enum dgl_status band_read(const struct dgl_log *log, const struct tensor_source *src,
+                                 const struct tensor_turn *t, const struct band *band,
+                                 uint8_t *strip, uint8_t *out)
+{
+    size_t len = (size_t)(band->rows * t->value);
+    for (uint64_t c = 0; c < t->cols; c++) {
+        uint64_t at = ((band->matrix * t->cols + c) * t->rows + band->first) * t->value;
+        enum dgl_status st = tensor_source_read(log, src, t->index, at, strip, len);
+        if (st != DGL_OK)
+            return st;
+        for (uint64_t r = 0; r < band->rows; r++)
+            memcpy(out + (r * t->cols + c) * t->value, strip + r * t->value, t->value);
+    }
+    return DGL_OK;
+}
+
+enum dgl_status tensor_turn_read(const struct dgl_log *log, const struct tensor_source *src,
+                                 const struct tensor_turn *t, const struct tensor_window *w)
+{
+    uint64_t row_bytes = t->cols * t->value; /* the source checked the tensor's size */
+    uint64_t most = row_bytes < BAND_BYTES ? BAND_BYTES / row_bytes : 1;
+    most = most < t->rows ? most : t->rows;
+    uint64_t row = w->offset / row_bytes, end = (w->offset + w->size + row_bytes - 1) / row_bytes;
+    uint8_t *made = dgl_calloc((size_t)most, (size_t)row_bytes);
+    uint8_t *strip = dgl_calloc((size_t)most, t->value);
+    enum dgl_status st =
+        made && strip ? DGL_OK : dgl_fail_memory(log, "turned tensor", most * row_bytes);
+    while (row < end && st == DGL_OK) {
+        struct band band = {.matrix = row / t->rows, .first = row % t->rows, .rows = most};
+        if (band.rows > t->rows - band.first)
+            band.rows = t->rows - band.first;
+        if (band.rows > end - row)
+            band.rows = end - row;
+        st = band_read(log, src, t, &band, strip, made);
+        if (st == DGL_OK)
+            tensor_window_copy(w, made, row * row_bytes, band.rows * row_bytes);
+        row += band.rows;
+    }
+    free(made);
+    free(strip);
+    return st;
+}

@@ -1,0 +1,27 @@
+/* Matrices that are stored by columns, read by rows: for the views that show tensors another way
+ * than their files hold them. */
+#ifndef DGL_LOADER_TENSOR_TURN_H
+#define DGL_LOADER_TENSOR_TURN_H
+
+#include "loader/tensor/tensor_source.h"
+
+/* Where the bytes of a read lie in what is made for it. */
+struct tensor_window {
+    uint64_t offset; /* of the read, in the tensor as shown */
+    size_t size;
+    uint8_t *dst;
+};
+/* Copies what `made` (bytes [at, at + len) of the tensor as shown) has of the window. */
+void tensor_window_copy(const struct tensor_window *w, const void *made, uint64_t at, uint64_t len);
+
+/* A tensor of whole values: stored [..., cols, rows], shown [..., rows, cols]. */
+struct tensor_turn {
+    size_t index; /* in the source */
+    uint64_t rows, cols;
+    uint32_t value; /* bytes */
+};
+/* Reads the window out of the tensor as shown, in bands of rows, in bounded memory. */
+enum dgl_status tensor_turn_read(const struct dgl_log *log, const struct tensor_source *src,
+                                 const struct tensor_turn *t, const struct tensor_window *w);
+
+#endif

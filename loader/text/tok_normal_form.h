@@ -1,0 +1,16 @@
+/* tok_normal_form.h: Unicode normal forms, with the data of Unicode 9.0 that the reference has. */
+#ifndef DGL_LOADER_TOK_NORMAL_FORM_H
+#define DGL_LOADER_TOK_NORMAL_FORM_H
+
+#include <stdint.h>
+
+#include "loader/text/tok_marks.h"
+
+enum tok_normal_form { TOK_NFC, TOK_NFD, TOK_NFKC, TOK_NFKD };
+
+/* Appends `text` (valid UTF-8) in the form, and to `marks` its marks when it has any. *cps is
+ * working memory (free with free()). False: out of memory. */
+bool tok_normal_form(enum tok_normal_form form, struct tok_marked text, uint32_t **cps, size_t *cap,
+                     struct dgl_buf *out, struct dgl_buf *marks);
+
+#endif

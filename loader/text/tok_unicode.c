@@ -1,0 +1,177 @@
+/* Look-ups in the generated Unicode tables. */
+#include "loader/text/tok_unicode.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+struct case_pair {
+    uint32_t upper, lower;
+};
+/* `first` and `len` select from decomposition_text; a code point whose compatible decomposition
+ * differs from its canonical one has two rows, the canonical one first. */
+struct decomposition {
+    uint32_t cp;
+    uint16_t first;
+    uint8_t len, canonical;
+};
+struct combining_class {
+    uint32_t cp;
+    uint8_t value;
+};
+struct composition {
+    uint32_t first, second, composite;
+};
+struct script {
+    const char *name;
+    const struct tok_range *ranges;
+    size_t count;
+};
+
+#include "loader/text/tok_unicode_tables.inc"
+
+/* Index of the last of `count` keys that is at most `cp`, -1 when there is none. Keys are the
+ * first uint32_t of items of `size` bytes, ascending, shifted left by `shift`. */
+static long find_last(const void *items, size_t count, size_t size, unsigned shift, uint32_t cp)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        uint32_t key = *(const uint32_t *)((const char *)items + middle * size) >> shift;
+        if (key <= cp)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return (long)low - 1;
+}
+
+static bool in_ranges(const struct tok_range *ranges, size_t count, uint32_t cp)
+{
+    long i = find_last(ranges, count, sizeof(*ranges), 0, cp);
+    return i >= 0 && cp <= ranges[i].last;
+}
+
+enum tok_category tok_category(uint32_t cp)
+{
+    long i = find_last(category_runs, COUNT(category_runs), sizeof(category_runs[0]), 8, cp);
+    return (enum tok_category)(category_runs[i] & 0xFF);
+}
+
+bool tok_category_run(size_t index, struct tok_range *range, enum tok_category *category)
+{
+    if (index >= COUNT(category_runs))
+        return false;
+    range->first = category_runs[index] >> 8;
+    range->last =
+        index + 1 < COUNT(category_runs) ? (category_runs[index + 1] >> 8) - 1 : TOK_MAX_CP;
+    *category = (enum tok_category)(category_runs[index] & 0xFF);
+    return true;
+}
+
+bool tok_is_space(uint32_t cp)
+{
+    if (cp < 0x80)
+        return cp == ' ' || (cp >= '\t' && cp <= '\r');
+    if (cp == 0x85)
+        return true;
+    enum tok_category c = tok_category(cp);
+    return c == TOK_ZS || c == TOK_ZL || c == TOK_ZP;
+}
+
+bool tok_is_numeric(uint32_t cp)
+{
+    if (cp < 0x80)
+        return cp >= '0' && cp <= '9';
+    enum tok_category c = tok_category(cp);
+    return c == TOK_ND || c == TOK_NL || c == TOK_NO;
+}
+
+/* Circled and squared Latin letters are symbols (So), but alphabetic. */
+static bool is_enclosed_letter(uint32_t cp)
+{
+    return (cp >= 0x24B6 && cp <= 0x24E9) || (cp >= 0x1F130 && cp <= 0x1F149) ||
+           (cp >= 0x1F150 && cp <= 0x1F169) || (cp >= 0x1F170 && cp <= 0x1F189);
+}
+
+bool tok_is_word(uint32_t cp)
+{
+    enum tok_category c = tok_category(cp);
+    return c <= TOK_NL || c == TOK_PC || cp == 0x200C || cp == 0x200D || is_enclosed_letter(cp);
+}
+
+bool tok_is_punctuation(uint32_t cp)
+{
+    return in_ranges(punctuation_ranges, COUNT(punctuation_ranges), cp);
+}
+
+const char *tok_script(size_t index, const struct tok_range **ranges, size_t *count)
+{
+    if (index >= COUNT(scripts))
+        return NULL;
+    *ranges = scripts[index].ranges;
+    *count = scripts[index].count;
+    return scripts[index].name;
+}
+
+const struct tok_range *tok_other_alphabetic(size_t *count)
+{
+    *count = COUNT(other_alphabetic);
+    return other_alphabetic;
+}
+
+const struct tok_range *tok_other_lowercase(size_t *count)
+{
+    *count = COUNT(other_lowercase);
+    return other_lowercase;
+}
+
+size_t tok_lowercase(uint32_t cp, uint32_t out[2])
+{
+    out[0] = cp;
+    if (cp < 0x80) {
+        out[0] = cp >= 'A' && cp <= 'Z' ? cp + 32 : cp;
+        return 1;
+    }
+    if (cp == 0x130) {
+        out[0] = 'i';
+        out[1] = 0x307;
+        return 2;
+    }
+    long i = find_last(lowercase_pairs, COUNT(lowercase_pairs), sizeof(lowercase_pairs[0]), 0, cp);
+    if (i >= 0 && lowercase_pairs[i].upper == cp)
+        out[0] = lowercase_pairs[i].lower;
+    return 1;
+}
+
+const uint32_t *tok_decomposition(uint32_t cp, bool compatible, size_t *len)
+{
+    if (cp < 0xA0)
+        return NULL;
+    long i = find_last(decompositions, COUNT(decompositions), sizeof(decompositions[0]), 0, cp);
+    if (i < 0 || decompositions[i].cp != cp)
+        return NULL;
+    if (!compatible && !decompositions[i].canonical) {
+        if (i == 0 || decompositions[i - 1].cp != cp)
+            return NULL;
+        i--;
+    }
+    *len = decompositions[i].len;
+    return &decomposition_text[decompositions[i].first];
+}
+
+uint8_t tok_combining_class(uint32_t cp)
+{
+    if (cp < 0x300)
+        return 0;
+    long i =
+        find_last(combining_classes, COUNT(combining_classes), sizeof(combining_classes[0]), 0, cp);
+    return i >= 0 && combining_classes[i].cp == cp ? combining_classes[i].value : 0;
+}
+
+uint32_t tok_composition(uint32_t first, uint32_t second)
+{
+    long i = find_last(compositions, COUNT(compositions), sizeof(compositions[0]), 0, first);
+    for (; i >= 0 && compositions[i].first == first; i--)
+        if (compositions[i].second == second)
+            return compositions[i].composite;
+    return 0;
+}

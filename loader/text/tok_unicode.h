@@ -1,0 +1,81 @@
+/*
+ * tok_unicode.h: properties of code points as Hugging Face's tokenizers see them. Its parts carry
+ * different Unicode versions: regular expressions and categories 16.0, normal forms 9.0,
+ * punctuation 8.0. The tables are generated (tests/data/make/unicode_tables.py), so no installed
+ * library's version shows through.
+ */
+#ifndef DGL_LOADER_TOK_UNICODE_H
+#define DGL_LOADER_TOK_UNICODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TOK_MAX_CP 0x10FFFFu
+
+/* Both ends belong to it. */
+struct tok_range {
+    uint32_t first, last;
+};
+
+/* General categories, in the order of the generated table. */
+enum tok_category {
+    TOK_LU,
+    TOK_LL,
+    TOK_LT,
+    TOK_LM,
+    TOK_LO,
+    TOK_MN,
+    TOK_MC,
+    TOK_ME,
+    TOK_ND,
+    TOK_NL,
+    TOK_NO,
+    TOK_PC,
+    TOK_PD,
+    TOK_PS,
+    TOK_PE,
+    TOK_PI,
+    TOK_PF,
+    TOK_PO,
+    TOK_SM,
+    TOK_SC,
+    TOK_SK,
+    TOK_SO,
+    TOK_ZS,
+    TOK_ZL,
+    TOK_ZP,
+    TOK_CC,
+    TOK_CF,
+    TOK_CS,
+    TOK_CO,
+    TOK_CN,
+    TOK_CATEGORY_COUNT
+};
+
+enum tok_category tok_category(uint32_t cp);
+bool tok_is_space(uint32_t cp);       /* White_Space: 25 code points */
+bool tok_is_numeric(uint32_t cp);     /* Nd, Nl, No */
+bool tok_is_word(uint32_t cp);        /* \w of Rust's regular expressions */
+bool tok_is_punctuation(uint32_t cp); /* what the Punctuation pre-tokenizer cuts out */
+
+/* The run of equal categories number `index`, ascending; false beyond the last. */
+bool tok_category_run(size_t index, struct tok_range *range, enum tok_category *category);
+/* Name ("Han") and ranges of the script number `index`; NULL beyond the last. Only common
+ * scripts have a table. */
+const char *tok_script(size_t index, const struct tok_range **ranges, size_t *count);
+/* Alphabetic and Lowercase beyond what the categories L, Nl and Ll say. */
+const struct tok_range *tok_other_alphabetic(size_t *count);
+const struct tok_range *tok_other_lowercase(size_t *count);
+
+/* Lower case of one code point, context-free: one code point, or two for U+0130. Returns how
+ * many. */
+size_t tok_lowercase(uint32_t cp, uint32_t out[2]);
+
+/* Full decomposition as the tables have it (not Hangul), NULL when there is none. */
+const uint32_t *tok_decomposition(uint32_t cp, bool compatible, size_t *len);
+uint8_t tok_combining_class(uint32_t cp);
+/* The primary composite of two code points (not Hangul), 0 when there is none. */
+uint32_t tok_composition(uint32_t first, uint32_t second);
+
+#endif

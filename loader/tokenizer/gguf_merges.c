@@ -1,0 +1,122 @@
+/* SentencePiece joins the two neighbours whose union has the best score; BPE joins the two whose
+ * merge comes first. With every possible union listed by falling score, both do the same. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/mem.h"
+#include "core/base/utf8.h"
+#include "loader/tokenizer/gguf_vocab.h"
+#include "loader/tokenizer/tok_vocab.h"
+
+struct deriver {
+    const struct gguf_vocab *v;
+    struct tok_vocab pieces; /* normal tokens only */
+    struct gguf_merge *merges;
+    size_t count, cap;
+};
+
+struct ranked {
+    struct gguf_merge merge;
+    double score;       /* infinite for runs of blanks */
+    size_t left, right; /* bytes, for those */
+};
+
+static bool is_piece(const struct gguf_vocab *v, uint64_t id)
+{
+    enum gguf_token_type type = gguf_vocab_type(v, id);
+    return type == GGUF_TOKEN_NORMAL || type == GGUF_TOKEN_UNKNOWN;
+}
+
+static bool pieces_fill(struct deriver *d)
+{
+    if (!tok_vocab_reserve(&d->pieces, (size_t)d->v->count))
+        return false;
+    for (uint64_t i = 0; i < d->v->count; i++) {
+        if (is_piece(d->v, i) && !tok_vocab_add(&d->pieces, d->v->tokens[i], (int32_t)i))
+            return false;
+    }
+    return true;
+}
+
+/* All ways to cut piece `id` into two pieces. */
+static bool piece_cut(struct deriver *d, uint64_t id)
+{
+    struct dgl_str piece = d->v->tokens[id];
+    uint32_t cp;
+    for (size_t at = 0; at < piece.len;) {
+        at += dgl_utf8_decode(piece.p + at, piece.len - at, &cp);
+        if (at >= piece.len)
+            break;
+        int32_t left = tok_vocab_find(&d->pieces, piece.p, at);
+        int32_t right = left < 0 ? -1 : tok_vocab_find(&d->pieces, piece.p + at, piece.len - at);
+        if (right < 0)
+            continue;
+        if (!dgl_grow((void **)&d->merges, &d->cap, d->count + 1, sizeof(*d->merges)))
+            return false;
+        d->merges[d->count++] = (struct gguf_merge){left, right, (int32_t)id};
+    }
+    return true;
+}
+
+static int ranked_compare(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+    if (x->score > y->score || x->score < y->score)
+        return x->score > y->score ? -1 : 1;
+    if (isinf(x->score) && x->left != y->left)
+        return x->left > y->left ? -1 : 1;
+    if (isinf(x->score) && x->right != y->right)
+        return x->right > y->right ? -1 : 1;
+    if (x->merge.whole != y->merge.whole)
+        return x->merge.whole < y->merge.whole ? -1 : 1;
+    if (x->merge.left != y->merge.left)
+        return x->merge.left < y->merge.left ? -1 : 1;
+    return (x->merge.right > y->merge.right) - (x->merge.right < y->merge.right);
+}
+
+static enum dgl_status merges_sort(const struct dgl_log *log, struct deriver *d)
+{
+    struct ranked *ranked = dgl_new_array(struct ranked, d->count);
+    if (!ranked)
+        return dgl_fail_memory(log, "merges", d->count * sizeof(*ranked));
+    enum dgl_status st = DGL_OK;
+    for (size_t i = 0; i < d->count; i++) {
+        const struct gguf_merge *m = &d->merges[i];
+        double score = d->v->scores[m->whole];
+        if (!isfinite(score) && st == DGL_OK)
+            st = dgl_fail(log, DGL_ERR_FORMAT, "%s: tokenizer.ggml.scores[%d] is not a number",
+                          d->v->name, m->whole);
+        if (!isfinite(score))
+            score = 0;
+        else if (gguf_vocab_is_run(d->v, (uint64_t)m->whole))
+            score = INFINITY;
+        ranked[i] =
+            (struct ranked){*m, score, d->v->tokens[m->left].len, d->v->tokens[m->right].len};
+    }
+    qsort(ranked, d->count, sizeof(*ranked), ranked_compare);
+    for (size_t i = 0; i < d->count; i++)
+        d->merges[i] = ranked[i].merge;
+    free(ranked);
+    return st;
+}
+
+enum dgl_status gguf_merges_derive(const struct dgl_log *log, const struct gguf_vocab *v,
+                                   struct gguf_merge **out, size_t *count)
+{
+    struct deriver d = {.v = v};
+    bool ok = pieces_fill(&d);
+    for (uint64_t i = 0; i < v->count && ok; i++)
+        ok = !is_piece(v, i) || piece_cut(&d, i);
+    enum dgl_status st =
+        ok ? merges_sort(log, &d) : dgl_fail_memory(log, "merges", d.count * sizeof(*d.merges));
+    tok_vocab_finish(&d.pieces);
+    if (st != DGL_OK) {
+        free(d.merges);
+        d.merges = NULL;
+        d.count = 0;
+    }
+    *out = d.merges;
+    *count = d.count;
+    return st;
+}

@@ -1,0 +1,417 @@
+/* The tokenizer.json that the lists of a vocabulary amount to. */
+#include "loader/tokenizer/gguf_tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void put_cstr(struct dgl_json_writer *w, const char *key, const char *text)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_cstr(w, text);
+}
+
+static void put_bool(struct dgl_json_writer *w, const char *key, bool value)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_bool(w, value);
+}
+
+static void put_null(struct dgl_json_writer *w, const char *key)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_null(w);
+}
+
+/* {"type": TYPE}, left open. */
+static void begin_typed(struct dgl_json_writer *w, const char *type)
+{
+    dgl_jw_object(w);
+    put_cstr(w, "type", type);
+}
+
+static bool is_added(enum gguf_token_type type)
+{
+    return type == GGUF_TOKEN_CONTROL || type == GGUF_TOKEN_USER_DEFINED ||
+           type == GGUF_TOKEN_UNKNOWN;
+}
+
+/* Phi-3's published tokenizer swallows the blanks after its chat marks, but not after these. */
+static bool strips_blanks(const struct gguf_vocab *v, uint64_t id)
+{
+    static const char *const keep[] = {"<unk>", "<s>", "<|endoftext|>"};
+    if (!v->strip_after_special)
+        return false;
+    for (size_t i = 0; i < sizeof(keep) / sizeof(keep[0]); i++) {
+        if (dgl_str_eq(v->tokens[id], keep[i]))
+            return false;
+    }
+    return true;
+}
+
+static void write_added(struct dgl_json_writer *w, const struct gguf_vocab *v)
+{
+    dgl_jw_key(w, "added_tokens");
+    dgl_jw_array(w);
+    for (uint64_t id = 0; id < v->count; id++) {
+        enum gguf_token_type type = gguf_vocab_type(v, id);
+        bool run = gguf_vocab_is_run(v, id); /* literal marks are looked for as well */
+        if (!is_added(type) && !run)
+            continue;
+        dgl_jw_object(w);
+        dgl_jw_key(w, "id");
+        dgl_jw_u64(w, id);
+        dgl_jw_key(w, "content");
+        dgl_jw_str(w, v->tokens[id]);
+        put_bool(w, "single_word", false);
+        put_bool(w, "lstrip", false);
+        put_bool(w, "rstrip", strips_blanks(v, id));
+        put_bool(w, "normalized", false);
+        put_bool(w, "special", type != GGUF_TOKEN_USER_DEFINED && !run);
+        dgl_jw_end_object(w);
+    }
+    dgl_jw_end_array(w);
+}
+
+/* Every blank becomes the mark. */
+static void write_replace(struct dgl_json_writer *w, const char *from, const char *to)
+{
+    begin_typed(w, "Replace");
+    dgl_jw_key(w, "pattern");
+    dgl_jw_object(w);
+    put_cstr(w, "String", from);
+    dgl_jw_end_object(w);
+    put_cstr(w, "content", to);
+    dgl_jw_end_object(w);
+}
+
+static void write_spm_normalizer(struct dgl_json_writer *w, const struct gguf_vocab *v)
+{
+    if (!v->add_prefix) {
+        write_replace(w, " ", GGUF_SPACE_MARK);
+        return;
+    }
+    begin_typed(w, "Sequence");
+    dgl_jw_key(w, "normalizers");
+    dgl_jw_array(w);
+    begin_typed(w, "Prepend");
+    put_cstr(w, "prepend", GGUF_SPACE_MARK);
+    dgl_jw_end_object(w);
+    write_replace(w, " ", GGUF_SPACE_MARK);
+    dgl_jw_end_array(w);
+    dgl_jw_end_object(w);
+}
+
+/* Unigram is cut in its own way: the mark goes in front only where the text has none there. Its
+ * pieces may span words, therefore no split. */
+static void write_metaspace(struct dgl_json_writer *w, const struct gguf_vocab *v)
+{
+    begin_typed(w, "Metaspace");
+    put_cstr(w, "replacement", GGUF_SPACE_MARK);
+    put_cstr(w, "prepend_scheme", v->add_prefix ? "always" : "never");
+    put_bool(w, "split", false);
+    dgl_jw_end_object(w);
+}
+
+static void write_cutting(struct dgl_json_writer *w, const struct gguf_vocab *v)
+{
+    dgl_jw_key(w, "normalizer");
+    if (v->kind == GGUF_VOCAB_BPE)
+        gguf_pre_write_normalizer(w, v->pre);
+    else if (v->kind == GGUF_VOCAB_SPM)
+        write_spm_normalizer(w, v);
+    else
+        dgl_jw_null(w);
+    dgl_jw_key(w, "pre_tokenizer");
+    if (v->kind == GGUF_VOCAB_BPE)
+        gguf_pre_write(w, v->pre);
+    else if (v->kind == GGUF_VOCAB_UNIGRAM)
+        write_metaspace(w, v);
+    else
+        dgl_jw_null(w);
+}
+
+static void write_spm_decoder(struct dgl_json_writer *w, const struct gguf_vocab *v)
+{
+    begin_typed(w, "Sequence");
+    dgl_jw_key(w, "decoders");
+    dgl_jw_array(w);
+    write_replace(w, GGUF_SPACE_MARK, " ");
+    begin_typed(w, "ByteFallback");
+    dgl_jw_end_object(w);
+    begin_typed(w, "Fuse");
+    dgl_jw_end_object(w);
+    if (v->add_prefix) {
+        begin_typed(w, "Strip");
+        put_cstr(w, "content", " ");
+        dgl_jw_key(w, "start");
+        dgl_jw_i64(w, 1);
+        dgl_jw_key(w, "stop");
+        dgl_jw_i64(w, 0);
+        dgl_jw_end_object(w);
+    }
+    dgl_jw_end_array(w);
+    dgl_jw_end_object(w);
+}
+
+static void write_bpe_decoder(struct dgl_json_writer *w)
+{
+    begin_typed(w, "ByteLevel");
+    put_bool(w, "add_prefix_space", true);
+    put_bool(w, "trim_offsets", true);
+    put_bool(w, "use_regex", true);
+    dgl_jw_end_object(w);
+}
+
+/* ---- what is put around a text ---- */
+
+static void write_piece(struct dgl_json_writer *w, const char *kind, struct dgl_str id)
+{
+    dgl_jw_object(w);
+    dgl_jw_key(w, kind);
+    dgl_jw_object(w);
+    dgl_jw_key(w, "id");
+    dgl_jw_str(w, id);
+    dgl_jw_key(w, "type_id");
+    dgl_jw_i64(w, 0);
+    dgl_jw_end_object(w);
+    dgl_jw_end_object(w);
+}
+
+static void write_template(struct dgl_json_writer *w, const char *key, const struct gguf_vocab *v,
+                           const char *sequences)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_array(w);
+    for (const char *s = sequences; *s; s++) {
+        if (v->add_bos)
+            write_piece(w, "SpecialToken", v->tokens[v->bos]);
+        write_piece(w, "Sequence", (struct dgl_str){s, 1});
+        if (v->add_eos)
+            write_piece(w, "SpecialToken", v->tokens[v->eos]);
+    }
+    dgl_jw_end_array(w);
+}
+
+static void write_special(struct dgl_json_writer *w, const struct gguf_vocab *v, int64_t id)
+{
+    dgl_jw_key_str(w, v->tokens[id]);
+    dgl_jw_object(w);
+    dgl_jw_key(w, "id");
+    dgl_jw_str(w, v->tokens[id]);
+    dgl_jw_key(w, "ids");
+    dgl_jw_array(w);
+    dgl_jw_i64(w, id);
+    dgl_jw_end_array(w);
+    dgl_jw_key(w, "tokens");
+    dgl_jw_array(w);
+    dgl_jw_str(w, v->tokens[id]);
+    dgl_jw_end_array(w);
+    dgl_jw_end_object(w);
+}
+
+static void write_post(struct dgl_json_writer *w, const struct gguf_vocab *v)
+{
+    dgl_jw_key(w, "post_processor");
+    if (!v->add_bos && !v->add_eos) {
+        dgl_jw_null(w);
+        return;
+    }
+    begin_typed(w, "TemplateProcessing");
+    write_template(w, "single", v, "A");
+    write_template(w, "pair", v, "AB");
+    dgl_jw_key(w, "special_tokens");
+    dgl_jw_object(w);
+    if (v->add_bos)
+        write_special(w, v, v->bos);
+    if (v->add_eos && (!v->add_bos || v->eos != v->bos))
+        write_special(w, v, v->eos);
+    dgl_jw_end_object(w);
+    dgl_jw_end_object(w);
+}
+
+/* ---- the model ---- */
+
+/* Unused tokens have ids and no text that could be meant. Added ones are listed here as well: this
+ * is what gives them their ids. */
+static bool in_vocab(const struct gguf_vocab *v, uint64_t id)
+{
+    return gguf_vocab_type(v, id) != GGUF_TOKEN_UNUSED;
+}
+
+static void write_vocab(struct dgl_json_writer *w, const struct gguf_vocab *v)
+{
+    dgl_jw_key(w, "vocab");
+    dgl_jw_object(w);
+    for (uint64_t id = 0; id < v->count; id++) {
+        if (!in_vocab(v, id))
+            continue;
+        dgl_jw_key_str(w, v->tokens[id]);
+        dgl_jw_u64(w, id);
+    }
+    dgl_jw_end_object(w);
+}
+
+static enum dgl_status write_merges(const struct dgl_log *log, struct dgl_json_writer *w,
+                                    const struct gguf_vocab *v)
+{
+    struct gguf_merge *merges = NULL;
+    size_t count = 0;
+    bool spm = v->kind == GGUF_VOCAB_SPM;
+    enum dgl_status st = spm ? gguf_merges_derive(log, v, &merges, &count) : DGL_OK;
+    dgl_jw_key(w, "merges");
+    dgl_jw_array(w);
+    for (size_t i = 0; i < count; i++) {
+        dgl_jw_array(w);
+        dgl_jw_str(w, v->tokens[merges[i].left]);
+        dgl_jw_str(w, v->tokens[merges[i].right]);
+        dgl_jw_end_array(w);
+    }
+    for (uint64_t i = 0; i < v->num_merges; i++)
+        dgl_jw_str(w, v->merges[i]);
+    dgl_jw_end_array(w);
+    free(merges);
+    return st;
+}
+
+/* Ids are places here: unused tokens are listed as well. */
+static void write_unigram(struct dgl_json_writer *w, const struct gguf_vocab *v)
+{
+    dgl_jw_key(w, "model");
+    begin_typed(w, "Unigram");
+    dgl_jw_key(w, "unk_id");
+    if (v->unk >= 0)
+        dgl_jw_i64(w, v->unk);
+    else
+        dgl_jw_null(w);
+    put_bool(w, "byte_fallback", true);
+    dgl_jw_key(w, "vocab");
+    dgl_jw_array(w);
+    for (uint64_t id = 0; id < v->count; id++) {
+        dgl_jw_array(w);
+        dgl_jw_str(w, v->tokens[id]);
+        dgl_jw_f64(w, v->scores[id]);
+        dgl_jw_end_array(w);
+    }
+    dgl_jw_end_array(w);
+    dgl_jw_end_object(w);
+}
+
+static enum dgl_status write_bpe(const struct dgl_log *log, struct dgl_json_writer *w,
+                                 const struct gguf_vocab *v)
+{
+    bool spm = v->kind == GGUF_VOCAB_SPM;
+    dgl_jw_key(w, "model");
+    begin_typed(w, "BPE");
+    put_null(w, "dropout");
+    dgl_jw_key(w, "unk_token");
+    if (spm && v->unk >= 0)
+        dgl_jw_str(w, v->tokens[v->unk]);
+    else
+        dgl_jw_null(w);
+    put_null(w, "continuing_subword_prefix");
+    put_null(w, "end_of_word_suffix");
+    put_bool(w, "fuse_unk", spm);
+    put_bool(w, "byte_fallback", spm);
+    put_bool(w, "ignore_merges", !spm && v->pre->ignore_merges);
+    write_vocab(w, v);
+    enum dgl_status st = write_merges(log, w, v);
+    dgl_jw_end_object(w);
+    return st;
+}
+
+static enum dgl_status check_wrapping(const struct dgl_log *log, const struct gguf_vocab *v)
+{
+    if (v->add_bos && v->bos < 0)
+        return dgl_fail(log, DGL_ERR_FORMAT,
+                        "%s: tokenizer.ggml.add_bos_token is true, but there is no bos_token_id",
+                        v->name);
+    if (v->add_eos && v->eos < 0)
+        return dgl_fail(log, DGL_ERR_FORMAT,
+                        "%s: tokenizer.ggml.add_eos_token is true, but there is no eos_token_id",
+                        v->name);
+    return DGL_OK;
+}
+
+enum dgl_status gguf_tokenizer_write(const struct dgl_log *log, const struct gguf_vocab *v,
+                                     struct dgl_buf *out)
+{
+    struct dgl_json_writer w = dgl_json_writer(out, 0);
+    bool spm = v->kind != GGUF_VOCAB_BPE;
+    enum dgl_status st = check_wrapping(log, v);
+    if (st != DGL_OK)
+        return st;
+    dgl_jw_object(&w);
+    put_cstr(&w, "version", "1.0");
+    put_null(&w, "truncation");
+    put_null(&w, "padding");
+    write_added(&w, v);
+    write_cutting(&w, v);
+    write_post(&w, v);
+    dgl_jw_key(&w, "decoder");
+    if (spm)
+        write_spm_decoder(&w, v);
+    else
+        write_bpe_decoder(&w);
+    if (v->kind == GGUF_VOCAB_UNIGRAM)
+        write_unigram(&w, v);
+    else
+        st = write_bpe(log, &w, v);
+    dgl_jw_end_object(&w);
+    if (st == DGL_OK && out->failed)
+        st = dgl_fail_memory(log, "tokenizer.json", out->len);
+    return st;
+}
+
+/* ---- tokenizer_config.json ---- */
+
+#define KEY_TEMPLATE "tokenizer.chat_template"
+#define DEFAULT_NAME "default"
+
+static void write_named(struct dgl_json_writer *w, const char *name, struct dgl_str text)
+{
+    dgl_jw_object(w);
+    put_cstr(w, "name", name);
+    dgl_jw_key(w, "template");
+    dgl_jw_str(w, text);
+    dgl_jw_end_object(w);
+}
+
+/* The default template under its key, further ones under the key, a dot and their name. */
+static void write_templates(struct dgl_json_writer *w, const struct gguf_file *file)
+{
+    size_t skip = strlen(KEY_TEMPLATE);
+    dgl_jw_key(w, "chat_template");
+    dgl_jw_array(w);
+    for (size_t i = 0; i < file->num_keys; i++) {
+        const struct gguf_kv *kv = &file->keys[i];
+        if (kv->is_array || kv->type != GGUF_STRING || strncmp(kv->key, KEY_TEMPLATE, skip) != 0)
+            continue;
+        if (kv->key[skip] == 0)
+            write_named(w, DEFAULT_NAME, kv->strings[0]);
+        else if (kv->key[skip] == '.' && kv->key[skip + 1] &&
+                 strcmp(kv->key + skip + 1, DEFAULT_NAME) != 0)
+            write_named(w, kv->key + skip + 1, kv->strings[0]);
+    }
+    dgl_jw_end_array(w);
+}
+
+enum dgl_status gguf_tokenizer_config_write(const struct dgl_log *log, const struct gguf_vocab *v,
+                                            struct dgl_buf *out)
+{
+    struct dgl_json_writer w = dgl_json_writer(out, 2);
+    const struct {
+        const char *key;
+        int64_t id;
+    } tokens[] = {{"bos_token", v->bos}, {"eos_token", v->eos}, {"unk_token", v->unk}};
+    dgl_jw_object(&w);
+    for (size_t i = 0; i < sizeof(tokens) / sizeof(tokens[0]); i++) {
+        if (tokens[i].id < 0)
+            continue;
+        dgl_jw_key(&w, tokens[i].key);
+        dgl_jw_str(&w, v->tokens[tokens[i].id]);
+    }
+    write_templates(&w, v->file);
+    dgl_jw_end_object(&w);
+    dgl_buf_putc(out, '\n');
+    return out->failed ? dgl_fail_memory(log, "tokenizer_config.json", out->len) : DGL_OK;
+}

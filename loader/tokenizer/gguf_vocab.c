@@ -1,0 +1,324 @@
+/* Reading tokenizer.ggml.*, and the ids that end an answer. */
+#include "loader/tokenizer/gguf_vocab.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/base/utf8.h"
+#include "loader/tokenizer/tok_vocab.h"
+
+#define KEY(name) "tokenizer.ggml." name
+
+static enum dgl_status check_tokens(const struct dgl_log *log, const struct gguf_vocab *v)
+{
+    if (v->count > TOK_MAX_ID)
+        return dgl_fail(log, DGL_ERR_FORMAT,
+                        "%s: " KEY("tokens") " has %" PRIu64 " tokens, at most %d are accepted",
+                        v->name, v->count, TOK_MAX_ID);
+    for (uint64_t i = 0; i < v->count; i++) {
+        if (dgl_utf8_valid_prefix(v->tokens[i].p, v->tokens[i].len) != v->tokens[i].len)
+            return dgl_fail(log, DGL_ERR_FORMAT,
+                            "%s: " KEY("tokens") "[%" PRIu64 "] is not valid UTF-8", v->name, i);
+    }
+    return DGL_OK;
+}
+
+static enum dgl_status list_read(struct gguf_reader r, const char *key, enum gguf_type type,
+                                 uint64_t count, const struct gguf_kv **out)
+{
+    enum dgl_status st = gguf_opt_array(r, key, type, out);
+    if (st == DGL_OK && *out && (*out)->count != count)
+        return dgl_fail(r.log, DGL_ERR_FORMAT,
+                        "%s: %s has %" PRIu64 " elements, but " KEY("tokens") " has %" PRIu64,
+                        r.file->name, key, (*out)->count, count);
+    return st;
+}
+
+/* An id is one of the list. -1, which some writers use for none, arrives as 2^32 - 1. */
+static enum dgl_status id_read(struct gguf_reader r, const char *key, uint64_t count, int64_t *out)
+{
+    int64_t id = *out;
+    enum dgl_status st = gguf_opt_i64(r, key, -1, UINT32_MAX, &id);
+    if (st != DGL_OK)
+        return st;
+    if (id == UINT32_MAX)
+        id = -1;
+    if (id >= 0 && (uint64_t)id >= count)
+        return dgl_fail(r.log, DGL_ERR_FORMAT,
+                        "%s: %s is %" PRId64 ", but " KEY("tokens") " has %" PRIu64 " tokens",
+                        r.file->name, key, id, count);
+    *out = id;
+    return st;
+}
+
+static enum dgl_status pre_read(struct gguf_reader r, struct gguf_vocab *v)
+{
+    struct dgl_str name = {0};
+    enum dgl_status st = gguf_opt_str(r, KEY("pre"), &name);
+    v->pre = gguf_pre_find(name);
+    if (st != DGL_OK || v->pre) {
+        v->add_bos = v->pre && v->pre->add_bos;
+        return st;
+    }
+    struct dgl_buf names = {0};
+    gguf_pre_names(&names);
+    st = dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: " KEY("pre") " is %s%s%s; supported: %s",
+                  v->name, name.p ? "\"" : "missing", DGL_SHOWN_STR(name), name.p ? "\"" : "",
+                  names.p ? names.p : "?");
+    dgl_buf_finish(&names);
+    return st;
+}
+
+static enum dgl_status kind_read(struct gguf_reader r, struct gguf_vocab *v)
+{
+    struct dgl_str kind = {0}, arch = {0};
+    enum dgl_status st = gguf_opt_str(r, KEY("model"), &kind);
+    if (st == DGL_OK)
+        st = gguf_opt_str(r, "general.architecture", &arch);
+    if (st != DGL_OK || !kind.p || dgl_str_eq(kind, "none") || dgl_str_eq(kind, "no_vocab"))
+        return st;
+    if (dgl_str_eq(kind, "gpt2")) {
+        v->kind = GGUF_VOCAB_BPE;
+        return pre_read(r, v);
+    }
+    if (!dgl_str_eq(kind, "llama") && !dgl_str_eq(kind, "gemma"))
+        return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
+                        "%s: " KEY("model") " is \"%s\"; supported: gpt2, llama, gemma, none",
+                        r.file->name, DGL_SHOWN_STR(kind));
+    v->kind = GGUF_VOCAB_SPM;
+    v->add_bos = true;
+    v->add_prefix = dgl_str_eq(kind, "llama");
+    v->strip_after_special = dgl_str_eq(arch, "phi3");
+    v->bos = 1;
+    v->eos = 2;
+    v->unk = 0;
+    return DGL_OK;
+}
+
+static enum gguf_token_type stored_type(const struct gguf_vocab *v, uint64_t id)
+{
+    return v->types ? (enum gguf_token_type)v->types[id] : GGUF_TOKEN_NORMAL;
+}
+
+static bool is_blanks(struct dgl_str text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.p[i] != ' ')
+            return false;
+    }
+    return text.len > 0;
+}
+
+enum dgl_status gguf_vocab_mark_runs(const struct dgl_log *log, struct gguf_vocab *v)
+{
+    struct dgl_str *tokens = dgl_arena_alloc(&v->arena, (size_t)v->count * sizeof(*tokens));
+    if (!tokens)
+        return dgl_fail_memory(log, KEY("tokens"), v->count * sizeof(*tokens));
+    for (uint64_t i = 0; i < v->count; i++) {
+        tokens[i] = v->tokens[i];
+        if (stored_type(v, i) != GGUF_TOKEN_USER_DEFINED || !is_blanks(tokens[i]))
+            continue;
+        size_t len = tokens[i].len * 3; /* strings have at most GGUF_MAX_STRING bytes */
+        char *marks = dgl_arena_alloc(&v->arena, len + 1);
+        if (!marks)
+            return dgl_fail_memory(log, KEY("tokens"), len);
+        for (size_t at = 0; at < len; at += 3)
+            memcpy(marks + at, GGUF_SPACE_MARK, 3);
+        tokens[i] = (struct dgl_str){marks, len};
+    }
+    v->tokens = tokens;
+    return DGL_OK;
+}
+
+/* Types that are not known are unused. */
+static enum dgl_status types_read(struct gguf_reader r, struct gguf_vocab *v)
+{
+    const struct gguf_kv *list;
+    enum dgl_status st = list_read(r, KEY("token_type"), GGUF_I32, v->count, &list);
+    if (st != DGL_OK || !list)
+        return st;
+    uint8_t *types = dgl_arena_alloc(&v->arena, (size_t)v->count);
+    if (!types)
+        return dgl_fail_memory(r.log, KEY("token_type"), v->count);
+    for (uint64_t i = 0; i < v->count; i++) {
+        int64_t type = GGUF_TOKEN_UNUSED;
+        gguf_int_at(list, i, &type);
+        bool known = type >= GGUF_TOKEN_NORMAL && type <= GGUF_TOKEN_BYTE;
+        types[i] = (uint8_t)(known ? type : GGUF_TOKEN_UNUSED);
+    }
+    v->types = types;
+    return DGL_OK;
+}
+
+static enum dgl_status scores_read(struct gguf_reader r, struct gguf_vocab *v)
+{
+    const struct gguf_kv *list;
+    enum dgl_status st = list_read(r, KEY("scores"), GGUF_F32, v->count, &list);
+    if (st != DGL_OK || !list)
+        return st;
+    double *scores = dgl_arena_alloc(&v->arena, (size_t)v->count * sizeof(*scores));
+    if (!scores)
+        return dgl_fail_memory(r.log, KEY("scores"), v->count * sizeof(*scores));
+    for (uint64_t i = 0; i < v->count; i++)
+        gguf_float_at(list, i, &scores[i]);
+    v->scores = scores;
+    return DGL_OK;
+}
+
+static enum dgl_status merges_read(struct gguf_reader r, struct gguf_vocab *v)
+{
+    const struct gguf_kv *list;
+    enum dgl_status st = gguf_opt_array(r, KEY("merges"), GGUF_STRING, &list);
+    if (st == DGL_OK && !list)
+        return dgl_fail(r.log, DGL_ERR_FORMAT, "%s: %s is missing", v->name, KEY("merges"));
+    if (st == DGL_OK) {
+        v->merges = list->strings;
+        v->num_merges = list->count;
+    }
+    return st;
+}
+
+static enum dgl_status lists_read(struct gguf_reader r, struct gguf_vocab *v)
+{
+    const struct gguf_kv *tokens;
+    enum dgl_status st = gguf_opt_array(r, KEY("tokens"), GGUF_STRING, &tokens);
+    if (st == DGL_OK && (!tokens || tokens->count == 0))
+        return dgl_fail(r.log, DGL_ERR_FORMAT, "%s: " KEY("tokens") " is missing or empty",
+                        r.file->name);
+    if (st != DGL_OK)
+        return st;
+    v->tokens = tokens->strings;
+    v->count = tokens->count;
+    st = check_tokens(r.log, v);
+    if (st == DGL_OK)
+        st = types_read(r, v);
+    if (st == DGL_OK && v->kind == GGUF_VOCAB_SPM)
+        st = gguf_vocab_mark_runs(r.log, v);
+    if (st == DGL_OK && v->kind == GGUF_VOCAB_SPM)
+        st = scores_read(r, v);
+    if (st == DGL_OK && v->kind == GGUF_VOCAB_SPM && !v->scores)
+        st = dgl_fail(r.log, DGL_ERR_FORMAT, "%s: %s is missing", v->name, KEY("scores"));
+    if (st == DGL_OK && v->kind == GGUF_VOCAB_BPE)
+        st = merges_read(r, v);
+    return st;
+}
+
+enum dgl_status gguf_vocab_read(const struct dgl_log *log, const struct gguf_file *file,
+                                struct gguf_vocab *out)
+{
+    struct gguf_reader r = {log, file};
+    *out = (struct gguf_vocab){
+        .name = file->name, .file = file, .bos = -1, .eos = -1, .eot = -1, .eom = -1, .unk = -1};
+    enum dgl_status st = kind_read(r, out);
+    if (st != DGL_OK || out->kind == GGUF_VOCAB_NONE)
+        return st;
+    st = lists_read(r, out);
+    const struct {
+        const char *key;
+        int64_t *id;
+    } ids[] = {{KEY("bos_token_id"), &out->bos},
+               {KEY("eos_token_id"), &out->eos},
+               {KEY("eot_token_id"), &out->eot},
+               {KEY("eom_token_id"), &out->eom},
+               {KEY("unknown_token_id"), &out->unk}};
+    for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]) && st == DGL_OK; i++)
+        st = id_read(r, ids[i].key, out->count, ids[i].id);
+    if (st == DGL_OK)
+        st = gguf_opt_bool(r, KEY("add_bos_token"), &out->add_bos);
+    if (st == DGL_OK)
+        st = gguf_opt_bool(r, KEY("add_eos_token"), &out->add_eos);
+    if (st == DGL_OK && out->kind == GGUF_VOCAB_SPM)
+        st = gguf_opt_bool(r, KEY("add_space_prefix"), &out->add_prefix);
+    /* The usual ids of a SentencePiece file are only a guess. */
+    int64_t *guessed[] = {&out->bos, &out->eos, &out->unk};
+    for (size_t i = 0; i < 3; i++)
+        *guessed[i] = *guessed[i] >= (int64_t)out->count ? -1 : *guessed[i];
+    if (st != DGL_OK)
+        gguf_vocab_finish(out);
+    return st;
+}
+
+void gguf_vocab_finish(struct gguf_vocab *v)
+{
+    dgl_arena_finish(&v->arena);
+    *v = (struct gguf_vocab){0};
+}
+
+bool gguf_vocab_is_run(const struct gguf_vocab *v, uint64_t id)
+{
+    struct dgl_str text = v->tokens[id];
+    if (v->kind == GGUF_VOCAB_BPE || stored_type(v, id) != GGUF_TOKEN_USER_DEFINED ||
+        text.len % 3 != 0)
+        return false;
+    for (size_t at = 0; at < text.len; at += 3) {
+        if (memcmp(text.p + at, GGUF_SPACE_MARK, 3) != 0)
+            return false;
+    }
+    return text.len > 0;
+}
+
+enum gguf_token_type gguf_vocab_type(const struct gguf_vocab *v, uint64_t id)
+{
+    return gguf_vocab_is_run(v, id) ? GGUF_TOKEN_NORMAL : stored_type(v, id);
+}
+
+/* ---- what ends an answer ---- */
+
+struct stops {
+    const struct dgl_log *log;
+    const struct gguf_vocab *v;
+    struct dgl_stop_id *ids;
+    size_t count, max;
+};
+
+static enum dgl_status stop_add(struct stops *s, int64_t id, const char *origin)
+{
+    size_t at = 0;
+    while (at < s->count && s->ids[at].id < id)
+        at++;
+    if (id < 0 || (at < s->count && s->ids[at].id == id))
+        return DGL_OK;
+    if (s->count == s->max)
+        return dgl_fail(s->log, DGL_ERR_FORMAT, "%s: more than %zu tokens end an answer",
+                        s->v->name, s->max);
+    for (size_t i = s->count++; i > at; i--)
+        s->ids[i] = s->ids[i - 1];
+    s->ids[at] = (struct dgl_stop_id){(int32_t)id, origin};
+    return DGL_OK;
+}
+
+/* Control tokens by which published chat formats end a turn; GGUF has no mark for them. */
+static const char *const turn_ends[] = {
+    "<|eot_id|>", "<|im_end|>",    "<|end|>",         "<|return|>", "<|call|>", "<end_of_turn>",
+    "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<EOT>",      "<eos>",    "</s>",
+};
+enum { NUM_TURN_ENDS = sizeof(turn_ends) / sizeof(turn_ends[0]) };
+
+static int64_t control_find(const struct gguf_vocab *v, const char *text)
+{
+    for (uint64_t i = 0; i < v->count; i++) {
+        if (dgl_str_eq(v->tokens[i], text) && gguf_vocab_type(v, i) == GGUF_TOKEN_CONTROL)
+            return (int64_t)i;
+    }
+    return -1;
+}
+
+enum dgl_status gguf_vocab_stops(const struct dgl_log *log, const struct gguf_vocab *v,
+                                 struct dgl_stop_id *out, size_t max, size_t *count)
+{
+    struct stops s = {.log = log, .v = v, .ids = out, .max = max};
+    enum dgl_status st = stop_add(&s, v->eos, KEY("eos_token_id"));
+    if (st == DGL_OK)
+        st = stop_add(&s, v->eot, KEY("eot_token_id"));
+    if (st == DGL_OK)
+        st = stop_add(&s, v->eom, KEY("eom_token_id"));
+    /* In GPT-OSS's format <|end|> ends a message, and the answer goes on. */
+    bool harmony = v->kind != GGUF_VOCAB_NONE && control_find(v, "<|return|>") >= 0 &&
+                   control_find(v, "<|call|>") >= 0;
+    for (size_t i = 0; i < NUM_TURN_ENDS && st == DGL_OK && v->kind != GGUF_VOCAB_NONE; i++) {
+        if (!harmony || strcmp(turn_ends[i], "<|end|>") != 0)
+            st = stop_add(&s, control_find(v, turn_ends[i]), "control token");
+    }
+    *count = s.count;
+    return st;
+}

@@ -1,0 +1,335 @@
+/* Added tokens: loading them as the reference does, and finding them in text. */
+#include "loader/tokenizer/tok_added.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/base/utf8.h"
+#include "loader/text/tok_unicode.h"
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+static enum dgl_status load_flags(struct dgl_json_reader r, const struct dgl_json *json,
+                                  struct tok_added_token *token)
+{
+    struct {
+        const char *name;
+        bool *value;
+    } flags[] = {{"special", &token->special},
+                 {"normalized", &token->normalized},
+                 {"single_word", &token->single_word},
+                 {"lstrip", &token->lstrip},
+                 {"rstrip", &token->rstrip}};
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]) && status == DGL_OK; i++)
+        status = dgl_json_opt_bool(r, json, flags[i].name, flags[i].value);
+    return status;
+}
+
+/* The token of the same content, NULL when there is none. */
+static struct tok_added_token *find_content(const struct tok_added *added,
+                                            const struct tok_vocab *contents, struct dgl_str text)
+{
+    int32_t index = tok_vocab_find(contents, text.p, text.len);
+    return index < 0 ? NULL : &added->tokens[index];
+}
+
+static enum dgl_status load_token(struct dgl_json_reader r, const struct dgl_json *json,
+                                  struct tok_vocab *contents, struct tok_added *out)
+{
+    struct tok_added_token token = {0};
+    const struct dgl_json *content;
+    enum dgl_status status = dgl_json_need(r, json, "content", DGL_JSON_STRING, &content);
+    if (status == DGL_OK)
+        status = dgl_json_need_i64(r, json, "id", 0, TOK_MAX_ID - 1, &token.json_id);
+    if (status == DGL_OK)
+        status = load_flags(r, json, &token);
+    if (status != DGL_OK)
+        return status;
+    struct dgl_str text = dgl_json_str(content);
+    struct tok_added_token *known = find_content(out, contents, text);
+    if (known)
+        known->special |= token.special; /* the first one of a content counts otherwise */
+    if (known || text.len == 0)
+        return DGL_OK;
+    dgl_buf_append(&token.content, text.p, text.len);
+    if (token.content.failed || out->count >= TOK_MAX_ID ||
+        !tok_vocab_add(contents, text, (int32_t)out->count) ||
+        !dgl_grow((void **)&out->tokens, &out->cap, out->count + 1, sizeof(token))) {
+        dgl_buf_finish(&token.content);
+        return dgl_fail_memory(r.log, "added tokens", (out->count + 1) * sizeof(token));
+    }
+    out->tokens[out->count++] = token;
+    return DGL_OK;
+}
+
+static enum dgl_status load_tokens(struct dgl_json_reader r, const struct dgl_json *json,
+                                   struct tok_added *out)
+{
+    struct tok_vocab contents = {0};
+    enum dgl_status status = DGL_OK;
+    for (const struct dgl_json *v = dgl_json_first(json); v && status == DGL_OK;
+         v = dgl_json_next(v))
+        status = load_token(r, v, &contents, out);
+    tok_vocab_finish(&contents);
+    return status;
+}
+
+/* Ids are those of the vocabulary; what it does not have is numbered behind it. The "id" of the
+ * file has no say, as in the reference, and is only checked. */
+static enum dgl_status assign_ids(struct dgl_json_reader r, const struct tok_vocab *vocab,
+                                  struct tok_added *out)
+{
+    int64_t largest = -1;
+    for (size_t i = 0; i < out->count; i++) {
+        struct tok_added_token *token = &out->tokens[i];
+        token->id = tok_vocab_find(vocab, token->content.p, token->content.len);
+        if (token->id < 0) {
+            bool behind = largest >= (int64_t)vocab->count || vocab->count == 0;
+            int64_t id = behind ? largest + 1 : (int64_t)vocab->count;
+            if (id >= TOK_MAX_ID)
+                return dgl_fail(r.log, DGL_ERR_FORMAT, "%s: added_tokens need ids above %d",
+                                dgl_json_name(r.doc), TOK_MAX_ID - 1);
+            token->id = (int32_t)id;
+        }
+        if (token->id > largest)
+            largest = token->id;
+        if (token->id != token->json_id)
+            dgl_warn(r.log, "%s: added token \"%s\" has id %" PRId32 ", not %" PRId64,
+                     dgl_json_name(r.doc), DGL_SHOWN(token->content.p), token->id, token->json_id);
+    }
+    return DGL_OK;
+}
+
+/* Two tokens that claim one id are damage, whatever ids they get in the end. */
+static enum dgl_status check_json_ids(struct dgl_json_reader r, const struct tok_added *added)
+{
+    int64_t largest = -1;
+    for (size_t i = 0; i < added->count; i++)
+        if (added->tokens[i].json_id > largest)
+            largest = added->tokens[i].json_id;
+    int32_t *owner = dgl_new_array(int32_t, (size_t)(largest + 1));
+    if (!owner)
+        return dgl_fail_memory(r.log, "added tokens", (uint64_t)largest);
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < added->count && status == DGL_OK; i++) {
+        const struct tok_added_token *token = &added->tokens[i];
+        int32_t *slot = &owner[token->json_id];
+        if (*slot)
+            status = dgl_fail(r.log, DGL_ERR_FORMAT,
+                              "%s: added_tokens \"%s\" and \"%s\" both have id %" PRId64,
+                              dgl_json_name(r.doc), DGL_SHOWN(added->tokens[*slot - 1].content.p),
+                              DGL_SHOWN(token->content.p), token->json_id);
+        *slot = (int32_t)i + 1;
+    }
+    free(owner);
+    return status;
+}
+
+static enum dgl_status index_by_id(struct dgl_json_reader r, struct tok_added *out)
+{
+    for (size_t i = 0; i < out->count; i++)
+        if ((size_t)out->tokens[i].id >= out->num_ids)
+            out->num_ids = (size_t)out->tokens[i].id + 1;
+    out->by_id = dgl_new_array(int32_t, out->num_ids);
+    if (!out->by_id)
+        return dgl_fail_memory(r.log, "added tokens", out->num_ids * sizeof(int32_t));
+    for (size_t i = 0; i < out->num_ids; i++)
+        out->by_id[i] = -1;
+    for (size_t i = 0; i < out->count; i++)
+        out->by_id[out->tokens[i].id] = (int32_t)i;
+    return DGL_OK;
+}
+
+/* Puts a token into the trie it belongs to, under its own normal form when it is looked for in
+ * normalized text. Of tokens with one normal form the first counts
+ * (in the reference any of them, from run to run). */
+static enum dgl_status index_token(struct dgl_json_reader r,
+                                   const struct tok_normalizer *normalizer,
+                                   struct tok_scratch *scratch, struct tok_added *out,
+                                   int32_t index)
+{
+    struct tok_added_token *token = &out->tokens[index];
+    struct dgl_str text = {token->content.p, token->content.len};
+    if (token->normalized) {
+        size_t origin_len = 0;
+        enum dgl_status status = tok_normalize(r.log, normalizer, scratch,
+                                               (struct tok_marked){.text = text}, &origin_len);
+        if (status != DGL_OK)
+            return status;
+        text = (struct dgl_str){scratch->normalized.p, scratch->normalized.len};
+    }
+    dgl_buf_append(&token->decoded, text.p, text.len);
+    struct tok_trie *trie = token->normalized ? &out->normalized : &out->raw;
+    bool known = text.len == 0 || tok_trie_find(trie, text) >= 0;
+    if (token->decoded.failed || (!known && !tok_trie_add(trie, text, index)))
+        return dgl_fail_memory(r.log, "added tokens", text.len);
+    return DGL_OK;
+}
+
+static enum dgl_status build_tries(struct dgl_json_reader r,
+                                   const struct tok_normalizer *normalizer, struct tok_added *out)
+{
+    struct tok_scratch scratch = {0};
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < out->count && status == DGL_OK; i++)
+        status = index_token(r, normalizer, &scratch, out, (int32_t)i);
+    tok_scratch_finish(&scratch);
+    return status;
+}
+
+enum dgl_status tok_added_load(struct dgl_json_reader r, const struct dgl_json *json,
+                               const struct tok_vocab *vocab,
+                               const struct tok_normalizer *normalizer, struct tok_added *out)
+{
+    *out = (struct tok_added){0};
+    enum dgl_status status = load_tokens(r, json, out);
+    if (status == DGL_OK)
+        status = check_json_ids(r, out);
+    if (status == DGL_OK)
+        status = assign_ids(r, vocab, out);
+    if (status == DGL_OK)
+        status = index_by_id(r, out);
+    return status == DGL_OK ? build_tries(r, normalizer, out) : status;
+}
+
+void tok_added_finish(struct tok_added *added)
+{
+    for (size_t i = 0; i < added->count; i++) {
+        dgl_buf_finish(&added->tokens[i].content);
+        dgl_buf_finish(&added->tokens[i].decoded);
+    }
+    free(added->tokens);
+    free(added->by_id);
+    tok_trie_finish(&added->raw);
+    tok_trie_finish(&added->normalized);
+    *added = (struct tok_added){0};
+}
+
+const struct tok_added_token *tok_added_find(const struct tok_added *added, int32_t id)
+{
+    if (id < 0 || (size_t)id >= added->num_ids || added->by_id[id] < 0)
+        return NULL;
+    return &added->tokens[added->by_id[id]];
+}
+
+/* ---- finding --------------------------------------------------------------------------------- */
+
+/* The longest token that may begin at `start`: its index, with *end behind it; -1 when there is
+ * none. */
+static int32_t longest_at(const struct tok_added *added, const struct tok_trie *trie,
+                          struct tok_marked text, size_t start, size_t *end)
+{
+    int32_t found = -1;
+    uint32_t node = TOK_TRIE_ROOT;
+    bool data = false;
+    for (size_t i = start; i < text.text.len; i++) {
+        node = tok_trie_next(trie, node, (unsigned char)text.text.p[i]);
+        if (node == TOK_TRIE_NONE)
+            break;
+        data = data || (text.marks && text.marks[i]);
+        if (trie->values[node] >= 0 && !(data && added->tokens[trie->values[node]].special)) {
+            found = trie->values[node];
+            *end = i + 1;
+        }
+    }
+    return found;
+}
+
+/* Start of the character before `at`, which is not 0. */
+static size_t before(struct dgl_str text, size_t at)
+{
+    do
+        at--;
+    while (at > 0 && ((unsigned char)text.p[at] & 0xC0) == 0x80);
+    return at;
+}
+
+static bool is_whole_word(struct dgl_str text, size_t start, size_t end)
+{
+    uint32_t cp;
+    if (start > 0) {
+        size_t at = before(text, start);
+        dgl_utf8_decode(text.p + at, start - at, &cp);
+        if (tok_is_word(cp))
+            return false;
+    }
+    if (end == text.len)
+        return true;
+    dgl_utf8_decode(text.p + end, text.len - end, &cp);
+    return !tok_is_word(cp);
+}
+
+static size_t skip_blanks_left(struct dgl_str text, size_t at)
+{
+    while (at > 0) {
+        uint32_t cp;
+        size_t start = before(text, at);
+        dgl_utf8_decode(text.p + start, at - start, &cp);
+        if (!tok_is_space(cp))
+            break;
+        at = start;
+    }
+    return at;
+}
+
+static size_t skip_blanks_right(struct dgl_str text, size_t at)
+{
+    while (at < text.len) {
+        uint32_t cp;
+        size_t len = dgl_utf8_decode(text.p + at, text.len - at, &cp);
+        if (!tok_is_space(cp))
+            break;
+        at += len;
+    }
+    return at;
+}
+
+/* Adds the text since *done and the token, with the blanks that it swallows; a match that is
+ * refused stays text. */
+static enum dgl_status take_match(const struct dgl_log *log, const struct tok_added *added,
+                                  struct dgl_str text, struct tok_cut match, size_t *done,
+                                  struct tok_cuts *out)
+{
+    const struct tok_added_token *token = &added->tokens[match.token];
+    if (token->single_word && !is_whole_word(text, match.start, match.end))
+        return DGL_OK;
+    if (token->lstrip) {
+        size_t start = skip_blanks_left(text, match.start);
+        match.start = start > *done ? start : *done;
+    }
+    if (token->rstrip)
+        match.end = skip_blanks_right(text, match.end);
+    enum dgl_status status = DGL_OK;
+    if (match.start > *done)
+        status = tok_cuts_add(log, out, (struct tok_cut){*done, match.start, -1});
+    *done = match.end;
+    /* Blanks that the token before has swallowed already may have been all there was. */
+    if (status == DGL_OK && match.start < match.end)
+        status = tok_cuts_add(log, out, match);
+    return status;
+}
+
+enum dgl_status tok_added_cut(const struct dgl_log *log, const struct tok_added *added,
+                              const struct tok_trie *trie, bool skip_special,
+                              struct tok_marked marked, struct tok_cuts *out)
+{
+    struct dgl_str text = marked.text;
+    size_t done = 0;
+    enum dgl_status status = DGL_OK;
+    out->count = 0;
+    for (size_t i = 0; i < text.len && status == DGL_OK;) {
+        struct tok_cut match = {.start = i, .end = i + 1, .token = -1};
+        if (trie->starts[(unsigned char)text.p[i]])
+            match.token = longest_at(added, trie, marked, i, &match.end);
+        /* A match that is refused is behind us all the same: the search goes on after it. */
+        i = match.end;
+        if (match.token >= 0 && !(skip_special && added->tokens[match.token].special))
+            status = take_match(log, added, text, match, &done, out);
+    }
+    if (status == DGL_OK && done < text.len)
+        status = tok_cuts_add(log, out, (struct tok_cut){done, text.len, -1});
+    return status;
+}

@@ -1,0 +1,42 @@
+/* tok_bpe.h: byte pair encoding: characters merged by rank. */
+#ifndef DGL_LOADER_TOK_BPE_H
+#define DGL_LOADER_TOK_BPE_H
+
+#include "loader/tokenizer/tok_model.h"
+
+/* Fills model->vocab and the rest of *model from the JSON of a BPE model. */
+enum dgl_status tok_bpe_load(struct dgl_json_reader r, const struct dgl_json *json,
+                             struct tok_model *model);
+void tok_bpe_destroy(struct tok_bpe **bpe);
+enum dgl_status tok_bpe_encode(const struct dgl_log *log, const struct tok_model *model,
+                               struct tok_model_scratch *scratch, struct dgl_str piece,
+                               struct token_ids *out);
+
+/* For tok_bpe.c and tok_bpe_merge.c: the merge of two tokens. */
+struct tok_merge {
+    int32_t left, right; /* left -1 = free slot */
+    uint32_t rank;       /* lower is merged earlier */
+    int32_t id;          /* the token that it makes */
+};
+/* Merges by pair, open addressing. */
+struct tok_merges {
+    struct tok_merge *slots;
+    size_t num_slots; /* a power of two */
+};
+/* Pairs of first symbols that some merge joins; between others a piece can be cut before
+ * merging. */
+struct tok_bridges {
+    uint64_t *slots; /* left symbol + 1, right symbol; 0 = free */
+    size_t num_slots, count;
+};
+/* NULL: these two do not merge. */
+const struct tok_merge *tok_merges_find(const struct tok_merges *merges, int32_t left,
+                                        int32_t right);
+bool tok_bridges_have(const struct tok_bridges *bridges, int32_t left, int32_t right);
+
+/* Merges `count` symbols, the first symbols of a piece, and appends what is left. */
+enum dgl_status tok_bpe_merge(const struct dgl_log *log, const struct tok_merges *merges,
+                              const struct tok_bridges *bridges, struct tok_model_scratch *scratch,
+                              int32_t *symbols, size_t count, struct token_ids *out);
+
+#endif

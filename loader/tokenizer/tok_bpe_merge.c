@@ -1,0 +1,256 @@
+/*
+ * Merging the symbols of one piece: lowest rank first, then leftmost.
+ *
+ * A merge always makes a longer token, so that what stands at a place can be merged into the same
+ * token only once: taking the lowest rank among the pairs that stand now gives what a queue with
+ * outdated entries gives.
+ */
+#include "loader/tokenizer/tok_bpe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/mem.h"
+#include "loader/text/tok_hash.h"
+
+#define SMALL 24 /* symbols up to which scanning for the lowest rank is faster than a heap */
+#define NONE  UINT32_MAX
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+static uint64_t pair_key(int32_t left, int32_t right)
+{
+    return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+}
+
+const struct tok_merge *tok_merges_find(const struct tok_merges *merges, int32_t left,
+                                        int32_t right)
+{
+    if (merges->num_slots == 0)
+        return NULL;
+    size_t mask = merges->num_slots - 1;
+    for (size_t at = tok_hash_u64(pair_key(left, right)) & mask; merges->slots[at].left >= 0;
+         at = (at + 1) & mask) {
+        const struct tok_merge *m = &merges->slots[at];
+        if (m->left == left && m->right == right)
+            return m;
+    }
+    return NULL;
+}
+
+bool tok_bridges_have(const struct tok_bridges *bridges, int32_t left, int32_t right)
+{
+    if (bridges->num_slots == 0)
+        return false;
+    uint64_t key = pair_key(left + 1, right);
+    size_t mask = bridges->num_slots - 1;
+    size_t at = tok_hash_u64(key) & mask;
+    while (bridges->slots[at] && bridges->slots[at] != key)
+        at = (at + 1) & mask;
+    return bridges->slots[at] == key;
+}
+
+/* ---- a few symbols: scan --------------------------------------------------------------------- */
+
+struct pair {
+    uint32_t rank; /* NONE = no merge */
+    int32_t id;
+};
+
+static struct pair pair_of(const struct tok_merges *merges, int32_t left, int32_t right)
+{
+    const struct tok_merge *m = tok_merges_find(merges, left, right);
+    return m ? (struct pair){m->rank, m->id} : (struct pair){NONE, -1};
+}
+
+/* Merges in place; returns how many symbols are left. `count` is at most SMALL. */
+static size_t merge_small(const struct tok_merges *merges, int32_t *symbols, size_t count)
+{
+    struct pair pairs[SMALL];
+    for (size_t i = 0; i + 1 < count; i++)
+        pairs[i] = pair_of(merges, symbols[i], symbols[i + 1]);
+    while (count > 1) {
+        size_t best = 0;
+        for (size_t i = 1; i + 1 < count; i++)
+            if (pairs[i].rank < pairs[best].rank)
+                best = i;
+        if (pairs[best].rank == NONE)
+            break;
+        symbols[best] = pairs[best].id;
+        memmove(&symbols[best + 1], &symbols[best + 2], (count - best - 2) * sizeof(*symbols));
+        memmove(&pairs[best], &pairs[best + 1], (count - best - 2) * sizeof(*pairs));
+        count--;
+        if (best > 0)
+            pairs[best - 1] = pair_of(merges, symbols[best - 1], symbols[best]);
+        if (best + 1 < count)
+            pairs[best] = pair_of(merges, symbols[best], symbols[best + 1]);
+    }
+    return count;
+}
+
+/* ---- many symbols: linked list and heap ------------------------------------------------------ */
+
+struct node {
+    int32_t symbol; /* -1 = merged into the one before */
+    int32_t merged; /* what this and the next one make; -1 = nothing */
+    uint32_t prev, next;
+};
+/* Outdated when the node no longer makes `id`. */
+struct candidate {
+    uint32_t rank, node;
+    int32_t id;
+};
+struct heap {
+    struct candidate *items;
+    size_t count;
+};
+
+static bool comes_before(struct candidate a, struct candidate b)
+{
+    return a.rank != b.rank ? a.rank < b.rank : a.node < b.node;
+}
+
+static void sift_down(struct heap *heap, size_t at)
+{
+    struct candidate moving = heap->items[at];
+    for (;;) {
+        size_t child = 2 * at + 1;
+        if (child >= heap->count)
+            break;
+        if (child + 1 < heap->count && comes_before(heap->items[child + 1], heap->items[child]))
+            child++;
+        if (!comes_before(heap->items[child], moving))
+            break;
+        heap->items[at] = heap->items[child];
+        at = child;
+    }
+    heap->items[at] = moving;
+}
+
+static struct candidate pop(struct heap *heap)
+{
+    struct candidate top = heap->items[0];
+    heap->items[0] = heap->items[--heap->count];
+    if (heap->count > 0)
+        sift_down(heap, 0);
+    return top;
+}
+
+static void push(struct heap *heap, struct candidate item)
+{
+    size_t at = heap->count++;
+    while (at > 0 && comes_before(item, heap->items[(at - 1) / 2])) {
+        heap->items[at] = heap->items[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    heap->items[at] = item;
+}
+
+/* Notes what a node makes with its successor; true when there is something to queue. */
+static bool look_ahead(const struct tok_merges *merges, struct node *nodes, uint32_t at,
+                       struct candidate *out)
+{
+    struct node *node = &nodes[at];
+    node->merged = -1;
+    if (node->next == NONE)
+        return false;
+    const struct tok_merge *m = tok_merges_find(merges, node->symbol, nodes[node->next].symbol);
+    if (!m)
+        return false;
+    node->merged = m->id;
+    *out = (struct candidate){m->rank, at, m->id};
+    return true;
+}
+
+static void merge_all(const struct tok_merges *merges, struct node *nodes, struct heap *heap)
+{
+    struct candidate next;
+    while (heap->count > 0) {
+        struct candidate top = pop(heap);
+        struct node *node = &nodes[top.node];
+        if (node->symbol < 0 || node->merged != top.id)
+            continue;
+        struct node *gone = &nodes[node->next];
+        node->symbol = top.id;
+        gone->symbol = -1;
+        node->next = gone->next;
+        if (node->next != NONE)
+            nodes[node->next].prev = top.node;
+        if (look_ahead(merges, nodes, top.node, &next))
+            push(heap, next);
+        if (node->prev != NONE && look_ahead(merges, nodes, node->prev, &next))
+            push(heap, next);
+    }
+}
+
+/* Merges in place; *count becomes how many symbols are left. */
+static enum dgl_status merge_large(const struct dgl_log *log, const struct tok_merges *merges,
+                                   struct tok_model_scratch *scratch, int32_t *symbols,
+                                   size_t *count)
+{
+    size_t n = *count;
+    /* Every merge queues at most two candidates and removes one node. */
+    if (n >= NONE / 4 || !dgl_grow(&scratch->nodes, &scratch->cap_nodes, n, sizeof(struct node)) ||
+        !dgl_grow(&scratch->heap, &scratch->cap_heap, 3 * n, sizeof(struct candidate)))
+        return dgl_fail_memory(log, "merging a long piece of text", n * sizeof(struct node));
+    struct node *nodes = scratch->nodes;
+    struct heap heap = {.items = scratch->heap};
+    for (size_t i = 0; i < n; i++)
+        nodes[i] = (struct node){symbols[i], -1, i ? (uint32_t)i - 1 : NONE,
+                                 i + 1 < n ? (uint32_t)i + 1 : NONE};
+    for (size_t i = 0; i < n; i++)
+        heap.count += look_ahead(merges, nodes, (uint32_t)i, &heap.items[heap.count]);
+    for (size_t i = heap.count / 2; i-- > 0;)
+        sift_down(&heap, i);
+    merge_all(merges, nodes, &heap);
+    *count = 0;
+    for (uint32_t i = 0; i != NONE; i = nodes[i].next)
+        symbols[(*count)++] = nodes[i].symbol;
+    return DGL_OK;
+}
+
+/* ---- one piece ------------------------------------------------------------------------------- */
+
+static enum dgl_status add_ids(const struct dgl_log *log, const int32_t *ids, size_t count,
+                               struct token_ids *out)
+{
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; status == DGL_OK && i < count; i++)
+        status = token_ids_add(log, out, ids[i]);
+    return status;
+}
+
+static enum dgl_status merge_part(const struct dgl_log *log, const struct tok_merges *merges,
+                                  struct tok_model_scratch *scratch, int32_t *symbols, size_t count,
+                                  struct token_ids *out)
+{
+    if (count > SMALL) {
+        enum dgl_status status = merge_large(log, merges, scratch, symbols, &count);
+        return status == DGL_OK ? add_ids(log, symbols, count, out) : status;
+    }
+    struct tok_cache_entry *known = tok_cache_place(&scratch->cache, symbols, count);
+    if (known && tok_cache_has(known, symbols, count))
+        return add_ids(log, known->ids, known->num_ids, out);
+    if (known)
+        tok_cache_begin(known, symbols, count);
+    count = merge_small(merges, symbols, count);
+    if (known)
+        tok_cache_set_ids(known, symbols, count);
+    return add_ids(log, symbols, count, out);
+}
+
+enum dgl_status tok_bpe_merge(const struct dgl_log *log, const struct tok_merges *merges,
+                              const struct tok_bridges *bridges, struct tok_model_scratch *scratch,
+                              int32_t *symbols, size_t count, struct token_ids *out)
+{
+    if (count <= SMALL)
+        return merge_part(log, merges, scratch, symbols, count, out);
+    enum dgl_status status = DGL_OK;
+    for (size_t start = 0, end; status == DGL_OK && start < count; start = end) {
+        end = start + 1;
+        while (end < count && tok_bridges_have(bridges, symbols[end - 1], symbols[end]))
+            end++;
+        status = merge_part(log, merges, scratch, symbols + start, end - start, out);
+    }
+    return status;
+}

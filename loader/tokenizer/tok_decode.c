@@ -1,0 +1,384 @@
+/* Decoders: every step takes parts of tokens and hands parts of tokens to the next one, the
+ * last one to the output. */
+#include "loader/tokenizer/tok_decode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/mem.h"
+#include "core/base/utf8.h"
+#include "loader/tokenizer/tok_bytes.h"
+#include "loader/tokenizer/tok_metaspace.h"
+#include "loader/tokenizer/tok_pattern.h"
+#include "loader/tokenizer/tok_steps.h"
+
+#define REPLACEMENT "\xEF\xBF\xBD"
+
+enum step_kind {
+    STEP_JOIN, /* blanks between tokens */
+    STEP_REPLACE,
+    STEP_BYTE_FALLBACK, /* "<0x41>" to its byte */
+    STEP_FUSE,          /* all tokens are one */
+    STEP_STRIP,
+    STEP_METASPACE,
+    STEP_BYTE_LEVEL, /* GPT-2's alphabet to bytes; all tokens are one */
+};
+
+struct tok_decode_step {
+    enum step_kind kind;
+    struct tok_pattern pattern;
+    char *content; /* what is put in place; for STEP_STRIP the character that goes */
+    size_t content_len;
+    int64_t start, stop; /* how many are stripped at most */
+    struct tok_metaspace metaspace;
+};
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+static enum dgl_status load_strip(struct dgl_json_reader r, const struct dgl_json *json,
+                                  struct tok_decode_step *step)
+{
+    uint32_t cp;
+    enum dgl_status status = tok_step_text(r, json, "content", &step->content, &step->content_len);
+    if (status == DGL_OK &&
+        (step->content_len == 0 ||
+         dgl_utf8_decode(step->content, step->content_len, &cp) != step->content_len))
+        status = dgl_json_fail(r, dgl_json_get(json, "content"), "wanted one character");
+    if (status == DGL_OK)
+        status = dgl_json_opt_i64(r, json, "start", 0, INT32_MAX, &step->start);
+    return status == DGL_OK ? dgl_json_opt_i64(r, json, "stop", 0, INT32_MAX, &step->stop) : status;
+}
+
+static enum dgl_status load_step(struct dgl_json_reader r, const struct dgl_json *json,
+                                 struct dgl_str type, struct tok_decode_step *step)
+{
+    static const struct {
+        const char *name;
+        enum step_kind kind;
+    } kinds[] = {{"Replace", STEP_REPLACE},     {"ByteFallback", STEP_BYTE_FALLBACK},
+                 {"Fuse", STEP_FUSE},           {"Strip", STEP_STRIP},
+                 {"Metaspace", STEP_METASPACE}, {"ByteLevel", STEP_BYTE_LEVEL}};
+    size_t i = 0, count = sizeof(kinds) / sizeof(kinds[0]);
+    while (i < count && !dgl_str_eq(type, kinds[i].name))
+        i++;
+    if (i == count)
+        return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: decoder type \"%s\" is not implemented",
+                        dgl_json_name(r.doc), DGL_SHOWN_STR(type));
+    step->kind = kinds[i].kind;
+    if (step->kind == STEP_METASPACE)
+        return tok_metaspace_load(r, json, &step->metaspace);
+    if (step->kind == STEP_STRIP)
+        return load_strip(r, json, step);
+    if (step->kind != STEP_REPLACE)
+        return DGL_OK;
+    enum dgl_status status = tok_step_text(r, json, "content", &step->content, &step->content_len);
+    return status == DGL_OK ? tok_pattern_load(r, json, "pattern", &step->pattern) : status;
+}
+
+static enum dgl_status add_step(struct dgl_json_reader r, const struct dgl_json *json,
+                                struct dgl_str type, void *ctx)
+{
+    struct tok_decoder *out = ctx;
+    if (out->count == TOK_MAX_DECODE_STEPS)
+        return dgl_json_fail(r, json, "more than %d decoders", TOK_MAX_DECODE_STEPS);
+    return load_step(r, json, type, &out->steps[out->count++]);
+}
+
+enum dgl_status tok_decoder_load(struct dgl_json_reader r, const struct dgl_json *json,
+                                 struct tok_decoder *out)
+{
+    *out =
+        (struct tok_decoder){.steps = dgl_new_array(struct tok_decode_step, TOK_MAX_DECODE_STEPS)};
+    if (!out->steps)
+        return dgl_fail_memory(r.log, "decoder", sizeof(*out->steps));
+    if (dgl_json_type(json) != DGL_JSON_NULL)
+        return tok_steps_load(r, json, "decoders", add_step, out);
+    out->steps[out->count++].kind = STEP_JOIN;
+    return DGL_OK;
+}
+
+void tok_decoder_finish(struct tok_decoder *decoder)
+{
+    for (size_t i = 0; i < decoder->count; i++) {
+        tok_pattern_finish(&decoder->steps[i].pattern);
+        free(decoder->steps[i].content);
+    }
+    free(decoder->steps);
+    *decoder = (struct tok_decoder){0};
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+static void feed(struct tok_decode_stream *s, size_t at, struct dgl_str part, bool end);
+
+/* Hands a part of a token to a step, or to the output behind the last one; `end`: it is the
+ * last part. */
+static void pass(struct tok_decode_stream *s, size_t at, struct dgl_str part, bool end)
+{
+    if (at < s->decoder->count)
+        feed(s, at, part, end);
+    else
+        dgl_buf_append(s->out, part.p, part.len);
+}
+
+/* The same, to the step after `at`. */
+static void emit(struct tok_decode_stream *s, size_t at, struct dgl_str part, bool end)
+{
+    pass(s, at + 1, part, end);
+}
+
+static void replace_token(struct tok_decode_stream *s, size_t at, struct dgl_str token)
+{
+    const struct tok_decode_step *step = &s->decoder->steps[at];
+    struct dgl_buf text = {0};
+    struct dgl_str content = {step->content, step->content_len};
+    enum dgl_status status =
+        tok_pattern_replace(s->log, &step->pattern, content, &s->regex, &s->spans, token, &text);
+    if (status == DGL_OK)
+        emit(s, at, (struct dgl_str){text.p, text.len}, true);
+    else
+        s->status = status;
+    dgl_buf_finish(&text);
+}
+
+/* The byte that "<0x41>" stands for, -1 for other tokens. */
+static int byte_of(struct dgl_str token)
+{
+    if (token.len != 6 || memcmp(token.p, "<0x", 3) != 0 || token.p[5] != '>')
+        return -1;
+    int high = dgl_hex_value(token.p[3]), low = dgl_hex_value(token.p[4]);
+    return high < 0 || low < 0 ? -1 : high << 4 | low;
+}
+
+/* A run of bytes is text as a whole or not at all: one that is not UTF-8 is U+FFFD for every
+ * byte. */
+static void emit_bytes(struct tok_decode_stream *s, size_t at)
+{
+    struct dgl_buf *run = &s->states[at].held;
+    if (run->len == 0)
+        return;
+    if (dgl_utf8_valid_prefix(run->p, run->len) == run->len) {
+        emit(s, at, (struct dgl_str){run->p, run->len}, true);
+    } else {
+        for (size_t i = 0; i < run->len; i++)
+            emit(s, at, DGL_STR(REPLACEMENT), true);
+    }
+    run->len = 0;
+}
+
+static void byte_fallback_token(struct tok_decode_stream *s, size_t at, struct dgl_str token)
+{
+    int byte = byte_of(token);
+    if (byte >= 0) {
+        dgl_buf_putc(&s->states[at].held, (char)byte);
+        return;
+    }
+    emit_bytes(s, at);
+    emit(s, at, token, true);
+}
+
+/* Emits what is whole of the bytes so far; the beginning of a character waits. */
+static void byte_level_token(struct tok_decode_stream *s, size_t at, struct dgl_str token)
+{
+    struct dgl_buf *held = &s->states[at].held, text = {0};
+    if (!tok_bytes_append_unmapped(held, token))
+        dgl_buf_append(held, token.p, token.len);
+    size_t tail = held->len ? dgl_utf8_incomplete_tail(held->p, held->len) : 0;
+    size_t whole = held->len - tail;
+    if (whole == 0)
+        return;
+    if (dgl_utf8_valid_prefix(held->p, whole) == whole) {
+        emit(s, at, (struct dgl_str){held->p, whole}, false);
+    } else {
+        dgl_utf8_append_lossy(&text, held->p, whole);
+        emit(s, at, (struct dgl_str){text.p, text.len}, false);
+    }
+    memmove(held->p, held->p + whole, tail);
+    held->len = tail;
+    if (text.failed)
+        s->status = dgl_fail_memory(s->log, "text", whole);
+    dgl_buf_finish(&text);
+}
+
+static bool starts_with(struct dgl_str text, const char *prefix, size_t len)
+{
+    return text.len >= len && memcmp(text.p, prefix, len) == 0;
+}
+
+static void strip_part(struct tok_decode_stream *s, size_t at, struct dgl_str part, bool end)
+{
+    const struct tok_decode_step *step = &s->decoder->steps[at];
+    struct tok_decode_state *state = &s->states[at];
+    size_t len = step->content_len;
+    while (!state->past_start && part.len > 0) {
+        if (state->cut < (size_t)step->start && starts_with(part, step->content, len)) {
+            part = (struct dgl_str){part.p + len, part.len - len};
+            state->cut++;
+        } else {
+            state->past_start = true;
+        }
+    }
+    for (int64_t i = 0; i < step->stop && part.len >= len; i++) {
+        if (memcmp(part.p + part.len - len, step->content, len) != 0)
+            break;
+        part.len -= len;
+    }
+    emit(s, at, part, end);
+    if (end) {
+        state->cut = 0;
+        state->past_start = false;
+    }
+}
+
+/* Marks are blanks, except those of the first token, which go when the scheme put them there. */
+static void metaspace_part(struct tok_decode_stream *s, size_t at, struct dgl_str part, bool end)
+{
+    const struct tok_metaspace *m = &s->decoder->steps[at].metaspace;
+    struct tok_decode_state *state = &s->states[at];
+    bool drop = state->tokens == 0 && m->scheme != TOK_PREPEND_NEVER;
+    while (part.len > 0) {
+        const char *mark = memmem(part.p, part.len, m->mark, m->mark_len);
+        size_t before = mark ? (size_t)(mark - part.p) : part.len;
+        emit(s, at, (struct dgl_str){part.p, before}, false);
+        if (mark && !drop)
+            emit(s, at, DGL_STR(" "), false);
+        size_t used = before + (mark ? m->mark_len : 0);
+        part = (struct dgl_str){part.p + used, part.len - used};
+    }
+    emit(s, at, part, end);
+    state->tokens += end;
+}
+
+static void join_part(struct tok_decode_stream *s, size_t at, struct dgl_str part, bool end)
+{
+    struct tok_decode_state *state = &s->states[at];
+    if (state->tokens > 0 && !state->in_token)
+        emit(s, at, DGL_STR(" "), false);
+    emit(s, at, part, end);
+    state->in_token = !end;
+    state->tokens += end;
+}
+
+/* Steps that look at whole tokens. */
+static void feed_token(struct tok_decode_stream *s, size_t at, struct dgl_str token)
+{
+    switch (s->decoder->steps[at].kind) {
+    case STEP_REPLACE:
+        replace_token(s, at, token);
+        break;
+    case STEP_BYTE_FALLBACK:
+        byte_fallback_token(s, at, token);
+        break;
+    case STEP_BYTE_LEVEL:
+        byte_level_token(s, at, token);
+        break;
+    default: /* STEP_STRIP at the end of tokens */
+        strip_part(s, at, token, true);
+        break;
+    }
+}
+
+static bool wants_whole_tokens(const struct tok_decode_step *step)
+{
+    return step->kind == STEP_REPLACE || step->kind == STEP_BYTE_FALLBACK ||
+           step->kind == STEP_BYTE_LEVEL || (step->kind == STEP_STRIP && step->stop > 0);
+}
+
+static void feed(struct tok_decode_stream *s, size_t at, struct dgl_str part, bool end)
+{
+    const struct tok_decode_step *step = &s->decoder->steps[at];
+    struct tok_decode_state *state = &s->states[at];
+    if (wants_whole_tokens(step)) {
+        if (end && state->token.len == 0) {
+            feed_token(s, at, part);
+            return;
+        }
+        dgl_buf_append(&state->token, part.p, part.len);
+        if (end) {
+            feed_token(s, at, (struct dgl_str){state->token.p, state->token.len});
+            state->token.len = 0;
+        }
+    } else if (step->kind == STEP_FUSE) {
+        emit(s, at, part, false);
+    } else if (step->kind == STEP_METASPACE) {
+        metaspace_part(s, at, part, end);
+    } else if (step->kind == STEP_STRIP) {
+        strip_part(s, at, part, end);
+    } else {
+        join_part(s, at, part, end);
+    }
+}
+
+/* There are no more tokens: what waits goes on. */
+static void end_step(struct tok_decode_stream *s, size_t at)
+{
+    struct dgl_buf *held = &s->states[at].held;
+    switch (s->decoder->steps[at].kind) {
+    case STEP_BYTE_FALLBACK:
+        emit_bytes(s, at);
+        break;
+    case STEP_BYTE_LEVEL:
+        emit(s, at, held->len ? DGL_STR(REPLACEMENT) : (struct dgl_str){0}, true);
+        break;
+    case STEP_FUSE:
+        emit(s, at, (struct dgl_str){0}, true);
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- streams --------------------------------------------------------------------------------- */
+
+void tok_decode_stream_init(struct tok_decode_stream *stream, const struct dgl_log *log,
+                            const struct tok_decoder *decoder)
+{
+    *stream = (struct tok_decode_stream){.log = log, .decoder = decoder};
+}
+
+static void reset(struct tok_decode_stream *stream)
+{
+    for (size_t i = 0; i < TOK_MAX_DECODE_STEPS; i++) {
+        dgl_buf_finish(&stream->states[i].held);
+        dgl_buf_finish(&stream->states[i].token);
+        stream->states[i] = (struct tok_decode_state){0};
+    }
+}
+
+void tok_decode_stream_finish(struct tok_decode_stream *stream)
+{
+    reset(stream);
+    tok_regex_scratch_destroy(&stream->regex);
+    free(stream->spans.items);
+    stream->spans = (struct tok_spans){0};
+}
+
+static enum dgl_status check(struct tok_decode_stream *stream)
+{
+    bool failed = stream->out->failed;
+    for (size_t i = 0; i < stream->decoder->count; i++)
+        failed |= stream->states[i].held.failed || stream->states[i].token.failed;
+    if (failed && stream->status == DGL_OK)
+        stream->status = dgl_fail_memory(stream->log, "text", stream->out->len);
+    return stream->status;
+}
+
+enum dgl_status tok_decode_push(struct tok_decode_stream *stream, struct dgl_str token,
+                                struct dgl_buf *out)
+{
+    stream->out = out;
+    if (stream->status != DGL_OK)
+        return stream->status;
+    pass(stream, 0, token, true);
+    return check(stream);
+}
+
+enum dgl_status tok_decode_flush(struct tok_decode_stream *stream, struct dgl_buf *out)
+{
+    stream->out = out;
+    for (size_t i = 0; stream->status == DGL_OK && i < stream->decoder->count; i++)
+        end_step(stream, i);
+    enum dgl_status status = check(stream);
+    reset(stream);
+    return status;
+}

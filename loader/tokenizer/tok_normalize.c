@@ -1,0 +1,259 @@
+/* Normalizers: each step reads scratch->normalized and writes scratch->rewrite, which then
+ * change places. */
+#include "loader/tokenizer/tok_normalize.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/mem.h"
+#include "core/base/utf8.h"
+#include "loader/text/tok_normal_form.h"
+#include "loader/tokenizer/tok_pattern.h"
+#include "loader/tokenizer/tok_steps.h"
+#include "loader/text/tok_unicode.h"
+
+enum step_kind { STEP_PREPEND, STEP_REPLACE, STEP_NORMAL_FORM, STEP_STRIP, STEP_LOWERCASE };
+
+struct tok_normalize_step {
+    enum step_kind kind;
+    enum tok_normal_form form;
+    struct tok_pattern pattern;
+    char *content; /* what is prepended or put in place */
+    size_t content_len;
+    bool left, right; /* sides to strip */
+};
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+static enum dgl_status load_step(struct dgl_json_reader r, const struct dgl_json *json,
+                                 struct dgl_str type, struct tok_normalize_step *step)
+{
+    static const struct {
+        const char *name;
+        enum tok_normal_form form;
+    } forms[] = {{"NFC", TOK_NFC}, {"NFD", TOK_NFD}, {"NFKC", TOK_NFKC}, {"NFKD", TOK_NFKD}};
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+        if (dgl_str_eq(type, forms[i].name)) {
+            step->kind = STEP_NORMAL_FORM;
+            step->form = forms[i].form;
+            return DGL_OK;
+        }
+    }
+    if (dgl_str_eq(type, "Prepend")) {
+        step->kind = STEP_PREPEND;
+        return tok_step_text(r, json, "prepend", &step->content, &step->content_len);
+    }
+    if (dgl_str_eq(type, "Replace")) {
+        step->kind = STEP_REPLACE;
+        enum dgl_status status =
+            tok_step_text(r, json, "content", &step->content, &step->content_len);
+        return status == DGL_OK ? tok_pattern_load(r, json, "pattern", &step->pattern) : status;
+    }
+    if (dgl_str_eq(type, "Strip")) {
+        step->kind = STEP_STRIP;
+        enum dgl_status status = dgl_json_opt_bool(r, json, "strip_left", &step->left);
+        return status == DGL_OK ? dgl_json_opt_bool(r, json, "strip_right", &step->right) : status;
+    }
+    if (dgl_str_eq(type, "Lowercase")) {
+        step->kind = STEP_LOWERCASE;
+        return DGL_OK;
+    }
+    return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: normalizer type \"%s\" is not implemented",
+                    dgl_json_name(r.doc), DGL_SHOWN_STR(type));
+}
+
+static enum dgl_status add_step(struct dgl_json_reader r, const struct dgl_json *json,
+                                struct dgl_str type, void *ctx)
+{
+    struct tok_normalizer *out = ctx;
+    if (!dgl_grow((void **)&out->steps, &out->cap, out->count + 1, sizeof(*out->steps)))
+        return dgl_fail_memory(r.log, "normalizer", sizeof(*out->steps));
+    out->steps[out->count] = (struct tok_normalize_step){0};
+    return load_step(r, json, type, &out->steps[out->count++]);
+}
+
+enum dgl_status tok_normalizer_load(struct dgl_json_reader r, const struct dgl_json *json,
+                                    struct tok_normalizer *out)
+{
+    *out = (struct tok_normalizer){0};
+    return tok_steps_load(r, json, "normalizers", add_step, out);
+}
+
+void tok_normalizer_finish(struct tok_normalizer *normalizer)
+{
+    for (size_t i = 0; i < normalizer->count; i++) {
+        tok_pattern_finish(&normalizer->steps[i].pattern);
+        free(normalizer->steps[i].content);
+    }
+    free(normalizer->steps);
+    *normalizer = (struct tok_normalizer){0};
+}
+
+/* ---- applying -------------------------------------------------------------------------------- */
+
+static void strip(const struct tok_normalize_step *step, struct dgl_str text, size_t *start,
+                  size_t *end)
+{
+    uint32_t cp;
+    while (step->left && *start < *end) {
+        size_t len = dgl_utf8_decode(text.p + *start, *end - *start, &cp);
+        if (!tok_is_space(cp))
+            break;
+        *start += len;
+    }
+    while (step->right && *end > *start) {
+        size_t at = *end - 1;
+        while (at > *start && ((unsigned char)text.p[at] & 0xC0) == 0x80)
+            at--;
+        dgl_utf8_decode(text.p + at, *end - at, &cp);
+        if (!tok_is_space(cp))
+            break;
+        *end = at;
+    }
+}
+
+static void lowercase(struct tok_marked from, size_t start, size_t end, struct tok_scratch *s)
+{
+    for (size_t i = start; i < end;) {
+        uint32_t cp, lower[2];
+        size_t done = s->rewrite.len;
+        size_t len = dgl_utf8_decode(from.text.p + i, end - i, &cp);
+        size_t count = tok_lowercase(cp, lower);
+        for (size_t j = 0; j < count; j++) {
+            char bytes[4];
+            dgl_buf_append(&s->rewrite, bytes, dgl_utf8_encode(lower[j], bytes));
+        }
+        tok_marked_merge(from, i, i + len, s->rewrite.len - done, &s->rewrite_marks);
+        i += len;
+    }
+}
+
+/* What is put in place of a match comes from the last character of the match. */
+static size_t origin_after_replace(const struct tok_spans *spans, size_t origin, size_t content_len)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < spans->count && origin > 0; i++) {
+        struct tok_span span = spans->items[i];
+        if (span.match)
+            len += span.end <= origin ? content_len : 0;
+        else
+            len += tok_origin_of(origin, span.start, span.end);
+        if (span.end > origin)
+            break;
+    }
+    return len;
+}
+
+static enum dgl_status replace(const struct dgl_log *log, const struct tok_normalize_step *step,
+                               struct tok_scratch *scratch, struct tok_marked text,
+                               size_t *origin_len)
+{
+    struct dgl_str content = {step->content, step->content_len};
+    const struct tok_spans *spans = &scratch->spans;
+    enum dgl_status status = tok_pattern_replace(log, &step->pattern, content, &scratch->regex,
+                                                 &scratch->spans, text.text, &scratch->rewrite);
+    for (size_t i = 0; status == DGL_OK && text.marks && i < spans->count; i++) {
+        struct tok_span span = spans->items[i];
+        if (span.match)
+            tok_marked_merge(text, span.start, span.end, content.len, &scratch->rewrite_marks);
+        else
+            dgl_buf_append(&scratch->rewrite_marks, text.marks + span.start, span.end - span.start);
+    }
+    *origin_len = origin_after_replace(spans, *origin_len, content.len);
+    return status;
+}
+
+static size_t count_characters(struct dgl_str text)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < text.len; i++)
+        count += ((unsigned char)text.p[i] & 0xC0) != 0x80;
+    return count;
+}
+
+/* A decomposition makes several characters of the first one: as many are of the same origin
+ * afterwards. */
+static enum dgl_status normal_form(const struct dgl_log *log, const struct tok_normalize_step *step,
+                                   struct tok_scratch *scratch, struct tok_marked text,
+                                   size_t *origin_len)
+{
+    struct dgl_buf *out = &scratch->rewrite;
+    size_t parts = 0;
+    bool ok = true;
+    if (*origin_len > 0) {
+        struct tok_marked origin = {.text = {text.text.p, *origin_len}};
+        ok = tok_normal_form(step->form, origin, &scratch->cps, &scratch->cap_cps, out, NULL);
+        parts = count_characters((struct dgl_str){out->p, out->len});
+        out->len = 0;
+    }
+    ok = ok && tok_normal_form(step->form, text, &scratch->cps, &scratch->cap_cps, out,
+                               &scratch->rewrite_marks);
+    if (!ok)
+        return dgl_fail_memory(log, "normal form of a text", text.text.len);
+    size_t end = 0;
+    for (; end < out->len; end++)
+        if (((unsigned char)out->p[end] & 0xC0) != 0x80 && parts-- == 0)
+            break;
+    *origin_len = *origin_len ? end : 0;
+    return DGL_OK;
+}
+
+/* What was not there before has no mark of data. */
+static void prepend(const struct tok_normalize_step *step, struct tok_scratch *scratch,
+                    struct tok_marked text, size_t *origin_len)
+{
+    size_t added = scratch->continues ? 0 : step->content_len;
+    dgl_buf_append(&scratch->rewrite, step->content, added);
+    tok_marked_merge(text, 0, 0, added, &scratch->rewrite_marks);
+    tok_marked_copy(text, 0, text.text.len, &scratch->rewrite, &scratch->rewrite_marks);
+    *origin_len += *origin_len ? added : 0;
+}
+
+/* From `text` into scratch->rewrite and its marks, which are empty. */
+static enum dgl_status apply(const struct dgl_log *log, const struct tok_normalize_step *step,
+                             struct tok_scratch *scratch, struct tok_marked text,
+                             size_t *origin_len)
+{
+    size_t start = 0, end = text.text.len, origin = *origin_len;
+    switch (step->kind) {
+    case STEP_PREPEND:
+        prepend(step, scratch, text, origin_len);
+        break;
+    case STEP_REPLACE:
+        return replace(log, step, scratch, text, origin_len);
+    case STEP_NORMAL_FORM:
+        return normal_form(log, step, scratch, text, origin_len);
+    case STEP_STRIP:
+        strip(step, text.text, &start, &end);
+        tok_marked_copy(text, start, end, &scratch->rewrite, &scratch->rewrite_marks);
+        *origin_len = tok_origin_of(origin, start, end);
+        break;
+    case STEP_LOWERCASE:
+        lowercase(text, 0, origin, scratch);
+        *origin_len = scratch->rewrite.len;
+        lowercase(text, origin, end, scratch);
+        break;
+    }
+    return tok_buf_status(log, &scratch->rewrite);
+}
+
+enum dgl_status tok_normalize(const struct dgl_log *log, const struct tok_normalizer *normalizer,
+                              struct tok_scratch *scratch, struct tok_marked text,
+                              size_t *origin_len)
+{
+    struct tok_scratch *s = scratch;
+    s->normalized.len = s->normalized_marks.len = 0;
+    tok_marked_copy(text, 0, text.text.len, &s->normalized, &s->normalized_marks);
+    enum dgl_status status = tok_buf_status(log, &s->normalized);
+    for (size_t i = 0; status == DGL_OK && i < normalizer->count; i++) {
+        if (s->normalized.len == 0)
+            break; /* nothing comes from nothing: Prepend leaves it alone too */
+        struct tok_marked now = {{s->normalized.p, s->normalized.len},
+                                 text.marks ? (const uint8_t *)s->normalized_marks.p : NULL};
+        s->rewrite.len = s->rewrite_marks.len = 0;
+        status = apply(log, &normalizer->steps[i], s, now, origin_len);
+        tok_swap(&s->normalized, &s->rewrite);
+        tok_swap(&s->normalized_marks, &s->rewrite_marks);
+    }
+    return status == DGL_OK ? tok_buf_status(log, &s->normalized_marks) : status;
+}

@@ -1,0 +1,28 @@
+/* tok_normalize.h: the "normalizer" of tokenizer.json: rewrites text before it is cut into
+ * pieces. */
+#ifndef DGL_LOADER_TOK_NORMALIZE_H
+#define DGL_LOADER_TOK_NORMALIZE_H
+
+#include "core/base/json.h"
+#include "loader/tokenizer/tok_scratch.h"
+
+struct tok_normalize_step;
+
+/* Sequences are flattened. `{0}` changes nothing. Immutable after loading. */
+struct tok_normalizer {
+    struct tok_normalize_step *steps;
+    size_t count, cap;
+};
+
+/* `json` may be NULL or null: no normalizer. */
+enum dgl_status tok_normalizer_load(struct dgl_json_reader r, const struct dgl_json *json,
+                                    struct tok_normalizer *out);
+void tok_normalizer_finish(struct tok_normalizer *normalizer);
+
+/* Replaces scratch->normalized by the normal form of `text`, and scratch->normalized_marks by its
+ * marks when the text has any. *origin_len (see struct tok_piece) goes along. */
+enum dgl_status tok_normalize(const struct dgl_log *log, const struct tok_normalizer *normalizer,
+                              struct tok_scratch *scratch, struct tok_marked text,
+                              size_t *origin_len);
+
+#endif

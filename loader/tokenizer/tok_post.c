@@ -1,0 +1,126 @@
+/* Post-processors: TemplateProcessing for one text; ByteLevel only moves offsets, which nothing
+ * here has. */
+#include "loader/tokenizer/tok_post.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/mem.h"
+#include "loader/tokenizer/tok_model.h"
+#include "loader/tokenizer/tok_steps.h"
+
+static enum dgl_status fail_unsupported(struct dgl_json_reader r, const char *what,
+                                        struct dgl_str value)
+{
+    return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: post_processor: %s \"%s\" is not implemented",
+                    dgl_json_name(r.doc), what, DGL_SHOWN_STR(value));
+}
+
+/* The ids of a special token of the template. */
+static enum dgl_status add_special(struct dgl_json_reader r, const struct dgl_json *template,
+                                   const struct dgl_json *item, int64_t max_id,
+                                   struct token_ids *out)
+{
+    const struct dgl_json *id, *table, *entry, *ids;
+    enum dgl_status status = dgl_json_need(r, item, "id", DGL_JSON_STRING, &id);
+    if (status == DGL_OK)
+        status = dgl_json_need(r, template, "special_tokens", DGL_JSON_OBJECT, &table);
+    if (status == DGL_OK)
+        status = dgl_json_need(r, table, dgl_json_str(id).p, DGL_JSON_OBJECT, &entry);
+    if (status == DGL_OK)
+        status = dgl_json_need(r, entry, "ids", DGL_JSON_ARRAY, &ids);
+    if (status != DGL_OK)
+        return status;
+    for (const struct dgl_json *v = dgl_json_first(ids); v && status == DGL_OK;
+         v = dgl_json_next(v)) {
+        int64_t value;
+        if (!dgl_json_i64(v, &value) || value < 0 || value > max_id)
+            return dgl_json_fail(r, v, "wanted an id from 0 to %lld", (long long)max_id);
+        status = token_ids_add(r.log, out, (int32_t)value);
+    }
+    return status;
+}
+
+/* Walks "single"; `out` gets what stands around the one place of the text. */
+static enum dgl_status walk_template(struct dgl_json_reader r, const struct dgl_json *template,
+                                     int64_t max_id, struct tok_post *out)
+{
+    const struct dgl_json *single = NULL;
+    enum dgl_status status = dgl_json_need(r, template, "single", DGL_JSON_ARRAY, &single);
+    size_t texts = 0;
+    for (const struct dgl_json *v = dgl_json_first(single); v && status == DGL_OK;
+         v = dgl_json_next(v)) {
+        const struct dgl_json *special = dgl_json_get(v, "SpecialToken");
+        const struct dgl_json *sequence = dgl_json_get(v, "Sequence");
+        if (special)
+            status = add_special(r, template, special, max_id, texts ? &out->behind : &out->before);
+        else if (sequence && dgl_str_eq(dgl_json_str(dgl_json_get(sequence, "id")), "A"))
+            texts++;
+        else
+            status = dgl_json_fail(r, v, "wanted SpecialToken or Sequence A");
+    }
+    if (status == DGL_OK && texts != 1)
+        return fail_unsupported(r, "a template that has the text not once, but",
+                                dgl_str_of(texts ? "more often" : "never"));
+    return status;
+}
+
+/* Puts what a further processor adds around what the earlier ones made. */
+static enum dgl_status wrap(const struct dgl_log *log, const struct tok_post *outer,
+                            struct tok_post *inout)
+{
+    enum dgl_status status = DGL_OK;
+    size_t count = inout->before.count;
+    for (size_t i = 0; i < outer->before.count && status == DGL_OK; i++)
+        status = token_ids_add(log, &inout->before, outer->before.ids[i]);
+    for (size_t i = 0; i < outer->behind.count && status == DGL_OK; i++)
+        status = token_ids_add(log, &inout->behind, outer->behind.ids[i]);
+    if (status != DGL_OK || outer->before.count == 0)
+        return status;
+    int32_t *ids = inout->before.ids;
+    memmove(ids + outer->before.count, ids, count * sizeof(*ids));
+    memcpy(ids, outer->before.ids, outer->before.count * sizeof(*ids));
+    return DGL_OK;
+}
+
+static enum dgl_status load_template(struct dgl_json_reader r, const struct dgl_json *json,
+                                     int64_t max_id, struct tok_post *out)
+{
+    struct tok_post template = {0};
+    enum dgl_status status = walk_template(r, json, max_id, &template);
+    if (status == DGL_OK)
+        status = wrap(r.log, &template, out);
+    tok_post_finish(&template);
+    return status;
+}
+
+struct post_load {
+    struct tok_post *out;
+    int64_t max_id;
+};
+
+static enum dgl_status add_step(struct dgl_json_reader r, const struct dgl_json *json,
+                                struct dgl_str type, void *ctx)
+{
+    const struct post_load *load = ctx;
+    if (dgl_str_eq(type, "ByteLevel"))
+        return DGL_OK;
+    if (dgl_str_eq(type, "TemplateProcessing"))
+        return load_template(r, json, load->max_id, load->out);
+    return fail_unsupported(r, "type", type);
+}
+
+enum dgl_status tok_post_load(struct dgl_json_reader r, const struct dgl_json *json, int64_t max_id,
+                              struct tok_post *out)
+{
+    struct post_load load = {out, max_id};
+    *out = (struct tok_post){0};
+    return tok_steps_load(r, json, "processors", add_step, &load);
+}
+
+void tok_post_finish(struct tok_post *post)
+{
+    free(post->before.ids);
+    free(post->behind.ids);
+    *post = (struct tok_post){0};
+}

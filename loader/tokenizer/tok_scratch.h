@@ -1,0 +1,57 @@
+/* tok_scratch.h: the working memory of one encode call; tokenizers themselves are immutable. */
+#ifndef DGL_LOADER_TOK_SCRATCH_H
+#define DGL_LOADER_TOK_SCRATCH_H
+
+#include "core/base/str.h"
+#include "loader/text/tok_marks.h"
+#include "loader/tokenizer/tok_model.h"
+#include "loader/regex/tok_regex.h"
+
+/* A piece of text on its way to the model. */
+struct tok_piece {
+    size_t start, len; /* in the bytes of its tok_text */
+    size_t origin_len; /* bytes at its front that come from the first character of the whole text */
+};
+/* Pieces, in order. `{0}` is empty. */
+struct tok_text {
+    struct dgl_buf bytes;
+    struct tok_piece *pieces;
+    size_t count, cap;
+};
+
+/* Bytes [start, end) that are an added token, or text. */
+struct tok_cut {
+    size_t start, end;
+    int32_t token; /* index of the added token; -1 = text */
+};
+struct tok_cuts {
+    struct tok_cut *items;
+    size_t count, cap;
+};
+
+/* `{0}` is valid. */
+struct tok_scratch {
+    struct tok_regex_scratch *regex; /* made when a pattern is first used */
+    struct tok_spans spans;
+    struct tok_cuts raw_cuts, cuts; /* around added tokens: in the raw text, in a normalized part */
+    struct dgl_buf normalized, rewrite; /* the part at hand; where a step writes what replaces it */
+    struct dgl_buf normalized_marks, rewrite_marks; /* of both, when the text has marks */
+    bool continues; /* the part at hand goes on with earlier text: nothing is put in front of it */
+    uint32_t *cps;  /* normal forms */
+    size_t cap_cps;
+    struct tok_text text, next; /* pieces before and after a step */
+    struct tok_model_scratch model;
+};
+void tok_scratch_finish(struct tok_scratch *scratch);
+
+enum dgl_status tok_text_add(const struct dgl_log *log, struct tok_text *text,
+                             struct tok_piece piece);
+enum dgl_status tok_cuts_add(const struct dgl_log *log, struct tok_cuts *cuts, struct tok_cut cut);
+/* origin_len of the part [start, end) of something whose origin_len is `origin`. */
+size_t tok_origin_of(size_t origin, size_t start, size_t end);
+/* Exchanges two builders. */
+void tok_swap(struct dgl_buf *a, struct dgl_buf *b);
+/* DGL_ERR_NO_MEMORY when an append to the builder failed. */
+enum dgl_status tok_buf_status(const struct dgl_log *log, const struct dgl_buf *buf);
+
+#endif

@@ -1,0 +1,118 @@
+/* Delimiters: how matches and the text between them become pieces. */
+#include "loader/tokenizer/tok_split.h"
+
+#include "core/base/utf8.h"
+#include "loader/text/tok_unicode.h"
+
+bool tok_behavior_parse(struct dgl_str name, enum tok_behavior *out)
+{
+    static const char *const names[] = {
+        [TOK_REMOVED] = "Removed",
+        [TOK_ISOLATED] = "Isolated",
+        [TOK_MERGED_WITH_PREVIOUS] = "MergedWithPrevious",
+        [TOK_MERGED_WITH_NEXT] = "MergedWithNext",
+        [TOK_CONTIGUOUS] = "Contiguous",
+    };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (dgl_str_eq(name, names[i])) {
+            *out = (enum tok_behavior)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether the span at `i` begins a piece, rather than continuing the one before. */
+static bool begins_piece(enum tok_behavior behavior, bool invert, const struct tok_spans *spans,
+                         size_t i)
+{
+    if (i == 0)
+        return true;
+    bool match = spans->items[i].match != invert, before = spans->items[i - 1].match != invert;
+    switch (behavior) {
+    case TOK_MERGED_WITH_PREVIOUS:
+        return !match || before;
+    case TOK_MERGED_WITH_NEXT:
+        return match || !before;
+    case TOK_CONTIGUOUS:
+        return match != before;
+    case TOK_REMOVED:
+    case TOK_ISOLATED:
+        break;
+    }
+    return true;
+}
+
+enum dgl_status tok_split(const struct dgl_log *log, enum tok_behavior behavior, bool invert,
+                          const struct tok_spans *spans, struct tok_piece piece,
+                          struct tok_text *out)
+{
+    enum dgl_status status = DGL_OK;
+    size_t origin = piece.origin_len;
+    for (size_t i = 0, next; i < spans->count && status == DGL_OK; i = next) {
+        for (next = i + 1; next < spans->count; next++)
+            if (begins_piece(behavior, invert, spans, next))
+                break;
+        size_t start = spans->items[i].start, end = spans->items[next - 1].end;
+        bool removed = behavior == TOK_REMOVED && spans->items[i].match != invert;
+        if (removed || start == end)
+            continue;
+        status = tok_text_add(log, out,
+                              (struct tok_piece){piece.start + start, end - start,
+                                                 tok_origin_of(origin, start, end)});
+    }
+    return status;
+}
+
+enum dgl_status tok_find_class(const struct dgl_log *log, bool (*is)(uint32_t cp),
+                               struct dgl_str text, struct tok_spans *out)
+{
+    size_t done = 0;
+    enum dgl_status status = DGL_OK;
+    out->count = 0;
+    for (size_t i = 0, end; i < text.len && status == DGL_OK; i = end) {
+        uint32_t cp;
+        end = i + dgl_utf8_decode(text.p + i, text.len - i, &cp);
+        if (!is(cp))
+            continue;
+        if (i > done)
+            status = tok_spans_add(log, out, (struct tok_span){done, i, false});
+        if (status == DGL_OK)
+            status = tok_spans_add(log, out, (struct tok_span){i, end, true});
+        done = end;
+    }
+    if (status == DGL_OK && done < text.len)
+        status = tok_spans_add(log, out, (struct tok_span){done, text.len, false});
+    return status;
+}
+
+enum word_class { WORD, BLANK, OTHER };
+
+static enum word_class word_class(uint32_t cp)
+{
+    if (tok_is_word(cp))
+        return WORD;
+    return tok_is_space(cp) ? BLANK : OTHER;
+}
+
+enum dgl_status tok_find_words(const struct dgl_log *log, struct dgl_str text,
+                               struct tok_spans *out)
+{
+    enum dgl_status status = DGL_OK;
+    out->count = 0;
+    size_t start = 0;
+    enum word_class now = BLANK;
+    for (size_t i = 0, len; i < text.len && status == DGL_OK; i += len) {
+        uint32_t cp;
+        len = dgl_utf8_decode(text.p + i, text.len - i, &cp);
+        enum word_class next = word_class(cp);
+        if (i > start && next != now) {
+            status = tok_spans_add(log, out, (struct tok_span){start, i, now != BLANK});
+            start = i;
+        }
+        now = next;
+    }
+    if (status == DGL_OK && start < text.len)
+        status = tok_spans_add(log, out, (struct tok_span){start, text.len, now != BLANK});
+    return status;
+}

@@ -1,0 +1,231 @@
+/* Unigram: Viterbi over the tokens that begin at each character. */
+#include "loader/tokenizer/tok_unigram.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/mem.h"
+#include "core/base/utf8.h"
+#include "loader/tokenizer/tok_trie.h"
+
+#define UNKNOWN_PENALTY 10.0 /* below the lowest score of the vocabulary */
+
+struct tok_unigram {
+    struct tok_trie trie; /* values are ids */
+    double *scores;       /* by id */
+    double unknown_score;
+};
+
+/* The best way to reach a byte of the piece. */
+struct step {
+    double score;
+    size_t from; /* SIZE_MAX = not reached */
+    int32_t id;
+};
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+/* A score as the reference reads it: digits as an integer, times or divided by a power of ten,
+ * which is a bit off for scores of more than 15 digits. Sums of scores that are equal on paper are
+ * equal or not because of that bit. `text` is working memory. */
+static double reference_score(double value, struct dgl_buf *text)
+{
+    text->len = 0;
+    dgl_buf_f64(text, fabs(value));
+    if (text->failed)
+        return 0;
+    uint64_t digits = 0;
+    int64_t exponent = 0, given = 0;
+    bool fraction = false;
+    size_t i = 0;
+    for (; i < text->len && text->p[i] != 'e'; i++) {
+        fraction |= text->p[i] == '.';
+        if (text->p[i] == '.')
+            continue;
+        digits = digits * 10 + (uint64_t)(text->p[i] - '0');
+        exponent -= fraction;
+    }
+    i += i + 1 < text->len && text->p[i + 1] == '+'; /* "1e+30" */
+    if (i < text->len)
+        dgl_parse_i64((struct dgl_str){text->p + i + 1, text->len - i - 1}, -400, 400, &given);
+    exponent += given;
+    double power = pow(10, (double)(exponent < 0 ? -exponent : exponent));
+    double size = exponent < 0 ? (double)digits / power : (double)digits * power;
+    return value < 0 ? -size : size;
+}
+
+static enum dgl_status load_entry(struct dgl_json_reader r, const struct dgl_json *entry,
+                                  struct tok_model *model, int32_t id, struct dgl_buf *text)
+{
+    const struct dgl_json *token = dgl_json_at(entry, 0), *score = dgl_json_at(entry, 1);
+    if (!dgl_json_is(entry, DGL_JSON_ARRAY) || dgl_json_count(entry) != 2 ||
+        !dgl_json_is(token, DGL_JSON_STRING) || !dgl_json_is(score, DGL_JSON_NUMBER))
+        return dgl_json_fail(r, entry, "an entry of the vocabulary is [\"token\", score]");
+    struct dgl_str name = dgl_json_str(token);
+    model->unigram->scores[id] = reference_score(dgl_json_f64(score), text);
+    if (text->failed || !tok_vocab_add(&model->vocab, name, id) ||
+        !tok_trie_add(&model->unigram->trie, name, id))
+        return dgl_fail_memory(r.log, "vocabulary", model->vocab.text.len);
+    return DGL_OK;
+}
+
+static enum dgl_status load_vocab(struct dgl_json_reader r, const struct dgl_json *json,
+                                  struct tok_model *model)
+{
+    const struct dgl_json *array;
+    enum dgl_status status = dgl_json_need(r, json, "vocab", DGL_JSON_ARRAY, &array);
+    if (status != DGL_OK)
+        return status;
+    size_t count = dgl_json_count(array);
+    if (count > TOK_MAX_ID)
+        return dgl_json_fail(r, array, "%zu tokens, at most %d are possible", count, TOK_MAX_ID);
+    model->unigram->scores = dgl_new_array(double, count);
+    if (!model->unigram->scores || !tok_vocab_reserve(&model->vocab, count))
+        return dgl_fail_memory(r.log, "vocabulary", count * sizeof(double));
+    int32_t id = 0;
+    struct dgl_buf text = {0};
+    double lowest = INFINITY;
+    for (const struct dgl_json *v = dgl_json_first(array); v && status == DGL_OK;
+         v = dgl_json_next(v), id++) {
+        status = load_entry(r, v, model, id, &text);
+        if (status == DGL_OK && model->unigram->scores[id] < lowest)
+            lowest = model->unigram->scores[id];
+    }
+    dgl_buf_finish(&text);
+    model->unigram->unknown_score = lowest - UNKNOWN_PENALTY;
+    return status;
+}
+
+enum dgl_status tok_unigram_load(struct dgl_json_reader r, const struct dgl_json *json,
+                                 struct tok_model *model)
+{
+    model->unigram = dgl_new(struct tok_unigram);
+    if (!model->unigram)
+        return dgl_fail_memory(r.log, "Unigram model", sizeof(struct tok_unigram));
+    enum dgl_status status = load_vocab(r, json, model);
+    if (status == DGL_OK)
+        status = dgl_json_opt_bool(r, json, "byte_fallback", &model->byte_fallback);
+    int64_t unk = -1;
+    if (status == DGL_OK)
+        status = dgl_json_opt_i64(r, json, "unk_id", 0, (int64_t)model->vocab.count - 1, &unk);
+    if (status != DGL_OK)
+        return status;
+    model->unk_id = (int32_t)unk;
+    tok_model_find_bytes(model);
+    return DGL_OK;
+}
+
+void tok_unigram_destroy(struct tok_unigram **unigram)
+{
+    if (!*unigram)
+        return;
+    tok_trie_finish(&(*unigram)->trie);
+    free((*unigram)->scores);
+    free(*unigram);
+    *unigram = NULL;
+}
+
+/* ---- encoding -------------------------------------------------------------------------------- */
+
+static void offer(struct step *to, double score, size_t from, int32_t id)
+{
+    if (to->from == SIZE_MAX || score > to->score)
+        *to = (struct step){score, from, id};
+}
+
+/* Offers every token that begins at `at`; true when one of them is exactly one character long. */
+static bool offer_tokens(const struct tok_unigram *unigram, struct dgl_str piece, size_t at,
+                         size_t char_len, struct step *steps)
+{
+    bool single = false;
+    uint32_t node = TOK_TRIE_ROOT;
+    for (size_t end = at; end < piece.len;) {
+        node = tok_trie_next(&unigram->trie, node, (unsigned char)piece.p[end++]);
+        if (node == TOK_TRIE_NONE)
+            break;
+        int32_t id = unigram->trie.values[node];
+        if (id < 0)
+            continue;
+        offer(&steps[end], steps[at].score + unigram->scores[id], at, id);
+        single |= end - at == char_len;
+    }
+    return single;
+}
+
+static enum dgl_status find_path(const struct dgl_log *log, const struct tok_model *model,
+                                 struct dgl_str piece, struct step *steps)
+{
+    for (size_t i = 0; i <= piece.len; i++)
+        steps[i] = (struct step){0, SIZE_MAX, -1};
+    for (size_t at = 0, len; at < piece.len; at += len) {
+        uint32_t cp;
+        len = dgl_utf8_decode(piece.p + at, piece.len - at, &cp);
+        if (offer_tokens(model->unigram, piece, at, len, steps))
+            continue;
+        if (model->unk_id < 0)
+            return tok_model_fail_unknown(log, model);
+        offer(&steps[at + len], steps[at].score + model->unigram->unknown_score, at, model->unk_id);
+    }
+    return DGL_OK;
+}
+
+/* Turns the steps around: steps[i].from becomes where the token that begins at byte i ends. */
+static void reverse_path(struct step *steps, size_t len)
+{
+    size_t end = len, next = SIZE_MAX;
+    int32_t next_id = -1;
+    while (end > 0) {
+        struct step here = steps[end];
+        steps[end] = (struct step){0, next, next_id};
+        next = end;
+        next_id = here.id;
+        end = here.from;
+    }
+    steps[0] = (struct step){0, next, next_id};
+}
+
+/* One token of the path, or several unknown characters taken together: their text may be a
+ * token after all. */
+static enum dgl_status add_part(const struct dgl_log *log, const struct tok_model *model,
+                                struct dgl_str part, struct token_ids *out)
+{
+    int32_t id = tok_vocab_find(&model->vocab, part.p, part.len);
+    if (id >= 0)
+        return token_ids_add(log, out, id);
+    size_t start = out->count;
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; model->byte_fallback && status == DGL_OK && i < part.len; i++) {
+        int32_t byte = model->byte_ids[(unsigned char)part.p[i]];
+        if (byte < 0) {
+            out->count = start;
+            break;
+        }
+        status = token_ids_add(log, out, byte);
+    }
+    if (status != DGL_OK || out->count > start)
+        return status;
+    return model->unk_id >= 0 ? token_ids_add(log, out, model->unk_id)
+                              : tok_model_fail_unknown(log, model);
+}
+
+enum dgl_status tok_unigram_encode(const struct dgl_log *log, const struct tok_model *model,
+                                   struct tok_model_scratch *scratch, struct dgl_str piece,
+                                   struct token_ids *out)
+{
+    if (!dgl_grow(&scratch->path, &scratch->cap_path, piece.len + 1, sizeof(struct step)))
+        return dgl_fail_memory(log, "piece of text", piece.len * sizeof(struct step));
+    struct step *steps = scratch->path;
+    enum dgl_status status = find_path(log, model, piece, steps);
+    if (status != DGL_OK)
+        return status;
+    reverse_path(steps, piece.len);
+    for (size_t at = 0, end; status == DGL_OK && at < piece.len; at = end) {
+        end = steps[at].from;
+        bool unknown = model->unk_id >= 0 && steps[at].id == model->unk_id;
+        while (unknown && end < piece.len && steps[end].id == model->unk_id)
+            end = steps[end].from;
+        status = add_part(log, model, (struct dgl_str){piece.p + at, end - at}, out);
+    }
+    return status;
+}

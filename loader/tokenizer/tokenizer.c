@@ -1,0 +1,311 @@
+/* Tokenizers: loading tokenizer.json, and the way of a text through its parts. */
+#include "loader/tokenizer/tokenizer.h"
+
+#include <stdlib.h>
+
+#include "core/base/json.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/base/utf8.h"
+#include "loader/tokenizer/doppler_tokenizer.h"
+#include "loader/tokenizer/tok_added.h"
+#include "loader/tokenizer/tok_decode.h"
+#include "loader/tokenizer/tok_model.h"
+#include "loader/tokenizer/tok_normalize.h"
+#include "loader/tokenizer/tok_post.h"
+#include "loader/tokenizer/tok_pretokenize.h"
+
+struct dgl_tokenizer {
+    struct tok_added added;
+    struct tok_normalizer normalizer;
+    struct tok_pretokenizer pretokenizer;
+    struct tok_model model;
+    struct tok_post post;
+    struct tok_decoder decoder;
+    int32_t max_id;
+};
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+/* Fields of the file itself: a version that is known, and settings that are the caller's
+ * business here. */
+static enum dgl_status check_root(struct dgl_json_reader r, const struct dgl_json *root)
+{
+    const struct dgl_json *version;
+    if (!dgl_json_is(root, DGL_JSON_OBJECT))
+        return dgl_json_fail(r, root, "a tokenizer is an object, not %s",
+                             dgl_json_type_name(dgl_json_type(root)));
+    enum dgl_status status = dgl_json_opt(r, root, "version", DGL_JSON_STRING, &version);
+    if (status != DGL_OK)
+        return status;
+    struct dgl_str text = dgl_json_str(version);
+    if (version && !dgl_str_eq(text, "1.0"))
+        return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
+                        "%s: version \"%s\" is not implemented, only \"1.0\" is",
+                        dgl_json_name(r.doc), DGL_SHOWN_STR(text));
+    static const char *const ignored[] = {"truncation", "padding"};
+    for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
+        if (dgl_json_type(dgl_json_get(root, ignored[i])) != DGL_JSON_NULL)
+            dgl_warn(r.log, "%s: %s is set and has no effect: texts are never cut or filled up",
+                     dgl_json_name(r.doc), ignored[i]);
+    return DGL_OK;
+}
+
+static void find_max_id(struct dgl_tokenizer *tok)
+{
+    size_t count = tok->model.vocab.num_entries;
+    if (tok->added.num_ids > count)
+        count = tok->added.num_ids;
+    tok->max_id = (int32_t)count - 1;
+}
+
+static enum dgl_status load_parts(struct dgl_json_reader r, const struct dgl_json *root,
+                                  struct dgl_tokenizer *tok)
+{
+    const struct dgl_json *model, *added;
+    enum dgl_status status = check_root(r, root);
+    if (status == DGL_OK)
+        status = dgl_json_need(r, root, "model", DGL_JSON_OBJECT, &model);
+    if (status == DGL_OK)
+        status = dgl_json_opt(r, root, "added_tokens", DGL_JSON_ARRAY, &added);
+    if (status == DGL_OK)
+        status = tok_normalizer_load(r, dgl_json_get(root, "normalizer"), &tok->normalizer);
+    if (status == DGL_OK)
+        status = tok_pretokenizer_load(r, dgl_json_get(root, "pre_tokenizer"), &tok->pretokenizer);
+    if (status == DGL_OK)
+        status = tok_decoder_load(r, dgl_json_get(root, "decoder"), &tok->decoder);
+    if (status == DGL_OK)
+        status = tok_model_load(r, model, &tok->model);
+    if (status == DGL_OK)
+        status = tok_added_load(r, added, &tok->model.vocab, &tok->normalizer, &tok->added);
+    if (status != DGL_OK)
+        return status;
+    find_max_id(tok);
+    if (tok->max_id < 0)
+        return dgl_json_fail(r, model, "the vocabulary is empty");
+    return tok_post_load(r, dgl_json_get(root, "post_processor"), tok->max_id, &tok->post);
+}
+
+enum dgl_status tokenizer_create(const struct dgl_log *log, const char *name, const char *json,
+                                 size_t len, struct dgl_tokenizer **out)
+{
+    struct dgl_json_doc *doc = NULL;
+    *out = NULL;
+    struct dgl_tokenizer *tok = dgl_new(struct dgl_tokenizer);
+    if (!tok)
+        return dgl_fail_memory(log, "tokenizer", sizeof(*tok));
+    enum dgl_status status = doppler_tokenizer_parse(log, name, json, len, &doc);
+    if (status == DGL_OK)
+        status = load_parts((struct dgl_json_reader){log, doc}, dgl_json_root(doc), tok);
+    dgl_json_destroy(&doc);
+    if (status == DGL_OK)
+        *out = tok;
+    else
+        tokenizer_destroy(&tok);
+    return status;
+}
+
+void tokenizer_destroy(struct dgl_tokenizer **tok)
+{
+    struct dgl_tokenizer *t = *tok;
+    if (!t)
+        return;
+    tok_post_finish(&t->post);
+    tok_decoder_finish(&t->decoder);
+    tok_model_finish(&t->model);
+    tok_pretokenizer_finish(&t->pretokenizer);
+    tok_added_finish(&t->added);
+    tok_normalizer_finish(&t->normalizer);
+    free(t);
+    *tok = NULL;
+}
+
+int32_t tokenizer_max_id(const struct dgl_tokenizer *tok)
+{
+    return tok->max_id;
+}
+
+bool tokenizer_is_special(const struct dgl_tokenizer *tok, int32_t id)
+{
+    const struct tok_added_token *token = tok_added_find(&tok->added, id);
+    return token && token->special;
+}
+
+/* ---- encoding -------------------------------------------------------------------------------- */
+
+/* One call of tokenizer_encode. */
+struct encoder {
+    const struct dgl_log *log;
+    const struct dgl_tokenizer *tok;
+    struct encode_flags flags;
+    struct tok_scratch scratch;
+    struct token_ids *out;
+};
+
+/* Normalized text between added tokens. */
+static enum dgl_status encode_plain(struct encoder *e, struct dgl_str text, size_t origin_len)
+{
+    struct tok_scratch *s = &e->scratch;
+    enum dgl_status status = tok_pretokenize(e->log, &e->tok->pretokenizer, s, text, origin_len);
+    for (size_t i = 0; status == DGL_OK && i < s->text.count; i++) {
+        struct dgl_str piece = {s->text.bytes.p + s->text.pieces[i].start, s->text.pieces[i].len};
+        status = tok_model_encode(e->log, &e->tok->model, &s->model, piece, e->out);
+    }
+    return status;
+}
+
+/* Raw text between added tokens: normalized, then cut at those that are looked for in
+ * normalized text. */
+static enum dgl_status encode_raw(struct encoder *e, struct tok_marked text, size_t origin_len)
+{
+    struct tok_scratch *s = &e->scratch;
+    const struct tok_added *added = &e->tok->added;
+    enum dgl_status status = tok_normalize(e->log, &e->tok->normalizer, s, text, &origin_len);
+    struct tok_marked normalized = {{s->normalized.p, s->normalized.len},
+                                    text.marks ? (const uint8_t *)s->normalized_marks.p : NULL};
+    if (status == DGL_OK)
+        status = tok_added_cut(e->log, added, &added->normalized, e->flags.no_parse_special,
+                               normalized, &s->cuts);
+    for (size_t i = 0; status == DGL_OK && i < s->cuts.count; i++) {
+        struct tok_cut cut = s->cuts.items[i];
+        struct dgl_str part = {s->normalized.p + cut.start, cut.end - cut.start};
+        status = cut.token >= 0
+                     ? token_ids_add(e->log, e->out, added->tokens[cut.token].id)
+                     : encode_plain(e, part, tok_origin_of(origin_len, cut.start, cut.end));
+        s->continues = false;
+    }
+    return status;
+}
+
+static enum dgl_status add_all(const struct dgl_log *log, const struct token_ids *ids,
+                               struct token_ids *out)
+{
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < ids->count && status == DGL_OK; i++)
+        status = token_ids_add(log, out, ids->ids[i]);
+    return status;
+}
+
+static enum dgl_status encode_text(struct encoder *e, struct tok_marked text)
+{
+    struct tok_scratch *s = &e->scratch;
+    const struct tok_added *added = &e->tok->added;
+    uint32_t cp;
+    bool fresh = text.text.len && !e->flags.continues;
+    size_t first_char = fresh ? dgl_utf8_decode(text.text.p, text.text.len, &cp) : 0;
+    enum dgl_status status =
+        tok_added_cut(e->log, added, &added->raw, e->flags.no_parse_special, text, &s->raw_cuts);
+    s->continues = e->flags.continues;
+    for (size_t i = 0; status == DGL_OK && i < s->raw_cuts.count; i++) {
+        struct tok_cut cut = s->raw_cuts.items[i];
+        status = cut.token >= 0 ? token_ids_add(e->log, e->out, added->tokens[cut.token].id)
+                                : encode_raw(e, tok_marked_part(text, cut.start, cut.end),
+                                             cut.start == 0 ? first_char : 0);
+        s->continues = false;
+    }
+    return status;
+}
+
+enum dgl_status tokenizer_encode(const struct dgl_log *log, const struct dgl_tokenizer *tok,
+                                 struct dgl_str text, struct encode_flags flags,
+                                 struct token_ids *out)
+{
+    size_t valid = text.len ? dgl_utf8_valid_prefix(text.p, text.len) : 0;
+    if (valid != text.len)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "the text is not UTF-8: byte 0x%02x at offset %zu",
+                        (unsigned char)text.p[valid], valid);
+    struct encoder e = {.log = log, .tok = tok, .flags = flags, .out = out};
+    size_t before = out->count;
+    enum dgl_status status = DGL_OK;
+    if (flags.add_special)
+        status = add_all(log, &tok->post.before, out);
+    if (status == DGL_OK)
+        status = encode_text(&e, (struct tok_marked){text, flags.marks});
+    if (status == DGL_OK && flags.add_special)
+        status = add_all(log, &tok->post.behind, out);
+    tok_scratch_finish(&e.scratch);
+    if (status != DGL_OK)
+        out->count = before;
+    return status;
+}
+
+/* ---- decoding -------------------------------------------------------------------------------- */
+
+/* The text of a token as the decoder gets it; false: nothing to decode. */
+static bool token_text(const struct dgl_tokenizer *tok, int32_t id, bool skip_special,
+                       struct dgl_str *out)
+{
+    const struct tok_added_token *added = tok_added_find(&tok->added, id);
+    if (!added)
+        return tok_vocab_token(&tok->model.vocab, id, out);
+    *out = (struct dgl_str){added->decoded.p, added->decoded.len};
+    return !(skip_special && added->special);
+}
+
+enum dgl_status tokenizer_decode(const struct dgl_log *log, const struct dgl_tokenizer *tok,
+                                 const int32_t *ids, size_t count, bool skip_special,
+                                 struct dgl_buf *out)
+{
+    struct tok_decode_stream stream;
+    tok_decode_stream_init(&stream, log, &tok->decoder);
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+        struct dgl_str token;
+        if (token_text(tok, ids[i], skip_special, &token))
+            status = tok_decode_push(&stream, token, out);
+    }
+    if (status == DGL_OK)
+        status = tok_decode_flush(&stream, out);
+    tok_decode_stream_finish(&stream);
+    return status;
+}
+
+bool tokenizer_spelling(const struct dgl_tokenizer *tok, int32_t id, struct dgl_str *out)
+{
+    const struct tok_added_token *added = tok_added_find(&tok->added, id);
+    if (!added)
+        return tok_vocab_token(&tok->model.vocab, id, out);
+    *out = (struct dgl_str){added->content.p, added->content.len};
+    return true;
+}
+
+struct detokenizer {
+    const struct dgl_tokenizer *tok;
+    bool skip_special;
+    struct tok_decode_stream stream;
+};
+
+struct detokenizer *detokenizer_create(const struct dgl_tokenizer *tok, bool skip_special)
+{
+    struct detokenizer *d = dgl_new(struct detokenizer);
+    if (!d)
+        return NULL;
+    d->tok = tok;
+    d->skip_special = skip_special;
+    tok_decode_stream_init(&d->stream, NULL, &tok->decoder);
+    return d;
+}
+
+void detokenizer_push(struct detokenizer *d, int32_t id, struct dgl_buf *out)
+{
+    struct dgl_str token;
+    if (token_text(d->tok, id, d->skip_special, &token) &&
+        tok_decode_push(&d->stream, token, out) != DGL_OK)
+        out->failed = true;
+}
+
+void detokenizer_flush(struct detokenizer *d, struct dgl_buf *out)
+{
+    if (tok_decode_flush(&d->stream, out) != DGL_OK)
+        out->failed = true;
+}
+
+void detokenizer_destroy(struct detokenizer **d)
+{
+    if (!*d)
+        return;
+    tok_decode_stream_finish(&(*d)->stream);
+    free(*d);
+    *d = NULL;
+}

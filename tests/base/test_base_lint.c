@@ -1,0 +1,200 @@
+/* The scripts around the build: lint finds what it should, deps installs only what is missing. Each
+ * case runs the script in a small tree of its own. */
+#include "tests/support/test.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/base/file.h"
+#include "core/base/str.h"
+
+static int run(struct dgl_buf *output, const char *command)
+{
+    char part[4096];
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    dgl_buf_finish(output);
+    dgl_buf_puts(output, "");
+    for (size_t got; (got = fread(part, 1, sizeof(part), pipe)) > 0;)
+        dgl_buf_append(output, part, got);
+    int status = pclose(pipe);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+static void put_file(const char *dir, const char *name, const char *text)
+{
+    char *path = dgl_path_join(dir, name);
+    assert_non_null(path);
+    char *slash = strrchr(path, '/');
+    *slash = '\0';
+    assert_int_equal(dgl_dir_make(NULL, path), DGL_OK);
+    test_write_file(path, slash + 1, text, strlen(text));
+    free(path);
+}
+
+struct lint_case {
+    const char *name, *file, *text;
+    const char *message; /* NULL: clean */
+};
+
+#define HEAD "/* Duty. */\n"
+#define X19  "xxxxxxxxxxxxxxxxxxx"
+
+static const struct lint_case lint_cases[] = {
+    {"lint: clean", "gl/a.c",
+     HEAD "#include \"core/base/str.h\"\n\nint f(void)\n{\n    return 0;\n}\n", NULL},
+    {"lint: no comment", "gl/a.c", "int a;\n", "gl/a.c:1: does not begin with a comment"},
+    {"lint: kernel without a comment", "kernels/a.comp", "void f() {}\n",
+     "kernels/a.comp:1: does not begin with a comment"},
+    {"lint: long line", "gl/a.c", HEAD "/* " X19 X19 X19 X19 X19 " */\n",
+     "gl/a.c:2: 101 columns, at most 100"},
+    {"lint: umlauts count once", "gl/a.c",
+     HEAD "/* " X19 X19 X19 X19 "xxxxxxxxxxxxxxx\xC3\xA4\xC3\xA4\xC3\xA4 */\n", NULL},
+    {"lint: format", "gl/a.c", HEAD "int f(void) { return 0; }\n", "gl/a.c:2: not as clang-format"},
+    {"lint: unfinished", "gl/a.c",
+     HEAD "/* TO"
+          "DO: later */\n",
+     "gl/a.c:2: unfinished business"},
+    {"lint: gl includes loader", "gl/a.c", HEAD "#include \"loader/quant/dtype.h\"\n",
+     "gl/a.c:2: gl may not include loader/quant/dtype.h"},
+    {"lint: base includes core", "core/base/a.c", HEAD "#include \"core/seq/model.h\"\n",
+     "core/base/a.c:2: core/base may not include core/seq/model.h"},
+    {"lint: a room of loader includes another that it may not", "loader/text/a.c",
+     HEAD "#include \"loader/quant/dtype.h\"\n",
+     "loader/text/a.c:2: loader/text may not include loader/quant/dtype.h"},
+    {"lint: a file in no room", "loader/a.c", HEAD "#include \"core/base/str.h\"\n",
+     "loader/a.c:2: loader is no room that may include"},
+    {"lint: tools include core", "tools/a.c", HEAD "#include \"core/seq/model.h\"\n",
+     "tools/a.c:2: tools may not include core/seq/model.h"},
+    {"lint: core includes every room", "core/seq/a.c",
+     HEAD
+     "#include \"gl/gl.h\"\n#include \"kernels/kernels.h\"\n#include \"loader/quant/dtype.h\"\n",
+     NULL},
+    {"lint: EGL outside of gl", "core/seq/a.c", HEAD "#include <EGL/egl.h>\n",
+     "core/seq/a.c:2: only gl/ may include <EGL/egl.h>"},
+    {"lint: cJSON outside of json.c", "loader/hf/a.c", HEAD "#include <cjson/cJSON.h>\n",
+     "only core/base/json.c may include <cjson/cJSON.h>"},
+    {"lint: exit in the library", "core/seq/a.c", HEAD "int f(void)\n{\n    exit(1);\n}\n",
+     "core/seq/a.c:4: the library may not exit"},
+    {"lint: exit in a comment", "core/seq/a.c", HEAD "/* exit(1) */\n", NULL},
+    {"lint: exit in a string", "core/seq/a.c", HEAD "const char *a = \"exit(1)\";\n", NULL},
+    {"lint: exit in a tool", "tools/a.c", HEAD "int f(void)\n{\n    exit(1);\n}\n", NULL},
+    {"lint: other names that end in printf", "core/seq/a.c",
+     HEAD "int f(void)\n{\n    dgl_buf_printf(0, \"\");\n}\n", NULL},
+    {"lint: stderr in the library", "core/seq/a.c",
+     HEAD "int f(void)\n{\n    fputs(\"\", stderr);\n}\n",
+     "core/seq/a.c:4: the library may not exit"},
+    {"lint: strcpy anywhere", "tools/a.c", HEAD "int f(void)\n{\n    strcpy(a, b);\n}\n",
+     "tools/a.c:4: strcpy() is forbidden"},
+    {"lint: undocumented declaration", "core/dopplergl.h", HEAD "\nint dgl_f(void);\n",
+     "core/dopplergl.h:3: declared without a comment above"},
+    {"lint: documented declarations", "core/dopplergl.h",
+     HEAD "\n/* Both. */\nint dgl_f(void);\nint dgl_g(void);\n", NULL},
+};
+
+static void check_lint(void **state)
+{
+    const struct lint_case *c = *state;
+    char *dir = test_tmpdir();
+    struct dgl_buf output = {0}, command = {0};
+    put_file(dir, "core/dopplergl.h", HEAD);
+    put_file(dir, c->file, c->text);
+    dgl_buf_printf(&command,
+                   "mkdir -p %s/kernels && cp .clang-format %s && root=$PWD && cd %s && "
+                   "sh $root/tools/lint.sh 2>/dev/null",
+                   dir, dir, dir);
+    int code = run(&output, command.p);
+    assert_contains(output.p, c->message ? c->message : "lint: 0 violations");
+    assert_int_equal(code, c->message ? 1 : 0);
+    dgl_buf_finish(&command);
+    dgl_buf_finish(&output);
+    test_tmpdir_remove(dir);
+}
+
+static void lint_finds_long_functions_and_files(void **state)
+{
+    (void)state;
+    char *dir = test_tmpdir();
+    struct dgl_buf text = {0}, output = {0}, command = {0};
+    dgl_buf_puts(&text, HEAD "int f(int a)\n{\n");
+    for (int i = 0; i < 121; i++)
+        dgl_buf_puts(&text, "    a++;\n");
+    dgl_buf_puts(&text, "}\n");
+    for (int i = 0; i < 500; i++)
+        dgl_buf_puts(&text, "/**/\n");
+    put_file(dir, "core/dopplergl.h", HEAD);
+    put_file(dir, "gl/a.c", text.p);
+    dgl_buf_printf(
+        &command, "cp .clang-format %s && root=$PWD && cd %s && sh $root/tools/lint.sh 2>/dev/null",
+        dir, dir);
+    assert_int_equal(run(&output, command.p), 1);
+    assert_contains(output.p, "gl/a.c:3: a function of 121 lines, at most 120");
+    assert_contains(output.p, "gl/a.c: 625 lines, at most 600");
+    assert_contains(output.p, "longest 121");
+    dgl_buf_finish(&text);
+    dgl_buf_finish(&output);
+    dgl_buf_finish(&command);
+    test_tmpdir_remove(dir);
+}
+
+struct deps_case {
+    const char *name;
+    const char *absent;  /* the package that dpkg-query does not know */
+    const char *user;    /* what `id -u` says */
+    const char *without; /* a program that is not there either */
+    const char *want;    /* part of the output; "": nothing at all */
+    int code;
+};
+
+static const struct deps_case deps_cases[] = {
+    {"deps: all there", "none", "0", "none", "", 0},
+    {"deps: one missing, root", "xz-utils", "0", "sudo",
+     "apt-get -q install -y --no-install-recommends xz-utils\n", 0},
+    {"deps: one missing, user", "xz-utils", "1000", "none", "with sudo\n", 0},
+    {"deps: one missing, user without sudo", "xz-utils", "1000", "sudo",
+     "as root: apt-get install xz-utils", 1},
+    {"deps: one missing, no apt", "libcjson-dev", "0", "apt-get",
+     "missing libcjson-dev, and there is no apt-get", 1},
+};
+
+/* Fake programs write down how they were called. */
+static void check_deps(void **state)
+{
+    const struct deps_case *c = *state;
+    char *dir = test_tmpdir();
+    struct dgl_buf fakes = {0}, output = {0};
+    dgl_buf_printf(
+        &fakes,
+        "exec 2>&1; cd %s && mkdir bin && fake() { printf '#!/bin/sh\\n%%s\\n' \"$2\" > bin/$1;"
+        " chmod +x bin/$1; }\n"
+        "for p in sh env cat make; do ln -s $(command -v $p) bin/$p; done\n"
+        "for p in cc c++; do fake $p :; done\n"
+        "fake id 'echo %s'\n"
+        "fake dpkg-query 'case $* in *\" %s\") exit 1 ;; esac; echo installed'\n"
+        "fake apt-get 'echo apt-get \"$@\"'\n"
+        "fake sudo 'echo with sudo; exec \"$@\"'\n"
+        "rm -f bin/%s; cd - > /dev/null; PATH=%s/bin sh tools/deps.sh",
+        dir, c->user, c->absent, c->without, dir);
+    int code = run(&output, fakes.p);
+    if (*c->want)
+        assert_contains(output.p, c->want);
+    else
+        assert_string_equal(output.p, "");
+    assert_int_equal(code, c->code);
+    dgl_buf_finish(&fakes);
+    dgl_buf_finish(&output);
+    test_tmpdir_remove(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lint_finds_long_functions_and_files),
+    };
+    return cmocka_run_group_tests_name("scripts", tests, NULL, NULL) +
+           test_run_table("lint", check_lint, lint_cases) +
+           test_run_table("deps", check_deps, deps_cases);
+}

@@ -1,0 +1,391 @@
+/* `kernels`, and kernels of one's own: texts, overrides, hints, and what is said when they are
+ * wrong. */
+#include "tests/support/process.h"
+#include "tests/support/test.h"
+#include "tests/support/tiny_model.h"
+
+#include <stdlib.h>
+
+#include "core/base/file.h"
+#include "core/base/hash.h"
+
+#define PROMPT "Once upon a time"
+
+static const char *text(const struct dgl_json *object, const char *key)
+{
+    return dgl_json_str(dgl_json_get(object, key)).p;
+}
+
+/* ---- list and show ------------------------------------------------------------------------------
+ */
+
+/* One file of kernels/op is shown byte for byte, and listed with its hash. */
+static void check_kernel_file(const struct dgl_json *rows, const char *dir, const char *file)
+{
+    size_t len;
+    char *source = tiny_file_read(dir, file, &len), name[64], hex[65];
+    struct process_result show;
+    snprintf(name, sizeof(name), "%.*s", (int)(strlen(file) - strlen(".comp")), file);
+    process_command(&show, "kernels", "show", name, NULL);
+    assert_code(&show, 0);
+    assert_int_equal(show.out_len, len);
+    assert_memory_equal(show.out, source, len);
+    assert_true(dgl_hash_bytes(DGL_HASH_SHA256, source, len, hex));
+    const struct dgl_json *row = dgl_json_first(rows);
+    while (row && strcmp(text(row, "name"), name) != 0)
+        row = dgl_json_next(row);
+    assert_non_null(row);
+    assert_string_equal(text(row, "sha256"), hex);
+    assert_string_equal(text(row, "origin"), "builtin");
+    process_finish(&show);
+    free(source);
+}
+
+static void kernels_are_what_the_folder_holds(void **state)
+{
+    char **folders = NULL;
+    size_t num_folders = 0, kernels = 0;
+    struct process_result list;
+    (void)state;
+    process_command(&list, "kernels", "list", "--json", NULL);
+    assert_code(&list, 0);
+    const struct dgl_json *rows = process_json(&list);
+    assert_int_equal(dgl_dir_list(NULL, "kernels/op", &folders, &num_folders), DGL_OK);
+    for (size_t i = 0; i < num_folders; i++) {
+        char **names = NULL, *dir = dgl_path_join("kernels/op", folders[i]);
+        size_t count = 0;
+        assert_int_equal(dgl_dir_list(NULL, dir, &names, &count), DGL_OK);
+        for (size_t j = 0; j < count; j++)
+            check_kernel_file(rows, dir, names[j]);
+        kernels += count;
+        dgl_names_free(names, count);
+        free(dir);
+    }
+    assert_int_equal(kernels, dgl_json_count(rows));
+    dgl_names_free(folders, num_folders);
+    process_finish(&list);
+}
+
+static void show_as_json_has_the_text(void **state)
+{
+    struct process_result plain, json;
+    (void)state;
+    process_command(&plain, "kernels", "show", "norm_rms", NULL);
+    process_command(&json, "kernels", "show", "norm_rms", "--json", NULL);
+    const struct dgl_json *root = process_json(&json);
+    assert_string_equal(text(root, "source"), plain.out);
+    assert_string_equal(text(root, "op"), "norm");
+    process_finish(&plain);
+    process_finish(&json);
+}
+
+static void explain_covers_the_whole_plan(void **state)
+{
+    struct process_result r;
+    size_t layers = 0, reasons = 0;
+    (void)state;
+    process_command(&r, "kernels", "explain", "--device", "any", "--json", NULL);
+    assert_code(&r, 0);
+    const struct dgl_json *rows = process_json(&r), *row;
+    for (row = dgl_json_first(rows); row; row = dgl_json_next(row)) {
+        int64_t layer = -2;
+        assert_true(dgl_json_i64(dgl_json_get(row, "layer"), &layer));
+        assert_true(layer >= -1 && layer < 8);
+        layers += strcmp(text(row, "step"), "qkv") == 0;
+        reasons += dgl_json_str(dgl_json_get(row, "reason")).len > 0;
+    }
+    assert_int_equal(layers, 2 * 8);
+    assert_int_equal(reasons, dgl_json_count(rows));
+    process_finish(&r);
+}
+
+/* ---- overrides ------------------------------------------------------------------------------- */
+
+/* A folder with norm_rms.comp, in which `find` is replaced; NULL leaves the text alone. */
+static char *own_kernel(const char *find, const char *replace)
+{
+    char *dir = test_tmpdir();
+    struct process_result r;
+    process_command(&r, "kernels", "show", "norm_rms", NULL);
+    assert_code(&r, 0);
+    test_write_file(dir, "norm_rms.comp", r.out, r.out_len);
+    if (find)
+        tiny_file_replace(dir, "norm_rms.comp", find, replace);
+    process_finish(&r);
+    return dir;
+}
+
+/* The first kernel that generate used for norms. */
+static const struct dgl_json *used_norm(struct process_result *r)
+{
+    const struct dgl_json *k = dgl_json_first(dgl_json_get(process_json(r), "kernels"));
+    while (k && strcmp(text(k, "op"), "attn_norm") != 0)
+        k = dgl_json_next(k);
+    assert_non_null(k);
+    return k;
+}
+
+struct override_row {
+    const char *name;
+    const char *flag;
+    bool whole_folder;
+};
+
+static const struct override_row overrides[] = {
+    {"--kernel-file replaces a kernel", "--kernel-file", false},
+    {"--kernel-dir replaces a kernel", "--kernel-dir", true},
+};
+
+/* The text differs in a comment: same answer, other origin and hash. */
+static void override_case(void **state)
+{
+    const struct override_row *row = *state;
+    char *dir = own_kernel("//! PREFER", "// Mine.\n//! PREFER");
+    char *file = dgl_path_join(dir, "norm_rms.comp"), hex[65];
+    struct process_result mine, builtin;
+    size_t len;
+    process_command(&mine, "generate", "--device", "any", "-p", PROMPT, "-n", "8", "--temp", "0",
+                    "--json", row->flag, row->whole_folder ? dir : file, NULL);
+    assert_code(&mine, 0);
+    process_command(&builtin, "generate", "--device", "any", "-p", PROMPT, "-n", "8", "--temp", "0",
+                    "--json", NULL);
+    assert_code(&builtin, 0);
+    char *source = tiny_file_read(dir, "norm_rms.comp", &len);
+    assert_true(dgl_hash_bytes(DGL_HASH_SHA256, source, len, hex));
+    const struct dgl_json *k = used_norm(&mine);
+    assert_string_equal(text(k, "origin"), file);
+    assert_string_equal(text(k, "sha256"), hex);
+    assert_string_equal(text(used_norm(&builtin), "origin"), "builtin");
+    assert_string_equal(text(process_json(&mine), "text"), text(process_json(&builtin), "text"));
+    process_finish(&mine);
+    process_finish(&builtin);
+    free(source);
+    free(file);
+    test_tmpdir_remove(dir);
+}
+
+/* Not only listed: a kernel that computes something else changes the answer. */
+static void override_is_what_runs(void **state)
+{
+    char *dir = own_kernel("float r = inversesqrt", "float r = 0.0 * inversesqrt");
+    struct process_result mine, builtin;
+    (void)state;
+    process_command(&mine, "generate", "--device", "any", "-p", PROMPT, "-n", "8", "--temp", "0",
+                    "--kernel-dir", dir, NULL);
+    assert_code(&mine, 0);
+    process_command(&builtin, "generate", "--device", "any", "-p", PROMPT, "-n", "8", "--temp", "0",
+                    NULL);
+    assert_string_not_equal(mine.out, builtin.out);
+    process_finish(&mine);
+    process_finish(&builtin);
+    test_tmpdir_remove(dir);
+}
+
+static void override_shows_in_list_and_show(void **state)
+{
+    char *dir = own_kernel("// RMS norm", "// My norm");
+    char *file = dgl_path_join(dir, "norm_rms.comp");
+    struct process_result r;
+    (void)state;
+    process_command(&r, "kernels", "show", "norm_rms", "--kernel-file", file, NULL);
+    assert_code(&r, 0);
+    assert_int_equal(strncmp(r.out, "// My norm", 10), 0);
+    process_finish(&r);
+    process_command(&r, "kernels", "list", "--kernel-file", file, NULL);
+    assert_code(&r, 0);
+    assert_contains(r.out, file);
+    assert_contains(r.out, "My norm");
+    process_finish(&r);
+    free(file);
+    test_tmpdir_remove(dir);
+}
+
+/* ---- what is wrong with a kernel ------------------------------------------------------------- */
+
+struct broken {
+    const char *name;
+    const char *find, *replace;
+    const char *error; /* part of the error; NULL = "FILE:LINE" of what was replaced */
+    bool needs_device; /* found when it is compiled or chosen */
+};
+
+static const struct broken broken_kernels[] = {
+    {"unknown directive", "//! PREFER 10", "//! PREFERR 10", NULL, false},
+    {"missing directive", "//! OP norm\n", "", "the directive //! OP is missing", false},
+    {"unknown operation", "//! OP norm", "//! OP normal", "norm_rms.comp: it would replace", false},
+    {"unknown type", "//! BIND read vec4 X", "//! BIND read vec5 X", NULL, false},
+    {"bad expression", "//! GROUPS T", "//! GROUPS T +", NULL, false},
+    {"forbidden word in the body", "uint lane =", "uint gl_WorkGroupID, lane =", NULL, false},
+    {"GLSL that does not compile", "sum = 0.0;", "sum = nothing;", "norm_rms.comp", true},
+    {"GLSL that does not parse", "void body(", "void body((", "norm_rms.comp", true},
+    {"more shared memory than there is", "//! SHARED 256", "//! SHARED 1048576", "SHARED", true},
+    {"unmet requirement", "//! PREFER 10", "//! REQUIRE H > 100000", "REQUIRE H > 100000", true},
+};
+
+/* Line of the first `part`. */
+static size_t line_of(const char *source, const char *part)
+{
+    const char *end = strstr(source, part);
+    size_t number = 1;
+    assert_non_null(end);
+    for (const char *p = source; p < end; p++)
+        number += *p == '\n';
+    return number;
+}
+
+static void broken_case(void **state)
+{
+    const struct broken *row = *state;
+    char *dir = own_kernel(row->find, row->replace), *file = dgl_path_join(dir, "norm_rms.comp");
+    char place[4300], *source;
+    struct process_result r;
+    size_t len;
+    if (row->needs_device)
+        process_command(&r, "generate", "--device", "any", "-p", PROMPT, "-n", "4", "--kernel-file",
+                        file, NULL);
+    else
+        process_command(&r, "kernels", "list", "--kernel-file", file, NULL);
+    assert_code(&r, 1);
+    assert_int_equal(r.out_len, 0);
+    source = tiny_file_read(dir, "norm_rms.comp", &len);
+    if (!row->error)
+        snprintf(place, sizeof(place), "%s:%zu: ", file, line_of(source, row->replace));
+    assert_one_error(&r, row->error ? row->error : place);
+    process_finish(&r);
+    free(source);
+    free(file);
+    test_tmpdir_remove(dir);
+}
+
+/* The line that the driver names is the line of the file. */
+static void compile_errors_name_the_line(void **state)
+{
+    char *dir = own_kernel("sum = 0.0;", "sum = nothing;"), line[16];
+    struct process_result r;
+    size_t len;
+    (void)state;
+    char *source = tiny_file_read(dir, "norm_rms.comp", &len);
+    snprintf(line, sizeof(line), "%zu", line_of(source, "nothing"));
+    process_command(&r, "generate", "--device", "any", "-p", "a", "-n", "1", "--kernel-dir", dir,
+                    NULL);
+    assert_code(&r, 1);
+    assert_one_error(&r, line);
+    process_finish(&r);
+    free(source);
+    test_tmpdir_remove(dir);
+}
+
+/* ---- hints ----------------------------------------------------------------------------------- */
+
+/* The answer is the same with every hint that is accepted. */
+struct hint_row {
+    const char *name;
+    const char *args[2];
+};
+
+static const struct hint_row hints[] = {
+    {"profile safe", {"--kernel-profile", "safe"}},
+    {"profile debug", {"--kernel-profile", "debug"}},
+    {"profile fused", {"--kernel-profile", "fused"}},
+    {"computePrecision f32", {"--compute-precision", "f32"}},
+    {"computePrecision auto", {"--compute-precision", "auto"}},
+    {"q4kMatmul fused_q4k", {"--q4k-matmul", "fused_q4k"}},
+    {"q4kMatmul dequant_f32", {"--q4k-matmul", "dequant_f32"}},
+    {"attentionDecode auto", {"--attention-decode", "auto"}},
+    {"hints as JSON", {"--kernel-hints", "{\"computePrecision\":\"f32\"}"}},
+    {"variants as JSON", {"--kernel-hints", "{\"variants\":{\"matmul/decode\":\"baseline\"}}"}},
+    {"attention in its general form",
+     {"--kernel-hints", "{\"variants\":{\"attn_decode\":\"baseline\"}}"}},
+};
+
+static void hint_case(void **state)
+{
+    const struct hint_row *row = *state;
+    static char plain[256]; /* the answer without hints */
+    struct process_result r;
+    if (!plain[0]) {
+        process_command(&r, "generate", "--device", "any", "-p", PROMPT, "-n", "6", "--temp", "0",
+                        NULL);
+        assert_code(&r, 0);
+        snprintf(plain, sizeof(plain), "%s", r.out);
+        process_finish(&r);
+    }
+    process_command(&r, "generate", "--device", "any", "-p", PROMPT, "-n", "6", "--temp", "0",
+                    row->args[0], row->args[1], NULL);
+    assert_code(&r, 0);
+    assert_string_equal(r.out, plain);
+    process_finish(&r);
+}
+
+/* Every hint names itself in the reason of explain. */
+static void hints_are_the_reason(void **state)
+{
+    struct process_result r;
+    (void)state;
+    process_command(&r, "kernels", "explain", "--device", "any", "--json", "--kernel-hints",
+                    "{\"variants\":{\"attn_decode\":\"baseline\"}}", NULL);
+    assert_code(&r, 0);
+    const struct dgl_json *row = dgl_json_first(process_json(&r));
+    while (row && strcmp(text(row, "op"), "attn_decode") != 0)
+        row = dgl_json_next(row);
+    assert_non_null(row);
+    assert_string_equal(text(row, "variant"), "baseline");
+    assert_contains(text(row, "reason"), "variants.attn_decode");
+    process_finish(&r);
+}
+
+static void config_file_is_read(void **state)
+{
+    static const char good[] = "{\"variants\":{\"attn_decode\":\"baseline\"}}";
+    static const char bad[] = "{\"variants\":{\"attn_decode\":\"tiny\"}}";
+    char *dir = test_tmpdir(), *file = dgl_path_join(dir, "kernels.json");
+    struct process_result r;
+    (void)state;
+    test_write_file(dir, "kernels.json", good, sizeof(good) - 1);
+    process_command(&r, "kernels", "explain", "--device", "any", "--kernel-config", file, NULL);
+    assert_code(&r, 0);
+    assert_contains(r.out, file);
+    process_finish(&r);
+    test_write_file(dir, "kernels.json", bad, sizeof(bad) - 1);
+    process_command(&r, "kernels", "explain", "--device", "any", "--kernel-config", file, NULL);
+    assert_code(&r, 1);
+    assert_one_error(&r, file);
+    process_finish(&r);
+    free(file);
+    test_tmpdir_remove(dir);
+}
+
+/* A later layer wins: the flag over the JSON. */
+static void flags_beat_hints(void **state)
+{
+    struct process_result r;
+    (void)state;
+    process_command(&r, "kernels", "explain", "--device", "any", "--json", "--kernel-hints",
+                    "{\"q4kMatmul\":\"dequant_f32\"}", "--q4k-matmul", "fused_q4k", NULL);
+    assert_code(&r, 0);
+    const struct dgl_json *row = dgl_json_first(process_json(&r));
+    size_t packed = 0;
+    for (; row; row = dgl_json_next(row))
+        packed += strstr(text(row, "shape"), "q4_k") != NULL;
+    assert_true(packed > 0);
+    process_finish(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kernels_are_what_the_folder_holds),
+        cmocka_unit_test(show_as_json_has_the_text),
+        cmocka_unit_test(explain_covers_the_whole_plan),
+        cmocka_unit_test(override_is_what_runs),
+        cmocka_unit_test(override_shows_in_list_and_show),
+        cmocka_unit_test(compile_errors_name_the_line),
+        cmocka_unit_test(hints_are_the_reason),
+        cmocka_unit_test(config_file_is_read),
+        cmocka_unit_test(flags_beat_hints),
+    };
+    int failures = test_run_table("cli overrides", override_case, overrides);
+    failures += test_run_table("cli broken kernels", broken_case, broken_kernels);
+    failures += test_run_table("cli hints", hint_case, hints);
+    return failures + cmocka_run_group_tests_name("cli kernels", tests, NULL, NULL);
+}

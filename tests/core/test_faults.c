@@ -1,0 +1,444 @@
+/* Faults in the middle of things: every allocation fails once, buffers and programs are refused,
+ * the device is lost. The call says so with one line, leaves nothing behind, and what existed
+ * before works as before. */
+#include "tests/support/gl_fail.h"
+#include "tests/support/tiny_engine.h"
+
+#include <stdlib.h>
+
+#include "core/seq/session.h"
+
+#define PROMPT 12
+#define ANSWER 6
+
+static char *dir;
+static int32_t prompt[PROMPT];
+static int32_t greedy[ANSWER];
+
+#define WITH_PROMPT .ids = prompt, .num_ids = PROMPT
+
+static void open_engine(struct tiny_engine *e)
+{
+    tiny_engine_open(e, &(struct tiny_engine_params){.path = dir});
+    test_log_clear(&e->log);
+}
+
+/* The session still answers as it should. */
+static void check_answer(struct dgl_session *s)
+{
+    int32_t out[ANSWER];
+    gl_fail_reset();
+    tiny_greedy(s, prompt, PROMPT, out, ANSWER);
+    assert_memory_equal(out, greedy, sizeof(greedy));
+}
+
+/* ---- what is tried ----------------------------------------------------------------------------
+ */
+
+/* One call of the library that may fail; it leaves no objects, whatever comes of it. */
+typedef enum dgl_status (*attempt)(struct tiny_engine *e);
+
+static enum dgl_status try_load(struct tiny_engine *e)
+{
+    struct dgl_model *model = NULL;
+    enum dgl_status st = dgl_model_load(e->device, dgl_model_params(.path = dir), &model);
+    assert_true((st == DGL_OK) == (model != NULL));
+    dgl_model_destroy(&model);
+    return st;
+}
+
+static enum dgl_status try_session(struct tiny_engine *e)
+{
+    struct dgl_session *s = NULL;
+    /* A chunk that no buffer in the pool is the size for. */
+    enum dgl_status st = dgl_session_create(e->model, dgl_session_params(.chunk = 50), &s);
+    assert_true((st == DGL_OK) == (s != NULL));
+    dgl_session_destroy(&s);
+    return st;
+}
+
+static enum dgl_status try_new_session(struct tiny_engine *e)
+{
+    struct dgl_generate_result r;
+    struct dgl_session *s = NULL;
+    enum dgl_status st = dgl_session_create(e->model, NULL, &s);
+    if (st != DGL_OK)
+        return st;
+    st = dgl_generate(s,
+                      dgl_generate_params(WITH_PROMPT, .max_tokens = ANSWER, .readback_interval = 4,
+                                          .ignore_eos = true),
+                      &r);
+    if (st == DGL_OK)
+        assert_memory_equal(r.tokens, greedy, sizeof(greedy));
+    dgl_generate_result_finish(&r);
+    dgl_session_destroy(&s);
+    return st;
+}
+
+static enum dgl_status try_generate(struct tiny_engine *e)
+{
+    struct dgl_generate_result r;
+    enum dgl_status st = dgl_generate(
+        e->session, dgl_generate_params(WITH_PROMPT, .max_tokens = ANSWER, .ignore_eos = true), &r);
+    if (st == DGL_OK)
+        assert_memory_equal(r.tokens, greedy, sizeof(greedy));
+    dgl_generate_result_finish(&r);
+    return st;
+}
+
+static enum dgl_status try_sync(struct tiny_engine *e)
+{
+    struct dgl_session *s = NULL;
+    enum dgl_status st = dgl_session_create(e->model, NULL, &s);
+    if (st == DGL_OK)
+        st = dgl_session_sync(s, prompt, PROMPT, NULL);
+    dgl_session_destroy(&s);
+    return st;
+}
+
+static enum dgl_status try_logits(struct tiny_engine *e)
+{
+    struct dgl_session *s = NULL;
+    float *logits = NULL;
+    size_t rows = 0;
+    enum dgl_status st = dgl_session_create(e->model, NULL, &s);
+    if (st == DGL_OK)
+        st = dgl_logits(s, dgl_logits_params(WITH_PROMPT, .all = true), &logits, &rows);
+    assert_true((st == DGL_OK) == (logits != NULL));
+    dgl_free(logits);
+    dgl_session_destroy(&s);
+    return st;
+}
+
+static enum dgl_status try_bench(struct tiny_engine *e)
+{
+    struct dgl_bench_result r;
+    gl_fail.max_buffer_bytes = 1 << 20; /* of the copy that bandwidth is measured with */
+    enum dgl_status st = dgl_bench(
+        e->session,
+        dgl_bench_params(.prompt_tokens = 4, .decode_tokens = 2, .repetitions = 1, .profile = true),
+        &r);
+    dgl_bench_result_finish(&r);
+    return st;
+}
+
+static enum dgl_status try_kernels(struct tiny_engine *e)
+{
+    struct dgl_kernels *kernels = NULL;
+    enum dgl_status st = dgl_kernels_create(&e->log.log, NULL, &kernels);
+    assert_true((st == DGL_OK) == (kernels != NULL));
+    if (st == DGL_OK)
+        st = dgl_model_set_kernels(e->model, kernels);
+    dgl_kernels_destroy(&kernels);
+    return st;
+}
+
+static enum dgl_status try_synthetic(struct tiny_engine *e)
+{
+    struct dgl_model *model = NULL;
+    enum dgl_status st = dgl_model_load(
+        e->device, dgl_model_params(.path = "synthetic:story-llama:q4_k", .context = 64), &model);
+    dgl_model_destroy(&model);
+    return st;
+}
+
+/* ---- allocations ------------------------------------------------------------------------------
+ */
+
+struct fault {
+    const char *name;
+    attempt attempt;
+    long step; /* which calls are made to fail: every step-th */
+};
+
+static const struct fault faults[] = {
+    {"loading a model", try_load, 1},
+    {"creating a session", try_session, 1},
+    {"the first answer of a session", try_new_session, 1},
+    {"an answer", try_generate, 1},
+    {"a sync", try_sync, 1},
+    {"logits of all positions", try_logits, 1},
+    {"a measurement", try_bench, 1},
+    {"other kernels for a model", try_kernels, 7},
+    {"loading a synthetic model", try_synthetic, 9},
+};
+
+/* Lets call number 0, `step`, 2 * `step` ... of one kind fail until one attempt gets through. */
+static void check_fault(const struct fault *row, long *counter, enum dgl_status want)
+{
+    struct tiny_engine e;
+    open_engine(&e);
+    gl_fail_reset();
+    for (int i = 0; i < 2; i++) /* pool, programs and cache are warm */
+        assert_int_equal(row->attempt(&e), DGL_OK);
+    int64_t buffers = gl_fail.live_buffers;
+    long failed = 0;
+    for (long n = 0;; n += row->step) {
+        gl_fail_reset();
+        test_log_clear(&e.log);
+        *counter = n;
+        enum dgl_status st = row->attempt(&e);
+        bool tripped = gl_fail.tripped;
+        gl_fail_reset();
+        if (!tripped) {
+            assert_int_equal(st, DGL_OK);
+            break;
+        }
+        /* What is only nice to have may be missing: a cache file, a line of the log. */
+        if (st == DGL_OK)
+            continue;
+        failed++;
+        if (st != want || e.log.errors != 1)
+            fail_msg("%s, call %ld failed: %s, %d lines: %s", row->name, n, dgl_status_str(st),
+                     e.log.errors, e.log.text);
+    }
+    assert_true(failed > 0);
+    assert_int_equal(row->attempt(&e), DGL_OK);
+    printf("# %s: %ld faults\n", row->name, failed);
+    assert_int_equal(gl_fail.live_buffers, buffers); /* nothing was lost on the way */
+    check_answer(e.session);
+    tiny_engine_close(&e);
+    assert_int_equal(gl_fail.live_buffers, 0);
+}
+
+static void test_allocation(void **state)
+{
+    check_fault(*state, &gl_fail.allocations, DGL_ERR_NO_MEMORY);
+}
+
+static void test_open_device(void **state)
+{
+    (void)state;
+    gl_fail_reset();
+    for (long n = 0;; n++) {
+        struct dgl_device *dev = NULL;
+        gl_fail.allocations = n;
+        enum dgl_status st = dgl_device_create(NULL, dgl_device_params(.select = "any"), &dev);
+        bool tripped = gl_fail.tripped;
+        gl_fail_reset();
+        assert_true((st == DGL_OK) == (dev != NULL));
+        if (st != DGL_OK && st != DGL_ERR_NO_MEMORY && st != DGL_ERR_NO_DEVICE)
+            fail_msg("allocation %ld failed: %s", n, dgl_status_str(st));
+        dgl_device_destroy(&dev);
+        if (!tripped)
+            break;
+    }
+}
+
+/* ---- buffers and programs ---------------------------------------------------------------------
+ */
+
+/* Without what earlier sessions left in the pool: every buffer is a new one. */
+static const struct fault buffer_faults[] = {
+    {"loading a model without buffers", try_load, 1},
+    {"loading a synthetic model without buffers", try_synthetic, 1},
+    {"a measurement without buffers", try_bench, 1},
+};
+
+static void test_buffer(void **state)
+{
+    check_fault(*state, &gl_fail.buffers, DGL_ERR_NO_MEMORY);
+}
+
+static void test_session_buffers(void **state)
+{
+    (void)state;
+    struct tiny_engine e;
+    open_engine(&e);
+    for (long n = 0;; n++) {
+        struct dgl_session *s = NULL;
+        gl_fail_reset();
+        test_log_clear(&e.log);
+        gl_fail.buffers = n;
+        /* Another chunk each time: the pool has nothing of that size. */
+        enum dgl_status st =
+            dgl_session_create(e.model, dgl_session_params(.chunk = 1 + (int32_t)n * 2), &s);
+        bool tripped = gl_fail.tripped;
+        gl_fail_reset();
+        dgl_session_destroy(&s);
+        if (!tripped) {
+            assert_int_equal(st, DGL_OK);
+            break;
+        }
+        assert_int_equal(st, DGL_ERR_NO_MEMORY);
+        assert_int_equal(e.log.errors, 1);
+    }
+    check_answer(e.session);
+    tiny_engine_close(&e);
+    assert_int_equal(gl_fail.live_buffers, 0);
+}
+
+static const struct fault program_faults[] = {
+    {"the first answer with a program that does not compile", try_new_session, 1},
+    {"logits with a program that does not compile", try_logits, 1},
+    {"a measurement with a program that does not compile", try_bench, 1},
+    {"a synthetic model with a program that does not compile", try_synthetic, 1},
+};
+
+/* Programs are kept by the model: each attempt is made on one that has none yet. */
+static void test_program(void **state)
+{
+    const struct fault *row = *state;
+    long failed = 0;
+    for (long n = 0; n < 40; n++) {
+        struct tiny_engine e;
+        gl_fail_reset();
+        open_engine(&e);
+        gl_fail.programs = n;
+        enum dgl_status st = row->attempt(&e);
+        bool tripped = gl_fail.tripped;
+        gl_fail_reset();
+        if (tripped) {
+            failed++;
+            assert_int_equal(st, DGL_ERR_KERNEL);
+            assert_int_equal(e.log.errors, 1);
+            assert_int_equal(row->attempt(&e), DGL_OK); /* the fault was not remembered */
+            check_answer(e.session);
+        }
+        tiny_engine_close(&e);
+        assert_int_equal(gl_fail.live_buffers, 0);
+        if (!tripped)
+            break;
+    }
+    assert_true(failed > 0);
+}
+
+static void test_swap_with_a_program_that_does_not_compile(void **state)
+{
+    (void)state;
+    struct tiny_engine e;
+    open_engine(&e);
+    check_answer(e.session);
+    uint32_t serial = e.model->plan_serial;
+    gl_fail.programs = 0;
+    assert_int_equal(try_kernels(&e), DGL_ERR_KERNEL);
+    assert_int_equal(e.log.errors, 1);
+    assert_int_equal(e.model->plan_serial, serial);
+    check_answer(e.session);
+    tiny_engine_close(&e);
+}
+
+/* ---- a device that is lost --------------------------------------------------------------------
+ */
+
+/* Every call on a lost device fails at once, with one line. */
+static void check_lost(struct tiny_engine *e)
+{
+    struct dgl_session *s = NULL;
+    struct dgl_model *model = NULL;
+    struct dgl_generate_result r;
+    struct dgl_perplexity_result ppl;
+    struct dgl_bench_result bench;
+    float *logits = NULL;
+    size_t rows = 0;
+    gl_fail_reset();
+    assert_true(dgl_device_is_lost(e->device));
+#define LOST(call)                                                                                 \
+    test_log_clear(&e->log);                                                                       \
+    assert_int_equal((call), DGL_ERR_DEVICE_LOST);                                                 \
+    assert_int_equal(e->log.errors, 1)
+    LOST(dgl_session_create(e->model, NULL, &s));
+    assert_null(s);
+    LOST(dgl_model_load(e->device, dgl_model_params(.path = dir), &model));
+    assert_null(model);
+    LOST(dgl_session_sync(e->session, prompt, PROMPT, NULL));
+    LOST(dgl_generate(e->session, dgl_generate_params(WITH_PROMPT, .max_tokens = 2), &r));
+    dgl_generate_result_finish(&r);
+    LOST(dgl_logits(e->session, dgl_logits_params(WITH_PROMPT), &logits, &rows));
+    LOST(dgl_perplexity(e->session, NULL, &ppl));
+    LOST(dgl_bench(e->session, NULL, &bench));
+    dgl_bench_result_finish(&bench);
+    LOST(dgl_model_set_kernels(e->model, NULL));
+#undef LOST
+}
+
+static void test_lost_during_prompt(void **state)
+{
+    (void)state;
+    struct tiny_engine e;
+    open_engine(&e);
+    gl_fail.submits = 0;
+    assert_int_equal(dgl_session_sync(e.session, prompt, PROMPT, NULL), DGL_ERR_DEVICE_LOST);
+    assert_int_equal(e.log.errors, 1);
+    check_lost(&e);
+    tiny_engine_close(&e);
+    assert_int_equal(gl_fail.live_buffers, 0);
+    open_engine(&e); /* a new device works */
+    check_answer(e.session);
+    tiny_engine_close(&e);
+}
+
+static void test_lost_while_decoding(void **state)
+{
+    (void)state;
+    for (long n = 1; n < 8; n += 2) {
+        struct tiny_engine e;
+        struct dgl_generate_result r;
+        open_engine(&e);
+        gl_fail.submits = n; /* prompt, head, sampling, then one per token */
+        assert_int_equal(
+            dgl_generate(e.session,
+                         dgl_generate_params(WITH_PROMPT, .max_tokens = 20, .ignore_eos = true,
+                                             .readback_interval = 1),
+                         &r),
+            DGL_ERR_DEVICE_LOST);
+        assert_int_equal(r.num_tokens, n > 2 ? n - 2 : 0); /* what was chosen is told */
+        if (n > 2)
+            assert_memory_equal(r.tokens, greedy, r.num_tokens * sizeof(*greedy));
+        dgl_generate_result_finish(&r);
+        check_lost(&e);
+        tiny_engine_close(&e);
+        assert_int_equal(gl_fail.live_buffers, 0);
+    }
+}
+
+static void test_readback_that_fails(void **state)
+{
+    (void)state;
+    struct tiny_engine e;
+    open_engine(&e);
+    for (long n = 0; n < 4; n++) {
+        struct dgl_generate_result r;
+        gl_fail_reset();
+        test_log_clear(&e.log);
+        gl_fail.readbacks = n;
+        assert_int_equal(
+            dgl_generate(e.session,
+                         dgl_generate_params(WITH_PROMPT, .max_tokens = ANSWER, .ignore_eos = true,
+                                             .readback_interval = 1),
+                         &r),
+            DGL_ERR_GPU);
+        assert_int_equal(e.log.errors, 1);
+        assert_int_equal(r.num_tokens, n);
+        dgl_generate_result_finish(&r);
+        assert_false(dgl_device_is_lost(e.device));
+        check_answer(e.session); /* the session holds what it says */
+    }
+    tiny_engine_close(&e);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_open_device, gl_fail_setup),
+        cmocka_unit_test_setup(test_session_buffers, gl_fail_setup),
+        cmocka_unit_test_setup(test_swap_with_a_program_that_does_not_compile, gl_fail_setup),
+        cmocka_unit_test_setup(test_lost_during_prompt, gl_fail_setup),
+        cmocka_unit_test_setup(test_lost_while_decoding, gl_fail_setup),
+        cmocka_unit_test_setup(test_readback_that_fails, gl_fail_setup),
+    };
+    struct tiny_llama sizes = tiny_llama_default();
+    struct tiny_engine e;
+    dir = test_tmpdir();
+    tiny_llama_write(dir, &sizes);
+    tiny_ids(prompt, PROMPT, 320, 21);
+    open_engine(&e);
+    tiny_greedy(e.session, prompt, PROMPT, greedy, ANSWER);
+    tiny_engine_close(&e);
+    int failures = cmocka_run_group_tests(tests, NULL, NULL);
+    failures += test_run_table("allocations", test_allocation, faults);
+    failures += test_run_table("buffers", test_buffer, buffer_faults);
+    failures += test_run_table("programs", test_program, program_faults);
+    test_tmpdir_remove(dir);
+    return failures;
+}

@@ -1,0 +1,45 @@
+/* Which of the models that can be read can be computed. */
+#include "core/plan/model_support.h"
+#include "tests/support/test.h"
+
+struct head {
+    const char *name;
+    int32_t head_dim, rotated, rotated_local;
+    const char *parts[3]; /* of the message; none: computed */
+};
+
+static const struct head heads[] = {
+    {"smallest", 4, 4, 0, {NULL}},
+    {"no multiple of 8", 20, 20, 0, {NULL}},
+    {"partly rotated", 80, 20, 0, {NULL}},
+    {"largest", 512, 512, 512, {NULL}},
+    {"2 mod 4", 22, 22, 0, {"head_dim is 22", "multiples of 4 up to 512"}},
+    {"too large", 516, 516, 0, {"head_dim is 516", "multiples of 4 up to 512"}},
+    {"rotated 2 mod 4",
+     24,
+     18,
+     0,
+     {"partial_rotary_factor 0.75", "head_dim 24 rotates 18", "multiples of 4"}},
+    {"rotated 2 mod 4 in the local set", 24, 24, 18, {"rotates 18"}},
+};
+
+static void head_is_computed_or_refused(void **state)
+{
+    const struct head *row = *state;
+    struct test_log log;
+    struct model_desc desc = {.family = "phi3", .head_dim = row->head_dim};
+    desc.rope[ROPE_GLOBAL].dims = row->rotated;
+    desc.rope[ROPE_LOCAL].dims = row->rotated_local;
+    test_log_init(&log, DGL_LOG_ERROR);
+    enum dgl_status st = model_check_supported(&log.log, "some/model", &desc);
+    assert_int_equal(st, row->parts[0] ? DGL_ERR_UNSUPPORTED : DGL_OK);
+    for (size_t i = 0; i < 3 && row->parts[i]; i++)
+        assert_contains(log.text, row->parts[i]);
+    if (row->parts[0])
+        assert_contains(log.text, "some/model");
+}
+
+int main(void)
+{
+    return test_run_table("heads", head_is_computed_or_refused, heads);
+}

@@ -1,0 +1,484 @@
+/* Operation lists of a described model, without any device: what is computed, in which order, from
+ * where to where. */
+#include "core/plan/oplist_sample.h"
+#include "tests/support/oplist_look.h"
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+
+#include "core/base/mem.h"
+
+/* A model of 2 layers that exists in numbers only; weights are told apart by the offsets of their
+ * ranges. */
+struct fake {
+    struct model_desc desc;
+    struct model_weights weights;
+    struct layer_weights layer[2];
+    struct layer_desc layers[2];
+    struct weight_band embed[3], qkv[2], one[6];
+    struct weight_layouts layouts;
+    struct oplist_params p;
+    struct oplist list;
+};
+
+static struct weight weight_of(struct weight_band *bands, uint32_t num_bands, uint64_t rows,
+                               uint64_t cols, enum dgl_dtype dtype)
+{
+    static uint64_t place = 1 << 20;
+    for (uint32_t i = 0; i < num_bands; i++) {
+        uint32_t take = (uint32_t)(rows / num_bands);
+        bands[i] =
+            (struct weight_band){.dtype = dtype,
+                                 .row0 = i * take,
+                                 .rows = i + 1 < num_bands ? take : (uint32_t)rows - i * take,
+                                 .row_words = (uint32_t)cols / 2,
+                                 .range = {.offset = place, .size = rows * cols * 2}};
+        place += 1 << 20;
+    }
+    return (struct weight){.rows = rows, .cols = cols, .bands = bands, .num_bands = num_bands};
+}
+
+static void fake_init(struct fake *f, uint32_t embed_bands)
+{
+    *f =
+        (struct fake){.desc = {.layers = 2,
+                               .hidden = 64,
+                               .intermediate = 96,
+                               .vocab = 300,
+                               .heads = 4,
+                               .kv_heads = 2,
+                               .head_dim = 16,
+                               .norm_eps = 1e-5,
+                               .attn_scale = 0.25,
+                               .embed_scale = 1,
+                               .residual_scale = 1,
+                               .logit_scale = 1,
+                               .rope = {[ROPE_GLOBAL] = {.dims = 16, .theta = 10000, .scale = 1}}}};
+    for (int i = 0; i < DGL_DTYPE_COUNT; i++)
+        strcpy(f->layouts.name[i], "native");
+    f->weights.layer = f->layer;
+    f->weights.num_layers = 2;
+    f->weights.embed = weight_of(f->embed, embed_bands, 300, 64, DGL_BF16);
+    f->weights.head = f->weights.embed;
+    f->weights.head.vectors = (struct gl_range){.offset = 77, .size = 256};
+    f->weights.head.has_gain = true;
+    f->desc.layer = f->layers;
+    for (int i = 0; i < 2; i++) {
+        f->layer[i].qkv = weight_of(&f->qkv[i], 1, 128, 64, DGL_BF16);
+        f->layer[i].o = weight_of(&f->one[3 * i], 1, 64, 64, DGL_F16);
+        f->layer[i].gate_up = weight_of(&f->one[3 * i + 1], 1, 192, 64, DGL_Q4_K);
+        f->layer[i].down = weight_of(&f->one[3 * i + 2], 1, 64, 96, DGL_Q8_0);
+        f->layer[i].qkv.vectors = (struct gl_range){.offset = 100 + (uint64_t)i, .size = 256};
+        f->layer[i].gate_up.vectors = (struct gl_range){.offset = 200 + (uint64_t)i, .size = 256};
+        f->layer[i].qkv.has_gain = f->layer[i].gate_up.has_gain = true;
+    }
+    f->p = (struct oplist_params){.desc = &f->desc,
+                                  .weights = &f->weights,
+                                  .layouts = &f->layouts,
+                                  .context = 128,
+                                  .splits = 1};
+}
+
+static int setup(void **state)
+{
+    *state = checked(dgl_new(struct fake));
+    fake_init(*state, 1);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fake *f = *state;
+    oplist_finish(&f->list);
+    free(f);
+    return 0;
+}
+
+/* ---- order ------------------------------------------------------------------------------------
+ */
+
+#define PREFILL_LAYER " attn_norm qkv rope_kv attn_prefill o ffn_norm gate_up down"
+#define DECODE_LAYER  " qkv attn_decode o gate_up down"
+#define SPLIT_LAYER   " qkv attn_decode attn_merge o gate_up down"
+
+static void test_prefill_order(void **state)
+{
+    struct fake *f = *state;
+    oplist_prefill_body(&f->list, &f->p);
+    look_at_labels(&f->list, "embed" PREFILL_LAYER PREFILL_LAYER);
+}
+
+static void test_decode_order(void **state)
+{
+    struct fake *f = *state;
+    oplist_decode_body(&f->list, &f->p);
+    oplist_head(&f->list, &f->p, DGL_PHASE_DECODE);
+    look_at_labels(&f->list, "embed" DECODE_LAYER DECODE_LAYER " head");
+}
+
+static void test_split_decode_order(void **state)
+{
+    struct fake *f = *state;
+    f->p.splits = 8;
+    oplist_decode_body(&f->list, &f->p);
+    look_at_labels(&f->list, "embed" SPLIT_LAYER SPLIT_LAYER);
+    assert_int_equal(look_const(look_op(&f->list, "attn_decode", 0, 0), "SPLITS"), 8);
+    assert_int_equal(look_const(look_op(&f->list, "attn_merge", 1, 0), "SPLITS"), 8);
+    assert_int_equal(look_slot(look_op(&f->list, "attn_merge", 1, 0), "P"), SLOT_ATT);
+    assert_int_equal(look_slot(look_op(&f->list, "attn_merge", 1, 0), "O"), SLOT_MERGED);
+    assert_int_equal(look_slot(look_op(&f->list, "o", 1, 0), "X"), SLOT_MERGED);
+}
+
+static void test_split_prefill_has_no_merge(void **state)
+{
+    struct fake *f = *state;
+    f->p.splits = 8;
+    oplist_prefill_body(&f->list, &f->p);
+    look_at_labels(&f->list, "embed" PREFILL_LAYER PREFILL_LAYER);
+    assert_int_equal(look_slot(look_op(&f->list, "o", 0, 0), "X"), SLOT_ATT);
+}
+
+static void test_score_order(void **state)
+{
+    struct fake *f = *state;
+    oplist_score(&f->list, &f->p);
+    look_at_labels(&f->list, "final_norm head_all");
+    assert_int_equal(look_slot(&f->list.ops[1], "Y"), SLOT_ALL_LOGITS);
+    assert_string_equal(look_attr(&f->list.ops[1], "phase"), "prefill");
+    assert_int_equal(look_const(&f->list.ops[1], "X_LAST"), 0);
+}
+
+struct sampler {
+    const char *name;
+    enum sample_kind kind;
+    const char *labels, *kind_word;
+};
+
+static const struct sampler samplers[] = {
+    {"greedy", SAMPLE_GREEDY, "sample_max sample_pick", "greedy"},
+    {"top-k", SAMPLE_TOPK, "sample_topk sample_pick", "topk"},
+    {"full", SAMPLE_FULL,
+     "sample_max sample_hist sample_hist sample_hist sample_mass sample_find sample_pick", "full"},
+};
+
+static void test_sampler(void **state)
+{
+    const struct sampler *row = *state;
+    struct fake f;
+    fake_init(&f, 1);
+    oplist_sample(&f.list, &f.p, row->kind);
+    look_at_labels(&f.list, row->labels);
+    for (size_t i = 0; i < f.list.count; i++) {
+        assert_string_equal(look_attr(&f.list.ops[i], "kind"), row->kind_word);
+        assert_int_equal(look_const(&f.list.ops[i], "VOCAB"), 300);
+        assert_int_equal(f.list.ops[i].phase, DGL_PHASE_SAMPLE);
+    }
+    oplist_finish(&f.list);
+}
+
+static void test_histogram_levels(void **state)
+{
+    struct fake *f = *state;
+    oplist_sample(&f->list, &f->p, SAMPLE_FULL);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(look_const(look_op(&f->list, "sample_hist", -1, i), "LEVEL"), i);
+    assert_int_equal(look_const(look_op(&f->list, "sample_max", -1, 0), "LEVEL"), -1);
+}
+
+static void test_penalty_and_idle(void **state)
+{
+    struct fake *f = *state;
+    oplist_penalty(&f->list, &f->p);
+    oplist_idle(&f->list);
+    look_at_labels(&f->list, "sample_penalty sample_args");
+    assert_true(op_find_param(&f->list.ops[1], "count")->is_run_count);
+    assert_int_equal(look_slot(&f->list.ops[1], "ARGS"), SLOT_ARGS);
+}
+
+/* ---- what an operation is given ---------------------------------------------------------------
+ */
+
+struct product {
+    const char *name, *label;
+    bool prefill;
+    const char *weight, *pre, *post;
+    int64_t k, n, x_stride, y_stride;
+    enum op_slot x, y;
+};
+
+static const struct product products[] = {
+    {"qkv in decode", "qkv", false, "bf16", "norm", "store", 64, 128, 64, 128, SLOT_X, SLOT_QKV},
+    {"o in decode", "o", false, "f16", "none", "add", 64, 64, 64, 64, SLOT_ATT, SLOT_X},
+    {"gate_up in decode", "gate_up", false, "q4_k", "norm", "glu", 64, 192, 64, 96, SLOT_X,
+     SLOT_ACT},
+    {"down in decode", "down", false, "q8_0", "none", "add", 96, 64, 96, 64, SLOT_ACT, SLOT_X},
+    {"qkv in prefill", "qkv", true, "bf16", "none", "store", 64, 128, 64, 128, SLOT_NORMED,
+     SLOT_QKV},
+    {"o in prefill", "o", true, "f16", "none", "add", 64, 64, 64, 64, SLOT_ATT, SLOT_X},
+    {"gate_up in prefill", "gate_up", true, "q4_k", "none", "glu", 64, 192, 64, 96, SLOT_NORMED,
+     SLOT_ACT},
+    {"down in prefill", "down", true, "q8_0", "none", "add", 96, 64, 96, 64, SLOT_ACT, SLOT_X},
+};
+
+static void test_product(void **state)
+{
+    const struct product *row = *state;
+    struct fake f;
+    fake_init(&f, 1);
+    if (row->prefill)
+        oplist_prefill_body(&f.list, &f.p);
+    else
+        oplist_decode_body(&f.list, &f.p);
+    for (int32_t layer = 0; layer < 2; layer++) {
+        const struct op *op = look_op(&f.list, row->label, layer, 0);
+        assert_string_equal(op->request.op, "matmul");
+        assert_string_equal(look_attr(op, "weight"), row->weight);
+        assert_string_equal(look_attr(op, "phase"), row->prefill ? "prefill" : "decode");
+        assert_string_equal(look_attr(op, "pre"), row->pre);
+        assert_string_equal(look_attr(op, "post"), row->post);
+        assert_string_equal(look_attr(op, "act"),
+                            strcmp(row->post, "glu") == 0 ? "silu" : "(none)");
+        assert_int_equal(look_const(op, "K"), row->k);
+        assert_int_equal(look_const(op, "N"), row->n);
+        assert_int_equal(look_const(op, "X_STRIDE"), row->x_stride);
+        assert_int_equal(look_const(op, "Y_STRIDE"), row->y_stride);
+        assert_int_equal(look_slot(op, "X"), row->x);
+        assert_int_equal(look_slot(op, "Y"), row->y);
+        assert_int_equal(op_find_param(op, "row0")->u, 0);
+        assert_int_equal(op_find_param(op, "rows")->u, row->n);
+        assert_int_equal(op->bytes, op_find_bind(op, "W")->fixed.size);
+    }
+    oplist_finish(&f.list);
+}
+
+static void test_gains_go_to_their_products(void **state)
+{
+    struct fake *f = *state;
+    oplist_decode_body(&f->list, &f->p);
+    oplist_head(&f->list, &f->p, DGL_PHASE_DECODE);
+    for (int32_t i = 0; i < 2; i++) {
+        assert_int_equal(op_find_bind(look_op(&f->list, "qkv", i, 0), "A")->fixed.offset, 100 + i);
+        assert_int_equal(op_find_bind(look_op(&f->list, "gate_up", i, 0), "A")->fixed.offset,
+                         200 + i);
+    }
+    assert_int_equal(op_find_bind(look_op(&f->list, "head", -1, 0), "A")->fixed.offset, 77);
+    assert_near(op_find_param(look_op(&f->list, "head", -1, 0), "eps")->f, 1e-5, 1e-12);
+}
+
+static void test_head_takes_the_last_row(void **state)
+{
+    struct fake *f = *state;
+    oplist_head(&f->list, &f->p, DGL_PHASE_DECODE);
+    assert_int_equal(look_const(&f->list.ops[0], "X_LAST"), 1);
+    assert_string_equal(look_attr(&f->list.ops[0], "phase"), "decode");
+    assert_int_equal(look_slot(&f->list.ops[0], "Y"), SLOT_LOGITS);
+}
+
+static void test_attention(void **state)
+{
+    (void)state;
+    static const enum dgl_kv_type types[] = {DGL_KV_F16, DGL_KV_F32};
+    for (int i = 0; i < 2; i++) {
+        struct fake f;
+        fake_init(&f, 1);
+        f.p.kv_type = types[i];
+        oplist_decode_body(&f.list, &f.p);
+        oplist_prefill_body(&f.list, &f.p);
+        static const char *const labels[] = {"attn_decode", "rope_kv", "attn_prefill"};
+        for (int j = 0; j < 3; j++) {
+            const struct op *op = look_op(&f.list, labels[j], 1, 0);
+            assert_string_equal(look_attr(op, "kv"), types[i] == DGL_KV_F16 ? "f16" : "f32");
+            assert_int_equal(look_const(op, "HEADS"), 4);
+            assert_int_equal(look_const(op, "KV_HEADS"), 2);
+            assert_int_equal(look_const(op, "HEAD_DIM"), 16);
+            assert_int_equal(look_const(op, "CONTEXT"), 128);
+            assert_int_equal(look_slot(op, "KV"), SLOT_KV);
+            assert_int_equal(op_find_bind(op, "KV")->index, 1); /* of its layer */
+        }
+        oplist_finish(&f.list);
+    }
+}
+
+static void test_bands_become_operations(void **state)
+{
+    struct fake *f = *state;
+    fake_init(f, 3);
+    oplist_decode_body(&f->list, &f->p);
+    oplist_head(&f->list, &f->p, DGL_PHASE_DECODE);
+    look_at_labels(&f->list, "embed embed embed" DECODE_LAYER DECODE_LAYER " head head head");
+    for (int i = 0; i < 3; i++) {
+        const struct op *embed = look_op(&f->list, "embed", -1, i),
+                        *head = look_op(&f->list, "head", -1, i);
+        assert_int_equal(op_find_param(embed, "row0")->u, 100 * i);
+        assert_int_equal(op_find_param(embed, "rows")->u, 100);
+        assert_int_equal(op_find_param(head, "row0")->u, 100 * i);
+        assert_int_equal(op_find_bind(head, "W")->fixed.offset,
+                         op_find_bind(embed, "W")->fixed.offset); /* tied */
+        assert_int_equal(look_const(head, "N"), 300);             /* of all bands */
+    }
+}
+
+static void test_embed_reads_one_row(void **state)
+{
+    struct fake *f = *state;
+    oplist_decode_body(&f->list, &f->p);
+    assert_int_equal(f->list.ops[0].bytes, 64 * 2);
+    assert_int_equal(look_slot(&f->list.ops[0], "IDS"), SLOT_IDS);
+    assert_near(op_find_param(&f->list.ops[0], "scale")->f, 1, 0);
+}
+
+static void test_layout_is_asked_for(void **state)
+{
+    struct fake *f = *state;
+    strcpy(f->layouts.name[DGL_Q8_0], "split");
+    oplist_decode_body(&f->list, &f->p);
+    assert_string_equal(look_attr(look_op(&f->list, "down", 0, 0), "layout"), "split");
+    assert_string_equal(look_attr(look_op(&f->list, "qkv", 0, 0), "layout"), "native");
+}
+
+static void test_unknown_names(void **state)
+{
+    struct fake *f = *state;
+    oplist_decode_body(&f->list, &f->p);
+    assert_null(op_find_bind(&f->list.ops[0], "Q"));
+    assert_null(op_find_param(&f->list.ops[0], "row"));
+    oplist_finish(&f->list);
+    assert_int_equal(f->list.count, 0);
+}
+
+/* ---- parts that only some families have --------------------------------------------------------
+ */
+
+/* Norms around attention and MLP, as Gemma has them. */
+static void test_sandwich_norms(void **state)
+{
+    struct fake *f = *state;
+    for (int i = 0; i < 2; i++) {
+        f->layer[i].attn_post_norm = (struct gl_range){.offset = 300, .size = 256};
+        f->layer[i].ffn_post_norm = (struct gl_range){.offset = 400, .size = 256};
+    }
+    oplist_decode_body(&f->list, &f->p);
+#define SANDWICH " qkv attn_decode o attn_post_norm gate_up down ffn_post_norm"
+    look_at_labels(&f->list, "embed" SANDWICH SANDWICH);
+    const struct op *o = look_op(&f->list, "o", 0, 0),
+                    *norm = look_op(&f->list, "attn_post_norm", 0, 0);
+    assert_string_equal(look_attr(o, "post"), "store");
+    assert_int_equal(look_slot(o, "Y"), SLOT_NORMED);
+    assert_string_equal(look_attr(norm, "post"), "add");
+    assert_int_equal(look_slot(norm, "X"), SLOT_NORMED);
+    assert_int_equal(look_slot(norm, "Y"), SLOT_X);
+    assert_int_equal(op_find_bind(norm, "G")->fixed.offset, 300);
+}
+
+/* Without a norm in front, as in OLMo 2, products read the stream itself. */
+static void test_no_norm_in_front(void **state)
+{
+    struct fake *f = *state;
+    f->layer[0].qkv.has_gain = f->layer[1].qkv.has_gain = false;
+    oplist_prefill_body(&f->list, &f->p);
+    const struct op *qkv = look_op(&f->list, "qkv", 0, 0);
+    assert_string_equal(look_attr(qkv, "pre"), "none");
+    assert_int_equal(look_slot(qkv, "X"), SLOT_X);
+    assert_string_equal(f->list.ops[1].label, "qkv");
+}
+
+static void test_biases_lie_behind_gains(void **state)
+{
+    struct fake *f = *state;
+    f->layer[0].qkv.has_bias = f->layer[0].o.has_bias = true;
+    f->layer[0].o.vectors = (struct gl_range){.offset = 500, .size = 256};
+    oplist_prefill_body(&f->list, &f->p);
+    const struct op *qkv = look_op(&f->list, "qkv", 0, 0), *o = look_op(&f->list, "o", 0, 0);
+    assert_string_equal(look_attr(qkv, "bias"), "row");
+    assert_int_equal(look_const(qkv, "BIAS_AT"), 64);
+    assert_int_equal(op_find_bind(qkv, "A")->fixed.offset, 100);
+    assert_int_equal(look_const(o, "BIAS_AT"), 0);
+    assert_int_equal(op_find_bind(o, "A")->fixed.offset, 500);
+    assert_string_equal(look_attr(look_op(&f->list, "qkv", 1, 0), "bias"), "none");
+}
+
+static void test_windows_sinks_and_positions(void **state)
+{
+    struct fake *f = *state;
+    f->p.splits = 2;
+    f->desc.rope[ROPE_LOCAL] = (struct rope_desc){.dims = 8, .scale = 1.5};
+    f->desc.attn_softcap = 50;
+    f->layers[0] = (struct layer_desc){.window = 20, .rope = ROPE_LOCAL};
+    f->layers[1] = (struct layer_desc){.rope = ROPE_NONE};
+    f->layer[1].sinks = (struct gl_range){.offset = 600, .size = 16};
+    oplist_decode_body(&f->list, &f->p);
+    const struct op *local = look_op(&f->list, "attn_decode", 0, 0);
+    const struct op *none = look_op(&f->list, "attn_decode", 1, 0);
+    assert_int_equal(look_const(local, "WINDOW"), 20);
+    assert_int_equal(look_const(local, "SOFTCAP"), 1);
+    assert_int_equal(look_const(local, "ROPE_DIMS"), 8);
+    assert_int_equal(look_slot(local, "ROPE"), SLOT_ROPE_LOCAL);
+    assert_near(op_find_param(local, "rope_scale")->f, 1.5, 0);
+    assert_int_equal(look_const(none, "WINDOW"), 0);
+    assert_int_equal(look_const(none, "ROPE_DIMS"), 0);
+    assert_string_equal(look_attr(look_op(&f->list, "attn_merge", 0, 0), "sinks"), "none");
+    assert_string_equal(look_attr(look_op(&f->list, "attn_merge", 1, 0), "sinks"), "head");
+}
+
+static void test_scales_and_caps(void **state)
+{
+    struct fake *f = *state;
+    f->desc.residual_scale = 0.25;
+    f->desc.logit_scale = 0.5;
+    f->desc.logit_softcap = 30;
+    f->desc.act = MODEL_ACT_GELU_TANH;
+    oplist_decode_body(&f->list, &f->p);
+    oplist_head(&f->list, &f->p, DGL_PHASE_DECODE);
+    const struct op *down = look_op(&f->list, "down", 0, 0),
+                    *head = look_op(&f->list, "head", -1, 0);
+    assert_int_equal(look_const(down, "SCALED"), 1);
+    assert_near(op_find_param(down, "out_scale")->f, 0.25, 0);
+    assert_int_equal(look_const(look_op(&f->list, "qkv", 0, 0), "SCALED"), 0);
+    assert_string_equal(look_attr(look_op(&f->list, "gate_up", 0, 0), "act"), "gelu");
+    assert_string_equal(look_attr(head, "post"), "softcap");
+    assert_near(op_find_param(head, "out_scale")->f, 0.5, 0);
+    assert_near(op_find_param(head, "softcap")->f, 30, 0);
+}
+
+static void test_query_and_key_norms(void **state)
+{
+    struct fake *f = *state;
+    f->layer[0].qk_norm.size = 2 * 16 * 4;
+    f->layer[1].qk_norm.size = (4 + 2) * 16 * 4;
+    oplist_prefill_body(&f->list, &f->p);
+    assert_string_equal(look_attr(look_op(&f->list, "qk_norm", 0, 0), "span"), "head");
+    assert_string_equal(look_attr(look_op(&f->list, "qk_norm", 1, 0), "span"), "all");
+    assert_string_equal(f->list.ops[3].label, "qk_norm");
+    assert_string_equal(f->list.ops[4].label, "rope_kv");
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(test_prefill_order),
+        CASE(test_decode_order),
+        CASE(test_split_decode_order),
+        CASE(test_split_prefill_has_no_merge),
+        CASE(test_score_order),
+        CASE(test_histogram_levels),
+        CASE(test_penalty_and_idle),
+        CASE(test_gains_go_to_their_products),
+        CASE(test_head_takes_the_last_row),
+        cmocka_unit_test(test_attention),
+        CASE(test_bands_become_operations),
+        CASE(test_embed_reads_one_row),
+        CASE(test_layout_is_asked_for),
+        CASE(test_unknown_names),
+        CASE(test_sandwich_norms),
+        CASE(test_no_norm_in_front),
+        CASE(test_biases_lie_behind_gains),
+        CASE(test_windows_sinks_and_positions),
+        CASE(test_scales_and_caps),
+        CASE(test_query_and_key_norms),
+    };
+    int failures = test_run_table("samplers", test_sampler, samplers);
+    failures += test_run_table("products", test_product, products);
+    return failures + cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,263 @@
+/* dgl_bench(): rates, counters, bytes, and the profile of every kernel; times that a device cannot
+ * give are absent, never 0. */
+#include "tests/support/gl_fail.h"
+#include "tests/support/tiny_engine.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/seq/session.h"
+
+static struct tiny_engine engine; /* of the bundled model */
+
+/* The copy that bandwidth is measured with is kept small. */
+static int reset(void **state)
+{
+    (void)state;
+    gl_fail_reset();
+    gl_fail.max_buffer_bytes = 16 << 20;
+    return 0;
+}
+
+static struct dgl_bench_result bench(struct dgl_session *s, const struct dgl_bench_params *p)
+{
+    struct dgl_bench_result r;
+    assert_int_equal(dgl_bench(s, p, &r), DGL_OK);
+    return r;
+}
+
+/* ---- rates ------------------------------------------------------------------------------------
+ */
+
+static void test_counts_are_as_asked(void **state)
+{
+    (void)state;
+    struct dgl_bench_result r =
+        bench(engine.session,
+              dgl_bench_params(.prompt_tokens = 40, .decode_tokens = 6, .repetitions = 3));
+    assert_int_equal(r.prompt_tokens, 40);
+    assert_int_equal(r.decode_tokens, 6);
+    assert_int_equal(r.depth, 0);
+    assert_int_equal(r.repetitions, 3);
+    assert_int_equal(r.prefill.tokens, 40);
+    assert_int_equal(r.decode.tokens, 6);
+    assert_int_equal(r.decode.submits, 6);
+    assert_int_equal(r.decode.buffers_created, 0);
+    assert_int_equal(r.decode.programs_linked, 0);
+    assert_int_equal(r.prefill.buffers_created, 0);
+    assert_int_equal(r.num_profile, 0);
+    dgl_bench_result_finish(&r);
+}
+
+static void test_rates(void **state)
+{
+    (void)state;
+    struct dgl_bench_result r =
+        bench(engine.session,
+              dgl_bench_params(.prompt_tokens = 40, .decode_tokens = 6, .repetitions = 3));
+    int above = 0, below = 0;
+    for (int i = 0; i < 3; i++) {
+        assert_true(r.prefill_tps[i] > 0 && isfinite(r.prefill_tps[i]));
+        assert_true(r.decode_tps[i] > 0 && isfinite(r.decode_tps[i]));
+        above += r.decode_tps[i] >= r.decode_tps_median;
+        below += r.decode_tps[i] <= r.decode_tps_median;
+    }
+    assert_true(above >= 2 && below >= 2); /* a median */
+    assert_true(r.prefill_tps_median > r.decode_tps_median);
+    assert_true(r.copy_gbps > 0);
+    assert_true(r.cpu_us_per_token > 0);
+    /* All weights but the embedding table, which gives one row, and which is read again as the
+     * head. */
+    double weights = (double)dgl_model_get_info(engine.model)->weight_bytes;
+    assert_near(r.decode_gbps, weights * r.decode_tps_median * 1e-9, r.decode_gbps * 0.02);
+    dgl_bench_result_finish(&r);
+}
+
+static void test_median_of_two(void **state)
+{
+    (void)state;
+    struct dgl_bench_result r = bench(
+        engine.session, dgl_bench_params(.prompt_tokens = 8, .decode_tokens = 2, .repetitions = 2));
+    assert_near(r.decode_tps_median, (r.decode_tps[0] + r.decode_tps[1]) / 2, 1e-6);
+    dgl_bench_result_finish(&r);
+}
+
+static void test_depth_is_evaluated_first(void **state)
+{
+    (void)state;
+    struct dgl_bench_result r =
+        bench(engine.session, dgl_bench_params(.prompt_tokens = 16, .decode_tokens = 4,
+                                               .depth = 100, .repetitions = 1));
+    assert_int_equal(r.depth, 100);
+    assert_int_equal(r.prefill.tokens, 16);
+    assert_int_equal(r.decode.tokens, 4);
+    dgl_bench_result_finish(&r);
+}
+
+static void test_session_is_empty_afterwards(void **state)
+{
+    (void)state;
+    struct dgl_bench_result r = bench(
+        engine.session, dgl_bench_params(.prompt_tokens = 8, .decode_tokens = 2, .repetitions = 1));
+    dgl_bench_result_finish(&r);
+    assert_int_equal(dgl_session_len(engine.session), 0);
+    struct dgl_generate_result g = tiny_generate(
+        engine.session, dgl_generate_params(.prompt = "Once upon a time", .max_tokens = 4));
+    assert_int_equal(g.num_reused, 0);
+    assert_true(g.text_len > 0);
+    dgl_generate_result_finish(&g);
+}
+
+/* ---- profile ----------------------------------------------------------------------------------
+ */
+
+static const struct dgl_profile_entry *entry(const struct dgl_bench_result *r, const char *op,
+                                             enum dgl_phase phase)
+{
+    for (size_t i = 0; i < r->num_profile; i++)
+        if (strcmp(r->profile[i].op, op) == 0 && r->profile[i].phase == phase)
+            return &r->profile[i];
+    fail_msg("the profile has no %s", op);
+    return NULL;
+}
+
+static void test_profile_has_every_operation(void **state)
+{
+    (void)state;
+    struct dgl_bench_result r =
+        bench(engine.session, dgl_bench_params(.prompt_tokens = 16, .decode_tokens = 4,
+                                               .repetitions = 1, .profile = true));
+    static const char *const layer[] = {"qkv", "o", "gate_up", "down"};
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(entry(&r, layer[i], DGL_PHASE_PREFILL)->calls, 8);
+        assert_int_equal(entry(&r, layer[i], DGL_PHASE_DECODE)->calls, 8);
+    }
+    assert_int_equal(entry(&r, "rope_kv", DGL_PHASE_PREFILL)->calls, 8);
+    assert_int_equal(entry(&r, "attn_prefill", DGL_PHASE_PREFILL)->calls, 8);
+    assert_int_equal(entry(&r, "attn_decode", DGL_PHASE_DECODE)->calls, 8);
+    assert_int_equal(entry(&r, "head", DGL_PHASE_DECODE)->calls, 1);
+    assert_int_equal(entry(&r, "sample_max", DGL_PHASE_DECODE)->calls, 1);
+    assert_int_equal(entry(&r, "sample_pick", DGL_PHASE_DECODE)->calls, 1);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < r.num_profile; i++) {
+        assert_non_null(r.profile[i].kernel);
+        if (r.profile[i].phase == DGL_PHASE_DECODE)
+            bytes += r.profile[i].bytes;
+    }
+    assert_near((double)bytes, (double)dgl_model_get_info(engine.model)->weight_bytes,
+                (double)bytes * 0.02);
+    dgl_bench_result_finish(&r);
+    assert_int_equal(r.num_profile, 0);
+    assert_null(r.profile);
+}
+
+static void test_time_is_there_or_absent(void **state)
+{
+    (void)state;
+    struct dgl_bench_result r =
+        bench(engine.session, dgl_bench_params(.prompt_tokens = 16, .decode_tokens = 4,
+                                               .repetitions = 1, .profile = true));
+    bool timer = dgl_device_get_limits(engine.device)->timer;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < r.num_profile; i++) {
+        assert_true(r.profile[i].timed || r.profile[i].gpu_ns == 0);
+        assert_true(timer || !r.profile[i].timed);
+        sum += r.profile[i].gpu_ns;
+    }
+    assert_true(!timer || sum > 0);
+    dgl_bench_result_finish(&r);
+}
+
+static void test_no_timer_under_limits_min(void **state)
+{
+    (void)state;
+    struct tiny_engine e;
+    tiny_engine_open(&e, &(struct tiny_engine_params){.limits_min = true});
+    struct dgl_bench_result r =
+        bench(e.session, dgl_bench_params(.prompt_tokens = 8, .decode_tokens = 2, .repetitions = 1,
+                                          .profile = true));
+    assert_true(r.num_profile > 10);
+    for (size_t i = 0; i < r.num_profile; i++) {
+        assert_false(r.profile[i].timed);
+        assert_int_equal(r.profile[i].gpu_ns, 0);
+    }
+    dgl_bench_result_finish(&r);
+    tiny_engine_close(&e);
+}
+
+/* ---- refusals ---------------------------------------------------------------------------------
+ */
+
+struct refusal {
+    const char *name;
+    struct dgl_bench_params p;
+    const char *word;
+};
+
+static const struct refusal refusals[] = {
+    {"negative prompt", {.prompt_tokens = -1}, "positive"},
+    {"negative decode", {.decode_tokens = -1}, "positive"},
+    {"negative depth", {.prompt_tokens = 4, .decode_tokens = 4, .depth = -1}, "positive"},
+    {"65 repetitions", {.prompt_tokens = 4, .decode_tokens = 4, .repetitions = 65}, "64"},
+    {"more than the context", {.prompt_tokens = 600, .decode_tokens = 4}, "512"},
+    {"depth beyond the context", {.prompt_tokens = 4, .decode_tokens = 4, .depth = 510}, "510"},
+    {"the largest numbers",
+     {.prompt_tokens = INT32_MAX, .decode_tokens = INT32_MAX, .depth = INT32_MAX},
+     "2147483647"},
+};
+
+static void test_refusal(void **state)
+{
+    const struct refusal *row = *state;
+    struct dgl_bench_result r;
+    test_log_clear(&engine.log);
+    assert_int_equal(dgl_bench(engine.session, &row->p, &r), DGL_ERR_INVALID_ARG);
+    assert_int_equal(engine.log.errors, 1);
+    assert_contains(engine.log.text, row->word);
+    dgl_bench_result_finish(&r);
+}
+
+/* ---- progress ---------------------------------------------------------------------------------
+ */
+
+static bool cancel_second(void *priv, const char *what, uint64_t done, uint64_t total)
+{
+    (void)what;
+    assert_true(done <= total);
+    return ++*(int *)priv < 2;
+}
+
+static void test_progress_cancels(void **state)
+{
+    (void)state;
+    struct dgl_bench_result r;
+    int calls = 0;
+    assert_int_equal(
+        dgl_bench(engine.session,
+                  dgl_bench_params(.prompt_tokens = 4, .decode_tokens = 2,
+                                   .progress_cb = cancel_second, .progress_priv = &calls),
+                  &r),
+        DGL_ERR_CANCELLED);
+    assert_int_equal(calls, 2);
+    dgl_bench_result_finish(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_counts_are_as_asked, reset),
+        cmocka_unit_test_setup(test_rates, reset),
+        cmocka_unit_test_setup(test_median_of_two, reset),
+        cmocka_unit_test_setup(test_depth_is_evaluated_first, reset),
+        cmocka_unit_test_setup(test_session_is_empty_afterwards, reset),
+        cmocka_unit_test_setup(test_profile_has_every_operation, reset),
+        cmocka_unit_test_setup(test_time_is_there_or_absent, reset),
+        cmocka_unit_test_setup(test_no_timer_under_limits_min, reset),
+        cmocka_unit_test_setup(test_progress_cancels, reset),
+    };
+    tiny_engine_open(&engine, &(struct tiny_engine_params){.path = BUNDLED_MODEL, .context = 512});
+    int failures = cmocka_run_group_tests(tests, NULL, NULL);
+    failures += test_run_table("refusal", test_refusal, refusals);
+    tiny_engine_close(&engine);
+    return failures;
+}

@@ -1,0 +1,164 @@
+/* Row layouts byte by byte: strides, padding, scales beside codes, and what is refused. */
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+
+#include "core/memory/repack.h"
+
+static void check_stride(enum dgl_dtype type, const char *layout, uint64_t cols, uint64_t want)
+{
+    uint64_t words = UINT64_MAX;
+    assert_true(repack_stride(type, layout, cols, &words));
+    assert_int_equal(words, want);
+}
+
+static void native_strides_are_the_file_rows(void **state)
+{
+    (void)state;
+    check_stride(DGL_F32, "native", 36, 36);
+    check_stride(DGL_F16, "native", 36, 18);
+    check_stride(DGL_BF16, "native", 4, 2);
+    check_stride(DGL_Q4_K, "native", 256, 36);
+    check_stride(DGL_Q4_K, "native", 260, 72);
+    check_stride(DGL_Q4_K, "native", 4, 36);
+    check_stride(DGL_AFFINE, "native", 4, 12);
+    check_stride(DGL_AFFINE, "native", 1152, 432);
+}
+
+static void an_odd_row_is_rounded_up_to_words(void **state)
+{
+    (void)state;
+    const uint16_t src[3] = {0x1111, 0x2222, 0x3333};
+    uint32_t dst[2] = {0xAAAAAAAAu, 0xAAAAAAAAu};
+    check_stride(DGL_F16, "native", 3, 2);
+    assert_true(repack_row(DGL_F16, "native", src, 3, dst));
+    assert_int_equal(dst[0], 0x22221111u);
+    assert_int_equal(dst[1], 0x3333u);
+}
+
+static void split_strides_round_up_to_256_columns(void **state)
+{
+    (void)state;
+    check_stride(DGL_Q8_0, "split", 256, 68);
+    check_stride(DGL_Q8_0, "split", 4, 68);
+    check_stride(DGL_Q8_0, "split", 1152, 340);
+    check_stride(DGL_Q8_0, "split", 2048, 544);
+    check_stride(DGL_Q4_0, "split", 256, 36);
+    check_stride(DGL_Q4_0, "split", 1152, 180);
+    check_stride(DGL_MXFP4, "split", 256, 36); /* 34, rounded up to 16 bytes */
+    check_stride(DGL_MXFP4, "split", 512, 68);
+    check_stride(DGL_MXFP4, "split", 2880, 408);
+    check_stride(DGL_Q6_K, "split", 256, 56); /* 52.5, likewise */
+    check_stride(DGL_Q6_K, "split", 2048, 420);
+    check_stride(DGL_Q5_K, "native", 1152, 220);
+}
+
+/* Kernels find the scales of a row from its stride alone. */
+static void strides_tell_how_many_blocks_there_are(void **state)
+{
+    (void)state;
+    for (uint64_t blocks = 1; blocks <= 1024; blocks++) {
+        uint64_t words = 0;
+        assert_true(repack_stride(DGL_MXFP4, "split", 256 * blocks, &words));
+        assert_int_equal(words / 34, blocks);
+        assert_true(repack_stride(DGL_Q6_K, "split", 256 * blocks, &words));
+        assert_int_equal(words * 2 / 105, blocks);
+    }
+}
+
+static void strides_that_overflow_are_refused(void **state)
+{
+    (void)state;
+    uint64_t words = 7;
+    assert_false(repack_stride(DGL_F32, "native", UINT64_MAX / 2, &words));
+    assert_false(repack_stride(DGL_Q8_0, "split", UINT64_MAX - 3, &words));
+    assert_int_equal(words, 7);
+}
+
+static void pairs_without_a_layout_are_refused(void **state)
+{
+    (void)state;
+    uint64_t words;
+    uint32_t dst[17];
+    const uint8_t src[34] = {0};
+    assert_false(repack_stride(DGL_Q8_0, "native", 32, &words));
+    assert_false(repack_stride(DGL_Q4_K, "split", 256, &words));
+    assert_false(repack_stride(DGL_F16, "", 32, &words));
+    assert_false(repack_stride(DGL_U8, "native", 32, &words));
+    assert_false(repack_stride(DGL_Q6_K, "native", 256, &words));
+    assert_false(repack_stride(DGL_IQ4_NL, "native", 32, &words));
+    assert_false(repack_stride(DGL_I64, "native", 32, &words));
+    assert_false(repack_row(DGL_Q8_0, "native", src, 32, dst));
+    assert_false(repack_row(DGL_F32, "planes", src, 4, dst));
+}
+
+static void native_rows_are_copied(void **state)
+{
+    (void)state;
+    uint8_t src[288];
+    uint32_t dst[73];
+    for (size_t i = 0; i < sizeof(src); i++)
+        src[i] = (uint8_t)(i * 7 + 3);
+    dst[72] = 0xDEADBEEFu;
+    assert_true(repack_row(DGL_Q4_K, "native", src, 260, dst));
+    assert_memory_equal(dst, src, sizeof(src));
+    assert_int_equal(dst[72], 0xDEADBEEFu);
+}
+
+struct split_row {
+    const char *name;
+    enum dgl_dtype type;
+    uint32_t cols;
+    size_t code_bytes, scale_at, scale_bytes; /* in a block of the file */
+};
+static const struct split_row split_rows[] = {
+    {"q8_0 of 100", DGL_Q8_0, 100, 32, 0, 2},  {"q8_0 of 1152", DGL_Q8_0, 1152, 32, 0, 2},
+    {"q4_0 of 36", DGL_Q4_0, 36, 16, 0, 2},    {"q4_0 of 1152", DGL_Q4_0, 1152, 16, 0, 2},
+    {"mxfp4 of 32", DGL_MXFP4, 32, 16, 0, 1},  {"mxfp4 of 2880", DGL_MXFP4, 2880, 16, 0, 1},
+    {"q6_k of 80", DGL_Q6_K, 80, 208, 208, 2}, {"q6_k of 1152", DGL_Q6_K, 1152, 208, 208, 2},
+};
+
+/* All codes, all scales, zeros for the columns up to the next 256 and up to 16 bytes; nothing
+ * behind. */
+static void split_takes_the_scales_out_of_the_blocks(void **state)
+{
+    const struct split_row *row = *state;
+    const struct dgl_dtype_traits *t = dgl_dtype_get(row->type);
+    uint8_t src[4096], want[4096] = {0};
+    uint32_t dst[1025];
+    uint64_t words = 0, seed = row->cols;
+    size_t blocks = (row->cols + 255u) / 256u * (256u / t->block);
+    assert_true(repack_stride(row->type, "split", row->cols, &words));
+    assert_true(words <= 1024);
+    for (size_t i = 0; i < sizeof(src); i++)
+        src[i] = (uint8_t)(test_rand(&seed) >> 32);
+    for (size_t b = 0; b * t->block < row->cols; b++) {
+        const uint8_t *block = src + b * t->block_bytes;
+        size_t left = row->cols - b * t->block, codes = row->code_bytes;
+        if (row->type == DGL_Q8_0 && left < codes)
+            codes = left; /* a byte per column */
+        memcpy(want + b * row->code_bytes, block + (row->scale_at == 0 ? row->scale_bytes : 0),
+               codes);
+        memcpy(want + blocks * row->code_bytes + b * row->scale_bytes, block + row->scale_at,
+               row->scale_bytes);
+    }
+    memset(dst, 0xEE, sizeof(dst));
+    assert_true(repack_row(row->type, "split", src, row->cols, dst));
+    assert_memory_equal(dst, want, 4 * words);
+    assert_int_equal(dst[words], 0xEEEEEEEEu);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(native_strides_are_the_file_rows),
+        cmocka_unit_test(an_odd_row_is_rounded_up_to_words),
+        cmocka_unit_test(split_strides_round_up_to_256_columns),
+        cmocka_unit_test(strides_tell_how_many_blocks_there_are),
+        cmocka_unit_test(strides_that_overflow_are_refused),
+        cmocka_unit_test(pairs_without_a_layout_are_refused),
+        cmocka_unit_test(native_rows_are_copied),
+    };
+    int failed = test_run_table("split", split_takes_the_scales_out_of_the_blocks, split_rows);
+    return failed + cmocka_run_group_tests(tests, NULL, NULL);
+}

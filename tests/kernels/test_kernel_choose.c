@@ -1,0 +1,462 @@
+/* Choice of kernels: rules of the device, ranks, hints by layer, user's files, reasons. Built-in
+ * kernels are this file's own. */
+#include "tests/support/kernel_sets.h"
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+
+#include "core/base/file.h"
+#include "kernels/set/embedded.h"
+#include "kernels/kernels.h"
+
+#define KERNEL(name, op, variant, lines)                                                           \
+    "// Summary\n//! NAME " name "\n//! OP " op "\n//! VARIANT " variant "\n" lines                \
+    "void body(uvec3 group)\n{\n}\n"
+#define SMALL "//! LOCAL 64\n//! GROUPS 1\n"
+
+#define BUILTIN(name, op, variant, lines)                                                          \
+    {                                                                                              \
+        name ".comp", KERNEL(name, op, variant, lines),                                            \
+            sizeof(KERNEL(name, op, variant, lines)) - 1                                           \
+    }
+
+/* Takes the place of the library's own table. */
+const struct kernel_embedded kernel_embedded[] = {
+    BUILTIN("mm", "matmul", "baseline",
+            "//! WHEN weight f16 q4_k\n//! WHEN phase decode prefill\n//! CONST N K\n"
+            "//! TUNE ROWS = SOFTWARE ? 1 : 4 in 1 2 4\n//! LOCAL 32 ROWS\n"
+            "//! GROUPS ceildiv(BAND, ROWS) T\n//! SHARED 4 * LOCAL_X\n//! PREFER 10\n"),
+    BUILTIN("mm_sub", "matmul", "gemv_subgroup",
+            "//! WHEN weight f16\n//! WHEN phase decode\n//! CONST N K\n" SMALL
+            "//! REQUIRE SUBGROUP_SIZE >= 8\n//! PREFER 20\n"
+            "//! EXTENSION GL_KHR_shader_subgroup_arithmetic\n"),
+    BUILTIN("mm_half", "matmul", "half",
+            "//! WHEN weight f16\n//! WHEN phase decode\n" SMALL
+            "//! PRECISION f16\n//! PREFER 99\n//! EXTENSION GL_f16\n"),
+    BUILTIN("attn_stream", "attn_decode", "baseline streaming",
+            "//! WHEN kv f16 f32\n" SMALL "//! CONST SPLITS = 1\n"),
+    BUILTIN("attn_tiled", "attn_decode", "tiled_large",
+            "//! WHEN kv f16\n//! LOCAL 128\n//! GROUPS 1\n//! SHARED 32768\n//! PREFER 30\n"),
+    BUILTIN("attn_pre", "attn_prefill", "streaming", SMALL),
+    /* one kernel per rule of the device */
+    BUILTIN("wide", "r_wide", "v", "//! LOCAL 129\n//! GROUPS 1\n"),
+    BUILTIN("cube", "r_cube", "v", "//! LOCAL 16 16 16\n//! GROUPS 1\n"),
+    BUILTIN("deep", "r_deep", "v", "//! LOCAL 1 1 65\n//! GROUPS 1\n"),
+    BUILTIN("zero", "r_zero", "v", "//! CONST L\n//! LOCAL L\n//! GROUPS 1\n"),
+    BUILTIN("shared", "r_shared", "v", SMALL "//! SHARED 16385\n"),
+    BUILTIN("binds", "r_binds", "v",
+            SMALL "//! BIND read uint A\n//! BIND read uint B\n//! BIND read uint C\n"
+                  "//! BIND read uint D\n//! BIND read uint E\n"),
+    BUILTIN("require", "r_require", "v", SMALL "//! REQUIRE COMPUTE_UNITS > 2\n"),
+    BUILTIN("divide", "r_divide", "v", SMALL "//! CONST L\n//! REQUIRE 8 / L\n"),
+    BUILTIN("tune", "r_tune", "v", SMALL "//! CONST L\n//! TUNE A = L in 1 2 4\n"),
+    BUILTIN("attr", "r_attr", "v", SMALL "//! WHEN act none silu\n//! WHEN post glu\n"),
+    BUILTIN("packed", "r_layout", "v", SMALL "//! WHEN weight q8_0 q4_k\n//! LAYOUT tiled\n"),
+    BUILTIN("usual", "r_layout", "w", SMALL "//! WHEN weight q8_0 q4_k\n"),
+    BUILTIN("equal_a", "r_equal", "v", SMALL "//! PREFER 5\n"),
+    BUILTIN("equal_b", "r_equal", "w", SMALL "//! PREFER 5\n"),
+    BUILTIN("rank", "r_rank", "v", SMALL "//! WHEN w a b\n//! PREFER W_a ? 10 : -10\n"),
+    BUILTIN("rank_b", "r_rank", "w", SMALL),
+    {NULL, NULL, 0},
+};
+
+static const struct kernel_var big_gpu[] = {
+    {"SUBGROUP_SIZE", 32}, {"SHARED_BYTES", 49152}, {"MAX_INVOCATIONS", 1024},
+    {"MAX_LOCAL_X", 1024}, {"MAX_LOCAL_Y", 1024},   {"MAX_LOCAL_Z", 64},
+    {"MAX_SSBO", 16},      {"COMPUTE_UNITS", 132},  {"HAS_GL_KHR_shader_subgroup_arithmetic", 1},
+    {"HAS_GL_f16", 1}};
+static const struct kernel_var software[] = {{"SOFTWARE", 1}, {"LLVMPIPE", 1}};
+
+struct device {
+    const struct kernel_var *facts;
+    size_t count;
+};
+static const struct device minimum = {NULL, 0}, big = {big_gpu, sizeof(big_gpu) / sizeof(*big_gpu)},
+                           soft = {software, 2};
+
+/* "op key=word key=word NAME:value": a request in one line, in static memory. */
+static struct kernel_request parse_request(const char *line)
+{
+    static char text[256];
+    struct kernel_request r = {0};
+    char *save = NULL;
+    snprintf(text, sizeof(text), "%s", line);
+    r.op = strtok_r(text, " ", &save);
+    for (char *word; (word = strtok_r(NULL, " ", &save));) {
+        char *equals = strchr(word, '='), *colon = strchr(word, ':');
+        if (equals) {
+            *equals = '\0';
+            r.attrs[r.num_attrs++] = (struct kernel_attr){word, equals + 1};
+        } else if (colon) {
+            *colon = '\0';
+            r.consts[r.num_consts++] = (struct kernel_var){word, strtoll(colon + 1, NULL, 10)};
+        }
+    }
+    return r;
+}
+
+/* The choice, or an error message, of one request; `wanted` is the kernel's name and `text` a part
+ * of its reason, or `wanted` is NULL and `text` a part of the message. */
+static void assert_choice_in(const struct kernel_set *set, const struct device *device,
+                             const char *line, const char *wanted, const char *text)
+{
+    static struct kernel_choice choice;
+    struct test_log log;
+    const struct kernel_request request = parse_request(line);
+    test_log_init(&log, DGL_LOG_ERROR);
+    enum dgl_status status =
+        kernel_choose(&log.log, set, &request, device->facts, device->count, &choice);
+    if (!wanted) {
+        assert_int_equal(status, DGL_ERR_UNSUPPORTED);
+        assert_int_equal(log.errors, 1);
+        assert_contains(log.text, text);
+        return;
+    }
+    if (status != DGL_OK)
+        fail_msg("%s", log.text);
+    assert_string_equal(choice.kernel->name, wanted);
+    assert_contains(choice.reason, text);
+}
+
+struct choose_case {
+    const char *name;
+    const struct device *device;
+    const char *request;
+    const char *wanted; /* kernel; NULL: refused */
+    const char *text;   /* part of the reason or of the message */
+};
+
+/* The same with layers of hints. */
+struct hint_case {
+    struct choose_case c;
+    const char *hints, *profile;   /* --kernel-hints, --kernel-profile */
+    const char *pinned, *defaults; /* of the manifest */
+};
+
+#define F16    "matmul weight=f16 phase=decode N:100 K:64"
+#define Q4K    "matmul weight=q4_k phase=decode N:100 K:64"
+#define DECODE "attn_decode kv=f16"
+
+static const struct choose_case plain[] = {
+    /* heuristics */
+    {"highest rank", &big, F16, "mm_sub", "preferred: 20 over mm (10)"},
+    {"what cannot run is passed over", &minimum, F16, "mm",
+     "the only one that can run; passed over: mm_sub: EXTENSION GL_KHR_shader_subgroup_arithmetic "
+     "is absent"},
+    {"only one serves", &big, Q4K, "mm", "the only one that can run"},
+    {"other phase", &big, "matmul weight=f16 phase=prefill N:1 K:1", "mm", "the only one"},
+    {"equal ranks", &big, "r_equal", "equal_a", "preferred: 5 over equal_b (5)"},
+    {"rank by attribute", &big, "r_rank w=a", "rank", "10 over rank_b (0)"},
+    {"rank by attribute, the other", &big, "r_rank w=b", "rank_b", "0 over rank (-10)"},
+    /* attributes and constants */
+    {"unknown operation", &big, "conv", NULL, "no kernel can run conv: none has that operation"},
+    {"unknown word", &big, "matmul weight=q5 phase=decode N:1 K:1", NULL,
+     "no kernel can run matmul weight=q5 phase=decode: mm: WHEN weight f16 q4_k, not q5"},
+    {"absent attribute", &big, "matmul weight=f16 N:1 K:1", NULL,
+     "mm: WHEN phase decode prefill, not none"},
+    {"absent attribute that may be none", &big, "r_attr post=glu", "attr", ""},
+    {"attribute of another word", &big, "r_attr post=glu act=gelu", NULL,
+     "attr: WHEN act none silu, not gelu"},
+    {"attribute that nobody mentions", &big, "r_attr post=glu x=y", "attr", ""},
+    {"constant not given", &minimum, "matmul weight=f16 phase=decode N:1", NULL,
+     "mm: CONST K is not given"},
+    {"constant with a default", &minimum, DECODE, "attn_stream", "the only one"},
+    /* how weights lie in memory */
+    {"layout tiled", &big, "r_layout weight=q4_k layout=tiled", "packed", "the only one"},
+    {"usual layout", &big, "r_layout weight=q4_k layout=native", "usual", "the only one"},
+    {"usual layout of q8_0", &big, "r_layout weight=q8_0 layout=split", "usual", "the only one"},
+    {"layout that nobody reads", &big, "r_layout weight=q8_0 layout=native", NULL,
+     "packed: LAYOUT tiled, not native; usual: LAYOUT split, not native"},
+    {"layout left open", &big, "r_layout weight=q8_0", "packed", "preferred: 0 over usual (0)"},
+    /* rules of the device */
+    {"side of the local size", &minimum, "r_wide", NULL,
+     "wide: LOCAL_X is 129, MAX_LOCAL_X is 128"},
+    {"product of the local size", &big, "r_cube", NULL,
+     "cube: LOCAL has 4096 invocations or more, MAX_INVOCATIONS is 1024"},
+    {"depth of the local size", &big, "r_deep", NULL, "deep: LOCAL_Z is 65, MAX_LOCAL_Z is 64"},
+    {"local size of zero", &big, "r_zero L:0", NULL, "zero: LOCAL_X is 0"},
+    {"negative local size", &big, "r_zero L:-1", NULL, "zero: LOCAL_X is -1"},
+    {"shared memory", &minimum, "r_shared", NULL, "shared: SHARED is 16385, SHARED_BYTES is 16384"},
+    {"shared memory of a larger device", &big, "r_shared", "shared", ""},
+    {"number of buffers", &minimum, "r_binds", NULL, "binds: it has 5 BINDs, MAX_SSBO is 4"},
+    {"number of buffers of a larger device", &big, "r_binds", "binds", ""},
+    {"REQUIRE", &minimum, "r_require", NULL, "require: REQUIRE COMPUTE_UNITS > 2"},
+    {"REQUIRE on a larger device", &big, "r_require", "require", ""},
+    {"division by zero", &big, "r_divide L:0", NULL,
+     "divide: REQUIRE cannot be evaluated: division by zero"},
+    {"preset that is no choice", &big, "r_tune L:3", NULL,
+     "tune: TUNE A: 3 is not one of its choices"},
+    {"preset that is a choice", &big, "r_tune L:4", "tune", ""},
+};
+
+static const struct hint_case hinted[] = {
+    /* the five hints */
+    {{"attentionDecode by alias", &big, DECODE, "attn_stream",
+      "hint attentionDecode=streaming (--kernel-hints)"},
+     .hints = "{\"attentionDecode\":\"streaming\"}"},
+    {{"attentionDecode auto", &big, DECODE, "attn_tiled", "preferred: 30"},
+     .hints = "{\"attentionDecode\":\"auto\"}"},
+    {{"attentionDecode that cannot run", &minimum, DECODE, NULL,
+      "the hint attentionDecode=tiled_large (--kernel-hints) cannot be met for attn_decode kv=f16: "
+      "attn_tiled: SHARED is 32768, SHARED_BYTES is 16384; choose another value or auto"},
+     .hints = "{\"attentionDecode\":\"tiled_large\"}"},
+    {{"attentionDecode of another cache", &big, "attn_decode kv=f32", NULL,
+      "attn_tiled: WHEN kv f16, not f32"},
+     .hints = "{\"attentionDecode\":\"tiled_large\"}"},
+    {{"attentionDecode that nobody is", &big, DECODE, NULL, "no kernel is of that kind"},
+     .hints = "{\"attentionDecode\":\"tiled_small\"}"},
+    {{"attentionDecode is not for prefill", &big, "attn_prefill", "attn_pre", "the only one"},
+     .hints = "{\"attentionDecode\":\"tiled_small\"}"},
+    {{"attentionPrefill", &big, "attn_prefill", "attn_pre", "hint attentionPrefill=streaming"},
+     .hints = "{\"attentionPrefill\":\"streaming\"}"},
+    {{"attentionPrefill is not for decode", &big, DECODE, "attn_tiled", "preferred"},
+     .hints = "{\"attentionPrefill\":\"tiled_small\"}"},
+    {{"f16Matmul", &big, F16, "mm_sub", "hint f16Matmul=gemv_subgroup"},
+     .hints = "{\"f16Matmul\":\"gemv_subgroup\"}"},
+    {{"f16Matmul without subgroups", &soft, F16, NULL,
+      "mm_sub: EXTENSION GL_KHR_shader_subgroup_arithmetic is absent"},
+     .hints = "{\"f16Matmul\":\"gemv_subgroup\"}"},
+    {{"f16Matmul is not for q4_k", &soft, Q4K, "mm", "the only one"},
+     .hints = "{\"f16Matmul\":\"gemv_subgroup\"}"},
+    {{"f16Matmul is not for prefill", &soft, "matmul weight=f16 phase=prefill N:1 K:1", "mm",
+      "the only one"},
+     .hints = "{\"f16Matmul\":\"gemv_subgroup\"}"},
+    {{"q4kMatmul fused", &big, Q4K, "mm", "hint q4kMatmul=fused_q4k"},
+     .hints = "{\"q4kMatmul\":\"fused_q4k\"}"},
+    {{"q4kMatmul unpacked", &big, Q4K, NULL,
+      "q4kMatmul=dequant_f16 (--kernel-hints) cannot be met for matmul weight=q4_k phase=decode: "
+      "the weights are still packed"},
+     .hints = "{\"q4kMatmul\":\"dequant_f16\"}"},
+    {{"q4kMatmul unpacked is met by f16", &minimum, F16, "mm", "the only one"},
+     .hints = "{\"q4kMatmul\":\"dequant_f16\"}"},
+    {{"q4kMatmul gemv_subgroup", &big, Q4K, NULL, "mm_sub: WHEN weight f16, not q4_k"},
+     .hints = "{\"q4kMatmul\":\"gemv_subgroup\"}"},
+    {{"computePrecision f16", &big, F16, "mm_half", "hint computePrecision=f16"},
+     .hints = "{\"computePrecision\":\"f16\"}"},
+    {{"computePrecision f16 without support", &minimum, F16, NULL,
+      "mm_half: EXTENSION GL_f16 is absent"},
+     .hints = "{\"computePrecision\":\"f16\"}"},
+    {{"computePrecision f32", &big, F16, "mm_sub", "preferred"},
+     .hints = "{\"computePrecision\":\"f32\"}"},
+    {{"computePrecision f16 is about matmul", &minimum, DECODE, "attn_stream", "the only one"},
+     .hints = "{\"computePrecision\":\"f16\"}"},
+    {{"f16 kernel by its name", &big, F16, "mm_half", "hint variants.matmul=mm_half"},
+     .hints = "{\"variants\":{\"matmul\":\"mm_half\"}}"},
+    /* variants */
+    {{"variant by name", &big, F16, "mm", "hint variants.matmul=mm (--kernel-hints)"},
+     .hints = "{\"variants\":{\"matmul\":\"mm\"}}"},
+    {{"variant by word", &big, F16, "mm", "hint variants.matmul/decode=baseline"},
+     .hints = "{\"variants\":{\"matmul/decode\":\"baseline\"}}"},
+    {{"variant of another word", &big, F16, "mm_sub", "preferred"},
+     .hints = "{\"variants\":{\"matmul/prefill\":\"mm\"}}"},
+    {{"variant of two words", &big, F16, "mm", "matmul/f16/decode"},
+     .hints = "{\"variants\":{\"matmul/f16/decode\":\"mm\"}}"},
+    {{"more words decide", &big, F16, "mm", "matmul/decode"},
+     .hints = "{\"variants\":{\"matmul/decode\":\"mm\",\"matmul\":\"mm_sub\"}}"},
+    {{"more words auto", &big, F16, "mm", "variants.matmul=mm"},
+     .hints = "{\"variants\":{\"matmul/decode\":\"auto\",\"matmul\":\"mm\"}}"},
+    {{"variant decides over the five", &big, DECODE, "attn_stream", "variants.attn_decode"},
+     .hints =
+         "{\"variants\":{\"attn_decode\":\"attn_stream\"},\"attentionDecode\":\"tiled_large\"}"},
+    {{"variant that serves others says nothing", &big, Q4K, "mm",
+      "hint variants.matmul=mm_sub (--kernel-hints) does not apply here: mm_sub: WHEN weight f16, "
+      "not q4_k"},
+     .hints = "{\"variants\":{\"matmul\":\"mm_sub\"}}"},
+    {{"variant that cannot run", &minimum, F16, NULL,
+      "the hint variants.matmul=mm_sub (--kernel-hints) cannot be met"},
+     .hints = "{\"variants\":{\"matmul\":\"mm_sub\"}}"},
+    /* layers */
+    {{"profile that cannot be met", &minimum, F16, "mm",
+      "(--kernel-profile fast) does not apply here: mm_sub: "},
+     .profile = "fast"},
+    {{"profile that can be met", &big, DECODE, "attn_stream",
+      "hint attentionDecode=streaming (--kernel-profile fast)"},
+     .profile = "fast"},
+    {{"profile with packed weights", &big, Q4K, "mm", "the weights are still packed"},
+     .profile = "fast"},
+    {{"defaults that cannot be met", &minimum, DECODE, "attn_stream",
+      "hint attentionDecode=tiled_large (manifest) does not apply here: attn_tiled: SHARED"},
+     .defaults = "{\"attentionDecode\":\"tiled_large\"}"},
+    {{"defaults that can be met", &big, DECODE, "attn_stream", "(manifest)"},
+     .defaults = "{\"attentionDecode\":\"streaming\"}"},
+    {{"pinned that cannot be met", &minimum, DECODE, NULL, "(manifest (pinned)) cannot be met"},
+     .pinned = "{\"attentionDecode\":\"tiled_large\"}"},
+    {{"pinned beats defaults", &big, DECODE, "attn_stream", "(manifest (pinned))"},
+     .pinned = "{\"attentionDecode\":\"streaming\"}",
+     .defaults = "{\"attentionDecode\":\"tiled_large\"}"},
+    {{"profile beats pinned", &big, DECODE, "attn_stream", "profile fast"},
+     .profile = "fast",
+     .pinned = "{\"attentionDecode\":\"tiled_large\"}"},
+    {{"hints beat profile", &big, DECODE, "attn_tiled", "(--kernel-hints)"},
+     .hints = "{\"attentionDecode\":\"tiled_large\"}",
+     .profile = "fast"},
+    {{"auto above hides what is below", &big, DECODE, "attn_tiled", "preferred"},
+     .hints = "{\"attentionDecode\":\"auto\"}",
+     .pinned = "{\"attentionDecode\":\"streaming\"}"},
+    {{"higher layer beats more words", &big, DECODE, "attn_stream", "attentionDecode=streaming"},
+     .hints = "{\"attentionDecode\":\"streaming\"}",
+     .pinned = "{\"variants\":{\"attn_decode/f16\":\"attn_tiled\"}}"},
+};
+
+static void request_gives_kernel(void **state)
+{
+    const struct choose_case *c = *state;
+    struct kernel_set *set = loaded_set(NULL);
+    assert_choice_in(set, c->device, c->request, c->wanted, c->text);
+    kernel_set_destroy(&set);
+}
+
+static void hints_give_kernel(void **state)
+{
+    const struct hint_case *h = *state;
+    struct kernel_set *set =
+        loaded_set(dgl_kernels_params(.hints = h->hints, .profile = h->profile));
+    struct kernel_set *with = NULL;
+    assert_int_equal(kernel_set_with_manifest(NULL, set, h->defaults, h->pinned, &with), DGL_OK);
+    assert_choice_in(with, h->c.device, h->c.request, h->c.wanted, h->c.text);
+    kernel_set_destroy(&with);
+    kernel_set_destroy(&set);
+}
+
+/* ---- kernels that a user adds ---- */
+
+struct added_case {
+    const char *name;
+    const char *lines; /* of the added kernel mm_user */
+    const char *request;
+    const char *hints, *profile, *config;
+    const char *wanted, *text;
+};
+
+static const struct added_case added[] = {
+    {"added kernel wins", SMALL, F16, NULL, NULL, NULL, "mm_user", "file "},
+    {"added kernel with a low rank wins", SMALL "//! PREFER -5\n", F16, NULL, NULL, NULL, "mm_user",
+     "file "},
+    {"added kernel beats the config file", SMALL, F16, NULL, NULL,
+     "{\"variants\":{\"matmul\":\"mm\"}}", "mm_user", "file "},
+    {"profile beats an added kernel", SMALL, F16, NULL, "fast", NULL, "mm_sub", "profile fast"},
+    {"hint beats an added kernel", SMALL, F16, "{\"variants\":{\"matmul\":\"mm\"}}", NULL, NULL,
+     "mm", "hint"},
+    {"config file decides what it does not serve", SMALL "//! WHEN weight q4_k\n", F16, NULL, NULL,
+     "{\"variants\":{\"matmul\":\"mm\"}}", "mm", "hint"},
+    {"added kernel serves others", SMALL "//! WHEN weight q4_k\n", F16, NULL, NULL, NULL, "mm_sub",
+     "preferred"},
+    {"added kernel that cannot run", SMALL "//! REQUIRE K > 64\n//! CONST K\n", F16, NULL, NULL,
+     NULL, NULL,
+     "no kernel of the given files can run matmul weight=f16 phase=decode: mm_user: REQUIRE K > "
+     "64"},
+    {"added kernel that cannot run beside a hint", SMALL "//! REQUIRE 0\n", F16,
+     "{\"variants\":{\"matmul\":\"mm\"}}", NULL, NULL, "mm", "hint"},
+};
+
+static void added_kernel_ranks_between_config_and_profile(void **state)
+{
+    const struct added_case *c = *state;
+    char *dir = test_tmpdir(), text[1024];
+    snprintf(text, sizeof(text), KERNEL("mm_user", "matmul", "mine", "%s"), c->lines);
+    test_write_file(dir, "mm_user.comp", text, strlen(text));
+    char *config = c->config ? dgl_path_join(dir, "config.json") : NULL;
+    if (config)
+        test_write_file(dir, "config.json", c->config, strlen(c->config));
+    struct kernel_set *set = loaded_set(
+        dgl_kernels_params(.dirs = (const char *const[]){dir}, .num_dirs = 1, .hints = c->hints,
+                           .profile = c->profile, .config_file = config));
+    assert_choice_in(set, &big, c->request, c->wanted, c->text);
+    kernel_set_destroy(&set);
+    free(config);
+    test_tmpdir_remove(dir);
+}
+
+static void replaced_kernel_keeps_its_place(void **state)
+{
+    (void)state;
+    char *dir = test_tmpdir();
+    static const char text[] = KERNEL("mm", "matmul", "baseline", SMALL "//! PREFER 10\n");
+    test_write_file(dir, "mm.comp", text, strlen(text));
+    struct kernel_set *set =
+        loaded_set(dgl_kernels_params(.dirs = (const char *const[]){dir}, .num_dirs = 1));
+    assert_choice_in(set, &big, F16, "mm_sub", "preferred: 20 over mm (10)");
+    kernel_set_destroy(&set);
+    test_tmpdir_remove(dir);
+}
+
+/* ---- what a choice holds ---- */
+
+static const struct kernel_var *find(const struct kernel_choice *choice, const char *name)
+{
+    for (uint32_t i = 0; i < choice->num_vars; i++)
+        if (strcmp(choice->vars[i].name, name) == 0)
+            return &choice->vars[i];
+    fail_msg("%s is not among the variables", name);
+    return NULL;
+}
+
+static void choose(const struct kernel_set *set, const struct device *device, const char *line,
+                   struct kernel_choice *out)
+{
+    const struct kernel_request request = parse_request(line);
+    assert_int_equal(kernel_choose(NULL, set, &request, device->facts, device->count, out), DGL_OK);
+}
+
+static void choice_holds_constants_tunables_and_facts(void **state)
+{
+    (void)state;
+    struct kernel_set *set = loaded_set(NULL);
+    struct kernel_choice choice;
+    choose(set, &soft, "matmul weight=q4_k phase=decode N:100 K:64 OTHER:5", &choice);
+    assert_int_equal(choice.num_consts, 2);
+    assert_int_equal(choice.num_tunes, 1);
+    assert_string_equal(choice.vars[0].name, "N");
+    assert_int_equal(choice.vars[0].value, 100);
+    assert_string_equal(choice.vars[2].name, "ROWS");
+    assert_int_equal(choice.vars[2].value, 1);
+    assert_int_equal(find(&choice, "SHARED_BYTES")->value, 16384);
+    assert_int_equal(find(&choice, "LLVMPIPE")->value, 1);
+    assert_int_equal(find(&choice, "WEIGHT_q4_k")->value, 1);
+    assert_int_equal(find(&choice, "WEIGHT_f16")->value, 0);
+    assert_int_equal(find(&choice, "LOCAL_X")->value, 32);
+    assert_int_equal(choice.local[1], 1);
+    kernel_set_destroy(&set);
+}
+
+static void tune_hint_sets_the_tunable(void **state)
+{
+    (void)state;
+    struct kernel_set *set = loaded_set(dgl_kernels_params(.hints = "{\"tunes\":{\"mm.ROWS\":2}}"));
+    struct kernel_choice choice;
+    choose(set, &soft, Q4K, &choice);
+    assert_int_equal(find(&choice, "ROWS")->value, 2);
+    assert_int_equal(choice.local[1], 2);
+    kernel_set_destroy(&set);
+}
+
+static void too_many_facts_are_refused(void **state)
+{
+    (void)state;
+    static struct kernel_var facts[KERNEL_MAX_FACTS + 1];
+    struct kernel_set *set = loaded_set(NULL);
+    struct kernel_choice choice;
+    struct test_log log;
+    const struct kernel_request request = parse_request("r_equal");
+    for (size_t i = 0; i < KERNEL_MAX_FACTS + 1; i++)
+        facts[i].name = "HAS_x";
+    test_log_init(&log, DGL_LOG_ERROR);
+    assert_int_equal(kernel_choose(&log.log, set, &request, facts, KERNEL_MAX_FACTS + 1, &choice),
+                     DGL_ERR_INVALID_ARG);
+    assert_contains(log.text, "65 device facts");
+    kernel_set_destroy(&set);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(replaced_kernel_keeps_its_place),
+        cmocka_unit_test(choice_holds_constants_tunables_and_facts),
+        cmocka_unit_test(tune_hint_sets_the_tunable),
+        cmocka_unit_test(too_many_facts_are_refused),
+    };
+    int failed = test_run_table("kernel_choose", request_gives_kernel, plain);
+    failed += test_run_table("kernel_wish", hints_give_kernel, hinted);
+    failed += test_run_table("kernel_added", added_kernel_ranks_between_config_and_profile, added);
+    return failed + cmocka_run_group_tests_name("kernel_choice", tests, NULL, NULL);
+}

@@ -1,0 +1,379 @@
+/* Generated GLSL: what each directive becomes, line numbers, and that a validator other than the
+ * drivers accepts it. */
+#include "tests/support/kernel_sets.h"
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/file.h"
+#include "kernels/set/embedded.h"
+#include "kernels/kernels.h"
+#include "kernels/step.h"
+
+static const char sample[] = "// Sums the rows of W.\n"
+                             "//! NAME sample\n"
+                             "//! OP matmul\n"
+                             "//! VARIANT baseline\n"
+                             "//! WHEN weight f16 f32\n"
+                             "//! WHEN post store add none\n"
+                             "//! BIND read uint W\n"
+                             "//! BIND write vec4 Y\n"
+                             "//! BIND readwrite int Z\n"
+                             "//! PARAM uint row0\n"
+                             "//! PARAM int shift\n"
+                             "//! PARAM float eps\n"
+                             "//! CONST K\n"
+                             "//! CONST BIAS = -3\n"
+                             "//! TUNE ROWS = 4 in 2 4\n"
+                             "//! LOCAL 16 ROWS\n"
+                             "//! GROUPS ceildiv(BAND, ROWS) T\n"
+                             "//! SHARED 4 * LOCAL_X * LOCAL_Y\n"
+                             "//! STEP read\n"
+                             "//! CHUNK weight_{weight}\n"
+                             "//! CHUNK twice\n"
+                             "\n"
+                             "shared float part[LOCAL_X * LOCAL_Y];\n"
+                             "\n"
+                             "void body(uvec3 group)\n"
+                             "{\n"
+                             "    uint lane = gl_LocalInvocationIndex;\n"
+                             "    uint row = group.x * uint(ROWS) + group.y;\n"
+                             "    part[lane] = twice(weight_at(row, 0u)) + eps + step_inv_temp;\n"
+                             "    barrier();\n"
+                             "    if (lane == 0u && row < uint(K + BIAS + shift) + step_pos) {\n"
+                             "#if POST_add\n"
+                             "        Z[row0 + row] += int(part[0]);\n"
+                             "#else\n"
+                             "        Y[row0 + row] = vec4(part[0]);\n"
+                             "#endif\n"
+                             "    }\n"
+                             "}\n";
+
+static const char stepper[] = "// Advances the step state.\n"
+                              "//! NAME stepper\n"
+                              "//! OP advance\n"
+                              "//! VARIANT baseline\n"
+                              "//! BIND readwrite uint STEP\n"
+                              "//! LOCAL 1\n"
+                              "//! GROUPS 1\n"
+                              "//! STEP write\n"
+                              "void body(uvec3 group)\n"
+                              "{\n"
+                              "    if (group.x == 0u) {\n"
+                              "        STEP[STEP_pos] += STEP[STEP_tokens];\n"
+                              "        STEP[STEP_inv_temp] = floatBitsToUint(1.0);\n"
+                              "    }\n"
+                              "}\n";
+
+static const char extended[] = "// Sums a subgroup.\n"
+                               "//! NAME extended\n"
+                               "//! OP sums\n"
+                               "//! VARIANT subgroup\n"
+                               "//! BIND readwrite float X\n"
+                               "//! EXTENSION GL_KHR_shader_subgroup_arithmetic\n"
+                               "//! LOCAL 32\n"
+                               "//! GROUPS 1\n"
+                               "void body(uvec3 group)\n"
+                               "{\n"
+                               "    X[group.x] = subgroupAdd(X[gl_LocalInvocationID.x]);\n"
+                               "}\n";
+
+static const char faulty[] = "// Does not compile: line 8 and line 2 of its chunk.\n"
+                             "//! NAME faulty\n"
+                             "//! OP faulty\n"
+                             "//! VARIANT baseline\n"
+                             "//! LOCAL 1\n"
+                             "//! GROUPS 1\n"
+                             "//! CHUNK twice\n"
+                             "float broken = nowhere;\n"
+                             "void body(uvec3 group) {}\n";
+
+static const char faulty_chunk[] = "// Its second chunk is wrong.\n"
+                                   "//! NAME faulty_chunk\n"
+                                   "//! OP faulty_chunk\n"
+                                   "//! VARIANT baseline\n"
+                                   "//! LOCAL 1\n"
+                                   "//! GROUPS 1\n"
+                                   "//! CHUNK twice\n"
+                                   "//! CHUNK wrong\n"
+                                   "void body(uvec3 group) {}\n";
+
+static const char weight_f16[] =
+    "float weight_at(uint row, uint k)\n{\n    return unpackHalf2x16(W[row + k]).x;\n}\n";
+static const char weight_f32[] =
+    "float weight_at(uint row, uint k)\n{\n    return uintBitsToFloat(W[row + k]);\n}\n";
+static const char twice[] = "float twice(float x)\n{\n    return 2.0 * x;\n}\n";
+static const char wrong[] = "// two\n// three\nfloat wrong = nowhere;\n";
+
+#define ROW(path, text)                                                                            \
+    {                                                                                              \
+        path, text, sizeof(text) - 1                                                               \
+    }
+/* Takes the place of the library's own table. */
+const struct kernel_embedded kernel_embedded[] = {
+    ROW("sample.comp", sample),
+    ROW("stepper.comp", stepper),
+    ROW("extended.comp", extended),
+    ROW("faulty.comp", faulty),
+    ROW("faulty_chunk.comp", faulty_chunk),
+    ROW("chunk/weight_f16.glsl", weight_f16),
+    ROW("chunk/weight_f32.glsl", weight_f32),
+    ROW("chunk/twice.glsl", twice),
+    ROW("chunk/wrong.glsl", wrong),
+    {NULL, NULL, 0},
+};
+
+static const struct kernel_var device[] = {{"HAS_GL_KHR_shader_subgroup_arithmetic", 1},
+                                           {"SUBGROUP_SIZE", 32}};
+
+/* The text of one kernel; `weight` and `post` are attributes of the request or NULL. Free it. */
+static char *generate(const char *op, const char *weight, const char *post)
+{
+    struct kernel_request request = {.op = op, .consts = {{"K", 256}}, .num_consts = 1};
+    struct kernel_set *set = loaded_set(NULL);
+    struct kernel_choice choice;
+    struct dgl_buf text = {0};
+    struct test_log log;
+    test_log_init(&log, DGL_LOG_ERROR);
+    if (weight)
+        request.attrs[request.num_attrs++] = (struct kernel_attr){"weight", weight};
+    if (post)
+        request.attrs[request.num_attrs++] = (struct kernel_attr){"post", post};
+    if (kernel_choose(&log.log, set, &request, device, 2, &choice) != DGL_OK ||
+        kernel_generate(&log.log, set, &request, &choice, &text) != DGL_OK)
+        fail_msg("%s", log.text);
+    kernel_set_destroy(&set);
+    return dgl_buf_take(&text);
+}
+
+/* ---- pieces of the text ---- */
+
+struct piece_case {
+    const char *name, *op, *weight, *post, *piece;
+    bool absent; /* the piece must not be there */
+};
+
+static const struct piece_case pieces[] = {
+    {"extension", "sums", NULL, NULL, "#extension GL_KHR_shader_subgroup_arithmetic : require\n",
+     0},
+    {"no extension", "matmul", "f16", "add", "#extension", 1},
+    {"precision of floats", "matmul", "f16", "add", "precision highp float;\n", 0},
+    {"precision of ints", "matmul", "f16", "add", "precision highp int;\n", 0},
+    {"constant", "matmul", "f16", "add", "#define K 256\n", 0},
+    {"negative constant by default", "matmul", "f16", "add", "#define BIAS (-3)\n", 0},
+    {"tunable", "matmul", "f16", "add", "#define ROWS 4\n", 0},
+    {"attribute that holds", "matmul", "f16", "add", "#define WEIGHT_f16 1\n", 0},
+    {"attribute that does not hold", "matmul", "f16", "add", "#define WEIGHT_f32 0\n", 0},
+    {"second attribute", "matmul", "f16", "add", "#define POST_add 1\n#define POST_none 0\n", 0},
+    {"absent attribute", "matmul", "f16", NULL, "#define POST_add 0\n#define POST_none 1\n", 0},
+    {"local size as symbols", "matmul", "f16", "add",
+     "#define LOCAL_X 16\n#define LOCAL_Y 4\n#define LOCAL_Z 1\n", 0},
+    {"local size", "matmul", "f16", "add",
+     "layout(local_size_x = 16, local_size_y = 4, local_size_z = 1) in;\n", 0},
+    {"buffer for reading", "matmul", "f16", "add",
+     "layout(std430, binding = 0) readonly buffer Bind_W { uint W[]; };\n", 0},
+    {"buffer for writing", "matmul", "f16", "add",
+     "layout(std430, binding = 1) writeonly buffer Bind_Y { vec4 Y[]; };\n", 0},
+    {"buffer for both", "matmul", "f16", "add",
+     "layout(std430, binding = 2) buffer Bind_Z { int Z[]; };\n", 0},
+    {"parameters", "matmul", "f16", "add",
+     "layout(std140, binding = 0) uniform Params {\n    uint row0;\n    int shift;\n    float "
+     "eps;\n};\n",
+     0},
+    {"no parameters", "advance", NULL, NULL, "Params", 1},
+    {"step state for reading", "matmul", "f16", "add",
+     "layout(std140, binding = 1) uniform Step {\n    uint step_pos;\n    uint step_tokens;\n", 0},
+    {"step state's floats", "matmul", "f16", "add", "    float step_inv_temp;\n", 0},
+    {"no step state", "sums", NULL, NULL, "Step", 1},
+    {"step state for writing", "advance", NULL, NULL,
+     "#define STEP_pos 0u\n#define STEP_tokens 1u\n", 0},
+    {"step state for writing is no block", "advance", NULL, NULL, "uniform", 1},
+    {"chunk of the word", "matmul", "f16", "add",
+     "#line 10001\nfloat weight_at(uint row, uint k)\n{\n    return unpackHalf2x16", 0},
+    {"chunk of another word", "matmul", "f32", "add",
+     "#line 10001\nfloat weight_at(uint row, uint k)\n{\n    return uintBitsToFloat", 0},
+    {"second chunk", "matmul", "f16", "add", "#line 20001\nfloat twice", 0},
+    {"line of the body", "matmul", "f16", "add", "#line 23\nshared float part", 0},
+    {"header left out", "matmul", "f16", "add", "Sums the rows", 1},
+    {"directives left out", "matmul", "f16", "add", "//!", 1},
+    {"main", "matmul", "f16", "add",
+     "void main()\n{\n    body(uvec3(gl_WorkGroupID.x + gl_WorkGroupID.z * gl_NumWorkGroups.x, "
+     "gl_WorkGroupID.y, 0u));\n}\n",
+     0},
+};
+
+static void text_holds_piece(void **state)
+{
+    const struct piece_case *c = *state;
+    char *text = generate(c->op, c->weight, c->post);
+    if (c->absent)
+        assert_null(strstr(text, c->piece));
+    else
+        assert_contains(text, c->piece);
+    free(text);
+}
+
+static void version_comes_first(void **state)
+{
+    (void)state;
+    char *text = generate("matmul", "f16", "add");
+    assert_int_equal(strncmp(text, "#version 310 es\n", 16), 0);
+    free(text);
+}
+
+static void equal_requests_give_equal_texts(void **state)
+{
+    (void)state;
+    char *a = generate("matmul", "f16", "add"), *b = generate("matmul", "f16", "add");
+    char *c = generate("matmul", "f16", "store");
+    assert_string_equal(a, b);
+    assert_string_not_equal(a, c);
+    free(a);
+    free(b);
+    free(c);
+}
+
+static void step_indices_are_those_of_the_structure(void **state)
+{
+    (void)state;
+    char *text = generate("advance", NULL, NULL), line[64];
+#define X(glsl, c, field)                                                                          \
+    snprintf(line, sizeof(line), "#define STEP_" #field " %zuu\n",                                 \
+             offsetof(struct dgl_step, field) / 4);                                                \
+    assert_contains(text, line);
+    DGL_STEP_FIELDS(X)
+#undef X
+    free(text);
+}
+
+static void chunk_that_went_missing_is_an_error(void **state)
+{
+    (void)state;
+    struct kernel_set *set = loaded_set(NULL);
+    struct kernel_choice choice;
+    struct dgl_buf text = {0};
+    struct test_log log;
+    struct kernel_request request = {.op = "matmul",
+                                     .attrs = {{"weight", "f16"}},
+                                     .num_attrs = 1,
+                                     .consts = {{"K", 256}},
+                                     .num_consts = 1};
+    test_log_init(&log, DGL_LOG_ERROR);
+    assert_int_equal(kernel_choose(&log.log, set, &request, NULL, 0, &choice), DGL_OK);
+    request.attrs[0].word = "q9";
+    assert_int_equal(kernel_generate(&log.log, set, &request, &choice, &text), DGL_ERR_KERNEL);
+    assert_contains(log.text, "there is no chunk weight_q9");
+    dgl_buf_finish(&text);
+    kernel_set_destroy(&set);
+}
+
+/* ---- a validator that is no driver ---- */
+
+/* Runs glslangValidator on the text: its exit code, its output in `out`. Skips the case when it is
+ * not installed. */
+static int validate(const char *glsl, char *out, size_t size)
+{
+    if (system("command -v glslangValidator > /dev/null 2>&1") != 0)
+        SKIP("glslangValidator is not installed");
+    char *dir = test_tmpdir(), command[512];
+    test_write_file(dir, "x.comp", glsl, strlen(glsl));
+    snprintf(command, sizeof(command), "glslangValidator -S comp %s/x.comp", dir);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    size_t len = fread(out, 1, size - 1, pipe);
+    out[len] = '\0';
+    int code = pclose(pipe);
+    test_tmpdir_remove(dir);
+    return code;
+}
+
+static const struct piece_case valid[] = {
+    {.name = "f16 weights, add", .op = "matmul", .weight = "f16", .post = "add"},
+    {.name = "f32 weights, store", .op = "matmul", .weight = "f32", .post = "store"},
+    {.name = "f32 weights, no post", .op = "matmul", .weight = "f32"},
+    {.name = "step state for writing", .op = "advance"},
+    {.name = "subgroup extension", .op = "sums"},
+};
+
+static void text_is_valid(void **state)
+{
+    const struct piece_case *c = *state;
+    char *text = generate(c->op, c->weight, c->post), out[4096];
+    int code = validate(text, out, sizeof(out));
+    if (code != 0)
+        fail_msg("%s\n%s", out, text);
+    free(text);
+}
+
+static void messages_name_the_line_of_the_file(void **state)
+{
+    (void)state;
+    char *text = generate("faulty", NULL, NULL), out[4096];
+    assert_int_not_equal(validate(text, out, sizeof(out)), 0);
+    assert_contains(out, "ERROR: 0:8: 'nowhere'");
+    free(text);
+}
+
+static void messages_name_the_line_of_the_chunk(void **state)
+{
+    (void)state;
+    char *text = generate("faulty_chunk", NULL, NULL), out[4096];
+    assert_int_not_equal(validate(text, out, sizeof(out)), 0);
+    assert_contains(out, "ERROR: 0:20003: 'nowhere'");
+    free(text);
+}
+
+/* The first block of code in docs/kernels.md is a kernel file, word for word. */
+static void example_of_the_documentation_is_valid(void **state)
+{
+    (void)state;
+    const struct kernel_request request = {
+        .op = "matmul",
+        .attrs = {{"phase", "decode"}, {"weight", "f16"}, {"pre", "none"}, {"post", "add"}},
+        .num_attrs = 4,
+        .consts = {{"K", 256}, {"W_STRIDE", 128}},
+        .num_consts = 2};
+    char *page = NULL, out[4096];
+    size_t len = 0;
+    if (dgl_file_slurp(NULL, "docs/kernels.md", 1 << 20, &page, &len) != DGL_OK)
+        SKIP("docs/kernels.md is not below the working directory");
+    char *start = strstr(page, "```glsl\n"), *end = start ? strstr(start, "\n```\n") : NULL;
+    assert_non_null(end);
+    start += strlen("```glsl\n");
+    char *dir = test_tmpdir();
+    test_write_file(dir, "example.comp", start, (size_t)(end + 1 - start));
+    struct kernel_set *set =
+        loaded_set(dgl_kernels_params(.dirs = (const char *const[]){dir}, .num_dirs = 1));
+    struct kernel_choice choice;
+    struct dgl_buf text = {0};
+    struct test_log log;
+    test_log_init(&log, DGL_LOG_ERROR);
+    if (kernel_choose(&log.log, set, &request, NULL, 0, &choice) != DGL_OK ||
+        kernel_generate(&log.log, set, &request, &choice, &text) != DGL_OK)
+        fail_msg("%s", log.text);
+    assert_string_equal(choice.kernel->name, "matmul_example");
+    if (validate(text.p, out, sizeof(out)) != 0)
+        fail_msg("%s", out);
+    dgl_buf_finish(&text);
+    kernel_set_destroy(&set);
+    test_tmpdir_remove(dir);
+    free(page);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(version_comes_first),
+        cmocka_unit_test(equal_requests_give_equal_texts),
+        cmocka_unit_test(step_indices_are_those_of_the_structure),
+        cmocka_unit_test(chunk_that_went_missing_is_an_error),
+        cmocka_unit_test(messages_name_the_line_of_the_file),
+        cmocka_unit_test(messages_name_the_line_of_the_chunk),
+        cmocka_unit_test(example_of_the_documentation_is_valid),
+    };
+    int failed = test_run_table("kernel_gen_pieces", text_holds_piece, pieces);
+    failed += test_run_table("kernel_gen_valid", text_is_valid, valid);
+    return failed + cmocka_run_group_tests_name("kernel_gen", tests, NULL, NULL);
+}

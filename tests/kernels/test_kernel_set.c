@@ -1,0 +1,649 @@
+/* The registry: layers of kernel files and of hints, and the faults of both. Built-in kernels are
+ * this file's own. */
+#include "tests/support/kernel_sets.h"
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+
+#include "core/base/file.h"
+#include "core/base/hash.h"
+#include "kernels/set/embedded.h"
+#include "kernels/kernels.h"
+
+#define KERNEL(name, op, variant, lines)                                                           \
+    "// Summary of " name "\n//! NAME " name "\n//! OP " op "\n//! VARIANT " variant               \
+    "\n//! LOCAL 1\n//! GROUPS 1\n" lines "void body(uvec3 group)\n{\n}\n"
+
+static const char mm_base[] =
+    KERNEL("mm_base", "matmul", "baseline", "//! TUNE ROWS = 2 in 1 2 4\n");
+static const char mm_sub[] = KERNEL("mm_sub", "matmul", "gemv_subgroup", "//! PREFER 20\n");
+static const char attn[] = KERNEL("attn", "attn_decode", "baseline streaming",
+                                  "//! WHEN kv f16 f32\n//! CHUNK kv_{kv}\n//! CHUNK exact\n");
+static const char chunk_f16[] = "float kv() { return 16.0; }\n";
+static const char chunk_f32[] = "float kv() { return 32.0; }\n";
+static const char chunk_exact[] = "#if KV_f16\n#endif\n";
+
+/* Takes the place of the library's own table. */
+const struct kernel_embedded kernel_embedded[] = {
+    {"attn.comp", attn, sizeof(attn) - 1},
+    {"chunk/exact.glsl", chunk_exact, sizeof(chunk_exact) - 1},
+    {"chunk/kv_f16.glsl", chunk_f16, sizeof(chunk_f16) - 1},
+    {"chunk/kv_f32.glsl", chunk_f32, sizeof(chunk_f32) - 1},
+    {"mm_base.comp", mm_base, sizeof(mm_base) - 1},
+    {"mm_sub.comp", mm_sub, sizeof(mm_sub) - 1},
+    {NULL, NULL, 0},
+};
+
+static void assert_refused(const struct dgl_kernels_params *params, enum dgl_status wanted,
+                           const char *message)
+{
+    struct kernel_set *set = (struct kernel_set *)1;
+    struct test_log log;
+    test_log_init(&log, DGL_LOG_ERROR);
+    assert_int_equal(kernel_set_create(&log.log, params, &set), wanted);
+    assert_null(set);
+    assert_contains(log.text, message);
+    assert_int_equal(log.errors, 1);
+}
+
+static void assert_hint(const struct kernel_set *set, const char *key, const char *value,
+                        const char *origin)
+{
+    const char *from = NULL, *is = kernel_set_hint(set, key, &from);
+    if (!value) {
+        assert_null(is);
+        return;
+    }
+    assert_non_null(is);
+    assert_string_equal(is, value);
+    if (origin)
+        assert_contains(from, origin);
+}
+
+/* ---- built-in kernels ---- */
+
+static void builtins_are_there(void **state)
+{
+    (void)state;
+    struct kernel_set *set = loaded_set(NULL);
+    assert_int_equal(kernel_set_count(set), 3);
+    const struct kernel *k = kernel_set_find(set, "mm_sub");
+    assert_non_null(k);
+    assert_string_equal(k->origin, "builtin");
+    assert_string_equal(k->path, "kernels/mm_sub.comp");
+    assert_string_equal(k->summary, "Summary of mm_sub");
+    assert_false(k->added);
+    assert_string_equal(kernel_set_at(set, 0)->name, "attn");
+    assert_null(kernel_set_find(set, "absent"));
+    kernel_set_destroy(&set);
+    assert_null(set);
+}
+
+static void builtins_have_hashes_and_text(void **state)
+{
+    (void)state;
+    struct kernel_set *set = loaded_set(NULL);
+    const struct kernel *k = kernel_set_find(set, "mm_base");
+    char wanted[65];
+    assert_true(dgl_hash_bytes(DGL_HASH_SHA256, mm_base, sizeof(mm_base) - 1, wanted));
+    assert_string_equal(k->sha256, wanted);
+    assert_int_equal(k->text_len, sizeof(mm_base) - 1);
+    assert_string_equal(k->text, mm_base);
+    kernel_set_destroy(&set);
+}
+
+static void builtin_chunks_are_found_by_name(void **state)
+{
+    (void)state;
+    struct kernel_set *set = loaded_set(NULL);
+    assert_string_equal(kernel_set_chunk(set, "kv_f16"), chunk_f16);
+    assert_null(kernel_set_chunk(set, "kv_f64"));
+    kernel_set_destroy(&set);
+}
+
+static void references_keep_a_set(void **state)
+{
+    (void)state;
+    struct kernel_set *set = loaded_set(NULL), *other = kernel_set_ref(set);
+    kernel_set_destroy(&set);
+    assert_int_equal(kernel_set_count(other), 3);
+    kernel_set_destroy(&other);
+    kernel_set_destroy(&other);
+}
+
+/* ---- user's files ---- */
+
+struct files {
+    char *dir;
+    char *path; /* of a file in it */
+};
+
+static int setup(void **state)
+{
+    struct files *files = calloc(1, sizeof(*files));
+    files->dir = test_tmpdir();
+    *state = files;
+    return files->dir ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    struct files *files = *state;
+    test_tmpdir_remove(files->dir);
+    free(files->path);
+    free(files);
+    return 0;
+}
+
+static const char *put(struct files *files, const char *name, const char *text)
+{
+    test_write_file(files->dir, name, text, strlen(text));
+    free(files->path);
+    files->path = dgl_path_join(files->dir, name);
+    return files->path;
+}
+
+#define DIR_PARAMS(files)                                                                          \
+    dgl_kernels_params(.dirs = (const char *const[]){(files)->dir}, .num_dirs = 1)
+#define FILE_PARAMS(files)                                                                         \
+    dgl_kernels_params(.files = (const char *const[]){(files)->path}, .num_files = 1)
+
+static void directory_replaces_by_name(void **state)
+{
+    struct files *files = *state;
+    put(files, "any.comp", KERNEL("mm_base", "matmul", "mine", ""));
+    struct kernel_set *set = loaded_set(DIR_PARAMS(files));
+    const struct kernel *k = kernel_set_find(set, "mm_base");
+    assert_int_equal(kernel_set_count(set), 3);
+    assert_string_equal(k->variant, "mine");
+    assert_string_equal(k->origin, files->path);
+    assert_false(k->added);
+    kernel_set_destroy(&set);
+}
+
+static void directory_adds_other_names(void **state)
+{
+    struct files *files = *state;
+    put(files, "b.comp", KERNEL("mm_b", "matmul", "mine", ""));
+    put(files, "a.comp", KERNEL("mm_a", "matmul", "mine", ""));
+    put(files, "notes.txt", "not a kernel");
+    struct kernel_set *set = loaded_set(DIR_PARAMS(files));
+    assert_int_equal(kernel_set_count(set), 5);
+    assert_string_equal(kernel_set_at(set, 3)->name, "mm_a");
+    assert_true(kernel_set_at(set, 4)->added);
+    kernel_set_destroy(&set);
+}
+
+static void file_beats_directory(void **state)
+{
+    struct files *files = *state;
+    put(files, "a.comp", KERNEL("mm_base", "matmul", "from_dir", ""));
+    put(files, "a.kernel", KERNEL("mm_base", "matmul", "from_file", ""));
+    struct kernel_set *set =
+        loaded_set(dgl_kernels_params(.dirs = (const char *const[]){files->dir}, .num_dirs = 1,
+                                      .files = (const char *const[]){files->path}, .num_files = 1));
+    assert_string_equal(kernel_set_find(set, "mm_base")->variant, "from_file");
+    kernel_set_destroy(&set);
+}
+
+static void replaced_added_kernel_stays_added(void **state)
+{
+    struct files *files = *state;
+    put(files, "a.comp", KERNEL("mm_new", "matmul", "from_dir", ""));
+    put(files, "a.kernel", KERNEL("mm_new", "matmul", "from_file", ""));
+    struct kernel_set *set =
+        loaded_set(dgl_kernels_params(.dirs = (const char *const[]){files->dir}, .num_dirs = 1,
+                                      .files = (const char *const[]){files->path}, .num_files = 1));
+    assert_string_equal(kernel_set_find(set, "mm_new")->variant, "from_file");
+    assert_true(kernel_set_find(set, "mm_new")->added);
+    kernel_set_destroy(&set);
+}
+
+static void directory_may_hold_chunks(void **state)
+{
+    struct files *files = *state;
+    char *chunks = dgl_path_join(files->dir, "chunk");
+    assert_int_equal(dgl_dir_make(NULL, chunks), DGL_OK);
+    test_write_file(chunks, "kv_f16.glsl", "int mine;\n", 10);
+    struct kernel_set *set = loaded_set(DIR_PARAMS(files));
+    assert_string_equal(kernel_set_chunk(set, "kv_f16"), "int mine;\n");
+    assert_string_equal(kernel_set_chunk(set, "kv_f32"), chunk_f32);
+    kernel_set_destroy(&set);
+    free(chunks);
+}
+
+static void chunk_with_a_foreign_symbol_is_refused(void **state)
+{
+    struct files *files = *state;
+    char *chunks = dgl_path_join(files->dir, "chunk");
+    assert_int_equal(dgl_dir_make(NULL, chunks), DGL_OK);
+    test_write_file(chunks, "exact.glsl", "\n#if WEIGHT_q4_k\n#endif\n", 24);
+    assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL,
+                   "exact.glsl:2: kernel attn does not declare the symbol WEIGHT_q4_k");
+    free(chunks);
+}
+
+static void chunk_with_an_entry_is_refused(void **state)
+{
+    struct files *files = *state;
+    char *chunks = dgl_path_join(files->dir, "chunk");
+    assert_int_equal(dgl_dir_make(NULL, chunks), DGL_OK);
+    test_write_file(chunks, "x.glsl", "void main() {}\n", 15);
+    assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL, "x.glsl:1: main may not appear here");
+    free(chunks);
+}
+
+static void broken_file_in_a_directory_is_refused(void **state)
+{
+    struct files *files = *state;
+    put(files, "good.comp", KERNEL("mm_good", "matmul", "mine", ""));
+    put(files, "bad.comp", KERNEL("mm_bad", "matmul", "mine", "//! SPEED 9\n"));
+    assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL, "bad.comp:7: 'SPEED' is not a directive");
+}
+
+static void broken_file_is_refused(void **state)
+{
+    struct files *files = *state;
+    put(files, "bad", "void main() {}\n");
+    assert_refused(FILE_PARAMS(files), DGL_ERR_KERNEL, "bad:1: the first line must be");
+}
+
+static void empty_file_is_refused(void **state)
+{
+    struct files *files = *state;
+    put(files, "bad", "");
+    assert_refused(FILE_PARAMS(files), DGL_ERR_KERNEL, "bad:1: ");
+}
+
+static void absent_file_is_refused(void **state)
+{
+    (void)state;
+    assert_refused(
+        dgl_kernels_params(.files = (const char *const[]){"absent/x.comp"}, .num_files = 1),
+        DGL_ERR_IO, "absent/x.comp");
+}
+
+static void absent_directory_is_refused(void **state)
+{
+    (void)state;
+    assert_refused(dgl_kernels_params(.dirs = (const char *const[]){"absent"}, .num_dirs = 1),
+                   DGL_ERR_IO, "absent");
+}
+
+static void directory_without_kernels_is_refused(void **state)
+{
+    struct files *files = *state;
+    put(files, "readme.txt", "nothing");
+    assert_refused(DIR_PARAMS(files), DGL_ERR_INVALID_ARG, "holds no *.comp");
+}
+
+static void name_twice_in_a_directory_is_refused(void **state)
+{
+    struct files *files = *state;
+    put(files, "a.comp", KERNEL("mm_x", "matmul", "mine", ""));
+    put(files, "b.comp", KERNEL("mm_x", "matmul", "mine", ""));
+    assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL, "b.comp: the NAME mm_x is also that of ");
+}
+
+static void replacing_another_operation_is_refused(void **state)
+{
+    struct files *files = *state;
+    put(files, "a.comp", KERNEL("mm_base", "norm", "mine", ""));
+    assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL,
+                   "it would replace the kernel mm_base of OP matmul (kernels/mm_base.comp) by one "
+                   "of OP norm");
+}
+
+static void kernel_with_an_absent_chunk_is_refused(void **state)
+{
+    struct files *files = *state;
+    put(files, "a.comp", KERNEL("a", "matmul", "mine", "//! CHUNK nowhere\n"));
+    assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL,
+                   "a.comp:7: CHUNK: there is no chunk nowhere (kernel a)");
+}
+
+static void kernel_with_an_absent_chunk_of_a_word_is_refused(void **state)
+{
+    struct files *files = *state;
+    put(files, "a.comp", KERNEL("a", "matmul", "mine", "//! WHEN kv f16 q8\n//! CHUNK kv_{kv}\n"));
+    assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL, "a.comp:8: CHUNK: there is no chunk kv_q8");
+}
+
+static void file_of_two_mebibytes_is_refused(void **state)
+{
+    struct files *files = *state;
+    char *text = malloc(2u << 20);
+    memset(text, ' ', 2u << 20);
+    test_write_file(files->dir, "big.comp", text, 2u << 20);
+    free(text);
+    assert_refused(DIR_PARAMS(files), DGL_ERR_FORMAT, "big.comp");
+}
+
+/* ---- hints: every pair of neighbouring layers, and the words that are refused ---- */
+
+static void no_hint_without_layers(void **state)
+{
+    (void)state;
+    struct kernel_set *set = loaded_set(NULL);
+    assert_hint(set, "attentionDecode", NULL, NULL);
+    kernel_set_destroy(&set);
+}
+
+static void manifest_says_default_and_pinned(void **state)
+{
+    (void)state;
+    struct kernel_set *set = loaded_set(NULL), *with = NULL;
+    assert_int_equal(kernel_set_with_manifest(NULL, set,
+                                              "{\"attentionDecode\":\"streaming\","
+                                              "\"attentionPrefill\":\"tiled_large\"}",
+                                              "{\"attentionDecode\":\"tiled_small\"}", &with),
+                     DGL_OK);
+    assert_hint(with, "attentionDecode", "tiled_small", "manifest (pinned)");
+    assert_hint(with, "attentionPrefill", "tiled_large", "manifest");
+    assert_hint(set, "attentionDecode", NULL, NULL);
+    kernel_set_destroy(&set);
+    assert_int_equal(kernel_set_count(with), 3);
+    kernel_set_destroy(&with);
+}
+
+static void manifest_texts_may_be_null(void **state)
+{
+    (void)state;
+    struct kernel_set *set = loaded_set(NULL), *with = NULL;
+    assert_int_equal(kernel_set_with_manifest(NULL, set, NULL, NULL, &with), DGL_OK);
+    assert_hint(with, "attentionDecode", NULL, NULL);
+    kernel_set_destroy(&with);
+    kernel_set_destroy(&set);
+}
+
+static void manifest_is_below_the_caller(void **state)
+{
+    (void)state;
+    struct kernel_set *set =
+        loaded_set(dgl_kernels_params(.hints = "{\"attentionDecode\":\"auto\"}"));
+    struct kernel_set *with = NULL;
+    const char *json = "{\"attentionDecode\":\"streaming\",\"f16Matmul\":\"gemv_subgroup\"}";
+    assert_int_equal(kernel_set_with_manifest(NULL, set, json, json, &with), DGL_OK);
+    assert_hint(with, "attentionDecode", "auto", "--kernel-hints");
+    assert_hint(with, "f16Matmul", "gemv_subgroup", "manifest (pinned)");
+    kernel_set_destroy(&with);
+    kernel_set_destroy(&set);
+}
+
+/* Gives every layer up to `top` a value of its own in a scrambled order; the top one must win. */
+static void assert_layer_wins(enum kernel_layer top, const char *value)
+{
+    static const struct {
+        enum kernel_layer layer;
+        const char *json;
+    } layers[] = {
+        {KERNEL_LAYER_PINNED, "{\"attentionDecode\":\"tiled_small\"}"},
+        {KERNEL_LAYER_FLAG, "{\"attentionDecode\":\"tiled_small\"}"},
+        {KERNEL_LAYER_MANIFEST, "{\"attentionDecode\":\"auto\"}"},
+        {KERNEL_LAYER_HINTS, "{\"attentionDecode\":\"tiled_large\"}"},
+        {KERNEL_LAYER_TUNER, "{\"attentionDecode\":\"streaming\"}"},
+        {KERNEL_LAYER_PROFILE, "{\"attentionDecode\":\"streaming\"}"},
+        {KERNEL_LAYER_CONFIG, "{\"attentionDecode\":\"tiled_large\"}"},
+    };
+    struct kernel_set *set = loaded_set(NULL), *next = NULL;
+    for (size_t i = 0; i < sizeof(layers) / sizeof(*layers); i++) {
+        if (layers[i].layer > top)
+            continue;
+        assert_int_equal(
+            kernel_set_with_hints(NULL, set, layers[i].layer, "a layer", layers[i].json, &next),
+            DGL_OK);
+        kernel_set_destroy(&set);
+        set = next;
+    }
+    assert_hint(set, "attentionDecode", value, "a layer");
+    kernel_set_destroy(&set);
+}
+
+static void layers_are_in_order(void **state)
+{
+    (void)state;
+    assert_layer_wins(KERNEL_LAYER_MANIFEST, "auto");
+    assert_layer_wins(KERNEL_LAYER_TUNER, "streaming");
+    assert_layer_wins(KERNEL_LAYER_PINNED, "tiled_small");
+    assert_layer_wins(KERNEL_LAYER_CONFIG, "tiled_large");
+    assert_layer_wins(KERNEL_LAYER_PROFILE, "streaming");
+    assert_layer_wins(KERNEL_LAYER_HINTS, "tiled_large");
+    assert_layer_wins(KERNEL_LAYER_FLAG, "tiled_small");
+}
+
+static void profile_beats_config_file(void **state)
+{
+    struct files *files = *state;
+    put(files, "c.json", "{\"attentionPrefill\":\"streaming\",\"tunes\":{\"mm_base.ROWS\":4}}");
+    struct kernel_set *set =
+        loaded_set(dgl_kernels_params(.config_file = files->path, .profile = "fast"));
+    assert_hint(set, "attentionPrefill", "tiled_large", "--kernel-profile fast");
+    assert_hint(set, "tunes.mm_base.ROWS", "4", files->path);
+    kernel_set_destroy(&set);
+}
+
+static void hints_beat_profile_and_flags_beat_hints(void **state)
+{
+    (void)state;
+    struct kernel_set *set = loaded_set(
+        dgl_kernels_params(.profile = "fast",
+                           .hints = "{\"attentionPrefill\":\"streaming\",\"q4kMatmul\":\"auto\"}",
+                           .flags = (const char *const[]){"q4kMatmul=fused_q4k"}, .num_flags = 1));
+    assert_hint(set, "attentionPrefill", "streaming", "--kernel-hints");
+    assert_hint(set, "q4kMatmul", "fused_q4k", "flag");
+    assert_hint(set, "f16Matmul", "gemv_subgroup", "--kernel-profile");
+    kernel_set_destroy(&set);
+}
+
+static void later_flag_wins(void **state)
+{
+    (void)state;
+    struct kernel_set *set =
+        loaded_set(dgl_kernels_params(.flags = (const char *const[]){"attentionDecode=streaming",
+                                                                     "attentionDecode=auto"},
+                                      .num_flags = 2));
+    assert_hint(set, "attentionDecode", "auto", NULL);
+    kernel_set_destroy(&set);
+}
+
+static void null_says_nothing(void **state)
+{
+    (void)state;
+    struct kernel_set *set =
+        loaded_set(dgl_kernels_params(.profile = "safe",
+                                      .hints = "{\"computePrecision\":null,\"variants\":null}"));
+    assert_hint(set, "computePrecision", "f32", "--kernel-profile");
+    kernel_set_destroy(&set);
+}
+
+static void remarks_of_the_tuner_are_accepted(void **state)
+{
+    (void)state;
+    struct kernel_set *set = loaded_set(
+        dgl_kernels_params(.hints = "{\"tunedDevice\":\"x\",\"benchmarkTokPerSec\":12.5}"));
+    assert_hint(set, "benchmarkTokPerSec", "12.5", NULL);
+    kernel_set_destroy(&set);
+}
+
+struct profile_case {
+    const char *name, *precision, *q4k, *f16, *prefill, *decode;
+};
+
+static const struct profile_case profiles[] = {
+    {"fast", "f16", "dequant_f16", "gemv_subgroup", "tiled_large", "streaming"},
+    {"safe", "f32", "dequant_f32", "auto", "auto", "auto"},
+    {"debug", "f32", "dequant_f32", "auto", "auto", "auto"},
+    {"fused", "f16", "fused_q4k", "gemv_subgroup", "tiled_large", "streaming"},
+    {"apple", "f16", "dequant_f16", "gemv_subgroup", "tiled_large", "streaming"},
+};
+
+static void profile_has_values(void **state)
+{
+    const struct profile_case *c = *state;
+    struct kernel_set *set = loaded_set(dgl_kernels_params(.profile = c->name));
+    assert_hint(set, "computePrecision", c->precision, c->name);
+    assert_hint(set, "q4kMatmul", c->q4k, c->name);
+    assert_hint(set, "f16Matmul", c->f16, c->name);
+    assert_hint(set, "attentionPrefill", c->prefill, c->name);
+    assert_hint(set, "attentionDecode", c->decode, c->name);
+    kernel_set_destroy(&set);
+}
+
+struct hint_case {
+    const char *name;
+    const char *hints, *flag, *profile;
+    const char *error; /* NULL: accepted */
+    enum dgl_status status;
+};
+
+static const struct hint_case hints[] = {
+    {"variant by operation", "{\"variants\":{\"matmul\":\"gemv_subgroup\"}}", NULL, NULL, NULL, 0},
+    {"variant by operation and word", "{\"variants\":{\"matmul/decode\":\"mm_sub\"}}", NULL, NULL,
+     NULL, 0},
+    {"variant by alias", NULL, "variants.attn_decode=streaming", NULL, NULL, 0},
+    {"variant auto", NULL, "variants.attn_decode=auto", NULL, NULL, 0},
+    {"tune by flag", NULL, "tunes.mm_base.ROWS=1", NULL, NULL, 0},
+    {"tune as a string", "{\"tunes\":{\"mm_base.ROWS\":\"1\"}}", NULL, NULL, NULL, 0},
+    {"empty object", "{}", NULL, NULL, NULL, 0},
+    {"unknown hint", "{\"attention\":\"auto\"}", NULL, NULL,
+     "--kernel-hints: there is no kernel hint 'attention'; there are computePrecision, q4kMatmul, "
+     "f16Matmul, attentionPrefill, attentionDecode",
+     DGL_ERR_INVALID_ARG},
+    {"unknown value", "{\"attentionDecode\":\"tiled\"}", NULL, NULL,
+     "--kernel-hints: attentionDecode is 'tiled', wanted one of: auto tiled_large tiled_small "
+     "streaming",
+     DGL_ERR_INVALID_ARG},
+    {"two values", "{\"attentionDecode\":\"auto streaming\"}", NULL, NULL,
+     "is 'auto streaming', wanted one of", DGL_ERR_INVALID_ARG},
+    {"empty value", "{\"attentionDecode\":\"\"}", NULL, NULL,
+     "attentionDecode is '', wanted one of", DGL_ERR_INVALID_ARG},
+    {"value of another type", "{\"attentionDecode\":true}", NULL, NULL, "attentionDecode is ",
+     DGL_ERR_INVALID_ARG},
+    {"value that is a list", "{\"attentionDecode\":[\"auto\"]}", NULL, NULL, "wanted a string",
+     DGL_ERR_INVALID_ARG},
+    {"value with a zero byte", "{\"attentionDecode\":\"auto\\u0000\"}", NULL, NULL,
+     "wanted a string", DGL_ERR_INVALID_ARG},
+    {"hints that are a list", "[]", NULL, NULL, "wanted an object", DGL_ERR_INVALID_ARG},
+    {"hints that are not JSON", "{attentionDecode}", NULL, NULL, "--kernel-hints", DGL_ERR_FORMAT},
+    {"variants that are a string", "{\"variants\":\"fast\"}", NULL, NULL, "variants is ",
+     DGL_ERR_INVALID_ARG},
+    {"variants within variants", "{\"variants\":{\"matmul\":{}}}", NULL, NULL,
+     "variants.matmul is ", DGL_ERR_INVALID_ARG},
+    {"variant of an unknown operation", "{\"variants\":{\"gemm\":\"mm_sub\"}}", NULL, NULL,
+     "variants: there is no operation 'gemm'; there are attn_decode matmul", DGL_ERR_INVALID_ARG},
+    {"variant that no kernel has", "{\"variants\":{\"matmul\":\"tiled\"}}", NULL, NULL,
+     "variants.matmul is 'tiled', wanted auto, a variant, or one of the kernels mm_base mm_sub",
+     DGL_ERR_INVALID_ARG},
+    {"variant of another operation", "{\"variants\":{\"matmul\":\"attn\"}}", NULL, NULL,
+     "variants.matmul is 'attn'", DGL_ERR_INVALID_ARG},
+    {"tune of an unknown kernel", "{\"tunes\":{\"mm.ROWS\":1}}", NULL, NULL,
+     "tunes.mm.ROWS: there is no kernel 'mm'", DGL_ERR_INVALID_ARG},
+    {"tune that the kernel lacks", "{\"tunes\":{\"mm_base.COLS\":1}}", NULL, NULL,
+     "kernel mm_base has no tunable 'COLS'", DGL_ERR_INVALID_ARG},
+    {"tune without a tunable", "{\"tunes\":{\"mm_base\":1}}", NULL, NULL,
+     "kernel mm_base has no tunable ''", DGL_ERR_INVALID_ARG},
+    {"tune of a value that is no choice", "{\"tunes\":{\"mm_base.ROWS\":3}}", NULL, NULL,
+     "tunes.mm_base.ROWS is '3', wanted one of 1 2 4", DGL_ERR_INVALID_ARG},
+    {"tune of a fraction", "{\"tunes\":{\"mm_base.ROWS\":1.5}}", NULL, NULL,
+     "tunes.mm_base.ROWS is '1.5', wanted one of 1 2 4", DGL_ERR_INVALID_ARG},
+    {"flag without =", NULL, "attentionDecode", NULL,
+     "'attentionDecode' is not of the form hint=value", DGL_ERR_INVALID_ARG},
+    {"flag with an unknown hint", NULL, "decode=auto", NULL,
+     "flag: there is no kernel hint 'decode'", DGL_ERR_INVALID_ARG},
+    {"flag with an unknown value", NULL, "f16Matmul=fast", NULL,
+     "f16Matmul is 'fast', wanted one of: auto gemv_subgroup", DGL_ERR_INVALID_ARG},
+    {"unknown profile", NULL, NULL, "quick",
+     "there is no kernel profile 'quick'; there are fast safe debug fused apple",
+     DGL_ERR_INVALID_ARG},
+};
+
+static void hint_is_accepted_or_refused(void **state)
+{
+    const struct hint_case *c = *state;
+    const struct dgl_kernels_params params = {
+        .hints = c->hints,
+        .profile = c->profile,
+        .flags = (const char *const[]){c->flag},
+        .num_flags = c->flag ? 1 : 0,
+    };
+    if (c->error) {
+        assert_refused(&params, c->status, c->error);
+    } else {
+        struct kernel_set *set = loaded_set(&params);
+        kernel_set_destroy(&set);
+    }
+}
+
+static void manifest_faults_are_faults_of_the_file(void **state)
+{
+    (void)state;
+    struct kernel_set *set = loaded_set(NULL), *with = NULL;
+    struct test_log log;
+    test_log_init(&log, DGL_LOG_ERROR);
+    assert_int_equal(
+        kernel_set_with_manifest(&log.log, set, "{\"attentionDecode\":\"x\"}", NULL, &with),
+        DGL_ERR_FORMAT);
+    assert_null(with);
+    assert_contains(log.text, "manifest: attentionDecode is 'x'");
+    kernel_set_destroy(&set);
+}
+
+static void broken_config_file_is_refused(void **state)
+{
+    struct files *files = *state;
+    put(files, "c.json", "{\"q4kMatmul\":\"fused\"}");
+    assert_refused(dgl_kernels_params(.config_file = files->path), DGL_ERR_INVALID_ARG,
+                   "c.json: q4kMatmul is 'fused', wanted one of: auto fused_q4k");
+}
+
+static void absent_config_file_is_refused(void **state)
+{
+    (void)state;
+    assert_refused(dgl_kernels_params(.config_file = "absent.json"), DGL_ERR_IO, "absent.json");
+}
+
+#define FILE_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(builtins_are_there),
+        cmocka_unit_test(builtins_have_hashes_and_text),
+        cmocka_unit_test(builtin_chunks_are_found_by_name),
+        cmocka_unit_test(references_keep_a_set),
+        FILE_TEST(directory_replaces_by_name),
+        FILE_TEST(directory_adds_other_names),
+        FILE_TEST(file_beats_directory),
+        FILE_TEST(replaced_added_kernel_stays_added),
+        FILE_TEST(directory_may_hold_chunks),
+        FILE_TEST(chunk_with_a_foreign_symbol_is_refused),
+        FILE_TEST(chunk_with_an_entry_is_refused),
+        FILE_TEST(broken_file_in_a_directory_is_refused),
+        FILE_TEST(broken_file_is_refused),
+        FILE_TEST(empty_file_is_refused),
+        cmocka_unit_test(absent_file_is_refused),
+        cmocka_unit_test(absent_directory_is_refused),
+        FILE_TEST(directory_without_kernels_is_refused),
+        FILE_TEST(name_twice_in_a_directory_is_refused),
+        FILE_TEST(replacing_another_operation_is_refused),
+        FILE_TEST(kernel_with_an_absent_chunk_is_refused),
+        FILE_TEST(kernel_with_an_absent_chunk_of_a_word_is_refused),
+        FILE_TEST(file_of_two_mebibytes_is_refused),
+        cmocka_unit_test(no_hint_without_layers),
+        cmocka_unit_test(manifest_says_default_and_pinned),
+        cmocka_unit_test(manifest_texts_may_be_null),
+        cmocka_unit_test(manifest_is_below_the_caller),
+        cmocka_unit_test(layers_are_in_order),
+        FILE_TEST(profile_beats_config_file),
+        cmocka_unit_test(hints_beat_profile_and_flags_beat_hints),
+        cmocka_unit_test(later_flag_wins),
+        cmocka_unit_test(null_says_nothing),
+        cmocka_unit_test(remarks_of_the_tuner_are_accepted),
+        cmocka_unit_test(manifest_faults_are_faults_of_the_file),
+        FILE_TEST(broken_config_file_is_refused),
+        cmocka_unit_test(absent_config_file_is_refused),
+    };
+    int failed = cmocka_run_group_tests_name("kernel_set", tests, NULL, NULL);
+    failed += test_run_table("kernel_profiles", profile_has_values, profiles);
+    return failed + test_run_table("kernel_hints", hint_is_accepted_or_refused, hints);
+}

@@ -1,0 +1,352 @@
+/* Kernels of the user's on a live model: what takes effect, what is refused and then changes
+ * nothing, and what the plan says about it. */
+#include "tests/support/tiny_engine.h"
+
+#include <stdlib.h>
+
+#include "core/base/file.h"
+#include "core/base/hash.h"
+#include "core/seq/session.h"
+
+#define PROMPT 12
+#define ANSWER 6
+
+/* One engine and a folder for kernel files, for all cases of the group. */
+static struct tiny_engine engine;
+static char *dir;
+static int32_t prompt[PROMPT];
+static int32_t greedy[ANSWER];
+
+static void check_answer(void)
+{
+    int32_t out[ANSWER];
+    dgl_session_trim(engine.session, 0);
+    tiny_greedy(engine.session, prompt, PROMPT, out, ANSWER);
+    assert_memory_equal(out, greedy, sizeof(greedy));
+}
+
+/* The text of a built-in kernel with the first `find` replaced; free(). */
+static char *edited(const char *kernel, const char *find, const char *replace)
+{
+    struct dgl_kernels *builtin = NULL;
+    struct dgl_buf out = {0};
+    size_t len = 0;
+    assert_int_equal(dgl_kernels_create(NULL, NULL, &builtin), DGL_OK);
+    const char *text = dgl_kernels_source(builtin, kernel, &len);
+    assert_non_null(text);
+    const char *at = strstr(text, find);
+    if (!at)
+        fail_msg("%s has no \"%s\"", kernel, find);
+    dgl_buf_append(&out, text, (size_t)(at - text));
+    dgl_buf_puts(&out, replace);
+    dgl_buf_puts(&out, at + strlen(find));
+    dgl_kernels_destroy(&builtin);
+    return dgl_buf_take(&out);
+}
+
+/* Writes an edited kernel into the folder; the path of the file, free(). */
+static char *write_edited(const char *kernel, const char *find, const char *replace)
+{
+    char *text = edited(kernel, find, replace);
+    test_write_file(dir, "mine.comp", text, strlen(text));
+    free(text);
+    return dgl_path_join(dir, "mine.comp");
+}
+
+/* Puts one override file on the model. */
+static enum dgl_status swap(const char *path)
+{
+    struct dgl_kernels *kernels = NULL;
+    test_log_clear(&engine.log);
+    enum dgl_status st = dgl_kernels_create(
+        &engine.log.log, dgl_kernels_params(.files = &path, .num_files = 1), &kernels);
+    if (st == DGL_OK)
+        st = dgl_model_set_kernels(engine.model, kernels);
+    dgl_kernels_destroy(&kernels);
+    return st;
+}
+
+static void swap_back(void)
+{
+    assert_int_equal(dgl_model_set_kernels(engine.model, NULL), DGL_OK);
+}
+
+/* ---- what the plan says -----------------------------------------------------------------------
+ */
+
+struct seen {
+    size_t steps, phases[3], overridden;
+    const char *op; /* the step that is looked for */
+    struct dgl_kernel_info kernel;
+    char reason[256], shape[160], origin[512];
+};
+
+static bool look(void *priv, const struct dgl_plan_step *step)
+{
+    struct seen *s = priv;
+    s->steps++;
+    s->phases[step->phase]++;
+    assert_non_null(step->kernel);
+    assert_int_equal(strlen(step->kernel->sha256), 64);
+    assert_true(step->reason[0] != '\0');
+    s->overridden += strcmp(step->kernel->origin, "builtin") != 0;
+    if (s->op && strcmp(step->op, s->op) == 0) {
+        s->kernel = *step->kernel;
+        snprintf(s->reason, sizeof(s->reason), "%s", step->reason);
+        snprintf(s->shape, sizeof(s->shape), "%s", step->shape);
+        snprintf(s->origin, sizeof(s->origin), "%s", step->kernel->origin);
+        s->op = NULL;
+    }
+    return true;
+}
+
+static struct seen plan_of(const char *op)
+{
+    struct seen s = {.op = op};
+    dgl_model_plan_iterate(engine.model, look, &s);
+    assert_null(s.op);
+    return s;
+}
+
+static void test_plan_of_built_in_kernels(void **state)
+{
+    (void)state;
+    struct seen s = plan_of("qkv");
+    assert_int_equal(s.overridden, 0);
+    assert_true(s.phases[DGL_PHASE_PREFILL] == 1 + 2 * 8 + 2);
+    assert_true(s.phases[DGL_PHASE_DECODE] >= 1 + 2 * 5 + 1);
+    assert_int_equal(s.phases[DGL_PHASE_SAMPLE], 1 + 2 + 2 + 7 + 1);
+}
+
+static bool stop_at_three(void *priv, const struct dgl_plan_step *step)
+{
+    (void)step;
+    return ++*(int *)priv < 3;
+}
+
+static void test_plan_iteration_ends_when_told(void **state)
+{
+    (void)state;
+    int calls = 0;
+    dgl_model_plan_iterate(engine.model, stop_at_three, &calls);
+    assert_int_equal(calls, 3);
+}
+
+/* ---- overrides that work ----------------------------------------------------------------------
+ */
+
+static void test_remark_changes_nothing_but_the_origin(void **state)
+{
+    (void)state;
+    char want[65], *path = write_edited("norm_rms", "// RMS norm", "// My RMS norm");
+    size_t len = 0;
+    char *text = tiny_file_read(dir, "mine.comp", &len);
+    assert_true(dgl_hash_bytes(DGL_HASH_SHA256, text, len, want));
+    free(text);
+    struct seen before = plan_of("attn_norm");
+    assert_int_equal(swap(path), DGL_OK);
+    struct seen after = plan_of("attn_norm");
+    assert_string_equal(before.origin, "builtin");
+    assert_string_equal(after.origin, path);
+    assert_string_equal(after.kernel.sha256, want);
+    assert_string_not_equal(after.kernel.sha256, before.kernel.sha256);
+    assert_int_equal(after.overridden, 2 * 2 + 1); /* two norms per layer and the last */
+    check_answer();
+    swap_back();
+    assert_string_equal(plan_of("attn_norm").origin, "builtin");
+    check_answer();
+    free(path);
+}
+
+static void test_override_takes_effect_on_a_live_session(void **state)
+{
+    (void)state;
+    int32_t ids[PROMPT + 1];
+    float *before, *after;
+    memcpy(ids, prompt, sizeof(prompt));
+    ids[PROMPT] = 9;
+    dgl_session_trim(engine.session, 0);
+    tiny_sync(engine.session, prompt, PROMPT);
+    before = tiny_logits(engine.session);
+    char *path = write_edited("norm_rms", "* r * G[i]", "* r * G[i] * 0.5");
+    assert_int_equal(swap(path), DGL_OK);
+    /* The session keeps its tokens; the next pass runs the new kernel. */
+    assert_int_equal(tiny_sync(engine.session, ids, PROMPT + 1), PROMPT);
+    dgl_session_trim(engine.session, 0);
+    tiny_sync(engine.session, prompt, PROMPT);
+    after = tiny_logits(engine.session);
+    assert_true(tiny_nmse(after, before, 320) > 1e-6);
+    swap_back();
+    free(before);
+    free(after);
+    check_answer();
+    free(path);
+}
+
+static void test_swap_between_two_tokens(void **state)
+{
+    (void)state;
+    int32_t ids[PROMPT + ANSWER], next;
+    memcpy(ids, prompt, sizeof(prompt));
+    memcpy(ids + PROMPT, greedy, sizeof(greedy));
+    char *path = write_edited("sample_pick", "// The choice", "// My choice");
+    dgl_session_trim(engine.session, 0);
+    for (size_t i = 0; i < ANSWER; i++) {
+        if (i % 2)
+            swap_back();
+        else
+            assert_int_equal(swap(path), DGL_OK);
+        tiny_greedy(engine.session, ids, PROMPT + i, &next, 1);
+        assert_int_equal(next, greedy[i]);
+    }
+    swap_back();
+    free(path);
+}
+
+static void test_override_at_load(void **state)
+{
+    (void)state;
+    struct tiny_engine e;
+    struct dgl_kernels *kernels = NULL;
+    int32_t out[ANSWER];
+    char *path = write_edited("norm_rms", "// RMS norm", "// My RMS norm");
+    assert_int_equal(
+        dgl_kernels_create(NULL,
+                           dgl_kernels_params(.files = (const char *const *)&path, .num_files = 1),
+                           &kernels),
+        DGL_OK);
+    tiny_engine_open(&e, &(struct tiny_engine_params){.path = engine.path, .kernels = kernels});
+    dgl_kernels_destroy(&kernels); /* the model keeps what it needs */
+    struct seen s = {.op = "attn_norm"};
+    dgl_model_plan_iterate(e.model, look, &s);
+    assert_string_equal(s.origin, path);
+    tiny_greedy(e.session, prompt, PROMPT, out, ANSWER);
+    assert_memory_equal(out, greedy, sizeof(greedy));
+    tiny_engine_close(&e);
+    free(path);
+}
+
+static void test_hint_is_named_as_the_reason(void **state)
+{
+    (void)state;
+    struct dgl_kernels *kernels = NULL;
+    const char *const hints = "{\"variants\": {\"attn_decode\": \"baseline\"}}";
+    test_log_clear(&engine.log);
+    assert_int_equal(
+        dgl_kernels_create(&engine.log.log, dgl_kernels_params(.hints = hints), &kernels), DGL_OK);
+    assert_int_equal(dgl_model_set_kernels(engine.model, kernels), DGL_OK);
+    dgl_kernels_destroy(&kernels);
+    struct seen s = plan_of("attn_decode");
+    assert_string_equal(s.kernel.name, "attn_decode");
+    assert_contains(s.reason, "variants.attn_decode");
+    check_answer();
+    swap_back();
+}
+
+/* ---- overrides that do not --------------------------------------------------------------------
+ */
+
+struct broken {
+    const char *name, *kernel, *find, *replace;
+    const char *word; /* of the message */
+};
+
+static const struct broken brokens[] = {
+    {"GLSL that does not compile", "norm_rms", "sum += dot(x, x);", "sum += dot(x, nonsense);",
+     "nonsense"},
+    {"a missing semicolon", "norm_rms", "barrier();", "barrier()", "mine.comp"},
+    {"a function that is not there", "sample_pick", "uint id = choose(lane);",
+     "uint id = pick(lane);", "mine.comp"},
+    {"an unknown directive", "norm_rms", "//! GROUPS T", "//! GROUPS T\n//! GROPUS T", "GROPUS"},
+    {"a buffer that the operation does not have", "norm_rms", "//! BIND read vec4 G",
+     "//! BIND read vec4 G\n//! BIND read vec4 EXTRA", "EXTRA"},
+    {"a parameter that the operation does not have", "norm_rms", "//! PARAM float eps",
+     "//! PARAM float eps\n//! PARAM uint extra", "extra"},
+    {"a parameter of another type", "norm_rms", "//! PARAM float eps", "//! PARAM uint eps", "eps"},
+    {"a constant that the operation does not have", "norm_rms", "//! CONST H X_STRIDE",
+     "//! CONST H BOGUS X_STRIDE", "BOGUS"},
+    {"more shared memory than any device has", "norm_rms", "//! SHARED 256", "//! SHARED 99999999",
+     "99999999"},
+    {"a local size beyond the device", "norm_rms", "//! LOCAL 64", "//! LOCAL 65536", "65536"},
+    {"no groups at all", "norm_rms", "//! GROUPS T", "//! GROUPS 0", "GROUPS"},
+};
+
+static void test_broken(void **state)
+{
+    const struct broken *row = *state;
+    char *path = write_edited(row->kernel, row->find, row->replace);
+    check_answer();
+    uint32_t serial = engine.model->plan_serial;
+    enum dgl_status st = swap(path);
+    if (st == DGL_OK)
+        fail_msg("taken: %s", path);
+    assert_int_equal(engine.log.errors, 1);
+    assert_contains(engine.log.text, row->word);
+    assert_int_equal(engine.model->plan_serial, serial);
+    assert_int_equal(plan_of("attn_norm").overridden, 0);
+    /* Not even the session's programs were dropped. */
+    struct dgl_counters before, after;
+    dgl_device_get_counters(engine.device, &before);
+    check_answer();
+    dgl_device_get_counters(engine.device, &after);
+    assert_int_equal(after.programs_linked - before.programs_linked, 0);
+    free(path);
+}
+
+static void test_missing_file(void **state)
+{
+    (void)state;
+    char *path = dgl_path_join(dir, "nowhere.comp");
+    assert_int_equal(swap(path), DGL_ERR_IO);
+    assert_int_equal(engine.log.errors, 1);
+    assert_contains(engine.log.text, "nowhere.comp");
+    check_answer();
+    free(path);
+}
+
+static void test_broken_override_at_load(void **state)
+{
+    (void)state;
+    struct dgl_model *model = NULL;
+    struct dgl_kernels *kernels = NULL;
+    char *path = write_edited("norm_rms", "//! BIND read vec4 G",
+                              "//! BIND read vec4 G\n//! BIND read vec4 EXTRA");
+    assert_int_equal(
+        dgl_kernels_create(NULL,
+                           dgl_kernels_params(.files = (const char *const *)&path, .num_files = 1),
+                           &kernels),
+        DGL_OK);
+    test_log_clear(&engine.log);
+    assert_int_equal(dgl_model_load(engine.device,
+                                    dgl_model_params(.path = engine.path, .kernels = kernels),
+                                    &model),
+                     DGL_ERR_KERNEL);
+    assert_null(model);
+    assert_int_equal(engine.log.errors, 1);
+    dgl_kernels_destroy(&kernels);
+    free(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plan_of_built_in_kernels),
+        cmocka_unit_test(test_plan_iteration_ends_when_told),
+        cmocka_unit_test(test_remark_changes_nothing_but_the_origin),
+        cmocka_unit_test(test_override_takes_effect_on_a_live_session),
+        cmocka_unit_test(test_swap_between_two_tokens),
+        cmocka_unit_test(test_override_at_load),
+        cmocka_unit_test(test_hint_is_named_as_the_reason),
+        cmocka_unit_test(test_missing_file),
+        cmocka_unit_test(test_broken_override_at_load),
+    };
+    tiny_engine_open(&engine, &(struct tiny_engine_params){0});
+    dir = test_tmpdir();
+    tiny_ids(prompt, PROMPT, 320, 21);
+    tiny_greedy(engine.session, prompt, PROMPT, greedy, ANSWER);
+    int failures = cmocka_run_group_tests(tests, NULL, NULL);
+    failures += test_run_table("broken", test_broken, brokens);
+    test_tmpdir_remove(dir);
+    tiny_engine_close(&engine);
+    return failures;
+}

@@ -1,0 +1,303 @@
+/* Regular expressions of tokenizer.json: pieces as the `tokenizers` package 0.23.3 (Oniguruma)
+ * cuts them, recorded 2026-11-21, and what is refused. */
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+
+#include "core/base/clock.h"
+#include "loader/regex/tok_regex.h"
+
+static struct tok_regex *must_create(const char *pattern)
+{
+    struct test_log t;
+    struct tok_regex *regex = NULL;
+    test_log_init(&t, DGL_LOG_ERROR);
+    if (tok_regex_create(&t.log, "test", dgl_str_of(pattern), &regex) != DGL_OK)
+        fail_msg("%s", t.text);
+    return regex;
+}
+
+/* ---- meaning -------------------------------------------------------------------------------- */
+
+struct row {
+    const char *pattern; /* names the case */
+    const char *text;
+    const char *pieces; /* matches and what lies between them, without empty ones; '|' between */
+};
+static const struct row rows[] = {
+    {"(?i:[a-k]+)", "xAkK\u212a\u017fz", "x|AkK\u212a|\u017fz"},
+    {"(?i:s)\\p{L}", "sa Sb \u017fc", "sa| |Sb| |\u017fc"},
+    {"(?i:k)", "Kk\u212ax", "K|k|\u212a|x"},
+    {"(?i)abc|d", "ABCD", "ABC|D"},
+    {"x(?i:b)", "xB Xb", "xB| Xb"},
+    {"(?i:[^a-c]+)", "xBkA", "x|B|k|A"},
+    {"a{2}?", "aaaaa", "aa|aa|a"},
+    {"a{2}+", "aaaaax", "aaaa|ax"},
+    {"a{,2}", "aaaaa", "aa|aa|a"},
+    {"a{2,}", "aaaab", "aaaa|b"},
+    {"a{1,2}?", "aaab", "a|a|a|b"},
+    {"a**", "baab", "b|aa|b"},
+    {"x{1", "x{1x", "x{1|x"},
+    {"a{,}", "a{,}", "a{,}"},
+    {"b{", "ab{", "a|b{"},
+    {"a++a", "aaa", "aaa"},
+    {"a?+a", "aab", "aa|b"},
+    {"(?>a+)b", "aab", "aab"},
+    {"(?:ab|a)c", "abcac", "abc|ac"},
+    {"^a", "aa\012a", "a|a\012|a"},
+    {"^", "a\012", "a\012"},
+    {"a$", "aa\012ab", "a|a|\012ab"},
+    {"a\\Z", "aa\012", "a|a|\012"},
+    {"a\\z", "aa\012", "aa\012"},
+    {"\\Aa", "aaa", "a|aa"},
+    {".", "a\012b", "a|\012|b"},
+    {".+", "ab\012cd", "ab|\012|cd"},
+    {"(?m:.+)", "ab\012cd", "ab\012cd"},
+    {"\\bfoo\\b", "foo foobar", "foo| foobar"},
+    {"\\B.", "fix", "f|i|x"},
+    {"\\b.", "a\u00b2b c", "a|\u00b2b| |c"},
+    {"\\w+", "a\u00b2_-\u00e9\u200d\u00bd b", "a\u00b2_|-|\u00e9|\u200d|\u00bd| |b"},
+    {"[\\w]+", "a\u00b2_\u00e9\u00bd b", "a|\u00b2|_\u00e9|\u00bd |b"},
+    {"\\W+", "a - \u00b2b", "a| - |\u00b2b"},
+    {"\\d+", "1\u0662\u00b2a", "1\u0662|\u00b2a"},
+    {"\\h+", "abG1", "ab|G|1"},
+    {"\\s+", "a\302\205\u00a0\u200b\ufeff \011b", "a|\302\205\u00a0|\u200b\ufeff| \011|b"},
+    {"\\S+", "a\302\205b", "a|\302\205|b"},
+    {"\\p{L}+", "a\u00e9\u6f221", "a\u00e9\u6f22|1"},
+    {"\\P{L}+", "a1\u00e9", "a|1|\u00e9"},
+    {"\\p{^L}+", "a12", "a|12"},
+    {"\\p{Letter}+", "a1", "a|1"},
+    {"\\p{Lu}|\\p{Lt}", "aA\u01c5b", "a|A|\u01c5|b"},
+    {"\\p{nd}+", "1\u0662\u00bd", "1\u0662|\u00bd"},
+    {"\\p{P}+|\\p{S}+", "a.!$+b", "a|.!|$+|b"},
+    {"\\p{Han}+", "a\u6f22\u5b57\u304b", "a|\u6f22\u5b57|\u304b"},
+    {"\\p{Hiragana}+|\\p{Katakana}+", "\u304b\u306a\u30ab\u30ca", "\u304b\u306a|\u30ab\u30ca"},
+    {"\\p{Cyrillic}+", "a\u0416\u0436b", "a|\u0416\u0436|b"},
+    {"[[:alpha:]]+", "a\u00e91\u2177", "a\u00e9|1|\u2177"},
+    {"[[:digit:][:space:]]+", "a1 2b", "a|1 2|b"},
+    {"[[:^digit:]]+", "a1b", "a|1|b"},
+    {"[[:punct:]]+", "a.$,b", "a|.$,|b"},
+    {"[[:upper:]]+", "aABc", "a|AB|c"},
+    {"[[:lower:]]+", "Ab\u00baC", "A|b\u00ba|C"},
+    {"[[:word:]]+", "a\u00b2b", "a|\u00b2|b"},
+    {"[[:xdigit:]]+", "xfF9g", "x|fF9|g"},
+    {"[a-z&&[^b]]+", "abcz", "a|b|cz"},
+    {"[^a-c&&[b-d]]+", "abcd", "a|bc|d"},
+    {"[a-c[x-z]]+", "abxq", "abx|q"},
+    {"[^(\\s.,!)]+", "a(b.,c d", "a|(|b|.,|c| |d"},
+    {"[]a]+", "a]b", "a]|b"},
+    {"[^]a]+", "a]b", "a]|b"},
+    {"[a-]+", "a-b", "a-|b"},
+    {"[-a]+", "a-b", "a-|b"},
+    {"[\\w\\-]+", "a-b c", "a-b| |c"},
+    {"[\\n\\t]+", "a\012\011b", "a|\012\011|b"},
+    {"[\\b]", "a\010b", "a|\010|b"},
+    {"[\\]\\[]+", "a[]b", "a|[]|b"},
+    {"[:a]+", "a:b", "a:|b"},
+    {"\\x41\\x{42}\\u0043", "ABC", "ABC"},
+    {"\\07", "a\007", "a|\007"},
+    {"\\t\\n\\r\\f\\v\\a\\e", "\011\012\015\014\013\007\033", "\011\012\015\014\013\007\033"},
+    {"\\\u00e9\\_\\/\\-", "\u00e9_/-", "\u00e9_/-"},
+    {"(?<=[a-z])[A-Z]", "aB CD", "a|B| CD"},
+    {"(?<![a-z])[A-Z]", "aB CD", "aB |C|D"},
+    {"a(?=b)", "abac", "a|bac"},
+    {"a(?!b)", "abac", "ab|a|c"},
+    {"(?<name>a)b", "ab", "ab"},
+    {"(a)(b)", "ab", "ab"},
+    {"(?#c)a", "ab", "a|b"},
+    {"(?x) a b # c", "abab", "ab|ab"},
+    {"(?x-i:a\\ b)", "a b", "a b"},
+    {"", "abc", "a|b|c"},
+    {"b*", "abc", "a|b|c"},
+    {"(?=a)", "baa", "b|a|a"},
+    {"a|", "ba", "b|a"},
+    {"(?:)", "ab", "a|b"},
+    {"\\s+(?!\\S)|\\s+", "a   b", "a|  | |b"},
+    {"'(?i:[sdmt]|ll|ve|re)", "it's we'LL I'M", "it|'s| we|'LL| I|'M"},
+};
+
+static void pattern_cuts_as_recorded(void **state)
+{
+    const struct row *row = *state;
+    struct tok_regex *regex = must_create(row->pattern);
+    struct tok_regex_scratch *scratch = tok_regex_scratch_create();
+    struct tok_spans spans = {0};
+    struct dgl_buf got = {0};
+    assert_non_null(scratch);
+    assert_int_equal(tok_regex_find(NULL, regex, scratch, dgl_str_of(row->text), &spans), DGL_OK);
+    for (size_t i = 0; i < spans.count; i++) {
+        struct tok_span span = spans.items[i];
+        if (span.start == span.end)
+            continue;
+        if (got.len)
+            dgl_buf_putc(&got, '|');
+        dgl_buf_append(&got, row->text + span.start, span.end - span.start);
+    }
+    assert_string_equal(got.p, row->pieces);
+    dgl_buf_finish(&got);
+    free(spans.items);
+    tok_regex_destroy(&regex);
+    tok_regex_scratch_destroy(&scratch);
+}
+
+/* ---- what is refused ------------------------------------------------------------------------ */
+
+struct bad_row {
+    const char *pattern, *message;
+};
+static const struct bad_row bad_rows[] = {
+    {"(a)\\1", "back reference"},
+    {"\\k<n>", "this escape"},
+    {"\\G", "this escape"},
+    {"\\X", "this escape"},
+    {"\\pL", "without braces"},
+    {"\\p{Klingon}", "this character property"},
+    {"\\p{word}}\\p{word\\}", "this character property"},
+    {"\\xff", "this character number"},
+    {"\\x{110000}", "this character number"},
+    {"\\ud800", "this character number"},
+    {"a\\", "a backslash at the end"},
+    {"[a", "without its closing bracket"},
+    {"[", "without its closing bracket"},
+    {"[z-a]", "this range"},
+    {"[\\d-a]", "a range that starts with a class"},
+    {"[a-\\d]", "this range"},
+    {"(a", "closing parenthesis"},
+    {"a)", "closing parenthesis"},
+    {"(?<n", "group name"},
+    {"(?#", "comment"},
+    {"(?~a)", "kind of group"},
+    {"(?(1)a|b)", "kind of group"},
+    {"a(?i)b", "flags in the middle"},
+    {"*a", "nothing to repeat"},
+    {"(+)", "nothing to repeat"},
+    {"^*", "repeating what is not"},
+    {"(?=a)+", "repeating what is not"},
+    {"a{3,1}", "pattern is not implemented"},
+    {"(?<=a+)b", "pattern is not implemented"},
+    {"(?i:st)", "without regard to case"},
+    {"(?i:\u00e9)", "without regard to case"},
+    {"(?i:\\p{Lu})", "without regard to case"},
+    {"(?i:[\u00e9])", "without regard to case"},
+};
+
+static void pattern_is_refused(void **state)
+{
+    const struct bad_row *row = *state;
+    struct test_log t;
+    struct tok_regex *regex = NULL;
+    test_log_init(&t, DGL_LOG_ERROR);
+    assert_int_equal(tok_regex_create(&t.log, "test", dgl_str_of(row->pattern), &regex),
+                     DGL_ERR_UNSUPPORTED);
+    assert_null(regex);
+    assert_int_equal(t.errors, 1);
+    assert_contains(t.text, row->message);
+}
+
+static void expect_refused(const struct dgl_buf *pattern, const char *message)
+{
+    struct test_log t;
+    struct tok_regex *regex = NULL;
+    test_log_init(&t, DGL_LOG_ERROR);
+    assert_int_equal(
+        tok_regex_create(&t.log, "test", (struct dgl_str){pattern->p, pattern->len}, &regex),
+        DGL_ERR_UNSUPPORTED);
+    assert_contains(t.text, message);
+}
+
+static void nesting_is_limited(void **state)
+{
+    (void)state;
+    struct dgl_buf groups = {0}, classes = {0};
+    for (int i = 0; i < 10000; i++)
+        dgl_buf_puts(&groups, "(");
+    for (int i = 0; i < 10000; i++)
+        dgl_buf_puts(&classes, "[a");
+    expect_refused(&groups, "nesting this deep");
+    expect_refused(&classes, "nesting this deep");
+    dgl_buf_finish(&groups);
+    dgl_buf_finish(&classes);
+}
+
+/* 254 different letters and everything else are 255 kinds; one more is too many. */
+static void kinds_of_characters_are_limited(void **state)
+{
+    (void)state;
+    struct dgl_buf pattern = {0};
+    for (int i = 0; i < 254; i++) {
+        char cp[3] = {(char)(0xC0 | ((0x400 + i) >> 6)), (char)(0x80 | ((0x400 + i) & 0x3F)), 0};
+        dgl_buf_puts(&pattern, cp);
+    }
+    struct tok_regex *regex = must_create(pattern.p);
+    tok_regex_destroy(&regex);
+    dgl_buf_puts(&pattern, "a");
+    expect_refused(&pattern, "more than 255 kinds");
+    dgl_buf_finish(&pattern);
+}
+
+/* ---- cost ----------------------------------------------------------------------------------- */
+
+static void endless_searches_end(void **state)
+{
+    (void)state;
+    struct tok_regex *regex = must_create("(?:a|aa)+(?:a|aa)+[bc]{2}");
+    struct tok_regex_scratch *scratch = tok_regex_scratch_create();
+    struct tok_spans spans = {0};
+    struct test_log t;
+    char text[4000];
+    assert_non_null(scratch);
+    test_log_init(&t, DGL_LOG_ERROR);
+    memset(text, 'a', sizeof(text));
+    text[sizeof(text) - 2] = 'b';
+    uint64_t start = dgl_now_ns();
+    assert_int_equal(
+        tok_regex_find(&t.log, regex, scratch, (struct dgl_str){text, sizeof(text)}, &spans),
+        DGL_ERR_UNSUPPORTED);
+    assert_at_most((double)(dgl_now_ns() - start) * 1e-9, 20);
+    assert_int_equal(t.errors, 1);
+    assert_contains(t.text, "4000 bytes");
+    free(spans.items);
+    tok_regex_scratch_destroy(&scratch);
+    tok_regex_destroy(&regex);
+}
+
+static void long_runs_are_no_trouble(void **state)
+{
+    (void)state;
+    static const char *const patterns[] = {"\\s+(?!\\S)|\\s+|\\p{L}+|\\p{N}{1,3}",
+                                           "(?:\\p{L}|[ab]\\d)+|\\s"};
+    static const char fill[] = "a \n";
+    const size_t len = 1 << 20;
+    char *text = malloc(len);
+    struct tok_regex_scratch *scratch = tok_regex_scratch_create();
+    struct tok_spans spans = {0};
+    assert_non_null(text);
+    assert_non_null(scratch);
+    for (size_t i = 0; i < 2; i++) {
+        struct tok_regex *regex = must_create(patterns[i]);
+        for (size_t j = 0; j < sizeof(fill) - 1; j++) {
+            memset(text, fill[j], len);
+            text[len - 1] = 'x';
+            assert_int_equal(
+                tok_regex_find(NULL, regex, scratch, (struct dgl_str){text, len}, &spans), DGL_OK);
+            assert_int_equal(spans.items[spans.count - 1].end, len);
+        }
+        tok_regex_destroy(&regex);
+    }
+    free(spans.items);
+    free(text);
+    tok_regex_scratch_destroy(&scratch);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nesting_is_limited),
+        cmocka_unit_test(kinds_of_characters_are_limited),
+        cmocka_unit_test(endless_searches_end),
+        cmocka_unit_test(long_runs_are_no_trouble),
+    };
+    int failed = test_run_table("patterns", pattern_cuts_as_recorded, rows);
+    failed += test_run_table("refused patterns", pattern_is_refused, bad_rows);
+    return failed + cmocka_run_group_tests_name("expressions", tests, NULL, NULL);
+}

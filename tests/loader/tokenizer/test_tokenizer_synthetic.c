@@ -1,0 +1,270 @@
+/* Small tokenizers made to show what no published file has, and Unicode data, against what the
+ * `tokenizers` package says. Everything is in tests/data/tokenizers. */
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+
+#include "core/base/utf8.h"
+#include "loader/regex/tok_charset.h"
+#include "loader/text/tok_normal_form.h"
+#include "loader/regex/tok_regex.h"
+#include "tests/support/token_vectors.h"
+
+#define ARCHIVE "tokenizers/synthetic+unicode.tar.gz"
+
+/* ---- tokenizers ----------------------------------------------------------------------------- */
+
+struct row {
+    const char *name;
+};
+static const struct row rows[] = {
+    {"bl-digits-punct-gpt2"},
+    {"bl-gpt2-prefix_space-strip_flags"},
+    {"bl-llama3-ignore_merges"},
+    {"bl-llama3-no_ignore"},
+    {"bl-qwen-nfc-normalized"},
+    {"bl-sequence-digits-cjk"},
+    {"bl-split-invert-removed"},
+    {"optional-normalizers"},
+    {"spm-byte_fallback-missing_bytes-fuse_unk"},
+    {"spm-byte_fallback-missing_bytes-no_fuse"},
+    {"spm-gemma"},
+    {"spm-llama2-normalized_false"},
+    {"spm-llama2-normalized_true"},
+    {"spm-metaspace-always-split_false"},
+    {"spm-metaspace-always-split_true"},
+    {"spm-metaspace-first-split_false"},
+    {"spm-metaspace-first-split_true"},
+    {"spm-metaspace-never-split_false"},
+    {"spm-metaspace-never-split_true"},
+    {"spm-no_byte_fallback-fuse_unk"},
+    {"spm-no_byte_fallback-no_fuse"},
+    {"spm-no_unk_token"},
+    {"unigram-byte_fallback"},
+    {"unigram-metaspace"},
+};
+
+/* Tokenizers whose words do not depend on their neighbours. */
+static const struct row word_rows[] = {
+    {"bl-llama3-ignore_merges"},        {"bl-llama3-no_ignore"},
+    {"bl-qwen-nfc-normalized"},         {"spm-gemma"},
+    {"spm-metaspace-never-split_true"},
+};
+
+static void load(void **state, struct token_vectors *out)
+{
+    char inside[256];
+    snprintf(inside, sizeof(inside), "_synthetic/%s", ((const struct row *)*state)->name);
+    const char *dir = test_unpacked(ARCHIVE, inside);
+    assert_non_null(dir);
+    token_vectors_load(dir, out);
+}
+
+static void encodes_as_recorded(void **state)
+{
+    struct token_vectors vectors;
+    load(state, &vectors);
+    token_vectors_check_encode(&vectors);
+    token_vectors_finish(&vectors);
+}
+
+static void decodes_as_recorded(void **state)
+{
+    struct token_vectors vectors;
+    load(state, &vectors);
+    token_vectors_check_decode(&vectors);
+    token_vectors_finish(&vectors);
+}
+
+/* A blank and some letters: words that come again, and many that share a place in the
+ * cache of words. */
+static void append_word(uint64_t *seed, struct dgl_buf *text)
+{
+    size_t letters = 2 + test_rand(seed) % 6;
+    dgl_buf_putc(text, ' ');
+    for (size_t i = 0; i < letters; i++)
+        dgl_buf_putc(text, "aehnt"[test_rand(seed) % 5]);
+}
+
+/* Words of one long text get the ids that each has as a text of its own. */
+static void words_of_long_texts_are_like_alone(void **state)
+{
+    enum { words = 20000 };
+    struct token_vectors vectors;
+    struct dgl_buf text = {0};
+    struct token_ids whole = {0}, alone = {0};
+    uint64_t seed = 5;
+    load(state, &vectors);
+    for (size_t i = 0; i < words; i++) {
+        size_t start = text.len;
+        append_word(&seed, &text);
+        struct dgl_str word = {text.p + start, text.len - start};
+        assert_int_equal(
+            tokenizer_encode(NULL, vectors.tok, word, (struct encode_flags){0}, &alone), DGL_OK);
+    }
+    assert_int_equal(tokenizer_encode(NULL, vectors.tok, (struct dgl_str){text.p, text.len},
+                                      (struct encode_flags){0}, &whole),
+                     DGL_OK);
+    assert_int_equal(whole.count, alone.count);
+    for (size_t i = 0; i < whole.count; i++)
+        assert_int_equal(whole.ids[i], alone.ids[i]);
+    dgl_buf_finish(&text);
+    free(whole.ids);
+    free(alone.ids);
+    token_vectors_finish(&vectors);
+}
+
+static void streams_as_recorded(void **state)
+{
+    struct token_vectors vectors;
+    load(state, &vectors);
+    token_vectors_check_stream(&vectors);
+    token_vectors_finish(&vectors);
+}
+
+/* ---- Unicode -------------------------------------------------------------------------------- */
+
+static struct dgl_json_doc *load_unicode(const char *file)
+{
+    char inside[256];
+    struct test_log t;
+    struct dgl_json_doc *doc = NULL;
+    test_log_init(&t, DGL_LOG_ERROR);
+    snprintf(inside, sizeof(inside), "_unicode/%s", file);
+    const char *path = test_unpacked(ARCHIVE, inside);
+    assert_non_null(path);
+    if (dgl_json_load(&t.log, path, (size_t)64 << 20, &doc) != DGL_OK)
+        fail_msg("%s", t.text);
+    return doc;
+}
+
+static void append_code_points(struct dgl_buf *out, const struct dgl_json *array)
+{
+    size_t count;
+    int32_t *cps = token_ids_of(array, &count);
+    for (size_t i = 0; i < count; i++) {
+        char bytes[4];
+        dgl_buf_append(out, bytes, dgl_utf8_encode((uint32_t)cps[i], bytes));
+    }
+    free(cps);
+}
+
+static void normal_form_c_is_that_of_unicode_9(void **state)
+{
+    (void)state;
+    struct dgl_json_doc *doc = load_unicode("nfc_vectors.json");
+    uint32_t *cps = NULL;
+    size_t cap = 0, cases = 0;
+    const struct dgl_json *c = dgl_json_first(dgl_json_root(doc));
+    for (; c; c = dgl_json_next(c), cases++) {
+        struct dgl_buf text = {0}, want = {0}, got = {0};
+        append_code_points(&text, dgl_json_get(c, "cps"));
+        append_code_points(&want, dgl_json_get(c, "nfc"));
+        assert_true(tok_normal_form(TOK_NFC, (struct tok_marked){.text = {text.p, text.len}}, &cps,
+                                    &cap, &got, NULL));
+        if (got.len != want.len || memcmp(got.p, want.p, want.len) != 0)
+            fail_msg("NFC of \"%s\" is \"%s\", want \"%s\"", text.p, got.p, want.p);
+        dgl_buf_finish(&text);
+        dgl_buf_finish(&want);
+        dgl_buf_finish(&got);
+    }
+    assert_int_equal(cases, 2000);
+    free(cps);
+    dgl_json_destroy(&doc);
+}
+
+/* "\p{Lu}" or "\s" as the name of a property; "(?i:s)" as a letter without regard to case. */
+static void class_of(struct dgl_str name, struct tok_charset *out)
+{
+    if (dgl_str_starts(name, "(?i:")) {
+        tok_charset_add(out, (unsigned char)name.p[4], (unsigned char)name.p[4]);
+        assert_true(tok_charset_fold_case(out));
+        return;
+    }
+    bool space = dgl_str_eq(name, "\\s");
+    struct dgl_str property = {name.p + 3, name.len - 4};
+    assert_true(tok_charset_add_property(out, space ? DGL_STR("space") : property));
+}
+
+static void classes_of_expressions_are_those_of_unicode_16(void **state)
+{
+    (void)state;
+    struct dgl_json_doc *doc = load_unicode("onig_classes.json");
+    const struct dgl_json *c = dgl_json_first(dgl_json_root(doc));
+    for (; c; c = dgl_json_next(c)) {
+        struct tok_charset set = {0};
+        class_of(dgl_json_key(c), &set);
+        size_t i = 0;
+        if (set.count != dgl_json_count(c))
+            fail_msg("%s has %zu ranges, want %zu", dgl_json_key(c).p, set.count,
+                     dgl_json_count(c));
+        for (const struct dgl_json *r = dgl_json_first(c); r; r = dgl_json_next(r), i++) {
+            assert_int_equal(set.ranges[i].first, dgl_json_f64(dgl_json_at(r, 0)));
+            assert_int_equal(set.ranges[i].last, dgl_json_f64(dgl_json_at(r, 1)));
+        }
+        tok_charset_finish(&set);
+    }
+    dgl_json_destroy(&doc);
+}
+
+static void check_pieces(const struct tok_regex *regex, struct tok_regex_scratch *scratch,
+                         const struct dgl_json *c)
+{
+    struct tok_spans spans = {0};
+    struct dgl_str text = dgl_json_str(dgl_json_get(c, "text"));
+    const struct dgl_json *piece = dgl_json_first(dgl_json_get(c, "pieces"));
+    assert_int_equal(tok_regex_find(NULL, regex, scratch, text, &spans), DGL_OK);
+    for (size_t i = 0; i < spans.count; i++) {
+        struct tok_span span = spans.items[i];
+        if (span.start == span.end)
+            continue;
+        struct dgl_str want = dgl_json_str(piece);
+        if (want.len != span.end - span.start || memcmp(want.p, text.p + span.start, want.len) != 0)
+            fail_msg("text \"%s\": piece \"%.*s\", want \"%s\"", text.p,
+                     (int)(span.end - span.start), text.p + span.start, want.p);
+        piece = dgl_json_next(piece);
+    }
+    assert_null(piece);
+    free(spans.items);
+}
+
+struct pattern_row {
+    const char *name;
+};
+static const struct pattern_row pattern_rows[] = {
+    {"gpt2"}, {"llama3"}, {"qwen2"}, {"o200k"}, {"tekken"}};
+
+static void published_pattern_cuts_as_recorded(void **state)
+{
+    struct dgl_json_doc *doc = load_unicode("pretok.json");
+    const char *name = ((const struct pattern_row *)*state)->name;
+    const struct dgl_json *set = dgl_json_get(dgl_json_root(doc), name);
+    struct tok_regex *regex = NULL;
+    struct tok_regex_scratch *scratch = tok_regex_scratch_create();
+    assert_non_null(set);
+    assert_non_null(scratch);
+    assert_int_equal(tok_regex_create(NULL, name, dgl_json_str(dgl_json_get(set, "regex")), &regex),
+                     DGL_OK);
+    const struct dgl_json *c = dgl_json_first(dgl_json_get(set, "cases"));
+    for (; c; c = dgl_json_next(c))
+        check_pieces(regex, scratch, c);
+    tok_regex_scratch_destroy(&scratch);
+    tok_regex_destroy(&regex);
+    dgl_json_destroy(&doc);
+}
+
+int main(void)
+{
+    const struct CMUnitTest unicode[] = {
+        cmocka_unit_test(normal_form_c_is_that_of_unicode_9),
+        cmocka_unit_test(classes_of_expressions_are_those_of_unicode_16),
+    };
+    /* What is checked in is laid out like the test data beside the project. */
+    setenv("DOPPLERGL_TEST_DATA", "tests/data", 1);
+    int failed = test_run_table("encode", encodes_as_recorded, rows);
+    failed += test_run_table("decode", decodes_as_recorded, rows);
+    failed += test_run_table("stream", streams_as_recorded, rows);
+    failed += test_run_table("long texts", words_of_long_texts_are_like_alone, word_rows);
+    failed += cmocka_run_group_tests_name("Unicode", unicode, NULL, NULL);
+    return failed + test_run_table("patterns", published_pattern_cuts_as_recorded, pattern_rows);
+}

@@ -196,6 +196,8 @@ struct kernel_choice {
  * (docs/operations.md). A request with an attribute `layout` is served only by kernels of that
  * layout. */
 const char *kernel_layout(const struct kernel *kernel, const char *weight);
+/* The format's usual layout. */
+const char *kernel_layout_default(const char *weight);
 
 /* Whether any kernel of the set is for such requests at all, on whatever device. */
 bool kernel_set_serves(const struct kernel_set *set, const struct kernel_request *request);

@@ -104,8 +104,8 @@ loader/rdrr     core core/base loader/quant loader/tensor
 loader/model    core core/base loader/quant loader/tensor loader/hf loader/desc loader/tokenizer loader/gguf loader/rdrr
 loader/chat     core core/base loader/text loader/jinja loader/tokenizer loader/model
 loader/convert  core core/base loader/quant loader/tensor loader/desc loader/tokenizer loader/gguf loader/rdrr loader/model
-core/plan       core core/base kernels loader/* core/memory core/exec core/seq
-core/memory     core core/base kernels loader/* gl core/plan core/exec
+core/plan       core core/base kernels loader/*
+core/memory     core core/base kernels loader/* gl core/plan
 core/exec       core core/base kernels loader/* gl core/plan core/memory
 core/seq        core core/base kernels loader/* gl core/plan core/memory core/exec
 core/api        core core/base kernels loader/* gl core/plan core/memory core/exec core/seq

@@ -1,5 +1,5 @@
 /* The public device: gl/ behind a handle, plus the facts about it that kernel files may ask for. */
-#include "core/memory/engine.h"
+#include "core/memory/device.h"
 #include "core/base/mem.h"
 #include "core/memory/pool.h"
 
@@ -49,33 +49,6 @@ enum dgl_status dgl_device_iterate(const struct dgl_log *log,
     return st;
 }
 
-static void add_fact(struct dgl_device *dev, const char *name, int64_t value)
-{
-    if (dev->num_facts < sizeof(dev->facts) / sizeof(dev->facts[0]))
-        dev->facts[dev->num_facts++] = (struct kernel_var){name, value};
-}
-
-/* docs/kernels.md lists these names. */
-static void collect_facts(struct dgl_device *dev, const struct gl_caps *caps)
-{
-    const struct dgl_limits *lim = &caps->limits;
-    add_fact(dev, "SOFTWARE", caps->software);
-    add_fact(dev, "LLVMPIPE", caps->llvmpipe);
-    add_fact(dev, "COMPUTE_UNITS", caps->compute_units_guess);
-    add_fact(dev, "SUBGROUP_SIZE", lim->subgroup_size);
-    add_fact(dev, "SHARED_BYTES", lim->max_shared_bytes);
-    add_fact(dev, "MAX_INVOCATIONS", lim->max_invocations);
-    add_fact(dev, "MAX_LOCAL_X", lim->max_local_size[0]);
-    add_fact(dev, "MAX_LOCAL_Y", lim->max_local_size[1]);
-    add_fact(dev, "MAX_LOCAL_Z", lim->max_local_size[2]);
-    add_fact(dev, "MAX_SSBO", lim->max_ssbo_bindings);
-    add_fact(dev, "HAS_GL_KHR_shader_subgroup_basic", lim->subgroup_size > 0);
-    add_fact(dev, "HAS_GL_KHR_shader_subgroup_arithmetic", caps->khr_subgroup_arithmetic);
-    add_fact(dev, "HAS_GL_KHR_shader_subgroup_shuffle", caps->khr_subgroup_shuffle);
-    add_fact(dev, "HAS_GL_EXT_gpu_shader5", caps->ext_gpu_shader5);
-    add_fact(dev, "HAS_GL_NV_gpu_shader5", lim->nv_gpu_shader5);
-}
-
 enum dgl_status dgl_device_create(const struct dgl_log *log, const struct dgl_device_params *params,
                                   struct dgl_device **out)
 {
@@ -106,7 +79,17 @@ enum dgl_status dgl_device_create(const struct dgl_log *log, const struct dgl_de
         goto error;
     }
     node_to_info(gl_device_node(dev->gl), &dev->info);
-    collect_facts(dev, gl_device_caps(dev->gl));
+    const struct gl_caps *caps = gl_device_caps(dev->gl);
+    plan_device_init(&dev->plan, &(struct plan_device_params){
+                                     .log = log,
+                                     .name = dev->info.renderer,
+                                     .limits = &caps->limits,
+                                     .software = caps->software,
+                                     .llvmpipe = caps->llvmpipe,
+                                     .compute_units = caps->compute_units_guess,
+                                     .subgroup_arithmetic = caps->khr_subgroup_arithmetic,
+                                     .subgroup_shuffle = caps->khr_subgroup_shuffle,
+                                     .ext_gpu_shader5 = caps->ext_gpu_shader5});
     *out = dev;
     return DGL_OK;
 error:

@@ -1,9 +1,9 @@
 /* The public kernel set: kernels/ behind a handle. */
-#include "core/base/mem.h"
-#include "core/memory/engine.h"
-
 #include <stdlib.h>
-#include <string.h>
+
+#include "core/base/mem.h"
+#include "core/memory/device.h"
+#include "core/plan/plan.h"
 
 enum dgl_status dgl_kernels_create(const struct dgl_log *log,
                                    const struct dgl_kernels_params *params,
@@ -54,15 +54,4 @@ const char *dgl_kernels_source(const struct dgl_kernels *kernels, const char *na
     if (len)
         *len = kernel ? kernel->text_len : 0;
     return kernel ? kernel->text : NULL;
-}
-
-struct dgl_kernel_info kernel_info(const struct kernel *kernel)
-{
-    struct dgl_kernel_info info = {.name = kernel->name,
-                                   .op = kernel->op,
-                                   .variant = kernel->variant,
-                                   .origin = kernel->origin,
-                                   .summary = kernel->summary};
-    memcpy(info.sha256, kernel->sha256, sizeof(info.sha256));
-    return info;
 }

@@ -1,33 +1,25 @@
-/* Kernel choices and their compiled programs: one entry per distinct request, shared by every
- * operation that asks for the same thing. Choosing costs microseconds, compiling up to seconds;
- * they are separate steps. */
+/* The programs of a kernel table, compiled when they are needed, several in one batch so that the
+ * driver may work in parallel. Slow when cold. */
 #ifndef DGL_CORE_PROGRAMS_H
 #define DGL_CORE_PROGRAMS_H
 
-#include "core/memory/engine.h"
-
-struct program_entry {
-    struct kernel_request request;
-    struct kernel_choice choice;
-    struct gl_program *program; /* NULL until programs_compile() */
-};
+#include "core/memory/device.h"
+#include "core/plan/kernel_table.h"
 
 struct programs {
     struct dgl_device *dev;
-    struct kernel_set *set; /* a reference of its own */
-    struct program_entry **entries;
-    size_t count, cap;
+    const struct kernel_table *table; /* borrowed; may grow */
+    struct gl_program **program;      /* [cap], by kernel_use.id; NULL = not compiled */
+    size_t cap;
 };
 
-void programs_init(struct programs *p, struct dgl_device *dev, struct kernel_set *set);
+void programs_init(struct programs *p, struct dgl_device *dev, const struct kernel_table *table);
+/* Accepts one that is all zero. */
 void programs_finish(struct programs *p);
-/* The entry for a request, choosing a kernel when it is new. Borrowed, stable until
- * programs_finish(). */
-enum dgl_status programs_find(struct programs *p, const struct kernel_request *request,
-                              struct program_entry **out);
-/* Compiles those of `entries` that have no program yet, in one batch. On failure none of them has.
- */
-enum dgl_status programs_compile(struct programs *p, struct program_entry *const *entries,
+/* Compiles those of `uses` that have no program yet, in one batch. On failure none of them has. */
+enum dgl_status programs_compile(struct programs *p, const struct kernel_use *const *uses,
                                  size_t count);
+/* Borrowed, valid until programs_finish(). */
+struct gl_program *programs_get(const struct programs *p, const struct kernel_use *use);
 
 #endif

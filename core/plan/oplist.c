@@ -1,11 +1,13 @@
 /* The decoder as operations: one function per operation of docs/operations.md, and the order they
  * run in. */
 #include "core/plan/oplist.h"
-#include "core/base/mem.h"
-#include "core/plan/oplist_moe.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "core/base/mem.h"
+#include "core/plan/oplist_moe.h"
 
 void oplist_finish(struct oplist *list)
 {
@@ -27,14 +29,27 @@ struct op *oplist_append(struct oplist *list, enum dgl_phase phase, int32_t laye
     return o;
 }
 
-void op_bind_slot(struct op *op, const char *name, enum op_slot slot)
+static void add_bind(struct op *op, const char *name, struct ref ref)
 {
-    op->binds[op->num_binds++] = (struct op_bind){.name = name, .slot = slot, .index = op->layer};
+    assert(op->num_binds < OP_MAX_BINDS);
+    op->binds[op->num_binds++] = (struct op_bind){name, ref};
 }
 
-void op_bind_fixed(struct op *op, const char *name, struct gl_range range)
+void op_bind_buffer(struct op *op, const char *name, enum plan_buffer buffer)
 {
-    op->binds[op->num_binds++] = (struct op_bind){.name = name, .fixed = range};
+    enum ref_kind kind = buffer < BUF_STATE_COUNT ? REF_STATE : REF_ACT;
+    add_bind(op, name, (struct ref){.kind = kind, .id = buffer});
+}
+
+void op_bind_band(struct op *op, const char *name, const struct weight *weight, uint32_t band)
+{
+    add_bind(op, name, (struct ref){.kind = REF_WEIGHT, .id = weight->id, .part = band});
+}
+
+void op_bind_vector(struct op *op, const char *name, uint32_t vector)
+{
+    assert(vector != VECTOR_NONE);
+    add_bind(op, name, (struct ref){.kind = REF_VECTOR, .id = vector});
 }
 
 void op_attr(struct op *op, const char *key, const char *word)
@@ -58,9 +73,9 @@ void op_float(struct op *op, const char *name, double value)
         (struct op_param){.name = name, .is_float = true, .f = (float)value};
 }
 
-void op_run_count(struct op *op, const char *name)
+void op_op_count(struct op *op, const char *name)
 {
-    op->params[op->num_params++] = (struct op_param){.name = name, .is_run_count = true};
+    op->params[op->num_params++] = (struct op_param){.name = name, .is_op_count = true};
 }
 
 const struct op_bind *op_find_bind(const struct op *op, const char *name)
@@ -79,6 +94,12 @@ const struct op_param *op_find_param(const struct op *op, const char *name)
     return NULL;
 }
 
+uint32_t op_weight_rows(const struct op *op)
+{
+    const struct op_param *rows = op_find_param(op, "rows");
+    return rows ? rows->u : 0;
+}
+
 static const char *phase_word(enum dgl_phase phase)
 {
     return phase == DGL_PHASE_PREFILL ? "prefill" : "decode";
@@ -89,20 +110,22 @@ static const char *phase_word(enum dgl_phase phase)
 static void add_embed(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase)
 {
     for (uint32_t i = 0; i < p->weights->embed.num_bands; i++) {
-        const struct weight_band *band = &p->weights->embed.bands[i];
+        const struct weight *weight = &p->weights->embed;
+        const struct weight_band *band = &weight->bands[i];
         struct op *op = oplist_append(list, phase, -1, "embed", "embed");
         op_attr(op, "weight", dgl_dtype_get(band->dtype)->name);
         op_attr(op, "phase", phase_word(phase));
-        op_attr(op, "layout", p->layouts->name[band->dtype]);
+        if (band->layout)
+            op_attr(op, "layout", band->layout->name);
         op_const(op, "H", p->desc->hidden);
         op_const(op, "X_STRIDE", p->desc->hidden);
         op_const(op, "W_STRIDE", band->row_words);
         op_uint(op, "row0", band->row0);
         op_uint(op, "rows", band->rows);
         op_float(op, "scale", p->desc->embed_scale);
-        op_bind_slot(op, "IDS", SLOT_IDS);
-        op_bind_fixed(op, "W", band->range);
-        op_bind_slot(op, "X", SLOT_X);
+        op_bind_buffer(op, "IDS", BUF_IDS);
+        op_bind_band(op, "W", weight, i);
+        op_bind_buffer(op, "X", BUF_X);
         op->bytes = band->row_words * 4ull;
     }
 }
@@ -115,9 +138,9 @@ void oplist_norm(struct oplist *list, const struct oplist_params *p, const struc
     op_const(op, "X_STRIDE", p->desc->hidden);
     op_const(op, "Y_STRIDE", p->desc->hidden);
     op_float(op, "eps", p->desc->norm_eps);
-    op_bind_slot(op, "X", n->x);
-    op_bind_fixed(op, "G", n->gain);
-    op_bind_slot(op, "Y", n->y);
+    op_bind_buffer(op, "X", n->x);
+    op_bind_vector(op, "G", n->gain);
+    op_bind_buffer(op, "Y", n->y);
 }
 
 static bool is(const char *a, const char *b)
@@ -135,9 +158,9 @@ static void add_vectors(struct op *op, const struct oplist_params *p, const stru
     op_const(op, "BIAS_AT", w->has_bias && w->has_gain ? (int64_t)(w->cols + 3) / 4 * 4 : 0);
     op_float(op, "eps", norm ? p->desc->norm_eps : 0.0);
     if (norm || w->has_bias)
-        op_bind_fixed(op, "A", w->vectors);
+        op_bind_vector(op, "A", w->vector);
     else
-        op_bind_slot(op, "A", m->x);
+        op_bind_buffer(op, "A", m->x);
 }
 
 static void add_epilogue(struct op *op, const struct oplist_params *p,
@@ -158,7 +181,8 @@ void oplist_matmul(struct oplist *list, const struct oplist_params *p,
         const struct weight_band *band = &m->weight->bands[i];
         struct op *op = oplist_append(list, m->phase, m->layer, m->label, "matmul");
         op_attr(op, "weight", dgl_dtype_get(band->dtype)->name);
-        op_attr(op, "layout", p->layouts->name[band->dtype]);
+        if (band->layout)
+            op_attr(op, "layout", band->layout->name);
         /* One row of x is a matrix-vector product whatever the phase. */
         op_attr(op, "phase", m->last_row ? "decode" : phase_word(m->phase));
         op_attr(op, "pre", m->pre);
@@ -170,12 +194,12 @@ void oplist_matmul(struct oplist *list, const struct oplist_params *p,
         op_const(op, "X_LAST", m->last_row);
         op_uint(op, "row0", band->row0);
         op_uint(op, "rows", band->rows);
-        op_bind_fixed(op, "W", band->range);
-        op_bind_slot(op, "X", m->x);
-        op_bind_slot(op, "Y", m->y);
+        op_bind_band(op, "W", m->weight, i);
+        op_bind_buffer(op, "X", m->x);
+        op_bind_buffer(op, "Y", m->y);
         add_vectors(op, p, m);
         add_epilogue(op, p, m);
-        op->bytes = band->range.size;
+        op->bytes = band->place.size;
     }
 }
 
@@ -198,13 +222,13 @@ static void add_qk_norm(struct oplist *list, const struct oplist_params *p, enum
     const struct model_desc *d = p->desc;
     const struct layer_weights *w = &p->weights->layer[layer];
     /* As long as all heads together: one norm over them. */
-    bool all = w->qk_norm.size > (uint64_t)d->head_dim * 8;
+    bool all = p->weights->vectors[w->qk_norm].count > 2 * (uint64_t)d->head_dim;
     struct op *op = oplist_append(list, phase, layer, "qk_norm", "qk_norm");
     op_attr(op, "span", all ? "all" : "head");
     add_heads(op, d);
     op_float(op, "eps", d->norm_eps);
-    op_bind_slot(op, "QKV", SLOT_QKV);
-    op_bind_fixed(op, "G", w->qk_norm);
+    op_bind_buffer(op, "QKV", BUF_QKV);
+    op_bind_vector(op, "G", w->qk_norm);
 }
 
 static struct op *append_attention(struct oplist *list, const struct oplist_params *p,
@@ -215,8 +239,8 @@ static struct op *append_attention(struct oplist *list, const struct oplist_para
     op_attr(op, "kv", p->kv_type == DGL_KV_F32 ? "f32" : "f16");
     add_heads(op, d);
     op_const(op, "CONTEXT", p->context);
-    op_bind_slot(op, "QKV", SLOT_QKV);
-    op_bind_slot(op, "KV", SLOT_KV);
+    op_bind_buffer(op, "QKV", BUF_QKV);
+    add_bind(op, "KV", (struct ref){.kind = REF_KV, .id = (uint32_t)layer});
     return op;
 }
 
@@ -226,7 +250,7 @@ static void add_rope(struct op *op, const struct model_desc *d, int32_t layer)
     int32_t set = d->layer[layer].rope;
     op_const(op, "ROPE_DIMS", set == ROPE_NONE ? 0 : d->rope[set].dims);
     op_float(op, "rope_scale", set == ROPE_NONE ? 1.0 : d->rope[set].scale);
-    op_bind_slot(op, "ROPE", set == ROPE_LOCAL ? SLOT_ROPE_LOCAL : SLOT_ROPE_GLOBAL);
+    op_bind_buffer(op, "ROPE", set == ROPE_LOCAL ? BUF_ROPE_LOCAL : BUF_ROPE_GLOBAL);
 }
 
 static void add_scores(struct op *op, const struct model_desc *d, int32_t layer)
@@ -238,13 +262,13 @@ static void add_scores(struct op *op, const struct model_desc *d, int32_t layer)
 }
 
 /* `other` is what an operation without sinks binds instead. */
-static void add_sinks(struct op *op, const struct layer_weights *w, enum op_slot other)
+static void add_sinks(struct op *op, const struct layer_weights *w, enum plan_buffer other)
 {
-    op_attr(op, "sinks", w->sinks.size ? "head" : "none");
-    if (w->sinks.size)
-        op_bind_fixed(op, "S", w->sinks);
+    op_attr(op, "sinks", w->sinks != VECTOR_NONE ? "head" : "none");
+    if (w->sinks != VECTOR_NONE)
+        op_bind_vector(op, "S", w->sinks);
     else
-        op_bind_slot(op, "S", other);
+        op_bind_buffer(op, "S", other);
 }
 
 static void add_rope_kv(struct oplist *list, const struct oplist_params *p, int32_t layer)
@@ -256,16 +280,16 @@ static void add_attn_prefill(struct oplist *list, const struct oplist_params *p,
 {
     struct op *op = append_attention(list, p, DGL_PHASE_PREFILL, layer, "attn_prefill");
     op_const(op, "O_STRIDE", p->desc->heads * p->desc->head_dim);
-    op_bind_slot(op, "O", SLOT_ATT);
+    op_bind_buffer(op, "O", BUF_ATT);
     add_scores(op, p->desc, layer);
-    add_sinks(op, &p->weights->layer[layer], SLOT_QKV);
+    add_sinks(op, &p->weights->layer[layer], BUF_QKV);
 }
 
 static void add_attn_decode(struct oplist *list, const struct oplist_params *p, int32_t layer)
 {
     struct op *op = append_attention(list, p, DGL_PHASE_DECODE, layer, "attn_decode");
     op_const(op, "SPLITS", p->splits);
-    op_bind_slot(op, "P", SLOT_ATT);
+    op_bind_buffer(op, "P", BUF_ATT);
     add_rope(op, p->desc, layer);
     add_scores(op, p->desc, layer);
 }
@@ -276,9 +300,9 @@ static void add_attn_merge(struct oplist *list, const struct oplist_params *p, i
     op_const(op, "HEADS", p->desc->heads);
     op_const(op, "HEAD_DIM", p->desc->head_dim);
     op_const(op, "SPLITS", p->splits);
-    op_bind_slot(op, "P", SLOT_ATT);
-    op_bind_slot(op, "O", SLOT_MERGED);
-    add_sinks(op, &p->weights->layer[layer], SLOT_ATT);
+    op_bind_buffer(op, "P", BUF_ATT);
+    op_bind_buffer(op, "O", BUF_MERGED);
+    add_sinks(op, &p->weights->layer[layer], BUF_ATT);
 }
 
 /* ---- the model ------------------------------------------------------------------------------- */
@@ -302,7 +326,7 @@ static struct oplist_matmul layer_matmul(const struct oplist_params *p, enum dgl
 static void read_stream(struct oplist *list, const struct oplist_params *p, struct oplist_matmul *m,
                         const char *norm_label)
 {
-    m->x = SLOT_X;
+    m->x = BUF_X;
     if (!m->weight->has_gain)
         return;
     if (m->phase == DGL_PHASE_DECODE) {
@@ -314,24 +338,24 @@ static void read_stream(struct oplist *list, const struct oplist_params *p, stru
                                       .layer = m->layer,
                                       .label = norm_label,
                                       .post = "store",
-                                      .gain = m->weight->vectors,
-                                      .x = SLOT_X,
-                                      .y = SLOT_NORMED});
-    m->x = SLOT_NORMED;
+                                      .gain = m->weight->vector,
+                                      .x = BUF_X,
+                                      .y = BUF_NORMED});
+    m->x = BUF_NORMED;
 }
 
 /* Adds a product to the residual stream, behind a norm of its own if there is one. */
 static void add_to_stream(struct oplist *list, const struct oplist_params *p,
-                          struct oplist_matmul *m, const char *norm_label, struct gl_range gain)
+                          struct oplist_matmul *m, const char *norm_label, uint32_t gain)
 {
-    if (gain.size == 0) {
+    if (gain == VECTOR_NONE) {
         m->post = "add";
-        m->y = SLOT_X;
+        m->y = BUF_X;
         m->scale = p->desc->residual_scale;
         oplist_matmul(list, p, m);
         return;
     }
-    m->y = SLOT_NORMED;
+    m->y = BUF_NORMED;
     oplist_matmul(list, p, m);
     oplist_norm(list, p,
                 &(struct oplist_norm){.phase = m->phase,
@@ -339,8 +363,8 @@ static void add_to_stream(struct oplist *list, const struct oplist_params *p,
                                       .label = norm_label,
                                       .post = "add",
                                       .gain = gain,
-                                      .x = SLOT_NORMED,
-                                      .y = SLOT_X});
+                                      .x = BUF_NORMED,
+                                      .y = BUF_X});
 }
 
 /* x -> x + o(attention(qkv(norm x))). */
@@ -351,11 +375,11 @@ static void add_attention_block(struct oplist *list, const struct oplist_params 
     bool merge = phase == DGL_PHASE_DECODE && p->splits > 1;
     struct oplist_matmul qkv = layer_matmul(p, phase, layer, "qkv");
     qkv.weight = &w->qkv;
-    qkv.y = SLOT_QKV;
+    qkv.y = BUF_QKV;
     qkv.y_stride = qkv_dim(p->desc);
     read_stream(list, p, &qkv, "attn_norm");
     oplist_matmul(list, p, &qkv);
-    if (w->qk_norm.size)
+    if (w->qk_norm != VECTOR_NONE)
         add_qk_norm(list, p, phase, layer);
     if (phase == DGL_PHASE_PREFILL) {
         add_rope_kv(list, p, layer);
@@ -367,7 +391,7 @@ static void add_attention_block(struct oplist *list, const struct oplist_params 
         add_attn_merge(list, p, layer);
     struct oplist_matmul o = layer_matmul(p, phase, layer, "o");
     o.weight = &w->o;
-    o.x = merge ? SLOT_MERGED : SLOT_ATT;
+    o.x = merge ? BUF_MERGED : BUF_ATT;
     o.x_stride = p->desc->heads * p->desc->head_dim;
     add_to_stream(list, p, &o, "attn_post_norm", w->attn_post_norm);
 }
@@ -381,13 +405,13 @@ static void add_mlp_block(struct oplist *list, const struct oplist_params *p, en
     gate_up.post = "glu";
     gate_up.act = p->desc->act == MODEL_ACT_GELU_TANH ? "gelu" : "silu";
     gate_up.weight = &w->gate_up;
-    gate_up.y = SLOT_ACT;
+    gate_up.y = BUF_ACT;
     gate_up.y_stride = p->desc->intermediate;
     read_stream(list, p, &gate_up, "ffn_norm");
     oplist_matmul(list, p, &gate_up);
     struct oplist_matmul down = layer_matmul(p, phase, layer, "down");
     down.weight = &w->down;
-    down.x = SLOT_ACT;
+    down.x = BUF_ACT;
     down.x_stride = p->desc->intermediate;
     add_to_stream(list, p, &down, "ffn_post_norm", w->ffn_post_norm);
 }
@@ -416,7 +440,7 @@ void oplist_decode_body(struct oplist *list, const struct oplist_params *p)
 
 /* Logits from the stream behind the final norm, to `y`. */
 static struct oplist_matmul head_matmul(const struct oplist_params *p, enum dgl_phase phase,
-                                        const char *label, enum op_slot y)
+                                        const char *label, enum plan_buffer y)
 {
     struct oplist_matmul head = layer_matmul(p, phase, -1, label);
     head.weight = &p->weights->head;
@@ -429,16 +453,16 @@ static struct oplist_matmul head_matmul(const struct oplist_params *p, enum dgl_
 
 void oplist_head(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase)
 {
-    struct oplist_matmul head = head_matmul(p, phase, "head", SLOT_LOGITS);
+    struct oplist_matmul head = head_matmul(p, phase, "head", BUF_LOGITS);
     head.pre = "norm";
-    head.x = SLOT_X;
+    head.x = BUF_X;
     head.last_row = true;
     oplist_matmul(list, p, &head);
 }
 
 void oplist_score(struct oplist *list, const struct oplist_params *p)
 {
-    struct oplist_matmul head = head_matmul(p, DGL_PHASE_PREFILL, "head_all", SLOT_ALL_LOGITS);
+    struct oplist_matmul head = head_matmul(p, DGL_PHASE_PREFILL, "head_all", BUF_ALL_LOGITS);
     read_stream(list, p, &head, "final_norm");
     oplist_matmul(list, p, &head);
 }

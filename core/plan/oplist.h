@@ -1,51 +1,62 @@
 /*
- * oplist.h: what has to be computed, as a flat list of operations per phase. Operations name their
- * buffers by role (a slot of the session, or a fixed place among the weights) and their constants
- * and parameters by the names that docs/operations.md gives them; which kernel serves them is the
- * plan's business.
+ * oplist.h: a forward pass as a flat list of operations per phase. Operations name their buffers by
+ * reference (which weight, which buffer of a pass) and their constants and parameters by the names
+ * of docs/operations.md; which kernel serves them is decided by plan.h, where a reference leads by
+ * core/memory.
  */
 #ifndef DGL_CORE_OPLIST_H
 #define DGL_CORE_OPLIST_H
 
-#include "core/memory/weights.h"
+#include "core/plan/weights.h"
 
-/* Buffers that a session owns. */
-enum op_slot {
-    SLOT_FIXED = 0, /* op_bind.fixed says where */
-    SLOT_IDS,       /* uint [context + 1] */
-    SLOT_STEP,      /* struct dgl_step */
-    SLOT_X,         /* residual stream, f32 [chunk, hidden] */
-    SLOT_NORMED,    /* f32 [chunk, hidden]: the stream normed, or what waits to be normed */
-    SLOT_QKV,       /* f32 [chunk, qkv] */
-    SLOT_ATT,    /* attention output, f32 [chunk, heads * head_dim], or decode's partial results */
-    SLOT_MERGED, /* f32 [heads * head_dim]: decode attention, put together from its parts */
-    SLOT_ACT,    /* f32 [chunk, intermediate], or [chunk * top_k, an expert's intermediate] */
-    SLOT_LOGITS, /* f32 [vocab] */
-    SLOT_ALL_LOGITS,  /* f32 [rows, vocab], for scoring */
-    SLOT_KV,          /* op_bind.index = layer */
-    SLOT_CAND,        /* candidates of the sampler */
-    SLOT_STOPS,       /* stop ids */
-    SLOT_ARGS,        /* group counts of the decode plan */
-    SLOT_ROPE_GLOBAL, /* ROPE tables, as enum ROPE_GLOBAL, ROPE_LOCAL */
-    SLOT_ROPE_LOCAL,
-    SLOT_ROUTER,  /* router logits, f32 [chunk, experts padded to a multiple of 4] */
-    SLOT_ROUTE,   /* chosen experts, uvec2 [chunk, top_k] */
-    SLOT_LIST,    /* the same by expert: uint [experts + 1 + chunk * top_k], prefill */
-    SLOT_EXPERTS, /* their results, f32 [chunk * top_k, hidden], prefill */
-    SLOT_COUNT,
+/* Buffers of a pass. Up to BUF_STATE_COUNT a sequence has its own; the others are scratch that
+ * sequences share, valid within a pass. */
+enum plan_buffer {
+    BUF_IDS,         /* uint [context + 1] */
+    BUF_STEP,        /* kernels/step.h */
+    BUF_STOPS,       /* stop ids */
+    BUF_ARGS,        /* group counts of the decode plan */
+    BUF_ROPE_GLOBAL, /* ROPE tables, as enum ROPE_GLOBAL, ROPE_LOCAL */
+    BUF_ROPE_LOCAL,
+    BUF_LOGITS, /* f32 [vocab] */
+    BUF_STATE_COUNT,
+    BUF_X = BUF_STATE_COUNT, /* residual stream, f32 [rows, hidden] */
+    BUF_NORMED, /* f32 [rows, hidden]: the stream normed, or a block's result before its norm */
+    BUF_QKV,    /* f32 [rows, qkv] */
+    BUF_ATT,    /* attention output, f32 [rows, heads * head_dim], or decode's partial results */
+    BUF_MERGED, /* f32 [heads * head_dim]: decode attention merged from its splits */
+    BUF_ACT,    /* f32 [rows, intermediate], or [rows * top_k, an expert's intermediate] */
+    BUF_ALL_LOGITS,  /* f32 [rows, vocab], for scoring */
+    BUF_CAND,        /* candidates of the sampler */
+    BUF_ROUTER,      /* router logits, f32 [rows, experts padded to a multiple of 4] */
+    BUF_ROUTE,       /* chosen experts, uvec2 [rows, top_k] */
+    BUF_EXPERT_ROWS, /* pairs of row and choice by expert: uint [experts + 1 + rows * top_k] */
+    BUF_EXPERTS,     /* results of experts, f32 [rows * top_k, hidden], prefill */
+    BUF_COUNT,
+};
+
+/* A buffer by its meaning. */
+enum ref_kind {
+    REF_STATE,  /* id = enum plan_buffer, below BUF_STATE_COUNT */
+    REF_ACT,    /* id = enum plan_buffer, from there on */
+    REF_WEIGHT, /* id = model_weights.matrices, part = band */
+    REF_VECTOR, /* id = model_weights.vectors */
+    REF_KV,     /* id = layer */
+};
+struct ref {
+    enum ref_kind kind;
+    uint32_t id, part;
 };
 
 struct op_bind {
     const char *name; /* as docs/operations.md */
-    enum op_slot slot;
-    int32_t index;
-    struct gl_range fixed;
+    struct ref ref;
 };
 
 struct op_param {
     const char *name;
     bool is_float;
-    bool is_run_count; /* the number of dispatches in the run that it becomes part of */
+    bool is_op_count; /* the number of operations in the recipe that it becomes part of */
     uint32_t u;
     float f;
 };
@@ -56,7 +67,7 @@ struct op_param {
 struct op {
     enum dgl_phase phase;
     int32_t layer;     /* -1 outside the layers */
-    const char *label; /* "qkv", "attention" ...: what the plan shows */
+    const char *label; /* "qkv", "attention" ...: the plan's word for it */
     struct kernel_request request;
     struct op_bind binds[OP_MAX_BINDS];
     uint32_t num_binds;
@@ -69,32 +80,35 @@ struct oplist {
     struct op *ops;
     size_t count, cap;
     bool failed;       /* out of memory while appending; test once */
-    struct op discard; /* what is appended after that */
+    struct op discard; /* takes what is appended after that */
 };
 void oplist_finish(struct oplist *list);
 
 /* Building blocks of an operation; `label`, names and words are string literals. */
 struct op *oplist_append(struct oplist *list, enum dgl_phase phase, int32_t layer,
                          const char *label, const char *op);
-void op_bind_slot(struct op *op, const char *name, enum op_slot slot);
-void op_bind_fixed(struct op *op, const char *name, struct gl_range range);
+void op_bind_buffer(struct op *op, const char *name, enum plan_buffer buffer);
+void op_bind_band(struct op *op, const char *name, const struct weight *weight, uint32_t band);
+void op_bind_vector(struct op *op, const char *name, uint32_t vector);
 void op_attr(struct op *op, const char *key, const char *word);
 void op_const(struct op *op, const char *name, int64_t value);
 void op_uint(struct op *op, const char *name, uint32_t value);
 void op_float(struct op *op, const char *name, double value);
-void op_run_count(struct op *op, const char *name);
-/* What the operation offers under a name; NULL = nothing. */
+void op_op_count(struct op *op, const char *name);
+/* NULL: the operation has nothing of that name. */
 const struct op_bind *op_find_bind(const struct op *op, const char *name);
 const struct op_param *op_find_param(const struct op *op, const char *name);
+/* Rows of weights in the operation's band; 0 = it reads none. */
+uint32_t op_weight_rows(const struct op *op);
 
-/* Everything that tells one matrix product of the model from another. With post "store", "add" and
- * "softcap" y is what `scale` says times the product; 1 = as it is. */
+/* One matrix product of the model. With post "store", "add" and "softcap" y is `scale` times the
+ * product; 1 = as it is. */
 struct oplist_matmul {
     enum dgl_phase phase;
     int32_t layer;
     const char *label, *pre, *post, *act;
-    const struct weight *weight; /* its vectors are the prologue's gain and the bias */
-    enum op_slot x, y;
+    const struct weight *weight; /* its vector is the prologue's gain and the bias */
+    enum plan_buffer x, y;
     int32_t x_stride, y_stride;
     double scale;
     bool last_row; /* x is the last token's row */
@@ -105,15 +119,14 @@ struct oplist_norm {
     enum dgl_phase phase;
     int32_t layer;
     const char *label, *post;
-    struct gl_range gain;
-    enum op_slot x, y;
+    uint32_t gain; /* vector */
+    enum plan_buffer x, y;
 };
 
-/* Facts that operations depend on beside the model itself. */
+/* Everything that operations depend on. */
 struct oplist_params {
     const struct model_desc *desc;
     const struct model_weights *weights;
-    const struct weight_layouts *layouts;
     int32_t context;
     enum dgl_kv_type kv_type;
     uint32_t splits; /* parts of the keys in decode attention */

@@ -7,25 +7,25 @@ int32_t moe_logits_stride(const struct moe_desc *moe)
 }
 
 /* Who reads the stream: the router and the experts, so the norm is computed once, in decode too. */
-static enum op_slot add_norm(struct oplist *list, const struct oplist_params *p,
-                             enum dgl_phase phase, int32_t layer)
+static enum plan_buffer add_norm(struct oplist *list, const struct oplist_params *p,
+                                 enum dgl_phase phase, int32_t layer)
 {
     const struct weight *router = &p->weights->layer[layer].router;
     if (!router->has_gain)
-        return SLOT_X;
+        return BUF_X;
     oplist_norm(list, p,
                 &(struct oplist_norm){.phase = phase,
                                       .layer = layer,
                                       .label = "ffn_norm",
                                       .post = "store",
-                                      .gain = router->vectors,
-                                      .x = SLOT_X,
-                                      .y = SLOT_NORMED});
-    return SLOT_NORMED;
+                                      .gain = router->vector,
+                                      .x = BUF_X,
+                                      .y = BUF_NORMED});
+    return BUF_NORMED;
 }
 
 static void add_router(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase,
-                       int32_t layer, enum op_slot x)
+                       int32_t layer, enum plan_buffer x)
 {
     oplist_matmul(list, p,
                   &(struct oplist_matmul){.phase = phase,
@@ -35,7 +35,7 @@ static void add_router(struct oplist *list, const struct oplist_params *p, enum 
                                           .post = "store",
                                           .weight = &p->weights->layer[layer].router,
                                           .x = x,
-                                          .y = SLOT_ROUTER,
+                                          .y = BUF_ROUTER,
                                           .x_stride = p->desc->hidden,
                                           .y_stride = moe_logits_stride(&p->desc->moe),
                                           .scale = 1.0});
@@ -53,8 +53,8 @@ static void add_route(struct oplist *list, const struct oplist_params *p, enum d
     op_const(op, "E", moe->experts);
     op_const(op, "TOP_K", moe->top_k);
     op_const(op, "L_STRIDE", moe_logits_stride(moe));
-    op_bind_slot(op, "LOGITS", SLOT_ROUTER);
-    op_bind_slot(op, "ROUTE", SLOT_ROUTE);
+    op_bind_buffer(op, "LOGITS", BUF_ROUTER);
+    op_bind_buffer(op, "ROUTE", BUF_ROUTE);
 }
 
 static void add_group(struct oplist *list, const struct oplist_params *p, int32_t layer)
@@ -62,8 +62,8 @@ static void add_group(struct oplist *list, const struct oplist_params *p, int32_
     struct op *op = oplist_append(list, DGL_PHASE_PREFILL, layer, "moe_group", "moe_group");
     op_const(op, "E", p->desc->moe.experts);
     op_const(op, "TOP_K", p->desc->moe.top_k);
-    op_bind_slot(op, "ROUTE", SLOT_ROUTE);
-    op_bind_slot(op, "LIST", SLOT_LIST);
+    op_bind_buffer(op, "ROUTE", BUF_ROUTE);
+    op_bind_buffer(op, "LIST", BUF_EXPERT_ROWS);
 }
 
 /* Everything that tells one product with experts from another. */
@@ -72,7 +72,7 @@ struct expert_matmul {
     int32_t layer;
     const char *label, *post, *act;
     const struct weight *weight;
-    enum op_slot x, y;
+    enum plan_buffer x, y;
     int32_t x_stride, y_stride;
 };
 
@@ -86,11 +86,12 @@ static void add_experts(struct oplist *list, const struct oplist_params *p,
         const struct weight_band *band = &m->weight->bands[i];
         struct op *op = oplist_append(list, m->phase, m->layer, m->label, "moe_matmul");
         op_attr(op, "weight", dgl_dtype_get(band->dtype)->name);
-        op_attr(op, "layout", p->layouts->name[band->dtype]);
+        if (band->layout)
+            op_attr(op, "layout", band->layout->name);
         op_attr(op, "phase", prefill ? "prefill" : "decode");
         op_attr(op, "post", m->post);
         op_attr(op, "act", m->act);
-        op_attr(op, "bias", m->weight->bias_behind ? "row" : "none");
+        op_attr(op, "bias", m->weight->band_bias != TENSOR_NONE ? "row" : "none");
         op_const(op, "K", (int64_t)m->weight->cols);
         op_const(op, "N", (int64_t)m->weight->rows);
         op_const(op, "EXPERT_ROWS", (int64_t)rows);
@@ -104,11 +105,11 @@ static void add_experts(struct oplist *list, const struct oplist_params *p,
         op_float(op, "scale", d->residual_scale);
         op_float(op, "act_alpha", d->act_alpha);
         op_float(op, "act_limit", d->act_limit);
-        op_bind_fixed(op, "W", band->range);
-        op_bind_slot(op, "X", m->x);
-        op_bind_slot(op, "Y", m->y);
-        op_bind_slot(op, prefill ? "LIST" : "ROUTE", prefill ? SLOT_LIST : SLOT_ROUTE);
-        op->bytes = band->range.size;
+        op_bind_band(op, "W", m->weight, i);
+        op_bind_buffer(op, "X", m->x);
+        op_bind_buffer(op, "Y", m->y);
+        op_bind_buffer(op, prefill ? "LIST" : "ROUTE", prefill ? BUF_EXPERT_ROWS : BUF_ROUTE);
+        op->bytes = band->place.size;
         if (!prefill) /* of the experts that a token uses, on average over bands */
             op->bytes = op->bytes / experts * (uint64_t)d->moe.top_k;
     }
@@ -122,9 +123,9 @@ static void add_combine(struct oplist *list, const struct oplist_params *p, int3
     op_const(op, "X_STRIDE", p->desc->hidden);
     op_const(op, "Y_STRIDE", p->desc->hidden);
     op_float(op, "scale", p->desc->residual_scale);
-    op_bind_slot(op, "Y", SLOT_EXPERTS);
-    op_bind_slot(op, "ROUTE", SLOT_ROUTE);
-    op_bind_slot(op, "X", SLOT_X);
+    op_bind_buffer(op, "Y", BUF_EXPERTS);
+    op_bind_buffer(op, "ROUTE", BUF_ROUTE);
+    op_bind_buffer(op, "X", BUF_X);
 }
 
 void oplist_moe(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase,
@@ -133,7 +134,7 @@ void oplist_moe(struct oplist *list, const struct oplist_params *p, enum dgl_pha
     const struct model_desc *d = p->desc;
     const struct layer_weights *w = &p->weights->layer[layer];
     bool prefill = phase == DGL_PHASE_PREFILL;
-    enum op_slot x = add_norm(list, p, phase, layer);
+    enum plan_buffer x = add_norm(list, p, phase, layer);
     add_router(list, p, phase, layer, x);
     add_route(list, p, phase, layer);
     if (prefill)
@@ -147,7 +148,7 @@ void oplist_moe(struct oplist *list, const struct oplist_params *p, enum dgl_pha
                                 .act = d->act == MODEL_ACT_SWIGLU_CLAMP ? "swiglu_clamp" : "silu",
                                 .weight = &w->expert_gate_up,
                                 .x = x,
-                                .y = SLOT_ACT,
+                                .y = BUF_ACT,
                                 .x_stride = d->hidden,
                                 .y_stride = d->moe.intermediate});
     add_experts(list, p,
@@ -157,8 +158,8 @@ void oplist_moe(struct oplist *list, const struct oplist_params *p, enum dgl_pha
                                         .post = prefill ? "store" : "combine",
                                         .act = "none",
                                         .weight = &w->expert_down,
-                                        .x = SLOT_ACT,
-                                        .y = prefill ? SLOT_EXPERTS : SLOT_X,
+                                        .x = BUF_ACT,
+                                        .y = prefill ? BUF_EXPERTS : BUF_X,
                                         .x_stride = d->moe.intermediate,
                                         .y_stride = d->hidden});
     if (prefill)

@@ -11,11 +11,11 @@ static struct op *add_stage(struct oplist *list, const struct oplist_params *p, 
     struct op *op = oplist_append(list, DGL_PHASE_SAMPLE, -1, name, name);
     op_attr(op, "kind", kind_word[kind]);
     op_const(op, "VOCAB", p->desc->vocab);
-    op_bind_slot(op, "LOGITS", SLOT_LOGITS);
-    op_bind_slot(op, "CAND", SLOT_CAND);
-    op_bind_slot(op, "IDS", SLOT_IDS);
-    op_bind_slot(op, "STEP", SLOT_STEP);
-    op_bind_slot(op, "STOPS", SLOT_STOPS);
+    op_bind_buffer(op, "LOGITS", BUF_LOGITS);
+    op_bind_buffer(op, "CAND", BUF_CAND);
+    op_bind_buffer(op, "IDS", BUF_IDS);
+    op_bind_buffer(op, "STEP", BUF_STEP);
+    op_bind_buffer(op, "STOPS", BUF_STOPS);
     return op;
 }
 
@@ -36,9 +36,16 @@ void oplist_sample(struct oplist *list, const struct oplist_params *p, enum samp
     add_stage(list, p, "sample_pick", kind);
 }
 
-void oplist_idle(struct oplist *list)
+void oplist_early_exit(struct oplist *list)
 {
     struct op *op = oplist_append(list, DGL_PHASE_SAMPLE, -1, "sample_args", "sample_args");
-    op_bind_slot(op, "ARGS", SLOT_ARGS);
-    op_run_count(op, "count");
+    op_bind_buffer(op, "ARGS", BUF_ARGS);
+    op_op_count(op, "count");
+}
+
+uint64_t oplist_sample_scratch_bytes(uint32_t vocab)
+{
+    uint64_t slices = ((uint64_t)vocab + 2047) / 2048;
+    uint64_t topk = 256 * slices, full = 6 * slices + 6144;
+    return 4 * (4 + (topk > full ? topk : full));
 }

@@ -1,13 +1,41 @@
 /* From operations to kernels: which segments there are, what each contains, who serves it. */
 #include "core/plan/plan.h"
-#include "core/base/mem.h"
-#include "core/plan/oplist_sample.h"
 
 #include <stdlib.h>
 
-static void fill_segment(struct oplist *list, enum segment seg, const struct oplist_params *p)
+#include "core/base/mem.h"
+
+/* ---- recipes --------------------------------------------------------------------------------- */
+
+struct recipe recipe_of(enum segment segment)
 {
-    switch (seg) {
+    return (struct recipe){.segments = 1u << segment};
+}
+
+struct recipe recipe_body(int32_t tokens)
+{
+    return recipe_of(tokens == 1 ? SEG_DECODE : SEG_PREFILL);
+}
+
+struct recipe recipe_sampling(enum sample_kind kind, bool penalised)
+{
+    return (struct recipe){.segments = 1u << (SEG_SAMPLE_GREEDY + kind) |
+                                       (penalised ? 1u << SEG_PENALTY : 0u)};
+}
+
+struct recipe recipe_decode(enum sample_kind kind, bool penalised, bool several)
+{
+    struct recipe recipe = recipe_sampling(kind, penalised);
+    recipe.segments |= 1u << SEG_DECODE | 1u << SEG_HEAD | (several ? 1u << SEG_EARLY_EXIT : 0u);
+    recipe.repeats = true;
+    return recipe;
+}
+
+/* ---- segments -------------------------------------------------------------------------------- */
+
+static void fill_segment(struct oplist *list, enum segment segment, const struct oplist_params *p)
+{
+    switch (segment) {
     case SEG_PREFILL:
         oplist_prefill_body(list, p);
         break;
@@ -32,18 +60,16 @@ static void fill_segment(struct oplist *list, enum segment seg, const struct opl
     case SEG_SAMPLE_FULL:
         oplist_sample(list, p, SAMPLE_FULL);
         break;
-    case SEG_IDLE:
-        oplist_idle(list);
+    case SEG_EARLY_EXIT:
+        oplist_early_exit(list);
         break;
     case SEG_COUNT:
         break;
     }
 }
 
-/* Whether the operation has what the kernel, which may come from a user's file, binds and reads:
- * found before anything depends on the plan. */
-static enum dgl_status check_served(const struct dgl_log *log, const struct op *op,
-                                    const struct kernel *kernel)
+enum dgl_status plan_check_served(const struct dgl_log *log, const struct op *op,
+                                  const struct kernel *kernel)
 {
     for (uint32_t i = 0; i < kernel->num_binds; i++)
         if (!op_find_bind(op, kernel->binds[i].name))
@@ -63,63 +89,51 @@ static enum dgl_status check_served(const struct dgl_log *log, const struct op *
     return DGL_OK;
 }
 
-static enum dgl_status plan_init(struct plan *plan, struct programs *programs, enum segment seg,
-                                 const struct oplist_params *p)
+enum dgl_status plan_init(struct plan *out, const struct plan_params *p)
 {
-    fill_segment(&plan->ops, seg, p);
-    plan->entry = dgl_new_array(struct program_entry *, plan->ops.count);
-    if (plan->ops.failed || !plan->entry)
-        return dgl_fail_memory(programs->dev->log, "operation list",
-                               plan->ops.count * sizeof(*plan->ops.ops));
-    uint32_t groups[3];
-    for (size_t i = 0; i < plan->ops.count; i++) {
-        const struct op *op = &plan->ops.ops[i];
-        enum dgl_status st = programs_find(programs, &op->request, &plan->entry[i]);
-        if (st == DGL_OK)
-            st = check_served(programs->dev->log, op, plan->entry[i]->choice.kernel);
-        if (st == DGL_OK)
-            st = op_groups(programs->dev, op, &plan->entry[i]->choice, 1, groups);
-        if (st != DGL_OK)
-            return st;
+    const struct oplist_params ops = {.desc = p->desc,
+                                      .weights = p->weights,
+                                      .context = p->context,
+                                      .kv_type = p->kv_type,
+                                      .splits = plan_choose_splits(p->device, p->desc)};
+    const struct dgl_log *log = p->device->log;
+    enum dgl_status status = DGL_OK;
+    *out = (struct plan){.device = p->device,
+                         .desc = p->desc,
+                         .weights = p->weights,
+                         .context = p->context,
+                         .kv_type = p->kv_type,
+                         .splits = ops.splits};
+    kernel_table_init(&out->kernels, p->device, p->set);
+    for (int s = 0; s < SEG_COUNT && status == DGL_OK; s++) {
+        struct plan_segment *segment = &out->segment[s];
+        fill_segment(&segment->ops, (enum segment)s, &ops);
+        segment->use = dgl_new_array(const struct kernel_use *, segment->ops.count);
+        if (segment->ops.failed || !segment->use)
+            status = dgl_fail_memory(log, "operation list", segment->ops.count * sizeof(struct op));
+        for (size_t i = 0; i < segment->ops.count && status == DGL_OK; i++) {
+            const struct op *op = &segment->ops.ops[i];
+            struct kernel_use *use = NULL;
+            uint32_t groups[3];
+            status = kernel_table_find(&out->kernels, &op->request, &use);
+            if (status == DGL_OK)
+                status = plan_check_served(log, op, use->choice.kernel);
+            if (status == DGL_OK)
+                status = kernel_use_groups(p->device, use, 1, op_weight_rows(op), groups);
+            segment->use[i] = use;
+        }
     }
-    return DGL_OK;
+    if (status != DGL_OK)
+        plan_finish(out);
+    return status;
 }
 
-enum dgl_status model_plan_init(struct model_plan *plan, struct dgl_device *dev,
-                                struct kernel_set *set, const struct oplist_params *params)
+void plan_finish(struct plan *plan)
 {
-    *plan = (struct model_plan){0};
-    programs_init(&plan->programs, dev, set);
-    enum dgl_status st = DGL_OK;
-    for (int seg = 0; seg < SEG_COUNT && st == DGL_OK; seg++)
-        st = plan_init(&plan->seg[seg], &plan->programs, (enum segment)seg, params);
-    if (st != DGL_OK)
-        model_plan_finish(plan);
-    return st;
-}
-
-void model_plan_finish(struct model_plan *plan)
-{
-    for (int seg = 0; seg < SEG_COUNT; seg++) {
-        oplist_finish(&plan->seg[seg].ops);
-        free(plan->seg[seg].entry);
+    for (int s = 0; s < SEG_COUNT; s++) {
+        oplist_finish(&plan->segment[s].ops);
+        free(plan->segment[s].use);
     }
-    programs_finish(&plan->programs);
-    *plan = (struct model_plan){0};
-}
-
-enum dgl_status model_plan_compile(struct model_plan *plan, const enum segment *segs, size_t count)
-{
-    size_t total = 0, n = 0;
-    for (size_t i = 0; i < count; i++)
-        total += plan->seg[segs[i]].ops.count;
-    struct program_entry **entries = dgl_new_array(struct program_entry *, total);
-    if (!entries)
-        return dgl_fail_memory(plan->programs.dev->log, "program batch", total * sizeof(*entries));
-    for (size_t i = 0; i < count; i++)
-        for (size_t j = 0; j < plan->seg[segs[i]].ops.count; j++)
-            entries[n++] = plan->seg[segs[i]].entry[j];
-    enum dgl_status st = programs_compile(&plan->programs, entries, n);
-    free(entries);
-    return st;
+    kernel_table_finish(&plan->kernels);
+    *plan = (struct plan){0};
 }

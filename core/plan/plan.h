@@ -1,14 +1,15 @@
 /*
- * plan.h: operations with their kernels (model side), and the same bound to a session's buffers as
- * dispatch records ready to replay (session side).
+ * plan.h: the operations of a model and the kernel that serves each, with the reason: everything
+ * that is decided before the device is touched. Knows no GL; executors (core/exec) run it, and the
+ * memory that a model needs is read from it.
  */
 #ifndef DGL_CORE_PLAN_H
 #define DGL_CORE_PLAN_H
 
-#include "core/plan/oplist.h"
-#include "core/exec/programs.h"
+#include "core/plan/kernel_table.h"
+#include "core/plan/oplist_sample.h"
 
-/* Pieces that passes are put together from. */
+/* Pieces that recipes are put together from. */
 enum segment {
     SEG_PREFILL,       /* body of a pass over several tokens */
     SEG_DECODE,        /* body of a pass over one */
@@ -18,63 +19,86 @@ enum segment {
     SEG_SAMPLE_GREEDY, /* sampling, one of three */
     SEG_SAMPLE_TOPK,
     SEG_SAMPLE_FULL,
-    SEG_IDLE, /* ends a run of several steps: idles the rest once stopped */
+    SEG_EARLY_EXIT, /* the last of a step: cancels those after it once the sequence has stopped */
     SEG_COUNT,
 };
 
-/* A segment: operation i is served by entry[i]. */
-struct plan {
+/* What one submit runs: segments in the order of the enum. With SEG_EARLY_EXIT the group counts are
+ * read from ARGS. */
+struct recipe {
+    uint32_t segments; /* bit i = enum segment i */
+    bool repeats;      /* submitted after itself */
+};
+#define RECIPE_HAS(recipe, segment) (((recipe).segments >> (segment)&1u) != 0)
+
+/* Body of a pass over `tokens` tokens: one token is a matrix-vector problem, also in a prompt. */
+struct recipe recipe_body(int32_t tokens);
+struct recipe recipe_of(enum segment segment);
+/* Samples from LOGITS. */
+struct recipe recipe_sampling(enum sample_kind kind, bool penalised);
+/* Evaluates a token and samples its successor; `several`: one of several steps per readback. */
+struct recipe recipe_decode(enum sample_kind kind, bool penalised, bool several);
+
+/* Operation i is served by use[i]. */
+struct plan_segment {
     struct oplist ops;
-    struct program_entry **entry; /* [ops.count] */
+    const struct kernel_use **use; /* [ops.count], borrowed from plan.kernels */
 };
 
-/* All segments of a model for one set of kernels. */
-struct model_plan {
-    struct programs programs;
-    struct plan seg[SEG_COUNT];
+struct plan {
+    const struct plan_device *device;    /* borrowed */
+    const struct model_desc *desc;       /* borrowed */
+    const struct model_weights *weights; /* borrowed, placed */
+    int32_t context;                     /* positions that a sequence may have */
+    enum dgl_kv_type kv_type;
+    uint32_t splits;
+    struct kernel_table kernels;
+    struct plan_segment segment[SEG_COUNT];
 };
 
-/* Chooses a kernel for every operation; compiles nothing. On failure *out is empty. */
-enum dgl_status model_plan_init(struct model_plan *plan, struct dgl_device *dev,
-                                struct kernel_set *set, const struct oplist_params *params);
-void model_plan_finish(struct model_plan *plan);
-/* Compiles the kernels of the segments; cheap when that was done before. */
-enum dgl_status model_plan_compile(struct model_plan *plan, const enum segment *segs, size_t count);
-
-/* Group counts of the kernel that serves an operation, for a pass of `tokens` tokens;
- * DGL_ERR_KERNEL when its GROUPS gives none that can be used. */
-enum dgl_status op_groups(struct dgl_device *dev, const struct op *op,
-                          const struct kernel_choice *choice, int32_t tokens, uint32_t groups[3]);
-
-/* What resolves op_bind: a range for every slot. SLOT_KV is [layers]. */
-struct slot_table {
-    struct gl_range slot[SLOT_COUNT];
-    struct gl_range *kv;
+struct plan_params {
+    const struct plan_device *device;
+    struct kernel_set *set; /* the plan takes a reference of its own */
+    const struct model_desc *desc;
+    const struct model_weights *weights;
+    int32_t context;
+    enum dgl_kv_type kv_type;
 };
+/* Chooses a kernel for every operation. On failure *out is empty. */
+enum dgl_status plan_init(struct plan *out, const struct plan_params *params);
+/* Accepts a plan that is all zero. */
+void plan_finish(struct plan *plan);
 
-/* Segments bound to buffers: an array of dispatches, replayed as it stands. */
-struct run {
-    struct gl_dispatch *list;
-    const struct program_entry **entry; /* [count] */
-    const struct op **op;               /* [count] */
-    size_t count;
-    struct gl_buffer *params; /* parameter blocks, one per record */
-    int32_t tokens;           /* the group counts are for this many */
-};
+/* DGL_ERR_KERNEL unless the operation has every buffer and parameter that the kernel, which may
+ * come from a user's file, binds and reads. */
+enum dgl_status plan_check_served(const struct dgl_log *log, const struct op *op,
+                                  const struct kernel *kernel);
 
-struct run_params {
-    struct dgl_device *dev;
-    struct model_plan *plan;
-    const enum segment *segs;
-    size_t num_segs;
-    const struct slot_table *slots;
-    bool repeats;  /* replayed after itself */
-    bool indirect; /* group counts are read from ARGS, where the caller puts those of the list */
-};
-/* Compiles, allocates, uploads parameter blocks. On failure *out is empty. */
-enum dgl_status run_init(struct run *run, const struct run_params *params);
-void run_finish(struct dgl_device *dev, struct run *run);
-/* Group counts for a pass of `tokens` tokens; nothing to do when they are already so. */
-enum dgl_status run_set_tokens(struct dgl_device *dev, struct run *run, int32_t tokens);
+/* ---- memory: plan_memory.c ------------------------------------------------------------------- */
+
+/* Bytes of every buffer of a sequence of `context` tokens and passes of `rows` tokens; 0 = the
+ * model does not use it. ALL_LOGITS is made when scoring begins and counts 0. */
+void plan_buffer_bytes(const struct plan *plan, int32_t context, int32_t rows,
+                       uint64_t bytes[BUF_COUNT]);
+/* One layer's KV cache for `context` tokens, bytes. */
+uint64_t plan_kv_layer_bytes(const struct plan *plan, int32_t context);
+/* Tokens per pass whose activations the device can bind. */
+int32_t plan_most_rows(const struct plan *plan);
+/* Tokens per pass when nobody asks for another number. */
+int32_t plan_default_rows(const struct plan *plan);
+/* What a sequence of `context` tokens needs in all, and the largest context that fits into
+ * `available` bytes (0 = unknown). */
+void plan_estimate(const struct plan *plan, int32_t context, int32_t rows, uint64_t available,
+                   struct dgl_memory *out);
+/* Groups of keys that decode attention works on side by side. */
+uint32_t plan_choose_splits(const struct plan_device *device, const struct model_desc *desc);
+
+/* ---- report: plan_report.c ------------------------------------------------------------------- */
+
+/* The plan as people see it: one step per operation. `cb` returns false to stop. */
+void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct dgl_plan_step *step),
+                  void *priv);
+/* The public view of a kernel; strings are the kernel's. */
+struct dgl_kernel_info kernel_info(const struct kernel *kernel);
 
 #endif

@@ -1,6 +1,5 @@
 /* The plan as people see it: one line per operation with the kernel and the reason for it. */
-#include "core/base/str.h"
-#include "core/seq/model.h"
+#include "core/plan/plan.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,29 +24,40 @@ static void describe_shape(const struct op *op, char *out, size_t size)
     }
 }
 
-void dgl_model_plan_iterate(const struct dgl_model *model,
-                            bool (*cb)(void *priv, const struct dgl_plan_step *step), void *priv)
+struct dgl_kernel_info kernel_info(const struct kernel *kernel)
+{
+    struct dgl_kernel_info info = {.name = kernel->name,
+                                   .op = kernel->op,
+                                   .variant = kernel->variant,
+                                   .origin = kernel->origin,
+                                   .summary = kernel->summary};
+    memcpy(info.sha256, kernel->sha256, sizeof(info.sha256));
+    return info;
+}
+
+void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct dgl_plan_step *step),
+                  void *priv)
 {
     static const enum dgl_phase phase_of[SEG_COUNT] = {
         [SEG_PREFILL] = DGL_PHASE_PREFILL,    [SEG_DECODE] = DGL_PHASE_DECODE,
         [SEG_HEAD] = DGL_PHASE_DECODE,        [SEG_SCORE] = DGL_PHASE_PREFILL,
         [SEG_PENALTY] = DGL_PHASE_SAMPLE,     [SEG_SAMPLE_GREEDY] = DGL_PHASE_SAMPLE,
         [SEG_SAMPLE_TOPK] = DGL_PHASE_SAMPLE, [SEG_SAMPLE_FULL] = DGL_PHASE_SAMPLE,
-        [SEG_IDLE] = DGL_PHASE_SAMPLE,
+        [SEG_EARLY_EXIT] = DGL_PHASE_SAMPLE,
     };
-    for (int seg = 0; seg < SEG_COUNT; seg++) {
-        const struct plan *plan = &model->plan.seg[seg];
-        for (size_t i = 0; i < plan->ops.count; i++) {
-            const struct op *op = &plan->ops.ops[i];
-            struct dgl_kernel_info info = kernel_info(plan->entry[i]->choice.kernel);
+    for (int s = 0; s < SEG_COUNT; s++) {
+        const struct plan_segment *segment = &plan->segment[s];
+        for (size_t i = 0; i < segment->ops.count; i++) {
+            const struct op *op = &segment->ops.ops[i];
+            struct dgl_kernel_info info = kernel_info(segment->use[i]->choice.kernel);
             char shape[160];
             describe_shape(op, shape, sizeof(shape));
-            struct dgl_plan_step step = {.phase = phase_of[seg],
+            struct dgl_plan_step step = {.phase = phase_of[s],
                                          .layer = op->layer,
                                          .op = op->label,
                                          .shape = shape,
                                          .kernel = &info,
-                                         .reason = plan->entry[i]->choice.reason};
+                                         .reason = segment->use[i]->choice.reason};
             if (!cb(priv, &step))
                 return;
         }

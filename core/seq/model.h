@@ -1,8 +1,9 @@
-/* A loaded model: description, weights on the device, and the plan for the kernels in use. */
+/* A loaded model: description, weights on the device, the engine for the kernels in use, and the
+ * workspace that its sessions share. */
 #ifndef DGL_CORE_MODEL_H
 #define DGL_CORE_MODEL_H
 
-#include "core/plan/plan.h"
+#include "core/exec/engine.h"
 #include "loader/model/model_file.h"
 #include "loader/tokenizer/tokenizer.h"
 
@@ -12,21 +13,25 @@ struct dgl_model {
     struct dgl_tokenizer *tok; /* NULL = none */
     struct dgl_model_info info;
     struct kernel_set *kernels; /* the caller's layers plus the manifest's hints */
-    struct weight_layouts layouts;
-    enum dgl_dtype q4_k_as; /* see weights_params */
     struct model_weights weights;
-    struct oplist_params ops; /* what operation lists are made from */
-    struct model_plan plan;
-    uint32_t plan_serial; /* raised when the plan is replaced: sessions bind again */
-    int32_t chunk;        /* prefill tokens per pass unless a session says otherwise */
+    struct weight_buffers buffers;
+    struct engine *engine;
+    uint32_t engine_serial; /* raised when the engine is replaced: sessions bind again */
+    struct workspace workspace;
 };
 
-/* Bytes of one layer's KV cache for `context` tokens. */
-uint64_t model_kv_layer_bytes(const struct dgl_model *model, int32_t context);
-/* Bytes of everything else that a session with that chunk allocates. */
-uint64_t model_scratch_bytes(const struct dgl_model *model, int32_t chunk);
-/* DGL_ERR_NO_MEMORY, naming what is needed and what there is, when another session with that chunk
- * does not fit. */
-enum dgl_status model_check_session_fits(const struct dgl_model *model, int32_t chunk);
+/* Opens, plans, and uploads into a zeroed model whose `dev` is set; on failure model_destroy() it.
+ * The device is entered. */
+enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *params);
+/* Frees a model with all that it holds. The device is entered, or lost. */
+void model_destroy(struct dgl_model *m);
+/* Replaces the engine, all or nothing. The device is entered. */
+enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels *kernels);
+/* What a session of `context` tokens and passes of `ubatch` tokens needs. */
+void model_estimate(const struct dgl_model *m, int32_t context, int32_t ubatch,
+                    struct dgl_memory *out);
+/* DGL_ERR_NO_MEMORY, naming what is needed and what there is, when such a session does not fit. */
+enum dgl_status model_check_session_fits(const struct dgl_model *m, int32_t context,
+                                         int32_t ubatch);
 
 #endif

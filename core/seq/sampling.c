@@ -38,11 +38,6 @@ enum dgl_status sampling_check(const struct dgl_log *log, const struct dgl_sampl
     return DGL_OK;
 }
 
-enum dgl_status dgl_sampling_check(const struct dgl_log *log, const struct dgl_sampling *sampling)
-{
-    return sampling_check(log, sampling);
-}
-
 enum sample_kind sampling_kind(const struct dgl_sampling *sampling)
 {
     if (sampling->temperature == 0)
@@ -81,11 +76,4 @@ void sampling_to_step(const struct dgl_sampling *sampling, struct dgl_step *step
     step->repeat_penalty = penalise ? sampling->repeat_penalty : 1;
     step->repeat_inverse = penalise ? (float)(1.0 / (double)sampling->repeat_penalty) : 1;
     step->repeat_last_n = penalise ? (uint32_t)sampling->repeat_last_n : 0;
-}
-
-uint64_t sampling_scratch_bytes(uint32_t vocab)
-{
-    uint64_t slices = ((uint64_t)vocab + 2047) / 2048;
-    uint64_t topk = 256 * slices, full = 6 * slices + 6144;
-    return 4 * (4 + (topk > full ? topk : full));
 }

@@ -4,14 +4,11 @@
 #define DGL_CORE_SAMPLING_H
 
 #include "core/base/status.h"
+#include "core/plan/oplist_sample.h"
 #include "kernels/step.h"
 
-#define SAMPLING_MAX_TOP_K    128
-#define SAMPLING_MAX_LAST_N   1024
-#define SAMPLING_MAX_STOP_IDS 32
-
-/* Which list of sampling operations serves the parameters (docs/operations.md). */
-enum sample_kind { SAMPLE_GREEDY, SAMPLE_TOPK, SAMPLE_FULL, SAMPLE_KINDS };
+#define SAMPLING_MAX_TOP_K  128
+#define SAMPLING_MAX_LAST_N 1024
 
 /* Every field within its range and finite, else DGL_ERR_INVALID_ARG naming the field. */
 enum dgl_status sampling_check(const struct dgl_log *log, const struct dgl_sampling *sampling);
@@ -22,7 +19,5 @@ bool sampling_penalises(const struct dgl_sampling *sampling);
 /* Sets the fields that hold parameters (seed_lo, seed_hi, top_k, top_p_q, min_p_q, inv_temp,
  * repeat_*); the others keep their values. */
 void sampling_to_step(const struct dgl_sampling *sampling, struct dgl_step *step);
-/* Size of CAND for a vocabulary, bytes. */
-uint64_t sampling_scratch_bytes(uint32_t vocab);
 
 #endif

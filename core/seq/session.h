@@ -1,7 +1,7 @@
 /*
- * session.h: one sequence of tokens on the device: its buffers, the runs bound to them, and which
- * tokens it holds. `ids` is the host's copy of the IDS buffer; the KV cache is valid for the first
- * `len` of them.
+ * session.h: one sequence of tokens on the device: its KV cache and state, the runs bound to them,
+ * and which tokens it holds. `ids` is the host's copy of the IDS buffer; the KV cache is valid for
+ * the first `len` of them.
  */
 #ifndef DGL_CORE_SESSION_H
 #define DGL_CORE_SESSION_H
@@ -12,60 +12,78 @@
 #include "core/seq/sampling.h"
 #include "kernels/step.h"
 
-/* What to do about logits that are NaN or infinite: nothing checks a checkpoint's values. */
+/* Advice about logits that are NaN or infinite: nothing checks a checkpoint's values. */
 #define ADVICE_NOT_NUMBERS                                                                         \
     "the model's weights may hold NaN or infinity (try the file that they were made from); if "    \
     "not, try --limits min, and report it with the output of `dopplergl devices`"
 
 struct dgl_session {
     struct dgl_model *model;
-    int32_t context, chunk;
-    struct gl_buffer **buffers; /* [num_buffers], everything that `slots` refers to */
-    uint32_t num_buffers;
-    uint64_t bytes; /* of `buffers` */
-    struct slot_table slots;
-    struct gl_buffer *all_logits; /* made by the first scoring; rows below */
-    int32_t score_rows;
-    struct run prefill, single, head, score; /* single: the decode body for a pass of one token */
-    struct run sample[SAMPLE_KINDS][2];      /* [kind][penalised] */
-    struct run decode[SAMPLE_KINDS][2][2];   /* [kind][penalised][several steps per readback] */
-    uint32_t plan_serial;                    /* of the model plan that the runs are bound to */
-    int32_t *ids;                            /* [context + 1] */
+    int32_t context, ubatch; /* positions; tokens per prefill pass */
+    struct kv_cache kv;
+    struct memory memory; /* .state is the session's own */
+    struct exec_cache runs;
+    uint32_t engine_serial, workspace_serial; /* of what the runs are bound to */
+    bool has_workspace;
+    int32_t *ids; /* [context + 1] */
     int32_t len;
     int32_t rope_tokens; /* the ROPE tables are those of a session that holds as many */
     bool logits_valid;   /* LOGITS belongs to token len - 1 */
     atomic_bool cancel;
 };
 
-/* What a public function that evaluates begins with: the device's context becomes current, runs of
- * an older plan are dropped, and a cancellation that came before this call does not count. When
- * it succeeds, device_leave() ends the function. */
+/* Allocates and binds a sequence into a zeroed session whose model is set; on failure
+ * session_destroy() it. The device is entered. */
+enum dgl_status session_init(struct dgl_session *s, const struct dgl_session_params *params);
+/* Frees a session with all that it holds. The device is entered, or lost. */
+void session_destroy(struct dgl_session *s);
+
+/* Begins a public call that evaluates: the device's context becomes current, runs of an older
+ * engine or workspace are dropped, and a cancellation that came before this call does not count.
+ * When it succeeds, device_leave() ends the function. */
 enum dgl_status session_enter(struct dgl_session *s, struct gl_saved *saved);
-/* Binds `run` to one segment unless that was done before. */
-enum dgl_status session_bind(struct dgl_session *s, struct run *run, enum segment seg);
-/* The run that samples from LOGITS, and the one that evaluates a token and samples its successor.
- */
-enum dgl_status session_bind_sampling(struct dgl_session *s, enum sample_kind kind, bool penalised);
-enum dgl_status session_bind_decode(struct dgl_session *s, enum sample_kind kind, bool penalised,
-                                    bool several);
-/* DGL_ERR_INVALID_ARG unless ids[0 .. count) is a sequence that the session can hold; `what` is
- * what the message calls it. */
-enum dgl_status session_check_ids(const struct dgl_session *s, const char *what, const int32_t *ids,
+/* The run of a recipe, compiled and bound on first use. Borrowed during the call. */
+enum dgl_status session_run(struct dgl_session *s, struct recipe recipe, struct exec_run **out);
+/* DGL_ERR_INVALID_ARG unless ids[0 .. count) is a sequence that the session can hold; `name` is the
+ * message's word for it. */
+enum dgl_status session_check_ids(const struct dgl_session *s, const char *name, const int32_t *ids,
                                   size_t count);
+bool session_is_cancelled(const struct dgl_session *s);
+void session_trim(struct dgl_session *s, int32_t len);
 /* Whether the ROPE tables are those of a session that holds `tokens`. */
 bool session_rope_holds(const struct dgl_session *s, int32_t tokens);
 /* Makes them so; should they change, nothing that was evaluated is of use: len becomes 0. Call
  * before evaluating anything of a sequence that will have `tokens`. */
 enum dgl_status session_expect(struct dgl_session *s, int32_t tokens);
 /* Evaluates ids[len .. count), count <= context, which the caller has put into s->ids; LOGITS then
- * belongs to the last one. Stops between chunks when cancelled (DGL_ERR_CANCELLED, not logged),
+ * belongs to the last one. Stops between passes when cancelled (DGL_ERR_CANCELLED, not logged),
  * keeping what was evaluated. */
 enum dgl_status session_eval(struct dgl_session *s, int32_t count);
-/* The same work on one chunk without a head, ids already in place; for scoring. */
+/* One pass without a head, ids already in place; for scoring. */
 enum dgl_status session_pass(struct dgl_session *s, int32_t tokens);
-/* dgl_session_sync() for callers that have entered the device. */
+/* Makes the session hold ids[0 .. count) with LOGITS of the last; *reused (may be NULL) of them
+ * were there. */
 enum dgl_status session_sync(struct dgl_session *s, const int32_t *ids, size_t count,
                              size_t *reused);
 enum dgl_status session_write_step(struct dgl_session *s, const struct dgl_step *step);
+/* Brings count ids from position `pos` on; waits. */
+enum dgl_status session_read_ids(struct dgl_session *s, int32_t pos, int32_t count, int32_t *ids);
+/* Before the first of several steps of a run with SEG_EARLY_EXIT: its group counts, which a stop
+ * zeroes, go to ARGS. Nothing to do for other runs. */
+enum dgl_status session_write_args(struct dgl_session *s, const struct exec_run *run);
+/* Tokens per readback when nobody asks for another number: where a readback costs more than a few
+ * steps beyond the answer's end. */
+int32_t session_readback_interval(const struct dgl_session *s);
+
+/* The loops behind the public functions of the same name; the device is entered. */
+enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generate_params *params,
+                                 struct dgl_generate_result *out);
+enum dgl_status session_logits(struct dgl_session *s, const struct dgl_logits_params *params,
+                               float **logits, size_t *rows);
+enum dgl_status session_perplexity(struct dgl_session *s,
+                                   const struct dgl_perplexity_params *params,
+                                   struct dgl_perplexity_result *out);
+enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_params *params,
+                              struct dgl_bench_result *out);
 
 #endif

@@ -64,11 +64,14 @@ static bool eval(struct attempt *a, const char *directive, const struct kernel_e
     return refuse(a, "%s cannot be evaluated: %s", directive, bad);
 }
 
+const char *kernel_layout_default(const char *weight)
+{
+    return kernel_word_in("q8_0 q4_0 q6_k mxfp4", weight) ? "split" : "native";
+}
+
 const char *kernel_layout(const struct kernel *kernel, const char *weight)
 {
-    if (kernel->layout[0])
-        return kernel->layout;
-    return kernel_word_in("q8_0 q4_0 q6_k mxfp4", weight) ? "split" : "native";
+    return kernel->layout[0] ? kernel->layout : kernel_layout_default(weight);
 }
 
 /* A request that says how its weights are packed is served only by kernels that read them so. */

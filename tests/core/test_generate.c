@@ -538,7 +538,7 @@ static void test_steady_decode(void **state)
                                           .ignore_eos = true, .sampling = row->s,
                                           .readback_interval = row->interval));
     /* Splitting the keys of decode attention costs a merge per layer. */
-    uint64_t merge = engine.model->ops.splits > 1;
+    uint64_t merge = engine.model->engine->plan.splits > 1;
     uint64_t per_token = 1 + 2 * (5 + merge) + 1 + row->sampling_dispatches;
     assert_int_equal(r.decode.tokens, steps);
     assert_int_equal(r.decode.buffers_created, 0);

@@ -8,15 +8,14 @@
 
 #include "core/base/mem.h"
 
-/* A model of 2 layers that exists in numbers only; weights are told apart by the offsets of their
- * ranges. */
+/* A model of 2 layers that exists in numbers only; weights are told apart by their ids.
+ */
 struct fake {
     struct model_desc desc;
     struct model_weights weights;
     struct layer_weights layer[2];
     struct layer_desc layers[2];
     struct weight_band embed[3], qkv[2], one[6];
-    struct weight_layouts layouts;
     struct oplist_params p;
     struct oplist list;
 };
@@ -24,18 +23,23 @@ struct fake {
 static struct weight weight_of(struct weight_band *bands, uint32_t num_bands, uint64_t rows,
                                uint64_t cols, enum dgl_dtype dtype)
 {
-    static uint64_t place = 1 << 20;
+    static uint32_t id;
     for (uint32_t i = 0; i < num_bands; i++) {
         uint32_t take = (uint32_t)(rows / num_bands);
-        bands[i] =
-            (struct weight_band){.dtype = dtype,
-                                 .row0 = i * take,
-                                 .rows = i + 1 < num_bands ? take : (uint32_t)rows - i * take,
-                                 .row_words = (uint32_t)cols / 2,
-                                 .range = {.offset = place, .size = rows * cols * 2}};
-        place += 1 << 20;
+        bands[i] = (struct weight_band){
+            .dtype = dtype,
+            .row0 = i * take,
+            .rows = i + 1 < num_bands ? take : (uint32_t)rows - i * take,
+            .row_words = (uint32_t)cols / 2,
+            .layout = weight_layout_find(dtype, dtype == DGL_Q8_0 ? "split" : "native"),
+            .place = {.size = rows * cols * 2}};
     }
-    return (struct weight){.rows = rows, .cols = cols, .bands = bands, .num_bands = num_bands};
+    return (struct weight){.id = id++,
+                           .rows = rows,
+                           .cols = cols,
+                           .bands = bands,
+                           .num_bands = num_bands,
+                           .band_bias = TENSOR_NONE};
 }
 
 static void fake_init(struct fake *f, uint32_t embed_bands)
@@ -54,13 +58,11 @@ static void fake_init(struct fake *f, uint32_t embed_bands)
                                .residual_scale = 1,
                                .logit_scale = 1,
                                .rope = {[ROPE_GLOBAL] = {.dims = 16, .theta = 10000, .scale = 1}}}};
-    for (int i = 0; i < DGL_DTYPE_COUNT; i++)
-        strcpy(f->layouts.name[i], "native");
     f->weights.layer = f->layer;
     f->weights.num_layers = 2;
     f->weights.embed = weight_of(f->embed, embed_bands, 300, 64, DGL_BF16);
     f->weights.head = f->weights.embed;
-    f->weights.head.vectors = (struct gl_range){.offset = 77, .size = 256};
+    f->weights.head.vector = 77;
     f->weights.head.has_gain = true;
     f->desc.layer = f->layers;
     for (int i = 0; i < 2; i++) {
@@ -68,15 +70,12 @@ static void fake_init(struct fake *f, uint32_t embed_bands)
         f->layer[i].o = weight_of(&f->one[3 * i], 1, 64, 64, DGL_F16);
         f->layer[i].gate_up = weight_of(&f->one[3 * i + 1], 1, 192, 64, DGL_Q4_K);
         f->layer[i].down = weight_of(&f->one[3 * i + 2], 1, 64, 96, DGL_Q8_0);
-        f->layer[i].qkv.vectors = (struct gl_range){.offset = 100 + (uint64_t)i, .size = 256};
-        f->layer[i].gate_up.vectors = (struct gl_range){.offset = 200 + (uint64_t)i, .size = 256};
+        f->layer[i].qkv.vector = 100 + (uint32_t)i;
+        f->layer[i].gate_up.vector = 200 + (uint32_t)i;
         f->layer[i].qkv.has_gain = f->layer[i].gate_up.has_gain = true;
     }
-    f->p = (struct oplist_params){.desc = &f->desc,
-                                  .weights = &f->weights,
-                                  .layouts = &f->layouts,
-                                  .context = 128,
-                                  .splits = 1};
+    f->p = (struct oplist_params){
+        .desc = &f->desc, .weights = &f->weights, .context = 128, .splits = 1};
 }
 
 static int setup(void **state)
@@ -124,9 +123,9 @@ static void test_split_decode_order(void **state)
     look_at_labels(&f->list, "embed" SPLIT_LAYER SPLIT_LAYER);
     assert_int_equal(look_const(look_op(&f->list, "attn_decode", 0, 0), "SPLITS"), 8);
     assert_int_equal(look_const(look_op(&f->list, "attn_merge", 1, 0), "SPLITS"), 8);
-    assert_int_equal(look_slot(look_op(&f->list, "attn_merge", 1, 0), "P"), SLOT_ATT);
-    assert_int_equal(look_slot(look_op(&f->list, "attn_merge", 1, 0), "O"), SLOT_MERGED);
-    assert_int_equal(look_slot(look_op(&f->list, "o", 1, 0), "X"), SLOT_MERGED);
+    look_at_buffer(look_op(&f->list, "attn_merge", 1, 0), "P", BUF_ATT);
+    look_at_buffer(look_op(&f->list, "attn_merge", 1, 0), "O", BUF_MERGED);
+    look_at_buffer(look_op(&f->list, "o", 1, 0), "X", BUF_MERGED);
 }
 
 static void test_split_prefill_has_no_merge(void **state)
@@ -135,7 +134,7 @@ static void test_split_prefill_has_no_merge(void **state)
     f->p.splits = 8;
     oplist_prefill_body(&f->list, &f->p);
     look_at_labels(&f->list, "embed" PREFILL_LAYER PREFILL_LAYER);
-    assert_int_equal(look_slot(look_op(&f->list, "o", 0, 0), "X"), SLOT_ATT);
+    look_at_buffer(look_op(&f->list, "o", 0, 0), "X", BUF_ATT);
 }
 
 static void test_score_order(void **state)
@@ -143,7 +142,7 @@ static void test_score_order(void **state)
     struct fake *f = *state;
     oplist_score(&f->list, &f->p);
     look_at_labels(&f->list, "final_norm head_all");
-    assert_int_equal(look_slot(&f->list.ops[1], "Y"), SLOT_ALL_LOGITS);
+    look_at_buffer(&f->list.ops[1], "Y", BUF_ALL_LOGITS);
     assert_string_equal(look_attr(&f->list.ops[1], "phase"), "prefill");
     assert_int_equal(look_const(&f->list.ops[1], "X_LAST"), 0);
 }
@@ -189,10 +188,10 @@ static void test_penalty_and_idle(void **state)
 {
     struct fake *f = *state;
     oplist_penalty(&f->list, &f->p);
-    oplist_idle(&f->list);
+    oplist_early_exit(&f->list);
     look_at_labels(&f->list, "sample_penalty sample_args");
-    assert_true(op_find_param(&f->list.ops[1], "count")->is_run_count);
-    assert_int_equal(look_slot(&f->list.ops[1], "ARGS"), SLOT_ARGS);
+    assert_true(op_find_param(&f->list.ops[1], "count")->is_op_count);
+    look_at_buffer(&f->list.ops[1], "ARGS", BUF_ARGS);
 }
 
 /* ---- what an operation is given ---------------------------------------------------------------
@@ -203,21 +202,19 @@ struct product {
     bool prefill;
     const char *weight, *pre, *post;
     int64_t k, n, x_stride, y_stride;
-    enum op_slot x, y;
+    enum plan_buffer x, y;
 };
 
 static const struct product products[] = {
-    {"qkv in decode", "qkv", false, "bf16", "norm", "store", 64, 128, 64, 128, SLOT_X, SLOT_QKV},
-    {"o in decode", "o", false, "f16", "none", "add", 64, 64, 64, 64, SLOT_ATT, SLOT_X},
-    {"gate_up in decode", "gate_up", false, "q4_k", "norm", "glu", 64, 192, 64, 96, SLOT_X,
-     SLOT_ACT},
-    {"down in decode", "down", false, "q8_0", "none", "add", 96, 64, 96, 64, SLOT_ACT, SLOT_X},
-    {"qkv in prefill", "qkv", true, "bf16", "none", "store", 64, 128, 64, 128, SLOT_NORMED,
-     SLOT_QKV},
-    {"o in prefill", "o", true, "f16", "none", "add", 64, 64, 64, 64, SLOT_ATT, SLOT_X},
-    {"gate_up in prefill", "gate_up", true, "q4_k", "none", "glu", 64, 192, 64, 96, SLOT_NORMED,
-     SLOT_ACT},
-    {"down in prefill", "down", true, "q8_0", "none", "add", 96, 64, 96, 64, SLOT_ACT, SLOT_X},
+    {"qkv in decode", "qkv", false, "bf16", "norm", "store", 64, 128, 64, 128, BUF_X, BUF_QKV},
+    {"o in decode", "o", false, "f16", "none", "add", 64, 64, 64, 64, BUF_ATT, BUF_X},
+    {"gate_up in decode", "gate_up", false, "q4_k", "norm", "glu", 64, 192, 64, 96, BUF_X, BUF_ACT},
+    {"down in decode", "down", false, "q8_0", "none", "add", 96, 64, 96, 64, BUF_ACT, BUF_X},
+    {"qkv in prefill", "qkv", true, "bf16", "none", "store", 64, 128, 64, 128, BUF_NORMED, BUF_QKV},
+    {"o in prefill", "o", true, "f16", "none", "add", 64, 64, 64, 64, BUF_ATT, BUF_X},
+    {"gate_up in prefill", "gate_up", true, "q4_k", "none", "glu", 64, 192, 64, 96, BUF_NORMED,
+     BUF_ACT},
+    {"down in prefill", "down", true, "q8_0", "none", "add", 96, 64, 96, 64, BUF_ACT, BUF_X},
 };
 
 static void test_product(void **state)
@@ -242,11 +239,12 @@ static void test_product(void **state)
         assert_int_equal(look_const(op, "N"), row->n);
         assert_int_equal(look_const(op, "X_STRIDE"), row->x_stride);
         assert_int_equal(look_const(op, "Y_STRIDE"), row->y_stride);
-        assert_int_equal(look_slot(op, "X"), row->x);
-        assert_int_equal(look_slot(op, "Y"), row->y);
+        look_at_buffer(op, "X", row->x);
+        look_at_buffer(op, "Y", row->y);
         assert_int_equal(op_find_param(op, "row0")->u, 0);
         assert_int_equal(op_find_param(op, "rows")->u, row->n);
-        assert_int_equal(op->bytes, op_find_bind(op, "W")->fixed.size);
+        assert_int_equal(op->bytes, (uint64_t)row->n * (uint64_t)row->k * 2);
+        assert_int_equal(look_ref(op, "W").kind, REF_WEIGHT);
     }
     oplist_finish(&f.list);
 }
@@ -257,11 +255,10 @@ static void test_gains_go_to_their_products(void **state)
     oplist_decode_body(&f->list, &f->p);
     oplist_head(&f->list, &f->p, DGL_PHASE_DECODE);
     for (int32_t i = 0; i < 2; i++) {
-        assert_int_equal(op_find_bind(look_op(&f->list, "qkv", i, 0), "A")->fixed.offset, 100 + i);
-        assert_int_equal(op_find_bind(look_op(&f->list, "gate_up", i, 0), "A")->fixed.offset,
-                         200 + i);
+        assert_int_equal(op_find_bind(look_op(&f->list, "qkv", i, 0), "A")->ref.id, 100 + i);
+        assert_int_equal(op_find_bind(look_op(&f->list, "gate_up", i, 0), "A")->ref.id, 200 + i);
     }
-    assert_int_equal(op_find_bind(look_op(&f->list, "head", -1, 0), "A")->fixed.offset, 77);
+    assert_int_equal(op_find_bind(look_op(&f->list, "head", -1, 0), "A")->ref.id, 77);
     assert_near(op_find_param(look_op(&f->list, "head", -1, 0), "eps")->f, 1e-5, 1e-12);
 }
 
@@ -271,7 +268,7 @@ static void test_head_takes_the_last_row(void **state)
     oplist_head(&f->list, &f->p, DGL_PHASE_DECODE);
     assert_int_equal(look_const(&f->list.ops[0], "X_LAST"), 1);
     assert_string_equal(look_attr(&f->list.ops[0], "phase"), "decode");
-    assert_int_equal(look_slot(&f->list.ops[0], "Y"), SLOT_LOGITS);
+    look_at_buffer(&f->list.ops[0], "Y", BUF_LOGITS);
 }
 
 static void test_attention(void **state)
@@ -292,8 +289,8 @@ static void test_attention(void **state)
             assert_int_equal(look_const(op, "KV_HEADS"), 2);
             assert_int_equal(look_const(op, "HEAD_DIM"), 16);
             assert_int_equal(look_const(op, "CONTEXT"), 128);
-            assert_int_equal(look_slot(op, "KV"), SLOT_KV);
-            assert_int_equal(op_find_bind(op, "KV")->index, 1); /* of its layer */
+            assert_int_equal(look_ref(op, "KV").kind, REF_KV);
+            assert_int_equal(look_ref(op, "KV").id, 1); /* of its layer */
         }
         oplist_finish(&f.list);
     }
@@ -312,9 +309,9 @@ static void test_bands_become_operations(void **state)
         assert_int_equal(op_find_param(embed, "row0")->u, 100 * i);
         assert_int_equal(op_find_param(embed, "rows")->u, 100);
         assert_int_equal(op_find_param(head, "row0")->u, 100 * i);
-        assert_int_equal(op_find_bind(head, "W")->fixed.offset,
-                         op_find_bind(embed, "W")->fixed.offset); /* tied */
-        assert_int_equal(look_const(head, "N"), 300);             /* of all bands */
+        assert_int_equal(op_find_bind(head, "W")->ref.id,
+                         op_find_bind(embed, "W")->ref.id); /* tied */
+        assert_int_equal(look_const(head, "N"), 300);       /* of all bands */
     }
 }
 
@@ -323,14 +320,13 @@ static void test_embed_reads_one_row(void **state)
     struct fake *f = *state;
     oplist_decode_body(&f->list, &f->p);
     assert_int_equal(f->list.ops[0].bytes, 64 * 2);
-    assert_int_equal(look_slot(&f->list.ops[0], "IDS"), SLOT_IDS);
+    look_at_buffer(&f->list.ops[0], "IDS", BUF_IDS);
     assert_near(op_find_param(&f->list.ops[0], "scale")->f, 1, 0);
 }
 
 static void test_layout_is_asked_for(void **state)
 {
     struct fake *f = *state;
-    strcpy(f->layouts.name[DGL_Q8_0], "split");
     oplist_decode_body(&f->list, &f->p);
     assert_string_equal(look_attr(look_op(&f->list, "down", 0, 0), "layout"), "split");
     assert_string_equal(look_attr(look_op(&f->list, "qkv", 0, 0), "layout"), "native");
@@ -354,8 +350,8 @@ static void test_sandwich_norms(void **state)
 {
     struct fake *f = *state;
     for (int i = 0; i < 2; i++) {
-        f->layer[i].attn_post_norm = (struct gl_range){.offset = 300, .size = 256};
-        f->layer[i].ffn_post_norm = (struct gl_range){.offset = 400, .size = 256};
+        f->layer[i].attn_post_norm = 300;
+        f->layer[i].ffn_post_norm = 400;
     }
     oplist_decode_body(&f->list, &f->p);
 #define SANDWICH " qkv attn_decode o attn_post_norm gate_up down ffn_post_norm"
@@ -363,11 +359,11 @@ static void test_sandwich_norms(void **state)
     const struct op *o = look_op(&f->list, "o", 0, 0),
                     *norm = look_op(&f->list, "attn_post_norm", 0, 0);
     assert_string_equal(look_attr(o, "post"), "store");
-    assert_int_equal(look_slot(o, "Y"), SLOT_NORMED);
+    look_at_buffer(o, "Y", BUF_NORMED);
     assert_string_equal(look_attr(norm, "post"), "add");
-    assert_int_equal(look_slot(norm, "X"), SLOT_NORMED);
-    assert_int_equal(look_slot(norm, "Y"), SLOT_X);
-    assert_int_equal(op_find_bind(norm, "G")->fixed.offset, 300);
+    look_at_buffer(norm, "X", BUF_NORMED);
+    look_at_buffer(norm, "Y", BUF_X);
+    assert_int_equal(op_find_bind(norm, "G")->ref.id, 300);
 }
 
 /* Without a norm in front, as in OLMo 2, products read the stream itself. */
@@ -378,7 +374,7 @@ static void test_no_norm_in_front(void **state)
     oplist_prefill_body(&f->list, &f->p);
     const struct op *qkv = look_op(&f->list, "qkv", 0, 0);
     assert_string_equal(look_attr(qkv, "pre"), "none");
-    assert_int_equal(look_slot(qkv, "X"), SLOT_X);
+    look_at_buffer(qkv, "X", BUF_X);
     assert_string_equal(f->list.ops[1].label, "qkv");
 }
 
@@ -386,14 +382,14 @@ static void test_biases_lie_behind_gains(void **state)
 {
     struct fake *f = *state;
     f->layer[0].qkv.has_bias = f->layer[0].o.has_bias = true;
-    f->layer[0].o.vectors = (struct gl_range){.offset = 500, .size = 256};
+    f->layer[0].o.vector = 500;
     oplist_prefill_body(&f->list, &f->p);
     const struct op *qkv = look_op(&f->list, "qkv", 0, 0), *o = look_op(&f->list, "o", 0, 0);
     assert_string_equal(look_attr(qkv, "bias"), "row");
     assert_int_equal(look_const(qkv, "BIAS_AT"), 64);
-    assert_int_equal(op_find_bind(qkv, "A")->fixed.offset, 100);
+    assert_int_equal(op_find_bind(qkv, "A")->ref.id, 100);
     assert_int_equal(look_const(o, "BIAS_AT"), 0);
-    assert_int_equal(op_find_bind(o, "A")->fixed.offset, 500);
+    assert_int_equal(op_find_bind(o, "A")->ref.id, 500);
     assert_string_equal(look_attr(look_op(&f->list, "qkv", 1, 0), "bias"), "none");
 }
 
@@ -405,14 +401,14 @@ static void test_windows_sinks_and_positions(void **state)
     f->desc.attn_softcap = 50;
     f->layers[0] = (struct layer_desc){.window = 20, .rope = ROPE_LOCAL};
     f->layers[1] = (struct layer_desc){.rope = ROPE_NONE};
-    f->layer[1].sinks = (struct gl_range){.offset = 600, .size = 16};
+    f->layer[1].sinks = 600;
     oplist_decode_body(&f->list, &f->p);
     const struct op *local = look_op(&f->list, "attn_decode", 0, 0);
     const struct op *none = look_op(&f->list, "attn_decode", 1, 0);
     assert_int_equal(look_const(local, "WINDOW"), 20);
     assert_int_equal(look_const(local, "SOFTCAP"), 1);
     assert_int_equal(look_const(local, "ROPE_DIMS"), 8);
-    assert_int_equal(look_slot(local, "ROPE"), SLOT_ROPE_LOCAL);
+    look_at_buffer(local, "ROPE", BUF_ROPE_LOCAL);
     assert_near(op_find_param(local, "rope_scale")->f, 1.5, 0);
     assert_int_equal(look_const(none, "WINDOW"), 0);
     assert_int_equal(look_const(none, "ROPE_DIMS"), 0);
@@ -443,8 +439,10 @@ static void test_scales_and_caps(void **state)
 static void test_query_and_key_norms(void **state)
 {
     struct fake *f = *state;
-    f->layer[0].qk_norm.size = 2 * 16 * 4;
-    f->layer[1].qk_norm.size = (4 + 2) * 16 * 4;
+    struct weight_vector vectors[] = {{0}, {.count = 2 * 16}, {.count = (4 + 2) * 16}};
+    f->weights.vectors = vectors;
+    f->layer[0].qk_norm = 1;
+    f->layer[1].qk_norm = 2;
     oplist_prefill_body(&f->list, &f->p);
     assert_string_equal(look_attr(look_op(&f->list, "qk_norm", 0, 0), "span"), "head");
     assert_string_equal(look_attr(look_op(&f->list, "qk_norm", 1, 0), "span"), "all");

@@ -15,7 +15,6 @@ struct fake {
     struct model_weights weights;
     struct layer_weights layer_weights;
     struct weight_band router, gate_up[2], down;
-    struct weight_layouts layouts;
     struct oplist_params p;
     struct oplist list;
 };
@@ -31,27 +30,21 @@ static void fake_init(struct fake *f)
                                 .act_alpha = 1.5,
                                 .act_limit = 7,
                                 .moe = {6, 2, 48, MOE_SOFTMAX_TOPK}}};
-    for (int i = 0; i < DGL_DTYPE_COUNT; i++)
-        strcpy(f->layouts.name[i], "native");
     f->router = (struct weight_band){.dtype = DGL_BF16, .rows = 6, .row_words = 32};
     f->gate_up[0] = (struct weight_band){
-        .dtype = DGL_Q8_0, .rows = 400, .row_words = 17, .range = {.offset = 256, .size = 6000}};
+        .dtype = DGL_Q8_0, .rows = 400, .row_words = 17, .place = {.size = 6000}};
     f->gate_up[1] =
         (struct weight_band){.dtype = DGL_Q8_0, .row0 = 400, .rows = 176, .row_words = 17};
     f->down = (struct weight_band){.dtype = DGL_F16, .rows = 384, .row_words = 24};
-    f->layer_weights.router = (struct weight){.rows = 6,
-                                              .cols = 64,
-                                              .bands = &f->router,
-                                              .num_bands = 1,
-                                              .has_gain = true,
-                                              .vectors = {.offset = 77}};
+    f->layer_weights.router = (struct weight){
+        .rows = 6, .cols = 64, .bands = &f->router, .num_bands = 1, .has_gain = true, .vector = 77};
     f->layer_weights.expert_gate_up = (struct weight){
-        .rows = 576, .cols = 64, .bands = f->gate_up, .num_bands = 2, .bias_behind = true};
-    f->layer_weights.expert_down =
-        (struct weight){.rows = 384, .cols = 48, .bands = &f->down, .num_bands = 1};
+        .rows = 576, .cols = 64, .bands = f->gate_up, .num_bands = 2, .band_bias = 0};
+    f->layer_weights.expert_down = (struct weight){
+        .rows = 384, .cols = 48, .bands = &f->down, .num_bands = 1, .band_bias = TENSOR_NONE};
     f->desc.layer = &f->layer;
     f->weights.layer = &f->layer_weights;
-    f->p = (struct oplist_params){.desc = &f->desc, .weights = &f->weights, .layouts = &f->layouts};
+    f->p = (struct oplist_params){.desc = &f->desc, .weights = &f->weights};
 }
 
 static int setup(void **state)
@@ -102,9 +95,9 @@ static void test_route(void **state)
         assert_int_equal(look_const(route, "L_STRIDE"), 8); /* a multiple of 4 */
         assert_int_equal(look_const(router, "Y_STRIDE"), 8);
         assert_string_equal(look_attr(router, "pre"), "none");
-        assert_int_equal(look_slot(router, "X"), SLOT_NORMED);
-        assert_int_equal(look_slot(router, "Y"), SLOT_ROUTER);
-        assert_int_equal(op_find_bind(look_op(&f.list, "ffn_norm", 0, 0), "G")->fixed.offset, 77);
+        look_at_buffer(router, "X", BUF_NORMED);
+        look_at_buffer(router, "Y", BUF_ROUTER);
+        assert_int_equal(op_find_bind(look_op(&f.list, "ffn_norm", 0, 0), "G")->ref.id, 77);
         oplist_finish(&f.list);
     }
 }
@@ -131,8 +124,8 @@ static void test_experts(void **state)
     assert_string_equal(look_attr(down, "bias"), "none");
     assert_string_equal(look_attr(down, "act"), "none");
     assert_int_equal(look_const(down, "EXPERT_ROWS"), 64);
-    assert_int_equal(look_slot(down, "X"), SLOT_ACT);
-    assert_int_equal(look_slot(down, "Y"), SLOT_X);
+    look_at_buffer(down, "X", BUF_ACT);
+    look_at_buffer(down, "Y", BUF_X);
     assert_near(op_find_param(down, "scale")->f, 0.5, 0);
 }
 
@@ -146,13 +139,13 @@ static void test_prefill(void **state)
     const struct op *combine = look_op(&f->list, "moe_combine", 0, 0);
     assert_string_equal(look_attr(gate_up, "act"), "silu");
     assert_string_equal(look_attr(gate_up, "phase"), "prefill");
-    assert_int_equal(look_slot(gate_up, "LIST"), SLOT_LIST);
+    look_at_buffer(gate_up, "LIST", BUF_EXPERT_ROWS);
     assert_null(op_find_bind(gate_up, "ROUTE"));
     assert_int_equal(gate_up->bytes, 6000);
     assert_string_equal(look_attr(down, "post"), "store");
-    assert_int_equal(look_slot(down, "Y"), SLOT_EXPERTS);
-    assert_int_equal(look_slot(combine, "Y"), SLOT_EXPERTS);
-    assert_int_equal(look_slot(combine, "X"), SLOT_X);
+    look_at_buffer(down, "Y", BUF_EXPERTS);
+    look_at_buffer(combine, "Y", BUF_EXPERTS);
+    look_at_buffer(combine, "X", BUF_X);
     assert_near(op_find_param(combine, "scale")->f, 0.5, 0);
 }
 
@@ -162,8 +155,8 @@ static void test_without_norm(void **state)
     f->layer_weights.router.has_gain = false;
     oplist_moe(&f->list, &f->p, DGL_PHASE_DECODE, 0);
     look_at_labels(&f->list, "router moe_route experts_gate_up experts_gate_up experts_down");
-    assert_int_equal(look_slot(look_op(&f->list, "router", 0, 0), "X"), SLOT_X);
-    assert_int_equal(look_slot(look_op(&f->list, "experts_gate_up", 0, 0), "X"), SLOT_X);
+    look_at_buffer(look_op(&f->list, "router", 0, 0), "X", BUF_X);
+    look_at_buffer(look_op(&f->list, "experts_gate_up", 0, 0), "X", BUF_X);
 }
 
 #define CASE(function) cmocka_unit_test_setup_teardown(function, setup, teardown)

@@ -90,14 +90,16 @@ static void test_layers_share_programs(void **state)
     (void)state;
     struct tiny_engine e;
     open_engine(&e);
-    const struct model_plan *plan = &e.model->plan;
-    const struct plan *decode = &plan->seg[SEG_DECODE];
+    const struct plan *plan = &e.model->engine->plan;
+    const struct plan_segment *decode = &plan->segment[SEG_DECODE];
     size_t per_layer = (decode->ops.count - 1) / 2;
     for (size_t i = 0; i < per_layer; i++)
-        assert_ptr_equal(decode->entry[1 + i], decode->entry[1 + per_layer + i]);
-    for (size_t i = 0; i < plan->programs.count; i++)
+        assert_ptr_equal(decode->use[1 + i], decode->use[1 + per_layer + i]);
+    for (size_t i = 0; i < plan->kernels.count; i++) {
+        assert_int_equal(plan->kernels.uses[i]->id, i);
         for (size_t j = 0; j < i; j++)
-            assert_ptr_not_equal(plan->programs.entries[i], plan->programs.entries[j]);
+            assert_ptr_not_equal(plan->kernels.uses[i], plan->kernels.uses[j]);
+    }
     tiny_engine_close(&e);
 }
 
@@ -112,9 +114,10 @@ static void test_nothing_is_compiled_before_it_is_needed(void **state)
     tiny_sync(e.session, prompt, 5);
     dgl_device_get_counters(e.device, &after);
     assert_true(after.programs_linked > before.programs_linked);
-    const struct plan *full = &e.model->plan.seg[SEG_SAMPLE_FULL];
+    const struct engine *engine = e.model->engine;
+    const struct plan_segment *full = &engine->plan.segment[SEG_SAMPLE_FULL];
     for (size_t i = 1; i < full->ops.count; i++)
-        assert_null(full->entry[i]->program);
+        assert_null(engine->programs.program[full->use[i]->id]);
     tiny_greedy(e.session, prompt, 5, out, 2);
     dgl_device_get_counters(e.device, &before);
     tiny_greedy(e.session, prompt, 5, out, 2);
@@ -127,12 +130,15 @@ static void test_nothing_is_compiled_before_it_is_needed(void **state)
  */
 
 /* The operations of a greedy step, after three of them. */
-static const struct run *greedy_run(struct tiny_engine *e)
+static const struct exec_run *greedy_run(struct tiny_engine *e)
 {
     int32_t out[3];
     open_engine(e);
     tiny_greedy(e->session, prompt, 5, out, 3);
-    return &e->session->decode[SAMPLE_GREEDY][false][false];
+    const struct exec_run *run =
+        exec_cache_find(&e->session->runs, recipe_decode(SAMPLE_GREEDY, false, false));
+    assert_non_null(run);
+    return run;
 }
 
 /* Every operation of a layer reads what the one before has written. */
@@ -140,15 +146,17 @@ static void test_each_dependency_has_its_barrier(void **state)
 {
     (void)state;
     struct tiny_engine e;
-    const struct run *run = greedy_run(&e);
+    const struct exec_run *run = greedy_run(&e);
+    const struct gl_dispatch *list = exec_dispatch_list(run);
     for (size_t i = 0; i < run->count; i++)
-        if (run->list[i].barrier == 0)
-            fail_msg("no barrier before %s", run->op[i]->label);
-    const struct run *prefill = &e.session->prefill;
-    assert_int_equal(prefill->list[0].barrier, 0); /* not replayed after itself */
+        if (list[i].barrier == 0)
+            fail_msg("no barrier before %s", run->ops[i].op->label);
+    const struct exec_run *prefill = exec_cache_find(&e.session->runs, recipe_of(SEG_PREFILL));
+    list = exec_dispatch_list(prefill);
+    assert_int_equal(list[0].barrier, 0); /* not replayed after itself */
     for (size_t i = 1; i < prefill->count; i++)
-        if (prefill->list[i].barrier == 0)
-            fail_msg("no barrier before %s of prefill", prefill->op[i]->label);
+        if (list[i].barrier == 0)
+            fail_msg("no barrier before %s of prefill", prefill->ops[i].op->label);
     tiny_engine_close(&e);
 }
 
@@ -156,10 +164,11 @@ static void test_every_bind_has_a_buffer(void **state)
 {
     (void)state;
     struct tiny_engine e;
-    const struct run *run = greedy_run(&e);
+    const struct exec_run *run = greedy_run(&e);
+    const struct gl_dispatch *list = exec_dispatch_list(run);
     for (size_t i = 0; i < run->count; i++) {
-        const struct gl_dispatch *d = &run->list[i];
-        assert_int_equal(d->num_storage, run->entry[i]->choice.kernel->num_binds);
+        const struct gl_dispatch *d = &list[i];
+        assert_int_equal(d->num_storage, run->ops[i].use->choice.kernel->num_binds);
         for (int j = 0; j < d->num_storage; j++) {
             assert_non_null(d->storage[j].buffer);
             assert_true(d->storage[j].offset + d->storage[j].size <=
@@ -193,7 +202,7 @@ static float *decode_logits(size_t count, int32_t out[ANSWER], uint32_t *parts)
 {
     struct tiny_engine e;
     open_engine(&e);
-    *parts = e.model->ops.splits;
+    *parts = e.model->engine->plan.splits;
     tiny_greedy(e.session, prompt, count, out, ANSWER);
     float *logits = tiny_logits(e.session);
     tiny_engine_close(&e);
@@ -245,8 +254,9 @@ static void test_default_interval_of_hardware(void **state)
     open_engine(&e);
     e.device->info.software = false;
     tiny_greedy(e.session, prompt, 5, out, 20);
-    assert_non_null(e.session->decode[SAMPLE_GREEDY][false][true].list);
-    assert_null(e.session->decode[SAMPLE_GREEDY][false][false].list);
+    const struct exec_cache *runs = &e.session->runs;
+    assert_non_null(exec_cache_find(runs, recipe_decode(SAMPLE_GREEDY, false, true)));
+    assert_null(exec_cache_find(runs, recipe_decode(SAMPLE_GREEDY, false, false)));
     tiny_engine_close(&e);
 }
 

@@ -5,10 +5,17 @@
 
 #include "core/memory/repack.h"
 
-static void check_stride(enum dgl_dtype type, const char *layout, uint64_t cols, uint64_t want)
+static const struct weight_layout *layout(enum dgl_dtype type, const char *name)
+{
+    const struct weight_layout *found = weight_layout_find(type, name);
+    assert_non_null(found);
+    return found;
+}
+
+static void check_stride(enum dgl_dtype type, const char *name, uint64_t cols, uint64_t want)
 {
     uint64_t words = UINT64_MAX;
-    assert_true(repack_stride(type, layout, cols, &words));
+    assert_true(weight_layout_stride(layout(type, name), cols, &words));
     assert_int_equal(words, want);
 }
 
@@ -31,7 +38,7 @@ static void an_odd_row_is_rounded_up_to_words(void **state)
     const uint16_t src[3] = {0x1111, 0x2222, 0x3333};
     uint32_t dst[2] = {0xAAAAAAAAu, 0xAAAAAAAAu};
     check_stride(DGL_F16, "native", 3, 2);
-    assert_true(repack_row(DGL_F16, "native", src, 3, dst));
+    repack_row(layout(DGL_F16, "native"), src, 3, dst);
     assert_int_equal(dst[0], 0x22221111u);
     assert_int_equal(dst[1], 0x3333u);
 }
@@ -59,9 +66,9 @@ static void strides_tell_how_many_blocks_there_are(void **state)
     (void)state;
     for (uint64_t blocks = 1; blocks <= 1024; blocks++) {
         uint64_t words = 0;
-        assert_true(repack_stride(DGL_MXFP4, "split", 256 * blocks, &words));
+        assert_true(weight_layout_stride(layout(DGL_MXFP4, "split"), 256 * blocks, &words));
         assert_int_equal(words / 34, blocks);
-        assert_true(repack_stride(DGL_Q6_K, "split", 256 * blocks, &words));
+        assert_true(weight_layout_stride(layout(DGL_Q6_K, "split"), 256 * blocks, &words));
         assert_int_equal(words * 2 / 105, blocks);
     }
 }
@@ -70,26 +77,22 @@ static void strides_that_overflow_are_refused(void **state)
 {
     (void)state;
     uint64_t words = 7;
-    assert_false(repack_stride(DGL_F32, "native", UINT64_MAX / 2, &words));
-    assert_false(repack_stride(DGL_Q8_0, "split", UINT64_MAX - 3, &words));
+    assert_false(weight_layout_stride(layout(DGL_F32, "native"), UINT64_MAX / 2, &words));
+    assert_false(weight_layout_stride(layout(DGL_Q8_0, "split"), UINT64_MAX - 3, &words));
     assert_int_equal(words, 7);
 }
 
 static void pairs_without_a_layout_are_refused(void **state)
 {
     (void)state;
-    uint64_t words;
-    uint32_t dst[17];
-    const uint8_t src[34] = {0};
-    assert_false(repack_stride(DGL_Q8_0, "native", 32, &words));
-    assert_false(repack_stride(DGL_Q4_K, "split", 256, &words));
-    assert_false(repack_stride(DGL_F16, "", 32, &words));
-    assert_false(repack_stride(DGL_U8, "native", 32, &words));
-    assert_false(repack_stride(DGL_Q6_K, "native", 256, &words));
-    assert_false(repack_stride(DGL_IQ4_NL, "native", 32, &words));
-    assert_false(repack_stride(DGL_I64, "native", 32, &words));
-    assert_false(repack_row(DGL_Q8_0, "native", src, 32, dst));
-    assert_false(repack_row(DGL_F32, "planes", src, 4, dst));
+    assert_null(weight_layout_find(DGL_Q8_0, "native"));
+    assert_null(weight_layout_find(DGL_Q4_K, "split"));
+    assert_null(weight_layout_find(DGL_F16, ""));
+    assert_null(weight_layout_find(DGL_U8, "native"));
+    assert_null(weight_layout_find(DGL_Q6_K, "native"));
+    assert_null(weight_layout_find(DGL_IQ4_NL, "native"));
+    assert_null(weight_layout_find(DGL_I64, "native"));
+    assert_null(weight_layout_find(DGL_F32, "planes"));
 }
 
 static void native_rows_are_copied(void **state)
@@ -100,7 +103,7 @@ static void native_rows_are_copied(void **state)
     for (size_t i = 0; i < sizeof(src); i++)
         src[i] = (uint8_t)(i * 7 + 3);
     dst[72] = 0xDEADBEEFu;
-    assert_true(repack_row(DGL_Q4_K, "native", src, 260, dst));
+    repack_row(layout(DGL_Q4_K, "native"), src, 260, dst);
     assert_memory_equal(dst, src, sizeof(src));
     assert_int_equal(dst[72], 0xDEADBEEFu);
 }
@@ -128,7 +131,7 @@ static void split_takes_the_scales_out_of_the_blocks(void **state)
     uint32_t dst[1025];
     uint64_t words = 0, seed = row->cols;
     size_t blocks = (row->cols + 255u) / 256u * (256u / t->block);
-    assert_true(repack_stride(row->type, "split", row->cols, &words));
+    assert_true(weight_layout_stride(layout(row->type, "split"), row->cols, &words));
     assert_true(words <= 1024);
     for (size_t i = 0; i < sizeof(src); i++)
         src[i] = (uint8_t)(test_rand(&seed) >> 32);
@@ -143,7 +146,7 @@ static void split_takes_the_scales_out_of_the_blocks(void **state)
                row->scale_bytes);
     }
     memset(dst, 0xEE, sizeof(dst));
-    assert_true(repack_row(row->type, "split", src, row->cols, dst));
+    repack_row(layout(row->type, "split"), src, row->cols, dst);
     assert_memory_equal(dst, want, 4 * words);
     assert_int_equal(dst[words], 0xEEEEEEEEu);
 }

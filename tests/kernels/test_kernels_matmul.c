@@ -391,7 +391,8 @@ static int bench_main(char **args, int count)
     struct ref_matrix w = {.type = weight, .rows = row.shape.n, .cols = row.shape.k};
     size_t words = 0, numbers = (size_t)row.shape.tokens * (row.shape.k + row.shape.n);
     uint64_t seed = 1;
-    assert_true(repack_stride(weight, ref_layout(weight), w.cols, &w.row_words));
+    assert_true(
+        weight_layout_stride(weight_layout_find(weight, ref_layout(weight)), w.cols, &w.row_words));
     words = (size_t)(w.rows * w.row_words);
     w.packed = checked(dgl_new_array(uint32_t, words));
     float *x = checked(dgl_new_array(float, numbers));

@@ -105,7 +105,7 @@ static void pair_init(struct pair *p, uint32_t vocab, const struct dgl_sampling 
     p->ref.ids = checked(dgl_new_array(uint32_t, CONTEXT + 1));
     p->logits = checked(dgl_new_array(float, vocab));
     p->ids = checked(dgl_new_array(uint32_t, CONTEXT + 1));
-    p->cand_words = sampling_scratch_bytes(vocab) / 4;
+    p->cand_words = oplist_sample_scratch_bytes(vocab) / 4;
     p->cand = checked(dgl_new_array(uint32_t, p->cand_words));
     memset(p->cand, 0xa5, 4 * p->cand_words);
     p->ref.step = (struct dgl_step){.pos = START - 3, .tokens = 3, .context = CONTEXT};

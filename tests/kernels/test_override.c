@@ -276,13 +276,13 @@ static void test_broken(void **state)
     const struct broken *row = *state;
     char *path = write_edited(row->kernel, row->find, row->replace);
     check_answer();
-    uint32_t serial = engine.model->plan_serial;
+    uint32_t serial = engine.model->engine_serial;
     enum dgl_status st = swap(path);
     if (st == DGL_OK)
         fail_msg("taken: %s", path);
     assert_int_equal(engine.log.errors, 1);
     assert_contains(engine.log.text, row->word);
-    assert_int_equal(engine.model->plan_serial, serial);
+    assert_int_equal(engine.model->engine_serial, serial);
     assert_int_equal(plan_of("attn_norm").overridden, 0);
     /* Not even the session's programs were dropped. */
     struct dgl_counters before, after;

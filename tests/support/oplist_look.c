@@ -27,12 +27,19 @@ int64_t look_const(const struct op *op, const char *name)
     return -1;
 }
 
-enum op_slot look_slot(const struct op *op, const char *name)
+struct ref look_ref(const struct op *op, const char *name)
 {
     const struct op_bind *bind = op_find_bind(op, name);
     if (!bind)
         fail_msg("%s has no %s", op->label, name);
-    return bind->slot;
+    return bind->ref;
+}
+
+void look_at_buffer(const struct op *op, const char *name, enum plan_buffer want)
+{
+    struct ref ref = look_ref(op, name);
+    assert_int_equal(ref.kind, want < BUF_STATE_COUNT ? REF_STATE : REF_ACT);
+    assert_int_equal(ref.id, want);
 }
 
 void look_at_labels(const struct oplist *list, const char *want)

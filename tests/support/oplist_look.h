@@ -13,7 +13,9 @@ const struct op *look_op(const struct oplist *list, const char *label, int32_t l
 const char *look_attr(const struct op *op, const char *key);
 /* -1 where it has no such constant. */
 int64_t look_const(const struct op *op, const char *name);
-enum op_slot look_slot(const struct op *op, const char *name);
+struct ref look_ref(const struct op *op, const char *name);
+/* The operation binds that buffer. */
+void look_at_buffer(const struct op *op, const char *name, enum plan_buffer want);
 /* The list is whole, and its labels in order, separated by blanks, are these. */
 void look_at_labels(const struct oplist *list, const char *want);
 

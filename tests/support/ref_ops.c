@@ -209,10 +209,11 @@ const char *ref_layout(enum dgl_dtype type)
 void ref_matrix_init(struct ref_matrix *m, enum dgl_dtype type, uint64_t rows, uint64_t cols,
                      uint64_t seed)
 {
-    const char *layout = ref_layout(type);
+    const struct weight_layout *layout = weight_layout_find(type, ref_layout(type));
     *m = (struct ref_matrix){.type = type, .rows = rows, .cols = cols};
+    assert_non_null(layout);
     assert_true(dgl_dtype_row_bytes(type, cols, &m->row_bytes));
-    assert_true(repack_stride(type, layout, cols, &m->row_words));
+    assert_true(weight_layout_stride(layout, cols, &m->row_words));
     m->stored = calloc(rows, m->row_bytes);
     m->packed = calloc(rows, m->row_words * 4);
     m->values = calloc(rows, cols * sizeof(double));
@@ -220,7 +221,7 @@ void ref_matrix_init(struct ref_matrix *m, enum dgl_dtype type, uint64_t rows, u
     for (uint64_t r = 0; r < rows; r++) {
         uint8_t *row = m->stored + r * m->row_bytes;
         random_row(m, row, &seed);
-        assert_true(repack_row(type, layout, row, cols, m->packed + r * m->row_words));
+        repack_row(layout, row, cols, m->packed + r * m->row_words);
         for (uint64_t k = 0; k < cols; k++)
             m->values[r * cols + k] = stored_value(m, row, k);
     }

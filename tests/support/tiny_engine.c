@@ -76,7 +76,7 @@ float *tiny_logits(struct dgl_session *s)
     assert_non_null(logits);
     assert_int_equal(device_enter(dev, &saved), DGL_OK);
     enum dgl_status st =
-        gl_buffer_read(dev->gl, s->slots.slot[SLOT_LOGITS].buffer, 0, logits, bytes);
+        gl_buffer_read(dev->gl, s->memory.state[BUF_LOGITS].buffer, 0, logits, bytes);
     device_leave(dev, &saved);
     assert_int_equal(st, DGL_OK);
     return logits;

@@ -1,13 +1,12 @@
 /* The generation loop: prompt, then passes of one token until something ends it. The GPU feeds
  * itself; the host only looks at the ids that come back. */
-#include "core/base/clock.h"
-#include "core/base/mem.h"
-#include "core/seq/sampling.h"
-#include "core/seq/session.h"
-#include "core/seq/text_stream.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/seq/session.h"
+#include "core/seq/text_stream.h"
 
 /* Ids that one readback brings at most. */
 #define MAX_INTERVAL 256
@@ -17,7 +16,7 @@ struct generation {
     const struct dgl_generate_params *p;
     struct dgl_generate_result *r;
     struct text_stream stream;
-    struct run *sample, *decode; /* of the session */
+    struct exec_run *sample, *decode; /* of the session */
     int32_t interval;
     int32_t max_tokens; /* -1 = no limit */
     size_t cap_tokens;
@@ -25,31 +24,6 @@ struct generation {
     uint64_t start_ns;
     struct dgl_counters start; /* and what was counted by then */
 };
-
-const char *dgl_finish_str(enum dgl_finish finish)
-{
-    switch (finish) {
-    case DGL_FINISH_EOS:
-        return "eos";
-    case DGL_FINISH_STOP:
-        return "stop";
-    case DGL_FINISH_LENGTH:
-        return "length";
-    case DGL_FINISH_CONTEXT:
-        return "context";
-    case DGL_FINISH_CANCELLED:
-        return "cancelled";
-    }
-    return "unknown";
-}
-
-void dgl_generate_result_finish(struct dgl_generate_result *result)
-{
-    free(result->prompt_ids);
-    free(result->tokens);
-    free(result->text);
-    *result = (struct dgl_generate_result){0};
-}
 
 /* ---- prompt ---------------------------------------------------------------------------------- */
 
@@ -89,11 +63,6 @@ static void finish(struct generation *g, enum dgl_finish why)
     if (!g->done)
         g->r->finish = why;
     g->done = true;
-}
-
-static bool is_cancelled(const struct generation *g)
-{
-    return atomic_load_explicit(&g->s->cancel, memory_order_relaxed);
 }
 
 static bool is_stop_id(const struct generation *g, int32_t id)
@@ -138,22 +107,13 @@ static enum dgl_status take_token(struct generation *g, int32_t id)
         finish(g, DGL_FINISH_LENGTH);
     else if (g->s->len >= g->s->context)
         finish(g, DGL_FINISH_CONTEXT);
-    if (is_cancelled(g))
+    if (session_is_cancelled(g->s))
         finish(g, DGL_FINISH_CANCELLED);
     emit_text(g);
     return DGL_OK;
 }
 
 /* ---- the loop -------------------------------------------------------------------------------- */
-
-static enum dgl_status read_ids(struct dgl_session *s, int32_t pos, int32_t count, int32_t *ids)
-{
-    struct dgl_device *dev = s->model->dev;
-    struct gl_ticket ticket;
-    enum dgl_status st = gl_readback_begin(dev->gl, s->slots.slot[SLOT_IDS].buffer,
-                                           (uint64_t)pos * 4, (uint32_t)count * 4, &ticket);
-    return st == DGL_OK ? gl_readback_end(dev->gl, ticket, ids) : st;
-}
 
 /* The vocabulary bounds every id before it indexes anything; a device that returns nonsense is
  * caught here. */
@@ -178,31 +138,13 @@ static enum dgl_status start_sampling(struct generation *g)
                             .context = (uint32_t)s->context,
                             .ignore_eos = g->p->ignore_eos};
     sampling_to_step(&g->p->sampling, &step);
-    g->sample = &s->sample[kind][penalised];
-    g->decode = &s->decode[kind][penalised][several];
-    enum dgl_status st = session_bind_sampling(s, kind, penalised);
+    enum dgl_status st = session_run(s, recipe_sampling(kind, penalised), &g->sample);
     if (st == DGL_OK)
-        st = session_bind_decode(s, kind, penalised, several);
+        st = session_run(s, recipe_decode(kind, penalised, several), &g->decode);
     if (st == DGL_OK)
         st = session_write_step(s, &step);
     if (st == DGL_OK)
-        st = gl_submit(s->model->dev->gl, g->sample->list, g->sample->count, NULL);
-    return st;
-}
-
-/* With several tokens per readback a stop in between must make the rest idle: group counts come
- * from ARGS, which the sampler zeroes. */
-static enum dgl_status write_args(struct generation *g)
-{
-    const struct run *run = g->decode;
-    uint32_t *args = dgl_new_array(uint32_t, run->count * 3);
-    if (!args)
-        return dgl_fail_memory(g->s->model->dev->log, "group counts", run->count * 12);
-    for (size_t i = 0; i < run->count; i++)
-        memcpy(&args[i * 3], run->list[i].groups, 12);
-    enum dgl_status st = gl_buffer_write(g->s->model->dev->gl, g->s->slots.slot[SLOT_ARGS].buffer,
-                                         0, args, run->count * 12);
-    free(args);
+        st = exec_run_submit(g->sample, 1, NULL);
     return st;
 }
 
@@ -223,17 +165,16 @@ static enum dgl_status decode_steps(struct generation *g, int32_t steps)
 {
     struct dgl_session *s = g->s;
     struct dgl_device *dev = s->model->dev;
-    const struct run *run = g->decode;
     int32_t ids[MAX_INTERVAL];
-    enum dgl_status st = gl_submit(dev->gl, run->list, run->count, NULL);
+    enum dgl_status st = exec_run_submit(g->decode, 1, NULL);
     int32_t done = 1;
-    while (done < steps && st == DGL_OK && !is_cancelled(g)) {
-        st = gl_submit(dev->gl, run->list, run->count, NULL);
+    while (done < steps && st == DGL_OK && !session_is_cancelled(s)) {
+        st = exec_run_submit(g->decode, 1, NULL);
         done++;
     }
     steps = done;
     if (st == DGL_OK)
-        st = read_ids(s, s->len + 1, steps, ids);
+        st = session_read_ids(s, s->len + 1, steps, ids);
     for (int32_t i = 0; i < steps && st == DGL_OK && !g->done; i++) {
         s->len++;
         dev->tokens++;
@@ -250,8 +191,8 @@ static enum dgl_status sample_one(struct generation *g)
     int32_t id = 0;
     enum dgl_status st = start_sampling(g);
     if (st == DGL_OK)
-        st = read_ids(g->s, g->s->len, 1, &id);
-    g->s->logits_valid = false;
+        st = session_read_ids(g->s, g->s->len, 1, &id);
+    g->s->logits_valid = false; /* sampling may have changed them */
     if (st == DGL_OK)
         st = check_sampled(g, id);
     return st == DGL_OK ? take_token(g, id) : st;
@@ -272,8 +213,8 @@ static enum dgl_status restart(struct generation *g)
 static enum dgl_status decode_loop(struct generation *g)
 {
     enum dgl_status st = sample_one(g);
-    if (st == DGL_OK && !g->done && g->interval > 1)
-        st = write_args(g);
+    if (st == DGL_OK && !g->done)
+        st = session_write_args(g->s, g->decode);
     /* The first token is the prompt's: what it took belongs to no later one. */
     g->r->prefill = counters_since(g->s->model->dev, &g->start);
     struct dgl_counters before;
@@ -354,25 +295,15 @@ static enum dgl_status generate_entered(struct generation *g)
     return st;
 }
 
-enum dgl_status dgl_generate(struct dgl_session *session, const struct dgl_generate_params *params,
-                             struct dgl_generate_result *out)
+enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generate_params *params,
+                                 struct dgl_generate_result *out)
 {
-    static const struct dgl_generate_params defaults;
-    struct dgl_device *dev = session->model->dev;
-    struct gl_saved saved = {0};
-    *out = (struct dgl_generate_result){0};
-    params = params ? params : &defaults;
-    enum dgl_status st = session_enter(session, &saved);
-    if (st != DGL_OK)
-        return st;
-    struct generation g = {.s = session,
+    struct generation g = {.s = s,
                            .p = params,
                            .r = out,
                            .max_tokens = params->max_tokens,
                            .interval = params->readback_interval};
     if (g.interval == 0)
-        g.interval = dev->info.software ? 1 : 8;
-    st = generate_entered(&g);
-    device_leave(dev, &saved);
-    return st;
+        g.interval = session_readback_interval(s);
+    return generate_entered(&g);
 }

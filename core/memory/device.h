@@ -1,11 +1,9 @@
-/* The engine's private types, shared by the files of core/: what stands behind the public handles.
- */
-#ifndef DGL_CORE_ENGINE_H
-#define DGL_CORE_ENGINE_H
+/* The device handle: gl/ with its buffer pool and the numbers that plans are made from. */
+#ifndef DGL_CORE_DEVICE_H
+#define DGL_CORE_DEVICE_H
 
-#include "core/base/status.h"
+#include "core/plan/plan_device.h"
 #include "gl/gl.h"
-#include "kernels/kernels.h"
 
 struct pool;
 
@@ -14,8 +12,7 @@ struct dgl_device {
     struct gl_device *gl;
     struct pool *pool;
     struct dgl_device_info info; /* strings belong to gl */
-    struct kernel_var facts[48]; /* what expressions of kernel files may ask about the device */
-    size_t num_facts;
+    struct plan_device plan;
     uint64_t tokens;     /* evaluated so far */
     uint64_t held_bytes; /* of device memory: what models and sessions have allocated */
 };
@@ -28,10 +25,7 @@ struct dgl_kernels {
 enum dgl_status device_enter(struct dgl_device *dev, struct gl_saved *saved);
 void device_leave(struct dgl_device *dev, const struct gl_saved *saved);
 
-/* What the public API shows of a kernel; strings are the kernel's. */
-struct dgl_kernel_info kernel_info(const struct kernel *kernel);
-
-/* `after` minus `before`, field by field. */
+/* `now` minus `before`, field by field. */
 struct dgl_counters counters_since(const struct dgl_device *dev, const struct dgl_counters *before);
 
 #endif

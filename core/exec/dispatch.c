@@ -1,0 +1,232 @@
+/* The dispatch executor: buffers by name, parameter blocks, group counts, barriers. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/mem.h"
+#include "core/exec/exec.h"
+#include "core/exec/programs.h"
+#include "core/memory/pool.h"
+
+struct dispatch_exec {
+    struct exec base;
+    struct dgl_device *dev;
+    struct programs *programs;
+};
+
+struct dispatch_run {
+    struct gl_dispatch *list; /* [run->count] */
+    struct gl_buffer *params; /* parameter blocks, one per record */
+};
+
+static struct dispatch_exec *exec_of(const struct exec_run *run)
+{
+    return (struct dispatch_exec *)run->exec;
+}
+
+static enum dgl_status dispatch_compile(struct exec_run *run)
+{
+    struct dispatch_exec *exec = exec_of(run);
+    const struct dgl_log *log = run->exec->log;
+    struct dispatch_run *d = run->priv = dgl_new(struct dispatch_run);
+    const struct kernel_use **uses = dgl_new_array(const struct kernel_use *, run->count);
+    enum dgl_status status = DGL_OK;
+    if (d)
+        d->list = dgl_new_array(struct gl_dispatch, run->count);
+    if (!d || !d->list || !uses)
+        status = dgl_fail_memory(log, "dispatch list", run->count * sizeof(*d->list));
+    for (size_t i = 0; i < run->count && status == DGL_OK; i++)
+        uses[i] = run->ops[i].use;
+    if (status == DGL_OK)
+        status = programs_compile(exec->programs, uses, run->count);
+    for (size_t i = 0; i < run->count && status == DGL_OK; i++)
+        d->list[i].program = programs_get(exec->programs, run->ops[i].use);
+    free(uses);
+    return status;
+}
+
+/* The operation's parameters as the kernel's block has them. `op_count`: operations in the recipe.
+ */
+static void fill_params(const struct op *op, const struct kernel *kernel, uint32_t op_count,
+                        uint32_t block[KERNEL_MAX_PARAMS])
+{
+    for (uint32_t i = 0; i < kernel->num_params; i++) {
+        const struct op_param *value = op_find_param(op, kernel->params[i].name);
+        block[i] = value->is_op_count ? op_count : value->u;
+        if (value->is_float)
+            memcpy(&block[i], &value->f, sizeof(block[i]));
+    }
+}
+
+static void bind_storage(struct gl_dispatch *record, const struct kernel *kernel, uint32_t i,
+                         struct gl_range range)
+{
+    record->storage[i] = range;
+    record->num_storage = (uint8_t)kernel->num_binds;
+    if (kernel->binds[i].access & KERNEL_READ)
+        record->reads |= (uint8_t)(1u << i);
+    if (kernel->binds[i].access & KERNEL_WRITE)
+        record->writes |= (uint8_t)(1u << i);
+}
+
+/* Parameter blocks, each at an aligned offset of one buffer. */
+static enum dgl_status upload_params(struct exec_run *run, struct gl_range step)
+{
+    struct dgl_device *dev = exec_of(run)->dev;
+    struct dispatch_run *d = run->priv;
+    uint64_t align = dev->plan.limits.ubo_align, stride = KERNEL_MAX_PARAMS * 4;
+    stride = align > stride ? align : (stride + align - 1) / align * align;
+    uint32_t *blocks = dgl_calloc(run->count, stride);
+    if (!blocks)
+        return dgl_fail_memory(dev->log, "parameter blocks", stride * run->count);
+    enum dgl_status status = pool_acquire(
+        dev->pool, &(struct gl_buffer_params){.size = stride * run->count, .label = "params"},
+        &d->params);
+    for (size_t i = 0; i < run->count && status == DGL_OK; i++) {
+        const struct kernel *kernel = run->ops[i].use->choice.kernel;
+        struct gl_dispatch *record = &d->list[i];
+        fill_params(run->ops[i].op, kernel, (uint32_t)run->count, blocks + i * stride / 4);
+        record->uniform[0] = (struct gl_range){d->params, i * stride, KERNEL_MAX_PARAMS * 4};
+        record->uniform[1] = step;
+        record->num_uniform = kernel->uses_step ? 2 : 1;
+    }
+    if (status == DGL_OK)
+        status = gl_buffer_write(dev->gl, d->params, 0, blocks, stride * run->count);
+    free(blocks);
+    return status;
+}
+
+static enum dgl_status dispatch_bind(struct exec_run *run, const struct memory *memory)
+{
+    struct dispatch_run *d = run->priv;
+    for (size_t i = 0; i < run->count; i++) {
+        const struct kernel *kernel = run->ops[i].use->choice.kernel;
+        struct gl_dispatch *record = &d->list[i];
+        for (uint32_t j = 0; j < kernel->num_binds; j++) {
+            const struct op_bind *bind = op_find_bind(run->ops[i].op, kernel->binds[j].name);
+            bind_storage(record, kernel, j, memory_resolve(memory, bind->ref));
+        }
+    }
+    enum dgl_status status = upload_params(run, memory->state[BUF_STEP]);
+    if (status != DGL_OK)
+        return status;
+    if (RECIPE_HAS(run->recipe, SEG_EARLY_EXIT)) {
+        /* Group counts are in ARGS one after the other, in the order of the list. */
+        struct gl_range args = memory->state[BUF_ARGS];
+        if (run->count * 12 > args.size)
+            return dgl_fail(run->exec->log, DGL_ERR_UNSUPPORTED,
+                            "%zu operations per token, room for %llu", run->count,
+                            (unsigned long long)args.size / 12);
+        for (size_t i = 0; i < run->count; i++)
+            d->list[i].indirect = (struct gl_range){args.buffer, args.offset + i * 12, 12};
+    }
+    gl_hazards_derive(d->list, run->count, run->recipe.repeats);
+    return DGL_OK;
+}
+
+static void dispatch_regroup(struct exec_run *run)
+{
+    struct dispatch_run *d = run->priv;
+    for (size_t i = 0; i < run->count; i++)
+        memcpy(d->list[i].groups, run->ops[i].groups, sizeof(d->list[i].groups));
+}
+
+static enum dgl_status dispatch_submit(struct exec_run *run, uint32_t steps, uint64_t *gpu_ns)
+{
+    const struct dispatch_run *d = run->priv;
+    enum dgl_status status = DGL_OK;
+    for (uint32_t i = 0; i < steps && status == DGL_OK; i++)
+        status = gl_submit(exec_of(run)->dev->gl, d->list, run->count, gpu_ns);
+    return status;
+}
+
+static void dispatch_destroy(struct exec_run *run)
+{
+    struct dispatch_run *d = run->priv;
+    if (!d)
+        return;
+    pool_release(exec_of(run)->dev->pool, &d->params);
+    free(d->list);
+    free(d);
+    run->priv = NULL;
+}
+
+static const struct exec_ops dispatch_ops = {.name = "dispatch",
+                                             .compile = dispatch_compile,
+                                             .bind = dispatch_bind,
+                                             .regroup = dispatch_regroup,
+                                             .submit = dispatch_submit,
+                                             .destroy = dispatch_destroy};
+
+enum dgl_status exec_dispatch_create(struct dgl_device *dev, const struct plan *plan,
+                                     struct programs *programs, struct exec **out)
+{
+    struct dispatch_exec *exec = dgl_new(struct dispatch_exec);
+    *out = NULL;
+    if (!exec)
+        return dgl_fail_memory(dev->log, "executor", sizeof(*exec));
+    exec->base = (struct exec){.ops = &dispatch_ops, .plan = plan, .log = dev->log, .refs = 1};
+    exec->dev = dev;
+    exec->programs = programs;
+    *out = &exec->base;
+    return DGL_OK;
+}
+
+const struct gl_dispatch *exec_dispatch_list(const struct exec_run *run)
+{
+    return ((const struct dispatch_run *)run->priv)->list;
+}
+
+enum dgl_status exec_compile_all(struct programs *programs, const struct plan *plan)
+{
+    return programs_compile(programs, (const struct kernel_use *const *)plan->kernels.uses,
+                            plan->kernels.count);
+}
+
+/* ---- one operation --------------------------------------------------------------------------- */
+
+enum dgl_status exec_single_init(struct exec_single *s, struct dgl_device *dev,
+                                 struct kernel_set *set)
+{
+    *s = (struct exec_single){.dev = dev};
+    kernel_table_init(&s->table, &dev->plan, set);
+    programs_init(&s->programs, dev, &s->table);
+    return gl_buffer_create(
+        dev->gl, &(struct gl_buffer_params){.size = KERNEL_MAX_PARAMS * 4, .label = "params"},
+        &s->params);
+}
+
+void exec_single_finish(struct exec_single *s)
+{
+    if (!s->dev)
+        return;
+    gl_buffer_destroy(s->dev->gl, &s->params);
+    programs_finish(&s->programs);
+    kernel_table_finish(&s->table);
+    *s = (struct exec_single){0};
+}
+
+enum dgl_status exec_single_record(struct exec_single *s, const struct op *op,
+                                   const struct gl_range *ranges, struct gl_dispatch *out)
+{
+    struct kernel_use *use = NULL;
+    uint32_t block[KERNEL_MAX_PARAMS] = {0};
+    enum dgl_status status = kernel_table_find(&s->table, &op->request, &use);
+    if (status == DGL_OK)
+        status = plan_check_served(s->dev->log, op, use->choice.kernel);
+    if (status == DGL_OK)
+        status = programs_compile(&s->programs, (const struct kernel_use *const *)&use, 1);
+    if (status != DGL_OK)
+        return status;
+    const struct kernel *kernel = use->choice.kernel;
+    *out = (struct gl_dispatch){.program = programs_get(&s->programs, use),
+                                .uniform = {{s->params, 0, sizeof(block)}},
+                                .num_uniform = 1};
+    for (uint32_t i = 0; i < kernel->num_binds; i++)
+        bind_storage(out, kernel, i, ranges[op_find_bind(op, kernel->binds[i].name) - op->binds]);
+    fill_params(op, kernel, 1, block);
+    status = kernel_use_groups(&s->dev->plan, use, 1, op_weight_rows(op), out->groups);
+    if (status == DGL_OK)
+        status = gl_buffer_write(s->dev->gl, s->params, 0, block, sizeof(block));
+    gl_hazards_derive(out, 1, true);
+    return status;
+}

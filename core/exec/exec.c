@@ -1,0 +1,114 @@
+/* Runs of any executor, and the cache of them. */
+#include "core/exec/exec.h"
+
+#include <stdlib.h>
+
+#include "core/base/mem.h"
+
+void exec_unref(struct exec **exec)
+{
+    if (*exec && --(*exec)->refs == 0)
+        free(*exec);
+    *exec = NULL;
+}
+
+enum dgl_status exec_run_create(struct exec *exec, struct recipe recipe,
+                                const struct memory *memory, struct exec_run **out)
+{
+    const struct plan *plan = exec->plan;
+    struct exec_run *run = dgl_new(struct exec_run);
+    size_t count = 0;
+    *out = NULL;
+    if (!run)
+        return dgl_fail_memory(exec->log, "run", sizeof(*run));
+    run->exec = exec;
+    exec->refs++;
+    run->recipe = recipe;
+    for (int s = 0; s < SEG_COUNT; s++)
+        if (RECIPE_HAS(recipe, s))
+            count += plan->segment[s].ops.count;
+    run->ops = dgl_new_array(struct exec_op, count);
+    enum dgl_status status = DGL_OK;
+    if (!run->ops)
+        status = dgl_fail_memory(exec->log, "run", count * sizeof(*run->ops));
+    for (int s = 0; s < SEG_COUNT && run->ops; s++) {
+        const struct plan_segment *segment = &plan->segment[s];
+        for (size_t i = 0; RECIPE_HAS(recipe, s) && i < segment->ops.count; i++)
+            run->ops[run->count++] =
+                (struct exec_op){.op = &segment->ops.ops[i], .use = segment->use[i]};
+    }
+    if (status == DGL_OK)
+        status = exec->ops->compile(run);
+    if (status == DGL_OK)
+        status = exec_run_set_tokens(run, 1);
+    if (status == DGL_OK)
+        status = exec->ops->bind(run, memory);
+    if (status == DGL_OK)
+        *out = run;
+    else
+        exec_run_destroy(&run);
+    return status;
+}
+
+void exec_run_destroy(struct exec_run **prun)
+{
+    struct exec_run *run = *prun;
+    *prun = NULL;
+    if (!run)
+        return;
+    run->exec->ops->destroy(run);
+    exec_unref(&run->exec);
+    free(run->ops);
+    free(run);
+}
+
+enum dgl_status exec_run_set_tokens(struct exec_run *run, int32_t tokens)
+{
+    enum dgl_status status = DGL_OK;
+    if (run->tokens == tokens)
+        return DGL_OK;
+    run->tokens = 0; /* mixed counts, should one of them fail */
+    for (size_t i = 0; i < run->count && status == DGL_OK; i++) {
+        struct exec_op *e = &run->ops[i];
+        status = kernel_use_groups(run->exec->plan->device, e->use, tokens, op_weight_rows(e->op),
+                                   e->groups);
+    }
+    if (status == DGL_OK) {
+        run->tokens = tokens;
+        run->exec->ops->regroup(run);
+    }
+    return status;
+}
+
+/* ---- cache ----------------------------------------------------------------------------------- */
+
+struct exec_run *exec_cache_find(const struct exec_cache *cache, struct recipe recipe)
+{
+    for (size_t i = 0; i < cache->count; i++)
+        if (cache->runs[i]->recipe.segments == recipe.segments &&
+            cache->runs[i]->recipe.repeats == recipe.repeats)
+            return cache->runs[i];
+    return NULL;
+}
+
+enum dgl_status exec_cache_get(struct exec_cache *cache, struct exec *exec, struct recipe recipe,
+                               const struct memory *memory, struct exec_run **out)
+{
+    *out = exec_cache_find(cache, recipe);
+    if (*out)
+        return DGL_OK;
+    if (!dgl_grow((void **)&cache->runs, &cache->cap, cache->count + 1, sizeof(struct exec_run *)))
+        return dgl_fail_memory(exec->log, "runs", cache->count);
+    enum dgl_status status = exec_run_create(exec, recipe, memory, out);
+    if (status == DGL_OK)
+        cache->runs[cache->count++] = *out;
+    return status;
+}
+
+void exec_cache_clear(struct exec_cache *cache)
+{
+    for (size_t i = 0; i < cache->count; i++)
+        exec_run_destroy(&cache->runs[i]);
+    free(cache->runs);
+    *cache = (struct exec_cache){0};
+}

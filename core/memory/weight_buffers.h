@@ -1,0 +1,37 @@
+/* A model's weights on the device: the buffers of a placed weight list, and the streaming of values
+ * from the model's files into them. */
+#ifndef DGL_CORE_WEIGHT_BUFFERS_H
+#define DGL_CORE_WEIGHT_BUFFERS_H
+
+#include "core/memory/device.h"
+#include "core/plan/weights.h"
+
+struct weight_buffers {
+    const struct model_weights *weights; /* borrowed */
+    struct gl_buffer **buffers;          /* [weights->num_buffers] */
+};
+
+/* Allocates, without contents. On failure *out is empty. */
+enum dgl_status weight_buffers_init(struct weight_buffers *out, struct dgl_device *dev,
+                                    const struct model_weights *weights);
+/* Accepts one that is all zero. */
+void weight_buffers_finish(struct weight_buffers *wb, struct dgl_device *dev);
+
+struct gl_range weight_buffers_band(const struct weight_buffers *wb, uint32_t matrix,
+                                    uint32_t band);
+struct gl_range weight_buffers_vector(const struct weight_buffers *wb, uint32_t vector);
+
+struct weight_upload_params {
+    const struct tensor_source *tensors;
+    /* Not NULL: makes a band's rows on the device instead of reading them (synthetic models). */
+    enum dgl_status (*fill)(void *ctx, const struct weight *weight, const struct weight_band *band,
+                            struct gl_range range);
+    void *fill_ctx;
+    dgl_progress_cb progress_cb;
+    void *progress_priv;
+};
+/* Fills every band and vector: a few rows at a time through host memory. Slow. */
+enum dgl_status weight_buffers_upload(const struct weight_buffers *wb, struct dgl_device *dev,
+                                      const struct weight_upload_params *params);
+
+#endif

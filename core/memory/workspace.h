@@ -1,0 +1,28 @@
+/* The workspace: scratch of one pass (residual stream, activations, the sampler's candidates). A
+ * model has one, which its sessions share in turn: nothing in it outlives a pass. */
+#ifndef DGL_CORE_WORKSPACE_H
+#define DGL_CORE_WORKSPACE_H
+
+#include "core/memory/device.h"
+#include "core/plan/plan.h"
+
+struct workspace {
+    struct gl_range range[BUF_COUNT]; /* those from BUF_STATE_COUNT on */
+    int32_t rows;                     /* tokens per pass that fit; 0 = nothing is allocated */
+    int32_t score_rows;               /* rows of ALL_LOGITS; 0 = not made yet */
+    uint32_t users;                   /* sessions */
+    uint32_t serial;                  /* raised when a buffer is replaced: bind again */
+    uint64_t bytes;
+};
+
+/* One more user, with passes of up to `rows` tokens; grows what is too small. On failure nothing
+ * has changed but that smaller buffers may be gone, which the next acquire makes again. */
+enum dgl_status workspace_acquire(struct workspace *ws, struct dgl_device *dev,
+                                  const struct plan *plan, int32_t rows);
+/* One user less; the last one's buffers go back to the pool. */
+void workspace_release(struct workspace *ws, struct dgl_device *dev);
+/* Makes ALL_LOGITS, for as many rows of a pass as fit a modest buffer. */
+enum dgl_status workspace_need_scores(struct workspace *ws, struct dgl_device *dev,
+                                      const struct plan *plan);
+
+#endif

@@ -1,0 +1,75 @@
+/* Looks requests up by value: a model has some twenty distinct ones in some hundred operations. */
+#include "core/plan/kernel_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/mem.h"
+
+void kernel_table_init(struct kernel_table *table, const struct plan_device *device,
+                       struct kernel_set *set)
+{
+    *table = (struct kernel_table){.device = device, .set = kernel_set_ref(set)};
+}
+
+void kernel_table_finish(struct kernel_table *table)
+{
+    for (size_t i = 0; i < table->count; i++)
+        free(table->uses[i]);
+    free(table->uses);
+    kernel_set_destroy(&table->set);
+    *table = (struct kernel_table){0};
+}
+
+static bool same_request(const struct kernel_request *a, const struct kernel_request *b)
+{
+    if (strcmp(a->op, b->op) != 0 || a->num_attrs != b->num_attrs || a->num_consts != b->num_consts)
+        return false;
+    for (uint32_t i = 0; i < a->num_attrs; i++)
+        if (strcmp(a->attrs[i].key, b->attrs[i].key) != 0 ||
+            strcmp(a->attrs[i].word, b->attrs[i].word) != 0)
+            return false;
+    for (uint32_t i = 0; i < a->num_consts; i++)
+        if (strcmp(a->consts[i].name, b->consts[i].name) != 0 ||
+            a->consts[i].value != b->consts[i].value)
+            return false;
+    return true;
+}
+
+enum dgl_status kernel_table_find(struct kernel_table *table, const struct kernel_request *request,
+                                  struct kernel_use **out)
+{
+    const struct plan_device *device = table->device;
+    for (size_t i = 0; i < table->count; i++) {
+        if (same_request(&table->uses[i]->request, request)) {
+            *out = table->uses[i];
+            return DGL_OK;
+        }
+    }
+    struct kernel_use *use = dgl_new(struct kernel_use);
+    if (!use ||
+        !dgl_grow((void **)&table->uses, &table->cap, table->count + 1, sizeof(*table->uses))) {
+        free(use);
+        return dgl_fail_memory(device->log, "kernel table", sizeof(*use));
+    }
+    use->id = (uint32_t)table->count;
+    use->request = *request;
+    enum dgl_status status = kernel_choose(device->log, table->set, &use->request, device->facts,
+                                           device->num_facts, &use->choice);
+    if (status != DGL_OK) {
+        free(use);
+        return status;
+    }
+    table->uses[table->count++] = use;
+    *out = use;
+    return DGL_OK;
+}
+
+enum dgl_status kernel_use_groups(const struct plan_device *device, const struct kernel_use *use,
+                                  int32_t tokens, uint32_t rows, uint32_t groups[3])
+{
+    if (kernel_groups_band(&use->choice, tokens, rows, device->limits.max_groups[0], groups))
+        return DGL_OK;
+    return dgl_fail(device->log, DGL_ERR_KERNEL, "%s: GROUPS gives no usable count for %d tokens",
+                    use->choice.kernel->path, tokens);
+}

@@ -1,0 +1,36 @@
+/* Requests and the kernels that serve them: one entry per distinct request, shared by all
+ * operations that ask for the same. Choosing costs microseconds and needs no device. */
+#ifndef DGL_CORE_KERNEL_TABLE_H
+#define DGL_CORE_KERNEL_TABLE_H
+
+#include "core/plan/plan_device.h"
+
+/* A kernel with its constants and tunables: becomes one program. */
+struct kernel_use {
+    uint32_t id; /* index in the table */
+    struct kernel_request request;
+    struct kernel_choice choice;
+};
+
+struct kernel_table {
+    const struct plan_device *device; /* borrowed */
+    struct kernel_set *set;           /* a reference of its own */
+    struct kernel_use **uses;
+    size_t count, cap;
+};
+
+void kernel_table_init(struct kernel_table *table, const struct plan_device *device,
+                       struct kernel_set *set);
+/* Accepts a table that is all zero. */
+void kernel_table_finish(struct kernel_table *table);
+/* Chooses a kernel when the request is new. *out is borrowed, stable until kernel_table_finish().
+ */
+enum dgl_status kernel_table_find(struct kernel_table *table, const struct kernel_request *request,
+                                  struct kernel_use **out);
+
+/* Group counts of a dispatch over `tokens` tokens and `rows` rows of weights (0: it has none);
+ * DGL_ERR_KERNEL when the kernel's GROUPS gives none that the device takes. */
+enum dgl_status kernel_use_groups(const struct plan_device *device, const struct kernel_use *use,
+                                  int32_t tokens, uint32_t rows, uint32_t groups[3]);
+
+#endif

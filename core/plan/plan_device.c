@@ -1,0 +1,42 @@
+/* The names under which kernel files know a device. */
+#include "core/plan/plan_device.h"
+
+void plan_device_init(struct plan_device *device, const struct plan_device_params *params)
+{
+    const struct dgl_limits *limits = params->limits;
+    const struct kernel_var facts[] = {
+        {"SOFTWARE", params->software},
+        {"LLVMPIPE", params->llvmpipe},
+        {"COMPUTE_UNITS", params->compute_units},
+        {"SUBGROUP_SIZE", limits->subgroup_size},
+        {"SHARED_BYTES", limits->max_shared_bytes},
+        {"MAX_INVOCATIONS", limits->max_invocations},
+        {"MAX_LOCAL_X", limits->max_local_size[0]},
+        {"MAX_LOCAL_Y", limits->max_local_size[1]},
+        {"MAX_LOCAL_Z", limits->max_local_size[2]},
+        {"MAX_SSBO", limits->max_ssbo_bindings},
+        {"HAS_GL_KHR_shader_subgroup_basic", limits->subgroup_size > 0},
+        {"HAS_GL_KHR_shader_subgroup_arithmetic", params->subgroup_arithmetic},
+        {"HAS_GL_KHR_shader_subgroup_shuffle", params->subgroup_shuffle},
+        {"HAS_GL_EXT_gpu_shader5", params->ext_gpu_shader5},
+        {"HAS_GL_NV_gpu_shader5", limits->nv_gpu_shader5},
+    };
+    *device = (struct plan_device){
+        .log = params->log,
+        .name = params->name,
+        .limits = *limits,
+        .software = params->software,
+        .compute_units = params->compute_units,
+        .num_facts = sizeof(facts) / sizeof(facts[0]),
+    };
+    _Static_assert(sizeof(facts) <= sizeof(device->facts), "room for every fact");
+    for (size_t i = 0; i < device->num_facts; i++)
+        device->facts[i] = facts[i];
+}
+
+uint64_t plan_device_binding_bytes(const struct plan_device *device)
+{
+    const struct dgl_limits *limits = &device->limits;
+    return limits->max_ssbo_bytes < limits->max_buffer_bytes ? limits->max_ssbo_bytes
+                                                             : limits->max_buffer_bytes;
+}

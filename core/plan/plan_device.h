@@ -1,0 +1,32 @@
+/* The device as numbers: limits, and the values that expressions of kernel files may ask for. All
+ * that a plan knows of a device; tests make one up. */
+#ifndef DGL_CORE_PLAN_DEVICE_H
+#define DGL_CORE_PLAN_DEVICE_H
+
+#include "core/base/status.h"
+#include "kernels/kernels.h"
+
+struct plan_device {
+    const struct dgl_log *log;
+    const char *name; /* renderer, for messages */
+    struct dgl_limits limits;
+    bool software;
+    uint32_t compute_units;      /* work groups that keep the device busy */
+    struct kernel_var facts[32]; /* docs/kernels.md lists the names */
+    size_t num_facts;
+};
+
+struct plan_device_params {
+    const struct dgl_log *log;
+    const char *name;
+    const struct dgl_limits *limits; /* copied */
+    bool software, llvmpipe;
+    uint32_t compute_units;
+    bool subgroup_arithmetic, subgroup_shuffle, ext_gpu_shader5;
+};
+void plan_device_init(struct plan_device *device, const struct plan_device_params *params);
+
+/* Bytes of one storage buffer that a kernel can see. */
+uint64_t plan_device_binding_bytes(const struct plan_device *device);
+
+#endif

@@ -1,0 +1,110 @@
+/* Bytes that a plan needs: one function per kind of memory, shared by allocation and estimate. */
+#include "core/plan/plan.h"
+
+#include <string.h>
+
+#include "core/plan/oplist_moe.h"
+#include "core/plan/rope_table.h"
+#include "kernels/step.h"
+
+static bool uses_rope(const struct model_desc *d, int32_t set)
+{
+    for (int32_t i = 0; i < d->layers; i++)
+        if (d->layer[i].rope == set)
+            return true;
+    return set == ROPE_GLOBAL; /* bound where no position counts */
+}
+
+void plan_buffer_bytes(const struct plan *plan, int32_t context, int32_t rows,
+                       uint64_t bytes[BUF_COUNT])
+{
+    const struct model_desc *d = plan->desc;
+    uint64_t n = (uint64_t)rows, hidden = (uint64_t)d->hidden, dim = (uint64_t)d->head_dim;
+    uint64_t heads = (uint64_t)d->heads, kv_heads = (uint64_t)d->kv_heads;
+    uint64_t partial = heads * plan->splits * (dim + 2); /* decode's split attention */
+    memset(bytes, 0, BUF_COUNT * sizeof(bytes[0]));
+    bytes[BUF_IDS] = ((uint64_t)context + 1) * 4;
+    bytes[BUF_STEP] = sizeof(struct dgl_step);
+    bytes[BUF_STOPS] = (1 + MODEL_MAX_STOP_IDS) * 4;
+    bytes[BUF_ARGS] = (plan->segment[SEG_DECODE].ops.count + 64) * 12;
+    for (int32_t set = 0; set < ROPE_SETS; set++)
+        if (uses_rope(d, set))
+            bytes[BUF_ROPE_GLOBAL + set] = rope_table_bytes(&d->rope[set], context);
+    bytes[BUF_X] = n * hidden * 4;
+    bytes[BUF_NORMED] = n * hidden * 4;
+    bytes[BUF_QKV] = n * (heads + 2 * kv_heads) * dim * 4;
+    bytes[BUF_ATT] = (n * heads * dim > partial ? n * heads * dim : partial) * 4;
+    bytes[BUF_MERGED] = heads * dim * 4;
+    bytes[BUF_ACT] = n * (uint64_t)d->intermediate * 4;
+    bytes[BUF_LOGITS] = (uint64_t)d->vocab * 4;
+    bytes[BUF_CAND] = oplist_sample_scratch_bytes((uint32_t)d->vocab);
+    if (d->moe.experts > 0) {
+        uint64_t pairs = n * (uint64_t)d->moe.top_k;
+        uint64_t act = pairs * (uint64_t)d->moe.intermediate * 4;
+        bytes[BUF_ACT] = act > bytes[BUF_ACT] ? act : bytes[BUF_ACT];
+        bytes[BUF_ROUTER] = n * (uint64_t)moe_logits_stride(&d->moe) * 4;
+        bytes[BUF_ROUTE] = pairs * 8;
+        bytes[BUF_EXPERT_ROWS] = ((uint64_t)d->moe.experts + 1 + pairs) * 4;
+        bytes[BUF_EXPERTS] = pairs * hidden * 4;
+    }
+}
+
+uint64_t plan_kv_layer_bytes(const struct plan *plan, int32_t context)
+{
+    const struct model_desc *d = plan->desc;
+    uint64_t element = plan->kv_type == DGL_KV_F32 ? 4 : 2;
+    return 2 * (uint64_t)d->kv_heads * (uint64_t)d->head_dim * (uint64_t)context * element;
+}
+
+int32_t plan_most_rows(const struct plan *plan)
+{
+    uint64_t one[BUF_COUNT], two[BUF_COUNT], widest = 1;
+    plan_buffer_bytes(plan, 1, 1, one);
+    plan_buffer_bytes(plan, 1, 2, two);
+    for (int i = 0; i < BUF_COUNT; i++)
+        widest = two[i] - one[i] > widest ? two[i] - one[i] : widest;
+    uint64_t rows = plan_device_binding_bytes(plan->device) / widest;
+    return rows < INT32_MAX ? (int32_t)rows : INT32_MAX;
+}
+
+int32_t plan_default_rows(const struct plan *plan)
+{
+    int32_t rows = plan->device->software ? 128 : 512, most = plan_most_rows(plan);
+    return rows < most ? rows : most;
+}
+
+void plan_estimate(const struct plan *plan, int32_t context, int32_t rows, uint64_t available,
+                   struct dgl_memory *out)
+{
+    uint64_t bytes[BUF_COUNT], layers = (uint64_t)plan->desc->layers;
+    uint64_t per_token = plan_kv_layer_bytes(plan, 1), room = UINT64_MAX;
+    *out = (struct dgl_memory){.weight_bytes = plan->weights->bytes,
+                               .kv_bytes = plan_kv_layer_bytes(plan, context) * layers,
+                               .available_bytes = available,
+                               .context = context};
+    plan_buffer_bytes(plan, context, rows < context ? rows : context, bytes);
+    for (int i = 0; i < BUF_COUNT; i++)
+        out->scratch_bytes += bytes[i];
+    if (available) {
+        uint64_t fixed = out->weight_bytes + out->scratch_bytes;
+        room = available > fixed ? available - fixed : 0;
+    }
+    /* A layer's cache is one binding. */
+    uint64_t fit = room / (per_token * layers);
+    uint64_t bound = plan_device_binding_bytes(plan->device) / per_token;
+    fit = fit < bound ? fit : bound;
+    out->context_fit = fit < (uint64_t)context ? (int32_t)fit : context;
+}
+
+uint32_t plan_choose_splits(const struct plan_device *device, const struct model_desc *desc)
+{
+    uint32_t splits = 1;
+    for (int32_t i = 0; i < desc->layers; i++)
+        if (desc->layer[i].sinks != TENSOR_NONE)
+            splits = 2; /* attn_merge puts them in */
+    if (device->software)
+        return splits;
+    while (splits < 32 && splits * 2 * (uint32_t)desc->kv_heads <= device->compute_units)
+        splits *= 2;
+    return splits;
+}

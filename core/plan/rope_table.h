@@ -1,0 +1,13 @@
+/* The ROPE tables of docs/operations.md. */
+#ifndef DGL_CORE_ROPE_TABLE_H
+#define DGL_CORE_ROPE_TABLE_H
+
+#include "loader/desc/model_desc.h"
+
+/* Bytes of a table for positions below `context`. */
+uint64_t rope_table_bytes(const struct rope_desc *rope, int32_t context);
+/* Cosine and sine for every position below `context` in a session that holds `tokens`, computed in
+ * double: `table` has rope_table_bytes(). False: out of memory. */
+bool rope_table_fill(const struct rope_desc *rope, int32_t context, int32_t tokens, float *table);
+
+#endif

@@ -1,0 +1,298 @@
+/* Where every weight goes on the device, in which type and layout: host arithmetic. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/plan/kernel_table.h"
+#include "core/plan/oplist.h"
+#include "loader/quant/quant.h"
+
+/* Largest device buffer for weights: several, so that no driver's limit on one allocation is met.
+ */
+#define BUFFER_BYTES (256ull << 20)
+#define MAX_BUFFERS  4096
+
+struct placer {
+    const struct weights_place_params *p;
+    struct model_weights *w;
+    enum dgl_dtype q4_k_as;
+    struct oplist ops;           /* of a decode step, on weights without types */
+    const struct op **reader;    /* [num_matrices]: the operation that decides */
+    struct kernel_table kernels; /* asked so far */
+};
+
+enum dgl_dtype weights_q4_k_dtype(const struct kernel_set *set)
+{
+    const char *value = kernel_set_hint(set, "q4kMatmul", NULL);
+    if (value && strcmp(value, "dequant_f16") == 0)
+        return DGL_F16;
+    return value && strcmp(value, "dequant_f32") == 0 ? DGL_F32 : DGL_Q4_K;
+}
+
+static const struct tensor_info *slice_tensor(const struct placer *b, size_t slice)
+{
+    return tensor_source_at(b->p->tensors, (size_t)b->w->slices[slice].tensor);
+}
+
+/* ---- type and layout ------------------------------------------------------------------------- */
+
+/* Finds the operation of a decode step that reads each weight; with a tied head that is the head's.
+ * For that the weights get one band each, whose type means nothing yet. */
+static enum dgl_status find_readers(struct placer *b)
+{
+    struct model_weights *w = b->w;
+    const struct oplist_params params = {.desc = b->p->desc,
+                                         .weights = w,
+                                         .context = b->p->desc->context_max,
+                                         .kv_type = b->p->kv_type,
+                                         .splits = 1};
+    b->reader = dgl_new_array(const struct op *, w->num_matrices);
+    bool failed = !b->reader;
+    for (size_t i = 0; i < w->num_matrices && !failed; i++) {
+        struct weight *weight = w->matrices[i];
+        weight->bands = dgl_new(struct weight_band);
+        failed = !weight->bands;
+        if (failed)
+            break;
+        weight->num_bands = 1;
+        *weight->bands = (struct weight_band){.dtype = DGL_F16, .rows = (uint32_t)weight->rows};
+    }
+    if (!failed) {
+        w->head.bands = w->matrices[w->head.id]->bands;
+        w->head.num_bands = 1;
+        oplist_decode_body(&b->ops, &params);
+        oplist_head(&b->ops, &params, DGL_PHASE_DECODE);
+        failed = b->ops.failed;
+    }
+    for (size_t i = 0; i < w->num_matrices; i++) {
+        free(w->matrices[i]->bands);
+        w->matrices[i]->bands = NULL;
+        w->matrices[i]->num_bands = 0;
+    }
+    w->head.bands = NULL;
+    w->head.num_bands = 0;
+    if (failed)
+        return dgl_fail_memory(b->p->device->log, "operation list", w->num_matrices);
+    for (size_t i = 0; i < b->ops.count; i++) {
+        const struct op_bind *bind = op_find_bind(&b->ops.ops[i], "W");
+        if (bind && bind->ref.kind == REF_WEIGHT)
+            b->reader[bind->ref.id] = &b->ops.ops[i];
+    }
+    return DGL_OK;
+}
+
+/* The reader's request for weights of another type. */
+static struct kernel_request request_for(const struct placer *b, const struct weight *weight,
+                                         enum dgl_dtype dtype, uint64_t row_words)
+{
+    struct kernel_request request = b->reader[weight->id]->request;
+    for (uint32_t i = 0; i < request.num_attrs; i++)
+        if (strcmp(request.attrs[i].key, "weight") == 0)
+            request.attrs[i].word = dgl_dtype_get(dtype)->name;
+    for (uint32_t i = 0; i < request.num_consts; i++)
+        if (strcmp(request.consts[i].name, "W_STRIDE") == 0)
+            request.consts[i].value = (int64_t)row_words;
+    return request;
+}
+
+/* The type that rows of a tensor have on the device: their own where a kernel reads it, else a
+ * wider one that holds the values exactly, else f16. */
+static enum dgl_dtype device_dtype(const struct placer *b, const struct weight *weight,
+                                   size_t slice)
+{
+    enum dgl_dtype stored = slice_tensor(b, slice)->dtype, wider;
+    stored = stored == DGL_Q4_K ? b->q4_k_as : stored;
+    struct kernel_request request = request_for(b, weight, stored, 0);
+    if (kernel_set_serves(b->p->set, &request))
+        return stored;
+    if (dgl_dtype_wider(stored, &wider)) {
+        request = request_for(b, weight, wider, 0);
+        if (kernel_set_serves(b->p->set, &request))
+            return wider;
+    }
+    return DGL_F16;
+}
+
+/* The layout that the reader's kernel wants of that type, and its stride. */
+static enum dgl_status choose_layout(struct placer *b, const struct weight *weight,
+                                     enum dgl_dtype dtype, struct weight_band *band)
+{
+    const struct dgl_log *log = b->p->device->log;
+    const char *word = dgl_dtype_get(dtype)->name;
+    const struct weight_layout *usual = weight_layout_find(dtype, kernel_layout_default(word));
+    uint64_t words = 0;
+    struct kernel_use *use;
+    if (!usual || !weight_layout_stride(usual, weight->cols, &words) || words > UINT32_MAX)
+        return dgl_fail(log, DGL_ERR_UNSUPPORTED, "no kernel multiplies %s weights", word);
+    struct kernel_request request = request_for(b, weight, dtype, words);
+    enum dgl_status status = kernel_table_find(&b->kernels, &request, &use);
+    if (status != DGL_OK)
+        return status;
+    const struct kernel *kernel = use->choice.kernel;
+    band->dtype = dtype;
+    band->layout = weight_layout_find(dtype, kernel_layout(kernel, word));
+    if (!band->layout)
+        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                        "%s: LAYOUT %s: %s weights cannot be packed so; known: %s", kernel->path,
+                        kernel_layout(kernel, word), word, usual->name);
+    if (!weight_layout_stride(band->layout, weight->cols, &words) || words > UINT32_MAX)
+        return dgl_fail(log, DGL_ERR_UNSUPPORTED, "a weight row of %llu %s values is too long",
+                        (unsigned long long)weight->cols, word);
+    band->row_words = (uint32_t)words;
+    return DGL_OK;
+}
+
+/* The one type of rows that belong together. */
+static enum dgl_dtype common_dtype(const struct placer *b, const struct weight *weight)
+{
+    enum dgl_dtype dtype = device_dtype(b, weight, weight->first_slice);
+    for (size_t i = 1; i < weight->num_slices; i++) {
+        if (device_dtype(b, weight, weight->first_slice + i) == dtype)
+            continue;
+        dgl_info(b->p->device->log, "%s and %s have different formats: both are expanded to f16",
+                 DGL_SHOWN(slice_tensor(b, weight->first_slice)->name),
+                 DGL_SHOWN(slice_tensor(b, weight->first_slice + i)->name));
+        return DGL_F16;
+    }
+    return dtype;
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+/* Reserves place->size bytes; they never cross a buffer. */
+static enum dgl_status reserve(struct placer *b, struct weight_place *place)
+{
+    const struct dgl_limits *limits = &b->p->device->limits;
+    struct model_weights *w = b->w;
+    uint64_t most =
+        limits->max_buffer_bytes < BUFFER_BYTES ? limits->max_buffer_bytes : BUFFER_BYTES;
+    uint64_t align = limits->ssbo_align > 256 ? limits->ssbo_align : 256, start = 0;
+    if (w->num_buffers > 0)
+        start = (w->buffer_bytes[w->num_buffers - 1] + align - 1) / align * align;
+    if (w->num_buffers == 0 || start + place->size > most) {
+        if (w->num_buffers == MAX_BUFFERS)
+            return dgl_fail(b->p->device->log, DGL_ERR_UNSUPPORTED,
+                            "weights need more than %d device buffers", MAX_BUFFERS);
+        if (!dgl_grow((void **)&w->buffer_bytes, &w->cap_buffers, w->num_buffers + 1,
+                      sizeof(*w->buffer_bytes)))
+            return dgl_fail_memory(b->p->device->log, "weight buffers", w->num_buffers);
+        w->num_buffers++;
+        start = 0;
+    }
+    place->buffer = (uint32_t)w->num_buffers - 1;
+    place->offset = start;
+    w->buffer_bytes[place->buffer] = start + place->size;
+    return DGL_OK;
+}
+
+static uint64_t band_bytes(const struct weight *weight, uint64_t rows, uint64_t row_words)
+{
+    uint64_t words = rows * row_words;
+    return 4 * (weight->band_bias != TENSOR_NONE ? (words + rows + 3) / 4 * 4 : words);
+}
+
+/* Cuts rows [row0, row0 + rows) of one type into bands that fit a binding. */
+static enum dgl_status place_rows(struct placer *b, struct weight *weight, enum dgl_dtype dtype,
+                                  uint64_t row0, uint64_t rows)
+{
+    const struct dgl_log *log = b->p->device->log;
+    uint64_t binding = plan_device_binding_bytes(b->p->device), step = weight->row_pairs ? 2 : 1;
+    struct weight_band band = {0};
+    enum dgl_status status = choose_layout(b, weight, dtype, &band);
+    if (status != DGL_OK)
+        return status;
+    uint64_t row_bytes = band_bytes(weight, 1, band.row_words);
+    uint64_t fit = binding / 16 * 16 / row_bytes / step * step;
+    if (fit == 0)
+        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                        "%d weight rows of %llu bytes exceed the device's binding of %llu bytes",
+                        (int)step, (unsigned long long)row_bytes, (unsigned long long)binding);
+    for (uint64_t end = row0 + rows; row0 < end && status == DGL_OK; row0 += band.rows) {
+        /* A handful per weight. */
+        struct weight_band *grown =
+            realloc(weight->bands, (weight->num_bands + 1) * sizeof(*grown));
+        if (!grown)
+            return dgl_fail_memory(log, "weight bands", (weight->num_bands + 1) * sizeof(*grown));
+        weight->bands = grown;
+        band.row0 = (uint32_t)row0;
+        band.rows = (uint32_t)(end - row0 < fit ? end - row0 : fit);
+        band.place.size = band_bytes(weight, band.rows, band.row_words);
+        status = reserve(b, &band.place);
+        weight->bands[weight->num_bands++] = band;
+    }
+    return status;
+}
+
+static enum dgl_status place_matrix(struct placer *b, struct weight *weight)
+{
+    size_t end = weight->first_slice + weight->num_slices;
+    if (weight->rows > UINT32_MAX)
+        return dgl_fail(b->p->device->log, DGL_ERR_UNSUPPORTED, "%s: %llu rows are more than 2^32",
+                        DGL_SHOWN(slice_tensor(b, weight->first_slice)->name),
+                        (unsigned long long)weight->rows);
+    if (weight->row_pairs)
+        return place_rows(b, weight, common_dtype(b, weight), 0, weight->rows);
+    enum dgl_status status = DGL_OK;
+    for (size_t i = weight->first_slice; i < end && status == DGL_OK;) {
+        enum dgl_dtype dtype = device_dtype(b, weight, i);
+        uint64_t row0 = b->w->slices[i].to, rows = 0;
+        for (; i < end && device_dtype(b, weight, i) == dtype; i++)
+            rows += b->w->slices[i].count;
+        status = place_rows(b, weight, dtype, row0, rows);
+    }
+    return status;
+}
+
+enum dgl_status weights_place(struct model_weights *weights, const struct weights_place_params *p)
+{
+    struct placer b = {.p = p, .w = weights, .q4_k_as = weights_q4_k_dtype(p->set)};
+    kernel_table_init(&b.kernels, p->device, p->set);
+    enum dgl_status status = find_readers(&b);
+    for (size_t i = 0; i < weights->num_matrices && status == DGL_OK; i++) {
+        assert(b.reader[i]);
+        status = place_matrix(&b, weights->matrices[i]);
+    }
+    for (size_t i = VECTOR_NONE + 1; i < weights->num_vectors && status == DGL_OK; i++) {
+        struct weight_vector *v = &weights->vectors[i];
+        v->place.size = v->count * 4;
+        status = reserve(&b, &v->place);
+    }
+    weights->head.bands = weights->matrices[weights->head.id]->bands;
+    weights->head.num_bands = weights->matrices[weights->head.id]->num_bands;
+    for (size_t i = 0; i < weights->num_buffers; i++)
+        weights->bytes += weights->buffer_bytes[i];
+    oplist_finish(&b.ops);
+    kernel_table_finish(&b.kernels);
+    free(b.reader);
+    return status;
+}
+
+enum dgl_status weights_check_kernels(const struct model_weights *weights,
+                                      const struct weights_place_params *p)
+{
+    struct model_weights wanted;
+    enum dgl_status status = weights_list(p->device->log, p->desc, p->tensors, &wanted);
+    if (status == DGL_OK)
+        status = weights_place(&wanted, p);
+    for (size_t i = 0; i < wanted.num_matrices && status == DGL_OK; i++) {
+        const struct weight *now = weights->matrices[i], *then = wanted.matrices[i];
+        assert(now->num_slices == then->num_slices);
+        for (uint32_t j = 0; j < now->num_bands && j < then->num_bands && status == DGL_OK; j++) {
+            const struct weight_band *a = &now->bands[j], *c = &then->bands[j];
+            if (a->dtype != c->dtype)
+                status = dgl_fail(p->device->log, DGL_ERR_UNSUPPORTED,
+                                  "the new kernels want weights held as %s, they were loaded as "
+                                  "%s: load the model again",
+                                  dgl_dtype_get(c->dtype)->name, dgl_dtype_get(a->dtype)->name);
+            else if (a->layout != c->layout)
+                status = dgl_fail(p->device->log, DGL_ERR_UNSUPPORTED,
+                                  "the new kernels want %s weights packed as %s, they were loaded "
+                                  "as %s: load the model again",
+                                  dgl_dtype_get(a->dtype)->name, c->layout->name, a->layout->name);
+        }
+    }
+    weights_finish(&wanted);
+    return status;
+}

@@ -1,0 +1,128 @@
+/*
+ * weights.h: a model's weights as the device will hold them, planned before anything is there.
+ * Matrices are cut into row bands: no band is larger than one storage binding, has one type, and
+ * its rows are packed in the layout that its kernels read. Matrices that one dispatch reads (q, k
+ * and v; gate and up) are one. Vectors become f32, ready to multiply with or to add.
+ */
+#ifndef DGL_CORE_WEIGHTS_H
+#define DGL_CORE_WEIGHTS_H
+
+#include "core/plan/plan_device.h"
+#include "core/plan/weight_layout.h"
+#include "loader/desc/model_desc.h"
+
+/* Bytes [offset, offset + size) of a buffer for weights. */
+struct weight_place {
+    uint32_t buffer;
+    uint64_t offset, size;
+};
+
+/* Rows [row0, row0 + rows) of a weight. */
+struct weight_band {
+    enum dgl_dtype dtype;
+    const struct weight_layout *layout;
+    struct weight_place place;
+    uint32_t row0, rows;
+    uint32_t row_words; /* length of a packed row in 32-bit words */
+};
+
+/* One matrix as operations see it: [rows, cols]. */
+struct weight {
+    uint32_t id; /* index in model_weights.matrices */
+    uint64_t rows, cols;
+    struct weight_band *bands;
+    uint32_t num_bands;
+    /* A vector: the gain [cols, padded to a multiple of 4] of the norm before the matrix if there
+     * is one, then the matrix's bias [rows] if it has one. */
+    uint32_t vector;
+    bool has_gain, has_bias;
+    bool row_pairs; /* rows 2i and 2i + 1 are one feature: one type, even bands */
+    /* Tensor with a bias for each row: after a band's rows come its biases in f32, all of it padded
+     * to a multiple of 16 bytes. TENSOR_NONE: without. */
+    long band_bias;
+    size_t first_slice, num_slices; /* of model_weights.slices: the rows, each once */
+};
+
+/* Rows [from, from + count) of a tensor become rows to, to + step, to + 2 step ... of a weight. */
+struct weight_slice {
+    long tensor;
+    uint64_t from, count, to;
+    uint32_t step; /* 1, or 2 where two slices alternate */
+};
+
+/* f32 values of one binding; what no slice covers is 0. */
+struct weight_vector {
+    uint64_t count;
+    struct weight_place place;
+    size_t first_slice, num_slices; /* of model_weights.vector_slices */
+};
+
+/* A tensor's values v at floats at, at + step ... of a vector, as scale * (v + add). */
+struct weight_vector_slice {
+    long tensor;
+    uint64_t count, at;
+    uint32_t step;
+    double add, scale;
+};
+
+#define VECTOR_NONE 0 /* model_weights.vectors[0] is empty */
+
+struct layer_weights {
+    struct weight qkv;     /* [(heads + 2 kv_heads) * head_dim, hidden]: q rows, k rows, v rows */
+    struct weight o;       /* [hidden, heads * head_dim] */
+    struct weight gate_up; /* [2 * intermediate, hidden]: gate 0, up 0, gate 1, up 1 ... */
+    struct weight down;    /* [hidden, intermediate] */
+    /* Instead of the last two in a layer of experts; all experts one below the other. */
+    struct weight router;         /* [experts, hidden] */
+    struct weight expert_gate_up; /* [experts * 2 * intermediate, hidden], each as gate_up */
+    struct weight expert_down;    /* [experts * hidden, intermediate] */
+    /* Vectors */
+    uint32_t qk_norm;                       /* gains of q, then of k */
+    uint32_t sinks;                         /* [heads] */
+    uint32_t attn_post_norm, ffn_post_norm; /* gains [hidden], residual_scale included */
+};
+
+struct model_weights {
+    struct weight embed, head;   /* tied: head has embed's id and bands, and a vector of its own */
+    struct layer_weights *layer; /* [num_layers] */
+    uint32_t num_layers;
+    struct weight **matrices; /* every weight but a tied head, in the order of use */
+    size_t num_matrices, cap_matrices;
+    struct weight_slice *slices;
+    size_t num_slices, cap_slices;
+    struct weight_vector *vectors;
+    size_t num_vectors, cap_vectors;
+    struct weight_vector_slice *vector_slices;
+    size_t num_vector_slices, cap_vector_slices;
+    uint64_t *buffer_bytes; /* [num_buffers], how full each is */
+    size_t num_buffers, cap_buffers;
+    uint64_t bytes; /* of all buffers */
+    bool failed;    /* out of memory while listing */
+};
+
+/* Lists every matrix and vector that the description names. `out` must not move afterwards. On
+ * failure it is empty. */
+enum dgl_status weights_list(const struct dgl_log *log, const struct model_desc *desc,
+                             const struct tensor_source *tensors, struct model_weights *out);
+void weights_finish(struct model_weights *weights);
+
+/* Where q4_k matrices are held as f16 or f32 instead; else DGL_Q4_K. */
+enum dgl_dtype weights_q4_k_dtype(const struct kernel_set *set);
+
+struct weights_place_params {
+    const struct plan_device *device;
+    struct kernel_set *set;
+    const struct model_desc *desc;
+    const struct tensor_source *tensors;
+    enum dgl_kv_type kv_type;
+};
+/* Chooses type and layout of every weight by the kernels that its decode operations get, then cuts
+ * bands and gives everything its place. DGL_ERR_UNSUPPORTED when no kernel reads a weight. */
+enum dgl_status weights_place(struct model_weights *weights,
+                              const struct weights_place_params *params);
+/* DGL_OK when the kernels of another set read the weights as they were placed; else
+ * DGL_ERR_UNSUPPORTED naming the first that they do not. */
+enum dgl_status weights_check_kernels(const struct model_weights *weights,
+                                      const struct weights_place_params *params);
+
+#endif

@@ -1,0 +1,257 @@
+/* Loading a model: describe, list its weights, plan, check that it fits, upload. */
+#include "core/seq/model.h"
+
+#include <stdlib.h>
+
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/exec/synthetic_fill.h"
+#include "core/plan/model_support.h"
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+/* The caller's layers with the manifest's hints below them. */
+static enum dgl_status make_kernel_set(const struct dgl_model *m, const struct dgl_kernels *kernels,
+                                       struct kernel_set **out)
+{
+    struct kernel_set *base = kernels ? kernel_set_ref(kernels->set) : NULL;
+    enum dgl_status status = base ? DGL_OK : kernel_set_create(m->dev->log, NULL, &base);
+    if (status == DGL_OK)
+        status = kernel_set_with_manifest(m->dev->log, base, m->file->hint_defaults,
+                                          m->file->hint_pinned, out);
+    kernel_set_destroy(&base);
+    return status;
+}
+
+/* Tells of weights that are not held as they are stored: one line per type. */
+static void note_changed(const struct dgl_model *m)
+{
+    const struct dgl_log *log = m->dev->log;
+    uint64_t bytes[DGL_DTYPE_COUNT] = {0}, held_bytes[DGL_DTYPE_COUNT] = {0}, was, now;
+    enum dgl_dtype held[DGL_DTYPE_COUNT] = {0}, wanted = weights_q4_k_dtype(m->kernels);
+    for (size_t i = 0; i < m->weights.num_matrices; i++) {
+        const struct weight *w = m->weights.matrices[i];
+        for (size_t j = 0; j < w->num_slices; j++) {
+            const struct weight_slice *s = &m->weights.slices[w->first_slice + j];
+            enum dgl_dtype stored = tensor_source_at(m->file->tensors, (size_t)s->tensor)->dtype;
+            uint32_t band = 0;
+            while (band + 1 < w->num_bands && w->bands[band + 1].row0 <= s->to)
+                band++;
+            if (w->bands[band].dtype == stored || !dgl_dtype_row_bytes(stored, w->cols, &was) ||
+                !dgl_dtype_row_bytes(w->bands[band].dtype, w->cols, &now))
+                continue;
+            bytes[stored] += was * s->count;
+            held_bytes[stored] += now * s->count;
+            held[stored] = w->bands[band].dtype;
+        }
+    }
+    for (int i = 0; i < DGL_DTYPE_COUNT; i++) {
+        const char *name = dgl_dtype_get((enum dgl_dtype)i)->name;
+        const char *origin = NULL, *value = NULL;
+        if (bytes[i] == 0)
+            continue;
+        if (i == DGL_Q4_K && wanted != DGL_Q4_K) {
+            value = kernel_set_hint(m->kernels, "q4kMatmul", &origin);
+            dgl_info(log, "q4_k weights are expanded to %s: hint q4kMatmul=%s (%s)",
+                     dgl_dtype_get(wanted)->name, value, origin);
+            continue;
+        }
+        dgl_warn(log, "%s weights (%llu MiB) are %s %s (%llu MiB): no kernel reads %s", name,
+                 (unsigned long long)(bytes[i] >> 20),
+                 held[i] == DGL_F16 ? "expanded to" : "held without loss as",
+                 dgl_dtype_get(held[i])->name, (unsigned long long)(held_bytes[i] >> 20), name);
+    }
+}
+
+/* ---- fitting --------------------------------------------------------------------------------- */
+
+void model_estimate(const struct dgl_model *m, int32_t context, int32_t ubatch,
+                    struct dgl_memory *out)
+{
+    /* What was free when the device was opened, less what other models and the sessions hold since;
+     * the workspace is shared. 0 = unknown. */
+    uint64_t available = gl_device_caps(m->dev->gl)->memory_free_bytes;
+    if (available) {
+        uint64_t others = m->dev->held_bytes - m->workspace.bytes;
+        if (m->buffers.buffers)
+            others -= m->weights.bytes;
+        available = available > others ? available - others : 1;
+    }
+    plan_estimate(&m->engine->plan, context, ubatch, available, out);
+}
+
+static enum dgl_status refuse(const struct dgl_model *m, const struct dgl_memory *mem)
+{
+    const struct plan *plan = &m->engine->plan;
+    struct dgl_buf w = {0}, k = {0}, s = {0}, a = {0};
+    dgl_buf_bytes(&w, mem->weight_bytes);
+    dgl_buf_bytes(&k, mem->kv_bytes);
+    dgl_buf_bytes(&s, mem->scratch_bytes);
+    if (mem->available_bytes)
+        dgl_buf_bytes(&a, mem->available_bytes);
+    else
+        dgl_buf_puts(&a, "an unknown amount");
+    if (plan_kv_layer_bytes(plan, mem->context) > plan_device_binding_bytes(plan->device)) {
+        dgl_buf_puts(&a, ", per layer's cache ");
+        dgl_buf_bytes(&a, plan_device_binding_bytes(plan->device));
+    }
+    enum dgl_status status = dgl_fail(
+        m->dev->log, DGL_ERR_NO_MEMORY,
+        "%s does not fit %s: weights %s, KV cache %s for %d tokens, scratch %s, available %s; %s%d",
+        m->info.path, m->dev->info.renderer, w.p, k.p, mem->context, s.p, a.p,
+        mem->context_fit > 0 ? "the largest context that fits: -c " : "no context fits: ",
+        mem->context_fit);
+    dgl_buf_finish(&w);
+    dgl_buf_finish(&k);
+    dgl_buf_finish(&s);
+    dgl_buf_finish(&a);
+    return status;
+}
+
+enum dgl_status model_check_session_fits(const struct dgl_model *m, int32_t context, int32_t ubatch)
+{
+    struct dgl_memory mem;
+    model_estimate(m, context, ubatch, &mem);
+    return mem.context_fit < mem.context ? refuse(m, &mem) : DGL_OK;
+}
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+static struct plan_params plan_params(const struct dgl_model *m, struct kernel_set *set,
+                                      enum dgl_kv_type kv_type)
+{
+    return (struct plan_params){.device = &m->dev->plan,
+                                .set = set,
+                                .desc = &m->file->desc,
+                                .weights = &m->weights,
+                                .context = m->info.context,
+                                .kv_type = kv_type};
+}
+
+enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p)
+{
+    struct dgl_device *dev = m->dev;
+    const struct dgl_log *log = dev->log;
+    struct synthetic_filler filler = {0};
+    if (!p->path || !p->path[0])
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
+
+    /* Describe. */
+    enum dgl_status status = model_file_open(log,
+                                             &(struct model_open_params){
+                                                 .path = p->path,
+                                                 .verify = !p->skip_verify,
+                                                 .progress_cb = p->progress_cb,
+                                                 .progress_priv = p->progress_priv,
+                                             },
+                                             &m->file);
+    if (status == DGL_OK)
+        status = model_check_supported(log, m->file->path, &m->file->desc);
+    if (status != DGL_OK)
+        return status;
+    const struct model_desc *desc = &m->file->desc;
+    m->info = m->file->info;
+    m->info.path = m->file->path;
+    if (m->file->tokenizer_json) {
+        status = model_file_tokenizer(log, m->file, &m->tok);
+        if (status == DGL_OK)
+            status = model_file_check_tokenizer(log, m->file, m->tok);
+    }
+
+    /* List, choose, plan: nothing is on the device yet. */
+    if (status == DGL_OK)
+        status = make_kernel_set(m, p->kernels, &m->kernels);
+    if (status == DGL_OK)
+        status = weights_list(log, desc, m->file->tensors, &m->weights);
+    if (status == DGL_OK)
+        status =
+            weights_place(&m->weights, &(struct weights_place_params){.device = &dev->plan,
+                                                                      .set = m->kernels,
+                                                                      .desc = desc,
+                                                                      .tensors = m->file->tensors,
+                                                                      .kv_type = p->kv_type});
+    if (status != DGL_OK)
+        return status;
+    note_changed(m);
+    if (p->context < 0 || p->context > desc->context_max)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "a context of %d tokens was asked for, %s has at most %d", p->context,
+                        m->info.path, desc->context_max);
+    m->info.weight_bytes = m->weights.bytes;
+    m->info.context = p->context ? p->context : desc->context_max;
+    struct plan_params params = plan_params(m, m->kernels, p->kv_type);
+    status = engine_create(dev, &params, &m->engine);
+    if (status != DGL_OK)
+        return status;
+
+    /* A context that was asked for is granted or refused; the default is lowered to what fits. */
+    struct dgl_memory mem;
+    model_estimate(m, m->info.context, plan_default_rows(&m->engine->plan), &mem);
+    if (mem.context_fit < (p->context ? p->context : 1))
+        return refuse(m, &mem);
+    if (mem.context_fit < m->info.context) {
+        dgl_warn(log, "context lowered from %d to %d tokens to fit the device", m->info.context,
+                 mem.context_fit);
+        m->info.context = params.context = mem.context_fit;
+        engine_destroy(&m->engine);
+        status = engine_create(dev, &params, &m->engine);
+    }
+
+    /* Upload. */
+    struct weight_upload_params upload = {.tensors = m->file->tensors,
+                                          .progress_cb = p->progress_cb,
+                                          .progress_priv = p->progress_priv};
+    if (status == DGL_OK)
+        status = weight_buffers_init(&m->buffers, dev, &m->weights);
+    if (status == DGL_OK && m->file->format == MODEL_SYNTHETIC) {
+        status = synthetic_filler_init(&filler, dev, m->kernels);
+        upload.fill = synthetic_fill;
+        upload.fill_ctx = &filler;
+    }
+    if (status == DGL_OK)
+        status = weight_buffers_upload(&m->buffers, dev, &upload);
+    synthetic_filler_finish(&filler);
+    return status;
+}
+
+void model_destroy(struct dgl_model *m)
+{
+    engine_destroy(&m->engine);
+    weight_buffers_finish(&m->buffers, m->dev);
+    weights_finish(&m->weights);
+    kernel_set_destroy(&m->kernels);
+    tokenizer_destroy(&m->tok);
+    model_file_close(&m->file);
+    free(m);
+}
+
+enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels *kernels)
+{
+    struct kernel_set *set = NULL;
+    struct engine *engine = NULL;
+    enum dgl_status status = make_kernel_set(m, kernels, &set);
+    if (status == DGL_OK)
+        status = weights_check_kernels(
+            &m->weights, &(struct weights_place_params){.device = &m->dev->plan,
+                                                        .set = set,
+                                                        .desc = &m->file->desc,
+                                                        .tensors = m->file->tensors,
+                                                        .kv_type = m->engine->plan.kv_type});
+    if (status == DGL_OK) {
+        struct plan_params params = plan_params(m, set, m->engine->plan.kv_type);
+        status = engine_create(m->dev, &params, &engine);
+    }
+    if (status == DGL_OK)
+        status = exec_compile_all(&engine->programs, &engine->plan);
+    if (status != DGL_OK) {
+        engine_destroy(&engine);
+        kernel_set_destroy(&set);
+        return status;
+    }
+    engine_destroy(&m->engine);
+    m->engine = engine;
+    kernel_set_destroy(&m->kernels);
+    m->kernels = set;
+    m->engine_serial++;
+    return DGL_OK;
+}

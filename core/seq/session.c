@@ -1,0 +1,283 @@
+/* One sequence: its memory, prefix reuse, and passes over up to `ubatch` tokens. */
+#include "core/seq/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/mem.h"
+#include "core/memory/pool.h"
+#include "core/plan/rope_table.h"
+#include "loader/desc/rope_freq.h"
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* How many stop ids, then the ids. */
+static enum dgl_status write_stop_ids(struct dgl_session *s)
+{
+    const struct dgl_model_info *info = &s->model->info;
+    uint32_t words[1 + MODEL_MAX_STOP_IDS] = {(uint32_t)info->num_stop_ids};
+    for (size_t i = 0; i < info->num_stop_ids; i++)
+        words[1 + i] = (uint32_t)info->stop_ids[i].id;
+    return gl_buffer_write(s->model->dev->gl, s->memory.state[BUF_STOPS].buffer, 0, words,
+                           sizeof(words));
+}
+
+/* The tables of a session that holds `tokens`. */
+static enum dgl_status write_rope(struct dgl_session *s, int32_t tokens)
+{
+    struct dgl_device *dev = s->model->dev;
+    const struct model_desc *desc = s->model->engine->plan.desc;
+    enum dgl_status status = DGL_OK;
+    for (int32_t set = 0; set < ROPE_SETS && status == DGL_OK; set++) {
+        struct gl_range range = s->memory.state[BUF_ROPE_GLOBAL + set];
+        if (range.size == 0)
+            continue;
+        float *table = dgl_calloc(1, range.size);
+        if (table && rope_table_fill(&desc->rope[set], s->context, tokens, table))
+            status = gl_buffer_write(dev->gl, range.buffer, range.offset, table, range.size);
+        else
+            status = dgl_fail_memory(dev->log, "rotary table", range.size);
+        free(table);
+    }
+    s->rope_tokens = tokens;
+    return status;
+}
+
+enum dgl_status session_init(struct dgl_session *s, const struct dgl_session_params *p)
+{
+    static const char *const label[BUF_STATE_COUNT] = {"ids",  "step",       "stops", "args",
+                                                       "rope", "local rope", "logits"};
+    struct dgl_model *m = s->model;
+    struct dgl_device *dev = m->dev;
+    const struct plan *plan = &m->engine->plan;
+    uint64_t bytes[BUF_COUNT];
+    s->context = p->context ? p->context : m->info.context;
+    s->ubatch = p->chunk ? p->chunk : plan_default_rows(plan);
+    s->ubatch = s->ubatch < s->context ? s->ubatch : s->context;
+    enum dgl_status status = model_check_session_fits(m, s->context, s->ubatch);
+    if (status != DGL_OK)
+        return status;
+    s->ids = dgl_new_array(int32_t, (size_t)s->context + 1);
+    if (!s->ids)
+        return dgl_fail_memory(dev->log, "session", (uint64_t)s->context * 4);
+    status = workspace_acquire(&m->workspace, dev, plan, s->ubatch);
+    if (status != DGL_OK)
+        return status;
+    s->has_workspace = true;
+    s->engine_serial = m->engine_serial;
+    s->workspace_serial = m->workspace.serial;
+    plan_buffer_bytes(plan, s->context, s->ubatch, bytes);
+    for (int i = 0; i < BUF_STATE_COUNT && status == DGL_OK; i++) {
+        struct gl_range *range = &s->memory.state[i];
+        if (bytes[i] == 0)
+            continue;
+        status =
+            pool_acquire(dev->pool, &(struct gl_buffer_params){.size = bytes[i], .label = label[i]},
+                         &range->buffer);
+        range->size = status == DGL_OK ? bytes[i] : 0;
+        dev->held_bytes += range->size;
+    }
+    /* The kernels' stride is the context that the model granted. */
+    if (status == DGL_OK)
+        status = kv_cache_init(&s->kv, dev, (uint32_t)plan->desc->layers, m->info.context,
+                               plan_kv_layer_bytes(plan, m->info.context));
+    s->memory.weights = &m->buffers;
+    s->memory.workspace = &m->workspace;
+    s->memory.kv = &s->kv;
+    if (status == DGL_OK)
+        status = write_stop_ids(s);
+    if (status == DGL_OK)
+        status = write_rope(s, 0);
+    return status;
+}
+
+void session_destroy(struct dgl_session *s)
+{
+    struct dgl_device *dev = s->model->dev;
+    struct workspace *ws = &s->model->workspace;
+    exec_cache_clear(&s->runs);
+    kv_cache_finish(&s->kv, dev);
+    for (int i = 0; i < BUF_STATE_COUNT; i++) {
+        dev->held_bytes -= s->memory.state[i].size;
+        pool_release(dev->pool, &s->memory.state[i].buffer);
+    }
+    if (s->has_workspace)
+        workspace_release(ws, dev);
+    free(s->ids);
+    free(s);
+}
+
+/* ---- state ----------------------------------------------------------------------------------- */
+
+enum dgl_status session_enter(struct dgl_session *s, struct gl_saved *saved)
+{
+    struct dgl_model *m = s->model;
+    enum dgl_status status = device_enter(m->dev, saved);
+    if (status != DGL_OK)
+        return status;
+    if (s->engine_serial != m->engine_serial || s->workspace_serial != m->workspace.serial)
+        exec_cache_clear(&s->runs);
+    s->engine_serial = m->engine_serial;
+    s->workspace_serial = m->workspace.serial;
+    atomic_store(&s->cancel, false);
+    return DGL_OK;
+}
+
+enum dgl_status session_run(struct dgl_session *s, struct recipe recipe, struct exec_run **out)
+{
+    return exec_cache_get(&s->runs, s->model->engine->exec, recipe, &s->memory, out);
+}
+
+bool session_is_cancelled(const struct dgl_session *s)
+{
+    return atomic_load_explicit(&s->cancel, memory_order_relaxed);
+}
+
+void session_trim(struct dgl_session *s, int32_t len)
+{
+    if (len < s->len) {
+        s->len = len < 0 ? 0 : len;
+        s->logits_valid = false;
+    }
+}
+
+bool session_rope_holds(const struct dgl_session *s, int32_t tokens)
+{
+    const struct model_desc *desc = s->model->engine->plan.desc;
+    for (int32_t set = 0; set < ROPE_SETS; set++)
+        if (s->memory.state[BUF_ROPE_GLOBAL + set].size &&
+            rope_freq_changes(&desc->rope[set], s->rope_tokens, tokens))
+            return false;
+    return true;
+}
+
+enum dgl_status session_expect(struct dgl_session *s, int32_t tokens)
+{
+    if (session_rope_holds(s, tokens))
+        return DGL_OK;
+    session_trim(s, 0);
+    return write_rope(s, tokens);
+}
+
+enum dgl_status session_write_step(struct dgl_session *s, const struct dgl_step *step)
+{
+    return gl_buffer_write(s->model->dev->gl, s->memory.state[BUF_STEP].buffer, 0, step,
+                           sizeof(*step));
+}
+
+enum dgl_status session_read_ids(struct dgl_session *s, int32_t pos, int32_t count, int32_t *ids)
+{
+    struct dgl_device *dev = s->model->dev;
+    struct gl_ticket ticket;
+    enum dgl_status status = gl_readback_begin(dev->gl, s->memory.state[BUF_IDS].buffer,
+                                               (uint64_t)pos * 4, (uint32_t)count * 4, &ticket);
+    return status == DGL_OK ? gl_readback_end(dev->gl, ticket, ids) : status;
+}
+
+enum dgl_status session_write_args(struct dgl_session *s, const struct exec_run *run)
+{
+    struct dgl_device *dev = s->model->dev;
+    if (!RECIPE_HAS(run->recipe, SEG_EARLY_EXIT))
+        return DGL_OK;
+    uint32_t *args = dgl_new_array(uint32_t, run->count * 3);
+    if (!args)
+        return dgl_fail_memory(dev->log, "group counts", run->count * 12);
+    for (size_t i = 0; i < run->count; i++)
+        memcpy(&args[i * 3], run->ops[i].groups, 12);
+    enum dgl_status status =
+        gl_buffer_write(dev->gl, s->memory.state[BUF_ARGS].buffer, 0, args, run->count * 12);
+    free(args);
+    return status;
+}
+
+int32_t session_readback_interval(const struct dgl_session *s)
+{
+    return s->model->dev->info.software ? 1 : 8;
+}
+
+/* ---- passes ---------------------------------------------------------------------------------- */
+
+enum dgl_status session_pass(struct dgl_session *s, int32_t tokens)
+{
+    struct dgl_device *dev = s->model->dev;
+    struct exec_run *run;
+    struct dgl_step step = {
+        .pos = (uint32_t)s->len, .tokens = (uint32_t)tokens, .context = (uint32_t)s->context};
+    enum dgl_status status = session_run(s, recipe_body(tokens), &run);
+    if (status == DGL_OK)
+        status = exec_run_set_tokens(run, tokens);
+    if (status == DGL_OK)
+        status = gl_buffer_write(dev->gl, s->memory.state[BUF_IDS].buffer, (uint64_t)s->len * 4,
+                                 s->ids + s->len, (uint64_t)tokens * 4);
+    if (status == DGL_OK)
+        status = session_write_step(s, &step);
+    if (status == DGL_OK)
+        status = exec_run_submit(run, 1, NULL);
+    if (status == DGL_OK) {
+        s->len += tokens;
+        dev->tokens += (uint64_t)tokens;
+        s->logits_valid = false;
+    }
+    return status;
+}
+
+enum dgl_status session_eval(struct dgl_session *s, int32_t count)
+{
+    struct exec_run *head;
+    enum dgl_status status = session_expect(s, count);
+    while (s->len < count && status == DGL_OK) {
+        if (session_is_cancelled(s))
+            return DGL_ERR_CANCELLED;
+        int32_t left = count - s->len;
+        status = session_pass(s, left < s->ubatch ? left : s->ubatch);
+        if (status == DGL_OK)
+            gl_flush(s->model->dev->gl);
+    }
+    if (status == DGL_OK)
+        status = session_run(s, recipe_of(SEG_HEAD), &head);
+    if (status == DGL_OK)
+        status = exec_run_submit(head, 1, NULL);
+    s->logits_valid = status == DGL_OK;
+    return status;
+}
+
+/* ---- sync ------------------------------------------------------------------------------------ */
+
+enum dgl_status session_check_ids(const struct dgl_session *s, const char *name, const int32_t *ids,
+                                  size_t count)
+{
+    const struct dgl_log *log = s->model->dev->log;
+    if (count == 0)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "%s is empty: give at least one token", name);
+    if (count > (size_t)s->context)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "%s has %zu tokens, the context holds %d: shorten it or raise -c", name,
+                        count, s->context);
+    for (size_t i = 0; i < count; i++)
+        if (ids[i] < 0 || ids[i] >= s->model->info.vocab)
+            return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                            "token %zu of %s is %d, the vocabulary has ids 0 to %d", i, name,
+                            ids[i], s->model->info.vocab - 1);
+    return DGL_OK;
+}
+
+enum dgl_status session_sync(struct dgl_session *s, const int32_t *ids, size_t count,
+                             size_t *reused)
+{
+    enum dgl_status status = session_check_ids(s, "the prompt", ids, count);
+    if (status == DGL_OK)
+        status = session_expect(s, (int32_t)count);
+    if (status != DGL_OK)
+        return status;
+    size_t keep = 0;
+    while (keep < count && keep < (size_t)s->len && s->ids[keep] == ids[keep])
+        keep++;
+    /* The last token's logits are wanted: evaluate it again unless they are still there. */
+    if (keep == count && !(s->logits_valid && s->len == (int32_t)count))
+        keep--;
+    session_trim(s, (int32_t)keep);
+    if (reused)
+        *reused = keep;
+    memcpy(s->ids + keep, ids + keep, (count - keep) * sizeof(*ids));
+    return s->len == (int32_t)count ? DGL_OK : session_eval(s, (int32_t)count);
+}

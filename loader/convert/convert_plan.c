@@ -251,20 +251,11 @@ void convert_plan_finish(struct convert_plan *plan)
 
 enum dgl_dtype convert_plan_headline(const struct convert_plan *plan)
 {
-    double values[2][DGL_DTYPE_COUNT] = {{0}}; /* of all tensors, of linear layers */
+    struct dtype_tally tally = {0};
     for (size_t i = 0; i < plan->count; i++) {
         const struct convert_item *item = &plan->items[i];
-        double size = (double)item->rows * (double)item->cols;
-        values[0][item->type] += size;
-        if (role_is(item->from, "matmul") || role_is(item->from, "expert"))
-            values[1][item->type] += size;
+        dtype_tally_add(&tally, item->from->role, item->type,
+                        (double)item->rows * (double)item->cols);
     }
-    for (int pass = 1; pass >= 0; pass--) {
-        int best = 0;
-        for (int type = 1; type < DGL_DTYPE_COUNT; type++)
-            best = values[pass][type] > values[pass][best] ? type : best;
-        if (values[pass][best] > 0)
-            return (enum dgl_dtype)best;
-    }
-    return DGL_F32;
+    return dtype_tally_headline(&tally);
 }

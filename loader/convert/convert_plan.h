@@ -78,7 +78,7 @@ enum dgl_status convert_plan_arrange(const struct dgl_log *log, const struct dgl
 /* The name in the pack. */
 const char *convert_item_name(const struct convert_item *item);
 
-/* The type of most values in linear layers; of all tensors when there is no such layer. */
+/* What dtype_tally_headline() finds in the pack. */
 enum dgl_dtype convert_plan_headline(const struct convert_plan *plan);
 
 /* ---- convert_tensor.c ---- */

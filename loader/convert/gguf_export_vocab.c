@@ -1,4 +1,4 @@
-/* A tokenizer.json as tokenizer.ggml.*: the way back of gguf_tokenizer.c. */
+/* A tokenizer.json as tokenizer.ggml.*: the way back of tokenizer_json.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "loader/model/chat_source.h"
 #include "loader/tokenizer/doppler_tokenizer.h"
 #include "loader/convert/gguf_export.h"
-#include "loader/tokenizer/gguf_vocab.h"
+#include "loader/tokenizer/vocab_lists.h"
 #include "loader/tokenizer/tok_vocab.h"
 
 #define KEY(name) "tokenizer.ggml." name
@@ -19,7 +19,7 @@
 
 struct token {
     struct dgl_str text; /* NULL: nothing has this id */
-    enum gguf_token_type type;
+    enum token_type type;
     float score;
 };
 
@@ -49,7 +49,7 @@ static enum dgl_status cannot(const struct exporter *x, const char *what)
 }
 
 static enum dgl_status token_set(struct exporter *x, const struct dgl_json *where, int64_t id,
-                                 struct dgl_str text, enum gguf_token_type type)
+                                 struct dgl_str text, enum token_type type)
 {
     if (id < 0 || id >= x->count)
         return dgl_json_fail((struct dgl_json_reader){x->log, x->doc}, where,
@@ -75,7 +75,7 @@ static enum dgl_status read_vocab(struct exporter *x)
         int64_t id = -1;
         struct dgl_str text = dgl_json_key(v);
         dgl_json_i64(v, &id);
-        st = token_set(x, v, id, text, spm && is_byte(text) ? GGUF_TOKEN_BYTE : GGUF_TOKEN_NORMAL);
+        st = token_set(x, v, id, text, spm && is_byte(text) ? TOKEN_BYTE : TOKEN_NORMAL);
     }
     struct dgl_str unk = dgl_json_str(dgl_json_get(x->vocab, "unk_token"));
     list = dgl_json_get(x->root, "added_tokens");
@@ -84,9 +84,9 @@ static enum dgl_status read_vocab(struct exporter *x)
         struct dgl_str text = dgl_json_str(dgl_json_get(v, "content"));
         bool special = dgl_json_bool(dgl_json_get(v, "special"));
         dgl_json_i64(dgl_json_get(v, "id"), &id);
-        enum gguf_token_type type = special ? GGUF_TOKEN_CONTROL : GGUF_TOKEN_USER_DEFINED;
+        enum token_type type = special ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
         if (spm && unk.p && dgl_str_eq(text, unk.p))
-            type = GGUF_TOKEN_UNKNOWN;
+            type = TOKEN_UNKNOWN;
         st = token_set(x, v, id, text, type);
     }
     return st;
@@ -151,7 +151,7 @@ static void write_plain(struct exporter *x, struct dgl_str text)
     struct dgl_buf plain = {0};
     dgl_buf_puts(&plain, "");
     for (size_t i = 0; i < text.len; i++) {
-        bool mark = text.len - i >= 3 && memcmp(text.p + i, GGUF_SPACE_MARK, 3) == 0;
+        bool mark = text.len - i >= 3 && memcmp(text.p + i, VOCAB_SPACE_MARK, 3) == 0;
         dgl_buf_putc(&plain, mark ? ' ' : text.p[i]);
         i += mark ? 2 : 0;
     }
@@ -167,14 +167,14 @@ static void write_tokens(struct exporter *x)
         char pad[32];
         int len = snprintf(pad, sizeof(pad), "[PAD%" PRId32 "]", i);
         bool there = x->tokens[i].text.p != NULL;
-        if (there && !x->pre && x->tokens[i].type == GGUF_TOKEN_USER_DEFINED)
+        if (there && !x->pre && x->tokens[i].type == TOKEN_USER_DEFINED)
             write_plain(x, x->tokens[i].text);
         else
             gguf_add_str(x->w, there ? x->tokens[i].text : (struct dgl_str){pad, (size_t)len});
     }
     gguf_put_array(x->w, KEY("token_type"), GGUF_I32, (uint64_t)x->count);
     for (int32_t i = 0; i < x->count; i++)
-        gguf_add_i32(x->w, x->tokens[i].text.p ? (int32_t)x->tokens[i].type : GGUF_TOKEN_UNUSED);
+        gguf_add_i32(x->w, x->tokens[i].text.p ? (int32_t)x->tokens[i].type : TOKEN_UNUSED);
     if (x->pre)
         return;
     gguf_put_array(x->w, KEY("scores"), GGUF_F32, (uint64_t)x->count);

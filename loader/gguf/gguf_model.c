@@ -6,21 +6,22 @@
 
 #include "loader/gguf/gguf_config.h"
 #include "loader/gguf/gguf_split.h"
-#include "loader/tokenizer/gguf_tokenizer.h"
 #include "loader/gguf/gguf_view.h"
+#include "loader/gguf/gguf_vocab.h"
+#include "loader/tokenizer/tokenizer_json.h"
 
 #define FILE_TOKENIZER        "tokenizer.json"
 #define FILE_TOKENIZER_CONFIG "tokenizer_config.json"
 
-static enum dgl_status texts_write(const struct dgl_log *log, const struct gguf_vocab *v,
-                                   struct gguf_parts *out)
+static enum dgl_status texts_write(const struct dgl_log *log, const struct gguf_file *file,
+                                   const struct vocab_lists *v, struct gguf_parts *out)
 {
     enum dgl_status st =
         gguf_vocab_stops(log, v, out->stop_ids, MODEL_MAX_STOP_IDS, &out->num_stop_ids);
-    if (st == DGL_OK && v->kind != GGUF_VOCAB_NONE)
-        st = gguf_tokenizer_write(log, v, &out->tokenizer);
+    if (st == DGL_OK && v->kind != VOCAB_NONE)
+        st = tokenizer_json_write(log, v, &out->tokenizer);
     if (st == DGL_OK)
-        st = gguf_tokenizer_config_write(log, v, &out->tokenizer_config);
+        st = gguf_tokenizer_config_write(log, file, v, &out->tokenizer_config);
     return st;
 }
 
@@ -28,19 +29,19 @@ enum dgl_status gguf_parts_read(const struct dgl_log *log, const struct gguf_fil
                                 struct tensor_source *raw, struct gguf_parts *out)
 {
     struct gguf_model model;
-    struct gguf_vocab vocab = {0};
+    struct vocab_lists vocab = {0};
     *out = (struct gguf_parts){0};
     enum dgl_status st = gguf_model_init(log, file, raw, &model);
     if (st == DGL_OK)
         st = gguf_vocab_read(log, file, &vocab);
     if (st == DGL_OK)
-        st = texts_write(log, &vocab, out);
+        st = texts_write(log, file, &vocab, out);
     if (st == DGL_OK) {
         struct gguf_config_ids ids = {out->stop_ids, out->num_stop_ids, (int32_t)vocab.bos};
         st = gguf_config_write(log, &model, &ids, &out->config);
     }
     out->arch = model.arch;
-    gguf_vocab_finish(&vocab);
+    vocab_lists_finish(&vocab);
     if (st == DGL_OK)
         st = gguf_view_create(log, &model, raw, &out->tensors);
     else
@@ -94,7 +95,7 @@ enum dgl_status gguf_text_load(const struct dgl_log *log, const char *path, cons
                                char **text, size_t *len)
 {
     struct gguf_set set;
-    struct gguf_vocab vocab;
+    struct vocab_lists vocab;
     struct dgl_buf out = {0};
     bool tokenizer = strcmp(name, FILE_TOKENIZER) == 0;
     if (!tokenizer && strcmp(name, FILE_TOKENIZER_CONFIG) != 0)
@@ -104,15 +105,15 @@ enum dgl_status gguf_text_load(const struct dgl_log *log, const char *path, cons
         return st;
     st = gguf_vocab_read(log, &set.parts[0].header, &vocab);
     if (st == DGL_OK && !tokenizer)
-        st = gguf_tokenizer_config_write(log, &vocab, &out);
-    else if (st == DGL_OK && vocab.kind != GGUF_VOCAB_NONE)
-        st = gguf_tokenizer_write(log, &vocab, &out);
+        st = gguf_tokenizer_config_write(log, &set.parts[0].header, &vocab, &out);
+    else if (st == DGL_OK && vocab.kind != VOCAB_NONE)
+        st = tokenizer_json_write(log, &vocab, &out);
     if (st == DGL_OK && out.p) {
         *len = out.len;
         *text = dgl_buf_take(&out);
     }
     dgl_buf_finish(&out);
-    gguf_vocab_finish(&vocab);
+    vocab_lists_finish(&vocab);
     gguf_set_close(&set);
     return st;
 }

@@ -7,7 +7,6 @@
 #include <strings.h>
 
 #include "core/base/checked.h"
-#include "loader/convert/convert_plan.h"
 
 static const char *const known_roles[] = {"embedding", "lm_head", "norm",     "matmul",
                                           "conv",      "expert",  "router",   "other",
@@ -262,19 +261,15 @@ static enum dgl_status check_layout(struct dgl_json_reader r, const struct rdrr_
 /* A pack of ours says the type that the converter would find in its tensors. */
 static enum dgl_status check_headline(struct dgl_json_reader r, const struct rdrr_manifest *m)
 {
-    struct convert_plan plan = {.items = dgl_new_array(struct convert_item, m->num_tensors),
-                                .count = m->num_tensors};
-    if (!plan.items)
-        return dgl_fail_memory(r.log, "tensor list", m->num_tensors * sizeof(*plan.items));
+    struct dtype_tally tally = {0};
     for (size_t i = 0; i < m->num_tensors; i++) {
         const struct tensor_info *t = &m->tensors[i].info;
-        plan.items[i] = (struct convert_item){
-            .from = t, .type = t->dtype, .rows = 1, .cols = t->shape[t->rank - 1]};
-        for (uint32_t d = 0; d + 1 < t->rank; d++)
-            plan.items[i].rows *= t->shape[d]; /* rdrr_shape.c: the product fits */
+        double values = 1;
+        for (uint32_t d = 0; d < t->rank; d++)
+            values *= (double)t->shape[d];
+        dtype_tally_add(&tally, t->role, t->dtype, values);
     }
-    const char *found = dgl_dtype_get(convert_plan_headline(&plan))->rdrr;
-    free(plan.items);
+    const char *found = dgl_dtype_get(dtype_tally_headline(&tally))->rdrr;
     if (strcasecmp(m->quantization, found) == 0)
         return DGL_OK;
     return dgl_fail(r.log, DGL_ERR_FORMAT,

@@ -52,3 +52,24 @@ const char *tensor_role_from_name(const char *name)
     }
     return "other";
 }
+
+void dtype_tally_add(struct dtype_tally *tally, const char *role, enum dgl_dtype type,
+                     double values)
+{
+    tally->all[type] += values;
+    if (strcmp(role, "matmul") == 0 || strcmp(role, "expert") == 0)
+        tally->linear[type] += values;
+}
+
+enum dgl_dtype dtype_tally_headline(const struct dtype_tally *tally)
+{
+    const double *const tallies[] = {tally->linear, tally->all};
+    for (int i = 0; i < 2; i++) {
+        int best = 0;
+        for (int type = 1; type < DGL_DTYPE_COUNT; type++)
+            best = tallies[i][type] > tallies[i][best] ? type : best;
+        if (tallies[i][best] > 0)
+            return (enum dgl_dtype)best;
+    }
+    return DGL_F32;
+}

@@ -18,6 +18,14 @@ struct tensor_info {
 
 /* The role that a name suggests; static string. Biases and unknown names are "other". */
 const char *tensor_role_from_name(const char *name);
+/* Values per type, of all tensors and of linear layers (matmul, expert). `{0}` is empty. */
+struct dtype_tally {
+    double all[DGL_DTYPE_COUNT], linear[DGL_DTYPE_COUNT];
+};
+void dtype_tally_add(struct dtype_tally *tally, const char *role, enum dgl_dtype type,
+                     double values);
+/* The type of most values in linear layers; of all tensors when there is no such layer. */
+enum dgl_dtype dtype_tally_headline(const struct dtype_tally *tally);
 /* "[320, 64]" for messages. */
 #define TENSOR_SHAPE_TEXT 96
 const char *tensor_shape_str(uint32_t rank, const uint64_t *shape, char text[TENSOR_SHAPE_TEXT]);

@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "core/base/log.h"
-#include "loader/tokenizer/gguf_tokenizer.h"
+#include "loader/tokenizer/tokenizer_json.h"
 #include "loader/tokenizer/tok_vocab.h"
 
 struct reader {
     struct dgl_json_reader json;
     const struct dgl_json *root;
-    struct gguf_vocab v;
+    struct vocab_lists v;
     uint8_t *types; /* v.types, while they are filled in */
     bool typed;     /* the file has tokenTypes */
 };
@@ -61,18 +61,18 @@ static enum dgl_status kind_read(struct reader *r)
         return unsupported(r, "type", dgl_json_str(type), "bpe, unigram");
     struct dgl_str name = dgl_json_str(model);
     if (!model)
-        r->v.kind = unigram ? GGUF_VOCAB_UNIGRAM : merges ? GGUF_VOCAB_BPE : GGUF_VOCAB_SPM;
+        r->v.kind = unigram ? VOCAB_UNIGRAM : merges ? VOCAB_BPE : VOCAB_SPM;
     else if (!unigram && dgl_str_eq(name, "gpt2"))
-        r->v.kind = GGUF_VOCAB_BPE;
+        r->v.kind = VOCAB_BPE;
     else if (dgl_str_eq(name, "llama") || dgl_str_eq(name, "gemma"))
-        r->v.kind = GGUF_VOCAB_SPM;
+        r->v.kind = VOCAB_SPM;
     else if (unigram && dgl_str_eq(name, "t5"))
-        r->v.kind = GGUF_VOCAB_UNIGRAM;
+        r->v.kind = VOCAB_UNIGRAM;
     else
         return unsupported(r, "model", name,
                            unigram ? "llama, gemma, t5 (type unigram)"
                                    : "gpt2, llama, gemma (type bpe)");
-    bool by_merges = r->v.kind == GGUF_VOCAB_BPE;
+    bool by_merges = r->v.kind == VOCAB_BPE;
     if (by_merges ? merges != NULL : scores != NULL)
         return DGL_OK;
     return dgl_fail(r->json.log, DGL_ERR_FORMAT, "%s: %s is missing or empty", r->v.name,
@@ -139,14 +139,14 @@ static enum dgl_status types_read(struct reader *r)
     r->v.types = r->types = list_alloc(r, (size_t)r->v.count, 1, "tokenTypes", &st);
     if (st != DGL_OK)
         return st;
-    memset(r->types, GGUF_TOKEN_NORMAL, (size_t)r->v.count);
+    memset(r->types, TOKEN_NORMAL, (size_t)r->v.count);
     r->typed = list != NULL;
     size_t i = 0;
     for (const struct dgl_json *t = dgl_json_first(list); t; t = dgl_json_next(t), i++) {
         int64_t type;
-        if (!dgl_json_i64(t, &type) || type < GGUF_TOKEN_NORMAL || type > GGUF_TOKEN_BYTE)
-            return dgl_json_fail(r->json, t, "wanted a type of tokens, from %d to %d",
-                                 GGUF_TOKEN_NORMAL, GGUF_TOKEN_BYTE);
+        if (!dgl_json_i64(t, &type) || type < TOKEN_NORMAL || type > TOKEN_BYTE)
+            return dgl_json_fail(r->json, t, "wanted a type of tokens, from %d to %d", TOKEN_NORMAL,
+                                 TOKEN_BYTE);
         r->types[i] = (uint8_t)type;
     }
     return DGL_OK;
@@ -175,7 +175,7 @@ static enum dgl_status merges_read(struct reader *r)
 {
     const struct dgl_json *list;
     enum dgl_status st = list_get(r, "merges", &list);
-    if (st != DGL_OK || r->v.kind != GGUF_VOCAB_BPE)
+    if (st != DGL_OK || r->v.kind != VOCAB_BPE)
         return st;
     size_t count = dgl_json_count(list);
     struct dgl_str *merges = list_alloc(r, count, sizeof(*merges), "merges", &st);
@@ -196,11 +196,11 @@ static enum dgl_status gaps_mark(struct reader *r)
     for (uint64_t id = 0; id < r->v.count; id++) {
         if (r->v.tokens[id].p)
             continue;
-        if (r->v.kind == GGUF_VOCAB_UNIGRAM)
+        if (r->v.kind == VOCAB_UNIGRAM)
             return dgl_fail(r->json.log, DGL_ERR_FORMAT,
                             "%s: vocab has no token of id %" PRIu64 ", but vocabSize is %" PRIu64,
                             r->v.name, id, r->v.count);
-        r->types[id] = GGUF_TOKEN_UNUSED;
+        r->types[id] = TOKEN_UNUSED;
     }
     return DGL_OK;
 }
@@ -210,7 +210,7 @@ static enum dgl_status gaps_mark(struct reader *r)
 struct special {
     const char *name;
     int64_t id; /* -1 = none */
-    enum gguf_token_type type;
+    enum token_type type;
 };
 enum { SPECIAL_BOS, SPECIAL_EOS, SPECIAL_UNK, NUM_SPECIALS = 7 };
 
@@ -248,10 +248,9 @@ static enum dgl_status flag_read(const struct reader *r, const char *key,
 static enum dgl_status specials_apply(struct reader *r)
 {
     struct special specials[NUM_SPECIALS] = {
-        {"bos", -1, GGUF_TOKEN_CONTROL},  {"eos", -1, GGUF_TOKEN_CONTROL},
-        {"unk", -1, GGUF_TOKEN_UNKNOWN},  {"pad", -1, GGUF_TOKEN_CONTROL},
-        {"sep", -1, GGUF_TOKEN_CONTROL},  {"cls", -1, GGUF_TOKEN_CONTROL},
-        {"mask", -1, GGUF_TOKEN_CONTROL},
+        {"bos", -1, TOKEN_CONTROL},  {"eos", -1, TOKEN_CONTROL}, {"unk", -1, TOKEN_UNKNOWN},
+        {"pad", -1, TOKEN_CONTROL},  {"sep", -1, TOKEN_CONTROL}, {"cls", -1, TOKEN_CONTROL},
+        {"mask", -1, TOKEN_CONTROL},
     };
     enum dgl_status st = specials_read(r, specials);
     r->v.add_bos = r->v.add_prefix = true;
@@ -277,8 +276,8 @@ static enum dgl_status vocab_read(struct reader *r)
     enum dgl_status st = DGL_OK;
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && st == DGL_OK; i++)
         st = steps[i](r);
-    if (st != DGL_OK || r->v.kind != GGUF_VOCAB_BPE)
-        return st == DGL_OK ? gguf_vocab_mark_runs(r->json.log, &r->v) : st;
+    if (st != DGL_OK || r->v.kind != VOCAB_BPE)
+        return st == DGL_OK ? vocab_mark_runs(r->json.log, &r->v) : st;
     r->v.pre = gguf_pre_find(DGL_STR("gpt-2"));
     dgl_warn(r->json.log,
              "%s: DOPPLER's form does not say how texts are cut into words: GPT-2's pattern is "
@@ -296,8 +295,8 @@ static enum dgl_status form_write(const struct dgl_log *log, const struct dgl_js
                        .v = {.name = dgl_json_name(doc), .eot = -1, .eom = -1}};
     enum dgl_status st = vocab_read(&r);
     if (st == DGL_OK)
-        st = gguf_tokenizer_write(log, &r.v, out);
-    gguf_vocab_finish(&r.v);
+        st = tokenizer_json_write(log, &r.v, out);
+    vocab_lists_finish(&r.v);
     return st;
 }
 

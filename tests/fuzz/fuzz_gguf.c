@@ -6,7 +6,8 @@
 #include "core/base/checked.h"
 #include "core/base/json.h"
 #include "loader/gguf/gguf_config.h"
-#include "loader/tokenizer/gguf_tokenizer.h"
+#include "loader/gguf/gguf_vocab.h"
+#include "loader/tokenizer/tokenizer_json.h"
 #include "loader/gguf/gguf_view.h"
 #include "loader/tokenizer/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
@@ -105,12 +106,12 @@ static void try_model(struct fuzz_log *log, const struct gguf_file *file, struct
 
 static void try_vocab(struct fuzz_log *log, const struct gguf_file *file)
 {
-    struct gguf_vocab vocab;
+    struct vocab_lists vocab;
     struct dgl_buf json = {0};
     struct dgl_tokenizer *tok = NULL;
     enum dgl_status st = gguf_vocab_read(&log->log, file, &vocab);
-    if (st == DGL_OK && vocab.kind != GGUF_VOCAB_NONE)
-        st = gguf_tokenizer_write(&log->log, &vocab, &json);
+    if (st == DGL_OK && vocab.kind != VOCAB_NONE)
+        st = tokenizer_json_write(&log->log, &vocab, &json);
     /* The tokenizer may warn of what the keys say; its failures are one line as well. */
     if (st == DGL_OK && json.p)
         st = tokenizer_create(&log->log, "G", json.p, json.len, &tok);
@@ -118,7 +119,7 @@ static void try_vocab(struct fuzz_log *log, const struct gguf_file *file)
     if (tok)
         fuzz_encode_decode(tok, DGL_STR("a b  <s>\xe2\x96\x81"), 0);
     tokenizer_destroy(&tok);
-    gguf_vocab_finish(&vocab);
+    vocab_lists_finish(&vocab);
     dgl_buf_finish(&json);
 }
 

@@ -5,7 +5,8 @@
 #include "core/base/file.h"
 #include "loader/convert/gguf_export.h"
 #include "loader/gguf/gguf_model.h"
-#include "loader/tokenizer/gguf_tokenizer.h"
+#include "loader/gguf/gguf_vocab.h"
+#include "loader/tokenizer/tokenizer_json.h"
 #include "tests/support/gguf_build.h"
 #include "tests/support/published.h"
 #include "tests/support/test.h"
@@ -109,7 +110,7 @@ struct keys {
     struct gguf_build b;
     struct dgl_buf bytes;
     struct gguf_file file;
-    struct gguf_vocab v;
+    struct vocab_lists v;
 };
 
 /* Fails unless the status is as wanted, and the message holds `part` (NULL: anything). */
@@ -128,7 +129,7 @@ static void keys_read(struct keys *k, enum dgl_status want, const char *part)
 
 static void keys_finish(struct keys *k)
 {
-    gguf_vocab_finish(&k->v);
+    vocab_lists_finish(&k->v);
     gguf_file_finish(&k->file);
     dgl_buf_finish(&k->bytes);
 }
@@ -143,7 +144,7 @@ static void scores_decide_which_pieces_join(void **state)
     spm_keys(&k.b);
     gb_bool(&k.b, "tokenizer.ggml.add_bos_token", false);
     keys_read(&k, DGL_OK, NULL);
-    assert_int_equal(gguf_tokenizer_write(NULL, &k.v, &json), DGL_OK);
+    assert_int_equal(tokenizer_json_write(NULL, &k.v, &json), DGL_OK);
     assert_int_equal(tokenizer_create(NULL, "t", json.p, json.len, &tok), DGL_OK);
     assert_int_equal(tokenizer_encode(NULL, tok, DGL_STR("ab"),
                                       (struct encode_flags){.add_special = true}, &ids),
@@ -212,7 +213,7 @@ static void templates_keep_their_names(void **state)
     gb_str(&k.b, "tokenizer.chat_template", "plain");
     gb_str(&k.b, "tokenizer.chat_template.tool_use", "tools");
     keys_read(&k, DGL_OK, NULL);
-    assert_int_equal(gguf_tokenizer_config_write(NULL, &k.v, &json), DGL_OK);
+    assert_int_equal(gguf_tokenizer_config_write(NULL, &k.file, &k.v, &json), DGL_OK);
     assert_contains(json.p, "\"bos_token\": \"<s>\"");
     assert_contains(json.p, "\"name\": \"default\",\n      \"template\": \"plain\"");
     assert_contains(json.p, "\"name\": \"tool_use\",\n      \"template\": \"tools\"");

@@ -6,26 +6,26 @@
 
 #include "core/base/mem.h"
 #include "core/base/utf8.h"
-#include "loader/tokenizer/gguf_vocab.h"
+#include "loader/tokenizer/vocab_lists.h"
 #include "loader/tokenizer/tok_vocab.h"
 
 struct deriver {
-    const struct gguf_vocab *v;
+    const struct vocab_lists *v;
     struct tok_vocab pieces; /* normal tokens only */
-    struct gguf_merge *merges;
+    struct vocab_merge *merges;
     size_t count, cap;
 };
 
 struct ranked {
-    struct gguf_merge merge;
+    struct vocab_merge merge;
     double score;       /* infinite for runs of blanks */
     size_t left, right; /* bytes, for those */
 };
 
-static bool is_piece(const struct gguf_vocab *v, uint64_t id)
+static bool is_piece(const struct vocab_lists *v, uint64_t id)
 {
-    enum gguf_token_type type = gguf_vocab_type(v, id);
-    return type == GGUF_TOKEN_NORMAL || type == GGUF_TOKEN_UNKNOWN;
+    enum token_type type = vocab_token_type(v, id);
+    return type == TOKEN_NORMAL || type == TOKEN_UNKNOWN;
 }
 
 static bool pieces_fill(struct deriver *d)
@@ -54,7 +54,7 @@ static bool piece_cut(struct deriver *d, uint64_t id)
             continue;
         if (!dgl_grow((void **)&d->merges, &d->cap, d->count + 1, sizeof(*d->merges)))
             return false;
-        d->merges[d->count++] = (struct gguf_merge){left, right, (int32_t)id};
+        d->merges[d->count++] = (struct vocab_merge){left, right, (int32_t)id};
     }
     return true;
 }
@@ -82,14 +82,14 @@ static enum dgl_status merges_sort(const struct dgl_log *log, struct deriver *d)
         return dgl_fail_memory(log, "merges", d->count * sizeof(*ranked));
     enum dgl_status st = DGL_OK;
     for (size_t i = 0; i < d->count; i++) {
-        const struct gguf_merge *m = &d->merges[i];
+        const struct vocab_merge *m = &d->merges[i];
         double score = d->v->scores[m->whole];
         if (!isfinite(score) && st == DGL_OK)
             st = dgl_fail(log, DGL_ERR_FORMAT, "%s: tokenizer.ggml.scores[%d] is not a number",
                           d->v->name, m->whole);
         if (!isfinite(score))
             score = 0;
-        else if (gguf_vocab_is_run(d->v, (uint64_t)m->whole))
+        else if (vocab_is_run(d->v, (uint64_t)m->whole))
             score = INFINITY;
         ranked[i] =
             (struct ranked){*m, score, d->v->tokens[m->left].len, d->v->tokens[m->right].len};
@@ -101,8 +101,8 @@ static enum dgl_status merges_sort(const struct dgl_log *log, struct deriver *d)
     return st;
 }
 
-enum dgl_status gguf_merges_derive(const struct dgl_log *log, const struct gguf_vocab *v,
-                                   struct gguf_merge **out, size_t *count)
+enum dgl_status vocab_merges_derive(const struct dgl_log *log, const struct vocab_lists *v,
+                                    struct vocab_merge **out, size_t *count)
 {
     struct deriver d = {.v = v};
     bool ok = pieces_fill(&d);

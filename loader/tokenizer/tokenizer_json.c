@@ -1,5 +1,5 @@
 /* The tokenizer.json that the lists of a vocabulary amount to. */
-#include "loader/tokenizer/gguf_tokenizer.h"
+#include "loader/tokenizer/tokenizer_json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,14 +29,13 @@ static void begin_typed(struct dgl_json_writer *w, const char *type)
     put_cstr(w, "type", type);
 }
 
-static bool is_added(enum gguf_token_type type)
+static bool is_added(enum token_type type)
 {
-    return type == GGUF_TOKEN_CONTROL || type == GGUF_TOKEN_USER_DEFINED ||
-           type == GGUF_TOKEN_UNKNOWN;
+    return type == TOKEN_CONTROL || type == TOKEN_USER_DEFINED || type == TOKEN_UNKNOWN;
 }
 
 /* Phi-3's published tokenizer swallows the blanks after its chat marks, but not after these. */
-static bool strips_blanks(const struct gguf_vocab *v, uint64_t id)
+static bool strips_blanks(const struct vocab_lists *v, uint64_t id)
 {
     static const char *const keep[] = {"<unk>", "<s>", "<|endoftext|>"};
     if (!v->strip_after_special)
@@ -48,13 +47,13 @@ static bool strips_blanks(const struct gguf_vocab *v, uint64_t id)
     return true;
 }
 
-static void write_added(struct dgl_json_writer *w, const struct gguf_vocab *v)
+static void write_added(struct dgl_json_writer *w, const struct vocab_lists *v)
 {
     dgl_jw_key(w, "added_tokens");
     dgl_jw_array(w);
     for (uint64_t id = 0; id < v->count; id++) {
-        enum gguf_token_type type = gguf_vocab_type(v, id);
-        bool run = gguf_vocab_is_run(v, id); /* literal marks are looked for as well */
+        enum token_type type = vocab_token_type(v, id);
+        bool run = vocab_is_run(v, id); /* literal marks are looked for as well */
         if (!is_added(type) && !run)
             continue;
         dgl_jw_object(w);
@@ -66,7 +65,7 @@ static void write_added(struct dgl_json_writer *w, const struct gguf_vocab *v)
         put_bool(w, "lstrip", false);
         put_bool(w, "rstrip", strips_blanks(v, id));
         put_bool(w, "normalized", false);
-        put_bool(w, "special", type != GGUF_TOKEN_USER_DEFINED && !run);
+        put_bool(w, "special", type != TOKEN_USER_DEFINED && !run);
         dgl_jw_end_object(w);
     }
     dgl_jw_end_array(w);
@@ -84,58 +83,58 @@ static void write_replace(struct dgl_json_writer *w, const char *from, const cha
     dgl_jw_end_object(w);
 }
 
-static void write_spm_normalizer(struct dgl_json_writer *w, const struct gguf_vocab *v)
+static void write_spm_normalizer(struct dgl_json_writer *w, const struct vocab_lists *v)
 {
     if (!v->add_prefix) {
-        write_replace(w, " ", GGUF_SPACE_MARK);
+        write_replace(w, " ", VOCAB_SPACE_MARK);
         return;
     }
     begin_typed(w, "Sequence");
     dgl_jw_key(w, "normalizers");
     dgl_jw_array(w);
     begin_typed(w, "Prepend");
-    put_cstr(w, "prepend", GGUF_SPACE_MARK);
+    put_cstr(w, "prepend", VOCAB_SPACE_MARK);
     dgl_jw_end_object(w);
-    write_replace(w, " ", GGUF_SPACE_MARK);
+    write_replace(w, " ", VOCAB_SPACE_MARK);
     dgl_jw_end_array(w);
     dgl_jw_end_object(w);
 }
 
 /* Unigram is cut in its own way: the mark goes in front only where the text has none there. Its
  * pieces may span words, therefore no split. */
-static void write_metaspace(struct dgl_json_writer *w, const struct gguf_vocab *v)
+static void write_metaspace(struct dgl_json_writer *w, const struct vocab_lists *v)
 {
     begin_typed(w, "Metaspace");
-    put_cstr(w, "replacement", GGUF_SPACE_MARK);
+    put_cstr(w, "replacement", VOCAB_SPACE_MARK);
     put_cstr(w, "prepend_scheme", v->add_prefix ? "always" : "never");
     put_bool(w, "split", false);
     dgl_jw_end_object(w);
 }
 
-static void write_cutting(struct dgl_json_writer *w, const struct gguf_vocab *v)
+static void write_cutting(struct dgl_json_writer *w, const struct vocab_lists *v)
 {
     dgl_jw_key(w, "normalizer");
-    if (v->kind == GGUF_VOCAB_BPE)
+    if (v->kind == VOCAB_BPE)
         gguf_pre_write_normalizer(w, v->pre);
-    else if (v->kind == GGUF_VOCAB_SPM)
+    else if (v->kind == VOCAB_SPM)
         write_spm_normalizer(w, v);
     else
         dgl_jw_null(w);
     dgl_jw_key(w, "pre_tokenizer");
-    if (v->kind == GGUF_VOCAB_BPE)
+    if (v->kind == VOCAB_BPE)
         gguf_pre_write(w, v->pre);
-    else if (v->kind == GGUF_VOCAB_UNIGRAM)
+    else if (v->kind == VOCAB_UNIGRAM)
         write_metaspace(w, v);
     else
         dgl_jw_null(w);
 }
 
-static void write_spm_decoder(struct dgl_json_writer *w, const struct gguf_vocab *v)
+static void write_spm_decoder(struct dgl_json_writer *w, const struct vocab_lists *v)
 {
     begin_typed(w, "Sequence");
     dgl_jw_key(w, "decoders");
     dgl_jw_array(w);
-    write_replace(w, GGUF_SPACE_MARK, " ");
+    write_replace(w, VOCAB_SPACE_MARK, " ");
     begin_typed(w, "ByteFallback");
     dgl_jw_end_object(w);
     begin_typed(w, "Fuse");
@@ -177,7 +176,7 @@ static void write_piece(struct dgl_json_writer *w, const char *kind, struct dgl_
     dgl_jw_end_object(w);
 }
 
-static void write_template(struct dgl_json_writer *w, const char *key, const struct gguf_vocab *v,
+static void write_template(struct dgl_json_writer *w, const char *key, const struct vocab_lists *v,
                            const char *sequences)
 {
     dgl_jw_key(w, key);
@@ -192,7 +191,7 @@ static void write_template(struct dgl_json_writer *w, const char *key, const str
     dgl_jw_end_array(w);
 }
 
-static void write_special(struct dgl_json_writer *w, const struct gguf_vocab *v, int64_t id)
+static void write_special(struct dgl_json_writer *w, const struct vocab_lists *v, int64_t id)
 {
     dgl_jw_key_str(w, v->tokens[id]);
     dgl_jw_object(w);
@@ -209,7 +208,7 @@ static void write_special(struct dgl_json_writer *w, const struct gguf_vocab *v,
     dgl_jw_end_object(w);
 }
 
-static void write_post(struct dgl_json_writer *w, const struct gguf_vocab *v)
+static void write_post(struct dgl_json_writer *w, const struct vocab_lists *v)
 {
     dgl_jw_key(w, "post_processor");
     if (!v->add_bos && !v->add_eos) {
@@ -233,12 +232,12 @@ static void write_post(struct dgl_json_writer *w, const struct gguf_vocab *v)
 
 /* Unused tokens have ids and no text that could be meant. Added ones are listed here as well: this
  * is what gives them their ids. */
-static bool in_vocab(const struct gguf_vocab *v, uint64_t id)
+static bool in_vocab(const struct vocab_lists *v, uint64_t id)
 {
-    return gguf_vocab_type(v, id) != GGUF_TOKEN_UNUSED;
+    return vocab_token_type(v, id) != TOKEN_UNUSED;
 }
 
-static void write_vocab(struct dgl_json_writer *w, const struct gguf_vocab *v)
+static void write_vocab(struct dgl_json_writer *w, const struct vocab_lists *v)
 {
     dgl_jw_key(w, "vocab");
     dgl_jw_object(w);
@@ -252,12 +251,12 @@ static void write_vocab(struct dgl_json_writer *w, const struct gguf_vocab *v)
 }
 
 static enum dgl_status write_merges(const struct dgl_log *log, struct dgl_json_writer *w,
-                                    const struct gguf_vocab *v)
+                                    const struct vocab_lists *v)
 {
-    struct gguf_merge *merges = NULL;
+    struct vocab_merge *merges = NULL;
     size_t count = 0;
-    bool spm = v->kind == GGUF_VOCAB_SPM;
-    enum dgl_status st = spm ? gguf_merges_derive(log, v, &merges, &count) : DGL_OK;
+    bool spm = v->kind == VOCAB_SPM;
+    enum dgl_status st = spm ? vocab_merges_derive(log, v, &merges, &count) : DGL_OK;
     dgl_jw_key(w, "merges");
     dgl_jw_array(w);
     for (size_t i = 0; i < count; i++) {
@@ -274,7 +273,7 @@ static enum dgl_status write_merges(const struct dgl_log *log, struct dgl_json_w
 }
 
 /* Ids are places here: unused tokens are listed as well. */
-static void write_unigram(struct dgl_json_writer *w, const struct gguf_vocab *v)
+static void write_unigram(struct dgl_json_writer *w, const struct vocab_lists *v)
 {
     dgl_jw_key(w, "model");
     begin_typed(w, "Unigram");
@@ -297,9 +296,9 @@ static void write_unigram(struct dgl_json_writer *w, const struct gguf_vocab *v)
 }
 
 static enum dgl_status write_bpe(const struct dgl_log *log, struct dgl_json_writer *w,
-                                 const struct gguf_vocab *v)
+                                 const struct vocab_lists *v)
 {
-    bool spm = v->kind == GGUF_VOCAB_SPM;
+    bool spm = v->kind == VOCAB_SPM;
     dgl_jw_key(w, "model");
     begin_typed(w, "BPE");
     put_null(w, "dropout");
@@ -319,27 +318,12 @@ static enum dgl_status write_bpe(const struct dgl_log *log, struct dgl_json_writ
     return st;
 }
 
-static enum dgl_status check_wrapping(const struct dgl_log *log, const struct gguf_vocab *v)
-{
-    if (v->add_bos && v->bos < 0)
-        return dgl_fail(log, DGL_ERR_FORMAT,
-                        "%s: tokenizer.ggml.add_bos_token is true, but there is no bos_token_id",
-                        v->name);
-    if (v->add_eos && v->eos < 0)
-        return dgl_fail(log, DGL_ERR_FORMAT,
-                        "%s: tokenizer.ggml.add_eos_token is true, but there is no eos_token_id",
-                        v->name);
-    return DGL_OK;
-}
-
-enum dgl_status gguf_tokenizer_write(const struct dgl_log *log, const struct gguf_vocab *v,
+enum dgl_status tokenizer_json_write(const struct dgl_log *log, const struct vocab_lists *v,
                                      struct dgl_buf *out)
 {
     struct dgl_json_writer w = dgl_json_writer(out, 0);
-    bool spm = v->kind != GGUF_VOCAB_BPE;
-    enum dgl_status st = check_wrapping(log, v);
-    if (st != DGL_OK)
-        return st;
+    bool spm = v->kind != VOCAB_BPE;
+    enum dgl_status st = DGL_OK;
     dgl_jw_object(&w);
     put_cstr(&w, "version", "1.0");
     put_null(&w, "truncation");
@@ -352,7 +336,7 @@ enum dgl_status gguf_tokenizer_write(const struct dgl_log *log, const struct ggu
         write_spm_decoder(&w, v);
     else
         write_bpe_decoder(&w);
-    if (v->kind == GGUF_VOCAB_UNIGRAM)
+    if (v->kind == VOCAB_UNIGRAM)
         write_unigram(&w, v);
     else
         st = write_bpe(log, &w, v);
@@ -360,58 +344,4 @@ enum dgl_status gguf_tokenizer_write(const struct dgl_log *log, const struct ggu
     if (st == DGL_OK && out->failed)
         st = dgl_fail_memory(log, "tokenizer.json", out->len);
     return st;
-}
-
-/* ---- tokenizer_config.json ---- */
-
-#define KEY_TEMPLATE "tokenizer.chat_template"
-#define DEFAULT_NAME "default"
-
-static void write_named(struct dgl_json_writer *w, const char *name, struct dgl_str text)
-{
-    dgl_jw_object(w);
-    put_cstr(w, "name", name);
-    dgl_jw_key(w, "template");
-    dgl_jw_str(w, text);
-    dgl_jw_end_object(w);
-}
-
-/* The default template under its key, further ones under the key, a dot and their name. */
-static void write_templates(struct dgl_json_writer *w, const struct gguf_file *file)
-{
-    size_t skip = strlen(KEY_TEMPLATE);
-    dgl_jw_key(w, "chat_template");
-    dgl_jw_array(w);
-    for (size_t i = 0; i < file->num_keys; i++) {
-        const struct gguf_kv *kv = &file->keys[i];
-        if (kv->is_array || kv->type != GGUF_STRING || strncmp(kv->key, KEY_TEMPLATE, skip) != 0)
-            continue;
-        if (kv->key[skip] == 0)
-            write_named(w, DEFAULT_NAME, kv->strings[0]);
-        else if (kv->key[skip] == '.' && kv->key[skip + 1] &&
-                 strcmp(kv->key + skip + 1, DEFAULT_NAME) != 0)
-            write_named(w, kv->key + skip + 1, kv->strings[0]);
-    }
-    dgl_jw_end_array(w);
-}
-
-enum dgl_status gguf_tokenizer_config_write(const struct dgl_log *log, const struct gguf_vocab *v,
-                                            struct dgl_buf *out)
-{
-    struct dgl_json_writer w = dgl_json_writer(out, 2);
-    const struct {
-        const char *key;
-        int64_t id;
-    } tokens[] = {{"bos_token", v->bos}, {"eos_token", v->eos}, {"unk_token", v->unk}};
-    dgl_jw_object(&w);
-    for (size_t i = 0; i < sizeof(tokens) / sizeof(tokens[0]); i++) {
-        if (tokens[i].id < 0)
-            continue;
-        dgl_jw_key(&w, tokens[i].key);
-        dgl_jw_str(&w, v->tokens[tokens[i].id]);
-    }
-    write_templates(&w, v->file);
-    dgl_jw_end_object(&w);
-    dgl_buf_putc(out, '\n');
-    return out->failed ? dgl_fail_memory(log, "tokenizer_config.json", out->len) : DGL_OK;
 }

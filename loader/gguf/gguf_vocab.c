@@ -1,5 +1,5 @@
 /* Reading tokenizer.ggml.*, and the ids that end an answer. */
-#include "loader/tokenizer/gguf_vocab.h"
+#include "loader/gguf/gguf_vocab.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 #define KEY(name) "tokenizer.ggml." name
 
-static enum dgl_status check_tokens(const struct dgl_log *log, const struct gguf_vocab *v)
+static enum dgl_status check_tokens(const struct dgl_log *log, const struct vocab_lists *v)
 {
     if (v->count > TOK_MAX_ID)
         return dgl_fail(log, DGL_ERR_FORMAT,
@@ -51,7 +51,7 @@ static enum dgl_status id_read(struct gguf_reader r, const char *key, uint64_t c
     return st;
 }
 
-static enum dgl_status pre_read(struct gguf_reader r, struct gguf_vocab *v)
+static enum dgl_status pre_read(struct gguf_reader r, struct vocab_lists *v)
 {
     struct dgl_str name = {0};
     enum dgl_status st = gguf_opt_str(r, KEY("pre"), &name);
@@ -69,7 +69,7 @@ static enum dgl_status pre_read(struct gguf_reader r, struct gguf_vocab *v)
     return st;
 }
 
-static enum dgl_status kind_read(struct gguf_reader r, struct gguf_vocab *v)
+static enum dgl_status kind_read(struct gguf_reader r, struct vocab_lists *v)
 {
     struct dgl_str kind = {0}, arch = {0};
     enum dgl_status st = gguf_opt_str(r, KEY("model"), &kind);
@@ -78,14 +78,14 @@ static enum dgl_status kind_read(struct gguf_reader r, struct gguf_vocab *v)
     if (st != DGL_OK || !kind.p || dgl_str_eq(kind, "none") || dgl_str_eq(kind, "no_vocab"))
         return st;
     if (dgl_str_eq(kind, "gpt2")) {
-        v->kind = GGUF_VOCAB_BPE;
+        v->kind = VOCAB_BPE;
         return pre_read(r, v);
     }
     if (!dgl_str_eq(kind, "llama") && !dgl_str_eq(kind, "gemma"))
         return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
                         "%s: " KEY("model") " is \"%s\"; supported: gpt2, llama, gemma, none",
                         r.file->name, DGL_SHOWN_STR(kind));
-    v->kind = GGUF_VOCAB_SPM;
+    v->kind = VOCAB_SPM;
     v->add_bos = true;
     v->add_prefix = dgl_str_eq(kind, "llama");
     v->strip_after_special = dgl_str_eq(arch, "phi3");
@@ -95,43 +95,8 @@ static enum dgl_status kind_read(struct gguf_reader r, struct gguf_vocab *v)
     return DGL_OK;
 }
 
-static enum gguf_token_type stored_type(const struct gguf_vocab *v, uint64_t id)
-{
-    return v->types ? (enum gguf_token_type)v->types[id] : GGUF_TOKEN_NORMAL;
-}
-
-static bool is_blanks(struct dgl_str text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        if (text.p[i] != ' ')
-            return false;
-    }
-    return text.len > 0;
-}
-
-enum dgl_status gguf_vocab_mark_runs(const struct dgl_log *log, struct gguf_vocab *v)
-{
-    struct dgl_str *tokens = dgl_arena_alloc(&v->arena, (size_t)v->count * sizeof(*tokens));
-    if (!tokens)
-        return dgl_fail_memory(log, KEY("tokens"), v->count * sizeof(*tokens));
-    for (uint64_t i = 0; i < v->count; i++) {
-        tokens[i] = v->tokens[i];
-        if (stored_type(v, i) != GGUF_TOKEN_USER_DEFINED || !is_blanks(tokens[i]))
-            continue;
-        size_t len = tokens[i].len * 3; /* strings have at most GGUF_MAX_STRING bytes */
-        char *marks = dgl_arena_alloc(&v->arena, len + 1);
-        if (!marks)
-            return dgl_fail_memory(log, KEY("tokens"), len);
-        for (size_t at = 0; at < len; at += 3)
-            memcpy(marks + at, GGUF_SPACE_MARK, 3);
-        tokens[i] = (struct dgl_str){marks, len};
-    }
-    v->tokens = tokens;
-    return DGL_OK;
-}
-
 /* Types that are not known are unused. */
-static enum dgl_status types_read(struct gguf_reader r, struct gguf_vocab *v)
+static enum dgl_status types_read(struct gguf_reader r, struct vocab_lists *v)
 {
     const struct gguf_kv *list;
     enum dgl_status st = list_read(r, KEY("token_type"), GGUF_I32, v->count, &list);
@@ -141,16 +106,16 @@ static enum dgl_status types_read(struct gguf_reader r, struct gguf_vocab *v)
     if (!types)
         return dgl_fail_memory(r.log, KEY("token_type"), v->count);
     for (uint64_t i = 0; i < v->count; i++) {
-        int64_t type = GGUF_TOKEN_UNUSED;
+        int64_t type = TOKEN_UNUSED;
         gguf_int_at(list, i, &type);
-        bool known = type >= GGUF_TOKEN_NORMAL && type <= GGUF_TOKEN_BYTE;
-        types[i] = (uint8_t)(known ? type : GGUF_TOKEN_UNUSED);
+        bool known = type >= TOKEN_NORMAL && type <= TOKEN_BYTE;
+        types[i] = (uint8_t)(known ? type : TOKEN_UNUSED);
     }
     v->types = types;
     return DGL_OK;
 }
 
-static enum dgl_status scores_read(struct gguf_reader r, struct gguf_vocab *v)
+static enum dgl_status scores_read(struct gguf_reader r, struct vocab_lists *v)
 {
     const struct gguf_kv *list;
     enum dgl_status st = list_read(r, KEY("scores"), GGUF_F32, v->count, &list);
@@ -165,7 +130,7 @@ static enum dgl_status scores_read(struct gguf_reader r, struct gguf_vocab *v)
     return DGL_OK;
 }
 
-static enum dgl_status merges_read(struct gguf_reader r, struct gguf_vocab *v)
+static enum dgl_status merges_read(struct gguf_reader r, struct vocab_lists *v)
 {
     const struct gguf_kv *list;
     enum dgl_status st = gguf_opt_array(r, KEY("merges"), GGUF_STRING, &list);
@@ -178,7 +143,7 @@ static enum dgl_status merges_read(struct gguf_reader r, struct gguf_vocab *v)
     return st;
 }
 
-static enum dgl_status lists_read(struct gguf_reader r, struct gguf_vocab *v)
+static enum dgl_status lists_read(struct gguf_reader r, struct vocab_lists *v)
 {
     const struct gguf_kv *tokens;
     enum dgl_status st = gguf_opt_array(r, KEY("tokens"), GGUF_STRING, &tokens);
@@ -192,25 +157,39 @@ static enum dgl_status lists_read(struct gguf_reader r, struct gguf_vocab *v)
     st = check_tokens(r.log, v);
     if (st == DGL_OK)
         st = types_read(r, v);
-    if (st == DGL_OK && v->kind == GGUF_VOCAB_SPM)
-        st = gguf_vocab_mark_runs(r.log, v);
-    if (st == DGL_OK && v->kind == GGUF_VOCAB_SPM)
+    if (st == DGL_OK && v->kind == VOCAB_SPM)
+        st = vocab_mark_runs(r.log, v);
+    if (st == DGL_OK && v->kind == VOCAB_SPM)
         st = scores_read(r, v);
-    if (st == DGL_OK && v->kind == GGUF_VOCAB_SPM && !v->scores)
+    if (st == DGL_OK && v->kind == VOCAB_SPM && !v->scores)
         st = dgl_fail(r.log, DGL_ERR_FORMAT, "%s: %s is missing", v->name, KEY("scores"));
-    if (st == DGL_OK && v->kind == GGUF_VOCAB_BPE)
+    if (st == DGL_OK && v->kind == VOCAB_BPE)
         st = merges_read(r, v);
     return st;
 }
 
+/* Ids that are put around every text. */
+static enum dgl_status check_wrapping(const struct dgl_log *log, const struct vocab_lists *v)
+{
+    if (v->add_bos && v->bos < 0)
+        return dgl_fail(log, DGL_ERR_FORMAT,
+                        "%s: tokenizer.ggml.add_bos_token is true, but there is no bos_token_id",
+                        v->name);
+    if (v->add_eos && v->eos < 0)
+        return dgl_fail(log, DGL_ERR_FORMAT,
+                        "%s: tokenizer.ggml.add_eos_token is true, but there is no eos_token_id",
+                        v->name);
+    return DGL_OK;
+}
+
 enum dgl_status gguf_vocab_read(const struct dgl_log *log, const struct gguf_file *file,
-                                struct gguf_vocab *out)
+                                struct vocab_lists *out)
 {
     struct gguf_reader r = {log, file};
-    *out = (struct gguf_vocab){
-        .name = file->name, .file = file, .bos = -1, .eos = -1, .eot = -1, .eom = -1, .unk = -1};
+    *out = (struct vocab_lists){
+        .name = file->name, .bos = -1, .eos = -1, .eot = -1, .eom = -1, .unk = -1};
     enum dgl_status st = kind_read(r, out);
-    if (st != DGL_OK || out->kind == GGUF_VOCAB_NONE)
+    if (st != DGL_OK || out->kind == VOCAB_NONE)
         return st;
     st = lists_read(r, out);
     const struct {
@@ -227,46 +206,24 @@ enum dgl_status gguf_vocab_read(const struct dgl_log *log, const struct gguf_fil
         st = gguf_opt_bool(r, KEY("add_bos_token"), &out->add_bos);
     if (st == DGL_OK)
         st = gguf_opt_bool(r, KEY("add_eos_token"), &out->add_eos);
-    if (st == DGL_OK && out->kind == GGUF_VOCAB_SPM)
+    if (st == DGL_OK && out->kind == VOCAB_SPM)
         st = gguf_opt_bool(r, KEY("add_space_prefix"), &out->add_prefix);
     /* The usual ids of a SentencePiece file are only a guess. */
     int64_t *guessed[] = {&out->bos, &out->eos, &out->unk};
     for (size_t i = 0; i < 3; i++)
         *guessed[i] = *guessed[i] >= (int64_t)out->count ? -1 : *guessed[i];
+    if (st == DGL_OK)
+        st = check_wrapping(log, out);
     if (st != DGL_OK)
-        gguf_vocab_finish(out);
+        vocab_lists_finish(out);
     return st;
-}
-
-void gguf_vocab_finish(struct gguf_vocab *v)
-{
-    dgl_arena_finish(&v->arena);
-    *v = (struct gguf_vocab){0};
-}
-
-bool gguf_vocab_is_run(const struct gguf_vocab *v, uint64_t id)
-{
-    struct dgl_str text = v->tokens[id];
-    if (v->kind == GGUF_VOCAB_BPE || stored_type(v, id) != GGUF_TOKEN_USER_DEFINED ||
-        text.len % 3 != 0)
-        return false;
-    for (size_t at = 0; at < text.len; at += 3) {
-        if (memcmp(text.p + at, GGUF_SPACE_MARK, 3) != 0)
-            return false;
-    }
-    return text.len > 0;
-}
-
-enum gguf_token_type gguf_vocab_type(const struct gguf_vocab *v, uint64_t id)
-{
-    return gguf_vocab_is_run(v, id) ? GGUF_TOKEN_NORMAL : stored_type(v, id);
 }
 
 /* ---- what ends an answer ---- */
 
 struct stops {
     const struct dgl_log *log;
-    const struct gguf_vocab *v;
+    const struct vocab_lists *v;
     struct dgl_stop_id *ids;
     size_t count, max;
 };
@@ -294,16 +251,16 @@ static const char *const turn_ends[] = {
 };
 enum { NUM_TURN_ENDS = sizeof(turn_ends) / sizeof(turn_ends[0]) };
 
-static int64_t control_find(const struct gguf_vocab *v, const char *text)
+static int64_t control_find(const struct vocab_lists *v, const char *text)
 {
     for (uint64_t i = 0; i < v->count; i++) {
-        if (dgl_str_eq(v->tokens[i], text) && gguf_vocab_type(v, i) == GGUF_TOKEN_CONTROL)
+        if (dgl_str_eq(v->tokens[i], text) && vocab_token_type(v, i) == TOKEN_CONTROL)
             return (int64_t)i;
     }
     return -1;
 }
 
-enum dgl_status gguf_vocab_stops(const struct dgl_log *log, const struct gguf_vocab *v,
+enum dgl_status gguf_vocab_stops(const struct dgl_log *log, const struct vocab_lists *v,
                                  struct dgl_stop_id *out, size_t max, size_t *count)
 {
     struct stops s = {.log = log, .v = v, .ids = out, .max = max};
@@ -313,12 +270,67 @@ enum dgl_status gguf_vocab_stops(const struct dgl_log *log, const struct gguf_vo
     if (st == DGL_OK)
         st = stop_add(&s, v->eom, KEY("eom_token_id"));
     /* In GPT-OSS's format <|end|> ends a message, and the answer goes on. */
-    bool harmony = v->kind != GGUF_VOCAB_NONE && control_find(v, "<|return|>") >= 0 &&
+    bool harmony = v->kind != VOCAB_NONE && control_find(v, "<|return|>") >= 0 &&
                    control_find(v, "<|call|>") >= 0;
-    for (size_t i = 0; i < NUM_TURN_ENDS && st == DGL_OK && v->kind != GGUF_VOCAB_NONE; i++) {
+    for (size_t i = 0; i < NUM_TURN_ENDS && st == DGL_OK && v->kind != VOCAB_NONE; i++) {
         if (!harmony || strcmp(turn_ends[i], "<|end|>") != 0)
             st = stop_add(&s, control_find(v, turn_ends[i]), "control token");
     }
     *count = s.count;
     return st;
+}
+
+/* ---- tokenizer_config.json ---- */
+
+#define KEY_TEMPLATE "tokenizer.chat_template"
+#define DEFAULT_NAME "default"
+
+static void write_named(struct dgl_json_writer *w, const char *name, struct dgl_str text)
+{
+    dgl_jw_object(w);
+    dgl_jw_key(w, "name");
+    dgl_jw_cstr(w, name);
+    dgl_jw_key(w, "template");
+    dgl_jw_str(w, text);
+    dgl_jw_end_object(w);
+}
+
+/* The default template under its key, further ones under the key, a dot and their name. */
+static void write_templates(struct dgl_json_writer *w, const struct gguf_file *file)
+{
+    size_t skip = strlen(KEY_TEMPLATE);
+    dgl_jw_key(w, "chat_template");
+    dgl_jw_array(w);
+    for (size_t i = 0; i < file->num_keys; i++) {
+        const struct gguf_kv *kv = &file->keys[i];
+        if (kv->is_array || kv->type != GGUF_STRING || strncmp(kv->key, KEY_TEMPLATE, skip) != 0)
+            continue;
+        if (kv->key[skip] == 0)
+            write_named(w, DEFAULT_NAME, kv->strings[0]);
+        else if (kv->key[skip] == '.' && kv->key[skip + 1] &&
+                 strcmp(kv->key + skip + 1, DEFAULT_NAME) != 0)
+            write_named(w, kv->key + skip + 1, kv->strings[0]);
+    }
+    dgl_jw_end_array(w);
+}
+
+enum dgl_status gguf_tokenizer_config_write(const struct dgl_log *log, const struct gguf_file *file,
+                                            const struct vocab_lists *v, struct dgl_buf *out)
+{
+    struct dgl_json_writer w = dgl_json_writer(out, 2);
+    const struct {
+        const char *key;
+        int64_t id;
+    } tokens[] = {{"bos_token", v->bos}, {"eos_token", v->eos}, {"unk_token", v->unk}};
+    dgl_jw_object(&w);
+    for (size_t i = 0; i < sizeof(tokens) / sizeof(tokens[0]); i++) {
+        if (tokens[i].id < 0)
+            continue;
+        dgl_jw_key(&w, tokens[i].key);
+        dgl_jw_str(&w, v->tokens[tokens[i].id]);
+    }
+    write_templates(&w, file);
+    dgl_jw_end_object(&w);
+    dgl_buf_putc(out, '\n');
+    return out->failed ? dgl_fail_memory(log, "tokenizer_config.json", out->len) : DGL_OK;
 }

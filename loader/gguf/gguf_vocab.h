@@ -1,0 +1,20 @@
+/* tokenizer.ggml.* and tokenizer.chat_template*: vocabulary, ids that end an answer, chat
+ * templates. */
+#ifndef DGL_LOADER_GGUF_VOCAB_H
+#define DGL_LOADER_GGUF_VOCAB_H
+
+#include "loader/gguf/gguf_file.h"
+#include "loader/tokenizer/vocab_lists.h"
+
+/* Unknown kinds and pre-tokenizers are DGL_ERR_UNSUPPORTED; ids beyond the list, lists of different
+ * lengths and tokens that are not text are DGL_ERR_FORMAT. */
+enum dgl_status gguf_vocab_read(const struct dgl_log *log, const struct gguf_file *file,
+                                struct vocab_lists *out);
+/* The ids that end an answer, ascending, each with the key or kind of token that says so. */
+enum dgl_status gguf_vocab_stops(const struct dgl_log *log, const struct vocab_lists *v,
+                                 struct dgl_stop_id *out, size_t max, size_t *count);
+/* Appends tokenizer_config.json: chat templates, bos_token, eos_token and unk_token. */
+enum dgl_status gguf_tokenizer_config_write(const struct dgl_log *log, const struct gguf_file *file,
+                                            const struct vocab_lists *v, struct dgl_buf *out);
+
+#endif

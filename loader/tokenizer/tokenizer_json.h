@@ -1,0 +1,11 @@
+/* The tokenizer.json that the lists of a vocabulary amount to. */
+#ifndef DGL_LOADER_TOKENIZER_JSON_H
+#define DGL_LOADER_TOKENIZER_JSON_H
+
+#include "loader/tokenizer/vocab_lists.h"
+
+/* Appends tokenizer.json; not for VOCAB_NONE. */
+enum dgl_status tokenizer_json_write(const struct dgl_log *log, const struct vocab_lists *v,
+                                     struct dgl_buf *out);
+
+#endif

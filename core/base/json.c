@@ -29,8 +29,6 @@ enum { linear_search_max = 16 };
 struct dgl_json_doc {
     char *name;
     cJSON *root;
-    dgl_json_path_fn path_fn; /* NULL = paths are shown as they are */
-    const void *path_priv;
 };
 
 /* Open addressing, at most half full. The seed keeps a file from choosing keys that collide. */
@@ -293,27 +291,6 @@ const struct dgl_json *dgl_json_root(const struct dgl_json_doc *doc)
 const char *dgl_json_name(const struct dgl_json_doc *doc)
 {
     return doc->name;
-}
-
-void dgl_json_rename(struct dgl_json_doc *doc, dgl_json_path_fn fn, const void *priv)
-{
-    doc->path_fn = fn;
-    doc->path_priv = priv;
-}
-
-void dgl_json_append_path(const struct dgl_json_doc *doc, const char *path, struct dgl_buf *out)
-{
-    if (!doc->path_fn || !doc->path_fn(doc->path_priv, path, out))
-        dgl_buf_puts(out, path);
-}
-
-struct dgl_shown dgl_json_path_shown(const struct dgl_json_doc *doc, const char *path)
-{
-    struct dgl_buf text = {0};
-    dgl_json_append_path(doc, path, &text);
-    struct dgl_shown shown = dgl_shown(dgl_str_of(text.failed ? path : text.p));
-    dgl_buf_finish(&text);
-    return shown;
 }
 
 enum dgl_json_type dgl_json_type(const struct dgl_json *value)

@@ -33,15 +33,6 @@ void dgl_json_destroy(struct dgl_json_doc **doc);
 const struct dgl_json *dgl_json_root(const struct dgl_json_doc *doc);
 const char *dgl_json_name(const struct dgl_json_doc *doc);
 
-/* For a document that was made of another file: what that file calls the value at a path
- * ("rope_scaling.factor", "layer_types[3]"). Appends it, or returns false where it has no other
- * name. Messages then say this instead of the path. `priv` must outlive the document. */
-typedef bool (*dgl_json_path_fn)(const void *priv, const char *path, struct dgl_buf *out);
-void dgl_json_rename(struct dgl_json_doc *doc, dgl_json_path_fn fn, const void *priv);
-/* What messages call the value at a path: the path, unless the document was renamed. */
-void dgl_json_append_path(const struct dgl_json_doc *doc, const char *path, struct dgl_buf *out);
-struct dgl_shown dgl_json_path_shown(const struct dgl_json_doc *doc, const char *path);
-
 enum dgl_json_type dgl_json_type(const struct dgl_json *value); /* NULL counts as DGL_JSON_NULL */
 const char *dgl_json_type_name(enum dgl_json_type type);
 bool dgl_json_is(const struct dgl_json *value,

@@ -62,8 +62,7 @@ static void append_place(struct dgl_buf *out, const struct dgl_json_doc *doc,
         dgl_buf_puts(&path, key);
     dgl_buf_puts(out, dgl_json_name(doc));
     dgl_buf_puts(out, ": ");
-    if (path.len)
-        dgl_json_append_path(doc, path.p, out);
+    dgl_buf_append(out, path.p, path.len);
     dgl_buf_finish(&path);
 }
 

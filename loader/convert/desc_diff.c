@@ -22,55 +22,62 @@ static bool same(double a, double b)
 
 /* ---- single fields ---- */
 
-enum field_kind { FIELD_SIZE, FIELD_NUMBER, FIELD_CAP, FIELD_BOOL, FIELD_ACT, FIELD_SCORING };
+enum compared_kind {
+    COMPARED_SIZE,
+    COMPARED_NUMBER,
+    COMPARED_CAP,
+    COMPARED_BOOL,
+    COMPARED_ACT,
+    COMPARED_SCORING
+};
 
-struct field {
+struct compared {
     const char *name;
-    enum field_kind kind;
+    enum compared_kind kind;
     size_t offset;
 };
 #define AT(member) offsetof(struct model_desc, member)
 
-static const struct field fields[] = {
-    {"num_hidden_layers", FIELD_SIZE, AT(layers)},
-    {"hidden_size", FIELD_SIZE, AT(hidden)},
-    {"intermediate_size", FIELD_SIZE, AT(intermediate)},
-    {"vocab_size", FIELD_SIZE, AT(vocab)},
-    {"num_attention_heads", FIELD_SIZE, AT(heads)},
-    {"num_key_value_heads", FIELD_SIZE, AT(kv_heads)},
-    {"head_dim", FIELD_SIZE, AT(head_dim)},
-    {"max_position_embeddings", FIELD_SIZE, AT(context_max)},
-    {"rms_norm_eps", FIELD_NUMBER, AT(norm_eps)},
-    {"1 added to the weights of norms", FIELD_BOOL, AT(norm_plus_one)},
-    {"hidden_act", FIELD_ACT, AT(act)},
-    {"swiglu_alpha", FIELD_NUMBER, AT(act_alpha)},
-    {"swiglu_limit", FIELD_NUMBER, AT(act_limit)},
-    {"the scale of attention scores", FIELD_NUMBER, AT(attn_scale)},
-    {"attn_logit_softcapping", FIELD_CAP, AT(attn_softcap)},
-    {"final_logit_softcapping", FIELD_CAP, AT(logit_softcap)},
-    {"the scale of embeddings", FIELD_NUMBER, AT(embed_scale)},
-    {"residual_multiplier", FIELD_NUMBER, AT(residual_scale)},
-    {"the scale of logits", FIELD_NUMBER, AT(logit_scale)},
-    {"tie_word_embeddings", FIELD_BOOL, AT(tied_head)},
-    {"num_experts", FIELD_SIZE, AT(moe.experts)},
-    {"num_experts_per_tok", FIELD_SIZE, AT(moe.top_k)},
-    {"moe_intermediate_size", FIELD_SIZE, AT(moe.intermediate)},
-    {"the weights of experts", FIELD_SCORING, AT(moe.scoring)},
+static const struct compared fields[] = {
+    {"num_hidden_layers", COMPARED_SIZE, AT(layers)},
+    {"hidden_size", COMPARED_SIZE, AT(hidden)},
+    {"intermediate_size", COMPARED_SIZE, AT(intermediate)},
+    {"vocab_size", COMPARED_SIZE, AT(vocab)},
+    {"num_attention_heads", COMPARED_SIZE, AT(heads)},
+    {"num_key_value_heads", COMPARED_SIZE, AT(kv_heads)},
+    {"head_dim", COMPARED_SIZE, AT(head_dim)},
+    {"max_position_embeddings", COMPARED_SIZE, AT(context_max)},
+    {"rms_norm_eps", COMPARED_NUMBER, AT(norm_eps)},
+    {"1 added to the weights of norms", COMPARED_BOOL, AT(norm_plus_one)},
+    {"hidden_act", COMPARED_ACT, AT(act)},
+    {"swiglu_alpha", COMPARED_NUMBER, AT(act_alpha)},
+    {"swiglu_limit", COMPARED_NUMBER, AT(act_limit)},
+    {"the scale of attention scores", COMPARED_NUMBER, AT(attn_scale)},
+    {"attn_logit_softcapping", COMPARED_CAP, AT(attn_softcap)},
+    {"final_logit_softcapping", COMPARED_CAP, AT(logit_softcap)},
+    {"the scale of embeddings", COMPARED_NUMBER, AT(embed_scale)},
+    {"residual_multiplier", COMPARED_NUMBER, AT(residual_scale)},
+    {"the scale of logits", COMPARED_NUMBER, AT(logit_scale)},
+    {"tie_word_embeddings", COMPARED_BOOL, AT(tied_head)},
+    {"num_experts", COMPARED_SIZE, AT(moe.experts)},
+    {"num_experts_per_tok", COMPARED_SIZE, AT(moe.top_k)},
+    {"moe_intermediate_size", COMPARED_SIZE, AT(moe.intermediate)},
+    {"the weights of experts", COMPARED_SCORING, AT(moe.scoring)},
 };
 
-static bool field_is_same(const struct field *f, const void *a, const void *b)
+static bool field_is_same(const struct compared *f, const void *a, const void *b)
 {
     switch (f->kind) {
-    case FIELD_SIZE:
+    case COMPARED_SIZE:
         return *(const int32_t *)a == *(const int32_t *)b;
-    case FIELD_NUMBER:
-    case FIELD_CAP:
+    case COMPARED_NUMBER:
+    case COMPARED_CAP:
         return same(*(const double *)a, *(const double *)b);
-    case FIELD_BOOL:
+    case COMPARED_BOOL:
         return *(const bool *)a == *(const bool *)b;
-    case FIELD_ACT:
+    case COMPARED_ACT:
         return *(const enum model_act *)a == *(const enum model_act *)b;
-    case FIELD_SCORING:
+    case COMPARED_SCORING:
         return *(const enum moe_scoring *)a == *(const enum moe_scoring *)b;
     }
     return false;
@@ -81,30 +88,30 @@ static void bool_text(bool value, char *text, size_t size)
     snprintf(text, size, "%s", value ? "true" : "false");
 }
 
-static void field_text(const struct field *f, const void *value, char *text, size_t size)
+static void field_text(const struct compared *f, const void *value, char *text, size_t size)
 {
     static const char *const acts[] = {"silu", "gelu_pytorch_tanh", "silu with a limit"};
     static const char *const scorings[] = {"softmax of the chosen", "softmax of all",
                                            "softmax of all, normalised (norm_topk_prob)"};
     switch (f->kind) {
-    case FIELD_SIZE:
+    case COMPARED_SIZE:
         snprintf(text, size, "%" PRId32, *(const int32_t *)value);
         break;
-    case FIELD_CAP:
+    case COMPARED_CAP:
         if (*(const double *)value == 0) {
             snprintf(text, size, "null");
             break;
         } /* fall through */
-    case FIELD_NUMBER:
+    case COMPARED_NUMBER:
         snprintf(text, size, "%.7g", *(const double *)value);
         break;
-    case FIELD_BOOL:
+    case COMPARED_BOOL:
         bool_text(*(const bool *)value, text, size);
         break;
-    case FIELD_ACT:
+    case COMPARED_ACT:
         snprintf(text, size, "%s", acts[*(const enum model_act *)value]);
         break;
-    case FIELD_SCORING:
+    case COMPARED_SCORING:
         snprintf(text, size, "%s", scorings[*(const enum moe_scoring *)value]);
         break;
     }

@@ -1,6 +1,8 @@
 /* The table of config names and look-ups through it. */
 #include "loader/desc/config_alias.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define MAX_NAMES 6
@@ -72,100 +74,134 @@ const char *config_field_of(const char *path)
     return path;
 }
 
-/* Resolves one path; hit->value stays NULL when it is absent or null. */
-static enum dgl_status path_find(const struct config *c, const char *path, struct config_hit *hit)
+struct field config_get(const struct config *c, const char *path)
 {
-    *hit = (struct config_hit){.object = c->root, .key = path, .path = path};
-    for (const char *dot = strchr(path, '.'); dot; dot = strchr(hit->key, '.')) {
-        char parent[64];
-        size_t len = (size_t)(dot - hit->key);
-        memcpy(parent, hit->key, len);
-        parent[len] = 0;
-        const struct dgl_json *object;
-        enum dgl_status st = dgl_json_opt(c->r, hit->object, parent, DGL_JSON_OBJECT, &object);
-        if (st != DGL_OK || !object)
-            return st;
-        hit->object = object;
-        hit->key = dot + 1;
-    }
-    const struct dgl_json *value = dgl_json_get(hit->object, hit->key);
-    hit->is_null = dgl_json_is(value, DGL_JSON_NULL);
-    hit->value = hit->is_null ? NULL : value;
-    return DGL_OK;
+    char full[192];
+    if (!c->prefix)
+        return fields_get(c->fields, path);
+    snprintf(full, sizeof(full), "%s%s", c->prefix, path);
+    return fields_get(c->fields, full);
 }
 
 struct dgl_shown config_shown(const struct config *c, const char *path)
 {
-    struct dgl_buf full = {0};
-    if (c->prefix)
-        dgl_buf_puts(&full, c->prefix);
-    dgl_buf_puts(&full, path);
-    struct dgl_shown shown = dgl_json_path_shown(c->r.doc, full.failed ? path : full.p);
+    const struct config_alias *alias = alias_of_field(path);
+    for (size_t n = 0; alias && n < MAX_NAMES && alias->names[n]; n++) {
+        if (FIELD_IS_SET(config_get(c, alias->names[n]))) {
+            path = alias->names[n];
+            break;
+        }
+    }
+    struct dgl_buf full = {0}, text = {0};
+    dgl_buf_printf(&full, "%s%s", c->prefix ? c->prefix : "", path);
+    fields_describe(c->fields, full.failed ? path : full.p, &text);
+    struct dgl_shown shown = dgl_shown(dgl_str_of(text.failed ? path : text.p));
     dgl_buf_finish(&full);
-    return shown;
-}
-
-static struct dgl_shown value_shown(const struct dgl_json *value)
-{
-    struct dgl_buf text = {0};
-    struct dgl_json_writer w = dgl_json_writer(&text, 0);
-    if (value)
-        dgl_jw_value(&w, value);
-    struct dgl_shown shown =
-        dgl_shown(value ? (struct dgl_str){text.p, text.len} : DGL_STR("missing"));
     dgl_buf_finish(&text);
     return shown;
 }
 
-static bool same_text(struct dgl_str a, struct dgl_str b)
+/* A value as JSON. */
+static struct dgl_shown value_shown(const struct field *value)
 {
-    return a.len == b.len && memcmp(a.p, b.p, a.len) == 0;
+    struct dgl_buf text = {0};
+    struct dgl_json_writer w = dgl_json_writer(&text, 0);
+    if (value && value->kind != FIELD_ABSENT)
+        field_write(&w, value);
+    struct dgl_shown shown =
+        dgl_shown(text.p ? (struct dgl_str){text.p, text.len} : DGL_STR("missing"));
+    dgl_buf_finish(&text);
+    return shown;
 }
 
-/* Numbers by value: 10000 and 1e4 are one. Members in the same order. */
-static bool values_equal(const struct dgl_json *a, const struct dgl_json *b)
+enum dgl_status config_fail_wanted(const struct config *c, const char *path,
+                                   const struct field *found, const char *wanted)
 {
-    if (dgl_json_type(a) != dgl_json_type(b) || dgl_json_count(a) != dgl_json_count(b) ||
-        dgl_json_f64(a) != dgl_json_f64(b) || dgl_json_bool(a) != dgl_json_bool(b) ||
-        !same_text(dgl_json_str(a), dgl_json_str(b)))
-        return false;
-    bool equal = true;
-    a = dgl_json_first(a);
-    for (b = dgl_json_first(b); b && equal; b = dgl_json_next(b), a = dgl_json_next(a))
-        equal = same_text(dgl_json_key(a), dgl_json_key(b)) && values_equal(a, b);
-    return equal;
+    struct dgl_buf text = {0};
+    if (found->kind == FIELD_LIST)
+        dgl_buf_printf(&text, "an array of %zu", found->count);
+    else if (found->kind == FIELD_OBJECT)
+        dgl_buf_printf(&text, "an object with %zu keys", found->count);
+    else if (found->kind == FIELD_STR)
+        dgl_buf_printf(&text, "\"%s\"", DGL_SHOWN_STR(found->s));
+    else
+        dgl_buf_puts(&text, value_shown(found).text);
+    enum dgl_status status =
+        dgl_fail(c->log, DGL_ERR_FORMAT, "%s: %s is %s, wanted %s", c->fields->name,
+                 config_shown(c, path).text, text.p ? text.p : "?", wanted);
+    dgl_buf_finish(&text);
+    return status;
 }
 
-static enum dgl_status refuse_contradiction(const struct config *c, const struct config_hit *a,
-                                            const struct config_hit *b)
+enum dgl_status config_fail(const struct config *c, const char *path, const char *fmt, ...)
 {
-    return dgl_fail(c->r.log, DGL_ERR_FORMAT,
-                    "%s: %s is %s and %s is %s, but both mean the same: remove one of them",
-                    dgl_json_name(c->r.doc), config_shown(c, a->path).text,
-                    value_shown(a->value).text, config_shown(c, b->path).text,
-                    value_shown(b->value).text);
+    struct dgl_buf text = {0};
+    va_list args;
+    va_start(args, fmt);
+    dgl_buf_vprintf(&text, fmt, args);
+    va_end(args);
+    enum dgl_status status = dgl_fail(c->log, DGL_ERR_FORMAT, "%s: %s: %s", c->fields->name,
+                                      config_shown(c, path).text, text.p ? text.p : fmt);
+    dgl_buf_finish(&text);
+    return status;
+}
+
+enum dgl_status config_refuse(const struct config *c, const char *path, const struct field *value,
+                              const char *supported)
+{
+    return dgl_fail(c->log, DGL_ERR_UNSUPPORTED, "%s: %s is %s; supported: %s", c->fields->name,
+                    config_shown(c, path).text, value_shown(value).text, supported);
+}
+
+/* What a path goes through has to be objects. */
+static enum dgl_status check_parents(const struct config *c, const char *path)
+{
+    for (const char *dot = strchr(path, '.'); dot; dot = strchr(dot + 1, '.')) {
+        char parent[128];
+        snprintf(parent, sizeof(parent), "%.*s", (int)(dot - path), path);
+        struct field object = config_get(c, parent);
+        if (!FIELD_IS_SET(object))
+            return DGL_OK;
+        if (object.kind != FIELD_OBJECT)
+            return config_fail_wanted(c, parent, &object, "an object");
+    }
+    return DGL_OK;
 }
 
 enum dgl_status config_find(const struct config *c, const char *field, struct config_hit *hit)
 {
     const struct config_alias *alias = alias_of_field(field);
+    const struct config_alias itself = {field, {field}};
+    enum dgl_status status = DGL_OK;
     if (!alias)
-        return path_find(c, field, hit);
-    *hit = (struct config_hit){.object = c->root, .key = field, .path = alias->names[0]};
-    for (size_t n = 0; n < MAX_NAMES && alias->names[n]; n++) {
-        struct config_hit next;
-        enum dgl_status st = path_find(c, alias->names[n], &next);
-        if (st != DGL_OK)
-            return st;
-        if (!next.value && !hit->value)
-            hit->is_null |= next.is_null;
-        if (!next.value)
-            continue;
-        if (!hit->value)
+        alias = &itself;
+    *hit = (struct config_hit){.path = alias->names[0]};
+    for (size_t n = 0; n < MAX_NAMES && alias->names[n] && status == DGL_OK; n++) {
+        struct config_hit next = {config_get(c, alias->names[n]), alias->names[n]};
+        status = check_parents(c, next.path);
+        bool known = FIELD_IS_SET(hit->value), found = FIELD_IS_SET(next.value);
+        if (!known && next.value.kind == FIELD_NULL)
+            hit->value = next.value; /* under the usual name */
+        else if (!known && found)
             *hit = next;
-        else if (!values_equal(hit->value, next.value))
-            return refuse_contradiction(c, hit, &next);
+        else if (status == DGL_OK && found && !field_equal(&hit->value, &next.value))
+            status = dgl_fail(
+                c->log, DGL_ERR_FORMAT,
+                "%s: %s is %s and %s is %s, but both mean the same: remove one of them",
+                c->fields->name, config_shown(c, hit->path).text, value_shown(&hit->value).text,
+                config_shown(c, next.path).text, value_shown(&next.value).text);
     }
+    return status;
+}
+
+static enum dgl_status take_i64(const struct config *c, const struct config_hit *hit, int64_t min,
+                                int64_t max, int64_t *out)
+{
+    char wanted[80];
+    snprintf(wanted, sizeof(wanted), "an integer from %" PRId64 " to %" PRId64, min, max);
+    if (hit->value.kind != FIELD_INT || hit->value.i < min || hit->value.i > max)
+        return config_fail_wanted(c, hit->path, &hit->value, wanted);
+    *out = hit->value.i;
     return DGL_OK;
 }
 
@@ -173,61 +209,62 @@ enum dgl_status config_need_i64(const struct config *c, const char *field, int64
                                 int64_t *out)
 {
     struct config_hit hit;
-    enum dgl_status st = config_find(c, field, &hit);
-    return st == DGL_OK ? dgl_json_need_i64(c->r, hit.object, hit.key, min, max, out) : st;
+    enum dgl_status status = config_find(c, field, &hit);
+    return status == DGL_OK ? take_i64(c, &hit, min, max, out) : status;
 }
 
 enum dgl_status config_opt_i64(const struct config *c, const char *field, int64_t min, int64_t max,
                                int64_t *inout)
 {
     struct config_hit hit;
-    enum dgl_status st = config_find(c, field, &hit);
-    return st == DGL_OK ? dgl_json_opt_i64(c->r, hit.object, hit.key, min, max, inout) : st;
-}
-
-enum dgl_status config_need_f64(const struct config *c, const char *field, double min, double max,
-                                double *out)
-{
-    struct config_hit hit;
-    const struct dgl_json *value;
-    enum dgl_status st = config_find(c, field, &hit);
-    if (st == DGL_OK)
-        st = dgl_json_need(c->r, hit.object, hit.key, DGL_JSON_NUMBER, &value);
-    return st == DGL_OK ? dgl_json_opt_f64(c->r, hit.object, hit.key, min, max, out) : st;
+    enum dgl_status status = config_find(c, field, &hit);
+    return status == DGL_OK && FIELD_IS_SET(hit.value) ? take_i64(c, &hit, min, max, inout)
+                                                       : status;
 }
 
 enum dgl_status config_opt_f64(const struct config *c, const char *field, double min, double max,
                                double *inout)
 {
     struct config_hit hit;
-    enum dgl_status st = config_find(c, field, &hit);
-    return st == DGL_OK ? dgl_json_opt_f64(c->r, hit.object, hit.key, min, max, inout) : st;
+    enum dgl_status status = config_find(c, field, &hit);
+    if (status != DGL_OK || !FIELD_IS_SET(hit.value))
+        return status;
+    bool number = hit.value.kind == FIELD_INT || hit.value.kind == FIELD_REAL;
+    if (number && hit.value.f >= min && hit.value.f <= max) {
+        *inout = hit.value.f;
+        return DGL_OK;
+    }
+    struct dgl_buf wanted = {0};
+    dgl_buf_puts(&wanted, "a number from ");
+    dgl_buf_f64(&wanted, min);
+    dgl_buf_puts(&wanted, " to ");
+    dgl_buf_f64(&wanted, max);
+    status = config_fail_wanted(c, hit.path, &hit.value, wanted.p ? wanted.p : "a number");
+    dgl_buf_finish(&wanted);
+    return status;
 }
 
 enum dgl_status config_opt_bool(const struct config *c, const char *field, bool *inout)
 {
     struct config_hit hit;
-    enum dgl_status st = config_find(c, field, &hit);
-    return st == DGL_OK ? dgl_json_opt_bool(c->r, hit.object, hit.key, inout) : st;
+    enum dgl_status status = config_find(c, field, &hit);
+    if (status != DGL_OK || !FIELD_IS_SET(hit.value))
+        return status;
+    if (hit.value.kind != FIELD_BOOL)
+        return config_fail_wanted(c, hit.path, &hit.value, dgl_json_type_name(DGL_JSON_BOOL));
+    *inout = hit.value.b;
+    return DGL_OK;
 }
 
-enum dgl_status config_opt_str(const struct config *c, const char *field, const char **out)
+enum dgl_status config_opt_list(const struct config *c, const char *field, struct field *out)
 {
     struct config_hit hit;
-    const struct dgl_json *value = NULL;
-    *out = NULL;
-    enum dgl_status st = config_find(c, field, &hit);
-    if (st == DGL_OK)
-        st = dgl_json_opt(c->r, hit.object, hit.key, DGL_JSON_STRING, &value);
-    if (st == DGL_OK && value)
-        *out = dgl_json_str(value).p;
-    return st;
-}
-
-enum dgl_status config_refuse(const struct config *c, const char *path,
-                              const struct dgl_json *value, const char *supported)
-{
-    return dgl_fail(c->r.log, DGL_ERR_UNSUPPORTED, "%s: %s is %s; supported: %s",
-                    dgl_json_name(c->r.doc), config_shown(c, path).text, value_shown(value).text,
-                    supported);
+    enum dgl_status status = config_find(c, field, &hit);
+    *out = (struct field){0};
+    if (status != DGL_OK || !FIELD_IS_SET(hit.value))
+        return status;
+    if (hit.value.kind != FIELD_LIST)
+        return config_fail_wanted(c, hit.path, &hit.value, dgl_json_type_name(DGL_JSON_ARRAY));
+    *out = hit.value;
+    return DGL_OK;
 }

@@ -6,12 +6,12 @@
 #include "core/base/log.h"
 
 enum field_rule {
-    FIELD_READ, /* model_config.c or stop_ids.c reads it */
-    FIELD_NULL, /* supported at one value only, by the families that do not read it; null is always
+    RULE_READ, /* model_config.c or stop_ids.c reads it */
+    RULE_NULL, /* supported at one value only, by the families that do not read it; null is always
                    fine */
-    FIELD_FALSE,
-    FIELD_ONE,
-    FIELD_OBJECT, /* its fields are looked up as "object.field" */
+    RULE_FALSE,
+    RULE_ONE,
+    RULE_OBJECT, /* its fields are looked up as "object.field" */
 };
 
 struct known_field {
@@ -24,106 +24,106 @@ struct known_field {
 #define GEMMA           (FAMILY_GEMMA2 | FAMILY_GEMMA3)
 
 static const struct known_field known_fields[] = {
-    {"model_type", FIELD_READ, 0},
-    {"hidden_size", FIELD_READ, 0},
-    {"num_hidden_layers", FIELD_READ, 0},
-    {"num_attention_heads", FIELD_READ, 0},
-    {"num_key_value_heads", FIELD_READ, 0},
-    {"head_dim", FIELD_READ, 0},
-    {"intermediate_size", FIELD_READ, 0},
-    {"vocab_size", FIELD_READ, 0},
-    {"max_position_embeddings", FIELD_READ, 0},
-    {"rms_norm_eps", FIELD_READ, 0},
-    {"hidden_act", FIELD_READ, 0},
-    {"rope_theta", FIELD_READ, 0},
-    {"rope_type", FIELD_READ, 0},
-    {"tie_word_embeddings", FIELD_READ, 0},
-    {"layer_types", FIELD_READ, 0},
-    {"bos_token_id", FIELD_READ, 0},
-    {"eos_token_id", FIELD_READ, 0},
-    {"quantization_config", FIELD_READ, 0},
-    {"compression_config", FIELD_READ, 0},
-    {"rope_factor", FIELD_READ, 0},
-    {"rope_original_context", FIELD_READ, 0},
-    {"rope_low_freq", FIELD_READ, 0},
-    {"rope_high_freq", FIELD_READ, 0},
-    {"rope_beta_fast", FIELD_READ, 0},
-    {"rope_beta_slow", FIELD_READ, 0},
-    {"rope_attention_factor", FIELD_READ, 0},
-    {"rope_mscale", FIELD_READ, 0},
-    {"rope_mscale_all_dim", FIELD_READ, 0},
-    {"rope_truncate", FIELD_READ, 0},
-    {"rope_short_factor", FIELD_READ, 0},
-    {"rope_long_factor", FIELD_READ, 0},
-    {"rope_parameters", FIELD_OBJECT, 0},
-    {"rope_scaling", FIELD_OBJECT, 0},
-    {"rope_parameters.full_attention", FIELD_OBJECT, 0},
-    {"rope_parameters.sliding_attention", FIELD_OBJECT, 0},
+    {"model_type", RULE_READ, 0},
+    {"hidden_size", RULE_READ, 0},
+    {"num_hidden_layers", RULE_READ, 0},
+    {"num_attention_heads", RULE_READ, 0},
+    {"num_key_value_heads", RULE_READ, 0},
+    {"head_dim", RULE_READ, 0},
+    {"intermediate_size", RULE_READ, 0},
+    {"vocab_size", RULE_READ, 0},
+    {"max_position_embeddings", RULE_READ, 0},
+    {"rms_norm_eps", RULE_READ, 0},
+    {"hidden_act", RULE_READ, 0},
+    {"rope_theta", RULE_READ, 0},
+    {"rope_type", RULE_READ, 0},
+    {"tie_word_embeddings", RULE_READ, 0},
+    {"layer_types", RULE_READ, 0},
+    {"bos_token_id", RULE_READ, 0},
+    {"eos_token_id", RULE_READ, 0},
+    {"quantization_config", RULE_READ, 0},
+    {"compression_config", RULE_READ, 0},
+    {"rope_factor", RULE_READ, 0},
+    {"rope_original_context", RULE_READ, 0},
+    {"rope_low_freq", RULE_READ, 0},
+    {"rope_high_freq", RULE_READ, 0},
+    {"rope_beta_fast", RULE_READ, 0},
+    {"rope_beta_slow", RULE_READ, 0},
+    {"rope_attention_factor", RULE_READ, 0},
+    {"rope_mscale", RULE_READ, 0},
+    {"rope_mscale_all_dim", RULE_READ, 0},
+    {"rope_truncate", RULE_READ, 0},
+    {"rope_short_factor", RULE_READ, 0},
+    {"rope_long_factor", RULE_READ, 0},
+    {"rope_parameters", RULE_OBJECT, 0},
+    {"rope_scaling", RULE_OBJECT, 0},
+    {"rope_parameters.full_attention", RULE_OBJECT, 0},
+    {"rope_parameters.sliding_attention", RULE_OBJECT, 0},
 
-    {"attention_bias", FIELD_FALSE,
+    {"attention_bias", RULE_FALSE,
      FAMILY_LLAMA | FAMILY_QWEN3 | FAMILY_QWEN3_MOE | FAMILY_GEMMA2 | FAMILY_GEMMA3 |
          FAMILY_GPT_OSS | FAMILY_OLMO2 | FAMILY_SMOLLM3 | FAMILY_GRANITE},
-    {"mlp_bias", FIELD_FALSE, FAMILY_LLAMA | FAMILY_SMOLLM3 | FAMILY_GRANITE},
-    {"use_sliding_window", FIELD_FALSE, SWITCHED_WINDOW},
-    {"sliding_window", FIELD_NULL,
+    {"mlp_bias", RULE_FALSE, FAMILY_LLAMA | FAMILY_SMOLLM3 | FAMILY_GRANITE},
+    {"use_sliding_window", RULE_FALSE, SWITCHED_WINDOW},
+    {"sliding_window", RULE_NULL,
      SWITCHED_WINDOW | FAMILY_MISTRAL | FAMILY_GEMMA2 | FAMILY_GEMMA3 | FAMILY_PHI3 |
          FAMILY_MIXTRAL | FAMILY_GPT_OSS},
-    {"sliding_window_pattern", FIELD_NULL, FAMILY_GEMMA3},
-    {"rope_local_theta", FIELD_NULL, FAMILY_GEMMA3},
-    {"rope_local_type", FIELD_NULL, FAMILY_GEMMA3},
-    {"rope_local_factor", FIELD_NULL, FAMILY_GEMMA3},
-    {"no_rope_layers", FIELD_NULL, FAMILY_SMOLLM3},
-    {"no_rope_layer_interval", FIELD_NULL, FAMILY_SMOLLM3},
-    {"attn_logit_softcapping", FIELD_NULL, FAMILY_GEMMA2},
-    {"final_logit_softcapping", FIELD_NULL, GEMMA},
-    {"query_pre_attn_scalar", FIELD_NULL, GEMMA},
-    {"attention_multiplier", FIELD_NULL, FAMILY_GRANITE},
-    {"embedding_multiplier", FIELD_ONE, FAMILY_GRANITE},
-    {"residual_multiplier", FIELD_ONE, FAMILY_GRANITE},
-    {"logits_scaling", FIELD_ONE, FAMILY_GRANITE},
-    {"partial_rotary_factor", FIELD_ONE, FAMILY_PHI3},
-    {"swiglu_limit", FIELD_NULL, FAMILY_GPT_OSS},
-    {"swiglu_alpha", FIELD_NULL, FAMILY_GPT_OSS},
-    {"num_experts", FIELD_NULL, FAMILY_MIXTRAL | FAMILY_QWEN3_MOE | FAMILY_GPT_OSS},
-    {"num_experts_per_tok", FIELD_NULL, FAMILY_MIXTRAL | FAMILY_QWEN3_MOE | FAMILY_GPT_OSS},
-    {"moe_intermediate_size", FIELD_NULL, FAMILY_QWEN3_MOE},
-    {"decoder_sparse_step", FIELD_NULL, FAMILY_QWEN3_MOE},
-    {"mlp_only_layers", FIELD_NULL, FAMILY_QWEN3_MOE},
-    {"norm_topk_prob", FIELD_FALSE, FAMILY_QWEN3_MOE},
-    {"text_config", FIELD_NULL, FAMILY_OUTER},
-    {"vision_config", FIELD_NULL, FAMILY_OUTER},
+    {"sliding_window_pattern", RULE_NULL, FAMILY_GEMMA3},
+    {"rope_local_theta", RULE_NULL, FAMILY_GEMMA3},
+    {"rope_local_type", RULE_NULL, FAMILY_GEMMA3},
+    {"rope_local_factor", RULE_NULL, FAMILY_GEMMA3},
+    {"no_rope_layers", RULE_NULL, FAMILY_SMOLLM3},
+    {"no_rope_layer_interval", RULE_NULL, FAMILY_SMOLLM3},
+    {"attn_logit_softcapping", RULE_NULL, FAMILY_GEMMA2},
+    {"final_logit_softcapping", RULE_NULL, GEMMA},
+    {"query_pre_attn_scalar", RULE_NULL, GEMMA},
+    {"attention_multiplier", RULE_NULL, FAMILY_GRANITE},
+    {"embedding_multiplier", RULE_ONE, FAMILY_GRANITE},
+    {"residual_multiplier", RULE_ONE, FAMILY_GRANITE},
+    {"logits_scaling", RULE_ONE, FAMILY_GRANITE},
+    {"partial_rotary_factor", RULE_ONE, FAMILY_PHI3},
+    {"swiglu_limit", RULE_NULL, FAMILY_GPT_OSS},
+    {"swiglu_alpha", RULE_NULL, FAMILY_GPT_OSS},
+    {"num_experts", RULE_NULL, FAMILY_MIXTRAL | FAMILY_QWEN3_MOE | FAMILY_GPT_OSS},
+    {"num_experts_per_tok", RULE_NULL, FAMILY_MIXTRAL | FAMILY_QWEN3_MOE | FAMILY_GPT_OSS},
+    {"moe_intermediate_size", RULE_NULL, FAMILY_QWEN3_MOE},
+    {"decoder_sparse_step", RULE_NULL, FAMILY_QWEN3_MOE},
+    {"mlp_only_layers", RULE_NULL, FAMILY_QWEN3_MOE},
+    {"norm_topk_prob", RULE_FALSE, FAMILY_QWEN3_MOE},
+    {"text_config", RULE_NULL, FAMILY_OUTER},
+    {"vision_config", RULE_NULL, FAMILY_OUTER},
 
-    {"attention_in_bias", FIELD_FALSE, 0},
-    {"attention_out_bias", FIELD_FALSE, 0},
-    {"qkv_bias", FIELD_FALSE, 0},
-    {"use_bias", FIELD_FALSE, 0},
-    {"bias", FIELD_FALSE, 0},
-    {"lm_head_bias", FIELD_FALSE, 0},
-    {"alibi", FIELD_FALSE, 0},
-    {"parallel_attn", FIELD_FALSE, 0},
-    {"use_parallel_residual", FIELD_FALSE, 0},
-    {"qk_norm", FIELD_FALSE, 0},
-    {"use_qk_norm", FIELD_FALSE, 0},
-    {"qk_layernorm", FIELD_FALSE, 0},
-    {"rope_interleaved", FIELD_FALSE, 0},
-    {"use_mrope", FIELD_FALSE, 0},
-    {"scale_embeddings", FIELD_FALSE, 0},
-    {"rms_norm_weight_offset", FIELD_FALSE, 0},
-    {"use_bidirectional_attention", FIELD_FALSE, 0},
-    {"is_encoder_decoder", FIELD_FALSE, 0},
-    {"add_cross_attention", FIELD_FALSE, 0},
-    {"cross_attention_hidden_size", FIELD_NULL, 0},
-    {"attention_chunk_size", FIELD_NULL, 0},
-    {"clip_qkv", FIELD_NULL, 0},
-    {"rope_scaling.mrope_section", FIELD_NULL, 0},
-    {"rope_parameters.mrope_section", FIELD_NULL, 0},
-    {"shared_expert_intermediate_size", FIELD_NULL, 0},
-    {"n_shared_experts", FIELD_NULL, 0},
-    {"first_k_dense_replace", FIELD_NULL, 0},
-    {"kv_lora_rank", FIELD_NULL, 0},
-    {"q_lora_rank", FIELD_NULL, 0},
-    {"audio_config", FIELD_NULL, 0},
-    {"logit_scale", FIELD_ONE, 0},
+    {"attention_in_bias", RULE_FALSE, 0},
+    {"attention_out_bias", RULE_FALSE, 0},
+    {"qkv_bias", RULE_FALSE, 0},
+    {"use_bias", RULE_FALSE, 0},
+    {"bias", RULE_FALSE, 0},
+    {"lm_head_bias", RULE_FALSE, 0},
+    {"alibi", RULE_FALSE, 0},
+    {"parallel_attn", RULE_FALSE, 0},
+    {"use_parallel_residual", RULE_FALSE, 0},
+    {"qk_norm", RULE_FALSE, 0},
+    {"use_qk_norm", RULE_FALSE, 0},
+    {"qk_layernorm", RULE_FALSE, 0},
+    {"rope_interleaved", RULE_FALSE, 0},
+    {"use_mrope", RULE_FALSE, 0},
+    {"scale_embeddings", RULE_FALSE, 0},
+    {"rms_norm_weight_offset", RULE_FALSE, 0},
+    {"use_bidirectional_attention", RULE_FALSE, 0},
+    {"is_encoder_decoder", RULE_FALSE, 0},
+    {"add_cross_attention", RULE_FALSE, 0},
+    {"cross_attention_hidden_size", RULE_NULL, 0},
+    {"attention_chunk_size", RULE_NULL, 0},
+    {"clip_qkv", RULE_NULL, 0},
+    {"rope_scaling.mrope_section", RULE_NULL, 0},
+    {"rope_parameters.mrope_section", RULE_NULL, 0},
+    {"shared_expert_intermediate_size", RULE_NULL, 0},
+    {"n_shared_experts", RULE_NULL, 0},
+    {"first_k_dense_replace", RULE_NULL, 0},
+    {"kv_lora_rank", RULE_NULL, 0},
+    {"q_lora_rank", RULE_NULL, 0},
+    {"audio_config", RULE_NULL, 0},
+    {"logit_scale", RULE_ONE, 0},
 };
 
 /* Training, Python, bookkeeping (dtype: tensors say theirs themselves; pretraining_tp: how
@@ -234,23 +234,23 @@ static const struct known_field *known_find(const char *field)
 }
 
 /* NULL when `value` is fine under the rule, else the value that would be. */
-static const char *rule_violation(enum field_rule rule, const struct dgl_json *value)
+static const char *rule_violation(enum field_rule rule, const struct field *value)
 {
     switch (rule) {
-    case FIELD_NULL:
+    case RULE_NULL:
         return "null";
-    case FIELD_FALSE:
-        return dgl_json_is(value, DGL_JSON_BOOL) && !dgl_json_bool(value) ? NULL : "false";
-    case FIELD_ONE:
-        return dgl_json_is(value, DGL_JSON_NUMBER) && dgl_json_f64(value) == 1.0 ? NULL : "1";
-    case FIELD_READ:
-    case FIELD_OBJECT:
+    case RULE_FALSE:
+        return value->kind == FIELD_BOOL && !value->b ? NULL : "false";
+    case RULE_ONE:
+        return value->f == 1.0 ? NULL : "1";
+    case RULE_READ:
+    case RULE_OBJECT:
         break;
     }
     return NULL;
 }
 
-/* A walk over an object of the file. */
+/* A walk over the fields. */
 struct field_walk {
     const struct config *c;
     uint32_t family;
@@ -261,13 +261,13 @@ static enum dgl_status check_object(const struct field_walk *w, const struct dgl
                                     const char *prefix);
 
 static enum dgl_status check_field(const struct field_walk *w, const char *path,
-                                   const struct dgl_json *value)
+                                   const struct field *value)
 {
     const char *field = config_field_of(path);
     const struct known_field *known = known_find(field);
-    if (!known && is_harmless(field))
+    if (!FIELD_IS_SET(*value) || (!known && is_harmless(field)))
         return DGL_OK;
-    if (!known && strchr(path, '.') && dgl_json_is(value, DGL_JSON_OBJECT))
+    if (!known && strchr(path, '.') && value->kind == FIELD_OBJECT)
         return config_refuse(w->c, path, value, "numbers and strings"); /* an unknown layer type */
     if (!known) {
         dgl_buf_printf(w->unknown, "%s%s", w->unknown->len ? ", " : "", DGL_SHOWN(path));
@@ -275,8 +275,8 @@ static enum dgl_status check_field(const struct field_walk *w, const char *path,
     }
     if (known->readers & w->family)
         return DGL_OK;
-    if (known->rule == FIELD_OBJECT)
-        return check_object(w, value, path);
+    if (known->rule == RULE_OBJECT)
+        return check_object(w, value->json, path);
     const char *wanted = rule_violation(known->rule, value);
     return wanted ? config_refuse(w->c, path, value, wanted) : DGL_OK;
 }
@@ -285,28 +285,31 @@ static enum dgl_status check_field(const struct field_walk *w, const char *path,
 static enum dgl_status check_object(const struct field_walk *w, const struct dgl_json *object,
                                     const char *prefix)
 {
-    enum dgl_status st = DGL_OK;
-    for (const struct dgl_json *v = dgl_json_first(object); v && st == DGL_OK;
+    enum dgl_status status = DGL_OK;
+    for (const struct dgl_json *v = dgl_json_first(object); v && status == DGL_OK;
          v = dgl_json_next(v)) {
-        if (dgl_json_is(v, DGL_JSON_NULL))
-            continue;
+        struct field value = field_of_json(v);
         struct dgl_buf path = {0};
         dgl_buf_printf(&path, "%s%s%s", prefix, prefix[0] ? "." : "", dgl_json_key(v).p);
-        st = path.failed ? dgl_fail_memory(w->c->r.log, "field name", dgl_json_key(v).len)
-                         : check_field(w, path.p, v);
+        status = path.failed ? dgl_fail_memory(w->c->log, "field name", dgl_json_key(v).len)
+                             : check_field(w, path.p, &value);
         dgl_buf_finish(&path);
     }
-    return st;
+    return status;
 }
 
 enum dgl_status config_check_fields(const struct config *c, uint32_t family)
 {
+    const struct fields *fields = c->fields;
     struct dgl_buf unknown = {0};
     const struct field_walk walk = {.c = c, .family = family, .unknown = &unknown};
-    enum dgl_status st = check_object(&walk, c->root, "");
-    if (st == DGL_OK && unknown.len > 0 && !unknown.failed)
-        dgl_warn(c->r.log, "%s: ignoring fields that this version does not know: %s",
-                 dgl_json_name(c->r.doc), unknown.p);
+    const struct dgl_json *text = dgl_json_get(fields->base, "text_config");
+    enum dgl_status status = check_object(&walk, c->prefix ? text : fields->base, "");
+    for (size_t i = 0; i < fields->count && status == DGL_OK && !c->prefix; i++)
+        status = check_field(&walk, fields->entries[i].path, &fields->entries[i].value);
+    if (status == DGL_OK && unknown.len > 0 && !unknown.failed)
+        dgl_warn(c->log, "%s: ignoring fields that this version does not know: %s", fields->name,
+                 unknown.p);
     dgl_buf_finish(&unknown);
-    return st;
+    return status;
 }

@@ -195,9 +195,11 @@ static enum dgl_status refuse_type(const struct config *c, const struct config_h
         dgl_buf_printf(&names, "\"%s\", ", families[i].model_type);
     for (size_t i = 0; i < NUM_OUTER; i++)
         dgl_buf_printf(&names, "%s\"%s\"", i ? ", " : "", outer_types[i].model_type);
-    enum dgl_status st = config_refuse(c, hit->path, hit->value, names.p ? names.p : "?");
+    bool set = FIELD_IS_SET(hit->value);
+    enum dgl_status status =
+        config_refuse(c, hit->path, set ? &hit->value : NULL, names.p ? names.p : "?");
     dgl_buf_finish(&names);
-    return st;
+    return status;
 }
 
 /* `architectures` names the class that computes the model: another head on the same body (for
@@ -205,37 +207,16 @@ static enum dgl_status refuse_type(const struct config *c, const struct config_h
  * wrote. */
 static enum dgl_status check_class(const struct config *c, const char *const *classes)
 {
-    struct config_hit hit;
-    const struct dgl_json *names;
-    enum dgl_status st = config_find(c, "architectures", &hit);
-    if (st == DGL_OK)
-        st = dgl_json_opt(c->r, hit.object, hit.key, DGL_JSON_ARRAY, &names);
-    const struct dgl_json *first = st == DGL_OK && names ? dgl_json_first(names) : NULL;
-    if (!first)
-        return st;
+    struct field names;
+    enum dgl_status status = config_opt_list(c, "architectures", &names);
+    struct field first = field_first(&names);
+    if (status != DGL_OK || first.kind == FIELD_ABSENT)
+        return status;
     for (size_t i = 0; i < FAMILY_CLASSES && classes[i]; i++) {
-        if (dgl_str_eq(dgl_json_str(first), classes[i]))
+        if (dgl_str_eq(first.s, classes[i]))
             return DGL_OK;
     }
-    return config_refuse(c, "architectures[0]", first, classes[0]);
-}
-
-static enum dgl_status enter_text(const struct config *c, const struct outer_type *outer,
-                                  struct config *inner, const struct config_family **out)
-{
-    const struct dgl_json *text;
-    struct config_hit hit;
-    enum dgl_status st = check_class(c, outer->classes);
-    if (st == DGL_OK)
-        st = dgl_json_need(c->r, c->root, "text_config", DGL_JSON_OBJECT, &text);
-    if (st != DGL_OK)
-        return st;
-    *inner = (struct config){.r = c->r, .root = text, .prefix = "text_config."};
-    st = config_find(inner, "model_type", &hit);
-    if (st == DGL_OK && hit.value && !dgl_str_eq(dgl_json_str(hit.value), outer->text_type))
-        return config_refuse(inner, hit.path, hit.value, outer->text_type);
-    *out = config_family_find(outer->text_type);
-    return st;
+    return config_refuse(c, "architectures[0]", &first, classes[0]);
 }
 
 enum dgl_status config_family_read(const struct config *c, struct config *inner,
@@ -243,13 +224,24 @@ enum dgl_status config_family_read(const struct config *c, struct config *inner,
 {
     struct config_hit hit;
     *inner = *c;
-    enum dgl_status st = config_find(c, "model_type", &hit);
-    if (st != DGL_OK)
-        return st;
-    struct dgl_str type = dgl_json_str(hit.value);
-    const struct outer_type *outer = outer_find(type);
-    if (outer)
-        return enter_text(c, outer, inner, out);
-    *out = type.p ? config_family_find(type.p) : NULL;
-    return *out ? check_class(c, (*out)->classes) : refuse_type(c, &hit);
+    enum dgl_status status = config_find(c, "model_type", &hit);
+    if (status != DGL_OK)
+        return status;
+    const struct outer_type *outer = outer_find(hit.value.s);
+    if (!outer) {
+        *out = hit.value.kind == FIELD_STR ? config_family_find(hit.value.s.p) : NULL;
+        return *out ? check_class(c, (*out)->classes) : refuse_type(c, &hit);
+    }
+    status = check_class(c, outer->classes);
+    struct field text = config_get(c, "text_config");
+    if (status == DGL_OK && text.kind != FIELD_OBJECT)
+        status = config_fail_wanted(c, "text_config", &text, dgl_json_type_name(DGL_JSON_OBJECT));
+    if (status != DGL_OK)
+        return status;
+    inner->prefix = "text_config.";
+    status = config_find(inner, "model_type", &hit);
+    if (status == DGL_OK && FIELD_IS_SET(hit.value) && !dgl_str_eq(hit.value.s, outer->text_type))
+        return config_refuse(inner, hit.path, &hit.value, outer->text_type);
+    *out = config_family_find(outer->text_type);
+    return status;
 }

@@ -1,4 +1,4 @@
-/* config.json -> hyperparameters: sizes, activations, scales, and the order of the other steps. */
+/* Fields -> hyperparameters: sizes, activations, scales, experts, and what differs by layer. */
 #include "loader/desc/model_config.h"
 
 #include <inttypes.h>
@@ -18,64 +18,42 @@ enum {
     MAX_WIDTH = 1 << 20,
     MAX_VOCAB = 1 << 21,
     MAX_CONTEXT = 1 << 27,
+    MAX_EXPERTS = 4096,
+    WIDTH_MULTIPLE = 4
 };
 
-/* A size of the model: absent, it is the family's; families without one demand it. */
-struct size_field {
-    const char *field;
-    int64_t min, max;
-    int32_t fallback; /* 0 = required */
-    int32_t *out;
-};
-
-static enum dgl_status read_size(const struct config *c, const struct size_field *f)
+/* quantization_config: MXFP4 expert matrices show in the tensors themselves (expert_view.h), other
+ * schemes are not read. */
+static enum dgl_status check_quantization(const struct config *c,
+                                          const struct config_family *family)
 {
-    int64_t value = f->fallback;
-    enum dgl_status st = f->fallback > 0 ? config_opt_i64(c, f->field, f->min, f->max, &value)
-                                         : config_need_i64(c, f->field, f->min, f->max, &value);
-    *f->out = (int32_t)value;
-    return st;
+    static const char *const fields[] = {"quantization_config", "compression_config"};
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        char path[64];
+        snprintf(path, sizeof(path), "%s.quant_method", fields[i]);
+        struct dgl_str method = config_get(c, path).s;
+        if (!FIELD_IS_SET(config_get(c, fields[i])) ||
+            ((family->parts & PART_EXPERTS_GPT_OSS) && dgl_str_eq(method, "mxfp4")))
+            continue;
+        return dgl_fail(c->log, DGL_ERR_UNSUPPORTED,
+                        "%s: %s is \"%s\"; supported: checkpoints without %s, and gpt_oss with "
+                        "mxfp4. Use the original checkpoint; `dopplergl convert --quantize` makes "
+                        "it small",
+                        c->fields->name, path, DGL_SHOWN_STR(method), fields[i]);
+    }
+    return DGL_OK;
 }
 
-/* As many as heads when the file says null, or says nothing in most families. */
-static enum dgl_status read_kv_heads(const struct config *c, const struct config_family *family,
-                                     struct model_desc *d)
-{
-    struct config_hit hit;
-    enum dgl_status st = config_find(c, "num_key_value_heads", &hit);
-    if (st != DGL_OK)
-        return st;
-    int64_t value = hit.is_null || family->kv_heads == KV_AS_HEADS ? d->heads : family->kv_heads;
-    st = config_opt_i64(c, "num_key_value_heads", 1, MAX_HEADS, &value);
-    d->kv_heads = (int32_t)value;
-    return st;
-}
-
-static enum dgl_status read_head_dim(const struct config *c, const struct config_family *family,
-                                     struct model_desc *d)
-{
-    struct config_hit hit;
-    enum dgl_status st = config_find(c, "head_dim", &hit);
-    if (st != DGL_OK)
-        return st;
-    bool split = !hit.value && (hit.is_null || family->head_dim == 0);
-    int64_t value = split ? d->hidden / d->heads : family->head_dim;
-    st = config_opt_i64(c, "head_dim", 2, MAX_HEAD_DIM, &value);
-    d->head_dim = (int32_t)value;
-    if (st == DGL_OK && split && d->hidden % d->heads != 0)
-        return dgl_fail(c->r.log, DGL_ERR_FORMAT,
-                        "%s: %s is %" PRId32 ", not a multiple of %s %" PRId32
-                        ", and there is no %s",
-                        dgl_json_name(c->r.doc), config_shown(c, "hidden_size").text, d->hidden,
-                        config_shown(c, "num_attention_heads").text, d->heads,
-                        config_shown(c, "head_dim").text);
-    return st;
-}
-
+/* Absent sizes are the family's; families without one demand it. */
 static enum dgl_status read_sizes(const struct config *c, const struct config_family *family,
                                   struct model_desc *d)
 {
-    const struct size_field sizes[] = {
+    const struct {
+        const char *field;
+        int64_t min, max;
+        int32_t fallback; /* 0 = required */
+        int32_t *out;
+    } sizes[] = {
         {"num_hidden_layers", 1, MAX_LAYERS, family->layers, &d->layers},
         {"hidden_size", 4, MAX_WIDTH, family->hidden, &d->hidden},
         {"intermediate_size", 4, MAX_WIDTH, family->intermediate, &d->intermediate},
@@ -83,95 +61,118 @@ static enum dgl_status read_sizes(const struct config *c, const struct config_fa
         {"max_position_embeddings", 1, MAX_CONTEXT, family->context, &d->context_max},
         {"num_attention_heads", 1, MAX_HEADS, family->heads, &d->heads},
     };
+    struct config_hit hit;
+    enum dgl_status status = DGL_OK;
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-        enum dgl_status st = read_size(c, &sizes[i]);
-        if (st != DGL_OK)
-            return st;
+        int64_t value = sizes[i].fallback;
+        status = value > 0 ? config_opt_i64(c, sizes[i].field, sizes[i].min, sizes[i].max, &value)
+                           : config_need_i64(c, sizes[i].field, sizes[i].min, sizes[i].max, &value);
+        if (status != DGL_OK)
+            return status;
+        *sizes[i].out = (int32_t)value;
     }
-    enum dgl_status st = read_kv_heads(c, family, d);
-    return st == DGL_OK ? read_head_dim(c, family, d) : st;
-}
 
-struct multiple {
-    const char *field;
-    const char *times; /* a second field, the value is their product; NULL = none */
-    int64_t value, of;
-};
-
-static enum dgl_status check_multiple(const struct config *c, const struct multiple *m)
-{
-    if (m->value % m->of == 0)
-        return DGL_OK;
-    return dgl_fail(c->r.log, DGL_ERR_UNSUPPORTED,
-                    "%s: %s%s%s is %" PRId64 "; supported: multiples of %" PRId64,
-                    dgl_json_name(c->r.doc), config_shown(c, m->field).text, m->times ? " * " : "",
-                    m->times ? config_shown(c, m->times).text : "", m->value, m->of);
+    /* As many as heads when the file says null, or says nothing in most families. */
+    status = config_find(c, "num_key_value_heads", &hit);
+    bool as_heads = hit.value.kind == FIELD_NULL || family->kv_heads == KV_AS_HEADS;
+    int64_t kv_heads = as_heads ? d->heads : family->kv_heads;
+    if (status == DGL_OK)
+        status = config_opt_i64(c, "num_key_value_heads", 1, MAX_HEADS, &kv_heads);
+    if (status == DGL_OK)
+        status = config_find(c, "head_dim", &hit);
+    if (status != DGL_OK)
+        return status;
+    bool split =
+        hit.value.kind == FIELD_NULL || (hit.value.kind == FIELD_ABSENT && family->head_dim == 0);
+    int64_t head_dim = split ? d->hidden / d->heads : family->head_dim;
+    status = config_opt_i64(c, "head_dim", 2, MAX_HEAD_DIM, &head_dim);
+    d->kv_heads = (int32_t)kv_heads;
+    d->head_dim = (int32_t)head_dim;
+    if (status == DGL_OK && split && d->hidden % d->heads != 0)
+        return dgl_fail(c->log, DGL_ERR_FORMAT,
+                        "%s: %s is %" PRId32 ", not a multiple of %s %" PRId32
+                        ", and there is no %s",
+                        c->fields->name, config_shown(c, "hidden_size").text, d->hidden,
+                        config_shown(c, "num_attention_heads").text, d->heads,
+                        config_shown(c, "head_dim").text);
+    return status;
 }
 
 /* Numbers that are fine alone and wrong together. */
 static enum dgl_status check_sizes(const struct config *c, const struct model_desc *d)
 {
-    const char *file = dgl_json_name(c->r.doc);
-    if (d->heads % d->kv_heads != 0)
-        return dgl_fail(c->r.log, DGL_ERR_FORMAT,
-                        "%s: %s is %" PRId32 ", not a multiple of %s %" PRId32, file,
-                        config_shown(c, "num_attention_heads").text, d->heads,
-                        config_shown(c, "num_key_value_heads").text, d->kv_heads);
-    const struct multiple multiples[] = {
+    const struct {
+        const char *field;
+        const char *times; /* a second field, the value is their product; NULL = none */
+        int64_t value, of;
+    } multiples[] = {
         {"hidden_size", NULL, d->hidden, 4},
         {"intermediate_size", NULL, d->intermediate, 4},
         {"head_dim", NULL, d->head_dim, 2},
         {"num_key_value_heads", "head_dim", (int64_t)d->kv_heads * d->head_dim, 4},
     };
-    enum dgl_status st = DGL_OK;
-    for (size_t i = 0; i < sizeof(multiples) / sizeof(multiples[0]) && st == DGL_OK; i++)
-        st = check_multiple(c, &multiples[i]);
-    return st;
+    if (d->heads % d->kv_heads != 0)
+        return dgl_fail(c->log, DGL_ERR_FORMAT,
+                        "%s: %s is %" PRId32 ", not a multiple of %s %" PRId32, c->fields->name,
+                        config_shown(c, "num_attention_heads").text, d->heads,
+                        config_shown(c, "num_key_value_heads").text, d->kv_heads);
+    for (size_t i = 0; i < sizeof(multiples) / sizeof(multiples[0]); i++) {
+        if (multiples[i].value % multiples[i].of != 0)
+            return dgl_fail(c->log, DGL_ERR_UNSUPPORTED,
+                            "%s: %s%s%s is %" PRId64 "; supported: multiples of %" PRId64,
+                            c->fields->name, config_shown(c, multiples[i].field).text,
+                            multiples[i].times ? " * " : "",
+                            multiples[i].times ? config_shown(c, multiples[i].times).text : "",
+                            multiples[i].value, multiples[i].of);
+    }
+    return DGL_OK;
 }
 
-struct act_name {
-    const char *name;
-    enum model_act act;
-};
-
-static const struct act_name act_names[] = {
-    {"silu", MODEL_ACT_SILU},
-    {"swish", MODEL_ACT_SILU},
-    {"gelu_pytorch_tanh", MODEL_ACT_GELU_TANH},
-    {"gelu_new", MODEL_ACT_GELU_TANH},
-};
+static enum dgl_status read_norms(const struct config *c, const struct config_family *family,
+                                  struct model_desc *d)
+{
+    d->norm_eps = family->norm_eps;
+    d->norm_plus_one = family->norm_plus_one;
+    d->tied_head = family->tied_head;
+    enum dgl_status status = config_opt_f64(c, "rms_norm_eps", 1e-30, 1.0, &d->norm_eps);
+    return status == DGL_OK ? config_opt_bool(c, "tie_word_embeddings", &d->tied_head) : status;
+}
 
 /* GPT-OSS writes "silu" for its clamped variant. */
 static enum dgl_status read_act(const struct config *c, const struct config_family *family,
                                 struct model_desc *d)
 {
+    static const struct {
+        const char *name;
+        enum model_act act;
+    } names[] = {
+        {"silu", MODEL_ACT_SILU},
+        {"swish", MODEL_ACT_SILU},
+        {"gelu_pytorch_tanh", MODEL_ACT_GELU_TANH},
+        {"gelu_new", MODEL_ACT_GELU_TANH},
+    };
     struct config_hit hit;
     bool clamp = family->act == MODEL_ACT_SWIGLU_CLAMP;
-    enum dgl_status st = config_find(c, "hidden_act", &hit);
+    enum dgl_status status = config_find(c, "hidden_act", &hit);
+    bool known = !FIELD_IS_SET(hit.value);
     d->act = family->act;
-    if (st != DGL_OK || !hit.value)
-        return st;
-    for (size_t i = 0; i < sizeof(act_names) / sizeof(act_names[0]); i++) {
-        if (!dgl_str_eq(dgl_json_str(hit.value), act_names[i].name) ||
-            (clamp && act_names[i].act != MODEL_ACT_SILU))
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (!dgl_str_eq(hit.value.s, names[i].name) || (clamp && names[i].act != MODEL_ACT_SILU))
             continue;
+        known = true;
         if (!clamp)
-            d->act = act_names[i].act;
-        return DGL_OK;
+            d->act = names[i].act;
     }
-    return config_refuse(c, hit.path, hit.value,
-                         clamp ? "\"silu\"" : "\"silu\", \"gelu_pytorch_tanh\"");
-}
-
-static enum dgl_status read_clamp(const struct config *c, struct model_desc *d)
-{
-    if (d->act != MODEL_ACT_SWIGLU_CLAMP)
-        return DGL_OK;
+    if (status == DGL_OK && !known)
+        return config_refuse(c, hit.path, &hit.value,
+                             clamp ? "\"silu\"" : "\"silu\", \"gelu_pytorch_tanh\"");
+    if (status != DGL_OK || !clamp)
+        return status;
     d->act_alpha = 1.702;
     d->act_limit = 7.0;
-    enum dgl_status st = config_opt_f64(c, "swiglu_alpha", MIN_SCALE, MAX_SCALE, &d->act_alpha);
-    return st == DGL_OK ? config_opt_f64(c, "swiglu_limit", MIN_SCALE, MAX_SCALE, &d->act_limit)
-                        : st;
+    status = config_opt_f64(c, "swiglu_alpha", MIN_SCALE, MAX_SCALE, &d->act_alpha);
+    return status == DGL_OK ? config_opt_f64(c, "swiglu_limit", MIN_SCALE, MAX_SCALE, &d->act_limit)
+                            : status;
 }
 
 /* null switches a cap off, absent means the family's. */
@@ -179,28 +180,28 @@ static enum dgl_status read_cap(const struct config *c, const char *field, doubl
                                 double *out)
 {
     struct config_hit hit;
-    enum dgl_status st = config_find(c, field, &hit);
-    if (st != DGL_OK)
-        return st;
-    *out = hit.is_null ? 0.0 : fallback;
-    return config_opt_f64(c, field, MIN_SCALE, MAX_SCALE, out);
+    enum dgl_status status = config_find(c, field, &hit);
+    *out = hit.value.kind == FIELD_NULL ? 0.0 : fallback;
+    return status == DGL_OK ? config_opt_f64(c, field, MIN_SCALE, MAX_SCALE, out) : status;
 }
 
 static enum dgl_status read_gemma_scales(const struct config *c, const struct config_family *family,
                                          struct model_desc *d)
 {
     double scalar = family->query_scalar;
-    enum dgl_status st = config_opt_f64(c, "query_pre_attn_scalar", MIN_SCALE, MAX_SCALE, &scalar);
-    if (st == DGL_OK && family->attn_softcap > 0)
-        st = read_cap(c, "attn_logit_softcapping", family->attn_softcap, &d->attn_softcap);
-    if (st == DGL_OK)
-        st = read_cap(c, "final_logit_softcapping", family->logit_softcap, &d->logit_softcap);
+    enum dgl_status status =
+        config_opt_f64(c, "query_pre_attn_scalar", MIN_SCALE, MAX_SCALE, &scalar);
+    if (status == DGL_OK && family->attn_softcap > 0)
+        status = read_cap(c, "attn_logit_softcapping", family->attn_softcap, &d->attn_softcap);
+    if (status == DGL_OK)
+        status = read_cap(c, "final_logit_softcapping", family->logit_softcap, &d->logit_softcap);
     d->attn_scale = 1.0 / sqrt(scalar);
     /* Hugging Face's class for such checkpoints does not apply it. */
-    if (st == DGL_OK && (d->parts & PART_OTHER_MODES) && d->logit_softcap != 0)
-        return config_refuse(c, "final_logit_softcapping",
-                             dgl_json_get(c->root, "final_logit_softcapping"), "null");
-    return st;
+    if (status == DGL_OK && (d->parts & PART_OTHER_MODES) && d->logit_softcap != 0) {
+        struct field cap = config_get(c, "final_logit_softcapping");
+        return config_refuse(c, "final_logit_softcapping", &cap, "null");
+    }
+    return status;
 }
 
 /* Granite multiplies everywhere, but divides its logits; unlike in other families, the default of
@@ -209,16 +210,16 @@ static enum dgl_status read_granite_scales(const struct config *c, struct model_
 {
     double divisor = 1.0;
     d->attn_scale = 1.0;
-    enum dgl_status st =
+    enum dgl_status status =
         config_opt_f64(c, "attention_multiplier", MIN_SCALE, MAX_SCALE, &d->attn_scale);
-    if (st == DGL_OK)
-        st = config_opt_f64(c, "embedding_multiplier", MIN_SCALE, MAX_SCALE, &d->embed_scale);
-    if (st == DGL_OK)
-        st = config_opt_f64(c, "residual_multiplier", MIN_SCALE, MAX_SCALE, &d->residual_scale);
-    if (st == DGL_OK)
-        st = config_opt_f64(c, "logits_scaling", MIN_SCALE, MAX_SCALE, &divisor);
+    if (status == DGL_OK)
+        status = config_opt_f64(c, "embedding_multiplier", MIN_SCALE, MAX_SCALE, &d->embed_scale);
+    if (status == DGL_OK)
+        status = config_opt_f64(c, "residual_multiplier", MIN_SCALE, MAX_SCALE, &d->residual_scale);
+    if (status == DGL_OK)
+        status = config_opt_f64(c, "logits_scaling", MIN_SCALE, MAX_SCALE, &divisor);
     d->logit_scale = 1.0 / divisor;
-    return st;
+    return status;
 }
 
 static enum dgl_status read_scales(const struct config *c, const struct config_family *family,
@@ -237,67 +238,243 @@ static enum dgl_status read_biases(const struct config *c, const struct config_f
                                    struct model_desc *d)
 {
     bool attn = family->attn_bias, mlp = false;
-    enum dgl_status st = config_opt_bool(c, "attention_bias", &attn);
-    if (st == DGL_OK)
-        st = config_opt_bool(c, "mlp_bias", &mlp);
+    enum dgl_status status = config_opt_bool(c, "attention_bias", &attn);
+    if (status == DGL_OK)
+        status = config_opt_bool(c, "mlp_bias", &mlp);
     if (attn)
         d->parts |= PART_QKV_BIAS | PART_O_BIAS;
     if (mlp)
         d->parts |= PART_MLP_BIAS;
-    return st;
+    return status;
 }
 
-static enum dgl_status read_norms(const struct config *c, const struct config_family *family,
-                                  struct model_desc *d)
+/* How many experts there are, and how they are chosen. */
+static enum dgl_status read_experts(const struct config *c, const struct config_family *family,
+                                    struct model_desc *out)
 {
-    d->norm_eps = family->norm_eps;
-    d->norm_plus_one = family->norm_plus_one;
-    d->tied_head = family->tied_head;
-    enum dgl_status st = config_opt_f64(c, "rms_norm_eps", 1e-30, 1.0, &d->norm_eps);
-    return st == DGL_OK ? config_opt_bool(c, "tie_word_embeddings", &d->tied_head) : st;
+    int64_t experts = family->experts, top_k = family->top_k, width = family->moe_intermediate;
+    bool norm = false;
+    if (family->experts == 0)
+        return DGL_OK;
+    enum dgl_status status = config_opt_i64(c, "num_experts", 1, MAX_EXPERTS, &experts);
+    if (status == DGL_OK)
+        status = config_opt_i64(c, "num_experts_per_tok", 1, MAX_EXPERTS, &top_k);
+    if (status == DGL_OK && width > 0)
+        status = config_opt_i64(c, "moe_intermediate_size", 4, MAX_WIDTH, &width);
+    if (status == DGL_OK && family->scoring == MOE_SOFTMAX_TOPK)
+        status = config_opt_bool(c, "norm_topk_prob", &norm);
+    if (status != DGL_OK)
+        return status;
+    if (top_k > experts)
+        return dgl_fail(c->log, DGL_ERR_FORMAT, "%s: %s is %" PRId64 ", but %s is %" PRId64,
+                        c->fields->name, config_shown(c, "num_experts_per_tok").text, top_k,
+                        config_shown(c, "num_experts").text, experts);
+    if (width % WIDTH_MULTIPLE != 0)
+        return dgl_fail(c->log, DGL_ERR_UNSUPPORTED,
+                        "%s: %s is %" PRId64 "; supported: multiples of %d", c->fields->name,
+                        config_shown(c, "moe_intermediate_size").text, width, WIDTH_MULTIPLE);
+    out->moe = (struct moe_desc){.experts = (int32_t)experts,
+                                 .top_k = (int32_t)top_k,
+                                 .intermediate = width > 0 ? (int32_t)width : out->intermediate,
+                                 .scoring = norm ? MOE_SOFTMAX_TOPK_NORM : family->scoring};
+    return DGL_OK;
 }
 
-/* The steps that only need sizes, in any order. */
-static enum dgl_status read_behaviour(const struct config *c, const struct config_family *family,
-                                      struct model_desc *out)
+/* ---- what differs from layer to layer -------------------------------------------------------- */
+
+/* no_rope_layers: 1 = the layer rotates, 0 = it does not. */
+static enum dgl_status read_no_rope(const struct config *c, struct model_desc *d)
 {
-    enum dgl_status st = read_norms(c, family, out);
-    if (st == DGL_OK)
-        st = read_act(c, family, out);
-    if (st == DGL_OK)
-        st = read_clamp(c, out);
-    if (st == DGL_OK)
-        st = read_scales(c, family, out);
-    if (st == DGL_OK)
-        st = read_biases(c, family, out);
-    if (st == DGL_OK)
-        st = config_rope_read(c, family, out);
-    if (st == DGL_OK)
-        st = config_moe_read(c, family, out);
-    return st == DGL_OK ? config_layers_read(c, family, out) : st;
+    struct field list;
+    int64_t interval = 4;
+    enum dgl_status status = config_opt_i64(c, "no_rope_layer_interval", 1, INT32_MAX, &interval);
+    if (status == DGL_OK)
+        status = config_opt_list(c, "no_rope_layers", &list);
+    if (status != DGL_OK)
+        return status;
+    if (FIELD_IS_SET(list) && list.count != (size_t)d->layers)
+        return config_fail(c, "no_rope_layers", "%zu entries, but %s is %" PRId32, list.count,
+                           config_shown(c, "num_hidden_layers").text, d->layers);
+    struct field v = field_first(&list);
+    for (int32_t i = 0; i < d->layers; i++, v = field_next(&v)) {
+        bool rotates = FIELD_IS_SET(list) ? v.i == 1 : (i + 1) % interval != 0;
+        if (FIELD_IS_SET(list) && (v.kind != FIELD_INT || v.i < 0 || v.i > 1)) {
+            char path[48];
+            snprintf(path, sizeof(path), "no_rope_layers[%" PRId32 "]", i);
+            return config_fail(c, path, "neither 0 nor 1");
+        }
+        d->layer[i].rope = rotates ? ROPE_GLOBAL : ROPE_NONE;
+    }
+    return DGL_OK;
 }
+
+/* The fields that the rules of windows refer to. */
+struct window_fields {
+    int64_t window; /* 0 = none */
+    int64_t from, pattern;
+};
+
+static enum dgl_status read_window_fields(const struct config *c,
+                                          const struct config_family *family,
+                                          struct window_fields *out)
+{
+    bool on = !family->window_switch;
+    struct config_hit hit;
+    enum dgl_status status = DGL_OK;
+    *out = (struct window_fields){
+        .window = family->window, .from = 28, .pattern = family->window_pattern};
+    if (family->window_rule == WINDOW_NEVER) {
+        out->window = 0;
+        return DGL_OK;
+    }
+    if (family->window_switch)
+        status = config_opt_bool(c, "use_sliding_window", &on);
+    if (status == DGL_OK)
+        status = config_find(c, "sliding_window", &hit);
+    if (status == DGL_OK && hit.value.kind == FIELD_NULL)
+        out->window = 0;
+    if (status == DGL_OK)
+        status = config_opt_i64(c, "sliding_window", 1, INT32_MAX, &out->window);
+    if (status == DGL_OK && family->window_rule == WINDOW_FROM)
+        status = config_opt_i64(c, "max_window_layers", 0, INT32_MAX, &out->from);
+    if (status == DGL_OK && (family->bit & FAMILY_GEMMA3))
+        status = config_opt_i64(c, "sliding_window_pattern", 1, INT32_MAX, &out->pattern);
+    if (!on)
+        out->window = 0;
+    return status;
+}
+
+static bool has_window(const struct config_family *family, const struct window_fields *w,
+                       const struct layer_desc *l, int32_t layer)
+{
+    switch (family->window_rule) {
+    case WINDOW_NEVER:
+        break;
+    case WINDOW_EVERY:
+        return w->window > 0;
+    case WINDOW_FROM:
+        return w->window > 0 && layer >= w->from;
+    case WINDOW_PATTERN:
+        return (layer + 1) % w->pattern != 0;
+    case WINDOW_NO_ROPE:
+        return w->window > 0 && l->rope == ROPE_NONE;
+    }
+    return false;
+}
+
+/* layer_types goes before any rule. */
+static enum dgl_status read_windows(const struct config *c, const struct config_family *family,
+                                    struct model_desc *d)
+{
+    struct field types;
+    struct window_fields w;
+    enum dgl_status status = read_window_fields(c, family, &w);
+    if (status == DGL_OK)
+        status = config_opt_list(c, "layer_types", &types);
+    if (status != DGL_OK)
+        return status;
+    if (FIELD_IS_SET(types) && types.count != (size_t)d->layers)
+        return config_fail(c, "layer_types", "%zu entries, but %s is %" PRId32, types.count,
+                           config_shown(c, "num_hidden_layers").text, d->layers);
+    struct field type = field_first(&types);
+    for (int32_t i = 0; i < d->layers; i++, type = field_next(&type)) {
+        struct layer_desc *l = &d->layer[i];
+        bool window = has_window(family, &w, l, i);
+        if (FIELD_IS_SET(types)) {
+            bool allowed = family->window_rule != WINDOW_NEVER;
+            char path[48];
+            window = dgl_str_eq(type.s, "sliding_attention");
+            snprintf(path, sizeof(path), "layer_types[%" PRId32 "]", i);
+            if (!dgl_str_eq(type.s, "full_attention") && !(window && allowed))
+                return config_refuse(c, path, &type,
+                                     allowed ? "\"full_attention\", \"sliding_attention\""
+                                             : "\"full_attention\"");
+        }
+        if (window && w.window == 0)
+            return dgl_fail(c->log, DGL_ERR_FORMAT,
+                            "%s: layer %" PRId32
+                            " is a sliding_attention layer, but %s is null or switched off",
+                            c->fields->name, i, config_shown(c, "sliding_window").text);
+        /* A window as long as the longest text is none: Phi-3.5 writes twice the context. */
+        if (window && w.window < d->context_max)
+            l->window = (int32_t)w.window;
+        /* The layers with a window are those that turn by the local theta. */
+        if (window && family->local_theta > 0)
+            l->rope = ROPE_LOCAL;
+    }
+    return DGL_OK;
+}
+
+/* Which layers have experts. mlp_only_layers are dense whatever decoder_sparse_step says. */
+static enum dgl_status read_sparse(const struct config *c, const struct config_family *family,
+                                   struct model_desc *out)
+{
+    int64_t step = 1;
+    struct field dense = {0};
+    enum dgl_status status = DGL_OK;
+    if (family->experts == 0)
+        return DGL_OK;
+    if (family->bit & FAMILY_QWEN3_MOE)
+        status = config_opt_i64(c, "decoder_sparse_step", 1, INT32_MAX, &step);
+    if (status == DGL_OK && (family->bit & FAMILY_QWEN3_MOE))
+        status = config_opt_list(c, "mlp_only_layers", &dense);
+    for (int32_t i = 0; i < out->layers; i++)
+        out->layer[i].sparse = (i + 1) % step == 0;
+    size_t i = 0;
+    for (struct field v = field_first(&dense); v.kind != FIELD_ABSENT; v = field_next(&v), i++) {
+        if (v.kind != FIELD_INT || v.i < 0 || v.i >= out->layers) {
+            char path[48];
+            snprintf(path, sizeof(path), "mlp_only_layers[%zu]", i);
+            return config_fail(c, path, "not a layer below %s %" PRId32,
+                               config_shown(c, "num_hidden_layers").text, out->layers);
+        }
+        out->layer[v.i].sparse = false;
+    }
+    return status;
+}
+
+static enum dgl_status read_layers(const struct config *c, const struct config_family *family,
+                                   struct model_desc *out)
+{
+    enum dgl_status status = DGL_OK;
+    for (int32_t i = 0; i < out->layers; i++)
+        out->layer[i].rope = ROPE_GLOBAL;
+    if (family->bit & FAMILY_SMOLLM3)
+        status = read_no_rope(c, out);
+    if (status == DGL_OK)
+        status = read_windows(c, family, out);
+    return status == DGL_OK ? read_sparse(c, family, out) : status;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 enum dgl_status model_config_read(const struct config *c, struct model_desc *out)
 {
+    typedef enum dgl_status step(const struct config *, const struct config_family *,
+                                 struct model_desc *);
+    /* After the sizes, which all of them need; the layers need the experts too. */
+    static step *const steps[] = {read_norms,       read_act,     read_scales, read_biases,
+                                  config_rope_read, read_experts, read_layers};
     const struct config_family *family = NULL;
     struct config inner;
-    enum dgl_status st = config_family_read(c, &inner, &family);
-    if (st == DGL_OK)
-        st = config_quant_check(c, family);
-    if (st == DGL_OK && inner.root != c->root)
-        st = config_quant_check(&inner, family);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = config_family_read(c, &inner, &family);
+    bool nested = status == DGL_OK && inner.prefix;
+    if (status == DGL_OK)
+        status = check_quantization(c, family);
+    if (status == DGL_OK && nested)
+        status = check_quantization(&inner, family);
+    if (status != DGL_OK)
+        return status;
     snprintf(out->family, sizeof(out->family), "%s", family->model_type);
-    out->parts = family->parts | (inner.root != c->root ? PART_OTHER_MODES : 0);
-    st = read_sizes(&inner, family, out);
-    if (st == DGL_OK)
-        st = check_sizes(&inner, out);
-    if (st == DGL_OK)
-        st = model_layers_create(c->r.log, out);
-    if (st == DGL_OK)
-        st = read_behaviour(&inner, family, out);
-    if (st == DGL_OK && inner.root != c->root)
-        st = config_check_fields(c, FAMILY_OUTER);
-    return st == DGL_OK ? config_check_fields(&inner, family->bit) : st;
+    out->parts = family->parts | (nested ? PART_OTHER_MODES : 0);
+    status = read_sizes(&inner, family, out);
+    if (status == DGL_OK)
+        status = check_sizes(&inner, out);
+    if (status == DGL_OK)
+        status = model_layers_create(c->log, out);
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && status == DGL_OK; i++)
+        status = steps[i](&inner, family, out);
+    if (status == DGL_OK && nested)
+        status = config_check_fields(c, FAMILY_OUTER);
+    return status == DGL_OK ? config_check_fields(&inner, family->bit) : status;
 }

@@ -1,4 +1,4 @@
-/* The hyperparameters of a model_desc, from config.json alone. */
+/* The hyperparameters of a model_desc, from its fields alone. */
 #ifndef DGL_LOADER_MODEL_CONFIG_H
 #define DGL_LOADER_MODEL_CONFIG_H
 
@@ -10,27 +10,15 @@ enum dgl_status model_config_read(const struct config *c, struct model_desc *out
 
 /* Fills bos_id and stop_ids: the union of eos_token_id in `c`, in its text_config and in
  * generation_config (NULL = none). */
-enum dgl_status stop_ids_read(const struct config *c, const struct dgl_json_doc *generation_config,
+enum dgl_status stop_ids_read(const struct config *c, const struct fields *generation_config,
                               struct model_desc *out);
 
 /* Makes out->layer for out->layers layers, every index TENSOR_NONE (model_desc.c). */
 enum dgl_status model_layers_create(const struct dgl_log *log, struct model_desc *out);
 
-/* ---- the steps of model_config_read(), each in the file of its name ---- */
-
-/* config_rope.c: out->rope[]. Needs head_dim and the context in out->context_max, which a rotation
- * that stretches it raises. */
+/* config_rope.c, a step of model_config_read(): out->rope[]. Needs head_dim and the context in
+ * out->context_max, which a rotation that stretches it raises. */
 enum dgl_status config_rope_read(const struct config *c, const struct config_family *family,
                                  struct model_desc *out);
-/* config_layers.c: window, rope and sparse of every layer. Needs the list and out->moe. */
-enum dgl_status config_layers_read(const struct config *c, const struct config_family *family,
-                                   struct model_desc *out);
-/* config_moe.c: out->moe, and which layers are sparse. */
-enum dgl_status config_moe_read(const struct config *c, const struct config_family *family,
-                                struct model_desc *out);
-enum dgl_status config_sparse_read(const struct config *c, const struct config_family *family,
-                                   struct model_desc *out);
-/* config_quant.c: refuses checkpoints whose weights are quantised in a way that is not read. */
-enum dgl_status config_quant_check(const struct config *c, const struct config_family *family);
 
 #endif

@@ -54,19 +54,18 @@ enum dgl_status model_layers_create(const struct dgl_log *log, struct model_desc
 enum dgl_status model_desc_init(const struct dgl_log *log, const struct model_desc_input *in,
                                 struct model_desc *out, struct model_skipped *skipped)
 {
-    const struct config config = {.r = in->config, .root = in->config_root};
+    const struct config config = {.log = log, .fields = in->config};
     *out =
         (struct model_desc){.embed = TENSOR_NONE, .head = TENSOR_NONE, .final_norm = TENSOR_NONE};
     *skipped = (struct model_skipped){0};
-    if (!dgl_json_is(config.root, DGL_JSON_OBJECT))
-        return dgl_fail(log, DGL_ERR_FORMAT, "%s: is %s, wanted an object",
-                        dgl_json_name(config.r.doc),
-                        dgl_json_type_name(dgl_json_type(config.root)));
+    if (in->config->base && !dgl_json_is(in->config->base, DGL_JSON_OBJECT))
+        return dgl_fail(log, DGL_ERR_FORMAT, "%s: is %s, wanted an object", in->config->name,
+                        dgl_json_type_name(dgl_json_type(in->config->base)));
     enum dgl_status st = model_config_read(&config, out);
     if (st == DGL_OK)
         st = stop_ids_read(&config, in->generation_config, out);
     if (st == DGL_OK && !in->config_only)
-        st = model_bind(log, in->tensors, dgl_json_name(config.r.doc), out, skipped);
+        st = model_bind(log, in->tensors, in->config->name, out, skipped);
     if (st != DGL_OK) {
         model_desc_finish(out);
         model_skipped_finish(skipped);

@@ -6,7 +6,7 @@
 #ifndef DGL_LOADER_MODEL_DESC_H
 #define DGL_LOADER_MODEL_DESC_H
 
-#include "core/base/json.h"
+#include "loader/desc/fields.h"
 #include "loader/tensor/tensor_source.h"
 
 #define MODEL_MAX_STOP_IDS 32
@@ -130,14 +130,13 @@ struct model_desc {
     uint64_t parameters, weight_bytes; /* of the tensors that are used; a tied head counts once */
 };
 
-/* Reads a Hugging Face config (both dialects; one alias table; two aliases that disagree are an
- * error; unknown model type, activation, rope type, layer type or quantisation scheme is
- * DGL_ERR_UNSUPPORTED naming field and value). Binds every tensor of `src` exactly once or
- * reports it: derived buffers and a tied duplicate go to `skipped`. */
+/* Reads the fields of a Hugging Face config (both dialects; one alias table; two aliases that
+ * disagree are an error; unknown model type, activation, rope type, layer type or quantisation
+ * scheme is DGL_ERR_UNSUPPORTED naming field and value). Binds every tensor of `src` exactly once
+ * or reports it: derived buffers and a tied duplicate go to `skipped`. */
 struct model_desc_input {
-    struct dgl_json_reader config; /* root must be an object */
-    const struct dgl_json *config_root;
-    const struct dgl_json_doc *generation_config; /* NULL = none */
+    const struct fields *config;            /* a base must be an object */
+    const struct fields *generation_config; /* NULL = none */
     const struct tensor_source *tensors;
     bool config_only; /* no tensors yet: check the config alone, leave indices to model_bind() */
 };

@@ -1,6 +1,6 @@
 /* The ids that end an answer, each with the file that said so. */
 #include <inttypes.h>
-#include <stdlib.h>
+#include <stdio.h>
 
 #include "loader/desc/model_config.h"
 
@@ -9,76 +9,67 @@
 #define FROM_BOTH       "config.json, generation_config.json"
 
 /* Inserts in ascending order; an id that is there already gets both origins. */
-static enum dgl_status stop_add(struct dgl_json_reader r, const struct dgl_json *value, int32_t id,
+static enum dgl_status stop_add(const struct config *c, const char *path, const struct field *value,
                                 const char *origin, struct model_desc *d)
 {
+    if (value->kind != FIELD_INT)
+        return config_fail(c, path, "is %s, wanted an id",
+                           dgl_json_type_name(dgl_json_type(value->json)));
+    if (value->i < 0 || value->i >= d->vocab)
+        return config_fail(c, path, "is %" PRId64 ", but %s is %" PRId32, value->i,
+                           config_shown(c, "vocab_size").text, d->vocab);
     size_t at = 0;
-    while (at < d->num_stop_ids && d->stop_ids[at].id < id)
+    if (value->origin)
+        origin = value->origin;
+    while (at < d->num_stop_ids && d->stop_ids[at].id < value->i)
         at++;
-    if (at < d->num_stop_ids && d->stop_ids[at].id == id) {
+    if (at < d->num_stop_ids && d->stop_ids[at].id == value->i) {
         if (d->stop_ids[at].origin != origin)
             d->stop_ids[at].origin = FROM_BOTH;
         return DGL_OK;
     }
     if (d->num_stop_ids == MODEL_MAX_STOP_IDS)
-        return dgl_json_fail(r, value, "more than %d stop ids", MODEL_MAX_STOP_IDS);
+        return config_fail(c, path, "more than %d stop ids", MODEL_MAX_STOP_IDS);
     for (size_t i = d->num_stop_ids; i > at; i--)
         d->stop_ids[i] = d->stop_ids[i - 1];
-    d->stop_ids[at] = (struct dgl_stop_id){id, origin};
+    d->stop_ids[at] = (struct dgl_stop_id){(int32_t)value->i, origin};
     d->num_stop_ids++;
     return DGL_OK;
 }
 
-static enum dgl_status stop_read(struct dgl_json_reader r, const struct dgl_json *value,
-                                 const char *origin, struct model_desc *d)
-{
-    int64_t id;
-    if (!dgl_json_i64(value, &id))
-        return dgl_json_fail(r, value, "is %s, wanted an id",
-                             dgl_json_type_name(dgl_json_type(value)));
-    if (id < 0 || id >= d->vocab)
-        return dgl_json_fail(r, value, "is %" PRId64 ", but %s is %" PRId32, id,
-                             dgl_json_path_shown(r.doc, "vocab_size").text, d->vocab);
-    return stop_add(r, value, (int32_t)id, origin, d);
-}
-
 /* eos_token_id: null, an id, or an array of ids. */
-static enum dgl_status stops_read(struct dgl_json_reader r, const struct dgl_json *root,
-                                  const char *origin, struct model_desc *d)
+static enum dgl_status stops_read(const struct config *c, const char *origin, struct model_desc *d)
 {
-    const struct dgl_json *eos = dgl_json_get(root, "eos_token_id");
-    if (!eos || dgl_json_is(eos, DGL_JSON_NULL))
+    struct field eos = config_get(c, "eos_token_id");
+    enum dgl_status status = DGL_OK;
+    if (!FIELD_IS_SET(eos))
         return DGL_OK;
-    if (!dgl_json_is(eos, DGL_JSON_ARRAY))
-        return stop_read(r, eos, origin, d);
-    for (const struct dgl_json *v = dgl_json_first(eos); v; v = dgl_json_next(v)) {
-        enum dgl_status st = stop_read(r, v, origin, d);
-        if (st != DGL_OK)
-            return st;
+    if (eos.kind != FIELD_LIST)
+        return stop_add(c, "eos_token_id", &eos, origin, d);
+    size_t i = 0;
+    for (struct field v = field_first(&eos); v.kind != FIELD_ABSENT && status == DGL_OK;
+         v = field_next(&v)) {
+        char path[48];
+        snprintf(path, sizeof(path), "eos_token_id[%zu]", i++);
+        status = stop_add(c, path, &v, origin, d);
     }
-    return DGL_OK;
+    return status;
 }
 
-/* Checkpoints that also see write their ids outside, or inside, or both. */
-static enum dgl_status config_ids_read(const struct config *c, struct model_desc *out)
-{
-    int64_t bos = out->bos_id;
-    enum dgl_status st = config_opt_i64(c, "bos_token_id", 0, out->vocab - 1, &bos);
-    out->bos_id = (int32_t)bos;
-    return st == DGL_OK ? stops_read(c->r, c->root, FROM_CONFIG, out) : st;
-}
-
-enum dgl_status stop_ids_read(const struct config *c, const struct dgl_json_doc *generation_config,
+enum dgl_status stop_ids_read(const struct config *c, const struct fields *generation_config,
                               struct model_desc *out)
 {
-    const struct dgl_json *text = dgl_json_get(c->root, "text_config");
-    const struct config inner = {.r = c->r, .root = text};
-    out->bos_id = -1;
-    enum dgl_status st = config_ids_read(c, out);
-    if (st == DGL_OK && dgl_json_is(text, DGL_JSON_OBJECT))
-        st = config_ids_read(&inner, out);
-    if (st != DGL_OK || !generation_config)
-        return st;
-    struct dgl_json_reader r = {.log = c->r.log, .doc = generation_config};
-    return stops_read(r, dgl_json_root(generation_config), FROM_GENERATION, out);
+    /* Checkpoints that also see write their ids outside, or inside, or both. */
+    const struct config places[] = {*c, {c->log, c->fields, "text_config."}};
+    const struct config generation = {.log = c->log, .fields = generation_config};
+    enum dgl_status status = DGL_OK;
+    int64_t bos = -1;
+    for (int i = 0; i < 2 && status == DGL_OK; i++) {
+        status = config_opt_i64(&places[i], "bos_token_id", 0, out->vocab - 1, &bos);
+        if (status == DGL_OK)
+            status = stops_read(&places[i], FROM_CONFIG, out);
+    }
+    out->bos_id = (int32_t)bos;
+    return status == DGL_OK && generation_config ? stops_read(&generation, FROM_GENERATION, out)
+                                                 : status;
 }

@@ -1,4 +1,4 @@
-/* config.json of a GGUF model: which fields each family has, and where their values come from. */
+/* Fields of a GGUF model: which ones each family has, and where their values come from. */
 #include "loader/gguf/gguf_config.h"
 
 #include <inttypes.h>
@@ -23,31 +23,14 @@ enum { GEMMA2_27B_LAYERS = 46, GEMMA3_27B_LAYERS = 62 };
 struct composer {
     const struct dgl_log *log;
     const struct gguf_model *m;
-    struct dgl_json_writer *w;
+    struct fields *out;
+    char key[GGUF_ARCH_KEY_TEXT];
 };
 
-static void put_i64(struct composer *c, const char *key, int64_t value)
+/* The key of the file below the architecture's name. */
+static const char *key_of(struct composer *c, const char *suffix)
 {
-    dgl_jw_key(c->w, key);
-    dgl_jw_i64(c->w, value);
-}
-
-static void put_f64(struct composer *c, const char *key, double value)
-{
-    dgl_jw_key(c->w, key);
-    dgl_jw_f64(c->w, value);
-}
-
-static void put_bool(struct composer *c, const char *key, bool value)
-{
-    dgl_jw_key(c->w, key);
-    dgl_jw_bool(c->w, value);
-}
-
-static void put_null(struct composer *c, const char *key)
-{
-    dgl_jw_key(c->w, key);
-    dgl_jw_null(c->w);
+    return gguf_arch_key(c->m->arch, suffix, c->key);
 }
 
 static bool has_tensor(const struct gguf_model *m, const char *name)
@@ -55,43 +38,48 @@ static bool has_tensor(const struct gguf_model *m, const char *name)
     return tensor_source_find(m->raw, name) >= 0;
 }
 
-/* A required size of the metadata under its Hugging Face name. */
-static enum dgl_status copy_size(struct composer *c, const char *key, const char *suffix)
+/* A required size. */
+static enum dgl_status copy_size(struct composer *c, const char *path, const char *suffix)
 {
     int64_t value = 0;
-    enum dgl_status st = gguf_arch_need_i64(c->log, c->m, suffix, MAX_SIZE, &value);
-    put_i64(c, key, value);
-    return st;
+    enum dgl_status status = gguf_arch_need_i64(c->log, c->m, suffix, MAX_SIZE, &value);
+    fields_set(c->out, path, field_i64(value), key_of(c, suffix));
+    return status;
 }
 
-/* An optional float under its Hugging Face name; left out when absent. */
-static enum dgl_status copy_f64(struct composer *c, const char *key, const char *suffix)
+/* An optional float. */
+static enum dgl_status copy_f64(struct composer *c, const char *path, const char *suffix)
 {
     double value = 0;
-    enum dgl_status st = gguf_arch_f64(c->log, c->m, suffix, &value);
+    enum dgl_status status = gguf_arch_f64(c->log, c->m, suffix, &value);
     if (gguf_arch_find_key(c->m, suffix))
-        put_f64(c, key, value);
-    return st;
+        fields_set(c->out, path, field_f64(value), key_of(c, suffix));
+    return status;
+}
+
+/* A value that files of the architecture do not say. */
+static void set_unsaid(struct composer *c, const char *path, struct field value)
+{
+    fields_set(c->out, path, value, NULL);
 }
 
 /* The vocabulary is what the embedding table has rows for. */
 static enum dgl_status put_vocab(struct composer *c)
 {
     long index = tensor_source_find(c->m->raw, "token_embd.weight");
-    char key[GGUF_ARCH_KEY_TEXT];
     if (index < 0)
         return dgl_fail(
             c->log, DGL_ERR_FORMAT,
             "%s: tensor token_embd.weight is missing, the embedding with a row of %s values "
             "per token",
-            c->m->file->name, gguf_arch_key(c->m->arch, "embedding_length", key));
+            c->m->file->name, key_of(c, "embedding_length"));
     const struct tensor_info *t = tensor_source_at(c->m->raw, (size_t)index);
     if (t->rank != 2 || t->shape[0] > MAX_SIZE)
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: tensor token_embd.weight has %" PRIu32 " dimensions, %" PRIu64
                         " rows; wanted a matrix of at most %d rows",
                         c->m->file->name, t->rank, t->shape[0], MAX_SIZE);
-    put_i64(c, "vocab_size", (int64_t)t->shape[0]);
+    fields_set(c->out, "vocab_size", field_i64((int64_t)t->shape[0]), "rows of token_embd.weight");
     return DGL_OK;
 }
 
@@ -99,82 +87,71 @@ static enum dgl_status put_sizes(struct composer *c)
 {
     const struct gguf_model *m = c->m;
     bool experts_only = (m->arch->family & GGUF_GPT_OSS) != 0;
-    dgl_jw_key(c->w, "model_type");
-    dgl_jw_cstr(c->w, m->arch->model_type);
-    put_i64(c, "num_hidden_layers", m->layers);
-    put_i64(c, "num_attention_heads", m->heads);
-    put_i64(c, "num_key_value_heads", m->kv_heads);
-    put_i64(c, "head_dim", m->head_dim);
-    put_bool(c, "tie_word_embeddings", !has_tensor(m, "output.weight"));
-    enum dgl_status st = copy_size(c, "hidden_size", "embedding_length");
-    if (st == DGL_OK)
-        st = put_vocab(c);
-    if (st == DGL_OK)
-        st = copy_size(c, "intermediate_size",
-                       experts_only ? "expert_feed_forward_length" : "feed_forward_length");
-    if (st == DGL_OK)
-        st = copy_size(c, "max_position_embeddings", "context_length");
-    if (st == DGL_OK && !gguf_arch_find_key(m, "attention.layer_norm_rms_epsilon"))
+    const struct {
+        const char *path, *suffix;
+        int32_t value;
+    } sizes[] = {{"num_hidden_layers", "block_count", m->layers},
+                 {"num_attention_heads", "attention.head_count", m->heads},
+                 {"num_key_value_heads", "attention.head_count_kv", m->kv_heads},
+                 {"head_dim", "attention.key_length", m->head_dim}};
+    fields_set(c->out, "model_type", field_str(m->arch->model_type), "general.architecture");
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        fields_set(c->out, sizes[i].path, field_i64(sizes[i].value), key_of(c, sizes[i].suffix));
+    set_unsaid(c, "tie_word_embeddings", field_bool(!has_tensor(m, "output.weight")));
+    enum dgl_status status = copy_size(c, "hidden_size", "embedding_length");
+    if (status == DGL_OK)
+        status = put_vocab(c);
+    if (status == DGL_OK)
+        status = copy_size(c, "intermediate_size",
+                           experts_only ? "expert_feed_forward_length" : "feed_forward_length");
+    if (status == DGL_OK)
+        status = copy_size(c, "max_position_embeddings", "context_length");
+    if (status == DGL_OK && !gguf_arch_find_key(m, "attention.layer_norm_rms_epsilon"))
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: %s.attention.layer_norm_rms_epsilon is missing", m->file->name,
                         m->arch->name);
-    return st == DGL_OK ? copy_f64(c, "rms_norm_eps", "attention.layer_norm_rms_epsilon") : st;
+    return status == DGL_OK ? copy_f64(c, "rms_norm_eps", "attention.layer_norm_rms_epsilon")
+                            : status;
 }
 
-/* How often a layer sees everything, when the file names a period; 0 = it lists the layers. */
-static enum dgl_status window_layers(struct composer *c, bool *windowed)
-{
-    const struct gguf_model *m = c->m;
-    char key[GGUF_ARCH_KEY_TEXT];
-    const char *name = gguf_arch_key(m->arch, "attention.sliding_window_pattern", key);
-    const struct gguf_kv *kv = gguf_find(m->file, name);
-    int64_t period = m->arch->window_period, value;
-    if (kv && kv->is_array) {
-        for (int32_t i = 0; i < m->layers; i++) {
-            if (!gguf_int_at(kv, (uint64_t)i, &value))
-                return dgl_fail(c->log, DGL_ERR_FORMAT,
-                                "%s: %s has %" PRIu64 " elements of %s, wanted %" PRId32 " bools",
-                                m->file->name, name, kv->count, gguf_type_name(kv->type),
-                                m->layers);
-            windowed[i] = value != 0;
-        }
-        return DGL_OK;
-    }
-    enum dgl_status st =
-        gguf_arch_i64(c->log, m, "attention.sliding_window_pattern", MAX_SIZE, &period);
-    for (int32_t i = 0; i < m->layers; i++)
-        windowed[i] = period == 0 || i % period < period - 1;
-    return st;
-}
-
-/* layer_types of the families that alternate. */
+/* layer_types of the families that alternate: the file lists the layers, or names a period: every
+ * such layer sees everything, 0 = none does. */
 static enum dgl_status put_layer_types(struct composer *c)
 {
-    bool *windowed = dgl_new_array(bool, (size_t)c->m->layers);
-    if (!windowed)
-        return dgl_fail_memory(c->log, "layer list", (uint64_t)c->m->layers);
-    enum dgl_status st = window_layers(c, windowed);
-    dgl_jw_key(c->w, "layer_types");
-    dgl_jw_array(c->w);
-    for (int32_t i = 0; i < c->m->layers; i++)
-        dgl_jw_cstr(c->w, windowed[i] ? "sliding_attention" : "full_attention");
-    dgl_jw_end_array(c->w);
-    free(windowed);
-    return st;
+    const struct gguf_model *m = c->m;
+    static const char suffix[] = "attention.sliding_window_pattern";
+    const struct gguf_kv *kv = gguf_arch_find_key(m, suffix);
+    int64_t period = m->arch->window_period;
+    enum dgl_status status = DGL_OK;
+    bool listed = kv && kv->is_array;
+    if (!listed)
+        status = gguf_arch_i64(c->log, m, suffix, MAX_SIZE, &period);
+    struct field *types =
+        fields_set_list(c->out, "layer_types", (size_t)m->layers, key_of(c, suffix));
+    for (int32_t i = 0; i < m->layers && types && status == DGL_OK; i++) {
+        int64_t windowed = period == 0 || i % period < period - 1;
+        if (listed && !gguf_int_at(kv, (uint64_t)i, &windowed))
+            return dgl_fail(c->log, DGL_ERR_FORMAT,
+                            "%s: %s has %" PRIu64 " elements of %s, wanted %" PRId32 " bools",
+                            m->file->name, key_of(c, suffix), kv->count, gguf_type_name(kv->type),
+                            m->layers);
+        types[i] = field_str(windowed ? "sliding_attention" : "full_attention");
+    }
+    return status;
 }
 
 /* sliding_window; null where there is none, because in some families silence means one. */
 static enum dgl_status put_window(struct composer *c)
 {
+    static const char suffix[] = "attention.sliding_window";
     int64_t window = 0;
-    enum dgl_status st = gguf_arch_i64(c->log, c->m, "attention.sliding_window", MAX_SIZE, &window);
-    if (window > 0)
-        put_i64(c, "sliding_window", window);
-    else
-        put_null(c, "sliding_window");
-    if (st == DGL_OK && window > 0 && c->m->arch->window_period > 0)
-        st = put_layer_types(c);
-    return st;
+    enum dgl_status status = gguf_arch_i64(c->log, c->m, suffix, MAX_SIZE, &window);
+    fields_set(c->out, "sliding_window",
+               window > 0 ? field_i64(window) : (struct field){.kind = FIELD_NULL},
+               key_of(c, suffix));
+    if (status == DGL_OK && window > 0 && c->m->arch->window_period > 0)
+        status = put_layer_types(c);
+    return status;
 }
 
 /* Gemma: scores are scaled by query_pre_attn_scalar to the power -1/2. */
@@ -183,86 +160,76 @@ static enum dgl_status put_query_scalar(struct composer *c, int32_t big_layers)
     const struct gguf_model *m = c->m;
     int64_t hidden = 0;
     double scale = 0;
-    char key[GGUF_ARCH_KEY_TEXT];
-    enum dgl_status st = gguf_arch_need_i64(c->log, m, "embedding_length", MAX_SIZE, &hidden);
-    if (st == DGL_OK)
-        st = gguf_arch_f64(c->log, m, "attention.scale", &scale);
-    if (st == DGL_OK && scale != 0 && !(scale >= MIN_SCALE && scale <= MAX_SCALE))
+    enum dgl_status status = gguf_arch_need_i64(c->log, m, "embedding_length", MAX_SIZE, &hidden);
+    if (status == DGL_OK)
+        status = gguf_arch_f64(c->log, m, "attention.scale", &scale);
+    if (status == DGL_OK && scale != 0 && !(scale >= MIN_SCALE && scale <= MAX_SCALE))
         return dgl_fail(c->log, DGL_ERR_FORMAT, "%s: %s is %g, wanted a number from %g to %g",
-                        m->file->name, gguf_arch_key(m->arch, "attention.scale", key), scale,
-                        MIN_SCALE, MAX_SCALE);
+                        m->file->name, key_of(c, "attention.scale"), scale, MIN_SCALE, MAX_SCALE);
     double scalar = m->layers == big_layers ? (double)(hidden / m->heads) : m->head_dim;
-    put_f64(c, "query_pre_attn_scalar", scale > 0 ? 1 / (scale * scale) : scalar);
-    return st;
+    fields_set(c->out, "query_pre_attn_scalar", field_f64(scale > 0 ? 1 / (scale * scale) : scalar),
+               key_of(c, "attention.scale"));
+    return status;
 }
 
 static enum dgl_status put_gemma(struct composer *c)
 {
     bool second = c->m->arch->family == GGUF_GEMMA2;
-    dgl_jw_key(c->w, "hidden_activation");
-    dgl_jw_cstr(c->w, "gelu_pytorch_tanh");
-    enum dgl_status st = put_query_scalar(c, second ? GEMMA2_27B_LAYERS : GEMMA3_27B_LAYERS);
-    if (st == DGL_OK && second)
-        st = copy_f64(c, "attn_logit_softcapping", "attn_logit_softcapping");
-    if (st == DGL_OK && gguf_arch_find_key(c->m, "final_logit_softcapping"))
-        st = copy_f64(c, "final_logit_softcapping", "final_logit_softcapping");
+    set_unsaid(c, "hidden_activation", field_str("gelu_pytorch_tanh"));
+    enum dgl_status status = put_query_scalar(c, second ? GEMMA2_27B_LAYERS : GEMMA3_27B_LAYERS);
+    if (status == DGL_OK && second)
+        status = copy_f64(c, "attn_logit_softcapping", "attn_logit_softcapping");
+    if (status == DGL_OK && gguf_arch_find_key(c->m, "final_logit_softcapping"))
+        status = copy_f64(c, "final_logit_softcapping", "final_logit_softcapping");
     else if (!second)
-        put_null(c, "final_logit_softcapping");
-    if (st == DGL_OK)
-        st = put_window(c);
-    return st;
+        fields_set(c->out, "final_logit_softcapping", (struct field){.kind = FIELD_NULL},
+                   key_of(c, "final_logit_softcapping"));
+    if (status == DGL_OK)
+        status = put_window(c);
+    return status;
 }
 
 static enum dgl_status put_experts(struct composer *c, const char *count_name)
 {
-    put_i64(c, count_name, c->m->experts);
+    fields_set(c->out, count_name, field_i64(c->m->experts), key_of(c, "expert_count"));
     return copy_size(c, "num_experts_per_tok", "expert_used_count");
 }
 
 static enum dgl_status put_qwen3_moe(struct composer *c)
 {
     bool norm = true; /* as llama.cpp does it for this architecture */
-    char key[GGUF_ARCH_KEY_TEXT];
-    enum dgl_status st = put_experts(c, "num_experts");
-    if (st == DGL_OK)
-        st = copy_size(c, "moe_intermediate_size", "expert_feed_forward_length");
-    if (st == DGL_OK)
-        st = gguf_opt_bool((struct gguf_reader){c->log, c->m->file},
-                           gguf_arch_key(c->m->arch, "expert_weights_norm", key), &norm);
-    put_bool(c, "norm_topk_prob", norm);
-    put_i64(c, "decoder_sparse_step", 1);
-    put_bool(c, "use_sliding_window", false);
-    return st;
-}
-
-static enum dgl_status put_gpt_oss(struct composer *c)
-{
-    enum dgl_status st = put_experts(c, "num_local_experts");
-    put_f64(c, "swiglu_limit", GPT_OSS_SWIGLU_LIMIT);
-    return st == DGL_OK ? put_window(c) : st;
+    enum dgl_status status = put_experts(c, "num_experts");
+    if (status == DGL_OK)
+        status = copy_size(c, "moe_intermediate_size", "expert_feed_forward_length");
+    if (status == DGL_OK)
+        status = gguf_opt_bool((struct gguf_reader){c->log, c->m->file},
+                               key_of(c, "expert_weights_norm"), &norm);
+    fields_set(c->out, "norm_topk_prob", field_bool(norm), key_of(c, "expert_weights_norm"));
+    set_unsaid(c, "decoder_sparse_step", field_i64(1));
+    set_unsaid(c, "use_sliding_window", field_bool(false));
+    return status;
 }
 
 static enum dgl_status put_granite(struct composer *c)
 {
-    enum dgl_status st = copy_f64(c, "embedding_multiplier", "embedding_scale");
-    if (st == DGL_OK)
-        st = copy_f64(c, "attention_multiplier", "attention.scale");
-    if (st == DGL_OK)
-        st = copy_f64(c, "residual_multiplier", "residual_scale");
-    if (st == DGL_OK)
-        st = copy_f64(c, "logits_scaling", "logit_scale");
-    return st;
+    enum dgl_status status = copy_f64(c, "embedding_multiplier", "embedding_scale");
+    if (status == DGL_OK)
+        status = copy_f64(c, "attention_multiplier", "attention.scale");
+    if (status == DGL_OK)
+        status = copy_f64(c, "residual_multiplier", "residual_scale");
+    if (status == DGL_OK)
+        status = copy_f64(c, "logits_scaling", "logit_scale");
+    return status;
 }
 
 static void put_smollm3(struct composer *c)
 {
-    put_bool(c, "use_sliding_window", false);
-    put_i64(c, "no_rope_layer_interval", GGUF_NO_ROPE_INTERVAL);
-    dgl_jw_key(c->w, "no_rope_layers"); /* 1 = rotated */
-    dgl_jw_array(c->w);
-    for (int32_t i = 0; i < c->m->layers; i++)
-        dgl_jw_i64(c->w, (i + 1) % GGUF_NO_ROPE_INTERVAL != 0);
-    dgl_jw_end_array(c->w);
+    set_unsaid(c, "use_sliding_window", field_bool(false));
+    set_unsaid(c, "no_rope_layer_interval", field_i64(GGUF_NO_ROPE_INTERVAL));
+    struct field *rotates =
+        fields_set_list(c->out, "no_rope_layers", (size_t)c->m->layers, NULL); /* 1 = it does */
+    for (int32_t i = 0; rotates && i < c->m->layers; i++)
+        rotates[i] = field_i64((i + 1) % GGUF_NO_ROPE_INTERVAL != 0);
 }
 
 /* Families whose config says whether there are biases: a matter of the checkpoint, which GGUF says
@@ -290,27 +257,25 @@ static void put_biases(struct composer *c)
     if (strcmp(arch->model_type, "mistral") == 0)
         return;
     if (arch->family & ATTENTION_BIAS)
-        put_bool(c, "attention_bias",
-                 has_any(c->m, attention, sizeof(attention) / sizeof(attention[0])));
+        set_unsaid(c, "attention_bias",
+                   field_bool(has_any(c->m, attention, sizeof(attention) / sizeof(attention[0]))));
     if (arch->family & MLP_BIAS)
-        put_bool(c, "mlp_bias", has_any(c->m, mlp, sizeof(mlp) / sizeof(mlp[0])));
+        set_unsaid(c, "mlp_bias", field_bool(has_any(c->m, mlp, sizeof(mlp) / sizeof(mlp[0]))));
 }
 
 static enum dgl_status put_family(struct composer *c)
 {
+    enum dgl_status status = DGL_OK;
     switch (c->m->arch->family) {
     case GGUF_LLAMA:
-        if (strcmp(c->m->arch->model_type, "mistral") == 0)
-            return put_window(c);
-        return DGL_OK;
-    case GGUF_MIXTRAL: {
-        enum dgl_status st = put_experts(c, "num_local_experts");
-        return st == DGL_OK ? put_window(c) : st;
-    }
+        return strcmp(c->m->arch->model_type, "mistral") == 0 ? put_window(c) : DGL_OK;
+    case GGUF_MIXTRAL:
+        status = put_experts(c, "num_local_experts");
+        return status == DGL_OK ? put_window(c) : status;
     case GGUF_QWEN2:
     case GGUF_QWEN3:
-        put_bool(c, "use_sliding_window", false);
-        return DGL_OK;
+        set_unsaid(c, "use_sliding_window", field_bool(false));
+        break;
     case GGUF_QWEN3_MOE:
         return put_qwen3_moe(c);
     case GGUF_GEMMA2:
@@ -319,45 +284,39 @@ static enum dgl_status put_family(struct composer *c)
     case GGUF_PHI3:
         return put_window(c);
     case GGUF_GPT_OSS:
-        return put_gpt_oss(c);
+        status = put_experts(c, "num_local_experts");
+        set_unsaid(c, "swiglu_limit", field_f64(GPT_OSS_SWIGLU_LIMIT));
+        return status == DGL_OK ? put_window(c) : status;
     case GGUF_OLMO2:
-        return DGL_OK;
+        break;
     case GGUF_SMOLLM3:
         put_smollm3(c);
-        return DGL_OK;
+        break;
     case GGUF_GRANITE:
         return put_granite(c);
     }
     return DGL_OK;
 }
 
-static void put_ids(struct composer *c, const struct gguf_config_ids *ids)
+enum dgl_status gguf_config_read(const struct dgl_log *log, const struct gguf_model *model,
+                                 const struct gguf_config_ids *ids, struct fields *out)
 {
-    if (ids->bos_id >= 0)
-        put_i64(c, "bos_token_id", ids->bos_id);
-    dgl_jw_key(c->w, "eos_token_id");
-    dgl_jw_array(c->w);
-    for (size_t i = 0; i < ids->num_stop_ids; i++)
-        dgl_jw_i64(c->w, ids->stop_ids[i].id);
-    dgl_jw_end_array(c->w);
-}
-
-enum dgl_status gguf_config_write(const struct dgl_log *log, const struct gguf_model *model,
-                                  const struct gguf_config_ids *ids, struct dgl_buf *out)
-{
-    struct dgl_json_writer w = dgl_json_writer(out, 2);
-    struct composer c = {.log = log, .m = model, .w = &w};
-    dgl_jw_object(&w);
-    enum dgl_status st = put_sizes(&c);
-    if (st == DGL_OK)
-        st = gguf_rope_write(log, model, &w);
-    if (st == DGL_OK)
-        st = put_family(&c);
+    struct composer c = {.log = log, .m = model, .out = out};
+    enum dgl_status status = put_sizes(&c);
+    if (status == DGL_OK)
+        status = gguf_rope_read(log, model, out);
+    if (status == DGL_OK)
+        status = put_family(&c);
+    if (status != DGL_OK)
+        return status;
     put_biases(&c);
-    put_ids(&c, ids);
-    dgl_jw_end_object(&w);
-    dgl_buf_putc(out, '\n');
-    if (st == DGL_OK && out->failed)
-        st = dgl_fail_memory(log, "config.json", out->len);
-    return st;
+    if (ids->bos_id >= 0)
+        fields_set(out, "bos_token_id", field_i64(ids->bos_id), "tokenizer.ggml.bos_token_id");
+    struct field *eos =
+        fields_set_list(out, "eos_token_id", ids->num_stop_ids, "tokenizer.ggml.eos_token_id");
+    for (size_t i = 0; eos && i < ids->num_stop_ids; i++) {
+        eos[i] = field_i64(ids->stop_ids[i].id);
+        eos[i].origin = ids->stop_ids[i].origin;
+    }
+    return out->failed ? dgl_fail_memory(log, "model description", out->count) : DGL_OK;
 }

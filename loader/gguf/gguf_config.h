@@ -1,8 +1,8 @@
-/* GGUF metadata -> the config.json that the same model has in Hugging Face form: from there on
- * both are read by the same code. */
+/* GGUF metadata as the fields that the same model has in Hugging Face form. */
 #ifndef DGL_LOADER_GGUF_CONFIG_H
 #define DGL_LOADER_GGUF_CONFIG_H
 
+#include "loader/desc/fields.h"
 #include "loader/gguf/gguf_arch.h"
 #include "loader/gguf/gguf_file.h"
 
@@ -17,13 +17,13 @@ struct gguf_model {
  * that would change the result and are not read, are DGL_ERR_UNSUPPORTED. */
 enum dgl_status gguf_model_init(const struct dgl_log *log, const struct gguf_file *file,
                                 const struct tensor_source *raw, struct gguf_model *out);
-/* Appends config.json. `stop_ids` are written as eos_token_id; bos_id -1 = none. */
 struct gguf_config_ids {
     const struct dgl_stop_id *stop_ids;
     size_t num_stop_ids;
-    int32_t bos_id;
+    int32_t bos_id; /* -1 = none */
 };
-enum dgl_status gguf_config_write(const struct dgl_log *log, const struct gguf_model *model,
-                                  const struct gguf_config_ids *ids, struct dgl_buf *out);
+/* Sets the fields of config.json; `stop_ids` are eos_token_id. */
+enum dgl_status gguf_config_read(const struct dgl_log *log, const struct gguf_model *model,
+                                 const struct gguf_config_ids *ids, struct fields *out);
 
 #endif

@@ -2,17 +2,15 @@
 #ifndef DGL_LOADER_GGUF_MODEL_H
 #define DGL_LOADER_GGUF_MODEL_H
 
+#include "loader/desc/fields.h"
 #include "loader/gguf/gguf_arch.h"
 #include "loader/gguf/gguf_file.h"
 #include "loader/desc/model_desc.h"
 
 struct gguf_parts {
-    const struct gguf_arch *arch; /* static */
-    struct dgl_buf config; /* config.json; the buffers are empty where there is no such text */
-    struct dgl_buf tokenizer, tokenizer_config;
-    struct tensor_source *tensors; /* under Hugging Face's names */
-    struct dgl_stop_id stop_ids[MODEL_MAX_STOP_IDS];
-    size_t num_stop_ids;
+    struct fields config;                       /* of a config.json; no name yet */
+    struct dgl_buf tokenizer, tokenizer_config; /* empty where there is no such text */
+    struct tensor_source *tensors;              /* under Hugging Face's names */
 };
 enum dgl_status gguf_model_open(const struct dgl_log *log, const char *path,
                                 struct gguf_parts *out);

@@ -2,10 +2,9 @@
 #ifndef DGL_LOADER_GGUF_ROPE_H
 #define DGL_LOADER_GGUF_ROPE_H
 
-#include "core/base/json.h"
 #include "loader/gguf/gguf_config.h"
 
-enum dgl_status gguf_rope_write(const struct dgl_log *log, const struct gguf_model *model,
-                                struct dgl_json_writer *w);
+enum dgl_status gguf_rope_read(const struct dgl_log *log, const struct gguf_model *model,
+                               struct fields *out);
 
 #endif

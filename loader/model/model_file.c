@@ -11,11 +11,11 @@
 #include "core/base/mem.h"
 #include "loader/tensor/expert_view.h"
 #include "loader/gguf/gguf_model.h"
-#include "loader/gguf/gguf_names.h"
 #include "loader/hf/hf_model.h"
 #include "loader/hf/hub_cache.h"
 #include "loader/desc/model_bind.h"
 #include "loader/model/model_text.h"
+#include "loader/model/rdrr_config.h"
 #include "loader/model/synthetic_model.h"
 #include "loader/tokenizer/tokenizer.h"
 
@@ -38,34 +38,38 @@ static enum dgl_status texts_load(const struct model_texts *from, struct dgl_mod
     return st;
 }
 
-/* Parses f->config (called `name` in messages) and generation_config.json into f->desc, without
- * tensors. `arch`: of the GGUF file whose fields messages are to name; NULL = the config's own. */
-static enum dgl_status desc_read(const struct dgl_log *log, const char *name,
-                                 const struct gguf_arch *arch, struct dgl_model_file *f)
+/* f->desc without tensors, out of the fields and generation_config.json. */
+static enum dgl_status desc_read(const struct dgl_log *log, const struct fields *config,
+                                 struct dgl_model_file *f)
 {
-    struct dgl_json_doc *config = NULL, *generation = NULL;
-    char *generation_name = dgl_path_join(f->path, FILE_GENERATION_CONF);
-    enum dgl_status st = generation_name
-                             ? dgl_json_parse(log, name, f->config, f->config_len, &config)
-                             : dgl_fail_memory(log, "path", strlen(f->path));
+    struct dgl_json_doc *doc = NULL;
+    char *name = dgl_path_join(f->path, FILE_GENERATION_CONF);
+    enum dgl_status st = name ? DGL_OK : dgl_fail_memory(log, "path", strlen(f->path));
     if (st == DGL_OK && f->generation_config_json)
-        st = dgl_json_parse(log, generation_name, f->generation_config_json,
-                            f->generation_config_len, &generation);
-    if (st == DGL_OK && arch)
-        dgl_json_rename(config, gguf_field_name, arch);
+        st = dgl_json_parse(log, name, f->generation_config_json, f->generation_config_len, &doc);
     if (st == DGL_OK) {
+        const struct fields generation = {.name = name, .base = doc ? dgl_json_root(doc) : NULL};
         struct model_desc_input in = {
-            .config = {.log = log, .doc = config},
-            .config_root = dgl_json_root(config),
-            .generation_config = generation,
-            .config_only = true,
-        };
+            .config = config, .generation_config = doc ? &generation : NULL, .config_only = true};
         st = model_desc_init(log, &in, &f->desc, &f->skipped);
     }
-    dgl_json_destroy(&config);
-    dgl_json_destroy(&generation);
-    free(generation_name);
+    dgl_json_destroy(&doc);
+    free(name);
     return st;
+}
+
+/* The text of a config.json that other files have as fields. */
+static enum dgl_status config_write(const struct dgl_log *log, const struct fields *fields,
+                                    struct dgl_model_file *f)
+{
+    struct dgl_buf text = {0};
+    struct dgl_json_writer w = dgl_json_writer(&text, 2);
+    fields_write(fields, &w);
+    if (f->format == MODEL_GGUF)
+        dgl_buf_putc(&text, '\n');
+    f->config_len = text.len;
+    f->config = dgl_buf_take(&text);
+    return f->config ? DGL_OK : dgl_fail_memory(log, "config", f->config_len);
 }
 
 /* Parts of a checkpoint that the model does without: the user should know, once. */
@@ -115,6 +119,7 @@ static enum dgl_status open_hf(const struct dgl_log *log, struct dgl_model_file 
 {
     f->format = MODEL_HF;
     struct model_texts texts = {.log = log, .dir = f->path};
+    struct dgl_json_doc *doc = NULL;
     char *config_path = dgl_path_join(f->path, HF_CONFIG);
     enum dgl_status st =
         config_path ? dgl_file_slurp(log, config_path, MAX_CONFIG, &f->config, &f->config_len)
@@ -122,7 +127,11 @@ static enum dgl_status open_hf(const struct dgl_log *log, struct dgl_model_file 
     if (st == DGL_OK)
         st = texts_load(&texts, f);
     if (st == DGL_OK)
-        st = desc_read(log, config_path, NULL, f);
+        st = dgl_json_parse(log, config_path, f->config, f->config_len, &doc);
+    if (st == DGL_OK) {
+        const struct fields config = {.name = config_path, .base = dgl_json_root(doc)};
+        st = desc_read(log, &config, f);
+    }
     if (st == DGL_OK)
         st = hf_tokenizer_check(log, f->path);
     if (st == DGL_OK)
@@ -131,19 +140,9 @@ static enum dgl_status open_hf(const struct dgl_log *log, struct dgl_model_file 
         st = tensors_bind(log, config_path, f);
     if (st == DGL_OK)
         snprintf(f->quantization, sizeof(f->quantization), "%s", dominant_dtype(f->tensors));
+    dgl_json_destroy(&doc);
     free(config_path);
     return st;
-}
-
-/* GGUF says which key or token each stop id comes from; the config that was made of it does not. */
-static void stop_origins(const struct gguf_parts *parts, struct model_desc *desc)
-{
-    for (size_t i = 0; i < desc->num_stop_ids; i++) {
-        for (size_t k = 0; k < parts->num_stop_ids; k++) {
-            if (parts->stop_ids[k].id == desc->stop_ids[i].id)
-                desc->stop_ids[i].origin = parts->stop_ids[k].origin;
-        }
-    }
 }
 
 static void name_cut(char *name, const char *end)
@@ -160,22 +159,21 @@ static enum dgl_status gguf_take(const struct dgl_log *log, struct gguf_parts *p
     struct dgl_buf config_name = {0};
     f->format = MODEL_GGUF;
     dgl_buf_printf(&config_name, "%s metadata", f->path);
-    f->config_len = parts->config.len;
-    f->config = dgl_buf_take(&parts->config);
     f->tokenizer_json_len = parts->tokenizer.len;
     f->tokenizer_json = parts->tokenizer.p ? dgl_buf_take(&parts->tokenizer) : NULL;
     f->tokenizer_config_len = parts->tokenizer_config.len;
     f->tokenizer_config_json = dgl_buf_take(&parts->tokenizer_config);
     f->tensors = parts->tensors;
     parts->tensors = NULL;
+    parts->config.name = config_name.p;
     enum dgl_status st = config_name.failed ? dgl_fail_memory(log, "path", strlen(f->path))
-                                            : desc_read(log, config_name.p, parts->arch, f);
+                                            : config_write(log, &parts->config, f);
+    if (st == DGL_OK)
+        st = desc_read(log, &parts->config, f);
     if (st == DGL_OK)
         st = tensors_bind(log, config_name.p, f);
-    if (st == DGL_OK) {
-        stop_origins(parts, &f->desc);
+    if (st == DGL_OK)
         snprintf(f->quantization, sizeof(f->quantization), "%s", dominant_dtype(f->tensors));
-    }
     dgl_buf_finish(&config_name);
     gguf_parts_finish(parts);
     return st;
@@ -216,13 +214,10 @@ static enum dgl_status pack_facts(const struct dgl_log *log, const struct rdrr_p
     const struct rdrr_manifest *m = &pack->manifest;
     free(f->name);
     f->name = strdup(m->model_id);
-    f->config = strdup(m->config);
     f->hint_defaults = m->hint_defaults ? strdup(m->hint_defaults) : NULL;
     f->hint_pinned = m->hint_pinned ? strdup(m->hint_pinned) : NULL;
-    if (!f->name || !f->config || (m->hint_defaults && !f->hint_defaults) ||
-        (m->hint_pinned && !f->hint_pinned))
-        return dgl_fail_memory(log, "model description", strlen(m->config));
-    f->config_len = strlen(f->config);
+    if (!f->name || (m->hint_defaults && !f->hint_defaults) || (m->hint_pinned && !f->hint_pinned))
+        return dgl_fail_memory(log, "model description", strlen(m->model_id));
     snprintf(f->quantization, sizeof(f->quantization), "%s", m->quantization);
     memcpy(f->manifest_sha256, pack->manifest_sha256, sizeof(f->manifest_sha256));
     return DGL_OK;
@@ -264,8 +259,10 @@ static enum dgl_status open_rdrr(const struct dgl_log *log, const struct model_o
     if (st != DGL_OK)
         return st;
     struct model_texts texts = {.log = log, .dir = f->path, .pack = pack};
+    struct dgl_json_reader r = {.log = log, .doc = pack->doc};
     struct dgl_buf config_name = {0};
     dgl_buf_printf(&config_name, "%s config", pack->manifest_path);
+    struct fields config = {.name = config_name.p};
     st = config_name.failed ? dgl_fail_memory(log, "path", strlen(f->path))
                             : pack_facts(log, pack, f);
     if (st == DGL_OK)
@@ -273,7 +270,11 @@ static enum dgl_status open_rdrr(const struct dgl_log *log, const struct model_o
     if (st == DGL_OK)
         st = texts_load(&texts, f);
     if (st == DGL_OK)
-        st = desc_read(log, config_name.p, NULL, f);
+        st = rdrr_config_read(r, dgl_json_root(pack->doc), pack->manifest.ours, &config);
+    if (st == DGL_OK)
+        st = config_write(log, &config, f);
+    if (st == DGL_OK)
+        st = desc_read(log, &config, f);
     if (st == DGL_OK)
         st = pack_check(log, pack, params, f);
     if (st == DGL_OK)
@@ -284,6 +285,7 @@ static enum dgl_status open_rdrr(const struct dgl_log *log, const struct model_o
         rdrr_pack_close(&pack);
     if (st == DGL_OK)
         st = tensors_bind(log, config_name.p, f);
+    fields_finish(&config);
     dgl_buf_finish(&config_name);
     return st;
 }

@@ -1,21 +1,22 @@
 /*
  * The Hugging Face config of a pack. Packs of ours and of the first generation carry the model's
- * own; newer packs of others only have "architecture" and "inference", and get a config made of
- * these: model_config.c is the one place that reads hyperparameters, and what it makes of the
- * config is compared with the manifest afterwards (rdrr_inference.c), so that a config of the
- * wrong family is refused and not run.
+ * own; newer packs of others only have "architecture" and "inference", whose values become fields
+ * of a config: model_config.c is the one place that reads hyperparameters, and what it makes of
+ * them is compared with the manifest afterwards (rdrr_inference.c), so that a config of the wrong
+ * family is refused and not run.
  */
+#include "loader/model/rdrr_config.h"
+
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
-
-#include "core/base/mem.h"
-#include "loader/rdrr/rdrr_manifest.h"
 
 /* The manifest's sections; NULL = absent. */
 struct sections {
     struct dgl_json_reader r;
     const struct dgl_json *root, *architecture, *inference;
+    struct fields *out;
 };
 
 static const struct dgl_json *find(const struct sections *s, const char *group, const char *key)
@@ -47,12 +48,12 @@ static enum dgl_status refuse(const struct sections *s, const char *group, const
     struct dgl_buf text = {0};
     struct dgl_json_writer w = dgl_json_writer(&text, 0);
     dgl_jw_value(&w, find(s, group, key));
-    enum dgl_status st = dgl_fail(
+    enum dgl_status status = dgl_fail(
         s->r.log, DGL_ERR_UNSUPPORTED, "%s: %s%s%s.%s is %s; supported: %s",
         dgl_json_name(s->r.doc), group ? "inference" : "architecture", group ? "." : "",
         group ? group : "", key, DGL_SHOWN_STR(((struct dgl_str){text.p, text.len})), supported);
     dgl_buf_finish(&text);
-    return st;
+    return status;
 }
 
 /* ---- what no model here computes ------------------------------------------------------------- */
@@ -140,14 +141,22 @@ static const struct copied_field {
     {"tie_word_embeddings", "output", "tieWordEmbeddings"},
 };
 
-static void copy_field(struct dgl_json_writer *w, const struct sections *s, const char *name,
-                       const char *group, const char *key)
+/* Sets a field that the manifest has under another name. */
+static void put_field(const struct sections *s, const char *path, struct field value,
+                      const char *group, const char *key)
+{
+    char where[96];
+    snprintf(where, sizeof(where), "%s%s.%s", group ? "inference." : "architecture",
+             group ? group : "", key);
+    fields_set(s->out, path, value, where);
+}
+
+static void copy_field(const struct sections *s, const char *path, const char *group,
+                       const char *key)
 {
     const struct dgl_json *value = find(s, group, key);
-    if (!value)
-        return;
-    dgl_jw_key(w, name);
-    dgl_jw_value(w, value);
+    if (value)
+        put_field(s, path, field_of_json(value), group, key);
 }
 
 /* By what the fields switch on: each family here differs from the others in at least one. */
@@ -178,8 +187,7 @@ static enum dgl_status family_find(const struct sections *s, const char **out)
     return DGL_OK;
 }
 
-static enum dgl_status write_activation(struct dgl_json_writer *w, const struct sections *s,
-                                        bool gemma)
+static enum dgl_status put_activation(const struct sections *s, bool gemma)
 {
     static const char *const names[][2] = {{"silu", "silu"},
                                            {"swiglu", "silu"},
@@ -188,8 +196,8 @@ static enum dgl_status write_activation(struct dgl_json_writer *w, const struct 
     struct dgl_str name = dgl_json_str(find(s, "ffn", "activation"));
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         if (dgl_str_eq(name, names[i][0])) {
-            dgl_jw_key(w, gemma ? "hidden_activation" : "hidden_act");
-            dgl_jw_cstr(w, names[i][1]);
+            put_field(s, gemma ? "hidden_activation" : "hidden_act", field_str(names[i][1]), "ffn",
+                      "activation");
             return DGL_OK;
         }
     }
@@ -222,27 +230,25 @@ static enum dgl_status layer_is_global(const struct sections *s, int64_t layer, 
                   "layerTypes");
 }
 
-static enum dgl_status write_layers(struct dgl_json_writer *w, const struct sections *s,
-                                    int64_t layers)
+static enum dgl_status put_layers(const struct sections *s, int64_t layers)
 {
     const struct dgl_json *types = find(s, "layerPattern", "layerTypes");
-    enum dgl_status st = DGL_OK;
-    dgl_jw_key(w, "layer_types");
+    enum dgl_status status = DGL_OK;
     if (is_set(types)) {
-        dgl_jw_value(w, types);
+        copy_field(s, "layer_types", "layerPattern", "layerTypes");
         return DGL_OK;
     }
-    dgl_jw_array(w);
-    for (int64_t i = 0; i < layers && st == DGL_OK; i++) {
+    struct field *items =
+        fields_set_list(s->out, "layer_types", (size_t)layers, "inference.layerPattern");
+    for (int64_t i = 0; i < layers && items && status == DGL_OK; i++) {
         bool global = false;
-        st = layer_is_global(s, i, &global);
-        dgl_jw_cstr(w, global ? "full_attention" : "sliding_attention");
+        status = layer_is_global(s, i, &global);
+        items[i] = field_str(global ? "full_attention" : "sliding_attention");
     }
-    dgl_jw_end_array(w);
-    return st;
+    return status;
 }
 
-static enum dgl_status write_rope_scaling(struct dgl_json_writer *w, const struct sections *s)
+static enum dgl_status put_rope_scaling(const struct sections *s)
 {
     const struct dgl_json *type = find(s, "rope", "ropeScalingType");
     if (!is_off(find(s, "rope", "partialRotaryFactor"), 1))
@@ -254,110 +260,83 @@ static enum dgl_status write_rope_scaling(struct dgl_json_writer *w, const struc
         return refuse(s, "rope", "ropeScalingType",
                       "null, \"linear\", \"yarn\", or a pack with "
                       "config");
-    dgl_jw_key(w, "rope_scaling");
-    dgl_jw_object(w);
-    copy_field(w, s, "rope_type", "rope", "ropeScalingType");
-    copy_field(w, s, "factor", "rope", "ropeScalingFactor");
+    copy_field(s, "rope_scaling.rope_type", "rope", "ropeScalingType");
+    copy_field(s, "rope_scaling.factor", "rope", "ropeScalingFactor");
     if (yarn) {
-        copy_field(w, s, "beta_fast", "rope", "yarnBetaFast");
-        copy_field(w, s, "beta_slow", "rope", "yarnBetaSlow");
-        copy_field(w, s, "original_max_position_embeddings", "rope", "yarnOriginalMaxPos");
+        copy_field(s, "rope_scaling.beta_fast", "rope", "yarnBetaFast");
+        copy_field(s, "rope_scaling.beta_slow", "rope", "yarnBetaSlow");
+        copy_field(s, "rope_scaling.original_max_position_embeddings", "rope",
+                   "yarnOriginalMaxPos");
     }
-    dgl_jw_end_object(w);
     return DGL_OK;
 }
 
 /* Granite's multipliers; the config has the reciprocal of some. */
-static void write_scales(struct dgl_json_writer *w, const struct sections *s)
+static void put_scales(const struct sections *s)
 {
-    const struct dgl_json *logit = find(s, "output", "logitInputScale");
-    const struct dgl_json *scalar = find(s, "attention", "queryPreAttnScalar");
-    copy_field(w, s, "embedding_multiplier", "output", "embeddingScale");
-    copy_field(w, s, "residual_multiplier", "layerPattern", "residualBranchScale");
-    if (dgl_json_f64(logit) > 0) {
-        dgl_jw_key(w, "logits_scaling");
-        dgl_jw_f64(w, 1 / dgl_json_f64(logit));
-    }
-    if (dgl_json_f64(scalar) > 0) {
-        dgl_jw_key(w, "attention_multiplier");
-        dgl_jw_f64(w, 1 / sqrt(dgl_json_f64(scalar)));
-    }
+    double logit = dgl_json_f64(find(s, "output", "logitInputScale"));
+    double scalar = dgl_json_f64(find(s, "attention", "queryPreAttnScalar"));
+    copy_field(s, "embedding_multiplier", "output", "embeddingScale");
+    copy_field(s, "residual_multiplier", "layerPattern", "residualBranchScale");
+    if (logit > 0)
+        put_field(s, "logits_scaling", field_f64(1 / logit), "output", "logitInputScale");
+    if (scalar > 0)
+        put_field(s, "attention_multiplier", field_f64(1 / sqrt(scalar)), "attention",
+                  "queryPreAttnScalar");
 }
 
-static void write_gemma(struct dgl_json_writer *w, const struct sections *s, bool third)
-{
-    copy_field(w, s, "query_pre_attn_scalar", "attention", "queryPreAttnScalar");
-    copy_field(w, s, "attn_logit_softcapping", "attention", "attnLogitSoftcapping");
-    copy_field(w, s, "final_logit_softcapping", "output", "finalLogitSoftcapping");
-    if (third)
-        copy_field(w, s, "rope_local_base_freq", "rope", "ropeLocalTheta");
-}
-
-static enum dgl_status config_write(struct dgl_json_writer *w, const struct sections *s)
+static enum dgl_status config_compose(const struct sections *s)
 {
     const char *family = NULL;
     int64_t layers = 0;
     const struct dgl_json *eos = dgl_json_get(s->root, "eos_token_id");
-    enum dgl_status st = dgl_json_need_i64(s->r, s->architecture, "numLayers", 1, 4096, &layers);
-    if (st == DGL_OK)
-        st = family_find(s, &family);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status =
+        dgl_json_need_i64(s->r, s->architecture, "numLayers", 1, 4096, &layers);
+    if (status == DGL_OK)
+        status = family_find(s, &family);
+    if (status != DGL_OK)
+        return status;
     bool gemma = strncmp(family, "gemma", 5) == 0;
-    dgl_jw_object(w);
-    dgl_jw_key(w, "model_type");
-    dgl_jw_cstr(w, family);
+    fields_set(s->out, "model_type", field_str(family), NULL);
     for (size_t i = 0; i < sizeof(copied_fields) / sizeof(copied_fields[0]); i++)
-        copy_field(w, s, copied_fields[i].name, copied_fields[i].group, copied_fields[i].key);
-    if (eos) {
-        dgl_jw_key(w, "eos_token_id");
-        dgl_jw_value(w, eos);
-    }
+        copy_field(s, copied_fields[i].name, copied_fields[i].group, copied_fields[i].key);
+    if (eos)
+        fields_set(s->out, "eos_token_id", field_of_json(eos), NULL);
     if (gemma || strcmp(family, "mistral") == 0)
-        copy_field(w, s, "sliding_window", "attention", "slidingWindow");
-    if (gemma)
-        write_gemma(w, s, strcmp(family, "gemma3_text") == 0);
-    else if (strcmp(family, "granite") == 0)
-        write_scales(w, s);
-    st = write_activation(w, s, gemma);
-    if (st == DGL_OK)
-        st = write_rope_scaling(w, s);
-    if (st == DGL_OK && gemma)
-        st = write_layers(w, s, layers);
-    dgl_jw_end_object(w);
-    return st;
+        copy_field(s, "sliding_window", "attention", "slidingWindow");
+    if (gemma) {
+        copy_field(s, "query_pre_attn_scalar", "attention", "queryPreAttnScalar");
+        copy_field(s, "attn_logit_softcapping", "attention", "attnLogitSoftcapping");
+        copy_field(s, "final_logit_softcapping", "output", "finalLogitSoftcapping");
+    } else if (strcmp(family, "granite") == 0) {
+        put_scales(s);
+    }
+    if (strcmp(family, "gemma3_text") == 0)
+        copy_field(s, "rope_local_base_freq", "rope", "ropeLocalTheta");
+    status = put_activation(s, gemma);
+    if (status == DGL_OK)
+        status = put_rope_scaling(s);
+    return status == DGL_OK && gemma ? put_layers(s, layers) : status;
 }
 
 /* ---- a config that is there ------------------------------------------------------------------ */
 
-/* Ids of an id, a list or null. */
-static void write_ids(struct dgl_json_writer *w, const struct dgl_json *ids)
-{
-    if (dgl_json_is(ids, DGL_JSON_NUMBER))
-        dgl_jw_value(w, ids);
-    else if (dgl_json_is(ids, DGL_JSON_ARRAY))
-        for (const struct dgl_json *id = dgl_json_first(ids); id; id = dgl_json_next(id))
-            dgl_jw_value(w, id);
-}
-
 /* Other converters put the stop ids of generation_config.json into the manifest: they count
- * beside the config's. */
-static void config_with_stops(struct dgl_json_writer *w, const struct dgl_json *config,
-                              const struct dgl_json *eos)
+ * beside the config's. Each of the two is an id, a list or null. */
+static void add_stops(struct fields *out, const struct dgl_json *eos)
 {
-    dgl_jw_object(w);
-    for (const struct dgl_json *v = dgl_json_first(config); v; v = dgl_json_next(v)) {
-        if (dgl_str_eq(dgl_json_key(v), "eos_token_id"))
-            continue;
-        dgl_jw_key_str(w, dgl_json_key(v));
-        dgl_jw_value(w, v);
+    const struct dgl_json *both[] = {dgl_json_get(out->base, "eos_token_id"), eos};
+    size_t count = 0, most = 2 + dgl_json_count(both[0]) + dgl_json_count(both[1]);
+    struct field *ids = fields_set_list(out, "eos_token_id", most, NULL);
+    if (out->failed)
+        return;
+    for (int i = 0; i < 2; i++) {
+        for (const struct dgl_json *id = dgl_json_first(both[i]); id; id = dgl_json_next(id))
+            ids[count++] = field_of_json(id);
+        if (dgl_json_is(both[i], DGL_JSON_NUMBER))
+            ids[count++] = field_of_json(both[i]);
     }
-    dgl_jw_key(w, "eos_token_id");
-    dgl_jw_array(w);
-    write_ids(w, dgl_json_get(config, "eos_token_id"));
-    write_ids(w, eos);
-    dgl_jw_end_array(w);
-    dgl_jw_end_object(w);
+    out->entries[out->count - 1].value.count = count;
 }
 
 /* Packs made of GGUF files carry its metadata as config, and tensors whose rows may be permuted. */
@@ -377,17 +356,17 @@ static enum dgl_status check_keys(struct dgl_json_reader r, const struct dgl_jso
 static enum dgl_status check_moe(struct dgl_json_reader r, const struct dgl_json *root)
 {
     const struct dgl_json *moe, *format;
-    enum dgl_status st = dgl_json_opt(r, root, "moeConfig", DGL_JSON_OBJECT, &moe);
-    if (st != DGL_OK || !moe)
-        return st;
+    enum dgl_status status = dgl_json_opt(r, root, "moeConfig", DGL_JSON_OBJECT, &moe);
+    if (status != DGL_OK || !moe)
+        return status;
     int64_t experts = 0, chosen = 0;
-    st = dgl_json_need_i64(r, moe, "numExperts", 1, INT32_MAX, &experts);
-    if (st == DGL_OK)
-        st = dgl_json_need_i64(r, moe, "numExpertsPerToken", 1, experts, &chosen);
-    if (st == DGL_OK)
-        st = dgl_json_opt(r, moe, "expertFormat", DGL_JSON_STRING, &format);
-    if (st != DGL_OK)
-        return st;
+    status = dgl_json_need_i64(r, moe, "numExperts", 1, INT32_MAX, &experts);
+    if (status == DGL_OK)
+        status = dgl_json_need_i64(r, moe, "numExpertsPerToken", 1, experts, &chosen);
+    if (status == DGL_OK)
+        status = dgl_json_opt(r, moe, "expertFormat", DGL_JSON_STRING, &format);
+    if (status != DGL_OK)
+        return status;
     if (format && !dgl_str_eq(dgl_json_str(format), "mixtral") &&
         !dgl_str_eq(dgl_json_str(format), "gpt-oss"))
         return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
@@ -400,35 +379,31 @@ static enum dgl_status check_moe(struct dgl_json_reader r, const struct dgl_json
     return DGL_OK;
 }
 
-enum dgl_status rdrr_config_parse(struct dgl_json_reader r, const struct dgl_json *root,
-                                  struct rdrr_manifest *out)
+enum dgl_status rdrr_config_read(struct dgl_json_reader r, const struct dgl_json *root, bool ours,
+                                 struct fields *out)
 {
     const struct dgl_json *config, *eos = dgl_json_get(root, "eos_token_id");
     struct sections s = {.r = r,
                          .root = root,
                          .architecture = dgl_json_get(root, "architecture"),
-                         .inference = dgl_json_get(root, "inference")};
-    struct dgl_buf text = {0};
-    struct dgl_json_writer w = dgl_json_writer(&text, 2);
+                         .inference = dgl_json_get(root, "inference"),
+                         .out = out};
     bool described =
         dgl_json_is(s.architecture, DGL_JSON_OBJECT) && dgl_json_is(s.inference, DGL_JSON_OBJECT);
-    enum dgl_status st = check_moe(r, root);
-    if (st == DGL_OK)
-        st = out->ours || !described ? dgl_json_need(r, root, "config", DGL_JSON_OBJECT, &config)
-                                     : dgl_json_opt(r, root, "config", DGL_JSON_OBJECT, &config);
-    if (st == DGL_OK && described && !out->ours)
-        st = check_off(&s);
-    if (st == DGL_OK && config)
-        st = check_keys(r, config);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = check_moe(r, root);
+    if (status == DGL_OK)
+        status = ours || !described ? dgl_json_need(r, root, "config", DGL_JSON_OBJECT, &config)
+                                    : dgl_json_opt(r, root, "config", DGL_JSON_OBJECT, &config);
+    if (status == DGL_OK && described && !ours)
+        status = check_off(&s);
+    if (status == DGL_OK && config)
+        status = check_keys(r, config);
+    if (status != DGL_OK)
+        return status;
+    out->base = config;
     if (!config)
-        st = config_write(&w, &s);
-    else if (!out->ours && is_set(eos))
-        config_with_stops(&w, config, eos);
-    else
-        dgl_jw_value(&w, config);
-    out->config = text.failed ? NULL : dgl_arena_strndup(&out->arena, text.p, text.len);
-    dgl_buf_finish(&text);
-    return st == DGL_OK && !out->config ? dgl_fail_memory(r.log, "config", 0) : st;
+        status = config_compose(&s);
+    else if (!ours && is_set(eos))
+        add_stops(out, eos);
+    return status == DGL_OK && out->failed ? dgl_fail_memory(r.log, "config", 0) : status;
 }

@@ -261,9 +261,8 @@ static enum dgl_status read_desc(const struct dgl_log *log, const char *path,
     struct dgl_json_doc *doc = NULL;
     enum dgl_status st = dgl_json_parse(log, path, f->config, f->config_len, &doc);
     if (st == DGL_OK) {
-        struct model_desc_input in = {.config = {.log = log, .doc = doc},
-                                      .config_root = dgl_json_root(doc),
-                                      .config_only = true};
+        const struct fields fields = {.name = path, .base = dgl_json_root(doc)};
+        struct model_desc_input in = {.config = &fields, .config_only = true};
         st = model_desc_init(log, &in, &f->desc, &f->skipped);
     }
     if (st == DGL_OK)

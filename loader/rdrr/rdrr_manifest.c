@@ -329,7 +329,7 @@ static enum dgl_status parse_head(struct dgl_json_reader r, const struct dgl_jso
     for (char *c = lower; *c; c++)
         *c = (char)tolower((unsigned char)*c);
     out->quantization = lower;
-    return rdrr_config_parse(r, root, out);
+    return DGL_OK;
 }
 
 /* Where packs say how block formats are laid out; in the entries it goes before these. */

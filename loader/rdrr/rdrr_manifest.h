@@ -63,7 +63,6 @@ struct rdrr_manifest {
     size_t num_copied;
     const char **skipped; /* [num_skipped] what the source had and the pack has not; of ours only */
     size_t num_skipped;
-    const char *config;        /* JSON text of a Hugging Face config */
     const char *hint_defaults; /* JSON text; NULL = none */
     const char *hint_pinned;
 };
@@ -86,10 +85,6 @@ enum dgl_status rdrr_tensors_parse(struct dgl_json_reader r, const struct dgl_js
 /* rdrr_shape.c: shape, size and layout of an entry; type and role must be there already. */
 enum dgl_status rdrr_shape_parse(struct dgl_json_reader r, const struct dgl_json *object,
                                  const struct rdrr_manifest *m, struct rdrr_tensor *t);
-/* rdrr_config.c: refuses what "architecture", "inference" and "moeConfig" may hold and this version
- * does not compute, and finds out->config: the manifest's own, or one made of these. */
-enum dgl_status rdrr_config_parse(struct dgl_json_reader r, const struct dgl_json *root,
-                                  struct rdrr_manifest *out);
 /* Helpers that they share: a text that is not empty; 64 lowercase hex digits; a value as text. */
 enum dgl_status rdrr_need_text(struct dgl_json_reader r, const struct dgl_json *object,
                                const char *key, struct dgl_arena *arena, const char **out);

@@ -74,12 +74,16 @@ void fuzz_one(struct dgl_str input)
     if (status == DGL_OK && tensors)
         status = expert_view_wrap(&log.log, &tensors);
     fuzz_check_status(&log, status);
-    if (status == DGL_OK)
-        describe(&log, &(struct model_desc_input){.config = {&log.log, config_doc},
-                                                  .config_root = dgl_json_root(config_doc),
-                                                  .generation_config = generation_doc,
+    if (status == DGL_OK) {
+        const struct fields fields = {.name = "C", .base = dgl_json_root(config_doc)};
+        const struct fields generation_fields = {
+            .name = "G", .base = generation_doc ? dgl_json_root(generation_doc) : NULL};
+        describe(&log, &(struct model_desc_input){.config = &fields,
+                                                  .generation_config =
+                                                      generation_doc ? &generation_fields : NULL,
                                                   .tensors = tensors,
                                                   .config_only = !tensors});
+    }
     tensor_source_destroy(&tensors);
     dgl_json_destroy(&generation_doc);
     dgl_json_destroy(&config_doc);

@@ -73,24 +73,29 @@ static void read_ends(const struct tensor_source *view)
     }
 }
 
-static void check_json(struct dgl_buf *text)
+/* What conversions put into packs. */
+static void check_json(const struct fields *config)
 {
     struct dgl_json_doc *doc = NULL;
-    FUZZ_CHECK(dgl_json_parse(NULL, "G", text->p, text->len, &doc) == DGL_OK);
+    struct dgl_buf text = {0};
+    struct dgl_json_writer w = dgl_json_writer(&text, 2);
+    fields_write(config, &w);
+    FUZZ_CHECK(dgl_json_parse(NULL, "G", text.p, text.len, &doc) == DGL_OK);
     dgl_json_destroy(&doc);
+    dgl_buf_finish(&text);
 }
 
 static void try_model(struct fuzz_log *log, const struct gguf_file *file, struct dgl_str input)
 {
     struct tensor_source *raw = NULL, *view = NULL;
     struct gguf_model model;
-    struct dgl_buf config = {0};
+    struct fields config = {.name = "G"};
     struct gguf_config_ids ids = {.bos_id = -1};
     enum dgl_status st = source_make(&log->log, file, input, &raw);
     if (st == DGL_OK)
         st = gguf_model_init(&log->log, file, raw, &model);
     if (st == DGL_OK)
-        st = gguf_config_write(&log->log, &model, &ids, &config);
+        st = gguf_config_read(&log->log, &model, &ids, &config);
     if (st == DGL_OK)
         check_json(&config);
     if (st == DGL_OK)
@@ -101,7 +106,7 @@ static void try_model(struct fuzz_log *log, const struct gguf_file *file, struct
     if (st == DGL_OK)
         read_ends(view);
     tensor_source_destroy(&view);
-    dgl_buf_finish(&config);
+    fields_finish(&config);
 }
 
 static void try_vocab(struct fuzz_log *log, const struct gguf_file *file)

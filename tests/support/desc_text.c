@@ -16,10 +16,13 @@ enum dgl_status desc_from_config(const struct dgl_log *log, const char *name, co
         assert_int_equal(dgl_json_parse(log, "generation_config.json", generation,
                                         strlen(generation), &generation_doc),
                          DGL_OK);
+    const struct fields fields = {.name = name, .base = dgl_json_root(doc)};
+    const struct fields generation_fields = {.name = "generation_config.json",
+                                             .base = generation_doc ? dgl_json_root(generation_doc)
+                                                                    : NULL};
     struct model_desc_input in = {
-        .config = {.log = log, .doc = doc},
-        .config_root = dgl_json_root(doc),
-        .generation_config = generation_doc,
+        .config = &fields,
+        .generation_config = generation_doc ? &generation_fields : NULL,
         .config_only = true,
     };
     enum dgl_status st = model_desc_init(log, &in, out, &skipped);

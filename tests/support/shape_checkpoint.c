@@ -174,12 +174,11 @@ static enum dgl_status read_desc(const struct dgl_log *log, const char *path,
     struct dgl_json_doc *doc = NULL;
     struct model_skipped skipped = {0};
     enum dgl_status st = dgl_json_load(log, path, 1 << 20, &doc);
-    if (st == DGL_OK)
-        st = model_desc_init(log,
-                             &(struct model_desc_input){.config = {.log = log, .doc = doc},
-                                                        .config_root = dgl_json_root(doc),
-                                                        .config_only = true},
-                             out, &skipped);
+    if (st == DGL_OK) {
+        const struct fields fields = {.name = path, .base = dgl_json_root(doc)};
+        st = model_desc_init(
+            log, &(struct model_desc_input){.config = &fields, .config_only = true}, out, &skipped);
+    }
     dgl_json_destroy(&doc);
     model_skipped_finish(&skipped);
     return st;

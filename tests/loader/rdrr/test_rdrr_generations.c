@@ -8,6 +8,7 @@
 #include "core/base/mem.h"
 #include "loader/hf/hf_model.h"
 #include "loader/model/model_file.h"
+#include "loader/model/rdrr_config.h"
 #include "loader/rdrr/rdrr_reader.h"
 #include "tests/support/convert_fixture.h"
 #include "tests/support/desc_text.h"
@@ -459,18 +460,22 @@ static enum dgl_status made_read(const struct dgl_log *log, const struct made *r
 {
     struct dgl_buf text = {0};
     struct dgl_json_doc *doc = NULL;
-    struct rdrr_manifest m = {0};
+    struct fields fields = {.name = "manifest.json config"};
+    struct model_skipped skipped = {0};
     dgl_buf_printf(&text,
                    "{\"architecture\": {%s}, \"inference\": {%s}, \"eos_token_id\": [1, 106]}",
                    row->architecture, row->inference);
     assert_int_equal(dgl_json_parse(log, "manifest.json", text.p, text.len, &doc), DGL_OK);
     struct dgl_json_reader r = {.log = log, .doc = doc};
-    enum dgl_status st = rdrr_config_parse(r, dgl_json_root(doc), &m);
+    enum dgl_status st = rdrr_config_read(r, dgl_json_root(doc), false, &fields);
     if (st == DGL_OK)
-        st = desc_from_config(log, "manifest.json config", m.config, NULL, desc);
+        st =
+            model_desc_init(log, &(struct model_desc_input){.config = &fields, .config_only = true},
+                            desc, &skipped);
     if (st == DGL_OK)
         st = rdrr_inference_check(r, dgl_json_root(doc), desc, false);
-    rdrr_manifest_finish(&m);
+    model_skipped_finish(&skipped);
+    fields_finish(&fields);
     dgl_json_destroy(&doc);
     dgl_buf_finish(&text);
     return st;

@@ -36,14 +36,23 @@ void kernel_request_describe(const struct kernel_request *request, struct dgl_bu
  * `path` is what messages start with. Faults are DGL_ERR_KERNEL, "PATH:LINE: ...". */
 enum dgl_status kernel_parse(const struct dgl_log *log, struct dgl_arena *arena, const char *path,
                              const char *text, size_t len, struct kernel **out);
+/* The same for a lib; `file` has its name, path and source. */
+enum dgl_status kernel_lib_parse(const struct dgl_log *log, struct dgl_arena *arena,
+                                 const struct kernel_lib *file, const char *text, size_t len,
+                                 struct kernel_lib **out);
+/* The kernel knows every name that the lib's expressions and #if lines use, and none that the lib
+ * declares. */
+enum dgl_status kernel_lib_check(const struct dgl_log *log, const struct kernel *kernel,
+                                 const struct kernel_lib *lib);
 
 /* ---- kernel_body.c ---- */
 
 /* GLSL text in the C sense: what it must not mention and, when `kernel` is given, that every symbol
- * of its #if lines is declared by that kernel or #defined in the text. `first_line` is the number
- * of the first line. */
+ * of its #if lines is declared by that kernel, by the lib whose text it is, or #defined in the
+ * text. `first_line` is the number of the first line. */
 enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, struct dgl_str text,
-                                  uint32_t first_line, const struct kernel *kernel);
+                                  uint32_t first_line, const struct kernel *kernel,
+                                  const struct kernel_decls *lib);
 /* The text defines `void body(uvec3 ...)`. */
 bool kernel_body_has_entry(struct dgl_str text);
 
@@ -81,6 +90,10 @@ const struct kernel_hint *kernel_hints_find(const struct kernel_hints *hints, co
 /* ---- kernel_set.c ---- */
 
 const struct kernel_hints *kernel_set_hints(const struct kernel_set *set);
+/* The name of a lib with its "{key}" replaced by `word`. */
+void kernel_lib_name(const struct kernel_lib_ref *ref, struct dgl_str word, char out[96]);
+/* The key of a lib's "{key}"; empty when it has none. */
+struct dgl_str kernel_lib_key(const struct kernel_lib_ref *ref);
 
 /* ---- kernel_fit.c ---- */
 

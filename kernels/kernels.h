@@ -17,10 +17,12 @@
 #define KERNEL_MAX_ATTRS      16
 #define KERNEL_MAX_FLAGS      64
 #define KERNEL_MAX_REQUIRES   16
-#define KERNEL_MAX_CHUNKS     8
+#define KERNEL_MAX_LIBS       8
 #define KERNEL_MAX_EXTENSIONS 4
 #define KERNEL_MAX_FACTS      64
-#define KERNEL_MAX_VARS       192 /* all of the above that are variables, and LOCAL_X to LOCAL_Z */
+#define KERNEL_MAX_LETS       16 /* of a kernel and its libs together; SHARED likewise */
+#define KERNEL_MAX_SHARED     16
+#define KERNEL_MAX_VARS       208 /* all of the above that are variables, and LOCAL_X to LOCAL_Z */
 
 /* A named integer: model constants (K, N, HEAD_DIM), device facts (SUBGROUP_SIZE, SHARED_BYTES,
  * SOFTWARE ...), tunables, and T (tokens in this pass) where group counts are computed. */
@@ -72,7 +74,37 @@ struct kernel_flag {
     char word[32];
     uint32_t when; /* index into kernel.when */
 };
-struct kernel_chunk_ref {
+/* LET: a #define derived from constants, tunables, flags, device facts and LETs above it. */
+struct kernel_let {
+    char name[32];
+    const struct kernel_expr *value;
+    uint32_t line;
+};
+/* SHARED: one declaration of shared memory. */
+struct kernel_shared {
+    char name[32];
+    char type[8];                    /* float vec2 vec3 vec4, the same of uint and int */
+    const struct kernel_expr *count; /* NULL: one variable; 0 elements: it is left out */
+    uint32_t line;
+};
+/* Declarations that both kernels and libs have. */
+struct kernel_decls {
+    struct kernel_let lets[KERNEL_MAX_LETS];
+    uint32_t num_lets;
+    struct kernel_shared shared[KERNEL_MAX_SHARED];
+    uint32_t num_shared;
+};
+/* One parsed lib: GLSL text that kernels splice in before their bodies. */
+struct kernel_lib {
+    const char *name; /* of the file, without .glsl */
+    const char *path; /* for messages */
+    const char *body; /* its text after the directives, NUL-terminated */
+    size_t body_len;
+    uint32_t body_line;
+    uint32_t source; /* as of a kernel */
+    struct kernel_decls decls;
+};
+struct kernel_lib_ref {
     char name[64]; /* "weight_{weight}": "{key}" stands for the attribute's word */
     uint32_t line;
 };
@@ -104,7 +136,8 @@ struct kernel {
     struct kernel_flag flags[KERNEL_MAX_FLAGS];
     uint32_t num_flags;
     const struct kernel_expr *local[3], *groups[2]; /* NULL = 1; groups may use T and BAND */
-    const struct kernel_expr *shared_bytes;         /* NULL = 0 */
+    struct kernel_decls decls;
+    uint32_t num_lets_local; /* so many LETs are above LOCAL, which may use them */
     const struct kernel_expr *require[KERNEL_MAX_REQUIRES]; /* all must be non-zero */
     const char *require_text[KERNEL_MAX_REQUIRES];
     uint32_t num_require;
@@ -114,8 +147,8 @@ struct kernel {
     double tolerance; /* NMSE limit of its op test */
     bool uses_step;   /* reads the step state: UBO binding 1 */
     bool writes_step; /* has the step state as its bind STEP */
-    struct kernel_chunk_ref chunks[KERNEL_MAX_CHUNKS]; /* spliced before the body */
-    uint32_t num_chunks;
+    struct kernel_lib_ref libs[KERNEL_MAX_LIBS]; /* spliced before the body */
+    uint32_t num_libs;
     char extensions[KERNEL_MAX_EXTENSIONS][48]; /* "#extension X : require" lines */
     uint32_t num_extensions;
 };
@@ -141,7 +174,7 @@ enum kernel_layer {
 /* The text is a JSON object of hints and their values; which kernels there are is not looked at. */
 enum dgl_status kernel_hints_check(const struct dgl_log *log, const char *origin, const char *json);
 
-struct kernel_set; /* kernels, chunks and hints; immutable after creation */
+struct kernel_set; /* kernels, libs and hints; immutable after creation */
 enum dgl_status kernel_set_create(const struct dgl_log *log,
                                   const struct dgl_kernels_params *params, struct kernel_set **out);
 void kernel_set_destroy(struct kernel_set **set);          /* gives one reference back */
@@ -149,8 +182,8 @@ struct kernel_set *kernel_set_ref(struct kernel_set *set); /* one more; from any
 size_t kernel_set_count(const struct kernel_set *set);
 const struct kernel *kernel_set_at(const struct kernel_set *set, size_t index);
 const struct kernel *kernel_set_find(const struct kernel_set *set, const char *name);
-/* Text of chunk/NAME.glsl, NUL-terminated; NULL when there is none. Borrowed. */
-const char *kernel_set_chunk(const struct kernel_set *set, const char *name);
+/* The lib NAME.glsl; NULL when there is none. Borrowed. */
+const struct kernel_lib *kernel_set_lib(const struct kernel_set *set, const char *name);
 /* The value in force of a hint ("q4kMatmul", "variants.matmul/decode") and where it comes from;
  * NULL when no layer gives one. `origin` may be NULL. Borrowed. */
 const char *kernel_set_hint(const struct kernel_set *set, const char *key, const char **origin);
@@ -181,15 +214,25 @@ struct kernel_request {
     uint32_t num_consts;
 };
 
+/* One declaration of shared memory with its number of elements. */
+struct kernel_shared_size {
+    const struct kernel_shared *decl;
+    int64_t count;
+};
+
 /* Names in `vars` are borrowed from the kernel and from the device facts; the set and the facts
  * must outlive it. */
 struct kernel_choice {
     const struct kernel *kernel;
     struct kernel_var vars[KERNEL_MAX_VARS]; /* all variables but T and BAND */
     uint32_t num_vars;
-    uint32_t num_consts, num_tunes; /* vars = consts, then tunes, then the rest */
+    uint32_t num_consts, num_tunes, num_lets; /* vars = consts, tunes, lets, then the rest */
     int64_t local[3];
-    char reason[256]; /* "preferred: 30 over matmul_decode (10)" */
+    const struct kernel_lib *libs[KERNEL_MAX_LIBS]; /* kernel->num_libs, for the request's words */
+    struct kernel_shared_size shared[KERNEL_MAX_SHARED]; /* those that have elements */
+    uint32_t num_shared;
+    int64_t shared_bytes; /* in that order, each aligned to its type */
+    char reason[256];     /* "preferred: 30 over matmul_decode (10)" */
 };
 
 /* How the kernel wants weights of that format packed: its LAYOUT, or the format's usual one
@@ -222,11 +265,10 @@ bool kernel_groups(const struct kernel_choice *choice, int64_t tokens, uint32_t 
 
 /* ---- generation: kernel_gen.c ---- */
 
-/* The complete GLSL ES 3.10 text: version, extensions, precision, #defines of consts and tunes,
- * local size, bindings, parameter block, step state, chunks, body, main(). Line numbers of the body
- * refer to the kernel file (#line). */
-enum dgl_status kernel_generate(const struct dgl_log *log, const struct kernel_set *set,
-                                const struct kernel_request *request,
-                                const struct kernel_choice *choice, struct dgl_buf *out);
+/* The complete GLSL ES 3.10 text: version, extensions, precision, #defines of consts, tunes and
+ * lets, local size, bindings, parameter block, step state, shared memory, libs, body, main(). Line
+ * numbers of the body refer to the kernel file (#line). */
+enum dgl_status kernel_generate(const struct dgl_log *log, const struct kernel_choice *choice,
+                                struct dgl_buf *out);
 
 #endif

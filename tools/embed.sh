@@ -1,5 +1,5 @@
 #!/bin/sh
-# Turns kernel and chunk files into one C source: a table of {path, bytes, length}.
+# Turns kernel and lib files into one C source: a table of {path, bytes, length}.
 # usage: embed.sh FILE... > kernels_embedded.c
 echo '#include "kernels/set/embedded.h"'
 i=0

@@ -51,8 +51,7 @@ enum dgl_status programs_compile(struct programs *p, const struct kernel_use *co
     }
     for (size_t i = 0; i < n && status == DGL_OK; i++) {
         const struct kernel *kernel = missing[i]->choice.kernel;
-        status = kernel_generate(log, p->table->set, &missing[i]->request, &missing[i]->choice,
-                                 &texts[i]);
+        status = kernel_generate(log, &missing[i]->choice, &texts[i]);
         if (status == DGL_OK && texts[i].failed)
             status = dgl_fail_memory(log, kernel->name, kernel->text_len);
         params[i] =

@@ -1,4 +1,4 @@
-/* Looks through the GLSL of a kernel or chunk, comments left out: names that only the generator may
+/* Looks through the GLSL of a kernel or lib, comments left out: names that only the generator may
  * use, and preprocessor conditions on symbols that nobody declares. */
 #include "kernels/kernel_private.h"
 
@@ -128,6 +128,14 @@ static bool is_step_index(struct dgl_str name)
     return false;
 }
 
+static bool decls_have(const struct kernel_decls *decls, struct dgl_str name)
+{
+    for (uint32_t i = 0; i < decls->num_lets; i++)
+        if (dgl_str_eq(name, decls->lets[i].name))
+            return true;
+    return false;
+}
+
 static bool kernel_declares(const struct kernel *kernel, struct dgl_str name)
 {
     static const char *const always[] = {"defined", "GL_ES",   "__VERSION__",
@@ -147,7 +155,7 @@ static bool kernel_declares(const struct kernel *kernel, struct dgl_str name)
     for (uint32_t i = 0; i < kernel->num_extensions; i++)
         if (dgl_str_eq(name, kernel->extensions[i]))
             return true;
-    return kernel->writes_step && is_step_index(name);
+    return decls_have(&kernel->decls, name) || (kernel->writes_step && is_step_index(name));
 }
 
 /* What check_line and check_word need to know of the text they are in. */
@@ -156,6 +164,7 @@ struct body_check {
     const char *path;
     struct dgl_str text;
     const struct kernel *kernel;
+    const struct kernel_decls *lib; /* NULL: the text is the kernel's own */
 };
 
 static enum dgl_status check_word(const struct body_check *check, struct token token)
@@ -166,6 +175,7 @@ static enum dgl_status check_word(const struct body_check *check, struct token t
         {"gl_GlobalInvocationID", "use group and gl_LocalInvocationID"},
         {"main", "the generator writes main(); write void body(uvec3 group)"},
         {"layout", "declare buffers, parameters and the local size with //! BIND, PARAM and LOCAL"},
+        {"shared", "declare it with //! SHARED type name[elements]"},
     };
     for (size_t i = 0; i < sizeof(forbidden) / sizeof(*forbidden); i++)
         if (dgl_str_eq(token.text, forbidden[i][0]))
@@ -196,20 +206,22 @@ static enum dgl_status check_preprocessor(const struct body_check *check, struct
     for (token = lexer_next(&ahead); token.kind != TOKEN_NEWLINE && token.kind != TOKEN_END;
          token = lexer_next(&ahead)) {
         if (token.kind == TOKEN_WORD && !kernel_declares(check->kernel, token.text) &&
+            !(check->lib && decls_have(check->lib, token.text)) &&
             !text_defines(check->text, token.text))
-            return dgl_fail(check->log, DGL_ERR_KERNEL,
-                            "%s:%u: kernel %s does not declare the symbol %.*s: add CONST, TUNE or "
-                            "a WHEN line with that word",
-                            check->path, token.line, check->kernel->name, (int)token.text.len,
-                            token.text.p);
+            return dgl_fail(
+                check->log, DGL_ERR_KERNEL,
+                "%s:%u: kernel %s does not declare the symbol %.*s: add CONST, TUNE, LET or "
+                "a WHEN line with that word",
+                check->path, token.line, check->kernel->name, (int)token.text.len, token.text.p);
     }
     return DGL_OK;
 }
 
 enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, struct dgl_str text,
-                                  uint32_t first_line, const struct kernel *kernel)
+                                  uint32_t first_line, const struct kernel *kernel,
+                                  const struct kernel_decls *lib)
 {
-    const struct body_check check = {log, path, text, kernel};
+    const struct body_check check = {log, path, text, kernel, lib};
     struct lexer lexer = lexer_of(text, first_line);
     bool line_start = true;
     enum dgl_status status = DGL_OK;

@@ -67,13 +67,15 @@ static enum dgl_status copy_name(const struct kernel_parser *p, struct dgl_str w
         return status;
     if (kernel_is_reserved(name))
         return kernel_parser_fail(p, "%s: the name %s is reserved", p->directive, name);
-    if (kernel_has_name(p->kernel, name))
+    if (p->kernel ? kernel_has_name(p->kernel, name) : kernel_declares_own(p->decls, name))
         return kernel_parser_fail(p, "%s: the name %s is declared twice", p->directive, name);
     return copy_word(p, word, dst, cap);
 }
 
 /* ---- expressions and numbers ----------------------------------------------------------------- */
 
+/* A lib's expressions are not recorded: kernel_lib_check() checks them against each kernel that
+ * uses it. */
 static enum dgl_status take_expr(struct kernel_parser *p, enum expr_scope scope,
                                  const struct kernel_expr **out)
 {
@@ -85,6 +87,8 @@ static enum dgl_status take_expr(struct kernel_parser *p, enum expr_scope scope,
         return kernel_parser_fail(p, "%s: %s at '%.*s'", p->directive, error,
                                   (int)(at.len < 40 ? at.len : 40), at.p);
     }
+    if (!p->kernel)
+        return DGL_OK;
     if (p->num_exprs == KERNEL_MAX_EXPRS)
         return kernel_parser_fail(p, "%s: more than %d expressions in the file", p->directive,
                                   KERNEL_MAX_EXPRS);
@@ -93,6 +97,9 @@ static enum dgl_status take_expr(struct kernel_parser *p, enum expr_scope scope,
         .directive = p->directive,
         .line = p->line,
         .num_tunes = scope == SCOPE_TUNE ? p->kernel->num_tunes : KERNEL_MAX_TUNES,
+        .num_lets = scope == SCOPE_TUNE   ? 0
+                    : scope >= SCOPE_PLAN ? KERNEL_MAX_LETS
+                                          : p->decls->num_lets,
         .scope = scope,
     };
     return DGL_OK;
@@ -324,6 +331,7 @@ static enum dgl_status parse_tune(struct kernel_parser *p)
 static enum dgl_status parse_local(struct kernel_parser *p)
 {
     enum dgl_status status = DGL_OK;
+    p->kernel->num_lets_local = p->decls->num_lets;
     for (int i = 0; i < 3 && status == DGL_OK && (i == 0 || dgl_str_trim(p->rest).len); i++)
         status = take_expr(p, SCOPE_LOCAL, &p->kernel->local[i]);
     return status;
@@ -337,9 +345,61 @@ static enum dgl_status parse_groups(struct kernel_parser *p)
     return status;
 }
 
+static enum dgl_status parse_let(struct kernel_parser *p)
+{
+    struct dgl_str name, equals;
+    enum dgl_status status = check_cap(p, p->decls->num_lets, KERNEL_MAX_LETS);
+    if (status != DGL_OK || (status = take_word(p, "the name", &name)) != DGL_OK)
+        return status;
+    struct kernel_let *let = &p->decls->lets[p->decls->num_lets];
+    let->line = p->line;
+    if ((status = copy_name(p, name, let->name, sizeof(let->name))) != DGL_OK)
+        return status;
+    if (!kernel_word_next(&p->rest, &equals) || !dgl_str_eq(equals, "="))
+        return kernel_parser_fail(p, "LET: expected '=' after %s", let->name);
+    bool below_local = p->kernel && p->kernel->local[0];
+    status = take_expr(p, below_local ? SCOPE_LET : SCOPE_LOCAL, &let->value);
+    p->decls->num_lets++;
+    return status;
+}
+
+/* SHARED type name[expr], or SHARED type name. */
 static enum dgl_status parse_shared(struct kernel_parser *p)
 {
-    return take_expr(p, SCOPE_PLAN, &p->kernel->shared_bytes);
+    static const char types[] = "float vec2 vec3 vec4 uint uvec2 uvec3 uvec4 int ivec2 ivec3 ivec4";
+    struct dgl_str type, name;
+    enum dgl_status status = check_cap(p, p->decls->num_shared, KERNEL_MAX_SHARED);
+    if (status != DGL_OK || (status = take_word(p, "the type", &type)) != DGL_OK)
+        return status;
+    struct kernel_shared *shared = &p->decls->shared[p->decls->num_shared];
+    shared->line = p->line;
+    if (type.len < sizeof(shared->type))
+        memcpy(shared->type, type.p, type.len);
+    if (!kernel_word_in(types, shared->type))
+        return kernel_parser_fail(p,
+                                  "SHARED: '%.*s' is not one of %s; a number of bytes is no longer "
+                                  "given: write //! SHARED type name[elements] for each array",
+                                  (int)type.len, type.p, types);
+    p->rest = dgl_str_trim(p->rest);
+    name = (struct dgl_str){p->rest.p, 0};
+    while (name.len < p->rest.len && !strchr("[ \t", p->rest.p[name.len]))
+        name.len++;
+    if (name.len == 0)
+        return kernel_parser_fail(p, "SHARED: the name is missing");
+    if ((status = copy_name(p, name, shared->name, sizeof(shared->name))) != DGL_OK)
+        return status;
+    p->rest = dgl_str_trim((struct dgl_str){p->rest.p + name.len, p->rest.len - name.len});
+    if (dgl_str_starts(p->rest, "[")) {
+        p->rest = (struct dgl_str){p->rest.p + 1, p->rest.len - 1};
+        if ((status = take_expr(p, SCOPE_PLAN, &shared->count)) != DGL_OK)
+            return status;
+        if (!dgl_str_starts(p->rest, "]"))
+            return kernel_parser_fail(p, "SHARED: expected ']' after the elements of %s",
+                                      shared->name);
+        p->rest = (struct dgl_str){p->rest.p + 1, p->rest.len - 1};
+    }
+    p->decls->num_shared++;
+    return DGL_OK;
 }
 
 static enum dgl_status parse_prefer(struct kernel_parser *p)
@@ -412,22 +472,22 @@ static enum dgl_status parse_tolerance(struct kernel_parser *p)
     return DGL_OK;
 }
 
-static enum dgl_status parse_chunk(struct kernel_parser *p)
+static enum dgl_status parse_lib(struct kernel_parser *p)
 {
     struct kernel *k = p->kernel;
     struct dgl_str word;
-    enum dgl_status status = check_cap(p, k->num_chunks, KERNEL_MAX_CHUNKS);
-    if (status != DGL_OK || (status = take_word(p, "the chunk's name", &word)) != DGL_OK)
+    enum dgl_status status = check_cap(p, k->num_libs, KERNEL_MAX_LIBS);
+    if (status != DGL_OK || (status = take_word(p, "the lib's name", &word)) != DGL_OK)
         return status;
     for (size_t i = 0; i < word.len; i++)
         if (!((word.p[i] >= 'a' && word.p[i] <= 'z') || (word.p[i] >= '0' && word.p[i] <= '9') ||
               strchr("_{}", word.p[i])))
             return kernel_parser_fail(p,
-                                      "CHUNK: '%.*s' may hold only a to z, 0 to 9, _ and one {key}",
+                                      "LIB: '%.*s' may hold only a to z, 0 to 9, _ and one {key}",
                                       (int)word.len, word.p);
-    struct kernel_chunk_ref *chunk = &k->chunks[k->num_chunks++];
-    chunk->line = p->line;
-    return copy_word(p, word, chunk->name, sizeof(chunk->name));
+    struct kernel_lib_ref *lib = &k->libs[k->num_libs++];
+    lib->line = p->line;
+    return copy_word(p, word, lib->name, sizeof(lib->name));
 }
 
 static enum dgl_status parse_step(struct kernel_parser *p)
@@ -444,37 +504,41 @@ static enum dgl_status parse_step(struct kernel_parser *p)
     return DGL_OK;
 }
 
+/* Rules of a directive: at most once, in every kernel, in libs too. */
+enum { ONCE = 1, NEEDED = 2, LIB = 4 };
+
 static const struct directive {
     const char *name;
     enum dgl_status (*parse)(struct kernel_parser *p);
-    bool once, needed;
+    unsigned rules;
 } directives[] = {
-    {"NAME", parse_name, true, true},
-    {"OP", parse_op, true, true},
-    {"VARIANT", parse_variant, true, true},
-    {"LOCAL", parse_local, true, true},
-    {"GROUPS", parse_groups, true, true},
-    {"WHEN", parse_when, false, false},
-    {"BIND", parse_bind, false, false},
-    {"PARAM", parse_param, false, false},
-    {"CONST", parse_const, false, false},
-    {"TUNE", parse_tune, false, false},
-    {"SHARED", parse_shared, true, false},
-    {"REQUIRE", parse_require, false, false},
-    {"EXTENSION", parse_extension, false, false},
-    {"PREFER", parse_prefer, true, false},
-    {"PRECISION", parse_precision, true, false},
-    {"LAYOUT", parse_layout, true, false},
-    {"TOLERANCE", parse_tolerance, true, false},
-    {"CHUNK", parse_chunk, false, false},
-    {"STEP", parse_step, true, false},
+    {"NAME", parse_name, ONCE | NEEDED},
+    {"OP", parse_op, ONCE | NEEDED},
+    {"VARIANT", parse_variant, ONCE | NEEDED},
+    {"LOCAL", parse_local, ONCE | NEEDED},
+    {"GROUPS", parse_groups, ONCE | NEEDED},
+    {"WHEN", parse_when, 0},
+    {"BIND", parse_bind, 0},
+    {"PARAM", parse_param, 0},
+    {"CONST", parse_const, 0},
+    {"TUNE", parse_tune, 0},
+    {"LET", parse_let, LIB},
+    {"SHARED", parse_shared, LIB},
+    {"REQUIRE", parse_require, 0},
+    {"EXTENSION", parse_extension, 0},
+    {"PREFER", parse_prefer, ONCE},
+    {"PRECISION", parse_precision, ONCE},
+    {"LAYOUT", parse_layout, ONCE},
+    {"TOLERANCE", parse_tolerance, ONCE},
+    {"LIB", parse_lib, 0},
+    {"STEP", parse_step, ONCE},
 };
 #define NUM_DIRECTIVES (sizeof(directives) / sizeof(*directives))
 
 const char *kernel_directive_missing(const struct kernel_parser *p)
 {
     for (size_t i = 0; i < NUM_DIRECTIVES; i++)
-        if (directives[i].needed && !(p->seen & (1u << i)))
+        if ((directives[i].rules & NEEDED) && !(p->seen & (1u << i)))
             return directives[i].name;
     return NULL;
 }
@@ -482,10 +546,15 @@ const char *kernel_directive_missing(const struct kernel_parser *p)
 static enum dgl_status fail_unknown(const struct kernel_parser *p, struct dgl_str word)
 {
     char all[256] = "";
+    const struct dgl_str rest = dgl_str_trim(p->rest);
+    if (dgl_str_eq(word, "CHUNK"))
+        return kernel_parser_fail(p, "CHUNK is called LIB now: write //! LIB %.*s", (int)rest.len,
+                                  rest.p);
     for (size_t i = 0, len = 0; i < NUM_DIRECTIVES; i++)
-        len += (size_t)snprintf(all + len, sizeof(all) - len, " %s", directives[i].name);
-    return kernel_parser_fail(p, "'%.*s' is not a directive; there are%s", (int)word.len, word.p,
-                              all);
+        if (p->kernel || (directives[i].rules & LIB))
+            len += (size_t)snprintf(all + len, sizeof(all) - len, " %s", directives[i].name);
+    return kernel_parser_fail(p, "'%.*s' is not a directive%s; there are%s", (int)word.len, word.p,
+                              p->kernel ? "" : " of libs", all);
 }
 
 /* A remark may follow the value: no value holds two slashes. */
@@ -506,10 +575,10 @@ enum dgl_status kernel_directive_parse(struct kernel_parser *p, struct dgl_str l
     size_t i = 0;
     while (i < NUM_DIRECTIVES && !dgl_str_eq(word, directives[i].name))
         i++;
-    if (i == NUM_DIRECTIVES)
+    if (i == NUM_DIRECTIVES || (!p->kernel && !(directives[i].rules & LIB)))
         return fail_unknown(p, word);
     p->directive = directives[i].name;
-    if (directives[i].once && (p->seen & (1u << i)))
+    if ((directives[i].rules & ONCE) && (p->seen & (1u << i)))
         return kernel_parser_fail(p, "%s is given twice", p->directive);
     p->seen |= 1u << i;
     enum dgl_status status = directives[i].parse(p);

@@ -50,6 +50,22 @@ bool kernel_has_tune(const struct kernel *kernel, uint32_t num_tunes, const char
     return false;
 }
 
+bool kernel_has_let(const struct kernel_decls *decls, uint32_t num_lets, const char *name)
+{
+    for (uint32_t i = 0; i < num_lets; i++)
+        if (strcmp(decls->lets[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+bool kernel_declares_own(const struct kernel_decls *decls, const char *name)
+{
+    for (uint32_t i = 0; i < decls->num_shared; i++)
+        if (strcmp(decls->shared[i].name, name) == 0)
+            return true;
+    return kernel_has_let(decls, decls->num_lets, name);
+}
+
 bool kernel_has_flag(const struct kernel *kernel, const char *name)
 {
     for (uint32_t i = 0; i < kernel->num_flags; i++)
@@ -66,5 +82,6 @@ bool kernel_has_name(const struct kernel *kernel, const char *name)
     for (uint32_t i = 0; i < kernel->num_params; i++)
         if (strcmp(kernel->params[i].name, name) == 0)
             return true;
-    return kernel_has_const(kernel, name) || kernel_has_tune(kernel, kernel->num_tunes, name);
+    return kernel_has_const(kernel, name) || kernel_has_tune(kernel, kernel->num_tunes, name) ||
+           kernel_declares_own(&kernel->decls, name);
 }

@@ -1,24 +1,25 @@
-/* The state of parsing one kernel file, shared by kernel_text.c (the file) and kernel_directives.c
- * (its lines). */
+/* The state of parsing one kernel or lib, shared by kernel_text.c (the file) and
+ * kernel_directives.c (its lines). */
 #ifndef DGL_KERNEL_PARSER_H
 #define DGL_KERNEL_PARSER_H
 
 #include "kernels/kernel_private.h"
 
-#define KERNEL_MAX_EXPRS 48 /* expressions of one file whose names are checked at its end */
+#define KERNEL_MAX_EXPRS 80 /* expressions of one file whose names are checked at its end */
 
 /* Which names an expression may use besides constants, attribute flags and device facts. */
 enum expr_scope {
     SCOPE_TUNE,   /* the tunables above it */
-    SCOPE_LOCAL,  /* all tunables */
-    SCOPE_PLAN,   /* and LOCAL_X, LOCAL_Y, LOCAL_Z */
+    SCOPE_LOCAL,  /* all tunables, the LETs above it */
+    SCOPE_LET,    /* and LOCAL_X, LOCAL_Y, LOCAL_Z: a LET below LOCAL */
+    SCOPE_PLAN,   /* and all LETs */
     SCOPE_GROUPS, /* and T, BAND */
 };
 
 struct named_expr {
     const struct kernel_expr *expr;
     const char *directive;
-    uint32_t line, num_tunes; /* as many tunables were declared above it */
+    uint32_t line, num_tunes, num_lets; /* of the tunables and LETs, so many are known to it */
     enum expr_scope scope;
 };
 
@@ -26,7 +27,8 @@ struct kernel_parser {
     const struct dgl_log *log;
     struct dgl_arena *arena;
     const char *path;
-    struct kernel *kernel;
+    struct kernel *kernel;      /* NULL: the text is a lib */
+    struct kernel_decls *decls; /* the kernel's or the lib's */
     uint32_t line;
     const char *directive; /* of the line being parsed */
     struct dgl_str rest;   /* its value, not yet taken */
@@ -40,7 +42,7 @@ enum dgl_status kernel_parser_fail(const struct kernel_parser *p, const char *fm
     DGL_PRINTF(2, 3);
 /* One line after its `//!`. */
 enum dgl_status kernel_directive_parse(struct kernel_parser *p, struct dgl_str line);
-/* The first directive that every file needs and this one lacks; NULL when none. */
+/* The first directive that every kernel needs and this one lacks; NULL when none. */
 const char *kernel_directive_missing(const struct kernel_parser *p);
 
 /* ---- kernel_names.c ---- */
@@ -49,7 +51,11 @@ const char *kernel_directive_missing(const struct kernel_parser *p);
 bool kernel_has_tune(const struct kernel *kernel, uint32_t num_tunes, const char *name);
 bool kernel_has_const(const struct kernel *kernel, const char *name);
 bool kernel_has_flag(const struct kernel *kernel, const char *name);
-/* `name` is the name of a BIND, PARAM, CONST or TUNE. */
+/* Among the first `num_lets` LETs. */
+bool kernel_has_let(const struct kernel_decls *decls, uint32_t num_lets, const char *name);
+/* `name` is the name of a LET or SHARED. */
+bool kernel_declares_own(const struct kernel_decls *decls, const char *name);
+/* `name` is the name of a BIND, PARAM, CONST, TUNE, LET or SHARED. */
 bool kernel_has_name(const struct kernel *kernel, const char *name);
 bool kernel_is_fact(const char *name);  /* of the device: SHARED_BYTES, HAS_x */
 bool kernel_is_local(const char *name); /* LOCAL_X, LOCAL_Y, LOCAL_Z */

@@ -1,5 +1,5 @@
-/* Parses one kernel file: the header comment, the directive lines, where the body starts, and the
- * rules that span several lines. */
+/* Parses one kernel or lib: the header comment, the directive lines, where the body starts, and
+ * the rules that span several lines. */
 #include "kernels/format/kernel_parser.h"
 
 #include <stdarg.h>
@@ -23,7 +23,14 @@ enum dgl_status kernel_parser_fail(const struct kernel_parser *p, const char *fm
 struct scope {
     const struct kernel *kernel;
     const struct named_expr *expr;
+    const struct kernel_decls *lib; /* NULL: the expression is the kernel's own */
+    uint32_t num_lib_lets;
 };
+
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
 
 static bool scope_knows(const void *ctx, const char *name)
 {
@@ -31,10 +38,12 @@ static bool scope_knows(const void *ctx, const char *name)
     const struct kernel *k = scope->kernel;
     if (kernel_is_fact(name) || kernel_has_const(k, name) || kernel_has_flag(k, name))
         return true;
-    uint32_t above = scope->expr->num_tunes < k->num_tunes ? scope->expr->num_tunes : k->num_tunes;
-    if (kernel_has_tune(k, above, name))
+    if (kernel_has_tune(k, min_u32(scope->expr->num_tunes, k->num_tunes), name) ||
+        kernel_has_let(&k->decls, min_u32(scope->expr->num_lets, k->decls.num_lets), name))
         return true;
-    if (scope->expr->scope >= SCOPE_PLAN && kernel_is_local(name))
+    if (scope->lib && kernel_has_let(scope->lib, scope->num_lib_lets, name))
+        return true;
+    if (scope->expr->scope >= SCOPE_LET && kernel_is_local(name))
         return true;
     return scope->expr->scope == SCOPE_GROUPS && kernel_is_pass(name);
 }
@@ -43,13 +52,13 @@ static enum dgl_status check_exprs(struct kernel_parser *p)
 {
     for (uint32_t i = 0; i < p->num_exprs; i++) {
         const struct named_expr *e = &p->exprs[i];
-        const struct scope scope = {p->kernel, e};
+        const struct scope scope = {.kernel = p->kernel, .expr = e};
         const char *name = kernel_expr_unknown(e->expr, scope_knows, &scope);
         p->line = e->line;
         if (name)
             return kernel_parser_fail(p,
-                                      "%s: the name %s is not known here: declare it with CONST or "
-                                      "TUNE, or use a device fact or a word of WHEN",
+                                      "%s: the name %s is not known here: declare it with CONST, "
+                                      "TUNE or LET, or use a device fact or a word of WHEN",
                                       e->directive, name);
     }
     return DGL_OK;
@@ -107,26 +116,25 @@ static enum dgl_status check_step(struct kernel_parser *p)
     return DGL_OK;
 }
 
-/* At most one "{key}", of a WHEN line: so that every chunk that it may stand for is known
+/* At most one "{key}", of a WHEN line: so that every lib that it may stand for is known
  * beforehand. */
-static enum dgl_status check_chunks(struct kernel_parser *p)
+static enum dgl_status check_libs(struct kernel_parser *p)
 {
-    for (uint32_t i = 0; i < p->kernel->num_chunks; i++) {
-        const struct kernel_chunk_ref *chunk = &p->kernel->chunks[i];
-        const char *open = strchr(chunk->name, '{'), *close = strchr(chunk->name, '}');
-        p->line = chunk->line;
+    for (uint32_t i = 0; i < p->kernel->num_libs; i++) {
+        const struct kernel_lib_ref *lib = &p->kernel->libs[i];
+        const char *open = strchr(lib->name, '{'), *close = strchr(lib->name, '}');
+        p->line = lib->line;
         if (!open && !close)
             continue;
         if (!open || !close || close < open || strchr(open + 1, '{') || strchr(close + 1, '}'))
-            return kernel_parser_fail(p, "CHUNK: '%s' has more than one {key}, or half of one",
-                                      chunk->name);
+            return kernel_parser_fail(p, "LIB: '%s' has more than one {key}, or half of one",
+                                      lib->name);
         struct dgl_str key = {open + 1, (size_t)(close - open - 1)};
         uint32_t w = 0;
         while (w < p->kernel->num_when && !dgl_str_eq(key, p->kernel->when[w].key))
             w++;
         if (w == p->kernel->num_when)
-            return kernel_parser_fail(p, "CHUNK: no WHEN line has the key %.*s", (int)key.len,
-                                      key.p);
+            return kernel_parser_fail(p, "LIB: no WHEN line has the key %.*s", (int)key.len, key.p);
     }
     return DGL_OK;
 }
@@ -138,7 +146,7 @@ static enum dgl_status check_body(struct kernel_parser *p)
     p->line = k->body_line;
     if (!kernel_body_has_entry(body))
         return kernel_parser_fail(p, "the body lacks void body(uvec3 group)");
-    return kernel_body_check(p->log, p->path, body, k->body_line, k);
+    return kernel_body_check(p->log, p->path, body, k->body_line, k, NULL);
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -159,27 +167,28 @@ static enum dgl_status parse_summary(struct kernel_parser *p, struct dgl_str lin
     return p->kernel->summary ? DGL_OK : dgl_fail_memory(p->log, "a kernel's summary", text.len);
 }
 
-/* Reads up to the body, then makes sure that no directive stands in it. */
-static enum dgl_status parse_lines(struct kernel_parser *p)
+/* Takes the directives up to the body and makes sure that the body holds none. *body is NULL when
+ * there is none. */
+static enum dgl_status parse_lines(struct kernel_parser *p, struct dgl_str text, const char **body,
+                                   uint32_t *body_line)
 {
-    struct kernel *k = p->kernel;
-    struct dgl_str rest = {k->text, k->text_len}, line;
+    struct dgl_str rest = text, line;
     enum dgl_status status = DGL_OK;
     for (p->line = 1; status == DGL_OK; p->line++) {
         const char *start = rest.p;
         if (!dgl_str_split(&rest, '\n', &line))
             break;
         line = dgl_str_trim(line);
-        if (p->line == 1)
+        if (p->line == 1 && p->kernel)
             status = parse_summary(p, line);
-        else if (is_directive(line) && k->body)
+        else if (is_directive(line) && *body)
             status =
-                kernel_parser_fail(p, "a directive after the body began on line %u", k->body_line);
+                kernel_parser_fail(p, "a directive after the body began on line %u", *body_line);
         else if (is_directive(line))
             status = kernel_directive_parse(p, (struct dgl_str){line.p + 3, line.len - 3});
-        else if (!k->body && line.len && !dgl_str_starts(line, "//")) {
-            k->body = start;
-            k->body_line = p->line;
+        else if (!*body && line.len && !dgl_str_starts(line, "//")) {
+            *body = start;
+            *body_line = p->line;
         }
         if (status != DGL_OK)
             break;
@@ -201,7 +210,7 @@ static enum dgl_status check_whole(struct kernel_parser *p)
     if (status == DGL_OK)
         status = check_tunes(p);
     if (status == DGL_OK)
-        status = check_chunks(p);
+        status = check_libs(p);
     if (status == DGL_OK)
         status = check_exprs(p);
     return status == DGL_OK ? check_body(p) : status;
@@ -217,11 +226,13 @@ enum dgl_status kernel_parse(const struct dgl_log *log, struct dgl_arena *arena,
     struct kernel *kernel = p.kernel = dgl_arena_alloc(arena, sizeof(*kernel));
     if (!kernel)
         return dgl_fail_memory(log, "a kernel", sizeof(*kernel));
+    p.decls = &kernel->decls;
     kernel->path = path;
     kernel->text = text;
     kernel->text_len = len;
     kernel->tolerance = 1e-12;
-    enum dgl_status status = parse_lines(&p);
+    const struct dgl_str whole = {text, len};
+    enum dgl_status status = parse_lines(&p, whole, &kernel->body, &kernel->body_line);
     if (status == DGL_OK)
         status = check_whole(&p);
     if (status != DGL_OK)
@@ -230,4 +241,76 @@ enum dgl_status kernel_parse(const struct dgl_log *log, struct dgl_arena *arena,
         return dgl_fail_memory(log, "the SHA-256 of a kernel", len);
     *out = kernel;
     return DGL_OK;
+}
+
+enum dgl_status kernel_lib_parse(const struct dgl_log *log, struct dgl_arena *arena,
+                                 const struct kernel_lib *file, const char *text, size_t len,
+                                 struct kernel_lib **out)
+{
+    struct kernel_parser p = {.log = log, .arena = arena, .path = file->path, .line = 1};
+    *out = NULL;
+    if (memchr(text, '\0', len))
+        return kernel_parser_fail(&p, "the file holds a zero byte; a lib is text");
+    struct kernel_lib *lib = dgl_arena_alloc(arena, sizeof(*lib));
+    if (!lib)
+        return dgl_fail_memory(log, "a lib", sizeof(*lib));
+    *lib = *file;
+    p.decls = &lib->decls;
+    const struct dgl_str whole = {text, len};
+    enum dgl_status status = parse_lines(&p, whole, &lib->body, &lib->body_line);
+    if (status != DGL_OK)
+        return status;
+    if (!lib->body) {
+        lib->body = text + len;
+        lib->body_line = p.line;
+    }
+    lib->body_len = len - (size_t)(lib->body - text);
+    status = kernel_body_check(log, lib->path, (struct dgl_str){lib->body, lib->body_len},
+                               lib->body_line, NULL, NULL);
+    if (status == DGL_OK)
+        *out = lib;
+    return status;
+}
+
+/* One LET or SHARED of a lib, seen from a kernel that uses the lib. */
+static enum dgl_status check_lib_decl(const struct kernel_parser *p, const struct scope *scope,
+                                      const char *own, const struct kernel_expr *expr)
+{
+    const struct kernel *kernel = scope->kernel;
+    const char *name = expr ? kernel_expr_unknown(expr, scope_knows, scope) : NULL;
+    if (name)
+        return kernel_parser_fail(p, "%s: kernel %s does not declare the name %s", p->directive,
+                                  kernel->name, name);
+    if (kernel_has_name(kernel, own) || kernel_has_flag(kernel, own))
+        return kernel_parser_fail(p, "%s: kernel %s declares the name %s too", p->directive,
+                                  kernel->name, own);
+    return DGL_OK;
+}
+
+enum dgl_status kernel_lib_check(const struct dgl_log *log, const struct kernel *kernel,
+                                 const struct kernel_lib *lib)
+{
+    static const struct named_expr all = {
+        .num_tunes = KERNEL_MAX_TUNES, .num_lets = KERNEL_MAX_LETS, .scope = SCOPE_PLAN};
+    struct kernel_parser p = {.log = log, .path = lib->path};
+    struct scope scope = {.kernel = kernel, .expr = &all, .lib = &lib->decls};
+    enum dgl_status status = DGL_OK;
+    p.directive = "LET";
+    for (uint32_t i = 0; i < lib->decls.num_lets && status == DGL_OK; i++) {
+        const struct kernel_let *let = &lib->decls.lets[i];
+        p.line = let->line;
+        scope.num_lib_lets = i;
+        status = check_lib_decl(&p, &scope, let->name, let->value);
+    }
+    p.directive = "SHARED";
+    scope.num_lib_lets = lib->decls.num_lets;
+    for (uint32_t i = 0; i < lib->decls.num_shared && status == DGL_OK; i++) {
+        const struct kernel_shared *shared = &lib->decls.shared[i];
+        p.line = shared->line;
+        status = check_lib_decl(&p, &scope, shared->name, shared->count);
+    }
+    if (status != DGL_OK)
+        return status;
+    const struct dgl_str body = {lib->body, lib->body_len};
+    return kernel_body_check(log, lib->path, body, lib->body_line, kernel, &lib->decls);
 }

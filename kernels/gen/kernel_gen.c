@@ -1,20 +1,20 @@
 /* Writes the complete GLSL ES 3.10 text of a chosen kernel: everything that its directives declare,
- * its chunks, its body and main(). */
+ * its libs, its body and main(). */
 #include "kernels/kernel_private.h"
 
 #include <string.h>
 
 #include "kernels/step.h"
 
-/* Line l of chunk n is numbered n * CHUNK_LINES + l: Mesa ignores the source string number of #line
+/* Line l of lib n is numbered n * LIB_LINES + l: Mesa ignores the source string number of #line
  * in its messages. */
-#define CHUNK_LINES 10000u
+#define LIB_LINES 10000u
 
 static void put_defines(const struct kernel_choice *choice, struct dgl_buf *out)
 {
     static const char axes[] = "XYZ";
     const struct kernel *kernel = choice->kernel;
-    for (uint32_t i = 0; i < choice->num_consts + choice->num_tunes; i++) {
+    for (uint32_t i = 0; i < choice->num_consts + choice->num_tunes + choice->num_lets; i++) {
         const struct kernel_var *var = &choice->vars[i];
         if (var->value < 0)
             dgl_buf_printf(out, "#define %s (%lld)\n", var->name, (long long)var->value);
@@ -68,42 +68,25 @@ static void put_step(const struct kernel *kernel, struct dgl_buf *out)
     }
 }
 
-/* The chunk's name with "{key}" replaced. */
-static void expand_chunk(const struct kernel_request *request, const char *name,
-                         struct dgl_buf *out)
+static void put_shared(const struct kernel_choice *choice, struct dgl_buf *out)
 {
-    const char *open = strchr(name, '{'), *close = strchr(name, '}');
-    if (!open || !close) {
-        dgl_buf_puts(out, name);
-        return;
+    for (uint32_t i = 0; i < choice->num_shared; i++) {
+        const struct kernel_shared *decl = choice->shared[i].decl;
+        dgl_buf_printf(out, "shared %s %s", decl->type, decl->name);
+        if (decl->count)
+            dgl_buf_printf(out, "[%lld]", (long long)choice->shared[i].count);
+        dgl_buf_puts(out, ";\n");
     }
-    char key[32] = "";
-    memcpy(key, open + 1, (size_t)(close - open - 1));
-    dgl_buf_printf(out, "%.*s%s%s", (int)(open - name), name, kernel_request_word(request, key),
-                   close + 1);
 }
 
-static enum dgl_status put_chunks(const struct dgl_log *log, const struct kernel_set *set,
-                                  const struct kernel_request *request, const struct kernel *kernel,
-                                  struct dgl_buf *out)
+static void put_libs(const struct kernel_choice *choice, struct dgl_buf *out)
 {
-    struct dgl_buf name = {0};
-    enum dgl_status status = DGL_OK;
-    for (uint32_t i = 0; i < kernel->num_chunks && status == DGL_OK; i++) {
-        name.len = 0;
-        expand_chunk(request, kernel->chunks[i].name, &name);
-        const char *text = name.failed ? NULL : kernel_set_chunk(set, name.p);
-        if (name.failed) {
-            status = dgl_fail_memory(log, "a chunk's name", name.len);
-        } else if (!text) {
-            status = dgl_fail(log, DGL_ERR_KERNEL, "kernel %s: there is no chunk %s (%s)",
-                              kernel->name, name.p, kernel->origin);
-        } else {
-            dgl_buf_printf(out, "#line %u\n%s\n", CHUNK_LINES * (i + 1) + 1, text);
-        }
+    for (uint32_t i = 0; i < choice->kernel->num_libs; i++) {
+        const struct kernel_lib *lib = choice->libs[i];
+        dgl_buf_printf(out, "#line %u\n", LIB_LINES * (i + 1) + lib->body_line);
+        dgl_buf_append(out, lib->body, lib->body_len);
+        dgl_buf_putc(out, '\n');
     }
-    dgl_buf_finish(&name);
-    return status;
 }
 
 /* In ES 3.10 `#line N` numbers the line after it N, unlike desktop GLSL before 3.30. */
@@ -119,9 +102,8 @@ static void put_body(const struct kernel *kernel, struct dgl_buf *out)
                       "}\n");
 }
 
-enum dgl_status kernel_generate(const struct dgl_log *log, const struct kernel_set *set,
-                                const struct kernel_request *request,
-                                const struct kernel_choice *choice, struct dgl_buf *out)
+enum dgl_status kernel_generate(const struct dgl_log *log, const struct kernel_choice *choice,
+                                struct dgl_buf *out)
 {
     const struct kernel *kernel = choice->kernel;
     dgl_buf_puts(out, "#version 310 es\n");
@@ -135,9 +117,8 @@ enum dgl_status kernel_generate(const struct dgl_log *log, const struct kernel_s
     put_buffers(kernel, out);
     put_params(kernel, out);
     put_step(kernel, out);
-    enum dgl_status status = put_chunks(log, set, request, kernel, out);
-    if (status != DGL_OK)
-        return status;
+    put_shared(choice, out);
+    put_libs(choice, out);
     put_body(kernel, out);
     return out->failed ? dgl_fail_memory(log, "generated GLSL", out->len) : DGL_OK;
 }

@@ -1,11 +1,11 @@
-/* The kernel and chunk files of the source tree as the build embedded them (tools/embed.sh). */
+/* The kernel and lib files of the source tree as the build embedded them (tools/embed.sh). */
 #ifndef DGL_KERNELS_EMBEDDED_H
 #define DGL_KERNELS_EMBEDDED_H
 
 #include <stddef.h>
 
 struct kernel_embedded {
-    const char *path; /* "gemv_q4_k.comp", "chunk/weight_q4_k.glsl" */
+    const char *path; /* "op/norm/norm_rms.comp", "lib/kv/kv.glsl" */
     const char *text; /* NUL-terminated */
     size_t len;
 };

@@ -2,6 +2,7 @@
  * takes then. */
 #include "kernels/kernel_private.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -184,17 +185,50 @@ static bool fill_tunes(struct attempt *a, uint32_t first)
     return true;
 }
 
+/* The libs of the request's words; the registry has checked that each exists. */
+static void fill_libs(struct attempt *a)
+{
+    for (uint32_t i = 0; i < a->kernel->num_libs; i++) {
+        char key[64], name[96];
+        struct dgl_str part = kernel_lib_key(&a->kernel->libs[i]);
+        snprintf(key, sizeof(key), "%.*s", (int)part.len, part.p);
+        kernel_lib_name(&a->kernel->libs[i], dgl_str_of(kernel_request_word(a->fit->request, key)),
+                        name);
+        a->choice->libs[i] = kernel_set_lib(a->fit->set, name);
+        assert(a->choice->libs[i]);
+    }
+}
+
+/* The variables' places: constants, tunables, LETs, then the rest. */
 static bool fill_vars(struct attempt *a)
 {
+    struct kernel_choice *choice = a->choice;
     if (!fill_consts(a))
         return false;
-    uint32_t first = a->choice->num_vars;
-    for (uint32_t i = 0; i < a->kernel->num_tunes; i++)
-        add_var(a->choice, "", 0);
-    a->choice->num_tunes = a->kernel->num_tunes;
+    fill_libs(a);
+    choice->num_tunes = a->kernel->num_tunes;
+    choice->num_lets = a->kernel->decls.num_lets;
+    for (uint32_t i = 0; i < a->kernel->num_libs; i++)
+        choice->num_lets += choice->libs[i]->decls.num_lets;
+    for (uint32_t i = 0; i < choice->num_tunes + choice->num_lets; i++)
+        add_var(choice, "", 0);
     fill_facts(a);
     fill_flags(a);
-    return fill_tunes(a, first);
+    return fill_tunes(a, choice->num_consts);
+}
+
+/* LETs `first` to `end` - 1; the first of them is LET number `at` of the choice. */
+static bool fill_lets(struct attempt *a, const struct kernel_decls *decls, uint32_t first,
+                      uint32_t end, uint32_t at)
+{
+    struct kernel_var *vars = &a->choice->vars[a->choice->num_consts + a->choice->num_tunes + at];
+    for (uint32_t i = first; i < end; i++) {
+        int64_t value;
+        if (!eval(a, decls->lets[i].name, decls->lets[i].value, &value))
+            return false;
+        *vars++ = (struct kernel_var){decls->lets[i].name, value};
+    }
+    return true;
 }
 
 static int64_t fact(const struct attempt *a, const char *name)
@@ -202,12 +236,16 @@ static int64_t fact(const struct attempt *a, const char *name)
     return find_var(a->choice->vars, a->choice->num_vars, name)->value;
 }
 
+/* LOCAL, the LETs that it may use before it and all others after it. */
 static bool check_local(struct attempt *a)
 {
     static const char *const names[] = {"LOCAL_X", "LOCAL_Y", "LOCAL_Z"};
     static const char *const limits[] = {"MAX_LOCAL_X", "MAX_LOCAL_Y", "MAX_LOCAL_Z"};
     int64_t all = 1, max = fact(a, "MAX_INVOCATIONS");
     int64_t *local = a->choice->local;
+    const struct kernel_decls *decls = &a->kernel->decls;
+    if (!fill_lets(a, decls, 0, a->kernel->num_lets_local, 0))
+        return false;
     for (int i = 0; i < 3; i++) {
         local[i] = 1;
         if (a->kernel->local[i] && !eval(a, "LOCAL", a->kernel->local[i], &local[i]))
@@ -222,17 +260,62 @@ static bool check_local(struct attempt *a)
     }
     for (int i = 0; i < 3; i++)
         add_var(a->choice, names[i], local[i]);
+    uint32_t at = a->kernel->num_lets_local;
+    if (!fill_lets(a, decls, at, decls->num_lets, at))
+        return false;
+    at = decls->num_lets;
+    for (uint32_t i = 0; i < a->kernel->num_libs; i++) {
+        decls = &a->choice->libs[i]->decls;
+        if (!fill_lets(a, decls, 0, decls->num_lets, at))
+            return false;
+        at += decls->num_lets;
+    }
+    return true;
+}
+
+/* Bytes of one element; its alignment too. Drivers may store a vec3 as 12 or as 16 bytes. */
+static int64_t element_bytes(const char *type)
+{
+    char last = type[strlen(type) - 1];
+    return last == '2' ? 8 : last == '3' || last == '4' ? 16 : 4;
+}
+
+static bool add_shared(struct attempt *a, const struct kernel_decls *decls)
+{
+    struct kernel_choice *choice = a->choice;
+    for (uint32_t i = 0; i < decls->num_shared; i++) {
+        const struct kernel_shared *decl = &decls->shared[i];
+        const int64_t bytes = element_bytes(decl->type);
+        int64_t count = 1;
+        if (decl->count && !eval(a, decl->name, decl->count, &count))
+            return false;
+        if (count < 0 || count > INT32_MAX)
+            return refuse(a, "SHARED %s has %lld elements", decl->name, (long long)count);
+        if (count == 0)
+            continue;
+        choice->shared[choice->num_shared++] = (struct kernel_shared_size){decl, count};
+        choice->shared_bytes = (choice->shared_bytes + bytes - 1) / bytes * bytes + count * bytes;
+    }
+    return true;
+}
+
+static bool check_shared(struct attempt *a)
+{
+    const int64_t max = fact(a, "SHARED_BYTES");
+    if (!add_shared(a, &a->kernel->decls))
+        return false;
+    for (uint32_t i = 0; i < a->kernel->num_libs; i++)
+        if (!add_shared(a, &a->choice->libs[i]->decls))
+            return false;
+    if (a->choice->shared_bytes > max)
+        return refuse(a, "SHARED is %lld, SHARED_BYTES is %lld", (long long)a->choice->shared_bytes,
+                      (long long)max);
     return true;
 }
 
 static bool check_limits(struct attempt *a)
 {
-    int64_t shared = 0, max_shared = fact(a, "SHARED_BYTES"), max_binds = fact(a, "MAX_SSBO");
-    if (a->kernel->shared_bytes && !eval(a, "SHARED", a->kernel->shared_bytes, &shared))
-        return false;
-    if (shared < 0 || shared > max_shared)
-        return refuse(a, "SHARED is %lld, SHARED_BYTES is %lld", (long long)shared,
-                      (long long)max_shared);
+    int64_t max_binds = fact(a, "MAX_SSBO");
     if (a->kernel->num_binds > max_binds)
         return refuse(a, "it has %u BINDs, MAX_SSBO is %lld", a->kernel->num_binds,
                       (long long)max_binds);
@@ -264,8 +347,9 @@ bool kernel_fit_try(const struct kernel_fit *fit, const struct kernel *kernel,
     struct attempt a = {fit, kernel, out, why};
     *out = (struct kernel_choice){.kernel = kernel};
     *rank = 0;
-    return check_when(&a) && fill_vars(&a) && check_local(&a) && check_limits(&a) &&
-           check_requires(&a) && (!kernel->prefer || eval(&a, "PREFER", kernel->prefer, rank));
+    return check_when(&a) && fill_vars(&a) && check_local(&a) && check_shared(&a) &&
+           check_limits(&a) && check_requires(&a) &&
+           (!kernel->prefer || eval(&a, "PREFER", kernel->prefer, rank));
 }
 
 /* ---- group counts ---------------------------------------------------------------------------- */

@@ -1,29 +1,26 @@
-/* The registry: kernels and chunks of the library, of directories and of single files, and the
+/* The registry: kernels and libs of the library, of directories and of single files, and the
  * hints in force. */
 #include "kernels/kernel_private.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/file.h"
+#include "kernels/format/kernel_parser.h"
 #include "kernels/set/embedded.h"
 
 #define FILE_MAX (1u << 20) /* bytes of a kernel file */
 
-struct kernel_chunk {
-    const char *name, *path, *text;
-    size_t len;
-};
-
 struct kernel_set {
     atomic_uint refs;
-    struct kernel_set *parent; /* owns the kernels and chunks; NULL: this set does */
+    struct kernel_set *parent; /* owns the kernels and libs; NULL: this set does */
     struct dgl_arena arena;
     struct kernel **kernels;
     size_t count, cap;
-    struct kernel_chunk *chunks;
-    size_t num_chunks, cap_chunks;
+    struct kernel_lib **libs;
+    size_t num_libs, cap_libs;
     struct kernel_hints hints;
 };
 
@@ -53,18 +50,28 @@ const struct kernel *kernel_set_find(const struct kernel_set *set, const char *n
     return i < set->count ? set->kernels[i] : NULL;
 }
 
-static struct kernel_chunk *find_chunk(const struct kernel_set *set, struct dgl_str name)
+const struct kernel_lib *kernel_set_lib(const struct kernel_set *set, const char *name)
 {
-    for (size_t i = 0; i < set->num_chunks; i++)
-        if (dgl_str_eq(name, set->chunks[i].name))
-            return &set->chunks[i];
+    for (size_t i = 0; i < set->num_libs; i++)
+        if (strcmp(set->libs[i]->name, name) == 0)
+            return set->libs[i];
     return NULL;
 }
 
-const char *kernel_set_chunk(const struct kernel_set *set, const char *name)
+struct dgl_str kernel_lib_key(const struct kernel_lib_ref *ref)
 {
-    const struct kernel_chunk *chunk = find_chunk(set, dgl_str_of(name));
-    return chunk ? chunk->text : NULL;
+    const char *open = strchr(ref->name, '{'), *close = strchr(ref->name, '}');
+    return open && close ? (struct dgl_str){open + 1, (size_t)(close - open - 1)} : DGL_STR("");
+}
+
+void kernel_lib_name(const struct kernel_lib_ref *ref, struct dgl_str word, char out[96])
+{
+    struct dgl_str key = kernel_lib_key(ref);
+    if (key.len == 0)
+        snprintf(out, 96, "%s", ref->name);
+    else
+        snprintf(out, 96, "%.*s%.*s%s", (int)(key.p - 1 - ref->name), ref->name, (int)word.len,
+                 word.p, key.p + key.len + 1);
 }
 
 const struct kernel_hints *kernel_set_hints(const struct kernel_set *set)
@@ -128,28 +135,28 @@ static enum dgl_status add_kernel(const struct addition *a)
     return DGL_OK;
 }
 
-static enum dgl_status add_chunk(const struct addition *a, const char *file)
+static enum dgl_status add_lib(const struct addition *a, const char *file)
 {
     struct kernel_set *set = a->set;
-    struct dgl_str name = {file, strlen(file) - strlen(".glsl")};
-    const struct dgl_str text = {a->text, a->len};
-    enum dgl_status status = kernel_body_check(a->log, a->path, text, 1, NULL);
+    const size_t len = strlen(file) - strlen(".glsl");
+    const struct kernel_lib head = {
+        .name = dgl_arena_strndup(&set->arena, file, len), .path = a->path, .source = a->source};
+    struct kernel_lib *lib = NULL;
+    if (!head.name)
+        return dgl_fail_memory(a->log, "a lib's name", len);
+    enum dgl_status status = kernel_lib_parse(a->log, &set->arena, &head, a->text, a->len, &lib);
     if (status != DGL_OK)
         return status;
-    struct kernel_chunk *chunk = find_chunk(set, name);
-    if (!chunk) {
-        if (!dgl_grow((void **)&set->chunks, &set->cap_chunks, set->num_chunks + 1,
-                      sizeof(*set->chunks)))
-            return dgl_fail_memory(a->log, "the list of chunks", set->num_chunks);
-        chunk = &set->chunks[set->num_chunks++];
+    size_t i = 0;
+    while (i < set->num_libs && strcmp(set->libs[i]->name, lib->name) != 0)
+        i++;
+    if (i == set->num_libs) {
+        if (!dgl_grow((void **)&set->libs, &set->cap_libs, i + 1, sizeof(*set->libs)))
+            return dgl_fail_memory(a->log, "the list of libs", i);
+        set->num_libs++;
     }
-    *chunk = (struct kernel_chunk){
-        .name = dgl_arena_strndup(&set->arena, name.p, name.len),
-        .path = a->path,
-        .text = a->text,
-        .len = a->len,
-    };
-    return chunk->name ? DGL_OK : dgl_fail_memory(a->log, "a chunk's name", name.len);
+    set->libs[i] = lib;
+    return DGL_OK;
 }
 
 static bool ends_with(const char *name, const char *end)
@@ -168,17 +175,17 @@ static enum dgl_status add_builtins(const struct dgl_log *log, struct kernel_set
         if (!a.path)
             status = dgl_fail_memory(log, "the list of kernels", set->count);
         else if (ends_with(e->path, ".glsl"))
-            status = add_chunk(&a, strrchr(a.path, '/') + 1);
+            status = add_lib(&a, strrchr(a.path, '/') + 1);
         else
             status = add_kernel(&a);
     }
     return status;
 }
 
-/* Reads a file into the set's memory and adds it as a kernel, or as a chunk when `chunk` is its
- * file name. */
+/* Reads a file into the set's memory and adds it as a kernel, or as a lib when `lib` is its file
+ * name. */
 static enum dgl_status add_file(const struct dgl_log *log, struct kernel_set *set, const char *path,
-                                const char *chunk, uint32_t source)
+                                const char *lib, uint32_t source)
 {
     char *text = NULL;
     size_t len = 0;
@@ -191,7 +198,7 @@ static enum dgl_status add_file(const struct dgl_log *log, struct kernel_set *se
     free(text);
     if (!a.text || !a.path)
         return dgl_fail_memory(log, "a kernel file", len);
-    return chunk ? add_chunk(&a, chunk) : add_kernel(&a);
+    return lib ? add_lib(&a, lib) : add_kernel(&a);
 }
 
 /* Files of one directory with the given ending, in the order of their names; *count is raised by
@@ -199,7 +206,7 @@ static enum dgl_status add_file(const struct dgl_log *log, struct kernel_set *se
 static enum dgl_status add_files(const struct dgl_log *log, struct kernel_set *set, const char *dir,
                                  const char *ending, uint32_t source, size_t *count)
 {
-    bool chunks = strcmp(ending, ".glsl") == 0;
+    bool libs = strcmp(ending, ".glsl") == 0;
     char **names = NULL;
     size_t num_names = 0;
     enum dgl_status status = dgl_dir_list(log, dir, &names, &num_names);
@@ -207,7 +214,7 @@ static enum dgl_status add_files(const struct dgl_log *log, struct kernel_set *s
         if (!ends_with(names[i], ending))
             continue;
         char *path = dgl_path_join(dir, names[i]);
-        status = path ? add_file(log, set, path, chunks ? names[i] : NULL, source)
+        status = path ? add_file(log, set, path, libs ? names[i] : NULL, source)
                       : dgl_fail_memory(log, "a path", strlen(dir));
         free(path);
         *count += 1;
@@ -220,13 +227,13 @@ static enum dgl_status add_dir(const struct dgl_log *log, struct kernel_set *set
                                uint32_t source)
 {
     size_t count = 0;
-    char *chunks = dgl_path_join(dir, "chunk");
-    if (!chunks)
+    char *libs = dgl_path_join(dir, "chunk");
+    if (!libs)
         return dgl_fail_memory(log, "a path", strlen(dir));
     enum dgl_status status = add_files(log, set, dir, ".comp", source, &count);
-    if (status == DGL_OK && dgl_path_is_dir(chunks))
-        status = add_files(log, set, chunks, ".glsl", source, &count);
-    free(chunks);
+    if (status == DGL_OK && dgl_path_is_dir(libs))
+        status = add_files(log, set, libs, ".glsl", source, &count);
+    free(libs);
     if (status == DGL_OK && count == 0)
         status = dgl_fail(log, DGL_ERR_INVALID_ARG,
                           "%s: the kernel directory holds no *.comp and no chunk/*.glsl", dir);
@@ -245,53 +252,88 @@ static enum dgl_status add_user_files(const struct dgl_log *log, struct kernel_s
     return status;
 }
 
-/* ---- chunks that kernels name: each must exist and use only what the kernel declares --------- */
+/* ---- libs that kernels name: each must exist and go together with the kernel and its others ---
+ */
 
-static enum dgl_status check_chunk(const struct dgl_log *log, const struct kernel_set *set,
-                                   const struct kernel *kernel, uint32_t line, struct dgl_str name)
+/* One lib that a kernel may splice in; several of one `ref` never meet in a text. */
+struct used_lib {
+    const struct kernel_lib *lib;
+    uint32_t ref;
+};
+
+/* Libs of different LIB lines may meet: none may declare a name of another. */
+static enum dgl_status check_lib_pair(const struct dgl_log *log, const struct kernel *kernel,
+                                      const struct kernel_lib *a, const struct kernel_lib *b)
 {
-    const struct kernel_chunk *chunk = find_chunk(set, name);
-    if (!chunk)
-        return dgl_fail(log, DGL_ERR_KERNEL,
-                        "%s:%u: CHUNK: there is no chunk %.*s (kernel %s); it would be the file "
-                        "chunk/%.*s.glsl",
-                        kernel->path, line, (int)name.len, name.p, kernel->name, (int)name.len,
-                        name.p);
-    return kernel_body_check(log, chunk->path, (struct dgl_str){chunk->text, chunk->len}, 1,
-                             kernel);
+    for (uint32_t i = 0; i < b->decls.num_lets + b->decls.num_shared; i++) {
+        const char *name = i < b->decls.num_lets ? b->decls.lets[i].name
+                                                 : b->decls.shared[i - b->decls.num_lets].name;
+        if (kernel_declares_own(&a->decls, name))
+            return dgl_fail(log, DGL_ERR_KERNEL,
+                            "%s: the name %s is declared by the lib %s too (kernel %s)", b->path,
+                            name, a->path, kernel->name);
+    }
+    return DGL_OK;
 }
 
-static enum dgl_status check_kernel_chunk(const struct dgl_log *log, const struct kernel_set *set,
-                                          const struct kernel *kernel,
-                                          const struct kernel_chunk_ref *ref)
+static enum dgl_status check_kernel_libs(const struct dgl_log *log, const struct kernel_set *set,
+                                         const struct kernel *kernel)
 {
-    const char *open = strchr(ref->name, '{'), *close = strchr(ref->name, '}');
-    if (!open || !close)
-        return check_chunk(log, set, kernel, ref->line, dgl_str_of(ref->name));
-    struct dgl_str key = {open + 1, (size_t)(close - open - 1)}, words = {"", 0}, word;
-    for (uint32_t i = 0; i < kernel->num_when; i++)
-        if (dgl_str_eq(key, kernel->when[i].key))
-            words = dgl_str_of(kernel->when[i].words);
+    struct used_lib *used = NULL;
+    size_t num_used = 0, cap = 0;
+    uint32_t num_lets = kernel->decls.num_lets, num_shared = kernel->decls.num_shared;
     enum dgl_status status = DGL_OK;
-    struct dgl_buf name = {0};
-    while (status == DGL_OK && kernel_word_next(&words, &word)) {
-        name.len = 0;
-        dgl_buf_printf(&name, "%.*s%.*s%s", (int)(open - ref->name), ref->name, (int)word.len,
-                       word.p, close + 1);
-        status = name.failed
-                     ? dgl_fail_memory(log, "a chunk's name", word.len)
-                     : check_chunk(log, set, kernel, ref->line, (struct dgl_str){name.p, name.len});
+    for (uint32_t r = 0; r < kernel->num_libs; r++) {
+        const struct kernel_lib_ref *ref = &kernel->libs[r];
+        struct dgl_str key = kernel_lib_key(ref), words = DGL_STR("none"), word;
+        uint32_t most_lets = 0, most_shared = 0;
+        for (uint32_t i = 0; i < kernel->num_when; i++)
+            if (dgl_str_eq(key, kernel->when[i].key))
+                words = dgl_str_of(kernel->when[i].words);
+        while (kernel_word_next(&words, &word)) {
+            char name[96];
+            kernel_lib_name(ref, word, name);
+            const struct kernel_lib *lib = kernel_set_lib(set, name);
+            if (!lib) {
+                status = dgl_fail(log, DGL_ERR_KERNEL,
+                                  "%s:%u: LIB: there is no lib %s (kernel %s); it would be the "
+                                  "file %s.glsl",
+                                  kernel->path, ref->line, name, kernel->name, name);
+                goto done;
+            }
+            if ((status = kernel_lib_check(log, kernel, lib)) != DGL_OK)
+                goto done;
+            for (size_t i = 0; i < num_used; i++)
+                if (used[i].ref != r &&
+                    (status = check_lib_pair(log, kernel, used[i].lib, lib)) != DGL_OK)
+                    goto done;
+            if (!dgl_grow((void **)&used, &cap, num_used + 1, sizeof(*used))) {
+                status = dgl_fail_memory(log, "the libs of a kernel", num_used);
+                goto done;
+            }
+            used[num_used++] = (struct used_lib){lib, r};
+            if (lib->decls.num_lets > most_lets)
+                most_lets = lib->decls.num_lets;
+            if (lib->decls.num_shared > most_shared)
+                most_shared = lib->decls.num_shared;
+        }
+        num_lets += most_lets;
+        num_shared += most_shared;
     }
-    dgl_buf_finish(&name);
+    if (num_lets > KERNEL_MAX_LETS || num_shared > KERNEL_MAX_SHARED)
+        status = dgl_fail(log, DGL_ERR_KERNEL,
+                          "%s: kernel %s and its libs have more than %d LETs or %d SHAREDs",
+                          kernel->path, kernel->name, KERNEL_MAX_LETS, KERNEL_MAX_SHARED);
+done:
+    free(used);
     return status;
 }
 
-static enum dgl_status check_chunks(const struct dgl_log *log, const struct kernel_set *set)
+static enum dgl_status check_libs(const struct dgl_log *log, const struct kernel_set *set)
 {
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < set->count; i++)
-        for (uint32_t c = 0; c < set->kernels[i]->num_chunks && status == DGL_OK; c++)
-            status = check_kernel_chunk(log, set, set->kernels[i], &set->kernels[i]->chunks[c]);
+    for (size_t i = 0; i < set->count && status == DGL_OK; i++)
+        status = check_kernel_libs(log, set, set->kernels[i]);
     return status;
 }
 
@@ -371,7 +413,7 @@ enum dgl_status kernel_set_create(const struct dgl_log *log,
     if (status == DGL_OK)
         status = add_user_files(log, set, params);
     if (status == DGL_OK)
-        status = check_chunks(log, set);
+        status = check_libs(log, set);
     if (status == DGL_OK)
         status = add_hints(log, set, params);
     if (status == DGL_OK)
@@ -397,7 +439,7 @@ void kernel_set_destroy(struct kernel_set **set)
         kernel_set_destroy(&old->parent);
     } else {
         free(old->kernels);
-        free(old->chunks);
+        free(old->libs);
     }
     free(old->hints.items);
     dgl_arena_finish(&old->arena);
@@ -413,8 +455,8 @@ static struct kernel_set *derive(struct kernel_set *set)
     child->parent = kernel_set_ref(set);
     child->kernels = set->kernels;
     child->count = set->count;
-    child->chunks = set->chunks;
-    child->num_chunks = set->num_chunks;
+    child->libs = set->libs;
+    child->num_libs = set->num_libs;
     if (!dgl_grow((void **)&child->hints.items, &child->hints.cap, set->hints.count + 1,
                   sizeof(*set->hints.items))) {
         kernel_set_destroy(&child);

@@ -20,12 +20,16 @@
             sizeof(KERNEL(name, op, variant, lines)) - 1                                           \
     }
 
+static const char big_lib[] = "//! LET ROOM = 1000 * SIZE\n//! SHARED vec4 room[ROOM]\n";
+static const char small_lib[] = "//! SHARED vec2 pair[HALF_X]\n//! SHARED ivec3 tail\n";
+static const char tail_lib[] = "//! LET LAST = SIZE + LOCAL_X\n";
+
 /* Takes the place of the library's own table. */
 const struct kernel_embedded kernel_embedded[] = {
     BUILTIN("mm", "matmul", "baseline",
             "//! WHEN weight f16 q4_k\n//! WHEN phase decode prefill\n//! CONST N K\n"
             "//! TUNE ROWS = SOFTWARE ? 1 : 4 in 1 2 4\n//! LOCAL 32 ROWS\n"
-            "//! GROUPS ceildiv(BAND, ROWS) T\n//! SHARED 4 * LOCAL_X\n//! PREFER 10\n"),
+            "//! GROUPS ceildiv(BAND, ROWS) T\n//! SHARED float part[LOCAL_X]\n//! PREFER 10\n"),
     BUILTIN("mm_sub", "matmul", "gemv_subgroup",
             "//! WHEN weight f16\n//! WHEN phase decode\n//! CONST N K\n" SMALL
             "//! REQUIRE SUBGROUP_SIZE >= 8\n//! PREFER 20\n"
@@ -36,14 +40,26 @@ const struct kernel_embedded kernel_embedded[] = {
     BUILTIN("attn_stream", "attn_decode", "baseline streaming",
             "//! WHEN kv f16 f32\n" SMALL "//! CONST SPLITS = 1\n"),
     BUILTIN("attn_tiled", "attn_decode", "tiled_large",
-            "//! WHEN kv f16\n//! LOCAL 128\n//! GROUPS 1\n//! SHARED 32768\n//! PREFER 30\n"),
+            "//! WHEN kv f16\n//! LOCAL 128\n//! GROUPS 1\n//! SHARED vec4 tile[2048]\n//! PREFER "
+            "30\n"),
     BUILTIN("attn_pre", "attn_prefill", "streaming", SMALL),
     /* one kernel per rule of the device */
     BUILTIN("wide", "r_wide", "v", "//! LOCAL 129\n//! GROUPS 1\n"),
     BUILTIN("cube", "r_cube", "v", "//! LOCAL 16 16 16\n//! GROUPS 1\n"),
     BUILTIN("deep", "r_deep", "v", "//! LOCAL 1 1 65\n//! GROUPS 1\n"),
     BUILTIN("zero", "r_zero", "v", "//! CONST L\n//! LOCAL L\n//! GROUPS 1\n"),
-    BUILTIN("shared", "r_shared", "v", SMALL "//! SHARED 16385\n"),
+    BUILTIN("shared", "r_shared", "v", SMALL "//! SHARED int a[4096]\n//! SHARED int b\n"),
+    BUILTIN("lib_shared", "r_lib", "v",
+            "//! WHEN w small big\n//! LET SIZE = 2 * HALF\n//! LOCAL 64\n//! LET HALF_X = LOCAL_X "
+            "/ 2\n"
+            "//! GROUPS SIZE\n//! SHARED float a[3]\n//! SHARED vec4 b[SIZE]\n//! SHARED uint "
+            "c[W_big]\n"
+            "//! LIB {w}_lib\n//! LIB tail\n//! TUNE HALF = 8 in 8 16\n//! REQUIRE HALF_X == 32\n"),
+    BUILTIN("negative", "r_negative", "v", SMALL "//! CONST L\n//! SHARED float a[L]\n"),
+    BUILTIN("let", "r_let", "v", SMALL "//! CONST L\n//! LET A = 8 / L\n"),
+    {"lib/big_lib.glsl", big_lib, sizeof(big_lib) - 1},
+    {"lib/small_lib.glsl", small_lib, sizeof(small_lib) - 1},
+    {"lib/tail.glsl", tail_lib, sizeof(tail_lib) - 1},
     BUILTIN("binds", "r_binds", "v",
             SMALL "//! BIND read uint A\n//! BIND read uint B\n//! BIND read uint C\n"
                   "//! BIND read uint D\n//! BIND read uint E\n"),
@@ -176,7 +192,16 @@ static const struct choose_case plain[] = {
     {"depth of the local size", &big, "r_deep", NULL, "deep: LOCAL_Z is 65, MAX_LOCAL_Z is 64"},
     {"local size of zero", &big, "r_zero L:0", NULL, "zero: LOCAL_X is 0"},
     {"negative local size", &big, "r_zero L:-1", NULL, "zero: LOCAL_X is -1"},
-    {"shared memory", &minimum, "r_shared", NULL, "shared: SHARED is 16385, SHARED_BYTES is 16384"},
+    {"shared memory of a lib", &minimum, "r_lib w=big", NULL,
+     "lib_shared: SHARED is 256288, SHARED_BYTES is 16384"},
+    {"array of less than no elements", &minimum, "r_negative L:-1", NULL,
+     "negative: SHARED a has -1 elements"},
+    {"array of no elements", &minimum, "r_negative L:0", "negative", ""},
+    {"array of too many elements", &minimum, "r_negative L:99999999999", NULL,
+     "negative: SHARED a has 99999999999 elements"},
+    {"derived constant that cannot be evaluated", &minimum, "r_let L:0", NULL,
+     "let: A cannot be evaluated: division by zero"},
+    {"shared memory", &minimum, "r_shared", NULL, "shared: SHARED is 16388, SHARED_BYTES is 16384"},
     {"shared memory of a larger device", &big, "r_shared", "shared", ""},
     {"number of buffers", &minimum, "r_binds", NULL, "binds: it has 5 BINDs, MAX_SSBO is 4"},
     {"number of buffers of a larger device", &big, "r_binds", "binds", ""},
@@ -419,6 +444,31 @@ static void choice_holds_constants_tunables_and_facts(void **state)
     kernel_set_destroy(&set);
 }
 
+/* The kernel's and its libs', each with the values of the same variables. */
+static void choice_holds_lets_and_shared_memory(void **state)
+{
+    (void)state;
+    struct kernel_set *set =
+        loaded_set(dgl_kernels_params(.hints = "{\"tunes\":{\"lib_shared.HALF\":16}}"));
+    struct kernel_choice choice;
+    choose(set, &minimum, "r_lib w=small", &choice);
+    assert_int_equal(choice.num_lets, 3);
+    assert_string_equal(choice.vars[choice.num_consts + choice.num_tunes].name, "SIZE");
+    assert_int_equal(find(&choice, "SIZE")->value, 32);
+    assert_int_equal(find(&choice, "HALF_X")->value, 32);
+    assert_int_equal(find(&choice, "LAST")->value, 96);
+    assert_string_equal(choice.libs[0]->name, "small_lib");
+    assert_string_equal(choice.libs[1]->name, "tail");
+    assert_int_equal(choice.num_shared, 4);
+    assert_string_equal(choice.shared[0].decl->name, "a");
+    assert_int_equal(choice.shared[1].count, 32);
+    assert_string_equal(choice.shared[2].decl->name, "pair");
+    assert_int_equal(choice.shared[3].count, 1);
+    /* 3 floats, 4 bytes between, 32 vec4, 32 vec2, a vec3 counted as a vec4 */
+    assert_int_equal(choice.shared_bytes, 16 + 512 + 256 + 16);
+    kernel_set_destroy(&set);
+}
+
 static void tune_hint_sets_the_tunable(void **state)
 {
     (void)state;
@@ -452,6 +502,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(replaced_kernel_keeps_its_place),
         cmocka_unit_test(choice_holds_constants_tunables_and_facts),
+        cmocka_unit_test(choice_holds_lets_and_shared_memory),
         cmocka_unit_test(tune_hint_sets_the_tunable),
         cmocka_unit_test(too_many_facts_are_refused),
     };

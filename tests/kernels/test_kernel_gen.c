@@ -29,12 +29,14 @@ static const char sample[] = "// Sums the rows of W.\n"
                              "//! TUNE ROWS = 4 in 2 4\n"
                              "//! LOCAL 16 ROWS\n"
                              "//! GROUPS ceildiv(BAND, ROWS) T\n"
-                             "//! SHARED 4 * LOCAL_X * LOCAL_Y\n"
+                             "//! LET PARTS = LOCAL_X * LOCAL_Y\n"
+                             "//! LET SPARE = ROWS - 9\n"
+                             "//! SHARED float part[PARTS]\n"
+                             "//! SHARED uvec3 found\n"
+                             "//! SHARED vec2 added[POST_add]\n"
                              "//! STEP read\n"
-                             "//! CHUNK weight_{weight}\n"
-                             "//! CHUNK twice\n"
-                             "\n"
-                             "shared float part[LOCAL_X * LOCAL_Y];\n"
+                             "//! LIB weight_{weight}\n"
+                             "//! LIB twice\n"
                              "\n"
                              "void body(uvec3 group)\n"
                              "{\n"
@@ -80,31 +82,32 @@ static const char extended[] = "// Sums a subgroup.\n"
                                "    X[group.x] = subgroupAdd(X[gl_LocalInvocationID.x]);\n"
                                "}\n";
 
-static const char faulty[] = "// Does not compile: line 8 and line 2 of its chunk.\n"
+static const char faulty[] = "// Does not compile: line 8 and line 2 of its lib.\n"
                              "//! NAME faulty\n"
                              "//! OP faulty\n"
                              "//! VARIANT baseline\n"
                              "//! LOCAL 1\n"
                              "//! GROUPS 1\n"
-                             "//! CHUNK twice\n"
+                             "//! LIB twice\n"
                              "float broken = nowhere;\n"
                              "void body(uvec3 group) {}\n";
 
-static const char faulty_chunk[] = "// Its second chunk is wrong.\n"
-                                   "//! NAME faulty_chunk\n"
-                                   "//! OP faulty_chunk\n"
-                                   "//! VARIANT baseline\n"
-                                   "//! LOCAL 1\n"
-                                   "//! GROUPS 1\n"
-                                   "//! CHUNK twice\n"
-                                   "//! CHUNK wrong\n"
-                                   "void body(uvec3 group) {}\n";
+static const char faulty_lib[] = "// Its second lib is wrong.\n"
+                                 "//! NAME faulty_lib\n"
+                                 "//! OP faulty_lib\n"
+                                 "//! VARIANT baseline\n"
+                                 "//! LOCAL 1\n"
+                                 "//! GROUPS 1\n"
+                                 "//! LIB twice\n"
+                                 "//! LIB wrong\n"
+                                 "void body(uvec3 group) {}\n";
 
 static const char weight_f16[] =
     "float weight_at(uint row, uint k)\n{\n    return unpackHalf2x16(W[row + k]).x;\n}\n";
 static const char weight_f32[] =
     "float weight_at(uint row, uint k)\n{\n    return uintBitsToFloat(W[row + k]);\n}\n";
-static const char twice[] = "float twice(float x)\n{\n    return 2.0 * x;\n}\n";
+static const char twice[] = "// Two\n//! LET TWO = 1 + 1\n//! SHARED ivec4 pair[TWO * "
+                            "LOCAL_X]\nfloat twice(float x)\n{\n    return 2.0 * x;\n}\n";
 static const char wrong[] = "// two\n// three\nfloat wrong = nowhere;\n";
 
 #define ROW(path, text)                                                                            \
@@ -117,11 +120,11 @@ const struct kernel_embedded kernel_embedded[] = {
     ROW("stepper.comp", stepper),
     ROW("extended.comp", extended),
     ROW("faulty.comp", faulty),
-    ROW("faulty_chunk.comp", faulty_chunk),
-    ROW("chunk/weight_f16.glsl", weight_f16),
-    ROW("chunk/weight_f32.glsl", weight_f32),
-    ROW("chunk/twice.glsl", twice),
-    ROW("chunk/wrong.glsl", wrong),
+    ROW("faulty_lib.comp", faulty_lib),
+    ROW("lib/weight_f16.glsl", weight_f16),
+    ROW("lib/weight_f32.glsl", weight_f32),
+    ROW("lib/twice.glsl", twice),
+    ROW("lib/wrong.glsl", wrong),
     {NULL, NULL, 0},
 };
 
@@ -142,7 +145,7 @@ static char *generate(const char *op, const char *weight, const char *post)
     if (post)
         request.attrs[request.num_attrs++] = (struct kernel_attr){"post", post};
     if (kernel_choose(&log.log, set, &request, device, 2, &choice) != DGL_OK ||
-        kernel_generate(&log.log, set, &request, &choice, &text) != DGL_OK)
+        kernel_generate(&log.log, &choice, &text) != DGL_OK)
         fail_msg("%s", log.text);
     kernel_set_destroy(&set);
     return dgl_buf_take(&text);
@@ -168,6 +171,13 @@ static const struct piece_case pieces[] = {
     {"attribute that does not hold", "matmul", "f16", "add", "#define WEIGHT_f32 0\n", 0},
     {"second attribute", "matmul", "f16", "add", "#define POST_add 1\n#define POST_none 0\n", 0},
     {"absent attribute", "matmul", "f16", NULL, "#define POST_add 0\n#define POST_none 1\n", 0},
+    {"derived constants", "matmul", "f16", "add", "#define PARTS 64\n#define SPARE (-5)\n", 0},
+    {"derived constant of a lib", "matmul", "f16", "add", "#define TWO 2\n", 0},
+    {"shared memory of kernel and lib", "matmul", "f16", "add",
+     "shared float part[64];\nshared uvec3 found;\nshared vec2 added[1];\nshared ivec4 pair[32];\n",
+     0},
+    {"shared array of no elements", "matmul", "f16", "store", "added", 1},
+    {"no shared memory", "sums", NULL, NULL, "shared", 1},
     {"local size as symbols", "matmul", "f16", "add",
      "#define LOCAL_X 16\n#define LOCAL_Y 4\n#define LOCAL_Z 1\n", 0},
     {"local size", "matmul", "f16", "add",
@@ -190,12 +200,12 @@ static const struct piece_case pieces[] = {
     {"step state for writing", "advance", NULL, NULL,
      "#define STEP_pos 0u\n#define STEP_tokens 1u\n", 0},
     {"step state for writing is no block", "advance", NULL, NULL, "uniform", 1},
-    {"chunk of the word", "matmul", "f16", "add",
+    {"lib of the word", "matmul", "f16", "add",
      "#line 10001\nfloat weight_at(uint row, uint k)\n{\n    return unpackHalf2x16", 0},
-    {"chunk of another word", "matmul", "f32", "add",
+    {"lib of another word", "matmul", "f32", "add",
      "#line 10001\nfloat weight_at(uint row, uint k)\n{\n    return uintBitsToFloat", 0},
-    {"second chunk", "matmul", "f16", "add", "#line 20001\nfloat twice", 0},
-    {"line of the body", "matmul", "f16", "add", "#line 23\nshared float part", 0},
+    {"second lib", "matmul", "f16", "add", "#line 20004\nfloat twice", 0},
+    {"line of the body", "matmul", "f16", "add", "#line 27\nvoid body(", 0},
     {"header left out", "matmul", "f16", "add", "Sums the rows", 1},
     {"directives left out", "matmul", "f16", "add", "//!", 1},
     {"main", "matmul", "f16", "add",
@@ -248,23 +258,22 @@ static void step_indices_are_those_of_the_structure(void **state)
     free(text);
 }
 
-static void chunk_that_went_missing_is_an_error(void **state)
+/* The choice holds the libs: the text depends on nothing else. */
+static void text_has_the_libs_of_the_choice(void **state)
 {
     (void)state;
     struct kernel_set *set = loaded_set(NULL);
     struct kernel_choice choice;
     struct dgl_buf text = {0};
-    struct test_log log;
     struct kernel_request request = {.op = "matmul",
                                      .attrs = {{"weight", "f16"}},
                                      .num_attrs = 1,
                                      .consts = {{"K", 256}},
                                      .num_consts = 1};
-    test_log_init(&log, DGL_LOG_ERROR);
-    assert_int_equal(kernel_choose(&log.log, set, &request, NULL, 0, &choice), DGL_OK);
+    assert_int_equal(kernel_choose(NULL, set, &request, NULL, 0, &choice), DGL_OK);
     request.attrs[0].word = "q9";
-    assert_int_equal(kernel_generate(&log.log, set, &request, &choice, &text), DGL_ERR_KERNEL);
-    assert_contains(log.text, "there is no chunk weight_q9");
+    assert_int_equal(kernel_generate(NULL, &choice, &text), DGL_OK);
+    assert_contains(text.p, "unpackHalf2x16");
     dgl_buf_finish(&text);
     kernel_set_destroy(&set);
 }
@@ -316,10 +325,10 @@ static void messages_name_the_line_of_the_file(void **state)
     free(text);
 }
 
-static void messages_name_the_line_of_the_chunk(void **state)
+static void messages_name_the_line_of_the_lib(void **state)
 {
     (void)state;
-    char *text = generate("faulty_chunk", NULL, NULL), out[4096];
+    char *text = generate("faulty_lib", NULL, NULL), out[4096];
     assert_int_not_equal(validate(text, out, sizeof(out)), 0);
     assert_contains(out, "ERROR: 0:20003: 'nowhere'");
     free(text);
@@ -351,7 +360,7 @@ static void example_of_the_documentation_is_valid(void **state)
     struct test_log log;
     test_log_init(&log, DGL_LOG_ERROR);
     if (kernel_choose(&log.log, set, &request, NULL, 0, &choice) != DGL_OK ||
-        kernel_generate(&log.log, set, &request, &choice, &text) != DGL_OK)
+        kernel_generate(&log.log, &choice, &text) != DGL_OK)
         fail_msg("%s", log.text);
     assert_string_equal(choice.kernel->name, "matmul_example");
     if (validate(text.p, out, sizeof(out)) != 0)
@@ -368,9 +377,9 @@ int main(void)
         cmocka_unit_test(version_comes_first),
         cmocka_unit_test(equal_requests_give_equal_texts),
         cmocka_unit_test(step_indices_are_those_of_the_structure),
-        cmocka_unit_test(chunk_that_went_missing_is_an_error),
+        cmocka_unit_test(text_has_the_libs_of_the_choice),
         cmocka_unit_test(messages_name_the_line_of_the_file),
-        cmocka_unit_test(messages_name_the_line_of_the_chunk),
+        cmocka_unit_test(messages_name_the_line_of_the_lib),
         cmocka_unit_test(example_of_the_documentation_is_valid),
     };
     int failed = test_run_table("kernel_gen_pieces", text_holds_piece, pieces);

@@ -18,17 +18,17 @@ static const char mm_base[] =
     KERNEL("mm_base", "matmul", "baseline", "//! TUNE ROWS = 2 in 1 2 4\n");
 static const char mm_sub[] = KERNEL("mm_sub", "matmul", "gemv_subgroup", "//! PREFER 20\n");
 static const char attn[] = KERNEL("attn", "attn_decode", "baseline streaming",
-                                  "//! WHEN kv f16 f32\n//! CHUNK kv_{kv}\n//! CHUNK exact\n");
-static const char chunk_f16[] = "float kv() { return 16.0; }\n";
-static const char chunk_f32[] = "float kv() { return 32.0; }\n";
-static const char chunk_exact[] = "#if KV_f16\n#endif\n";
+                                  "//! WHEN kv f16 f32\n//! LIB kv_{kv}\n//! LIB exact\n");
+static const char lib_f16[] = "float kv() { return 16.0; }\n";
+static const char lib_f32[] = "float kv() { return 32.0; }\n";
+static const char lib_exact[] = "#if KV_f16\n#endif\n";
 
 /* Takes the place of the library's own table. */
 const struct kernel_embedded kernel_embedded[] = {
     {"attn.comp", attn, sizeof(attn) - 1},
-    {"chunk/exact.glsl", chunk_exact, sizeof(chunk_exact) - 1},
-    {"chunk/kv_f16.glsl", chunk_f16, sizeof(chunk_f16) - 1},
-    {"chunk/kv_f32.glsl", chunk_f32, sizeof(chunk_f32) - 1},
+    {"lib/kv/exact.glsl", lib_exact, sizeof(lib_exact) - 1},
+    {"lib/kv/kv_f16.glsl", lib_f16, sizeof(lib_f16) - 1},
+    {"lib/kv/kv_f32.glsl", lib_f32, sizeof(lib_f32) - 1},
     {"mm_base.comp", mm_base, sizeof(mm_base) - 1},
     {"mm_sub.comp", mm_sub, sizeof(mm_sub) - 1},
     {NULL, NULL, 0},
@@ -92,12 +92,12 @@ static void builtins_have_hashes_and_text(void **state)
     kernel_set_destroy(&set);
 }
 
-static void builtin_chunks_are_found_by_name(void **state)
+static void builtin_libs_are_found_by_name(void **state)
 {
     (void)state;
     struct kernel_set *set = loaded_set(NULL);
-    assert_string_equal(kernel_set_chunk(set, "kv_f16"), chunk_f16);
-    assert_null(kernel_set_chunk(set, "kv_f64"));
+    assert_string_equal(kernel_set_lib(set, "kv_f16")->body, lib_f16);
+    assert_null(kernel_set_lib(set, "kv_f64"));
     kernel_set_destroy(&set);
 }
 
@@ -199,38 +199,78 @@ static void replaced_added_kernel_stays_added(void **state)
     kernel_set_destroy(&set);
 }
 
-static void directory_may_hold_chunks(void **state)
+static void put_lib(struct files *files, const char *name, const char *text)
 {
-    struct files *files = *state;
-    char *chunks = dgl_path_join(files->dir, "chunk");
-    assert_int_equal(dgl_dir_make(NULL, chunks), DGL_OK);
-    test_write_file(chunks, "kv_f16.glsl", "int mine;\n", 10);
-    struct kernel_set *set = loaded_set(DIR_PARAMS(files));
-    assert_string_equal(kernel_set_chunk(set, "kv_f16"), "int mine;\n");
-    assert_string_equal(kernel_set_chunk(set, "kv_f32"), chunk_f32);
-    kernel_set_destroy(&set);
-    free(chunks);
+    char *libs = dgl_path_join(files->dir, "chunk");
+    if (!dgl_path_is_dir(libs))
+        assert_int_equal(dgl_dir_make(NULL, libs), DGL_OK);
+    test_write_file(libs, name, text, strlen(text));
+    free(libs);
 }
 
-static void chunk_with_a_foreign_symbol_is_refused(void **state)
+static void directory_may_hold_libs(void **state)
 {
     struct files *files = *state;
-    char *chunks = dgl_path_join(files->dir, "chunk");
-    assert_int_equal(dgl_dir_make(NULL, chunks), DGL_OK);
-    test_write_file(chunks, "exact.glsl", "\n#if WEIGHT_q4_k\n#endif\n", 24);
+    put_lib(files, "kv_f16.glsl", "int mine;\n");
+    struct kernel_set *set = loaded_set(DIR_PARAMS(files));
+    assert_string_equal(kernel_set_lib(set, "kv_f16")->body, "int mine;\n");
+    assert_string_equal(kernel_set_lib(set, "kv_f32")->body, lib_f32);
+    kernel_set_destroy(&set);
+}
+
+static void lib_with_a_foreign_symbol_is_refused(void **state)
+{
+    struct files *files = *state;
+    put_lib(files, "exact.glsl", "\n#if WEIGHT_q4_k\n#endif\n");
     assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL,
                    "exact.glsl:2: kernel attn does not declare the symbol WEIGHT_q4_k");
-    free(chunks);
 }
 
-static void chunk_with_an_entry_is_refused(void **state)
+static void lib_with_an_entry_is_refused(void **state)
 {
     struct files *files = *state;
-    char *chunks = dgl_path_join(files->dir, "chunk");
-    assert_int_equal(dgl_dir_make(NULL, chunks), DGL_OK);
-    test_write_file(chunks, "x.glsl", "void main() {}\n", 15);
+    put_lib(files, "x.glsl", "void main() {}\n");
     assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL, "x.glsl:1: main may not appear here");
-    free(chunks);
+}
+
+static void two_libs_of_a_kernel_may_not_share_a_name(void **state)
+{
+    struct files *files = *state;
+    put_lib(files, "exact.glsl", "//! LET BINS = 4\n");
+    put_lib(files, "kv_f32.glsl", "//! SHARED float BINS\n");
+    assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL,
+                   "exact.glsl: the name BINS is declared by the lib ");
+}
+
+static void libs_of_two_words_may_share_a_name(void **state)
+{
+    struct files *files = *state;
+    put_lib(files, "kv_f16.glsl", "//! LET BINS = 4\n");
+    put_lib(files, "kv_f32.glsl", "//! LET BINS = 8\n");
+    struct kernel_set *set = loaded_set(DIR_PARAMS(files));
+    assert_int_equal(kernel_set_lib(set, "kv_f32")->decls.num_lets, 1);
+    kernel_set_destroy(&set);
+}
+
+static void lib_that_needs_more_of_its_kernel_is_refused(void **state)
+{
+    struct files *files = *state;
+    put_lib(files, "kv_f16.glsl", "// S\n//! SHARED float part[WIDTH]\n");
+    assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL,
+                   "kv_f16.glsl:2: SHARED: kernel attn does not declare the name WIDTH");
+}
+
+#define EIGHT_LETS(x)                                                                              \
+    "//! LET " x "0 = 1\n//! LET " x "1 = 1\n//! LET " x "2 = 1\n//! LET " x "3 = 1\n"             \
+    "//! LET " x "4 = 1\n//! LET " x "5 = 1\n//! LET " x "6 = 1\n//! LET " x "7 = 1\n"
+
+static void kernel_with_too_many_lets_in_its_libs_is_refused(void **state)
+{
+    struct files *files = *state;
+    put_lib(files, "kv_f16.glsl", EIGHT_LETS("A"));
+    put_lib(files, "exact.glsl", EIGHT_LETS("B") "//! LET B8 = 1\n");
+    assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL,
+                   "kernel attn and its libs have more than 16 LETs or 16 SHAREDs");
 }
 
 static void broken_file_in_a_directory_is_refused(void **state)
@@ -294,19 +334,19 @@ static void replacing_another_operation_is_refused(void **state)
                    "of OP norm");
 }
 
-static void kernel_with_an_absent_chunk_is_refused(void **state)
+static void kernel_with_an_absent_lib_is_refused(void **state)
 {
     struct files *files = *state;
-    put(files, "a.comp", KERNEL("a", "matmul", "mine", "//! CHUNK nowhere\n"));
+    put(files, "a.comp", KERNEL("a", "matmul", "mine", "//! LIB nowhere\n"));
     assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL,
-                   "a.comp:7: CHUNK: there is no chunk nowhere (kernel a)");
+                   "a.comp:7: LIB: there is no lib nowhere (kernel a)");
 }
 
-static void kernel_with_an_absent_chunk_of_a_word_is_refused(void **state)
+static void kernel_with_an_absent_lib_of_a_word_is_refused(void **state)
 {
     struct files *files = *state;
-    put(files, "a.comp", KERNEL("a", "matmul", "mine", "//! WHEN kv f16 q8\n//! CHUNK kv_{kv}\n"));
-    assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL, "a.comp:8: CHUNK: there is no chunk kv_q8");
+    put(files, "a.comp", KERNEL("a", "matmul", "mine", "//! WHEN kv f16 q8\n//! LIB kv_{kv}\n"));
+    assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL, "a.comp:8: LIB: there is no lib kv_q8");
 }
 
 static void file_of_two_mebibytes_is_refused(void **state)
@@ -609,15 +649,19 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(builtins_are_there),
         cmocka_unit_test(builtins_have_hashes_and_text),
-        cmocka_unit_test(builtin_chunks_are_found_by_name),
+        cmocka_unit_test(builtin_libs_are_found_by_name),
         cmocka_unit_test(references_keep_a_set),
         FILE_TEST(directory_replaces_by_name),
         FILE_TEST(directory_adds_other_names),
         FILE_TEST(file_beats_directory),
         FILE_TEST(replaced_added_kernel_stays_added),
-        FILE_TEST(directory_may_hold_chunks),
-        FILE_TEST(chunk_with_a_foreign_symbol_is_refused),
-        FILE_TEST(chunk_with_an_entry_is_refused),
+        FILE_TEST(directory_may_hold_libs),
+        FILE_TEST(lib_with_a_foreign_symbol_is_refused),
+        FILE_TEST(lib_with_an_entry_is_refused),
+        FILE_TEST(two_libs_of_a_kernel_may_not_share_a_name),
+        FILE_TEST(libs_of_two_words_may_share_a_name),
+        FILE_TEST(lib_that_needs_more_of_its_kernel_is_refused),
+        FILE_TEST(kernel_with_too_many_lets_in_its_libs_is_refused),
         FILE_TEST(broken_file_in_a_directory_is_refused),
         FILE_TEST(broken_file_is_refused),
         FILE_TEST(empty_file_is_refused),
@@ -626,8 +670,8 @@ int main(void)
         FILE_TEST(directory_without_kernels_is_refused),
         FILE_TEST(name_twice_in_a_directory_is_refused),
         FILE_TEST(replacing_another_operation_is_refused),
-        FILE_TEST(kernel_with_an_absent_chunk_is_refused),
-        FILE_TEST(kernel_with_an_absent_chunk_of_a_word_is_refused),
+        FILE_TEST(kernel_with_an_absent_lib_is_refused),
+        FILE_TEST(kernel_with_an_absent_lib_of_a_word_is_refused),
         FILE_TEST(file_of_two_mebibytes_is_refused),
         cmocka_unit_test(no_hint_without_layers),
         cmocka_unit_test(manifest_says_default_and_pinned),

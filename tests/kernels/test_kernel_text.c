@@ -14,46 +14,50 @@
 #define WITH(lines)     "// Sums\n" NEEDED lines "\n" BODY
 #define WITH_BODY(body) "// Sums\n" NEEDED body
 
-static const char good[] = "// Sums rows.\n"
-                           "// More words,\n"
-                           "\n"
-                           "//! NAME sum_rows\n"
-                           "//! OP matmul\n"
-                           "//! VARIANT baseline streaming tiled_small\n"
-                           "//! WHEN weight q4_k q8_0\n"
-                           "//! WHEN phase decode\n"
-                           "//! BIND read uvec4 W // weights\n"
-                           "//! BIND write float Y\n"
-                           "// words between directives\n"
-                           "//! BIND readwrite uint STEP\n"
-                           "//! PARAM uint row0\n"
-                           "//! PARAM int shift\n"
-                           "//! PARAM float eps\n"
-                           "//! CONST K N\n"
-                           "//! CONST SPLITS = 3\n"
-                           "//! CONST BIAS = -2\n"
-                           "//! TUNE ROWS = SOFTWARE ? 1 : 4 in 1 2 4\n"
-                           "//! TUNE LANES = 16 * ROWS in 16 32 64\n"
-                           "//! LOCAL LANES 2\n"
-                           "//! GROUPS ceildiv(BAND, ROWS) T\n"
-                           "//! SHARED 4 * LOCAL_X\n"
-                           "//! REQUIRE K % 4 == 0\n"
-                           "//! REQUIRE SUBGROUP_SIZE >= 8 || SOFTWARE // or none\n"
-                           "//! EXTENSION GL_KHR_shader_subgroup_basic\n"
-                           "//! PREFER WEIGHT_q4_k ? 20 : 10\n"
-                           "//! PRECISION f16\n"
-                           "//! LAYOUT split\n"
-                           "//! TOLERANCE 2.5e-7\n"
-                           "//! CHUNK weight_{weight}\n"
-                           "//! CHUNK reduce\n"
-                           "//! STEP write\n"
-                           "\n"
-                           "#if WEIGHT_q4_k && PHASE_decode && SPLITS > 2 && !defined(OWN)\n"
-                           "#define OWN 1\n"
-                           "#endif\n"
-                           "void body(uvec3 group)\n"
-                           "{\n"
-                           "}\n";
+static const char good[] =
+    "// Sums rows.\n"
+    "// More words,\n"
+    "\n"
+    "//! NAME sum_rows\n"
+    "//! OP matmul\n"
+    "//! VARIANT baseline streaming tiled_small\n"
+    "//! WHEN weight q4_k q8_0\n"
+    "//! WHEN phase decode\n"
+    "//! BIND read uvec4 W // weights\n"
+    "//! BIND write float Y\n"
+    "// words between directives\n"
+    "//! BIND readwrite uint STEP\n"
+    "//! PARAM uint row0\n"
+    "//! PARAM int shift\n"
+    "//! PARAM float eps\n"
+    "//! CONST K N\n"
+    "//! CONST SPLITS = 3\n"
+    "//! CONST BIAS = -2\n"
+    "//! TUNE ROWS = SOFTWARE ? 1 : 4 in 1 2 4\n"
+    "//! TUNE LANES = 16 * ROWS in 16 32 64\n"
+    "//! LOCAL LANES 2\n"
+    "//! GROUPS ceildiv(BAND, ROWS) T\n"
+    "//! LET HALF = LANES / 2\n"
+    "//! LET BINS = HALF * LOCAL_Y\n"
+    "//! SHARED vec4 part[BINS] // sums\n"
+    "//! SHARED uint found\n"
+    "//! REQUIRE K % 4 == 0\n"
+    "//! REQUIRE SUBGROUP_SIZE >= 8 || SOFTWARE // or none\n"
+    "//! EXTENSION GL_KHR_shader_subgroup_basic\n"
+    "//! PREFER WEIGHT_q4_k ? 20 : 10\n"
+    "//! PRECISION f16\n"
+    "//! LAYOUT split\n"
+    "//! TOLERANCE 2.5e-7\n"
+    "//! LIB weight_{weight}\n"
+    "//! LIB reduce\n"
+    "//! STEP write\n"
+    "\n"
+    "#if WEIGHT_q4_k && PHASE_decode && SPLITS > 2 && HALF > 8 && !defined(OWN)\n"
+    "#define OWN 1\n"
+    "#endif\n"
+    "void body(uvec3 group)\n"
+    "{\n"
+    "}\n";
 
 struct parsed {
     struct dgl_arena arena;
@@ -164,13 +168,32 @@ static void good_file_has_rules(void **state)
     assert_string_equal(k->require_text[1], "SUBGROUP_SIZE >= 8 || SOFTWARE");
     assert_int_equal(k->num_extensions, 1);
     assert_string_equal(k->extensions[0], "GL_KHR_shader_subgroup_basic");
-    assert_int_equal(k->num_chunks, 2);
-    assert_string_equal(k->chunks[0].name, "weight_{weight}");
+    assert_int_equal(k->num_libs, 2);
+    assert_string_equal(k->libs[0].name, "weight_{weight}");
     assert_non_null(k->local[1]);
     assert_null(k->local[2]);
     assert_non_null(k->groups[1]);
-    assert_non_null(k->shared_bytes);
     assert_non_null(k->prefer);
+    finish(p);
+}
+
+static void good_file_has_derived_constants_and_shared_memory(void **state)
+{
+    (void)state;
+    struct parsed *p = parse_good();
+    const struct kernel_decls *d = &p->kernel->decls;
+    assert_int_equal(d->num_lets, 2);
+    assert_string_equal(d->lets[0].name, "HALF");
+    assert_string_equal(d->lets[1].name, "BINS");
+    assert_int_equal(d->lets[1].line, 24);
+    assert_int_equal(p->kernel->num_lets_local, 0);
+    assert_int_equal(d->num_shared, 2);
+    assert_string_equal(d->shared[0].type, "vec4");
+    assert_string_equal(d->shared[0].name, "part");
+    assert_non_null(d->shared[0].count);
+    assert_string_equal(d->shared[1].type, "uint");
+    assert_string_equal(d->shared[1].name, "found");
+    assert_null(d->shared[1].count);
     finish(p);
 }
 
@@ -178,7 +201,7 @@ static void good_file_has_a_body(void **state)
 {
     (void)state;
     struct parsed *p = parse_good();
-    assert_int_equal(p->kernel->body_line, 35);
+    assert_int_equal(p->kernel->body_line, 38);
     assert_int_equal(strncmp(p->kernel->body, "#if WEIGHT_q4_k", 15), 0);
     finish(p);
 }
@@ -202,7 +225,7 @@ static void defaults_hold_when_left_out(void **state)
     assert_string_equal(p->kernel->layout, "");
     assert_false(p->kernel->f16 || p->kernel->uses_step || p->kernel->writes_step);
     assert_null(p->kernel->prefer);
-    assert_null(p->kernel->shared_bytes);
+    assert_int_equal(p->kernel->decls.num_shared, 0);
     finish(p);
 }
 
@@ -230,7 +253,21 @@ static const struct text_case cases[] = {
      NULL},
     {"no newline at the end", "// S\n" NEEDED "void body(uvec3 g) {}", NULL},
     {"blank lines and indentation", "// S\n\n   //! PREFER 3  \n" NEEDED BODY, NULL},
-    {"local size of three", WITH("//! WHEN a b\n//! SHARED LOCAL_X * LOCAL_Y * LOCAL_Z"), NULL},
+    {"local size of three", WITH("//! SHARED int a[LOCAL_X * LOCAL_Y * LOCAL_Z]"), NULL},
+    {"every type of shared memory",
+     WITH("//! SHARED float a[N]\n//! SHARED vec2 b[N]\n//! SHARED vec3 c[N]\n//! SHARED vec4 "
+          "d[N]\n//! SHARED uint e[N]\n//! SHARED uvec2 f[N]\n//! SHARED uvec3 g[N]\n//! SHARED "
+          "uvec4 h[N]\n//! SHARED int i[N]\n//! SHARED ivec2 j[N]\n//! SHARED ivec3 k[N]\n//! "
+          "SHARED ivec4 l[N]"),
+     NULL},
+    {"blanks in SHARED", WITH("//! SHARED  float  a [ N + 1 ]  // remark"), NULL},
+    {"LET above LOCAL and in it",
+     "// S\n//! NAME k\n//! OP o\n//! VARIANT v\n//! TUNE A = 8 in 8\n//! LET B = 2 * A\n//! LOCAL "
+     "B\n//! LET C = LOCAL_X + B\n//! GROUPS C\n" BODY,
+     NULL},
+    {"LET in SHARED, REQUIRE, PREFER above it",
+     WITH("//! SHARED int a[B]\n//! REQUIRE B\n//! PREFER B\n//! LET B = 2"), NULL},
+    {"LET in #if", WITH_BODY("//! LET B = N > 2 ? 1 : 0\n#if B\n#endif\n" BODY), NULL},
     {"entry over several lines", WITH_BODY("void\nbody /* x */ (\nuvec3 g) {}\n"), NULL},
     {"own #define in #if", WITH_BODY("#define A 1\n#if A\n#endif\n" BODY), NULL},
     {"include guard", WITH_BODY("#ifndef A\n#define A\n#endif\n" BODY), NULL},
@@ -389,14 +426,80 @@ static const struct text_case cases[] = {
           "1\n//! REQUIRE 1\n//! REQUIRE 1\n//! REQUIRE 1\n//! REQUIRE 1\n//! REQUIRE 1\n//! "
           "REQUIRE 1\n//! REQUIRE 1\n//! REQUIRE 1\n//! REQUIRE 1\n//! REQUIRE 1\n//! REQUIRE 1"),
      "k.comp:24: REQUIRE: more than 16"},
-    /* chunks */
-    {"CHUNK without a name", WITH("//! CHUNK"), "CHUNK: the chunk's name is missing"},
-    {"CHUNK with a path", WITH("//! CHUNK ../x"), "CHUNK: '../x' may hold only"},
-    {"CHUNK with a key that WHEN lacks", WITH("//! WHEN kv f16\n//! CHUNK w_{weight}"),
-     "k.comp:9: CHUNK: no WHEN line has the key weight"},
-    {"CHUNK with two keys", WITH("//! WHEN a b\n//! CHUNK w_{a}_{a}"),
+    /* libs */
+    {"CHUNK", WITH("//! CHUNK kv"), "k.comp:8: CHUNK is called LIB now: write //! LIB kv"},
+    {"LIB without a name", WITH("//! LIB"), "LIB: the lib's name is missing"},
+    {"LIB with a path", WITH("//! LIB ../x"), "LIB: '../x' may hold only"},
+    {"LIB with a key that WHEN lacks", WITH("//! WHEN kv f16\n//! LIB w_{weight}"),
+     "k.comp:9: LIB: no WHEN line has the key weight"},
+    {"LIB with two keys", WITH("//! WHEN a b\n//! LIB w_{a}_{a}"),
      "has more than one {key}, or half of one"},
-    {"CHUNK with half a key", WITH("//! CHUNK w_{a"), "has more than one {key}, or half of one"},
+    {"LIB with half a key", WITH("//! LIB w_{a"), "has more than one {key}, or half of one"},
+    /* derived constants */
+    {"LET without a name", WITH("//! LET"), "k.comp:8: LET: the name is missing"},
+    {"LET without =", WITH("//! LET A 1"), "LET: expected '=' after A"},
+    {"LET without an expression", WITH("//! LET A ="), "LET: expected a number, a name or '('"},
+    {"LET with two expressions", WITH("//! LET A = 1 2"), "LET: '2' is one word too many"},
+    {"LET of a later LET", WITH("//! LET A = B\n//! LET B = 1"),
+     "k.comp:8: LET: the name B is not known here"},
+    {"LET of itself", WITH("//! LET A = A"), "LET: the name A is not known here"},
+    {"LET of T", WITH("//! LET A = T"), "LET: the name T is not known here"},
+    {"LET of LOCAL_X above LOCAL",
+     "// S\n//! NAME k\n//! OP o\n//! VARIANT v\n//! LET A = LOCAL_X\n//! LOCAL 1\n//! GROUPS "
+     "1\n" BODY,
+     "k.comp:5: LET: the name LOCAL_X is not known here"},
+    {"LOCAL of a LET below it",
+     "// S\n//! NAME k\n//! OP o\n//! VARIANT v\n//! LOCAL A\n//! LET A = 1\n//! GROUPS 1\n" BODY,
+     "k.comp:5: LOCAL: the name A is not known here"},
+    {"TUNE of a LET", WITH("//! LET A = 1\n//! TUNE B = A in 1"),
+     "k.comp:9: TUNE: the name A is not known here"},
+    {"LET name of a constant", WITH("//! LET N = 1"), "LET: the name N is declared twice"},
+    {"LET name twice", WITH("//! LET A = 1\n//! LET A = 1"),
+     "k.comp:9: LET: the name A is declared twice"},
+    {"LET name of a tunable", WITH("//! TUNE A = 1 in 1\n//! LET A = 1"),
+     "LET: the name A is declared twice"},
+    {"LET name of a word of WHEN", WITH("//! WHEN a b\n//! LET A_b = 1"),
+     "the name A_b is also what WHEN a b defines"},
+    {"LET reserved", WITH("//! LET LOCAL_X = 1"), "LET: the name LOCAL_X is reserved"},
+    {"BIND name of a LET", WITH("//! LET W = 1\n//! BIND read uint W"),
+     "BIND: the name W is declared twice"},
+    {"17 LETs",
+     WITH("//! LET A0 = 1\n//! LET A1 = 1\n//! LET A2 = 1\n//! LET A3 = 1\n//! LET A4 = 1\n//! LET "
+          "A5 = 1\n//! LET A6 = 1\n//! LET A7 = 1\n//! LET A8 = 1\n//! LET A9 = 1\n//! LET B0 = "
+          "1\n//! LET B1 = 1\n//! LET B2 = 1\n//! LET B3 = 1\n//! LET B4 = 1\n//! LET B5 = 1\n//! "
+          "LET B6 = 1"),
+     "k.comp:24: LET: more than 16"},
+    /* shared memory */
+    {"SHARED in bytes", WITH("//! SHARED 4 * LOCAL_X"),
+     "k.comp:8: SHARED: '4' is not one of float vec2 vec3 vec4 uint uvec2 uvec3 uvec4 int ivec2 "
+     "ivec3 ivec4; a number of bytes is no longer given: write //! SHARED type name[elements]"},
+    {"SHARED in bytes by a name", WITH("//! SHARED N"), "SHARED: 'N' is not one of float"},
+    {"SHARED of bool", WITH("//! SHARED bool a[4]"), "SHARED: 'bool' is not one of float"},
+    {"SHARED of a long type", WITH("//! SHARED aaaaaaaaaaaaaaaa a"), "is not one of float vec2"},
+    {"SHARED without a type", WITH("//! SHARED"), "SHARED: the type is missing"},
+    {"SHARED without a name", WITH("//! SHARED float"), "SHARED: the name is missing"},
+    {"SHARED with brackets only", WITH("//! SHARED float [4]"), "SHARED: the name is missing"},
+    {"SHARED with a bad name", WITH("//! SHARED float a-b"), "SHARED: 'a-b' is not an identifier"},
+    {"SHARED without elements", WITH("//! SHARED float a[]"),
+     "SHARED: expected a number, a name or '(' at ']'"},
+    {"SHARED that is not closed", WITH("//! SHARED float a[4"),
+     "SHARED: expected ']' after the elements of a"},
+    {"SHARED with a second name", WITH("//! SHARED float a[4] b"),
+     "SHARED: 'b' is one word too many"},
+    {"SHARED with two dimensions", WITH("//! SHARED float a[4][4]"),
+     "SHARED: '[4]' is one word too many"},
+    {"SHARED of an unknown name", WITH("//! SHARED float a[M]"),
+     "k.comp:8: SHARED: the name M is not known here"},
+    {"SHARED of T", WITH("//! SHARED float a[T]"), "SHARED: the name T is not known here"},
+    {"SHARED name twice", WITH("//! SHARED float a\n//! SHARED float a"),
+     "k.comp:9: SHARED: the name a is declared twice"},
+    {"SHARED name of a LET", WITH("//! LET A = 1\n//! SHARED float A"),
+     "SHARED: the name A is declared twice"},
+    {"SHARED name of a PARAM", WITH("//! PARAM uint p\n//! SHARED float p"),
+     "SHARED: the name p is declared twice"},
+    {"SHARED name in an expression", WITH("//! SHARED float a\n//! REQUIRE a"),
+     "REQUIRE: the name a is not known here"},
+    {"SHARED reserved", WITH("//! SHARED float gl_x"), "SHARED: the name gl_x is reserved"},
     /* bodies */
     {"no entry", WITH_BODY("void bodies(uvec3 g) {}\n"),
      "k.comp:8: the body lacks void body(uvec3 group)"},
@@ -413,6 +516,8 @@ static const struct text_case cases[] = {
     {"main", WITH_BODY(BODY "void main() {}\n"), "k.comp:11: main may not appear here"},
     {"layout", WITH_BODY("layout(local_size_x = 1) in;\n" BODY),
      "k.comp:8: layout may not appear here"},
+    {"shared in the body", WITH_BODY("int x;\nshared float a[4];\n" BODY),
+     "k.comp:9: shared may not appear here: declare it with //! SHARED type name[elements]"},
     {"#version", WITH_BODY("#version 310 es\n" BODY), "k.comp:8: #version may not appear here"},
     {"# version", WITH_BODY("  #  version 310 es\n" BODY), "#version may not appear here"},
     {"#extension", WITH_BODY("#extension GL_x : enable\n" BODY),
@@ -448,6 +553,87 @@ static void file_gives_message(void **state)
         assert_int_equal(p->log.errors, 1);
         assert_null(p->kernel);
     }
+    finish(p);
+}
+
+/* ---- libs ---- */
+
+struct lib_case {
+    const char *name, *text;
+    const char *error; /* NULL: the lib is good */
+};
+
+#define LIB_KERNEL                                                                                 \
+    "//! WHEN kv f16\n//! TUNE LANES = 8 in 8\n//! LET HALF = 4\n//! SHARED float part[HALF]\n"
+
+static const struct lib_case libs[] = {
+    {"no directives", "float x() { return 1.0; }\n", NULL},
+    {"empty", "", NULL},
+    {"comments only", "// Nothing.\n", NULL},
+    {"directives only", "// Nothing.\n//! LET A = 1\n", NULL},
+    {"constants, tunables, LETs, local size and words of the kernel",
+     "// S\n//! LET A = N + LANES + HALF + LOCAL_X + KV_f16 + SOFTWARE\n//! LET B = A\n//! SHARED "
+     "vec2 bins[A + B]\n#if A && B && HALF\n#endif\n",
+     NULL},
+    {"directive of kernels", "// S\n//! TUNE A = 1 in 1\n",
+     "l.glsl:2: 'TUNE' is not a directive of libs; there are LET SHARED"},
+    {"LIB in a lib", "//! LIB other\n", "l.glsl:1: 'LIB' is not a directive of libs"},
+    {"directive after the body", "int x;\n//! LET A = 1\n",
+     "l.glsl:2: a directive after the body began on line 1"},
+    {"LET of a later LET", "//! LET A = B\n//! LET B = 1\n",
+     "l.glsl:1: LET: kernel k does not declare the name B"},
+    {"SHARED of an unknown name", "\n//! SHARED float a[M]\n",
+     "l.glsl:2: SHARED: kernel k does not declare the name M"},
+    {"SHARED of T", "//! SHARED float a[T]\n", "SHARED: kernel k does not declare the name T"},
+    {"LET name twice", "//! LET A = 1\n//! LET A = 2\n",
+     "l.glsl:2: LET: the name A is declared twice"},
+    {"LET name of the kernel's constant", "//! LET N = 1\n",
+     "l.glsl:1: LET: kernel k declares the name N too"},
+    {"LET name of the kernel's LET", "//! LET HALF = 1\n", "kernel k declares the name HALF too"},
+    {"LET name of the kernel's word", "//! LET KV_f16 = 1\n",
+     "kernel k declares the name KV_f16 too"},
+    {"SHARED name of the kernel's", "//! SHARED float part\n",
+     "l.glsl:1: SHARED: kernel k declares the name part too"},
+    {"shared in the text", "// S\nshared float a;\n", "l.glsl:2: shared may not appear here"},
+    {"#if of an unknown symbol", "//! LET A = 1\n#if A\n#endif\n#if M\n#endif\n",
+     "l.glsl:4: kernel k does not declare the symbol M"},
+    {"SHARED in bytes", "//! SHARED 4\n", "l.glsl:1: SHARED: '4' is not one of float"},
+};
+
+/* The lib beside a kernel that has the names of LIB_KERNEL. */
+static void lib_gives_message(void **state)
+{
+    const struct lib_case *c = *state;
+    const struct kernel_lib file = {.name = "l", .path = "l.glsl"};
+    struct kernel_lib *lib = NULL;
+    struct parsed *p = parse(WITH(LIB_KERNEL), strlen(WITH(LIB_KERNEL)));
+    if (p->status != DGL_OK)
+        fail_msg("%s", p->log.text);
+    enum dgl_status status =
+        kernel_lib_parse(&p->log.log, &p->arena, &file, c->text, strlen(c->text), &lib);
+    if (status == DGL_OK)
+        status = kernel_lib_check(&p->log.log, p->kernel, lib);
+    if (!c->error) {
+        if (status != DGL_OK)
+            fail_msg("%s", p->log.text);
+    } else {
+        assert_int_equal(status, DGL_ERR_KERNEL);
+        assert_contains(p->log.text, c->error);
+        assert_int_equal(p->log.errors, 1);
+    }
+    finish(p);
+}
+
+static void lib_with_a_zero_byte_is_refused(void **state)
+{
+    (void)state;
+    const struct kernel_lib file = {.name = "l", .path = "l.glsl"};
+    struct kernel_lib *lib = NULL;
+    struct parsed *p = parse_good();
+    assert_int_equal(kernel_lib_parse(&p->log.log, &p->arena, &file, "int\0x", 5, &lib),
+                     DGL_ERR_KERNEL);
+    assert_null(lib);
+    assert_contains(p->log.text, "zero byte");
     finish(p);
 }
 
@@ -488,13 +674,16 @@ int main(void)
         cmocka_unit_test(good_file_has_constants_and_tunables),
         cmocka_unit_test(good_file_has_attributes),
         cmocka_unit_test(good_file_has_rules),
+        cmocka_unit_test(good_file_has_derived_constants_and_shared_memory),
         cmocka_unit_test(good_file_has_a_body),
         cmocka_unit_test(good_file_has_the_hash_of_its_bytes),
         cmocka_unit_test(defaults_hold_when_left_out),
         cmocka_unit_test(zero_byte_is_refused),
+        cmocka_unit_test(lib_with_a_zero_byte_is_refused),
         cmocka_unit_test(cut_files_never_crash),
         cmocka_unit_test(changed_files_never_crash),
     };
     int failed = test_run_table("kernel_text", file_gives_message, cases);
+    failed += test_run_table("kernel_text_libs", lib_gives_message, libs);
     return failed + cmocka_run_group_tests_name("kernel_text_whole", whole, NULL, NULL);
 }

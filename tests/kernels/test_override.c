@@ -265,7 +265,7 @@ static const struct broken brokens[] = {
     {"a parameter of another type", "norm_rms", "//! PARAM float eps", "//! PARAM uint eps", "eps"},
     {"a constant that the operation does not have", "norm_rms", "//! CONST H X_STRIDE",
      "//! CONST H BOGUS X_STRIDE", "BOGUS"},
-    {"more shared memory than any device has", "norm_rms", "//! SHARED 256", "//! SHARED 99999999",
+    {"more shared memory than any device has", "norm_rms", "squares[64]", "squares[99999999]",
      "99999999"},
     {"a local size beyond the device", "norm_rms", "//! LOCAL 64", "//! LOCAL 65536", "65536"},
     {"no groups at all", "norm_rms", "//! GROUPS T", "//! GROUPS 0", "GROUPS"},

@@ -182,11 +182,11 @@ static bool fit(struct kernel_bench *b, const char *name, const struct kernel_re
     return false;
 }
 
-static char *generate(struct kernel_bench *b, const struct kernel_request *request,
-                      const struct kernel_choice *choice, char why[BENCH_WHY])
+static char *generate(struct kernel_bench *b, const struct kernel_choice *choice,
+                      char why[BENCH_WHY])
 {
     struct dgl_buf text = {0};
-    if (kernel_generate(&b->log.log, b->set, request, choice, &text) == DGL_OK && !text.failed)
+    if (kernel_generate(&b->log.log, choice, &text) == DGL_OK && !text.failed)
         return dgl_buf_take(&text);
     dgl_buf_finish(&text);
     snprintf(why, BENCH_WHY, "%s: %.400s", choice->kernel->name, b->log.text);
@@ -198,8 +198,7 @@ char *kernel_bench_source(struct kernel_bench *bench, const char *kernel,
 {
     struct kernel_choice choice;
     test_log_clear(&bench->log);
-    return fit(bench, kernel, request, &choice, why) ? generate(bench, request, &choice, why)
-                                                     : NULL;
+    return fit(bench, kernel, request, &choice, why) ? generate(bench, &choice, why) : NULL;
 }
 
 /* Drivers accept more than the language allows: the reference front end does not. */
@@ -482,7 +481,7 @@ static bool read_back(struct run *r)
 
 static bool prepare(struct run *r)
 {
-    char *source = generate(r->b, &r->c->request, &r->choice, r->why);
+    char *source = generate(r->b, &r->choice, r->why);
     if (!source)
         return false;
     r->dispatch.program = build(r->b, r->choice.kernel->name, source, r->why);

@@ -1,4 +1,4 @@
-// Writes to the KV cache, `uvec4 KV[]`. Needs chunk kv.
+// Writes to the KV cache, `uvec4 KV[]`. Needs lib kv.
 
 // Four neighbouring numbers; quad i is half of octet i / 2.
 void kv_store_quad(uint quad, vec4 x)

@@ -1,4 +1,4 @@
-// Which keys a query sees and what its scores are (docs/operations.md, attn_prefill). Needs chunk
+// Which keys a query sees and what its scores are (docs/operations.md, attn_prefill). Needs lib
 // smooth, the parameters scale and softcap, the constants WINDOW and SOFTCAP. Scores are in powers
 // of two, so that weights are exp2().
 

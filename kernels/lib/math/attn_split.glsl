@@ -1,4 +1,4 @@
-// The keys of one token's query, shared out to SPLITS groups. Needs chunk attn_score and STEP read.
+// The keys of one token's query, shared out to SPLITS groups. Needs lib attn_score and STEP read.
 
 // First key of a split; that of split SPLITS is one beyond the new key.
 uint split_first(uint split)

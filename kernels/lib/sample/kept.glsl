@@ -1,4 +1,4 @@
-// What top-p and min-p leave of a slice, and its mass at the wanted temperature. Needs chunks
+// What top-p and min-p leave of a slice, and its mass at the wanted temperature. Needs libs
 // fixed, sample and nucleus, and the step state.
 
 // Weight at the wanted temperature of a token with this exponent; 0 when min-p drops it.

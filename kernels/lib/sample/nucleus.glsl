@@ -1,8 +1,8 @@
 // The edge of top-p from the histograms of sample_hist: mass by exponent, 1024 bins a level, 29
-// bits of exponent as digits of 10, 10 and 9 bits. Needs chunks fixed and sample. Every invocation
+// bits of exponent as digits of 10, 10 and 9 bits. Needs libs fixed and sample. Every invocation
 // of the group calls these.
-
-shared uvec2 nucleus_part[LOCAL_X];
+//
+//! SHARED uvec2 nucleus_part[LOCAL_X]
 
 struct nucleus {
     uint edge;   // digits found so far

@@ -1,5 +1,5 @@
 // How a logit is ranked and weighed (docs/formats.md, "Random numbers and sampling"): one
-// subtraction and one product in f32, each correctly rounded, then integers. Needs chunk fixed.
+// subtraction and one product in f32, each correctly rounded, then integers. Needs lib fixed.
 
 const uint SLICE = 2048u;
 const uint SLICES = (uint(VOCAB) + SLICE - 1u) / SLICE;

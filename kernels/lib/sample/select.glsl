@@ -1,17 +1,17 @@
 // The k largest keys of a list, ties to the earliest: a radix search for the k-th key, 8 bits at a
 // time, then the taking in the list's order. The kernel defines select_key() and select_take().
 // Every invocation of the group calls select_best(). Empty unless the kind is topk.
+//
+//! SHARED uint select_bins[KIND_topk ? 256 : 0]
+//! SHARED uint select_sums[KIND_topk ? 16 : 0]
+//! SHARED uvec2 select_counts[KIND_topk ? LOCAL_X : 0]
+//! SHARED uvec2 select_blocks[KIND_topk ? LOCAL_X / 16 : 0]
 
 #if KIND_topk
 uint select_key(uint i);
 // Element i is one of the chosen; slots 0 .. k-1 are each filled once, those above the k-th key
 // first.
 void select_take(uint slot, uint i);
-
-shared uint select_bins[256];
-shared uint select_sums[16];
-shared uvec2 select_counts[LOCAL_X];
-shared uvec2 select_blocks[LOCAL_X / 16];
 
 // Walks the bins from the top to the one that holds the `need`-th element; takes off `need` what
 // lies above it.

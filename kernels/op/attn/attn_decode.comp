@@ -26,27 +26,25 @@
 //! STEP read
 //! LOCAL LANES
 //! GROUPS KV_HEADS * ceildiv(HEADS / KV_HEADS, HEADS_BLOCK) * SPLITS
-//! SHARED ((HEADS_BLOCK + 2) * HEAD_DIM + HEADS_BLOCK * (LANES + 8) + LANES * 5) * 4
+//! SHARED vec2 row[(HEADS_BLOCK + 2) * (HEAD_DIM / 2)] // q of each head, k, v
+//! SHARED float score[HEADS_BLOCK * LANES]
+//! SHARED float top_part[HEADS_BLOCK * 8]
+//! SHARED vec4 out_part[LANES]
+//! SHARED float sum_part[LANES]
 //! REQUIRE HEAD_DIM % 4 == 0 && HEAD_DIM / 4 <= LANES && HEADS % KV_HEADS == 0
 //! REQUIRE ROPE_DIMS % 4 == 0 && ROPE_DIMS <= HEAD_DIM
 //! PREFER 10
 //! TOLERANCE 1e-11
-//! CHUNK kv
-//! CHUNK rope
-//! CHUNK smooth
-//! CHUNK attn_score
-//! CHUNK attn_split
+//! LIB kv
+//! LIB rope
+//! LIB smooth
+//! LIB attn_score
+//! LIB attn_split
 
 const uint QUADS = uint(HEAD_DIM / 4);
 const uint SHARING = uint(HEADS / KV_HEADS);
 const uint BLOCKS = (SHARING + uint(HEADS_BLOCK) - 1u) / uint(HEADS_BLOCK);
 const uint SUBSETS = uint(LANES) / QUADS;
-
-shared vec2 row[(HEADS_BLOCK + 2) * (HEAD_DIM / 2)]; // q of each head, k, v
-shared float score[HEADS_BLOCK * LANES];
-shared float top_part[HEADS_BLOCK * 8];
-shared vec4 out_part[LANES];
-shared float sum_part[LANES];
 
 vec4 kv_quad(uint quad)
 {

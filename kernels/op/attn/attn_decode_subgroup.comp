@@ -30,28 +30,26 @@
 //! STEP read
 //! LOCAL LANES
 //! GROUPS HEADS / HEADS_BLOCK * SPLITS
-//! SHARED SUBGROUPS * HEADS_BLOCK * (HEAD_DIM + 2) * 4
+//! SHARED vec4 out_part[SUBGROUPS * HEADS_BLOCK * (HEAD_DIM / 4)]
+//! SHARED vec2 max_sum[SUBGROUPS * HEADS_BLOCK]
 //! REQUIRE HEAD_DIM == 16 || HEAD_DIM == 32 || HEAD_DIM == 64 || HEAD_DIM == 128 || HEAD_DIM == 256
 //! REQUIRE ROPE_DIMS % 16 == 0 && ROPE_DIMS <= HEAD_DIM && HEADS % (KV_HEADS * HEADS_BLOCK) == 0
 //! REQUIRE SUBGROUP_SIZE >= HEAD_DIM / 8 && SUBGROUPS * SUBGROUP_SIZE == LANES
 //! EXTENSION GL_KHR_shader_subgroup_shuffle
 //! PREFER SOFTWARE ? 5 : 30
 //! TOLERANCE 1e-11
-//! CHUNK kv
-//! CHUNK rope
-//! CHUNK kv_octet
-//! CHUNK kv_store
-//! CHUNK smooth
-//! CHUNK attn_score
-//! CHUNK attn_split
+//! LIB kv
+//! LIB rope
+//! LIB kv_octet
+//! LIB kv_store
+//! LIB smooth
+//! LIB attn_score
+//! LIB attn_split
 
 const uint TEAM = uint(HEAD_DIM / 8), TEAMS = uint(LANES) / TEAM;
 const uint SHARING = uint(HEADS / KV_HEADS), QUADS = uint(HEAD_DIM / 4);
 const int ROWS = HEADS_BLOCK;
 const int WORDS = KV_f16 == 1 ? 1 : 2; // uvec4 per octet
-
-shared vec4 out_part[SUBGROUPS * HEADS_BLOCK * (HEAD_DIM / 4)];
-shared vec2 max_sum[SUBGROUPS * HEADS_BLOCK];
 
 // Octet `me` of the position's angles, cosines and sines apart.
 void load_angles(uint me, out vec4 c[2], out vec4 s[2])

@@ -18,14 +18,12 @@
 //! TUNE TEAMS = SOFTWARE || HEAD_DIM > 128 ? 1 : HEAD_DIM > 64 ? 4 : 8 in 1 2 4 8
 //! LOCAL TEAMS * HEAD_DIM / 4
 //! GROUPS HEADS
-//! SHARED TEAMS * HEAD_DIM * 4 + SPLITS * 8
+//! SHARED vec4 part[TEAMS * (HEAD_DIM / 4)]
+//! SHARED vec2 max_sum[SPLITS]
 //! REQUIRE HEAD_DIM % 4 == 0
 //! TOLERANCE 1e-12
 
 const uint QUADS = uint(HEAD_DIM / 4);
-
-shared vec4 part[TEAMS * (HEAD_DIM / 4)];
-shared vec2 max_sum[SPLITS];
 
 void body(uvec3 group)
 {

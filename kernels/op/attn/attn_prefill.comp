@@ -25,22 +25,20 @@
 //! STEP read
 //! LOCAL LANES
 //! GROUPS ceildiv(T, QUERIES) * HEADS
-//! SHARED (QUERIES * HEAD_DIM + QUERIES * (KEYS + 3)) * 4
+//! SHARED vec4 query[QUERIES * (HEAD_DIM / 4)]
+//! SHARED float score[QUERIES * KEYS]
+//! SHARED float row_max[QUERIES]
+//! SHARED float row_sum[QUERIES]
+//! SHARED float row_keep[QUERIES]
 //! REQUIRE HEAD_DIM % 4 == 0 && QKV_STRIDE % 4 == 0 && O_STRIDE % 4 == 0 && HEADS % KV_HEADS == 0
 //! REQUIRE QUERIES <= LANES && QUERIES * KEYS % LANES == 0
 //! PREFER 10
 //! TOLERANCE 1e-11
-//! CHUNK smooth
-//! CHUNK attn_score
+//! LIB smooth
+//! LIB attn_score
 
 const uint QUADS = uint(HEAD_DIM / 4);
 const int OWNED = (QUERIES * (HEAD_DIM / 4) + LANES - 1) / LANES;
-
-shared vec4 query[QUERIES * (HEAD_DIM / 4)];
-shared float score[QUERIES * KEYS];
-shared float row_max[QUERIES];
-shared float row_sum[QUERIES];
-shared float row_keep[QUERIES];
 
 vec4 kv_quad(uint quad)
 {

@@ -29,14 +29,17 @@
 //! STEP read
 //! LOCAL 128
 //! GROUPS ceildiv(T, ROWS / HEADS_BLOCK) * (HEADS / HEADS_BLOCK)
-//! SHARED ((ROWS + KEYS) * (HEAD_DIM + 4) + ROWS * (KEYS + 12)) * 4
+//! SHARED vec4 query[ROWS * (HEAD_DIM / 4 + 1)]
+//! SHARED vec4 cached[KEYS * (HEAD_DIM / 4 + 1)] // keys, then values
+//! SHARED float weight[ROWS * (KEYS + 4)]
+//! SHARED float row_max[ROWS * 8]
 //! REQUIRE HEAD_DIM % 8 == 0 && QKV_STRIDE % 4 == 0 && O_STRIDE % 4 == 0
 //! REQUIRE HEADS % (KV_HEADS * HEADS_BLOCK) == 0
 //! PREFER SOFTWARE ? 1 : 20
 //! TOLERANCE 1e-11
-//! CHUNK kv_octet
-//! CHUNK smooth
-//! CHUNK attn_score
+//! LIB kv_octet
+//! LIB smooth
+//! LIB attn_score
 
 const uint OCTS = uint(HEAD_DIM / 8);
 const uint QUADS = uint(HEAD_DIM / 4);
@@ -46,11 +49,6 @@ const uint TOKENS = uint(ROWS / HEADS_BLOCK);
 const int OWN_ROWS = ROWS / 16;
 const int OWN_KEYS = KEYS / 8;
 const int OWN_QUADS = (HEAD_DIM / 4 + 7) / 8;
-
-shared vec4 query[ROWS * (HEAD_DIM / 4 + 1)];
-shared vec4 cached[KEYS * (HEAD_DIM / 4 + 1)]; // keys, then values
-shared float weight[ROWS * (KEYS + 4)];
-shared float row_max[ROWS * 8];
 
 // KEYS rows of the cache from `first` on; beyond `end` zeros, whose weight is zero.
 void load_tile(uint lane, uint base, uint first, uint end)

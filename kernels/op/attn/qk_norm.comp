@@ -16,13 +16,11 @@
 //! TUNE TEAM = SPAN_all ? 64 : HEAD_DIM > 128 && !SOFTWARE ? 32 : 8 in 8 16 32 64
 //! LOCAL 64
 //! GROUPS ceildiv(T * (SPAN_all ? 2 : HEADS + KV_HEADS), 64 / TEAM)
-//! SHARED 256
+//! SHARED float squares[64]
 //! REQUIRE HEAD_DIM % 4 == 0 && QKV_STRIDE % 4 == 0
 //! STEP read
 
 const uint QUADS = uint(HEAD_DIM / 4);
-
-shared float squares[64];
 
 void body(uvec3 group)
 {

@@ -19,8 +19,8 @@
 //! GROUPS ceildiv(T * (HEADS + 2 * KV_HEADS) * (HEAD_DIM / 4), 64)
 //! REQUIRE HEAD_DIM % 4 == 0 && ROPE_DIMS % 4 == 0 && ROPE_DIMS <= HEAD_DIM && QKV_STRIDE % 4 == 0
 //! TOLERANCE 1e-13
-//! CHUNK kv
-//! CHUNK rope
+//! LIB kv
+//! LIB rope
 
 const uint ITEMS = uint(HEAD_DIM / 4);
 const uint ROW_ITEMS = uint(HEADS + 2 * KV_HEADS) * ITEMS;

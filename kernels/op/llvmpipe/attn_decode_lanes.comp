@@ -31,30 +31,28 @@
 //! STEP read
 //! LOCAL LANES
 //! GROUPS HEADS / HEADS_BLOCK * SPLITS
-//! SHARED (LANES * HEADS_BLOCK * (HEAD_DIM + 3) + HEAD_DIM) * 4
+//! SHARED vec4 part[LANES * HEADS_BLOCK * (HEAD_DIM / 4)] // each share's weights times values
+//! SHARED vec2 part_max_sum[LANES * HEADS_BLOCK]
+//! SHARED float new_score[LANES * HEADS_BLOCK] // parts of the new key's scores
+//! SHARED vec4 new_value[HEAD_DIM / 4]
 //! REQUIRE HEAD_DIM % 8 == 0 && ROPE_DIMS % 8 == 0 && ROPE_DIMS <= HEAD_DIM
 //! REQUIRE HEAD_DIM <= 128 && HEAD_DIM * HEADS_BLOCK <= 256
 //! REQUIRE HEADS % (KV_HEADS * HEADS_BLOCK) == 0
 //! PREFER SOFTWARE ? 20 : 1
 //! TOLERANCE 1e-11
-//! CHUNK kv
-//! CHUNK rope
-//! CHUNK kv_octet
-//! CHUNK kv_store
-//! CHUNK unroll
-//! CHUNK smooth
-//! CHUNK attn_score
-//! CHUNK attn_split
+//! LIB kv
+//! LIB rope
+//! LIB kv_octet
+//! LIB kv_store
+//! LIB unroll
+//! LIB smooth
+//! LIB attn_score
+//! LIB attn_split
 
 const uint OCTS = uint(HEAD_DIM / 8);
 const uint SHARING = uint(HEADS / KV_HEADS);
 const int QUADS = HEAD_DIM / 4;
 const int ROWS = HEADS_BLOCK;
-
-shared vec4 part[LANES * HEADS_BLOCK * (HEAD_DIM / 4)]; // each share's weights times values
-shared vec2 part_max_sum[LANES * HEADS_BLOCK];
-shared float new_score[LANES * HEADS_BLOCK]; // parts of the new key's scores
-shared vec4 new_value[HEAD_DIM / 4];
 
 // (cos, sin) for frequencies 2 i and 2 i + 1 of the position.
 vec4 angles(uint i)

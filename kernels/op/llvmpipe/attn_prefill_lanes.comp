@@ -37,10 +37,10 @@
 //! REQUIRE HEAD_DIM <= 128 || !SOFTWARE
 //! PREFER SOFTWARE ? 20 : 5
 //! TOLERANCE 1e-11
-//! CHUNK kv_octet
-//! CHUNK unroll
-//! CHUNK smooth
-//! CHUNK attn_score
+//! LIB kv_octet
+//! LIB unroll
+//! LIB smooth
+//! LIB attn_score
 
 const uint OCTS = uint(HEAD_DIM / 8);
 const int QUADS = HEAD_DIM / 4;

@@ -36,26 +36,21 @@
 //! TUNE LANES = 128 in 32 64 128
 //! LOCAL LANES
 //! GROUPS ceildiv(BAND, LANES)
-//! SHARED 384 * ceildiv(K, 64) * 4 + 4 * LANES
+//! LET SLABS = ceildiv(K, 256)
+//! LET KP = 256 * SLABS
+//! SHARED float xs[KP] // x, zero beyond K
+//! SHARED float sums[KP / 4] // of four neighbouring x
+//! SHARED float squares[KP / 4] // for pre=norm
+//! SHARED float pair[POST_glu ? LANES : 0]
 //! REQUIRE SOFTWARE
 //! REQUIRE K <= 1024
 //! REQUIRE W_STRIDE % 4 == 0
 //! PREFER LLVMPIPE ? 50 : -10
 //! STEP read
-//! CHUNK weight_{weight}_row
-//! CHUNK matmul_source
-//! CHUNK smooth
-//! CHUNK matmul_result
-
-#define SLABS ((K + 255) / 256)
-#define KP    (256 * SLABS)
-
-shared float xs[KP];           // x, zero beyond K
-shared float sums[KP / 4];     // of four neighbouring x
-shared float squares[KP / 4];  // for pre=norm
-#if POST_glu
-shared float pair[LANES];
-#endif
+//! LIB weight_{weight}_row
+//! LIB matmul_source
+//! LIB smooth
+//! LIB matmul_result
 
 void stage(uint lane)
 {

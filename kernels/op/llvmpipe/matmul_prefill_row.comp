@@ -36,20 +36,17 @@
 //! TUNE LANES = N >= 256 && MAX_INVOCATIONS >= 256 ? 256 : 64 in 32 64 128 256
 //! LOCAL LANES
 //! GROUPS ceildiv(BAND, LANES) * ceildiv(T, TOKENS)
-//! SHARED 1024 * ceildiv(K, 256) * TOKENS
+//! LET SLABS = ceildiv(K, 256)
+//! LET KP = 256 * SLABS
+//! SHARED float xs[TOKENS * KP] // [token][column], zero beyond K; then [token][row] for post=glu
 //! REQUIRE SOFTWARE
 //! REQUIRE K <= 1024
 //! REQUIRE W_STRIDE % 4 == 0
 //! PREFER LLVMPIPE ? 50 : -10
 //! STEP read
-//! CHUNK weight_{weight}_row
-//! CHUNK smooth
-//! CHUNK matmul_result
-
-#define SLABS ((K + 255) / 256)
-#define KP    (256 * SLABS)
-
-shared float xs[TOKENS * KP]; // [token][column], zero beyond K; then [token][row] for post=glu
+//! LIB weight_{weight}_row
+//! LIB smooth
+//! LIB matmul_result
 
 void stage(uint lane, uint token0)
 {

@@ -26,27 +26,18 @@
 //! TUNE LANES = 128 in 32 64 128
 //! LOCAL LANES
 //! GROUPS ceildiv(EXPERT_ROWS, LANES) POST_glu ? TOP_K : 1
-//! SHARED 320 * ceildiv(K, 64) * 4 * (POST_combine ? TOP_K : 1) + 4 * LANES
+//! LET SLABS = ceildiv(K, 256)
+//! LET KP = 256 * SLABS
+//! LET SEGMENTS = POST_glu ? 1 : TOP_K
+//! SHARED float xs[SEGMENTS * KP] // x of each choice, zero beyond K
+//! SHARED float sums[SEGMENTS * KP / 4] // of four neighbouring x
+//! SHARED float pair[POST_glu ? LANES : 0]
 //! REQUIRE SOFTWARE
 //! REQUIRE K <= 1024 && (POST_glu || ceildiv(K, 256) * TOP_K <= 8)
 //! REQUIRE W_STRIDE % 4 == 0
 //! PREFER LLVMPIPE ? 50 : -10
-//! CHUNK weight_{weight}_row
-//! CHUNK moe_glu
-
-#define SLABS ((K + 255) / 256)
-#define KP    (256 * SLABS)
-#if POST_glu
-#define SEGMENTS 1
-#else
-#define SEGMENTS TOP_K
-#endif
-
-shared float xs[SEGMENTS * KP];       // x of each choice, zero beyond K
-shared float sums[SEGMENTS * KP / 4]; // of four neighbouring x
-#if POST_glu
-shared float pair[LANES];
-#endif
+//! LIB weight_{weight}_row
+//! LIB moe_glu
 
 void stage(uint lane)
 {

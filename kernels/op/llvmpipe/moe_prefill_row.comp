@@ -26,22 +26,20 @@
 //! TUNE LANES = EXPERT_ROWS >= 256 && MAX_INVOCATIONS >= 256 ? 256 : 64 in 32 64 128 256
 //! LOCAL LANES
 //! GROUPS ceildiv(EXPERT_ROWS, LANES) * min(T * TOP_K, ceildiv(T * TOP_K, TOKENS) + E)
-//! SHARED 1024 * ceildiv(K, 256) * TOKENS + 4 * TOKENS + 16
+//! LET SLABS = ceildiv(K, 256)
+//! LET KP = 256 * SLABS
+//! SHARED float xs[TOKENS * KP] // [pair][column], zero beyond K; then [pair][row] for post=glu
+//! SHARED uint pairs[TOKENS]
+//! SHARED uvec3 found // by lane 0
 //! REQUIRE SOFTWARE
 //! REQUIRE K <= 1024
 //! REQUIRE W_STRIDE % 4 == 0
 //! PREFER LLVMPIPE ? 50 : -10
-//! CHUNK weight_{weight}_row
-//! CHUNK moe_glu
-//! CHUNK moe_tile
+//! LIB weight_{weight}_row
+//! LIB moe_glu
+//! LIB moe_tile
 
-#define SLABS     ((K + 255) / 256)
-#define KP        (256 * SLABS)
 #define ROW_TILES uint((EXPERT_ROWS + LANES - 1) / LANES)
-
-shared float xs[TOKENS * KP]; // [pair][column], zero beyond K; then [pair][row] for post=glu
-shared uint pairs[TOKENS];
-shared uvec3 found; // by lane 0
 
 void stage(uint lane)
 {

@@ -33,22 +33,20 @@
 //! TUNE SLAB = 2048 in 512 1024 2048
 //! LOCAL LANES
 //! GROUPS ceildiv(BAND, LANES / TEAM * ROWS)
-//! SHARED 4 * SLAB + 4 * LANES * ROWS + 4 * LANES
+//! SHARED vec4 xs[SLAB / 4]
+//! SHARED float part[LANES * ROWS] // [row of the group][lane of the team]
+//! SHARED float squares[LANES]
 //! REQUIRE LANES / TEAM * ROWS % 2 == 0
 //! PREFER 10
 //! STEP read
-//! CHUNK weight_{weight}
-//! CHUNK matmul_source
-//! CHUNK smooth
-//! CHUNK matmul_result
+//! LIB weight_{weight}
+//! LIB matmul_source
+//! LIB smooth
+//! LIB matmul_result
 
 #define TEAMS      (LANES / TEAM)
 #define GROUP_ROWS (TEAMS * ROWS)
 #define SLAB_UNITS uint(SLAB / 16)
-
-shared vec4 xs[SLAB / 4];
-shared float part[LANES * ROWS]; // [row of the group][lane of the team]
-shared float squares[LANES];
 
 // Loads columns SLAB * slab .. of x; zero beyond K.
 void stage(uint lane, uint slab, inout float square)

@@ -47,7 +47,11 @@
 //! TUNE ROWS = N >= 64 * COMPUTE_UNITS ? 32 : 8 in 8 16 32 64 128
 //! LOCAL LANES
 //! GROUPS ceildiv(BAND, ROWS)
-//! SHARED 4 * (LANES / SUBGROUP) * (ROWS + 1)
+//! LET SUBGROUPS = LANES / SUBGROUP
+//! LET SLICES = ceildiv(K, 32 * SUBGROUP)
+//! LET SLOTS = min(SLICES, SUBGROUPS)
+//! SHARED float part[ROWS * SLOTS]
+//! SHARED float squares[SUBGROUPS]
 //! EXTENSION GL_KHR_shader_subgroup_basic
 //! EXTENSION GL_KHR_shader_subgroup_shuffle
 //! REQUIRE SUBGROUP_SIZE >= 8
@@ -55,23 +59,13 @@
 //! REQUIRE LANES % SUBGROUP == 0 && ROWS <= LANES && ROWS % UNROLL == 0 && UNROLL <= SUBGROUP
 //! PREFER SOFTWARE ? 5 : 30
 //! STEP read
-//! CHUNK weight_{weight}_lane
-//! CHUNK matmul_source
-//! CHUNK smooth
-//! CHUNK matmul_result
+//! LIB weight_{weight}_lane
+//! LIB matmul_source
+//! LIB smooth
+//! LIB matmul_result
 
-#define SUBGROUPS (LANES / SUBGROUP)
-#define SLICES    ((K + 32 * SUBGROUP - 1) / (32 * SUBGROUP))
-#if SLICES < SUBGROUPS
-#define SLOTS SLICES
-#else
-#define SLOTS SUBGROUPS
-#endif
 #define TEAMS (SUBGROUPS / SLOTS)
 #define HELD  (UNROLL * LANE_RAW)
-
-shared float part[ROWS * SLOTS];
-shared float squares[SUBGROUPS];
 
 uvec4 next[HELD]; // the rows in flight
 

@@ -40,22 +40,20 @@
 //! TUNE TOKENS = COMPUTE_UNITS >= 32 && !SOFTWARE && !BIAS_row ? 128 : 32 in 16 32 64 128
 //! LOCAL ROWS / LANE_ROWS * (TOKENS / LANE_TOKENS)
 //! GROUPS ceildiv(BAND, ROWS) ceildiv(T, TOKENS)
-//! SHARED 80 * (ROWS + TOKENS)
+//! SHARED vec4 ws[5 * ROWS]
+//! SHARED vec4 xs[5 * TOKENS]
 //! REQUIRE LANE_ROWS <= ROWS && LANE_TOKENS <= TOKENS
 //! PREFER 10
 //! TOLERANCE 3e-12
 //! STEP read
-//! CHUNK weight_{weight}
-//! CHUNK smooth
-//! CHUNK matmul_result
+//! LIB weight_{weight}
+//! LIB smooth
+//! LIB matmul_result
 
 #define STEPS       uint((K + 15) / 16)
 #define ACROSS      (ROWS / LANE_ROWS) // lanes side by side along the rows
 #define ROW_RUNS    ((ROWS + LOCAL_X - 1) / LOCAL_X)
 #define TOKEN_QUADS ((4 * TOKENS + LOCAL_X - 1) / LOCAL_X)
-
-shared vec4 ws[5 * ROWS];
-shared vec4 xs[5 * TOKENS];
 
 // With post=glu a lane owns whole pairs of rows.
 #if POST_glu

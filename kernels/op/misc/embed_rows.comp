@@ -18,7 +18,7 @@
 //! GROUPS ceildiv(H, 64) T
 //! PREFER 10
 //! STEP read
-//! CHUNK weight_{weight}
+//! LIB weight_{weight}
 
 void body(uvec3 group)
 {

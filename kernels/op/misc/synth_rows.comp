@@ -15,7 +15,7 @@
 //! LOCAL 64
 //! GROUPS ceildiv(W_STRIDE, 64) min(BAND, 16384)
 //! PREFER 10
-//! CHUNK half
+//! LIB half
 
 // Multiply-xorshift finaliser: every output bit depends on every input bit.
 uint scramble(uint x)

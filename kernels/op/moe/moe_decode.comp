@@ -30,18 +30,16 @@
 //! TUNE SLAB = 2048 in 512 1024 2048
 //! LOCAL LANES
 //! GROUPS ceildiv(EXPERT_ROWS, LANES / TEAM * ROWS) POST_glu ? TOP_K : 1
-//! SHARED 4 * SLAB + 4 * LANES * ROWS
+//! SHARED vec4 xs[SLAB / 4]
+//! SHARED float part[LANES * ROWS] // [row of the group][lane of the team]
 //! REQUIRE LANES / TEAM * ROWS % 2 == 0
 //! PREFER 10
-//! CHUNK weight_{weight}
-//! CHUNK moe_glu
+//! LIB weight_{weight}
+//! LIB moe_glu
 
 #define TEAMS      (LANES / TEAM)
 #define GROUP_ROWS (TEAMS * ROWS)
 #define SLAB_UNITS uint(SLAB / 16)
-
-shared vec4 xs[SLAB / 4];
-shared float part[LANES * ROWS]; // [row of the group][lane of the team]
 
 // Row r of choice s in this band; `rows` or more: it is elsewhere.
 uint band_row(uint s, uint r)

@@ -39,32 +39,22 @@
 //! TUNE ROWS = 8 in 8 16 32 64
 //! LOCAL LANES
 //! GROUPS ceildiv(EXPERT_ROWS, ROWS) POST_glu ? TOP_K : 1
-//! SHARED 4 * (LANES / SUBGROUP) * ROWS
+//! LET SUBGROUPS = LANES / SUBGROUP
+//! LET ROW_SLICES = ceildiv(K, 32 * SUBGROUP) // of one expert's row
+//! LET SLICES = ROW_SLICES * (POST_glu ? 1 : TOP_K)
+//! LET SLOTS = min(SLICES, SUBGROUPS)
+//! SHARED float part[ROWS * SLOTS]
 //! EXTENSION GL_KHR_shader_subgroup_basic
 //! EXTENSION GL_KHR_shader_subgroup_shuffle
 //! REQUIRE SUBGROUP_SIZE >= 8
 //! REQUIRE W_STRIDE % 4 == 0
 //! REQUIRE LANES % SUBGROUP == 0 && ROWS <= LANES && ROWS % UNROLL == 0 && UNROLL <= SUBGROUP
 //! PREFER SOFTWARE ? 5 : 30
-//! CHUNK weight_{weight}_lane
-//! CHUNK moe_glu
+//! LIB weight_{weight}_lane
+//! LIB moe_glu
 
-#define SUBGROUPS  (LANES / SUBGROUP)
-#define ROW_SLICES ((K + 32 * SUBGROUP - 1) / (32 * SUBGROUP)) // of one expert's row
-#if POST_glu
-#define SLICES ROW_SLICES
-#else
-#define SLICES (ROW_SLICES * TOP_K)
-#endif
-#if SLICES < SUBGROUPS
-#define SLOTS SLICES
-#else
-#define SLOTS SUBGROUPS
-#endif
 #define TEAMS (SUBGROUPS / SLOTS)
 #define HELD  (UNROLL * LANE_RAW)
-
-shared float part[ROWS * SLOTS];
 
 uvec4 next[HELD]; // the rows in flight
 

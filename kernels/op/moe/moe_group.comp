@@ -13,12 +13,10 @@
 //! TUNE LANES = SOFTWARE ? 32 : 128 in 32 64 128
 //! LOCAL LANES
 //! GROUPS E
-//! SHARED 8 * LANES
+//! SHARED uint lower[LANES] // pairs of lower experts in each lane's run
+//! SHARED uint owned[LANES] // pairs of this one
 //! PREFER 10
 //! STEP read
-
-shared uint lower[LANES]; // pairs of lower experts in each lane's run
-shared uint owned[LANES]; // pairs of this one
 
 void body(uvec3 group)
 {

@@ -34,24 +34,22 @@
 //! TUNE TOKENS = COMPUTE_UNITS >= 32 && !SOFTWARE ? 64 : 32 in 16 32 64 128
 //! LOCAL ROWS / LANE_ROWS * (TOKENS / LANE_TOKENS)
 //! GROUPS ceildiv(EXPERT_ROWS, ROWS) * min(T * TOP_K, ceildiv(T * TOP_K, TOKENS) + E)
-//! SHARED 80 * (ROWS + TOKENS) + 4 * TOKENS + 16
+//! SHARED vec4 ws[5 * ROWS]
+//! SHARED vec4 xs[5 * TOKENS]
+//! SHARED uint pairs[TOKENS]
+//! SHARED uvec3 found // by lane 0
 //! REQUIRE LANE_ROWS <= ROWS && LANE_TOKENS <= TOKENS
 //! PREFER 10
 //! TOLERANCE 3e-12
-//! CHUNK weight_{weight}
-//! CHUNK moe_glu
-//! CHUNK moe_tile
+//! LIB weight_{weight}
+//! LIB moe_glu
+//! LIB moe_tile
 
 #define STEPS       uint((K + 15) / 16)
 #define ROW_TILES   uint((EXPERT_ROWS + ROWS - 1) / ROWS)
 #define ACROSS      (ROWS / LANE_ROWS) // lanes side by side along the rows
 #define ROW_RUNS    ((ROWS + LOCAL_X - 1) / LOCAL_X)
 #define TOKEN_QUADS ((4 * TOKENS + LOCAL_X - 1) / LOCAL_X)
-
-shared vec4 ws[5 * ROWS];
-shared vec4 xs[5 * TOKENS];
-shared uint pairs[TOKENS];
-shared uvec3 found; // by lane 0
 
 // With post=glu a lane owns whole pairs of rows.
 #if POST_glu

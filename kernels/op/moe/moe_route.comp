@@ -16,15 +16,13 @@
 //! TUNE LANES = E > 64 ? 128 : E > 32 ? 64 : 32 in 32 64 128
 //! LOCAL LANES
 //! GROUPS T
-//! SHARED 4 * E + 8 * TOP_K + 4 * LANES
+//! SHARED uint keys[E]
+//! SHARED uint ids[TOP_K] // by rank
+//! SHARED float chosen[TOP_K] // their logits
+//! SHARED float part[LANES]
 //! REQUIRE E <= 512 && TOP_K <= E && TOP_K >= 1
 //! PREFER 10
 //! STEP read
-
-shared uint keys[E];
-shared uint ids[TOP_K];      // by rank
-shared float chosen[TOP_K];  // their logits
-shared float part[LANES];
 
 // Larger logits have larger keys; equal ones, -0 and 0 among them, the same.
 uint key_of(float logit)

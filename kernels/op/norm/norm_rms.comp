@@ -16,11 +16,9 @@
 //! CONST H X_STRIDE Y_STRIDE
 //! LOCAL 64
 //! GROUPS T
-//! SHARED 256
+//! SHARED float squares[64]
 //! PREFER 10
 //! STEP read
-
-shared float squares[64];
 
 #define SUM8(i) ((squares[i] + squares[i + 1]) + (squares[i + 2] + squares[i + 3]) + \
                  ((squares[i + 4] + squares[i + 5]) + (squares[i + 6] + squares[i + 7])))

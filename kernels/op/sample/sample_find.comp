@@ -14,15 +14,13 @@
 //! STEP read
 //! LOCAL SOFTWARE ? 32 : 128
 //! GROUPS ceildiv(VOCAB, 2048)
-//! SHARED LOCAL_X * 24
+//! SHARED uvec4 part[LOCAL_X] // tokens on the edge, mass
 //! REQUIRE VOCAB < 524288
-//! CHUNK fixed
-//! CHUNK sample
-//! CHUNK philox
-//! CHUNK nucleus
-//! CHUNK kept
-
-shared uvec4 part[LOCAL_X]; // tokens on the edge, mass
+//! LIB fixed
+//! LIB sample
+//! LIB philox
+//! LIB nucleus
+//! LIB kept
 
 // Running state of a walk over tokens or slices in order of ids.
 struct walk {

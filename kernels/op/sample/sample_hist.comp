@@ -14,14 +14,12 @@
 //! STEP read
 //! LOCAL SOFTWARE ? 32 : 128
 //! GROUPS ceildiv(VOCAB, 2048)
-//! SHARED 1024 * 8 + LOCAL_X * 8
+//! SHARED uint mass_low[1024]
+//! SHARED uint mass_high[1024]
 //! REQUIRE VOCAB < 524288 && LEVEL >= 0 && LEVEL <= 2
-//! CHUNK fixed
-//! CHUNK sample
-//! CHUNK nucleus
-
-shared uint mass_low[1024];
-shared uint mass_high[1024];
+//! LIB fixed
+//! LIB sample
+//! LIB nucleus
 
 void body(uvec3 group)
 {

@@ -10,14 +10,12 @@
 //! STEP read
 //! LOCAL SOFTWARE ? 32 : 128
 //! GROUPS ceildiv(VOCAB, 2048)
-//! SHARED LOCAL_X * 24
+//! SHARED uvec4 part[LOCAL_X]
 //! REQUIRE VOCAB < 524288
-//! CHUNK fixed
-//! CHUNK sample
-//! CHUNK nucleus
-//! CHUNK kept
-
-shared uvec4 part[LOCAL_X];
+//! LIB fixed
+//! LIB sample
+//! LIB nucleus
+//! LIB kept
 
 void body(uvec3 group)
 {

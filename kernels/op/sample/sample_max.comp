@@ -10,11 +10,9 @@
 //! STEP read
 //! LOCAL SOFTWARE ? 32 : 128
 //! GROUPS ceildiv(VOCAB, 2048)
-//! SHARED LOCAL_X * 8
-//! CHUNK fixed
-//! CHUNK sample
-
-shared uvec2 best[LOCAL_X];
+//! SHARED uvec2 best[LOCAL_X]
+//! LIB fixed
+//! LIB sample
 
 void body(uvec3 group)
 {

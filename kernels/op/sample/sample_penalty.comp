@@ -14,12 +14,10 @@
 //! STEP read
 //! LOCAL SOFTWARE ? 32 : 128
 //! GROUPS 1
-//! SHARED 8192
+//! SHARED uint seen[2048]
 
 const uint SLOTS = 2048u;
 const uint FREE = 0xffffffffu;
-
-shared uint seen[2048];
 
 // Whether this call is the first for `id` in its group.
 bool first_sight(uint id)

@@ -17,19 +17,19 @@
 //! STEP write
 //! LOCAL SOFTWARE ? 32 : KIND_topk ? min(512, MAX_INVOCATIONS) : 128
 //! GROUPS 1
-//! SHARED KIND_topk ? 1088 + LOCAL_X * 9 + 128 * 28 + 4 : LOCAL_X * 8
-//! CHUNK fixed
-//! CHUNK sample
-//! CHUNK philox
-//! CHUNK select
+//! SHARED uvec4 chosen[KIND_topk ? 128 : 0] // key, id, weight at temperature 1
+//! SHARED uint exponents[KIND_topk ? 128 : 0]
+//! SHARED uvec2 tempered[KIND_topk ? 128 : 0]
+//! SHARED uint picked
+//! SHARED uvec2 part[KIND_greedy ? LOCAL_X : 0]
+//! LIB fixed
+//! LIB sample
+//! LIB philox
+//! LIB select
 
 const uint NOBODY = 0xffffffffu;
 
 #if KIND_topk
-shared uvec4 chosen[128]; // key, id, weight at temperature 1
-shared uint exponents[128];
-shared uvec2 tempered[128];
-shared uint picked;
 uint wanted;
 
 uint slot_of(uint i)
@@ -106,7 +106,6 @@ uint choose(uint lane)
 #endif
 
 #if KIND_greedy
-shared uvec2 part[LOCAL_X];
 
 uint choose(uint lane)
 {

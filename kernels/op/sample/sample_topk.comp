@@ -11,10 +11,9 @@
 //! STEP read
 //! LOCAL SOFTWARE ? 32 : min(256, MAX_INVOCATIONS)
 //! GROUPS ceildiv(VOCAB, 2048)
-//! SHARED 1088 + LOCAL_X * 9
-//! CHUNK fixed
-//! CHUNK sample
-//! CHUNK select
+//! LIB fixed
+//! LIB sample
+//! LIB select
 
 // What select_key() and select_take() refer to: the slice, and whether the step is still running.
 uint slice;

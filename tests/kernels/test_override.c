@@ -189,7 +189,7 @@ static void test_swap_between_two_tokens(void **state)
     int32_t ids[PROMPT + ANSWER], next;
     memcpy(ids, prompt, sizeof(prompt));
     memcpy(ids + PROMPT, greedy, sizeof(greedy));
-    char *path = write_edited("sample_pick", "// The choice", "// My choice");
+    char *path = write_edited("sample_pick", "// The chosen", "// My choice");
     dgl_session_trim(engine.session, 0);
     for (size_t i = 0; i < ANSWER; i++) {
         if (i % 2)
@@ -255,8 +255,8 @@ static const struct broken brokens[] = {
     {"GLSL that does not compile", "norm_rms", "sum += dot(x, x);", "sum += dot(x, nonsense);",
      "nonsense"},
     {"a missing semicolon", "norm_rms", "barrier();", "barrier()", "mine.comp"},
-    {"a function that is not there", "sample_pick", "uint id = choose(lane);",
-     "uint id = pick(lane);", "mine.comp"},
+    {"a function that is not there", "sample_pick", "uint id = choose(tid);",
+     "uint id = pick(tid);", "mine.comp"},
     {"an unknown directive", "norm_rms", "//! GROUPS T", "//! GROUPS T\n//! GROPUS T", "GROPUS"},
     {"a buffer that the operation does not have", "norm_rms", "//! BIND read vec4 G",
      "//! BIND read vec4 G\n//! BIND read vec4 EXTRA", "EXTRA"},
@@ -265,9 +265,9 @@ static const struct broken brokens[] = {
     {"a parameter of another type", "norm_rms", "//! PARAM float eps", "//! PARAM uint eps", "eps"},
     {"a constant that the operation does not have", "norm_rms", "//! CONST H X_STRIDE",
      "//! CONST H BOGUS X_STRIDE", "BOGUS"},
-    {"more shared memory than any device has", "norm_rms", "squares[64]", "squares[99999999]",
-     "99999999"},
-    {"a local size beyond the device", "norm_rms", "//! LOCAL 64", "//! LOCAL 65536", "65536"},
+    {"more shared memory than any device has", "norm_rms", "squares[WG_SIZE]", "squares[99999999]",
+     "SHARED is 399999996"},
+    {"a local size beyond the device", "norm_rms", "//! LOCAL WG_SIZE", "//! LOCAL 65536", "65536"},
     {"no groups at all", "norm_rms", "//! GROUPS T", "//! GROUPS 0", "GROUPS"},
 };
 

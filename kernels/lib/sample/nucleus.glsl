@@ -1,5 +1,5 @@
 // The edge of top-p from the histograms of sample_hist: mass by exponent, 1024 bins a level, 29
-// bits of exponent as digits of 10, 10 and 9 bits. Needs libs fixed and sample. Every invocation
+// bits of exponent as digits of 10, 10 and 9 bits. Needs libs uint64 and sample. Every invocation
 // of the group calls these.
 //
 //! SHARED uvec2 nucleus_part[LOCAL_X]
@@ -22,13 +22,13 @@ uvec2 nucleus_bin(uint level, uint bin)
 }
 
 // Finds the next digit: the first bin at which the mass up to and with it reaches the target.
-void nucleus_step(uint lane, uint level, uint top_p_q, inout nucleus n)
+void nucleus_step(uint tid, uint level, uint top_p_q, inout nucleus n)
 {
     const uint SHARE = 1024u / uint(LOCAL_X);
     uvec2 sum = uvec2(0u);
     for (uint i = 0u; i < SHARE; i++)
-        sum = u64_add(sum, nucleus_bin(level, lane * SHARE + i));
-    nucleus_part[lane] = sum;
+        sum = u64_add(sum, nucleus_bin(level, tid * SHARE + i));
+    nucleus_part[tid] = sum;
     memoryBarrierShared(); barrier();
     if (level == 0u) {
         sum = uvec2(0u);
@@ -55,22 +55,22 @@ void nucleus_step(uint lane, uint level, uint top_p_q, inout nucleus n)
 }
 
 // The edge after `levels` levels; with top-p off everything lies before it.
-nucleus nucleus_find(uint lane, uint levels, uint top_p_q)
+nucleus nucleus_find(uint tid, uint levels, uint top_p_q)
 {
     nucleus n = nucleus(top_p_q == 0u ? NEVER : 0u, uvec2(0u), uvec2(0u));
     if (top_p_q != 0u)
         for (uint level = 0u; level < levels; level++)
-            nucleus_step(lane, level, top_p_q, n);
+            nucleus_step(tid, level, top_p_q, n);
     return n;
 }
 
 // The best key of all slices, as sample_max left them; 0 when no logit is a number.
-uint nucleus_best(uint lane)
+uint nucleus_best(uint tid)
 {
     uint best = 0u;
-    for (uint s = lane; s < SLICES; s += uint(LOCAL_X))
+    for (uint s = tid; s < SLICES; s += uint(LOCAL_X))
         best = max(best, CAND[CAND_FIRST + 2u * s]);
-    nucleus_part[lane] = uvec2(best, 0u);
+    nucleus_part[tid] = uvec2(best, 0u);
     memoryBarrierShared(); barrier();
     for (uint l = 0u; l < uint(LOCAL_X); l++)
         best = max(best, nucleus_part[l].x);

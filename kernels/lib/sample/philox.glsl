@@ -1,5 +1,5 @@
 // Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", 2011).
-// Needs lib fixed.
+// Needs lib uint64.
 uvec4 philox(uvec4 counter, uvec2 key)
 {
     for (int i = 0; i < 10; i++) {

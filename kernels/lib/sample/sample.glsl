@@ -1,10 +1,10 @@
-// How a logit is ranked and weighed (docs/formats.md, "Random numbers and sampling"): one
-// subtraction and one product in f32, each correctly rounded, then integers. Needs lib fixed.
+// Rank and weight of a logit (docs/formats.md, "Random numbers and sampling"): one
+// subtraction and one product in f32, each correctly rounded, then integers. Needs lib uint64.
 
 const uint SLICE = 2048u;
 const uint SLICES = (uint(VOCAB) + SLICE - 1u) / SLICE;
 
-// CAND: what lies where.
+// Layout of CAND (docs/operations.md, sample_*).
 const uint CAND_FIRST = 4u;
 const uint CAND_HIST = CAND_FIRST + 2u * SLICES;
 const uint CAND_MASS = CAND_HIST + 6144u;

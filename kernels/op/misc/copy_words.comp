@@ -1,6 +1,7 @@
 // DST = SRC: the plain copy whose speed `bench` holds other kernels against.
 //
-// 16 bytes per load, EACH loads per lane, neighbouring lanes at neighbouring addresses.
+// DST[i] = SRC[i] for i < rows, 16 bytes each. Group x copies WG_SIZE * EACH of them: EACH loads per
+// invocation, neighbouring invocations at neighbouring addresses.
 //
 //! NAME copy_words
 //! OP copy
@@ -9,14 +10,15 @@
 //! BIND write uvec4 DST
 //! PARAM uint rows
 //! TUNE EACH = 4 in 1 2 4 8
-//! LOCAL 128
-//! GROUPS ceildiv(BAND, 128 * EACH)
+//! TUNE WG_SIZE = 128 in 32 64 128 256
+//! LOCAL WG_SIZE
+//! GROUPS ceildiv(BAND, WG_SIZE * EACH)
 
 void body(uvec3 group)
 {
-    uint from = group.x * uint(128 * EACH) + gl_LocalInvocationID.x;
+    uint from = group.x * uint(LOCAL_X * EACH) + gl_LocalInvocationID.x;
     for (int i = 0; i < EACH; i++) {
-        uint at = from + uint(128 * i);
+        uint at = from + uint(LOCAL_X * i);
         if (at < rows)
             DST[at] = SRC[at];
     }

@@ -1,7 +1,8 @@
-// Token ids to rows of the embedding table: one element per lane, one token per row of groups.
+// Token ids to rows of the embedding table: one element per invocation.
 //
 // X[t, i] = scale * W[IDS[pos + t], i] for the tokens whose id lies in this band of the table.
-// Groups: x covers the H columns, y the T tokens.
+// W is [rows][W_STRIDE] words in its packed layout, X is [T][X_STRIDE]; the band holds ids row0 ..
+// row0 + rows - 1. Groups: x covers the H columns, y the T tokens.
 //
 //! NAME embed_rows
 //! OP embed
@@ -14,15 +15,16 @@
 //! PARAM uint rows
 //! PARAM float scale
 //! CONST H X_STRIDE W_STRIDE
-//! LOCAL 64
-//! GROUPS ceildiv(H, 64) T
+//! TUNE WG_SIZE = 64 in 32 64 128 256
+//! LOCAL WG_SIZE
+//! GROUPS ceildiv(H, WG_SIZE) T
 //! PREFER 10
 //! STEP read
 //! LIB weight_{weight}
 
 void body(uvec3 group)
 {
-    uint i = group.x * 64u + gl_LocalInvocationID.x, t = group.y;
+    uint i = group.x * uint(LOCAL_X) + gl_LocalInvocationID.x, t = group.y;
     if (i >= uint(H) || t >= step_tokens)
         return;
     uint id = IDS[step_pos + t] - row0; // wraps below the band, and is then not below `rows`

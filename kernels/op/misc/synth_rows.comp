@@ -1,8 +1,9 @@
 // Fills rows of weights with repeatable random values in their packed layout: deviation 0.02.
 //
-// One lane per word; a value depends on the seed, its row in the band and its column. f32, f16 and
-// bf16: the centred sum of four bytes of a hash. Block formats: random codes under fixed scales,
-// centred by minima, or by scales whose signs alternate.
+// W is [rows][W_STRIDE] words. One invocation per word; a value depends on the seed, its row in the
+// band and its column. f32, f16 and bf16: the centred sum of four bytes of a hash. Block formats:
+// random codes under fixed scales, centred by minima, or by scales whose signs alternate. Groups: x
+// covers the words of a row, y the rows, every 16,384th by the same group.
 //
 //! NAME synth_rows
 //! OP synth
@@ -12,8 +13,9 @@
 //! PARAM uint rows
 //! PARAM uint seed
 //! CONST K W_STRIDE
-//! LOCAL 64
-//! GROUPS ceildiv(W_STRIDE, 64) min(BAND, 16384)
+//! TUNE WG_SIZE = 64 in 32 64 128 256
+//! LOCAL WG_SIZE
+//! GROUPS ceildiv(W_STRIDE, WG_SIZE) min(BAND, 16384)
 //! PREFER 10
 //! LIB half
 
@@ -76,7 +78,7 @@ uint word(uint w, uint h)
 
 void body(uvec3 group)
 {
-    uint w = group.x * 64u + gl_LocalInvocationID.x;
+    uint w = group.x * uint(LOCAL_X) + gl_LocalInvocationID.x;
     if (w >= uint(W_STRIDE))
         return;
     for (uint row = group.y; row < rows; row += min(rows, 16384u))

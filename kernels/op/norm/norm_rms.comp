@@ -1,9 +1,12 @@
 // RMS norm of one token per work group, with a single barrier.
 //
-// Y[t, i] = X[t, i] * rsqrt(mean_i(X[t, :]^2) + eps) * G[i], or added to Y. Each lane squares its
-// share of the row; after the barrier every lane adds up all 64 partial sums, at constant addresses
-// (the fast kind of shared load on llvmpipe, a broadcast on GPUs), in the same order, so that all
-// lanes have the same bits.
+// Y[t, i] = X[t, i] * rsqrt(mean_i(X[t, :]^2) + eps) * G[i] for i < H, or added to Y. X is
+// [T][X_STRIDE], Y is [T][Y_STRIDE], G is [H]; H and the strides are multiples of 4. Group x is
+// token t.
+//
+// Each invocation squares every WG_SIZE-th vec4 of the row. After the barrier each adds up all
+// partial sums as one balanced tree at constant addresses (the fast kind of shared load on
+// llvmpipe, a broadcast on GPUs): the order is fixed, so all invocations have the same bits.
 //
 //! NAME norm_rms
 //! OP norm
@@ -14,30 +17,41 @@
 //! BIND readwrite vec4 Y
 //! PARAM float eps
 //! CONST H X_STRIDE Y_STRIDE
-//! LOCAL 64
+//! TUNE WG_SIZE = 64 in 32 64 128 256
+//! LOCAL WG_SIZE
 //! GROUPS T
-//! SHARED float squares[64]
+//! SHARED float squares[WG_SIZE]
 //! PREFER 10
 //! STEP read
 
-#define SUM8(i) ((squares[i] + squares[i + 1]) + (squares[i + 2] + squares[i + 3]) + \
-                 ((squares[i + 4] + squares[i + 5]) + (squares[i + 6] + squares[i + 7])))
+#define SUM8(i)   ((squares[i] + squares[i + 1]) + (squares[i + 2] + squares[i + 3]) + \
+                   ((squares[i + 4] + squares[i + 5]) + (squares[i + 6] + squares[i + 7])))
+#define SUM32(i)  (SUM8(i) + SUM8(i + 8) + (SUM8(i + 16) + SUM8(i + 24)))
+#define SUM64(i)  (SUM32(i) + SUM32(i + 32))
+#define SUM128(i) (SUM64(i) + SUM64(i + 64))
 
 void body(uvec3 group)
 {
-    uint lane = gl_LocalInvocationID.x, t = min(group.x, step_tokens - 1u);
+    uint tid = gl_LocalInvocationID.x, t = min(group.x, step_tokens - 1u);
     uint x0 = t * uint(X_STRIDE / 4), y0 = t * uint(Y_STRIDE / 4);
     float sum = 0.0;
-    for (uint i = lane; i < uint(H / 4); i += 64u) {
+    for (uint i = tid; i < uint(H / 4); i += uint(LOCAL_X)) {
         vec4 x = X[x0 + i];
         sum += dot(x, x);
     }
-    squares[lane] = sum;
+    squares[tid] = sum;
     memoryBarrierShared(); barrier();
-    sum = (SUM8(0) + SUM8(8) + (SUM8(16) + SUM8(24))) +
-          (SUM8(32) + SUM8(40) + (SUM8(48) + SUM8(56)));
+#if WG_SIZE == 32
+    sum = SUM32(0);
+#elif WG_SIZE == 64
+    sum = SUM64(0);
+#elif WG_SIZE == 128
+    sum = SUM128(0);
+#else
+    sum = SUM128(0) + SUM128(128);
+#endif
     float r = inversesqrt(sum / float(H) + eps);
-    for (uint i = lane; i < uint(H / 4); i += 64u) {
+    for (uint i = tid; i < uint(H / 4); i += uint(LOCAL_X)) {
         vec4 y = X[x0 + i] * r * G[i];
 #if POST_add
         y += Y[y0 + i];

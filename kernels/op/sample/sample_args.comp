@@ -1,4 +1,7 @@
-// After a stop, zeroes the group counts of all later dispatches of the plan.
+// Zeroes the group counts of all later dispatches of the plan after a stop.
+//
+// ARGS is [count][3], the groups of glDispatchComputeIndirect. One group; it writes nothing while the
+// sequence is running.
 //
 //! NAME sample_args
 //! OP sample_args
@@ -6,7 +9,8 @@
 //! BIND write uint ARGS
 //! PARAM uint count
 //! STEP read
-//! LOCAL 64
+//! TUNE WG_SIZE = 64 in 32 64 128
+//! LOCAL WG_SIZE
 //! GROUPS 1
 
 void body(uvec3 group)

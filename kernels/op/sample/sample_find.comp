@@ -1,9 +1,11 @@
-// Draws from what top-p and min-p left of a whole vocabulary: every group finds the slice, the
-// slice's own group the id.
+// Draws a token of a whole vocabulary after top-p and min-p.
 //
 // Tokens on the edge of top-p share one exponent; the first `room` of them, by id, stay. The draw
 // is a number below the whole mass, and the id is the first at which the running mass, in order of
 // ids, exceeds it.
+//
+// Group x is a slice of 2048 tokens. Every group adds up the slices' masses before its own
+// (sample_mass); the group whose slice holds the draw writes the id to CAND[0].
 //
 //! NAME sample_find
 //! OP sample_find
@@ -12,15 +14,16 @@
 //! BIND readwrite uint CAND
 //! CONST VOCAB
 //! STEP read
-//! LOCAL SOFTWARE ? 32 : 128
+//! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256
+//! LOCAL WG_SIZE
 //! GROUPS ceildiv(VOCAB, 2048)
 //! SHARED uvec4 part[LOCAL_X] // tokens on the edge, mass
 //! REQUIRE VOCAB < 524288
-//! LIB fixed
+//! LIB uint64
 //! LIB sample
 //! LIB philox
 //! LIB nucleus
-//! LIB kept
+//! LIB top_p_mass
 
 // Running state of a walk over tokens or slices in order of ids.
 struct walk {
@@ -51,10 +54,10 @@ uint tie_room(nucleus n)
 
 void body(uvec3 group)
 {
-    uint lane = gl_LocalInvocationID.x;
-    uint best = nucleus_best(lane);
-    nucleus n = nucleus_find(lane, 3u, step_top_p_q);
-    uvec2 tie_weight = n.edge == NEVER ? uvec2(0u) : kept_weight(n.edge);
+    uint tid = gl_LocalInvocationID.x;
+    uint best = nucleus_best(tid);
+    nucleus n = nucleus_find(tid, 3u, step_top_p_q);
+    uvec2 tie_weight = n.edge == NEVER ? uvec2(0u) : min_p_weight(n.edge);
     walk whole = walk(tie_room(n), uvec2(0u));
     walk start = whole;
     for (uint s = 0u; s < SLICES; s++) {
@@ -67,28 +70,28 @@ void body(uvec3 group)
 
     // This slice, a run of neighbouring tokens per invocation.
     const uint RUN = SLICE / uint(LOCAL_X);
-    uint begin = min(group.x * SLICE + lane * RUN, uint(VOCAB));
+    uint begin = min(group.x * SLICE + tid * RUN, uint(VOCAB));
     uint end = min(begin + RUN, uint(VOCAB));
     uvec4 own = uvec4(0u);
     for (uint i = begin; i < end; i++) {
         uint exponent = sample_exponent(sample_key(LOGITS[i]), best);
         own.x += exponent == n.edge && n.edge != NEVER ? 1u : 0u;
-        own.yz = u64_add(own.yz, kept_before(exponent, n.edge));
+        own.yz = u64_add(own.yz, top_p_weight(exponent, n.edge));
     }
-    part[lane] = own;
+    part[tid] = own;
     memoryBarrierShared(); barrier();
     if (step_stopped != 0u)
         return;
-    for (uint l = 0u; l < lane; l++)
+    for (uint l = 0u; l < tid; l++)
         walk_on(start, part[l].x, part[l].yz, tie_weight);
     for (uint i = begin; i < end; i++) {
         uint exponent = sample_exponent(sample_key(LOGITS[i]), best);
         uvec2 before = start.mass;
         uint ties = exponent == n.edge && n.edge != NEVER ? 1u : 0u;
-        walk_on(start, ties, kept_before(exponent, n.edge), tie_weight);
+        walk_on(start, ties, top_p_weight(exponent, n.edge), tie_weight);
         if (best != 0u && !u64_less(draw, before) && u64_less(draw, start.mass))
             CAND[0] = i;
     }
-    if (best == 0u && group.x == 0u && lane == 0u)
+    if (best == 0u && group.x == 0u && tid == 0u)
         CAND[0] = 0xffffffffu;
 }

@@ -1,5 +1,8 @@
 // Mass per digit of the exponent, for top-p over a whole vocabulary: level LEVEL of three.
 //
+// Adds to 1024 bins of 64 bits at CAND_HIST + 2048 LEVEL of CAND, which sample_max has cleared.
+// Group x covers 2048 tokens.
+//
 // Level 0 counts every token by the first 10 of its exponent's 29 bits; levels 1 and 2 only those
 // that share the digits before with the edge found so far. Masses are integers of 64 bits, gathered
 // per group in shared memory and added with atomics, low word first: the old value tells whether it
@@ -12,29 +15,30 @@
 //! BIND readwrite uint CAND
 //! CONST VOCAB LEVEL
 //! STEP read
-//! LOCAL SOFTWARE ? 32 : 128
+//! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256
+//! LOCAL WG_SIZE
 //! GROUPS ceildiv(VOCAB, 2048)
 //! SHARED uint mass_low[1024]
 //! SHARED uint mass_high[1024]
 //! REQUIRE VOCAB < 524288 && LEVEL >= 0 && LEVEL <= 2
-//! LIB fixed
+//! LIB uint64
 //! LIB sample
 //! LIB nucleus
 
 void body(uvec3 group)
 {
-    uint lane = gl_LocalInvocationID.x;
-    for (uint i = lane; i < 1024u; i += uint(LOCAL_X)) {
+    uint tid = gl_LocalInvocationID.x;
+    for (uint i = tid; i < 1024u; i += uint(LOCAL_X)) {
         mass_low[i] = 0u;
         mass_high[i] = 0u;
     }
-    uint best = nucleus_best(lane);
-    nucleus n = nucleus_find(lane, uint(LEVEL), step_top_p_q);
+    uint best = nucleus_best(tid);
+    nucleus n = nucleus_find(tid, uint(LEVEL), step_top_p_q);
     uint begin = group.x * SLICE, end = min(begin + SLICE, uint(VOCAB));
     if (step_stopped != 0u || step_top_p_q == 0u || best == 0u)
         end = begin;
     uint shift = nucleus_shift(uint(LEVEL));
-    for (uint i = begin + lane; i < end; i += uint(LOCAL_X)) {
+    for (uint i = begin + tid; i < end; i += uint(LOCAL_X)) {
         uint exponent = sample_exponent(sample_key(LOGITS[i]), best);
         uvec2 weight = sample_weight(exponent);
 #if LEVEL > 0
@@ -54,7 +58,7 @@ void body(uvec3 group)
         }
     }
     memoryBarrierShared(); barrier();
-    for (uint i = lane; i < 1024u; i += uint(LOCAL_X)) {
+    for (uint i = tid; i < 1024u; i += uint(LOCAL_X)) {
         uvec2 mass = uvec2(mass_low[i], mass_high[i]);
         if (mass != uvec2(0u)) {
             uint at = CAND_HIST + 2048u * uint(LEVEL) + 2u * i;

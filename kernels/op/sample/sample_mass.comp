@@ -1,5 +1,8 @@
-// Mass of each slice at the wanted temperature, after top-p and min-p: of the tokens before the
-// edge of top-p; and how many lie on it.
+// Mass of each slice at the wanted temperature after top-p and min-p.
+//
+// Slice s of 2048 tokens goes to CAND_MASS + 4 s of CAND: the number of tokens whose exponent is the
+// edge of top-p, and the 64-bit mass (low, high) of those below the edge. Group x is slice x; sums
+// of integers do not depend on the order.
 //
 //! NAME sample_mass
 //! OP sample_mass
@@ -8,31 +11,32 @@
 //! BIND readwrite uint CAND
 //! CONST VOCAB
 //! STEP read
-//! LOCAL SOFTWARE ? 32 : 128
+//! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256
+//! LOCAL WG_SIZE
 //! GROUPS ceildiv(VOCAB, 2048)
 //! SHARED uvec4 part[LOCAL_X]
 //! REQUIRE VOCAB < 524288
-//! LIB fixed
+//! LIB uint64
 //! LIB sample
 //! LIB nucleus
-//! LIB kept
+//! LIB top_p_mass
 
 void body(uvec3 group)
 {
-    uint lane = gl_LocalInvocationID.x;
-    uint best = nucleus_best(lane);
-    uint edge = nucleus_find(lane, 3u, step_top_p_q).edge;
+    uint tid = gl_LocalInvocationID.x;
+    uint best = nucleus_best(tid);
+    uint edge = nucleus_find(tid, 3u, step_top_p_q).edge;
     uint begin = group.x * SLICE, end = min(begin + SLICE, uint(VOCAB));
     uvec2 mass = uvec2(0u);
     uint ties = 0u;
-    for (uint i = begin + lane; i < end; i += uint(LOCAL_X)) {
+    for (uint i = begin + tid; i < end; i += uint(LOCAL_X)) {
         uint exponent = sample_exponent(sample_key(LOGITS[i]), best);
-        mass = u64_add(mass, kept_before(exponent, edge));
+        mass = u64_add(mass, top_p_weight(exponent, edge));
         ties += exponent == edge && edge != NEVER ? 1u : 0u;
     }
-    part[lane] = uvec4(ties, mass, 0u);
+    part[tid] = uvec4(ties, mass, 0u);
     memoryBarrierShared(); barrier();
-    if (lane != 0u || step_stopped != 0u || begin >= uint(VOCAB))
+    if (tid != 0u || step_stopped != 0u || begin >= uint(VOCAB))
         return;
     for (uint l = 1u; l < uint(LOCAL_X); l++) {
         ties += part[l].x;

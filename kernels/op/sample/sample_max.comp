@@ -1,5 +1,10 @@
 // The best logit of each slice of 2048: key and id, ties to the lowest id.
 //
+// LOGITS is [VOCAB] f32. Slice s goes to CAND_FIRST + 2 s of CAND as (key, id); keys order logits as
+// unsigned integers (lib sample). Group x is slice x: each invocation takes every WG_SIZE-th logit,
+// the first one then compares their bests. kind=full also clears the histograms of sample_hist,
+// shared out among all groups.
+//
 //! NAME sample_max
 //! OP sample_max
 //! VARIANT baseline
@@ -8,27 +13,28 @@
 //! BIND write uint CAND
 //! CONST VOCAB
 //! STEP read
-//! LOCAL SOFTWARE ? 32 : 128
+//! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256
+//! LOCAL WG_SIZE
 //! GROUPS ceildiv(VOCAB, 2048)
 //! SHARED uvec2 best[LOCAL_X]
-//! LIB fixed
+//! LIB uint64
 //! LIB sample
 
 void body(uvec3 group)
 {
-    uint lane = gl_LocalInvocationID.x;
+    uint tid = gl_LocalInvocationID.x;
     uint begin = group.x * SLICE, end = min(begin + SLICE, uint(VOCAB));
     uint key = 0u, id = begin;
-    for (uint i = begin + lane; i < end; i += uint(LOCAL_X)) {
+    for (uint i = begin + tid; i < end; i += uint(LOCAL_X)) {
         uint other = sample_key(LOGITS[i]);
         id = other > key ? i : id;
         key = max(key, other);
     }
-    best[lane] = uvec2(key, id);
+    best[tid] = uvec2(key, id);
     memoryBarrierShared(); barrier();
     if (step_stopped != 0u || begin >= uint(VOCAB))
         return;
-    if (lane == 0u) {
+    if (tid == 0u) {
         for (uint l = 1u; l < uint(LOCAL_X); l++) {
             uvec2 other = best[l];
             bool better = other.x > key || (other.x == key && key != 0u && other.y < id);
@@ -39,7 +45,7 @@ void body(uvec3 group)
         CAND[CAND_FIRST + 2u * group.x + 1u] = id;
     }
 #if KIND_full
-    for (uint i = group.x * uint(LOCAL_X) + lane; i < 6144u; i += SLICES * uint(LOCAL_X))
+    for (uint i = group.x * uint(LOCAL_X) + tid; i < 6144u; i += SLICES * uint(LOCAL_X))
         CAND[CAND_HIST + i] = 0u;
 #endif
 }

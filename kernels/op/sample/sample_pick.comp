@@ -1,9 +1,10 @@
-// The choice of a token and the step to the next: writes the id, advances the step state, notices
-// stop ids and a full context.
+// The chosen token's id, and the step state advanced by it: position, draws, stop ids, a full
+// context.
 //
-// Greedy: the best of the slices' best. topk: the top_k best of the slices' candidates, top-p,
-// min-p, temperature and draw among them; every question about rank or running mass is answered by
-// comparing with all of them, at most 128. full: the id that sample_find left. One group.
+// kind=greedy: the best of the slices' best. kind=topk: the top_k best of the slices' candidates,
+// then top-p, min-p, temperature and draw among them; ranks and running masses are found by
+// comparison with all of them, at most 128. kind=full: the id that sample_find left in CAND[0].
+// STOPS is a count and as many ids. One group.
 //
 //! NAME sample_pick
 //! OP sample_pick
@@ -15,17 +16,18 @@
 //! BIND readwrite uint STEP
 //! CONST VOCAB
 //! STEP write
-//! LOCAL SOFTWARE ? 32 : KIND_topk ? min(512, MAX_INVOCATIONS) : 128
+//! TUNE WG_SIZE = SOFTWARE ? 32 : KIND_topk && MAX_INVOCATIONS >= 512 ? 512 : 128 in 32 128 256 512
+//! LOCAL WG_SIZE
 //! GROUPS 1
 //! SHARED uvec4 chosen[KIND_topk ? 128 : 0] // key, id, weight at temperature 1
 //! SHARED uint exponents[KIND_topk ? 128 : 0]
 //! SHARED uvec2 tempered[KIND_topk ? 128 : 0]
 //! SHARED uint picked
 //! SHARED uvec2 part[KIND_greedy ? LOCAL_X : 0]
-//! LIB fixed
+//! LIB uint64
 //! LIB sample
 //! LIB philox
-//! LIB select
+//! LIB radix_topk
 
 const uint NOBODY = 0xffffffffu;
 
@@ -37,12 +39,12 @@ uint slot_of(uint i)
     return CAND_FIRST + 2u * (i / wanted * 128u + i % wanted);
 }
 
-uint select_key(uint i)
+uint radix_topk_key(uint i)
 {
     return CAND[slot_of(i)];
 }
 
-void select_take(uint slot, uint i)
+void radix_topk_take(uint slot, uint i)
 {
     chosen[slot] = uvec4(CAND[slot_of(i)], CAND[slot_of(i) + 1u], 0u, 0u);
 }
@@ -59,18 +61,18 @@ bool within_top_p(uint i, uvec2 target)
     return u64_less(before, target);
 }
 
-uint choose(uint lane)
+uint choose(uint tid)
 {
-    select_best(lane, SLICES * wanted, wanted);
+    radix_topk(tid, SLICES * wanted, wanted);
     uint best = 0u;
     for (uint j = 0u; j < wanted; j++)
         best = max(best, chosen[j].x);
     memoryBarrierShared(); barrier();
-    for (uint i = lane; i < wanted; i += uint(LOCAL_X)) {
+    for (uint i = tid; i < wanted; i += uint(LOCAL_X)) {
         exponents[i] = sample_exponent(chosen[i].x, best);
         chosen[i].zw = sample_weight(exponents[i]);
     }
-    if (lane == 0u)
+    if (tid == 0u)
         picked = NOBODY;
     memoryBarrierShared(); barrier();
 
@@ -79,7 +81,7 @@ uint choose(uint lane)
         sum = u64_add(sum, chosen[j].zw);
     uvec2 target = sample_target(sum, STEP[STEP_top_p_q]);
     uvec2 least = sample_min_weight(STEP[STEP_min_p_q]);
-    for (uint i = lane; i < wanted; i += uint(LOCAL_X)) {
+    for (uint i = tid; i < wanted; i += uint(LOCAL_X)) {
         bool keep = STEP[STEP_top_p_q] == 0u || within_top_p(i, target);
         keep = keep && !u64_less(chosen[i].zw, least);
         uint exponent = sample_tempered(exponents[i], STEP[STEP_inv_temp]);
@@ -92,7 +94,7 @@ uint choose(uint lane)
         sum = u64_add(sum, tempered[j]);
     uvec2 bits = draw_bits(STEP[STEP_draws], STEP[STEP_seed_lo], STEP[STEP_seed_hi]);
     uvec2 draw = u64_mul_high(bits, sum);
-    for (uint i = lane; i < wanted; i += uint(LOCAL_X)) {
+    for (uint i = tid; i < wanted; i += uint(LOCAL_X)) {
         uvec2 before = uvec2(0u);
         for (uint j = 0u; j < wanted; j++)
             if (chosen[j].y < chosen[i].y)
@@ -107,15 +109,15 @@ uint choose(uint lane)
 
 #if KIND_greedy
 
-uint choose(uint lane)
+uint choose(uint tid)
 {
     uvec2 best = uvec2(0u, NOBODY);
-    for (uint s = lane; s < SLICES; s += uint(LOCAL_X)) {
+    for (uint s = tid; s < SLICES; s += uint(LOCAL_X)) {
         uvec2 other = uvec2(CAND[CAND_FIRST + 2u * s], CAND[CAND_FIRST + 2u * s + 1u]);
         if (other.x > best.x)
             best = other;
     }
-    part[lane] = best;
+    part[tid] = best;
     memoryBarrierShared(); barrier();
     for (uint l = 0u; l < uint(LOCAL_X); l++)
         if (part[l].x > best.x || (part[l].x == best.x && part[l].y < best.y))
@@ -125,7 +127,7 @@ uint choose(uint lane)
 #endif
 
 #if KIND_full
-uint choose(uint lane)
+uint choose(uint tid)
 {
     return CAND[0];
 }
@@ -150,13 +152,13 @@ void advance(uint id)
 
 void body(uvec3 group)
 {
-    uint lane = gl_LocalInvocationID.x;
+    uint tid = gl_LocalInvocationID.x;
 #if KIND_topk
     wanted = clamp(STEP[STEP_top_k], 1u, 128u);
 #endif
     bool running = STEP[STEP_stopped] == 0u && group.x == 0u;
-    uint id = choose(lane);
+    uint id = choose(tid);
     memoryBarrierShared(); barrier(); // everyone has read STEP
-    if (running && lane == 0u)
+    if (running && tid == 0u)
         advance(id);
 }

@@ -1,6 +1,9 @@
 // The top_k best logits of each slice of 2048: keys and ids, ties to the lowest id, in no order of
 // rank.
 //
+// LOGITS is [VOCAB] f32. Slice s goes to CAND_FIRST + 256 s of CAND as up to 128 pairs (key, id); a
+// slice with fewer logits than top_k is filled up with key 0. Group x is slice x.
+//
 //! NAME sample_topk
 //! OP sample_topk
 //! VARIANT baseline
@@ -9,40 +12,41 @@
 //! BIND write uint CAND
 //! CONST VOCAB
 //! STEP read
-//! LOCAL SOFTWARE ? 32 : min(256, MAX_INVOCATIONS)
+//! TUNE WG_SIZE = SOFTWARE ? 32 : MAX_INVOCATIONS >= 256 ? 256 : 128 in 32 64 128 256
+//! LOCAL WG_SIZE
 //! GROUPS ceildiv(VOCAB, 2048)
-//! LIB fixed
+//! LIB uint64
 //! LIB sample
-//! LIB select
+//! LIB radix_topk
 
-// What select_key() and select_take() refer to: the slice, and whether the step is still running.
+// What radix_topk_key() and radix_topk_take() refer to: the slice, and whether the step is still running.
 uint slice;
 bool live;
 
-uint select_key(uint i)
+uint radix_topk_key(uint i)
 {
     return sample_key(LOGITS[slice * SLICE + i]);
 }
 
-void select_take(uint slot, uint i)
+void radix_topk_take(uint slot, uint i)
 {
     uint at = CAND_FIRST + 2u * (slice * 128u + slot);
     if (live) {
-        CAND[at] = select_key(i);
+        CAND[at] = radix_topk_key(i);
         CAND[at + 1u] = slice * SLICE + i;
     }
 }
 
 void body(uvec3 group)
 {
-    uint lane = gl_LocalInvocationID.x;
+    uint tid = gl_LocalInvocationID.x;
     live = step_stopped == 0u && group.x < SLICES;
     slice = min(group.x, SLICES - 1u);
     uint count = min(SLICE, uint(VOCAB) - slice * SLICE);
     uint wanted = clamp(step_top_k, 1u, 128u);
     uint k = min(wanted, count);
-    select_best(lane, count, k);
-    for (uint i = k + lane; i < wanted; i += uint(LOCAL_X)) {
+    radix_topk(tid, count, k);
+    for (uint i = k + tid; i < wanted; i += uint(LOCAL_X)) {
         uint at = CAND_FIRST + 2u * (slice * 128u + i);
         if (live) {
             CAND[at] = 0u;

@@ -34,6 +34,12 @@ bool dgl_path_is_dir(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+bool dgl_path_is_link(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
+}
+
 char *dgl_path_join(const char *dir, const char *name)
 {
     struct dgl_buf buf = {0};

@@ -26,6 +26,7 @@ enum dgl_status dgl_stream_slurp(const struct dgl_log *log, const char *path, si
 bool dgl_path_exists(const char *path);
 bool dgl_path_present(const char *path); /* the same, or a link to nothing */
 bool dgl_path_is_dir(const char *path);
+bool dgl_path_is_link(const char *path);
 /* What is to be replaced when a user names `path`: what a link names, not the link (/dev/stdout is
  * one). What is not there yet, and a link to nothing, is written where it stands. To be freed;
  * NULL: out of memory. */

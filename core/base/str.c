@@ -25,6 +25,12 @@ bool dgl_str_starts(struct dgl_str text, const char *prefix)
     return len <= text.len && (len == 0 || memcmp(text.p, prefix, len) == 0);
 }
 
+bool dgl_str_ends(struct dgl_str text, const char *suffix)
+{
+    size_t len = strlen(suffix);
+    return len <= text.len && (len == 0 || memcmp(text.p + text.len - len, suffix, len) == 0);
+}
+
 static bool is_blank(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');

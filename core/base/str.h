@@ -16,6 +16,7 @@ struct dgl_str {
 struct dgl_str dgl_str_of(const char *text); /* NULL gives the empty string */
 bool dgl_str_eq(struct dgl_str a, const char *b);
 bool dgl_str_starts(struct dgl_str text, const char *prefix);
+bool dgl_str_ends(struct dgl_str text, const char *suffix);
 struct dgl_str dgl_str_trim(struct dgl_str text); /* ASCII blanks off both ends */
 /* Takes the next part up to `sep` off the front of *rest; false when *rest is exhausted. */
 bool dgl_str_split(struct dgl_str *rest, char sep, struct dgl_str *part);

@@ -8,10 +8,13 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/base/log.h"
 #include "kernels/format/kernel_parser.h"
 #include "kernels/set/embedded.h"
 
-#define FILE_MAX (1u << 20) /* bytes of a kernel file */
+#define FILE_MAX         (1u << 20) /* bytes of a kernel file */
+#define WALK_DEPTH_MAX   8          /* folders within folders of a user's directory */
+#define WALK_FOLDERS_MAX 1000       /* of it */
 
 struct kernel_set {
     atomic_uint refs;
@@ -150,6 +153,9 @@ static enum dgl_status add_lib(const struct addition *a, const char *file)
     size_t i = 0;
     while (i < set->num_libs && strcmp(set->libs[i]->name, lib->name) != 0)
         i++;
+    if (i < set->num_libs && set->libs[i]->source == a->source)
+        return dgl_fail(a->log, DGL_ERR_KERNEL, "%s: the lib's name is also that of %s", a->path,
+                        set->libs[i]->path);
     if (i == set->num_libs) {
         if (!dgl_grow((void **)&set->libs, &set->cap_libs, i + 1, sizeof(*set->libs)))
             return dgl_fail_memory(a->log, "the list of libs", i);
@@ -157,12 +163,6 @@ static enum dgl_status add_lib(const struct addition *a, const char *file)
     }
     set->libs[i] = lib;
     return DGL_OK;
-}
-
-static bool ends_with(const char *name, const char *end)
-{
-    size_t a = strlen(name), b = strlen(end);
-    return a > b && strcmp(name + a - b, end) == 0;
 }
 
 static enum dgl_status add_builtins(const struct dgl_log *log, struct kernel_set *set)
@@ -174,7 +174,7 @@ static enum dgl_status add_builtins(const struct dgl_log *log, struct kernel_set
         a.path = dgl_arena_printf(&set->arena, "kernels/%s", e->path);
         if (!a.path)
             status = dgl_fail_memory(log, "the list of kernels", set->count);
-        else if (ends_with(e->path, ".glsl"))
+        else if (dgl_str_ends(dgl_str_of(e->path), ".glsl"))
             status = add_lib(&a, strrchr(a.path, '/') + 1);
         else
             status = add_kernel(&a);
@@ -201,23 +201,44 @@ static enum dgl_status add_file(const struct dgl_log *log, struct kernel_set *se
     return lib ? add_lib(&a, lib) : add_kernel(&a);
 }
 
-/* Files of one directory with the given ending, in the order of their names; *count is raised by
- * each. */
-static enum dgl_status add_files(const struct dgl_log *log, struct kernel_set *set, const char *dir,
-                                 const char *ending, uint32_t source, size_t *count)
+/* A user's directory of kernel files, walked with its folders. */
+struct walk {
+    const struct dgl_log *log;
+    struct kernel_set *set;
+    uint32_t source;
+    size_t files, folders;
+};
+
+/* The files of one folder in the order of their names, then its folders likewise. Hidden folders
+ * and links to folders are left alone. */
+static enum dgl_status add_folder(struct walk *walk, const char *dir, uint32_t depth)
 {
-    bool libs = strcmp(ending, ".glsl") == 0;
     char **names = NULL;
     size_t num_names = 0;
-    enum dgl_status status = dgl_dir_list(log, dir, &names, &num_names);
-    for (size_t i = 0; i < num_names && status == DGL_OK; i++) {
-        if (!ends_with(names[i], ending))
+    if (depth > WALK_DEPTH_MAX || walk->folders++ == WALK_FOLDERS_MAX)
+        return dgl_fail(walk->log, DGL_ERR_INVALID_ARG,
+                        "%s: a kernel directory has at most %d folders, %d deep", dir,
+                        WALK_FOLDERS_MAX, WALK_DEPTH_MAX);
+    enum dgl_status status = dgl_dir_list(walk->log, dir, &names, &num_names);
+    for (size_t i = 0; i < 2 * num_names && status == DGL_OK; i++) {
+        const bool want_folder = i >= num_names;
+        const char *name = names[i % num_names];
+        const bool lib = dgl_str_ends(dgl_str_of(name), ".glsl");
+        const bool file = lib || dgl_str_ends(dgl_str_of(name), ".comp");
+        if (file == want_folder || (want_folder && name[0] == '.'))
             continue;
-        char *path = dgl_path_join(dir, names[i]);
-        status = path ? add_file(log, set, path, libs ? names[i] : NULL, source)
-                      : dgl_fail_memory(log, "a path", strlen(dir));
+        char *path = dgl_path_join(dir, name);
+        if (!path) {
+            status = dgl_fail_memory(walk->log, "a path", strlen(dir));
+        } else if (file) {
+            status = add_file(walk->log, walk->set, path, lib ? name : NULL, walk->source);
+            walk->files++;
+        } else if (dgl_path_is_dir(path) && dgl_path_is_link(path)) {
+            dgl_warn(walk->log, "%s: a link to a folder is not followed", path);
+        } else if (dgl_path_is_dir(path)) {
+            status = add_folder(walk, path, depth + 1);
+        }
         free(path);
-        *count += 1;
     }
     dgl_names_free(names, num_names);
     return status;
@@ -226,17 +247,11 @@ static enum dgl_status add_files(const struct dgl_log *log, struct kernel_set *s
 static enum dgl_status add_dir(const struct dgl_log *log, struct kernel_set *set, const char *dir,
                                uint32_t source)
 {
-    size_t count = 0;
-    char *libs = dgl_path_join(dir, "chunk");
-    if (!libs)
-        return dgl_fail_memory(log, "a path", strlen(dir));
-    enum dgl_status status = add_files(log, set, dir, ".comp", source, &count);
-    if (status == DGL_OK && dgl_path_is_dir(libs))
-        status = add_files(log, set, libs, ".glsl", source, &count);
-    free(libs);
-    if (status == DGL_OK && count == 0)
+    struct walk walk = {.log = log, .set = set, .source = source};
+    enum dgl_status status = add_folder(&walk, dir, 0);
+    if (status == DGL_OK && walk.files == 0)
         status = dgl_fail(log, DGL_ERR_INVALID_ARG,
-                          "%s: the kernel directory holds no *.comp and no chunk/*.glsl", dir);
+                          "%s: the kernel directory holds no *.comp and no *.glsl", dir);
     return status;
 }
 

@@ -211,6 +211,9 @@ static void check_bytes(void **state)
 static void string_comparisons(void **state)
 {
     (void)state;
+    assert_true(dgl_str_ends(DGL_STR("abc"), "bc") && dgl_str_ends(DGL_STR("abc"), "abc"));
+    assert_true(dgl_str_ends(DGL_STR("abc"), "") && dgl_str_ends(DGL_STR(""), ""));
+    assert_false(dgl_str_ends(DGL_STR("abc"), "ab") || dgl_str_ends(DGL_STR("bc"), "abc"));
     assert_true(dgl_str_eq(DGL_STR("abc"), "abc"));
     assert_false(dgl_str_eq(DGL_STR("abc"), "abcd"));
     assert_false(dgl_str_eq(DGL_STR("abc"), "ab"));

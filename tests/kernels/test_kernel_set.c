@@ -201,7 +201,7 @@ static void replaced_added_kernel_stays_added(void **state)
 
 static void put_lib(struct files *files, const char *name, const char *text)
 {
-    char *libs = dgl_path_join(files->dir, "chunk");
+    char *libs = dgl_path_join(files->dir, "lib");
     if (!dgl_path_is_dir(libs))
         assert_int_equal(dgl_dir_make(NULL, libs), DGL_OK);
     test_write_file(libs, name, text, strlen(text));
@@ -314,7 +314,7 @@ static void directory_without_kernels_is_refused(void **state)
 {
     struct files *files = *state;
     put(files, "readme.txt", "nothing");
-    assert_refused(DIR_PARAMS(files), DGL_ERR_INVALID_ARG, "holds no *.comp");
+    assert_refused(DIR_PARAMS(files), DGL_ERR_INVALID_ARG, "holds no *.comp and no *.glsl");
 }
 
 static void name_twice_in_a_directory_is_refused(void **state)

@@ -1,0 +1,256 @@
+/* Directories of kernel files with folders: what is read, in which order, and what is refused. */
+#include "tests/support/kernel_sets.h"
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/file.h"
+#include "kernels/kernels.h"
+#include "kernels/set/embedded.h"
+
+#define KERNEL(name, lines)                                                                        \
+    "// Summary of " name "\n//! NAME " name                                                       \
+    "\n//! OP matmul\n//! VARIANT v\n//! LOCAL 1\n//! GROUPS 1\n" lines                            \
+    "void body(uvec3 group)\n{\n}\n"
+
+static const char own[] = KERNEL("own", "//! LIB helper\n");
+static const char helper[] = "float helper;\n";
+
+/* Takes the place of the library's own table. */
+const struct kernel_embedded kernel_embedded[] = {
+    {"op/matmul/own.comp", own, sizeof(own) - 1},
+    {"lib/math/helper.glsl", helper, sizeof(helper) - 1},
+    {NULL, NULL, 0},
+};
+
+static int setup(void **state)
+{
+    return (*state = test_tmpdir()) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    test_tmpdir_remove(*state);
+    return 0;
+}
+
+/* A file of a folder of `dir`, which is made. */
+static void put(const char *dir, const char *folder, const char *name, const char *text)
+{
+    char *path = dgl_path_join(dir, folder);
+    if (!dgl_path_is_dir(path))
+        assert_int_equal(dgl_dir_make(NULL, path), DGL_OK);
+    test_write_file(path, name, text, strlen(text));
+    free(path);
+}
+
+static enum dgl_status create(const char *dir, struct test_log *log, struct kernel_set **set)
+{
+    test_log_init(log, DGL_LOG_WARN);
+    return kernel_set_create(
+        &log->log, dgl_kernels_params(.dirs = (const char *const[]){dir}, .num_dirs = 1), set);
+}
+
+static struct kernel_set *load(const char *dir)
+{
+    struct kernel_set *set = NULL;
+    struct test_log log;
+    if (create(dir, &log, &set) != DGL_OK)
+        fail_msg("%s", log.text);
+    return set;
+}
+
+static void assert_refused(const char *dir, enum dgl_status wanted, const char *message,
+                           const char *other)
+{
+    struct kernel_set *set = NULL;
+    struct test_log log;
+    assert_int_equal(create(dir, &log, &set), wanted);
+    assert_null(set);
+    assert_int_equal(log.errors, 1);
+    assert_contains(log.text, message);
+    assert_contains(log.text, other);
+}
+
+static void files_count_in_every_folder(void **state)
+{
+    const char *dir = *state;
+    put(dir, "op/matmul/deeper", "any.comp", KERNEL("own", "//! LIB helper\n//! PREFER 7\n"));
+    put(dir, "lib/math", "helper.glsl", "float mine;\n");
+    put(dir, "lib/math", "notes.txt", "not a kernel");
+    struct kernel_set *set = load(dir);
+    assert_int_equal(kernel_set_count(set), 1);
+    assert_non_null(kernel_set_find(set, "own")->prefer);
+    assert_contains(kernel_set_find(set, "own")->path, "/op/matmul/deeper/any.comp");
+    assert_string_equal(kernel_set_lib(set, "helper")->body, "float mine;\n");
+    kernel_set_destroy(&set);
+}
+
+static void chunk_is_a_folder_like_any_other(void **state)
+{
+    const char *dir = *state;
+    put(dir, "chunk", "helper.glsl", "float mine;\n");
+    put(dir, "chunk", "more.comp", KERNEL("more", ""));
+    struct kernel_set *set = load(dir);
+    assert_string_equal(kernel_set_lib(set, "helper")->body, "float mine;\n");
+    assert_true(kernel_set_find(set, "more")->added);
+    kernel_set_destroy(&set);
+}
+
+static void lib_may_lie_at_the_top(void **state)
+{
+    test_write_file(*state, "helper.glsl", "float mine;\n", 12);
+    struct kernel_set *set = load(*state);
+    assert_string_equal(kernel_set_lib(set, "helper")->body, "float mine;\n");
+    kernel_set_destroy(&set);
+}
+
+static void order_is_files_by_name_then_folders(void **state)
+{
+    const char *dir = *state;
+    put(dir, "b", "a.comp", KERNEL("third", ""));
+    put(dir, "a", "z.comp", KERNEL("second", ""));
+    put(dir, ".", "y.comp", KERNEL("first", ""));
+    struct kernel_set *set = load(dir);
+    assert_string_equal(kernel_set_at(set, 1)->name, "first");
+    assert_string_equal(kernel_set_at(set, 2)->name, "second");
+    assert_string_equal(kernel_set_at(set, 3)->name, "third");
+    kernel_set_destroy(&set);
+}
+
+static void kernel_name_twice_names_both_files(void **state)
+{
+    put(*state, "a", "x.comp", KERNEL("same", ""));
+    put(*state, "b", "y.comp", KERNEL("same", ""));
+    assert_refused(*state, DGL_ERR_KERNEL, "/b/y.comp: the NAME same is also that of ",
+                   "/a/x.comp");
+}
+
+static void lib_twice_names_both_files(void **state)
+{
+    put(*state, "a", "x.glsl", "int a;\n");
+    put(*state, "b/c", "x.glsl", "int b;\n");
+    assert_refused(*state, DGL_ERR_KERNEL, "/b/c/x.glsl: the lib's name is also that of ",
+                   "/a/x.glsl");
+}
+
+static void two_directories_may_have_the_same_names(void **state)
+{
+    char *second = test_tmpdir();
+    struct kernel_set *set = NULL;
+    struct test_log log;
+    put(*state, "a", "helper.glsl", "float first;\n");
+    put(second, "b", "helper.glsl", "float second;\n");
+    test_log_init(&log, DGL_LOG_ERROR);
+    assert_int_equal(
+        kernel_set_create(
+            &log.log,
+            dgl_kernels_params(.dirs = (const char *const[]){*state, second}, .num_dirs = 2), &set),
+        DGL_OK);
+    assert_string_equal(kernel_set_lib(set, "helper")->body, "float second;\n");
+    kernel_set_destroy(&set);
+    test_tmpdir_remove(second);
+}
+
+static void link_to_a_file_is_read(void **state)
+{
+    char *outside = test_tmpdir(), *from = dgl_path_join(outside, "x.comp"),
+         *to = dgl_path_join(*state, "y.comp");
+    test_write_file(outside, "x.comp", KERNEL("linked", ""), strlen(KERNEL("linked", "")));
+    assert_int_equal(symlink(from, to), 0);
+    struct kernel_set *set = load(*state);
+    assert_non_null(kernel_set_find(set, "linked"));
+    kernel_set_destroy(&set);
+    test_tmpdir_remove(outside);
+    free(from);
+    free(to);
+}
+
+/* A loop of links would otherwise be walked until the depth is reached. */
+static void link_to_a_folder_is_not_followed(void **state)
+{
+    struct kernel_set *set = NULL;
+    struct test_log log;
+    char *to = dgl_path_join(*state, "loop");
+    put(*state, "a", "x.comp", KERNEL("real", ""));
+    assert_int_equal(symlink(*state, to), 0);
+    assert_int_equal(create(*state, &log, &set), DGL_OK);
+    assert_int_equal(kernel_set_count(set), 2);
+    assert_contains(log.text, "/loop: a link to a folder is not followed");
+    kernel_set_destroy(&set);
+    free(to);
+}
+
+static void hidden_folders_are_left_alone(void **state)
+{
+    put(*state, ".git", "x.comp", "no kernel at all");
+    put(*state, "a", "y.comp", KERNEL("seen", ""));
+    struct kernel_set *set = load(*state);
+    assert_non_null(kernel_set_find(set, "seen"));
+    kernel_set_destroy(&set);
+}
+
+static void link_to_nothing_is_refused(void **state)
+{
+    char *to = dgl_path_join(*state, "y.comp");
+    assert_int_equal(symlink("absent", to), 0);
+    assert_refused(*state, DGL_ERR_IO, "y.comp", "");
+    free(to);
+}
+
+static void folder_named_like_a_kernel_is_refused(void **state)
+{
+    put(*state, "x.comp", "y.comp", KERNEL("deep", ""));
+    assert_refused(*state, DGL_ERR_IO, "/x.comp", "");
+}
+
+static void pipe_named_like_a_kernel_is_refused(void **state)
+{
+    char *path = dgl_path_join(*state, "y.comp");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_refused(*state, DGL_ERR_IO, "y.comp", "");
+    free(path);
+}
+
+static void folders_may_be_eight_deep(void **state)
+{
+    put(*state, "1/2/3/4/5/6/7/8", "x.comp", KERNEL("deep", ""));
+    struct kernel_set *set = load(*state);
+    assert_non_null(kernel_set_find(set, "deep"));
+    kernel_set_destroy(&set);
+    put(*state, "1/2/3/4/5/6/7/8/9", "y.comp", KERNEL("deeper", ""));
+    assert_refused(*state, DGL_ERR_INVALID_ARG,
+                   "/8/9: a kernel directory has at most 1000 folders, 8 deep", "");
+}
+
+static void folders_without_kernels_are_refused(void **state)
+{
+    put(*state, "a/b", "notes.txt", "nothing");
+    assert_refused(*state, DGL_ERR_INVALID_ARG, "holds no *.comp and no *.glsl", "");
+}
+
+#define DIR_TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        DIR_TEST(files_count_in_every_folder),
+        DIR_TEST(chunk_is_a_folder_like_any_other),
+        DIR_TEST(lib_may_lie_at_the_top),
+        DIR_TEST(order_is_files_by_name_then_folders),
+        DIR_TEST(kernel_name_twice_names_both_files),
+        DIR_TEST(lib_twice_names_both_files),
+        DIR_TEST(two_directories_may_have_the_same_names),
+        DIR_TEST(link_to_a_file_is_read),
+        DIR_TEST(link_to_a_folder_is_not_followed),
+        DIR_TEST(hidden_folders_are_left_alone),
+        DIR_TEST(link_to_nothing_is_refused),
+        DIR_TEST(folder_named_like_a_kernel_is_refused),
+        DIR_TEST(pipe_named_like_a_kernel_is_refused),
+        DIR_TEST(folders_may_be_eight_deep),
+        DIR_TEST(folders_without_kernels_are_refused),
+    };
+    return cmocka_run_group_tests_name("kernel_dirs", tests, NULL, NULL);
+}

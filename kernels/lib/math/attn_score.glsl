@@ -1,6 +1,6 @@
 // Which keys a query sees and what its scores are (docs/operations.md, attn_prefill). Needs lib
-// smooth, the parameters scale and softcap, the constants WINDOW and SOFTCAP. Scores are in powers
-// of two, so that weights are exp2().
+// activations, the parameters scale and softcap, the constants WINDOW and SOFTCAP. Scores are in
+// powers of two, so that weights are exp2().
 
 // The first key that the query at position `at` sees; the last is `at`.
 uint first_key(uint at)

@@ -1,6 +1,6 @@
-// What becomes of a product's sums on their way to Y: bias, scale, activation, softcap
-// (docs/operations.md, matmul). Needs lib smooth, `vec4 A[]`, the parameters out_scale and
-// softcap, the constants BIAS_AT and SCALED. `row` counts from the first row of all bands.
+// Epilogue of a product: bias, scale, activation, softcap (docs/operations.md, matmul). Needs lib
+// activations, `vec4 A[]`, the parameters out_scale and softcap, the constants BIAS_AT and SCALED.
+// `row` counts from the first row of all bands.
 
 float biased(float y, uint row)
 {

@@ -1,6 +1,6 @@
-// What a decode product multiplies its weights with: four neighbouring elements of x before the
-// norm's scale, from `vec4 X[]` and `vec4 A[]` (docs/operations.md, pre). Needs the constants
-// X_STRIDE and X_LAST.
+// Prologue of a decode product: elements of x times the norm's weight, before the norm's scale,
+// from `vec4 X[]` and `vec4 A[]` (docs/operations.md, pre). Needs STEP read, the constants X_STRIDE
+// and X_LAST.
 
 // Elements 4 i .. 4 i + 3, i below K / 4; adds their squares to `squares` for pre=norm.
 vec4 source(uint i, inout float squares)

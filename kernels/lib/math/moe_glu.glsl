@@ -1,5 +1,5 @@
-// Gate and up of one feature to its activation: act of docs/operations.md, moe_matmul. The kernel
-// has WHEN act with these words, and the parameters act_alpha and act_limit.
+// Activation of one feature from its gate and up: act of docs/operations.md, moe_matmul. Needs WHEN
+// act with these words, the parameters act_alpha and act_limit.
 
 float glu(float gate, float up)
 {

@@ -1,9 +1,10 @@
-// Which pairs one tile of TOKENS of them holds: tiles are counted through the experts, each of
-// which begins one of its own. There are at most ceil(T TOP_K / TOKENS) + E. Needs `uint LIST[]`.
+// Tiles of TOKENS pairs (token, choice) of one expert: tiles are counted through the experts, each
+// of which begins a tile. There are at most ceil(T TOP_K / TOKENS) + E. Needs `uint LIST[]`, the
+// constant E.
 
 // (expert, place of the tile's first pair in LIST, number of pairs) of tile `tile`, by one walk
-// over the experts; number 0 beyond the last tile. For lanes with `walks` false there is no walk:
-// on llvmpipe that makes it free for all but the lanes beside those that walk.
+// over the experts; number 0 beyond the last tile. Only threads with `walks` walk: on llvmpipe the
+// others are free but for those in one vector with them.
 uvec3 find_tile(uint tile, bool walks)
 {
     uvec3 found = uvec3(0u);

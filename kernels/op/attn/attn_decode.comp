@@ -37,7 +37,7 @@
 //! TOLERANCE 1e-11
 //! LIB kv
 //! LIB rope
-//! LIB smooth
+//! LIB activations
 //! LIB attn_score
 //! LIB attn_split
 

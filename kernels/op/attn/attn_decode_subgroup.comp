@@ -42,7 +42,7 @@
 //! LIB rope
 //! LIB kv_octet
 //! LIB kv_store
-//! LIB smooth
+//! LIB activations
 //! LIB attn_score
 //! LIB attn_split
 

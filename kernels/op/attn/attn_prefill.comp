@@ -34,7 +34,7 @@
 //! REQUIRE QUERIES <= LANES && QUERIES * KEYS % LANES == 0
 //! PREFER 10
 //! TOLERANCE 1e-11
-//! LIB smooth
+//! LIB activations
 //! LIB attn_score
 
 const uint QUADS = uint(HEAD_DIM / 4);

@@ -38,7 +38,7 @@
 //! PREFER SOFTWARE ? 1 : 20
 //! TOLERANCE 1e-11
 //! LIB kv_octet
-//! LIB smooth
+//! LIB activations
 //! LIB attn_score
 
 const uint OCTS = uint(HEAD_DIM / 8);

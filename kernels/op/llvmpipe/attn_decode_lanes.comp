@@ -45,7 +45,7 @@
 //! LIB kv_octet
 //! LIB kv_store
 //! LIB unroll
-//! LIB smooth
+//! LIB activations
 //! LIB attn_score
 //! LIB attn_split
 

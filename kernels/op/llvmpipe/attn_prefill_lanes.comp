@@ -39,7 +39,7 @@
 //! TOLERANCE 1e-11
 //! LIB kv_octet
 //! LIB unroll
-//! LIB smooth
+//! LIB activations
 //! LIB attn_score
 
 const uint OCTS = uint(HEAD_DIM / 8);

@@ -1,6 +1,7 @@
-// What a token's experts gave, weighted and added to the residual stream in the order of ROUTE.
+// Weighted sum of the results of a token's experts, added to the residual stream in ROUTE's order.
 //
-// X[t, i] += scale * sum_s weight[t, s] Y[t TOP_K + s, i]: a lane per four neighbouring features.
+// X[t, i] += scale * sum_s weight[t, s] Y[t TOP_K + s, i]: a thread per four neighbouring features.
+// Groups: x covers the features, y the tokens.
 //
 //! NAME moe_combine
 //! OP moe_combine
@@ -10,16 +11,16 @@
 //! BIND readwrite vec4 X
 //! PARAM float scale
 //! CONST H TOP_K X_STRIDE Y_STRIDE
-//! TUNE LANES = SOFTWARE ? 32 : 128 in 32 64 128
-//! LOCAL LANES
-//! GROUPS ceildiv(H / 4, LANES) T
+//! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128
+//! LOCAL WG_SIZE
+//! GROUPS ceildiv(H / 4, WG_SIZE) T
 //! REQUIRE H % 4 == 0
 //! PREFER 10
 //! STEP read
 
 void body(uvec3 group)
 {
-    uint i = group.x * uint(LANES) + gl_LocalInvocationID.x, t = group.y;
+    uint i = group.x * uint(WG_SIZE) + gl_LocalInvocationID.x, t = group.y;
     if (i < uint(H / 4) && t < step_tokens) {
         vec4 sum = vec4(0.0);
         for (uint p = t * uint(TOP_K); p < (t + 1u) * uint(TOP_K); p++)

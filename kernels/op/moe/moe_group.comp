@@ -1,8 +1,8 @@
-// Which tokens each expert gets: one work group per expert, all of which read every choice.
+// Lists of pairs (token, choice) by expert, one work group per expert, each reading every choice.
 //
-// Each lane takes a run of neighbouring pairs and counts those of lower experts and those of its
-// own; the lanes' counts, added up in order, say where the expert's pairs begin and where the
-// lane's go among them. So the list is sorted without any atomic, and is always the same.
+// A counting sort without atomics, so that the order is always the same. Each thread has a run of
+// neighbouring pairs and counts those of lower experts and those of its group's expert; a prefix
+// sum over the threads' counts gives the places where the expert's pairs and the thread's begin.
 //
 //! NAME moe_group
 //! OP moe_group
@@ -10,34 +10,34 @@
 //! BIND read uvec2 ROUTE
 //! BIND write uint LIST
 //! CONST E TOP_K
-//! TUNE LANES = SOFTWARE ? 32 : 128 in 32 64 128
-//! LOCAL LANES
+//! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128
+//! LOCAL WG_SIZE
 //! GROUPS E
-//! SHARED uint lower[LANES] // pairs of lower experts in each lane's run
-//! SHARED uint owned[LANES] // pairs of this one
+//! SHARED uint lower[WG_SIZE] // pairs of lower experts in each thread's run
+//! SHARED uint owned[WG_SIZE] // pairs of this one
 //! PREFER 10
 //! STEP read
 
 void body(uvec3 group)
 {
-    uint lane = gl_LocalInvocationID.x, e = min(group.x, uint(E - 1));
-    uint pairs = step_tokens * uint(TOP_K), run = (pairs + uint(LANES) - 1u) / uint(LANES);
-    uint first = min(lane * run, pairs), end = min(first + run, pairs);
+    uint tid = gl_LocalInvocationID.x, e = min(group.x, uint(E - 1));
+    uint pairs = step_tokens * uint(TOP_K), run = (pairs + uint(WG_SIZE) - 1u) / uint(WG_SIZE);
+    uint first = min(tid * run, pairs), end = min(first + run, pairs);
     uint below = 0u, own = 0u;
     for (uint p = first; p < end; p++) {
         uint id = ROUTE[p].x;
         below += id < e ? 1u : 0u;
         own += id == e ? 1u : 0u;
     }
-    lower[lane] = below;
-    owned[lane] = own;
+    lower[tid] = below;
+    owned[tid] = own;
     memoryBarrierShared(); barrier();
     uint offset = 0u, place = 0u;
-    for (uint i = 0u; i < uint(LANES); i++) {
+    for (uint i = 0u; i < uint(WG_SIZE); i++) {
         offset += lower[i];
-        place += i < lane ? owned[i] : 0u;
+        place += i < tid ? owned[i] : 0u;
     }
-    if (group.x < uint(E) && lane == 0u) {
+    if (group.x < uint(E) && tid == 0u) {
         LIST[e] = offset;
         if (e == uint(E - 1))
             LIST[E] = pairs;

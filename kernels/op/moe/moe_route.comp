@@ -1,10 +1,10 @@
 // The experts of each token and their weights, one work group per token.
 //
 // An expert's rank is the number of experts that beat it: more logit, or as much and a lower id.
-// Every lane counts that for its experts over all E keys in shared memory; whoever has a rank below
-// TOP_K is chosen and knows its place. Keys are logits mapped to integers of the same order, so
-// that ranks are a permutation whatever the logits are. softmax_topk_norm is computed as
-// topk_softmax, which it is: the sum over all experts cancels.
+// Every thread counts that for its experts over all E keys in shared memory; an expert with a rank
+// below TOP_K is chosen, and the rank is its place. Keys are logits mapped to integers of the same
+// order, so that ranks are a permutation whatever the logits are. softmax_topk_norm is computed as
+// topk_softmax, which is equal: the sum over all experts cancels. Groups: a token each.
 //
 //! NAME moe_route
 //! OP moe_route
@@ -13,18 +13,18 @@
 //! BIND read float LOGITS
 //! BIND write uvec2 ROUTE
 //! CONST E TOP_K L_STRIDE
-//! TUNE LANES = E > 64 ? 128 : E > 32 ? 64 : 32 in 32 64 128
-//! LOCAL LANES
+//! TUNE WG_SIZE = E > 64 ? 128 : E > 32 ? 64 : 32 in 32 64 128
+//! LOCAL WG_SIZE
 //! GROUPS T
 //! SHARED uint keys[E]
 //! SHARED uint ids[TOP_K] // by rank
 //! SHARED float chosen[TOP_K] // their logits
-//! SHARED float part[LANES]
+//! SHARED float part[WG_SIZE]
 //! REQUIRE E <= 512 && TOP_K <= E && TOP_K >= 1
 //! PREFER 10
 //! STEP read
 
-// Larger logits have larger keys; equal ones, -0 and 0 among them, the same.
+// Larger logits have larger keys; equal ones, such as -0 and 0, equal keys.
 uint key_of(float logit)
 {
     uint bits = floatBitsToUint(logit == 0.0 ? 0.0 : logit);
@@ -48,11 +48,11 @@ uint rank_of(uint e)
 
 void body(uvec3 group)
 {
-    uint lane = gl_LocalInvocationID.x, t = min(group.x, step_tokens - 1u);
-    for (uint e = lane; e < uint(E); e += uint(LANES))
+    uint tid = gl_LocalInvocationID.x, t = min(group.x, step_tokens - 1u);
+    for (uint e = tid; e < uint(E); e += uint(WG_SIZE))
         keys[e] = key_of(LOGITS[t * uint(L_STRIDE) + e]);
     memoryBarrierShared(); barrier();
-    for (uint e = lane; e < uint(E); e += uint(LANES)) {
+    for (uint e = tid; e < uint(E); e += uint(WG_SIZE)) {
         uint rank = rank_of(e);
         if (rank < uint(TOP_K)) {
             ids[rank] = e;
@@ -60,19 +60,20 @@ void body(uvec3 group)
         }
     }
     memoryBarrierShared(); barrier();
-    float top = chosen[0], sum = 0.0;
+    float max_logit = chosen[0], sum = 0.0;
 #if SCORING_softmax_topk
-    for (uint e = lane; e < uint(E); e += uint(LANES))
-        sum += exp(logit_of(keys[e]) - top);
+    for (uint e = tid; e < uint(E); e += uint(WG_SIZE))
+        sum += exp(logit_of(keys[e]) - max_logit);
 #else
-    for (uint s = lane; s < uint(TOP_K); s += uint(LANES))
-        sum += exp(chosen[s] - top);
+    for (uint s = tid; s < uint(TOP_K); s += uint(WG_SIZE))
+        sum += exp(chosen[s] - max_logit);
 #endif
-    part[lane] = sum;
+    part[tid] = sum;
     memoryBarrierShared(); barrier();
     sum = 0.0;
-    for (uint i = 0u; i < uint(LANES); i++)
+    for (uint i = 0u; i < uint(WG_SIZE); i++)
         sum += part[i];
-    for (uint s = lane; s < uint(TOP_K); s += uint(LANES))
-        ROUTE[t * uint(TOP_K) + s] = uvec2(ids[s], floatBitsToUint(exp(chosen[s] - top) / sum));
+    for (uint s = tid; s < uint(TOP_K); s += uint(WG_SIZE))
+        ROUTE[t * uint(TOP_K) + s] =
+            uvec2(ids[s], floatBitsToUint(exp(chosen[s] - max_logit) / sum));
 }

@@ -1,5 +1,5 @@
-// tanh() and what is made from it, without overflow and without cancellation: 1 - 2 / (exp(2 x) +
-// 1) has no correct digit left for small x.
+// tanh(), softcap and GELU without overflow and without cancellation: 1 - 2 / (exp(2 x) + 1) has no
+// correct digit left for small x.
 
 float smooth_tanh(float x)
 {
@@ -15,7 +15,7 @@ float smooth_cap(float x, float cap)
     return cap * smooth_tanh(x / cap);
 }
 
-// 0.5 x (1 + tanh(y)) is x / (1 + exp(-2 y))
+// GELU by its tanh approximation: 0.5 x (1 + tanh(y)) is x / (1 + exp(-2 y)).
 float smooth_gelu(float x)
 {
     return x / (1.0 + exp(-1.5957691216 * (x + 0.044715 * x * x * x)));

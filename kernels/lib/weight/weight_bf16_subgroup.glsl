@@ -1,8 +1,8 @@
-// f16 for kernels whose lanes own 32 columns of a slice: four runs of eight, so that a subgroup
-// reads in one piece. W is uvec4.
+// bf16 for kernels with subgroups, where a lane has 32 columns of a slice: four runs of eight, so
+// that a subgroup reads in one piece. W is uvec4.
 #define LANE_RAW 4
 
-uint lane_quad(uint slice, uint lane, uint i)
+uint lane_vec4(uint slice, uint lane, uint i)
 {
     return ((slice * 4u + i / 2u) * uint(SUBGROUP) + lane) * 2u + (i & 1u);
 }
@@ -15,7 +15,7 @@ void lane_fetch(uint row, uint slice, uint lane, out uvec4 raw[LANE_RAW])
 
 vec2 lane_pair(uint word)
 {
-    return unpackHalf2x16(word);
+    return uintBitsToFloat(uvec2(word << 16, word & 0xFFFF0000u));
 }
 
 float lane_dot(uvec4 raw[LANE_RAW], uint slice, uint lane, vec4 x[8], uint one)

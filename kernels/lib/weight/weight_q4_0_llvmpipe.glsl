@@ -1,5 +1,5 @@
-// q4_0 (layout `split`) for kernels whose lanes own a row each; weight_q4_k_row.glsl explains the
-// macros. The offset of the codes is the group's minimum: d * q - 8 d.
+// q4_0 (layout `split`) for llvmpipe, a thread per row; lib row_llvmpipe explains the macros. The
+// offset of the codes is the group's minimum: d * q - 8 d.
 #define Q4_WORD(c, q, s) \
     CODE(c, float((q >> (s)) & 15u)) \
     CODE(c + 1, float((q >> (s + 8)) & 15u)) \
@@ -14,13 +14,13 @@
         Q4_HALF(32 * (g), 0) Q4_HALF(32 * (g) + 16, 4) \
         GROUP_END(g) \
     }
-#define ROW_SLAB(s) \
+#define ROW_BLOCK(n) \
     { \
-        uvec4 h = W[row + uint(W_STRIDE / 9 * 2 + (s))]; \
+        uvec4 h = W[row + uint(W_STRIDE / 9 * 2 + (n))]; \
         vec2 da = unpackHalf2x16(h.x), db = unpackHalf2x16(h.y); \
         vec2 dc = unpackHalf2x16(h.z), de = unpackHalf2x16(h.w); \
-        Q4_GROUP(8 * (s), da.x) Q4_GROUP(8 * (s) + 1, da.y) \
-        Q4_GROUP(8 * (s) + 2, db.x) Q4_GROUP(8 * (s) + 3, db.y) \
-        Q4_GROUP(8 * (s) + 4, dc.x) Q4_GROUP(8 * (s) + 5, dc.y) \
-        Q4_GROUP(8 * (s) + 6, de.x) Q4_GROUP(8 * (s) + 7, de.y) \
+        Q4_GROUP(8 * (n), da.x) Q4_GROUP(8 * (n) + 1, da.y) \
+        Q4_GROUP(8 * (n) + 2, db.x) Q4_GROUP(8 * (n) + 3, db.y) \
+        Q4_GROUP(8 * (n) + 4, dc.x) Q4_GROUP(8 * (n) + 5, dc.y) \
+        Q4_GROUP(8 * (n) + 6, de.x) Q4_GROUP(8 * (n) + 7, de.y) \
     }

@@ -1,4 +1,4 @@
-// q5_k for kernels whose lanes own a row each; weight_q4_k_row.glsl explains the macros.
+// q5_k for llvmpipe, a thread per row; lib row_llvmpipe explains the macros.
 #define Q5K_WORD(c, q, f, s, j) \
     { \
         uint t = ((q >> (s)) & 0x0F0F0F0Fu) | (((f >> (j)) & 0x01010101u) << 4); \
@@ -24,15 +24,15 @@
         Q5K_CODES(32 * (g) + 32, 4, j + 1) \
         GROUP_END(g + 1) \
     }
-#define ROW_SLAB(s) \
+#define ROW_BLOCK(n) \
     { \
-        uint b = row + uint(11 * (s)); \
+        uint b = row + uint(11 * (n)); \
         uvec4 h = W[b], fa = W[b + 1u], fb = W[b + 2u]; \
         vec2 dd = unpackHalf2x16(h.x); \
         uint sc = (h.w & 0x0F0F0F0Fu) | ((h.y >> 2) & 0x30303030u); \
         uint mn = ((h.w >> 4) & 0x0F0F0F0Fu) | ((h.z >> 2) & 0x30303030u); \
-        Q5K_PAIR(8 * (s), 0, b + 3u, h.y, h.z) \
-        Q5K_PAIR(8 * (s) + 2, 2, b + 5u, h.y >> 16, h.z >> 16) \
-        Q5K_PAIR(8 * (s) + 4, 4, b + 7u, sc, mn) \
-        Q5K_PAIR(8 * (s) + 6, 6, b + 9u, sc >> 16, mn >> 16) \
+        Q5K_PAIR(8 * (n), 0, b + 3u, h.y, h.z) \
+        Q5K_PAIR(8 * (n) + 2, 2, b + 5u, h.y >> 16, h.z >> 16) \
+        Q5K_PAIR(8 * (n) + 4, 4, b + 7u, sc, mn) \
+        Q5K_PAIR(8 * (n) + 6, 6, b + 9u, sc >> 16, mn >> 16) \
     }

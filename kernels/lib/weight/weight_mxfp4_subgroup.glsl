@@ -1,8 +1,8 @@
-// mxfp4 (layout `split`) for kernels whose lanes own 32 neighbouring columns: one block. W is
-// uvec4. weight_mxfp4.glsl explains how a code becomes a number.
+// mxfp4 (layout `split`) for kernels with subgroups, where a lane has 32 neighbouring columns: one
+// block. W is uvec4. weight_mxfp4.glsl explains how a code becomes a number.
 #define LANE_RAW 2
 
-uint lane_quad(uint slice, uint lane, uint i)
+uint lane_vec4(uint slice, uint lane, uint i)
 {
     return (slice * uint(SUBGROUP) + lane) * 8u + i;
 }

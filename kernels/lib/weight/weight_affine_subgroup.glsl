@@ -1,7 +1,8 @@
-// affine for kernels whose lanes own 32 neighbouring columns: one block, three uvec4. W is uvec4.
+// affine for kernels with subgroups, where a lane has 32 neighbouring columns: one block, three
+// uvec4. W is uvec4.
 #define LANE_RAW 3
 
-uint lane_quad(uint slice, uint lane, uint i)
+uint lane_vec4(uint slice, uint lane, uint i)
 {
     return (slice * uint(SUBGROUP) + lane) * 8u + i;
 }
@@ -14,7 +15,7 @@ void lane_fetch(uint row, uint slice, uint lane, out uvec4 raw[LANE_RAW])
     raw[2] = W[b + 2u];
 }
 
-// A code plus 128 in the lowest bits of 2^23, see weight_q8_0_lane.glsl.
+// A code plus 128 in the lowest bits of 2^23, see weight_q8_0_subgroup.glsl.
 #define LANE_BYTE(q, xx) sum += (uintBitsToFloat(((q) & 255u) | magic) - 8388736.0) * (xx);
 #define LANE_WORD(word, i) \
     q = (word) ^ 0x80808080u; \

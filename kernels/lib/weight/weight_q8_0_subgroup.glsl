@@ -1,7 +1,8 @@
-// q8_0 (layout `split`) for kernels whose lanes own 32 neighbouring columns: one scale. W is uvec4.
+// q8_0 (layout `split`) for kernels with subgroups, where a lane has 32 neighbouring columns: one
+// scale. W is uvec4.
 #define LANE_RAW 3
 
-uint lane_quad(uint slice, uint lane, uint i)
+uint lane_vec4(uint slice, uint lane, uint i)
 {
     return (slice * uint(SUBGROUP) + lane) * 8u + i;
 }
@@ -18,7 +19,7 @@ void lane_fetch(uint row, uint slice, uint lane, out uvec4 raw[LANE_RAW])
 
 // A code plus 128 in the lowest bits of 2^23 is a float without a conversion instruction; both
 // offsets come off exactly. `one` is 1.0 in a register that the compiler cannot see through, see
-// weight_q4_k_lane.glsl; 2^23 is 0x4B000000.
+// weight_q4_k_subgroup.glsl; 2^23 is 0x4B000000.
 #define LANE_BYTE(q, xx) sum += (uintBitsToFloat(((q) & 255u) | magic) - 8388736.0) * (xx);
 #define LANE_WORD(word, i) \
     q = (word) ^ 0x80808080u; \

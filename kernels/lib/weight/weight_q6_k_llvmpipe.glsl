@@ -1,5 +1,5 @@
-// q6_k (layout `split`) for kernels whose lanes own a row each; weight_q4_k_row.glsl explains the
-// macros. A group of 32 columns has two scales, so the codes come multiplied by theirs.
+// q6_k (layout `split`) for llvmpipe, a thread per row; lib row_llvmpipe explains the macros. A
+// group of 32 columns has two scales, so the codes come multiplied by theirs.
 #define Q6K_WORD(c, q, u, s, j, sc) \
     { \
         uint t = ((q >> (s)) & 0x0F0F0F0Fu) | (((u >> (j)) & 0x03030303u) << 4); \
@@ -22,7 +22,7 @@
     Q6K_HALF(32 * (g) + 16, qb, ub, s, j, (scales) >> 8) \
     GROUP_END(g)
 // Four groups from g on: 128 columns.
-#define Q6K_QUAD(g, b, u, sc0, sc1) \
+#define Q6K_GROUPS4(g, b, u, sc0, sc1) \
     { \
         uvec4 q0 = W[b], q1 = W[b + 1u], q2 = W[b + 2u], q3 = W[b + 3u]; \
         uvec4 ua = W[u], ub = W[u + 1u]; \
@@ -31,13 +31,13 @@
         Q6K_GROUP(g + 2, q0, q1, 4, 4, sc1) \
         Q6K_GROUP(g + 3, q2, q3, 4, 6, sc1 >> 16) \
     }
-#define ROW_SLAB(s) \
+#define ROW_BLOCK(n) \
     { \
-        uint b = row + uint(13 * (s)); \
-        uvec4 h = W[b + 12u], ds = W[row + uint(W_STRIDE * 2 / 105 * 13 + (s) / 8)]; \
-        uvec2 dw = (s) / 4 % 2 == 0 ? ds.xy : ds.zw; \
-        vec2 dd = unpackHalf2x16((s) / 2 % 2 == 0 ? dw.x : dw.y); \
-        float d = (s) % 2 == 0 ? dd.x : dd.y; \
-        Q6K_QUAD(8 * (s), b, b + 8u, h.x, h.y) \
-        Q6K_QUAD(8 * (s) + 4, b + 4u, b + 10u, h.z, h.w) \
+        uint b = row + uint(13 * (n)); \
+        uvec4 h = W[b + 12u], ds = W[row + uint(W_STRIDE * 2 / 105 * 13 + (n) / 8)]; \
+        uvec2 dw = (n) / 4 % 2 == 0 ? ds.xy : ds.zw; \
+        vec2 dd = unpackHalf2x16((n) / 2 % 2 == 0 ? dw.x : dw.y); \
+        float d = (n) % 2 == 0 ? dd.x : dd.y; \
+        Q6K_GROUPS4(8 * (n), b, b + 8u, h.x, h.y) \
+        Q6K_GROUPS4(8 * (n) + 4, b + 4u, b + 10u, h.z, h.w) \
     }

@@ -1,10 +1,10 @@
-// q4_k for kernels whose lanes own 32 columns of a slice (32 columns for each lane of a subgroup of
-// SUBGROUP lanes): the 16 bytes of a lane hold 16 columns in their low nibbles and those 32 further
-// on in their high nibbles. W is uvec4.
+// q4_k for kernels with subgroups, where a lane has 32 columns of a slice (32 columns for each lane
+// of a subgroup of SUBGROUP lanes): the 16 bytes of a lane hold 16 columns in their low nibbles and
+// those 32 further on in their high nibbles. W is uvec4.
 #define LANE_RAW 2
 
 // Which vec4 of x meets part i of the lane.
-uint lane_quad(uint slice, uint lane, uint i)
+uint lane_vec4(uint slice, uint lane, uint i)
 {
     uint block = slice * uint(SUBGROUP / 8) + lane / 8u;
     return block * 64u + (lane / 2u & 3u) * 16u + (lane & 1u) * 4u + (i & 3u) + (i >> 2) * 8u;

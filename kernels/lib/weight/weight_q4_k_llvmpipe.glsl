@@ -1,7 +1,4 @@
-// q4_k for kernels whose lanes own a row each: straight-line code over the row's blocks of 256,
-// words read as uvec4. ROW_SLAB(s) visits columns 256 s .. 256 s + 255 in groups of 32: GROUP(g, d,
-// m) opens columns 32 g .. 32 g + 31, then comes CODE(c, v) for each column, then GROUP_END(g). A
-// weight is d * v - m. `row` is where the lane's row starts in W.
+// q4_k for llvmpipe, a thread per row; lib row_llvmpipe explains the macros.
 #define Q4K_WORD(c, q, s) \
     CODE(c, float((q >> (s)) & 15u)) \
     CODE(c + 1, float((q >> (s + 8)) & 15u)) \
@@ -24,15 +21,15 @@
         Q4K_CODES(32 * (g) + 32, 4) \
         GROUP_END(g + 1) \
     }
-#define ROW_SLAB(s) \
+#define ROW_BLOCK(n) \
     { \
-        uint b = row + uint(9 * (s)); \
+        uint b = row + uint(9 * (n)); \
         uvec4 h = W[b]; \
         vec2 dd = unpackHalf2x16(h.x); \
         uint sc = (h.w & 0x0F0F0F0Fu) | ((h.y >> 2) & 0x30303030u); \
         uint mn = ((h.w >> 4) & 0x0F0F0F0Fu) | ((h.z >> 2) & 0x30303030u); \
-        Q4K_PAIR(8 * (s), b + 1u, h.y, h.z) \
-        Q4K_PAIR(8 * (s) + 2, b + 3u, h.y >> 16, h.z >> 16) \
-        Q4K_PAIR(8 * (s) + 4, b + 5u, sc, mn) \
-        Q4K_PAIR(8 * (s) + 6, b + 7u, sc >> 16, mn >> 16) \
+        Q4K_PAIR(8 * (n), b + 1u, h.y, h.z) \
+        Q4K_PAIR(8 * (n) + 2, b + 3u, h.y >> 16, h.z >> 16) \
+        Q4K_PAIR(8 * (n) + 4, b + 5u, sc, mn) \
+        Q4K_PAIR(8 * (n) + 6, b + 7u, sc >> 16, mn >> 16) \
     }

@@ -1,8 +1,8 @@
-// f32 for kernels whose lanes own 32 columns of a slice: eight runs of four, so that a subgroup
-// reads in one piece. W is uvec4.
+// f32 for kernels with subgroups, where a lane has 32 columns of a slice: eight runs of four, so
+// that a subgroup reads in one piece. W is uvec4.
 #define LANE_RAW 8
 
-uint lane_quad(uint slice, uint lane, uint i)
+uint lane_vec4(uint slice, uint lane, uint i)
 {
     return (slice * 8u + i) * uint(SUBGROUP) + lane;
 }

@@ -1,10 +1,10 @@
-// q5_k for kernels whose lanes own 32 columns of a slice, as weight_q4_k_lane.glsl: 16 bytes of
-// nibbles for 16 columns of two neighbouring groups, and the 16 bytes with their fifth bits. W is
-// uvec4.
+// q5_k for kernels with subgroups, where a lane has 32 columns of a slice, as
+// weight_q4_k_subgroup.glsl: 16 bytes of nibbles for 16 columns of two neighbouring groups, and the
+// 16 bytes with their fifth bits. W is uvec4.
 #define LANE_RAW 3
 
 // Which vec4 of x meets part i of the lane.
-uint lane_quad(uint slice, uint lane, uint i)
+uint lane_vec4(uint slice, uint lane, uint i)
 {
     uint block = slice * uint(SUBGROUP / 8) + lane / 8u;
     return block * 64u + (lane / 2u & 3u) * 16u + (lane & 1u) * 4u + (i & 3u) + (i >> 2) * 8u;
@@ -18,7 +18,7 @@ void lane_fetch(uint row, uint slice, uint lane, out uvec4 raw[LANE_RAW])
     raw[2] = W[b + 1u + (lane & 1u)];
 }
 
-// A code in the mantissa of 1.0: 1 + q / 256, see weight_q4_k_lane.glsl.
+// A code in the mantissa of 1.0: 1 + q / 256, see weight_q4_k_subgroup.glsl.
 #define LANE_BYTE(s, xl, xh) \
     low += (uintBitsToFloat(((ql s) & 0x000F8000u) | one) - 1.0) * (xl); \
     high += (uintBitsToFloat(((qh s) & 0x000F8000u) | one) - 1.0) * (xh);

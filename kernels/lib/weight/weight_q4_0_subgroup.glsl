@@ -1,7 +1,8 @@
-// q4_0 (layout `split`) for kernels whose lanes own 32 neighbouring columns: one block. W is uvec4.
+// q4_0 (layout `split`) for kernels with subgroups, where a lane has 32 neighbouring columns: one
+// block. W is uvec4.
 #define LANE_RAW 2
 
-uint lane_quad(uint slice, uint lane, uint i)
+uint lane_vec4(uint slice, uint lane, uint i)
 {
     return (slice * uint(SUBGROUP) + lane) * 8u + i;
 }
@@ -15,8 +16,8 @@ void lane_fetch(uint row, uint slice, uint lane, out uvec4 raw[LANE_RAW])
     raw[1] = W[row + CODES + block / 8u];
 }
 
-// A nibble in the mantissa of 1.0, see weight_q4_k_lane.glsl: low ones give 1 + n / 256, high ones
-// 1 + n / 16. The 1 and the offset of 8 come off together, exactly.
+// A nibble in the mantissa of 1.0, see weight_q4_k_subgroup.glsl: low ones give 1 + n / 256, high
+// ones 1 + n / 16. The 1 and the offset of 8 come off together, exactly.
 #define LANE_BYTE(word, s, xl, xh) \
     q = word s; \
     low += (uintBitsToFloat((q & 0x00078000u) | one) - 1.03125) * (xl); \

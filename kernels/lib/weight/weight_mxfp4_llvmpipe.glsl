@@ -1,5 +1,5 @@
-// mxfp4 (layout `split`) for kernels whose lanes own a row each; weight_q4_k_row.glsl explains the
-// macros and weight_mxfp4.glsl how a code becomes a number.
+// mxfp4 (layout `split`) for llvmpipe, a thread per row; lib row_llvmpipe explains the macros and
+// weight_mxfp4.glsl how a code becomes a number.
 #define MX_PAIR(c, q) \
     { \
         vec2 p = unpackHalf2x16((((q) & 0x00070007u) << 9) | (((q) & 0x00080008u) << 12)); \
@@ -15,12 +15,12 @@
         MX_HALF(32 * (g), 0) MX_HALF(32 * (g) + 16, 4) \
         GROUP_END(g) \
     }
-#define ROW_SLAB(s) \
+#define ROW_BLOCK(n) \
     { \
-        uvec4 h = W[row + uint(W_STRIDE / 34 * 8 + (s) / 2)]; \
-        uvec2 e = (s) % 2 == 0 ? h.xy : h.zw; \
-        MX_GROUP(8 * (s), e.x, 0) MX_GROUP(8 * (s) + 1, e.x, 8) \
-        MX_GROUP(8 * (s) + 2, e.x, 16) MX_GROUP(8 * (s) + 3, e.x, 24) \
-        MX_GROUP(8 * (s) + 4, e.y, 0) MX_GROUP(8 * (s) + 5, e.y, 8) \
-        MX_GROUP(8 * (s) + 6, e.y, 16) MX_GROUP(8 * (s) + 7, e.y, 24) \
+        uvec4 h = W[row + uint(W_STRIDE / 34 * 8 + (n) / 2)]; \
+        uvec2 e = (n) % 2 == 0 ? h.xy : h.zw; \
+        MX_GROUP(8 * (n), e.x, 0) MX_GROUP(8 * (n) + 1, e.x, 8) \
+        MX_GROUP(8 * (n) + 2, e.x, 16) MX_GROUP(8 * (n) + 3, e.x, 24) \
+        MX_GROUP(8 * (n) + 4, e.y, 0) MX_GROUP(8 * (n) + 5, e.y, 8) \
+        MX_GROUP(8 * (n) + 6, e.y, 16) MX_GROUP(8 * (n) + 7, e.y, 24) \
     }

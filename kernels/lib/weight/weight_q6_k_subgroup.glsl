@@ -1,10 +1,11 @@
-// q6_k (layout `split`) for kernels whose lanes own 32 columns of a slice (32 columns for each lane
-// of a subgroup of SUBGROUP lanes): the 16 bytes of a lane hold 16 columns in their low nibbles and
-// those 64 further on in their high nibbles; both groups have scales of their own. W is uvec4.
+// q6_k (layout `split`) for kernels with subgroups, where a lane has 32 columns of a slice (32
+// columns for each lane of a subgroup of SUBGROUP lanes): the 16 bytes of a lane hold 16 columns in
+// their low nibbles and those 64 further on in their high nibbles; both groups have scales of their
+// own. W is uvec4.
 #define LANE_RAW 4
 
 // Which vec4 of x meets part i of the lane.
-uint lane_quad(uint slice, uint lane, uint i)
+uint lane_vec4(uint slice, uint lane, uint i)
 {
     uint block = slice * uint(SUBGROUP / 8) + lane / 8u;
     return block * 64u + (lane & 4u) * 8u + (lane & 3u) * 4u + (i & 3u) + (i >> 2) * 16u;
@@ -20,8 +21,8 @@ void lane_fetch(uint row, uint slice, uint lane, out uvec4 raw[LANE_RAW])
     raw[3] = W[row + BLOCKS * 13u + block / 8u]; // eight d
 }
 
-// A code in the mantissa of 1.0, see weight_q4_k_lane.glsl: 1 + q / 256. The 1 and the offset of 32
-// come off together, exactly.
+// A code in the mantissa of 1.0, see weight_q4_k_subgroup.glsl: 1 + q / 256. The 1 and the offset
+// of 32 come off together, exactly.
 #define LANE_BYTE(s, xl, xh) \
     low += (uintBitsToFloat(((ql s) & 0x001F8000u) | one) - 1.125) * (xl); \
     high += (uintBitsToFloat(((qh s) & 0x001F8000u) | one) - 1.125) * (xh);

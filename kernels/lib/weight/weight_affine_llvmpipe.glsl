@@ -1,10 +1,10 @@
-// affine for kernels whose lanes own a row each; weight_q4_k_row.glsl explains the macros.
+// affine for llvmpipe, a thread per row; lib row_llvmpipe explains the macros.
 #define AFFINE_WORD(c, q, sc, mn) \
     CODE(c, sc * float(int(q << 24) >> 24) - mn) \
     CODE(c + 1, sc * float(int(q << 16) >> 24) - mn) \
     CODE(c + 2, sc * float(int(q << 8) >> 24) - mn) \
     CODE(c + 3, sc * float(int(q) >> 24) - mn)
-#define AFFINE_QUADS(c, q, sc, mn) \
+#define AFFINE_VEC16(c, q, sc, mn) \
     AFFINE_WORD(c, q.x, sc, mn) AFFINE_WORD(c + 4, q.y, sc, mn) \
     AFFINE_WORD(c + 8, q.z, sc, mn) AFFINE_WORD(c + 12, q.w, sc, mn)
 #define AFFINE_GROUP(g) \
@@ -13,11 +13,11 @@
         uvec4 qa = W[b], qb = W[b + 1u]; \
         vec4 s = uintBitsToFloat(W[b + 2u]); \
         GROUP(g, 1.0, 0.0) \
-        AFFINE_QUADS(32 * (g), qa, s.x, s.y) AFFINE_QUADS(32 * (g) + 16, qb, s.z, s.w) \
+        AFFINE_VEC16(32 * (g), qa, s.x, s.y) AFFINE_VEC16(32 * (g) + 16, qb, s.z, s.w) \
         GROUP_END(g) \
     }
-#define ROW_SLAB(s) \
-    AFFINE_GROUP(8 * (s)) AFFINE_GROUP(8 * (s) + 1) \
-    AFFINE_GROUP(8 * (s) + 2) AFFINE_GROUP(8 * (s) + 3) \
-    AFFINE_GROUP(8 * (s) + 4) AFFINE_GROUP(8 * (s) + 5) \
-    AFFINE_GROUP(8 * (s) + 6) AFFINE_GROUP(8 * (s) + 7)
+#define ROW_BLOCK(n) \
+    AFFINE_GROUP(8 * (n)) AFFINE_GROUP(8 * (n) + 1) \
+    AFFINE_GROUP(8 * (n) + 2) AFFINE_GROUP(8 * (n) + 3) \
+    AFFINE_GROUP(8 * (n) + 4) AFFINE_GROUP(8 * (n) + 5) \
+    AFFINE_GROUP(8 * (n) + 6) AFFINE_GROUP(8 * (n) + 7)

@@ -1,0 +1,33 @@
+// Matrix-vector product for llvmpipe (lib row_llvmpipe): a group of 32 columns is summed in two
+// chains, its minimum is multiplied by the sum of its x.
+//
+//! SHARED float sums[X_ROWS * BLOCKS * 64]
+// of four neighbouring x.
+//
+// The code around ROW_BLOCKS has the variables uint `row`, where the row starts in W, float `acc`,
+// the sum, and const int `x_row`, the number of the x that meets the row. Needs lib row_llvmpipe,
+// the tunable WG_SIZE and a function of the kernel:
+vec4 gemv_x(uint s, uint i); // elements 4 i .. 4 i + 3 of x number s; zero beyond K
+
+void gemv_stage(uint tid)
+{
+    for (uint i = tid; i < uint(X_ROWS * KP / 4); i += uint(WG_SIZE)) {
+        vec4 v = gemv_x(i / uint(KP / 4), i % uint(KP / 4));
+        stage_vec4(i, v);
+        sums[i] = (v.x + v.y) + (v.z + v.w);
+    }
+}
+
+#define SUM4(a, i) ((a[i] + a[(i) + 1]) + (a[(i) + 2] + a[(i) + 3]))
+#define SUM8(a, i) (SUM4(a, i) + SUM4(a, (i) + 4))
+#define GROUP(g, d, m) \
+    { \
+        float gd = d, gm = m, even = 0.0, odd = 0.0;
+#define CODE(c, v) \
+        if ((c) % 2 == 0) \
+            even += (v) * xs[x_row * KP + (c)]; \
+        else \
+            odd += (v) * xs[x_row * KP + (c)];
+#define GROUP_END(g) \
+        acc += gd * (even + odd) - gm * SUM8(sums, x_row * KP / 4 + 8 * (g)); \
+    }

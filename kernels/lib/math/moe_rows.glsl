@@ -1,0 +1,25 @@
+// Rows of one expert within the band of a dispatch, and their biases (docs/operations.md,
+// moe_matmul). Needs W, the parameters row0 and rows, the constants EXPERT_ROWS and W_STRIDE, and
+// W_WIDTH, the number of words of an element of W.
+
+// Row r of an expert in the band; `rows` or more: another band has it, or the expert has no such
+// row.
+uint band_row(uint expert, uint r)
+{
+    return r < uint(EXPERT_ROWS) ? expert * uint(EXPERT_ROWS) + r - row0 : rows;
+}
+
+// Bias of row `row` of the band; 0 without one and for rows of other bands.
+float band_bias(uint row)
+{
+#if BIAS_row
+    uint i = rows * uint(W_STRIDE) + row;
+#if W_WIDTH == 4
+    return row < rows ? uintBitsToFloat(W[i / 4u][i % 4u]) : 0.0;
+#else
+    return row < rows ? uintBitsToFloat(W[i]) : 0.0;
+#endif
+#else
+    return 0.0;
+#endif
+}

@@ -1,0 +1,34 @@
+// A row of weights as straight-line code, for llvmpipe: one thread has the row, all read x.
+//
+// llvmpipe reads shared memory at a constant address, outside of loops and branches, as one scalar
+// broadcast (2 cycles); any other load runs invocation by invocation (30 cycles and more for 8 of
+// them). So x is in shared memory and the sum over K is written out by macros. Only the weights are
+// gathered, four words at a time.
+//
+// ROW_BLOCK(n) of lib weight_*_llvmpipe is the code for columns 256 n .. 256 n + 255 of a row that
+// starts at element `row` of `uvec4 W[]`. It goes through groups of 32 columns: GROUP(g, d, m)
+// opens columns 32 g .. 32 g + 31, CODE(c, v) follows for each column c, GROUP_END(g) closes them.
+// A weight is d * v - m. Libs gemv_llvmpipe and gemm_llvmpipe define those three.
+//
+//! LET KP = 256 * BLOCKS
+//! SHARED float xs[X_ROWS * KP]
+// [x][column], zero beyond K. Needs the constant K, at most 1024, and the LETs BLOCKS, ceildiv(K,
+// 256), and X_ROWS, the number of x.
+#if BLOCKS == 1
+#define ROW_BLOCKS ROW_BLOCK(0)
+#elif BLOCKS == 2
+#define ROW_BLOCKS ROW_BLOCK(0) ROW_BLOCK(1)
+#elif BLOCKS == 3
+#define ROW_BLOCKS ROW_BLOCK(0) ROW_BLOCK(1) ROW_BLOCK(2)
+#else
+#define ROW_BLOCKS ROW_BLOCK(0) ROW_BLOCK(1) ROW_BLOCK(2) ROW_BLOCK(3)
+#endif
+
+// Elements 4 i .. 4 i + 3 of xs.
+void stage_vec4(uint i, vec4 v)
+{
+    xs[4u * i] = v.x;
+    xs[4u * i + 1u] = v.y;
+    xs[4u * i + 2u] = v.z;
+    xs[4u * i + 3u] = v.w;
+}

@@ -1,0 +1,90 @@
+// Matrix product for llvmpipe: a thread per row and TOKENS tokens, x at constant addresses.
+//
+// Lib gemm_llvmpipe. Groups: tiles of WG_SIZE rows x TOKENS tokens, rows first.
+//
+// 512 tokens, q4_k, from processor time (2 cores of an AMD EPYC at 2.6 GHz, Mesa 22.3.6,
+// 2026-11-21), GMAC/s: K x N = 256 x 512 20 with WG_SIZE = 256 (128: 19, 64: 16; TOKENS = 4: 16,
+// 16: 23), 256 x 1536 glu 17, 768 x 256 13 (TOKENS = 8: 22). The baseline kernel reaches 2.
+// Compiling takes 0.5 s for 256 columns and 8 tokens, 1 s for 768 and 4, and grows with both: that
+// is why long rows take fewer tokens.
+//
+//! NAME matmul_prefill_llvmpipe
+//! OP matmul
+//! VARIANT row
+//! WHEN phase prefill
+//! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4 affine
+//! WHEN pre none
+//! WHEN post store add glu softcap
+//! WHEN act none silu gelu
+//! WHEN bias none row
+//! BIND read uvec4 W
+//! BIND read vec4 X
+//! BIND readwrite float Y
+//! BIND read vec4 A
+//! PARAM uint row0
+//! PARAM uint rows
+//! PARAM float out_scale
+//! PARAM float softcap
+//! CONST K N W_STRIDE X_STRIDE Y_STRIDE
+//! CONST SCALED = 0
+//! CONST BIAS_AT = 0
+//! TUNE TOKENS = K <= 512 ? 8 : 4 in 4 8 16
+//! TUNE WG_SIZE = N >= 256 && MAX_INVOCATIONS >= 256 ? 256 : 64 in 32 64 128 256
+//! LET BLOCKS = ceildiv(K, 256)
+//! LET X_ROWS = TOKENS
+//! LOCAL WG_SIZE
+//! GROUPS ceildiv(BAND, WG_SIZE) * ceildiv(T, TOKENS)
+//! REQUIRE SOFTWARE
+//! REQUIRE K <= 1024
+//! REQUIRE W_STRIDE % 4 == 0
+//! PREFER LLVMPIPE ? 50 : -10
+//! STEP read
+//! LIB weight_{weight}_llvmpipe
+//! LIB activations
+//! LIB matmul_result
+//! LIB row_llvmpipe
+//! LIB gemm_llvmpipe
+
+uint token1; // first token of the tile
+
+uint gemm_token(uint t)
+{
+    return min(token1 + t, step_tokens - 1u) * uint(X_STRIDE / 4);
+}
+
+void body(uvec3 group)
+{
+    uint tid = gl_LocalInvocationID.x;
+    uint row_tiles = (rows + uint(WG_SIZE) - 1u) / uint(WG_SIZE);
+    uint row1 = group.x % row_tiles * uint(WG_SIZE);
+    uint row = min(row1 + tid, rows - 1u) * uint(W_STRIDE / 4);
+    float acc[TOKENS];
+    for (int t = 0; t < TOKENS; t++)
+        acc[t] = 0.0;
+    token1 = group.x / row_tiles * uint(TOKENS);
+    gemm_stage(tid);
+    memoryBarrierShared(); barrier();
+    ROW_BLOCKS
+    uint count = min(max(step_tokens, token1) - token1, uint(TOKENS));
+#if POST_glu
+    gemm_exchange(tid, acc);
+    uint i = row1 / 2u + tid;
+    if (tid < uint(WG_SIZE / 2) && 2u * i < rows)
+        for (uint t = 0u; t < count; t++) {
+            uint pair = t * uint(WG_SIZE) + 2u * tid;
+            Y[(token1 + t) * uint(Y_STRIDE) + row0 / 2u + i] =
+                glu(xs[pair], xs[pair + 1u], row0 + 2u * i);
+        }
+#else
+    if (row1 + tid < rows)
+        for (uint t = 0u; t < uint(TOKENS); t++)
+            if (t < count) {
+                uint y = (token1 + t) * uint(Y_STRIDE) + row0 + row1 + tid;
+                float value = result(acc[t], row0 + row1 + tid);
+#if POST_add
+                value += Y[y];
+#endif
+                Y[y] = value;
+            }
+#endif
+}

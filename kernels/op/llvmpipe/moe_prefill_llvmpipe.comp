@@ -1,0 +1,89 @@
+// The experts of many tokens for llvmpipe: a thread per row and TOKENS pairs of one expert.
+//
+// Lib gemm_llvmpipe, with the tiles of pairs of moe_prefill. A group beyond the last tile does the
+// work of an empty one: a branch around the straight-line code would cost more. Rows that the band
+// does not have are read from its first row and not stored. Groups: row tiles of an expert, then
+// the tiles of pairs.
+//
+//! NAME moe_prefill_llvmpipe
+//! OP moe_matmul
+//! VARIANT row
+//! WHEN phase prefill
+//! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4 affine
+//! WHEN post glu store
+//! WHEN act none silu swiglu_clamp
+//! WHEN bias none row
+//! BIND read uvec4 W
+//! BIND read vec4 X
+//! BIND write float Y
+//! BIND read uint LIST
+//! PARAM uint row0
+//! PARAM uint rows
+//! PARAM float act_alpha
+//! PARAM float act_limit
+//! CONST K EXPERT_ROWS E TOP_K W_STRIDE X_STRIDE Y_STRIDE
+//! TUNE TOKENS = K <= 512 ? 8 : 4 in 4 8 16
+//! TUNE WG_SIZE = EXPERT_ROWS >= 256 && MAX_INVOCATIONS >= 256 ? 256 : 64 in 32 64 128 256
+//! LET BLOCKS = ceildiv(K, 256)
+//! LET X_ROWS = TOKENS
+//! LET ROW_TILES = ceildiv(EXPERT_ROWS, WG_SIZE)
+//! LET W_WIDTH = 4
+//! LOCAL WG_SIZE
+//! GROUPS ROW_TILES * min(T * TOP_K, ceildiv(T * TOP_K, TOKENS) + E)
+//! SHARED uint pairs[TOKENS]
+//! SHARED uvec3 found
+//! REQUIRE SOFTWARE
+//! REQUIRE K <= 1024
+//! REQUIRE W_STRIDE % 4 == 0
+//! PREFER LLVMPIPE ? 50 : -10
+//! LIB weight_{weight}_llvmpipe
+//! LIB moe_glu
+//! LIB moe_rows
+//! LIB moe_tile
+//! LIB row_llvmpipe
+//! LIB gemm_llvmpipe
+
+uint gemm_token(uint t)
+{
+#if POST_glu
+    return pairs[t] / uint(TOP_K) * uint(X_STRIDE / 4);
+#else
+    return pairs[t] * uint(X_STRIDE / 4);
+#endif
+}
+
+void body(uvec3 group)
+{
+    uint tid = gl_LocalInvocationID.x, r = group.x % uint(ROW_TILES) * uint(WG_SIZE) + tid;
+    uvec3 tile = find_tile(group.x / uint(ROW_TILES), tid == 0u);
+    if (tid == 0u)
+        found = tile;
+    memoryBarrierShared(); barrier();
+    tile = found;
+    if (tid < uint(TOKENS))
+        pairs[tid] = tile.z > 0u ? LIST[tile.y + min(tid, tile.z - 1u)] : 0u;
+    memoryBarrierShared(); barrier();
+    gemm_stage(tid);
+    memoryBarrierShared(); barrier();
+    uint at = band_row(tile.x, r), row = (at < rows ? at : 0u) * uint(W_STRIDE / 4);
+    float acc[TOKENS], bias = band_bias(at);
+    for (int t = 0; t < TOKENS; t++)
+        acc[t] = 0.0;
+    ROW_BLOCKS
+    for (int t = 0; t < TOKENS; t++)
+        acc[t] += bias;
+#if POST_glu
+    gemm_exchange(tid, acc);
+    uint gate = r + tid;
+    if (tid < uint(WG_SIZE / 2) && band_row(tile.x, gate) < rows)
+        for (uint t = 0u; t < tile.z; t++) {
+            uint pair = t * uint(WG_SIZE) + 2u * tid;
+            Y[pairs[t] * uint(Y_STRIDE) + gate / 2u] = glu(xs[pair], xs[pair + 1u]);
+        }
+#else
+    if (at < rows)
+        for (uint t = 0u; t < uint(TOKENS); t++)
+            if (t < tile.z)
+                Y[pairs[t] * uint(Y_STRIDE) + r] = acc[t];
+#endif
+}

@@ -1,11 +1,9 @@
 /*
  * tok_regex.h: the regular expressions of tokenizer.json, with the meaning that Oniguruma and
- * Unicode 16 give them, on PCRE2 of any version.
+ * Unicode 16 give them, on PCRE2 10.40 or newer.
  *
- * Code points that no set of a pattern tells apart are one kind, and a text is matched as a string
- * of kinds, one byte per character. So PCRE2 sees neither UTF-8 nor Unicode properties: its own
- * tables have no say, and a class with 600 ranges is one bit map. A pattern that tells more than
- * 255 kinds apart, or refers back to what matched, is refused.
+ * PCRE2 matches UTF-8 with its own Unicode tables; where those of its release end, the pattern has
+ * ranges of code points (tok_property.h). A pattern that refers back to what matched is refused.
  */
 #ifndef DGL_LOADER_TOK_REGEX_H
 #define DGL_LOADER_TOK_REGEX_H
@@ -37,8 +35,9 @@ struct tok_spans {
 enum dgl_status tok_spans_add(const struct dgl_log *log, struct tok_spans *spans,
                               struct tok_span span);
 
-/* Replaces *out by spans that cover `text` (valid UTF-8): matches and what lies between them,
- * in order. Matches may be empty. A text that takes too much searching is DGL_ERR_UNSUPPORTED. */
+/* Replaces *out by spans that cover `text` (valid UTF-8, which is not checked): matches and the
+ * text between them, in order. Matches may be empty. A text that takes too much searching is
+ * DGL_ERR_UNSUPPORTED. */
 enum dgl_status tok_regex_find(const struct dgl_log *log, const struct tok_regex *regex,
                                struct tok_regex_scratch *scratch, struct dgl_str text,
                                struct tok_spans *out);

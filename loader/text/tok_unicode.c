@@ -6,6 +6,10 @@
 struct case_pair {
     uint32_t upper, lower;
 };
+struct newer_run {
+    uint32_t first, last;
+    uint8_t category;
+};
 /* `first` and `len` select from decomposition_text; a code point whose compatible decomposition
  * differs from its canonical one has two rows, the canonical one first. */
 struct decomposition {
@@ -65,6 +69,21 @@ bool tok_category_run(size_t index, struct tok_range *range, enum tok_category *
         index + 1 < COUNT(category_runs) ? (category_runs[index + 1] >> 8) - 1 : TOK_MAX_CP;
     *category = (enum tok_category)(category_runs[index] & 0xFF);
     return true;
+}
+
+bool tok_newer_run(size_t index, struct tok_range *range, enum tok_category *category)
+{
+    if (index >= COUNT(newer_runs))
+        return false;
+    *range = (struct tok_range){newer_runs[index].first, newer_runs[index].last};
+    *category = (enum tok_category)newer_runs[index].category;
+    return true;
+}
+
+bool tok_is_newer(uint32_t cp)
+{
+    long i = find_last(newer_runs, COUNT(newer_runs), sizeof(newer_runs[0]), 0, cp);
+    return i >= 0 && cp <= newer_runs[i].last;
 }
 
 bool tok_is_space(uint32_t cp)

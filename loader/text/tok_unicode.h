@@ -61,6 +61,10 @@ bool tok_is_punctuation(uint32_t cp); /* what the Punctuation pre-tokenizer cuts
 
 /* The run of equal categories number `index`, ascending; false beyond the last. */
 bool tok_category_run(size_t index, struct tok_range *range, enum tok_category *category);
+/* The run number `index` of code points with one category that they did not have in Unicode 14;
+ * false beyond the last. */
+bool tok_newer_run(size_t index, struct tok_range *range, enum tok_category *category);
+bool tok_is_newer(uint32_t cp);
 /* Name ("Han") and ranges of the script number `index`; NULL beyond the last. Only common
  * scripts have a table. */
 const char *tok_script(size_t index, const struct tok_range **ranges, size_t *count);

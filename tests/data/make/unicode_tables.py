@@ -4,7 +4,7 @@
 Its parts carry different Unicode versions (regular expressions 16.0, normal forms 9.0, punctuation
 8.0), so every table is asked from the package itself, code point by code point:
 
-    pip install tokenizers==0.23.3
+    pip install tokenizers==0.23.3          (Python 3.11, whose unicodedata is that of Unicode 14)
     tests/data/make/unicode_tables.py nfc_tables.json > loader/text/tok_unicode_tables.inc
 
 nfc_tables.json is in tests/data/tokenizers/synthetic+unicode.tar.gz; the package cannot be asked for
@@ -12,6 +12,7 @@ combining classes, they are taken from there.
 """
 import json
 import sys
+import unicodedata
 
 from tokenizers import Regex, normalizers, pre_tokenizers
 
@@ -57,6 +58,20 @@ def range_array(name, points):
     array(f"struct tok_range {name}[]", (f"{{0x{a:X}, 0x{b:X}}}" for a, b in ranges(points)))
 
 
+def newer_runs(category):
+    """What has another category than in Unicode 14, which is the oldest that PCRE2 may have."""
+    assert unicodedata.unidata_version == "14.0.0", "run this with Python 3.11"
+    runs = []
+    for c, k in enumerate(category):
+        if unicodedata.category(chr(c)) == CATEGORIES[k]:
+            continue
+        if runs and runs[-1][1] == c - 1 and runs[-1][2] == k:
+            runs[-1][1] = c
+        else:
+            runs.append([c, c, k])
+    array("struct newer_run newer_runs[]", (f"{{0x{a:X}, 0x{b:X}, {k}}}" for a, b, k in runs))
+
+
 def category_runs():
     category = [CATEGORIES.index("Cn")] * 0x110000
     for c in range(0xD800, 0xE000):
@@ -67,6 +82,7 @@ def category_runs():
                 category[c] = i
     runs = [(c, k) for c, k in enumerate(category) if c == 0 or category[c - 1] != k]
     array("uint32_t category_runs[]", (f"0x{c << 8 | k:X}" for c, k in runs))
+    newer_runs(category)
     return {name: {c for c in CODE_POINTS if category[c] == i} for i, name in enumerate(CATEGORIES)}
 
 

@@ -5,9 +5,8 @@
 #include <stdlib.h>
 
 #include "core/base/utf8.h"
-#include "loader/regex/tok_charset.h"
-#include "loader/text/tok_normal_form.h"
 #include "loader/regex/tok_regex.h"
+#include "loader/text/tok_normal_form.h"
 #include "tests/support/token_vectors.h"
 
 #define ARCHIVE "tokenizers/synthetic+unicode.tar.gz"
@@ -173,37 +172,62 @@ static void normal_form_c_is_that_of_unicode_9(void **state)
     dgl_json_destroy(&doc);
 }
 
-/* "\p{Lu}" or "\s" as the name of a property; "(?i:s)" as a letter without regard to case. */
-static void class_of(struct dgl_str name, struct tok_charset *out)
+/* One character is matched after the other; `member` has a byte per code point. */
+static void check_block(const struct tok_regex *regex, struct tok_regex_scratch *scratch,
+                        const uint8_t *member, uint32_t first, uint32_t last)
 {
-    if (dgl_str_starts(name, "(?i:")) {
-        tok_charset_add(out, (unsigned char)name.p[4], (unsigned char)name.p[4]);
-        assert_true(tok_charset_fold_case(out));
-        return;
+    struct dgl_buf text = {0};
+    struct tok_spans spans = {0};
+    size_t wanted = 0, matches = 0;
+    for (uint32_t cp = first; cp <= last; cp++) {
+        char bytes[4];
+        if (cp >= 0xD800 && cp <= 0xDFFF)
+            continue;
+        dgl_buf_append(&text, bytes, dgl_utf8_encode(cp, bytes));
+        wanted += member[cp];
     }
-    bool space = dgl_str_eq(name, "\\s");
-    struct dgl_str property = {name.p + 3, name.len - 4};
-    assert_true(tok_charset_add_property(out, space ? DGL_STR("space") : property));
+    assert_int_equal(
+        tok_regex_find(NULL, regex, scratch, (struct dgl_str){text.p, text.len}, &spans), DGL_OK);
+    for (size_t i = 0; i < spans.count; i++) {
+        uint32_t cp;
+        if (!spans.items[i].match)
+            continue;
+        dgl_utf8_decode(text.p + spans.items[i].start, 4, &cp);
+        if (!member[cp])
+            fail_msg("U+%04X is a match", cp);
+        matches++;
+    }
+    if (matches != wanted)
+        fail_msg("%zu matches from U+%04X to U+%04X, want %zu", matches, first, last, wanted);
+    free(spans.items);
+    dgl_buf_finish(&text);
 }
 
+/* All code points as one text, and in blocks: texts without newer characters are matched by another
+ * form of the pattern. */
 static void classes_of_expressions_are_those_of_unicode_16(void **state)
 {
     (void)state;
     struct dgl_json_doc *doc = load_unicode("onig_classes.json");
+    struct tok_regex_scratch *scratch = tok_regex_scratch_create();
+    assert_non_null(scratch);
     const struct dgl_json *c = dgl_json_first(dgl_json_root(doc));
     for (; c; c = dgl_json_next(c)) {
-        struct tok_charset set = {0};
-        class_of(dgl_json_key(c), &set);
-        size_t i = 0;
-        if (set.count != dgl_json_count(c))
-            fail_msg("%s has %zu ranges, want %zu", dgl_json_key(c).p, set.count,
-                     dgl_json_count(c));
-        for (const struct dgl_json *r = dgl_json_first(c); r; r = dgl_json_next(r), i++) {
-            assert_int_equal(set.ranges[i].first, dgl_json_f64(dgl_json_at(r, 0)));
-            assert_int_equal(set.ranges[i].last, dgl_json_f64(dgl_json_at(r, 1)));
-        }
-        tok_charset_finish(&set);
+        struct tok_regex *regex = NULL;
+        uint8_t *member = calloc(0x110000, 1);
+        assert_non_null(member);
+        for (const struct dgl_json *r = dgl_json_first(c); r; r = dgl_json_next(r))
+            for (uint32_t cp = (uint32_t)dgl_json_f64(dgl_json_at(r, 0));
+                 cp <= dgl_json_f64(dgl_json_at(r, 1)); cp++)
+                member[cp] = 1;
+        assert_int_equal(tok_regex_create(NULL, "class", dgl_json_key(c), &regex), DGL_OK);
+        check_block(regex, scratch, member, 0, 0x10FFFF);
+        for (uint32_t block = 0; block < 0x110000; block += 256)
+            check_block(regex, scratch, member, block, block + 255);
+        tok_regex_destroy(&regex);
+        free(member);
     }
+    tok_regex_scratch_destroy(&scratch);
     dgl_json_destroy(&doc);
 }
 

@@ -55,8 +55,7 @@ extern "C" {
 /* Static string "major.minor.patch". */
 const char *dgl_version(void);
 
-/* ---- status and log ----------------------------------------------------------------------------
- */
+/* ---- status and log -------------------------------------------------------------------------- */
 
 enum dgl_status {
     DGL_OK = 0,
@@ -100,8 +99,7 @@ struct dgl_log {
  * which then returns DGL_ERR_CANCELLED and leaves nothing behind. */
 typedef bool (*dgl_progress_cb)(void *priv, const char *what, uint64_t done, uint64_t total);
 
-/* ---- devices -----------------------------------------------------------------------------------
- */
+/* ---- devices --------------------------------------------------------------------------------- */
 
 struct dgl_device; /* Thread-safety: R4. */
 
@@ -161,8 +159,7 @@ struct dgl_counters {
 };
 void dgl_device_get_counters(const struct dgl_device *dev, struct dgl_counters *out);
 
-/* ---- kernels: text, layers and choices (no device needed) ---------------------------------------
- */
+/* ---- kernels: text, layers and choices (no device needed) ------------------------------------ */
 
 struct dgl_kernels; /* Thread-safety: unsafe; a model keeps its own copy of what it was given. */
 

@@ -8,13 +8,20 @@
  * tokens          tokens in this pass; 1 in decode
  * draws           random numbers consumed so far: the generator's counter
  * stopped         1 after a stop id, 2 when the context is full, 3 when no logit was a number:
- * later steps must change nothing context         positions available top_k           0 = off
+ *                 later steps must change nothing
+ * context         positions available
+ * seed_lo         lower half of the generator's seed
+ * seed_hi         upper half of the generator's seed
+ * top_k           0 = off
  * top_p_q         0 = off, else floor(top_p * 2^32)
  * min_p_q         0 = off, else floor(min_p * 2^32)
  * inv_temp        1 / temperature, within 2^-20 and 2^23; 0 = greedy
- * repeat_penalty  what a negative logit is multiplied by; 1 = off
- * repeat_inverse  1 / repeat_penalty, for positive logits: division is not correctly rounded in
- * GLSL repeat_last_n   0 = off
+ * repeat_penalty  factor of negative logits of repeated ids; 1 = off
+ * repeat_last_n   window of the penalty in tokens; 0 = off
+ * ignore_eos      1 = stop ids do not set `stopped`
+ * repeat_inverse  1 / repeat_penalty, factor of positive logits: GLSL's division is not correctly
+ *                 rounded
+ * spare1          fills the 16 words
  */
 #ifndef DGL_KERNELS_STEP_H
 #define DGL_KERNELS_STEP_H

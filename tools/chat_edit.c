@@ -30,8 +30,7 @@ struct line_editor {
     bool empty;               /* nothing was typed when a signal ended the waiting */
 };
 
-/* ---- signals -----------------------------------------------------------------------------------
- */
+/* ---- signals --------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t window_changed, continued;
 
@@ -82,8 +81,7 @@ static void follow_terminal(EditLine *el)
     }
 }
 
-/* ---- characters --------------------------------------------------------------------------------
- */
+/* ---- characters ------------------------------------------------------------------------------ */
 
 /* False: a signal that ends the line, or an error. Signals come only while it waits. */
 static bool wait_for_input(struct line_editor *e)
@@ -198,8 +196,7 @@ static void set_prompt(struct line_editor *e, const char *prompt)
     dgl_buf_printf(&e->prompt, plain ? "%s" : "\1\033[1;32m\1%s\1\033[0m\1", prompt);
 }
 
-/* ---- lines -------------------------------------------------------------------------------------
- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 static void remember(void *priv, const char *line)
 {

@@ -9,8 +9,7 @@
 
 #define MAX_FILE ((size_t)256 << 20)
 
-/* ---- saving ------------------------------------------------------------------------------------
- */
+/* ---- saving ---------------------------------------------------------------------------------- */
 
 static void write_answers(const struct chat_talk *talk, struct dgl_buf *out)
 {
@@ -48,8 +47,7 @@ enum dgl_status talk_save(const struct dgl_log *log, const struct chat_talk *tal
     return status;
 }
 
-/* ---- loading -----------------------------------------------------------------------------------
- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 struct loader {
     struct dgl_json_reader r;

@@ -4,8 +4,7 @@
 
 #include "tools/chat.h"
 
-/* ---- printing ----------------------------------------------------------------------------------
- */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 /* A terminal obeys control characters, and an answer is not to give it orders: all but newline and
  * tab are shown as '?', those of two bytes (U+0080 to U+009F) too. */
@@ -44,8 +43,7 @@ static bool keep_going(void *priv, int32_t id)
     return !interrupted();
 }
 
-/* ---- one generation ----------------------------------------------------------------------------
- */
+/* ---- one generation -------------------------------------------------------------------------- */
 
 static enum dgl_status generate(struct chat *c, const int32_t *ids, size_t count, bool print,
                                 struct dgl_generate_result *result)
@@ -71,8 +69,7 @@ static void keep_figures(struct chat *c, const struct dgl_generate_result *r)
     c->answers++;
 }
 
-/* ---- in a conversation -------------------------------------------------------------------------
- */
+/* ---- in a conversation ----------------------------------------------------------------------- */
 
 /* The id that ended the answer is the template's to write. A stop string is not part of the text,
  * so that the ids are not its ids. */
@@ -155,8 +152,7 @@ int chat_answer(struct chat *c)
     return code;
 }
 
-/* ---- for a file --------------------------------------------------------------------------------
- */
+/* ---- for a file ------------------------------------------------------------------------------ */
 
 /* What generate --json prints, and the answer as a message. */
 static bool print_json(const struct chat *c, const struct dgl_generate_result *r)

@@ -8,8 +8,7 @@
 #include "tools/commands.h"
 #include "tools/input.h"
 
-/* ---- opening -----------------------------------------------------------------------------------
- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static bool check_options(const struct options *opt)
 {
@@ -47,8 +46,7 @@ static enum dgl_status open_all(struct chat *c, const char *model)
     return status;
 }
 
-/* ---- talking -----------------------------------------------------------------------------------
- */
+/* ---- talking --------------------------------------------------------------------------------- */
 
 static bool is_blank(struct dgl_str text)
 {

@@ -9,8 +9,7 @@
 #include "tools/input.h"
 #include "tools/report.h"
 
-/* ---- what the options say ----------------------------------------------------------------------
- */
+/* ---- what the options say -------------------------------------------------------------------- */
 
 bool stop_strings_init(struct stop_strings *s, const struct options *opt)
 {
@@ -121,8 +120,7 @@ enum dgl_status generation_params(const struct engine *e, const struct options *
     return opt->model_defaults ? model_defaults(e, opt, &out->sampling) : DGL_OK;
 }
 
-/* ---- figures -----------------------------------------------------------------------------------
- */
+/* ---- figures --------------------------------------------------------------------------------- */
 
 double generation_prefill_tps(const struct dgl_generate_result *r)
 {

@@ -73,8 +73,7 @@ static void end_chat(struct terminal *t, int code)
     assert_int_equal(terminal_wait(t), code);
 }
 
-/* ---- ending ------------------------------------------------------------------------------------
- */
+/* ---- ending ---------------------------------------------------------------------------------- */
 
 static void ends_at_end_of_input(void **state)
 {
@@ -131,8 +130,7 @@ static void signal_gives_the_terminal_back(void **state)
     }
 }
 
-/* ---- answers -----------------------------------------------------------------------------------
- */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 static void answers_stream(void **state)
 {
@@ -224,8 +222,7 @@ static void special_tokens_stay_text(void **state)
     end_chat(t, 0);
 }
 
-/* ---- typing ------------------------------------------------------------------------------------
- */
+/* ---- typing ---------------------------------------------------------------------------------- */
 
 static void arrow_up_recalls(void **state)
 {
@@ -333,8 +330,7 @@ static void long_history_is_cut(void **state)
     dgl_buf_finish(&dir);
 }
 
-/* ---- messages in files -------------------------------------------------------------------------
- */
+/* ---- messages in files ----------------------------------------------------------------------- */
 
 static char *saved(struct fixture *f, struct terminal *t, const char *name)
 {
@@ -561,8 +557,7 @@ static void bad_files_are_refused(void **state)
     dgl_buf_finish(&line);
 }
 
-/* ---- commands ----------------------------------------------------------------------------------
- */
+/* ---- commands -------------------------------------------------------------------------------- */
 
 struct said_row {
     const char *name;

@@ -23,8 +23,7 @@ static int64_t whole(const struct dgl_json *root, const char *key)
     return number;
 }
 
-/* ---- no device ----------------------------------------------------------------------------------
- */
+/* ---- no device ------------------------------------------------------------------------------- */
 
 /* With a vendor folder that does not exist no device can be opened at all. */
 struct file_row {

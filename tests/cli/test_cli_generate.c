@@ -18,8 +18,7 @@ static void run_greedy(struct process_result *r)
     assert_code(r, 0);
 }
 
-/* ---- values that parse and do not fit ---------------------------------------------------------
- */
+/* ---- values that parse and do not fit -------------------------------------------------------- */
 
 struct misfit {
     const char *name;
@@ -60,8 +59,7 @@ static const struct misfit misfits[] = {
     {"render node that is not there", {"-p", "a", "--device", "/dev/dri/none"}, "/dev/dri/none"},
 };
 
-/* ---- streams ----------------------------------------------------------------------------------
- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 static void text_alone_goes_to_stdout(void **state)
 {
@@ -132,8 +130,7 @@ static void cache_type_gives_the_same_text(void **state)
     process_finish(&f32);
 }
 
-/* ---- prompts ----------------------------------------------------------------------------------
- */
+/* ---- prompts --------------------------------------------------------------------------------- */
 
 /* Rows give the same prompt ids as `-p same`. */
 struct prompt_row {
@@ -269,8 +266,7 @@ static void special_tokens_in_text_are_parsed(void **state)
     process_finish(&r);
 }
 
-/* ---- how many tokens ---------------------------------------------------------------------------
- */
+/* ---- how many tokens ------------------------------------------------------------------------- */
 
 static void zero_tokens_print_nothing(void **state)
 {
@@ -382,8 +378,7 @@ static void stop_string_takes_escapes(void **state)
     process_finish(&r);
 }
 
-/* ---- sampling ----------------------------------------------------------------------------------
- */
+/* ---- sampling -------------------------------------------------------------------------------- */
 
 struct sampling_row {
     const char *name;

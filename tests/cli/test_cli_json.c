@@ -39,8 +39,7 @@ static const char *text(const struct dgl_json *root, const char *path)
     return dgl_json_str(find(root, path)).p;
 }
 
-/* ---- fields ------------------------------------------------------------------------------------
- */
+/* ---- fields ---------------------------------------------------------------------------------- */
 
 enum kind { COUNT, REAL, STRING, BOOL, LIST, OBJECT, SHA256, NULLABLE };
 
@@ -267,8 +266,7 @@ static void fields_case(void **state)
     process_finish(&r);
 }
 
-/* ---- what the numbers say ---------------------------------------------------------------------
- */
+/* ---- what the numbers say -------------------------------------------------------------------- */
 
 /* What a phase costs when nothing is made any more: the promise of the design. */
 struct steady {

@@ -16,8 +16,7 @@ static const char *text(const struct dgl_json *object, const char *key)
     return dgl_json_str(dgl_json_get(object, key)).p;
 }
 
-/* ---- list and show ------------------------------------------------------------------------------
- */
+/* ---- list and show --------------------------------------------------------------------------- */
 
 /* One file of kernels/op is shown byte for byte, and listed with its hash. */
 static void check_kernel_file(const struct dgl_json *rows, const char *dir, const char *file)

@@ -13,8 +13,7 @@
 #define PROMPT  "Once upon a time"
 #define ENDLESS "generate", "--device", "any", "-p", PROMPT, "-n", "-1", "--ignore-eos"
 
-/* ---- signals -----------------------------------------------------------------------------------
- */
+/* ---- signals --------------------------------------------------------------------------------- */
 
 struct signal_row {
     const char *name;
@@ -232,8 +231,7 @@ static void writing_case(void **state)
     test_tmpdir_remove(model);
 }
 
-/* ---- standard output ----------------------------------------------------------------------------
- */
+/* ---- standard output ------------------------------------------------------------------------- */
 
 struct output_row {
     const char *name;

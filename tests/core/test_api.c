@@ -11,8 +11,7 @@
 static struct tiny_engine engine;
 static int32_t prompt[8];
 
-/* ---- the caller's context ---------------------------------------------------------------------
- */
+/* ---- the caller's context -------------------------------------------------------------------- */
 
 /* A call whose effect on the current context is looked at; its result does not matter here. */
 struct call {
@@ -238,8 +237,7 @@ static void test_wrapped_context(void **state)
     gl_egl_close(&foreign);
 }
 
-/* ---- handles ----------------------------------------------------------------------------------
- */
+/* ---- handles --------------------------------------------------------------------------------- */
 
 static void test_destroying_nothing(void **state)
 {
@@ -296,8 +294,7 @@ static void test_finishing_twice(void **state)
     dgl_bench_result_finish(&b);
 }
 
-/* ---- parameters and results -------------------------------------------------------------------
- */
+/* ---- parameters and results ------------------------------------------------------------------ */
 
 static void test_empty_parameters_are_the_defaults(void **state)
 {

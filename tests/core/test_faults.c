@@ -32,8 +32,7 @@ static void check_answer(struct dgl_session *s)
     assert_memory_equal(out, greedy, sizeof(greedy));
 }
 
-/* ---- what is tried ----------------------------------------------------------------------------
- */
+/* ---- what is tried --------------------------------------------------------------------------- */
 
 /* One call of the library that may fail; it leaves no objects, whatever comes of it. */
 typedef enum dgl_status (*attempt)(struct tiny_engine *e);
@@ -142,8 +141,7 @@ static enum dgl_status try_synthetic(struct tiny_engine *e)
     return st;
 }
 
-/* ---- allocations ------------------------------------------------------------------------------
- */
+/* ---- allocations ----------------------------------------------------------------------------- */
 
 struct fault {
     const char *name;
@@ -225,8 +223,7 @@ static void test_open_device(void **state)
     }
 }
 
-/* ---- buffers and programs ---------------------------------------------------------------------
- */
+/* ---- buffers and programs -------------------------------------------------------------------- */
 
 /* Without what earlier sessions left in the pool: every buffer is a new one. */
 static const struct fault buffer_faults[] = {
@@ -318,8 +315,7 @@ static void test_swap_with_a_program_that_does_not_compile(void **state)
     tiny_engine_close(&e);
 }
 
-/* ---- a device that is lost --------------------------------------------------------------------
- */
+/* ---- a device that is lost ------------------------------------------------------------------- */
 
 /* Every call on a lost device fails at once, with one line. */
 static void check_lost(struct tiny_engine *e)

@@ -20,8 +20,7 @@ static int32_t greedy[FULL]; /* what follows the prompt when nothing stops it */
 
 #define WITH_PROMPT .ids = prompt, .num_ids = PROMPT
 
-/* ---- why it ends ------------------------------------------------------------------------------
- */
+/* ---- why it ends ----------------------------------------------------------------------------- */
 
 struct ending {
     const char *name;
@@ -66,8 +65,7 @@ static void test_ending(void **state)
     dgl_generate_result_finish(&r);
 }
 
-/* ---- stop ids ---------------------------------------------------------------------------------
- */
+/* ---- stop ids -------------------------------------------------------------------------------- */
 
 /* The engine's model again, with another stop id. */
 static void open_with_stop(struct tiny_engine *e, int32_t stop)
@@ -155,8 +153,7 @@ static void test_session_goes_on_after_stop_in_a_batch(void **state)
     tiny_engine_close(&e);
 }
 
-/* ---- cancelling -------------------------------------------------------------------------------
- */
+/* ---- cancelling ------------------------------------------------------------------------------ */
 
 struct canceller {
     struct dgl_session *session;
@@ -303,8 +300,7 @@ static void test_cancelled_sync_keeps_a_prefix(void **state)
     dgl_session_destroy(&s);
 }
 
-/* ---- sampling ---------------------------------------------------------------------------------
- */
+/* ---- sampling -------------------------------------------------------------------------------- */
 
 struct sampling {
     const char *name;
@@ -431,8 +427,7 @@ static void test_penalty_leaves_no_trace(void **state)
     dgl_generate_result_finish(&r);
 }
 
-/* ---- refusals ---------------------------------------------------------------------------------
- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 struct refusal {
     const char *name;
@@ -505,8 +500,7 @@ static void test_logits_that_are_not_numbers(void **state)
     tiny_engine_close(&e);
 }
 
-/* ---- work -------------------------------------------------------------------------------------
- */
+/* ---- work ------------------------------------------------------------------------------------ */
 
 struct work {
     const char *name;

@@ -134,8 +134,7 @@ static void test_invalid_utf8_prompt(void **state)
     dgl_generate_result_finish(&r);
 }
 
-/* ---- stop strings -----------------------------------------------------------------------------
- */
+/* ---- stop strings ---------------------------------------------------------------------------- */
 
 static void check_stop(const char *stop, int32_t interval)
 {
@@ -234,8 +233,7 @@ static void test_cancel_from_text(void **state)
     }
 }
 
-/* ---- stop ids ---------------------------------------------------------------------------------
- */
+/* ---- stop ids -------------------------------------------------------------------------------- */
 
 static void test_stop_id_is_a_token_without_text(void **state)
 {

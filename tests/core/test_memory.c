@@ -40,8 +40,7 @@ static struct dgl_memory plenty(void)
     return mem;
 }
 
-/* ---- the estimate -----------------------------------------------------------------------------
- */
+/* ---- the estimate ---------------------------------------------------------------------------- */
 
 static void test_estimate_of_default(void **state)
 {
@@ -165,8 +164,7 @@ static void test_unknown_memory_refuses_nothing(void **state)
     tiny_engine_close(&e);
 }
 
-/* ---- too much ---------------------------------------------------------------------------------
- */
+/* ---- too much -------------------------------------------------------------------------------- */
 
 static uint64_t room_for(int32_t tokens)
 {
@@ -299,8 +297,7 @@ static void test_row_beyond_a_binding(void **state)
     dgl_device_destroy(&dev);
 }
 
-/* ---- bands ------------------------------------------------------------------------------------
- */
+/* ---- bands ----------------------------------------------------------------------------------- */
 
 struct banding {
     const char *name;
@@ -375,8 +372,7 @@ static void test_chunk_fits_a_binding(void **state)
     tiny_engine_close(&e);
 }
 
-/* ---- progress ---------------------------------------------------------------------------------
- */
+/* ---- progress -------------------------------------------------------------------------------- */
 
 struct heard {
     uint64_t last, total;

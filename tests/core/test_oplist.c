@@ -93,8 +93,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* ---- order ------------------------------------------------------------------------------------
- */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 #define PREFILL_LAYER " attn_norm qkv rope_kv attn_prefill o ffn_norm gate_up down"
 #define DECODE_LAYER  " qkv attn_decode o gate_up down"
@@ -194,8 +193,7 @@ static void test_penalty_and_idle(void **state)
     look_at_buffer(&f->list.ops[1], "ARGS", BUF_ARGS);
 }
 
-/* ---- what an operation is given ---------------------------------------------------------------
- */
+/* ---- what an operation is given -------------------------------------------------------------- */
 
 struct product {
     const char *name, *label;
@@ -342,8 +340,7 @@ static void test_unknown_names(void **state)
     assert_int_equal(f->list.count, 0);
 }
 
-/* ---- parts that only some families have --------------------------------------------------------
- */
+/* ---- parts that only some families have ------------------------------------------------------ */
 
 /* Norms around attention and MLP, as Gemma has them. */
 static void test_sandwich_norms(void **state)

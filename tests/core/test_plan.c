@@ -18,8 +18,7 @@ static void open_engine(struct tiny_engine *e)
     tiny_engine_open(e, &(struct tiny_engine_params){.path = dir});
 }
 
-/* ---- shapes -----------------------------------------------------------------------------------
- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 struct shape {
     const char *name, *op;
@@ -82,8 +81,7 @@ static void test_attention_shows_its_splits(void **state)
     tiny_engine_close(&e);
 }
 
-/* ---- programs ---------------------------------------------------------------------------------
- */
+/* ---- programs -------------------------------------------------------------------------------- */
 
 static void test_layers_share_programs(void **state)
 {
@@ -126,8 +124,7 @@ static void test_nothing_is_compiled_before_it_is_needed(void **state)
     tiny_engine_close(&e);
 }
 
-/* ---- barriers ---------------------------------------------------------------------------------
- */
+/* ---- barriers -------------------------------------------------------------------------------- */
 
 /* The operations of a greedy step, after three of them. */
 static const struct exec_run *greedy_run(struct tiny_engine *e)
@@ -180,8 +177,7 @@ static void test_every_bind_has_a_buffer(void **state)
     tiny_engine_close(&e);
 }
 
-/* ---- attention in parts -----------------------------------------------------------------------
- */
+/* ---- attention in parts ---------------------------------------------------------------------- */
 
 struct split {
     const char *name;

@@ -26,8 +26,7 @@ static struct dgl_bench_result bench(struct dgl_session *s, const struct dgl_ben
     return r;
 }
 
-/* ---- rates ------------------------------------------------------------------------------------
- */
+/* ---- rates ----------------------------------------------------------------------------------- */
 
 static void test_counts_are_as_asked(void **state)
 {
@@ -108,8 +107,7 @@ static void test_session_is_empty_afterwards(void **state)
     dgl_generate_result_finish(&g);
 }
 
-/* ---- profile ----------------------------------------------------------------------------------
- */
+/* ---- profile --------------------------------------------------------------------------------- */
 
 static const struct dgl_profile_entry *entry(const struct dgl_bench_result *r, const char *op,
                                              enum dgl_phase phase)
@@ -185,8 +183,7 @@ static void test_no_timer_under_limits_min(void **state)
     tiny_engine_close(&e);
 }
 
-/* ---- refusals ---------------------------------------------------------------------------------
- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 struct refusal {
     const char *name;
@@ -217,8 +214,7 @@ static void test_refusal(void **state)
     dgl_bench_result_finish(&r);
 }
 
-/* ---- progress ---------------------------------------------------------------------------------
- */
+/* ---- progress -------------------------------------------------------------------------------- */
 
 static bool cancel_second(void *priv, const char *what, uint64_t done, uint64_t total)
 {

@@ -21,8 +21,7 @@ static float *logits_of(struct dgl_session *s, size_t count, bool all)
     return logits;
 }
 
-/* ---- logits -----------------------------------------------------------------------------------
- */
+/* ---- logits ---------------------------------------------------------------------------------- */
 
 struct length {
     const char *name;
@@ -128,8 +127,7 @@ static void test_refused_logits(void **state)
         assert_contains(engine.log.text, row->words[i]);
 }
 
-/* ---- perplexity -------------------------------------------------------------------------------
- */
+/* ---- perplexity ------------------------------------------------------------------------------ */
 
 static const char *const texts[] = {
     "Once upon a time, there was a little fox.",

@@ -36,8 +36,7 @@ static double compare(float *a, float *b)
     return nmse;
 }
 
-/* ---- cutting a sequence -----------------------------------------------------------------------
- */
+/* ---- cutting a sequence ---------------------------------------------------------------------- */
 
 struct cut {
     const char *name;
@@ -162,8 +161,7 @@ static void test_kv_types_agree(void **state)
     assert_at_most(compare(got, want), 1e-5);
 }
 
-/* ---- what a sync keeps ------------------------------------------------------------------------
- */
+/* ---- what a sync keeps ----------------------------------------------------------------------- */
 
 static void test_new_session_is_empty(void **state)
 {
@@ -268,8 +266,7 @@ static void test_trim(void **state)
     dgl_session_destroy(&s);
 }
 
-/* ---- refusals ---------------------------------------------------------------------------------
- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 struct refusal {
     const char *name;

@@ -64,8 +64,7 @@ static void check(const char *text, const char *const *stop, size_t num_stop, co
     shown_finish(&s);
 }
 
-/* ---- cases ------------------------------------------------------------------------------------
- */
+/* ---- cases ----------------------------------------------------------------------------------- */
 
 struct stop_case {
     const char *name, *text, *stop[3], *want;
@@ -107,8 +106,7 @@ static void test_case(void **state)
     check(row->text, row->stop, count, row->want, row->stopped);
 }
 
-/* ---- properties -------------------------------------------------------------------------------
- */
+/* ---- properties ------------------------------------------------------------------------------ */
 
 static void test_no_stop_is_decode(void **state)
 {

@@ -71,8 +71,7 @@ static void swap_back(void)
     assert_int_equal(dgl_model_set_kernels(engine.model, NULL), DGL_OK);
 }
 
-/* ---- what the plan says -----------------------------------------------------------------------
- */
+/* ---- what the plan says ---------------------------------------------------------------------- */
 
 struct seen {
     size_t steps, phases[3], overridden;
@@ -132,8 +131,7 @@ static void test_plan_iteration_ends_when_told(void **state)
     assert_int_equal(calls, 3);
 }
 
-/* ---- overrides that work ----------------------------------------------------------------------
- */
+/* ---- overrides that work --------------------------------------------------------------------- */
 
 static void test_remark_changes_nothing_but_the_origin(void **state)
 {
@@ -243,8 +241,7 @@ static void test_hint_is_named_as_the_reason(void **state)
     swap_back();
 }
 
-/* ---- overrides that do not --------------------------------------------------------------------
- */
+/* ---- overrides that do not ------------------------------------------------------------------- */
 
 struct broken {
     const char *name, *kernel, *find, *replace;

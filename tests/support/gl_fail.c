@@ -36,8 +36,7 @@ static bool trips(long *left)
     return true;
 }
 
-/* ---- host memory ------------------------------------------------------------------------------
- */
+/* ---- host memory ----------------------------------------------------------------------------- */
 
 void *__real_malloc(size_t size);
 void *__wrap_malloc(size_t size);
@@ -67,8 +66,7 @@ char *__wrap_strdup(const char *text)
     return trips(&gl_fail.allocations) ? NULL : __real_strdup(text);
 }
 
-/* ---- device -----------------------------------------------------------------------------------
- */
+/* ---- device ---------------------------------------------------------------------------------- */
 
 const struct gl_caps *__real_gl_device_caps(const struct gl_device *dev);
 const struct gl_caps *__wrap_gl_device_caps(const struct gl_device *dev);

@@ -186,8 +186,7 @@ static void form_write(const struct dgl_json *root, const struct form *form, str
     free(t);
 }
 
-/* ---- the ids of the file it was made of -------------------------------------------------------
- */
+/* ---- the ids of the file it was made of ------------------------------------------------------ */
 
 struct synthetic_row {
     const char *name, *folder;

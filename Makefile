@@ -69,7 +69,7 @@ check-shapes: deps ## full-size models with random weights, minutes each; SHAPES
 	@+$(SUBMAKE) $(BUILD)/check_shapes
 	@$(BUILD)/check_shapes $(SHAPES)
 
-lint: ## formatting, size budgets, include arrows, forbidden calls
+lint: ## formatting, long functions, include arrows, forbidden calls
 	@sh tools/lint.sh
 
 san: deps ## the tests under AddressSanitizer and UBSan

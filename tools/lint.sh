@@ -1,6 +1,7 @@
 #!/bin/sh
-# Checks what the compiler does not: formatting, sizes, include arrows, forbidden calls, comments where they are owed.
-# Prints one line per violation and exits with 1 when there is any. Works on the files in the tree, built or not.
+# Checks beyond the compiler's: formatting, long functions, include arrows, forbidden calls, missing comments.
+# Prints the shape of each room, then one line per violation, and exits with 1 when there is any. Works on the files in
+# the tree, built or not.
 LC_ALL=C
 export LC_ALL
 work=$(mktemp -d) || exit 2
@@ -24,16 +25,12 @@ else
     echo 'tools/lint.sh: clang-format is not installed: make deps' >> "$found"
 fi
 
-# Sizes. A function body is what stands between "{" and "}" in the first column.
+# Lines. A function body lies between "{" and "}" in the first column. Long kernels are reported, long functions refused.
+: > "$work/long"
 # shellcheck disable=SC2086
-awk -v lengths="$work/lengths" '
-    function limit(name) {
-        if (name ~ /\.(comp|glsl)$/) return 250
-        return name ~ /^tests\// ? 700 : 600
-    }
+awk -v long="$work/long" '
     function close_file() {
-        if (file != "" && lines > limit(file))
-            printf "%s: %d lines, at most %d\n", file, lines, limit(file)
+        if (file ~ /\.(comp|glsl)$/ && lines > 300) printf "%s: %d lines, long for a kernel\n", file, lines > long
     }
     FNR == 1 {
         close_file(); file = FILENAME; start = 0
@@ -49,9 +46,8 @@ awk -v lengths="$work/lengths" '
     }
     /^{$/ && file ~ /\.[ch]$/ { start = FNR }
     /^}$/ && start {
-        body = FNR - start - 1
-        if (file !~ /^tests\//) print body > lengths
-        if (body > 120) printf "%s:%d: a function of %d lines, at most 120\n", file, start, body
+        if (FNR - start - 1 > 120)
+            printf "%s:%d: a function of %d lines, at most 120\n", file, start, FNR - start - 1
         start = 0
     }
     END { close_file() }
@@ -179,14 +175,89 @@ for script in $scripts; do
     sed -n '2p' "$script" | grep -q '^# ' || echo "$script:2: does not begin with a comment that says its duty"
 done >> "$found"
 
-sort -n "$work/lengths" | awk '
-    { n[NR] = $1 }
-    END { printf "functions outside of tests: %d, lines: median %d, p90 %d, longest %d\n",
-                 NR, n[int((NR + 1) / 2)], n[int((NR * 9 + 9) / 10)], n[NR] }'
-# shellcheck disable=SC2086
-wc -l $c_files | awk '$2 != "total" && $2 ~ /\.c$/ && $2 !~ /^tests/ { print $1 }' | sort -n | awk '
-    { n[NR] = $1 }
-    END { printf ".c files outside of tests: %d, lines: median %d, longest %d\n", NR, n[int((NR + 1) / 2)], n[NR] }'
+# Shape: figures for the eye, no limits. A static function has one caller when the only use of its name in its file,
+# outside of its own body, is one call.
+grep -v '^tests/' "$work/code" | grep '^[^:]*\.c:' | awk '
+    function room(path,    part, n) {
+        n = split(path, part, "/")
+        return n > 2 ? part[1] "/" part[2] : part[1]
+    }
+    function add(where) {
+        files[where]++
+        file_lines[where, last]++
+        if (last > longest_file[where]) longest_file[where] = last
+        code[where] += code_lines
+        for (f in body) {
+            functions[where]++
+            lengths[where, body[f]]++
+            if (body[f] > longest[where]) longest[where] = body[f]
+            if (!(f in is_static)) continue
+            statics[where]++
+            if (uses[f] != 1 || calls[f] != 1) continue
+            single[where]++
+            if (body[f] <= 12) short[where]++
+        }
+    }
+    function close_file() {
+        if (file != "") { add(room(file)); add("all") }
+        split("", body); split("", is_static); split("", uses); split("", calls)
+        inside = ""; head = ""; code_lines = 0
+    }
+    function percentile(table, where, count, top, share,    n, seen) {
+        for (n = 0; n < top; n++) {
+            seen += table[where, n]
+            if (seen >= share * count) return n
+        }
+        return top
+    }
+    function percent(part, whole) { return whole ? int(100 * part / whole + 0.5) : 0 }
+    # Uses of names; outside of functions "name(" declares or defines.
+    function count_names(text, in_body,    name, call) {
+        while (match(text, /[A-Za-z_][A-Za-z0-9_]*/)) {
+            name = substr(text, RSTART, RLENGTH)
+            text = substr(text, RSTART + RLENGTH)
+            call = text ~ /^[ ]*\(/
+            if (name == inside || (call && !in_body)) continue
+            uses[name]++
+            calls[name] += call
+        }
+    }
+    {
+        at = index($0, ":"); path = substr($0, 1, at - 1); text = substr($0, at + 1)
+        at = index(text, ":"); line = substr(text, 1, at - 1) + 0; text = substr(text, at + 1)
+        if (path != file) { close_file(); file = path }
+        last = line
+        code_lines++
+        if (text == "{") {
+            if (match(head, /[A-Za-z_][A-Za-z0-9_]*\(/)) {
+                inside = substr(head, RSTART, RLENGTH - 1)
+                start = line
+                if (head ~ /^static /) is_static[inside] = 1
+            }
+        } else if (text == "}" && inside != "") {
+            body[inside] = line - start - 1
+            inside = ""; head = ""
+        } else {
+            count_names(text, inside != "" || text ~ /^[ ]*#/)
+            if (inside == "") head = text ~ /[;}#]/ ? "" : head (head == "" ? "" : " ") text
+        }
+    }
+    END {
+        close_file()
+        for (where in files)
+            printf "%-17s %5d %5d %5d   %5d %9d   %3d %3d %3d   %7s %10s %5s\n", where, files[where],
+                   percentile(file_lines, where, files[where], longest_file[where], 0.5), longest_file[where],
+                   code[where], functions[where] + 0, percentile(lengths, where, functions[where], longest[where], 0.5),
+                   percentile(lengths, where, functions[where], longest[where], 0.9), longest[where] + 0,
+                   sprintf("%.1f", code[where] ? 100 * functions[where] / code[where] : 0),
+                   percent(single[where], statics[where]) "%", percent(short[where], statics[where]) "%"
+    }
+' | sort > "$work/shape"
+echo '                  files   p50   max    code functions   p50 p90 max   per 100 one caller short'
+cat "$work/shape"
+echo 'p50, p90, max: lines; per 100: functions in 100 lines of code; one caller: share of static functions that one call'
+echo 'in their file uses; short: share of static functions that do so with 12 lines or fewer'
+cat "$work/long"
 sort -t: -k1,1 -k2,2n "$found"
 count=$(wc -l < "$found")
 echo "lint: $count violations"

@@ -16,20 +16,34 @@
  *
  * Rules that hold for every declaration unless its comment says otherwise.
  *
- * R1 Handles. `*_create` and `*_load` hand over ownership through the last parameter and set it to
- *    NULL on failure. `*_destroy(T **)` sets the handle to NULL and accepts a handle that is NULL.
- *    Objects are destroyed in the reverse order of creation; a model must outlive its sessions.
+ * R1 Ownership has three words. Borrowed: the receiver reads it and never frees it. Transferred:
+ *    the receiver frees it with the named function. Consumed: the callee frees it, also on failure.
+ *    Arguments are borrowed for the call. `*_create` and `*_load` transfer a handle through the
+ *    last parameter, which is NULL on failure. `*_destroy(T **)` consumes the handle, sets it to
+ *    NULL and accepts a handle that is NULL. Objects are destroyed in the reverse order of
+ *    creation.
  * R2 Parameters. A `const struct dgl_x_params *` is read only during the call. NULL and `{0}` mean
- * the defaults, except for fields marked required. `dgl_x_params(.field = ...)` builds one in
- * place. R3 Results. Functions that can fail return `enum dgl_status`: 0 is success, errors are
- * negative. The explanation (what, where, both values, what to do) goes once, as one line of level
- * DGL_LOG_ERROR, to the log of the device or of the call. A NULL log is legal everywhere and drops
- * the text. R4 Threads. A device and everything made from it belong to one thread at a time; two
- * devices are independent. Only dgl_session_cancel() may be called from anywhere, also from a
- * signal handler. R5 EGL. The caller's current EGL context is the same after every call as before
- * it. R6 Units. Sizes are bytes, durations are nanoseconds, positions and counts are tokens. Text
- * is UTF-8 with an explicit length where it may hold U+0000. R7 The library never exits, prints,
- * installs signal handlers, sets the locale, or keeps global state.
+ *    the defaults, except for fields marked required. `dgl_x_params(.field = ...)` builds one in
+ *    place.
+ * R3 Results. Functions that can fail return `enum dgl_status`: 0 is success, errors are negative.
+ *    The explanation (what, where, both values, what to do) goes once, as one line of level
+ *    DGL_LOG_ERROR, to the log of the device or of the call. A NULL log is legal everywhere and
+ *    drops the text. Comments name the errors of a function except these: DGL_ERR_NO_MEMORY of any
+ *    function, DGL_ERR_GPU and DGL_ERR_DEVICE_LOST of those that use a device, DGL_ERR_KERNEL of
+ *    those that compute (kernels are compiled at their first use), and DGL_ERR_INVALID_ARG of
+ *    constructors whose out pointer is NULL.
+ * R4 Threads. A device and everything made from it belong to one thread at a time; two devices are
+ *    independent. Only dgl_session_cancel() may be called from anywhere, also from a signal
+ *    handler. Functions that take neither a device nor an object made from one may be called from
+ *    several threads at once.
+ * R5 EGL. The caller's current EGL context is the same after every call as before it.
+ * R6 Units. Sizes are bytes, durations are nanoseconds, positions and counts are tokens. Text is
+ *    UTF-8 with an explicit length where it may hold U+0000; strings without one end in NUL.
+ * R7 The library never exits, prints, installs signal handlers, sets the locale, or keeps global
+ *    state.
+ * R8 Cost. Slow: opens devices, reads files or compiles kernels, milliseconds to seconds. Very
+ *    slow: works on all bytes of a model, seconds to minutes. Blocks: waits for the device.
+ *    Everything else is host work of microseconds.
  */
 #ifndef DOPPLERGL_H
 #define DOPPLERGL_H
@@ -43,194 +57,241 @@
 extern "C" {
 #endif
 
-/* The library is built with hidden symbols; what is declared here is what it exports. */
+/* Visibility: the library is built with hidden symbols and exports the declarations below. */
 #if defined(__GNUC__)
 #pragma GCC visibility push(default)
 #endif
 
-/* Raised by one whenever a declaration below changes incompatibly; docs/api-changes.md has a line
- * each. */
+/* Version of this interface, one higher after every incompatible change; docs/api-changes.md has a
+ * line for each change. */
 #define DGL_API_VERSION 1
 
-/* Static string "major.minor.patch". */
+/* The library's version, "major.minor.patch". Static. */
 const char *dgl_version(void);
 
 /* ---- status and log -------------------------------------------------------------------------- */
 
+/* Results of functions that can fail. */
 enum dgl_status {
     DGL_OK = 0,
-    DGL_ERR_INVALID_ARG = -1, /* a value that does not fit the model, the file or the device */
-    DGL_ERR_NO_MEMORY = -2,   /* host or device memory */
-    DGL_ERR_NO_DEVICE = -3, /* no device that may be used; the log says why each was passed over */
-    DGL_ERR_UNSUPPORTED = -4,  /* well-formed, but this library does not implement it */
-    DGL_ERR_IO = -5,           /* the operating system refused: open, read, write, disk full */
-    DGL_ERR_FORMAT = -6,       /* malformed file */
-    DGL_ERR_INTEGRITY = -7,    /* a hash does not match */
-    DGL_ERR_KERNEL = -8,       /* a kernel file or its GLSL is wrong */
-    DGL_ERR_GPU = -9,          /* the driver reported an error */
-    DGL_ERR_DEVICE_LOST = -10, /* the device was reset; sticky until the device is destroyed */
-    DGL_ERR_CONTEXT_FULL = -11,
-    DGL_ERR_CANCELLED = -12,
+    DGL_ERR_INVALID_ARG = -1,   /* a value that does not fit the model, the file or the device */
+    DGL_ERR_NO_MEMORY = -2,     /* host or device memory */
+    DGL_ERR_NO_DEVICE = -3,     /* no usable device; the log says why each was passed over */
+    DGL_ERR_UNSUPPORTED = -4,   /* well-formed, but this library does not implement it */
+    DGL_ERR_IO = -5,            /* the operating system refused: open, read, write, disk full */
+    DGL_ERR_FORMAT = -6,        /* malformed file */
+    DGL_ERR_INTEGRITY = -7,     /* a hash does not match */
+    DGL_ERR_KERNEL = -8,        /* a kernel file or its GLSL is wrong */
+    DGL_ERR_GPU = -9,           /* the driver reported an error, or results are not numbers */
+    DGL_ERR_DEVICE_LOST = -10,  /* the device was reset; sticky until the device is destroyed */
+    DGL_ERR_CONTEXT_FULL = -11, /* for programs that keep a conversation: the context has no room */
+    DGL_ERR_CANCELLED = -12,    /* a callback returned false, or dgl_session_cancel() was called */
 };
 
-/* Never NULL, static, for unknown values too. */
+/* The status in words, for unknown values too. Never NULL. Static. */
 const char *dgl_status_str(enum dgl_status status);
 
+/* Importance of a log line; a log receives its level and those above it in this list. */
 enum dgl_log_level {
-    DGL_LOG_NONE = 0,
-    DGL_LOG_ERROR,
-    DGL_LOG_WARN,
-    DGL_LOG_NOTICE, /* nothing is wrong, but the user should know: parts of a model left out */
-    DGL_LOG_INFO,
-    DGL_LOG_DEBUG,
-    DGL_LOG_TRACE,
+    DGL_LOG_NONE = 0, /* as a log's level: no lines at all */
+    DGL_LOG_ERROR,    /* the one line that explains a failed call */
+    DGL_LOG_WARN,     /* the call goes on, but not as asked or not at full speed */
+    DGL_LOG_NOTICE,   /* nothing is wrong, but the user should know: parts of a model left out */
+    DGL_LOG_INFO,     /* devices, limits, choices */
+    DGL_LOG_DEBUG,    /* details for authors of kernels and of this library */
+    DGL_LOG_TRACE,    /* details of single steps */
 };
 
-/* A log is a callback and the highest level it wants; it is borrowed by whatever it is given to and
- * must outlive it. `text` is one line without a newline, valid during the call. Called on the
- * thread that made the library call, and on worker threads of dgl_convert(). */
+/* A callback for log lines. Borrowed by every object that it is given to, so it must outlive them.
+ * Thread-safety: `write` is called on the thread that made the library call, and on worker threads
+ * of dgl_convert(). */
 struct dgl_log {
+    /* `text` is one line without a newline, borrowed for the call. */
     void (*write)(void *priv, enum dgl_log_level level, const char *text);
-    void *priv;
-    enum dgl_log_level level;
+    void *priv;               /* first argument of `write` */
+    enum dgl_log_level level; /* the least important level that `write` receives */
 };
 
-/* Called with done <= total, in units of `what` ("bytes", "tensors"); false cancels the operation,
- * which then returns DGL_ERR_CANCELLED and leaves nothing behind. */
+/* Progress of a long call: done <= total, in units of `what` ("bytes", "texts", "runs"; borrowed).
+ * False cancels the call, which then returns DGL_ERR_CANCELLED and leaves nothing half made. Called
+ * on the thread that made the library call. */
 typedef bool (*dgl_progress_cb)(void *priv, const char *what, uint64_t done, uint64_t total);
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-struct dgl_device; /* Thread-safety: R4. */
+/* An open GPU, or software renderer, with its GL context. Thread-safety: R4. */
+struct dgl_device;
 
-/* One row of the device table. Strings live as long as the call that delivers them. */
+/* One row of the device table. Strings are borrowed from the call or the device that gave it. */
 struct dgl_device_info {
-    int32_t index;        /* what `select` = "N" refers to */
+    int32_t index;        /* row number, usable as `select` */
     const char *node;     /* "/dev/dri/renderD128"; "" for an EGL device without a node */
     const char *renderer; /* GL_RENDERER; "" when the device could not be opened */
-    const char *driver;   /* kernel or Mesa driver name; "" unknown */
-    bool software;
-    bool usable;
-    const char *reason; /* why it is not usable, or why it would not be picked; "" otherwise */
+    const char *driver;   /* kernel or Mesa driver name; "" = unknown */
+    bool software;        /* renders on the host's processors */
+    bool usable;          /* opens and has OpenGL ES 3.1 */
+    const char *reason;   /* why it is not usable, or why it would not be picked; "" otherwise */
 };
 
-/* Probes every device and calls `cb` once per row, best first; cb returns false to stop.
- * Slow: opens each device. Succeeds with no call when there is none. */
+/* Probes every device and calls `cb` once per row, best first; false from `cb` ends the iteration.
+ * Succeeds without a call when there is no device. Slow: opens each device. */
 enum dgl_status dgl_device_iterate(const struct dgl_log *log,
                                    bool (*cb)(void *priv, const struct dgl_device_info *info),
                                    void *priv);
 
 struct dgl_device_params {
-    const char
-        *select; /* NULL = first hardware device; "any", "software", a node path, or a row number */
-    bool limits_min; /* clamp to the GLES 3.1 minimums: what the smallest legal device offers */
-    bool debug;      /* KHR_debug messages to the log, per-call error checks; slow */
+    /* NULL = first hardware device; "any", "software", a node path, or a row number */
+    const char *select;
+    bool limits_min;       /* clamp to the GLES 3.1 minimums, those of the smallest legal device */
+    bool debug;            /* KHR_debug messages to the log, per-call error checks; slow */
     const char *cache_dir; /* compiled programs; NULL = XDG cache directory, "" = none */
-    void *egl_display;     /* wrap an existing display and context (borrowed); both or neither */
+    /* An existing EGLDisplay and EGLContext (ES 3.1) to work in, both or neither. Borrowed by the
+     * device; buffer bindings and the current program of that context are not put back. */
+    void *egl_display;
     void *egl_context;
 };
 #define dgl_device_params(...) (&(struct dgl_device_params){__VA_ARGS__})
 
 /* Limits in force (after limits_min). A value of 0 or false means absent. */
 struct dgl_limits {
-    uint64_t max_ssbo_bytes;   /* one binding */
-    uint64_t max_buffer_bytes; /* one buffer; never above 1 GiB */
-    uint32_t max_ssbo_bindings, ssbo_align, ubo_align, max_ubo_bytes;
-    uint32_t max_shared_bytes, max_invocations, max_local_size[3], max_groups[3];
-    uint32_t subgroup_size;
-    bool timer, program_binary, buffer_storage, reset_notification, nv_gpu_shader5;
+    uint64_t max_ssbo_bytes;    /* one binding */
+    uint64_t max_buffer_bytes;  /* one buffer; never above 1 GiB */
+    uint32_t max_ssbo_bindings; /* storage buffers of one dispatch */
+    uint32_t ssbo_align;        /* bytes; offsets of storage bindings are multiples of it */
+    uint32_t ubo_align;         /* bytes; offsets of uniform bindings are multiples of it */
+    uint32_t max_ubo_bytes;     /* one uniform binding */
+    uint32_t max_shared_bytes;  /* shared memory of one work group */
+    uint32_t max_invocations;   /* of one work group */
+    uint32_t max_local_size[3]; /* of one work group, per dimension */
+    uint32_t max_groups[3];     /* work groups of one dispatch, per dimension */
+    uint32_t subgroup_size;     /* invocations */
+    bool timer;                 /* GPU time per dispatch can be measured */
+    bool program_binary;        /* compiled programs can be cached */
+    bool buffer_storage;        /* results are read through persistent mappings */
+    bool reset_notification;    /* the driver tells of a GPU reset */
+    bool nv_gpu_shader5;        /* 16-bit arithmetic of GL_NV_gpu_shader5 */
 };
 
-/* Opens a device. Software rendering is refused unless `select` names it or is "any". Slow. */
+/* Opens a device. Software rendering is refused unless `select` names it or is "any".
+ * DGL_ERR_NO_DEVICE: nothing usable, one line tells why each row was passed over;
+ * DGL_ERR_INVALID_ARG: `select` names no row, or only one of egl_display and egl_context is given;
+ * DGL_ERR_UNSUPPORTED: the given context is below ES 3.1. The device borrows `log`. Slow. */
 enum dgl_status dgl_device_create(const struct dgl_log *log, const struct dgl_device_params *params,
                                   struct dgl_device **out);
+/* Closes the device, after everything that was made from it. Blocks. */
 void dgl_device_destroy(struct dgl_device **dev);
-/* Borrowed, valid while the device lives. */
+/* The device's row of the device table. Borrowed from the device. */
 const struct dgl_device_info *dgl_device_get_info(const struct dgl_device *dev);
+/* The device's limits. Borrowed from the device. */
 const struct dgl_limits *dgl_device_get_limits(const struct dgl_device *dev);
+/* GL_VERSION. Borrowed from the device. */
 const char *dgl_device_gl_version(const struct dgl_device *dev);
-/* True after a reset; every call then fails fast with DGL_ERR_DEVICE_LOST. */
+/* True after a reset: every call on the device then fails at once with DGL_ERR_DEVICE_LOST, and
+ * only destroying still works. */
 bool dgl_device_is_lost(const struct dgl_device *dev);
 
-/* Work done since the device was opened; subtract two readings to get a phase. */
+/* Work since the device was opened; the difference of two readings is the work between them. */
 struct dgl_counters {
-    uint64_t tokens, submits, dispatches, barriers, buffers_created, programs_linked,
-        readback_bytes, upload_bytes;
+    uint64_t tokens;          /* evaluated: of prompts and one by one */
+    uint64_t submits;         /* lists of dispatches handed to the driver */
+    uint64_t dispatches;      /* compute dispatches, also those with no work groups */
+    uint64_t barriers;        /* memory barriers, also those before copies and readbacks */
+    uint64_t buffers_created; /* GL buffers */
+    uint64_t programs_linked; /* compiled, or taken from the cache of programs */
+    uint64_t readback_bytes;  /* from the device to the host */
+    uint64_t upload_bytes;    /* from the host to the device */
 };
+/* Copies the counters of the device to *out. */
 void dgl_device_get_counters(const struct dgl_device *dev, struct dgl_counters *out);
 
 /* ---- kernels: text, layers and choices (no device needed) ------------------------------------ */
 
-struct dgl_kernels; /* Thread-safety: unsafe; a model keeps its own copy of what it was given. */
+/* A set of kernel files with hints for choosing among them. Models copy the sets that they are
+ * given. Thread-safety: unsafe, one thread at a time. */
+struct dgl_kernels;
 
+/* One kernel. Strings are borrowed from the set. */
 struct dgl_kernel_info {
-    const char *name, *op, *variant;
+    const char *name;    /* unique in its set: "matmul_decode_subgroup" */
+    const char *op;      /* the operation that it computes: "matmul" */
+    const char *variant; /* told apart from other kernels of the operation by this word */
     const char *origin;  /* "builtin" or the path of the file */
-    char sha256[65];     /* of the file's bytes */
+    char sha256[65];     /* of the file's bytes, hexadecimal */
     const char *summary; /* first line of its header comment */
 };
 
-/* Layers, low to high; a later one wins. All strings are borrowed during the call. */
+/* Layers over the built-in kernels and heuristics, low to high: a later one wins. */
 struct dgl_kernels_params {
-    const char *const
-        *dirs; /* every *.comp in them, in order; a file replaces the kernel of its NAME */
+    /* folders: each *.comp in them replaces the kernel of its NAME, in this order */
+    const char *const *dirs;
     size_t num_dirs;
     const char *const *files; /* single override files */
     size_t num_files;
-    const char *config_file;  /* JSON object of kernel hints, or NULL */
+    const char *config_file;  /* path of a JSON object of kernel hints; NULL = none */
     const char *profile;      /* "fast", "safe", "fused", ...; NULL = none */
-    const char *hints;        /* JSON object of kernel hints, or NULL */
+    const char *hints;        /* JSON object of kernel hints; NULL = none */
     const char *const *flags; /* single hints, "attentionDecode=streaming", highest */
     size_t num_flags;
 };
 #define dgl_kernels_params(...) (&(struct dgl_kernels_params){__VA_ARGS__})
 
-/* Reads and checks the text; an unknown directive, a bad hint or an unreadable file is an error. */
+/* Reads and checks kernel files and hints. DGL_ERR_KERNEL: an unknown directive or another fault of
+ * a kernel file; DGL_ERR_INVALID_ARG: a hint, a profile or a folder that makes no sense;
+ * DGL_ERR_IO and DGL_ERR_FORMAT: a file that cannot be read. Slow. */
 enum dgl_status dgl_kernels_create(const struct dgl_log *log,
                                    const struct dgl_kernels_params *params,
                                    struct dgl_kernels **out);
-/* Whether dgl_kernels_params.hints is an object of hints that exist, with values that they take;
- * names under `variants` and `tunes` can only be judged with kernels. */
+/* Judges dgl_kernels_params.hints as far as that is possible without kernels: whether it is a JSON
+ * object of hints that exist, with values that they take. Names under `variants` and `tunes` are
+ * not looked at. DGL_ERR_INVALID_ARG names the first fault. */
 enum dgl_status dgl_kernels_check_hints(const struct dgl_log *log, const char *hints);
+/* Frees the set. */
 void dgl_kernels_destroy(struct dgl_kernels **kernels);
+/* Calls `cb` once per kernel, in the order of the set; false from `cb` ends the iteration. */
 void dgl_kernels_iterate(const struct dgl_kernels *kernels,
                          bool (*cb)(void *priv, const struct dgl_kernel_info *info), void *priv);
-/* The kernel's text as written; NULL when there is no such kernel. Borrowed. */
+/* The kernel's text as written, *len bytes (`len` may be NULL) and a NUL; NULL when there is no
+ * such kernel. Borrowed from the set. */
 const char *dgl_kernels_source(const struct dgl_kernels *kernels, const char *name, size_t *len);
 
 /* ---- tokenizer (no device needed) ------------------------------------------------------------ */
 
-struct dgl_tokenizer; /* Thread-safety: immutable after creation, safe to share. */
+/* The tokenizer of a model. Thread-safety: immutable after creation, safe to share. */
+struct dgl_tokenizer;
 
-/* `path` is a model (pack, Hugging Face folder, GGUF file) or a tokenizer.json. */
+/* Reads a tokenizer. `path` is a model (pack, Hugging Face folder, GGUF file) or a tokenizer.json.
+ * DGL_ERR_INVALID_ARG: the model has none; DGL_ERR_FORMAT, DGL_ERR_UNSUPPORTED and DGL_ERR_IO: of
+ * the file. Slow. */
 enum dgl_status dgl_tokenizer_load(const struct dgl_log *log, const char *path,
                                    struct dgl_tokenizer **out);
+/* Frees the tokenizer; not for one that is borrowed from a model. */
 void dgl_tokenizer_destroy(struct dgl_tokenizer **tok);
 
 struct dgl_encode_params {
-    bool add_special;      /* what the post-processor adds (BOS ...) */
+    bool add_special;      /* add the special tokens of the post-processor (BOS ...) */
     bool no_parse_special; /* treat special tokens in the text as plain text */
 };
 #define dgl_encode_params(...) (&(struct dgl_encode_params){__VA_ARGS__})
 
-/* Allocates *ids (free with dgl_free). Invalid UTF-8 is DGL_ERR_INVALID_ARG. */
+/* Ids of a text of `len` bytes. Transfers *ids [*count] (dgl_free), not NULL for an empty text.
+ * DGL_ERR_INVALID_ARG: the text is not UTF-8. Logs nothing. */
 enum dgl_status dgl_encode(const struct dgl_tokenizer *tok, const char *text, size_t len,
                            const struct dgl_encode_params *params, int32_t **ids, size_t *count);
-/* Allocates *text (free with dgl_free), NUL-terminated beyond *len; ids without a token are
- * ignored. */
+/* Text of ids [count]; ids without a token are ignored. Transfers *text (dgl_free), *len bytes and
+ * a NUL. Logs nothing. */
 enum dgl_status dgl_decode(const struct dgl_tokenizer *tok, const int32_t *ids, size_t count,
                            bool skip_special, char **text, size_t *len);
-/* As dgl_decode with special tokens kept. The first ends[i] bytes of the text are what the ids up
- * to i read as; an unfinished character belongs to the id that ends it. `ends` has room for
- * `count`. */
+/* Text of ids [count], special tokens included, with the share of each id: the first ends[i] bytes
+ * are the text of ids[0..i]. An unfinished character belongs to the id that completes it. `ends`
+ * [count] is the caller's. Transfers *text (dgl_free), *len bytes and a NUL. Logs nothing. */
 enum dgl_status dgl_decode_pieces(const struct dgl_tokenizer *tok, const int32_t *ids, size_t count,
                                   size_t *ends, char **text, size_t *len);
-/* How the vocabulary spells a token ("<0x0A>", "<|end|>"); NULL = there is no such id. Borrowed.
- */
+/* Spelling of a token in the vocabulary ("<0x0A>", "<|end|>"), *len bytes; NULL when no token has
+ * this id. Borrowed from the tokenizer. */
 const char *dgl_token_spelling(const struct dgl_tokenizer *tok, int32_t id, size_t *len);
-/* The largest id that a token has; between 0 and it there may be ids without one. */
+/* The largest id of a token; between 0 and it there may be ids without one. */
 int32_t dgl_tokenizer_max_id(const struct dgl_tokenizer *tok);
-/* Releases what dgl_encode, dgl_decode, dgl_render and friends allocated; NULL is fine. */
+/* Consumes an array or text that a function of this header transferred; NULL is fine. */
 void dgl_free(void *p);
 
 /* ---- chat templates (no device needed) ------------------------------------------------------- */
@@ -240,23 +301,26 @@ void dgl_free(void *p);
 struct dgl_template;
 
 struct dgl_template_params {
-    const char *path; /* required: pack, Hugging Face folder, ...: templates and special tokens */
+    const char *path; /* required: pack, Hugging Face folder, GGUF file */
     const char *file; /* a template to use in place of the model's own; NULL = the model's */
-    const char *name; /* which of the model's: "tool_use", ...; NULL = the default one, or
-                         "tool_use" where there is one and tools are given */
+    /* one of the model's: "tool_use", ...; NULL = "tool_use" where there is one and tools are
+     * given, else the default one */
+    const char *name;
 };
 #define dgl_template_params(...) (&(struct dgl_template_params){__VA_ARGS__})
 
-/* A model without a template, or without one of that name, is DGL_ERR_INVALID_ARG. */
+/* Reads and parses templates. DGL_ERR_INVALID_ARG: the model has none, or none of that name;
+ * DGL_ERR_FORMAT and DGL_ERR_UNSUPPORTED: of the template, with its line. Slow. */
 enum dgl_status dgl_template_load(const struct dgl_log *log,
                                   const struct dgl_template_params *params,
                                   struct dgl_template **out);
+/* Frees the templates. */
 void dgl_template_destroy(struct dgl_template **tmpl);
 
-/* What a model answered to the messages before messages[message], as it was generated. */
+/* An answer of the model that the messages hold as text, as the ids that were generated. */
 struct dgl_answer {
     size_t message;     /* index of the assistant's message that holds the answer as text */
-    const int32_t *ids; /* without the id that ended the answer: the template writes that one */
+    const int32_t *ids; /* [num_ids], without the id that ended the answer: templates write that */
     size_t num_ids;
 };
 
@@ -264,24 +328,26 @@ struct dgl_render_params {
     /* required: JSON text, an array of messages ({"role": ..., "content": ...}), or an object with
      * `messages` and further variables (tools, documents, enable_thinking, ...) */
     const char *messages;
-    size_t messages_len; /* 0 = strlen(messages) */
-    const char
-        *messages_name; /* for what is logged about it, usually its path; NULL = "messages" */
-    bool add_generation_prompt;       /* end with what begins an answer of the assistant */
+    size_t messages_len; /* bytes; 0 = strlen(messages) */
+    /* name of the messages in log lines, usually their path; NULL = "messages" */
+    const char *messages_name;
+    bool add_generation_prompt;       /* end with the beginning of an answer of the assistant */
     const struct tm *now;             /* for templates that tell the date; NULL = local time */
-    const struct dgl_answer *answers; /* dgl_render_ids only; ascending by `message` */
+    const struct dgl_answer *answers; /* [num_answers], dgl_render_ids() only; ascending */
     size_t num_answers;
 };
 #define dgl_render_params(...) (&(struct dgl_render_params){__VA_ARGS__})
 
-/* The text that the template makes of the messages. Allocates *text (dgl_free), NUL-terminated
- * beyond *len. A template that raises is DGL_ERR_INVALID_ARG and its own words are logged. */
+/* Text of messages in the template. Transfers *text (dgl_free), *len bytes and a NUL.
+ * DGL_ERR_INVALID_ARG: no messages, or the template raised an exception, whose own words are
+ * logged; DGL_ERR_FORMAT: malformed messages, or an operation on values of the wrong kind. */
 enum dgl_status dgl_render(const struct dgl_log *log, const struct dgl_template *tmpl,
                            const struct dgl_render_params *params, char **text, size_t *len);
-/* The ids of that text for a model. Only what the template wrote becomes special tokens: those
- * that messages, tools or any other variable spell out stay plain text. An answer whose text the
- * template renders as it stands is not encoded again but keeps its ids, so that the beginning of
- * the conversation is what a session already holds. Allocates *ids (dgl_free). */
+/* Ids of the rendered text for a model. Only text of the template itself becomes special tokens:
+ * special tokens that messages, tools or any other variable spell out stay plain text. An answer
+ * whose text the template renders unchanged is not encoded again but keeps its ids, so that the
+ * beginning of the conversation equals the ids that a session already holds. Transfers *ids
+ * [*count] (dgl_free). Errors as dgl_render() and dgl_encode(). */
 enum dgl_status dgl_render_ids(const struct dgl_log *log, const struct dgl_template *tmpl,
                                const struct dgl_tokenizer *tok,
                                const struct dgl_render_params *params, int32_t **ids,
@@ -289,61 +355,83 @@ enum dgl_status dgl_render_ids(const struct dgl_log *log, const struct dgl_templ
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
-struct dgl_model; /* Thread-safety: R4, together with its device. */
+/* A model in the memory of a device. Thread-safety: R4, together with its device. */
+struct dgl_model;
 
+/* Element type of the KV cache. */
 enum dgl_kv_type { DGL_KV_F16 = 0, DGL_KV_F32 };
 
 struct dgl_model_params {
-    const char
-        *path; /* required: pack, Hugging Face folder, GGUF file, or "synthetic:SHAPE[:quant]" */
+    /* required: pack, Hugging Face folder, GGUF file, or "synthetic:SHAPE[:quant]" */
+    const char *path;
     const struct dgl_kernels *kernels; /* NULL = built-in kernels and heuristics */
     bool skip_verify;                  /* trust shard hashes of a pack that was verified before */
-    int32_t context; /* tokens a session will want; 0 = the model's maximum, lowered to fit */
+    int32_t context; /* tokens of the longest session; 0 = the model's maximum, lowered to fit */
     enum dgl_kv_type kv_type;
-    dgl_progress_cb progress_cb;
-    void *progress_priv;
+    dgl_progress_cb progress_cb; /* may be NULL */
+    void *progress_priv;         /* first argument of progress_cb */
 };
 #define dgl_model_params(...) (&(struct dgl_model_params){__VA_ARGS__})
 
+/* An id that ends an answer. */
 struct dgl_stop_id {
     int32_t id;
     const char *origin; /* "config.json", "generation_config.json", ... */
 };
 
+/* Facts about a model. Strings and arrays are borrowed from the object that gave it. */
 struct dgl_model_info {
-    const char *path, *name, *family, *quantization;
-    int32_t vocab, layers, hidden, heads, kv_heads, head_dim, intermediate;
-    int32_t context_max; /* the model's own limit */
-    int32_t context;     /* granted to sessions; see dgl_model_params.context */
-    uint64_t parameters, weight_bytes;
-    const struct dgl_stop_id *stop_ids;
+    const char *path;         /* as given, or in the Hub cache */
+    const char *name;         /* for people */
+    const char *family;       /* architecture: "llama", "qwen3", ... */
+    const char *quantization; /* of most weights: "q4_k", "f16", ... */
+    int32_t vocab;            /* ids, 0 to vocab - 1 */
+    int32_t layers;
+    int32_t hidden;       /* elements of a token's activations */
+    int32_t heads;        /* of queries */
+    int32_t kv_heads;     /* of keys and values */
+    int32_t head_dim;     /* elements of one head */
+    int32_t intermediate; /* elements between the feed-forward matrices */
+    int32_t context_max;  /* the model's own limit, tokens */
+    int32_t context;      /* granted to sessions, tokens; see dgl_model_params.context */
+    uint64_t parameters;
+    uint64_t weight_bytes; /* on the device for a loaded model, in the files for an inspected one */
+    const struct dgl_stop_id *stop_ids; /* [num_stop_ids] */
     size_t num_stop_ids;
     bool has_tokenizer;
 };
 
-/* There is something at `path`, or in the Hub cache under that name: what dgl_model_load() begins
- * with, asked before there is a device. Reads nothing of the model. */
+/* Checks that there is something at `path`, or in the Hub cache under that name: the first step of
+ * dgl_model_load(), possible before there is a device. Reads nothing of the model. DGL_ERR_IO:
+ * there is not. */
 enum dgl_status dgl_model_find(const struct dgl_log *log, const char *path);
-/* Reads, verifies, uploads and plans. Refuses before allocating when the device cannot hold it.
- * Very slow. */
+/* Reads, verifies, uploads and plans a model. The model borrows the device. DGL_ERR_NO_MEMORY
+ * before anything is allocated when the device cannot hold it; DGL_ERR_INVALID_ARG: no path, or a
+ * context beyond the model's; DGL_ERR_UNSUPPORTED names the part of the model that this library
+ * does not compute; DGL_ERR_IO, DGL_ERR_FORMAT and DGL_ERR_INTEGRITY: of the files;
+ * DGL_ERR_CANCELLED. Very slow. */
 enum dgl_status dgl_model_load(struct dgl_device *dev, const struct dgl_model_params *params,
                                struct dgl_model **out);
+/* Frees the model, after its sessions. */
 void dgl_model_destroy(struct dgl_model **model);
-/* Borrowed, valid while the model lives. */
+/* Facts about the model. Borrowed from the model. */
 const struct dgl_model_info *dgl_model_get_info(const struct dgl_model *model);
-/* NULL when the model came without a tokenizer. Borrowed. */
+/* The model's tokenizer; NULL when it came without one. Borrowed from the model. */
 const struct dgl_tokenizer *dgl_model_tokenizer(const struct dgl_model *model);
 
-/* generation_config.json verbatim; NULL when there is none. Borrowed. */
+/* generation_config.json verbatim, *len bytes; NULL when there is none. Borrowed from the model. */
 const char *dgl_model_generation_config(const struct dgl_model *model, size_t *len);
 
-/* Replaces the kernels of a live model, all or nothing: on failure the old programs stay in use and
- * the next token is what it would have been. Takes effect at the next call on any session. */
+/* Replaces the kernels of a live model (NULL = built-in ones), all or nothing: on failure the old
+ * programs stay in use and the next token is the one that they compute. Takes effect at the next
+ * call on any session. DGL_ERR_UNSUPPORTED: the new kernels want weights in another layout, load
+ * the model again; DGL_ERR_KERNEL: one does not compile. Slow. */
 enum dgl_status dgl_model_set_kernels(struct dgl_model *model, const struct dgl_kernels *kernels);
 
+/* Parts of a generation. */
 enum dgl_phase { DGL_PHASE_PREFILL, DGL_PHASE_DECODE, DGL_PHASE_SAMPLE };
 
-/* One step of a plan: what runs, and why this kernel. */
+/* One step of a plan, with the reason for its kernel. Strings are borrowed for the call. */
 struct dgl_plan_step {
     enum dgl_phase phase;
     int32_t layer;     /* -1 outside the layers */
@@ -352,6 +440,7 @@ struct dgl_plan_step {
     const struct dgl_kernel_info *kernel;
     const char *reason;
 };
+/* Calls `cb` once per step of the model's plan, in order; false from `cb` ends the iteration. */
 void dgl_model_plan_iterate(const struct dgl_model *model,
                             bool (*cb)(void *priv, const struct dgl_plan_step *step), void *priv);
 
@@ -361,230 +450,288 @@ void dgl_model_plan_iterate(const struct dgl_model *model,
 struct dgl_session;
 
 struct dgl_session_params {
-    int32_t context; /* 0 = what the model granted */
+    int32_t context; /* tokens; 0 = what the model granted */
     int32_t chunk;   /* prefill tokens per pass; 0 = chosen for the device */
 };
 #define dgl_session_params(...) (&(struct dgl_session_params){__VA_ARGS__})
 
-/* What a model needs with a context of `context` tokens; host arithmetic only. */
+/* Device memory of a model with one session. */
 struct dgl_memory {
-    uint64_t weight_bytes, kv_bytes, scratch_bytes, available_bytes; /* available 0 = unknown */
-    int32_t context;     /* the estimate is for this many tokens */
-    int32_t context_fit; /* the largest that would fit; equal to context when it fits */
+    uint64_t weight_bytes;
+    uint64_t kv_bytes;
+    uint64_t scratch_bytes;
+    uint64_t available_bytes; /* left by other models and sessions; 0 = unknown */
+    int32_t context;          /* the estimate is for this many tokens */
+    int32_t context_fit;      /* the largest that would fit; equal to context when it fits */
 };
+/* Estimates the memory of a session before it is created. Host arithmetic only. */
 void dgl_session_estimate(const struct dgl_model *model, const struct dgl_session_params *params,
                           struct dgl_memory *out);
 
-/* Allocates cache and scratch; what does not fit is refused before anything is allocated. Slow. */
+/* Allocates cache and scratch. The session borrows the model. DGL_ERR_NO_MEMORY before anything is
+ * allocated when it does not fit; DGL_ERR_INVALID_ARG: a context beyond the granted one, or a chunk
+ * beyond the device's limits. Slow. */
 enum dgl_status dgl_session_create(struct dgl_model *model, const struct dgl_session_params *params,
                                    struct dgl_session **out);
+/* Frees the session. */
 void dgl_session_destroy(struct dgl_session **session);
-/* Async-signal-safe. The call in progress stops after the current token or chunk and the session
- * stays consistent. */
+/* Stops the call in progress after the current token or chunk; the session stays consistent.
+ * Without a call in progress it does nothing: each call begins uncancelled. Thread-safety: safe on
+ * any thread while the session lives, async-signal-safe. */
 void dgl_session_cancel(struct dgl_session *session);
 /* Tokens evaluated and held. */
 int32_t dgl_session_len(const struct dgl_session *session);
-/* Keeps the first `len` tokens. */
+/* Keeps the first `len` tokens; a `len` beyond the held tokens changes nothing. */
 void dgl_session_trim(struct dgl_session *session, int32_t len);
 
 /* Makes the session hold exactly ids[0..count): reuses the common prefix, evaluates the rest in
- * chunks. *reused (may be NULL) is the length of the prefix. On error the session holds a prefix of
- * ids. */
+ * chunks. *reused (`reused` may be NULL) is the length of that prefix. DGL_ERR_INVALID_ARG: no ids,
+ * more than the context holds, or an id outside the vocabulary; DGL_ERR_CANCELLED. On error the
+ * session holds a prefix of ids. Does not wait for the last chunk. */
 enum dgl_status dgl_session_sync(struct dgl_session *session, const int32_t *ids, size_t count,
                                  size_t *reused);
 
-/* Order: repetition penalty, top-k, top-p, min-p, temperature, draw. See docs/formats.md for the
- * generator. */
+/* Sampling parameters, applied in this order: repetition penalty, top-k, top-p, min-p, temperature,
+ * draw. docs/formats.md has the random generator. */
 struct dgl_sampling {
-    float temperature;     /* 0 = greedy */
-    int32_t top_k;         /* 0 = off; at most 128 */
-    float top_p;           /* 0 or 1 = off */
-    float min_p;           /* 0 = off */
-    float repeat_penalty;  /* 0 or 1 = off */
+    float temperature;     /* 0 = greedy; at most 1000 */
+    int32_t top_k;         /* most likely tokens to keep; 0 = off, at most 128 */
+    float top_p;           /* sum of probabilities to keep; 0 or 1 = off */
+    float min_p;           /* least probability to keep, relative to the largest; 0 = off */
+    float repeat_penalty;  /* 0.01 to 100; 0 or 1 = off */
     int32_t repeat_last_n; /* window of the penalty, tokens; 0 = off, at most 1024 */
-    uint64_t seed;
+    uint64_t seed;         /* equal seeds give equal answers */
 };
-/* What dgl_generate() would refuse, asked before there is a device. */
+/* Checks the ranges as dgl_generate() does, possible before there is a device. DGL_ERR_INVALID_ARG
+ * names the field. */
 enum dgl_status dgl_sampling_check(const struct dgl_log *log, const struct dgl_sampling *sampling);
 
+/* Why a generation ended. */
 enum dgl_finish {
-    DGL_FINISH_EOS,
-    DGL_FINISH_STOP,
-    DGL_FINISH_LENGTH,
-    DGL_FINISH_CONTEXT,
-    DGL_FINISH_CANCELLED
+    DGL_FINISH_EOS,      /* a stop id */
+    DGL_FINISH_STOP,     /* a stop string */
+    DGL_FINISH_LENGTH,   /* max_tokens */
+    DGL_FINISH_CONTEXT,  /* the session's context is full */
+    DGL_FINISH_CANCELLED /* dgl_session_cancel(), or a callback that returned false */
 };
-/* "eos", "stop", "length", "context", "cancelled". */
+/* "eos", "stop", "length", "context", "cancelled". Static. */
 const char *dgl_finish_str(enum dgl_finish finish);
 
 struct dgl_generate_params {
-    const char *prompt; /* text, or ids below; one of them required */
-    size_t prompt_len;  /* 0 = strlen(prompt) */
-    const int32_t *ids;
-    size_t num_ids;
+    const char *prompt;    /* text, or ids below: exactly one of them is required */
+    size_t prompt_len;     /* bytes; 0 = strlen(prompt) */
+    const int32_t *ids;    /* [num_ids] */
+    size_t num_ids;        /* tokens */
     bool no_parse_special; /* see dgl_encode_params */
-    int32_t
-        max_tokens; /* -1 = until a stop or the end of the context; 0 = evaluate the prompt only */
+    /* -1 = until a stop or the end of the context; 0 = evaluate the prompt only */
+    int32_t max_tokens;
     struct dgl_sampling sampling;
-    const char *const *stop; /* strings that end the answer; not part of the text */
+    const char *const *stop; /* [num_stop], strings that end the answer; not part of the text */
     size_t num_stop;
-    bool ignore_eos;
+    bool ignore_eos;           /* stop ids do not end the answer */
     int32_t readback_interval; /* tokens decoded per readback; 0 = chosen for the device */
-    bool (*text_cb)(void *priv, const char *text,
-                    size_t len);              /* whole characters as they come; false = cancel */
-    bool (*token_cb)(void *priv, int32_t id); /* false = cancel */
-    void *priv;
+    /* Receives the answer as it comes, in whole characters, borrowed for the call; false cancels.
+     * */
+    bool (*text_cb)(void *priv, const char *text, size_t len);
+    /* Receives each sampled id before its text; false cancels. */
+    bool (*token_cb)(void *priv, int32_t id);
+    void *priv; /* first argument of both callbacks */
 };
 #define dgl_generate_params(...) (&(struct dgl_generate_params){__VA_ARGS__})
 
+/* A generation. Arrays and text are owned by the result: dgl_generate_result_finish(). */
 struct dgl_generate_result {
     enum dgl_finish finish;
-    int32_t *prompt_ids, *tokens; /* owned by the result: dgl_generate_result_finish() */
-    size_t num_prompt_ids, num_tokens, num_reused;
-    char *text; /* NUL-terminated; without prompt, special tokens and stop string; invalid UTF-8 as
-                   U+FFFD */
-    size_t text_len;
-    /* The prompt alone; from the call to the first token; all after that token. */
-    uint64_t prefill_ns, first_token_ns, decode_ns;
-    struct dgl_counters prefill, decode; /* up to the first token with its sampling; after it */
+    int32_t *prompt_ids; /* [num_prompt_ids] */
+    int32_t *tokens;     /* [num_tokens], sampled; the stop id that ended the answer is one */
+    size_t num_prompt_ids;
+    size_t num_tokens;
+    size_t num_reused; /* prompt tokens that the session already held */
+    /* without prompt, special tokens and stop string; invalid UTF-8 as U+FFFD; ends in NUL */
+    char *text;
+    size_t text_len;             /* bytes */
+    uint64_t prefill_ns;         /* evaluating the prompt */
+    uint64_t first_token_ns;     /* from the start of prefill to the first token on the host */
+    uint64_t decode_ns;          /* all tokens after the first */
+    struct dgl_counters prefill; /* up to and with the first token's sampling and readback */
+    struct dgl_counters decode;  /* after it */
 };
-/* DGL_OK also when cancelled (finish says so). *out is always initialised; release it with _finish.
- */
+/* Evaluates a prompt and samples tokens until something ends the answer. DGL_OK also when
+ * cancelled: `finish` tells. DGL_ERR_INVALID_ARG: parameters, or a prompt that does not fit the
+ * session. *out is always initialised and is released with dgl_generate_result_finish(), also after
+ * a failure; the session then holds the tokens that were evaluated. Blocks. */
 enum dgl_status dgl_generate(struct dgl_session *session, const struct dgl_generate_params *params,
                              struct dgl_generate_result *out);
+/* Frees the arrays and the text of a result and zeroes it. */
 void dgl_generate_result_finish(struct dgl_generate_result *result);
 
-/* Logits of a prompt, float [rows, vocab], rows = count or 1 (the last position). Slow readback.
- * Resets the session. */
 struct dgl_logits_params {
-    const int32_t *ids; /* required */
-    size_t num_ids;
-    bool all;
+    const int32_t *ids; /* required, [num_ids] */
+    size_t num_ids;     /* tokens */
+    bool all;           /* every position; false = the last one */
 };
 #define dgl_logits_params(...) (&(struct dgl_logits_params){__VA_ARGS__})
-/* Allocates *logits (dgl_free). */
+/* Logits of a prompt: transfers *logits (dgl_free), float [*rows, vocab], *rows = num_ids or 1.
+ * Resets the session. DGL_ERR_INVALID_ARG as dgl_session_sync(). Blocks and reads back all rows. */
 enum dgl_status dgl_logits(struct dgl_session *session, const struct dgl_logits_params *params,
                            float **logits, size_t *rows);
 
-/* Sum of -ln p over every position after the first of each text; texts are encoded with
- * add_special. */
 struct dgl_perplexity_params {
-    const char *const *texts; /* required */
-    const size_t *lens;       /* NULL = strlen */
+    const char *const *texts; /* required, [num_texts] */
+    const size_t *lens;       /* [num_texts], bytes; NULL = strlen */
     size_t num_texts;
-    const char *source;    /* what messages call them: "FILE: text 3"; NULL = "text 3" */
-    bool no_parse_special; /* see dgl_encode_params */
-    dgl_progress_cb progress_cb;
-    void *progress_priv;
+    const char *source;          /* prefix of texts in log lines: "FILE: text 3"; NULL = "text 3" */
+    bool no_parse_special;       /* see dgl_encode_params */
+    dgl_progress_cb progress_cb; /* may be NULL; in texts */
+    void *progress_priv;         /* first argument of progress_cb */
 };
 #define dgl_perplexity_params(...) (&(struct dgl_perplexity_params){__VA_ARGS__})
 struct dgl_perplexity_result {
-    double nll; /* nats */
-    uint64_t tokens;
-    double ppl;
+    double nll;      /* sum of -ln p, nats */
+    uint64_t tokens; /* in the sum */
+    double ppl;      /* exp(nll / tokens) */
 };
+/* Perplexity: -ln p of every token after the first of each text, summed; texts are encoded with
+ * add_special. Resets the session. DGL_ERR_INVALID_ARG: a text longer than the context, no text of
+ * two tokens, or a model without a tokenizer; DGL_ERR_CANCELLED. Blocks and reads back all rows. */
 enum dgl_status dgl_perplexity(struct dgl_session *session,
                                const struct dgl_perplexity_params *params,
                                struct dgl_perplexity_result *out);
 
 /* ---- files: inspect, verify, convert (no device needed) -------------------------------------- */
 
+/* One tensor of a model file. Strings are borrowed from the file. */
 struct dgl_tensor_info {
-    const char *name, *dtype, *role, *layout;
-    uint32_t rank;
-    uint64_t shape[4]; /* row-major, [out, in] for matrices */
+    const char *name;
+    const char *dtype;  /* "f16", "q4_k", ... */
+    const char *role;   /* "embedding", "matmul", "norm", ... */
+    const char *layout; /* "row" for matrices; "" for vectors */
+    uint32_t rank;      /* dimensions, at most 4 */
+    uint64_t shape[4];  /* row-major, [out, in] for matrices */
     uint64_t bytes;
 };
-struct dgl_model_file; /* a model opened on the host. Thread-safety: unsafe. */
-/* Parses and cross-checks everything but the weight bytes. */
+
+/* A model opened on the host. Thread-safety: unsafe, one thread at a time. */
+struct dgl_model_file;
+
+/* Opens a model and checks everything but the weight bytes. Errors as dgl_model_load(). Slow. */
 enum dgl_status dgl_inspect(const struct dgl_log *log, const char *path,
                             struct dgl_model_file **out);
+/* Closes the file. */
 void dgl_model_file_destroy(struct dgl_model_file **file);
+/* Facts about the model. Borrowed from the file. */
 const struct dgl_model_info *dgl_model_file_info(const struct dgl_model_file *file);
+/* Number of tensors. */
 size_t dgl_model_file_num_tensors(const struct dgl_model_file *file);
+/* Tensor `index`, below dgl_model_file_num_tensors(), to *out. */
 void dgl_model_file_tensor(const struct dgl_model_file *file, size_t index,
                            struct dgl_tensor_info *out);
-/* Config as JSON text, verbatim; "" when there is none. Borrowed. */
+/* Config as JSON text, verbatim, *len bytes; "" when there is none. Borrowed from the file. */
 const char *dgl_model_file_config(const struct dgl_model_file *file, size_t *len);
+/* Number of lines that dgl_model_file_skipped() has. */
 size_t dgl_model_file_num_skipped(const struct dgl_model_file *file);
-/* A tensor, or a group of them by the beginning of its names, that the model does without, with the
- * reason; of a pack, what the model had that it was made of. Borrowed. */
+/* Line `index` of the parts that the model does without: a tensor, or a group of tensors by the
+ * beginning of their names, with the reason; for a pack, the parts that its source had. Borrowed
+ * from the file. */
 const char *dgl_model_file_skipped(const struct dgl_model_file *file, size_t index);
 
 struct dgl_verify_params {
-    const char *path; /* required */
-    dgl_progress_cb progress_cb;
-    void *progress_priv;
+    const char *path;            /* required */
+    dgl_progress_cb progress_cb; /* may be NULL; in bytes */
+    void *progress_priv;         /* first argument of progress_cb */
 };
 #define dgl_verify_params(...) (&(struct dgl_verify_params){__VA_ARGS__})
 struct dgl_verify_result {
-    uint64_t files, bytes; /* hashed and found equal */
+    uint64_t files; /* hashed and found equal */
+    uint64_t bytes; /* of those files */
 };
-/* Every hash that the model carries, and all that dgl_inspect() checks. A folder without hashes is
- * DGL_ERR_UNSUPPORTED. */
+/* Checks every hash that the model carries, and everything that dgl_inspect() checks.
+ * DGL_ERR_INTEGRITY names the first file with another hash; DGL_ERR_UNSUPPORTED: a folder or file
+ * without hashes; DGL_ERR_CANCELLED. *out is always initialised. Very slow. */
 enum dgl_status dgl_verify(const struct dgl_log *log, const struct dgl_verify_params *params,
                            struct dgl_verify_result *out);
-/* A fixed prompt ("The color of the sky is", greedy): *passed tells whether the answer is sane. */
+/* Generates greedily from "The color of the sky is": *passed tells whether the answer is sane. The
+ * answer goes to `text` [text_size], cut to fit and NUL-terminated; a text_size of 0 wants none.
+ * Errors as dgl_generate(). Blocks. */
 enum dgl_status dgl_verify_smoke(struct dgl_session *session, bool *passed, char *text,
                                  size_t text_size);
 
 struct dgl_convert_params {
-    const char *in, *out; /* required */
+    const char *in;       /* required: pack, Hugging Face folder, GGUF file */
+    const char *out;      /* required: the folder or file to make */
     const char *to;       /* rdrr (default): a pack; gguf: one file */
     const char *quantize; /* f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m, mxfp4; NULL = as stored */
-    const char *embed, *head, *experts; /* types of single roles (docs/formats.md); NULL = as
-                                           `quantize` says */
-    const char *q4k_layout;             /* of matrices in q4_k: row (default), column, flat */
-    bool fuse_gate_up;                  /* gate and up of a layer as one tensor */
-    bool transpose_weights;             /* linear layers in floats: stored in columns */
-    bool text_only;       /* of a model that also sees: names and config of its text model */
-    bool fast;            /* block formats: no search for the best codes */
-    const char *hash;     /* sha256 (default) or blake3 */
-    bool force;           /* replace an existing `out` */
-    uint64_t shard_bytes; /* 0 = 64 MiB */
-    int32_t threads;      /* 0 = one per processor */
-    dgl_progress_cb progress_cb;
-    void *progress_priv;
+    /* types of single roles (docs/formats.md); NULL = by `quantize` */
+    const char *embed, *head, *experts;
+    const char *q4k_layout;      /* of matrices in q4_k: row (default), column, flat */
+    bool fuse_gate_up;           /* gate and up of a layer as one tensor */
+    bool transpose_weights;      /* linear layers in floats: stored in columns */
+    bool text_only;              /* of a model that also sees: names and config of its text model */
+    bool fast;                   /* block formats: no search for the best codes */
+    const char *hash;            /* sha256 (default) or blake3 */
+    bool force;                  /* replace an existing `out` */
+    uint64_t shard_bytes;        /* 0 = 64 MiB */
+    int32_t threads;             /* 0 = one per processor */
+    dgl_progress_cb progress_cb; /* may be NULL; in bytes of `in` */
+    void *progress_priv;         /* first argument of progress_cb */
 };
 #define dgl_convert_params(...) (&(struct dgl_convert_params){__VA_ARGS__})
-/* DGL_ERR_INVALID_ARG names what makes no sense for any model; dgl_convert() begins with it. */
+/* Checks whether the parameters make sense, as far as they tell without the model; dgl_convert()
+ * begins with it. DGL_ERR_INVALID_ARG names the one that does not. */
 enum dgl_status dgl_convert_check(const struct dgl_log *log,
                                   const struct dgl_convert_params *params);
 struct dgl_convert_result {
-    uint64_t tensors, bytes_in, bytes_out;
+    uint64_t tensors;
+    uint64_t bytes_in;  /* of the tensors that were read */
+    uint64_t bytes_out; /* written */
 };
-/* All or nothing: `out` appears complete or not at all. Deterministic bytes. Very slow. */
+/* Converts a model, all or nothing: `out` appears complete or not at all. Equal inputs give equal
+ * bytes. DGL_ERR_INVALID_ARG as dgl_convert_check(), or `out` exists; DGL_ERR_CANCELLED; other
+ * errors as dgl_inspect(), and DGL_ERR_IO of the disk. Very slow. */
 enum dgl_status dgl_convert(const struct dgl_log *log, const struct dgl_convert_params *params,
                             struct dgl_convert_result *out);
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
+/* Sums over all dispatches of one operation with one kernel in one phase. Strings are borrowed from
+ * the model until its kernels are replaced. */
 struct dgl_profile_entry {
-    const char *op, *kernel;
+    const char *op;
+    const char *kernel;
     enum dgl_phase phase;
-    uint64_t calls, gpu_ns, bytes; /* gpu_ns 0 with timed = false: not available, never "free" */
+    uint64_t calls;  /* dispatches */
+    uint64_t gpu_ns; /* 0 with timed = false: not available, never "free" */
+    uint64_t bytes;  /* read and written, by the operations' own account */
     bool timed;
 };
 struct dgl_bench_params {
-    int32_t prompt_tokens, decode_tokens, depth, repetitions; /* 0 = 512, 128, 0, 3 */
-    bool profile; /* time every dispatch in an extra run */
-    dgl_progress_cb progress_cb;
-    void *progress_priv;
+    int32_t prompt_tokens;       /* 0 = 512 */
+    int32_t decode_tokens;       /* 0 = 128 */
+    int32_t depth;               /* tokens that the session holds before either is measured */
+    int32_t repetitions;         /* 0 = 3; at most 64 */
+    bool profile;                /* time every dispatch in an extra run */
+    dgl_progress_cb progress_cb; /* may be NULL; in runs */
+    void *progress_priv;         /* first argument of progress_cb */
 };
 #define dgl_bench_params(...) (&(struct dgl_bench_params){__VA_ARGS__})
 struct dgl_bench_result {
-    int32_t prompt_tokens, decode_tokens, depth, repetitions;
-    double prefill_tps[64], decode_tps[64]; /* one per repetition */
+    int32_t prompt_tokens, decode_tokens, depth, repetitions; /* as measured */
+    double prefill_tps[64]; /* tokens per second, per repetition */
+    double decode_tps[64];  /* tokens per second, per repetition */
     double prefill_tps_median, decode_tps_median;
-    double decode_gbps;                  /* weight and KV bytes read per second */
-    double copy_gbps;                    /* measured device copy, read plus written */
-    double cpu_us_per_token;             /* host time spent recording one decode step */
-    struct dgl_counters prefill, decode; /* of the last repetition */
-    struct dgl_profile_entry *profile;   /* owned: dgl_bench_result_finish() */
+    double decode_gbps;      /* weight and KV bytes read, 10^9 per second */
+    double copy_gbps;        /* measured device copy, read plus written, 10^9 bytes per second */
+    double cpu_us_per_token; /* host microseconds spent recording one decode step */
+    struct dgl_counters prefill;       /* of the last repetition */
+    struct dgl_counters decode;        /* of the last repetition */
+    struct dgl_profile_entry *profile; /* [num_profile], owned: dgl_bench_result_finish() */
     size_t num_profile;
 };
+/* Measures a model on its device. DGL_ERR_INVALID_ARG: counts that do not fit the context;
+ * DGL_ERR_CANCELLED. *out is always initialised. Resets the session. Blocks, very slow. */
 enum dgl_status dgl_bench(struct dgl_session *session, const struct dgl_bench_params *params,
                           struct dgl_bench_result *out);
+/* Frees the profile of a result. */
 void dgl_bench_result_finish(struct dgl_bench_result *result);
 
 #if defined(__GNUC__)

@@ -193,7 +193,9 @@ bool dgl_device_is_lost(const struct dgl_device *dev);
 /* Work since the device was opened; the difference of two readings is the work between them. */
 struct dgl_counters {
     uint64_t tokens;          /* evaluated: of prompts and one by one */
-    uint64_t submits;         /* lists of dispatches handed to the driver */
+    uint64_t submits;         /* entries into the driver that start work or wait for it: a flush, a
+                                 wait on a fence, a map of a result */
+    uint64_t readbacks;       /* results copied to the host, of any size */
     uint64_t dispatches;      /* compute dispatches, also those with no work groups */
     uint64_t barriers;        /* memory barriers, also those before copies and readbacks */
     uint64_t buffers_created; /* GL buffers */
@@ -516,6 +518,11 @@ enum dgl_finish {
 };
 /* "eos", "stop", "length", "context", "cancelled". Static. */
 const char *dgl_finish_str(enum dgl_finish finish);
+
+/* Tokens per readback on a hardware device unless dgl_generate_params says otherwise (software
+ * renderers: 1), and the most that one readback brings. */
+#define DGL_READBACK_INTERVAL     8
+#define DGL_READBACK_INTERVAL_MAX 256
 
 struct dgl_generate_params {
     const char *prompt;    /* text, or ids below: exactly one of them is required */

@@ -72,11 +72,18 @@ const struct dgl_log *gl_device_log(const struct gl_device *dev);
 /* Sticky: every call then fails with DGL_ERR_DEVICE_LOST; only destroying still works. */
 bool gl_device_is_lost(const struct gl_device *dev);
 
-/* Since the device was opened. `barriers` are all glMemoryBarrier() calls, those before copies and
- * readbacks too. */
+/* Work since the device was opened.
+ *
+ * submits          entries into the driver that start queued work or wait for it: a flush, a wait
+ *                  on a fence (one, however often it polls), a map of a result. A readback through
+ *                  a persistent mapping is two (flush, wait), without EXT_buffer_storage three
+ *                  (map). Queueing dispatches, copies and writes is none; a driver that starts work
+ *                  by itself goes unseen. Counted in gl_sync.c alone.
+ * readbacks        results copied to the host, of any size
+ * barriers         all glMemoryBarrier() calls, those before copies and readbacks too */
 struct gl_counters {
-    uint64_t submits, dispatches, barriers, buffers_created, programs_linked, readback_bytes,
-        upload_bytes;
+    uint64_t submits, readbacks, dispatches, barriers, buffers_created, programs_linked,
+        readback_bytes, upload_bytes;
 };
 struct gl_counters gl_device_counters(const struct gl_device *dev);
 
@@ -112,7 +119,7 @@ enum dgl_status gl_buffer_zero(struct gl_device *dev, struct gl_buffer *buffer, 
                                uint64_t size);
 enum dgl_status gl_buffer_copy(struct gl_device *dev, struct gl_buffer *src, uint64_t src_offset,
                                struct gl_buffer *dst, uint64_t dst_offset, uint64_t size);
-/* Waits for the GPU and copies out: for tests, logits and profiles. Counts as readback bytes. */
+/* Waits for the GPU and copies out: for tests, logits and profiles. */
 enum dgl_status gl_buffer_read(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
                                void *bytes, uint64_t size);
 
@@ -147,8 +154,9 @@ const char *gl_program_label(const struct gl_program *program);
 
 /* ---- dispatch: gl_dispatch.c, gl_hazard.c ---------------------------------------------------- */
 
-#define GL_MAX_STORAGE 8
-#define GL_MAX_UNIFORM 2
+#define GL_MAX_STORAGE   8
+#define GL_MAX_UNIFORM   2
+#define GL_MAX_IN_FLIGHT 32
 
 struct gl_range {
     struct gl_buffer *buffer; /* NULL = not used */
@@ -173,12 +181,13 @@ struct gl_dispatch {
  * Pure host arithmetic; no device. */
 void gl_hazards_derive(struct gl_dispatch *list, size_t count, bool repeats);
 
-/* Issues the records in order, after everything submitted before. One submit; no allocation, no
- * look-up. `gpu_ns`, when not NULL, has room for `count` times and gets each record's GPU time
- * (waits; UINT64_MAX where the driver has no timer or was disjoint). */
+/* Queues the records in order, after everything queued before; no allocation, no look-up. Waits
+ * only when GL_MAX_IN_FLIGHT lists are unfinished. `gpu_ns`, when not NULL, has room for `count`
+ * times and gets each record's GPU time (waits; UINT64_MAX where the driver has no timer or was
+ * disjoint). */
 enum dgl_status gl_submit(struct gl_device *dev, const struct gl_dispatch *list, size_t count,
                           uint64_t *gpu_ns);
-/* Hands queued work to the driver without waiting. */
+/* Starts queued work without waiting for it. */
 void gl_flush(struct gl_device *dev);
 /* Waits until everything is done; also where asynchronous errors surface. */
 enum dgl_status gl_finish(struct gl_device *dev);

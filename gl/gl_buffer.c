@@ -143,7 +143,7 @@ enum dgl_status gl_buffer_write(struct gl_device *dev, struct gl_buffer *buffer,
         status = gl_buffer_range_check(dev, buffer, offset, size, "writing");
     if (status != DGL_OK)
         return status;
-    gl_order(dev, GL_BUFFER_UPDATE_BARRIER_BIT);
+    gl_barrier(dev, GL_BUFFER_UPDATE_BARRIER_BIT);
     if (writes_directly(dev))
         write_directly(buffer->id, offset, bytes, size);
     else
@@ -177,7 +177,7 @@ enum dgl_status gl_buffer_zero(struct gl_device *dev, struct gl_buffer *buffer, 
         status = make_zeros(dev);
     if (status != DGL_OK)
         return status;
-    gl_order(dev, GL_BUFFER_UPDATE_BARRIER_BIT);
+    gl_barrier(dev, GL_BUFFER_UPDATE_BARRIER_BIT);
     glBindBuffer(GL_COPY_READ_BUFFER, dev->zeros);
     glBindBuffer(GL_COPY_WRITE_BUFFER, buffer->id);
     for (uint64_t done = 0; done < size;) {
@@ -204,29 +204,10 @@ enum dgl_status gl_buffer_copy(struct gl_device *dev, struct gl_buffer *src, uin
                         "copying %llu bytes of buffer %s from %llu to %llu: the ranges overlap",
                         (unsigned long long)size, src->label, (unsigned long long)src_offset,
                         (unsigned long long)dst_offset);
-    gl_order(dev, GL_BUFFER_UPDATE_BARRIER_BIT);
+    gl_barrier(dev, GL_BUFFER_UPDATE_BARRIER_BIT);
     glBindBuffer(GL_COPY_READ_BUFFER, src->id);
     glBindBuffer(GL_COPY_WRITE_BUFFER, dst->id);
     glCopyBufferSubData(GL_COPY_READ_BUFFER, GL_COPY_WRITE_BUFFER, (GLintptr)src_offset,
                         (GLintptr)dst_offset, (GLsizeiptr)size);
     return gl_errors_check_debug(dev, "copying between buffers");
-}
-
-enum dgl_status gl_buffer_read(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
-                               void *bytes, uint64_t size)
-{
-    enum dgl_status status = gl_lost_check(dev);
-    if (status == DGL_OK)
-        status = gl_buffer_range_check(dev, buffer, offset, size, "reading");
-    if (status != DGL_OK)
-        return status;
-    gl_order(dev, GL_BUFFER_UPDATE_BARRIER_BIT);
-    status = gl_readback_bulk(dev, buffer->id, offset, bytes, size);
-    if (status == DGL_OK)
-        status = gl_reset_check(dev);
-    if (status == DGL_OK)
-        status = gl_errors_check(dev, "reading a buffer");
-    if (status == DGL_OK)
-        dev->counters.readback_bytes += size;
-    return status;
 }

@@ -231,7 +231,7 @@ void gl_device_close(struct gl_device **pdev)
         eglMakeCurrent(dev->egl.display, EGL_NO_SURFACE, EGL_NO_SURFACE, dev->egl.context);
     if (gl_is_current(dev)) {
         gl_debug_finish(dev);
-        gl_marks_finish(dev);
+        gl_in_flight_finish(dev);
         gl_upload_finish(dev);
         gl_readback_finish(dev);
         gl_timer_finish(dev);

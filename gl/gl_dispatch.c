@@ -1,4 +1,4 @@
-/* Replays prepared dispatches: binds what changed, issues the barriers, dispatches. */
+/* Replay of prepared dispatches: changed bindings, barriers, dispatch calls. */
 #include "gl/gl_internal.h"
 
 #define ALL_BITS                                                                                   \
@@ -16,8 +16,22 @@ static void bind_range(GLenum target, GLuint index, struct gl_binding *bound,
     *bound = (struct gl_binding){id, range->offset, range->size};
 }
 
-static void bind_record(struct gl_bound *bound, const struct gl_dispatch *rec)
+/* Derived barriers order the records of one list; the pending ones order it after earlier lists. */
+static void issue(struct gl_device *dev, const struct gl_dispatch *rec)
 {
+    struct gl_bound *bound = &dev->bound;
+    uint32_t uses = GL_SHADER_STORAGE_BARRIER_BIT;
+
+    if (rec->num_uniform)
+        uses |= GL_UNIFORM_BARRIER_BIT;
+    if (rec->indirect.buffer)
+        uses |= GL_COMMAND_BARRIER_BIT;
+    uint32_t bits = rec->barrier | (uses & dev->pending_barriers);
+    if (bits) {
+        glMemoryBarrier(bits);
+        dev->pending_barriers &= ~bits;
+        dev->counters.barriers++;
+    }
     if (bound->program != rec->program->id) {
         glUseProgram(rec->program->id);
         bound->program = rec->program->id;
@@ -28,43 +42,20 @@ static void bind_record(struct gl_bound *bound, const struct gl_dispatch *rec)
     for (GLuint i = 0; i < rec->num_uniform; i++)
         if (rec->uniform[i].buffer)
             bind_range(GL_UNIFORM_BUFFER, i, &bound->uniform[i], &rec->uniform[i]);
-    if (rec->indirect.buffer && bound->indirect != rec->indirect.buffer->id) {
+    if (!rec->indirect.buffer) {
+        glDispatchCompute(rec->groups[0], rec->groups[1], rec->groups[2]);
+        return;
+    }
+    if (bound->indirect != rec->indirect.buffer->id) {
         bound->indirect = rec->indirect.buffer->id;
         glBindBuffer(GL_DISPATCH_INDIRECT_BUFFER, bound->indirect);
     }
+    glDispatchComputeIndirect((GLintptr)rec->indirect.offset);
 }
 
-/* Derived barriers order the records of one list; `unordered` adds what earlier submits left
- * open. */
-static void issue_barrier(struct gl_device *dev, const struct gl_dispatch *rec)
-{
-    uint32_t uses = GL_SHADER_STORAGE_BARRIER_BIT;
+/* ---- checks of a debug device ---------------------------------------------------------------- */
 
-    if (rec->num_uniform)
-        uses |= GL_UNIFORM_BARRIER_BIT;
-    if (rec->indirect.buffer)
-        uses |= GL_COMMAND_BARRIER_BIT;
-    uint32_t bits = rec->barrier | (uses & dev->unordered);
-    if (!bits)
-        return;
-    glMemoryBarrier(bits);
-    dev->unordered &= ~bits;
-    dev->counters.barriers++;
-}
-
-static void issue(struct gl_device *dev, const struct gl_dispatch *rec)
-{
-    issue_barrier(dev, rec);
-    bind_record(&dev->bound, rec);
-    if (rec->indirect.buffer)
-        glDispatchComputeIndirect((GLintptr)rec->indirect.offset);
-    else
-        glDispatchCompute(rec->groups[0], rec->groups[1], rec->groups[2]);
-}
-
-/* ---- what only a debug device looks at ------------------------------------------------------- */
-
-/* What the device wants of a kind of bind. */
+/* Requirements of the device on one kind of binding. */
 struct bind_rule {
     const char *kind;
     uint64_t align, max;
@@ -126,8 +117,8 @@ static enum dgl_status issue_debug(struct gl_device *dev, const struct gl_dispat
 
 /* ---- submit ---------------------------------------------------------------------------------- */
 
-static enum dgl_status submit_plain(struct gl_device *dev, const struct gl_dispatch *list,
-                                    size_t count)
+static enum dgl_status issue_list(struct gl_device *dev, const struct gl_dispatch *list,
+                                  size_t count)
 {
     enum dgl_status status = DGL_OK;
 
@@ -141,8 +132,8 @@ static enum dgl_status submit_plain(struct gl_device *dev, const struct gl_dispa
     return status;
 }
 
-static enum dgl_status submit_timed(struct gl_device *dev, const struct gl_dispatch *list,
-                                    size_t count, uint64_t *gpu_ns)
+static enum dgl_status issue_timed(struct gl_device *dev, const struct gl_dispatch *list,
+                                   size_t count, uint64_t *gpu_ns)
 {
     enum dgl_status status = DGL_OK;
 
@@ -151,7 +142,7 @@ static enum dgl_status submit_timed(struct gl_device *dev, const struct gl_dispa
         gl_timer_begin(dev);
         for (size_t i = 0; i < batch && status == DGL_OK; i++) {
             gl_timer_stamp(dev, i);
-            status = submit_plain(dev, &list[done + i], 1);
+            status = issue_list(dev, &list[done + i], 1);
         }
         gl_timer_stamp(dev, batch);
         if (status == DGL_OK)
@@ -167,12 +158,11 @@ enum dgl_status gl_submit(struct gl_device *dev, const struct gl_dispatch *list,
     enum dgl_status status = gl_lost_check(dev);
     if (status != DGL_OK)
         return status;
-    status = gpu_ns ? submit_timed(dev, list, count, gpu_ns) : submit_plain(dev, list, count);
+    status = gpu_ns ? issue_timed(dev, list, count, gpu_ns) : issue_list(dev, list, count);
     if (count > 0)
-        dev->unordered = ALL_BITS;
-    dev->counters.submits++;
+        dev->pending_barriers = ALL_BITS;
     dev->counters.dispatches += count;
     if (status == DGL_OK)
-        status = gl_marks_add(dev);
-    return status == DGL_OK ? gl_errors_check(dev, "submitting work") : status;
+        status = gl_in_flight_add(dev);
+    return status == DGL_OK ? gl_errors_check(dev, "queueing work") : status;
 }

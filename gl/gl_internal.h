@@ -158,10 +158,9 @@ struct gl_timer {
     bool ready;
 };
 
-/* Fences behind recent submits: how a slow device is told from a dead one. */
-#define GL_MARKS 32
-struct gl_marks {
-    GLsync fences[GL_MARKS];
+/* Fences after the last lists of dispatches: their progress tells a slow device from a dead one. */
+struct gl_in_flight {
+    GLsync fences[GL_MAX_IN_FLIGHT];
     uint32_t head, count;
 };
 
@@ -186,9 +185,9 @@ struct gl_device {
     struct gl_caps caps;
     struct gl_counters counters;
     struct gl_bound bound;
-    uint32_t unordered;     /* barrier bits not issued since the last dispatch */
-    uint64_t wait_limit_ns; /* without progress for this long the device is lost */
-    struct gl_marks marks;
+    uint32_t pending_barriers; /* bits not issued since the last dispatch */
+    uint64_t wait_limit_ns;    /* without progress for this long the device is lost */
+    struct gl_in_flight in_flight;
     struct gl_upload upload;
     struct gl_readback readback;
     struct gl_timer timer;
@@ -225,11 +224,13 @@ enum dgl_status gl_reset_check(struct gl_device *dev);
 enum dgl_status gl_fence_create(struct gl_device *dev, GLsync *out);
 /* Waits for the fence, deletes it and sets it to NULL, also on failure. */
 enum dgl_status gl_fence_wait(struct gl_device *dev, GLsync *fence);
-/* Notes the end of a submit. */
-enum dgl_status gl_marks_add(struct gl_device *dev);
-void gl_marks_finish(struct gl_device *dev);
-/* Issues a barrier for later uses of the kinds in `bits` if a dispatch came since the last one. */
-void gl_order(struct gl_device *dev, uint32_t bits);
+/* Maps bytes of a buffer that the GPU has written; NULL: the driver refused. glUnmapBuffer(). */
+const void *gl_result_map(struct gl_device *dev, GLuint id, uint64_t offset, uint64_t size);
+/* Adds a fence after a list of dispatches. */
+enum dgl_status gl_in_flight_add(struct gl_device *dev);
+void gl_in_flight_finish(struct gl_device *dev);
+/* Issues the pending ones of the barriers in `bits`. */
+void gl_barrier(struct gl_device *dev, uint32_t bits);
 /* Our context is the one that is current: GL names may be deleted. */
 bool gl_is_current(const struct gl_device *dev);
 
@@ -243,8 +244,6 @@ enum dgl_status gl_upload_write(struct gl_device *dev, GLuint dst, uint64_t offs
                                 const void *bytes, uint64_t size);
 void gl_upload_finish(struct gl_device *dev);
 
-enum dgl_status gl_readback_bulk(struct gl_device *dev, GLuint src, uint64_t offset, void *bytes,
-                                 uint64_t size);
 void gl_readback_finish(struct gl_device *dev);
 
 void gl_timer_init(struct gl_device *dev);

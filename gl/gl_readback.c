@@ -9,28 +9,6 @@
 
 #define BULK_BYTES (4u << 20)
 
-/* Copies out of a host buffer after its fence. */
-static enum dgl_status fetch(struct gl_device *dev, const struct gl_hostbuf *buf, uint64_t at,
-                             void *bytes, uint64_t size)
-{
-    if (buf->ptr) {
-        memcpy(bytes, (const char *)buf->ptr + at, size);
-        return DGL_OK;
-    }
-    glBindBuffer(GL_COPY_READ_BUFFER, buf->id);
-    const void *ptr =
-        glMapBufferRange(GL_COPY_READ_BUFFER, (GLintptr)at, (GLsizeiptr)size, GL_MAP_READ_BIT);
-    if (ptr)
-        memcpy(bytes, ptr, size);
-    bool intact = glUnmapBuffer(GL_COPY_READ_BUFFER);
-    if (ptr && intact)
-        return DGL_OK;
-    enum dgl_status status = gl_errors_check(dev, "mapping a result");
-    return status != DGL_OK
-               ? status
-               : dgl_fail(dev->log, DGL_ERR_GPU, "mapping a result: the driver lost the contents");
-}
-
 static void copy(GLuint src, uint64_t src_offset, GLuint dst, uint64_t dst_offset, uint64_t size)
 {
     glBindBuffer(GL_COPY_READ_BUFFER, src);
@@ -39,26 +17,64 @@ static void copy(GLuint src, uint64_t src_offset, GLuint dst, uint64_t dst_offse
                         (GLintptr)dst_offset, (GLsizeiptr)size);
 }
 
-enum dgl_status gl_readback_bulk(struct gl_device *dev, GLuint src, uint64_t offset, void *bytes,
-                                 uint64_t size)
+/* Waits for the fence of a copy into a host buffer and takes the bytes. */
+static enum dgl_status fetch(struct gl_device *dev, GLsync *done, const struct gl_hostbuf *buf,
+                             uint64_t at, void *bytes, uint64_t size)
+{
+    enum dgl_status status = gl_fence_wait(dev, done);
+    if (status == DGL_OK)
+        status = gl_reset_check(dev);
+    if (status != DGL_OK)
+        return status;
+    if (buf->ptr) {
+        memcpy(bytes, (const char *)buf->ptr + at, size);
+        return DGL_OK;
+    }
+    const void *ptr = gl_result_map(dev, buf->id, at, size);
+    if (ptr)
+        memcpy(bytes, ptr, size);
+    bool intact = glUnmapBuffer(GL_COPY_READ_BUFFER);
+    if (ptr && intact)
+        return DGL_OK;
+    status = gl_errors_check(dev, "mapping a result");
+    return status != DGL_OK
+               ? status
+               : dgl_fail(dev->log, DGL_ERR_GPU, "mapping a result: the driver lost the contents");
+}
+
+static enum dgl_status finish_readback(struct gl_device *dev, uint64_t size)
+{
+    enum dgl_status status = gl_errors_check(dev, "reading a result back");
+    if (status == DGL_OK) {
+        dev->counters.readbacks++;
+        dev->counters.readback_bytes += size;
+    }
+    return status;
+}
+
+enum dgl_status gl_buffer_read(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
+                               void *bytes, uint64_t size)
 {
     struct gl_hostbuf *bulk = &dev->readback.bulk;
-    enum dgl_status status = DGL_OK;
 
-    if (!bulk->id)
+    enum dgl_status status = gl_lost_check(dev);
+    if (status == DGL_OK)
+        status = gl_buffer_range_check(dev, buffer, offset, size, "reading");
+    if (status == DGL_OK && !bulk->id)
         status = gl_hostbuf_init(dev, bulk, BULK_BYTES, GL_HOSTBUF_READBACK);
+    if (status != DGL_OK)
+        return status;
+    gl_barrier(dev, GL_BUFFER_UPDATE_BARRIER_BIT);
     for (uint64_t done = 0; status == DGL_OK && done < size;) {
         uint64_t part = size - done < BULK_BYTES ? size - done : BULK_BYTES;
         GLsync fence = NULL;
-        copy(src, offset + done, bulk->id, 0, part);
+        copy(buffer->id, offset + done, bulk->id, 0, part);
         status = gl_fence_create(dev, &fence);
         if (status == DGL_OK)
-            status = gl_fence_wait(dev, &fence);
-        if (status == DGL_OK)
-            status = fetch(dev, bulk, 0, (char *)bytes + done, part);
+            status = fetch(dev, &fence, bulk, 0, (char *)bytes + done, part);
         done += part;
     }
-    return status;
+    return status == DGL_OK ? finish_readback(dev, size) : status;
 }
 
 enum dgl_status gl_readback_begin(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
@@ -83,7 +99,7 @@ enum dgl_status gl_readback_begin(struct gl_device *dev, struct gl_buffer *buffe
                                  GL_HOSTBUF_READBACK);
     if (status != DGL_OK)
         return status;
-    gl_order(dev, GL_BUFFER_UPDATE_BARRIER_BIT);
+    gl_barrier(dev, GL_BUFFER_UPDATE_BARRIER_BIT);
     copy(buffer->id, offset, rb->ring.id, rb->next * (uint64_t)GL_READBACK_SLOT_BYTES, size);
     status = gl_fence_create(dev, &slot->done);
     if (status != DGL_OK)
@@ -92,7 +108,7 @@ enum dgl_status gl_readback_begin(struct gl_device *dev, struct gl_buffer *buffe
     slot->serial = ++rb->serial;
     *ticket = (struct gl_ticket){.slot = rb->next, .serial = slot->serial};
     rb->next = (rb->next + 1) % GL_READBACK_SLOTS;
-    glFlush();
+    gl_flush(dev);
     return DGL_OK;
 }
 
@@ -109,17 +125,9 @@ enum dgl_status gl_readback_end(struct gl_device *dev, struct gl_ticket ticket, 
                         "readback ticket %u of slot %u was redeemed before or never issued",
                         ticket.serial, ticket.slot);
     struct gl_readback_slot *slot = &rb->slots[ticket.slot];
-    status = gl_fence_wait(dev, &slot->done);
-    if (status == DGL_OK)
-        status = gl_reset_check(dev);
-    if (status == DGL_OK)
-        status = fetch(dev, &rb->ring, ticket.slot * (uint64_t)GL_READBACK_SLOT_BYTES, bytes,
-                       slot->size);
-    if (status == DGL_OK)
-        status = gl_errors_check(dev, "reading a result back");
-    if (status == DGL_OK)
-        dev->counters.readback_bytes += slot->size;
-    return status;
+    status = fetch(dev, &slot->done, &rb->ring, ticket.slot * (uint64_t)GL_READBACK_SLOT_BYTES,
+                   bytes, slot->size);
+    return status == DGL_OK ? finish_readback(dev, slot->size) : status;
 }
 
 void gl_readback_finish(struct gl_device *dev)

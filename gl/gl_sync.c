@@ -1,5 +1,5 @@
-/* Order and life signs: barriers on demand, fences, waiting with a limit, and the sticky lost
- * flag. */
+/* Synchronisation: barriers on demand, flushes, fences, waits with a limit, maps of results, and
+ * the sticky lost flag. The driver is entered here, and only here, to start work or to wait. */
 #include "gl/gl_internal.h"
 
 #include "core/base/clock.h"
@@ -52,113 +52,104 @@ enum dgl_status gl_fence_create(struct gl_device *dev, GLsync *out)
     return dgl_fail(dev->log, DGL_ERR_GPU, "making a fence: the driver gave none");
 }
 
-enum dgl_status gl_marks_add(struct gl_device *dev)
+enum dgl_status gl_in_flight_add(struct gl_device *dev)
 {
-    struct gl_marks *marks = &dev->marks;
+    struct gl_in_flight *lists = &dev->in_flight;
 
-    if (marks->count == GL_MARKS) { /* far enough ahead: wait for the oldest */
-        enum dgl_status status = gl_fence_wait(dev, &marks->fences[marks->head]);
+    if (lists->count == GL_MAX_IN_FLIGHT) { /* far enough ahead: wait for the oldest */
+        enum dgl_status status = gl_fence_wait(dev, &lists->fences[lists->head]);
         if (status != DGL_OK)
             return status;
     }
-    while (marks->count > 0) {
-        GLsync *oldest = &marks->fences[marks->head];
+    while (lists->count > 0) {
+        GLsync *oldest = &lists->fences[lists->head];
         if (*oldest && glClientWaitSync(*oldest, 0, 0) == GL_TIMEOUT_EXPIRED)
             break;
         glDeleteSync(*oldest);
         *oldest = NULL;
-        marks->head = (marks->head + 1) % GL_MARKS;
-        marks->count--;
+        lists->head = (lists->head + 1) % GL_MAX_IN_FLIGHT;
+        lists->count--;
     }
-    uint32_t tail = (marks->head + marks->count) % GL_MARKS;
-    enum dgl_status status = gl_fence_create(dev, &marks->fences[tail]);
+    uint32_t tail = (lists->head + lists->count) % GL_MAX_IN_FLIGHT;
+    enum dgl_status status = gl_fence_create(dev, &lists->fences[tail]);
     if (status == DGL_OK)
-        marks->count++;
+        lists->count++;
     return status;
 }
 
-void gl_marks_finish(struct gl_device *dev)
+void gl_in_flight_finish(struct gl_device *dev)
 {
-    for (int i = 0; i < GL_MARKS; i++)
-        glDeleteSync(dev->marks.fences[i]);
-    dev->marks = (struct gl_marks){0};
+    for (int i = 0; i < GL_MAX_IN_FLIGHT; i++)
+        glDeleteSync(dev->in_flight.fences[i]);
+    dev->in_flight = (struct gl_in_flight){0};
 }
 
-static uint32_t marks_signalled(const struct gl_device *dev)
+static uint32_t count_signalled(const struct gl_in_flight *lists)
 {
     uint32_t signalled = 0;
-    for (int i = 0; i < GL_MARKS; i++) {
+    for (int i = 0; i < GL_MAX_IN_FLIGHT; i++) {
         GLint state = GL_UNSIGNALED;
-        if (dev->marks.fences[i])
-            glGetSynciv(dev->marks.fences[i], GL_SYNC_STATUS, 1, NULL, &state);
+        if (lists->fences[i])
+            glGetSynciv(lists->fences[i], GL_SYNC_STATUS, 1, NULL, &state);
         signalled += state == GL_SIGNALED;
     }
     return signalled;
 }
 
-static bool is_done(GLenum result)
+/* ---- entries into the driver ----------------------------------------------------------------- */
+
+/* gl.h defines a submit. */
+static void count_submit(struct gl_device *dev)
 {
-    return result == GL_ALREADY_SIGNALED || result == GL_CONDITION_SATISFIED;
-}
-
-/* Much work may be queued before the fence: as long as submits complete, the device is alive. */
-static GLenum wait_blocking(struct gl_device *dev, GLsync fence)
-{
-    uint32_t before = marks_signalled(dev);
-
-    for (;;) {
-        GLenum result = glClientWaitSync(fence, GL_SYNC_FLUSH_COMMANDS_BIT, dev->wait_limit_ns);
-        if (result != GL_TIMEOUT_EXPIRED)
-            return result;
-        uint32_t after = marks_signalled(dev);
-        if (after <= before)
-            return result;
-        before = after;
-    }
-}
-
-enum dgl_status gl_fence_wait(struct gl_device *dev, GLsync *fence)
-{
-    enum dgl_status status = DGL_OK;
-    uint64_t start = dgl_now_ns();
-    GLenum result = glClientWaitSync(*fence, GL_SYNC_FLUSH_COMMANDS_BIT, 0);
-
-    while (result == GL_TIMEOUT_EXPIRED && dgl_now_ns() - start < SPIN_NS)
-        result = glClientWaitSync(*fence, 0, 0);
-    if (result == GL_TIMEOUT_EXPIRED)
-        result = wait_blocking(dev, *fence);
-    glDeleteSync(*fence);
-    *fence = NULL;
-    if (result == GL_TIMEOUT_EXPIRED) {
-        status = gl_reset_check(dev);
-        if (status == DGL_OK)
-            status = gl_lost_set(dev, "it did not finish anything within the time limit");
-    } else if (!is_done(result)) {
-        status = gl_reset_check(dev);
-        if (status == DGL_OK)
-            status = gl_errors_check(dev, "waiting for the device");
-        if (status == DGL_OK)
-            status = dgl_fail(dev->log, DGL_ERR_GPU, "waiting for the device: the driver refused");
-    }
-    return status;
-}
-
-/* ---- whole device ---------------------------------------------------------------------------- */
-
-void gl_order(struct gl_device *dev, uint32_t bits)
-{
-    bits &= dev->unordered;
-    if (!bits)
-        return;
-    glMemoryBarrier(bits);
-    dev->unordered &= ~bits;
-    dev->counters.barriers++;
+    dev->counters.submits++;
 }
 
 void gl_flush(struct gl_device *dev)
 {
-    if (!dev->lost)
-        glFlush();
+    if (dev->lost)
+        return;
+    count_submit(dev);
+    glFlush();
+}
+
+const void *gl_result_map(struct gl_device *dev, GLuint id, uint64_t offset, uint64_t size)
+{
+    count_submit(dev);
+    glBindBuffer(GL_COPY_READ_BUFFER, id);
+    return glMapBufferRange(GL_COPY_READ_BUFFER, (GLintptr)offset, (GLsizeiptr)size,
+                            GL_MAP_READ_BIT);
+}
+
+enum dgl_status gl_fence_wait(struct gl_device *dev, GLsync *fence)
+{
+    uint64_t start = dgl_now_ns();
+
+    count_submit(dev);
+    GLenum result = glClientWaitSync(*fence, GL_SYNC_FLUSH_COMMANDS_BIT, 0);
+    while (result == GL_TIMEOUT_EXPIRED && dgl_now_ns() - start < SPIN_NS)
+        result = glClientWaitSync(*fence, 0, 0);
+    if (result == GL_TIMEOUT_EXPIRED) {
+        /* Much may be queued before the fence: as long as lists complete, the device is alive. */
+        uint32_t before, after = count_signalled(&dev->in_flight);
+        do {
+            before = after;
+            result = glClientWaitSync(*fence, GL_SYNC_FLUSH_COMMANDS_BIT, dev->wait_limit_ns);
+            if (result == GL_TIMEOUT_EXPIRED)
+                after = count_signalled(&dev->in_flight);
+        } while (after > before);
+    }
+    glDeleteSync(*fence);
+    *fence = NULL;
+    if (result == GL_ALREADY_SIGNALED || result == GL_CONDITION_SATISFIED)
+        return DGL_OK;
+    enum dgl_status status = gl_reset_check(dev);
+    if (status == DGL_OK && result == GL_TIMEOUT_EXPIRED)
+        return gl_lost_set(dev, "it did not finish anything within the time limit");
+    if (status == DGL_OK)
+        status = gl_errors_check(dev, "waiting for the device");
+    if (status == DGL_OK)
+        status = dgl_fail(dev->log, DGL_ERR_GPU, "waiting for the device: the driver refused");
+    return status;
 }
 
 enum dgl_status gl_finish(struct gl_device *dev)
@@ -175,4 +166,16 @@ enum dgl_status gl_finish(struct gl_device *dev)
     if (status == DGL_OK)
         status = gl_errors_check(dev, "finishing queued work");
     return status;
+}
+
+/* ---- barriers -------------------------------------------------------------------------------- */
+
+void gl_barrier(struct gl_device *dev, uint32_t bits)
+{
+    bits &= dev->pending_barriers;
+    if (!bits)
+        return;
+    glMemoryBarrier(bits);
+    dev->pending_barriers &= ~bits;
+    dev->counters.barriers++;
 }

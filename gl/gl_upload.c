@@ -11,7 +11,7 @@ static enum dgl_status next_segment(struct gl_device *dev)
     enum dgl_status status = gl_fence_create(dev, &up->busy[up->segment]);
     if (status != DGL_OK)
         return status;
-    glFlush(); /* let the copies start while the next segment is filled */
+    gl_flush(dev); /* the copies run while the next segment is filled */
     up->segment = (up->segment + 1) % GL_UPLOAD_SEGMENTS;
     up->used = 0;
     return up->busy[up->segment] ? gl_fence_wait(dev, &up->busy[up->segment]) : DGL_OK;

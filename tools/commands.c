@@ -11,10 +11,12 @@ const struct command commands[] = {
      "`--json` prints one object at the end: `prompt_ids`, `tokens` (with the stop id that ended "
      "the answer), `text`,\n`finish_reason` (`eos`, `stop`, `length`, `context`, `cancelled`), "
      "`timings` (`load_ms prefill_ms first_token_ms\ndecode_ms prefill_tps decode_tps`), "
-     "`counters` (`load`, `prefill`, `decode`, each with `tokens submits dispatches\nbarriers "
-     "buffers_created programs_linked readback_bytes upload_bytes`), `device` (`name node driver "
-     "software`),\n`kernels` (list of `phase op name variant origin sha256`). The first token's "
-     "sampling counts as `prefill`; its time is in `first_token_ms` alone.",
+     "`counters` (`load`, `prefill`, `decode`, each with `tokens submits readbacks\ndispatches "
+     "barriers buffers_created programs_linked readback_bytes upload_bytes`), `device` (`name node "
+     "driver software`),\n`kernels` (list of `phase op name variant origin sha256`). A submit is "
+     "an "
+     "entry into the driver that starts work or waits for it: a\nflush, a wait on a fence, a map. "
+     "The first token's sampling counts as `prefill`; its time is in `first_token_ms` alone.",
      0, 0, command_generate},
     {"chat", "[options]", "Talk with a model",
      "At a terminal a conversation with line editing and history; from a pipe, each line is a "

@@ -162,6 +162,10 @@ grep -v -E '^(tests|tools)/' "$work/code" |
     grep -E '[^A-Za-z0-9_](exit|_exit|abort|printf|vprintf|puts|putchar|perror|setlocale|signal|sigaction|setenv|putenv|srand|rand)[ ]*\(|(stdout|stderr)[^A-Za-z0-9_]' |
     sed 's/^\([^:]*:[0-9]*\):.*/\1: the library may not exit, print or change the process/' >> "$found"
 
+# What starts work of the driver or waits for it is counted in one place.
+grep '^gl/' "$work/code" | grep -v '^gl/gl_sync\.c:' |
+    sed -n 's/^\([^:]*:[0-9]*\):.*\(gl\(Flush\|Finish\|WaitSync\|ClientWaitSync\)\)[ ]*(.*/\1: only gl\/gl_sync.c may call \2()/p' >> "$found"
+
 # The public header: a paragraph of declarations begins with a comment.
 awk '
     /^$/ { told = 0 }

@@ -30,6 +30,7 @@ void report_counters(struct dgl_json_writer *w, const char *key, const struct dg
     } rows[] = {
         {"tokens", c->tokens},
         {"submits", c->submits},
+        {"readbacks", c->readbacks},
         {"dispatches", c->dispatches},
         {"barriers", c->barriers},
         {"buffers_created", c->buffers_created},

@@ -140,6 +140,7 @@ void dgl_device_get_counters(const struct dgl_device *dev, struct dgl_counters *
     *out = (struct dgl_counters){
         .tokens = dev->tokens,
         .submits = c.submits,
+        .readbacks = c.readbacks,
         .dispatches = c.dispatches,
         .barriers = c.barriers,
         .buffers_created = c.buffers_created,
@@ -156,6 +157,7 @@ struct dgl_counters counters_since(const struct dgl_device *dev, const struct dg
     return (struct dgl_counters){
         .tokens = now.tokens - before->tokens,
         .submits = now.submits - before->submits,
+        .readbacks = now.readbacks - before->readbacks,
         .dispatches = now.dispatches - before->dispatches,
         .barriers = now.barriers - before->barriers,
         .buffers_created = now.buffers_created - before->buffers_created,

@@ -57,8 +57,8 @@ struct output {
 
 #define COUNTERS(phase)                                                                            \
     {"counters." phase ".tokens", COUNT}, {"counters." phase ".submits", COUNT},                   \
-        {"counters." phase ".dispatches", COUNT}, {"counters." phase ".barriers", COUNT},          \
-        {"counters." phase ".buffers_created", COUNT},                                             \
+        {"counters." phase ".readbacks", COUNT}, {"counters." phase ".dispatches", COUNT},         \
+        {"counters." phase ".barriers", COUNT}, {"counters." phase ".buffers_created", COUNT},     \
         {"counters." phase ".programs_linked", COUNT},                                             \
         {"counters." phase ".readback_bytes", COUNT},                                              \
     {                                                                                              \
@@ -272,6 +272,7 @@ static void fields_case(void **state)
 struct steady {
     const char *name;
     const char *args[8];
+    uint64_t interval; /* tokens per readback */
 };
 
 static void steady_case(void **state)
@@ -289,7 +290,11 @@ static void steady_case(void **state)
     assert_int_equal(whole(root, "counters.decode.tokens"), 32);
     assert_int_equal(whole(root, "counters.decode.buffers_created"), 0);
     assert_int_equal(whole(root, "counters.decode.programs_linked"), 0);
+    assert_int_equal(whole(root, "counters.decode.readbacks"), 32 / row->interval);
     assert_int_equal(whole(root, "counters.decode.readback_bytes"), 4 * 32);
+    /* A flush and a wait for each readback, and a map where the driver maps each time. */
+    uint64_t submits = whole(root, "counters.decode.submits");
+    assert_true(submits == 2 * 32 / row->interval || submits == 3 * 32 / row->interval);
     assert_true(whole(root, "counters.decode.dispatches") > 0);
     assert_int_equal(whole(root, "counters.prefill.tokens"), 5);
     assert_int_equal(whole(root, "counters.load.tokens"), 0);
@@ -298,12 +303,12 @@ static void steady_case(void **state)
 }
 
 static const struct steady steadies[] = {
-    {"steady: greedy", {"--readback-interval", "1", "--temp", "0"}},
-    {"steady: sampling", {"--readback-interval", "1", "--seed", "1"}},
-    {"steady: whole vocabulary", {"--readback-interval", "1", "--top-k", "0"}},
-    {"steady: penalty", {"--readback-interval", "1", "--repeat-penalty", "1.1"}},
-    {"steady: eight tokens per readback", {"--readback-interval", "8", "--temp", "0"}},
-    {"steady: minimum limits", {"--readback-interval", "1", "--limits", "min"}},
+    {"steady: greedy", {"--readback-interval", "1", "--temp", "0"}, 1},
+    {"steady: sampling", {"--readback-interval", "1", "--seed", "1"}, 1},
+    {"steady: whole vocabulary", {"--readback-interval", "1", "--top-k", "0"}, 1},
+    {"steady: penalty", {"--readback-interval", "1", "--repeat-penalty", "1.1"}, 1},
+    {"steady: eight tokens per readback", {"--readback-interval", "8", "--temp", "0"}, 8},
+    {"steady: minimum limits", {"--readback-interval", "1", "--limits", "min"}, 1},
 };
 
 static void text_is_what_is_printed(void **state)

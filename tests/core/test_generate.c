@@ -538,7 +538,8 @@ static void test_steady_decode(void **state)
     assert_int_equal(r.decode.buffers_created, 0);
     assert_int_equal(r.decode.programs_linked, 0);
     assert_int_equal(r.decode.readback_bytes, 4 * steps);
-    assert_int_equal(r.decode.submits, steps);
+    assert_int_equal(r.decode.readbacks, steps / (uint64_t)row->interval);
+    assert_int_equal(r.decode.submits, r.decode.readbacks * tiny_readback_submits(&engine));
     assert_int_equal(r.decode.dispatches, steps * per_token);
     assert_int_equal(r.decode.upload_bytes, 0);
     dgl_generate_result_finish(&r);
@@ -552,7 +553,7 @@ static void test_barriers_per_token(void **state)
     struct dgl_generate_result r = sample(&(struct dgl_sampling){0}, 1);
     dgl_generate_result_finish(&r);
     r = sample(&(struct dgl_sampling){0}, 1);
-    assert_int_equal(r.decode.barriers, r.decode.dispatches + r.decode.submits);
+    assert_int_equal(r.decode.barriers, r.decode.dispatches + r.decode.readbacks);
     dgl_generate_result_finish(&r);
 }
 
@@ -582,7 +583,8 @@ static void test_prefill_counters(void **state)
         tiny_generate(engine.session, dgl_generate_params(WITH_PROMPT, .max_tokens = 0));
     assert_int_equal(r.prefill.tokens, PROMPT);
     assert_int_equal(r.prefill.readback_bytes, 0);
-    assert_int_equal(r.prefill.submits, 2); /* the body and the head */
+    assert_int_equal(r.prefill.readbacks, 0);
+    assert_int_equal(r.prefill.submits, 2); /* a flush after the chunk, a wait for the logits */
     assert_int_equal(r.decode.tokens, 0);
     assert_int_equal(r.decode.dispatches, 0);
     assert_true(r.prefill_ns > 0);
@@ -600,6 +602,9 @@ static void test_counters_add_up(void **state)
         engine.session, dgl_generate_params(WITH_PROMPT, .max_tokens = 12, .ignore_eos = true,
                                             .readback_interval = 8));
     dgl_device_get_counters(engine.device, &after);
+    assert_int_equal(r.prefill.readbacks, 1);
+    assert_int_equal(r.decode.readbacks, 2); /* 8 tokens, then 3 */
+    assert_int_equal(r.prefill.readbacks + r.decode.readbacks, after.readbacks - before.readbacks);
     assert_int_equal(r.prefill.readback_bytes, 4);
     assert_int_equal(r.decode.readback_bytes, 4 * 11);
     assert_int_equal(r.prefill.tokens, PROMPT);

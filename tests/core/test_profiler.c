@@ -40,7 +40,10 @@ static void test_counts_are_as_asked(void **state)
     assert_int_equal(r.repetitions, 3);
     assert_int_equal(r.prefill.tokens, 40);
     assert_int_equal(r.decode.tokens, 6);
-    assert_int_equal(r.decode.submits, 6);
+    /* Software reads every token back; at the end everything is waited for. */
+    uint64_t readbacks = dgl_device_get_info(engine.device)->software ? 6 : 1;
+    assert_int_equal(r.decode.readbacks, readbacks);
+    assert_int_equal(r.decode.submits, readbacks * tiny_readback_submits(&engine) + 1);
     assert_int_equal(r.decode.buffers_created, 0);
     assert_int_equal(r.decode.programs_linked, 0);
     assert_int_equal(r.prefill.buffers_created, 0);

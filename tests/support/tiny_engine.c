@@ -100,6 +100,11 @@ void tiny_greedy(struct dgl_session *s, const int32_t *ids, size_t count, int32_
     dgl_generate_result_finish(&r);
 }
 
+uint64_t tiny_readback_submits(const struct tiny_engine *e)
+{
+    return dgl_device_get_limits(e->device)->buffer_storage ? 2 : 3;
+}
+
 void tiny_same_tokens(const struct dgl_generate_result *a, const struct dgl_generate_result *b)
 {
     for (size_t i = 0; i < a->num_tokens && i < b->num_tokens; i++)

@@ -47,6 +47,8 @@ void tiny_greedy(struct dgl_session *s, const int32_t *ids, size_t count, int32_
 /* dgl_generate() that has to work. */
 struct dgl_generate_result tiny_generate(struct dgl_session *s,
                                          const struct dgl_generate_params *params);
+/* Submits of one readback: a flush and a wait, and a map where the driver maps each time. */
+uint64_t tiny_readback_submits(const struct tiny_engine *e);
 /* Fails unless both hold the same tokens. */
 void tiny_same_tokens(const struct dgl_generate_result *a, const struct dgl_generate_result *b);
 /* Sum (a-b)^2 / sum b^2. */

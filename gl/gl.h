@@ -9,7 +9,7 @@
 
 #include "core/base/status.h"
 
-/* ---- devices: gl_enum.c (what there is), gl_egl.c (open, context), gl_caps.c (limits) -------- */
+/* ---- devices: gl_enum.c (table), gl_egl.c (display, context), gl_caps.c (limits) ------------- */
 
 enum gl_node_kind { GL_NODE_DRM, GL_NODE_EGL_DEVICE, GL_NODE_SURFACELESS };
 
@@ -46,9 +46,9 @@ struct gl_device_params {
 
 /* An open device with its context. Thread-safety: one thread at a time. */
 struct gl_device;
-/* On failure *out is NULL and what was current is current again. DGL_ERR_NO_DEVICE: one line tells
- * why each row was passed over; DGL_ERR_INVALID_ARG: `select` means nothing. `log` must outlive the
- * device. Slow. */
+/* On failure *out is NULL and the caller's context is current again. DGL_ERR_NO_DEVICE: one line
+ * tells why each row was passed over; DGL_ERR_INVALID_ARG: `select` means nothing. The device
+ * borrows `log`. Slow. */
 enum dgl_status gl_device_open(const struct dgl_log *log, const struct gl_device_params *params,
                                struct gl_device **out);
 /* Buffers and programs must be destroyed before. Accepts NULL in *dev and sets it to NULL. */
@@ -59,7 +59,7 @@ struct gl_caps {
     char vendor[128], renderer[128], version[128];
     char driver[64]; /* as EGL calls it: "iris", "swrast", "NVIDIA" */
     bool software;
-    bool llvmpipe;                /* its code generator runs the kernels, also behind zink */
+    bool llvmpipe;                /* its code generator runs the kernels, also under zink */
     uint32_t compute_units_guess; /* how many groups keep the device busy; software: host threads */
     bool khr_subgroup_arithmetic, khr_subgroup_shuffle, parallel_compile, ext_gpu_shader5,
         debug_output;

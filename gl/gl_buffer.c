@@ -1,5 +1,5 @@
-/* Buffers that the GPU works on: immutable and never mapped, so that NVIDIA keeps them in device
- * memory. */
+/* Buffers in device memory: immutable and never mapped, since NVIDIA moves mapped buffers to the
+ * host. */
 #include "gl/gl_internal.h"
 
 #include <stdio.h>
@@ -44,30 +44,21 @@ static void allocate(const struct gl_device *dev, uint64_t size, const void *byt
         glBufferData(GL_COPY_WRITE_BUFFER, (GLsizeiptr)size, bytes, GL_DYNAMIC_COPY);
 }
 
-static enum dgl_status size_check(const struct gl_device *dev,
-                                  const struct gl_buffer_params *params)
-{
-    uint64_t max = dev->caps.limits.max_buffer_bytes;
-
-    if (params->size > 0 && params->size <= max)
-        return DGL_OK;
-    return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
-                    "buffer %s of %llu bytes: 1 to %llu are possible",
-                    params->label ? params->label : "", (unsigned long long)params->size,
-                    (unsigned long long)max);
-}
-
 enum dgl_status gl_buffer_create(struct gl_device *dev, const struct gl_buffer_params *params,
                                  struct gl_buffer **out)
 {
+    uint64_t max = dev->caps.limits.max_buffer_bytes;
     char what[160];
 
     *out = NULL;
     enum dgl_status status = gl_lost_check(dev);
-    if (status == DGL_OK)
-        status = size_check(dev, params);
     if (status != DGL_OK)
         return status;
+    if (params->size == 0 || params->size > max)
+        return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
+                        "buffer %s of %llu bytes: 1 to %llu are possible",
+                        params->label ? params->label : "", (unsigned long long)params->size,
+                        (unsigned long long)max);
     struct gl_buffer *buffer = dgl_new(struct gl_buffer);
     if (buffer)
         buffer->label = strdup(params->label ? params->label : "unnamed");
@@ -92,28 +83,24 @@ enum dgl_status gl_buffer_create(struct gl_device *dev, const struct gl_buffer_p
     return status;
 }
 
-/* GL unbinds a deleted buffer everywhere and may give its name to the next one. */
-static void forget_bindings(struct gl_bound *bound, GLuint id)
-{
-    for (int i = 0; i < GL_MAX_STORAGE; i++)
-        if (bound->storage[i].id == id)
-            bound->storage[i] = (struct gl_binding){0};
-    for (int i = 0; i < GL_MAX_UNIFORM; i++)
-        if (bound->uniform[i].id == id)
-            bound->uniform[i] = (struct gl_binding){0};
-    if (bound->indirect == id)
-        bound->indirect = 0;
-}
-
 void gl_buffer_destroy(struct gl_device *dev, struct gl_buffer **pbuffer)
 {
     struct gl_buffer *buffer = *pbuffer;
+    struct gl_bound *bound = &dev->bound;
 
     if (!buffer)
         return;
-    if (gl_is_current(dev)) /* otherwise the name means somebody else's buffer, or nothing */
+    if (gl_is_current(dev)) /* otherwise the name is another context's, or free */
         glDeleteBuffers(1, &buffer->id);
-    forget_bindings(&dev->bound, buffer->id);
+    /* GL unbinds a deleted buffer everywhere and may give its name to the next one. */
+    for (int i = 0; i < GL_MAX_STORAGE; i++)
+        if (bound->storage[i].id == buffer->id)
+            bound->storage[i] = (struct gl_binding){0};
+    for (int i = 0; i < GL_MAX_UNIFORM; i++)
+        if (bound->uniform[i].id == buffer->id)
+            bound->uniform[i] = (struct gl_binding){0};
+    if (bound->indirect == buffer->id)
+        bound->indirect = 0;
     free(buffer->label);
     free(buffer);
     *pbuffer = NULL;
@@ -122,17 +109,6 @@ void gl_buffer_destroy(struct gl_device *dev, struct gl_buffer **pbuffer)
 uint64_t gl_buffer_size(const struct gl_buffer *buffer)
 {
     return buffer->size;
-}
-
-static void write_directly(GLuint id, uint64_t offset, const void *bytes, uint64_t size)
-{
-    glBindBuffer(GL_COPY_WRITE_BUFFER, id);
-    for (uint64_t done = 0; done < size;) {
-        uint64_t part = size - done < MAX_WRITE_BYTES ? size - done : MAX_WRITE_BYTES;
-        glBufferSubData(GL_COPY_WRITE_BUFFER, (GLintptr)(offset + done), (GLsizeiptr)part,
-                        (const char *)bytes + done);
-        done += part;
-    }
 }
 
 enum dgl_status gl_buffer_write(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
@@ -144,26 +120,18 @@ enum dgl_status gl_buffer_write(struct gl_device *dev, struct gl_buffer *buffer,
     if (status != DGL_OK)
         return status;
     gl_barrier(dev, GL_BUFFER_UPDATE_BARRIER_BIT);
-    if (writes_directly(dev))
-        write_directly(buffer->id, offset, bytes, size);
-    else
+    if (!writes_directly(dev))
         status = gl_upload_write(dev, buffer->id, offset, bytes, size);
+    else
+        glBindBuffer(GL_COPY_WRITE_BUFFER, buffer->id);
+    for (uint64_t done = 0; writes_directly(dev) && done < size;) {
+        uint64_t part = size - done < MAX_WRITE_BYTES ? size - done : MAX_WRITE_BYTES;
+        glBufferSubData(GL_COPY_WRITE_BUFFER, (GLintptr)(offset + done), (GLsizeiptr)part,
+                        (const char *)bytes + done);
+        done += part;
+    }
     dev->counters.upload_bytes += size;
     return status == DGL_OK ? gl_errors_check_debug(dev, "writing a buffer") : status;
-}
-
-static enum dgl_status make_zeros(struct gl_device *dev)
-{
-    if (dev->zeros)
-        return DGL_OK;
-    void *bytes = dgl_calloc(1, GL_ZEROS_BYTES);
-    if (!bytes)
-        return dgl_fail_memory(dev->log, "a block of zeros", GL_ZEROS_BYTES);
-    glGenBuffers(1, &dev->zeros);
-    glBindBuffer(GL_COPY_WRITE_BUFFER, dev->zeros);
-    allocate(dev, GL_ZEROS_BYTES, bytes);
-    free(bytes);
-    return gl_errors_check(dev, "making a block of zeros");
 }
 
 /* ES has no glClearBufferData: copies from a block of zeros stay on the device. */
@@ -173,10 +141,20 @@ enum dgl_status gl_buffer_zero(struct gl_device *dev, struct gl_buffer *buffer, 
     enum dgl_status status = gl_lost_check(dev);
     if (status == DGL_OK)
         status = gl_buffer_range_check(dev, buffer, offset, size, "zeroing");
-    if (status == DGL_OK)
-        status = make_zeros(dev);
     if (status != DGL_OK)
         return status;
+    if (!dev->zeros) {
+        void *bytes = dgl_calloc(1, GL_ZEROS_BYTES);
+        if (!bytes)
+            return dgl_fail_memory(dev->log, "a block of zeros", GL_ZEROS_BYTES);
+        glGenBuffers(1, &dev->zeros);
+        glBindBuffer(GL_COPY_WRITE_BUFFER, dev->zeros);
+        allocate(dev, GL_ZEROS_BYTES, bytes);
+        free(bytes);
+        status = gl_errors_check(dev, "making a block of zeros");
+        if (status != DGL_OK)
+            return status;
+    }
     gl_barrier(dev, GL_BUFFER_UPDATE_BARRIER_BIT);
     glBindBuffer(GL_COPY_READ_BUFFER, dev->zeros);
     glBindBuffer(GL_COPY_WRITE_BUFFER, buffer->id);

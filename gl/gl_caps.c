@@ -1,5 +1,4 @@
-/* What a context offers: limits, capabilities and memory, and the clamp to what the smallest legal
- * device offers. */
+/* Limits, capabilities and memory of a context, and the clamp to the minimums of ES 3.1. */
 #include "gl/gl_internal.h"
 
 #include <stdio.h>
@@ -64,38 +63,23 @@ static uint32_t min_u32(uint32_t a, uint32_t b)
 
 /* ---- extensions ------------------------------------------------------------------------------ */
 
-/* The context's extensions as one string of words. */
-static bool join_extensions(struct dgl_buf *out)
-{
-    uint32_t count = get_u32(GL_NUM_EXTENSIONS);
-    for (uint32_t i = 0; i < count; i++) {
-        const char *word = (const char *)glGetStringi(GL_EXTENSIONS, i);
-        if (word)
-            dgl_buf_printf(out, "%s ", word);
-    }
-    return !out->failed;
-}
-
 static gl_proc find_proc(const char *name)
 {
     return eglGetProcAddress(name);
-}
-
-/* zink signals a fence early when a flush came just before it: of 3000 copies into a persistently
- * mapped buffer, up to 1118 were not there after the wait (Mesa 22.3.6 and 26.2.6 on lavapipe,
- * 2026-11-21). Mapping for each read waits for the copy itself and is always right. */
-static void apply_quirks(struct gl_device *dev)
-{
-    if (strncmp(dev->caps.renderer, "zink", 4) == 0)
-        dev->ext.buffer_storage = false;
 }
 
 /* Under limits_min a device has no extension; only debugging stays, which changes no result. */
 static enum dgl_status query_extensions(struct gl_device *dev, bool limits_min)
 {
     struct dgl_buf list = {0};
+    uint32_t count = get_u32(GL_NUM_EXTENSIONS);
 
-    if (!join_extensions(&list)) {
+    for (uint32_t i = 0; i < count; i++) {
+        const char *word = (const char *)glGetStringi(GL_EXTENSIONS, i);
+        if (word)
+            dgl_buf_printf(&list, "%s ", word);
+    }
+    if (list.failed) {
         dgl_buf_finish(&list);
         return dgl_fail_memory(dev->log, "the list of extensions", list.len);
     }
@@ -104,41 +88,23 @@ static enum dgl_status query_extensions(struct gl_device *dev, bool limits_min)
     if (limits_min)
         text = gl_ext_has(text, "GL_KHR_debug") ? "GL_KHR_debug" : "";
     gl_ext_load(&dev->ext, text, find_proc);
-    apply_quirks(dev);
+    /* zink signals a fence early when a flush came just before it: of 3000 copies into a
+     * persistently mapped buffer, up to 1118 were missing after the wait (Mesa 22.3.6 and 26.2.6 on
+     * lavapipe, 2026-11-21). Mapping for each read waits for the copy itself. */
+    if (strncmp(dev->caps.renderer, "zink", 4) == 0)
+        dev->ext.buffer_storage = false;
     dgl_buf_finish(&list);
     return DGL_OK;
 }
 
-static bool timer_works(const struct gl_ext *ext)
-{
-    GLint bits = 0;
-    if (ext->timer_query)
-        ext->GetQueryiv(GL_TIMESTAMP_EXT, GL_QUERY_COUNTER_BITS_EXT, &bits);
-    return bits > 0;
-}
-
-static bool reset_is_notified(const struct gl_ext *ext)
-{
-    GLint strategy = 0;
-    if (ext->robustness)
-        glGetIntegerv(GL_RESET_NOTIFICATION_STRATEGY_KHR, &strategy);
-    return strategy == GL_LOSE_CONTEXT_ON_RESET_KHR;
-}
-
-static void query_subgroups(struct gl_caps *caps)
-{
-    if (!(get_u32(SUBGROUP_STAGES) & GL_COMPUTE_SHADER_BIT))
-        return;
-    uint32_t features = get_u32(SUBGROUP_FEATURES);
-    caps->limits.subgroup_size = get_u32(SUBGROUP_SIZE);
-    caps->khr_subgroup_arithmetic = features & SUBGROUP_ARITHMETIC;
-    caps->khr_subgroup_shuffle = features & SUBGROUP_SHUFFLE;
-}
-
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-static void query_limits(struct dgl_limits *lim)
+static void query_limits(struct gl_device *dev)
 {
+    struct gl_caps *caps = &dev->caps;
+    struct dgl_limits *lim = &caps->limits;
+    GLint timer_bits = 0, strategy = 0;
+
     lim->max_buffer_bytes = MAX_BUFFER_BYTES;
     lim->max_ssbo_bytes = min_u64(get_u64(GL_MAX_SHADER_STORAGE_BLOCK_SIZE), MAX_BUFFER_BYTES);
     lim->max_ssbo_bindings = min_u32(get_u32(GL_MAX_COMPUTE_SHADER_STORAGE_BLOCKS),
@@ -151,6 +117,22 @@ static void query_limits(struct dgl_limits *lim)
     lim->max_invocations = get_u32(GL_MAX_COMPUTE_WORK_GROUP_INVOCATIONS);
     get_u32x3(GL_MAX_COMPUTE_WORK_GROUP_SIZE, lim->max_local_size);
     get_u32x3(GL_MAX_COMPUTE_WORK_GROUP_COUNT, lim->max_groups);
+
+    if (dev->ext.timer_query)
+        dev->ext.GetQueryiv(GL_TIMESTAMP_EXT, GL_QUERY_COUNTER_BITS_EXT, &timer_bits);
+    if (dev->ext.robustness)
+        glGetIntegerv(GL_RESET_NOTIFICATION_STRATEGY_KHR, &strategy);
+    lim->timer = timer_bits > 0;
+    lim->reset_notification = strategy == GL_LOSE_CONTEXT_ON_RESET_KHR;
+    lim->program_binary = get_u32(GL_NUM_PROGRAM_BINARY_FORMATS) > 0;
+    lim->buffer_storage = dev->ext.buffer_storage;
+    lim->nv_gpu_shader5 = dev->ext.nv_gpu_shader5;
+    if (dev->ext.subgroup && (get_u32(SUBGROUP_STAGES) & GL_COMPUTE_SHADER_BIT)) {
+        uint32_t features = get_u32(SUBGROUP_FEATURES);
+        lim->subgroup_size = get_u32(SUBGROUP_SIZE);
+        caps->khr_subgroup_arithmetic = features & SUBGROUP_ARITHMETIC;
+        caps->khr_subgroup_shuffle = features & SUBGROUP_SHUFFLE;
+    }
 }
 
 /* The minimums of the ES 3.1 specification (3 Nov 2016), tables 20.45 to 20.47. */
@@ -169,10 +151,10 @@ static void clamp_limits(struct dgl_limits *lim)
         lim->max_local_size[i] = min_u32(lim->max_local_size[i], local[i]);
         lim->max_groups[i] = min_u32(lim->max_groups[i], 65535);
     }
+    lim->program_binary = false;
 }
 
-/* Code above relies on the minimums: a driver that reports less would fail later and less
- * clearly. */
+/* The rooms above rely on the minimums: a driver below them would fail later and less clearly. */
 static enum dgl_status check_limits(const struct gl_device *dev)
 {
     const struct dgl_limits *lim = &dev->caps.limits;
@@ -224,18 +206,6 @@ static void query_host_memory(struct gl_caps *caps)
     fclose(file);
 }
 
-static void query_memory(struct gl_device *dev)
-{
-    struct gl_caps *caps = &dev->caps;
-
-    if (dev->ext.memory_info) {
-        caps->memory_bytes = (uint64_t)get_u32(MEMORY_TOTAL) * 1024;
-        caps->memory_free_bytes = (uint64_t)get_u32(MEMORY_FREE) * 1024;
-    } else if (caps->software) {
-        query_host_memory(caps);
-    }
-}
-
 /* Published counts (multiprocessors, compute units, cores) by a word of the renderer, longer words
  * before the ones that they contain. The number only shapes how work is split, never a result. */
 uint32_t gl_units_guess(const char *renderer, bool software)
@@ -278,20 +248,18 @@ enum dgl_status gl_caps_query(struct gl_device *dev, bool limits_min)
     memcpy(caps->driver, dev->egl.driver, sizeof(caps->driver));
     caps->software = dev->node.software || gl_renderer_is_software(caps->renderer);
     caps->llvmpipe = strstr(caps->renderer, "llvmpipe") != NULL;
-    query_limits(lim);
+    query_limits(dev);
     if (limits_min)
         clamp_limits(lim);
-    lim->timer = timer_works(&dev->ext);
-    lim->program_binary = !limits_min && get_u32(GL_NUM_PROGRAM_BINARY_FORMATS) > 0;
-    lim->buffer_storage = dev->ext.buffer_storage;
-    lim->reset_notification = reset_is_notified(&dev->ext);
-    lim->nv_gpu_shader5 = dev->ext.nv_gpu_shader5;
     caps->ext_gpu_shader5 = dev->ext.gpu_shader5;
     caps->parallel_compile = dev->ext.parallel_compile;
     caps->debug_output = dev->ext.debug;
-    if (dev->ext.subgroup)
-        query_subgroups(caps);
-    query_memory(dev);
+    if (dev->ext.memory_info) {
+        caps->memory_bytes = (uint64_t)get_u32(MEMORY_TOTAL) * 1024;
+        caps->memory_free_bytes = (uint64_t)get_u32(MEMORY_FREE) * 1024;
+    } else if (caps->software) {
+        query_host_memory(caps);
+    }
     caps->compute_units_guess = gl_units_guess(caps->renderer, caps->software);
     return check_limits(dev);
 }

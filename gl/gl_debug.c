@@ -1,4 +1,4 @@
-/* GL errors by name, and KHR_debug: the driver's messages to the log, labels for debuggers. */
+/* GL errors by name, KHR_debug messages in the log, and object labels for debuggers. */
 #include "gl/gl_internal.h"
 
 #include <string.h>
@@ -52,27 +52,23 @@ enum dgl_status gl_errors_check_debug(struct gl_device *dev, const char *what)
     return dev->debug ? gl_errors_check(dev, what) : DGL_OK;
 }
 
-static enum dgl_log_level message_level(GLenum type, GLenum severity)
-{
-    if (type == GL_DEBUG_TYPE_ERROR_KHR || severity == GL_DEBUG_SEVERITY_HIGH_KHR)
-        return DGL_LOG_WARN; /* errors are logged once, by gl_errors_check() */
-    if (severity == GL_DEBUG_SEVERITY_MEDIUM_KHR)
-        return DGL_LOG_INFO;
-    return DGL_LOG_DEBUG;
-}
-
 static void GL_APIENTRY debug_message(GLenum source, GLenum type, GLuint id, GLenum severity,
                                       GLsizei length, const GLchar *message, const void *user)
 {
     const struct gl_device *dev = user;
     size_t len = length < 0 ? strlen(message) : (size_t)length;
+    enum dgl_log_level level = DGL_LOG_DEBUG;
 
     (void)source;
     if (type == GL_DEBUG_TYPE_PUSH_GROUP_KHR || type == GL_DEBUG_TYPE_POP_GROUP_KHR)
         return;
     while (len > 0 && (message[len - 1] == '\n' || message[len - 1] == '\0'))
         len--;
-    dgl_logf(dev->log, message_level(type, severity), "driver (%u): %.*s", id, (int)len, message);
+    if (type == GL_DEBUG_TYPE_ERROR_KHR || severity == GL_DEBUG_SEVERITY_HIGH_KHR)
+        level = DGL_LOG_WARN; /* errors are logged once, by gl_errors_check() */
+    else if (severity == GL_DEBUG_SEVERITY_MEDIUM_KHR)
+        level = DGL_LOG_INFO;
+    dgl_logf(dev->log, level, "driver (%u): %.*s", id, (int)len, message);
 }
 
 void gl_debug_init(struct gl_device *dev)

@@ -1,5 +1,4 @@
-/* A device's life: open the rows that a selection allows until one works, close, and make current
- * meanwhile. */
+/* Devices: opening the first row of a selection that works, closing, and entering their context. */
 #include "gl/gl_internal.h"
 
 #include <stdio.h>
@@ -81,11 +80,36 @@ void gl_leave(struct gl_device *dev, const struct gl_saved *saved)
 
 /* ---- open ------------------------------------------------------------------------------------ */
 
-static enum dgl_status report_device(const struct gl_device *dev)
+/* The context is current: learns what it can do and starts the parts that need it. */
+static enum dgl_status start_device(struct gl_device *dev, const struct gl_device_params *params)
 {
     const struct gl_caps *caps = &dev->caps;
     const struct dgl_limits *lim = &caps->limits;
+    GLint formats[16], count = 0;
 
+    enum dgl_status status = gl_caps_query(dev, params->limits_min);
+    if (status != DGL_OK)
+        return status;
+    dev->wait_limit_ns = caps->software ? SOFTWARE_WAIT_NS : HARDWARE_WAIT_NS;
+    dev->debug = params->debug;
+    gl_debug_init(dev);
+    gl_timer_init(dev);
+    if (lim->program_binary)
+        glGetIntegerv(GL_NUM_PROGRAM_BINARY_FORMATS, &count);
+    if (count > 0 && count <= (GLint)(sizeof(formats) / sizeof(formats[0]))) {
+        glGetIntegerv(GL_PROGRAM_BINARY_FORMATS, formats);
+        gl_progcache_init(&dev->cache, &(struct gl_progcache_params){.dir = params->cache_dir,
+                                                                     .vendor = caps->vendor,
+                                                                     .renderer = caps->renderer,
+                                                                     .version = caps->version,
+                                                                     .formats = formats,
+                                                                     .num_formats = count});
+    }
+    if (dev->ext.parallel_compile)
+        dev->ext.MaxShaderCompilerThreads(UINT32_MAX);
+    status = gl_errors_check(dev, "starting the device");
+    if (status != DGL_OK)
+        return status;
     dgl_info(dev->log, "device: %s, %s, driver %s%s%s%s", caps->renderer, caps->version,
              caps->driver, dev->node.path[0] ? ", " : "", dev->node.path,
              caps->software ? ", software" : "");
@@ -99,41 +123,6 @@ static enum dgl_status report_device(const struct gl_device *dev)
         lim->subgroup_size, lim->timer, lim->program_binary, lim->buffer_storage,
         lim->reset_notification);
     return DGL_OK;
-}
-
-static void start_cache(struct gl_device *dev, const char *dir)
-{
-    GLint formats[16], count = 0;
-
-    if (!dev->caps.limits.program_binary)
-        return;
-    glGetIntegerv(GL_NUM_PROGRAM_BINARY_FORMATS, &count);
-    if (count <= 0 || count > (GLint)(sizeof(formats) / sizeof(formats[0])))
-        return;
-    glGetIntegerv(GL_PROGRAM_BINARY_FORMATS, formats);
-    gl_progcache_init(&dev->cache, &(struct gl_progcache_params){.dir = dir,
-                                                                 .vendor = dev->caps.vendor,
-                                                                 .renderer = dev->caps.renderer,
-                                                                 .version = dev->caps.version,
-                                                                 .formats = formats,
-                                                                 .num_formats = count});
-}
-
-/* The context is current: learn what it can do. */
-static enum dgl_status start_device(struct gl_device *dev, const struct gl_device_params *params)
-{
-    enum dgl_status status = gl_caps_query(dev, params->limits_min);
-    if (status != DGL_OK)
-        return status;
-    dev->wait_limit_ns = dev->caps.software ? SOFTWARE_WAIT_NS : HARDWARE_WAIT_NS;
-    dev->debug = params->debug;
-    gl_debug_init(dev);
-    gl_timer_init(dev);
-    start_cache(dev, params->cache_dir);
-    if (dev->ext.parallel_compile)
-        dev->ext.MaxShaderCompilerThreads(UINT32_MAX);
-    status = gl_errors_check(dev, "starting the device");
-    return status == DGL_OK ? report_device(dev) : status;
 }
 
 static enum dgl_status wrap_context(struct gl_device *dev, const struct gl_device_params *params)

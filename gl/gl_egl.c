@@ -1,5 +1,5 @@
-/* From a row of the device table to a current ES 3.1 context, and back to whatever was current
- * before. */
+/* EGL displays and contexts: from a row of the device table to a current ES 3.1 context, and back
+ * to the context of the caller. */
 #include "gl/gl_internal.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ const char *gl_egl_error_name(EGLint error)
     return names[error - EGL_SUCCESS];
 }
 
-/* ---- what is current ------------------------------------------------------------------------- */
+/* ---- the current context --------------------------------------------------------------------- */
 
 void gl_current_save(struct gl_saved *saved)
 {
@@ -92,35 +92,7 @@ static bool gbm_display(struct gl_egl *egl, const char *path, char reason[GL_REA
     return true;
 }
 
-static void query_driver(struct gl_egl *egl, const char *exts)
-{
-    const char *name = NULL;
-
-    if (gl_ext_has(exts, "EGL_MESA_query_driver")) {
-        PFNEGLGETDISPLAYDRIVERNAMEPROC get =
-            (PFNEGLGETDISPLAYDRIVERNAMEPROC)eglGetProcAddress("eglGetDisplayDriverName");
-        name = get ? get(egl->display) : NULL;
-    }
-    if (!name)
-        name = eglQueryString(egl->display, EGL_VENDOR);
-    gl_text_copy(egl->driver, sizeof(egl->driver), name);
-}
-
 /* ---- contexts -------------------------------------------------------------------------------- */
-
-static bool find_config(EGLDisplay display, const char *exts, EGLConfig *config)
-{
-    static const EGLint wanted[] = {EGL_SURFACE_TYPE, 0, EGL_RENDERABLE_TYPE, EGL_OPENGL_ES3_BIT,
-                                    EGL_NONE};
-    EGLint count = 0;
-
-    if (gl_ext_has(exts, "EGL_KHR_no_config_context") ||
-        gl_ext_has(exts, "EGL_MESA_configless_context")) {
-        *config = EGL_NO_CONFIG_KHR;
-        return true;
-    }
-    return eglChooseConfig(display, wanted, config, 1, &count) && count == 1;
-}
 
 static EGLContext create_context(EGLDisplay display, EGLConfig config, int minor, bool robust,
                                  bool debug)
@@ -150,12 +122,17 @@ static EGLContext create_context(EGLDisplay display, EGLConfig config, int minor
 static bool create_best_context(struct gl_egl *egl, const char *exts, bool debug,
                                 char reason[GL_REASON_BYTES])
 {
+    static const EGLint wanted[] = {EGL_SURFACE_TYPE, 0, EGL_RENDERABLE_TYPE, EGL_OPENGL_ES3_BIT,
+                                    EGL_NONE};
     bool can_robust = gl_ext_has(exts, "EGL_EXT_create_context_robustness");
+    bool needs_config = !gl_ext_has(exts, "EGL_KHR_no_config_context") &&
+                        !gl_ext_has(exts, "EGL_MESA_configless_context");
     EGLConfig config = EGL_NO_CONFIG_KHR;
+    EGLint count = 0;
 
     if (!gl_ext_has(exts, "EGL_KHR_surfaceless_context"))
         return explain(reason, "EGL lacks EGL_KHR_surfaceless_context");
-    if (!find_config(egl->display, exts, &config))
+    if (needs_config && !(eglChooseConfig(egl->display, wanted, &config, 1, &count) && count == 1))
         return explain(reason, "EGL has no configuration for ES 3");
     for (int minor = 2; minor >= 1; minor--)
         for (int robust = can_robust; robust >= 0; robust--) {
@@ -168,7 +145,7 @@ static bool create_best_context(struct gl_egl *egl, const char *exts, bool debug
 
 enum way { WAY_DEVICE, WAY_GBM, WAY_SURFACELESS, WAY_COUNT };
 
-/* A display of ours from here on: context, current, and the renderer is what the row promised. */
+/* Initialises the display, makes a context current and checks its renderer against the row. */
 static bool start_display(struct gl_egl *egl, const struct gl_node *node, bool debug, enum way kind,
                           char reason[GL_REASON_BYTES])
 {
@@ -186,7 +163,13 @@ static bool start_display(struct gl_egl *egl, const struct gl_node *node, bool d
                        gl_egl_error_name(eglGetError()));
     const char *renderer = (const char *)glGetString(GL_RENDERER);
     gl_text_copy(egl->renderer, sizeof(egl->renderer), renderer);
-    query_driver(egl, exts);
+    PFNEGLGETDISPLAYDRIVERNAMEPROC driver_name = NULL;
+    if (gl_ext_has(exts, "EGL_MESA_query_driver"))
+        driver_name = (PFNEGLGETDISPLAYDRIVERNAMEPROC)eglGetProcAddress("eglGetDisplayDriverName");
+    const char *driver = driver_name ? driver_name(egl->display) : NULL;
+    if (!driver)
+        driver = eglQueryString(egl->display, EGL_VENDOR);
+    gl_text_copy(egl->driver, sizeof(egl->driver), driver);
     if (!node->software && gl_renderer_is_software(egl->renderer))
         return explain(reason, "%s: EGL fell back to software (%s): no driver for this device", way,
                        egl->renderer);
@@ -213,43 +196,33 @@ void gl_egl_close(struct gl_egl *egl)
     *egl = (struct gl_egl){.fd = -1};
 }
 
-static bool way_applies(enum way way, const struct gl_node *node)
-{
-    switch (way) {
-    case WAY_DEVICE:
-        return node->egl_device != NULL;
-    case WAY_GBM:
-        return node->path[0] != '\0';
-    default: /* takes the first node that it can open, software where it can open none */
-        return node->software || node->kind == GL_NODE_SURFACELESS;
-    }
-}
-
-static bool open_way(struct gl_egl *egl, enum way way, const struct gl_node *node, bool debug,
-                     char reason[GL_REASON_BYTES])
-{
-    *egl = (struct gl_egl){.fd = -1};
-    if (way == WAY_GBM) {
-        if (!gbm_display(egl, node->path, reason))
-            return false;
-    } else if (way == WAY_DEVICE) {
-        egl->display = platform_display(EGL_PLATFORM_DEVICE_EXT, node->egl_device);
-    } else {
-        egl->display = platform_display(EGL_PLATFORM_SURFACELESS_MESA, EGL_DEFAULT_DISPLAY);
-    }
-    if (start_display(egl, node, debug, way, reason))
-        return true;
-    gl_egl_close(egl);
-    return false;
-}
-
 bool gl_egl_open(struct gl_egl *egl, const struct gl_node *node, bool debug,
                  char reason[GL_REASON_BYTES])
 {
+    const bool applies[WAY_COUNT] = {
+        [WAY_DEVICE] = node->egl_device != NULL,
+        [WAY_GBM] = node->path[0] != '\0',
+        /* opens the first node that it can, software where it can open none */
+        [WAY_SURFACELESS] = node->software || node->kind == GL_NODE_SURFACELESS,
+    };
+
     reason[0] = '\0';
-    for (enum way way = 0; way < WAY_COUNT; way++)
-        if (way_applies(way, node) && open_way(egl, way, node, debug, reason))
+    for (enum way way = 0; way < WAY_COUNT; way++) {
+        if (!applies[way])
+            continue;
+        *egl = (struct gl_egl){.fd = -1};
+        if (way == WAY_GBM) {
+            if (!gbm_display(egl, node->path, reason))
+                continue;
+        } else if (way == WAY_DEVICE) {
+            egl->display = platform_display(EGL_PLATFORM_DEVICE_EXT, node->egl_device);
+        } else {
+            egl->display = platform_display(EGL_PLATFORM_SURFACELESS_MESA, EGL_DEFAULT_DISPLAY);
+        }
+        if (start_display(egl, node, debug, way, reason))
             return true;
+        gl_egl_close(egl);
+    }
     if (reason[0] == '\0')
         explain(reason, "EGL has no way to open it");
     return false;

@@ -1,5 +1,5 @@
-/* The device table: which rows there are, in what order, which of them a selection allows, and what
- * to say when none can be used. Works on what gl_sys.c reports and opens nothing. */
+/* The device table: rows in the order of preference, the rows that a selection allows, and the
+ * message when none can be used. Works on the report of gl_sys.c and opens nothing. */
 #include "gl/gl_internal.h"
 
 #include <errno.h>
@@ -198,17 +198,6 @@ static int select_kind(const struct gl_node *nodes, int count, bool software,
     return num;
 }
 
-static void describe_row(struct dgl_buf *buf, const struct gl_node *row)
-{
-    if (row->path[0])
-        dgl_buf_puts(buf, row->path);
-    else
-        dgl_buf_printf(buf, "%s %d", row->software ? "software device" : "EGL device", row->index);
-    const char *name = row->renderer[0] ? row->renderer : row->driver;
-    if (name[0])
-        dgl_buf_printf(buf, " (%s)", name);
-}
-
 static enum dgl_status select_path(const struct dgl_log *log, const struct gl_node *nodes,
                                    int count, const char *select, int order[GL_MAX_NODES], int *num)
 {
@@ -279,7 +268,14 @@ enum dgl_status gl_nodes_refuse(const struct dgl_log *log, const struct gl_node 
         const struct gl_node *row = &nodes[order[i]];
         if (text.len)
             dgl_buf_puts(&text, "; ");
-        describe_row(&text, row);
+        if (row->path[0])
+            dgl_buf_puts(&text, row->path);
+        else
+            dgl_buf_printf(&text, "%s %d", row->software ? "software device" : "EGL device",
+                           row->index);
+        const char *name = row->renderer[0] ? row->renderer : row->driver;
+        if (name[0])
+            dgl_buf_printf(&text, " (%s)", name);
         dgl_buf_printf(&text, ": %s", row->reason[0] ? row->reason : "not tried");
     }
     if (num == 0)

@@ -5,7 +5,7 @@
  * a barrier between them that has the bit of its own kind of use: storage, uniform or indirect
  * (OpenGL ES 3.1, 7.11.2: the bit says how memory is used after the barrier). The search for a
  * conflict goes back from each record and ends at the nearest barrier with that bit, so it stays
- * short. A bit that is missing joins a barrier that lies between the two records already, so that
+ * short. A missing bit joins a barrier that exists between the two records already, so that
  * one barrier serves as many records as possible.
  */
 #include "gl/gl_internal.h"
@@ -33,20 +33,17 @@ static int list_accesses(const struct gl_dispatch *rec, struct access out[MAX_AC
     return count;
 }
 
-static bool ranges_overlap(const struct gl_range *a, const struct gl_range *b)
-{
-    return a->buffer == b->buffer && a->offset < b->offset + b->size &&
-           b->offset < a->offset + a->size;
-}
-
 static bool conflicts(const struct access *later, const struct gl_dispatch *earlier)
 {
     struct access accesses[MAX_ACCESSES];
     int count = list_accesses(earlier, accesses);
 
-    for (int i = 0; i < count; i++)
-        if ((later->write || accesses[i].write) && ranges_overlap(later->range, accesses[i].range))
+    for (int i = 0; i < count; i++) {
+        const struct gl_range *a = later->range, *b = accesses[i].range;
+        if ((later->write || accesses[i].write) && a->buffer == b->buffer &&
+            a->offset < b->offset + b->size && b->offset < a->offset + a->size)
             return true;
+    }
     return false;
 }
 
@@ -69,22 +66,15 @@ static void order_within(struct gl_dispatch *list, size_t at, const struct acces
     }
 }
 
-static bool barrier_up_to(const struct gl_dispatch *list, size_t at, uint32_t bit)
-{
-    for (size_t i = 0; i <= at; i++)
-        if (list[i].barrier & bit)
-            return true;
-    return false;
-}
-
 /* Orders the access after the records of the round before: their tail, back to the last barrier
- * with the bit. What is missing goes before the first record, where a submit has to order itself
- * after earlier ones anyway. */
+ * with the bit. A missing bit goes before the first record, which has to wait for earlier
+ * lists anyway. */
 static void order_after_tail(struct gl_dispatch *list, size_t count, size_t at,
                              const struct access *access)
 {
-    if (barrier_up_to(list, at, access->bit))
-        return;
+    for (size_t i = 0; i <= at; i++)
+        if (list[i].barrier & access->bit)
+            return;
     for (size_t i = count; i > at; i--) {
         if (conflicts(access, &list[i - 1])) {
             list[0].barrier |= access->bit;

@@ -3,26 +3,22 @@
  * mapped to host memory. */
 #include "gl/gl_internal.h"
 
-static void map_storage(struct gl_device *dev, struct gl_hostbuf *buf, GLbitfield access)
-{
-    GLbitfield map = access | GL_MAP_PERSISTENT_BIT_EXT | GL_MAP_COHERENT_BIT_EXT;
-
-    dev->ext.BufferStorage(GL_COPY_WRITE_BUFFER, (GLsizeiptr)buf->size, NULL,
-                           map | GL_CLIENT_STORAGE_BIT_EXT);
-    buf->ptr = glMapBufferRange(GL_COPY_WRITE_BUFFER, 0, (GLsizeiptr)buf->size, map);
-}
-
 enum dgl_status gl_hostbuf_init(struct gl_device *dev, struct gl_hostbuf *buf, uint64_t size,
                                 enum gl_hostbuf_use use)
 {
     *buf = (struct gl_hostbuf){.size = size};
     glGenBuffers(1, &buf->id);
     glBindBuffer(GL_COPY_WRITE_BUFFER, buf->id);
-    if (dev->ext.buffer_storage)
-        map_storage(dev, buf, use == GL_HOSTBUF_UPLOAD ? GL_MAP_WRITE_BIT : GL_MAP_READ_BIT);
-    else
+    if (dev->ext.buffer_storage) {
+        GLbitfield map = (use == GL_HOSTBUF_UPLOAD ? GL_MAP_WRITE_BIT : GL_MAP_READ_BIT) |
+                         GL_MAP_PERSISTENT_BIT_EXT | GL_MAP_COHERENT_BIT_EXT;
+        dev->ext.BufferStorage(GL_COPY_WRITE_BUFFER, (GLsizeiptr)size, NULL,
+                               map | GL_CLIENT_STORAGE_BIT_EXT);
+        buf->ptr = glMapBufferRange(GL_COPY_WRITE_BUFFER, 0, (GLsizeiptr)size, map);
+    } else {
         glBufferData(GL_COPY_WRITE_BUFFER, (GLsizeiptr)size, NULL,
                      use == GL_HOSTBUF_UPLOAD ? GL_STREAM_DRAW : GL_STREAM_READ);
+    }
     gl_debug_label(dev, GL_BUFFER_KHR, buf->id, "host buffer");
     enum dgl_status status = gl_errors_check(dev, "making a buffer shared with the host");
     if (status == DGL_OK && dev->ext.buffer_storage && !buf->ptr)

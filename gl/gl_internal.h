@@ -1,4 +1,4 @@
-/* What the files of gl/ share: the device, and the parts it is made of. */
+/* The device and its parts, shared by the files of gl/. */
 #ifndef DGL_GL_INTERNAL_H
 #define DGL_GL_INTERNAL_H
 
@@ -23,8 +23,8 @@ static inline void gl_text_copy(char *dst, size_t size, const char *text)
 
 /* ---- gl_enum.c: the device table, without opening anything ----------------------------------- */
 
-/* llvmpipe, softpipe, swrast, SwiftShader, lavapipe: also behind zink, which puts the Vulkan name
- * in brackets. */
+/* llvmpipe, softpipe, swrast, SwiftShader, lavapipe: also under zink, which puts the Vulkan name in
+ * brackets. */
 bool gl_renderer_is_software(const char *renderer);
 /* The rows that `select` allows, best first. A `select` that names nothing fails and says what
  * there is. */
@@ -48,12 +48,12 @@ struct gl_egl {
 };
 
 /* Tries the ways to open a row and leaves the new context current. False puts the cause in
- * `reason` and leaves no context of ours; the caller restores what was current in either case.
+ * `reason` and leaves no context of ours; the caller restores its own context, also after success.
  * Logs nothing. */
 bool gl_egl_open(struct gl_egl *egl, const struct gl_node *node, bool debug,
                  char reason[GL_REASON_BYTES]);
 void gl_egl_close(struct gl_egl *egl);
-/* Remembers what is current on this thread and selects the ES API. */
+/* Remembers the current context of this thread and selects the ES API. */
 void gl_current_save(struct gl_saved *saved);
 void gl_current_restore(EGLDisplay ours, const struct gl_saved *saved);
 const char *gl_egl_error_name(EGLint error);
@@ -164,7 +164,7 @@ struct gl_in_flight {
     uint32_t head, count;
 };
 
-/* What is bound now, so that replay binds only what changes. */
+/* Current bindings, so that replay sets only those that change. */
 struct gl_binding {
     GLuint id;
     uint64_t offset, size;
@@ -208,9 +208,9 @@ void gl_debug_init(struct gl_device *dev);
 void gl_debug_finish(struct gl_device *dev);
 void gl_debug_label(const struct gl_device *dev, GLenum kind, GLuint id, const char *label);
 const char *gl_error_name(GLenum error);
-/* Collects the GL errors since the last time; `what` says what was being done. */
+/* Collects the GL errors since the last check; `what` names the work in the message. */
 enum dgl_status gl_errors_check(struct gl_device *dev, const char *what);
-/* The same, but only on a debug device: for calls that are made often. */
+/* gl_errors_check() on a debug device only: for calls that are made often. */
 enum dgl_status gl_errors_check_debug(struct gl_device *dev, const char *what);
 
 /* ---- gl_sync.c ------------------------------------------------------------------------------- */

@@ -19,8 +19,7 @@
  *         88     64  SHA-256, in hex, of the bytes before this field and the binary
  *        152         the binary; the file ends with it
  * An entry that differs from this in any way, or that the driver refuses, counts as absent: the
- * program is compiled from source and the entry is replaced. That is silent, because the result is
- * the same.
+ * program is compiled from source and the entry is replaced. That is silent: the program is equal.
  *
  * Writers put the entry under a temporary name and rename it, so that readers in any number of
  * processes see a whole file or none; the last writer wins with the same content. After a batch of
@@ -75,36 +74,29 @@ static uint64_t get_le(const unsigned char *at, int bytes)
 
 /* ---- set-up ---------------------------------------------------------------------------------- */
 
-static char *default_dir(void)
+void gl_progcache_init(struct gl_progcache *cache, const struct gl_progcache_params *params)
 {
-    const char *xdg = getenv("XDG_CACHE_HOME");
-    const char *home = getenv("HOME");
-
-    if (xdg && xdg[0] == '/') /* the XDG specification: relative paths are invalid */
-        return dgl_path_join(xdg, "dopplergl");
-    return home && home[0] == '/' ? dgl_path_join(home, ".cache/dopplergl") : NULL;
-}
-
-static bool make_identity(const struct gl_progcache_params *params, char out[65])
-{
+    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     struct dgl_buf text = {0};
 
+    *cache = (struct gl_progcache){.max_bytes = MAX_BYTES};
+    if (params->dir && !params->dir[0])
+        return;
     dgl_buf_printf(&text, "dopplergl program cache %d\n%s\n%s\n%s\n", CACHE_VERSION, params->vendor,
                    params->renderer, params->version);
     for (int i = 0; i < params->num_formats; i++)
         dgl_buf_printf(&text, "%d\n", (int)params->formats[i]);
-    bool ok = !text.failed && dgl_hash_bytes(DGL_HASH_SHA256, text.p, text.len, out);
+    bool identified =
+        !text.failed && dgl_hash_bytes(DGL_HASH_SHA256, text.p, text.len, cache->identity);
     dgl_buf_finish(&text);
-    return ok;
-}
-
-void gl_progcache_init(struct gl_progcache *cache, const struct gl_progcache_params *params)
-{
-    *cache = (struct gl_progcache){.max_bytes = MAX_BYTES};
-    if (params->dir && !params->dir[0])
+    if (!identified)
         return;
-    if (make_identity(params, cache->identity))
-        cache->dir = params->dir ? strdup(params->dir) : default_dir();
+    if (params->dir)
+        cache->dir = strdup(params->dir);
+    else if (xdg && xdg[0] == '/') /* the XDG specification: relative paths are invalid */
+        cache->dir = dgl_path_join(xdg, "dopplergl");
+    else if (home && home[0] == '/')
+        cache->dir = dgl_path_join(home, ".cache/dopplergl");
 }
 
 void gl_progcache_finish(struct gl_progcache *cache)
@@ -236,29 +228,6 @@ static int entry_compare(const void *a, const void *b)
     return x->tv_nsec < y->tv_nsec ? -1 : x->tv_nsec > y->tv_nsec;
 }
 
-/* Ours are KEY.prog, and KEY.prog.tmp... that a killed process left behind. */
-static bool name_is_ours(const char *name)
-{
-    return strlen(name) >= HEX + strlen(SUFFIX) && dgl_hash_is_hex(name, HEX) &&
-           strncmp(name + HEX, SUFFIX, strlen(SUFFIX)) == 0;
-}
-
-static size_t list_entries(const struct gl_progcache *cache, char **names, size_t count,
-                           struct entry *entries)
-{
-    size_t num = 0;
-
-    for (size_t i = 0; i < count; i++) {
-        struct stat st;
-        char *path = name_is_ours(names[i]) ? dgl_path_join(cache->dir, names[i]) : NULL;
-        if (path && lstat(path, &st) == 0 && S_ISREG(st.st_mode))
-            entries[num++] = (struct entry){path, (uint64_t)st.st_size, st.st_mtim};
-        else
-            free(path);
-    }
-    return num;
-}
-
 void gl_progcache_trim(struct gl_progcache *cache)
 {
     char **names = NULL;
@@ -268,10 +237,19 @@ void gl_progcache_trim(struct gl_progcache *cache)
     if (!cache->stored || dgl_dir_list(NULL, cache->dir, &names, &count) != DGL_OK)
         return;
     struct entry *entries = dgl_new_array(struct entry, count);
-    if (entries)
-        num = list_entries(cache, names, count, entries);
-    for (size_t i = 0; i < num; i++)
-        total += entries[i].size;
+    for (size_t i = 0; entries && i < count; i++) {
+        /* Ours are KEY.prog, and KEY.prog.tmp... of processes that were killed. */
+        bool ours = strlen(names[i]) >= HEX + strlen(SUFFIX) && dgl_hash_is_hex(names[i], HEX) &&
+                    strncmp(names[i] + HEX, SUFFIX, strlen(SUFFIX)) == 0;
+        struct stat info;
+        char *path = ours ? dgl_path_join(cache->dir, names[i]) : NULL;
+        if (path && lstat(path, &info) == 0 && S_ISREG(info.st_mode)) {
+            entries[num++] = (struct entry){path, (uint64_t)info.st_size, info.st_mtim};
+            total += (uint64_t)info.st_size;
+        } else {
+            free(path);
+        }
+    }
     if (total > cache->max_bytes)
         qsort(entries, num, sizeof(entries[0]), entry_compare);
     for (size_t i = 0; i < num; i++) {

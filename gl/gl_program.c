@@ -42,24 +42,6 @@ static bool load_binary(struct gl_device *dev, struct job *job)
     return false;
 }
 
-static void start_compile(struct job *job)
-{
-    const GLchar *text = job->params->source;
-    const GLint len = (GLint)job->params->len;
-
-    job->shader = glCreateShader(GL_COMPUTE_SHADER);
-    glShaderSource(job->shader, 1, &text, &len);
-    glCompileShader(job->shader);
-}
-
-static void start_link(struct job *job)
-{
-    glAttachShader(job->id, job->shader);
-    if (job->key[0])
-        glProgramParameteri(job->id, GL_PROGRAM_BINARY_RETRIEVABLE_HINT, GL_TRUE);
-    glLinkProgram(job->id);
-}
-
 static enum dgl_status start_jobs(struct gl_device *dev, struct job *jobs, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -73,12 +55,21 @@ static enum dgl_status start_jobs(struct gl_device *dev, struct job *jobs, size_
             return gl_errors_check(dev, "making a program");
         if (!gl_progcache_key(&dev->cache, params->source, params->len, jobs[i].key))
             jobs[i].key[0] = '\0';
-        if (!load_binary(dev, &jobs[i]))
-            start_compile(&jobs[i]);
+        if (load_binary(dev, &jobs[i]))
+            continue;
+        const GLint len = (GLint)params->len;
+        jobs[i].shader = glCreateShader(GL_COMPUTE_SHADER);
+        glShaderSource(jobs[i].shader, 1, &params->source, &len);
+        glCompileShader(jobs[i].shader);
     }
-    for (size_t i = 0; i < count; i++)
-        if (jobs[i].shader)
-            start_link(&jobs[i]);
+    for (size_t i = 0; i < count; i++) {
+        if (!jobs[i].shader)
+            continue;
+        glAttachShader(jobs[i].id, jobs[i].shader);
+        if (jobs[i].key[0])
+            glProgramParameteri(jobs[i].id, GL_PROGRAM_BINARY_RETRIEVABLE_HINT, GL_TRUE);
+        glLinkProgram(jobs[i].id);
+    }
     return DGL_OK;
 }
 
@@ -113,23 +104,10 @@ static char *info_line(GLuint id, bool of_shader)
     return dgl_buf_take(&line);
 }
 
-static enum dgl_status fail_job(struct gl_device *dev, const struct job *job, bool compiled)
+/* Waits for the compiler. */
+static enum dgl_status collect_job(struct gl_device *dev, const struct job *job)
 {
     const struct gl_program_params *params = job->params;
-    char *words = info_line(compiled ? job->id : job->shader, !compiled);
-
-    enum dgl_status status =
-        dgl_fail(dev->log, DGL_ERR_KERNEL, "kernel %s (%s) does not %s: %s", label_of(params),
-                 params->origin ? params->origin : "builtin", compiled ? "link" : "compile",
-                 words ? words : "out of memory");
-    free(words);
-    dgl_info(dev->log, "source of %s:", label_of(params));
-    dgl_log_source(dev->log, DGL_LOG_INFO, params->source, params->len);
-    return status;
-}
-
-static enum dgl_status collect_job(struct gl_device *dev, struct job *job)
-{
     GLint compiled = GL_FALSE, linked = GL_FALSE;
 
     if (!job->shader)
@@ -140,7 +118,16 @@ static enum dgl_status collect_job(struct gl_device *dev, struct job *job)
     if (linked)
         return DGL_OK;
     enum dgl_status status = gl_reset_check(dev);
-    return status == DGL_OK ? fail_job(dev, job, compiled) : status;
+    if (status != DGL_OK)
+        return status;
+    char *words = info_line(compiled ? job->id : job->shader, !compiled);
+    status = dgl_fail(dev->log, DGL_ERR_KERNEL, "kernel %s (%s) does not %s: %s", label_of(params),
+                      params->origin ? params->origin : "builtin", compiled ? "link" : "compile",
+                      words ? words : "out of memory");
+    free(words);
+    dgl_info(dev->log, "source of %s:", label_of(params));
+    dgl_log_source(dev->log, DGL_LOG_INFO, params->source, params->len);
+    return status;
 }
 
 static void store_binary(struct gl_device *dev, const struct job *job)
@@ -163,30 +150,6 @@ static void store_binary(struct gl_device *dev, const struct job *job)
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
-static enum dgl_status adopt(struct gl_device *dev, struct job *job, struct gl_program **out)
-{
-    struct gl_program *program = dgl_new(struct gl_program);
-    if (program)
-        program->label = strdup(label_of(job->params));
-    if (!program || !program->label) {
-        free(program);
-        return dgl_fail_memory(dev->log, "a program's record", sizeof(*program));
-    }
-    program->id = job->id;
-    job->id = 0;
-    gl_debug_label(dev, GL_PROGRAM_KHR, program->id, program->label);
-    *out = program;
-    return DGL_OK;
-}
-
-static void finish_job(struct job *job)
-{
-    if (job->shader)
-        glDeleteShader(job->shader); /* goes with its program, or now when there is none */
-    if (job->id)
-        glDeleteProgram(job->id);
-}
-
 enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_program_params *params,
                                    size_t count, struct gl_program **out)
 {
@@ -208,11 +171,25 @@ enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_progra
         status = gl_errors_check(dev, "linking programs");
     for (size_t i = 0; i < count && status == DGL_OK; i++) {
         store_binary(dev, &jobs[i]);
-        status = adopt(dev, &jobs[i], &out[i]);
+        struct gl_program *program = dgl_new(struct gl_program);
+        if (program)
+            program->label = strdup(label_of(jobs[i].params));
+        if (!program || !program->label) {
+            free(program);
+            status = dgl_fail_memory(dev->log, "a program's record", sizeof(*program));
+            break;
+        }
+        program->id = jobs[i].id;
+        jobs[i].id = 0;
+        gl_debug_label(dev, GL_PROGRAM_KHR, program->id, program->label);
+        out[i] = program;
     }
     gl_progcache_trim(&dev->cache);
     for (size_t i = 0; i < count; i++) {
-        finish_job(&jobs[i]);
+        if (jobs[i].shader)
+            glDeleteShader(jobs[i].shader); /* goes with its program, or now when there is none */
+        if (jobs[i].id)
+            glDeleteProgram(jobs[i].id);
         if (status != DGL_OK)
             gl_program_destroy(dev, &out[i]);
     }

@@ -1,5 +1,5 @@
-/* Asks libdrm, EGL and the file system what devices there are. Kept to the raw questions: tests
- * replace this file. */
+/* Questions to libdrm, EGL and the file system about devices, and nothing else: tests replace this
+ * file. */
 #include "gl/gl_sys.h"
 
 #include <errno.h>
@@ -17,23 +17,17 @@
 #include "core/base/str.h"
 #include "gl/gl_internal.h"
 
-/* Opening is the only honest test: a container's device filter refuses nodes whose mode would allow
- * it. */
-static int open_error(const char *path)
-{
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return errno;
-    close(fd);
-    return 0;
-}
-
 static void node_report(struct gl_sys_node *node, const char *path)
 {
     struct stat st;
 
     gl_text_copy(node->path, sizeof(node->path), path);
-    node->error = open_error(path);
+    /* Opening is the only honest test: a container's device filter refuses nodes whose mode would
+     * allow it. */
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    node->error = fd < 0 ? errno : 0;
+    if (fd >= 0)
+        close(fd);
     if (stat(path, &st) != 0)
         return;
     const struct group *group = getgrgid(st.st_gid);
@@ -73,20 +67,6 @@ static void nodes_report(struct gl_sys_report *out)
     qsort(out->nodes, (size_t)out->num_nodes, sizeof(out->nodes[0]), node_compare);
 }
 
-static void egl_device_report(struct gl_sys_egl_device *out, EGLDeviceEXT device,
-                              PFNEGLQUERYDEVICESTRINGEXTPROC query)
-{
-    const char *exts = query(device, EGL_EXTENSIONS);
-
-    out->device = device;
-    out->software = gl_ext_has(exts, "EGL_MESA_device_software");
-    out->own_driver = gl_ext_has(exts, "EGL_NV_device_cuda");
-    if (gl_ext_has(exts, "EGL_EXT_device_drm_render_node"))
-        gl_text_copy(out->node, sizeof(out->node), query(device, EGL_DRM_RENDER_NODE_FILE_EXT));
-    if (gl_ext_has(exts, "EGL_EXT_device_query_name"))
-        gl_text_copy(out->name, sizeof(out->name), query(device, EGL_RENDERER_EXT));
-}
-
 static void egl_report(struct gl_sys_report *out)
 {
     const char *exts = eglQueryString(EGL_NO_DISPLAY, EGL_EXTENSIONS);
@@ -101,8 +81,18 @@ static void egl_report(struct gl_sys_report *out)
     EGLint count = 0;
     if (!list || !query || !list(GL_MAX_NODES, devices, &count))
         return;
-    for (EGLint i = 0; i < count; i++)
-        egl_device_report(&out->devices[out->num_devices++], devices[i], query);
+    for (EGLint i = 0; i < count; i++) {
+        struct gl_sys_egl_device *device = &out->devices[out->num_devices++];
+        exts = query(devices[i], EGL_EXTENSIONS);
+        device->device = devices[i];
+        device->software = gl_ext_has(exts, "EGL_MESA_device_software");
+        device->own_driver = gl_ext_has(exts, "EGL_NV_device_cuda");
+        if (gl_ext_has(exts, "EGL_EXT_device_drm_render_node"))
+            gl_text_copy(device->node, sizeof(device->node),
+                         query(devices[i], EGL_DRM_RENDER_NODE_FILE_EXT));
+        if (gl_ext_has(exts, "EGL_EXT_device_query_name"))
+            gl_text_copy(device->name, sizeof(device->name), query(devices[i], EGL_RENDERER_EXT));
+    }
 }
 
 static void vendor_file_report(struct gl_sys_report *out, struct dgl_str path)

@@ -1,5 +1,5 @@
-/* What the system reports about graphics devices: the raw facts that gl_enum.c turns into the
- * device table. One function, so that a test can replace it when it links. */
+/* The system's report about graphics devices, from which gl_enum.c makes the device table. One
+ * function, so that a test can replace it when it links. */
 #ifndef DGL_GL_SYS_H
 #define DGL_GL_SYS_H
 

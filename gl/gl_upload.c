@@ -4,19 +4,6 @@
 
 #include <string.h>
 
-static enum dgl_status next_segment(struct gl_device *dev)
-{
-    struct gl_upload *up = &dev->upload;
-
-    enum dgl_status status = gl_fence_create(dev, &up->busy[up->segment]);
-    if (status != DGL_OK)
-        return status;
-    gl_flush(dev); /* the copies run while the next segment is filled */
-    up->segment = (up->segment + 1) % GL_UPLOAD_SEGMENTS;
-    up->used = 0;
-    return up->busy[up->segment] ? gl_fence_wait(dev, &up->busy[up->segment]) : DGL_OK;
-}
-
 enum dgl_status gl_upload_write(struct gl_device *dev, GLuint dst, uint64_t offset,
                                 const void *bytes, uint64_t size)
 {
@@ -29,7 +16,14 @@ enum dgl_status gl_upload_write(struct gl_device *dev, GLuint dst, uint64_t offs
                             GL_HOSTBUF_UPLOAD);
     for (uint64_t done = 0; status == DGL_OK && done < size;) {
         if (up->used == GL_UPLOAD_SEGMENT_BYTES) {
-            status = next_segment(dev);
+            status = gl_fence_create(dev, &up->busy[up->segment]);
+            if (status != DGL_OK)
+                break;
+            gl_flush(dev); /* the copies run while the next segment is filled */
+            up->segment = (up->segment + 1) % GL_UPLOAD_SEGMENTS;
+            up->used = 0;
+            if (up->busy[up->segment])
+                status = gl_fence_wait(dev, &up->busy[up->segment]);
             continue;
         }
         uint64_t part = size - done;

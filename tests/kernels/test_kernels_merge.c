@@ -27,7 +27,7 @@ static const uint32_t copy_each[] = {1, 2, 4, 8}; /* values of the kernel's TUNE
 struct merge_row {
     const char *name;
     uint32_t heads, splits, head_dim;
-    uint32_t teams; /* value of the kernel's TUNE TEAMS */
+    uint32_t split_threads; /* value of the kernel's TUNE SPLIT_THREADS */
     enum parts parts;
     bool sinks;
 };
@@ -161,7 +161,7 @@ static void merges_agree_with_doubles(void **state)
     uint64_t seed = m.words;
     if (!all.bench)
         SKIP("%s: no GLES device", row->name);
-    hint("attn_merge.TEAMS", row->teams);
+    hint("attn_merge.SPLIT_THREADS", row->split_threads);
     m.p = checked(dgl_new_array(float, m.words));
     m.want = checked(dgl_new_array(double, width));
     fill_parts(row, m.p, m.words, &seed);
@@ -230,12 +230,12 @@ static void name_merges(void)
                                   .heads = heads_tried[shape / 20],
                                   .splits = splits_tried[shape / 5 % 4],
                                   .head_dim = head_dims_tried[shape % 5],
-                                  .teams = 1u << shape % 4,
+                                  .split_threads = 1u << shape % 4,
                                   .parts = (enum parts)(i % NUM_PARTS),
                                   .sinks = shape % 2 == 1};
-        snprintf(all.merge_names[i], sizeof(all.merge_names[i]), "merge_h%u_s%u_d%u_teams%u_%s%s",
-                 row->heads, row->splits, row->head_dim, row->teams, parts_names[row->parts],
-                 row->sinks ? "_sinks" : "");
+        snprintf(all.merge_names[i], sizeof(all.merge_names[i]), "merge_h%u_s%u_d%u_threads%u_%s%s",
+                 row->heads, row->splits, row->head_dim, row->split_threads,
+                 parts_names[row->parts], row->sinks ? "_sinks" : "");
     }
 }
 

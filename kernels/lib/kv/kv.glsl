@@ -1,39 +1,38 @@
-// Rows of the KV cache. A cached number is an f16 (rounded to nearest even here, in integers: the
-// rounding of packHalf2x16 is the driver's) or an f32. One layer is keys, then values, each
-// [KV_HEADS][CONTEXT][HEAD_DIM].
+// Rows of the KV cache: their addresses. The texts of this folder are the only ones that know them.
+//
+// A layer's cache holds sequence after sequence, each as keys, then values, both
+// [KV_HEADS][KV_CAPACITY][HEAD_DIM] numbers, f16 or f32. A row is one head's numbers at one
+// position. kv_vec8, kv_vec4 and kv_vec2 read and write rows in `KV[]` of uvec4, uvec2 and uint:
+// one of them goes with this text and says how many elements of KV a row takes, KV_ROW. A vector
+// of theirs (8, 4 or 2 numbers) takes KV_VEC of them.
+//
+//! LET KV_VEC = KV_f16 ? 1 : 2
 
-// Bits of the f16 nearest to x: ties to even, beyond 65519 infinity, NaN stays NaN.
-uint kv_half(float x)
+const uint KV_CAPACITY = uint(CONTEXT); // positions for which a sequence has room
+
+// The keys or the values of one head of one sequence. Loops over positions want it outside.
+struct kv_rows {
+    uint first; // element of KV: the row of position 0
+};
+
+kv_rows kv_keys(uint seq, uint head)
 {
-    uint bits = floatBitsToUint(x);
-    uint mag = bits & 0x7fffffffu;
-    uint normal = (mag - 0x38000000u + 0x0fffu + ((mag >> 13) & 1u)) >> 13;
-    // Below 2^-14 the f16 is a multiple of 2^-24; below 2^-25 it is zero, whatever the shift makes
-    // of it.
-    uint shift = 126u - clamp(mag >> 23, 102u, 112u);
-    uint mant = (mag & 0x007fffffu) | 0x00800000u;
-    uint low = mant >> shift;
-    uint rest = mant & ((1u << shift) - 1u);
-    uint tie = 1u << (shift - 1u);
-    low += (rest > tie || (rest == tie && (low & 1u) == 1u)) ? 1u : 0u;
-    low = mag < 0x33000000u ? 0u : low;
-    uint h = mag < 0x38800000u ? low : normal;
-    h = mag >= 0x47800000u ? 0x7c00u : h;
-    h = mag > 0x7f800000u ? 0x7e00u : h;
-    return h | ((bits >> 16) & 0x8000u);
+    return kv_rows((seq * uint(2 * KV_HEADS) + head) * (KV_CAPACITY * uint(KV_ROW)));
 }
 
-uint kv_pack(vec2 x)
+kv_rows kv_values(uint seq, uint head)
 {
-    return kv_half(x.x) | (kv_half(x.y) << 16);
+    return kv_keys(seq, uint(KV_HEADS) + head);
 }
 
-// What the cache will give back for x.
-vec4 kv_round(vec4 x)
+// The same rows without their first `count` vectors.
+kv_rows kv_skip(kv_rows rows, uint count)
 {
-#if KV_f16
-    return vec4(unpackHalf2x16(kv_pack(x.xy)), unpackHalf2x16(kv_pack(x.zw)));
-#else
-    return x;
-#endif
+    return kv_rows(rows.first + count * uint(KV_VEC));
+}
+
+// The row of a position, for the functions of kv_vec8, kv_vec4 and kv_vec2.
+uint kv_row(kv_rows rows, uint pos)
+{
+    return rows.first + pos * uint(KV_ROW);
 }

@@ -1,31 +1,34 @@
-// Which keys a query sees and what its scores are (docs/operations.md, attn_prefill). Needs lib
-// activations, the parameters scale and softcap, the constants WINDOW and SOFTCAP. Scores are in
-// powers of two, so that weights are exp2().
+// Which keys a query sees, and its scores (docs/operations.md, attn_prefill), in powers of two:
+// weights are exp2() of them. Needs lib smooth, the parameters scale and softcap, the constants
+// WINDOW and SOFTCAP.
 
-// The first key that the query at position `at` sees; the last is `at`.
-uint first_key(uint at)
+const float LOG2_E = 1.44269504, LN_2 = 0.69314718;
+const float NO_SCORE = -1e30; // of a key that is not seen; a maximum over no key
+
+// The first key that the query at a position sees; the last is its own.
+uint first_key(uint pos)
 {
 #if WINDOW > 0
-    return max(at, uint(WINDOW - 1)) - uint(WINDOW - 1);
+    return max(pos, uint(WINDOW - 1)) - uint(WINDOW - 1);
 #else
     return 0u;
 #endif
 }
 
-// What a query is multiplied by, and what then becomes of its product with a key.
+// A query is multiplied by this, then its product with a key becomes the score.
 float query_scale()
 {
 #if SOFTCAP
     return scale;
 #else
-    return scale * 1.44269504;
+    return scale * LOG2_E;
 #endif
 }
 
 float score_of(float product)
 {
 #if SOFTCAP
-    return smooth_cap(product, softcap) * 1.44269504;
+    return smooth_cap(product, softcap) * LOG2_E;
 #else
     return product;
 #endif

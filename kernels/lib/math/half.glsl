@@ -1,27 +1,25 @@
 // f16 in uint words. Packing rounds to nearest even in integers: packHalf2x16 may round as the
-// driver likes, and the same key must get the same bits everywhere. Unpacking is exact, so the
+// driver likes, and the same number must get the same bits everywhere. Unpacking is exact, so the
 // built-in does.
-uint half_bits(float value)
+
+// Bits of the f16 nearest to x: ties to even, beyond 65519 infinity, NaN stays NaN.
+uint half_bits(float x)
 {
-    uint u = floatBitsToUint(value);
-    uint sign = (u >> 16) & 0x8000u;
-    u &= 0x7FFFFFFFu;
-    if (u > 0x7F800000u)
-        return sign | 0x7E00u; // NaN
-    if (u >= 0x47800000u)
-        return sign | 0x7C00u; // 65536 and more; what rounds up to it gets there below
-    if (u >= 0x38800000u) {
-        u -= 0x38000000u;
-        return sign | ((u + 0xFFFu + ((u >> 13) & 1u)) >> 13);
-    }
-    if (u < 0x33000000u)
-        return sign; // below half of the smallest subnormal
-    uint shift = 126u - (u >> 23), mantissa = (u & 0x7FFFFFu) | 0x800000u;
-    uint low = mantissa & ((1u << shift) - 1u), middle = 1u << (shift - 1u);
-    uint bits = mantissa >> shift;
-    if (low > middle || (low == middle && (bits & 1u) != 0u))
-        bits++;
-    return sign | bits;
+    uint bits = floatBitsToUint(x);
+    uint mag = bits & 0x7fffffffu;
+    uint normal = (mag - 0x38000000u + 0x0fffu + ((mag >> 13) & 1u)) >> 13;
+    // Below 2^-14 the f16 is a multiple of 2^-24; below 2^-25 it is zero whatever the shift yields.
+    uint shift = 126u - clamp(mag >> 23, 102u, 112u);
+    uint mant = (mag & 0x007fffffu) | 0x00800000u;
+    uint low = mant >> shift;
+    uint rest = mant & ((1u << shift) - 1u);
+    uint tie = 1u << (shift - 1u);
+    low += (rest > tie || (rest == tie && (low & 1u) == 1u)) ? 1u : 0u;
+    low = mag < 0x33000000u ? 0u : low;
+    uint h = mag < 0x38800000u ? low : normal;
+    h = mag >= 0x47800000u ? 0x7c00u : h;
+    h = mag > 0x7f800000u ? 0x7e00u : h;
+    return h | ((bits >> 16) & 0x8000u);
 }
 
 uint half_pack(vec2 v)

@@ -1,4 +1,4 @@
-// EACH_OCTET(F): F(0) F(1) ... for the HEAD_DIM / 8 octets of a head, as text. Private arrays stay
+// EACH_VEC8(F): F(0) F(1) ... for the HEAD_DIM / 8 vec8 of a head, as text. Private arrays stay
 // in registers only if every index is a constant, and Mesa leaves loops with large bodies rolled.
 #define UNROLL_1(F, i)  F((i))
 #define UNROLL_2(F, i)  UNROLL_1(F, (i)) UNROLL_1(F, (i) + 1)
@@ -37,4 +37,4 @@
 #else
 #define EACH_32(F)
 #endif
-#define EACH_OCTET(F) EACH_1(F) EACH_2(F) EACH_4(F) EACH_8(F) EACH_16(F) EACH_32(F)
+#define EACH_VEC8(F) EACH_1(F) EACH_2(F) EACH_4(F) EACH_8(F) EACH_16(F) EACH_32(F)

@@ -1,11 +1,12 @@
 // Attention of one token with a table of scores in shared memory: any HEAD_DIM that is a multiple
 // of 4, to 512.
 //
-// A group serves up to HEADS_BLOCK heads of one KV head and one split of the keys. It turns q and
-// the new k together (k and v rounded to the cache's type; the first group whose split holds the
-// new key also stores them), then goes through its keys LANES at a time: one key per invocation for
-// the scores, an online softmax in powers of two over the table, and for the values one quad of the
-// head per invocation, LANES / (HEAD_DIM / 4) keys side by side.
+// o[h] = sum_j 2^(s[h, j] - m) v[j] with s[h, j] = log2(e) * scale * q[h] . k[j], over the keys j
+// of one split. Groups: KV heads by blocks of HEADS_BLOCK of their query heads by splits. A group
+// rotates q and the new k together (k and v rounded to the cache's type, and stored by one group
+// per KV head), then takes its keys WG_SIZE at a time: a key per invocation for the scores, an
+// online softmax in powers of two over the table, and for the values a vec4 of the head per
+// invocation, WG_SIZE / VEC4S keys at once.
 //
 //! NAME attn_decode
 //! OP attn_decode
@@ -13,7 +14,7 @@
 //! WHEN kv f16 f32
 //! BIND read vec2 QKV
 //! BIND readwrite uvec2 KV
-//! BIND read vec2 ROPE
+//! BIND read vec4 ROPE
 //! BIND write float P
 //! PARAM float scale
 //! PARAM float softcap
@@ -22,196 +23,144 @@
 //! CONST WINDOW = 0
 //! CONST SOFTCAP = 0
 //! TUNE HEADS_BLOCK = min(HEAD_DIM > 256 ? 3 : 4, HEADS / KV_HEADS) in 1 2 3 4
-//! TUNE LANES = HEAD_DIM > 256 || !SOFTWARE ? 128 : HEAD_DIM > 128 ? 64 : 32 in 32 64 128
+//! TUNE WG_SIZE = HEAD_DIM > 256 || !SOFTWARE ? 128 : HEAD_DIM > 128 ? 64 : 32 in 32 64 128
+//! LET VEC4S = HEAD_DIM / 4
 //! STEP read
-//! LOCAL LANES
+//! LOCAL WG_SIZE
 //! GROUPS KV_HEADS * ceildiv(HEADS / KV_HEADS, HEADS_BLOCK) * SPLITS
-//! SHARED vec2 row[(HEADS_BLOCK + 2) * (HEAD_DIM / 2)] // q of each head, k, v
-//! SHARED float score[HEADS_BLOCK * LANES]
-//! SHARED float top_part[HEADS_BLOCK * 8]
-//! SHARED vec4 out_part[LANES]
-//! SHARED float sum_part[LANES]
-//! REQUIRE HEAD_DIM % 4 == 0 && HEAD_DIM / 4 <= LANES && HEADS % KV_HEADS == 0
+//! SHARED vec2 new_rows[(HEADS_BLOCK + 2) * HEAD_DIM / 2] // q of each head, k, v
+//! SHARED float score[HEADS_BLOCK * WG_SIZE]
+//! SHARED float max_part[HEADS_BLOCK * 8]
+//! SHARED vec4 out_part[WG_SIZE]
+//! SHARED float sum_part[WG_SIZE]
+//! REQUIRE HEAD_DIM % 4 == 0 && HEAD_DIM / 4 <= WG_SIZE && HEADS % KV_HEADS == 0
 //! REQUIRE ROPE_DIMS % 4 == 0 && ROPE_DIMS <= HEAD_DIM
 //! PREFER 10
 //! TOLERANCE 1e-11
+//! LIB half
 //! LIB kv
+//! LIB kv_round
+//! LIB kv_vec4
+//! LIB kv_vec4_store
 //! LIB rope
+//! LIB rope_items
 //! LIB activations
 //! LIB attn_score
-//! LIB attn_split
+//! LIB attn_share
 
-const uint QUADS = uint(HEAD_DIM / 4);
-const uint SHARING = uint(HEADS / KV_HEADS);
-const uint BLOCKS = (SHARING + uint(HEADS_BLOCK) - 1u) / uint(HEADS_BLOCK);
-const uint SUBSETS = uint(LANES) / QUADS;
+const uint NEW_KEY = uint(HEADS_BLOCK), NEW_VALUE = NEW_KEY + 1u; // rows of new_rows
+const uint VALUE_KEYS = uint(WG_SIZE / VEC4S); // at once
 
-vec4 kv_quad(uint quad)
+void load_new_rows(uint tid, attn_share share)
 {
-#if KV_f16
-    uvec2 w = KV[quad];
-    return vec4(unpackHalf2x16(w.x), unpackHalf2x16(w.y));
-#else
-    return vec4(uintBitsToFloat(KV[2u * quad]), uintBitsToFloat(KV[2u * quad + 1u]));
-#endif
-}
-
-void kv_store(uint quad, vec4 x)
-{
-#if KV_f16
-    KV[quad] = uvec2(kv_pack(x.xy), kv_pack(x.zw));
-#else
-    KV[2u * quad] = floatBitsToUint(x.xy);
-    KV[2u * quad + 1u] = floatBitsToUint(x.zw);
-#endif
-}
-
-// Fills `row`: an item is two numbers here and two there of one row, as in rope_kv.
-void turn_rows(uint lane, uint head0, uint kv_head)
-{
-    for (uint item = lane; item < uint(HEADS_BLOCK + 2) * QUADS; item += uint(LANES)) {
-        uint r = item / QUADS, i = item % QUADS;
-        uint head = uint(HEADS) + kv_head + (r - uint(HEADS_BLOCK)) * uint(KV_HEADS);
-        if (r < uint(HEADS_BLOCK))
-            head = min(head0 + r, uint(HEADS - 1));
-        bool paired = i < uint(ROPE_DIMS / 4);
-        uint dim = paired ? 2u * i : 4u * i;
-        uint away = paired ? uint(ROPE_DIMS / 2) : 2u;
-        uint from = (head * uint(HEAD_DIM) + dim) / 2u;
-        vec4 x = vec4(QKV[from], QKV[from + away / 2u]);
-        if (paired && r <= uint(HEADS_BLOCK)) {
-            const uint WIDTH = uint(ROPE_DIMS / 2);
-            uint lo = (step_pos & 255u) * WIDTH + dim, hi = (256u + (step_pos >> 8)) * WIDTH + dim;
-            vec4 a = vec4(ROPE[lo], ROPE[lo + 1u]), b = vec4(ROPE[hi], ROPE[hi + 1u]);
-            x = rope_turn(x, rope_angles(a, b));
-        }
-        x = r < uint(HEADS_BLOCK) ? x * query_scale() : kv_round(x);
-        row[(r * uint(HEAD_DIM) + dim) / 2u] = x.xy;
-        row[(r * uint(HEAD_DIM) + dim + away) / 2u] = x.zw;
+    for (uint n = tid; n < uint((HEADS_BLOCK + 2) * VEC4S); n += uint(WG_SIZE)) {
+        uint r = n / uint(VEC4S), i = n % uint(VEC4S);
+        uint head = uint(HEADS) + share.kv_head + (r - NEW_KEY) * uint(KV_HEADS);
+        if (r < NEW_KEY)
+            head = min(share.head0 + r, uint(HEADS - 1));
+        rope_item item = rope_item_at(i);
+        vec4 x = rope_item_load(head * uint(HEAD_DIM), item);
+        if (item.paired && r <= NEW_KEY)
+            x = rope_rotate(x, rope_angles(share.pos, i));
+        x = r < NEW_KEY ? x * query_scale() : kv_round(x);
+        new_rows[(r * uint(HEAD_DIM) + item.dim) / 2u] = x.xy;
+        new_rows[(r * uint(HEAD_DIM) + item.partner) / 2u] = x.zw;
     }
 }
 
-vec4 row_quad(uint r, uint i)
+vec4 new_vec4(uint r, uint i)
 {
-    return vec4(row[2u * (r * QUADS + i)], row[2u * (r * QUADS + i) + 1u]);
-}
-
-// Quad i of cached key or value j; the new one comes from `row`, since the cache may not hold it
-// yet.
-vec4 cached(uint base, uint j, uint i, uint new_row)
-{
-    return j == step_pos ? row_quad(new_row, i) : kv_quad(base + j * QUADS + i);
-}
-
-void write_result(uint head, uint split, uint i, vec4 x, float top, float sum)
-{
-    uint result = head * uint(SPLITS) + split;
-    uint to = result * uint(HEAD_DIM) + 4u * i;
-#if SPLITS == 1
-    x /= sum;
-#else
-    uint extra = uint(HEADS * SPLITS * HEAD_DIM) + 2u * result;
-    if (i == 0u) {
-        P[extra] = sum > 0.0 ? top * 0.69314718 : -1e30;
-        P[extra + 1u] = sum;
-    }
-#endif
-    P[to] = x.x;
-    P[to + 1u] = x.y;
-    P[to + 2u] = x.z;
-    P[to + 3u] = x.w;
+    uint n = 2u * (r * uint(VEC4S) + i);
+    return vec4(new_rows[n], new_rows[n + 1u]);
 }
 
 void body(uvec3 group)
 {
     rope_begin();
-    uint lane = gl_LocalInvocationID.x;
-    uint split = group.x % uint(SPLITS);
-    uint block = group.x / uint(SPLITS) % BLOCKS;
-    uint kv_head = group.x / uint(SPLITS) / BLOCKS;
-    bool inside = kv_head < uint(KV_HEADS);
-    kv_head = min(kv_head, uint(KV_HEADS - 1));
-    uint head0 = kv_head * SHARING + block * uint(HEADS_BLOCK);
-    uint keys = kv_head * uint(CONTEXT) * QUADS;
-    uint values = uint(KV_HEADS * CONTEXT) * QUADS + keys;
-    uint begin = split_first(split), end = split_first(split + 1u);
-
-    turn_rows(lane, head0, kv_head);
+    uint tid = gl_LocalInvocationID.x;
+    attn_share share = attn_share_of(group.x);
+    kv_rows keys = kv_keys(share.seq, share.kv_head), values = kv_values(share.seq, share.kv_head);
+    load_new_rows(tid, share);
     memoryBarrierShared(); barrier();
-    if (inside && block == 0u && end == step_pos + 1u && begin < end)
-        for (uint i = lane; i < QUADS; i += uint(LANES)) {
-            kv_store(keys + step_pos * QUADS + i, row_quad(uint(HEADS_BLOCK), i));
-            kv_store(values + step_pos * QUADS + i, row_quad(uint(HEADS_BLOCK + 1), i));
+    if (share.stores)
+        for (uint i = tid; i < uint(VEC4S); i += uint(WG_SIZE)) {
+            kv_store_vec4(kv_row(keys, share.pos), i, new_vec4(NEW_KEY, i));
+            kv_store_vec4(kv_row(values, share.pos), i, new_vec4(NEW_VALUE, i));
         }
 
+    // The new key and value are read from new_rows: the cache may not hold them yet.
     vec4 o[HEADS_BLOCK];
-    float s[HEADS_BLOCK], m[HEADS_BLOCK], sum[HEADS_BLOCK];
+    float s[HEADS_BLOCK], row_max[HEADS_BLOCK], row_sum[HEADS_BLOCK];
     for (int h = 0; h < HEADS_BLOCK; h++) {
         o[h] = vec4(0.0);
-        m[h] = -1e30;
-        sum[h] = 0.0;
+        row_max[h] = NO_SCORE;
+        row_sum[h] = 0.0;
     }
-    uint quad = lane % QUADS, subset = lane / QUADS;
-    for (uint first = begin; first < end; first += uint(LANES)) {
-        uint count = min(uint(LANES), end - first);
+    uint column = tid % uint(VEC4S), value_key = tid / uint(VEC4S);
+    for (uint first = share.first; first < share.end; first += uint(WG_SIZE)) {
+        uint count = min(uint(WG_SIZE), share.end - first);
         for (int h = 0; h < HEADS_BLOCK; h++)
-            s[h] = lane < count ? 0.0 : -1e30;
-        if (lane < count)
-            for (uint i = 0u; i < QUADS; i++) {
-                vec4 k = cached(keys, first + lane, i, uint(HEADS_BLOCK));
+            s[h] = tid < count ? 0.0 : NO_SCORE;
+        if (tid < count) {
+            uint key = kv_row(keys, first + tid);
+            for (uint i = 0u; i < uint(VEC4S); i++) {
+                vec4 k = first + tid == share.pos ? new_vec4(NEW_KEY, i) : kv_load_vec4(key, i);
                 for (int h = 0; h < HEADS_BLOCK; h++)
-                    s[h] += dot(k, row_quad(uint(h), i));
+                    s[h] += dot(k, new_vec4(uint(h), i));
             }
+        }
         for (int h = 0; h < HEADS_BLOCK; h++) {
 #if SOFTCAP
-            s[h] = lane < count ? score_of(s[h]) : -1e30;
+            s[h] = tid < count ? score_of(s[h]) : NO_SCORE;
 #endif
-            score[h * LANES + int(lane)] = s[h];
+            score[h * WG_SIZE + int(tid)] = s[h];
         }
         memoryBarrierShared(); barrier();
-        for (uint i = lane; i < uint(HEADS_BLOCK * 8); i += uint(LANES)) {
-            float top = -1e30;
-            for (uint e = 0u; e < uint(LANES / 8); e++)
-                top = max(top, score[i * uint(LANES / 8) + e]);
-            top_part[i] = top;
+        for (uint i = tid; i < uint(HEADS_BLOCK * 8); i += uint(WG_SIZE)) {
+            float part = NO_SCORE;
+            for (uint e = 0u; e < uint(WG_SIZE / 8); e++)
+                part = max(part, score[i * uint(WG_SIZE / 8) + e]);
+            max_part[i] = part;
         }
         memoryBarrierShared(); barrier();
         for (int h = 0; h < HEADS_BLOCK; h++) {
-            float top = m[h];
+            float new_max = row_max[h];
             for (int e = 0; e < 8; e++)
-                top = max(top, top_part[h * 8 + e]);
-            float keep = exp2(m[h] - top);
-            o[h] *= keep;
-            sum[h] *= keep;
-            m[h] = top;
-            score[h * LANES + int(lane)] = exp2(s[h] - top);
+                new_max = max(new_max, max_part[h * 8 + e]);
+            float rescale = exp2(row_max[h] - new_max);
+            o[h] *= rescale;
+            row_sum[h] *= rescale;
+            row_max[h] = new_max;
+            score[h * WG_SIZE + int(tid)] = exp2(s[h] - new_max);
         }
         memoryBarrierShared(); barrier();
-        if (subset < SUBSETS)
-            for (uint j = subset; j < count; j += SUBSETS) {
-                vec4 v = cached(values, first + j, quad, uint(HEADS_BLOCK + 1));
+        if (value_key < VALUE_KEYS)
+            for (uint j = value_key; j < count; j += VALUE_KEYS) {
+                vec4 v = first + j == share.pos
+                             ? new_vec4(NEW_VALUE, column)
+                             : kv_load_vec4(kv_row(values, first + j), column);
                 for (int h = 0; h < HEADS_BLOCK; h++) {
-                    float p = score[h * LANES + int(j)];
+                    float p = score[h * WG_SIZE + int(j)];
                     o[h] += p * v;
-                    sum[h] += p;
+                    row_sum[h] += p;
                 }
             }
         memoryBarrierShared(); barrier();
     }
 
     for (int h = 0; h < HEADS_BLOCK; h++) {
-        out_part[lane] = o[h];
-        sum_part[lane] = sum[h];
+        out_part[tid] = o[h];
+        sum_part[tid] = row_sum[h];
         memoryBarrierShared(); barrier();
-        uint head = head0 + uint(h);
-        if (inside && lane < QUADS && block * uint(HEADS_BLOCK) + uint(h) < SHARING) {
+        uint head = share.head0 + uint(h);
+        if (share.inside && tid < uint(VEC4S) && head < (share.kv_head + 1u) * GQA_GROUP) {
             vec4 x = o[h];
-            float total = sum[h];
-            for (uint e = 1u; e < SUBSETS; e++) {
-                x += out_part[e * QUADS + lane];
-                total += sum_part[e * QUADS + lane];
+            float sum = row_sum[h];
+            for (uint e = 1u; e < VALUE_KEYS; e++) {
+                x += out_part[e * uint(VEC4S) + tid];
+                sum += sum_part[e * uint(VEC4S) + tid];
             }
-            write_result(head, split, lane, x, m[h], total);
+            write_part(head, share.split, tid, x, row_max[h], sum);
         }
         memoryBarrierShared(); barrier();
     }

@@ -1,11 +1,11 @@
 // O = the attention output of one token, put together from the SPLITS parts of attn_decode.
 //
 // o[h] = sum_s w_s P.o[h][s] / sum_s w_s sum[h][s], w_s = exp(max[h][s] - max over s). One work
-// group per head. The weights first, one split per invocation; then TEAMS sets of HEAD_DIM / 4
-// invocations add up every TEAMS-th part, all loads independent of one another. Alone in a dispatch
-// because every group of the O projection would otherwise do all of it again: on an H200 with 16
-// splits of 32 heads that took the projection of Llama-3.2-1B from about 15 to 43 us per layer
-// (dopplergl bench --shape llama-3.2-1b:q4_k --profile, driver 580, 2026-11-21).
+// group per head. The weights first, one split per invocation; then SPLIT_THREADS sets of HEAD_DIM
+// / 4 invocations add up every SPLIT_THREADS-th part, all loads independent of one another. Alone
+// in a dispatch because every group of the O projection would otherwise do all of it again: on an
+// H200 with 16 splits of 32 heads that took the projection of Llama-3.2-1B from about 15 to 43 us
+// per layer (dopplergl bench --shape llama-3.2-1b:q4_k --profile, driver 580, 2026-11-21).
 //
 //! NAME attn_merge
 //! OP attn_merge
@@ -15,50 +15,51 @@
 //! BIND write vec4 O
 //! BIND read float S
 //! CONST HEADS HEAD_DIM SPLITS
-//! TUNE TEAMS = SOFTWARE || HEAD_DIM > 128 ? 1 : HEAD_DIM > 64 ? 4 : 8 in 1 2 4 8
-//! LOCAL TEAMS * HEAD_DIM / 4
+//! TUNE SPLIT_THREADS = SOFTWARE || HEAD_DIM > 128 ? 1 : HEAD_DIM > 64 ? 4 : 8 in 1 2 4 8
+//! LET VEC4S = HEAD_DIM / 4
+//! LET WG_SIZE = SPLIT_THREADS * VEC4S
+//! LOCAL WG_SIZE
 //! GROUPS HEADS
-//! SHARED vec4 part[TEAMS * (HEAD_DIM / 4)]
+//! SHARED vec4 part[WG_SIZE]
 //! SHARED vec2 max_sum[SPLITS]
 //! REQUIRE HEAD_DIM % 4 == 0
 //! TOLERANCE 1e-12
 
-const uint QUADS = uint(HEAD_DIM / 4);
-
 void body(uvec3 group)
 {
-    uint lane = gl_LocalInvocationID.x;
+    uint tid = gl_LocalInvocationID.x;
     uint head = min(group.x, uint(HEADS - 1)), first = head * uint(SPLITS);
-    for (uint s = lane; s < uint(SPLITS); s += uint(LOCAL_X)) {
-        vec4 two = P[uint(HEADS * SPLITS) * QUADS + (first + s) / 2u];
+    for (uint s = tid; s < uint(SPLITS); s += uint(WG_SIZE)) {
+        vec4 two = P[uint(HEADS * SPLITS * VEC4S) + (first + s) / 2u];
         max_sum[s] = ((first + s) & 1u) == 0u ? two.xy : two.zw;
     }
     memoryBarrierShared(); barrier();
 #if SINKS_head
-    float top = S[head];
+    float all_max = S[head];
 #else
-    float top = -1e30;
+    float all_max = -1e30;
 #endif
     for (uint s = 0u; s < uint(SPLITS); s++)
-        top = max(top, max_sum[s].x);
+        all_max = max(all_max, max_sum[s].x);
 #if SINKS_head
-    float sum = exp(S[head] - top);
+    float sum = exp(S[head] - all_max);
 #else
     float sum = 0.0;
 #endif
     for (uint s = 0u; s < uint(SPLITS); s++)
-        sum += max_sum[s].y * exp(max_sum[s].x - top);
+        sum += max_sum[s].y * exp(max_sum[s].x - all_max);
+    uint i = tid % uint(VEC4S);
     vec4 x = vec4(0.0);
-    for (uint s = lane / QUADS; s < uint(SPLITS); s += uint(TEAMS)) {
+    for (uint s = tid / uint(VEC4S); s < uint(SPLITS); s += uint(SPLIT_THREADS)) {
         // An empty split has sum 0 and may hold anything.
-        vec4 value = P[(first + s) * QUADS + lane % QUADS];
-        x += max_sum[s].y > 0.0 ? value * exp(max_sum[s].x - top) : vec4(0.0);
+        vec4 value = P[(first + s) * uint(VEC4S) + i];
+        x += max_sum[s].y > 0.0 ? value * exp(max_sum[s].x - all_max) : vec4(0.0);
     }
-    part[lane] = x;
+    part[tid] = x;
     memoryBarrierShared(); barrier();
-    if (lane < QUADS && group.x < uint(HEADS)) {
-        for (uint e = 1u; e < uint(TEAMS); e++)
-            x += part[e * QUADS + lane];
-        O[head * QUADS + lane] = x / sum;
+    if (tid < uint(VEC4S) && group.x < uint(HEADS)) {
+        for (uint e = 1u; e < uint(SPLIT_THREADS); e++)
+            x += part[e * uint(VEC4S) + tid];
+        O[head * uint(VEC4S) + tid] = x / sum;
     }
 }

@@ -1,9 +1,10 @@
 // Attention of a chunk, a tile of queries per group: any HEAD_DIM that is a multiple of 4.
 //
-// A group holds QUERIES queries of one head in shared memory and goes through the keys KEYS at a
+// O[t, h] = softmax_j(scale * q[t, h] . k[j]) v[j] over the keys j <= pos + t. Groups: runs of
+// QUERIES tokens by heads. A group holds its queries in shared memory and takes the keys KEYS at a
 // time. Scores: one (query, key) pair per invocation and round, kept in a shared table; an online
 // softmax in powers of two over each query's row of the table; then the values, each invocation
-// owning some (query, quad of the head) pairs of the output in registers.
+// owning some (query, vec4 of the head) pairs of the result in registers.
 //
 //! NAME attn_prefill
 //! OP attn_prefill
@@ -21,107 +22,99 @@
 //! CONST SOFTCAP = 0
 //! TUNE QUERIES = HEAD_DIM > 256 ? 4 : HEAD_DIM > 128 ? 8 : 16 in 4 8 16
 //! TUNE KEYS = 32 in 16 32 64
-//! TUNE LANES = 128 in 32 64 128
+//! TUNE WG_SIZE = 128 in 32 64 128
+//! LET VEC4S = HEAD_DIM / 4
 //! STEP read
-//! LOCAL LANES
+//! LOCAL WG_SIZE
 //! GROUPS ceildiv(T, QUERIES) * HEADS
-//! SHARED vec4 query[QUERIES * (HEAD_DIM / 4)]
+//! SHARED vec4 query[QUERIES * VEC4S]
 //! SHARED float score[QUERIES * KEYS]
 //! SHARED float row_max[QUERIES]
 //! SHARED float row_sum[QUERIES]
-//! SHARED float row_keep[QUERIES]
+//! SHARED float row_rescale[QUERIES]
 //! REQUIRE HEAD_DIM % 4 == 0 && QKV_STRIDE % 4 == 0 && O_STRIDE % 4 == 0 && HEADS % KV_HEADS == 0
-//! REQUIRE QUERIES <= LANES && QUERIES * KEYS % LANES == 0
+//! REQUIRE QUERIES <= WG_SIZE && QUERIES * KEYS % WG_SIZE == 0
 //! PREFER 10
 //! TOLERANCE 1e-11
+//! LIB kv
+//! LIB kv_vec4
 //! LIB activations
 //! LIB attn_score
+//! LIB attn_sinks
 
-const uint QUADS = uint(HEAD_DIM / 4);
-const int OWNED = (QUERIES * (HEAD_DIM / 4) + LANES - 1) / LANES;
-
-vec4 kv_quad(uint quad)
-{
-#if KV_f16
-    uvec2 w = KV[quad];
-    return vec4(unpackHalf2x16(w.x), unpackHalf2x16(w.y));
-#else
-    return vec4(uintBitsToFloat(KV[2u * quad]), uintBitsToFloat(KV[2u * quad + 1u]));
-#endif
-}
+const int OWNED = (QUERIES * VEC4S + WG_SIZE - 1) / WG_SIZE;
 
 // One row of the table: its maximum and sum so far, scores become weights. Keys `count` and beyond
-// are not there; of the others the query sees those from `from` up to but not including `to`.
-void soften(uint r, uint from, uint to, uint count)
+// are not there; of the others the query sees those from `first` up to but not including `end`.
+void soften(uint r, uint first, uint end, uint count)
 {
-    float top = row_max[r];
-    uint n = min(to, count);
-    for (uint j = from; j < n; j++)
-        top = max(top, score[r * uint(KEYS) + j]);
-    float keep = exp2(row_max[r] - top);
-    float sum = row_sum[r] * keep;
+    float new_max = row_max[r];
+    end = min(end, count);
+    for (uint j = first; j < end; j++)
+        new_max = max(new_max, score[r * uint(KEYS) + j]);
+    float rescale = exp2(row_max[r] - new_max);
+    float sum = row_sum[r] * rescale;
     for (uint j = 0u; j < count; j++) {
-        float p = from <= j && j < n ? exp2(score[r * uint(KEYS) + j] - top) : 0.0;
+        bool seen = first <= j && j < end;
+        float p = seen ? exp2(score[r * uint(KEYS) + j] - new_max) : 0.0;
         score[r * uint(KEYS) + j] = p;
         sum += p;
     }
-    row_max[r] = top;
+    row_max[r] = new_max;
     row_sum[r] = sum;
-    row_keep[r] = keep;
+    row_rescale[r] = rescale;
 }
 
 void body(uvec3 group)
 {
-    uint lane = gl_LocalInvocationID.x;
+    uint tid = gl_LocalInvocationID.x;
     uint head = group.x % uint(HEADS);
     uint t0 = group.x / uint(HEADS) * uint(QUERIES);
     uint live = t0 < step_tokens ? min(uint(QUERIES), step_tokens - t0) : 0u;
-    uint keys = head / uint(HEADS / KV_HEADS) * uint(CONTEXT) * QUADS;
-    uint values = uint(KV_HEADS * CONTEXT) * QUADS + keys;
-    uint end = live > 0u ? step_pos + t0 + live : 0u;
+    uint seq = 0u, pos = step_pos + t0; // of the first query
+    uint end = live > 0u ? pos + live : 0u;
+    uint kv_head = head / uint(HEADS / KV_HEADS);
+    kv_rows keys = kv_keys(seq, kv_head), values = kv_values(seq, kv_head);
     float factor = query_scale();
 
-    for (uint i = lane; i < uint(QUERIES) * QUADS; i += uint(LANES)) {
-        uint t = min(t0 + i / QUADS, step_tokens - 1u);
-        query[i] = QKV[t * uint(QKV_STRIDE / 4) + head * QUADS + i % QUADS] * factor;
+    for (uint n = tid; n < uint(QUERIES * VEC4S); n += uint(WG_SIZE)) {
+        uint t = min(t0 + n / uint(VEC4S), step_tokens - 1u);
+        uint from = t * uint(QKV_STRIDE / 4) + head * uint(VEC4S) + n % uint(VEC4S);
+        query[n] = QKV[from] * factor;
     }
-    if (lane < uint(QUERIES)) {
-#if SINKS_head
-        row_max[lane] = S[head] * 1.44269504;
-        row_sum[lane] = 1.0;
-#else
-        row_max[lane] = -1e30;
-        row_sum[lane] = 0.0;
-#endif
-    }
+    if (tid < uint(QUERIES))
+        softmax_begin(head, row_max[tid], row_sum[tid]);
     vec4 o[OWNED];
     for (int i = 0; i < OWNED; i++)
         o[i] = vec4(0.0);
     memoryBarrierShared(); barrier();
 
-    for (uint first = first_key(step_pos + t0); first < end; first += uint(KEYS)) {
+    for (uint first = first_key(pos); first < end; first += uint(KEYS)) {
         uint count = min(uint(KEYS), end - first);
-        for (uint i = lane; i < uint(QUERIES * KEYS); i += uint(LANES)) {
-            uint j = i % uint(KEYS), r = i / uint(KEYS);
+        for (uint n = tid; n < uint(QUERIES * KEYS); n += uint(WG_SIZE)) {
+            uint j = n % uint(KEYS), r = n / uint(KEYS);
             float s = 0.0;
-            if (j < count)
-                for (uint e = 0u; e < QUADS; e++)
-                    s += dot(query[r * QUADS + e], kv_quad(keys + (first + j) * QUADS + e));
-            score[i] = score_of(s);
+            if (j < count) {
+                uint key = kv_row(keys, first + j);
+                for (uint i = 0u; i < uint(VEC4S); i++)
+                    s += dot(query[r * uint(VEC4S) + i], kv_load_vec4(key, i));
+            }
+            score[n] = score_of(s);
         }
         memoryBarrierShared(); barrier();
-        if (lane < live) {
-            uint at = step_pos + t0 + lane;
-            soften(lane, max(first_key(at), first) - first, max(at + 1u, first) - first, count);
+        if (tid < live) {
+            uint last = pos + tid;
+            soften(tid, max(first_key(last), first) - first, max(last + 1u, first) - first, count);
         }
         memoryBarrierShared(); barrier();
         for (int i = 0; i < OWNED; i++) {
-            uint pair = lane + uint(i * LANES);
-            uint r = pair / QUADS, column = values + pair % QUADS;
+            uint n = tid + uint(i * WG_SIZE);
+            uint r = n / uint(VEC4S);
+            kv_rows column = kv_skip(values, n % uint(VEC4S));
             if (r < live) {
-                vec4 x = o[i] * row_keep[r];
+                vec4 x = o[i] * row_rescale[r];
                 for (uint j = 0u; j < count; j++)
-                    x += score[r * uint(KEYS) + j] * kv_quad(column + (first + j) * QUADS);
+                    x += score[r * uint(KEYS) + j] * kv_load_vec4(kv_row(column, first + j), 0u);
                 o[i] = x;
             }
         }
@@ -129,9 +122,10 @@ void body(uvec3 group)
     }
 
     for (int i = 0; i < OWNED; i++) {
-        uint pair = lane + uint(i * LANES);
-        uint r = pair / QUADS;
+        uint n = tid + uint(i * WG_SIZE);
+        uint r = n / uint(VEC4S);
+        uint to = (t0 + r) * uint(O_STRIDE / 4) + head * uint(VEC4S) + n % uint(VEC4S);
         if (r < live)
-            O[(t0 + r) * uint(O_STRIDE / 4) + head * QUADS + pair % QUADS] = o[i] / row_sum[r];
+            O[to] = o[i] / row_sum[r];
     }
 }

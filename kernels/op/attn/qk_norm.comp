@@ -1,9 +1,10 @@
-// RMS norm of queries and keys before they are turned, in place: a team of lanes per unit.
+// RMS norm of queries and keys before they are rotated, in place.
 //
-// A unit is a head, or with span=all the heads of a token's query or key together; q <- q *
-// rsqrt(mean(q^2) + eps) * gain, the gain of q's units before that of k's. A team squares its unit;
-// after the only barrier each of its lanes adds up the team's partial sums in the same order, and
-// writes what it has read. Groups: LOCAL_X / TEAM units each, units of a token side by side.
+// A unit is a head, or with span=all the heads of a token's query or key together: q <- q *
+// rsqrt(mean(q^2) + eps) * g, the norm weights of q's units before those of k's. UNIT_THREADS
+// invocations per unit, WG_SIZE / UNIT_THREADS units per group, those of a token next to each
+// other. They square their unit; after the only barrier each adds up the partial sums in one order,
+// and writes the numbers that it has read.
 //
 //! NAME qk_norm
 //! OP qk_norm
@@ -13,42 +14,41 @@
 //! BIND read vec4 G
 //! PARAM float eps
 //! CONST HEADS KV_HEADS HEAD_DIM QKV_STRIDE
-//! TUNE TEAM = SPAN_all ? 64 : HEAD_DIM > 128 && !SOFTWARE ? 32 : 8 in 8 16 32 64
-//! LOCAL 64
-//! GROUPS ceildiv(T * (SPAN_all ? 2 : HEADS + KV_HEADS), 64 / TEAM)
-//! SHARED float squares[64]
+//! TUNE UNIT_THREADS = SPAN_all ? 64 : HEAD_DIM > 128 && !SOFTWARE ? 32 : 8 in 8 16 32 64
+//! TUNE WG_SIZE = 64 in 64 128
+//! LET VEC4S = HEAD_DIM / 4
+//! LET UNITS = SPAN_all ? 2 : HEADS + KV_HEADS // of a token
+//! LOCAL WG_SIZE
+//! GROUPS ceildiv(T * UNITS, WG_SIZE / UNIT_THREADS)
+//! SHARED float squares[WG_SIZE]
 //! REQUIRE HEAD_DIM % 4 == 0 && QKV_STRIDE % 4 == 0
 //! STEP read
 
-const uint QUADS = uint(HEAD_DIM / 4);
-
 void body(uvec3 group)
 {
-    uint lane = gl_LocalInvocationID.x % uint(TEAM), team = gl_LocalInvocationID.x / uint(TEAM);
-    uint item = group.x * uint(64 / TEAM) + team;
+    uint tid = gl_LocalInvocationID.x;
+    uint thread = tid % uint(UNIT_THREADS), slot = tid / uint(UNIT_THREADS);
+    uint n = group.x * uint(WG_SIZE / UNIT_THREADS) + slot;
+    uint t = n / uint(UNITS), unit = n % uint(UNITS);
 #if SPAN_all
-    const uint UNITS = 2u;
-    uint unit = item % UNITS;
-    uint first = unit * uint(HEADS) * QUADS;
-    uint count = (unit == 0u ? uint(HEADS) : uint(KV_HEADS)) * QUADS;
-    uint gain = first;
+    uint first = unit * uint(HEADS * VEC4S);
+    uint count = (unit == 0u ? uint(HEADS) : uint(KV_HEADS)) * uint(VEC4S);
+    uint g = first;
 #else
-    const uint UNITS = uint(HEADS + KV_HEADS);
-    uint unit = item % UNITS;
-    uint first = unit * QUADS, count = QUADS;
-    uint gain = unit < uint(HEADS) ? 0u : QUADS;
+    uint first = unit * uint(VEC4S), count = uint(VEC4S);
+    uint g = unit < uint(HEADS) ? 0u : uint(VEC4S);
 #endif
-    bool inside = item / UNITS < step_tokens;
-    uint at = min(item / UNITS, step_tokens - 1u) * uint(QKV_STRIDE / 4) + first;
+    bool inside = t < step_tokens;
+    uint at = min(t, step_tokens - 1u) * uint(QKV_STRIDE / 4) + first;
     float sum = 0.0;
-    for (uint i = lane; inside && i < count; i += uint(TEAM))
+    for (uint i = thread; inside && i < count; i += uint(UNIT_THREADS))
         sum += dot(QKV[at + i], QKV[at + i]);
-    squares[gl_LocalInvocationID.x] = sum;
+    squares[tid] = sum;
     memoryBarrierShared(); barrier();
     sum = 0.0;
-    for (uint i = 0u; i < uint(TEAM); i++)
-        sum += squares[team * uint(TEAM) + i];
+    for (uint e = 0u; e < uint(UNIT_THREADS); e++)
+        sum += squares[slot * uint(UNIT_THREADS) + e];
     float r = inversesqrt(sum / float(4u * count) + eps);
-    for (uint i = lane; inside && i < count; i += uint(TEAM))
-        QKV[at + i] = QKV[at + i] * r * G[gain + i];
+    for (uint i = thread; inside && i < count; i += uint(UNIT_THREADS))
+        QKV[at + i] = QKV[at + i] * r * G[g + i];
 }

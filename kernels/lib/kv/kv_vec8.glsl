@@ -1,0 +1,37 @@
+// Eight neighbouring numbers of a KV row at a time, from `uvec4 KV[]`: HEAD_DIM % 8 == 0. A `row`
+// is kv_row()'s, vector i of it numbers 8 i to 8 i + 7. Needs lib kv.
+//
+//! LET KV_ROW = HEAD_DIM / 8 * (KV_f16 ? 1 : 2)
+
+// As stored: can be on its way before it is needed, in as few registers as the cache's type takes.
+struct kv_vec8 {
+    uvec4 lo;
+#if !KV_f16
+    uvec4 hi;
+#endif
+};
+
+kv_vec8 kv_fetch_vec8(uint row, uint i)
+{
+#if KV_f16
+    return kv_vec8(KV[row + i]);
+#else
+    return kv_vec8(KV[row + 2u * i], KV[row + 2u * i + 1u]);
+#endif
+}
+
+void kv_unpack_vec8(kv_vec8 x, out vec4 a, out vec4 b)
+{
+#if KV_f16
+    a = vec4(unpackHalf2x16(x.lo.x), unpackHalf2x16(x.lo.y));
+    b = vec4(unpackHalf2x16(x.lo.z), unpackHalf2x16(x.lo.w));
+#else
+    a = uintBitsToFloat(x.lo);
+    b = uintBitsToFloat(x.hi);
+#endif
+}
+
+void kv_load_vec8(uint row, uint i, out vec4 a, out vec4 b)
+{
+    kv_unpack_vec8(kv_fetch_vec8(row, i), a, b);
+}

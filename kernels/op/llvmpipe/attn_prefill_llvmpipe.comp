@@ -1,0 +1,97 @@
+// Attention of a chunk with queries and results in registers: keys and values are read once per
+// work group.
+//
+// O[t, h] = softmax_j(scale * q[t, h] . k[j]) v[j] over the keys j <= pos + t. Groups: runs of
+// WG_SIZE * TOKENS tokens by blocks of HEADS_BLOCK heads of one KV head; an invocation holds TOKENS
+// * HEADS_BLOCK queries. No shared memory and no barrier: made for drivers whose barriers are dear,
+// and good wherever HEAD_DIM numbers per query fit the registers.
+//
+// Groups differ in length (later queries see more keys). They are numbered first, last, second,
+// last but one, ... so that any contiguous share of them, which is what llvmpipe gives a thread,
+// costs about the same.
+//
+//! NAME attn_prefill_llvmpipe
+//! OP attn_prefill
+//! VARIANT lanes streaming
+//! WHEN kv f16 f32
+//! WHEN sinks none head
+//! BIND read vec4 QKV
+//! BIND read uvec4 KV
+//! BIND write vec4 O
+//! BIND read float S
+//! PARAM float scale
+//! PARAM float softcap
+//! CONST HEADS KV_HEADS HEAD_DIM QKV_STRIDE O_STRIDE CONTEXT
+//! CONST WINDOW = 0
+//! CONST SOFTCAP = 0
+//! TUNE ROOM = !SOFTWARE || HEAD_DIM > 128 ? 1 : HEAD_DIM > 64 ? 2 : 4 in 1 2 4
+//! TUNE HEADS_BLOCK = HEADS % (ROOM * KV_HEADS) == 0 ? ROOM : 2 - HEADS / KV_HEADS % 2 in 1 2 4
+//! TUNE TOKENS = ROOM / HEADS_BLOCK in 1 2 4
+//! TUNE WG_SIZE = SOFTWARE ? 8 : 32 in 8 16 32 64 128
+//! LET ROWS = TOKENS * HEADS_BLOCK
+//! LET VEC4S = HEAD_DIM / 4
+//! STEP read
+//! LOCAL WG_SIZE
+//! GROUPS ceildiv(T, WG_SIZE * TOKENS) HEADS / HEADS_BLOCK
+//! REQUIRE HEAD_DIM % 8 == 0 && QKV_STRIDE % 4 == 0 && O_STRIDE % 4 == 0
+//! REQUIRE HEADS % (KV_HEADS * HEADS_BLOCK) == 0 && HEAD_DIM * HEADS_BLOCK * TOKENS <= 256
+//! REQUIRE HEAD_DIM <= 128 || !SOFTWARE
+//! PREFER SOFTWARE ? 20 : 5
+//! TOLERANCE 1e-11
+//! LIB kv
+//! LIB kv_vec8
+//! LIB unroll
+//! LIB activations
+//! LIB attn_score
+//! LIB attn_sinks
+//! LIB attn_registers
+
+void body(uvec3 group)
+{
+    const uint SPAN = uint(WG_SIZE * TOKENS);
+    uint tiles = (step_tokens + SPAN - 1u) / SPAN;
+    if (group.x >= tiles)
+        return;
+    uint tile = (group.x & 1u) == 0u ? group.x / 2u : tiles - 1u - group.x / 2u;
+    uint seq = 0u, pos = step_pos + tile * SPAN; // of the group's first token
+    uint end = step_pos + min((tile + 1u) * SPAN, step_tokens);
+    uint head0 = group.y * uint(HEADS_BLOCK);
+    uint kv_head = head0 / uint(HEADS / KV_HEADS);
+
+    uint row_pos[ROWS];
+    float factor = query_scale();
+    for (int r = 0; r < ROWS; r++) {
+        uint t = tile * SPAN + uint(r / HEADS_BLOCK) * uint(WG_SIZE) + gl_LocalInvocationID.x;
+        uint head = head0 + uint(r % HEADS_BLOCK);
+        t = min(t, step_tokens - 1u);
+        row_pos[r] = step_pos + t;
+        uint from = (t * uint(QKV_STRIDE) + head * uint(HEAD_DIM)) / 4u;
+        for (int i = 0; i < VEC4S; i++) {
+            q[r * VEC4S + i] = QKV[from + uint(i)] * factor;
+            o[r * VEC4S + i] = vec4(0.0);
+        }
+        softmax_begin(head, row_max[r], row_sum[r]);
+    }
+
+    kv_rows keys = kv_keys(seq, kv_head), values = kv_values(seq, kv_head);
+    for (uint j = first_key(pos); j < end; j++) {
+        float s[ROWS];
+        multiply_key(kv_row(keys, j), s);
+        for (int r = 0; r < ROWS; r++) {
+            // A row that has seen no key yet takes NO_SCORE for scores and forgets them all with
+            // its first true one, which exceeds them by far more than 8.
+            bool seen = j <= row_pos[r] && j >= first_key(row_pos[r]);
+            s[r] = seen ? score_of(s[r]) : NO_SCORE;
+        }
+        add_value(kv_row(values, j), s);
+    }
+
+    for (int r = 0; r < ROWS; r++) {
+        uint t = tile * SPAN + uint(r / HEADS_BLOCK) * uint(WG_SIZE) + gl_LocalInvocationID.x;
+        uint head = head0 + uint(r % HEADS_BLOCK);
+        uint to = (t * uint(O_STRIDE) + head * uint(HEAD_DIM)) / 4u;
+        if (t < step_tokens)
+            for (int i = 0; i < VEC4S; i++)
+                O[to + uint(i)] = o[r * VEC4S + i] / row_sum[r];
+    }
+}

@@ -1,15 +1,16 @@
 /*
- * step.h: the step state, the one structure that host, kernels and every plan share. One definition
- * makes the C struct, the GLSL uniform block (UBO binding 1, members named step_pos ...) and, in
- * kernels that say STEP write, the same words as an SSBO. All members are 32-bit and 16 words in
- * total, so std140, std430 and C agree.
+ * step.h: the step state, the one structure that host, kernels and every plan share: a table of
+ * sequences, and the rows of the pass at hand, each a token of one of them. One definition makes the
+ * C structs, the GLSL uniform block (UBO binding 1) and, in kernels that say STEP write, the same
+ * words as an SSBO. All members are 32-bit and a sequence has 16, so std140, std430 and C agree.
  *
- * pos             position of the pass's first token = tokens in the KV cache before the pass
- * tokens          tokens in this pass; 1 in decode
+ * Of each sequence:
+ * pos             position of its first row in the pass = its tokens in the KV cache before
+ * tokens          its rows in the pass; 1 in decode
  * draws           random numbers consumed so far: the generator's counter
  * stopped         1 after a stop id, 2 when the context is full, 3 when no logit was a number:
  *                 later steps must change nothing
- * context         positions available
+ * context         positions available: the capacity of its KV cache
  * seed_lo         lower half of the generator's seed
  * seed_hi         upper half of the generator's seed
  * top_k           0 = off
@@ -21,7 +22,7 @@
  * ignore_eos      1 = stop ids do not set `stopped`
  * repeat_inverse  1 / repeat_penalty, factor of positive logits: GLSL's division is not correctly
  *                 rounded
- * spare1          fills the 16 words
+ * kv_first        positions of the sequences before it in its KV cache's buffer; 0 = it has its own
  */
 #ifndef DGL_KERNELS_STEP_H
 #define DGL_KERNELS_STEP_H
@@ -45,7 +46,7 @@
     X(uint, uint32_t, repeat_last_n) \
     X(uint, uint32_t, ignore_eos)    \
     X(float, float, repeat_inverse)  \
-    X(uint, uint32_t, spare1)
+    X(uint, uint32_t, kv_first)
 /* clang-format on */
 
 struct dgl_step {
@@ -53,6 +54,20 @@ struct dgl_step {
     DGL_STEP_FIELDS(X)
 #undef X
 };
-_Static_assert(sizeof(struct dgl_step) == 64, "the step state is 16 words");
+_Static_assert(sizeof(struct dgl_step) == 64, "the state of a sequence is 16 words");
+
+/* 16 KiB, the least size of a uniform block that GLES 3.1 promises. */
+#define DGL_STEP_SEQS 64
+#define DGL_STEP_ROWS 3068
+struct dgl_step_table {
+    uint32_t rows; /* of the pass */
+    uint32_t seqs; /* in `seq` */
+    uint32_t spare0, spare1;
+    struct dgl_step seq[DGL_STEP_SEQS];
+    uint32_t row[DGL_STEP_ROWS]; /* DGL_STEP_ROW() of each row of the pass */
+};
+_Static_assert(sizeof(struct dgl_step_table) == 16384, "the step table is one uniform block");
+/* A row: its sequence, and its position counted from that sequence's `pos`. */
+#define DGL_STEP_ROW(seq, offset) ((uint32_t)(seq) | (uint32_t)(offset) << 16)
 
 #endif

@@ -35,6 +35,12 @@ enum dgl_status dgl_session_create(struct dgl_model *model, const struct dgl_ses
         return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
                         "session chunk %d: %s takes 1 to %d tokens per pass, 0 chooses", p->chunk,
                         dev->info.renderer, most);
+    /* A pass is never longer than the context. */
+    int32_t context = p->context ? p->context : model->info.context;
+    if (p->chunk > DGL_STEP_ROWS && context > DGL_STEP_ROWS)
+        return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
+                        "session chunk %d: a pass takes at most %d tokens, 0 chooses", p->chunk,
+                        DGL_STEP_ROWS);
     enum dgl_status status = device_enter(dev, &saved);
     if (status != DGL_OK)
         return status;

@@ -49,7 +49,7 @@ enum dgl_status workspace_acquire(struct workspace *ws, struct dgl_device *dev,
     uint64_t bytes[BUF_COUNT];
     enum dgl_status status = DGL_OK;
     bool changed = false;
-    plan_buffer_bytes(plan, plan->context, rows > ws->rows ? rows : ws->rows, bytes);
+    plan_buffer_bytes(plan, 1, rows > ws->rows ? rows : ws->rows, bytes);
     for (int i = BUF_STATE_COUNT; i < BUF_COUNT && status == DGL_OK; i++) {
         if (bytes[i] <= ws->range[i].size)
             continue;

@@ -127,7 +127,6 @@ struct oplist_norm {
 struct oplist_params {
     const struct model_desc *desc;
     const struct model_weights *weights;
-    int32_t context;
     enum dgl_kv_type kv_type;
     uint32_t splits; /* parts of the keys in decode attention */
 };

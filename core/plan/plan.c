@@ -93,7 +93,6 @@ enum dgl_status plan_init(struct plan *out, const struct plan_params *p)
 {
     const struct oplist_params ops = {.desc = p->desc,
                                       .weights = p->weights,
-                                      .context = p->context,
                                       .kv_type = p->kv_type,
                                       .splits = plan_choose_splits(p->device, p->desc)};
     const struct dgl_log *log = p->device->log;
@@ -101,7 +100,6 @@ enum dgl_status plan_init(struct plan *out, const struct plan_params *p)
     *out = (struct plan){.device = p->device,
                          .desc = p->desc,
                          .weights = p->weights,
-                         .context = p->context,
                          .kv_type = p->kv_type,
                          .splits = ops.splits};
     kernel_table_init(&out->kernels, p->device, p->set);

@@ -49,7 +49,6 @@ struct plan {
     const struct plan_device *device;    /* borrowed */
     const struct model_desc *desc;       /* borrowed */
     const struct model_weights *weights; /* borrowed, placed */
-    int32_t context;                     /* positions that a sequence may have */
     enum dgl_kv_type kv_type;
     uint32_t splits;
     struct kernel_table kernels;
@@ -61,7 +60,6 @@ struct plan_params {
     struct kernel_set *set; /* the plan takes a reference of its own */
     const struct model_desc *desc;
     const struct model_weights *weights;
-    int32_t context;
     enum dgl_kv_type kv_type;
 };
 /* Chooses a kernel for every operation. On failure *out is empty. */

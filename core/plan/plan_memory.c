@@ -24,7 +24,7 @@ void plan_buffer_bytes(const struct plan *plan, int32_t context, int32_t rows,
     uint64_t partial = heads * plan->splits * (dim + 2); /* decode's split attention */
     memset(bytes, 0, BUF_COUNT * sizeof(bytes[0]));
     bytes[BUF_IDS] = ((uint64_t)context + 1) * 4;
-    bytes[BUF_STEP] = sizeof(struct dgl_step);
+    bytes[BUF_STEP] = sizeof(struct dgl_step_table);
     bytes[BUF_STOPS] = (1 + MODEL_MAX_STOP_IDS) * 4;
     bytes[BUF_ARGS] = (plan->segment[SEG_DECODE].ops.count + 64) * 12;
     for (int32_t set = 0; set < ROPE_SETS; set++)

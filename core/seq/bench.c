@@ -85,7 +85,7 @@ static enum dgl_status time_decode(struct bench *b, int32_t tokens, double *tps)
     if (status == DGL_OK)
         status = session_write_args(s, b->decode);
     if (status == DGL_OK)
-        status = session_write_step(s, &step);
+        status = session_write_step(s, &step, ROW_SAMPLE);
     if (status == DGL_OK)
         status = gl_finish(dev->gl);
     dgl_device_get_counters(dev, &before);
@@ -125,7 +125,7 @@ static enum dgl_status profile(struct bench *b)
     if (run) {
         status = exec_run_set_tokens(run, rows);
         if (status == DGL_OK)
-            status = session_write_step(s, &step);
+            status = session_write_step(s, &step, 0);
         if (status == DGL_OK)
             status = profile_run(&profile, run, DGL_PHASE_PREFILL);
     }

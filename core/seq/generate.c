@@ -142,7 +142,7 @@ static enum dgl_status start_sampling(struct generation *g)
     if (st == DGL_OK)
         st = session_run(s, recipe_decode(kind, penalised, several), &g->decode);
     if (st == DGL_OK)
-        st = session_write_step(s, &step);
+        st = session_write_step(s, &step, ROW_SAMPLE);
     if (st == DGL_OK)
         st = exec_run_submit(g->sample, 1, NULL);
     return st;

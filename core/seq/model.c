@@ -124,7 +124,6 @@ static struct plan_params plan_params(const struct dgl_model *m, struct kernel_s
                                 .set = set,
                                 .desc = &m->file->desc,
                                 .weights = &m->weights,
-                                .context = m->info.context,
                                 .kv_type = kv_type};
 }
 
@@ -192,9 +191,7 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
     if (mem.context_fit < m->info.context) {
         dgl_warn(log, "context lowered from %d to %d tokens to fit the device", m->info.context,
                  mem.context_fit);
-        m->info.context = params.context = mem.context_fit;
-        engine_destroy(&m->engine);
-        status = engine_create(dev, &params, &m->engine);
+        m->info.context = mem.context_fit;
     }
 
     /* Upload. */

@@ -33,16 +33,9 @@ static enum dgl_status begin_scoring(struct dgl_session *s, int32_t *rows)
 static enum dgl_status score_pass(struct dgl_session *s, int32_t rows, float *logits)
 {
     struct dgl_device *dev = s->model->dev;
-    struct exec_run *score;
     if (session_is_cancelled(s))
         return dgl_fail(dev->log, DGL_ERR_CANCELLED, "scoring was cancelled");
-    enum dgl_status status = session_run(s, recipe_of(SEG_SCORE), &score);
-    if (status == DGL_OK)
-        status = session_pass(s, rows);
-    if (status == DGL_OK)
-        status = exec_run_set_tokens(score, rows);
-    if (status == DGL_OK)
-        status = exec_run_submit(score, 1, NULL);
+    enum dgl_status status = session_pass(s, rows, ROW_SCORE);
     if (status == DGL_OK)
         status = gl_buffer_read(dev->gl, s->model->workspace.range[BUF_ALL_LOGITS].buffer, 0,
                                 logits, (uint64_t)rows * (uint64_t)s->model->info.vocab * 4);

@@ -1,6 +1,7 @@
 /* One sequence: its memory, prefix reuse, and passes over up to `ubatch` tokens. */
 #include "core/seq/session.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,7 +59,9 @@ enum dgl_status session_init(struct dgl_session *s, const struct dgl_session_par
     if (status != DGL_OK)
         return status;
     s->ids = dgl_new_array(int32_t, (size_t)s->context + 1);
-    if (!s->ids)
+    s->steps = dgl_new(struct step_table);
+    s->rows = dgl_new_array(struct pass_row, (size_t)s->ubatch);
+    if (!s->ids || !s->steps || !s->rows)
         return dgl_fail_memory(dev->log, "session", (uint64_t)s->context * 4);
     status = workspace_acquire(&m->workspace, dev, plan, s->ubatch);
     if (status != DGL_OK)
@@ -77,10 +80,10 @@ enum dgl_status session_init(struct dgl_session *s, const struct dgl_session_par
         range->size = status == DGL_OK ? bytes[i] : 0;
         dev->held_bytes += range->size;
     }
-    /* The kernels' stride is the context that the model granted. */
     if (status == DGL_OK)
-        status = kv_cache_init(&s->kv, dev, (uint32_t)plan->desc->layers, m->info.context,
-                               plan_kv_layer_bytes(plan, m->info.context));
+        status = kv_cache_init(&s->kv, dev, (uint32_t)plan->desc->layers, s->context,
+                               plan_kv_layer_bytes(plan, s->context));
+    s->steps->range = s->memory.state[BUF_STEP];
     s->memory.weights = &m->buffers;
     s->memory.workspace = &m->workspace;
     s->memory.kv = &s->kv;
@@ -104,6 +107,8 @@ void session_destroy(struct dgl_session *s)
     if (s->has_workspace)
         workspace_release(ws, dev);
     free(s->ids);
+    free(s->steps);
+    free(s->rows);
     free(s);
 }
 
@@ -159,10 +164,15 @@ enum dgl_status session_expect(struct dgl_session *s, int32_t tokens)
     return write_rope(s, tokens);
 }
 
-enum dgl_status session_write_step(struct dgl_session *s, const struct dgl_step *step)
+enum dgl_status session_write_step(struct dgl_session *s, const struct dgl_step *step,
+                                   uint32_t flags)
 {
-    return gl_buffer_write(s->model->dev->gl, s->memory.state[BUF_STEP].buffer, 0, step,
-                           sizeof(*step));
+    for (uint32_t i = 0; i < step->tokens; i++)
+        s->rows[i] = (struct pass_row){
+            .pos = step->pos + i,
+            .flags = i + 1 == step->tokens ? flags : flags & ROW_SCORE,
+        };
+    return step_table_write(s->steps, s->model->dev, step, 1, s->rows, step->tokens);
 }
 
 enum dgl_status session_read_ids(struct dgl_session *s, int32_t pos, int32_t count, int32_t *ids)
@@ -197,47 +207,51 @@ int32_t session_readback_interval(const struct dgl_session *s)
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 
-enum dgl_status session_pass(struct dgl_session *s, int32_t tokens)
+enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t flags)
 {
     struct dgl_device *dev = s->model->dev;
-    struct exec_run *run;
+    struct exec_run *body, *head;
     struct dgl_step step = {
         .pos = (uint32_t)s->len, .tokens = (uint32_t)tokens, .context = (uint32_t)s->context};
-    enum dgl_status status = session_run(s, recipe_body(tokens), &run);
+    enum dgl_status status = session_run(s, recipe_body(tokens), &body);
     if (status == DGL_OK)
-        status = exec_run_set_tokens(run, tokens);
+        status = exec_run_set_tokens(body, tokens);
     if (status == DGL_OK)
         status = gl_buffer_write(dev->gl, s->memory.state[BUF_IDS].buffer, (uint64_t)s->len * 4,
                                  s->ids + s->len, (uint64_t)tokens * 4);
     if (status == DGL_OK)
-        status = session_write_step(s, &step);
+        status = session_write_step(s, &step, flags);
     if (status == DGL_OK)
-        status = exec_run_submit(run, 1, NULL);
-    if (status == DGL_OK) {
-        s->len += tokens;
-        dev->tokens += (uint64_t)tokens;
-        s->logits_valid = false;
-    }
+        status = exec_run_submit(body, 1, NULL);
+    if (status != DGL_OK)
+        return status;
+    s->len += tokens;
+    dev->tokens += (uint64_t)tokens;
+    s->logits_valid = false;
+    struct recipe recipe = pass_head(s->rows, (uint32_t)tokens);
+    if (recipe.segments == 0)
+        return DGL_OK;
+    status = session_run(s, recipe, &head);
+    if (status == DGL_OK && RECIPE_HAS(recipe, SEG_SCORE))
+        status = exec_run_set_tokens(head, tokens);
+    if (status == DGL_OK)
+        status = exec_run_submit(head, 1, NULL);
+    s->logits_valid = status == DGL_OK && RECIPE_HAS(recipe, SEG_HEAD);
     return status;
 }
 
 enum dgl_status session_eval(struct dgl_session *s, int32_t count)
 {
-    struct exec_run *head;
     enum dgl_status status = session_expect(s, count);
+    assert(s->len < count);
     while (s->len < count && status == DGL_OK) {
         if (session_is_cancelled(s))
             return DGL_ERR_CANCELLED;
-        int32_t left = count - s->len;
-        status = session_pass(s, left < s->ubatch ? left : s->ubatch);
+        int32_t left = count - s->len, tokens = left < s->ubatch ? left : s->ubatch;
+        status = session_pass(s, tokens, tokens == left ? ROW_LOGITS : 0);
         if (status == DGL_OK)
             gl_flush(s->model->dev->gl);
     }
-    if (status == DGL_OK)
-        status = session_run(s, recipe_of(SEG_HEAD), &head);
-    if (status == DGL_OK)
-        status = exec_run_submit(head, 1, NULL);
-    s->logits_valid = status == DGL_OK;
     return status;
 }
 

@@ -9,8 +9,8 @@
 #include <stdatomic.h>
 
 #include "core/seq/model.h"
+#include "core/seq/pass.h"
 #include "core/seq/sampling.h"
-#include "kernels/step.h"
 
 /* Advice about logits that are NaN or infinite: nothing checks a checkpoint's values. */
 #define ADVICE_NOT_NUMBERS                                                                         \
@@ -23,6 +23,8 @@ struct dgl_session {
     struct kv_cache kv;
     struct memory memory; /* .state is the session's own */
     struct exec_cache runs;
+    struct step_table *steps;                 /* of this one sequence */
+    struct pass_row *rows;                    /* [ubatch], of the pass at hand */
     uint32_t engine_serial, workspace_serial; /* of what the runs are bound to */
     bool has_workspace;
     int32_t *ids; /* [context + 1] */
@@ -59,13 +61,16 @@ enum dgl_status session_expect(struct dgl_session *s, int32_t tokens);
  * belongs to the last one. Stops between passes when cancelled (DGL_ERR_CANCELLED, not logged),
  * keeping what was evaluated. */
 enum dgl_status session_eval(struct dgl_session *s, int32_t count);
-/* One pass without a head, ids already in place; for scoring. */
-enum dgl_status session_pass(struct dgl_session *s, int32_t tokens);
+/* One pass over the next `tokens` of s->ids, with the logits that `flags` (enum row_flag) ask for. */
+enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t flags);
 /* Makes the session hold ids[0 .. count) with LOGITS of the last; *reused (may be NULL) of them
  * were there. */
 enum dgl_status session_sync(struct dgl_session *s, const int32_t *ids, size_t count,
                              size_t *reused);
-enum dgl_status session_write_step(struct dgl_session *s, const struct dgl_step *step);
+/* Writes the state of a pass over step->tokens rows from step->pos on; `flags` are those of the last
+ * row, ROW_SCORE of all. */
+enum dgl_status session_write_step(struct dgl_session *s, const struct dgl_step *step,
+                                   uint32_t flags);
 /* Brings count ids from position `pos` on; waits. */
 enum dgl_status session_read_ids(struct dgl_session *s, int32_t pos, int32_t count, int32_t *ids);
 /* Before the first of several steps of a run with SEG_EARLY_EXIT: its group counts, which a stop

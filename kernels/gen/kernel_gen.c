@@ -2,6 +2,7 @@
  * its libs, its body and main(). */
 #include "kernels/kernel_private.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "kernels/step.h"
@@ -51,18 +52,40 @@ static void put_params(const struct kernel *kernel, struct dgl_buf *out)
     dgl_buf_puts(out, "};\n");
 }
 
+/* The state of the sequence that row 0 belongs to has short names: all that decode and sampling need.
+ */
 static void put_step(const struct kernel *kernel, struct dgl_buf *out)
 {
     if (kernel->uses_step) {
-        dgl_buf_puts(out, "layout(std140, binding = 1) uniform Step {\n");
-#define X(glsl, c, name) dgl_buf_puts(out, "    " #glsl " step_" #name ";\n");
+        dgl_buf_puts(out, "struct Step {\n");
+#define X(glsl, c, name) dgl_buf_puts(out, "    " #glsl " " #name ";\n");
         DGL_STEP_FIELDS(X)
 #undef X
-        dgl_buf_puts(out, "};\n");
+        dgl_buf_printf(out,
+                       "};\n"
+                       "layout(std140, binding = 1) uniform Steps {\n"
+                       "    uint pass_rows;\n"
+                       "    uint pass_seqs;\n"
+                       "    uint pass_spare0;\n"
+                       "    uint pass_spare1;\n"
+                       "    Step step_table[%d];\n"
+                       "    uvec4 pass_row[%d];\n"
+                       "};\n"
+                       "uint row_seq(uint t) { return pass_row[t >> 2][t & 3u] & 0xffffu; }\n"
+                       "uint row_pos(uint t) { return step_table[row_seq(t)].pos + "
+                       "(pass_row[t >> 2][t & 3u] >> 16); }\n",
+                       DGL_STEP_SEQS, DGL_STEP_ROWS / 4);
+#define X(glsl, c, name)                                                                           \
+    dgl_buf_puts(out, "#define step_" #name " step_table[row_seq(0u)]." #name "\n");
+        DGL_STEP_FIELDS(X)
+#undef X
     }
     if (kernel->writes_step) {
-        unsigned index = 0;
-#define X(glsl, c, name) dgl_buf_printf(out, "#define STEP_" #name " %uu\n", index++);
+        unsigned index = offsetof(struct dgl_step_table, seq) / 4;
+        dgl_buf_printf(out, "uint step_base() { return (STEP[%zu] & 0xffffu) * %zuu; }\n",
+                       offsetof(struct dgl_step_table, row) / 4, sizeof(struct dgl_step) / 4);
+#define X(glsl, c, name)                                                                           \
+    dgl_buf_printf(out, "#define STEP_" #name " (step_base() + %uu)\n", index++);
         DGL_STEP_FIELDS(X)
 #undef X
     }

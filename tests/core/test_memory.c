@@ -129,6 +129,23 @@ static void test_estimate_is_what_is_allocated(void **state)
     assert_int_equal(gl_fail.live_buffers, 0);
 }
 
+/* The cache is as long as the session's context, whatever the model was loaded for. */
+static void test_cache_follows_the_session(void **state)
+{
+    (void)state;
+    struct tiny_engine e;
+    struct dgl_session *s = NULL;
+    tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir});
+    assert_int_equal(e.session->kv.bytes, 128 * KV_TOKEN);
+    int64_t before = gl_fail.live_bytes;
+    assert_int_equal(dgl_session_create(e.model, dgl_session_params(.context = 50), &s), DGL_OK);
+    assert_int_equal(s->kv.capacity, 50);
+    assert_int_equal(s->kv.bytes, 50 * KV_TOKEN);
+    assert_true(gl_fail.live_bytes - before < (int64_t)(128 * KV_TOKEN + 16384));
+    dgl_session_destroy(&s);
+    tiny_engine_close(&e);
+}
+
 static void test_available_shrinks(void **state)
 {
     (void)state;
@@ -435,6 +452,7 @@ int main(void)
         cmocka_unit_test_setup(test_chunk_counts, gl_fail_setup),
         cmocka_unit_test_setup(test_chunk_beyond_the_context_costs_nothing, gl_fail_setup),
         cmocka_unit_test_setup(test_estimate_is_what_is_allocated, gl_fail_setup),
+        cmocka_unit_test_setup(test_cache_follows_the_session, gl_fail_setup),
         cmocka_unit_test_setup(test_available_shrinks, gl_fail_setup),
         cmocka_unit_test_setup(test_unknown_memory_refuses_nothing, gl_fail_setup),
         cmocka_unit_test_setup(test_default_context_is_lowered, gl_fail_setup),

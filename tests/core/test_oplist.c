@@ -75,7 +75,7 @@ static void fake_init(struct fake *f, uint32_t embed_bands)
         f->layer[i].qkv.has_gain = f->layer[i].gate_up.has_gain = true;
     }
     f->p = (struct oplist_params){
-        .desc = &f->desc, .weights = &f->weights, .context = 128, .splits = 1};
+        .desc = &f->desc, .weights = &f->weights, .splits = 1};
 }
 
 static int setup(void **state)
@@ -286,7 +286,7 @@ static void test_attention(void **state)
             assert_int_equal(look_const(op, "HEADS"), 4);
             assert_int_equal(look_const(op, "KV_HEADS"), 2);
             assert_int_equal(look_const(op, "HEAD_DIM"), 16);
-            assert_int_equal(look_const(op, "CONTEXT"), 128);
+            assert_int_equal(look_const(op, "CONTEXT"), -1); /* no session has its own programs */
             assert_int_equal(look_ref(op, "KV").kind, REF_KV);
             assert_int_equal(look_ref(op, "KV").id, 1); /* of its layer */
         }

@@ -8,7 +8,7 @@
 
 /* The buffer of the cache and what an address is made of. Elsewhere only directives may name them:
  * BIND KV and CONST CONTEXT. */
-static const char *const words[] = {"KV", "CONTEXT", "KV_CAPACITY", "KV_ROW", "KV_VEC"};
+static const char *const words[] = {"KV", "kv_first", "KV_ROW", "KV_VEC"};
 
 /* Skips comments, but not LET, GROUPS and other directives that hold expressions. */
 static const char *skip_comment(const char *p)
@@ -70,11 +70,10 @@ static void addresses_are_found(void **state)
         const char *text, *found;
     } cases[] = {
         {"x = KV[i];", "KV[i];"},
-        {"uint i = pos * uint(CONTEXT);", "CONTEXT);"},
-        {"//! LET STRIDE = CONTEXT * 4\n", "CONTEXT * 4\n"},
+        {"uint i = step_table[seq].kv_first + pos;", "kv_first + pos;"},
+        {"//! LET STRIDE = KV_ROW * 4\n", "KV_ROW * 4\n"},
         {"/* KV */ kv_keys(0u, h) + KV_ROW", "KV_ROW"},
-        {"// KV[i]\n//! BIND read uint KV\n//! CONST HEADS CONTEXT\nKV_HEADS; KV_f16; kv_row;",
-         NULL},
+        {"// KV[i]\n//! BIND read uint KV\n//! CONST HEADS\nKV_HEADS; KV_f16; kv_row;", NULL},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         const char *found = find_address(cases[i].text);

@@ -194,11 +194,15 @@ static const struct piece_case pieces[] = {
      0},
     {"no parameters", "advance", NULL, NULL, "Params", 1},
     {"step state for reading", "matmul", "f16", "add",
-     "layout(std140, binding = 1) uniform Step {\n    uint step_pos;\n    uint step_tokens;\n", 0},
-    {"step state's floats", "matmul", "f16", "add", "    float step_inv_temp;\n", 0},
+     "struct Step {\n    uint pos;\n    uint tokens;\n", 0},
+    {"step state's floats", "matmul", "f16", "add", "    float inv_temp;\n", 0},
+    {"step table", "matmul", "f16", "add",
+     "layout(std140, binding = 1) uniform Steps {\n    uint pass_rows;\n", 0},
+    {"state of the first row's sequence", "matmul", "f16", "add",
+     "#define step_pos step_table[row_seq(0u)].pos\n", 0},
     {"no step state", "sums", NULL, NULL, "Step", 1},
     {"step state for writing", "advance", NULL, NULL,
-     "#define STEP_pos 0u\n#define STEP_tokens 1u\n", 0},
+     "#define STEP_pos (step_base() + 4u)\n#define STEP_tokens (step_base() + 5u)\n", 0},
     {"step state for writing is no block", "advance", NULL, NULL, "uniform", 1},
     {"lib of the word", "matmul", "f16", "add",
      "#line 10001\nfloat weight_at(uint row, uint k)\n{\n    return unpackHalf2x16", 0},
@@ -250,8 +254,8 @@ static void step_indices_are_those_of_the_structure(void **state)
     (void)state;
     char *text = generate("advance", NULL, NULL), line[64];
 #define X(glsl, c, field)                                                                          \
-    snprintf(line, sizeof(line), "#define STEP_" #field " %zuu\n",                                 \
-             offsetof(struct dgl_step, field) / 4);                                                \
+    snprintf(line, sizeof(line), "#define STEP_" #field " (step_base() + %zuu)\n",                 \
+             offsetof(struct dgl_step_table, seq[0].field) / 4);                                   \
     assert_contains(text, line);
     DGL_STEP_FIELDS(X)
 #undef X

@@ -147,20 +147,26 @@ static void run_op(struct pair *p, const char *op, enum sample_kind kind, int le
         uint32_t *cand = checked(dgl_new_array(uint32_t, p->cand_words));
         float *logits = checked(dgl_new_array(float, p->ref.vocab));
         uint32_t ids[CONTEXT + 1];
-        struct dgl_step step;
+        struct dgl_step_table steps, after;
         char why[BENCH_WHY];
         bool last = !kernel_bench_name(bench, op, i + 1);
+        bench_steps(&p->step, &steps);
+        after = steps;
         bench_attr(&c, "kind", word[kind]);
         bench_const(&c, "VOCAB", p->ref.vocab);
         bench_const(&c, "LEVEL", level);
         bench_inout(&c, "LOGITS", p->logits, last ? p->logits : logits, p->ref.vocab);
         bench_inout(&c, "CAND", p->cand, last ? p->cand : cand, p->cand_words);
         bench_inout(&c, "IDS", p->ids, last ? p->ids : ids, CONTEXT + 1);
-        bench_inout(&c, "STEP", &p->step, last ? &p->step : &step, sizeof(step) / 4);
+        bench_inout(&c, "STEP", &steps, &after, sizeof(steps) / 4);
         bench_in(&c, "STOPS", p->stops, STOP_WORDS);
         if (kernel_bench_run(bench, name, &c, why) != BENCH_RAN)
             fail_msg("%s: %s", name, why);
         note_kernel(name);
+        if (last)
+            p->step = after.seq[BENCH_SEQ];
+        steps.seq[BENCH_SEQ] = after.seq[BENCH_SEQ];
+        assert_memory_equal(&after, &steps, sizeof(after)); /* other sequences stay */
         free(cand);
         free(logits);
     }

@@ -88,7 +88,9 @@ void attn_problem_finish(struct attn_problem *p)
 
 void attn_describe(const struct attn_problem *p, const char *op, struct bench_case *c)
 {
-    *c = (struct bench_case){.request.op = op, .step = {.pos = p->s.pos, .tokens = p->tokens}};
+    *c = (struct bench_case){
+        .request.op = op,
+        .step = {.pos = p->s.pos, .tokens = p->tokens, .context = p->ref.context}};
     bench_attr(c, "kv", p->ref.kv_f16 ? "f16" : "f32");
     bench_const(c, "HEADS", p->s.heads);
     bench_const(c, "KV_HEADS", p->s.kv_heads);
@@ -96,7 +98,6 @@ void attn_describe(const struct attn_problem *p, const char *op, struct bench_ca
     bench_const(c, "ROPE_DIMS", p->s.rope_dims);
     bench_const(c, "QKV_STRIDE", p->qkv_stride);
     bench_const(c, "O_STRIDE", p->o_stride);
-    bench_const(c, "CONTEXT", p->ref.context);
     bench_const(c, "SPLITS", p->s.splits);
     bench_float(c, "scale", p->ref.scale);
     bench_const(c, "WINDOW", p->ref.window);

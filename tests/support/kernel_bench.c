@@ -318,6 +318,7 @@ struct run {
     struct bench_case *c;
     struct kernel_choice choice;
     struct gl_dispatch dispatch;
+    struct dgl_step_table steps;
     const struct bench_bind
         *bound[KERNEL_MAX_BINDS]; /* by SSBO binding; NULL = the case has none */
     char *why;
@@ -354,9 +355,20 @@ static bool bind_storage(struct run *r)
     return true;
 }
 
+void bench_steps(const struct dgl_step *step, struct dgl_step_table *out)
+{
+    memset(out, 0xEE, sizeof(*out)); /* other sequences and rows mean nothing */
+    out->rows = step->tokens;
+    out->seqs = BENCH_SEQ + 1;
+    out->seq[BENCH_SEQ] = *step;
+    for (uint32_t i = 0; i < step->tokens || i == 0; i++)
+        out->row[i] = DGL_STEP_ROW(BENCH_SEQ, i);
+}
+
 static bool bind_uniforms(struct run *r)
 {
     const struct kernel *kernel = r->choice.kernel;
+    bench_steps(&r->c->step, &r->steps);
     uint32_t words[(KERNEL_MAX_PARAMS + 3) / 4 * 4] = {0};
     for (uint32_t i = 0; i < kernel->num_params; i++) {
         const struct bench_param *given = NULL;
@@ -371,7 +383,7 @@ static bool bind_uniforms(struct run *r)
     }
     r->dispatch.num_uniform = GL_MAX_UNIFORM;
     return uniform(r->b, words, sizeof(words), &r->dispatch.uniform[0]) &&
-           uniform(r->b, &r->c->step, sizeof(r->c->step), &r->dispatch.uniform[1]);
+           uniform(r->b, &r->steps, sizeof(r->steps), &r->dispatch.uniform[1]);
 }
 
 static int by_value(const void *a, const void *b)

@@ -46,13 +46,18 @@ struct bench_param {
 
 #define BENCH_MAX_PARAMS 12
 
+/* The sequence that all rows of a case are of: not the first, which kernels might take unasked. */
+#define BENCH_SEQ 3
+/* The step table of a case with that state. */
+void bench_steps(const struct dgl_step *step, struct dgl_step_table *out);
+
 struct bench_case {
     struct kernel_request request;
     struct bench_bind binds[KERNEL_MAX_BINDS];
     uint32_t num_binds;
     struct bench_param params[BENCH_MAX_PARAMS];
     uint32_t num_params;
-    struct dgl_step step; /* T of GROUPS is step.tokens */
+    struct dgl_step step; /* of the only sequence; T of GROUPS is step.tokens */
     uint32_t band;        /* BAND of GROUPS */
     uint32_t repeats; /* further dispatches, timed; the contents of buffers are then those after the
                          last */

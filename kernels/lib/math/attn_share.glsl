@@ -19,8 +19,8 @@ attn_share attn_share_of(uint group)
     const uint BLOCKS = (GQA_GROUP + uint(HEADS_BLOCK) - 1u) / uint(HEADS_BLOCK);
     attn_share a;
     uint block = group / uint(SPLITS);
-    a.seq = 0u;
-    a.pos = step_pos;
+    a.seq = row_seq(0u);
+    a.pos = row_pos(0u);
     a.split = group % uint(SPLITS);
     a.inside = block < uint(KV_HEADS) * BLOCKS;
     a.kv_head = min(block / BLOCKS, uint(KV_HEADS - 1));

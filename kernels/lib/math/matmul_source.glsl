@@ -6,7 +6,7 @@
 vec4 source(uint i, inout float squares)
 {
 #if X_LAST
-    vec4 x = X[(step_tokens - 1u) * uint(X_STRIDE / 4) + i];
+    vec4 x = X[(pass_rows - 1u) * uint(X_STRIDE / 4) + i];
 #else
     vec4 x = X[i];
 #endif

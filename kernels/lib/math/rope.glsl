@@ -1,7 +1,7 @@
 // Rotary position embedding: number i < ROPE_DIMS / 2 of a head is rotated together with number
 // i + ROPE_DIMS / 2.
 //
-// `vec4 ROPE[]` is (cos, sin)[256 + ceil(CONTEXT / 256)][ROPE_DIMS / 2]: of lo * f for lo in
+// `vec4 ROPE[]` is (cos, sin)[256 + ceil(context / 256)][ROPE_DIMS / 2]: of lo * f for lo in
 // 0 .. 255, then of 256 * hi * f. The rotation by a position is the product of its two rows. Needs
 // the parameter rope_scale.
 //

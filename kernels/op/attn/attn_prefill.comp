@@ -17,7 +17,7 @@
 //! BIND read float S
 //! PARAM float scale
 //! PARAM float softcap
-//! CONST HEADS KV_HEADS HEAD_DIM QKV_STRIDE O_STRIDE CONTEXT
+//! CONST HEADS KV_HEADS HEAD_DIM QKV_STRIDE O_STRIDE
 //! CONST WINDOW = 0
 //! CONST SOFTCAP = 0
 //! TUNE QUERIES = HEAD_DIM > 256 ? 4 : HEAD_DIM > 128 ? 8 : 16 in 4 8 16
@@ -70,15 +70,16 @@ void body(uvec3 group)
     uint tid = gl_LocalInvocationID.x;
     uint head = group.x % uint(HEADS);
     uint t0 = group.x / uint(HEADS) * uint(QUERIES);
-    uint live = t0 < step_tokens ? min(uint(QUERIES), step_tokens - t0) : 0u;
-    uint seq = 0u, pos = step_pos + t0; // of the first query
+    uint live = t0 < pass_rows ? min(uint(QUERIES), pass_rows - t0) : 0u;
+    uint first = min(t0, pass_rows - 1u); // query
+    uint seq = row_seq(first), pos = row_pos(first);
     uint end = live > 0u ? pos + live : 0u;
     uint kv_head = head / uint(HEADS / KV_HEADS);
     kv_rows keys = kv_keys(seq, kv_head), values = kv_values(seq, kv_head);
     float factor = query_scale();
 
     for (uint n = tid; n < uint(QUERIES * VEC4S); n += uint(WG_SIZE)) {
-        uint t = min(t0 + n / uint(VEC4S), step_tokens - 1u);
+        uint t = min(t0 + n / uint(VEC4S), pass_rows - 1u);
         uint from = t * uint(QKV_STRIDE / 4) + head * uint(VEC4S) + n % uint(VEC4S);
         query[n] = QKV[from] * factor;
     }

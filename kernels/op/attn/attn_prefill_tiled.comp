@@ -20,7 +20,7 @@
 //! BIND read float S
 //! PARAM float scale
 //! PARAM float softcap
-//! CONST HEADS KV_HEADS HEAD_DIM QKV_STRIDE O_STRIDE CONTEXT
+//! CONST HEADS KV_HEADS HEAD_DIM QKV_STRIDE O_STRIDE
 //! CONST WINDOW = 0
 //! CONST SOFTCAP = 0
 //! TUNE BIG = SHARED_BYTES >= 40960 in 0 1
@@ -74,18 +74,18 @@ void body(uvec3 group)
     uint tid = gl_LocalInvocationID.x;
     uint x = tid % 8u, y = tid / 8u;
     uint head0 = group.x % BLOCKS * uint(HEADS_BLOCK);
-    uint tiles = (step_tokens + TOKENS - 1u) / TOKENS;
+    uint tiles = (pass_rows + TOKENS - 1u) / TOKENS;
     bool inside = group.x / BLOCKS < tiles;
     uint t0 = inside ? (tiles - 1u - group.x / BLOCKS) * TOKENS : 0u;
-    uint seq = 0u, pos = step_pos + t0; // of the first token
-    uint end = inside ? step_pos + min(t0 + TOKENS, step_tokens) : 0u;
+    uint seq = row_seq(t0), pos = row_pos(t0); // of the first token
+    uint end = inside ? pos + min(TOKENS, pass_rows - t0) : 0u;
     uint kv_head = head0 / uint(HEADS / KV_HEADS);
     kv_rows keys = kv_keys(seq, kv_head), values = kv_values(seq, kv_head);
     float factor = query_scale();
 
     for (uint n = tid; n < uint(ROWS * VEC4S); n += uint(WG_SIZE)) {
         uint row = n / uint(VEC4S), i = n % uint(VEC4S);
-        uint t = min(t0 + row / uint(HEADS_BLOCK), step_tokens - 1u);
+        uint t = min(t0 + row / uint(HEADS_BLOCK), pass_rows - 1u);
         uint head = head0 + row % uint(HEADS_BLOCK);
         uint from = t * uint(QKV_STRIDE / 4) + head * uint(VEC4S) + i;
         query[row * uint(TILE_STRIDE) + i] = QKV[from] * factor;
@@ -174,7 +174,7 @@ void body(uvec3 group)
         for (int i = 0; i < OWN_VEC4S; i++) {
             uint column = x + uint(8 * i);
             uint to = t * uint(O_STRIDE / 4) + head * uint(VEC4S) + column;
-            if (inside && t < step_tokens && column < uint(VEC4S))
+            if (inside && t < pass_rows && column < uint(VEC4S))
                 O[to] = o[r * OWN_VEC4S + i] / sum;
         }
     }

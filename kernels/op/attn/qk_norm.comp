@@ -38,8 +38,8 @@ void body(uvec3 group)
     uint first = unit * uint(VEC4S), count = uint(VEC4S);
     uint g = unit < uint(HEADS) ? 0u : uint(VEC4S);
 #endif
-    bool inside = t < step_tokens;
-    uint at = min(t, step_tokens - 1u) * uint(QKV_STRIDE / 4) + first;
+    bool inside = t < pass_rows;
+    uint at = min(t, pass_rows - 1u) * uint(QKV_STRIDE / 4) + first;
     float sum = 0.0;
     for (uint i = thread; inside && i < count; i += uint(UNIT_THREADS))
         sum += dot(QKV[at + i], QKV[at + i]);

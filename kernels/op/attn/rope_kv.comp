@@ -12,7 +12,7 @@
 //! BIND write uint KV
 //! BIND read vec4 ROPE
 //! PARAM float rope_scale
-//! CONST HEADS KV_HEADS HEAD_DIM ROPE_DIMS QKV_STRIDE CONTEXT
+//! CONST HEADS KV_HEADS HEAD_DIM ROPE_DIMS QKV_STRIDE
 //! TUNE WG_SIZE = 64 in 32 64 128
 //! LET HEAD_ITEMS = HEAD_DIM / 4
 //! LET ROW_ITEMS = (HEADS + 2 * KV_HEADS) * HEAD_ITEMS
@@ -37,10 +37,10 @@ void body(uvec3 group)
     rope_item item = rope_item_at(i);
     bool rotates = item.paired && head < uint(HEADS + KV_HEADS);
     bool cached = head >= uint(HEADS);
-    if (t >= step_tokens || !(rotates || cached))
+    if (t >= pass_rows || !(rotates || cached))
         return;
 
-    uint seq = 0u, pos = step_pos + t;
+    uint seq = row_seq(t), pos = row_pos(t);
     uint first = t * uint(QKV_STRIDE) + head * uint(HEAD_DIM);
     vec4 x = rope_item_load(first, item);
     if (rotates)

@@ -21,7 +21,7 @@
 //! BIND read float S
 //! PARAM float scale
 //! PARAM float softcap
-//! CONST HEADS KV_HEADS HEAD_DIM QKV_STRIDE O_STRIDE CONTEXT
+//! CONST HEADS KV_HEADS HEAD_DIM QKV_STRIDE O_STRIDE
 //! CONST WINDOW = 0
 //! CONST SOFTCAP = 0
 //! TUNE ROOM = !SOFTWARE || HEAD_DIM > 128 ? 1 : HEAD_DIM > 64 ? 2 : 4 in 1 2 4
@@ -49,22 +49,23 @@
 void body(uvec3 group)
 {
     const uint SPAN = uint(WG_SIZE * TOKENS);
-    uint tiles = (step_tokens + SPAN - 1u) / SPAN;
+    uint tiles = (pass_rows + SPAN - 1u) / SPAN;
     if (group.x >= tiles)
         return;
     uint tile = (group.x & 1u) == 0u ? group.x / 2u : tiles - 1u - group.x / 2u;
-    uint seq = 0u, pos = step_pos + tile * SPAN; // of the group's first token
-    uint end = step_pos + min((tile + 1u) * SPAN, step_tokens);
+    uint t0 = tile * SPAN;
+    uint seq = row_seq(t0), pos = row_pos(t0); // of the group's first token
+    uint end = pos + min(SPAN, pass_rows - t0);
     uint head0 = group.y * uint(HEADS_BLOCK);
     uint kv_head = head0 / uint(HEADS / KV_HEADS);
 
-    uint row_pos[ROWS];
+    uint query_pos[ROWS];
     float factor = query_scale();
     for (int r = 0; r < ROWS; r++) {
         uint t = tile * SPAN + uint(r / HEADS_BLOCK) * uint(WG_SIZE) + gl_LocalInvocationID.x;
         uint head = head0 + uint(r % HEADS_BLOCK);
-        t = min(t, step_tokens - 1u);
-        row_pos[r] = step_pos + t;
+        t = min(t, pass_rows - 1u);
+        query_pos[r] = row_pos(t);
         uint from = (t * uint(QKV_STRIDE) + head * uint(HEAD_DIM)) / 4u;
         for (int i = 0; i < VEC4S; i++) {
             q[r * VEC4S + i] = QKV[from + uint(i)] * factor;
@@ -80,7 +81,7 @@ void body(uvec3 group)
         for (int r = 0; r < ROWS; r++) {
             // A row that has seen no key yet takes NO_SCORE for scores and forgets them all with
             // its first true one, which exceeds them by far more than 8.
-            bool seen = j <= row_pos[r] && j >= first_key(row_pos[r]);
+            bool seen = j <= query_pos[r] && j >= first_key(query_pos[r]);
             s[r] = seen ? score_of(s[r]) : NO_SCORE;
         }
         add_value(kv_row(values, j), s);
@@ -90,7 +91,7 @@ void body(uvec3 group)
         uint t = tile * SPAN + uint(r / HEADS_BLOCK) * uint(WG_SIZE) + gl_LocalInvocationID.x;
         uint head = head0 + uint(r % HEADS_BLOCK);
         uint to = (t * uint(O_STRIDE) + head * uint(HEAD_DIM)) / 4u;
-        if (t < step_tokens)
+        if (t < pass_rows)
             for (int i = 0; i < VEC4S; i++)
                 O[to + uint(i)] = o[r * VEC4S + i] / row_sum[r];
     }

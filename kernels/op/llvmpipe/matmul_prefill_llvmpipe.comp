@@ -49,7 +49,7 @@ uint token1; // first token of the tile
 
 uint gemm_token(uint t)
 {
-    return min(token1 + t, step_tokens - 1u) * uint(X_STRIDE / 4);
+    return min(token1 + t, pass_rows - 1u) * uint(X_STRIDE / 4);
 }
 
 void body(uvec3 group)
@@ -65,7 +65,7 @@ void body(uvec3 group)
     gemm_stage(tid);
     memoryBarrierShared(); barrier();
     ROW_BLOCKS
-    uint count = min(max(step_tokens, token1) - token1, uint(TOKENS));
+    uint count = min(max(pass_rows, token1) - token1, uint(TOKENS));
 #if POST_glu
     gemm_exchange(tid, acc);
     uint i = row1 / 2u + tid;

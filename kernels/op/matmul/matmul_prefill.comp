@@ -56,7 +56,7 @@ uint gemm_row(uint r)
 
 uint gemm_token(uint t)
 {
-    return min(token1 + t, step_tokens - 1u) * uint(X_STRIDE / 4);
+    return min(token1 + t, pass_rows - 1u) * uint(X_STRIDE / 4);
 }
 
 void body(uvec3 group)
@@ -70,7 +70,7 @@ void body(uvec3 group)
     gemm_tile(tid);
     for (int t = 0; t < THREAD_TOKENS; t++) {
         uint token = token1 + thread_t * uint(THREAD_TOKENS) + uint(t), y = token * uint(Y_STRIDE);
-        if (token >= step_tokens)
+        if (token >= pass_rows)
             continue;
 #if POST_glu
         for (int i = 0; i < THREAD_ROWS; i += 2) {

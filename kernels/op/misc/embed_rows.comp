@@ -25,9 +25,9 @@
 void body(uvec3 group)
 {
     uint i = group.x * uint(LOCAL_X) + gl_LocalInvocationID.x, t = group.y;
-    if (i >= uint(H) || t >= step_tokens)
+    if (i >= uint(H) || t >= pass_rows)
         return;
-    uint id = IDS[step_pos + t] - row0; // wraps below the band, and is then not below `rows`
+    uint id = IDS[row_pos(t)] - row0; // wraps below the band, and is then not below `rows`
     if (id < rows)
         X[t * uint(X_STRIDE) + i] = scale * weight_at(id * uint(W_STRIDE), i);
 }

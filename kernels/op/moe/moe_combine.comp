@@ -21,7 +21,7 @@
 void body(uvec3 group)
 {
     uint i = group.x * uint(WG_SIZE) + gl_LocalInvocationID.x, t = group.y;
-    if (i < uint(H / 4) && t < step_tokens) {
+    if (i < uint(H / 4) && t < pass_rows) {
         vec4 sum = vec4(0.0);
         for (uint p = t * uint(TOP_K); p < (t + 1u) * uint(TOP_K); p++)
             sum += uintBitsToFloat(ROUTE[p].y) * Y[p * uint(Y_STRIDE / 4) + i];

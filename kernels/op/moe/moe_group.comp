@@ -21,7 +21,7 @@
 void body(uvec3 group)
 {
     uint tid = gl_LocalInvocationID.x, e = min(group.x, uint(E - 1));
-    uint pairs = step_tokens * uint(TOP_K), run = (pairs + uint(WG_SIZE) - 1u) / uint(WG_SIZE);
+    uint pairs = pass_rows * uint(TOP_K), run = (pairs + uint(WG_SIZE) - 1u) / uint(WG_SIZE);
     uint first = min(tid * run, pairs), end = min(first + run, pairs);
     uint below = 0u, own = 0u;
     for (uint p = first; p < end; p++) {

@@ -48,7 +48,7 @@ uint rank_of(uint e)
 
 void body(uvec3 group)
 {
-    uint tid = gl_LocalInvocationID.x, t = min(group.x, step_tokens - 1u);
+    uint tid = gl_LocalInvocationID.x, t = min(group.x, pass_rows - 1u);
     for (uint e = tid; e < uint(E); e += uint(WG_SIZE))
         keys[e] = key_of(LOGITS[t * uint(L_STRIDE) + e]);
     memoryBarrierShared(); barrier();

@@ -32,7 +32,7 @@
 
 void body(uvec3 group)
 {
-    uint tid = gl_LocalInvocationID.x, t = min(group.x, step_tokens - 1u);
+    uint tid = gl_LocalInvocationID.x, t = min(group.x, pass_rows - 1u);
     uint x0 = t * uint(X_STRIDE / 4), y0 = t * uint(Y_STRIDE / 4);
     float sum = 0.0;
     for (uint i = tid; i < uint(H / 4); i += uint(LOCAL_X)) {

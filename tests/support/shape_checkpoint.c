@@ -1,5 +1,4 @@
-/* Writing random checkpoints of full size, a piece at a time. Names and shapes are those that the
- * loader demands; that these are the published ones is what the families' fixtures show. */
+/* Writing random checkpoints of full size, a piece at a time. */
 #include "tests/support/shape_checkpoint.h"
 
 #include <inttypes.h>
@@ -9,8 +8,8 @@
 
 #include "core/base/file.h"
 #include "core/base/mem.h"
-#include "loader/desc/bind_rules.h"
 #include "loader/quant/quant.h"
+#include "tests/support/shape_tensors.h"
 #include "tests/support/test.h"
 
 enum {
@@ -18,76 +17,28 @@ enum {
     CODES = 1 << 16  /* different values of a tensor */
 };
 
-struct shape_tensor {
-    char name[96];
-    uint32_t rank;
-    uint64_t shape[2], count; /* count: values */
-    double deviation, middle;
-};
-
-struct shape_tensors {
-    struct shape_tensor *items;
-    size_t count, cap;
-    const struct model_desc *desc;
-    uint64_t dims[DIM_COUNT];
-};
-
-/* ---- which tensors --------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static bool has(const char *name, const char *part)
 {
     return strstr(name, part) != NULL;
 }
 
-/* So that activations stay near 1 whatever the sizes, and every tensor matters to the logits. */
-static void choose_values(const struct model_desc *d, struct shape_tensor *t)
+/* Even values from middle - sqrt(3) deviations to middle + sqrt(3) deviations, so that activations
+ * keep near 1 whatever the sizes, and every tensor matters to the logits. */
+static void fill_codes(const struct model_desc *d, const struct shape_tensor *t,
+                       uint16_t codes[CODES])
 {
+    double deviation = 0.5, middle = has(t->name, "norm") && !d->norm_plus_one ? 1.0 : 0.0;
     if (has(t->name, "embed_tokens") || has(t->name, "lm_head"))
-        t->deviation = 0.02;
+        deviation = 0.02;
     else if (t->rank == 2)
-        t->deviation = 1.0 / sqrt((double)t->shape[1]);
+        deviation = 1.0 / sqrt((double)t->shape[1]);
     else if (has(t->name, "norm"))
-        t->deviation = 0.2;
-    else
-        t->deviation = 0.5;
-    t->middle = has(t->name, "norm") && !d->norm_plus_one ? 1.0 : 0.0;
-}
-
-static enum dgl_status add_tensor(const struct dgl_log *log, struct shape_tensors *list,
-                                  const struct bind_rule *rule, int32_t layer)
-{
-    if (!dgl_grow((void **)&list->items, &list->cap, list->count + 1, sizeof(*list->items)))
-        return dgl_fail_memory(log, "list of tensors", list->count * sizeof(*list->items));
-    struct shape_tensor *t = &list->items[list->count++];
-    *t = (struct shape_tensor){.rank = bind_rule_rank(rule), .count = 1};
-    if (layer < 0)
-        snprintf(t->name, sizeof(t->name), "%s", rule->name);
-    else
-        snprintf(t->name, sizeof(t->name), "model.layers.%d.%s", (int)layer, rule->name);
-    for (uint32_t i = 0; i < t->rank; i++) {
-        t->shape[i] = list->dims[rule->dims[i]];
-        t->count *= t->shape[i];
-    }
-    choose_values(list->desc, t);
-    return DGL_OK;
-}
-
-static enum dgl_status list_tensors(const struct dgl_log *log, struct shape_tensors *list)
-{
-    const struct model_desc *d = list->desc;
-    enum dgl_status st = DGL_OK;
-    if (d->moe.experts > 0)
-        return dgl_fail(log, DGL_ERR_UNSUPPORTED, "a %s model has experts; wanted a dense one",
-                        d->family);
-    bind_dims_fill(d, list->dims);
-    for (size_t i = 0; i < bind_num_model_rules && st == DGL_OK; i++)
-        if (!d->tied_head || bind_model_rules[i].slot != offsetof(struct model_desc, head))
-            st = add_tensor(log, list, &bind_model_rules[i], -1);
-    for (int32_t layer = 0; layer < d->layers; layer++)
-        for (size_t i = 0; i < bind_num_layer_rules && st == DGL_OK; i++)
-            if (!bind_layer_rules[i].optional && bind_rule_holds(&bind_layer_rules[i], d, layer))
-                st = add_tensor(log, list, &bind_layer_rules[i], layer);
-    return st;
+        deviation = 0.2;
+    double step = deviation * sqrt(12.0) / CODES;
+    for (int i = 0; i < CODES; i++)
+        codes[i] = dgl_f32_to_bf16((float)(middle + step * (i - CODES / 2 + 0.5)));
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -117,19 +68,10 @@ static void append_header(const struct shape_tensors *list, struct dgl_buf *out)
     dgl_buf_finish(&header);
 }
 
-/* Even values from middle - sqrt(3) deviations to middle + sqrt(3) deviations. */
-static void fill_codes(const struct shape_tensor *t, uint16_t codes[CODES])
-{
-    double step = t->deviation * sqrt(12.0) / CODES;
-    for (int i = 0; i < CODES; i++)
-        codes[i] = dgl_f32_to_bf16((float)(t->middle + step * (i - CODES / 2 + 0.5)));
-}
-
 /* `codes` and `piece` are the caller's room: [CODES], [PIECE]. */
-static bool write_values(FILE *file, const struct shape_tensor *t, uint64_t seed, uint16_t *codes,
-                         uint16_t *piece)
+static bool write_values(FILE *file, const struct shape_tensor *t, uint64_t seed,
+                         const uint16_t *codes, uint16_t *piece)
 {
-    fill_codes(t, codes);
     for (uint64_t left = t->count; left > 0;) {
         size_t n = left < PIECE ? (size_t)left : PIECE;
         for (size_t i = 0; i < n; i += 4) {
@@ -144,8 +86,9 @@ static bool write_values(FILE *file, const struct shape_tensor *t, uint64_t seed
     return true;
 }
 
-static enum dgl_status write_tensors(const struct dgl_log *log, const struct shape_tensors *list,
-                                     const char *path, uint64_t *parameters)
+static enum dgl_status write_tensors(const struct dgl_log *log, const struct model_desc *desc,
+                                     const struct shape_tensors *list, const char *path,
+                                     uint64_t *parameters)
 {
     struct dgl_buf header = {0};
     uint16_t *codes = dgl_new_array(uint16_t, CODES), *piece = dgl_new_array(uint16_t, PIECE);
@@ -154,6 +97,7 @@ static enum dgl_status write_tensors(const struct dgl_log *log, const struct sha
     bool ok = file && codes && piece && !header.failed &&
               fwrite(header.p, 1, header.len, file) == header.len;
     for (size_t i = 0; i < list->count && ok; i++) {
+        fill_codes(desc, &list->items[i], codes);
         ok = write_values(file, &list->items[i], i * 1000003 + 1, codes, piece);
         *parameters += list->items[i].count;
     }
@@ -167,22 +111,6 @@ static enum dgl_status write_tensors(const struct dgl_log *log, const struct sha
 }
 
 /* ---- the folder ------------------------------------------------------------------------------ */
-
-static enum dgl_status read_desc(const struct dgl_log *log, const char *path,
-                                 struct model_desc *out)
-{
-    struct dgl_json_doc *doc = NULL;
-    struct model_skipped skipped = {0};
-    enum dgl_status st = dgl_json_load(log, path, 1 << 20, &doc);
-    if (st == DGL_OK) {
-        const struct fields fields = {.name = path, .base = dgl_json_root(doc)};
-        st = model_desc_init(
-            log, &(struct model_desc_input){.config = &fields, .config_only = true}, out, &skipped);
-    }
-    dgl_json_destroy(&doc);
-    model_skipped_finish(&skipped);
-    return st;
-}
 
 static enum dgl_status copy_config(const struct dgl_log *log, const char *from, const char *to)
 {
@@ -205,20 +133,23 @@ enum dgl_status shape_checkpoint_write(const struct dgl_log *log, const char *co
                                        const char *dir, uint64_t *parameters)
 {
     struct model_desc desc = {0};
-    struct shape_tensors list = {.desc = &desc};
+    struct shape_tensors list = {0};
     char *config_path = dgl_path_join(dir, "config.json");
     char *weights_path = dgl_path_join(dir, "model.safetensors");
     *parameters = 0;
     enum dgl_status st =
         config_path && weights_path ? DGL_OK : dgl_fail_memory(log, "path", strlen(dir));
     if (st == DGL_OK)
-        st = read_desc(log, config, &desc);
+        st = shape_desc_read(log, config, &desc);
+    if (st == DGL_OK && desc.moe.experts > 0)
+        st = dgl_fail(log, DGL_ERR_UNSUPPORTED, "a %s model has experts; wanted a dense one",
+                      desc.family);
     if (st == DGL_OK)
-        st = list_tensors(log, &list);
+        st = shape_tensors_list(log, &desc, &list);
     if (st == DGL_OK)
         st = copy_config(log, config, config_path);
     if (st == DGL_OK)
-        st = write_tensors(log, &list, weights_path, parameters);
+        st = write_tensors(log, &desc, &list, weights_path, parameters);
     model_desc_finish(&desc);
     free(list.items);
     free(config_path);

@@ -1,0 +1,467 @@
+/* Every published shape of docs/models.md planned on devices that exist in numbers only: which
+ * operations, which kernels and why, which bytes and where. */
+#include <stdlib.h>
+
+#include "core/base/file.h"
+#include "core/base/mem.h"
+#include "tests/support/kernel_sets.h"
+#include "tests/support/planned.h"
+#include "tests/support/test.h"
+
+#define TABLE_CONTEXT 4096 /* tokens of the cache column */
+
+static struct kernel_set *builtin;
+static char *models_md;
+static double plan_seconds;
+static int plan_count;
+
+/* ---- expectations ---------------------------------------------------------------------------- */
+
+/* Labels of one layer; decode's "attn_decode" brings "attn_merge" where the keys are split. */
+struct family {
+    const char *prefill, *decode;
+    uint32_t programs, kernels; /* requests, and kernels that serve them; attn_merge is one more */
+    bool sinks;                 /* keys are split everywhere */
+};
+
+static const struct family plain = {
+    "attn_norm qkv rope_kv attn_prefill o ffn_norm gate_up down",
+    "qkv attn_decode o gate_up down",
+    29,
+    15,
+    false,
+};
+static const struct family head_norms = {
+    "attn_norm qkv qk_norm rope_kv attn_prefill o ffn_norm gate_up down",
+    "qkv qk_norm attn_decode o gate_up down",
+    30,
+    16,
+    false,
+};
+static const struct family post_norms = {
+    "attn_norm qkv rope_kv attn_prefill o attn_post_norm ffn_norm gate_up down ffn_post_norm",
+    "qkv attn_decode o attn_post_norm gate_up down ffn_post_norm",
+    32,
+    15,
+    false,
+};
+static const struct family all_norms = {
+    "attn_norm qkv qk_norm rope_kv attn_prefill o attn_post_norm ffn_norm gate_up down "
+    "ffn_post_norm",
+    "qkv qk_norm attn_decode o attn_post_norm gate_up down ffn_post_norm",
+    33,
+    16,
+    false,
+};
+static const struct family experts = {
+    "attn_norm qkv rope_kv attn_prefill o ffn_norm router moe_route moe_group experts_gate_up "
+    "experts_down moe_combine",
+    "qkv attn_decode o ffn_norm router moe_route experts_gate_up experts_down",
+    34,
+    20,
+    false,
+};
+static const struct family experts_windows = {
+    "attn_norm qkv rope_kv attn_prefill o ffn_norm router moe_route moe_group experts_gate_up "
+    "experts_down moe_combine",
+    "qkv attn_decode o ffn_norm router moe_route experts_gate_up experts_down",
+    36,
+    20,
+    true,
+};
+
+/* Bands of matrices that exceed a binding. */
+struct bands {
+    uint32_t embed, head, experts_gate_up, experts_down;
+};
+
+struct shape {
+    const char *config, *row; /* tests/models/configs/, docs/models.md */
+    const struct family *family;
+    struct bands small, large; /* where a binding has 128 MiB, and 1 GiB */
+    uint32_t gpu_splits;       /* parts of the keys on the GPU; elsewhere 1, or 2 with sinks */
+    uint32_t short_rows;       /* kernels more on llvmpipe, for products of up to 1,024 columns */
+};
+
+static const struct shape shapes[] = {
+    {"llama-3.2-1b", "Llama 3.2 1B", &plain, {3, 3, 0, 0}, {1, 1, 0, 0}, 16, 0},
+    {"llama-3.2-3b", "Llama 3.2 3B", &plain, {4, 4, 0, 0}, {1, 1, 0, 0}, 16, 0},
+    {"llama-3.1-8b", "Llama 3.1 8B", &plain, {5, 5, 0, 0}, {1, 1, 0, 0}, 16, 0},
+    {"mistral-7b-v0.1", "Mistral 7B v0.1", &plain, {2, 2, 0, 0}, {1, 1, 0, 0}, 16, 0},
+    {"mistral-7b-v0.3", "Mistral 7B v0.3", &plain, {2, 2, 0, 0}, {1, 1, 0, 0}, 16, 0},
+    {"qwen2.5-1.5b", "Qwen 2.5 1.5B", &plain, {2, 2, 0, 0}, {1, 1, 0, 0}, 32, 0},
+    {"qwen3-0.6b", "Qwen 3 0.6B", &head_norms, {2, 2, 0, 0}, {1, 1, 0, 0}, 16, 2},
+    {"gemma-2-2b", "Gemma 2 2B", &post_norms, {5, 5, 0, 0}, {1, 1, 0, 0}, 32, 0},
+    {"gemma-2-9b", "Gemma 2 9B", &post_norms, {8, 8, 0, 0}, {1, 1, 0, 0}, 16, 0},
+    {"gemma-3-1b", "Gemma 3 1B", &all_norms, {3, 3, 0, 0}, {1, 1, 0, 0}, 32, 2},
+    {"gemma-3-4b", "Gemma 3 4B", &all_norms, {6, 6, 0, 0}, {1, 1, 0, 0}, 32, 0},
+    {"phi-3.5-mini", "Phi-3.5 mini", &plain, {1, 1, 0, 0}, {1, 1, 0, 0}, 4, 0},
+    {"mixtral-8x7b", "Mixtral 8x7B", &experts, {2, 2, 4, 2}, {1, 1, 1, 1}, 16, 0},
+    {"gpt-oss-20b", "GPT-OSS 20B", &experts_windows, {9, 9, 3, 2}, {2, 2, 1, 1}, 16, 0},
+};
+#define NUM_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
+
+/* Which variant serves an operation; the first row that fits counts. */
+struct choice {
+    const char *op, *phase; /* NULL: any */
+    const char *name;       /* of a constant; NULL: any value */
+    int64_t from, to;
+    const char *variant[MADE_DEVICES];
+};
+
+static const struct choice choices[] = {
+    {"matmul", "decode", "K", 1, 1024, {"baseline", "row", "subgroup"}},
+    {"matmul", "decode", NULL, 0, 0, {"baseline", "baseline", "subgroup"}},
+    {"matmul", "prefill", "K", 1, 1024, {"baseline", "row", "baseline"}},
+    {"moe_matmul", "decode", NULL, 0, 0, {"baseline", "baseline", "subgroup"}},
+    /* A subgroup takes heads of a power of two. */
+    {"attn_decode", NULL, "HEAD_DIM", 96, 96, {"baseline", "lanes", "baseline"}},
+    {"attn_decode", NULL, "HEAD_DIM", 1, 128, {"baseline", "lanes", "subgroup"}},
+    {"attn_decode", NULL, NULL, 0, 0, {"baseline", "baseline", "subgroup"}},
+    {"attn_prefill", NULL, "HEAD_DIM", 1, 128, {"tiled", "lanes", "tiled"}},
+    {"attn_prefill", NULL, NULL, 0, 0, {"baseline", "baseline", "tiled"}},
+    {"embed", NULL, NULL, 0, 0, {"rows", "rows", "rows"}},
+    {NULL, NULL, NULL, 0, 0, {"baseline", "baseline", "baseline"}},
+};
+
+/* ---- a shape on a device --------------------------------------------------------------------- */
+
+/* A published shape with its weights as docs/models.md has them. */
+static void shape_open(struct planned *p, const struct shape *shape, enum made_device device)
+{
+    static const struct shape_type gpt_oss[] = {
+        {".experts.gate_up_proj.weight", DGL_MXFP4}, {".experts.down_proj.weight", DGL_MXFP4}, {0}};
+    bool as_stored = strncmp(shape->config, "gpt-oss", 7) == 0;
+    char path[96];
+    snprintf(path, sizeof(path), "tests/models/configs/%s.json", shape->config);
+    planned_open(p,
+                 &(struct shape_model_params){.config = path,
+                                              .types = as_stored ? gpt_oss : NULL,
+                                              .quantize = as_stored ? NULL : "q4_k_m"},
+                 device, builtin);
+    plan_seconds += p->seconds;
+    plan_count++;
+    assert_string_equal(p->log.text, "");
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+/* Takes the labels of `words` in turn from the list, each as often as its matrix has bands. */
+static void take_labels(const struct oplist *list, size_t *at, const char *words,
+                        const struct bands *bands, bool split)
+{
+    char text[256], *rest = text;
+    snprintf(text, sizeof(text), "%s", words);
+    for (char *word; (word = strtok_r(rest, " ", &rest));) {
+        uint32_t times = strcmp(word, "embed") == 0             ? bands->embed
+                         : strncmp(word, "head", 4) == 0        ? bands->head
+                         : strcmp(word, "experts_gate_up") == 0 ? bands->experts_gate_up
+                         : strcmp(word, "experts_down") == 0    ? bands->experts_down
+                                                                : 1;
+        for (uint32_t i = 0; i < times; i++, ++*at) {
+            if (*at >= list->count)
+                fail_msg("operation %zu is %s, the list ends there", *at, word);
+            if (strcmp(list->ops[*at].label, word) != 0)
+                fail_msg("operation %zu is %s, wanted %s", *at, list->ops[*at].label, word);
+        }
+        if (split && strcmp(word, "attn_decode") == 0)
+            take_labels(list, at, "attn_merge", bands, false);
+    }
+}
+
+static void check_operations(const struct planned *p, const struct shape *shape,
+                             enum made_device device)
+{
+    static const char *const once[SEG_COUNT] = {
+        [SEG_PREFILL] = "embed",
+        [SEG_DECODE] = "embed",
+        [SEG_HEAD] = "head",
+        [SEG_SCORE] = "final_norm head_all",
+        [SEG_PENALTY] = "sample_penalty",
+        [SEG_SAMPLE_GREEDY] = "sample_max sample_pick",
+        [SEG_SAMPLE_TOPK] = "sample_topk sample_pick",
+        [SEG_SAMPLE_FULL] = "sample_max sample_hist sample_hist sample_hist sample_mass "
+                            "sample_find sample_pick",
+        [SEG_EARLY_EXIT] = "sample_args",
+    };
+    const struct bands *bands = device == MADE_GPU ? &shape->large : &shape->small;
+    bool split = p->plan.splits > 1;
+    for (int s = 0; s < SEG_COUNT; s++) {
+        const struct oplist *list = &p->plan.segment[s].ops;
+        const char *layer = s == SEG_PREFILL  ? shape->family->prefill
+                            : s == SEG_DECODE ? shape->family->decode
+                                              : NULL;
+        size_t at = 0;
+        take_labels(list, &at, once[s], bands, false);
+        for (int32_t i = 0; layer && i < p->model.desc.layers; i++) {
+            size_t first = at;
+            take_labels(list, &at, layer, bands, split);
+            for (; first < at; first++)
+                assert_int_equal(list->ops[first].layer, i);
+        }
+        if (at != list->count)
+            fail_msg("segment %d: %zu operations, wanted %zu", s, list->count, at);
+    }
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+static const char *request_attr(const struct kernel_request *request, const char *key)
+{
+    for (uint32_t i = 0; i < request->num_attrs; i++)
+        if (strcmp(request->attrs[i].key, key) == 0)
+            return request->attrs[i].word;
+    return "";
+}
+
+static int64_t request_const(const struct kernel_request *request, const char *name)
+{
+    for (uint32_t i = 0; i < request->num_consts; i++)
+        if (strcmp(request->consts[i].name, name) == 0)
+            return request->consts[i].value;
+    return -1;
+}
+
+static const char *wanted_variant(const struct kernel_request *request, enum made_device device)
+{
+    for (const struct choice *c = choices;; c++) {
+        if (!c->op)
+            return c->variant[device];
+        if (strcmp(c->op, request->op) != 0 ||
+            (c->phase && strcmp(c->phase, request_attr(request, "phase")) != 0))
+            continue;
+        int64_t value = c->name ? request_const(request, c->name) : 0;
+        if (value >= c->from && value <= c->to)
+            return c->variant[device];
+    }
+}
+
+static void check_kernels(const struct planned *p, const struct shape *shape,
+                          enum made_device device)
+{
+    const struct kernel_table *table = &p->plan.kernels;
+    uint32_t distinct = 0;
+    for (size_t i = 0; i < table->count; i++) {
+        const struct kernel_use *use = table->uses[i];
+        const char *want = wanted_variant(&use->request, device);
+        bool first = true;
+        assert_int_equal(use->id, i);
+        if (!use->choice.kernel || use->choice.reason[0] == '\0')
+            fail_msg("%s: kernel %s, reason \"%s\"", use->request.op,
+                     use->choice.kernel ? use->choice.kernel->name : "none", use->choice.reason);
+        if (strcmp(use->choice.kernel->variant, want) != 0)
+            fail_msg("%s %s K=%d HEAD_DIM=%d: variant %s (%s), wanted %s", use->request.op,
+                     request_attr(&use->request, "phase"), (int)request_const(&use->request, "K"),
+                     (int)request_const(&use->request, "HEAD_DIM"), use->choice.kernel->variant,
+                     use->choice.reason, want);
+        for (size_t j = 0; j < i && first; j++)
+            first = table->uses[j]->choice.kernel != use->choice.kernel;
+        distinct += first;
+    }
+    for (int s = 0; s < SEG_COUNT; s++) {
+        const struct plan_segment *segment = &p->plan.segment[s];
+        for (size_t i = 0; i < segment->ops.count; i++)
+            assert_ptr_equal(segment->use[i], table->uses[segment->use[i]->id]);
+    }
+    uint32_t merge = p->plan.splits > 1, rows = device == MADE_LLVMPIPE ? shape->short_rows : 0;
+    assert_int_equal(table->count, shape->family->programs + merge);
+    assert_int_equal(distinct, shape->family->kernels + merge + rows);
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+static int compare_places(const void *a, const void *b)
+{
+    const struct weight_place *p = a, *q = b;
+    if (p->buffer != q->buffer)
+        return p->buffer < q->buffer ? -1 : 1;
+    return p->offset < q->offset ? -1 : p->offset > q->offset;
+}
+
+/* Bands fit a binding and cover every row once; no place leaves its buffer or meets another. */
+static void check_places(const struct planned *p)
+{
+    const struct model_weights *w = &p->weights;
+    const struct dgl_limits *limits = &p->device.limits;
+    size_t count = 0, cap = w->num_vectors;
+    uint64_t total = 0;
+    for (size_t i = 0; i < w->num_matrices; i++)
+        cap += w->matrices[i]->num_bands;
+    struct weight_place *places = checked(dgl_new_array(struct weight_place, cap));
+    for (size_t i = 0; i < w->num_matrices; i++) {
+        const struct weight *m = w->matrices[i];
+        uint64_t next = 0;
+        for (uint32_t j = 0; j < m->num_bands; j++) {
+            const struct weight_band *band = &m->bands[j];
+            uint64_t biases = m->band_bias != TENSOR_NONE ? band->rows : 0;
+            assert_int_equal(band->row0, next);
+            assert_true(band->rows > 0 && (!m->row_pairs || band->rows % 2 == 0));
+            assert_true(band->layout && band->layout->dtype == band->dtype);
+            assert_true(band->place.size >= 4 * ((uint64_t)band->rows * band->row_words + biases));
+            if (band->place.size > plan_device_binding_bytes(&p->device))
+                fail_msg("matrix %zu: band of %llu bytes, a binding has %llu", i,
+                         (unsigned long long)band->place.size,
+                         (unsigned long long)plan_device_binding_bytes(&p->device));
+            next += band->rows;
+            places[count++] = band->place;
+        }
+        if (next != m->rows)
+            fail_msg("matrix %zu: bands cover %llu of %llu rows", i, (unsigned long long)next,
+                     (unsigned long long)m->rows);
+    }
+    for (size_t i = VECTOR_NONE + 1; i < w->num_vectors; i++) {
+        assert_int_equal(w->vectors[i].place.size, w->vectors[i].count * 4);
+        places[count++] = w->vectors[i].place;
+    }
+    qsort(places, count, sizeof(*places), compare_places);
+    for (size_t i = 0; i < count; i++) {
+        const struct weight_place *place = &places[i], *after = place + 1;
+        assert_true(place->buffer < w->num_buffers);
+        assert_int_equal(place->offset % limits->ssbo_align, 0);
+        assert_true(place->offset + place->size <= w->buffer_bytes[place->buffer]);
+        if (i + 1 < count && after->buffer == place->buffer &&
+            place->offset + place->size > after->offset)
+            fail_msg("buffer %u: a place ends at %llu, the next begins at %llu", place->buffer,
+                     (unsigned long long)(place->offset + place->size),
+                     (unsigned long long)after->offset);
+    }
+    for (size_t i = 0; i < w->num_buffers; i++) {
+        assert_true(w->buffer_bytes[i] > 0 && w->buffer_bytes[i] <= limits->max_buffer_bytes);
+        total += w->buffer_bytes[i];
+    }
+    assert_int_equal(total, w->bytes);
+    free(places);
+}
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+/* Column `column` (from 0) of the row of docs/models.md that begins with the model's name. */
+static void table_cell(const char *row, int column, char out[64])
+{
+    char begin[64];
+    snprintf(begin, sizeof(begin), "\n| %s | ", row);
+    const char *at = strstr(models_md, begin);
+    if (!at)
+        fail_msg("docs/models.md has no row \"%s\"", row);
+    at += 3;
+    for (; column > 0; column--)
+        at = strstr(at, " | ") + 3;
+    snprintf(out, 64, "%.*s", (int)(strstr(at, " |") - at), at);
+}
+
+static void check_cell(const struct shape *shape, int column, const char *plan)
+{
+    char cell[64];
+    table_cell(shape->row, column, cell);
+    if (strcmp(cell, plan) != 0)
+        fail_msg("docs/models.md, %s, column %d: \"%s\", the plan has \"%s\"", shape->row, column,
+                 cell, plan);
+}
+
+#define CHECK_CELL(shape, column, ...)                                                             \
+    do {                                                                                           \
+        char text_[64];                                                                            \
+        snprintf(text_, sizeof(text_), __VA_ARGS__);                                               \
+        check_cell((shape), (column), text_);                                                      \
+    } while (0)
+
+static void check_bytes(const struct planned *p, const struct shape *shape)
+{
+    const struct model_desc *d = &p->model.desc;
+    struct dgl_memory mem;
+    plan_estimate(&p->plan, TABLE_CONTEXT, plan_default_rows(&p->plan), 0, &mem);
+    assert_int_equal(mem.weight_bytes, p->weights.bytes);
+    assert_int_equal(mem.kv_bytes,
+                     (uint64_t)d->layers * plan_kv_layer_bytes(&p->plan, TABLE_CONTEXT));
+    CHECK_CELL(shape, 1, "%.2f", (double)d->parameters / 1e9);
+    CHECK_CELL(shape, 2, "%d", (int)d->layers);
+    CHECK_CELL(shape, 3, "%d", (int)d->hidden);
+    CHECK_CELL(shape, 4, "%d (%d) of %d", (int)d->heads, (int)d->kv_heads, (int)d->head_dim);
+    CHECK_CELL(shape, 5, "%d", (int)d->context_max);
+    CHECK_CELL(shape, 7, "%.2f", (double)mem.weight_bytes / (1 << 30));
+    CHECK_CELL(shape, 8, "%.2f", (double)mem.kv_bytes / (1 << 30));
+}
+
+/* The largest context grows with the memory, a token with each token's bytes, up to the context or
+ * to what a layer's binding holds. */
+static void check_estimate(const struct planned *p)
+{
+    const int32_t context = p->model.desc.context_max, rows = plan_default_rows(&p->plan);
+    uint64_t per_token = plan_kv_layer_bytes(&p->plan, 1), bytes[BUF_COUNT];
+    uint64_t bound = plan_device_binding_bytes(&p->device) / per_token;
+    int32_t most = bound < (uint64_t)context ? (int32_t)bound : context;
+    struct dgl_memory mem;
+    per_token *= (uint64_t)p->model.desc.layers;
+    plan_estimate(&p->plan, context, rows, 0, &mem);
+    assert_int_equal(mem.context, context);
+    assert_int_equal(mem.context_fit, most);
+    uint64_t fixed = mem.weight_bytes + mem.scratch_bytes;
+    const struct {
+        uint64_t available;
+        int32_t fit;
+    } cases[] = {
+        {1, 0},
+        {fixed, 0},
+        {fixed + per_token - 1, 0},
+        {fixed + per_token, 1},
+        {fixed + 100 * per_token, 100},
+        {fixed + (uint64_t)most * per_token - 1, most - 1},
+        {fixed + (uint64_t)most * per_token, most},
+        {UINT64_MAX, most},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        plan_estimate(&p->plan, context, rows, cases[i].available, &mem);
+        assert_int_equal(mem.context_fit, cases[i].fit);
+        assert_int_equal(mem.available_bytes, cases[i].available);
+    }
+    plan_buffer_bytes(&p->plan, context, rows, bytes);
+    for (int i = 0; i < BUF_COUNT; i++)
+        if (bytes[i] > plan_device_binding_bytes(&p->device))
+            fail_msg("buffer %d: %llu bytes", i, (unsigned long long)bytes[i]);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+struct shape_case {
+    const char *name; /* "llama-3.2-1b on llvmpipe" */
+    const struct shape *shape;
+    enum made_device device;
+};
+
+static void shape_is_planned(void **state)
+{
+    const struct shape_case *row = *state;
+    struct planned p;
+    shape_open(&p, row->shape, row->device);
+    assert_int_equal(p.plan.splits, row->device == MADE_GPU     ? row->shape->gpu_splits
+                                    : row->shape->family->sinks ? 2
+                                                                : 1);
+    check_operations(&p, row->shape, row->device);
+    check_kernels(&p, row->shape, row->device);
+    check_places(&p);
+    check_bytes(&p, row->shape);
+    check_estimate(&p);
+    planned_close(&p);
+}
+
+int main(void)
+{
+    static struct shape_case cases[NUM_SHAPES * MADE_DEVICES];
+    static char names[NUM_SHAPES * MADE_DEVICES][64];
+    size_t len;
+    for (size_t i = 0; i < NUM_SHAPES * MADE_DEVICES; i++) {
+        const struct shape *shape = &shapes[i / MADE_DEVICES];
+        enum made_device device = (enum made_device)(i % MADE_DEVICES);
+        snprintf(names[i], sizeof(names[i]), "%s on %s", shape->config, made_device_names[device]);
+        cases[i] = (struct shape_case){names[i], shape, device};
+    }
+    builtin = loaded_set(NULL);
+    if (!builtin || dgl_file_slurp(NULL, "docs/models.md", 1 << 20, &models_md, &len) != DGL_OK)
+        return 1;
+    int failures = test_run_table("shapes", shape_is_planned, cases);
+    printf("# %d plans, %.1f ms of processor time each\n", plan_count,
+           plan_seconds * 1e3 / plan_count);
+    free(models_md);
+    kernel_set_destroy(&builtin);
+    return failures;
+}

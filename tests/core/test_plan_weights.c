@@ -1,0 +1,280 @@
+/* Types, layouts and bands of weights by kernels and hints, without a device: mixed checkpoints,
+ * weights that are held wider, and kernels that do not read weights as they were loaded. */
+#include <stdlib.h>
+
+#include "core/base/file.h"
+#include "core/base/mem.h"
+#include "tests/support/kernel_sets.h"
+#include "tests/support/oplist_look.h"
+#include "tests/support/planned.h"
+
+#define CONFIG "tests/models/configs/llama-3.2-1b.json"
+enum { HIDDEN = 2048, INNER = 8192, Q_ROWS = 2048, KV_ROWS = 512 };
+
+static struct kernel_set *builtin;
+
+/* ---- mixed checkpoints ----------------------------------------------------------------------- */
+
+struct mixed_band {
+    enum dgl_dtype dtype;
+    const char *layout;
+    uint32_t rows;
+};
+
+struct mixed {
+    const char *name;
+    struct shape_type types[4];
+    const char *label; /* of the operation */
+    size_t weight;     /* offset in struct layer_weights */
+    struct mixed_band bands[3];
+    const char *notice;
+};
+
+#define QKV     "qkv", offsetof(struct layer_weights, qkv)
+#define GATE_UP "gate_up", offsetof(struct layer_weights, gate_up)
+#define DOWN    "down", offsetof(struct layer_weights, down)
+#define Q       "q_proj.weight"
+#define K       "k_proj.weight"
+#define V       "v_proj.weight"
+#define GATE    "gate_proj.weight"
+#define UP      "up_proj.weight"
+
+static const struct mixed mixed[] = {
+    {"one type, one band",
+     {{Q, DGL_Q4_K}, {K, DGL_Q4_K}, {V, DGL_Q4_K}},
+     QKV,
+     {{DGL_Q4_K, "native", Q_ROWS + 2 * KV_ROWS}},
+     NULL},
+    {"v more precise",
+     {{Q, DGL_Q4_K}, {K, DGL_Q4_K}, {V, DGL_Q6_K}},
+     QKV,
+     {{DGL_Q4_K, "native", Q_ROWS + KV_ROWS}, {DGL_Q6_K, "split", KV_ROWS}},
+     NULL},
+    {"three types",
+     {{Q, DGL_Q4_0}, {K, DGL_Q5_K}, {V, DGL_Q8_0}},
+     QKV,
+     {{DGL_Q4_0, "split", Q_ROWS}, {DGL_Q5_K, "native", KV_ROWS}, {DGL_Q8_0, "split", KV_ROWS}},
+     NULL},
+    {"q widened to k's type: one band",
+     {{Q, DGL_Q5_0}, {K, DGL_Q8_0}, {V, DGL_Q6_K}},
+     QKV,
+     {{DGL_Q8_0, "split", Q_ROWS + KV_ROWS}, {DGL_Q6_K, "split", KV_ROWS}},
+     NULL},
+    {"k and v widened to one type: one band",
+     {{Q, DGL_Q4_0}, {K, DGL_Q4_1}, {V, DGL_Q5_1}},
+     QKV,
+     {{DGL_Q4_0, "split", Q_ROWS}, {DGL_AFFINE, "native", 2 * KV_ROWS}},
+     NULL},
+    {"q and v of one type, k of another",
+     {{Q, DGL_Q4_K}, {K, DGL_Q6_K}, {V, DGL_Q4_K}},
+     QKV,
+     {{DGL_Q4_K, "native", Q_ROWS}, {DGL_Q6_K, "split", KV_ROWS}, {DGL_Q4_K, "native", KV_ROWS}},
+     NULL},
+    {"gate and up of one type",
+     {{GATE, DGL_Q4_K}, {UP, DGL_Q4_K}},
+     GATE_UP,
+     {{DGL_Q4_K, "native", 2 * INNER}},
+     NULL},
+    {"gate and up differ: f16",
+     {{GATE, DGL_Q4_K}, {UP, DGL_Q6_K}},
+     GATE_UP,
+     {{DGL_F16, "native", 2 * INNER}},
+     "gate_proj.weight and model.layers.15.mlp.up_proj.weight have different formats: both are "
+     "expanded to f16"},
+    {"gate widened to up's type",
+     {{GATE, DGL_Q3_K}, {UP, DGL_Q6_K}},
+     GATE_UP,
+     {{DGL_Q6_K, "split", 2 * INNER}},
+     NULL},
+    {"gate and up widened to one type",
+     {{GATE, DGL_IQ4_XS}, {UP, DGL_Q2_K}},
+     GATE_UP,
+     {{DGL_AFFINE, "native", 2 * INNER}},
+     NULL},
+    {"down widened", {{"down_proj.weight", DGL_IQ4_NL}}, DOWN, {{DGL_Q8_0, "split", HIDDEN}}, NULL},
+};
+
+static void check_band(const struct weight_band *got, const struct mixed_band *want, uint32_t row0)
+{
+    const char *got_type = dgl_dtype_get(got->dtype)->name;
+    const char *want_type = dgl_dtype_get(want->dtype)->name;
+    if (got->dtype != want->dtype || strcmp(got->layout->name, want->layout) != 0 ||
+        got->row0 != row0 || got->rows != want->rows)
+        fail_msg("band of %s %s, rows %u + %u; wanted %s %s, rows %u + %u", got_type,
+                 got->layout->name, got->row0, got->rows, want_type, want->layout, row0,
+                 want->rows);
+}
+
+/* In every layer the bands, and one operation per band that asks for its type and layout. */
+static void test_mixed(void **state)
+{
+    const struct mixed *row = *state;
+    struct planned p;
+    uint32_t num_bands = 0;
+    planned_open(&p, &(struct shape_model_params){.config = CONFIG, .types = row->types}, MADE_GPU,
+                 builtin);
+    while (num_bands < 3 && row->bands[num_bands].rows)
+        num_bands++;
+    for (int32_t layer = 0; layer < p.model.desc.layers; layer++) {
+        const struct weight *weight =
+            (const void *)((const char *)&p.weights.layer[layer] + row->weight);
+        uint32_t row0 = 0;
+        assert_int_equal(weight->num_bands, num_bands);
+        for (uint32_t i = 0; i < num_bands; i++) {
+            const struct weight_band *band = &weight->bands[i];
+            check_band(band, &row->bands[i], row0);
+            row0 += band->rows;
+            for (int s = SEG_PREFILL; s <= SEG_DECODE; s++) {
+                const struct op *op = look_op(&p.plan.segment[s].ops, row->label, layer, (int)i);
+                assert_string_equal(look_attr(op, "weight"), dgl_dtype_get(band->dtype)->name);
+                assert_string_equal(look_attr(op, "layout"), band->layout->name);
+                assert_int_equal(look_const(op, "W_STRIDE"), band->row_words);
+                assert_int_equal(look_ref(op, "W").id, weight->id);
+                assert_int_equal(look_ref(op, "W").part, i);
+                assert_int_equal(op_weight_rows(op), band->rows);
+            }
+        }
+        assert_int_equal(row0, weight->rows);
+    }
+    if (row->notice)
+        assert_contains(p.log.text, row->notice);
+    else
+        assert_string_equal(p.log.text, "");
+    planned_close(&p);
+}
+
+/* ---- the hint of q4_k ------------------------------------------------------------------------ */
+
+struct held {
+    const char *name, *hints;
+    enum dgl_dtype dtype;
+};
+
+static const struct held held[] = {
+    {"by default", NULL, DGL_Q4_K},
+    {"packed", "{\"q4kMatmul\":\"fused_q4k\"}", DGL_Q4_K},
+    {"as f16", "{\"q4kMatmul\":\"dequant_f16\"}", DGL_F16},
+    {"as f32", "{\"q4kMatmul\":\"dequant_f32\"}", DGL_F32},
+};
+
+/* Matrices in q4_k change their type and bytes, all else keeps both. */
+static void test_held(void **state)
+{
+    const struct held *row = *state;
+    struct planned p;
+    struct kernel_set *set = loaded_set(dgl_kernels_params(.hints = row->hints));
+    planned_open(&p, &(struct shape_model_params){.config = CONFIG, .quantize = "q4_k_m"}, MADE_GPU,
+                 set);
+    for (size_t i = 0; i < p.weights.num_matrices; i++) {
+        const struct weight *m = p.weights.matrices[i];
+        const long tensor = p.weights.slices[m->first_slice].tensor;
+        enum dgl_dtype stored = tensor_source_at(p.model.tensors, (size_t)tensor)->dtype;
+        enum dgl_dtype want = stored == DGL_Q4_K ? row->dtype : stored;
+        uint64_t row_bytes;
+        assert_true(dgl_dtype_row_bytes(want, m->cols, &row_bytes));
+        assert_int_equal(m->num_bands, 1);
+        assert_string_equal(dgl_dtype_get(m->bands[0].dtype)->name, dgl_dtype_get(want)->name);
+        assert_int_equal(m->bands[0].place.size, m->rows * row_bytes);
+    }
+    planned_close(&p);
+    kernel_set_destroy(&set);
+}
+
+/* ---- other kernels for weights that are loaded ----------------------------------------------- */
+
+struct swap {
+    const char *name, *hints, *loaded_hints;
+    const char *parts[3]; /* of the refusal; none: accepted */
+};
+
+static const struct swap swaps[] = {
+    {"as before", NULL, NULL, {NULL}},
+    {"a hint that changes no weight", "{\"attentionDecode\":\"streaming\"}", NULL, {NULL}},
+    {"wider than loaded",
+     "{\"q4kMatmul\":\"dequant_f16\"}",
+     NULL,
+     {"want weights held as f16", "loaded as q4_k", "load the model again"}},
+    {"not as wide as loaded",
+     NULL,
+     "{\"q4kMatmul\":\"dequant_f32\"}",
+     {"want weights held as q4_k", "loaded as f32", "load the model again"}},
+};
+
+static void test_swap(void **state)
+{
+    const struct swap *row = *state;
+    struct planned p;
+    struct kernel_set *before = loaded_set(dgl_kernels_params(.hints = row->loaded_hints));
+    struct kernel_set *after = loaded_set(dgl_kernels_params(.hints = row->hints));
+    planned_open(&p, &(struct shape_model_params){.config = CONFIG, .quantize = "q4_k_m"}, MADE_GPU,
+                 before);
+    const struct weights_place_params place = planned_place_params(&p, after);
+    enum dgl_status status = weights_check_kernels(&p.weights, &place);
+    if (row->parts[0])
+        assert_refusal(&p.log, status, DGL_ERR_UNSUPPORTED, row->parts);
+    else
+        assert_int_equal(status, DGL_OK);
+    planned_close(&p);
+    kernel_set_destroy(&before);
+    kernel_set_destroy(&after);
+}
+
+/* No type has two layouts yet, so the loaded one is made up. */
+static void test_another_layout_is_refused(void **state)
+{
+    (void)state;
+    static const struct weight_layout turned = {.dtype = DGL_Q4_K, .name = "turned"};
+    static const char *const parts[] = {"want q4_k weights packed as native", "loaded as turned",
+                                        "load the model again"};
+    struct planned p;
+    planned_open(&p, &(struct shape_model_params){.config = CONFIG, .quantize = "q4_k_m"}, MADE_GPU,
+                 builtin);
+    const struct weights_place_params place = planned_place_params(&p, builtin);
+    p.weights.layer[7].down.bands[0].layout = &turned;
+    assert_refusal(&p.log, weights_check_kernels(&p.weights, &place), DGL_ERR_UNSUPPORTED, parts);
+    planned_close(&p);
+}
+
+/* A kernel whose LAYOUT no type is packed in: it would be chosen, so nothing is placed. */
+static void test_unknown_layout_is_refused(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {"mine.comp: LAYOUT split",
+                                        "q4_k weights cannot be packed so", "known: native"};
+    struct planned p;
+    struct dgl_buf text = {0};
+    const char *builtin_text = kernel_set_find(builtin, "matmul_decode")->text;
+    const char *at = strstr(builtin_text, "//! PREFER 10");
+    char *dir = test_tmpdir(), *path = checked(dgl_path_join(dir, "mine.comp"));
+    assert_non_null(at);
+    dgl_buf_append(&text, builtin_text, (size_t)(at - builtin_text));
+    dgl_buf_puts(&text, "//! LAYOUT split\n//! PREFER 99");
+    dgl_buf_puts(&text, at + strlen("//! PREFER 10"));
+    test_write_file(dir, "mine.comp", text.p, text.len);
+    struct kernel_set *set =
+        loaded_set(dgl_kernels_params(.files = (const char *const *)&path, .num_files = 1));
+    planned_open(&p, &(struct shape_model_params){.config = CONFIG, .quantize = "q4_k_m"}, MADE_GPU,
+                 builtin);
+    const struct weights_place_params place = planned_place_params(&p, set);
+    assert_refusal(&p.log, weights_check_kernels(&p.weights, &place), DGL_ERR_UNSUPPORTED, parts);
+    planned_close(&p);
+    kernel_set_destroy(&set);
+    dgl_buf_finish(&text);
+    free(path);
+    test_tmpdir_remove(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_another_layout_is_refused),
+        cmocka_unit_test(test_unknown_layout_is_refused),
+    };
+    builtin = loaded_set(NULL);
+    int failures = test_run_table("mixed", test_mixed, mixed);
+    failures += test_run_table("held", test_held, held);
+    failures += test_run_table("swaps", test_swap, swaps);
+    failures += cmocka_run_group_tests(tests, NULL, NULL);
+    kernel_set_destroy(&builtin);
+    return failures;
+}

@@ -1,0 +1,45 @@
+/* The steps of model_load() that need no device. */
+#include "tests/support/planned.h"
+
+#include <time.h>
+
+struct weights_place_params planned_place_params(const struct planned *p, struct kernel_set *set)
+{
+    return (struct weights_place_params){.device = &p->device,
+                                         .set = set,
+                                         .desc = &p->model.desc,
+                                         .tensors = p->model.tensors,
+                                         .kv_type = DGL_KV_F16};
+}
+
+void planned_open(struct planned *p, const struct shape_model_params *model,
+                  enum made_device device, struct kernel_set *set)
+{
+    *p = (struct planned){0};
+    test_log_init(&p->log, DGL_LOG_INFO);
+    made_device_init(&p->device, device, &p->log.log);
+    shape_model_open(&p->model, model);
+    const struct weights_place_params place = planned_place_params(p, set);
+    clock_t start = clock();
+    enum dgl_status status =
+        weights_list(&p->log.log, &p->model.desc, p->model.tensors, &p->weights);
+    if (status == DGL_OK)
+        status = weights_place(&p->weights, &place);
+    if (status == DGL_OK)
+        status = plan_init(&p->plan, &(struct plan_params){.device = &p->device,
+                                                           .set = set,
+                                                           .desc = &p->model.desc,
+                                                           .weights = &p->weights,
+                                                           .kv_type = DGL_KV_F16});
+    p->seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
+    if (status != DGL_OK)
+        fail_msg("%s on %s: %s: %s", model->config, made_device_names[device],
+                 dgl_status_str(status), p->log.text);
+}
+
+void planned_close(struct planned *p)
+{
+    plan_finish(&p->plan);
+    weights_finish(&p->weights);
+    shape_model_close(&p->model);
+}

@@ -1,0 +1,468 @@
+/* Runs of an executor and their cache, on a recorder without a device; and that the dispatch
+ * executor does with a plan what the recorder does. */
+#include "core/exec/exec.h"
+
+#include <stdlib.h>
+
+#include "core/seq/session.h"
+#include "tests/support/kernel_sets.h"
+#include "tests/support/planned.h"
+#include "tests/support/recorder.h"
+#include "tests/support/tiny_engine.h"
+
+#define CONFIG "tests/models/configs/llama-3.2-1b.json"
+
+/* A plan on a device in numbers, a recorder for it, and an empty cache. */
+struct fixture {
+    struct planned p;
+    struct recorder recorder;
+    struct exec_cache cache;
+    struct memory memory; /* leads nowhere: a recorder keeps references */
+};
+
+static struct kernel_set *builtin;
+
+static void fixture_open(struct fixture *f)
+{
+    *f = (struct fixture){0};
+    planned_open(&f->p, &(struct shape_model_params){.config = CONFIG, .quantize = "q4_k_m"},
+                 MADE_GPU, builtin);
+    recorder_init(&f->recorder, &f->p.plan);
+}
+
+static void fixture_close(struct fixture *f)
+{
+    exec_cache_clear(&f->cache);
+    assert_int_equal(f->recorder.live, 0);
+    recorder_finish(&f->recorder);
+    planned_close(&f->p);
+}
+
+static enum dgl_status get(struct fixture *f, struct recipe recipe, struct exec_run **out)
+{
+    return exec_cache_get(&f->cache, f->recorder.exec, recipe, &f->memory, out);
+}
+
+/* ---- recipes --------------------------------------------------------------------------------- */
+
+enum recipe_kind { BODY, SEGMENT, SAMPLING, DECODE };
+
+struct recipe_case {
+    const char *name;
+    enum recipe_kind kind;
+    int value; /* tokens, segment or enum sample_kind */
+    bool penalised, several;
+    bool repeats;
+    enum segment want[6]; /* in order */
+    size_t num_want;
+};
+
+static const struct recipe_case recipes[] = {
+    {"a prompt", BODY, 7, false, false, false, {SEG_PREFILL}, 1},
+    {"one token", BODY, 1, false, false, false, {SEG_DECODE}, 1},
+    {"the head", SEGMENT, SEG_HEAD, false, false, false, {SEG_HEAD}, 1},
+    {"scores", SEGMENT, SEG_SCORE, false, false, false, {SEG_SCORE}, 1},
+    {"greedy", SAMPLING, SAMPLE_GREEDY, false, false, false, {SEG_SAMPLE_GREEDY}, 1},
+    {"penalty, then greedy",
+     SAMPLING,
+     SAMPLE_GREEDY,
+     true,
+     false,
+     false,
+     {SEG_PENALTY, SEG_SAMPLE_GREEDY},
+     2},
+    {"top k", SAMPLING, SAMPLE_TOPK, false, false, false, {SEG_SAMPLE_TOPK}, 1},
+    {"penalty, then all",
+     SAMPLING,
+     SAMPLE_FULL,
+     true,
+     false,
+     false,
+     {SEG_PENALTY, SEG_SAMPLE_FULL},
+     2},
+    {"a greedy step",
+     DECODE,
+     SAMPLE_GREEDY,
+     false,
+     false,
+     true,
+     {SEG_DECODE, SEG_HEAD, SEG_SAMPLE_GREEDY},
+     3},
+    {"one of several greedy steps",
+     DECODE,
+     SAMPLE_GREEDY,
+     false,
+     true,
+     true,
+     {SEG_DECODE, SEG_HEAD, SEG_SAMPLE_GREEDY, SEG_EARLY_EXIT},
+     4},
+    {"a step of top k with penalty",
+     DECODE,
+     SAMPLE_TOPK,
+     true,
+     false,
+     true,
+     {SEG_DECODE, SEG_HEAD, SEG_PENALTY, SEG_SAMPLE_TOPK},
+     4},
+    {"one of several steps of all with penalty",
+     DECODE,
+     SAMPLE_FULL,
+     true,
+     true,
+     true,
+     {SEG_DECODE, SEG_HEAD, SEG_PENALTY, SEG_SAMPLE_FULL, SEG_EARLY_EXIT},
+     5},
+};
+#define NUM_RECIPES (sizeof(recipes) / sizeof(recipes[0]))
+
+static struct recipe recipe_of_case(const struct recipe_case *row)
+{
+    switch (row->kind) {
+    case BODY:
+        return recipe_body(row->value);
+    case SEGMENT:
+        return recipe_of((enum segment)row->value);
+    case SAMPLING:
+        return recipe_sampling((enum sample_kind)row->value, row->penalised);
+    case DECODE:
+        break;
+    }
+    return recipe_decode((enum sample_kind)row->value, row->penalised, row->several);
+}
+
+/* One step is the operations of the segments in order, bound as the operations say, with the number
+ * of operations where one asks for it. Two steps are that twice. */
+static void test_recipe(void **state)
+{
+    const struct recipe_case *row = *state;
+    struct recipe recipe = recipe_of_case(row);
+    struct fixture f;
+    struct exec_run *run;
+    size_t at = 0, counted = 0;
+    fixture_open(&f);
+    assert_int_equal(recipe.repeats, row->repeats);
+    assert_int_equal(get(&f, recipe, &run), DGL_OK);
+    assert_int_equal(exec_run_submit(run, 2, NULL), DGL_OK);
+    for (int step = 0; step < 2; step++) {
+        for (size_t s = 0; s < row->num_want; s++) {
+            const struct plan_segment *segment = &f.p.plan.segment[row->want[s]];
+            assert_true(segment->ops.count > 0);
+            for (size_t i = 0; i < segment->ops.count; i++, at++) {
+                const struct op *op = &segment->ops.ops[i];
+                assert_true(at < f.recorder.count);
+                const struct recorded_op *rec = &f.recorder.ops[at];
+                const struct kernel *kernel = segment->use[i]->choice.kernel;
+                uint32_t groups[3];
+                if (strcmp(rec->label, op->label) != 0)
+                    fail_msg("operation %zu is %s, wanted %s", at, rec->label, op->label);
+                assert_ptr_equal(rec->use, segment->use[i]);
+                assert_int_equal(
+                    kernel_use_groups(&f.p.device, rec->use, 1, op_weight_rows(op), groups),
+                    DGL_OK);
+                assert_memory_equal(rec->groups, groups, sizeof(groups));
+                assert_int_equal(rec->num_refs, kernel->num_binds);
+                for (uint32_t j = 0; j < kernel->num_binds; j++)
+                    assert_memory_equal(&rec->refs[j],
+                                        &op_find_bind(op, kernel->binds[j].name)->ref,
+                                        sizeof(rec->refs[j]));
+                for (uint32_t j = 0; j < kernel->num_params; j++) {
+                    if (!op_find_param(op, kernel->params[j].name)->is_op_count)
+                        continue;
+                    assert_int_equal(rec->params[j], run->count);
+                    counted++;
+                }
+            }
+        }
+    }
+    assert_int_equal(f.recorder.count, at);
+    assert_int_equal(run->count * 2, at);
+    assert_int_equal(counted, row->several ? 2 : 0);
+    fixture_close(&f);
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+static const struct recorded_op *recorded(const struct recorder *r, const char *label)
+{
+    for (size_t i = 0; i < r->count; i++)
+        if (strcmp(r->ops[i].label, label) == 0)
+            return &r->ops[i];
+    fail_msg("no %s was submitted", label);
+    return NULL;
+}
+
+static void test_groups_follow_the_tokens(void **state)
+{
+    (void)state;
+    static const int32_t passes[] = {5, 1, 64, 65, 512};
+    struct fixture f;
+    struct exec_run *run;
+    fixture_open(&f);
+    assert_int_equal(get(&f, recipe_of(SEG_PREFILL), &run), DGL_OK);
+    assert_int_equal(run->tokens, 1);
+    for (size_t i = 0; i < sizeof(passes) / sizeof(passes[0]); i++) {
+        int32_t tokens = passes[i];
+        uint32_t before = f.recorder.regrouped;
+        recorder_clear(&f.recorder);
+        assert_int_equal(exec_run_set_tokens(run, tokens), DGL_OK);
+        assert_int_equal(exec_run_set_tokens(run, tokens), DGL_OK); /* nothing to do */
+        assert_int_equal(f.recorder.regrouped, before + 1);
+        assert_int_equal(exec_run_submit(run, 1, NULL), DGL_OK);
+        assert_int_equal(run->tokens, tokens);
+        assert_int_equal(recorded(&f.recorder, "attn_norm")->groups[0], tokens);
+        for (size_t j = 0; j < run->count; j++) {
+            const struct exec_op *e = &run->ops[j];
+            uint32_t groups[3];
+            assert_int_equal(
+                kernel_use_groups(&f.p.device, e->use, tokens, op_weight_rows(e->op), groups),
+                DGL_OK);
+            assert_memory_equal(f.recorder.ops[j].groups, groups, sizeof(groups));
+        }
+    }
+    fixture_close(&f);
+}
+
+/* More tokens than a dispatch has groups for: refused, and the run serves fewer afterwards. */
+static void test_too_many_tokens(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct exec_run *run;
+    fixture_open(&f);
+    assert_int_equal(get(&f, recipe_of(SEG_PREFILL), &run), DGL_OK);
+    assert_int_equal(exec_run_set_tokens(run, 4), DGL_OK);
+    uint32_t before = f.recorder.regrouped;
+    assert_int_equal(exec_run_set_tokens(run, INT32_MAX), DGL_ERR_KERNEL);
+    assert_contains(f.p.log.text, "GROUPS gives no usable count for 2147483647 tokens");
+    assert_int_equal(f.recorder.regrouped, before);
+    assert_int_equal(run->tokens, 0);
+    assert_int_equal(exec_run_set_tokens(run, 4), DGL_OK);
+    assert_int_equal(exec_run_submit(run, 1, NULL), DGL_OK);
+    assert_int_equal(recorded(&f.recorder, "attn_norm")->groups[0], 4);
+    fixture_close(&f);
+}
+
+/* ---- cache ----------------------------------------------------------------------------------- */
+
+static void test_cache_has_a_run_per_recipe(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct exec_run *runs[NUM_RECIPES], *again;
+    fixture_open(&f);
+    for (size_t i = 0; i < NUM_RECIPES; i++) {
+        assert_null(exec_cache_find(&f.cache, recipe_of_case(&recipes[i])));
+        assert_int_equal(get(&f, recipe_of_case(&recipes[i]), &runs[i]), DGL_OK);
+        for (size_t j = 0; j < i; j++)
+            assert_ptr_not_equal(runs[i], runs[j]);
+    }
+    for (size_t i = 0; i < NUM_RECIPES; i++) {
+        assert_int_equal(get(&f, recipe_of_case(&recipes[i]), &again), DGL_OK);
+        assert_ptr_equal(again, runs[i]);
+        assert_ptr_equal(exec_cache_find(&f.cache, recipe_of_case(&recipes[i])), runs[i]);
+    }
+    assert_int_equal(f.cache.count, NUM_RECIPES);
+    assert_int_equal(f.recorder.compiled, NUM_RECIPES);
+    assert_int_equal(f.recorder.bound, NUM_RECIPES);
+    assert_int_equal(f.recorder.exec->refs, 1 + NUM_RECIPES);
+    exec_cache_clear(&f.cache);
+    assert_int_equal(f.recorder.destroyed, NUM_RECIPES);
+    assert_int_equal(f.recorder.live, 0);
+    assert_int_equal(f.recorder.exec->refs, 1);
+    assert_null(exec_cache_find(&f.cache, recipe_of_case(&recipes[0])));
+    exec_cache_clear(&f.cache);
+    assert_int_equal(f.recorder.destroyed, NUM_RECIPES);
+    fixture_close(&f);
+}
+
+/* Barriers of a run that is submitted after itself are others. */
+static void test_repeating_is_part_of_the_recipe(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct exec_run *once, *repeated;
+    struct recipe recipe = recipe_decode(SAMPLE_GREEDY, false, false);
+    fixture_open(&f);
+    assert_int_equal(get(&f, recipe, &repeated), DGL_OK);
+    recipe.repeats = false;
+    assert_int_equal(get(&f, recipe, &once), DGL_OK);
+    assert_ptr_not_equal(once, repeated);
+    assert_int_equal(once->count, repeated->count);
+    fixture_close(&f);
+}
+
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+struct fault {
+    const char *name;
+    bool compile, groups, bind;
+    enum dgl_status status;
+    const char *message;
+};
+
+static const struct fault faults[] = {
+    {"compiling", true, false, false, DGL_ERR_KERNEL, "compiling fails"},
+    {"grouping", false, true, false, DGL_ERR_KERNEL, "GROUPS gives no usable count for 1 tokens"},
+    {"binding", false, false, true, DGL_ERR_NO_MEMORY, "binding fails"},
+};
+
+/* Nothing is left, nothing is cached, other runs stay; without the fault it works. */
+static void test_fault(void **state)
+{
+    const struct fault *row = *state;
+    const struct recipe recipe = recipe_decode(SAMPLE_GREEDY, false, false);
+    struct fixture f;
+    struct exec_run *head, *run;
+    fixture_open(&f);
+    assert_int_equal(get(&f, recipe_of(SEG_HEAD), &head), DGL_OK);
+    const uint32_t max_groups = f.p.device.limits.max_groups[0];
+    f.recorder.fail_compile = row->compile;
+    f.recorder.fail_bind = row->bind;
+    if (row->groups)
+        f.p.device.limits.max_groups[0] = 0;
+    run = head;
+    assert_int_equal(get(&f, recipe, &run), row->status);
+    assert_null(run);
+    assert_int_equal(f.p.log.errors, 1);
+    assert_contains(f.p.log.text, row->message);
+    assert_int_equal(f.recorder.live, 1);
+    assert_int_equal(f.recorder.destroyed, 1);
+    assert_int_equal(f.recorder.exec->refs, 2);
+    assert_int_equal(f.cache.count, 1);
+    assert_null(exec_cache_find(&f.cache, recipe));
+    assert_ptr_equal(exec_cache_find(&f.cache, recipe_of(SEG_HEAD)), head);
+    f.recorder.fail_compile = f.recorder.fail_bind = false;
+    f.p.device.limits.max_groups[0] = max_groups;
+    assert_int_equal(get(&f, recipe, &run), DGL_OK);
+    assert_int_equal(exec_run_submit(run, 1, NULL), DGL_OK);
+    assert_int_equal(f.recorder.count, run->count);
+    fixture_close(&f);
+}
+
+static void test_failing_submit(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct exec_run *run;
+    fixture_open(&f);
+    assert_int_equal(get(&f, recipe_of(SEG_HEAD), &run), DGL_OK);
+    f.recorder.fail_submit = true;
+    assert_int_equal(exec_run_submit(run, 1, NULL), DGL_ERR_DEVICE_LOST);
+    assert_int_equal(f.recorder.count, 0);
+    fixture_close(&f);
+}
+
+/* The engine goes first when kernels are swapped. */
+static void test_runs_outlive_their_plan(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct exec_run *run;
+    fixture_open(&f);
+    assert_int_equal(get(&f, recipe_of(SEG_HEAD), &run), DGL_OK);
+    assert_int_equal(get(&f, recipe_body(1), &run), DGL_OK);
+    assert_int_equal(f.recorder.exec->refs, 3);
+    exec_unref(&f.recorder.exec);
+    assert_null(f.recorder.exec);
+    planned_close(&f.p);
+    assert_int_equal(f.recorder.destroyed, 0);
+    exec_cache_clear(&f.cache);
+    assert_int_equal(f.recorder.destroyed, 2);
+    assert_int_equal(f.recorder.live, 0);
+    recorder_finish(&f.recorder);
+}
+
+/* ---- the dispatch executor ------------------------------------------------------------------- */
+
+/* Record by record: program, groups, ranges of the references, parameter blocks. */
+static void compare_runs(const struct tiny_engine *e, const struct exec_run *run,
+                         const struct recorder *rec)
+{
+    const struct gl_dispatch *list = exec_dispatch_list(run);
+    const struct memory *memory = &e->session->memory;
+    assert_int_equal(rec->count, run->count);
+    for (size_t i = 0; i < run->count; i++) {
+        const struct gl_dispatch *d = &list[i];
+        const struct recorded_op *op = &rec->ops[i];
+        uint32_t params[KERNEL_MAX_PARAMS];
+        if (strcmp(run->ops[i].op->label, op->label) != 0)
+            fail_msg("operation %zu is %s, recorded %s", i, run->ops[i].op->label, op->label);
+        assert_ptr_equal(d->program, programs_get(&e->model->engine->programs, op->use));
+        if (memcmp(d->groups, op->groups, sizeof(op->groups)) != 0)
+            fail_msg("%s: groups %u %u %u, recorded %u %u %u", op->label, d->groups[0],
+                     d->groups[1], d->groups[2], op->groups[0], op->groups[1], op->groups[2]);
+        assert_int_equal(d->num_storage, op->num_refs);
+        for (uint32_t j = 0; j < op->num_refs; j++) {
+            struct gl_range range = memory_resolve(memory, op->refs[j]);
+            uint8_t access = op->use->choice.kernel->binds[j].access;
+            assert_ptr_equal(d->storage[j].buffer, range.buffer);
+            assert_int_equal(d->storage[j].offset, range.offset);
+            assert_int_equal(d->storage[j].size, range.size);
+            assert_int_equal(d->reads >> j & 1, (access & KERNEL_READ) != 0);
+            assert_int_equal(d->writes >> j & 1, (access & KERNEL_WRITE) != 0);
+        }
+        assert_int_equal(gl_buffer_read(e->device->gl, d->uniform[0].buffer, d->uniform[0].offset,
+                                        params, sizeof(params)),
+                         DGL_OK);
+        assert_memory_equal(params, op->params, op->num_params * sizeof(params[0]));
+        assert_int_equal(d->indirect.buffer != NULL, RECIPE_HAS(run->recipe, SEG_EARLY_EXIT));
+    }
+}
+
+static void test_dispatches_are_the_recorded(void **state)
+{
+    (void)state;
+    static const int32_t ids[] = {5, 6, 7};
+    struct tiny_engine e;
+    struct recorder rec;
+    struct exec_cache cache = {0};
+    struct gl_saved saved = {0};
+    float *logits = NULL;
+    size_t rows;
+    tiny_engine_open(&e, &(struct tiny_engine_params){0});
+    /* Makes the buffer of all logits. */
+    assert_int_equal(dgl_logits(e.session, dgl_logits_params(.ids = ids, .num_ids = 3, .all = true),
+                                &logits, &rows),
+                     DGL_OK);
+    dgl_free(logits);
+    recorder_init(&rec, &e.model->engine->plan);
+    assert_int_equal(session_enter(e.session, &saved), DGL_OK);
+    for (size_t i = 0; i < NUM_RECIPES; i++) {
+        struct recipe recipe = recipe_of_case(&recipes[i]);
+        bool prompt = RECIPE_HAS(recipe, SEG_PREFILL) || RECIPE_HAS(recipe, SEG_SCORE);
+        struct exec_run *run, *recorded_run;
+        assert_int_equal(session_run(e.session, recipe, &run), DGL_OK);
+        assert_int_equal(
+            exec_cache_get(&cache, rec.exec, recipe, &e.session->memory, &recorded_run), DGL_OK);
+        for (int32_t tokens = 1; tokens <= (prompt ? 50 : 1); tokens += 7) {
+            assert_int_equal(exec_run_set_tokens(run, tokens), DGL_OK);
+            assert_int_equal(exec_run_set_tokens(recorded_run, tokens), DGL_OK);
+            recorder_clear(&rec);
+            assert_int_equal(exec_run_submit(recorded_run, 1, NULL), DGL_OK);
+            compare_runs(&e, run, &rec);
+        }
+    }
+    device_leave(e.device, &saved);
+    exec_cache_clear(&cache);
+    recorder_finish(&rec);
+    tiny_engine_close(&e);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_groups_follow_the_tokens),
+        cmocka_unit_test(test_too_many_tokens),
+        cmocka_unit_test(test_cache_has_a_run_per_recipe),
+        cmocka_unit_test(test_repeating_is_part_of_the_recipe),
+        cmocka_unit_test(test_failing_submit),
+        cmocka_unit_test(test_runs_outlive_their_plan),
+        cmocka_unit_test(test_dispatches_are_the_recorded),
+    };
+    builtin = loaded_set(NULL);
+    int failures = test_run_table("recipes", test_recipe, recipes);
+    failures += cmocka_run_group_tests(tests, NULL, NULL);
+    failures += test_run_table("faults", test_fault, faults);
+    kernel_set_destroy(&builtin);
+    return failures;
+}

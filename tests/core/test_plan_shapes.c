@@ -415,6 +415,14 @@ static void check_estimate(const struct planned *p)
         assert_int_equal(mem.available_bytes, cases[i].available);
     }
     plan_buffer_bytes(&p->plan, context, rows, bytes);
+    /* Room for the group counts of the longest step. */
+    uint32_t segments = recipe_decode(SAMPLE_FULL, true, true).segments;
+    size_t operations = 0;
+    for (int s = 0; s < SEG_COUNT; s++)
+        operations += segments >> s & 1 ? p->plan.segment[s].ops.count : 0;
+    if (operations * 12 > bytes[BUF_ARGS])
+        fail_msg("%zu operations in a step, room for the groups of %llu", operations,
+                 (unsigned long long)bytes[BUF_ARGS] / 12);
     for (int i = 0; i < BUF_COUNT; i++)
         if (bytes[i] > plan_device_binding_bytes(&p->device))
             fail_msg("buffer %d: %llu bytes", i, (unsigned long long)bytes[i]);

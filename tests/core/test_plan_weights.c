@@ -143,6 +143,57 @@ static void test_mixed(void **state)
     planned_close(&p);
 }
 
+/* ---- narrow bindings ------------------------------------------------------------------------- */
+
+enum { ROW_BYTES = HIDDEN / 256 * 144 }; /* of gate and up in q4_k */
+
+struct narrow {
+    const char *name;
+    uint64_t binding;
+    uint32_t num_bands, rows; /* of gate_up; the last band has the rest */
+    const char *parts[1];     /* of a refusal */
+};
+
+static const struct narrow narrows[] = {
+    {"all rows fit", 2 * INNER *ROW_BYTES, 1, 2 * INNER, {NULL}},
+    {"a pair too many", 2 * INNER *ROW_BYTES - 16, 2, 2 * INNER - 2, {NULL}},
+    {"an odd number fits: one less", 4097 * ROW_BYTES, 4, 4096, {NULL}},
+    {"no row of the embedding fits",
+     HIDDEN / 32 * 34 - 16,
+     0,
+     0,
+     {"1 weight rows of 2176 bytes exceed the device's binding of 2160 bytes"}},
+};
+
+/* Bands of gate and up never part a pair. */
+static void test_narrow(void **state)
+{
+    const struct narrow *row = *state;
+    struct planned p;
+    struct model_weights weights;
+    planned_open(&p, &(struct shape_model_params){.config = CONFIG, .quantize = "q4_k_m"}, MADE_GPU,
+                 builtin);
+    p.device.limits.max_ssbo_bytes = row->binding;
+    const struct weights_place_params place = planned_place_params(&p, builtin);
+    assert_int_equal(weights_list(&p.log.log, &p.model.desc, p.model.tensors, &weights), DGL_OK);
+    enum dgl_status status = weights_place(&weights, &place);
+    if (row->parts[0]) {
+        assert_refusal(&p.log, status, DGL_ERR_UNSUPPORTED, row->parts);
+    } else {
+        const struct weight *m = &weights.layer[0].gate_up;
+        uint32_t left = 2 * INNER;
+        assert_int_equal(status, DGL_OK);
+        assert_int_equal(m->num_bands, row->num_bands);
+        for (uint32_t i = 0; i < m->num_bands; i++) {
+            assert_int_equal(m->bands[i].rows, left < row->rows ? left : row->rows);
+            left -= m->bands[i].rows;
+        }
+        assert_int_equal(left, 0);
+    }
+    weights_finish(&weights);
+    planned_close(&p);
+}
+
 /* ---- the hint of q4_k ------------------------------------------------------------------------ */
 
 struct held {
@@ -272,6 +323,7 @@ int main(void)
     };
     builtin = loaded_set(NULL);
     int failures = test_run_table("mixed", test_mixed, mixed);
+    failures += test_run_table("narrow bindings", test_narrow, narrows);
     failures += test_run_table("held", test_held, held);
     failures += test_run_table("swaps", test_swap, swaps);
     failures += cmocka_run_group_tests(tests, NULL, NULL);

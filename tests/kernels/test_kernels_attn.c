@@ -70,6 +70,52 @@ static void every_kernel_was_tested(void **state)
         kernel_walk_check(&walks[op], benches[0]);
 }
 
+/* One kernel of each WG_SIZE that it offers: a bench of its own, since hints stay. */
+static void run_work_group_sizes(const struct kernel *kernel, const struct kernel_tune *tune,
+                                 const struct attn_row *row, attn_run_fn run)
+{
+    for (uint32_t i = 0; i < tune->num_choices; i++) {
+        struct attn_problem p;
+        char hint[128], why[BENCH_WHY];
+        struct kernel_bench *bench = kernel_bench_create(false);
+        assert_non_null(bench);
+        snprintf(hint, sizeof(hint), "{\"tunes.%s.WG_SIZE\": %d}", kernel->name,
+                 (int)tune->choices[i]);
+        assert_true(kernel_bench_hint(bench, hint));
+        attn_problem_init(&p, row, bench);
+        enum bench_result result = run(&p, kernel->name, why);
+        if (result == BENCH_FAILED)
+            fail_msg("%s of %d invocations: %s", kernel->name, (int)tune->choices[i], why);
+        if (result == BENCH_CANNOT)
+            printf("# %s of %d invocations: %s\n", kernel->name, (int)tune->choices[i], why);
+        attn_problem_finish(&p);
+        kernel_bench_destroy(&bench);
+    }
+}
+
+static void every_work_group_size_agrees(void **state)
+{
+    (void)state;
+    static const struct attn_row decode = {
+        "decode", {8, 2, 32, 16, .pos = 300, .splits = 3}, true, false};
+    static const struct attn_row prefill = {
+        "prefill", {8, 2, 32, 16, .tokens = 33, .pos = 30}, true, false};
+    static const attn_run_fn run[] = {
+        [ROPE_KV] = attn_run_rope_kv, [PREFILL] = attn_run_prefill, [DECODE] = attn_run_decode};
+    const char *name;
+    if (!benches[0])
+        SKIP("every_work_group_size_agrees: no GLES device");
+    for (size_t op = 0; op < sizeof(walks) / sizeof(walks[0]); op++)
+        for (size_t i = 0; (name = kernel_bench_name(benches[0], walks[op].op, i)) != NULL; i++) {
+            const struct kernel *kernel = kernel_set_find(kernel_bench_set(benches[0]), name);
+            const struct kernel_tune *tune = kernel->tunes;
+            while (tune < kernel->tunes + kernel->num_tunes && strcmp(tune->name, "WG_SIZE") != 0)
+                tune++;
+            assert_true(tune < kernel->tunes + kernel->num_tunes);
+            run_work_group_sizes(kernel, tune, op == DECODE ? &decode : &prefill, run[op]);
+        }
+}
+
 /* ---- rounding to f16 ------------------------------------------------------------------------- */
 
 /* Numbers around every kind of boundary, through the cache of a model with one head and no turning
@@ -170,6 +216,7 @@ static size_t name_rows(void)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest last[] = {cmocka_unit_test(rounding_to_half_is_to_nearest_even),
+                                      cmocka_unit_test(every_work_group_size_agrees),
                                       cmocka_unit_test(every_kernel_was_tested)};
     size_t count = name_rows();
     benches[0] = kernel_bench_create(false);

@@ -1,5 +1,4 @@
-// Attention of one token with a table of scores in shared memory: any HEAD_DIM that is a multiple
-// of 4, to 512.
+// Attention of one token, scores in a shared table: any HEAD_DIM that is a multiple of 4, to 512.
 //
 // o[h] = sum_j 2^(s[h, j] - m) v[j] with s[h, j] = log2(e) * scale * q[h] . k[j], over the keys j
 // of one split. Groups: KV heads by blocks of HEADS_BLOCK of their query heads by splits. A group

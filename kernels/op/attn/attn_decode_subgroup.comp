@@ -1,5 +1,4 @@
-// Attention of one token, HEAD_DIM / 8 neighbouring invocations per key, scores summed by subgroup
-// shuffles.
+// Attention of one token, HEAD_DIM / 8 invocations per key, scores summed by subgroup shuffles.
 //
 // o[h] = sum_j 2^(s[h, j] - m) v[j] with s[h, j] = log2(e) * scale * q[h] . k[j], over the keys j
 // of one split. Groups: blocks of HEADS_BLOCK heads of one KV head by splits. Within a group

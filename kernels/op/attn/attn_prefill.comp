@@ -1,4 +1,4 @@
-// Attention of a chunk, a tile of queries per group: any HEAD_DIM that is a multiple of 4.
+// Attention of many tokens, a tile of queries per group: any HEAD_DIM that is a multiple of 4.
 //
 // O[t, h] = softmax_j(scale * q[t, h] . k[j]) v[j] over the keys j <= pos + t. Groups: runs of
 // QUERIES tokens by heads. A group holds its queries in shared memory and takes the keys KEYS at a

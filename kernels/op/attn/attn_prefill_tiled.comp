@@ -1,4 +1,4 @@
-// Attention of a chunk as tiles of matrix products, for GPUs.
+// Attention of many tokens as tiles of matrix products, for GPUs.
 //
 // O[t, h] = softmax_j(scale * q[t, h] . k[j]) v[j] over the keys j <= pos + t. Groups: runs of
 // tokens, the longest first, by blocks of HEADS_BLOCK heads of one KV head; ROWS queries each. A

@@ -1,4 +1,4 @@
-// RoPE on q and k of a chunk; q in place, k and v to the KV cache.
+// RoPE on q and k of many tokens; q in place, k and v to the KV cache.
 //
 // A row of QKV is HEADS + 2 * KV_HEADS heads of HEAD_DIM numbers, q, k and v: T rows. One
 // invocation per item of four numbers (lib rope_items), items of a row next to each other. No two

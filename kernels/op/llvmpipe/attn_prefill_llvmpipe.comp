@@ -1,5 +1,4 @@
-// Attention of a chunk with queries and results in registers: keys and values are read once per
-// work group.
+// Attention of many tokens, queries and results in registers, keys read once per work group.
 //
 // O[t, h] = softmax_j(scale * q[t, h] . k[j]) v[j] over the keys j <= pos + t. Groups: runs of
 // WG_SIZE * TOKENS tokens by blocks of HEADS_BLOCK heads of one KV head; an invocation holds TOKENS

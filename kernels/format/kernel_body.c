@@ -1,6 +1,6 @@
 /* Looks through the GLSL of a kernel or lib, comments left out: names that only the generator may
  * use, and preprocessor conditions on symbols that nobody declares. */
-#include "kernels/kernel_private.h"
+#include "kernels/format/kernel_parser.h"
 
 #include <string.h>
 

@@ -67,7 +67,7 @@ static enum dgl_status copy_name(const struct kernel_parser *p, struct dgl_str w
         return status;
     if (kernel_is_reserved(name))
         return kernel_parser_fail(p, "%s: the name %s is reserved", p->directive, name);
-    if (p->kernel ? kernel_has_name(p->kernel, name) : kernel_declares_own(p->decls, name))
+    if (p->kernel ? kernel_has_name(p->kernel, name) : kernel_decls_have(p->decls, name))
         return kernel_parser_fail(p, "%s: the name %s is declared twice", p->directive, name);
     return copy_word(p, word, dst, cap);
 }

@@ -1,6 +1,6 @@
 /* Integer expressions of directives: a recursive-descent parser into a tree, and its evaluation in
  * checked 64-bit arithmetic. */
-#include "kernels/kernel_private.h"
+#include "kernels/format/kernel_format.h"
 
 #include <string.h>
 

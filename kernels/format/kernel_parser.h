@@ -3,7 +3,7 @@
 #ifndef DGL_KERNEL_PARSER_H
 #define DGL_KERNEL_PARSER_H
 
-#include "kernels/kernel_private.h"
+#include "kernels/format/kernel_format.h"
 
 #define KERNEL_MAX_EXPRS 80 /* expressions of one file whose names are checked at its end */
 
@@ -45,21 +45,30 @@ enum dgl_status kernel_directive_parse(struct kernel_parser *p, struct dgl_str l
 /* The first directive that every kernel needs and this one lacks; NULL when none. */
 const char *kernel_directive_missing(const struct kernel_parser *p);
 
-/* ---- kernel_names.c ---- */
-
+/* A letter or _ first, then letters, digits and _. */
+bool kernel_is_identifier(struct dgl_str word);
 /* Among the first `num_tunes` tunables. */
 bool kernel_has_tune(const struct kernel *kernel, uint32_t num_tunes, const char *name);
 bool kernel_has_const(const struct kernel *kernel, const char *name);
 bool kernel_has_flag(const struct kernel *kernel, const char *name);
 /* Among the first `num_lets` LETs. */
 bool kernel_has_let(const struct kernel_decls *decls, uint32_t num_lets, const char *name);
-/* `name` is the name of a LET or SHARED. */
-bool kernel_declares_own(const struct kernel_decls *decls, const char *name);
 /* `name` is the name of a BIND, PARAM, CONST, TUNE, LET or SHARED. */
 bool kernel_has_name(const struct kernel *kernel, const char *name);
 bool kernel_is_fact(const char *name);  /* of the device: SHARED_BYTES, HAS_x */
 bool kernel_is_local(const char *name); /* LOCAL_X, LOCAL_Y, LOCAL_Z */
 bool kernel_is_pass(const char *name);  /* T, BAND: known when groups are counted */
 bool kernel_is_reserved(const char *name);
+
+/* ---- kernel_body.c ---- */
+
+/* GLSL text in the C sense: what it must not mention and, when `kernel` is given, that every symbol
+ * of its #if lines is declared by that kernel, by the lib whose text it is, or #defined in the
+ * text. `first_line` is the number of the first line. */
+enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, struct dgl_str text,
+                                  uint32_t first_line, const struct kernel *kernel,
+                                  const struct kernel_decls *lib);
+/* The text defines `void body(uvec3 ...)`. */
+bool kernel_body_has_entry(struct dgl_str text);
 
 #endif

@@ -18,6 +18,163 @@ enum dgl_status kernel_parser_fail(const struct kernel_parser *p, const char *fm
     return dgl_fail(p->log, DGL_ERR_KERNEL, "%s:%u: %s", p->path, p->line, text);
 }
 
+/* ---- words ------------------------------------------------------------------------------------
+ */
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+bool kernel_word_next(struct dgl_str *rest, struct dgl_str *word)
+{
+    while (rest->len && is_blank(*rest->p)) {
+        rest->p++;
+        rest->len--;
+    }
+    *word = (struct dgl_str){rest->p, 0};
+    while (word->len < rest->len && !is_blank(rest->p[word->len]))
+        word->len++;
+    rest->p += word->len;
+    rest->len -= word->len;
+    return word->len > 0;
+}
+
+bool kernel_word_in(const char *words, const char *word)
+{
+    struct dgl_str rest = dgl_str_of(words), one;
+    while (kernel_word_next(&rest, &one))
+        if (dgl_str_eq(one, word))
+            return true;
+    return false;
+}
+
+bool kernel_is_identifier(struct dgl_str word)
+{
+    for (size_t i = 0; i < word.len; i++) {
+        char c = word.p[i];
+        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+        if (!letter && (i == 0 || c < '0' || c > '9'))
+            return false;
+    }
+    return word.len > 0;
+}
+
+struct dgl_str kernel_lib_key(const struct kernel_lib_ref *ref)
+{
+    const char *open = strchr(ref->name, '{'), *close = strchr(ref->name, '}');
+    return open && close ? (struct dgl_str){open + 1, (size_t)(close - open - 1)} : DGL_STR("");
+}
+
+void kernel_lib_name(const struct kernel_lib_ref *ref, struct dgl_str word, char out[96])
+{
+    struct dgl_str key = kernel_lib_key(ref);
+    if (key.len == 0)
+        snprintf(out, 96, "%s", ref->name);
+    else
+        snprintf(out, 96, "%.*s%.*s%s", (int)(key.p - 1 - ref->name), ref->name, (int)word.len,
+                 word.p, key.p + key.len + 1);
+}
+
+/* ---- names: of the file, those that every expression knows, those that nobody may declare -----
+ */
+
+const struct kernel_var kernel_fact_minimum[] = {
+    {"SUBGROUP_SIZE", 0},
+    {"SHARED_BYTES", 16384},
+    {"MAX_INVOCATIONS", 128},
+    {"MAX_LOCAL_X", 128},
+    {"MAX_LOCAL_Y", 128},
+    {"MAX_LOCAL_Z", 64},
+    {"MAX_SSBO", 4},
+    {"SOFTWARE", 0},
+    {"LLVMPIPE", 0},
+    {"COMPUTE_UNITS", 1},
+    {NULL, 0},
+};
+
+bool kernel_is_fact(const char *name)
+{
+    for (const struct kernel_var *fact = kernel_fact_minimum; fact->name; fact++)
+        if (strcmp(fact->name, name) == 0)
+            return true;
+    return strncmp(name, "HAS_", 4) == 0;
+}
+
+bool kernel_is_local(const char *name)
+{
+    return strcmp(name, "LOCAL_X") == 0 || strcmp(name, "LOCAL_Y") == 0 ||
+           strcmp(name, "LOCAL_Z") == 0;
+}
+
+bool kernel_is_pass(const char *name)
+{
+    return strcmp(name, "T") == 0 || strcmp(name, "BAND") == 0;
+}
+
+bool kernel_is_reserved(const char *name)
+{
+    static const char *const prefixes[] = {"gl_", "GL_", "step_", "STEP_", "HAS_"};
+    for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
+        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    return kernel_is_fact(name) || kernel_is_local(name) || kernel_is_pass(name) ||
+           strstr(name, "__") || strcmp(name, "body") == 0 || strcmp(name, "main") == 0 ||
+           strcmp(name, "group") == 0;
+}
+
+bool kernel_has_const(const struct kernel *kernel, const char *name)
+{
+    for (uint32_t i = 0; i < kernel->num_consts; i++)
+        if (strcmp(kernel->consts[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+bool kernel_has_tune(const struct kernel *kernel, uint32_t num_tunes, const char *name)
+{
+    for (uint32_t i = 0; i < num_tunes; i++)
+        if (strcmp(kernel->tunes[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+bool kernel_has_let(const struct kernel_decls *decls, uint32_t num_lets, const char *name)
+{
+    for (uint32_t i = 0; i < num_lets; i++)
+        if (strcmp(decls->lets[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+bool kernel_decls_have(const struct kernel_decls *decls, const char *name)
+{
+    for (uint32_t i = 0; i < decls->num_shared; i++)
+        if (strcmp(decls->shared[i].name, name) == 0)
+            return true;
+    return kernel_has_let(decls, decls->num_lets, name);
+}
+
+bool kernel_has_flag(const struct kernel *kernel, const char *name)
+{
+    for (uint32_t i = 0; i < kernel->num_flags; i++)
+        if (strcmp(kernel->flags[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+bool kernel_has_name(const struct kernel *kernel, const char *name)
+{
+    for (uint32_t i = 0; i < kernel->num_binds; i++)
+        if (strcmp(kernel->binds[i].name, name) == 0)
+            return true;
+    for (uint32_t i = 0; i < kernel->num_params; i++)
+        if (strcmp(kernel->params[i].name, name) == 0)
+            return true;
+    return kernel_has_const(kernel, name) || kernel_has_tune(kernel, kernel->num_tunes, name) ||
+           kernel_decls_have(&kernel->decls, name);
+}
+
 /* ---- names that the file uses before or after it declares them ------------------------------- */
 
 struct scope {

@@ -1,6 +1,6 @@
 /* Writes the complete GLSL ES 3.10 text of a chosen kernel: everything that its directives declare,
  * its libs, its body and main(). */
-#include "kernels/kernel_private.h"
+#include "kernels/kernels.h"
 
 #include <stddef.h>
 #include <string.h>

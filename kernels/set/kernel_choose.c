@@ -1,9 +1,12 @@
 /* Picks a kernel for a request: what hints and user's files ask for, else the highest PREFER among
  * those that can run. */
-#include "kernels/kernel_private.h"
-
 #include <stdio.h>
 #include <string.h>
+
+#include "kernels/format/kernel_format.h"
+#include "kernels/kernels.h"
+#include "kernels/set/kernel_fit.h"
+#include "kernels/set/kernel_hints.h"
 
 /* The hint that decides a request. */
 struct wish {

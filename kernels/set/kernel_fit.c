@@ -1,25 +1,29 @@
 /* Whether one kernel can run one request on one device, with which numbers, and how many groups it
  * takes then. */
-#include "kernels/kernel_private.h"
+#include "kernels/set/kernel_fit.h"
 
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-const struct kernel_var kernel_fact_minimum[] = {
-    {"SUBGROUP_SIZE", 0},
-    {"SHARED_BYTES", 16384},
-    {"MAX_INVOCATIONS", 128},
-    {"MAX_LOCAL_X", 128},
-    {"MAX_LOCAL_Y", 128},
-    {"MAX_LOCAL_Z", 64},
-    {"MAX_SSBO", 4},
-    {"SOFTWARE", 0},
-    {"LLVMPIPE", 0},
-    {"COMPUTE_UNITS", 1},
-    {NULL, 0},
-};
+#include "kernels/format/kernel_format.h"
+#include "kernels/set/kernel_hints.h"
+
+const char *kernel_request_word(const struct kernel_request *request, const char *key)
+{
+    for (uint32_t i = 0; i < request->num_attrs; i++)
+        if (strcmp(request->attrs[i].key, key) == 0)
+            return request->attrs[i].word;
+    return "none";
+}
+
+void kernel_request_describe(const struct kernel_request *request, struct dgl_buf *out)
+{
+    dgl_buf_puts(out, request->op);
+    for (uint32_t i = 0; i < request->num_attrs; i++)
+        dgl_buf_printf(out, " %s=%s", request->attrs[i].key, request->attrs[i].word);
+}
 
 struct attempt {
     const struct kernel_fit *fit;
@@ -65,9 +69,22 @@ static bool eval(struct attempt *a, const char *directive, const struct kernel_e
     return refuse(a, "%s cannot be evaluated: %s", directive, bad);
 }
 
+/* The usual packing of each weight format (docs/operations.md describes them). Blocks whose bytes
+ * do not fill words are split into codes and scales; formats that are not listed stay native. */
+static const struct layout_row {
+    const char *weight, *layout;
+} usual_layouts[] = {
+    {"f32", "native"},  {"f16", "native"},    {"bf16", "native"}, {"q4_k", "native"},
+    {"q5_k", "native"}, {"affine", "native"}, {"q8_0", "split"},  {"q4_0", "split"},
+    {"q6_k", "split"},  {"mxfp4", "split"},
+};
+
 const char *kernel_layout_default(const char *weight)
 {
-    return kernel_word_in("q8_0 q4_0 q6_k mxfp4", weight) ? "split" : "native";
+    for (size_t i = 0; i < sizeof(usual_layouts) / sizeof(*usual_layouts); i++)
+        if (strcmp(usual_layouts[i].weight, weight) == 0)
+            return usual_layouts[i].layout;
+    return "native";
 }
 
 const char *kernel_layout(const struct kernel *kernel, const char *weight)

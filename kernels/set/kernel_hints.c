@@ -1,12 +1,13 @@
 /* Hints: the vocabulary, what each layer says, and which value is in force. A hint never makes a
  * wrong result possible: it only picks among kernels that can run (kernel_choose.c). */
-#include "kernels/kernel_private.h"
+#include "kernels/set/kernel_hints.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/json.h"
+#include "kernels/format/kernel_format.h"
 
 #define WORDS_ATTENTION "auto tiled_large tiled_small streaming"
 

@@ -1,16 +1,15 @@
 /* The registry: kernels and libs of the library, of directories and of single files, and the
  * hints in force. */
-#include "kernels/kernel_private.h"
-
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/file.h"
 #include "core/base/log.h"
-#include "kernels/format/kernel_parser.h"
+#include "kernels/format/kernel_format.h"
+#include "kernels/kernels.h"
 #include "kernels/set/embedded.h"
+#include "kernels/set/kernel_hints.h"
 
 #define FILE_MAX         (1u << 20) /* bytes of a kernel file */
 #define WALK_DEPTH_MAX   8          /* folders within folders of a user's directory */
@@ -59,22 +58,6 @@ const struct kernel_lib *kernel_set_lib(const struct kernel_set *set, const char
         if (strcmp(set->libs[i]->name, name) == 0)
             return set->libs[i];
     return NULL;
-}
-
-struct dgl_str kernel_lib_key(const struct kernel_lib_ref *ref)
-{
-    const char *open = strchr(ref->name, '{'), *close = strchr(ref->name, '}');
-    return open && close ? (struct dgl_str){open + 1, (size_t)(close - open - 1)} : DGL_STR("");
-}
-
-void kernel_lib_name(const struct kernel_lib_ref *ref, struct dgl_str word, char out[96])
-{
-    struct dgl_str key = kernel_lib_key(ref);
-    if (key.len == 0)
-        snprintf(out, 96, "%s", ref->name);
-    else
-        snprintf(out, 96, "%.*s%.*s%s", (int)(key.p - 1 - ref->name), ref->name, (int)word.len,
-                 word.p, key.p + key.len + 1);
 }
 
 const struct kernel_hints *kernel_set_hints(const struct kernel_set *set)
@@ -283,7 +266,7 @@ static enum dgl_status check_lib_pair(const struct dgl_log *log, const struct ke
     for (uint32_t i = 0; i < b->decls.num_lets + b->decls.num_shared; i++) {
         const char *name = i < b->decls.num_lets ? b->decls.lets[i].name
                                                  : b->decls.shared[i - b->decls.num_lets].name;
-        if (kernel_declares_own(&a->decls, name))
+        if (kernel_decls_have(&a->decls, name))
             return dgl_fail(log, DGL_ERR_KERNEL,
                             "%s: the name %s is declared by the lib %s too (kernel %s)", b->path,
                             name, a->path, kernel->name);

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "kernels/kernel_private.h"
+#include "kernels/format/kernel_format.h"
 
 static const struct kernel_var vars[] = {
     {"K", 2048},        {"N", 1000},          {"ROWS", 4},     {"ZERO", 0}, {"NEG", -7},

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "core/base/hash.h"
-#include "kernels/kernel_private.h"
+#include "kernels/format/kernel_format.h"
 
 #define NEEDED                                                                                     \
     "//! NAME k\n//! OP matmul\n//! VARIANT baseline\n//! LOCAL 64\n//! GROUPS ceildiv(N, 64)\n"   \

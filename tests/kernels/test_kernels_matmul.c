@@ -11,7 +11,7 @@
 
 #include "core/base/mem.h"
 #include "core/memory/repack.h"
-#include "kernels/kernel_private.h"
+#include "kernels/format/kernel_format.h"
 #include "tests/support/kernel_sets.h"
 #include "tests/support/kernel_walk.h"
 #include "tests/support/ref_ops.h"

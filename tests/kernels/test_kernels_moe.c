@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "core/base/mem.h"
-#include "kernels/kernel_private.h"
+#include "kernels/format/kernel_format.h"
 #include "tests/support/kernel_walk.h"
 #include "tests/support/ref_moe.h"
 #include "tests/support/ref_ops.h"

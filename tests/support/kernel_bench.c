@@ -10,7 +10,7 @@
 #include "core/base/file.h"
 #include "core/base/mem.h"
 #include "core/memory/device.h"
-#include "kernels/kernel_private.h"
+#include "kernels/set/kernel_fit.h"
 
 #define GUARD_WORDS 64 /* 256 bytes: the largest alignment that a binding may need */
 #define GUARD       0xFFC0FEEDu

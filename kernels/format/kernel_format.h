@@ -1,0 +1,50 @@
+/* Kernel files and libs as data: expressions, words, parsed texts. */
+#ifndef DGL_KERNEL_FORMAT_H
+#define DGL_KERNEL_FORMAT_H
+
+#include "core/base/mem.h"
+#include "kernels/kernels.h"
+
+/* ---- kernel_expr.c ---- */
+
+/* Takes the longest expression off the front of *rest (blanks around it too), so that several may
+ * follow one another. False on a fault: *rest then starts at it and *error says what was expected,
+ * NULL when memory ran out.
+ * Nodes and names live in `arena`. */
+bool kernel_expr_parse(struct dgl_arena *arena, struct dgl_str *rest,
+                       const struct kernel_expr **out, const char **error);
+/* The first name for which `known` is false; NULL when all are known. */
+const char *kernel_expr_unknown(const struct kernel_expr *expr,
+                                bool (*known)(const void *ctx, const char *name), const void *ctx);
+
+/* ---- kernel_text.c ---- */
+
+/* Takes the next blank-separated word off the front of *rest; false when there is none. */
+bool kernel_word_next(struct dgl_str *rest, struct dgl_str *word);
+/* `word` is one of the blank-separated `words`. */
+bool kernel_word_in(const char *words, const char *word);
+
+/* Names of device facts with the GLES 3.1 minimum of each; ends with a NULL name. */
+extern const struct kernel_var kernel_fact_minimum[];
+/* `name` is that of a LET or SHARED. */
+bool kernel_decls_have(const struct kernel_decls *decls, const char *name);
+
+/* The key of a lib's "{key}"; empty when it has none. */
+struct dgl_str kernel_lib_key(const struct kernel_lib_ref *ref);
+/* The name of a lib with its "{key}" replaced by `word`. */
+void kernel_lib_name(const struct kernel_lib_ref *ref, struct dgl_str word, char out[96]);
+
+/* Parses a whole file. `text` is NUL-terminated and must live as long as `arena`, which owns *out.
+ * `path` is what messages start with. Faults are DGL_ERR_KERNEL, "PATH:LINE: ...". */
+enum dgl_status kernel_parse(const struct dgl_log *log, struct dgl_arena *arena, const char *path,
+                             const char *text, size_t len, struct kernel **out);
+/* As kernel_parse(), for a lib; `file` has its name, path and source. */
+enum dgl_status kernel_lib_parse(const struct dgl_log *log, struct dgl_arena *arena,
+                                 const struct kernel_lib *file, const char *text, size_t len,
+                                 struct kernel_lib **out);
+/* The kernel knows every name that the lib's expressions and #if lines use, and none that the lib
+ * declares. */
+enum dgl_status kernel_lib_check(const struct dgl_log *log, const struct kernel *kernel,
+                                 const struct kernel_lib *lib);
+
+#endif

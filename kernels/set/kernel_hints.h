@@ -1,0 +1,39 @@
+/* The hints in force, of all layers. */
+#ifndef DGL_KERNEL_HINTS_H
+#define DGL_KERNEL_HINTS_H
+
+#include "core/base/mem.h"
+#include "kernels/kernels.h"
+
+/* `key` is flat: "attentionDecode", "variants.matmul/decode", "tunes.NAME.TUNABLE". */
+struct kernel_hint {
+    const char *key, *value;
+    enum kernel_layer layer;
+    const char *origin; /* "--kernel-hints", "config file PATH" ... */
+};
+struct kernel_hints {
+    struct kernel_hint *items;
+    size_t count, cap;
+};
+/* Where hints are being read from, and where they go. */
+struct kernel_hint_source {
+    const struct dgl_log *log;
+    struct dgl_arena *arena;
+    const struct kernel_set *set; /* names in `variants` and `tunes` are checked against its
+                                     kernels; NULL: they stay unchecked */
+    struct kernel_hints *hints;
+    enum kernel_layer layer;
+    const char *origin;
+};
+enum dgl_status kernel_hints_add_json(const struct kernel_hint_source *source, const char *json,
+                                      size_t len);
+enum dgl_status kernel_hints_add_profile(const struct kernel_hint_source *source,
+                                         const char *profile);
+/* "key=value" with a flat key. */
+enum dgl_status kernel_hints_add_flag(const struct kernel_hint_source *source, const char *flag);
+const struct kernel_hint *kernel_hints_find(const struct kernel_hints *hints, const char *key);
+
+/* kernel_set.c */
+const struct kernel_hints *kernel_set_hints(const struct kernel_set *set);
+
+#endif

@@ -1,4 +1,4 @@
-// Token ids to rows of the embedding table: one element per invocation.
+// Token ids to rows of the embedding table: four elements per invocation.
 //
 // X[t, i] = scale * W[IDS[pos + t], i] for the tokens whose id lies in this band of the table.
 // W is [rows][W_STRIDE] words in its packed layout, X is [T][X_STRIDE]; the band holds ids row0 ..
@@ -10,14 +10,14 @@
 //! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4 affine
 //! BIND read uint IDS
 //! BIND read uint W
-//! BIND write float X
+//! BIND write vec4 X
 //! PARAM uint row0
 //! PARAM uint rows
 //! PARAM float scale
 //! CONST H X_STRIDE W_STRIDE
 //! TUNE WG_SIZE = 64 in 32 64 128 256
 //! LOCAL WG_SIZE
-//! GROUPS ceildiv(H, WG_SIZE) T
+//! GROUPS ceildiv(H / 4, WG_SIZE) T
 //! PREFER 10
 //! STEP read
 //! LIB weight_{weight}
@@ -25,9 +25,12 @@
 void body(uvec3 group)
 {
     uint i = group.x * uint(LOCAL_X) + gl_LocalInvocationID.x, t = group.y;
-    if (i >= uint(H) || t >= pass_rows)
+    if (i >= uint(H / 4) || t >= pass_rows)
         return;
     uint id = IDS[row_pos(t)] - row0; // wraps below the band, and is then not below `rows`
-    if (id < rows)
-        X[t * uint(X_STRIDE) + i] = scale * weight_at(id * uint(W_STRIDE), i);
+    if (id >= rows)
+        return;
+    uint row = id * uint(W_STRIDE), k = 4u * i;
+    X[t * uint(X_STRIDE / 4) + i] = scale * vec4(weight_at(row, k), weight_at(row, k + 1u),
+                                                 weight_at(row, k + 2u), weight_at(row, k + 3u));
 }

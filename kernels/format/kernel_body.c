@@ -158,16 +158,15 @@ static bool kernel_declares(const struct kernel *kernel, struct dgl_str name)
     return decls_have(&kernel->decls, name) || (kernel->writes_step && is_step_index(name));
 }
 
-/* What check_line and check_word need to know of the text they are in. */
-struct body_check {
-    const struct dgl_log *log;
-    const char *path;
-    struct dgl_str text;
-    const struct kernel *kernel;
-    const struct kernel_decls *lib; /* NULL: the text is the kernel's own */
-};
+static bool is_condition(struct dgl_str word)
+{
+    return dgl_str_eq(word, "if") || dgl_str_eq(word, "ifdef") || dgl_str_eq(word, "ifndef") ||
+           dgl_str_eq(word, "elif");
+}
 
-static enum dgl_status check_word(const struct body_check *check, struct token token)
+enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, struct dgl_str text,
+                                  uint32_t first_line, const struct kernel *kernel,
+                                  const struct kernel_decls *lib)
 {
     static const char *const forbidden[][2] = {
         {"gl_WorkGroupID", "use the parameter of body(uvec3 group)"},
@@ -177,63 +176,38 @@ static enum dgl_status check_word(const struct body_check *check, struct token t
         {"layout", "declare buffers, parameters and the local size with //! BIND, PARAM and LOCAL"},
         {"shared", "declare it with //! SHARED type name[elements]"},
     };
-    for (size_t i = 0; i < sizeof(forbidden) / sizeof(*forbidden); i++)
-        if (dgl_str_eq(token.text, forbidden[i][0]))
-            return dgl_fail(check->log, DGL_ERR_KERNEL, "%s:%u: %s may not appear here: %s",
-                            check->path, token.line, forbidden[i][0], forbidden[i][1]);
-    return DGL_OK;
-}
-
-static bool is_condition(struct dgl_str word)
-{
-    return dgl_str_eq(word, "if") || dgl_str_eq(word, "ifdef") || dgl_str_eq(word, "ifndef") ||
-           dgl_str_eq(word, "elif");
-}
-
-/* After a '#' that starts a line; consumes the rest of a condition. */
-static enum dgl_status check_preprocessor(const struct body_check *check, struct lexer *lexer)
-{
-    struct token token = lexer_next(lexer);
-    if (dgl_str_eq(token.text, "version") || dgl_str_eq(token.text, "line") ||
-        dgl_str_eq(token.text, "extension"))
-        return dgl_fail(check->log, DGL_ERR_KERNEL,
-                        "%s:%u: #%.*s may not appear here: the generator writes it%s", check->path,
-                        token.line, (int)token.text.len, token.text.p,
-                        dgl_str_eq(token.text, "extension") ? " for each //! EXTENSION" : "");
-    if (!check->kernel || !is_condition(token.text))
-        return DGL_OK;
-    struct lexer ahead = *lexer;
-    for (token = lexer_next(&ahead); token.kind != TOKEN_NEWLINE && token.kind != TOKEN_END;
-         token = lexer_next(&ahead)) {
-        if (token.kind == TOKEN_WORD && !kernel_declares(check->kernel, token.text) &&
-            !(check->lib && decls_have(check->lib, token.text)) &&
-            !text_defines(check->text, token.text))
-            return dgl_fail(
-                check->log, DGL_ERR_KERNEL,
-                "%s:%u: kernel %s does not declare the symbol %.*s: add CONST, TUNE, LET or "
-                "a WHEN line with that word",
-                check->path, token.line, check->kernel->name, (int)token.text.len, token.text.p);
-    }
-    return DGL_OK;
-}
-
-enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, struct dgl_str text,
-                                  uint32_t first_line, const struct kernel *kernel,
-                                  const struct kernel_decls *lib)
-{
-    const struct body_check check = {log, path, text, kernel, lib};
     struct lexer lexer = lexer_of(text, first_line);
-    bool line_start = true;
-    enum dgl_status status = DGL_OK;
-    while (status == DGL_OK) {
-        struct token token = lexer_next(&lexer);
-        if (token.kind == TOKEN_END)
-            break;
-        if (token.kind == TOKEN_WORD)
-            status = check_word(&check, token);
-        else if (line_start && dgl_str_eq(token.text, "#"))
-            status = check_preprocessor(&check, &lexer);
-        line_start = token.kind == TOKEN_NEWLINE;
+    struct token before = {TOKEN_NEWLINE, {"", 0}, 0}, token = lexer_next(&lexer);
+    bool condition = false;
+    for (; token.kind != TOKEN_END; before = token, token = lexer_next(&lexer)) {
+        if (token.kind == TOKEN_NEWLINE)
+            condition = false;
+        if (before.kind == TOKEN_NEWLINE && dgl_str_eq(token.text, "#")) {
+            token = lexer_next(&lexer);
+            if (dgl_str_eq(token.text, "version") || dgl_str_eq(token.text, "line") ||
+                dgl_str_eq(token.text, "extension"))
+                return dgl_fail(log, DGL_ERR_KERNEL,
+                                "%s:%u: #%.*s may not appear here: the generator writes it%s", path,
+                                token.line, (int)token.text.len, token.text.p,
+                                dgl_str_eq(token.text, "extension") ? " for each //! EXTENSION"
+                                                                    : "");
+            condition = is_condition(token.text);
+            if (token.kind == TOKEN_END)
+                break;
+            continue;
+        }
+        if (token.kind != TOKEN_WORD)
+            continue;
+        for (size_t i = 0; i < sizeof(forbidden) / sizeof(*forbidden); i++)
+            if (dgl_str_eq(token.text, forbidden[i][0]))
+                return dgl_fail(log, DGL_ERR_KERNEL, "%s:%u: %s may not appear here: %s", path,
+                                token.line, forbidden[i][0], forbidden[i][1]);
+        if (condition && kernel && !kernel_declares(kernel, token.text) &&
+            !(lib && decls_have(lib, token.text)) && !text_defines(text, token.text))
+            return dgl_fail(log, DGL_ERR_KERNEL,
+                            "%s:%u: kernel %s does not declare the symbol %.*s: add CONST, TUNE, "
+                            "LET or a WHEN line with that word",
+                            path, token.line, kernel->name, (int)token.text.len, token.text.p);
     }
-    return status;
+    return DGL_OK;
 }

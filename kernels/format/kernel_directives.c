@@ -14,6 +14,24 @@ static enum dgl_status take_word(struct kernel_parser *p, const char *what, stru
     return DGL_OK;
 }
 
+/* Takes one of the words of `list` ("read, write"): which, and its text. `label` goes before it in
+ * the message. */
+static enum dgl_status take_choice(struct kernel_parser *p, const char *what, const char *label,
+                                   const char *list, int *index, struct dgl_str *word)
+{
+    struct dgl_str rest = dgl_str_of(list), one;
+    enum dgl_status status = take_word(p, what, word);
+    if (status != DGL_OK)
+        return status;
+    for (*index = 0; kernel_word_next(&rest, &one); ++*index) {
+        one.len -= one.p[one.len - 1] == ',';
+        if (one.len == word->len && memcmp(one.p, word->p, one.len) == 0)
+            return DGL_OK;
+    }
+    return kernel_parser_fail(p, "%s: %s'%.*s' is not one of %s", p->directive, label,
+                              (int)word->len, word->p, list);
+}
+
 static enum dgl_status take_end(struct kernel_parser *p)
 {
     struct dgl_str word;
@@ -164,22 +182,7 @@ static enum dgl_status parse_variant(struct kernel_parser *p)
     return status;
 }
 
-static enum dgl_status add_flag(struct kernel_parser *p, uint32_t when, const char *word)
-{
-    struct kernel *k = p->kernel;
-    enum dgl_status status = check_cap(p, k->num_flags, KERNEL_MAX_FLAGS);
-    if (status != DGL_OK)
-        return status;
-    struct kernel_flag *flag = &k->flags[k->num_flags++];
-    size_t len = 0;
-    for (const char *c = k->when[when].key; *c; c++)
-        flag->name[len++] = *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c;
-    snprintf(flag->name + len, sizeof(flag->name) - len, "_%s", word);
-    snprintf(flag->word, sizeof(flag->word), "%s", word);
-    flag->when = when;
-    return DGL_OK;
-}
-
+/* WHEN key word word ...: each word becomes the flag KEY_word. */
 static enum dgl_status parse_when(struct kernel_parser *p)
 {
     struct kernel *k = p->kernel;
@@ -187,145 +190,128 @@ static enum dgl_status parse_when(struct kernel_parser *p)
     if (status != DGL_OK)
         return status;
     struct kernel_when *when = &k->when[k->num_when];
-    status = take_plain(p, "the attribute's key", when->key, sizeof(when->key));
-    for (uint32_t i = 0; status == DGL_OK && i < k->num_when; i++)
+    if ((status = take_plain(p, "the attribute's key", when->key, sizeof(when->key))) != DGL_OK)
+        return status;
+    for (uint32_t i = 0; i < k->num_when; i++)
         if (strcmp(k->when[i].key, when->key) == 0)
-            status = kernel_parser_fail(p, "WHEN: the key %s is given twice", when->key);
+            return kernel_parser_fail(p, "WHEN: the key %s is given twice", when->key);
     struct dgl_str part;
-    bool any = false;
-    while (status == DGL_OK && kernel_word_next(&p->rest, &part)) {
-        char word[32];
-        status = copy_plain(p, part, word, sizeof(word));
-        if (status == DGL_OK)
-            status = append_word(p, word, when->words, sizeof(when->words));
-        if (status == DGL_OK)
-            status = add_flag(p, k->num_when, word);
-        any = true;
+    while (kernel_word_next(&p->rest, &part)) {
+        if ((status = check_cap(p, k->num_flags, KERNEL_MAX_FLAGS)) != DGL_OK)
+            return status;
+        char word[sizeof(k->flags->word)];
+        if ((status = copy_plain(p, part, word, sizeof(word))) != DGL_OK ||
+            (status = append_word(p, word, when->words, sizeof(when->words))) != DGL_OK)
+            return status;
+        struct kernel_flag *flag = &k->flags[k->num_flags];
+        size_t len = 0;
+        for (const char *c = when->key; *c; c++)
+            flag->name[len++] = *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c;
+        snprintf(flag->name + len, sizeof(flag->name) - len, "_%s", word);
+        memcpy(flag->word, word, sizeof(word));
+        flag->when = k->num_when;
+        k->num_flags++;
     }
-    if (status == DGL_OK && !any)
-        status = kernel_parser_fail(p, "WHEN: a word that %s may be is missing", when->key);
+    if (!when->words[0])
+        return kernel_parser_fail(p, "WHEN: a word that %s may be is missing", when->key);
     k->num_when++;
-    return status;
-}
-
-static bool parse_access(struct dgl_str word, enum kernel_access *out)
-{
-    static const char *const names[] = {"read", "write", "readwrite"};
-    for (int i = 0; i < 3; i++)
-        if (dgl_str_eq(word, names[i])) {
-            *out = (enum kernel_access)(i + 1);
-            return true;
-        }
-    return false;
+    return DGL_OK;
 }
 
 static enum dgl_status parse_bind(struct kernel_parser *p)
 {
     static const char types[] = "uint int float uvec2 uvec4 ivec2 ivec4 vec2 vec4";
     struct kernel *k = p->kernel;
-    struct dgl_str access, type, name;
+    struct dgl_str word;
+    int access, type;
     enum dgl_status status = check_cap(p, k->num_binds, KERNEL_MAX_BINDS);
-    if (status != DGL_OK || (status = take_word(p, "read, write or readwrite", &access)) != DGL_OK)
+    if (status != DGL_OK)
         return status;
     struct kernel_bind *bind = &k->binds[k->num_binds];
-    if (!parse_access(access, &bind->access))
-        return kernel_parser_fail(p, "BIND: '%.*s' is not one of read, write, readwrite",
-                                  (int)access.len, access.p);
-    if ((status = take_word(p, "the element type", &type)) != DGL_OK)
+    status =
+        take_choice(p, "read, write or readwrite", "", "read, write, readwrite", &access, &word);
+    if (status != DGL_OK)
         return status;
-    if (type.len >= sizeof(bind->type))
-        return kernel_parser_fail(p, "BIND: the type '%.*s' is not one of %s", (int)type.len,
-                                  type.p, types);
-    memcpy(bind->type, type.p, type.len);
-    if (!kernel_word_in(types, bind->type))
-        return kernel_parser_fail(p, "BIND: the type '%s' is not one of %s", bind->type, types);
-    if ((status = take_word(p, "the name", &name)) != DGL_OK)
+    bind->access = (enum kernel_access)(access + 1);
+    if ((status = take_choice(p, "the element type", "the type ", types, &type, &word)) != DGL_OK ||
+        (status = copy_word(p, word, bind->type, sizeof(bind->type))) != DGL_OK ||
+        (status = take_word(p, "the name", &word)) != DGL_OK ||
+        (status = copy_name(p, word, bind->name, sizeof(bind->name))) != DGL_OK)
         return status;
-    if ((status = copy_name(p, name, bind->name, sizeof(bind->name))) == DGL_OK)
-        k->num_binds++;
-    return status;
+    k->num_binds++;
+    return DGL_OK;
 }
 
 static enum dgl_status parse_param(struct kernel_parser *p)
 {
-    static const char *const types[] = {"uint", "int", "float"};
     struct kernel *k = p->kernel;
-    struct dgl_str type, name;
+    struct dgl_str word;
+    int type;
     enum dgl_status status = check_cap(p, k->num_params, KERNEL_MAX_PARAMS);
-    if (status != DGL_OK || (status = take_word(p, "the type", &type)) != DGL_OK)
-        return status;
-    int found = 0;
-    while (found < 3 && !dgl_str_eq(type, types[found]))
-        found++;
-    if (found == 3)
-        return kernel_parser_fail(p, "PARAM: the type '%.*s' is not one of uint, int, float",
-                                  (int)type.len, type.p);
-    if ((status = take_word(p, "the name", &name)) != DGL_OK)
+    if (status != DGL_OK)
         return status;
     struct kernel_param *param = &k->params[k->num_params];
-    param->type = (enum kernel_param_type)found;
-    if ((status = copy_name(p, name, param->name, sizeof(param->name))) == DGL_OK)
-        k->num_params++;
-    return status;
+    status = take_choice(p, "the type", "the type ", "uint, int, float", &type, &word);
+    if (status != DGL_OK || (status = take_word(p, "the name", &word)) != DGL_OK ||
+        (status = copy_name(p, word, param->name, sizeof(param->name))) != DGL_OK)
+        return status;
+    param->type = (enum kernel_param_type)type;
+    k->num_params++;
+    return DGL_OK;
 }
 
+/* CONST NAME NAME ..., the last of which may be followed by = and its default. */
 static enum dgl_status parse_const(struct kernel_parser *p)
 {
     struct kernel *k = p->kernel;
     struct kernel_const *last = NULL;
     struct dgl_str word;
     enum dgl_status status = take_word(p, "a name", &word);
+    if (status != DGL_OK)
+        return status;
     do {
-        if (status == DGL_OK && dgl_str_eq(word, "=") && last) {
+        if (last && dgl_str_eq(word, "=")) {
             last->has_preset = true;
-            status = take_integer(p, &last->preset);
-            return status != DGL_OK ? status : take_end(p);
+            return take_integer(p, &last->preset);
         }
-        if (status == DGL_OK)
-            status = check_cap(p, k->num_consts, KERNEL_MAX_CONSTS);
-        if (status == DGL_OK) {
-            last = &k->consts[k->num_consts];
-            status = copy_name(p, word, last->name, sizeof(last->name));
-        }
-        k->num_consts += status == DGL_OK;
-    } while (status == DGL_OK && kernel_word_next(&p->rest, &word));
-    return status;
+        if ((status = check_cap(p, k->num_consts, KERNEL_MAX_CONSTS)) != DGL_OK)
+            return status;
+        last = &k->consts[k->num_consts];
+        if ((status = copy_name(p, word, last->name, sizeof(last->name))) != DGL_OK)
+            return status;
+        k->num_consts++;
+    } while (kernel_word_next(&p->rest, &word));
+    return DGL_OK;
 }
 
-static enum dgl_status parse_tune_choices(struct kernel_parser *p, struct kernel_tune *tune)
-{
-    struct dgl_str word;
-    enum dgl_status status = take_word(p, "'in' and the choices", &word);
-    if (status == DGL_OK && !dgl_str_eq(word, "in"))
-        return kernel_parser_fail(p, "TUNE: expected 'in' and the choices at '%.*s'", (int)word.len,
-                                  word.p);
-    do {
-        if (status == DGL_OK)
-            status = check_cap(p, tune->num_choices, KERNEL_MAX_CHOICES);
-        if (status == DGL_OK)
-            status = take_integer(p, &tune->choices[tune->num_choices]);
-        tune->num_choices += status == DGL_OK;
-    } while (status == DGL_OK && dgl_str_trim(p->rest).len > 0);
-    return status;
-}
-
+/* TUNE NAME = preset in choice choice ... */
 static enum dgl_status parse_tune(struct kernel_parser *p)
 {
     struct kernel *k = p->kernel;
-    struct dgl_str name, equals;
+    struct dgl_str word;
     enum dgl_status status = check_cap(p, k->num_tunes, KERNEL_MAX_TUNES);
-    if (status != DGL_OK || (status = take_word(p, "the name", &name)) != DGL_OK)
+    if (status != DGL_OK)
         return status;
     struct kernel_tune *tune = &k->tunes[k->num_tunes];
-    if ((status = copy_name(p, name, tune->name, sizeof(tune->name))) != DGL_OK)
+    if ((status = take_word(p, "the name", &word)) != DGL_OK ||
+        (status = copy_name(p, word, tune->name, sizeof(tune->name))) != DGL_OK)
         return status;
-    if (!kernel_word_next(&p->rest, &equals) || !dgl_str_eq(equals, "="))
+    if (!kernel_word_next(&p->rest, &word) || !dgl_str_eq(word, "="))
         return kernel_parser_fail(p, "TUNE: expected '=' after %s", tune->name);
-    status = take_expr(p, SCOPE_TUNE, &tune->preset);
-    if (status == DGL_OK)
-        status = parse_tune_choices(p, tune);
+    if ((status = take_expr(p, SCOPE_TUNE, &tune->preset)) != DGL_OK ||
+        (status = take_word(p, "'in' and the choices", &word)) != DGL_OK)
+        return status;
+    if (!dgl_str_eq(word, "in"))
+        return kernel_parser_fail(p, "TUNE: expected 'in' and the choices at '%.*s'", (int)word.len,
+                                  word.p);
+    do {
+        if ((status = check_cap(p, tune->num_choices, KERNEL_MAX_CHOICES)) != DGL_OK ||
+            (status = take_integer(p, &tune->choices[tune->num_choices])) != DGL_OK)
+            return status;
+        tune->num_choices++;
+    } while (dgl_str_trim(p->rest).len > 0);
     k->num_tunes++;
-    return status;
+    return DGL_OK;
 }
 
 static enum dgl_status parse_local(struct kernel_parser *p)
@@ -445,14 +431,10 @@ static enum dgl_status parse_extension(struct kernel_parser *p)
 static enum dgl_status parse_precision(struct kernel_parser *p)
 {
     struct dgl_str word;
-    enum dgl_status status = take_word(p, "f32 or f16", &word);
-    if (status != DGL_OK)
-        return status;
-    p->kernel->f16 = dgl_str_eq(word, "f16");
-    if (!p->kernel->f16 && !dgl_str_eq(word, "f32"))
-        return kernel_parser_fail(p, "PRECISION: '%.*s' is not one of f32, f16", (int)word.len,
-                                  word.p);
-    return DGL_OK;
+    int type;
+    enum dgl_status status = take_choice(p, "f32 or f16", "", "f32, f16", &type, &word);
+    p->kernel->f16 = status == DGL_OK && type == 1;
+    return status;
 }
 
 static enum dgl_status parse_layout(struct kernel_parser *p)
@@ -493,15 +475,11 @@ static enum dgl_status parse_lib(struct kernel_parser *p)
 static enum dgl_status parse_step(struct kernel_parser *p)
 {
     struct dgl_str word;
-    enum dgl_status status = take_word(p, "read or write", &word);
-    if (status != DGL_OK)
-        return status;
-    p->kernel->uses_step = dgl_str_eq(word, "read");
-    p->kernel->writes_step = dgl_str_eq(word, "write");
-    if (!p->kernel->uses_step && !p->kernel->writes_step)
-        return kernel_parser_fail(p, "STEP: '%.*s' is not one of read, write", (int)word.len,
-                                  word.p);
-    return DGL_OK;
+    int access;
+    enum dgl_status status = take_choice(p, "read or write", "", "read, write", &access, &word);
+    p->kernel->uses_step = status == DGL_OK && access == 0;
+    p->kernel->writes_step = status == DGL_OK && access == 1;
+    return status;
 }
 
 /* Rules of a directive: at most once, in every kernel, in libs too. */

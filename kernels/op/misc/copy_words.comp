@@ -1,7 +1,7 @@
 // DST = SRC: the plain copy whose speed `bench` holds other kernels against.
 //
-// DST[i] = SRC[i] for i < rows, 16 bytes each. Group x copies WG_SIZE * EACH of them: EACH loads per
-// invocation, neighbouring invocations at neighbouring addresses.
+// DST[i] = SRC[i] for i < rows, 16 bytes each. Group x copies WG_SIZE * EACH of them: EACH loads
+// per invocation, neighbouring invocations at neighbouring addresses.
 //
 //! NAME copy_words
 //! OP copy

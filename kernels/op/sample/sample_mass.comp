@@ -1,8 +1,8 @@
 // Mass of each slice at the wanted temperature after top-p and min-p.
 //
-// Slice s of 2048 tokens goes to CAND_MASS + 4 s of CAND: the number of tokens whose exponent is the
-// edge of top-p, and the 64-bit mass (low, high) of those below the edge. Group x is slice x; sums
-// of integers do not depend on the order.
+// Slice s of 2048 tokens goes to CAND_MASS + 4 s of CAND: the number of tokens whose exponent is
+// the edge of top-p, and the 64-bit mass (low, high) of those below the edge. Group x is slice x;
+// sums of integers do not depend on the order.
 //
 //! NAME sample_mass
 //! OP sample_mass

@@ -1,9 +1,9 @@
 // The best logit of each slice of 2048: key and id, ties to the lowest id.
 //
-// LOGITS is [VOCAB] f32. Slice s goes to CAND_FIRST + 2 s of CAND as (key, id); keys order logits as
-// unsigned integers (lib sample). Group x is slice x: each invocation takes every WG_SIZE-th logit,
-// the first one then compares their bests. kind=full also clears the histograms of sample_hist,
-// shared out among all groups.
+// LOGITS is [VOCAB] f32. Slice s goes to CAND_FIRST + 2 s of CAND as (key, id); keys order logits
+// as unsigned integers (lib sample). Group x is slice x: each invocation takes every WG_SIZE-th
+// logit, the first one then compares their bests. kind=full also clears the histograms of
+// sample_hist, shared out among all groups.
 //
 //! NAME sample_max
 //! OP sample_max

@@ -19,7 +19,7 @@
 //! LIB sample
 //! LIB radix_topk
 
-// What radix_topk_key() and radix_topk_take() refer to: the slice, and whether the step is still running.
+// For radix_topk_key() and radix_topk_take(): the slice, and whether the step is still running.
 uint slice;
 bool live;
 

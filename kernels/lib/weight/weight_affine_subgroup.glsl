@@ -1,5 +1,5 @@
 // affine for kernels with subgroups, where a lane has 32 neighbouring columns: one block, three
-// uvec4. W is uvec4.
+// uvec4. W is uvec4. Needs lib weight_subgroup.
 #define LANE_RAW 3
 
 uint lane_vec4(uint slice, uint lane, uint i)
@@ -15,30 +15,21 @@ void lane_fetch(uint row, uint slice, uint lane, out uvec4 raw[LANE_RAW])
     raw[2] = W[b + 2u];
 }
 
-// A code plus 128 in the lowest bits of 2^23, see weight_q8_0_subgroup.glsl.
-#define LANE_BYTE(q, xx) sum += (uintBitsToFloat(((q) & 255u) | magic) - 8388736.0) * (xx);
-#define LANE_WORD(word, i) \
-    q = (word) ^ 0x80808080u; \
-    LANE_BYTE(q, x[i].x) \
-    LANE_BYTE(q >> 8, x[i].y) \
-    LANE_BYTE(q >> 16, x[i].z) \
-    LANE_BYTE(q >> 24, x[i].w)
-
 float lane_dot(uvec4 raw[LANE_RAW], uint slice, uint lane, vec4 x[8], uint one)
 {
     vec4 sa = x[0] + x[1] + x[2] + x[3], sb = x[4] + x[5] + x[6] + x[7];
     vec4 s = uintBitsToFloat(raw[2]);
-    uint q, magic = one + 0x0B800000u;
+    uint q, magic = INT8_MAGIC;
     float sum = 0.0;
-    LANE_WORD(raw[0].x, 0)
-    LANE_WORD(raw[0].y, 1)
-    LANE_WORD(raw[0].z, 2)
-    LANE_WORD(raw[0].w, 3)
+    INT8_PRODUCTS(raw[0].x, 0)
+    INT8_PRODUCTS(raw[0].y, 1)
+    INT8_PRODUCTS(raw[0].z, 2)
+    INT8_PRODUCTS(raw[0].w, 3)
     float first = s.x * sum - s.y * (sa.x + sa.y + sa.z + sa.w);
     sum = 0.0;
-    LANE_WORD(raw[1].x, 4)
-    LANE_WORD(raw[1].y, 5)
-    LANE_WORD(raw[1].z, 6)
-    LANE_WORD(raw[1].w, 7)
+    INT8_PRODUCTS(raw[1].x, 4)
+    INT8_PRODUCTS(raw[1].y, 5)
+    INT8_PRODUCTS(raw[1].z, 6)
+    INT8_PRODUCTS(raw[1].w, 7)
     return first + (s.z * sum - s.w * (sb.x + sb.y + sb.z + sb.w));
 }

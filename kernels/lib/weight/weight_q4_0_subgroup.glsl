@@ -1,5 +1,5 @@
 // q4_0 (layout `split`) for kernels with subgroups, where a lane has 32 neighbouring columns: one
-// block. W is uvec4.
+// block. W is uvec4. Needs lib weight_subgroup.
 #define LANE_RAW 2
 
 uint lane_vec4(uint slice, uint lane, uint i)
@@ -36,7 +36,5 @@ float lane_dot(uvec4 raw[LANE_RAW], uint slice, uint lane, vec4 x[8], uint one)
     LANE_WORD(raw[0].y, 1)
     LANE_WORD(raw[0].z, 2)
     LANE_WORD(raw[0].w, 3)
-    uvec2 two = (lane & 4u) == 0u ? raw[1].xy : raw[1].zw;
-    vec2 d = unpackHalf2x16((lane & 2u) == 0u ? two.x : two.y);
-    return ((lane & 1u) == 0u ? d.x : d.y) * (low * 256.0 + high * 16.0);
+    return half_of(raw[1], lane) * (low * 256.0 + high * 16.0);
 }

@@ -1,6 +1,6 @@
 // q4_k for kernels with subgroups, where a lane has 32 columns of a slice (32 columns for each lane
 // of a subgroup of SUBGROUP lanes): the 16 bytes of a lane hold 16 columns in their low nibbles and
-// those 32 further on in their high nibbles. W is uvec4.
+// those 32 further on in their high nibbles. W is uvec4. Needs lib weight_subgroup.
 #define LANE_RAW 2
 
 // Which vec4 of x meets part i of the lane.
@@ -42,12 +42,8 @@ float lane_dot(uvec4 raw[LANE_RAW], uint slice, uint lane, vec4 x[8], uint one)
     LANE_WORD(raw[0].y, 1)
     LANE_WORD(raw[0].z, 2)
     LANE_WORD(raw[0].w, 3)
-    // The lane's two groups are neighbours: their codes sc and m are two bytes each.
-    uint s = (lane & 2u) * 8u, a = raw[1].y >> s, b = raw[1].z >> s, c = raw[1].w >> s;
-    bool upper = (lane & 4u) != 0u;
-    uint sc = upper ? (c & 0x0F0Fu) | ((a >> 2) & 0x3030u) : a & 0x3F3Fu;
-    uint m = upper ? ((c >> 4) & 0x0F0Fu) | ((b >> 2) & 0x3030u) : b & 0x3F3Fu;
+    vec4 codes = k_codes(raw[1], lane);
     vec2 d = unpackHalf2x16(raw[1].x);
-    return d.x * (float(sc & 63u) * (low * 256.0) + float((sc >> 8) & 63u) * (high * 16.0)) -
-           d.y * (float(m & 63u) * sum_low + float((m >> 8) & 63u) * sum_high);
+    return d.x * (codes.x * (low * 256.0) + codes.y * (high * 16.0)) -
+           d.y * (codes.z * sum_low + codes.w * sum_high);
 }

@@ -1,4 +1,5 @@
-// q5_k for llvmpipe, a thread per row; lib row_llvmpipe explains the macros.
+// q5_k for llvmpipe, a thread per row; lib row_llvmpipe explains the macros. Needs lib
+// weight_llvmpipe.
 #define Q5K_WORD(c, q, f, s, j) \
     { \
         uint t = ((q >> (s)) & 0x0F0F0F0Fu) | (((f >> (j)) & 0x01010101u) << 4); \
@@ -28,9 +29,7 @@
     { \
         uint b = row + uint(11 * (n)); \
         uvec4 h = W[b], fa = W[b + 1u], fb = W[b + 2u]; \
-        vec2 dd = unpackHalf2x16(h.x); \
-        uint sc = (h.w & 0x0F0F0F0Fu) | ((h.y >> 2) & 0x30303030u); \
-        uint mn = ((h.w >> 4) & 0x0F0F0F0Fu) | ((h.z >> 2) & 0x30303030u); \
+        K_SCALES(h) \
         Q5K_PAIR(8 * (n), 0, b + 3u, h.y, h.z) \
         Q5K_PAIR(8 * (n) + 2, 2, b + 5u, h.y >> 16, h.z >> 16) \
         Q5K_PAIR(8 * (n) + 4, 4, b + 7u, sc, mn) \

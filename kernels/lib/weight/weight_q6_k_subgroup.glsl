@@ -1,7 +1,7 @@
 // q6_k (layout `split`) for kernels with subgroups, where a lane has 32 columns of a slice (32
 // columns for each lane of a subgroup of SUBGROUP lanes): the 16 bytes of a lane hold 16 columns in
 // their low nibbles and those 64 further on in their high nibbles; both groups have scales of their
-// own. W is uvec4.
+// own. W is uvec4. Needs lib weight_subgroup.
 #define LANE_RAW 4
 
 // Which vec4 of x meets part i of the lane.
@@ -45,7 +45,5 @@ float lane_dot(uvec4 raw[LANE_RAW], uint slice, uint lane, vec4 x[8], uint one)
     uint block = slice * uint(SUBGROUP / 8) + lane / 8u;
     uvec2 scales = (lane & 4u) == 0u ? raw[2].xy : raw[2].zw;
     ivec2 sc = ivec2(scales << (24u - 8u * (lane & 3u))) >> 24;
-    uvec2 two = (block & 4u) == 0u ? raw[3].xy : raw[3].zw;
-    vec2 d = unpackHalf2x16((block & 2u) == 0u ? two.x : two.y);
-    return ((block & 1u) == 0u ? d.x : d.y) * 256.0 * (float(sc.x) * low + float(sc.y) * high);
+    return half_of(raw[3], block) * 256.0 * (float(sc.x) * low + float(sc.y) * high);
 }

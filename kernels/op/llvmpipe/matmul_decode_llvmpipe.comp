@@ -42,6 +42,7 @@
 //! REQUIRE W_STRIDE % 4 == 0
 //! PREFER LLVMPIPE ? 50 : -10
 //! STEP read
+//! LIB weight_llvmpipe
 //! LIB weight_{weight}_llvmpipe
 //! LIB matmul_source
 //! LIB activations

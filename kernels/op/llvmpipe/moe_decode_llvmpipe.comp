@@ -34,6 +34,7 @@
 //! REQUIRE K <= 1024 && (POST_glu || BLOCKS * TOP_K <= 8)
 //! REQUIRE W_STRIDE % 4 == 0
 //! PREFER LLVMPIPE ? 50 : -10
+//! LIB weight_llvmpipe
 //! LIB weight_{weight}_llvmpipe
 //! LIB moe_glu
 //! LIB moe_rows

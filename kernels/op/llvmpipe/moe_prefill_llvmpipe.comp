@@ -36,6 +36,7 @@
 //! REQUIRE K <= 1024
 //! REQUIRE W_STRIDE % 4 == 0
 //! PREFER LLVMPIPE ? 50 : -10
+//! LIB weight_llvmpipe
 //! LIB weight_{weight}_llvmpipe
 //! LIB moe_glu
 //! LIB moe_rows

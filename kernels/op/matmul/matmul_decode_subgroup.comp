@@ -53,6 +53,7 @@
 //! REQUIRE WG_SIZE % SUBGROUP == 0 && ROWS <= WG_SIZE && ROWS % UNROLL == 0 && UNROLL <= SUBGROUP
 //! PREFER SOFTWARE ? 5 : 30
 //! STEP read
+//! LIB weight_subgroup
 //! LIB weight_{weight}_subgroup
 //! LIB matmul_source
 //! LIB activations

@@ -49,6 +49,7 @@
 //! REQUIRE W_STRIDE % 4 == 0
 //! REQUIRE WG_SIZE % SUBGROUP == 0 && ROWS <= WG_SIZE && ROWS % UNROLL == 0 && UNROLL <= SUBGROUP
 //! PREFER SOFTWARE ? 5 : 30
+//! LIB weight_subgroup
 //! LIB weight_{weight}_subgroup
 //! LIB moe_glu
 //! LIB moe_rows

@@ -1,0 +1,42 @@
+// Pieces that several weight_*_llvmpipe libs share; lib row_llvmpipe explains GROUP and CODE.
+
+// Four codes of four bits: those at bit s of each byte of q.
+#define NIBBLE_CODES(c, q, s) \
+    CODE(c, float((q >> (s)) & 15u)) \
+    CODE(c + 1, float((q >> (s + 8)) & 15u)) \
+    CODE(c + 2, float((q >> (s + 16)) & 15u)) \
+    CODE(c + 3, float((q >> (s + 24)) & 15u))
+
+// Block n where W[row + at] has an f16 scale per group: G(g, d) for each group.
+#define SCALED_BLOCK(n, at, G) \
+    { \
+        uvec4 h = W[row + uint(at)]; \
+        vec2 da = unpackHalf2x16(h.x), db = unpackHalf2x16(h.y); \
+        vec2 dc = unpackHalf2x16(h.z), de = unpackHalf2x16(h.w); \
+        G(8 * (n), da.x) G(8 * (n) + 1, da.y) G(8 * (n) + 2, db.x) G(8 * (n) + 3, db.y) \
+        G(8 * (n) + 4, dc.x) G(8 * (n) + 5, dc.y) G(8 * (n) + 6, de.x) G(8 * (n) + 7, de.y) \
+    }
+
+// Scales of q4_k and q5_k from the head h of a block: dd is (d, dmin); the 6-bit codes of groups 0
+// to 3 are the bytes of h.y (sc) and h.z (m) but for two bits, those of groups 4 to 7 of sc, mn.
+#define K_SCALES(h) \
+        vec2 dd = unpackHalf2x16(h.x); \
+        uint sc = (h.w & 0x0F0F0F0Fu) | ((h.y >> 2) & 0x30303030u); \
+        uint mn = ((h.w >> 4) & 0x0F0F0F0Fu) | ((h.z >> 2) & 0x30303030u);
+
+// Block n of 16-bit floats: WORD(c, q) has the two of word q.
+#define FLOAT16_VEC8(c, WORD) \
+    if ((c) < K) { \
+        uvec4 q = W[row + uint((c) / 8)]; \
+        WORD(c, q.x) WORD(c + 2, q.y) WORD(c + 4, q.z) WORD(c + 6, q.w) \
+    }
+#define FLOAT16_GROUP(g, WORD) \
+    GROUP(g, 1.0, 0.0) \
+    FLOAT16_VEC8(32 * (g), WORD) FLOAT16_VEC8(32 * (g) + 8, WORD) \
+    FLOAT16_VEC8(32 * (g) + 16, WORD) FLOAT16_VEC8(32 * (g) + 24, WORD) \
+    GROUP_END(g)
+#define FLOAT16_BLOCK(n, WORD) \
+    FLOAT16_GROUP(8 * (n), WORD) FLOAT16_GROUP(8 * (n) + 1, WORD) \
+    FLOAT16_GROUP(8 * (n) + 2, WORD) FLOAT16_GROUP(8 * (n) + 3, WORD) \
+    FLOAT16_GROUP(8 * (n) + 4, WORD) FLOAT16_GROUP(8 * (n) + 5, WORD) \
+    FLOAT16_GROUP(8 * (n) + 6, WORD) FLOAT16_GROUP(8 * (n) + 7, WORD)

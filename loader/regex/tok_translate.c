@@ -205,13 +205,11 @@ static enum dgl_status open_group(struct grammar *g)
             dgl_buf_printf(&t->out, "(%s", kinds[i].text);
         }
     }
-    if (known) {
-        ;
-    } else if (tok_translate_accept(t, "?<")) {
+    if (!known && tok_translate_accept(t, "?<")) {
         if (!skip_past(t, '>'))
             return tok_translate_fail(t, "a group name without end");
         dgl_buf_puts(&t->out, "(?:");
-    } else if (tok_translate_accept(t, "?")) {
+    } else if (!known && tok_translate_accept(t, "?")) {
         enum dgl_status status = take_flags(t, &inner.flags);
         if (status != DGL_OK)
             return status;
@@ -225,7 +223,7 @@ static enum dgl_status open_group(struct grammar *g)
             g->last = ASSERTION;
             return DGL_OK;
         }
-    } else {
+    } else if (!known) {
         dgl_buf_puts(&t->out, "(?:");
     }
     if (g->depth == MAX_GROUP_DEPTH)
@@ -388,6 +386,8 @@ enum dgl_status tok_translate(struct tok_translator *t)
             g.last_folded = 0;
         else if (status == DGL_OK)
             status = take_item(&g);
+        if (status == DGL_OK && t->out.len > TOK_TRANSLATE_MAX)
+            status = tok_translate_fail(t, "a pattern this long");
     }
     if (status == DGL_OK && g.depth > 0)
         status = tok_translate_fail(t, "a group without its closing parenthesis");

@@ -9,6 +9,9 @@
 #include "core/base/status.h"
 #include "loader/regex/tok_property.h"
 
+/* Properties become long, and PCRE2 compiles patterns to 64 KiB at most. */
+#define TOK_TRANSLATE_MAX (256u << 10)
+
 /* A pattern on its way. Readers stop at its end: they see '\0' there. */
 struct tok_translator {
     const struct dgl_log *log;
@@ -20,7 +23,7 @@ struct tok_translator {
     struct dgl_buf out;
 };
 
-/* Leaves PCRE2's pattern in t->out, which the caller frees in any case. Anything that is not
+/* Leaves PCRE2's pattern in t->out, which the caller frees, also on failure. Anything that is not
  * implemented, or not a pattern, is DGL_ERR_UNSUPPORTED naming it and its place. */
 enum dgl_status tok_translate(struct tok_translator *t);
 

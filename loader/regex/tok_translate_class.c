@@ -218,6 +218,9 @@ enum dgl_status tok_translate_class(struct tok_translator *t, bool icase, struct
         } else {
             status = take_range(t, &parts);
         }
+        if (status == DGL_OK &&
+            parts.lefts.len + parts.plain.len + parts.others.len > TOK_TRANSLATE_MAX)
+            status = tok_translate_fail(t, "a pattern this long");
     }
     if (status == DGL_OK && icase && !tok_cased_is_closed(parts.cased))
         status =

@@ -244,6 +244,25 @@ static void nesting_is_limited(void **state)
     dgl_buf_finish(&classes);
 }
 
+/* Each property is some kilobytes for PCRE2. */
+static void long_patterns_are_refused(void **state)
+{
+    (void)state;
+    struct dgl_buf properties = {0}, class = {0};
+    dgl_buf_puts(&class, "[");
+    for (int i = 0; i < 100000; i++) {
+        dgl_buf_puts(&properties, "\\p{Mn}");
+        dgl_buf_puts(&class, "\\P{Mn}");
+    }
+    dgl_buf_puts(&class, "]");
+    uint64_t start = dgl_now_ns();
+    expect_refused(&properties, "a pattern this long");
+    expect_refused(&class, "a pattern this long");
+    assert_at_most((double)(dgl_now_ns() - start) * 1e-9, 5);
+    dgl_buf_finish(&properties);
+    dgl_buf_finish(&class);
+}
+
 /* ---- cost ----------------------------------------------------------------------------------- */
 
 static void endless_searches_end(void **state)
@@ -302,6 +321,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nesting_is_limited),
+        cmocka_unit_test(long_patterns_are_refused),
         cmocka_unit_test(endless_searches_end),
         cmocka_unit_test(long_runs_are_no_trouble),
     };

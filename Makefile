@@ -8,7 +8,7 @@ DESTDIR ?=
 JOBS    ?= $(shell nproc 2>/dev/null || echo 1)
 OBJCOPY ?= objcopy
 VERSION := 0.1.0
-PKGS    := egl glesv2 gbm libdrm libcjson libcrypto libpcre2-8
+PKGS    := egl glesv2 gbm libdrm libcjson libcrypto libpcre2-8 libutf8proc
 # The command's own: libdopplergl.a does not need it. Linked statically, with what it calls, so that the command runs
 # where line editing was never installed (containers, other machines).
 TOOL_PKGS := libedit

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include <utf8proc.h>
+
 #include "core/base/utf8.h"
 #include "loader/text/tok_unicode.h"
 
@@ -129,13 +131,6 @@ size_t jinja_find_last(struct dgl_str text, struct dgl_str part)
     }
 }
 
-/* `count` code points, `step` apart, that all move by `delta`. */
-struct case_run {
-    uint32_t first;
-    uint16_t count, step;
-    int32_t delta;
-};
-
 /* A character with several in another case; both texts are UTF-8. */
 struct case_special {
     uint32_t cp;
@@ -143,23 +138,6 @@ struct case_special {
 };
 
 #include "loader/text/jinja_case.inc"
-
-/* The code point that a run maps to; false when none has it. Runs ascend and do not overlap. */
-static bool find_run(const struct case_run *runs, size_t count, uint32_t cp, uint32_t *out)
-{
-    size_t low = 0;
-    while (count > 1) {
-        size_t half = count / 2;
-        low += runs[low + half].first <= cp ? half : 0;
-        count -= half;
-    }
-    const struct case_run *run = &runs[low];
-    uint32_t distance = cp - run->first;
-    if (cp < run->first || distance % run->step || distance / run->step >= run->count)
-        return false;
-    *out = (uint32_t)((int32_t)cp + run->delta);
-    return true;
-}
 
 static const char *find_special(uint32_t cp, enum jinja_case to)
 {
@@ -193,9 +171,7 @@ size_t jinja_to_case(uint32_t cp, enum jinja_case to, char out[jinja_case_max])
         memcpy(out, special, len);
         return len;
     }
-    enum { num_upper = sizeof(upper_runs) / sizeof(upper_runs[0]) };
-    enum { num_title = sizeof(title_runs) / sizeof(title_runs[0]) };
-    if (to == JINJA_CASE_UPPER || !find_run(title_runs, num_title, cp, &cp))
-        find_run(upper_runs, num_upper, cp, &cp);
-    return dgl_utf8_encode(cp, out);
+    int32_t c = (int32_t)cp;
+    c = to == JINJA_CASE_UPPER ? utf8proc_toupper(c) : utf8proc_totitle(c);
+    return dgl_utf8_encode((uint32_t)c, out);
 }

@@ -11,7 +11,7 @@ bool jinja_is_cased(uint32_t cp);
 
 enum jinja_strip_side { JINJA_STRIP_LEFT = 1, JINJA_STRIP_RIGHT = 2, JINJA_STRIP_BOTH = 3 };
 struct dgl_str jinja_strip(struct dgl_str text, enum jinja_strip_side side);
-/* Strips the characters of a set instead of blanks. */
+/* Strips characters of a set instead of blanks. */
 struct dgl_str jinja_strip_set(struct dgl_str text, struct dgl_str set, enum jinja_strip_side side);
 
 size_t jinja_char_count(struct dgl_str text);
@@ -20,7 +20,7 @@ size_t jinja_char_offset(struct dgl_str text, size_t index);
 /* Length of the last character; 0 for an empty text. */
 size_t jinja_last_char(struct dgl_str text);
 
-/* Where `part` begins first (or last), at or behind `from`; SIZE_MAX: nowhere. */
+/* Where `part` begins first (or last), at or after `from`; SIZE_MAX: nowhere. */
 size_t jinja_find(struct dgl_str text, struct dgl_str part, size_t from);
 size_t jinja_find_last(struct dgl_str text, struct dgl_str part);
 

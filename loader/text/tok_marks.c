@@ -1,4 +1,4 @@
-/* Marks of text that is cut, copied and rewritten. */
+/* Marks of text that is cut, copied or rewritten. */
 #include "loader/text/tok_marks.h"
 
 struct tok_marked tok_marked_part(struct tok_marked whole, size_t start, size_t end)

@@ -1,52 +1,24 @@
-/* Decomposition, canonical order and composition (Unicode Standard, section 3.11). */
+/*
+ * Normal forms (Unicode Standard, section 3.11) with utf8proc, which has a newer Unicode than the
+ * reference: code points that are inert in Unicode 9 are kept from it. They neither change nor
+ * combine, so they divide a text into parts that can be normalized each by itself.
+ */
 #include "loader/text/tok_normal_form.h"
 
+#include <assert.h>
 #include <string.h>
+
+#include <utf8proc.h>
 
 #include "core/base/mem.h"
 #include "core/base/utf8.h"
 #include "loader/text/tok_unicode.h"
 
-/* Hangul syllables: arithmetic instead of tables. */
-#define S_BASE  0xAC00u
-#define L_BASE  0x1100u
-#define V_BASE  0x1161u
-#define T_BASE  0x11A7u
-#define L_COUNT 19u
-#define V_COUNT 21u
-#define T_COUNT 28u
-#define S_COUNT (L_COUNT * V_COUNT * T_COUNT)
-
 #define MAX_DECOMPOSITION 18 /* U+FDFA, the longest there is */
-
-static size_t decompose_one(uint32_t cp, bool compatible, uint32_t *out)
-{
-    uint32_t syllable = cp - S_BASE;
-    if (syllable < S_COUNT) {
-        out[0] = L_BASE + syllable / (V_COUNT * T_COUNT);
-        out[1] = V_BASE + syllable / T_COUNT % V_COUNT;
-        out[2] = T_BASE + syllable % T_COUNT;
-        return out[2] == T_BASE ? 2 : 3;
-    }
-    size_t len;
-    const uint32_t *text = tok_decomposition(cp, compatible, &len);
-    if (!text) {
-        out[0] = cp;
-        return 1;
-    }
-    for (size_t i = 0; i < len; i++)
-        out[i] = text[i];
-    return len;
-}
 
 /* Code points travel with their combining class in the upper byte. */
 #define CLASS_SHIFT 24
 #define CP_MASK     0xFFFFFFu
-
-static uint32_t with_class(uint32_t cp)
-{
-    return cp | (uint32_t)tok_combining_class(cp) << CLASS_SHIFT;
-}
 
 static void sort_few_marks(uint32_t *cps, size_t count)
 {
@@ -59,8 +31,8 @@ static void sort_few_marks(uint32_t *cps, size_t count)
     }
 }
 
-/* By class, equal classes in the order they came. `other` has room for as many: texts made of
- * nothing but marks must not take quadratic time. */
+/* By class, stable. `other` has room for as many: texts of nothing but marks must not take
+ * quadratic time. */
 static void sort_marks(uint32_t *cps, size_t count, uint32_t *other)
 {
     if (count <= 16) {
@@ -89,74 +61,52 @@ static void order_marks(uint32_t *cps, size_t count, uint32_t *other)
     }
 }
 
-static uint32_t compose_two(uint32_t first, uint32_t second)
-{
-    if (first - L_BASE < L_COUNT && second - V_BASE < V_COUNT)
-        return S_BASE + ((first - L_BASE) * V_COUNT + (second - V_BASE)) * T_COUNT;
-    if (first - S_BASE < S_COUNT && (first - S_BASE) % T_COUNT == 0 && second > T_BASE &&
-        second < T_BASE + T_COUNT)
-        return first + (second - T_BASE);
-    return tok_composition(first, second);
-}
-
-/* Composes in place; returns how many code points are left. */
-static size_t compose(uint32_t *cps, size_t count)
-{
-    size_t kept = 0, starter = SIZE_MAX;
-    uint32_t last_class = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t class = cps[i] >> CLASS_SHIFT;
-        /* Blocked: something of the same or a higher class stands between, or a starter does. */
-        bool adjacent = starter != SIZE_MAX && starter + 1 == kept;
-        bool free_to_compose = starter != SIZE_MAX && (adjacent || last_class < class);
-        uint32_t composite = free_to_compose ? compose_two(cps[starter], cps[i] & CP_MASK) : 0;
-        if (composite) {
-            cps[starter] = composite;
-            continue;
-        }
-        if (class == 0)
-            starter = kept;
-        last_class = class;
-        cps[kept++] = cps[i];
-    }
-    return kept;
-}
-
-/* Code points below belong to no composite as its second part, stand first in canonical order
- * and do not change. */
+/* Code points below are no second part of a composite, have no combining class and do not change.
+ */
 static uint32_t inert_below(enum tok_normal_form form)
 {
     return form == TOK_NFC ? 0x300 : 0x80;
 }
 
-/* Normalizes one stretch that no neighbour can change. */
+/* Normalizes one stretch that no neighbour can change. utf8proc would sort marks in quadratic time,
+ * so that is done here. */
 static bool normalize_part(enum tok_normal_form form, struct dgl_str part, uint32_t **cps,
                            size_t *cap, struct dgl_buf *out)
 {
-    bool compatible = form == TOK_NFKC || form == TOK_NFKD;
+    int options = form == TOK_NFKC || form == TOK_NFKD ? UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT
+                                                       : UTF8PROC_DECOMPOSE;
     size_t count = 0;
     for (size_t i = 0; i < part.len;) {
-        uint32_t cp, parts[MAX_DECOMPOSITION];
+        uint32_t cp;
+        int32_t parts[MAX_DECOMPOSITION];
+        int boundary = 0; /* of graphemes: not asked for */
         i += dgl_utf8_decode(part.p + i, part.len - i, &cp);
-        size_t len = decompose_one(cp, compatible, parts);
+        ssize_t len = utf8proc_decompose_char((int32_t)cp, parts, MAX_DECOMPOSITION,
+                                              (utf8proc_option_t)options, &boundary);
+        assert(len > 0 && len <= MAX_DECOMPOSITION);
         /* Twice the room: the other half is for sorting. */
-        if (!dgl_grow((void **)cps, cap, 2 * (count + len), sizeof(**cps)))
+        if (!dgl_grow((void **)cps, cap, 2 * (count + (size_t)len), sizeof(**cps)))
             return false;
-        for (size_t j = 0; j < len; j++)
-            (*cps)[count++] = with_class(parts[j]);
+        for (ssize_t j = 0; j < len; j++) {
+            uint32_t class = (uint32_t)utf8proc_get_property(parts[j])->combining_class;
+            (*cps)[count++] = (uint32_t)parts[j] | class << CLASS_SHIFT;
+        }
     }
     order_marks(*cps, count, *cps + count);
+    for (size_t i = 0; i < count; i++)
+        (*cps)[i] &= CP_MASK;
     if (form == TOK_NFC || form == TOK_NFKC)
-        count = compose(*cps, count);
+        count = (size_t)utf8proc_normalize_utf32((int32_t *)*cps, (ssize_t)count,
+                                                 UTF8PROC_COMPOSE | UTF8PROC_STABLE);
     for (size_t i = 0; i < count; i++) {
         char bytes[4];
-        dgl_buf_append(out, bytes, dgl_utf8_encode((*cps)[i] & CP_MASK, bytes));
+        dgl_buf_append(out, bytes, dgl_utf8_encode((*cps)[i], bytes));
     }
     return !out->failed;
 }
 
-/* Marks of out[done..], which was made of text[first, end). The character in front, up to `head`,
- * has its own mark unless it was composed with something. */
+/* Marks of out[done..], which was made of text[first, end). The first character, up to `head`,
+ * keeps its mark unless it was composed with another. */
 static void mark_part(struct tok_marked text, size_t first, size_t head, size_t end,
                       const struct dgl_buf *out, size_t done, struct dgl_buf *marks)
 {
@@ -174,21 +124,24 @@ bool tok_normal_form(enum tok_normal_form form, struct tok_marked marked, uint32
 {
     struct dgl_str text = marked.text;
     uint32_t limit = inert_below(form);
-    size_t start = 0, i = 0; /* [start, i): inert so far */
+    size_t start = 0, i = 0; /* [start, i) does not change */
+    size_t floor = 0;        /* where a stretch may begin at the earliest */
     while (i < text.len) {
         uint32_t cp;
         size_t step = dgl_utf8_decode(text.p + i, text.len - i, &cp);
-        if (cp < limit) {
+        if (cp < limit || tok_is_inert(cp)) {
             i += step;
+            if (cp >= limit)
+                floor = i;
             continue;
         }
         /* The stretch begins with the code point before, which may take part in a composition. */
         size_t first = i, head = i;
-        while (first > start && ((unsigned char)text.p[--first] & 0xC0) == 0x80)
+        while (first > floor && ((unsigned char)text.p[--first] & 0xC0) == 0x80)
             ;
         while (i < text.len) {
             step = dgl_utf8_decode(text.p + i, text.len - i, &cp);
-            if (cp < limit)
+            if (cp < limit || tok_is_inert(cp))
                 break;
             i += step;
         }
@@ -198,7 +151,7 @@ bool tok_normal_form(enum tok_normal_form form, struct tok_marked marked, uint32
             return false;
         if (marked.marks)
             mark_part(marked, first, head, i, out, done, marks);
-        start = i;
+        start = floor = i;
     }
     tok_marked_copy(marked, start, text.len, out, marks);
     return !out->failed && (!marked.marks || !marks->failed);

@@ -1,28 +1,18 @@
-/* Look-ups in the generated Unicode tables. */
+/* Properties of code points from the generated tables, and case from utf8proc. */
 #include "loader/text/tok_unicode.h"
+
+#include <utf8proc.h>
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-struct case_pair {
-    uint32_t upper, lower;
+/* [first, last] move by the same distance. */
+struct lower_run {
+    uint32_t first, last;
+    int32_t delta;
 };
 struct newer_run {
     uint32_t first, last;
     uint8_t category;
-};
-/* `first` and `len` select from decomposition_text; a code point whose compatible decomposition
- * differs from its canonical one has two rows, the canonical one first. */
-struct decomposition {
-    uint32_t cp;
-    uint16_t first;
-    uint8_t len, canonical;
-};
-struct combining_class {
-    uint32_t cp;
-    uint8_t value;
-};
-struct composition {
-    uint32_t first, second, composite;
 };
 struct script {
     const char *name;
@@ -155,42 +145,16 @@ size_t tok_lowercase(uint32_t cp, uint32_t out[2])
         out[1] = 0x307;
         return 2;
     }
-    long i = find_last(lowercase_pairs, COUNT(lowercase_pairs), sizeof(lowercase_pairs[0]), 0, cp);
-    if (i >= 0 && lowercase_pairs[i].upper == cp)
-        out[0] = lowercase_pairs[i].lower;
+    long i =
+        find_last(newer_lower_runs, COUNT(newer_lower_runs), sizeof(newer_lower_runs[0]), 0, cp);
+    if (i >= 0 && cp <= newer_lower_runs[i].last)
+        out[0] = (uint32_t)((int32_t)cp + newer_lower_runs[i].delta);
+    else
+        out[0] = (uint32_t)utf8proc_tolower((int32_t)cp);
     return 1;
 }
 
-const uint32_t *tok_decomposition(uint32_t cp, bool compatible, size_t *len)
+bool tok_is_inert(uint32_t cp)
 {
-    if (cp < 0xA0)
-        return NULL;
-    long i = find_last(decompositions, COUNT(decompositions), sizeof(decompositions[0]), 0, cp);
-    if (i < 0 || decompositions[i].cp != cp)
-        return NULL;
-    if (!compatible && !decompositions[i].canonical) {
-        if (i == 0 || decompositions[i - 1].cp != cp)
-            return NULL;
-        i--;
-    }
-    *len = decompositions[i].len;
-    return &decomposition_text[decompositions[i].first];
-}
-
-uint8_t tok_combining_class(uint32_t cp)
-{
-    if (cp < 0x300)
-        return 0;
-    long i =
-        find_last(combining_classes, COUNT(combining_classes), sizeof(combining_classes[0]), 0, cp);
-    return i >= 0 && combining_classes[i].cp == cp ? combining_classes[i].value : 0;
-}
-
-uint32_t tok_composition(uint32_t first, uint32_t second)
-{
-    long i = find_last(compositions, COUNT(compositions), sizeof(compositions[0]), 0, first);
-    for (; i >= 0 && compositions[i].first == first; i--)
-        if (compositions[i].second == second)
-            return compositions[i].composite;
-    return 0;
+    return in_ranges(inert_ranges, COUNT(inert_ranges), cp) || tok_is_newer(cp);
 }

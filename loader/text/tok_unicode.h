@@ -1,8 +1,8 @@
 /*
  * tok_unicode.h: properties of code points as Hugging Face's tokenizers see them. Its parts carry
  * different Unicode versions: regular expressions and categories 16.0, normal forms 9.0,
- * punctuation 8.0. The tables are generated (tests/data/make/unicode_tables.py), so no installed
- * library's version shows through.
+ * punctuation 8.0. Properties come from generated tables (tests/data/make/unicode_tables.py), case
+ * and normal forms from utf8proc with generated tables of the differences.
  */
 #ifndef DGL_LOADER_TOK_UNICODE_H
 #define DGL_LOADER_TOK_UNICODE_H
@@ -57,7 +57,7 @@ enum tok_category tok_category(uint32_t cp);
 bool tok_is_space(uint32_t cp);       /* White_Space: 25 code points */
 bool tok_is_numeric(uint32_t cp);     /* Nd, Nl, No */
 bool tok_is_word(uint32_t cp);        /* \w of Rust's regular expressions */
-bool tok_is_punctuation(uint32_t cp); /* what the Punctuation pre-tokenizer cuts out */
+bool tok_is_punctuation(uint32_t cp); /* of the Punctuation pre-tokenizer */
 
 /* The run of equal categories number `index`, ascending; false beyond the last. */
 bool tok_category_run(size_t index, struct tok_range *range, enum tok_category *category);
@@ -76,10 +76,8 @@ const struct tok_range *tok_other_lowercase(size_t *count);
  * many. */
 size_t tok_lowercase(uint32_t cp, uint32_t out[2]);
 
-/* Full decomposition as the tables have it (not Hangul), NULL when there is none. */
-const uint32_t *tok_decomposition(uint32_t cp, bool compatible, size_t *len);
-uint8_t tok_combining_class(uint32_t cp);
-/* The primary composite of two code points (not Hangul), 0 when there is none. */
-uint32_t tok_composition(uint32_t first, uint32_t second);
+/* Whether normal forms of Unicode 9 leave a code point alone, whatever is next to it, and those of
+ * later versions do not. */
+bool tok_is_inert(uint32_t cp);
 
 #endif

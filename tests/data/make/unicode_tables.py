@@ -93,35 +93,37 @@ def punctuation():
     return {CODE_POINTS[a // 2] for _, (a, _) in pieces if a % 2 == 1}
 
 
-def decompositions(canonical, compatible):
-    """Full decompositions as {code point, first index, length, is canonical} over one array."""
-    data, rows = [], []
+def inert(nfc, compatible):
+    """What changes nothing in normal forms of Unicode 9 and does in those of Unicode 14 or utf8proc."""
+    classes = dict(nfc["ccc"])
+    pairs = {(a, b) for a, b, _ in nfc["pairs"]}
+    points = {0x11A7}  # no part of any syllable, but utf8proc 2.8 drops it after one
     for c in CODE_POINTS:
-        if 0xAC00 <= c <= 0xD7A3:
-            continue  # Hangul syllables are decomposed by arithmetic
-        nfd = [ord(x) for x in canonical.normalize_str(chr(c))]
-        nfkd = [ord(x) for x in compatible.normalize_str(chr(c))]
-        for text, flag in ((nfd, 1), (nfkd, 0)):
-            if text != [c] and not (flag == 0 and text == nfd):
-                rows.append(f"{{0x{c:X}, {len(data)}, {len(text)}, {flag}}}")
-                data += text
-    array("uint32_t decomposition_text[]", (f"0x{c:X}" for c in data))
-    array("struct decomposition decompositions[]", rows)
-    return {c: [ord(x) for x in canonical.normalize_str(chr(c))] for c in CODE_POINTS
-            if not 0xAC00 <= c <= 0xD7A3 and canonical.normalize_str(chr(c)) != chr(c)}
+        if unicodedata.combining(chr(c)) != classes.get(c, 0):
+            points.add(c)
+        if unicodedata.normalize("NFKD", chr(c)) != compatible.normalize_str(chr(c)):
+            points.add(c)
+        parts = [ord(x) for x in unicodedata.normalize("NFD", chr(c))]
+        composed = unicodedata.normalize("NFC", "".join(map(chr, parts))) == chr(c)
+        if len(parts) == 2 and composed and not 0xAC00 <= c <= 0xD7A3 and tuple(parts) not in pairs:
+            points.add(parts[1])
+    return points
 
 
 def lowercase():
+    """Runs of what Rust's lower case has beyond Unicode 14's, with the distance."""
     lower = normalizers.Lowercase()
-    pairs = []
+    runs = []
     for c in CODE_POINTS:
         text = lower.normalize_str(chr(c))
-        if c == 0x130:
-            assert text == "i\u0307"  # the only mapping to two; tok_unicode.c knows it
-        elif text != chr(c):
-            assert len(text) == 1
-            pairs.append(f"{{0x{c:X}, 0x{ord(text):X}}}")
-    array("struct case_pair lowercase_pairs[]", pairs)
+        if text == chr(c).lower():
+            continue
+        assert len(text) == 1
+        if runs and runs[-1][1] == c - 1 and runs[-1][2] == ord(text) - c:
+            runs[-1][1] = c
+        else:
+            runs.append([c, c, ord(text) - c])
+    array("struct lower_run newer_lower_runs[]", (f"{{0x{a:X}, 0x{b:X}, {d}}}" for a, b, d in runs))
 
 
 def main():
@@ -141,11 +143,7 @@ def main():
         print(f'    {{"{script}", {name}, sizeof({name}) / sizeof({name}[0])}},')
     print("};\n")
     lowercase()
-    mine = decompositions(normalizers.NFD(), normalizers.NFKD())
-    assert mine == {c: text for c, text in nfc["nfd"]}, "NFD differs from nfc_tables.json"
-    array("struct combining_class combining_classes[]", (f"{{0x{c:X}, {k}}}" for c, k in nfc["ccc"]))
-    array("struct composition compositions[]",
-          (f"{{0x{a:X}, 0x{b:X}, 0x{c:X}}}" for a, b, c in sorted(nfc["pairs"])))
+    range_array("inert_ranges", inert(nfc, normalizers.NFKD()))
 
 
 main()

@@ -7,6 +7,7 @@
 #include "core/base/utf8.h"
 #include "loader/regex/tok_regex.h"
 #include "loader/text/tok_normal_form.h"
+#include "loader/text/tok_unicode.h"
 #include "tests/support/token_vectors.h"
 
 #define ARCHIVE "tokenizers/synthetic+unicode.tar.gz"
@@ -172,6 +173,54 @@ static void normal_form_c_is_that_of_unicode_9(void **state)
     dgl_json_destroy(&doc);
 }
 
+/* Recorded from the `tokenizers` package 0.23.3. */
+static void characters_newer_than_unicode_9_are_inert(void **state)
+{
+    (void)state;
+    static const struct {
+        enum tok_normal_form form;
+        const char *text, *want;
+    } cases[] = {
+        {TOK_NFC, "\uac00\u11a7\u11a8", "\uac00\u11a7\u11a8"},
+        {TOK_NFKC, "\u3279\u11a7", "\ud0c0\u11a7"},
+        {TOK_NFC, "e\u0898\u0301", "e\u0898\u0301"},
+        {TOK_NFC, "e\u0301\u0323\u0898\u0323\u0301", "\u1eb9\u0301\u0898\u0323\u0301"},
+        {TOK_NFD, "\u1e69\u0897\u0307\u0323", "s\u0323\u0307\u0897\u0323\u0307"},
+        {TOK_NFC, "\U00011935\U00011930", "\U00011935\U00011930"},
+        {TOK_NFD, "\U00011938", "\U00011938"},
+        {TOK_NFKC, "\u32ff\ufb01", "\u32fffi"},
+        {TOK_NFKD, "\U0001f16c\U0001f16b", "\U0001f16cMD"},
+        {TOK_NFC, "\U000105d2\u0307", "\U000105d2\u0307"},
+        {TOK_NFC, "\u0344\u0300\u0345\u0323", "\u0323\u0308\u0301\u0300\u0345"},
+    };
+    uint32_t *cps = NULL;
+    size_t cap = 0;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct dgl_buf got = {0};
+        assert_true(tok_normal_form(cases[i].form,
+                                    (struct tok_marked){.text = dgl_str_of(cases[i].text)}, &cps,
+                                    &cap, &got, NULL));
+        assert_string_equal(got.p, cases[i].want);
+        dgl_buf_finish(&got);
+    }
+    free(cps);
+}
+
+/* Those of the package's Rust, which is newer than what utf8proc may have. */
+static void lower_case_is_that_of_unicode_17(void **state)
+{
+    (void)state;
+    static const uint32_t upper[] = {0x1C89, 0xA7CB, 0xA7DC, 0x10D50, 0x16EA0, 0x1E9E, 0x3A3, 'A'};
+    static const uint32_t lower[] = {0x1C8A, 0x264, 0x19B, 0x10D70, 0x16EBB, 0xDF, 0x3C3, 'a'};
+    uint32_t out[2];
+    for (size_t i = 0; i < sizeof(upper) / sizeof(upper[0]); i++) {
+        assert_int_equal(tok_lowercase(upper[i], out), 1);
+        assert_int_equal(out[0], lower[i]);
+    }
+    assert_int_equal(tok_lowercase(0x130, out), 2);
+    assert_int_equal(out[1], 0x307);
+}
+
 /* One character is matched after the other; `member` has a byte per code point. */
 static void check_block(const struct tok_regex *regex, struct tok_regex_scratch *scratch,
                         const uint8_t *member, uint32_t first, uint32_t last)
@@ -281,6 +330,8 @@ int main(void)
 {
     const struct CMUnitTest unicode[] = {
         cmocka_unit_test(normal_form_c_is_that_of_unicode_9),
+        cmocka_unit_test(characters_newer_than_unicode_9_are_inert),
+        cmocka_unit_test(lower_case_is_that_of_unicode_17),
         cmocka_unit_test(classes_of_expressions_are_those_of_unicode_16),
     };
     /* What is checked in is laid out like the test data beside the project. */

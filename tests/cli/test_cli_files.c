@@ -43,8 +43,8 @@ static const struct file_row deviceless[] = {
 static void deviceless_case(void **state)
 {
     const struct file_row *row = *state;
-    const char *const env[] = {"__EGL_VENDOR_LIBRARY_DIRS=/nonexistent",
-                               "__EGL_VENDOR_LIBRARY_FILENAMES=/nonexistent/egl.json", NULL};
+    const char *const env[] = {"__EGL_VENDOR_LIBRARY_DIRS=" TEST_MISSING,
+                               "__EGL_VENDOR_LIBRARY_FILENAMES=" TEST_MISSING "/egl.json", NULL};
     struct process_result r;
     process_run(&(struct process_params){.args = row->args, .env = env}, &r);
     assert_code(&r, 0);

@@ -52,7 +52,7 @@ static const struct misfit misfits[] = {
     {"top-k above 128", {"-p", "a", "--top-k", "129"}, "129"},
     {"context beyond the model's", {"-p", "a", "-c", "4096"}, "2048"},
     {"prompt longer than the context", {"-p", PROMPT, "-c", "4"}, "5 tokens"},
-    {"missing model", {"-p", "a", "-m", "/nonexistent/m"}, "/nonexistent/m"},
+    {"missing model", {"-p", "a", "-m", TEST_MISSING "/m"}, TEST_MISSING "/m"},
     {"folder that is no model", {"-p", "a", "-m", "docs"}, "docs"},
     {"name outside of the Hub cache", {"-p", "a", "-m", "no-one/nothing"}, "no-one/nothing"},
     {"device that is not there", {"-p", "a", "--device", "99"}, "99"},

@@ -199,7 +199,7 @@ static const struct refusal refusals[] = {
     {"id beyond the vocabulary", "1,4096", NULL, {NULL}, "token 1 of the prompt is 4096"},
     {"negative id", "-7", NULL, {NULL}, "token 0 of the prompt is -7"},
     {"more ids than the context", "1,2,3,4,5", NULL, {"-c", "4"}, "5 tokens"},
-    {"folder that is not there", "1", "/nonexistent/x.safetensors", {NULL}, "/nonexistent"},
+    {"folder that is not there", "1", TEST_MISSING "/x.safetensors", {NULL}, TEST_MISSING},
     {"a folder as the file", "1", "tests", {NULL}, "not a regular file"},
     {"a device as the file", "1", "/dev/null", {NULL}, "not a regular file"},
     {"the full device", "1", "/dev/full", {NULL}, "not a regular file"},

@@ -191,7 +191,7 @@ static void template_case(void **state)
 {
     const struct template_row *row = *state;
     /* No device can be opened at all. */
-    const char *const env[] = {"__EGL_VENDOR_LIBRARY_FILENAMES=/nonexistent/egl.json", NULL};
+    const char *const env[] = {"__EGL_VENDOR_LIBRARY_FILENAMES=" TEST_MISSING "/egl.json", NULL};
     struct place p;
     struct process_result r;
     place_init(&p, row);

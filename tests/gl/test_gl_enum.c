@@ -4,6 +4,7 @@
 #include "tests/support/test.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "gl/gl_internal.h"
 #include "gl/gl_sys.h"
@@ -42,13 +43,14 @@ static const struct gl_sys_report withheld = {
     .nodes = {NODE("/dev/dri/renderD128", "amdgpu", EPERM)}, .num_nodes = 1, .num_vendor_files = 1};
 static const struct gl_sys_report gone = {
     .nodes = {NODE("/dev/dri/renderD128", "amdgpu", ENXIO)}, .num_nodes = 1, .num_vendor_files = 1};
-static const struct gl_sys_report broken_node = {
-    .nodes = {NODE("/nonexistent/renderD128", "vgem", 0)},
-    .num_nodes = 1,
-    .devices = {SOFTWARE_DEVICE},
-    .num_devices = 1,
-    .num_vendor_files = 1,
-    .surfaceless = true};
+/* main() gives it a path that does not exist. */
+static char broken_words[160];
+static struct gl_sys_report broken_node = {.nodes = {NODE("", "vgem", 0)},
+                                           .num_nodes = 1,
+                                           .devices = {SOFTWARE_DEVICE},
+                                           .num_devices = 1,
+                                           .num_vendor_files = 1,
+                                           .surfaceless = true};
 static const struct gl_sys_report two_cards = {
     .nodes = {NODE("/dev/dri/renderD128", "i915", 0), NODE("/dev/dri/renderD129", "amdgpu", 0)},
     .num_nodes = 2,
@@ -249,7 +251,7 @@ static const struct refusal_case refusals[] = {
     {"a node that no driver serves is passed over",
      &broken_node,
      NULL,
-     {"/nonexistent/renderD128 (vgem)", "GBM", "--device any"}},
+     {broken_words, "GBM", "--device any"}},
     {"an EGL device that does not start",
      &nvidia_no_node,
      "0",
@@ -343,6 +345,10 @@ int main(void)
         cmocka_unit_test(test_any_falls_back_to_software),
         cmocka_unit_test(test_probe_keeps_reasons),
     };
+    char *path = test_missing(TEST_MISSING "/renderD128");
+    snprintf(broken_node.nodes[0].path, sizeof(broken_node.nodes[0].path), "%s", path);
+    snprintf(broken_words, sizeof(broken_words), "%s (vgem)", path);
+    free(path);
     int failures = test_run_table("device table", test_table, tables);
     failures += test_run_table("selection", test_select, selects);
     failures += test_run_table("refusals", test_refusal, refusals);

@@ -56,7 +56,7 @@ static int open_or_fail(const char *path, int flags)
 }
 
 /* In the child, where nothing may allocate a second time: the streams and the environment. */
-static void become(const struct process_params *p, char **argv, const int fd[3])
+static void become(const struct process_params *p, char **argv, char **env, const int fd[3])
 {
     struct sigaction standard = {.sa_handler = SIG_DFL};
     if (!p->ignore_sigpipe)
@@ -69,11 +69,11 @@ static void become(const struct process_params *p, char **argv, const int fd[3])
     unsetenv("NO_COLOR");
     setenv("TERM", "xterm", 1);
     setenv("DOPPLERGL_DATA", "tests", 1);
-    for (const char *const *e = p->env; e && *e; e++) {
-        if (strchr(*e, '='))
-            putenv((char *)(uintptr_t)*e);
+    for (; *env; env++) {
+        if (strchr(*env, '='))
+            putenv(*env);
         else
-            unsetenv(*e);
+            unsetenv(*env);
     }
     execv(argv[0], argv);
     _exit(127);
@@ -87,15 +87,17 @@ struct child {
 
 static void start(const struct process_params *p, struct child *c)
 {
-    char *argv[MAX_ARGS + 2];
-    size_t n = 0;
+    char *argv[MAX_ARGS + 2] = {NULL}, *env[MAX_ARGS + 1] = {NULL};
     int in[2] = {-1, -1}, out[2] = {-1, -1}, err[2];
-    argv[n++] = (char *)(uintptr_t)(p->program ? p->program : process_program());
+    argv[0] = checked(strdup(p->program ? p->program : process_program()));
     for (size_t i = 0; p->args[i]; i++) {
-        assert_true(n < MAX_ARGS);
-        argv[n++] = (char *)(uintptr_t)p->args[i];
+        assert_true(i < MAX_ARGS);
+        argv[i + 1] = checked(test_missing(p->args[i]));
     }
-    argv[n] = NULL;
+    for (size_t i = 0; p->env && p->env[i]; i++) {
+        assert_true(i < MAX_ARGS);
+        env[i] = checked(test_missing(p->env[i]));
+    }
     if (p->input)
         make_pipe(in);
     else
@@ -111,9 +113,13 @@ static void start(const struct process_params *p, struct child *c)
     fflush(NULL);
     c->pid = fork();
     if (c->pid == 0)
-        become(p, argv, (const int[3]){in[0], out[1], err[1]});
+        become(p, argv, env, (const int[3]){in[0], out[1], err[1]});
     if (c->pid < 0)
         fail_msg("fork: %s", strerror(errno));
+    for (size_t i = 0; argv[i]; i++)
+        free(argv[i]);
+    for (size_t i = 0; env[i]; i++)
+        free(env[i]);
     close(in[0]);
     close(out[1]);
     close(err[1]);
@@ -262,9 +268,10 @@ void process_assert_code(const struct process_result *r, int wanted, const char 
 }
 
 /* A driver may add lines of its own to standard error: only ours are looked at. */
-void process_assert_error(const struct process_result *r, const char *part, const char *file,
+void process_assert_error(const struct process_result *r, const char *wanted, const char *file,
                           int line)
 {
+    char *part = test_missing(wanted);
     static const char mark[] = "dopplergl: error: ";
     int count = 0;
     bool found = false;
@@ -277,8 +284,10 @@ void process_assert_error(const struct process_result *r, const char *part, cons
         }
         p = end ? end + 1 : NULL;
     }
-    if (count == (part != NULL) && found == (part != NULL))
+    if (count == (part != NULL) && found == (part != NULL)) {
+        free(part);
         return;
+    }
     print_error("%d error lines, wanted %s \"%s\" in:\n%s\n", count, part ? "one with" : "none",
                 part ? part : "", r->err);
     _fail(file, line);

@@ -9,11 +9,11 @@
 #include "core/base/str.h"
 
 struct process_params {
-    const char *const *args; /* after the program's name, ended by NULL */
+    const char *const *args; /* after the program's name, ended by NULL; may have TEST_MISSING */
     const char *program;     /* NULL = the built command */
     const char *input;       /* standard input; NULL = none (/dev/null) */
     size_t input_len;        /* 0 = strlen(input) */
-    const char *const *env;  /* "NAME=value" to set, "NAME" to unset, ended by NULL */
+    const char *const *env;  /* "NAME=value" to set, "NAME" to unset, ended by NULL; as args */
     bool terminal;           /* standard error is a terminal, 80 columns */
     const char *out_path;    /* standard output goes to this file instead, opened for writing */
     size_t close_after;      /* close standard output's reader after that many bytes; 0 = never */
@@ -49,7 +49,8 @@ const char *process_program(void);
 
 /* Asserts the exit code and shows both streams when it differs. */
 #define assert_code(r, wanted) process_assert_code((r), (wanted), __FILE__, __LINE__)
-/* Asserts that standard error holds exactly one error line, and that it contains `part`. */
+/* Asserts that standard error holds exactly one error line, and that it contains `part`, which may
+ * have TEST_MISSING. */
 #define assert_one_error(r, part) process_assert_error((r), (part), __FILE__, __LINE__)
 /* Asserts that standard error holds no error line. */
 #define assert_no_error(r) process_assert_error((r), NULL, __FILE__, __LINE__)

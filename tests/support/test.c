@@ -2,6 +2,7 @@
  * programs. */
 #include "tests/support/test.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <locale.h>
@@ -159,6 +160,29 @@ void test_write_file(const char *dir, const char *name, const void *bytes, size_
     assert_int_equal(fclose(file), 0);
     assert_int_equal(put, len);
     free(path);
+}
+
+static char *missing_parent;
+
+static void remove_missing_parent(void)
+{
+    test_tmpdir_remove(missing_parent);
+}
+
+char *test_missing(const char *text)
+{
+    const char *mark = text ? strstr(text, TEST_MISSING) : NULL;
+    if (!mark)
+        return text ? strdup(text) : NULL;
+    if (!missing_parent) {
+        missing_parent = test_tmpdir();
+        atexit(remove_missing_parent);
+    }
+    char *out = NULL;
+    int len = asprintf(&out, "%.*s%s/missing%s", (int)(mark - text), text, missing_parent,
+                       mark + strlen(TEST_MISSING));
+    assert(len >= 0);
+    return out;
 }
 
 const char *test_data(const char *relative)

@@ -87,6 +87,12 @@ char *test_tmpdir(void);
 void test_tmpdir_remove(char *dir);
 void test_write_file(const char *dir, const char *name, const void *bytes, size_t len);
 
+/* A path that does not exist and that no machine has: in tables of text TEST_MISSING stands for a
+ * folder in a temporary folder of this process. test_missing() returns the text with the first one
+ * replaced, to be freed; NULL stays NULL. */
+#define TEST_MISSING "@missing@"
+char *test_missing(const char *text);
+
 /* Path inside the shared test data (DOPPLERGL_TEST_DATA, default ../shared) or NULL when absent;
  * static buffer. */
 const char *test_data(const char *relative);

@@ -327,20 +327,21 @@ static void arguments_are_checked(void **state)
     char *text;
     size_t len;
     const struct dgl_answer twice[] = {{.message = 0}, {.message = 0}}, beyond = {.message = 1};
+    char *missing = test_missing(TEST_MISSING);
     test_log_init(&t, DGL_LOG_ERROR);
     assert_int_equal(dgl_template_load(&t.log, NULL, &tmpl), DGL_ERR_INVALID_ARG);
     assert_int_equal(dgl_template_load(&t.log, dgl_template_params(.file = "x"), &tmpl),
                      DGL_ERR_INVALID_ARG);
-    assert_int_equal(dgl_template_load(&t.log, dgl_template_params(.path = "/nonexistent"), &tmpl),
+    assert_int_equal(dgl_template_load(&t.log, dgl_template_params(.path = missing), &tmpl),
                      DGL_ERR_IO);
     assert_int_equal(
         dgl_template_load(&t.log, dgl_template_params(.path = BUNDLED "/tokenizer.json"), &tmpl),
         DGL_ERR_UNSUPPORTED);
-    assert_int_equal(dgl_template_load(&t.log,
-                                       dgl_template_params(.path = BUNDLED, .file = "/nonexistent"),
-                                       &tmpl),
-                     DGL_ERR_IO);
+    assert_int_equal(
+        dgl_template_load(&t.log, dgl_template_params(.path = BUNDLED, .file = missing), &tmpl),
+        DGL_ERR_IO);
     assert_int_equal(t.errors, 5);
+    free(missing);
     assert_int_equal(dgl_template_load(&t.log, dgl_template_params(.path = BUNDLED), &tmpl),
                      DGL_OK);
     assert_int_equal(dgl_render(&t.log, tmpl, dgl_render_params(0), &text, &len),

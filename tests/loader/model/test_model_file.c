@@ -222,8 +222,14 @@ static void path_that_is_a_file(void **state)
 static void path_that_is_not_there(void **state)
 {
     (void)state;
-    open_fails("/nonexistent/path/of/a/model", DGL_ERR_IO, "/nonexistent/path/of/a/model");
-    open_fails("nonexistent", DGL_ERR_IO, "nonexistent: no such file or folder");
+    char *path = test_missing(TEST_MISSING "/path/of/a/model"), *parent = test_tmpdir(), *word;
+    open_fails(path, DGL_ERR_IO, path);
+    /* A single word, under which the current folder has nothing either. */
+    word = strrchr(parent, '/') + 1;
+    snprintf(path, strlen(path), "%s: no such file or folder", word);
+    open_fails(word, DGL_ERR_IO, path);
+    test_tmpdir_remove(parent);
+    free(path);
 }
 
 static void path_is_required(void **state)

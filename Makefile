@@ -37,10 +37,13 @@ FUZZERS  := $(FUZZ_SRC:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 FUZZ_SUP := $(BUILD)/obj/tests/fuzz/support.o $(BUILD)/obj/tests/fuzz/tokens.o
 SUBMAKE   = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
 
+# Which part of the long walks runs, unless the caller says so: the number of today.
+SAMPLE    = DOPPLERGL_TEST_SEED=$${DOPPLERGL_TEST_SEED:-$$(($$(date +%s) / 86400))}
+
 # One short line per step; V=1 shows the commands.
 Q         = $(if $(V),,@echo '  $(1) $@';)
 
-.PHONY: all demo check check-drivers check-shapes lint san fuzz fuzzers install clean help deps packages tests
+.PHONY: all demo check check-all check-drivers check-shapes lint san fuzz fuzzers install clean help deps packages tests
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -57,9 +60,13 @@ demo: deps ## build and write a story with the bundled model
 	@+$(SUBMAKE) all
 	@$(BUILD)/dopplergl generate --device any --echo -p 'Once upon a time' -n 160 --seed 7
 
-check: deps ## build and run every test
+check: deps ## build and run every test program; of the long walks a sample that changes every day
 	@+$(SUBMAKE) all tests
-	@sh tests/run.sh $(BUILD) $(TESTS)
+	@$(SAMPLE) sh tests/run.sh $(BUILD) $(TESTS)
+
+check-all: deps ## every case of every test program, with the long walks complete
+	@+$(SUBMAKE) all tests
+	@DOPPLERGL_TEST_SEED= TEST_TIMEOUT=$${TEST_TIMEOUT:-7200} sh tests/run.sh $(BUILD) $(TESTS)
 
 check-drivers: deps ## the model tests on every driver here (DRIVERS=all: newer Mesas too)
 	@+$(SUBMAKE) all tests
@@ -72,10 +79,11 @@ check-shapes: deps ## full-size models with random weights, minutes each; SHAPES
 lint: ## formatting, long functions, include arrows, forbidden calls
 	@sh tools/lint.sh
 
-san: deps ## the tests under AddressSanitizer and UBSan
+san: deps ## as check, under AddressSanitizer and UBSan
 	@+$(SUBMAKE) BUILD=$(BUILD)/san OPT='-O1 -g -fno-omit-frame-pointer' \
 	    SAN='-fsanitize=address,undefined -fno-sanitize-recover=undefined' all tests
-	@SAN=1 sh tests/run.sh $(BUILD)/san $(TESTS:$(BUILD)/%=$(BUILD)/san/%)
+	@SAN=1 $(SAMPLE) DOPPLERGL_TEST_CACHE="$${DOPPLERGL_TEST_CACHE:-$(abspath $(BUILD))/test-cache}" \
+	    sh tests/run.sh $(BUILD)/san $(TESTS:$(BUILD)/%=$(BUILD)/san/%)
 
 fuzz: deps ## every fuzz target for FUZZ_SECONDS (20) with libFuzzer; FUZZ='decode encode' picks some
 	@sh tools/deps.sh fuzz

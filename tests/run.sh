@@ -1,6 +1,7 @@
 #!/bin/sh
-# Runs test programs, TEST_JOBS of them at once (one per core unless told), and adds up their cases.
-# usage: run.sh BUILD PROGRAM...     The last line is exactly "N passed, M failed"; skips are listed before it.
+# Runs test programs, TEST_JOBS of them at once (one per core unless told), and adds up their cases and processor time.
+# usage: run.sh BUILD PROGRAM...     The last line is exactly "N passed, M failed"; skips and times are listed before it.
+# Those that tests/slowest names run first, so that the end is not one long test.
 # Every program writes TAP; a skipped case is "not ok 3 # SKIP name" (cmocka 1) or "ok 3 - name # SKIP" (cmocka 2).
 # SAN=1: sanitizer options. TEST_TIMEOUT: seconds per program. TEST_LABEL: printed before each name, and suffix of the
 # output folder.
@@ -13,7 +14,7 @@ case $build in
 esac
 out=$build/test-output${TEST_LABEL:+-$TEST_LABEL}
 mkdir -p "$out" || exit 2
-rm -f "$out"/*.count "$out"/*.skips
+rm -f "$out"/*.count "$out"/*.skips "$out"/*.cpu
 export DOPPLERGL_TEST_BUILD="$build"
 export XDG_CACHE_HOME="${DOPPLERGL_TEST_CACHE:-$absolute/test-cache}"
 if [ -n "$SAN" ]; then
@@ -22,7 +23,11 @@ if [ -n "$SAN" ]; then
     export UBSAN_OPTIONS="print_stacktrace=1:$UBSAN_OPTIONS"
 fi
 jobs=${TEST_JOBS:-$(nproc 2> /dev/null || echo 1)}
-printf '%s\n' "$@" | xargs -P "$jobs" -n 1 sh tests/run_one.sh "$out"
+[ -n "$DOPPLERGL_TEST_SEED" ] && echo "samples of the long walks: DOPPLERGL_TEST_SEED=$DOPPLERGL_TEST_SEED"
+start=$(date +%s)
+printf '%s\n' "$@" | awk -F / 'NR == FNR { if ($0 !~ /^#/) rank[$0] = NR; next }
+    { print ($NF in rank ? rank[$NF] : 9999), $0 }' tests/slowest - | sort -s -n -k 1,1 | cut -d ' ' -f 2- |
+    xargs -P "$jobs" -n 1 sh tests/run_one.sh "$out"
 # A program without a count was never run to its end: run_one.sh itself was stopped.
 passed=0 failed=0 skipped=0
 for program in "$@"; do
@@ -35,6 +40,16 @@ if [ "$skipped" -gt 0 ]; then
 else
     echo "skipped: none"
 fi
+# Processor time of everything, and who takes more than a twentieth of it.
+for program in "$@"; do
+    printf '%s %s\n' "${program##*/}" "$(cat "$out/${program##*/}.cpu" 2> /dev/null || echo 0)"
+done | sort -k 2,2nr | awk -v wall=$(($(date +%s) - start)) '
+    { name[NR] = $1; cpu[NR] = $2; sum += $2 }
+    END {
+        printf "time: %.1f minutes of wall time, %.1f of processor time\n", wall / 60, sum / 60
+        for (i = 1; i <= NR && NR >= 20 && cpu[i] > sum / 20; i++)
+            printf "  more than a twentieth: %s, %.1f s, %.1f%%\n", name[i], cpu[i], 100 * cpu[i] / sum
+    }'
 echo "$passed $failed" > "$out/total" # for tests/drivers.sh
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Runs one test program for run.sh: writes OUT/NAME.tap and .err, OUT/NAME.count ("passed failed skipped") and prints
-# what a reader wants to see, at once, because others run beside it.
+# Runs one test program for run.sh: writes OUT/NAME.tap and .err, OUT/NAME.count ("passed failed skipped") and OUT/NAME.cpu
+# (processor seconds of the program and its children) and prints what a reader wants to see, at once, because others run
+# beside it.
 # usage: run_one.sh OUT PROGRAM     Variables: TEST_TIMEOUT, TEST_LABEL, TEST_WRAPPER as in run.sh.
 out=$1
 program=$2
@@ -11,6 +12,11 @@ start=$(date +%s)
 CMOCKA_MESSAGE_OUTPUT=TAP timeout --foreground -k 10 "${TEST_TIMEOUT:-1200}" $TEST_WRAPPER "$program" \
     > "$tap" 2> "$err" < /dev/null
 code=$?
+# In this shell, not in a substitution: that has children of its own. The second line is "0m1.25s 0m0.50s", user and system.
+times > "$out/$name.cpu"
+cpu=$(awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); sum += t[1] * 60 + t[2] } printf "%.1f", sum }' \
+    "$out/$name.cpu")
+echo "$cpu" > "$out/$name.cpu"
 p=$(grep '^ok ' "$tap" | grep -vc ' # SKIP')
 s=$(grep -cE '^(not ok [0-9]*|ok .*) # SKIP' "$tap")
 f=$(grep '^not ok ' "$tap" | grep -vc '^not ok [0-9]* # SKIP')
@@ -23,8 +29,8 @@ missing=$((planned - p - s - f))
 [ "$planned" -eq 0 ] && [ "$f" -eq 0 ] && f=1
 [ "$s" -gt 0 ] && sed -n "s/^# skip: /  $name: /p" "$tap" | sort | uniq -c > "$out/$name.skips"
 report=$(
-    printf '%s%-28s %4d passed %3d failed %3d skipped  %3ds\n' "${TEST_LABEL:+$TEST_LABEL }" "$name" "$p" "$f" "$s" \
-        $(($(date +%s) - start))
+    printf '%s%-28s %4d passed %3d failed %3d skipped %5ds %7ss cpu\n' "${TEST_LABEL:+$TEST_LABEL }" "$name" "$p" "$f" \
+        "$s" $(($(date +%s) - start)) "$cpu"
     if [ "$f" -gt 0 ]; then
         grep -A8 '^not ok [0-9]* - ' "$tap" | sed 's/^/    /' | head -60
         tail -n 40 "$err" | sed 's/^/    /'

@@ -255,6 +255,7 @@ static void check_runner(void **state)
     const char *last = strrchr(output.p, '\n');
     assert_string_equal(last ? last + 1 : output.p, c->last);
     assert_int_equal(code, c->code);
+    assert_contains(output.p, "time: ");
     if (strstr(c->script, "# skip"))
         assert_contains(output.p, "program: why");
     dgl_buf_finish(&script);

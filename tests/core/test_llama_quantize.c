@@ -127,5 +127,6 @@ static void logits_are_those_of_the_dequantised_weights(void **state)
 
 int main(void)
 {
-    return test_run_table("llama-quantize", logits_are_those_of_the_dequantised_weights, rows);
+    return test_run_table_sample("llama-quantize", logits_are_those_of_the_dequantised_weights,
+                                 rows, 4);
 }

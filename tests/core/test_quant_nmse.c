@@ -164,8 +164,9 @@ int main(int argc, char **argv)
     if (in && (model_file_open(NULL, &params, &all.model) != DGL_OK ||
                dgl_file_slurp(NULL, VECTORS, 1 << 20, &all.bar, &len) != DGL_OK))
         return 1;
-    int failed = all.table ? print_table()
-                           : test_run_table("formats", no_matrix_is_worse_than_llama_cpp, formats);
+    int failed =
+        all.table ? print_table()
+                  : test_run_table_sample("formats", no_matrix_is_worse_than_llama_cpp, formats, 4);
     model_file_close(&all.model);
     free(all.bar);
     return failed;

@@ -95,7 +95,7 @@ struct row {
 };
 
 static struct kernel_bench *bench;
-static struct kernel_walk products = {.op = "matmul", .excuses = WALK_DEVICE_LACKS};
+static struct kernel_walk products = {.op = "matmul", .excuses = WALK_DEVICE_LACKS, .share = 6};
 
 /* ---- one problem ------------------------------------------------------------------------- */
 
@@ -423,12 +423,14 @@ int main(int argc, char **argv)
         return failures;
     }
     size_t count = name_rows(0);
-    failures = test_run_rows("matmul", products_agree_with_doubles, rows, count, sizeof(rows[0]));
+    failures = test_run_rows_sample("matmul", products_agree_with_doubles, rows, count,
+                                    sizeof(rows[0]), products.share);
     failures += cmocka_run_group_tests_name("kernels", others, NULL, NULL);
     kernel_bench_destroy(&bench);
     bench = kernel_bench_create(true);
     count = name_rows(1152);
-    failures += test_run_rows("floor", products_agree_with_doubles, rows, count, sizeof(rows[0]));
+    failures += test_run_rows_sample("floor", products_agree_with_doubles, rows, count,
+                                     sizeof(rows[0]), products.share);
     kernel_bench_destroy(&bench);
     return failures;
 }

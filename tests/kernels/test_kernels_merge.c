@@ -44,7 +44,7 @@ static struct {
     struct merge_row merges[NUM_MERGES];
     struct copy_row copies[NUM_COPIES];
     char merge_names[NUM_MERGES][56], copy_names[NUM_COPIES][48];
-} all = {.merge.op = "attn_merge", .copy.op = "copy"};
+} all = {.merge = {.op = "attn_merge", .share = 3}, .copy.op = "copy"};
 
 static void hint(const char *tune, uint32_t value)
 {
@@ -255,7 +255,8 @@ int main(void)
     name_merges();
     name_copies();
     all.bench = kernel_bench_create(false);
-    int failures = test_run_table("merge", merges_agree_with_doubles, all.merges);
+    int failures =
+        test_run_table_sample("merge", merges_agree_with_doubles, all.merges, all.merge.share);
     failures += test_run_table("copy", copies_are_exact, all.copies);
     failures += cmocka_run_group_tests_name("kernels", others, NULL, NULL);
     kernel_bench_destroy(&all.bench);

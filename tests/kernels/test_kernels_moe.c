@@ -77,7 +77,7 @@ struct row {
 };
 
 static struct kernel_bench *bench;
-static struct kernel_walk experts = {.op = "moe_matmul", .excuses = WALK_DEVICE_LACKS};
+static struct kernel_walk experts = {.op = "moe_matmul", .excuses = WALK_DEVICE_LACKS, .share = 4};
 
 static bool is(const char *a, const char *b)
 {
@@ -313,13 +313,14 @@ int main(void)
     const struct CMUnitTest others[] = {cmocka_unit_test(every_kernel_was_tested)};
     bench = kernel_bench_create(false);
     size_t count = name_rows(false);
-    int failures =
-        test_run_rows("moe_matmul", experts_agree_with_doubles, rows, count, sizeof(rows[0]));
+    int failures = test_run_rows_sample("moe_matmul", experts_agree_with_doubles, rows, count,
+                                        sizeof(rows[0]), experts.share);
     failures += cmocka_run_group_tests_name("kernels", others, NULL, NULL);
     kernel_bench_destroy(&bench);
     bench = kernel_bench_create(true);
     count = name_rows(true);
-    failures += test_run_rows("floor", experts_agree_with_doubles, rows, count, sizeof(rows[0]));
+    failures += test_run_rows_sample("floor", experts_agree_with_doubles, rows, count,
+                                     sizeof(rows[0]), experts.share);
     kernel_bench_destroy(&bench);
     return failures;
 }

@@ -44,18 +44,18 @@ void checkpoint_close(struct checkpoint_run *run)
         test_tmpdir_remove(run->tmp);
 }
 
-void checkpoint_check_perplexity(const struct checkpoint *c, const char *quantize, double percent)
+void checkpoint_keeps_its_perplexity(void **state)
 {
-    struct checkpoint_run run = {.checkpoint = c, .quantize = quantize};
+    const struct perplexity_row *row = *state;
+    struct checkpoint_run run = {.checkpoint = row->checkpoint, .quantize = row->quantize};
     char texts[1024];
-    const char *path = test_data(c->texts);
+    const char *path = test_data(row->checkpoint->texts);
     if (!path)
-        SKIP("%s is not there (DOPPLERGL_TEST_DATA)", c->texts);
+        SKIP("%s is not there (DOPPLERGL_TEST_DATA)", row->checkpoint->texts);
     snprintf(texts, sizeof(texts), "%s", path);
     checkpoint_open(&run);
     double ppl = reference_perplexity(&run.engine, texts);
-    printf("# %s %s: perplexity %.6f, reference %.6f\n", c->folder,
-           quantize ? quantize : "as stored", ppl, run.ref.ppl);
-    assert_near(ppl, run.ref.ppl, run.ref.ppl * percent / 100);
+    printf("# %s: perplexity %.6f, reference %.6f\n", row->name, ppl, run.ref.ppl);
+    assert_near(ppl, run.ref.ppl, run.ref.ppl * row->percent / 100);
     checkpoint_close(&run);
 }

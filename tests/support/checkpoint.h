@@ -24,7 +24,14 @@ struct checkpoint_run {
 void checkpoint_open(struct checkpoint_run *run);
 void checkpoint_close(struct checkpoint_run *run);
 
-/* Perplexity over the evaluation texts is within `percent` of the reference's. */
-void checkpoint_check_perplexity(const struct checkpoint *c, const char *quantize, double percent);
+/* A row for checkpoint_keeps_its_perplexity(): over the evaluation texts, within `percent` of the
+ * reference's. */
+struct perplexity_row {
+    const char *name;
+    const struct checkpoint *checkpoint;
+    const char *quantize; /* NULL = as stored */
+    double percent;
+};
+void checkpoint_keeps_its_perplexity(void **state);
 
 #endif

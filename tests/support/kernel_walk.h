@@ -25,6 +25,7 @@ struct kernel_walk {
     const char *op;
     /* Parts of the reasons for which this device may lack a kernel; none: it must run them all. */
     const char *excuses[WALK_MAX_EXCUSES];
+    size_t share; /* test_run_rows_sample() gets one case in so many; 0 and 1: all */
     bool ran[WALK_MAX_KERNELS];
     char why[WALK_MAX_KERNELS][BENCH_WHY]; /* last reason not to run what it serves */
 };
@@ -39,8 +40,9 @@ size_t kernel_walk_run(struct kernel_walk *walk, struct kernel_bench *bench, ker
 /* The same for a case that some kernel must be able to run. */
 void kernel_walk_case(struct kernel_walk *walk, struct kernel_bench *bench, const char *name,
                       kernel_walk_fn one, void *ctx);
-/* Fails when a kernel of the operation never ran, but for an excuse; prints the reasons. Skips the
- * running case without a bench. */
+/* Fails when a kernel of the operation never ran, but for an excuse; prints the reasons. A sample
+ * of the cases may miss kernels, and then only names them. Skips the running case without a bench.
+ */
 void kernel_walk_check(const struct kernel_walk *walk, const struct kernel_bench *bench);
 
 /* What a kernel writes: rows of `cols` values, `stride` apart. */

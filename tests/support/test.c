@@ -53,16 +53,64 @@ void *test_checked(void *pointer, const char *what, const char *file, int line)
 int test_run_rows(const char *group, CMUnitTestFunction fn, const void *rows, size_t count,
                   size_t row_bytes)
 {
+    return test_run_rows_sample(group, fn, rows, count, row_bytes, 1);
+}
+
+/* Parses DOPPLERGL_TEST_SEED; false when it is not set. Anything but a number ends the program: a
+ * misspelled seed must not pass for a complete run. */
+static bool sample_seed(uint64_t *seed)
+{
+    const char *text = getenv("DOPPLERGL_TEST_SEED");
+    char *end = NULL;
+    if (!text || !*text)
+        return false;
+    *seed = strtoull(text, &end, 10);
+    if (*end || !isdigit((unsigned char)*text)) {
+        fprintf(stderr, "DOPPLERGL_TEST_SEED is \"%s\", wanted a whole number\n", text);
+        exit(2);
+    }
+    return true;
+}
+
+bool test_is_sample(void)
+{
+    uint64_t seed;
+    return sample_seed(&seed);
+}
+
+int test_run_rows_sample(const char *group, CMUnitTestFunction fn, const void *rows, size_t count,
+                         size_t row_bytes, size_t share)
+{
+    uint64_t seed = 0, shuffle = 1;
+    bool sample = share > 1 && sample_seed(&seed);
+    size_t used = 0;
     struct CMUnitTest *cases = calloc(count, sizeof(*cases));
-    if (!cases)
-        return 1;
+    size_t *position = calloc(count, sizeof(*position));
+    assert(cases && position);
+    if (share > count)
+        share = count; /* never an empty sample */
+    /* Neighbours in a table are alike: the rows are dealt out shuffled, always in the same way. */
+    for (size_t i = 0; i < count; i++)
+        position[i] = i;
+    for (size_t i = count; i > 1; i--) {
+        size_t other = (size_t)(test_rand(&shuffle) % i), last = position[i - 1];
+        position[i - 1] = position[other];
+        position[other] = last;
+    }
     for (size_t i = 0; i < count; i++) {
         const char *row = (const char *)rows + i * row_bytes;
-        cases[i].name = *(const char *const *)(const void *)row;
-        cases[i].test_func = fn;
-        cases[i].initial_state = (void *)(uintptr_t)row;
+        if (sample && position[i] % share != seed % share)
+            continue;
+        cases[used].name = *(const char *const *)(const void *)row;
+        cases[used].test_func = fn;
+        cases[used].initial_state = (void *)(uintptr_t)row;
+        used++;
     }
-    int failures = _cmocka_run_group_tests(group, cases, count, NULL, NULL);
+    if (sample)
+        printf("# %s: %zu of %zu cases (DOPPLERGL_TEST_SEED=%llu)\n", group, used, count,
+               (unsigned long long)seed);
+    int failures = used ? _cmocka_run_group_tests(group, cases, used, NULL, NULL) : 0;
+    free(position);
     free(cases);
     return failures;
 }

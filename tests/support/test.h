@@ -47,6 +47,17 @@ void *test_checked(void *pointer, const char *what, const char *file, int line);
 int test_run_rows(const char *group, CMUnitTestFunction fn, const void *rows, size_t count,
                   size_t row_bytes);
 
+/* Long walks. `make check` sets DOPPLERGL_TEST_SEED, a whole number that changes every day, and
+ * runs one in `share` of their rows, at least one; any `share` successive seeds run all of them.
+ * Without it, as in `make check-all` or when a program is started by hand, they are complete. */
+#define test_run_table_sample(group, fn, rows, share)                                              \
+    test_run_rows_sample((group), (fn), (rows), sizeof(rows) / sizeof((rows)[0]),                  \
+                         sizeof((rows)[0]), (share))
+int test_run_rows_sample(const char *group, CMUnitTestFunction fn, const void *rows, size_t count,
+                         size_t row_bytes, size_t share);
+/* True when this run is a sample. */
+bool test_is_sample(void);
+
 /* A log that keeps what it is told, newest last, so that a test can look at messages. */
 struct test_log {
     struct dgl_log log; /* hand out &t.log */

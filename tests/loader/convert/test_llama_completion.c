@@ -243,5 +243,5 @@ static void greedy_text_is_the_same(void **state)
 
 int main(void)
 {
-    return test_run_table("llama-completion", greedy_text_is_the_same, rows);
+    return test_run_table_sample("llama-completion", greedy_text_is_the_same, rows, 4);
 }

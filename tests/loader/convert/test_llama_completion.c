@@ -78,6 +78,7 @@ static char *answer_of(const struct run *run, const char *prompt, const int32_t 
     char library[4200];
     struct process_result r;
     snprintf(library, sizeof(library), "LD_LIBRARY_PATH=%s", run->peers);
+    /* One thread: more of them wait for each other in busy loops. */
     const char *const args[] = {"-m",
                                 run->file,
                                 "-p",
@@ -90,7 +91,7 @@ static char *answer_of(const struct run *run, const char *prompt, const int32_t 
                                 "-dev",
                                 "none",
                                 "-t",
-                                "2",
+                                "1",
                                 "-fa",
                                 "off",
                                 "-ctk",

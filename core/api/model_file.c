@@ -11,7 +11,7 @@
 static enum dgl_status tokenizer_check(const struct dgl_log *log, const struct dgl_model_file *file)
 {
     struct dgl_tokenizer *tok = NULL;
-    if (!file->tokenizer_json)
+    if (!file->info.has_tokenizer)
         return DGL_OK;
     enum dgl_status st = model_file_tokenizer(log, file, &tok);
     if (st == DGL_OK)

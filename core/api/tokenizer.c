@@ -20,22 +20,6 @@ static enum dgl_status load_file(const struct dgl_log *log, const char *path,
     return status;
 }
 
-/* The keys of a GGUF file; its weights may be of any kind. */
-static enum dgl_status load_gguf(const struct dgl_log *log, const char *path,
-                                 struct dgl_tokenizer **out)
-{
-    char *json = NULL;
-    size_t len = 0;
-    enum dgl_status status = gguf_text_load(log, path, "tokenizer.json", &json, &len);
-    if (status == DGL_OK && !json)
-        status = dgl_fail(log, DGL_ERR_INVALID_ARG,
-                          "%s: the file has no tokenizer; give it ids, or a tokenizer.json", path);
-    if (status == DGL_OK)
-        status = tokenizer_create(log, path, json, len, out);
-    free(json);
-    return status;
-}
-
 static enum dgl_status load_from_model(const struct dgl_log *log, const char *path,
                                        struct dgl_tokenizer **out)
 {
@@ -43,7 +27,7 @@ static enum dgl_status load_from_model(const struct dgl_log *log, const char *pa
     enum dgl_status status = model_file_open(log, &(struct model_open_params){.path = path}, &file);
     if (status != DGL_OK)
         return status;
-    if (file->tokenizer_json)
+    if (file->info.has_tokenizer)
         status = model_file_tokenizer(log, file, out);
     else
         status = dgl_fail(log, DGL_ERR_INVALID_ARG,
@@ -76,7 +60,8 @@ enum dgl_status dgl_tokenizer_load(const struct dgl_log *log, const char *path,
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "tokenizer: path is NULL, wanted a model or file");
     if (dgl_path_exists(path) && !dgl_path_is_dir(path))
-        return gguf_is_model(path) ? load_gguf(log, path, out) : load_file(log, path, out);
+        return gguf_is_model(path) ? gguf_tokenizer_load(log, path, out)
+                                   : load_file(log, path, out);
     char *json = dgl_path_is_dir(path) ? find_plain_json(path) : NULL;
     enum dgl_status status = json ? load_file(log, json, out) : load_from_model(log, path, out);
     free(json);

@@ -151,7 +151,7 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
     const struct model_desc *desc = &m->file->desc;
     m->info = m->file->info;
     m->info.path = m->file->path;
-    if (m->file->tokenizer_json) {
+    if (m->file->info.has_tokenizer) {
         status = model_file_tokenizer(log, m->file, &m->tok);
         if (status == DGL_OK)
             status = model_file_check_tokenizer(log, m->file, m->tok);

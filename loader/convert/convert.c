@@ -15,7 +15,7 @@
 #define TO_PACK "rdrr"
 #define TO_GGUF "gguf"
 
-/* What a conversion holds; all parts are released by job_finish(). */
+/* What a conversion holds; convert_model() releases all parts. */
 struct job {
     const struct dgl_log *log;
     const struct dgl_convert_params *params;
@@ -90,6 +90,8 @@ static enum dgl_status open_input(struct job *job)
                                      .progress_cb = p->progress_cb,
                                      .progress_priv = p->progress_priv};
     enum dgl_status status = model_file_open(job->log, &open, &job->model);
+    if (status == DGL_OK)
+        status = model_file_write_tokenizer(job->log, job->model);
     if (status == DGL_OK && job->model->hint_pinned)
         dgl_warn(job->log,
                  "%s: its pinned kernel hints were made for other weights and are left out",
@@ -203,29 +205,48 @@ static enum dgl_status pack_write(void *priv, const void *bytes, size_t len)
     return rdrr_writer_write(priv, bytes, len);
 }
 
-static enum dgl_status write_weights(struct job *job)
+static enum dgl_status convert_to_pack(struct job *job, struct dgl_convert_result *out)
 {
-    struct rdrr_writer_params params = {
+    const struct dgl_log *log = job->log;
+    const struct dgl_convert_params *params = job->params;
+    struct dgl_buf text = {0};
+
+    /* Everything that can be refused is, before anything large is written. */
+    enum dgl_status status = convert_folder_begin(log, params->out, params->force, &job->folder);
+    if (status == DGL_OK)
+        status = open_input(job);
+    if (status == DGL_OK)
+        status = convert_plan_init(log, job->model, &job->recipe, &job->plan);
+    if (status == DGL_OK)
+        status = convert_plan_check(log, &job->plan, params);
+    if (status == DGL_OK)
+        status = convert_plan_arrange(log, job->model, params, &job->plan);
+    if (status == DGL_OK)
+        status = convert_plan_check_fast(log, &job->plan, params);
+    if (status == DGL_OK)
+        status = job->model->format == MODEL_GGUF ? write_texts(job) : copy_texts(job);
+    if (status != DGL_OK)
+        goto done;
+
+    struct rdrr_writer_params writer = {
         .dir = job->folder.temp, .shard_bytes = job->shard_bytes, .hash = job->hash};
-    struct convert_progress progress = {.cb = job->params->progress_cb,
-                                        .priv = job->params->progress_priv,
-                                        .total = job->plan.bytes_in};
-    enum dgl_status status = rdrr_writer_create(job->log, &params, &job->writer);
-    struct convert_work work = {.log = job->log,
+    status = rdrr_writer_create(log, &writer, &job->writer);
+    if (status != DGL_OK)
+        goto done;
+    struct convert_work work = {.log = log,
                                 .model = job->model,
-                                .threads = job->params->threads,
+                                .threads = params->threads,
                                 .fast = job->recipe.fast,
                                 .sink = {pack_begin, pack_write, job->writer}};
+    struct convert_progress progress = {
+        .cb = params->progress_cb, .priv = params->progress_priv, .total = job->plan.bytes_in};
     for (size_t i = 0; i < job->plan.count && status == DGL_OK; i++)
         status = convert_tensor(&work, &job->plan.items[i], &progress);
     if (status == DGL_OK)
         status = rdrr_writer_end(job->writer);
-    return status;
-}
+    if (status != DGL_OK)
+        goto done;
 
-static enum dgl_status write_manifest(struct job *job)
-{
-    struct dgl_buf text = {0};
     struct convert_manifest manifest = {.model = job->model,
                                         .plan = &job->plan,
                                         .writer = job->writer,
@@ -233,48 +254,17 @@ static enum dgl_status write_manifest(struct job *job)
                                         .num_copies = job->num_copies,
                                         .shard_bytes = job->shard_bytes,
                                         .hash = job->hash};
-    enum dgl_status status = convert_manifest_write(job->log, &manifest, &text);
+    status = convert_manifest_write(log, &manifest, &text);
     if (status == DGL_OK)
-        status = write_file(job->log, job->folder.temp, RDRR_MANIFEST, text.p, text.len);
-    dgl_buf_finish(&text);
-    return status;
-}
-
-static void job_finish(struct job *job)
-{
-    rdrr_writer_destroy(&job->writer);
-    convert_plan_finish(&job->plan);
-    convert_folder_finish(&job->folder);
-    model_file_close(&job->model);
-    dgl_arena_finish(&job->names);
-}
-
-static enum dgl_status convert_to_pack(struct job *job, struct dgl_convert_result *out)
-{
-    enum dgl_status status =
-        convert_folder_begin(job->log, job->params->out, job->params->force, &job->folder);
+        status = write_file(log, job->folder.temp, RDRR_MANIFEST, text.p, text.len);
     if (status == DGL_OK)
-        status = open_input(job);
-    if (status == DGL_OK)
-        status = convert_plan_init(job->log, job->model, &job->recipe, &job->plan);
-    if (status == DGL_OK)
-        status = convert_plan_check(job->log, &job->plan, job->params);
-    if (status == DGL_OK)
-        status = convert_plan_arrange(job->log, job->model, job->params, &job->plan);
-    if (status == DGL_OK)
-        status = convert_plan_check_fast(job->log, &job->plan, job->params);
-    if (status == DGL_OK)
-        status = job->model->format == MODEL_GGUF ? write_texts(job) : copy_texts(job);
-    if (status == DGL_OK)
-        status = write_weights(job);
-    if (status == DGL_OK)
-        status = write_manifest(job);
-    if (status == DGL_OK)
-        status = convert_folder_publish(job->log, &job->folder);
+        status = convert_folder_publish(log, &job->folder);
     if (status == DGL_OK)
         *out = (struct dgl_convert_result){.tensors = job->plan.count,
                                            .bytes_in = job->plan.bytes_in,
                                            .bytes_out = rdrr_writer_size(job->writer)};
+done:
+    dgl_buf_finish(&text);
     return status;
 }
 
@@ -290,13 +280,19 @@ enum dgl_status convert_model(const struct dgl_log *log, const struct dgl_conver
     struct job job = {.log = log, .params = params};
     *out = (struct dgl_convert_result){0};
     enum dgl_status status = job_options(&job);
-    bool gguf = wants_gguf(params);
-    if (status == DGL_OK && !gguf)
-        status = convert_to_pack(&job, out);
-    else if (status == DGL_OK)
+    if (status != DGL_OK)
+        return status;
+    if (wants_gguf(params)) {
         status = open_input(&job);
-    if (status == DGL_OK && gguf)
-        status = gguf_export(log, params, &job.recipe, job.model, out);
-    job_finish(&job);
+        if (status == DGL_OK)
+            status = gguf_export(log, params, &job.recipe, job.model, out);
+    } else {
+        status = convert_to_pack(&job, out);
+    }
+    rdrr_writer_destroy(&job.writer);
+    convert_plan_finish(&job.plan);
+    convert_folder_finish(&job.folder);
+    model_file_close(&job.model);
+    dgl_arena_finish(&job.names);
     return status;
 }

@@ -8,6 +8,7 @@
 #include "loader/gguf/gguf_split.h"
 #include "loader/gguf/gguf_view.h"
 #include "loader/gguf/gguf_vocab.h"
+#include "loader/tokenizer/tokenizer.h"
 #include "loader/tokenizer/tokenizer_json.h"
 
 #define FILE_TOKENIZER        "tokenizer.json"
@@ -17,23 +18,20 @@ enum dgl_status gguf_parts_read(const struct dgl_log *log, const struct gguf_fil
                                 struct tensor_source *raw, struct gguf_parts *out)
 {
     struct gguf_model model;
-    struct vocab_lists vocab = {0};
     struct dgl_stop_id stop_ids[MODEL_MAX_STOP_IDS];
     struct gguf_config_ids ids = {.stop_ids = stop_ids};
     *out = (struct gguf_parts){0};
     enum dgl_status status = gguf_model_init(log, file, raw, &model);
     if (status == DGL_OK)
-        status = gguf_vocab_read(log, file, &vocab);
+        status = gguf_vocab_read(log, file, &out->vocab);
     if (status == DGL_OK)
-        status = gguf_vocab_stops(log, &vocab, stop_ids, MODEL_MAX_STOP_IDS, &ids.num_stop_ids);
-    if (status == DGL_OK && vocab.kind != VOCAB_NONE)
-        status = tokenizer_json_write(log, &vocab, &out->tokenizer);
+        status =
+            gguf_vocab_stops(log, &out->vocab, stop_ids, MODEL_MAX_STOP_IDS, &ids.num_stop_ids);
     if (status == DGL_OK)
-        status = gguf_tokenizer_config_write(log, file, &vocab, &out->tokenizer_config);
-    ids.bos_id = (int32_t)vocab.bos;
+        status = gguf_tokenizer_config_write(log, file, &out->vocab, &out->tokenizer_config);
+    ids.bos_id = (int32_t)out->vocab.bos;
     if (status == DGL_OK)
         status = gguf_config_read(log, &model, &ids, &out->config);
-    vocab_lists_finish(&vocab);
     if (status == DGL_OK)
         status = gguf_view_create(log, &model, raw, &out->tensors);
     else
@@ -59,7 +57,7 @@ enum dgl_status gguf_model_open(const struct dgl_log *log, const char *path, str
 void gguf_parts_finish(struct gguf_parts *parts)
 {
     fields_finish(&parts->config);
-    dgl_buf_finish(&parts->tokenizer);
+    vocab_lists_finish(&parts->vocab);
     dgl_buf_finish(&parts->tokenizer_config);
     tensor_source_destroy(&parts->tensors);
 }
@@ -83,6 +81,26 @@ bool gguf_has_magic(const char *path)
     return is;
 }
 
+enum dgl_status gguf_tokenizer_load(const struct dgl_log *log, const char *path,
+                                    struct dgl_tokenizer **out)
+{
+    struct gguf_set set;
+    struct vocab_lists vocab;
+    *out = NULL;
+    enum dgl_status status = gguf_set_open(log, path, &set);
+    if (status != DGL_OK)
+        return status;
+    status = gguf_vocab_read(log, &set.parts[0].header, &vocab);
+    if (status == DGL_OK && vocab.kind == VOCAB_NONE)
+        status = dgl_fail(log, DGL_ERR_INVALID_ARG,
+                          "%s: the file has no tokenizer; give it ids, or a tokenizer.json", path);
+    if (status == DGL_OK)
+        status = tokenizer_create_lists(log, &vocab, out);
+    vocab_lists_finish(&vocab);
+    gguf_set_close(&set);
+    return status;
+}
+
 enum dgl_status gguf_text_load(const struct dgl_log *log, const char *path, const char *name,
                                char **text, size_t *len)
 {
@@ -99,7 +117,7 @@ enum dgl_status gguf_text_load(const struct dgl_log *log, const char *path, cons
     if (status == DGL_OK && !tokenizer)
         status = gguf_tokenizer_config_write(log, &set.parts[0].header, &vocab, &out);
     else if (status == DGL_OK && vocab.kind != VOCAB_NONE)
-        status = tokenizer_json_write(log, &vocab, &out);
+        status = tokenizer_json_write(log, &vocab, true, &out);
     if (status == DGL_OK && out.p) {
         *len = out.len;
         *text = dgl_buf_take(&out);

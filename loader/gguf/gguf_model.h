@@ -6,11 +6,13 @@
 #include "loader/gguf/gguf_arch.h"
 #include "loader/gguf/gguf_file.h"
 #include "loader/desc/model_desc.h"
+#include "loader/tokenizer/vocab_lists.h"
 
 struct gguf_parts {
-    struct fields config;                       /* of a config.json; no name yet */
-    struct dgl_buf tokenizer, tokenizer_config; /* empty where there is no such text */
-    struct tensor_source *tensors;              /* under Hugging Face's names */
+    struct fields config;            /* of a config.json; no name yet */
+    struct vocab_lists vocab;        /* borrows from the file */
+    struct dgl_buf tokenizer_config; /* tokenizer_config.json */
+    struct tensor_source *tensors;   /* under Hugging Face's names */
 };
 enum dgl_status gguf_model_open(const struct dgl_log *log, const char *path,
                                 struct gguf_parts *out);
@@ -24,6 +26,10 @@ void gguf_parts_finish(struct gguf_parts *parts);
 bool gguf_is_model(const char *path);
 /* A regular file that begins with the magic. */
 bool gguf_has_magic(const char *path);
+/* The tokenizer alone; a file without one is DGL_ERR_INVALID_ARG. */
+struct dgl_tokenizer;
+enum dgl_status gguf_tokenizer_load(const struct dgl_log *log, const char *path,
+                                    struct dgl_tokenizer **out);
 /* tokenizer.json or tokenizer_config.json alone; *text stays as it is for other names and where the
  * file has none. Free it with free(). */
 enum dgl_status gguf_text_load(const struct dgl_log *log, const char *path, const char *name,

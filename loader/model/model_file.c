@@ -18,6 +18,7 @@
 #include "loader/model/rdrr_config.h"
 #include "loader/model/synthetic_model.h"
 #include "loader/tokenizer/tokenizer.h"
+#include "loader/tokenizer/tokenizer_json.h"
 
 #define HF_CONFIG            "config.json"
 #define FILE_TOKENIZER       "tokenizer.json"
@@ -159,8 +160,8 @@ static enum dgl_status gguf_take(const struct dgl_log *log, struct gguf_parts *p
     struct dgl_buf config_name = {0};
     f->format = MODEL_GGUF;
     dgl_buf_printf(&config_name, "%s metadata", f->path);
-    f->tokenizer_json_len = parts->tokenizer.len;
-    f->tokenizer_json = parts->tokenizer.p ? dgl_buf_take(&parts->tokenizer) : NULL;
+    f->vocab = parts->vocab;
+    parts->vocab = (struct vocab_lists){0};
     f->tokenizer_config_len = parts->tokenizer_config.len;
     f->tokenizer_config_json = dgl_buf_take(&parts->tokenizer_config);
     f->tensors = parts->tensors;
@@ -310,7 +311,7 @@ static void info_fill(struct dgl_model_file *f)
         .weight_bytes = d->weight_bytes,
         .stop_ids = d->stop_ids,
         .num_stop_ids = d->num_stop_ids,
-        .has_tokenizer = f->tokenizer_json != NULL,
+        .has_tokenizer = f->tokenizer_json || f->vocab.kind != VOCAB_NONE,
     };
 }
 
@@ -425,6 +426,7 @@ void model_file_close(struct dgl_model_file **file)
     struct dgl_model_file *f = *file;
     if (!f)
         return;
+    vocab_lists_finish(&f->vocab);
     tensor_source_destroy(&f->tensors);
     model_desc_finish(&f->desc);
     model_skipped_finish(&f->skipped);
@@ -440,11 +442,26 @@ void model_file_close(struct dgl_model_file **file)
     *file = NULL;
 }
 
+enum dgl_status model_file_write_tokenizer(const struct dgl_log *log, struct dgl_model_file *file)
+{
+    struct dgl_buf text = {0};
+    if (file->vocab.kind == VOCAB_NONE || file->tokenizer_json)
+        return DGL_OK;
+    enum dgl_status st = tokenizer_json_write(log, &file->vocab, true, &text);
+    if (st == DGL_OK) {
+        file->tokenizer_json_len = text.len;
+        file->tokenizer_json = dgl_buf_take(&text);
+    }
+    dgl_buf_finish(&text);
+    return st;
+}
+
 enum dgl_status model_file_tokenizer(const struct dgl_log *log, const struct dgl_model_file *file,
                                      struct dgl_tokenizer **out)
 {
-    bool folder = file->format == MODEL_HF || file->format == MODEL_RDRR;
-    char *name = folder ? dgl_path_join(file->path, FILE_TOKENIZER) : strdup(file->path);
+    if (file->vocab.kind != VOCAB_NONE)
+        return tokenizer_create_lists(log, &file->vocab, out);
+    char *name = dgl_path_join(file->path, FILE_TOKENIZER);
     enum dgl_status st =
         name ? tokenizer_create(log, name, file->tokenizer_json, file->tokenizer_json_len, out)
              : dgl_fail_memory(log, "path", strlen(file->path));

@@ -5,6 +5,7 @@
 #define DGL_LOADER_MODEL_FILE_H
 
 #include "loader/desc/model_desc.h"
+#include "loader/tokenizer/vocab_lists.h"
 
 enum model_format { MODEL_HF, MODEL_RDRR, MODEL_GGUF, MODEL_SYNTHETIC };
 
@@ -18,8 +19,9 @@ struct dgl_model_file {
     struct model_skipped skipped;
     char *config; /* config.json verbatim */
     size_t config_len;
-    char *tokenizer_json; /* NULL = no tokenizer */
+    char *tokenizer_json; /* NULL = no tokenizer, or a GGUF file's (`vocab`) */
     size_t tokenizer_json_len;
+    struct vocab_lists vocab;    /* of a GGUF file; borrows from `tensors` */
     char *tokenizer_config_json; /* NULL = none */
     size_t tokenizer_config_len;
     char *generation_config_json; /* NULL = none */
@@ -54,7 +56,9 @@ enum dgl_status model_file_of_gguf(const struct dgl_log *log, const char *path,
                                    struct gguf_parts *parts, struct dgl_model_file **out);
 void model_file_close(struct dgl_model_file **file);
 
-/* The tokenizer of a model that has tokenizer_json. Messages name the file that it stands in. */
+/* Writes tokenizer_json where `vocab` is all there is: for conversions. */
+enum dgl_status model_file_write_tokenizer(const struct dgl_log *log, struct dgl_model_file *file);
+/* The tokenizer of a model that has one (info.has_tokenizer). Messages name the file it is in. */
 struct dgl_tokenizer;
 enum dgl_status model_file_tokenizer(const struct dgl_log *log, const struct dgl_model_file *file,
                                      struct dgl_tokenizer **out);

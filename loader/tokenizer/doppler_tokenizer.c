@@ -295,7 +295,7 @@ static enum dgl_status form_write(const struct dgl_log *log, const struct dgl_js
                        .v = {.name = dgl_json_name(doc), .eot = -1, .eom = -1}};
     enum dgl_status st = vocab_read(&r);
     if (st == DGL_OK)
-        st = tokenizer_json_write(log, &r.v, out);
+        st = tokenizer_json_write(log, &r.v, true, out);
     vocab_lists_finish(&r.v);
     return st;
 }

@@ -36,19 +36,10 @@ static struct tok_added_token *find_content(const struct tok_added *added,
     return index < 0 ? NULL : &added->tokens[index];
 }
 
-static enum dgl_status load_token(struct dgl_json_reader r, const struct dgl_json *json,
-                                  struct tok_vocab *contents, struct tok_added *out)
+static enum dgl_status add_token(struct dgl_json_reader r, struct tok_added_token token,
+                                 struct dgl_str text, struct tok_vocab *contents,
+                                 struct tok_added *out)
 {
-    struct tok_added_token token = {0};
-    const struct dgl_json *content;
-    enum dgl_status status = dgl_json_need(r, json, "content", DGL_JSON_STRING, &content);
-    if (status == DGL_OK)
-        status = dgl_json_need_i64(r, json, "id", 0, TOK_MAX_ID - 1, &token.json_id);
-    if (status == DGL_OK)
-        status = load_flags(r, json, &token);
-    if (status != DGL_OK)
-        return status;
-    struct dgl_str text = dgl_json_str(content);
     struct tok_added_token *known = find_content(out, contents, text);
     if (known)
         known->special |= token.special; /* the first one of a content counts otherwise */
@@ -65,14 +56,37 @@ static enum dgl_status load_token(struct dgl_json_reader r, const struct dgl_jso
     return DGL_OK;
 }
 
+static enum dgl_status load_token(struct dgl_json_reader r, const struct dgl_json *json,
+                                  struct tok_vocab *contents, struct tok_added *out)
+{
+    struct tok_added_token token = {0};
+    const struct dgl_json *content;
+    enum dgl_status status = dgl_json_need(r, json, "content", DGL_JSON_STRING, &content);
+    if (status == DGL_OK)
+        status = dgl_json_need_i64(r, json, "id", 0, TOK_MAX_ID - 1, &token.json_id);
+    if (status == DGL_OK)
+        status = load_flags(r, json, &token);
+    if (status != DGL_OK)
+        return status;
+    return add_token(r, token, dgl_json_str(content), contents, out);
+}
+
 static enum dgl_status load_tokens(struct dgl_json_reader r, const struct dgl_json *json,
-                                   struct tok_added *out)
+                                   const struct vocab_lists *lists, struct tok_added *out)
 {
     struct tok_vocab contents = {0};
     enum dgl_status status = DGL_OK;
     for (const struct dgl_json *v = dgl_json_first(json); v && status == DGL_OK;
          v = dgl_json_next(v))
         status = load_token(r, v, &contents, out);
+    for (uint64_t id = 0; lists && id < lists->count && status == DGL_OK; id++) {
+        struct vocab_added added;
+        if (!vocab_added_get(lists, id, &added))
+            continue;
+        struct tok_added_token token = {
+            .json_id = (int64_t)id, .special = added.special, .rstrip = added.rstrip};
+        status = add_token(r, token, lists->tokens[id], &contents, out);
+    }
     tok_vocab_finish(&contents);
     return status;
 }
@@ -181,11 +195,11 @@ static enum dgl_status build_tries(struct dgl_json_reader r,
 }
 
 enum dgl_status tok_added_load(struct dgl_json_reader r, const struct dgl_json *json,
-                               const struct tok_vocab *vocab,
+                               const struct vocab_lists *lists, const struct tok_vocab *vocab,
                                const struct tok_normalizer *normalizer, struct tok_added *out)
 {
     *out = (struct tok_added){0};
-    enum dgl_status status = load_tokens(r, json, out);
+    enum dgl_status status = load_tokens(r, json, lists, out);
     if (status == DGL_OK)
         status = check_json_ids(r, out);
     if (status == DGL_OK)

@@ -8,6 +8,7 @@
 #include "loader/tokenizer/tok_scratch.h"
 #include "loader/tokenizer/tok_trie.h"
 #include "loader/tokenizer/tok_vocab.h"
+#include "loader/tokenizer/vocab_lists.h"
 
 struct tok_added_token {
     struct dgl_buf content;
@@ -29,9 +30,10 @@ struct tok_added {
     size_t num_ids; /* largest id + 1 */
 };
 
-/* `json` may be NULL. Ids come from `vocab`, else they follow it, as in the reference. */
+/* `json` may be NULL; with `lists`, the tokens are those of its types. Ids come from `vocab`, else
+ * they follow it, as in the reference. */
 enum dgl_status tok_added_load(struct dgl_json_reader r, const struct dgl_json *json,
-                               const struct tok_vocab *vocab,
+                               const struct vocab_lists *lists, const struct tok_vocab *vocab,
                                const struct tok_normalizer *normalizer, struct tok_added *out);
 void tok_added_finish(struct tok_added *added);
 /* NULL: not an added token. */

@@ -1,6 +1,7 @@
 /* Loads a BPE model and turns pieces of text into their first symbols. */
 #include "loader/tokenizer/tok_bpe.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #include "core/base/utf8.h"
 #include "loader/text/tok_hash.h"
 #include "loader/text/tok_unicode.h"
+#include "loader/tokenizer/vocab_lists.h"
 
 #define PAGE_BITS  8
 #define PAGE_SIZE  (1u << PAGE_BITS)
@@ -78,7 +80,37 @@ static enum dgl_status load_vocab(struct dgl_json_reader r, const struct dgl_jso
     return DGL_OK;
 }
 
+/* Unused tokens have ids and no text that could be meant. */
+static enum dgl_status list_vocab(struct dgl_json_reader r, const struct vocab_lists *lists,
+                                  struct tok_vocab *vocab)
+{
+    bool ok = tok_vocab_reserve(vocab, (size_t)lists->count);
+    for (uint64_t id = 0; id < lists->count && ok; id++) {
+        struct dgl_str token = lists->tokens[id];
+        if (vocab_token_type(lists, id) == TOKEN_UNUSED)
+            continue;
+        int32_t other = tok_vocab_find(vocab, token.p, token.len);
+        if (other >= 0)
+            return dgl_fail(r.log, DGL_ERR_FORMAT,
+                            "%s: tokens %lld and %llu are both \"%s\", wanted each text once",
+                            lists->name, (long long)other, (unsigned long long)id,
+                            DGL_SHOWN_STR(token));
+        ok = tok_vocab_add(vocab, token, (int32_t)id);
+    }
+    return ok ? DGL_OK : dgl_fail_memory(r.log, "vocabulary", vocab->text.len);
+}
+
 /* ---- loading: merges ------------------------------------------------------------------------- */
+
+static bool split_text(struct dgl_str text, struct dgl_str *left, struct dgl_str *right)
+{
+    const char *blank = text.len ? memchr(text.p, ' ', text.len) : NULL;
+    if (!blank)
+        return false;
+    *left = (struct dgl_str){text.p, (size_t)(blank - text.p)};
+    *right = (struct dgl_str){blank + 1, text.len - left->len - 1};
+    return !memchr(right->p, ' ', right->len);
+}
 
 /* The two sides of a merge: ["a", "b"], or "a b" with exactly one blank. */
 static bool split_merge(const struct dgl_json *merge, struct dgl_str *left, struct dgl_str *right)
@@ -90,37 +122,47 @@ static bool split_merge(const struct dgl_json *merge, struct dgl_str *left, stru
         return dgl_json_count(merge) == 2 && dgl_json_is(a, DGL_JSON_STRING) &&
                dgl_json_is(b, DGL_JSON_STRING);
     }
-    struct dgl_str text = dgl_json_str(merge);
-    const char *blank = text.len ? memchr(text.p, ' ', text.len) : NULL;
-    if (!blank)
-        return false;
-    *left = (struct dgl_str){text.p, (size_t)(blank - text.p)};
-    *right = (struct dgl_str){blank + 1, text.len - left->len - 1};
-    return !memchr(right->p, ' ', right->len);
+    return split_text(dgl_json_str(merge), left, right);
 }
 
+/* "merges[3]: SAYS" of a document, or of lists. */
+static enum dgl_status fail_merge(struct dgl_json_reader r, const struct dgl_json *json,
+                                  uint32_t rank, const char *says)
+{
+    return json ? dgl_json_fail(r, json, "%s", says)
+                : dgl_fail(r.log, DGL_ERR_FORMAT, "%s: merges[%u]: %s", dgl_json_name(r.doc), rank,
+                           says);
+}
+
+/* `json` is the merge in a document; NULL: it is one of a list. */
 static enum dgl_status resolve_merge(struct dgl_json_reader r, const struct dgl_json *json,
-                                     const struct tok_vocab *vocab, struct dgl_buf *joined,
-                                     struct tok_merge *merge)
+                                     struct dgl_str text, const struct tok_vocab *vocab,
+                                     struct dgl_buf *joined, struct tok_merge *merge)
 {
     struct dgl_str sides[2];
-    if (!split_merge(json, &sides[0], &sides[1]))
-        return dgl_json_fail(r, json, "a merge is [\"a\", \"b\"] or \"a b\"");
-    merge->left = tok_vocab_find(vocab, sides[0].p, sides[0].len);
-    merge->right = tok_vocab_find(vocab, sides[1].p, sides[1].len);
+    if (json ? !split_merge(json, &sides[0], &sides[1]) : !split_text(text, &sides[0], &sides[1]))
+        return fail_merge(r, json, merge->rank, "a merge is [\"a\", \"b\"] or \"a b\"");
     joined->len = 0;
     dgl_buf_append(joined, sides[0].p, sides[0].len);
     dgl_buf_append(joined, sides[1].p, sides[1].len);
     if (joined->failed)
         return dgl_fail_memory(r.log, "merge", sides[0].len + sides[1].len);
-    merge->id = tok_vocab_find(vocab, joined->p, joined->len);
-    for (int i = 0; i < 2; i++)
-        if ((i ? merge->right : merge->left) < 0)
-            return dgl_json_fail(r, json, "merges \"%s\", which is not in the vocabulary",
-                                 DGL_SHOWN_STR(sides[i]));
-    if (merge->id < 0)
-        return dgl_json_fail(r, json, "makes \"%s\", which is not in the vocabulary",
-                             DGL_SHOWN_STR(((struct dgl_str){joined->p, joined->len})));
+    const struct {
+        const char *verb;
+        struct dgl_str token;
+        int32_t *id;
+    } tokens[] = {{"merges", sides[0], &merge->left},
+                  {"merges", sides[1], &merge->right},
+                  {"makes", {joined->p, joined->len}, &merge->id}};
+    for (int i = 0; i < 3; i++) {
+        *tokens[i].id = tok_vocab_find(vocab, tokens[i].token.p, tokens[i].token.len);
+        if (*tokens[i].id >= 0)
+            continue;
+        char says[160];
+        snprintf(says, sizeof(says), "%s \"%s\", which is not in the vocabulary", tokens[i].verb,
+                 DGL_SHOWN_STR(tokens[i].token));
+        return fail_merge(r, json, merge->rank, says);
+    }
     return DGL_OK;
 }
 
@@ -163,12 +205,42 @@ static enum dgl_status load_merges(struct dgl_json_reader r, const struct dgl_js
         struct tok_merge merge = {.rank = rank};
         if (dgl_str_starts(dgl_json_str(v), "#version"))
             continue; /* the first line of merges.txt, copied along */
-        status = resolve_merge(r, v, &model->vocab, &joined, &merge);
+        status = resolve_merge(r, v, (struct dgl_str){0}, &model->vocab, &joined, &merge);
         if (status == DGL_OK)
             put_merge(merges, merge);
         rank++;
     }
     dgl_buf_finish(&joined);
+    return status;
+}
+
+/* Those of a SentencePiece vocabulary are derived, and have ids already. */
+static enum dgl_status list_merges(struct dgl_json_reader r, const struct vocab_lists *lists,
+                                   struct tok_model *model)
+{
+    struct tok_merges *merges = &model->bpe->merges;
+    struct vocab_merge *derived = NULL;
+    struct dgl_buf joined = {0};
+    size_t count = (size_t)lists->num_merges;
+    enum dgl_status status = DGL_OK;
+    if (lists->kind == VOCAB_SPM)
+        status = vocab_merges_derive(r.log, lists, &derived, &count);
+    if (status == DGL_OK && !reserve_merges(merges, count))
+        status = dgl_fail_memory(r.log, "merges", count);
+    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+        struct tok_merge merge = {.rank = (uint32_t)i};
+        if (derived)
+            merge =
+                (struct tok_merge){derived[i].left, derived[i].right, merge.rank, derived[i].whole};
+        else if (dgl_str_starts(lists->merges[i], "#version"))
+            continue;
+        else
+            status = resolve_merge(r, NULL, lists->merges[i], &model->vocab, &joined, &merge);
+        if (status == DGL_OK)
+            put_merge(merges, merge);
+    }
+    dgl_buf_finish(&joined);
+    free(derived);
     return status;
 }
 
@@ -303,7 +375,7 @@ static enum dgl_status load_unknown(struct dgl_json_reader r, const struct dgl_j
 }
 
 enum dgl_status tok_bpe_load(struct dgl_json_reader r, const struct dgl_json *json,
-                             struct tok_model *model)
+                             const struct vocab_lists *lists, struct tok_model *model)
 {
     model->bpe = dgl_new(struct tok_bpe);
     if (!model->bpe)
@@ -312,11 +384,11 @@ enum dgl_status tok_bpe_load(struct dgl_json_reader r, const struct dgl_json *js
     if (status == DGL_OK)
         status = dgl_json_opt_bool(r, json, "ignore_merges", &model->bpe->ignore_merges);
     if (status == DGL_OK)
-        status = load_vocab(r, json, &model->vocab);
+        status = lists ? list_vocab(r, lists, &model->vocab) : load_vocab(r, json, &model->vocab);
     if (status == DGL_OK)
         status = load_unknown(r, json, model);
     if (status == DGL_OK)
-        status = load_merges(r, json, model);
+        status = lists ? list_merges(r, lists, model) : load_merges(r, json, model);
     if (status != DGL_OK)
         return status;
     tok_model_find_bytes(model);

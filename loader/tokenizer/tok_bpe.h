@@ -4,9 +4,10 @@
 
 #include "loader/tokenizer/tok_model.h"
 
-/* Fills model->vocab and the rest of *model from the JSON of a BPE model. */
+/* Fills model->vocab and the rest of *model from the JSON of a BPE model; with `lists`, vocabulary
+ * and merges are these. */
 enum dgl_status tok_bpe_load(struct dgl_json_reader r, const struct dgl_json *json,
-                             struct tok_model *model);
+                             const struct vocab_lists *lists, struct tok_model *model);
 void tok_bpe_destroy(struct tok_bpe **bpe);
 enum dgl_status tok_bpe_encode(const struct dgl_log *log, const struct tok_model *model,
                                struct tok_model_scratch *scratch, struct dgl_str piece,

@@ -36,7 +36,7 @@ enum dgl_status token_ids_add(const struct dgl_log *log, struct token_ids *ids, 
 }
 
 enum dgl_status tok_model_load(struct dgl_json_reader r, const struct dgl_json *json,
-                               struct tok_model *out)
+                               const struct vocab_lists *lists, struct tok_model *out)
 {
     *out = (struct tok_model){.unk_id = -1};
     const struct dgl_json *type;
@@ -50,7 +50,7 @@ enum dgl_status tok_model_load(struct dgl_json_reader r, const struct dgl_json *
     bool unigram = type ? dgl_str_eq(name, "Unigram")
                         : dgl_json_is(dgl_json_get(json, "vocab"), DGL_JSON_ARRAY);
     if (bpe)
-        return tok_bpe_load(r, json, out);
+        return tok_bpe_load(r, json, lists, out);
     if (unigram)
         return tok_unigram_load(r, json, out);
     return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,

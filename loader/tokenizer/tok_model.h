@@ -33,9 +33,11 @@ struct tok_model_scratch {
 };
 void tok_model_scratch_finish(struct tok_model_scratch *scratch);
 
-/* `json` is the value of "model". */
+/* `json` is the value of "model". With `lists` (NULL = none; BPE only), vocabulary and merges are
+ * these. */
+struct vocab_lists;
 enum dgl_status tok_model_load(struct dgl_json_reader r, const struct dgl_json *json,
-                               struct tok_model *out);
+                               const struct vocab_lists *lists, struct tok_model *out);
 void tok_model_finish(struct tok_model *model);
 /* Appends the ids of one piece (valid UTF-8). */
 enum dgl_status tok_model_encode(const struct dgl_log *log, const struct tok_model *model,

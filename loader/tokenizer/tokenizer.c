@@ -1,6 +1,7 @@
 /* Tokenizers: loading tokenizer.json, and the way of a text through its parts. */
 #include "loader/tokenizer/tokenizer.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "core/base/json.h"
@@ -14,6 +15,7 @@
 #include "loader/tokenizer/tok_normalize.h"
 #include "loader/tokenizer/tok_post.h"
 #include "loader/tokenizer/tok_pretokenize.h"
+#include "loader/tokenizer/tokenizer_json.h"
 
 struct dgl_tokenizer {
     struct tok_added added;
@@ -60,7 +62,7 @@ static void find_max_id(struct dgl_tokenizer *tok)
 }
 
 static enum dgl_status load_parts(struct dgl_json_reader r, const struct dgl_json *root,
-                                  struct dgl_tokenizer *tok)
+                                  const struct vocab_lists *lists, struct dgl_tokenizer *tok)
 {
     const struct dgl_json *model, *added;
     enum dgl_status status = check_root(r, root);
@@ -75,9 +77,9 @@ static enum dgl_status load_parts(struct dgl_json_reader r, const struct dgl_jso
     if (status == DGL_OK)
         status = tok_decoder_load(r, dgl_json_get(root, "decoder"), &tok->decoder);
     if (status == DGL_OK)
-        status = tok_model_load(r, model, &tok->model);
+        status = tok_model_load(r, model, lists, &tok->model);
     if (status == DGL_OK)
-        status = tok_added_load(r, added, &tok->model.vocab, &tok->normalizer, &tok->added);
+        status = tok_added_load(r, added, lists, &tok->model.vocab, &tok->normalizer, &tok->added);
     if (status != DGL_OK)
         return status;
     find_max_id(tok);
@@ -86,22 +88,44 @@ static enum dgl_status load_parts(struct dgl_json_reader r, const struct dgl_jso
     return tok_post_load(r, dgl_json_get(root, "post_processor"), tok->max_id, &tok->post);
 }
 
-enum dgl_status tokenizer_create(const struct dgl_log *log, const char *name, const char *json,
-                                 size_t len, struct dgl_tokenizer **out)
+/* Takes the document. */
+static enum dgl_status create(const struct dgl_log *log, struct dgl_json_doc *doc,
+                              const struct vocab_lists *lists, struct dgl_tokenizer **out)
 {
-    struct dgl_json_doc *doc = NULL;
-    *out = NULL;
     struct dgl_tokenizer *tok = dgl_new(struct dgl_tokenizer);
-    if (!tok)
-        return dgl_fail_memory(log, "tokenizer", sizeof(*tok));
-    enum dgl_status status = doppler_tokenizer_parse(log, name, json, len, &doc);
-    if (status == DGL_OK)
-        status = load_parts((struct dgl_json_reader){log, doc}, dgl_json_root(doc), tok);
+    enum dgl_status status =
+        tok ? load_parts((struct dgl_json_reader){log, doc}, dgl_json_root(doc), lists, tok)
+            : dgl_fail_memory(log, "tokenizer", sizeof(*tok));
     dgl_json_destroy(&doc);
     if (status == DGL_OK)
         *out = tok;
     else
         tokenizer_destroy(&tok);
+    return status;
+}
+
+enum dgl_status tokenizer_create(const struct dgl_log *log, const char *name, const char *json,
+                                 size_t len, struct dgl_tokenizer **out)
+{
+    struct dgl_json_doc *doc = NULL;
+    *out = NULL;
+    enum dgl_status status = doppler_tokenizer_parse(log, name, json, len, &doc);
+    return status == DGL_OK ? create(log, doc, NULL, out) : status;
+}
+
+enum dgl_status tokenizer_create_lists(const struct dgl_log *log, const struct vocab_lists *lists,
+                                       struct dgl_tokenizer **out)
+{
+    struct dgl_json_doc *doc = NULL;
+    struct dgl_buf text = {0};
+    *out = NULL;
+    assert(lists->kind == VOCAB_BPE || lists->kind == VOCAB_SPM);
+    enum dgl_status status = tokenizer_json_write(log, lists, false, &text);
+    if (status == DGL_OK)
+        status = dgl_json_parse(log, lists->name, text.p, text.len, &doc);
+    if (status == DGL_OK)
+        status = create(log, doc, lists, out);
+    dgl_buf_finish(&text);
     return status;
 }
 

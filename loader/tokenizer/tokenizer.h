@@ -14,6 +14,11 @@ struct dgl_tokenizer;
  * naming it. */
 enum dgl_status tokenizer_create(const struct dgl_log *log, const char *name, const char *json,
                                  size_t len, struct dgl_tokenizer **out);
+/* The same of the lists of a vocabulary, not VOCAB_NONE or VOCAB_UNIGRAM: what tokenizer_create()
+ * makes of its tokenizer.json (tokenizer_json.h), without that text. */
+struct vocab_lists;
+enum dgl_status tokenizer_create_lists(const struct dgl_log *log, const struct vocab_lists *lists,
+                                       struct dgl_tokenizer **out);
 void tokenizer_destroy(struct dgl_tokenizer **tok);
 int32_t tokenizer_max_id(const struct dgl_tokenizer *tok); /* largest id in use */
 bool tokenizer_is_special(const struct dgl_tokenizer *tok, int32_t id);

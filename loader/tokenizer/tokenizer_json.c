@@ -29,32 +29,13 @@ static void begin_typed(struct dgl_json_writer *w, const char *type)
     put_cstr(w, "type", type);
 }
 
-static bool is_added(enum token_type type)
-{
-    return type == TOKEN_CONTROL || type == TOKEN_USER_DEFINED || type == TOKEN_UNKNOWN;
-}
-
-/* Phi-3's published tokenizer swallows the blanks after its chat marks, but not after these. */
-static bool strips_blanks(const struct vocab_lists *v, uint64_t id)
-{
-    static const char *const keep[] = {"<unk>", "<s>", "<|endoftext|>"};
-    if (!v->strip_after_special)
-        return false;
-    for (size_t i = 0; i < sizeof(keep) / sizeof(keep[0]); i++) {
-        if (dgl_str_eq(v->tokens[id], keep[i]))
-            return false;
-    }
-    return true;
-}
-
 static void write_added(struct dgl_json_writer *w, const struct vocab_lists *v)
 {
     dgl_jw_key(w, "added_tokens");
     dgl_jw_array(w);
     for (uint64_t id = 0; id < v->count; id++) {
-        enum token_type type = vocab_token_type(v, id);
-        bool run = vocab_is_run(v, id); /* literal marks are looked for as well */
-        if (!is_added(type) && !run)
+        struct vocab_added added;
+        if (!vocab_added_get(v, id, &added))
             continue;
         dgl_jw_object(w);
         dgl_jw_key(w, "id");
@@ -63,9 +44,9 @@ static void write_added(struct dgl_json_writer *w, const struct vocab_lists *v)
         dgl_jw_str(w, v->tokens[id]);
         put_bool(w, "single_word", false);
         put_bool(w, "lstrip", false);
-        put_bool(w, "rstrip", strips_blanks(v, id));
+        put_bool(w, "rstrip", added.rstrip);
         put_bool(w, "normalized", false);
-        put_bool(w, "special", type != TOKEN_USER_DEFINED && !run);
+        put_bool(w, "special", added.special);
         dgl_jw_end_object(w);
     }
     dgl_jw_end_array(w);
@@ -296,7 +277,7 @@ static void write_unigram(struct dgl_json_writer *w, const struct vocab_lists *v
 }
 
 static enum dgl_status write_bpe(const struct dgl_log *log, struct dgl_json_writer *w,
-                                 const struct vocab_lists *v)
+                                 const struct vocab_lists *v, bool lists)
 {
     bool spm = v->kind == VOCAB_SPM;
     dgl_jw_key(w, "model");
@@ -312,14 +293,17 @@ static enum dgl_status write_bpe(const struct dgl_log *log, struct dgl_json_writ
     put_bool(w, "fuse_unk", spm);
     put_bool(w, "byte_fallback", spm);
     put_bool(w, "ignore_merges", !spm && v->pre->ignore_merges);
-    write_vocab(w, v);
-    enum dgl_status st = write_merges(log, w, v);
+    enum dgl_status st = DGL_OK;
+    if (lists) {
+        write_vocab(w, v);
+        st = write_merges(log, w, v);
+    }
     dgl_jw_end_object(w);
     return st;
 }
 
 enum dgl_status tokenizer_json_write(const struct dgl_log *log, const struct vocab_lists *v,
-                                     struct dgl_buf *out)
+                                     bool lists, struct dgl_buf *out)
 {
     struct dgl_json_writer w = dgl_json_writer(out, 0);
     bool spm = v->kind != VOCAB_BPE;
@@ -328,7 +312,8 @@ enum dgl_status tokenizer_json_write(const struct dgl_log *log, const struct voc
     put_cstr(&w, "version", "1.0");
     put_null(&w, "truncation");
     put_null(&w, "padding");
-    write_added(&w, v);
+    if (lists)
+        write_added(&w, v);
     write_cutting(&w, v);
     write_post(&w, v);
     dgl_jw_key(&w, "decoder");
@@ -339,7 +324,7 @@ enum dgl_status tokenizer_json_write(const struct dgl_log *log, const struct voc
     if (v->kind == VOCAB_UNIGRAM)
         write_unigram(&w, v);
     else
-        st = write_bpe(log, &w, v);
+        st = write_bpe(log, &w, v, lists);
     dgl_jw_end_object(&w);
     if (st == DGL_OK && out->failed)
         st = dgl_fail_memory(log, "tokenizer.json", out->len);

@@ -60,3 +60,16 @@ enum token_type vocab_token_type(const struct vocab_lists *v, uint64_t id)
 {
     return vocab_is_run(v, id) ? TOKEN_NORMAL : stored_type(v, id);
 }
+
+bool vocab_added_get(const struct vocab_lists *v, uint64_t id, struct vocab_added *out)
+{
+    /* Phi-3's published tokenizer swallows the blanks after its chat marks, but not after these. */
+    static const char *const keep[] = {"<unk>", "<s>", "<|endoftext|>"};
+    enum token_type type = vocab_token_type(v, id);
+    bool run = vocab_is_run(v, id); /* literal marks are looked for as well */
+    *out = (struct vocab_added){.special = type != TOKEN_USER_DEFINED && !run,
+                                .rstrip = v->strip_after_special};
+    for (size_t i = 0; i < sizeof(keep) / sizeof(keep[0]); i++)
+        out->rstrip = out->rstrip && !dgl_str_eq(v->tokens[id], keep[i]);
+    return run || type == TOKEN_CONTROL || type == TOKEN_USER_DEFINED || type == TOKEN_UNKNOWN;
+}

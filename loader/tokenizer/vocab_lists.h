@@ -47,6 +47,13 @@ enum dgl_status vocab_mark_runs(const struct dgl_log *log, struct vocab_lists *v
 bool vocab_is_run(const struct vocab_lists *v, uint64_t id);
 enum token_type vocab_token_type(const struct vocab_lists *v, uint64_t id);
 
+/* How tokens are cut out of a text before the model sees it. */
+struct vocab_added {
+    bool special, rstrip;
+};
+/* False: the token is none that is cut out. */
+bool vocab_added_get(const struct vocab_lists *v, uint64_t id, struct vocab_added *out);
+
 /* Merges of a SentencePiece vocabulary: two pieces that are a third together, runs of blanks first,
  * then by falling score.
  * *out is for free(). */

@@ -116,11 +116,16 @@ static void try_vocab(struct fuzz_log *log, const struct gguf_file *file)
     struct dgl_tokenizer *tok = NULL;
     enum dgl_status st = gguf_vocab_read(&log->log, file, &vocab);
     if (st == DGL_OK && vocab.kind != VOCAB_NONE)
-        st = tokenizer_json_write(&log->log, &vocab, &json);
+        st = tokenizer_json_write(&log->log, &vocab, true, &json);
     /* The tokenizer may warn of what the keys say; its failures are one line as well. */
     if (st == DGL_OK && json.p)
-        st = tokenizer_create(&log->log, "G", json.p, json.len, &tok);
+        st = tokenizer_create_lists(&log->log, &vocab, &tok);
     fuzz_check_status(log, st);
+    struct dgl_tokenizer *from_text = NULL;
+    if (json.p)
+        FUZZ_CHECK((tokenizer_create(NULL, "G", json.p, json.len, &from_text) == DGL_OK) ==
+                   (st == DGL_OK));
+    tokenizer_destroy(&from_text);
     if (tok)
         fuzz_encode_decode(tok, DGL_STR("a b  <s>\xe2\x96\x81"), 0);
     tokenizer_destroy(&tok);

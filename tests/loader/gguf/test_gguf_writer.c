@@ -157,7 +157,7 @@ static void reads_back(void **state)
         /* 1 + w and back costs what a float cannot hold. */
         assert_at_most(compare_values(a, b), a->desc.norm_plus_one ? 1.2e-7 : 0);
         assert_int_equal(a->desc.num_stop_ids,
-                         b->tokenizer_json ? b->desc.num_stop_ids : a->desc.num_stop_ids);
+                         b->info.has_tokenizer ? b->desc.num_stop_ids : a->desc.num_stop_ids);
         free(x);
         free(y);
         model_file_close(&a);

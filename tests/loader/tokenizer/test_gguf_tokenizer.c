@@ -6,7 +6,7 @@
 #include "loader/convert/gguf_export.h"
 #include "loader/gguf/gguf_model.h"
 #include "loader/gguf/gguf_vocab.h"
-#include "loader/tokenizer/tokenizer_json.h"
+#include "loader/tokenizer/tokenizer.h"
 #include "tests/support/gguf_build.h"
 #include "tests/support/published.h"
 #include "tests/support/test.h"
@@ -14,15 +14,19 @@
 
 /* ---- round trips ---- */
 
-static struct dgl_tokenizer *tokenizer_of(const char *path)
+/* The tokenizer of the file's lists, or of the text that packs get. */
+static struct dgl_tokenizer *tokenizer_of(const char *path, bool text)
 {
     char *json = NULL;
     size_t len = 0;
     struct dgl_tokenizer *tok = NULL;
     struct test_log log;
     test_log_init(&log, DGL_LOG_WARN);
-    if (gguf_text_load(&log.log, path, "tokenizer.json", &json, &len) != DGL_OK ||
-        tokenizer_create(&log.log, path, json, len, &tok) != DGL_OK)
+    enum dgl_status st = text ? gguf_text_load(&log.log, path, "tokenizer.json", &json, &len)
+                              : gguf_tokenizer_load(&log.log, path, &tok);
+    if (st == DGL_OK && text)
+        st = tokenizer_create(&log.log, path, json, len, &tok);
+    if (st != DGL_OK)
         fail_msg("%s", log.text);
     free(json);
     return tok;
@@ -65,9 +69,9 @@ static void survives_a_round_trip(void **state)
     bool phi3 = strcmp(row->name, "phi3-mini") == 0;
     assert_int_equal(write_keys(dir, phi3 ? "phi3" : "llama", tokenizer_max_id(vectors.tok), path),
                      row->in_gguf ? DGL_OK : DGL_ERR_UNSUPPORTED);
-    if (row->in_gguf) {
+    for (int text = 0; text < 2 && row->in_gguf; text++) {
         tokenizer_destroy(&vectors.tok);
-        vectors.tok = tokenizer_of(path);
+        vectors.tok = tokenizer_of(path, text);
         token_vectors_check_encode(&vectors);
         token_vectors_check_decode(&vectors);
     }
@@ -138,14 +142,12 @@ static void scores_decide_which_pieces_join(void **state)
 {
     (void)state;
     struct keys k = {0};
-    struct dgl_buf json = {0};
     struct dgl_tokenizer *tok;
     struct token_ids ids = {0};
     spm_keys(&k.b);
     gb_bool(&k.b, "tokenizer.ggml.add_bos_token", false);
     keys_read(&k, DGL_OK, NULL);
-    assert_int_equal(tokenizer_json_write(NULL, &k.v, &json), DGL_OK);
-    assert_int_equal(tokenizer_create(NULL, "t", json.p, json.len, &tok), DGL_OK);
+    assert_int_equal(tokenizer_create_lists(NULL, &k.v, &tok), DGL_OK);
     assert_int_equal(tokenizer_encode(NULL, tok, DGL_STR("ab"),
                                       (struct encode_flags){.add_special = true}, &ids),
                      DGL_OK);
@@ -155,7 +157,46 @@ static void scores_decide_which_pieces_join(void **state)
     assert_int_equal(ids.ids[1], 6);
     free(ids.ids);
     tokenizer_destroy(&tok);
-    dgl_buf_finish(&json);
+    keys_finish(&k);
+}
+
+/* Lists that are fine as lists, and make no tokenizer. */
+struct bad_lists {
+    const char *name;
+    const char *tokens[3], *merge;
+    const char *said;
+};
+static const struct bad_lists bad_lists[] = {
+    {"token twice", {"a", "b", "a"}, "a b", "t.gguf: tokens 0 and 2 are both \"a\""},
+    {"merge of one token", {"a", "b", "ab"}, "ab", "t.gguf: merges[1]: a merge is"},
+    {"merge of three", {"a", "b", "ab"}, "a b c", "t.gguf: merges[1]: a merge is"},
+    {"side that is no token",
+     {"a", "b", "ab"},
+     "a c",
+     "t.gguf: merges[1]: merges \"c\", which is not in the vocabulary"},
+    {"result that is no token",
+     {"a", "b", "ab"},
+     "b a",
+     "t.gguf: merges[1]: makes \"ba\", which is not in the vocabulary"},
+};
+
+static void lists_are_refused(void **state)
+{
+    const struct bad_lists *row = *state;
+    const char *const merges[] = {"#version: 0.2", row->merge};
+    struct keys k = {0};
+    struct test_log log;
+    struct dgl_tokenizer *tok;
+    test_log_init(&log, DGL_LOG_ERROR);
+    gb_str(&k.b, "tokenizer.ggml.model", "gpt2");
+    gb_str(&k.b, "tokenizer.ggml.pre", "qwen2");
+    gb_strs(&k.b, "tokenizer.ggml.tokens", row->tokens, 3);
+    gb_strs(&k.b, "tokenizer.ggml.merges", merges, 2);
+    keys_read(&k, DGL_OK, NULL);
+    assert_int_equal(tokenizer_create_lists(&log.log, &k.v, &tok), DGL_ERR_FORMAT);
+    assert_null(tok);
+    assert_int_equal(log.errors, 1);
+    assert_contains(log.text, row->said);
     keys_finish(&k);
 }
 
@@ -326,5 +367,6 @@ int main(void)
     };
     int failed = test_run_table("round trip", survives_a_round_trip, published_tokenizers);
     failed += test_run_table("bad keys", refuses, bad_keys);
+    failed += test_run_table("bad lists", lists_are_refused, bad_lists);
     return failed + cmocka_run_group_tests_name("keys", cases, NULL, NULL);
 }

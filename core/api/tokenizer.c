@@ -1,9 +1,11 @@
 /* The tokenizer part of core/dopplergl.h. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/base/file.h"
 #include "loader/gguf/gguf_model.h"
 #include "loader/model/model_file.h"
+#include "loader/tensor/model_files.h"
 #include "loader/tokenizer/tokenizer.h"
 
 #define MAX_JSON_BYTES ((size_t)256 << 20) /* the largest published tokenizer.json has 34 MB */
@@ -36,20 +38,6 @@ static enum dgl_status load_from_model(const struct dgl_log *log, const char *pa
     return status;
 }
 
-/* The tokenizer.json of a folder that is not a pack needs no look at the weights. NULL: there
- * is none. */
-static char *find_plain_json(const char *dir)
-{
-    char *json = dgl_path_join(dir, "tokenizer.json"),
-         *manifest = dgl_path_join(dir, "manifest.json");
-    bool plain = json && manifest && dgl_path_exists(json) && !dgl_path_exists(manifest);
-    free(manifest);
-    if (plain)
-        return json;
-    free(json);
-    return NULL;
-}
-
 enum dgl_status dgl_tokenizer_load(const struct dgl_log *log, const char *path,
                                    struct dgl_tokenizer **out)
 {
@@ -59,11 +47,22 @@ enum dgl_status dgl_tokenizer_load(const struct dgl_log *log, const char *path,
     if (!path)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "tokenizer: path is NULL, wanted a model or file");
-    if (dgl_path_exists(path) && !dgl_path_is_dir(path))
-        return gguf_is_model(path) ? gguf_tokenizer_load(log, path, out)
-                                   : load_file(log, path, out);
-    char *json = dgl_path_is_dir(path) ? find_plain_json(path) : NULL;
-    enum dgl_status status = json ? load_file(log, json, out) : load_from_model(log, path, out);
+    if (!dgl_path_exists(path))
+        return load_from_model(log, path, out);
+    enum model_format format;
+    enum dgl_status status = model_format_at(log, path, &format);
+    if (status != DGL_OK || format == MODEL_GGUF || format == MODEL_NOT_FILE)
+        return status != DGL_OK       ? status
+               : format == MODEL_GGUF ? gguf_tokenizer_load(log, path, out)
+                                      : load_file(log, path, out);
+    /* The tokenizer.json of a folder that is no pack needs no look at the weights. */
+    char *json = dgl_path_join(path, FILE_TOKENIZER);
+    if (!json)
+        status = dgl_fail_memory(log, path, strlen(path));
+    else if (format != MODEL_RDRR && dgl_path_exists(json))
+        status = load_file(log, json, out);
+    else
+        status = load_from_model(log, path, out);
     free(json);
     return status;
 }

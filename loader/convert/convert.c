@@ -11,6 +11,7 @@
 #include "loader/convert/convert_plan.h"
 #include "loader/convert/gguf_export.h"
 #include "loader/rdrr/rdrr_format.h"
+#include "loader/tensor/model_files.h"
 
 #define TO_PACK "rdrr"
 #define TO_GGUF "gguf"
@@ -188,9 +189,9 @@ static enum dgl_status write_texts(struct job *job)
     const struct dgl_model_file *m = job->model;
     enum dgl_status status = DGL_OK;
     if (m->tokenizer_json)
-        status = add_text(job, m->path, "tokenizer.json", m->tokenizer_json, m->tokenizer_json_len);
+        status = add_text(job, m->path, FILE_TOKENIZER, m->tokenizer_json, m->tokenizer_json_len);
     if (status == DGL_OK && m->tokenizer_config_json)
-        status = add_text(job, m->path, "tokenizer_config.json", m->tokenizer_config_json,
+        status = add_text(job, m->path, FILE_TOKENIZER_CONFIG, m->tokenizer_config_json,
                           m->tokenizer_config_len);
     return status;
 }

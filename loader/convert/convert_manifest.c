@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "loader/rdrr/rdrr_format.h"
+#include "loader/tensor/model_files.h"
 
 /* Spelling of a type in "quantizationInfo". */
 static const char *info_token(enum dgl_dtype type)
@@ -131,7 +132,7 @@ static enum dgl_status write_config(const struct dgl_log *log, struct dgl_json_w
     struct dgl_json_doc *doc = NULL;
     const struct dgl_model_file *model = in->model;
     enum dgl_status status =
-        dgl_json_parse(log, "config.json", model->config, model->config_len, &doc);
+        dgl_json_parse(log, FILE_CONFIG, model->config, model->config_len, &doc);
     if (status != DGL_OK)
         return status;
     dgl_jw_key(w, "config");
@@ -189,7 +190,7 @@ static void write_origin(struct dgl_json_writer *w, const struct convert_manifes
         dgl_jw_key(w, "tokenizer");
         dgl_jw_object(w);
         put_cstr(w, "type", "bundled");
-        put_cstr(w, "file", "tokenizer.json");
+        put_cstr(w, "file", FILE_TOKENIZER);
         put_u64(w, "vocabSize", (uint64_t)in->model->desc.vocab);
         dgl_jw_end_object(w);
     }

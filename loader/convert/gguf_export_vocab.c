@@ -10,6 +10,7 @@
 #include "loader/tokenizer/doppler_tokenizer.h"
 #include "loader/convert/gguf_export.h"
 #include "loader/tokenizer/vocab_lists.h"
+#include "loader/tensor/model_files.h"
 #include "loader/tokenizer/tok_vocab.h"
 
 #define KEY(name) "tokenizer.ggml." name
@@ -326,7 +327,7 @@ enum dgl_status gguf_export_vocab(const struct dgl_log *log, const struct dgl_mo
         return DGL_OK;
     }
     chat_source_init(&x.chat);
-    enum dgl_status st = doppler_tokenizer_parse(log, "tokenizer.json", model->tokenizer_json,
+    enum dgl_status st = doppler_tokenizer_parse(log, FILE_TOKENIZER, model->tokenizer_json,
                                                  model->tokenizer_json_len, &x.doc);
     if (st == DGL_OK)
         st = chat_source_load(log, model->path, &x.chat);

@@ -3,10 +3,9 @@
 #include <stdio.h>
 
 #include "loader/desc/model_config.h"
+#include "loader/tensor/model_files.h"
 
-#define FROM_CONFIG     "config.json"
-#define FROM_GENERATION "generation_config.json"
-#define FROM_BOTH       "config.json, generation_config.json"
+#define FROM_BOTH FILE_CONFIG ", " FILE_GENERATION_CONFIG
 
 /* Inserts in ascending order; an id that is there already gets both origins. */
 static enum dgl_status stop_add(const struct config *c, const char *path, const struct field *value,
@@ -67,9 +66,10 @@ enum dgl_status stop_ids_read(const struct config *c, const struct fields *gener
     for (int i = 0; i < 2 && status == DGL_OK; i++) {
         status = config_opt_i64(&places[i], "bos_token_id", 0, out->vocab - 1, &bos);
         if (status == DGL_OK)
-            status = stops_read(&places[i], FROM_CONFIG, out);
+            status = stops_read(&places[i], FILE_CONFIG, out);
     }
     out->bos_id = (int32_t)bos;
-    return status == DGL_OK && generation_config ? stops_read(&generation, FROM_GENERATION, out)
-                                                 : status;
+    return status == DGL_OK && generation_config
+               ? stops_read(&generation, FILE_GENERATION_CONFIG, out)
+               : status;
 }

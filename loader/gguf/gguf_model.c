@@ -8,11 +8,9 @@
 #include "loader/gguf/gguf_split.h"
 #include "loader/gguf/gguf_view.h"
 #include "loader/gguf/gguf_vocab.h"
+#include "loader/tensor/model_files.h"
 #include "loader/tokenizer/tokenizer.h"
 #include "loader/tokenizer/tokenizer_json.h"
-
-#define FILE_TOKENIZER        "tokenizer.json"
-#define FILE_TOKENIZER_CONFIG "tokenizer_config.json"
 
 enum dgl_status gguf_parts_read(const struct dgl_log *log, const struct gguf_file *file,
                                 struct tensor_source *raw, struct gguf_parts *out)
@@ -64,9 +62,7 @@ void gguf_parts_finish(struct gguf_parts *parts)
 
 bool gguf_is_model(const char *path)
 {
-    static const char end[] = ".gguf";
-    size_t len = strlen(path), n = sizeof(end) - 1;
-    return (len > n && strcmp(path + len - n, end) == 0) || gguf_has_magic(path);
+    return dgl_str_ends(dgl_str_of(path), ".gguf") || gguf_has_magic(path);
 }
 
 bool gguf_has_magic(const char *path)

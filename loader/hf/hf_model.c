@@ -8,6 +8,7 @@
 #include "core/base/checked.h"
 #include "core/base/json.h"
 #include "loader/hf/safetensors.h"
+#include "loader/tensor/model_files.h"
 
 struct hf_file {
     const char *name; /* inside the folder; arena */
@@ -266,12 +267,6 @@ static const struct weight_kind other_weights[] = {
     {".msgpack", "Flax weights", "use the checkpoint's safetensors files"},
 };
 
-static bool name_ends(const char *name, const char *end)
-{
-    size_t n = strlen(name), e = strlen(end);
-    return n >= e && strcmp(name + n - e, end) == 0;
-}
-
 static enum dgl_status refuse_other_weights(const struct dgl_log *log, const char *dir)
 {
     char **names;
@@ -282,7 +277,7 @@ static enum dgl_status refuse_other_weights(const struct dgl_log *log, const cha
     for (size_t k = 0; k < sizeof(other_weights) / sizeof(other_weights[0]); k++) {
         const struct weight_kind *kind = &other_weights[k];
         size_t i = 0;
-        while (i < count && !name_ends(names[i], kind->suffix))
+        while (i < count && !dgl_str_ends(dgl_str_of(names[i]), kind->suffix))
             i++;
         if (i == count)
             continue;
@@ -333,7 +328,7 @@ static bool has_file(const char *dir, const char *name)
 enum dgl_status hf_tokenizer_check(const struct dgl_log *log, const char *dir)
 {
     static const char *const foreign[] = {"tokenizer.model", "tekken.json"};
-    if (has_file(dir, "tokenizer.json"))
+    if (has_file(dir, FILE_TOKENIZER))
         return DGL_OK;
     for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
         if (has_file(dir, foreign[i]))

@@ -14,6 +14,7 @@
 #include "loader/model/model_text.h"
 #include "loader/rdrr/rdrr_format.h"
 #include "loader/model/synthetic_model.h"
+#include "loader/tensor/model_files.h"
 
 /* ---- the collection -------------------------------------------------------------------------- */
 
@@ -88,12 +89,6 @@ enum dgl_status chat_source_add_token(const struct dgl_log *log, struct chat_sou
 }
 
 /* ---- Hugging Face's files -------------------------------------------------------------------- */
-
-#define FILE_JINJA     "chat_template.jinja"
-#define FILE_TEMPLATES "chat_template.json"
-#define FILE_CONFIG    "tokenizer_config.json"
-#define FILE_TOKENS    "special_tokens_map.json"
-#define FILE_TOKENIZER "tokenizer.json"
 
 struct json_file {
     struct dgl_json_reader r;
@@ -264,18 +259,18 @@ static enum dgl_status load_jinja_files(const struct model_texts *texts, struct 
     enum dgl_status status = DGL_OK;
     if (!texts->gguf)
         status = chat_files_each(texts->log, texts->dir, texts->pack != NULL, load_jinja, &files);
-    return status == DGL_OK ? load_jinja(&files, FILE_JINJA, DGL_STR(CHAT_DEFAULT)) : status;
+    return status == DGL_OK ? load_jinja(&files, FILE_CHAT_JINJA, DGL_STR(CHAT_DEFAULT)) : status;
 }
 
 static enum dgl_status load_texts(const struct model_texts *texts, struct chat_source *out)
 {
     enum dgl_status status = load_jinja_files(texts, out);
     if (status == DGL_OK)
-        status = load_json(texts, FILE_TEMPLATES, load_templates, out);
+        status = load_json(texts, FILE_CHAT_JSON, load_templates, out);
     if (status == DGL_OK)
-        status = load_json(texts, FILE_CONFIG, load_config, out);
+        status = load_json(texts, FILE_TOKENIZER_CONFIG, load_config, out);
     if (status == DGL_OK)
-        status = load_json(texts, FILE_TOKENS, load_tokens, out);
+        status = load_json(texts, FILE_SPECIAL_TOKENS, load_tokens, out);
     /* Large: looked at only when it is needed. */
     if (status == DGL_OK && !has_both(out))
         status = load_json(texts, FILE_TOKENIZER, load_tokenizer, out);
@@ -285,45 +280,29 @@ static enum dgl_status load_texts(const struct model_texts *texts, struct chat_s
 /* ---- models ---------------------------------------------------------------------------------- */
 
 /* A folder needs no weights here; only a pack is looked at as a whole. */
-static enum dgl_status load_folder(const struct dgl_log *log, const char *dir,
-                                   struct chat_source *out)
-{
-    struct model_texts texts = {.log = log, .dir = dir};
-    struct rdrr_pack *pack = NULL;
-    enum model_format format = MODEL_HF;
-    enum dgl_status status = DGL_OK;
-    char *manifest = dgl_path_join(dir, RDRR_MANIFEST);
-    if (!manifest)
-        return dgl_fail_memory(log, dir, strlen(dir));
-    if (dgl_path_exists(manifest))
-        status = model_format_find(log, dir, &format);
-    if (status == DGL_OK && format == MODEL_RDRR)
-        status = rdrr_pack_open(log, dir, &pack);
-    texts.pack = pack;
-    if (status == DGL_OK)
-        status = load_texts(&texts, out);
-    rdrr_pack_close(&pack);
-    free(manifest);
-    return status;
-}
-
 enum dgl_status chat_source_load(const struct dgl_log *log, const char *path,
                                  struct chat_source *out)
 {
     char *resolved = NULL, *name = NULL;
+    struct rdrr_pack *pack = NULL;
+    enum model_format format = MODEL_HF;
     if (synthetic_is_path(path))
         return DGL_OK;
     enum dgl_status status = model_path_resolve(log, path, &resolved, &name);
-    bool gguf = status == DGL_OK && gguf_is_model(resolved);
-    if (status == DGL_OK && !gguf && !dgl_path_is_dir(resolved))
+    if (status == DGL_OK)
+        status = model_format_at(log, resolved, &format);
+    if (status == DGL_OK && format == MODEL_NOT_FILE)
         status = dgl_fail(log, DGL_ERR_UNSUPPORTED,
                           "%s: is a file; chat templates are read from a pack, a Hugging Face "
                           "folder or a GGUF file",
                           resolved);
+    if (status == DGL_OK && format == MODEL_RDRR)
+        status = rdrr_pack_open(log, resolved, &pack);
+    const struct model_texts texts = {
+        .log = log, .dir = resolved, .pack = pack, .gguf = format == MODEL_GGUF};
     if (status == DGL_OK)
-        status =
-            gguf ? load_texts(&(struct model_texts){.log = log, .dir = resolved, .gguf = true}, out)
-                 : load_folder(log, resolved, out);
+        status = load_texts(&texts, out);
+    rdrr_pack_close(&pack);
     free(resolved);
     free(name);
     return status;

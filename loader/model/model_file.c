@@ -10,6 +10,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "loader/tensor/expert_view.h"
+#include "loader/tensor/model_files.h"
 #include "loader/gguf/gguf_model.h"
 #include "loader/hf/hf_model.h"
 #include "loader/hf/hub_cache.h"
@@ -20,21 +21,17 @@
 #include "loader/tokenizer/tokenizer.h"
 #include "loader/tokenizer/tokenizer_json.h"
 
-#define HF_CONFIG            "config.json"
-#define FILE_TOKENIZER       "tokenizer.json"
-#define FILE_TOKENIZER_CONF  "tokenizer_config.json"
-#define FILE_GENERATION_CONF "generation_config.json"
-#define MAX_CONFIG           (16u << 20)
+#define MAX_CONFIG (16u << 20)
 
 static enum dgl_status texts_load(const struct model_texts *from, struct dgl_model_file *f)
 {
     enum dgl_status st =
         model_text_load(from, FILE_TOKENIZER, &f->tokenizer_json, &f->tokenizer_json_len);
     if (st == DGL_OK)
-        st = model_text_load(from, FILE_TOKENIZER_CONF, &f->tokenizer_config_json,
+        st = model_text_load(from, FILE_TOKENIZER_CONFIG, &f->tokenizer_config_json,
                              &f->tokenizer_config_len);
     if (st == DGL_OK)
-        st = model_text_load(from, FILE_GENERATION_CONF, &f->generation_config_json,
+        st = model_text_load(from, FILE_GENERATION_CONFIG, &f->generation_config_json,
                              &f->generation_config_len);
     return st;
 }
@@ -44,7 +41,7 @@ static enum dgl_status desc_read(const struct dgl_log *log, const struct fields 
                                  struct dgl_model_file *f)
 {
     struct dgl_json_doc *doc = NULL;
-    char *name = dgl_path_join(f->path, FILE_GENERATION_CONF);
+    char *name = dgl_path_join(f->path, FILE_GENERATION_CONFIG);
     enum dgl_status st = name ? DGL_OK : dgl_fail_memory(log, "path", strlen(f->path));
     if (st == DGL_OK && f->generation_config_json)
         st = dgl_json_parse(log, name, f->generation_config_json, f->generation_config_len, &doc);
@@ -121,7 +118,7 @@ static enum dgl_status open_hf(const struct dgl_log *log, struct dgl_model_file 
     f->format = MODEL_HF;
     struct model_texts texts = {.log = log, .dir = f->path};
     struct dgl_json_doc *doc = NULL;
-    char *config_path = dgl_path_join(f->path, HF_CONFIG);
+    char *config_path = dgl_path_join(f->path, FILE_CONFIG);
     enum dgl_status st =
         config_path ? dgl_file_slurp(log, config_path, MAX_CONFIG, &f->config, &f->config_len)
                     : dgl_fail_memory(log, "path", strlen(f->path));
@@ -144,13 +141,6 @@ static enum dgl_status open_hf(const struct dgl_log *log, struct dgl_model_file 
     dgl_json_destroy(&doc);
     free(config_path);
     return st;
-}
-
-static void name_cut(char *name, const char *end)
-{
-    size_t len = strlen(name), n = strlen(end);
-    if (len > n && strcmp(name + len - n, end) == 0)
-        name[len - n] = 0;
 }
 
 /* Takes the parts in any case. */
@@ -186,7 +176,8 @@ static enum dgl_status open_gguf(const struct dgl_log *log, struct dgl_model_fil
     enum dgl_status st = gguf_model_open(log, f->path, &parts);
     if (st != DGL_OK)
         return st;
-    name_cut(f->name, ".gguf");
+    if (strlen(f->name) > strlen(".gguf") && dgl_str_ends(dgl_str_of(f->name), ".gguf"))
+        f->name[strlen(f->name) - strlen(".gguf")] = 0;
     return gguf_take(log, &parts, f);
 }
 
@@ -315,48 +306,54 @@ static void info_fill(struct dgl_model_file *f)
     };
 }
 
-static enum dgl_status dir_has(const struct dgl_log *log, const char *dir, const char *name,
-                               bool *found)
+enum dgl_status model_format_at(const struct dgl_log *log, const char *path, enum model_format *out)
 {
-    char *path = dgl_path_join(dir, name);
-    if (!path)
-        return dgl_fail_memory(log, dir, strlen(dir) + strlen(name) + 2);
-    *found = dgl_path_exists(path);
-    free(path);
+    static const char *const names[] = {HF_INDEX, HF_SINGLE, RDRR_MANIFEST, FILE_CONFIG};
+    bool has[4] = {false};
+    *out = MODEL_NOT_FILE;
+    if (gguf_is_model(path))
+        *out = MODEL_GGUF;
+    if (*out == MODEL_GGUF || !dgl_path_is_dir(path))
+        return DGL_OK;
+    for (size_t i = 0; i < 4; i++) {
+        char *file = dgl_path_join(path, names[i]);
+        if (!file)
+            return dgl_fail_memory(log, path, strlen(path));
+        has[i] = dgl_path_exists(file);
+        free(file);
+    }
+    bool weights = has[0] || has[1];
+    *out = has[2] && !weights ? MODEL_RDRR
+           : has[3]           ? MODEL_HF
+           : weights          ? MODEL_NOT_CONFIG
+                              : MODEL_NOT_FOLDER;
     return DGL_OK;
 }
 
-/* A folder with safetensors weights is a checkpoint even if somebody left a manifest.json in it. */
 enum dgl_status model_format_find(const struct dgl_log *log, const char *path,
                                   enum model_format *out)
 {
-    if (gguf_is_model(path)) {
-        *out = MODEL_GGUF;
-        return DGL_OK;
-    }
-    if (!dgl_path_is_dir(path))
-        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
-                        "%s: is a file; supported: a GGUF file, a folder with " RDRR_MANIFEST
-                        " (pack) or " HF_CONFIG " (Hugging Face)",
-                        path);
-    bool index = false, single = false, manifest = false, config = false;
-    enum dgl_status st = dir_has(log, path, HF_INDEX, &index);
-    if (st == DGL_OK)
-        st = dir_has(log, path, HF_SINGLE, &single);
-    if (st == DGL_OK)
-        st = dir_has(log, path, RDRR_MANIFEST, &manifest);
-    if (st == DGL_OK)
-        st = dir_has(log, path, HF_CONFIG, &config);
+    enum dgl_status st = model_format_at(log, path, out);
     if (st != DGL_OK)
         return st;
-    bool weights = index || single;
-    if ((manifest && !weights) || config) {
-        *out = manifest && !weights ? MODEL_RDRR : MODEL_HF;
-        return DGL_OK;
+    switch (*out) {
+    case MODEL_NOT_FILE:
+        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                        "%s: is a file; supported: a GGUF file, a folder with " RDRR_MANIFEST
+                        " (pack) or " FILE_CONFIG " (Hugging Face)",
+                        path);
+    case MODEL_NOT_CONFIG:
+        return dgl_fail(log, DGL_ERR_FORMAT, "%s: not a model: there is no " FILE_CONFIG, path);
+    case MODEL_NOT_FOLDER:
+        return dgl_fail(log, DGL_ERR_IO,
+                        "%s: not a model: there is no " FILE_CONFIG " and no " RDRR_MANIFEST, path);
+    case MODEL_HF:
+    case MODEL_RDRR:
+    case MODEL_GGUF:
+    case MODEL_SYNTHETIC:
+        break;
     }
-    return dgl_fail(log, weights ? DGL_ERR_FORMAT : DGL_ERR_IO,
-                    "%s: not a model: there is no " HF_CONFIG "%s", path,
-                    weights ? "" : " and no " RDRR_MANIFEST);
+    return DGL_OK;
 }
 
 static enum dgl_status open_any(const struct dgl_log *log, const struct model_open_params *params,
@@ -371,16 +368,9 @@ static enum dgl_status open_any(const struct dgl_log *log, const struct model_op
         st = model_format_find(log, f->path, &f->format);
     if (st != DGL_OK)
         return st;
-    switch (f->format) {
-    case MODEL_HF:
-        return open_hf(log, f);
-    case MODEL_GGUF:
-        return open_gguf(log, f);
-    case MODEL_RDRR:
-    case MODEL_SYNTHETIC: /* never found: a path of that kind is handled above */
-        break;
-    }
-    return open_rdrr(log, params, f);
+    return f->format == MODEL_HF     ? open_hf(log, f)
+           : f->format == MODEL_GGUF ? open_gguf(log, f)
+                                     : open_rdrr(log, params, f);
 }
 
 enum dgl_status model_file_of_gguf(const struct dgl_log *log, const char *path,

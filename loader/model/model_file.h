@@ -7,7 +7,15 @@
 #include "loader/desc/model_desc.h"
 #include "loader/tokenizer/vocab_lists.h"
 
-enum model_format { MODEL_HF, MODEL_RDRR, MODEL_GGUF, MODEL_SYNTHETIC };
+enum model_format {
+    MODEL_HF,
+    MODEL_RDRR,
+    MODEL_GGUF,
+    MODEL_SYNTHETIC,
+    MODEL_NOT_FILE,   /* no model: a file, or nothing */
+    MODEL_NOT_CONFIG, /* a folder with safetensors weights alone */
+    MODEL_NOT_FOLDER  /* another folder */
+};
 
 /* Public struct dgl_model_file is this struct; fields are for loader/ and core/ only. */
 struct dgl_model_file {
@@ -33,7 +41,11 @@ struct dgl_model_file {
         info; /* what dgl_model_file_info() shows; strings point into this struct */
 };
 
-/* What kind of model lies at a path (not a synthetic one); what is none is refused. */
+/* What kind of model is at a path (not a synthetic one), by the names of files. A folder with
+ * safetensors weights is a checkpoint even if somebody left a manifest.json in it. */
+enum dgl_status model_format_at(const struct dgl_log *log, const char *path,
+                                enum model_format *out);
+/* The same; what is no model is refused. */
 enum dgl_status model_format_find(const struct dgl_log *log, const char *path,
                                   enum model_format *out);
 

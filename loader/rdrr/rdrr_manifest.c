@@ -10,14 +10,15 @@
 
 #include "core/base/checked.h"
 #include "core/base/file.h"
+#include "loader/tensor/model_files.h"
 
 const char *const rdrr_copied_files[] = {
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "generation_config.json",
-    "chat_template.jinja",
-    "chat_template.json",
-    "special_tokens_map.json",
+    FILE_TOKENIZER,
+    FILE_TOKENIZER_CONFIG,
+    FILE_GENERATION_CONFIG,
+    FILE_CHAT_JINJA,
+    FILE_CHAT_JSON,
+    FILE_SPECIAL_TOKENS,
     NULL,
 };
 
@@ -199,7 +200,7 @@ static enum dgl_status check_complete(struct dgl_json_reader r, const struct dgl
         if (st != DGL_OK)
             return st;
     }
-    bool has_file = rdrr_copied_find(m, "tokenizer.json") != NULL;
+    bool has_file = rdrr_copied_find(m, FILE_TOKENIZER) != NULL;
     enum dgl_status st = dgl_json_opt(r, root, "tokenizer", DGL_JSON_OBJECT, &value);
     if (st == DGL_OK && m->ours && has_file != (value != NULL))
         st =

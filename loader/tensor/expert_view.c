@@ -113,18 +113,12 @@ static void view_destroy(void *impl)
     free(view);
 }
 
-static bool name_ends(const char *name, const char *end)
-{
-    size_t n = strlen(name), e = strlen(end);
-    return n >= e && strcmp(name + n - e, end) == 0;
-}
-
 /* "X.weight" stands in the file as "X_blocks" and "X_scales", or as "X". */
 static bool view_file_name(const void *impl, const char *name, struct dgl_buf *out)
 {
     static const char *const endings[] = {BLOCKS, ""};
     const struct tensor_source *below = ((const struct view *)impl)->below;
-    for (size_t i = 0; i < 2 && name_ends(name, WEIGHT); i++) {
+    for (size_t i = 0; i < 2 && dgl_str_ends(dgl_str_of(name), WEIGHT); i++) {
         struct dgl_buf stored = {0};
         dgl_buf_printf(&stored, "%.*s%s", (int)(strlen(name) - strlen(WEIGHT)), name, endings[i]);
         bool found = !stored.failed && tensor_source_find(below, stored.p) >= 0;
@@ -142,8 +136,8 @@ static bool view_file_name(const void *impl, const char *name, struct dgl_buf *o
 static bool is_turned(const struct tensor_info *t)
 {
     return t->rank == 3 && dgl_dtype_get(t->dtype)->block == 1 &&
-           (name_ends(t->name, ".experts.gate_up_proj") ||
-            name_ends(t->name, ".experts.down_proj"));
+           (dgl_str_ends(dgl_str_of(t->name), ".experts.gate_up_proj") ||
+            dgl_str_ends(dgl_str_of(t->name), ".experts.down_proj"));
 }
 
 /* The list under construction. */
@@ -224,10 +218,10 @@ static enum dgl_status add_turned(struct maker *m, size_t index)
 static enum dgl_status add_tensor(struct maker *m, size_t index)
 {
     const struct tensor_info *t = tensor_source_at(m->below, index);
-    if (name_ends(t->name, BLOCKS))
+    if (dgl_str_ends(dgl_str_of(t->name), BLOCKS))
         return add_pair(m, index);
     /* Scales come with their blocks; alone they stay, and binding refuses them. */
-    if (name_ends(t->name, SCALES) && partner_find(m, t, SCALES, BLOCKS) >= 0)
+    if (dgl_str_ends(dgl_str_of(t->name), SCALES) && partner_find(m, t, SCALES, BLOCKS) >= 0)
         return DGL_OK;
     if (is_turned(t))
         return add_turned(m, index);

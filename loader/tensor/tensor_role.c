@@ -37,17 +37,12 @@ static const struct role_rule role_rules[] = {
     {ENDS, "fc2.weight", "matmul"},
 };
 
-static bool name_ends(const char *name, const char *end)
-{
-    size_t n = strlen(name), e = strlen(end);
-    return n >= e && strcmp(name + n - e, end) == 0;
-}
-
 const char *tensor_role_from_name(const char *name)
 {
     for (size_t i = 0; i < sizeof(role_rules) / sizeof(role_rules[0]); i++) {
         const struct role_rule *rule = &role_rules[i];
-        if (rule->match == ENDS ? name_ends(name, rule->text) : strstr(name, rule->text) != NULL)
+        if (rule->match == ENDS ? dgl_str_ends(dgl_str_of(name), rule->text)
+                                : strstr(name, rule->text) != NULL)
             return rule->role;
     }
     return "other";

@@ -1,0 +1,13 @@
+/* Names of the files beside the weights, in Hugging Face folders and packs. */
+#ifndef DGL_LOADER_MODEL_FILES_H
+#define DGL_LOADER_MODEL_FILES_H
+
+#define FILE_CONFIG            "config.json"
+#define FILE_GENERATION_CONFIG "generation_config.json"
+#define FILE_TOKENIZER         "tokenizer.json"
+#define FILE_TOKENIZER_CONFIG  "tokenizer_config.json"
+#define FILE_SPECIAL_TOKENS    "special_tokens_map.json"
+#define FILE_CHAT_JINJA        "chat_template.jinja"
+#define FILE_CHAT_JSON         "chat_template.json"
+
+#endif

@@ -110,6 +110,7 @@ void dgl_jw_u64(struct dgl_json_writer *w, uint64_t value);
 void dgl_jw_f64(struct dgl_json_writer *w, double value); /* not finite gives null */
 void dgl_jw_bool(struct dgl_json_writer *w, bool value);
 void dgl_jw_null(struct dgl_json_writer *w);
+void dgl_jw_raw(struct dgl_json_writer *w, const char *json); /* a value in this writer's form */
 /* Copies a parsed value as it stands (key order kept). */
 void dgl_jw_value(struct dgl_json_writer *w, const struct dgl_json *value);
 

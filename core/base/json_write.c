@@ -177,8 +177,13 @@ void dgl_jw_bool(struct dgl_json_writer *w, bool value)
 
 void dgl_jw_null(struct dgl_json_writer *w)
 {
+    dgl_jw_raw(w, "null");
+}
+
+void dgl_jw_raw(struct dgl_json_writer *w, const char *json)
+{
     separate(w);
-    dgl_buf_puts(w->out, "null");
+    dgl_buf_puts(w->out, json);
 }
 
 static void write_children(struct dgl_json_writer *w, const struct dgl_json *value, bool keys)

@@ -130,95 +130,30 @@ static const struct known_field known_fields[] = {
  * training was split; max_window_layers: only counts with a window; _sliding_window_pattern: what
  * layer_types was made from; initial_context_length: another word for the rope's), images of a
  * model whose text part is read, and the sampling defaults that old configs carry. */
-static const char *const harmless_fields[] = {
-    "_attn_implementation",
-    "_attn_implementation_autoset",
-    "_commit_hash",
-    "_name_or_path",
-    "_sliding_window_pattern",
-    "architectures",
-    "attention_dropout",
-    "attn_implementation",
-    "auto_map",
-    "boi_token_index",
-    "cache_implementation",
-    "chunk_size_feed_forward",
-    "dtype",
-    "embd_pdrop",
-    "eoi_token_index",
-    "finetuning_task",
-    "full_attn_mod",
-    "hidden_dropout",
-    "id2label",
-    "image_token_id",
-    "image_token_index",
-    "initial_context_length",
-    "initializer_range",
-    "interpolate_factor",
-    "is_decoder",
-    "is_llama_config",
-    "keys_to_ignore_at_inference",
-    "label2id",
-    "max_window_layers",
-    "mm_tokens_per_image",
-    "neftune_noise_alpha",
-    "output_attentions",
-    "output_hidden_states",
-    "output_router_logits",
-    "pad_token_id",
-    "prefix",
-    "pretraining_tp",
-    "problem_type",
-    "pruned_heads",
-    "resid_pdrop",
-    "return_dict",
-    "router_aux_loss_coef",
-    "router_jitter_noise",
-    "sep_token_id",
-    "task_specific_params",
-    "tf_legacy_loss",
-    "tie_encoder_decoder",
-    "tokenizer_class",
-    "torchscript",
-    "transformers.js_config",
-    "transformers_version",
-    "unk_token_id",
-    "unsloth_fixed",
-    "unsloth_version",
-    "use_bfloat16",
-    "use_cache",
-    "bad_words_ids",
-    "begin_suppress_tokens",
-    "decoder_start_token_id",
-    "diversity_penalty",
-    "do_sample",
-    "early_stopping",
-    "encoder_no_repeat_ngram_size",
-    "exponential_decay_length_penalty",
-    "forced_bos_token_id",
-    "forced_eos_token_id",
-    "length_penalty",
-    "max_length",
-    "min_length",
-    "no_repeat_ngram_size",
-    "num_beam_groups",
-    "num_beams",
-    "num_return_sequences",
-    "output_scores",
-    "remove_invalid_values",
-    "repetition_penalty",
-    "return_dict_in_generate",
-    "suppress_tokens",
-    "temperature",
-    "top_k",
-    "top_p",
-    "typical_p",
-};
+static const char harmless_fields[] =
+    "_attn_implementation _attn_implementation_autoset _commit_hash _name_or_path "
+    "_sliding_window_pattern architectures attention_dropout attn_implementation auto_map "
+    "boi_token_index cache_implementation chunk_size_feed_forward dtype embd_pdrop "
+    "eoi_token_index finetuning_task full_attn_mod hidden_dropout id2label image_token_id "
+    "image_token_index initial_context_length initializer_range interpolate_factor is_decoder "
+    "is_llama_config keys_to_ignore_at_inference label2id max_window_layers "
+    "mm_tokens_per_image neftune_noise_alpha output_attentions output_hidden_states "
+    "output_router_logits pad_token_id prefix pretraining_tp problem_type pruned_heads "
+    "resid_pdrop return_dict router_aux_loss_coef router_jitter_noise sep_token_id "
+    "task_specific_params tf_legacy_loss tie_encoder_decoder tokenizer_class torchscript "
+    "transformers.js_config transformers_version unk_token_id unsloth_fixed unsloth_version "
+    "use_bfloat16 use_cache bad_words_ids begin_suppress_tokens decoder_start_token_id "
+    "diversity_penalty do_sample early_stopping encoder_no_repeat_ngram_size "
+    "exponential_decay_length_penalty forced_bos_token_id forced_eos_token_id length_penalty "
+    "max_length min_length no_repeat_ngram_size num_beam_groups num_beams "
+    "num_return_sequences output_scores remove_invalid_values repetition_penalty "
+    "return_dict_in_generate suppress_tokens temperature top_k top_p typical_p";
 
 static bool is_harmless(const char *field)
 {
-    for (size_t i = 0; i < sizeof(harmless_fields) / sizeof(harmless_fields[0]); i++) {
-        if (strcmp(harmless_fields[i], field) == 0)
+    struct dgl_str rest = dgl_str_of(harmless_fields), name;
+    while (dgl_str_split(&rest, ' ', &name)) {
+        if (dgl_str_eq(name, field))
             return true;
     }
     return false;

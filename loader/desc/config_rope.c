@@ -204,27 +204,6 @@ static enum dgl_status read_longrope(const struct config *c, const struct model_
     return config_opt_f64(c, "rope_attention_factor", 0, MAX_FACTOR, &rope->scale);
 }
 
-static enum dgl_status read_parameters(const struct config *c, const struct model_desc *d,
-                                       struct rope_desc *rope)
-{
-    switch (rope->kind) {
-    case ROPE_DEFAULT:
-        break;
-    case ROPE_LINEAR:
-        return need_f64(c, "rope_factor", MIN_FACTOR, MAX_FACTOR, &rope->factor);
-    case ROPE_DYNAMIC:
-        rope->original_context = d->context_max;
-        return need_f64(c, "rope_factor", 1, MAX_FACTOR, &rope->factor);
-    case ROPE_YARN:
-        return read_yarn(c, d, rope);
-    case ROPE_LLAMA3:
-        return read_llama3(c, d, rope);
-    case ROPE_LONGROPE:
-        return read_longrope(c, d, rope);
-    }
-    return DGL_OK;
-}
-
 static enum dgl_status read_local(const struct config *c, const struct config_family *family,
                                   struct model_desc *out)
 {
@@ -259,35 +238,6 @@ static enum dgl_status check_nesting(const struct config *c, const struct config
     return DGL_OK;
 }
 
-/* Dynamic NTK goes on beyond the trained length, and yarn's length follows from its factor; the
- * others say theirs in max_position_embeddings. */
-static void stretch_context(struct model_desc *d)
-{
-    const struct rope_desc *rope = &d->rope[ROPE_GLOBAL];
-    if (rope->kind != ROPE_DYNAMIC && rope->kind != ROPE_YARN)
-        return;
-    double context = floor(rope->original_context * rope->factor);
-    if (context > d->context_max)
-        d->context_max = context < MAX_CONTEXT ? (int32_t)context : MAX_CONTEXT;
-}
-
-/* GPT-OSS stretches even when its file says nothing. */
-static bool is_bare_gpt_oss(const struct config *c, const struct config_family *family)
-{
-    return (family->bit & FAMILY_GPT_OSS) && config_get(c, "rope_scaling").count == 0 &&
-           config_get(c, "rope_parameters").count == 0;
-}
-
-static void set_gpt_oss(struct rope_desc *rope)
-{
-    rope->kind = ROPE_YARN;
-    rope->factor = 32;
-    rope->original_context = 4096;
-    rope->beta_fast = 32;
-    rope->beta_slow = 1;
-    rope->scale = yarn_mscale(rope->factor, 1);
-}
-
 enum dgl_status config_rope_read(const struct config *c, const struct config_family *family,
                                  struct model_desc *out)
 {
@@ -300,13 +250,38 @@ enum dgl_status config_rope_read(const struct config *c, const struct config_fam
         status = read_dims(c, out, &rope->dims);
     if (status == DGL_OK)
         status = config_opt_f64(c, "rope_theta", 1e-3, 1e15, &rope->theta);
-    if (status == DGL_OK && is_bare_gpt_oss(c, family))
-        set_gpt_oss(rope);
-    else if (status == DGL_OK)
-        status = read_parameters(c, out, rope);
+    if (status != DGL_OK)
+        return status;
+
+    /* GPT-OSS stretches even when its file says nothing. */
+    bool bare =
+        config_get(c, "rope_scaling").count == 0 && config_get(c, "rope_parameters").count == 0;
+    if (bare && (family->bit & FAMILY_GPT_OSS)) {
+        rope->kind = ROPE_YARN;
+        rope->factor = 32;
+        rope->original_context = 4096;
+        rope->beta_fast = 32;
+        rope->beta_slow = 1;
+        rope->scale = yarn_mscale(rope->factor, 1);
+    } else if (rope->kind == ROPE_LINEAR) {
+        status = need_f64(c, "rope_factor", MIN_FACTOR, MAX_FACTOR, &rope->factor);
+    } else if (rope->kind == ROPE_DYNAMIC) {
+        rope->original_context = out->context_max;
+        status = need_f64(c, "rope_factor", 1, MAX_FACTOR, &rope->factor);
+    } else if (rope->kind == ROPE_YARN) {
+        status = read_yarn(c, out, rope);
+    } else if (rope->kind == ROPE_LLAMA3) {
+        status = read_llama3(c, out, rope);
+    } else if (rope->kind == ROPE_LONGROPE) {
+        status = read_longrope(c, out, rope);
+    }
     if (status == DGL_OK && family->local_theta > 0)
         status = read_local(c, family, out);
-    if (status == DGL_OK)
-        stretch_context(out);
+
+    /* Dynamic NTK goes on beyond the trained length, and yarn's length follows from its factor; the
+     * others say theirs in max_position_embeddings. */
+    double context = floor(rope->original_context * rope->factor);
+    if ((rope->kind == ROPE_DYNAMIC || rope->kind == ROPE_YARN) && context > out->context_max)
+        out->context_max = context < MAX_CONTEXT ? (int32_t)context : MAX_CONTEXT;
     return status;
 }

@@ -28,34 +28,18 @@ struct field field_str(const char *value)
 
 struct field field_of_json(const struct dgl_json *value)
 {
-    struct field field = {.kind = FIELD_ABSENT,
+    static const enum field_kind kinds[] = {
+        [DGL_JSON_NULL] = FIELD_NULL,   [DGL_JSON_BOOL] = FIELD_BOOL,
+        [DGL_JSON_NUMBER] = FIELD_REAL, [DGL_JSON_STRING] = FIELD_STR,
+        [DGL_JSON_ARRAY] = FIELD_LIST,  [DGL_JSON_OBJECT] = FIELD_OBJECT};
+    struct field field = {.kind = value ? kinds[dgl_json_type(value)] : FIELD_ABSENT,
                           .b = dgl_json_bool(value),
                           .f = dgl_json_f64(value),
                           .s = dgl_json_str(value),
                           .count = dgl_json_count(value),
                           .json = value};
-    if (!value)
-        return field;
-    switch (dgl_json_type(value)) {
-    case DGL_JSON_NULL:
-        field.kind = FIELD_NULL;
-        break;
-    case DGL_JSON_BOOL:
-        field.kind = FIELD_BOOL;
-        break;
-    case DGL_JSON_NUMBER:
-        field.kind = dgl_json_i64(value, &field.i) ? FIELD_INT : FIELD_REAL;
-        break;
-    case DGL_JSON_STRING:
-        field.kind = FIELD_STR;
-        break;
-    case DGL_JSON_ARRAY:
-        field.kind = FIELD_LIST;
-        break;
-    case DGL_JSON_OBJECT:
-        field.kind = FIELD_OBJECT;
-        break;
-    }
+    if (dgl_json_i64(value, &field.i))
+        field.kind = FIELD_INT;
     return field;
 }
 

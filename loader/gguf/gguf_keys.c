@@ -11,51 +11,19 @@ enum { MAX_COUNT = 1 << 20, MAX_CONTEXT = 1 << 27 };
 
 /* Everything after "ARCH." that some architecture has and that is read, changes nothing, or is in
  * gguf_key_rules. */
-static const char *const known_keys[] = {
-    "attention.causal",
-    "attention.head_count",
-    "attention.head_count_kv",
-    "attention.key_length",
-    "attention.key_length_swa",
-    "attention.layer_norm_rms_epsilon",
-    "attention.scale",
-    "attention.sliding_window",
-    "attention.sliding_window_pattern",
-    "attention.value_length",
-    "attention.value_length_swa",
-    "attn_logit_softcapping",
-    "block_count",
-    "context_length",
-    "embedding_length",
-    "embedding_scale",
-    "expert_count",
-    "expert_feed_forward_length",
-    "expert_gating_func",
-    "expert_used_count",
-    "expert_weights_norm",
-    "expert_weights_scale",
-    "feed_forward_length",
-    "final_logit_softcapping",
-    "logit_scale",
-    "residual_scale",
-    "rope.dimension_count",
-    "rope.dimension_count_swa",
-    "rope.freq_base",
-    "rope.freq_base_swa",
-    "rope.scale_linear",
-    "rope.scaling.attn_factor",
-    "rope.scaling.factor",
-    "rope.scaling.finetuned",
-    "rope.scaling.original_context_length",
-    "rope.scaling.type",
-    "rope.scaling.yarn_attn_factor",
-    "rope.scaling.yarn_beta_fast",
-    "rope.scaling.yarn_beta_slow",
-    "rope.scaling.yarn_ext_factor",
-    "rope.scaling.yarn_log_multiplier",
-    "tensor_data_layout",
-    "vocab_size",
-};
+static const char known_keys[] =
+    "attention.causal attention.head_count attention.head_count_kv attention.key_length "
+    "attention.key_length_swa attention.layer_norm_rms_epsilon attention.scale "
+    "attention.sliding_window attention.sliding_window_pattern attention.value_length "
+    "attention.value_length_swa attn_logit_softcapping block_count context_length "
+    "embedding_length embedding_scale expert_count expert_feed_forward_length "
+    "expert_gating_func expert_used_count expert_weights_norm expert_weights_scale "
+    "feed_forward_length final_logit_softcapping logit_scale residual_scale "
+    "rope.dimension_count rope.dimension_count_swa rope.freq_base rope.freq_base_swa "
+    "rope.scale_linear rope.scaling.attn_factor rope.scaling.factor rope.scaling.finetuned "
+    "rope.scaling.original_context_length rope.scaling.type rope.scaling.yarn_attn_factor "
+    "rope.scaling.yarn_beta_fast rope.scaling.yarn_beta_slow rope.scaling.yarn_ext_factor "
+    "rope.scaling.yarn_log_multiplier tensor_data_layout vocab_size";
 
 const char *gguf_arch_key(const struct gguf_arch *arch, const char *suffix,
                           char text[GGUF_ARCH_KEY_TEXT])
@@ -96,8 +64,9 @@ const struct gguf_kv *gguf_arch_find_key(const struct gguf_model *m, const char 
 
 static bool is_known(const char *suffix)
 {
-    for (size_t i = 0; i < sizeof(known_keys) / sizeof(known_keys[0]); i++) {
-        if (strcmp(known_keys[i], suffix) == 0)
+    struct dgl_str rest = dgl_str_of(known_keys), name;
+    while (dgl_str_split(&rest, ' ', &name)) {
+        if (dgl_str_eq(name, suffix))
             return true;
     }
     return false;

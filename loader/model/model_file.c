@@ -25,14 +25,18 @@
 
 static enum dgl_status texts_load(const struct model_texts *from, struct dgl_model_file *f)
 {
-    enum dgl_status st =
-        model_text_load(from, FILE_TOKENIZER, &f->tokenizer_json, &f->tokenizer_json_len);
-    if (st == DGL_OK)
-        st = model_text_load(from, FILE_TOKENIZER_CONFIG, &f->tokenizer_config_json,
-                             &f->tokenizer_config_len);
-    if (st == DGL_OK)
-        st = model_text_load(from, FILE_GENERATION_CONFIG, &f->generation_config_json,
-                             &f->generation_config_len);
+    const struct {
+        const char *name;
+        char **text;
+        size_t *len;
+    } texts[] = {
+        {FILE_TOKENIZER, &f->tokenizer_json, &f->tokenizer_json_len},
+        {FILE_TOKENIZER_CONFIG, &f->tokenizer_config_json, &f->tokenizer_config_len},
+        {FILE_GENERATION_CONFIG, &f->generation_config_json, &f->generation_config_len},
+    };
+    enum dgl_status st = DGL_OK;
+    for (size_t i = 0; i < 3 && st == DGL_OK; i++)
+        st = model_text_load(from, texts[i].name, texts[i].text, texts[i].len);
     return st;
 }
 
@@ -115,7 +119,6 @@ static const char *dominant_dtype(const struct tensor_source *src)
 
 static enum dgl_status open_hf(const struct dgl_log *log, struct dgl_model_file *f)
 {
-    f->format = MODEL_HF;
     struct model_texts texts = {.log = log, .dir = f->path};
     struct dgl_json_doc *doc = NULL;
     char *config_path = dgl_path_join(f->path, FILE_CONFIG);
@@ -170,17 +173,6 @@ static enum dgl_status gguf_take(const struct dgl_log *log, struct gguf_parts *p
     return st;
 }
 
-static enum dgl_status open_gguf(const struct dgl_log *log, struct dgl_model_file *f)
-{
-    struct gguf_parts parts;
-    enum dgl_status st = gguf_model_open(log, f->path, &parts);
-    if (st != DGL_OK)
-        return st;
-    if (strlen(f->name) > strlen(".gguf") && dgl_str_ends(dgl_str_of(f->name), ".gguf"))
-        f->name[strlen(f->name) - strlen(".gguf")] = 0;
-    return gguf_take(log, &parts, f);
-}
-
 /* A pack that we wrote lists every text it carries; a tokenizer beside it was put there by
  * somebody else. */
 static enum dgl_status check_unlisted(const struct dgl_log *log, const struct rdrr_pack *pack)
@@ -199,87 +191,63 @@ static enum dgl_status check_unlisted(const struct dgl_log *log, const struct rd
     return st;
 }
 
-/* What the description needs from the pack, as copies: the pack goes to the tensor source. */
-static enum dgl_status pack_facts(const struct dgl_log *log, const struct rdrr_pack *pack,
-                                  struct dgl_model_file *f)
+static enum dgl_status open_rdrr(const struct dgl_log *log, const struct model_open_params *params,
+                                 struct dgl_model_file *f)
 {
+    struct rdrr_pack *pack = NULL;
+    struct dgl_buf config_name = {0};
+    struct fields config = {0};
+    struct dgl_verify_result result;
+    enum dgl_status status = rdrr_pack_open(log, f->path, &pack);
+    if (status != DGL_OK)
+        return status;
     const struct rdrr_manifest *m = &pack->manifest;
+    const struct dgl_json *root = dgl_json_root(pack->doc);
+    const struct dgl_json_reader r = {.log = log, .doc = pack->doc};
+    const struct model_texts texts = {.log = log, .dir = f->path, .pack = pack};
+
+    /* As copies: the pack goes to the tensor source. */
     free(f->name);
     f->name = strdup(m->model_id);
     f->hint_defaults = m->hint_defaults ? strdup(m->hint_defaults) : NULL;
     f->hint_pinned = m->hint_pinned ? strdup(m->hint_pinned) : NULL;
-    if (!f->name || (m->hint_defaults && !f->hint_defaults) || (m->hint_pinned && !f->hint_pinned))
-        return dgl_fail_memory(log, "model description", strlen(m->model_id));
+    dgl_buf_printf(&config_name, "%s config", pack->manifest_path);
+    config.name = config_name.p;
     snprintf(f->quantization, sizeof(f->quantization), "%s", m->quantization);
     memcpy(f->manifest_sha256, pack->manifest_sha256, sizeof(f->manifest_sha256));
-    return DGL_OK;
-}
-
-/* What the pack's source had, and the pack has not. */
-static enum dgl_status pack_skipped(const struct dgl_log *log, const struct rdrr_pack *pack,
-                                    struct dgl_model_file *f)
-{
-    enum dgl_status st = DGL_OK;
-    for (size_t i = 0; i < pack->manifest.num_skipped && st == DGL_OK; i++) {
-        struct dgl_buf line = {0};
-        dgl_buf_puts(&line, pack->manifest.skipped[i]);
-        st = model_skipped_add(log, &f->skipped, &line);
+    if (!f->name || (m->hint_defaults && !f->hint_defaults) ||
+        (m->hint_pinned && !f->hint_pinned) || config_name.failed)
+        status = dgl_fail_memory(log, "model description", strlen(m->model_id));
+    if (status == DGL_OK)
+        status = check_unlisted(log, pack);
+    if (status == DGL_OK)
+        status = texts_load(&texts, f);
+    if (status == DGL_OK)
+        status = rdrr_config_read(r, root, m->ours, &config);
+    if (status == DGL_OK)
+        status = config_write(log, &config, f);
+    if (status == DGL_OK)
+        status = desc_read(log, &config, f);
+    if (status == DGL_OK)
+        status = rdrr_inference_check(r, root, &f->desc, m->ours);
+    if (status == DGL_OK && params->verify) {
+        const struct rdrr_verify_params verify = {params->progress_cb, params->progress_priv};
+        status = rdrr_verify(log, pack, &verify, params->verified ? params->verified : &result);
     }
-    return st;
-}
-
-static enum dgl_status pack_check(const struct dgl_log *log, const struct rdrr_pack *pack,
-                                  const struct model_open_params *params,
-                                  const struct dgl_model_file *f)
-{
-    struct dgl_json_reader r = {.log = log, .doc = pack->doc};
-    struct rdrr_verify_params verify = {params->progress_cb, params->progress_priv};
-    struct dgl_verify_result result;
-    enum dgl_status st =
-        rdrr_inference_check(r, dgl_json_root(pack->doc), &f->desc, pack->manifest.ours);
-    if (st == DGL_OK && params->verify)
-        st = rdrr_verify(log, pack, &verify, params->verified ? params->verified : &result);
-    return st;
-}
-
-static enum dgl_status open_rdrr(const struct dgl_log *log, const struct model_open_params *params,
-                                 struct dgl_model_file *f)
-{
-    f->format = MODEL_RDRR;
-    struct rdrr_pack *pack = NULL;
-    enum dgl_status st = rdrr_pack_open(log, f->path, &pack);
-    if (st != DGL_OK)
-        return st;
-    struct model_texts texts = {.log = log, .dir = f->path, .pack = pack};
-    struct dgl_json_reader r = {.log = log, .doc = pack->doc};
-    struct dgl_buf config_name = {0};
-    dgl_buf_printf(&config_name, "%s config", pack->manifest_path);
-    struct fields config = {.name = config_name.p};
-    st = config_name.failed ? dgl_fail_memory(log, "path", strlen(f->path))
-                            : pack_facts(log, pack, f);
-    if (st == DGL_OK)
-        st = check_unlisted(log, pack);
-    if (st == DGL_OK)
-        st = texts_load(&texts, f);
-    if (st == DGL_OK)
-        st = rdrr_config_read(r, dgl_json_root(pack->doc), pack->manifest.ours, &config);
-    if (st == DGL_OK)
-        st = config_write(log, &config, f);
-    if (st == DGL_OK)
-        st = desc_read(log, &config, f);
-    if (st == DGL_OK)
-        st = pack_check(log, pack, params, f);
-    if (st == DGL_OK)
-        st = pack_skipped(log, pack, f);
-    if (st == DGL_OK)
-        st = rdrr_tensors_open(log, pack, &f->tensors);
+    for (size_t i = 0; i < m->num_skipped && status == DGL_OK; i++) {
+        struct dgl_buf line = {0};
+        dgl_buf_puts(&line, m->skipped[i]);
+        status = model_skipped_add(log, &f->skipped, &line);
+    }
+    if (status == DGL_OK)
+        status = rdrr_tensors_open(log, pack, &f->tensors);
     else
         rdrr_pack_close(&pack);
-    if (st == DGL_OK)
-        st = tensors_bind(log, config_name.p, f);
+    if (status == DGL_OK)
+        status = tensors_bind(log, config_name.p, f);
     fields_finish(&config);
     dgl_buf_finish(&config_name);
-    return st;
+    return status;
 }
 
 static void info_fill(struct dgl_model_file *f)
@@ -368,9 +336,15 @@ static enum dgl_status open_any(const struct dgl_log *log, const struct model_op
         st = model_format_find(log, f->path, &f->format);
     if (st != DGL_OK)
         return st;
-    return f->format == MODEL_HF     ? open_hf(log, f)
-           : f->format == MODEL_GGUF ? open_gguf(log, f)
-                                     : open_rdrr(log, params, f);
+    if (f->format != MODEL_GGUF)
+        return f->format == MODEL_HF ? open_hf(log, f) : open_rdrr(log, params, f);
+    struct gguf_parts parts;
+    st = gguf_model_open(log, f->path, &parts);
+    if (st != DGL_OK)
+        return st;
+    if (strlen(f->name) > strlen(".gguf") && dgl_str_ends(dgl_str_of(f->name), ".gguf"))
+        f->name[strlen(f->name) - strlen(".gguf")] = 0;
+    return gguf_take(log, &parts, f);
 }
 
 enum dgl_status model_file_of_gguf(const struct dgl_log *log, const char *path,

@@ -141,44 +141,26 @@ const struct gguf_pre *gguf_pre_match(const struct dgl_json *normalizer,
 
 /* ---- writing one ---- */
 
-static void put_type(struct dgl_json_writer *w, const char *type)
-{
-    dgl_jw_key(w, "type");
-    dgl_jw_cstr(w, type);
-}
-
-static void put_bool(struct dgl_json_writer *w, const char *key, bool value)
-{
-    dgl_jw_key(w, key);
-    dgl_jw_bool(w, value);
-}
-
-void gguf_pre_write_normalizer(struct dgl_json_writer *w, const struct gguf_pre *pre)
-{
-    if (!pre->nfc) {
-        dgl_jw_null(w);
-        return;
-    }
-    dgl_jw_object(w);
-    put_type(w, "NFC");
-    dgl_jw_end_object(w);
-}
+#define BYTE_LEVEL(use_regex)                                                                      \
+    "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, "              \
+    "\"use_regex\": " use_regex "}"
 
 void gguf_pre_write(struct dgl_json_writer *w, const struct gguf_pre *pre)
 {
+    dgl_jw_key(w, "normalizer");
+    dgl_jw_raw(w, pre->nfc ? "{\"type\": \"NFC\"}" : "null");
+    dgl_jw_key(w, "pre_tokenizer");
     dgl_jw_object(w);
-    put_type(w, "Sequence");
+    dgl_jw_key(w, "type");
+    dgl_jw_cstr(w, "Sequence");
     dgl_jw_key(w, "pretokenizers");
     dgl_jw_array(w);
-    if (pre->digits) {
-        dgl_jw_object(w);
-        put_type(w, "Digits");
-        put_bool(w, "individual_digits", true);
-        dgl_jw_end_object(w);
-    }
+    if (pre->digits)
+        dgl_jw_raw(w, "{\"type\": \"Digits\", \"individual_digits\": true}");
     if (pre->regex) {
         dgl_jw_object(w);
-        put_type(w, "Split");
+        dgl_jw_key(w, "type");
+        dgl_jw_cstr(w, "Split");
         dgl_jw_key(w, "pattern");
         dgl_jw_object(w);
         dgl_jw_key(w, "Regex");
@@ -186,15 +168,11 @@ void gguf_pre_write(struct dgl_json_writer *w, const struct gguf_pre *pre)
         dgl_jw_end_object(w);
         dgl_jw_key(w, "behavior");
         dgl_jw_cstr(w, "Isolated");
-        put_bool(w, "invert", false);
+        dgl_jw_key(w, "invert");
+        dgl_jw_bool(w, false);
         dgl_jw_end_object(w);
     }
-    dgl_jw_object(w);
-    put_type(w, "ByteLevel");
-    put_bool(w, "add_prefix_space", false);
-    put_bool(w, "trim_offsets", true);
-    put_bool(w, "use_regex", !pre->regex);
-    dgl_jw_end_object(w);
+    dgl_jw_raw(w, pre->regex ? BYTE_LEVEL("false") : BYTE_LEVEL("true"));
     dgl_jw_end_array(w);
     dgl_jw_end_object(w);
 }

@@ -19,8 +19,7 @@ void gguf_pre_names(struct dgl_buf *out);
 /* The row that cuts as these parts of a tokenizer.json do; NULL = none does. */
 const struct gguf_pre *gguf_pre_match(const struct dgl_json *normalizer,
                                       const struct dgl_json *pre_tokenizer, bool ignore_merges);
-/* Writes the values of "normalizer" and "pre_tokenizer". */
-void gguf_pre_write_normalizer(struct dgl_json_writer *w, const struct gguf_pre *pre);
+/* Writes "normalizer" and "pre_tokenizer" into the object that is open; a writer of one line. */
 void gguf_pre_write(struct dgl_json_writer *w, const struct gguf_pre *pre);
 
 #endif

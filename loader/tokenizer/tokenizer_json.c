@@ -16,17 +16,10 @@ static void put_bool(struct dgl_json_writer *w, const char *key, bool value)
     dgl_jw_bool(w, value);
 }
 
-static void put_null(struct dgl_json_writer *w, const char *key)
+static void put_raw(struct dgl_json_writer *w, const char *key, const char *json)
 {
     dgl_jw_key(w, key);
-    dgl_jw_null(w);
-}
-
-/* {"type": TYPE}, left open. */
-static void begin_typed(struct dgl_json_writer *w, const char *type)
-{
-    dgl_jw_object(w);
-    put_cstr(w, "type", type);
+    dgl_jw_raw(w, json);
 }
 
 static void write_added(struct dgl_json_writer *w, const struct vocab_lists *v)
@@ -52,94 +45,37 @@ static void write_added(struct dgl_json_writer *w, const struct vocab_lists *v)
     dgl_jw_end_array(w);
 }
 
-/* Every blank becomes the mark. */
-static void write_replace(struct dgl_json_writer *w, const char *from, const char *to)
-{
-    begin_typed(w, "Replace");
-    dgl_jw_key(w, "pattern");
-    dgl_jw_object(w);
-    put_cstr(w, "String", from);
-    dgl_jw_end_object(w);
-    put_cstr(w, "content", to);
-    dgl_jw_end_object(w);
-}
+#define MARK VOCAB_SPACE_MARK
+#define REPLACE(from, to)                                                                          \
+    "{\"type\": \"Replace\", \"pattern\": {\"String\": \"" from "\"}, \"content\": \"" to "\"}"
+#define SEQUENCE(key, steps) "{\"type\": \"Sequence\", \"" key "\": [" steps "]}"
+#define PREPEND              "{\"type\": \"Prepend\", \"prepend\": \"" MARK "\"}"
+#define FALLBACK             "{\"type\": \"ByteFallback\"}, {\"type\": \"Fuse\"}"
+#define BYTES                REPLACE(MARK, " ") ", " FALLBACK
+#define STRIP                "{\"type\": \"Strip\", \"content\": \" \", \"start\": 1, \"stop\": 0}"
+#define METASPACE(scheme)                                                                          \
+    "{\"type\": \"Metaspace\", \"replacement\": \"" MARK "\", \"prepend_scheme\": \"" scheme       \
+    "\", \"split\": false}"
+#define BYTE_LEVEL                                                                                 \
+    "{\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, "               \
+    "\"use_regex\": true}"
 
-static void write_spm_normalizer(struct dgl_json_writer *w, const struct vocab_lists *v)
-{
-    if (!v->add_prefix) {
-        write_replace(w, " ", VOCAB_SPACE_MARK);
-        return;
-    }
-    begin_typed(w, "Sequence");
-    dgl_jw_key(w, "normalizers");
-    dgl_jw_array(w);
-    begin_typed(w, "Prepend");
-    put_cstr(w, "prepend", VOCAB_SPACE_MARK);
-    dgl_jw_end_object(w);
-    write_replace(w, " ", VOCAB_SPACE_MARK);
-    dgl_jw_end_array(w);
-    dgl_jw_end_object(w);
-}
-
-/* Unigram is cut in its own way: the mark goes in front only where the text has none there. Its
- * pieces may span words, therefore no split. */
-static void write_metaspace(struct dgl_json_writer *w, const struct vocab_lists *v)
-{
-    begin_typed(w, "Metaspace");
-    put_cstr(w, "replacement", VOCAB_SPACE_MARK);
-    put_cstr(w, "prepend_scheme", v->add_prefix ? "always" : "never");
-    put_bool(w, "split", false);
-    dgl_jw_end_object(w);
-}
-
+/* Before the model: SentencePiece writes every blank as the mark. Unigram is cut in its own way:
+ * the mark goes in front only where the text has none there, and its pieces may span words,
+ * therefore no split. */
 static void write_cutting(struct dgl_json_writer *w, const struct vocab_lists *v)
 {
-    dgl_jw_key(w, "normalizer");
-    if (v->kind == VOCAB_BPE)
-        gguf_pre_write_normalizer(w, v->pre);
-    else if (v->kind == VOCAB_SPM)
-        write_spm_normalizer(w, v);
-    else
-        dgl_jw_null(w);
-    dgl_jw_key(w, "pre_tokenizer");
-    if (v->kind == VOCAB_BPE)
+    if (v->kind == VOCAB_BPE) {
         gguf_pre_write(w, v->pre);
-    else if (v->kind == VOCAB_UNIGRAM)
-        write_metaspace(w, v);
-    else
-        dgl_jw_null(w);
-}
-
-static void write_spm_decoder(struct dgl_json_writer *w, const struct vocab_lists *v)
-{
-    begin_typed(w, "Sequence");
-    dgl_jw_key(w, "decoders");
-    dgl_jw_array(w);
-    write_replace(w, VOCAB_SPACE_MARK, " ");
-    begin_typed(w, "ByteFallback");
-    dgl_jw_end_object(w);
-    begin_typed(w, "Fuse");
-    dgl_jw_end_object(w);
-    if (v->add_prefix) {
-        begin_typed(w, "Strip");
-        put_cstr(w, "content", " ");
-        dgl_jw_key(w, "start");
-        dgl_jw_i64(w, 1);
-        dgl_jw_key(w, "stop");
-        dgl_jw_i64(w, 0);
-        dgl_jw_end_object(w);
+    } else if (v->kind == VOCAB_SPM) {
+        put_raw(w, "normalizer",
+                v->add_prefix ? SEQUENCE("normalizers", PREPEND ", " REPLACE(" ", MARK))
+                              : REPLACE(" ", MARK));
+        put_raw(w, "pre_tokenizer", "null");
+    } else {
+        put_raw(w, "normalizer", "null");
+        put_raw(w, "pre_tokenizer", v->add_prefix ? METASPACE("always") : METASPACE("never"));
     }
-    dgl_jw_end_array(w);
-    dgl_jw_end_object(w);
-}
-
-static void write_bpe_decoder(struct dgl_json_writer *w)
-{
-    begin_typed(w, "ByteLevel");
-    put_bool(w, "add_prefix_space", true);
-    put_bool(w, "trim_offsets", true);
-    put_bool(w, "use_regex", true);
-    dgl_jw_end_object(w);
 }
 
 /* ---- what is put around a text ---- */
@@ -191,12 +127,13 @@ static void write_special(struct dgl_json_writer *w, const struct vocab_lists *v
 
 static void write_post(struct dgl_json_writer *w, const struct vocab_lists *v)
 {
-    dgl_jw_key(w, "post_processor");
     if (!v->add_bos && !v->add_eos) {
-        dgl_jw_null(w);
+        put_raw(w, "post_processor", "null");
         return;
     }
-    begin_typed(w, "TemplateProcessing");
+    dgl_jw_key(w, "post_processor");
+    dgl_jw_object(w);
+    put_cstr(w, "type", "TemplateProcessing");
     write_template(w, "single", v, "A");
     write_template(w, "pair", v, "AB");
     dgl_jw_key(w, "special_tokens");
@@ -257,7 +194,8 @@ static enum dgl_status write_merges(const struct dgl_log *log, struct dgl_json_w
 static void write_unigram(struct dgl_json_writer *w, const struct vocab_lists *v)
 {
     dgl_jw_key(w, "model");
-    begin_typed(w, "Unigram");
+    dgl_jw_object(w);
+    put_cstr(w, "type", "Unigram");
     dgl_jw_key(w, "unk_id");
     if (v->unk >= 0)
         dgl_jw_i64(w, v->unk);
@@ -281,15 +219,16 @@ static enum dgl_status write_bpe(const struct dgl_log *log, struct dgl_json_writ
 {
     bool spm = v->kind == VOCAB_SPM;
     dgl_jw_key(w, "model");
-    begin_typed(w, "BPE");
-    put_null(w, "dropout");
+    dgl_jw_object(w);
+    put_cstr(w, "type", "BPE");
+    put_raw(w, "dropout", "null");
     dgl_jw_key(w, "unk_token");
     if (spm && v->unk >= 0)
         dgl_jw_str(w, v->tokens[v->unk]);
     else
         dgl_jw_null(w);
-    put_null(w, "continuing_subword_prefix");
-    put_null(w, "end_of_word_suffix");
+    put_raw(w, "continuing_subword_prefix", "null");
+    put_raw(w, "end_of_word_suffix", "null");
     put_bool(w, "fuse_unk", spm);
     put_bool(w, "byte_fallback", spm);
     put_bool(w, "ignore_merges", !spm && v->pre->ignore_merges);
@@ -306,21 +245,19 @@ enum dgl_status tokenizer_json_write(const struct dgl_log *log, const struct voc
                                      bool lists, struct dgl_buf *out)
 {
     struct dgl_json_writer w = dgl_json_writer(out, 0);
-    bool spm = v->kind != VOCAB_BPE;
     enum dgl_status st = DGL_OK;
     dgl_jw_object(&w);
     put_cstr(&w, "version", "1.0");
-    put_null(&w, "truncation");
-    put_null(&w, "padding");
+    put_raw(&w, "truncation", "null");
+    put_raw(&w, "padding", "null");
     if (lists)
         write_added(&w, v);
     write_cutting(&w, v);
     write_post(&w, v);
-    dgl_jw_key(&w, "decoder");
-    if (spm)
-        write_spm_decoder(&w, v);
-    else
-        write_bpe_decoder(&w);
+    put_raw(&w, "decoder",
+            v->kind == VOCAB_BPE ? BYTE_LEVEL
+            : v->add_prefix      ? SEQUENCE("decoders", BYTES ", " STRIP)
+                                 : SEQUENCE("decoders", BYTES));
     if (v->kind == VOCAB_UNIGRAM)
         write_unigram(&w, v);
     else

@@ -320,7 +320,7 @@ static const struct variant refused[] = {
      "mixtral",
      "\"num_local_experts\": 4, \"num_experts_per_tok\": 5",
      DGL_ERR_FORMAT,
-     {"num_experts_per_tok is 5", "num_experts is 4"}},
+     {"num_experts_per_tok is 5", "num_local_experts is 4"}},
     {"two numbers of experts",
      "mixtral",
      "\"num_local_experts\": 4, \"num_experts\": 8",

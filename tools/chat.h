@@ -1,4 +1,4 @@
-/* An open chat: what its turns and its commands work on. */
+/* An open chat: the state of its turns and commands. */
 #ifndef DGL_TOOLS_CHAT_H
 #define DGL_TOOLS_CHAT_H
 
@@ -30,8 +30,8 @@ struct chat {
     bool quit;
 };
 
-/* Asks the model for an answer to the conversation, prints it as it comes and adds it. What cannot
- * be answered is explained and its message taken back. Anything but EXIT_OK ends the chat. */
+/* Asks the model for an answer to the conversation, prints it as it comes and adds it. A message
+ * that cannot be answered is taken back with an explanation. Anything but EXIT_OK ends the chat. */
 int chat_answer(struct chat *c);
 /* One answer to the messages of a file, as text or JSON. */
 int chat_answer_file(struct chat *c, const char *messages, size_t len);

@@ -1,5 +1,5 @@
-/* The commands of a chat: lines that begin with a slash. What they say goes to standard error, so
- * that standard output holds answers and nothing else. */
+/* Commands of a chat: lines that begin with a slash. Their output goes to standard error, so that
+ * standard output holds answers and nothing else. */
 #include <stdio.h>
 #include <string.h>
 
@@ -70,7 +70,7 @@ static int run_stats(struct chat *c, const char *arg)
                     f->prefill_tps);
     else
         console_say("no answer yet in this conversation");
-    /* The cache may still hold what an earlier conversation began with. */
+    /* The cache may still hold the beginning of an earlier conversation. */
     console_say("context: %d of %d tokens used | %zu messages, %zu answers",
                 c->answers ? dgl_session_len(c->engine.session) : 0,
                 dgl_model_get_info(c->engine.model)->context, c->talk.count, c->answers);

@@ -1,5 +1,5 @@
-/* libedit on the terminal. Characters are read here and not there: signals then end the waiting at
- * once and none is lost, and what is typed is UTF-8 in every locale. */
+/* Line editing with libedit. Characters are read here and not by libedit: a signal then ends the
+ * wait at once, none is lost, and input is UTF-8 in every locale. */
 #include "tools/chat_edit.h"
 
 #include <errno.h>
@@ -54,12 +54,12 @@ static void watch_terminal(struct line_editor *e, void (*handler)(int))
         sigaddset(&e->handled, all[i]);
 }
 
-/* A terminal that was told so encloses what is pasted in two marks, so that the line ends in it are
- * not taken for Enter. Others ignore it. */
+/* Bracketed paste: a terminal that knows it encloses pasted text in two sequences, so that line
+ * ends in it are not taken for Enter. Others ignore the request. */
 #define PASTE_BEGIN "\\e[200~"
 #define PASTE_END   "\033[201~"
 
-static void mark_pastes(bool yes)
+static void bracket_pastes(bool yes)
 {
     fputs(yes ? "\033[?2004h" : "\033[?2004l", stdout);
     fflush(stdout);
@@ -76,7 +76,7 @@ static void follow_terminal(EditLine *el)
         continued = 0;
         el_set(el, EL_PREP_TERM, 0);
         el_set(el, EL_PREP_TERM, 1);
-        mark_pastes(true);
+        bracket_pastes(true);
         el_set(el, EL_REFRESH);
     }
 }
@@ -187,7 +187,7 @@ static char *prompt_of(EditLine *el)
     return e->prompt.p;
 }
 
-/* \1 encloses what takes no room on the screen. */
+/* \1 encloses characters that take no room on the screen. */
 static void set_prompt(struct line_editor *e, const char *prompt)
 {
     const char *no_color = getenv("NO_COLOR");
@@ -204,7 +204,7 @@ static void remember(void *priv, const char *line)
     history(e->history, &e->event, H_ENTER, line);
 }
 
-/* libedit prints in the encoding of the locale: UTF-8 whatever it is set to. */
+/* libedit prints in the encoding of the locale: makes that UTF-8. */
 static void choose_encoding(void)
 {
     if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
@@ -300,9 +300,9 @@ enum line_status line_editor_read(struct line_editor *e, const char *prompt, str
     e->empty = true;
     sigprocmask(SIG_BLOCK, &e->handled, &e->before);
     el_set(e->el, EL_PREP_TERM, 1); /* before the prompt: what follows it is not echoed twice */
-    mark_pastes(true);
+    bracket_pastes(true);
     const char *text = el_gets(e->el, &bytes);
-    mark_pastes(false);
+    bracket_pastes(false);
     enum line_status status = text && bytes > 0 ? LINE_TEXT : line_ended(e);
     sigprocmask(SIG_SETMASK, &e->before, NULL);
     if (status != LINE_TEXT)

@@ -6,7 +6,7 @@
 
 enum line_status {
     LINE_TEXT,
-    LINE_DROPPED, /* Ctrl-C: what was typed is not to be sent */
+    LINE_DROPPED, /* Ctrl-C: the line is not to be sent */
     LINE_END,     /* the end of input, another signal, out of memory */
 };
 

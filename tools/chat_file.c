@@ -11,32 +11,26 @@
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-static void write_answers(const struct chat_talk *talk, struct dgl_buf *out)
-{
-    bool first = true;
-    dgl_buf_puts(out, ",\n\"answers\":[");
-    for (size_t i = 0; i < talk->count; i++) {
-        const struct chat_message *m = &talk->messages[i];
-        if (!m->ids)
-            continue;
-        dgl_buf_printf(out, "%s\n{\"message\":%zu,\"ids\":[", first ? "" : ",", i);
-        for (size_t k = 0; k < m->num_ids; k++)
-            dgl_buf_printf(out, "%s%d", k ? "," : "", m->ids[k]);
-        dgl_buf_puts(out, "]}");
-        first = false;
-    }
-    dgl_buf_puts(out, "]}\n");
-}
-
 enum dgl_status talk_save(const struct dgl_log *log, const struct chat_talk *talk, const char *path)
 {
     struct dgl_buf text = {0};
     struct dgl_atomic_file *file = NULL;
+    bool first = true;
     talk_write_messages(talk, &text, "\n");
-    write_answers(talk, &text);
-    if (text.failed)
-        return dgl_fail_memory(log, "the conversation", text.len);
-    enum dgl_status status = dgl_atomic_create(log, path, &file);
+    dgl_buf_puts(&text, ",\n\"answers\":[");
+    for (size_t i = 0; i < talk->count; i++) {
+        const struct chat_message *m = &talk->messages[i];
+        if (!m->ids)
+            continue;
+        dgl_buf_printf(&text, "%s\n{\"message\":%zu,\"ids\":[", first ? "" : ",", i);
+        for (size_t k = 0; k < m->num_ids; k++)
+            dgl_buf_printf(&text, "%s%d", k ? "," : "", m->ids[k]);
+        dgl_buf_puts(&text, "]}");
+        first = false;
+    }
+    dgl_buf_puts(&text, "]}\n");
+    enum dgl_status status = text.failed ? dgl_fail_memory(log, "the conversation", text.len)
+                                         : dgl_atomic_create(log, path, &file);
     if (status == DGL_OK)
         status = dgl_atomic_write(file, text.p, text.len);
     if (status == DGL_OK)
@@ -55,24 +49,19 @@ struct loader {
     struct chat_talk talk;
 };
 
-static char *value_text(const struct dgl_json *value)
-{
-    struct dgl_buf out = {0};
-    struct dgl_json_writer w = dgl_json_writer(&out, 0);
-    dgl_jw_value(&w, value);
-    return dgl_buf_take(&out);
-}
-
 static enum dgl_status load_message(struct loader *l, const struct dgl_json *value)
 {
     const struct dgl_json *role;
     struct chat_message m;
+    struct dgl_buf json = {0};
     if (!dgl_json_is(value, DGL_JSON_OBJECT))
         return dgl_json_fail(l->r, value, "wanted a message, an object with role and content");
     enum dgl_status status = dgl_json_need(l->r, value, "role", DGL_JSON_STRING, &role);
     if (status != DGL_OK)
         return status;
-    if (!talk_message_init(&m, value_text(value), dgl_json_str(role).p,
+    struct dgl_json_writer w = dgl_json_writer(&json, 0);
+    dgl_jw_value(&w, value);
+    if (!talk_message_init(&m, dgl_buf_take(&json), dgl_json_str(role).p,
                            dgl_json_str(dgl_json_get(value, "content"))) ||
         !talk_append(&l->talk, &m))
         return dgl_fail_memory(l->r.log, "messages", l->talk.count + 1);
@@ -133,7 +122,7 @@ static enum dgl_status load_list(struct loader *l, const struct dgl_json *list,
     return status;
 }
 
-/* What is neither messages nor answers goes to the template as it is. */
+/* Variables of the template: everything but messages and answers, unchanged. */
 static enum dgl_status load_others(struct loader *l, const struct dgl_json *root)
 {
     struct dgl_buf out = {0};

@@ -1,6 +1,6 @@
-/* The history file. A message that was pasted has lines: in the file their ends are '\r', which no
- * line has. Lines are appended as they are typed, so that a crash loses none and several
- * chats may share the file; the beginning is dropped when it has grown long. */
+/* The history file. Pasted messages have lines: their ends are '\r' in the file. Lines are appended
+ * as they are typed, so that a crash loses none and several chats may share the file; the beginning
+ * is dropped when the file has grown long. */
 #include "tools/chat_history.h"
 
 #include <fcntl.h>
@@ -13,12 +13,6 @@
 
 enum { keep_bytes = 64 * 1024, most_bytes = 4 * keep_bytes };
 
-/* The folder may be there or not. */
-static bool make_dirs(const char *path)
-{
-    return dgl_path_is_dir(path) || dgl_dir_make(NULL, path) == DGL_OK;
-}
-
 static char *history_path(void)
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -27,7 +21,8 @@ static char *history_path(void)
         dgl_buf_printf(&path, "%s/dopplergl", state);
     else if (home && home[0] == '/')
         dgl_buf_printf(&path, "%s/.local/state/dopplergl", home);
-    if (!path.len || path.failed || !make_dirs(path.p)) {
+    if (!path.len || path.failed ||
+        (!dgl_path_is_dir(path.p) && dgl_dir_make(NULL, path.p) != DGL_OK)) {
         dgl_buf_finish(&path);
         return NULL;
     }
@@ -40,17 +35,6 @@ static void replace(char *text, size_t len, char from, char to)
     for (size_t i = 0; i < len; i++)
         if (text[i] == from)
             text[i] = to;
-}
-
-static void hand_out(struct dgl_buf *text, void (*each)(void *priv, const char *line), void *priv)
-{
-    struct dgl_str rest = {text->p, text->len}, line;
-    while (dgl_str_split(&rest, '\n', &line)) {
-        text->p[line.p - text->p + (ptrdiff_t)line.len] = '\0';
-        replace(text->p + (line.p - text->p), line.len, '\r', '\n');
-        if (line.len && line.len == strlen(line.p))
-            each(priv, line.p);
-    }
 }
 
 /* The last part of the file, whole lines. */
@@ -82,8 +66,14 @@ void history_open(struct chat_history *h, void (*each)(void *priv, const char *l
     if (size > most_bytes && !text.failed && ftruncate(h->fd, 0) == 0 &&
         write(h->fd, text.p, text.len) < 0)
         history_close(h);
-    if (text.len && !text.failed)
-        hand_out(&text, each, priv);
+    struct dgl_str rest = {text.p, text.failed ? 0 : text.len}, line;
+    while (dgl_str_split(&rest, '\n', &line)) {
+        char *start = text.p + (line.p - text.p);
+        start[line.len] = '\0';
+        replace(start, line.len, '\r', '\n');
+        if (line.len && line.len == strlen(start))
+            each(priv, start);
+    }
     dgl_buf_finish(&text);
 }
 

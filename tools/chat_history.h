@@ -3,7 +3,7 @@
 #define DGL_TOOLS_CHAT_HISTORY_H
 
 /* $XDG_STATE_HOME/dopplergl/chat_history, below ~/.local/state without that variable. Without a
- * home, or where nothing can be written, there is no history and nobody is told. */
+ * home, or where nothing can be written, there is no history, without a message. */
 struct chat_history {
     int fd; /* -1 = none */
 };

@@ -1,4 +1,4 @@
-/* Lines become messages. */
+/* Messages from lines: continued lines and quoted blocks. */
 #include "tools/chat_line.h"
 
 #include <stdio.h>
@@ -40,49 +40,28 @@ static enum line_status read_line(struct chat_input *in, const char *prompt)
 
 static bool take_end(struct dgl_buf *text, const char *end)
 {
-    size_t len = strlen(end);
-    if (text->len < len || memcmp(text->p + text->len - len, end, len) != 0)
-        return false;
-    text->len -= len;
-    return true;
-}
-
-static enum line_status read_block(struct chat_input *in, struct dgl_buf *message)
-{
-    enum line_status status = LINE_TEXT;
-    while (status == LINE_TEXT && !take_end(message, QUOTES)) {
-        dgl_buf_putc(message, '\n');
-        status = read_line(in, PROMPT_MORE);
-        if (status == LINE_TEXT)
-            dgl_buf_append(message, in->line.p, in->line.len);
-    }
-    return status;
-}
-
-static enum line_status read_continued(struct chat_input *in, struct dgl_buf *message)
-{
-    enum line_status status = LINE_TEXT;
-    while (status == LINE_TEXT && take_end(message, "\\")) {
-        dgl_buf_putc(message, '\n');
-        status = read_line(in, PROMPT_MORE);
-        if (status == LINE_TEXT)
-            dgl_buf_append(message, in->line.p, in->line.len);
-    }
-    return status;
+    bool found = dgl_str_ends((struct dgl_str){text->p, text->len}, end);
+    if (found)
+        text->len -= strlen(end);
+    return found;
 }
 
 enum line_status chat_input_read(struct chat_input *in, struct dgl_buf *message)
 {
-    const size_t quotes = strlen(QUOTES);
     message->len = 0;
     enum line_status status = read_line(in, PROMPT);
     if (status != LINE_TEXT)
         return status;
     struct dgl_str line = {in->line.p, in->line.len};
-    bool block = line.len >= quotes && memcmp(line.p, QUOTES, quotes) == 0;
-    size_t skip = block ? quotes : 0;
+    bool block = dgl_str_starts(line, QUOTES);
+    size_t skip = block ? strlen(QUOTES) : 0;
     dgl_buf_append(message, line.p + skip, line.len - skip);
-    status = block ? read_block(in, message) : read_continued(in, message);
+    while (status == LINE_TEXT && (block ? !take_end(message, QUOTES) : take_end(message, "\\"))) {
+        dgl_buf_putc(message, '\n');
+        status = read_line(in, PROMPT_MORE);
+        if (status == LINE_TEXT)
+            dgl_buf_append(message, in->line.p, in->line.len);
+    }
     if (message->failed) {
         console_error("out of memory for a message of %zu bytes", message->len);
         return LINE_END;

@@ -1,4 +1,4 @@
-/* The messages of a conversation, and what the template makes of them. */
+/* The messages of a conversation, and their ids by the template. */
 #include "tools/chat_talk.h"
 
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 #include "core/base/file.h"
 #include "core/base/mem.h"
 #include "tools/chat_file.h"
+#include "tools/report.h"
 
 static void message_finish(struct chat_message *m)
 {
@@ -50,19 +51,6 @@ static char *copy(struct dgl_str text)
     return dgl_buf_take(&out);
 }
 
-static char *message_json(const char *role, struct dgl_str content)
-{
-    struct dgl_buf out = {0};
-    struct dgl_json_writer w = dgl_json_writer(&out, 0);
-    dgl_jw_object(&w);
-    dgl_jw_key(&w, "role");
-    dgl_jw_cstr(&w, role);
-    dgl_jw_key(&w, "content");
-    dgl_jw_str(&w, content);
-    dgl_jw_end_object(&w);
-    return dgl_buf_take(&out);
-}
-
 bool talk_message_init(struct chat_message *m, char *json, const char *role, struct dgl_str content)
 {
     *m = (struct chat_message){.json = json,
@@ -100,7 +88,14 @@ bool talk_add(struct chat_talk *talk, const char *role, struct dgl_str content, 
               size_t num_ids)
 {
     struct chat_message m;
-    if (!talk_message_init(&m, message_json(role, content), role, content))
+    struct dgl_buf json = {0};
+    struct dgl_json_writer w = dgl_json_writer(&json, 0);
+    dgl_jw_object(&w);
+    report_text(&w, "role", role);
+    dgl_jw_key(&w, "content");
+    dgl_jw_str(&w, content);
+    dgl_jw_end_object(&w);
+    if (!talk_message_init(&m, dgl_buf_take(&json), role, content))
         return false;
     if (num_ids && !talk_message_set_ids(&m, ids, num_ids)) {
         message_finish(&m);
@@ -150,24 +145,19 @@ void talk_write_messages(const struct chat_talk *talk, struct dgl_buf *out, cons
     dgl_buf_puts(out, "]");
 }
 
-static size_t list_answers(const struct chat_talk *talk, struct dgl_answer *answers)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < talk->count; i++) {
-        const struct chat_message *m = &talk->messages[i];
-        if (m->ids)
-            answers[count++] = (struct dgl_answer){i, m->ids, m->num_ids};
-    }
-    return count;
-}
-
 enum dgl_status talk_render(const struct dgl_log *log, const struct chat_talk *talk,
                             const struct dgl_template *tmpl, const struct dgl_tokenizer *tok,
                             int32_t **ids, size_t *count)
 {
     struct dgl_buf text = {0};
     struct dgl_answer *answers = dgl_new_array(struct dgl_answer, talk->count);
+    size_t num_answers = 0;
     enum dgl_status status = DGL_OK;
+    for (size_t i = 0; answers && i < talk->count; i++) {
+        const struct chat_message *m = &talk->messages[i];
+        if (m->ids)
+            answers[num_answers++] = (struct dgl_answer){i, m->ids, m->num_ids};
+    }
     talk_write_messages(talk, &text, "");
     dgl_buf_puts(&text, "}");
     if (!answers || text.failed)
@@ -177,7 +167,7 @@ enum dgl_status talk_render(const struct dgl_log *log, const struct chat_talk *t
                                 dgl_render_params(.messages = text.p, .messages_len = text.len,
                                                   .messages_name = "conversation",
                                                   .add_generation_prompt = true, .answers = answers,
-                                                  .num_answers = list_answers(talk, answers)),
+                                                  .num_answers = num_answers),
                                 ids, count);
     dgl_buf_finish(&text);
     free(answers);

@@ -1,8 +1,9 @@
-/* One turn of a chat: the conversation as ids, the answer to standard output, and back into the
- * conversation with its ids, so that the session's cache is the beginning of the next turn. */
+/* One turn of a chat: the conversation as ids, the answer to standard output and, with its ids,
+ * back into the conversation, so that the session's cache is the beginning of the next turn. */
 #include <string.h>
 
 #include "tools/chat.h"
+#include "tools/report.h"
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
@@ -58,8 +59,14 @@ static enum dgl_status generate(struct chat *c, const int32_t *ids, size_t count
     return dgl_generate(c->engine.session, &params, result);
 }
 
-static void keep_figures(struct chat *c, const struct dgl_generate_result *r)
+/* ---- in a conversation ----------------------------------------------------------------------- */
+
+/* Tells why the answer ended and adds it to the conversation. */
+static int end_answer(struct chat *c, const struct dgl_generate_result *r)
 {
+    const struct dgl_model_info *info = dgl_model_get_info(c->engine.model);
+    if (c->output_lost || (!c->at_newline && !(out_write("\n", 1) && out_flush())))
+        return out_exit(false);
     c->last = (struct chat_figures){.prompt = r->num_prompt_ids,
                                     .reused = r->num_reused,
                                     .tokens = r->num_tokens,
@@ -67,86 +74,60 @@ static void keep_figures(struct chat *c, const struct dgl_generate_result *r)
                                     .decode_tps = generation_decode_tps(r),
                                     .finish = r->finish};
     c->answers++;
-}
-
-/* ---- in a conversation ----------------------------------------------------------------------- */
-
-/* The id that ended the answer is the template's to write. A stop string is not part of the text,
- * so that the ids are not its ids. */
-static bool add_answer(struct chat *c, const struct dgl_generate_result *r)
-{
-    size_t count = r->num_tokens;
-    if (r->finish == DGL_FINISH_EOS)
-        count--;
-    if (r->finish == DGL_FINISH_STOP)
-        count = 0;
-    if (talk_add(&c->talk, "assistant", (struct dgl_str){r->text, r->text_len}, r->tokens, count))
-        return true;
-    console_error("out of memory for an answer of %zu tokens", r->num_tokens);
-    return false;
-}
-
-static void explain_finish(const struct chat *c)
-{
-    const struct dgl_model_info *info = dgl_model_get_info(c->engine.model);
-    if (c->last.finish == DGL_FINISH_CANCELLED)
-        console_say(c->last.tokens ? "(stopped)"
-                                   : "(stopped before it began: the message is taken back)");
-    else if (c->last.finish == DGL_FINISH_LENGTH)
-        console_say("(cut off after %zu tokens: -n)", c->last.tokens);
-    else if (c->last.finish == DGL_FINISH_CONTEXT)
+    if (r->finish == DGL_FINISH_CANCELLED)
+        console_say(r->num_tokens ? "(stopped)"
+                                  : "(stopped before it began: the message is taken back)");
+    else if (r->finish == DGL_FINISH_LENGTH)
+        console_say("(cut off after %zu tokens: -n)", r->num_tokens);
+    else if (r->finish == DGL_FINISH_CONTEXT)
         console_say("(the context of %d tokens is full: /reset begins anew%s)", info->context,
                     info->context < info->context_max ? ", a larger -c gives more room" : "");
-}
-
-static int end_answer(struct chat *c, const struct dgl_generate_result *r)
-{
-    if (c->output_lost || (!c->at_newline && !(out_write("\n", 1) && out_flush())))
-        return out_exit(false);
-    keep_figures(c, r);
-    explain_finish(c);
-    if (r->num_tokens == 0)
+    if (r->num_tokens == 0) {
         talk_drop_last(&c->talk);
-    else if (!add_answer(c, r))
-        return EXIT_FAILED;
+    } else {
+        /* The id that ended the answer is the template's to write. A stop string is not part of the
+         * text, so that the ids are not its ids. */
+        size_t count = r->finish == DGL_FINISH_STOP  ? 0
+                       : r->finish == DGL_FINISH_EOS ? r->num_tokens - 1
+                                                     : r->num_tokens;
+        struct dgl_str text = {r->text, r->text_len};
+        if (!talk_add(&c->talk, "assistant", text, r->tokens, count)) {
+            console_error("out of memory for an answer of %zu tokens", r->num_tokens);
+            return EXIT_FAILED;
+        }
+    }
     if (c->interactive)
         interrupt_forget();
     return interrupted() ? EXIT_CANCELLED : EXIT_OK;
 }
 
-static bool fits(const struct chat *c, size_t count)
-{
-    const struct dgl_model_info *info = dgl_model_get_info(c->engine.model);
-    if (count <= (size_t)info->context)
-        return true;
-    console_error("the conversation has %zu tokens, but the context only %d; /reset begins a new "
-                  "one%s (the model's limit is %d)",
-                  count, info->context,
-                  info->context < info->context_max ? ", and -c gives more room" : "",
-                  info->context_max);
-    return false;
-}
-
-/* An error that the next message may mend does not end a chat at a terminal. */
-static int refuse(struct chat *c, enum dgl_status status)
-{
-    bool mendable = status == DGL_ERR_INVALID_ARG || status == DGL_ERR_CONTEXT_FULL;
-    talk_drop_last(&c->talk);
-    return c->interactive && mendable ? EXIT_OK : exit_code(status);
-}
-
 int chat_answer(struct chat *c)
 {
+    const struct dgl_model_info *info = dgl_model_get_info(c->engine.model);
     struct dgl_generate_result result = {0};
     int32_t *ids = NULL;
     size_t count;
+    int code;
     enum dgl_status status = talk_render(&c->engine.console.log, &c->talk, c->tmpl,
                                          dgl_model_tokenizer(c->engine.model), &ids, &count);
-    if (status == DGL_OK && !fits(c, count))
+    if (status == DGL_OK && count > (size_t)info->context) {
+        console_error(
+            "the conversation has %zu tokens, but the context only %d; /reset begins a new one%s "
+            "(the model's limit is %d)",
+            count, info->context,
+            info->context < info->context_max ? ", and -c gives more room" : "", info->context_max);
         status = DGL_ERR_CONTEXT_FULL;
+    }
     if (status == DGL_OK)
         status = generate(c, ids, count, true, &result);
-    int code = status == DGL_OK ? end_answer(c, &result) : refuse(c, status);
+    if (status == DGL_OK) {
+        code = end_answer(c, &result);
+    } else {
+        /* An error that the next message may mend does not end a chat at a terminal. */
+        bool mendable = status == DGL_ERR_INVALID_ARG || status == DGL_ERR_CONTEXT_FULL;
+        talk_drop_last(&c->talk);
+        code = c->interactive && mendable ? EXIT_OK : exit_code(status);
+    }
     dgl_generate_result_finish(&result);
     dgl_free(ids);
     return code;
@@ -154,7 +135,7 @@ int chat_answer(struct chat *c)
 
 /* ---- for a file ------------------------------------------------------------------------------ */
 
-/* What generate --json prints, and the answer as a message. */
+/* The object of generate --json with the answer as a message. */
 static bool print_json(const struct chat *c, const struct dgl_generate_result *r)
 {
     struct dgl_buf out = {0};
@@ -163,8 +144,7 @@ static bool print_json(const struct chat *c, const struct dgl_generate_result *r
     generation_report(&w, &c->engine, r);
     dgl_jw_key(&w, "message");
     dgl_jw_object(&w);
-    dgl_jw_key(&w, "role");
-    dgl_jw_cstr(&w, "assistant");
+    report_text(&w, "role", "assistant");
     dgl_jw_key(&w, "content");
     dgl_jw_str(&w, (struct dgl_str){r->text, r->text_len});
     dgl_jw_end_object(&w);

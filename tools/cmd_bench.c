@@ -24,16 +24,11 @@ static void profile_json(struct dgl_json_writer *w, const struct dgl_bench_resul
     for (size_t i = 0; i < r->num_profile; i++) {
         const struct dgl_profile_entry *e = &r->profile[i];
         dgl_jw_object(w);
-        dgl_jw_key(w, "phase");
-        dgl_jw_cstr(w, phase_name(e->phase));
-        dgl_jw_key(w, "op");
-        dgl_jw_cstr(w, e->op);
-        dgl_jw_key(w, "kernel");
-        dgl_jw_cstr(w, e->kernel);
-        dgl_jw_key(w, "calls");
-        dgl_jw_u64(w, e->calls);
-        dgl_jw_key(w, "bytes");
-        dgl_jw_u64(w, e->bytes);
+        report_text(w, "phase", phase_name(e->phase));
+        report_text(w, "op", e->op);
+        report_text(w, "kernel", e->kernel);
+        report_u64(w, "calls", e->calls);
+        report_u64(w, "bytes", e->bytes);
         dgl_jw_key(w, "gpu_us");
         if (e->timed)
             dgl_jw_f64(w, (double)e->gpu_ns * 1e-3);
@@ -58,15 +53,11 @@ static bool print_json(const struct engine *e, const struct dgl_bench_result *r)
                   {"repetitions", r->repetitions},
                   {"weight_bytes", (int64_t)m->weight_bytes}};
     dgl_jw_object(&w);
-    dgl_jw_key(&w, "version");
-    dgl_jw_cstr(&w, dgl_version());
-    dgl_jw_key(&w, "model");
-    dgl_jw_cstr(&w, m->name);
-    dgl_jw_key(&w, "quantization");
-    dgl_jw_cstr(&w, m->quantization);
+    report_text(&w, "version", dgl_version());
+    report_text(&w, "model", m->name);
+    report_text(&w, "quantization", m->quantization);
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
-        dgl_jw_key(&w, counts[i].key);
-        dgl_jw_i64(&w, counts[i].value);
+        report_i64(&w, counts[i].key, counts[i].value);
     }
     report_f64(&w, "prefill_tps", r->prefill_tps_median);
     report_f64(&w, "decode_tps", r->decode_tps_median);
@@ -160,17 +151,18 @@ int command_bench(const struct options *opt)
     }
     if (opt->shape)
         snprintf(shape, sizeof(shape), "synthetic:%s", opt->shape);
-    enum dgl_status st = engine_open(&e, opt, opt->shape ? shape : NULL, true);
-    if (st == DGL_OK)
-        st = dgl_bench(e.session,
-                       dgl_bench_params(.prompt_tokens = opt->prompt_tokens,
-                                        .decode_tokens = opt->tokens_given ? opt->tokens : 0,
-                                        .depth = opt->depth, .repetitions = opt->repetitions,
-                                        .profile = opt->profile, .progress_cb = console_progress,
-                                        .progress_priv = &e.console),
-                       &result);
-    int code = exit_code(st);
-    if (st == DGL_OK) {
+    enum dgl_status status = engine_open(&e, opt, opt->shape ? shape : NULL, true);
+    if (status == DGL_OK)
+        status =
+            dgl_bench(e.session,
+                      dgl_bench_params(.prompt_tokens = opt->prompt_tokens,
+                                       .decode_tokens = opt->tokens_given ? opt->tokens : 0,
+                                       .depth = opt->depth, .repetitions = opt->repetitions,
+                                       .profile = opt->profile, .progress_cb = console_progress,
+                                       .progress_priv = &e.console),
+                      &result);
+    int code = exit_code(status);
+    if (status == DGL_OK) {
         code = out_exit(opt->json  ? print_json(&e, &result)
                         : opt->csv ? print_csv(&e, &result)
                                    : print_table(&e, &result));

@@ -1,5 +1,5 @@
-/* chat: a conversation at a terminal or from standard input, or one answer to a file of messages.
- */
+/* chat: a conversation at a terminal or from standard input, or one answer to a file of
+ * messages. */
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ static bool check_options(const struct options *opt)
     return false;
 }
 
-/* Sampling and the template first: they open no device and say at once what is missing. */
+/* Sampling and the template first: they open no device and fail at once. */
 static enum dgl_status open_all(struct chat *c, const char *model)
 {
     struct console console;

@@ -1,9 +1,10 @@
-/* devices: what there is to run on, and why each row is or is not used. */
+/* devices: the rows of the device table, each with the reason why it is or is not used. */
 #include <stdio.h>
 
 #include "core/base/json.h"
 #include "tools/commands.h"
 #include "tools/console.h"
+#include "tools/report.h"
 
 struct listing {
     struct dgl_buf out;
@@ -32,16 +33,12 @@ static bool add_row(void *priv, const struct dgl_device_info *info)
                  {"driver", info->driver},
                  {"reason", info->reason}};
     dgl_jw_object(&l->w);
-    dgl_jw_key(&l->w, "index");
-    dgl_jw_i64(&l->w, info->index);
+    report_i64(&l->w, "index", info->index);
     for (size_t i = 0; i < 4; i++) {
-        dgl_jw_key(&l->w, words[i].key);
-        dgl_jw_cstr(&l->w, words[i].value);
+        report_text(&l->w, words[i].key, words[i].value);
     }
-    dgl_jw_key(&l->w, "software");
-    dgl_jw_bool(&l->w, info->software);
-    dgl_jw_key(&l->w, "usable");
-    dgl_jw_bool(&l->w, info->usable);
+    report_bool(&l->w, "software", info->software);
+    report_bool(&l->w, "usable", info->usable);
     dgl_jw_end_object(&l->w);
     return true;
 }
@@ -56,15 +53,15 @@ int command_devices(const struct options *opt)
         dgl_jw_array(&l.w);
     else
         dgl_buf_printf(&l.out, "row  %-20s %-10s %-9s %s\n", "node", "driver", "kind", "renderer");
-    enum dgl_status st = dgl_device_iterate(&console.log, add_row, &l);
+    enum dgl_status status = dgl_device_iterate(&console.log, add_row, &l);
     if (l.json) {
         dgl_jw_end_array(&l.w);
         dgl_buf_putc(&l.out, '\n');
     } else if (l.rows == 0) {
         dgl_buf_puts(&l.out, "no device: neither a render node nor an EGL device was found\n");
     }
-    if (st == DGL_OK)
+    if (status == DGL_OK)
         return out_exit(out_buf(&l.out));
     dgl_buf_finish(&l.out);
-    return exit_code(st);
+    return exit_code(status);
 }

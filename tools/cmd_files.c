@@ -10,24 +10,6 @@
 
 /* ---- convert --------------------------------------------------------------------------------- */
 
-static bool convert_json(const char *out, const struct dgl_convert_result *result)
-{
-    struct dgl_buf text = {0};
-    struct dgl_json_writer w = dgl_json_writer(&text, 0);
-    dgl_jw_object(&w);
-    dgl_jw_key(&w, "out");
-    dgl_jw_cstr(&w, out);
-    dgl_jw_key(&w, "tensors");
-    dgl_jw_u64(&w, result->tensors);
-    dgl_jw_key(&w, "bytes_in");
-    dgl_jw_u64(&w, result->bytes_in);
-    dgl_jw_key(&w, "bytes_out");
-    dgl_jw_u64(&w, result->bytes_out);
-    dgl_jw_end_object(&w);
-    dgl_buf_putc(&text, '\n');
-    return out_buf(&text);
-}
-
 int command_convert(const struct options *opt)
 {
     struct console console;
@@ -44,20 +26,28 @@ int command_convert(const struct options *opt)
                            .progress_cb = console_progress, .progress_priv = &console);
     if (dgl_convert_check(&console.log, params) != DGL_OK)
         return EXIT_USAGE;
-    enum dgl_status st = dgl_convert(&console.log, params, &result);
-    if (st != DGL_OK)
-        return exit_code(st);
-    if (!opt->json) {
-        struct dgl_buf in = {0}, out = {0};
-        dgl_buf_bytes(&in, result.bytes_in);
-        dgl_buf_bytes(&out, result.bytes_out);
-        console_note(&console, "%s: %llu tensors, %s -> %s", opt->arg[1],
-                     (unsigned long long)result.tensors, in.p, out.p);
-        dgl_buf_finish(&in);
-        dgl_buf_finish(&out);
-        return EXIT_OK;
+    enum dgl_status status = dgl_convert(&console.log, params, &result);
+    if (status != DGL_OK)
+        return exit_code(status);
+    struct dgl_buf out = {0};
+    if (opt->json) {
+        struct dgl_json_writer w = dgl_json_writer(&out, 0);
+        dgl_jw_object(&w);
+        report_text(&w, "out", opt->arg[1]);
+        report_u64(&w, "tensors", result.tensors);
+        report_u64(&w, "bytes_in", result.bytes_in);
+        report_u64(&w, "bytes_out", result.bytes_out);
+        dgl_jw_end_object(&w);
+        dgl_buf_putc(&out, '\n');
+        return out_exit(out_buf(&out));
     }
-    return out_exit(convert_json(opt->arg[1], &result));
+    dgl_buf_bytes(&out, result.bytes_in);
+    dgl_buf_puts(&out, " -> ");
+    dgl_buf_bytes(&out, result.bytes_out);
+    console_note(&console, "%s: %llu tensors, %s", opt->arg[1], (unsigned long long)result.tensors,
+                 out.p);
+    dgl_buf_finish(&out);
+    return EXIT_OK;
 }
 
 /* ---- inspect --------------------------------------------------------------------------------- */
@@ -65,21 +55,16 @@ int command_convert(const struct options *opt)
 static void tensor_json(struct dgl_json_writer *w, const struct dgl_tensor_info *t)
 {
     dgl_jw_object(w);
-    dgl_jw_key(w, "name");
-    dgl_jw_cstr(w, t->name);
-    dgl_jw_key(w, "dtype");
-    dgl_jw_cstr(w, t->dtype);
-    dgl_jw_key(w, "role");
-    dgl_jw_cstr(w, t->role);
-    dgl_jw_key(w, "layout");
-    dgl_jw_cstr(w, t->layout);
+    report_text(w, "name", t->name);
+    report_text(w, "dtype", t->dtype);
+    report_text(w, "role", t->role);
+    report_text(w, "layout", t->layout);
     dgl_jw_key(w, "shape");
     dgl_jw_array(w);
     for (uint32_t i = 0; i < t->rank; i++)
         dgl_jw_u64(w, t->shape[i]);
     dgl_jw_end_array(w);
-    dgl_jw_key(w, "bytes");
-    dgl_jw_u64(w, t->bytes);
+    report_u64(w, "bytes", t->bytes);
     dgl_jw_end_object(w);
 }
 
@@ -107,15 +92,12 @@ static void info_json(struct dgl_json_writer *w, const struct dgl_model_info *in
                  {"family", info->family},
                  {"quantization", info->quantization}};
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-        dgl_jw_key(w, words[i].key);
-        dgl_jw_cstr(w, words[i].value);
+        report_text(w, words[i].key, words[i].value);
     }
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        dgl_jw_key(w, numbers[i].key);
-        dgl_jw_i64(w, numbers[i].value);
+        report_i64(w, numbers[i].key, numbers[i].value);
     }
-    dgl_jw_key(w, "tokenizer");
-    dgl_jw_bool(w, info->has_tokenizer);
+    report_bool(w, "tokenizer", info->has_tokenizer);
     report_stop_ids(w, info);
 }
 
@@ -143,22 +125,6 @@ static bool inspect_json(const struct dgl_model_file *file)
     return out_buf(&out);
 }
 
-static void shape_text(const struct dgl_tensor_info *t, char *out, size_t size)
-{
-    size_t len = 0;
-    out[0] = '\0';
-    for (uint32_t i = 0; i < t->rank && len < size; i++)
-        len += (size_t)snprintf(out + len, size - len, "%s%llu", i ? " x " : "",
-                                (unsigned long long)t->shape[i]);
-}
-
-static void skipped_text(const char *line, struct dgl_buf *out)
-{
-    dgl_buf_puts(out, "skipped: ");
-    dgl_buf_visible(out, dgl_str_of(line));
-    dgl_buf_putc(out, '\n');
-}
-
 static bool inspect_text(const struct dgl_model_file *file)
 {
     const struct dgl_model_info *m = dgl_model_file_info(file);
@@ -175,14 +141,19 @@ static bool inspect_text(const struct dgl_model_file *file)
         dgl_buf_printf(&out, "stop id %d (%s)\n", m->stop_ids[i].id, m->stop_ids[i].origin);
     for (size_t i = 0; i < dgl_model_file_num_tensors(file); i++) {
         struct dgl_tensor_info t;
-        char shape[96];
+        char shape[96] = "";
         dgl_model_file_tensor(file, i, &t);
-        shape_text(&t, shape, sizeof(shape));
+        for (size_t d = 0, len = 0; d < t.rank && len < sizeof(shape); d++)
+            len += (size_t)snprintf(shape + len, sizeof(shape) - len, "%s%llu", d ? " x " : "",
+                                    (unsigned long long)t.shape[d]);
         dgl_buf_printf(&out, "%-48s %-6s %-16s %-10s %12llu\n", DGL_SHOWN(t.name), t.dtype, shape,
                        DGL_SHOWN(t.role), (unsigned long long)t.bytes);
     }
-    for (size_t i = 0; i < dgl_model_file_num_skipped(file); i++)
-        skipped_text(dgl_model_file_skipped(file, i), &out);
+    for (size_t i = 0; i < dgl_model_file_num_skipped(file); i++) {
+        dgl_buf_puts(&out, "skipped: ");
+        dgl_buf_visible(&out, dgl_str_of(dgl_model_file_skipped(file, i)));
+        dgl_buf_putc(&out, '\n');
+    }
     return out_buf(&out);
 }
 
@@ -209,18 +180,18 @@ int command_inspect(const struct options *opt)
     const char *path = named_model(opt, bundled, &code);
     if (!path)
         return code;
-    enum dgl_status st = dgl_inspect(&console.log, path, &file);
-    if (st == DGL_OK)
+    enum dgl_status status = dgl_inspect(&console.log, path, &file);
+    if (status == DGL_OK)
         code = out_exit(opt->json ? inspect_json(file) : inspect_text(file));
     else
-        code = exit_code(st);
+        code = exit_code(status);
     dgl_model_file_destroy(&file);
     return code;
 }
 
 /* ---- verify ---------------------------------------------------------------------------------- */
 
-/* What dgl_verify_smoke() asks. */
+/* The prompt of dgl_verify_smoke(). */
 #define SMOKE_PROMPT "The color of the sky is"
 
 struct verify {
@@ -247,27 +218,27 @@ static void hold_error(void *priv, enum dgl_log_level level, const char *text)
 static int check_hashes(struct verify *v)
 {
     struct dgl_log log = {hold_error, v, v->console.log.level};
-    enum dgl_status st =
+    enum dgl_status status =
         dgl_verify(&log,
                    dgl_verify_params(.path = v->path, .progress_cb = console_progress,
                                      .progress_priv = &v->console),
                    &v->result);
-    v->hashed = st == DGL_OK;
-    if (st == DGL_ERR_UNSUPPORTED && v->opt->smoke)
+    v->hashed = status == DGL_OK;
+    if (status == DGL_ERR_UNSUPPORTED && v->opt->smoke)
         return EXIT_OK;
     if (v->error[0])
         v->console.log.write(v->console.log.priv, DGL_LOG_ERROR, v->error);
-    return exit_code(st);
+    return exit_code(status);
 }
 
 static int smoke(struct verify *v)
 {
     struct engine e;
-    enum dgl_status st = engine_open(&e, v->opt, v->path, true);
-    if (st == DGL_OK)
-        st = dgl_verify_smoke(e.session, &v->passed, v->text, sizeof(v->text));
+    enum dgl_status status = engine_open(&e, v->opt, v->path, true);
+    if (status == DGL_OK)
+        status = dgl_verify_smoke(e.session, &v->passed, v->text, sizeof(v->text));
     engine_close(&e);
-    return exit_code(st);
+    return exit_code(status);
 }
 
 static bool verify_text(const struct verify *v)
@@ -289,17 +260,12 @@ static bool verify_json(const struct verify *v)
     struct dgl_buf out = {0};
     struct dgl_json_writer w = dgl_json_writer(&out, 0);
     dgl_jw_object(&w);
-    dgl_jw_key(&w, "path");
-    dgl_jw_cstr(&w, v->path);
-    dgl_jw_key(&w, "files");
-    dgl_jw_u64(&w, v->result.files);
-    dgl_jw_key(&w, "bytes");
-    dgl_jw_u64(&w, v->result.bytes);
+    report_text(&w, "path", v->path);
+    report_u64(&w, "files", v->result.files);
+    report_u64(&w, "bytes", v->result.bytes);
     if (v->opt->smoke) {
-        dgl_jw_key(&w, "smoke");
-        dgl_jw_bool(&w, v->passed);
-        dgl_jw_key(&w, "text");
-        dgl_jw_cstr(&w, v->text);
+        report_bool(&w, "smoke", v->passed);
+        report_text(&w, "text", v->text);
     }
     dgl_jw_end_object(&w);
     dgl_buf_putc(&out, '\n');

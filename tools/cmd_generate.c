@@ -75,21 +75,20 @@ static int read_prompt(struct generate *g, const struct options *opt)
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-static bool print_json(const struct generate *g)
+static int generate_run(struct generate *g, const struct options *opt)
 {
-    struct dgl_buf out = {0};
-    struct dgl_json_writer w = dgl_json_writer(&out, 0);
-    dgl_jw_object(&w);
-    generation_report(&w, &g->engine, &g->result);
-    dgl_jw_end_object(&w);
-    dgl_buf_putc(&out, '\n');
-    return out_buf(&out);
-}
-
-static enum dgl_status fill_params(struct generate *g, const struct options *opt)
-{
-    enum dgl_status st = generation_params(&g->engine, opt, &g->stop, &g->params);
+    enum dgl_status status = generation_check(opt);
+    if (status == DGL_OK)
+        status = engine_open(&g->engine, opt, NULL, true);
+    if (status != DGL_OK)
+        return exit_code(status);
+    if (!opt->json && !dgl_model_tokenizer(g->engine.model))
+        dgl_warn(&g->engine.console.log, "%s has no tokenizer: no text is printed, --json has ids",
+                 dgl_model_get_info(g->engine.model)->path);
+    status = generation_params(&g->engine, opt, &g->stop, &g->params);
     g->params.priv = g;
+    g->params.text_cb = opt->json ? NULL : print_text;
+    g->params.token_cb = keep_going;
     if (opt->ids) {
         g->params.ids = g->ids.ids;
         g->params.num_ids = g->ids.count;
@@ -97,37 +96,26 @@ static enum dgl_status fill_params(struct generate *g, const struct options *opt
         g->params.prompt = g->prompt.p ? g->prompt.p : "";
         g->params.prompt_len = g->prompt.len;
     }
-    if (!opt->json)
-        g->params.text_cb = print_text;
-    g->params.token_cb = keep_going;
     g->echo = opt->echo && !opt->json;
-    return st;
-}
-
-static int generate_run(struct generate *g, const struct options *opt)
-{
-    enum dgl_status st = generation_check(opt);
-    if (st == DGL_OK)
-        st = engine_open(&g->engine, opt, NULL, true);
-    if (st != DGL_OK)
-        return exit_code(st);
-    if (!opt->json && !dgl_model_tokenizer(g->engine.model))
-        dgl_warn(&g->engine.console.log, "%s has no tokenizer: no text is printed, --json has ids",
-                 dgl_model_get_info(g->engine.model)->path);
-    st = fill_params(g, opt);
-    if (st == DGL_OK)
-        st = dgl_generate(g->engine.session, &g->params, &g->result);
-    if (st != DGL_OK)
-        return exit_code(st);
+    if (status == DGL_OK)
+        status = dgl_generate(g->engine.session, &g->params, &g->result);
+    if (status != DGL_OK)
+        return exit_code(status);
     bool ok = !g->output_lost && (!g->echo || echo_prompt(g));
-    if (ok && opt->json)
-        ok = print_json(g);
-    else if (ok && isatty(STDOUT_FILENO))
+    if (ok && opt->json) {
+        struct dgl_buf out = {0};
+        struct dgl_json_writer w = dgl_json_writer(&out, 0);
+        dgl_jw_object(&w);
+        generation_report(&w, &g->engine, &g->result);
+        dgl_jw_end_object(&w);
+        dgl_buf_putc(&out, '\n');
+        ok = out_buf(&out);
+    } else if (ok && isatty(STDOUT_FILENO)) {
         console_note(&g->engine.console, "%s", "");
-    if (ok)
-        generation_note(&g->engine, &g->result, g->params.sampling.seed);
+    }
     if (!ok)
         return out_exit(false);
+    generation_note(&g->engine, &g->result, g->params.sampling.seed);
     return g->result.finish == DGL_FINISH_CANCELLED ? EXIT_CANCELLED : EXIT_OK;
 }
 

@@ -1,4 +1,4 @@
-/* kernels list | show NAME | explain: what kernels there are, and why a model uses which. */
+/* kernels list | show NAME | explain: the kernels, and the reason for each of a model's plan. */
 #include <string.h>
 
 #include "core/base/json.h"
@@ -19,8 +19,7 @@ static void kernel_fields(struct dgl_json_writer *w, const struct dgl_kernel_inf
     } rows[] = {{"name", k->name},     {"op", k->op},         {"variant", k->variant},
                 {"origin", k->origin}, {"sha256", k->sha256}, {"summary", k->summary}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        dgl_jw_key(w, rows[i].key);
-        dgl_jw_cstr(w, rows[i].value);
+        report_text(w, rows[i].key, rows[i].value);
     }
 }
 
@@ -48,17 +47,12 @@ static bool explain_step(void *priv, const struct dgl_plan_step *s)
         return true;
     }
     dgl_jw_object(&l->w);
-    dgl_jw_key(&l->w, "phase");
-    dgl_jw_cstr(&l->w, phase_name(s->phase));
-    dgl_jw_key(&l->w, "layer");
-    dgl_jw_i64(&l->w, s->layer);
-    dgl_jw_key(&l->w, "step");
-    dgl_jw_cstr(&l->w, s->op);
-    dgl_jw_key(&l->w, "shape");
-    dgl_jw_cstr(&l->w, s->shape);
+    report_text(&l->w, "phase", phase_name(s->phase));
+    report_i64(&l->w, "layer", s->layer);
+    report_text(&l->w, "step", s->op);
+    report_text(&l->w, "shape", s->shape);
     kernel_fields(&l->w, s->kernel);
-    dgl_jw_key(&l->w, "reason");
-    dgl_jw_cstr(&l->w, s->reason);
+    report_text(&l->w, "reason", s->reason);
     dgl_jw_end_object(&l->w);
     return true;
 }
@@ -120,9 +114,9 @@ static int show(const struct engine *e, const char *name, bool json)
 static int explain(struct engine *e, const struct options *opt)
 {
     struct listing l;
-    enum dgl_status st = engine_open(e, opt, NULL, false);
-    if (st != DGL_OK)
-        return exit_code(st);
+    enum dgl_status status = engine_open(e, opt, NULL, false);
+    if (status != DGL_OK)
+        return exit_code(status);
     begin(&l, opt->json);
     dgl_model_plan_iterate(e->model, explain_step, &l);
     return end(&l);

@@ -1,4 +1,4 @@
-/* logits and perplexity: how a model is compared with its reference. */
+/* logits and perplexity: comparisons of a model with its reference. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -9,6 +9,7 @@
 #include "tools/commands.h"
 #include "tools/engine.h"
 #include "tools/input.h"
+#include "tools/report.h"
 
 #define MAX_TEXT_FILE ((size_t)1 << 30)
 
@@ -23,17 +24,6 @@ struct logits {
     int32_t vocab;
 };
 
-/* Before the work and not after it; a device file would be replaced by the rename. */
-static enum dgl_status open_output(struct logits *l, const char *path)
-{
-    const struct dgl_log *log = &l->engine.console.log;
-    struct stat info;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
-        return dgl_fail(log, DGL_ERR_INVALID_ARG,
-                        "-o %s is not a regular file: name one, or a new one", path);
-    return dgl_atomic_create(log, path, &l->file);
-}
-
 /* A safetensors file with one tensor: 8 bytes of header length, header, data. */
 static enum dgl_status write_tensor(struct logits *l)
 {
@@ -47,66 +37,61 @@ static enum dgl_status write_tensor(struct logits *l)
         dgl_buf_putc(&header, ' ');
     for (int i = 0; i < 8; i++)
         prefix[i] = (unsigned char)((uint64_t)header.len >> (8 * i));
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     if (header.failed)
-        st = dgl_fail_memory(&l->engine.console.log, "header", header.len);
-    if (st == DGL_OK)
-        st = dgl_atomic_write(l->file, prefix, sizeof(prefix));
-    if (st == DGL_OK)
-        st = dgl_atomic_write(l->file, header.p, header.len);
-    if (st == DGL_OK)
-        st = dgl_atomic_write(l->file, l->values, (size_t)bytes);
-    if (st == DGL_OK)
-        st = dgl_atomic_commit(&l->file);
+        status = dgl_fail_memory(&l->engine.console.log, "header", header.len);
+    if (status == DGL_OK)
+        status = dgl_atomic_write(l->file, prefix, sizeof(prefix));
+    if (status == DGL_OK)
+        status = dgl_atomic_write(l->file, header.p, header.len);
+    if (status == DGL_OK)
+        status = dgl_atomic_write(l->file, l->values, (size_t)bytes);
+    if (status == DGL_OK)
+        status = dgl_atomic_commit(&l->file);
     dgl_buf_finish(&header);
-    return st;
-}
-
-static bool print_logits(const struct logits *l, const struct options *opt)
-{
-    struct dgl_buf out = {0};
-    struct dgl_json_writer w = dgl_json_writer(&out, 0);
-    if (!opt->json)
-        return true;
-    dgl_jw_object(&w);
-    dgl_jw_key(&w, "out");
-    dgl_jw_cstr(&w, opt->out);
-    dgl_jw_key(&w, "rows");
-    dgl_jw_u64(&w, l->rows);
-    dgl_jw_key(&w, "vocab");
-    dgl_jw_i64(&w, l->vocab);
-    dgl_jw_end_object(&w);
-    dgl_buf_putc(&out, '\n');
-    return out_buf(&out);
-}
-
-static int run_logits(struct logits *l, const struct options *opt)
-{
-    enum dgl_status st = engine_open(&l->engine, opt, NULL, true);
-    if (st == DGL_OK)
-        st = open_output(l, opt->out);
-    if (st == DGL_OK)
-        st = dgl_logits(
-            l->engine.session,
-            dgl_logits_params(.ids = l->ids.ids, .num_ids = l->ids.count, .all = opt->all),
-            &l->values, &l->rows);
-    if (st == DGL_OK) {
-        l->vocab = dgl_model_get_info(l->engine.model)->vocab;
-        st = write_tensor(l);
-    }
-    return st == DGL_OK ? out_exit(print_logits(l, opt)) : exit_code(st);
+    return status;
 }
 
 int command_logits(const struct options *opt)
 {
     struct logits l = {0};
+    struct stat info;
     if (!opt->ids || !opt->out) {
         console_error("logits: --ids and -o are both needed");
         return EXIT_USAGE;
     }
     int code = ids_parse(opt->ids, &l.ids);
-    if (code == EXIT_OK)
-        code = run_logits(&l, opt);
+    if (code != EXIT_OK)
+        goto done;
+    enum dgl_status status = engine_open(&l.engine, opt, NULL, true);
+    /* Before the work and not after it; a device file would be replaced by the rename. */
+    if (status == DGL_OK && stat(opt->out, &info) == 0 && !S_ISREG(info.st_mode))
+        status = dgl_fail(&l.engine.console.log, DGL_ERR_INVALID_ARG,
+                          "-o %s is not a regular file: name one, or a new one", opt->out);
+    if (status == DGL_OK)
+        status = dgl_atomic_create(&l.engine.console.log, opt->out, &l.file);
+    if (status == DGL_OK)
+        status =
+            dgl_logits(l.engine.session,
+                       dgl_logits_params(.ids = l.ids.ids, .num_ids = l.ids.count, .all = opt->all),
+                       &l.values, &l.rows);
+    if (status == DGL_OK) {
+        l.vocab = dgl_model_get_info(l.engine.model)->vocab;
+        status = write_tensor(&l);
+    }
+    code = exit_code(status);
+    if (status == DGL_OK && opt->json) {
+        struct dgl_buf out = {0};
+        struct dgl_json_writer w = dgl_json_writer(&out, 0);
+        dgl_jw_object(&w);
+        report_text(&w, "out", opt->out);
+        report_u64(&w, "rows", l.rows);
+        report_i64(&w, "vocab", l.vocab);
+        dgl_jw_end_object(&w);
+        dgl_buf_putc(&out, '\n');
+        code = out_exit(out_buf(&out));
+    }
+done:
     dgl_atomic_abort(&l.file);
     dgl_free(l.values);
     engine_close(&l.engine);
@@ -123,23 +108,16 @@ struct texts {
     size_t count;
 };
 
-static void texts_finish(struct texts *t)
-{
-    free(t->text);
-    free(t->len);
-    dgl_json_destroy(&t->doc);
-}
-
 static enum dgl_status texts_load(const struct dgl_log *log, const char *path, struct texts *t)
 {
     char *json = NULL;
     size_t len = 0;
-    enum dgl_status st = dgl_stream_slurp(log, path, MAX_TEXT_FILE, &json, &len);
-    if (st == DGL_OK)
-        st = dgl_json_parse(log, path, json, len, &t->doc);
+    enum dgl_status status = dgl_stream_slurp(log, path, MAX_TEXT_FILE, &json, &len);
+    if (status == DGL_OK)
+        status = dgl_json_parse(log, path, json, len, &t->doc);
     free(json);
-    if (st != DGL_OK)
-        return st;
+    if (status != DGL_OK)
+        return status;
     struct dgl_json_reader r = {log, t->doc};
     const struct dgl_json *root = dgl_json_root(t->doc);
     if (dgl_json_type(root) != DGL_JSON_ARRAY)
@@ -168,8 +146,7 @@ static bool print_perplexity(const struct dgl_perplexity_result *result)
     dgl_jw_object(&w);
     dgl_jw_key(&w, "nll");
     dgl_jw_f64(&w, result->nll);
-    dgl_jw_key(&w, "tokens");
-    dgl_jw_u64(&w, result->tokens);
+    report_u64(&w, "tokens", result->tokens);
     dgl_jw_key(&w, "ppl");
     dgl_jw_f64(&w, result->ppl);
     dgl_jw_end_object(&w);
@@ -187,18 +164,20 @@ int command_perplexity(const struct options *opt)
         return EXIT_USAGE;
     }
     console_init(&e.console, opt);
-    enum dgl_status st = texts_load(&e.console.log, opt->texts, &texts);
-    if (st == DGL_OK)
-        st = engine_open(&e, opt, NULL, true);
-    if (st == DGL_OK)
-        st = dgl_perplexity(
+    enum dgl_status status = texts_load(&e.console.log, opt->texts, &texts);
+    if (status == DGL_OK)
+        status = engine_open(&e, opt, NULL, true);
+    if (status == DGL_OK)
+        status = dgl_perplexity(
             e.session,
             dgl_perplexity_params(.texts = texts.text, .lens = texts.len, .num_texts = texts.count,
                                   .source = opt->texts, .no_parse_special = opt->no_parse_special,
                                   .progress_cb = console_progress, .progress_priv = &e.console),
             &result);
-    int code = st == DGL_OK ? out_exit(print_perplexity(&result)) : exit_code(st);
+    int code = status == DGL_OK ? out_exit(print_perplexity(&result)) : exit_code(status);
     engine_close(&e);
-    texts_finish(&texts);
+    free(texts.text);
+    free(texts.len);
+    dgl_json_destroy(&texts.doc);
     return code;
 }

@@ -1,4 +1,4 @@
-/* template: messages to the prompt that the model's chat template makes of them. No device. */
+/* template: the prompt that a model's chat template makes of messages. No device. */
 #include "core/base/json.h"
 #include "tools/commands.h"
 #include "tools/engine.h"
@@ -22,9 +22,9 @@ static enum dgl_status write_json(const struct render *r, struct dgl_buf *out)
     int32_t *ids = NULL;
     size_t count = 0;
     struct dgl_json_writer w = dgl_json_writer(out, 0);
-    enum dgl_status st = dgl_tokenizer_load(&r->console.log, r->model, &tok);
-    if (st == DGL_OK)
-        st = dgl_render_ids(&r->console.log, r->tmpl, tok, &r->params, &ids, &count);
+    enum dgl_status status = dgl_tokenizer_load(&r->console.log, r->model, &tok);
+    if (status == DGL_OK)
+        status = dgl_render_ids(&r->console.log, r->tmpl, tok, &r->params, &ids, &count);
     dgl_jw_object(&w);
     dgl_jw_key(&w, "text");
     dgl_jw_str(&w, (struct dgl_str){r->text, r->len});
@@ -33,7 +33,7 @@ static enum dgl_status write_json(const struct render *r, struct dgl_buf *out)
     dgl_buf_putc(out, '\n');
     dgl_free(ids);
     dgl_tokenizer_destroy(&tok);
-    return st;
+    return status;
 }
 
 static int print(const struct render *r)
@@ -41,8 +41,8 @@ static int print(const struct render *r)
     struct dgl_buf out = {0};
     if (!r->opt->json)
         return out_exit(out_write(r->text, r->len) && out_flush());
-    enum dgl_status st = write_json(r, &out);
-    int code = st == DGL_OK ? out_exit(out_buf(&out)) : exit_code(st);
+    enum dgl_status status = write_json(r, &out);
+    int code = status == DGL_OK ? out_exit(out_buf(&out)) : exit_code(status);
     dgl_buf_finish(&out);
     return code;
 }
@@ -68,7 +68,7 @@ int command_template(const struct options *opt)
         dgl_buf_finish(&messages);
         return interrupted() ? EXIT_CANCELLED : EXIT_FAILED;
     }
-    enum dgl_status st = dgl_template_load(
+    enum dgl_status status = dgl_template_load(
         &r.console.log,
         dgl_template_params(.path = r.model, .file = opt->template, .name = opt->template_name),
         &r.tmpl);
@@ -78,9 +78,9 @@ int command_template(const struct options *opt)
                                           .messages_name = opt->messages,
                                           .add_generation_prompt = opt->add_generation_prompt,
                                           .now = opt->now_given ? &opt->now : NULL};
-    if (st == DGL_OK)
-        st = dgl_render(&r.console.log, r.tmpl, &r.params, &r.text, &r.len);
-    int code = st == DGL_OK ? print(&r) : exit_code(st);
+    if (status == DGL_OK)
+        status = dgl_render(&r.console.log, r.tmpl, &r.params, &r.text, &r.len);
+    int code = status == DGL_OK ? print(&r) : exit_code(status);
     dgl_free(r.text);
     dgl_template_destroy(&r.tmpl);
     dgl_buf_finish(&messages);

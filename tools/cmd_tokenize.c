@@ -25,7 +25,7 @@ static enum dgl_status encode(const struct tokenize *t, struct dgl_str text, boo
         ids, count);
 }
 
-/* What each id stands for: how the vocabulary spells it, and what it adds to the text. */
+/* Each id with its spelling in the vocabulary and its share of the text. */
 struct pieces {
     const struct tokenize *t;
     const int32_t *ids;
@@ -40,12 +40,12 @@ static enum dgl_status pieces_init(const struct tokenize *t, const int32_t *ids,
 {
     *out = (struct pieces){.t = t, .ids = ids, .count = count};
     out->ends = malloc((count + 1) * sizeof(*out->ends));
-    enum dgl_status st =
+    enum dgl_status status =
         out->ends ? dgl_decode_pieces(t->tok, ids, count, out->ends, &out->text, &out->text_len)
                   : DGL_ERR_NO_MEMORY;
-    if (st == DGL_ERR_NO_MEMORY)
+    if (status == DGL_ERR_NO_MEMORY)
         dgl_fail_memory(&t->console.log, "pieces", count);
-    return st;
+    return status;
 }
 
 static void pieces_finish(struct pieces *p)
@@ -72,13 +72,12 @@ static enum dgl_status write_pieces(const struct tokenize *t, struct dgl_json_wr
                                     const int32_t *ids, size_t count)
 {
     struct pieces pieces;
-    enum dgl_status st = pieces_init(t, ids, count, &pieces);
+    enum dgl_status status = pieces_init(t, ids, count, &pieces);
     dgl_jw_key(w, "pieces");
     dgl_jw_array(w);
-    for (size_t i = 0; st == DGL_OK && i < count; i++) {
+    for (size_t i = 0; status == DGL_OK && i < count; i++) {
         dgl_jw_object(w);
-        dgl_jw_key(w, "id");
-        dgl_jw_i64(w, ids[i]);
+        report_i64(w, "id", ids[i]);
         dgl_jw_key(w, "token");
         dgl_jw_str(w, piece_spelling(&pieces, i));
         dgl_jw_key(w, "text");
@@ -87,7 +86,7 @@ static enum dgl_status write_pieces(const struct tokenize *t, struct dgl_json_wr
     }
     dgl_jw_end_array(w);
     pieces_finish(&pieces);
-    return st;
+    return status;
 }
 
 /* A line per id: the id, its spelling and its text as JSON strings, with tabs between. */
@@ -95,8 +94,8 @@ static enum dgl_status print_pieces(const struct tokenize *t, const int32_t *ids
                                     struct dgl_buf *out)
 {
     struct pieces pieces;
-    enum dgl_status st = pieces_init(t, ids, count, &pieces);
-    for (size_t i = 0; st == DGL_OK && i < count; i++) {
+    enum dgl_status status = pieces_init(t, ids, count, &pieces);
+    for (size_t i = 0; status == DGL_OK && i < count; i++) {
         struct dgl_str parts[2] = {piece_spelling(&pieces, i), piece_text(&pieces, i)};
         dgl_buf_printf(out, "%d", ids[i]);
         for (size_t k = 0; k < 2; k++) {
@@ -107,7 +106,7 @@ static enum dgl_status print_pieces(const struct tokenize *t, const int32_t *ids
         dgl_buf_putc(out, '\n');
     }
     pieces_finish(&pieces);
-    return st;
+    return status;
 }
 
 /* {"ids":[...],"ids_special":[...]}, and with --pieces those of ids_special */
@@ -116,47 +115,33 @@ static enum dgl_status write_both(const struct tokenize *t, struct dgl_str text,
 {
     static const char *const key[2] = {"ids", "ids_special"};
     struct dgl_json_writer w = dgl_json_writer(out, 0);
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     dgl_jw_object(&w);
-    for (int i = 0; i < 2 && st == DGL_OK; i++) {
+    for (int i = 0; i < 2 && status == DGL_OK; i++) {
         int32_t *ids = NULL;
         size_t count = 0;
-        st = encode(t, text, i == 1, &ids, &count);
-        if (st == DGL_OK)
+        status = encode(t, text, i == 1, &ids, &count);
+        if (status == DGL_OK)
             report_ids(&w, key[i], ids, count);
-        if (st == DGL_OK && i == 1 && t->opt->pieces)
-            st = write_pieces(t, &w, ids, count);
+        if (status == DGL_OK && i == 1 && t->opt->pieces)
+            status = write_pieces(t, &w, ids, count);
         dgl_free(ids);
     }
     dgl_jw_end_object(&w);
     dgl_buf_putc(out, '\n');
-    return st;
+    return status;
 }
 
-static bool is_known(const struct tokenize *t, int64_t id)
-{
-    size_t len;
-    return id >= 0 && id <= INT32_MAX && dgl_token_spelling(t->tok, (int32_t)id, &len);
-}
-
-/* Ids outside the vocabulary are ignored by contract, but not in silence. One line of them. */
-static void tell_unknown(const struct tokenize *t, const char *name, int64_t first, size_t count)
-{
-    if (count)
-        dgl_warn(&t->console.log,
-                 "%s: id %lld is no token's, the vocabulary has ids 0 to %d; %zu left out", name,
-                 (long long)first, dgl_tokenizer_max_id(t->tok), count);
-}
-
+/* Ids outside the vocabulary are ignored by contract, but not in silence: one line names them. */
 static enum dgl_status read_ids(const struct tokenize *t, struct dgl_json_reader r,
                                 const struct dgl_json *root, struct id_list *out)
 {
     const struct dgl_json *array = NULL;
     int64_t first = 0;
     size_t unknown = 0;
-    enum dgl_status st = dgl_json_need(r, root, "ids", DGL_JSON_ARRAY, &array);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = dgl_json_need(r, root, "ids", DGL_JSON_ARRAY, &array);
+    if (status != DGL_OK)
+        return status;
     free(out->ids);
     out->ids = malloc((dgl_json_count(array) + 1) * sizeof(*out->ids));
     out->count = 0;
@@ -164,14 +149,18 @@ static enum dgl_status read_ids(const struct tokenize *t, struct dgl_json_reader
         return dgl_fail_memory(r.log, "ids", dgl_json_count(array) * sizeof(*out->ids));
     for (const struct dgl_json *v = dgl_json_first(array); v; v = dgl_json_next(v)) {
         int64_t id;
+        size_t len;
         if (!dgl_json_i64(v, &id))
             return dgl_json_fail(r, v, "an id is not a whole number");
-        if (is_known(t, id))
+        if (id >= 0 && id <= INT32_MAX && dgl_token_spelling(t->tok, (int32_t)id, &len))
             out->ids[out->count++] = (int32_t)id;
         else if (unknown++ == 0)
             first = id;
     }
-    tell_unknown(t, dgl_json_name(r.doc), first, unknown);
+    if (unknown)
+        dgl_warn(&t->console.log,
+                 "%s: id %lld is no token's, the vocabulary has ids 0 to %d; %zu left out",
+                 dgl_json_name(r.doc), (long long)first, dgl_tokenizer_max_id(t->tok), unknown);
     return DGL_OK;
 }
 
@@ -180,9 +169,9 @@ static enum dgl_status write_decoded(const struct tokenize *t, const struct id_l
 {
     char *text = NULL;
     size_t len = 0;
-    enum dgl_status st =
+    enum dgl_status status =
         dgl_decode(t->tok, ids->ids, ids->count, t->opt->skip_special, &text, &len);
-    if (st == DGL_OK) {
+    if (status == DGL_OK) {
         struct dgl_json_writer w = dgl_json_writer(out, 0);
         dgl_jw_object(&w);
         dgl_jw_key(&w, "text");
@@ -191,7 +180,7 @@ static enum dgl_status write_decoded(const struct tokenize *t, const struct id_l
         dgl_buf_putc(out, '\n');
     }
     dgl_free(text);
-    return st;
+    return status;
 }
 
 static enum dgl_status one_line(const struct tokenize *t, const char *name, struct dgl_str line,
@@ -200,84 +189,80 @@ static enum dgl_status one_line(const struct tokenize *t, const char *name, stru
     struct dgl_json_doc *doc = NULL;
     struct id_list ids = {0};
     const struct dgl_json *text = NULL;
-    enum dgl_status st = dgl_json_parse(&t->console.log, name, line.p, line.len, &doc);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = dgl_json_parse(&t->console.log, name, line.p, line.len, &doc);
+    if (status != DGL_OK)
+        return status;
     struct dgl_json_reader r = {&t->console.log, doc};
     if (!dgl_json_is(dgl_json_root(doc), DGL_JSON_OBJECT)) {
-        st = dgl_json_fail(r, dgl_json_root(doc), "%s, wanted {\"%s\": ...}",
-                           dgl_json_type_name(dgl_json_type(dgl_json_root(doc))),
-                           t->opt->decode ? "ids" : "text");
+        status = dgl_json_fail(r, dgl_json_root(doc), "%s, wanted {\"%s\": ...}",
+                               dgl_json_type_name(dgl_json_type(dgl_json_root(doc))),
+                               t->opt->decode ? "ids" : "text");
     } else if (t->opt->decode) {
-        st = read_ids(t, r, dgl_json_root(doc), &ids);
-        if (st == DGL_OK)
-            st = write_decoded(t, &ids, out);
+        status = read_ids(t, r, dgl_json_root(doc), &ids);
+        if (status == DGL_OK)
+            status = write_decoded(t, &ids, out);
     } else {
-        st = dgl_json_need(r, dgl_json_root(doc), "text", DGL_JSON_STRING, &text);
-        if (st == DGL_OK)
-            st = write_both(t, dgl_json_str(text), out);
+        status = dgl_json_need(r, dgl_json_root(doc), "text", DGL_JSON_STRING, &text);
+        if (status == DGL_OK)
+            status = write_both(t, dgl_json_str(text), out);
     }
     free(ids.ids);
     dgl_json_destroy(&doc);
-    return st;
+    return status;
 }
 
 static int all_lines(const struct tokenize *t)
 {
     struct dgl_buf line = {0};
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     bool ok = true;
     char name[48];
-    for (size_t n = 1; st == DGL_OK && ok && !interrupted() && input_line(&line); n++) {
+    for (size_t n = 1; status == DGL_OK && ok && !interrupted() && input_line(&line); n++) {
         struct dgl_buf out = {0};
         if (line.len == 0)
             continue;
         snprintf(name, sizeof(name), "line %zu", n);
-        st = one_line(t, name, (struct dgl_str){line.p, line.len}, &out);
-        if (st == DGL_OK)
+        status = one_line(t, name, (struct dgl_str){line.p, line.len}, &out);
+        if (status == DGL_OK)
             ok = out_buf(&out);
         else
             dgl_buf_finish(&out);
     }
     if (line.failed)
-        st = dgl_fail_memory(&t->console.log, "line", line.len);
+        status = dgl_fail_memory(&t->console.log, "line", line.len);
     dgl_buf_finish(&line);
     if (interrupted())
         return EXIT_CANCELLED;
-    return st != DGL_OK ? exit_code(st) : out_exit(ok);
+    return status != DGL_OK ? exit_code(status) : out_exit(ok);
 }
 
-static void print_ids(const int32_t *ids, size_t count, struct dgl_buf *out)
-{
-    for (size_t i = 0; i < count; i++)
-        dgl_buf_printf(out, "%s%d", i ? "," : "", ids[i]);
-    dgl_buf_putc(out, '\n');
-}
-
-/* Without --jsonl: one text, its ids on one line (or the same object with --json). */
+/* Without --jsonl: one text, its ids on one line (with --json one object as of --jsonl). */
 static int one_text(const struct tokenize *t)
 {
     struct dgl_buf text = {0}, out = {0};
     int32_t *ids = NULL;
     size_t count = 0;
-    enum dgl_status st;
+    enum dgl_status status;
     if (t->opt->prompt)
         dgl_buf_puts(&text, t->opt->prompt);
     else if (!input_slurp("-", &text))
         return interrupted() ? EXIT_CANCELLED : EXIT_FAILED;
     struct dgl_str whole = {text.p ? text.p : "", text.len};
     if (!input_is_utf8("tokenize: the text", whole)) {
-        st = DGL_ERR_INVALID_ARG;
+        status = DGL_ERR_INVALID_ARG;
     } else if (t->opt->json) {
-        st = write_both(t, whole, &out);
+        status = write_both(t, whole, &out);
     } else {
-        st = encode(t, whole, true, &ids, &count);
-        if (st == DGL_OK && t->opt->pieces)
-            st = print_pieces(t, ids, count, &out);
-        else if (st == DGL_OK)
-            print_ids(ids, count, &out);
+        status = encode(t, whole, true, &ids, &count);
+        if (status == DGL_OK && t->opt->pieces) {
+            status = print_pieces(t, ids, count, &out);
+        } else if (status == DGL_OK) {
+            for (size_t i = 0; i < count; i++)
+                dgl_buf_printf(&out, "%s%d", i ? "," : "", ids[i]);
+            dgl_buf_putc(&out, '\n');
+        }
     }
-    int code = st == DGL_OK ? out_exit(out_buf(&out)) : exit_code(st);
+    int code = status == DGL_OK ? out_exit(out_buf(&out)) : exit_code(status);
     dgl_buf_finish(&out);
     dgl_buf_finish(&text);
     dgl_free(ids);
@@ -302,9 +287,9 @@ int command_tokenize(const struct options *opt)
     const char *path = model_path(opt, bundled);
     if (!path)
         return EXIT_FAILED;
-    enum dgl_status st = dgl_tokenizer_load(&t.console.log, path, &t.tok);
-    int code = exit_code(st);
-    if (st == DGL_OK)
+    enum dgl_status status = dgl_tokenizer_load(&t.console.log, path, &t.tok);
+    int code = exit_code(status);
+    if (status == DGL_OK)
         code = lines ? all_lines(&t) : one_text(&t);
     dgl_tokenizer_destroy(&t.tok);
     return code;

@@ -1,4 +1,4 @@
-/* The table of commands, with what help says about each beyond its options. */
+/* The table of commands with their texts for help. */
 #include "tools/commands.h"
 
 #include <string.h>

@@ -64,23 +64,17 @@ static void write_log(void *priv, enum dgl_log_level level, const char *text)
         put_line("dopplergl: ", text);
 }
 
-static enum dgl_log_level level_of(const struct options *opt)
+void console_init(struct console *c, const struct options *opt)
 {
     static const char *const names[] = {"none", "error", "warn", "notice",
                                         "info", "debug", "trace"};
+    const char *term = getenv("TERM");
+    int level = opt->quiet ? DGL_LOG_ERROR : DGL_LOG_NOTICE + opt->verbose;
     for (int i = 0; opt->log_level && i <= DGL_LOG_TRACE; i++)
         if (strcmp(opt->log_level, names[i]) == 0)
-            return (enum dgl_log_level)i;
-    if (opt->quiet)
-        return DGL_LOG_ERROR;
-    int level = DGL_LOG_NOTICE + opt->verbose;
-    return level < DGL_LOG_TRACE ? (enum dgl_log_level)level : DGL_LOG_TRACE;
-}
-
-void console_init(struct console *c, const struct options *opt)
-{
-    const char *term = getenv("TERM");
-    c->log = (struct dgl_log){.write = write_log, .priv = c, .level = level_of(opt)};
+            level = i;
+    level = level < DGL_LOG_TRACE ? level : DGL_LOG_TRACE;
+    c->log = (struct dgl_log){.write = write_log, .priv = c, .level = (enum dgl_log_level)level};
     c->quiet = opt->quiet;
     c->bar = !opt->quiet && isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0);
 }
@@ -107,21 +101,16 @@ void console_say(const char *fmt, ...)
     put_line("", text);
 }
 
-static void amount(struct dgl_buf *out, const char *what, uint64_t value)
-{
-    if (strcmp(what, "bytes") == 0)
-        dgl_buf_bytes(out, value);
-    else
-        dgl_buf_printf(out, "%llu %s", (unsigned long long)value, what);
-}
-
 static void draw_bar(int percent, const char *what, uint64_t total)
 {
     const char *no_color = getenv("NO_COLOR");
     bool plain = no_color && no_color[0];
     char bar[BAR_CELLS + 1] = {0};
     struct dgl_buf of = {0};
-    amount(&of, what, total);
+    if (strcmp(what, "bytes") == 0)
+        dgl_buf_bytes(&of, total);
+    else
+        dgl_buf_printf(&of, "%llu %s", (unsigned long long)total, what);
     memset(bar, '.', BAR_CELLS);
     memset(bar, '#', (size_t)(percent * BAR_CELLS / 100));
     fprintf(stderr, "\r%s%s%s %3d%% of %s ", plain ? "" : "\033[36m", bar, plain ? "" : "\033[0m",
@@ -155,18 +144,14 @@ static void handle(int number, void (*handler)(int))
     sigaction(number, &action, NULL);
 }
 
-/* `| head` has what it wanted: ends as programs do that leave SIGPIPE alone, without a word. */
-static void end_by_pipe(void)
-{
-    handle(SIGPIPE, SIG_DFL);
-    raise(SIGPIPE);
-}
-
 static bool lost(void)
 {
-    if (errno == EPIPE)
-        end_by_pipe();
-    /* A signal while the reader was slow: the user's wish, not a fault. */
+    /* A reader like `| head` is done: end without a word, as programs that leave SIGPIPE alone. */
+    if (errno == EPIPE) {
+        handle(SIGPIPE, SIG_DFL);
+        raise(SIGPIPE);
+    }
+    /* A signal while the reader was slow is a request to stop, not a fault. */
     if (errno != EINTR || !interrupted())
         console_error("cannot write to standard output: %s", strerror(errno));
     return false;
@@ -220,38 +205,28 @@ static void on_signal(int number)
         dgl_session_cancel(watched);
 }
 
-/* A descriptor that the caller closed would be given to the next file that we open, and our text
- * would end up in it. What stands in refuses the use it is made for. */
-static void fill_descriptors(void)
-{
-    int fd;
-    do {
-        fd = open("/dev/null", O_RDONLY);
-    } while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd >= 0)
-        close(fd);
-}
-
 void interrupt_catch(int number)
 {
     handle(number, on_signal);
 }
 
-static bool is_ignored(int number)
-{
-    struct sigaction now = {.sa_handler = SIG_DFL};
-    return sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
-}
-
 void process_prepare(void)
 {
-    fill_descriptors();
+    struct sigaction hup = {.sa_handler = SIG_DFL};
+    int fd;
+    /* A standard descriptor that the caller closed would be given to the next file that we open,
+     * and our text would end up in it. /dev/null for reading refuses such writes. */
+    do {
+        fd = open("/dev/null", O_RDONLY);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
     interrupt_catch(SIGINT);
     interrupt_catch(SIGTERM);
-    if (!is_ignored(SIGHUP)) /* by nohup */
+    if (sigaction(SIGHUP, NULL, &hup) != 0 || hup.sa_handler != SIG_IGN) /* as nohup sets it */
         interrupt_catch(SIGHUP);
-    /* Both would end the process where it stands, with unfinished files left behind: a message
-     * that nobody reads is no reason to end, and a limit on files is a failed write like others. */
+    /* Both would end the process at once and leave unfinished files: a message without a reader is
+     * no reason to end, and a limit on files is a failed write like others. */
     handle(SIGPIPE, SIG_IGN);
     handle(SIGXFSZ, SIG_IGN);
 }

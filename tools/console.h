@@ -1,4 +1,4 @@
-/* What people see on standard error, and careful writing to standard output. */
+/* Messages on standard error, checked writes to standard output, and signals. */
 #ifndef DGL_TOOLS_CONSOLE_H
 #define DGL_TOOLS_CONSOLE_H
 
@@ -15,7 +15,7 @@ void console_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 struct console {
     struct dgl_log log; /* its `priv` is the console: a console stays where it was initialised */
     bool quiet;
-    bool bar; /* progress bars: standard error is a terminal and nobody asked for quiet */
+    bool bar; /* progress bars: standard error is a terminal, without -q */
 };
 void console_init(struct console *c, const struct options *opt);
 /* A statistics or device line; not shown with -q. */
@@ -32,7 +32,7 @@ bool out_write(const char *bytes, size_t len);
 bool out_buf(struct dgl_buf *buf); /* writes, flushes and finishes */
 /* Flushes; false (after an error line) when anything was lost. */
 bool out_flush(void);
-/* EXIT_* for what the functions above returned. */
+/* EXIT_* for a result of the functions above. */
 int out_exit(bool written);
 
 /* EXIT_* for a status. */
@@ -43,11 +43,11 @@ int exit_code(enum dgl_status status);
 void process_prepare(void);
 /* Those signals also cancel `session`; NULL ends that. */
 void interrupt_watch(struct dgl_session *session);
-/* One more signal that does what SIGTERM does. */
+/* One more signal with the effect of SIGTERM. */
 void interrupt_catch(int number);
 /* The signal that came, 0 = none. One that is to end the program is not hidden by SIGINT. */
 int interrupted(void);
-/* SIGINT was meant for what is over now. */
+/* Forgets a SIGINT that was meant for work that is over. */
 void interrupt_forget(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* From options to a session, and where the bundled model lies. */
+/* An engine from options: bundled model, kernels, device, model and session. */
 #include "tools/engine.h"
 
 #include <stdio.h>
@@ -24,34 +24,27 @@ static bool try_dir(const char *dir, const char *inside, char path[MODEL_PATH_MA
     return dgl_path_exists(manifest);
 }
 
-/* Folder of the running program, links resolved. */
-static bool exe_dir(char dir[MODEL_PATH_MAX])
-{
-    ssize_t len = readlink("/proc/self/exe", dir, MODEL_PATH_MAX - 1);
-    if (len <= 0)
-        return false;
-    dir[len] = '\0';
-    char *slash = strrchr(dir, '/');
-    if (slash)
-        *slash = '\0';
-    return slash;
-}
-
 const char *model_path(const struct options *opt, char buffer[MODEL_PATH_MAX])
 {
     /* build/, build/san/, PREFIX/bin/ */
-    static const char *const beside_exe[] = {"/../tests/models/", "/../../tests/models/",
-                                             "/../share/dopplergl/models/"};
+    static const char *const from_exe[] = {"/../tests/models/", "/../../tests/models/",
+                                           "/../share/dopplergl/models/"};
     const char *data = getenv("DOPPLERGL_DATA");
     char dir[MODEL_PATH_MAX];
     if (opt->model)
         return opt->model;
     if (data && data[0] && try_dir(data, "/models/", buffer))
         return buffer;
-    if (exe_dir(dir))
-        for (size_t i = 0; i < sizeof(beside_exe) / sizeof(beside_exe[0]); i++)
-            if (try_dir(dir, beside_exe[i], buffer))
+    /* The folder of the running program, links resolved. */
+    ssize_t len = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
+    dir[len > 0 ? len : 0] = '\0';
+    char *slash = strrchr(dir, '/');
+    if (slash) {
+        *slash = '\0';
+        for (size_t i = 0; i < sizeof(from_exe) / sizeof(from_exe[0]); i++)
+            if (try_dir(dir, from_exe[i], buffer))
                 return buffer;
+    }
     console_error("the bundled model %s was not found: set DOPPLERGL_DATA to the folder that holds "
                   "models/, or name a model with -m",
                   BUNDLED);
@@ -92,25 +85,6 @@ enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt)
 
 /* ---- engine ---------------------------------------------------------------------------------- */
 
-static void device_line(const struct engine *e, const struct options *opt)
-{
-    const struct dgl_device_info *info = dgl_device_get_info(e->device);
-    console_note(&e->console, "device: %s%s%s%s%s", info->renderer, info->node[0] ? ", " : "",
-                 info->node, info->software ? " (software)" : "",
-                 opt->limits ? ", minimum limits" : "");
-}
-
-static enum dgl_status load_model(struct engine *e, const struct options *opt, const char *path)
-{
-    return dgl_model_load(
-        e->device,
-        dgl_model_params(.path = path, .kernels = e->kernels, .context = opt->context,
-                         .kv_type = opt->kv_type && strcmp(opt->kv_type, "f32") == 0 ? DGL_KV_F32
-                                                                                     : DGL_KV_F16,
-                         .progress_cb = console_progress, .progress_priv = &e->console),
-        &e->model);
-}
-
 enum dgl_status engine_open(struct engine *e, const struct options *opt, const char *path,
                             bool session)
 {
@@ -122,29 +96,38 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
         path = model_path(opt, bundled);
     if (!path)
         return DGL_ERR_INVALID_ARG;
-    enum dgl_status st = dgl_model_find(&e->console.log, path);
-    if (st == DGL_OK)
-        st = engine_open_kernels(e, opt);
-    if (st == DGL_OK)
-        st = dgl_device_create(&e->console.log,
-                               dgl_device_params(.select = opt->device,
-                                                 .limits_min = opt->limits != NULL,
-                                                 .debug = opt->verbose >= 2),
-                               &e->device);
-    if (st == DGL_OK) {
-        device_line(e, opt);
-        st = load_model(e, opt, path);
+    enum dgl_status status = dgl_model_find(&e->console.log, path);
+    if (status == DGL_OK)
+        status = engine_open_kernels(e, opt);
+    if (status == DGL_OK)
+        status = dgl_device_create(&e->console.log,
+                                   dgl_device_params(.select = opt->device,
+                                                     .limits_min = opt->limits != NULL,
+                                                     .debug = opt->verbose >= 2),
+                                   &e->device);
+    if (status == DGL_OK) {
+        const struct dgl_device_info *info = dgl_device_get_info(e->device);
+        bool f32 = opt->kv_type && strcmp(opt->kv_type, "f32") == 0;
+        console_note(&e->console, "device: %s%s%s%s%s", info->renderer, info->node[0] ? ", " : "",
+                     info->node, info->software ? " (software)" : "",
+                     opt->limits ? ", minimum limits" : "");
+        status = dgl_model_load(
+            e->device,
+            dgl_model_params(.path = path, .kernels = e->kernels, .context = opt->context,
+                             .kv_type = f32 ? DGL_KV_F32 : DGL_KV_F16,
+                             .progress_cb = console_progress, .progress_priv = &e->console),
+            &e->model);
     }
-    if (st == DGL_OK && session)
-        st = dgl_session_create(e->model, dgl_session_params(.chunk = opt->batch), &e->session);
+    if (status == DGL_OK && session)
+        status = dgl_session_create(e->model, dgl_session_params(.chunk = opt->batch), &e->session);
     e->load_ns = dgl_now_ns() - start;
     if (e->device)
         dgl_device_get_counters(e->device, &e->load);
-    if (st == DGL_OK && e->session)
+    if (status == DGL_OK && e->session)
         interrupt_watch(e->session);
-    if (st == DGL_OK && interrupted())
-        st = DGL_ERR_CANCELLED;
-    return st;
+    if (status == DGL_OK && interrupted())
+        status = DGL_ERR_CANCELLED;
+    return status;
 }
 
 void engine_close(struct engine *e)

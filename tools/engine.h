@@ -1,5 +1,5 @@
-/* Opening what the options name: kernels, device, model, session, in that order, with a device line
- * and a load time. A model that is not there is found out first: that takes no device. */
+/* Engine: kernels, device, model and session as the options name them, opened in that order, with a
+ * device line and a load time. A missing model is found first: that takes no device. */
 #ifndef DGL_TOOLS_ENGINE_H
 #define DGL_TOOLS_ENGINE_H
 

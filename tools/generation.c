@@ -9,7 +9,7 @@
 #include "tools/input.h"
 #include "tools/report.h"
 
-/* ---- what the options say -------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 bool stop_strings_init(struct stop_strings *s, const struct options *opt)
 {
@@ -34,16 +34,11 @@ void stop_strings_finish(struct stop_strings *s)
     s->count = 0;
 }
 
-static uint64_t fresh_seed(void)
-{
-    uint32_t seed = 0;
-    if (getrandom(&seed, sizeof(seed), 0) != (ssize_t)sizeof(seed))
-        seed = (uint32_t)(uintptr_t)&seed;
-    return seed;
-}
-
 static void sampling_of(const struct options *opt, struct dgl_sampling *out)
 {
+    uint32_t seed = 0;
+    if (opt->seed < 0 && getrandom(&seed, sizeof(seed), 0) != (ssize_t)sizeof(seed))
+        seed = (uint32_t)(uintptr_t)&seed;
     *out = (struct dgl_sampling){
         .temperature = (float)opt->temp,
         .top_k = opt->top_k,
@@ -51,7 +46,7 @@ static void sampling_of(const struct options *opt, struct dgl_sampling *out)
         .min_p = (float)opt->min_p,
         .repeat_penalty = (float)opt->repeat_penalty,
         .repeat_last_n = opt->repeat_last_n,
-        .seed = opt->seed < 0 ? fresh_seed() : (uint64_t)opt->seed,
+        .seed = opt->seed < 0 ? seed : (uint64_t)opt->seed,
     };
 }
 
@@ -76,33 +71,34 @@ static enum dgl_status model_defaults(const struct engine *e, const struct optio
                  dgl_model_get_info(e->model)->path);
         return DGL_OK;
     }
-    enum dgl_status st = dgl_json_parse(&e->console.log, "generation_config.json", text, len, &doc);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status =
+        dgl_json_parse(&e->console.log, "generation_config.json", text, len, &doc);
+    if (status != DGL_OK)
+        return status;
     struct dgl_json_reader r = {&e->console.log, doc};
     const struct dgl_json *root = dgl_json_root(doc);
     bool sample = true;
     double temp = out->temperature, top_p = out->top_p, min_p = out->min_p;
     double penalty = out->repeat_penalty;
     int64_t top_k = out->top_k;
-    st = dgl_json_opt_bool(r, root, "do_sample", &sample);
-    if (st == DGL_OK && !opt->temp_given)
-        st = dgl_json_opt_f64(r, root, "temperature", 0, 1000, &temp);
-    if (st == DGL_OK && !opt->top_k_given)
-        st = dgl_json_opt_i64(r, root, "top_k", 0, INT32_MAX, &top_k);
-    if (st == DGL_OK && !opt->top_p_given)
-        st = dgl_json_opt_f64(r, root, "top_p", 0, 1, &top_p);
-    if (st == DGL_OK && !opt->min_p_given)
-        st = dgl_json_opt_f64(r, root, "min_p", 0, 1, &min_p);
-    if (st == DGL_OK && !opt->repeat_penalty_given)
-        st = dgl_json_opt_f64(r, root, "repetition_penalty", 0.01, 100, &penalty);
+    status = dgl_json_opt_bool(r, root, "do_sample", &sample);
+    if (status == DGL_OK && !opt->temp_given)
+        status = dgl_json_opt_f64(r, root, "temperature", 0, 1000, &temp);
+    if (status == DGL_OK && !opt->top_k_given)
+        status = dgl_json_opt_i64(r, root, "top_k", 0, INT32_MAX, &top_k);
+    if (status == DGL_OK && !opt->top_p_given)
+        status = dgl_json_opt_f64(r, root, "top_p", 0, 1, &top_p);
+    if (status == DGL_OK && !opt->min_p_given)
+        status = dgl_json_opt_f64(r, root, "min_p", 0, 1, &min_p);
+    if (status == DGL_OK && !opt->repeat_penalty_given)
+        status = dgl_json_opt_f64(r, root, "repetition_penalty", 0.01, 100, &penalty);
     out->temperature = !sample && !opt->temp_given ? 0.0f : (float)temp;
     out->top_k = (int32_t)top_k;
     out->top_p = (float)top_p;
     out->min_p = (float)min_p;
     out->repeat_penalty = (float)penalty;
     dgl_json_destroy(&doc);
-    return st;
+    return status;
 }
 
 enum dgl_status generation_params(const struct engine *e, const struct options *opt,
@@ -135,9 +131,14 @@ double generation_decode_tps(const struct dgl_generate_result *r)
     return seconds > 0 && r->num_tokens > 0 ? (double)(r->num_tokens - 1) / seconds : 0;
 }
 
-static void write_timings(struct dgl_json_writer *w, const struct engine *e,
-                          const struct dgl_generate_result *r)
+void generation_report(struct dgl_json_writer *w, const struct engine *e,
+                       const struct dgl_generate_result *r)
 {
+    report_ids(w, "prompt_ids", r->prompt_ids, r->num_prompt_ids);
+    report_ids(w, "tokens", r->tokens, r->num_tokens);
+    dgl_jw_key(w, "text");
+    dgl_jw_str(w, (struct dgl_str){r->text, r->text_len});
+    report_text(w, "finish_reason", dgl_finish_str(r->finish));
     dgl_jw_key(w, "timings");
     dgl_jw_object(w);
     report_f64(w, "load_ms", (double)e->load_ns * 1e-6);
@@ -147,18 +148,6 @@ static void write_timings(struct dgl_json_writer *w, const struct engine *e,
     report_f64(w, "prefill_tps", generation_prefill_tps(r));
     report_f64(w, "decode_tps", generation_decode_tps(r));
     dgl_jw_end_object(w);
-}
-
-void generation_report(struct dgl_json_writer *w, const struct engine *e,
-                       const struct dgl_generate_result *r)
-{
-    report_ids(w, "prompt_ids", r->prompt_ids, r->num_prompt_ids);
-    report_ids(w, "tokens", r->tokens, r->num_tokens);
-    dgl_jw_key(w, "text");
-    dgl_jw_str(w, (struct dgl_str){r->text, r->text_len});
-    dgl_jw_key(w, "finish_reason");
-    dgl_jw_cstr(w, dgl_finish_str(r->finish));
-    write_timings(w, e, r);
     dgl_jw_key(w, "counters");
     dgl_jw_object(w);
     report_counters(w, "load", &e->load);

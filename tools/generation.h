@@ -1,4 +1,4 @@
-/* What `generate` and `chat` share: sampling from the options, stop strings, and the report of a
+/* Parts of `generate` and `chat`: sampling from the options, stop strings, and the report of a
  * generation. */
 #ifndef DGL_TOOLS_GENERATION_H
 #define DGL_TOOLS_GENERATION_H
@@ -11,13 +11,13 @@ struct stop_strings {
     char *text[OPTIONS_MAX_STRS];
     size_t count;
 };
-/* False after an error line. stop_strings_finish() follows in any case. */
+/* False after an error line. stop_strings_finish() follows, also after a failure. */
 bool stop_strings_init(struct stop_strings *s, const struct options *opt);
 void stop_strings_finish(struct stop_strings *s);
 
 /* The sampling options are in their ranges; before engine_open(). */
 enum dgl_status generation_check(const struct options *opt);
-/* What the options say of a generation: sampling, limits, stop strings (borrowed), with the values
+/* Parameters of a generation from the options: sampling, limits, stop strings (borrowed), with the values
  * of generation_config.json where --model-defaults asks for them. Prompt and callbacks are the
  * caller's. */
 enum dgl_status generation_params(const struct engine *e, const struct options *opt,

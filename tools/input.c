@@ -1,4 +1,4 @@
-/* Reading what a command works on. */
+/* Input of commands: files, prompts, id lists and lines. */
 #include "tools/input.h"
 
 #include <errno.h>
@@ -71,7 +71,7 @@ bool input_slurp(const char *path, struct dgl_buf *out)
     return ok;
 }
 
-/* The byte that the escape after a backslash at p stands for, and its length; 0 = no escape. */
+/* The byte of the escape that follows a backslash at p, and its length; 0 = no escape. */
 static size_t escape(const char *p, size_t len, char *out)
 {
     static const char names[] = "nrt'\"\\", values[] = "\n\r\t'\"\\";

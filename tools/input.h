@@ -14,8 +14,8 @@ int ids_parse(const char *text, struct id_list *out);
 /* A file's bytes, or standard input for "-"; false after an error line, or quietly after a
  * signal. */
 bool input_slurp(const char *path, struct dgl_buf *out);
-/* Expands \n \r \t \' \" \\ \xHH in place and returns the new length; what is none of these stays
- * as it is, as in llama.cpp. */
+/* Expands \n \r \t \' \" \\ \xHH in place and returns the new length; other escapes stay,
+ * as in llama.cpp. */
 size_t input_unescape(char *text, size_t len);
 /* False after an error line "WHAT is not UTF-8: ...". */
 bool input_is_utf8(const char *what, struct dgl_str text);

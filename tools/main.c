@@ -1,4 +1,4 @@
-/* The `dopplergl` command: from argv to one of tools/commands.c. */
+/* The `dopplergl` command: from argv to an entry of the table of commands. */
 #include <string.h>
 
 #include "tools/commands.h"

@@ -1,4 +1,4 @@
-/* Options: the table, and what reads it. */
+/* Options: the table, its parser and its help. */
 #include "tools/options.h"
 
 #include <stdio.h>
@@ -8,8 +8,12 @@
 #include "core/base/str.h"
 #include "tools/console.h"
 
-/* What dgl_convert() can make of a role. */
+/* Types that dgl_convert() can give a role. */
 #define BLOCK_TYPES "f32|f16|bf16|q8_0|q6_k|q5_k|q4_k|q4_0|mxfp4"
+
+/* The digits of a number that a macro names. */
+#define DIGITS(macro)   DIGITS_OF(macro)
+#define DIGITS_OF(text) #text
 
 enum type {
     TYPE_FLAG,
@@ -95,8 +99,13 @@ static const struct option table[] = {
      "sampling values of the model's generation_config.json where no flag says otherwise",
      TYPE_FLAG, FIELD(model_defaults), 0, 0, NULL, 0},
     {"generate chat", 0, "readback-interval", "N",
-     "tokens per readback, 1 to 256 (default: 1 on software, 8 on hardware)", TYPE_I32,
-     FIELD(readback_interval), 1, 256, NULL, 0},
+     "tokens per readback, 1 to " DIGITS(
+         DGL_READBACK_INTERVAL_MAX) " (default: 1 on software, " DIGITS(DGL_READBACK_INTERVAL) " on"
+                                                                                               " ha"
+                                                                                               "rdw"
+                                                                                               "are"
+                                                                                               ")",
+     TYPE_I32, FIELD(readback_interval), 1, DGL_READBACK_INTERVAL_MAX, NULL, 0},
     {"generate perplexity tokenize", 0, "no-parse-special", NULL,
      "special tokens in the text are plain text", TYPE_FLAG, FIELD(no_parse_special), 0, 0, NULL,
      0},
@@ -320,14 +329,6 @@ static bool store_number(const struct option *o, const char *value, void *field)
     return true;
 }
 
-/* Whether it can name a device; which ones there are is the library's to say. */
-static bool names_device(const char *value)
-{
-    uint64_t row;
-    return has_word("any|software", '|', value) || value[0] == '/' ||
-           dgl_parse_u64(dgl_str_of(value), INT32_MAX, &row);
-}
-
 static void write_error(void *priv, enum dgl_log_level level, const char *text)
 {
     (void)priv;
@@ -335,15 +336,11 @@ static void write_error(void *priv, enum dgl_log_level level, const char *text)
     console_error("%s", text);
 }
 
-static bool are_hints(const char *value)
-{
-    const struct dgl_log log = {.write = write_error, .level = DGL_LOG_ERROR};
-    return dgl_kernels_check_hints(&log, value) == DGL_OK;
-}
-
 static bool store(const struct option *o, const char *value, struct options *out)
 {
+    const struct dgl_log errors = {.write = write_error, .level = DGL_LOG_ERROR};
     void *field = (char *)out + o->offset;
+    uint64_t row;
     if (o->given)
         *(bool *)((char *)out + o->given) = true;
     switch (o->type) {
@@ -363,10 +360,12 @@ static bool store(const struct option *o, const char *value, struct options *out
         return true;
     case TYPE_DEVICE:
         *(const char **)field = value;
-        return names_device(value) || bad_value(o, value);
+        /* Which devices there are is the library's to say. */
+        return has_word("any|software", '|', value) || value[0] == '/' ||
+               dgl_parse_u64(dgl_str_of(value), INT32_MAX, &row) || bad_value(o, value);
     case TYPE_HINTS:
         *(const char **)field = value;
-        return are_hints(value);
+        return dgl_kernels_check_hints(&errors, value) == DGL_OK;
     case TYPE_DATE:
         return dgl_parse_date(dgl_str_of(value), field) || bad_value(o, value);
     case TYPE_STRS: {
@@ -415,14 +414,6 @@ static bool take(struct cursor *c, const struct option *o, const char *attached,
     return store(o, value, out);
 }
 
-static bool parse_long(struct cursor *c, const char *arg, struct options *out)
-{
-    const char *equals = strchr(arg, '=');
-    size_t len = equals ? (size_t)(equals - arg) : strlen(arg);
-    const struct option *o = find(c->command, arg + 2, len - 2, 0);
-    return o ? take(c, o, equals ? equals + 1 : NULL, out) : unknown(c, arg);
-}
-
 /* -n 5, -n5, and runs of flags: -qv. */
 static bool parse_short(struct cursor *c, const char *arg, struct options *out)
 {
@@ -438,17 +429,6 @@ static bool parse_short(struct cursor *c, const char *arg, struct options *out)
     return true;
 }
 
-static bool add_argument(const struct cursor *c, const char *arg, struct options *out)
-{
-    if (out->num_args == c->command->max_args) {
-        console_error("%s: unexpected argument %s; usage: dopplergl %s %s", c->command->name, arg,
-                      c->command->name, c->command->usage);
-        return false;
-    }
-    out->arg[out->num_args++] = arg;
-    return true;
-}
-
 bool options_parse(const struct command *command, int argc, char **argv, struct options *out)
 {
     struct cursor c = {command, argv, argc, 0};
@@ -456,17 +436,26 @@ bool options_parse(const struct command *command, int argc, char **argv, struct 
     *out = defaults;
     for (; c.at < argc; c.at++) {
         const char *arg = argv[c.at];
-        bool ok;
         if (!plain && strcmp(arg, "--") == 0) {
             plain = true;
             continue;
         }
-        if (plain || arg[0] != '-' || !arg[1])
-            ok = add_argument(&c, arg, out);
-        else
-            ok = arg[1] == '-' ? parse_long(&c, arg, out) : parse_short(&c, arg, out);
-        if (!ok)
+        if (plain || arg[0] != '-' || !arg[1]) {
+            if (out->num_args == command->max_args) {
+                console_error("%s: unexpected argument %s; usage: dopplergl %s %s", command->name,
+                              arg, command->name, command->usage);
+                return false;
+            }
+            out->arg[out->num_args++] = arg;
+        } else if (arg[1] == '-') {
+            const char *equals = strchr(arg, '=');
+            size_t len = equals ? (size_t)(equals - arg) : strlen(arg);
+            const struct option *o = find(command, arg + 2, len - 2, 0);
+            if (!(o ? take(&c, o, equals ? equals + 1 : NULL, out) : unknown(&c, arg)))
+                return false;
+        } else if (!parse_short(&c, arg, out)) {
             return false;
+        }
     }
     if (!out->help && out->num_args < command->min_args) {
         console_error("%s: too few arguments; usage: dopplergl %s %s", command->name, command->name,
@@ -478,31 +467,22 @@ bool options_parse(const struct command *command, int argc, char **argv, struct 
 
 /* ---- help ------------------------------------------------------------------------------------ */
 
-static void option_left(const struct option *o, char *out, size_t size)
-{
-    char letter[8] = "";
-    if (o->letter)
-        snprintf(letter, sizeof(letter), "-%c, ", o->letter);
-    snprintf(out, size, "%s--%s%s%s", letter, o->name, o->arg ? " " : "", o->arg ? o->arg : "");
-}
-
-static enum option_group group_of(const struct option *o)
-{
-    if (strcmp(o->commands, "*") == 0)
-        return OPTION_COMMON;
-    return strcmp(o->commands, ENGINE) == 0 ? OPTION_KERNELS : OPTION_OWN;
-}
-
 void options_iterate(const struct command *command,
                      void (*cb)(void *priv, enum option_group group, const char *left,
                                 const char *help),
                      void *priv)
 {
-    char left[80];
+    char left[80], letter[8];
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        if (command && !applies(&table[i], command))
+        const struct option *o = &table[i];
+        if (command && !applies(o, command))
             continue;
-        option_left(&table[i], left, sizeof(left));
-        cb(priv, group_of(&table[i]), left, table[i].help);
+        snprintf(letter, sizeof(letter), o->letter ? "-%c, " : "", o->letter);
+        snprintf(left, sizeof(left), "%s--%s%s%s", letter, o->name, o->arg ? " " : "",
+                 o->arg ? o->arg : "");
+        enum option_group group = strcmp(o->commands, "*") == 0      ? OPTION_COMMON
+                                  : strcmp(o->commands, ENGINE) == 0 ? OPTION_KERNELS
+                                                                     : OPTION_OWN;
+        cb(priv, group, left, o->help);
     }
 }

@@ -45,7 +45,7 @@ struct options {
     int32_t prompt_tokens, depth, batch, repetitions, threads, shard_mib;
     bool tokens_given, temp_given, top_k_given, top_p_given, min_p_given;
     bool repeat_penalty_given;
-    /* what is not an option */
+    /* arguments that are no options */
     const char *arg[3];
     int num_args;
 };
@@ -54,12 +54,12 @@ struct command {
     const char *name;
     const char *usage;   /* "IN OUT [options]" */
     const char *summary; /* one line */
-    const char *details; /* Markdown: what the options do not say; NULL = nothing */
+    const char *details; /* Markdown; NULL = nothing beyond the options */
     int min_args, max_args;
     int (*run)(const struct options *opt); /* exit code */
 };
 
-/* Fills *out with defaults and what the command line says. False: one error line is on standard
+/* Fills *out with defaults and the values of the command line. False: one error line is on standard
  * error, exit code 2. */
 bool options_parse(const struct command *command, int argc, char **argv, struct options *out);
 enum option_group {

@@ -7,6 +7,30 @@
 
 #include "core/base/mem.h"
 
+void report_text(struct dgl_json_writer *w, const char *key, const char *text)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_cstr(w, text);
+}
+
+void report_u64(struct dgl_json_writer *w, const char *key, uint64_t value)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_u64(w, value);
+}
+
+void report_i64(struct dgl_json_writer *w, const char *key, int64_t value)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_i64(w, value);
+}
+
+void report_bool(struct dgl_json_writer *w, const char *key, bool value)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_bool(w, value);
+}
+
 void report_f64(struct dgl_json_writer *w, const char *key, double value)
 {
     dgl_jw_key(w, key);
@@ -41,8 +65,7 @@ void report_counters(struct dgl_json_writer *w, const char *key, const struct dg
     dgl_jw_key(w, key);
     dgl_jw_object(w);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        dgl_jw_key(w, rows[i].name);
-        dgl_jw_u64(w, rows[i].value);
+        report_u64(w, rows[i].name, rows[i].value);
     }
     dgl_jw_end_object(w);
 }
@@ -52,14 +75,10 @@ void report_device(struct dgl_json_writer *w, const struct dgl_device *device)
     const struct dgl_device_info *info = dgl_device_get_info(device);
     dgl_jw_key(w, "device");
     dgl_jw_object(w);
-    dgl_jw_key(w, "name");
-    dgl_jw_cstr(w, info->renderer);
-    dgl_jw_key(w, "node");
-    dgl_jw_cstr(w, info->node);
-    dgl_jw_key(w, "driver");
-    dgl_jw_cstr(w, info->driver);
-    dgl_jw_key(w, "software");
-    dgl_jw_bool(w, info->software);
+    report_text(w, "name", info->renderer);
+    report_text(w, "node", info->node);
+    report_text(w, "driver", info->driver);
+    report_bool(w, "software", info->software);
     dgl_jw_end_object(w);
 }
 
@@ -118,8 +137,7 @@ static bool report_step(void *priv, const struct dgl_plan_step *step)
     rows->row[rows->count++] = (struct kernel_row){step->phase, step->op, k->name};
     dgl_jw_object(rows->w);
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-        dgl_jw_key(rows->w, fields[i].key);
-        dgl_jw_cstr(rows->w, fields[i].value);
+        report_text(rows->w, fields[i].key, fields[i].value);
     }
     dgl_jw_end_object(rows->w);
     return true;
@@ -141,10 +159,8 @@ void report_stop_ids(struct dgl_json_writer *w, const struct dgl_model_info *inf
     dgl_jw_array(w);
     for (size_t i = 0; i < info->num_stop_ids; i++) {
         dgl_jw_object(w);
-        dgl_jw_key(w, "id");
-        dgl_jw_i64(w, info->stop_ids[i].id);
-        dgl_jw_key(w, "origin");
-        dgl_jw_cstr(w, info->stop_ids[i].origin);
+        report_i64(w, "id", info->stop_ids[i].id);
+        report_text(w, "origin", info->stop_ids[i].origin);
         dgl_jw_end_object(w);
     }
     dgl_jw_end_array(w);

@@ -1,10 +1,15 @@
-/* Pieces of JSON that several commands share. */
+/* JSON fields and objects that several commands share. */
 #ifndef DGL_TOOLS_REPORT_H
 #define DGL_TOOLS_REPORT_H
 
 #include "core/base/json.h"
 
-/* Key and number, rounded to what is worth reading. */
+/* One field: its key and value. NULL is null. */
+void report_text(struct dgl_json_writer *w, const char *key, const char *text);
+void report_u64(struct dgl_json_writer *w, const char *key, uint64_t value);
+void report_i64(struct dgl_json_writer *w, const char *key, int64_t value);
+void report_bool(struct dgl_json_writer *w, const char *key, bool value);
+/* Rounded to three decimal places. */
 void report_f64(struct dgl_json_writer *w, const char *key, double value);
 void report_ids(struct dgl_json_writer *w, const char *key, const int32_t *ids, size_t count);
 void report_counters(struct dgl_json_writer *w, const char *key, const struct dgl_counters *c);

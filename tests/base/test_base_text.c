@@ -222,6 +222,11 @@ static void string_comparisons(void **state)
     assert_true(dgl_str_starts(DGL_STR("model.layers"), "model."));
     assert_false(dgl_str_starts(DGL_STR("mod"), "model."));
     assert_true(dgl_str_starts(DGL_STR(""), ""));
+    assert_true(dgl_str_ends(DGL_STR("a.weight"), ".weight"));
+    assert_true(dgl_str_ends(DGL_STR(".weight"), ".weight"));
+    assert_false(dgl_str_ends(DGL_STR("weight"), ".weight"));
+    assert_false(dgl_str_ends(DGL_STR(".weights"), ".weight"));
+    assert_true(dgl_str_ends(DGL_STR(""), ""));
 }
 
 static void trim_takes_blanks_off_both_ends(void **state)

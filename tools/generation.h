@@ -17,9 +17,9 @@ void stop_strings_finish(struct stop_strings *s);
 
 /* The sampling options are in their ranges; before engine_open(). */
 enum dgl_status generation_check(const struct options *opt);
-/* Parameters of a generation from the options: sampling, limits, stop strings (borrowed), with the values
- * of generation_config.json where --model-defaults asks for them. Prompt and callbacks are the
- * caller's. */
+/* Parameters of a generation from the options: sampling, limits, stop strings (borrowed), with the
+ * values of generation_config.json where --model-defaults asks for them. Prompt and callbacks are
+ * the caller's. */
 enum dgl_status generation_params(const struct engine *e, const struct options *opt,
                                   const struct stop_strings *stop, struct dgl_generate_params *out);
 

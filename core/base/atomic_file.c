@@ -15,7 +15,7 @@ struct dgl_atomic_file {
     const struct dgl_log *log;
     int fd;
     bool failed; /* a write went wrong: commit must not publish what is there */
-    char *name;  /* as the caller gave it, for messages: a temporary name tells nobody much */
+    char *name;  /* as the caller gave it, for messages */
     char *path, *temp;
 };
 
@@ -24,24 +24,23 @@ enum { max_name_tries = 100 };
 /* O_EXCL decides who owns a name; process id and time only make the first try likely to succeed. */
 static enum dgl_status open_temp(struct dgl_atomic_file *file)
 {
-    for (int i = 0; i < max_name_tries; i++) {
+    for (int tries = 1;; tries++) {
         file->temp = dgl_temp_name(file->path);
         if (!file->temp)
             return dgl_fail_memory(file->log, file->path, strlen(file->path) + 32);
         file->fd = open(file->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-        if (file->fd >= 0) {
-            dgl_temp_lock(file->fd);
-            return DGL_OK;
-        }
-        enum dgl_status status = errno == EEXIST ? DGL_OK : DGL_ERR_IO;
-        if (status != DGL_OK || i + 1 == max_name_tries)
+        if (file->fd >= 0)
+            break;
+        enum dgl_status status = DGL_OK;
+        if (errno != EEXIST || tries == max_name_tries)
             status = dgl_fail_errno(file->log, "create", file->name);
         free(file->temp);
         file->temp = NULL;
         if (status != DGL_OK)
             return status;
     }
-    return DGL_ERR_IO;
+    dgl_temp_lock(file->fd);
+    return DGL_OK;
 }
 
 void dgl_atomic_sweep(const struct dgl_log *log, const char *path)

@@ -17,7 +17,7 @@ static inline bool dgl_mul_u64(uint64_t a, uint64_t b, uint64_t *out)
     return !__builtin_mul_overflow(a, b, out);
 }
 
-/* [offset, offset + size) lies inside [0, total). */
+/* [offset, offset + size) is within [0, total). */
 static inline bool dgl_range_fits(uint64_t offset, uint64_t size, uint64_t total)
 {
     return offset <= total && size <= total - offset;

@@ -19,7 +19,7 @@ static bool has_layout(struct dgl_str text, const char *layout)
     return true;
 }
 
-/* The number of `len` digits at `at`; 0 behind the end of the text. */
+/* The number of `len` digits at `at`; 0 beyond the end of the text. */
 static int number_at(struct dgl_str text, size_t at, size_t len)
 {
     int number = 0;

@@ -10,8 +10,8 @@
 
 uint64_t dgl_now_ns(void);
 
-/* "2025-06-15", "2025-06-15T12:30" or "2025-06-15 12:30:59", of the years 1000 to 9999; a weekday
- * is found out. False: not a date. */
+/* "2025-06-15", "2025-06-15T12:30" or "2025-06-15 12:30:59", of the years 1000 to 9999; the
+ * weekday is computed. False: not a date. */
 bool dgl_parse_date(struct dgl_str text, struct tm *out);
 
 #endif

@@ -23,21 +23,6 @@ struct dgl_file {
     char *path;
 };
 
-/* The name of a link to nothing is there for everyone to see: what is missing is its target. */
-static enum dgl_status fail_open(const struct dgl_log *log, const char *path)
-{
-    int error = errno;
-    char target[PATH_MAX];
-    ssize_t len = error == ENOENT ? readlink(path, target, sizeof(target) - 1) : -1;
-    errno = error;
-    if (len < 0)
-        return dgl_fail_errno(log, "open", path);
-    target[len] = '\0';
-    return dgl_fail(log, DGL_ERR_IO,
-                    "cannot open %s: it is a link to %s, which is missing; fetch the file again",
-                    path, DGL_SHOWN(target));
-}
-
 /* *fd may be open after an error too. */
 static enum dgl_status open_regular(const struct dgl_log *log, const char *path, int *fd,
                                     struct stat *st)
@@ -46,8 +31,20 @@ static enum dgl_status open_regular(const struct dgl_log *log, const char *path,
     do {
         *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     } while (*fd < 0 && errno == EINTR);
-    if (*fd < 0)
-        return fail_open(log, path);
+    if (*fd < 0) {
+        int error = errno;
+        char target[PATH_MAX];
+        ssize_t len = error == ENOENT ? readlink(path, target, sizeof(target) - 1) : -1;
+        errno = error;
+        if (len < 0)
+            return dgl_fail_errno(log, "open", path);
+        /* The name of a link to nothing is visible to everyone: its target is missing. */
+        target[len] = '\0';
+        return dgl_fail(
+            log, DGL_ERR_IO,
+            "cannot open %s: it is a link to %s, which is missing; fetch the file again", path,
+            DGL_SHOWN(target));
+    }
     if (fstat(*fd, st) != 0)
         return dgl_fail_errno(log, "examine", path);
     if (!S_ISREG(st->st_mode))
@@ -171,7 +168,7 @@ static enum dgl_status read_to_end(const struct dgl_log *log, const struct sourc
     return DGL_OK;
 }
 
-/* Ends `from` and gives what was read, unless `status` or reading tells of a failure. */
+/* Reads and closes `from`; `status` is the result of opening it. */
 static enum dgl_status slurp_source(const struct dgl_log *log, enum dgl_status status,
                                     const struct source *from, size_t max, char **text, size_t *len)
 {

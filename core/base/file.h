@@ -1,5 +1,5 @@
 /* Files are read with pread into memory that the caller owns: a file that shrinks under us is an
- * error, not a SIGBUS. What is written appears complete or not at all. */
+ * error, not a SIGBUS. Written files appear complete or not at all. */
 #ifndef DGL_BASE_FILE_H
 #define DGL_BASE_FILE_H
 
@@ -15,23 +15,23 @@ const char *dgl_file_path(const struct dgl_file *file);
 enum dgl_status dgl_file_read(const struct dgl_log *log, const struct dgl_file *file,
                               uint64_t offset, void *dst, size_t size);
 
-/* The whole regular file plus a NUL; larger than `max` is DGL_ERR_FORMAT. Free *text with free().
- */
+/* The whole regular file plus a NUL; larger than `max` is DGL_ERR_FORMAT. Transfers *text
+ * (free). */
 enum dgl_status dgl_file_slurp(const struct dgl_log *log, const char *path, size_t max, char **text,
                                size_t *len);
-/* The same for what a user names, where pipes and devices will do: waits for them. A signal that
- * ends the waiting is DGL_ERR_CANCELLED. */
+/* As dgl_file_slurp(), also for pipes and devices: waits for them. A signal that ends the wait is
+ * DGL_ERR_CANCELLED. */
 enum dgl_status dgl_stream_slurp(const struct dgl_log *log, const char *path, size_t max,
                                  char **text, size_t *len);
 bool dgl_path_exists(const char *path);
-bool dgl_path_present(const char *path); /* the same, or a link to nothing */
+bool dgl_path_present(const char *path); /* exists, or is a link to nothing */
 bool dgl_path_is_dir(const char *path);
 bool dgl_path_is_link(const char *path);
-/* What is to be replaced when a user names `path`: what a link names, not the link (/dev/stdout is
- * one). What is not there yet, and a link to nothing, is written where it stands. To be freed;
- * NULL: out of memory. */
+/* The path to replace when a user names `path`: the target of a link, not the link (/dev/stdout is
+ * one); `path` itself when it does not exist yet or is a link to nothing. Transferred (free); NULL:
+ * out of memory. */
 char *dgl_path_target(const char *path);
-/* dir + "/" + name, to be freed; NULL: out of memory. */
+/* dir + "/" + name. Transferred (free); NULL: out of memory. */
 char *dgl_path_join(const char *dir, const char *name);
 /* A name that a manifest or index may use: 1 to 255 bytes, no '/', no NUL, not "." or "..". */
 bool dgl_name_is_safe(const char *name, size_t len);
@@ -43,16 +43,16 @@ enum dgl_status dgl_dir_make(const struct dgl_log *log,
                              const char *path); /* with parents, mode 0777 & ~umask */
 void dgl_dir_remove(const char *path);          /* recursively, best effort, never follows links */
 
-/* Writes a temporary beside `path`, renames it over `path` on commit, removes it on abort or after
+/* Writes a temporary next to `path`, renames it over `path` on commit, removes it on abort or after
  * a failed write. */
 struct dgl_atomic_file;
 enum dgl_status dgl_atomic_create(const struct dgl_log *log, const char *path,
                                   struct dgl_atomic_file **out);
 enum dgl_status dgl_atomic_write(struct dgl_atomic_file *file, const void *bytes,
                                  size_t len); /* DGL_ERR_IO when full */
-enum dgl_status
-dgl_atomic_commit(struct dgl_atomic_file **file); /* fsync, rename; frees in any case */
-/* Removes the temporaries of this path that killed processes left behind. */
+/* fsync and rename. Consumes *file, also on failure. */
+enum dgl_status dgl_atomic_commit(struct dgl_atomic_file **file);
+/* Removes the temporaries of this path whose process was killed. */
 void dgl_atomic_sweep(const struct dgl_log *log, const char *path);
 void dgl_atomic_abort(struct dgl_atomic_file **file);
 

@@ -39,24 +39,19 @@ void dgl_hash_update(struct dgl_hash *hash, const void *bytes, size_t len)
         hash->failed = true;
 }
 
-static void write_hex(const uint8_t digest[32], char out[65])
-{
-    static const char digits[] = "0123456789abcdef";
-    for (int i = 0; i < 32; i++) {
-        out[2 * i] = digits[digest[i] >> 4];
-        out[2 * i + 1] = digits[digest[i] & 15];
-    }
-    out[64] = '\0';
-}
-
 bool dgl_hash_hex(struct dgl_hash *hash, char out[65])
 {
+    static const char digits[] = "0123456789abcdef";
     uint8_t digest[32];
     if (hash->kind == DGL_HASH_BLAKE3)
         blake3_final(&hash->blake3, digest);
     else if (hash->failed || EVP_DigestFinal_ex(hash->sha256, digest, NULL) != 1)
         return false;
-    write_hex(digest, out);
+    for (int i = 0; i < 32; i++) {
+        out[2 * i] = digits[digest[i] >> 4];
+        out[2 * i + 1] = digits[digest[i] & 15];
+    }
+    out[64] = '\0';
     return true;
 }
 

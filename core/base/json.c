@@ -1,6 +1,6 @@
 /*
  * Parsed JSON values. A struct dgl_json is a cJSON node; what cJSON leaves unused or imprecise in a
- * node holds what it has no place for, so that a document of a million values costs nothing beside
+ * node holds what it has no place for, so that a document of a million values costs nothing but
  * the tree:
  *
  *     valueint     length of the key
@@ -59,19 +59,13 @@ static bool same_text(struct dgl_str a, struct dgl_str b)
     return a.len == b.len && memcmp(a.p, b.p, a.len) == 0;
 }
 
-/* FNV-1a. */
-static uint64_t key_hash(uint64_t seed, struct dgl_str key)
-{
-    uint64_t hash = 0xcbf29ce484222325u ^ seed;
-    for (size_t i = 0; i < key.len; i++)
-        hash = (hash ^ (unsigned char)key.p[i]) * 0x100000001b3u;
-    return hash ^ hash >> 32;
-}
-
 /* The slot with this key, or the empty one where it would go. */
 static size_t index_find(const struct key_index *index, struct dgl_str key)
 {
-    size_t i = (size_t)key_hash(index->seed, key) & index->mask;
+    uint64_t hash = 0xcbf29ce484222325u ^ index->seed; /* FNV-1a */
+    for (size_t k = 0; k < key.len; k++)
+        hash = (hash ^ (unsigned char)key.p[k]) * 0x100000001b3u;
+    size_t i = (size_t)(hash ^ hash >> 32) & index->mask;
     while (index->slots[i] && !same_text(key_of(index->slots[i]), key))
         i = (i + 1) & index->mask;
     return i;
@@ -80,10 +74,10 @@ static size_t index_find(const struct key_index *index, struct dgl_str key)
 static enum dgl_status fail_duplicate(const struct dgl_json_doc *doc, const struct dgl_log *log,
                                       const cJSON *object, const cJSON *child)
 {
-    enum { shown_bytes = 200 };
+    enum { key_bytes = 200 };
     struct dgl_str key = key_of(child);
-    if (key.len > shown_bytes)
-        key.len = shown_bytes - dgl_utf8_incomplete_tail(key.p, shown_bytes);
+    if (key.len > key_bytes)
+        key.len = key_bytes - dgl_utf8_incomplete_tail(key.p, key_bytes);
     return dgl_json_fail((struct dgl_json_reader){log, doc}, value_of(object),
                          "the key \"%.*s\" occurs twice, wanted each key once", (int)key.len,
                          key.p);
@@ -164,8 +158,8 @@ static enum dgl_status finish_children(const struct dgl_json_doc *doc, const str
 }
 
 /* Keeps what a double loses: that a whole number was written as a fraction, and the digits of large
- * integers. cJSON has no place for it, so the numbers of the text, from *at on, are walked beside
- * those of the tree: both have one order. */
+ * integers. cJSON has no place for it, so the numbers of the text, from *at on, are walked together
+ * with those of the tree: both have one order. */
 static bool keep_spellings(cJSON *node, const char *text, size_t len, size_t *at)
 {
     if (cJSON_IsNumber(node)) {
@@ -198,7 +192,7 @@ static enum dgl_status fail_scan(const struct dgl_log *log, const char *name, co
     else
         dgl_buf_printf(&found, "byte 0x%02X", c);
     struct dgl_buf where = {0};
-    if (memchr(text, '\n', len)) /* of one line nobody counts lines */
+    if (memchr(text, '\n', len)) /* a text of one line needs no line number */
         dgl_buf_printf(&where, "line %zu, ", line);
     enum dgl_status status =
         dgl_fail(log, DGL_ERR_FORMAT, "%s: %sbyte %zu: found %s, wanted %s", name,

@@ -23,7 +23,7 @@ enum dgl_json_type {
 struct dgl_json_doc; /* owns every value below it; remembers `name` for messages */
 struct dgl_json;     /* one value; borrowed from its document */
 
-/* `name` is what messages call the text, usually a path. */
+/* `name` names the text in messages, usually a path. */
 enum dgl_status dgl_json_parse(const struct dgl_log *log, const char *name, const char *text,
                                size_t len, struct dgl_json_doc **out);
 /* Slurp and parse; files above `max` bytes are refused. */
@@ -44,10 +44,10 @@ bool dgl_json_bool(const struct dgl_json *value);
 /* False unless a whole number, "1.0" is one too, that fits; beyond 2^53 only when written as
  * digits. */
 bool dgl_json_i64(const struct dgl_json *value, int64_t *out);
-/* Written with a fraction or an exponent: what tells 1.0 from 1 where the two differ. */
+/* Written with a fraction or an exponent: tells 1.0 from 1 where the two differ. */
 bool dgl_json_is_real(const struct dgl_json *value);
-/* A number as it was written, where its double does not tell (1.0, 2e3, 2^53 and more); else empty.
- */
+/* A number as it was written, where its double does not tell (1.0, 2e3, 2^53 and more); else empty
+ * text. */
 struct dgl_str dgl_json_spelling(const struct dgl_json *value);
 size_t dgl_json_count(const struct dgl_json *value); /* children of an array or object */
 /* Iteration in file order; a key is empty in arrays. */
@@ -111,7 +111,7 @@ void dgl_jw_f64(struct dgl_json_writer *w, double value); /* not finite gives nu
 void dgl_jw_bool(struct dgl_json_writer *w, bool value);
 void dgl_jw_null(struct dgl_json_writer *w);
 void dgl_jw_raw(struct dgl_json_writer *w, const char *json); /* a value in this writer's form */
-/* Copies a parsed value as it stands (key order kept). */
+/* Copies a parsed value (key order kept). */
 void dgl_jw_value(struct dgl_json_writer *w, const struct dgl_json *value);
 
 #endif

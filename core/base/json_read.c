@@ -1,4 +1,4 @@
-/* Typed fields of JSON objects, and messages that say where in the document a value stands. */
+/* Typed fields of JSON objects, and messages with the path of a value in its document. */
 #include "core/base/json.h"
 
 #include <inttypes.h>

@@ -11,7 +11,7 @@ struct json_scan {
     size_t nul_escapes; /* how many \u0000 the text has */
     bool spelled;       /* it has numbers whose spelling tells more than a double, see below */
     size_t offset;      /* on failure: where, */
-    const char *wanted; /* and what should have been there (static) */
+    const char *wanted; /* and the text that was expected (static) */
 };
 
 /* True when `text` is exactly one value as RFC 8259 has it, in valid UTF-8, with escaped surrogates
@@ -23,7 +23,7 @@ bool json_scan(const char *text, size_t len, struct json_scan *scan);
  * the length, never above `len`. */
 size_t json_replace_nuls(const char *text, size_t len, char *out);
 
-/* The next number at or behind *at in a scanned text; *at moves behind it. Empty: there is none. */
+/* The next number from *at on in a scanned text; *at moves to its end. Empty: there is none. */
 struct dgl_str json_next_number(const char *text, size_t len, size_t *at);
 /* A number with a fraction or an exponent. */
 bool json_is_real(struct dgl_str number);

@@ -1,4 +1,4 @@
-/* Writes JSON: commas, indentation, escapes. */
+/* JSON writer: commas, indentation, escapes. */
 #include "core/base/json.h"
 
 #include <assert.h>
@@ -24,7 +24,7 @@ static void new_line(struct dgl_json_writer *w)
         dgl_buf_putc(w->out, ' ');
 }
 
-/* What stands between the previous value or key and the next one. */
+/* The separator between the previous value or key and the next one. */
 static void separate(struct dgl_json_writer *w)
 {
     if (w->after_key) {
@@ -77,29 +77,21 @@ void dgl_jw_end_array(struct dgl_json_writer *w)
     close_container(w, ']');
 }
 
-static void append_escaped(struct dgl_buf *out, char c)
-{
-    static const char plain[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
-    const char *found = c ? strchr(plain, c) : NULL;
-    if (found)
-        dgl_buf_printf(out, "\\%c", letter[found - plain]);
-    else
-        dgl_buf_printf(out, "\\u%04x", (unsigned)(unsigned char)c);
-}
-
-static bool needs_escape(char c)
-{
-    return (unsigned char)c < 0x20 || c == '"' || c == '\\' || c == 0x7f;
-}
-
+/* Characters that need it are escaped; `text` is valid UTF-8. */
 static void append_valid(struct dgl_buf *out, struct dgl_str text)
 {
+    static const char plain[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
     size_t start = 0;
     for (size_t i = 0; i < text.len; i++) {
-        if (!needs_escape(text.p[i]))
+        unsigned char c = (unsigned char)text.p[i];
+        if (c >= 0x20 && c != '"' && c != '\\' && c != 0x7f)
             continue;
         dgl_buf_append(out, text.p + start, i - start);
-        append_escaped(out, text.p[i]);
+        const char *found = c ? strchr(plain, c) : NULL;
+        if (found)
+            dgl_buf_printf(out, "\\%c", letter[found - plain]);
+        else
+            dgl_buf_printf(out, "\\u%04x", c);
         start = i + 1;
     }
     dgl_buf_append(out, text.p + start, text.len - start);

@@ -1,9 +1,9 @@
-/* Formats log lines and hands them to the callback. */
+/* Log lines: level, format, spelling, callback. */
 #include "core/base/log.h"
 
 #include "core/base/shown.h"
 
-/* Beyond it a line is cut: nobody reads on, and it may be a file that fills it. */
+/* Longer lines are cut: they may hold a whole file. */
 #define LINE_BYTES 8000
 
 bool dgl_log_enabled(const struct dgl_log *log, enum dgl_log_level level)

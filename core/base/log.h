@@ -7,8 +7,9 @@
 #include "core/base/status.h"
 
 bool dgl_log_enabled(const struct dgl_log *log, enum dgl_log_level level);
-/* What a terminal would act upon is spelled as dgl_buf_visible() does, and very long lines are cut:
- * a line stays one line. Text of files goes through DGL_SHOWN() before, which cuts it alone. */
+/* Characters that a terminal would act upon are spelled as dgl_buf_visible() does, and very long
+ * lines are cut: a line stays one line. Text of files goes through DGL_SHOWN() before, which cuts
+ * it alone. */
 void dgl_logf(const struct dgl_log *log, enum dgl_log_level level, const char *fmt, ...)
     DGL_PRINTF(3, 4);
 void dgl_vlogf(const struct dgl_log *log, enum dgl_log_level level, const char *fmt, va_list args)
@@ -18,7 +19,7 @@ void dgl_log_source(const struct dgl_log *log, enum dgl_log_level level, const c
                     size_t len);
 
 #define dgl_warn(log, ...) dgl_logf(log, DGL_LOG_WARN, __VA_ARGS__)
-/* Not wrong, but the user should know: shown unless -q is given. */
+/* Not wrong, but the user should know: printed unless -q is given. */
 #define dgl_notice(log, ...) dgl_logf(log, DGL_LOG_NOTICE, __VA_ARGS__)
 #define dgl_info(log, ...)   dgl_logf(log, DGL_LOG_INFO, __VA_ARGS__)
 #define dgl_debug(log, ...)  dgl_logf(log, DGL_LOG_DEBUG, __VA_ARGS__)

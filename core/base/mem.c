@@ -52,7 +52,7 @@ static struct dgl_arena_block *arena_add_block(struct dgl_arena *arena, size_t s
     if (!block)
         return NULL;
     block->size = size;
-    /* A large part gets a block of its own, behind the current one, whose rest stays in use. */
+    /* A large part gets a block of its own, before the current one, whose rest stays in use. */
     if (arena->last && size > arena_block_bytes) {
         block->prev = arena->last->prev;
         arena->last->prev = block;

@@ -1,4 +1,4 @@
-/* Spelling of what a terminal would act upon. */
+/* Spelling of characters that a terminal would act upon. */
 #include "core/base/shown.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /*
- * shown.h: text of a file, or of anybody else, inside a message. Names, keys and values are
- * whatever somebody wrote: megabytes, escape sequences, characters that turn the direction of the
- * line. A message shows their beginning, spelled so that a terminal acts on none of it.
+ * shown.h: printable text of files and users inside messages. Names, keys and values may be
+ * megabytes, escape sequences, characters that turn the direction of the line. A message has their
+ * beginning, spelled so that a terminal acts on none of it.
  */
 #ifndef DGL_BASE_SHOWN_H
 #define DGL_BASE_SHOWN_H

@@ -42,8 +42,8 @@ void dgl_buf_vprintf(struct dgl_buf *buf, const char *fmt, va_list args);
 /* Short text (15 to 17 digits) that reads back as the same double; 6 to 9 digits for a float. */
 void dgl_buf_f64(struct dgl_buf *buf, double value);
 void dgl_buf_f32(struct dgl_buf *buf, float value);
-char *dgl_buf_take(
-    struct dgl_buf *buf); /* the text, now the caller's (free); NULL when failed; buf is empty */
+/* Transfers the text (free) and empties `buf`; NULL when failed. */
+char *dgl_buf_take(struct dgl_buf *buf);
 void dgl_buf_finish(struct dgl_buf *buf);
 
 /* "1.5 GiB", "812 MiB", "36 B": for people. */

@@ -1,5 +1,5 @@
-/* Temporary names beside a target, the lock that tells that somebody still writes there, and the
- * removal of what killed processes left behind. */
+/* Names of temporaries, the lock of a temporary in use, and the removal of temporaries whose
+ * process was killed. */
 #include "core/base/temp_name.h"
 
 #include <errno.h>
@@ -47,12 +47,6 @@ static int64_t owner_of(const char *name, const char *target)
     return hex >= 1 && hex <= 16 && dash[1 + hex] == '\0' ? pid : 0;
 }
 
-/* A number that was given out again counts as alive: what is kept wrongly only costs room. */
-static bool is_alive(int64_t pid)
-{
-    return kill((pid_t)pid, 0) == 0 || errno != ESRCH;
-}
-
 /* A writer in another container or on another machine has no process id here, but a lock. */
 static bool is_locked(const char *path)
 {
@@ -88,7 +82,9 @@ void dgl_temp_sweep(const struct dgl_log *log, const char *path)
         count = 0;
     for (size_t i = 0; i < count; i++) {
         int64_t pid = owner_of(names[i], target);
-        char *full = pid > 0 && !is_alive(pid) ? dgl_path_join(dir, names[i]) : NULL;
+        /* A process id in use again counts as alive: a file kept too long only costs room. */
+        bool dead = pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+        char *full = dead ? dgl_path_join(dir, names[i]) : NULL;
         if (full)
             remove_left(log, full);
         free(full);

@@ -1,10 +1,10 @@
-/* Temporary names beside the file or folder that they become: PATH.tmp-PID-HEX. */
+/* Names of temporaries, next to the file or folder that they become: PATH.tmp-PID-HEX. */
 #ifndef DGL_BASE_TEMP_NAME_H
 #define DGL_BASE_TEMP_NAME_H
 
 #include "core/base/status.h"
 
-/* A name that is most likely free, to be freed; NULL: out of memory. */
+/* A name that most likely does not exist. Transferred (free); NULL: out of memory. */
 char *dgl_temp_name(const char *path);
 /* Marks an open temporary as in use until it is closed. */
 void dgl_temp_lock(int fd);

@@ -1,8 +1,8 @@
 /* UTF-8 validation, coding and repair. */
 #include "core/base/utf8.h"
 
-/* What may follow a lead byte (Unicode 15, table 3-7): the length, and the range of the second
- * byte. Length 0: no lead byte. */
+/* Continuation of a lead byte (Unicode 15, table 3-7): the length of the character, and the range
+ * of the second byte. Length 0: no lead byte. */
 struct lead {
     uint8_t len, second_min, second_max;
 };

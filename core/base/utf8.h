@@ -9,8 +9,8 @@ size_t dgl_utf8_valid_prefix(const char *text, size_t len);
 /* Decodes one code point of valid text; returns its length in bytes (1 to 4). */
 size_t dgl_utf8_decode(const char *text, size_t len, uint32_t *cp);
 size_t dgl_utf8_encode(uint32_t cp, char out[4]);
-/* Bytes at the end of `text` that could still become a character (0 to 3): what a stream must hold
- * back. */
+/* Bytes at the end of `text` that could still become a character (0 to 3); a stream
+ * holds them back. */
 size_t dgl_utf8_incomplete_tail(const char *text, size_t len);
 /* Appends `text` with each maximal invalid subpart replaced by one U+FFFD (the Unicode and Rust
  * rule). */

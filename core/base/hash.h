@@ -16,8 +16,7 @@ void dgl_hash_destroy(struct dgl_hash **hash);
 bool dgl_hash_bytes(enum dgl_hash_kind kind, const void *bytes, size_t len, char out[65]);
 const char *dgl_hash_name(enum dgl_hash_kind kind); /* "sha256", "blake3" */
 bool dgl_hash_parse_name(const char *name, enum dgl_hash_kind *out);
-/* Exactly 64 lowercase hex digits: checked before a hash of a file is compared or used in a path.
- * */
+/* Exactly 64 lowercase hex digits: checked before a file's hash is compared or used in a path. */
 bool dgl_hash_is_hex(const char *text, size_t len);
 
 #endif

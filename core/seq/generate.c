@@ -8,9 +8,6 @@
 #include "core/seq/session.h"
 #include "core/seq/text_stream.h"
 
-/* Ids that one readback brings at most. */
-#define MAX_INTERVAL 256
-
 struct generation {
     struct dgl_session *s;
     const struct dgl_generate_params *p;
@@ -165,7 +162,7 @@ static enum dgl_status decode_steps(struct generation *g, int32_t steps)
 {
     struct dgl_session *s = g->s;
     struct dgl_device *dev = s->model->dev;
-    int32_t ids[MAX_INTERVAL];
+    int32_t ids[DGL_READBACK_INTERVAL_MAX];
     enum dgl_status st = exec_run_submit(g->decode, 1, NULL);
     int32_t done = 1;
     while (done < steps && st == DGL_OK && !session_is_cancelled(s)) {
@@ -240,9 +237,9 @@ static enum dgl_status check_params(struct generation *g)
     if (p->max_tokens < -1)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "max_tokens is %d: -1 means no limit",
                         p->max_tokens);
-    if (p->readback_interval < 0 || p->readback_interval > MAX_INTERVAL)
+    if (p->readback_interval < 0 || p->readback_interval > DGL_READBACK_INTERVAL_MAX)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "readback interval %d is not within 0 and %d",
-                        p->readback_interval, MAX_INTERVAL);
+                        p->readback_interval, DGL_READBACK_INTERVAL_MAX);
     return sampling_check(log, &p->sampling);
 }
 

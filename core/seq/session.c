@@ -202,7 +202,7 @@ enum dgl_status session_write_args(struct dgl_session *s, const struct exec_run 
 
 int32_t session_readback_interval(const struct dgl_session *s)
 {
-    return s->model->dev->info.software ? 1 : 8;
+    return s->model->dev->info.software ? 1 : DGL_READBACK_INTERVAL;
 }
 
 /* ---- passes ---------------------------------------------------------------------------------- */

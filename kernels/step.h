@@ -1,8 +1,9 @@
 /*
  * step.h: the step state, the one structure that host, kernels and every plan share: a table of
- * sequences, and the rows of the pass at hand, each a token of one of them. One definition makes the
- * C structs, the GLSL uniform block (UBO binding 1) and, in kernels that say STEP write, the same
- * words as an SSBO. All members are 32-bit and a sequence has 16, so std140, std430 and C agree.
+ * sequences, and the rows of the pass at hand, each a token of one of them. One definition makes
+ * the C structs, the GLSL uniform block (UBO binding 1) and, in kernels that say STEP write, the
+ * same words as an SSBO. All members are 32-bit and a sequence has 16, so std140, std430 and C
+ * agree.
  *
  * Of each sequence:
  * pos             position of its first row in the pass = its tokens in the KV cache before

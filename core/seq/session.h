@@ -61,14 +61,14 @@ enum dgl_status session_expect(struct dgl_session *s, int32_t tokens);
  * belongs to the last one. Stops between passes when cancelled (DGL_ERR_CANCELLED, not logged),
  * keeping what was evaluated. */
 enum dgl_status session_eval(struct dgl_session *s, int32_t count);
-/* One pass over the next `tokens` of s->ids, with the logits that `flags` (enum row_flag) ask for. */
+/* One pass over the next `tokens` of s->ids, with the logits that `flags` (enum row_flag) name. */
 enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t flags);
 /* Makes the session hold ids[0 .. count) with LOGITS of the last; *reused (may be NULL) of them
  * were there. */
 enum dgl_status session_sync(struct dgl_session *s, const int32_t *ids, size_t count,
                              size_t *reused);
-/* Writes the state of a pass over step->tokens rows from step->pos on; `flags` are those of the last
- * row, ROW_SCORE of all. */
+/* Writes the state of a pass over step->tokens rows from step->pos on; `flags` are those of the
+ * last row, ROW_SCORE of all. */
 enum dgl_status session_write_step(struct dgl_session *s, const struct dgl_step *step,
                                    uint32_t flags);
 /* Brings count ids from position `pos` on; waits. */

@@ -52,8 +52,7 @@ static void put_params(const struct kernel *kernel, struct dgl_buf *out)
     dgl_buf_puts(out, "};\n");
 }
 
-/* The state of the sequence that row 0 belongs to has short names: all that decode and sampling need.
- */
+/* The state of row 0's sequence has short names: all that decode and sampling need. */
 static void put_step(const struct kernel *kernel, struct dgl_buf *out)
 {
     if (kernel->uses_step) {

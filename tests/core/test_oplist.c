@@ -74,8 +74,7 @@ static void fake_init(struct fake *f, uint32_t embed_bands)
         f->layer[i].gate_up.vector = 200 + (uint32_t)i;
         f->layer[i].qkv.has_gain = f->layer[i].gate_up.has_gain = true;
     }
-    f->p = (struct oplist_params){
-        .desc = &f->desc, .weights = &f->weights, .splits = 1};
+    f->p = (struct oplist_params){.desc = &f->desc, .weights = &f->weights, .splits = 1};
 }
 
 static int setup(void **state)

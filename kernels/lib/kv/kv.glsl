@@ -2,10 +2,10 @@
 //
 // A layer's cache holds sequence after sequence, each as keys, then values, both
 // [KV_HEADS][capacity][HEAD_DIM] numbers, f16 or f32; the capacity is the positions that the step
-// table grants the sequence, and kv_first the positions of those before it. A row is one head's numbers at one
-// position. kv_vec8, kv_vec4 and kv_vec2 read and write rows in `KV[]` of uvec4, uvec2 and uint:
-// one of them goes with this text and says how many elements of KV a row takes, KV_ROW. A vector
-// of theirs (8, 4 or 2 numbers) takes KV_VEC of them.
+// table grants the sequence, and kv_first the positions of those before it. A row is one head's
+// numbers at one position. kv_vec8, kv_vec4 and kv_vec2 read and write rows in `KV[]` of uvec4,
+// uvec2 and uint: one of them goes with this text and says how many elements of KV a row takes,
+// KV_ROW. A vector of theirs (8, 4 or 2 numbers) takes KV_VEC of them.
 //
 //! LET KV_VEC = KV_f16 ? 1 : 2
 

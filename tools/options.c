@@ -477,7 +477,9 @@ void options_iterate(const struct command *command,
         const struct option *o = &table[i];
         if (command && !applies(o, command))
             continue;
-        snprintf(letter, sizeof(letter), o->letter ? "-%c, " : "", o->letter);
+        letter[0] = '\0';
+        if (o->letter)
+            snprintf(letter, sizeof(letter), "-%c, ", o->letter);
         snprintf(left, sizeof(left), "%s--%s%s%s", letter, o->name, o->arg ? " " : "",
                  o->arg ? o->arg : "");
         enum option_group group = strcmp(o->commands, "*") == 0      ? OPTION_COMMON

@@ -1,13 +1,12 @@
 /* Buffers in device memory: immutable and never mapped, since NVIDIA moves mapped buffers to the
  * host. */
-#include "gl/gl_internal.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/checked.h"
 #include "core/base/mem.h"
+#include "gl/gl_internal.h"
 
 /* One call moves at most this much: some drivers stage a whole call in memory of their own. */
 #define MAX_WRITE_BYTES (64ull << 20)

@@ -1,12 +1,11 @@
 /* Limits, capabilities and memory of a context, and the clamp to the minimums of ES 3.1. */
-#include "gl/gl_internal.h"
-
 #include <stdio.h>
 #include <string.h>
 
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/base/thread.h"
+#include "gl/gl_internal.h"
 
 /* llvmpipe crashes when a binding reaches beyond 2 GiB; nothing needs a buffer as large as that. */
 #define MAX_BUFFER_BYTES (1ull << 30)

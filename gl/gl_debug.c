@@ -1,9 +1,8 @@
 /* GL errors by name, KHR_debug messages in the log, and object labels for debuggers. */
-#include "gl/gl_internal.h"
-
 #include <string.h>
 
 #include "core/base/log.h"
+#include "gl/gl_internal.h"
 
 const char *gl_error_name(GLenum error)
 {

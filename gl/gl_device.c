@@ -1,12 +1,11 @@
 /* Devices: opening the first row of a selection that works, closing, and entering their context. */
-#include "gl/gl_internal.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "gl/gl_internal.h"
 
 /* Hardware answers or is dead; software rendering may just be slow (softpipe: minutes for a long
  * prefill). */

@@ -1,7 +1,5 @@
 /* EGL displays and contexts: from a row of the device table to a current ES 3.1 context, and back
  * to the context of the caller. */
-#include "gl/gl_internal.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <gbm.h>
@@ -9,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "gl/gl_internal.h"
 
 const char *gl_egl_error_name(EGLint error)
 {

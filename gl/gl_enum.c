@@ -1,7 +1,5 @@
 /* The device table: rows in the order of preference, the rows that a selection allows, and the
  * message when none can be used. Works on the report of gl_sys.c and opens nothing. */
-#include "gl/gl_internal.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +7,7 @@
 
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "gl/gl_internal.h"
 #include "gl/gl_sys.h"
 
 #define SOFTWARE_REMEDY                                                                            \

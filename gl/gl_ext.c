@@ -1,7 +1,7 @@
 /* Extensions: exact matching of names, and a table of their functions. */
-#include "gl/gl_internal.h"
-
 #include <string.h>
+
+#include "gl/gl_internal.h"
 
 bool gl_ext_has(const char *list, const char *name)
 {

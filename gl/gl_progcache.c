@@ -27,8 +27,6 @@
  * use refreshes the time. Nothing here can fail: a directory that is absent, read-only or full only
  * costs compiling again.
  */
-#include "gl/gl_internal.h"
-
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +38,7 @@
 #include "core/base/hash.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "gl/gl_internal.h"
 
 #define CACHE_VERSION 1
 #define SUFFIX        ".prog"

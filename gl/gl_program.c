@@ -1,13 +1,12 @@
 /* Programs: from GLSL or from the cache, all of a batch or none, in parallel where the driver
  * can. */
-#include "gl/gl_internal.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "gl/gl_internal.h"
 
 /* One program on its way. */
 struct job {

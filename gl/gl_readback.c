@@ -1,11 +1,10 @@
 /* Results to the host: copied into memory that the host may read, never mapped where the GPU
  * works. Small ones go through a ring of slots, each with a fence; large ones through a buffer
  * in parts. */
-#include "gl/gl_internal.h"
-
 #include <string.h>
 
 #include "core/base/checked.h"
+#include "gl/gl_internal.h"
 
 #define BULK_BYTES (4u << 20)
 

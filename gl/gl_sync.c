@@ -1,8 +1,7 @@
 /* Synchronisation: barriers on demand, flushes, fences, waits with a limit, maps of results, and
  * the sticky lost flag. The driver is entered here, and only here, to start work or to wait. */
-#include "gl/gl_internal.h"
-
 #include "core/base/clock.h"
+#include "gl/gl_internal.h"
 
 /* A readback that is nearly done is cheaper to poll than to sleep for (NVIDIA: 18 us with
  * polling). */

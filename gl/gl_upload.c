@@ -1,8 +1,8 @@
 /* Writes into buffers that the host cannot touch: through mapped staging memory in segments, so
  * that the host fills one while the GPU copies from the others. Needs EXT_buffer_storage. */
-#include "gl/gl_internal.h"
-
 #include <string.h>
+
+#include "gl/gl_internal.h"
 
 enum dgl_status gl_upload_write(struct gl_device *dev, GLuint dst, uint64_t offset,
                                 const void *bytes, uint64_t size)

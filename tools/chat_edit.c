@@ -4,8 +4,8 @@
 
 #include <errno.h>
 #include <histedit.h>
-#include <locale.h>
 #include <langinfo.h>
+#include <locale.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>

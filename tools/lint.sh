@@ -166,6 +166,18 @@ grep -v -E '^(tests|tools)/' "$work/code" |
 grep '^gl/' "$work/code" | grep -v '^gl/gl_sync\.c:' |
     sed -n 's/^\([^:]*:[0-9]*\):.*\(gl\(Flush\|Finish\|WaitSync\|ClientWaitSync\)\)[ ]*(.*/\1: only gl\/gl_sync.c may call \2()/p' >> "$found"
 
+# One spelling of status variables, and one order of includes: a file's own header, <system>, "ours".
+grep -E 'enum dgl_status \**st[^a-z_]' "$work/code" | sed 's/^\([^:]*:[0-9]*\):.*/\1: a status is called `status`/' >> "$found"
+awk -F: '
+    $3 !~ /^#[ \t]*include/ { if (file != $1) { file = $1; ours = 0; done = 0 } if (ours) done = 1; next }
+    file != $1 { file = $1; ours = 0; done = 0 }
+    done { next }
+    /include[ \t]*"/ { ours++ }
+    /include[ \t]*</ && ours > 1 && $0 !~ /<(GLES|EGL)/ {
+        printf "%s:%s: <system> headers come before ours\n", $1, $2
+    }
+' "$work/code" | grep -v '^tests/' >> "$found"
+
 # The public header: a paragraph of declarations begins with a comment.
 awk '
     /^$/ { told = 0 }

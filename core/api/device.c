@@ -1,9 +1,10 @@
 /* The public device: gl/ behind a handle, plus the facts about it that kernel files may ask for. */
 #include "core/memory/device.h"
-#include "core/base/mem.h"
-#include "core/memory/pool.h"
 
 #include <stdlib.h>
+
+#include "core/base/mem.h"
+#include "core/memory/pool.h"
 
 #ifndef DGL_VERSION
 #error "DGL_VERSION comes from the Makefile"
@@ -35,8 +36,8 @@ enum dgl_status dgl_device_iterate(const struct dgl_log *log,
     int count = 0;
     if (!nodes)
         return dgl_fail_memory(log, "device table", sizeof(*nodes) * GL_MAX_NODES);
-    enum dgl_status st = gl_nodes_list(log, nodes, &count);
-    if (st == DGL_OK) {
+    enum dgl_status status = gl_nodes_list(log, nodes, &count);
+    if (status == DGL_OK) {
         gl_nodes_probe(log, nodes, count);
         for (int i = 0; i < count; i++) {
             struct dgl_device_info info;
@@ -46,7 +47,7 @@ enum dgl_status dgl_device_iterate(const struct dgl_log *log,
         }
     }
     free(nodes);
-    return st;
+    return status;
 }
 
 enum dgl_status dgl_device_create(const struct dgl_log *log, const struct dgl_device_params *params,
@@ -61,21 +62,21 @@ enum dgl_status dgl_device_create(const struct dgl_log *log, const struct dgl_de
     if (!dev)
         return dgl_fail_memory(log, "device", sizeof(*dev));
     dev->log = log;
-    enum dgl_status st = gl_device_open(log,
-                                        &(struct gl_device_params){
-                                            .select = p->select,
-                                            .limits_min = p->limits_min,
-                                            .debug = p->debug,
-                                            .cache_dir = p->cache_dir,
-                                            .egl_display = p->egl_display,
-                                            .egl_context = p->egl_context,
-                                        },
-                                        &dev->gl);
-    if (st != DGL_OK)
+    enum dgl_status status = gl_device_open(log,
+                                            &(struct gl_device_params){
+                                                .select = p->select,
+                                                .limits_min = p->limits_min,
+                                                .debug = p->debug,
+                                                .cache_dir = p->cache_dir,
+                                                .egl_display = p->egl_display,
+                                                .egl_context = p->egl_context,
+                                            },
+                                            &dev->gl);
+    if (status != DGL_OK)
         goto error;
     dev->pool = pool_create(dev->gl);
     if (!dev->pool) {
-        st = dgl_fail_memory(log, "buffer pool", 0);
+        status = dgl_fail_memory(log, "buffer pool", 0);
         goto error;
     }
     node_to_info(gl_device_node(dev->gl), &dev->info);
@@ -94,7 +95,7 @@ enum dgl_status dgl_device_create(const struct dgl_log *log, const struct dgl_de
     return DGL_OK;
 error:
     dgl_device_destroy(&dev);
-    return st;
+    return status;
 }
 
 void dgl_device_destroy(struct dgl_device **dev)

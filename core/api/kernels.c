@@ -15,12 +15,12 @@ enum dgl_status dgl_kernels_create(const struct dgl_log *log,
     struct dgl_kernels *k = dgl_new(struct dgl_kernels);
     if (!k)
         return dgl_fail_memory(log, "kernel set", sizeof(*k));
-    enum dgl_status st = kernel_set_create(log, params, &k->set);
-    if (st == DGL_OK)
+    enum dgl_status status = kernel_set_create(log, params, &k->set);
+    if (status == DGL_OK)
         *out = k;
     else
         free(k);
-    return st;
+    return status;
 }
 
 enum dgl_status dgl_kernels_check_hints(const struct dgl_log *log, const char *hints)

@@ -13,11 +13,11 @@ static enum dgl_status tokenizer_check(const struct dgl_log *log, const struct d
     struct dgl_tokenizer *tok = NULL;
     if (!file->info.has_tokenizer)
         return DGL_OK;
-    enum dgl_status st = model_file_tokenizer(log, file, &tok);
-    if (st == DGL_OK)
-        st = model_file_check_tokenizer(log, file, tok);
+    enum dgl_status status = model_file_tokenizer(log, file, &tok);
+    if (status == DGL_OK)
+        status = model_file_check_tokenizer(log, file, tok);
     tokenizer_destroy(&tok);
-    return st;
+    return status;
 }
 
 enum dgl_status dgl_model_find(const struct dgl_log *log, const char *path)
@@ -27,10 +27,10 @@ enum dgl_status dgl_model_find(const struct dgl_log *log, const char *path)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
     if (synthetic_is_path(path))
         return DGL_OK;
-    enum dgl_status st = model_path_resolve(log, path, &found, &name);
+    enum dgl_status status = model_path_resolve(log, path, &found, &name);
     free(found);
     free(name);
-    return st;
+    return status;
 }
 
 /* Everything that can be checked without a device. */
@@ -38,12 +38,12 @@ static enum dgl_status open_checked(const struct dgl_log *log,
                                     const struct model_open_params *params,
                                     struct dgl_model_file **out)
 {
-    enum dgl_status st = model_file_open(log, params, out);
-    if (st == DGL_OK)
-        st = tokenizer_check(log, *out);
-    if (st != DGL_OK)
+    enum dgl_status status = model_file_open(log, params, out);
+    if (status == DGL_OK)
+        status = tokenizer_check(log, *out);
+    if (status != DGL_OK)
         model_file_close(out);
-    return st;
+    return status;
 }
 
 enum dgl_status dgl_inspect(const struct dgl_log *log, const char *path,
@@ -104,9 +104,9 @@ const char *dgl_model_file_skipped(const struct dgl_model_file *file, size_t ind
 static enum dgl_status check_has_hashes(const struct dgl_log *log, const char *path)
 {
     enum model_format format = MODEL_HF;
-    enum dgl_status st = model_format_find(log, path, &format);
-    if (st != DGL_OK || format == MODEL_RDRR)
-        return st;
+    enum dgl_status status = model_format_find(log, path, &format);
+    if (status != DGL_OK || format == MODEL_RDRR)
+        return status;
     return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                     "%s: a %s carries no hashes; supported: packs, as `dopplergl convert` writes "
                     "them",
@@ -120,21 +120,21 @@ enum dgl_status dgl_verify(const struct dgl_log *log, const struct dgl_verify_pa
     *out = (struct dgl_verify_result){0};
     char *path = NULL, *name = NULL;
     struct dgl_model_file *file = NULL;
-    enum dgl_status st = params->path && params->path[0]
-                             ? model_path_resolve(log, params->path, &path, &name)
-                             : dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
-    if (st == DGL_OK)
-        st = check_has_hashes(log, path);
-    if (st == DGL_OK)
-        st = open_checked(log,
-                          &(struct model_open_params){.path = path,
-                                                      .verify = true,
-                                                      .verified = out,
-                                                      .progress_cb = params->progress_cb,
-                                                      .progress_priv = params->progress_priv},
-                          &file);
+    enum dgl_status status = params->path && params->path[0]
+                                 ? model_path_resolve(log, params->path, &path, &name)
+                                 : dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
+    if (status == DGL_OK)
+        status = check_has_hashes(log, path);
+    if (status == DGL_OK)
+        status = open_checked(log,
+                              &(struct model_open_params){.path = path,
+                                                          .verify = true,
+                                                          .verified = out,
+                                                          .progress_cb = params->progress_cb,
+                                                          .progress_priv = params->progress_priv},
+                              &file);
     model_file_close(&file);
     free(path);
     free(name);
-    return st;
+    return status;
 }

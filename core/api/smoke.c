@@ -1,9 +1,9 @@
 /* dgl_verify_smoke(): a fixed prompt whose answer shows at a glance whether weights, kernels and
  * driver agree. */
-#include "core/seq/session.h"
-
 #include <stdio.h>
 #include <string.h>
+
+#include "core/seq/session.h"
 
 #define SMOKE_PROMPT "The color of the sky is"
 #define SMOKE_TOKENS 16
@@ -41,9 +41,9 @@ enum dgl_status dgl_verify_smoke(struct dgl_session *session, bool *passed, char
     *passed = false;
     if (text_size)
         text[0] = '\0';
-    enum dgl_status st = dgl_generate(
+    enum dgl_status status = dgl_generate(
         session, dgl_generate_params(.prompt = SMOKE_PROMPT, .max_tokens = SMOKE_TOKENS), &r);
-    if (st == DGL_OK) {
+    if (status == DGL_OK) {
         size_t want = r.num_tokens < MIN_DISTINCT ? r.num_tokens : MIN_DISTINCT;
         *passed = r.num_tokens > 0 && reads_like_text(r.text, r.text_len) &&
                   distinct(r.tokens, r.num_tokens) >= want;
@@ -51,5 +51,5 @@ enum dgl_status dgl_verify_smoke(struct dgl_session *session, bool *passed, char
             snprintf(text, text_size, "%s", r.text);
     }
     dgl_generate_result_finish(&r);
-    return st;
+    return status;
 }

@@ -1,4 +1,6 @@
 /* The tokenizer part of core/dopplergl.h. */
+#include "loader/tokenizer/tokenizer.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +8,6 @@
 #include "loader/gguf/gguf_model.h"
 #include "loader/model/model_file.h"
 #include "loader/tensor/model_files.h"
-#include "loader/tokenizer/tokenizer.h"
 
 #define MAX_JSON_BYTES ((size_t)256 << 20) /* the largest published tokenizer.json has 34 MB */
 

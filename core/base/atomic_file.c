@@ -1,6 +1,4 @@
 /* Files that appear complete or not at all: a temporary next to the target, fsync, rename. */
-#include "core/base/file.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/file.h"
 #include "core/base/mem.h"
 #include "core/base/temp_name.h"
 

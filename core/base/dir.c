@@ -1,6 +1,4 @@
 /* Paths and directories. */
-#include "core/base/file.h"
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -9,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/file.h"
 #include "core/base/mem.h"
 
 bool dgl_path_exists(const char *path)

@@ -1,7 +1,7 @@
 /* Typed fields of JSON objects, and messages with the path of a value in its document. */
-#include "core/base/json.h"
-
 #include <inttypes.h>
+
+#include "core/base/json.h"
 
 const char *dgl_json_type_name(enum dgl_json_type type)
 {

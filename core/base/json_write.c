@@ -1,11 +1,10 @@
 /* JSON writer: commas, indentation, escapes. */
-#include "core/base/json.h"
-
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
+#include "core/base/json.h"
 #include "core/base/utf8.h"
 
 enum { max_depth = sizeof(((struct dgl_json_writer *)0)->need_comma) };

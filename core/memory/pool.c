@@ -1,9 +1,10 @@
 /* Buffer pool: a short list of free buffers, searched for the tightest fit. Used when sessions come
  * and go, never per token. */
 #include "core/memory/pool.h"
-#include "core/base/mem.h"
 
 #include <stdlib.h>
+
+#include "core/base/mem.h"
 
 /* More than a session of any known model has: a KV buffer per layer and some twenty others. */
 #define MAX_FREE 256
@@ -57,10 +58,10 @@ enum dgl_status pool_acquire(struct pool *pool, const struct gl_buffer_params *p
     pool->free[i] = pool->free[--pool->num_free];
     if (!params->zero)
         return DGL_OK;
-    enum dgl_status st = gl_buffer_zero(pool->gl, *out, 0, gl_buffer_size(*out));
-    if (st != DGL_OK)
+    enum dgl_status status = gl_buffer_zero(pool->gl, *out, 0, gl_buffer_size(*out));
+    if (status != DGL_OK)
         pool_release(pool, out);
-    return st;
+    return status;
 }
 
 void pool_release(struct pool *pool, struct gl_buffer **buffer)

@@ -68,11 +68,11 @@ static enum dgl_status check_rotated(const struct dgl_log *log, const char *path
 enum dgl_status model_check_supported(const struct dgl_log *log, const char *path,
                                       const struct model_desc *desc)
 {
-    enum dgl_status st = check_head(log, path, desc);
-    if (st == DGL_OK)
-        st = check_rotated(log, path, desc);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = check_head(log, path, desc);
+    if (status == DGL_OK)
+        status = check_rotated(log, path, desc);
+    if (status != DGL_OK)
+        return status;
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         for (int32_t layer = 0; layer < desc->layers; layer++) {
             if (parts[i].present(desc, &desc->layer[layer]))

@@ -1,9 +1,8 @@
 /* Bytes that a plan needs: one function per kind of memory, shared by allocation and estimate. */
-#include "core/plan/plan.h"
-
 #include <string.h>
 
 #include "core/plan/oplist_moe.h"
+#include "core/plan/plan.h"
 #include "core/plan/rope_table.h"
 #include "kernels/step.h"
 

@@ -1,8 +1,8 @@
 /* The plan as people see it: one line per operation with the kernel and the reason for it. */
-#include "core/plan/plan.h"
-
 #include <stdio.h>
 #include <string.h>
+
+#include "core/plan/plan.h"
 
 /* The constants that tell operations of one kind apart, and the weight format. */
 static void describe_shape(const struct op *op, char *out, size_t size)

@@ -1,10 +1,9 @@
 /* The weights of a model: every matrix and vector that the description names, in the order of use.
  */
-#include "core/plan/weights.h"
-
 #include <stdlib.h>
 
 #include "core/base/mem.h"
+#include "core/plan/weights.h"
 
 struct lister {
     const struct model_desc *desc;

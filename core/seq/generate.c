@@ -42,10 +42,10 @@ static enum dgl_status encode_prompt(struct generation *g)
     } else {
         struct dgl_str text = {p->prompt, p->prompt_len ? p->prompt_len : strlen(p->prompt)};
         struct encode_flags flags = {.add_special = true, .no_parse_special = p->no_parse_special};
-        enum dgl_status st = tokenizer_encode(model->dev->log, model->tok, text, flags, &ids);
-        if (st != DGL_OK) {
+        enum dgl_status status = tokenizer_encode(model->dev->log, model->tok, text, flags, &ids);
+        if (status != DGL_OK) {
             free(ids.ids);
-            return st;
+            return status;
         }
     }
     g->r->prompt_ids = ids.ids;
@@ -135,14 +135,14 @@ static enum dgl_status start_sampling(struct generation *g)
                             .context = (uint32_t)s->context,
                             .ignore_eos = g->p->ignore_eos};
     sampling_to_step(&g->p->sampling, &step);
-    enum dgl_status st = session_run(s, recipe_sampling(kind, penalised), &g->sample);
-    if (st == DGL_OK)
-        st = session_run(s, recipe_decode(kind, penalised, several), &g->decode);
-    if (st == DGL_OK)
-        st = session_write_step(s, &step, ROW_SAMPLE);
-    if (st == DGL_OK)
-        st = exec_run_submit(g->sample, 1, NULL);
-    return st;
+    enum dgl_status status = session_run(s, recipe_sampling(kind, penalised), &g->sample);
+    if (status == DGL_OK)
+        status = session_run(s, recipe_decode(kind, penalised, several), &g->decode);
+    if (status == DGL_OK)
+        status = session_write_step(s, &step, ROW_SAMPLE);
+    if (status == DGL_OK)
+        status = exec_run_submit(g->sample, 1, NULL);
+    return status;
 }
 
 static int32_t steps_wanted(const struct generation *g)
@@ -163,67 +163,67 @@ static enum dgl_status decode_steps(struct generation *g, int32_t steps)
     struct dgl_session *s = g->s;
     struct dgl_device *dev = s->model->dev;
     int32_t ids[DGL_READBACK_INTERVAL_MAX];
-    enum dgl_status st = exec_run_submit(g->decode, 1, NULL);
+    enum dgl_status status = exec_run_submit(g->decode, 1, NULL);
     int32_t done = 1;
-    while (done < steps && st == DGL_OK && !session_is_cancelled(s)) {
-        st = exec_run_submit(g->decode, 1, NULL);
+    while (done < steps && status == DGL_OK && !session_is_cancelled(s)) {
+        status = exec_run_submit(g->decode, 1, NULL);
         done++;
     }
     steps = done;
-    if (st == DGL_OK)
-        st = session_read_ids(s, s->len + 1, steps, ids);
-    for (int32_t i = 0; i < steps && st == DGL_OK && !g->done; i++) {
+    if (status == DGL_OK)
+        status = session_read_ids(s, s->len + 1, steps, ids);
+    for (int32_t i = 0; i < steps && status == DGL_OK && !g->done; i++) {
         s->len++;
         dev->tokens++;
-        st = check_sampled(g, ids[i]);
-        if (st == DGL_OK)
-            st = take_token(g, ids[i]);
+        status = check_sampled(g, ids[i]);
+        if (status == DGL_OK)
+            status = take_token(g, ids[i]);
     }
-    return st;
+    return status;
 }
 
 /* Samples from the logits of the last token that was evaluated. */
 static enum dgl_status sample_one(struct generation *g)
 {
     int32_t id = 0;
-    enum dgl_status st = start_sampling(g);
-    if (st == DGL_OK)
-        st = session_read_ids(g->s, g->s->len, 1, &id);
+    enum dgl_status status = start_sampling(g);
+    if (status == DGL_OK)
+        status = session_read_ids(g->s, g->s->len, 1, &id);
     g->s->logits_valid = false; /* sampling may have changed them */
-    if (st == DGL_OK)
-        st = check_sampled(g, id);
-    return st == DGL_OK ? take_token(g, id) : st;
+    if (status == DGL_OK)
+        status = check_sampled(g, id);
+    return status == DGL_OK ? take_token(g, id) : status;
 }
 
 /* With the pending token the session holds so many that its rotary frequencies change: everything
  * is evaluated again. */
 static enum dgl_status restart(struct generation *g)
 {
-    enum dgl_status st = session_eval(g->s, g->s->len + 1);
-    if (st == DGL_ERR_CANCELLED) {
+    enum dgl_status status = session_eval(g->s, g->s->len + 1);
+    if (status == DGL_ERR_CANCELLED) {
         finish(g, DGL_FINISH_CANCELLED);
         return DGL_OK;
     }
-    return st == DGL_OK ? sample_one(g) : st;
+    return status == DGL_OK ? sample_one(g) : status;
 }
 
 static enum dgl_status decode_loop(struct generation *g)
 {
-    enum dgl_status st = sample_one(g);
-    if (st == DGL_OK && !g->done)
-        st = session_write_args(g->s, g->decode);
+    enum dgl_status status = sample_one(g);
+    if (status == DGL_OK && !g->done)
+        status = session_write_args(g->s, g->decode);
     /* The first token is the prompt's: what it took belongs to no later one. */
     g->r->prefill = counters_since(g->s->model->dev, &g->start);
     struct dgl_counters before;
     dgl_device_get_counters(g->s->model->dev, &before);
     uint64_t start = dgl_now_ns();
-    while (st == DGL_OK && !g->done) {
+    while (status == DGL_OK && !g->done) {
         int32_t steps = steps_wanted(g);
-        st = steps > 0 ? decode_steps(g, steps) : restart(g);
+        status = steps > 0 ? decode_steps(g, steps) : restart(g);
     }
     g->r->decode_ns = dgl_now_ns() - start;
     g->r->decode = counters_since(g->s->model->dev, &before);
-    return st;
+    return status;
 }
 
 /* ---- the call -------------------------------------------------------------------------------- */
@@ -247,17 +247,17 @@ static enum dgl_status run_prompt(struct generation *g)
 {
     dgl_device_get_counters(g->s->model->dev, &g->start);
     g->start_ns = dgl_now_ns();
-    enum dgl_status st =
+    enum dgl_status status =
         session_sync(g->s, g->r->prompt_ids, g->r->num_prompt_ids, &g->r->num_reused);
-    if (st == DGL_OK)
-        st = gl_finish(g->s->model->dev->gl);
+    if (status == DGL_OK)
+        status = gl_finish(g->s->model->dev->gl);
     g->r->prefill_ns = dgl_now_ns() - g->start_ns;
     g->r->prefill = counters_since(g->s->model->dev, &g->start);
-    if (st == DGL_ERR_CANCELLED) {
+    if (status == DGL_ERR_CANCELLED) {
         finish(g, DGL_FINISH_CANCELLED);
-        st = DGL_OK;
+        status = DGL_OK;
     }
-    return st;
+    return status;
 }
 
 static enum dgl_status take_text(struct generation *g)
@@ -275,21 +275,21 @@ static enum dgl_status generate_entered(struct generation *g)
 {
     struct dgl_session *s = g->s;
     const struct dgl_generate_params *p = g->p;
-    enum dgl_status st = check_params(g);
-    if (st == DGL_OK)
-        st = encode_prompt(g);
-    if (st == DGL_OK && !text_stream_init(&g->stream, s->model->tok, p->stop, p->num_stop))
-        st = dgl_fail_memory(s->model->dev->log, "detokenizer", 0);
-    if (st == DGL_OK)
-        st = run_prompt(g);
-    if (st == DGL_OK && p->max_tokens == 0)
+    enum dgl_status status = check_params(g);
+    if (status == DGL_OK)
+        status = encode_prompt(g);
+    if (status == DGL_OK && !text_stream_init(&g->stream, s->model->tok, p->stop, p->num_stop))
+        status = dgl_fail_memory(s->model->dev->log, "detokenizer", 0);
+    if (status == DGL_OK)
+        status = run_prompt(g);
+    if (status == DGL_OK && p->max_tokens == 0)
         finish(g, DGL_FINISH_LENGTH);
-    if (st == DGL_OK && !g->done)
-        st = decode_loop(g);
-    if (st == DGL_OK)
-        st = take_text(g);
+    if (status == DGL_OK && !g->done)
+        status = decode_loop(g);
+    if (status == DGL_OK)
+        status = take_text(g);
     text_stream_finish(&g->stream);
-    return st;
+    return status;
 }
 
 enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generate_params *params,

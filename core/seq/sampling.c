@@ -27,10 +27,10 @@ enum dgl_status sampling_check(const struct dgl_log *log, const struct dgl_sampl
         {"repeat_last_n", sampling->repeat_last_n, 0, SAMPLING_MAX_LAST_N},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        enum dgl_status st =
+        enum dgl_status status =
             check_range(log, rows[i].field, rows[i].value, rows[i].min, rows[i].max);
-        if (st != DGL_OK)
-            return st;
+        if (status != DGL_OK)
+            return status;
     }
     /* 0 means off; what lies between would make the inverse overflow what a logit can bear. */
     if (sampling->repeat_penalty != 0)

@@ -1,9 +1,8 @@
 /* Looks through the GLSL of a kernel or lib, comments left out: names that only the generator may
  * use, and preprocessor conditions on symbols that nobody declares. */
-#include "kernels/format/kernel_parser.h"
-
 #include <string.h>
 
+#include "kernels/format/kernel_parser.h"
 #include "kernels/step.h"
 
 enum token_kind { TOKEN_END, TOKEN_NEWLINE, TOKEN_WORD, TOKEN_NUMBER, TOKEN_MARK };

@@ -1,9 +1,9 @@
 /* The `//!` directives of a kernel file, one function each, and the table of them. docs/kernels.md
  * is the reference. */
-#include "kernels/format/kernel_parser.h"
-
 #include <stdio.h>
 #include <string.h>
+
+#include "kernels/format/kernel_parser.h"
 
 /* ---- words and names ------------------------------------------------------------------------- */
 

@@ -1,8 +1,8 @@
 /* Integer expressions of directives: a recursive-descent parser into a tree, and its evaluation in
  * checked 64-bit arithmetic. */
-#include "kernels/format/kernel_format.h"
-
 #include <string.h>
+
+#include "kernels/format/kernel_format.h"
 
 /* A directive is one line; these limits keep the recursion of parser and evaluation shallow. */
 #define MAX_DEPTH 32

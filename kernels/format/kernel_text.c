@@ -1,12 +1,11 @@
 /* Parses one kernel or lib: the header comment, the directive lines, where the body starts, and
  * the rules that span several lines. */
-#include "kernels/format/kernel_parser.h"
-
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/base/hash.h"
+#include "kernels/format/kernel_parser.h"
 
 enum dgl_status kernel_parser_fail(const struct kernel_parser *p, const char *fmt, ...)
 {

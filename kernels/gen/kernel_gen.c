@@ -1,10 +1,9 @@
 /* Writes the complete GLSL ES 3.10 text of a chosen kernel: everything that its directives declare,
  * its libs, its body and main(). */
-#include "kernels/kernels.h"
-
 #include <stddef.h>
 #include <string.h>
 
+#include "kernels/kernels.h"
 #include "kernels/step.h"
 
 /* Line l of lib n is numbered n * LIB_LINES + l: Mesa ignores the source string number of #line

@@ -3,8 +3,8 @@
 #ifndef DGL_LOADER_CHAT_TEMPLATE_H
 #define DGL_LOADER_CHAT_TEMPLATE_H
 
-#include "loader/model/chat_source.h"
 #include "loader/jinja/jinja.h"
+#include "loader/model/chat_source.h"
 
 /* Immutable after creation. */
 struct dgl_template {

@@ -7,9 +7,9 @@
 
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "loader/rdrr/chat_files.h"
 #include "loader/convert/convert_plan.h"
 #include "loader/convert/gguf_export.h"
+#include "loader/rdrr/chat_files.h"
 #include "loader/rdrr/rdrr_format.h"
 #include "loader/tensor/model_files.h"
 

@@ -1,11 +1,10 @@
 /* What the options make of a plan's tensors beyond their types: joined, in columns, renamed. */
-#include "loader/convert/convert_plan.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/checked.h"
 #include "core/base/log.h"
+#include "loader/convert/convert_plan.h"
 #include "loader/desc/bind_rules.h"
 #include "loader/quant/quant.h"
 
@@ -72,9 +71,9 @@ static enum dgl_status fuse_all(const struct dgl_log *log, const struct dgl_mode
         struct convert_item *up = item_of(plan, d->layer[i].up);
         if (!gate || !up)
             continue;
-        enum dgl_status st = fuse(log, plan, gate, up);
-        if (st != DGL_OK)
-            return st;
+        enum dgl_status status = fuse(log, plan, gate, up);
+        if (status != DGL_OK)
+            return status;
         plan->count--;
         memmove(up, up + 1, (size_t)(plan->items + plan->count - up) * sizeof(*up));
         joined++;
@@ -167,7 +166,7 @@ enum dgl_status convert_plan_arrange(const struct dgl_log *log, const struct dgl
                                      const struct dgl_convert_params *params,
                                      struct convert_plan *plan)
 {
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     plan->text_only = params->text_only;
     if (params->q4k_layout &&
         !rdrr_layout_parse((struct dgl_str){params->q4k_layout, strlen(params->q4k_layout)},
@@ -176,12 +175,12 @@ enum dgl_status convert_plan_arrange(const struct dgl_log *log, const struct dgl
                         "convert: q4k-layout is \"%s\", wanted row, column or flat",
                         params->q4k_layout);
     if (params->fuse_gate_up)
-        st = fuse_all(log, model, plan);
-    if (st == DGL_OK)
-        st = lay_out(log, params, plan);
-    if (st == DGL_OK && plan->text_only)
-        st = rename_all(log, plan);
-    if (st == DGL_OK)
+        status = fuse_all(log, model, plan);
+    if (status == DGL_OK)
+        status = lay_out(log, params, plan);
+    if (status == DGL_OK && plan->text_only)
+        status = rename_all(log, plan);
+    if (status == DGL_OK)
         warn_relaid(log, plan);
-    return st;
+    return status;
 }

@@ -1,7 +1,5 @@
 /* The output folder of a conversion: built beside its place under a name of its own, put there
  * at the very end. */
-#include "loader/convert/convert_plan.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,6 +10,7 @@
 
 #include "core/base/log.h"
 #include "core/base/temp_name.h"
+#include "loader/convert/convert_plan.h"
 #include "loader/rdrr/rdrr_format.h"
 
 enum { max_name_tries = 100 };

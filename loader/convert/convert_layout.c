@@ -52,20 +52,20 @@ static enum dgl_status band_gather(const struct band *b)
     step = step < end - row ? step : end - row;
     uint8_t *src = dgl_calloc((size_t)step, (size_t)item->from_row);
     float *values = dgl_new_array(float, item->cols);
-    enum dgl_status st =
+    enum dgl_status status =
         src && values ? DGL_OK
                       : dgl_fail_memory(b->work->log, item->from->name, step * item->from_row);
-    for (; row < end && st == DGL_OK; row += step) {
+    for (; row < end && status == DGL_OK; row += step) {
         uint64_t rows = end - row < step ? end - row : step;
-        st = convert_rows_read(b->work, item, row, rows, src);
-        for (uint64_t r = 0; r < rows && st == DGL_OK; r++) {
+        status = convert_rows_read(b->work, item, row, rows, src);
+        for (uint64_t r = 0; r < rows && status == DGL_OK; r++) {
             dgl_row_decode(item->from->dtype, src + r * item->from_row, item->cols, values);
             row_scatter(b, row + r, values);
         }
     }
     free(src);
     free(values);
-    return st;
+    return status;
 }
 
 /* Encodes and writes lines of `len` floats; `first` is for messages. */
@@ -79,18 +79,18 @@ static enum dgl_status lines_put(const struct band *b, const float *lines, uint6
         return DGL_OK;
     bool fits = dgl_dtype_row_bytes(line.type, len, &line.row_bytes);
     uint8_t *dst = fits ? dgl_calloc((size_t)count, (size_t)line.row_bytes) : NULL;
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     if (!dst)
         return dgl_fail_memory(b->work->log, b->item->from->name, count * len);
-    st = convert_rows(b->work, &(struct convert_rows){.item = &line,
-                                                      .src = (const uint8_t *)lines,
-                                                      .dst = dst,
-                                                      .first_row = first,
-                                                      .rows = count});
-    if (st == DGL_OK)
-        st = convert_put(b->work, dst, (size_t)(count * line.row_bytes));
+    status = convert_rows(b->work, &(struct convert_rows){.item = &line,
+                                                          .src = (const uint8_t *)lines,
+                                                          .dst = dst,
+                                                          .first_row = first,
+                                                          .rows = count});
+    if (status == DGL_OK)
+        status = convert_put(b->work, dst, (size_t)(count * line.row_bytes));
     free(dst);
-    return st;
+    return status;
 }
 
 static enum dgl_status band_put(const struct band *b)
@@ -99,8 +99,9 @@ static enum dgl_status band_put(const struct band *b)
         return lines_put(b, b->out, b->item->rows, b->count, b->first);
     uint64_t whole = b->count / FLAT_LINE, rest = b->count % FLAT_LINE;
     uint64_t line = b->first / FLAT_LINE;
-    enum dgl_status st = lines_put(b, b->out, FLAT_LINE, whole, line);
-    return st == DGL_OK ? lines_put(b, b->out + whole * FLAT_LINE, rest, 1, line + whole) : st;
+    enum dgl_status status = lines_put(b, b->out, FLAT_LINE, whole, line);
+    return status == DGL_OK ? lines_put(b, b->out + whole * FLAT_LINE, rest, 1, line + whole)
+                            : status;
 }
 
 enum dgl_status convert_relaid(const struct convert_work *work, const struct convert_item *item,
@@ -113,18 +114,18 @@ enum dgl_status convert_relaid(const struct convert_work *work, const struct con
     step = step < units ? step : units;
     struct band b = {.work = work, .item = item};
     b.out = dgl_calloc((size_t)step, (size_t)values * sizeof(float));
-    enum dgl_status st =
+    enum dgl_status status =
         b.out ? DGL_OK : dgl_fail_memory(work->log, item->from->name, step * values);
-    for (; b.first < units && st == DGL_OK; b.first += step) {
+    for (; b.first < units && status == DGL_OK; b.first += step) {
         b.count = units - b.first < step ? units - b.first : step;
-        st = band_gather(&b);
-        if (st == DGL_OK)
-            st = band_put(&b);
+        status = band_gather(&b);
+        if (status == DGL_OK)
+            status = band_put(&b);
         uint64_t done = (uint64_t)((double)bytes * (double)(b.first + b.count) / (double)units);
-        if (st == DGL_OK)
-            st = convert_advance(progress, done - told);
+        if (status == DGL_OK)
+            status = convert_advance(progress, done - told);
         told = done;
     }
     free(b.out);
-    return st;
+    return status;
 }

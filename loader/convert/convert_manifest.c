@@ -1,8 +1,7 @@
 /* manifest.json of a pack in the making; rdrr_format.h lists the keys and their order. */
-#include "loader/convert/convert_plan.h"
-
 #include <string.h>
 
+#include "loader/convert/convert_plan.h"
 #include "loader/rdrr/rdrr_format.h"
 #include "loader/tensor/model_files.h"
 

@@ -1,11 +1,10 @@
 /* One tensor: rows are read in chunks, converted on several threads and written in order. */
-#include "loader/convert/convert_plan.h"
-
 #include <math.h>
 #include <stdlib.h>
 
 #include "core/base/mem.h"
 #include "core/base/thread.h"
+#include "loader/convert/convert_plan.h"
 #include "loader/quant/quant.h"
 
 #define CHUNK_BYTES  (UINT64_C(16) << 20) /* of floats; at least one row */
@@ -134,15 +133,15 @@ enum dgl_status convert_rows_read(const struct convert_work *work, const struct 
     uint64_t here = row >= parts ? 0 : rows < parts - row ? rows : parts - row;
     uint64_t from = row > parts ? row - parts : 0;
     uint8_t *to = dst;
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     if (here > 0)
-        st = tensor_source_read(work->log, work->model->tensors, item->index, row * item->from_row,
-                                to, (size_t)(here * item->from_row));
-    if (st == DGL_OK && here < rows)
-        st = tensor_source_read(work->log, work->model->tensors, item->second,
-                                from * item->from_row, to + here * item->from_row,
-                                (size_t)((rows - here) * item->from_row));
-    return st;
+        status = tensor_source_read(work->log, work->model->tensors, item->index,
+                                    row * item->from_row, to, (size_t)(here * item->from_row));
+    if (status == DGL_OK && here < rows)
+        status = tensor_source_read(work->log, work->model->tensors, item->second,
+                                    from * item->from_row, to + here * item->from_row,
+                                    (size_t)((rows - here) * item->from_row));
+    return status;
 }
 
 static enum dgl_status convert_whole_rows(const struct convert_work *work,

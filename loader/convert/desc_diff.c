@@ -252,12 +252,12 @@ static enum dgl_status ropes_compare(const struct dgl_log *log, const struct mod
                                      const struct model_desc *b, struct desc_diff *out)
 {
     bool used[ROPE_SETS] = {false};
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     for (int32_t i = 0; i < a->layers; i++) {
         if (a->layer[i].rope != ROPE_NONE)
             used[a->layer[i].rope] = true;
     }
-    for (int set = 0; set < ROPE_SETS && st == DGL_OK && !out->found; set++) {
+    for (int set = 0; set < ROPE_SETS && status == DGL_OK && !out->found; set++) {
         struct rope_pair p = {.a = &a->rope[set], .b = &b->rope[set]};
         if (!used[set])
             continue;
@@ -268,11 +268,11 @@ static enum dgl_status ropes_compare(const struct dgl_log *log, const struct mod
                 &p, set == ROPE_LOCAL ? "rope_parameters of sliding_attention" : "rope_parameters",
                 a->context_max, out);
         else
-            st = dgl_fail_memory(log, "rotation", (uint64_t)p.a->dims * sizeof(double));
+            status = dgl_fail_memory(log, "rotation", (uint64_t)p.a->dims * sizeof(double));
         free(p.x);
         free(p.y);
     }
-    return st;
+    return status;
 }
 
 enum dgl_status desc_diff_find(const struct dgl_log *log, const struct model_desc *left,

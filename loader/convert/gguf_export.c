@@ -65,9 +65,9 @@ static enum dgl_status view_init(struct export_job *job, const struct dgl_model_
     job->view.desc.layer = dgl_new_array(struct layer_desc, (size_t)model->desc.layers);
     if (!job->view.desc.layer)
         return dgl_fail_memory(job->log, "layer list", (uint64_t)model->desc.layers);
-    enum dgl_status st = gguf_export_view(job->log, model, job->arch, &job->view.tensors);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = gguf_export_view(job->log, model, job->arch, &job->view.tensors);
+    if (status != DGL_OK)
+        return status;
     for (int32_t i = 0; i < model->desc.layers; i++) {
         job->view.desc.layer[i] = model->desc.layer[i];
         job->view.desc.layer[i].v = find_layer(job, i, "attn_v.weight");
@@ -101,8 +101,8 @@ static enum dgl_dtype target(const struct convert_item *item)
 
 static enum dgl_status fit_types(struct export_job *job)
 {
-    enum dgl_status st = DGL_OK;
-    for (size_t i = 0; i < job->plan.count && st == DGL_OK; i++) {
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < job->plan.count && status == DGL_OK; i++) {
         struct convert_item *item = &job->plan.items[i];
         enum dgl_dtype type = target(item);
         if (dgl_dtype_get(item->type)->block > 1 && type != item->type)
@@ -112,9 +112,9 @@ static enum dgl_status fit_types(struct export_job *job)
                      DGL_SHOWN(item->from->name), item->cols, dgl_dtype_get(item->type)->name,
                      dgl_dtype_get(type)->name);
         item->type = type;
-        st = convert_item_size(job->log, item);
+        status = convert_item_size(job->log, item);
     }
-    return st;
+    return status;
 }
 
 /* general.file_type: the number that llama.cpp has for the mix. */
@@ -136,26 +136,26 @@ static uint32_t file_type(enum dgl_dtype headline)
 
 static enum dgl_status describe(struct export_job *job, const struct dgl_model_file *model)
 {
-    enum dgl_status st = gguf_export_keys(job->log, model, job->arch, &job->w);
+    enum dgl_status status = gguf_export_keys(job->log, model, job->arch, &job->w);
     gguf_put_u32(&job->w, "general.file_type", file_type(convert_plan_headline(&job->plan)));
-    if (st == DGL_OK)
-        st = gguf_export_vocab(job->log, model, &job->w);
-    for (size_t i = 0; i < job->plan.count && st == DGL_OK; i++) {
+    if (status == DGL_OK)
+        status = gguf_export_vocab(job->log, model, &job->w);
+    for (size_t i = 0; i < job->plan.count && status == DGL_OK; i++) {
         const struct convert_item *item = &job->plan.items[i];
         struct tensor_info info = *item->from;
         info.dtype = item->type;
         info.bytes = item->size;
-        st = gguf_put_tensor(job->log, &job->w, &info);
+        status = gguf_put_tensor(job->log, &job->w, &info);
     }
-    return st;
+    return status;
 }
 
 static enum dgl_status sink_begin(void *priv, uint64_t *offset)
 {
     struct gguf_writer *w = priv;
-    enum dgl_status st = gguf_writer_align(w);
+    enum dgl_status status = gguf_writer_align(w);
     *offset = w->written;
-    return st;
+    return status;
 }
 
 static enum dgl_status sink_write(void *priv, const void *bytes, size_t len)
@@ -173,12 +173,12 @@ static enum dgl_status write_data(struct export_job *job)
     struct convert_progress progress = {.cb = job->params->progress_cb,
                                         .priv = job->params->progress_priv,
                                         .total = job->plan.bytes_in};
-    enum dgl_status st = gguf_writer_begin(job->log, &job->w, job->params->out);
-    for (size_t i = 0; i < job->plan.count && st == DGL_OK; i++)
-        st = convert_tensor(&work, &job->plan.items[i], &progress);
-    if (st == DGL_OK)
-        st = gguf_writer_align(&job->w);
-    return st == DGL_OK ? gguf_writer_commit(&job->w) : st;
+    enum dgl_status status = gguf_writer_begin(job->log, &job->w, job->params->out);
+    for (size_t i = 0; i < job->plan.count && status == DGL_OK; i++)
+        status = convert_tensor(&work, &job->plan.items[i], &progress);
+    if (status == DGL_OK)
+        status = gguf_writer_align(&job->w);
+    return status == DGL_OK ? gguf_writer_commit(&job->w) : status;
 }
 
 static enum dgl_status find_arch(struct export_job *job, const struct dgl_model_file *model)
@@ -197,26 +197,26 @@ enum dgl_status gguf_export(const struct dgl_log *log, const struct dgl_convert_
                             struct dgl_convert_result *out)
 {
     struct export_job job = {.log = log, .params = params, .recipe = recipe};
-    enum dgl_status st = check_out(&job);
-    if (st == DGL_OK)
-        st = find_arch(&job, model);
-    if (st == DGL_OK)
-        st = view_init(&job, model);
-    if (st == DGL_OK)
-        st = convert_plan_init(log, &job.view, recipe, &job.plan);
-    if (st == DGL_OK)
-        st = convert_plan_check(log, &job.plan, params);
-    if (st == DGL_OK)
-        st = fit_types(&job);
-    if (st == DGL_OK)
-        st = convert_plan_check_fast(log, &job.plan, params);
-    if (st == DGL_OK)
-        st = describe(&job, model);
-    if (st == DGL_OK)
-        st = gguf_export_check(log, params->out, model, job.arch, &job.w);
-    if (st == DGL_OK)
-        st = write_data(&job);
-    if (st == DGL_OK)
+    enum dgl_status status = check_out(&job);
+    if (status == DGL_OK)
+        status = find_arch(&job, model);
+    if (status == DGL_OK)
+        status = view_init(&job, model);
+    if (status == DGL_OK)
+        status = convert_plan_init(log, &job.view, recipe, &job.plan);
+    if (status == DGL_OK)
+        status = convert_plan_check(log, &job.plan, params);
+    if (status == DGL_OK)
+        status = fit_types(&job);
+    if (status == DGL_OK)
+        status = convert_plan_check_fast(log, &job.plan, params);
+    if (status == DGL_OK)
+        status = describe(&job, model);
+    if (status == DGL_OK)
+        status = gguf_export_check(log, params->out, model, job.arch, &job.w);
+    if (status == DGL_OK)
+        status = write_data(&job);
+    if (status == DGL_OK)
         *out = (struct dgl_convert_result){
             .tensors = job.plan.count, .bytes_in = job.plan.bytes_in, .bytes_out = job.w.written};
     gguf_writer_finish(&job.w);
@@ -224,5 +224,5 @@ enum dgl_status gguf_export(const struct dgl_log *log, const struct dgl_convert_
     tensor_source_destroy(&job.view.tensors);
     free(job.view.desc.layer);
     free(job.none_skipped);
-    return st;
+    return status;
 }

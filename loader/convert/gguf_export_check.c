@@ -26,19 +26,19 @@ static enum dgl_status read_back(const struct dgl_log *log, const struct gguf_fi
     struct tensor_source *raw = NULL;
     struct gguf_parts parts;
     *out = NULL;
-    enum dgl_status st = gguf_export_view(log, model, arch, &raw);
-    if (st == DGL_OK)
-        st = gguf_parts_read(log, file, raw, &parts);
-    return st == DGL_OK ? model_file_of_gguf(log, file->name, &parts, out) : st;
+    enum dgl_status status = gguf_export_view(log, model, arch, &raw);
+    if (status == DGL_OK)
+        status = gguf_parts_read(log, file, raw, &parts);
+    return status == DGL_OK ? model_file_of_gguf(log, file->name, &parts, out) : status;
 }
 
 static enum dgl_status compare(const struct dgl_log *log, const struct dgl_model_file *model,
                                const struct dgl_model_file *again, const struct gguf_arch *arch)
 {
     struct desc_diff diff;
-    enum dgl_status st = desc_diff_find(log, &model->desc, &again->desc, &diff);
-    if (st != DGL_OK || !diff.found)
-        return st;
+    enum dgl_status status = desc_diff_find(log, &model->desc, &again->desc, &diff);
+    if (status != DGL_OK || !diff.found)
+        return status;
     return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                     "%s: %s is %s, but a GGUF file of architecture %s cannot say so and would be "
                     "read as %s; " GGUF_AS_PACK,
@@ -53,25 +53,25 @@ enum dgl_status gguf_export_check(const struct dgl_log *log, const char *path,
     struct dgl_buf head = {0};
     struct gguf_file file = {0};
     struct dgl_model_file *again = NULL;
-    enum dgl_status st = gguf_writer_header(&heard.log, w, path, &head);
+    enum dgl_status status = gguf_writer_header(&heard.log, w, path, &head);
     struct gguf_input in = {.name = path,
                             .bytes = (const uint8_t *)head.p,
                             .size = head.len + w->data_bytes,
                             .stored = head.len};
-    if (st == DGL_OK)
-        st = gguf_file_parse(&heard.log, &in, &file);
-    if (st == DGL_OK)
-        st = read_back(&heard.log, &file, model, arch, &again);
-    if (st == DGL_OK)
-        st = compare(log, model, again, arch);
-    else if (st == DGL_ERR_FORMAT || st == DGL_ERR_UNSUPPORTED)
-        st = dgl_fail(log, DGL_ERR_UNSUPPORTED,
-                      "%s: the GGUF file of it could not be read back (%s); " GGUF_AS_PACK,
-                      model->path, heard.text);
+    if (status == DGL_OK)
+        status = gguf_file_parse(&heard.log, &in, &file);
+    if (status == DGL_OK)
+        status = read_back(&heard.log, &file, model, arch, &again);
+    if (status == DGL_OK)
+        status = compare(log, model, again, arch);
+    else if (status == DGL_ERR_FORMAT || status == DGL_ERR_UNSUPPORTED)
+        status = dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                          "%s: the GGUF file of it could not be read back (%s); " GGUF_AS_PACK,
+                          model->path, heard.text);
     else
-        st = dgl_fail(log, st, "%s", heard.text);
+        status = dgl_fail(log, status, "%s", heard.text);
     model_file_close(&again);
     gguf_file_finish(&file);
     dgl_buf_finish(&head);
-    return st;
+    return status;
 }

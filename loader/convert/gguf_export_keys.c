@@ -75,14 +75,14 @@ static enum dgl_status refuse_windows(struct keys *k, int32_t window, bool said)
 {
     struct dgl_buf layers = {0};
     list_layers(k, has_window, true, &layers);
-    enum dgl_status st =
+    enum dgl_status status =
         dgl_fail(k->log, DGL_ERR_UNSUPPORTED,
                  "%s: sliding_window is %" PRId32 " in layers %s of %" PRId32
                  ", but a GGUF file of architecture %s has it in %s; " GGUF_AS_PACK,
                  k->model->path, window, layers.p ? layers.p : "?", k->desc->layers, k->arch->name,
                  said ? "all or none" : "none");
     dgl_buf_finish(&layers);
-    return st;
+    return status;
 }
 
 static enum dgl_status put_windows(struct keys *k)
@@ -175,13 +175,13 @@ static bool rotates_here(const struct keys *k, int32_t layer)
 static enum dgl_status check_rotated(struct keys *k)
 {
     struct dgl_buf here = {0}, there = {0};
-    enum dgl_status st = DGL_OK;
-    for (int32_t i = 0; i < k->desc->layers && st == DGL_OK; i++) {
+    enum dgl_status status = DGL_OK;
+    for (int32_t i = 0; i < k->desc->layers && status == DGL_OK; i++) {
         if (rotates_there(k, i) == rotates_here(k, i))
             continue;
         list_layers(k, rotates_here, false, &here);
         list_layers(k, rotates_there, false, &there);
-        st =
+        status =
             dgl_fail(k->log, DGL_ERR_UNSUPPORTED,
                      "%s: no_rope_layers: the layers without rotation are %s, but in a GGUF file "
                      "of architecture %s, which has no key for them, they are %s; " GGUF_AS_PACK,
@@ -189,7 +189,7 @@ static enum dgl_status check_rotated(struct keys *k)
     }
     dgl_buf_finish(&here);
     dgl_buf_finish(&there);
-    return st;
+    return status;
 }
 
 /* Families of which llama.cpp reads biases that Hugging Face leaves to the config. */
@@ -236,18 +236,18 @@ enum dgl_status gguf_export_keys(const struct dgl_log *log, const struct dgl_mod
     struct keys k = {.log = log, .model = model, .desc = &model->desc, .arch = arch, .w = w};
     put_general(&k);
     put_sizes(&k);
-    enum dgl_status st = put_windows(&k);
-    if (st == DGL_OK)
-        st = check_rotated(&k);
-    if (st == DGL_OK)
-        st = gguf_export_rope(log, model, arch, w);
-    if (st == DGL_OK && model->desc.moe.experts > 0)
-        st = put_experts(&k);
+    enum dgl_status status = put_windows(&k);
+    if (status == DGL_OK)
+        status = check_rotated(&k);
+    if (status == DGL_OK)
+        status = gguf_export_rope(log, model, arch, w);
+    if (status == DGL_OK && model->desc.moe.experts > 0)
+        status = put_experts(&k);
     if (arch->family & (GGUF_GEMMA2 | GGUF_GEMMA3))
         put_gemma(&k);
     if (arch->family == GGUF_GRANITE)
         put_granite(&k);
-    if (st == DGL_OK)
+    if (status == DGL_OK)
         check_biases(&k);
-    return st;
+    return status;
 }

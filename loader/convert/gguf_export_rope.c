@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "loader/convert/gguf_export.h"
-#include "loader/gguf/gguf_keys.h"
 #include "loader/desc/rope_freq.h"
+#include "loader/gguf/gguf_keys.h"
 
 static void put_f32(struct gguf_writer *w, const struct gguf_arch *arch, const char *suffix,
                     double value)

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/desc/bind_rules.h"
 #include "loader/convert/gguf_export.h"
+#include "loader/desc/bind_rules.h"
 #include "loader/gguf/gguf_units.h"
 #include "loader/quant/quant.h"
 
@@ -67,21 +67,21 @@ static enum dgl_status add_norm(struct exporter *x, size_t index, const char *na
         return misfit(x, &info, "a vector of plain numbers");
     uint8_t *stored = dgl_calloc(1, (size_t)info.bytes);
     float *values = dgl_new_array(float, (size_t)info.shape[0]);
-    enum dgl_status st = stored && values ? tensor_source_read(x->log, x->model->tensors, index, 0,
-                                                               stored, (size_t)info.bytes)
-                                          : dgl_fail_memory(x->log, info.name, info.bytes);
-    if (st == DGL_OK && !dgl_row_decode(info.dtype, stored, info.shape[0], values))
-        st = misfit(x, &info, "floats");
-    for (uint64_t i = 0; i < info.shape[0] && st == DGL_OK; i++)
+    enum dgl_status status = stored && values ? tensor_source_read(x->log, x->model->tensors, index,
+                                                                   0, stored, (size_t)info.bytes)
+                                              : dgl_fail_memory(x->log, info.name, info.bytes);
+    if (status == DGL_OK && !dgl_row_decode(info.dtype, stored, info.shape[0], values))
+        status = misfit(x, &info, "floats");
+    for (uint64_t i = 0; i < info.shape[0] && status == DGL_OK; i++)
         values[i] += 1.0f;
     free(stored);
     info.dtype = DGL_F32;
     info.bytes = info.shape[0] * sizeof(float); /* fits: it was allocated */
     struct gguf_unit_tensor t = {.order = GGUF_ORDER_VALUES, .values = values};
-    if (st == DGL_OK)
+    if (status == DGL_OK)
         return gguf_units_add(&x->units, &info, name, &t);
     free(values);
-    return st;
+    return status;
 }
 
 static enum dgl_status add_permuted(struct exporter *x, size_t index, const char *name)
@@ -103,32 +103,32 @@ static enum dgl_status add_stack(struct exporter *x, const char *prefix, const c
     size_t experts = (size_t)x->model->desc.moe.experts;
     const char *mark = strstr(hf, "%d");
     struct tensor_info info = {0};
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     size_t *sources = dgl_new_array(size_t, experts);
     if (!sources)
         return dgl_fail_memory(x->log, name, experts * sizeof(*sources));
-    for (size_t e = 0; e < experts && st == DGL_OK; e++) {
+    for (size_t e = 0; e < experts && status == DGL_OK; e++) {
         char *one = dgl_arena_printf(&x->units.names, "%s%.*s%zu%s", prefix, (int)(mark - hf), hf,
                                      e, mark + 2);
         long index = one ? find(x, one) : -1;
         if (index < 0) {
-            st = dgl_fail(x->log, DGL_ERR_FORMAT, "%s: tensor %s is missing",
-                          tensor_source_label(x->model->tensors), one ? one : hf);
+            status = dgl_fail(x->log, DGL_ERR_FORMAT, "%s: tensor %s is missing",
+                              tensor_source_label(x->model->tensors), one ? one : hf);
             break;
         }
         const struct tensor_info *t = tensor_source_at(x->model->tensors, (size_t)index);
         if (e == 0)
             info = *t;
         else if (t->dtype != info.dtype || t->rank != info.rank || t->bytes != info.bytes)
-            st = misfit(x, t, "experts of one type and shape");
+            status = misfit(x, t, "experts of one type and shape");
         sources[e] = (size_t)index;
         x->used[index] = true;
     }
-    if (st == DGL_OK && info.rank != 2)
-        st = misfit(x, &info, "a matrix");
-    if (st != DGL_OK) {
+    if (status == DGL_OK && info.rank != 2)
+        status = misfit(x, &info, "a matrix");
+    if (status != DGL_OK) {
         free(sources);
-        return st;
+        return status;
     }
     struct gguf_unit_tensor t = {.order = GGUF_ORDER_STACK,
                                  .sources = sources,
@@ -155,9 +155,9 @@ static enum dgl_status add_halves(struct exporter *x, size_t index, const char *
     t.unit = bias ? dgl_dtype_get(info.dtype)->block_bytes : gguf_unit_bytes(&info);
     info.shape[1] /= 2;
     info.bytes /= 2;
-    enum dgl_status st = gguf_units_add(&x->units, &info, even, &t);
+    enum dgl_status status = gguf_units_add(&x->units, &info, even, &t);
     t.begin = 1;
-    return st == DGL_OK ? gguf_units_add(&x->units, &info, odd, &t) : st;
+    return status == DGL_OK ? gguf_units_add(&x->units, &info, odd, &t) : status;
 }
 
 /* [2 n, ...] becomes its first n rows and the others. The source gives whole rows in any layout. */
@@ -170,9 +170,9 @@ static enum dgl_status add_parts(struct exporter *x, size_t index, const char *f
     struct gguf_unit_tensor t = {.order = GGUF_ORDER_SAME, .source = {index}};
     info.shape[0] /= 2;
     info.bytes /= 2;
-    enum dgl_status st = gguf_units_add(&x->units, &info, first, &t);
+    enum dgl_status status = gguf_units_add(&x->units, &info, first, &t);
     t.begin = info.bytes;
-    return st == DGL_OK ? gguf_units_add(&x->units, &info, second, &t) : st;
+    return status == DGL_OK ? gguf_units_add(&x->units, &info, second, &t) : status;
 }
 
 static enum dgl_status add_found(struct exporter *x, size_t index,
@@ -221,17 +221,17 @@ static enum dgl_status add_layer(struct exporter *x, int32_t layer)
     char *gguf_prefix = dgl_arena_printf(&x->units.names, "blk.%" PRId32 ".", layer);
     if (!prefix || !gguf_prefix)
         return dgl_fail_memory(x->log, "tensor names", 32);
-    enum dgl_status st = DGL_OK;
-    for (size_t i = 0; i < gguf_num_layer_names && st == DGL_OK; i++)
-        st = add_rule(x, &gguf_layer_names[i], prefix, gguf_prefix);
-    return st;
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < gguf_num_layer_names && status == DGL_OK; i++)
+        status = add_rule(x, &gguf_layer_names[i], prefix, gguf_prefix);
+    return status;
 }
 
 static enum dgl_status add_factors(struct exporter *x)
 {
     struct gguf_rope_factors factors[GGUF_MAX_ROPE_FACTORS];
     size_t count = 0;
-    enum dgl_status st =
+    enum dgl_status status =
         gguf_export_factors(x->log, &x->model->desc.rope[ROPE_GLOBAL], factors, &count);
     for (size_t i = 0; i < count; i++) {
         struct tensor_info info = {.dtype = DGL_F32,
@@ -240,12 +240,12 @@ static enum dgl_status add_factors(struct exporter *x)
                                    .shape = {factors[i].count},
                                    .bytes = factors[i].count * sizeof(float)};
         struct gguf_unit_tensor t = {.order = GGUF_ORDER_VALUES, .values = factors[i].values};
-        if (st == DGL_OK)
-            st = gguf_units_add(&x->units, &info, factors[i].name, &t);
+        if (status == DGL_OK)
+            status = gguf_units_add(&x->units, &info, factors[i].name, &t);
         else
             free(factors[i].values);
     }
-    return st;
+    return status;
 }
 
 static enum dgl_status check_used(const struct exporter *x)
@@ -271,17 +271,17 @@ enum dgl_status gguf_export_view(const struct dgl_log *log, const struct dgl_mod
     *out = NULL;
     if (!x.used)
         return dgl_fail_memory(log, "tensor list", tensor_source_count(model->tensors));
-    enum dgl_status st = add_factors(&x);
-    for (size_t i = 0; i < gguf_num_model_names && st == DGL_OK; i++)
-        st = add_rule(&x, &gguf_model_names[i], "", "");
-    for (int32_t layer = 0; layer < model->desc.layers && st == DGL_OK; layer++)
-        st = add_layer(&x, layer);
-    if (st == DGL_OK)
-        st = check_used(&x);
-    if (st == DGL_OK)
-        st = gguf_units_source(&x.units, out);
+    enum dgl_status status = add_factors(&x);
+    for (size_t i = 0; i < gguf_num_model_names && status == DGL_OK; i++)
+        status = add_rule(&x, &gguf_model_names[i], "", "");
+    for (int32_t layer = 0; layer < model->desc.layers && status == DGL_OK; layer++)
+        status = add_layer(&x, layer);
+    if (status == DGL_OK)
+        status = check_used(&x);
+    if (status == DGL_OK)
+        status = gguf_units_source(&x.units, out);
     else
         gguf_units_finish(&x.units);
     free(x.used);
-    return st;
+    return status;
 }

@@ -122,13 +122,13 @@ static enum dgl_status bind_tensor(struct binder *b, size_t index, const struct 
     const struct tensor_info *t = tensor_source_at(b->src, index);
     bool matrix = bind_rule_rank(m->rule) > 1 && !is_bias(m->rule->name);
     long *place = NULL;
-    enum dgl_status st = check_dtype(b, t, matrix);
-    if (st == DGL_OK)
-        st = check_shape(b, t, m->rule);
-    if (st == DGL_OK)
-        st = place_find(b, m, &place);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = check_dtype(b, t, matrix);
+    if (status == DGL_OK)
+        status = check_shape(b, t, m->rule);
+    if (status == DGL_OK)
+        status = place_find(b, m, &place);
+    if (status != DGL_OK)
+        return status;
     if (*place != TENSOR_NONE)
         return fail_twice(b, *place, t->name);
     *place = (long)index;
@@ -151,17 +151,17 @@ static enum dgl_status bytes_equal(struct binder *b, size_t x, size_t y, bool *e
     unsigned char *piece = dgl_calloc(2, PIECE);
     if (!piece)
         return dgl_fail_memory(b->log, "comparison of tensors", 2 * PIECE);
-    enum dgl_status st = DGL_OK;
-    for (uint64_t at = 0; *equal && st == DGL_OK && at < tx->bytes; at += PIECE) {
+    enum dgl_status status = DGL_OK;
+    for (uint64_t at = 0; *equal && status == DGL_OK && at < tx->bytes; at += PIECE) {
         size_t n = tx->bytes - at < PIECE ? (size_t)(tx->bytes - at) : PIECE;
-        st = tensor_source_read(b->log, b->src, x, at, piece, n);
-        if (st == DGL_OK)
-            st = tensor_source_read(b->log, b->src, y, at, piece + PIECE, n);
-        if (st == DGL_OK)
+        status = tensor_source_read(b->log, b->src, x, at, piece, n);
+        if (status == DGL_OK)
+            status = tensor_source_read(b->log, b->src, y, at, piece + PIECE, n);
+        if (status == DGL_OK)
             *equal = memcmp(piece, piece + PIECE, n) == 0;
     }
     free(piece);
-    return st;
+    return status;
 }
 
 /* Some checkpoints store the head although it is the embedding table: harmless as long as that
@@ -172,9 +172,9 @@ static enum dgl_status skip_spare_head(struct binder *b)
     bool equal = false;
     if (b->spare_head == TENSOR_NONE)
         return DGL_OK;
-    enum dgl_status st = bytes_equal(b, index, (size_t)b->desc->embed, &equal);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = bytes_equal(b, index, (size_t)b->desc->embed, &equal);
+    if (status != DGL_OK)
+        return status;
     if (!equal)
         return dgl_fail(b->log, DGL_ERR_FORMAT,
                         "%s: tensor %s differs from %s, but %s has tie_word_embeddings true; set "
@@ -225,27 +225,27 @@ static enum dgl_status place_tensor(struct binder *b, size_t index)
     char *name = text_name(b, stored, &left_out);
     if (!name)
         return dgl_fail_memory(b->log, stored, strlen(stored));
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     if (left_out)
         b->skipped->of_tensor[index] = true;
     else
-        st = place_named(b, index, name);
+        status = place_named(b, index, name);
     free(name);
-    return st;
+    return status;
 }
 
 static enum dgl_status skip_groups(struct binder *b)
 {
-    enum dgl_status st = DGL_OK;
-    for (size_t i = 0; i < BIND_NUM_PREFIXES && st == DGL_OK; i++) {
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < BIND_NUM_PREFIXES && status == DGL_OK; i++) {
         struct dgl_buf line = {0};
         if (b->left_out[i] == 0)
             continue;
         dgl_buf_printf(&line, "%s*: not part of the text model (tensors: %zu)",
                        bind_prefixes[i].prefix, b->left_out[i]);
-        st = model_skipped_add(b->log, b->skipped, &line);
+        status = model_skipped_add(b->log, b->skipped, &line);
     }
-    return st;
+    return status;
 }
 
 /* What the file would call the tensor of a rule; `layer` -1 = it is in none. *never: files of this
@@ -300,13 +300,13 @@ static enum dgl_status missing(const struct binder *b, int32_t layer, const stru
         dgl_buf_printf(&instead, " (or %s with shape %s)", other_name.text,
                        wanted_text(b, other, shape));
     }
-    enum dgl_status st =
+    enum dgl_status status =
         dgl_fail(b->log, DGL_ERR_FORMAT,
                  "%s: tensor %s is missing, but %s describes a model that has it with shape %s%s",
                  tensor_source_label(b->src), name.text, b->config_name,
                  wanted_text(b, rule, shape), instead.p ? instead.p : "");
     dgl_buf_finish(&instead);
-    return st;
+    return status;
 }
 
 /* A tensor that fills the slot, TENSOR_NONE when it is not filled; *number is then the first
@@ -351,14 +351,14 @@ static enum dgl_status check_complete(struct binder *b)
         if (!spare && *(const long *)slot_at(b->desc, rule->slot) == TENSOR_NONE)
             return missing(b, -1, rule, 0);
     }
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     for (int32_t layer = 0; layer < b->desc->layers; layer++) {
-        for (size_t i = 0; i < bind_num_layer_rules && st == DGL_OK; i++) {
+        for (size_t i = 0; i < bind_num_layer_rules && status == DGL_OK; i++) {
             if (bind_rule_holds(&bind_layer_rules[i], b->desc, layer))
-                st = check_rule(b, layer, &bind_layer_rules[i]);
+                status = check_rule(b, layer, &bind_layer_rules[i]);
         }
     }
-    return st;
+    return status;
 }
 
 enum dgl_status model_bind(const struct dgl_log *log, const struct tensor_source *src,
@@ -373,19 +373,19 @@ enum dgl_status model_bind(const struct dgl_log *log, const struct tensor_source
                        .skipped = skipped,
                        .spare_head = TENSOR_NONE};
     bind_dims_fill(out, b.dims);
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     skipped->of_tensor = dgl_new_array(bool, count);
     if (!skipped->of_tensor)
         return dgl_fail_memory(log, "list of skipped tensors", count);
-    for (size_t i = 0; i < count && st == DGL_OK; i++)
-        st = place_tensor(&b, i);
-    if (st == DGL_OK)
-        st = check_complete(&b);
-    if (st == DGL_OK)
-        st = skip_spare_head(&b);
-    if (st == DGL_OK)
-        st = skip_groups(&b);
-    if (st == DGL_OK && out->tied_head)
+    for (size_t i = 0; i < count && status == DGL_OK; i++)
+        status = place_tensor(&b, i);
+    if (status == DGL_OK)
+        status = check_complete(&b);
+    if (status == DGL_OK)
+        status = skip_spare_head(&b);
+    if (status == DGL_OK)
+        status = skip_groups(&b);
+    if (status == DGL_OK && out->tied_head)
         out->head = out->embed;
-    return st;
+    return status;
 }

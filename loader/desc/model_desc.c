@@ -61,16 +61,16 @@ enum dgl_status model_desc_init(const struct dgl_log *log, const struct model_de
     if (in->config->base && !dgl_json_is(in->config->base, DGL_JSON_OBJECT))
         return dgl_fail(log, DGL_ERR_FORMAT, "%s: is %s, wanted an object", in->config->name,
                         dgl_json_type_name(dgl_json_type(in->config->base)));
-    enum dgl_status st = model_config_read(&config, out);
-    if (st == DGL_OK)
-        st = stop_ids_read(&config, in->generation_config, out);
-    if (st == DGL_OK && !in->config_only)
-        st = model_bind(log, in->tensors, in->config->name, out, skipped);
-    if (st != DGL_OK) {
+    enum dgl_status status = model_config_read(&config, out);
+    if (status == DGL_OK)
+        status = stop_ids_read(&config, in->generation_config, out);
+    if (status == DGL_OK && !in->config_only)
+        status = model_bind(log, in->tensors, in->config->name, out, skipped);
+    if (status != DGL_OK) {
         model_desc_finish(out);
         model_skipped_finish(skipped);
     }
-    return st;
+    return status;
 }
 
 static void layer_finish(struct layer_desc *l)

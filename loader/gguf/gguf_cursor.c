@@ -60,12 +60,12 @@ static enum dgl_status window_fill(struct gguf_cursor *c)
 
 enum dgl_status gguf_cursor_bytes(struct gguf_cursor *c, const char *what, void *dst, size_t size)
 {
-    enum dgl_status st = gguf_cursor_need(c, what, size, 1);
+    enum dgl_status status = gguf_cursor_need(c, what, size, 1);
     uint8_t *to = dst;
-    while (st == DGL_OK && size > 0) {
+    while (status == DGL_OK && size > 0) {
         size_t skip = (size_t)(c->at - c->window_at);
         if (skip >= c->window_len) {
-            st = window_fill(c);
+            status = window_fill(c);
             continue;
         }
         size_t n = c->window_len - skip < size ? c->window_len - skip : size;
@@ -74,25 +74,25 @@ enum dgl_status gguf_cursor_bytes(struct gguf_cursor *c, const char *what, void 
         size -= n;
         c->at += n;
     }
-    return st;
+    return status;
 }
 
 enum dgl_status gguf_cursor_u32(struct gguf_cursor *c, const char *what, uint32_t *out)
 {
     uint8_t b[4] = {0};
-    enum dgl_status st = gguf_cursor_bytes(c, what, b, sizeof(b));
+    enum dgl_status status = gguf_cursor_bytes(c, what, b, sizeof(b));
     *out = (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
-    return st;
+    return status;
 }
 
 enum dgl_status gguf_cursor_u64(struct gguf_cursor *c, const char *what, uint64_t *out)
 {
     uint8_t b[8] = {0};
-    enum dgl_status st = gguf_cursor_bytes(c, what, b, sizeof(b));
+    enum dgl_status status = gguf_cursor_bytes(c, what, b, sizeof(b));
     *out = 0;
     for (int i = 7; i >= 0; i--)
         *out = *out << 8 | b[i];
-    return st;
+    return status;
 }
 
 enum dgl_status gguf_cursor_string(struct gguf_cursor *c, const char *what, uint64_t max,
@@ -100,16 +100,16 @@ enum dgl_status gguf_cursor_string(struct gguf_cursor *c, const char *what, uint
 {
     uint64_t len, start = c->at;
     *out = (struct dgl_str){0};
-    enum dgl_status st = gguf_cursor_u64(c, what, &len);
-    if (st == DGL_OK && len > max)
+    enum dgl_status status = gguf_cursor_u64(c, what, &len);
+    if (status == DGL_OK && len > max)
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: %s at byte %" PRIu64 " has %" PRIu64 " bytes, at most %" PRIu64
                         " are accepted",
                         c->in->name, DGL_SHOWN(what), start, len, max);
-    if (st == DGL_OK)
-        st = gguf_cursor_need(c, what, len, 1);
-    if (st != DGL_OK)
-        return st;
+    if (status == DGL_OK)
+        status = gguf_cursor_need(c, what, len, 1);
+    if (status != DGL_OK)
+        return status;
     char *text = dgl_arena_alloc(c->arena, (size_t)len + 1);
     if (!text)
         return dgl_fail_memory(c->log, what, len);

@@ -61,9 +61,9 @@ bool gguf_type_of_dtype(enum dgl_dtype type, uint32_t *out)
 static enum dgl_status check_magic(struct gguf_cursor *c)
 {
     char magic[4];
-    enum dgl_status st = gguf_cursor_bytes(c, "magic", magic, sizeof(magic));
-    if (st != DGL_OK || memcmp(magic, GGUF_MAGIC, sizeof(magic)) == 0)
-        return st;
+    enum dgl_status status = gguf_cursor_bytes(c, "magic", magic, sizeof(magic));
+    if (status != DGL_OK || memcmp(magic, GGUF_MAGIC, sizeof(magic)) == 0)
+        return status;
     if (memcmp(magic, "vers", sizeof(magic)) == 0)
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: a Git LFS pointer, not the weights; run `git lfs pull` in its folder",
@@ -76,9 +76,9 @@ static enum dgl_status check_magic(struct gguf_cursor *c)
 
 static enum dgl_status check_version(struct gguf_cursor *c, struct gguf_file *f)
 {
-    enum dgl_status st = gguf_cursor_u32(c, "version", &f->version);
-    if (st != DGL_OK || f->version == 2 || f->version == GGUF_VERSION)
-        return st;
+    enum dgl_status status = gguf_cursor_u32(c, "version", &f->version);
+    if (status != DGL_OK || f->version == 2 || f->version == GGUF_VERSION)
+        return status;
     if (f->version != 0 && (f->version & 0xffffff) == 0)
         return dgl_fail(c->log, DGL_ERR_UNSUPPORTED,
                         "%s: a big-endian GGUF file; supported: little-endian", c->in->name);
@@ -92,15 +92,15 @@ static enum dgl_status count_read(struct gguf_cursor *c, const char *what, uint6
                                   uint64_t min_bytes, size_t *out)
 {
     uint64_t count;
-    enum dgl_status st = gguf_cursor_u64(c, what, &count);
-    if (st == DGL_OK && count > max)
+    enum dgl_status status = gguf_cursor_u64(c, what, &count);
+    if (status == DGL_OK && count > max)
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: %s is %" PRIu64 ", at most %" PRIu64 " are accepted", c->in->name,
                         what, count, max);
-    if (st == DGL_OK)
-        st = gguf_cursor_need(c, what, count, min_bytes);
-    *out = st == DGL_OK ? (size_t)count : 0;
-    return st;
+    if (status == DGL_OK)
+        status = gguf_cursor_need(c, what, count, min_bytes);
+    *out = status == DGL_OK ? (size_t)count : 0;
+    return status;
 }
 
 static int kv_compare(const void *a, const void *b)
@@ -114,9 +114,9 @@ static enum dgl_status keys_read(struct gguf_cursor *c, size_t count, struct ggu
     if (!f->keys)
         return dgl_fail_memory(c->log, "GGUF metadata", count * sizeof(*f->keys));
     for (; f->num_keys < count; f->num_keys++) {
-        enum dgl_status st = gguf_kv_read(c, &f->keys[f->num_keys]);
-        if (st != DGL_OK)
-            return st;
+        enum dgl_status status = gguf_kv_read(c, &f->keys[f->num_keys]);
+        if (status != DGL_OK)
+            return status;
     }
     qsort(f->keys, f->num_keys, sizeof(*f->keys), kv_compare);
     for (size_t i = 1; i < f->num_keys; i++) {
@@ -130,41 +130,41 @@ static enum dgl_status keys_read(struct gguf_cursor *c, size_t count, struct ggu
 static enum dgl_status alignment_read(const struct dgl_log *log, struct gguf_file *f)
 {
     int64_t value = GGUF_ALIGNMENT;
-    enum dgl_status st = gguf_opt_i64((struct gguf_reader){log, f}, "general.alignment", 1,
-                                      GGUF_MAX_ALIGNMENT, &value);
-    if (st == DGL_OK && (value & (value - 1)) != 0)
+    enum dgl_status status = gguf_opt_i64((struct gguf_reader){log, f}, "general.alignment", 1,
+                                          GGUF_MAX_ALIGNMENT, &value);
+    if (status == DGL_OK && (value & (value - 1)) != 0)
         return dgl_fail(log, DGL_ERR_FORMAT,
                         "%s: general.alignment is %" PRId64 ", wanted a power of two", f->name,
                         value);
     f->alignment = (uint64_t)value;
-    return st;
+    return status;
 }
 
 static enum dgl_status dims_read(struct gguf_cursor *c, struct tensor_info *info)
 {
-    enum dgl_status st = gguf_cursor_u32(c, info->name, &info->rank);
-    if (st == DGL_OK && (info->rank < 1 || info->rank > 4))
+    enum dgl_status status = gguf_cursor_u32(c, info->name, &info->rank);
+    if (status == DGL_OK && (info->rank < 1 || info->rank > 4))
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: tensor %s has %" PRIu32 " dimensions, wanted 1 to 4", c->in->name,
                         DGL_SHOWN(info->name), info->rank);
-    for (uint32_t i = 0; i < info->rank && st == DGL_OK; i++) {
+    for (uint32_t i = 0; i < info->rank && status == DGL_OK; i++) {
         uint64_t *dim = &info->shape[info->rank - 1 - i];
-        st = gguf_cursor_u64(c, info->name, dim);
-        if (st == DGL_OK && (*dim < 1 || *dim > INT64_MAX))
+        status = gguf_cursor_u64(c, info->name, dim);
+        if (status == DGL_OK && (*dim < 1 || *dim > INT64_MAX))
             return dgl_fail(c->log, DGL_ERR_FORMAT,
                             "%s: dimension %" PRIu32 " of tensor %s is %" PRIu64
                             ", wanted 1 or more",
                             c->in->name, i, DGL_SHOWN(info->name), *dim);
     }
-    return st;
+    return status;
 }
 
 static enum dgl_status dtype_read(struct gguf_cursor *c, struct tensor_info *info)
 {
     uint32_t id;
-    enum dgl_status st = gguf_cursor_u32(c, info->name, &id);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = gguf_cursor_u32(c, info->name, &id);
+    if (status != DGL_OK)
+        return status;
     char number[24];
     snprintf(number, sizeof(number), "%" PRIu32, id);
     const char *name = number;
@@ -204,9 +204,9 @@ static enum dgl_status tensor_read(struct gguf_cursor *c, uint64_t alignment,
                                    struct gguf_tensor *out)
 {
     struct dgl_str name;
-    enum dgl_status st = gguf_cursor_string(c, "tensor name", GGUF_MAX_NAME_LEN, &name);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = gguf_cursor_string(c, "tensor name", GGUF_MAX_NAME_LEN, &name);
+    if (status != DGL_OK)
+        return status;
     if (name.len == 0 || memchr(name.p, 0, name.len) ||
         dgl_utf8_valid_prefix(name.p, name.len) != name.len)
         return dgl_fail(c->log, DGL_ERR_FORMAT,
@@ -214,19 +214,19 @@ static enum dgl_status tensor_read(struct gguf_cursor *c, uint64_t alignment,
                         c->in->name, c->at);
     out->info.name = name.p;
     out->info.role = tensor_role_from_name(name.p);
-    st = dims_read(c, &out->info);
-    if (st == DGL_OK)
-        st = dtype_read(c, &out->info);
-    if (st == DGL_OK)
-        st = size_compute(c, &out->info);
-    if (st == DGL_OK)
-        st = gguf_cursor_u64(c, name.p, &out->begin);
-    if (st == DGL_OK && out->begin % alignment != 0)
+    status = dims_read(c, &out->info);
+    if (status == DGL_OK)
+        status = dtype_read(c, &out->info);
+    if (status == DGL_OK)
+        status = size_compute(c, &out->info);
+    if (status == DGL_OK)
+        status = gguf_cursor_u64(c, name.p, &out->begin);
+    if (status == DGL_OK && out->begin % alignment != 0)
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: offset of tensor %s is %" PRIu64
                         ", not a multiple of the alignment %" PRIu64,
                         c->in->name, DGL_SHOWN(name.p), out->begin, alignment);
-    return st;
+    return status;
 }
 
 static enum dgl_status tensors_read(struct gguf_cursor *c, size_t count, struct gguf_file *f)
@@ -235,9 +235,9 @@ static enum dgl_status tensors_read(struct gguf_cursor *c, size_t count, struct 
     if (!f->tensors)
         return dgl_fail_memory(c->log, "tensor list", count * sizeof(*f->tensors));
     for (; f->num_tensors < count; f->num_tensors++) {
-        enum dgl_status st = tensor_read(c, f->alignment, &f->tensors[f->num_tensors]);
-        if (st != DGL_OK)
-            return st;
+        enum dgl_status status = tensor_read(c, f->alignment, &f->tensors[f->num_tensors]);
+        if (status != DGL_OK)
+            return status;
     }
     return DGL_OK;
 }
@@ -292,20 +292,21 @@ static enum dgl_status check_layout(const struct dgl_log *log, struct gguf_file 
 static enum dgl_status header_read(struct gguf_cursor *c, struct gguf_file *f)
 {
     size_t num_tensors = 0, num_keys = 0;
-    enum dgl_status st = check_magic(c);
-    if (st == DGL_OK)
-        st = check_version(c, f);
-    if (st == DGL_OK)
-        st = count_read(c, "number of tensors", GGUF_MAX_TENSORS, MIN_TENSOR_BYTES, &num_tensors);
-    if (st == DGL_OK)
-        st = count_read(c, "number of keys", GGUF_MAX_KEYS, MIN_KEY_BYTES, &num_keys);
-    if (st == DGL_OK)
-        st = keys_read(c, num_keys, f);
-    if (st == DGL_OK)
-        st = alignment_read(c->log, f);
-    if (st == DGL_OK)
-        st = tensors_read(c, num_tensors, f);
-    return st;
+    enum dgl_status status = check_magic(c);
+    if (status == DGL_OK)
+        status = check_version(c, f);
+    if (status == DGL_OK)
+        status =
+            count_read(c, "number of tensors", GGUF_MAX_TENSORS, MIN_TENSOR_BYTES, &num_tensors);
+    if (status == DGL_OK)
+        status = count_read(c, "number of keys", GGUF_MAX_KEYS, MIN_KEY_BYTES, &num_keys);
+    if (status == DGL_OK)
+        status = keys_read(c, num_keys, f);
+    if (status == DGL_OK)
+        status = alignment_read(c->log, f);
+    if (status == DGL_OK)
+        status = tensors_read(c, num_tensors, f);
+    return status;
 }
 
 enum dgl_status gguf_file_parse(const struct dgl_log *log, const struct gguf_input *in,
@@ -317,17 +318,18 @@ enum dgl_status gguf_file_parse(const struct dgl_log *log, const struct gguf_inp
         return dgl_fail(log, DGL_ERR_FORMAT,
                         "%s: the file has %" PRIu64 " bytes, a GGUF file has at least %d", in->name,
                         in->size, PREAMBLE_BYTES);
-    enum dgl_status st = gguf_cursor_init(log, in, &out->arena, &c);
-    if (st == DGL_OK)
-        st = header_read(&c, out);
-    if (st == DGL_OK && !dgl_align_u64(c.at, out->alignment, &out->data_start))
-        st = dgl_fail(log, DGL_ERR_FORMAT, "%s: the header's size overflows 64 bits", in->name);
-    if (st == DGL_OK) /* a file without tensors may end with its header, unpadded */
-        st = check_layout(log, out, in->size > out->data_start ? in->size - out->data_start : 0);
+    enum dgl_status status = gguf_cursor_init(log, in, &out->arena, &c);
+    if (status == DGL_OK)
+        status = header_read(&c, out);
+    if (status == DGL_OK && !dgl_align_u64(c.at, out->alignment, &out->data_start))
+        status = dgl_fail(log, DGL_ERR_FORMAT, "%s: the header's size overflows 64 bits", in->name);
+    if (status == DGL_OK) /* a file without tensors may end with its header, unpadded */
+        status =
+            check_layout(log, out, in->size > out->data_start ? in->size - out->data_start : 0);
     gguf_cursor_finish(&c);
-    if (st != DGL_OK)
+    if (status != DGL_OK)
         gguf_file_finish(out);
-    return st;
+    return status;
 }
 
 void gguf_file_finish(struct gguf_file *file)

@@ -1,11 +1,11 @@
 /* The keys of an architecture: which are read, and the sizes that everything else depends on. */
-#include "loader/gguf/gguf_config.h"
+#include "loader/gguf/gguf_keys.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "loader/gguf/gguf_keys.h"
+#include "loader/gguf/gguf_config.h"
 
 enum { MAX_COUNT = 1 << 20, MAX_CONTEXT = 1 << 27 };
 
@@ -106,10 +106,11 @@ static enum dgl_status check_unused(const struct dgl_log *log, const struct gguf
 {
     int64_t window = 0, context = 0;
     char key[GGUF_ARCH_KEY_TEXT], text[64];
-    enum dgl_status st = gguf_arch_i64(log, m, "attention.sliding_window", MAX_CONTEXT, &window);
-    if (st == DGL_OK)
-        st = gguf_arch_i64(log, m, "context_length", MAX_CONTEXT, &context);
-    for (size_t i = 0; i < gguf_num_key_rules && st == DGL_OK; i++) {
+    enum dgl_status status =
+        gguf_arch_i64(log, m, "attention.sliding_window", MAX_CONTEXT, &window);
+    if (status == DGL_OK)
+        status = gguf_arch_i64(log, m, "context_length", MAX_CONTEXT, &context);
+    for (size_t i = 0; i < gguf_num_key_rules && status == DGL_OK; i++) {
         const struct gguf_key_rule *rule = &gguf_key_rules[i];
         const struct gguf_kv *kv = gguf_arch_find_key(m, rule->suffix);
         double value = 0;
@@ -118,13 +119,13 @@ static enum dgl_status check_unused(const struct dgl_log *log, const struct gguf
             continue;
         if (!number_of(kv, &value, text, sizeof(text)) ||
             (value != rule->neutral && value != rule->also))
-            st = dgl_fail(log, DGL_ERR_UNSUPPORTED,
-                          "%s: %s is %s, which is not implemented for this architecture; "
-                          "supported: %g",
-                          m->file->name, gguf_arch_key(m->arch, rule->suffix, key), text,
-                          rule->neutral);
+            status = dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                              "%s: %s is %s, which is not implemented for this architecture; "
+                              "supported: %g",
+                              m->file->name, gguf_arch_key(m->arch, rule->suffix, key), text,
+                              rule->neutral);
     }
-    return st;
+    return status;
 }
 
 /* Values of which only one is implemented. */
@@ -138,9 +139,9 @@ static enum dgl_status check_fixed(const struct dgl_log *log, const struct gguf_
     char a[GGUF_ARCH_KEY_TEXT], b[GGUF_ARCH_KEY_TEXT];
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
         int64_t value = m->head_dim;
-        enum dgl_status st = gguf_arch_i64(log, m, pairs[i][0], MAX_COUNT, &value);
-        if (st != DGL_OK)
-            return st;
+        enum dgl_status status = gguf_arch_i64(log, m, pairs[i][0], MAX_COUNT, &value);
+        if (status != DGL_OK)
+            return status;
         if (value != m->head_dim)
             return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                             "%s: %s is %" PRId64 " and %s is %" PRId32 "; supported: both the same",
@@ -149,15 +150,15 @@ static enum dgl_status check_fixed(const struct dgl_log *log, const struct gguf_
     }
     int64_t gating = 1; /* softmax */
     double log_mul = 0, ext = 1, expert_scale = 1;
-    enum dgl_status st = gguf_arch_i64(log, m, "expert_gating_func", 255, &gating);
-    if (st == DGL_OK)
-        st = gguf_arch_f64(log, m, "rope.scaling.yarn_log_multiplier", &log_mul);
-    if (st == DGL_OK)
-        st = gguf_arch_f64(log, m, "rope.scaling.yarn_ext_factor", &ext);
-    if (st == DGL_OK)
-        st = gguf_arch_f64(log, m, "expert_weights_scale", &expert_scale);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = gguf_arch_i64(log, m, "expert_gating_func", 255, &gating);
+    if (status == DGL_OK)
+        status = gguf_arch_f64(log, m, "rope.scaling.yarn_log_multiplier", &log_mul);
+    if (status == DGL_OK)
+        status = gguf_arch_f64(log, m, "rope.scaling.yarn_ext_factor", &ext);
+    if (status == DGL_OK)
+        status = gguf_arch_f64(log, m, "expert_weights_scale", &expert_scale);
+    if (status != DGL_OK)
+        return status;
     const struct {
         const char *suffix;
         double value, want, also;
@@ -186,10 +187,11 @@ static enum dgl_status check_switches(const struct dgl_log *log, const struct gg
     char key[GGUF_ARCH_KEY_TEXT];
     for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++) {
         bool on = true;
-        enum dgl_status st = gguf_opt_bool((struct gguf_reader){log, m->file},
-                                           gguf_arch_key(m->arch, switches[i].suffix, key), &on);
-        if (st != DGL_OK)
-            return st;
+        enum dgl_status status =
+            gguf_opt_bool((struct gguf_reader){log, m->file},
+                          gguf_arch_key(m->arch, switches[i].suffix, key), &on);
+        if (status != DGL_OK)
+            return status;
         if (!on && (switches[i].families & (unsigned)m->arch->family))
             return dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: %s is false; supported: true",
                             m->file->name, DGL_SHOWN(key));
@@ -203,31 +205,31 @@ static enum dgl_status find_arch(const struct dgl_log *log, struct gguf_model *m
     struct dgl_str name = {0};
     int64_t experts = 0;
     char key[GGUF_ARCH_KEY_TEXT];
-    enum dgl_status st = gguf_opt_str(r, "general.architecture", &name);
-    if (st == DGL_OK && name.len == 0)
+    enum dgl_status status = gguf_opt_str(r, "general.architecture", &name);
+    if (status == DGL_OK && name.len == 0)
         return dgl_fail(log, DGL_ERR_FORMAT, "%s: general.architecture is missing", m->file->name);
-    if (st == DGL_OK && name.len < sizeof(key) - sizeof(".expert_count")) {
+    if (status == DGL_OK && name.len < sizeof(key) - sizeof(".expert_count")) {
         snprintf(key, sizeof(key), "%s.expert_count", name.p);
-        st = gguf_opt_i64(r, key, 0, MAX_COUNT, &experts);
+        status = gguf_opt_i64(r, key, 0, MAX_COUNT, &experts);
         m->arch = gguf_arch_find(name.p, name.len, experts > 0);
     }
-    if (st == DGL_OK && !m->arch && experts == 0 && gguf_arch_find(name.p, name.len, true))
+    if (status == DGL_OK && !m->arch && experts == 0 && gguf_arch_find(name.p, name.len, true))
         return dgl_fail(log, DGL_ERR_FORMAT,
                         "%s: %s is %s, wanted the number of experts that every model of this "
                         "architecture has",
                         m->file->name, DGL_SHOWN(key), gguf_find(m->file, key) ? "0" : "missing");
-    if (st == DGL_OK && !m->arch)
+    if (status == DGL_OK && !m->arch)
         return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                         "%s: general.architecture is \"%s\"%s; supported: " GGUF_ARCH_NAMES,
                         m->file->name, DGL_SHOWN_STR(name), experts > 0 ? " with experts" : "");
     m->experts = (int32_t)experts;
     /* The architecture without a window of its own: with one, it is what others call Mistral. */
     int64_t window = 0;
-    if (st == DGL_OK && m->arch->family == GGUF_LLAMA)
-        st = gguf_arch_i64(log, m, "attention.sliding_window", MAX_COUNT, &window);
+    if (status == DGL_OK && m->arch->family == GGUF_LLAMA)
+        status = gguf_arch_i64(log, m, "attention.sliding_window", MAX_COUNT, &window);
     if (window > 0)
         m->arch = gguf_arch_of_model_type("mistral");
-    return st;
+    return status;
 }
 
 enum dgl_status gguf_model_init(const struct dgl_log *log, const struct gguf_file *file,
@@ -235,24 +237,24 @@ enum dgl_status gguf_model_init(const struct dgl_log *log, const struct gguf_fil
 {
     int64_t layers = 0, heads = 0, hidden = 0;
     *out = (struct gguf_model){.file = file, .raw = raw};
-    enum dgl_status st = find_arch(log, out);
-    if (st == DGL_OK)
-        st = check_keys(log, out);
-    if (st == DGL_OK)
-        st = check_unused(log, out);
-    if (st == DGL_OK)
-        st = gguf_arch_need_i64(log, out, "block_count", MAX_COUNT, &layers);
-    if (st == DGL_OK)
-        st = gguf_arch_need_i64(log, out, "attention.head_count", MAX_COUNT, &heads);
-    if (st == DGL_OK)
-        st = gguf_arch_need_i64(log, out, "embedding_length", MAX_COUNT, &hidden);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = find_arch(log, out);
+    if (status == DGL_OK)
+        status = check_keys(log, out);
+    if (status == DGL_OK)
+        status = check_unused(log, out);
+    if (status == DGL_OK)
+        status = gguf_arch_need_i64(log, out, "block_count", MAX_COUNT, &layers);
+    if (status == DGL_OK)
+        status = gguf_arch_need_i64(log, out, "attention.head_count", MAX_COUNT, &heads);
+    if (status == DGL_OK)
+        status = gguf_arch_need_i64(log, out, "embedding_length", MAX_COUNT, &hidden);
+    if (status != DGL_OK)
+        return status;
     int64_t kv_heads = heads, head_dim = hidden / heads;
-    st = gguf_arch_i64(log, out, "attention.head_count_kv", MAX_COUNT, &kv_heads);
-    if (st == DGL_OK)
-        st = gguf_arch_i64(log, out, "attention.key_length", MAX_COUNT, &head_dim);
-    if (st == DGL_OK && (kv_heads < 1 || head_dim < 2 || head_dim % 2 != 0))
+    status = gguf_arch_i64(log, out, "attention.head_count_kv", MAX_COUNT, &kv_heads);
+    if (status == DGL_OK)
+        status = gguf_arch_i64(log, out, "attention.key_length", MAX_COUNT, &head_dim);
+    if (status == DGL_OK && (kv_heads < 1 || head_dim < 2 || head_dim % 2 != 0))
         return dgl_fail(log, DGL_ERR_FORMAT,
                         "%s: %" PRId64 " key-value heads of %" PRId64
                         " values; wanted 1 or more heads of an even number of values",
@@ -261,7 +263,7 @@ enum dgl_status gguf_model_init(const struct dgl_log *log, const struct gguf_fil
     out->heads = (int32_t)heads;
     out->kv_heads = (int32_t)kv_heads;
     out->head_dim = (int32_t)head_dim;
-    if (st == DGL_OK)
-        st = check_switches(log, out);
-    return st == DGL_OK ? check_fixed(log, out) : st;
+    if (status == DGL_OK)
+        status = check_switches(log, out);
+    return status == DGL_OK ? check_fixed(log, out) : status;
 }

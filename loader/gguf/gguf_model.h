@@ -3,9 +3,9 @@
 #define DGL_LOADER_GGUF_MODEL_H
 
 #include "loader/desc/fields.h"
+#include "loader/desc/model_desc.h"
 #include "loader/gguf/gguf_arch.h"
 #include "loader/gguf/gguf_file.h"
-#include "loader/desc/model_desc.h"
 #include "loader/tokenizer/vocab_lists.h"
 
 struct gguf_parts {

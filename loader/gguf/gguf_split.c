@@ -17,9 +17,9 @@
 
 static enum dgl_status part_open(const struct dgl_log *log, struct gguf_part *part)
 {
-    enum dgl_status st = dgl_file_open(log, part->path, &part->file);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = dgl_file_open(log, part->path, &part->file);
+    if (status != DGL_OK)
+        return status;
     struct gguf_input in = {
         .name = part->path, .file = part->file, .size = dgl_file_size(part->file)};
     return gguf_file_parse(log, &in, &part->header);
@@ -49,20 +49,20 @@ static enum dgl_status check_is_model(const struct dgl_log *log, const struct gg
     struct dgl_str type = DGL_STR("model");
     for (size_t i = 0; i < sizeof(companions) / sizeof(companions[0]); i++) {
         struct dgl_str value = {0};
-        enum dgl_status st = gguf_opt_str(r, companions[i].key, &value);
-        if (st != DGL_OK)
-            return st;
+        enum dgl_status status = gguf_opt_str(r, companions[i].key, &value);
+        if (status != DGL_OK)
+            return status;
         if (dgl_str_eq(value, companions[i].value))
             return dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: %s is \"%s\": %s; %s", file->name,
                             companions[i].key, companions[i].value, companions[i].what,
                             companions[i].remedy);
     }
-    enum dgl_status st = gguf_opt_str(r, "general.type", &type);
-    if (st == DGL_OK && !dgl_str_eq(type, "model"))
-        st = dgl_fail(log, DGL_ERR_UNSUPPORTED,
-                      "%s: general.type is \"%s\"; supported: \"model\", or no such key",
-                      file->name, DGL_SHOWN_STR(type));
-    return st;
+    enum dgl_status status = gguf_opt_str(r, "general.type", &type);
+    if (status == DGL_OK && !dgl_str_eq(type, "model"))
+        status = dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                          "%s: general.type is \"%s\"; supported: \"model\", or no such key",
+                          file->name, DGL_SHOWN_STR(type));
+    return status;
 }
 
 /* How many parts there are, and that this one is number `index` of them. */
@@ -72,16 +72,16 @@ static enum dgl_status split_read(const struct dgl_log *log, const struct gguf_p
     struct gguf_reader r = {log, &part->header};
     int64_t no = index;
     *count = 1;
-    enum dgl_status st = gguf_opt_i64(r, KEY_SPLIT_COUNT, 0, GGUF_MAX_FILES, count);
-    if (st == DGL_OK && *count > 1)
-        st = gguf_need_i64(r, KEY_SPLIT_NO, 0, GGUF_MAX_FILES - 1, &no);
-    if (st == DGL_OK && no != index)
+    enum dgl_status status = gguf_opt_i64(r, KEY_SPLIT_COUNT, 0, GGUF_MAX_FILES, count);
+    if (status == DGL_OK && *count > 1)
+        status = gguf_need_i64(r, KEY_SPLIT_NO, 0, GGUF_MAX_FILES - 1, &no);
+    if (status == DGL_OK && no != index)
         return dgl_fail(log, DGL_ERR_FORMAT,
                         "%s: " KEY_SPLIT_NO " is %" PRId64 ", wanted %" PRId64
                         " (give the file that ends in -00001-of-%05" PRId64
                         ".gguf; the others lie beside it)",
                         part->path, no, index, *count);
-    return st;
+    return status;
 }
 
 /* The path of part `index`, from that of the first; NULL when the first is not called so. */
@@ -125,15 +125,15 @@ static enum dgl_status others_open(const struct dgl_log *log, struct gguf_set *s
                             ".gguf, so the other files cannot be found",
                             first, count, count);
         set->count++;
-        enum dgl_status st = part_open(log, part);
-        if (st == DGL_OK)
-            st = split_read(log, part, i, &says);
-        if (st == DGL_OK && says != count)
-            st = dgl_fail(log, DGL_ERR_FORMAT,
-                          "%s: " KEY_SPLIT_COUNT " is %" PRId64 ", but %s says %" PRId64,
-                          part->path, says, first, count);
-        if (st != DGL_OK)
-            return st;
+        enum dgl_status status = part_open(log, part);
+        if (status == DGL_OK)
+            status = split_read(log, part, i, &says);
+        if (status == DGL_OK && says != count)
+            status = dgl_fail(log, DGL_ERR_FORMAT,
+                              "%s: " KEY_SPLIT_COUNT " is %" PRId64 ", but %s says %" PRId64,
+                              part->path, says, first, count);
+        if (status != DGL_OK)
+            return status;
     }
     return DGL_OK;
 }
@@ -144,16 +144,16 @@ static enum dgl_status check_total(const struct dgl_log *log, const struct gguf_
     for (size_t i = 0; i < set->count; i++)
         total += (int64_t)set->parts[i].header.num_tensors; /* at most 1e3 * 1e5 */
     want = total;
-    enum dgl_status st = gguf_opt_i64((struct gguf_reader){log, &set->parts[0].header},
-                                      KEY_SPLIT_TENSORS, 0, GGUF_MAX_TENSORS, &want);
-    if (st == DGL_OK && total > GGUF_MAX_TENSORS)
-        st = dgl_fail(log, DGL_ERR_FORMAT, "%s: %" PRId64 " tensors, at most %d are accepted",
-                      set->parts[0].path, total, GGUF_MAX_TENSORS);
-    if (st == DGL_OK && want != total)
-        st = dgl_fail(log, DGL_ERR_FORMAT,
-                      "%s: " KEY_SPLIT_TENSORS " is %" PRId64 ", the files hold %" PRId64,
-                      set->parts[0].path, want, total);
-    return st;
+    enum dgl_status status = gguf_opt_i64((struct gguf_reader){log, &set->parts[0].header},
+                                          KEY_SPLIT_TENSORS, 0, GGUF_MAX_TENSORS, &want);
+    if (status == DGL_OK && total > GGUF_MAX_TENSORS)
+        status = dgl_fail(log, DGL_ERR_FORMAT, "%s: %" PRId64 " tensors, at most %d are accepted",
+                          set->parts[0].path, total, GGUF_MAX_TENSORS);
+    if (status == DGL_OK && want != total)
+        status = dgl_fail(log, DGL_ERR_FORMAT,
+                          "%s: " KEY_SPLIT_TENSORS " is %" PRId64 ", the files hold %" PRId64,
+                          set->parts[0].path, want, total);
+    return status;
 }
 
 enum dgl_status gguf_set_open(const struct dgl_log *log, const char *path, struct gguf_set *out)
@@ -164,19 +164,19 @@ enum dgl_status gguf_set_open(const struct dgl_log *log, const char *path, struc
         return dgl_fail_memory(log, "file list", GGUF_MAX_FILES * sizeof(*out->parts));
     out->count = 1;
     out->parts[0].path = strdup(path);
-    enum dgl_status st = out->parts[0].path ? part_open(log, &out->parts[0])
-                                            : dgl_fail_memory(log, "path", strlen(path));
-    if (st == DGL_OK)
-        st = check_is_model(log, &out->parts[0].header);
-    if (st == DGL_OK)
-        st = split_read(log, &out->parts[0], 0, &count);
-    if (st == DGL_OK)
-        st = others_open(log, out, count);
-    if (st == DGL_OK)
-        st = check_total(log, out);
-    if (st != DGL_OK)
+    enum dgl_status status = out->parts[0].path ? part_open(log, &out->parts[0])
+                                                : dgl_fail_memory(log, "path", strlen(path));
+    if (status == DGL_OK)
+        status = check_is_model(log, &out->parts[0].header);
+    if (status == DGL_OK)
+        status = split_read(log, &out->parts[0], 0, &count);
+    if (status == DGL_OK)
+        status = others_open(log, out, count);
+    if (status == DGL_OK)
+        status = check_total(log, out);
+    if (status != DGL_OK)
         gguf_set_close(out);
-    return st;
+    return status;
 }
 
 void gguf_set_close(struct gguf_set *set)
@@ -246,8 +246,8 @@ enum dgl_status gguf_set_source(const struct dgl_log *log, struct gguf_set *set,
                 (struct place){part->file, part->header.data_start + part->header.tensors[i].begin};
         }
     }
-    enum dgl_status st =
+    enum dgl_status status =
         tensor_source_create(log, t->set.parts[0].path, &ops, t, infos, count, out);
     free(infos);
-    return st;
+    return status;
 }

@@ -73,9 +73,10 @@ static enum dgl_status units_read(const struct rearranged *r, const struct dgl_l
         uint64_t skip = offset % t->unit, left = t->unit - skip, at;
         size_t n = size < left ? size : (size_t)left;
         size_t source = unit_place(t, offset / t->unit, &at);
-        enum dgl_status st = tensor_source_read(log, r->raw, source, at * t->unit + skip, dst, n);
-        if (st != DGL_OK)
-            return st;
+        enum dgl_status status =
+            tensor_source_read(log, r->raw, source, at * t->unit + skip, dst, n);
+        if (status != DGL_OK)
+            return status;
         offset += n;
         dst += n;
         size -= n;
@@ -91,9 +92,9 @@ static enum dgl_status stack_read(const struct rearranged *r, const struct dgl_l
         uint64_t skip = offset % t->source_bytes, left = t->source_bytes - skip;
         size_t n = size < left ? size : (size_t)left;
         size_t source = t->sources[offset / t->source_bytes];
-        enum dgl_status st = tensor_source_read(log, r->raw, source, skip, dst, n);
-        if (st != DGL_OK)
-            return st;
+        enum dgl_status status = tensor_source_read(log, r->raw, source, skip, dst, n);
+        if (status != DGL_OK)
+            return status;
         offset += n;
         dst += n;
         size -= n;
@@ -128,18 +129,18 @@ static enum dgl_status rearranged_read(void *impl, const struct dgl_log *log, si
 enum dgl_status gguf_units_add(struct gguf_units *u, const struct tensor_info *info,
                                const char *name, const struct gguf_unit_tensor *t)
 {
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     if (u->count == GGUF_MAX_TENSORS)
-        st = dgl_fail(u->log, DGL_ERR_FORMAT, "%s: more than %d tensors with the experts apart",
-                      tensor_source_label(u->raw), GGUF_MAX_TENSORS);
+        status = dgl_fail(u->log, DGL_ERR_FORMAT, "%s: more than %d tensors with the experts apart",
+                          tensor_source_label(u->raw), GGUF_MAX_TENSORS);
     else if (!name ||
              !dgl_grow((void **)&u->infos, &u->cap_infos, u->count + 1, sizeof(*u->infos)) ||
              !dgl_grow((void **)&u->tensors, &u->cap_tensors, u->count + 1, sizeof(*u->tensors)))
-        st = dgl_fail_memory(u->log, "tensor list", u->count * sizeof(*u->infos));
-    if (st != DGL_OK) {
+        status = dgl_fail_memory(u->log, "tensor list", u->count * sizeof(*u->infos));
+    if (status != DGL_OK) {
         free(t->values);
         free(t->sources);
-        return st;
+        return status;
     }
     u->infos[u->count] = *info;
     u->infos[u->count].name = name;
@@ -170,10 +171,10 @@ enum dgl_status gguf_units_source(struct gguf_units *u, struct tensor_source **o
     *r = (struct rearranged){u->raw, u->owns_raw, u->arch, u->tensors, u->count};
     u->tensors = NULL;
     u->raw = NULL;
-    enum dgl_status st =
+    enum dgl_status status =
         tensor_source_create(u->log, tensor_source_label(r->raw), &ops, r, u->infos, u->count, out);
     gguf_units_finish(u);
-    return st;
+    return status;
 }
 
 void gguf_units_finish(struct gguf_units *u)

@@ -34,29 +34,29 @@ size_t gguf_type_size(enum gguf_type type)
 static enum dgl_status type_read(struct gguf_cursor *c, const char *key, enum gguf_type *out)
 {
     uint32_t type;
-    enum dgl_status st = gguf_cursor_u32(c, key, &type);
-    if (st == DGL_OK && type >= GGUF_TYPE_COUNT)
+    enum dgl_status status = gguf_cursor_u32(c, key, &type);
+    if (status == DGL_OK && type >= GGUF_TYPE_COUNT)
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: %s has value type %" PRIu32 ", the format knows 0 to %d", c->in->name,
                         DGL_SHOWN(key), type, GGUF_TYPE_COUNT - 1);
     *out = (enum gguf_type)type;
-    return st;
+    return status;
 }
 
 static enum dgl_status strings_read(struct gguf_cursor *c, struct gguf_kv *kv)
 {
     /* Each string has at least its length: this bounds the allocation by the file's size. */
-    enum dgl_status st = gguf_cursor_need(c, kv->key, kv->count, sizeof(uint64_t));
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = gguf_cursor_need(c, kv->key, kv->count, sizeof(uint64_t));
+    if (status != DGL_OK)
+        return status;
     struct dgl_str *strings =
         dgl_arena_alloc(c->arena, (size_t)kv->count * sizeof(*strings)); /* count <= 2^26 */
     if (!strings)
         return dgl_fail_memory(c->log, kv->key, kv->count * sizeof(*strings));
     kv->strings = strings;
-    for (uint64_t i = 0; i < kv->count && st == DGL_OK; i++)
-        st = gguf_cursor_string(c, kv->key, GGUF_MAX_STRING, &strings[i]);
-    return st;
+    for (uint64_t i = 0; i < kv->count && status == DGL_OK; i++)
+        status = gguf_cursor_string(c, kv->key, GGUF_MAX_STRING, &strings[i]);
+    return status;
 }
 
 static enum dgl_status check_bools(struct gguf_cursor *c, const struct gguf_kv *kv)
@@ -72,16 +72,16 @@ static enum dgl_status check_bools(struct gguf_cursor *c, const struct gguf_kv *
 static enum dgl_status numbers_read(struct gguf_cursor *c, struct gguf_kv *kv)
 {
     size_t size = gguf_type_size(kv->type);
-    enum dgl_status st = gguf_cursor_need(c, kv->key, kv->count, size);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = gguf_cursor_need(c, kv->key, kv->count, size);
+    if (status != DGL_OK)
+        return status;
     size_t bytes = (size_t)kv->count * size; /* fits: just checked against the file's size */
     uint8_t *values = dgl_arena_alloc(c->arena, bytes ? bytes : 1);
     if (!values)
         return dgl_fail_memory(c->log, kv->key, bytes);
     kv->bytes = values;
-    st = gguf_cursor_bytes(c, kv->key, values, bytes);
-    return st == DGL_OK && kv->type == GGUF_BOOL ? check_bools(c, kv) : st;
+    status = gguf_cursor_bytes(c, kv->key, values, bytes);
+    return status == DGL_OK && kv->type == GGUF_BOOL ? check_bools(c, kv) : status;
 }
 
 static enum dgl_status check_key(struct gguf_cursor *c, struct dgl_str key)
@@ -97,27 +97,27 @@ enum dgl_status gguf_kv_read(struct gguf_cursor *c, struct gguf_kv *out)
 {
     struct dgl_str key;
     *out = (struct gguf_kv){.count = 1};
-    enum dgl_status st = gguf_cursor_string(c, "metadata key", GGUF_MAX_KEY_LEN, &key);
-    if (st == DGL_OK)
-        st = check_key(c, key);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = gguf_cursor_string(c, "metadata key", GGUF_MAX_KEY_LEN, &key);
+    if (status == DGL_OK)
+        status = check_key(c, key);
+    if (status != DGL_OK)
+        return status;
     out->key = key.p;
-    st = type_read(c, key.p, &out->type);
-    if (st == DGL_OK && out->type == GGUF_ARRAY) {
+    status = type_read(c, key.p, &out->type);
+    if (status == DGL_OK && out->type == GGUF_ARRAY) {
         out->is_array = true;
-        st = type_read(c, key.p, &out->type);
-        if (st == DGL_OK && out->type == GGUF_ARRAY)
+        status = type_read(c, key.p, &out->type);
+        if (status == DGL_OK && out->type == GGUF_ARRAY)
             return dgl_fail(c->log, DGL_ERR_UNSUPPORTED,
                             "%s: %s is an array of arrays; supported: arrays of numbers, bools and "
                             "strings",
                             c->in->name, DGL_SHOWN(key.p));
-        if (st == DGL_OK)
-            st = gguf_cursor_u64(c, key.p, &out->count);
+        if (status == DGL_OK)
+            status = gguf_cursor_u64(c, key.p, &out->count);
     }
-    if (st == DGL_OK)
-        st = out->type == GGUF_STRING ? strings_read(c, out) : numbers_read(c, out);
-    return st;
+    if (status == DGL_OK)
+        status = out->type == GGUF_STRING ? strings_read(c, out) : numbers_read(c, out);
+    return status;
 }
 
 /* ---- look-up ---- */

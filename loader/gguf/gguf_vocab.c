@@ -26,21 +26,21 @@ static enum dgl_status check_tokens(const struct dgl_log *log, const struct voca
 static enum dgl_status list_read(struct gguf_reader r, const char *key, enum gguf_type type,
                                  uint64_t count, const struct gguf_kv **out)
 {
-    enum dgl_status st = gguf_opt_array(r, key, type, out);
-    if (st == DGL_OK && *out && (*out)->count != count)
+    enum dgl_status status = gguf_opt_array(r, key, type, out);
+    if (status == DGL_OK && *out && (*out)->count != count)
         return dgl_fail(r.log, DGL_ERR_FORMAT,
                         "%s: %s has %" PRIu64 " elements, but " KEY("tokens") " has %" PRIu64,
                         r.file->name, key, (*out)->count, count);
-    return st;
+    return status;
 }
 
 /* An id is one of the list. -1, which some writers use for none, arrives as 2^32 - 1. */
 static enum dgl_status id_read(struct gguf_reader r, const char *key, uint64_t count, int64_t *out)
 {
     int64_t id = *out;
-    enum dgl_status st = gguf_opt_i64(r, key, -1, UINT32_MAX, &id);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = gguf_opt_i64(r, key, -1, UINT32_MAX, &id);
+    if (status != DGL_OK)
+        return status;
     if (id == UINT32_MAX)
         id = -1;
     if (id >= 0 && (uint64_t)id >= count)
@@ -48,35 +48,35 @@ static enum dgl_status id_read(struct gguf_reader r, const char *key, uint64_t c
                         "%s: %s is %" PRId64 ", but " KEY("tokens") " has %" PRIu64 " tokens",
                         r.file->name, key, id, count);
     *out = id;
-    return st;
+    return status;
 }
 
 static enum dgl_status pre_read(struct gguf_reader r, struct vocab_lists *v)
 {
     struct dgl_str name = {0};
-    enum dgl_status st = gguf_opt_str(r, KEY("pre"), &name);
+    enum dgl_status status = gguf_opt_str(r, KEY("pre"), &name);
     v->pre = gguf_pre_find(name);
-    if (st != DGL_OK || v->pre) {
+    if (status != DGL_OK || v->pre) {
         v->add_bos = v->pre && v->pre->add_bos;
-        return st;
+        return status;
     }
     struct dgl_buf names = {0};
     gguf_pre_names(&names);
-    st = dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: " KEY("pre") " is %s%s%s; supported: %s",
-                  v->name, name.p ? "\"" : "missing", DGL_SHOWN_STR(name), name.p ? "\"" : "",
-                  names.p ? names.p : "?");
+    status = dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: " KEY("pre") " is %s%s%s; supported: %s",
+                      v->name, name.p ? "\"" : "missing", DGL_SHOWN_STR(name), name.p ? "\"" : "",
+                      names.p ? names.p : "?");
     dgl_buf_finish(&names);
-    return st;
+    return status;
 }
 
 static enum dgl_status kind_read(struct gguf_reader r, struct vocab_lists *v)
 {
     struct dgl_str kind = {0}, arch = {0};
-    enum dgl_status st = gguf_opt_str(r, KEY("model"), &kind);
-    if (st == DGL_OK)
-        st = gguf_opt_str(r, "general.architecture", &arch);
-    if (st != DGL_OK || !kind.p || dgl_str_eq(kind, "none") || dgl_str_eq(kind, "no_vocab"))
-        return st;
+    enum dgl_status status = gguf_opt_str(r, KEY("model"), &kind);
+    if (status == DGL_OK)
+        status = gguf_opt_str(r, "general.architecture", &arch);
+    if (status != DGL_OK || !kind.p || dgl_str_eq(kind, "none") || dgl_str_eq(kind, "no_vocab"))
+        return status;
     if (dgl_str_eq(kind, "gpt2")) {
         v->kind = VOCAB_BPE;
         return pre_read(r, v);
@@ -99,9 +99,9 @@ static enum dgl_status kind_read(struct gguf_reader r, struct vocab_lists *v)
 static enum dgl_status types_read(struct gguf_reader r, struct vocab_lists *v)
 {
     const struct gguf_kv *list;
-    enum dgl_status st = list_read(r, KEY("token_type"), GGUF_I32, v->count, &list);
-    if (st != DGL_OK || !list)
-        return st;
+    enum dgl_status status = list_read(r, KEY("token_type"), GGUF_I32, v->count, &list);
+    if (status != DGL_OK || !list)
+        return status;
     uint8_t *types = dgl_arena_alloc(&v->arena, (size_t)v->count);
     if (!types)
         return dgl_fail_memory(r.log, KEY("token_type"), v->count);
@@ -118,9 +118,9 @@ static enum dgl_status types_read(struct gguf_reader r, struct vocab_lists *v)
 static enum dgl_status scores_read(struct gguf_reader r, struct vocab_lists *v)
 {
     const struct gguf_kv *list;
-    enum dgl_status st = list_read(r, KEY("scores"), GGUF_F32, v->count, &list);
-    if (st != DGL_OK || !list)
-        return st;
+    enum dgl_status status = list_read(r, KEY("scores"), GGUF_F32, v->count, &list);
+    if (status != DGL_OK || !list)
+        return status;
     double *scores = dgl_arena_alloc(&v->arena, (size_t)v->count * sizeof(*scores));
     if (!scores)
         return dgl_fail_memory(r.log, KEY("scores"), v->count * sizeof(*scores));
@@ -133,39 +133,39 @@ static enum dgl_status scores_read(struct gguf_reader r, struct vocab_lists *v)
 static enum dgl_status merges_read(struct gguf_reader r, struct vocab_lists *v)
 {
     const struct gguf_kv *list;
-    enum dgl_status st = gguf_opt_array(r, KEY("merges"), GGUF_STRING, &list);
-    if (st == DGL_OK && !list)
+    enum dgl_status status = gguf_opt_array(r, KEY("merges"), GGUF_STRING, &list);
+    if (status == DGL_OK && !list)
         return dgl_fail(r.log, DGL_ERR_FORMAT, "%s: %s is missing", v->name, KEY("merges"));
-    if (st == DGL_OK) {
+    if (status == DGL_OK) {
         v->merges = list->strings;
         v->num_merges = list->count;
     }
-    return st;
+    return status;
 }
 
 static enum dgl_status lists_read(struct gguf_reader r, struct vocab_lists *v)
 {
     const struct gguf_kv *tokens;
-    enum dgl_status st = gguf_opt_array(r, KEY("tokens"), GGUF_STRING, &tokens);
-    if (st == DGL_OK && (!tokens || tokens->count == 0))
+    enum dgl_status status = gguf_opt_array(r, KEY("tokens"), GGUF_STRING, &tokens);
+    if (status == DGL_OK && (!tokens || tokens->count == 0))
         return dgl_fail(r.log, DGL_ERR_FORMAT, "%s: " KEY("tokens") " is missing or empty",
                         r.file->name);
-    if (st != DGL_OK)
-        return st;
+    if (status != DGL_OK)
+        return status;
     v->tokens = tokens->strings;
     v->count = tokens->count;
-    st = check_tokens(r.log, v);
-    if (st == DGL_OK)
-        st = types_read(r, v);
-    if (st == DGL_OK && v->kind == VOCAB_SPM)
-        st = vocab_mark_runs(r.log, v);
-    if (st == DGL_OK && v->kind == VOCAB_SPM)
-        st = scores_read(r, v);
-    if (st == DGL_OK && v->kind == VOCAB_SPM && !v->scores)
-        st = dgl_fail(r.log, DGL_ERR_FORMAT, "%s: %s is missing", v->name, KEY("scores"));
-    if (st == DGL_OK && v->kind == VOCAB_BPE)
-        st = merges_read(r, v);
-    return st;
+    status = check_tokens(r.log, v);
+    if (status == DGL_OK)
+        status = types_read(r, v);
+    if (status == DGL_OK && v->kind == VOCAB_SPM)
+        status = vocab_mark_runs(r.log, v);
+    if (status == DGL_OK && v->kind == VOCAB_SPM)
+        status = scores_read(r, v);
+    if (status == DGL_OK && v->kind == VOCAB_SPM && !v->scores)
+        status = dgl_fail(r.log, DGL_ERR_FORMAT, "%s: %s is missing", v->name, KEY("scores"));
+    if (status == DGL_OK && v->kind == VOCAB_BPE)
+        status = merges_read(r, v);
+    return status;
 }
 
 /* Ids that are put around every text. */
@@ -188,10 +188,10 @@ enum dgl_status gguf_vocab_read(const struct dgl_log *log, const struct gguf_fil
     struct gguf_reader r = {log, file};
     *out = (struct vocab_lists){
         .name = file->name, .bos = -1, .eos = -1, .eot = -1, .eom = -1, .unk = -1};
-    enum dgl_status st = kind_read(r, out);
-    if (st != DGL_OK || out->kind == VOCAB_NONE)
-        return st;
-    st = lists_read(r, out);
+    enum dgl_status status = kind_read(r, out);
+    if (status != DGL_OK || out->kind == VOCAB_NONE)
+        return status;
+    status = lists_read(r, out);
     const struct {
         const char *key;
         int64_t *id;
@@ -200,23 +200,23 @@ enum dgl_status gguf_vocab_read(const struct dgl_log *log, const struct gguf_fil
                {KEY("eot_token_id"), &out->eot},
                {KEY("eom_token_id"), &out->eom},
                {KEY("unknown_token_id"), &out->unk}};
-    for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]) && st == DGL_OK; i++)
-        st = id_read(r, ids[i].key, out->count, ids[i].id);
-    if (st == DGL_OK)
-        st = gguf_opt_bool(r, KEY("add_bos_token"), &out->add_bos);
-    if (st == DGL_OK)
-        st = gguf_opt_bool(r, KEY("add_eos_token"), &out->add_eos);
-    if (st == DGL_OK && out->kind == VOCAB_SPM)
-        st = gguf_opt_bool(r, KEY("add_space_prefix"), &out->add_prefix);
+    for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]) && status == DGL_OK; i++)
+        status = id_read(r, ids[i].key, out->count, ids[i].id);
+    if (status == DGL_OK)
+        status = gguf_opt_bool(r, KEY("add_bos_token"), &out->add_bos);
+    if (status == DGL_OK)
+        status = gguf_opt_bool(r, KEY("add_eos_token"), &out->add_eos);
+    if (status == DGL_OK && out->kind == VOCAB_SPM)
+        status = gguf_opt_bool(r, KEY("add_space_prefix"), &out->add_prefix);
     /* The usual ids of a SentencePiece file are only a guess. */
     int64_t *guessed[] = {&out->bos, &out->eos, &out->unk};
     for (size_t i = 0; i < 3; i++)
         *guessed[i] = *guessed[i] >= (int64_t)out->count ? -1 : *guessed[i];
-    if (st == DGL_OK)
-        st = check_wrapping(log, out);
-    if (st != DGL_OK)
+    if (status == DGL_OK)
+        status = check_wrapping(log, out);
+    if (status != DGL_OK)
         vocab_lists_finish(out);
-    return st;
+    return status;
 }
 
 /* ---- what ends an answer ---- */
@@ -264,20 +264,20 @@ enum dgl_status gguf_vocab_stops(const struct dgl_log *log, const struct vocab_l
                                  struct dgl_stop_id *out, size_t max, size_t *count)
 {
     struct stops s = {.log = log, .v = v, .ids = out, .max = max};
-    enum dgl_status st = stop_add(&s, v->eos, KEY("eos_token_id"));
-    if (st == DGL_OK)
-        st = stop_add(&s, v->eot, KEY("eot_token_id"));
-    if (st == DGL_OK)
-        st = stop_add(&s, v->eom, KEY("eom_token_id"));
+    enum dgl_status status = stop_add(&s, v->eos, KEY("eos_token_id"));
+    if (status == DGL_OK)
+        status = stop_add(&s, v->eot, KEY("eot_token_id"));
+    if (status == DGL_OK)
+        status = stop_add(&s, v->eom, KEY("eom_token_id"));
     /* In GPT-OSS's format <|end|> ends a message, and the answer goes on. */
     bool harmony = v->kind != VOCAB_NONE && control_find(v, "<|return|>") >= 0 &&
                    control_find(v, "<|call|>") >= 0;
-    for (size_t i = 0; i < NUM_TURN_ENDS && st == DGL_OK && v->kind != VOCAB_NONE; i++) {
+    for (size_t i = 0; i < NUM_TURN_ENDS && status == DGL_OK && v->kind != VOCAB_NONE; i++) {
         if (!harmony || strcmp(turn_ends[i], "<|end|>") != 0)
-            st = stop_add(&s, control_find(v, turn_ends[i]), "control token");
+            status = stop_add(&s, control_find(v, turn_ends[i]), "control token");
     }
     *count = s.count;
-    return st;
+    return status;
 }
 
 /* ---- tokenizer_config.json ---- */

@@ -145,14 +145,14 @@ enum dgl_status gguf_writer_begin(const struct dgl_log *log, struct gguf_writer 
                                   const char *path)
 {
     struct dgl_buf head = {0};
-    enum dgl_status st = gguf_writer_header(log, w, path, &head);
+    enum dgl_status status = gguf_writer_header(log, w, path, &head);
     dgl_atomic_sweep(log, path);
-    if (st == DGL_OK)
-        st = dgl_atomic_create(log, path, &w->file);
-    if (st == DGL_OK)
-        st = dgl_atomic_write(w->file, head.p, head.len);
+    if (status == DGL_OK)
+        status = dgl_atomic_create(log, path, &w->file);
+    if (status == DGL_OK)
+        status = dgl_atomic_write(w->file, head.p, head.len);
     dgl_buf_finish(&head);
-    return st;
+    return status;
 }
 
 enum dgl_status gguf_writer_data(struct gguf_writer *w, const void *bytes, size_t len)
@@ -163,9 +163,9 @@ enum dgl_status gguf_writer_data(struct gguf_writer *w, const void *bytes, size_
 
 enum dgl_status gguf_writer_align(struct gguf_writer *w)
 {
-    enum dgl_status st = zeros_write(w, w->written);
+    enum dgl_status status = zeros_write(w, w->written);
     w->written = dgl_div_up_u64(w->written, GGUF_ALIGNMENT) * GGUF_ALIGNMENT;
-    return st;
+    return status;
 }
 
 enum dgl_status gguf_writer_commit(struct gguf_writer *w)

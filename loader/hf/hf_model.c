@@ -91,9 +91,9 @@ static enum dgl_status weight_map_files(struct dgl_json_reader r, struct hf_weig
                                  DGL_SHOWN_STR(name));
         if (file_find(w, name) < w->num_files)
             continue;
-        enum dgl_status st = file_add(r.log, w, name);
-        if (st != DGL_OK)
-            return st;
+        enum dgl_status status = file_add(r.log, w, name);
+        if (status != DGL_OK)
+            return status;
     }
     if (w->num_files == 0)
         return dgl_json_fail(r, map, "names no file");
@@ -107,11 +107,11 @@ static enum dgl_status file_open(const struct dgl_log *log, struct hf_weights *w
     char *path = dgl_path_join(w->dir, file->name);
     if (!path)
         return dgl_fail_memory(log, "path", strlen(w->dir));
-    enum dgl_status st = dgl_file_open(log, path, &file->file);
+    enum dgl_status status = dgl_file_open(log, path, &file->file);
     free(path);
-    if (st == DGL_OK)
-        st = safetensors_read(log, file->file, &file->header);
-    return st;
+    if (status == DGL_OK)
+        status = safetensors_read(log, file->file, &file->header);
+    return status;
 }
 
 /* Each tensor of each file is listed under that file. */
@@ -153,9 +153,9 @@ static enum dgl_status weight_map_check_missing(struct dgl_json_reader r,
 static enum dgl_status files_open(const struct dgl_log *log, struct hf_weights *w)
 {
     for (size_t i = 0; i < w->num_files; i++) {
-        enum dgl_status st = file_open(log, w, &w->files[i]);
-        if (st != DGL_OK)
-            return st;
+        enum dgl_status status = file_open(log, w, &w->files[i]);
+        if (status != DGL_OK)
+            return status;
     }
     return DGL_OK;
 }
@@ -170,11 +170,11 @@ static enum dgl_status source_make(const struct dgl_log *log, struct hf_weights 
         count += w->files[f].header.count; /* at most HF_MAX_FILES * 1e5 */
     struct tensor_info *tensors = NULL;
     if (count > SAFETENSORS_MAX_TENSORS) {
-        enum dgl_status st =
+        enum dgl_status status =
             dgl_fail(log, DGL_ERR_FORMAT, "%s: %zu tensors, at most %d are supported", w->dir,
                      count, SAFETENSORS_MAX_TENSORS);
         weights_destroy(w);
-        return st;
+        return status;
     }
     tensors = dgl_new_array(struct tensor_info, count);
     w->places = dgl_new_array(struct hf_place, count);
@@ -191,9 +191,9 @@ static enum dgl_status source_make(const struct dgl_log *log, struct hf_weights 
                                                               file->header.entries[i].begin};
         }
     }
-    enum dgl_status st = tensor_source_create(log, w->dir, &ops, w, tensors, count, out);
+    enum dgl_status status = tensor_source_create(log, w->dir, &ops, w, tensors, count, out);
     free(tensors);
-    return st;
+    return status;
 }
 
 /* Both take `w` in any case. */
@@ -201,39 +201,39 @@ static enum dgl_status open_indexed(const struct dgl_log *log, struct hf_weights
                                     const char *index_path, struct tensor_source **out)
 {
     struct dgl_json_doc *doc = NULL;
-    enum dgl_status st = dgl_json_load(log, index_path, HF_MAX_INDEX, &doc);
+    enum dgl_status status = dgl_json_load(log, index_path, HF_MAX_INDEX, &doc);
     struct dgl_json_reader r = {.log = log, .doc = doc};
     const struct dgl_json *map;
-    if (st == DGL_OK)
-        st = dgl_json_need(r, dgl_json_root(doc), "weight_map", DGL_JSON_OBJECT, &map);
-    if (st == DGL_OK)
-        st = weight_map_files(r, w, map);
-    if (st == DGL_OK)
-        st = files_open(log, w);
-    if (st == DGL_OK)
-        st = weight_map_check(r, w, map);
-    if (st == DGL_OK)
-        st = source_make(log, w, out);
+    if (status == DGL_OK)
+        status = dgl_json_need(r, dgl_json_root(doc), "weight_map", DGL_JSON_OBJECT, &map);
+    if (status == DGL_OK)
+        status = weight_map_files(r, w, map);
+    if (status == DGL_OK)
+        status = files_open(log, w);
+    if (status == DGL_OK)
+        status = weight_map_check(r, w, map);
+    if (status == DGL_OK)
+        status = source_make(log, w, out);
     else
         weights_destroy(w);
-    if (st == DGL_OK)
-        st = weight_map_check_missing(r, map, *out);
-    if (st != DGL_OK)
+    if (status == DGL_OK)
+        status = weight_map_check_missing(r, map, *out);
+    if (status != DGL_OK)
         tensor_source_destroy(out);
     dgl_json_destroy(&doc);
-    return st;
+    return status;
 }
 
 static enum dgl_status open_single(const struct dgl_log *log, struct hf_weights *w,
                                    struct tensor_source **out)
 {
-    enum dgl_status st = file_add(log, w, DGL_STR(HF_SINGLE));
-    if (st == DGL_OK)
-        st = files_open(log, w);
-    if (st == DGL_OK)
+    enum dgl_status status = file_add(log, w, DGL_STR(HF_SINGLE));
+    if (status == DGL_OK)
+        status = files_open(log, w);
+    if (status == DGL_OK)
         return source_make(log, w, out);
     weights_destroy(w);
-    return st;
+    return status;
 }
 
 static struct hf_weights *weights_create(const char *dir)
@@ -271,9 +271,9 @@ static enum dgl_status refuse_other_weights(const struct dgl_log *log, const cha
 {
     char **names;
     size_t count;
-    enum dgl_status st = dgl_dir_list(log, dir, &names, &count);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = dgl_dir_list(log, dir, &names, &count);
+    if (status != DGL_OK)
+        return status;
     for (size_t k = 0; k < sizeof(other_weights) / sizeof(other_weights[0]); k++) {
         const struct weight_kind *kind = &other_weights[k];
         size_t i = 0;
@@ -281,40 +281,40 @@ static enum dgl_status refuse_other_weights(const struct dgl_log *log, const cha
             i++;
         if (i == count)
             continue;
-        st = dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: no %s, only %s (%s); %s", dir, HF_SINGLE,
-                      kind->what, DGL_SHOWN(names[i]), kind->remedy);
+        status = dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: no %s, only %s (%s); %s", dir, HF_SINGLE,
+                          kind->what, DGL_SHOWN(names[i]), kind->remedy);
         goto done;
     }
-    st = dgl_fail(log, DGL_ERR_IO, "%s: no weights: neither %s nor %s is there", dir, HF_SINGLE,
-                  HF_INDEX);
+    status = dgl_fail(log, DGL_ERR_IO, "%s: no weights: neither %s nor %s is there", dir, HF_SINGLE,
+                      HF_INDEX);
 done:
     dgl_names_free(names, count);
-    return st;
+    return status;
 }
 
 enum dgl_status hf_tensors_open(const struct dgl_log *log, const char *dir,
                                 struct tensor_source **out)
 {
     *out = NULL;
-    enum dgl_status st;
+    enum dgl_status status;
     char *index = dgl_path_join(dir, HF_INDEX);
     char *single = dgl_path_join(dir, HF_SINGLE);
     struct hf_weights *w = weights_create(dir);
     if (!index || !single || !w) {
-        st = dgl_fail_memory(log, "file list", HF_MAX_FILES * sizeof(struct hf_file));
+        status = dgl_fail_memory(log, "file list", HF_MAX_FILES * sizeof(struct hf_file));
         if (w)
             weights_destroy(w);
     } else if (dgl_path_present(index)) {
-        st = open_indexed(log, w, index, out);
+        status = open_indexed(log, w, index, out);
     } else if (dgl_path_present(single)) {
-        st = open_single(log, w, out);
+        status = open_single(log, w, out);
     } else {
-        st = refuse_other_weights(log, dir);
+        status = refuse_other_weights(log, dir);
         weights_destroy(w);
     }
     free(index);
     free(single);
-    return st;
+    return status;
 }
 
 static bool has_file(const char *dir, const char *name)

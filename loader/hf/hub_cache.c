@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/shown.h"
 #include "core/base/file.h"
+#include "core/base/shown.h"
 #include "core/base/str.h"
 
 enum { MAX_REVISION = 256 };
@@ -52,25 +52,25 @@ static enum dgl_status revision_read(const struct dgl_log *log, const char *repo
         dgl_buf_finish(&ref);
         return dgl_fail_memory(log, "path", strlen(repo));
     }
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     if (!dgl_path_exists(ref.p))
-        st = dgl_fail(log, DGL_ERR_IO,
-                      "%s: no such file or folder, and the Hub cache has no %s; fetch it with "
-                      "`hf download %s` or give a path",
-                      id, ref.p, id);
+        status = dgl_fail(log, DGL_ERR_IO,
+                          "%s: no such file or folder, and the Hub cache has no %s; fetch it with "
+                          "`hf download %s` or give a path",
+                          id, ref.p, id);
     else
-        st = dgl_file_slurp(log, ref.p, MAX_REVISION, &text, &len);
-    if (st == DGL_OK) {
+        status = dgl_file_slurp(log, ref.p, MAX_REVISION, &text, &len);
+    if (status == DGL_OK) {
         struct dgl_str revision = dgl_str_trim((struct dgl_str){text, len});
         if (dgl_name_is_safe(revision.p, revision.len))
             dgl_buf_append(out, revision.p, revision.len);
         else
-            st = dgl_fail(log, DGL_ERR_FORMAT, "%s: \"%s\" is not the name of a snapshot", ref.p,
-                          DGL_SHOWN_STR(revision));
+            status = dgl_fail(log, DGL_ERR_FORMAT, "%s: \"%s\" is not the name of a snapshot",
+                              ref.p, DGL_SHOWN_STR(revision));
     }
     free(text);
     dgl_buf_finish(&ref);
-    return st;
+    return status;
 }
 
 static enum dgl_status hub_find(const struct dgl_log *log, const char *id, char **path)
@@ -79,23 +79,24 @@ static enum dgl_status hub_find(const struct dgl_log *log, const char *id, char 
     struct dgl_buf repo = {0}, revision = {0}, snapshot = {0};
     append_cache_dir(&repo);
     dgl_buf_printf(&repo, "/models--%.*s--%s", (int)(slash - id), id, slash + 1);
-    enum dgl_status st = repo.failed ? dgl_fail_memory(log, "path", strlen(id))
-                                     : revision_read(log, repo.p, id, &revision);
-    if (st == DGL_OK) {
+    enum dgl_status status = repo.failed ? dgl_fail_memory(log, "path", strlen(id))
+                                         : revision_read(log, repo.p, id, &revision);
+    if (status == DGL_OK) {
         dgl_buf_printf(&snapshot, "%s/snapshots/%s", repo.p, revision.p ? revision.p : "");
         *path = dgl_buf_take(&snapshot);
         if (!*path)
-            st = dgl_fail_memory(log, "path", repo.len);
+            status = dgl_fail_memory(log, "path", repo.len);
         else if (!dgl_path_is_dir(*path))
-            st = dgl_fail(log, DGL_ERR_IO,
-                          "%s: refs/main of the Hub cache names %s, which is not there; fetch it "
-                          "again with `hf download %s`",
-                          id, *path, id);
+            status =
+                dgl_fail(log, DGL_ERR_IO,
+                         "%s: refs/main of the Hub cache names %s, which is not there; fetch it "
+                         "again with `hf download %s`",
+                         id, *path, id);
     }
     dgl_buf_finish(&repo);
     dgl_buf_finish(&revision);
     dgl_buf_finish(&snapshot);
-    return st;
+    return status;
 }
 
 /* The last component of a path; for "." and the like, of what it stands for. */
@@ -119,26 +120,27 @@ static char *name_of(const char *path)
 enum dgl_status model_path_resolve(const struct dgl_log *log, const char *arg, char **path,
                                    char **name)
 {
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     *path = NULL;
     *name = NULL;
     if (dgl_path_exists(arg))
         *path = strdup(arg);
     else if (id_is_valid(arg))
-        st = hub_find(log, arg, path);
+        status = hub_find(log, arg, path);
     else
-        st = dgl_fail(log, DGL_ERR_IO,
-                      "%s: no such file or folder; a model is a pack, a Hugging Face folder, or "
-                      "`org/name` in the Hub cache",
-                      arg);
-    if (st == DGL_OK)
+        status =
+            dgl_fail(log, DGL_ERR_IO,
+                     "%s: no such file or folder; a model is a pack, a Hugging Face folder, or "
+                     "`org/name` in the Hub cache",
+                     arg);
+    if (status == DGL_OK)
         *name = name_of(arg);
-    if (st == DGL_OK && (!*path || !*name))
-        st = dgl_fail_memory(log, "path", strlen(arg));
-    if (st != DGL_OK) {
+    if (status == DGL_OK && (!*path || !*name))
+        status = dgl_fail_memory(log, "path", strlen(arg));
+    if (status != DGL_OK) {
         free(*path);
         free(*name);
         *path = *name = NULL;
     }
-    return st;
+    return status;
 }

@@ -18,9 +18,9 @@ static enum dgl_status parse_dtype(struct parser *p, const struct dgl_json *obje
                                    const char *tensor, enum dgl_dtype *out)
 {
     const struct dgl_json *value;
-    enum dgl_status st = dgl_json_need(p->r, object, "dtype", DGL_JSON_STRING, &value);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = dgl_json_need(p->r, object, "dtype", DGL_JSON_STRING, &value);
+    if (status != DGL_OK)
+        return status;
     struct dgl_str text = dgl_json_str(value);
     for (int i = 0; i < DGL_DTYPE_COUNT; i++) {
         const char *spelling = dgl_dtype_get((enum dgl_dtype)i)->safetensors;
@@ -38,9 +38,9 @@ static enum dgl_status parse_shape(struct parser *p, const struct dgl_json *obje
                                    struct tensor_info *info)
 {
     const struct dgl_json *shape;
-    enum dgl_status st = dgl_json_need(p->r, object, "shape", DGL_JSON_ARRAY, &shape);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = dgl_json_need(p->r, object, "shape", DGL_JSON_ARRAY, &shape);
+    if (status != DGL_OK)
+        return status;
     if (dgl_json_count(shape) > 4)
         return dgl_json_fail(p->r, shape, "%zu dimensions, at most 4 are supported",
                              dgl_json_count(shape));
@@ -60,20 +60,20 @@ static enum dgl_status fail_offsets(const struct parser *p, const struct dgl_jso
     struct dgl_buf found = {0};
     struct dgl_json_writer w = dgl_json_writer(&found, 0);
     dgl_jw_value(&w, pair);
-    enum dgl_status st =
+    enum dgl_status status =
         dgl_json_fail(p->r, pair, "is %s, wanted two integers 0 <= begin <= end",
                       found.failed ? "?" : DGL_SHOWN_STR(((struct dgl_str){found.p, found.len})));
     dgl_buf_finish(&found);
-    return st;
+    return status;
 }
 
 static enum dgl_status parse_offsets(struct parser *p, const struct dgl_json *object,
                                      struct safetensors_entry *entry)
 {
     const struct dgl_json *pair;
-    enum dgl_status st = dgl_json_need(p->r, object, "data_offsets", DGL_JSON_ARRAY, &pair);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = dgl_json_need(p->r, object, "data_offsets", DGL_JSON_ARRAY, &pair);
+    if (status != DGL_OK)
+        return status;
     int64_t begin, end;
     if (dgl_json_count(pair) != 2 || !dgl_json_i64(dgl_json_at(pair, 0), &begin) ||
         !dgl_json_i64(dgl_json_at(pair, 1), &end) || begin < 0 || end < begin)
@@ -103,12 +103,12 @@ static enum dgl_status parse_tensor(struct parser *p, const struct dgl_json *obj
     if (!entry->info.name)
         return dgl_fail_memory(p->r.log, "tensor names", key.len);
     entry->info.role = tensor_role_from_name(entry->info.name);
-    enum dgl_status st = parse_dtype(p, object, entry->info.name, &entry->info.dtype);
-    if (st == DGL_OK)
-        st = parse_shape(p, object, &entry->info);
-    if (st == DGL_OK)
-        st = parse_offsets(p, object, entry);
-    return st;
+    enum dgl_status status = parse_dtype(p, object, entry->info.name, &entry->info.dtype);
+    if (status == DGL_OK)
+        status = parse_shape(p, object, &entry->info);
+    if (status == DGL_OK)
+        status = parse_offsets(p, object, entry);
+    return status;
 }
 
 static enum dgl_status check_metadata(struct parser *p, const struct dgl_json *object)
@@ -168,13 +168,13 @@ static enum dgl_status parse_all(struct parser *p, const struct dgl_json *root)
     if (!p->out->entries)
         return dgl_fail_memory(p->r.log, "tensor list", count * sizeof(*p->out->entries));
     for (const struct dgl_json *v = dgl_json_first(root); v; v = dgl_json_next(v)) {
-        enum dgl_status st;
+        enum dgl_status status;
         if (dgl_str_eq(dgl_json_key(v), "__metadata__"))
-            st = check_metadata(p, v);
+            status = check_metadata(p, v);
         else
-            st = parse_tensor(p, v, &p->out->entries[p->out->count++]);
-        if (st != DGL_OK)
-            return st;
+            status = parse_tensor(p, v, &p->out->entries[p->out->count++]);
+        if (status != DGL_OK)
+            return status;
     }
     return DGL_OK;
 }
@@ -186,17 +186,17 @@ enum dgl_status safetensors_parse(const struct dgl_log *log, const char *name, c
     if (len == 0 || text[0] != '{')
         return dgl_fail(log, DGL_ERR_FORMAT, "%s: the header does not begin with '{'", name);
     struct dgl_json_doc *doc = NULL;
-    enum dgl_status st = dgl_json_parse(log, name, text, len, &doc);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = dgl_json_parse(log, name, text, len, &doc);
+    if (status != DGL_OK)
+        return status;
     struct parser p = {.r = {.log = log, .doc = doc}, .name = name, .out = out};
-    st = parse_all(&p, dgl_json_root(doc));
-    if (st == DGL_OK)
-        st = check_layout(&p, data_bytes);
+    status = parse_all(&p, dgl_json_root(doc));
+    if (status == DGL_OK)
+        status = check_layout(&p, data_bytes);
     dgl_json_destroy(&doc);
-    if (st != DGL_OK)
+    if (status != DGL_OK)
         safetensors_header_finish(out);
-    return st;
+    return status;
 }
 
 static uint64_t load_le64(const unsigned char *bytes)
@@ -239,23 +239,24 @@ enum dgl_status safetensors_read(const struct dgl_log *log, const struct dgl_fil
                         "%s: the file has %" PRIu64
                         " bytes, a safetensors file has at least 10 (truncated; fetch it again)",
                         path, dgl_file_size(file));
-    enum dgl_status st = dgl_file_read(log, file, 0, first, sizeof(first));
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = dgl_file_read(log, file, 0, first, sizeof(first));
+    if (status != DGL_OK)
+        return status;
     uint64_t len = load_le64(first);
-    st = check_header_len(log, file, first, len);
-    if (st != DGL_OK)
-        return st;
+    status = check_header_len(log, file, first, len);
+    if (status != DGL_OK)
+        return status;
     char *text = dgl_calloc(1, (size_t)len + 1);
     if (!text)
         return dgl_fail_memory(log, "safetensors header", len);
-    st = dgl_file_read(log, file, 8, text, (size_t)len);
-    if (st == DGL_OK)
-        st = safetensors_parse(log, path, text, (size_t)len, dgl_file_size(file) - 8 - len, out);
-    if (st == DGL_OK)
+    status = dgl_file_read(log, file, 8, text, (size_t)len);
+    if (status == DGL_OK)
+        status =
+            safetensors_parse(log, path, text, (size_t)len, dgl_file_size(file) - 8 - len, out);
+    if (status == DGL_OK)
         out->data_start = 8 + len;
     free(text);
-    return st;
+    return status;
 }
 
 void safetensors_header_finish(struct safetensors_header *header)

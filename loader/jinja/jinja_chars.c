@@ -2,7 +2,6 @@
 #include "loader/jinja/jinja_chars.h"
 
 #include <string.h>
-
 #include <utf8proc.h>
 
 #include "core/base/utf8.h"

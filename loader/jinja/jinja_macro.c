@@ -1,7 +1,7 @@
 /* Calling macros, which are functions of templates. */
-#include "loader/jinja/jinja_eval.h"
-
 #include <string.h>
+
+#include "loader/jinja/jinja_eval.h"
 
 /* Takes a keyword argument off the list of those that are left over. */
 static bool take_named(const struct jinja_call *call, bool *taken, struct dgl_str name,

@@ -6,15 +6,15 @@
 
 #include "core/base/file.h"
 #include "core/base/mem.h"
-#include "loader/rdrr/chat_files.h"
-#include "loader/tokenizer/doppler_tokenizer.h"
 #include "loader/gguf/gguf_model.h"
 #include "loader/hf/hub_cache.h"
 #include "loader/model/model_file.h"
 #include "loader/model/model_text.h"
-#include "loader/rdrr/rdrr_format.h"
 #include "loader/model/synthetic_model.h"
+#include "loader/rdrr/chat_files.h"
+#include "loader/rdrr/rdrr_format.h"
 #include "loader/tensor/model_files.h"
+#include "loader/tokenizer/doppler_tokenizer.h"
 
 /* ---- the collection -------------------------------------------------------------------------- */
 

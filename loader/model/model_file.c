@@ -9,15 +9,15 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "loader/tensor/expert_view.h"
-#include "loader/tensor/model_files.h"
+#include "loader/desc/model_bind.h"
 #include "loader/gguf/gguf_model.h"
 #include "loader/hf/hf_model.h"
 #include "loader/hf/hub_cache.h"
-#include "loader/desc/model_bind.h"
 #include "loader/model/model_text.h"
 #include "loader/model/rdrr_config.h"
 #include "loader/model/synthetic_model.h"
+#include "loader/tensor/expert_view.h"
+#include "loader/tensor/model_files.h"
 #include "loader/tokenizer/tokenizer.h"
 #include "loader/tokenizer/tokenizer_json.h"
 
@@ -34,10 +34,10 @@ static enum dgl_status texts_load(const struct model_texts *from, struct dgl_mod
         {FILE_TOKENIZER_CONFIG, &f->tokenizer_config_json, &f->tokenizer_config_len},
         {FILE_GENERATION_CONFIG, &f->generation_config_json, &f->generation_config_len},
     };
-    enum dgl_status st = DGL_OK;
-    for (size_t i = 0; i < 3 && st == DGL_OK; i++)
-        st = model_text_load(from, texts[i].name, texts[i].text, texts[i].len);
-    return st;
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < 3 && status == DGL_OK; i++)
+        status = model_text_load(from, texts[i].name, texts[i].text, texts[i].len);
+    return status;
 }
 
 /* f->desc without tensors, out of the fields and generation_config.json. */
@@ -46,18 +46,19 @@ static enum dgl_status desc_read(const struct dgl_log *log, const struct fields 
 {
     struct dgl_json_doc *doc = NULL;
     char *name = dgl_path_join(f->path, FILE_GENERATION_CONFIG);
-    enum dgl_status st = name ? DGL_OK : dgl_fail_memory(log, "path", strlen(f->path));
-    if (st == DGL_OK && f->generation_config_json)
-        st = dgl_json_parse(log, name, f->generation_config_json, f->generation_config_len, &doc);
-    if (st == DGL_OK) {
+    enum dgl_status status = name ? DGL_OK : dgl_fail_memory(log, "path", strlen(f->path));
+    if (status == DGL_OK && f->generation_config_json)
+        status =
+            dgl_json_parse(log, name, f->generation_config_json, f->generation_config_len, &doc);
+    if (status == DGL_OK) {
         const struct fields generation = {.name = name, .base = doc ? dgl_json_root(doc) : NULL};
         struct model_desc_input in = {
             .config = config, .generation_config = doc ? &generation : NULL, .config_only = true};
-        st = model_desc_init(log, &in, &f->desc, &f->skipped);
+        status = model_desc_init(log, &in, &f->desc, &f->skipped);
     }
     dgl_json_destroy(&doc);
     free(name);
-    return st;
+    return status;
 }
 
 /* The text of a config.json that other files have as fields. */
@@ -93,14 +94,14 @@ static void report_skipped(const struct dgl_log *log, const struct dgl_model_fil
 static enum dgl_status tensors_bind(const struct dgl_log *log, const char *config_name,
                                     struct dgl_model_file *f)
 {
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     if (f->desc.parts & PART_EXPERTS_GPT_OSS)
-        st = expert_view_wrap(log, &f->tensors);
-    if (st == DGL_OK)
-        st = model_bind(log, f->tensors, config_name, &f->desc, &f->skipped);
-    if (st == DGL_OK)
+        status = expert_view_wrap(log, &f->tensors);
+    if (status == DGL_OK)
+        status = model_bind(log, f->tensors, config_name, &f->desc, &f->skipped);
+    if (status == DGL_OK)
         report_skipped(log, f);
-    return st;
+    return status;
 }
 
 /* The element type that most bytes have. */
@@ -122,28 +123,28 @@ static enum dgl_status open_hf(const struct dgl_log *log, struct dgl_model_file 
     struct model_texts texts = {.log = log, .dir = f->path};
     struct dgl_json_doc *doc = NULL;
     char *config_path = dgl_path_join(f->path, FILE_CONFIG);
-    enum dgl_status st =
+    enum dgl_status status =
         config_path ? dgl_file_slurp(log, config_path, MAX_CONFIG, &f->config, &f->config_len)
                     : dgl_fail_memory(log, "path", strlen(f->path));
-    if (st == DGL_OK)
-        st = texts_load(&texts, f);
-    if (st == DGL_OK)
-        st = dgl_json_parse(log, config_path, f->config, f->config_len, &doc);
-    if (st == DGL_OK) {
+    if (status == DGL_OK)
+        status = texts_load(&texts, f);
+    if (status == DGL_OK)
+        status = dgl_json_parse(log, config_path, f->config, f->config_len, &doc);
+    if (status == DGL_OK) {
         const struct fields config = {.name = config_path, .base = dgl_json_root(doc)};
-        st = desc_read(log, &config, f);
+        status = desc_read(log, &config, f);
     }
-    if (st == DGL_OK)
-        st = hf_tokenizer_check(log, f->path);
-    if (st == DGL_OK)
-        st = hf_tensors_open(log, f->path, &f->tensors);
-    if (st == DGL_OK)
-        st = tensors_bind(log, config_path, f);
-    if (st == DGL_OK)
+    if (status == DGL_OK)
+        status = hf_tokenizer_check(log, f->path);
+    if (status == DGL_OK)
+        status = hf_tensors_open(log, f->path, &f->tensors);
+    if (status == DGL_OK)
+        status = tensors_bind(log, config_path, f);
+    if (status == DGL_OK)
         snprintf(f->quantization, sizeof(f->quantization), "%s", dominant_dtype(f->tensors));
     dgl_json_destroy(&doc);
     free(config_path);
-    return st;
+    return status;
 }
 
 /* Takes the parts in any case. */
@@ -160,17 +161,17 @@ static enum dgl_status gguf_take(const struct dgl_log *log, struct gguf_parts *p
     f->tensors = parts->tensors;
     parts->tensors = NULL;
     parts->config.name = config_name.p;
-    enum dgl_status st = config_name.failed ? dgl_fail_memory(log, "path", strlen(f->path))
-                                            : config_write(log, &parts->config, f);
-    if (st == DGL_OK)
-        st = desc_read(log, &parts->config, f);
-    if (st == DGL_OK)
-        st = tensors_bind(log, config_name.p, f);
-    if (st == DGL_OK)
+    enum dgl_status status = config_name.failed ? dgl_fail_memory(log, "path", strlen(f->path))
+                                                : config_write(log, &parts->config, f);
+    if (status == DGL_OK)
+        status = desc_read(log, &parts->config, f);
+    if (status == DGL_OK)
+        status = tensors_bind(log, config_name.p, f);
+    if (status == DGL_OK)
         snprintf(f->quantization, sizeof(f->quantization), "%s", dominant_dtype(f->tensors));
     dgl_buf_finish(&config_name);
     gguf_parts_finish(parts);
-    return st;
+    return status;
 }
 
 /* A pack that we wrote lists every text it carries; a tokenizer beside it was put there by
@@ -180,15 +181,16 @@ static enum dgl_status check_unlisted(const struct dgl_log *log, const struct rd
     if (!pack->manifest.ours || rdrr_copied_find(&pack->manifest, FILE_TOKENIZER))
         return DGL_OK;
     char *path = dgl_path_join(pack->dir, FILE_TOKENIZER);
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     if (!path)
-        st = dgl_fail_memory(log, "path", strlen(pack->dir));
+        status = dgl_fail_memory(log, "path", strlen(pack->dir));
     else if (dgl_path_exists(path))
-        st = dgl_fail(log, DGL_ERR_FORMAT,
-                      "%s: is there, but %s does not list it under files; convert the model again",
-                      path, pack->manifest_path);
+        status =
+            dgl_fail(log, DGL_ERR_FORMAT,
+                     "%s: is there, but %s does not list it under files; convert the model again",
+                     path, pack->manifest_path);
     free(path);
-    return st;
+    return status;
 }
 
 static enum dgl_status open_rdrr(const struct dgl_log *log, const struct model_open_params *params,
@@ -301,9 +303,9 @@ enum dgl_status model_format_at(const struct dgl_log *log, const char *path, enu
 enum dgl_status model_format_find(const struct dgl_log *log, const char *path,
                                   enum model_format *out)
 {
-    enum dgl_status st = model_format_at(log, path, out);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = model_format_at(log, path, out);
+    if (status != DGL_OK)
+        return status;
     switch (*out) {
     case MODEL_NOT_FILE:
         return dgl_fail(log, DGL_ERR_UNSUPPORTED,
@@ -331,17 +333,17 @@ static enum dgl_status open_any(const struct dgl_log *log, const struct model_op
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
     if (synthetic_is_path(params->path))
         return synthetic_model_init(log, params->path, f);
-    enum dgl_status st = model_path_resolve(log, params->path, &f->path, &f->name);
-    if (st == DGL_OK)
-        st = model_format_find(log, f->path, &f->format);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = model_path_resolve(log, params->path, &f->path, &f->name);
+    if (status == DGL_OK)
+        status = model_format_find(log, f->path, &f->format);
+    if (status != DGL_OK)
+        return status;
     if (f->format != MODEL_GGUF)
         return f->format == MODEL_HF ? open_hf(log, f) : open_rdrr(log, params, f);
     struct gguf_parts parts;
-    st = gguf_model_open(log, f->path, &parts);
-    if (st != DGL_OK)
-        return st;
+    status = gguf_model_open(log, f->path, &parts);
+    if (status != DGL_OK)
+        return status;
     if (strlen(f->name) > strlen(".gguf") && dgl_str_ends(dgl_str_of(f->name), ".gguf"))
         f->name[strlen(f->name) - strlen(".gguf")] = 0;
     return gguf_take(log, &parts, f);
@@ -361,12 +363,12 @@ enum dgl_status model_file_of_gguf(const struct dgl_log *log, const char *path,
         model_file_close(out);
         return dgl_fail_memory(log, "model file", sizeof(*f));
     }
-    enum dgl_status st = gguf_take(log, parts, f);
-    if (st == DGL_OK)
+    enum dgl_status status = gguf_take(log, parts, f);
+    if (status == DGL_OK)
         info_fill(f);
     else
         model_file_close(out);
-    return st;
+    return status;
 }
 
 enum dgl_status model_file_open(const struct dgl_log *log, const struct model_open_params *params,
@@ -376,13 +378,13 @@ enum dgl_status model_file_open(const struct dgl_log *log, const struct model_op
     struct dgl_model_file *f = dgl_new(struct dgl_model_file);
     if (!f)
         return dgl_fail_memory(log, "model file", sizeof(*f));
-    enum dgl_status st = open_any(log, params, f);
-    if (st == DGL_OK)
+    enum dgl_status status = open_any(log, params, f);
+    if (status == DGL_OK)
         info_fill(f);
     else
         model_file_close(&f);
     *out = f;
-    return st;
+    return status;
 }
 
 void model_file_close(struct dgl_model_file **file)
@@ -411,13 +413,13 @@ enum dgl_status model_file_write_tokenizer(const struct dgl_log *log, struct dgl
     struct dgl_buf text = {0};
     if (file->vocab.kind == VOCAB_NONE || file->tokenizer_json)
         return DGL_OK;
-    enum dgl_status st = tokenizer_json_write(log, &file->vocab, true, &text);
-    if (st == DGL_OK) {
+    enum dgl_status status = tokenizer_json_write(log, &file->vocab, true, &text);
+    if (status == DGL_OK) {
         file->tokenizer_json_len = text.len;
         file->tokenizer_json = dgl_buf_take(&text);
     }
     dgl_buf_finish(&text);
-    return st;
+    return status;
 }
 
 enum dgl_status model_file_tokenizer(const struct dgl_log *log, const struct dgl_model_file *file,
@@ -426,11 +428,11 @@ enum dgl_status model_file_tokenizer(const struct dgl_log *log, const struct dgl
     if (file->vocab.kind != VOCAB_NONE)
         return tokenizer_create_lists(log, &file->vocab, out);
     char *name = dgl_path_join(file->path, FILE_TOKENIZER);
-    enum dgl_status st =
+    enum dgl_status status =
         name ? tokenizer_create(log, name, file->tokenizer_json, file->tokenizer_json_len, out)
              : dgl_fail_memory(log, "path", strlen(file->path));
     free(name);
-    return st;
+    return status;
 }
 
 enum dgl_status model_file_check_tokenizer(const struct dgl_log *log,

@@ -20,9 +20,9 @@ enum dgl_status model_text_load(const struct model_texts *texts, const char *nam
     char *path = dgl_path_join(texts->dir, name);
     if (!path)
         return dgl_fail_memory(texts->log, "path", strlen(name));
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     if (dgl_path_exists(path))
-        st = dgl_file_slurp(texts->log, path, RDRR_MAX_COPIED_BYTES, text, len);
+        status = dgl_file_slurp(texts->log, path, RDRR_MAX_COPIED_BYTES, text, len);
     free(path);
-    return st;
+    return status;
 }

@@ -362,14 +362,14 @@ static enum dgl_status fail_row(struct dgl_json_reader r, const struct row *row,
     else
         dgl_buf_puts(&have, "missing");
     value_write(&want_writer, row->value);
-    enum dgl_status st =
+    enum dgl_status status =
         dgl_fail(r.log, DGL_ERR_FORMAT,
                  "%s: %s%s%s.%s is %s, but config makes it %s; convert the model again",
                  dgl_json_name(r.doc), row->section, row->group ? "." : "",
                  row->group ? row->group : "", row->key, DGL_SHOWN(have.p), want.p ? want.p : "?");
     dgl_buf_finish(&have);
     dgl_buf_finish(&want);
-    return st;
+    return status;
 }
 
 static enum dgl_status rows_check(struct dgl_json_reader r, const struct dgl_json *manifest,
@@ -446,10 +446,10 @@ enum dgl_status rdrr_inference_check(struct dgl_json_reader r, const struct dgl_
     struct rows architecture = {.count = 0}, inference = {.count = 0};
     rows_architecture(&architecture, desc);
     rows_inference(&inference, desc);
-    enum dgl_status st = rows_check(r, manifest, &architecture, complete);
-    if (st == DGL_OK)
-        st = rows_check(r, manifest, &inference, complete);
-    if (st == DGL_OK)
-        st = moe_check(r, manifest, desc);
-    return st == DGL_OK ? stops_check(r, manifest, desc, complete) : st;
+    enum dgl_status status = rows_check(r, manifest, &architecture, complete);
+    if (status == DGL_OK)
+        status = rows_check(r, manifest, &inference, complete);
+    if (status == DGL_OK)
+        status = moe_check(r, manifest, desc);
+    return status == DGL_OK ? stops_check(r, manifest, desc, complete) : status;
 }

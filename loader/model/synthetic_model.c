@@ -63,10 +63,10 @@ static enum dgl_status unknown(const struct dgl_log *log, const char *path)
     dgl_buf_puts(&list, " with :");
     for (size_t i = 0; i < COUNT(quants); i++)
         dgl_buf_printf(&list, "%s%s", i ? ", :" : "", quants[i].name);
-    enum dgl_status st = dgl_fail(log, DGL_ERR_INVALID_ARG, "%s: no such shape; there are %s",
-                                  path + sizeof(PREFIX) - 1, list.p ? list.p : "none");
+    enum dgl_status status = dgl_fail(log, DGL_ERR_INVALID_ARG, "%s: no such shape; there are %s",
+                                      path + sizeof(PREFIX) - 1, list.p ? list.p : "none");
     dgl_buf_finish(&list);
-    return st;
+    return status;
 }
 
 /* SHAPE[:quant]; without quant q4_k_m. */
@@ -259,16 +259,16 @@ static enum dgl_status read_desc(const struct dgl_log *log, const char *path,
                                  struct dgl_model_file *f)
 {
     struct dgl_json_doc *doc = NULL;
-    enum dgl_status st = dgl_json_parse(log, path, f->config, f->config_len, &doc);
-    if (st == DGL_OK) {
+    enum dgl_status status = dgl_json_parse(log, path, f->config, f->config_len, &doc);
+    if (status == DGL_OK) {
         const struct fields fields = {.name = path, .base = dgl_json_root(doc)};
         struct model_desc_input in = {.config = &fields, .config_only = true};
-        st = model_desc_init(log, &in, &f->desc, &f->skipped);
+        status = model_desc_init(log, &in, &f->desc, &f->skipped);
     }
-    if (st == DGL_OK)
-        st = model_bind(log, f->tensors, path, &f->desc, &f->skipped);
+    if (status == DGL_OK)
+        status = model_bind(log, f->tensors, path, &f->desc, &f->skipped);
     dgl_json_destroy(&doc);
-    return st;
+    return status;
 }
 
 enum dgl_status synthetic_model_init(const struct dgl_log *log, const char *path,
@@ -286,6 +286,6 @@ enum dgl_status synthetic_model_init(const struct dgl_log *log, const char *path
         return dgl_fail_memory(log, "model description", 1024);
     f->config_len = strlen(f->config);
     snprintf(f->quantization, sizeof(f->quantization), "%s", quant->name);
-    enum dgl_status st = make_tensors(log, path, shape, quant, &f->tensors);
-    return st == DGL_OK ? read_desc(log, path, f) : st;
+    enum dgl_status status = make_tensors(log, path, shape, quant, &f->tensors);
+    return status == DGL_OK ? read_desc(log, path, f) : status;
 }

@@ -40,15 +40,15 @@ static enum dgl_status hash_stream(struct verifier *v, const struct dgl_file *fi
     uint64_t size = dgl_file_size(file);
     for (uint64_t at = 0; at < size;) {
         size_t n = size - at < PIECE ? (size_t)(size - at) : PIECE;
-        enum dgl_status st = dgl_file_read(v->log, file, at, v->piece, n);
-        if (st != DGL_OK)
-            return st;
+        enum dgl_status status = dgl_file_read(v->log, file, at, v->piece, n);
+        if (status != DGL_OK)
+            return status;
         dgl_hash_update(hash, v->piece, n);
         at += n;
         v->out->bytes += n;
-        st = progress(v);
-        if (st != DGL_OK)
-            return st;
+        status = progress(v);
+        if (status != DGL_OK)
+            return status;
     }
     return DGL_OK;
 }
@@ -59,15 +59,15 @@ static enum dgl_status hash_file(struct verifier *v, const char *path, enum dgl_
 {
     struct dgl_file *file = NULL;
     struct dgl_hash *hash = dgl_hash_create(kind);
-    enum dgl_status st =
+    enum dgl_status status =
         hash ? dgl_file_open(v->log, path, &file) : dgl_fail_memory(v->log, "hash", 65);
-    if (st == DGL_OK)
-        st = hash_stream(v, file, hash);
-    if (st == DGL_OK && !dgl_hash_hex(hash, found))
-        st = dgl_fail_memory(v->log, dgl_hash_name(kind), 65);
+    if (status == DGL_OK)
+        status = hash_stream(v, file, hash);
+    if (status == DGL_OK && !dgl_hash_hex(hash, found))
+        status = dgl_fail_memory(v->log, dgl_hash_name(kind), 65);
     dgl_file_close(&file);
     dgl_hash_destroy(&hash);
-    return st;
+    return status;
 }
 
 /* Some writers of the first generation hashed with blake3 and called it sha256. */
@@ -79,15 +79,15 @@ static enum dgl_status try_blake3(struct verifier *v, const char *path,
     *right = false;
     if (!v->pack->manifest.first_generation || want->kind != DGL_HASH_SHA256)
         return DGL_OK;
-    enum dgl_status st = hash_file(v, path, DGL_HASH_BLAKE3, found);
+    enum dgl_status status = hash_file(v, path, DGL_HASH_BLAKE3, found);
     v->out->bytes = bytes;
-    *right = st == DGL_OK && strcmp(found, want->hash) == 0;
+    *right = status == DGL_OK && strcmp(found, want->hash) == 0;
     if (*right)
         dgl_warn(v->log,
                  "%s: what %s calls its sha256 (%s) is its blake3, as some early converters wrote; "
                  "accepted",
                  path, v->pack->manifest_path, want->field);
-    return st;
+    return status;
 }
 
 static enum dgl_status verify_file(struct verifier *v, const struct hashed_file *want)
@@ -95,38 +95,38 @@ static enum dgl_status verify_file(struct verifier *v, const struct hashed_file 
     char found[65] = "";
     bool right = false;
     char *path = dgl_path_join(v->pack->dir, want->name);
-    enum dgl_status st = path ? hash_file(v, path, want->kind, found)
-                              : dgl_fail_memory(v->log, "path", strlen(want->name));
-    if (st == DGL_OK && strcmp(found, want->hash) == 0)
+    enum dgl_status status = path ? hash_file(v, path, want->kind, found)
+                                  : dgl_fail_memory(v->log, "path", strlen(want->name));
+    if (status == DGL_OK && strcmp(found, want->hash) == 0)
         right = true;
-    else if (st == DGL_OK)
-        st = try_blake3(v, path, want, &right);
-    if (st == DGL_OK && !right)
-        st = dgl_fail(v->log, DGL_ERR_INTEGRITY,
-                      "%s: %s is %s, but %s says %s (%s); the file is damaged, fetch it again",
-                      path, dgl_hash_name(want->kind), found, v->pack->manifest_path, want->hash,
-                      want->field);
-    v->out->files += st == DGL_OK;
+    else if (status == DGL_OK)
+        status = try_blake3(v, path, want, &right);
+    if (status == DGL_OK && !right)
+        status = dgl_fail(v->log, DGL_ERR_INTEGRITY,
+                          "%s: %s is %s, but %s says %s (%s); the file is damaged, fetch it again",
+                          path, dgl_hash_name(want->kind), found, v->pack->manifest_path,
+                          want->hash, want->field);
+    v->out->files += status == DGL_OK;
     free(path);
-    return st;
+    return status;
 }
 
 static enum dgl_status verify_all(struct verifier *v)
 {
     const struct rdrr_manifest *m = &v->pack->manifest;
     char field[320];
-    enum dgl_status st = DGL_OK;
-    for (size_t i = 0; i < m->num_shards && st == DGL_OK; i++) {
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < m->num_shards && status == DGL_OK; i++) {
         snprintf(field, sizeof(field), "shards[%zu].hash", i);
-        st = verify_file(
+        status = verify_file(
             v, &(struct hashed_file){m->shards[i].name, m->hash, m->shards[i].hash, field});
     }
-    for (size_t i = 0; i < m->num_copied && st == DGL_OK; i++) {
+    for (size_t i = 0; i < m->num_copied && status == DGL_OK; i++) {
         const struct rdrr_copied *c = &m->copied[i];
         snprintf(field, sizeof(field), "files.%s.sha256", c->name);
-        st = verify_file(v, &(struct hashed_file){c->name, DGL_HASH_SHA256, c->sha256, field});
+        status = verify_file(v, &(struct hashed_file){c->name, DGL_HASH_SHA256, c->sha256, field});
     }
-    return st;
+    return status;
 }
 
 enum dgl_status rdrr_verify(const struct dgl_log *log, const struct rdrr_pack *pack,
@@ -140,7 +140,7 @@ enum dgl_status rdrr_verify(const struct dgl_log *log, const struct rdrr_pack *p
     v.piece = dgl_calloc(1, PIECE);
     if (!v.piece)
         return dgl_fail_memory(log, "hashing buffer", PIECE);
-    enum dgl_status st = verify_all(&v);
+    enum dgl_status status = verify_all(&v);
     free(v.piece);
-    return st;
+    return status;
 }

@@ -3,8 +3,8 @@
 #define DGL_LOADER_DTYPE_H
 
 #include <stdbool.h>
-#include <stdint.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* The block formats hold ggml's bytes. MXFP4: the exponent byte, then byte j with value j low and
  * value j + 16 high, which is not the order of the tensors that checkpoints store. */

@@ -1,8 +1,8 @@
 /* IEEE half and bfloat16 to and from float, in integers: the same bits on every compiler and
  * processor. */
-#include "loader/quant/quant.h"
-
 #include <string.h>
+
+#include "loader/quant/quant.h"
 
 static uint32_t float_bits(float value)
 {

@@ -1,11 +1,10 @@
 /* Formats whose 4-bit codes name the entries of a fixed table: mxfp4, iq4_nl, iq4_xs. */
-#include "loader/quant/quant_block.h"
-
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
 #include "loader/quant/quant.h"
+#include "loader/quant/quant_block.h"
 
 #define SUB 32 /* values: 16 bytes, low nibbles first */
 

@@ -1,9 +1,8 @@
 /* The k-quants: decoding, and packing of the codes that the searches find. */
-#include "loader/quant/quant_block.h"
-
 #include <string.h>
 
 #include "loader/quant/quant.h"
+#include "loader/quant/quant_block.h"
 
 /* ---- q4_k, q5_k: f16 d, f16 dmin, 12 bytes of 6-bit codes, [32 bytes of fifth bits,] 128 bytes of
  * nibbles ---- */

@@ -10,12 +10,11 @@
  * 3. The best few pairs for real: codes next to the ideal ones with exact errors, then d and dmin
  *    by least squares for these codes, until nothing improves (block_descend).
  */
-#include "loader/quant/quant_block.h"
-
 #include <math.h>
 #include <string.h>
 
 #include "loader/quant/quant.h"
+#include "loader/quant/quant_block.h"
 #include "loader/quant/quant_vec.h"
 
 #define MAX_CODE 63.0f

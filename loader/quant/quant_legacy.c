@@ -1,11 +1,10 @@
 /* Formats of 32 values with one f16 scale: q4_0, q4_1, q5_0, q5_1, q8_0. The encoders try a few
  * scales and keep the one with the least error. */
-#include "loader/quant/quant_block.h"
-
 #include <math.h>
 #include <string.h>
 
 #include "loader/quant/quant.h"
+#include "loader/quant/quant_block.h"
 
 /* Code i of 16 bytes: the low nibbles, then the high ones. */
 static unsigned nibble_at(const uint8_t *bytes, unsigned i)

@@ -6,10 +6,9 @@
  * 3. The best few for real: scales next to the ideal ones with exact errors, then d by least
  *    squares, until nothing improves.
  */
-#include "loader/quant/quant_block.h"
-
 #include <string.h>
 
+#include "loader/quant/quant_block.h"
 #include "loader/quant/quant_vec.h"
 
 #define SUBS     (K_VALUES / 16)

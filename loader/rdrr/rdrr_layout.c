@@ -97,20 +97,21 @@ static enum dgl_status flat_piece(const struct dgl_log *log, const struct view *
     uint8_t *blocks = dgl_calloc(1, bytes);
     float *wide = dgl_new_array(float, values);
     uint16_t *made = dgl_new_array(uint16_t, values);
-    enum dgl_status st = blocks && wide && made ? DGL_OK : dgl_fail_memory(log, t->name, bytes);
-    if (st == DGL_OK)
-        st = tensor_source_read(log, view->below, index, first * type->block_bytes, blocks, bytes);
-    if (st == DGL_OK && !dgl_row_decode(t->dtype, blocks, values, wide))
-        st = dgl_fail(log, DGL_ERR_UNSUPPORTED, "tensor %s: %s has no decoder", DGL_SHOWN(t->name),
-                      type->name);
-    if (st == DGL_OK)
-        st = halves_make(log, t, wide, values, 1, made);
-    if (st == DGL_OK)
+    enum dgl_status status = blocks && wide && made ? DGL_OK : dgl_fail_memory(log, t->name, bytes);
+    if (status == DGL_OK)
+        status =
+            tensor_source_read(log, view->below, index, first * type->block_bytes, blocks, bytes);
+    if (status == DGL_OK && !dgl_row_decode(t->dtype, blocks, values, wide))
+        status = dgl_fail(log, DGL_ERR_UNSUPPORTED, "tensor %s: %s has no decoder",
+                          DGL_SHOWN(t->name), type->name);
+    if (status == DGL_OK)
+        status = halves_make(log, t, wide, values, 1, made);
+    if (status == DGL_OK)
         tensor_window_copy(w, made, first * type->block * sizeof(*made), values * sizeof(*made));
     free(blocks);
     free(wide);
     free(made);
-    return st;
+    return status;
 }
 
 static enum dgl_status flat_read(const struct dgl_log *log, const struct view *view, size_t index,
@@ -119,10 +120,10 @@ static enum dgl_status flat_read(const struct dgl_log *log, const struct view *v
     const struct tensor_info *t = tensor_source_at(view->below, index);
     uint64_t block = dgl_dtype_get(t->dtype)->block * sizeof(uint16_t); /* bytes as shown */
     uint64_t most = PIECE_BYTES / block, end = dgl_div_up_u64(w->offset + w->size, block);
-    enum dgl_status st = DGL_OK;
-    for (uint64_t at = w->offset / block; at < end && st == DGL_OK; at += most)
-        st = flat_piece(log, view, index, at, most < end - at ? most : end - at, w);
-    return st;
+    enum dgl_status status = DGL_OK;
+    for (uint64_t at = w->offset / block; at < end && status == DGL_OK; at += most)
+        status = flat_piece(log, view, index, at, most < end - at ? most : end - at, w);
+    return status;
 }
 
 /* ---- columns: blocks of rows ----------------------------------------------------------------- */
@@ -143,17 +144,17 @@ static enum dgl_status stripe_fill(const struct dgl_log *log, const struct view 
     uint64_t cols = t->shape[1], per_column = dgl_div_up_u64(t->shape[0], type->block);
     size_t bytes = (size_t)(s->count * type->block_bytes);
     size_t values = (size_t)(s->count * type->block);
-    enum dgl_status st = DGL_OK;
-    for (uint64_t c = 0; c < cols && st == DGL_OK; c++) {
+    enum dgl_status status = DGL_OK;
+    for (uint64_t c = 0; c < cols && status == DGL_OK; c++) {
         uint64_t at = (c * per_column + s->first) * type->block_bytes;
-        st = tensor_source_read(log, view->below, index, at, s->blocks, bytes);
-        if (st == DGL_OK && !dgl_row_decode(t->dtype, s->blocks, values, s->wide))
-            st = dgl_fail(log, DGL_ERR_UNSUPPORTED, "tensor %s: %s has no decoder",
-                          DGL_SHOWN(t->name), type->name);
-        if (st == DGL_OK)
-            st = halves_make(log, t, s->wide, values, (size_t)cols, s->made + c);
+        status = tensor_source_read(log, view->below, index, at, s->blocks, bytes);
+        if (status == DGL_OK && !dgl_row_decode(t->dtype, s->blocks, values, s->wide))
+            status = dgl_fail(log, DGL_ERR_UNSUPPORTED, "tensor %s: %s has no decoder",
+                              DGL_SHOWN(t->name), type->name);
+        if (status == DGL_OK)
+            status = halves_make(log, t, s->wide, values, (size_t)cols, s->made + c);
     }
-    return st;
+    return status;
 }
 
 static enum dgl_status blocks_turn(const struct dgl_log *log, const struct view *view, size_t index,
@@ -169,18 +170,18 @@ static enum dgl_status blocks_turn(const struct dgl_log *log, const struct view 
     s.blocks = dgl_calloc((size_t)most, type->block_bytes);
     s.wide = dgl_new_array(float, most * type->block);
     s.made = dgl_calloc((size_t)most, (size_t)stripe_bytes);
-    enum dgl_status st =
+    enum dgl_status status =
         s.blocks && s.wide && s.made ? DGL_OK : dgl_fail_memory(log, t->name, most * stripe_bytes);
-    for (; s.first < end && st == DGL_OK; s.first += most) {
+    for (; s.first < end && status == DGL_OK; s.first += most) {
         s.count = most < end - s.first ? most : end - s.first;
-        st = stripe_fill(log, view, index, &s);
-        if (st == DGL_OK)
+        status = stripe_fill(log, view, index, &s);
+        if (status == DGL_OK)
             tensor_window_copy(w, s.made, s.first * stripe_bytes, s.count * stripe_bytes);
     }
     free(s.blocks);
     free(s.wide);
     free(s.made);
-    return st;
+    return status;
 }
 
 static enum dgl_status column_read(const struct dgl_log *log, const struct view *view, size_t index,
@@ -264,19 +265,19 @@ enum dgl_status rdrr_layout_wrap(const struct dgl_log *log, const enum rdrr_layo
     struct tensor_info *infos = dgl_new_array(struct tensor_info, count);
     if (view)
         view->layouts = dgl_new_array(enum rdrr_layout, count);
-    enum dgl_status st = view && infos && view->layouts
-                             ? infos_make(log, *src, layouts, infos)
-                             : dgl_fail_memory(log, "tensor list", count * sizeof(*infos));
-    if (st == DGL_OK) {
+    enum dgl_status status = view && infos && view->layouts
+                                 ? infos_make(log, *src, layouts, infos)
+                                 : dgl_fail_memory(log, "tensor list", count * sizeof(*infos));
+    if (status == DGL_OK) {
         memcpy(view->layouts, layouts, count * sizeof(*layouts));
         report_widened(log, *src, layouts);
         view->below = *src;
-        st = tensor_source_create(log, tensor_source_label(view->below), &ops, view, infos, count,
-                                  src);
+        status = tensor_source_create(log, tensor_source_label(view->below), &ops, view, infos,
+                                      count, src);
         view = NULL;
     }
     if (view)
         view_destroy(view); /* which has no source yet */
     free(infos);
-    return st;
+    return status;
 }

@@ -68,9 +68,9 @@ static enum dgl_status check_version(struct dgl_json_reader r, const struct dgl_
     double number = 0;
     out->first_generation = text.len > 0 && dgl_parse_f64(text, &number);
     if (!out->first_generation) {
-        enum dgl_status st = dgl_json_need(r, root, "version", DGL_JSON_NUMBER, &version);
-        if (st != DGL_OK)
-            return st;
+        enum dgl_status status = dgl_json_need(r, root, "version", DGL_JSON_NUMBER, &version);
+        if (status != DGL_OK)
+            return status;
         number = dgl_json_f64(version);
     }
     if (number == RDRR_VERSION)
@@ -83,9 +83,9 @@ enum dgl_status rdrr_need_text(struct dgl_json_reader r, const struct dgl_json *
                                const char *key, struct dgl_arena *arena, const char **out)
 {
     const struct dgl_json *value;
-    enum dgl_status st = dgl_json_need(r, object, key, DGL_JSON_STRING, &value);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = dgl_json_need(r, object, key, DGL_JSON_STRING, &value);
+    if (status != DGL_OK)
+        return status;
     struct dgl_str text = dgl_json_str(value);
     if (text.len == 0 || memchr(text.p, 0, text.len))
         return dgl_json_fail_wanted(r, value, "text, not empty, without U+0000");
@@ -109,9 +109,9 @@ enum dgl_status rdrr_need_hash(struct dgl_json_reader r, const struct dgl_json *
                                const char *key, char out[65])
 {
     const struct dgl_json *value;
-    enum dgl_status st = dgl_json_need(r, object, key, DGL_JSON_STRING, &value);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = dgl_json_need(r, object, key, DGL_JSON_STRING, &value);
+    if (status != DGL_OK)
+        return status;
     struct dgl_str text = dgl_json_str(value);
     if (!dgl_hash_is_hex(text.p, text.len))
         return dgl_json_fail(r, value, "\"%s\" is not 64 lowercase hex digits",
@@ -125,9 +125,9 @@ static enum dgl_status parse_copied(struct dgl_json_reader r, const struct dgl_j
                                     struct rdrr_manifest *out)
 {
     const struct dgl_json *files;
-    enum dgl_status st = dgl_json_opt(r, root, "files", DGL_JSON_OBJECT, &files);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = dgl_json_opt(r, root, "files", DGL_JSON_OBJECT, &files);
+    if (status != DGL_OK)
+        return status;
     if (dgl_json_count(files) > RDRR_MAX_COPIED)
         return dgl_json_fail(r, files, "%zu entries, at most %d are accepted",
                              dgl_json_count(files), RDRR_MAX_COPIED);
@@ -139,11 +139,11 @@ static enum dgl_status parse_copied(struct dgl_json_reader r, const struct dgl_j
             return dgl_json_fail(r, f, "not a plain file name (no '/', no \"..\")");
         if (!dgl_json_is(f, DGL_JSON_OBJECT))
             return dgl_json_fail(r, f, "wanted an object");
-        st = dgl_json_need_i64(r, f, "size", 0, RDRR_MAX_COPIED_BYTES, &size);
-        if (st == DGL_OK)
-            st = rdrr_need_hash(r, f, "sha256", copied->sha256);
-        if (st != DGL_OK)
-            return st;
+        status = dgl_json_need_i64(r, f, "size", 0, RDRR_MAX_COPIED_BYTES, &size);
+        if (status == DGL_OK)
+            status = rdrr_need_hash(r, f, "sha256", copied->sha256);
+        if (status != DGL_OK)
+            return status;
         copied->size = (uint64_t)size;
         copied->name = dgl_arena_strndup(&out->arena, name.p, name.len);
         if (!copied->name)
@@ -172,16 +172,17 @@ static enum dgl_status parse_hints(struct dgl_json_reader r, const struct dgl_js
                                    struct rdrr_manifest *out)
 {
     const struct dgl_json *optimizations, *hints, *origin;
-    enum dgl_status st = dgl_json_opt(r, root, "optimizations", DGL_JSON_OBJECT, &optimizations);
-    if (st != DGL_OK || !optimizations)
-        return st;
-    st = dgl_json_opt(r, optimizations, "kernelHints", DGL_JSON_OBJECT, &hints);
-    if (st == DGL_OK)
-        st = dgl_json_opt(r, optimizations, "kernelHintsOrigin", DGL_JSON_STRING, &origin);
-    if (st == DGL_OK && hints)
-        st = check_hints(r, hints);
-    if (st != DGL_OK || !hints)
-        return st;
+    enum dgl_status status =
+        dgl_json_opt(r, root, "optimizations", DGL_JSON_OBJECT, &optimizations);
+    if (status != DGL_OK || !optimizations)
+        return status;
+    status = dgl_json_opt(r, optimizations, "kernelHints", DGL_JSON_OBJECT, &hints);
+    if (status == DGL_OK)
+        status = dgl_json_opt(r, optimizations, "kernelHintsOrigin", DGL_JSON_STRING, &origin);
+    if (status == DGL_OK && hints)
+        status = check_hints(r, hints);
+    if (status != DGL_OK || !hints)
+        return status;
     /* DOPPLER's converter wrote hints into every pack, for another engine's kernels: what a device
      * cannot meet is dropped there, as defaults are here. */
     bool defaults = origin ? dgl_str_eq(dgl_json_str(origin), RDRR_HINTS_DEFAULT) : !out->ours;
@@ -196,18 +197,18 @@ static enum dgl_status check_complete(struct dgl_json_reader r, const struct dgl
     static const char *const needed[] = {"architecture", "inference", "files"};
     const struct dgl_json *value;
     for (size_t i = 0; m->ours && i < sizeof(needed) / sizeof(needed[0]); i++) {
-        enum dgl_status st = dgl_json_need(r, root, needed[i], DGL_JSON_OBJECT, &value);
-        if (st != DGL_OK)
-            return st;
+        enum dgl_status status = dgl_json_need(r, root, needed[i], DGL_JSON_OBJECT, &value);
+        if (status != DGL_OK)
+            return status;
     }
     bool has_file = rdrr_copied_find(m, FILE_TOKENIZER) != NULL;
-    enum dgl_status st = dgl_json_opt(r, root, "tokenizer", DGL_JSON_OBJECT, &value);
-    if (st == DGL_OK && m->ours && has_file != (value != NULL))
-        st =
+    enum dgl_status status = dgl_json_opt(r, root, "tokenizer", DGL_JSON_OBJECT, &value);
+    if (status == DGL_OK && m->ours && has_file != (value != NULL))
+        status =
             dgl_json_fail(r, root, "%s, but %s: convert the model again",
                           has_file ? "files lists tokenizer.json" : "tokenizer is there",
                           has_file ? "tokenizer is missing" : "files does not list tokenizer.json");
-    return st;
+    return status;
 }
 
 /* Fields that say nothing to the engine still have to be what the format says. */
@@ -227,19 +228,19 @@ static enum dgl_status check_types(struct dgl_json_reader r, const struct dgl_js
         {"conversion", "version", DGL_JSON_STRING},
         {"conversion", "source", DGL_JSON_STRING},
     };
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     int64_t vocab = 0;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && st == DGL_OK; i++) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && status == DGL_OK; i++) {
         const struct dgl_json *object = root, *value;
         if (rows[i].object)
-            st = dgl_json_opt(r, root, rows[i].object, DGL_JSON_OBJECT, &object);
-        if (st == DGL_OK && object)
-            st = dgl_json_opt(r, object, rows[i].key, rows[i].type, &value);
+            status = dgl_json_opt(r, root, rows[i].object, DGL_JSON_OBJECT, &object);
+        if (status == DGL_OK && object)
+            status = dgl_json_opt(r, object, rows[i].key, rows[i].type, &value);
     }
     const struct dgl_json *tokenizer = dgl_json_get(root, "tokenizer");
-    if (st == DGL_OK && tokenizer)
-        st = dgl_json_opt_i64(r, tokenizer, "vocabSize", 1, 1 << 21, &vocab);
-    return st;
+    if (status == DGL_OK && tokenizer)
+        status = dgl_json_opt_i64(r, tokenizer, "vocabSize", 1, 1 << 21, &vocab);
+    return status;
 }
 
 /* conversion.skipped: a list of lines for people. */
@@ -247,10 +248,10 @@ static enum dgl_status parse_skipped(struct dgl_json_reader r, const struct dgl_
                                      struct rdrr_manifest *out)
 {
     const struct dgl_json *list;
-    enum dgl_status st = dgl_json_opt(r, conversion, "skipped", DGL_JSON_ARRAY, &list);
+    enum dgl_status status = dgl_json_opt(r, conversion, "skipped", DGL_JSON_ARRAY, &list);
     size_t count = dgl_json_count(list);
-    if (st != DGL_OK || count == 0)
-        return st;
+    if (status != DGL_OK || count == 0)
+        return status;
     if (count > RDRR_MAX_TENSORS)
         return dgl_json_fail(r, list, "%zu entries, at most %d are accepted", count,
                              RDRR_MAX_TENSORS);
@@ -273,13 +274,13 @@ static enum dgl_status parse_skipped(struct dgl_json_reader r, const struct dgl_
 static enum dgl_status check_model_type(struct dgl_json_reader r, const struct dgl_json *root)
 {
     const struct dgl_json *type;
-    enum dgl_status st = dgl_json_need(r, root, "modelType", DGL_JSON_STRING, &type);
-    if (st == DGL_OK && !dgl_str_eq(dgl_json_str(type), RDRR_MODEL_TYPE))
-        st = dgl_json_fail(r, type,
-                           "is \"%s\", but packs of " RDRR_TOOL " say \"" RDRR_MODEL_TYPE
-                           "\"; the manifest is damaged",
-                           DGL_SHOWN_STR(dgl_json_str(type)));
-    return st;
+    enum dgl_status status = dgl_json_need(r, root, "modelType", DGL_JSON_STRING, &type);
+    if (status == DGL_OK && !dgl_str_eq(dgl_json_str(type), RDRR_MODEL_TYPE))
+        status = dgl_json_fail(r, type,
+                               "is \"%s\", but packs of " RDRR_TOOL " say \"" RDRR_MODEL_TYPE
+                               "\"; the manifest is damaged",
+                               DGL_SHOWN_STR(dgl_json_str(type)));
+    return status;
 }
 
 /* Other writers count the tokenizer's own ids here, which may be fewer than the embedding has. */
@@ -288,17 +289,17 @@ static enum dgl_status check_vocab(struct dgl_json_reader r, const struct dgl_js
     const struct dgl_json *tokenizer = dgl_json_get(root, "tokenizer");
     const struct dgl_json *architecture = dgl_json_get(root, "architecture");
     int64_t model = 0, said;
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     if (architecture)
-        st = dgl_json_opt_i64(r, architecture, "vocabSize", 1, 1 << 21, &model);
+        status = dgl_json_opt_i64(r, architecture, "vocabSize", 1, 1 << 21, &model);
     said = model;
-    if (st == DGL_OK && tokenizer)
-        st = dgl_json_opt_i64(r, tokenizer, "vocabSize", 1, 1 << 21, &said);
-    if (st == DGL_OK && said != model)
-        st = dgl_json_fail(r, tokenizer,
-                           "vocabSize is %" PRId64 ", but architecture.vocabSize is %" PRId64, said,
-                           model);
-    return st;
+    if (status == DGL_OK && tokenizer)
+        status = dgl_json_opt_i64(r, tokenizer, "vocabSize", 1, 1 << 21, &said);
+    if (status == DGL_OK && said != model)
+        status = dgl_json_fail(r, tokenizer,
+                               "vocabSize is %" PRId64 ", but architecture.vocabSize is %" PRId64,
+                               said, model);
+    return status;
 }
 
 static enum dgl_status parse_head(struct dgl_json_reader r, const struct dgl_json *root,
@@ -306,24 +307,24 @@ static enum dgl_status parse_head(struct dgl_json_reader r, const struct dgl_jso
 {
     const struct dgl_json *conversion;
     const char *quantization = NULL;
-    enum dgl_status st = check_types(r, root);
-    if (st == DGL_OK)
-        st = rdrr_need_text(r, root, "modelId", &out->arena, &out->model_id);
-    if (st == DGL_OK)
-        st = rdrr_need_text(r, root, "quantization", &out->arena, &quantization);
-    if (st == DGL_OK)
-        st = dgl_json_opt(r, root, "conversion", DGL_JSON_OBJECT, &conversion);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = check_types(r, root);
+    if (status == DGL_OK)
+        status = rdrr_need_text(r, root, "modelId", &out->arena, &out->model_id);
+    if (status == DGL_OK)
+        status = rdrr_need_text(r, root, "quantization", &out->arena, &quantization);
+    if (status == DGL_OK)
+        status = dgl_json_opt(r, root, "conversion", DGL_JSON_OBJECT, &conversion);
+    if (status != DGL_OK)
+        return status;
     out->ours = dgl_str_eq(dgl_json_str(dgl_json_get(conversion, "tool")), RDRR_TOOL);
     if (out->ours)
-        st = check_model_type(r, root);
-    if (st == DGL_OK && out->ours)
-        st = check_vocab(r, root);
-    if (st == DGL_OK && out->ours)
-        st = parse_skipped(r, conversion, out);
-    if (st != DGL_OK)
-        return st;
+        status = check_model_type(r, root);
+    if (status == DGL_OK && out->ours)
+        status = check_vocab(r, root);
+    if (status == DGL_OK && out->ours)
+        status = parse_skipped(r, conversion, out);
+    if (status != DGL_OK)
+        return status;
     char *lower = dgl_arena_strndup(&out->arena, quantization, strlen(quantization));
     if (!lower)
         return dgl_fail_memory(r.log, "quantization", strlen(quantization));
@@ -370,16 +371,16 @@ static enum dgl_status parse_tensors(struct dgl_json_reader r, const struct dgl_
 {
     const struct dgl_json *file, *map;
     int64_t count = -1;
-    enum dgl_status st = dgl_json_opt(r, root, "tensorsFile", DGL_JSON_STRING, &file);
-    if (st == DGL_OK)
-        st = dgl_json_opt_i64(r, root, "tensorCount", 0, INT64_MAX, &count);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = dgl_json_opt(r, root, "tensorsFile", DGL_JSON_STRING, &file);
+    if (status == DGL_OK)
+        status = dgl_json_opt_i64(r, root, "tensorCount", 0, INT64_MAX, &count);
+    if (status != DGL_OK)
+        return status;
     out->says_count = count >= 0;
     out->tensor_count = count >= 0 ? (uint64_t)count : 0;
     if (!file) {
-        st = dgl_json_need(r, root, "tensors", DGL_JSON_OBJECT, &map);
-        return st == DGL_OK ? rdrr_tensors_parse(r, map, out) : st;
+        status = dgl_json_need(r, root, "tensors", DGL_JSON_OBJECT, &map);
+        return status == DGL_OK ? rdrr_tensors_parse(r, map, out) : status;
     }
     struct dgl_str name = dgl_json_str(file);
     if (dgl_json_count(dgl_json_get(root, "tensors")) > 0)
@@ -401,24 +402,24 @@ enum dgl_status rdrr_manifest_parse(const struct dgl_log *log, const struct dgl_
     if (!dgl_json_is(root, DGL_JSON_OBJECT))
         return dgl_json_fail(r, root, "wanted an object, found %s",
                              dgl_json_type_name(dgl_json_type(root)));
-    enum dgl_status st = check_version(r, root, out);
-    if (st == DGL_OK)
-        st = parse_head(r, root, out);
-    if (st == DGL_OK)
-        st = parse_copied(r, root, out);
-    if (st == DGL_OK)
-        st = check_complete(r, root, out);
-    if (st == DGL_OK)
-        st = parse_hints(r, root, out);
-    if (st == DGL_OK)
-        st = rdrr_shards_parse(r, root, out);
-    if (st == DGL_OK)
-        st = parse_layouts(r, root, out);
-    if (st == DGL_OK)
-        st = parse_tensors(r, root, out);
-    if (st != DGL_OK)
+    enum dgl_status status = check_version(r, root, out);
+    if (status == DGL_OK)
+        status = parse_head(r, root, out);
+    if (status == DGL_OK)
+        status = parse_copied(r, root, out);
+    if (status == DGL_OK)
+        status = check_complete(r, root, out);
+    if (status == DGL_OK)
+        status = parse_hints(r, root, out);
+    if (status == DGL_OK)
+        status = rdrr_shards_parse(r, root, out);
+    if (status == DGL_OK)
+        status = parse_layouts(r, root, out);
+    if (status == DGL_OK)
+        status = parse_tensors(r, root, out);
+    if (status != DGL_OK)
         rdrr_manifest_finish(out);
-    return st;
+    return status;
 }
 
 void rdrr_manifest_finish(struct rdrr_manifest *manifest)

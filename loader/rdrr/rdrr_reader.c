@@ -15,30 +15,32 @@ static enum dgl_status member_open(const struct dgl_log *log, const struct rdrr_
     char *path = dgl_path_join(pack->dir, name);
     if (!path)
         return dgl_fail_memory(log, "path", strlen(name));
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     if (!dgl_path_exists(path))
-        st = dgl_fail(log, DGL_ERR_IO,
-                      "%s: missing, but %s lists it with %" PRIu64 " bytes; fetch the pack again",
-                      path, pack->manifest_path, size);
+        status =
+            dgl_fail(log, DGL_ERR_IO,
+                     "%s: missing, but %s lists it with %" PRIu64 " bytes; fetch the pack again",
+                     path, pack->manifest_path, size);
     else
-        st = dgl_file_open(log, path, out);
-    if (st == DGL_OK && dgl_file_size(*out) != size) {
-        st = dgl_fail(log, DGL_ERR_FORMAT,
-                      "%s: has %" PRIu64 " bytes, but %s says %" PRIu64 "; fetch the file again",
-                      path, dgl_file_size(*out), pack->manifest_path, size);
+        status = dgl_file_open(log, path, out);
+    if (status == DGL_OK && dgl_file_size(*out) != size) {
+        status =
+            dgl_fail(log, DGL_ERR_FORMAT,
+                     "%s: has %" PRIu64 " bytes, but %s says %" PRIu64 "; fetch the file again",
+                     path, dgl_file_size(*out), pack->manifest_path, size);
         dgl_file_close(out);
     }
     free(path);
-    return st;
+    return status;
 }
 
 static enum dgl_status member_check(const struct dgl_log *log, const struct rdrr_pack *pack,
                                     const char *name, uint64_t size)
 {
     struct dgl_file *file = NULL;
-    enum dgl_status st = member_open(log, pack, name, size, &file);
+    enum dgl_status status = member_open(log, pack, name, size, &file);
     dgl_file_close(&file);
-    return st;
+    return status;
 }
 
 /* A pack of ours lists every text file that it holds: one without an entry would be neither hashed
@@ -57,35 +59,35 @@ static enum dgl_status listed_check(void *priv, const char *file, struct dgl_str
     char *path = dgl_path_join(l->pack->dir, file);
     if (!path)
         return dgl_fail_memory(l->log, "path", strlen(file));
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     if (dgl_path_exists(path))
-        st = dgl_fail(l->log, DGL_ERR_FORMAT,
-                      "%s: is there, but %s does not list it in files: convert the model again",
-                      path, l->pack->manifest_path);
+        status = dgl_fail(l->log, DGL_ERR_FORMAT,
+                          "%s: is there, but %s does not list it in files: convert the model again",
+                          path, l->pack->manifest_path);
     free(path);
-    return st;
+    return status;
 }
 
 static enum dgl_status unlisted_check(const struct dgl_log *log, const struct rdrr_pack *pack)
 {
     struct listed l = {log, pack};
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     if (!pack->manifest.ours)
         return DGL_OK;
-    for (size_t i = 0; rdrr_copied_files[i] && st == DGL_OK; i++)
-        st = listed_check(&l, rdrr_copied_files[i], (struct dgl_str){0});
-    return st == DGL_OK ? chat_files_each(log, pack->dir, true, listed_check, &l) : st;
+    for (size_t i = 0; rdrr_copied_files[i] && status == DGL_OK; i++)
+        status = listed_check(&l, rdrr_copied_files[i], (struct dgl_str){0});
+    return status == DGL_OK ? chat_files_each(log, pack->dir, true, listed_check, &l) : status;
 }
 
 static enum dgl_status members_check(const struct dgl_log *log, const struct rdrr_pack *pack)
 {
     const struct rdrr_manifest *m = &pack->manifest;
-    enum dgl_status st = DGL_OK;
-    for (size_t i = 0; i < m->num_shards && st == DGL_OK; i++)
-        st = member_check(log, pack, m->shards[i].name, m->shards[i].size);
-    for (size_t i = 0; i < m->num_copied && st == DGL_OK; i++)
-        st = member_check(log, pack, m->copied[i].name, m->copied[i].size);
-    return st == DGL_OK ? unlisted_check(log, pack) : st;
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < m->num_shards && status == DGL_OK; i++)
+        status = member_check(log, pack, m->shards[i].name, m->shards[i].size);
+    for (size_t i = 0; i < m->num_copied && status == DGL_OK; i++)
+        status = member_check(log, pack, m->copied[i].name, m->copied[i].size);
+    return status == DGL_OK ? unlisted_check(log, pack) : status;
 }
 
 /* The tensors of a pack that keeps them in a file beside the manifest. */
@@ -93,33 +95,34 @@ static enum dgl_status tensors_load(const struct dgl_log *log, struct rdrr_pack 
 {
     struct dgl_json_doc *doc = NULL;
     char *path = dgl_path_join(pack->dir, pack->manifest.tensors_file);
-    enum dgl_status st = path ? dgl_json_load(log, path, RDRR_MAX_MANIFEST, &doc)
-                              : dgl_fail_memory(log, "path", strlen(pack->dir));
-    if (st == DGL_OK)
-        st = rdrr_tensors_parse((struct dgl_json_reader){.log = log, .doc = doc},
-                                dgl_json_root(doc), &pack->manifest);
+    enum dgl_status status = path ? dgl_json_load(log, path, RDRR_MAX_MANIFEST, &doc)
+                                  : dgl_fail_memory(log, "path", strlen(pack->dir));
+    if (status == DGL_OK)
+        status = rdrr_tensors_parse((struct dgl_json_reader){.log = log, .doc = doc},
+                                    dgl_json_root(doc), &pack->manifest);
     dgl_json_destroy(&doc);
     free(path);
-    return st;
+    return status;
 }
 
 static enum dgl_status manifest_load(const struct dgl_log *log, struct rdrr_pack *pack)
 {
     char *text = NULL;
     size_t len = 0;
-    enum dgl_status st = dgl_file_slurp(log, pack->manifest_path, RDRR_MAX_MANIFEST, &text, &len);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status =
+        dgl_file_slurp(log, pack->manifest_path, RDRR_MAX_MANIFEST, &text, &len);
+    if (status != DGL_OK)
+        return status;
     if (!dgl_hash_bytes(DGL_HASH_SHA256, text, len, pack->manifest_sha256))
-        st = dgl_fail_memory(log, "SHA-256", 0);
-    if (st == DGL_OK)
-        st = dgl_json_parse(log, pack->manifest_path, text, len, &pack->doc);
-    if (st == DGL_OK)
-        st = rdrr_manifest_parse(log, pack->doc, &pack->manifest);
-    if (st == DGL_OK && pack->manifest.tensors_file)
-        st = tensors_load(log, pack);
+        status = dgl_fail_memory(log, "SHA-256", 0);
+    if (status == DGL_OK)
+        status = dgl_json_parse(log, pack->manifest_path, text, len, &pack->doc);
+    if (status == DGL_OK)
+        status = rdrr_manifest_parse(log, pack->doc, &pack->manifest);
+    if (status == DGL_OK && pack->manifest.tensors_file)
+        status = tensors_load(log, pack);
     free(text);
-    return st;
+    return status;
 }
 
 enum dgl_status rdrr_pack_open(const struct dgl_log *log, const char *dir, struct rdrr_pack **out)
@@ -130,15 +133,15 @@ enum dgl_status rdrr_pack_open(const struct dgl_log *log, const char *dir, struc
         return dgl_fail_memory(log, "pack", sizeof(*pack));
     pack->dir = strdup(dir);
     pack->manifest_path = dgl_path_join(dir, RDRR_MANIFEST);
-    enum dgl_status st = pack->dir && pack->manifest_path
-                             ? manifest_load(log, pack)
-                             : dgl_fail_memory(log, "path", strlen(dir));
-    if (st == DGL_OK)
-        st = members_check(log, pack);
-    if (st != DGL_OK)
+    enum dgl_status status = pack->dir && pack->manifest_path
+                                 ? manifest_load(log, pack)
+                                 : dgl_fail_memory(log, "path", strlen(dir));
+    if (status == DGL_OK)
+        status = members_check(log, pack);
+    if (status != DGL_OK)
         rdrr_pack_close(&pack);
     *out = pack;
-    return st;
+    return status;
 }
 
 void rdrr_pack_close(struct rdrr_pack **pack)
@@ -160,11 +163,11 @@ static enum dgl_status span_read(const struct dgl_log *log, const struct rdrr_pa
 {
     const struct rdrr_shard *shard = &pack->manifest.shards[span->shard];
     struct dgl_file *file = NULL;
-    enum dgl_status st = member_open(log, pack, shard->name, shard->size, &file);
-    if (st == DGL_OK)
-        st = dgl_file_read(log, file, span->offset + skip, dst, size);
+    enum dgl_status status = member_open(log, pack, shard->name, shard->size, &file);
+    if (status == DGL_OK)
+        status = dgl_file_read(log, file, span->offset + skip, dst, size);
     dgl_file_close(&file);
-    return st;
+    return status;
 }
 
 /* Shards are opened for each read: large packs have more of them than a process may hold open,
@@ -182,9 +185,9 @@ static enum dgl_status pack_read(void *impl, const struct dgl_log *log, size_t i
             continue;
         }
         size_t part = span->size - offset < size ? (size_t)(span->size - offset) : size;
-        enum dgl_status st = span_read(log, pack, span, offset, to, part);
-        if (st != DGL_OK)
-            return st;
+        enum dgl_status status = span_read(log, pack, span, offset, to, part);
+        if (status != DGL_OK)
+            return status;
         offset = 0;
         to += part;
         size -= part;
@@ -216,15 +219,15 @@ enum dgl_status rdrr_tensors_open(const struct dgl_log *log, struct rdrr_pack *p
         tensors[i] = m->tensors[i].info;
         layouts[i] = m->tensors[i].layout;
     }
-    enum dgl_status st =
+    enum dgl_status status =
         tensor_source_create(log, pack->manifest_path, &ops, pack, tensors, m->num_tensors, out);
-    if (st == DGL_OK)
-        st = rdrr_layout_wrap(log, layouts, out);
-    if (st != DGL_OK)
+    if (status == DGL_OK)
+        status = rdrr_layout_wrap(log, layouts, out);
+    if (status != DGL_OK)
         tensor_source_destroy(out);
     free(tensors);
     free(layouts);
-    return st;
+    return status;
 }
 
 enum dgl_status rdrr_copied_load(const struct dgl_log *log, const struct rdrr_pack *pack,
@@ -239,18 +242,18 @@ enum dgl_status rdrr_copied_load(const struct dgl_log *log, const struct rdrr_pa
     if (!path)
         return dgl_fail_memory(log, "path", strlen(name));
     char hash[65] = "";
-    enum dgl_status st = dgl_file_slurp(log, path, RDRR_MAX_COPIED_BYTES, text, len);
-    if (st == DGL_OK && !dgl_hash_bytes(DGL_HASH_SHA256, *text, *len, hash))
-        st = dgl_fail_memory(log, "SHA-256", 0);
-    if (st == DGL_OK && strcmp(hash, copied->sha256) != 0)
-        st = dgl_fail(log, DGL_ERR_INTEGRITY,
-                      "%s: sha256 is %s, but %s says %s (files.%s); fetch the file again", path,
-                      hash, pack->manifest_path, copied->sha256, name);
-    if (st != DGL_OK) {
+    enum dgl_status status = dgl_file_slurp(log, path, RDRR_MAX_COPIED_BYTES, text, len);
+    if (status == DGL_OK && !dgl_hash_bytes(DGL_HASH_SHA256, *text, *len, hash))
+        status = dgl_fail_memory(log, "SHA-256", 0);
+    if (status == DGL_OK && strcmp(hash, copied->sha256) != 0)
+        status = dgl_fail(log, DGL_ERR_INTEGRITY,
+                          "%s: sha256 is %s, but %s says %s (files.%s); fetch the file again", path,
+                          hash, pack->manifest_path, copied->sha256, name);
+    if (status != DGL_OK) {
         free(*text);
         *text = NULL;
         *len = 0;
     }
     free(path);
-    return st;
+    return status;
 }

@@ -60,16 +60,16 @@ static enum dgl_status logical_shape(struct dgl_json_reader r, const struct dgl_
 {
     const struct dgl_json *shape, *original;
     struct shape stored = {0}, logical;
-    enum dgl_status st = dgl_json_need(r, object, "shape", DGL_JSON_ARRAY, &shape);
-    if (st == DGL_OK)
-        st = dgl_json_opt(r, object, "originalShape", DGL_JSON_ARRAY, &original);
-    if (st == DGL_OK)
-        st = shape_read(r, shape, &stored);
+    enum dgl_status status = dgl_json_need(r, object, "shape", DGL_JSON_ARRAY, &shape);
+    if (status == DGL_OK)
+        status = dgl_json_opt(r, object, "originalShape", DGL_JSON_ARRAY, &original);
+    if (status == DGL_OK)
+        status = shape_read(r, shape, &stored);
     logical = stored; /* unless the entry says more */
-    if (st == DGL_OK && original)
-        st = shape_read(r, original, &logical);
-    if (st != DGL_OK)
-        return st;
+    if (status == DGL_OK && original)
+        status = shape_read(r, original, &logical);
+    if (status != DGL_OK)
+        return status;
     bool turned = t->layout == RDRR_COLUMN && logical.rank == 2 && stored.rank == 2 &&
                   logical.dim[0] == stored.dim[1] && logical.dim[1] == stored.dim[0];
     bool padded = t->layout != RDRR_COLUMN &&
@@ -87,11 +87,11 @@ static enum dgl_status own_layout(struct dgl_json_reader r, const struct dgl_jso
 {
     const struct dgl_json *layout;
     bool turned = false;
-    enum dgl_status st = dgl_json_opt(r, object, "layout", DGL_JSON_STRING, &layout);
-    if (st == DGL_OK)
-        st = dgl_json_opt_bool(r, object, "weightsTransposed", &turned);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = dgl_json_opt(r, object, "layout", DGL_JSON_STRING, &layout);
+    if (status == DGL_OK)
+        status = dgl_json_opt_bool(r, object, "weightsTransposed", &turned);
+    if (status != DGL_OK)
+        return status;
     *said = layout || turned;
     t->layout = turned ? RDRR_COLUMN : RDRR_ROW;
     if (layout && !rdrr_layout_parse(dgl_json_str(layout), &t->layout))
@@ -164,13 +164,13 @@ enum dgl_status rdrr_shape_parse(struct dgl_json_reader r, const struct dgl_json
     struct tensor_info *info = &t->info;
     int64_t size = 0;
     bool own;
-    enum dgl_status st = own_layout(r, object, t, &own);
-    if (st == DGL_OK)
-        st = logical_shape(r, object, t);
-    if (st == DGL_OK)
-        st = dgl_json_need_i64(r, object, "size", 1, INT64_MAX, &size);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = own_layout(r, object, t, &own);
+    if (status == DGL_OK)
+        status = logical_shape(r, object, t);
+    if (status == DGL_OK)
+        status = dgl_json_need_i64(r, object, "size", 1, INT64_MAX, &size);
+    if (status != DGL_OK)
+        return status;
     info->bytes = (uint64_t)size;
     if (!own) {
         enum rdrr_layout pack = RDRR_ROW;

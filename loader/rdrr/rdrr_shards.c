@@ -31,17 +31,17 @@ static enum dgl_status parse_shard(struct dgl_json_reader r, const struct dgl_js
     snprintf(name, sizeof(name), RDRR_SHARD_NAME, (unsigned)index);
     if (!dgl_json_is(object, DGL_JSON_OBJECT))
         return dgl_json_fail(r, object, "wanted an object");
-    enum dgl_status st = dgl_json_opt_i64(r, object, "index", 0, INT64_MAX, &at);
-    if (st == DGL_OK)
-        st = dgl_json_need_i64(r, object, "size", 1, INT64_MAX, &size);
-    if (st == DGL_OK)
-        st = dgl_json_opt_i64(r, object, "offset", 0, INT64_MAX, &offset);
-    if (st == DGL_OK)
-        st = rdrr_need_hash(r, object, hash_key(object, out->hash), shard->hash);
-    if (st == DGL_OK)
-        st = rdrr_need_text(r, object, name_key(object), &out->arena, &shard->name);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = dgl_json_opt_i64(r, object, "index", 0, INT64_MAX, &at);
+    if (status == DGL_OK)
+        status = dgl_json_need_i64(r, object, "size", 1, INT64_MAX, &size);
+    if (status == DGL_OK)
+        status = dgl_json_opt_i64(r, object, "offset", 0, INT64_MAX, &offset);
+    if (status == DGL_OK)
+        status = rdrr_need_hash(r, object, hash_key(object, out->hash), shard->hash);
+    if (status == DGL_OK)
+        status = rdrr_need_text(r, object, name_key(object), &out->arena, &shard->name);
+    if (status != DGL_OK)
+        return status;
     if (at != (int64_t)index)
         return dgl_json_fail(r, object, "index is %" PRId64 " at position %zu", at, index);
     if (offset != (int64_t)out->total_size)
@@ -62,12 +62,12 @@ static enum dgl_status check_total(struct dgl_json_reader r, const struct dgl_js
                                    const struct rdrr_manifest *m)
 {
     int64_t total = 0;
-    enum dgl_status st = dgl_json_need_i64(r, root, "totalSize", 0, INT64_MAX, &total);
-    if (st == DGL_OK && (uint64_t)total != m->total_size)
-        st = dgl_json_fail(r, root,
-                           "totalSize is %" PRId64 ", but the shards' sizes sum to %" PRIu64, total,
-                           m->total_size);
-    return st;
+    enum dgl_status status = dgl_json_need_i64(r, root, "totalSize", 0, INT64_MAX, &total);
+    if (status == DGL_OK && (uint64_t)total != m->total_size)
+        status = dgl_json_fail(r, root,
+                               "totalSize is %" PRId64 ", but the shards' sizes sum to %" PRIu64,
+                               total, m->total_size);
+    return status;
 }
 
 /* The algorithm of the pack, or where it says none, of the first shard that does. A pack of
@@ -76,16 +76,16 @@ static enum dgl_status parse_hash_kind(struct dgl_json_reader r, const struct dg
                                        const struct dgl_json *shards, struct rdrr_manifest *out)
 {
     const struct dgl_json *first = NULL, *value = NULL;
-    enum dgl_status st = out->ours
-                             ? dgl_json_need(r, root, "hashAlgorithm", DGL_JSON_STRING, &value)
-                             : dgl_json_opt(r, root, "hashAlgorithm", DGL_JSON_STRING, &value);
-    for (const struct dgl_json *s = dgl_json_first(shards); s && st == DGL_OK && !first;
+    enum dgl_status status = out->ours
+                                 ? dgl_json_need(r, root, "hashAlgorithm", DGL_JSON_STRING, &value)
+                                 : dgl_json_opt(r, root, "hashAlgorithm", DGL_JSON_STRING, &value);
+    for (const struct dgl_json *s = dgl_json_first(shards); s && status == DGL_OK && !first;
          s = dgl_json_next(s)) {
         if (dgl_json_is(s, DGL_JSON_OBJECT))
-            st = dgl_json_opt(r, s, "hashAlgorithm", DGL_JSON_STRING, &first);
+            status = dgl_json_opt(r, s, "hashAlgorithm", DGL_JSON_STRING, &first);
     }
-    if (st != DGL_OK)
-        return st;
+    if (status != DGL_OK)
+        return status;
     if (value && first && !dgl_str_eq(dgl_json_str(value), dgl_json_str(first).p))
         return dgl_json_fail(r, first, "\"%s\", but hashAlgorithm of the pack is \"%s\"",
                              DGL_SHOWN(dgl_json_str(first).p), DGL_SHOWN(dgl_json_str(value).p));
@@ -102,11 +102,11 @@ enum dgl_status rdrr_shards_parse(struct dgl_json_reader r, const struct dgl_jso
                                   struct rdrr_manifest *out)
 {
     const struct dgl_json *shards;
-    enum dgl_status st = dgl_json_need(r, root, "shards", DGL_JSON_ARRAY, &shards);
-    if (st == DGL_OK)
-        st = parse_hash_kind(r, root, shards, out);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = dgl_json_need(r, root, "shards", DGL_JSON_ARRAY, &shards);
+    if (status == DGL_OK)
+        status = parse_hash_kind(r, root, shards, out);
+    if (status != DGL_OK)
+        return status;
     size_t count = dgl_json_count(shards);
     if (count == 0 || count > RDRR_MAX_SHARDS)
         return dgl_json_fail(r, shards, "%zu shards, wanted 1 to %d", count, RDRR_MAX_SHARDS);
@@ -114,9 +114,9 @@ enum dgl_status rdrr_shards_parse(struct dgl_json_reader r, const struct dgl_jso
     if (!out->shards)
         return dgl_fail_memory(r.log, "shard list", count * sizeof(*out->shards));
     for (const struct dgl_json *s = dgl_json_first(shards); s; s = dgl_json_next(s)) {
-        st = parse_shard(r, s, out->num_shards, out);
-        if (st != DGL_OK)
-            return st;
+        status = parse_shard(r, s, out->num_shards, out);
+        if (status != DGL_OK)
+            return status;
         out->num_shards++;
     }
     return check_total(r, root, out);

@@ -1,12 +1,11 @@
 /* The "tensors" of a manifest: entries, spans, and the proof that no two share a byte. */
-#include "loader/rdrr/rdrr_manifest.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "core/base/checked.h"
+#include "loader/rdrr/rdrr_manifest.h"
 
 static const char *const known_roles[] = {"embedding", "lm_head", "norm",     "matmul",
                                           "conv",      "expert",  "router",   "other",
@@ -16,9 +15,9 @@ static enum dgl_status parse_dtype(struct dgl_json_reader r, const struct dgl_js
                                    struct tensor_info *info)
 {
     const struct dgl_json *value;
-    enum dgl_status st = dgl_json_need(r, object, "dtype", DGL_JSON_STRING, &value);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = dgl_json_need(r, object, "dtype", DGL_JSON_STRING, &value);
+    if (status != DGL_OK)
+        return status;
     struct dgl_str text = dgl_json_str(value);
     if (dgl_dtype_parse(text.p, text.len, &info->dtype))
         return DGL_OK;
@@ -42,10 +41,10 @@ static enum dgl_status parse_role(struct dgl_json_reader r, const struct dgl_jso
 {
     const struct dgl_json *role;
     const char *named = tensor_role_from_name(info->name);
-    enum dgl_status st = dgl_json_opt(r, object, "role", DGL_JSON_STRING, &role);
+    enum dgl_status status = dgl_json_opt(r, object, "role", DGL_JSON_STRING, &role);
     info->role = named;
-    if (st != DGL_OK || !role)
-        return st;
+    if (status != DGL_OK || !role)
+        return status;
     info->role = NULL;
     for (size_t i = 0; i < sizeof(known_roles) / sizeof(known_roles[0]); i++) {
         if (dgl_str_eq(dgl_json_str(role), known_roles[i]))
@@ -78,16 +77,16 @@ static enum dgl_status check_storage(struct dgl_json_reader r, const struct dgl_
     const struct dgl_json *transform = dgl_json_get(object, "sourceTransform");
     if (transform && !dgl_json_is(transform, DGL_JSON_NULL))
         return refuse_part(r, info->name, "sourceTransform", "given", "entries without it");
-    enum dgl_status st = dgl_json_opt(r, object, "storage", DGL_JSON_OBJECT, &storage);
-    if (st != DGL_OK || !storage)
-        return st;
-    st = dgl_json_opt(r, storage, "packing", DGL_JSON_STRING, &packing);
-    if (st == DGL_OK)
-        st = dgl_json_opt(r, storage, "companions", DGL_JSON_ARRAY, &companions);
-    if (st == DGL_OK)
-        st = dgl_json_opt_i64(r, storage, "blockBytes", 1, INT32_MAX, &block_bytes);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = dgl_json_opt(r, object, "storage", DGL_JSON_OBJECT, &storage);
+    if (status != DGL_OK || !storage)
+        return status;
+    status = dgl_json_opt(r, storage, "packing", DGL_JSON_STRING, &packing);
+    if (status == DGL_OK)
+        status = dgl_json_opt(r, storage, "companions", DGL_JSON_ARRAY, &companions);
+    if (status == DGL_OK)
+        status = dgl_json_opt_i64(r, storage, "blockBytes", 1, INT32_MAX, &block_bytes);
+    if (status != DGL_OK)
+        return status;
     struct dgl_str text = dgl_json_str(packing);
     bool known = !packing || (type->block == 1 && dgl_str_eq(text, "dense")) ||
                  (info->dtype == DGL_Q4_K && dgl_str_eq(text, "q4k")) ||
@@ -113,13 +112,14 @@ static enum dgl_status parse_span(struct dgl_json_reader r, const struct dgl_jso
     const char *key = dgl_json_get(object, "shardIndex") ? "shardIndex" : "shard";
     if (!dgl_json_is(object, DGL_JSON_OBJECT))
         return dgl_json_fail(r, object, "wanted an object");
-    enum dgl_status st = dgl_json_need_i64(r, object, key, 0, (int64_t)m->num_shards - 1, &shard);
-    if (st == DGL_OK)
-        st = dgl_json_need_i64(r, object, "offset", 0, INT64_MAX, &offset);
-    if (st == DGL_OK && !whole)
-        st = dgl_json_need_i64(r, object, "size", 1, INT64_MAX, &size);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status =
+        dgl_json_need_i64(r, object, key, 0, (int64_t)m->num_shards - 1, &shard);
+    if (status == DGL_OK)
+        status = dgl_json_need_i64(r, object, "offset", 0, INT64_MAX, &offset);
+    if (status == DGL_OK && !whole)
+        status = dgl_json_need_i64(r, object, "size", 1, INT64_MAX, &size);
+    if (status != DGL_OK)
+        return status;
     struct rdrr_span span = {(uint32_t)shard, (uint64_t)offset, whole ? *whole : (uint64_t)size};
     uint64_t shard_size = m->shards[shard].size;
     if (!dgl_range_fits(span.offset, span.size, shard_size))
@@ -138,18 +138,18 @@ static enum dgl_status parse_place(struct dgl_json_reader r, const struct dgl_js
 {
     const struct dgl_json *spans;
     t->first_span = m->num_spans;
-    enum dgl_status st = dgl_json_opt(r, object, "spans", DGL_JSON_ARRAY, &spans);
-    if (st == DGL_OK && !spans)
-        st = parse_span(r, object, &t->info.bytes, m);
+    enum dgl_status status = dgl_json_opt(r, object, "spans", DGL_JSON_ARRAY, &spans);
+    if (status == DGL_OK && !spans)
+        status = parse_span(r, object, &t->info.bytes, m);
     uint64_t sum = spans ? 0 : t->info.bytes;
-    for (const struct dgl_json *s = dgl_json_first(spans); s && st == DGL_OK;
+    for (const struct dgl_json *s = dgl_json_first(spans); s && status == DGL_OK;
          s = dgl_json_next(s)) {
-        st = parse_span(r, s, NULL, m);
-        if (st == DGL_OK && !dgl_add_u64(sum, m->spans[m->num_spans - 1].size, &sum))
-            st = dgl_json_fail(r, s, "sizes overflow 64 bits");
+        status = parse_span(r, s, NULL, m);
+        if (status == DGL_OK && !dgl_add_u64(sum, m->spans[m->num_spans - 1].size, &sum))
+            status = dgl_json_fail(r, s, "sizes overflow 64 bits");
     }
-    if (st != DGL_OK)
-        return st;
+    if (status != DGL_OK)
+        return status;
     t->num_spans = m->num_spans - t->first_span;
     if (sum != t->info.bytes)
         return dgl_json_fail(r, spans,
@@ -181,19 +181,19 @@ static enum dgl_status parse_tensor(struct dgl_json_reader r, const struct dgl_j
     t->info.name = dgl_arena_strndup(&m->arena, key.p, key.len);
     if (!t->info.name)
         return dgl_fail_memory(r.log, "tensor names", key.len);
-    enum dgl_status st = check_name(r, &t->info);
-    if (st == DGL_OK)
-        st = parse_dtype(r, object, &t->info);
-    if (st == DGL_OK)
-        st = parse_role(r, object, m->ours, &t->info);
-    if (st == DGL_OK)
-        st = check_storage(r, object, &t->info);
-    if (st == DGL_OK)
-        st = rdrr_shape_parse(r, object, m, t);
+    enum dgl_status status = check_name(r, &t->info);
+    if (status == DGL_OK)
+        status = parse_dtype(r, object, &t->info);
+    if (status == DGL_OK)
+        status = parse_role(r, object, m->ours, &t->info);
+    if (status == DGL_OK)
+        status = check_storage(r, object, &t->info);
+    if (status == DGL_OK)
+        status = rdrr_shape_parse(r, object, m, t);
     t->info.role = tensor_role_from_name(t->info.name); /* what was said only chose the layout */
-    if (st == DGL_OK)
-        st = parse_place(r, object, t, m);
-    return st;
+    if (status == DGL_OK)
+        status = parse_place(r, object, t, m);
+    return status;
 }
 
 /* A span together with the tensor it belongs to, for sorting. */
@@ -253,9 +253,9 @@ static enum dgl_status check_layout(struct dgl_json_reader r, const struct rdrr_
         }
     }
     qsort(sorted, m->num_spans, sizeof(*sorted), span_compare);
-    enum dgl_status st = check_overlap(r, m, sorted);
+    enum dgl_status status = check_overlap(r, m, sorted);
     free(sorted);
-    return st;
+    return status;
 }
 
 /* A pack of ours says the type that the converter would find in its tensors. */
@@ -281,7 +281,7 @@ enum dgl_status rdrr_tensors_parse(struct dgl_json_reader r, const struct dgl_js
                                    struct rdrr_manifest *out)
 {
     size_t count = dgl_json_count(map);
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     if (!dgl_json_is(map, DGL_JSON_OBJECT))
         return dgl_json_fail(r, map, "wanted an object, found %s",
                              dgl_json_type_name(dgl_json_type(map)));
@@ -294,11 +294,12 @@ enum dgl_status rdrr_tensors_parse(struct dgl_json_reader r, const struct dgl_js
     out->tensors = dgl_new_array(struct rdrr_tensor, count);
     if (!out->tensors)
         return dgl_fail_memory(r.log, "tensor list", count * sizeof(*out->tensors));
-    for (const struct dgl_json *t = dgl_json_first(map); t && st == DGL_OK; t = dgl_json_next(t)) {
-        st = parse_tensor(r, t, &out->tensors[out->num_tensors], out);
+    for (const struct dgl_json *t = dgl_json_first(map); t && status == DGL_OK;
+         t = dgl_json_next(t)) {
+        status = parse_tensor(r, t, &out->tensors[out->num_tensors], out);
         out->num_tensors++;
     }
-    if (st == DGL_OK)
-        st = check_layout(r, out);
-    return st == DGL_OK && out->ours ? check_headline(r, out) : st;
+    if (status == DGL_OK)
+        status = check_layout(r, out);
+    return status == DGL_OK && out->ours ? check_headline(r, out) : status;
 }

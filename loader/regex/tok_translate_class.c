@@ -5,9 +5,9 @@
  * cannot be extended by ranges. So a class is a PCRE2 class of its plain members, with the others
  * as alternatives to it; left sides of "&&" are look-aheads.
  */
-#include "loader/regex/tok_translate.h"
-
 #include <string.h>
+
+#include "loader/regex/tok_translate.h"
 
 #define MAX_CLASS_DEPTH 20
 

@@ -57,24 +57,24 @@ static enum dgl_status pair_read(const struct dgl_log *log, const struct view *v
     struct pair_piece *piece = dgl_new(struct pair_piece);
     if (!piece)
         return dgl_fail_memory(log, "MXFP4 blocks", sizeof(*piece));
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     uint64_t block = w->offset / BLOCK_BYTES;
     uint64_t end = (w->offset + w->size + BLOCK_BYTES - 1) / BLOCK_BYTES;
-    while (block < end && st == DGL_OK) {
+    while (block < end && status == DGL_OK) {
         size_t count = end - block < PIECE_BLOCKS ? (size_t)(end - block) : PIECE_BLOCKS;
-        st = tensor_source_read(log, view->below, t->index, block * BLOCK_NIBBLES, piece->nibbles,
-                                count * BLOCK_NIBBLES);
-        if (st == DGL_OK)
-            st = tensor_source_read(log, view->below, t->scales, block, piece->scales, count);
-        for (size_t i = 0; i < count && st == DGL_OK; i++)
+        status = tensor_source_read(log, view->below, t->index, block * BLOCK_NIBBLES,
+                                    piece->nibbles, count * BLOCK_NIBBLES);
+        if (status == DGL_OK)
+            status = tensor_source_read(log, view->below, t->scales, block, piece->scales, count);
+        for (size_t i = 0; i < count && status == DGL_OK; i++)
             block_join(piece->scales[i], piece->nibbles + i * BLOCK_NIBBLES,
                        piece->joined + i * BLOCK_BYTES);
-        if (st == DGL_OK)
+        if (status == DGL_OK)
             tensor_window_copy(w, piece->joined, block * BLOCK_BYTES, count * BLOCK_BYTES);
         block += count;
     }
     free(piece);
-    return st;
+    return status;
 }
 
 static enum dgl_status turned_read(const struct dgl_log *log, const struct view *view,
@@ -250,16 +250,16 @@ enum dgl_status expert_view_wrap(const struct dgl_log *log, struct tensor_source
     m.infos = dgl_new_array(struct tensor_info, count);
     if (m.view)
         m.view->tensors = dgl_new_array(struct view_tensor, count);
-    enum dgl_status st = m.infos && m.view && m.view->tensors
-                             ? DGL_OK
-                             : dgl_fail_memory(log, "tensor list", count * sizeof(*m.infos));
-    for (size_t i = 0; i < count && st == DGL_OK; i++)
-        st = add_tensor(&m, i);
-    if (st == DGL_OK && m.changes)
-        st = source_replace(&m, src);
+    enum dgl_status status = m.infos && m.view && m.view->tensors
+                                 ? DGL_OK
+                                 : dgl_fail_memory(log, "tensor list", count * sizeof(*m.infos));
+    for (size_t i = 0; i < count && status == DGL_OK; i++)
+        status = add_tensor(&m, i);
+    if (status == DGL_OK && m.changes)
+        status = source_replace(&m, src);
     if (m.view)
         view_destroy(m.view); /* which has no source yet */
     free(m.infos);
     dgl_arena_finish(&m.names);
-    return st;
+    return status;
 }

@@ -68,7 +68,7 @@ enum dgl_status tensor_source_create(const struct dgl_log *log, const char *labe
     }
     src->ops = *ops;
     src->impl = impl;
-    enum dgl_status st = DGL_ERR_NO_MEMORY;
+    enum dgl_status status = DGL_ERR_NO_MEMORY;
     size_t slots = 16;
     while (slots < count * 2) /* count is at most 1e5: every reader bounds it */
         slots *= 2;
@@ -81,8 +81,8 @@ enum dgl_status tensor_source_create(const struct dgl_log *log, const char *labe
         goto fail;
     }
     for (size_t i = 0; i < count; i++) {
-        st = source_add(log, src, &tensors[i]);
-        if (st != DGL_OK)
+        status = source_add(log, src, &tensors[i]);
+        if (status != DGL_OK)
             goto fail;
     }
     *out = src;
@@ -90,7 +90,7 @@ enum dgl_status tensor_source_create(const struct dgl_log *log, const char *labe
 
 fail:
     tensor_source_destroy(&src);
-    return st;
+    return status;
 }
 
 void tensor_source_destroy(struct tensor_source **src)

@@ -30,9 +30,9 @@ static enum dgl_status band_read(const struct dgl_log *log, const struct tensor_
     size_t len = (size_t)(band->rows * t->value);
     for (uint64_t c = 0; c < t->cols; c++) {
         uint64_t at = ((band->matrix * t->cols + c) * t->rows + band->first) * t->value;
-        enum dgl_status st = tensor_source_read(log, src, t->index, at, strip, len);
-        if (st != DGL_OK)
-            return st;
+        enum dgl_status status = tensor_source_read(log, src, t->index, at, strip, len);
+        if (status != DGL_OK)
+            return status;
         for (uint64_t r = 0; r < band->rows; r++)
             memcpy(out + (r * t->cols + c) * t->value, strip + r * t->value, t->value);
     }
@@ -48,20 +48,20 @@ enum dgl_status tensor_turn_read(const struct dgl_log *log, const struct tensor_
     uint64_t row = w->offset / row_bytes, end = (w->offset + w->size + row_bytes - 1) / row_bytes;
     uint8_t *made = dgl_calloc((size_t)most, (size_t)row_bytes);
     uint8_t *strip = dgl_calloc((size_t)most, t->value);
-    enum dgl_status st =
+    enum dgl_status status =
         made && strip ? DGL_OK : dgl_fail_memory(log, "turned tensor", most * row_bytes);
-    while (row < end && st == DGL_OK) {
+    while (row < end && status == DGL_OK) {
         struct band band = {.matrix = row / t->rows, .first = row % t->rows, .rows = most};
         if (band.rows > t->rows - band.first)
             band.rows = t->rows - band.first;
         if (band.rows > end - row)
             band.rows = end - row;
-        st = band_read(log, src, t, &band, strip, made);
-        if (st == DGL_OK)
+        status = band_read(log, src, t, &band, strip, made);
+        if (status == DGL_OK)
             tensor_window_copy(w, made, row * row_bytes, band.rows * row_bytes);
         row += band.rows;
     }
     free(made);
     free(strip);
-    return st;
+    return status;
 }

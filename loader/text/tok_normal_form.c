@@ -7,7 +7,6 @@
 
 #include <assert.h>
 #include <string.h>
-
 #include <utf8proc.h>
 
 #include "core/base/mem.h"

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "core/base/log.h"
-#include "loader/tokenizer/tokenizer_json.h"
 #include "loader/tokenizer/tok_vocab.h"
+#include "loader/tokenizer/tokenizer_json.h"
 
 struct reader {
     struct dgl_json_reader json;
@@ -34,10 +34,10 @@ static enum dgl_status unsupported(const struct reader *r, const char *key, stru
 static enum dgl_status list_get(const struct reader *r, const char *key,
                                 const struct dgl_json **out)
 {
-    enum dgl_status st = dgl_json_opt(r->json, r->root, key, DGL_JSON_ARRAY, out);
-    if (st == DGL_OK && *out && dgl_json_count(*out) == 0)
+    enum dgl_status status = dgl_json_opt(r->json, r->root, key, DGL_JSON_ARRAY, out);
+    if (status == DGL_OK && *out && dgl_json_count(*out) == 0)
         *out = NULL;
-    return st;
+    return status;
 }
 
 /* ---- what kind of tokenizer it is ---- */
@@ -47,15 +47,15 @@ static enum dgl_status list_get(const struct reader *r, const char *key,
 static enum dgl_status kind_read(struct reader *r)
 {
     const struct dgl_json *type, *model, *merges, *scores;
-    enum dgl_status st = dgl_json_need(r->json, r->root, "type", DGL_JSON_STRING, &type);
-    if (st == DGL_OK)
-        st = dgl_json_opt(r->json, r->root, "model", DGL_JSON_STRING, &model);
-    if (st == DGL_OK)
-        st = list_get(r, "merges", &merges);
-    if (st == DGL_OK)
-        st = list_get(r, "scores", &scores);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = dgl_json_need(r->json, r->root, "type", DGL_JSON_STRING, &type);
+    if (status == DGL_OK)
+        status = dgl_json_opt(r->json, r->root, "model", DGL_JSON_STRING, &model);
+    if (status == DGL_OK)
+        status = list_get(r, "merges", &merges);
+    if (status == DGL_OK)
+        status = list_get(r, "scores", &scores);
+    if (status != DGL_OK)
+        return status;
     bool unigram = dgl_str_eq(dgl_json_str(type), "unigram");
     if (!unigram && !dgl_str_eq(dgl_json_str(type), "bpe"))
         return unsupported(r, "type", dgl_json_str(type), "bpe, unigram");
@@ -82,11 +82,11 @@ static enum dgl_status kind_read(struct reader *r)
 /* ---- lists ---- */
 
 static void *list_alloc(struct reader *r, size_t count, size_t size, const char *key,
-                        enum dgl_status *st)
+                        enum dgl_status *status)
 {
     void *list = dgl_arena_alloc(&r->v.arena, count * size);
     if (!list)
-        *st = dgl_fail_memory(r->json.log, key, count * size);
+        *status = dgl_fail_memory(r->json.log, key, count * size);
     return list;
 }
 
@@ -94,15 +94,15 @@ static enum dgl_status tokens_read(struct reader *r)
 {
     const struct dgl_json *vocab;
     int64_t count = 0;
-    enum dgl_status st = dgl_json_need(r->json, r->root, "vocab", DGL_JSON_OBJECT, &vocab);
-    if (st == DGL_OK)
-        st = dgl_json_need_i64(r->json, r->root, "vocabSize", 1, TOK_MAX_ID, &count);
-    if (st != DGL_OK)
-        return st;
-    struct dgl_str *tokens = list_alloc(r, (size_t)count, sizeof(*tokens), "vocab", &st);
+    enum dgl_status status = dgl_json_need(r->json, r->root, "vocab", DGL_JSON_OBJECT, &vocab);
+    if (status == DGL_OK)
+        status = dgl_json_need_i64(r->json, r->root, "vocabSize", 1, TOK_MAX_ID, &count);
+    if (status != DGL_OK)
+        return status;
+    struct dgl_str *tokens = list_alloc(r, (size_t)count, sizeof(*tokens), "vocab", &status);
     r->v.tokens = tokens;
     r->v.count = (uint64_t)count;
-    for (const struct dgl_json *t = dgl_json_first(vocab); t && st == DGL_OK;
+    for (const struct dgl_json *t = dgl_json_first(vocab); t && status == DGL_OK;
          t = dgl_json_next(t)) {
         int64_t id;
         if (!dgl_json_i64(t, &id) || id < 0 || id >= count)
@@ -115,30 +115,30 @@ static enum dgl_status tokens_read(struct reader *r)
                                  DGL_SHOWN_STR(tokens[id]));
         tokens[id] = dgl_json_key(t);
     }
-    return st;
+    return status;
 }
 
 /* A list of one value per token; NULL when absent. */
 static enum dgl_status numbers_get(const struct reader *r, const char *key,
                                    const struct dgl_json **out)
 {
-    enum dgl_status st = list_get(r, key, out);
-    if (st == DGL_OK && *out && dgl_json_count(*out) != r->v.count)
+    enum dgl_status status = list_get(r, key, out);
+    if (status == DGL_OK && *out && dgl_json_count(*out) != r->v.count)
         return dgl_fail(r->json.log, DGL_ERR_FORMAT,
                         "%s: %s has %zu elements, but vocabSize is %" PRIu64, r->v.name, key,
                         dgl_json_count(*out), r->v.count);
-    return st;
+    return status;
 }
 
 static enum dgl_status types_read(struct reader *r)
 {
     const struct dgl_json *list;
-    enum dgl_status st = numbers_get(r, "tokenTypes", &list);
-    if (st != DGL_OK)
-        return st;
-    r->v.types = r->types = list_alloc(r, (size_t)r->v.count, 1, "tokenTypes", &st);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = numbers_get(r, "tokenTypes", &list);
+    if (status != DGL_OK)
+        return status;
+    r->v.types = r->types = list_alloc(r, (size_t)r->v.count, 1, "tokenTypes", &status);
+    if (status != DGL_OK)
+        return status;
     memset(r->types, TOKEN_NORMAL, (size_t)r->v.count);
     r->typed = list != NULL;
     size_t i = 0;
@@ -155,38 +155,39 @@ static enum dgl_status types_read(struct reader *r)
 static enum dgl_status scores_read(struct reader *r)
 {
     const struct dgl_json *list;
-    enum dgl_status st = numbers_get(r, "scores", &list);
-    if (st != DGL_OK || !list)
-        return st;
-    double *scores = list_alloc(r, (size_t)r->v.count, sizeof(*scores), "scores", &st);
+    enum dgl_status status = numbers_get(r, "scores", &list);
+    if (status != DGL_OK || !list)
+        return status;
+    double *scores = list_alloc(r, (size_t)r->v.count, sizeof(*scores), "scores", &status);
     r->v.scores = scores;
     size_t i = 0;
-    for (const struct dgl_json *s = dgl_json_first(list); s && st == DGL_OK;
+    for (const struct dgl_json *s = dgl_json_first(list); s && status == DGL_OK;
          s = dgl_json_next(s), i++) {
         if (!dgl_json_is(s, DGL_JSON_NUMBER))
             return dgl_json_fail(r->json, s, "%s, wanted a number",
                                  dgl_json_type_name(dgl_json_type(s)));
         scores[i] = dgl_json_f64(s);
     }
-    return st;
+    return status;
 }
 
 static enum dgl_status merges_read(struct reader *r)
 {
     const struct dgl_json *list;
-    enum dgl_status st = list_get(r, "merges", &list);
-    if (st != DGL_OK || r->v.kind != VOCAB_BPE)
-        return st;
+    enum dgl_status status = list_get(r, "merges", &list);
+    if (status != DGL_OK || r->v.kind != VOCAB_BPE)
+        return status;
     size_t count = dgl_json_count(list);
-    struct dgl_str *merges = list_alloc(r, count, sizeof(*merges), "merges", &st);
+    struct dgl_str *merges = list_alloc(r, count, sizeof(*merges), "merges", &status);
     r->v.merges = merges;
-    for (const struct dgl_json *m = dgl_json_first(list); m && st == DGL_OK; m = dgl_json_next(m)) {
+    for (const struct dgl_json *m = dgl_json_first(list); m && status == DGL_OK;
+         m = dgl_json_next(m)) {
         if (!dgl_json_is(m, DGL_JSON_STRING))
             return dgl_json_fail(r->json, m, "%s, wanted a string \"left right\"",
                                  dgl_json_type_name(dgl_json_type(m)));
         merges[r->v.num_merges++] = dgl_json_str(m);
     }
-    return st;
+    return status;
 }
 
 /* Ids that no token has (of two GGUF tokens of one text only the later is in the form) are unused.
@@ -218,31 +219,33 @@ enum { SPECIAL_BOS, SPECIAL_EOS, SPECIAL_UNK, NUM_SPECIALS = 7 };
 static enum dgl_status specials_read(struct reader *r, struct special *specials)
 {
     const struct dgl_json *object;
-    enum dgl_status st = dgl_json_opt(r->json, r->root, "specialTokens", DGL_JSON_OBJECT, &object);
+    enum dgl_status status =
+        dgl_json_opt(r->json, r->root, "specialTokens", DGL_JSON_OBJECT, &object);
     if (!object)
-        return st;
-    for (size_t i = 0; i < NUM_SPECIALS && st == DGL_OK; i++) {
+        return status;
+    for (size_t i = 0; i < NUM_SPECIALS && status == DGL_OK; i++) {
         struct special *s = &specials[i];
-        st = dgl_json_opt_i64(r->json, object, s->name, 0, (int64_t)r->v.count - 1, &s->id);
-        if (st == DGL_OK && s->id >= 0 && !r->v.tokens[s->id].p)
-            st = dgl_fail(r->json.log, DGL_ERR_FORMAT,
-                          "%s: specialTokens.%s is %" PRId64 ", which is no token's id in vocab",
-                          r->v.name, s->name, s->id);
-        else if (st == DGL_OK && s->id >= 0 && !r->typed)
+        status = dgl_json_opt_i64(r->json, object, s->name, 0, (int64_t)r->v.count - 1, &s->id);
+        if (status == DGL_OK && s->id >= 0 && !r->v.tokens[s->id].p)
+            status =
+                dgl_fail(r->json.log, DGL_ERR_FORMAT,
+                         "%s: specialTokens.%s is %" PRId64 ", which is no token's id in vocab",
+                         r->v.name, s->name, s->id);
+        else if (status == DGL_OK && s->id >= 0 && !r->typed)
             r->types[s->id] = (uint8_t)s->type;
     }
-    return st;
+    return status;
 }
 
 static enum dgl_status flag_read(const struct reader *r, const char *key,
                                  const struct special *token, bool *inout)
 {
-    enum dgl_status st = dgl_json_opt_bool(r->json, r->root, key, inout);
-    if (st == DGL_OK && *inout && token && token->id < 0)
+    enum dgl_status status = dgl_json_opt_bool(r->json, r->root, key, inout);
+    if (status == DGL_OK && *inout && token && token->id < 0)
         return dgl_fail(r->json.log, DGL_ERR_FORMAT, "%s: %s is %s, but specialTokens has no %s",
                         r->v.name, key, dgl_json_get(r->root, key) ? "true" : "not set to false",
                         token->name);
-    return st;
+    return status;
 }
 
 static enum dgl_status specials_apply(struct reader *r)
@@ -252,18 +255,18 @@ static enum dgl_status specials_apply(struct reader *r)
         {"pad", -1, TOKEN_CONTROL},  {"sep", -1, TOKEN_CONTROL}, {"cls", -1, TOKEN_CONTROL},
         {"mask", -1, TOKEN_CONTROL},
     };
-    enum dgl_status st = specials_read(r, specials);
+    enum dgl_status status = specials_read(r, specials);
     r->v.add_bos = r->v.add_prefix = true;
-    if (st == DGL_OK)
-        st = flag_read(r, "addBosToken", &specials[SPECIAL_BOS], &r->v.add_bos);
-    if (st == DGL_OK)
-        st = flag_read(r, "addEosToken", &specials[SPECIAL_EOS], &r->v.add_eos);
-    if (st == DGL_OK)
-        st = flag_read(r, "addSpacePrefix", NULL, &r->v.add_prefix);
+    if (status == DGL_OK)
+        status = flag_read(r, "addBosToken", &specials[SPECIAL_BOS], &r->v.add_bos);
+    if (status == DGL_OK)
+        status = flag_read(r, "addEosToken", &specials[SPECIAL_EOS], &r->v.add_eos);
+    if (status == DGL_OK)
+        status = flag_read(r, "addSpacePrefix", NULL, &r->v.add_prefix);
     r->v.bos = specials[SPECIAL_BOS].id;
     r->v.eos = specials[SPECIAL_EOS].id;
     r->v.unk = specials[SPECIAL_UNK].id;
-    return st;
+    return status;
 }
 
 /* ---- the whole ---- */
@@ -273,11 +276,11 @@ static enum dgl_status vocab_read(struct reader *r)
     static enum dgl_status (*const steps[])(struct reader *) = {
         kind_read, tokens_read, types_read, scores_read, merges_read, gaps_mark, specials_apply,
     };
-    enum dgl_status st = DGL_OK;
-    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && st == DGL_OK; i++)
-        st = steps[i](r);
-    if (st != DGL_OK || r->v.kind != VOCAB_BPE)
-        return st == DGL_OK ? vocab_mark_runs(r->json.log, &r->v) : st;
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && status == DGL_OK; i++)
+        status = steps[i](r);
+    if (status != DGL_OK || r->v.kind != VOCAB_BPE)
+        return status == DGL_OK ? vocab_mark_runs(r->json.log, &r->v) : status;
     r->v.pre = gguf_pre_find(DGL_STR("gpt-2"));
     dgl_warn(r->json.log,
              "%s: DOPPLER's form does not say how texts are cut into words: GPT-2's pattern is "
@@ -293,11 +296,11 @@ static enum dgl_status form_write(const struct dgl_log *log, const struct dgl_js
     struct reader r = {.json = {log, doc},
                        .root = dgl_json_root(doc),
                        .v = {.name = dgl_json_name(doc), .eot = -1, .eom = -1}};
-    enum dgl_status st = vocab_read(&r);
-    if (st == DGL_OK)
-        st = tokenizer_json_write(log, &r.v, true, out);
+    enum dgl_status status = vocab_read(&r);
+    if (status == DGL_OK)
+        status = tokenizer_json_write(log, &r.v, true, out);
     vocab_lists_finish(&r.v);
-    return st;
+    return status;
 }
 
 enum dgl_status doppler_tokenizer_convert(const struct dgl_log *log, const struct dgl_json_doc *doc,
@@ -307,25 +310,25 @@ enum dgl_status doppler_tokenizer_convert(const struct dgl_log *log, const struc
     *out = NULL;
     if (!is_doppler(dgl_json_root(doc)))
         return DGL_OK;
-    enum dgl_status st = form_write(log, doc, &text);
-    if (st == DGL_OK)
-        st = dgl_json_parse(log, dgl_json_name(doc), text.p, text.len, out);
+    enum dgl_status status = form_write(log, doc, &text);
+    if (status == DGL_OK)
+        status = dgl_json_parse(log, dgl_json_name(doc), text.p, text.len, out);
     dgl_buf_finish(&text);
-    return st;
+    return status;
 }
 
 enum dgl_status doppler_tokenizer_parse(const struct dgl_log *log, const char *name,
                                         const char *json, size_t len, struct dgl_json_doc **out)
 {
     struct dgl_json_doc *converted = NULL;
-    enum dgl_status st = dgl_json_parse(log, name, json, len, out);
-    if (st == DGL_OK)
-        st = doppler_tokenizer_convert(log, *out, &converted);
-    if (st != DGL_OK || converted)
+    enum dgl_status status = dgl_json_parse(log, name, json, len, out);
+    if (status == DGL_OK)
+        status = doppler_tokenizer_convert(log, *out, &converted);
+    if (status != DGL_OK || converted)
         dgl_json_destroy(out);
     if (converted)
         *out = converted;
-    return st;
+    return status;
 }
 
 bool doppler_tokenizer_special(const struct dgl_json_doc *doc, const char *role,

@@ -5,13 +5,12 @@
  * token only once: taking the lowest rank among the pairs that stand now gives what a queue with
  * outdated entries gives.
  */
-#include "loader/tokenizer/tok_bpe.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/mem.h"
 #include "loader/text/tok_hash.h"
+#include "loader/tokenizer/tok_bpe.h"
 
 #define SMALL 24 /* symbols up to which scanning for the lowest rank is faster than a heap */
 #define NONE  UINT32_MAX

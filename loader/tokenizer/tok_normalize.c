@@ -8,9 +8,9 @@
 #include "core/base/mem.h"
 #include "core/base/utf8.h"
 #include "loader/text/tok_normal_form.h"
+#include "loader/text/tok_unicode.h"
 #include "loader/tokenizer/tok_pattern.h"
 #include "loader/tokenizer/tok_steps.h"
-#include "loader/text/tok_unicode.h"
 
 enum step_kind { STEP_PREPEND, STEP_REPLACE, STEP_NORMAL_FORM, STEP_STRIP, STEP_LOWERCASE };
 

@@ -7,12 +7,12 @@
 
 #include "core/base/mem.h"
 #include "core/base/utf8.h"
+#include "loader/text/tok_unicode.h"
 #include "loader/tokenizer/tok_bytes.h"
 #include "loader/tokenizer/tok_metaspace.h"
 #include "loader/tokenizer/tok_pattern.h"
 #include "loader/tokenizer/tok_split.h"
 #include "loader/tokenizer/tok_steps.h"
-#include "loader/text/tok_unicode.h"
 
 enum step_kind {
     STEP_SPLIT,        /* by a pattern */

@@ -3,9 +3,9 @@
 #define DGL_LOADER_TOK_SCRATCH_H
 
 #include "core/base/str.h"
+#include "loader/regex/tok_regex.h"
 #include "loader/text/tok_marks.h"
 #include "loader/tokenizer/tok_model.h"
-#include "loader/regex/tok_regex.h"
 
 /* A piece of text on its way to the model. */
 struct tok_piece {

@@ -174,7 +174,7 @@ static enum dgl_status write_merges(const struct dgl_log *log, struct dgl_json_w
     struct vocab_merge *merges = NULL;
     size_t count = 0;
     bool spm = v->kind == VOCAB_SPM;
-    enum dgl_status st = spm ? vocab_merges_derive(log, v, &merges, &count) : DGL_OK;
+    enum dgl_status status = spm ? vocab_merges_derive(log, v, &merges, &count) : DGL_OK;
     dgl_jw_key(w, "merges");
     dgl_jw_array(w);
     for (size_t i = 0; i < count; i++) {
@@ -187,7 +187,7 @@ static enum dgl_status write_merges(const struct dgl_log *log, struct dgl_json_w
         dgl_jw_str(w, v->merges[i]);
     dgl_jw_end_array(w);
     free(merges);
-    return st;
+    return status;
 }
 
 /* Ids are places here: unused tokens are listed as well. */
@@ -232,20 +232,20 @@ static enum dgl_status write_bpe(const struct dgl_log *log, struct dgl_json_writ
     put_bool(w, "fuse_unk", spm);
     put_bool(w, "byte_fallback", spm);
     put_bool(w, "ignore_merges", !spm && v->pre->ignore_merges);
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     if (lists) {
         write_vocab(w, v);
-        st = write_merges(log, w, v);
+        status = write_merges(log, w, v);
     }
     dgl_jw_end_object(w);
-    return st;
+    return status;
 }
 
 enum dgl_status tokenizer_json_write(const struct dgl_log *log, const struct vocab_lists *v,
                                      bool lists, struct dgl_buf *out)
 {
     struct dgl_json_writer w = dgl_json_writer(out, 0);
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     dgl_jw_object(&w);
     put_cstr(&w, "version", "1.0");
     put_raw(&w, "truncation", "null");
@@ -261,9 +261,9 @@ enum dgl_status tokenizer_json_write(const struct dgl_log *log, const struct voc
     if (v->kind == VOCAB_UNIGRAM)
         write_unigram(&w, v);
     else
-        st = write_bpe(log, &w, v, lists);
+        status = write_bpe(log, &w, v, lists);
     dgl_jw_end_object(&w);
-    if (st == DGL_OK && out->failed)
-        st = dgl_fail_memory(log, "tokenizer.json", out->len);
-    return st;
+    if (status == DGL_OK && out->failed)
+        status = dgl_fail_memory(log, "tokenizer.json", out->len);
+    return status;
 }

@@ -6,8 +6,8 @@
 
 #include "core/base/mem.h"
 #include "core/base/utf8.h"
-#include "loader/tokenizer/vocab_lists.h"
 #include "loader/tokenizer/tok_vocab.h"
+#include "loader/tokenizer/vocab_lists.h"
 
 struct deriver {
     const struct vocab_lists *v;
@@ -80,13 +80,13 @@ static enum dgl_status merges_sort(const struct dgl_log *log, struct deriver *d)
     struct ranked *ranked = dgl_new_array(struct ranked, d->count);
     if (!ranked)
         return dgl_fail_memory(log, "merges", d->count * sizeof(*ranked));
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     for (size_t i = 0; i < d->count; i++) {
         const struct vocab_merge *m = &d->merges[i];
         double score = d->v->scores[m->whole];
-        if (!isfinite(score) && st == DGL_OK)
-            st = dgl_fail(log, DGL_ERR_FORMAT, "%s: tokenizer.ggml.scores[%d] is not a number",
-                          d->v->name, m->whole);
+        if (!isfinite(score) && status == DGL_OK)
+            status = dgl_fail(log, DGL_ERR_FORMAT, "%s: tokenizer.ggml.scores[%d] is not a number",
+                              d->v->name, m->whole);
         if (!isfinite(score))
             score = 0;
         else if (vocab_is_run(d->v, (uint64_t)m->whole))
@@ -98,7 +98,7 @@ static enum dgl_status merges_sort(const struct dgl_log *log, struct deriver *d)
     for (size_t i = 0; i < d->count; i++)
         d->merges[i] = ranked[i].merge;
     free(ranked);
-    return st;
+    return status;
 }
 
 enum dgl_status vocab_merges_derive(const struct dgl_log *log, const struct vocab_lists *v,
@@ -108,15 +108,15 @@ enum dgl_status vocab_merges_derive(const struct dgl_log *log, const struct voca
     bool ok = pieces_fill(&d);
     for (uint64_t i = 0; i < v->count && ok; i++)
         ok = !is_piece(v, i) || piece_cut(&d, i);
-    enum dgl_status st =
+    enum dgl_status status =
         ok ? merges_sort(log, &d) : dgl_fail_memory(log, "merges", d.count * sizeof(*d.merges));
     tok_vocab_finish(&d.pieces);
-    if (st != DGL_OK) {
+    if (status != DGL_OK) {
         free(d.merges);
         d.merges = NULL;
         d.count = 0;
     }
     *out = d.merges;
     *count = d.count;
-    return st;
+    return status;
 }

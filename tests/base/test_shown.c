@@ -1,7 +1,7 @@
 /* Text of files inside messages: its beginning, and nothing that a terminal acts upon. */
-#include "core/base/shown.h"
-
 #include "tests/support/test.h"
+
+#include "core/base/shown.h"
 
 struct shown_case {
     const char *name, *text;

@@ -1,4 +1,6 @@
 /* chat at a real pseudo terminal: editing, history, signals, commands, reuse of the prefix. */
+#include "tests/support/test.h"
+
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -8,7 +10,6 @@
 #include "core/base/json.h"
 #include "tests/support/process.h"
 #include "tests/support/terminal.h"
-#include "tests/support/test.h"
 
 #define CHAT      "chat", "--device", "any", "--temp", "0"
 #define INTERRUPT "\003"

@@ -1,10 +1,11 @@
 /* chat without a terminal: messages from a file or one per line, answers and nothing else on
  * standard output. */
+#include "tests/support/test.h"
+
 #include <stdlib.h>
 
 #include "core/base/file.h"
 #include "tests/support/process.h"
-#include "tests/support/test.h"
 
 #define GREEDY "--device", "any", "--temp", "0"
 #define HI     "[{\"role\":\"user\",\"content\":\"Tell me a story.\"}]"

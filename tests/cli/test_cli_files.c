@@ -1,12 +1,12 @@
 /* convert, inspect and verify: commands that open no device. */
-#include "tests/support/process.h"
 #include "tests/support/test.h"
-#include "tests/support/tiny_model.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "core/base/file.h"
+#include "tests/support/process.h"
+#include "tests/support/tiny_model.h"
 
 #define BUNDLED "tests/models/story-llama-q4_k_m"
 

@@ -1,12 +1,12 @@
 /* `generate` with the bundled model: what goes to which stream, prompts, sampling, stops. */
-#include "tests/support/process.h"
 #include "tests/support/test.h"
-#include "tests/support/tiny_model.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "core/base/file.h"
+#include "tests/support/process.h"
+#include "tests/support/tiny_model.h"
 
 #define PROMPT "Once upon a time"
 #define COMMON "generate", "--device", "any", "-q"

@@ -1,11 +1,11 @@
 /* --json of every command: one value on standard output, every promised field with its type. */
-#include "tests/support/process.h"
 #include "tests/support/test.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "core/base/file.h"
+#include "tests/support/process.h"
 
 #define MODEL  "tests/models/story-llama-q4_k_m"
 #define PROMPT "Once upon a time"

@@ -1,13 +1,13 @@
 /* `kernels`, and kernels of one's own: texts, overrides, hints, and what is said when they are
  * wrong. */
-#include "tests/support/process.h"
 #include "tests/support/test.h"
-#include "tests/support/tiny_model.h"
 
 #include <stdlib.h>
 
 #include "core/base/file.h"
 #include "core/base/hash.h"
+#include "tests/support/process.h"
+#include "tests/support/tiny_model.h"
 
 #define PROMPT "Once upon a time"
 

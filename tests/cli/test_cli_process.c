@@ -1,14 +1,14 @@
 /* The command as a process: signals, pipes that close, full and missing outputs, terminals, data
  * files. */
-#include "tests/support/process.h"
 #include "tests/support/test.h"
-#include "tests/support/tiny_model.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/base/file.h"
+#include "tests/support/process.h"
+#include "tests/support/tiny_model.h"
 
 #define PROMPT  "Once upon a time"
 #define ENDLESS "generate", "--device", "any", "-p", PROMPT, "-n", "-1", "--ignore-eos"

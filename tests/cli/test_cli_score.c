@@ -1,14 +1,14 @@
 /* `logits` and `perplexity` with the bundled model: files, figures, and inputs that do not fit. */
-#include "tests/support/process.h"
-#include "tests/support/reference.h"
 #include "tests/support/test.h"
-#include "tests/support/tiny_model.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
 #include "core/base/file.h"
+#include "tests/support/process.h"
+#include "tests/support/reference.h"
+#include "tests/support/tiny_model.h"
 
 #define REFERENCE "tests/models/story-llama-q4_k_m.reference"
 #define VOCAB     4096

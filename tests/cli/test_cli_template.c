@@ -1,6 +1,5 @@
 /* template and tokenize --pieces: exact output, precedence and named templates from the outside,
  * and how faults are told. */
-#include "tests/support/process.h"
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 
 #include "core/base/file.h"
 #include "tests/support/convert_fixture.h"
+#include "tests/support/process.h"
 
 #define HI "[{\"role\":\"user\",\"content\":\"hi\"}]"
 

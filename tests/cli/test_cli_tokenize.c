@@ -1,9 +1,10 @@
 /* tokenize: lines, texts and ids in, ids and texts out. */
-#include "tests/support/process.h"
 #include "tests/support/test.h"
-#include "tests/support/tiny_model.h"
 
 #include <stdlib.h>
+
+#include "tests/support/process.h"
+#include "tests/support/tiny_model.h"
 
 #define BUNDLED "tests/models/story-llama-q4_k_m"
 

@@ -1,10 +1,11 @@
 /* Arguments that do not parse, values that do not fit, help and its document. No case opens a
  * device: what is wrong must be found before. */
-#include "tests/support/process.h"
 #include "tests/support/test.h"
-#include "tests/support/tiny_model.h"
 
 #include <stdlib.h>
+
+#include "tests/support/process.h"
+#include "tests/support/tiny_model.h"
 
 /* ---- what does not parse --------------------------------------------------------------------- */
 

@@ -1,12 +1,12 @@
 /* Rules of the public header that hold for every call: the caller's EGL context, empty parameters,
  * NULL logs, handles that are NULL, one line per error. */
 #include "tests/support/foreign.h"
-#include "tests/support/tiny_engine.h"
 
 #include <stdlib.h>
 
 #include "core/base/file.h"
 #include "gl/gl_internal.h"
+#include "tests/support/tiny_engine.h"
 
 static struct tiny_engine engine;
 static int32_t prompt[8];
@@ -334,9 +334,9 @@ static enum dgl_status load_empty(void)
 static enum dgl_status generate_null(void)
 {
     struct dgl_generate_result r;
-    enum dgl_status st = dgl_generate(engine.session, NULL, &r);
+    enum dgl_status status = dgl_generate(engine.session, NULL, &r);
     dgl_generate_result_finish(&r);
-    return st;
+    return status;
 }
 
 static enum dgl_status logits_null(void)
@@ -452,8 +452,8 @@ static void test_log_without_callback(void **state)
 static void test_words(void **state)
 {
     (void)state;
-    for (int st = 0; st >= DGL_ERR_CANCELLED; st--)
-        assert_true(strlen(dgl_status_str((enum dgl_status)st)) > 1);
+    for (int status = 0; status >= DGL_ERR_CANCELLED; status--)
+        assert_true(strlen(dgl_status_str((enum dgl_status)status)) > 1);
     assert_non_null(dgl_status_str((enum dgl_status) - 99));
     assert_string_equal(dgl_finish_str(DGL_FINISH_EOS), "eos");
     assert_string_equal(dgl_finish_str(DGL_FINISH_STOP), "stop");

@@ -1,10 +1,11 @@
 /* Bad models from the outside: a folder that was good, one thing changed, and what dgl_inspect
  * says about it. */
+#include "tests/support/test.h"
+
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "core/base/file.h"
-#include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 
 /* A change to a good Hugging Face folder. */
@@ -243,9 +244,9 @@ static void folder_is_refused(void **state)
         assert_int_equal(unlink(path), 0);
         free(path);
     }
-    enum dgl_status st = dgl_inspect(&log.log, dir, &file);
+    enum dgl_status status = dgl_inspect(&log.log, dir, &file);
     assert_null(file);
-    assert_refusal(&log, st, row->status, row->parts);
+    assert_refusal(&log, status, row->status, row->parts);
     test_tmpdir_remove(dir);
 }
 
@@ -287,9 +288,9 @@ static void weights_that_are_a_link_to_nothing(void **state)
         tiny_llama_write(dir, &m);
         unlink(path);
         assert_int_equal(symlink("../../blobs/gone", path), 0);
-        enum dgl_status st = dgl_inspect(&log.log, dir, &file);
+        enum dgl_status status = dgl_inspect(&log.log, dir, &file);
         assert_null(file);
-        assert_refusal(&log, st, DGL_ERR_IO, parts);
+        assert_refusal(&log, status, DGL_ERR_IO, parts);
         free(path);
         test_tmpdir_remove(dir);
     }

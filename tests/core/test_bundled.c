@@ -1,7 +1,8 @@
 /* The bundled model against the checked-in float64 evaluation of its dequantised weights: what an
  * engine must reproduce, without any other data (tests/models/README.md). */
-#include "tests/support/reference.h"
 #include "tests/support/test.h"
+
+#include "tests/support/reference.h"
 #include "tests/support/tiny_engine.h"
 
 #define REFERENCE BUNDLED_MODEL ".reference"

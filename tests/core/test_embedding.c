@@ -1,13 +1,13 @@
 /* The C examples of README.md and docs/embedding.md: compiled as a user would, against the header
  * and the static library alone, and run on the bundled model. And what the library exports. */
-#include "tests/support/process.h"
 #include "tests/support/test.h"
-#include "tests/support/tiny_model.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "core/base/file.h"
+#include "tests/support/process.h"
+#include "tests/support/tiny_model.h"
 
 #define MODEL "tests/models/story-llama-q4_k_m"
 

@@ -1,11 +1,11 @@
 /* Runs of an executor and their cache, on a recorder without a device; and that the dispatch
  * executor does with a plan what the recorder does. */
-#include "core/exec/exec.h"
+#include "tests/support/kernel_sets.h"
 
 #include <stdlib.h>
 
+#include "core/exec/exec.h"
 #include "core/seq/session.h"
-#include "tests/support/kernel_sets.h"
 #include "tests/support/planned.h"
 #include "tests/support/recorder.h"
 #include "tests/support/tiny_engine.h"

@@ -1,5 +1,7 @@
 /* Every family's miniature checkpoint: its description line by line, and the same after a
  * conversion. */
+#include "tests/support/test.h"
+
 #include <stdlib.h>
 
 #include "core/base/file.h"
@@ -8,7 +10,6 @@
 #include "loader/model/model_file.h"
 #include "tests/support/desc_text.h"
 #include "tests/support/family.h"
-#include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 
 struct fixture {
@@ -115,10 +116,10 @@ static struct dgl_model_file *model_open(const char *path)
     struct test_log log;
     struct dgl_model_file *file = NULL;
     test_log_init(&log, DGL_LOG_WARN);
-    enum dgl_status st =
+    enum dgl_status status =
         model_file_open(&log.log, &(struct model_open_params){.path = path, .verify = true}, &file);
     assert_string_equal(log.text, "");
-    assert_int_equal(st, DGL_OK);
+    assert_int_equal(status, DGL_OK);
     return file;
 }
 

@@ -1,12 +1,13 @@
 /* Small models of every family, with fields that the fixtures do not have, against the logits that
  * Hugging Face transformers computes in float64 (tests/data/make/make_family_vectors.py). */
+#include "tests/support/test.h"
+
 #include <math.h>
 #include <stdlib.h>
 
 #include "core/base/json.h"
 #include "core/base/mem.h"
 #include "loader/quant/quant.h"
-#include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 
 #define VECTORS "tests/data/vectors/family_logits.json"
@@ -85,13 +86,13 @@ static float *model_logits(struct dgl_device *device, const char *dir, const str
     int32_t *list = dgl_new_array(int32_t, dgl_json_count(ids));
     for (const struct dgl_json *v = dgl_json_first(ids); v; v = dgl_json_next(v))
         list[count++] = (int32_t)dgl_json_f64(v);
-    enum dgl_status st =
+    enum dgl_status status =
         dgl_model_load(device, dgl_model_params(.path = dir, .kv_type = DGL_KV_F32), &model);
-    if (st == DGL_OK)
-        st = dgl_session_create(model, NULL, &session);
-    if (st == DGL_OK)
-        st = dgl_logits(session, dgl_logits_params(.ids = list, .num_ids = count, .all = true),
-                        &logits, &rows);
+    if (status == DGL_OK)
+        status = dgl_session_create(model, NULL, &session);
+    if (status == DGL_OK)
+        status = dgl_logits(session, dgl_logits_params(.ids = list, .num_ids = count, .all = true),
+                            &logits, &rows);
     dgl_session_destroy(&session);
     dgl_model_destroy(&model);
     free(list);

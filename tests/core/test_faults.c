@@ -2,11 +2,11 @@
  * the device is lost. The call says so with one line, leaves nothing behind, and what existed
  * before works as before. */
 #include "tests/support/gl_fail.h"
-#include "tests/support/tiny_engine.h"
 
 #include <stdlib.h>
 
 #include "core/seq/session.h"
+#include "tests/support/tiny_engine.h"
 
 #define PROMPT 12
 #define ANSWER 6
@@ -40,59 +40,59 @@ typedef enum dgl_status (*attempt)(struct tiny_engine *e);
 static enum dgl_status try_load(struct tiny_engine *e)
 {
     struct dgl_model *model = NULL;
-    enum dgl_status st = dgl_model_load(e->device, dgl_model_params(.path = dir), &model);
-    assert_true((st == DGL_OK) == (model != NULL));
+    enum dgl_status status = dgl_model_load(e->device, dgl_model_params(.path = dir), &model);
+    assert_true((status == DGL_OK) == (model != NULL));
     dgl_model_destroy(&model);
-    return st;
+    return status;
 }
 
 static enum dgl_status try_session(struct tiny_engine *e)
 {
     struct dgl_session *s = NULL;
     /* A chunk that no buffer in the pool is the size for. */
-    enum dgl_status st = dgl_session_create(e->model, dgl_session_params(.chunk = 50), &s);
-    assert_true((st == DGL_OK) == (s != NULL));
+    enum dgl_status status = dgl_session_create(e->model, dgl_session_params(.chunk = 50), &s);
+    assert_true((status == DGL_OK) == (s != NULL));
     dgl_session_destroy(&s);
-    return st;
+    return status;
 }
 
 static enum dgl_status try_new_session(struct tiny_engine *e)
 {
     struct dgl_generate_result r;
     struct dgl_session *s = NULL;
-    enum dgl_status st = dgl_session_create(e->model, NULL, &s);
-    if (st != DGL_OK)
-        return st;
-    st = dgl_generate(s,
-                      dgl_generate_params(WITH_PROMPT, .max_tokens = ANSWER, .readback_interval = 4,
-                                          .ignore_eos = true),
-                      &r);
-    if (st == DGL_OK)
+    enum dgl_status status = dgl_session_create(e->model, NULL, &s);
+    if (status != DGL_OK)
+        return status;
+    status = dgl_generate(s,
+                          dgl_generate_params(WITH_PROMPT, .max_tokens = ANSWER,
+                                              .readback_interval = 4, .ignore_eos = true),
+                          &r);
+    if (status == DGL_OK)
         assert_memory_equal(r.tokens, greedy, sizeof(greedy));
     dgl_generate_result_finish(&r);
     dgl_session_destroy(&s);
-    return st;
+    return status;
 }
 
 static enum dgl_status try_generate(struct tiny_engine *e)
 {
     struct dgl_generate_result r;
-    enum dgl_status st = dgl_generate(
+    enum dgl_status status = dgl_generate(
         e->session, dgl_generate_params(WITH_PROMPT, .max_tokens = ANSWER, .ignore_eos = true), &r);
-    if (st == DGL_OK)
+    if (status == DGL_OK)
         assert_memory_equal(r.tokens, greedy, sizeof(greedy));
     dgl_generate_result_finish(&r);
-    return st;
+    return status;
 }
 
 static enum dgl_status try_sync(struct tiny_engine *e)
 {
     struct dgl_session *s = NULL;
-    enum dgl_status st = dgl_session_create(e->model, NULL, &s);
-    if (st == DGL_OK)
-        st = dgl_session_sync(s, prompt, PROMPT, NULL);
+    enum dgl_status status = dgl_session_create(e->model, NULL, &s);
+    if (status == DGL_OK)
+        status = dgl_session_sync(s, prompt, PROMPT, NULL);
     dgl_session_destroy(&s);
-    return st;
+    return status;
 }
 
 static enum dgl_status try_logits(struct tiny_engine *e)
@@ -100,45 +100,45 @@ static enum dgl_status try_logits(struct tiny_engine *e)
     struct dgl_session *s = NULL;
     float *logits = NULL;
     size_t rows = 0;
-    enum dgl_status st = dgl_session_create(e->model, NULL, &s);
-    if (st == DGL_OK)
-        st = dgl_logits(s, dgl_logits_params(WITH_PROMPT, .all = true), &logits, &rows);
-    assert_true((st == DGL_OK) == (logits != NULL));
+    enum dgl_status status = dgl_session_create(e->model, NULL, &s);
+    if (status == DGL_OK)
+        status = dgl_logits(s, dgl_logits_params(WITH_PROMPT, .all = true), &logits, &rows);
+    assert_true((status == DGL_OK) == (logits != NULL));
     dgl_free(logits);
     dgl_session_destroy(&s);
-    return st;
+    return status;
 }
 
 static enum dgl_status try_bench(struct tiny_engine *e)
 {
     struct dgl_bench_result r;
     gl_fail.max_buffer_bytes = 1 << 20; /* of the copy that bandwidth is measured with */
-    enum dgl_status st = dgl_bench(
+    enum dgl_status status = dgl_bench(
         e->session,
         dgl_bench_params(.prompt_tokens = 4, .decode_tokens = 2, .repetitions = 1, .profile = true),
         &r);
     dgl_bench_result_finish(&r);
-    return st;
+    return status;
 }
 
 static enum dgl_status try_kernels(struct tiny_engine *e)
 {
     struct dgl_kernels *kernels = NULL;
-    enum dgl_status st = dgl_kernels_create(&e->log.log, NULL, &kernels);
-    assert_true((st == DGL_OK) == (kernels != NULL));
-    if (st == DGL_OK)
-        st = dgl_model_set_kernels(e->model, kernels);
+    enum dgl_status status = dgl_kernels_create(&e->log.log, NULL, &kernels);
+    assert_true((status == DGL_OK) == (kernels != NULL));
+    if (status == DGL_OK)
+        status = dgl_model_set_kernels(e->model, kernels);
     dgl_kernels_destroy(&kernels);
-    return st;
+    return status;
 }
 
 static enum dgl_status try_synthetic(struct tiny_engine *e)
 {
     struct dgl_model *model = NULL;
-    enum dgl_status st = dgl_model_load(
+    enum dgl_status status = dgl_model_load(
         e->device, dgl_model_params(.path = "synthetic:story-llama:q4_k", .context = 64), &model);
     dgl_model_destroy(&model);
-    return st;
+    return status;
 }
 
 /* ---- allocations ----------------------------------------------------------------------------- */
@@ -175,19 +175,19 @@ static void check_fault(const struct fault *row, long *counter, enum dgl_status 
         gl_fail_reset();
         test_log_clear(&e.log);
         *counter = n;
-        enum dgl_status st = row->attempt(&e);
+        enum dgl_status status = row->attempt(&e);
         bool tripped = gl_fail.tripped;
         gl_fail_reset();
         if (!tripped) {
-            assert_int_equal(st, DGL_OK);
+            assert_int_equal(status, DGL_OK);
             break;
         }
         /* What is only nice to have may be missing: a cache file, a line of the log. */
-        if (st == DGL_OK)
+        if (status == DGL_OK)
             continue;
         failed++;
-        if (st != want || e.log.errors != 1)
-            fail_msg("%s, call %ld failed: %s, %d lines: %s", row->name, n, dgl_status_str(st),
+        if (status != want || e.log.errors != 1)
+            fail_msg("%s, call %ld failed: %s, %d lines: %s", row->name, n, dgl_status_str(status),
                      e.log.errors, e.log.text);
     }
     assert_true(failed > 0);
@@ -211,12 +211,12 @@ static void test_open_device(void **state)
     for (long n = 0;; n++) {
         struct dgl_device *dev = NULL;
         gl_fail.allocations = n;
-        enum dgl_status st = dgl_device_create(NULL, dgl_device_params(.select = "any"), &dev);
+        enum dgl_status status = dgl_device_create(NULL, dgl_device_params(.select = "any"), &dev);
         bool tripped = gl_fail.tripped;
         gl_fail_reset();
-        assert_true((st == DGL_OK) == (dev != NULL));
-        if (st != DGL_OK && st != DGL_ERR_NO_MEMORY && st != DGL_ERR_NO_DEVICE)
-            fail_msg("allocation %ld failed: %s", n, dgl_status_str(st));
+        assert_true((status == DGL_OK) == (dev != NULL));
+        if (status != DGL_OK && status != DGL_ERR_NO_MEMORY && status != DGL_ERR_NO_DEVICE)
+            fail_msg("allocation %ld failed: %s", n, dgl_status_str(status));
         dgl_device_destroy(&dev);
         if (!tripped)
             break;
@@ -248,16 +248,16 @@ static void test_session_buffers(void **state)
         test_log_clear(&e.log);
         gl_fail.buffers = n;
         /* Another chunk each time: the pool has nothing of that size. */
-        enum dgl_status st =
+        enum dgl_status status =
             dgl_session_create(e.model, dgl_session_params(.chunk = 1 + (int32_t)n * 2), &s);
         bool tripped = gl_fail.tripped;
         gl_fail_reset();
         dgl_session_destroy(&s);
         if (!tripped) {
-            assert_int_equal(st, DGL_OK);
+            assert_int_equal(status, DGL_OK);
             break;
         }
-        assert_int_equal(st, DGL_ERR_NO_MEMORY);
+        assert_int_equal(status, DGL_ERR_NO_MEMORY);
         assert_int_equal(e.log.errors, 1);
     }
     check_answer(e.session);
@@ -282,12 +282,12 @@ static void test_program(void **state)
         gl_fail_reset();
         open_engine(&e);
         gl_fail.programs = n;
-        enum dgl_status st = row->attempt(&e);
+        enum dgl_status status = row->attempt(&e);
         bool tripped = gl_fail.tripped;
         gl_fail_reset();
         if (tripped) {
             failed++;
-            assert_int_equal(st, DGL_ERR_KERNEL);
+            assert_int_equal(status, DGL_ERR_KERNEL);
             assert_int_equal(e.log.errors, 1);
             assert_int_equal(row->attempt(&e), DGL_OK); /* the fault was not remembered */
             check_answer(e.session);

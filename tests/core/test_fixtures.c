@@ -1,7 +1,8 @@
 /* Every dense family with an f32 cache: logits to 1e-9, greedy tokens; some on the minimal device.
  */
-#include "tests/support/family.h"
 #include "tests/support/test.h"
+
+#include "tests/support/family.h"
 
 #define EXACT(family)                                                                              \
     {                                                                                              \

@@ -1,6 +1,7 @@
 /* Every dense family with an f16 cache: what rounding keys and values may cost the logits. */
-#include "tests/support/family.h"
 #include "tests/support/test.h"
+
+#include "tests/support/family.h"
 
 #define ROUNDED(family)                                                                            \
     {                                                                                              \

@@ -291,10 +291,10 @@ static void test_cancelled_sync_keeps_a_prefix(void **state)
     pthread_t thread;
     tiny_ids(ids, 120, 320, 8);
     assert_int_equal(pthread_create(&thread, NULL, cancel_all_the_time, &c), 0);
-    enum dgl_status st = dgl_session_sync(s, ids, 120, NULL);
+    enum dgl_status status = dgl_session_sync(s, ids, 120, NULL);
     atomic_store(&c.done, true);
     pthread_join(thread, NULL);
-    assert_int_equal(st, DGL_ERR_CANCELLED);
+    assert_int_equal(status, DGL_ERR_CANCELLED);
     int32_t held = dgl_session_len(s);
     assert_int_equal(tiny_sync(s, ids, 120), held);
     dgl_session_destroy(&s);

@@ -3,11 +3,11 @@
  * and rotary frequencies that change with the length, are crossed on the way. Needs the test data.
  */
 #include "tests/support/family.h"
-#include "tests/support/tiny_engine.h"
 
 #include <stdlib.h>
 
 #include "core/seq/session.h"
+#include "tests/support/tiny_engine.h"
 
 #define LIMIT  1e-9 /* NMSE: other kernels add in another order */
 #define IDS    100

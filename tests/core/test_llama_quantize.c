@@ -1,11 +1,12 @@
 /* Files that llama.cpp's own quantiser writes give the logits of their dequantised weights, in
  * every type that is read. Mixtures of experts: they notice rounded weights most, because an
  * undecided router turns. */
+#include "tests/support/process.h"
+
 #include <stdlib.h>
 
 #include "core/base/file.h"
 #include "loader/convert/convert.h"
-#include "tests/support/process.h"
 #include "tests/support/reference.h"
 #include "tests/support/tiny_engine.h"
 

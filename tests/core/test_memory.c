@@ -1,11 +1,11 @@
 /* What a model and its sessions take of the device's memory: the estimate, what is refused, what is
  * lowered, and weights that do not fit one binding. Limits are faked at link time. */
 #include "tests/support/gl_fail.h"
-#include "tests/support/tiny_engine.h"
 
 #include <stdlib.h>
 
 #include "core/seq/session.h"
+#include "tests/support/tiny_engine.h"
 
 #define PROMPT 12
 #define ANSWER 16

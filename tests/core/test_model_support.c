@@ -1,6 +1,7 @@
 /* Which of the models that can be read can be computed. */
-#include "core/plan/model_support.h"
 #include "tests/support/test.h"
+
+#include "core/plan/model_support.h"
 
 struct head {
     const char *name;
@@ -31,8 +32,8 @@ static void head_is_computed_or_refused(void **state)
     desc.rope[ROPE_GLOBAL].dims = row->rotated;
     desc.rope[ROPE_LOCAL].dims = row->rotated_local;
     test_log_init(&log, DGL_LOG_ERROR);
-    enum dgl_status st = model_check_supported(&log.log, "some/model", &desc);
-    assert_int_equal(st, row->parts[0] ? DGL_ERR_UNSUPPORTED : DGL_OK);
+    enum dgl_status status = model_check_supported(&log.log, "some/model", &desc);
+    assert_int_equal(status, row->parts[0] ? DGL_ERR_UNSUPPORTED : DGL_OK);
     for (size_t i = 0; i < 3 && row->parts[i]; i++)
         assert_contains(log.text, row->parts[i]);
     if (row->parts[0])

@@ -2,11 +2,11 @@
  * in chunks and at once, with experts cut into bands (needs the test data). And models whose
  * experts are all the same, which must answer as the dense model does that has that MLP: whoever is
  * chosen, also when it is always the same expert, or every one. */
-#include "tests/support/family.h"
 #include "tests/support/test.h"
 
 #include <stdlib.h>
 
+#include "tests/support/family.h"
 #include "tests/support/gl_fail.h"
 #include "tests/support/tiny_engine.h"
 #include "tests/support/tiny_moe.h"

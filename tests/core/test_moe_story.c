@@ -1,7 +1,8 @@
 /* The trained mixture of experts against its float64 reference: greedy tokens with either type of
  * KV cache. Needs the test data. */
-#include "tests/support/checkpoint.h"
 #include "tests/support/test.h"
+
+#include "tests/support/checkpoint.h"
 
 /* A rounded cache may turn a close choice, of a token or of an expert. */
 static void check_greedy(enum dgl_kv_type kv)

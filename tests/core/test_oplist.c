@@ -1,12 +1,12 @@
 /* Operation lists of a described model, without any device: what is computed, in which order, from
  * where to where. */
-#include "core/plan/oplist_sample.h"
-#include "tests/support/oplist_look.h"
 #include "tests/support/test.h"
 
 #include <stdlib.h>
 
 #include "core/base/mem.h"
+#include "core/plan/oplist_sample.h"
+#include "tests/support/oplist_look.h"
 
 /* A model of 2 layers that exists in numbers only; weights are told apart by their ids.
  */

@@ -1,12 +1,12 @@
 /* The operations of a layer of experts, without any device: which they are, in which order, from
  * where to where. */
-#include "core/plan/oplist_moe.h"
-#include "tests/support/oplist_look.h"
 #include "tests/support/test.h"
 
 #include <stdlib.h>
 
 #include "core/base/mem.h"
+#include "core/plan/oplist_moe.h"
+#include "tests/support/oplist_look.h"
 
 /* One layer of 6 experts in numbers only. */
 struct fake {

@@ -1,7 +1,8 @@
 /* Perplexity of dense checkpoints over the evaluation texts: unquantised within 0.1% of the float64
  * evaluation, and what each recipe of the quantiser may cost. Needs the test data. */
-#include "tests/support/checkpoint.h"
 #include "tests/support/test.h"
+
+#include "tests/support/checkpoint.h"
 
 static const struct perplexity_row rows[] = {
     {"llama as stored", &checkpoint_story_llama, NULL, 0.1},

@@ -1,7 +1,8 @@
 /* Perplexity of the mixture of experts over the evaluation texts, as stored and quantised. Needs
  * the test data. */
-#include "tests/support/checkpoint.h"
 #include "tests/support/test.h"
+
+#include "tests/support/checkpoint.h"
 
 static const struct perplexity_row rows[] = {
     {"moe as stored", &checkpoint_story_moe, NULL, 0.1},

@@ -1,11 +1,11 @@
 /* From operations to dispatches: shapes that the plan shows, programs shared by equal requests,
  * barriers, group counts, attention in parts. */
 #include "tests/support/gl_fail.h"
-#include "tests/support/tiny_engine.h"
 
 #include <stdlib.h>
 
 #include "core/seq/session.h"
+#include "tests/support/tiny_engine.h"
 
 #define PROMPT 100
 #define ANSWER 12

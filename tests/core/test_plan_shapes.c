@@ -1,12 +1,13 @@
 /* Every published shape of docs/models.md planned on devices that exist in numbers only: which
  * operations, which kernels and why, which bytes and where. */
+#include "tests/support/test.h"
+
 #include <stdlib.h>
 
 #include "core/base/file.h"
 #include "core/base/mem.h"
 #include "tests/support/kernel_sets.h"
 #include "tests/support/planned.h"
-#include "tests/support/test.h"
 
 #define TABLE_CONTEXT 4096 /* tokens of the cache column */
 

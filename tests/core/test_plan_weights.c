@@ -1,10 +1,11 @@
 /* Types, layouts and bands of weights by kernels and hints, without a device: mixed checkpoints,
  * weights that are held wider, and kernels that do not read weights as they were loaded. */
+#include "tests/support/kernel_sets.h"
+
 #include <stdlib.h>
 
 #include "core/base/file.h"
 #include "core/base/mem.h"
-#include "tests/support/kernel_sets.h"
 #include "tests/support/oplist_look.h"
 #include "tests/support/planned.h"
 

@@ -1,12 +1,12 @@
 /* dgl_bench(): rates, counters, bytes, and the profile of every kernel; times that a device cannot
  * give are absent, never 0. */
 #include "tests/support/gl_fail.h"
-#include "tests/support/tiny_engine.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "core/seq/session.h"
+#include "tests/support/tiny_engine.h"
 
 static struct tiny_engine engine; /* of the bundled model */
 

@@ -1,12 +1,13 @@
 /* The reference that full-size models are checked against (tests/shapes/) is itself right: on every
  * dense miniature, and on the small model of this tree, against float64 evaluations of others. */
+#include "tests/support/test.h"
+
 #include <stdlib.h>
 
 #include "core/base/mem.h"
 #include "loader/model/model_file.h"
 #include "tests/support/family.h"
 #include "tests/support/ref_model.h"
-#include "tests/support/test.h"
 
 struct model_case {
     const char *name;               /* folder in the archive */

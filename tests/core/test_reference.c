@@ -1,7 +1,8 @@
 /* The trained checkpoints against their float64 references: logits and greedy tokens of unquantised
  * weights, per weight format and KV type. Needs the test data. */
-#include "tests/support/checkpoint.h"
 #include "tests/support/test.h"
+
+#include "tests/support/checkpoint.h"
 
 /* What rounding the cache costs is all that may differ. */
 static void check_exact(const struct checkpoint *c, const char *quantize, enum dgl_kv_type kv)

@@ -1,7 +1,8 @@
 /* The trained Gemma 3 checkpoint (local and global layers, sandwich norms, q/k norms, 1 + w gains)
  * against its float64 reference: logits and greedy tokens. Needs the test data. */
-#include "tests/support/checkpoint.h"
 #include "tests/support/test.h"
+
+#include "tests/support/checkpoint.h"
 
 static void check_exact(enum dgl_kv_type kv)
 {

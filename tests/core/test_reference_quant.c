@@ -1,6 +1,7 @@
 /* Answers of a quantised pack of a trained checkpoint. Needs the test data. */
-#include "tests/support/checkpoint.h"
 #include "tests/support/test.h"
+
+#include "tests/support/checkpoint.h"
 
 /* Arithmetic, counting and repeating are what a careless quantiser loses first. */
 static void llama_q4_k_m_answers(void **state)

@@ -364,16 +364,16 @@ static void test_create(void **state)
     const struct size *row = *state;
     struct dgl_session *s = NULL;
     test_log_clear(&engine.log);
-    enum dgl_status st = dgl_session_create(
+    enum dgl_status status = dgl_session_create(
         engine.model, dgl_session_params(.context = row->context, .chunk = row->chunk), &s);
     if (row->word) {
-        assert_int_equal(st, DGL_ERR_INVALID_ARG);
+        assert_int_equal(status, DGL_ERR_INVALID_ARG);
         assert_null(s);
         assert_int_equal(engine.log.errors, 1);
         assert_contains(engine.log.text, row->word);
         return;
     }
-    assert_int_equal(st, DGL_OK);
+    assert_int_equal(status, DGL_OK);
     assert_int_equal(tiny_sync(s, prompt, 1), 0);
     dgl_session_destroy(&s);
 }

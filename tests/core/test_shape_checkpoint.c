@@ -1,5 +1,7 @@
 /* The random checkpoints of `make check-shapes`, in small: complete, the same every time, and sane
  * when evaluated. */
+#include "tests/support/test.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -8,7 +10,6 @@
 #include "loader/model/model_file.h"
 #include "tests/support/ref_model.h"
 #include "tests/support/shape_checkpoint.h"
-#include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 
 #define SIZES                                                                                      \

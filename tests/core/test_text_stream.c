@@ -1,10 +1,11 @@
 /* Ids to text with stop strings: what is shown, when, and what is held back. */
-#include "core/base/utf8.h"
-#include "core/seq/text_stream.h"
 #include "tests/support/test.h"
-#include "tests/support/tiny_engine.h"
 
 #include <stdlib.h>
+
+#include "core/base/utf8.h"
+#include "core/seq/text_stream.h"
+#include "tests/support/tiny_engine.h"
 
 static struct dgl_tokenizer *tok;
 

@@ -1,12 +1,13 @@
 /* A conversation as ids: what people wrote stays plain text, answers keep their ids. Input: a byte
  * for the tokenizer; with NUL bytes behind each, a template and the JSON of messages; then the ids
  * of answers, two bytes each, shared out among every second message. */
+#include "tests/fuzz/fuzz.h"
+
 #include <stdlib.h>
 
 #include "core/base/mem.h"
 #include "loader/chat/chat_template.h"
 #include "loader/tokenizer/tokenizer.h"
-#include "tests/fuzz/fuzz.h"
 
 enum { max_answers = 4 };
 

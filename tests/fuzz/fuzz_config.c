@@ -1,12 +1,13 @@
 /* config.json, with the files whose fields it has to fit. Input, with NUL bytes between:
  * config.json, generation_config.json, the tensors; the latter two may be missing. */
+#include "tests/fuzz/fuzz.h"
+
 #include <stdlib.h>
 
 #include "core/base/mem.h"
-#include "loader/tensor/expert_view.h"
 #include "loader/desc/model_desc.h"
 #include "loader/hf/safetensors.h"
-#include "tests/fuzz/fuzz.h"
+#include "loader/tensor/expert_view.h"
 
 static enum dgl_status read_nothing(void *impl, const struct dgl_log *log, size_t index,
                                     uint64_t offset, void *dst, size_t size)

@@ -1,9 +1,10 @@
 /* Ids to text. Input: a byte for the tokenizer, a byte that says whether special tokens are left
  * out, then ids of two bytes each. Ids from 0xFF00 on stand for those at the ends of the range. */
+#include "tests/fuzz/fuzz.h"
+
 #include <stdlib.h>
 
 #include "core/base/mem.h"
-#include "tests/fuzz/fuzz.h"
 
 static int32_t next_id(struct dgl_str *input)
 {

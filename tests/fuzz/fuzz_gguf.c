@@ -1,16 +1,17 @@
 /* A GGUF file: the container; then, where there is a model, its keys as config.json and
  * tokenizer.json. Input: the file. */
+#include "tests/fuzz/fuzz.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/checked.h"
 #include "core/base/json.h"
 #include "loader/gguf/gguf_config.h"
-#include "loader/gguf/gguf_vocab.h"
-#include "loader/tokenizer/tokenizer_json.h"
 #include "loader/gguf/gguf_view.h"
+#include "loader/gguf/gguf_vocab.h"
 #include "loader/tokenizer/tokenizer.h"
-#include "tests/fuzz/fuzz.h"
+#include "loader/tokenizer/tokenizer_json.h"
 
 static void check_tensors(const struct gguf_file *file, uint64_t size)
 {
@@ -57,9 +58,9 @@ static enum dgl_status source_make(const struct dgl_log *log, const struct gguf_
     *b = (struct bytes){file, input};
     for (size_t i = 0; i < file->num_tensors; i++)
         infos[i] = file->tensors[i].info;
-    enum dgl_status st = tensor_source_create(log, "G", &ops, b, infos, file->num_tensors, out);
+    enum dgl_status status = tensor_source_create(log, "G", &ops, b, infos, file->num_tensors, out);
     free(infos);
-    return st;
+    return status;
 }
 
 /* The first and last byte of every tensor of the view, whatever its order. */
@@ -91,19 +92,19 @@ static void try_model(struct fuzz_log *log, const struct gguf_file *file, struct
     struct gguf_model model;
     struct fields config = {.name = "G"};
     struct gguf_config_ids ids = {.bos_id = -1};
-    enum dgl_status st = source_make(&log->log, file, input, &raw);
-    if (st == DGL_OK)
-        st = gguf_model_init(&log->log, file, raw, &model);
-    if (st == DGL_OK)
-        st = gguf_config_read(&log->log, &model, &ids, &config);
-    if (st == DGL_OK)
+    enum dgl_status status = source_make(&log->log, file, input, &raw);
+    if (status == DGL_OK)
+        status = gguf_model_init(&log->log, file, raw, &model);
+    if (status == DGL_OK)
+        status = gguf_config_read(&log->log, &model, &ids, &config);
+    if (status == DGL_OK)
         check_json(&config);
-    if (st == DGL_OK)
-        st = gguf_view_create(&log->log, &model, raw, &view);
+    if (status == DGL_OK)
+        status = gguf_view_create(&log->log, &model, raw, &view);
     else
         tensor_source_destroy(&raw);
-    fuzz_check_status(log, st);
-    if (st == DGL_OK)
+    fuzz_check_status(log, status);
+    if (status == DGL_OK)
         read_ends(view);
     tensor_source_destroy(&view);
     fields_finish(&config);
@@ -114,17 +115,17 @@ static void try_vocab(struct fuzz_log *log, const struct gguf_file *file)
     struct vocab_lists vocab;
     struct dgl_buf json = {0};
     struct dgl_tokenizer *tok = NULL;
-    enum dgl_status st = gguf_vocab_read(&log->log, file, &vocab);
-    if (st == DGL_OK && vocab.kind != VOCAB_NONE)
-        st = tokenizer_json_write(&log->log, &vocab, true, &json);
+    enum dgl_status status = gguf_vocab_read(&log->log, file, &vocab);
+    if (status == DGL_OK && vocab.kind != VOCAB_NONE)
+        status = tokenizer_json_write(&log->log, &vocab, true, &json);
     /* The tokenizer may warn of what the keys say; its failures are one line as well. */
-    if (st == DGL_OK && json.p)
-        st = tokenizer_create_lists(&log->log, &vocab, &tok);
-    fuzz_check_status(log, st);
+    if (status == DGL_OK && json.p)
+        status = tokenizer_create_lists(&log->log, &vocab, &tok);
+    fuzz_check_status(log, status);
     struct dgl_tokenizer *from_text = NULL;
     if (json.p)
         FUZZ_CHECK((tokenizer_create(NULL, "G", json.p, json.len, &from_text) == DGL_OK) ==
-                   (st == DGL_OK));
+                   (status == DGL_OK));
     tokenizer_destroy(&from_text);
     if (tok)
         fuzz_encode_decode(tok, DGL_STR("a b  <s>\xe2\x96\x81"), 0);
@@ -139,9 +140,9 @@ void fuzz_one(struct dgl_str input)
     struct fuzz_log log;
     fuzz_log_init(&log);
     struct gguf_input in = {.name = "G", .bytes = (const uint8_t *)input.p, .size = input.len};
-    enum dgl_status st = gguf_file_parse(&log.log, &in, &file);
-    fuzz_check_status(&log, st);
-    if (st != DGL_OK)
+    enum dgl_status status = gguf_file_parse(&log.log, &in, &file);
+    fuzz_check_status(&log, status);
+    if (status != DGL_OK)
         return;
     check_tensors(&file, input.len);
     try_vocab(&log, &file);

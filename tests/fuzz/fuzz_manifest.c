@@ -1,10 +1,11 @@
 /* The manifest.json of a pack. Input: its text. */
+#include "tests/fuzz/fuzz.h"
+
 #include <string.h>
 
 #include "core/base/checked.h"
 #include "core/base/file.h"
 #include "loader/rdrr/rdrr_manifest.h"
-#include "tests/fuzz/fuzz.h"
 
 static void check_tensor(const struct rdrr_manifest *m, const struct rdrr_tensor *t)
 {

@@ -1,7 +1,8 @@
 /* A safetensors header. Input: three bytes for the size of the data section, the header's JSON. */
+#include "tests/fuzz/fuzz.h"
+
 #include "core/base/checked.h"
 #include "loader/hf/safetensors.h"
-#include "tests/fuzz/fuzz.h"
 
 static void check_entries(const struct safetensors_header *header, uint64_t data_bytes)
 {

@@ -1,10 +1,11 @@
 /* Chat templates: parsing and rendering. Input: the template, a NUL byte, its variables as a JSON
  * object. */
+#include "tests/fuzz/fuzz.h"
+
 #include <stdlib.h>
 
 #include "core/base/mem.h"
 #include "loader/jinja/jinja.h"
-#include "tests/fuzz/fuzz.h"
 
 static const struct tm now = {.tm_year = 125, .tm_mon = 5, .tm_mday = 15};
 

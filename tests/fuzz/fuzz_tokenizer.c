@@ -1,6 +1,7 @@
 /* tokenizer.json: loading, and every part of what was loaded at work. */
-#include "loader/tokenizer/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
+
+#include "loader/tokenizer/tokenizer.h"
 
 static const char *const texts[] = {
     "",

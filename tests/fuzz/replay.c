@@ -1,6 +1,8 @@
 /* A fuzz target without a fuzzer: every file of its corpus, as it is and damaged at random, each
  * file a case. Repeatable. The input at work is in the build folder, in
  * test-output/fuzz_SUBJECT.input, as long as the program runs, so that it is there when it dies. */
+#include "tests/support/test.h"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -9,7 +11,6 @@
 #include "core/base/file.h"
 #include "core/base/mem.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/support/test.h"
 
 enum { damaged_per_file = 300, max_input = 1 << 20 };
 

@@ -1,11 +1,12 @@
 /* What the three tokenizer targets share: the small tokenizers and what holds for any. */
+#include "tests/fuzz/fuzz.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/file.h"
 #include "core/base/utf8.h"
 #include "loader/tokenizer/tokenizer.h"
-#include "tests/fuzz/fuzz.h"
 
 static const char *const paths[] = {
     "tests/data/fuzz/tokenizer/bytes.json",     "tests/data/fuzz/tokenizer/fallback.json",

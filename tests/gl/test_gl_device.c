@@ -1,9 +1,9 @@
 /* Opening, limits, wrapping, losing, and leaving the caller's EGL context alone. Runs on whatever
  * device is here. */
-#include "tests/support/foreign.h"
 #include "tests/support/test.h"
 
 #include "gl/gl_internal.h"
+#include "tests/support/foreign.h"
 
 static struct gl_device *open_device(const struct gl_device_params *params)
 {

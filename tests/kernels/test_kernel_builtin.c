@@ -1,11 +1,11 @@
 /* The library's own kernels as texts: what every one of them keeps to, so that it can be a phase of
  * a longer program. */
-#include "tests/support/kernel_sets.h"
 #include "tests/support/test.h"
 
 #include <stdio.h>
 
 #include "kernels/format/kernel_format.h"
+#include "tests/support/kernel_sets.h"
 
 /* The value of the first directive `name`; empty when there is none. */
 static struct dgl_str directive(const struct kernel *kernel, const char *name)

@@ -1,13 +1,13 @@
 /* Choice of kernels: rules of the device, ranks, hints by layer, user's files, reasons. Built-in
  * kernels are this file's own. */
-#include "tests/support/kernel_sets.h"
 #include "tests/support/test.h"
 
 #include <stdlib.h>
 
 #include "core/base/file.h"
-#include "kernels/set/embedded.h"
 #include "kernels/kernels.h"
+#include "kernels/set/embedded.h"
+#include "tests/support/kernel_sets.h"
 
 #define KERNEL(name, op, variant, lines)                                                           \
     "// Summary\n//! NAME " name "\n//! OP " op "\n//! VARIANT " variant "\n" lines                \

@@ -1,5 +1,4 @@
 /* Directories of kernel files with folders: what is read, in which order, and what is refused. */
-#include "tests/support/kernel_sets.h"
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include "core/base/file.h"
 #include "kernels/kernels.h"
 #include "kernels/set/embedded.h"
+#include "tests/support/kernel_sets.h"
 
 #define KERNEL(name, lines)                                                                        \
     "// Summary of " name "\n//! NAME " name                                                       \

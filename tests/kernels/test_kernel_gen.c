@@ -1,6 +1,5 @@
 /* Generated GLSL: what each directive becomes, line numbers, and that a validator other than the
  * drivers accepts it. */
-#include "tests/support/kernel_sets.h"
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -8,9 +7,10 @@
 #include <unistd.h>
 
 #include "core/base/file.h"
-#include "kernels/set/embedded.h"
 #include "kernels/kernels.h"
+#include "kernels/set/embedded.h"
 #include "kernels/step.h"
+#include "tests/support/kernel_sets.h"
 
 static const char sample[] = "// Sums the rows of W.\n"
                              "//! NAME sample\n"

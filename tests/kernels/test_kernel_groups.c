@@ -1,9 +1,9 @@
 /* Group counts: GROUPS with tokens and bands, and the fold of large counts over the third
  * dimension. */
-#include "tests/support/kernel_sets.h"
 #include "tests/support/test.h"
 
 #include "kernels/kernels.h"
+#include "tests/support/kernel_sets.h"
 
 #define KERNEL(lines)                                                                              \
     "// Summary\n//! NAME g\n//! OP grid\n//! VARIANT v\n//! LOCAL 1\n//! CONST N\n" lines         \

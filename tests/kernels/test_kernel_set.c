@@ -1,14 +1,14 @@
 /* The registry: layers of kernel files and of hints, and the faults of both. Built-in kernels are
  * this file's own. */
-#include "tests/support/kernel_sets.h"
 #include "tests/support/test.h"
 
 #include <stdlib.h>
 
 #include "core/base/file.h"
 #include "core/base/hash.h"
-#include "kernels/set/embedded.h"
 #include "kernels/kernels.h"
+#include "kernels/set/embedded.h"
+#include "tests/support/kernel_sets.h"
 
 #define KERNEL(name, op, variant, lines)                                                           \
     "// Summary of " name "\n//! NAME " name "\n//! OP " op "\n//! VARIANT " variant               \

@@ -1,7 +1,8 @@
 /* What attention kernels do to scores: windows, soft caps, sinks, layers whose keys are not turned;
  * every kernel, against doubles. */
-#include "tests/support/attn_problem.h"
 #include "tests/support/test.h"
+
+#include "tests/support/attn_problem.h"
 
 /* tokens = 0: decode. */
 static const struct attn_shape shapes[] = {

@@ -58,12 +58,12 @@ static enum dgl_status swap(const char *path)
 {
     struct dgl_kernels *kernels = NULL;
     test_log_clear(&engine.log);
-    enum dgl_status st = dgl_kernels_create(
+    enum dgl_status status = dgl_kernels_create(
         &engine.log.log, dgl_kernels_params(.files = &path, .num_files = 1), &kernels);
-    if (st == DGL_OK)
-        st = dgl_model_set_kernels(engine.model, kernels);
+    if (status == DGL_OK)
+        status = dgl_model_set_kernels(engine.model, kernels);
     dgl_kernels_destroy(&kernels);
-    return st;
+    return status;
 }
 
 static void swap_back(void)
@@ -276,8 +276,8 @@ static void test_broken(void **state)
     char *path = write_edited(row->kernel, row->find, row->replace);
     check_answer();
     uint32_t serial = engine.model->engine_serial;
-    enum dgl_status st = swap(path);
-    if (st == DGL_OK)
+    enum dgl_status status = swap(path);
+    if (status == DGL_OK)
         fail_msg("taken: %s", path);
     assert_int_equal(engine.log.errors, 1);
     assert_contains(engine.log.text, row->word);

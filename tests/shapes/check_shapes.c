@@ -7,6 +7,8 @@
  * of up to 2 billion parameters. One line per model; the last line is "N passed, M failed".
  * Takes minutes and, under TMPDIR, 2.6 bytes of disk per parameter.
  */
+#include "tests/support/ref_model.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +18,6 @@
 #include "core/base/file.h"
 #include "core/base/mem.h"
 #include "loader/model/model_file.h"
-#include "tests/support/ref_model.h"
 #include "tests/support/shape_checkpoint.h"
 
 #define CONFIGS "tests/models/configs"
@@ -51,20 +52,20 @@ static enum dgl_status write_checkpoint(struct shape_run *r)
 {
     char config[256];
     snprintf(config, sizeof(config), CONFIGS "/%s.json", r->name);
-    enum dgl_status st = dgl_dir_make(r->log, r->checkpoint);
-    return st == DGL_OK ? shape_checkpoint_write(r->log, config, r->checkpoint, &r->parameters)
-                        : st;
+    enum dgl_status status = dgl_dir_make(r->log, r->checkpoint);
+    return status == DGL_OK ? shape_checkpoint_write(r->log, config, r->checkpoint, &r->parameters)
+                            : status;
 }
 
 static enum dgl_status convert(struct shape_run *r)
 {
     struct dgl_convert_result result;
-    enum dgl_status st = dgl_convert(
+    enum dgl_status status = dgl_convert(
         r->log,
         dgl_convert_params(.in = r->checkpoint, .out = r->pack, .quantize = "q4_k_m", .fast = true),
         &result);
     dgl_dir_remove(r->checkpoint);
-    return st;
+    return status;
 }
 
 /* Ids from all over the vocabulary. */
@@ -79,20 +80,21 @@ static enum dgl_status run_session(struct shape_run *r, struct dgl_session *sess
 {
     struct dgl_generate_result result;
     size_t rows;
-    enum dgl_status st = dgl_generate(session,
-                                      dgl_generate_params(.ids = r->ids, .num_ids = PROMPT,
-                                                          .max_tokens = GREEDY, .ignore_eos = true),
-                                      &result);
-    if (st == DGL_OK && result.num_tokens != GREEDY)
-        st = dgl_fail(r->log, DGL_ERR_GPU, "%s: %zu tokens, wanted %d", r->name, result.num_tokens,
-                      GREEDY);
-    if (st == DGL_OK)
+    enum dgl_status status =
+        dgl_generate(session,
+                     dgl_generate_params(.ids = r->ids, .num_ids = PROMPT, .max_tokens = GREEDY,
+                                         .ignore_eos = true),
+                     &result);
+    if (status == DGL_OK && result.num_tokens != GREEDY)
+        status = dgl_fail(r->log, DGL_ERR_GPU, "%s: %zu tokens, wanted %d", r->name,
+                          result.num_tokens, GREEDY);
+    if (status == DGL_OK)
         memcpy(r->ids + PROMPT, result.tokens, GREEDY * sizeof(*r->ids));
     dgl_generate_result_finish(&result);
-    if (st == DGL_OK)
-        st = dgl_logits(session, dgl_logits_params(.ids = r->ids, .num_ids = IDS, .all = true),
-                        &r->logits, &rows);
-    return st;
+    if (status == DGL_OK)
+        status = dgl_logits(session, dgl_logits_params(.ids = r->ids, .num_ids = IDS, .all = true),
+                            &r->logits, &rows);
+    return status;
 }
 
 static enum dgl_status load_and_run(struct shape_run *r)
@@ -100,25 +102,25 @@ static enum dgl_status load_and_run(struct shape_run *r)
     struct dgl_model *model = NULL;
     struct dgl_session *session = NULL;
     uint64_t start = dgl_now_ns();
-    enum dgl_status st = dgl_model_load(
+    enum dgl_status status = dgl_model_load(
         r->device, dgl_model_params(.path = r->pack, .context = CONTEXT, .kv_type = DGL_KV_F32),
         &model);
-    if (st == DGL_OK)
-        st = dgl_session_create(model, NULL, &session);
+    if (status == DGL_OK)
+        status = dgl_session_create(model, NULL, &session);
     r->seconds[LOAD] = (double)(dgl_now_ns() - start) / 1e9;
     start = dgl_now_ns();
-    if (st == DGL_OK) {
+    if (status == DGL_OK) {
         const struct dgl_model_info *info = dgl_model_get_info(model);
         struct dgl_memory memory;
         dgl_session_estimate(model, NULL, &memory);
         r->weight_bytes = memory.weight_bytes;
         choose_prompt(r, info->vocab);
-        st = run_session(r, session);
+        status = run_session(r, session);
     }
     r->seconds[RUN] = (double)(dgl_now_ns() - start) / 1e9;
     dgl_session_destroy(&session);
     dgl_model_destroy(&model);
-    return st;
+    return status;
 }
 
 /* ---- comparison ------------------------------------------------------------------------------ */
@@ -156,24 +158,25 @@ static enum dgl_status check(struct shape_run *r)
 {
     struct dgl_model_file *file = NULL;
     double *want = NULL;
-    enum dgl_status st =
+    enum dgl_status status =
         model_file_open(r->log, &(struct model_open_params){.path = r->pack}, &file);
-    if (st != DGL_OK)
-        return st;
+    if (status != DGL_OK)
+        return status;
     want = dgl_new_array(double, IDS *(size_t)file->desc.vocab);
     if (!want)
-        st = dgl_fail_memory(r->log, "logits", IDS * (uint64_t)file->desc.vocab * sizeof(*want));
-    if (st == DGL_OK)
-        st = ref_model_logits(
+        status =
+            dgl_fail_memory(r->log, "logits", IDS * (uint64_t)file->desc.vocab * sizeof(*want));
+    if (status == DGL_OK)
+        status = ref_model_logits(
             r->log,
             &(struct ref_model_params){
                 .desc = &file->desc, .tensors = file->tensors, .ids = r->ids, .count = IDS},
             want);
-    if (st == DGL_OK)
+    if (status == DGL_OK)
         compare(r, &file->desc, want);
     free(want);
     model_file_close(&file);
-    return st;
+    return status;
 }
 
 /* ---- one model ------------------------------------------------------------------------------- */
@@ -185,10 +188,10 @@ static enum dgl_status make_folder(struct shape_run *r)
     if (!r->folder)
         return dgl_fail_memory(r->log, "path", 64);
     if (!mkdtemp(r->folder)) {
-        enum dgl_status st = dgl_fail_errno(r->log, "make", r->folder);
+        enum dgl_status status = dgl_fail_errno(r->log, "make", r->folder);
         free(r->folder);
         r->folder = NULL;
-        return st;
+        return status;
     }
     r->checkpoint = dgl_path_join(r->folder, "checkpoint");
     r->pack = dgl_path_join(r->folder, "pack");
@@ -199,9 +202,9 @@ static enum dgl_status timed(struct shape_run *r, enum stage stage,
                              enum dgl_status (*fn)(struct shape_run *r))
 {
     uint64_t start = dgl_now_ns();
-    enum dgl_status st = fn(r);
+    enum dgl_status status = fn(r);
     r->seconds[stage] = (double)(dgl_now_ns() - start) / 1e9;
-    return st;
+    return status;
 }
 
 static void report(const struct shape_run *r, bool passed)
@@ -217,20 +220,20 @@ static void report(const struct shape_run *r, bool passed)
 static bool check_shape(const struct dgl_log *log, struct dgl_device *device, const char *name)
 {
     struct shape_run r = {.log = log, .device = device, .name = name};
-    enum dgl_status st = make_folder(&r);
-    if (st == DGL_OK)
-        st = timed(&r, WRITE, write_checkpoint);
-    if (st == DGL_OK)
-        st = timed(&r, CONVERT, convert);
-    if (st == DGL_OK)
-        st = load_and_run(&r);
-    if (st == DGL_OK)
-        st = timed(&r, CHECK, check);
-    bool passed = st == DGL_OK && r.nmse <= MAX_NMSE && r.exact + r.ties == GREEDY;
-    if (st == DGL_OK)
+    enum dgl_status status = make_folder(&r);
+    if (status == DGL_OK)
+        status = timed(&r, WRITE, write_checkpoint);
+    if (status == DGL_OK)
+        status = timed(&r, CONVERT, convert);
+    if (status == DGL_OK)
+        status = load_and_run(&r);
+    if (status == DGL_OK)
+        status = timed(&r, CHECK, check);
+    bool passed = status == DGL_OK && r.nmse <= MAX_NMSE && r.exact + r.ties == GREEDY;
+    if (status == DGL_OK)
         report(&r, passed);
     else
-        printf("not ok %s: %s\n", name, dgl_status_str(st));
+        printf("not ok %s: %s\n", name, dgl_status_str(status));
     if (r.folder)
         dgl_dir_remove(r.folder);
     dgl_free(r.logits);

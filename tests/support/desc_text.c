@@ -25,11 +25,11 @@ enum dgl_status desc_from_config(const struct dgl_log *log, const char *name, co
         .generation_config = generation_doc ? &generation_fields : NULL,
         .config_only = true,
     };
-    enum dgl_status st = model_desc_init(log, &in, out, &skipped);
+    enum dgl_status status = model_desc_init(log, &in, out, &skipped);
     dgl_json_destroy(&doc);
     dgl_json_destroy(&generation_doc);
     model_skipped_finish(&skipped);
-    return st;
+    return status;
 }
 
 static const char *const rope_kinds[] = {"default", "linear", "dynamic",

@@ -1,5 +1,6 @@
 /* One family's checkpoint through the engine. */
 #include "tests/support/family.h"
+
 #include "tests/support/test.h"
 
 #define MARGIN 0.001

@@ -1,5 +1,6 @@
 /* Another user of EGL. */
 #include "tests/support/foreign.h"
+
 #include "tests/support/test.h"
 
 struct gl_egl foreign_open(void)

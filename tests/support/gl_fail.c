@@ -100,12 +100,12 @@ enum dgl_status __wrap_gl_buffer_create(struct gl_device *dev,
     *out = NULL;
     if (trips(&gl_fail.buffers))
         return dgl_fail(dev->log, DGL_ERR_NO_MEMORY, "buffer %s: no memory (test)", params->label);
-    enum dgl_status st = __real_gl_buffer_create(dev, params, out);
-    if (st == DGL_OK) {
+    enum dgl_status status = __real_gl_buffer_create(dev, params, out);
+    if (status == DGL_OK) {
         gl_fail.live_buffers++;
         gl_fail.live_bytes += (int64_t)gl_buffer_size(*out);
     }
-    return st;
+    return status;
 }
 
 void __real_gl_buffer_destroy(struct gl_device *dev, struct gl_buffer **buffer);
@@ -152,8 +152,8 @@ enum dgl_status __real_gl_readback_end(struct gl_device *dev, struct gl_ticket t
 enum dgl_status __wrap_gl_readback_end(struct gl_device *dev, struct gl_ticket ticket, void *bytes);
 enum dgl_status __wrap_gl_readback_end(struct gl_device *dev, struct gl_ticket ticket, void *bytes)
 {
-    enum dgl_status st = __real_gl_readback_end(dev, ticket, bytes);
-    if (st == DGL_OK && trips(&gl_fail.readbacks))
+    enum dgl_status status = __real_gl_readback_end(dev, ticket, bytes);
+    if (status == DGL_OK && trips(&gl_fail.readbacks))
         return dgl_fail(dev->log, DGL_ERR_GPU, "the readback failed (test)");
-    return st;
+    return status;
 }

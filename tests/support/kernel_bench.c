@@ -1,7 +1,6 @@
 /* The bench: one device, the built-in kernels, programs kept by source, buffers between guard
  * words. */
 #include "tests/support/kernel_bench.h"
-#include "tests/support/test.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "core/base/mem.h"
 #include "core/memory/device.h"
 #include "kernels/set/kernel_fit.h"
+#include "tests/support/test.h"
 
 #define GUARD_WORDS 64 /* 256 bytes: the largest alignment that a binding may need */
 #define GUARD       0xFFC0FEEDu

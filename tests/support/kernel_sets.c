@@ -1,5 +1,6 @@
 /* Loading sets of kernels. */
 #include "tests/support/kernel_sets.h"
+
 #include "tests/support/test.h"
 
 struct kernel_set *loaded_set(const struct dgl_kernels_params *params)

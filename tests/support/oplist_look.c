@@ -1,5 +1,6 @@
 /* Lists of operations, as tests look at them. */
 #include "tests/support/oplist_look.h"
+
 #include "tests/support/test.h"
 
 const struct op *look_op(const struct oplist *list, const char *label, int32_t layer, int n)

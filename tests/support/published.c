@@ -1,8 +1,8 @@
 /* Which published tokenizers and chat templates the test data hold, and where. */
 #include "tests/support/published.h"
-#include "tests/support/test.h"
 
 #include "core/base/file.h"
+#include "tests/support/test.h"
 
 const struct published_tokenizer published_tokenizers[14] = {
     {"gpt2", true},         {"gpt4o", false},          {"gpt-oss", true},

@@ -1,11 +1,11 @@
 /* The reference for rope_kv and attention. Shares no code with the kernels. */
 #include "tests/support/ref_attn.h"
-#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "core/base/mem.h"
+#include "tests/support/test.h"
 
 void ref_attn_init(struct ref_attn *a)
 {

@@ -8,8 +8,8 @@
 
 #include "core/base/mem.h"
 #include "core/base/thread.h"
-#include "loader/quant/quant.h"
 #include "loader/desc/rope_freq.h"
+#include "loader/quant/quant.h"
 #include "tests/support/ref_ops.h"
 
 enum { ROWS_PER_ITEM = 64 };
@@ -42,14 +42,14 @@ static enum dgl_status read_rows(const struct pass *s, long tensor, uint64_t row
     unsigned char *bytes = dgl_calloc(rows, row_bytes);
     if (!bytes)
         return dgl_fail_memory(s->log, t->name, rows * row_bytes);
-    enum dgl_status st = tensor_source_read(s->log, s->p->tensors, (size_t)tensor, row0 * row_bytes,
-                                            bytes, rows * row_bytes);
-    for (uint64_t r = 0; r < rows && st == DGL_OK; r++)
+    enum dgl_status status = tensor_source_read(s->log, s->p->tensors, (size_t)tensor,
+                                                row0 * row_bytes, bytes, rows * row_bytes);
+    for (uint64_t r = 0; r < rows && status == DGL_OK; r++)
         if (!dgl_row_decode(t->dtype, bytes + r * row_bytes, cols, values + r * cols))
-            st = dgl_fail(s->log, DGL_ERR_UNSUPPORTED, "%s: no decoder for %s", t->name,
-                          dgl_dtype_get(t->dtype)->name);
+            status = dgl_fail(s->log, DGL_ERR_UNSUPPORTED, "%s: no decoder for %s", t->name,
+                              dgl_dtype_get(t->dtype)->name);
     free(bytes);
-    return st;
+    return status;
 }
 
 static enum dgl_status read_vector(const struct pass *s, long tensor, size_t count)
@@ -57,11 +57,11 @@ static enum dgl_status read_vector(const struct pass *s, long tensor, size_t cou
     float *values = dgl_new_array(float, count);
     if (!values)
         return dgl_fail_memory(s->log, "vector", count * sizeof(float));
-    enum dgl_status st = read_rows(s, tensor, 0, 1, count, values);
+    enum dgl_status status = read_rows(s, tensor, 0, 1, count, values);
     for (size_t i = 0; i < count; i++)
         s->vector[i] = values[i];
     free(values);
-    return st;
+    return status;
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -98,25 +98,25 @@ static enum dgl_status product_item(void *ctx, size_t index)
     float *w = dgl_calloc(rows, m->cols * sizeof(float));
     if (!w)
         return dgl_fail_memory(m->s->log, "rows of a matrix", rows * m->cols * sizeof(float));
-    enum dgl_status st = read_rows(m->s, m->tensor, m->row0 + first, rows, m->cols, w);
-    for (uint64_t r = 0; r < rows && st == DGL_OK; r++)
+    enum dgl_status status = read_rows(m->s, m->tensor, m->row0 + first, rows, m->cols, w);
+    for (uint64_t r = 0; r < rows && status == DGL_OK; r++)
         for (size_t t = 0; t < m->s->count; t++)
             m->y[t * m->rows + first + r] = dot(w + r * m->cols, m->x + t * m->cols, m->cols);
     free(w);
-    return st;
+    return status;
 }
 
 /* With a bias [rows] unless that is TENSOR_NONE. */
 static enum dgl_status multiply(struct product m, long bias)
 {
     size_t items = (size_t)((m.rows + ROWS_PER_ITEM - 1) / ROWS_PER_ITEM);
-    enum dgl_status st = dgl_parallel_for(m.s->p->threads, items, product_item, &m);
-    if (st != DGL_OK || bias == TENSOR_NONE)
-        return st;
-    st = read_vector(m.s, bias, m.rows);
-    for (size_t i = 0; i < m.s->count * m.rows && st == DGL_OK; i++)
+    enum dgl_status status = dgl_parallel_for(m.s->p->threads, items, product_item, &m);
+    if (status != DGL_OK || bias == TENSOR_NONE)
+        return status;
+    status = read_vector(m.s, bias, m.rows);
+    for (size_t i = 0; i < m.s->count * m.rows && status == DGL_OK; i++)
         m.y[i] += m.s->vector[i % m.rows];
-    return st;
+    return status;
 }
 
 /* ---- norms ----------------------------------------------------------------------------------- */
@@ -126,10 +126,10 @@ static enum dgl_status multiply(struct product m, long bias)
 static enum dgl_status norm(const struct pass *s, long gain, const double *x, size_t span,
                             size_t runs, double *y)
 {
-    enum dgl_status st = read_vector(s, gain, span);
+    enum dgl_status status = read_vector(s, gain, span);
     for (size_t i = 0; i < span; i++)
         s->vector[i] += s->d->norm_plus_one ? 1.0 : 0.0;
-    for (size_t r = 0; r < runs && st == DGL_OK; r++) {
+    for (size_t r = 0; r < runs && status == DGL_OK; r++) {
         double sum = 0.0;
         for (size_t i = 0; i < span; i++)
             sum += x[r * span + i] * x[r * span + i];
@@ -137,7 +137,7 @@ static enum dgl_status norm(const struct pass *s, long gain, const double *x, si
         for (size_t i = 0; i < span; i++)
             y[r * span + i] = x[r * span + i] * scale * s->vector[i];
     }
-    return st;
+    return status;
 }
 
 /* The stream behind a norm that may be absent, to s->normed. */
@@ -154,12 +154,12 @@ static enum dgl_status norm_stream(const struct pass *s, long gain)
 static enum dgl_status add_to_stream(const struct pass *s, long gain)
 {
     size_t hidden = (size_t)s->d->hidden;
-    enum dgl_status st = DGL_OK;
+    enum dgl_status status = DGL_OK;
     if (gain != TENSOR_NONE)
-        st = norm(s, gain, s->out, hidden, s->count, s->out);
-    for (size_t i = 0; i < s->count * hidden && st == DGL_OK; i++)
+        status = norm(s, gain, s->out, hidden, s->count, s->out);
+    for (size_t i = 0; i < s->count * hidden && status == DGL_OK; i++)
         s->x[i] += s->d->residual_scale * s->out[i];
-    return st;
+    return status;
 }
 
 /* Queries or keys: each head on its own, or all heads of a token at once. */
@@ -227,32 +227,32 @@ static enum dgl_status project_qkv(const struct pass *s, const struct layer_desc
         {l->k, l->k_bias, s->q_dim, s->kv_dim, s->k},
         {l->v, l->v_bias, s->q_dim + s->kv_dim, s->kv_dim, s->v},
     };
-    enum dgl_status st = DGL_OK;
-    for (size_t i = 0; i < 3 && st == DGL_OK; i++) {
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < 3 && status == DGL_OK; i++) {
         bool fused = l->qkv != TENSOR_NONE;
-        st = multiply((struct product){.s = s,
-                                       .tensor = fused ? l->qkv : parts[i].own,
-                                       .row0 = fused ? parts[i].row0 : 0,
-                                       .rows = parts[i].rows,
-                                       .cols = (uint64_t)s->d->hidden,
-                                       .x = s->normed,
-                                       .y = parts[i].y},
-                      parts[i].bias);
+        status = multiply((struct product){.s = s,
+                                           .tensor = fused ? l->qkv : parts[i].own,
+                                           .row0 = fused ? parts[i].row0 : 0,
+                                           .rows = parts[i].rows,
+                                           .cols = (uint64_t)s->d->hidden,
+                                           .x = s->normed,
+                                           .y = parts[i].y},
+                          parts[i].bias);
     }
-    return st;
+    return status;
 }
 
 static enum dgl_status attention_block(const struct pass *s, const struct layer_desc *l)
 {
-    enum dgl_status st = norm_stream(s, l->attn_norm);
-    if (st == DGL_OK)
-        st = project_qkv(s, l);
-    if (st == DGL_OK)
-        st = norm_heads(s, l->q_norm, s->q, s->q_dim);
-    if (st == DGL_OK)
-        st = norm_heads(s, l->k_norm, s->k, s->kv_dim);
-    if (st != DGL_OK)
-        return st;
+    enum dgl_status status = norm_stream(s, l->attn_norm);
+    if (status == DGL_OK)
+        status = project_qkv(s, l);
+    if (status == DGL_OK)
+        status = norm_heads(s, l->q_norm, s->q, s->q_dim);
+    if (status == DGL_OK)
+        status = norm_heads(s, l->k_norm, s->k, s->kv_dim);
+    if (status != DGL_OK)
+        return status;
     if (l->rope != ROPE_NONE) {
         rotate(s, l->rope, s->q, (size_t)s->d->heads);
         rotate(s, l->rope, s->k, (size_t)s->d->kv_heads);
@@ -260,14 +260,14 @@ static enum dgl_status attention_block(const struct pass *s, const struct layer_
     for (size_t token = 0; token < s->count; token++)
         for (size_t head = 0; head < (size_t)s->d->heads; head++)
             attend(s, l->window, token, head);
-    st = multiply((struct product){.s = s,
-                                   .tensor = l->o,
-                                   .rows = (uint64_t)s->d->hidden,
-                                   .cols = s->q_dim,
-                                   .x = s->att,
-                                   .y = s->out},
-                  l->o_bias);
-    return st == DGL_OK ? add_to_stream(s, l->attn_post_norm) : st;
+    status = multiply((struct product){.s = s,
+                                       .tensor = l->o,
+                                       .rows = (uint64_t)s->d->hidden,
+                                       .cols = s->q_dim,
+                                       .x = s->att,
+                                       .y = s->out},
+                      l->o_bias);
+    return status == DGL_OK ? add_to_stream(s, l->attn_post_norm) : status;
 }
 
 /* ---- the rest of a layer --------------------------------------------------------------------- */
@@ -277,26 +277,26 @@ static enum dgl_status mlp_block(const struct pass *s, const struct layer_desc *
     uint64_t inner = (uint64_t)s->d->intermediate, hidden = (uint64_t)s->d->hidden;
     bool fused = l->gate_up != TENSOR_NONE, gelu = s->d->act == MODEL_ACT_GELU_TANH;
     struct product m = {.s = s, .rows = inner, .cols = hidden, .x = s->normed, .y = s->gate};
-    enum dgl_status st = norm_stream(s, l->ffn_norm);
+    enum dgl_status status = norm_stream(s, l->ffn_norm);
     m.tensor = fused ? l->gate_up : l->gate;
-    if (st == DGL_OK)
-        st = multiply(m, l->gate_bias);
+    if (status == DGL_OK)
+        status = multiply(m, l->gate_bias);
     m.tensor = fused ? l->gate_up : l->up;
     m.row0 = fused ? inner : 0;
     m.y = s->up;
-    if (st == DGL_OK)
-        st = multiply(m, l->up_bias);
-    for (size_t i = 0; i < s->count * inner && st == DGL_OK; i++)
+    if (status == DGL_OK)
+        status = multiply(m, l->up_bias);
+    for (size_t i = 0; i < s->count * inner && status == DGL_OK; i++)
         s->gate[i] = (gelu ? ref_gelu(s->gate[i]) : ref_silu(s->gate[i])) * s->up[i];
-    if (st == DGL_OK)
-        st = multiply((struct product){.s = s,
-                                       .tensor = l->down,
-                                       .rows = hidden,
-                                       .cols = inner,
-                                       .x = s->gate,
-                                       .y = s->out},
-                      l->down_bias);
-    return st == DGL_OK ? add_to_stream(s, l->ffn_post_norm) : st;
+    if (status == DGL_OK)
+        status = multiply((struct product){.s = s,
+                                           .tensor = l->down,
+                                           .rows = hidden,
+                                           .cols = inner,
+                                           .x = s->gate,
+                                           .y = s->out},
+                          l->down_bias);
+    return status == DGL_OK ? add_to_stream(s, l->ffn_post_norm) : status;
 }
 
 /* ---- the model ------------------------------------------------------------------------------- */
@@ -305,34 +305,34 @@ static enum dgl_status embed(const struct pass *s)
 {
     size_t hidden = (size_t)s->d->hidden;
     float *row = dgl_new_array(float, hidden);
-    enum dgl_status st = row ? DGL_OK : dgl_fail_memory(s->log, "embedding", hidden);
-    for (size_t t = 0; t < s->count && st == DGL_OK; t++) {
-        st = read_rows(s, s->d->embed, (uint64_t)s->p->ids[t], 1, hidden, row);
+    enum dgl_status status = row ? DGL_OK : dgl_fail_memory(s->log, "embedding", hidden);
+    for (size_t t = 0; t < s->count && status == DGL_OK; t++) {
+        status = read_rows(s, s->d->embed, (uint64_t)s->p->ids[t], 1, hidden, row);
         for (size_t i = 0; i < hidden; i++)
             s->x[t * hidden + i] = row[i] * s->d->embed_scale;
     }
     free(row);
-    return st;
+    return status;
 }
 
 static enum dgl_status compute_logits(const struct pass *s, double *logits)
 {
     const struct model_desc *d = s->d;
-    enum dgl_status st = norm_stream(s, d->final_norm);
-    if (st == DGL_OK)
-        st = multiply((struct product){.s = s,
-                                       .tensor = d->head,
-                                       .rows = (uint64_t)d->vocab,
-                                       .cols = (uint64_t)d->hidden,
-                                       .x = s->normed,
-                                       .y = logits},
-                      TENSOR_NONE);
-    for (size_t i = 0; i < s->count * (size_t)d->vocab && st == DGL_OK; i++) {
+    enum dgl_status status = norm_stream(s, d->final_norm);
+    if (status == DGL_OK)
+        status = multiply((struct product){.s = s,
+                                           .tensor = d->head,
+                                           .rows = (uint64_t)d->vocab,
+                                           .cols = (uint64_t)d->hidden,
+                                           .x = s->normed,
+                                           .y = logits},
+                          TENSOR_NONE);
+    for (size_t i = 0; i < s->count * (size_t)d->vocab && status == DGL_OK; i++) {
         logits[i] *= d->logit_scale;
         if (d->logit_softcap != 0.0)
             logits[i] = ref_softcap(logits[i], d->logit_softcap);
     }
-    return st;
+    return status;
 }
 
 static enum dgl_status check_dense(const struct dgl_log *log, const struct model_desc *d)
@@ -395,18 +395,18 @@ enum dgl_status ref_model_logits(const struct dgl_log *log, const struct ref_mod
                                  double *logits)
 {
     struct pass s = {.log = log, .p = p, .d = p->desc, .count = p->count};
-    enum dgl_status st = check_dense(log, p->desc);
-    if (st == DGL_OK)
-        st = pass_init(&s);
-    if (st == DGL_OK)
-        st = embed(&s);
-    for (int32_t i = 0; i < p->desc->layers && st == DGL_OK; i++) {
-        st = attention_block(&s, &p->desc->layer[i]);
-        if (st == DGL_OK)
-            st = mlp_block(&s, &p->desc->layer[i]);
+    enum dgl_status status = check_dense(log, p->desc);
+    if (status == DGL_OK)
+        status = pass_init(&s);
+    if (status == DGL_OK)
+        status = embed(&s);
+    for (int32_t i = 0; i < p->desc->layers && status == DGL_OK; i++) {
+        status = attention_block(&s, &p->desc->layer[i]);
+        if (status == DGL_OK)
+            status = mlp_block(&s, &p->desc->layer[i]);
     }
-    if (st == DGL_OK)
-        st = compute_logits(&s, logits);
+    if (status == DGL_OK)
+        status = compute_logits(&s, logits);
     pass_finish(&s);
-    return st;
+    return status;
 }

@@ -1,9 +1,10 @@
 /* Reference operations of a mixture of experts in doubles. */
 #include "tests/support/ref_moe.h"
-#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdlib.h>
+
+#include "tests/support/test.h"
 
 /* Whether a goes before b when both are wanted largest first. */
 static bool is_larger(float a, float b)

@@ -1,11 +1,11 @@
 /* Reference operations in doubles. Formats are decoded here from their description, bit by bit. */
 #include "tests/support/ref_ops.h"
-#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "core/memory/repack.h"
+#include "tests/support/test.h"
 
 const enum dgl_dtype ref_types[REF_TYPES] = {
     DGL_F32,  DGL_F16,  DGL_BF16, DGL_Q8_0,  DGL_Q4_K,

@@ -1,12 +1,12 @@
 /* The sampler's CPU twin. Shares no code with the kernels. */
 #include "tests/support/ref_sample.h"
-#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
 #include "core/base/mem.h"
+#include "tests/support/test.h"
 
 #define NEVER 0x7fffffffu
 

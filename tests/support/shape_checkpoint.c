@@ -101,13 +101,13 @@ static enum dgl_status write_tensors(const struct dgl_log *log, const struct mod
         ok = write_values(file, &list->items[i], i * 1000003 + 1, codes, piece);
         *parameters += list->items[i].count;
     }
-    enum dgl_status st = ok ? DGL_OK : dgl_fail_errno(log, "write", path);
-    if (file && fclose(file) != 0 && st == DGL_OK)
-        st = dgl_fail_errno(log, "write", path);
+    enum dgl_status status = ok ? DGL_OK : dgl_fail_errno(log, "write", path);
+    if (file && fclose(file) != 0 && status == DGL_OK)
+        status = dgl_fail_errno(log, "write", path);
     free(codes);
     free(piece);
     dgl_buf_finish(&header);
-    return st;
+    return status;
 }
 
 /* ---- the folder ------------------------------------------------------------------------------ */
@@ -117,16 +117,16 @@ static enum dgl_status copy_config(const struct dgl_log *log, const char *from, 
     struct dgl_atomic_file *file = NULL;
     char *text = NULL;
     size_t len;
-    enum dgl_status st = dgl_file_slurp(log, from, 1 << 20, &text, &len);
-    if (st == DGL_OK)
-        st = dgl_atomic_create(log, to, &file);
-    if (st == DGL_OK)
-        st = dgl_atomic_write(file, text, len);
-    if (st == DGL_OK)
-        st = dgl_atomic_commit(&file);
+    enum dgl_status status = dgl_file_slurp(log, from, 1 << 20, &text, &len);
+    if (status == DGL_OK)
+        status = dgl_atomic_create(log, to, &file);
+    if (status == DGL_OK)
+        status = dgl_atomic_write(file, text, len);
+    if (status == DGL_OK)
+        status = dgl_atomic_commit(&file);
     dgl_atomic_abort(&file);
     free(text);
-    return st;
+    return status;
 }
 
 enum dgl_status shape_checkpoint_write(const struct dgl_log *log, const char *config,
@@ -137,22 +137,22 @@ enum dgl_status shape_checkpoint_write(const struct dgl_log *log, const char *co
     char *config_path = dgl_path_join(dir, "config.json");
     char *weights_path = dgl_path_join(dir, "model.safetensors");
     *parameters = 0;
-    enum dgl_status st =
+    enum dgl_status status =
         config_path && weights_path ? DGL_OK : dgl_fail_memory(log, "path", strlen(dir));
-    if (st == DGL_OK)
-        st = shape_desc_read(log, config, &desc);
-    if (st == DGL_OK && desc.moe.experts > 0)
-        st = dgl_fail(log, DGL_ERR_UNSUPPORTED, "a %s model has experts; wanted a dense one",
-                      desc.family);
-    if (st == DGL_OK)
-        st = shape_tensors_list(log, &desc, &list);
-    if (st == DGL_OK)
-        st = copy_config(log, config, config_path);
-    if (st == DGL_OK)
-        st = write_tensors(log, &desc, &list, weights_path, parameters);
+    if (status == DGL_OK)
+        status = shape_desc_read(log, config, &desc);
+    if (status == DGL_OK && desc.moe.experts > 0)
+        status = dgl_fail(log, DGL_ERR_UNSUPPORTED, "a %s model has experts; wanted a dense one",
+                          desc.family);
+    if (status == DGL_OK)
+        status = shape_tensors_list(log, &desc, &list);
+    if (status == DGL_OK)
+        status = copy_config(log, config, config_path);
+    if (status == DGL_OK)
+        status = write_tensors(log, &desc, &list, weights_path, parameters);
     model_desc_finish(&desc);
     free(list.items);
     free(config_path);
     free(weights_path);
-    return st;
+    return status;
 }

@@ -20,17 +20,17 @@ void tiny_engine_open(struct tiny_engine *e, const struct tiny_engine_params *p)
         e->path = strdup(e->dir);
     }
     assert_non_null(e->path);
-    enum dgl_status st = dgl_device_create(
+    enum dgl_status status = dgl_device_create(
         &e->log.log, dgl_device_params(.select = "any", .limits_min = p->limits_min), &e->device);
-    if (st == DGL_OK)
-        st = dgl_model_load(e->device,
-                            dgl_model_params(.path = e->path, .kv_type = p->kv_type,
-                                             .context = p->context, .kernels = p->kernels),
-                            &e->model);
-    if (st == DGL_OK)
-        st = dgl_session_create(e->model, dgl_session_params(.chunk = p->chunk), &e->session);
-    if (st != DGL_OK)
-        fail_msg("%s: %s: %s", e->path, dgl_status_str(st), e->log.text);
+    if (status == DGL_OK)
+        status = dgl_model_load(e->device,
+                                dgl_model_params(.path = e->path, .kv_type = p->kv_type,
+                                                 .context = p->context, .kernels = p->kernels),
+                                &e->model);
+    if (status == DGL_OK)
+        status = dgl_session_create(e->model, dgl_session_params(.chunk = p->chunk), &e->session);
+    if (status != DGL_OK)
+        fail_msg("%s: %s: %s", e->path, dgl_status_str(status), e->log.text);
 }
 
 void tiny_engine_close(struct tiny_engine *e)
@@ -75,10 +75,10 @@ float *tiny_logits(struct dgl_session *s)
     float *logits = malloc(bytes);
     assert_non_null(logits);
     assert_int_equal(device_enter(dev, &saved), DGL_OK);
-    enum dgl_status st =
+    enum dgl_status status =
         gl_buffer_read(dev->gl, s->memory.state[BUF_LOGITS].buffer, 0, logits, bytes);
     device_leave(dev, &saved);
-    assert_int_equal(st, DGL_OK);
+    assert_int_equal(status, DGL_OK);
     return logits;
 }
 

@@ -1,11 +1,12 @@
 /* Two descriptions are compared field by field: each kind of difference is found, with both
  * values; what an f32 changes, and another name for the same rotation, are none. */
+#include "tests/support/test.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "loader/convert/desc_diff.h"
 #include "tests/support/desc_text.h"
-#include "tests/support/test.h"
 
 #define SIZES                                                                                      \
     "\"hidden_size\": 64, \"num_hidden_layers\": 2, \"intermediate_size\": 96, \"vocab_size\": "   \

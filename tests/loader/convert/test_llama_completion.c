@@ -5,13 +5,14 @@
  * gap between two logits by up to 0.06 with these files and decides what is nearly undecided. So
  * the quantised files are judged with a margin, and once more as F32 files of the same values, for
  * which it computes in f32: there the text is the same but for ties. */
+#include "tests/support/process.h"
+
 #include <math.h>
 #include <stdlib.h>
 
 #include "core/base/file.h"
 #include "core/base/json.h"
 #include "loader/convert/convert.h"
-#include "tests/support/process.h"
 #include "tests/support/tiny_engine.h"
 
 #define PEERS "peers/llama.cpp-linux-x86_64.tar.xz"

@@ -1,9 +1,10 @@
 /* What fields mean in each family: variants of one small config, understood or refused. */
+#include "tests/support/test.h"
+
 #include <stdlib.h>
 
 #include "core/base/str.h"
 #include "tests/support/desc_text.h"
-#include "tests/support/test.h"
 
 #define SIZES                                                                                      \
     "\"hidden_size\": 64, \"num_hidden_layers\": 2, \"intermediate_size\": 96, \"vocab_size\": "   \
@@ -406,9 +407,9 @@ static enum dgl_status describe(const struct variant *row, const struct dgl_log 
     struct dgl_buf config = {0};
     dgl_buf_printf(&config, "{\"model_type\": \"%s\", %s%s%s}", row->family, SIZES,
                    row->fields[0] ? ", " : "", row->fields);
-    enum dgl_status st = desc_from_config(log, "config.json", config.p, NULL, out);
+    enum dgl_status status = desc_from_config(log, "config.json", config.p, NULL, out);
     dgl_buf_finish(&config);
-    return st;
+    return status;
 }
 
 static void variant_is_understood(void **state)
@@ -418,9 +419,9 @@ static void variant_is_understood(void **state)
     struct model_desc d;
     struct dgl_buf text = {0};
     test_log_init(&log, DGL_LOG_WARN);
-    enum dgl_status st = describe(row, &log.log, &d);
+    enum dgl_status status = describe(row, &log.log, &d);
     assert_string_equal(log.text, "");
-    assert_int_equal(st, DGL_OK);
+    assert_int_equal(status, DGL_OK);
     desc_text(&d, &text);
     for (size_t i = 0; i < 3 && row->parts[i]; i++)
         assert_contains(text.p, row->parts[i]);
@@ -436,8 +437,8 @@ static void variant_is_refused(void **state)
     struct test_log log;
     struct model_desc d;
     test_log_init(&log, DGL_LOG_ERROR);
-    enum dgl_status st = describe(row, &log.log, &d);
-    assert_refusal(&log, st, row->status, row->parts);
+    enum dgl_status status = describe(row, &log.log, &d);
+    assert_refusal(&log, status, row->status, row->parts);
     assert_contains(log.text, "config.json");
 }
 

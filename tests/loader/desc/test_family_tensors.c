@@ -1,5 +1,7 @@
 /* Tensors of every family under other names, missing, twice, or beside those of another part:
  * miniature checkpoints with changed headers. */
+#include "tests/support/test.h"
+
 #include <stdlib.h>
 
 #include "core/base/file.h"
@@ -9,7 +11,6 @@
 #include "loader/model/model_file.h"
 #include "tests/support/desc_text.h"
 #include "tests/support/family.h"
-#include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 
 /* Text for text, wherever it occurs. */
@@ -193,8 +194,9 @@ static void checkpoint_is_refused(void **state)
     struct dgl_model_file *file = NULL;
     test_log_init(&log, DGL_LOG_ERROR);
     char *dir = checkpoint_write(row->fixture, &row->change);
-    enum dgl_status st = model_file_open(&log.log, &(struct model_open_params){.path = dir}, &file);
-    assert_refusal(&log, st, row->status, row->parts);
+    enum dgl_status status =
+        model_file_open(&log.log, &(struct model_open_params){.path = dir}, &file);
+    assert_refusal(&log, status, row->status, row->parts);
     test_tmpdir_remove(dir);
 }
 
@@ -238,9 +240,9 @@ static void check_outer(const struct outer *row, const char *path, const char *p
     struct dgl_model_file *file = NULL;
     struct dgl_buf text = {0};
     test_log_init(&log, DGL_LOG_NOTICE);
-    enum dgl_status st =
+    enum dgl_status status =
         model_file_open(&log.log, &(struct model_open_params){.path = path}, &file);
-    if (st != DGL_OK)
+    if (status != DGL_OK)
         fail_msg("%s", log.text);
     desc_text(&file->desc, &text);
     assert_string_equal(text.p, plain);

@@ -1,11 +1,12 @@
 /* Tensors -> model_desc: every one is bound, skipped for a reason, or an error that names it. */
+#include "tests/support/test.h"
+
 #include <stdlib.h>
 
 #include "core/base/mem.h"
 #include "loader/desc/model_bind.h"
 #include "loader/desc/model_desc.h"
 #include "tests/support/desc_text.h"
-#include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 
 /* Tensors that exist only as descriptions; reads give the byte 1, or the tensor's index when
@@ -237,14 +238,14 @@ static void tensors_are_bound_or_reported(void **state)
     test_log_init(&log, DGL_LOG_ERROR);
     char *config = tiny_llama_config(&m, false);
     assert_int_equal(desc_from_config(NULL, "config.json", config, NULL, &d), DGL_OK);
-    enum dgl_status st = model_bind(&log.log, src, "config.json", &d, &skipped);
-    if (st != row->status)
+    enum dgl_status status = model_bind(&log.log, src, "config.json", &d, &skipped);
+    if (status != row->status)
         print_error("%s\n", log.text);
-    assert_int_equal(st, row->status);
-    assert_int_equal(log.errors, st == DGL_OK ? 0 : 1);
+    assert_int_equal(status, row->status);
+    assert_int_equal(log.errors, status == DGL_OK ? 0 : 1);
     for (size_t i = 0; i < 3 && row->parts[i]; i++)
-        assert_contains(st == DGL_OK ? skipped.lines[i] : log.text, row->parts[i]);
-    if (st == DGL_OK) {
+        assert_contains(status == DGL_OK ? skipped.lines[i] : log.text, row->parts[i]);
+    if (status == DGL_OK) {
         assert_int_equal(skipped.count, row->parts[0] ? 1 : 0);
         assert_int_equal(d.layer[1].down,
                          tensor_source_find(src, "model.layers.1.mlp.down_proj.weight"));

@@ -1,10 +1,11 @@
 /* config.json -> model_desc: what is understood, what is refused, and with which words. */
+#include "tests/support/test.h"
+
 #include <stdlib.h>
 
 #include "core/base/file.h"
 #include "loader/desc/model_desc.h"
 #include "tests/support/desc_text.h"
-#include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 
 static enum dgl_status describe(const struct dgl_log *log, const char *config,
@@ -279,8 +280,8 @@ static void config_is_refused(void **state)
     struct model_desc desc;
     test_log_init(&log, DGL_LOG_ERROR);
     char *config = config_with(row->find, row->replace);
-    enum dgl_status st = describe(&log.log, config, NULL, &desc);
-    assert_refusal(&log, st, row->status, row->parts);
+    enum dgl_status status = describe(&log.log, config, NULL, &desc);
+    assert_refusal(&log, status, row->status, row->parts);
     assert_contains(log.text, "config.json");
     free(config);
 }

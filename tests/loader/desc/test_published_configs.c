@@ -1,9 +1,10 @@
 /* The configs of published models are understood, without a warning and to the last number. */
+#include "tests/support/test.h"
+
 #include <stdlib.h>
 
 #include "core/base/file.h"
 #include "tests/support/desc_text.h"
-#include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 
 #define CONFIGS "tests/models/configs"
@@ -96,9 +97,9 @@ static void config_is_understood(void **state)
     test_log_init(&log, DGL_LOG_WARN);
     snprintf(name, sizeof(name), "%s.json", row->name);
     char *config = tiny_file_read(CONFIGS, name, &len);
-    enum dgl_status st = desc_from_config(&log.log, name, config, NULL, &d);
+    enum dgl_status status = desc_from_config(&log.log, name, config, NULL, &d);
     assert_string_equal(log.text, "");
-    assert_int_equal(st, DGL_OK);
+    assert_int_equal(status, DGL_OK);
     desc_text(&d, &text);
     assert_string_equal(text.p, row->text);
     model_desc_finish(&d);

@@ -1,11 +1,12 @@
 /* Faults that were published as CVEs of other programs and are no matter of GGUF's container alone
  * (those are in test_gguf_file.c and test_gguf_tokenizer.c): one case for each class. Left out are
  * faults of servers, which this program does not have (CVE-2024-28224, CVE-2026-21869's door). */
+#include "tests/support/gguf_build.h"
+
 #include <stdlib.h>
 
 #include "core/base/file.h"
 #include "loader/model/model_file.h"
-#include "tests/support/gguf_build.h"
 #include "tests/support/jinja_render.h"
 #include "tests/support/tiny_model.h"
 

@@ -1,12 +1,13 @@
 /* Rotary frequencies and attention factors against those that Hugging Face transformers computes
  * (tests/data/make/make_rope_vectors.py): from the config's text to the numbers. */
+#include "tests/support/test.h"
+
 #include <math.h>
 #include <stdlib.h>
 
 #include "core/base/mem.h"
 #include "loader/desc/rope_freq.h"
 #include "tests/support/desc_text.h"
-#include "tests/support/test.h"
 
 #define VECTORS "tests/data/vectors/rope_freq.json"
 
@@ -22,10 +23,10 @@ static void check_vector(const struct dgl_json *row)
     const struct dgl_json *want = dgl_json_get(row, "inv_freq");
     test_log_init(&log, DGL_LOG_WARN);
     assert_true(dgl_json_i64(dgl_json_get(row, "tokens"), &tokens));
-    enum dgl_status st =
+    enum dgl_status status =
         desc_from_config(&log.log, name, dgl_json_str(dgl_json_get(row, "config")).p, NULL, &d);
     assert_string_equal(log.text, "");
-    assert_int_equal(st, DGL_OK);
+    assert_int_equal(status, DGL_OK);
     const struct rope_desc *rope = &d.rope[ROPE_GLOBAL];
     double *freq = dgl_new_array(double, (size_t)rope->dims / 2);
     rope_inv_freq(rope, tokens, freq);

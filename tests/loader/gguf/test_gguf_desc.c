@@ -1,11 +1,12 @@
 /* GGUF keys and tensors as a Hugging Face model: one case for each way in which the two differ,
  * with values worked out by hand, and refusals of what would be read wrongly. */
+#include "tests/support/test.h"
+
 #include <stdlib.h>
 
 #include "core/base/file.h"
 #include "loader/gguf/gguf_model.h"
 #include "tests/support/gguf_build.h"
-#include "tests/support/test.h"
 
 /* ---- a model to change ---- */
 
@@ -54,9 +55,9 @@ static void open_built(struct gguf_build *b, enum dgl_status want, struct opened
     test_write_file(o->dir, "m.gguf", bytes.p, bytes.len);
     dgl_buf_finish(&bytes);
     char *path = dgl_path_join(o->dir, "m.gguf");
-    enum dgl_status st = gguf_model_open(&o->log.log, path, &o->parts);
-    if (st != want)
-        fail_msg("status %d: %s", st, o->log.text);
+    enum dgl_status status = gguf_model_open(&o->log.log, path, &o->parts);
+    if (status != want)
+        fail_msg("status %d: %s", status, o->log.text);
     o->config = (struct dgl_buf){0};
     struct dgl_json_writer w = dgl_json_writer(&o->config, 2);
     fields_write(&o->parts.config, &w);

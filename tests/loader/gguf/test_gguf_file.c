@@ -1,10 +1,11 @@
 /* The GGUF container: what is accepted, and one case for each way in which a header can lie. The
  * classes of faults that were published as CVEs of other readers have a case each. */
+#include "tests/support/test.h"
+
 #include <stdlib.h>
 
 #include "loader/gguf/gguf_file.h"
 #include "tests/support/gguf_build.h"
-#include "tests/support/test.h"
 
 /* ---- small files to start from ---- */
 
@@ -513,9 +514,9 @@ static void refuses_every_truncation(void **state)
         memcpy(copy, whole.p, len);
         struct gguf_input in = {.name = "t.gguf", .bytes = copy, .size = len};
         struct gguf_file file;
-        enum dgl_status st = gguf_file_parse(NULL, &in, &file);
+        enum dgl_status status = gguf_file_parse(NULL, &in, &file);
         /* The padding behind the last tensor may be missing. */
-        if (st == DGL_OK && len < whole.len - 16)
+        if (status == DGL_OK && len < whole.len - 16)
             fail_msg("%zu of %zu bytes were accepted", len, whole.len);
         gguf_file_finish(&file);
         free(copy);

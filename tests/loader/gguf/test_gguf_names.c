@@ -1,5 +1,7 @@
 /* Messages about GGUF files name what stands in the file, with what was found and what was wanted,
  * although the file is read as if it were a Hugging Face folder. */
+#include "tests/support/test.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -8,7 +10,6 @@
 #include "loader/gguf/gguf_model.h"
 #include "loader/model/model_file.h"
 #include "tests/support/gguf_build.h"
-#include "tests/support/test.h"
 
 /* ---- a model to change ---- */
 
@@ -214,9 +215,9 @@ static void file_is_named(void **state)
     gb_finish(&b, &bytes);
     test_write_file(dir, "m.gguf", bytes.p, bytes.len);
     char *path = dgl_path_join(dir, "m.gguf");
-    enum dgl_status st =
+    enum dgl_status status =
         model_file_open(&log.log, &(struct model_open_params){.path = path}, &file);
-    assert_int_not_equal(st, DGL_OK);
+    assert_int_not_equal(status, DGL_OK);
     assert_int_equal(log.errors, 1);
     assert_contains(log.text, path);
     for (size_t i = 0; i < 3 && row->parts[i]; i++)

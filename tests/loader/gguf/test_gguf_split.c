@@ -1,9 +1,10 @@
 /* Models split over several GGUF files. */
+#include "tests/support/test.h"
+
 #include <stdlib.h>
 
 #include "loader/gguf/gguf_split.h"
 #include "tests/support/gguf_build.h"
-#include "tests/support/test.h"
 
 struct split_case {
     const char *name;

@@ -1,6 +1,8 @@
 /* GGUF files of every tensor type give the logits of their dequantised weights, dense ones and
  * mixtures: types with kernels of their own, and types that are held as another one with the same
  * values. */
+#include "tests/support/gguf_build.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -8,7 +10,6 @@
 #include "loader/convert/convert.h"
 #include "loader/quant/dtype.h"
 #include "loader/quant/quant.h"
-#include "tests/support/gguf_build.h"
 #include "tests/support/tiny_engine.h"
 
 enum { HIDDEN = 256, VOCAB = 96, KV = 128, EXPERTS = 3, PROMPT = 6 };

@@ -1,11 +1,12 @@
 /* What a config says and a GGUF file cannot: refused with both values before anything is written.
  * What only the tensors say comes back from them. */
+#include "tests/support/convert_fixture.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/file.h"
 #include "loader/convert/convert.h"
-#include "tests/support/convert_fixture.h"
 #include "tests/support/desc_text.h"
 #include "tests/support/family.h"
 

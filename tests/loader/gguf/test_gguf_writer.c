@@ -1,5 +1,7 @@
 /* Models written as GGUF and read back: the same description, the same rotation, the same weights;
  * and what a GGUF file cannot hold. */
+#include "tests/support/convert_fixture.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,9 +9,8 @@
 
 #include "core/base/file.h"
 #include "loader/convert/convert.h"
-#include "loader/quant/quant.h"
 #include "loader/desc/rope_freq.h"
-#include "tests/support/convert_fixture.h"
+#include "loader/quant/quant.h"
 #include "tests/support/desc_text.h"
 
 static struct dgl_model_file *open_quietly(const char *path)

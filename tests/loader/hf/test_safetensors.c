@@ -103,14 +103,14 @@ static const struct bad_header other_types[] = {
     {"dtype in lower case", ONE("f32", "[1]", "[0,4]"), 4, {"a.dtype", "f32"}},
 };
 
-static void check_refusal(const struct bad_header *row, enum dgl_status status)
+static void check_refusal(const struct bad_header *row, enum dgl_status want)
 {
     struct test_log log;
     struct safetensors_header header;
     test_log_init(&log, DGL_LOG_ERROR);
-    enum dgl_status st = safetensors_parse(&log.log, "t.safetensors", row->header,
-                                           strlen(row->header), row->data_bytes, &header);
-    assert_refusal(&log, st, status, row->parts);
+    enum dgl_status status = safetensors_parse(&log.log, "t.safetensors", row->header,
+                                               strlen(row->header), row->data_bytes, &header);
+    assert_refusal(&log, status, want, row->parts);
     assert_null(header.entries);
 }
 

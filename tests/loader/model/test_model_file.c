@@ -1,12 +1,13 @@
 /* Models as core and the command line open them: paths, the Hub cache, what inspect shows,
  * verify. */
+#include "tests/support/test.h"
+
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "core/base/file.h"
 #include "loader/model/model_file.h"
 #include "loader/rdrr/rdrr_format.h"
-#include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 
 static struct dgl_model_file *open_ok(const char *path)
@@ -14,10 +15,10 @@ static struct dgl_model_file *open_ok(const char *path)
     struct test_log log;
     struct dgl_model_file *file = NULL;
     test_log_init(&log, DGL_LOG_WARN);
-    enum dgl_status st =
+    enum dgl_status status =
         model_file_open(&log.log, &(struct model_open_params){.path = path}, &file);
     assert_string_equal(log.text, "");
-    assert_int_equal(st, DGL_OK);
+    assert_int_equal(status, DGL_OK);
     return file;
 }
 

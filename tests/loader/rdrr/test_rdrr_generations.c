@@ -364,8 +364,8 @@ static void pack_is_refused(void **state)
     tiny_pack_write(dir, &pack);
     pack_edit(dir, row->edits, sizeof(row->edits) / sizeof(row->edits[0]));
     struct model_open_params params = {.path = dir, .verify = true};
-    enum dgl_status st = model_file_open(&log.log, &params, &file);
-    assert_refusal(&log, st, row->status, row->parts);
+    enum dgl_status status = model_file_open(&log.log, &params, &file);
+    assert_refusal(&log, status, row->status, row->parts);
     test_tmpdir_remove(dir);
 }
 
@@ -467,18 +467,18 @@ static enum dgl_status made_read(const struct dgl_log *log, const struct made *r
                    row->architecture, row->inference);
     assert_int_equal(dgl_json_parse(log, "manifest.json", text.p, text.len, &doc), DGL_OK);
     struct dgl_json_reader r = {.log = log, .doc = doc};
-    enum dgl_status st = rdrr_config_read(r, dgl_json_root(doc), false, &fields);
-    if (st == DGL_OK)
-        st =
+    enum dgl_status status = rdrr_config_read(r, dgl_json_root(doc), false, &fields);
+    if (status == DGL_OK)
+        status =
             model_desc_init(log, &(struct model_desc_input){.config = &fields, .config_only = true},
                             desc, &skipped);
-    if (st == DGL_OK)
-        st = rdrr_inference_check(r, dgl_json_root(doc), desc, false);
+    if (status == DGL_OK)
+        status = rdrr_inference_check(r, dgl_json_root(doc), desc, false);
     model_skipped_finish(&skipped);
     fields_finish(&fields);
     dgl_json_destroy(&doc);
     dgl_buf_finish(&text);
-    return st;
+    return status;
 }
 
 static void config_is_made(void **state)
@@ -488,14 +488,14 @@ static void config_is_made(void **state)
     struct model_desc desc = {0};
     int32_t global = -1;
     test_log_init(&log, DGL_LOG_ERROR);
-    enum dgl_status st = made_read(&log.log, row, &desc);
+    enum dgl_status status = made_read(&log.log, row, &desc);
     if (row->refused) {
-        assert_int_not_equal(st, DGL_OK);
+        assert_int_not_equal(status, DGL_OK);
         assert_contains(log.text, row->refused);
         model_desc_finish(&desc);
         return;
     }
-    if (st != DGL_OK)
+    if (status != DGL_OK)
         fail_msg("%s", log.text);
     assert_string_equal(desc.family, row->family);
     for (int32_t i = desc.layers - 1; i >= 0; i--)

@@ -137,14 +137,14 @@ static void entry_has_its_layout(void **state)
     test_log_init(&log, DGL_LOG_ERROR);
     dgl_buf_printf(&text, "{%s}", row->json);
     assert_int_equal(dgl_json_parse(NULL, "m", text.p, text.len, &doc), DGL_OK);
-    enum dgl_status st = rdrr_shape_parse((struct dgl_json_reader){.log = &log.log, .doc = doc},
-                                          dgl_json_root(doc), &m, &t);
+    enum dgl_status status = rdrr_shape_parse((struct dgl_json_reader){.log = &log.log, .doc = doc},
+                                              dgl_json_root(doc), &m, &t);
     if (row->refused) {
-        assert_int_equal(st, DGL_ERR_FORMAT);
+        assert_int_equal(status, DGL_ERR_FORMAT);
         assert_int_equal(log.errors, 1);
         assert_contains(log.text, row->refused);
     } else {
-        if (st != DGL_OK)
+        if (status != DGL_OK)
             fail_msg("%s", log.text);
         assert_string_equal(rdrr_layout_name(t.layout), rdrr_layout_name(row->want));
         assert_int_equal(t.info.shape[0], row->rows);

@@ -1,9 +1,10 @@
 /* manifest.json of a pack: one case for each way in which it can be wrong, and random damage. */
+#include "tests/support/test.h"
+
 #include <stdlib.h>
 
 #include "loader/model/model_file.h"
 #include "loader/rdrr/rdrr_reader.h"
-#include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 
 /* One change to a good manifest. */
@@ -508,9 +509,10 @@ static void manifest_is_refused(void **state)
     test_log_init(&log, DGL_LOG_ERROR);
     tiny_pack_write(dir, &pack);
     tiny_file_replace(dir, "manifest.json", row->find, row->replace);
-    enum dgl_status st = model_file_open(&log.log, &(struct model_open_params){.path = dir}, &file);
+    enum dgl_status status =
+        model_file_open(&log.log, &(struct model_open_params){.path = dir}, &file);
     assert_null(file);
-    assert_refusal(&log, st, row->status, row->parts);
+    assert_refusal(&log, status, row->status, row->parts);
     assert_contains(log.text, "manifest.json");
     test_tmpdir_remove(dir);
 }

@@ -1,4 +1,6 @@
 /* The RDRR reader: good packs of every kind, damaged files, and verification. */
+#include "tests/support/test.h"
+
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,17 +9,16 @@
 #include "core/base/thread.h"
 #include "loader/model/model_file.h"
 #include "loader/rdrr/rdrr_reader.h"
-#include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 
 static enum dgl_status pack_open(const struct dgl_log *log, const char *dir, bool verify)
 {
     struct dgl_model_file *file = NULL;
-    enum dgl_status st =
+    enum dgl_status status =
         model_file_open(log, &(struct model_open_params){.path = dir, .verify = verify}, &file);
-    assert_true((st == DGL_OK) == (file != NULL));
+    assert_true((status == DGL_OK) == (file != NULL));
     model_file_close(&file);
-    return st;
+    return status;
 }
 
 /* ---- good packs ---- */
@@ -72,10 +73,10 @@ static void pack_is_read(void **state)
     size_t count = tiny_llama_tensors(&pack.model, tensors);
     tiny_pack_write(dir, &pack);
     test_log_init(&log, DGL_LOG_WARN);
-    enum dgl_status st =
+    enum dgl_status status =
         model_file_open(&log.log, &(struct model_open_params){.path = dir, .verify = true}, &file);
     assert_string_equal(log.text, "");
-    assert_int_equal(st, DGL_OK);
+    assert_int_equal(status, DGL_OK);
     assert_int_equal(file->format, MODEL_RDRR);
     assert_int_equal(tensor_source_count(file->tensors), count);
     for (size_t i = 0; i < count; i++)
@@ -152,10 +153,10 @@ static void pack_of_another_converter(void **state)
     tiny_file_replace(dir, "manifest.json", "\"files\": {", "\"otherFiles\": {");
     tiny_file_replace(dir, "manifest.json", "\"valueNorm\": false, ", "");
     tiny_file_replace(dir, "manifest.json", "\"eos_token_id\": [1, 2],", "");
-    enum dgl_status st =
+    enum dgl_status status =
         model_file_open(&log.log, &(struct model_open_params){.path = dir, .verify = true}, &file);
     assert_string_equal(log.text, "");
-    assert_int_equal(st, DGL_OK);
+    assert_int_equal(status, DGL_OK);
     assert_int_equal(file->desc.num_stop_ids, 2); /* from the unlisted generation_config.json */
     model_file_close(&file);
 }
@@ -172,12 +173,12 @@ static enum dgl_status read_one(void *ctx, size_t index)
     size_t i = index % 20, len;
     unsigned char *want = tiny_llama_bytes(job->model, i, &len), *have = malloc(len);
     long at = tensor_source_find(job->src, job->tensors[i].name);
-    enum dgl_status st = tensor_source_read(NULL, job->src, (size_t)at, 0, have, len);
-    if (st == DGL_OK && memcmp(want, have, len) != 0)
-        st = DGL_ERR_INTEGRITY;
+    enum dgl_status status = tensor_source_read(NULL, job->src, (size_t)at, 0, have, len);
+    if (status == DGL_OK && memcmp(want, have, len) != 0)
+        status = DGL_ERR_INTEGRITY;
     free(want);
     free(have);
-    return st;
+    return status;
 }
 
 static void threads_may_read_together(void **state)
@@ -337,8 +338,8 @@ static void damage_is_found(void **state)
     pack.hash = row->hash;
     tiny_pack_write(dir, &pack);
     file_damage(dir, row->file, row->damage);
-    enum dgl_status st = pack_open(&log.log, dir, true);
-    assert_refusal(&log, st, row->status, row->parts);
+    enum dgl_status status = pack_open(&log.log, dir, true);
+    assert_refusal(&log, status, row->status, row->parts);
     test_tmpdir_remove(dir);
 }
 

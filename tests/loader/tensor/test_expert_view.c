@@ -1,10 +1,11 @@
 /* GPT-OSS's experts seen as matrices: against the layouts written out value by value. */
+#include "tests/support/test.h"
+
 #include <stdlib.h>
 
 #include "core/base/mem.h"
-#include "loader/tensor/expert_view.h"
 #include "loader/quant/quant.h"
-#include "tests/support/test.h"
+#include "loader/tensor/expert_view.h"
 
 /* A source whose bytes are in memory. */
 struct memory_source {

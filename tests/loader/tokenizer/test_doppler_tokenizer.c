@@ -474,9 +474,9 @@ static void bad_file_is_refused(void **state)
     struct test_log log;
     struct dgl_tokenizer *tok = NULL;
     test_log_init(&log, DGL_LOG_ERROR);
-    enum dgl_status st = tokenizer_create(&log.log, "t", row->json, strlen(row->json), &tok);
-    if (st != row->status)
-        fail_msg("status %d, wanted %d: %s", (int)st, (int)row->status, log.text);
+    enum dgl_status status = tokenizer_create(&log.log, "t", row->json, strlen(row->json), &tok);
+    if (status != row->status)
+        fail_msg("status %d, wanted %d: %s", (int)status, (int)row->status, log.text);
     assert_null(tok);
     assert_contains(log.text, row->message);
 }

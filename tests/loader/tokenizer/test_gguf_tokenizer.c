@@ -1,5 +1,7 @@
 /* Tokenizers through GGUF: published ones written as keys and read back must still encode and
  * decode as recorded; hand-made keys that do not fit together are refused. */
+#include "tests/support/test.h"
+
 #include <stdlib.h>
 
 #include "core/base/file.h"
@@ -9,7 +11,6 @@
 #include "loader/tokenizer/tokenizer.h"
 #include "tests/support/gguf_build.h"
 #include "tests/support/published.h"
-#include "tests/support/test.h"
 #include "tests/support/token_vectors.h"
 
 /* ---- round trips ---- */
@@ -22,11 +23,11 @@ static struct dgl_tokenizer *tokenizer_of(const char *path, bool text)
     struct dgl_tokenizer *tok = NULL;
     struct test_log log;
     test_log_init(&log, DGL_LOG_WARN);
-    enum dgl_status st = text ? gguf_text_load(&log.log, path, "tokenizer.json", &json, &len)
-                              : gguf_tokenizer_load(&log.log, path, &tok);
-    if (st == DGL_OK && text)
-        st = tokenizer_create(&log.log, path, json, len, &tok);
-    if (st != DGL_OK)
+    enum dgl_status status = text ? gguf_text_load(&log.log, path, "tokenizer.json", &json, &len)
+                                  : gguf_tokenizer_load(&log.log, path, &tok);
+    if (status == DGL_OK && text)
+        status = tokenizer_create(&log.log, path, json, len, &tok);
+    if (status != DGL_OK)
         fail_msg("%s", log.text);
     free(json);
     return tok;
@@ -47,16 +48,16 @@ static enum dgl_status write_keys(const char *dir, const char *arch, int32_t max
         dgl_file_slurp(NULL, json, 64u << 20, &model.tokenizer_json, &model.tokenizer_json_len),
         DGL_OK);
     gguf_put_str(&w, "general.architecture", dgl_str_of(arch));
-    enum dgl_status st = gguf_export_vocab(&log.log, &model, &w);
-    if (st == DGL_OK)
-        st = gguf_writer_begin(&log.log, &w, path);
-    if (st == DGL_OK)
-        st = gguf_writer_commit(&w);
-    assert_int_equal(log.errors, st != DGL_OK);
+    enum dgl_status status = gguf_export_vocab(&log.log, &model, &w);
+    if (status == DGL_OK)
+        status = gguf_writer_begin(&log.log, &w, path);
+    if (status == DGL_OK)
+        status = gguf_writer_commit(&w);
+    assert_int_equal(log.errors, status != DGL_OK);
     gguf_writer_finish(&w);
     free(model.tokenizer_json);
     free(json);
-    return st;
+    return status;
 }
 
 static void survives_a_round_trip(void **state)

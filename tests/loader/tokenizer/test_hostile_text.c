@@ -1,5 +1,7 @@
 /* Names, keys and values of megabytes, with escape sequences in them: a message shows where they
  * begin, in one line that people can read, and the terminal acts on none of it. */
+#include "tests/support/test.h"
+
 #include <stdlib.h>
 
 #include "core/base/file.h"
@@ -7,7 +9,6 @@
 #include "loader/model/model_file.h"
 #include "loader/tokenizer/tokenizer.h"
 #include "tests/support/gguf_build.h"
-#include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 
 #define MANY (1 << 20)

@@ -1,10 +1,10 @@
 /* Published tokenizers against encodings and decodings that the `tokenizers` package made. The
  * files are not ours to pass on: they are read from the test data beside the project. */
-#include "tests/support/published.h"
 #include "tests/support/test.h"
 
 #include <stdlib.h>
 
+#include "tests/support/published.h"
 #include "tests/support/token_vectors.h"
 
 static void encodes_and_decodes_as_recorded(void **state)

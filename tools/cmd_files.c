@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/shown.h"
+#include "core/base/printable.h"
 #include "tools/commands.h"
 #include "tools/engine.h"
 #include "tools/report.h"
@@ -133,7 +133,7 @@ static bool inspect_text(const struct dgl_model_file *file)
                    "%s: %s, %s, %.1f M parameters\n"
                    "layers %d, hidden %d, intermediate %d, heads %d (%d kv) of %d, vocabulary %d, "
                    "context %d, tokenizer %s\n",
-                   DGL_SHOWN(m->name), m->family, DGL_SHOWN(m->quantization),
+                   DGL_PRINTABLE(m->name), m->family, DGL_PRINTABLE(m->quantization),
                    (double)m->parameters * 1e-6, m->layers, m->hidden, m->intermediate, m->heads,
                    m->kv_heads, m->head_dim, m->vocab, m->context_max,
                    m->has_tokenizer ? "yes" : "no");
@@ -146,8 +146,8 @@ static bool inspect_text(const struct dgl_model_file *file)
         for (size_t d = 0, len = 0; d < t.rank && len < sizeof(shape); d++)
             len += (size_t)snprintf(shape + len, sizeof(shape) - len, "%s%llu", d ? " x " : "",
                                     (unsigned long long)t.shape[d]);
-        dgl_buf_printf(&out, "%-48s %-6s %-16s %-10s %12llu\n", DGL_SHOWN(t.name), t.dtype, shape,
-                       DGL_SHOWN(t.role), (unsigned long long)t.bytes);
+        dgl_buf_printf(&out, "%-48s %-6s %-16s %-10s %12llu\n", DGL_PRINTABLE(t.name), t.dtype,
+                       shape, DGL_PRINTABLE(t.role), (unsigned long long)t.bytes);
     }
     for (size_t i = 0; i < dgl_model_file_num_skipped(file); i++) {
         dgl_buf_puts(&out, "skipped: ");
@@ -290,6 +290,6 @@ int command_verify(const struct options *opt)
     console_error("%s: the smoke test failed: \"" SMOKE_PROMPT "\" is answered with \"%s\", wanted "
                   "text that does not repeat itself; if --device software gives text, it is the "
                   "device or its driver, else the weights: fetch or convert them again",
-                  v.path, DGL_SHOWN(v.text));
+                  v.path, DGL_PRINTABLE(v.text));
     return EXIT_FAILED;
 }

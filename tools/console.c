@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/base/shown.h"
+#include "core/base/printable.h"
 
 #define BAR_CELLS 40
 

@@ -12,7 +12,7 @@
 
 #include "core/base/checked.h"
 #include "core/base/mem.h"
-#include "core/base/shown.h"
+#include "core/base/printable.h"
 
 /* Linux moves at most 0x7ffff000 bytes per call; smaller steps also let a signal through. */
 enum { read_step_bytes = 64 << 20, slurp_first_bytes = 64 * 1024 };
@@ -43,7 +43,7 @@ static enum dgl_status open_regular(const struct dgl_log *log, const char *path,
         return dgl_fail(
             log, DGL_ERR_IO,
             "cannot open %s: it is a link to %s, which is missing; fetch the file again", path,
-            DGL_SHOWN(target));
+            DGL_PRINTABLE(target));
     }
     if (fstat(*fd, st) != 0)
         return dgl_fail_errno(log, "examine", path);

@@ -8,7 +8,7 @@
 #ifndef DGL_BASE_JSON_H
 #define DGL_BASE_JSON_H
 
-#include "core/base/shown.h"
+#include "core/base/printable.h"
 #include "core/base/status.h"
 
 enum dgl_json_type {

@@ -39,7 +39,7 @@ static bool append_path(struct dgl_buf *path, const struct dgl_json *from,
         if (object && len)
             dgl_buf_putc(path, '.');
         if (object)
-            dgl_buf_puts(path, DGL_SHOWN_STR(dgl_json_key(child)));
+            dgl_buf_puts(path, DGL_PRINTABLE_STR(dgl_json_key(child)));
         else
             dgl_buf_printf(path, "[%zu]", index);
         if (append_path(path, child, target))
@@ -99,7 +99,7 @@ static void append_found(struct dgl_buf *out, const struct dgl_json *value)
         break;
     case DGL_JSON_STRING:
         dgl_buf_putc(out, '"');
-        dgl_buf_puts(out, DGL_SHOWN_STR(dgl_json_str(value)));
+        dgl_buf_puts(out, DGL_PRINTABLE_STR(dgl_json_str(value)));
         dgl_buf_putc(out, '"');
         break;
     case DGL_JSON_ARRAY:

@@ -1,7 +1,7 @@
 /* Log lines: level, format, spelling, callback. */
 #include "core/base/log.h"
 
-#include "core/base/shown.h"
+#include "core/base/printable.h"
 
 /* Longer lines are cut: they may hold a whole file. */
 #define LINE_BYTES 8000

@@ -8,8 +8,8 @@
 
 bool dgl_log_enabled(const struct dgl_log *log, enum dgl_log_level level);
 /* Characters that a terminal would act upon are spelled as dgl_buf_visible() does, and very long
- * lines are cut: a line stays one line. Text of files goes through DGL_SHOWN() before, which cuts
- * it alone. */
+ * lines are cut: a line stays one line. Text of files goes through DGL_PRINTABLE() before, which
+ * cuts it alone. */
 void dgl_logf(const struct dgl_log *log, enum dgl_log_level level, const char *fmt, ...)
     DGL_PRINTF(3, 4);
 void dgl_vlogf(const struct dgl_log *log, enum dgl_log_level level, const char *fmt, va_list args)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/base/log.h"
-#include "core/base/shown.h"
+#include "core/base/printable.h"
 
 const char *dgl_status_str(enum dgl_status status)
 {
@@ -59,7 +59,7 @@ enum dgl_status dgl_fail_no_out(const struct dgl_log *log, const char *function)
 enum dgl_status dgl_fail_memory(const struct dgl_log *log, const char *what, uint64_t bytes)
 {
     return dgl_fail(log, DGL_ERR_NO_MEMORY, "out of memory: %s needs %" PRIu64 " bytes",
-                    DGL_SHOWN(what), bytes);
+                    DGL_PRINTABLE(what), bytes);
 }
 
 static const char *errno_remedy(int error)

@@ -14,7 +14,7 @@
 #include "core/base/clock.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
-#include "core/base/shown.h"
+#include "core/base/printable.h"
 
 #define MARK ".tmp-"
 
@@ -70,7 +70,7 @@ static void remove_left(const struct dgl_log *log, const char *path)
         unlink(path);
     if (!dgl_path_present(path))
         dgl_notice(log, "removed %s, which a process that was killed had left behind",
-                   DGL_SHOWN(path));
+                   DGL_PRINTABLE(path));
 }
 
 void dgl_temp_sweep(const struct dgl_log *log, const char *path)

@@ -44,10 +44,10 @@ struct stage {
 static bool pack_row(const struct weight *w, const struct weight_band *band, enum dgl_dtype stored,
                      const struct stage *stage, const uint8_t *src, uint32_t *dst)
 {
-    enum dgl_dtype wider;
+    enum dgl_dtype promoted;
     if (stored != band->dtype) {
-        bool exact = dgl_dtype_wider(stored, &wider) && wider == band->dtype;
-        bool ok = exact ? dgl_row_widen(stored, src, w->cols, stage->changed)
+        bool exact = dgl_dtype_promoted(stored, &promoted) && promoted == band->dtype;
+        bool ok = exact ? dgl_row_promote(stored, src, w->cols, stage->changed)
                         : dgl_row_decode(stored, src, w->cols, stage->row) &&
                               dgl_row_encode(band->dtype, stage->row, w->cols, stage->changed);
         if (!ok)
@@ -80,7 +80,8 @@ static enum dgl_status stage_rows(struct upload *u, const struct weight *w,
         if (begin >= end)
             continue;
         if (!dgl_dtype_row_bytes(info->dtype, w->cols, &row_bytes))
-            return dgl_fail(log, DGL_ERR_FORMAT, "%s: row size overflows", DGL_SHOWN(info->name));
+            return dgl_fail(log, DGL_ERR_FORMAT, "%s: row size overflows",
+                            DGL_PRINTABLE(info->name));
         status =
             tensor_source_read(log, u->p->tensors, (size_t)s->tensor, (s->from + begin) * row_bytes,
                                stage->file, (size_t)((end - begin) * row_bytes));
@@ -89,7 +90,7 @@ static enum dgl_status stage_rows(struct upload *u, const struct weight *w,
             if (!pack_row(w, band, info->dtype, stage, stage->file + j * row_bytes,
                           dst + j * s->step * band->row_words))
                 status = dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: cannot pack %s rows",
-                                  DGL_SHOWN(info->name), dgl_dtype_get(info->dtype)->name);
+                                  DGL_PRINTABLE(info->name), dgl_dtype_get(info->dtype)->name);
         }
         if (status == DGL_OK)
             status = advance(u, (end - begin) * row_bytes);
@@ -141,7 +142,7 @@ static enum dgl_status upload_bias(struct upload *u, const struct weight *w,
     const struct tensor_info *info = tensor_at(u, w->band_bias);
     uint64_t each, rows_bytes = 4ull * band->rows * band->row_words;
     if (!dgl_dtype_row_bytes(info->dtype, 1, &each))
-        return dgl_fail(log, DGL_ERR_FORMAT, "%s: value size overflows", DGL_SHOWN(info->name));
+        return dgl_fail(log, DGL_ERR_FORMAT, "%s: value size overflows", DGL_PRINTABLE(info->name));
     uint64_t room = range.size - rows_bytes, bytes = each * band->rows;
     void *stored = dgl_calloc(1, bytes);
     float *values = dgl_calloc(1, room);
@@ -153,7 +154,7 @@ static enum dgl_status upload_bias(struct upload *u, const struct weight *w,
                                     stored, (size_t)bytes);
     if (status == DGL_OK && !dgl_row_decode(info->dtype, stored, band->rows, values))
         status = dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: %s biases cannot be read",
-                          DGL_SHOWN(info->name), dgl_dtype_get(info->dtype)->name);
+                          DGL_PRINTABLE(info->name), dgl_dtype_get(info->dtype)->name);
     if (status == DGL_OK)
         status = gl_buffer_write(u->dev->gl, range.buffer, range.offset + rows_bytes, values, room);
     free(stored);
@@ -179,7 +180,7 @@ static enum dgl_status stage_slice(struct upload *u, const struct weight_vector_
                                     (size_t)info->bytes);
     if (status == DGL_OK && !dgl_row_decode(info->dtype, stored, s->count, values))
         status = dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: a %s vector cannot be read",
-                          DGL_SHOWN(info->name), dgl_dtype_get(info->dtype)->name);
+                          DGL_PRINTABLE(info->name), dgl_dtype_get(info->dtype)->name);
     for (uint64_t i = 0; i < s->count && status == DGL_OK; i++)
         vector[s->at + i * s->step] = (float)(s->scale * (values[i] + s->add));
     free(stored);

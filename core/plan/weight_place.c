@@ -95,19 +95,19 @@ static struct kernel_request request_for(const struct placer *b, const struct we
 }
 
 /* The type that rows of a tensor have on the device: their own where a kernel reads it, else a
- * wider one that holds the values exactly, else f16. */
+ * one that holds the values exactly, else f16. */
 static enum dgl_dtype device_dtype(const struct placer *b, const struct weight *weight,
                                    size_t slice)
 {
-    enum dgl_dtype stored = slice_tensor(b, slice)->dtype, wider;
+    enum dgl_dtype stored = slice_tensor(b, slice)->dtype, promoted;
     stored = stored == DGL_Q4_K ? b->q4_k_as : stored;
     struct kernel_request request = request_for(b, weight, stored, 0);
     if (kernel_set_serves(b->p->set, &request))
         return stored;
-    if (dgl_dtype_wider(stored, &wider)) {
-        request = request_for(b, weight, wider, 0);
+    if (dgl_dtype_promoted(stored, &promoted)) {
+        request = request_for(b, weight, promoted, 0);
         if (kernel_set_serves(b->p->set, &request))
-            return wider;
+            return promoted;
     }
     return DGL_F16;
 }
@@ -149,8 +149,8 @@ static enum dgl_dtype common_dtype(const struct placer *b, const struct weight *
         if (device_dtype(b, weight, weight->first_slice + i) == dtype)
             continue;
         dgl_info(b->p->device->log, "%s and %s have different formats: both are expanded to f16",
-                 DGL_SHOWN(slice_tensor(b, weight->first_slice)->name),
-                 DGL_SHOWN(slice_tensor(b, weight->first_slice + i)->name));
+                 DGL_PRINTABLE(slice_tensor(b, weight->first_slice)->name),
+                 DGL_PRINTABLE(slice_tensor(b, weight->first_slice + i)->name));
         return DGL_F16;
     }
     return dtype;
@@ -227,7 +227,7 @@ static enum dgl_status place_matrix(struct placer *b, struct weight *weight)
     size_t end = weight->first_slice + weight->num_slices;
     if (weight->rows > UINT32_MAX)
         return dgl_fail(b->p->device->log, DGL_ERR_UNSUPPORTED, "%s: %llu rows are more than 2^32",
-                        DGL_SHOWN(slice_tensor(b, weight->first_slice)->name),
+                        DGL_PRINTABLE(slice_tensor(b, weight->first_slice)->name),
                         (unsigned long long)weight->rows);
     if (weight->row_pairs)
         return place_rows(b, weight, common_dtype(b, weight), 0, weight->rows);

@@ -49,9 +49,9 @@ static enum dgl_status fail_missing(const struct dgl_log *log, const struct chat
     struct dgl_buf names = {0};
     for (size_t i = 0; i < source->count; i++)
         dgl_buf_printf(&names, "%s%s", i ? ", " : "", source->templates[i].name.p);
-    enum dgl_status status =
-        dgl_fail(log, DGL_ERR_INVALID_ARG, "%s: the model has no chat template \"%s\"; it has %s",
-                 path, name ? name : CHAT_DEFAULT, DGL_SHOWN(names.failed ? "others" : names.p));
+    enum dgl_status status = dgl_fail(
+        log, DGL_ERR_INVALID_ARG, "%s: the model has no chat template \"%s\"; it has %s", path,
+        name ? name : CHAT_DEFAULT, DGL_PRINTABLE(names.failed ? "others" : names.p));
     dgl_buf_finish(&names);
     return status;
 }

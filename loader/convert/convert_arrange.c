@@ -45,19 +45,19 @@ static enum dgl_status fuse(const struct dgl_log *log, struct convert_plan *plan
         return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                         "convert: %s and %s have different types or shapes and cannot be one "
                         "tensor; leave out --fuse-gate-up, or name a type with --quantize",
-                        DGL_SHOWN(gate->from->name), DGL_SHOWN(up->from->name));
+                        DGL_PRINTABLE(gate->from->name), DGL_PRINTABLE(up->from->name));
     gate->name = fused_name(plan, gate->from->name);
     if (!gate->name)
         return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                         "convert: %s is no \"" GATE "\", so that the joined tensor has no name; "
                         "leave out --fuse-gate-up",
-                        DGL_SHOWN(gate->from->name));
+                        DGL_PRINTABLE(gate->from->name));
     gate->fused = true;
     gate->second = up->index;
     gate->part_rows = gate->rows;
     if (!dgl_mul_u64(gate->rows, 2, &gate->rows) || !dgl_mul_u64(gate->size, 2, &gate->size))
         return dgl_fail(log, DGL_ERR_FORMAT, "tensor %s: its size overflows",
-                        DGL_SHOWN(gate->name));
+                        DGL_PRINTABLE(gate->name));
     return DGL_OK;
 }
 
@@ -116,7 +116,7 @@ static enum dgl_status lay_out(const struct dgl_log *log, const struct dgl_conve
             !rdrr_layout_bytes(item->layout, item->type, 2, (uint64_t[]){item->rows, item->cols},
                                &item->size))
             return dgl_fail(log, DGL_ERR_FORMAT, "tensor %s: its size overflows",
-                            DGL_SHOWN(convert_item_name(item)));
+                            DGL_PRINTABLE(convert_item_name(item)));
     }
     if (params->q4k_layout && blocks == 0)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
@@ -137,7 +137,7 @@ static void warn_relaid(const struct dgl_log *log, const struct convert_plan *pl
         if (item->type == item->from->dtype && item->type == DGL_Q4_K && convert_is_relaid(item)) {
             dgl_warn(log,
                      "%s is %s already; cutting its blocks anew for the layout \"%s\" adds error",
-                     DGL_SHOWN(convert_item_name(item)), dgl_dtype_get(item->type)->name,
+                     DGL_PRINTABLE(convert_item_name(item)), dgl_dtype_get(item->type)->name,
                      rdrr_layout_name(item->layout));
             return;
         }

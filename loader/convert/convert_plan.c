@@ -166,7 +166,7 @@ enum dgl_status convert_item_size(const struct dgl_log *log, struct convert_item
          dgl_mul_u64(item->rows, item->row_bytes, &item->size);
     if (!ok || bytes != from->bytes || from->bytes == 0)
         return dgl_fail(log, DGL_ERR_FORMAT, "tensor %s: %llu bytes do not fit its shape and type",
-                        DGL_SHOWN(from->name), (unsigned long long)from->bytes);
+                        DGL_PRINTABLE(from->name), (unsigned long long)from->bytes);
     return DGL_OK;
 }
 
@@ -181,8 +181,8 @@ static void warn_requantised(const struct dgl_log *log, const struct dgl_model_f
         dgl_warn(log,
                  "%s: %s is %s already; quantising it again to %s adds error, the original weights "
                  "give a better pack",
-                 model->path, DGL_SHOWN(item->from->name), dgl_dtype_get(item->from->dtype)->name,
-                 dgl_dtype_get(item->type)->name);
+                 model->path, DGL_PRINTABLE(item->from->name),
+                 dgl_dtype_get(item->from->dtype)->name, dgl_dtype_get(item->type)->name);
         return;
     }
 }

@@ -73,7 +73,7 @@ static enum dgl_status report_group(const struct convert_work *work, const struc
             work->log, status,
             "%s: tensor %s: value [%llu, %llu] is %g, which %s cannot hold; convert to f32 "
             "or bf16",
-            work->model->path, tensor_source_shown(src, c->item->from->name).text,
+            work->model->path, tensor_source_printable(src, c->item->from->name).text,
             (unsigned long long)(first_row + at / c->item->cols),
             (unsigned long long)(at % c->item->cols), (double)c->bad_value[i],
             dgl_dtype_get(c->item->type)->name);

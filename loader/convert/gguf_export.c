@@ -109,7 +109,7 @@ static enum dgl_status fit_types(struct export_job *job)
             dgl_warn(job->log,
                      "%s: rows of %" PRIu64 " values are not whole blocks of %s, which GGUF cannot "
                      "hold: it becomes %s",
-                     DGL_SHOWN(item->from->name), item->cols, dgl_dtype_get(item->type)->name,
+                     DGL_PRINTABLE(item->from->name), item->cols, dgl_dtype_get(item->type)->name,
                      dgl_dtype_get(type)->name);
         item->type = type;
         status = convert_item_size(job->log, item);

@@ -56,7 +56,7 @@ static enum dgl_status misfit(const struct exporter *x, const struct tensor_info
     char shape[TENSOR_SHAPE_TEXT];
     return dgl_fail(
         x->log, DGL_ERR_UNSUPPORTED, "%s: tensor %s of type %s has shape %s, GGUF needs %s",
-        tensor_source_label(x->model->tensors), DGL_SHOWN(info->name),
+        tensor_source_label(x->model->tensors), DGL_PRINTABLE(info->name),
         dgl_dtype_get(info->dtype)->name, tensor_shape_str(info->rank, info->shape, shape), want);
 }
 
@@ -255,7 +255,8 @@ static enum dgl_status check_used(const struct exporter *x)
         if (!x->used[i] && !is_skipped(x, i))
             return dgl_fail(x->log, DGL_ERR_UNSUPPORTED,
                             "%s: tensor %s has no place in a GGUF file of architecture %s",
-                            tensor_source_label(x->model->tensors), DGL_SHOWN(name), x->arch->name);
+                            tensor_source_label(x->model->tensors), DGL_PRINTABLE(name),
+                            x->arch->name);
     }
     return DGL_OK;
 }

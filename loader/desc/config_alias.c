@@ -83,7 +83,7 @@ struct field config_get(const struct config *c, const char *path)
     return fields_get(c->fields, full);
 }
 
-struct dgl_shown config_shown(const struct config *c, const char *path)
+struct dgl_printable config_printable(const struct config *c, const char *path)
 {
     const struct config_alias *alias = alias_of_field(path);
     for (size_t n = 0; alias && n < MAX_NAMES && alias->names[n]; n++) {
@@ -95,21 +95,21 @@ struct dgl_shown config_shown(const struct config *c, const char *path)
     struct dgl_buf full = {0}, text = {0};
     dgl_buf_printf(&full, "%s%s", c->prefix ? c->prefix : "", path);
     fields_describe(c->fields, full.failed ? path : full.p, &text);
-    struct dgl_shown shown = dgl_shown(dgl_str_of(text.failed ? path : text.p));
+    struct dgl_printable shown = dgl_printable(dgl_str_of(text.failed ? path : text.p));
     dgl_buf_finish(&full);
     dgl_buf_finish(&text);
     return shown;
 }
 
 /* A value as JSON. */
-static struct dgl_shown value_shown(const struct field *value)
+static struct dgl_printable value_printable(const struct field *value)
 {
     struct dgl_buf text = {0};
     struct dgl_json_writer w = dgl_json_writer(&text, 0);
     if (value && value->kind != FIELD_ABSENT)
         field_write(&w, value);
-    struct dgl_shown shown =
-        dgl_shown(text.p ? (struct dgl_str){text.p, text.len} : DGL_STR("missing"));
+    struct dgl_printable shown =
+        dgl_printable(text.p ? (struct dgl_str){text.p, text.len} : DGL_STR("missing"));
     dgl_buf_finish(&text);
     return shown;
 }
@@ -123,12 +123,12 @@ enum dgl_status config_fail_wanted(const struct config *c, const char *path,
     else if (found->kind == FIELD_OBJECT)
         dgl_buf_printf(&text, "an object with %zu keys", found->count);
     else if (found->kind == FIELD_STR)
-        dgl_buf_printf(&text, "\"%s\"", DGL_SHOWN_STR(found->s));
+        dgl_buf_printf(&text, "\"%s\"", DGL_PRINTABLE_STR(found->s));
     else
-        dgl_buf_puts(&text, value_shown(found).text);
+        dgl_buf_puts(&text, value_printable(found).text);
     enum dgl_status status =
         dgl_fail(c->log, DGL_ERR_FORMAT, "%s: %s is %s, wanted %s", c->fields->name,
-                 config_shown(c, path).text, text.p ? text.p : "?", wanted);
+                 config_printable(c, path).text, text.p ? text.p : "?", wanted);
     dgl_buf_finish(&text);
     return status;
 }
@@ -141,7 +141,7 @@ enum dgl_status config_fail(const struct config *c, const char *path, const char
     dgl_buf_vprintf(&text, fmt, args);
     va_end(args);
     enum dgl_status status = dgl_fail(c->log, DGL_ERR_FORMAT, "%s: %s: %s", c->fields->name,
-                                      config_shown(c, path).text, text.p ? text.p : fmt);
+                                      config_printable(c, path).text, text.p ? text.p : fmt);
     dgl_buf_finish(&text);
     return status;
 }
@@ -150,7 +150,7 @@ enum dgl_status config_refuse(const struct config *c, const char *path, const st
                               const char *supported)
 {
     return dgl_fail(c->log, DGL_ERR_UNSUPPORTED, "%s: %s is %s; supported: %s", c->fields->name,
-                    config_shown(c, path).text, value_shown(value).text, supported);
+                    config_printable(c, path).text, value_printable(value).text, supported);
 }
 
 /* What a path goes through has to be objects. */
@@ -185,11 +185,12 @@ enum dgl_status config_find(const struct config *c, const char *field, struct co
         else if (!known && found)
             *hit = next;
         else if (status == DGL_OK && found && !field_equal(&hit->value, &next.value))
-            status = dgl_fail(
-                c->log, DGL_ERR_FORMAT,
-                "%s: %s is %s and %s is %s, but both mean the same: remove one of them",
-                c->fields->name, config_shown(c, hit->path).text, value_shown(&hit->value).text,
-                config_shown(c, next.path).text, value_shown(&next.value).text);
+            status =
+                dgl_fail(c->log, DGL_ERR_FORMAT,
+                         "%s: %s is %s and %s is %s, but both mean the same: remove one of them",
+                         c->fields->name, config_printable(c, hit->path).text,
+                         value_printable(&hit->value).text, config_printable(c, next.path).text,
+                         value_printable(&next.value).text);
     }
     return status;
 }

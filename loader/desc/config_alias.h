@@ -41,7 +41,7 @@ enum dgl_status config_opt_list(const struct config *c, const char *field, struc
 
 /* What messages call a field, or what is at a path: with the object that it is in, under the name
  * that it has in the user's file. */
-struct dgl_shown config_shown(const struct config *c, const char *path);
+struct dgl_printable config_printable(const struct config *c, const char *path);
 /* DGL_ERR_FORMAT: "NAME: PATH is FOUND, wanted WANTED". */
 enum dgl_status config_fail_wanted(const struct config *c, const char *path,
                                    const struct field *found, const char *wanted);

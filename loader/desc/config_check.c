@@ -205,7 +205,7 @@ static enum dgl_status check_field(const struct field_walk *w, const char *path,
     if (!known && strchr(path, '.') && value->kind == FIELD_OBJECT)
         return config_refuse(w->c, path, value, "numbers and strings"); /* an unknown layer type */
     if (!known) {
-        dgl_buf_printf(w->unknown, "%s%s", w->unknown->len ? ", " : "", DGL_SHOWN(path));
+        dgl_buf_printf(w->unknown, "%s%s", w->unknown->len ? ", " : "", DGL_PRINTABLE(path));
         return DGL_OK;
     }
     if (known->readers & w->family)

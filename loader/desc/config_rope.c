@@ -67,7 +67,7 @@ static enum dgl_status need_f64(const struct config *c, const char *field, doubl
     enum dgl_status status = config_find(c, field, &hit);
     if (status == DGL_OK && !FIELD_IS_SET(hit.value))
         return dgl_fail(c->log, DGL_ERR_FORMAT, "%s: %s is missing, but the rope_type needs it",
-                        c->fields->name, config_shown(c, hit.path).text);
+                        c->fields->name, config_printable(c, hit.path).text);
     return status == DGL_OK ? config_opt_f64(c, field, min, max, out) : status;
 }
 
@@ -80,8 +80,8 @@ static enum dgl_status read_dims(const struct config *c, struct model_desc *d, i
         return dgl_fail(c->log, DGL_ERR_UNSUPPORTED,
                         "%s: %s %g of %s %" PRId32 " is %" PRId32
                         " values; supported: even numbers from 2",
-                        c->fields->name, config_shown(c, "partial_rotary_factor").text, part,
-                        config_shown(c, "head_dim").text, d->head_dim, *out);
+                        c->fields->name, config_printable(c, "partial_rotary_factor").text, part,
+                        config_printable(c, "head_dim").text, d->head_dim, *out);
     return status;
 }
 
@@ -132,7 +132,7 @@ static enum dgl_status read_yarn(const struct config *c, const struct model_desc
         return status;
     if (rope->theta <= 1)
         return dgl_fail(c->log, DGL_ERR_FORMAT, "%s: %s is %g, but yarn needs more than 1",
-                        c->fields->name, config_shown(c, "rope_theta").text, rope->theta);
+                        c->fields->name, config_printable(c, "rope_theta").text, rope->theta);
     rope->scale = mscale != 0 && mscale_all != 0
                       ? yarn_mscale(rope->factor, mscale) / yarn_mscale(rope->factor, mscale_all)
                       : yarn_mscale(rope->factor, 1);
@@ -196,9 +196,9 @@ static enum dgl_status read_longrope(const struct config *c, const struct model_
     if (status != DGL_OK)
         return status;
     if (rope->factor > 1 && rope->original_context < 2)
-        return dgl_fail(c->log, DGL_ERR_FORMAT, "%s: %s is %" PRId32 ", wanted 2 or more",
-                        c->fields->name, config_shown(c, "original_max_position_embeddings").text,
-                        rope->original_context);
+        return dgl_fail(
+            c->log, DGL_ERR_FORMAT, "%s: %s is %" PRId32 ", wanted 2 or more", c->fields->name,
+            config_printable(c, "original_max_position_embeddings").text, rope->original_context);
     if (rope->factor > 1)
         rope->scale = sqrt(1 + log(rope->factor) / log((double)rope->original_context));
     return config_opt_f64(c, "rope_attention_factor", 0, MAX_FACTOR, &rope->scale);

@@ -28,9 +28,9 @@ static void *slot_at(void *base, size_t slot)
 }
 
 /* What messages call a tensor of the source. */
-static struct dgl_shown shown_at(const struct binder *b, size_t index)
+static struct dgl_printable shown_at(const struct binder *b, size_t index)
 {
-    return tensor_source_shown(b->src, tensor_source_at(b->src, index)->name);
+    return tensor_source_printable(b->src, tensor_source_at(b->src, index)->name);
 }
 
 static enum dgl_status skip_tensor(struct binder *b, size_t index, const char *why)
@@ -46,7 +46,7 @@ static enum dgl_status check_dtype(struct binder *b, const struct tensor_info *t
     if (dgl_row_decodable(t->dtype) && (matrix || dgl_dtype_get(t->dtype)->block == 1))
         return DGL_OK;
     return dgl_fail(b->log, DGL_ERR_UNSUPPORTED, "%s: tensor %s is %s; supported: %s",
-                    tensor_source_label(b->src), tensor_source_shown(b->src, t->name).text,
+                    tensor_source_label(b->src), tensor_source_printable(b->src, t->name).text,
                     dgl_dtype_get(t->dtype)->name,
                     matrix ? "f32, f16, bf16 and block formats" : "f32, f16, bf16");
 }
@@ -78,7 +78,7 @@ static enum dgl_status check_shape(struct binder *b, const struct tensor_info *t
         return DGL_OK;
     char found_text[TENSOR_SHAPE_TEXT], want_text[TENSOR_SHAPE_TEXT];
     return dgl_fail(b->log, DGL_ERR_FORMAT, "%s: tensor %s has shape %s, but %s makes it %s",
-                    tensor_source_label(b->src), tensor_source_shown(b->src, t->name).text,
+                    tensor_source_label(b->src), tensor_source_printable(b->src, t->name).text,
                     tensor_shape_str(t->rank, t->shape, found_text), b->config_name,
                     wanted_text(b, rule, want_text));
 }
@@ -108,7 +108,7 @@ static enum dgl_status fail_twice(struct binder *b, long first, const char *seco
     return dgl_fail(b->log, DGL_ERR_FORMAT,
                     "%s: tensors %s and %s are the same part of the model; remove one of them",
                     tensor_source_label(b->src), shown_at(b, (size_t)first).text,
-                    tensor_source_shown(b->src, second).text);
+                    tensor_source_printable(b->src, second).text);
 }
 
 static bool is_bias(const char *name)
@@ -250,8 +250,8 @@ static enum dgl_status skip_groups(struct binder *b)
 
 /* What the file would call the tensor of a rule; `layer` -1 = it is in none. *never: files of this
  * kind do not have it. */
-static struct dgl_shown rule_shown(const struct binder *b, int32_t layer,
-                                   const struct bind_rule *rule, int32_t number, bool *never)
+static struct dgl_printable rule_shown(const struct binder *b, int32_t layer,
+                                       const struct bind_rule *rule, int32_t number, bool *never)
 {
     struct dgl_buf name = {0}, stored = {0};
     const char *star = strchr(rule->name, '*');
@@ -263,7 +263,7 @@ static struct dgl_shown rule_shown(const struct binder *b, int32_t layer,
     else
         dgl_buf_puts(&name, rule->name);
     const char *text = name.failed ? rule->name : name.p;
-    struct dgl_shown shown = tensor_source_shown(b->src, text);
+    struct dgl_printable shown = tensor_source_printable(b->src, text);
     *never = tensor_source_file_name(b->src, text, &stored) && stored.len == 0;
     dgl_buf_finish(&name);
     dgl_buf_finish(&stored);
@@ -290,7 +290,7 @@ static enum dgl_status missing(const struct binder *b, int32_t layer, const stru
     char shape[TENSOR_SHAPE_TEXT];
     struct dgl_buf instead = {0};
     bool never, other_never = true;
-    struct dgl_shown name = rule_shown(b, layer, rule, number, &never), other_name = {{0}};
+    struct dgl_printable name = rule_shown(b, layer, rule, number, &never), other_name = {{0}};
     if (other)
         other_name = rule_shown(b, layer, other, number, &other_never);
     if (never && !other_never) { /* only the other one can be meant */

@@ -39,7 +39,7 @@ static enum dgl_status check_quantization(const struct config *c,
                         "%s: %s is \"%s\"; supported: checkpoints without %s, and gpt_oss with "
                         "mxfp4. Use the original checkpoint; `dopplergl convert --quantize` makes "
                         "it small",
-                        c->fields->name, path, DGL_SHOWN_STR(method), fields[i]);
+                        c->fields->name, path, DGL_PRINTABLE_STR(method), fields[i]);
     }
     return DGL_OK;
 }
@@ -92,9 +92,9 @@ static enum dgl_status read_sizes(const struct config *c, const struct config_fa
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: %s is %" PRId32 ", not a multiple of %s %" PRId32
                         ", and there is no %s",
-                        c->fields->name, config_shown(c, "hidden_size").text, d->hidden,
-                        config_shown(c, "num_attention_heads").text, d->heads,
-                        config_shown(c, "head_dim").text);
+                        c->fields->name, config_printable(c, "hidden_size").text, d->hidden,
+                        config_printable(c, "num_attention_heads").text, d->heads,
+                        config_printable(c, "head_dim").text);
     return status;
 }
 
@@ -114,15 +114,15 @@ static enum dgl_status check_sizes(const struct config *c, const struct model_de
     if (d->heads % d->kv_heads != 0)
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: %s is %" PRId32 ", not a multiple of %s %" PRId32, c->fields->name,
-                        config_shown(c, "num_attention_heads").text, d->heads,
-                        config_shown(c, "num_key_value_heads").text, d->kv_heads);
+                        config_printable(c, "num_attention_heads").text, d->heads,
+                        config_printable(c, "num_key_value_heads").text, d->kv_heads);
     for (size_t i = 0; i < sizeof(multiples) / sizeof(multiples[0]); i++) {
         if (multiples[i].value % multiples[i].of != 0)
             return dgl_fail(c->log, DGL_ERR_UNSUPPORTED,
                             "%s: %s%s%s is %" PRId64 "; supported: multiples of %" PRId64,
-                            c->fields->name, config_shown(c, multiples[i].field).text,
+                            c->fields->name, config_printable(c, multiples[i].field).text,
                             multiples[i].times ? " * " : "",
-                            multiples[i].times ? config_shown(c, multiples[i].times).text : "",
+                            multiples[i].times ? config_printable(c, multiples[i].times).text : "",
                             multiples[i].value, multiples[i].of);
     }
     return DGL_OK;
@@ -267,12 +267,12 @@ static enum dgl_status read_experts(const struct config *c, const struct config_
         return status;
     if (top_k > experts)
         return dgl_fail(c->log, DGL_ERR_FORMAT, "%s: %s is %" PRId64 ", but %s is %" PRId64,
-                        c->fields->name, config_shown(c, "num_experts_per_tok").text, top_k,
-                        config_shown(c, "num_experts").text, experts);
+                        c->fields->name, config_printable(c, "num_experts_per_tok").text, top_k,
+                        config_printable(c, "num_experts").text, experts);
     if (width % WIDTH_MULTIPLE != 0)
         return dgl_fail(c->log, DGL_ERR_UNSUPPORTED,
                         "%s: %s is %" PRId64 "; supported: multiples of %d", c->fields->name,
-                        config_shown(c, "moe_intermediate_size").text, width, WIDTH_MULTIPLE);
+                        config_printable(c, "moe_intermediate_size").text, width, WIDTH_MULTIPLE);
     out->moe = (struct moe_desc){.experts = (int32_t)experts,
                                  .top_k = (int32_t)top_k,
                                  .intermediate = width > 0 ? (int32_t)width : out->intermediate,
@@ -294,7 +294,7 @@ static enum dgl_status read_no_rope(const struct config *c, struct model_desc *d
         return status;
     if (FIELD_IS_SET(list) && list.count != (size_t)d->layers)
         return config_fail(c, "no_rope_layers", "%zu entries, but %s is %" PRId32, list.count,
-                           config_shown(c, "num_hidden_layers").text, d->layers);
+                           config_printable(c, "num_hidden_layers").text, d->layers);
     struct field v = field_first(&list);
     for (int32_t i = 0; i < d->layers; i++, v = field_next(&v)) {
         bool rotates = FIELD_IS_SET(list) ? v.i == 1 : (i + 1) % interval != 0;
@@ -375,7 +375,7 @@ static enum dgl_status read_windows(const struct config *c, const struct config_
         return status;
     if (FIELD_IS_SET(types) && types.count != (size_t)d->layers)
         return config_fail(c, "layer_types", "%zu entries, but %s is %" PRId32, types.count,
-                           config_shown(c, "num_hidden_layers").text, d->layers);
+                           config_printable(c, "num_hidden_layers").text, d->layers);
     struct field type = field_first(&types);
     for (int32_t i = 0; i < d->layers; i++, type = field_next(&type)) {
         struct layer_desc *l = &d->layer[i];
@@ -394,7 +394,7 @@ static enum dgl_status read_windows(const struct config *c, const struct config_
             return dgl_fail(c->log, DGL_ERR_FORMAT,
                             "%s: layer %" PRId32
                             " is a sliding_attention layer, but %s is null or switched off",
-                            c->fields->name, i, config_shown(c, "sliding_window").text);
+                            c->fields->name, i, config_printable(c, "sliding_window").text);
         /* A window as long as the longest text is none: Phi-3.5 writes twice the context. */
         if (window && w.window < d->context_max)
             l->window = (int32_t)w.window;
@@ -426,7 +426,7 @@ static enum dgl_status read_sparse(const struct config *c, const struct config_f
             char path[48];
             snprintf(path, sizeof(path), "mlp_only_layers[%zu]", i);
             return config_fail(c, path, "not a layer below %s %" PRId32,
-                               config_shown(c, "num_hidden_layers").text, out->layers);
+                               config_printable(c, "num_hidden_layers").text, out->layers);
         }
         out->layer[v.i].sparse = false;
     }

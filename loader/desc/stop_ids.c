@@ -16,7 +16,7 @@ static enum dgl_status stop_add(const struct config *c, const char *path, const 
                            dgl_json_type_name(dgl_json_type(value->json)));
     if (value->i < 0 || value->i >= d->vocab)
         return config_fail(c, path, "is %" PRId64 ", but %s is %" PRId32, value->i,
-                           config_shown(c, "vocab_size").text, d->vocab);
+                           config_printable(c, "vocab_size").text, d->vocab);
     size_t at = 0;
     if (value->origin)
         origin = value->origin;

@@ -32,12 +32,12 @@ enum dgl_status gguf_cursor_need(struct gguf_cursor *c, const char *what, uint64
                         "%s: %s at byte %" PRIu64 " is %" PRIu64 " x %" PRIu64
                         " bytes, but the file has %" PRIu64 " (damaged or truncated; fetch it "
                         "again)",
-                        c->in->name, DGL_SHOWN(what), c->at, count, size, c->in->size);
+                        c->in->name, DGL_PRINTABLE(what), c->at, count, size, c->in->size);
     if (!dgl_range_fits(c->at, bytes, GGUF_MAX_HEADER))
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: %s at byte %" PRIu64 " reaches beyond %" PRIu64
                         " bytes, the most that a header may have",
-                        c->in->name, DGL_SHOWN(what), c->at, GGUF_MAX_HEADER);
+                        c->in->name, DGL_PRINTABLE(what), c->at, GGUF_MAX_HEADER);
     return DGL_OK;
 }
 
@@ -105,7 +105,7 @@ enum dgl_status gguf_cursor_string(struct gguf_cursor *c, const char *what, uint
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: %s at byte %" PRIu64 " has %" PRIu64 " bytes, at most %" PRIu64
                         " are accepted",
-                        c->in->name, DGL_SHOWN(what), start, len, max);
+                        c->in->name, DGL_PRINTABLE(what), start, len, max);
     if (status == DGL_OK)
         status = gguf_cursor_need(c, what, len, 1);
     if (status != DGL_OK)

@@ -122,7 +122,7 @@ static enum dgl_status keys_read(struct gguf_cursor *c, size_t count, struct ggu
     for (size_t i = 1; i < f->num_keys; i++) {
         if (strcmp(f->keys[i - 1].key, f->keys[i].key) == 0)
             return dgl_fail(c->log, DGL_ERR_FORMAT, "%s: key %s occurs twice", f->name,
-                            DGL_SHOWN(f->keys[i].key));
+                            DGL_PRINTABLE(f->keys[i].key));
     }
     return DGL_OK;
 }
@@ -146,7 +146,7 @@ static enum dgl_status dims_read(struct gguf_cursor *c, struct tensor_info *info
     if (status == DGL_OK && (info->rank < 1 || info->rank > 4))
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: tensor %s has %" PRIu32 " dimensions, wanted 1 to 4", c->in->name,
-                        DGL_SHOWN(info->name), info->rank);
+                        DGL_PRINTABLE(info->name), info->rank);
     for (uint32_t i = 0; i < info->rank && status == DGL_OK; i++) {
         uint64_t *dim = &info->shape[info->rank - 1 - i];
         status = gguf_cursor_u64(c, info->name, dim);
@@ -154,7 +154,7 @@ static enum dgl_status dims_read(struct gguf_cursor *c, struct tensor_info *info
             return dgl_fail(c->log, DGL_ERR_FORMAT,
                             "%s: dimension %" PRIu32 " of tensor %s is %" PRIu64
                             ", wanted 1 or more",
-                            c->in->name, i, DGL_SHOWN(info->name), *dim);
+                            c->in->name, i, DGL_PRINTABLE(info->name), *dim);
     }
     return status;
 }
@@ -178,7 +178,7 @@ static enum dgl_status dtype_read(struct gguf_cursor *c, struct tensor_info *inf
     }
     return dgl_fail(c->log, DGL_ERR_UNSUPPORTED,
                     "%s: tensor %s has type %s; supported: " SUPPORTED_TYPES, c->in->name,
-                    DGL_SHOWN(info->name), name);
+                    DGL_PRINTABLE(info->name), name);
 }
 
 /* Bytes from type and shape. Rows of block formats are whole blocks: GGUF has no padding. */
@@ -192,11 +192,11 @@ static enum dgl_status size_compute(struct gguf_cursor *c, struct tensor_info *i
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: tensor %s has shape %s, but rows of %s are multiples of %" PRIu32
                         " values",
-                        c->in->name, DGL_SHOWN(info->name), shape, t->name, t->block);
+                        c->in->name, DGL_PRINTABLE(info->name), shape, t->name, t->block);
     if (!dgl_dtype_tensor_bytes(info->dtype, info->rank, info->shape, &info->bytes))
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: size of tensor %s with shape %s overflows 64 bits", c->in->name,
-                        DGL_SHOWN(info->name), shape);
+                        DGL_PRINTABLE(info->name), shape);
     return DGL_OK;
 }
 
@@ -225,7 +225,7 @@ static enum dgl_status tensor_read(struct gguf_cursor *c, uint64_t alignment,
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: offset of tensor %s is %" PRIu64
                         ", not a multiple of the alignment %" PRIu64,
-                        c->in->name, DGL_SHOWN(name.p), out->begin, alignment);
+                        c->in->name, DGL_PRINTABLE(name.p), out->begin, alignment);
     return status;
 }
 
@@ -257,7 +257,7 @@ static enum dgl_status layout_fail(const struct dgl_log *log, const struct gguf_
                     "%s: tensor %s begins at %" PRIu64
                     " of the data, but the one before it ends at "
                     "%" PRIu64 " (%s)",
-                    f->name, DGL_SHOWN(t->info.name), t->begin, end,
+                    f->name, DGL_PRINTABLE(t->info.name), t->begin, end,
                     t->begin < end ? "they overlap" : "a hole");
 }
 
@@ -279,7 +279,7 @@ static enum dgl_status check_layout(const struct dgl_log *log, struct gguf_file 
             return dgl_fail(log, DGL_ERR_FORMAT,
                             "%s: tensor %s ends at %" PRIu64 " of the data, which has %" PRIu64
                             " bytes (truncated; fetch the file again)",
-                            f->name, DGL_SHOWN(t->info.name), end, data_bytes);
+                            f->name, DGL_PRINTABLE(t->info.name), end, data_bytes);
     }
     if (data_bytes > next)
         return dgl_fail(log, DGL_ERR_FORMAT,

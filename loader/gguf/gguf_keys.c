@@ -80,7 +80,7 @@ static enum dgl_status check_keys(const struct dgl_log *log, const struct gguf_m
         if (strncmp(key, m->arch->name, len) == 0 && key[len] == '.' && !is_known(key + len + 1))
             return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                             "%s: key %s is not known, and leaving it out could give wrong results",
-                            m->file->name, DGL_SHOWN(key));
+                            m->file->name, DGL_PRINTABLE(key));
     }
     return DGL_OK;
 }
@@ -194,7 +194,7 @@ static enum dgl_status check_switches(const struct dgl_log *log, const struct gg
             return status;
         if (!on && (switches[i].families & (unsigned)m->arch->family))
             return dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: %s is false; supported: true",
-                            m->file->name, DGL_SHOWN(key));
+                            m->file->name, DGL_PRINTABLE(key));
     }
     return DGL_OK;
 }
@@ -217,11 +217,12 @@ static enum dgl_status find_arch(const struct dgl_log *log, struct gguf_model *m
         return dgl_fail(log, DGL_ERR_FORMAT,
                         "%s: %s is %s, wanted the number of experts that every model of this "
                         "architecture has",
-                        m->file->name, DGL_SHOWN(key), gguf_find(m->file, key) ? "0" : "missing");
+                        m->file->name, DGL_PRINTABLE(key),
+                        gguf_find(m->file, key) ? "0" : "missing");
     if (status == DGL_OK && !m->arch)
         return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                         "%s: general.architecture is \"%s\"%s; supported: " GGUF_ARCH_NAMES,
-                        m->file->name, DGL_SHOWN_STR(name), experts > 0 ? " with experts" : "");
+                        m->file->name, DGL_PRINTABLE_STR(name), experts > 0 ? " with experts" : "");
     m->experts = (int32_t)experts;
     /* The architecture without a window of its own: with one, it is what others call Mistral. */
     int64_t window = 0;

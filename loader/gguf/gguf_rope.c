@@ -188,7 +188,7 @@ static enum dgl_status check_type(const struct rope_reader *r)
     return dgl_fail(r->log, DGL_ERR_UNSUPPORTED,
                     "%s: %s.rope.scaling.type is \"%s\"; supported: none, linear, yarn, "
                     "longrope",
-                    r->m->file->name, r->m->arch->name, DGL_SHOWN_STR(r->type));
+                    r->m->file->name, r->m->arch->name, DGL_PRINTABLE_STR(r->type));
 }
 
 static enum dgl_status read_scaling(struct rope_reader *r)

@@ -61,7 +61,7 @@ static enum dgl_status check_is_model(const struct dgl_log *log, const struct gg
     if (status == DGL_OK && !dgl_str_eq(type, "model"))
         status = dgl_fail(log, DGL_ERR_UNSUPPORTED,
                           "%s: general.type is \"%s\"; supported: \"model\", or no such key",
-                          file->name, DGL_SHOWN_STR(type));
+                          file->name, DGL_PRINTABLE_STR(type));
     return status;
 }
 

@@ -38,7 +38,7 @@ static enum dgl_status type_read(struct gguf_cursor *c, const char *key, enum gg
     if (status == DGL_OK && type >= GGUF_TYPE_COUNT)
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: %s has value type %" PRIu32 ", the format knows 0 to %d", c->in->name,
-                        DGL_SHOWN(key), type, GGUF_TYPE_COUNT - 1);
+                        DGL_PRINTABLE(key), type, GGUF_TYPE_COUNT - 1);
     *out = (enum gguf_type)type;
     return status;
 }
@@ -64,7 +64,7 @@ static enum dgl_status check_bools(struct gguf_cursor *c, const struct gguf_kv *
     for (uint64_t i = 0; i < kv->count; i++) {
         if (kv->bytes[i] > 1)
             return dgl_fail(c->log, DGL_ERR_FORMAT, "%s: %s is %u, wanted a bool of 0 or 1",
-                            c->in->name, DGL_SHOWN(kv->key), kv->bytes[i]);
+                            c->in->name, DGL_PRINTABLE(kv->key), kv->bytes[i]);
     }
     return DGL_OK;
 }
@@ -111,7 +111,7 @@ enum dgl_status gguf_kv_read(struct gguf_cursor *c, struct gguf_kv *out)
             return dgl_fail(c->log, DGL_ERR_UNSUPPORTED,
                             "%s: %s is an array of arrays; supported: arrays of numbers, bools and "
                             "strings",
-                            c->in->name, DGL_SHOWN(key.p));
+                            c->in->name, DGL_PRINTABLE(key.p));
         if (status == DGL_OK)
             status = gguf_cursor_u64(c, key.p, &out->count);
     }
@@ -213,7 +213,7 @@ double gguf_short_f64(float value)
 static enum dgl_status type_fail(struct gguf_reader r, const struct gguf_kv *kv, const char *want)
 {
     return dgl_fail(r.log, DGL_ERR_FORMAT, "%s: %s is %s%s, wanted %s", r.file->name,
-                    DGL_SHOWN(kv->key), kv->is_array ? "an array of " : "",
+                    DGL_PRINTABLE(kv->key), kv->is_array ? "an array of " : "",
                     gguf_type_name(kv->type), want);
 }
 
@@ -229,7 +229,7 @@ enum dgl_status gguf_opt_i64(struct gguf_reader r, const char *key, int64_t min,
     if (value < min || value > max)
         return dgl_fail(r.log, DGL_ERR_FORMAT,
                         "%s: %s is %" PRId64 ", wanted an integer from %" PRId64 " to %" PRId64,
-                        r.file->name, DGL_SHOWN(key), value, min, max);
+                        r.file->name, DGL_PRINTABLE(key), value, min, max);
     *inout = value;
     return DGL_OK;
 }
@@ -238,7 +238,8 @@ enum dgl_status gguf_need_i64(struct gguf_reader r, const char *key, int64_t min
                               int64_t *out)
 {
     if (!gguf_find(r.file, key))
-        return dgl_fail(r.log, DGL_ERR_FORMAT, "%s: %s is missing", r.file->name, DGL_SHOWN(key));
+        return dgl_fail(r.log, DGL_ERR_FORMAT, "%s: %s is missing", r.file->name,
+                        DGL_PRINTABLE(key));
     return gguf_opt_i64(r, key, min, max, out);
 }
 
@@ -252,7 +253,7 @@ enum dgl_status gguf_opt_f64(struct gguf_reader r, const char *key, double *inou
         return type_fail(r, kv, "a float");
     if (!isfinite(value))
         return dgl_fail(r.log, DGL_ERR_FORMAT, "%s: %s is %g, wanted a finite number", r.file->name,
-                        DGL_SHOWN(key), value);
+                        DGL_PRINTABLE(key), value);
     *inout = kv->type == GGUF_F32 ? gguf_short_f64((float)value) : value;
     return DGL_OK;
 }
@@ -286,7 +287,7 @@ enum dgl_status gguf_opt_array(struct gguf_reader r, const char *key, enum gguf_
     *out = NULL;
     if (kv && (!kv->is_array || kv->type != type))
         return dgl_fail(r.log, DGL_ERR_FORMAT, "%s: %s is %s%s, wanted an array of %s",
-                        r.file->name, DGL_SHOWN(key), kv->is_array ? "an array of " : "",
+                        r.file->name, DGL_PRINTABLE(key), kv->is_array ? "an array of " : "",
                         gguf_type_name(kv->type), gguf_type_name(type));
     *out = kv;
     return DGL_OK;

@@ -29,7 +29,7 @@ static enum dgl_status wrong_shape(struct builder *b, const struct tensor_info *
 {
     char shape[TENSOR_SHAPE_TEXT];
     return dgl_fail(b->log, DGL_ERR_FORMAT, "%s: tensor %s has shape %s, wanted %s",
-                    b->m->file->name, DGL_SHOWN(info->name),
+                    b->m->file->name, DGL_PRINTABLE(info->name),
                     tensor_shape_str(info->rank, info->shape, shape), want);
 }
 
@@ -114,7 +114,7 @@ static enum dgl_status add_interleaved(struct builder *b, size_t index, const ch
         return dgl_fail(
             b->log, DGL_ERR_FORMAT,
             "%s: tensor %s is missing, but %s is there and wants it with its own shape %s",
-            b->m->file->name, DGL_SHOWN(other), DGL_SHOWN(info.name),
+            b->m->file->name, DGL_PRINTABLE(other), DGL_PRINTABLE(info.name),
             tensor_shape_str(info.rank, info.shape, shape));
     const struct tensor_info *up = tensor_source_at(b->m->raw, (size_t)second);
     bool bias = info.rank == 2;
@@ -210,7 +210,7 @@ static enum dgl_status add_tensor(struct builder *b, size_t index)
     return dgl_fail(b->log, DGL_ERR_UNSUPPORTED,
                     "%s: tensor %s is not part of a %s model with %" PRId32
                     " layers; refusing to leave it out",
-                    b->m->file->name, DGL_SHOWN(name), b->m->arch->name, b->m->layers);
+                    b->m->file->name, DGL_PRINTABLE(name), b->m->arch->name, b->m->layers);
 }
 
 enum dgl_status gguf_view_create(const struct dgl_log *log, const struct gguf_model *model,

@@ -63,8 +63,8 @@ static enum dgl_status pre_read(struct gguf_reader r, struct vocab_lists *v)
     struct dgl_buf names = {0};
     gguf_pre_names(&names);
     status = dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: " KEY("pre") " is %s%s%s; supported: %s",
-                      v->name, name.p ? "\"" : "missing", DGL_SHOWN_STR(name), name.p ? "\"" : "",
-                      names.p ? names.p : "?");
+                      v->name, name.p ? "\"" : "missing", DGL_PRINTABLE_STR(name),
+                      name.p ? "\"" : "", names.p ? names.p : "?");
     dgl_buf_finish(&names);
     return status;
 }
@@ -84,7 +84,7 @@ static enum dgl_status kind_read(struct gguf_reader r, struct vocab_lists *v)
     if (!dgl_str_eq(kind, "llama") && !dgl_str_eq(kind, "gemma"))
         return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
                         "%s: " KEY("model") " is \"%s\"; supported: gpt2, llama, gemma, none",
-                        r.file->name, DGL_SHOWN_STR(kind));
+                        r.file->name, DGL_PRINTABLE_STR(kind));
     v->kind = VOCAB_SPM;
     v->add_bos = true;
     v->add_prefix = dgl_str_eq(kind, "llama");

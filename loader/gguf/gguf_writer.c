@@ -97,12 +97,12 @@ enum dgl_status gguf_put_tensor(const struct dgl_log *log, struct gguf_writer *w
         info->shape[info->rank - 1] % t->block != 0)
         return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                         "tensor %s: GGUF cannot hold rows of %" PRIu64 " values of %s",
-                        DGL_SHOWN(info->name), info->rank ? info->shape[info->rank - 1] : 1,
+                        DGL_PRINTABLE(info->name), info->rank ? info->shape[info->rank - 1] : 1,
                         t->name);
     if (strlen(info->name) >= GGUF_MAX_NAME_LEN || w->num_tensors == GGUF_MAX_TENSORS)
         return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                         "tensor %s: GGUF holds at most %d tensors with names shorter than %d bytes",
-                        DGL_SHOWN(info->name), GGUF_MAX_TENSORS, GGUF_MAX_NAME_LEN);
+                        DGL_PRINTABLE(info->name), GGUF_MAX_TENSORS, GGUF_MAX_NAME_LEN);
     raw_str(&w->tensors, dgl_str_of(info->name));
     raw_u32(&w->tensors, info->rank);
     for (uint32_t i = info->rank; i > 0; i--)
@@ -113,7 +113,7 @@ enum dgl_status gguf_put_tensor(const struct dgl_log *log, struct gguf_writer *w
     if (!dgl_add_u64(w->data_bytes, info->bytes, &end) ||
         !dgl_align_u64(end, GGUF_ALIGNMENT, &w->data_bytes))
         return dgl_fail(log, DGL_ERR_FORMAT, "tensor %s: the file's size overflows 64 bits",
-                        DGL_SHOWN(info->name));
+                        DGL_PRINTABLE(info->name));
     return DGL_OK;
 }
 

@@ -88,7 +88,7 @@ static enum dgl_status weight_map_files(struct dgl_json_reader r, struct hf_weig
                                  dgl_json_type_name(dgl_json_type(v)));
         if (!dgl_name_is_safe(name.p, name.len))
             return dgl_json_fail(r, v, "\"%s\" is not a plain file name (no '/', no \"..\")",
-                                 DGL_SHOWN_STR(name));
+                                 DGL_PRINTABLE_STR(name));
         if (file_find(w, name) < w->num_files)
             continue;
         enum dgl_status status = file_add(r.log, w, name);
@@ -125,10 +125,11 @@ static enum dgl_status weight_map_check(struct dgl_json_reader r, const struct h
             const struct dgl_json *listed = dgl_json_get(map, name);
             if (!listed)
                 return dgl_json_fail(r, map, "does not list tensor %s, which %s holds",
-                                     DGL_SHOWN(name), DGL_SHOWN(file->name));
+                                     DGL_PRINTABLE(name), DGL_PRINTABLE(file->name));
             if (!dgl_str_eq(dgl_json_str(listed), file->name))
                 return dgl_json_fail(r, listed, "is \"%s\", but %s holds the tensor",
-                                     DGL_SHOWN(dgl_json_str(listed).p), DGL_SHOWN(file->name));
+                                     DGL_PRINTABLE(dgl_json_str(listed).p),
+                                     DGL_PRINTABLE(file->name));
         }
     }
     return DGL_OK;
@@ -144,7 +145,7 @@ static enum dgl_status weight_map_check_missing(struct dgl_json_reader r,
     for (const struct dgl_json *v = dgl_json_first(map); v; v = dgl_json_next(v)) {
         if (tensor_source_find(src, dgl_json_key(v).p) < 0)
             return dgl_json_fail(r, v, "is \"%s\", but that file does not hold the tensor",
-                                 DGL_SHOWN(dgl_json_str(v).p));
+                                 DGL_PRINTABLE(dgl_json_str(v).p));
     }
     return dgl_json_fail(r, map, "lists %zu tensors, the files hold %zu", dgl_json_count(map),
                          tensor_source_count(src));
@@ -282,7 +283,7 @@ static enum dgl_status refuse_other_weights(const struct dgl_log *log, const cha
         if (i == count)
             continue;
         status = dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: no %s, only %s (%s); %s", dir, HF_SINGLE,
-                          kind->what, DGL_SHOWN(names[i]), kind->remedy);
+                          kind->what, DGL_PRINTABLE(names[i]), kind->remedy);
         goto done;
     }
     status = dgl_fail(log, DGL_ERR_IO, "%s: no weights: neither %s nor %s is there", dir, HF_SINGLE,

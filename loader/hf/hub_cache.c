@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
-#include "core/base/shown.h"
+#include "core/base/printable.h"
 #include "core/base/str.h"
 
 enum { MAX_REVISION = 256 };
@@ -66,7 +66,7 @@ static enum dgl_status revision_read(const struct dgl_log *log, const char *repo
             dgl_buf_append(out, revision.p, revision.len);
         else
             status = dgl_fail(log, DGL_ERR_FORMAT, "%s: \"%s\" is not the name of a snapshot",
-                              ref.p, DGL_SHOWN_STR(revision));
+                              ref.p, DGL_PRINTABLE_STR(revision));
     }
     free(text);
     dgl_buf_finish(&ref);

@@ -31,7 +31,7 @@ static enum dgl_status parse_dtype(struct parser *p, const struct dgl_json *obje
     }
     return dgl_fail(p->r.log, DGL_ERR_UNSUPPORTED,
                     "%s: %s.dtype is \"%s\"; supported: F32, F16, BF16, U8, I64", p->name,
-                    DGL_SHOWN(tensor), DGL_SHOWN_STR(text));
+                    DGL_PRINTABLE(tensor), DGL_PRINTABLE_STR(text));
 }
 
 static enum dgl_status parse_shape(struct parser *p, const struct dgl_json *object,
@@ -51,7 +51,8 @@ static enum dgl_status parse_shape(struct parser *p, const struct dgl_json *obje
         info->shape[info->rank++] = (uint64_t)dim;
     }
     if (!dgl_dtype_tensor_bytes(info->dtype, info->rank, info->shape, &info->bytes))
-        return dgl_json_fail(p->r, shape, "size of %s overflows 64 bits", DGL_SHOWN(info->name));
+        return dgl_json_fail(p->r, shape, "size of %s overflows 64 bits",
+                             DGL_PRINTABLE(info->name));
     return DGL_OK;
 }
 
@@ -60,9 +61,9 @@ static enum dgl_status fail_offsets(const struct parser *p, const struct dgl_jso
     struct dgl_buf found = {0};
     struct dgl_json_writer w = dgl_json_writer(&found, 0);
     dgl_jw_value(&w, pair);
-    enum dgl_status status =
-        dgl_json_fail(p->r, pair, "is %s, wanted two integers 0 <= begin <= end",
-                      found.failed ? "?" : DGL_SHOWN_STR(((struct dgl_str){found.p, found.len})));
+    enum dgl_status status = dgl_json_fail(
+        p->r, pair, "is %s, wanted two integers 0 <= begin <= end",
+        found.failed ? "?" : DGL_PRINTABLE_STR(((struct dgl_str){found.p, found.len})));
     dgl_buf_finish(&found);
     return status;
 }
@@ -143,7 +144,7 @@ static enum dgl_status check_layout(struct parser *p, uint64_t data_bytes)
             return dgl_fail(p->r.log, DGL_ERR_FORMAT,
                             "%s: %s.data_offsets begins at %" PRIu64
                             ", but the tensor before it ends at %" PRIu64 " (%s)",
-                            p->name, DGL_SHOWN(e->info.name), e->begin, end,
+                            p->name, DGL_PRINTABLE(e->info.name), e->begin, end,
                             e->begin < end ? "they overlap" : "a hole");
         if (!dgl_add_u64(end, e->info.bytes, &end))
             return dgl_fail(p->r.log, DGL_ERR_FORMAT, "%s: sizes of all tensors overflow 64 bits",

@@ -81,7 +81,7 @@ static void report_skipped(const struct dgl_log *log, const struct dgl_model_fil
     struct dgl_buf text = {0};
     enum { SHOWN = 4 };
     for (size_t i = 0; i < f->skipped.count && i < SHOWN; i++)
-        dgl_buf_printf(&text, "%s%s", i ? ", " : "", DGL_SHOWN(f->skipped.lines[i]));
+        dgl_buf_printf(&text, "%s%s", i ? ", " : "", DGL_PRINTABLE(f->skipped.lines[i]));
     if (f->skipped.count > SHOWN)
         dgl_buf_printf(&text, ", ... (%zu in all; `dopplergl inspect` lists them)",
                        f->skipped.count);

@@ -48,10 +48,11 @@ static enum dgl_status refuse(const struct sections *s, const char *group, const
     struct dgl_buf text = {0};
     struct dgl_json_writer w = dgl_json_writer(&text, 0);
     dgl_jw_value(&w, find(s, group, key));
-    enum dgl_status status = dgl_fail(
-        s->r.log, DGL_ERR_UNSUPPORTED, "%s: %s%s%s.%s is %s; supported: %s",
-        dgl_json_name(s->r.doc), group ? "inference" : "architecture", group ? "." : "",
-        group ? group : "", key, DGL_SHOWN_STR(((struct dgl_str){text.p, text.len})), supported);
+    enum dgl_status status =
+        dgl_fail(s->r.log, DGL_ERR_UNSUPPORTED, "%s: %s%s%s.%s is %s; supported: %s",
+                 dgl_json_name(s->r.doc), group ? "inference" : "architecture", group ? "." : "",
+                 group ? group : "", key, DGL_PRINTABLE_STR(((struct dgl_str){text.p, text.len})),
+                 supported);
     dgl_buf_finish(&text);
     return status;
 }
@@ -371,7 +372,7 @@ static enum dgl_status check_moe(struct dgl_json_reader r, const struct dgl_json
         !dgl_str_eq(dgl_json_str(format), "gpt-oss"))
         return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
                         "%s: moeConfig.expertFormat is \"%s\"; supported: mixtral, gpt-oss",
-                        dgl_json_name(r.doc), DGL_SHOWN(dgl_json_str(format).p));
+                        dgl_json_name(r.doc), DGL_PRINTABLE(dgl_json_str(format).p));
     if (dgl_json_count(dgl_json_get(moe, "sharedExperts")) > 0)
         return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
                         "%s: moeConfig.sharedExperts is not empty; supported: []",

@@ -362,11 +362,11 @@ static enum dgl_status fail_row(struct dgl_json_reader r, const struct row *row,
     else
         dgl_buf_puts(&have, "missing");
     value_write(&want_writer, row->value);
-    enum dgl_status status =
-        dgl_fail(r.log, DGL_ERR_FORMAT,
-                 "%s: %s%s%s.%s is %s, but config makes it %s; convert the model again",
-                 dgl_json_name(r.doc), row->section, row->group ? "." : "",
-                 row->group ? row->group : "", row->key, DGL_SHOWN(have.p), want.p ? want.p : "?");
+    enum dgl_status status = dgl_fail(
+        r.log, DGL_ERR_FORMAT,
+        "%s: %s%s%s.%s is %s, but config makes it %s; convert the model again",
+        dgl_json_name(r.doc), row->section, row->group ? "." : "", row->group ? row->group : "",
+        row->key, DGL_PRINTABLE(have.p), want.p ? want.p : "?");
     dgl_buf_finish(&have);
     dgl_buf_finish(&want);
     return status;

@@ -209,7 +209,7 @@ static enum dgl_status read_ones(void *impl, const struct dgl_log *log, size_t i
     (void)offset;
     if (t->info[index].dtype != DGL_F32)
         return dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: a synthetic matrix exists only on a device",
-                        DGL_SHOWN(t->info[index].name));
+                        DGL_PRINTABLE(t->info[index].name));
     for (size_t i = 0; i + sizeof(one) <= size; i += sizeof(one))
         memcpy((char *)dst + i, &one, sizeof(one));
     return DGL_OK;

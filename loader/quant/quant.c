@@ -20,8 +20,8 @@ struct codec {
     void (*encode)(const float *x, size_t count, enum quant_effort effort, uint8_t *block);
     double limit; /* of magnitudes that can be encoded */
     /* One block into blocks of another type that hold the same values. */
-    enum dgl_dtype wider;
-    void (*widen)(const uint8_t *block, uint8_t *dst);
+    enum dgl_dtype promoted;
+    void (*promote)(const uint8_t *block, uint8_t *dst);
 };
 
 static void f32_decode(const uint8_t *src, uint64_t count, float *dst)
@@ -66,16 +66,16 @@ static const struct codec codecs[DGL_DTYPE_COUNT] = {
     [DGL_Q8_0] = {.decode = q8_0_decode, .encode = q8_0_encode, .limit = F16_MAX * 127},
     [DGL_Q4_K] = {.decode = q4_k_decode, .encode = q4_k_encode, .limit = F16_MAX * 63 * 15},
     [DGL_Q4_0] = {.decode = q4_0_decode, .encode = q4_0_encode, .limit = F16_MAX * 7},
-    [DGL_Q4_1] = {.decode = q4_1_decode, .wider = DGL_AFFINE, .widen = q4_1_to_affine},
-    [DGL_Q5_0] = {.decode = q5_0_decode, .wider = DGL_Q8_0, .widen = q5_0_to_q8_0},
-    [DGL_Q5_1] = {.decode = q5_1_decode, .wider = DGL_AFFINE, .widen = q5_1_to_affine},
-    [DGL_Q2_K] = {.decode = q2_k_decode, .wider = DGL_AFFINE, .widen = q2_k_to_affine},
-    [DGL_Q3_K] = {.decode = q3_k_decode, .wider = DGL_Q6_K, .widen = q3_k_to_q6_k},
+    [DGL_Q4_1] = {.decode = q4_1_decode, .promoted = DGL_AFFINE, .promote = q4_1_to_affine},
+    [DGL_Q5_0] = {.decode = q5_0_decode, .promoted = DGL_Q8_0, .promote = q5_0_to_q8_0},
+    [DGL_Q5_1] = {.decode = q5_1_decode, .promoted = DGL_AFFINE, .promote = q5_1_to_affine},
+    [DGL_Q2_K] = {.decode = q2_k_decode, .promoted = DGL_AFFINE, .promote = q2_k_to_affine},
+    [DGL_Q3_K] = {.decode = q3_k_decode, .promoted = DGL_Q6_K, .promote = q3_k_to_q6_k},
     [DGL_Q5_K] = {.decode = q5_k_decode, .encode = q5_k_encode, .limit = F16_MAX * 63 * 31},
     [DGL_Q6_K] = {.decode = q6_k_decode, .encode = q6_k_encode, .limit = F16_MAX * 127 * 31},
     [DGL_MXFP4] = {.decode = mxfp4_decode, .encode = mxfp4_encode, .limit = 0x1.8p127},
-    [DGL_IQ4_NL] = {.decode = iq4_nl_decode, .wider = DGL_Q8_0, .widen = iq4_nl_to_q8_0},
-    [DGL_IQ4_XS] = {.decode = iq4_xs_decode, .wider = DGL_AFFINE, .widen = iq4_xs_to_affine},
+    [DGL_IQ4_NL] = {.decode = iq4_nl_decode, .promoted = DGL_Q8_0, .promote = iq4_nl_to_q8_0},
+    [DGL_IQ4_XS] = {.decode = iq4_xs_decode, .promoted = DGL_AFFINE, .promote = iq4_xs_to_affine},
     [DGL_AFFINE] = {.decode = affine_decode},
 };
 
@@ -143,30 +143,30 @@ bool dgl_row_encode_fast(enum dgl_dtype type, const float *src, uint64_t cols, v
     return encode_row(type, QUANT_FAST, src, cols, dst);
 }
 
-bool dgl_dtype_wider(enum dgl_dtype type, enum dgl_dtype *wider)
+bool dgl_dtype_promoted(enum dgl_dtype type, enum dgl_dtype *promoted)
 {
-    if (codecs[type].widen)
-        *wider = codecs[type].wider;
-    return codecs[type].widen;
+    if (codecs[type].promote)
+        *promoted = codecs[type].promoted;
+    return codecs[type].promote;
 }
 
-bool dgl_row_widen(enum dgl_dtype type, const void *src, uint64_t cols, void *dst)
+bool dgl_row_promote(enum dgl_dtype type, const void *src, uint64_t cols, void *dst)
 {
     const struct codec *codec = &codecs[type];
-    if (!codec->widen)
+    if (!codec->promote)
         return false;
-    const struct dgl_dtype_traits *from = dgl_dtype_get(type), *to = dgl_dtype_get(codec->wider);
+    const struct dgl_dtype_traits *from = dgl_dtype_get(type), *to = dgl_dtype_get(codec->promoted);
     const uint64_t whole = from->block / to->block * to->block_bytes;
     const uint8_t *block = src;
     uint8_t *bytes = dst;
     for (; cols >= from->block; cols -= from->block) {
-        codec->widen(block, bytes);
+        codec->promote(block, bytes);
         block += from->block_bytes;
         bytes += whole;
     }
     if (cols > 0) { /* the room ends with the last column's block, which may be a shorter one */
         uint8_t last[MAX_WIDE_BYTES];
-        codec->widen(block, last);
+        codec->promote(block, last);
         memcpy(bytes, last, (size_t)(dgl_div_up_u64(cols, to->block) * to->block_bytes));
     }
     return true;

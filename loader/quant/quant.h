@@ -22,9 +22,9 @@ bool dgl_row_encode(enum dgl_dtype type, const float *src, uint64_t cols, void *
 bool dgl_row_encode_fast(enum dgl_dtype type, const float *src, uint64_t cols, void *dst);
 
 /* A type that holds every value of `type` bit for bit, in more bytes; false: there is none. */
-bool dgl_dtype_wider(enum dgl_dtype type, enum dgl_dtype *wider);
+bool dgl_dtype_promoted(enum dgl_dtype type, enum dgl_dtype *promoted);
 /* One row into that type: `dst` has room for its dgl_dtype_row_bytes(). False: there is none. */
-bool dgl_row_widen(enum dgl_dtype type, const void *src, uint64_t cols, void *dst);
+bool dgl_row_promote(enum dgl_dtype type, const void *src, uint64_t cols, void *dst);
 
 bool dgl_row_decodable(enum dgl_dtype type);
 bool dgl_row_encodable(enum dgl_dtype type);

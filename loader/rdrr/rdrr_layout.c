@@ -79,7 +79,7 @@ static enum dgl_status halves_make(const struct dgl_log *log, const struct tenso
             return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                             "tensor %s has the value %g, which f16 cannot hold; blocks of this "
                             "layout are read as f16",
-                            DGL_SHOWN(t->name), (double)from[i]);
+                            DGL_PRINTABLE(t->name), (double)from[i]);
         to[i * step] = dgl_f32_to_f16(from[i]);
     }
     return DGL_OK;
@@ -103,7 +103,7 @@ static enum dgl_status flat_piece(const struct dgl_log *log, const struct view *
             tensor_source_read(log, view->below, index, first * type->block_bytes, blocks, bytes);
     if (status == DGL_OK && !dgl_row_decode(t->dtype, blocks, values, wide))
         status = dgl_fail(log, DGL_ERR_UNSUPPORTED, "tensor %s: %s has no decoder",
-                          DGL_SHOWN(t->name), type->name);
+                          DGL_PRINTABLE(t->name), type->name);
     if (status == DGL_OK)
         status = halves_make(log, t, wide, values, 1, made);
     if (status == DGL_OK)
@@ -150,7 +150,7 @@ static enum dgl_status stripe_fill(const struct dgl_log *log, const struct view 
         status = tensor_source_read(log, view->below, index, at, s->blocks, bytes);
         if (status == DGL_OK && !dgl_row_decode(t->dtype, s->blocks, values, s->wide))
             status = dgl_fail(log, DGL_ERR_UNSUPPORTED, "tensor %s: %s has no decoder",
-                              DGL_SHOWN(t->name), type->name);
+                              DGL_PRINTABLE(t->name), type->name);
         if (status == DGL_OK)
             status = halves_make(log, t, s->wide, values, (size_t)cols, s->made + c);
     }
@@ -233,7 +233,7 @@ static void report_widened(const struct dgl_log *log, const struct tensor_source
         dgl_notice(log,
                    "%s: tensors whose blocks are not those of their rows are used as f16: %s (%s, "
                    "layout %s)%s; %zu in all",
-                   tensor_source_label(src), DGL_SHOWN(tensor_source_at(src, first)->name),
+                   tensor_source_label(src), DGL_PRINTABLE(tensor_source_at(src, first)->name),
                    dgl_dtype_get(tensor_source_at(src, first)->dtype)->name,
                    rdrr_layout_name(layouts[first]), widened > 1 ? ", ..." : "", widened);
 }
@@ -247,7 +247,7 @@ static enum dgl_status infos_make(const struct dgl_log *log, const struct tensor
         t->dtype = rdrr_shown_type(layouts[i], t->dtype);
         if (!dgl_dtype_tensor_bytes(t->dtype, t->rank, t->shape, &t->bytes))
             return dgl_fail(log, DGL_ERR_FORMAT, "%s: the size of tensor %s overflows",
-                            tensor_source_label(src), DGL_SHOWN(t->name));
+                            tensor_source_label(src), DGL_PRINTABLE(t->name));
     }
     return DGL_OK;
 }

@@ -115,7 +115,7 @@ enum dgl_status rdrr_need_hash(struct dgl_json_reader r, const struct dgl_json *
     struct dgl_str text = dgl_json_str(value);
     if (!dgl_hash_is_hex(text.p, text.len))
         return dgl_json_fail(r, value, "\"%s\" is not 64 lowercase hex digits",
-                             DGL_SHOWN_STR(text));
+                             DGL_PRINTABLE_STR(text));
     memcpy(out, text.p, 64);
     out[64] = 0;
     return DGL_OK;
@@ -279,7 +279,7 @@ static enum dgl_status check_model_type(struct dgl_json_reader r, const struct d
         status = dgl_json_fail(r, type,
                                "is \"%s\", but packs of " RDRR_TOOL " say \"" RDRR_MODEL_TYPE
                                "\"; the manifest is damaged",
-                               DGL_SHOWN_STR(dgl_json_str(type)));
+                               DGL_PRINTABLE_STR(dgl_json_str(type)));
     return status;
 }
 
@@ -385,10 +385,10 @@ static enum dgl_status parse_tensors(struct dgl_json_reader r, const struct dgl_
     struct dgl_str name = dgl_json_str(file);
     if (dgl_json_count(dgl_json_get(root, "tensors")) > 0)
         return dgl_json_fail(r, file, "\"%s\", but there are tensors inline too",
-                             DGL_SHOWN(name.p));
+                             DGL_PRINTABLE(name.p));
     if (!dgl_name_is_safe(name.p, name.len))
         return dgl_json_fail(r, file, "\"%s\" is not a plain file name (no '/', no \"..\")",
-                             DGL_SHOWN(name.p));
+                             DGL_PRINTABLE(name.p));
     out->tensors_file = dgl_arena_strndup(&out->arena, name.p, name.len);
     return out->tensors_file ? DGL_OK : dgl_fail_memory(r.log, "file names", name.len);
 }

@@ -48,7 +48,7 @@ static enum dgl_status fail_original(struct dgl_json_reader r, const struct rdrr
     return dgl_fail(r.log, DGL_ERR_FORMAT,
                     "%s: tensors.%s.originalShape is %s, but shape is %s with layout \"%s\"; "
                     "wanted the same, the reverse in columns, or whole blocks of it",
-                    dgl_json_name(r.doc), DGL_SHOWN(t->info.name),
+                    dgl_json_name(r.doc), DGL_PRINTABLE(t->info.name),
                     tensor_shape_str(original->rank, original->dim, a),
                     tensor_shape_str(stored->rank, stored->dim, b), rdrr_layout_name(t->layout));
 }
@@ -97,8 +97,8 @@ static enum dgl_status own_layout(struct dgl_json_reader r, const struct dgl_jso
     if (layout && !rdrr_layout_parse(dgl_json_str(layout), &t->layout))
         return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
                         "%s: tensors.%s.layout is \"%s\"; supported: \"row\", \"column\", \"flat\"",
-                        dgl_json_name(r.doc), DGL_SHOWN(t->info.name),
-                        DGL_SHOWN(dgl_json_str(layout).p));
+                        dgl_json_name(r.doc), DGL_PRINTABLE(t->info.name),
+                        DGL_PRINTABLE(dgl_json_str(layout).p));
     return DGL_OK;
 }
 

@@ -50,7 +50,7 @@ static enum dgl_status parse_shard(struct dgl_json_reader r, const struct dgl_js
             offset, out->total_size);
     if (strcmp(shard->name, name) != 0)
         return dgl_json_fail(r, object, "%s is \"%s\", wanted \"%s\"", name_key(object),
-                             DGL_SHOWN(shard->name), name);
+                             DGL_PRINTABLE(shard->name), name);
     shard->size = (uint64_t)size;
     if (!dgl_add_u64(out->total_size, shard->size, &out->total_size) || out->total_size > INT64_MAX)
         return dgl_json_fail(r, object, "size %" PRId64 " makes the pack larger than 2^63 bytes",
@@ -88,13 +88,14 @@ static enum dgl_status parse_hash_kind(struct dgl_json_reader r, const struct dg
         return status;
     if (value && first && !dgl_str_eq(dgl_json_str(value), dgl_json_str(first).p))
         return dgl_json_fail(r, first, "\"%s\", but hashAlgorithm of the pack is \"%s\"",
-                             DGL_SHOWN(dgl_json_str(first).p), DGL_SHOWN(dgl_json_str(value).p));
+                             DGL_PRINTABLE(dgl_json_str(first).p),
+                             DGL_PRINTABLE(dgl_json_str(value).p));
     value = value ? value : first;
     out->hash = DGL_HASH_SHA256;
     if (value && !dgl_hash_parse_name(dgl_json_str(value).p, &out->hash))
         return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
                         "%s: hashAlgorithm is \"%s\"; supported: sha256, blake3",
-                        dgl_json_name(r.doc), DGL_SHOWN(dgl_json_str(value).p));
+                        dgl_json_name(r.doc), DGL_PRINTABLE(dgl_json_str(value).p));
     return DGL_OK;
 }
 

@@ -24,7 +24,7 @@ static enum dgl_status parse_dtype(struct dgl_json_reader r, const struct dgl_js
     return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
                     "%s: tensors.%s.dtype is \"%s\"; supported: F32, F16, BF16, U8, I64, Q4_0, "
                     "Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K_M, Q5_K, Q6_K, MXFP4, IQ4_NL, IQ4_XS",
-                    dgl_json_name(r.doc), DGL_SHOWN(info->name), DGL_SHOWN(text.p));
+                    dgl_json_name(r.doc), DGL_PRINTABLE(info->name), DGL_PRINTABLE(text.p));
 }
 
 /* Norms are vectors, the other roles that a name can tell are matrices: no vocabulary makes one of
@@ -52,7 +52,7 @@ static enum dgl_status parse_role(struct dgl_json_reader r, const struct dgl_jso
     }
     if (!info->role)
         return dgl_json_fail(r, role, "\"%s\" is not a role of the format",
-                             DGL_SHOWN(dgl_json_str(role).p));
+                             DGL_PRINTABLE(dgl_json_str(role).p));
     if (ours ? strcmp(info->role, named) != 0 : role_contradicts(info->role, named))
         return dgl_json_fail(r, role,
                              "\"%s\", but the name makes it \"%s\"; the manifest is damaged",
@@ -64,7 +64,7 @@ static enum dgl_status refuse_part(struct dgl_json_reader r, const char *name, c
                                    const char *value, const char *supported)
 {
     return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: tensors.%s.%s is %s; supported: %s",
-                    dgl_json_name(r.doc), DGL_SHOWN(name), part, value, supported);
+                    dgl_json_name(r.doc), DGL_PRINTABLE(name), part, value, supported);
 }
 
 /* "storage" and "sourceTransform" may change how bytes are read. Those that do not are accepted. */
@@ -166,7 +166,7 @@ static enum dgl_status check_name(struct dgl_json_reader r, const struct tensor_
     return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
                     "%s: tensors.%s has a name of GGUF; supported: names of Hugging Face. Use the "
                     "GGUF file that the pack was made of",
-                    dgl_json_name(r.doc), DGL_SHOWN(info->name));
+                    dgl_json_name(r.doc), DGL_PRINTABLE(info->name));
 }
 
 static enum dgl_status parse_tensor(struct dgl_json_reader r, const struct dgl_json *object,
@@ -228,14 +228,14 @@ static enum dgl_status check_overlap(struct dgl_json_reader r, const struct rdrr
             return dgl_fail(r.log, DGL_ERR_FORMAT,
                             "%s: tensors %s and %s overlap: offset %" PRIu64
                             " of %s is before %" PRIu64 ", where the other ends",
-                            file, DGL_SHOWN(spans[i - 1].tensor), DGL_SHOWN(s->tensor),
+                            file, DGL_PRINTABLE(spans[i - 1].tensor), DGL_PRINTABLE(s->tensor),
                             s->span.offset, m->shards[s->span.shard].name, end);
         if (s->span.offset - end >= RDRR_ALIGN)
             return dgl_fail(r.log, DGL_ERR_FORMAT,
                             "%s: %s has %" PRIu64 " unused bytes before tensor %s; alignment needs "
                             "less than %" PRIu64,
                             file, m->shards[s->span.shard].name, s->span.offset - end,
-                            DGL_SHOWN(s->tensor), RDRR_ALIGN);
+                            DGL_PRINTABLE(s->tensor), RDRR_ALIGN);
         end = s->span.offset + s->span.size; /* inside the shard: parse_span() */
     }
     return DGL_OK;
@@ -274,7 +274,7 @@ static enum dgl_status check_headline(struct dgl_json_reader r, const struct rdr
         return DGL_OK;
     return dgl_fail(r.log, DGL_ERR_FORMAT,
                     "%s: quantization is \"%s\", but most weights are %s; the manifest is damaged",
-                    dgl_json_name(r.doc), DGL_SHOWN(m->quantization), found);
+                    dgl_json_name(r.doc), DGL_PRINTABLE(m->quantization), found);
 }
 
 enum dgl_status rdrr_tensors_parse(struct dgl_json_reader r, const struct dgl_json *map,

@@ -161,7 +161,7 @@ static enum dgl_status add_made(struct maker *m, const struct tensor_info *from,
     info.role = tensor_role_from_name(name);
     if (!dgl_dtype_tensor_bytes(info.dtype, info.rank, info.shape, &info.bytes))
         return dgl_fail(m->log, DGL_ERR_FORMAT, "%s: the size of tensor %s overflows",
-                        tensor_source_label(m->below), DGL_SHOWN(from->name));
+                        tensor_source_label(m->below), DGL_PRINTABLE(from->name));
     m->view->tensors[m->count] = t;
     m->infos[m->count++] = info;
     m->changes = true;
@@ -187,8 +187,8 @@ static enum dgl_status add_pair(struct maker *m, size_t index)
         return dgl_fail(m->log, DGL_ERR_FORMAT,
                         "%s: tensor %s is there, but %s" SCALES
                         " is missing, wanted as u8 with shape %s",
-                        tensor_source_label(m->below), DGL_SHOWN(b->name),
-                        DGL_SHOWN_STR(((struct dgl_str){b->name, base})),
+                        tensor_source_label(m->below), DGL_PRINTABLE(b->name),
+                        DGL_PRINTABLE_STR(((struct dgl_str){b->name, base})),
                         tensor_shape_str(b->rank - 1, b->shape, b_text));
     const struct tensor_info *s = tensor_source_at(m->below, (size_t)scales);
     bool fits = b->rank == 4 && s->rank == 3 && b->dtype == DGL_U8 && s->dtype == DGL_U8 &&
@@ -198,8 +198,8 @@ static enum dgl_status add_pair(struct maker *m, size_t index)
         return dgl_fail(m->log, DGL_ERR_FORMAT,
                         "%s: tensors %s %s and %s %s are not an MXFP4 pair: wanted u8 [experts, "
                         "rows, n, 16] and u8 [experts, rows, n]",
-                        tensor_source_label(m->below), DGL_SHOWN(b->name),
-                        tensor_shape_str(b->rank, b->shape, b_text), DGL_SHOWN(s->name),
+                        tensor_source_label(m->below), DGL_PRINTABLE(b->name),
+                        tensor_shape_str(b->rank, b->shape, b_text), DGL_PRINTABLE(s->name),
                         tensor_shape_str(s->rank, s->shape, s_text));
     struct tensor_info info = {.dtype = DGL_MXFP4,
                                .rank = 3,

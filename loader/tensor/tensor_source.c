@@ -50,7 +50,7 @@ static enum dgl_status source_add(const struct dgl_log *log, struct tensor_sourc
     size_t slot = slot_find(src, t->name);
     if (src->slots[slot])
         return dgl_fail(log, DGL_ERR_FORMAT, "%s: tensor %s occurs twice", src->label,
-                        DGL_SHOWN(t->name));
+                        DGL_PRINTABLE(t->name));
     src->slots[slot] = (uint32_t)++src->count;
     return DGL_OK;
 }
@@ -117,11 +117,11 @@ bool tensor_source_file_name(const struct tensor_source *src, const char *name, 
     return src->ops.file_name && src->ops.file_name(src->impl, name, out);
 }
 
-struct dgl_shown tensor_source_shown(const struct tensor_source *src, const char *name)
+struct dgl_printable tensor_source_printable(const struct tensor_source *src, const char *name)
 {
     struct dgl_buf text = {0};
     bool other = tensor_source_file_name(src, name, &text) && !text.failed && text.len > 0;
-    struct dgl_shown shown = dgl_shown(dgl_str_of(other ? text.p : name));
+    struct dgl_printable shown = dgl_printable(dgl_str_of(other ? text.p : name));
     dgl_buf_finish(&text);
     return shown;
 }
@@ -148,7 +148,8 @@ enum dgl_status tensor_source_read(const struct dgl_log *log, const struct tenso
     if (!dgl_range_fits(offset, size, t->bytes))
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "%s: tensor %s has %" PRIu64 " bytes, %zu at %" PRIu64 " were asked for",
-                        src->label, tensor_source_shown(src, t->name).text, t->bytes, size, offset);
+                        src->label, tensor_source_printable(src, t->name).text, t->bytes, size,
+                        offset);
     return src->ops.read(src->impl, log, index, offset, dst, size);
 }
 

@@ -2,7 +2,7 @@
 #ifndef DGL_LOADER_TENSOR_SOURCE_H
 #define DGL_LOADER_TENSOR_SOURCE_H
 
-#include "core/base/shown.h"
+#include "core/base/printable.h"
 #include "core/base/status.h"
 #include "loader/quant/dtype.h"
 
@@ -35,7 +35,7 @@ struct tensor_source;
 const char *tensor_source_label(const struct tensor_source *src);
 /* What messages call a tensor: where the file has another name for it than the source shows, that
  * one. `name` need not be one of the source's: a missing tensor has a name too. */
-struct dgl_shown tensor_source_shown(const struct tensor_source *src, const char *name);
+struct dgl_printable tensor_source_printable(const struct tensor_source *src, const char *name);
 /* The same uncut: nothing is appended when such files never have that tensor. False where the
  * file's name is `name` itself. */
 bool tensor_source_file_name(const struct tensor_source *src, const char *name,

@@ -27,7 +27,7 @@ static enum dgl_status unsupported(const struct reader *r, const char *key, stru
                                    const char *supported)
 {
     return dgl_fail(r->json.log, DGL_ERR_UNSUPPORTED, "%s: %s is \"%s\"; supported: %s", r->v.name,
-                    key, DGL_SHOWN_STR(value), supported);
+                    key, DGL_PRINTABLE_STR(value), supported);
 }
 
 /* A list that is there and has elements; else NULL. */
@@ -112,7 +112,7 @@ static enum dgl_status tokens_read(struct reader *r)
                                  count - 1, count);
         if (tokens[id].p)
             return dgl_json_fail(r->json, t, "id %" PRId64 " already belongs to \"%s\"", id,
-                                 DGL_SHOWN_STR(tokens[id]));
+                                 DGL_PRINTABLE_STR(tokens[id]));
         tokens[id] = dgl_json_key(t);
     }
     return status;

@@ -112,7 +112,8 @@ static enum dgl_status assign_ids(struct dgl_json_reader r, const struct tok_voc
             largest = token->id;
         if (token->id != token->json_id)
             dgl_warn(r.log, "%s: added token \"%s\" has id %" PRId32 ", not %" PRId64,
-                     dgl_json_name(r.doc), DGL_SHOWN(token->content.p), token->id, token->json_id);
+                     dgl_json_name(r.doc), DGL_PRINTABLE(token->content.p), token->id,
+                     token->json_id);
     }
     return DGL_OK;
 }
@@ -132,10 +133,10 @@ static enum dgl_status check_json_ids(struct dgl_json_reader r, const struct tok
         const struct tok_added_token *token = &added->tokens[i];
         int32_t *slot = &owner[token->json_id];
         if (*slot)
-            status = dgl_fail(r.log, DGL_ERR_FORMAT,
-                              "%s: added_tokens \"%s\" and \"%s\" both have id %" PRId64,
-                              dgl_json_name(r.doc), DGL_SHOWN(added->tokens[*slot - 1].content.p),
-                              DGL_SHOWN(token->content.p), token->json_id);
+            status = dgl_fail(
+                r.log, DGL_ERR_FORMAT, "%s: added_tokens \"%s\" and \"%s\" both have id %" PRId64,
+                dgl_json_name(r.doc), DGL_PRINTABLE(added->tokens[*slot - 1].content.p),
+                DGL_PRINTABLE(token->content.p), token->json_id);
         *slot = (int32_t)i + 1;
     }
     free(owner);

@@ -73,7 +73,7 @@ static enum dgl_status load_vocab(struct dgl_json_reader r, const struct dgl_jso
             return dgl_json_fail(r, v, "wanted an id from 0 to %d", TOK_MAX_ID - 1);
         if (tok_vocab_token(vocab, (int32_t)id, &other))
             return dgl_json_fail(r, v, "id %lld already belongs to \"%s\"", (long long)id,
-                                 DGL_SHOWN_STR(other));
+                                 DGL_PRINTABLE_STR(other));
         if (!tok_vocab_add(vocab, dgl_json_key(v), (int32_t)id))
             return dgl_fail_memory(r.log, "vocabulary", vocab->text.len);
     }
@@ -94,7 +94,7 @@ static enum dgl_status list_vocab(struct dgl_json_reader r, const struct vocab_l
             return dgl_fail(r.log, DGL_ERR_FORMAT,
                             "%s: tokens %lld and %llu are both \"%s\", wanted each text once",
                             lists->name, (long long)other, (unsigned long long)id,
-                            DGL_SHOWN_STR(token));
+                            DGL_PRINTABLE_STR(token));
         ok = tok_vocab_add(vocab, token, (int32_t)id);
     }
     return ok ? DGL_OK : dgl_fail_memory(r.log, "vocabulary", vocab->text.len);
@@ -160,7 +160,7 @@ static enum dgl_status resolve_merge(struct dgl_json_reader r, const struct dgl_
             continue;
         char says[160];
         snprintf(says, sizeof(says), "%s \"%s\", which is not in the vocabulary", tokens[i].verb,
-                 DGL_SHOWN_STR(tokens[i].token));
+                 DGL_PRINTABLE_STR(tokens[i].token));
         return fail_merge(r, json, merge->rank, says);
     }
     return DGL_OK;
@@ -345,7 +345,8 @@ static enum dgl_status check_unsupported(struct dgl_json_reader r, const struct 
             return status;
         if (dgl_json_str(value).len > 0)
             return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: model.%s is \"%s\": not implemented",
-                            dgl_json_name(r.doc), affixes[i], DGL_SHOWN_STR(dgl_json_str(value)));
+                            dgl_json_name(r.doc), affixes[i],
+                            DGL_PRINTABLE_STR(dgl_json_str(value)));
     }
     double dropout = 0;
     enum dgl_status status = dgl_json_opt_f64(r, json, "dropout", 0, 1, &dropout);

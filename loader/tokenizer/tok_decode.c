@@ -63,7 +63,7 @@ static enum dgl_status load_step(struct dgl_json_reader r, const struct dgl_json
         i++;
     if (i == count)
         return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: decoder type \"%s\" is not implemented",
-                        dgl_json_name(r.doc), DGL_SHOWN_STR(type));
+                        dgl_json_name(r.doc), DGL_PRINTABLE_STR(type));
     step->kind = kinds[i].kind;
     if (step->kind == STEP_METASPACE)
         return tok_metaspace_load(r, json, &step->metaspace);

@@ -27,7 +27,8 @@ static enum dgl_status load_scheme(struct dgl_json_reader r, const struct dgl_js
             return dgl_json_fail(r, value, "\"%s\" contradicts add_prefix_space false", names[i]);
         return DGL_OK;
     }
-    return dgl_json_fail(r, value, "\"%s\", wanted always, first or never", DGL_SHOWN_STR(name));
+    return dgl_json_fail(r, value, "\"%s\", wanted always, first or never",
+                         DGL_PRINTABLE_STR(name));
 }
 
 enum dgl_status tok_metaspace_load(struct dgl_json_reader r, const struct dgl_json *json,

@@ -23,7 +23,7 @@ enum dgl_status tok_model_fail_unknown(const struct dgl_log *log, const struct t
     return dgl_fail(log, DGL_ERR_INVALID_ARG,
                     "the text has a character without a token, and the tokenizer's unknown token "
                     "\"%s\" is not in its vocabulary",
-                    DGL_SHOWN(model->unk_token));
+                    DGL_PRINTABLE(model->unk_token));
 }
 
 enum dgl_status token_ids_add(const struct dgl_log *log, struct token_ids *ids, int32_t id)
@@ -55,7 +55,7 @@ enum dgl_status tok_model_load(struct dgl_json_reader r, const struct dgl_json *
         return tok_unigram_load(r, json, out);
     return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
                     "%s: model type \"%s\" is not implemented, only BPE and Unigram are",
-                    dgl_json_name(r.doc), DGL_SHOWN_STR(name));
+                    dgl_json_name(r.doc), DGL_PRINTABLE_STR(name));
 }
 
 void tok_model_finish(struct tok_model *model)

@@ -59,7 +59,7 @@ static enum dgl_status load_step(struct dgl_json_reader r, const struct dgl_json
         return DGL_OK;
     }
     return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: normalizer type \"%s\" is not implemented",
-                    dgl_json_name(r.doc), DGL_SHOWN_STR(type));
+                    dgl_json_name(r.doc), DGL_PRINTABLE_STR(type));
 }
 
 static enum dgl_status add_step(struct dgl_json_reader r, const struct dgl_json *json,

@@ -13,7 +13,7 @@ static enum dgl_status fail_unsupported(struct dgl_json_reader r, const char *wh
                                         struct dgl_str value)
 {
     return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: post_processor: %s \"%s\" is not implemented",
-                    dgl_json_name(r.doc), what, DGL_SHOWN_STR(value));
+                    dgl_json_name(r.doc), what, DGL_PRINTABLE_STR(value));
 }
 
 /* The ids of a special token of the template. */

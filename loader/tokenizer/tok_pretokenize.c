@@ -82,7 +82,7 @@ static enum dgl_status load_behavior(struct dgl_json_reader r, const struct dgl_
         return status;
     return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
                     "%s: pre_tokenizer behavior \"%s\" is not implemented", dgl_json_name(r.doc),
-                    DGL_SHOWN_STR(dgl_json_str(value)));
+                    DGL_PRINTABLE_STR(dgl_json_str(value)));
 }
 
 static enum dgl_status load_split(struct dgl_json_reader r, const struct dgl_json *json,
@@ -158,7 +158,7 @@ static enum dgl_status load_step(struct dgl_json_reader r, const struct dgl_json
     if (dgl_str_eq(type, "Whitespace"))
         return add_step(r, out, STEP_SPLIT_WORDS) ? DGL_OK : DGL_ERR_NO_MEMORY;
     return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: pre_tokenizer type \"%s\" is not implemented",
-                    dgl_json_name(r.doc), DGL_SHOWN_STR(type));
+                    dgl_json_name(r.doc), DGL_PRINTABLE_STR(type));
 }
 
 enum dgl_status tok_pretokenizer_load(struct dgl_json_reader r, const struct dgl_json *json,

@@ -44,7 +44,7 @@ static enum dgl_status check_root(struct dgl_json_reader r, const struct dgl_jso
     if (version && !dgl_str_eq(text, "1.0"))
         return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
                         "%s: version \"%s\" is not implemented, only \"1.0\" is",
-                        dgl_json_name(r.doc), DGL_SHOWN_STR(text));
+                        dgl_json_name(r.doc), DGL_PRINTABLE_STR(text));
     static const char *const ignored[] = {"truncation", "padding"};
     for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
         if (dgl_json_type(dgl_json_get(root, ignored[i])) != DGL_JSON_NULL)

@@ -1,5 +1,5 @@
 /* Types, layouts and bands of weights by kernels and hints, without a device: mixed checkpoints,
- * weights that are held wider, and kernels that do not read weights as they were loaded. */
+ * weights that are held promoted, and kernels that do not read weights as they were loaded. */
 #include "tests/support/kernel_sets.h"
 
 #include <stdlib.h>
@@ -242,7 +242,7 @@ struct swap {
 static const struct swap swaps[] = {
     {"as before", NULL, NULL, {NULL}},
     {"a hint that changes no weight", "{\"attentionDecode\":\"streaming\"}", NULL, {NULL}},
-    {"wider than loaded",
+    {"promoted than loaded",
      "{\"q4kMatmul\":\"dequant_f16\"}",
      NULL,
      {"want weights held as f16", "loaded as q4_k", "load the model again"}},

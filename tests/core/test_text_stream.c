@@ -14,31 +14,31 @@ static const char story[] = "Once upon a time, there was a na\xc3\xafve fox \xf0
                             "\xe4\xbd\xa0\xe5\xa5\xbd, said the end.\n\nThe end. aaaab aaaaab.";
 
 /* What a run over `text` shows. */
-struct shown {
+struct printable {
     struct dgl_buf pieces; /* what came through text_stream_ready(), in one */
     struct dgl_buf text;   /* what the stream keeps */
     bool stopped;
     size_t tokens; /* pushed until it stopped */
 };
 
-static void shown_finish(struct shown *s)
+static void shown_finish(struct printable *s)
 {
     dgl_buf_finish(&s->pieces);
     dgl_buf_finish(&s->text);
 }
 
-static void take_ready(struct text_stream *t, struct shown *out)
+static void take_ready(struct text_stream *t, struct printable *out)
 {
     struct dgl_str ready = text_stream_ready(t);
     assert_int_equal(dgl_utf8_valid_prefix(ready.p, ready.len), ready.len);
     dgl_buf_append(&out->pieces, ready.p, ready.len);
 }
 
-static struct shown stream(const char *text, const char *const *stop, size_t num_stop)
+static struct printable stream(const char *text, const char *const *stop, size_t num_stop)
 {
     struct token_ids ids = {0};
     struct text_stream t;
-    struct shown out = {0};
+    struct printable out = {0};
     assert_int_equal(tokenizer_encode(NULL, tok, dgl_str_of(text), (struct encode_flags){0}, &ids),
                      DGL_OK);
     assert_true(text_stream_init(&t, tok, stop, num_stop));
@@ -58,7 +58,7 @@ static struct shown stream(const char *text, const char *const *stop, size_t num
 static void check(const char *text, const char *const *stop, size_t num_stop, const char *want,
                   bool stopped)
 {
-    struct shown s = stream(text, stop, num_stop);
+    struct printable s = stream(text, stop, num_stop);
     assert_string_equal(s.text.p ? s.text.p : "", want);
     assert_string_equal(s.pieces.p ? s.pieces.p : "", want);
     assert_int_equal(s.stopped, stopped);

@@ -1,6 +1,6 @@
 /*
  * Every matmul kernel that this device can run, on every weight format, against sums in doubles:
- * odd sizes, bands of rows, strides wider than the row with NaN between, NaN where results go,
+ * odd sizes, bands of rows, strides promoted than the row with NaN between, NaN where results go,
  * guard words around all buffers. `PROGRAM bench PHASE WEIGHT PRE POST K N T [HINTS]` times them
  * instead.
  */

@@ -1,12 +1,12 @@
 /* Attention kernels by themselves, against doubles. */
 #include "tests/support/attn_problem.h"
-#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "core/base/mem.h"
 #include "tests/support/ref_ops.h"
+#include "tests/support/test.h"
 
 /* Rows of random numbers, NaN between them. */
 static void fill_rows(struct attn_problem *p, uint64_t *seed)

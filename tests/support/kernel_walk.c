@@ -1,12 +1,12 @@
 /* Tests over all kernels of an operation: running them, comparing, and telling which did not run.
  */
 #include "tests/support/kernel_walk.h"
-#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "core/base/mem.h"
+#include "tests/support/test.h"
 
 size_t kernel_walk_run(struct kernel_walk *walk, struct kernel_bench *bench, kernel_walk_fn one,
                        void *ctx)

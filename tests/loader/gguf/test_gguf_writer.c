@@ -131,7 +131,7 @@ static const struct family families[] = {
     {"story-moe", "models/story-moe.tar.xz", "story-moe", NULL, NULL},
 };
 
-/* As stored keeps every block and every half; norms and biases widen to f32. */
+/* As stored keeps every block and every half; norms and biases promote to f32. */
 static void reads_back(void **state)
 {
     const struct family *row = *state;

@@ -1,12 +1,13 @@
 /* The safetensors reader: what is accepted, and one case for each way in which a header or a
  * file can lie. */
+#include "tests/support/test.h"
+
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "core/base/file.h"
 #include "loader/hf/hf_model.h"
 #include "loader/hf/safetensors.h"
-#include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 
 /* ---- headers, as text ---- */

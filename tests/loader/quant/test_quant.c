@@ -65,7 +65,7 @@ static void check_block(char *fields)
     char *block_hex = strtok_r(NULL, " ", &save), *values_hex = strtok_r(NULL, " ", &save);
     uint8_t block[256], values[1024], wide[512];
     float decoded[256];
-    enum dgl_dtype type, wider;
+    enum dgl_dtype type, promoted;
     assert_true(dgl_dtype_parse(type_name, strlen(type_name), &type));
     const struct dgl_dtype_traits *t = dgl_dtype_get(type);
     size_t count = t->block;
@@ -78,10 +78,10 @@ static void check_block(char *fields)
         if (bits_of(decoded[i]) != bits_of(want))
             fail_msg("%s value %zu is %.9g, wanted %.9g", type_name, i, decoded[i], want);
     }
-    if (!dgl_dtype_wider(type, &wider))
+    if (!dgl_dtype_promoted(type, &promoted))
         return;
-    assert_true(dgl_row_widen(type, block, count, wide));
-    assert_true(dgl_row_decode(wider, wide, count, decoded));
+    assert_true(dgl_row_promote(type, block, count, wide));
+    assert_true(dgl_row_decode(promoted, wide, count, decoded));
     assert_memory_equal(decoded, values, 4 * count);
 }
 

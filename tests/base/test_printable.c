@@ -1,7 +1,7 @@
 /* Text of files inside messages: its beginning, and nothing that a terminal acts upon. */
 #include "tests/support/test.h"
 
-#include "core/base/shown.h"
+#include "core/base/printable.h"
 
 struct shown_case {
     const char *name, *text;
@@ -50,7 +50,7 @@ static void text_is_shown(void **state)
 {
     const struct shown_case *row = *state;
     size_t len = row->len ? row->len : strlen(row->text);
-    assert_string_equal(DGL_SHOWN_STR(((struct dgl_str){row->text, len})), row->want);
+    assert_string_equal(DGL_PRINTABLE_STR(((struct dgl_str){row->text, len})), row->want);
 }
 
 static void megabytes_are_cut(void **state)
@@ -58,15 +58,15 @@ static void megabytes_are_cut(void **state)
     (void)state;
     static char text[1 << 20];
     memset(text, '\033', sizeof(text));
-    struct dgl_shown shown = dgl_shown((struct dgl_str){text, sizeof(text)});
-    assert_int_equal(strlen(shown.text), DGL_SHOWN_BYTES + 3);
-    assert_string_equal(shown.text + DGL_SHOWN_BYTES - 4, "\\x1b...");
+    struct dgl_printable shown = dgl_printable((struct dgl_str){text, sizeof(text)});
+    assert_int_equal(strlen(shown.text), DGL_PRINTABLE_BYTES + 3);
+    assert_string_equal(shown.text + DGL_PRINTABLE_BYTES - 4, "\\x1b...");
 }
 
 static void nothing_is_empty(void **state)
 {
     (void)state;
-    assert_string_equal(DGL_SHOWN(NULL), "");
+    assert_string_equal(DGL_PRINTABLE(NULL), "");
 }
 
 static void all_of_a_text_is_made_visible(void **state)

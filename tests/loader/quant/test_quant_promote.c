@@ -1,5 +1,5 @@
-/* Block formats inside wider ones: the same values, bit for bit, whatever codes and scales a block
- * has. */
+/* Block formats in the types that they are promoted to: values equal bit for bit, for any codes and
+ * scales. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ enum { MAX_VALUES = 256, MAX_BYTES = 512, ROUNDS = 300 };
 
 struct row {
     const char *name;
-    enum dgl_dtype type, wider;
+    enum dgl_dtype type, promoted;
     int half_at[2]; /* where a block has its f16 scale and minimum; -1 = none */
 };
 
@@ -40,12 +40,12 @@ static void check_same(const struct row *row, const uint8_t *blocks, uint64_t co
     float want[MAX_VALUES], got[MAX_VALUES];
     uint8_t wide[MAX_BYTES];
     uint64_t bytes;
-    assert_true(dgl_dtype_row_bytes(row->wider, cols, &bytes));
+    assert_true(dgl_dtype_row_bytes(row->promoted, cols, &bytes));
     memset(wide, 0xa5, sizeof(wide));
-    assert_true(dgl_row_widen(row->type, blocks, cols, wide));
+    assert_true(dgl_row_promote(row->type, blocks, cols, wide));
     assert_int_equal(wide[bytes], 0xa5);
     assert_true(dgl_row_decode(row->type, blocks, cols, want));
-    assert_true(dgl_row_decode(row->wider, wide, cols, got));
+    assert_true(dgl_row_decode(row->promoted, wide, cols, got));
     for (uint64_t i = 0; i < cols; i++)
         if (memcmp(&got[i], &want[i], sizeof(got[i])) != 0)
             fail_msg("%s: value %d of %d is %.9g, wanted %.9g", row->name, (int)i, (int)cols,
@@ -57,11 +57,11 @@ static void values_are_the_same(void **state)
 {
     const struct row *row = *state;
     const struct dgl_dtype_traits *t = dgl_dtype_get(row->type);
-    enum dgl_dtype wider;
+    enum dgl_dtype promoted;
     uint8_t block[MAX_BYTES];
     uint64_t seed = 11;
-    assert_true(dgl_dtype_wider(row->type, &wider));
-    assert_int_equal(wider, row->wider);
+    assert_true(dgl_dtype_promoted(row->type, &promoted));
+    assert_int_equal(promoted, row->promoted);
     for (size_t byte = 0; byte < 256 + ROUNDS; byte++) {
         for (size_t which = 0; which < NUM_HALVES; which++) {
             for (uint32_t i = 0; i < t->block_bytes; i++)
@@ -92,11 +92,11 @@ static void types_with_kernels_are_not_widened(void **state)
     static const enum dgl_dtype types[] = {DGL_F32,  DGL_F16,  DGL_BF16, DGL_Q8_0, DGL_Q4_0,
                                            DGL_Q4_K, DGL_Q5_K, DGL_Q6_K, DGL_MXFP4};
     uint8_t block[MAX_BYTES] = {0}, wide[MAX_BYTES];
-    enum dgl_dtype wider;
+    enum dgl_dtype promoted;
     (void)state;
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-        assert_false(dgl_dtype_wider(types[i], &wider));
-        assert_false(dgl_row_widen(types[i], block, 32, wide));
+        assert_false(dgl_dtype_promoted(types[i], &promoted));
+        assert_false(dgl_row_promote(types[i], block, 32, wide));
     }
 }
 

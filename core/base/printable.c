@@ -1,5 +1,5 @@
 /* Spelling of characters that a terminal would act upon. */
-#include "core/base/shown.h"
+#include "core/base/printable.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -47,14 +47,14 @@ static size_t spell(struct dgl_str text, char out[SPELLED_BYTES])
     return n;
 }
 
-struct dgl_shown dgl_shown(struct dgl_str text)
+struct dgl_printable dgl_printable(struct dgl_str text)
 {
-    struct dgl_shown shown = {{0}};
+    struct dgl_printable shown = {{0}};
     char spelled[SPELLED_BYTES];
     size_t len = 0;
     while (text.len > 0) {
         size_t n = spell(text, spelled), more = strlen(spelled);
-        if (len + more > DGL_SHOWN_BYTES) {
+        if (len + more > DGL_PRINTABLE_BYTES) {
             memcpy(shown.text + len, "...", sizeof("..."));
             break;
         }

@@ -19,13 +19,14 @@
 #define KERNEL_MAX_REQUIRES   16
 #define KERNEL_MAX_LIBS       12
 #define KERNEL_MAX_EXTENSIONS 4
-#define KERNEL_MAX_FACTS      64
+#define KERNEL_MAX_PROPERTIES 64
 #define KERNEL_MAX_LETS       16 /* of a kernel and its libs together; SHARED likewise */
 #define KERNEL_MAX_SHARED     16
 #define KERNEL_MAX_VARS       208 /* all of the above that are variables, and LOCAL_X to LOCAL_Z */
 
-/* A named integer: model constants (K, N, HEAD_DIM), device facts (SUBGROUP_SIZE, SHARED_BYTES,
- * SOFTWARE ...), tunables, and T (tokens in this pass) where group counts are computed. */
+/* A named integer: model constants (K, N, HEAD_DIM), device properties (SUBGROUP_SIZE,
+ * SHARED_BYTES, SOFTWARE ...), tunables, and T (tokens in this pass) where group counts are
+ * computed. */
 struct kernel_var {
     const char *name;
     int64_t value;
@@ -59,7 +60,7 @@ struct kernel_const {
 };
 struct kernel_tune {
     char name[32];
-    const struct kernel_expr *preset; /* over constants, device facts and earlier tunables */
+    const struct kernel_expr *preset; /* over constants, device properties and earlier tunables */
     int64_t choices[KERNEL_MAX_CHOICES];
     uint32_t num_choices;
 };
@@ -74,7 +75,7 @@ struct kernel_flag {
     char word[32];
     uint32_t when; /* index into kernel.when */
 };
-/* LET: a #define derived from constants, tunables, flags, device facts and LETs above it. */
+/* LET: a #define derived from constants, tunables, flags, device properties and LETs above it. */
 struct kernel_let {
     char name[32];
     const struct kernel_expr *value;
@@ -220,8 +221,8 @@ struct kernel_shared_size {
     int64_t count;
 };
 
-/* Names in `vars` are borrowed from the kernel and from the device facts; the set and the facts
- * must outlive it. */
+/* Names in `vars` are borrowed from the kernel and from the device properties; the set and the
+ * properties must outlive it. */
 struct kernel_choice {
     const struct kernel *kernel;
     struct kernel_var vars[KERNEL_MAX_VARS]; /* all variables but T and BAND */
@@ -245,10 +246,10 @@ const char *kernel_layout_default(const char *weight);
 /* Whether any kernel of the set is for such requests at all, on whatever device. */
 bool kernel_set_serves(const struct kernel_set *set, const struct kernel_request *request);
 
-/* Picks the usable kernel with the highest PREFER, or the one a hint names; a hint that cannot run
- * is an error that says why (docs/kernels.md, layers). No kernel at all: DGL_ERR_UNSUPPORTED
- * listing each candidate's failed REQUIRE. `device` are facts; those left out count as the GLES 3.1
- * minimum. */
+/* Picks the usable kernel with the highest PREFER, or the one a hint names; a hint that cannot
+ * run is an error that says why (docs/kernels.md, layers). No kernel at all: DGL_ERR_UNSUPPORTED
+ * listing each candidate's failed REQUIRE. `device` are properties; those left out count as the
+ * GLES 3.1 minimum. */
 enum dgl_status kernel_choose(const struct dgl_log *log, const struct kernel_set *set,
                               const struct kernel_request *request, const struct kernel_var *device,
                               size_t num_device, struct kernel_choice *out);

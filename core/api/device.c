@@ -137,47 +137,5 @@ bool dgl_device_is_lost(const struct dgl_device *dev)
 
 void dgl_device_get_counters(const struct dgl_device *dev, struct dgl_counters *out)
 {
-    struct gl_counters c = gl_device_counters(dev->gl);
-    *out = (struct dgl_counters){
-        .tokens = dev->tokens,
-        .submits = c.submits,
-        .readbacks = c.readbacks,
-        .dispatches = c.dispatches,
-        .barriers = c.barriers,
-        .buffers_created = c.buffers_created,
-        .programs_linked = c.programs_linked,
-        .readback_bytes = c.readback_bytes,
-        .upload_bytes = c.upload_bytes,
-    };
-}
-
-struct dgl_counters counters_since(const struct dgl_device *dev, const struct dgl_counters *before)
-{
-    struct dgl_counters now;
-    dgl_device_get_counters(dev, &now);
-    return (struct dgl_counters){
-        .tokens = now.tokens - before->tokens,
-        .submits = now.submits - before->submits,
-        .readbacks = now.readbacks - before->readbacks,
-        .dispatches = now.dispatches - before->dispatches,
-        .barriers = now.barriers - before->barriers,
-        .buffers_created = now.buffers_created - before->buffers_created,
-        .programs_linked = now.programs_linked - before->programs_linked,
-        .readback_bytes = now.readback_bytes - before->readback_bytes,
-        .upload_bytes = now.upload_bytes - before->upload_bytes,
-    };
-}
-
-enum dgl_status device_enter(struct dgl_device *dev, struct gl_saved *saved)
-{
-    if (gl_device_is_lost(dev->gl))
-        return dgl_fail(dev->log, DGL_ERR_DEVICE_LOST,
-                        "%s: the device was lost; destroy it and open it again",
-                        dev->info.renderer);
-    return gl_enter(dev->gl, saved);
-}
-
-void device_leave(struct dgl_device *dev, const struct gl_saved *saved)
-{
-    gl_leave(dev->gl, saved);
+    *out = device_counters(dev);
 }

@@ -48,16 +48,16 @@ enum dgl_status dgl_render_ids(const struct dgl_log *log, const struct dgl_templ
                                const struct dgl_tokenizer *tok,
                                const struct dgl_render_params *params, int32_t **ids, size_t *count)
 {
-    struct dgl_buf text = {0}, marks = {0};
+    struct dgl_buf text = {0}, taint = {0};
     struct token_ids out = {0};
     *ids = NULL;
     *count = 0;
-    enum dgl_status status = chat_template_render(log, tmpl, params, &text, &marks);
+    enum dgl_status status = chat_template_render(log, tmpl, params, &text, &taint);
     /* An empty result is an array too. */
     if (status == DGL_OK && !(out.ids = malloc(sizeof(int32_t))))
         status = dgl_fail_memory(log, "ids", sizeof(int32_t));
     if (status == DGL_OK) {
-        struct tok_marked rendered = {{text.p, text.len}, (const uint8_t *)marks.p};
+        struct tainted_text rendered = {{text.p, text.len}, (const uint8_t *)taint.p};
         out.cap = 1;
         status = chat_ids_encode(log, tok, rendered, params->answers, params->num_answers, &out);
     }
@@ -68,6 +68,6 @@ enum dgl_status dgl_render_ids(const struct dgl_log *log, const struct dgl_templ
         free(out.ids);
     }
     dgl_buf_finish(&text);
-    dgl_buf_finish(&marks);
+    dgl_buf_finish(&taint);
     return status;
 }

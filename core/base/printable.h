@@ -1,5 +1,5 @@
 /*
- * shown.h: printable text of files and users inside messages. Names, keys and values may be
+ * printable.h: printable text of files and users inside messages. Names, keys and values may be
  * megabytes, escape sequences, characters that turn the direction of the line. A message has their
  * beginning, spelled so that a terminal acts on none of it.
  */

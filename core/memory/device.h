@@ -25,7 +25,9 @@ struct dgl_kernels {
 enum dgl_status device_enter(struct dgl_device *dev, struct gl_saved *saved);
 void device_leave(struct dgl_device *dev, const struct gl_saved *saved);
 
-/* `now` minus `before`, field by field. */
+/* Work done since the device was opened. */
+struct dgl_counters device_counters(const struct dgl_device *dev);
+/* Work done since `before` was read. */
 struct dgl_counters counters_since(const struct dgl_device *dev, const struct dgl_counters *before);
 
 #endif

@@ -54,8 +54,9 @@ enum dgl_status kernel_table_find(struct kernel_table *table, const struct kerne
     }
     use->id = (uint32_t)table->count;
     use->request = *request;
-    enum dgl_status status = kernel_choose(device->log, table->set, &use->request, device->facts,
-                                           device->num_facts, &use->choice);
+    enum dgl_status status =
+        kernel_choose(device->log, table->set, &use->request, device->properties,
+                      device->num_properties, &use->choice);
     if (status != DGL_OK) {
         free(use);
         return status;

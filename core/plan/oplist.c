@@ -139,7 +139,7 @@ void oplist_norm(struct oplist *list, const struct oplist_params *p, const struc
     op_const(op, "Y_STRIDE", p->desc->hidden);
     op_float(op, "eps", p->desc->norm_eps);
     op_bind_buffer(op, "X", n->x);
-    op_bind_vector(op, "G", n->gain);
+    op_bind_vector(op, "G", n->norm_weight);
     op_bind_buffer(op, "Y", n->y);
 }
 
@@ -155,7 +155,7 @@ static void add_vectors(struct op *op, const struct oplist_params *p, const stru
     const struct weight *w = m->weight;
     bool norm = is(m->pre, "norm");
     op_attr(op, "bias", w->has_bias ? "row" : "none");
-    op_const(op, "BIAS_AT", w->has_bias && w->has_gain ? (int64_t)(w->cols + 3) / 4 * 4 : 0);
+    op_const(op, "BIAS_AT", w->has_bias && w->has_norm ? (int64_t)(w->cols + 3) / 4 * 4 : 0);
     op_float(op, "eps", norm ? p->desc->norm_eps : 0.0);
     if (norm || w->has_bias)
         op_bind_vector(op, "A", w->vector);
@@ -326,7 +326,7 @@ static void read_stream(struct oplist *list, const struct oplist_params *p, stru
                         const char *norm_label)
 {
     m->x = BUF_X;
-    if (!m->weight->has_gain)
+    if (!m->weight->has_norm)
         return;
     if (m->phase == DGL_PHASE_DECODE) {
         m->pre = "norm";
@@ -337,7 +337,7 @@ static void read_stream(struct oplist *list, const struct oplist_params *p, stru
                                       .layer = m->layer,
                                       .label = norm_label,
                                       .post = "store",
-                                      .gain = m->weight->vector,
+                                      .norm_weight = m->weight->vector,
                                       .x = BUF_X,
                                       .y = BUF_NORMED});
     m->x = BUF_NORMED;
@@ -345,9 +345,9 @@ static void read_stream(struct oplist *list, const struct oplist_params *p, stru
 
 /* Adds a product to the residual stream, behind a norm of its own if there is one. */
 static void add_to_stream(struct oplist *list, const struct oplist_params *p,
-                          struct oplist_matmul *m, const char *norm_label, uint32_t gain)
+                          struct oplist_matmul *m, const char *norm_label, uint32_t norm_weight)
 {
-    if (gain == VECTOR_NONE) {
+    if (norm_weight == VECTOR_NONE) {
         m->post = "add";
         m->y = BUF_X;
         m->scale = p->desc->residual_scale;
@@ -361,7 +361,7 @@ static void add_to_stream(struct oplist *list, const struct oplist_params *p,
                                       .layer = m->layer,
                                       .label = norm_label,
                                       .post = "add",
-                                      .gain = gain,
+                                      .norm_weight = norm_weight,
                                       .x = BUF_NORMED,
                                       .y = BUF_X});
 }

@@ -107,7 +107,7 @@ struct oplist_matmul {
     enum dgl_phase phase;
     int32_t layer;
     const char *label, *pre, *post, *act;
-    const struct weight *weight; /* its vector is the prologue's gain and the bias */
+    const struct weight *weight; /* its vector is the prologue's norm weight and the bias */
     enum plan_buffer x, y;
     int32_t x_stride, y_stride;
     double scale;
@@ -119,7 +119,7 @@ struct oplist_norm {
     enum dgl_phase phase;
     int32_t layer;
     const char *label, *post;
-    uint32_t gain; /* vector */
+    uint32_t norm_weight; /* vector */
     enum plan_buffer x, y;
 };
 

@@ -11,14 +11,14 @@ static enum plan_buffer add_norm(struct oplist *list, const struct oplist_params
                                  enum dgl_phase phase, int32_t layer)
 {
     const struct weight *router = &p->weights->layer[layer].router;
-    if (!router->has_gain)
+    if (!router->has_norm)
         return BUF_X;
     oplist_norm(list, p,
                 &(struct oplist_norm){.phase = phase,
                                       .layer = layer,
                                       .label = "ffn_norm",
                                       .post = "store",
-                                      .gain = router->vector,
+                                      .norm_weight = router->vector,
                                       .x = BUF_X,
                                       .y = BUF_NORMED});
     return BUF_NORMED;

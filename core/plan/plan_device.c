@@ -4,7 +4,7 @@
 void plan_device_init(struct plan_device *device, const struct plan_device_params *params)
 {
     const struct dgl_limits *limits = params->limits;
-    const struct kernel_var facts[] = {
+    const struct kernel_var properties[] = {
         {"SOFTWARE", params->software},
         {"LLVMPIPE", params->llvmpipe},
         {"COMPUTE_UNITS", params->compute_units},
@@ -27,11 +27,11 @@ void plan_device_init(struct plan_device *device, const struct plan_device_param
         .limits = *limits,
         .software = params->software,
         .compute_units = params->compute_units,
-        .num_facts = sizeof(facts) / sizeof(facts[0]),
+        .num_properties = sizeof(properties) / sizeof(properties[0]),
     };
-    _Static_assert(sizeof(facts) <= sizeof(device->facts), "room for every fact");
-    for (size_t i = 0; i < device->num_facts; i++)
-        device->facts[i] = facts[i];
+    _Static_assert(sizeof(properties) <= sizeof(device->properties), "room for every property");
+    for (size_t i = 0; i < device->num_properties; i++)
+        device->properties[i] = properties[i];
 }
 
 uint64_t plan_device_binding_bytes(const struct plan_device *device)

@@ -11,9 +11,9 @@ struct plan_device {
     const char *name; /* renderer, for messages */
     struct dgl_limits limits;
     bool software;
-    uint32_t compute_units;      /* work groups that keep the device busy */
-    struct kernel_var facts[32]; /* docs/kernels.md lists the names */
-    size_t num_facts;
+    uint32_t compute_units;           /* work groups that keep the device busy */
+    struct kernel_var properties[32]; /* docs/kernels.md lists the names */
+    size_t num_properties;
 };
 
 struct plan_device_params {

@@ -110,7 +110,7 @@ static void add_vector_slice(struct lister *l, struct weight_vector_slice slice)
 }
 
 /* The weight of a norm at float `at` of the vector opened last. */
-static void add_gain(struct lister *l, long tensor, uint64_t at, double scale)
+static void add_norm_weight(struct lister *l, long tensor, uint64_t at, double scale)
 {
     add_vector_slice(l, (struct weight_vector_slice){.tensor = tensor,
                                                      .at = at,
@@ -125,7 +125,7 @@ static void add_post_norm(struct lister *l, uint32_t *id, long tensor)
     if (tensor == TENSOR_NONE)
         return;
     add_vector(l, id);
-    add_gain(l, tensor, 0, l->desc->residual_scale);
+    add_norm_weight(l, tensor, 0, l->desc->residual_scale);
 }
 
 /* Biases of a matrix's parts, by the row that each begins at. */
@@ -134,20 +134,20 @@ struct bias_part {
     uint64_t at;
 };
 
-/* The vector of the matrix opened last: the gain of the norm before it, and its biases, `step` rows
- * apart. A part without a bias gets zeros. */
-static void add_matrix_vector(struct lister *l, struct weight *weight, long gain,
+/* The vector of the matrix opened last: the weight of the norm before it, and its biases, `step`
+ * rows apart. A part without a bias gets zeros. */
+static void add_matrix_vector(struct lister *l, struct weight *weight, long norm_weight,
                               const struct bias_part *parts, size_t count, uint32_t step)
 {
     uint64_t start = 0;
     for (size_t i = 0; i < count; i++)
         weight->has_bias |= parts[i].tensor != TENSOR_NONE;
-    weight->has_gain = gain != TENSOR_NONE;
-    if (!weight->has_gain && !weight->has_bias)
+    weight->has_norm = norm_weight != TENSOR_NONE;
+    if (!weight->has_norm && !weight->has_bias)
         return;
     add_vector(l, &weight->vector);
-    add_gain(l, gain, 0, 1);
-    if (weight->has_gain)
+    add_norm_weight(l, norm_weight, 0, 1);
+    if (weight->has_norm)
         start = ((uint64_t)l->desc->hidden + 3) / 4 * 4;
     for (size_t i = 0; i < count; i++)
         add_vector_slice(
@@ -177,8 +177,8 @@ static void list_attention(struct lister *l, const struct layer_desc *layer,
     add_matrix_vector(l, &w->qkv, layer->attn_norm, qkv, 3, 1);
     if (layer->q_norm != TENSOR_NONE) {
         add_vector(l, &w->qk_norm);
-        add_gain(l, layer->q_norm, 0, 1);
-        add_gain(l, layer->k_norm, tensor_values(l, layer->q_norm), 1);
+        add_norm_weight(l, layer->q_norm, 0, 1);
+        add_norm_weight(l, layer->k_norm, tensor_values(l, layer->q_norm), 1);
     }
     if (layer->sinks != TENSOR_NONE) {
         add_vector(l, &w->sinks);

@@ -32,10 +32,10 @@ struct weight {
     uint64_t rows, cols;
     struct weight_band *bands;
     uint32_t num_bands;
-    /* A vector: the gain [cols, padded to a multiple of 4] of the norm before the matrix if there
+    /* A vector: the weight [cols, padded to a multiple of 4] of the norm before the matrix if there
      * is one, then the matrix's bias [rows] if it has one. */
     uint32_t vector;
-    bool has_gain, has_bias;
+    bool has_norm, has_bias;
     bool row_pairs; /* rows 2i and 2i + 1 are one feature: one type, even bands */
     /* Tensor with a bias for each row: after a band's rows come its biases in f32, all of it padded
      * to a multiple of 16 bytes. TENSOR_NONE: without. */
@@ -77,9 +77,9 @@ struct layer_weights {
     struct weight expert_gate_up; /* [experts * 2 * intermediate, hidden], each as gate_up */
     struct weight expert_down;    /* [experts * hidden, intermediate] */
     /* Vectors */
-    uint32_t qk_norm;                       /* gains of q, then of k */
+    uint32_t qk_norm;                       /* norm weights of q, then of k */
     uint32_t sinks;                         /* [heads] */
-    uint32_t attn_post_norm, ffn_post_norm; /* gains [hidden], residual_scale included */
+    uint32_t attn_post_norm, ffn_post_norm; /* norm weights [hidden], residual_scale included */
 };
 
 struct model_weights {

@@ -58,7 +58,7 @@ static enum dgl_status time_prefill(struct bench *b, double *tps)
         status = eval_ids(s, b->p.depth);
     if (status == DGL_OK)
         status = gl_finish(dev->gl);
-    dgl_device_get_counters(dev, &before);
+    before = device_counters(dev);
     uint64_t start = dgl_now_ns();
     if (status == DGL_OK)
         status = eval_ids(s, b->p.depth + b->p.prompt_tokens);
@@ -88,7 +88,7 @@ static enum dgl_status time_decode(struct bench *b, int32_t tokens, double *tps)
         status = session_write_step(s, &step, ROW_SAMPLE);
     if (status == DGL_OK)
         status = gl_finish(dev->gl);
-    dgl_device_get_counters(dev, &before);
+    before = device_counters(dev);
     uint64_t start = dgl_now_ns();
     for (int32_t i = 0; i < tokens && status == DGL_OK; i++) {
         int32_t id;

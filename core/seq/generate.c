@@ -215,7 +215,7 @@ static enum dgl_status decode_loop(struct generation *g)
     /* The first token is the prompt's: what it took belongs to no later one. */
     g->r->prefill = counters_since(g->s->model->dev, &g->start);
     struct dgl_counters before;
-    dgl_device_get_counters(g->s->model->dev, &before);
+    before = device_counters(g->s->model->dev);
     uint64_t start = dgl_now_ns();
     while (status == DGL_OK && !g->done) {
         int32_t steps = steps_wanted(g);
@@ -245,7 +245,7 @@ static enum dgl_status check_params(struct generation *g)
 
 static enum dgl_status run_prompt(struct generation *g)
 {
-    dgl_device_get_counters(g->s->model->dev, &g->start);
+    g->start = device_counters(g->s->model->dev);
     g->start_ns = dgl_now_ns();
     enum dgl_status status =
         session_sync(g->s, g->r->prompt_ids, g->r->num_prompt_ids, &g->r->num_reused);

@@ -24,8 +24,8 @@ bool kernel_word_next(struct dgl_str *rest, struct dgl_str *word);
 /* `word` is one of the blank-separated `words`. */
 bool kernel_word_in(const char *words, const char *word);
 
-/* Names of device facts with the GLES 3.1 minimum of each; ends with a NULL name. */
-extern const struct kernel_var kernel_fact_minimum[];
+/* Names of device properties with the GLES 3.1 minimum of each; ends with a NULL name. */
+extern const struct kernel_var kernel_property_minimum[];
 /* `name` is that of a LET or SHARED. */
 bool kernel_decls_have(const struct kernel_decls *decls, const char *name);
 

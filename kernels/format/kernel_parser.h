@@ -7,7 +7,7 @@
 
 #define KERNEL_MAX_EXPRS 80 /* expressions of one file whose names are checked at its end */
 
-/* Which names an expression may use besides constants, attribute flags and device facts. */
+/* Which names an expression may use besides constants, attribute flags and device properties. */
 enum expr_scope {
     SCOPE_TUNE,   /* the tunables above it */
     SCOPE_LOCAL,  /* all tunables, the LETs above it */

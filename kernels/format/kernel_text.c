@@ -78,7 +78,7 @@ void kernel_lib_name(const struct kernel_lib_ref *ref, struct dgl_str word, char
 /* ---- names: of the file, those that every expression knows, those that nobody may declare -----
  */
 
-const struct kernel_var kernel_fact_minimum[] = {
+const struct kernel_var kernel_property_minimum[] = {
     {"SUBGROUP_SIZE", 0},
     {"SHARED_BYTES", 16384},
     {"MAX_INVOCATIONS", 128},
@@ -94,8 +94,8 @@ const struct kernel_var kernel_fact_minimum[] = {
 
 bool kernel_is_fact(const char *name)
 {
-    for (const struct kernel_var *fact = kernel_fact_minimum; fact->name; fact++)
-        if (strcmp(fact->name, name) == 0)
+    for (const struct kernel_var *property = kernel_property_minimum; property->name; property++)
+        if (strcmp(property->name, name) == 0)
             return true;
     return strncmp(name, "HAS_", 4) == 0;
 }
@@ -214,7 +214,7 @@ static enum dgl_status check_exprs(struct kernel_parser *p)
         if (name)
             return kernel_parser_fail(p,
                                       "%s: the name %s is not known here: declare it with CONST, "
-                                      "TUNE or LET, or use a device fact or a word of WHEN",
+                                      "TUNE or LET, or use a device property or a word of WHEN",
                                       e->directive, name);
     }
     return DGL_OK;

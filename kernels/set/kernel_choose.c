@@ -9,7 +9,7 @@
 #include "kernels/set/kernel_hints.h"
 
 /* The hint that decides a request. */
-struct wish {
+struct requested {
     const struct kernel_hint *hint; /* NULL: none */
     const char *word;               /* NAME or VARIANT wanted; NULL: any kernel will do */
     bool f16;                       /* wants PRECISION f16 */
@@ -21,7 +21,7 @@ struct chooser {
     const struct dgl_log *log;
     struct kernel_fit fit;
     bool allow_f16;
-    struct wish wish;
+    struct requested requested;
     char note[160]; /* what was wished for in vain, by a layer that may be ignored */
 };
 
@@ -52,11 +52,11 @@ static bool has(const struct kernel_request *request, const char *key, const cha
 
 /* What the five fixed hints mean. False when the hint has nothing to say about the request. */
 static bool read_fixed(const struct kernel_hint *hint, const struct kernel_request *request,
-                       struct wish *wish)
+                       struct requested *requested)
 {
     bool matmul = strcmp(request->op, "matmul") == 0, decode = has(request, "phase", "decode");
     bool subgroup = strcmp(hint->value, "gemv_subgroup") == 0;
-    *wish = (struct wish){.hint = hint, .word = hint->value, .specificity = 1};
+    *requested = (struct requested){.hint = hint, .word = hint->value, .specificity = 1};
     if (strcmp(hint->key, "attentionPrefill") == 0)
         return strcmp(request->op, "attn_prefill") == 0;
     if (strcmp(hint->key, "attentionDecode") == 0)
@@ -64,36 +64,37 @@ static bool read_fixed(const struct kernel_hint *hint, const struct kernel_reque
     if (strcmp(hint->key, "f16Matmul") == 0)
         return matmul && decode && has(request, "weight", "f16");
     if (strcmp(hint->key, "q4kMatmul") == 0) {
-        wish->impossible = dgl_str_starts(dgl_str_of(hint->value), "dequant_");
+        requested->impossible = dgl_str_starts(dgl_str_of(hint->value), "dequant_");
         if (strcmp(hint->value, "fused_q4k") == 0)
-            wish->word = NULL; /* every kernel that takes packed weights */
+            requested->word = NULL; /* every kernel that takes packed weights */
         return matmul && has(request, "weight", "q4_k") && (decode || !subgroup);
     }
-    wish->f16 = strcmp(hint->key, "computePrecision") == 0 && strcmp(hint->value, "f16") == 0;
-    wish->word = NULL;
-    wish->specificity = 0;
-    return wish->f16 && matmul;
+    requested->f16 = strcmp(hint->key, "computePrecision") == 0 && strcmp(hint->value, "f16") == 0;
+    requested->word = NULL;
+    requested->specificity = 0;
+    return requested->f16 && matmul;
 }
 
-static struct wish find_wish(const struct kernel_hints *hints, const struct kernel_request *request)
+static struct requested find_requested(const struct kernel_hints *hints,
+                                       const struct kernel_request *request)
 {
-    struct wish best = {.hint = NULL};
+    struct requested best = {.hint = NULL};
     for (size_t i = 0; i < hints->count; i++) {
         const struct kernel_hint *hint = &hints->items[i];
-        struct wish wish = {.hint = hint, .word = hint->value};
+        struct requested requested = {.hint = hint, .word = hint->value};
         if (strcmp(hint->value, "auto") == 0)
             continue;
         if (dgl_str_starts(dgl_str_of(hint->key), "variants.")) {
-            wish.specificity = variant_parts(hint->key, request);
-            if (wish.specificity == 0)
+            requested.specificity = variant_parts(hint->key, request);
+            if (requested.specificity == 0)
                 continue;
-            wish.specificity++;
-        } else if (!read_fixed(hint, request, &wish)) {
+            requested.specificity++;
+        } else if (!read_fixed(hint, request, &requested)) {
             continue;
         }
         if (!best.hint || hint->layer > best.hint->layer ||
-            (hint->layer == best.hint->layer && wish.specificity > best.specificity))
-            best = wish;
+            (hint->layer == best.hint->layer && requested.specificity > best.specificity))
+            best = requested;
     }
     return best;
 }
@@ -108,7 +109,7 @@ static bool may_ignore(enum kernel_layer layer)
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 
-enum filter { FILTER_ALL, FILTER_ADDED, FILTER_WISH };
+enum filter { FILTER_ALL, FILTER_ADDED, FILTER_REQUESTED };
 
 static bool answers_to(const struct kernel *kernel, const char *word)
 {
@@ -118,17 +119,18 @@ static bool answers_to(const struct kernel *kernel, const char *word)
 
 static bool passes(const struct chooser *c, enum filter filter, const struct kernel *kernel)
 {
-    const struct wish *wish = &c->wish;
+    const struct requested *requested = &c->requested;
     if (strcmp(kernel->op, c->fit.request->op) != 0)
         return false;
     if (filter == FILTER_ADDED)
         return kernel->added;
-    if (filter == FILTER_WISH && wish->word && !answers_to(kernel, wish->word))
+    if (filter == FILTER_REQUESTED && requested->word && !answers_to(kernel, requested->word))
         return false;
-    if (filter == FILTER_WISH && wish->f16 && !kernel->f16)
+    if (filter == FILTER_REQUESTED && requested->f16 && !kernel->f16)
         return false;
     return !kernel->f16 || c->allow_f16 ||
-           (filter == FILTER_WISH && wish->word && strcmp(kernel->name, wish->word) == 0);
+           (filter == FILTER_REQUESTED && requested->word &&
+            strcmp(kernel->name, requested->word) == 0);
 }
 
 /* The outcome of trying all kernels that pass a filter. */
@@ -203,12 +205,12 @@ static enum dgl_status fail_wish(const struct chooser *c, const struct pick *pic
     struct dgl_buf request = {0};
     const char *why = why_not(pick);
     kernel_request_describe(c->fit.request, &request);
-    if (c->wish.impossible)
+    if (c->requested.impossible)
         why = "the weights are still packed";
     enum dgl_status status =
         dgl_fail(c->log, DGL_ERR_UNSUPPORTED,
                  "the hint %s=%s (%s) cannot be met for %s: %s; choose another value or auto",
-                 c->wish.hint->key, c->wish.hint->value, c->wish.hint->origin,
+                 c->requested.hint->key, c->requested.hint->value, c->requested.hint->origin,
                  request.p ? request.p : "", why ? why : "no kernel is of that kind");
     dgl_buf_finish(&request);
     return status;
@@ -231,9 +233,9 @@ static void set_reason(const struct chooser *c, const struct pick *pick, enum fi
 {
     char *reason = out->reason;
     size_t size = sizeof(out->reason);
-    const struct kernel_hint *hint = c->wish.hint;
+    const struct kernel_hint *hint = c->requested.hint;
     int len = 0;
-    if (filter == FILTER_WISH)
+    if (filter == FILTER_REQUESTED)
         len = snprintf(reason, size, "hint %s=%s (%s)", hint->key, hint->value, hint->origin);
     else if (filter == FILTER_ADDED)
         len = snprintf(reason, size, "file %s", pick->choice.kernel->path);
@@ -253,23 +255,23 @@ static void set_reason(const struct chooser *c, const struct pick *pick, enum fi
 /* Tries the hint; *done says that *out or the status is final. */
 static enum dgl_status try_wish(struct chooser *c, struct kernel_choice *out, bool *done)
 {
-    const struct kernel_hint *hint = c->wish.hint;
+    const struct kernel_hint *hint = c->requested.hint;
     struct pick pick = {.rank = 0};
     enum dgl_status status = DGL_OK;
     bool named = dgl_str_starts(dgl_str_of(hint->key), "variants.");
-    if (!c->wish.impossible)
-        pick_among(c, FILTER_WISH, &pick);
+    if (!c->requested.impossible)
+        pick_among(c, FILTER_REQUESTED, &pick);
     *done = true;
     if (pick.choice.kernel) {
         *out = pick.choice;
-        set_reason(c, &pick, FILTER_WISH, out);
+        set_reason(c, &pick, FILTER_REQUESTED, out);
     } else if (may_ignore(hint->layer) || (named && pick.served == 0)) {
         /* A kernel of `variants` that serves only other attributes says nothing here. */
         *done = false;
         snprintf(c->note, sizeof(c->note), "hint %s=%s (%s) does not apply here: %s", hint->key,
                  hint->value, hint->origin,
-                 c->wish.impossible ? "the weights are still packed"
-                                    : (why_not(&pick) ? why_not(&pick) : "no such kernel"));
+                 c->requested.impossible ? "the weights are still packed"
+                                         : (why_not(&pick) ? why_not(&pick) : "no such kernel"));
     } else {
         status = fail_wish(c, &pick);
     }
@@ -306,17 +308,17 @@ enum dgl_status kernel_choose(const struct dgl_log *log, const struct kernel_set
     const struct kernel_hint *precision = kernel_hints_find(hints, "computePrecision");
     bool done = false;
     enum dgl_status status = DGL_OK;
-    if (num_device > KERNEL_MAX_FACTS)
-        return dgl_fail(log, DGL_ERR_INVALID_ARG, "%zu device facts are given, at most %d fit",
-                        num_device, KERNEL_MAX_FACTS);
+    if (num_device > KERNEL_MAX_PROPERTIES)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "%zu device properties are given, at most %d fit",
+                        num_device, KERNEL_MAX_PROPERTIES);
     c.allow_f16 = precision && strcmp(precision->value, "f16") == 0;
-    c.wish = find_wish(hints, request);
-    bool wish_first = c.wish.hint && c.wish.hint->layer > KERNEL_LAYER_FILES;
-    if (wish_first)
+    c.requested = find_requested(hints, request);
+    bool requested_first = c.requested.hint && c.requested.hint->layer > KERNEL_LAYER_FILES;
+    if (requested_first)
         status = try_wish(&c, out, &done);
     if (!done)
         status = try_filter(&c, FILTER_ADDED, out, &done);
-    if (!done && c.wish.hint && !wish_first)
+    if (!done && c.requested.hint && !requested_first)
         status = try_wish(&c, out, &done);
     if (!done)
         status = try_filter(&c, FILTER_ALL, out, &done);

@@ -148,12 +148,12 @@ static bool fill_consts(struct attempt *a)
     return true;
 }
 
-static void fill_facts(struct attempt *a)
+static void fill_properties(struct attempt *a)
 {
     const struct kernel_fit *fit = a->fit;
-    for (const struct kernel_var *fact = kernel_fact_minimum; fact->name; fact++)
-        if (!find_var(fit->device, fit->num_device, fact->name))
-            add_var(a->choice, fact->name, fact->value);
+    for (const struct kernel_var *property = kernel_property_minimum; property->name; property++)
+        if (!find_var(fit->device, fit->num_device, property->name))
+            add_var(a->choice, property->name, property->value);
     for (size_t i = 0; i < fit->num_device; i++)
         add_var(a->choice, fit->device[i].name, fit->device[i].value);
 }
@@ -229,7 +229,7 @@ static bool fill_vars(struct attempt *a)
         choice->num_lets += choice->libs[i]->decls.num_lets;
     for (uint32_t i = 0; i < choice->num_tunes + choice->num_lets; i++)
         add_var(choice, "", 0);
-    fill_facts(a);
+    fill_properties(a);
     fill_flags(a);
     return fill_tunes(a, choice->num_consts);
 }
@@ -248,7 +248,7 @@ static bool fill_lets(struct attempt *a, const struct kernel_decls *decls, uint3
     return true;
 }
 
-static int64_t fact(const struct attempt *a, const char *name)
+static int64_t property(const struct attempt *a, const char *name)
 {
     return find_var(a->choice->vars, a->choice->num_vars, name)->value;
 }
@@ -258,7 +258,7 @@ static bool check_local(struct attempt *a)
 {
     static const char *const names[] = {"LOCAL_X", "LOCAL_Y", "LOCAL_Z"};
     static const char *const limits[] = {"MAX_LOCAL_X", "MAX_LOCAL_Y", "MAX_LOCAL_Z"};
-    int64_t all = 1, max = fact(a, "MAX_INVOCATIONS");
+    int64_t all = 1, max = property(a, "MAX_INVOCATIONS");
     int64_t *local = a->choice->local;
     const struct kernel_decls *decls = &a->kernel->decls;
     if (!fill_lets(a, decls, 0, a->kernel->num_lets_local, 0))
@@ -267,7 +267,7 @@ static bool check_local(struct attempt *a)
         local[i] = 1;
         if (a->kernel->local[i] && !eval(a, "LOCAL", a->kernel->local[i], &local[i]))
             return false;
-        int64_t limit = fact(a, limits[i]);
+        int64_t limit = property(a, limits[i]);
         if (local[i] < 1 || local[i] > limit)
             return refuse(a, "%s is %lld, %s is %lld", names[i], (long long)local[i], limits[i],
                           (long long)limit);
@@ -318,7 +318,7 @@ static bool add_shared(struct attempt *a, const struct kernel_decls *decls)
 
 static bool check_shared(struct attempt *a)
 {
-    const int64_t max = fact(a, "SHARED_BYTES");
+    const int64_t max = property(a, "SHARED_BYTES");
     if (!add_shared(a, &a->kernel->decls))
         return false;
     for (uint32_t i = 0; i < a->kernel->num_libs; i++)
@@ -332,7 +332,7 @@ static bool check_shared(struct attempt *a)
 
 static bool check_limits(struct attempt *a)
 {
-    int64_t max_binds = fact(a, "MAX_SSBO");
+    int64_t max_binds = property(a, "MAX_SSBO");
     if (a->kernel->num_binds > max_binds)
         return refuse(a, "it has %u BINDs, MAX_SSBO is %lld", a->kernel->num_binds,
                       (long long)max_binds);

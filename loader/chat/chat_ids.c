@@ -11,7 +11,7 @@
 struct chat_encoder {
     const struct dgl_log *log;
     const struct dgl_tokenizer *tok;
-    struct tok_marked rendered;
+    struct tainted_text rendered;
     const struct dgl_answer *answers;
     size_t num_answers;
     struct token_ids *out;
@@ -106,25 +106,25 @@ static enum dgl_status encode_until(struct chat_encoder *e, size_t end)
 {
     if (end == e->done)
         return DGL_OK;
-    struct tok_marked part = tok_marked_part(e->rendered, e->done, end);
-    struct encode_flags flags = {.continues = e->done > 0, .marks = part.marks};
+    struct tainted_text part = tainted_part(e->rendered, e->done, end);
+    struct encode_flags flags = {.continues = e->done > 0, .taint = part.taint};
     e->done = end;
     return tokenizer_encode(e->log, e->tok, part.text, flags, e->out);
 }
 
-/* The answer whose content has the mark, -1 when none does: templates keep the order. */
-static ptrdiff_t find_answer(const struct chat_encoder *e, uint8_t mark)
+/* The answer whose content has the taint, -1 when none does: templates keep the order. */
+static ptrdiff_t find_answer(const struct chat_encoder *e, uint8_t taint)
 {
-    for (size_t i = e->next; mark >= JINJA_MARK_ANSWER && i < e->num_answers; i++)
-        if (jinja_mark_of_answer(i) == mark)
+    for (size_t i = e->next; taint >= JINJA_TAINT_ANSWER && i < e->num_answers; i++)
+        if (jinja_taint_of_answer(i) == taint)
             return (ptrdiff_t)i;
     return -1;
 }
 
-/* Looks at the bytes [start, end), which have one mark. */
+/* Looks at the bytes [start, end), which have one taint. */
 static enum dgl_status take_run(struct chat_encoder *e, size_t start, size_t end)
 {
-    ptrdiff_t index = find_answer(e, e->rendered.marks[start]);
+    ptrdiff_t index = find_answer(e, e->rendered.taint[start]);
     if (index < 0)
         return DGL_OK;
     const struct dgl_answer *answer = &e->answers[index];
@@ -142,7 +142,7 @@ static enum dgl_status take_run(struct chat_encoder *e, size_t start, size_t end
 }
 
 enum dgl_status chat_ids_encode(const struct dgl_log *log, const struct dgl_tokenizer *tok,
-                                struct tok_marked rendered, const struct dgl_answer *answers,
+                                struct tainted_text rendered, const struct dgl_answer *answers,
                                 size_t num_answers, struct token_ids *out)
 {
     struct chat_encoder e = {.log = log,
@@ -153,9 +153,9 @@ enum dgl_status chat_ids_encode(const struct dgl_log *log, const struct dgl_toke
                              .out = out};
     enum dgl_status status = DGL_OK;
     for (size_t i = 0, end; i < rendered.text.len && status == DGL_OK; i = end) {
-        for (end = i + 1; end < rendered.text.len && rendered.marks[end] == rendered.marks[i];)
+        for (end = i + 1; end < rendered.text.len && rendered.taint[end] == rendered.taint[i];)
             end++;
-        if (rendered.marks[i] >= JINJA_MARK_ANSWER)
+        if (rendered.taint[i] >= JINJA_TAINT_ANSWER)
             status = take_run(&e, i, end);
     }
     return status == DGL_OK ? encode_until(&e, rendered.text.len) : status;

@@ -228,7 +228,7 @@ struct render {
     const struct dgl_template *tmpl;
     const struct dgl_render_params *params;
     const struct dgl_json *root, *messages;
-    struct dgl_buf *text, *marks;
+    struct dgl_buf *text, *taint;
 };
 
 static enum dgl_status render_with(const struct render *r, const struct variables *variables,
@@ -247,7 +247,7 @@ static enum dgl_status render_with(const struct render *r, const struct variable
     bool tools = dgl_json_type(dgl_json_get(r->root, "tools")) != DGL_JSON_NULL;
     const struct dgl_template *tmpl = r->tmpl;
     return jinja_render(r->log, tools && tmpl->with_tools ? tmpl->with_tools : tmpl->plain, &params,
-                        r->text, r->marks);
+                        r->text, r->taint);
 }
 
 static enum dgl_status render_messages(const struct render *r)
@@ -269,7 +269,7 @@ static enum dgl_status render_messages(const struct render *r)
 
 enum dgl_status chat_template_render(const struct dgl_log *log, const struct dgl_template *tmpl,
                                      const struct dgl_render_params *params, struct dgl_buf *text,
-                                     struct dgl_buf *marks)
+                                     struct dgl_buf *taint)
 {
     struct dgl_json_doc *doc = NULL;
     const char *name = params->messages_name ? params->messages_name : "messages";
@@ -285,7 +285,7 @@ enum dgl_status chat_template_render(const struct dgl_log *log, const struct dgl
                        .params = params,
                        .root = dgl_json_root(doc),
                        .text = text,
-                       .marks = marks};
+                       .taint = taint};
     status = find_messages(reader, r.root, &r.messages);
     if (status == DGL_OK)
         status = check_messages(reader, r.messages, params);

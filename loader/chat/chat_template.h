@@ -20,9 +20,9 @@ enum dgl_status chat_template_create(const struct dgl_log *log, const struct cha
                                      struct dgl_template **out);
 void chat_template_destroy(struct dgl_template **tmpl);
 
-/* Appends the text, and its marks (see jinja_render()) when `marks` is not NULL. */
+/* Appends the text, and its taint (see jinja_render()) when `taint` is not NULL. */
 enum dgl_status chat_template_render(const struct dgl_log *log, const struct dgl_template *tmpl,
                                      const struct dgl_render_params *params, struct dgl_buf *text,
-                                     struct dgl_buf *marks);
+                                     struct dgl_buf *taint);
 
 #endif

@@ -4,7 +4,7 @@
  * no files, no environment, no clock that the caller did not hand in. Every render has limits, so
  * that no template runs or grows for ever.
  *
- * A rendered byte carries a mark: it stems from the template, or from data. Marks go through
+ * A rendered byte carries taint: it stems from the template, or from data. Taint goes through
  * filters, slices and concatenation byte by byte, so that text that a user or a tool wrote is never
  * taken for a control token.
  */
@@ -43,13 +43,13 @@ struct jinja_limits {
 };
 
 /* Whatever is not the template's is data. The contents of messages that the caller names as answers
- * have marks of their own; characters that were rewritten on the way are plain data again. */
-enum jinja_mark { JINJA_MARK_TEMPLATE = 0, JINJA_MARK_DATA = 1, JINJA_MARK_ANSWER = 2 };
+ * have taint of their own; characters that were rewritten on the way are plain data again. */
+enum jinja_taint { JINJA_TAINT_TEMPLATE = 0, JINJA_TAINT_DATA = 1, JINJA_TAINT_ANSWER = 2 };
 enum { JINJA_ANSWER_MARKS = 254 };
-/* Of the content of the answer params->answers[index]; the marks of later ones repeat. */
-static inline uint8_t jinja_mark_of_answer(size_t index)
+/* Of the content of the answer params->answers[index]; the taint of later ones repeat. */
+static inline uint8_t jinja_taint_of_answer(size_t index)
 {
-    return (uint8_t)(JINJA_MARK_ANSWER + index % JINJA_ANSWER_MARKS);
+    return (uint8_t)(JINJA_TAINT_ANSWER + index % JINJA_ANSWER_MARKS);
 }
 
 /* Borrowed during the call. */
@@ -62,11 +62,11 @@ struct jinja_params {
     struct jinja_limits limits;
 };
 
-/* Appends the text to `text`, and one mark (enum jinja_mark) per byte to `marks` (NULL: not
+/* Appends the text to `text`, and one taint (enum jinja_taint) per byte to `taint` (NULL: not
  * wanted). On failure both are as before. A template that raises gives DGL_ERR_INVALID_ARG; the
  * logged line is "NAME:LINE: " and the template's own words. */
 enum dgl_status jinja_render(const struct dgl_log *log, const struct jinja_template *tmpl,
                              const struct jinja_params *params, struct dgl_buf *text,
-                             struct dgl_buf *marks);
+                             struct dgl_buf *taint);
 
 #endif

@@ -1,4 +1,4 @@
-/* Rendering: variables in, text and marks out. */
+/* Rendering: variables in, text and taint out. */
 #include <string.h>
 
 #include "loader/jinja/jinja_eval.h"
@@ -54,7 +54,7 @@ static bool trust_roles(struct jinja_run *run, const struct jinja_value *message
     return true;
 }
 
-/* Gives the contents of answers, where they are texts, marks of their own. */
+/* Gives the contents of answers, where they are texts, taint of their own. */
 static bool mark_answers(struct jinja_run *run, const struct jinja_params *params,
                          const struct jinja_value *messages)
 {
@@ -69,11 +69,11 @@ static bool mark_answers(struct jinja_run *run, const struct jinja_params *param
             return false;
         if (!content || content->type != JINJA_STRING || content->text.len == 0)
             continue;
-        uint8_t *marks = jinja_alloc(run, content->text.len, 1);
-        if (!marks)
+        uint8_t *taint = jinja_alloc(run, content->text.len, 1);
+        if (!taint)
             return false;
-        memset(marks, jinja_mark_of_answer(i), content->text.len);
-        content->text.marks = marks;
+        memset(taint, jinja_taint_of_answer(i), content->text.len);
+        content->text.taint = taint;
     }
     return true;
 }
@@ -123,25 +123,25 @@ static bool load_names(struct jinja_run *run, const struct jinja_params *params)
 
 /* Hands the text out; on failure the buffers are as before, but for their room. */
 static enum dgl_status write_result(const struct jinja_run *run, const struct jinja_text *result,
-                                    struct dgl_buf *text, struct dgl_buf *marks)
+                                    struct dgl_buf *text, struct dgl_buf *taint)
 {
-    size_t text_len = text->len, marks_len = marks ? marks->len : 0;
-    bool ok = !result->bytes.failed && !result->marks.failed;
+    size_t text_len = text->len, taint_len = taint ? taint->len : 0;
+    bool ok = !result->bytes.failed && !result->taint.failed;
     if (ok)
         dgl_buf_append(text, result->bytes.p, result->bytes.len);
-    if (ok && marks)
-        ok = jinja_text_write_marks(result, marks);
+    if (ok && taint)
+        ok = jinja_text_write_taint(result, taint);
     if (ok && !text->failed)
         return DGL_OK;
     text->len = text_len;
-    if (marks)
-        marks->len = marks_len;
+    if (taint)
+        taint->len = taint_len;
     return dgl_fail_memory(run->log, run->tmpl->name, result->bytes.len);
 }
 
 enum dgl_status jinja_render(const struct dgl_log *log, const struct jinja_template *tmpl,
                              const struct jinja_params *params, struct dgl_buf *text,
-                             struct dgl_buf *marks)
+                             struct dgl_buf *taint)
 {
     struct jinja_text result = {0};
     struct jinja_run run = {.log = log,
@@ -152,9 +152,9 @@ enum dgl_status jinja_render(const struct dgl_log *log, const struct jinja_templ
                             .out = &result};
     run.scope = jinja_scope_new(&run, NULL);
     bool ok = run.scope && load_names(&run, params) && jinja_exec_body(&run, &tmpl->body);
-    enum dgl_status status = ok ? write_result(&run, &result, text, marks) : run.status;
+    enum dgl_status status = ok ? write_result(&run, &result, text, taint) : run.status;
     dgl_buf_finish(&result.bytes);
-    dgl_buf_finish(&result.marks);
+    dgl_buf_finish(&result.taint);
     dgl_arena_finish(&run.arena);
     return status;
 }

@@ -1,4 +1,4 @@
-/* Cases, replacing, lines and stripping of texts with marks. */
+/* Cases, replacing, lines and stripping of texts with taint. */
 #include "loader/jinja/jinja_string.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* jinja_string.h: what filters and methods of texts have in common. Marks stay with their bytes. */
+/* jinja_string.h: pieces that filters and methods of texts share. Taint stays with its bytes. */
 #ifndef DGL_LOADER_JINJA_STRING_H
 #define DGL_LOADER_JINJA_STRING_H
 

@@ -1,4 +1,4 @@
-/* Texts with marks, and how values read as text. */
+/* Texts with taint, and how values read as text. */
 #include "loader/jinja/jinja_text.h"
 
 #include <inttypes.h>
@@ -10,18 +10,18 @@
 #include "core/base/utf8.h"
 #include "loader/jinja/jinja_chars.h"
 
-static void fill_marks(struct dgl_buf *marks, size_t len, bool data)
+static void fill_taint(struct dgl_buf *taint, size_t len, bool data)
 {
-    static const uint8_t template_marks[64];
-    uint8_t data_marks[64];
-    memset(data_marks, JINJA_MARK_DATA, sizeof(data_marks));
+    static const uint8_t template_taint[64];
+    uint8_t data_taint[64];
+    memset(data_taint, JINJA_TAINT_DATA, sizeof(data_taint));
     for (size_t part; len; len -= part) {
-        part = len < sizeof(data_marks) ? len : sizeof(data_marks);
-        dgl_buf_append(marks, data ? data_marks : template_marks, part);
+        part = len < sizeof(data_taint) ? len : sizeof(data_taint);
+        dgl_buf_append(taint, data ? data_taint : template_taint, part);
     }
 }
 
-/* Room within the limit, and one mark per byte from here on if the new part differs. */
+/* Room within the limit, and taint per byte from here on if the new part differs. */
 static bool prepare(struct jinja_run *run, struct jinja_text *text, size_t len, bool mixed,
                     bool data)
 {
@@ -31,7 +31,7 @@ static bool prepare(struct jinja_run *run, struct jinja_text *text, size_t len, 
     if (text->bytes.len == 0)
         text->data = data;
     if (!text->mixed && (mixed || data != text->data)) {
-        fill_marks(&text->marks, text->bytes.len, text->data);
+        fill_taint(&text->taint, text->bytes.len, text->data);
         text->mixed = true;
     }
     return jinja_step_bytes(run, len);
@@ -45,30 +45,30 @@ bool jinja_text_put(struct jinja_run *run, struct jinja_text *text, struct dgl_s
         return false;
     dgl_buf_append(&text->bytes, part.p, part.len);
     if (text->mixed)
-        fill_marks(&text->marks, part.len, data);
+        fill_taint(&text->taint, part.len, data);
     return true;
 }
 
 bool jinja_text_add(struct jinja_run *run, struct jinja_text *text,
                     const struct jinja_value *string)
 {
-    if (!string->text.marks)
+    if (!string->text.taint)
         return jinja_text_put(run, text, jinja_str(string), string->data);
     if (string->text.len == 0)
         return true;
     if (!prepare(run, text, string->text.len, true, string->data))
         return false;
     dgl_buf_append(&text->bytes, string->text.p, string->text.len);
-    dgl_buf_append(&text->marks, string->text.marks, string->text.len);
+    dgl_buf_append(&text->taint, string->text.taint, string->text.len);
     return true;
 }
 
-bool jinja_text_write_marks(const struct jinja_text *text, struct dgl_buf *out)
+bool jinja_text_write_taint(const struct jinja_text *text, struct dgl_buf *out)
 {
     if (text->mixed)
-        dgl_buf_append(out, text->marks.p, text->marks.len);
+        dgl_buf_append(out, text->taint.p, text->taint.len);
     else
-        fill_marks(out, text->bytes.len, text->data);
+        fill_taint(out, text->bytes.len, text->data);
     return !out->failed;
 }
 
@@ -76,7 +76,7 @@ bool jinja_text_end(struct jinja_run *run, struct jinja_text *text, bool ok,
                     struct jinja_value *out)
 {
     size_t len = text->bytes.len;
-    if (ok && (text->bytes.failed || text->marks.failed)) {
+    if (ok && (text->bytes.failed || text->taint.failed)) {
         run->status = dgl_fail_memory(run->log, "a text of a template", len);
         ok = false;
     }
@@ -86,12 +86,12 @@ bool jinja_text_end(struct jinja_run *run, struct jinja_text *text, bool ok,
         if (len)
             memcpy(copy, text->bytes.p, len);
         if (text->mixed) {
-            memcpy(copy + len + 1, text->marks.p, len);
-            out->text.marks = (const uint8_t *)copy + len + 1;
+            memcpy(copy + len + 1, text->taint.p, len);
+            out->text.taint = (const uint8_t *)copy + len + 1;
         }
     }
     dgl_buf_finish(&text->bytes);
-    dgl_buf_finish(&text->marks);
+    dgl_buf_finish(&text->taint);
     return copy != NULL;
 }
 

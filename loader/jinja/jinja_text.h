@@ -1,12 +1,12 @@
-/* jinja_text.h: building a text and its marks. */
+/* jinja_text.h: building a text and its taint. */
 #ifndef DGL_LOADER_JINJA_TEXT_H
 #define DGL_LOADER_JINJA_TEXT_H
 
 #include "loader/jinja/jinja_value.h"
 
-/* `{0}` is empty. Marks are kept per byte only once two of them differ. */
+/* `{0}` is empty. Taint is kept per byte only once two bytes differ in it. */
 struct jinja_text {
-    struct dgl_buf bytes, marks;
+    struct dgl_buf bytes, taint;
     bool mixed, data;
 };
 
@@ -14,8 +14,8 @@ struct jinja_text {
 bool jinja_text_put(struct jinja_run *run, struct jinja_text *text, struct dgl_str part, bool data);
 bool jinja_text_add(struct jinja_run *run, struct jinja_text *text,
                     const struct jinja_value *string);
-/* One mark per byte, whatever they are; false: out of memory. */
-bool jinja_text_write_marks(const struct jinja_text *text, struct dgl_buf *out);
+/* One taint per byte, whatever they are; false: out of memory. */
+bool jinja_text_write_taint(const struct jinja_text *text, struct dgl_buf *out);
 /* Ends the text. With ok, its value; `ok` or a fault is returned, so that builders end with
  * "return jinja_text_end(run, &text, ok, out)". */
 bool jinja_text_end(struct jinja_run *run, struct jinja_text *text, bool ok,

@@ -114,7 +114,7 @@ static bool write_key(struct writer *w, const struct jinja_value *key)
 
 /* ---- lists and dicts ---- */
 
-/* Layout carries the mark of the list or dict that it is in, as its brackets do. */
+/* Layout carries the taint of the list or dict that it is in, as its brackets do. */
 static bool new_line(struct writer *w, bool data)
 {
     if (!w->multiline)

@@ -356,14 +356,14 @@ struct jinja_value jinja_slice_bytes(const struct jinja_value *text, size_t offs
     struct jinja_value part = *text;
     part.text.p = text->text.p ? text->text.p + offset : NULL;
     part.text.len = len;
-    if (text->text.marks)
-        part.text.marks = text->text.marks + offset;
+    if (text->text.taint)
+        part.text.taint = text->text.taint + offset;
     return part;
 }
 
 bool jinja_byte_is_data(const struct jinja_value *text, size_t offset)
 {
-    return text->text.marks ? text->text.marks[offset] != JINJA_MARK_TEMPLATE : text->data;
+    return text->text.taint ? text->text.taint[offset] != JINJA_TAINT_TEMPLATE : text->data;
 }
 
 struct jinja_value jinja_part(const struct jinja_value *text, struct dgl_str part)

@@ -31,7 +31,7 @@ enum jinja_type {
 
 struct jinja_value {
     enum jinja_type type;
-    bool data; /* made of data: the mark of a text without `marks`, and of what is made of this
+    bool data; /* made of data: the taint of a text without `taint`, and of what is made of this
                   value */
     bool safe; /* a text that passed `safe` or `escape`: Python's Markup */
     union {
@@ -41,7 +41,7 @@ struct jinja_value {
         struct {
             const char *p;
             size_t len;
-            const uint8_t *marks; /* one enum jinja_mark per byte; NULL: all are as `data` says */
+            const uint8_t *taint; /* one enum jinja_taint per byte; NULL: all are as `data` says */
         } text;
         struct {
             const char *name;
@@ -129,9 +129,9 @@ bool jinja_length(struct jinja_run *run, const struct jinja_value *value, size_t
 
 /* ---- parts ---- */
 
-/* Bytes [offset, offset + len) of a text, with their marks. */
+/* Bytes [offset, offset + len) of a text, with their taint. */
 struct jinja_value jinja_slice_bytes(const struct jinja_value *text, size_t offset, size_t len);
-/* The mark of the byte at `offset`. */
+/* The taint of the byte at `offset`. */
 bool jinja_byte_is_data(const struct jinja_value *text, size_t offset);
 /* `part` must point into the bytes of `text`. */
 struct jinja_value jinja_part(const struct jinja_value *text, struct dgl_str part);

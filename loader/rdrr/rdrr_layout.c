@@ -9,7 +9,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "loader/quant/quant.h"
-#include "loader/tensor/tensor_turn.h"
+#include "loader/tensor/tensor_transpose.h"
 
 enum { PIECE_BYTES = 4 << 20 }; /* of a tensor as shown, per step; at least a row, or a block */
 
@@ -189,10 +189,10 @@ static enum dgl_status column_read(const struct dgl_log *log, const struct view 
 {
     const struct tensor_info *t = tensor_source_at(view->below, index);
     const struct dgl_dtype_traits *type = dgl_dtype_get(t->dtype);
-    const struct tensor_turn turn = {
+    const struct tensor_transpose turn = {
         .index = index, .rows = t->shape[0], .cols = t->shape[1], .value = type->block_bytes};
     return type->block > 1 ? blocks_turn(log, view, index, w)
-                           : tensor_turn_read(log, view->below, &turn, w);
+                           : tensor_transpose_read(log, view->below, &turn, w);
 }
 
 /* ---- the view -------------------------------------------------------------------------------- */

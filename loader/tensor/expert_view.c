@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/base/mem.h"
-#include "loader/tensor/tensor_turn.h"
+#include "loader/tensor/tensor_transpose.h"
 
 #define BLOCKS "_blocks"
 #define SCALES "_scales"
@@ -81,11 +81,11 @@ static enum dgl_status turned_read(const struct dgl_log *log, const struct view 
                                    const struct view_tensor *vt, const struct tensor_window *w)
 {
     const struct tensor_info *t = tensor_source_at(view->below, vt->index);
-    const struct tensor_turn turn = {.index = vt->index,
-                                     .rows = t->shape[2],
-                                     .cols = t->shape[1],
-                                     .value = dgl_dtype_get(t->dtype)->block_bytes};
-    return tensor_turn_read(log, view->below, &turn, w);
+    const struct tensor_transpose turn = {.index = vt->index,
+                                          .rows = t->shape[2],
+                                          .cols = t->shape[1],
+                                          .value = dgl_dtype_get(t->dtype)->block_bytes};
+    return tensor_transpose_read(log, view->below, &turn, w);
 }
 
 static enum dgl_status view_read(void *impl, const struct dgl_log *log, size_t index,

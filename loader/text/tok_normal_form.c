@@ -106,22 +106,22 @@ static bool normalize_part(enum tok_normal_form form, struct dgl_str part, uint3
 
 /* Marks of out[done..], which was made of text[first, end). The first character, up to `head`,
  * keeps its mark unless it was composed with another. */
-static void mark_part(struct tok_marked text, size_t first, size_t head, size_t end,
-                      const struct dgl_buf *out, size_t done, struct dgl_buf *marks)
+static void taint_part(struct tainted_text text, size_t first, size_t head, size_t end,
+                       const struct dgl_buf *out, size_t done, struct dgl_buf *taint)
 {
     size_t kept = head - first, made = out->len - done;
     if (kept > 0 && kept <= made && memcmp(out->p + done, text.text.p + first, kept) == 0) {
-        tok_marked_merge(text, first, head, kept, marks);
+        tainted_merge(text, first, head, kept, taint);
         made -= kept;
         first = head;
     }
-    tok_marked_merge(text, first, end, made, marks);
+    tainted_merge(text, first, end, made, taint);
 }
 
-bool tok_normal_form(enum tok_normal_form form, struct tok_marked marked, uint32_t **cps,
-                     size_t *cap, struct dgl_buf *out, struct dgl_buf *marks)
+bool tok_normal_form(enum tok_normal_form form, struct tainted_text tainted, uint32_t **cps,
+                     size_t *cap, struct dgl_buf *out, struct dgl_buf *taint)
 {
-    struct dgl_str text = marked.text;
+    struct dgl_str text = tainted.text;
     uint32_t limit = inert_below(form);
     size_t start = 0, i = 0; /* [start, i) does not change */
     size_t floor = 0;        /* where a stretch may begin at the earliest */
@@ -144,14 +144,14 @@ bool tok_normal_form(enum tok_normal_form form, struct tok_marked marked, uint32
                 break;
             i += step;
         }
-        tok_marked_copy(marked, start, first, out, marks);
+        tainted_copy(tainted, start, first, out, taint);
         size_t done = out->len;
         if (!normalize_part(form, (struct dgl_str){text.p + first, i - first}, cps, cap, out))
             return false;
-        if (marked.marks)
-            mark_part(marked, first, head, i, out, done, marks);
+        if (tainted.taint)
+            taint_part(tainted, first, head, i, out, done, taint);
         start = floor = i;
     }
-    tok_marked_copy(marked, start, text.len, out, marks);
-    return !out->failed && (!marked.marks || !marks->failed);
+    tainted_copy(tainted, start, text.len, out, taint);
+    return !out->failed && (!tainted.taint || !taint->failed);
 }

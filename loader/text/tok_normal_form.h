@@ -4,13 +4,13 @@
 
 #include <stdint.h>
 
-#include "loader/text/tok_marks.h"
+#include "loader/text/taint.h"
 
 enum tok_normal_form { TOK_NFC, TOK_NFD, TOK_NFKC, TOK_NFKD };
 
-/* Appends `text` (valid UTF-8) in the form, and to `marks` its marks when it has any. *cps is
+/* Appends `text` (valid UTF-8) in the form, and to `taint` its taint when it has any. *cps is
  * working memory (free with free()). False: out of memory. */
-bool tok_normal_form(enum tok_normal_form form, struct tok_marked text, uint32_t **cps, size_t *cap,
-                     struct dgl_buf *out, struct dgl_buf *marks);
+bool tok_normal_form(enum tok_normal_form form, struct tainted_text text, uint32_t **cps,
+                     size_t *cap, struct dgl_buf *out, struct dgl_buf *taint);
 
 #endif

@@ -171,7 +171,7 @@ static enum dgl_status index_token(struct dgl_json_reader r,
     if (token->normalized) {
         size_t origin_len = 0;
         enum dgl_status status = tok_normalize(r.log, normalizer, scratch,
-                                               (struct tok_marked){.text = text}, &origin_len);
+                                               (struct tainted_text){.text = text}, &origin_len);
         if (status != DGL_OK)
             return status;
         text = (struct dgl_str){scratch->normalized.p, scratch->normalized.len};
@@ -235,7 +235,7 @@ const struct tok_added_token *tok_added_find(const struct tok_added *added, int3
 /* The longest token that may begin at `start`: its index, with *end behind it; -1 when there is
  * none. */
 static int32_t longest_at(const struct tok_added *added, const struct tok_trie *trie,
-                          struct tok_marked text, size_t start, size_t *end)
+                          struct tainted_text text, size_t start, size_t *end)
 {
     int32_t found = -1;
     uint32_t node = TOK_TRIE_ROOT;
@@ -244,7 +244,7 @@ static int32_t longest_at(const struct tok_added *added, const struct tok_trie *
         node = tok_trie_next(trie, node, (unsigned char)text.text.p[i]);
         if (node == TOK_TRIE_NONE)
             break;
-        data = data || (text.marks && text.marks[i]);
+        data = data || (text.taint && text.taint[i]);
         if (trie->values[node] >= 0 && !(data && added->tokens[trie->values[node]].special)) {
             found = trie->values[node];
             *end = i + 1;
@@ -329,7 +329,7 @@ static enum dgl_status take_match(const struct dgl_log *log, const struct tok_ad
 
 enum dgl_status tok_added_cut(const struct dgl_log *log, const struct tok_added *added,
                               const struct tok_trie *trie, bool skip_special,
-                              struct tok_marked marked, struct tok_cuts *out)
+                              struct tainted_text marked, struct tok_cuts *out)
 {
     struct dgl_str text = marked.text;
     size_t done = 0;

@@ -44,6 +44,6 @@ const struct tok_added_token *tok_added_find(const struct tok_added *added, int3
  * count as one, so it cannot hide a token of the template either. */
 enum dgl_status tok_added_cut(const struct dgl_log *log, const struct tok_added *added,
                               const struct tok_trie *trie, bool skip_special,
-                              struct tok_marked text, struct tok_cuts *out);
+                              struct tainted_text text, struct tok_cuts *out);
 
 #endif

@@ -112,7 +112,7 @@ static void strip(const struct tok_normalize_step *step, struct dgl_str text, si
     }
 }
 
-static void lowercase(struct tok_marked from, size_t start, size_t end, struct tok_scratch *s)
+static void lowercase(struct tainted_text from, size_t start, size_t end, struct tok_scratch *s)
 {
     for (size_t i = start; i < end;) {
         uint32_t cp, lower[2];
@@ -123,7 +123,7 @@ static void lowercase(struct tok_marked from, size_t start, size_t end, struct t
             char bytes[4];
             dgl_buf_append(&s->rewrite, bytes, dgl_utf8_encode(lower[j], bytes));
         }
-        tok_marked_merge(from, i, i + len, s->rewrite.len - done, &s->rewrite_marks);
+        tainted_merge(from, i, i + len, s->rewrite.len - done, &s->rewrite_taint);
         i += len;
     }
 }
@@ -145,19 +145,19 @@ static size_t origin_after_replace(const struct tok_spans *spans, size_t origin,
 }
 
 static enum dgl_status replace(const struct dgl_log *log, const struct tok_normalize_step *step,
-                               struct tok_scratch *scratch, struct tok_marked text,
+                               struct tok_scratch *scratch, struct tainted_text text,
                                size_t *origin_len)
 {
     struct dgl_str content = {step->content, step->content_len};
     const struct tok_spans *spans = &scratch->spans;
     enum dgl_status status = tok_pattern_replace(log, &step->pattern, content, &scratch->regex,
                                                  &scratch->spans, text.text, &scratch->rewrite);
-    for (size_t i = 0; status == DGL_OK && text.marks && i < spans->count; i++) {
+    for (size_t i = 0; status == DGL_OK && text.taint && i < spans->count; i++) {
         struct tok_span span = spans->items[i];
         if (span.match)
-            tok_marked_merge(text, span.start, span.end, content.len, &scratch->rewrite_marks);
+            tainted_merge(text, span.start, span.end, content.len, &scratch->rewrite_taint);
         else
-            dgl_buf_append(&scratch->rewrite_marks, text.marks + span.start, span.end - span.start);
+            dgl_buf_append(&scratch->rewrite_taint, text.taint + span.start, span.end - span.start);
     }
     *origin_len = origin_after_replace(spans, *origin_len, content.len);
     return status;
@@ -174,20 +174,20 @@ static size_t count_characters(struct dgl_str text)
 /* A decomposition makes several characters of the first one: as many are of the same origin
  * afterwards. */
 static enum dgl_status normal_form(const struct dgl_log *log, const struct tok_normalize_step *step,
-                                   struct tok_scratch *scratch, struct tok_marked text,
+                                   struct tok_scratch *scratch, struct tainted_text text,
                                    size_t *origin_len)
 {
     struct dgl_buf *out = &scratch->rewrite;
     size_t parts = 0;
     bool ok = true;
     if (*origin_len > 0) {
-        struct tok_marked origin = {.text = {text.text.p, *origin_len}};
+        struct tainted_text origin = {.text = {text.text.p, *origin_len}};
         ok = tok_normal_form(step->form, origin, &scratch->cps, &scratch->cap_cps, out, NULL);
         parts = count_characters((struct dgl_str){out->p, out->len});
         out->len = 0;
     }
     ok = ok && tok_normal_form(step->form, text, &scratch->cps, &scratch->cap_cps, out,
-                               &scratch->rewrite_marks);
+                               &scratch->rewrite_taint);
     if (!ok)
         return dgl_fail_memory(log, "normal form of a text", text.text.len);
     size_t end = 0;
@@ -200,18 +200,18 @@ static enum dgl_status normal_form(const struct dgl_log *log, const struct tok_n
 
 /* What was not there before has no mark of data. */
 static void prepend(const struct tok_normalize_step *step, struct tok_scratch *scratch,
-                    struct tok_marked text, size_t *origin_len)
+                    struct tainted_text text, size_t *origin_len)
 {
     size_t added = scratch->continues ? 0 : step->content_len;
     dgl_buf_append(&scratch->rewrite, step->content, added);
-    tok_marked_merge(text, 0, 0, added, &scratch->rewrite_marks);
-    tok_marked_copy(text, 0, text.text.len, &scratch->rewrite, &scratch->rewrite_marks);
+    tainted_merge(text, 0, 0, added, &scratch->rewrite_taint);
+    tainted_copy(text, 0, text.text.len, &scratch->rewrite, &scratch->rewrite_taint);
     *origin_len += *origin_len ? added : 0;
 }
 
-/* From `text` into scratch->rewrite and its marks, which are empty. */
+/* From `text` into scratch->rewrite and its taint, which are empty. */
 static enum dgl_status apply(const struct dgl_log *log, const struct tok_normalize_step *step,
-                             struct tok_scratch *scratch, struct tok_marked text,
+                             struct tok_scratch *scratch, struct tainted_text text,
                              size_t *origin_len)
 {
     size_t start = 0, end = text.text.len, origin = *origin_len;
@@ -225,7 +225,7 @@ static enum dgl_status apply(const struct dgl_log *log, const struct tok_normali
         return normal_form(log, step, scratch, text, origin_len);
     case STEP_STRIP:
         strip(step, text.text, &start, &end);
-        tok_marked_copy(text, start, end, &scratch->rewrite, &scratch->rewrite_marks);
+        tainted_copy(text, start, end, &scratch->rewrite, &scratch->rewrite_taint);
         *origin_len = tok_origin_of(origin, start, end);
         break;
     case STEP_LOWERCASE:
@@ -238,22 +238,22 @@ static enum dgl_status apply(const struct dgl_log *log, const struct tok_normali
 }
 
 enum dgl_status tok_normalize(const struct dgl_log *log, const struct tok_normalizer *normalizer,
-                              struct tok_scratch *scratch, struct tok_marked text,
+                              struct tok_scratch *scratch, struct tainted_text text,
                               size_t *origin_len)
 {
     struct tok_scratch *s = scratch;
-    s->normalized.len = s->normalized_marks.len = 0;
-    tok_marked_copy(text, 0, text.text.len, &s->normalized, &s->normalized_marks);
+    s->normalized.len = s->normalized_taint.len = 0;
+    tainted_copy(text, 0, text.text.len, &s->normalized, &s->normalized_taint);
     enum dgl_status status = tok_buf_status(log, &s->normalized);
     for (size_t i = 0; status == DGL_OK && i < normalizer->count; i++) {
         if (s->normalized.len == 0)
             break; /* nothing comes from nothing: Prepend leaves it alone too */
-        struct tok_marked now = {{s->normalized.p, s->normalized.len},
-                                 text.marks ? (const uint8_t *)s->normalized_marks.p : NULL};
-        s->rewrite.len = s->rewrite_marks.len = 0;
+        struct tainted_text now = {{s->normalized.p, s->normalized.len},
+                                   text.taint ? (const uint8_t *)s->normalized_taint.p : NULL};
+        s->rewrite.len = s->rewrite_taint.len = 0;
         status = apply(log, &normalizer->steps[i], s, now, origin_len);
         tok_swap(&s->normalized, &s->rewrite);
-        tok_swap(&s->normalized_marks, &s->rewrite_marks);
+        tok_swap(&s->normalized_taint, &s->rewrite_taint);
     }
-    return status == DGL_OK ? tok_buf_status(log, &s->normalized_marks) : status;
+    return status == DGL_OK ? tok_buf_status(log, &s->normalized_taint) : status;
 }

@@ -19,10 +19,10 @@ enum dgl_status tok_normalizer_load(struct dgl_json_reader r, const struct dgl_j
                                     struct tok_normalizer *out);
 void tok_normalizer_finish(struct tok_normalizer *normalizer);
 
-/* Replaces scratch->normalized by the normal form of `text`, and scratch->normalized_marks by its
- * marks when the text has any. *origin_len (see struct tok_piece) goes along. */
+/* Replaces scratch->normalized by the normal form of `text`, and scratch->normalized_taint by its
+ * taint when the text has any. *origin_len (see struct tok_piece) goes along. */
 enum dgl_status tok_normalize(const struct dgl_log *log, const struct tok_normalizer *normalizer,
-                              struct tok_scratch *scratch, struct tok_marked text,
+                              struct tok_scratch *scratch, struct tainted_text text,
                               size_t *origin_len);
 
 #endif

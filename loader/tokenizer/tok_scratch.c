@@ -13,8 +13,8 @@ void tok_scratch_finish(struct tok_scratch *scratch)
     free(scratch->cuts.items);
     dgl_buf_finish(&scratch->normalized);
     dgl_buf_finish(&scratch->rewrite);
-    dgl_buf_finish(&scratch->normalized_marks);
-    dgl_buf_finish(&scratch->rewrite_marks);
+    dgl_buf_finish(&scratch->normalized_taint);
+    dgl_buf_finish(&scratch->rewrite_taint);
     free(scratch->cps);
     dgl_buf_finish(&scratch->text.bytes);
     free(scratch->text.pieces);

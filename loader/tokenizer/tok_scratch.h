@@ -4,7 +4,7 @@
 
 #include "core/base/str.h"
 #include "loader/regex/tok_regex.h"
-#include "loader/text/tok_marks.h"
+#include "loader/text/taint.h"
 #include "loader/tokenizer/tok_model.h"
 
 /* A piece of text on its way to the model. */
@@ -35,7 +35,7 @@ struct tok_scratch {
     struct tok_spans spans;
     struct tok_cuts raw_cuts, cuts; /* around added tokens: in the raw text, in a normalized part */
     struct dgl_buf normalized, rewrite; /* the part at hand; where a step writes what replaces it */
-    struct dgl_buf normalized_marks, rewrite_marks; /* of both, when the text has marks */
+    struct dgl_buf normalized_taint, rewrite_taint; /* of both, when the text has taint */
     bool continues; /* the part at hand goes on with earlier text: nothing is put in front of it */
     uint32_t *cps;  /* normal forms */
     size_t cap_cps;

@@ -180,13 +180,13 @@ static enum dgl_status encode_plain(struct encoder *e, struct dgl_str text, size
 
 /* Raw text between added tokens: normalized, then cut at those that are looked for in
  * normalized text. */
-static enum dgl_status encode_raw(struct encoder *e, struct tok_marked text, size_t origin_len)
+static enum dgl_status encode_raw(struct encoder *e, struct tainted_text text, size_t origin_len)
 {
     struct tok_scratch *s = &e->scratch;
     const struct tok_added *added = &e->tok->added;
     enum dgl_status status = tok_normalize(e->log, &e->tok->normalizer, s, text, &origin_len);
-    struct tok_marked normalized = {{s->normalized.p, s->normalized.len},
-                                    text.marks ? (const uint8_t *)s->normalized_marks.p : NULL};
+    struct tainted_text normalized = {{s->normalized.p, s->normalized.len},
+                                      text.taint ? (const uint8_t *)s->normalized_taint.p : NULL};
     if (status == DGL_OK)
         status = tok_added_cut(e->log, added, &added->normalized, e->flags.no_parse_special,
                                normalized, &s->cuts);
@@ -210,7 +210,7 @@ static enum dgl_status add_all(const struct dgl_log *log, const struct token_ids
     return status;
 }
 
-static enum dgl_status encode_text(struct encoder *e, struct tok_marked text)
+static enum dgl_status encode_text(struct encoder *e, struct tainted_text text)
 {
     struct tok_scratch *s = &e->scratch;
     const struct tok_added *added = &e->tok->added;
@@ -223,7 +223,7 @@ static enum dgl_status encode_text(struct encoder *e, struct tok_marked text)
     for (size_t i = 0; status == DGL_OK && i < s->raw_cuts.count; i++) {
         struct tok_cut cut = s->raw_cuts.items[i];
         status = cut.token >= 0 ? token_ids_add(e->log, e->out, added->tokens[cut.token].id)
-                                : encode_raw(e, tok_marked_part(text, cut.start, cut.end),
+                                : encode_raw(e, tainted_part(text, cut.start, cut.end),
                                              cut.start == 0 ? first_char : 0);
         s->continues = false;
     }
@@ -245,7 +245,7 @@ enum dgl_status tokenizer_encode(const struct dgl_log *log, const struct dgl_tok
     if (flags.add_special)
         status = add_all(log, &tok->post.before, out);
     if (status == DGL_OK)
-        status = encode_text(&e, (struct tok_marked){text, flags.marks});
+        status = encode_text(&e, (struct tainted_text){text, flags.taint});
     if (status == DGL_OK && flags.add_special)
         status = add_all(log, &tok->post.behind, out);
     tok_scratch_finish(&e.scratch);

@@ -31,7 +31,7 @@ struct token_ids {
 struct encode_flags {
     bool add_special, no_parse_special;
     bool continues;       /* goes on with earlier text: no blank is put in front of it */
-    const uint8_t *marks; /* one per byte: no special token touches a byte that is not 0; or NULL */
+    const uint8_t *taint; /* one per byte: no special token touches a byte that is not 0; or NULL */
 };
 enum dgl_status tokenizer_encode(const struct dgl_log *log, const struct dgl_tokenizer *tok,
                                  struct dgl_str text, struct encode_flags flags,

@@ -63,7 +63,7 @@ static void fake_init(struct fake *f, uint32_t embed_bands)
     f->weights.embed = weight_of(f->embed, embed_bands, 300, 64, DGL_BF16);
     f->weights.head = f->weights.embed;
     f->weights.head.vector = 77;
-    f->weights.head.has_gain = true;
+    f->weights.head.has_norm = true;
     f->desc.layer = f->layers;
     for (int i = 0; i < 2; i++) {
         f->layer[i].qkv = weight_of(&f->qkv[i], 1, 128, 64, DGL_BF16);
@@ -72,7 +72,7 @@ static void fake_init(struct fake *f, uint32_t embed_bands)
         f->layer[i].down = weight_of(&f->one[3 * i + 2], 1, 64, 96, DGL_Q8_0);
         f->layer[i].qkv.vector = 100 + (uint32_t)i;
         f->layer[i].gate_up.vector = 200 + (uint32_t)i;
-        f->layer[i].qkv.has_gain = f->layer[i].gate_up.has_gain = true;
+        f->layer[i].qkv.has_norm = f->layer[i].gate_up.has_norm = true;
     }
     f->p = (struct oplist_params){.desc = &f->desc, .weights = &f->weights, .splits = 1};
 }
@@ -366,7 +366,7 @@ static void test_sandwich_norms(void **state)
 static void test_no_norm_in_front(void **state)
 {
     struct fake *f = *state;
-    f->layer[0].qkv.has_gain = f->layer[1].qkv.has_gain = false;
+    f->layer[0].qkv.has_norm = f->layer[1].qkv.has_norm = false;
     oplist_prefill_body(&f->list, &f->p);
     const struct op *qkv = look_op(&f->list, "qkv", 0, 0);
     assert_string_equal(look_attr(qkv, "pre"), "none");

@@ -37,7 +37,7 @@ static void fake_init(struct fake *f)
         (struct weight_band){.dtype = DGL_Q8_0, .row0 = 400, .rows = 176, .row_words = 17};
     f->down = (struct weight_band){.dtype = DGL_F16, .rows = 384, .row_words = 24};
     f->layer_weights.router = (struct weight){
-        .rows = 6, .cols = 64, .bands = &f->router, .num_bands = 1, .has_gain = true, .vector = 77};
+        .rows = 6, .cols = 64, .bands = &f->router, .num_bands = 1, .has_norm = true, .vector = 77};
     f->layer_weights.expert_gate_up = (struct weight){
         .rows = 576, .cols = 64, .bands = f->gate_up, .num_bands = 2, .band_bias = 0};
     f->layer_weights.expert_down = (struct weight){
@@ -152,7 +152,7 @@ static void test_prefill(void **state)
 static void test_without_norm(void **state)
 {
     struct fake *f = *state;
-    f->layer_weights.router.has_gain = false;
+    f->layer_weights.router.has_norm = false;
     oplist_moe(&f->list, &f->p, DGL_PHASE_DECODE, 0);
     look_at_labels(&f->list, "router moe_route experts_gate_up experts_gate_up experts_down");
     look_at_buffer(look_op(&f->list, "router", 0, 0), "X", BUF_X);

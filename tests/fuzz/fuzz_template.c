@@ -22,18 +22,18 @@ static struct jinja_variable *list_variables(const struct dgl_json *object, size
     return list;
 }
 
-static void check_marks(const struct dgl_buf *text, const struct dgl_buf *marks)
+static void check_taint(const struct dgl_buf *text, const struct dgl_buf *taint)
 {
-    FUZZ_CHECK(text->len == marks->len);
-    for (size_t i = 0; i < marks->len; i++)
-        FUZZ_CHECK(marks->p[i] == JINJA_MARK_TEMPLATE || marks->p[i] == JINJA_MARK_DATA);
+    FUZZ_CHECK(text->len == taint->len);
+    for (size_t i = 0; i < taint->len; i++)
+        FUZZ_CHECK(taint->p[i] == JINJA_TAINT_TEMPLATE || taint->p[i] == JINJA_TAINT_DATA);
 }
 
 static void render(struct fuzz_log *log, const struct jinja_template *tmpl,
                    const struct dgl_json_doc *doc)
 {
     const struct dgl_json *object = doc ? dgl_json_root(doc) : NULL;
-    struct dgl_buf text = {0}, marks = {0};
+    struct dgl_buf text = {0}, taint = {0};
     size_t count = 0;
     struct jinja_variable *variables = list_variables(object, &count);
     enum dgl_status status = jinja_render(
@@ -43,13 +43,13 @@ static void render(struct fuzz_log *log, const struct jinja_template *tmpl,
             .num_variables = count,
             .now = &now,
             .limits = {.steps = 20000, .output_bytes = 1 << 16, .memory_bytes = 1 << 22}},
-        &text, &marks);
+        &text, &taint);
     fuzz_check_status(log, status);
     FUZZ_CHECK(status == DGL_OK || !text.len);
-    check_marks(&text, &marks);
+    check_taint(&text, &taint);
     free(variables);
     dgl_buf_finish(&text);
-    dgl_buf_finish(&marks);
+    dgl_buf_finish(&taint);
 }
 
 void fuzz_one(struct dgl_str input)

@@ -63,22 +63,22 @@ void fuzz_decode(const struct dgl_tokenizer *tok, const int32_t *ids, size_t cou
 
 /* Marks that mark nothing change nothing; what others do is only that special tokens are not
  * found. */
-static void check_marks(const struct dgl_tokenizer *tok, struct dgl_str text,
+static void check_taint(const struct dgl_tokenizer *tok, struct dgl_str text,
                         const struct token_ids *want)
 {
-    uint8_t *marks = calloc(text.len + 1, 1);
+    uint8_t *taint = calloc(text.len + 1, 1);
     struct token_ids plain = {0}, marked = {0};
-    FUZZ_CHECK(marks);
-    FUZZ_CHECK(tokenizer_encode(NULL, tok, text, (struct encode_flags){.marks = marks}, &plain) ==
+    FUZZ_CHECK(taint);
+    FUZZ_CHECK(tokenizer_encode(NULL, tok, text, (struct encode_flags){.taint = taint}, &plain) ==
                DGL_OK);
     FUZZ_CHECK(plain.count == want->count &&
                !(want->count && memcmp(plain.ids, want->ids, want->count * sizeof(*want->ids))));
     for (size_t i = 0; i < text.len; i++)
-        marks[i] = text.p[i] & 1;
+        taint[i] = text.p[i] & 1;
     enum dgl_status status = tokenizer_encode(
-        NULL, tok, text, (struct encode_flags){.marks = marks, .continues = true}, &marked);
+        NULL, tok, text, (struct encode_flags){.taint = taint, .continues = true}, &marked);
     FUZZ_CHECK(status == DGL_OK || status == DGL_ERR_INVALID_ARG);
-    free(marks);
+    free(taint);
     free(plain.ids);
     free(marked.ids);
 }
@@ -99,7 +99,7 @@ void fuzz_encode_decode(const struct dgl_tokenizer *tok, struct dgl_str text, un
             FUZZ_CHECK(out.ids[i] >= 0 && out.ids[i] <= tokenizer_max_id(tok));
         fuzz_decode(tok, out.ids, out.count, flags & 4);
         if (!(flags & 3))
-            check_marks(tok, text, &out);
+            check_taint(tok, text, &out);
     }
     free(out.ids);
 }

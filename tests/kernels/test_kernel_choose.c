@@ -84,7 +84,7 @@ static const struct kernel_var big_gpu[] = {
 static const struct kernel_var software[] = {{"SOFTWARE", 1}, {"LLVMPIPE", 1}};
 
 struct device {
-    const struct kernel_var *facts;
+    const struct kernel_var *properties;
     size_t count;
 };
 static const struct device minimum = {NULL, 0}, big = {big_gpu, sizeof(big_gpu) / sizeof(*big_gpu)},
@@ -121,7 +121,7 @@ static void assert_choice_in(const struct kernel_set *set, const struct device *
     const struct kernel_request request = parse_request(line);
     test_log_init(&log, DGL_LOG_ERROR);
     enum dgl_status status =
-        kernel_choose(&log.log, set, &request, device->facts, device->count, &choice);
+        kernel_choose(&log.log, set, &request, device->properties, device->count, &choice);
     if (!wanted) {
         assert_int_equal(status, DGL_ERR_UNSUPPORTED);
         assert_int_equal(log.errors, 1);
@@ -420,10 +420,11 @@ static void choose(const struct kernel_set *set, const struct device *device, co
                    struct kernel_choice *out)
 {
     const struct kernel_request request = parse_request(line);
-    assert_int_equal(kernel_choose(NULL, set, &request, device->facts, device->count, out), DGL_OK);
+    assert_int_equal(kernel_choose(NULL, set, &request, device->properties, device->count, out),
+                     DGL_OK);
 }
 
-static void choice_holds_constants_tunables_and_facts(void **state)
+static void choice_holds_constants_tunables_and_properties(void **state)
 {
     (void)state;
     struct kernel_set *set = loaded_set(NULL);
@@ -483,17 +484,18 @@ static void tune_hint_sets_the_tunable(void **state)
 static void too_many_facts_are_refused(void **state)
 {
     (void)state;
-    static struct kernel_var facts[KERNEL_MAX_FACTS + 1];
+    static struct kernel_var properties[KERNEL_MAX_PROPERTIES + 1];
     struct kernel_set *set = loaded_set(NULL);
     struct kernel_choice choice;
     struct test_log log;
     const struct kernel_request request = parse_request("r_equal");
-    for (size_t i = 0; i < KERNEL_MAX_FACTS + 1; i++)
-        facts[i].name = "HAS_x";
+    for (size_t i = 0; i < KERNEL_MAX_PROPERTIES + 1; i++)
+        properties[i].name = "HAS_x";
     test_log_init(&log, DGL_LOG_ERROR);
-    assert_int_equal(kernel_choose(&log.log, set, &request, facts, KERNEL_MAX_FACTS + 1, &choice),
-                     DGL_ERR_INVALID_ARG);
-    assert_contains(log.text, "65 device facts");
+    assert_int_equal(
+        kernel_choose(&log.log, set, &request, properties, KERNEL_MAX_PROPERTIES + 1, &choice),
+        DGL_ERR_INVALID_ARG);
+    assert_contains(log.text, "65 device properties");
     kernel_set_destroy(&set);
 }
 
@@ -501,7 +503,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(replaced_kernel_keeps_its_place),
-        cmocka_unit_test(choice_holds_constants_tunables_and_facts),
+        cmocka_unit_test(choice_holds_constants_tunables_and_properties),
         cmocka_unit_test(choice_holds_lets_and_shared_memory),
         cmocka_unit_test(tune_hint_sets_the_tunable),
         cmocka_unit_test(too_many_facts_are_refused),

@@ -34,8 +34,8 @@ void jinja_render_objects(struct dgl_str tmpl, const struct dgl_json *const *obj
         params.limits = *limits;
     out->status = jinja_parse(&out->log.log, "T", tmpl.p, tmpl.len, &parsed);
     if (out->status == DGL_OK)
-        out->status = jinja_render(&out->log.log, parsed, &params, &out->text, &out->marks);
-    assert_int_equal(out->marks.len, out->text.len);
+        out->status = jinja_render(&out->log.log, parsed, &params, &out->text, &out->taint);
+    assert_int_equal(out->taint.len, out->text.len);
     jinja_destroy(&parsed);
     free(variables);
 }
@@ -55,5 +55,5 @@ void jinja_render_json(const char *tmpl, const char *variables, const struct jin
 void jinja_rendered_finish(struct jinja_rendered *rendered)
 {
     dgl_buf_finish(&rendered->text);
-    dgl_buf_finish(&rendered->marks);
+    dgl_buf_finish(&rendered->taint);
 }

@@ -8,7 +8,7 @@
 
 struct jinja_rendered {
     enum dgl_status status;
-    struct dgl_buf text, marks;
+    struct dgl_buf text, taint;
     struct test_log log;
 };
 

@@ -118,8 +118,8 @@ const char *kernel_bench_preferred(struct kernel_bench *bench, const struct kern
 {
     struct kernel_choice choice;
     test_log_clear(&bench->log);
-    if (kernel_choose(&bench->log.log, bench->set, request, bench->dev->plan.facts,
-                      bench->dev->plan.num_facts, &choice) != DGL_OK)
+    if (kernel_choose(&bench->log.log, bench->set, request, bench->dev->plan.properties,
+                      bench->dev->plan.num_properties, &choice) != DGL_OK)
         return NULL;
     return choice.kernel->name;
 }
@@ -173,7 +173,8 @@ static bool fit(struct kernel_bench *b, const char *name, const struct kernel_re
                 struct kernel_choice *choice, char why[BENCH_WHY])
 {
     const struct kernel *kernel = kernel_set_find(b->set, name);
-    const struct kernel_fit try = {b->set, request, b->dev->plan.facts, b->dev->plan.num_facts};
+    const struct kernel_fit try = {b->set, request, b->dev->plan.properties,
+                                   b->dev->plan.num_properties};
     int64_t rank;
     char reason[192] = "";
     if (kernel && kernel_fit_try(&try, kernel, choice, &rank, reason))

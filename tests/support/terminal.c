@@ -68,7 +68,7 @@ static void note_sequence(struct terminal *t, char c)
         t->sequence[len + 1] = '\0';
     }
     if (strcmp(t->sequence, "?2004h") == 0 || strcmp(t->sequence, "?2004l") == 0)
-        t->marks_pastes = c == 'h';
+        t->taint_pastes = c == 'h';
 }
 
 /* Colours and movements of the cursor are left out; a backspace takes a byte back. */
@@ -162,7 +162,7 @@ bool terminal_is_plain(const struct terminal *t)
     if (tcgetattr(t->fd, &mode) != 0)
         fail_msg("tcgetattr: %s", strerror(errno));
     bool cooked = (mode.c_lflag & (ICANON | ECHO | ISIG)) == (ICANON | ECHO | ISIG);
-    return cooked && !t->marks_pastes;
+    return cooked && !t->taint_pastes;
 }
 
 void terminal_finish(struct terminal *t)

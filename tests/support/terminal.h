@@ -18,7 +18,7 @@ struct terminal {
     int escape;            /* inside a control sequence */
     size_t colours;        /* control sequences that choose one, or bold type */
     char sequence[8];      /* the control sequence, as far as it came */
-    bool marks_pastes;     /* the program wants to be told what is pasted */
+    bool taint_pastes;     /* the program wants to be told what is pasted */
 };
 
 /* Starts the built command with these arguments, 24 lines of 80 columns; `env` as in process.h. */
@@ -29,7 +29,7 @@ void terminal_send(struct terminal *t, const char *keys);
 const char *terminal_expect(struct terminal *t, const char *text);
 /* Waits for the end of the program; its exit code, -1 when a signal ended it. */
 int terminal_wait(struct terminal *t);
-/* Whether the terminal echoes, has lines and marks no pastes, as before the program began. */
+/* Whether the terminal echoes, has lines and taint no pastes, as before the program began. */
 bool terminal_is_plain(const struct terminal *t);
 /* Ends the program when it still runs. */
 void terminal_finish(struct terminal *t);

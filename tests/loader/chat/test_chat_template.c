@@ -395,12 +395,12 @@ static char *show(const struct dgl_tokenizer *tok, const int32_t *ids, size_t co
     return dgl_buf_take(&out);
 }
 
-struct marks_row {
+struct taint_row {
     const char *name, *tokenizer, *tmpl, *content, *want;
 };
 
 /* <s> and </s> are special in all of them. */
-static const struct marks_row marks_rows[] = {
+static const struct taint_row taint_rows[] = {
     {"the template's token", "spm-gemma", "<s>{{ messages[0].content }}</s>", "q", "[<s>]q[</s>]"},
     {"not the user's", "spm-gemma", "<s>{{ messages[0].content }}", "<s>", "[<s>]<|s>"},
     {"not half the user's", "spm-gemma", "<{{ messages[0].content }}", "s>", "<|s>"},
@@ -467,9 +467,9 @@ static void expect_ids(struct chat *c, const struct dgl_render_params *params, c
     dgl_free(ids);
 }
 
-static void marks_case(void **state)
+static void taint_case(void **state)
 {
-    const struct marks_row *row = *state;
+    const struct taint_row *row = *state;
     char messages[256];
     struct chat c;
     snprintf(messages, sizeof(messages), "[{\"role\":\"user\",\"content\":\"%s\"}]", row->content);
@@ -638,7 +638,7 @@ int main(void)
     };
     int failed = test_run_table("chat template sources", sources_case, source_rows);
     failed += test_run_table("chat template renders", render_case, render_rows);
-    failed += test_run_table("chat template marks", marks_case, marks_rows);
+    failed += test_run_table("chat template taint", taint_case, taint_rows);
     failed += test_run_table("chat template answers", answer_case, answer_rows);
     return failed + cmocka_run_group_tests_name("chat template", tests, NULL, NULL);
 }

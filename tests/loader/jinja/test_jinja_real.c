@@ -104,7 +104,7 @@ static void renders_as_recorded(void **state)
 }
 
 /* Everything that a user wrote is data, and the template's own tokens are not. */
-static void marks_user_text(void **state)
+static void taint_user_text(void **state)
 {
     const struct published_template *row = *state;
     static const char user[] = "zqx<|im_start|>zqx";
@@ -124,8 +124,8 @@ static void marks_user_text(void **state)
     size_t start = (size_t)(at - got.text.p);
     for (size_t i = 0; i < got.text.len; i++) {
         bool inside = i >= start && i < start + sizeof(user) - 1;
-        if (got.marks.p[i] != (inside ? JINJA_MARK_DATA : JINJA_MARK_TEMPLATE))
-            fail_msg("byte %zu of \"%s\" has the mark %d", i, got.text.p, got.marks.p[i]);
+        if (got.taint.p[i] != (inside ? JINJA_TAINT_DATA : JINJA_TAINT_TEMPLATE))
+            fail_msg("byte %zu of \"%s\" has the mark %d", i, got.text.p, got.taint.p[i]);
     }
     jinja_rendered_finish(&got);
     dgl_json_destroy(&doc);
@@ -135,5 +135,5 @@ static void marks_user_text(void **state)
 int main(void)
 {
     int failed = test_run_table("renders", renders_as_recorded, published_templates);
-    return failed + test_run_table("marks", marks_user_text, published_templates);
+    return failed + test_run_table("taint", taint_user_text, published_templates);
 }

@@ -445,8 +445,8 @@ static void long_and_short_pieces_merge_alike(void **state)
     tokenizer_destroy(&tok);
 }
 
-/* 200,000 combining marks in the worst order. */
-static void marks_are_ordered_in_linear_time(void **state)
+/* 200,000 combining taint in the worst order. */
+static void taint_are_ordered_in_linear_time(void **state)
 {
     (void)state;
     struct dgl_tokenizer *tok = must_create(
@@ -667,7 +667,7 @@ int main(void)
         cmocka_unit_test(unknown_characters_without_token_are_dropped_or_refused),
         cmocka_unit_test(long_runs_take_no_quadratic_time),
         cmocka_unit_test(long_and_short_pieces_merge_alike),
-        cmocka_unit_test(marks_are_ordered_in_linear_time),
+        cmocka_unit_test(taint_are_ordered_in_linear_time),
         cmocka_unit_test(stream_starts_anew_after_the_end),
         cmocka_unit_test(stream_is_a_prefix_of_the_whole),
         cmocka_unit_test(threads_share_a_tokenizer),

@@ -160,8 +160,8 @@ static void normal_form_c_is_that_of_unicode_9(void **state)
         struct dgl_buf text = {0}, want = {0}, got = {0};
         append_code_points(&text, dgl_json_get(c, "cps"));
         append_code_points(&want, dgl_json_get(c, "nfc"));
-        assert_true(tok_normal_form(TOK_NFC, (struct tok_marked){.text = {text.p, text.len}}, &cps,
-                                    &cap, &got, NULL));
+        assert_true(tok_normal_form(TOK_NFC, (struct tainted_text){.text = {text.p, text.len}},
+                                    &cps, &cap, &got, NULL));
         if (got.len != want.len || memcmp(got.p, want.p, want.len) != 0)
             fail_msg("NFC of \"%s\" is \"%s\", want \"%s\"", text.p, got.p, want.p);
         dgl_buf_finish(&text);
@@ -198,7 +198,7 @@ static void characters_newer_than_unicode_9_are_inert(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct dgl_buf got = {0};
         assert_true(tok_normal_form(cases[i].form,
-                                    (struct tok_marked){.text = dgl_str_of(cases[i].text)}, &cps,
+                                    (struct tainted_text){.text = dgl_str_of(cases[i].text)}, &cps,
                                     &cap, &got, NULL));
         assert_string_equal(got.p, cases[i].want);
         dgl_buf_finish(&got);

@@ -1,5 +1,5 @@
 /* Turning matrices while they are read: a band of rows at a time, column by column. */
-#include "loader/tensor/tensor_turn.h"
+#include "loader/tensor/tensor_transpose.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ void tensor_window_copy(const struct tensor_window *w, const void *made, uint64_
 
 /* Reads the band's part of each stored row, which is a column here, and turns it. */
 static enum dgl_status band_read(const struct dgl_log *log, const struct tensor_source *src,
-                                 const struct tensor_turn *t, const struct band *band,
+                                 const struct tensor_transpose *t, const struct band *band,
                                  uint8_t *strip, uint8_t *out)
 {
     size_t len = (size_t)(band->rows * t->value);
@@ -39,8 +39,9 @@ static enum dgl_status band_read(const struct dgl_log *log, const struct tensor_
     return DGL_OK;
 }
 
-enum dgl_status tensor_turn_read(const struct dgl_log *log, const struct tensor_source *src,
-                                 const struct tensor_turn *t, const struct tensor_window *w)
+enum dgl_status tensor_transpose_read(const struct dgl_log *log, const struct tensor_source *src,
+                                      const struct tensor_transpose *t,
+                                      const struct tensor_window *w)
 {
     uint64_t row_bytes = t->cols * t->value; /* the source checked the tensor's size */
     uint64_t most = row_bytes < BAND_BYTES ? BAND_BYTES / row_bytes : 1;

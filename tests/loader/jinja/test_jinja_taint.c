@@ -11,7 +11,7 @@ static const char data_variables[] =
 
 /* '#' is data, '.' the template's; per byte. */
 struct row {
-    const char *name, *tmpl, *text, *marks;
+    const char *name, *tmpl, *text, *taint;
 };
 
 static const struct row rows[] = {
@@ -76,7 +76,7 @@ static const struct row rows[] = {
     {"strftime", "{{ strftime_now('%Y') }}", "2025", "...."},
 };
 
-static void marks_every_byte(void **state)
+static void taint_every_byte(void **state)
 {
     const struct row *row = *state;
     struct jinja_rendered got;
@@ -84,13 +84,13 @@ static void marks_every_byte(void **state)
     if (got.status != DGL_OK)
         fail_msg("%s: %s", row->tmpl, got.log.text);
     assert_string_equal(got.text.p, row->text);
-    char marks[128];
-    assert_true(got.marks.len < sizeof(marks));
-    for (size_t i = 0; i < got.marks.len; i++)
-        marks[i] = got.marks.p[i] == JINJA_MARK_DATA ? '#' : '.';
-    marks[got.marks.len] = '\0';
-    if (strcmp(marks, row->marks) != 0)
-        fail_msg("%s\ntext   %s\nwanted %s\ngot    %s", row->tmpl, row->text, row->marks, marks);
+    char taint[128];
+    assert_true(got.taint.len < sizeof(taint));
+    for (size_t i = 0; i < got.taint.len; i++)
+        taint[i] = got.taint.p[i] == JINJA_TAINT_DATA ? '#' : '.';
+    taint[got.taint.len] = '\0';
+    if (strcmp(taint, row->taint) != 0)
+        fail_msg("%s\ntext   %s\nwanted %s\ngot    %s", row->tmpl, row->text, row->taint, taint);
     jinja_rendered_finish(&got);
 }
 
@@ -108,7 +108,7 @@ static void trusted_variables_are_the_templates(void **state)
     (void)state;
     struct dgl_json_doc *doc = NULL;
     struct jinja_template *tmpl = parse("{{ bos_token + messages[0] }}");
-    struct dgl_buf text = {0}, marks = {0};
+    struct dgl_buf text = {0}, taint = {0};
     static const char json[] = "[\"<s>\", [\"<s>\"], \"</s>\"]";
     assert_int_equal(dgl_json_parse(NULL, "json", json, sizeof(json) - 1, &doc), DGL_OK);
     const struct dgl_json *root = dgl_json_root(doc);
@@ -118,11 +118,11 @@ static void trusted_variables_are_the_templates(void **state)
         {DGL_STR("messages"), dgl_json_at(root, 1), false},
     };
     const struct jinja_params params = {.variables = variables, .num_variables = 3};
-    assert_int_equal(jinja_render(NULL, tmpl, &params, &text, &marks), DGL_OK);
+    assert_int_equal(jinja_render(NULL, tmpl, &params, &text, &taint), DGL_OK);
     assert_string_equal(text.p, "<s><s>");
-    assert_memory_equal(marks.p, "\0\0\0\1\1\1", 6);
+    assert_memory_equal(taint.p, "\0\0\0\1\1\1", 6);
     dgl_buf_finish(&text);
-    dgl_buf_finish(&marks);
+    dgl_buf_finish(&taint);
     jinja_destroy(&tmpl);
     dgl_json_destroy(&doc);
 }
@@ -145,12 +145,12 @@ static void failures_append_nothing(void **state)
     (void)state;
     struct jinja_template *tmpl = parse("a{{ raise_exception('no') }}");
     const struct jinja_params params = {0};
-    struct dgl_buf text = {0}, marks = {0};
+    struct dgl_buf text = {0}, taint = {0};
     dgl_buf_puts(&text, "before");
-    assert_int_equal(jinja_render(NULL, tmpl, &params, &text, &marks), DGL_ERR_INVALID_ARG);
+    assert_int_equal(jinja_render(NULL, tmpl, &params, &text, &taint), DGL_ERR_INVALID_ARG);
     assert_string_equal(text.p, "before");
     assert_int_equal(text.len, 6);
-    assert_int_equal(marks.len, 0);
+    assert_int_equal(taint.len, 0);
     dgl_buf_finish(&text);
     jinja_destroy(&tmpl);
 }
@@ -293,6 +293,6 @@ int main(void)
         cmocka_unit_test(text_that_is_not_utf8_is_refused),
         cmocka_unit_test(numbers_do_not_follow_the_locale),
     };
-    int failed = test_run_table("marks", marks_every_byte, rows);
+    int failed = test_run_table("taint", taint_every_byte, rows);
     return failed + cmocka_run_group_tests_name("interface", tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* Matrices that are stored by columns, read by rows: for the views that show tensors another way
  * than their files hold them. */
-#ifndef DGL_LOADER_TENSOR_TURN_H
-#define DGL_LOADER_TENSOR_TURN_H
+#ifndef DGL_LOADER_TENSOR_TRANSPOSE_H
+#define DGL_LOADER_TENSOR_TRANSPOSE_H
 
 #include "loader/tensor/tensor_source.h"
 
@@ -15,13 +15,14 @@ struct tensor_window {
 void tensor_window_copy(const struct tensor_window *w, const void *made, uint64_t at, uint64_t len);
 
 /* A tensor of whole values: stored [..., cols, rows], shown [..., rows, cols]. */
-struct tensor_turn {
+struct tensor_transpose {
     size_t index; /* in the source */
     uint64_t rows, cols;
     uint32_t value; /* bytes */
 };
 /* Reads the window out of the tensor as shown, in bands of rows, in bounded memory. */
-enum dgl_status tensor_turn_read(const struct dgl_log *log, const struct tensor_source *src,
-                                 const struct tensor_turn *t, const struct tensor_window *w);
+enum dgl_status tensor_transpose_read(const struct dgl_log *log, const struct tensor_source *src,
+                                      const struct tensor_transpose *t,
+                                      const struct tensor_window *w);
 
 #endif

@@ -1,0 +1,28 @@
+/* Marks of text that is cut, copied or rewritten. */
+#include "loader/text/taint.h"
+
+struct tainted_text tainted_part(struct tainted_text whole, size_t start, size_t end)
+{
+    return (struct tainted_text){{whole.text.p + start, end - start},
+                                 whole.taint ? whole.taint + start : NULL};
+}
+
+void tainted_copy(struct tainted_text from, size_t start, size_t end, struct dgl_buf *text,
+                  struct dgl_buf *taint)
+{
+    if (start == end)
+        return;
+    dgl_buf_append(text, from.text.p + start, end - start);
+    if (from.taint)
+        dgl_buf_append(taint, from.taint + start, end - start);
+}
+
+void tainted_merge(struct tainted_text from, size_t start, size_t end, size_t count,
+                   struct dgl_buf *taint)
+{
+    uint8_t mark = 0;
+    for (size_t i = start; from.taint && i < end; i++)
+        mark |= from.taint[i];
+    for (size_t i = 0; from.taint && i < count; i++)
+        dgl_buf_putc(taint, (char)mark);
+}

@@ -15,6 +15,7 @@ static void drop(struct workspace *ws, struct dgl_device *dev, int buffer)
     *range = (struct gl_range){0};
 }
 
+/* Makes a buffer, in place of a smaller one. */
 static enum dgl_status add(struct workspace *ws, struct dgl_device *dev, int buffer, uint64_t size)
 {
     static const char *const label[BUF_COUNT] = {
@@ -31,12 +32,12 @@ static enum dgl_status add(struct workspace *ws, struct dgl_device *dev, int buf
         [BUF_EXPERT_ROWS] = "rows by expert",
         [BUF_EXPERTS] = "expert results",
     };
-    struct gl_range *range = &ws->range[buffer];
-    enum dgl_status status =
-        pool_acquire(dev->pool, &(struct gl_buffer_params){.size = size, .label = label[buffer]},
-                     &range->buffer);
+    struct gl_range range = {.size = size};
+    enum dgl_status status = pool_acquire(
+        dev->pool, &(struct gl_buffer_params){.size = size, .label = label[buffer]}, &range.buffer);
     if (status == DGL_OK) {
-        range->size = size;
+        drop(ws, dev, buffer);
+        ws->range[buffer] = range;
         ws->bytes += size;
         dev->held_bytes += size;
     }
@@ -53,15 +54,15 @@ enum dgl_status workspace_acquire(struct workspace *ws, struct dgl_device *dev,
     for (int i = BUF_STATE_COUNT; i < BUF_COUNT && status == DGL_OK; i++) {
         if (bytes[i] <= ws->range[i].size)
             continue;
-        drop(ws, dev, i);
         status = add(ws, dev, i, bytes[i]);
-        changed = true;
+        changed |= status == DGL_OK;
     }
     ws->serial += changed;
-    if (status == DGL_OK) {
+    ws->users++;
+    if (status == DGL_OK)
         ws->rows = rows > ws->rows ? rows : ws->rows;
-        ws->users++;
-    }
+    else
+        workspace_release(ws, dev);
     return status;
 }
 

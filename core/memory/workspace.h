@@ -15,8 +15,8 @@ struct workspace {
     uint64_t bytes;
 };
 
-/* One more user, with passes of up to `rows` tokens; grows what is too small. On failure nothing
- * has changed but that smaller buffers may be gone, which the next acquire makes again. */
+/* One more user, with passes of up to `rows` tokens; grows what is too small. On failure the other
+ * users keep what they need. */
 enum dgl_status workspace_acquire(struct workspace *ws, struct dgl_device *dev,
                                   const struct plan *plan, int32_t rows);
 /* One user less; the last one's buffers go back to the pool. */

@@ -265,6 +265,36 @@ static void test_session_buffers(void **state)
     assert_int_equal(gl_fail.live_buffers, 0);
 }
 
+/* A session with longer passes than the others replaces the workspace's buffers: when one of them
+ * cannot be had, the others go on. */
+static void test_workspace_that_cannot_grow(void **state)
+{
+    (void)state;
+    struct tiny_engine e;
+    long failed = 0;
+    tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir, .chunk = 2});
+    check_answer(e.session);
+    for (long n = 0;; n++, failed++) {
+        struct dgl_session *s = NULL;
+        gl_fail_reset();
+        gl_fail.buffers = n;
+        enum dgl_status status =
+            dgl_session_create(e.model, dgl_session_params(.chunk = 64 + (int32_t)n), &s);
+        bool tripped = gl_fail.tripped;
+        gl_fail_reset();
+        dgl_session_destroy(&s);
+        check_answer(e.session);
+        if (!tripped) {
+            assert_int_equal(status, DGL_OK);
+            break;
+        }
+        assert_int_equal(status, DGL_ERR_NO_MEMORY);
+    }
+    assert_true(failed > 3);
+    tiny_engine_close(&e);
+    assert_int_equal(gl_fail.live_buffers, 0);
+}
+
 static const struct fault program_faults[] = {
     {"the first answer with a program that does not compile", try_new_session, 1},
     {"logits with a program that does not compile", try_logits, 1},
@@ -418,6 +448,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_open_device, gl_fail_setup),
         cmocka_unit_test_setup(test_session_buffers, gl_fail_setup),
+        cmocka_unit_test_setup(test_workspace_that_cannot_grow, gl_fail_setup),
         cmocka_unit_test_setup(test_swap_with_a_program_that_does_not_compile, gl_fail_setup),
         cmocka_unit_test_setup(test_lost_during_prompt, gl_fail_setup),
         cmocka_unit_test_setup(test_lost_while_decoding, gl_fail_setup),

@@ -100,7 +100,7 @@ loader/rdrr     core core/base loader/quant loader/tensor
 loader/model    core core/base loader/quant loader/tensor loader/hf loader/desc loader/tokenizer loader/gguf loader/rdrr
 loader/chat     core core/base loader/text loader/jinja loader/tokenizer loader/model
 loader/convert  core core/base loader/quant loader/tensor loader/desc loader/tokenizer loader/gguf loader/rdrr loader/model
-core/plan       core core/base kernels loader/*
+core/plan       core core/base kernels loader/desc loader/quant loader/tensor
 core/memory     core core/base kernels loader/* gl core/plan
 core/exec       core core/base kernels loader/* gl core/plan core/memory
 core/seq        core core/base kernels loader/* gl core/plan core/memory core/exec
@@ -133,6 +133,8 @@ awk '
                 printf "%s:%s: %s may not include %s\n", file, part[2], from, name
             } else if (from != to)
                 uses[from] = uses[from] " " to
+        } else if (name ~ /^(core|gl|kernels|loader|tools|tests)\//) {
+            printf "%s:%s: our own header %s is included as \"%s\"\n", file, part[2], name, name
         } else if (name ~ /^(EGL|GLES|GLES2|GLES3|KHR)\// || name ~ /^(gbm|xf86drm|xf86drmMode)\.h$/ || name ~ /drm/) {
             if (from != "gl") printf "%s:%s: only gl/ may include <%s>\n", file, part[2], name
         } else if (name ~ /cJSON\.h$/ && file != "core/base/json.c")

@@ -29,7 +29,8 @@ struct exec_run {
 
 struct exec_ops {
     const char *name;
-    /* Makes the run's programs, and what it needs beside. Cancelled by nothing; slow when cold. */
+    /* Compiles the run's programs and makes its private state. Cannot be cancelled; slow with a
+     * cold cache. */
     enum dgl_status (*compile)(struct exec_run *run);
     /* References become ranges. `memory` is borrowed during the call. */
     enum dgl_status (*bind)(struct exec_run *run, const struct memory *memory);
@@ -95,7 +96,7 @@ struct exec_single {
     struct programs programs;
     struct gl_buffer *params; /* of the record made last */
 };
-/* On failure finish it all the same. */
+/* Call exec_single_finish() also on failure. */
 enum dgl_status exec_single_init(struct exec_single *s, struct dgl_device *dev,
                                  struct kernel_set *set);
 /* Accepts one that is all zero. */

@@ -10,7 +10,7 @@ struct synthetic_filler {
     uint32_t seed; /* another one for every band */
 };
 
-/* On failure finish it all the same. */
+/* Call synthetic_filler_finish() also on failure. */
 enum dgl_status synthetic_filler_init(struct synthetic_filler *f, struct dgl_device *dev,
                                       struct kernel_set *set);
 /* Accepts one that is all zero. */

@@ -36,18 +36,17 @@ static const struct part parts[] = {
     {has_many_experts, "more than 512 experts"},
 };
 
-/* What the kernels of attention and rotation divide heads into: every quad of numbers is one
- * invocation's, and a group of the smallest device has 128 of them. */
-enum { HEAD_QUAD = 4, HEAD_MAX = 512 };
+/* Limits of a head: one vec4 per invocation, in work groups of the 128 that every device has. */
+enum { HEAD_VEC4 = 4, HEAD_MAX = 512 };
 
 static enum dgl_status check_head(const struct dgl_log *log, const char *path,
                                   const struct model_desc *desc)
 {
-    if (desc->head_dim % HEAD_QUAD == 0 && desc->head_dim <= HEAD_MAX)
+    if (desc->head_dim % HEAD_VEC4 == 0 && desc->head_dim <= HEAD_MAX)
         return DGL_OK;
     return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                     "%s: head_dim is %d; the engine computes multiples of %d up to %d", path,
-                    (int)desc->head_dim, HEAD_QUAD, HEAD_MAX);
+                    (int)desc->head_dim, HEAD_VEC4, HEAD_MAX);
 }
 
 static enum dgl_status check_rotated(const struct dgl_log *log, const char *path,
@@ -55,12 +54,12 @@ static enum dgl_status check_rotated(const struct dgl_log *log, const char *path
 {
     for (int32_t i = 0; i < ROPE_SETS; i++) {
         int32_t dims = desc->rope[i].dims; /* 0: no layer names the set */
-        if (dims % HEAD_QUAD != 0)
+        if (dims % HEAD_VEC4 != 0)
             return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                             "%s: partial_rotary_factor %g of head_dim %d rotates %d numbers of a "
                             "head; the engine computes multiples of %d",
                             path, (double)dims / desc->head_dim, (int)desc->head_dim, (int)dims,
-                            HEAD_QUAD);
+                            HEAD_VEC4);
     }
     return DGL_OK;
 }

@@ -319,9 +319,9 @@ static struct oplist_matmul layer_matmul(const struct oplist_params *p, enum dgl
                                   .scale = 1.0};
 }
 
-/* Lets a product read the residual stream behind the norm in front of its weight, if there is one.
- * In decode the norm is computed by its consumer, once per work group: cheaper than a dispatch. In
- * prefill it is computed once per token. */
+/* Makes a product read the residual stream, normalised if its weight has a norm. Decode computes
+ * the norm in its consumer, once per work group: cheaper than a dispatch. Prefill computes it
+ * once per token. */
 static void read_stream(struct oplist *list, const struct oplist_params *p, struct oplist_matmul *m,
                         const char *norm_label)
 {

@@ -93,25 +93,26 @@ static bool is_matrix(const struct convert_item *item)
 }
 
 static enum rdrr_layout item_layout(const struct convert_item *item, enum rdrr_layout blocks,
-                                    bool turn_floats)
+                                    bool transpose_floats)
 {
     bool linear = strcmp(item->from->role, "matmul") == 0;
     if (!is_matrix(item))
         return RDRR_ROW;
     if (item->type == DGL_Q4_K)
         return blocks;
-    return turn_floats && linear && dgl_dtype_get(item->type)->block == 1 ? RDRR_COLUMN : RDRR_ROW;
+    return transpose_floats && linear && dgl_dtype_get(item->type)->block == 1 ? RDRR_COLUMN
+                                                                               : RDRR_ROW;
 }
 
 static enum dgl_status lay_out(const struct dgl_log *log, const struct dgl_convert_params *params,
                                struct convert_plan *plan)
 {
-    size_t blocks = 0, turned = 0;
+    size_t blocks = 0, transposed = 0;
     for (size_t i = 0; i < plan->count; i++) {
         struct convert_item *item = &plan->items[i];
         item->layout = item_layout(item, plan->block_layout, params->transpose_weights);
         blocks += item->type == DGL_Q4_K && is_matrix(item);
-        turned += item->type != DGL_Q4_K && item->layout == RDRR_COLUMN;
+        transposed += item->type != DGL_Q4_K && item->layout == RDRR_COLUMN;
         if (item->layout != RDRR_ROW &&
             !rdrr_layout_bytes(item->layout, item->type, 2, (uint64_t[]){item->rows, item->cols},
                                &item->size))
@@ -122,7 +123,7 @@ static enum dgl_status lay_out(const struct dgl_log *log, const struct dgl_conve
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "convert: q4k-layout is \"%s\", but no matrix becomes q4_k",
                         params->q4k_layout);
-    if (params->transpose_weights && turned == 0)
+    if (params->transpose_weights && transposed == 0)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "convert: transpose-weights was given, but no linear layer's weights are "
                         "floats in the pack");

@@ -279,14 +279,14 @@ static void put_dims(struct dgl_json_writer *w, const char *key, const uint64_t 
 /* Floats in columns have the shape of what is stored, and the model's as originalShape. */
 static void write_shape(struct dgl_json_writer *w, const struct convert_item *item)
 {
-    bool turned = item->layout == RDRR_COLUMN && dgl_dtype_get(item->type)->block == 1;
+    bool transposed = item->layout == RDRR_COLUMN && dgl_dtype_get(item->type)->block == 1;
     const uint64_t matrix[] = {item->rows, item->cols}, stored[] = {item->cols, item->rows};
     if (item->from->rank != 2) {
         put_dims(w, "shape", item->from->shape, item->from->rank);
         return;
     }
-    put_dims(w, "shape", turned ? stored : matrix, 2);
-    if (turned)
+    put_dims(w, "shape", transposed ? stored : matrix, 2);
+    if (transposed)
         put_dims(w, "originalShape", matrix, 2);
 }
 

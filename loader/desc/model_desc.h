@@ -140,8 +140,7 @@ struct model_desc_input {
     const struct tensor_source *tensors;
     bool config_only; /* no tensors yet: check the config alone, leave indices to model_bind() */
 };
-/* What a model does without. For packs, what the model that was converted had and the pack has not
- * comes first. */
+/* Tensors and parts that are not used. Of packs, those that the conversion left out come first. */
 struct model_skipped {
     char **lines; /* "model.layers.0.self_attn.rotary_emb.inv_freq: derived buffer", or a group:
                      "vision_tower.*: not part of the text model (tensors: 437)" */

@@ -16,8 +16,8 @@ struct gguf_parts {
 };
 enum dgl_status gguf_model_open(const struct dgl_log *log, const char *path,
                                 struct gguf_parts *out);
-/* The same of a parsed file: `raw` has its tensors under its names and is taken in any case; `file`
- * must live as long as `raw`. */
+/* As gguf_model_open(), for a parsed file: `raw` has its tensors by their names. Consumes `raw`,
+ * also on failure; `file` must outlive it. */
 enum dgl_status gguf_parts_read(const struct dgl_log *log, const struct gguf_file *file,
                                 struct tensor_source *raw, struct gguf_parts *out);
 void gguf_parts_finish(struct gguf_parts *parts);

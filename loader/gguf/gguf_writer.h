@@ -30,8 +30,8 @@ void gguf_add_bool(struct gguf_writer *w, bool value);
 enum dgl_status gguf_put_tensor(const struct dgl_log *log, struct gguf_writer *w,
                                 const struct tensor_info *info);
 
-/* What stands before the data: preamble, keys, descriptions and padding. `out` is empty; `name` is
- * for messages. */
+/* The header: preamble, keys, tensor descriptions, padding. `out` is empty; `name` is for
+ * messages. */
 enum dgl_status gguf_writer_header(const struct dgl_log *log, const struct gguf_writer *w,
                                    const char *name, struct dgl_buf *out);
 /* Writes it. */

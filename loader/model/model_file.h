@@ -62,7 +62,8 @@ struct model_open_params {
  * with the remedy. */
 enum dgl_status model_file_open(const struct dgl_log *log, const struct model_open_params *params,
                                 struct dgl_model_file **out);
-/* The same of the parts of a GGUF file called `path`, which are taken in any case. */
+/* As model_file_open(), for the opened parts of a GGUF file called `path`. Consumes `parts`,
+ * also on failure. */
 struct gguf_parts;
 enum dgl_status model_file_of_gguf(const struct dgl_log *log, const char *path,
                                    struct gguf_parts *parts, struct dgl_model_file **out);

@@ -157,8 +157,8 @@ static enum dgl_status stripe_fill(const struct dgl_log *log, const struct view 
     return status;
 }
 
-static enum dgl_status blocks_turn(const struct dgl_log *log, const struct view *view, size_t index,
-                                   const struct tensor_window *w)
+static enum dgl_status blocks_transpose(const struct dgl_log *log, const struct view *view,
+                                        size_t index, const struct tensor_window *w)
 {
     const struct tensor_info *t = tensor_source_at(view->below, index);
     const struct dgl_dtype_traits *type = dgl_dtype_get(t->dtype);
@@ -191,7 +191,7 @@ static enum dgl_status column_read(const struct dgl_log *log, const struct view 
     const struct dgl_dtype_traits *type = dgl_dtype_get(t->dtype);
     const struct tensor_transpose turn = {
         .index = index, .rows = t->shape[0], .cols = t->shape[1], .value = type->block_bytes};
-    return type->block > 1 ? blocks_turn(log, view, index, w)
+    return type->block > 1 ? blocks_transpose(log, view, index, w)
                            : tensor_transpose_read(log, view->below, &turn, w);
 }
 

@@ -53,8 +53,9 @@ static enum dgl_status fail_original(struct dgl_json_reader r, const struct rdrr
                     tensor_shape_str(stored->rank, stored->dim, b), rdrr_layout_name(t->layout));
 }
 
-/* Reads "shape" and "originalShape" into the logical shape. A writer that turned a matrix swapped
- * its shape too and kept the model's in originalShape; others leave the model's in "shape". */
+/* Reads "shape" and "originalShape" into the logical shape. A writer that transposed a matrix
+ * swapped its shape too and kept the model's in originalShape; others leave the model's in
+ * "shape". */
 static enum dgl_status logical_shape(struct dgl_json_reader r, const struct dgl_json *object,
                                      struct rdrr_tensor *t)
 {
@@ -70,11 +71,11 @@ static enum dgl_status logical_shape(struct dgl_json_reader r, const struct dgl_
         status = shape_read(r, original, &logical);
     if (status != DGL_OK)
         return status;
-    bool turned = t->layout == RDRR_COLUMN && logical.rank == 2 && stored.rank == 2 &&
-                  logical.dim[0] == stored.dim[1] && logical.dim[1] == stored.dim[0];
+    bool transposed = t->layout == RDRR_COLUMN && logical.rank == 2 && stored.rank == 2 &&
+                      logical.dim[0] == stored.dim[1] && logical.dim[1] == stored.dim[0];
     bool padded = t->layout != RDRR_COLUMN &&
                   shape_is_padded(&stored, &logical, dgl_dtype_get(t->info.dtype)->block);
-    if (!turned && !padded && !shape_equal(&stored, &logical))
+    if (!transposed && !padded && !shape_equal(&stored, &logical))
         return fail_original(r, t, &stored, &logical);
     t->info.rank = logical.rank;
     memcpy(t->info.shape, logical.dim, sizeof(logical.dim));
@@ -86,14 +87,14 @@ static enum dgl_status own_layout(struct dgl_json_reader r, const struct dgl_jso
                                   struct rdrr_tensor *t, bool *said)
 {
     const struct dgl_json *layout;
-    bool turned = false;
+    bool transposed = false;
     enum dgl_status status = dgl_json_opt(r, object, "layout", DGL_JSON_STRING, &layout);
     if (status == DGL_OK)
-        status = dgl_json_opt_bool(r, object, "weightsTransposed", &turned);
+        status = dgl_json_opt_bool(r, object, "weightsTransposed", &transposed);
     if (status != DGL_OK)
         return status;
-    *said = layout || turned;
-    t->layout = turned ? RDRR_COLUMN : RDRR_ROW;
+    *said = layout || transposed;
+    t->layout = transposed ? RDRR_COLUMN : RDRR_ROW;
     if (layout && !rdrr_layout_parse(dgl_json_str(layout), &t->layout))
         return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
                         "%s: tensors.%s.layout is \"%s\"; supported: \"row\", \"column\", \"flat\"",

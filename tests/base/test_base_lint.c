@@ -91,6 +91,8 @@ static const struct lint_case lint_cases[] = {
     {"lint: stderr in the library", "core/seq/a.c",
      HEAD "int f(void)\n{\n    fputs(\"\", stderr);\n}\n",
      "core/seq/a.c:4: the library may not exit"},
+    {"lint: gl by another way into plan", "core/plan/a.c", HEAD "#include <gl/gl.h>\n",
+     "core/plan/a.c:2: our own header gl/gl.h is included as"},
     {"lint: a status by another name", "gl/a.c",
      HEAD "int f(void)\n{\n    enum dgl_status st = 0;\n    return st;\n}\n",
      "gl/a.c:4: a status is called `status`"},

@@ -240,6 +240,33 @@ static void test_intervals_agree_in_parts(void **state)
     tiny_engine_close(&e);
 }
 
+/* A measurement decodes by the recipe of generation: on hardware too, where it has several
+ * steps. */
+static void test_bench_runs_the_recipe_of_generation(void **state)
+{
+    (void)state;
+    for (int software = 0; software < 2; software++) {
+        struct tiny_engine e;
+        struct dgl_bench_result r;
+        open_engine(&e);
+        e.device->info.software = software;
+        assert_int_equal(
+            dgl_bench(e.session,
+                      dgl_bench_params(.prompt_tokens = 4, .decode_tokens = 10, .repetitions = 1),
+                      &r),
+            DGL_OK);
+        dgl_bench_result_finish(&r);
+        const struct exec_cache *runs = &e.session->runs;
+        const struct exec_run *several =
+            exec_cache_find(runs, recipe_decode(SAMPLE_GREEDY, false, true));
+        const struct exec_run *one =
+            exec_cache_find(runs, recipe_decode(SAMPLE_GREEDY, false, false));
+        assert_true((several != NULL) == !software);
+        assert_true((one != NULL) == (software != 0));
+        tiny_engine_close(&e);
+    }
+}
+
 /* Hardware reads several ids back at a time unless told otherwise. */
 static void test_default_interval_of_hardware(void **state)
 {
@@ -266,6 +293,7 @@ int main(void)
         cmocka_unit_test_setup(test_every_bind_has_a_buffer, gl_fail_setup),
         cmocka_unit_test_setup(test_intervals_agree_in_parts, gl_fail_setup),
         cmocka_unit_test_setup(test_default_interval_of_hardware, gl_fail_setup),
+        cmocka_unit_test_setup(test_bench_runs_the_recipe_of_generation, gl_fail_setup),
     };
     struct tiny_llama sizes = tiny_llama_default();
     dir = test_tmpdir();

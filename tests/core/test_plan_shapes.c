@@ -111,15 +111,15 @@ struct choice {
 };
 
 static const struct choice choices[] = {
-    {"matmul", "decode", "K", 1, 1024, {"baseline", "row", "subgroup"}},
+    {"matmul", "decode", "K", 1, 1024, {"baseline", "llvmpipe", "subgroup"}},
     {"matmul", "decode", NULL, 0, 0, {"baseline", "baseline", "subgroup"}},
-    {"matmul", "prefill", "K", 1, 1024, {"baseline", "row", "baseline"}},
+    {"matmul", "prefill", "K", 1, 1024, {"baseline", "llvmpipe", "baseline"}},
     {"moe_matmul", "decode", NULL, 0, 0, {"baseline", "baseline", "subgroup"}},
     /* A subgroup takes heads of a power of two. */
-    {"attn_decode", NULL, "HEAD_DIM", 96, 96, {"baseline", "lanes", "baseline"}},
-    {"attn_decode", NULL, "HEAD_DIM", 1, 128, {"baseline", "lanes", "subgroup"}},
+    {"attn_decode", NULL, "HEAD_DIM", 96, 96, {"baseline", "llvmpipe", "baseline"}},
+    {"attn_decode", NULL, "HEAD_DIM", 1, 128, {"baseline", "llvmpipe", "subgroup"}},
     {"attn_decode", NULL, NULL, 0, 0, {"baseline", "baseline", "subgroup"}},
-    {"attn_prefill", NULL, "HEAD_DIM", 1, 128, {"tiled", "lanes", "tiled"}},
+    {"attn_prefill", NULL, "HEAD_DIM", 1, 128, {"tiled", "llvmpipe", "tiled"}},
     {"attn_prefill", NULL, NULL, 0, 0, {"baseline", "baseline", "tiled"}},
     {"embed", NULL, NULL, 0, 0, {"rows", "rows", "rows"}},
     {NULL, NULL, NULL, 0, 0, {"baseline", "baseline", "baseline"}},

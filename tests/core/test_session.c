@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "core/seq/session.h"
+
 #define PROMPT 70
 #define ANSWER 16
 
@@ -378,6 +380,36 @@ static void test_create(void **state)
     dgl_session_destroy(&s);
 }
 
+/* A session with longer passes replaces the workspace's buffers: the others go on with the new
+ * ones. */
+static void test_sessions_of_other_sizes_share_the_workspace(void **state)
+{
+    (void)state;
+    struct dgl_session *small = NULL, *large = NULL;
+    int32_t alone[8], before[8], after[8], beside[8];
+    tiny_greedy(engine.session, prompt, 20, alone, 8);
+    struct tiny_engine e;
+    tiny_engine_open(&e, &(struct tiny_engine_params){.path = engine.path, .chunk = 2});
+    small = e.session;
+    tiny_greedy(small, prompt, 20, before, 8);
+    assert_int_equal(dgl_session_create(e.model, dgl_session_params(.chunk = 100), &large), DGL_OK);
+    dgl_session_trim(small, 0);
+    tiny_greedy(small, prompt, 20, after, 8);
+    tiny_greedy(large, prompt, 20, beside, 8);
+    assert_memory_equal(before, alone, sizeof(alone));
+    assert_memory_equal(after, alone, sizeof(alone));
+    assert_memory_equal(beside, alone, sizeof(alone));
+    /* The first operation, embed, writes X: the small session's too writes the present one. */
+    const struct exec_run *run =
+        exec_cache_find(&small->runs, recipe_decode(SAMPLE_GREEDY, false, false));
+    assert_non_null(run);
+    const struct gl_dispatch *embed = exec_dispatch_list(run);
+    assert_ptr_equal(embed->storage[embed->num_storage - 1].buffer,
+                     e.model->workspace.range[BUF_X].buffer);
+    dgl_session_destroy(&large);
+    tiny_engine_close(&e);
+}
+
 static void test_short_session_ends_at_its_context(void **state)
 {
     (void)state;
@@ -407,6 +439,7 @@ int main(void)
         cmocka_unit_test(test_refused_logits_keep_session),
         cmocka_unit_test(test_prompt_fills_context),
         cmocka_unit_test(test_short_session_ends_at_its_context),
+        cmocka_unit_test(test_sessions_of_other_sizes_share_the_workspace),
     };
     tiny_engine_open(&engine, &(struct tiny_engine_params){.kv_type = DGL_KV_F16});
     tiny_ids(prompt, PROMPT, 320, 7);

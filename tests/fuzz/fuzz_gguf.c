@@ -1,5 +1,5 @@
-/* A GGUF file: the container; then, where there is a model, its keys as config.json and
- * tokenizer.json. Input: the file. */
+/* A GGUF file: the container; then, where there is a model, its fields and its vocabulary.
+ * Input: the file. */
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

@@ -13,7 +13,7 @@
 //
 //! NAME attn_decode_llvmpipe
 //! OP attn_decode
-//! VARIANT lanes streaming
+//! VARIANT llvmpipe lanes streaming
 //! WHEN kv f16 f32
 //! BIND read vec4 QKV
 //! BIND readwrite uvec4 KV

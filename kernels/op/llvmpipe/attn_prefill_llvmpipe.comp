@@ -11,7 +11,7 @@
 //
 //! NAME attn_prefill_llvmpipe
 //! OP attn_prefill
-//! VARIANT lanes streaming
+//! VARIANT llvmpipe lanes streaming
 //! WHEN kv f16 f32
 //! WHEN sinks none head
 //! BIND read vec4 QKV

@@ -10,7 +10,7 @@
 //
 //! NAME matmul_prefill_llvmpipe
 //! OP matmul
-//! VARIANT row
+//! VARIANT llvmpipe row
 //! WHEN phase prefill
 //! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4 affine
 //! WHEN pre none

@@ -112,12 +112,14 @@ static enum dgl_status try_logits(struct tiny_engine *e)
 static enum dgl_status try_bench(struct tiny_engine *e)
 {
     struct dgl_bench_result r;
-    gl_fail.max_buffer_bytes = 1 << 20; /* of the copy that bandwidth is measured with */
+    struct dgl_limits *limits = &e->device->plan.limits, before = *limits;
+    limits->max_buffer_bytes = 1 << 20; /* of the copy that bandwidth is measured with */
     enum dgl_status status = dgl_bench(
         e->session,
         dgl_bench_params(.prompt_tokens = 4, .decode_tokens = 2, .repetitions = 1, .profile = true),
         &r);
     dgl_bench_result_finish(&r);
+    *limits = before;
     return status;
 }
 

@@ -95,7 +95,9 @@ struct row {
 };
 
 static struct kernel_bench *bench;
-static struct kernel_walk products = {.op = "matmul", .excuses = WALK_DEVICE_LACKS, .share = 6};
+enum { SHARE = 6 }; /* of the rows in a sample */
+
+static struct kernel_walk products = {.op = "matmul", .excuses = WALK_DEVICE_LACKS};
 
 /* ---- one problem ------------------------------------------------------------------------- */
 
@@ -277,12 +279,6 @@ static void products_agree_with_doubles(void **state)
     problem_finish(&p);
 }
 
-static void every_kernel_was_tested(void **state)
-{
-    (void)state;
-    kernel_walk_check(&products, bench);
-}
-
 /* ---- names ------------------------------------------------------------------------------- */
 
 static char names[NUM_SHAPES * REF_TYPES][96];
@@ -409,6 +405,15 @@ static int bench_main(char **args, int count)
     return 0;
 }
 
+static void every_kernel_was_tested(void **state)
+{
+    (void)state;
+    kernel_walk_complete(
+        &products, 1, bench,
+        &(struct walk_table){products_agree_with_doubles, rows, name_rows(0), sizeof(rows[0])});
+    kernel_walk_check(&products, bench);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest others[] = {
@@ -424,13 +429,13 @@ int main(int argc, char **argv)
     }
     size_t count = name_rows(0);
     failures = test_run_rows_sample("matmul", products_agree_with_doubles, rows, count,
-                                    sizeof(rows[0]), products.share);
+                                    sizeof(rows[0]), SHARE);
     failures += cmocka_run_group_tests_name("kernels", others, NULL, NULL);
     kernel_bench_destroy(&bench);
     bench = kernel_bench_create(true);
     count = name_rows(1152);
     failures += test_run_rows_sample("floor", products_agree_with_doubles, rows, count,
-                                     sizeof(rows[0]), products.share);
+                                     sizeof(rows[0]), SHARE);
     kernel_bench_destroy(&bench);
     return failures;
 }

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "tests/support/kernel_bench.h"
+#include "tests/support/test.h"
 
 #define WALK_MAX_KERNELS 64
 #define WALK_MAX_EXCUSES 5
@@ -25,7 +26,7 @@ struct kernel_walk {
     const char *op;
     /* Parts of the reasons for which this device may lack a kernel; none: it must run them all. */
     const char *excuses[WALK_MAX_EXCUSES];
-    size_t share; /* test_run_rows_sample() gets one case in so many; 0 and 1: all */
+    bool only_missing; /* kernels that ran are not run again */
     bool ran[WALK_MAX_KERNELS];
     char why[WALK_MAX_KERNELS][BENCH_WHY]; /* last reason not to run what it serves */
 };
@@ -40,9 +41,18 @@ size_t kernel_walk_run(struct kernel_walk *walk, struct kernel_bench *bench, ker
 /* The same for a case that some kernel must be able to run. */
 void kernel_walk_case(struct kernel_walk *walk, struct kernel_bench *bench, const char *name,
                       kernel_walk_fn one, void *ctx);
-/* Fails when a kernel of the operation never ran, but for an excuse; prints the reasons. A sample
- * of the cases may miss kernels, and then only names them. Skips the running case without a bench.
- */
+/* The table of a test of which a sample may have run. */
+struct walk_table {
+    CMUnitTestFunction test;
+    const void *rows;
+    size_t count, row_bytes;
+};
+/* After a sample: kernels that it missed run on rows of the whole table, until none is missing.
+ * `walks` are those that the test fills. Nothing to do after a complete run. */
+void kernel_walk_complete(struct kernel_walk *walks, size_t num_walks,
+                          const struct kernel_bench *bench, const struct walk_table *table);
+/* Fails when a kernel of the operation never ran, but for an excuse; prints the reasons. Skips the
+ * running case without a bench. */
 void kernel_walk_check(const struct kernel_walk *walk, const struct kernel_bench *bench);
 
 /* What a kernel writes: rows of `cols` values, `stride` apart. */

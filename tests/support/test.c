@@ -56,33 +56,27 @@ int test_run_rows(const char *group, CMUnitTestFunction fn, const void *rows, si
     return test_run_rows_sample(group, fn, rows, count, row_bytes, 1);
 }
 
-/* Parses DOPPLERGL_TEST_SEED; false when it is not set. Anything but a number ends the program: a
- * misspelled seed must not pass for a complete run. */
-static bool sample_seed(uint64_t *seed)
+bool test_is_sample(uint64_t *seed)
 {
     const char *text = getenv("DOPPLERGL_TEST_SEED");
     char *end = NULL;
     if (!text || !*text)
         return false;
-    *seed = strtoull(text, &end, 10);
+    uint64_t value = strtoull(text, &end, 10);
     if (*end || !isdigit((unsigned char)*text)) {
         fprintf(stderr, "DOPPLERGL_TEST_SEED is \"%s\", wanted a whole number\n", text);
         exit(2);
     }
+    if (seed)
+        *seed = value;
     return true;
-}
-
-bool test_is_sample(void)
-{
-    uint64_t seed;
-    return sample_seed(&seed);
 }
 
 int test_run_rows_sample(const char *group, CMUnitTestFunction fn, const void *rows, size_t count,
                          size_t row_bytes, size_t share)
 {
     uint64_t seed = 0, shuffle = 1;
-    bool sample = share > 1 && sample_seed(&seed);
+    bool sample = share > 1 && test_is_sample(&seed);
     size_t used = 0;
     struct CMUnitTest *cases = calloc(count, sizeof(*cases));
     size_t *position = calloc(count, sizeof(*position));

@@ -55,8 +55,9 @@ int test_run_rows(const char *group, CMUnitTestFunction fn, const void *rows, si
                          sizeof((rows)[0]), (share))
 int test_run_rows_sample(const char *group, CMUnitTestFunction fn, const void *rows, size_t count,
                          size_t row_bytes, size_t share);
-/* True when this run is a sample. */
-bool test_is_sample(void);
+/* True when this run is a sample, *seed (may be NULL) of what. A seed that is not a number ends the
+ * program: a misspelled one must not pass for a complete run. */
+bool test_is_sample(uint64_t *seed);
 
 /* A log that keeps what it is told, newest last, so that a test can look at messages. */
 struct test_log {

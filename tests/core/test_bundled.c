@@ -68,7 +68,7 @@ static void test_perplexity(void **state)
     (void)state;
     struct test_engine e;
     open_setup(&e, &setups[1]);
-    double ppl = reference_perplexity(&e, REFERENCE "/texts.json");
+    double ppl = reference_evaluate(&e, REFERENCE "/texts.json", 0, 1).ppl;
     printf("# perplexity %.6f, reference %.6f\n", ppl, ref.ppl);
     assert_near(ppl, ref.ppl, ref.ppl * 1e-4);
     test_engine_close(&e);

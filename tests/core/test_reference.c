@@ -4,43 +4,45 @@
 
 #include "tests/support/checkpoint.h"
 
+struct row {
+    const char *name;
+    const struct checkpoint *checkpoint;
+    const char *quantize; /* NULL = as stored */
+    enum dgl_kv_type kv;
+};
+
 /* What rounding the cache costs is all that may differ. */
-static void check_exact(const struct checkpoint *c, const char *quantize, enum dgl_kv_type kv)
+static void agrees_with_float64(void **state)
 {
-    struct checkpoint_run run = {.checkpoint = c, .quantize = quantize, .kv_type = kv};
-    double margin = kv == DGL_KV_F32 ? 0.001 : 0.02;
+    const struct row *row = *state;
+    struct checkpoint_run run = {
+        .checkpoint = row->checkpoint, .quantize = row->quantize, .kv_type = row->kv};
+    double margin = row->kv == DGL_KV_F32 ? 0.001 : 0.02;
     checkpoint_open(&run);
-    assert_at_most(reference_logits_nmse(&run.engine, &run.ref), kv == DGL_KV_F32 ? 1e-9 : 2e-7);
+    assert_at_most(reference_logits_nmse(&run.engine, &run.ref),
+                   row->kv == DGL_KV_F32 ? 1e-9 : 2e-7);
     reference_check_greedy(&run.engine, &run.ref, margin);
     reference_check_forced(&run.engine, &run.ref, margin);
     checkpoint_close(&run);
 }
 
-#define CASE(name, checkpoint, quantize, kv)                                                       \
-    static void name(void **state)                                                                 \
-    {                                                                                              \
-        (void)state;                                                                               \
-        check_exact(&(checkpoint), quantize, kv);                                                  \
-    }
+static const struct row stored_rows[] = {
+    {"draft stored, f32 KV", &checkpoint_story_draft, NULL, DGL_KV_F32},
+    {"draft stored, f16 KV", &checkpoint_story_draft, NULL, DGL_KV_F16},
+};
 
-CASE(llama_stored_f32_kv, checkpoint_story_llama, NULL, DGL_KV_F32)
-CASE(llama_stored_f16_kv, checkpoint_story_llama, NULL, DGL_KV_F16)
-CASE(llama_f32_f32_kv, checkpoint_story_llama, "f32", DGL_KV_F32)
-CASE(llama_f32_f16_kv, checkpoint_story_llama, "f32", DGL_KV_F16)
-CASE(llama_bf16_f32_kv, checkpoint_story_llama, "bf16", DGL_KV_F32)
-CASE(llama_f16_f16_kv, checkpoint_story_llama, "f16", DGL_KV_F16)
-CASE(draft_stored_f32_kv, checkpoint_story_draft, NULL, DGL_KV_F32)
-CASE(draft_stored_f16_kv, checkpoint_story_draft, NULL, DGL_KV_F16)
-CASE(draft_f16_f32_kv, checkpoint_story_draft, "f16", DGL_KV_F32)
+static const struct row rows[] = {
+    {"llama stored, f32 KV", &checkpoint_story_llama, NULL, DGL_KV_F32},
+    {"llama stored, f16 KV", &checkpoint_story_llama, NULL, DGL_KV_F16},
+    {"llama f32, f32 KV", &checkpoint_story_llama, "f32", DGL_KV_F32},
+    {"llama f32, f16 KV", &checkpoint_story_llama, "f32", DGL_KV_F16},
+    {"llama bf16, f32 KV", &checkpoint_story_llama, "bf16", DGL_KV_F32},
+    {"llama f16, f16 KV", &checkpoint_story_llama, "f16", DGL_KV_F16},
+    {"draft f16, f32 KV", &checkpoint_story_draft, "f16", DGL_KV_F32},
+};
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(llama_stored_f32_kv), cmocka_unit_test(llama_stored_f16_kv),
-        cmocka_unit_test(llama_f32_f32_kv),    cmocka_unit_test(llama_f32_f16_kv),
-        cmocka_unit_test(llama_bf16_f32_kv),   cmocka_unit_test(llama_f16_f16_kv),
-        cmocka_unit_test(draft_stored_f32_kv), cmocka_unit_test(draft_stored_f16_kv),
-        cmocka_unit_test(draft_f16_f32_kv),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failures = test_run_table("stored", agrees_with_float64, stored_rows);
+    return failures + test_run_table_sample("reference", agrees_with_float64, rows, 3);
 }

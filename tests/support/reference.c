@@ -223,26 +223,29 @@ void reference_check_forced(struct test_engine *e, const struct reference *ref, 
         check_forced_prompt(e, ref, i, margin);
 }
 
-double reference_perplexity(struct test_engine *e, const char *texts_path)
+struct dgl_perplexity_result reference_evaluate(struct test_engine *e, const char *texts_path,
+                                                size_t part, size_t parts)
 {
     struct dgl_json_doc *doc = NULL;
     assert_int_equal(dgl_json_load(NULL, texts_path, 1 << 28, &doc), DGL_OK);
     const struct dgl_json *root = dgl_json_root(doc);
-    size_t count = dgl_json_count(root), n = 0;
+    size_t count = dgl_json_count(root), n = 0, used = 0;
     const char **texts = dgl_new_array(const char *, count);
     size_t *lens = dgl_new_array(size_t, count);
     for (const struct dgl_json *v = dgl_json_first(root); v; v = dgl_json_next(v)) {
-        texts[n] = dgl_json_str(v).p;
-        lens[n++] = dgl_json_str(v).len;
+        if (n++ % parts != part)
+            continue;
+        texts[used] = dgl_json_str(v).p;
+        lens[used++] = dgl_json_str(v).len;
     }
     struct dgl_perplexity_result result;
     assert_int_equal(
         dgl_perplexity(e->session,
-                       dgl_perplexity_params(.texts = texts, .lens = lens, .num_texts = count),
+                       dgl_perplexity_params(.texts = texts, .lens = lens, .num_texts = used),
                        &result),
         DGL_OK);
     free(texts);
     free(lens);
     dgl_json_destroy(&doc);
-    return result.ppl;
+    return result;
 }

@@ -47,7 +47,8 @@ void reference_check_greedy(struct test_engine *e, const struct reference *ref, 
 /* Fails unless, fed the reference's own prefix, the best token is the reference's wherever the
  * margin exceeds `margin`. */
 void reference_check_forced(struct test_engine *e, const struct reference *ref, double margin);
-/* Perplexity over a JSON array of texts. */
-double reference_perplexity(struct test_engine *e, const char *texts_path);
+/* Perplexity over the texts number part, part + parts ... of a JSON array. */
+struct dgl_perplexity_result reference_evaluate(struct test_engine *e, const char *texts_path,
+                                                size_t part, size_t parts);
 
 #endif

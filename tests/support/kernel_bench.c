@@ -24,7 +24,6 @@ struct kept_program {
 struct kernel_bench {
     struct test_log log;
     struct dgl_device *dev;
-    struct gl_saved saved;
     struct kernel_set *set;
     char *folder; /* for glslangValidator; NULL: not installed */
     struct kept_program *programs;
@@ -48,8 +47,7 @@ struct kernel_bench *kernel_bench_create(bool limits_min)
         return NULL;
     }
     /* A device whose kernels cannot be read is a failure, not a machine without a device. */
-    if (device_enter(b->dev, &b->saved) != DGL_OK ||
-        kernel_set_create(&b->log.log, &kernels, &b->set) != DGL_OK) {
+    if (kernel_set_create(&b->log.log, &kernels, &b->set) != DGL_OK) {
         fprintf(stderr, "no bench: %s\n", b->log.text);
         exit(EXIT_FAILURE);
     }
@@ -63,9 +61,11 @@ struct kernel_bench *kernel_bench_create(bool limits_min)
 void kernel_bench_destroy(struct kernel_bench **bench)
 {
     struct kernel_bench *b = *bench;
+    struct gl_saved saved;
     *bench = NULL;
     if (!b)
         return;
+    bool entered = b->dev && device_enter(b->dev, &saved) == DGL_OK;
     for (size_t i = 0; i < b->num_programs; i++) {
         gl_program_destroy(b->dev->gl, &b->programs[i].program);
         free(b->programs[i].source);
@@ -74,8 +74,8 @@ void kernel_bench_destroy(struct kernel_bench **bench)
     if (b->folder)
         test_tmpdir_remove(b->folder);
     kernel_set_destroy(&b->set);
-    if (b->dev)
-        device_leave(b->dev, &b->saved);
+    if (entered)
+        device_leave(b->dev, &saved);
     dgl_device_destroy(&b->dev);
     free(b);
 }
@@ -513,10 +513,15 @@ enum bench_result kernel_bench_run(struct kernel_bench *bench, const char *kerne
                                    struct bench_case *c, char why[BENCH_WHY])
 {
     struct run r = {.b = bench, .c = c, .why = why};
+    struct gl_saved saved;
     test_log_clear(&bench->log);
     why[0] = '\0';
     if (!fit(bench, kernel, &c->request, &r.choice, why))
         return BENCH_CANNOT;
+    if (device_enter(bench->dev, &saved) != DGL_OK) { /* other benches may have been current */
+        snprintf(why, BENCH_WHY, "%.400s", bench->log.text);
+        return BENCH_FAILED;
+    }
     bool ok = prepare(&r);
     if (ok) {
         gl_hazards_derive(&r.dispatch, 1, true);
@@ -526,5 +531,6 @@ enum bench_result kernel_bench_run(struct kernel_bench *bench, const char *kerne
         gl_buffer_destroy(bench->dev->gl, &r.dispatch.storage[i].buffer);
     for (uint32_t i = 0; i < GL_MAX_UNIFORM; i++)
         gl_buffer_destroy(bench->dev->gl, &r.dispatch.uniform[i].buffer);
+    device_leave(bench->dev, &saved);
     return ok ? BENCH_RAN : BENCH_FAILED;
 }

@@ -51,15 +51,9 @@ enum dgl_status gl_fence_create(struct gl_device *dev, GLsync *out)
     return dgl_fail(dev->log, DGL_ERR_GPU, "making a fence: the driver gave none");
 }
 
-enum dgl_status gl_in_flight_add(struct gl_device *dev)
+/* Forgets the lists that are done, oldest first. */
+static void drop_done(struct gl_in_flight *lists)
 {
-    struct gl_in_flight *lists = &dev->in_flight;
-
-    if (lists->count == GL_MAX_IN_FLIGHT) { /* far enough ahead: wait for the oldest */
-        enum dgl_status status = gl_fence_wait(dev, &lists->fences[lists->head]);
-        if (status != DGL_OK)
-            return status;
-    }
     while (lists->count > 0) {
         GLsync *oldest = &lists->fences[lists->head];
         if (*oldest && glClientWaitSync(*oldest, 0, 0) == GL_TIMEOUT_EXPIRED)
@@ -68,6 +62,19 @@ enum dgl_status gl_in_flight_add(struct gl_device *dev)
         *oldest = NULL;
         lists->head = (lists->head + 1) % GL_MAX_IN_FLIGHT;
         lists->count--;
+    }
+}
+
+enum dgl_status gl_in_flight_add(struct gl_device *dev)
+{
+    struct gl_in_flight *lists = &dev->in_flight;
+
+    drop_done(lists);
+    if (lists->count == GL_MAX_IN_FLIGHT) { /* far enough ahead: wait for the oldest */
+        enum dgl_status status = gl_fence_wait(dev, &lists->fences[lists->head]);
+        if (status != DGL_OK)
+            return status;
+        drop_done(lists);
     }
     uint32_t tail = (lists->head + lists->count) % GL_MAX_IN_FLIGHT;
     enum dgl_status status = gl_fence_create(dev, &lists->fences[tail]);

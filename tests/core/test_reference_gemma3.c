@@ -17,23 +17,20 @@ static void check_exact(enum dgl_kv_type kv)
     checkpoint_close(&run);
 }
 
-static void stored_f32_kv(void **state)
-{
-    (void)state;
-    check_exact(DGL_KV_F32);
-}
+struct row {
+    const char *name;
+    enum dgl_kv_type kv;
+};
 
-static void stored_f16_kv(void **state)
+static const struct row rows[] = {{"stored, f32 KV", DGL_KV_F32}, {"stored, f16 KV", DGL_KV_F16}};
+
+static void matches_its_reference(void **state)
 {
-    (void)state;
-    check_exact(DGL_KV_F16);
+    const struct row *row = *state;
+    check_exact(row->kv);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stored_f32_kv),
-        cmocka_unit_test(stored_f16_kv),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run_table_sample("reference", matches_its_reference, rows, 2);
 }

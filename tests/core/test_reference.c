@@ -44,5 +44,5 @@ static const struct row rows[] = {
 int main(void)
 {
     int failures = test_run_table("stored", agrees_with_float64, stored_rows);
-    return failures + test_run_table_sample("reference", agrees_with_float64, rows, 3);
+    return failures + test_run_table_sample("reference", agrees_with_float64, rows, 7);
 }

@@ -103,6 +103,8 @@ static enum dgl_status start_device(struct gl_device *dev, const struct gl_devic
                                                                      .version = caps->version,
                                                                      .formats = formats,
                                                                      .num_formats = count});
+        if (dev->cache.reason)
+            dgl_notice(dev->log, "compiled programs are not kept: %s", dev->cache.reason);
     }
     if (dev->ext.parallel_compile)
         dev->ext.MaxShaderCompilerThreads(UINT32_MAX);

@@ -90,6 +90,7 @@ struct gl_progcache {
     char identity[65];  /* hash of driver and format, part of every key */
     uint64_t max_bytes; /* trimmed to this, oldest first */
     bool stored;        /* something was added since the last trim */
+    char *reason;       /* "PATH: ..." why it was not used at the last try; NULL = it was */
 };
 struct gl_progcache_params {
     const char *dir; /* NULL = XDG, "" = off */
@@ -103,8 +104,8 @@ void gl_progcache_finish(struct gl_progcache *cache);
 bool gl_progcache_key(const struct gl_progcache *cache, const char *source, size_t len,
                       char key[65]);
 /* False: not there, or not to be trusted. Free *bytes with free(). */
-bool gl_progcache_load(const struct gl_progcache *cache, const char *key, uint32_t *format,
-                       void **bytes, size_t *len);
+bool gl_progcache_load(struct gl_progcache *cache, const char *key, uint32_t *format, void **bytes,
+                       size_t *len);
 void gl_progcache_store(struct gl_progcache *cache, const char *key, uint32_t format,
                         const void *bytes, size_t len);
 /* Deletes the oldest entries beyond max_bytes when something was stored. */

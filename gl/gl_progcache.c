@@ -2,8 +2,9 @@
  * Compiled programs on disk, so that a second start does not compile (40 small programs on
  * llvmpipe, 2 cores, 2026-11-21: 55 ms the first time, 3 ms from here).
  *
- * Place. The directory that was given, else $XDG_CACHE_HOME/dopplergl, else ~/.cache/dopplergl. One
- * file per program, named KEY.prog. KEY is the SHA-256, in hex, of
+ * Place. The directory that was given, else $XDG_CACHE_HOME/dopplergl, else ~/.cache/dopplergl.
+ * Only this user may be able to write there (core/base/cache_dir.h): drivers trust what they load.
+ * One file per program, named KEY.prog. KEY is the SHA-256, in hex, of
  *     the identity (below), a NUL, and the program's complete GLSL source (defines are part of it).
  * The identity is the SHA-256, in hex, of "dopplergl program cache 1", GL_VENDOR, GL_RENDERER,
  * GL_VERSION and the binary formats of the driver in decimal, each followed by a newline. So
@@ -24,19 +25,20 @@
  * Writers put the entry under a temporary name and rename it, so that readers in any number of
  * processes see a whole file or none; the last writer wins with the same content. After a batch of
  * programs that stored something, the entries are trimmed to 256 MiB, oldest modification first;
- * use refreshes the time. Nothing here can fail: a directory that is absent, read-only or full only
- * costs compiling again.
+ * use refreshes the time. Nothing here can fail: a directory that is absent, read-only, full or not
+ * private only costs compiling again; `reason` says so.
  */
-#include <fcntl.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/cache_dir.h"
 #include "core/base/file.h"
 #include "core/base/hash.h"
 #include "core/base/mem.h"
+#include "core/base/printable.h"
 #include "core/base/str.h"
 #include "gl/gl_internal.h"
 
@@ -73,9 +75,15 @@ static uint64_t get_le(const unsigned char *at, int bytes)
 
 /* ---- set-up ---------------------------------------------------------------------------------- */
 
+/* As dgl_cache_open(); the reason becomes the cache's. */
+static int open_dir(struct gl_progcache *cache, bool make)
+{
+    free(cache->reason);
+    return dgl_cache_open(cache->dir, make, &cache->reason);
+}
+
 void gl_progcache_init(struct gl_progcache *cache, const struct gl_progcache_params *params)
 {
-    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     struct dgl_buf text = {0};
 
     *cache = (struct gl_progcache){.max_bytes = MAX_BYTES};
@@ -90,17 +98,17 @@ void gl_progcache_init(struct gl_progcache *cache, const struct gl_progcache_par
     dgl_buf_finish(&text);
     if (!identified)
         return;
-    if (params->dir)
-        cache->dir = strdup(params->dir);
-    else if (xdg && xdg[0] == '/') /* the XDG specification: relative paths are invalid */
-        cache->dir = dgl_path_join(xdg, "dopplergl");
-    else if (home && home[0] == '/')
-        cache->dir = dgl_path_join(home, ".cache/dopplergl");
+    cache->dir = dgl_cache_path(params->dir);
+    int dir =
+        open_dir(cache, false); /* for the reason: a cache that is never used is worth a word */
+    if (dir >= 0)
+        close(dir);
 }
 
 void gl_progcache_finish(struct gl_progcache *cache)
 {
     free(cache->dir);
+    free(cache->reason);
     *cache = (struct gl_progcache){0};
 }
 
@@ -119,11 +127,9 @@ bool gl_progcache_key(const struct gl_progcache *cache, const char *source, size
     return ok;
 }
 
-static char *entry_path(const struct gl_progcache *cache, const char *key)
+static void entry_name(const char *key, char name[HEX + sizeof(SUFFIX)])
 {
-    char name[HEX + sizeof(SUFFIX)];
-    snprintf(name, sizeof(name), "%.64s%s", key, SUFFIX);
-    return dgl_path_join(cache->dir, name);
+    snprintf(name, HEX + sizeof(SUFFIX), "%.64s%s", key, SUFFIX);
 }
 
 static bool checksum(const unsigned char *header, const void *binary, size_t len, char out[65])
@@ -152,41 +158,46 @@ static bool entry_is_sound(const unsigned char *file, size_t size, const char *k
            memcmp(file + AT_CHECKSUM, sum, HEX) == 0;
 }
 
-bool gl_progcache_load(const struct gl_progcache *cache, const char *key, uint32_t *format,
-                       void **bytes, size_t *len)
+bool gl_progcache_load(struct gl_progcache *cache, const char *key, uint32_t *format, void **bytes,
+                       size_t *len)
 {
-    char *text = NULL;
+    char name[HEX + sizeof(SUFFIX)], *text = NULL;
     size_t size = 0;
-    char *path = entry_path(cache, key);
+    int dir = open_dir(cache, false);
 
-    if (!path)
+    if (dir < 0)
         return false;
-    bool ok = dgl_path_exists(path) &&
-              dgl_file_slurp(NULL, path, AT_BINARY + MAX_BINARY, &text, &size) == DGL_OK &&
+    entry_name(key, name);
+    bool ok = dgl_cache_read(dir, name, AT_BINARY + MAX_BINARY, true, &text, &size) &&
               entry_is_sound((const unsigned char *)text, size, key);
+    close(dir);
     if (ok) {
         *format = (uint32_t)get_le((const unsigned char *)text + AT_FORMAT, 4);
         *len = size - AT_BINARY;
         memmove(text, text + AT_BINARY, *len);
         *bytes = text;
-        utimensat(AT_FDCWD, path, NULL, 0);
     } else {
         free(text);
     }
-    free(path);
     return ok;
 }
 
 /* ---- store ----------------------------------------------------------------------------------- */
 
+static char *write_reason(const char *dir, int error)
+{
+    struct dgl_buf why = {0};
+    dgl_buf_printf(&why, "%s: %s", DGL_PRINTABLE(dir), strerror(error));
+    return dgl_buf_take(&why);
+}
+
 void gl_progcache_store(struct gl_progcache *cache, const char *key, uint32_t format,
                         const void *bytes, size_t len)
 {
     unsigned char header[AT_BINARY];
-    struct dgl_atomic_file *file = NULL;
-    char sum[65];
+    char sum[65], name[HEX + sizeof(SUFFIX)];
 
-    if (len == 0 || len > MAX_BINARY || dgl_dir_make(NULL, cache->dir) != DGL_OK)
+    if (len == 0 || len > MAX_BINARY)
         return;
     memcpy(header, magic, sizeof(magic));
     put_le(header + AT_VERSION, CACHE_VERSION, 4);
@@ -197,22 +208,22 @@ void gl_progcache_store(struct gl_progcache *cache, const char *key, uint32_t fo
         return;
     memcpy(header + AT_CHECKSUM, sum, HEX);
 
-    char *path = entry_path(cache, key);
-    if (!path || dgl_atomic_create(NULL, path, &file) != DGL_OK)
-        goto out;
-    if (dgl_atomic_write(file, header, sizeof(header)) != DGL_OK ||
-        dgl_atomic_write(file, bytes, len) != DGL_OK)
-        dgl_atomic_abort(&file);
-    else if (dgl_atomic_commit(&file) == DGL_OK)
+    int dir = open_dir(cache, true);
+    if (dir < 0)
+        return;
+    entry_name(key, name);
+    const struct dgl_str parts[] = {{(const char *)header, sizeof(header)}, {bytes, len}};
+    if (dgl_cache_write(dir, name, parts, 2))
         cache->stored = true;
-out:
-    free(path);
+    else
+        cache->reason = write_reason(cache->dir, errno);
+    close(dir);
 }
 
 /* ---- trim ------------------------------------------------------------------------------------ */
 
 struct entry {
-    char *path;
+    char *name;
     uint64_t size;
     struct timespec modified;
 };
@@ -233,30 +244,31 @@ void gl_progcache_trim(struct gl_progcache *cache)
     size_t count = 0, num = 0;
     uint64_t total = 0;
 
-    if (!cache->stored || dgl_dir_list(NULL, cache->dir, &names, &count) != DGL_OK)
+    int dir = cache->stored ? open_dir(cache, false) : -1;
+    if (dir < 0)
         return;
+    if (dgl_dir_list(NULL, cache->dir, &names, &count) != DGL_OK)
+        count = 0;
     struct entry *entries = dgl_new_array(struct entry, count);
     for (size_t i = 0; entries && i < count; i++) {
         /* Ours are KEY.prog, and KEY.prog.tmp... of processes that were killed. */
-        bool ours = strlen(names[i]) >= HEX + strlen(SUFFIX) && dgl_hash_is_hex(names[i], HEX) &&
-                    strncmp(names[i] + HEX, SUFFIX, strlen(SUFFIX)) == 0;
-        struct stat info;
-        char *path = ours ? dgl_path_join(cache->dir, names[i]) : NULL;
-        if (path && lstat(path, &info) == 0 && S_ISREG(info.st_mode)) {
-            entries[num++] = (struct entry){path, (uint64_t)info.st_size, info.st_mtim};
-            total += (uint64_t)info.st_size;
-        } else {
-            free(path);
+        struct entry *entry = &entries[num];
+        if (strlen(names[i]) >= HEX + strlen(SUFFIX) && dgl_hash_is_hex(names[i], HEX) &&
+            strncmp(names[i] + HEX, SUFFIX, strlen(SUFFIX)) == 0 &&
+            dgl_cache_stat(dir, names[i], &entry->size, &entry->modified)) {
+            entry->name = names[i];
+            total += entry->size;
+            num++;
         }
     }
     if (total > cache->max_bytes)
         qsort(entries, num, sizeof(entries[0]), entry_compare);
-    for (size_t i = 0; i < num; i++) {
-        if (total > cache->max_bytes && unlink(entries[i].path) == 0)
+    for (size_t i = 0; i < num && total > cache->max_bytes; i++) {
+        if (dgl_cache_remove(dir, entries[i].name))
             total -= entries[i].size;
-        free(entries[i].path);
     }
     free(entries);
     dgl_names_free(names, count);
+    close(dir);
     cache->stored = false;
 }

@@ -13,6 +13,8 @@
 struct dgl_atomic_file {
     const struct dgl_log *log;
     int fd;
+    int dir;     /* that path and temp are relative to; AT_FDCWD unless the caller has opened one */
+    mode_t mode; /* before the umask */
     bool failed; /* a write went wrong: commit must not publish what is there */
     char *name;  /* as the caller gave it, for messages */
     char *path, *temp;
@@ -27,7 +29,8 @@ static enum dgl_status open_temp(struct dgl_atomic_file *file)
         file->temp = dgl_temp_name(file->path);
         if (!file->temp)
             return dgl_fail_memory(file->log, file->path, strlen(file->path) + 32);
-        file->fd = open(file->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+        file->fd = openat(file->dir, file->temp,
+                          O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, file->mode);
         if (file->fd >= 0)
             break;
         enum dgl_status status = DGL_OK;
@@ -50,23 +53,43 @@ void dgl_atomic_sweep(const struct dgl_log *log, const char *path)
     free(target);
 }
 
-enum dgl_status dgl_atomic_create(const struct dgl_log *log, const char *path,
-                                  struct dgl_atomic_file **out)
+/* Consumes `target`: the path to replace, NULL when there was no memory for it. */
+static enum dgl_status create(const struct dgl_log *log, const char *name,
+                              const struct dgl_atomic_file *like, char *target,
+                              struct dgl_atomic_file **out)
 {
+    enum dgl_status status;
     *out = NULL;
     struct dgl_atomic_file *file = dgl_new(struct dgl_atomic_file);
-    if (!file)
-        return dgl_fail_memory(log, path, sizeof(*file));
+    if (!file) {
+        free(target);
+        return dgl_fail_memory(log, name, sizeof(*file));
+    }
+    *file = *like;
     file->log = log;
     file->fd = -1;
-    file->name = strdup(path);
-    file->path = dgl_path_target(path);
-    enum dgl_status status =
-        file->name && file->path ? open_temp(file) : dgl_fail_memory(log, path, strlen(path) + 1);
+    file->name = strdup(name);
+    file->path = target;
+    status =
+        file->name && file->path ? open_temp(file) : dgl_fail_memory(log, name, strlen(name) + 1);
     if (status != DGL_OK)
         dgl_atomic_abort(&file);
     *out = file;
     return status;
+}
+
+enum dgl_status dgl_atomic_create(const struct dgl_log *log, const char *path,
+                                  struct dgl_atomic_file **out)
+{
+    const struct dgl_atomic_file like = {.dir = AT_FDCWD, .mode = 0666};
+    return create(log, path, &like, dgl_path_target(path), out);
+}
+
+enum dgl_status dgl_atomic_create_at(const struct dgl_log *log, int dir, const char *name,
+                                     struct dgl_atomic_file **out)
+{
+    const struct dgl_atomic_file like = {.dir = dir, .mode = 0600};
+    return create(log, name, &like, strdup(name), out);
 }
 
 enum dgl_status dgl_atomic_write(struct dgl_atomic_file *file, const void *bytes, size_t len)
@@ -90,11 +113,11 @@ enum dgl_status dgl_atomic_write(struct dgl_atomic_file *file, const void *bytes
 
 /* The rename is durable once the directory is; some file systems cannot sync one, which is no
  * error. */
-static void sync_directory_of(const char *path)
+static void sync_directory(const struct dgl_atomic_file *file)
 {
-    const char *slash = strrchr(path, '/');
+    const char *path = file->path, *slash = strrchr(path, '/');
     char *dir = !slash ? strdup(".") : slash == path ? strdup("/") : strndup(path, slash - path);
-    int fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    int fd = dir ? openat(file->dir, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (fd >= 0) {
         fsync(fd);
         close(fd);
@@ -114,10 +137,10 @@ enum dgl_status dgl_atomic_commit(struct dgl_atomic_file **handle)
         if (closed != 0)
             status = dgl_fail_errno(file->log, "write", file->name);
     }
-    if (status == DGL_OK && rename(file->temp, file->path) != 0)
+    if (status == DGL_OK && renameat(file->dir, file->temp, file->dir, file->path) != 0)
         status = dgl_fail_errno(file->log, "replace", file->name);
     if (status == DGL_OK) {
-        sync_directory_of(file->path);
+        sync_directory(file);
         free(file->temp);
         file->temp = NULL;
     }
@@ -133,7 +156,7 @@ void dgl_atomic_abort(struct dgl_atomic_file **handle)
     if (file->fd >= 0)
         close(file->fd);
     if (file->temp)
-        unlink(file->temp);
+        unlinkat(file->dir, file->temp, 0);
     free(file->temp);
     free(file->path);
     free(file->name);

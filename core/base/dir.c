@@ -123,7 +123,7 @@ enum dgl_status dgl_dir_make(const struct dgl_log *log, const char *path)
         if (path[i] != '/' && path[i] != '\0')
             continue;
         part[i] = '\0';
-        if (mkdir(part, 0777) != 0 && (errno != EEXIST || !dgl_path_is_dir(part)))
+        if (mkdir(part, 0700) != 0 && (errno != EEXIST || !dgl_path_is_dir(part)))
             status = dgl_fail_errno(log, "make directory", part);
         part[i] = path[i];
     }

@@ -195,6 +195,17 @@ enum dgl_status dgl_file_slurp(const struct dgl_log *log, const char *path, size
     return slurp_source(log, status, &from, max, text, len);
 }
 
+enum dgl_status dgl_fd_slurp(const struct dgl_log *log, int fd, const char *path, size_t max,
+                             char **text, size_t *len)
+{
+    struct source from = {.path = path, .fd = fd};
+    *text = NULL;
+    *len = 0;
+    enum dgl_status status =
+        fstat(fd, &from.st) == 0 ? DGL_OK : dgl_fail_errno(log, "examine", path);
+    return slurp_source(log, status, &from, max, text, len);
+}
+
 enum dgl_status dgl_stream_slurp(const struct dgl_log *log, const char *path, size_t max,
                                  char **text, size_t *len)
 {

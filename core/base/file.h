@@ -23,6 +23,9 @@ enum dgl_status dgl_file_slurp(const struct dgl_log *log, const char *path, size
  * DGL_ERR_CANCELLED. */
 enum dgl_status dgl_stream_slurp(const struct dgl_log *log, const char *path, size_t max,
                                  char **text, size_t *len);
+/* The rest of an open file. Consumes `fd`, also on failure; `path` is for messages. */
+enum dgl_status dgl_fd_slurp(const struct dgl_log *log, int fd, const char *path, size_t max,
+                             char **text, size_t *len);
 bool dgl_path_exists(const char *path);
 bool dgl_path_present(const char *path); /* exists, or is a link to nothing */
 bool dgl_path_is_dir(const char *path);
@@ -39,15 +42,20 @@ bool dgl_name_is_safe(const char *name, size_t len);
 enum dgl_status dgl_dir_list(const struct dgl_log *log, const char *path, char ***names,
                              size_t *count);
 void dgl_names_free(char **names, size_t count);
-enum dgl_status dgl_dir_make(const struct dgl_log *log,
-                             const char *path); /* with parents, mode 0777 & ~umask */
-void dgl_dir_remove(const char *path);          /* recursively, best effort, never follows links */
+/* With its parents, all private (mode 0700): the XDG specification wants that of folders for caches
+ * and state. A folder that exists keeps its mode. */
+enum dgl_status dgl_dir_make(const struct dgl_log *log, const char *path);
+void dgl_dir_remove(const char *path); /* recursively, best effort, never follows links */
 
 /* Writes a temporary next to `path`, renames it over `path` on commit, removes it on abort or after
  * a failed write. */
 struct dgl_atomic_file;
 enum dgl_status dgl_atomic_create(const struct dgl_log *log, const char *path,
                                   struct dgl_atomic_file **out);
+/* As dgl_atomic_create(), for `name` in the open directory `dir` (borrowed until commit or abort):
+ * replaces a link, whose target keeps its content, and the mode is 0600. */
+enum dgl_status dgl_atomic_create_at(const struct dgl_log *log, int dir, const char *name,
+                                     struct dgl_atomic_file **out);
 enum dgl_status dgl_atomic_write(struct dgl_atomic_file *file, const void *bytes,
                                  size_t len); /* DGL_ERR_IO when full */
 /* fsync and rename. Consumes *file, also on failure. */

@@ -54,7 +54,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static bool serves(const struct gl_progcache *cache, const char *key)
+static bool serves(struct gl_progcache *cache, const char *key)
 {
     uint32_t format = 0;
     void *bytes = NULL;
@@ -210,6 +210,47 @@ static void test_entry_is_a_fifo(void **state)
     assert_true(serves(&p->cache, p->key));
 }
 
+/* A good entry at the end of a link is none, and its file keeps its content when the program is
+ * stored again. */
+static void test_entry_is_a_link(void **state)
+{
+    struct place *p = *state;
+    size_t len = 0, target_len = 0;
+    char *path = dgl_path_join(p->dir, entry_name(p)), *target = dgl_path_join(p->dir, "target");
+
+    store(p);
+    char *bytes = slurp(p, &len), *now = NULL;
+    assert_int_equal(rename(path, target), 0);
+    assert_int_equal(symlink(target, path), 0);
+    assert_false(serves(&p->cache, p->key));
+    gl_progcache_store(&p->cache, p->key, 9, "newer", 5);
+    assert_false(dgl_path_is_link(path));
+    assert_int_equal(dgl_file_slurp(NULL, target, 1u << 20, &now, &target_len), DGL_OK);
+    assert_int_equal(target_len, len);
+    assert_memory_equal(now, bytes, len);
+    free(bytes);
+    free(now);
+    free(path);
+    free(target);
+}
+
+/* Of a folder where others may write nothing is loaded, and the reason is known before the first
+ * program is. */
+static void test_folder_is_not_private(void **state)
+{
+    struct place *p = *state;
+    store(p);
+    assert_int_equal(chmod(p->dir, 0777), 0);
+    struct gl_progcache cache = open_cache(p->dir);
+    assert_contains(checked(cache.reason), "mode 0777 lets other users write there");
+    assert_false(serves(&cache, p->key));
+    gl_progcache_store(&cache, p->key, 7, binary, sizeof(binary));
+    assert_false(cache.stored);
+    gl_progcache_finish(&cache);
+    assert_int_equal(chmod(p->dir, 0700), 0);
+    assert_true(serves(&p->cache, p->key));
+}
+
 static void test_entry_is_a_directory(void **state)
 {
     struct place *p = *state;
@@ -315,7 +356,7 @@ static void test_directory_is_made(void **state)
 }
 
 /* In a process of its own, because root may write everywhere and has to become somebody else
- * first. */
+ * first, whose folder it is. */
 static void test_read_only_directory(void **state)
 {
     struct place *p = *state;
@@ -324,14 +365,22 @@ static void test_read_only_directory(void **state)
     store(p);
     p->cache.stored = false;
     assert_int_equal(chmod(p->dir, 0555), 0);
+    if (geteuid() == 0)
+        assert_int_equal(chown(p->dir, 65534, 65534), 0);
     pid_t pid = fork();
     if (pid == 0) {
         if (geteuid() == 0 && setuid(65534) != 0)
             _exit(2);
         gl_progcache_store(&p->cache, p->key, 9, "newer", 5);
-        _exit(p->cache.stored);
+        const char *reason = p->cache.reason ? p->cache.reason : "none";
+        if (!strstr(reason, "Permission denied"))
+            printf("# reason: %s, wanted: Permission denied\n", reason);
+        fflush(stdout);
+        _exit(p->cache.stored || !strstr(reason, "Permission denied"));
     }
     assert_int_equal(waitpid(pid, &result, 0), pid);
+    if (geteuid() == 0)
+        assert_int_equal(chown(p->dir, 0, 0), 0);
     assert_int_equal(chmod(p->dir, 0755), 0);
     assert_int_equal(result, 0);
     assert_true(serves(&p->cache, p->key));
@@ -491,6 +540,8 @@ int main(void)
         CASE(test_foreign_entry),
         CASE(test_entry_is_a_directory),
         CASE(test_entry_is_a_fifo),
+        CASE(test_entry_is_a_link),
+        CASE(test_folder_is_not_private),
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_off),
         CASE(test_directory_is_made),

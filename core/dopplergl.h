@@ -64,7 +64,7 @@ extern "C" {
 
 /* Version of this interface, one higher after every incompatible change; docs/api-changes.md has a
  * line for each change. */
-#define DGL_API_VERSION 1
+#define DGL_API_VERSION 2
 
 /* The library's version, "major.minor.patch". Static. */
 const char *dgl_version(void);
@@ -272,22 +272,27 @@ void dgl_tokenizer_destroy(struct dgl_tokenizer **tok);
 struct dgl_encode_params {
     bool add_special;      /* add the special tokens of the post-processor (BOS ...) */
     bool no_parse_special; /* treat special tokens in the text as plain text */
+    const char *source;    /* prefix of log lines: where the text is from; NULL = none */
 };
 #define dgl_encode_params(...) (&(struct dgl_encode_params){__VA_ARGS__})
 
 /* Ids of a text of `len` bytes. Transfers *ids [*count] (dgl_free), not NULL for an empty text.
- * DGL_ERR_INVALID_ARG: the text is not UTF-8. Logs nothing. */
-enum dgl_status dgl_encode(const struct dgl_tokenizer *tok, const char *text, size_t len,
-                           const struct dgl_encode_params *params, int32_t **ids, size_t *count);
+ * DGL_ERR_INVALID_ARG: the text is not UTF-8, or has a character for which the tokenizer has no
+ * token, not even an unknown one. */
+enum dgl_status dgl_encode(const struct dgl_log *log, const struct dgl_tokenizer *tok,
+                           const char *text, size_t len, const struct dgl_encode_params *params,
+                           int32_t **ids, size_t *count);
 /* Text of ids [count]; ids without a token are ignored. Transfers *text (dgl_free), *len bytes and
- * a NUL. Logs nothing. */
-enum dgl_status dgl_decode(const struct dgl_tokenizer *tok, const int32_t *ids, size_t count,
-                           bool skip_special, char **text, size_t *len);
+ * a NUL. */
+enum dgl_status dgl_decode(const struct dgl_log *log, const struct dgl_tokenizer *tok,
+                           const int32_t *ids, size_t count, bool skip_special, char **text,
+                           size_t *len);
 /* Text of ids [count], special tokens included, with the share of each id: the first ends[i] bytes
  * are the text of ids[0..i]. An unfinished character belongs to the id that completes it. `ends`
- * [count] is the caller's. Transfers *text (dgl_free), *len bytes and a NUL. Logs nothing. */
-enum dgl_status dgl_decode_pieces(const struct dgl_tokenizer *tok, const int32_t *ids, size_t count,
-                                  size_t *ends, char **text, size_t *len);
+ * [count] is the caller's. Transfers *text (dgl_free), *len bytes and a NUL. */
+enum dgl_status dgl_decode_pieces(const struct dgl_log *log, const struct dgl_tokenizer *tok,
+                                  const int32_t *ids, size_t count, size_t *ends, char **text,
+                                  size_t *len);
 /* Spelling of a token in the vocabulary ("<0x0A>", "<|end|>"), *len bytes; NULL when no token has
  * this id. Borrowed from the tokenizer. */
 const char *dgl_token_spelling(const struct dgl_tokenizer *tok, int32_t id, size_t *len);

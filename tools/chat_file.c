@@ -73,7 +73,7 @@ static bool spells(const struct dgl_tokenizer *tok, const int32_t *ids, size_t c
 {
     char *got = NULL;
     size_t len;
-    bool same = dgl_decode(tok, ids, count, true, &got, &len) == DGL_OK && len == text.len &&
+    bool same = dgl_decode(NULL, tok, ids, count, true, &got, &len) == DGL_OK && len == text.len &&
                 memcmp(got, text.p, len) == 0;
     dgl_free(got);
     return same;

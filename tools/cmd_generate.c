@@ -29,8 +29,10 @@ static bool echo_prompt(struct generate *g)
     g->echo = false;
     if (g->params.prompt)
         return out_write(g->params.prompt, g->params.prompt_len) && out_flush();
-    if (tok && dgl_decode(tok, g->ids.ids, g->ids.count, false, &text, &len) == DGL_OK)
-        ok = out_write(text, len) && out_flush();
+    if (tok)
+        ok = dgl_decode(&g->engine.console.log, tok, g->ids.ids, g->ids.count, false, &text,
+                        &len) == DGL_OK &&
+             out_write(text, len) && out_flush();
     dgl_free(text);
     return ok;
 }

@@ -16,13 +16,13 @@ struct tokenize {
     struct dgl_tokenizer *tok;
 };
 
-static enum dgl_status encode(const struct tokenize *t, struct dgl_str text, bool special,
-                              int32_t **ids, size_t *count)
+static enum dgl_status encode(const struct tokenize *t, const char *name, struct dgl_str text,
+                              bool special, int32_t **ids, size_t *count)
 {
-    return dgl_encode(
-        t->tok, text.p, text.len,
-        dgl_encode_params(.add_special = special, .no_parse_special = t->opt->no_parse_special),
-        ids, count);
+    return dgl_encode(&t->console.log, t->tok, text.p, text.len,
+                      dgl_encode_params(.add_special = special, .source = name,
+                                        .no_parse_special = t->opt->no_parse_special),
+                      ids, count);
 }
 
 /* Each id with its spelling in the vocabulary and its share of the text. */
@@ -40,12 +40,10 @@ static enum dgl_status pieces_init(const struct tokenize *t, const int32_t *ids,
 {
     *out = (struct pieces){.t = t, .ids = ids, .count = count};
     out->ends = malloc((count + 1) * sizeof(*out->ends));
-    enum dgl_status status =
-        out->ends ? dgl_decode_pieces(t->tok, ids, count, out->ends, &out->text, &out->text_len)
-                  : DGL_ERR_NO_MEMORY;
-    if (status == DGL_ERR_NO_MEMORY)
-        dgl_fail_memory(&t->console.log, "pieces", count);
-    return status;
+    if (!out->ends)
+        return dgl_fail_memory(&t->console.log, "pieces", count);
+    return dgl_decode_pieces(&t->console.log, t->tok, ids, count, out->ends, &out->text,
+                             &out->text_len);
 }
 
 static void pieces_finish(struct pieces *p)
@@ -110,7 +108,7 @@ static enum dgl_status print_pieces(const struct tokenize *t, const int32_t *ids
 }
 
 /* {"ids":[...],"ids_special":[...]}, and with --pieces those of ids_special */
-static enum dgl_status write_both(const struct tokenize *t, struct dgl_str text,
+static enum dgl_status write_both(const struct tokenize *t, const char *name, struct dgl_str text,
                                   struct dgl_buf *out)
 {
     static const char *const key[2] = {"ids", "ids_special"};
@@ -120,7 +118,7 @@ static enum dgl_status write_both(const struct tokenize *t, struct dgl_str text,
     for (int i = 0; i < 2 && status == DGL_OK; i++) {
         int32_t *ids = NULL;
         size_t count = 0;
-        status = encode(t, text, i == 1, &ids, &count);
+        status = encode(t, name, text, i == 1, &ids, &count);
         if (status == DGL_OK)
             report_ids(&w, key[i], ids, count);
         if (status == DGL_OK && i == 1 && t->opt->pieces)
@@ -169,8 +167,8 @@ static enum dgl_status write_decoded(const struct tokenize *t, const struct id_l
 {
     char *text = NULL;
     size_t len = 0;
-    enum dgl_status status =
-        dgl_decode(t->tok, ids->ids, ids->count, t->opt->skip_special, &text, &len);
+    enum dgl_status status = dgl_decode(&t->console.log, t->tok, ids->ids, ids->count,
+                                        t->opt->skip_special, &text, &len);
     if (status == DGL_OK) {
         struct dgl_json_writer w = dgl_json_writer(out, 0);
         dgl_jw_object(&w);
@@ -204,7 +202,7 @@ static enum dgl_status one_line(const struct tokenize *t, const char *name, stru
     } else {
         status = dgl_json_need(r, dgl_json_root(doc), "text", DGL_JSON_STRING, &text);
         if (status == DGL_OK)
-            status = write_both(t, dgl_json_str(text), out);
+            status = write_both(t, name, dgl_json_str(text), out);
     }
     free(ids.ids);
     dgl_json_destroy(&doc);
@@ -251,9 +249,9 @@ static int one_text(const struct tokenize *t)
     if (!input_is_utf8("tokenize: the text", whole)) {
         status = DGL_ERR_INVALID_ARG;
     } else if (t->opt->json) {
-        status = write_both(t, whole, &out);
+        status = write_both(t, NULL, whole, &out);
     } else {
-        status = encode(t, whole, true, &ids, &count);
+        status = encode(t, NULL, whole, true, &ids, &count);
         if (status == DGL_OK && t->opt->pieces) {
             status = print_pieces(t, ids, count, &out);
         } else if (status == DGL_OK) {

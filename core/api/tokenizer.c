@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/base/log.h"
 #include "loader/gguf/gguf_model.h"
 #include "loader/model/model_file.h"
 #include "loader/tensor/model_files.h"
@@ -74,21 +75,25 @@ void dgl_tokenizer_destroy(struct dgl_tokenizer **tok)
         tokenizer_destroy(tok);
 }
 
-enum dgl_status dgl_encode(const struct dgl_tokenizer *tok, const char *text, size_t len,
-                           const struct dgl_encode_params *params, int32_t **ids, size_t *count)
+enum dgl_status dgl_encode(const struct dgl_log *log, const struct dgl_tokenizer *tok,
+                           const char *text, size_t len, const struct dgl_encode_params *params,
+                           int32_t **ids, size_t *count)
 {
+    struct dgl_named_log named;
     struct encode_flags flags = {0};
     struct token_ids out = {0};
     *ids = NULL;
     *count = 0;
+    dgl_named_log_init(&named, log, params ? params->source : NULL);
     if (params)
         flags = (struct encode_flags){.add_special = params->add_special,
                                       .no_parse_special = params->no_parse_special};
     /* An empty result is an array too. */
     if (!(out.ids = malloc(sizeof(int32_t))))
-        return DGL_ERR_NO_MEMORY;
+        return dgl_fail_memory(&named.log, "ids", sizeof(int32_t));
     out.cap = 1;
-    enum dgl_status status = tokenizer_encode(NULL, tok, (struct dgl_str){text, len}, flags, &out);
+    enum dgl_status status =
+        tokenizer_encode(&named.log, tok, (struct dgl_str){text, len}, flags, &out);
     if (status != DGL_OK) {
         free(out.ids);
         return status;
@@ -98,31 +103,33 @@ enum dgl_status dgl_encode(const struct dgl_tokenizer *tok, const char *text, si
     return DGL_OK;
 }
 
-enum dgl_status dgl_decode(const struct dgl_tokenizer *tok, const int32_t *ids, size_t count,
-                           bool skip_special, char **text, size_t *len)
+enum dgl_status dgl_decode(const struct dgl_log *log, const struct dgl_tokenizer *tok,
+                           const int32_t *ids, size_t count, bool skip_special, char **text,
+                           size_t *len)
 {
     struct dgl_buf out = {0};
     *text = NULL;
     *len = 0;
-    enum dgl_status status = tokenizer_decode(NULL, tok, ids, count, skip_special, &out);
+    enum dgl_status status = tokenizer_decode(log, tok, ids, count, skip_special, &out);
     dgl_buf_puts(&out, ""); /* a result without tokens is a string too */
     size_t got = out.len;
     if (status == DGL_OK && !(*text = dgl_buf_take(&out)))
-        status = DGL_ERR_NO_MEMORY;
+        status = dgl_fail_memory(log, "decoded text", got);
     dgl_buf_finish(&out);
     *len = status == DGL_OK ? got : 0;
     return status;
 }
 
-enum dgl_status dgl_decode_pieces(const struct dgl_tokenizer *tok, const int32_t *ids, size_t count,
-                                  size_t *ends, char **text, size_t *len)
+enum dgl_status dgl_decode_pieces(const struct dgl_log *log, const struct dgl_tokenizer *tok,
+                                  const int32_t *ids, size_t count, size_t *ends, char **text,
+                                  size_t *len)
 {
     struct dgl_buf out = {0};
     struct detokenizer *d = detokenizer_create(tok, false);
     *text = NULL;
     *len = 0;
     if (!d)
-        return DGL_ERR_NO_MEMORY;
+        return dgl_fail_memory(log, "decoder", count);
     for (size_t i = 0; i < count; i++) {
         detokenizer_push(d, ids[i], &out);
         if (i + 1 == count)
@@ -135,7 +142,7 @@ enum dgl_status dgl_decode_pieces(const struct dgl_tokenizer *tok, const int32_t
     *text = dgl_buf_take(&out);
     dgl_buf_finish(&out);
     *len = *text ? got : 0;
-    return *text ? DGL_OK : DGL_ERR_NO_MEMORY;
+    return *text ? DGL_OK : dgl_fail_memory(log, "decoded text", got);
 }
 
 const char *dgl_token_spelling(const struct dgl_tokenizer *tok, int32_t id, size_t *len)

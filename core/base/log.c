@@ -39,6 +39,22 @@ void dgl_logf(const struct dgl_log *log, enum dgl_log_level level, const char *f
     va_end(args);
 }
 
+static void write_named(void *priv, enum dgl_log_level level, const char *text)
+{
+    const struct dgl_named_log *named = priv;
+    if (named->name)
+        dgl_logf(named->to, level, "%s: %s", named->name, text);
+    else
+        named->to->write(named->to->priv, level, text);
+}
+
+void dgl_named_log_init(struct dgl_named_log *named, const struct dgl_log *to, const char *name)
+{
+    *named = (struct dgl_named_log){.to = to, .name = name};
+    if (to && to->write)
+        named->log = (struct dgl_log){write_named, named, to->level};
+}
+
 void dgl_log_source(const struct dgl_log *log, enum dgl_log_level level, const char *text,
                     size_t len)
 {

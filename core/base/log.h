@@ -14,6 +14,14 @@ void dgl_logf(const struct dgl_log *log, enum dgl_log_level level, const char *f
     DGL_PRINTF(3, 4);
 void dgl_vlogf(const struct dgl_log *log, enum dgl_log_level level, const char *fmt, va_list args)
     DGL_PRINTF(3, 0);
+/* A log whose lines begin with "NAME: ", for calls that do not know the place of their input. NULL
+ * as name: nothing is put in front. Borrows both. */
+struct dgl_named_log {
+    struct dgl_log log; /* hand out &n.log */
+    const struct dgl_log *to;
+    const char *name;
+};
+void dgl_named_log_init(struct dgl_named_log *named, const struct dgl_log *to, const char *name);
 /* A text with its lines numbered from 1: a shader that did not compile. */
 void dgl_log_source(const struct dgl_log *log, enum dgl_log_level level, const char *text,
                     size_t len);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/seq/session.h"
 
@@ -141,7 +142,9 @@ enum dgl_status session_perplexity(struct dgl_session *s, const struct dgl_perpl
         struct token_ids ids = {0};
         char name[512];
         snprintf(name, sizeof(name), "%s%stext %zu", source, colon, i);
-        status = tokenizer_encode(log, m->tok, text, flags, &ids);
+        struct dgl_named_log named;
+        dgl_named_log_init(&named, log, name);
+        status = tokenizer_encode(&named.log, m->tok, text, flags, &ids);
         if (status == DGL_OK && ids.count > 0)
             status = load_ids(s, ids.ids, ids.count, name);
         if (status == DGL_OK && ids.count > 1) {

@@ -235,6 +235,29 @@ static void tokenizer_file_alone_is_enough(void **state)
     process_finish(&r);
 }
 
+/* The tokenizer is sound until a text needs the token that it lacks. */
+static void missing_unknown_token_is_told(void **state)
+{
+    static const char json[] = "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[],"
+                               "\"unk_token\":\"<unk>\"}}";
+    char *dir = test_tmpdir();
+    struct process_result r;
+    (void)state;
+    test_write_file(dir, "tokenizer.json", json, strlen(json));
+    run(&r, (const char *const[]){"tokenize", "-m", dir, "-p", "ab", NULL});
+    assert_code(&r, 1);
+    assert_one_error(&r, "unknown token \"<unk>\" is not in its vocabulary");
+    process_finish(&r);
+    const char *const jsonl[] = {"tokenize", "-m", dir, "--jsonl", NULL};
+    process_run(
+        &(struct process_params){.args = jsonl, .input = "{\"text\":\"a\"}\n\n{\"text\":\"b\"}\n"},
+        &r);
+    assert_code(&r, 1);
+    assert_one_error(&r, "line 3: the text has a character without a token");
+    process_finish(&r);
+    test_tmpdir_remove(dir);
+}
+
 static void folder_without_tokenizer_is_refused(void **state)
 {
     char *dir = test_tmpdir();
@@ -288,6 +311,7 @@ int main(void)
         cmocka_unit_test(decoding_undoes_encoding),
         cmocka_unit_test(special_tokens_can_be_plain_text),
         cmocka_unit_test(tokenizer_file_alone_is_enough),
+        cmocka_unit_test(missing_unknown_token_is_told),
         cmocka_unit_test(folder_without_tokenizer_is_refused),
         cmocka_unit_test(hub_names_are_found_in_the_cache),
     };

@@ -66,8 +66,8 @@ static void test_text_is_the_decoding(void **state)
     (void)state;
     char *text = NULL;
     size_t len = 0;
-    assert_int_equal(dgl_decode(dgl_model_tokenizer(engine.model), whole.tokens, whole.num_tokens,
-                                true, &text, &len),
+    assert_int_equal(dgl_decode(NULL, dgl_model_tokenizer(engine.model), whole.tokens,
+                                whole.num_tokens, true, &text, &len),
                      DGL_OK);
     assert_string_equal(text, whole.text);
     assert_int_equal(len, whole.text_len);
@@ -79,7 +79,7 @@ static void test_prompt_ids_are_the_encoding(void **state)
     (void)state;
     int32_t *ids = NULL;
     size_t count = 0;
-    assert_int_equal(dgl_encode(dgl_model_tokenizer(engine.model), prompt, strlen(prompt),
+    assert_int_equal(dgl_encode(NULL, dgl_model_tokenizer(engine.model), prompt, strlen(prompt),
                                 dgl_encode_params(.add_special = true), &ids, &count),
                      DGL_OK);
     assert_int_equal(count, whole.num_prompt_ids);

@@ -153,7 +153,7 @@ static void test_perplexity_is_the_sum_over_logits(void **state)
     size_t count = 0, rows = 0;
     float *logits = NULL;
     double nll = 0;
-    assert_int_equal(dgl_encode(dgl_model_tokenizer(engine.model), texts[0], strlen(texts[0]),
+    assert_int_equal(dgl_encode(NULL, dgl_model_tokenizer(engine.model), texts[0], strlen(texts[0]),
                                 dgl_encode_params(.add_special = true), &encoded, &count),
                      DGL_OK);
     assert_int_equal(dgl_logits(engine.session,

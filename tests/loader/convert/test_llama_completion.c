@@ -122,7 +122,7 @@ static char *text_of(const struct run *run, const int32_t *ids, size_t count)
 {
     char *text;
     size_t len;
-    assert_int_equal(dgl_decode(run->tok, ids, count, true, &text, &len), DGL_OK);
+    assert_int_equal(dgl_decode(NULL, run->tok, ids, count, true, &text, &len), DGL_OK);
     return text;
 }
 

@@ -71,21 +71,22 @@ static void results_belong_to_the_caller(void **state)
     size_t count = 0, len = 0;
     char *text = NULL;
     assert_int_equal(
-        dgl_encode(tok, "ab<s>b", 6, dgl_encode_params(.add_special = true), &ids, &count), DGL_OK);
+        dgl_encode(NULL, tok, "ab<s>b", 6, dgl_encode_params(.add_special = true), &ids, &count),
+        DGL_OK);
     assert_int_equal(count, 4);
     assert_int_equal(ids[0], 3);
     assert_int_equal(ids[1], 2);
-    assert_int_equal(dgl_decode(tok, ids, count, true, &text, &len), DGL_OK);
+    assert_int_equal(dgl_decode(NULL, tok, ids, count, true, &text, &len), DGL_OK);
     assert_int_equal(len, 3);
     assert_string_equal(text, "abb");
     dgl_free(text);
     dgl_free(ids);
     assert_int_equal(
-        dgl_encode(tok, "<s>", 3, dgl_encode_params(.no_parse_special = true), &ids, &count),
+        dgl_encode(NULL, tok, "<s>", 3, dgl_encode_params(.no_parse_special = true), &ids, &count),
         DGL_OK);
     assert_int_equal(count, 0);
     assert_non_null(ids);
-    assert_int_equal(dgl_decode(tok, ids, count, false, &text, &len), DGL_OK);
+    assert_int_equal(dgl_decode(NULL, tok, ids, count, false, &text, &len), DGL_OK);
     assert_int_equal(len, 0);
     assert_string_equal(text, "");
     dgl_free(text);
@@ -95,17 +96,42 @@ static void results_belong_to_the_caller(void **state)
     test_tmpdir_remove(dir);
 }
 
-static void bad_text_leaves_nothing(void **state)
+/* A tokenizer that has no token for most characters, and claims to have one for unknown ones. */
+static const char no_unknown[] =
+    "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[],\"unk_token\":\"<unk>\"}}";
+
+struct bad_text {
+    const char *name, *json, *text, *source, *message;
+};
+
+static const struct bad_text bad_texts[] = {
+    {"not UTF-8", json, "a\xFF", NULL, "the text is not UTF-8: byte 0xff at offset 1"},
+    {"not UTF-8, with a name", json, "a\xFF", "line 3", "line 3: the text is not UTF-8"},
+    {"no token", no_unknown, "ab", NULL, "unknown token \"<unk>\" is not in its vocabulary"},
+    {"no token, with a name", no_unknown, "ab", "x.txt", "x.txt: the text has a character without"},
+};
+
+/* One line, and nothing to be freed. */
+static void bad_text_is_explained(void **state)
 {
-    (void)state;
+    const struct bad_text *row = *state;
+    const struct dgl_encode_params params = {.source = row->source};
+    struct test_log t;
     char *dir = test_tmpdir();
-    test_write_file(dir, "tokenizer.json", json, sizeof(json) - 1);
+    test_write_file(dir, "tokenizer.json", row->json, strlen(row->json));
     struct dgl_tokenizer *tok = load(dir);
-    int32_t *ids = (int32_t[]){1};
-    size_t count = 1;
-    assert_int_equal(dgl_encode(tok, "a\xFF", 2, NULL, &ids, &count), DGL_ERR_INVALID_ARG);
-    assert_null(ids);
-    assert_int_equal(count, 0);
+    for (int with_log = 1; with_log >= 0; with_log--) {
+        int32_t *ids = (int32_t[]){1};
+        size_t count = 1;
+        test_log_init(&t, DGL_LOG_TRACE);
+        assert_int_equal(dgl_encode(with_log ? &t.log : NULL, tok, row->text, strlen(row->text),
+                                    &params, &ids, &count),
+                         DGL_ERR_INVALID_ARG);
+        assert_null(ids);
+        assert_int_equal(count, 0);
+        assert_int_equal(t.errors, with_log);
+        assert_contains(t.text, with_log ? row->message : "");
+    }
     dgl_tokenizer_destroy(&tok);
     test_tmpdir_remove(dir);
 }
@@ -116,7 +142,7 @@ int main(void)
         cmocka_unit_test(loads_a_file_or_its_folder),
         cmocka_unit_test(says_what_is_wrong_with_a_path),
         cmocka_unit_test(results_belong_to_the_caller),
-        cmocka_unit_test(bad_text_leaves_nothing),
     };
-    return cmocka_run_group_tests_name("tokenizer API", tests, NULL, NULL);
+    int failures = test_run_table("tokenizer API bad texts", bad_text_is_explained, bad_texts);
+    return failures + cmocka_run_group_tests_name("tokenizer API", tests, NULL, NULL);
 }

@@ -85,7 +85,7 @@ enum dgl_status {
     DGL_ERR_GPU = -9,           /* the driver reported an error, or results are not numbers */
     DGL_ERR_DEVICE_LOST = -10,  /* the device was reset; sticky until the device is destroyed */
     DGL_ERR_CONTEXT_FULL = -11, /* for programs that keep a conversation: the context has no room */
-    DGL_ERR_CANCELLED = -12,    /* a callback returned false, or dgl_session_cancel() was called */
+    DGL_ERR_CANCELLED = -12,    /* a callback or dgl_session_cancel() asked for it */
 };
 
 /* The status in words, for unknown values too. Never NULL. Static. */
@@ -102,14 +102,18 @@ enum dgl_log_level {
     DGL_LOG_TRACE,    /* details of single steps */
 };
 
-/* A callback for log lines. Borrowed by every object that it is given to, so it must outlive them.
- * Thread-safety: `write` is called on the thread that made the library call, and on worker threads
- * of dgl_convert(). */
+/* How a call talks to its caller: a callback for log lines, and one that may stop the call.
+ * Borrowed by every object that it is given to, so it must outlive them. Thread-safety: both are
+ * called on the thread that made the library call, and on worker threads of dgl_convert(). */
 struct dgl_log {
     /* `text` is one line without a newline, borrowed for the call. */
     void (*write)(void *priv, enum dgl_log_level level, const char *text);
-    void *priv;               /* first argument of `write` */
+    void *priv;               /* first argument of `write` and `cancelled` */
     enum dgl_log_level level; /* the least important level that `write` receives */
+    /* May be NULL. Asked several times a second by work that another's file or text can make long
+     * and that reports no progress: tokenizers, chat templates, kernel files. True ends the call
+     * with DGL_ERR_CANCELLED. */
+    bool (*cancelled)(void *priv);
 };
 
 /* Progress of a long call: done <= total, in units of `what` ("bytes", "texts", "runs"; borrowed).

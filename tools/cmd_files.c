@@ -217,7 +217,10 @@ static void hold_error(void *priv, enum dgl_log_level level, const char *text)
 
 static int check_hashes(struct verify *v)
 {
-    struct dgl_log log = {hold_error, v, v->console.log.level};
+    struct dgl_log log = {.write = hold_error,
+                          .priv = v,
+                          .level = v->console.log.level,
+                          .cancelled = v->console.log.cancelled};
     enum dgl_status status =
         dgl_verify(&log,
                    dgl_verify_params(.path = v->path, .progress_cb = console_progress,

@@ -53,6 +53,12 @@ void console_error(const char *fmt, ...)
     put_line("dopplergl: error: ", text);
 }
 
+static bool is_cancelled(void *priv)
+{
+    (void)priv;
+    return interrupted() != 0;
+}
+
 static void write_log(void *priv, enum dgl_log_level level, const char *text)
 {
     (void)priv;
@@ -74,7 +80,10 @@ void console_init(struct console *c, const struct options *opt)
         if (strcmp(opt->log_level, names[i]) == 0)
             level = i;
     level = level < DGL_LOG_TRACE ? level : DGL_LOG_TRACE;
-    c->log = (struct dgl_log){.write = write_log, .priv = c, .level = (enum dgl_log_level)level};
+    c->log = (struct dgl_log){.write = write_log,
+                              .priv = c,
+                              .level = (enum dgl_log_level)level,
+                              .cancelled = is_cancelled};
     c->quiet = opt->quiet;
     c->bar = !opt->quiet && isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0);
 }

@@ -48,11 +48,18 @@ static void write_named(void *priv, enum dgl_log_level level, const char *text)
         named->to->write(named->to->priv, level, text);
 }
 
+static bool named_cancelled(void *priv)
+{
+    const struct dgl_named_log *named = priv;
+    return named->to->cancelled && named->to->cancelled(named->to->priv);
+}
+
 void dgl_named_log_init(struct dgl_named_log *named, const struct dgl_log *to, const char *name)
 {
     *named = (struct dgl_named_log){.to = to, .name = name};
     if (to && to->write)
-        named->log = (struct dgl_log){write_named, named, to->level};
+        named->log = (struct dgl_log){
+            .write = write_named, .priv = named, .level = to->level, .cancelled = named_cancelled};
 }
 
 void dgl_log_source(const struct dgl_log *log, enum dgl_log_level level, const char *text,

@@ -142,7 +142,7 @@ bool jinja_eval_call(struct jinja_run *run, const struct jinja_node *node,
     struct arguments arguments;
     if (!jinja_eval(run, node->a, &callee) || !eval_arguments(run, node->args, caller, &arguments))
         return false;
-    run->line = node->line;
+    run->budget.line = node->line;
     return jinja_call_value(run, &callee, &arguments.call, out);
 }
 
@@ -153,7 +153,7 @@ static bool eval_application(struct jinja_run *run, const struct jinja_node *nod
     bool filter = node->type == JINJA_NODE_FILTER;
     if (!eval_arguments(run, node->args, NULL, &arguments))
         return false;
-    run->line = node->line;
+    run->budget.line = node->line;
     if (!node->builtin)
         return jinja_error(run, "No %s named '%.*s' found", filter ? "filter" : "test",
                            (int)(node->name->name.len < 60 ? node->name->name.len : 60),
@@ -213,7 +213,7 @@ static bool eval_arithmetic(struct jinja_run *run, const struct jinja_node *node
     struct jinja_value a, b;
     if (!jinja_eval(run, node->a, &a) || !jinja_eval(run, node->b, &b))
         return false;
-    run->line = node->line;
+    run->budget.line = node->line;
     return jinja_arithmetic(run, node->op, &a, &b, out);
 }
 
@@ -239,7 +239,7 @@ static bool eval_comparison(struct jinja_run *run, const struct jinja_node *node
     for (const struct jinja_node *n = node->list.first; holds && n; n = n->next) {
         if (!jinja_eval(run, n->a, &right))
             return false;
-        run->line = node->line;
+        run->budget.line = node->line;
         if (!jinja_compare(run, n->cmp, &left, &right, &holds))
             return false;
         left = right;
@@ -283,7 +283,7 @@ static bool eval_unary(struct jinja_run *run, const struct jinja_node *node,
         *out = jinja_bool(!jinja_truth(&value));
         return true;
     }
-    run->line = node->line;
+    run->budget.line = node->line;
     return jinja_negate(run, &value, node->type == JINJA_NODE_MINUS, out);
 }
 
@@ -295,7 +295,7 @@ static bool eval_item(struct jinja_run *run, const struct jinja_node *node, stru
     if (node->b->type != JINJA_NODE_SLICE) {
         if (!jinja_eval(run, node->b, &key))
             return false;
-        run->line = node->line;
+        run->budget.line = node->line;
         return jinja_get_item(run, &owner, &key, out);
     }
     const struct jinja_node *parts[3] = {node->b->a, node->b->b, node->b->c};
@@ -305,7 +305,7 @@ static bool eval_item(struct jinja_run *run, const struct jinja_node *node, stru
         if (parts[i] && !jinja_eval(run, parts[i], &bounds[i]))
             return false;
     }
-    run->line = node->line;
+    run->budget.line = node->line;
     return jinja_get_slice(run, &owner, bounds, out);
 }
 
@@ -315,7 +315,7 @@ static bool eval_attribute(struct jinja_run *run, const struct jinja_node *node,
     struct jinja_value owner;
     if (!jinja_eval(run, node->a, &owner))
         return false;
-    run->line = node->line;
+    run->budget.line = node->line;
     return jinja_get_attribute(run, &owner, node->attribute->name, out);
 }
 
@@ -367,7 +367,7 @@ bool jinja_eval(struct jinja_run *run, const struct jinja_node *node, struct jin
 {
     if (!jinja_step(run, 1) || !jinja_enter(run))
         return false;
-    run->line = node->line;
+    run->budget.line = node->line;
     bool ok = eval_node(run, node, out);
     jinja_leave(run);
     return ok;

@@ -107,7 +107,7 @@ static bool exec_set(struct jinja_run *run, const struct jinja_node *node)
     struct jinja_value value;
     if (!jinja_eval(run, node->b, &value))
         return false;
-    run->line = node->line;
+    run->budget.line = node->line;
     return assign(run, node->a, &value);
 }
 
@@ -202,7 +202,7 @@ static enum flow exec_for(struct jinja_run *run, const struct jinja_node *node)
     struct jinja_loop *loop = jinja_alloc(run, 1, sizeof(*loop));
     if (!loop || !jinja_eval(run, node->loop->over, &over))
         return FLOW_FAIL;
-    run->line = node->line;
+    run->budget.line = node->line;
     return run_loop(run, node, &over, loop);
 }
 
@@ -330,7 +330,7 @@ static enum flow exec_nodes(struct jinja_run *run, const struct jinja_nodes *nod
         return FLOW_FAIL;
     for (const struct jinja_node *node = nodes->first; node && flow == FLOW_NEXT;
          node = node->next) {
-        run->line = node->line;
+        run->budget.line = node->line;
         flow = jinja_step(run, 1) ? exec_node(run, node) : FLOW_FAIL;
     }
     jinja_leave(run);

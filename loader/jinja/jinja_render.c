@@ -136,7 +136,7 @@ static enum dgl_status write_result(const struct jinja_run *run, const struct ji
     text->len = text_len;
     if (taint)
         taint->len = taint_len;
-    return dgl_fail_memory(run->log, run->tmpl->name, result->bytes.len);
+    return dgl_fail_memory(run->budget.log, run->tmpl->name, result->bytes.len);
 }
 
 enum dgl_status jinja_render(const struct dgl_log *log, const struct jinja_template *tmpl,
@@ -144,15 +144,19 @@ enum dgl_status jinja_render(const struct dgl_log *log, const struct jinja_templ
                              struct dgl_buf *taint)
 {
     struct jinja_text result = {0};
-    struct jinja_run run = {.log = log,
-                            .tmpl = tmpl,
-                            .now = params->now,
-                            .limits = limits_of(params),
-                            .line = 1,
-                            .out = &result};
+    struct jinja_run run = {
+        .tmpl = tmpl, .now = params->now, .limits = limits_of(params), .out = &result};
+    run.budget = (struct dgl_budget){.log = log,
+                                     .name = tmpl->name,
+                                     .line = 1,
+                                     .work = "the template",
+                                     .refusal = DGL_ERR_INVALID_ARG,
+                                     .max_steps = run.limits.steps,
+                                     .max_bytes = run.limits.memory_bytes};
+    dgl_budget_start(&run.budget);
     run.scope = jinja_scope_new(&run, NULL);
     bool ok = run.scope && load_names(&run, params) && jinja_exec_body(&run, &tmpl->body);
-    enum dgl_status status = ok ? write_result(&run, &result, text, taint) : run.status;
+    enum dgl_status status = ok ? write_result(&run, &result, text, taint) : run.budget.status;
     dgl_buf_finish(&result.bytes);
     dgl_buf_finish(&result.taint);
     dgl_arena_finish(&run.arena);

@@ -2,19 +2,17 @@
 #ifndef DGL_LOADER_JINJA_RUN_H
 #define DGL_LOADER_JINJA_RUN_H
 
+#include "core/base/budget.h"
 #include "core/base/mem.h"
 #include "loader/jinja/jinja.h"
 
 struct jinja_run {
-    const struct dgl_log *log;
+    struct dgl_budget budget; /* steps, memory, the line being worked on, the first fault */
     const struct jinja_template *tmpl;
     const struct tm *now;
     struct jinja_limits limits; /* none is 0 */
     struct dgl_arena arena;     /* every value; freed at the end of the render */
-    uint64_t steps;
-    size_t memory;
-    uint32_t depth, line;   /* `line` is the one being worked on, for messages */
-    enum dgl_status status; /* of the first fault */
+    uint32_t depth;
     struct jinja_scope *scope;
     struct jinja_text *out;
 };

@@ -76,10 +76,8 @@ bool jinja_text_end(struct jinja_run *run, struct jinja_text *text, bool ok,
                     struct jinja_value *out)
 {
     size_t len = text->bytes.len;
-    if (ok && (text->bytes.failed || text->taint.failed)) {
-        run->status = dgl_fail_memory(run->log, "a text of a template", len);
-        ok = false;
-    }
+    if (ok && (text->bytes.failed || text->taint.failed))
+        ok = dgl_budget_fail_memory(&run->budget, len);
     char *copy = ok ? jinja_alloc(run, len + (text->mixed ? len : 0) + 1, 1) : NULL;
     if (copy) {
         *out = jinja_text_of((struct dgl_str){copy, len}, text->data);

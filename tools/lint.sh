@@ -103,8 +103,9 @@ loader/convert  core core/base loader/quant loader/tensor loader/desc loader/tok
 core/plan       core core/base kernels loader/desc loader/quant loader/tensor
 core/memory     core core/base kernels loader/* gl core/plan
 core/exec       core core/base kernels loader/* gl core/plan core/memory
-core/seq        core core/base kernels loader/* gl core/plan core/memory core/exec
-core/api        core core/base kernels loader/* gl core/plan core/memory core/exec core/seq
+core/oracle     core core/base loader/desc loader/quant loader/tensor
+core/seq        core core/base kernels loader/* gl core/plan core/memory core/exec core/oracle
+core/api        core core/base kernels loader/* gl core/plan core/memory core/exec core/oracle core/seq
 tools           core core/base
 END
 awk '

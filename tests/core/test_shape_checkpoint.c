@@ -7,8 +7,8 @@
 
 #include "core/base/file.h"
 #include "core/base/mem.h"
+#include "core/oracle/oracle.h"
 #include "loader/model/model_file.h"
-#include "tests/support/ref_model.h"
 #include "tests/support/shape_checkpoint.h"
 #include "tests/support/tiny_model.h"
 
@@ -46,13 +46,12 @@ static void check_logits(const struct dgl_model_file *file)
     static const int32_t ids[] = {5, 300, 17, 17, 42, 8};
     enum { COUNT = sizeof(ids) / sizeof(ids[0]), VOCAB = 320 };
     double *logits = dgl_new_array(double, COUNT *VOCAB), power = 0.0;
-    assert_int_equal(ref_model_logits(NULL,
-                                      &(struct ref_model_params){.desc = &file->desc,
-                                                                 .tensors = file->tensors,
-                                                                 .ids = ids,
-                                                                 .count = COUNT},
-                                      logits),
-                     DGL_OK);
+    assert_int_equal(
+        oracle_evaluate(
+            NULL,
+            &(struct oracle_params){.desc = &file->desc, .tensors = file->tensors, .count = COUNT},
+            ids, logits),
+        DGL_OK);
     for (size_t i = 0; i < COUNT * VOCAB; i++)
         power += logits[i] * logits[i];
     assert_near(sqrt(power / (COUNT * VOCAB)), 0.16, 0.08); /* 0.02 * sqrt(64) */

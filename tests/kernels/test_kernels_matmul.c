@@ -11,6 +11,7 @@
 
 #include "core/base/mem.h"
 #include "core/memory/repack.h"
+#include "core/oracle/oracle_ops.h"
 #include "kernels/format/kernel_format.h"
 #include "tests/support/kernel_sets.h"
 #include "tests/support/kernel_walk.h"
@@ -162,9 +163,10 @@ static void ref_result(struct problem *p)
         for (size_t i = 0; i < p->y.cols; i++) {
             double value = p->s.scale != 0 ? y[i] * (double)p->s.scale : y[i];
             if (is(p->s.post, "glu"))
-                value = (is(act_of(&p->s), "gelu") ? ref_gelu : ref_silu)(y[2 * i]) * y[2 * i + 1];
+                value = (is(act_of(&p->s), "gelu") ? oracle_gelu : oracle_silu)(y[2 * i]) *
+                        y[2 * i + 1];
             if (is(p->s.post, "softcap"))
-                value = ref_softcap(value, SOFTCAP);
+                value = oracle_softcap(value, SOFTCAP);
             if (is(p->s.post, "add"))
                 value += p->y.before[t * p->y.stride + i];
             p->y.want[t * p->y.cols + i] = value;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "core/base/mem.h"
+#include "core/oracle/oracle_ops.h"
 #include "kernels/format/kernel_format.h"
 #include "tests/support/kernel_walk.h"
 #include "tests/support/ref_moe.h"
@@ -139,8 +140,9 @@ static void ref_result(struct problem *p)
             double *want = &p->y.want[y * p->y.cols + i];
             uint32_t e = p->ids[y];
             if (is(s->post, "glu"))
-                *want = ref_moe_act(s->act, product(p, y, e, 2 * i), product(p, y, e, 2 * i + 1),
-                                    (double)ALPHA, (double)LIMIT);
+                *want = oracle_glu(is(s->act, "silu") ? MODEL_ACT_SILU : MODEL_ACT_SWIGLU_CLAMP,
+                                   product(p, y, e, 2 * i), product(p, y, e, 2 * i + 1),
+                                   (double)ALPHA, (double)LIMIT);
             else if (is(s->post, "store"))
                 *want = product(p, y, e, i);
             else

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "core/base/mem.h"
+#include "core/oracle/oracle_ops.h"
 #include "tests/support/kernel_walk.h"
 #include "tests/support/ref_moe.h"
 #include "tests/support/ref_ops.h"
@@ -60,30 +61,38 @@ static float logit_at(enum logits kind, uint32_t token, uint32_t e, uint64_t *se
     }
 }
 
-static void check_route(const struct route_row *row, const char *scoring, const float *logits,
+static const char *const scorings[] = {[MOE_TOPK_SOFTMAX] = "topk_softmax",
+                                       [MOE_SOFTMAX_TOPK] = "softmax_topk",
+                                       [MOE_SOFTMAX_TOPK_NORM] = "softmax_topk_norm"};
+
+static void check_route(const struct route_row *row, enum moe_scoring scoring, const float *logits,
                         const uint32_t *route)
 {
     uint32_t stride = row->experts + row->pad, k = row->top_k;
     uint32_t *ids = checked(dgl_new_array(uint32_t, k));
     double *weights = checked(dgl_new_array(double, k));
     float *got = checked(dgl_new_array(float, k));
+    double *z = checked(dgl_new_array(double, row->experts));
     for (uint32_t t = 0; t < row->tokens; t++) {
-        ref_moe_route(logits + (size_t)t * stride, row->experts, k, scoring, ids, weights);
+        for (uint32_t e = 0; e < row->experts; e++)
+            z[e] = logits[(size_t)t * stride + e];
+        oracle_route(z, row->experts, k, scoring, ids, weights);
         for (uint32_t s = 0; s < k; s++) {
             const uint32_t *chosen = route + 2 * ((size_t)t * k + s);
             if (chosen[0] != ids[s])
-                fail_msg("%s: token %u, choice %u: expert %u, expected %u", scoring, t, s,
+                fail_msg("%s: token %u, choice %u: expert %u, expected %u", scorings[scoring], t, s,
                          chosen[0], ids[s]);
             memcpy(&got[s], chosen + 1, sizeof(got[s]));
         }
         double nmse = row->kind == NOT_NUMBERS ? 0.0 : test_nmse(got, weights, k);
         if (!(nmse <= 1e-12))
-            fail_msg("%s: token %u: NMSE of weights %.3g; first %.9g, expected %.17g", scoring, t,
-                     nmse, (double)got[0], weights[0]);
+            fail_msg("%s: token %u: NMSE of weights %.3g; first %.9g, expected %.17g",
+                     scorings[scoring], t, nmse, (double)got[0], weights[0]);
     }
     free(ids);
     free(weights);
     free(got);
+    free(z);
 }
 
 struct scores {
@@ -94,7 +103,6 @@ struct scores {
 
 static enum bench_result route_on(void *ctx, const char *kernel, char why[BENCH_WHY])
 {
-    static const char *const scorings[] = {"topk_softmax", "softmax_topk", "softmax_topk_norm"};
     const struct scores *scores = ctx;
     const struct route_row *row = scores->row;
     size_t words = 2ull * row->tokens * row->top_k;
@@ -110,7 +118,7 @@ static enum bench_result route_on(void *ctx, const char *kernel, char why[BENCH_
         bench_out(&c, "ROUTE", route, words);
         result = kernel_bench_run(bench, kernel, &c, why);
         if (result == BENCH_RAN)
-            check_route(row, scorings[s], scores->values, route);
+            check_route(row, (enum moe_scoring)s, scores->values, route);
     }
     free(route);
     return result;

@@ -2,12 +2,12 @@
  * Models of full size, without their weights: for each named config a random checkpoint of the
  * published shape is written, converted to q4_k_m, loaded, and asked for 8 greedy tokens; logits
  * and tokens are compared with a plain evaluation of the same pack in doubles
- * (tests/support/ref_model.h).
+ * (core/oracle/oracle.h).
  * usage: check_shapes [NAME...], names of tests/models/configs/ that are dense; without any, those
  * of up to 2 billion parameters. One line per model; the last line is "N passed, M failed".
  * Takes minutes and, under TMPDIR, 2.6 bytes of disk per parameter.
  */
-#include "tests/support/ref_model.h"
+#include "core/oracle/oracle.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -167,11 +167,10 @@ static enum dgl_status check(struct shape_run *r)
         status =
             dgl_fail_memory(r->log, "logits", IDS * (uint64_t)file->desc.vocab * sizeof(*want));
     if (status == DGL_OK)
-        status = ref_model_logits(
+        status = oracle_evaluate(
             r->log,
-            &(struct ref_model_params){
-                .desc = &file->desc, .tensors = file->tensors, .ids = r->ids, .count = IDS},
-            want);
+            &(struct oracle_params){.desc = &file->desc, .tensors = file->tensors, .count = IDS},
+            r->ids, want);
     if (status == DGL_OK)
         compare(r, &file->desc, want);
     free(want);

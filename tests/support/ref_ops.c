@@ -293,21 +293,6 @@ void ref_norm(const double *x, const double *gain, size_t count, double eps, dou
         y[i] = x[i] / sqrt(squares / (double)count + eps) * gain[i];
 }
 
-double ref_silu(double x)
-{
-    return x / (1.0 + exp(-x));
-}
-
-double ref_gelu(double x)
-{
-    return 0.5 * x * (1.0 + tanh(sqrt(2.0 / acos(-1.0)) * (x + 0.044715 * x * x * x)));
-}
-
-double ref_softcap(double x, double cap)
-{
-    return cap * tanh(x / cap);
-}
-
 void ref_merge(const float *p, size_t heads, size_t splits, size_t head_dim, const float *sinks,
                double *out)
 {

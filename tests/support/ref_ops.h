@@ -38,10 +38,6 @@ void ref_matrix_finish(struct ref_matrix *m);
 void ref_matmul(const struct ref_matrix *w, const double *x, size_t tokens, double *y);
 /* y[i] = x[i] / sqrt(mean(x^2) + eps) * gain[i] */
 void ref_norm(const double *x, const double *gain, size_t count, double eps, double *y);
-double ref_silu(double x);
-/* The tanh form. */
-double ref_gelu(double x);
-double ref_softcap(double x, double cap);
 /* out[head, dim] from `splits` partial results: p as attn_decode leaves it; `sinks` [heads] or
  * NULL.
  */

@@ -1,13 +1,13 @@
-/* The reference that full-size models are checked against (tests/shapes/) is itself right: on every
- * dense miniature, and on the small model of this tree, against float64 evaluations of others. */
+/* The oracle against float64 evaluations that others made: every miniature, and the bundled
+ * model. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
 
 #include "core/base/mem.h"
+#include "core/oracle/oracle.h"
 #include "loader/model/model_file.h"
 #include "tests/support/family.h"
-#include "tests/support/ref_model.h"
 
 struct model_case {
     const char *name;               /* folder in the archive */
@@ -22,17 +22,20 @@ static const struct model_case cases[] = {
      "tests/models/story-llama-q4_k_m.reference"},
     {.name = "gemma2"},
     {.name = "gemma3"},
+    {.name = "gpt-oss-mxfp4"},
     {.name = "granite"},
     {.name = "llama-linear-f32"},
     {.name = "llama2-f16"},
     {.name = "llama3"},
     {.name = "mistral"},
+    {.name = "mixtral"},
     {.name = "olmo2"},
     {.name = "phi3"},
     {.name = "phi3-longrope"},
     {.name = "qwen2"},
     {.name = "qwen2-yarn"},
     {.name = "qwen3"},
+    {.name = "qwen3-moe"},
     {.name = "smollm3"},
 };
 
@@ -43,11 +46,10 @@ static double prompt_nmse(const struct dgl_model_file *file, const struct refere
     struct test_log log;
     test_log_init(&log, DGL_LOG_WARN);
     assert_non_null(got);
-    if (ref_model_logits(
-            &log.log,
-            &(struct ref_model_params){
-                .desc = &file->desc, .tensors = file->tensors, .ids = p->ids, .count = p->num_ids},
-            got) != DGL_OK)
+    if (oracle_evaluate(&log.log,
+                        &(struct oracle_params){
+                            .desc = &file->desc, .tensors = file->tensors, .count = p->num_ids},
+                        p->ids, got) != DGL_OK)
         fail_msg("%s", log.text);
     double error = 0.0, power = 0.0;
     for (size_t i = 0; i < count; i++) {
@@ -77,21 +79,7 @@ static void reference_is_right(void **state)
     reference_finish(&ref);
 }
 
-static void experts_are_refused(void **state)
-{
-    (void)state;
-    struct layer_desc layer = {.router = 1};
-    struct model_desc desc = {.layers = 1, .layer = &layer};
-    struct test_log log;
-    test_log_init(&log, DGL_LOG_WARN);
-    assert_int_equal(ref_model_logits(&log.log, &(struct ref_model_params){.desc = &desc}, NULL),
-                     DGL_ERR_UNSUPPORTED);
-    assert_contains(log.text, "layer 0 has experts");
-}
-
 int main(void)
 {
-    const struct CMUnitTest refusals[] = {cmocka_unit_test(experts_are_refused)};
-    int failures = cmocka_run_group_tests(refusals, NULL, NULL);
-    return failures + test_run_table("ref_model", reference_is_right, cases);
+    return test_run_table("oracle", reference_is_right, cases);
 }

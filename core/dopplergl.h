@@ -62,8 +62,8 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
-/* Version of this interface, one higher after every incompatible change; docs/api-changes.md has a
- * line for each change. */
+/* Version of this interface, one higher after incompatible changes; docs/api-changes.md has the
+ * rules and a line for each change. */
 #define DGL_API_VERSION 2
 
 /* The library's version, "major.minor.patch". Static. */
@@ -533,13 +533,17 @@ const char *dgl_finish_str(enum dgl_finish finish);
 #define DGL_READBACK_INTERVAL     8
 #define DGL_READBACK_INTERVAL_MAX 256
 
+/* dgl_generate_params.max_tokens that samples nothing: the prompt is evaluated, and that is all. */
+#define DGL_TOKENS_NONE (-2)
+
 struct dgl_generate_params {
     const char *prompt;    /* text, or ids below: exactly one of them is required */
     size_t prompt_len;     /* bytes; 0 = strlen(prompt) */
     const int32_t *ids;    /* [num_ids] */
     size_t num_ids;        /* tokens */
     bool no_parse_special; /* see dgl_encode_params */
-    /* -1 = until a stop or the end of the context; 0 = evaluate the prompt only */
+    /* most tokens of the answer; 0 or -1 = until a stop or the end of the context;
+     * DGL_TOKENS_NONE */
     int32_t max_tokens;
     struct dgl_sampling sampling;
     const char *const *stop; /* [num_stop], strings that end the answer; not part of the text */

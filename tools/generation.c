@@ -106,7 +106,7 @@ enum dgl_status generation_params(const struct engine *e, const struct options *
 {
     *out = (struct dgl_generate_params){
         .no_parse_special = opt->no_parse_special,
-        .max_tokens = opt->tokens,
+        .max_tokens = opt->tokens == 0 ? DGL_TOKENS_NONE : opt->tokens,
         .stop = (const char *const *)stop->text,
         .num_stop = stop->count,
         .ignore_eos = opt->ignore_eos,

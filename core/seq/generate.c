@@ -234,9 +234,10 @@ static enum dgl_status check_params(struct generation *g)
     const struct dgl_log *log = g->s->model->dev->log;
     if (!p->prompt == !p->ids)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "give a prompt either as text or as ids");
-    if (p->max_tokens < -1)
-        return dgl_fail(log, DGL_ERR_INVALID_ARG, "max_tokens is %d: -1 means no limit",
-                        p->max_tokens);
+    if (p->max_tokens < DGL_TOKENS_NONE)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "max_tokens is %d: 0 or -1 means no limit, %d no token at all",
+                        p->max_tokens, DGL_TOKENS_NONE);
     if (p->readback_interval < 0 || p->readback_interval > DGL_READBACK_INTERVAL_MAX)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "readback interval %d is not within 0 and %d",
                         p->readback_interval, DGL_READBACK_INTERVAL_MAX);
@@ -282,7 +283,7 @@ static enum dgl_status generate_entered(struct generation *g)
         status = dgl_fail_memory(s->model->dev->log, "detokenizer", 0);
     if (status == DGL_OK)
         status = run_prompt(g);
-    if (status == DGL_OK && p->max_tokens == 0)
+    if (status == DGL_OK && p->max_tokens == DGL_TOKENS_NONE)
         finish(g, DGL_FINISH_LENGTH);
     if (status == DGL_OK && !g->done)
         status = decode_loop(g);
@@ -298,7 +299,7 @@ enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generat
     struct generation g = {.s = s,
                            .p = params,
                            .r = out,
-                           .max_tokens = params->max_tokens,
+                           .max_tokens = params->max_tokens > 0 ? params->max_tokens : -1,
                            .interval = params->readback_interval};
     if (g.interval == 0)
         g.interval = session_readback_interval(s);

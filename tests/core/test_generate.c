@@ -31,8 +31,8 @@ struct ending {
 };
 
 static const struct ending endings[] = {
-    {"no token at all", 0, 1, 0, DGL_FINISH_LENGTH},
-    {"no token at all, interval 8", 0, 8, 0, DGL_FINISH_LENGTH},
+    {"no token at all", DGL_TOKENS_NONE, 1, 0, DGL_FINISH_LENGTH},
+    {"no token at all, interval 8", DGL_TOKENS_NONE, 8, 0, DGL_FINISH_LENGTH},
     {"one token", 1, 1, 1, DGL_FINISH_LENGTH},
     {"one token, interval 8", 1, 8, 1, DGL_FINISH_LENGTH},
     {"two tokens, interval 8", 2, 8, 2, DGL_FINISH_LENGTH},
@@ -40,6 +40,7 @@ static const struct ending endings[] = {
     {"ten tokens, interval 3", 10, 3, 10, DGL_FINISH_LENGTH},
     {"ten tokens, interval 9", 10, 9, 10, DGL_FINISH_LENGTH},
     {"ten tokens, default interval", 10, 0, 10, DGL_FINISH_LENGTH},
+    {"until the context is full", 0, 8, FULL, DGL_FINISH_CONTEXT},
     {"until the context is full, interval 1", -1, 1, FULL, DGL_FINISH_CONTEXT},
     {"until the context is full, interval 4", -1, 4, FULL, DGL_FINISH_CONTEXT},
     {"until the context is full, interval 8", -1, 8, FULL, DGL_FINISH_CONTEXT},
@@ -440,7 +441,7 @@ static const struct refusal refusals[] = {
     {"text and ids", {WITH_PROMPT, .prompt = "x"}, "either"},
     {"text without a tokenizer", {.prompt = "x"}, "tokenizer"},
     {"no ids", {.ids = prompt}, "empty"},
-    {"max_tokens -2", {WITH_PROMPT, .max_tokens = -2}, "-2"},
+    {"max_tokens -3", {WITH_PROMPT, .max_tokens = -3}, "-3"},
     {"interval -1", {WITH_PROMPT, .readback_interval = -1}, "-1"},
     {"interval 257", {WITH_PROMPT, .readback_interval = 257}, "257"},
     {"negative temperature", {WITH_PROMPT, .sampling.temperature = -1}, "temperature"},
@@ -579,8 +580,8 @@ static void test_prefill_counters(void **state)
 {
     (void)state;
     dgl_session_trim(engine.session, 0);
-    struct dgl_generate_result r =
-        tiny_generate(engine.session, dgl_generate_params(WITH_PROMPT, .max_tokens = 0));
+    struct dgl_generate_result r = tiny_generate(
+        engine.session, dgl_generate_params(WITH_PROMPT, .max_tokens = DGL_TOKENS_NONE));
     assert_int_equal(r.prefill.tokens, PROMPT);
     assert_int_equal(r.prefill.readback_bytes, 0);
     assert_int_equal(r.prefill.readbacks, 0);

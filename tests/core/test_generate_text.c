@@ -112,11 +112,12 @@ static void test_prompt_length_counts(void **state)
 static void test_special_tokens_in_the_prompt(void **state)
 {
     (void)state;
-    struct dgl_generate_result parsed = tiny_generate(
-        engine.session, dgl_generate_params(.prompt = "<|user|>\nhi", .max_tokens = 0));
-    struct dgl_generate_result plain =
-        tiny_generate(engine.session, dgl_generate_params(.prompt = "<|user|>\nhi", .max_tokens = 0,
-                                                          .no_parse_special = true));
+    struct dgl_generate_result parsed =
+        tiny_generate(engine.session,
+                      dgl_generate_params(.prompt = "<|user|>\nhi", .max_tokens = DGL_TOKENS_NONE));
+    struct dgl_generate_result plain = tiny_generate(
+        engine.session, dgl_generate_params(.prompt = "<|user|>\nhi", .max_tokens = DGL_TOKENS_NONE,
+                                            .no_parse_special = true));
     assert_true(plain.num_prompt_ids > parsed.num_prompt_ids);
     dgl_generate_result_finish(&parsed);
     dgl_generate_result_finish(&plain);

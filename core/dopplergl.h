@@ -134,7 +134,9 @@ struct dgl_device_info {
     const char *driver;   /* kernel or Mesa driver name; "" = unknown */
     bool software;        /* renders on the host's processors */
     bool usable;          /* opens and has OpenGL ES 3.1 */
-    const char *reason;   /* why it is not usable, or why it would not be picked; "" otherwise */
+    /* why it is not usable or would not be picked, or a note (a virtual GPU whose host renders in
+     * software); "" otherwise */
+    const char *reason;
 };
 
 /* Probes every device and calls `cb` once per row, best first; false from `cb` ends the iteration.

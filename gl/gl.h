@@ -17,10 +17,10 @@ struct gl_node {
     enum gl_node_kind kind;
     int index;          /* row of the device table */
     char path[128];     /* render node; "" without one */
-    char driver[64];    /* kernel driver of the node, else what EGL says */
+    char driver[64];    /* kernel driver of the node ("virtio_gpu"), else what EGL says */
     char renderer[128]; /* GL_RENDERER, filled by gl_nodes_probe() */
     bool software, usable;
-    char reason[256]; /* why not usable, or passed over */
+    char reason[256]; /* why not usable or passed over, or a note on a usable one */
     void *egl_device; /* EGLDeviceEXT; NULL: GBM or surfaceless */
 };
 #define GL_MAX_NODES 32

@@ -89,7 +89,9 @@ static enum dgl_status start_device(struct gl_device *dev, const struct gl_devic
     enum dgl_status status = gl_caps_query(dev, params->limits_min);
     if (status != DGL_OK)
         return status;
-    dev->wait_limit_ns = caps->software ? SOFTWARE_WAIT_NS : HARDWARE_WAIT_NS;
+    dev->wait_limit_ns = caps->software || gl_renderer_host_is_software(caps->renderer)
+                             ? SOFTWARE_WAIT_NS
+                             : HARDWARE_WAIT_NS;
     dev->debug = params->debug;
     gl_debug_init(dev);
     gl_timer_init(dev);
@@ -114,6 +116,8 @@ static enum dgl_status start_device(struct gl_device *dev, const struct gl_devic
     dgl_info(dev->log, "device: %s, %s, driver %s%s%s%s", caps->renderer, caps->version,
              caps->driver, dev->node.path[0] ? ", " : "", dev->node.path,
              caps->software ? ", software" : "");
+    if (gl_renderer_host_is_software(caps->renderer))
+        dgl_notice(dev->log, "%s: " GL_HOST_SOFTWARE_NOTE, caps->renderer);
     dgl_info(
         dev->log,
         "limits: ssbo %llu bytes x %u aligned to %u, ubo %u bytes aligned to %u, shared %u bytes, "
@@ -173,9 +177,12 @@ static enum dgl_status open_row(struct gl_device *dev, const struct gl_device_pa
     }
     if (!opened)
         status = gl_nodes_refuse(dev->log, nodes, count, params->select);
-    for (int i = 0; opened && order[i] != dev->node.index; i++)
-        dgl_warn(dev->log, "passed over %s %s: %s", nodes[order[i]].driver, nodes[order[i]].path,
-                 nodes[order[i]].reason);
+    for (int i = 0; opened && order[i] != dev->node.index; i++) {
+        const struct gl_node *row = &nodes[order[i]];
+        const char *name = row->driver[0] ? row->driver : row->renderer;
+        dgl_warn(dev->log, "passed over %s%s%s: %s", name, name[0] && row->path[0] ? " " : "",
+                 row->path, row->reason);
+    }
 out:
     free(nodes);
     return status;
@@ -256,6 +263,8 @@ void gl_nodes_probe(const struct dgl_log *log, struct gl_node *nodes, int count)
             memcpy(nodes[i].renderer, egl.renderer, sizeof(egl.renderer));
             if (!nodes[i].driver[0])
                 memcpy(nodes[i].driver, egl.driver, sizeof(egl.driver));
+            if (gl_renderer_host_is_software(egl.renderer))
+                gl_text_copy(nodes[i].reason, sizeof(nodes[i].reason), GL_HOST_SOFTWARE_NOTE);
         } else {
             memcpy(nodes[i].reason, reason, sizeof(reason));
             dgl_debug(log, "row %d: %s", i, reason);

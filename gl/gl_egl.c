@@ -50,22 +50,41 @@ void gl_current_restore(EGLDisplay ours, const struct gl_saved *saved)
 
 /* ---- reasons --------------------------------------------------------------------------------- */
 
-/* Several ways may fail one after the other: each adds its cause. Always false. */
-static bool explain(char reason[GL_REASON_BYTES], const char *fmt, ...) DGL_PRINTF(2, 3);
+/* Always false. */
+static bool explain(char cause[GL_CAUSE_BYTES], const char *fmt, ...) DGL_PRINTF(2, 3);
 
-static bool explain(char reason[GL_REASON_BYTES], const char *fmt, ...)
+static bool explain(char cause[GL_CAUSE_BYTES], const char *fmt, ...)
 {
-    size_t used = strlen(reason);
     va_list args;
-
-    if (used > 0 && used + 3 < GL_REASON_BYTES) {
-        memcpy(reason + used, "; ", 3);
-        used += 2;
-    }
     va_start(args, fmt);
-    vsnprintf(reason + used, GL_REASON_BYTES - used, fmt, args);
+    vsnprintf(cause, GL_CAUSE_BYTES, fmt, args);
     va_end(args);
     return false;
+}
+
+void gl_causes_join(char causes[GL_WAY_COUNT][GL_CAUSE_BYTES], char reason[GL_REASON_BYTES])
+{
+    static const char *const names[GL_WAY_COUNT] = {"EGL device", "GBM", "surfaceless"};
+    size_t used = 0;
+
+    reason[0] = '\0';
+    for (int way = 0; way < GL_WAY_COUNT; way++) {
+        char ways[64];
+        size_t len = (size_t)snprintf(ways, sizeof(ways), "%s", names[way]);
+        if (!causes[way][0])
+            continue;
+        for (int other = way + 1; other < GL_WAY_COUNT; other++) {
+            if (strcmp(causes[other], causes[way]) != 0)
+                continue;
+            len += (size_t)snprintf(ways + len, sizeof(ways) - len, ", %s", names[other]);
+            causes[other][0] = '\0';
+        }
+        snprintf(reason + used, GL_REASON_BYTES - used, "%s%s: %s", used ? "; " : "", ways,
+                 causes[way]);
+        used = strlen(reason);
+    }
+    if (used == 0)
+        gl_text_copy(reason, GL_REASON_BYTES, "EGL has no way to open it");
 }
 
 /* ---- displays -------------------------------------------------------------------------------- */
@@ -77,16 +96,16 @@ static EGLDisplay platform_display(EGLenum platform, void *native)
     return get ? get(platform, native, NULL) : EGL_NO_DISPLAY;
 }
 
-static bool gbm_display(struct gl_egl *egl, const char *path, char reason[GL_REASON_BYTES])
+static bool gbm_display(struct gl_egl *egl, const char *path, char cause[GL_CAUSE_BYTES])
 {
     egl->fd = open(path, O_RDWR | O_CLOEXEC);
     if (egl->fd < 0)
-        return explain(reason, "GBM: cannot open the node: %s", strerror(errno));
+        return explain(cause, "cannot open the node: %s", strerror(errno));
     egl->gbm = gbm_create_device(egl->fd);
     if (!egl->gbm) {
         close(egl->fd);
         egl->fd = -1;
-        return explain(reason, "GBM: no driver for the node");
+        return explain(cause, "no driver for the node");
     }
     egl->display = platform_display(EGL_PLATFORM_GBM_KHR, egl->gbm);
     return true;
@@ -120,7 +139,7 @@ static EGLContext create_context(EGLDisplay display, EGLConfig config, int minor
 /* Version 3.2 before 3.1; in each, with reset notification before without; softpipe offers just 3.1
  * without. */
 static bool create_best_context(struct gl_egl *egl, const char *exts, bool debug,
-                                char reason[GL_REASON_BYTES])
+                                char cause[GL_CAUSE_BYTES])
 {
     static const EGLint wanted[] = {EGL_SURFACE_TYPE, 0, EGL_RENDERABLE_TYPE, EGL_OPENGL_ES3_BIT,
                                     EGL_NONE};
@@ -131,35 +150,31 @@ static bool create_best_context(struct gl_egl *egl, const char *exts, bool debug
     EGLint count = 0;
 
     if (!gl_ext_has(exts, "EGL_KHR_surfaceless_context"))
-        return explain(reason, "EGL lacks EGL_KHR_surfaceless_context");
+        return explain(cause, "EGL lacks EGL_KHR_surfaceless_context");
     if (needs_config && !(eglChooseConfig(egl->display, wanted, &config, 1, &count) && count == 1))
-        return explain(reason, "EGL has no configuration for ES 3");
+        return explain(cause, "EGL has no configuration for ES 3");
     for (int minor = 2; minor >= 1; minor--)
         for (int robust = can_robust; robust >= 0; robust--) {
             egl->context = create_context(egl->display, config, minor, robust, debug);
             if (egl->context != EGL_NO_CONTEXT)
                 return true;
         }
-    return explain(reason, "no OpenGL ES 3.1 context: %s", gl_egl_error_name(eglGetError()));
+    return explain(cause, "no OpenGL ES 3.1 context: %s", gl_egl_error_name(eglGetError()));
 }
 
-enum way { WAY_DEVICE, WAY_GBM, WAY_SURFACELESS, WAY_COUNT };
-
 /* Initialises the display, makes a context current and checks its renderer against the row. */
-static bool start_display(struct gl_egl *egl, const struct gl_node *node, bool debug, enum way kind,
-                          char reason[GL_REASON_BYTES])
+static bool start_display(struct gl_egl *egl, const struct gl_node *node, bool debug,
+                          enum gl_way kind, char cause[GL_CAUSE_BYTES])
 {
-    static const char *const names[] = {"EGL device", "GBM", "surfaceless"};
-    const char *way = names[kind];
     EGLint major = 0, minor = 0;
 
     if (egl->display == EGL_NO_DISPLAY || !eglInitialize(egl->display, &major, &minor))
-        return explain(reason, "%s: EGL does not start: %s", way, gl_egl_error_name(eglGetError()));
+        return explain(cause, "EGL does not start: %s", gl_egl_error_name(eglGetError()));
     const char *exts = eglQueryString(egl->display, EGL_EXTENSIONS);
-    if (!create_best_context(egl, exts, debug, reason))
+    if (!create_best_context(egl, exts, debug, cause))
         return false;
     if (!eglMakeCurrent(egl->display, EGL_NO_SURFACE, EGL_NO_SURFACE, egl->context))
-        return explain(reason, "%s: the context cannot be made current: %s", way,
+        return explain(cause, "the context cannot be made current: %s",
                        gl_egl_error_name(eglGetError()));
     const char *renderer = (const char *)glGetString(GL_RENDERER);
     gl_text_copy(egl->renderer, sizeof(egl->renderer), renderer);
@@ -171,10 +186,10 @@ static bool start_display(struct gl_egl *egl, const struct gl_node *node, bool d
         driver = eglQueryString(egl->display, EGL_VENDOR);
     gl_text_copy(egl->driver, sizeof(egl->driver), driver);
     if (!node->software && gl_renderer_is_software(egl->renderer))
-        return explain(reason, "%s: EGL fell back to software (%s): no driver for this device", way,
+        return explain(cause, "EGL fell back to software (%s): no driver for this device",
                        egl->renderer);
-    if (kind == WAY_SURFACELESS && !gl_renderer_is_software(egl->renderer))
-        return explain(reason, "%s: EGL chose hardware (%s), not software", way, egl->renderer);
+    if (kind == GL_WAY_SURFACELESS && !gl_renderer_is_software(egl->renderer))
+        return explain(cause, "EGL chose hardware (%s), not software", egl->renderer);
     return true;
 }
 
@@ -199,31 +214,32 @@ void gl_egl_close(struct gl_egl *egl)
 bool gl_egl_open(struct gl_egl *egl, const struct gl_node *node, bool debug,
                  char reason[GL_REASON_BYTES])
 {
-    const bool applies[WAY_COUNT] = {
-        [WAY_DEVICE] = node->egl_device != NULL,
-        [WAY_GBM] = node->path[0] != '\0',
+    const bool applies[GL_WAY_COUNT] = {
+        [GL_WAY_DEVICE] = node->egl_device != NULL,
+        [GL_WAY_GBM] = node->path[0] != '\0',
         /* opens the first node that it can, software where it can open none */
-        [WAY_SURFACELESS] = node->software || node->kind == GL_NODE_SURFACELESS,
+        [GL_WAY_SURFACELESS] = node->software || node->kind == GL_NODE_SURFACELESS,
     };
+    char causes[GL_WAY_COUNT][GL_CAUSE_BYTES] = {{0}};
 
-    reason[0] = '\0';
-    for (enum way way = 0; way < WAY_COUNT; way++) {
+    for (enum gl_way way = 0; way < GL_WAY_COUNT; way++) {
         if (!applies[way])
             continue;
         *egl = (struct gl_egl){.fd = -1};
-        if (way == WAY_GBM) {
-            if (!gbm_display(egl, node->path, reason))
+        if (way == GL_WAY_GBM) {
+            if (!gbm_display(egl, node->path, causes[way]))
                 continue;
-        } else if (way == WAY_DEVICE) {
+        } else if (way == GL_WAY_DEVICE) {
             egl->display = platform_display(EGL_PLATFORM_DEVICE_EXT, node->egl_device);
         } else {
             egl->display = platform_display(EGL_PLATFORM_SURFACELESS_MESA, EGL_DEFAULT_DISPLAY);
         }
-        if (start_display(egl, node, debug, way, reason))
+        if (start_display(egl, node, debug, way, causes[way])) {
+            reason[0] = '\0';
             return true;
+        }
         gl_egl_close(egl);
     }
-    if (reason[0] == '\0')
-        explain(reason, "EGL has no way to open it");
+    gl_causes_join(causes, reason);
     return false;
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/base/mem.h"
 #include "core/base/str.h"
@@ -13,24 +14,49 @@
 #define SOFTWARE_REMEDY                                                                            \
     "software rendering is used only when asked for: --device any or --device software"
 
-bool gl_renderer_is_software(const char *renderer)
+/* Case does not count: virgl cuts the host's name at a blank and spells it "LLVMPIPE". */
+static bool names_software(const char *renderer)
 {
     static const char *const words[] = {"llvmpipe", "softpipe", "swrast", "SwiftShader",
                                         "lavapipe"};
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        if (strstr(renderer, words[i]))
+        if (strcasestr(renderer, words[i]))
             return true;
     return false;
 }
 
+static bool is_virgl(const char *renderer)
+{
+    return strncmp(renderer, "virgl (", 7) == 0;
+}
+
+bool gl_renderer_is_software(const char *renderer)
+{
+    return !is_virgl(renderer) && names_software(renderer);
+}
+
+bool gl_renderer_host_is_software(const char *renderer)
+{
+    return is_virgl(renderer) && names_software(renderer);
+}
+
 static void explain_node_error(struct gl_node *row, const struct gl_sys_node *node)
 {
+    const unsigned group_access = S_IRGRP | S_IWGRP;
     switch (node->error) {
     case EACCES:
-        snprintf(row->reason, sizeof(row->reason),
-                 "permission denied: the node belongs to group %s, add yourself to the group "
-                 "(sudo usermod -aG %s $USER, then log in again; containers: --group-add %s)",
-                 node->group, node->group, node->group);
+        /* Joining a group helps only where the group is allowed in, and nobody joins root. */
+        if (node->gid == 0 || (node->mode & group_access) != group_access)
+            snprintf(row->reason, sizeof(row->reason),
+                     "permission denied: the node belongs to group %s with mode %04o, no udev rule "
+                     "has opened it (install udev; by hand, as root: chgrp render %s && chmod 660 "
+                     "%s)",
+                     node->group, node->mode, node->path, node->path);
+        else
+            snprintf(row->reason, sizeof(row->reason),
+                     "permission denied: the node belongs to group %s, add yourself to the group "
+                     "(sudo usermod -aG %s $USER, then log in again; containers: --group-add %s)",
+                     node->group, node->group, node->group);
         break;
     case EPERM:
         snprintf(row->reason, sizeof(row->reason),

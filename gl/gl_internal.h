@@ -24,8 +24,12 @@ static inline void gl_text_copy(char *dst, size_t size, const char *text)
 /* ---- gl_enum.c: the device table, without opening anything ----------------------------------- */
 
 /* llvmpipe, softpipe, swrast, SwiftShader, lavapipe: also under zink, which puts the Vulkan name in
- * brackets. */
+ * brackets. False for virgl, the GPU of a virtual machine: it is the device that the machine has,
+ * whatever its host renders with. */
 bool gl_renderer_is_software(const char *renderer);
+/* virgl whose host renders in software: slow, but no fallback. */
+bool gl_renderer_host_is_software(const char *renderer);
+#define GL_HOST_SOFTWARE_NOTE "the host of this virtual machine renders in software"
 /* The rows that `select` allows, best first. A `select` that names nothing fails and says what
  * there is. */
 enum dgl_status gl_nodes_select(const struct dgl_log *log, const struct gl_node *nodes, int count,
@@ -47,6 +51,12 @@ struct gl_egl {
     char renderer[128];
 };
 
+/* The ways to open a row, in the order in which they are tried. */
+enum gl_way { GL_WAY_DEVICE, GL_WAY_GBM, GL_WAY_SURFACELESS, GL_WAY_COUNT };
+#define GL_CAUSE_BYTES 200
+/* "EGL device, GBM: CAUSE": each cause once, with the ways that it stopped; "" is no cause. Empties
+ * those that are repeated. */
+void gl_causes_join(char causes[GL_WAY_COUNT][GL_CAUSE_BYTES], char reason[GL_REASON_BYTES]);
 /* Tries the ways to open a row and leaves the new context current. False puts the cause in
  * `reason` and leaves no context of ours; the caller restores its own context, also after success.
  * Logs nothing. */

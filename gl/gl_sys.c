@@ -17,6 +17,29 @@
 #include "core/base/str.h"
 #include "gl/gl_internal.h"
 
+/* Where the node cannot be opened: the driver of the device in sysfs. For a virtio GPU that is the
+ * bus ("virtio-pci"), whose child has the driver. */
+static void driver_from_sysfs(struct gl_sys_node *node, const struct stat *st)
+{
+    static const char *const places[] = {"virtio*/driver", "driver"};
+    char pattern[96], target[256];
+
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && !node->driver[0]; i++) {
+        glob_t found;
+        snprintf(pattern, sizeof(pattern), "/sys/dev/char/%u:%u/device/%s", major(st->st_rdev),
+                 minor(st->st_rdev), places[i]);
+        ssize_t len = glob(pattern, 0, NULL, &found) == 0
+                          ? readlink(found.gl_pathv[0], target, sizeof(target) - 1)
+                          : -1;
+        globfree(&found);
+        if (len <= 0)
+            continue;
+        target[len] = '\0';
+        const char *slash = strrchr(target, '/');
+        gl_text_copy(node->driver, sizeof(node->driver), slash ? slash + 1 : target);
+    }
+}
+
 static void node_report(struct gl_sys_node *node, const char *path)
 {
     struct stat st;
@@ -26,25 +49,23 @@ static void node_report(struct gl_sys_node *node, const char *path)
      * allow it. */
     int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
     node->error = fd < 0 ? errno : 0;
+    drmVersionPtr version = fd >= 0 ? drmGetVersion(fd) : NULL;
+    if (version)
+        gl_text_copy(node->driver, sizeof(node->driver), version->name);
+    drmFreeVersion(version);
     if (fd >= 0)
         close(fd);
     if (stat(path, &st) != 0)
         return;
+    node->gid = st.st_gid;
+    node->mode = st.st_mode & 07777;
     const struct group *group = getgrgid(st.st_gid);
     if (group)
         gl_text_copy(node->group, sizeof(node->group), group->gr_name);
     else
         snprintf(node->group, sizeof(node->group), "%u", (unsigned)st.st_gid);
-
-    char link[64], target[256];
-    snprintf(link, sizeof(link), "/sys/dev/char/%u:%u/device/driver", major(st.st_rdev),
-             minor(st.st_rdev));
-    ssize_t len = readlink(link, target, sizeof(target) - 1);
-    if (len > 0) {
-        target[len] = '\0';
-        const char *slash = strrchr(target, '/');
-        gl_text_copy(node->driver, sizeof(node->driver), slash ? slash + 1 : target);
-    }
+    if (!node->driver[0])
+        driver_from_sysfs(node, &st);
 }
 
 static int node_compare(const void *a, const void *b)

@@ -7,8 +7,10 @@
 
 struct gl_sys_node {
     char path[128];  /* DRM render node */
-    char driver[64]; /* kernel driver; "" unknown */
+    char driver[64]; /* kernel driver: "i915", "virtio_gpu"; "" unknown */
     char group[64];  /* group that owns the node: its name, or its number where it has none */
+    unsigned gid;    /* of that group */
+    unsigned mode;   /* permission bits */
     int error;       /* errno of opening it for reading and writing; 0 = it opens */
 };
 

@@ -20,7 +20,8 @@ static int devices[4]; /* their addresses stand for EGL devices; none of them ca
 
 #define NODE(name, kernel_driver, err)                                                             \
     {                                                                                              \
-        .path = (name), .driver = (kernel_driver), .group = "render", .error = (err)               \
+        .path = (name), .driver = (kernel_driver), .group = "render", .gid = 105, .mode = 0660,    \
+        .error = (err)                                                                             \
     }
 #define SOFTWARE_DEVICE                                                                            \
     {                                                                                              \
@@ -39,12 +40,36 @@ static const struct gl_sys_report denied = {
     .num_devices = 2,
     .num_vendor_files = 1,
     .surfaceless = true};
+/* A node that no udev rule has touched, and two that were half opened by hand. */
+#define DENIED(name, owner, number, bits)                                                          \
+    static const struct gl_sys_report name = {.nodes = {{.path = "/dev/dri/renderD128",            \
+                                                         .driver = "virtio_gpu",                   \
+                                                         .group = (owner),                         \
+                                                         .gid = (number),                          \
+                                                         .mode = (bits),                           \
+                                                         .error = EACCES}},                        \
+                                              .num_nodes = 1,                                      \
+                                              .num_vendor_files = 1}
+DENIED(no_rule, "root", 0, 0600);
+DENIED(group_root, "root", 0, 0660);
+DENIED(group_kept_out, "render", 105, 0640);
+DENIED(group_unknown, "992", 992, 0660);
 static const struct gl_sys_report withheld = {
     .nodes = {NODE("/dev/dri/renderD128", "amdgpu", EPERM)}, .num_nodes = 1, .num_vendor_files = 1};
 static const struct gl_sys_report gone = {
     .nodes = {NODE("/dev/dri/renderD128", "amdgpu", ENXIO)}, .num_nodes = 1, .num_vendor_files = 1};
 /* main() gives it a path that does not exist. */
 static char broken_words[160];
+static const struct gl_sys_report nameless = {.nodes = {{.path = "/dev/dri/renderD128",
+                                                         .group = "render",
+                                                         .gid = 105,
+                                                         .mode = 0660,
+                                                         .error = ENXIO}},
+                                              .num_nodes = 1,
+                                              .devices = {SOFTWARE_DEVICE},
+                                              .num_devices = 1,
+                                              .num_vendor_files = 1,
+                                              .surfaceless = true};
 static struct gl_sys_report broken_node = {.nodes = {NODE("", "vgem", 0)},
                                            .num_nodes = 1,
                                            .devices = {SOFTWARE_DEVICE},
@@ -243,6 +268,17 @@ static const struct refusal_case refusals[] = {
      "/dev/dri/renderD128",
      {"/dev/dri/renderD128", "permission denied", "usermod -aG render"}},
     {"permission denied on the chosen row", &denied, "0", {"permission denied", "group render"}},
+    {"a node that no udev rule has opened",
+     &no_rule,
+     NULL,
+     {"group root with mode 0600, no udev rule has opened it", "install udev",
+      "chgrp render /dev/dri/renderD128 && chmod 660 /dev/dri/renderD128"}},
+    {"nobody joins the group root", &group_root, NULL, {"group root with mode 0660, no udev rule"}},
+    {"the mode keeps the group out",
+     &group_kept_out,
+     NULL,
+     {"group render with mode 0640, no udev rule"}},
+    {"a group without a name here", &group_unknown, NULL, {"--group-add 992"}},
     {"a node that the container withholds",
      &withheld,
      "any",
@@ -279,6 +315,21 @@ static void test_refusal(void **state)
     assert_ptr_equal(eglGetCurrentContext(), EGL_NO_CONTEXT);
 }
 
+/* Says it in place of, and not after, an advice that cannot help. */
+static void test_no_rule_is_no_advice_to_join(void **state)
+{
+    (void)state;
+    struct gl_node nodes[GL_MAX_NODES];
+    const struct gl_sys_report *const reports[] = {&no_rule, &group_root, &group_kept_out};
+    for (size_t i = 0; i < sizeof(reports) / sizeof(reports[0]); i++) {
+        int count = 0;
+        fake = reports[i];
+        assert_int_equal(gl_nodes_list(NULL, nodes, &count), DGL_OK);
+        assert_null(strstr(nodes[0].reason, "usermod"));
+        assert_null(strstr(nodes[0].reason, "group-add"));
+    }
+}
+
 /* Mesa's surfaceless platform really opens below, whatever the fake report says. */
 static void test_any_falls_back_to_software(void **state)
 {
@@ -295,6 +346,11 @@ static void test_any_falls_back_to_software(void **state)
     assert_int_equal(gl_device_node(dev)->index, 1);
     assert_int_equal(t.errors, 0);
     assert_contains(t.text, "passed over i915 /dev/dri/renderD128: permission denied");
+    gl_device_close(&dev);
+    fake = &nameless;
+    test_log_clear(&t);
+    assert_int_equal(gl_device_open(&t.log, &params, &dev), DGL_OK);
+    assert_contains(t.text, "passed over /dev/dri/renderD128: cannot be opened");
     gl_device_close(&dev);
 }
 
@@ -318,30 +374,62 @@ static void test_probe_keeps_reasons(void **state)
 struct renderer_case {
     const char *name;
     const char *renderer;
-    bool software;
+    bool software, host_software;
 };
 
 static const struct renderer_case renderers[] = {
-    {"llvmpipe is software", "llvmpipe (LLVM 15.0.6, 256 bits)", true},
-    {"softpipe is software", "softpipe", true},
-    {"zink on lavapipe is software", "zink (llvmpipe (LLVM 15.0.6, 256 bits))", true},
-    {"SwiftShader is software", "ANGLE (Google, Vulkan 1.3.0 (SwiftShader Device))", true},
-    {"swrast is software", "Software Rasterizer swrast", true},
-    {"zink on a GPU is hardware", "zink (AMD Radeon RX 6600 (RADV NAVI23))", false},
-    {"an NVIDIA GPU is hardware", "NVIDIA H200/PCIe/SSE2", false},
-    {"a Mali is hardware", "Mali-G52 (Panfrost)", false},
+    {"llvmpipe is software", "llvmpipe (LLVM 15.0.6, 256 bits)", true, false},
+    {"softpipe is software", "softpipe", true, false},
+    {"zink on lavapipe is software", "zink (llvmpipe (LLVM 15.0.6, 256 bits))", true, false},
+    {"SwiftShader is software", "ANGLE (Google, Vulkan 1.3.0 (SwiftShader Device))", true, false},
+    {"swrast is software", "Software Rasterizer swrast", true, false},
+    {"zink on a GPU is hardware", "zink (AMD Radeon RX 6600 (RADV NAVI23))", false, false},
+    {"an NVIDIA GPU is hardware", "NVIDIA H200/PCIe/SSE2", false, false},
+    {"a Mali is hardware", "Mali-G52 (Panfrost)", false, false},
+    {"virgl on a GPU", "virgl (Mesa Intel(R) UHD Graphics 620 (KBL GT2))", false, false},
+    {"virgl on llvmpipe", "virgl (LLVMPIPE (LLVM 15.0.6 256 bits))", false, true},
+    {"virgl on softpipe", "virgl (softpipe)", false, true},
+    {"virgl on zink on lavapipe", "virgl (zink (llvmpipe (LLVM 15.0.6)))", false, true},
+    {"llvmpipe in capitals", "LLVMPIPE", true, false},
 };
 
 static void test_renderer(void **state)
 {
     const struct renderer_case *row = *state;
     assert_int_equal(gl_renderer_is_software(row->renderer), row->software);
+    assert_int_equal(gl_renderer_host_is_software(row->renderer), row->host_software);
+}
+
+struct join_case {
+    const char *name;
+    const char *causes[GL_WAY_COUNT];
+    const char *reason;
+};
+
+static const struct join_case joins[] = {
+    {"none", {"", "", ""}, "EGL has no way to open it"},
+    {"one", {"", "no driver", ""}, "GBM: no driver"},
+    {"two", {"a", "b", ""}, "EGL device: a; GBM: b"},
+    {"equal ones are said once", {"a", "a", ""}, "EGL device, GBM: a"},
+    {"equal ones around another", {"a", "b", "a"}, "EGL device, surfaceless: a; GBM: b"},
+    {"three equal ones", {"a", "a", "a"}, "EGL device, GBM, surfaceless: a"},
+};
+
+static void test_join(void **state)
+{
+    const struct join_case *row = *state;
+    char causes[GL_WAY_COUNT][GL_CAUSE_BYTES], reason[GL_REASON_BYTES];
+    for (int i = 0; i < GL_WAY_COUNT; i++)
+        gl_text_copy(causes[i], sizeof(causes[i]), row->causes[i]);
+    gl_causes_join(causes, reason);
+    assert_string_equal(reason, row->reason);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table_is_bounded),
+        cmocka_unit_test(test_no_rule_is_no_advice_to_join),
         cmocka_unit_test(test_any_falls_back_to_software),
         cmocka_unit_test(test_probe_keeps_reasons),
     };
@@ -353,5 +441,6 @@ int main(void)
     failures += test_run_table("selection", test_select, selects);
     failures += test_run_table("refusals", test_refusal, refusals);
     failures += test_run_table("renderers", test_renderer, renderers);
+    failures += test_run_table("causes", test_join, joins);
     return failures + cmocka_run_group_tests(tests, NULL, NULL) != 0;
 }

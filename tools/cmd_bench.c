@@ -136,21 +136,42 @@ static bool print_table(const struct engine *e, const struct dgl_bench_result *r
     return out_buf(&out);
 }
 
+/* The name under which the library knows a shape. */
+static void shape_path(const struct options *opt, char path[256])
+{
+    snprintf(path, 256, "synthetic:%s", opt->shape);
+}
+
+bool command_bench_check(const struct options *opt)
+{
+    struct console console;
+    struct dgl_model_file *file = NULL;
+    char shape[256];
+    if (opt->shape && opt->model) {
+        console_error("bench: give either --shape or -m");
+        return false;
+    }
+    if (opt->json && opt->csv) {
+        console_error("bench: give either --json or --csv");
+        return false;
+    }
+    if (!opt->shape)
+        return true;
+    /* A description, of no file. */
+    console_init(&console, opt);
+    shape_path(opt, shape);
+    enum dgl_status status = dgl_inspect(&console.log, shape, &file);
+    dgl_model_file_destroy(&file);
+    return status == DGL_OK;
+}
+
 int command_bench(const struct options *opt)
 {
     struct engine e;
     struct dgl_bench_result result;
     char shape[256];
-    if (opt->shape && opt->model) {
-        console_error("bench: give either --shape or -m");
-        return EXIT_USAGE;
-    }
-    if (opt->json && opt->csv) {
-        console_error("bench: give either --json or --csv");
-        return EXIT_USAGE;
-    }
     if (opt->shape)
-        snprintf(shape, sizeof(shape), "synthetic:%s", opt->shape);
+        shape_path(opt, shape);
     enum dgl_status status = engine_open(&e, opt, opt->shape ? shape : NULL, true);
     if (status == DGL_OK)
         status =

@@ -10,7 +10,7 @@
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static bool check_options(const struct options *opt)
+bool command_chat_check(const struct options *opt)
 {
     if (opt->template && opt->template_name)
         console_error("chat: --template and --template-name both choose the template, give one");
@@ -19,21 +19,19 @@ static bool check_options(const struct options *opt)
     else if (opt->json && !opt->messages)
         console_error("chat: --json prints one answer, so it needs --messages FILE.json");
     else
-        return true;
+        return generation_check(opt) == DGL_OK;
     return false;
 }
 
-/* Sampling and the template first: they open no device and fail at once. */
+/* The template first: it opens no device and fails at once. */
 static enum dgl_status open_all(struct chat *c, const char *model)
 {
     struct console console;
     console_init(&console, c->opt);
-    enum dgl_status status = generation_check(c->opt);
-    if (status == DGL_OK)
-        status = dgl_template_load(&console.log,
-                                   dgl_template_params(.path = model, .file = c->opt->template,
-                                                       .name = c->opt->template_name),
-                                   &c->tmpl);
+    enum dgl_status status = dgl_template_load(
+        &console.log,
+        dgl_template_params(.path = model, .file = c->opt->template, .name = c->opt->template_name),
+        &c->tmpl);
     if (status == DGL_OK)
         status = engine_open(&c->engine, c->opt, model, true);
     if (status == DGL_OK && !dgl_model_tokenizer(c->engine.model))
@@ -113,8 +111,6 @@ int command_chat(const struct options *opt)
     struct dgl_buf messages = {0};
     char bundled[MODEL_PATH_MAX];
     int code = EXIT_FAILED;
-    if (!check_options(opt))
-        return EXIT_USAGE;
     const char *model = model_path(opt, bundled);
     if (!model || !stop_strings_init(&c.stop, opt))
         goto done;

@@ -10,23 +10,45 @@
 
 /* ---- convert --------------------------------------------------------------------------------- */
 
+static struct dgl_convert_params convert_params(const struct options *opt, struct console *console)
+{
+    return (struct dgl_convert_params){
+        .in = opt->arg[0],
+        .out = opt->arg[1],
+        .to = opt->to_format,
+        .quantize = opt->quantize,
+        .embed = opt->embed_type,
+        .head = opt->head_type,
+        .experts = opt->experts_type,
+        .q4k_layout = opt->q4k_layout,
+        .fuse_gate_up = opt->fuse_gate_up,
+        .transpose_weights = opt->transpose_weights,
+        .text_only = opt->text_only,
+        .fast = opt->fast,
+        .hash = opt->hash,
+        .force = opt->force,
+        .threads = opt->threads,
+        .shard_bytes = (uint64_t)opt->shard_mib << 20,
+        .progress_cb = console_progress,
+        .progress_priv = console,
+    };
+}
+
+bool command_convert_check(const struct options *opt)
+{
+    struct console console;
+    console_init(&console, opt);
+    const struct dgl_convert_params params = convert_params(opt, &console);
+    return dgl_convert_check(&console.log, &params) == DGL_OK;
+}
+
 int command_convert(const struct options *opt)
 {
     struct console console;
     struct dgl_convert_result result;
     console_init(&console, opt);
-    const struct dgl_convert_params *params =
-        dgl_convert_params(.in = opt->arg[0], .out = opt->arg[1], .to = opt->to_format,
-                           .quantize = opt->quantize, .embed = opt->embed_type,
-                           .head = opt->head_type, .experts = opt->experts_type,
-                           .q4k_layout = opt->q4k_layout, .fuse_gate_up = opt->fuse_gate_up,
-                           .transpose_weights = opt->transpose_weights, .text_only = opt->text_only,
-                           .fast = opt->fast, .hash = opt->hash, .force = opt->force,
-                           .threads = opt->threads, .shard_bytes = (uint64_t)opt->shard_mib << 20,
-                           .progress_cb = console_progress, .progress_priv = &console);
-    if (dgl_convert_check(&console.log, params) != DGL_OK)
-        return EXIT_USAGE;
-    enum dgl_status status = dgl_convert(&console.log, params, &result);
+    const struct dgl_convert_params params = convert_params(opt, &console);
+    enum dgl_status status = dgl_convert(&console.log, &params, &result);
     if (status != DGL_OK)
         return exit_code(status);
     struct dgl_buf out = {0};
@@ -157,27 +179,14 @@ static bool inspect_text(const struct dgl_model_file *file)
     return out_buf(&out);
 }
 
-/* MODEL as an argument, -m MODEL, or the bundled one; NULL after an error line, with *code. */
-static const char *named_model(const struct options *opt, char buffer[MODEL_PATH_MAX], int *code)
-{
-    if (opt->num_args && opt->model) {
-        console_error("name one model: %s or -m %s", opt->arg[0], opt->model);
-        *code = EXIT_USAGE;
-        return NULL;
-    }
-    const char *path = opt->num_args ? opt->arg[0] : model_path(opt, buffer);
-    *code = path ? EXIT_OK : EXIT_FAILED;
-    return path;
-}
-
 int command_inspect(const struct options *opt)
 {
     struct console console;
     struct dgl_model_file *file = NULL;
     char bundled[MODEL_PATH_MAX];
-    int code;
+    int code = EXIT_FAILED;
     console_init(&console, opt);
-    const char *path = named_model(opt, bundled, &code);
+    const char *path = model_path(opt, bundled);
     if (!path)
         return code;
     enum dgl_status status = dgl_inspect(&console.log, path, &file);
@@ -279,9 +288,9 @@ int command_verify(const struct options *opt)
 {
     struct verify v = {.opt = opt, .passed = true};
     char bundled[MODEL_PATH_MAX];
-    int code;
+    int code = EXIT_FAILED;
     console_init(&v.console, opt);
-    v.path = named_model(opt, bundled, &code);
+    v.path = model_path(opt, bundled);
     if (v.path)
         code = check_hashes(&v);
     if (code == EXIT_OK && opt->smoke)

@@ -55,18 +55,32 @@ static bool keep_going(void *priv, int32_t id)
 
 /* ---- prompt ---------------------------------------------------------------------------------- */
 
+bool command_generate_check(const struct options *opt)
+{
+    int prompts = !!opt->prompt + !!opt->file + !!opt->ids;
+    if (prompts > 1 || (prompts == 0 && !input_is_piped())) {
+        console_error(
+            "generate: give exactly one of -p TEXT (or TEXT alone), -f FILE and --ids, or "
+            "pipe the prompt in");
+        return false;
+    }
+    return generation_check(opt) == DGL_OK;
+}
+
 static int read_prompt(struct generate *g, const struct options *opt)
 {
-    if (!!opt->prompt + !!opt->file + !!opt->ids != 1) {
-        console_error("generate: give exactly one of -p TEXT, -f FILE and --ids");
-        return EXIT_USAGE;
-    }
+    const char *file = opt->file ? opt->file : "-";
     if (opt->ids)
         return ids_parse(opt->ids, &g->ids);
     if (opt->prompt)
         dgl_buf_puts(&g->prompt, opt->prompt);
-    else if (!input_slurp(opt->file, &g->prompt))
+    else if (!input_slurp(file, &g->prompt))
         return interrupted() ? EXIT_CANCELLED : EXIT_FAILED;
+    if (!opt->prompt && !opt->file && g->prompt.len == 0) {
+        console_error("generate: standard input is empty: pipe the prompt in, or give -p TEXT, "
+                      "-f FILE or --ids");
+        return EXIT_FAILED;
+    }
     if (opt->escapes)
         g->prompt.len = input_unescape(g->prompt.p, g->prompt.len);
     if (!g->prompt.failed)
@@ -79,9 +93,7 @@ static int read_prompt(struct generate *g, const struct options *opt)
 
 static int generate_run(struct generate *g, const struct options *opt)
 {
-    enum dgl_status status = generation_check(opt);
-    if (status == DGL_OK)
-        status = engine_open(&g->engine, opt, NULL, true);
+    enum dgl_status status = engine_open(&g->engine, opt, NULL, true);
     if (status != DGL_OK)
         return exit_code(status);
     if (!opt->json && !dgl_model_tokenizer(g->engine.model))

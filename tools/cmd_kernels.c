@@ -122,23 +122,28 @@ static int explain(struct engine *e, const struct options *opt)
     return end(&l);
 }
 
+bool command_kernels_check(const struct options *opt)
+{
+    const char *what = opt->arg[0];
+    bool wants_name = strcmp(what, "show") == 0;
+    bool known = wants_name || strcmp(what, "list") == 0 || strcmp(what, "explain") == 0;
+    if (known && opt->num_args == (wants_name ? 2 : 1))
+        return true;
+    console_error("kernels: wanted `list`, `show NAME` or `explain`");
+    return false;
+}
+
 int command_kernels(const struct options *opt)
 {
     struct engine e = {0};
     const char *what = opt->arg[0];
-    bool wants_name = strcmp(what, "show") == 0;
-    bool known = wants_name || strcmp(what, "list") == 0 || strcmp(what, "explain") == 0;
-    if (!known || opt->num_args != (wants_name ? 2 : 1)) {
-        console_error("kernels: wanted `list`, `show NAME` or `explain`");
-        return EXIT_USAGE;
-    }
     int code;
     if (strcmp(what, "explain") == 0) {
         code = explain(&e, opt);
     } else {
         console_init(&e.console, opt);
         code = exit_code(engine_open_kernels(&e, opt));
-        if (code == EXIT_OK && wants_name) {
+        if (code == EXIT_OK && strcmp(what, "show") == 0) {
             code = show(&e, opt->arg[1], opt->json);
         } else if (code == EXIT_OK) {
             struct listing l;

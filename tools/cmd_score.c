@@ -52,14 +52,17 @@ static enum dgl_status write_tensor(struct logits *l)
     return status;
 }
 
+bool command_logits_check(const struct options *opt)
+{
+    if (!opt->ids || !opt->out)
+        console_error("logits: --ids and -o are both needed");
+    return opt->ids && opt->out;
+}
+
 int command_logits(const struct options *opt)
 {
     struct logits l = {0};
     struct stat info;
-    if (!opt->ids || !opt->out) {
-        console_error("logits: --ids and -o are both needed");
-        return EXIT_USAGE;
-    }
     int code = ids_parse(opt->ids, &l.ids);
     if (code != EXIT_OK)
         goto done;
@@ -154,15 +157,18 @@ static bool print_perplexity(const struct dgl_perplexity_result *result)
     return out_buf(&out);
 }
 
+bool command_perplexity_check(const struct options *opt)
+{
+    if (!opt->texts)
+        console_error("perplexity: --texts FILE.json is needed");
+    return opt->texts != NULL;
+}
+
 int command_perplexity(const struct options *opt)
 {
     struct engine e = {0};
     struct texts texts = {0};
     struct dgl_perplexity_result result;
-    if (!opt->texts) {
-        console_error("perplexity: --texts FILE.json is needed");
-        return EXIT_USAGE;
-    }
     console_init(&e.console, opt);
     enum dgl_status status = texts_load(&e.console.log, opt->texts, &texts);
     if (status == DGL_OK)

@@ -47,21 +47,24 @@ static int print(const struct render *r)
     return code;
 }
 
+bool command_template_check(const struct options *opt)
+{
+    if (!opt->messages)
+        console_error("template: --messages FILE.json is missing");
+    else if (opt->template && opt->template_name)
+        console_error(
+            "template: --template and --template-name both choose the template, give one");
+    else
+        return true;
+    return false;
+}
+
 int command_template(const struct options *opt)
 {
     struct render r = {.opt = opt};
     struct dgl_buf messages = {0};
     char bundled[MODEL_PATH_MAX];
     console_init(&r.console, opt);
-    if (!opt->messages) {
-        console_error("template: --messages FILE.json is missing");
-        return EXIT_USAGE;
-    }
-    if (opt->template && opt->template_name) {
-        console_error(
-            "template: --template and --template-name both choose the template, give one");
-        return EXIT_USAGE;
-    }
     if (!(r.model = model_path(opt, bundled)))
         return EXIT_FAILED;
     if (!input_slurp(opt->messages, &messages)) {

@@ -267,21 +267,24 @@ static int one_text(const struct tokenize *t)
     return code;
 }
 
+bool command_tokenize_check(const struct options *opt)
+{
+    if ((opt->jsonl || opt->decode) && opt->prompt)
+        console_error("tokenize: --jsonl and --decode read standard input, -p does not go with "
+                      "them");
+    else if (opt->decode && opt->pieces)
+        console_error("tokenize: --pieces shows ids of texts, it does not go with --decode");
+    else
+        return true;
+    return false;
+}
+
 int command_tokenize(const struct options *opt)
 {
     struct tokenize t = {.opt = opt};
     console_init(&t.console, opt);
     char bundled[MODEL_PATH_MAX];
     bool lines = opt->jsonl || opt->decode;
-    if (lines && opt->prompt) {
-        console_error("tokenize: --jsonl and --decode read standard input, -p does not go with "
-                      "them");
-        return EXIT_USAGE;
-    }
-    if (opt->decode && opt->pieces) {
-        console_error("tokenize: --pieces shows ids of texts, it does not go with --decode");
-        return EXIT_USAGE;
-    }
     const char *path = model_path(opt, bundled);
     if (!path)
         return EXIT_FAILED;

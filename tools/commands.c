@@ -3,8 +3,11 @@
 
 #include <string.h>
 
+#include "core/base/nearest.h"
+#include "tools/console.h"
+
 const struct command commands[] = {
-    {"generate", "(-p TEXT | -f FILE | --ids 1,2,3) [options]", "Continue a prompt",
+    {"generate", "[TEXT | -p TEXT | -f FILE | --ids 1,2,3] [options]", "Continue a prompt",
      "Text goes to standard output as it comes and nothing else does; the device and the "
      "statistics go to standard error.\nSampling order: repetition penalty, top-k, top-p, min-p, "
      "temperature, draw.\n\n"
@@ -17,7 +20,7 @@ const struct command commands[] = {
      "an "
      "entry into the driver that starts work or waits for it: a\nflush, a wait on a fence, a map. "
      "The first token's sampling counts as `prefill`; its time is in `first_token_ms` alone.",
-     0, 0, command_generate},
+     0, 1, command_generate, command_generate_check, "prompt"},
     {"chat", "[options]", "Talk with a model",
      "At a terminal a conversation with line editing and history; from a pipe, each line is a "
      "message. Answers go to standard\noutput, everything else to standard error. With "
@@ -34,29 +37,29 @@ const struct command commands[] = {
      "XDG_STATE_HOME/dopplergl/chat_history; a file of `/save` may go to\n`--messages` and to "
      "`dopplergl template`. NO_COLOR is honoured.\n\n"
      "`--json` with `--messages`: the object of generate, and `message` (`role content`).",
-     0, 0, command_chat},
+     0, 0, command_chat, command_chat_check, NULL},
     {"convert", "IN OUT [options]", "Turn a model into a pack or a GGUF file",
      "Opens no device. OUT appears complete or not at all, and an existing OUT is refused without "
      "`--force`.\n\n`--json`: `out`, `tensors`, `bytes_in`, `bytes_out`.",
-     2, 2, command_convert},
+     2, 2, command_convert, command_convert_check, NULL},
     {"inspect", "[-m MODEL | MODEL] [options]", "Show what a model is made of",
      "Opens no device.\n\n`--json`: `path`, `name`, `family`, `quantization`, `vocab`, `layers`, "
      "`hidden`, `heads`, `kv_heads`, `head_dim`,\n`intermediate`, `context`, `parameters`, "
      "`weight_bytes`, `tokenizer`, `stop_ids` (list of `id origin`), `tensors` (list of\n`name "
      "dtype role layout shape bytes`), `skipped` (tensors, or groups of them, that the model does "
      "without, as lines with the reason).",
-     0, 1, command_inspect},
+     0, 1, command_inspect, NULL, "model"},
     {"verify", "[-m MODEL | MODEL] [options]",
      "Check every hash of a pack, and that it makes a model",
      "Opens no device, except for `--smoke`. A folder without hashes fails, unless `--smoke` asks "
      "for the fixed prompt, \"The color of the sky is\": an answer that is not text, or repeats "
      "itself, is exit 1.\n\n`--json`: `path`, `files`, `bytes`; with `--smoke` also `smoke` "
      "(passed or not) and `text`.",
-     0, 1, command_verify},
+     0, 1, command_verify, NULL, "model"},
     {"devices", "[options]", "List the devices and why each is or is not used",
      "Best first; `--device N` takes row N.\n\n"
      "`--json`: list of `index name node driver software usable reason`.",
-     0, 0, command_devices},
+     0, 0, command_devices, NULL, NULL},
     {"tokenize", "[-m MODEL|tokenizer.json] [options]", "Text to token ids and back",
      "Opens no device. Without `--jsonl` and `--decode` the ids of one text, with what the model "
      "adds to it, on one line.\n`--jsonl` answers each `{\"text\":…}` line with "
@@ -69,7 +72,7 @@ const struct command commands[] = {
      "to the decoded text (an unfinished character belongs to the id\nthat ends it). For one text "
      "without `--json` it prints a line per id: id, token and text with tabs between, the last two "
      "as\nJSON strings.",
-     0, 0, command_tokenize},
+     0, 0, command_tokenize, command_tokenize_check, NULL},
     {"template", "[-m MODEL] --messages FILE.json [options]", "Render messages as a prompt",
      "Opens no device. Prints the text that the model's chat template makes of the messages, byte "
      "for byte and nothing else.\nWhere a template raises an error, its words are the error line. "
@@ -79,31 +82,36 @@ const struct command commands[] = {
      "tokenizer.chat_template.NAME ([templates.md](templates.md)).\n\n"
      "`--json`: `text`, and `ids` as a chat uses them: what a message spells out never becomes a "
      "control token.",
-     0, 0, command_template},
+     0, 0, command_template, command_template_check, NULL},
     {"logits", "--ids 1,2,3 -o OUT.safetensors [options]", "Write the logits of a prompt",
      "The file has one tensor, `logits`, F32 [positions, vocabulary].\n\n"
      "`--json`: `out`, `rows`, `vocab`.",
-     0, 0, command_logits},
+     0, 0, command_logits, command_logits_check, NULL},
     {"perplexity", "--texts FILE.json [options]", "Measure how well a model predicts texts",
      "Every position after the first of each text counts. Prints `nll` (summed, in nats), `tokens` "
      "and `ppl` as one JSON\nobject.",
-     0, 0, command_perplexity},
+     0, 0, command_perplexity, command_perplexity_check, NULL},
     {"bench", "[-m MODEL | --shape NAME[:quant]] [options]", "Measure speed",
      "`--json`: `version`, `model`, `quantization`, `prompt_tokens`, `decode_tokens`, `depth`, "
      "`repetitions`, `weight_bytes`,\n`prefill_tps` and `decode_tps` (medians), `prefill_tps_all`, "
      "`decode_tps_all`, `decode_gbps`, `copy_gbps`,\n`cpu_us_per_token`, `load_ms`, `counters` "
      "and `device` and `kernels` as in generate, `profile` (list of `phase op kernel\ncalls bytes "
      "gpu_us`; `gpu_us` is null where the device has no timer).",
-     0, 0, command_bench},
+     0, 0, command_bench, command_bench_check, NULL},
     {"kernels", "list | show NAME | explain [options]", "Show kernels and why each was chosen",
      "`list` names them, `show` prints a kernel's text byte for byte, `explain` lists every step "
      "of a model's plan with the\nkernel that it got and the reason. Only `explain` opens a "
      "device.\n\n`--json`: `list` has `name op variant origin sha256 summary`, `show` also "
      "`source`, `explain` also `phase layer step shape\nreason`.",
-     1, 2, command_kernels},
+     1, 2, command_kernels, command_kernels_check, NULL},
     {"version", "[options]", "Print the version", "`--json`: `version`, `api`.", 0, 0,
-     command_version},
-    {"help", "[COMMAND]", "Explain a command", NULL, 0, 1, command_help},
+     command_version, NULL, NULL},
+    {"help", "[COMMAND] [options]", "Explain a command",
+     "`--man`, `--completion SHELL` and `--markdown` print the man page, shell completions and the "
+     "document that are\nmade from the tables of commands and options.\n\n"
+     "`--json`: list of `name usage summary options`; an option has `name letter argument type min "
+     "max words help`.",
+     0, 1, command_help, command_help_check, NULL},
     {0},
 };
 
@@ -113,4 +121,21 @@ const struct command *command_find(const char *name)
         if (strcmp(c->name, name) == 0)
             return c;
     return NULL;
+}
+
+int command_unknown(const char *name)
+{
+    struct dgl_nearest nearest = {.word = dgl_str_of(name)};
+    for (const struct command *c = commands; c->name; c++)
+        dgl_nearest_try(&nearest, c->name);
+    if (name[0] == '-')
+        console_error("there is no command %s; options come after the command: `dopplergl generate "
+                      "-p TEXT`, for a conversation `dopplergl chat`",
+                      name);
+    else if (nearest.best)
+        console_error("there is no command %s; did you mean %s? `dopplergl help` lists them", name,
+                      nearest.best);
+    else
+        console_error("there is no command %s; `dopplergl help` lists them", name);
+    return EXIT_USAGE;
 }

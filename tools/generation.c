@@ -41,7 +41,7 @@ static void sampling_of(const struct options *opt, struct dgl_sampling *out)
         seed = (uint32_t)(uintptr_t)&seed;
     *out = (struct dgl_sampling){
         .temperature = (float)opt->temp,
-        .top_k = opt->top_k,
+        .top_k = opt->top_k > 0 ? opt->top_k : 0,
         .top_p = (float)opt->top_p,
         .min_p = (float)opt->min_p,
         .repeat_penalty = (float)opt->repeat_penalty,

@@ -1,48 +1,68 @@
 /* Input of commands: files, prompts, id lists and lines. */
 #include "tools/input.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/base/mem.h"
 #include "core/base/utf8.h"
 #include "tools/console.h"
 
-static int add_id(struct dgl_str part, struct id_list *out)
+/* The next part of "1,2,3" as a number; false after the last, or at one that is none (*bad). */
+static bool next_id(const char **at, int64_t *id, bool *bad)
+{
+    if (!*at)
+        return false;
+    size_t len = strcspn(*at, ",");
+    struct dgl_str part = dgl_str_trim((struct dgl_str){*at, len});
+    *bad = !dgl_parse_i64(part, INT64_MIN, INT64_MAX, id);
+    if (!*bad)
+        *at = (*at)[len] ? *at + len + 1 : NULL;
+    return !*bad;
+}
+
+bool ids_are_numbers(const char *origin, const char *text)
 {
     int64_t id;
-    part = dgl_str_trim(part);
-    if (!dgl_parse_i64(part, INT64_MIN, INT64_MAX, &id)) {
-        console_error("--ids: \"%.*s\" at place %zu is not a token id", (int)part.len, part.p,
-                      out->count);
-        return EXIT_USAGE;
-    }
-    if (id < INT32_MIN || id > INT32_MAX) {
-        console_error("--ids: token %zu is %lld, no vocabulary has that id", out->count,
-                      (long long)id);
-        return EXIT_FAILED;
-    }
-    if (!dgl_grow((void **)&out->ids, &out->cap, out->count + 1, sizeof(*out->ids))) {
-        console_error("out of memory for %zu ids", out->count + 1);
-        return EXIT_FAILED;
-    }
-    out->ids[out->count++] = (int32_t)id;
-    return EXIT_OK;
+    size_t place = 0;
+    bool bad = false;
+    while (next_id(&text, &id, &bad))
+        place++;
+    if (bad)
+        console_error("%s: \"%.*s\" at place %zu is not a token id", origin,
+                      (int)strcspn(text, ","), text, place);
+    return !bad;
 }
 
 int ids_parse(const char *text, struct id_list *out)
 {
-    const char *p = text;
-    do {
-        size_t len = strcspn(p, ",");
-        int code = add_id((struct dgl_str){p, len}, out);
-        if (code != EXIT_OK)
-            return code;
-        p += len;
-    } while (*p++ == ',');
+    int64_t id;
+    bool bad = false;
+    while (next_id(&text, &id, &bad)) {
+        if (id < INT32_MIN || id > INT32_MAX) {
+            console_error("--ids: token %zu is %lld, no vocabulary has that id", out->count,
+                          (long long)id);
+            return EXIT_FAILED;
+        }
+        if (!dgl_grow((void **)&out->ids, &out->cap, out->count + 1, sizeof(*out->ids))) {
+            console_error("out of memory for %zu ids", out->count + 1);
+            return EXIT_FAILED;
+        }
+        out->ids[out->count++] = (int32_t)id;
+    }
+    assert(!bad); /* ids_are_numbers() was true */
     return EXIT_OK;
+}
+
+bool input_is_piped(void)
+{
+    struct stat info;
+    return fstat(STDIN_FILENO, &info) == 0 && !S_ISCHR(info.st_mode);
 }
 
 /* Far beyond any context; ends the reading of devices that never end. */

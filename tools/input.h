@@ -11,6 +11,10 @@ struct id_list {
 
 /* "1,2,3"; EXIT_OK, or another exit code after an error line. */
 int ids_parse(const char *text, struct id_list *out);
+/* Whether each part is a number; false after an error line, which `origin` begins. */
+bool ids_are_numbers(const char *origin, const char *text);
+/* Whether standard input is a pipe or a file: neither a terminal nor /dev/null. */
+bool input_is_piped(void);
 /* A file's bytes, or standard input for "-"; false after an error line, or quietly after a
  * signal. */
 bool input_slurp(const char *path, struct dgl_buf *out);

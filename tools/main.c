@@ -1,8 +1,20 @@
 /* The `dopplergl` command: from argv to an entry of the table of commands. */
 #include <string.h>
 
+#include "core/base/log.h"
 #include "tools/commands.h"
 #include "tools/console.h"
+#include "tools/options_table.h"
+
+/* One line for each flag of another program that was taken and does nothing. */
+static void tell_notes(const struct options *opt)
+{
+    struct console console;
+    console_init(&console, opt);
+    for (int i = 0; i < opt->num_notes; i++)
+        dgl_notice(&console.log, "%.*s has no effect: %s", (int)strcspn(opt->note_spelling[i], "="),
+                   opt->note_spelling[i], opt->note[i]->why);
+}
 
 int main(int argc, char **argv)
 {
@@ -18,11 +30,19 @@ int main(int argc, char **argv)
     if (strcmp(name, "--version") == 0)
         name = "version";
     const struct command *command = command_find(name);
-    if (!command) {
-        console_error("there is no command %s; `dopplergl help` lists them", name);
-        return EXIT_USAGE;
-    }
+    if (!command)
+        return command_unknown(name);
     if (!options_parse(command, argc - 2, argv + 2, &opt))
         return EXIT_USAGE;
-    return opt.help ? help_about(command) : command->run(&opt);
+    if (opt.help)
+        return help_about(command);
+    /* A fault of the configuration file does not keep its explanation away. */
+    int code = EXIT_FAILED;
+    if (command->run == command_help || command->run == command_version ||
+        options_add_defaults(command, &opt)) {
+        tell_notes(&opt);
+        code = command->run(&opt);
+    }
+    options_finish(&opt);
+    return code;
 }

@@ -1,12 +1,9 @@
-/* Options: the table, its parser and its help. */
-#include "tools/options.h"
+/* The table of options, and that of other programs' flags. */
+#include "tools/options_table.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#include "core/base/clock.h"
-#include "core/base/str.h"
-#include "tools/console.h"
+#include "core/dopplergl.h"
 
 /* Types that dgl_convert() can give a role. */
 #define BLOCK_TYPES "f32|f16|bf16|q8_0|q6_k|q5_k|q4_k|q4_0|mxfp4"
@@ -14,33 +11,6 @@
 /* The digits of a number that a macro names. */
 #define DIGITS(macro)   DIGITS_OF(macro)
 #define DIGITS_OF(text) #text
-
-enum type {
-    TYPE_FLAG,
-    TYPE_COUNT,
-    TYPE_STR,
-    TYPE_STRS,
-    TYPE_I32,
-    TYPE_I64,
-    TYPE_F64,
-    TYPE_WORD,
-    TYPE_DATE,
-    TYPE_DEVICE,
-    TYPE_HINTS
-};
-
-struct option {
-    const char *commands; /* blank-separated; "*" = all */
-    char letter;          /* 0 = none */
-    const char *name;     /* without dashes */
-    const char *arg;      /* NULL for flags */
-    const char *help;
-    enum type type;
-    size_t offset;
-    double min, max;   /* numbers */
-    const char *words; /* TYPE_WORD: allowed, "a|b" */
-    size_t given;      /* offset of a bool that records that it was given; 0 = none */
-};
 
 #define FIELD(name) offsetof(struct options, name)
 #define ENGINE      "generate chat logits perplexity bench verify kernels"
@@ -51,14 +21,14 @@ static const struct option table[] = {
     {WITH_MODEL, 'm', "model", "MODEL",
      "pack, Hugging Face folder, GGUF file, or org/name in the local Hub cache (default: the "
      "bundled model)",
-     TYPE_STR, FIELD(model), 0, 0, NULL, 0},
+     TYPE_PATH, FIELD(model), 0, 0, NULL, 0},
     {"generate", 'p', "prompt", "TEXT", "prompt, byte for byte", TYPE_STR, FIELD(prompt), 0, 0,
      NULL, 0},
     {"generate", 'f', "file", "FILE", "prompt from a file, byte for byte; - is standard input",
-     TYPE_STR, FIELD(file), 0, 0, NULL, 0},
+     TYPE_PATH, FIELD(file), 0, 0, NULL, 0},
     {"tokenize", 'p', "prompt", "TEXT", "text to tokenize (default: standard input)", TYPE_STR,
      FIELD(prompt), 0, 0, NULL, 0},
-    {"generate logits", 0, "ids", "1,2,3", "prompt as token ids", TYPE_STR, FIELD(ids), 0, 0, NULL,
+    {"generate logits", 0, "ids", "1,2,3", "prompt as token ids", TYPE_IDS, FIELD(ids), 0, 0, NULL,
      0},
     {"generate", 'n', "n-predict", "N",
      "tokens to generate: -1 until a stop, 0 evaluates the prompt only (default: 128)", TYPE_I32,
@@ -75,8 +45,8 @@ static const struct option table[] = {
     {"generate chat", 0, "temp", "T", "temperature; 0 is greedy (default: 0.8)", TYPE_F64,
      FIELD(temp), 0, 1000, NULL, FIELD(temp_given)},
     {"generate chat", 0, "top-k", "K",
-     "keep the K best tokens, at most 128; 0 is off (default: 40)", TYPE_I32, FIELD(top_k), 0,
-     I32_MAX, NULL, FIELD(top_k_given)},
+     "keep the K best tokens, at most 128; 0 and -1 are off (default: 40)", TYPE_I32, FIELD(top_k),
+     -1, 128, NULL, FIELD(top_k_given)},
     {"generate chat", 0, "top-p", "P",
      "keep the best tokens up to this probability; 1 is off (default: 0.95)", TYPE_F64,
      FIELD(top_p), 0, 1, NULL, FIELD(top_p_given)},
@@ -86,9 +56,9 @@ static const struct option table[] = {
     {"generate chat", 0, "repeat-penalty", "R", "penalty of recent tokens; 1 is off (default: 1.0)",
      TYPE_F64, FIELD(repeat_penalty), 0.01, 100, NULL, FIELD(repeat_penalty_given)},
     {"generate chat", 0, "repeat-last-n", "N",
-     "how many tokens count as recent, at most 1024 and never -1 for all as in llama.cpp; 0 is off "
-     "(default: 64)",
-     TYPE_I32, FIELD(repeat_last_n), 0, 1024, NULL, 0},
+     "how many tokens count as recent, at most 1024; -1 is the whole context, 0 is off (default: "
+     "64)",
+     TYPE_I32, FIELD(repeat_last_n), -1, 1024, NULL, 0},
     {"generate chat", 's', "seed", "N", "random seed; -1 takes a new one (default: -1)", TYPE_I64,
      FIELD(seed), -1, 9007199254740991.0, NULL, 0},
     {"generate chat", 0, "stop", "TEXT", "end the answer before this text; may be repeated",
@@ -112,9 +82,9 @@ static const struct option table[] = {
 
     {"logits", 0, "all", NULL, "every position, not only the last", TYPE_FLAG, FIELD(all), 0, 0,
      NULL, 0},
-    {"logits", 'o', "output", "FILE", "safetensors file to write", TYPE_STR, FIELD(out), 0, 0, NULL,
-     0},
-    {"perplexity", 0, "texts", "FILE.json", "JSON array of strings", TYPE_STR, FIELD(texts), 0, 0,
+    {"logits", 'o', "output", "FILE", "safetensors file to write", TYPE_PATH, FIELD(out), 0, 0,
+     NULL, 0},
+    {"perplexity", 0, "texts", "FILE.json", "JSON array of strings", TYPE_PATH, FIELD(texts), 0, 0,
      NULL, 0},
     {"tokenize", 0, "jsonl", NULL,
      "read `{\"text\":…}` lines, write `{\"ids\":[…],\"ids_special\":[…]}` lines", TYPE_FLAG,
@@ -130,14 +100,14 @@ static const struct option table[] = {
     {"chat", 0, "messages", "FILE.json",
      "answer these messages and end: a JSON array, or an object with `messages` and further "
      "variables; - is standard input",
-     TYPE_STR, FIELD(messages), 0, 0, NULL, 0},
+     TYPE_PATH, FIELD(messages), 0, 0, NULL, 0},
     {"chat", 0, "system", "TEXT", "system message to begin with", TYPE_STR, FIELD(system), 0, 0,
      NULL, 0},
     {"template", 0, "messages", "FILE.json",
      "JSON array of messages, or an object with `messages` and further variables; - is standard "
      "input",
-     TYPE_STR, FIELD(messages), 0, 0, NULL, 0},
-    {"template chat", 0, "template", "FILE", "a Jinja template in place of the model's", TYPE_STR,
+     TYPE_PATH, FIELD(messages), 0, 0, NULL, 0},
+    {"template chat", 0, "template", "FILE", "a Jinja template in place of the model's", TYPE_PATH,
      FIELD(template), 0, 0, NULL, 0},
     {"template chat", 0, "template-name", "NAME",
      "which of the model's templates (default: `default`, or `tool_use` where there is one and "
@@ -205,11 +175,11 @@ static const struct option table[] = {
     {"bench", 0, "csv", NULL, "comma-separated output", TYPE_FLAG, FIELD(csv), 0, 0, NULL, 0},
 
     {ENGINE, 0, "kernel-dir", "DIR",
-     "kernel files that replace or join the built-in ones; may be repeated", TYPE_STRS,
+     "kernel files that replace or join the built-in ones; may be repeated", TYPE_PATHS,
      FIELD(kernel_dir), 0, 0, NULL, 0},
-    {ENGINE, 0, "kernel-file", "FILE", "a single kernel file; may be repeated", TYPE_STRS,
+    {ENGINE, 0, "kernel-file", "FILE", "a single kernel file; may be repeated", TYPE_PATHS,
      FIELD(kernel_file), 0, 0, NULL, 0},
-    {ENGINE, 0, "kernel-config", "FILE", "kernel hints from a JSON file", TYPE_STR,
+    {ENGINE, 0, "kernel-config", "FILE", "kernel hints from a JSON file", TYPE_PATH,
      FIELD(kernel_config), 0, 0, NULL, 0},
     {ENGINE, 0, "kernel-profile", "NAME", "named set of hints: fast, safe, debug, fused, apple",
      TYPE_WORD, FIELD(kernel_profile), 0, 0, "fast|safe|debug|fused|apple", 0},
@@ -231,6 +201,10 @@ static const struct option table[] = {
 
     {"help", 0, "markdown", NULL, "the text of docs/cli.md", TYPE_FLAG, FIELD(markdown), 0, 0, NULL,
      0},
+    {"help", 0, "man", NULL, "the man page dopplergl(1), in roff", TYPE_FLAG, FIELD(man), 0, 0,
+     NULL, 0},
+    {"help", 0, "completion", "SHELL", "completions for bash, zsh or fish", TYPE_WORD,
+     FIELD(completion), 0, 0, "bash|zsh|fish", 0},
     {"*", 0, "device", "any|software|PATH|N",
      "a render node, a row of `devices`, or whether software is welcome (default: the first "
      "hardware device)",
@@ -251,240 +225,160 @@ static const struct option table[] = {
      FIELD(log_level), 0, 0, "none|error|warn|notice|info|debug|trace", 0},
     {"*", 'h', "help", NULL, "this text", TYPE_FLAG, FIELD(help), 0, 0, NULL, 0},
 };
+#define NUM_OPTIONS (sizeof(table) / sizeof(table[0]))
+_Static_assert(NUM_OPTIONS <= OPTIONS_MAX_ROWS, "struct options records a source for every row");
 
-static const struct options defaults = {
-    .tokens = 128,
-    .temp = 0.8,
-    .top_k = 40,
-    .top_p = 0.95,
-    .min_p = 0.05,
-    .repeat_penalty = 1.0,
-    .repeat_last_n = 64,
-    .seed = -1,
+/* ---- flags of other programs ----------------------------------------------------------------- */
+
+#define RUNS       "generate chat logits perplexity bench verify"
+#define CONVERSES  "a conversation is a command of its own: dopplergl chat -m MODEL"
+#define GENERATES  "generate chat"
+#define KEPT_WHOLE "weights are copied to the device while they are read, no file stays mapped"
+
+static const struct foreign_option foreign[] = {
+    {WITH_MODEL, "-hf -hfr --hf-repo --model-path", "model", NULL, NULL, false},
+    {"generate bench", "--predict --max-tokens --max-new-tokens", "n-predict", NULL, NULL, false},
+    {"chat", "--predict --max-tokens --max-new-tokens", "n-predict", NULL, NULL, false},
+    {GENERATES, "--temperature", "temp", NULL, NULL, false},
+    {GENERATES, "--repetition-penalty", "repeat-penalty", NULL, NULL, false},
+    {GENERATES, "--random-seed", "seed", NULL, NULL, false},
+    {"chat", "-sys --system-prompt", "system", NULL, NULL, false},
+    {"chat template", "--chat-template-file", "template", NULL, NULL, false},
+    {WITH_MODEL, "--context-size --n-ctx", "ctx-size", NULL, NULL, false},
+    {WITH_MODEL, "--log-disable", "quiet", NULL, NULL, false},
+    {"bench", "-ub --ubatch-size", "batch", NULL, NULL, false},
+    {"bench", "-p --n-prompt", "prompt-tokens", NULL, NULL, false},
+    {"bench", "--n-gen", "n-predict", NULL, NULL, false},
+
+    {RUNS, "-ngl --gpu-layers --n-gpu-layers", NULL, "N",
+     "every layer is on the device; --device software computes on the processor", false},
+    {RUNS, "-fa --flash-attn", NULL, "[on|off|auto|0|1]",
+     "attention never stores its scores; --attention-prefill and --attention-decode choose kernels",
+     false},
+    {RUNS, "-t --threads -tb --threads-batch", NULL, "N",
+     "the device computes; for a software renderer, LP_NUM_THREADS in the environment is the "
+     "number "
+     "of threads",
+     false},
+    {RUNS, "-b --batch-size", NULL, "N", "the tokens of a prefill pass are chosen for the device",
+     false},
+    {"generate chat logits perplexity verify", "-ub --ubatch-size", NULL, "N",
+     "the tokens of a prefill pass are chosen for the device", false},
+    {RUNS, "--mlock", NULL, NULL, KEPT_WHOLE, false},
+    {RUNS, "--mmap --no-mmap", NULL, NULL, KEPT_WHOLE, false},
+    {RUNS, "-nkvo --no-kv-offload", NULL, NULL, "the KV cache is on the device, like the weights",
+     false},
+    {RUNS, "-sm --split-mode -ts --tensor-split -mg --main-gpu --numa", NULL, "VALUE",
+     "a model is on one device, which --device chooses", false},
+    {GENERATES, "-co --color", NULL, "[on|off|auto]",
+     "colours are used on a terminal, and never where NO_COLOR is set", false},
+    {"generate chat perplexity bench", "--warmup --no-warmup", NULL, NULL,
+     "nothing runs before it is needed; kernels are compiled once and kept", false},
+    {GENERATES, "--jinja --no-jinja", NULL, NULL,
+     "chat templates are always read as Jinja; generate takes the prompt as it is", false},
+    {"generate", "--no-display-prompt", NULL, NULL, "the prompt is only printed with --echo",
+     false},
+    {"generate", "--no-escape", NULL, NULL, "escapes are only expanded with -e", false},
+    {"generate", "-no-cnv --no-conversation", NULL, NULL, "generate only continues the prompt",
+     false},
+    {"chat", "-cnv --conversation -i --interactive", NULL, NULL, "chat always is a conversation",
+     false},
+    {RUNS, "--no-perf --perf", NULL, NULL,
+     "the figures are one line on standard error; -q hides it", false},
+
+    {"generate", "-cnv --conversation -i --interactive -if --interactive-first", NULL, NULL,
+     CONVERSES, true},
+    {"generate", "-sys --system-prompt --system", NULL, NULL,
+     "a raw prompt has no roles; " CONVERSES " --system TEXT", true},
+    {"chat", "-no-cnv --no-conversation", NULL, NULL,
+     "to continue a prompt as it is: dopplergl generate -p TEXT", true},
+    {RUNS, "-ctk --cache-type-k -ctv --cache-type-v", NULL, NULL,
+     "keys and values have one type: --kv-type f16 or f32", true},
+    {RUNS, "--list-devices", NULL, NULL, "devices are listed by a command: dopplergl devices",
+     true},
+    {RUNS, "-hff --hf-file", NULL, NULL, "a file of the Hub cache is named by its path: -m FILE",
+     true},
+    {RUNS, "-mu --model-url", NULL, NULL,
+     "nothing is ever downloaded: fetch the file and name it with -m", true},
+    {RUNS, "--lora --lora-scaled", NULL, NULL,
+     "adapters are not supported: merge the adapter into the model first", true},
+    {GENERATES, "--grammar --grammar-file -j --json-schema", NULL, NULL,
+     "answers cannot be constrained by a grammar", true},
+    {"chat template", "--chat-template", NULL, NULL,
+     "templates have no built-in names: --template FILE, or --template-name of one of the model's",
+     true},
 };
+#define NUM_FOREIGN (sizeof(foreign) / sizeof(foreign[0]))
 
-/* `words` holds `word` between separators. */
-static bool has_word(const char *words, char separator, const char *word)
+/* ---- looking up ------------------------------------------------------------------------------ */
+
+const struct option *option_at(size_t i)
 {
-    struct dgl_str rest = dgl_str_of(words), part;
+    return i < NUM_OPTIONS ? &table[i] : NULL;
+}
+
+const struct foreign_option *foreign_option_at(size_t i)
+{
+    return i < NUM_FOREIGN ? &foreign[i] : NULL;
+}
+
+bool option_has_word(struct dgl_str words, char separator, struct dgl_str word)
+{
+    struct dgl_str rest = words, part;
     while (dgl_str_split(&rest, separator, &part))
-        if (dgl_str_eq(part, word))
+        if (part.len == word.len && memcmp(part.p, word.p, word.len) == 0)
             return true;
     return false;
 }
 
-static bool applies(const struct option *option, const struct command *command)
+bool option_is_common(const struct option *option)
 {
-    return strcmp(option->commands, "*") == 0 || has_word(option->commands, ' ', command->name);
+    return strcmp(option->commands, "*") == 0;
 }
 
-static const struct option *find(const struct command *command, const char *name, size_t len,
-                                 char letter)
+bool option_is_kernel(const struct option *option)
 {
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        const struct option *o = &table[i];
-        if (!applies(o, command))
-            continue;
-        if (letter ? o->letter == letter : strlen(o->name) == len && !strncmp(o->name, name, len))
-            return o;
-    }
+    return strcmp(option->commands, ENGINE) == 0;
+}
+
+bool option_is_for(const struct option *option, const struct command *command)
+{
+    return option_is_common(option) ||
+           option_has_word(dgl_str_of(option->commands), ' ', dgl_str_of(command->name));
+}
+
+const struct option *option_named(const struct command *command, struct dgl_str name)
+{
+    for (size_t i = 0; i < NUM_OPTIONS; i++)
+        if (option_is_for(&table[i], command) && dgl_str_eq(name, table[i].name))
+            return &table[i];
     return NULL;
 }
 
-static bool bad_value(const struct option *o, const char *value)
+const struct option *option_lettered(const struct command *command, char letter)
 {
-    if (o->type == TYPE_DATE)
-        console_error("--%s %s: wanted a date, 2025-06-15 or 2025-06-15T12:30:00", o->name, value);
-    else if (o->type == TYPE_DEVICE)
-        console_error("--%s '%s': wanted any, software, the path of a render node, or a row of "
-                      "`dopplergl devices`",
-                      o->name, value);
-    else if (o->type == TYPE_WORD)
-        console_error("--%s %s: wanted one of %s", o->name, value, o->words);
-    else if (o->type == TYPE_F64)
-        console_error("--%s %s: wanted a number from %g to %g", o->name, value, o->min, o->max);
-    else
-        console_error("--%s %s: wanted a whole number from %.0f to %.0f", o->name, value, o->min,
-                      o->max);
-    return false;
+    for (size_t i = 0; letter && i < NUM_OPTIONS; i++)
+        if (option_is_for(&table[i], command) && table[i].letter == letter)
+            return &table[i];
+    return NULL;
 }
 
-static bool store_number(const struct option *o, const char *value, void *field)
+const struct foreign_option *foreign_option_spelled(const struct command *command,
+                                                    struct dgl_str spelling)
 {
-    int64_t whole;
-    double real;
-    struct dgl_str text = dgl_str_of(value);
-    if (o->type == TYPE_F64) {
-        if (!dgl_parse_f64(text, &real) || real < o->min || real > o->max)
-            return bad_value(o, value);
-        *(double *)field = real;
-        return true;
-    }
-    if (!dgl_parse_i64(text, (int64_t)o->min, (int64_t)o->max, &whole))
-        return bad_value(o, value);
-    if (o->type == TYPE_I64)
-        *(int64_t *)field = whole;
-    else
-        *(int32_t *)field = (int32_t)whole;
-    return true;
+    for (size_t i = 0; i < NUM_FOREIGN; i++)
+        if (option_has_word(dgl_str_of(foreign[i].commands), ' ', dgl_str_of(command->name)) &&
+            option_has_word(dgl_str_of(foreign[i].spellings), ' ', spelling))
+            return &foreign[i];
+    return NULL;
 }
 
-static void write_error(void *priv, enum dgl_log_level level, const char *text)
+void option_set_source(const struct option *o, enum option_source source, struct options *out)
 {
-    (void)priv;
-    (void)level;
-    console_error("%s", text);
+    out->source[o - table] = (uint8_t)source;
 }
 
-static bool store(const struct option *o, const char *value, struct options *out)
+enum option_source option_source(const struct option *o, const struct options *opt)
 {
-    const struct dgl_log errors = {.write = write_error, .level = DGL_LOG_ERROR};
-    void *field = (char *)out + o->offset;
-    uint64_t row;
-    if (o->given)
-        *(bool *)((char *)out + o->given) = true;
-    switch (o->type) {
-    case TYPE_FLAG:
-        *(bool *)field = true;
-        return true;
-    case TYPE_COUNT:
-        ++*(int32_t *)field;
-        return true;
-    case TYPE_WORD:
-        if (!has_word(o->words, '|', value))
-            return bad_value(o, value);
-        *(const char **)field = value;
-        return true;
-    case TYPE_STR:
-        *(const char **)field = value;
-        return true;
-    case TYPE_DEVICE:
-        *(const char **)field = value;
-        /* Which devices there are is the library's to say. */
-        return has_word("any|software", '|', value) || value[0] == '/' ||
-               dgl_parse_u64(dgl_str_of(value), INT32_MAX, &row) || bad_value(o, value);
-    case TYPE_HINTS:
-        *(const char **)field = value;
-        return dgl_kernels_check_hints(&errors, value) == DGL_OK;
-    case TYPE_DATE:
-        return dgl_parse_date(dgl_str_of(value), field) || bad_value(o, value);
-    case TYPE_STRS: {
-        struct option_strs *list = field;
-        if (list->count == OPTIONS_MAX_STRS) {
-            console_error("--%s may be given at most %d times", o->name, OPTIONS_MAX_STRS);
-            return false;
-        }
-        list->item[list->count++] = value;
-        return true;
-    }
-    default:
-        return store_number(o, value, field);
-    }
-}
-
-/* The walk over argv. */
-struct cursor {
-    const struct command *command;
-    char **argv;
-    int argc, at;
-};
-
-static bool unknown(const struct cursor *c, const char *arg)
-{
-    console_error("%s: unknown option %s; `dopplergl %s --help` lists what there is",
-                  c->command->name, arg, c->command->name);
-    return false;
-}
-
-static bool take(struct cursor *c, const struct option *o, const char *attached,
-                 struct options *out)
-{
-    const char *value = attached;
-    if (o->arg && !value) {
-        if (c->at + 1 >= c->argc) {
-            console_error("--%s needs a value: %s", o->name, o->arg);
-            return false;
-        }
-        value = c->argv[++c->at];
-    }
-    if (!o->arg && value) {
-        console_error("--%s takes no value, got %s", o->name, value);
-        return false;
-    }
-    return store(o, value, out);
-}
-
-/* -n 5, -n5, and runs of flags: -qv. */
-static bool parse_short(struct cursor *c, const char *arg, struct options *out)
-{
-    for (const char *p = arg + 1; *p; p++) {
-        const struct option *o = find(c->command, NULL, 0, *p);
-        if (!o)
-            return unknown(c, arg);
-        if (o->arg)
-            return take(c, o, p[1] ? p + 1 : NULL, out);
-        if (!take(c, o, NULL, out))
-            return false;
-    }
-    return true;
-}
-
-bool options_parse(const struct command *command, int argc, char **argv, struct options *out)
-{
-    struct cursor c = {command, argv, argc, 0};
-    bool plain = false;
-    *out = defaults;
-    for (; c.at < argc; c.at++) {
-        const char *arg = argv[c.at];
-        if (!plain && strcmp(arg, "--") == 0) {
-            plain = true;
-            continue;
-        }
-        if (plain || arg[0] != '-' || !arg[1]) {
-            if (out->num_args == command->max_args) {
-                console_error("%s: unexpected argument %s; usage: dopplergl %s %s", command->name,
-                              arg, command->name, command->usage);
-                return false;
-            }
-            out->arg[out->num_args++] = arg;
-        } else if (arg[1] == '-') {
-            const char *equals = strchr(arg, '=');
-            size_t len = equals ? (size_t)(equals - arg) : strlen(arg);
-            const struct option *o = find(command, arg + 2, len - 2, 0);
-            if (!(o ? take(&c, o, equals ? equals + 1 : NULL, out) : unknown(&c, arg)))
-                return false;
-        } else if (!parse_short(&c, arg, out)) {
-            return false;
-        }
-    }
-    if (!out->help && out->num_args < command->min_args) {
-        console_error("%s: too few arguments; usage: dopplergl %s %s", command->name, command->name,
-                      command->usage);
-        return false;
-    }
-    return true;
-}
-
-/* ---- help ------------------------------------------------------------------------------------ */
-
-void options_iterate(const struct command *command,
-                     void (*cb)(void *priv, enum option_group group, const char *left,
-                                const char *help),
-                     void *priv)
-{
-    char left[80], letter[8];
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        const struct option *o = &table[i];
-        if (command && !applies(o, command))
-            continue;
-        letter[0] = '\0';
-        if (o->letter)
-            snprintf(letter, sizeof(letter), "-%c, ", o->letter);
-        snprintf(left, sizeof(left), "%s--%s%s%s", letter, o->name, o->arg ? " " : "",
-                 o->arg ? o->arg : "");
-        enum option_group group = strcmp(o->commands, "*") == 0      ? OPTION_COMMON
-                                  : strcmp(o->commands, ENGINE) == 0 ? OPTION_KERNELS
-                                                                     : OPTION_OWN;
-        cb(priv, group, left, o->help);
-    }
+    return (enum option_source)opt->source[o - table];
 }

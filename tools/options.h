@@ -1,4 +1,5 @@
-/* The one table of options: parsing, --help and docs/cli.md come from it. */
+/* Options of the command: their values, from the command line, the environment and the
+ * configuration file. options_table.h has the table that parsing, help and completion come from. */
 #ifndef DGL_TOOLS_OPTIONS_H
 #define DGL_TOOLS_OPTIONS_H
 
@@ -7,13 +8,25 @@
 #include <stdint.h>
 #include <time.h>
 
-#define OPTIONS_MAX_STRS 32
+#define OPTIONS_MAX_STRS  32
+#define OPTIONS_MAX_ROWS  192 /* of the table */
+#define OPTIONS_MAX_NOTES 16
 
 /* Repeatable string option. */
 struct option_strs {
     const char *item[OPTIONS_MAX_STRS];
     size_t count;
 };
+
+/* Who said an option's value; a later one prevails. */
+enum option_source {
+    OPTION_DEFAULT,
+    OPTION_FROM_CONFIG,
+    OPTION_FROM_ENVIRONMENT,
+    OPTION_FROM_COMMAND_LINE,
+};
+
+struct dgl_json_doc;
 
 /* Every option's value; which ones a command looks at is in the table. */
 struct options {
@@ -41,13 +54,22 @@ struct options {
     const char *messages, *template, *template_name, *system;
     struct tm now;
     bool now_given, add_generation_prompt;
-    bool all, force, jsonl, decode, pieces, skip_special, smoke, csv, profile, markdown;
+    bool all, force, jsonl, decode, pieces, skip_special, smoke, csv, profile, markdown, man;
+    const char *completion;
     int32_t prompt_tokens, depth, batch, repetitions, threads, shard_mib;
     bool tokens_given, temp_given, top_k_given, top_p_given, min_p_given;
     bool repeat_penalty_given;
-    /* arguments that are no options */
+    /* arguments that are no options, and do not stand for one */
     const char *arg[3];
     int num_args;
+
+    uint8_t source[OPTIONS_MAX_ROWS]; /* enum option_source, by row of the table */
+    /* options of other programs that were given and do nothing here: as they were spelled */
+    const struct foreign_option *note[OPTIONS_MAX_NOTES];
+    const char *note_spelling[OPTIONS_MAX_NOTES];
+    int num_notes;
+    struct dgl_json_doc *config; /* owns the texts of the configuration file; NULL = none */
+    char *config_hints;          /* kernel hints that the file has as an object, as text; free() */
 };
 
 struct command {
@@ -57,21 +79,20 @@ struct command {
     const char *details; /* Markdown; NULL = nothing beyond the options */
     int min_args, max_args;
     int (*run)(const struct options *opt); /* exit code */
+    /* Whether the options of the command line go together; false after an error line. Opens
+     * nothing. NULL = they do. */
+    bool (*check)(const struct options *opt);
+    /* Long name of the option that an argument stands for, without dashes; NULL = none. */
+    const char *arg_means;
 };
 
 /* Fills *out with defaults and the values of the command line. False: one error line is on standard
- * error, exit code 2. */
+ * error, exit code 2. Opens nothing. */
 bool options_parse(const struct command *command, int argc, char **argv, struct options *out);
-enum option_group {
-    OPTION_OWN,     /* of this command and perhaps some others */
-    OPTION_KERNELS, /* of commands that choose kernels */
-    OPTION_COMMON,  /* of every command */
-};
-/* The options of a command, or of all when it is NULL, one call each in the order of the table;
- * `left` is "-n, --n-predict N". */
-void options_iterate(const struct command *command,
-                     void (*cb)(void *priv, enum option_group group, const char *left,
-                                const char *help),
-                     void *priv);
+/* Adds the values of the environment (DOPPLERGL_MODEL, DOPPLERGL_DEVICE) and of the configuration
+ * file, dopplergl/config.json in XDG_CONFIG_HOME or ~/.config, for options of `command` about which
+ * the command line says nothing. False: one error line, exit code 1. */
+bool options_add_defaults(const struct command *command, struct options *out);
+void options_finish(struct options *opt);
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/json.h"
+#include "core/base/nearest.h"
 #include "kernels/format/kernel_format.h"
 
 #define WORDS_ATTENTION "auto tiled_large tiled_small streaming"
@@ -178,11 +179,15 @@ static enum dgl_status fail_key(const struct kernel_hint_source *source, const c
 {
     char all[256] = "";
     size_t len = 0;
-    for (size_t i = 0; i < NUM_HINTS; i++)
+    struct dgl_nearest nearest = {.word = dgl_str_of(key)};
+    for (size_t i = 0; i < NUM_HINTS; i++) {
         len += (size_t)snprintf(all + len, sizeof(all) - len, "%s, ", vocabulary[i].key);
+        dgl_nearest_try(&nearest, vocabulary[i].key);
+    }
     return dgl_fail(source->log, fault_of(source),
-                    "%s: there is no kernel hint '%s'; there are %svariants, tunes", source->origin,
-                    key, all);
+                    "%s: there is no kernel hint '%s'%s%s%s; there are %svariants, tunes",
+                    source->origin, key, nearest.best ? "; did you mean " : "",
+                    nearest.best ? nearest.best : "", nearest.best ? "?" : "", all);
 }
 
 static enum dgl_status add_hint(const struct kernel_hint_source *source, const char *key,

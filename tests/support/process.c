@@ -69,6 +69,9 @@ static void become(const struct process_params *p, char **argv, char **env, cons
     unsetenv("NO_COLOR");
     setenv("TERM", "xterm", 1);
     setenv("DOPPLERGL_DATA", "tests", 1);
+    unsetenv("DOPPLERGL_MODEL");
+    unsetenv("DOPPLERGL_DEVICE");
+    setenv("XDG_CONFIG_HOME", "/dev/null", 1);
     for (; *env; env++) {
         if (strchr(*env, '='))
             putenv(*env);

@@ -36,7 +36,7 @@ struct process_result {
 
 /* Fails the test when the program cannot be started or takes longer than four minutes (a cold
  * shader cache on a busy machine). Release with process_finish(). Without other wishes: no
- * NO_COLOR, TERM=xterm, DOPPLERGL_DATA = tests. */
+ * NO_COLOR, TERM=xterm, DOPPLERGL_DATA = tests, no settings of whoever runs the tests. */
 void process_run(const struct process_params *params, struct process_result *r);
 void process_finish(struct process_result *r);
 /* The command with these arguments: process_command(&r, "version", "--json", NULL). */

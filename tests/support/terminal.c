@@ -30,6 +30,9 @@ static void become(const char *const *args, const char *const *env)
     argv[n] = NULL;
     setenv("TERM", "xterm", 1);
     setenv("DOPPLERGL_DATA", "tests", 1);
+    unsetenv("DOPPLERGL_MODEL");
+    unsetenv("DOPPLERGL_DEVICE");
+    setenv("XDG_CONFIG_HOME", "/dev/null", 1);
     unsetenv("NO_COLOR");
     for (const char *const *e = env; e && *e; e++) {
         if (strchr(*e, '='))

@@ -504,16 +504,42 @@ void dgl_session_trim(struct dgl_session *session, int32_t len);
 enum dgl_status dgl_session_sync(struct dgl_session *session, const int32_t *ids, size_t count,
                                  size_t *reused);
 
-/* Sampling parameters, applied in this order: repetition penalty, top-k, top-p, min-p, temperature,
- * draw. docs/formats.md has the random generator. */
+/* A number that is added to the logit of a token. */
+struct dgl_logit_bias {
+    int32_t id;
+    float bias; /* -INFINITY: the token is never chosen while another can be; not NaN */
+};
+/* Most entries of dgl_sampling.logit_bias. */
+#define DGL_LOGIT_BIAS_MAX 1024
+
+/* Sampling parameters, applied in this order: logit bias, penalties (repetition, presence,
+ * frequency), DRY, top-k, top-p, min-p, temperature, draw; greedy choice comes after the penalties
+ * too. Windows are the last tokens of the session, prompt included; their cost grows with the
+ * window, and all is done on the device. docs/formats.md has the arithmetic and the random
+ * generator. Arrays and texts are borrowed as parameters are (R2). */
 struct dgl_sampling {
-    float temperature;     /* 0 = greedy; at most 1000 */
-    int32_t top_k;         /* most likely tokens to keep; 0 = off, at most 128 */
-    float top_p;           /* sum of probabilities to keep; 0 or 1 = off */
-    float min_p;           /* least probability to keep, relative to the largest; 0 = off */
-    float repeat_penalty;  /* 0.01 to 100; 0 or 1 = off */
-    int32_t repeat_last_n; /* window of the penalty, tokens; 0 = off, at most 1024 */
-    uint64_t seed;         /* equal seeds give equal answers */
+    float temperature;    /* 0 = greedy; at most 1000 */
+    int32_t top_k;        /* most likely tokens to keep, at most 128; 0 or -1 = off */
+    float top_p;          /* sum of probabilities to keep; 0 or 1 = off */
+    float min_p;          /* least probability to keep, relative to the largest; 0 = off */
+    float repeat_penalty; /* divides positive logits, multiplies others; 0.01 to 100; 0, 1 = off */
+    float presence_penalty;  /* taken from the logit of every token in the window; -100 to 100 */
+    float frequency_penalty; /* taken as often as the token is in the window; -100 to 100 */
+    int32_t repeat_last_n;   /* window of these three, tokens; 0 = off, -1 = the whole context */
+    /* DRY takes multiplier * base^(length - allowed length) from the logit of a token that would
+     * prolong a repeat of at least the allowed length, 1,024 tokens beyond that at most. */
+    float dry_multiplier;       /* 0 = off; at most 100 */
+    float dry_base;             /* 1 to 100; 0 = 1.75 */
+    int32_t dry_allowed_length; /* tokens; 0 = 2 */
+    int32_t dry_penalty_last_n; /* its window, tokens; 0 = off, -1 = the whole context */
+    /* [num_dry_breakers], texts of 1 to 40 bytes that no repeat reaches over; NULL = newline,
+     * colon, quotation mark, asterisk, where the model has a tokenizer. Others than in the
+     * session's last call cost milliseconds: each token's text is searched for them. */
+    const char *const *dry_breakers;
+    size_t num_dry_breakers;
+    const struct dgl_logit_bias *logit_bias; /* [num_logit_bias]; those of one token add up */
+    size_t num_logit_bias;
+    uint64_t seed; /* equal seeds give equal answers */
 };
 /* Checks the ranges as dgl_generate() does, possible before there is a device. DGL_ERR_INVALID_ARG
  * names the field. */
@@ -552,6 +578,11 @@ struct dgl_generate_params {
     size_t num_stop;
     bool ignore_eos;           /* stop ids do not end the answer */
     int32_t readback_interval; /* tokens decoded per readback; 0 = chosen for the device */
+    /* A full context does not end the answer: half of the tokens after the first `keep` are
+     * dropped, and those behind them are evaluated again in their new places, which takes as long
+     * as a prompt of that length. The prompt itself must fit. */
+    bool context_shift;
+    int32_t keep; /* tokens of the prompt, at most half of the context; 0 = none */
     /* Receives the answer as it comes, in whole characters, borrowed for the call; false cancels.
      * */
     bool (*text_cb)(void *priv, const char *text, size_t len);
@@ -568,7 +599,8 @@ struct dgl_generate_result {
     int32_t *tokens;     /* [num_tokens], sampled; the stop id that ended the answer is one */
     size_t num_prompt_ids;
     size_t num_tokens;
-    size_t num_reused; /* prompt tokens that the session already held */
+    size_t num_reused;  /* prompt tokens that the session already held */
+    size_t num_shifted; /* tokens that context_shift dropped */
     /* without prompt, special tokens and stop string; invalid UTF-8 as U+FFFD; ends in NUL */
     char *text;
     size_t text_len;             /* bytes */

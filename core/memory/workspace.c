@@ -27,6 +27,7 @@ static enum dgl_status add(struct workspace *ws, struct dgl_device *dev, int buf
         [BUF_ACT] = "act",
         [BUF_ALL_LOGITS] = "all logits",
         [BUF_CAND] = "candidates",
+        [BUF_COUNTS] = "counts",
         [BUF_ROUTER] = "router logits",
         [BUF_ROUTE] = "chosen experts",
         [BUF_EXPERT_ROWS] = "rows by expert",

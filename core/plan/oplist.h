@@ -19,6 +19,7 @@ enum plan_buffer {
     BUF_ROPE_GLOBAL, /* ROPE tables, as enum ROPE_GLOBAL, ROPE_LOCAL */
     BUF_ROPE_LOCAL,
     BUF_LOGITS, /* f32 [vocab] */
+    BUF_ADJUST, /* what is done to logits before they are ranked: oplist_sample.h */
     BUF_STATE_COUNT,
     BUF_X = BUF_STATE_COUNT, /* residual stream, f32 [rows, hidden] */
     BUF_NORMED, /* f32 [rows, hidden]: the stream normed, or a block's result before its norm */
@@ -28,6 +29,7 @@ enum plan_buffer {
     BUF_ACT,    /* f32 [rows, intermediate], or [rows * top_k, an expert's intermediate] */
     BUF_ALL_LOGITS,  /* f32 [rows, vocab], for scoring */
     BUF_CAND,        /* candidates of the sampler */
+    BUF_COUNTS,      /* uint [vocab], of the sampler's penalties */
     BUF_ROUTER,      /* router logits, f32 [rows, experts padded to a multiple of 4] */
     BUF_ROUTE,       /* chosen experts, uvec2 [rows, top_k] */
     BUF_EXPERT_ROWS, /* pairs of row and choice by expert: uint [experts + 1 + rows * top_k] */

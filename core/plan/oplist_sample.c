@@ -16,12 +16,17 @@ static struct op *add_stage(struct oplist *list, const struct oplist_params *p, 
     op_bind_buffer(op, "IDS", BUF_IDS);
     op_bind_buffer(op, "STEP", BUF_STEP);
     op_bind_buffer(op, "STOPS", BUF_STOPS);
+    op_bind_buffer(op, "ADJUST", BUF_ADJUST);
+    op_bind_buffer(op, "COUNTS", BUF_COUNTS);
     return op;
 }
 
-void oplist_penalty(struct oplist *list, const struct oplist_params *p)
+void oplist_adjust(struct oplist *list, const struct oplist_params *p, enum sample_adjust adjust)
 {
-    add_stage(list, p, "sample_penalty", SAMPLE_GREEDY);
+    static const char *const name[] = {[SAMPLE_BIAS] = "sample_bias",
+                                       [SAMPLE_PENALTY] = "sample_penalty",
+                                       [SAMPLE_DRY] = "sample_dry"};
+    add_stage(list, p, name[adjust], SAMPLE_GREEDY);
 }
 
 void oplist_sample(struct oplist *list, const struct oplist_params *p, enum sample_kind kind)
@@ -41,6 +46,11 @@ void oplist_early_exit(struct oplist *list)
     struct op *op = oplist_append(list, DGL_PHASE_SAMPLE, -1, "sample_args", "sample_args");
     op_bind_buffer(op, "ARGS", BUF_ARGS);
     op_op_count(op, "count");
+}
+
+uint32_t oplist_adjust_words(uint32_t vocab)
+{
+    return ADJUST_MARKS + (vocab + 15) / 16 + ADJUST_MAX_SEQUENCE_WORDS;
 }
 
 uint64_t oplist_sample_scratch_bytes(uint32_t vocab)

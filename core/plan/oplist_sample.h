@@ -7,11 +7,33 @@
 /* Which list of sampling operations serves the parameters (docs/operations.md). */
 enum sample_kind { SAMPLE_GREEDY, SAMPLE_TOPK, SAMPLE_FULL, SAMPLE_KINDS };
 
+/* What may be done to LOGITS before that, in this order; bit i of a mask is number i. */
+enum sample_adjust { SAMPLE_BIAS, SAMPLE_PENALTY, SAMPLE_DRY, SAMPLE_ADJUSTS };
+
+/* Words of ADJUST, in 32 bits each (docs/operations.md). Behind the marks, two bits per id, are the
+ * sequences of several ids that break repeats. */
+enum {
+    ADJUST_NUM_BIASES,
+    ADJUST_PRESENCE,
+    ADJUST_FREQUENCY,
+    ADJUST_DRY_LAST_N,
+    ADJUST_DRY_ALLOWED,
+    ADJUST_DRY_LENGTHS,
+    ADJUST_SEQUENCE_WORDS,
+    ADJUST_BIASES = 8,
+    ADJUST_DRY = ADJUST_BIASES + 2 * DGL_LOGIT_BIAS_MAX,
+    ADJUST_MAX_DRY_LENGTHS = 1024,
+    ADJUST_MARKS = ADJUST_DRY + ADJUST_MAX_DRY_LENGTHS,
+    ADJUST_MAX_SEQUENCE_WORDS = 2048,
+    ADJUST_MAX_TAIL = 20, /* ids after the first of a sequence */
+};
+/* Size of ADJUST for a vocabulary, words. */
+uint32_t oplist_adjust_words(uint32_t vocab);
+
 /* Size of CAND for a vocabulary, bytes. */
 uint64_t oplist_sample_scratch_bytes(uint32_t vocab);
 
-/* The repetition penalty on LOGITS; comes before sampling when one is in force. */
-void oplist_penalty(struct oplist *list, const struct oplist_params *p);
+void oplist_adjust(struct oplist *list, const struct oplist_params *p, enum sample_adjust adjust);
 /* From LOGITS to IDS and STEP. */
 void oplist_sample(struct oplist *list, const struct oplist_params *p, enum sample_kind kind);
 /* Ends a batch of steps once the sequence has stopped: zeroes the group counts in ARGS. */

@@ -17,15 +17,14 @@ struct recipe recipe_body(int32_t tokens)
     return recipe_of(tokens == 1 ? SEG_DECODE : SEG_PREFILL);
 }
 
-struct recipe recipe_sampling(enum sample_kind kind, bool penalised)
+struct recipe recipe_sampling(enum sample_kind kind, uint32_t adjusts)
 {
-    return (struct recipe){.segments = 1u << (SEG_SAMPLE_GREEDY + kind) |
-                                       (penalised ? 1u << SEG_PENALTY : 0u)};
+    return (struct recipe){.segments = 1u << (SEG_SAMPLE_GREEDY + kind) | adjusts << SEG_BIAS};
 }
 
-struct recipe recipe_decode(enum sample_kind kind, bool penalised, bool several)
+struct recipe recipe_decode(enum sample_kind kind, uint32_t adjusts, bool several)
 {
-    struct recipe recipe = recipe_sampling(kind, penalised);
+    struct recipe recipe = recipe_sampling(kind, adjusts);
     recipe.segments |= 1u << SEG_DECODE | 1u << SEG_HEAD | (several ? 1u << SEG_EARLY_EXIT : 0u);
     recipe.repeats = true;
     return recipe;
@@ -48,8 +47,10 @@ static void fill_segment(struct oplist *list, enum segment segment, const struct
     case SEG_SCORE:
         oplist_score(list, p);
         break;
+    case SEG_BIAS:
     case SEG_PENALTY:
-        oplist_penalty(list, p);
+    case SEG_DRY:
+        oplist_adjust(list, p, (enum sample_adjust)(segment - SEG_BIAS));
         break;
     case SEG_SAMPLE_GREEDY:
         oplist_sample(list, p, SAMPLE_GREEDY);

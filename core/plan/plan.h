@@ -11,11 +11,13 @@
 
 /* Pieces that recipes are put together from. */
 enum segment {
-    SEG_PREFILL,       /* body of a pass over several tokens */
-    SEG_DECODE,        /* body of a pass over one */
-    SEG_HEAD,          /* logits of the last token */
-    SEG_SCORE,         /* logits of every token */
-    SEG_PENALTY,       /* repetition penalty on the logits */
+    SEG_PREFILL, /* body of a pass over several tokens */
+    SEG_DECODE,  /* body of a pass over one */
+    SEG_HEAD,    /* logits of the last token */
+    SEG_SCORE,   /* logits of every token */
+    SEG_BIAS,    /* on the logits, before sampling: as enum sample_adjust */
+    SEG_PENALTY,
+    SEG_DRY,
     SEG_SAMPLE_GREEDY, /* sampling, one of three */
     SEG_SAMPLE_TOPK,
     SEG_SAMPLE_FULL,
@@ -34,10 +36,10 @@ struct recipe {
 /* Body of a pass over `tokens` tokens: one token is a matrix-vector problem, also in a prompt. */
 struct recipe recipe_body(int32_t tokens);
 struct recipe recipe_of(enum segment segment);
-/* Samples from LOGITS. */
-struct recipe recipe_sampling(enum sample_kind kind, bool penalised);
+/* Samples from LOGITS after the adjustments of the mask (enum sample_adjust). */
+struct recipe recipe_sampling(enum sample_kind kind, uint32_t adjusts);
 /* Evaluates a token and samples its successor; `several`: one of several steps per readback. */
-struct recipe recipe_decode(enum sample_kind kind, bool penalised, bool several);
+struct recipe recipe_decode(enum sample_kind kind, uint32_t adjusts, bool several);
 
 /* Operation i is served by use[i]. */
 struct plan_segment {

@@ -81,11 +81,11 @@ static enum dgl_status time_decode(struct bench *b, int32_t tokens, double *tps)
     enum dgl_status status = eval_ids(s, b->p.depth > 0 ? b->p.depth : 1);
     step.pos = (uint32_t)s->len - 1;
     if (status == DGL_OK)
-        status = session_run(s, recipe_decode(SAMPLE_GREEDY, false, b->interval > 1), &b->decode);
+        status = session_run(s, recipe_decode(SAMPLE_GREEDY, 0, b->interval > 1), &b->decode);
     if (status == DGL_OK)
         status = session_write_args(s, b->decode);
     if (status == DGL_OK)
-        status = session_write_step(s, &step, ROW_SAMPLE);
+        status = session_write_step(s, &step, 0);
     if (status == DGL_OK)
         status = gl_finish(dev->gl);
     before = device_counters(dev);

@@ -102,7 +102,7 @@ static enum dgl_status take_token(struct generation *g, int32_t id)
     }
     if (g->max_tokens >= 0 && r->num_tokens >= (size_t)g->max_tokens)
         finish(g, DGL_FINISH_LENGTH);
-    else if (g->s->len >= g->s->context)
+    else if (g->s->len >= g->s->context && !g->p->context_shift)
         finish(g, DGL_FINISH_CONTEXT);
     if (session_is_cancelled(g->s))
         finish(g, DGL_FINISH_CANCELLED);
@@ -128,18 +128,19 @@ static enum dgl_status start_sampling(struct generation *g)
 {
     struct dgl_session *s = g->s;
     enum sample_kind kind = sampling_kind(&g->p->sampling);
-    bool penalised = sampling_penalises(&g->p->sampling), several = g->interval > 1;
+    uint32_t adjusts = sampling_adjusts(&g->p->sampling);
+    bool several = g->interval > 1;
     struct dgl_step step = {.pos = (uint32_t)s->len - 1,
                             .tokens = 1,
                             .draws = (uint32_t)g->r->num_tokens,
                             .context = (uint32_t)s->context,
                             .ignore_eos = g->p->ignore_eos};
     sampling_to_step(&g->p->sampling, &step);
-    enum dgl_status status = session_run(s, recipe_sampling(kind, penalised), &g->sample);
+    enum dgl_status status = session_run(s, recipe_sampling(kind, adjusts), &g->sample);
     if (status == DGL_OK)
-        status = session_run(s, recipe_decode(kind, penalised, several), &g->decode);
+        status = session_run(s, recipe_decode(kind, adjusts, several), &g->decode);
     if (status == DGL_OK)
-        status = session_write_step(s, &step, ROW_SAMPLE);
+        status = session_write_step(s, &step, 0);
     if (status == DGL_OK)
         status = exec_run_submit(g->sample, 1, NULL);
     return status;
@@ -195,16 +196,32 @@ static enum dgl_status sample_one(struct generation *g)
     return status == DGL_OK ? take_token(g, id) : status;
 }
 
-/* With the pending token the session holds so many that its rotary frequencies change: everything
- * is evaluated again. */
+/* The context is full: half of the tokens between the first `keep` and the pending one go. */
+static int32_t shift(struct generation *g)
+{
+    struct dgl_session *s = g->s;
+    int32_t held = s->len + 1, keep = g->p->keep, dropped = (held - keep) / 2;
+    memmove(s->ids + keep, s->ids + keep + dropped,
+            (size_t)(held - keep - dropped) * sizeof(*s->ids));
+    session_trim(s, keep);
+    g->r->num_shifted += (size_t)dropped;
+    return held - dropped;
+}
+
+/* No step may follow as it is: the context is full, or with the pending token the session holds so
+ * many that its rotary frequencies change. What is held is evaluated again. */
 static enum dgl_status restart(struct generation *g)
 {
-    enum dgl_status status = session_eval(g->s, g->s->len + 1);
+    int32_t tokens = g->s->len < g->s->context ? g->s->len + 1 : shift(g);
+    enum dgl_status status = session_eval(g->s, tokens);
     if (status == DGL_ERR_CANCELLED) {
         finish(g, DGL_FINISH_CANCELLED);
         return DGL_OK;
     }
-    return status == DGL_OK ? sample_one(g) : status;
+    if (status == DGL_OK)
+        status = sample_one(g);
+    /* A step that fills the context counts as stopped. */
+    return status == DGL_OK && !g->done ? session_write_args(g->s, g->decode) : status;
 }
 
 static enum dgl_status decode_loop(struct generation *g)
@@ -241,6 +258,14 @@ static enum dgl_status check_params(struct generation *g)
     if (p->readback_interval < 0 || p->readback_interval > DGL_READBACK_INTERVAL_MAX)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "readback interval %d is not within 0 and %d",
                         p->readback_interval, DGL_READBACK_INTERVAL_MAX);
+    if (p->context_shift && (p->keep < 0 || p->keep > g->s->context / 2))
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "a context shift is to keep %d tokens, at most half of the context of %d: "
+                        "keep fewer or raise -c",
+                        p->keep, g->s->context);
+    if (p->context_shift && g->s->context < 4)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "a context of %d tokens cannot be shifted: raise -c", g->s->context);
     return sampling_check(log, &p->sampling);
 }
 
@@ -277,6 +302,8 @@ static enum dgl_status generate_entered(struct generation *g)
     struct dgl_session *s = g->s;
     const struct dgl_generate_params *p = g->p;
     enum dgl_status status = check_params(g);
+    if (status == DGL_OK)
+        status = session_write_adjust(s, &p->sampling);
     if (status == DGL_OK)
         status = encode_prompt(g);
     if (status == DGL_OK && !text_stream_init(&g->stream, s->model->tok, p->stop, p->num_stop))

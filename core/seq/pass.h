@@ -9,7 +9,6 @@
 enum row_flag {
     ROW_LOGITS = 1 << 0, /* the pass's last row: its logits go to LOGITS */
     ROW_SCORE = 1 << 1,  /* all rows of a pass: their logits go to ALL_LOGITS */
-    ROW_SAMPLE = 1 << 2, /* its sequence's next token is sampled */
 };
 
 /* One token of one sequence in a pass. */

@@ -3,6 +3,10 @@
 #include "core/seq/sampling.h"
 
 #include <math.h>
+#include <string.h>
+
+/* Of a sequence breaker; its ids are compared one by one. */
+enum { MAX_BREAKER_BYTES = 40 };
 
 static enum dgl_status check_range(const struct dgl_log *log, const char *field, double value,
                                    double min, double max)
@@ -20,11 +24,18 @@ enum dgl_status sampling_check(const struct dgl_log *log, const struct dgl_sampl
         double value, min, max;
     } rows[] = {
         {"temperature", sampling->temperature, 0, 1000},
-        {"top_k", sampling->top_k, 0, SAMPLING_MAX_TOP_K},
+        {"top_k", sampling->top_k, -1, SAMPLING_MAX_TOP_K},
         {"top_p", sampling->top_p, 0, 1},
         {"min_p", sampling->min_p, 0, 1},
         {"repeat_penalty", sampling->repeat_penalty, 0, 100},
-        {"repeat_last_n", sampling->repeat_last_n, 0, SAMPLING_MAX_LAST_N},
+        {"repeat_last_n", sampling->repeat_last_n, -1, INT32_MAX},
+        {"presence_penalty", sampling->presence_penalty, -100, 100},
+        {"frequency_penalty", sampling->frequency_penalty, -100, 100},
+        {"dry_multiplier", sampling->dry_multiplier, 0, 100},
+        {"dry_base", sampling->dry_base, 0, 100},
+        {"dry_allowed_length", sampling->dry_allowed_length, 0, INT32_MAX},
+        {"dry_penalty_last_n", sampling->dry_penalty_last_n, -1, INT32_MAX},
+        {"num_logit_bias", (double)sampling->num_logit_bias, 0, DGL_LOGIT_BIAS_MAX},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         enum dgl_status status =
@@ -32,9 +43,22 @@ enum dgl_status sampling_check(const struct dgl_log *log, const struct dgl_sampl
         if (status != DGL_OK)
             return status;
     }
+    for (size_t i = 0; i < sampling->num_logit_bias; i++)
+        if (!sampling->logit_bias || isnan(sampling->logit_bias[i].bias))
+            return dgl_fail(log, DGL_ERR_INVALID_ARG, "sampling: logit_bias[%zu] is %s", i,
+                            sampling->logit_bias ? "not a number" : "missing");
+    for (size_t i = 0; sampling->dry_breakers && i < sampling->num_dry_breakers; i++) {
+        size_t len = strlen(sampling->dry_breakers[i]);
+        if (len == 0 || len > MAX_BREAKER_BYTES)
+            return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                            "sampling: dry_breakers[%zu] has %zu bytes, must have 1 to %d", i, len,
+                            MAX_BREAKER_BYTES);
+    }
     /* 0 means off; what lies between would make the inverse overflow what a logit can bear. */
     if (sampling->repeat_penalty != 0)
         return check_range(log, "repeat_penalty", sampling->repeat_penalty, 0.01, 100);
+    if (sampling->dry_base != 0)
+        return check_range(log, "dry_base", sampling->dry_base, 1, 100);
     return DGL_OK;
 }
 
@@ -45,10 +69,20 @@ enum sample_kind sampling_kind(const struct dgl_sampling *sampling)
     return sampling->top_k > 0 ? SAMPLE_TOPK : SAMPLE_FULL;
 }
 
-bool sampling_penalises(const struct dgl_sampling *sampling)
+static bool has_repeat_penalty(const struct dgl_sampling *sampling)
 {
-    return sampling->repeat_last_n > 0 && sampling->repeat_penalty != 0 &&
-           sampling->repeat_penalty != 1;
+    return sampling->repeat_penalty != 0 && sampling->repeat_penalty != 1;
+}
+
+uint32_t sampling_adjusts(const struct dgl_sampling *sampling)
+{
+    bool bias = sampling->num_logit_bias > 0;
+    bool penalty = sampling->repeat_last_n != 0 &&
+                   (has_repeat_penalty(sampling) || sampling->presence_penalty != 0 ||
+                    sampling->frequency_penalty != 0);
+    bool dry = sampling->dry_multiplier != 0 && sampling->dry_penalty_last_n != 0;
+    return (uint32_t)bias << SAMPLE_BIAS | (uint32_t)penalty << SAMPLE_PENALTY |
+           (uint32_t)dry << SAMPLE_DRY;
 }
 
 /* floor(p * 2^32), at least 1 so that a tiny p is not "off", at most 2^32 - 1; 0 stays 0. */
@@ -66,14 +100,16 @@ void sampling_to_step(const struct dgl_sampling *sampling, struct dgl_step *step
 {
     step->seed_lo = (uint32_t)sampling->seed;
     step->seed_hi = (uint32_t)(sampling->seed >> 32);
-    step->top_k = (uint32_t)sampling->top_k;
+    step->top_k = sampling->top_k > 0 ? (uint32_t)sampling->top_k : 0;
     step->top_p_q = sampling->top_p < 1 ? to_fraction(sampling->top_p) : 0;
     step->min_p_q = to_fraction(sampling->min_p);
     step->inv_temp = 0;
     if (sampling->temperature > 0)
         step->inv_temp = (float)fmin(1.0 / (double)sampling->temperature, 0x1p23);
-    bool penalise = sampling_penalises(sampling);
-    step->repeat_penalty = penalise ? sampling->repeat_penalty : 1;
-    step->repeat_inverse = penalise ? (float)(1.0 / (double)sampling->repeat_penalty) : 1;
+    bool penalise = sampling_adjusts(sampling) >> SAMPLE_PENALTY & 1;
+    bool repeat = penalise && has_repeat_penalty(sampling);
+    step->repeat_penalty = repeat ? sampling->repeat_penalty : 1;
+    step->repeat_inverse = repeat ? (float)(1.0 / (double)sampling->repeat_penalty) : 1;
+    /* -1 is more than any context. */
     step->repeat_last_n = penalise ? (uint32_t)sampling->repeat_last_n : 0;
 }

@@ -7,15 +7,14 @@
 #include "core/plan/oplist_sample.h"
 #include "kernels/step.h"
 
-#define SAMPLING_MAX_TOP_K  128
-#define SAMPLING_MAX_LAST_N 1024
+#define SAMPLING_MAX_TOP_K 128
 
 /* Every field within its range and finite, else DGL_ERR_INVALID_ARG naming the field. */
 enum dgl_status sampling_check(const struct dgl_log *log, const struct dgl_sampling *sampling);
 /* For parameters that passed sampling_check(). */
 enum sample_kind sampling_kind(const struct dgl_sampling *sampling);
-/* A penalty is in force: the list starts with sample_penalty. */
-bool sampling_penalises(const struct dgl_sampling *sampling);
+/* What is in force, as a mask of enum sample_adjust. */
+uint32_t sampling_adjusts(const struct dgl_sampling *sampling);
 /* Sets the fields that hold parameters (seed_lo, seed_hi, top_k, top_p_q, min_p_q, inv_temp,
  * repeat_*); the others keep their values. */
 void sampling_to_step(const struct dgl_sampling *sampling, struct dgl_step *step);

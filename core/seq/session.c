@@ -46,8 +46,8 @@ static enum dgl_status write_rope(struct dgl_session *s, int32_t tokens)
 
 enum dgl_status session_init(struct dgl_session *s, const struct dgl_session_params *p)
 {
-    static const char *const label[BUF_STATE_COUNT] = {"ids",  "step",       "stops", "args",
-                                                       "rope", "local rope", "logits"};
+    static const char *const label[BUF_STATE_COUNT] = {"ids",  "step",       "stops",  "args",
+                                                       "rope", "local rope", "logits", "adjust"};
     struct dgl_model *m = s->model;
     struct dgl_device *dev = m->dev;
     const struct plan *plan = &m->engine->plan;
@@ -106,6 +106,7 @@ void session_destroy(struct dgl_session *s)
     }
     if (s->has_workspace)
         workspace_release(ws, dev);
+    adjust_finish(&s->adjust);
     free(s->ids);
     free(s->steps);
     free(s->rows);
@@ -173,6 +174,25 @@ enum dgl_status session_write_step(struct dgl_session *s, const struct dgl_step 
             .flags = i + 1 == step->tokens ? flags : flags & ROW_SCORE,
         };
     return step_table_write(s->steps, s->model->dev, step, 1, s->rows, step->tokens);
+}
+
+enum dgl_status session_write_adjust(struct dgl_session *s, const struct dgl_sampling *sampling)
+{
+    struct adjust *a = &s->adjust;
+    struct gl_device *gl = s->model->dev->gl;
+    struct gl_buffer *buffer = s->memory.state[BUF_ADJUST].buffer;
+    if (sampling_adjusts(sampling) == 0)
+        return DGL_OK;
+    a->vocab = (uint32_t)s->model->info.vocab;
+    enum dgl_status status = adjust_fill(a, s->model->dev->log, s->model->tok, sampling);
+    if (status == DGL_OK && a->head_dirty)
+        status = gl_buffer_write(gl, buffer, 0, a->words, ADJUST_MARKS * 4);
+    a->head_dirty = a->head_dirty && status != DGL_OK;
+    if (status == DGL_OK && a->breakers_dirty)
+        status = gl_buffer_write(gl, buffer, ADJUST_MARKS * 4, a->words + ADJUST_MARKS,
+                                 ((uint64_t)oplist_adjust_words(a->vocab) - ADJUST_MARKS) * 4);
+    a->breakers_dirty = a->breakers_dirty && status != DGL_OK;
+    return status;
 }
 
 enum dgl_status session_read_ids(struct dgl_session *s, int32_t pos, int32_t count, int32_t *ids)

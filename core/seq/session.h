@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 
+#include "core/seq/adjust.h"
 #include "core/seq/model.h"
 #include "core/seq/pass.h"
 #include "core/seq/sampling.h"
@@ -31,6 +32,7 @@ struct dgl_session {
     int32_t len;
     int32_t rope_tokens; /* the ROPE tables are those of a session that holds as many */
     bool logits_valid;   /* LOGITS belongs to token len - 1 */
+    struct adjust adjust;
     atomic_bool cancel;
 };
 
@@ -71,6 +73,9 @@ enum dgl_status session_sync(struct dgl_session *s, const int32_t *ids, size_t c
  * last row, ROW_SCORE of all. */
 enum dgl_status session_write_step(struct dgl_session *s, const struct dgl_step *step,
                                    uint32_t flags);
+/* What the parameters do to logits before they are ranked goes to ADJUST, as far as the device has
+ * other words there. */
+enum dgl_status session_write_adjust(struct dgl_session *s, const struct dgl_sampling *sampling);
 /* Brings count ids from position `pos` on; waits. */
 enum dgl_status session_read_ids(struct dgl_session *s, int32_t pos, int32_t count, int32_t *ids);
 /* Before the first of several steps of a run with SEG_EARLY_EXIT: its group counts, which a stop

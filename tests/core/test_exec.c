@@ -50,40 +50,49 @@ enum recipe_kind { BODY, SEGMENT, SAMPLING, DECODE };
 struct recipe_case {
     const char *name;
     enum recipe_kind kind;
-    int value; /* tokens, segment or enum sample_kind */
-    bool penalised, several;
+    int value;        /* tokens, segment or enum sample_kind */
+    uint32_t adjusts; /* mask of enum sample_adjust */
+    bool several;
     bool repeats;
     enum segment want[6]; /* in order */
     size_t num_want;
 };
 
 static const struct recipe_case recipes[] = {
-    {"a prompt", BODY, 7, false, false, false, {SEG_PREFILL}, 1},
-    {"one token", BODY, 1, false, false, false, {SEG_DECODE}, 1},
-    {"the head", SEGMENT, SEG_HEAD, false, false, false, {SEG_HEAD}, 1},
-    {"scores", SEGMENT, SEG_SCORE, false, false, false, {SEG_SCORE}, 1},
-    {"greedy", SAMPLING, SAMPLE_GREEDY, false, false, false, {SEG_SAMPLE_GREEDY}, 1},
+    {"a prompt", BODY, 7, 0, false, false, {SEG_PREFILL}, 1},
+    {"one token", BODY, 1, 0, false, false, {SEG_DECODE}, 1},
+    {"the head", SEGMENT, SEG_HEAD, 0, false, false, {SEG_HEAD}, 1},
+    {"scores", SEGMENT, SEG_SCORE, 0, false, false, {SEG_SCORE}, 1},
+    {"greedy", SAMPLING, SAMPLE_GREEDY, 0, false, false, {SEG_SAMPLE_GREEDY}, 1},
     {"penalty, then greedy",
      SAMPLING,
      SAMPLE_GREEDY,
-     true,
+     1u << SAMPLE_PENALTY,
      false,
      false,
      {SEG_PENALTY, SEG_SAMPLE_GREEDY},
      2},
-    {"top k", SAMPLING, SAMPLE_TOPK, false, false, false, {SEG_SAMPLE_TOPK}, 1},
+    {"top k", SAMPLING, SAMPLE_TOPK, 0, false, false, {SEG_SAMPLE_TOPK}, 1},
     {"penalty, then all",
      SAMPLING,
      SAMPLE_FULL,
-     true,
+     1u << SAMPLE_PENALTY,
      false,
      false,
      {SEG_PENALTY, SEG_SAMPLE_FULL},
      2},
+    {"bias and DRY, then top k",
+     SAMPLING,
+     SAMPLE_TOPK,
+     1u << SAMPLE_BIAS | 1u << SAMPLE_DRY,
+     false,
+     false,
+     {SEG_BIAS, SEG_DRY, SEG_SAMPLE_TOPK},
+     3},
     {"a greedy step",
      DECODE,
      SAMPLE_GREEDY,
-     false,
+     0,
      false,
      true,
      {SEG_DECODE, SEG_HEAD, SEG_SAMPLE_GREEDY},
@@ -91,7 +100,7 @@ static const struct recipe_case recipes[] = {
     {"one of several greedy steps",
      DECODE,
      SAMPLE_GREEDY,
-     false,
+     0,
      true,
      true,
      {SEG_DECODE, SEG_HEAD, SEG_SAMPLE_GREEDY, SEG_EARLY_EXIT},
@@ -99,7 +108,7 @@ static const struct recipe_case recipes[] = {
     {"a step of top k with penalty",
      DECODE,
      SAMPLE_TOPK,
-     true,
+     1u << SAMPLE_PENALTY,
      false,
      true,
      {SEG_DECODE, SEG_HEAD, SEG_PENALTY, SEG_SAMPLE_TOPK},
@@ -107,7 +116,7 @@ static const struct recipe_case recipes[] = {
     {"one of several steps of all with penalty",
      DECODE,
      SAMPLE_FULL,
-     true,
+     1u << SAMPLE_PENALTY,
      true,
      true,
      {SEG_DECODE, SEG_HEAD, SEG_PENALTY, SEG_SAMPLE_FULL, SEG_EARLY_EXIT},
@@ -123,11 +132,11 @@ static struct recipe recipe_of_case(const struct recipe_case *row)
     case SEGMENT:
         return recipe_of((enum segment)row->value);
     case SAMPLING:
-        return recipe_sampling((enum sample_kind)row->value, row->penalised);
+        return recipe_sampling((enum sample_kind)row->value, row->adjusts);
     case DECODE:
         break;
     }
-    return recipe_decode((enum sample_kind)row->value, row->penalised, row->several);
+    return recipe_decode((enum sample_kind)row->value, row->adjusts, row->several);
 }
 
 /* One step is the operations of the segments in order, bound as the operations say, with the number
@@ -281,7 +290,7 @@ static void test_repeating_is_part_of_the_recipe(void **state)
     (void)state;
     struct fixture f;
     struct exec_run *once, *repeated;
-    struct recipe recipe = recipe_decode(SAMPLE_GREEDY, false, false);
+    struct recipe recipe = recipe_decode(SAMPLE_GREEDY, 0, false);
     fixture_open(&f);
     assert_int_equal(get(&f, recipe, &repeated), DGL_OK);
     recipe.repeats = false;
@@ -310,7 +319,7 @@ static const struct fault faults[] = {
 static void test_fault(void **state)
 {
     const struct fault *row = *state;
-    const struct recipe recipe = recipe_decode(SAMPLE_GREEDY, false, false);
+    const struct recipe recipe = recipe_decode(SAMPLE_GREEDY, 0, false);
     struct fixture f;
     struct exec_run *head, *run;
     fixture_open(&f);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "core/seq/session.h"
+#include "tests/support/ref_sample.h"
 
 #define PROMPT 12
 #define FULL   (128 - PROMPT + 1) /* tokens until the context of 128 is full */
@@ -303,6 +304,9 @@ static void test_cancelled_sync_keeps_a_prefix(void **state)
 
 /* ---- sampling -------------------------------------------------------------------------------- */
 
+static const struct dgl_logit_bias biases[] = {{17, -INFINITY}, {30, 0.5f}, {31, -1}};
+#define BIASED .logit_bias = biases, .num_logit_bias = 3
+
 struct sampling {
     const char *name;
     struct dgl_sampling s;
@@ -326,6 +330,9 @@ static const struct sampling samplings[] = {
     {"no limit with a penalty",
      {.temperature = 1, .repeat_penalty = 1.1f, .repeat_last_n = 32, .seed = 14}},
     {"greedy with a penalty", {.repeat_penalty = 1.5f, .repeat_last_n = 1024}},
+    {"greedy with everything before it",
+     {BIASED, .presence_penalty = 0.3f, .frequency_penalty = 0.2f, .repeat_last_n = -1,
+      .dry_multiplier = 0.8f, .dry_penalty_last_n = -1}},
 };
 
 static struct dgl_generate_result sample(const struct dgl_sampling *s, int32_t interval)
@@ -368,6 +375,40 @@ static void test_session_does_not_matter(void **state)
     tiny_same_tokens(&a, &b);
     dgl_generate_result_finish(&a);
     dgl_generate_result_finish(&b);
+    dgl_session_destroy(&s);
+}
+
+/* From the logits of the whole prefix, by the twin of the kernels. */
+static void test_penalties_are_those_of_the_twin(void **state)
+{
+    (void)state;
+    const struct dgl_sampling sampling = {BIASED,
+                                          .presence_penalty = 0.4f,
+                                          .frequency_penalty = 0.15f,
+                                          .repeat_penalty = 1.1f,
+                                          .repeat_last_n = -1,
+                                          .dry_multiplier = 2,
+                                          .dry_allowed_length = 1,
+                                          .dry_penalty_last_n = -1};
+    struct dgl_generate_result r = sample(&sampling, 4);
+    struct dgl_session *s = tiny_session(&engine, 0);
+    uint32_t ids[128];
+    int differ = 0;
+    memcpy(ids, prompt, sizeof(prompt));
+    for (size_t i = 0; i < r.num_tokens; i++) {
+        struct ref_sampler ref = {.vocab = 320, .ids = ids, .sampling = &sampling};
+        ref.step = (struct dgl_step){.pos = PROMPT + (uint32_t)i - 1, .tokens = 1, .context = 128};
+        sampling_to_step(&sampling, &ref.step);
+        tiny_sync(s, (const int32_t *)ids, PROMPT + i);
+        ref.logits = tiny_logits(s);
+        ref_sample(&ref, SAMPLE_GREEDY);
+        if ((int32_t)ids[PROMPT + i] != r.tokens[i])
+            fail_msg("token %zu is %d, expected %u", i, r.tokens[i], ids[PROMPT + i]);
+        differ += r.tokens[i] != greedy[i];
+        free(ref.logits);
+    }
+    assert_true(differ > 0);
+    dgl_generate_result_finish(&r);
     dgl_session_destroy(&s);
 }
 
@@ -448,11 +489,21 @@ static const struct refusal refusals[] = {
     {"temperature that is no number", {WITH_PROMPT, .sampling.temperature = NAN}, "temperature"},
     {"infinite temperature", {WITH_PROMPT, .sampling.temperature = INFINITY}, "temperature"},
     {"top-k 129", {WITH_PROMPT, .sampling.top_k = 129}, "129"},
-    {"negative top-k", {WITH_PROMPT, .sampling.top_k = -1}, "top_k"},
+    {"negative top-k", {WITH_PROMPT, .sampling.top_k = -2}, "top_k"},
     {"top-p above 1", {WITH_PROMPT, .sampling.top_p = 1.5f}, "top_p"},
     {"negative min-p", {WITH_PROMPT, .sampling.min_p = -0.1f}, "min_p"},
     {"negative penalty", {WITH_PROMPT, .sampling.repeat_penalty = -1}, "repeat_penalty"},
-    {"window 1025", {WITH_PROMPT, .sampling.repeat_last_n = 1025}, "1025"},
+    {"window -2", {WITH_PROMPT, .sampling.repeat_last_n = -2}, "-2"},
+    {"bias beyond the vocabulary",
+     {WITH_PROMPT, .sampling.logit_bias = (const struct dgl_logit_bias[]){{1, 1}, {320, 1}},
+      .sampling.num_logit_bias = 2},
+     "logit bias 1 is for token 320, the vocabulary has ids 0 to 319"},
+    {"breakers without a tokenizer",
+     {WITH_PROMPT, .sampling.dry_multiplier = 1, .sampling.dry_penalty_last_n = -1,
+      .sampling.dry_breakers = (const char *const[]){"a"}, .sampling.num_dry_breakers = 1},
+     "no tokenizer"},
+    {"kept tokens below 0", {WITH_PROMPT, .context_shift = true, .keep = -1}, "-1 tokens"},
+    {"kept tokens above half", {WITH_PROMPT, .context_shift = true, .keep = 65}, "65 tokens"},
 };
 
 static void test_refusal(void **state)
@@ -501,6 +552,45 @@ static void test_logits_that_are_not_numbers(void **state)
     tiny_engine_close(&e);
 }
 
+/* ---- a full context that shifts -------------------------------------------------------------- */
+
+/* What follows is what another session says to the tokens that are left. */
+static void test_shift_drops_half(void **state)
+{
+    (void)state;
+    enum { KEEP = 5, HELD = PROMPT + FULL, DROPPED = (HELD - KEEP) / 2, MORE = DROPPED + 20 };
+    static const int32_t intervals[] = {1, 8};
+    int32_t ids[HELD], more[MORE];
+    struct dgl_session *s = tiny_session(&engine, 0);
+    memcpy(ids, prompt, sizeof(prompt));
+    memcpy(ids + PROMPT, greedy, sizeof(greedy));
+    memmove(ids + KEEP, ids + KEEP + DROPPED, (HELD - KEEP - DROPPED) * sizeof(*ids));
+    tiny_greedy(s, ids, HELD - DROPPED, more, DROPPED);
+    for (size_t i = 0; i < 2; i++) {
+        struct dgl_generate_result r = tiny_generate(
+            engine.session, dgl_generate_params(WITH_PROMPT, .max_tokens = FULL + MORE,
+                                                .ignore_eos = true, .context_shift = true,
+                                                .keep = KEEP, .readback_interval = intervals[i]));
+        assert_int_equal(r.finish, DGL_FINISH_LENGTH);
+        assert_int_equal(r.num_tokens, FULL + MORE);
+        assert_int_equal(r.num_shifted, 2 * DROPPED);
+        assert_memory_equal(r.tokens, greedy, sizeof(greedy));
+        assert_memory_equal(r.tokens + FULL, more, DROPPED * sizeof(*more));
+        dgl_generate_result_finish(&r);
+    }
+    dgl_session_destroy(&s);
+}
+
+static void test_shift_is_a_choice(void **state)
+{
+    (void)state;
+    struct dgl_generate_result r = tiny_generate(
+        engine.session, dgl_generate_params(WITH_PROMPT, .max_tokens = -1, .ignore_eos = true));
+    assert_int_equal(r.finish, DGL_FINISH_CONTEXT);
+    assert_int_equal(r.num_shifted, 0);
+    dgl_generate_result_finish(&r);
+}
+
 /* ---- work ------------------------------------------------------------------------------------ */
 
 struct work {
@@ -520,6 +610,11 @@ static const struct work works[] = {
      {.temperature = 1, .repeat_penalty = 1.2f, .repeat_last_n = 8},
      8,
      9},
+    {"greedy with everything before it, interval 8",
+     {BIASED, .presence_penalty = 0.3f, .repeat_last_n = -1, .dry_multiplier = 0.8f,
+      .dry_penalty_last_n = -1},
+     8,
+     6},
 };
 
 static void test_steady_decode(void **state)
@@ -638,6 +733,9 @@ int main(void)
         cmocka_unit_test(test_cancel_by_thread),
         cmocka_unit_test(test_cancel_during_prompt),
         cmocka_unit_test(test_cancelled_sync_keeps_a_prefix),
+        cmocka_unit_test(test_penalties_are_those_of_the_twin),
+        cmocka_unit_test(test_shift_drops_half),
+        cmocka_unit_test(test_shift_is_a_choice),
         cmocka_unit_test(test_seeds_differ),
         cmocka_unit_test(test_top_k_of_one_is_greedy),
         cmocka_unit_test(test_other_fields_leave_greedy_alone),

@@ -134,7 +134,7 @@ static const struct exec_run *greedy_run(struct tiny_engine *e)
     tiny_greedy(e->session, prompt, 5, out, 3);
     bool several = session_readback_interval(e->session) > 1;
     const struct exec_run *run =
-        exec_cache_find(&e->session->runs, recipe_decode(SAMPLE_GREEDY, false, several));
+        exec_cache_find(&e->session->runs, recipe_decode(SAMPLE_GREEDY, 0, several));
     assert_non_null(run);
     return run;
 }
@@ -259,9 +259,8 @@ static void test_bench_runs_the_recipe_of_generation(void **state)
         dgl_bench_result_finish(&r);
         const struct exec_cache *runs = &e.session->runs;
         const struct exec_run *several =
-            exec_cache_find(runs, recipe_decode(SAMPLE_GREEDY, false, true));
-        const struct exec_run *one =
-            exec_cache_find(runs, recipe_decode(SAMPLE_GREEDY, false, false));
+            exec_cache_find(runs, recipe_decode(SAMPLE_GREEDY, 0, true));
+        const struct exec_run *one = exec_cache_find(runs, recipe_decode(SAMPLE_GREEDY, 0, false));
         assert_true((several != NULL) == !software);
         assert_true((one != NULL) == (software != 0));
         tiny_engine_close(&e);
@@ -279,8 +278,8 @@ static void test_default_interval_of_hardware(void **state)
     e.device->info.software = false;
     tiny_greedy(e.session, prompt, 5, out, 20);
     const struct exec_cache *runs = &e.session->runs;
-    assert_non_null(exec_cache_find(runs, recipe_decode(SAMPLE_GREEDY, false, true)));
-    assert_null(exec_cache_find(runs, recipe_decode(SAMPLE_GREEDY, false, false)));
+    assert_non_null(exec_cache_find(runs, recipe_decode(SAMPLE_GREEDY, 0, true)));
+    assert_null(exec_cache_find(runs, recipe_decode(SAMPLE_GREEDY, 0, false)));
     tiny_engine_close(&e);
 }
 

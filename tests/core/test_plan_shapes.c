@@ -28,46 +28,46 @@ struct family {
 static const struct family plain = {
     "attn_norm qkv rope_kv attn_prefill o ffn_norm gate_up down",
     "qkv attn_decode o gate_up down",
-    29,
-    15,
+    31,
+    17,
     false,
 };
 static const struct family head_norms = {
     "attn_norm qkv qk_norm rope_kv attn_prefill o ffn_norm gate_up down",
     "qkv qk_norm attn_decode o gate_up down",
-    30,
-    16,
+    32,
+    18,
     false,
 };
 static const struct family post_norms = {
     "attn_norm qkv rope_kv attn_prefill o attn_post_norm ffn_norm gate_up down ffn_post_norm",
     "qkv attn_decode o attn_post_norm gate_up down ffn_post_norm",
-    32,
-    15,
+    34,
+    17,
     false,
 };
 static const struct family all_norms = {
     "attn_norm qkv qk_norm rope_kv attn_prefill o attn_post_norm ffn_norm gate_up down "
     "ffn_post_norm",
     "qkv qk_norm attn_decode o attn_post_norm gate_up down ffn_post_norm",
-    33,
-    16,
+    35,
+    18,
     false,
 };
 static const struct family experts = {
     "attn_norm qkv rope_kv attn_prefill o ffn_norm router moe_route moe_group experts_gate_up "
     "experts_down moe_combine",
     "qkv attn_decode o ffn_norm router moe_route experts_gate_up experts_down",
-    34,
-    20,
+    36,
+    22,
     false,
 };
 static const struct family experts_windows = {
     "attn_norm qkv rope_kv attn_prefill o ffn_norm router moe_route moe_group experts_gate_up "
     "experts_down moe_combine",
     "qkv attn_decode o ffn_norm router moe_route experts_gate_up experts_down",
-    36,
-    20,
+    38,
+    22,
     true,
 };
 
@@ -178,7 +178,9 @@ static void check_operations(const struct planned *p, const struct shape *shape,
         [SEG_DECODE] = "embed",
         [SEG_HEAD] = "head",
         [SEG_SCORE] = "final_norm head_all",
+        [SEG_BIAS] = "sample_bias",
         [SEG_PENALTY] = "sample_penalty",
+        [SEG_DRY] = "sample_dry",
         [SEG_SAMPLE_GREEDY] = "sample_max sample_pick",
         [SEG_SAMPLE_TOPK] = "sample_topk sample_pick",
         [SEG_SAMPLE_FULL] = "sample_max sample_hist sample_hist sample_hist sample_mass "
@@ -417,7 +419,7 @@ static void check_estimate(const struct planned *p)
     }
     plan_buffer_bytes(&p->plan, context, rows, bytes);
     /* Room for the group counts of the longest step. */
-    uint32_t segments = recipe_decode(SAMPLE_FULL, true, true).segments;
+    uint32_t segments = recipe_decode(SAMPLE_FULL, (1u << SAMPLE_ADJUSTS) - 1, true).segments;
     size_t operations = 0;
     for (int s = 0; s < SEG_COUNT; s++)
         operations += segments >> s & 1 ? p->plan.segment[s].ops.count : 0;

@@ -9,11 +9,12 @@
 #include <stdlib.h>
 
 #include "core/base/mem.h"
+#include "core/seq/adjust.h"
 #include "tests/support/kernel_bench.h"
 #include "tests/support/ref_sample.h"
 
-#define CONTEXT     64
-#define START       40 /* tokens before the first sampled one */
+#define CONTEXT     2600
+#define START       40 /* tokens before the first sampled one, unless a row says otherwise */
 #define STOP_WORDS  33
 #define MAX_KERNELS 16
 
@@ -84,22 +85,57 @@ struct row {
     uint32_t vocab;
     enum pattern pattern;
     struct dgl_sampling sampling;
-    bool big; /* one token instead of several */
+    bool big;        /* one token instead of several */
+    uint32_t start;  /* tokens before the first sampled one; 0 = START */
+    uint32_t period; /* they repeat after so many; 0 = they do not */
 };
+
+/* Of the rows with DRY: an id that breaks repeats, and one that does together with others. */
+static const struct ref_breaker breakers[] = {{{3}, 1}, {{5, 1}, 2}, {{5, 1, 2}, 3}};
+enum { NUM_BREAKERS = sizeof(breakers) / sizeof(breakers[0]) };
 
 struct pair {
     struct ref_sampler ref;
     uint32_t stops[STOP_WORDS];
     /* the kernels' side */
     float *logits;
-    uint32_t *cand, *ids;
+    struct adjust adjust;
+    uint32_t *cand, *ids, *counts;
     size_t cand_words;
     struct dgl_step step;
 };
 
+/* By hand, from `breakers`: what adjust_fill() makes of texts and a tokenizer. */
+static void set_breakers(struct pair *p)
+{
+    uint32_t *list =
+        p->adjust.words + oplist_adjust_words(p->ref.vocab) - ADJUST_MAX_SEQUENCE_WORDS;
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < NUM_BREAKERS; i++) {
+        const struct ref_breaker *b = &breakers[i];
+        uint32_t id = b->ids[0];
+        p->adjust.words[ADJUST_MARKS + id / 16] |= (b->count == 1 ? 1u : 2u) << 2 * (id % 16);
+        if (b->count == 1)
+            continue;
+        list[used] = id;
+        list[used + 1] = b->count - 1;
+        memcpy(list + used + 2, b->ids + 1, 4 * (b->count - 1));
+        used += 1 + b->count;
+    }
+    p->adjust.words[ADJUST_SEQUENCE_WORDS] = used;
+}
+
 static void pair_init(struct pair *p, uint32_t vocab, const struct dgl_sampling *sampling)
 {
-    *p = (struct pair){.ref = {.vocab = vocab}};
+    *p = (struct pair){.ref = {.vocab = vocab, .sampling = sampling}, .adjust.vocab = vocab};
+    assert_int_equal(adjust_fill(&p->adjust, NULL, NULL, sampling), DGL_OK);
+    if (sampling->dry_multiplier != 0 && vocab > 5) {
+        p->ref.breakers = breakers;
+        p->ref.num_breakers = NUM_BREAKERS;
+        set_breakers(p);
+    }
+    p->counts = checked(dgl_new_array(uint32_t, vocab));
+    memset(p->counts, 0xa5, 4ull * vocab);
     p->ref.stops = p->stops + 1;
     p->ref.logits = checked(dgl_new_array(float, vocab));
     p->ref.ids = checked(dgl_new_array(uint32_t, CONTEXT + 1));
@@ -123,6 +159,8 @@ static void pair_finish(struct pair *p)
     free(p->logits);
     free(p->ids);
     free(p->cand);
+    free(p->counts);
+    adjust_finish(&p->adjust);
 }
 
 static void note_kernel(const char *name)
@@ -160,6 +198,8 @@ static void run_op(struct pair *p, const char *op, enum sample_kind kind, int le
         bench_inout(&c, "IDS", p->ids, last ? p->ids : ids, CONTEXT + 1);
         bench_inout(&c, "STEP", &steps, &after, sizeof(steps) / 4);
         bench_in(&c, "STOPS", p->stops, STOP_WORDS);
+        bench_in(&c, "ADJUST", p->adjust.words, oplist_adjust_words(p->ref.vocab));
+        bench_inout(&c, "COUNTS", p->counts, p->counts, p->ref.vocab);
         if (kernel_bench_run(bench, name, &c, why) != BENCH_RAN)
             fail_msg("%s: %s", name, why);
         note_kernel(name);
@@ -175,7 +215,10 @@ static void run_op(struct pair *p, const char *op, enum sample_kind kind, int le
 /* The list of docs/operations.md. */
 static void run_list(struct pair *p, enum sample_kind kind)
 {
-    run_op(p, "sample_penalty", kind, 0);
+    static const char *const adjust[] = {"sample_bias", "sample_penalty", "sample_dry"};
+    for (int i = 0; i < SAMPLE_ADJUSTS; i++)
+        if (sampling_adjusts(p->ref.sampling) >> i & 1)
+            run_op(p, adjust[i], kind, 0);
     run_op(p, kind == SAMPLE_TOPK ? "sample_topk" : "sample_max", kind, 0);
     if (kind == SAMPLE_FULL) {
         for (int level = 0; level < 3; level++)
@@ -220,6 +263,12 @@ static void kernels_choose_what_the_twin_chooses(void **state)
     if (!bench)
         SKIP("%s: no GLES device", row->name);
     pair_init(&p, row->vocab, &row->sampling);
+    if (row->start)
+        p.ref.step.pos = p.step.pos = row->start - 3;
+    for (uint32_t i = START; i < row->start; i++)
+        p.ids[i] = p.ref.ids[i] = (i * 13 + i / 7) % row->vocab;
+    for (uint32_t i = row->period; row->period && i < p.step.pos + 3; i++)
+        p.ids[i] = p.ref.ids[i] = p.ids[i - row->period];
     enum sample_kind kind = sampling_kind(&row->sampling);
     for (uint32_t token = 0; token < (row->big ? 1 : 4); token++) {
         fill_logits(&p, row->pattern, &seed);
@@ -239,63 +288,107 @@ static void kernels_choose_what_the_twin_chooses(void **state)
         .temperature = (t), .top_k = 20, .repeat_penalty = (r), .repeat_last_n = (n), .seed = 9    \
     }
 
+#define MINUS(p, f, r, n)                                                                          \
+    {                                                                                              \
+        .temperature = 1, .top_k = 20, .presence_penalty = (p), .frequency_penalty = (f),          \
+        .repeat_penalty = (r), .repeat_last_n = (n), .seed = 5                                     \
+    }
+#define DRY(m, b, a, n, t)                                                                         \
+    {                                                                                              \
+        .temperature = (t), .top_k = 20, .dry_multiplier = (m), .dry_base = (b),                   \
+        .dry_allowed_length = (a), .dry_penalty_last_n = (n), .seed = 6                            \
+    }
+
+static const struct dgl_logit_bias biases[] = {{3, 1.25f}, {0, -INFINITY}, {49, 0x1p-20f},
+                                               {3, 0.5f},  {7, INFINITY},  {8, -100}};
+#define BIASED .logit_bias = biases, .num_logit_bias = sizeof(biases) / sizeof(biases[0])
+
 static const struct row rows[] = {
-    {"greedy_v1", 1, NORMAL, {.top_k = 0}, false},
-    {"greedy_v7_ties", 7, EQUAL, {.top_k = 0}, false},
-    {"greedy_v100_nan", 100, SOME_NAN, {.top_k = 0}, false},
-    {"greedy_v2049", 2049, NORMAL, {.top_k = 0}, false},
-    {"greedy_v4096", 4096, STEPS, {.top_k = 0}, false},
-    {"greedy_v5000_close", 5000, CLOSE, {.top_k = 0}, false},
-    {"greedy_v300_plus_inf", 300, PLUS_INF, {.top_k = 0}, false},
-    {"greedy_v300_all_minus_inf", 300, ALL_MINUS_INF, {.top_k = 0}, false},
-    {"greedy_v300_all_nan", 300, ALL_NAN, {.top_k = 0}, false},
-    {"greedy_v64_tiny", 64, TINY, {.top_k = 0}, false},
-    {"greedy_v128256", 128256, NORMAL, {.top_k = 0}, true},
-    {"greedy_v4096_penalty", 4096, PEAKED, {.repeat_penalty = 1.3f, .repeat_last_n = 64}, false},
-    {"topk_v1", 1, NORMAL, TOPK(40, 0.95f, 0.05f, 0.8f), false},
-    {"topk_v30_fewer_than_k", 30, NORMAL, TOPK(40, 0, 0, 1), false},
-    {"topk_v2048", 2048, NORMAL, TOPK(40, 0.95f, 0.05f, 0.8f), false},
-    {"topk_v2050_second_slice_short", 2050, NORMAL, TOPK(128, 0, 0, 2), false},
-    {"topk_v4096", 4096, PEAKED, TOPK(40, 0.95f, 0.05f, 0.8f), false},
-    {"topk_v4096_ties", 4096, STEPS, TOPK(100, 0.5f, 0, 1.5f), false},
-    {"topk_v4096_equal", 4096, EQUAL, TOPK(128, 0.9f, 0.5f, 1), false},
-    {"topk_v4096_close", 4096, CLOSE, TOPK(33, 0.7f, 0.1f, 0.7f), false},
-    {"topk_v4096_one", 4096, CLOSE, TOPK(1, 0.95f, 0.05f, 0.8f), false},
-    {"topk_v5000_minus_inf", 5000, MINUS_INF, TOPK(128, 0.99f, 0, 1), false},
-    {"topk_v500_plus_inf", 500, PLUS_INF, TOPK(8, 0.99f, 0, 1), false},
-    {"topk_v100_all_minus_inf", 100, ALL_MINUS_INF, TOPK(8, 0.6f, 0.2f, 1), false},
-    {"topk_v100_nan", 100, SOME_NAN, TOPK(128, 0, 0, 3), false},
-    {"topk_v100_all_nan", 100, ALL_NAN, TOPK(5, 0.9f, 0.1f, 1), false},
-    {"topk_v100_tiny", 100, TINY, TOPK(50, 0.9f, 0.1f, 1), false},
-    {"topk_v3000_huge", 3000, VAST, TOPK(50, 0.9f, 0.1f, 100), false},
-    {"topk_v4096_cold", 4096, NORMAL, TOPK(40, 0, 0, 1e-6f), false},
-    {"topk_v4096_hot", 4096, NORMAL, TOPK(40, 0, 0, 1000), false},
-    {"topk_v4096_top_p_tiny", 4096, NORMAL, TOPK(40, 1e-9f, 0, 1), false},
-    {"topk_v4096_min_p_one", 4096, STEPS, TOPK(128, 0, 1, 1), false},
-    {"topk_v128256", 128256, NORMAL, TOPK(40, 0.95f, 0.05f, 0.8f), true},
-    {"topk_v50_penalty", 50, NORMAL, PENALTY(1.7f, 1000, 1), false},
-    {"topk_v50_penalty_below_one", 50, NORMAL, PENALTY(0.5f, 5, 0.5f), false},
-    {"full_v1", 1, NORMAL, TOPK(0, 0.9f, 0.1f, 1), false},
-    {"full_v100", 100, NORMAL, TOPK(0, 0, 0, 1), false},
-    {"full_v2049_top_p", 2049, NORMAL, TOPK(0, 0.9f, 0, 1), false},
-    {"full_v4096_min_p", 4096, NORMAL, TOPK(0, 0, 0.02f, 1.3f), false},
-    {"full_v4096_both", 4096, NORMAL, TOPK(0, 0.95f, 0.01f, 1.5f), false},
-    {"full_v4096_ties", 4096, STEPS, TOPK(0, 0.6f, 0, 1), false},
-    {"full_v4096_equal", 4096, EQUAL, TOPK(0, 0.3f, 0, 1), false},
-    {"full_v5000_close", 5000, CLOSE, TOPK(0, 0.8f, 0.5f, 0.7f), false},
-    {"full_v4096_peaked", 4096, PEAKED, TOPK(0, 0.999f, 0, 5), false},
-    {"full_v3000_minus_inf", 3000, MINUS_INF, TOPK(0, 0.5f, 0, 1), false},
-    {"full_v300_all_minus_inf", 300, ALL_MINUS_INF, TOPK(0, 0.5f, 0, 1), false},
-    {"full_v300_plus_inf", 300, PLUS_INF, TOPK(0, 0.5f, 0, 1), false},
-    {"full_v300_nan", 300, SOME_NAN, TOPK(0, 0, 0, 10), false},
-    {"full_v300_all_nan", 300, ALL_NAN, TOPK(0, 0.9f, 0, 1), false},
-    {"full_v300_tiny", 300, TINY, TOPK(0, 0.9f, 0, 1), false},
-    {"full_v3000_huge", 3000, VAST, TOPK(0, 0.9f, 0, 1000), false},
-    {"full_v4096_hot", 4096, NORMAL, TOPK(0, 0, 0, 1000), false},
-    {"full_v4096_top_p_tiny", 4096, NORMAL, TOPK(0, 1e-10f, 0, 1), false},
-    {"full_v128256_top_p", 128256, NORMAL, TOPK(0, 0.97f, 0, 1), true},
-    {"full_v262144", 262144, EQUAL, TOPK(0, 0.7f, 0, 1), true},
-    {"full_v300000", 300000, EQUAL, TOPK(0, 0.95f, 0, 1), true},
+    {"greedy_v1", 1, NORMAL, {.top_k = 0}, false, 0, 0},
+    {"greedy_v7_ties", 7, EQUAL, {.top_k = 0}, false, 0, 0},
+    {"greedy_v100_nan", 100, SOME_NAN, {.top_k = 0}, false, 0, 0},
+    {"greedy_v2049", 2049, NORMAL, {.top_k = 0}, false, 0, 0},
+    {"greedy_v4096", 4096, STEPS, {.top_k = 0}, false, 0, 0},
+    {"greedy_v5000_close", 5000, CLOSE, {.top_k = 0}, false, 0, 0},
+    {"greedy_v300_plus_inf", 300, PLUS_INF, {.top_k = 0}, false, 0, 0},
+    {"greedy_v300_all_minus_inf", 300, ALL_MINUS_INF, {.top_k = 0}, false, 0, 0},
+    {"greedy_v300_all_nan", 300, ALL_NAN, {.top_k = 0}, false, 0, 0},
+    {"greedy_v64_tiny", 64, TINY, {.top_k = 0}, false, 0, 0},
+    {"greedy_v128256", 128256, NORMAL, {.top_k = 0}, true, 0, 0},
+    {"greedy_v4096_penalty",
+     4096,
+     PEAKED,
+     {.repeat_penalty = 1.3f, .repeat_last_n = 64},
+     false,
+     0,
+     0},
+    {"topk_v1", 1, NORMAL, TOPK(40, 0.95f, 0.05f, 0.8f), false, 0, 0},
+    {"topk_v30_fewer_than_k", 30, NORMAL, TOPK(40, 0, 0, 1), false, 0, 0},
+    {"topk_v2048", 2048, NORMAL, TOPK(40, 0.95f, 0.05f, 0.8f), false, 0, 0},
+    {"topk_v2050_second_slice_short", 2050, NORMAL, TOPK(128, 0, 0, 2), false, 0, 0},
+    {"topk_v4096", 4096, PEAKED, TOPK(40, 0.95f, 0.05f, 0.8f), false, 0, 0},
+    {"topk_v4096_ties", 4096, STEPS, TOPK(100, 0.5f, 0, 1.5f), false, 0, 0},
+    {"topk_v4096_equal", 4096, EQUAL, TOPK(128, 0.9f, 0.5f, 1), false, 0, 0},
+    {"topk_v4096_close", 4096, CLOSE, TOPK(33, 0.7f, 0.1f, 0.7f), false, 0, 0},
+    {"topk_v4096_one", 4096, CLOSE, TOPK(1, 0.95f, 0.05f, 0.8f), false, 0, 0},
+    {"topk_v5000_minus_inf", 5000, MINUS_INF, TOPK(128, 0.99f, 0, 1), false, 0, 0},
+    {"topk_v500_plus_inf", 500, PLUS_INF, TOPK(8, 0.99f, 0, 1), false, 0, 0},
+    {"topk_v100_all_minus_inf", 100, ALL_MINUS_INF, TOPK(8, 0.6f, 0.2f, 1), false, 0, 0},
+    {"topk_v100_nan", 100, SOME_NAN, TOPK(128, 0, 0, 3), false, 0, 0},
+    {"topk_v100_all_nan", 100, ALL_NAN, TOPK(5, 0.9f, 0.1f, 1), false, 0, 0},
+    {"topk_v100_tiny", 100, TINY, TOPK(50, 0.9f, 0.1f, 1), false, 0, 0},
+    {"topk_v3000_huge", 3000, VAST, TOPK(50, 0.9f, 0.1f, 100), false, 0, 0},
+    {"topk_v4096_cold", 4096, NORMAL, TOPK(40, 0, 0, 1e-6f), false, 0, 0},
+    {"topk_v4096_hot", 4096, NORMAL, TOPK(40, 0, 0, 1000), false, 0, 0},
+    {"topk_v4096_top_p_tiny", 4096, NORMAL, TOPK(40, 1e-9f, 0, 1), false, 0, 0},
+    {"topk_v4096_min_p_one", 4096, STEPS, TOPK(128, 0, 1, 1), false, 0, 0},
+    {"topk_v128256", 128256, NORMAL, TOPK(40, 0.95f, 0.05f, 0.8f), true, 0, 0},
+    {"topk_v50_penalty", 50, NORMAL, PENALTY(1.7f, 1000, 1), false, 0, 0},
+    {"topk_v50_penalty_below_one", 50, NORMAL, PENALTY(0.5f, 5, 0.5f), false, 0, 0},
+    {"topk_v50_penalty_of_all", 50, NORMAL, PENALTY(1.7f, -1, 1), false, 2500, 0},
+    {"topk_v50_presence", 50, NORMAL, MINUS(0.7f, 0, 0, 16), false, 0, 0},
+    {"topk_v50_frequency_of_all", 50, NORMAL, MINUS(0, 0.013f, 1, -1), false, 2500, 0},
+    {"topk_v50_minus", 50, NORMAL, MINUS(-0.3f, 0.1f, 1.3f, 33), false, 0, 0},
+    {"topk_v5000_minus_of_all", 5000, PEAKED, MINUS(1.1f, 0.77f, 0.9f, -1), false, 2500, 700},
+    {"greedy_v50_biased", 50, NORMAL, {BIASED}, false, 0, 0},
+    {"full_v300_biased_minus_inf", 300, MINUS_INF, {.temperature = 1, BIASED}, false, 0, 0},
+    {"topk_v50_everything",
+     50,
+     NORMAL,
+     {BIASED, .temperature = 1, .top_k = 30, .top_p = 0.9f, .presence_penalty = 0.4f,
+      .frequency_penalty = 0.3f, .repeat_penalty = 1.2f, .repeat_last_n = 20,
+      .dry_multiplier = 0.8f, .dry_penalty_last_n = -1},
+     false,
+     200,
+     17},
+    {"topk_v5_dry", 5, NORMAL, DRY(0.8f, 0, 0, -1, 1), false, 0, 0},
+    {"topk_v11_dry", 11, NORMAL, DRY(2, 1.1f, 1, -1, 0.7f), false, 900, 0},
+    {"topk_v50_dry_period_17", 50, NORMAL, DRY(0.8f, 1.75f, 2, -1, 1), false, 200, 17},
+    {"topk_v50_dry_window", 50, NORMAL, DRY(0.5f, 3, 4, 25, 1), false, 200, 17},
+    {"greedy_v50_dry_allowed_all", 50, NORMAL, DRY(1, 2, 300, -1, 0), false, 200, 1},
+    {"greedy_v5_dry_long", 5, NORMAL, DRY(0.1f, 1.001f, 2, -1, 0), true, 2500, 1},
+    {"greedy_v5_dry_large", 5, NORMAL, DRY(100, 100, 2, -1, 0), true, 2500, 1},
+    {"full_v1", 1, NORMAL, TOPK(0, 0.9f, 0.1f, 1), false, 0, 0},
+    {"full_v100", 100, NORMAL, TOPK(0, 0, 0, 1), false, 0, 0},
+    {"full_v2049_top_p", 2049, NORMAL, TOPK(0, 0.9f, 0, 1), false, 0, 0},
+    {"full_v4096_min_p", 4096, NORMAL, TOPK(0, 0, 0.02f, 1.3f), false, 0, 0},
+    {"full_v4096_both", 4096, NORMAL, TOPK(0, 0.95f, 0.01f, 1.5f), false, 0, 0},
+    {"full_v4096_ties", 4096, STEPS, TOPK(0, 0.6f, 0, 1), false, 0, 0},
+    {"full_v4096_equal", 4096, EQUAL, TOPK(0, 0.3f, 0, 1), false, 0, 0},
+    {"full_v5000_close", 5000, CLOSE, TOPK(0, 0.8f, 0.5f, 0.7f), false, 0, 0},
+    {"full_v4096_peaked", 4096, PEAKED, TOPK(0, 0.999f, 0, 5), false, 0, 0},
+    {"full_v3000_minus_inf", 3000, MINUS_INF, TOPK(0, 0.5f, 0, 1), false, 0, 0},
+    {"full_v300_all_minus_inf", 300, ALL_MINUS_INF, TOPK(0, 0.5f, 0, 1), false, 0, 0},
+    {"full_v300_plus_inf", 300, PLUS_INF, TOPK(0, 0.5f, 0, 1), false, 0, 0},
+    {"full_v300_nan", 300, SOME_NAN, TOPK(0, 0, 0, 10), false, 0, 0},
+    {"full_v300_all_nan", 300, ALL_NAN, TOPK(0, 0.9f, 0, 1), false, 0, 0},
+    {"full_v300_tiny", 300, TINY, TOPK(0, 0.9f, 0, 1), false, 0, 0},
+    {"full_v3000_huge", 3000, VAST, TOPK(0, 0.9f, 0, 1000), false, 0, 0},
+    {"full_v4096_hot", 4096, NORMAL, TOPK(0, 0, 0, 1000), false, 0, 0},
+    {"full_v4096_top_p_tiny", 4096, NORMAL, TOPK(0, 1e-10f, 0, 1), false, 0, 0},
+    {"full_v128256_top_p", 128256, NORMAL, TOPK(0, 0.97f, 0, 1), true, 0, 0},
+    {"full_v262144", 262144, EQUAL, TOPK(0, 0.7f, 0, 1), true, 0, 0},
+    {"full_v300000", 300000, EQUAL, TOPK(0, 0.95f, 0, 1), true, 0, 0},
 };
 
 /* ---- the end of a step ----------------------------------------------------------------------- */
@@ -368,6 +461,10 @@ static void a_stopped_step_changes_nothing(void **state)
         struct pair p;
         sampling.repeat_penalty = 2;
         sampling.repeat_last_n = 30;
+        sampling.dry_multiplier = 1;
+        sampling.dry_penalty_last_n = -1;
+        sampling.logit_bias = biases;
+        sampling.num_logit_bias = 2;
         pair_init(&p, 300, &sampling);
         uint32_t *cand = checked(dgl_new_array(uint32_t, p.cand_words));
         memcpy(cand, p.cand, 4 * p.cand_words);
@@ -575,7 +672,8 @@ static const struct range_row range_rows[] = {
     {"usual", {.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f}, NULL},
     {"top_k_128", {.top_k = 128}, NULL},
     {"top_k_129", {.top_k = 129}, "top_k"},
-    {"top_k_negative", {.top_k = -1}, "top_k"},
+    {"top_k_off", {.top_k = -1}, NULL},
+    {"top_k_negative", {.top_k = -2}, "top_k"},
     {"temperature_negative", {.temperature = -0.1f}, "temperature"},
     {"temperature_nan", {.temperature = NAN}, "temperature"},
     {"temperature_infinite", {.temperature = INFINITY}, "temperature"},
@@ -584,9 +682,31 @@ static const struct range_row range_rows[] = {
     {"min_p_negative", {.min_p = -1}, "min_p"},
     {"repeat_penalty_small", {.repeat_penalty = 0.001f}, "repeat_penalty"},
     {"repeat_penalty_large", {.repeat_penalty = 1000}, "repeat_penalty"},
-    {"repeat_last_n_1024", {.repeat_last_n = 1024}, NULL},
-    {"repeat_last_n_1025", {.repeat_last_n = 1025}, "repeat_last_n"},
-    {"repeat_last_n_negative", {.repeat_last_n = -1}, "repeat_last_n"},
+    {"repeat_last_n_large", {.repeat_last_n = INT32_MAX}, NULL},
+    {"repeat_last_n_all", {.repeat_last_n = -1}, NULL},
+    {"repeat_last_n_negative", {.repeat_last_n = -2}, "repeat_last_n"},
+    {"presence_penalty_nan", {.presence_penalty = NAN}, "presence_penalty"},
+    {"presence_penalty_negative", {.presence_penalty = -2}, NULL},
+    {"frequency_penalty_large", {.frequency_penalty = 101}, "frequency_penalty"},
+    {"dry_multiplier_negative", {.dry_multiplier = -1}, "dry_multiplier"},
+    {"dry_base_small", {.dry_base = 0.5f}, "dry_base"},
+    {"dry_base_one", {.dry_base = 1}, NULL},
+    {"dry_allowed_length_negative", {.dry_allowed_length = -1}, "dry_allowed_length"},
+    {"dry_penalty_last_n_negative", {.dry_penalty_last_n = -2}, "dry_penalty_last_n"},
+    {"dry_breaker_empty",
+     {.dry_breakers = (const char *const[]){"a", ""}, .num_dry_breakers = 2},
+     "dry_breakers[1]"},
+    {"dry_breaker_long",
+     {.dry_breakers = (const char *const[]){"12345678901234567890123456789012345678901"},
+      .num_dry_breakers = 1},
+     "dry_breakers[0] has 41 bytes"},
+    {"no_dry_breakers", {.dry_breakers = (const char *const[]){""}}, NULL},
+    {"logit_bias_minus_infinity", {BIASED}, NULL},
+    {"logit_bias_nan",
+     {.logit_bias = (const struct dgl_logit_bias[]){{1, 2}, {2, NAN}}, .num_logit_bias = 2},
+     "logit_bias[1]"},
+    {"logit_bias_missing", {.num_logit_bias = 1}, "logit_bias[0]"},
+    {"logit_bias_many", {.logit_bias = biases, .num_logit_bias = 1025}, "num_logit_bias"},
 };
 
 static void parameters_have_ranges(void **state)

@@ -1,6 +1,7 @@
 /* The sampler's CPU twin. Shares no code with the kernels. */
 #include "tests/support/ref_sample.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -163,19 +164,85 @@ size_t ref_sample_keep(const struct ref_sampler *s, struct ref_token *out)
 
 /* ---- choice ---------------------------------------------------------------------------------- */
 
+static void add_biases(struct ref_sampler *s)
+{
+    for (size_t i = 0; i < s->sampling->num_logit_bias; i++)
+        s->logits[s->sampling->logit_bias[i].id] += s->sampling->logit_bias[i].bias;
+}
+
+/* The first position of a window of `last_n` tokens, -1 = all, before `end`. */
+static uint32_t window_start(int64_t last_n, uint32_t end)
+{
+    return last_n < 0 || last_n > end ? 0 : end - (uint32_t)last_n;
+}
+
 static void penalise(struct ref_sampler *s)
 {
-    uint32_t end = s->step.pos + s->step.tokens, last_n = s->step.repeat_last_n;
-    bool *done = dgl_new_array(bool, s->vocab);
-    assert_non_null(done);
-    for (uint32_t i = end - (last_n < end ? last_n : end); i < end; i++) {
-        uint32_t id = s->ids[i];
-        if (id >= s->vocab || done[id])
+    uint32_t end = s->step.pos + s->step.tokens;
+    uint32_t *times = checked(dgl_new_array(uint32_t, s->vocab));
+    for (uint32_t i = window_start(s->sampling->repeat_last_n, end); i < end; i++)
+        if (s->ids[i] < s->vocab)
+            times[s->ids[i]]++;
+    for (uint32_t id = 0; id < s->vocab && s->step.repeat_last_n; id++) {
+        if (times[id] == 0)
             continue;
         s->logits[id] *= s->logits[id] > 0 ? s->step.repeat_inverse : s->step.repeat_penalty;
-        done[id] = true;
+        float cost = (float)times[id] * s->sampling->frequency_penalty;
+        cost += s->sampling->presence_penalty;
+        s->logits[id] -= cost;
     }
-    free(done);
+    free(times);
+}
+
+/* How many of the last tokens, at most, lie behind every breaker. */
+static uint32_t tokens_behind_breakers(const struct ref_sampler *s, uint32_t start, uint32_t end)
+{
+    for (uint32_t first = end; first-- > start;) {
+        uint32_t longest = 0;
+        for (uint32_t i = 0; i < s->num_breakers; i++) {
+            const struct ref_breaker *b = &s->breakers[i];
+            if (b->count > longest && b->count <= end - first &&
+                memcmp(b->ids, s->ids + first, b->count * sizeof(uint32_t)) == 0)
+                longest = b->count;
+        }
+        if (longest)
+            return end - first - longest;
+    }
+    return end - start;
+}
+
+/* Every earlier place in the window against the end: the length of the repeat, and the id after
+ * it. */
+static void penalise_repeats(struct ref_sampler *s)
+{
+    const struct dgl_sampling *p = s->sampling;
+    if (p->dry_multiplier == 0 || p->dry_penalty_last_n == 0)
+        return;
+    uint32_t end = s->step.pos + s->step.tokens, start = window_start(p->dry_penalty_last_n, end);
+    uint32_t most = tokens_behind_breakers(s, start, end);
+    int32_t allowed = p->dry_allowed_length ? p->dry_allowed_length : 2;
+    int32_t *repeat = checked(dgl_new_array(int32_t, s->vocab));
+    for (uint32_t next = start + 1; next < end; next++) {
+        uint32_t n = 0, id = s->ids[next];
+        while (n < most && next - n > start && s->ids[next - n - 1] == s->ids[end - n - 1])
+            n++;
+        if (id < s->vocab && (int32_t)n > repeat[id])
+            repeat[id] = (int32_t)n;
+    }
+    for (uint32_t i = 0; i < s->num_breakers; i++)
+        if (s->breakers[i].count == 1)
+            repeat[s->breakers[i].ids[0]] = 0;
+    double base = p->dry_base != 0 ? (double)p->dry_base : 1.75;
+    for (uint32_t id = 0; id < s->vocab; id++) {
+        int32_t beyond = repeat[id] - allowed;
+        if (beyond < 0)
+            continue;
+        double cost = (double)p->dry_multiplier * pow(base, beyond < 1023 ? beyond : 1023);
+        while (cost > FLT_MAX)
+            cost = (double)p->dry_multiplier * pow(base, --beyond);
+        s->logits[id] -= (float)cost;
+    }
+    free(repeat);
 }
 
 /* vocab when no logit is a number. */
@@ -219,7 +286,9 @@ void ref_sample(struct ref_sampler *s, enum sample_kind kind)
     struct dgl_step *step = &s->step;
     if (step->stopped)
         return;
+    add_biases(s);
     penalise(s);
+    penalise_repeats(s);
     uint32_t id = kind == SAMPLE_GREEDY ? best_of(s) : draw(s);
     bool fault = id == s->vocab;
     step->pos += step->tokens;

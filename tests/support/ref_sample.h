@@ -17,14 +17,23 @@ struct ref_token {
     uint64_t tempered; /* at the wanted temperature */
 };
 
+/* Ids that break repeats together. */
+struct ref_breaker {
+    uint32_t ids[4];
+    uint32_t count;
+};
+
 /* One session's sampling state on the host. */
 struct ref_sampler {
     uint32_t vocab;
-    float *logits; /* [vocab], changed by the penalty */
+    float *logits; /* [vocab], changed by biases and penalties */
     uint32_t *ids; /* [step.context + 1] */
     struct dgl_step step;
     const uint32_t *stops;
     uint32_t num_stops;
+    const struct dgl_sampling *sampling; /* biases, presence, frequency, DRY but for its breakers */
+    const struct ref_breaker *breakers;
+    uint32_t num_breakers;
 };
 
 /* Counter and key as in the paper; `out` gets four words. */
@@ -33,7 +42,7 @@ uint32_t ref_sample_key(float logit);
 /* The tokens that may be drawn: after top-k, top-p and min-p, in order of ids. Returns how many; 0
  * when no logit is a number. `out` has room for vocab. */
 size_t ref_sample_keep(const struct ref_sampler *s, struct ref_token *out);
-/* Penalty, choice and the step to the next token. */
+/* Biases, penalties, choice and the step to the next token. */
 void ref_sample(struct ref_sampler *s, enum sample_kind kind);
 
 #endif

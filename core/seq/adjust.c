@@ -1,0 +1,211 @@
+/* Words of ADJUST from the caller's parameters. */
+#include "core/seq/adjust.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/mem.h"
+
+static uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    return bits;
+}
+
+void adjust_finish(struct adjust *a)
+{
+    free(a->words);
+    dgl_buf_finish(&a->breakers);
+    *a = (struct adjust){0};
+}
+
+/* ---- head: biases, penalties, costs of repeats ----------------------------------------------- */
+
+/* Biases of one id add up. */
+static enum dgl_status fill_biases(uint32_t *head, const struct dgl_log *log, uint32_t vocab,
+                                   const struct dgl_sampling *s)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < s->num_logit_bias; i++) {
+        const struct dgl_logit_bias *b = &s->logit_bias[i];
+        uint32_t at = 0;
+        float sum = b->bias, before;
+        if (b->id < 0 || (uint32_t)b->id >= vocab)
+            return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                            "logit bias %zu is for token %d, the vocabulary has ids 0 to %u", i,
+                            b->id, vocab - 1);
+        while (at < count && head[ADJUST_BIASES + 2 * at] != (uint32_t)b->id)
+            at++;
+        if (at < count) {
+            memcpy(&before, &head[ADJUST_BIASES + 2 * at + 1], sizeof(before));
+            sum += before;
+        } else {
+            count++;
+        }
+        head[ADJUST_BIASES + 2 * at] = (uint32_t)b->id;
+        head[ADJUST_BIASES + 2 * at + 1] = bits_of(sum);
+    }
+    head[ADJUST_NUM_BIASES] = count;
+    return DGL_OK;
+}
+
+/* Ends where an f32 would, or the table does: longer repeats cost as much as the last entry. */
+static void fill_dry(uint32_t *head, const struct dgl_sampling *s)
+{
+    double base = s->dry_base > 0 ? (double)s->dry_base : 1.75;
+    uint32_t lengths = 0;
+    for (; lengths < ADJUST_MAX_DRY_LENGTHS; lengths++) {
+        double cost = (double)s->dry_multiplier * pow(base, lengths);
+        if (cost > FLT_MAX)
+            break;
+        head[ADJUST_DRY + lengths] = bits_of((float)cost);
+    }
+    head[ADJUST_DRY_LENGTHS] = lengths;
+    head[ADJUST_DRY_ALLOWED] = s->dry_allowed_length > 0 ? (uint32_t)s->dry_allowed_length : 2;
+    head[ADJUST_DRY_LAST_N] = (uint32_t)s->dry_penalty_last_n; /* -1: more than any context */
+}
+
+/* ---- sequence breakers ----------------------------------------------------------------------- */
+
+static void mark(uint32_t *words, int32_t id, uint32_t bit)
+{
+    words[ADJUST_MARKS + (uint32_t)id / 16] |= bit << 2 * ((uint32_t)id % 16);
+}
+
+/* A breaker that `id` begins and the ids of `rest` complete; once if there are several ways. */
+static enum dgl_status add_sequence(struct adjust *a, const struct dgl_log *log,
+                                    const struct dgl_tokenizer *tok, int32_t id,
+                                    struct dgl_str rest)
+{
+    struct token_ids tail = {0};
+    uint32_t *list = a->words + oplist_adjust_words(a->vocab) - ADJUST_MAX_SEQUENCE_WORDS;
+    uint32_t used = a->words[ADJUST_SEQUENCE_WORDS], at = 0;
+    struct encode_flags flags = {.no_parse_special = true, .continues = true};
+    enum dgl_status status = tokenizer_encode(log, tok, rest, flags, &tail);
+    uint32_t count = (uint32_t)(tail.count < ADJUST_MAX_TAIL ? tail.count : ADJUST_MAX_TAIL);
+    while (status == DGL_OK && at < used &&
+           (list[at] != (uint32_t)id || list[at + 1] != count ||
+            memcmp(&list[at + 2], tail.ids, count * sizeof(uint32_t)) != 0))
+        at += 2 + list[at + 1];
+    if (status == DGL_OK && at == used && used + 2 + count > ADJUST_MAX_SEQUENCE_WORDS)
+        status = dgl_fail(log, DGL_ERR_INVALID_ARG,
+                          "the DRY sequence breakers can begin in more than %u ways: give fewer or "
+                          "shorter ones",
+                          at / 3);
+    if (status == DGL_OK && at == used) {
+        list[at] = (uint32_t)id;
+        list[at + 1] = count;
+        memcpy(&list[at + 2], tail.ids, count * sizeof(uint32_t));
+        a->words[ADJUST_SEQUENCE_WORDS] = used + 2 + count;
+        mark(a->words, id, 2);
+    }
+    free(tail.ids);
+    return status;
+}
+
+/* The breaker inside of a token's text, or its beginning at that text's end. */
+static enum dgl_status match_token(struct adjust *a, const struct dgl_log *log,
+                                   const struct dgl_tokenizer *tok, int32_t id, struct dgl_str text,
+                                   struct dgl_str breaker)
+{
+    enum dgl_status status = DGL_OK;
+    if (memmem(text.p, text.len, breaker.p, breaker.len)) {
+        mark(a->words, id, 1);
+        return DGL_OK;
+    }
+    size_t most = text.len < breaker.len ? text.len : breaker.len - 1;
+    for (size_t n = 1; n <= most && status == DGL_OK; n++)
+        if (memcmp(text.p + text.len - n, breaker.p, n) == 0)
+            status =
+                add_sequence(a, log, tok, id, (struct dgl_str){breaker.p + n, breaker.len - n});
+    return status;
+}
+
+static enum dgl_status match_vocabulary(struct adjust *a, const struct dgl_log *log,
+                                        const struct dgl_tokenizer *tok,
+                                        const char *const *breakers, size_t count)
+{
+    struct detokenizer *detok = detokenizer_create(tok, false);
+    struct dgl_buf text = {0};
+    enum dgl_status status = DGL_OK;
+    int32_t max_id = tokenizer_max_id(tok);
+    if (!detok)
+        return dgl_fail_memory(log, "detokenizer", 0);
+    for (int32_t id = 0; id <= max_id && (uint32_t)id < a->vocab && status == DGL_OK; id++) {
+        text.len = 0;
+        detokenizer_push(detok, id, &text);
+        detokenizer_flush(detok, &text);
+        if (text.failed)
+            status = dgl_fail_memory(log, "text of a token", text.len);
+        for (size_t i = 0; i < count && text.len && status == DGL_OK; i++)
+            status = match_token(a, log, tok, id, (struct dgl_str){text.p, text.len},
+                                 dgl_str_of(breakers[i]));
+    }
+    detokenizer_destroy(&detok);
+    dgl_buf_finish(&text);
+    return status;
+}
+
+static enum dgl_status fill_breakers(struct adjust *a, const struct dgl_log *log,
+                                     const struct dgl_tokenizer *tok, const struct dgl_sampling *s)
+{
+    static const char *const defaults[] = {"\n", ":", "\"", "*"};
+    const char *const *breakers = s->dry_breakers ? s->dry_breakers : defaults;
+    size_t count = s->dry_breakers ? s->num_dry_breakers : sizeof(defaults) / sizeof(defaults[0]);
+    struct dgl_buf key = {0};
+    if (!tok && s->dry_breakers && count)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "DRY sequence breakers are texts, and the model has no tokenizer: give "
+                        "none");
+    for (size_t i = 0; tok && i < count; i++)
+        dgl_buf_printf(&key, "%zu:%s", strlen(breakers[i]), breakers[i]);
+    dgl_buf_puts(&key, ".");
+    if (key.failed)
+        return dgl_fail_memory(log, "sequence breakers", key.len);
+    if (a->has_breakers && strcmp(key.p, a->breakers.p) == 0) {
+        dgl_buf_finish(&key);
+        return DGL_OK;
+    }
+    a->words[ADJUST_SEQUENCE_WORDS] = 0;
+    memset(a->words + ADJUST_MARKS, 0, (size_t)(a->vocab + 15) / 16 * sizeof(uint32_t));
+    enum dgl_status status = tok ? match_vocabulary(a, log, tok, breakers, count) : DGL_OK;
+    dgl_buf_finish(&a->breakers);
+    a->breakers = key;
+    a->has_breakers = status == DGL_OK;
+    a->breakers_dirty = true;
+    return status;
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+enum dgl_status adjust_fill(struct adjust *a, const struct dgl_log *log,
+                            const struct dgl_tokenizer *tok, const struct dgl_sampling *s)
+{
+    const size_t head_bytes = ADJUST_MARKS * sizeof(uint32_t);
+    uint32_t *head = dgl_calloc(1, head_bytes);
+    enum dgl_status status = DGL_OK;
+    if (!a->words) {
+        a->words = dgl_new_array(uint32_t, oplist_adjust_words(a->vocab));
+        a->head_dirty = true;
+    }
+    if (!head || !a->words)
+        status = dgl_fail_memory(log, "logit adjustments", head_bytes);
+    if (status == DGL_OK)
+        status = fill_biases(head, log, a->vocab, s);
+    if (status == DGL_OK && sampling_adjusts(s) >> SAMPLE_DRY & 1) {
+        status = fill_breakers(a, log, tok, s);
+        fill_dry(head, s);
+    }
+    if (status == DGL_OK) {
+        head[ADJUST_PRESENCE] = bits_of(s->presence_penalty);
+        head[ADJUST_FREQUENCY] = bits_of(s->frequency_penalty);
+        head[ADJUST_SEQUENCE_WORDS] = a->words[ADJUST_SEQUENCE_WORDS];
+        a->head_dirty = a->head_dirty || memcmp(a->words, head, head_bytes) != 0;
+        memcpy(a->words, head, head_bytes);
+    }
+    free(head);
+    return status;
+}

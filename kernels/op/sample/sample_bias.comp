@@ -1,0 +1,28 @@
+// Logit bias: adds numbers of the caller's to the logits of single ids, in place.
+//
+// LOGITS is [VOCAB] f32. ADJUST (lib adjust) has pairs of id and f32, each id once. One group.
+//
+//! NAME sample_bias
+//! OP sample_bias
+//! VARIANT baseline
+//! BIND readwrite uint LOGITS
+//! BIND read uint ADJUST
+//! CONST VOCAB
+//! STEP read
+//! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256
+//! LOCAL WG_SIZE
+//! GROUPS 1
+//! LIB adjust
+
+void body(uvec3 group)
+{
+    uint count = min(ADJUST[ADJUST_NUM_BIASES], 1024u);
+    if (step_stopped != 0u || group.x != 0u)
+        count = 0u;
+    for (uint i = gl_LocalInvocationID.x; i < count; i += uint(LOCAL_X)) {
+        uint id = ADJUST[ADJUST_BIASES + 2u * i];
+        float bias = uintBitsToFloat(ADJUST[ADJUST_BIASES + 2u * i + 1u]);
+        if (id < uint(VOCAB))
+            LOGITS[id] = floatBitsToUint(uintBitsToFloat(LOGITS[id]) + bias);
+    }
+}

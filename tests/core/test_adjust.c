@@ -65,7 +65,7 @@ static char *text_of(const int32_t *ids, size_t count)
 {
     char *text = NULL;
     size_t len;
-    assert_int_equal(dgl_decode(tok, ids, count, false, &text, &len), DGL_OK);
+    assert_int_equal(dgl_decode(NULL, tok, ids, count, false, &text, &len), DGL_OK);
     return text;
 }
 

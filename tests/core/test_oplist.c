@@ -182,14 +182,15 @@ static void test_histogram_levels(void **state)
     assert_int_equal(look_const(look_op(&f->list, "sample_max", -1, 0), "LEVEL"), -1);
 }
 
-static void test_penalty_and_idle(void **state)
+static void test_adjustments_and_idle(void **state)
 {
     struct fake *f = *state;
-    oplist_penalty(&f->list, &f->p);
+    for (int i = 0; i < SAMPLE_ADJUSTS; i++)
+        oplist_adjust(&f->list, &f->p, i);
     oplist_early_exit(&f->list);
-    look_at_labels(&f->list, "sample_penalty sample_args");
-    assert_true(op_find_param(&f->list.ops[1], "count")->is_op_count);
-    look_at_buffer(&f->list.ops[1], "ARGS", BUF_ARGS);
+    look_at_labels(&f->list, "sample_bias sample_penalty sample_dry sample_args");
+    assert_true(op_find_param(&f->list.ops[3], "count")->is_op_count);
+    look_at_buffer(&f->list.ops[3], "ARGS", BUF_ARGS);
 }
 
 /* ---- what an operation is given -------------------------------------------------------------- */
@@ -457,7 +458,7 @@ int main(void)
         CASE(test_split_prefill_has_no_merge),
         CASE(test_score_order),
         CASE(test_histogram_levels),
-        CASE(test_penalty_and_idle),
+        CASE(test_adjustments_and_idle),
         CASE(test_gains_go_to_their_products),
         CASE(test_head_takes_the_last_row),
         cmocka_unit_test(test_attention),

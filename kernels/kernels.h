@@ -193,10 +193,15 @@ const char *kernel_set_hint(const struct kernel_set *set, const char *key, const
 enum dgl_status kernel_set_with_hints(const struct dgl_log *log, struct kernel_set *set,
                                       enum kernel_layer layer, const char *origin, const char *json,
                                       struct kernel_set **out);
-/* Adds the manifest's hints below the caller's layers; `pinned` are the hints that a manifest marks
- * as its own choice (not converter defaults). Returns a new set; either text may be NULL. */
+/* Hints of a manifest as JSON texts, NULL = none: `pinned` are those that it marks as its own
+ * choice, `defaults` the converter's. */
+struct kernel_manifest_hints {
+    const char *file; /* for error lines */
+    const char *defaults, *pinned;
+};
+/* Adds the manifest's hints below the caller's layers. Returns a new set. */
 enum dgl_status kernel_set_with_manifest(const struct dgl_log *log, struct kernel_set *set,
-                                         const char *defaults_json, const char *pinned_json,
+                                         const struct kernel_manifest_hints *hints,
                                          struct kernel_set **out);
 
 /* ---- choice: kernel_choose.c, kernel_fit.c ---- */

@@ -1,5 +1,6 @@
 /* generate: a prompt's continuation to standard output as it comes, figures to standard error. */
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "core/base/log.h"
@@ -83,10 +84,15 @@ static int read_prompt(struct generate *g, const struct options *opt)
     }
     if (opt->escapes)
         g->prompt.len = input_unescape(g->prompt.p, g->prompt.len);
-    if (!g->prompt.failed)
-        return EXIT_OK;
-    console_error("out of memory for the prompt");
-    return EXIT_FAILED;
+    if (g->prompt.failed) {
+        console_error("out of memory for the prompt");
+        return EXIT_FAILED;
+    }
+    const char *name = opt->prompt              ? "generate: the prompt"
+                       : strcmp(file, "-") == 0 ? "generate: standard input"
+                                                : file;
+    struct dgl_str text = {g->prompt.p ? g->prompt.p : "", g->prompt.len};
+    return input_is_utf8(name, text) ? EXIT_OK : EXIT_FAILED;
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */

@@ -17,8 +17,11 @@ static enum dgl_status make_kernel_set(const struct dgl_model *m, const struct d
     struct kernel_set *base = kernels ? kernel_set_ref(kernels->set) : NULL;
     enum dgl_status status = base ? DGL_OK : kernel_set_create(m->dev->log, NULL, &base);
     if (status == DGL_OK)
-        status = kernel_set_with_manifest(m->dev->log, base, m->file->hint_defaults,
-                                          m->file->hint_pinned, out);
+        status = kernel_set_with_manifest(
+            m->dev->log, base,
+            &(const struct kernel_manifest_hints){m->file->path, m->file->hint_defaults,
+                                                  m->file->hint_pinned},
+            out);
     kernel_set_destroy(&base);
     return status;
 }

@@ -98,7 +98,7 @@ static enum dgl_status fail_op(const struct kernel_hint_source *source, struct d
             len += (size_t)snprintf(ops + len, sizeof(ops) - len, " %s", one);
     }
     return dgl_fail(source->log, fault_of(source),
-                    "%s: variants: there is no operation '%.*s'; there are%s", source->origin,
+                    "%s: variants: there is no operation '%.*s'; there are%s", source->where,
                     (int)op.len, op.p, ops);
 }
 
@@ -127,7 +127,7 @@ static enum dgl_status add_variant(const struct kernel_hint_source *source, cons
         return store(source, key, value);
     return dgl_fail(source->log, fault_of(source),
                     "%s: %s is '%s', wanted auto, a variant, or one of the kernels%s",
-                    source->origin, key, value, all);
+                    source->where, key, value, all);
 }
 
 /* ---- tunes.NAME.TUNABLE = integer ------------------------------------------------------------ */
@@ -139,8 +139,8 @@ static enum dgl_status fail_tune(const struct kernel_hint_source *source, const 
     size_t len = 0;
     for (uint32_t i = 0; i < tune->num_choices; i++)
         len += (size_t)snprintf(all + len, sizeof(all) - len, " %lld", (long long)tune->choices[i]);
-    return dgl_fail(source->log, fault_of(source), "%s: %s is '%s', wanted one of%s",
-                    source->origin, key, value, all);
+    return dgl_fail(source->log, fault_of(source), "%s: %s is '%s', wanted one of%s", source->where,
+                    key, value, all);
 }
 
 static enum dgl_status add_tune(const struct kernel_hint_source *source, const char *key,
@@ -156,8 +156,8 @@ static enum dgl_status add_tune(const struct kernel_hint_source *source, const c
     const struct kernel *kernel = kernel_set_find(source->set, name);
     if (!kernel)
         return dgl_fail(source->log, fault_of(source),
-                        "%s: %s: there is no kernel '%.*s' (dopplergl kernels list)",
-                        source->origin, key, (int)part.len, part.p);
+                        "%s: %s: there is no kernel '%.*s' (dopplergl kernels list)", source->where,
+                        key, (int)part.len, part.p);
     for (uint32_t i = 0; i < kernel->num_tunes; i++) {
         const struct kernel_tune *tune = &kernel->tunes[i];
         if (!dgl_str_eq(rest, tune->name))
@@ -170,7 +170,7 @@ static enum dgl_status add_tune(const struct kernel_hint_source *source, const c
         return fail_tune(source, key, value, tune);
     }
     return dgl_fail(source->log, fault_of(source), "%s: %s: kernel %s has no tunable '%.*s'",
-                    source->origin, key, name, (int)rest.len, rest.p);
+                    source->where, key, name, (int)rest.len, rest.p);
 }
 
 /* ---- one hint, whatever its kind ------------------------------------------------------------- */
@@ -185,9 +185,9 @@ static enum dgl_status fail_key(const struct kernel_hint_source *source, const c
         dgl_nearest_try(&nearest, vocabulary[i].key);
     }
     return dgl_fail(source->log, fault_of(source),
-                    "%s: there is no kernel hint '%s'%s%s%s; there are %svariants, tunes",
-                    source->origin, key, nearest.best ? "; did you mean " : "",
-                    nearest.best ? nearest.best : "", nearest.best ? "?" : "", all);
+                    "%s: there is no kernel hint '%s'; there are %svariants, tunes%s%s%s",
+                    source->where, key, all, nearest.best ? "; did you mean " : "",
+                    nearest.best ? nearest.best : "", nearest.best ? "?" : "");
 }
 
 static enum dgl_status add_hint(const struct kernel_hint_source *source, const char *key,
@@ -203,7 +203,7 @@ static enum dgl_status add_hint(const struct kernel_hint_source *source, const c
         if (!vocabulary[i].values || kernel_word_in(vocabulary[i].values, value))
             return store(source, key, value);
         return dgl_fail(source->log, fault_of(source), "%s: %s is '%s', wanted one of: %s",
-                        source->origin, key, value, vocabulary[i].values);
+                        source->where, key, value, vocabulary[i].values);
     }
     return fail_key(source, key);
 }
@@ -224,7 +224,7 @@ enum dgl_status kernel_hints_add_profile(const struct kernel_hint_source *source
         return status;
     }
     return dgl_fail(source->log, DGL_ERR_INVALID_ARG,
-                    "%s: there is no kernel profile '%s'; there are%s", source->origin, profile,
+                    "%s: there is no kernel profile '%s'; there are%s", source->where, profile,
                     all);
 }
 
@@ -235,7 +235,7 @@ enum dgl_status kernel_hints_add_flag(const struct kernel_hint_source *source, c
     if (!equals || (size_t)(equals - flag) >= sizeof(key))
         return dgl_fail(source->log, DGL_ERR_INVALID_ARG,
                         "%s: '%s' is not of the form hint=value, as in attentionDecode=streaming",
-                        source->origin, flag);
+                        source->where, flag);
     snprintf(key, sizeof(key), "%.*s", (int)(equals - flag), flag);
     return add_hint(source, key, equals + 1);
 }
@@ -273,7 +273,7 @@ static enum dgl_status add_member(const struct kernel_hint_source *source, const
         status = dgl_fail_memory(source->log, "a kernel hint", name.len);
     else if (!is_text)
         status = dgl_fail(source->log, fault_of(source), "%s: %s is %s, wanted a string",
-                          source->origin, key.p, dgl_json_type_name(dgl_json_type(member)));
+                          source->where, key.p, dgl_json_type_name(dgl_json_type(member)));
     else
         status = add_hint(source, key.p, value.p);
     dgl_buf_finish(&key);
@@ -295,7 +295,7 @@ static enum dgl_status add_object(const struct kernel_hint_source *source, const
             status = add_object(source, variants ? "variants." : "tunes.", m);
         else if (variants || tunes)
             status = dgl_fail(source->log, fault_of(source), "%s: %s is %s, wanted an object",
-                              source->origin, variants ? "variants" : "tunes",
+                              source->where, variants ? "variants" : "tunes",
                               dgl_json_type_name(dgl_json_type(m)));
         else
             status = add_member(source, prefix, m);
@@ -307,7 +307,7 @@ enum dgl_status kernel_hints_add_json(const struct kernel_hint_source *source, c
                                       size_t len)
 {
     struct dgl_json_doc *doc = NULL;
-    enum dgl_status status = dgl_json_parse(source->log, source->origin, json, len, &doc);
+    enum dgl_status status = dgl_json_parse(source->log, source->where, json, len, &doc);
     if (status != DGL_OK)
         return status;
     const struct dgl_json *root = dgl_json_root(doc);
@@ -316,7 +316,7 @@ enum dgl_status kernel_hints_add_json(const struct kernel_hint_source *source, c
     else
         status =
             dgl_fail(source->log, fault_of(source), "%s: kernel hints are %s, wanted an object",
-                     source->origin, dgl_json_type_name(dgl_json_type(root)));
+                     source->where, dgl_json_type_name(dgl_json_type(root)));
     dgl_json_destroy(&doc);
     return status;
 }
@@ -325,8 +325,8 @@ enum dgl_status kernel_hints_check(const struct dgl_log *log, const char *origin
 {
     struct dgl_arena arena = {0};
     struct kernel_hints hints = {0};
-    const struct kernel_hint_source source = {log,   &arena, NULL, &hints, KERNEL_LAYER_HINTS,
-                                              origin};
+    const struct kernel_hint_source source = {log,    &arena, NULL, &hints, KERNEL_LAYER_HINTS,
+                                              origin, origin};
     enum dgl_status status = kernel_hints_add_json(&source, json, strlen(json));
     free(hints.items);
     dgl_arena_finish(&arena);

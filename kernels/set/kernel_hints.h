@@ -23,7 +23,8 @@ struct kernel_hint_source {
                                      kernels; NULL: they stay unchecked */
     struct kernel_hints *hints;
     enum kernel_layer layer;
-    const char *origin;
+    const char *origin; /* kept with each hint, for the reasons of a choice */
+    const char *where;  /* begins error lines: `origin`, with its file where there is one */
 };
 enum dgl_status kernel_hints_add_json(const struct kernel_hint_source *source, const char *json,
                                       size_t len);

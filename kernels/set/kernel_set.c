@@ -345,7 +345,8 @@ static struct kernel_hint_source hint_source(const struct dgl_log *log, struct k
                                        .set = set,
                                        .hints = &set->hints,
                                        .layer = layer,
-                                       .origin = origin};
+                                       .origin = origin,
+                                       .where = origin};
 }
 
 static enum dgl_status add_config(const struct dgl_log *log, struct kernel_set *set,
@@ -466,34 +467,49 @@ static struct kernel_set *derive(struct kernel_set *set)
     return child;
 }
 
-enum dgl_status kernel_set_with_hints(const struct dgl_log *log, struct kernel_set *set,
-                                      enum kernel_layer layer, const char *origin, const char *json,
-                                      struct kernel_set **out)
+/* `file` may be NULL: `origin` says enough. */
+static enum dgl_status with_hints(const struct dgl_log *log, struct kernel_set *set,
+                                  enum kernel_layer layer, const char *origin, const char *file,
+                                  const char *json, struct kernel_set **out)
 {
+    struct dgl_buf where = {0};
     *out = NULL;
     struct kernel_set *child = derive(set);
-    if (!child)
+    dgl_buf_printf(&where, "%s%s%s", file ? file : "", file ? ": " : "", origin);
+    if (!child || where.failed) {
+        kernel_set_destroy(&child);
+        dgl_buf_finish(&where);
         return dgl_fail_memory(log, "a set of kernels", sizeof(*child));
-    const struct kernel_hint_source source = hint_source(log, child, layer, origin);
+    }
+    struct kernel_hint_source source = hint_source(log, child, layer, origin);
+    source.where = where.p;
     enum dgl_status status = kernel_hints_add_json(&source, json, strlen(json));
     if (status == DGL_OK)
         *out = child;
     else
         kernel_set_destroy(&child);
+    dgl_buf_finish(&where);
     return status;
 }
 
+enum dgl_status kernel_set_with_hints(const struct dgl_log *log, struct kernel_set *set,
+                                      enum kernel_layer layer, const char *origin, const char *json,
+                                      struct kernel_set **out)
+{
+    return with_hints(log, set, layer, origin, NULL, json, out);
+}
+
 enum dgl_status kernel_set_with_manifest(const struct dgl_log *log, struct kernel_set *set,
-                                         const char *defaults_json, const char *pinned_json,
+                                         const struct kernel_manifest_hints *hints,
                                          struct kernel_set **out)
 {
     struct kernel_set *defaults = NULL;
     *out = NULL;
-    enum dgl_status status = kernel_set_with_hints(log, set, KERNEL_LAYER_MANIFEST, "manifest",
-                                                   defaults_json ? defaults_json : "{}", &defaults);
+    enum dgl_status status = with_hints(log, set, KERNEL_LAYER_MANIFEST, "manifest", hints->file,
+                                        hints->defaults ? hints->defaults : "{}", &defaults);
     if (status == DGL_OK)
-        status = kernel_set_with_hints(log, defaults, KERNEL_LAYER_PINNED, "manifest (pinned)",
-                                       pinned_json ? pinned_json : "{}", out);
+        status = with_hints(log, defaults, KERNEL_LAYER_PINNED, "manifest (pinned)", hints->file,
+                            hints->pinned ? hints->pinned : "{}", out);
     kernel_set_destroy(&defaults);
     return status;
 }

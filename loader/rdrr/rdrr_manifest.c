@@ -283,7 +283,8 @@ static enum dgl_status check_model_type(struct dgl_json_reader r, const struct d
     return status;
 }
 
-/* Other writers count the tokenizer's own ids here, which may be fewer than the embedding has. */
+/* Other writers count the tokenizer's own ids here, which may be fewer than the embedding has. A
+ * missing architecture.vocabSize is told by who needs it. */
 static enum dgl_status check_vocab(struct dgl_json_reader r, const struct dgl_json *root)
 {
     const struct dgl_json *tokenizer = dgl_json_get(root, "tokenizer");
@@ -295,7 +296,7 @@ static enum dgl_status check_vocab(struct dgl_json_reader r, const struct dgl_js
     said = model;
     if (status == DGL_OK && tokenizer)
         status = dgl_json_opt_i64(r, tokenizer, "vocabSize", 1, 1 << 21, &said);
-    if (status == DGL_OK && said != model)
+    if (status == DGL_OK && model && said != model)
         status = dgl_json_fail(r, tokenizer,
                                "vocabSize is %" PRId64 ", but architecture.vocabSize is %" PRId64,
                                said, model);

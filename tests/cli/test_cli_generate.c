@@ -49,7 +49,6 @@ static const struct misfit misfits[] = {
     {"surrogate in UTF-8", {"-p", "\xed\xa0\x80"}, "UTF-8"},
     {"invalid UTF-8 and --echo", {"-p", "a\xff", "--echo"}, "0xff"},
     {"invalid UTF-8 from an escape", {"-e", "-p", "\\xff"}, "0xff"},
-    {"top-k above 128", {"-p", "a", "--top-k", "129"}, "129"},
     {"context beyond the model's", {"-p", "a", "-c", "4096"}, "2048"},
     {"prompt longer than the context", {"-p", PROMPT, "-c", "4"}, "5 tokens"},
     {"missing model", {"-p", "a", "-m", TEST_MISSING "/m"}, TEST_MISSING "/m"},
@@ -176,7 +175,7 @@ static const struct prompt_row prompts[] = {
     {"carriage returns", {"-f", "-"}, "a\r\nb", 0, "a\r\nb"},
     {"empty file", {"-f", "/dev/null"}, NULL, 0, ""},
     {"prompt that begins with a dash", {"-p", "--echo"}, NULL, 0, "--echo"},
-    {"attached to the letter", {"-pHello"}, NULL, 0, "Hello"},
+    {"without a flag", {"Hello"}, NULL, 0, "Hello"},
     {"after =", {"--prompt=a=b"}, NULL, 0, "a=b"},
     {"last one wins", {"-p", "x", "-p", "Hello"}, NULL, 0, "Hello"},
     {"escapes are off", {"-p", "a\\nb"}, NULL, 0, "a\\nb"},
@@ -186,6 +185,30 @@ static const struct prompt_row prompts[] = {
     {"escapes in a file", {"-e", "-f", "-"}, "a\\nb", 0, "a\nb"},
     {"what is no escape stays", {"-e", "-p", "\\q \\x4 \\"}, NULL, 0, "\\q \\x4 \\"},
 };
+
+/* Of a prompt that is no text, the file is named. */
+static void a_bad_prompt_names_its_file(void **state)
+{
+    char *dir = test_tmpdir(), *path = dgl_path_join(dir, "bad.txt");
+    const char *const file[] = {COMMON, "-f", path, NULL};
+    const char *const standard[] = {COMMON, NULL};
+    struct process_result r;
+    struct dgl_buf line = {0};
+    (void)state;
+    test_write_file(dir, "bad.txt", "ab\xff", 3);
+    dgl_buf_printf(&line, "%s is not UTF-8: byte 0xff at offset 2", path);
+    process_run(&(struct process_params){.args = file}, &r);
+    assert_code(&r, 1);
+    assert_one_error(&r, line.p);
+    process_finish(&r);
+    process_run(&(struct process_params){.args = standard, .input = "ab\xff"}, &r);
+    assert_code(&r, 1);
+    assert_one_error(&r, "standard input is not UTF-8: byte 0xff at offset 2");
+    process_finish(&r);
+    dgl_buf_finish(&line);
+    free(path);
+    test_tmpdir_remove(dir);
+}
 
 /* U+0000 cannot be an argument, but a file may hold it. */
 static void prompt_keeps_nul(void **state)
@@ -575,6 +598,7 @@ int main(void)
         cmocka_unit_test(minimum_limits_give_the_same_text),
         cmocka_unit_test(cache_type_gives_the_same_text),
         cmocka_unit_test(prompt_keeps_nul),
+        cmocka_unit_test(a_bad_prompt_names_its_file),
         cmocka_unit_test(ids_continue_like_text),
         cmocka_unit_test(echo_puts_the_prompt_first),
         cmocka_unit_test(echo_decodes_ids),

@@ -459,11 +459,11 @@ static void bench_refuses_an_unknown_shape(void **state)
     struct process_result r;
     (void)state;
     process_command(&r, "bench", "--device", "any", "--shape", "gigantic-9t", NULL);
-    assert_code(&r, 1);
+    assert_code(&r, 2);
     assert_one_error(&r, "gigantic-9t");
     process_finish(&r);
     process_command(&r, "bench", "--device", "any", "--shape", "llama-3.2-1b:q1", NULL);
-    assert_code(&r, 1);
+    assert_code(&r, 2);
     assert_one_error(&r, "q1");
     process_finish(&r);
 }

@@ -337,7 +337,11 @@ static void hints_give_kernel(void **state)
     struct kernel_set *set =
         loaded_set(dgl_kernels_params(.hints = h->hints, .profile = h->profile));
     struct kernel_set *with = NULL;
-    assert_int_equal(kernel_set_with_manifest(NULL, set, h->defaults, h->pinned, &with), DGL_OK);
+    assert_int_equal(kernel_set_with_manifest(
+                         NULL, set,
+                         &(const struct kernel_manifest_hints){"pack", h->defaults, h->pinned},
+                         &with),
+                     DGL_OK);
     assert_choice_in(with, h->c.device, h->c.request, h->c.wanted, h->c.text);
     kernel_set_destroy(&with);
     kernel_set_destroy(&set);

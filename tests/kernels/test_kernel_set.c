@@ -374,9 +374,12 @@ static void manifest_says_default_and_pinned(void **state)
     (void)state;
     struct kernel_set *set = loaded_set(NULL), *with = NULL;
     assert_int_equal(kernel_set_with_manifest(NULL, set,
-                                              "{\"attentionDecode\":\"streaming\","
-                                              "\"attentionPrefill\":\"tiled_large\"}",
-                                              "{\"attentionDecode\":\"tiled_small\"}", &with),
+                                              &(const struct kernel_manifest_hints){
+                                                  "pack",
+                                                  "{\"attentionDecode\":\"streaming\","
+                                                  "\"attentionPrefill\":\"tiled_large\"}",
+                                                  "{\"attentionDecode\":\"tiled_small\"}"},
+                                              &with),
                      DGL_OK);
     assert_hint(with, "attentionDecode", "tiled_small", "manifest (pinned)");
     assert_hint(with, "attentionPrefill", "tiled_large", "manifest");
@@ -390,7 +393,9 @@ static void manifest_texts_may_be_null(void **state)
 {
     (void)state;
     struct kernel_set *set = loaded_set(NULL), *with = NULL;
-    assert_int_equal(kernel_set_with_manifest(NULL, set, NULL, NULL, &with), DGL_OK);
+    assert_int_equal(
+        kernel_set_with_manifest(NULL, set, &(const struct kernel_manifest_hints){0}, &with),
+        DGL_OK);
     assert_hint(with, "attentionDecode", NULL, NULL);
     kernel_set_destroy(&with);
     kernel_set_destroy(&set);
@@ -403,7 +408,10 @@ static void manifest_is_below_the_caller(void **state)
         loaded_set(dgl_kernels_params(.hints = "{\"attentionDecode\":\"auto\"}"));
     struct kernel_set *with = NULL;
     const char *json = "{\"attentionDecode\":\"streaming\",\"f16Matmul\":\"gemv_subgroup\"}";
-    assert_int_equal(kernel_set_with_manifest(NULL, set, json, json, &with), DGL_OK);
+    assert_int_equal(
+        kernel_set_with_manifest(NULL, set,
+                                 &(const struct kernel_manifest_hints){"pack", json, json}, &with),
+        DGL_OK);
     assert_hint(with, "attentionDecode", "auto", "--kernel-hints");
     assert_hint(with, "f16Matmul", "gemv_subgroup", "manifest (pinned)");
     kernel_set_destroy(&with);
@@ -620,11 +628,13 @@ static void manifest_faults_are_faults_of_the_file(void **state)
     struct kernel_set *set = loaded_set(NULL), *with = NULL;
     struct test_log log;
     test_log_init(&log, DGL_LOG_ERROR);
-    assert_int_equal(
-        kernel_set_with_manifest(&log.log, set, "{\"attentionDecode\":\"x\"}", NULL, &with),
-        DGL_ERR_FORMAT);
+    assert_int_equal(kernel_set_with_manifest(&log.log, set,
+                                              &(const struct kernel_manifest_hints){
+                                                  "/a/pack", "{\"attentionDecode\":\"x\"}", NULL},
+                                              &with),
+                     DGL_ERR_FORMAT);
     assert_null(with);
-    assert_contains(log.text, "manifest: attentionDecode is 'x'");
+    assert_contains(log.text, "/a/pack: manifest: attentionDecode is 'x'");
     kernel_set_destroy(&set);
 }
 

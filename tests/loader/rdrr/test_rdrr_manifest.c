@@ -491,6 +491,11 @@ static const struct bad_manifest bad_manifests[] = {
      "\"tokenizer\": {\"type\": \"bundled\", \"vocabSize\": 5}, \"files\": {",
      DGL_ERR_FORMAT,
      {"tokenizer: vocabSize is 5", "architecture.vocabSize is"}},
+    {"tokenizer and no architecture",
+     "\"architecture\": {",
+     "\"tokenizer\": {\"type\": \"bundled\", \"vocabSize\": 5}, \"other\": {",
+     DGL_ERR_FORMAT,
+     {"manifest.json: architecture is missing"}},
     {"tokenizer file without the section",
      "\"files\": {",
      "\"files\": {\"tokenizer.json\": {\"size\": 1, \"sha256\": "

@@ -273,7 +273,7 @@ bool options_add_defaults(const struct command *command, struct options *out)
     if (ok && path.failed) {
         console_error("out of memory for the path of the configuration file");
         ok = false;
-    } else if (ok && path.len && stat(path.p, &info) == 0) {
+    } else if (ok && path.len && lstat(path.p, &info) == 0) {
         d.path = path.p;
         ok = add_file(&d);
     } else if (ok && path.len && errno != ENOENT && errno != ENOTDIR) {

@@ -63,11 +63,14 @@ static bool store_number(const struct option *o, const char *origin, const char 
     return true;
 }
 
-static void write_error(void *priv, enum dgl_log_level level, const char *text)
+/* The library says where hints come from as the flag; `priv` is where they did come from. */
+static void write_hints_error(void *priv, enum dgl_log_level level, const char *text)
 {
-    (void)priv;
+    static const char flag[] = "--kernel-hints";
+    bool named = strncmp(text, flag, strlen(flag)) == 0;
     (void)level;
-    console_error("%s", text);
+    console_error("%s%s%s", (const char *)priv, named ? "" : ": ",
+                  text + (named ? strlen(flag) : 0));
 }
 
 void option_set_flag(const struct option *o, bool value, struct options *out)
@@ -78,7 +81,6 @@ void option_set_flag(const struct option *o, bool value, struct options *out)
 bool option_store(const struct option *o, const char *origin, const char *value,
                   struct options *out)
 {
-    const struct dgl_log errors = {.write = write_error, .level = DGL_LOG_ERROR};
     void *field = (char *)out + o->offset;
     uint64_t row;
     if (o->given)
@@ -111,7 +113,10 @@ bool option_store(const struct option *o, const char *origin, const char *value,
                bad_value(o, origin, value);
     case TYPE_HINTS:
         *(const char **)field = value;
-        return dgl_kernels_check_hints(&errors, value) == DGL_OK;
+        return dgl_kernels_check_hints(&(const struct dgl_log){.write = write_hints_error,
+                                                               .priv = (void *)(uintptr_t)origin,
+                                                               .level = DGL_LOG_ERROR},
+                                       value) == DGL_OK;
     case TYPE_DATE:
         return dgl_parse_date(dgl_str_of(value), field) || bad_value(o, origin, value);
     case TYPE_STRS:

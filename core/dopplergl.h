@@ -84,7 +84,7 @@ enum dgl_status {
     DGL_ERR_KERNEL = -8,        /* a kernel file or its GLSL is wrong */
     DGL_ERR_GPU = -9,           /* the driver reported an error, or results are not numbers */
     DGL_ERR_DEVICE_LOST = -10,  /* the device was reset; sticky until the device is destroyed */
-    DGL_ERR_CONTEXT_FULL = -11, /* for programs that keep a conversation: the context has no room */
+    DGL_ERR_CONTEXT_FULL = -11, /* the session's context has no room for more tokens */
     DGL_ERR_CANCELLED = -12,    /* a callback or dgl_session_cancel() asked for it */
 };
 
@@ -504,6 +504,27 @@ void dgl_session_trim(struct dgl_session *session, int32_t len);
 enum dgl_status dgl_session_sync(struct dgl_session *session, const int32_t *ids, size_t count,
                                  size_t *reused);
 
+struct dgl_eval_params {
+    /* [num_ids], appended to the tokens that the session holds. None = the last token held is
+     * looked at again: after dgl_session_sync() its logits cost a readback, otherwise it is
+     * evaluated once more. */
+    const int32_t *ids;
+    size_t num_ids; /* tokens */
+    bool all;       /* a row of results for each of `ids`; false = for the last one alone */
+};
+#define dgl_eval_params(...) (&(struct dgl_eval_params){__VA_ARGS__})
+/* Evaluates tokens after those that the session holds, which stay: the step of a sampler,
+ * classifier or search of one's own. `logits`, float [rows, vocab], and `hidden`, float [rows,
+ * hidden], are the caller's with rows = num_ids for `all` and else 1; NULL = not wanted. Hidden
+ * states are those after the final norm, as `last_hidden_state` of transformers is. With neither,
+ * tokens are only appended. DGL_ERR_CONTEXT_FULL: the context has no room for all ids, nothing was
+ * evaluated; DGL_ERR_INVALID_ARG: an id outside the vocabulary, or no ids and nothing held;
+ * DGL_ERR_CANCELLED. After another error or a cancellation the session holds a prefix of the
+ * sequence, and the results are not to be read. Blocks; a token costs one pass through the model
+ * and one readback, several ids cost chunks. */
+enum dgl_status dgl_session_eval(struct dgl_session *session, const struct dgl_eval_params *params,
+                                 float *logits, float *hidden);
+
 /* A number that is added to the logit of a token. */
 struct dgl_logit_bias {
     int32_t id;
@@ -629,6 +650,30 @@ struct dgl_logits_params {
  * Resets the session. DGL_ERR_INVALID_ARG as dgl_session_sync(). Blocks and reads back all rows. */
 enum dgl_status dgl_logits(struct dgl_session *session, const struct dgl_logits_params *params,
                            float **logits, size_t *rows);
+
+/* How the hidden states of tokens become embeddings. */
+enum dgl_pooling {
+    DGL_POOLING_MEAN = 0, /* one row: the mean over all tokens */
+    DGL_POOLING_LAST,     /* one row: the last token's */
+    DGL_POOLING_NONE,     /* a row per token */
+};
+
+struct dgl_embed_params {
+    const char *prompt;    /* text, or ids below: exactly one of them is required */
+    size_t prompt_len;     /* bytes; 0 = strlen(prompt) */
+    const int32_t *ids;    /* [num_ids] */
+    size_t num_ids;        /* tokens */
+    bool no_parse_special; /* see dgl_encode_params */
+    enum dgl_pooling pooling;
+    bool normalize; /* scale each row to length 1 */
+};
+#define dgl_embed_params(...) (&(struct dgl_embed_params){__VA_ARGS__})
+/* Embeddings of a prompt: its hidden states after the final norm, pooled. Text is encoded with
+ * add_special. Transfers *embeddings (dgl_free), float [*rows, hidden], *rows = number of tokens or
+ * 1. Resets the session. DGL_ERR_INVALID_ARG as dgl_generate(); DGL_ERR_CANCELLED. Blocks; the
+ * logits of no token are computed. */
+enum dgl_status dgl_embed(struct dgl_session *session, const struct dgl_embed_params *params,
+                          float **embeddings, size_t *rows);
 
 struct dgl_perplexity_params {
     const char *const *texts; /* required, [num_texts] */

@@ -118,6 +118,34 @@ enum dgl_status dgl_logits(struct dgl_session *session, const struct dgl_logits_
     return status;
 }
 
+enum dgl_status dgl_session_eval(struct dgl_session *session, const struct dgl_eval_params *params,
+                                 float *logits, float *hidden)
+{
+    static const struct dgl_eval_params defaults;
+    struct gl_saved saved = {0};
+    enum dgl_status status = session_enter(session, &saved);
+    if (status != DGL_OK)
+        return status;
+    status = session_append(session, params ? params : &defaults, logits, hidden);
+    device_leave(session->model->dev, &saved);
+    return status;
+}
+
+enum dgl_status dgl_embed(struct dgl_session *session, const struct dgl_embed_params *params,
+                          float **embeddings, size_t *rows)
+{
+    static const struct dgl_embed_params defaults;
+    struct gl_saved saved = {0};
+    *embeddings = NULL;
+    *rows = 0;
+    enum dgl_status status = session_enter(session, &saved);
+    if (status != DGL_OK)
+        return status;
+    status = session_embed(session, params ? params : &defaults, embeddings, rows);
+    device_leave(session->model->dev, &saved);
+    return status;
+}
+
 enum dgl_status dgl_perplexity(struct dgl_session *session,
                                const struct dgl_perplexity_params *params,
                                struct dgl_perplexity_result *out)

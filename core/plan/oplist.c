@@ -459,9 +459,22 @@ void oplist_head(struct oplist *list, const struct oplist_params *p, enum dgl_ph
     oplist_matmul(list, p, &head);
 }
 
+void oplist_hidden(struct oplist *list, const struct oplist_params *p)
+{
+    assert(p->weights->head.has_norm);
+    oplist_norm(list, p,
+                &(struct oplist_norm){.phase = DGL_PHASE_PREFILL,
+                                      .layer = -1,
+                                      .label = "final_norm",
+                                      .post = "store",
+                                      .norm_weight = p->weights->head.vector,
+                                      .x = BUF_X,
+                                      .y = BUF_NORMED});
+}
+
 void oplist_score(struct oplist *list, const struct oplist_params *p)
 {
     struct oplist_matmul head = head_matmul(p, DGL_PHASE_PREFILL, "head_all", BUF_ALL_LOGITS);
-    read_stream(list, p, &head, "final_norm");
+    head.x = BUF_NORMED;
     oplist_matmul(list, p, &head);
 }

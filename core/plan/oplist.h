@@ -143,7 +143,9 @@ void oplist_prefill_body(struct oplist *list, const struct oplist_params *p);
 void oplist_decode_body(struct oplist *list, const struct oplist_params *p);
 /* Logits of the pass's last token, to LOGITS. */
 void oplist_head(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase);
-/* Logits of every token of the pass, to ALL_LOGITS. */
+/* Hidden states of every token of the pass after the final norm, to NORMED. */
+void oplist_hidden(struct oplist *list, const struct oplist_params *p);
+/* Logits of every token of the pass from NORMED, to ALL_LOGITS. */
 void oplist_score(struct oplist *list, const struct oplist_params *p);
 
 #endif

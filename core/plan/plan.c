@@ -44,6 +44,9 @@ static void fill_segment(struct oplist *list, enum segment segment, const struct
     case SEG_HEAD:
         oplist_head(list, p, DGL_PHASE_DECODE);
         break;
+    case SEG_HIDDEN:
+        oplist_hidden(list, p);
+        break;
     case SEG_SCORE:
         oplist_score(list, p);
         break;

@@ -14,7 +14,8 @@ enum segment {
     SEG_PREFILL, /* body of a pass over several tokens */
     SEG_DECODE,  /* body of a pass over one */
     SEG_HEAD,    /* logits of the last token */
-    SEG_SCORE,   /* logits of every token */
+    SEG_HIDDEN,  /* hidden states of every token: the final norm */
+    SEG_SCORE,   /* logits of every token from its hidden state */
     SEG_BIAS,    /* on the logits, before sampling: as enum sample_adjust */
     SEG_PENALTY,
     SEG_DRY,

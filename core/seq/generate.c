@@ -26,27 +26,19 @@ struct generation {
 
 static enum dgl_status encode_prompt(struct generation *g)
 {
-    const struct dgl_model *model = g->s->model;
     const struct dgl_generate_params *p = g->p;
     struct token_ids ids = {0};
-    if (!p->prompt) {
-        ids.ids = dgl_new_array(int32_t, p->num_ids);
-        ids.count = p->num_ids;
-        if (!ids.ids)
-            return dgl_fail_memory(model->dev->log, "prompt", p->num_ids * sizeof(int32_t));
-        if (p->num_ids)
-            memcpy(ids.ids, p->ids, p->num_ids * sizeof(int32_t));
-    } else if (!model->tok) {
-        return dgl_fail(model->dev->log, DGL_ERR_INVALID_ARG,
-                        "%s has no tokenizer: give the prompt as ids", model->info.path);
-    } else {
-        struct dgl_str text = {p->prompt, p->prompt_len ? p->prompt_len : strlen(p->prompt)};
-        struct encode_flags flags = {.add_special = true, .no_parse_special = p->no_parse_special};
-        enum dgl_status status = tokenizer_encode(model->dev->log, model->tok, text, flags, &ids);
-        if (status != DGL_OK) {
-            free(ids.ids);
-            return status;
-        }
+    enum dgl_status status =
+        session_prompt_ids(g->s,
+                           &(struct prompt){.text = p->prompt,
+                                            .text_len = p->prompt_len,
+                                            .ids = p->ids,
+                                            .num_ids = p->num_ids,
+                                            .no_parse_special = p->no_parse_special},
+                           &ids);
+    if (status != DGL_OK) {
+        free(ids.ids);
+        return status;
     }
     g->r->prompt_ids = ids.ids;
     g->r->num_prompt_ids = ids.count;
@@ -249,8 +241,6 @@ static enum dgl_status check_params(struct generation *g)
 {
     const struct dgl_generate_params *p = g->p;
     const struct dgl_log *log = g->s->model->dev->log;
-    if (!p->prompt == !p->ids)
-        return dgl_fail(log, DGL_ERR_INVALID_ARG, "give a prompt either as text or as ids");
     if (p->max_tokens < DGL_TOKENS_NONE)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "max_tokens is %d: 0 or -1 means no limit, %d no token at all",

@@ -37,10 +37,15 @@ enum dgl_status step_table_write(struct step_table *table, struct dgl_device *de
     return status;
 }
 
-struct recipe pass_head(const struct pass_row *rows, uint32_t num_rows)
+struct pass_tail pass_tail(const struct pass_row *rows, uint32_t num_rows)
 {
     uint32_t last = rows[num_rows - 1].flags;
+    struct pass_tail tail = {0};
+    if (last & (ROW_SCORE | ROW_HIDDEN))
+        tail.rows = recipe_of(SEG_HIDDEN);
     if (last & ROW_SCORE)
-        return recipe_of(SEG_SCORE);
-    return last & ROW_LOGITS ? recipe_of(SEG_HEAD) : (struct recipe){0};
+        tail.rows.segments |= 1u << SEG_SCORE;
+    if (last & ROW_LOGITS)
+        tail.last = recipe_of(SEG_HEAD);
+    return tail;
 }

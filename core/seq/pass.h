@@ -9,6 +9,7 @@
 enum row_flag {
     ROW_LOGITS = 1 << 0, /* the pass's last row: its logits go to LOGITS */
     ROW_SCORE = 1 << 1,  /* all rows of a pass: their logits go to ALL_LOGITS */
+    ROW_HIDDEN = 1 << 2, /* all rows of a pass: their hidden states go to NORMED */
 };
 
 /* One token of one sequence in a pass. */
@@ -31,7 +32,11 @@ enum dgl_status step_table_write(struct step_table *table, struct dgl_device *de
                                  const struct dgl_step *steps, uint32_t num_seqs,
                                  const struct pass_row *rows, uint32_t num_rows);
 
-/* Logits as the rows' flags say; a recipe without segments when none are wanted. */
-struct recipe pass_head(const struct pass_row *rows, uint32_t num_rows);
+/* What follows the body of a pass as the rows' flags say; without segments where nothing does. */
+struct pass_tail {
+    struct recipe rows; /* of all rows: hidden states, scores */
+    struct recipe last; /* of the last row: its logits */
+};
+struct pass_tail pass_tail(const struct pass_row *rows, uint32_t num_rows);
 
 #endif

@@ -1,5 +1,5 @@
-/* Logits of every position, for dgl_logits() and dgl_perplexity(): whole rows are read back, pass
- * by pass. */
+/* Results of evaluated tokens on the host, logits and hidden states, for dgl_session_eval(),
+ * dgl_logits(), dgl_embed() and dgl_perplexity(): rows are read back pass by pass. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static enum dgl_status load_ids(struct dgl_session *s, const int32_t *ids, size_
     return session_expect(s, (int32_t)count);
 }
 
-/* Makes room for the rows of a pass; *rows is how many one may have. */
+/* Makes room for the logits of a pass; *rows is how many tokens one may have. */
 static enum dgl_status begin_scoring(struct dgl_session *s, int32_t *rows)
 {
     struct workspace *ws = &s->model->workspace;
@@ -30,16 +30,83 @@ static enum dgl_status begin_scoring(struct dgl_session *s, int32_t *rows)
     return status;
 }
 
-/* Evaluates the next `rows` tokens of s->ids and brings their logits, [rows, vocab]. */
-static enum dgl_status score_pass(struct dgl_session *s, int32_t rows, float *logits)
+/* Evaluates s->ids[s->len .. count) and brings the results of those from `first` on: logits,
+ * [count - first, vocab], and hidden states, [count - first, hidden]; NULL = not wanted. LOGITS
+ * then belongs to the last token, unless all logits or hidden states alone were wanted. */
+static enum dgl_status eval_rows(struct dgl_session *s, int32_t first, int32_t count, float *logits,
+                                 float *hidden)
 {
     struct dgl_device *dev = s->model->dev;
-    if (session_is_cancelled(s))
-        return dgl_fail(dev->log, DGL_ERR_CANCELLED, "scoring was cancelled");
-    enum dgl_status status = session_pass(s, rows, ROW_SCORE);
+    const struct gl_range *scratch = s->model->workspace.range;
+    const size_t vocab = (size_t)s->model->info.vocab, width = (size_t)s->model->info.hidden;
+    const bool score = logits && count - first > 1;
+    enum dgl_status status = DGL_OK;
+    int32_t most = s->ubatch;
+    if (score)
+        status = begin_scoring(s, &most);
+    while (s->len < count && status == DGL_OK) {
+        int32_t start = s->len, left = count - start, rows = left < most ? left : most;
+        int32_t skip = first > start ? first - start : 0; /* rows without results */
+        bool last = rows == left, wanted = skip < rows;
+        uint32_t flags = hidden && wanted ? ROW_HIDDEN : 0;
+        if (score && wanted)
+            flags |= ROW_SCORE;
+        else if (last && (logits || !hidden))
+            flags |= ROW_LOGITS;
+        if (session_is_cancelled(s))
+            return dgl_fail(dev->log, DGL_ERR_CANCELLED, "evaluation was cancelled");
+        status = session_pass(s, rows, flags);
+        if (status != DGL_OK)
+            break;
+        if (flags == 0 || (flags == ROW_LOGITS && !logits))
+            gl_flush(dev->gl);
+        size_t row = (size_t)(start + skip - first), num = (size_t)(rows - skip);
+        if (flags & ROW_HIDDEN)
+            status = gl_buffer_read(dev->gl, scratch[BUF_NORMED].buffer, (size_t)skip * width * 4,
+                                    hidden + row * width, num * width * 4);
+        if (status == DGL_OK && flags & ROW_SCORE)
+            status =
+                gl_buffer_read(dev->gl, scratch[BUF_ALL_LOGITS].buffer, (size_t)skip * vocab * 4,
+                               logits + row * vocab, num * vocab * 4);
+        else if (status == DGL_OK && flags & ROW_LOGITS && logits)
+            status =
+                gl_buffer_read(dev->gl, s->memory.state[BUF_LOGITS].buffer, 0, logits, vocab * 4);
+    }
+    return status;
+}
+
+/* ---- eval ------------------------------------------------------------------------------------ */
+
+enum dgl_status session_append(struct dgl_session *s, const struct dgl_eval_params *p,
+                               float *logits, float *hidden)
+{
+    const struct dgl_log *log = s->model->dev->log;
+    const size_t held = (size_t)s->len, count = held + p->num_ids;
+    enum dgl_status status = DGL_OK;
+    if (count == 0)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "no ids were given and the session holds none: give at least one token");
+    if (p->num_ids == 0 && s->logits_valid && !hidden)
+        return logits ? gl_buffer_read(s->model->dev->gl, s->memory.state[BUF_LOGITS].buffer, 0,
+                                       logits, (uint64_t)s->model->info.vocab * 4)
+                      : DGL_OK;
+    if (p->num_ids == 0) {
+        session_trim(s, (int32_t)held - 1);
+        return eval_rows(s, (int32_t)held - 1, (int32_t)held, logits, hidden);
+    }
+    if (p->num_ids > (size_t)s->context - held)
+        return dgl_fail(log, DGL_ERR_CONTEXT_FULL,
+                        "the session holds %zu tokens of %d, %zu more do not fit: trim it, or "
+                        "create it with a larger context",
+                        held, s->context, p->num_ids);
+    status = session_check_ids(s, "the ids", p->ids, p->num_ids);
+    if (status != DGL_OK)
+        return status;
+    memcpy(s->ids + held, p->ids, p->num_ids * sizeof(*p->ids));
+    status = session_expect(s, (int32_t)count);
     if (status == DGL_OK)
-        status = gl_buffer_read(dev->gl, s->model->workspace.range[BUF_ALL_LOGITS].buffer, 0,
-                                logits, (uint64_t)rows * (uint64_t)s->model->info.vocab * 4);
+        status = eval_rows(s, p->all ? (int32_t)held : (int32_t)count - 1, (int32_t)count, logits,
+                           hidden);
     return status;
 }
 
@@ -49,32 +116,92 @@ enum dgl_status session_logits(struct dgl_session *s, const struct dgl_logits_pa
                                float **logits, size_t *rows)
 {
     size_t vocab = (size_t)s->model->info.vocab, count = p->num_ids, want = p->all ? count : 1;
-    int32_t most = 0;
-    float *out = NULL;
     enum dgl_status status = load_ids(s, p->ids, count, "the prompt");
-    if (status == DGL_OK) {
-        out = dgl_calloc(want, vocab * sizeof(float));
-        status = out ? DGL_OK : dgl_fail_memory(s->model->dev->log, "logits", want);
-    }
-    if (status == DGL_OK && p->all) {
-        status = begin_scoring(s, &most);
-        for (size_t done = 0; done < count && status == DGL_OK;) {
-            size_t left = count - done;
-            int32_t n = left < (size_t)most ? (int32_t)left : most;
-            status = score_pass(s, n, out + done * vocab);
-            done += (size_t)n;
-        }
-    } else if (status == DGL_OK) {
-        status = session_eval(s, (int32_t)count);
-        if (status == DGL_OK)
-            status = gl_buffer_read(s->model->dev->gl, s->memory.state[BUF_LOGITS].buffer, 0, out,
-                                    vocab * sizeof(float));
-    }
+    if (status != DGL_OK)
+        return status;
+    float *out = dgl_calloc(want, vocab * sizeof(float));
+    if (!out)
+        return dgl_fail_memory(s->model->dev->log, "logits", want);
+    status = eval_rows(s, (int32_t)(count - want), (int32_t)count, out, NULL);
     if (status != DGL_OK) {
         free(out);
         return status;
     }
     *logits = out;
+    *rows = want;
+    return DGL_OK;
+}
+
+/* ---- embeddings ------------------------------------------------------------------------------ */
+
+static void normalize_row(float *row, size_t width)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < width; i++)
+        sum += (double)row[i] * row[i];
+    double factor = sum > 0.0 ? 1.0 / sqrt(sum) : 0.0;
+    for (size_t i = 0; i < width; i++)
+        row[i] = (float)(row[i] * factor);
+}
+
+enum dgl_status session_embed(struct dgl_session *s, const struct dgl_embed_params *p,
+                              float **embeddings, size_t *rows)
+{
+    const struct dgl_log *log = s->model->dev->log;
+    const size_t width = (size_t)s->model->info.hidden;
+    struct token_ids ids = {0};
+    float *out = NULL, *part = NULL;
+    double *sum = NULL;
+    size_t want = 1;
+    enum dgl_status status = DGL_ERR_INVALID_ARG;
+    if ((unsigned)p->pooling > DGL_POOLING_NONE) {
+        dgl_fail(log, status, "pooling is %d: mean, last and none are 0 to %d", (int)p->pooling,
+                 DGL_POOLING_NONE);
+        goto done;
+    }
+    status = session_prompt_ids(s,
+                                &(struct prompt){.text = p->prompt,
+                                                 .text_len = p->prompt_len,
+                                                 .ids = p->ids,
+                                                 .num_ids = p->num_ids,
+                                                 .no_parse_special = p->no_parse_special},
+                                &ids);
+    if (status == DGL_OK)
+        status = load_ids(s, ids.ids, ids.count, "the prompt");
+    if (status != DGL_OK)
+        goto done;
+    int32_t count = (int32_t)ids.count;
+    want = p->pooling == DGL_POOLING_NONE ? ids.count : 1;
+    out = dgl_calloc(want, width * sizeof(*out));
+    if (p->pooling == DGL_POOLING_MEAN) {
+        part = dgl_calloc((size_t)s->ubatch, width * sizeof(*part));
+        sum = dgl_calloc(width, sizeof(*sum));
+    }
+    if (!out || (p->pooling == DGL_POOLING_MEAN && (!part || !sum))) {
+        status = dgl_fail_memory(log, "embeddings", want * width * sizeof(*out));
+        goto done;
+    }
+    if (p->pooling != DGL_POOLING_MEAN)
+        status = eval_rows(s, count - (int32_t)want, count, NULL, out);
+    while (p->pooling == DGL_POOLING_MEAN && s->len < count && status == DGL_OK) {
+        int32_t start = s->len, left = count - start, n = left < s->ubatch ? left : s->ubatch;
+        status = eval_rows(s, start, start + n, NULL, part);
+        for (size_t i = 0; status == DGL_OK && i < (size_t)n * width; i++)
+            sum[i % width] += part[i];
+    }
+    for (size_t i = 0; sum && i < width; i++)
+        out[i] = (float)(sum[i] / count);
+    for (size_t i = 0; p->normalize && i < want; i++)
+        normalize_row(out + i * width, width);
+done:
+    free(ids.ids);
+    free(part);
+    free(sum);
+    if (status != DGL_OK) {
+        free(out);
+        return status;
+    }
+    *embeddings = out;
     *rows = want;
     return DGL_OK;
 }
@@ -101,7 +228,7 @@ static enum dgl_status score_text(struct dgl_session *s, const char *name, size_
     enum dgl_status status = DGL_OK;
     while ((size_t)s->len < count && status == DGL_OK) {
         int32_t start = s->len, left = (int32_t)count - start, rows = left < most ? left : most;
-        status = score_pass(s, rows, logits);
+        status = eval_rows(s, start, start + rows, logits, NULL);
         for (int32_t i = 0; i < rows && status == DGL_OK; i++) {
             int32_t pos = start + i + 1;
             if ((size_t)pos >= count)

@@ -171,7 +171,7 @@ enum dgl_status session_write_step(struct dgl_session *s, const struct dgl_step 
     for (uint32_t i = 0; i < step->tokens; i++)
         s->rows[i] = (struct pass_row){
             .pos = step->pos + i,
-            .flags = i + 1 == step->tokens ? flags : flags & ROW_SCORE,
+            .flags = i + 1 == step->tokens ? flags : flags & (ROW_SCORE | ROW_HIDDEN),
         };
     return step_table_write(s->steps, s->model->dev, step, 1, s->rows, step->tokens);
 }
@@ -230,7 +230,7 @@ int32_t session_readback_interval(const struct dgl_session *s)
 enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t flags)
 {
     struct dgl_device *dev = s->model->dev;
-    struct exec_run *body, *head;
+    struct exec_run *body, *rows, *head;
     struct dgl_step step = {
         .pos = (uint32_t)s->len, .tokens = (uint32_t)tokens, .context = (uint32_t)s->context};
     enum dgl_status status = session_run(s, recipe_body(tokens), &body);
@@ -248,15 +248,20 @@ enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t fla
     s->len += tokens;
     dev->tokens += (uint64_t)tokens;
     s->logits_valid = false;
-    struct recipe recipe = pass_head(s->rows, (uint32_t)tokens);
-    if (recipe.segments == 0)
-        return DGL_OK;
-    status = session_run(s, recipe, &head);
-    if (status == DGL_OK && RECIPE_HAS(recipe, SEG_SCORE))
-        status = exec_run_set_tokens(head, tokens);
-    if (status == DGL_OK)
-        status = exec_run_submit(head, 1, NULL);
-    s->logits_valid = status == DGL_OK && RECIPE_HAS(recipe, SEG_HEAD);
+    struct pass_tail tail = pass_tail(s->rows, (uint32_t)tokens);
+    if (tail.rows.segments) {
+        status = session_run(s, tail.rows, &rows);
+        if (status == DGL_OK)
+            status = exec_run_set_tokens(rows, tokens);
+        if (status == DGL_OK)
+            status = exec_run_submit(rows, 1, NULL);
+    }
+    if (status == DGL_OK && tail.last.segments) {
+        status = session_run(s, tail.last, &head);
+        if (status == DGL_OK)
+            status = exec_run_submit(head, 1, NULL);
+        s->logits_valid = status == DGL_OK;
+    }
     return status;
 }
 
@@ -292,6 +297,31 @@ enum dgl_status session_check_ids(const struct dgl_session *s, const char *name,
             return dgl_fail(log, DGL_ERR_INVALID_ARG,
                             "token %zu of %s is %d, the vocabulary has ids 0 to %d", i, name,
                             ids[i], s->model->info.vocab - 1);
+    return DGL_OK;
+}
+
+enum dgl_status session_prompt_ids(const struct dgl_session *s, const struct prompt *prompt,
+                                   struct token_ids *ids)
+{
+    const struct dgl_model *m = s->model;
+    const struct dgl_log *log = m->dev->log;
+    if (!prompt->text == !prompt->ids)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "give a prompt either as text or as ids");
+    if (prompt->text && !m->tok)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "%s has no tokenizer: give the prompt as ids",
+                        m->info.path);
+    if (prompt->text) {
+        struct dgl_str text = {prompt->text,
+                               prompt->text_len ? prompt->text_len : strlen(prompt->text)};
+        struct encode_flags flags = {.add_special = true,
+                                     .no_parse_special = prompt->no_parse_special};
+        return tokenizer_encode(log, m->tok, text, flags, ids);
+    }
+    ids->ids = dgl_new_array(int32_t, prompt->num_ids);
+    if (!ids->ids)
+        return dgl_fail_memory(log, "prompt", prompt->num_ids * sizeof(int32_t));
+    memcpy(ids->ids, prompt->ids, prompt->num_ids * sizeof(int32_t));
+    ids->count = prompt->num_ids;
     return DGL_OK;
 }
 

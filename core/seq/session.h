@@ -52,6 +52,17 @@ enum dgl_status session_run(struct dgl_session *s, struct recipe recipe, struct 
  * message's word for it. */
 enum dgl_status session_check_ids(const struct dgl_session *s, const char *name, const int32_t *ids,
                                   size_t count);
+/* The ids of a prompt that is text or ids, exactly one of them. Free ids->ids with free(), also on
+ * failure. */
+struct prompt {
+    const char *text; /* NULL = ids */
+    size_t text_len;  /* bytes; 0 = strlen(text) */
+    const int32_t *ids;
+    size_t num_ids;
+    bool no_parse_special;
+};
+enum dgl_status session_prompt_ids(const struct dgl_session *s, const struct prompt *prompt,
+                                   struct token_ids *ids);
 bool session_is_cancelled(const struct dgl_session *s);
 void session_trim(struct dgl_session *s, int32_t len);
 /* Whether the ROPE tables are those of a session that holds `tokens`. */
@@ -70,7 +81,7 @@ enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t fla
 enum dgl_status session_sync(struct dgl_session *s, const int32_t *ids, size_t count,
                              size_t *reused);
 /* Writes the state of a pass over step->tokens rows from step->pos on; `flags` are those of the
- * last row, ROW_SCORE of all. */
+ * last row, ROW_SCORE and ROW_HIDDEN of all. */
 enum dgl_status session_write_step(struct dgl_session *s, const struct dgl_step *step,
                                    uint32_t flags);
 /* What the parameters do to logits before they are ranked goes to ADJUST, as far as the device has
@@ -88,8 +99,12 @@ int32_t session_readback_interval(const struct dgl_session *s);
 /* The loops behind the public functions of the same name; the device is entered. */
 enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generate_params *params,
                                  struct dgl_generate_result *out);
+enum dgl_status session_append(struct dgl_session *s, const struct dgl_eval_params *params,
+                               float *logits, float *hidden);
 enum dgl_status session_logits(struct dgl_session *s, const struct dgl_logits_params *params,
                                float **logits, size_t *rows);
+enum dgl_status session_embed(struct dgl_session *s, const struct dgl_embed_params *params,
+                              float **embeddings, size_t *rows);
 enum dgl_status session_perplexity(struct dgl_session *s,
                                    const struct dgl_perplexity_params *params,
                                    struct dgl_perplexity_result *out);

@@ -126,6 +126,31 @@ static void call_bad_logits(void)
     assert_int_not_equal(dgl_logits(engine.session, NULL, &logits, &rows), DGL_OK);
 }
 
+static void call_eval(void)
+{
+    float *logits = malloc((size_t)dgl_model_get_info(engine.model)->vocab * sizeof(float));
+    assert_int_equal(dgl_session_eval(engine.session, dgl_eval_params(.ids = prompt, .num_ids = 8),
+                                      logits, NULL),
+                     DGL_OK);
+    free(logits);
+}
+
+static void call_bad_eval(void)
+{
+    dgl_session_trim(engine.session, 0);
+    assert_int_not_equal(dgl_session_eval(engine.session, NULL, NULL, NULL), DGL_OK);
+}
+
+static void call_embed(void)
+{
+    float *embedding = NULL;
+    size_t rows = 0;
+    assert_int_equal(
+        dgl_embed(engine.session, dgl_embed_params(.ids = prompt, .num_ids = 8), &embedding, &rows),
+        DGL_OK);
+    dgl_free(embedding);
+}
+
 static void call_bad_perplexity(void)
 {
     struct dgl_perplexity_result r;
@@ -179,6 +204,9 @@ static const struct call calls[] = {
     {"a refused answer", call_bad_generate},
     {"logits", call_logits},
     {"refused logits", call_bad_logits},
+    {"tokens of one's own", call_eval},
+    {"refused tokens of one's own", call_bad_eval},
+    {"an embedding", call_embed},
     {"refused perplexity", call_bad_perplexity},
     {"a refused measurement", call_bad_bench},
     {"other kernels", call_kernels},
@@ -346,6 +374,19 @@ static enum dgl_status logits_null(void)
     return dgl_logits(engine.session, NULL, &logits, &rows);
 }
 
+static enum dgl_status eval_null(void)
+{
+    dgl_session_trim(engine.session, 0);
+    return dgl_session_eval(engine.session, NULL, NULL, NULL);
+}
+
+static enum dgl_status embed_null(void)
+{
+    float *embedding = NULL;
+    size_t rows = 0;
+    return dgl_embed(engine.session, NULL, &embedding, &rows);
+}
+
 static enum dgl_status perplexity_null(void)
 {
     struct dgl_perplexity_result r;
@@ -399,6 +440,8 @@ static const struct required requireds[] = {
     {"a model with an empty path", load_empty, "path"},
     {"an answer without parameters", generate_null, "prompt"},
     {"logits without parameters", logits_null, "empty"},
+    {"tokens of one's own without parameters", eval_null, "at least one token"},
+    {"an embedding without parameters", embed_null, "prompt"},
     {"perplexity without a tokenizer", perplexity_null, "tokenizer"},
 };
 

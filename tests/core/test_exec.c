@@ -62,6 +62,7 @@ static const struct recipe_case recipes[] = {
     {"a prompt", BODY, 7, 0, false, false, {SEG_PREFILL}, 1},
     {"one token", BODY, 1, 0, false, false, {SEG_DECODE}, 1},
     {"the head", SEGMENT, SEG_HEAD, 0, false, false, {SEG_HEAD}, 1},
+    {"hidden states", SEGMENT, SEG_HIDDEN, 0, false, false, {SEG_HIDDEN}, 1},
     {"scores", SEGMENT, SEG_SCORE, 0, false, false, {SEG_SCORE}, 1},
     {"greedy", SAMPLING, SAMPLE_GREEDY, 0, false, false, {SEG_SAMPLE_GREEDY}, 1},
     {"penalty, then greedy",
@@ -438,7 +439,8 @@ static void test_dispatches_are_the_recorded(void **state)
     assert_int_equal(session_enter(e.session, &saved), DGL_OK);
     for (size_t i = 0; i < NUM_RECIPES; i++) {
         struct recipe recipe = recipe_of_case(&recipes[i]);
-        bool prompt = RECIPE_HAS(recipe, SEG_PREFILL) || RECIPE_HAS(recipe, SEG_SCORE);
+        bool prompt = RECIPE_HAS(recipe, SEG_PREFILL) || RECIPE_HAS(recipe, SEG_HIDDEN) ||
+                      RECIPE_HAS(recipe, SEG_SCORE);
         struct exec_run *run, *recorded_run;
         assert_int_equal(session_run(e.session, recipe, &run), DGL_OK);
         assert_int_equal(

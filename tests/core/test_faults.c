@@ -109,6 +109,20 @@ static enum dgl_status try_logits(struct tiny_engine *e)
     return status;
 }
 
+static enum dgl_status try_embed(struct tiny_engine *e)
+{
+    struct dgl_session *s = NULL;
+    float *embedding = NULL;
+    size_t rows = 0;
+    enum dgl_status status = dgl_session_create(e->model, NULL, &s);
+    if (status == DGL_OK)
+        status = dgl_embed(s, dgl_embed_params(WITH_PROMPT), &embedding, &rows);
+    assert_true((status == DGL_OK) == (embedding != NULL));
+    dgl_free(embedding);
+    dgl_session_destroy(&s);
+    return status;
+}
+
 static enum dgl_status try_bench(struct tiny_engine *e)
 {
     struct dgl_bench_result r;
@@ -158,6 +172,7 @@ static const struct fault faults[] = {
     {"an answer", try_generate, 1},
     {"a sync", try_sync, 1},
     {"logits of all positions", try_logits, 1},
+    {"an embedding", try_embed, 1},
     {"a measurement", try_bench, 1},
     {"other kernels for a model", try_kernels, 7},
     {"loading a synthetic model", try_synthetic, 9},
@@ -373,6 +388,8 @@ static void check_lost(struct tiny_engine *e)
     LOST(dgl_generate(e->session, dgl_generate_params(WITH_PROMPT, .max_tokens = 2), &r));
     dgl_generate_result_finish(&r);
     LOST(dgl_logits(e->session, dgl_logits_params(WITH_PROMPT), &logits, &rows));
+    LOST(dgl_session_eval(e->session, dgl_eval_params(WITH_PROMPT), NULL, NULL));
+    LOST(dgl_embed(e->session, dgl_embed_params(WITH_PROMPT), &logits, &rows));
     LOST(dgl_perplexity(e->session, NULL, &ppl));
     LOST(dgl_bench(e->session, NULL, &bench));
     dgl_bench_result_finish(&bench);

@@ -138,8 +138,11 @@ static void test_split_prefill_has_no_merge(void **state)
 static void test_score_order(void **state)
 {
     struct fake *f = *state;
+    oplist_hidden(&f->list, &f->p);
     oplist_score(&f->list, &f->p);
     look_at_labels(&f->list, "final_norm head_all");
+    look_at_buffer(&f->list.ops[0], "Y", BUF_NORMED);
+    look_at_buffer(&f->list.ops[1], "X", BUF_NORMED);
     look_at_buffer(&f->list.ops[1], "Y", BUF_ALL_LOGITS);
     assert_string_equal(look_attr(&f->list.ops[1], "phase"), "prefill");
     assert_int_equal(look_const(&f->list.ops[1], "X_LAST"), 0);

@@ -31,6 +31,9 @@ void family_check(const struct family_case *c)
     printf("# %s: NMSE of the logits %.3g\n", c->name, nmse);
     assert_at_most(nmse, exact ? 1e-9 : 5e-6);
     if (exact) {
+        nmse = reference_hidden_nmse(&engine, &ref);
+        printf("# %s: NMSE of the hidden states %.3g\n", c->name, nmse);
+        assert_at_most(nmse, 1e-9);
         reference_check_greedy(&engine, &ref, MARGIN);
         reference_check_forced(&engine, &ref, MARGIN);
     }

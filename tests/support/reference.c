@@ -81,6 +81,18 @@ void reference_load(const char *dir, struct reference *out)
         p->margin = read_tensor(&a, i, "margin", &margins);
         assert_int_equal(margins, p->num_greedy);
         out->vocab = logits / p->num_ids;
+        /* The last one of hidden0, hidden1 ... */
+        for (int layer = 0;; layer++) {
+            char what[32];
+            size_t count = 0;
+            snprintf(what, sizeof(what), "hidden%d", layer);
+            float *hidden = read_tensor(&a, i, what, &count);
+            if (!hidden)
+                break;
+            free(p->hidden);
+            p->hidden = hidden;
+            p->width = count / p->num_ids;
+        }
         out->count = i + 1;
     }
     assert_true(out->count > 0);
@@ -97,6 +109,7 @@ void reference_finish(struct reference *ref)
         free(ref->prompt[i].greedy);
         free(ref->prompt[i].logits);
         free(ref->prompt[i].margin);
+        free(ref->prompt[i].hidden);
     }
 }
 
@@ -163,6 +176,32 @@ double reference_logits_nmse(struct test_engine *e, const struct reference *ref)
         worst = nmse > worst ? nmse : worst;
         dgl_free(logits);
     }
+    return worst;
+}
+
+double reference_hidden_nmse(struct test_engine *e, const struct reference *ref)
+{
+    double worst = 0.0;
+    bool found = false;
+    for (size_t i = 0; i < ref->count; i++) {
+        const struct reference_prompt *p = &ref->prompt[i];
+        if (!p->hidden)
+            continue;
+        found = true;
+        assert_int_equal(dgl_model_get_info(e->model)->hidden, p->width);
+        float *hidden = dgl_new_array(float, p->num_ids * p->width);
+        assert_non_null(hidden);
+        dgl_session_trim(e->session, 0);
+        assert_int_equal(
+            dgl_session_eval(e->session,
+                             dgl_eval_params(.ids = p->ids, .num_ids = p->num_ids, .all = true),
+                             NULL, hidden),
+            DGL_OK);
+        double nmse = nmse_floats(hidden, p->hidden, p->num_ids * p->width);
+        worst = nmse > worst ? nmse : worst;
+        free(hidden);
+    }
+    assert_true(found);
     return worst;
 }
 

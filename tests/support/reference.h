@@ -9,6 +9,8 @@ struct reference_prompt {
     int32_t *ids, *greedy; /* [num_ids], [num_greedy] */
     float *logits;         /* [num_ids, vocab] */
     float *margin;         /* [num_greedy]: gap between the two best logits at that step */
+    float *hidden;         /* [num_ids, width] after the final norm; NULL = not in the file */
+    size_t width;
     size_t num_ids, num_greedy;
 };
 
@@ -42,6 +44,8 @@ void test_engine_close(struct test_engine *e);
 
 /* Largest NMSE of the logits of any prompt. */
 double reference_logits_nmse(struct test_engine *e, const struct reference *ref);
+/* Largest NMSE of the hidden states of any prompt that has some; fails when none has. */
+double reference_hidden_nmse(struct test_engine *e, const struct reference *ref);
 /* Fails unless greedy tokens agree up to the first step whose margin is below `margin`. */
 void reference_check_greedy(struct test_engine *e, const struct reference *ref, double margin);
 /* Fails unless, fed the reference's own prefix, the best token is the reference's wherever the

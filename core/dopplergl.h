@@ -375,7 +375,8 @@ struct dgl_model;
 enum dgl_kv_type { DGL_KV_F16 = 0, DGL_KV_F32 };
 
 struct dgl_model_params {
-    /* required: pack, Hugging Face folder, GGUF file, or "synthetic:SHAPE[:quant]" */
+    /* required: pack, Hugging Face folder, GGUF file, a folder with a single GGUF model,
+     * "org/name[:quant][@revision]" in the Hub cache, or "synthetic:SHAPE[:quant]" */
     const char *path;
     const struct dgl_kernels *kernels; /* NULL = built-in kernels and heuristics */
     bool skip_verify;                  /* trust shard hashes of a pack that was verified before */
@@ -394,7 +395,7 @@ struct dgl_stop_id {
 
 /* Facts about a model. Strings and arrays are borrowed from the object that gave it. */
 struct dgl_model_info {
-    const char *path;         /* as given, or in the Hub cache */
+    const char *path;         /* as given; in the Hub cache or in a folder, of the model found */
     const char *name;         /* for people */
     const char *family;       /* architecture: "llama", "qwen3", ... */
     const char *quantization; /* of most weights: "q4_k", "f16", ... */
@@ -416,8 +417,32 @@ struct dgl_model_info {
 
 /* Checks that there is something at `path`, or in the Hub cache under that name: the first step of
  * dgl_model_load(), possible before there is a device. Reads nothing of the model. DGL_ERR_IO:
- * there is not. */
+ * there is not; DGL_ERR_INVALID_ARG: several GGUF models are there, which the line lists. */
 enum dgl_status dgl_model_find(const struct dgl_log *log, const char *path);
+
+/* One model on this machine. Strings are borrowed for the call. */
+struct dgl_model_entry {
+    const char *name;         /* as dgl_model_params.path takes it */
+    const char *path;         /* of the file or folder */
+    const char *form;         /* "pack", "checkpoint" (Hugging Face folder) or "gguf" */
+    const char *quantization; /* as the files say, in lower case: "q4_k_m", "bf16"; "" = unknown */
+    uint64_t bytes;           /* of the files with weights; of a pack, of all files */
+};
+struct dgl_models_params {
+    /* [num_dirs], models, or folders that are searched two levels deep; NULL = the Hub cache,
+     * $XDG_DATA_HOME/dopplergl/models (~/.local/share) and llama.cpp's cache */
+    const char *const *dirs;
+    size_t num_dirs;
+};
+#define dgl_models_params(...) (&(struct dgl_models_params){__VA_ARGS__})
+/* Calls `cb` once per model, folder by folder, sorted by name; false from `cb` ends the iteration.
+ * Looks at names, sizes and the beginning of files, so that a model of the list may still be one
+ * that cannot be loaded. The three folders may be missing, one of `dirs` may not: DGL_ERR_IO. Slow.
+ */
+enum dgl_status dgl_models_iterate(const struct dgl_log *log,
+                                   const struct dgl_models_params *params,
+                                   bool (*cb)(void *priv, const struct dgl_model_entry *entry),
+                                   void *priv);
 /* Reads, verifies, uploads and plans a model. The model borrows the device. DGL_ERR_NO_MEMORY
  * before anything is allocated when the device cannot hold it; DGL_ERR_INVALID_ARG: no path, or a
  * context beyond the model's; DGL_ERR_UNSUPPORTED names the part of the model that this library
@@ -756,11 +781,13 @@ enum dgl_status dgl_verify_smoke(struct dgl_session *session, bool *passed, char
                                  size_t text_size);
 
 struct dgl_convert_params {
-    const char *in;       /* required: pack, Hugging Face folder, GGUF file */
-    const char *out;      /* required: the folder or file to make */
-    const char *to;       /* rdrr (default): a pack; gguf: one file */
-    const char *quantize; /* f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m, mxfp4; NULL = as stored */
-    /* types of single roles (docs/formats.md); NULL = by `quantize` */
+    const char *in;  /* required: pack, Hugging Face folder, GGUF file */
+    const char *out; /* required: the folder or file to make */
+    const char *to;  /* rdrr: a pack; gguf: one file; NULL = gguf if `out` ends in .gguf */
+    /* f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m, mxfp4; in any case, and as llama.cpp does q5_k
+     * for q5_k_m and q4_k for q4_k_m; NULL = as stored */
+    const char *quantize;
+    /* types of single roles (docs/formats.md), in any case; NULL = by `quantize` */
     const char *embed, *head, *experts;
     const char *q4k_layout;      /* of matrices in q4_k: row (default), column, flat */
     bool fuse_gate_up;           /* gate and up of a layer as one tensor */

@@ -56,6 +56,24 @@ const struct command commands[] = {
      "itself, is exit 1.\n\n`--json`: `path`, `files`, `bytes`; with `--smoke` also `smoke` "
      "(passed or not) and `text`.",
      0, 1, command_verify, NULL, "model"},
+    {"models", "[DIR...] [options]", "List the models on this machine",
+     "Opens no device. `NAME` is what `-m` takes. Without folders: the bundled model; the Hub "
+     "cache "
+     "(`HF_HUB_CACHE`, else `hub` in\n`HF_HOME`, else `huggingface/hub` in `XDG_CACHE_HOME`, else "
+     "`~/.cache/huggingface/hub`), checkpoints and GGUF files of\nevery revision that is there; "
+     "`dopplergl/models` in `XDG_DATA_HOME` (`~/.local/share`), the place for packs and files of "
+     "your\nown; and llama.cpp's cache (`LLAMA_CACHE`, else `llama.cpp` in `XDG_CACHE_HOME`). With "
+     "DIR, the models in that folder, two levels\ndeep. The parts of a split GGUF model are one. "
+     "Only names and the beginning of files are read: whether a model runs is told\nby `dopplergl "
+     "inspect`.\n\n"
+     "A model is a GGUF file, a Hugging Face folder, a pack, a folder with a single GGUF model, or "
+     "`org/name[:quant][@revision]` in the\nHub cache: `quant` picks one of several GGUF files by "
+     "a part of its name (`Q4_K_M`, in any case), `revision` is a branch, a\ntag, a commit or the "
+     "beginning of one (default: `main`). Nothing is downloaded: `hf download org/name` does "
+     "that.\n\n"
+     "`--json`: list of `name path form quantization bytes`; `form` is `pack`, `checkpoint` or "
+     "`gguf`.",
+     0, 3, command_models, NULL, NULL},
     {"devices", "[options]", "List the devices and why each is or is not used",
      "Best first; `--device N` takes row N.\n\n"
      "`--json`: list of `index name node driver software usable reason`.",

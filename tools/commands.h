@@ -8,6 +8,7 @@ int command_generate(const struct options *opt);
 int command_chat(const struct options *opt);
 int command_convert(const struct options *opt);
 int command_inspect(const struct options *opt);
+int command_models(const struct options *opt);
 int command_devices(const struct options *opt);
 int command_template(const struct options *opt);
 int command_tokenize(const struct options *opt);

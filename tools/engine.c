@@ -24,15 +24,13 @@ static bool try_dir(const char *dir, const char *inside, char path[MODEL_PATH_MA
     return dgl_path_exists(manifest);
 }
 
-const char *model_path(const struct options *opt, char buffer[MODEL_PATH_MAX])
+const char *model_bundled(char buffer[MODEL_PATH_MAX])
 {
     /* build/, build/san/, PREFIX/bin/ */
     static const char *const from_exe[] = {"/../tests/models/", "/../../tests/models/",
                                            "/../share/dopplergl/models/"};
     const char *data = getenv("DOPPLERGL_DATA");
     char dir[MODEL_PATH_MAX];
-    if (opt->model)
-        return opt->model;
     if (data && data[0] && try_dir(data, "/models/", buffer))
         return buffer;
     /* The folder of the running program, links resolved. */
@@ -45,6 +43,15 @@ const char *model_path(const struct options *opt, char buffer[MODEL_PATH_MAX])
             if (try_dir(dir, from_exe[i], buffer))
                 return buffer;
     }
+    return NULL;
+}
+
+const char *model_path(const struct options *opt, char buffer[MODEL_PATH_MAX])
+{
+    if (opt->model)
+        return opt->model;
+    if (model_bundled(buffer))
+        return buffer;
     console_error("the bundled model %s was not found: set DOPPLERGL_DATA to the folder that holds "
                   "models/, or name a model with -m",
                   BUNDLED);

@@ -24,9 +24,11 @@ enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt)
 void engine_close(struct engine *e);
 
 #define MODEL_PATH_MAX 4096
-/* The model of the options, or the bundled one: DOPPLERGL_DATA, the build tree,
- * PREFIX/share/dopplergl. Borrowed from the options or in `buffer`; NULL after an error line when
- * there is none. */
+/* The bundled model: of DOPPLERGL_DATA, the build tree or PREFIX/share/dopplergl. `buffer`; NULL
+ * when there is none. */
+const char *model_bundled(char buffer[MODEL_PATH_MAX]);
+/* The model of the options, or the bundled one. Borrowed from the options or in `buffer`; NULL
+ * after an error line when there is none. */
 const char *model_path(const struct options *opt, char buffer[MODEL_PATH_MAX]);
 
 #endif

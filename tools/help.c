@@ -176,11 +176,11 @@ void help_markdown(void)
 static void option_json(struct dgl_json_writer *w, const struct option *o)
 {
     static const char *const types[] = {
-        [TYPE_FLAG] = "flag",   [TYPE_COUNT] = "count",   [TYPE_STR] = "text",
-        [TYPE_PATH] = "path",   [TYPE_STRS] = "texts",    [TYPE_PATHS] = "paths",
-        [TYPE_I32] = "integer", [TYPE_I64] = "integer",   [TYPE_F64] = "number",
-        [TYPE_WORD] = "word",   [TYPE_IDS] = "ids",       [TYPE_DATE] = "date",
-        [TYPE_HINTS] = "hints", [TYPE_DEVICE] = "device",
+        [TYPE_FLAG] = "flag",   [TYPE_COUNT] = "count", [TYPE_STR] = "text",
+        [TYPE_PATH] = "path",   [TYPE_STRS] = "texts",  [TYPE_PATHS] = "paths",
+        [TYPE_I32] = "integer", [TYPE_I64] = "integer", [TYPE_F64] = "number",
+        [TYPE_WORD] = "word",   [TYPE_QUANT] = "word",  [TYPE_IDS] = "ids",
+        [TYPE_DATE] = "date",   [TYPE_HINTS] = "hints", [TYPE_DEVICE] = "device",
     };
     char letter[2] = {o->letter, '\0'};
     bool number = o->type == TYPE_I32 || o->type == TYPE_I64 || o->type == TYPE_F64;

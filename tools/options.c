@@ -19,8 +19,8 @@
 
 static const struct option table[] = {
     {WITH_MODEL, 'm', "model", "MODEL",
-     "pack, Hugging Face folder, GGUF file, or org/name in the local Hub cache (default: the "
-     "bundled model)",
+     "GGUF file, Hugging Face folder, pack, or org/name[:quant][@revision] in the local Hub cache; "
+     "`dopplergl models` lists those that are here (default: the bundled model)",
      TYPE_PATH, FIELD(model), 0, 0, NULL, 0},
     {"generate", 'p', "prompt", "TEXT", "prompt, byte for byte", TYPE_STR, FIELD(prompt), 0, 0,
      NULL, 0},
@@ -120,17 +120,18 @@ static const struct option table[] = {
      "time)",
      TYPE_DATE, FIELD(now), 0, 0, NULL, FIELD(now_given)},
 
-    {"convert", 0, "to", "FORMAT", "rdrr, a pack, or gguf, one file (default: rdrr)", TYPE_WORD,
+    {"convert", 0, "to", "FORMAT",
+     "rdrr, a pack, or gguf, one file (default: gguf if OUT ends in .gguf, else rdrr)", TYPE_WORD,
      FIELD(to_format), 0, 0, "rdrr|gguf", 0},
     {"convert", 0, "quantize", "TYPE",
-     "f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m or mxfp4 (default: as stored)", TYPE_WORD,
-     FIELD(quantize), 0, 0, "f32|f16|bf16|q8_0|q6_k|q5_k_m|q4_k_m|mxfp4", 0},
+     "f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m or mxfp4, in any case (default: as stored)",
+     TYPE_QUANT, FIELD(quantize), 0, 0, "f32|f16|bf16|q8_0|q6_k|q5_k_m|q5_k|q4_k_m|q4_k|mxfp4", 0},
     {"convert", 0, "embed", "TYPE",
      "the embedding's type instead: f32, f16, bf16, q8_0, q6_k, q5_k, q4_k, q4_0 or mxfp4",
-     TYPE_WORD, FIELD(embed_type), 0, 0, BLOCK_TYPES, 0},
+     TYPE_QUANT, FIELD(embed_type), 0, 0, BLOCK_TYPES, 0},
     {"convert", 0, "head", "TYPE", "the output head's type instead, where it is not the embedding",
-     TYPE_WORD, FIELD(head_type), 0, 0, BLOCK_TYPES, 0},
-    {"convert", 0, "experts", "TYPE", "the experts' type instead", TYPE_WORD, FIELD(experts_type),
+     TYPE_QUANT, FIELD(head_type), 0, 0, BLOCK_TYPES, 0},
+    {"convert", 0, "experts", "TYPE", "the experts' type instead", TYPE_QUANT, FIELD(experts_type),
      0, 0, BLOCK_TYPES, 0},
     {"convert", 0, "q4k-layout", "NAME",
      "how matrices in q4_k are cut into blocks: row (default); column and flat are for other "

@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "core/base/clock.h"
 #include "core/base/nearest.h"
@@ -33,7 +34,7 @@ static bool bad_value(const struct option *o, const char *origin, const char *va
                       origin, value);
     else if (o->type == TYPE_PATH || o->type == TYPE_PATHS)
         console_error("%s '': wanted %s, which cannot be empty", origin, o->arg);
-    else if (o->type == TYPE_WORD)
+    else if (o->type == TYPE_WORD || o->type == TYPE_QUANT)
         console_error("%s %s: wanted one of %s", origin, value, o->words);
     else if (o->type == TYPE_F64)
         console_error("%s %s: wanted a number from %g to %g", origin, value, o->min, o->max);
@@ -78,6 +79,16 @@ void option_set_flag(const struct option *o, bool value, struct options *out)
     *(bool *)((char *)out + o->offset) = value;
 }
 
+/* `words`, separated by bars, hold `word` in any case. */
+static bool has_quant(const char *words, const char *word)
+{
+    struct dgl_str rest = dgl_str_of(words), part;
+    while (dgl_str_split(&rest, '|', &part))
+        if (part.len == strlen(word) && strncasecmp(part.p, word, part.len) == 0)
+            return true;
+    return false;
+}
+
 bool option_store(const struct option *o, const char *origin, const char *value,
                   struct options *out)
 {
@@ -96,6 +107,9 @@ bool option_store(const struct option *o, const char *origin, const char *value,
         *(const char **)field = value;
         return option_has_word(dgl_str_of(o->words), '|', dgl_str_of(value)) ||
                bad_value(o, origin, value);
+    case TYPE_QUANT:
+        *(const char **)field = value;
+        return has_quant(o->words, value) || bad_value(o, origin, value);
     case TYPE_STR:
         *(const char **)field = value;
         return true;

@@ -16,6 +16,7 @@ enum option_type {
     TYPE_I64,
     TYPE_F64,
     TYPE_WORD,
+    TYPE_QUANT, /* a word in any case */
     TYPE_IDS,
     TYPE_DATE,
     TYPE_DEVICE,
@@ -31,7 +32,7 @@ struct option {
     enum option_type type;
     size_t offset;     /* in struct options */
     double min, max;   /* numbers */
-    const char *words; /* TYPE_WORD: allowed, "a|b" */
+    const char *words; /* TYPE_WORD, TYPE_QUANT: allowed, "a|b" */
     size_t given;      /* offset of a bool that records that it was given; 0 = none */
 };
 

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 
 #include "core/base/log.h"
-#include "loader/hf/hub_cache.h"
+#include "loader/model/model_list.h"
+#include "loader/model/model_path.h"
 #include "loader/model/synthetic_model.h"
 #include "loader/tokenizer/tokenizer.h"
 
@@ -31,6 +32,14 @@ enum dgl_status dgl_model_find(const struct dgl_log *log, const char *path)
     free(found);
     free(name);
     return status;
+}
+
+enum dgl_status dgl_models_iterate(const struct dgl_log *log,
+                                   const struct dgl_models_params *params,
+                                   bool (*cb)(void *priv, const struct dgl_model_entry *entry),
+                                   void *priv)
+{
+    return model_list(log, params, cb, priv);
 }
 
 /* Everything that can be checked without a device. */

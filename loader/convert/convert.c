@@ -34,7 +34,7 @@ struct job {
 
 static bool wants_gguf(const struct dgl_convert_params *p)
 {
-    return p->to && strcmp(p->to, TO_GGUF) == 0;
+    return p->to ? strcmp(p->to, TO_GGUF) == 0 : dgl_str_ends(dgl_str_of(p->out), ".gguf");
 }
 
 static enum dgl_status refuse_pack_options(const struct dgl_log *log,
@@ -51,8 +51,8 @@ static enum dgl_status refuse_pack_options(const struct dgl_log *log,
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
         if (rules[i].given)
             return dgl_fail(log, DGL_ERR_INVALID_ARG,
-                            "convert: %s is for packs, and a GGUF file %s; leave it out, or "
-                            "--to gguf",
+                            "convert: %s is for packs, and a GGUF file %s; leave it out, or make "
+                            "a pack (--to rdrr)",
                             rules[i].option, rules[i].why);
     }
     return DGL_OK;

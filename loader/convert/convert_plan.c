@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "core/base/checked.h"
 #include "core/base/log.h"
@@ -30,8 +31,14 @@ static enum dgl_status find_recipe(const struct dgl_log *log, const char *name,
     *out = recipes[0];
     if (!name)
         return DGL_OK;
+    /* llama.cpp's quantizer has these too. */
+    static const char *const aliases[][2] = {{"q4_k", "q4_k_m"}, {"q5_k", "q5_k_m"}};
+    const char *wanted = name;
+    for (size_t i = 0; i < sizeof(aliases) / sizeof(aliases[0]); i++)
+        if (strcasecmp(name, aliases[i][0]) == 0)
+            wanted = aliases[i][1];
     for (size_t i = 1; i < sizeof(recipes) / sizeof(recipes[0]); i++) {
-        if (strcmp(recipes[i].name, name) == 0) {
+        if (strcasecmp(recipes[i].name, wanted) == 0) {
             *out = recipes[i];
             return DGL_OK;
         }

@@ -11,9 +11,7 @@
 #define KEY_SPLIT_NO      "split.no"
 #define KEY_SPLIT_COUNT   "split.count"
 #define KEY_SPLIT_TENSORS "split.tensors.count"
-/* "-00001-of-00003.gguf" */
-#define SPLIT_SUFFIX     "-%05d-of-%05d.gguf"
-#define SPLIT_SUFFIX_LEN 20
+#define SPLIT_SUFFIX      "-%05d-of-%05d.gguf"
 
 static enum dgl_status part_open(const struct dgl_log *log, struct gguf_part *part)
 {
@@ -87,14 +85,14 @@ static enum dgl_status split_read(const struct dgl_log *log, const struct gguf_p
 /* The path of part `index`, from that of the first; NULL when the first is not called so. */
 static char *part_path(const char *first, int count, int index)
 {
-    char suffix[SPLIT_SUFFIX_LEN + 16];
+    char suffix[GGUF_SPLIT_SUFFIX_LEN + 16];
     size_t len = strlen(first);
     snprintf(suffix, sizeof(suffix), SPLIT_SUFFIX, 1, count);
-    if (len < SPLIT_SUFFIX_LEN || strcmp(first + len - SPLIT_SUFFIX_LEN, suffix) != 0)
+    if (len < GGUF_SPLIT_SUFFIX_LEN || strcmp(first + len - GGUF_SPLIT_SUFFIX_LEN, suffix) != 0)
         return NULL;
     snprintf(suffix, sizeof(suffix), SPLIT_SUFFIX, index + 1, count);
     struct dgl_buf path = {0};
-    dgl_buf_append(&path, first, len - SPLIT_SUFFIX_LEN);
+    dgl_buf_append(&path, first, len - GGUF_SPLIT_SUFFIX_LEN);
     dgl_buf_puts(&path, suffix);
     return dgl_buf_take(&path);
 }
@@ -102,13 +100,13 @@ static char *part_path(const char *first, int count, int index)
 bool gguf_is_split_name(const char *path)
 {
     int number, count;
-    char suffix[SPLIT_SUFFIX_LEN + 16];
+    char suffix[GGUF_SPLIT_SUFFIX_LEN + 16];
     size_t len = strlen(path);
-    if (len < SPLIT_SUFFIX_LEN ||
-        sscanf(path + len - SPLIT_SUFFIX_LEN, "-%5d-of-%5d", &number, &count) != 2)
+    if (len < GGUF_SPLIT_SUFFIX_LEN ||
+        sscanf(path + len - GGUF_SPLIT_SUFFIX_LEN, "-%5d-of-%5d", &number, &count) != 2)
         return false;
     snprintf(suffix, sizeof(suffix), SPLIT_SUFFIX, number, count);
-    return count > 1 && strcmp(path + len - SPLIT_SUFFIX_LEN, suffix) == 0;
+    return count > 1 && strcmp(path + len - GGUF_SPLIT_SUFFIX_LEN, suffix) == 0;
 }
 
 static enum dgl_status others_open(const struct dgl_log *log, struct gguf_set *set, int64_t count)

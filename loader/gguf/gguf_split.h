@@ -17,6 +17,8 @@ struct gguf_set {
 /* `path` is the only file or the first one. */
 enum dgl_status gguf_set_open(const struct dgl_log *log, const char *path, struct gguf_set *out);
 void gguf_set_close(struct gguf_set *set);
+/* Length of "-00002-of-00003.gguf". */
+#define GGUF_SPLIT_SUFFIX_LEN 20
 /* Called as one of several files is: NAME-00002-of-00003.gguf. */
 bool gguf_is_split_name(const char *path);
 

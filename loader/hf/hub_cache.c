@@ -1,4 +1,4 @@
-/* The Hub cache's layout: models--ORG--NAME/refs/main holds a revision, snapshots/REVISION holds
+/* The Hub cache's layout: models--ORG--NAME/refs/REVISION holds a commit, snapshots/COMMIT holds
  * the files. */
 #include "loader/hf/hub_cache.h"
 
@@ -6,141 +6,328 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/base/mem.h"
 #include "core/base/printable.h"
-#include "core/base/str.h"
 
-enum { MAX_REVISION = 256 };
+#define LETTERS    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
+#define REPO_START "models--"
 
-/* "org/name" of letters, digits, '-', '_' and '.'; neither part "." or "..". */
-static bool id_is_valid(const char *id)
+enum { MAX_COMMIT = 256, MIN_PREFIX = 4 };
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* Only characters of `allowed`, and every component between slashes is a name. */
+static bool part_is_valid(struct dgl_str part, const char *allowed)
 {
-    const char *slash = strchr(id, '/');
-    if (!slash || !dgl_name_is_safe(id, (size_t)(slash - id)) ||
-        !dgl_name_is_safe(slash + 1, strlen(slash + 1)))
+    struct dgl_str rest = part, name;
+    for (size_t i = 0; i < part.len; i++)
+        if (!part.p[i] || !strchr(allowed, part.p[i]))
+            return false;
+    while (dgl_str_split(&rest, '/', &name))
+        if (!dgl_name_is_safe(name.p, name.len))
+            return false;
+    return part.len > 0 && part.p[part.len - 1] != '/';
+}
+
+bool hub_name_parse(const char *text, struct hub_name *out)
+{
+    const char *at = strrchr(text, '@');
+    struct dgl_str rest = {text, at ? (size_t)(at - text) : strlen(text)};
+    const char *colon = memchr(rest.p, ':', rest.len);
+    *out = (struct hub_name){0};
+    if (at)
+        out->revision = dgl_str_of(at + 1);
+    if (colon) {
+        out->quant = (struct dgl_str){colon + 1, (size_t)(rest.p + rest.len - colon - 1)};
+        rest.len = (size_t)(colon - rest.p);
+    }
+    const char *slash = memchr(rest.p, '/', rest.len);
+    if (!slash)
         return false;
-    return id[strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./")] ==
-           0;
+    out->org = (struct dgl_str){rest.p, (size_t)(slash - rest.p)};
+    out->repo = (struct dgl_str){slash + 1, (size_t)(rest.p + rest.len - slash - 1)};
+    return part_is_valid(out->org, LETTERS) && part_is_valid(out->repo, LETTERS) &&
+           (!colon || part_is_valid(out->quant, LETTERS "/")) &&
+           (!at || part_is_valid(out->revision, LETTERS "/+"));
 }
 
-static bool env_set(const char *value)
+/* ---- folders --------------------------------------------------------------------------------- */
+
+/* The value of a variable, with ~ for the home folder as huggingface_hub takes it. */
+static bool put_env(struct dgl_buf *out, const char *name)
 {
-    return value && value[0];
+    const char *value = getenv(name), *home = getenv("HOME");
+    if (!value || !value[0])
+        return false;
+    bool tilde = value[0] == '~' && (value[1] == '/' || !value[1]);
+    dgl_buf_puts(out, tilde && home ? home : "");
+    dgl_buf_puts(out, tilde && home ? value + 1 : value);
+    return true;
 }
 
-/* $HF_HOME/hub, else the cache directory's huggingface/hub. */
-static void append_cache_dir(struct dgl_buf *out)
+char *hub_cache_dir(void)
 {
-    const char *hf_home = getenv("HF_HOME"), *xdg = getenv("XDG_CACHE_HOME");
-    const char *home = getenv("HOME");
-    if (env_set(hf_home))
-        dgl_buf_printf(out, "%s/hub", hf_home);
-    else if (env_set(xdg))
-        dgl_buf_printf(out, "%s/huggingface/hub", xdg);
-    else
-        dgl_buf_printf(out, "%s/.cache/huggingface/hub", env_set(home) ? home : "");
+    struct dgl_buf out = {0};
+    if (put_env(&out, "HF_HUB_CACHE") || put_env(&out, "HUGGINGFACE_HUB_CACHE"))
+        return dgl_buf_take(&out);
+    if (put_env(&out, "HF_HOME")) {
+        dgl_buf_puts(&out, "/hub");
+        return dgl_buf_take(&out);
+    }
+    if (!put_env(&out, "XDG_CACHE_HOME")) {
+        put_env(&out, "HOME");
+        dgl_buf_puts(&out, "/.cache");
+    }
+    dgl_buf_puts(&out, "/huggingface/hub");
+    return dgl_buf_take(&out);
 }
 
-/* The commit that refs/main names. */
-static enum dgl_status revision_read(const struct dgl_log *log, const char *repo, const char *id,
-                                     struct dgl_buf *out)
+/* The commit in REPO/refs/REVISION; *commit stays NULL when there is no such file. */
+static enum dgl_status commit_read(const struct dgl_log *log, const char *repo,
+                                   struct dgl_str revision, char **commit)
 {
     char *text = NULL;
     size_t len = 0;
     struct dgl_buf ref = {0};
-    dgl_buf_printf(&ref, "%s/refs/main", repo);
-    if (ref.failed) {
-        dgl_buf_finish(&ref);
-        return dgl_fail_memory(log, "path", strlen(repo));
-    }
     enum dgl_status status = DGL_OK;
-    if (!dgl_path_exists(ref.p))
-        status = dgl_fail(log, DGL_ERR_IO,
-                          "%s: no such file or folder, and the Hub cache has no %s; fetch it with "
-                          "`hf download %s` or give a path",
-                          id, ref.p, id);
-    else
-        status = dgl_file_slurp(log, ref.p, MAX_REVISION, &text, &len);
-    if (status == DGL_OK) {
-        struct dgl_str revision = dgl_str_trim((struct dgl_str){text, len});
-        if (dgl_name_is_safe(revision.p, revision.len))
-            dgl_buf_append(out, revision.p, revision.len);
-        else
+    *commit = NULL;
+    dgl_buf_printf(&ref, "%s/refs/%.*s", repo, (int)revision.len, revision.p);
+    if (ref.failed)
+        status = dgl_fail_memory(log, "path", strlen(repo));
+    else if (dgl_path_exists(ref.p) && !dgl_path_is_dir(ref.p))
+        status = dgl_file_slurp(log, ref.p, MAX_COMMIT, &text, &len);
+    if (status == DGL_OK && text) {
+        struct dgl_str name = dgl_str_trim((struct dgl_str){text, len});
+        if (!dgl_name_is_safe(name.p, name.len))
             status = dgl_fail(log, DGL_ERR_FORMAT, "%s: \"%s\" is not the name of a snapshot",
-                              ref.p, DGL_PRINTABLE_STR(revision));
+                              ref.p, DGL_PRINTABLE_STR(name));
+        else if (!(*commit = strndup(name.p, name.len)))
+            status = dgl_fail_memory(log, "commit", name.len);
     }
     free(text);
     dgl_buf_finish(&ref);
     return status;
 }
 
-static enum dgl_status hub_find(const struct dgl_log *log, const char *id, char **path)
+/* Every file under `dir`, which holds one name per branch or tag: "v1.0", "refs/pr/1". */
+static enum dgl_status refs_list(const struct dgl_log *log, const char *dir, const char *above,
+                                 struct dgl_buf *out)
 {
-    const char *slash = strchr(id, '/');
-    struct dgl_buf repo = {0}, revision = {0}, snapshot = {0};
-    append_cache_dir(&repo);
-    dgl_buf_printf(&repo, "/models--%.*s--%s", (int)(slash - id), id, slash + 1);
-    enum dgl_status status = repo.failed ? dgl_fail_memory(log, "path", strlen(id))
-                                         : revision_read(log, repo.p, id, &revision);
+    char **names = NULL;
+    size_t count = 0;
+    if (!dgl_path_is_dir(dir))
+        return DGL_OK;
+    enum dgl_status status = dgl_dir_list(log, dir, &names, &count);
+    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+        char *path = dgl_path_join(dir, names[i]);
+        char *name = above[0] ? dgl_path_join(above, names[i]) : strdup(names[i]);
+        /* Deeper than any branch: somebody's link in a circle. */
+        bool deep = name && strlen(name) > MAX_COMMIT;
+        if (!path || !name)
+            status = dgl_fail_memory(log, "revisions", count);
+        else if (dgl_path_is_dir(path) && !deep)
+            status = refs_list(log, path, name, out);
+        else
+            dgl_buf_printf(out, "%s\n", name);
+        free(path);
+        free(name);
+    }
+    dgl_names_free(names, count);
+    return status;
+}
+
+/* The commit that a revision is, or the only one that it begins; otherwise an error that lists what
+ * is there. */
+static enum dgl_status commit_find(const struct dgl_log *log, const char *text, const char *repo,
+                                   struct dgl_str revision, char **commit)
+{
+    char *dir = dgl_path_join(repo, "snapshots"), *refs = dgl_path_join(repo, "refs");
+    char **names = NULL;
+    size_t count = 0, found = 0, at = 0;
+    struct dgl_buf known = {0}, list = {0};
+    enum dgl_status status = dir && refs ? DGL_OK : dgl_fail_memory(log, "path", strlen(repo));
+    if (status == DGL_OK && dgl_path_is_dir(dir))
+        status = dgl_dir_list(log, dir, &names, &count);
+    for (size_t i = 0; i < count && revision.len > 0; i++) {
+        size_t len = strlen(names[i]);
+        bool begins = len >= revision.len && strncmp(names[i], revision.p, revision.len) == 0;
+        if (begins && len == revision.len) {
+            found = 1;
+            at = i;
+            break;
+        }
+        if (begins && revision.len >= MIN_PREFIX) {
+            found++;
+            at = i;
+        }
+    }
+    if (status == DGL_OK && found == 1) {
+        if (!(*commit = strdup(names[at])))
+            status = dgl_fail_memory(log, "commit", strlen(names[at]));
+        goto done;
+    }
+    if (status == DGL_OK)
+        status = refs_list(log, refs, "", &known);
+    if (status != DGL_OK)
+        goto done;
+    struct dgl_str rest = {known.p, known.len}, one;
+    while (known.len && dgl_str_split(&rest, '\n', &one))
+        if (one.len)
+            dgl_buf_printf(&list, "%s%.*s", list.len ? ", " : "", (int)one.len, one.p);
+    for (size_t i = 0; i < count; i++)
+        dgl_buf_printf(&list, "%s%.12s", list.len ? ", " : "", names[i]);
+    if (known.failed || list.failed)
+        status = dgl_fail_memory(log, "revisions", count);
+    else if (found > 1)
+        status = dgl_fail(log, DGL_ERR_INVALID_ARG,
+                          "%s: %zu commits in the Hub cache begin with %.*s; it has %s", text,
+                          found, (int)revision.len, revision.p, list.p);
+    else if (revision.len)
+        status = dgl_fail(log, DGL_ERR_IO,
+                          "%s: the Hub cache has no revision %.*s of it, only %s; fetch it with "
+                          "`hf download --revision %.*s`",
+                          text, (int)revision.len, revision.p, list.p ? list.p : "an empty folder",
+                          (int)revision.len, revision.p);
+    else
+        status =
+            dgl_fail(log, DGL_ERR_IO,
+                     "%s: the Hub cache has no branch main of it, only %s: name one with @, or "
+                     "fetch main with `hf download`",
+                     text, list.p ? list.p : "an empty folder");
+done:
+    dgl_names_free(names, count);
+    dgl_buf_finish(&known);
+    dgl_buf_finish(&list);
+    free(dir);
+    free(refs);
+    return status;
+}
+
+enum dgl_status hub_find(const struct dgl_log *log, const char *text, const struct hub_name *name,
+                         char **path)
+{
+    const int org_len = (int)name->org.len, repo_len = (int)name->repo.len;
+    struct dgl_buf repo = {0}, snapshot = {0};
+    char *cache = hub_cache_dir(), *commit = NULL;
+    enum dgl_status status = cache ? DGL_OK : dgl_fail_memory(log, "path", strlen(text));
+    *path = NULL;
+    if (status != DGL_OK)
+        return status;
+    dgl_buf_printf(&repo, "%s/" REPO_START "%.*s--%.*s", cache, org_len, name->org.p, repo_len,
+                   name->repo.p);
+    if (repo.failed)
+        status = dgl_fail_memory(log, "path", strlen(text));
+    else if (!dgl_path_is_dir(repo.p))
+        status = dgl_fail(log, DGL_ERR_IO,
+                          "%s: no such file or folder, and the Hub cache has no %s; fetch it with "
+                          "`hf download %.*s/%.*s` or give a path",
+                          text, repo.p, org_len, name->org.p, repo_len, name->repo.p);
+    if (status == DGL_OK)
+        status = commit_read(log, repo.p, name->revision.len ? name->revision : DGL_STR("main"),
+                             &commit);
+    bool by_ref = commit != NULL;
+    if (status == DGL_OK && !commit)
+        status = commit_find(log, text, repo.p, name->revision, &commit);
     if (status == DGL_OK) {
-        dgl_buf_printf(&snapshot, "%s/snapshots/%s", repo.p, revision.p ? revision.p : "");
+        dgl_buf_printf(&snapshot, "%s/snapshots/%s", repo.p, commit);
         *path = dgl_buf_take(&snapshot);
         if (!*path)
             status = dgl_fail_memory(log, "path", repo.len);
         else if (!dgl_path_is_dir(*path))
-            status =
-                dgl_fail(log, DGL_ERR_IO,
-                         "%s: refs/main of the Hub cache names %s, which is not there; fetch it "
-                         "again with `hf download %s`",
-                         id, *path, id);
+            status = dgl_fail(log, DGL_ERR_IO,
+                              "%s: %s of the Hub cache names %s, which is not there; fetch it "
+                              "again with `hf download %.*s/%.*s`",
+                              text, by_ref ? "a file in refs/" : "a link", *path, org_len,
+                              name->org.p, repo_len, name->repo.p);
     }
+    if (status != DGL_OK) {
+        free(*path);
+        *path = NULL;
+    }
+    free(cache);
+    free(commit);
     dgl_buf_finish(&repo);
-    dgl_buf_finish(&revision);
     dgl_buf_finish(&snapshot);
     return status;
 }
 
-/* The last component of a path; for "." and the like, of what it stands for. */
-static char *name_of(const char *path)
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+/* Calls `cb` for each snapshot of the repository in `dir`. */
+static enum dgl_status
+repo_iterate(const struct dgl_log *log, const char *dir, const char *id,
+             enum dgl_status (*cb)(void *priv, const struct hub_snapshot *snapshot), void *priv)
 {
-    size_t len = strlen(path);
-    while (len > 1 && path[len - 1] == '/')
-        len--;
-    size_t start = len;
-    while (start > 0 && path[start - 1] != '/')
-        start--;
-    if (dgl_name_is_safe(path + start, len - start))
-        return strndup(path + start, len - start);
-    char *real = realpath(path, NULL);
-    const char *slash = real ? strrchr(real, '/') : NULL;
-    char *name = strdup(slash && slash[1] ? slash + 1 : "model");
-    free(real);
-    return name;
+    char **names = NULL, *snapshots = dgl_path_join(dir, "snapshots");
+    char *refs = dgl_path_join(dir, "refs");
+    size_t count = 0;
+    struct dgl_buf known = {0};
+    enum dgl_status status = snapshots && refs ? DGL_OK : dgl_fail_memory(log, "path", strlen(dir));
+    if (status == DGL_OK && dgl_path_is_dir(snapshots))
+        status = dgl_dir_list(log, snapshots, &names, &count);
+    if (status == DGL_OK)
+        status = refs_list(log, refs, "", &known);
+    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+        struct dgl_str rest = {known.p, known.len}, ref;
+        struct dgl_buf revision = {0};
+        bool is_main = false;
+        /* main is told by no name at all; of other branches and tags any one will do. */
+        while (known.len && !is_main && status == DGL_OK && dgl_str_split(&rest, '\n', &ref)) {
+            char *commit = NULL;
+            if (ref.len && commit_read(NULL, dir, ref, &commit) == DGL_ERR_NO_MEMORY)
+                status = dgl_fail_memory(log, "commit", ref.len);
+            if (commit && strcmp(commit, names[i]) == 0) {
+                is_main = dgl_str_eq(ref, "main");
+                if (revision.len == 0)
+                    dgl_buf_append(&revision, ref.p, ref.len);
+            }
+            free(commit);
+        }
+        if (revision.len == 0)
+            dgl_buf_puts(&revision, names[i]);
+        char *path = dgl_path_join(snapshots, names[i]);
+        if (status == DGL_OK && (!path || revision.failed || known.failed))
+            status = dgl_fail_memory(log, "path", strlen(dir));
+        if (status == DGL_OK && dgl_path_is_dir(path))
+            status = cb(priv, &(struct hub_snapshot){id, is_main ? "" : revision.p, path});
+        dgl_buf_finish(&revision);
+        free(path);
+    }
+    dgl_names_free(names, count);
+    dgl_buf_finish(&known);
+    free(snapshots);
+    free(refs);
+    return status;
 }
 
-enum dgl_status model_path_resolve(const struct dgl_log *log, const char *arg, char **path,
-                                   char **name)
+enum dgl_status hub_iterate(const struct dgl_log *log,
+                            enum dgl_status (*cb)(void *priv, const struct hub_snapshot *snapshot),
+                            void *priv)
 {
-    enum dgl_status status = DGL_OK;
-    *path = NULL;
-    *name = NULL;
-    if (dgl_path_exists(arg))
-        *path = strdup(arg);
-    else if (id_is_valid(arg))
-        status = hub_find(log, arg, path);
-    else
-        status =
-            dgl_fail(log, DGL_ERR_IO,
-                     "%s: no such file or folder; a model is a pack, a Hugging Face folder, or "
-                     "`org/name` in the Hub cache",
-                     arg);
-    if (status == DGL_OK)
-        *name = name_of(arg);
-    if (status == DGL_OK && (!*path || !*name))
-        status = dgl_fail_memory(log, "path", strlen(arg));
-    if (status != DGL_OK) {
-        free(*path);
-        free(*name);
-        *path = *name = NULL;
+    char **names = NULL, *cache = hub_cache_dir();
+    size_t count = 0;
+    enum dgl_status status = cache ? DGL_OK : dgl_fail_memory(log, "path", MAX_COMMIT);
+    if (status == DGL_OK && dgl_path_is_dir(cache))
+        status = dgl_dir_list(log, cache, &names, &count);
+    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+        if (!dgl_str_starts(dgl_str_of(names[i]), REPO_START))
+            continue;
+        /* An organisation's name holds no "--". */
+        const char *rest = names[i] + strlen(REPO_START), *cut = strstr(rest, "--");
+        struct dgl_buf id = {0};
+        if (cut)
+            dgl_buf_printf(&id, "%.*s/%s", (int)(cut - rest), rest, cut + 2);
+        else
+            dgl_buf_puts(&id, rest);
+        char *dir = dgl_path_join(cache, names[i]);
+        if (id.failed || !dir)
+            status = dgl_fail_memory(log, "path", strlen(cache));
+        else
+            status = repo_iterate(log, dir, id.p ? id.p : "", cb, priv);
+        dgl_buf_finish(&id);
+        free(dir);
     }
+    dgl_names_free(names, count);
+    free(cache);
     return status;
 }

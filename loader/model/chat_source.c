@@ -7,7 +7,7 @@
 #include "core/base/file.h"
 #include "core/base/mem.h"
 #include "loader/gguf/gguf_model.h"
-#include "loader/hf/hub_cache.h"
+#include "loader/model/model_path.h"
 #include "loader/model/model_file.h"
 #include "loader/model/model_text.h"
 #include "loader/model/synthetic_model.h"

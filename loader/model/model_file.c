@@ -12,7 +12,7 @@
 #include "loader/desc/model_bind.h"
 #include "loader/gguf/gguf_model.h"
 #include "loader/hf/hf_model.h"
-#include "loader/hf/hub_cache.h"
+#include "loader/model/model_path.h"
 #include "loader/model/model_text.h"
 #include "loader/model/rdrr_config.h"
 #include "loader/model/synthetic_model.h"
@@ -316,7 +316,9 @@ enum dgl_status model_format_find(const struct dgl_log *log, const char *path,
         return dgl_fail(log, DGL_ERR_FORMAT, "%s: not a model: there is no " FILE_CONFIG, path);
     case MODEL_NOT_FOLDER:
         return dgl_fail(log, DGL_ERR_IO,
-                        "%s: not a model: there is no " FILE_CONFIG " and no " RDRR_MANIFEST, path);
+                        "%s: not a model: there is no " FILE_CONFIG " and no " RDRR_MANIFEST
+                        ", and no .gguf file",
+                        path);
     case MODEL_HF:
     case MODEL_RDRR:
     case MODEL_GGUF:

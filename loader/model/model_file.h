@@ -50,8 +50,8 @@ enum dgl_status model_format_find(const struct dgl_log *log, const char *path,
                                   enum model_format *out);
 
 struct model_open_params {
-    /* a GGUF file, a folder with config.json or manifest.json, or `org/name` found in the local Hub
-     * cache */
+    /* a GGUF file, a folder with config.json, manifest.json or one GGUF model, or
+     * org/name[:quant][@revision] in the local Hub cache: model_path.h */
     const char *path;
     bool verify;                        /* hash every shard of a pack before use */
     struct dgl_verify_result *verified; /* what was hashed; NULL = nobody asks */

@@ -37,6 +37,7 @@ static const struct file_row deviceless[] = {
     {"tokenize opens no device", {"tokenize", "-p", "a", "--device", "99"}},
     {"kernels list opens no device", {"kernels", "list", "--device", "99"}},
     {"kernels show opens no device", {"kernels", "show", "norm_rms", "--device", "99"}},
+    {"models opens no device", {"models", "tests/models", "--device", "99"}},
     {"version opens no device", {"version", "--device", "99"}},
 };
 
@@ -50,6 +51,55 @@ static void deviceless_case(void **state)
     assert_code(&r, 0);
     assert_int_equal(r.err_len, 0);
     process_finish(&r);
+}
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+/* What the command adds to the list that tests/loader/model checks: the bundled model, folders,
+ * columns. */
+static void models_here(void **state)
+{
+    (void)state;
+    char *dir = test_tmpdir(), hub[4200], data[4200], cache[4200];
+    snprintf(hub, sizeof(hub), "HF_HUB_CACHE=%s/hub", dir);
+    snprintf(data, sizeof(data), "XDG_DATA_HOME=%s/data", dir);
+    snprintf(cache, sizeof(cache), "LLAMA_CACHE=%s/llama", dir);
+    const char *const env[] = {hub, data, cache, NULL};
+    const char *const none[] = {hub, data, cache, "DOPPLERGL_DATA=" TEST_MISSING, NULL};
+    struct process_result r;
+    process_run(&(struct process_params){.args = (const char *const[]){"models", "--json", NULL},
+                                         .env = env},
+                &r);
+    assert_code(&r, 0);
+    const struct dgl_json *list = process_json(&r), *model = dgl_json_at(list, 0);
+    assert_int_equal(dgl_json_count(list), 1);
+    assert_contains(dgl_json_str(dgl_json_get(model, "name")).p, BUNDLED);
+    assert_string_equal(dgl_json_str(dgl_json_get(model, "form")).p, "pack");
+    assert_string_equal(dgl_json_str(dgl_json_get(model, "quantization")).p, "q4_k_m");
+    assert_true(whole(model, "bytes") > 1000000);
+    process_finish(&r);
+
+    char *file = dgl_path_join(dir, "data/dopplergl/models");
+    assert_int_equal(dgl_dir_make(NULL, file), DGL_OK);
+    test_write_file(file, "mine-Q8_0.gguf", "12", 2);
+    process_run(
+        &(struct process_params){.args = (const char *const[]){"models", NULL}, .env = none}, &r);
+    assert_code(&r, 0);
+    assert_contains(r.out, "NAME ");
+    assert_contains(r.out, "mine-Q8_0.gguf  gguf        q8_0      2 B\n");
+    process_finish(&r);
+
+    run(&r, (const char *const[]){"models", "tests/shapes", NULL});
+    assert_code(&r, 0);
+    assert_int_equal(r.out_len, 0);
+    assert_contains(r.err, "no models here");
+    process_finish(&r);
+    run(&r, (const char *const[]){"models", TEST_MISSING, NULL});
+    assert_code(&r, 1);
+    assert_one_error(&r, TEST_MISSING);
+    process_finish(&r);
+    free(file);
+    test_tmpdir_remove(dir);
 }
 
 /* ---- convert --------------------------------------------------------------------------------- */
@@ -97,6 +147,9 @@ static const struct convert_row conversions[] = {
     {"convert to f16", {"--quantize", "f16"}, "f16"},
     {"convert to bf16", {"--quantize", "bf16"}, "bf16"},
     {"convert to q8_0", {"--quantize", "q8_0"}, "q8_0"},
+    {"convert to q8_0 in capitals", {"--quantize", "Q8_0"}, "q8_0"},
+    {"convert one role in capitals", {"--quantize", "BF16", "--embed", "F16"}, "bf16"},
+    {"convert by an alias", {"--quantize", "Q5_K", "--fast"}, "q5_k"},
     {"convert to q6_k", {"--quantize", "q6_k", "--fast"}, "q6_k"},
     {"convert one role", {"--embed", "q6_k", "--fast"}, "bf16"},
     {"convert to mxfp4", {"--quantize", "mxfp4", "--embed", "q6_k"}, "mxfp4"},
@@ -144,6 +197,37 @@ static void convert_tells_sizes_to_people(void **state)
     assert_contains(r.err, "tensors");
     assert_contains(r.err, "KiB");
     process_finish(&r);
+    place_finish(&p);
+}
+
+/* OUT.gguf is one file without --to, unless --to says otherwise. */
+static void convert_goes_by_the_name_of_its_target(void **state)
+{
+    struct place p;
+    struct process_result r;
+    (void)state;
+    place_init(&p);
+    char *file = dgl_path_join(p.dir, "x.gguf"), *pack = dgl_path_join(p.dir, "y.gguf");
+    run(&r, (const char *const[]){"convert", p.in, file, "--quantize", "F16", NULL});
+    assert_code(&r, 0);
+    assert_false(dgl_path_is_dir(file));
+    process_finish(&r);
+    run(&r, (const char *const[]){"models", file, "--json", NULL});
+    assert_code(&r, 0);
+    const struct dgl_json *model = dgl_json_at(process_json(&r), 0);
+    assert_string_equal(dgl_json_str(dgl_json_get(model, "form")).p, "gguf");
+    assert_string_equal(dgl_json_str(dgl_json_get(model, "quantization")).p, "f16");
+    process_finish(&r);
+    run(&r, (const char *const[]){"convert", p.in, pack, "--to", "rdrr", NULL});
+    assert_code(&r, 0);
+    assert_true(dgl_path_is_dir(pack));
+    process_finish(&r);
+    run(&r, (const char *const[]){"convert", p.in, file, "--force", "--hash", "blake3", NULL});
+    assert_code(&r, 2);
+    assert_one_error(&r, "hash is for packs");
+    process_finish(&r);
+    free(file);
+    free(pack);
     place_finish(&p);
 }
 
@@ -442,6 +526,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convert_tells_sizes_to_people),
+        cmocka_unit_test(models_here),
+        cmocka_unit_test(convert_goes_by_the_name_of_its_target),
         cmocka_unit_test(convert_refuses_an_existing_target),
         cmocka_unit_test(convert_forced_replaces_a_pack),
         cmocka_unit_test(convert_refuses_text_only_of_a_text_model),

@@ -1,0 +1,34 @@
+/* GGUF models of a folder and their quantisations, by the names of files. */
+#ifndef DGL_LOADER_GGUF_CHOICE_H
+#define DGL_LOADER_GGUF_CHOICE_H
+
+#include "core/base/status.h"
+#include "core/base/str.h"
+
+#define GGUF_QUANT_BYTES 32
+
+struct gguf_choice {
+    char *name; /* in the folder, "sub/x.gguf" in a subfolder; of the first part */
+    char quant[GGUF_QUANT_BYTES]; /* "Q4_K_M" as the name spells it; "" = it does not tell */
+    uint64_t bytes;               /* of all parts that are there */
+};
+struct gguf_choices {
+    struct gguf_choice *list; /* sorted by name */
+    size_t count, cap;
+};
+/* The models of a folder and, with `subfolders`, of the folders in it. The parts of a split model
+ * are one; projectors and importance matrices, as their names tell, are none. */
+enum dgl_status gguf_choices_list(const struct dgl_log *log, const char *dir, bool subfolders,
+                                  struct gguf_choices *out);
+void gguf_choices_finish(struct gguf_choices *choices);
+/* Keeps the models that a quantisation, or another part of the name between separators, picks:
+ * letters in any case, and exactly that one if it is the whole quantisation of one of them. */
+void gguf_choices_pick(struct gguf_choices *choices, struct dgl_str quant);
+
+/* The quantisation in a file's name, spelled as there, or "". */
+void gguf_name_quant(const char *name, char quant[GGUF_QUANT_BYTES]);
+/* By general.file_type of the file, in lower case; "" where it has none that is known, or the file
+ * cannot be read. */
+void gguf_file_quant(const char *path, char quant[GGUF_QUANT_BYTES]);
+
+#endif

@@ -1,0 +1,230 @@
+/* Listing models by names and the beginning of files: nothing is checked that loading checks. */
+#include "loader/model/model_list.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/file.h"
+#include "core/base/json.h"
+#include "core/base/log.h"
+#include "loader/gguf/gguf_choice.h"
+#include "loader/gguf/gguf_model.h"
+#include "loader/hf/hf_model.h"
+#include "loader/hf/hub_cache.h"
+#include "loader/model/model_file.h"
+#include "loader/rdrr/rdrr_format.h"
+#include "loader/tensor/model_files.h"
+
+enum { MAX_TEXT = 100 << 20 };
+
+struct walk {
+    const struct dgl_log *log;
+    bool (*cb)(void *priv, const struct dgl_model_entry *entry);
+    void *priv;
+    bool stopped; /* cb returned false */
+};
+
+static enum dgl_status tell(struct walk *w, const struct dgl_model_entry *entry)
+{
+    w->stopped = w->stopped || !w->cb(w->priv, entry);
+    return DGL_OK;
+}
+
+static void put_lower(char out[GGUF_QUANT_BYTES], struct dgl_str text)
+{
+    size_t len = text.len < GGUF_QUANT_BYTES - 1 ? text.len : GGUF_QUANT_BYTES - 1;
+    for (size_t i = 0; i < len; i++) {
+        char c = text.p[i];
+        out[i] = (char)(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
+    }
+    out[len] = '\0';
+}
+
+/* Bytes of the regular files of a folder whose names end in `suffix`. */
+static uint64_t folder_bytes(const char *dir, const char *suffix)
+{
+    char **names = NULL;
+    size_t count = 0;
+    uint64_t bytes = 0;
+    if (dgl_dir_list(NULL, dir, &names, &count) != DGL_OK)
+        return 0;
+    for (size_t i = 0; i < count; i++) {
+        struct stat info;
+        char *path = dgl_path_join(dir, names[i]);
+        if (path && dgl_str_ends(dgl_str_of(names[i]), suffix) && stat(path, &info) == 0 &&
+            S_ISREG(info.st_mode))
+            bytes += (uint64_t)info.st_size;
+        free(path);
+    }
+    dgl_names_free(names, count);
+    return bytes;
+}
+
+/* What config.json or manifest.json says of the weights; "" where they say nothing. */
+static void folder_quant(const char *dir, enum model_format format, char out[GGUF_QUANT_BYTES])
+{
+    static const char *const dtypes[] = {"torch_dtype", "dtype"};
+    struct dgl_json_doc *doc = NULL;
+    char *path = dgl_path_join(dir, format == MODEL_RDRR ? RDRR_MANIFEST : FILE_CONFIG);
+    out[0] = '\0';
+    if (path && dgl_json_load(NULL, path, MAX_TEXT, &doc) == DGL_OK) {
+        const struct dgl_json *root = dgl_json_root(doc), *text = dgl_json_get(root, "text_config");
+        const struct dgl_json *value =
+            format == MODEL_RDRR
+                ? dgl_json_get(root, "quantization")
+                : dgl_json_get(dgl_json_get(root, "quantization_config"), "quant_method");
+        for (size_t i = 0; i < 4 && format == MODEL_HF; i++)
+            if (!dgl_json_is(value, DGL_JSON_STRING))
+                value = dgl_json_get(i < 2 ? root : text, dtypes[i % 2]);
+        struct dgl_str word =
+            dgl_json_is(value, DGL_JSON_STRING) ? dgl_json_str(value) : DGL_STR("");
+        const struct {
+            const char *torch, *name;
+        } names[] = {{"bfloat16", "bf16"}, {"float16", "f16"}, {"float32", "f32"}};
+        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+            if (dgl_str_eq(word, names[i].torch))
+                word = dgl_str_of(names[i].name);
+        put_lower(out, word);
+    }
+    dgl_json_destroy(&doc);
+    free(path);
+}
+
+static enum dgl_status tell_gguf(struct walk *w, const char *name, const char *path,
+                                 const struct gguf_choice *choice)
+{
+    char quant[GGUF_QUANT_BYTES];
+    if (choice->quant[0])
+        put_lower(quant, dgl_str_of(choice->quant));
+    else
+        gguf_file_quant(path, quant);
+    return tell(w, &(struct dgl_model_entry){name, path, "gguf", quant, choice->bytes});
+}
+
+/* The models that a folder is or holds; `snapshot` NULL: not one of the Hub cache. */
+static enum dgl_status look_at_folder(struct walk *w, const char *dir,
+                                      const struct hub_snapshot *snapshot)
+{
+    enum model_format format;
+    char quant[GGUF_QUANT_BYTES];
+    struct gguf_choices ggufs = {0};
+    struct dgl_buf id = {0};
+    bool named = snapshot && strchr(snapshot->id, '/');
+    const char *at = named && snapshot->revision[0] ? "@" : "";
+    const char *revision = named ? snapshot->revision : "";
+    uint64_t weights = folder_bytes(dir, ".safetensors");
+    enum dgl_status status = model_format_at(w->log, dir, &format);
+    if (named)
+        dgl_buf_printf(&id, "%s%s%s", snapshot->id, at, revision);
+    if (status == DGL_OK && (format == MODEL_RDRR || (format == MODEL_HF && weights))) {
+        folder_quant(dir, format, quant);
+        bool pack = format == MODEL_RDRR;
+        status = tell(w, &(struct dgl_model_entry){named && id.p ? id.p : dir, dir,
+                                                   pack ? "pack" : "checkpoint", quant,
+                                                   pack ? folder_bytes(dir, "") : weights});
+    }
+    if (status == DGL_OK)
+        status = gguf_choices_list(w->log, dir, snapshot != NULL, &ggufs);
+    for (size_t i = 0; i < ggufs.count && status == DGL_OK && !w->stopped; i++) {
+        const struct gguf_choice *c = &ggufs.list[i];
+        struct dgl_buf name = {0};
+        char *path = dgl_path_join(dir, c->name);
+        size_t alike = 0;
+        for (size_t j = 0; j < ggufs.count; j++)
+            alike += strcmp(ggufs.list[j].quant, c->quant) == 0;
+        if (named && ggufs.count == 1 && !weights)
+            dgl_buf_puts(&name, id.p ? id.p : "");
+        else if (named)
+            dgl_buf_printf(&name, "%s:%s%s%s", snapshot->id,
+                           alike == 1 && c->quant[0] ? c->quant : c->name, at, revision);
+        else
+            dgl_buf_puts(&name, path ? path : "");
+        if (!path || name.failed || id.failed)
+            status = dgl_fail_memory(w->log, "path", strlen(dir));
+        else
+            status = tell_gguf(w, name.p ? name.p : path, path, c);
+        dgl_buf_finish(&name);
+        free(path);
+    }
+    gguf_choices_finish(&ggufs);
+    dgl_buf_finish(&id);
+    return status;
+}
+
+/* A path that a user named, and `depth` levels of folders in it. */
+static enum dgl_status look_at_path(struct walk *w, const char *path, int depth)
+{
+    char **names = NULL;
+    size_t count = 0;
+    struct stat info;
+    if (w->stopped)
+        return DGL_OK;
+    if (gguf_is_model(path) && stat(path, &info) == 0 && S_ISREG(info.st_mode)) {
+        struct gguf_choice file = {.bytes = (uint64_t)info.st_size};
+        gguf_name_quant(path, file.quant);
+        return tell_gguf(w, path, path, &file);
+    }
+    enum dgl_status status = look_at_folder(w, path, NULL);
+    if (status == DGL_OK && depth > 0)
+        status = dgl_dir_list(w->log, path, &names, &count);
+    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+        char *sub = dgl_path_join(path, names[i]);
+        if (!sub)
+            status = dgl_fail_memory(w->log, "path", strlen(path));
+        else if (dgl_path_is_dir(sub) && access(sub, R_OK | X_OK) != 0)
+            dgl_warn(w->log, "%s: may not be read, its models are not listed", sub);
+        else if (dgl_path_is_dir(sub))
+            status = look_at_path(w, sub, depth - 1);
+        free(sub);
+    }
+    dgl_names_free(names, count);
+    return status;
+}
+
+static enum dgl_status look_at_snapshot(void *priv, const struct hub_snapshot *snapshot)
+{
+    struct walk *w = priv;
+    return w->stopped ? DGL_OK : look_at_folder(w, snapshot->path, snapshot);
+}
+
+/* $VARIABLE, else $HOME/DEFAULT, with `tail` after it; a folder that is not there has no models. */
+static enum dgl_status look_at_place(struct walk *w, const char *variable, const char *in_home,
+                                     const char *tail)
+{
+    const char *value = getenv(variable), *home = getenv("HOME");
+    struct dgl_buf path = {0};
+    if (value && value[0])
+        dgl_buf_printf(&path, "%s%s", value, tail);
+    else
+        dgl_buf_printf(&path, "%s/%s%s", home ? home : "", in_home, tail);
+    enum dgl_status status = DGL_OK;
+    if (path.failed)
+        status = dgl_fail_memory(w->log, "path", strlen(tail));
+    else if (dgl_path_is_dir(path.p))
+        status = look_at_path(w, path.p, 1);
+    dgl_buf_finish(&path);
+    return status;
+}
+
+enum dgl_status model_list(const struct dgl_log *log, const struct dgl_models_params *params,
+                           bool (*cb)(void *priv, const struct dgl_model_entry *entry), void *priv)
+{
+    struct walk w = {.log = log, .cb = cb, .priv = priv};
+    enum dgl_status status = DGL_OK;
+    if (params && params->dirs) {
+        for (size_t i = 0; i < params->num_dirs && status == DGL_OK; i++)
+            status = look_at_path(&w, params->dirs[i], 2);
+        return status;
+    }
+    const char *llama = getenv("LLAMA_CACHE");
+    status = hub_iterate(log, look_at_snapshot, &w);
+    if (status == DGL_OK)
+        status = look_at_place(&w, "XDG_DATA_HOME", ".local/share", "/dopplergl/models");
+    if (status == DGL_OK && llama && llama[0])
+        status = look_at_place(&w, "LLAMA_CACHE", "", "");
+    else if (status == DGL_OK)
+        status = look_at_place(&w, "XDG_CACHE_HOME", ".cache", "/llama.cpp");
+    return status;
+}

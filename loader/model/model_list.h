@@ -1,0 +1,11 @@
+/* The models on this machine: of the Hub cache and of folders. */
+#ifndef DGL_LOADER_MODEL_LIST_H
+#define DGL_LOADER_MODEL_LIST_H
+
+#include "core/base/status.h"
+
+/* dgl_models_iterate(). */
+enum dgl_status model_list(const struct dgl_log *log, const struct dgl_models_params *params,
+                           bool (*cb)(void *priv, const struct dgl_model_entry *entry), void *priv);
+
+#endif

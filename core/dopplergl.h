@@ -704,20 +704,32 @@ struct dgl_perplexity_params {
     const char *const *texts; /* required, [num_texts] */
     const size_t *lens;       /* [num_texts], bytes; NULL = strlen */
     size_t num_texts;
-    const char *source;          /* prefix of texts in log lines: "FILE: text 3"; NULL = "text 3" */
-    bool no_parse_special;       /* see dgl_encode_params */
-    dgl_progress_cb progress_cb; /* may be NULL; in texts */
-    void *progress_priv;         /* first argument of progress_cb */
+    const char *source;    /* prefix of texts in log lines: "FILE: text 3"; NULL = "text 3" */
+    bool no_parse_special; /* see dgl_encode_params */
+    /* A text longer than the context is read in windows as long as the context, each `stride`
+     * tokens after the one before it; the tokens that the earlier window had not reached count.
+     * Where the tokenizer begins texts with a special token (BOS), that token takes the place of
+     * the first one of every window. */
+    bool windows;
+    int32_t stride; /* with windows: 1 to context - 1; 0 = half the context */
+    /* may be NULL; in "windows" of a single text with `windows`, else in "texts" */
+    dgl_progress_cb progress_cb;
+    void *progress_priv; /* first argument of progress_cb */
 };
 #define dgl_perplexity_params(...) (&(struct dgl_perplexity_params){__VA_ARGS__})
 struct dgl_perplexity_result {
-    double nll;      /* sum of -ln p, nats */
-    uint64_t tokens; /* in the sum */
-    double ppl;      /* exp(nll / tokens) */
+    double nll;       /* sum of -ln p, nats */
+    uint64_t tokens;  /* in the sum */
+    double ppl;       /* exp(nll / tokens) */
+    double ppl_error; /* standard error of ppl, the tokens taken as independent; 0 for one token */
+    uint64_t windows; /* evaluated: a text that fits the context is one */
+    int32_t context;  /* longest window, tokens */
+    int32_t stride;   /* in force; 0 = every text fits or has to */
 };
 /* Perplexity: -ln p of every token after the first of each text, summed; texts are encoded with
- * add_special. Resets the session. DGL_ERR_INVALID_ARG: a text longer than the context, no text of
- * two tokens, or a model without a tokenizer; DGL_ERR_CANCELLED. Blocks and reads back all rows. */
+ * add_special. Resets the session. DGL_ERR_INVALID_ARG: a text longer than the context without
+ * `windows`, a stride out of range, no text of two tokens, or a model without a tokenizer;
+ * DGL_ERR_CANCELLED. Blocks and reads back the rows of the tokens that count. */
 enum dgl_status dgl_perplexity(struct dgl_session *session,
                                const struct dgl_perplexity_params *params,
                                struct dgl_perplexity_result *out);

@@ -142,9 +142,15 @@ static enum dgl_status texts_load(const struct dgl_log *log, const char *path, s
     return DGL_OK;
 }
 
-static bool print_perplexity(const struct dgl_perplexity_result *result)
+static bool print_perplexity(const struct dgl_perplexity_result *result, bool json)
 {
     struct dgl_buf out = {0};
+    if (!json) {
+        dgl_buf_printf(&out, "PPL = %.4f +/- %.4f (%llu tokens; %llu windows of %d, stride %d)\n",
+                       result->ppl, result->ppl_error, (unsigned long long)result->tokens,
+                       (unsigned long long)result->windows, result->context, result->stride);
+        return out_buf(&out);
+    }
     struct dgl_json_writer w = dgl_json_writer(&out, 0);
     dgl_jw_object(&w);
     dgl_jw_key(&w, "nll");
@@ -152,6 +158,13 @@ static bool print_perplexity(const struct dgl_perplexity_result *result)
     report_u64(&w, "tokens", result->tokens);
     dgl_jw_key(&w, "ppl");
     dgl_jw_f64(&w, result->ppl);
+    dgl_jw_key(&w, "ppl_error");
+    dgl_jw_f64(&w, result->ppl_error);
+    if (result->stride) {
+        report_u64(&w, "windows", result->windows);
+        report_i64(&w, "context", result->context);
+        report_i64(&w, "stride", result->stride);
+    }
     dgl_jw_end_object(&w);
     dgl_buf_putc(&out, '\n');
     return out_buf(&out);
@@ -159,29 +172,43 @@ static bool print_perplexity(const struct dgl_perplexity_result *result)
 
 bool command_perplexity_check(const struct options *opt)
 {
-    if (!opt->texts)
-        console_error("perplexity: --texts FILE.json is needed");
-    return opt->texts != NULL;
+    if (!opt->texts == !opt->file)
+        console_error("perplexity: %s", opt->texts ? "-f and --texts are two inputs: give one"
+                                                   : "-f FILE or --texts FILE.json is needed");
+    return !opt->texts != !opt->file;
 }
 
 int command_perplexity(const struct options *opt)
 {
     struct engine e = {0};
     struct texts texts = {0};
+    struct dgl_perplexity_params params = {.source = opt->texts ? opt->texts : opt->file,
+                                           .windows = opt->file || opt->stride,
+                                           .stride = opt->stride,
+                                           .no_parse_special = opt->no_parse_special,
+                                           .progress_cb = console_progress,
+                                           .progress_priv = &e.console};
     struct dgl_perplexity_result result;
+    struct dgl_buf file = {0};
+    enum dgl_status status = DGL_OK;
     console_init(&e.console, opt);
-    enum dgl_status status = texts_load(&e.console.log, opt->texts, &texts);
+    if (opt->texts)
+        status = texts_load(&e.console.log, opt->texts, &texts);
+    else if (!input_slurp(opt->file, &file) ||
+             !input_is_utf8(opt->file, (struct dgl_str){file.p, file.len}))
+        status = interrupted() ? DGL_ERR_CANCELLED : DGL_ERR_IO;
+    const char *const one = file.p ? file.p : "";
+    params.texts = opt->texts ? texts.text : &one;
+    params.lens = opt->texts ? texts.len : &file.len;
+    params.num_texts = opt->texts ? texts.count : 1;
     if (status == DGL_OK)
         status = engine_open(&e, opt, NULL, true);
     if (status == DGL_OK)
-        status = dgl_perplexity(
-            e.session,
-            dgl_perplexity_params(.texts = texts.text, .lens = texts.len, .num_texts = texts.count,
-                                  .source = opt->texts, .no_parse_special = opt->no_parse_special,
-                                  .progress_cb = console_progress, .progress_priv = &e.console),
-            &result);
-    int code = status == DGL_OK ? out_exit(print_perplexity(&result)) : exit_code(status);
+        status = dgl_perplexity(e.session, &params, &result);
+    int code = status == DGL_OK ? out_exit(print_perplexity(&result, opt->json || opt->texts))
+                                : exit_code(status);
     engine_close(&e);
+    dgl_buf_finish(&file);
     free(texts.text);
     free(texts.len);
     dgl_json_destroy(&texts.doc);

@@ -105,9 +105,25 @@ const struct command commands[] = {
      "The file has one tensor, `logits`, F32 [positions, vocabulary].\n\n"
      "`--json`: `out`, `rows`, `vocab`.",
      0, 0, command_logits, command_logits_check, NULL},
-    {"perplexity", "--texts FILE.json [options]", "Measure how well a model predicts texts",
-     "Every position after the first of each text counts. Prints `nll` (summed, in nats), `tokens` "
-     "and `ppl` as one JSON\nobject.",
+    {"perplexity", "(-f FILE | --texts FILE.json) [options]",
+     "Measure how well a model predicts texts",
+     "`-f` reads a text file byte for byte, in windows as long as the context (`-c`), each "
+     "`--stride` "
+     "tokens after the one\nbefore it. Of the first window every token after the first counts, of "
+     "the others those that no window had reached: each\ntoken of the text counts once and is "
+     "predicted from at least context minus stride tokens before it. So does the "
+     "strided\nperplexity "
+     "of Hugging Face's documentation, whose figures these are, with one difference: where the "
+     "tokenizer begins texts with\na special token (BOS), that token takes the place of the first "
+     "token of every window, as in llama.cpp. llama.cpp's own figure\nis not comparable: it cuts "
+     "the "
+     "text into pieces without overlap and counts the second half of each. Prints `PPL = 12.34 +/- "
+     "0.05`,\nthe standard error as llama.cpp computes it.\n\n"
+     "`--texts` reads each string of a JSON array as a whole; every position after the first of "
+     "each "
+     "text counts, and a text\nlonger than the context is an error, unless `--stride` is given.\n\n"
+     "`--json`, and always with `--texts`: `nll` (summed, in nats), `tokens`, `ppl`, `ppl_error` "
+     "(standard error of `ppl`); with windows\nalso `windows`, `context`, `stride`.",
      0, 0, command_perplexity, command_perplexity_check, NULL},
     {"bench", "[-m MODEL | --shape NAME[:quant]] [options]", "Measure speed",
      "`--json`: `version`, `model`, `quantization`, `prompt_tokens`, `decode_tokens`, `depth`, "

@@ -56,7 +56,7 @@ struct options {
     bool now_given, add_generation_prompt;
     bool all, force, jsonl, decode, pieces, skip_special, smoke, csv, profile, markdown, man;
     const char *completion;
-    int32_t prompt_tokens, depth, batch, repetitions, threads, shard_mib;
+    int32_t prompt_tokens, depth, batch, repetitions, threads, shard_mib, stride;
     bool tokens_given, temp_given, top_k_given, top_p_given, min_p_given;
     bool repeat_penalty_given;
     /* arguments that are no options, and do not stand for one */

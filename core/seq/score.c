@@ -219,29 +219,63 @@ static double row_nll(const float *row, int32_t vocab, int32_t id)
     return max + log(sum) - row[id];
 }
 
-/* Adds up what every token but the first costs, given the logits of the one before it. `logits` has
- * room for `most` rows. */
-static enum dgl_status score_text(struct dgl_session *s, const char *name, size_t count,
-                                  int32_t most, float *logits, double *nll)
+/* -ln p of the tokens that count. */
+struct score_sum {
+    double nll, squares;
+    uint64_t tokens;
+};
+
+/* Evaluates s->ids[0 .. count) and adds up the cost of the tokens from position `first` on, 1 or
+ * more, given the logits of the one before each. `logits` has room for `most` rows. */
+static enum dgl_status score_ids(struct dgl_session *s, const char *name, int32_t count,
+                                 int32_t first, int32_t most, float *logits, struct score_sum *sum)
 {
     int32_t vocab = s->model->info.vocab;
+    const struct dgl_log *log = s->model->dev->log;
     enum dgl_status status = DGL_OK;
-    while ((size_t)s->len < count && status == DGL_OK) {
-        int32_t start = s->len, left = (int32_t)count - start, rows = left < most ? left : most;
+    while (s->len < first - 1 && status == DGL_OK) {
+        int32_t left = first - 1 - s->len, rows = left < s->ubatch ? left : s->ubatch;
+        if (session_is_cancelled(s))
+            return dgl_fail(log, DGL_ERR_CANCELLED, "scoring was cancelled");
+        status = session_pass(s, rows, 0);
+        if (status == DGL_OK)
+            gl_flush(s->model->dev->gl);
+    }
+    /* The last token's own logits predict nothing that counts. */
+    while (s->len < count - 1 && status == DGL_OK) {
+        int32_t start = s->len, left = count - 1 - start, rows = left < most ? left : most;
         status = eval_rows(s, start, start + rows, logits, NULL);
         for (int32_t i = 0; i < rows && status == DGL_OK; i++) {
             int32_t pos = start + i + 1;
-            if ((size_t)pos >= count)
-                break;
             double cost = row_nll(logits + (size_t)i * (size_t)vocab, vocab, s->ids[pos]);
             if (!isfinite(cost))
-                status = dgl_fail(s->model->dev->log, DGL_ERR_GPU,
+                status = dgl_fail(log, DGL_ERR_GPU,
                                   "%s: token %d at position %d costs %f: the logits before it are "
                                   "not numbers; " ADVICE_NOT_NUMBERS,
                                   name, s->ids[pos], pos, cost);
-            *nll += cost;
+            sum->nll += cost;
+            sum->squares += cost * cost;
+            sum->tokens++;
         }
     }
+    return status;
+}
+
+/* The special token that the tokenizer puts before every text; -1 = none. */
+static enum dgl_status find_bos(const struct dgl_log *log, const struct dgl_tokenizer *tok,
+                                int32_t *bos)
+{
+    const struct encode_flags flags = {.add_special = true};
+    struct token_ids empty = {0}, one = {0};
+    *bos = -1;
+    enum dgl_status status = tokenizer_encode(log, tok, DGL_STR(""), flags, &empty);
+    if (status == DGL_OK)
+        status = tokenizer_encode(log, tok, DGL_STR("a"), flags, &one);
+    /* What only follows a text comes first in an empty one. */
+    if (status == DGL_OK && empty.count && one.count && empty.ids[0] == one.ids[0])
+        *bos = empty.ids[0];
+    free(empty.ids);
+    free(one.ids);
     return status;
 }
 
@@ -253,12 +287,25 @@ enum dgl_status session_perplexity(struct dgl_session *s, const struct dgl_perpl
     const struct dgl_model *m = s->model;
     const struct dgl_log *log = m->dev->log;
     const char *source = p->source ? p->source : "", *colon = p->source ? ": " : "";
+    struct score_sum sum = {0};
     float *logits = NULL;
-    int32_t most = 0;
+    int32_t most = 0, bos = -1;
+    size_t context = (size_t)s->context, stride = 0;
     if (!m->tok)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "%s has no tokenizer: perplexity needs one",
                         m->info.path);
+    if (p->windows && s->context < 2)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "a context of %d token has no windows",
+                        s->context);
+    if (p->stride < 0 || (p->windows && p->stride >= s->context))
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "a stride of %d tokens, wanted 1 to %d (the context less one)", p->stride,
+                        s->context - 1);
+    if (p->windows)
+        stride = p->stride ? (size_t)p->stride : context / 2;
     enum dgl_status status = begin_scoring(s, &most);
+    if (status == DGL_OK && p->windows)
+        status = find_bos(log, m->tok, &bos);
     if (status != DGL_OK)
         return status;
     logits = dgl_calloc((size_t)most, (size_t)m->info.vocab * sizeof(float));
@@ -272,22 +319,44 @@ enum dgl_status session_perplexity(struct dgl_session *s, const struct dgl_perpl
         struct dgl_named_log named;
         dgl_named_log_init(&named, log, name);
         status = tokenizer_encode(&named.log, m->tok, text, flags, &ids);
-        if (status == DGL_OK && ids.count > 0)
-            status = load_ids(s, ids.ids, ids.count, name);
-        if (status == DGL_OK && ids.count > 1) {
-            status = score_text(s, name, ids.count, most, logits, &out->nll);
-            out->tokens += ids.count - 1;
+        /* The tokens before `counted` have had their turn. */
+        for (size_t begin = 0, counted = 0; counted < ids.count && status == DGL_OK;
+             begin += stride) {
+            size_t left = ids.count - begin;
+            size_t len = p->windows && left > context ? context : left;
+            size_t first = counted > begin ? counted - begin : 1;
+            status = load_ids(s, ids.ids + begin, len, name);
+            if (status == DGL_OK && begin > 0 && bos >= 0)
+                s->ids[0] = bos;
+            if (status == DGL_OK && len > 1)
+                status = score_ids(s, name, (int32_t)len, (int32_t)first, most, logits, &sum);
+            counted = begin + len;
+            out->windows += status == DGL_OK && len > 1;
+            if (status == DGL_OK && len > (size_t)out->context)
+                out->context = (int32_t)len;
+            if (status == DGL_OK && p->windows && p->num_texts == 1 && p->progress_cb) {
+                size_t all =
+                    ids.count <= context ? 1 : 1 + (ids.count - context + stride - 1) / stride;
+                if (!p->progress_cb(p->progress_priv, "windows", begin / stride + 1, all))
+                    status = dgl_fail(log, DGL_ERR_CANCELLED, "perplexity was cancelled");
+            }
         }
         free(ids.ids);
-        if (status == DGL_OK && p->progress_cb &&
+        if (status == DGL_OK && p->progress_cb && !(p->windows && p->num_texts == 1) &&
             !p->progress_cb(p->progress_priv, "texts", i + 1, p->num_texts))
             status = dgl_fail(log, DGL_ERR_CANCELLED, "perplexity was cancelled");
     }
     free(logits);
-    if (status == DGL_OK && out->tokens == 0)
+    if (status == DGL_OK && sum.tokens == 0)
         status = dgl_fail(log, DGL_ERR_INVALID_ARG,
                           "no text has two tokens: there is nothing to predict");
-    if (status == DGL_OK)
-        out->ppl = exp(out->nll / (double)out->tokens);
-    return status;
+    if (status != DGL_OK)
+        return status;
+    double n = (double)sum.tokens, mean = sum.nll / n, variance = sum.squares / n - mean * mean;
+    out->nll = sum.nll;
+    out->tokens = sum.tokens;
+    out->ppl = exp(mean);
+    out->ppl_error = sum.tokens > 1 && variance > 0 ? out->ppl * sqrt(variance / (n - 1)) : 0;
+    out->stride = (int32_t)stride;
+    return DGL_OK;
 }

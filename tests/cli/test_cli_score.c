@@ -250,7 +250,7 @@ static void perplexity_is_the_references(void **state)
     process_command(&r, "perplexity", "--device", "any", "--texts", REFERENCE "/texts.json", NULL);
     assert_code(&r, 0);
     const struct dgl_json *root = process_json(&r);
-    assert_int_equal(dgl_json_count(root), 3);
+    assert_int_equal(dgl_json_count(root), 4);
     assert_true(number(root, "tokens") == number(wanted, "tokens"));
     assert_near(number(root, "nll"), number(wanted, "nll"), 0.05);
     assert_near(number(root, "ppl"), number(wanted, "ppl"), 0.001 * number(wanted, "ppl"));
@@ -306,6 +306,44 @@ static void texts_case(void **state)
     process_finish(&r);
     free(file);
     test_tmpdir_remove(dir);
+}
+
+/* -f: windows, for people and as JSON, from a file and from a pipe. */
+static void perplexity_of_a_file(void **state)
+{
+    const struct place *p = *state;
+    static const char text[] = "Once upon a time, there was a little fox. The fox lived near the "
+                               "river and wanted to learn to climb.";
+    char *file = dgl_path_join(p->dir, "story.txt");
+    struct process_result r;
+    test_write_file(p->dir, "story.txt", text, strlen(text));
+    process_command(&r, "perplexity", "--device", "any", "-c", "16", "-f", file, "--json", NULL);
+    assert_code(&r, 0);
+    const struct dgl_json *root = process_json(&r);
+    char line[200];
+    assert_true(number(root, "windows") > 1);
+    assert_true(number(root, "context") == 16 && number(root, "stride") == 8);
+    assert_true(number(root, "ppl_error") > 0);
+    snprintf(line, sizeof(line),
+             "PPL = %.4f +/- %.4f (%.0f tokens; %.0f windows of 16, stride 8)\n",
+             number(root, "ppl"), number(root, "ppl_error"), number(root, "tokens"),
+             number(root, "windows"));
+    process_finish(&r);
+    const char *const args[] = {"perplexity", "--device", "any", "-c", "16", "-f", "-", NULL};
+    process_run(&(struct process_params){.args = args, .input = text}, &r);
+    assert_code(&r, 0);
+    assert_string_equal(r.out, line);
+    process_finish(&r);
+    test_write_file(p->dir, "story.txt", "caf\xe9", 4);
+    process_command(&r, "perplexity", "--device", "any", "-f", file, NULL);
+    assert_code(&r, 1);
+    assert_one_error(&r, "story.txt is not UTF-8: byte 0xe9 at offset 3");
+    process_finish(&r);
+    process_command(&r, "perplexity", "-f", file, "--texts", file, NULL);
+    assert_code(&r, 2);
+    assert_one_error(&r, "two inputs");
+    process_finish(&r);
+    free(file);
 }
 
 static void special_tokens_can_be_plain_text(void **state)
@@ -378,6 +416,7 @@ int main(void)
         cmocka_unit_test(devices_survive_a_refusal),
         cmocka_unit_test_setup_teardown(weights_that_are_not_numbers, place_setup, place_teardown),
         cmocka_unit_test(perplexity_is_the_references),
+        LOGITS(perplexity_of_a_file),
         cmocka_unit_test(special_tokens_can_be_plain_text),
     };
     int failures = test_run_table("cli logits refused", refusal_case, refusals);

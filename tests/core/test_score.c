@@ -237,6 +237,104 @@ static void test_text_beyond_the_context(void **state)
     free(text);
 }
 
+struct stride {
+    const char *name;
+    int32_t context, given, stride;
+    const char *text;
+};
+
+#define LONG                                                                                       \
+    "Once upon a time, there was a little fox. The fox lived near the river. Nell wanted to "      \
+    "learn to climb, but she was afraid. One day a big bird came to the old tree and sang. The "   \
+    "fox was happy, and they played until the sun went down."
+
+static const struct stride strides[] = {
+    {"half the context", 24, 0, 12, LONG}, {"a stride that ends at the end", 24, 10, 10, LONG},
+    {"short strides", 24, 7, 7, LONG},     {"the longest stride", 24, 23, 23, LONG},
+    {"an odd context", 9, 0, 4, LONG},     {"a text that fits", 256, 100, 100, LONG},
+};
+
+/* The procedure of Hugging Face's documentation, over the logits of each window: what earlier
+ * windows had reached is masked. Windows begin with BOS, which the tokenizer puts first. */
+static void test_windows(void **state)
+{
+    const struct stride *row = *state;
+    const char *const list[] = {row->text};
+    struct dgl_perplexity_result r;
+    struct dgl_session *s = NULL;
+    int32_t *all = NULL;
+    size_t count = 0, context = (size_t)row->context, reached = 0;
+    double cost[256], nll = 0, spread = 0;
+    uint64_t tokens = 0, windows = 0;
+    assert_int_equal(
+        dgl_session_create(engine.model, dgl_session_params(.context = row->context), &s), DGL_OK);
+    assert_int_equal(dgl_encode(NULL, dgl_model_tokenizer(engine.model), row->text,
+                                strlen(row->text), dgl_encode_params(.add_special = true), &all,
+                                &count),
+                     DGL_OK);
+    assert_true(count > 48 && count < 200);
+    for (size_t begin = 0;; begin += (size_t)row->stride) {
+        size_t end = begin + context < count ? begin + context : count, rows = 0;
+        size_t labels = end - reached;
+        float *logits = NULL;
+        int32_t window[256];
+        memcpy(window, all + begin, (end - begin) * sizeof(*all));
+        window[0] = all[0];
+        assert_int_equal(
+            dgl_logits(s, dgl_logits_params(.ids = window, .num_ids = end - begin, .all = true),
+                       &logits, &rows),
+            DGL_OK);
+        for (size_t i = 1; i < rows; i++) {
+            double sum = 0;
+            if (i < rows - labels)
+                continue;
+            for (size_t v = 0; v < VOCAB; v++)
+                sum += exp((double)logits[(i - 1) * VOCAB + v]);
+            cost[tokens] = log(sum) - logits[(i - 1) * VOCAB + (size_t)window[i]];
+            nll += cost[tokens++];
+        }
+        dgl_free(logits);
+        windows++;
+        reached = end;
+        if (end == count)
+            break;
+    }
+    assert_int_equal(tokens, count - 1);
+    for (size_t i = 0; i < tokens; i++)
+        spread += (cost[i] - nll / (double)tokens) * (cost[i] - nll / (double)tokens);
+    double error = exp(nll / (double)tokens) * sqrt(spread / (double)tokens / (double)(tokens - 1));
+    assert_int_equal(dgl_perplexity(s,
+                                    dgl_perplexity_params(.texts = list, .num_texts = 1,
+                                                          .windows = true, .stride = row->given),
+                                    &r),
+                     DGL_OK);
+    assert_int_equal(r.tokens, tokens);
+    assert_int_equal(r.windows, windows);
+    assert_int_equal(r.stride, row->stride);
+    assert_int_equal(r.context, context < count ? context : count);
+    assert_near(r.nll, nll, 1e-3);
+    assert_near(r.ppl_error, error, 1e-4 * error);
+    dgl_free(all);
+    dgl_session_destroy(&s);
+}
+
+static void test_strides_out_of_range(void **state)
+{
+    (void)state;
+    static const int32_t wrong[] = {-1, 256, 1000};
+    static const char *const parts[] = {"a stride of ", "1 to 255"};
+    struct dgl_perplexity_result r;
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        test_log_clear(&engine.log);
+        enum dgl_status status =
+            dgl_perplexity(engine.session,
+                           dgl_perplexity_params(.texts = texts, .num_texts = 1, .windows = true,
+                                                 .stride = wrong[i]),
+                           &r);
+        assert_refusal(&engine.log, status, DGL_ERR_INVALID_ARG, parts);
+    }
+}
+
 static bool cancel_at_two(void *priv, const char *what, uint64_t done, uint64_t total)
 {
     assert_string_equal(what, "texts");
@@ -272,11 +370,13 @@ int main(void)
         cmocka_unit_test(test_nothing_to_predict),
         cmocka_unit_test(test_text_beyond_the_context),
         cmocka_unit_test(test_progress_cancels),
+        cmocka_unit_test(test_strides_out_of_range),
     };
     tiny_engine_open(&engine, &(struct tiny_engine_params){.path = BUNDLED_MODEL, .context = 256});
     tiny_ids(ids, 200, VOCAB, 5);
     int failures = test_run_table("lengths", test_last_row_is_the_last_of_all, lengths);
     failures += test_run_table("refusal", test_refused_logits, refusals);
+    failures += test_run_table("windows", test_windows, strides);
     failures += cmocka_run_group_tests(tests, NULL, NULL);
     tiny_engine_close(&engine);
     return failures;

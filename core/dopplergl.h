@@ -104,7 +104,8 @@ enum dgl_log_level {
 
 /* How a call talks to its caller: a callback for log lines, and one that may stop the call.
  * Borrowed by every object that it is given to, so it must outlive them. Thread-safety: both are
- * called on the thread that made the library call, and on worker threads of dgl_convert(). */
+ * called on the thread that made the library call, and on worker threads of dgl_convert() and
+ * dgl_verify_smoke(). */
 struct dgl_log {
     /* `text` is one line without a newline, borrowed for the call. */
     void (*write)(void *priv, enum dgl_log_level level, const char *text);
@@ -116,9 +117,9 @@ struct dgl_log {
     bool (*cancelled)(void *priv);
 };
 
-/* Progress of a long call: done <= total, in units of `what` ("bytes", "texts", "runs"; borrowed).
- * False cancels the call, which then returns DGL_ERR_CANCELLED and leaves nothing half made. Called
- * on the thread that made the library call. */
+/* Progress of a long call: done <= total, in units of `what` ("bytes", "texts", "runs", "layers";
+ * borrowed). False cancels the call, which then returns DGL_ERR_CANCELLED and leaves nothing half
+ * made. Called on the thread that made the library call. */
 typedef bool (*dgl_progress_cb)(void *priv, const char *what, uint64_t done, uint64_t total);
 
 /* ---- devices --------------------------------------------------------------------------------- */
@@ -750,8 +751,12 @@ struct dgl_tensor_info {
 /* A model opened on the host. Thread-safety: unsafe, one thread at a time. */
 struct dgl_model_file;
 
+struct dgl_inspect_params {
+    const char *path; /* required: pack, Hugging Face folder, GGUF file */
+};
+#define dgl_inspect_params(...) (&(struct dgl_inspect_params){__VA_ARGS__})
 /* Opens a model and checks everything but the weight bytes. Errors as dgl_model_load(). Slow. */
-enum dgl_status dgl_inspect(const struct dgl_log *log, const char *path,
+enum dgl_status dgl_inspect(const struct dgl_log *log, const struct dgl_inspect_params *params,
                             struct dgl_model_file **out);
 /* Closes the file. */
 void dgl_model_file_destroy(struct dgl_model_file **file);
@@ -786,11 +791,36 @@ struct dgl_verify_result {
  * without hashes; DGL_ERR_CANCELLED. *out is always initialised. Very slow. */
 enum dgl_status dgl_verify(const struct dgl_log *log, const struct dgl_verify_params *params,
                            struct dgl_verify_result *out);
-/* Generates greedily from "The color of the sky is": *passed tells whether the answer is sane. The
- * answer goes to `text` [text_size], cut to fit and NUL-terminated; a text_size of 0 wants none.
- * Errors as dgl_generate(). Blocks. */
-enum dgl_status dgl_verify_smoke(struct dgl_session *session, bool *passed, char *text,
-                                 size_t text_size);
+
+#define DGL_SMOKE_TOKENS 16
+
+struct dgl_smoke_params {
+    dgl_progress_cb progress_cb; /* may be NULL; in layers */
+    void *progress_priv;         /* first argument of progress_cb */
+};
+#define dgl_smoke_params(...) (&(struct dgl_smoke_params){__VA_ARGS__})
+struct dgl_smoke_result {
+    bool passed;
+    char fault[1024];                 /* the first check that failed, in one line; "" when passed */
+    const char *prompt;               /* static; "" for a model without a tokenizer */
+    char text[512];                   /* the answer, cut to fit */
+    int32_t tokens[DGL_SMOKE_TOKENS]; /* [num_tokens], of the answer */
+    size_t num_tokens;
+    /* Of a fixed text, nats per token, as the host computes it in doubles. Models without a
+     * tokenizer: of fixed ids, and the answer continues those. */
+    double nll;
+    double error; /* largest NMSE of a block of a layer, or of the logits, against the host's */
+};
+/* Judges a model with its kernels and its device. Each block of each layer computes known answers,
+ * in prefill and in decode: the host evaluates the model's own files in doubles (docs/models.md,
+ * "The smoke test"). Then a greedy answer must be the best tokens of its own scores, a fixed text
+ * must be likelier than noise, no matrix may be all zeros, and an expectation that is stored with
+ * the model (smoke.json) must be met. DGL_OK also when a check failed: out->passed tells. *out is
+ * always initialised. DGL_ERR_UNSUPPORTED: a synthetic model, whose weights are in no file, or a
+ * context of less than 8 tokens; DGL_ERR_FORMAT: smoke.json; DGL_ERR_CANCELLED; others as
+ * dgl_generate() and of reading the files. Resets the session. Blocks, very slow. */
+enum dgl_status dgl_verify_smoke(struct dgl_session *session, const struct dgl_smoke_params *params,
+                                 struct dgl_smoke_result *out);
 
 struct dgl_convert_params {
     const char *in;  /* required: pack, Hugging Face folder, GGUF file */

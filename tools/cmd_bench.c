@@ -160,7 +160,7 @@ bool command_bench_check(const struct options *opt)
     /* A description, of no file. */
     console_init(&console, opt);
     shape_path(opt, shape);
-    enum dgl_status status = dgl_inspect(&console.log, shape, &file);
+    enum dgl_status status = dgl_inspect(&console.log, dgl_inspect_params(.path = shape), &file);
     dgl_model_file_destroy(&file);
     return status == DGL_OK;
 }

@@ -189,7 +189,7 @@ int command_inspect(const struct options *opt)
     const char *path = model_path(opt, bundled);
     if (!path)
         return code;
-    enum dgl_status status = dgl_inspect(&console.log, path, &file);
+    enum dgl_status status = dgl_inspect(&console.log, dgl_inspect_params(.path = path), &file);
     if (status == DGL_OK)
         code = out_exit(opt->json ? inspect_json(file) : inspect_text(file));
     else
@@ -200,9 +200,6 @@ int command_inspect(const struct options *opt)
 
 /* ---- verify ---------------------------------------------------------------------------------- */
 
-/* The prompt of dgl_verify_smoke(). */
-#define SMOKE_PROMPT "The color of the sky is"
-
 struct verify {
     const struct options *opt;
     const char *path;
@@ -210,8 +207,7 @@ struct verify {
     struct dgl_verify_result result;
     bool hashed; /* the model carries hashes */
     char error[2048];
-    bool passed;
-    char text[512];
+    struct dgl_smoke_result smoke;
 };
 
 /* Keeps an error back: without hashes and with --smoke it is none. */
@@ -248,7 +244,10 @@ static int smoke(struct verify *v)
     struct engine e;
     enum dgl_status status = engine_open(&e, v->opt, v->path, true);
     if (status == DGL_OK)
-        status = dgl_verify_smoke(e.session, &v->passed, v->text, sizeof(v->text));
+        status = dgl_verify_smoke(
+            e.session,
+            dgl_smoke_params(.progress_cb = console_progress, .progress_priv = &v->console),
+            &v->smoke);
     engine_close(&e);
     return exit_code(status);
 }
@@ -262,8 +261,12 @@ static bool verify_text(const struct verify *v)
     else
         dgl_buf_printf(&out, "%s: carries no hashes\n", v->path);
     if (v->opt->smoke)
-        dgl_buf_printf(&out, "smoke: %s: " SMOKE_PROMPT "%s\n", v->passed ? "pass" : "FAIL",
-                       v->text);
+        dgl_buf_printf(
+            &out,
+            "smoke: %s: %s%s\n"
+            "known answers: largest error %.2g (NMSE); fixed text: %.4f nats per token\n",
+            v->smoke.passed ? "pass" : "FAIL", v->smoke.prompt, v->smoke.text, v->smoke.error,
+            v->smoke.nll);
     return out_buf(&out);
 }
 
@@ -276,8 +279,14 @@ static bool verify_json(const struct verify *v)
     report_u64(&w, "files", v->result.files);
     report_u64(&w, "bytes", v->result.bytes);
     if (v->opt->smoke) {
-        report_bool(&w, "smoke", v->passed);
-        report_text(&w, "text", v->text);
+        report_bool(&w, "smoke", v->smoke.passed);
+        report_text(&w, "fault", v->smoke.fault);
+        report_text(&w, "text", v->smoke.text);
+        report_ids(&w, "tokens", v->smoke.tokens, v->smoke.num_tokens);
+        dgl_jw_key(&w, "nll");
+        dgl_jw_f64(&w, v->smoke.nll);
+        dgl_jw_key(&w, "error");
+        dgl_jw_f64(&w, v->smoke.error);
     }
     dgl_jw_end_object(&w);
     dgl_buf_putc(&out, '\n');
@@ -286,7 +295,7 @@ static bool verify_json(const struct verify *v)
 
 int command_verify(const struct options *opt)
 {
-    struct verify v = {.opt = opt, .passed = true};
+    struct verify v = {.opt = opt};
     char bundled[MODEL_PATH_MAX];
     int code = EXIT_FAILED;
     console_init(&v.console, opt);
@@ -297,11 +306,8 @@ int command_verify(const struct options *opt)
         code = smoke(&v);
     if (code == EXIT_OK)
         code = out_exit(opt->json ? verify_json(&v) : verify_text(&v));
-    if (code != EXIT_OK || v.passed)
+    if (code != EXIT_OK || !opt->smoke || v.smoke.passed)
         return code;
-    console_error("%s: the smoke test failed: \"" SMOKE_PROMPT "\" is answered with \"%s\", wanted "
-                  "text that does not repeat itself; if --device software gives text, it is the "
-                  "device or its driver, else the weights: fetch or convert them again",
-                  v.path, DGL_PRINTABLE(v.text));
+    console_error("%s: the smoke test failed: %s", v.path, v.smoke.fault);
     return EXIT_FAILED;
 }

@@ -51,10 +51,12 @@ const struct command commands[] = {
      0, 1, command_inspect, NULL, "model"},
     {"verify", "[-m MODEL | MODEL] [options]",
      "Check every hash of a pack, and that it makes a model",
-     "Opens no device, except for `--smoke`. A folder without hashes fails, unless `--smoke` asks "
-     "for the fixed prompt, \"The color of the sky is\": an answer that is not text, or repeats "
-     "itself, is exit 1.\n\n`--json`: `path`, `files`, `bytes`; with `--smoke` also `smoke` "
-     "(passed or not) and `text`.",
+     "Opens no device, except for `--smoke`, which compares each block of each layer with the "
+     "host's arithmetic in doubles and\njudges a fixed text and the answer to \"The color of the "
+     "sky is\" (docs/models.md, \"The smoke test\"); exit 1 when\nthey are wrong. A folder without "
+     "hashes fails without `--smoke`.\n\n`--json`: `path`, `files`, `bytes`; with `--smoke` also "
+     "`smoke` (passed or not), `fault` (the check that failed), `text`, `tokens`,\n`nll` (nats per "
+     "token of the fixed text), `error` (largest NMSE of a block).",
      0, 1, command_verify, NULL, "model"},
     {"models", "[DIR...] [options]", "List the models on this machine",
      "Opens no device. `NAME` is what `-m` takes. Without folders: the bundled model; the Hub "

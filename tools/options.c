@@ -162,7 +162,7 @@ static const struct option table[] = {
     {"convert", 0, "force", NULL, "replace an existing OUT", TYPE_FLAG, FIELD(force), 0, 0, NULL,
      0},
 
-    {"verify", 0, "smoke", NULL, "also run a fixed prompt and judge the answer", TYPE_FLAG,
+    {"verify", 0, "smoke", NULL, "also run the model on the device and judge it", TYPE_FLAG,
      FIELD(smoke), 0, 0, NULL, 0},
 
     {"bench", 0, "shape", "NAME[:quant]",

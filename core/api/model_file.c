@@ -55,12 +55,15 @@ static enum dgl_status open_checked(const struct dgl_log *log,
     return status;
 }
 
-enum dgl_status dgl_inspect(const struct dgl_log *log, const char *path,
+enum dgl_status dgl_inspect(const struct dgl_log *log, const struct dgl_inspect_params *params,
                             struct dgl_model_file **out)
 {
     if (!out)
         return dgl_fail_no_out(log, "dgl_inspect");
-    return open_checked(log, &(struct model_open_params){.path = path}, out);
+    *out = NULL;
+    if (!params || !params->path || !params->path[0])
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
+    return open_checked(log, &(struct model_open_params){.path = params->path}, out);
 }
 
 void dgl_model_file_destroy(struct dgl_model_file **file)

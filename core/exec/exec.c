@@ -1,7 +1,9 @@
 /* Runs of any executor, and the cache of them. */
 #include "core/exec/exec.h"
 
+#include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/base/mem.h"
 
@@ -36,6 +38,11 @@ enum dgl_status exec_run_create(struct exec *exec, struct recipe recipe,
         for (size_t i = 0; RECIPE_HAS(recipe, s) && i < segment->ops.count; i++)
             run->ops[run->count++] =
                 (struct exec_op){.op = &segment->ops.ops[i], .use = segment->use[i]};
+    }
+    if (recipe.count && run->ops) {
+        assert(recipe.first + recipe.count <= run->count);
+        memmove(run->ops, run->ops + recipe.first, recipe.count * sizeof(*run->ops));
+        run->count = recipe.count;
     }
     if (status == DGL_OK)
         status = exec->ops->compile(run);
@@ -86,7 +93,9 @@ struct exec_run *exec_cache_find(const struct exec_cache *cache, struct recipe r
 {
     for (size_t i = 0; i < cache->count; i++)
         if (cache->runs[i]->recipe.segments == recipe.segments &&
-            cache->runs[i]->recipe.repeats == recipe.repeats)
+            cache->runs[i]->recipe.repeats == recipe.repeats &&
+            cache->runs[i]->recipe.first == recipe.first &&
+            cache->runs[i]->recipe.count == recipe.count)
             return cache->runs[i];
     return NULL;
 }

@@ -2,6 +2,7 @@
 #include "core/plan/plan.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/base/mem.h"
 
@@ -91,6 +92,26 @@ enum dgl_status plan_check_served(const struct dgl_log *log, const struct op *op
                             op->request.op, value->is_float ? "float" : "uint");
     }
     return DGL_OK;
+}
+
+static bool writes_stream(const struct op *op)
+{
+    bool in_x = strcmp(op->request.op, "embed") == 0 || strcmp(op->request.op, "moe_combine") == 0;
+    const struct op_bind *result = op_find_bind(op, in_x ? "X" : "Y");
+    return result && result->ref.kind == REF_ACT && result->ref.id == BUF_X;
+}
+
+size_t plan_block_end(const struct plan *plan, enum segment body, size_t first)
+{
+    const struct plan_segment *s = &plan->segment[body];
+    size_t i = first;
+    while (i < s->ops.count && !writes_stream(&s->ops.ops[i]))
+        i++;
+    /* Bands of one weight follow each other. */
+    const char *label = i < s->ops.count ? s->ops.ops[i].label : NULL;
+    while (i < s->ops.count && strcmp(s->ops.ops[i].label, label) == 0)
+        i++;
+    return i;
 }
 
 enum dgl_status plan_init(struct plan *out, const struct plan_params *p)

@@ -29,8 +29,9 @@ enum segment {
 /* What one submit runs: segments in the order of the enum. With SEG_EARLY_EXIT the group counts are
  * read from ARGS. */
 struct recipe {
-    uint32_t segments; /* bit i = enum segment i */
-    bool repeats;      /* submitted after itself */
+    uint32_t segments;   /* bit i = enum segment i */
+    bool repeats;        /* submitted after itself */
+    size_t first, count; /* of its operations, only [first, first + count); a count of 0 = all */
 };
 #define RECIPE_HAS(recipe, segment) (((recipe).segments >> (segment)&1u) != 0)
 
@@ -69,6 +70,11 @@ struct plan_params {
 enum dgl_status plan_init(struct plan *out, const struct plan_params *params);
 /* Accepts a plan that is all zero. */
 void plan_finish(struct plan *plan);
+
+/* The end of the block of a body that begins with operation `first`: the embedding, attention with
+ * its projections, or the feed-forward part. A block ends with what it writes to the residual
+ * stream, X. */
+size_t plan_block_end(const struct plan *plan, enum segment body, size_t first);
 
 /* DGL_ERR_KERNEL unless the operation has every buffer and parameter that the kernel, which may
  * come from a user's file, binds and reads. */

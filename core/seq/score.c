@@ -21,8 +21,7 @@ static enum dgl_status load_ids(struct dgl_session *s, const int32_t *ids, size_
     return session_expect(s, (int32_t)count);
 }
 
-/* Makes room for the logits of a pass; *rows is how many tokens one may have. */
-static enum dgl_status begin_scoring(struct dgl_session *s, int32_t *rows)
+enum dgl_status session_begin_scoring(struct dgl_session *s, int32_t *rows)
 {
     struct workspace *ws = &s->model->workspace;
     enum dgl_status status = workspace_need_scores(ws, s->model->dev, &s->model->engine->plan);
@@ -43,7 +42,7 @@ static enum dgl_status eval_rows(struct dgl_session *s, int32_t first, int32_t c
     enum dgl_status status = DGL_OK;
     int32_t most = s->ubatch;
     if (score)
-        status = begin_scoring(s, &most);
+        status = session_begin_scoring(s, &most);
     while (s->len < count && status == DGL_OK) {
         int32_t start = s->len, left = count - start, rows = left < most ? left : most;
         int32_t skip = first > start ? first - start : 0; /* rows without results */
@@ -208,8 +207,7 @@ done:
 
 /* ---- perplexity ------------------------------------------------------------------------------ */
 
-/* -ln softmax(row)[id], in double. */
-static double row_nll(const float *row, int32_t vocab, int32_t id)
+double logits_nll(const float *row, int32_t vocab, int32_t id)
 {
     double max = row[0], sum = 0.0;
     for (int32_t i = 1; i < vocab; i++)
@@ -247,7 +245,7 @@ static enum dgl_status score_ids(struct dgl_session *s, const char *name, int32_
         status = eval_rows(s, start, start + rows, logits, NULL);
         for (int32_t i = 0; i < rows && status == DGL_OK; i++) {
             int32_t pos = start + i + 1;
-            double cost = row_nll(logits + (size_t)i * (size_t)vocab, vocab, s->ids[pos]);
+            double cost = logits_nll(logits + (size_t)i * (size_t)vocab, vocab, s->ids[pos]);
             if (!isfinite(cost))
                 status = dgl_fail(log, DGL_ERR_GPU,
                                   "%s: token %d at position %d costs %f: the logits before it are "
@@ -303,7 +301,7 @@ enum dgl_status session_perplexity(struct dgl_session *s, const struct dgl_perpl
                         s->context - 1);
     if (p->windows)
         stride = p->stride ? (size_t)p->stride : context / 2;
-    enum dgl_status status = begin_scoring(s, &most);
+    enum dgl_status status = session_begin_scoring(s, &most);
     if (status == DGL_OK && p->windows)
         status = find_bos(log, m->tok, &bos);
     if (status != DGL_OK)

@@ -227,26 +227,24 @@ int32_t session_readback_interval(const struct dgl_session *s)
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 
-enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t flags)
+/* Tokens and state of a pass over the next `tokens`. */
+static enum dgl_status pass_begin(struct dgl_session *s, int32_t tokens, uint32_t flags)
 {
-    struct dgl_device *dev = s->model->dev;
-    struct exec_run *body, *rows, *head;
     struct dgl_step step = {
         .pos = (uint32_t)s->len, .tokens = (uint32_t)tokens, .context = (uint32_t)s->context};
-    enum dgl_status status = session_run(s, recipe_body(tokens), &body);
-    if (status == DGL_OK)
-        status = exec_run_set_tokens(body, tokens);
-    if (status == DGL_OK)
-        status = gl_buffer_write(dev->gl, s->memory.state[BUF_IDS].buffer, (uint64_t)s->len * 4,
-                                 s->ids + s->len, (uint64_t)tokens * 4);
-    if (status == DGL_OK)
-        status = session_write_step(s, &step, flags);
-    if (status == DGL_OK)
-        status = exec_run_submit(body, 1, NULL);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status =
+        gl_buffer_write(s->model->dev->gl, s->memory.state[BUF_IDS].buffer, (uint64_t)s->len * 4,
+                        s->ids + s->len, (uint64_t)tokens * 4);
+    return status == DGL_OK ? session_write_step(s, &step, flags) : status;
+}
+
+/* After the body: the logits that are wanted. */
+static enum dgl_status pass_end(struct dgl_session *s, int32_t tokens)
+{
+    struct exec_run *rows, *head;
+    enum dgl_status status = DGL_OK;
     s->len += tokens;
-    dev->tokens += (uint64_t)tokens;
+    s->model->dev->tokens += (uint64_t)tokens;
     s->logits_valid = false;
     struct pass_tail tail = pass_tail(s->rows, (uint32_t)tokens);
     if (tail.rows.segments) {
@@ -263,6 +261,54 @@ enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t fla
         s->logits_valid = status == DGL_OK;
     }
     return status;
+}
+
+enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t flags)
+{
+    struct exec_run *body;
+    enum dgl_status status = session_run(s, recipe_body(tokens), &body);
+    if (status == DGL_OK)
+        status = exec_run_set_tokens(body, tokens);
+    if (status == DGL_OK)
+        status = pass_begin(s, tokens, flags);
+    if (status == DGL_OK)
+        status = exec_run_submit(body, 1, NULL);
+    return status == DGL_OK ? pass_end(s, tokens) : status;
+}
+
+enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32_t flags,
+                                   const struct stream_trace *trace)
+{
+    const struct plan *plan = &s->model->engine->plan;
+    const enum segment body = tokens == 1 ? SEG_DECODE : SEG_PREFILL;
+    size_t count = plan->segment[body].ops.count, row = (size_t)plan->desc->hidden, point = 0;
+    enum dgl_status status = pass_begin(s, tokens, flags);
+    for (size_t first = 0, end; first < count && status == DGL_OK; first = end, point++) {
+        struct recipe recipe = recipe_of(body);
+        struct exec_run *run = NULL;
+        end = plan_block_end(plan, body, first);
+        recipe.first = first;
+        recipe.count = end - first;
+        assert(point < session_trace_points(s));
+        status = exec_run_create(s->model->engine->exec, recipe, &s->memory, &run);
+        if (status == DGL_OK)
+            status = exec_run_set_tokens(run, tokens);
+        if (status == DGL_OK)
+            status = exec_run_submit(run, 1, NULL);
+        if (status == DGL_OK)
+            status = gl_buffer_read(s->model->dev->gl, s->model->workspace.range[BUF_X].buffer,
+                                    s->model->workspace.range[BUF_X].offset,
+                                    trace->values + (point * trace->rows + (size_t)s->len) * row,
+                                    (size_t)tokens * row * sizeof(float));
+        exec_run_destroy(&run);
+    }
+    assert(status != DGL_OK || point == session_trace_points(s));
+    return status == DGL_OK ? pass_end(s, tokens) : status;
+}
+
+size_t session_trace_points(const struct dgl_session *s)
+{
+    return 1 + 2 * (size_t)s->model->engine->plan.desc->layers;
 }
 
 enum dgl_status session_eval(struct dgl_session *s, int32_t count)

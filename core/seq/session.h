@@ -76,6 +76,21 @@ enum dgl_status session_expect(struct dgl_session *s, int32_t tokens);
 enum dgl_status session_eval(struct dgl_session *s, int32_t count);
 /* One pass over the next `tokens` of s->ids, with the logits that `flags` (enum row_flag) name. */
 enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t flags);
+/* The residual stream of rows at positions 0 .. rows: [point][rows][hidden]. Point 0 is the
+ * embedding, points 2i + 1 and 2i + 2 are attention and the feed-forward part of layer i. */
+struct stream_trace {
+    float *values;
+    size_t rows;
+};
+size_t session_trace_points(const struct dgl_session *s);
+/* session_pass() block by block, which brings the stream at each point; waits for each. */
+enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32_t flags,
+                                   const struct stream_trace *trace);
+/* Makes room for the logits of every row of a pass (ROW_SCORE); *rows is how many rows one may
+ * have. */
+enum dgl_status session_begin_scoring(struct dgl_session *s, int32_t *rows);
+/* -ln softmax(row)[id], in double; row [vocab]. */
+double logits_nll(const float *row, int32_t vocab, int32_t id);
 /* Makes the session hold ids[0 .. count) with LOGITS of the last; *reused (may be NULL) of them
  * were there. */
 enum dgl_status session_sync(struct dgl_session *s, const int32_t *ids, size_t count,
@@ -108,6 +123,8 @@ enum dgl_status session_embed(struct dgl_session *s, const struct dgl_embed_para
 enum dgl_status session_perplexity(struct dgl_session *s,
                                    const struct dgl_perplexity_params *params,
                                    struct dgl_perplexity_result *out);
+enum dgl_status session_smoke(struct dgl_session *s, const struct dgl_smoke_params *params,
+                              struct dgl_smoke_result *out);
 enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_params *params,
                               struct dgl_bench_result *out);
 

@@ -301,7 +301,7 @@ static void test_failures_leave_null(void **state)
     dgl_session_create(engine.model, dgl_session_params(.context = -1), &s);
     dgl_kernels_create(NULL, dgl_kernels_params(.flags = &flag, .num_flags = 1), &k);
     dgl_tokenizer_load(NULL, "/nowhere", &tok);
-    dgl_inspect(NULL, "/nowhere", &file);
+    dgl_inspect(NULL, dgl_inspect_params(.path = "/nowhere"), &file);
     assert_null(dev);
     assert_null(model);
     assert_null(s);
@@ -425,7 +425,7 @@ static enum dgl_status session_without_place(void)
 
 static enum dgl_status inspect_without_place(void)
 {
-    return dgl_inspect(&engine.log.log, engine.path, NULL);
+    return dgl_inspect(&engine.log.log, dgl_inspect_params(.path = engine.path), NULL);
 }
 
 static const struct required requireds[] = {

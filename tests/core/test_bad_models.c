@@ -244,7 +244,7 @@ static void folder_is_refused(void **state)
         assert_int_equal(unlink(path), 0);
         free(path);
     }
-    enum dgl_status status = dgl_inspect(&log.log, dir, &file);
+    enum dgl_status status = dgl_inspect(&log.log, dgl_inspect_params(.path = dir), &file);
     assert_null(file);
     assert_refusal(&log, status, row->status, row->parts);
     test_tmpdir_remove(dir);
@@ -264,7 +264,8 @@ static void truncated_weights(void **state)
         struct test_log log;
         test_log_init(&log, DGL_LOG_ERROR);
         test_write_file(dir, "model.safetensors", bytes, len - cut);
-        assert_int_equal(dgl_inspect(&log.log, dir, &file), DGL_ERR_FORMAT);
+        assert_int_equal(dgl_inspect(&log.log, dgl_inspect_params(.path = dir), &file),
+                         DGL_ERR_FORMAT);
         assert_contains(log.text, "model.safetensors");
         assert_int_equal(log.errors, 1);
     }
@@ -288,7 +289,7 @@ static void weights_that_are_a_link_to_nothing(void **state)
         tiny_llama_write(dir, &m);
         unlink(path);
         assert_int_equal(symlink("../../blobs/gone", path), 0);
-        enum dgl_status status = dgl_inspect(&log.log, dir, &file);
+        enum dgl_status status = dgl_inspect(&log.log, dgl_inspect_params(.path = dir), &file);
         assert_null(file);
         assert_refusal(&log, status, DGL_ERR_IO, parts);
         free(path);
@@ -302,7 +303,7 @@ static void null_log_is_fine(void **state)
     (void)state;
     char *dir = test_tmpdir();
     struct dgl_model_file *file = NULL;
-    assert_int_equal(dgl_inspect(NULL, dir, &file), DGL_ERR_IO);
+    assert_int_equal(dgl_inspect(NULL, dgl_inspect_params(.path = dir), &file), DGL_ERR_IO);
     assert_null(file);
     test_tmpdir_remove(dir);
 }

@@ -268,13 +268,12 @@ static void test_ignore_eos_goes_beyond(void **state)
 static void test_smoke_passes(void **state)
 {
     (void)state;
-    bool passed = false;
-    char text[200];
-    assert_int_equal(dgl_verify_smoke(engine.session, &passed, text, sizeof(text)), DGL_OK);
-    assert_true(passed);
-    assert_true(strlen(text) > 10);
-    assert_int_equal(dgl_verify_smoke(engine.session, &passed, NULL, 0), DGL_OK);
-    assert_true(passed);
+    struct dgl_smoke_result r;
+    assert_int_equal(dgl_verify_smoke(engine.session, NULL, &r), DGL_OK);
+    if (!r.passed)
+        fail_msg("%s", r.fault);
+    assert_true(strlen(r.text) > 10);
+    assert_string_equal(r.prompt, "The color of the sky is");
 }
 
 int main(void)

@@ -37,6 +37,11 @@ void family_check(const struct family_case *c)
         reference_check_greedy(&engine, &ref, MARGIN);
         reference_check_forced(&engine, &ref, MARGIN);
     }
+    struct dgl_smoke_result smoke;
+    assert_int_equal(dgl_verify_smoke(engine.session, NULL, &smoke), DGL_OK);
+    if (!smoke.passed)
+        fail_msg("%s: the smoke test fails: %s", c->name, smoke.fault);
+    printf("# %s: smoke test, NMSE of a block %.3g\n", c->name, smoke.error);
     test_engine_close(&engine);
     reference_finish(&ref);
 }

@@ -434,7 +434,7 @@ static void the_public_door_tells_about_it(void **state)
     char *path = gguf_path(f);
     struct dgl_model_file *file;
     assert_int_equal(convert(f, .out = path, .to = "gguf", .quantize = "q8_0"), DGL_OK);
-    assert_int_equal(dgl_inspect(&f->log.log, path, &file), DGL_OK);
+    assert_int_equal(dgl_inspect(&f->log.log, dgl_inspect_params(.path = path), &file), DGL_OK);
     const struct dgl_model_info *info = dgl_model_file_info(file);
     assert_string_equal(info->name, "m");
     assert_string_equal(info->family, "llama");

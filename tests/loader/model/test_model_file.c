@@ -41,7 +41,7 @@ static void info_of_a_checkpoint(void **state)
     struct tiny_llama m = tiny_llama_default();
     tiny_llama_write(dir, &m);
     struct dgl_model_file *file = NULL;
-    assert_int_equal(dgl_inspect(NULL, dir, &file), DGL_OK);
+    assert_int_equal(dgl_inspect(NULL, dgl_inspect_params(.path = dir), &file), DGL_OK);
     const struct dgl_model_info *info = dgl_model_file_info(file);
     assert_string_equal(info->path, dir);
     assert_string_equal(info->name, strrchr(dir, '/') + 1);
@@ -417,7 +417,8 @@ static void verify_opens_what_it_hashes(void **state)
     tiny_file_replace(dir, "manifest.json", row->find, row->replace);
     assert_int_equal(dgl_verify(&log.log, dgl_verify_params(.path = dir), &result), row->status);
     assert_contains(log.text, row->part);
-    assert_int_equal(dgl_inspect(&inspect.log, dir, &file), row->status);
+    assert_int_equal(dgl_inspect(&inspect.log, dgl_inspect_params(.path = dir), &file),
+                     row->status);
     assert_string_equal(log.text, inspect.text);
     test_tmpdir_remove(dir);
 }
@@ -450,7 +451,8 @@ static void story_llama(void **state)
     struct dgl_model_file *file = NULL;
     struct test_log log;
     test_log_init(&log, DGL_LOG_WARN);
-    assert_int_equal(dgl_inspect(&log.log, dir, &file), DGL_OK); /* with its tokenizer */
+    assert_int_equal(dgl_inspect(&log.log, dgl_inspect_params(.path = dir), &file),
+                     DGL_OK); /* with its tokenizer */
     assert_string_equal(log.text, "");
     assert_string_equal(file->name, "story-llama");
     assert_int_equal(file->info.layers, 8);

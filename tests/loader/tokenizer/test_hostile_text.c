@@ -266,7 +266,7 @@ static void message_is_readable(void **state)
     test_log_init(&log, DGL_LOG_WARN);
     char *dir = test_tmpdir(), *path = dgl_path_join(dir, row->gguf ? "m.gguf" : ".");
     row->write(dir);
-    assert_int_not_equal(dgl_inspect(&log.log, path, &file), DGL_OK);
+    assert_int_not_equal(dgl_inspect(&log.log, dgl_inspect_params(.path = path), &file), DGL_OK);
     assert_int_equal(log.errors, 1);
     assert_contains(log.text, SHOWN);
     if (!row->whole)

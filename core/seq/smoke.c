@@ -1,0 +1,471 @@
+/*
+ * The smoke test: does this model, with these kernels, on this device, compute what its files say?
+ * Weights that are wrong in the files themselves show in three ways only: matrices of zeros, a
+ * fixed text that is no likelier than noise, and an expectation that is stored with the model.
+ */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/file.h"
+#include "core/base/json.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/oracle/oracle.h"
+#include "core/seq/session.h"
+
+/* The beginning of a story: text that small models of stories and large ones of everything know. */
+static const char smoke_text[] =
+    "Once upon a time, there was a kind boy named Barney. Barney lived "
+    "near the old barn with his family.";
+static const char smoke_prompt[] = "The color of the sky is";
+
+enum {
+    MIN_TOKENS = 8,
+    MAX_TOKENS = 32, /* of the sequence that is compared */
+    DECODED = 2,     /* of them, evaluated one by one */
+    PROMPT_IDS = 5,  /* of a model without a tokenizer */
+};
+
+/* A block may differ from doubles by this NMSE. An f16 cache and f32 sums stay below 1e-6 on every
+ * family; the mildest wrong kernels known reach 1e-2. */
+#define MAX_NMSE 1e-4
+/* What is added is rounded to the stream's precision: differences below this share of the stream's
+ * power do not count. */
+#define STREAM_FLOOR 1e-9
+/* A sampled token may be this far, in root mean squares of the logits, below the best one of a
+ * prefill pass over the answer: decode rounds otherwise. */
+#define MAX_LAG 0.02
+/* Nats per token of the fixed text, in units of those of a uniform guess. Noise and collapsed
+ * models are above 0.9; models that know another language or code only are below 0.7. */
+#define MAX_UNIFORM 0.5
+/* A stored nll agrees to this share: it depends on the files alone, not on the device. */
+#define MAX_NLL_DIFF 1e-6
+
+#define ADVICE_COMPUTE                                                                             \
+    "if `--device software` passes, it is this device or its driver (try --limits min); kernels "  \
+    "of your own: look there first"
+#define ADVICE_WEIGHTS                                                                             \
+    "the files are damaged or a conversion was wrong: fetch or convert them again"
+
+/* What the model should say, as it was recorded. */
+struct stored {
+    bool there;
+    char *path;
+    double nll;
+    int32_t tokens[DGL_SMOKE_TOKENS];
+    size_t num_tokens;
+};
+
+struct smoke {
+    struct dgl_session *s;
+    const struct dgl_smoke_params *p;
+    struct dgl_smoke_result *out;
+    const struct model_desc *desc;
+    struct oracle *oracle; /* goes on from the device's stream, block by block */
+    struct oracle *exact;  /* never sees the device */
+    int32_t *ids;          /* [count] */
+    size_t count, prefill;
+    float *stream;  /* as stream_trace */
+    float *logits;  /* [count, vocab], the device's */
+    double *want;   /* the same, the oracle's */
+    double *before; /* [count, hidden] */
+    struct stored stored;
+};
+
+/* Keeps the first fault. */
+static void fault(struct smoke *t, const char *fmt, ...) DGL_PRINTF(2, 3);
+static void fault(struct smoke *t, const char *fmt, ...)
+{
+    va_list args;
+    if (t->out->fault[0])
+        return;
+    va_start(args, fmt);
+    vsnprintf(t->out->fault, sizeof(t->out->fault), fmt, args);
+    va_end(args);
+}
+
+/* ---- what is evaluated ----------------------------------------------------------------------- */
+
+/* The fixed text, or ids spread over the vocabulary. */
+static enum dgl_status choose_ids(struct smoke *t)
+{
+    const struct dgl_model *m = t->s->model;
+    const struct dgl_log *log = m->dev->log;
+    const struct encode_flags flags = {.add_special = true};
+    struct token_ids ids = {0};
+    size_t most = MAX_TOKENS;
+    if (t->s->context < MIN_TOKENS)
+        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                        "%s: the smoke test needs a context of %d tokens, the session has %d",
+                        m->info.path, MIN_TOKENS, t->s->context);
+    most = most < (size_t)t->s->context ? most : (size_t)t->s->context;
+    t->ids = dgl_new_array(int32_t, most);
+    if (!t->ids)
+        return dgl_fail_memory(log, "ids", most * sizeof(*t->ids));
+    enum dgl_status status = DGL_OK;
+    if (m->tok)
+        status = tokenizer_encode(log, m->tok, dgl_str_of(smoke_text), flags, &ids);
+    for (; status == DGL_OK && t->count < most && (!m->tok || t->count < ids.count); t->count++)
+        t->ids[t->count] =
+            m->tok ? ids.ids[t->count]
+                   : (int32_t)((uint64_t)t->count * 2654435761u % (uint64_t)m->info.vocab);
+    free(ids.ids);
+    if (status == DGL_OK && t->count < MIN_TOKENS)
+        status = dgl_fail(log, DGL_ERR_FORMAT, "%s: its tokenizer makes %zu tokens of \"%s\"",
+                          m->info.path, t->count, smoke_text);
+    t->prefill = t->count - DECODED;
+    return status;
+}
+
+/* Evaluates the ids: most of them in prefill passes, the last ones by decoding. */
+static enum dgl_status trace(struct smoke *t)
+{
+    struct dgl_session *s = t->s;
+    struct dgl_device *dev = s->model->dev;
+    const struct stream_trace stream = {t->stream, t->count};
+    size_t vocab = (size_t)t->desc->vocab;
+    int32_t most = 0;
+    session_trim(s, 0);
+    memcpy(s->ids, t->ids, t->count * sizeof(*t->ids));
+    enum dgl_status status = session_expect(s, (int32_t)t->count);
+    if (status == DGL_OK)
+        status = session_begin_scoring(s, &most);
+    while (status == DGL_OK && (size_t)s->len < t->count) {
+        size_t pos = (size_t)s->len, left = t->prefill - pos;
+        bool decode = pos >= t->prefill;
+        int32_t rows = decode ? 1 : left < (size_t)most ? (int32_t)left : most;
+        struct gl_range from = {0};
+        if (session_is_cancelled(s))
+            return dgl_fail(dev->log, DGL_ERR_CANCELLED, "the smoke test was cancelled");
+        status = session_trace_pass(s, rows, decode ? ROW_LOGITS : ROW_SCORE, &stream);
+        from = decode ? s->memory.state[BUF_LOGITS] : s->model->workspace.range[BUF_ALL_LOGITS];
+        if (status == DGL_OK)
+            status = gl_buffer_read(dev->gl, from.buffer, from.offset, t->logits + pos * vocab,
+                                    (uint64_t)rows * vocab * sizeof(float));
+    }
+    return status;
+}
+
+/* ---- known answers --------------------------------------------------------------------------- */
+
+/* Names of the kernels of a block, each once. */
+static void kernel_names(const struct plan *plan, enum segment segment, size_t point, char *out,
+                         size_t size)
+{
+    const struct plan_segment *s = &plan->segment[segment];
+    size_t first = 0, end = s->ops.count, len = 0;
+    bool is_body = segment == SEG_PREFILL || segment == SEG_DECODE;
+    if (is_body)
+        end = plan_block_end(plan, segment, 0);
+    for (size_t i = 0; is_body && i < point; i++) {
+        first = end;
+        end = plan_block_end(plan, segment, first);
+    }
+    out[0] = '\0';
+    for (size_t i = first; i < end && len < size; i++) {
+        const char *name = s->use[i]->choice.kernel->name;
+        bool told = false;
+        for (size_t j = first; j < i && !told; j++)
+            told = s->use[j]->choice.kernel == s->use[i]->choice.kernel;
+        if (!told)
+            len += (size_t)snprintf(out + len, size - len, "%s%s", len ? ", " : "", name);
+    }
+}
+
+/* Power of the difference, and of the answer, over rows [from, to) of the sequence. */
+struct deviation {
+    double error, power, stream;
+};
+
+static double deviation_nmse(const struct deviation *d)
+{
+    double scale = d->power + STREAM_FLOOR * d->stream;
+    return d->error == 0.0 ? 0.0 : scale > 0.0 ? d->error / scale : INFINITY;
+}
+
+/* Takes the judgement of one block in one phase: NaN fails. */
+static void judge(struct smoke *t, const struct deviation *d, const char *where,
+                  enum segment segment, size_t point)
+{
+    char kernels[256];
+    double nmse = deviation_nmse(d);
+    t->out->error = nmse > t->out->error || isnan(nmse) ? nmse : t->out->error;
+    if (nmse <= MAX_NMSE)
+        return;
+    kernel_names(&t->s->model->engine->plan, segment, point, kernels, sizeof(kernels));
+    fault(t, "%s in %s: NMSE %.3g against the host's doubles, at most %g (%s); " ADVICE_COMPUTE,
+          where, segment == SEG_PREFILL || segment == SEG_SCORE ? "prefill" : "decode", nmse,
+          MAX_NMSE, kernels);
+}
+
+/* Compares the stream at a point with the oracle's; what a block adds is judged, not the stream
+ * that it is added to. */
+static void judge_point(struct smoke *t, size_t point)
+{
+    size_t hidden = (size_t)t->desc->hidden;
+    const float *got = t->stream + point * t->count * hidden;
+    const double *want = oracle_stream(t->oracle);
+    struct deviation phase[2] = {0};
+    char where[64];
+    for (size_t r = 0; r < t->count; r++) {
+        struct deviation *d = &phase[r >= t->prefill];
+        if (point && point % 2 == 0 && oracle_is_tie(t->oracle, r))
+            continue;
+        for (size_t i = r * hidden; i < (r + 1) * hidden; i++) {
+            double added = want[i] - t->before[i];
+            d->error += (got[i] - want[i]) * (got[i] - want[i]);
+            d->power += added * added;
+            d->stream += t->before[i] * t->before[i];
+        }
+    }
+    if (point == 0)
+        snprintf(where, sizeof(where), "the embedding");
+    else
+        snprintf(where, sizeof(where), "%s of layer %zu",
+                 point % 2 ? "attention" : "the feed-forward part", (point - 1) / 2);
+    judge(t, &phase[0], where, t->s->ubatch == 1 ? SEG_DECODE : SEG_PREFILL, point);
+    judge(t, &phase[1], where, SEG_DECODE, point);
+}
+
+/* The stream as the device had it at a point: input of the oracle's next block. */
+static void take_point(struct smoke *t, size_t point)
+{
+    size_t values = t->count * (size_t)t->desc->hidden;
+    double *stream = oracle_stream(t->oracle);
+    for (size_t i = 0; i < values; i++)
+        stream[i] = t->before[i] = t->stream[point * values + i];
+}
+
+static enum dgl_status check_blocks(struct smoke *t)
+{
+    const struct dgl_log *log = t->s->model->dev->log;
+    size_t vocab = (size_t)t->desc->vocab, layers = (size_t)t->desc->layers;
+    enum dgl_status status = oracle_embed(t->oracle, t->ids);
+    if (status == DGL_OK)
+        status = oracle_embed(t->exact, t->ids);
+    if (status == DGL_OK)
+        judge_point(t, 0);
+    for (size_t point = 1; point <= 2 * layers && status == DGL_OK; point++) {
+        size_t layer = (point - 1) / 2;
+        take_point(t, point - 1);
+        enum oracle_block block = point % 2 ? ORACLE_ATTENTION : ORACLE_FFN;
+        status = oracle_add(t->oracle, (int32_t)layer, block);
+        if (status == DGL_OK)
+            judge_point(t, point);
+        if (status == DGL_OK)
+            status = oracle_add(t->exact, (int32_t)layer, block);
+        bool go_on = !t->p->progress_cb || point % 2 ||
+                     t->p->progress_cb(t->p->progress_priv, "layers", layer + 1, layers);
+        if (status == DGL_OK && (!go_on || session_is_cancelled(t->s)))
+            status = dgl_fail(log, DGL_ERR_CANCELLED, "the smoke test was cancelled");
+    }
+    if (status != DGL_OK)
+        return status;
+    take_point(t, 2 * layers);
+    status = oracle_head(t->oracle, t->want);
+    struct deviation phase[2] = {0};
+    for (size_t i = 0; i < t->count * vocab && status == DGL_OK; i++) {
+        struct deviation *d = &phase[i / vocab >= t->prefill];
+        d->error += (t->logits[i] - t->want[i]) * (t->logits[i] - t->want[i]);
+        d->power += t->want[i] * t->want[i];
+    }
+    judge(t, &phase[0], "the head", SEG_SCORE, 0);
+    judge(t, &phase[1], "the head", SEG_HEAD, 0);
+    return status == DGL_OK ? oracle_head(t->exact, t->want) : status;
+}
+
+/* ---- stored expectation ---------------------------------------------------------------------- */
+
+/* smoke.json in the model's folder, or FILE.smoke.json beside a file: `tokens` and `nll` as
+ * `verify --smoke --json` prints them. */
+static enum dgl_status read_stored(struct smoke *t)
+{
+    const struct dgl_model *m = t->s->model;
+    const struct dgl_log *log = m->dev->log;
+    struct stored *stored = &t->stored;
+    struct dgl_json_doc *doc = NULL;
+    const struct dgl_json *nll = NULL, *tokens = NULL;
+    struct dgl_buf beside = {0};
+    enum dgl_status status = DGL_OK;
+    if (dgl_path_is_dir(m->info.path)) {
+        stored->path = dgl_path_join(m->info.path, "smoke.json");
+    } else {
+        dgl_buf_printf(&beside, "%s.smoke.json", m->info.path);
+        stored->path = dgl_buf_take(&beside);
+    }
+    if (!stored->path)
+        return dgl_fail_memory(log, "path", strlen(m->info.path));
+    if (!dgl_path_exists(stored->path))
+        return DGL_OK;
+    status = dgl_json_load(log, stored->path, 1 << 20, &doc);
+    if (status != DGL_OK)
+        return status;
+    struct dgl_json_reader r = {log, doc};
+    const struct dgl_json *root = dgl_json_root(doc);
+    status = dgl_json_need(r, root, "nll", DGL_JSON_NUMBER, &nll);
+    if (status == DGL_OK)
+        status = dgl_json_need(r, root, "tokens", DGL_JSON_ARRAY, &tokens);
+    for (size_t i = 0; status == DGL_OK && i < dgl_json_count(tokens); i++) {
+        int64_t id = -1;
+        if (i >= DGL_SMOKE_TOKENS || !dgl_json_i64(dgl_json_at(tokens, i), &id) || id < 0 ||
+            id >= t->desc->vocab)
+            status = dgl_json_fail(r, tokens, "wanted at most %d ids from 0 to %d",
+                                   DGL_SMOKE_TOKENS, t->desc->vocab - 1);
+        else
+            stored->tokens[stored->num_tokens++] = (int32_t)id;
+    }
+    stored->nll = dgl_json_f64(nll);
+    stored->there = status == DGL_OK;
+    dgl_json_destroy(&doc);
+    return status;
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+/* Likelihood of the ids, which depends on the files alone. */
+static void check_likelihood(struct smoke *t)
+{
+    size_t vocab = (size_t)t->desc->vocab;
+    double uniform = log((double)vocab), sum = 0.0;
+    for (size_t r = 0; r + 1 < t->count; r++) {
+        float *row = t->logits + r * vocab; /* judged; its room serves again */
+        for (size_t i = 0; i < vocab; i++)
+            row[i] = (float)t->want[r * vocab + i];
+        sum += logits_nll(row, t->desc->vocab, t->ids[r + 1]);
+    }
+    t->out->nll = sum / (double)(t->count - 1);
+    if (t->s->model->tok && !(t->out->nll <= MAX_UNIFORM * uniform))
+        fault(t,
+              "\"%s\" costs %.2f nats per token, at most %.2f (%g of a uniform guess) are expected "
+              "of a model that knows English; " ADVICE_WEIGHTS,
+              smoke_text, t->out->nll, MAX_UNIFORM * uniform, MAX_UNIFORM);
+    if (t->stored.there && !(fabs(t->out->nll - t->stored.nll) <= MAX_NLL_DIFF * t->stored.nll))
+        fault(t, "the fixed text costs %.8g nats per token, %s says %.8g; " ADVICE_WEIGHTS,
+              t->out->nll, t->stored.path, t->stored.nll);
+}
+
+/* How far a token is below the best one, in root mean squares of the logits. */
+static double lag_of(const float *row, size_t vocab, int32_t token)
+{
+    double power = 0.0;
+    float best = row[0];
+    for (size_t i = 0; i < vocab; i++) {
+        best = row[i] > best ? row[i] : best;
+        power += (double)row[i] * row[i];
+    }
+    return best == row[token] ? 0.0 : (double)(best - row[token]) / sqrt(power / (double)vocab);
+}
+
+/* A greedy answer, whose tokens must be the best by the scores of a prefill pass over them, and
+ * those that are stored up to the first close choice. */
+static enum dgl_status check_answer(struct smoke *t)
+{
+    struct dgl_session *s = t->s;
+    const struct dgl_model *m = s->model;
+    size_t vocab = (size_t)t->desc->vocab, rows = 0;
+    struct dgl_generate_result r = {0};
+    float *logits = NULL;
+    int32_t *ids = NULL;
+    bool agrees = t->stored.there;
+    enum dgl_status status = session_generate(
+        s,
+        m->tok ? dgl_generate_params(.prompt = smoke_prompt, .max_tokens = DGL_SMOKE_TOKENS)
+               : dgl_generate_params(.ids = t->ids, .num_ids = PROMPT_IDS,
+                                     .max_tokens = DGL_SMOKE_TOKENS),
+        &r);
+    if (status != DGL_OK)
+        goto done;
+    memcpy(t->out->tokens, r.tokens, r.num_tokens * sizeof(*r.tokens));
+    t->out->num_tokens = r.num_tokens;
+    t->out->prompt = m->tok ? smoke_prompt : "";
+    snprintf(t->out->text, sizeof(t->out->text), "%s", r.text ? r.text : "");
+    size_t count = r.num_prompt_ids + r.num_tokens;
+    if (r.num_tokens == 0)
+        goto done; /* the prompt fills the context */
+    ids = dgl_new_array(int32_t, count);
+    if (!ids) {
+        status = dgl_fail_memory(m->dev->log, "ids", count * sizeof(*ids));
+        goto done;
+    }
+    memcpy(ids, r.prompt_ids, r.num_prompt_ids * sizeof(*ids));
+    memcpy(ids + r.num_prompt_ids, r.tokens, r.num_tokens * sizeof(*ids));
+    status = session_logits(s, dgl_logits_params(.ids = ids, .num_ids = count - 1, .all = true),
+                            &logits, &rows);
+    for (size_t i = 0; i < r.num_tokens && status == DGL_OK; i++) {
+        const float *row = logits + (r.num_prompt_ids + i - 1) * vocab;
+        double lag = lag_of(row, vocab, r.tokens[i]);
+        if (!(lag <= MAX_LAG))
+            fault(
+                t,
+                "token %zu of the greedy answer is %d, %.3g root mean squares of the logits below "
+                "the best of a prefill pass over the answer, at most %g; " ADVICE_COMPUTE,
+                i, r.tokens[i], lag, MAX_LAG);
+        if (!agrees)
+            continue;
+        int32_t want = i < t->stored.num_tokens ? t->stored.tokens[i] : -1;
+        agrees = want == r.tokens[i];
+        if (want < 0 || !(lag_of(row, vocab, want) <= MAX_LAG))
+            fault(t, "token %zu of the greedy answer is %d, %s says %d; " ADVICE_WEIGHTS, i,
+                  r.tokens[i], t->stored.path, want);
+    }
+done:
+    free(logits);
+    free(ids);
+    dgl_generate_result_finish(&r);
+    return status;
+}
+
+enum dgl_status session_smoke(struct dgl_session *s, const struct dgl_smoke_params *params,
+                              struct dgl_smoke_result *out)
+{
+    const struct dgl_model *m = s->model;
+    const struct dgl_log *log = m->dev->log;
+    struct smoke t = {.s = s, .p = params, .out = out, .desc = &m->file->desc};
+    size_t vocab = (size_t)t.desc->vocab, hidden = (size_t)t.desc->hidden;
+    if (m->file->format == MODEL_SYNTHETIC)
+        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                        "%s has no files to compare with: the smoke test takes models on disk",
+                        m->info.path);
+    enum dgl_status status = choose_ids(&t);
+    if (status == DGL_OK)
+        status = read_stored(&t);
+    if (status != DGL_OK)
+        goto done;
+    t.stream = dgl_calloc(session_trace_points(s) * t.count, hidden * sizeof(float));
+    t.logits = dgl_calloc(t.count, vocab * sizeof(float));
+    t.want = dgl_calloc(t.count, vocab * sizeof(double));
+    t.before = dgl_calloc(t.count, hidden * sizeof(double));
+    if (!t.stream || !t.logits || !t.want || !t.before) {
+        status = dgl_fail_memory(log, "smoke test", t.count * vocab * sizeof(double));
+        goto done;
+    }
+    const struct oracle_params host = {
+        .desc = t.desc, .tensors = m->file->tensors, .count = t.count};
+    status = oracle_create(log, &host, &t.oracle);
+    if (status == DGL_OK)
+        status = oracle_create(log, &host, &t.exact);
+    if (status == DGL_OK)
+        status = trace(&t);
+    if (status == DGL_OK)
+        status = check_blocks(&t);
+    if (status != DGL_OK)
+        goto done;
+    if (oracle_zero_matrix(t.oracle))
+        fault(&t, "%s: every value is zero; " ADVICE_WEIGHTS, oracle_zero_matrix(t.oracle));
+    check_likelihood(&t);
+    status = check_answer(&t);
+    out->passed = status == DGL_OK && !out->fault[0];
+done:
+    oracle_destroy(&t.oracle);
+    oracle_destroy(&t.exact);
+    free(t.ids);
+    free(t.stream);
+    free(t.logits);
+    free(t.want);
+    free(t.before);
+    free(t.stored.path);
+    return status;
+}

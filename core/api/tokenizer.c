@@ -125,24 +125,24 @@ enum dgl_status dgl_decode_pieces(const struct dgl_log *log, const struct dgl_to
                                   size_t *len)
 {
     struct dgl_buf out = {0};
-    struct detokenizer *d = detokenizer_create(tok, false);
+    struct detokenizer *d = NULL;
     *text = NULL;
     *len = 0;
-    if (!d)
-        return dgl_fail_memory(log, "decoder", count);
-    for (size_t i = 0; i < count; i++) {
-        detokenizer_push(d, ids[i], &out);
-        if (i + 1 == count)
-            detokenizer_flush(d, &out);
+    enum dgl_status status = detokenizer_create(log, tok, false, &d);
+    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+        status = detokenizer_push(d, ids[i], &out);
+        if (status == DGL_OK && i + 1 == count)
+            status = detokenizer_flush(d, &out);
         ends[i] = out.len;
     }
     detokenizer_destroy(&d);
     dgl_buf_puts(&out, ""); /* a result without tokens is a string too */
     size_t got = out.len;
-    *text = dgl_buf_take(&out);
+    if (status == DGL_OK && !(*text = dgl_buf_take(&out)))
+        status = dgl_fail_memory(log, "decoded text", got);
     dgl_buf_finish(&out);
-    *len = *text ? got : 0;
-    return *text ? DGL_OK : dgl_fail_memory(log, "decoded text", got);
+    *len = status == DGL_OK ? got : 0;
+    return status;
 }
 
 const char *dgl_token_spelling(const struct dgl_tokenizer *tok, int32_t id, size_t *len)

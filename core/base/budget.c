@@ -16,6 +16,16 @@ void dgl_budget_start(struct dgl_budget *budget)
     budget->steps_left = budget->max_steps - budget->until_check;
 }
 
+void dgl_budget_extend(struct dgl_budget *budget, uint64_t steps, uint64_t bytes)
+{
+    if (budget->status != DGL_OK)
+        return;
+    budget->max_steps = dgl_budget_limit(budget->max_steps, 1, steps);
+    budget->max_bytes = dgl_budget_limit(budget->max_bytes, 1, bytes);
+    budget->steps_left = dgl_budget_limit(budget->steps_left, 1, steps);
+    budget->bytes_left = dgl_budget_limit(budget->bytes_left, 1, bytes);
+}
+
 bool dgl_budget_fail(struct dgl_budget *budget, enum dgl_status status, const char *fmt, ...)
 {
     if (budget->status != DGL_OK)
@@ -54,8 +64,9 @@ bool dgl_budget_check_steps(struct dgl_budget *budget, uint64_t count)
     if (budget->status != DGL_OK)
         return false;
     if (count > left)
-        return dgl_budget_fail(budget, budget->refusal, "%s takes more than %" PRIu64 " steps",
-                               budget->work, budget->max_steps);
+        return dgl_budget_fail(budget, budget->refusal, "%s takes more than %" PRIu64 " steps%s",
+                               budget->work, budget->max_steps,
+                               budget->advice ? budget->advice : "");
     if (log && log->cancelled && log->cancelled(log->priv))
         return dgl_budget_fail(budget, DGL_ERR_CANCELLED, "%s was cancelled", budget->work);
     left -= count;
@@ -67,8 +78,8 @@ bool dgl_budget_check_steps(struct dgl_budget *budget, uint64_t count)
 static bool fail_bytes(struct dgl_budget *budget)
 {
     return dgl_budget_fail(budget, budget->refusal,
-                           "%s needs more than %" PRIu64 " bytes of memory", budget->work,
-                           budget->max_bytes);
+                           "%s needs more than %" PRIu64 " bytes of memory%s", budget->work,
+                           budget->max_bytes, budget->advice ? budget->advice : "");
 }
 
 bool dgl_budget_bytes(struct dgl_budget *budget, uint64_t count)

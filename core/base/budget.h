@@ -19,6 +19,7 @@ struct dgl_budget {
     uint32_t line;           /* of the input, for messages; 0 = none */
     const char *work;        /* "the template": takes more than N steps, needs more than N bytes */
     enum dgl_status refusal; /* the status when a limit is passed */
+    const char *advice;      /* "; split it": ends the line of a limit; NULL = none */
     uint64_t max_steps, max_bytes;
     enum dgl_status status; /* of the first failure */
     /* Private. */
@@ -38,6 +39,8 @@ static inline uint64_t dgl_budget_limit(uint64_t base, uint64_t per_byte, uint64
 
 /* Completes a budget whose fields down to the limits are set. */
 void dgl_budget_start(struct dgl_budget *budget);
+/* Raises the limits, for one more part of an input that comes in parts. */
+void dgl_budget_extend(struct dgl_budget *budget, uint64_t steps, uint64_t bytes);
 /* All of these are false once the budget has failed, and callers pass budget->status on. */
 bool dgl_budget_check_steps(struct dgl_budget *budget, uint64_t count);
 /* Takes steps; asks now and then whether the call is cancelled. */

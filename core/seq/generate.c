@@ -87,8 +87,8 @@ static enum dgl_status take_token(struct generation *g, int32_t id)
         finish(g, DGL_FINISH_EOS);
     } else {
         text_stream_push(&g->stream, id);
-        if (g->stream.text.failed)
-            return dgl_fail_memory(log, "text", g->stream.text.len);
+        if (g->stream.status != DGL_OK)
+            return g->stream.status;
         if (g->stream.stopped)
             finish(g, DGL_FINISH_STOP);
     }
@@ -279,6 +279,8 @@ static enum dgl_status run_prompt(struct generation *g)
 static enum dgl_status take_text(struct generation *g)
 {
     text_stream_end(&g->stream);
+    if (g->stream.status != DGL_OK)
+        return g->stream.status;
     if (g->r->finish != DGL_FINISH_CANCELLED)
         emit_text(g);
     dgl_buf_append(&g->stream.text, "", 0);
@@ -296,8 +298,9 @@ static enum dgl_status generate_entered(struct generation *g)
         status = session_write_adjust(s, &p->sampling);
     if (status == DGL_OK)
         status = encode_prompt(g);
-    if (status == DGL_OK && !text_stream_init(&g->stream, s->model->tok, p->stop, p->num_stop))
-        status = dgl_fail_memory(s->model->dev->log, "detokenizer", 0);
+    if (status == DGL_OK)
+        status =
+            text_stream_init(&g->stream, s->model->dev->log, s->model->tok, p->stop, p->num_stop);
     if (status == DGL_OK)
         status = run_prompt(g);
     if (status == DGL_OK && p->max_tokens == DGL_TOKENS_NONE)

@@ -4,13 +4,14 @@
 
 #include <string.h>
 
-bool text_stream_init(struct text_stream *t, const struct dgl_tokenizer *tok,
-                      const char *const *stop, size_t num_stop)
+enum dgl_status text_stream_init(struct text_stream *t, const struct dgl_log *log,
+                                 const struct dgl_tokenizer *tok, const char *const *stop,
+                                 size_t num_stop)
 {
     *t = (struct text_stream){.stop = stop, .num_stop = num_stop};
     if (tok)
-        t->detok = detokenizer_create(tok, true);
-    return !tok || t->detok;
+        t->status = detokenizer_create(log, tok, true, &t->detok);
+    return t->status;
 }
 
 void text_stream_finish(struct text_stream *t)
@@ -54,7 +55,7 @@ void text_stream_push(struct text_stream *t, int32_t id)
 {
     if (!t->detok || t->stopped)
         return;
-    detokenizer_push(t->detok, id, &t->text);
+    t->status = detokenizer_push(t->detok, id, &t->text);
     if (t->text.len > t->emitted)
         find_stop(t, t->emitted);
 }
@@ -62,7 +63,7 @@ void text_stream_push(struct text_stream *t, int32_t id)
 void text_stream_end(struct text_stream *t)
 {
     if (t->detok && !t->stopped) {
-        detokenizer_flush(t->detok, &t->text);
+        t->status = detokenizer_flush(t->detok, &t->text);
         if (t->text.len > t->emitted)
             find_stop(t, t->emitted);
     }

@@ -10,14 +10,16 @@ struct text_stream {
     struct detokenizer *detok;
     const char *const *stop;
     size_t num_stop;
-    struct dgl_buf text; /* everything so far; a stop string is cut off */
-    size_t emitted;      /* bytes of it that the callback has had */
-    bool stopped;        /* a stop string was completed */
+    struct dgl_buf text;    /* everything so far; a stop string is cut off */
+    size_t emitted;         /* bytes of it that the callback has had */
+    bool stopped;           /* a stop string was completed */
+    enum dgl_status status; /* of the first failure, which is logged; no text comes after it */
 };
 
-/* `tok` NULL: no text is made. `stop` is borrowed. False: out of memory. */
-bool text_stream_init(struct text_stream *t, const struct dgl_tokenizer *tok,
-                      const char *const *stop, size_t num_stop);
+/* `tok` NULL: no text is made. `log` and `stop` are borrowed. */
+enum dgl_status text_stream_init(struct text_stream *t, const struct dgl_log *log,
+                                 const struct dgl_tokenizer *tok, const char *const *stop,
+                                 size_t num_stop);
 void text_stream_finish(struct text_stream *t);
 /* Adds a token; text_stream_ready() then says what may be shown. */
 void text_stream_push(struct text_stream *t, int32_t id);

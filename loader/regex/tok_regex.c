@@ -11,8 +11,8 @@
 #include "core/base/utf8.h"
 #include "loader/regex/tok_translate.h"
 
-/* Per search. Published patterns need a few dozen steps per match; what runs into these was
- * made to. */
+/* Of one attempt to match at one place, beside the budget of the call, which callouts count: what
+ * runs into these was made to. */
 #define MATCH_LIMIT    50000000u
 #define HEAP_LIMIT_KIB (256u << 10)
 #define JIT_STACK_MAX  (64u << 20) /* reserved, not used unless needed */
@@ -138,12 +138,12 @@ void tok_regex_scratch_destroy(struct tok_regex_scratch **scratch)
     *scratch = NULL;
 }
 
-enum dgl_status tok_spans_add(const struct dgl_log *log, struct tok_spans *spans,
+enum dgl_status tok_spans_add(struct dgl_budget *budget, struct tok_spans *spans,
                               struct tok_span span)
 {
-    if (spans->count == spans->cap &&
-        !dgl_grow((void **)&spans->items, &spans->cap, spans->count + 1, sizeof(span)))
-        return dgl_fail_memory(log, "pieces of text", (spans->count + 1) * sizeof(span));
+    if (spans->count == spans->cap && !dgl_budget_grow(budget, (void **)&spans->items, &spans->cap,
+                                                       spans->count + 1, sizeof(span)))
+        return budget->status;
     spans->items[spans->count++] = span;
     return DGL_OK;
 }
@@ -164,31 +164,64 @@ static bool has_newer(struct dgl_str text)
     return false;
 }
 
-enum dgl_status tok_regex_find(const struct dgl_log *log, const struct tok_regex *regex,
+/* Where a search was when its pattern last called out. */
+struct search {
+    struct dgl_budget *budget;
+    size_t start, at;
+};
+
+/* Between two callouts of one attempt the search has moved over what it looked at. Going back costs
+ * as much again: no more than twice the work is counted. */
+static int count_work(pcre2_callout_block *block, void *priv)
+{
+    struct search *search = priv;
+    size_t at = block->current_position;
+    if (block->start_match != search->start)
+        search->start = search->at = block->start_match;
+    size_t moved = at > search->at ? at - search->at : search->at - at;
+    search->at = at;
+    return dgl_budget_steps(search->budget, dgl_budget_steps_of(moved)) ? 0 : PCRE2_ERROR_CALLOUT;
+}
+
+static enum dgl_status fail_match(struct dgl_budget *budget, const struct tok_regex *regex,
+                                  int error, size_t len)
+{
+    char message[128] = "";
+    if (error == PCRE2_ERROR_CALLOUT) /* the budget has failed, and said so */
+        return budget->status;
+    pcre2_get_error_message(error, (PCRE2_UCHAR *)message, sizeof(message));
+    dgl_budget_fail(budget, error == PCRE2_ERROR_NOMEMORY ? DGL_ERR_NO_MEMORY : DGL_ERR_UNSUPPORTED,
+                    "%s: the pattern cannot be matched against this text of %zu bytes: %s",
+                    regex->where, len, message);
+    return budget->status;
+}
+
+enum dgl_status tok_regex_find(struct dgl_budget *budget, const struct tok_regex *regex,
                                struct tok_regex_scratch *scratch, struct dgl_str text,
                                struct tok_spans *out)
 {
     out->count = 0;
     if (text.len == 0)
-        return tok_spans_add(log, out, (struct tok_span){0, 0, false});
+        return tok_spans_add(budget, out, (struct tok_span){0, 0, false});
+    if (!dgl_budget_steps(budget, dgl_budget_steps_of(text.len)))
+        return budget->status;
     const pcre2_code *code = has_newer(text) ? regex->newer_code : regex->code;
     const PCRE2_SIZE *found = pcre2_get_ovector_pointer(scratch->data);
-    enum dgl_status status = DGL_OK;
+    struct search search = {.budget = budget};
+    pcre2_set_callout(scratch->context, count_work, &search);
     size_t from = 0, done = 0; /* [0, done) is covered by spans */
     bool any = false;
+    enum dgl_status status = DGL_OK;
     while (status == DGL_OK && from <= text.len) {
+        search.start = SIZE_MAX;
         int rc = pcre2_match(code, (PCRE2_SPTR)text.p, text.len, from, PCRE2_NO_UTF_CHECK,
                              scratch->data, scratch->context);
         if (rc == PCRE2_ERROR_NOMATCH)
             break;
-        if (rc < 0) {
-            char message[128] = "";
-            pcre2_get_error_message(rc, (PCRE2_UCHAR *)message, sizeof(message));
-            return dgl_fail(log,
-                            rc == PCRE2_ERROR_NOMEMORY ? DGL_ERR_NO_MEMORY : DGL_ERR_UNSUPPORTED,
-                            "%s: the pattern cannot be matched against this text of %zu bytes: %s",
-                            regex->where, text.len, message);
-        }
+        if (rc < 0)
+            return fail_match(budget, regex, rc, text.len);
+        if (!dgl_budget_steps(budget, 4)) /* of the call itself */
+            return budget->status;
         size_t start = found[0], end = found[1];
         if (start == end && any && end == done) {
             /* As in Oniguruma, an empty match right after the last match does not count. */
@@ -198,13 +231,13 @@ enum dgl_status tok_regex_find(const struct dgl_log *log, const struct tok_regex
             continue;
         }
         if (start > done)
-            status = tok_spans_add(log, out, (struct tok_span){done, start, false});
+            status = tok_spans_add(budget, out, (struct tok_span){done, start, false});
         if (status == DGL_OK)
-            status = tok_spans_add(log, out, (struct tok_span){start, end, true});
+            status = tok_spans_add(budget, out, (struct tok_span){start, end, true});
         from = done = end;
         any = true;
     }
     if (status == DGL_OK && done < text.len)
-        status = tok_spans_add(log, out, (struct tok_span){done, text.len, false});
+        status = tok_spans_add(budget, out, (struct tok_span){done, text.len, false});
     return status;
 }

@@ -8,8 +8,7 @@
 #ifndef DGL_LOADER_TOK_REGEX_H
 #define DGL_LOADER_TOK_REGEX_H
 
-#include "core/base/status.h"
-#include "core/base/str.h"
+#include "core/base/budget.h"
 
 struct tok_regex;         /* immutable, may be shared between threads */
 struct tok_regex_scratch; /* working memory of one call; serves any pattern */
@@ -32,13 +31,12 @@ struct tok_spans {
     struct tok_span *items;
     size_t count, cap;
 };
-enum dgl_status tok_spans_add(const struct dgl_log *log, struct tok_spans *spans,
+enum dgl_status tok_spans_add(struct dgl_budget *budget, struct tok_spans *spans,
                               struct tok_span span);
 
 /* Replaces *out by spans that cover `text` (valid UTF-8, which is not checked): matches and the
- * text between them, in order. Matches may be empty. A text that takes too much searching is
- * DGL_ERR_UNSUPPORTED. */
-enum dgl_status tok_regex_find(const struct dgl_log *log, const struct tok_regex *regex,
+ * text between them, in order. Matches may be empty. */
+enum dgl_status tok_regex_find(struct dgl_budget *budget, const struct tok_regex *regex,
                                struct tok_regex_scratch *scratch, struct dgl_str text,
                                struct tok_spans *out);
 

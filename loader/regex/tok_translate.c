@@ -6,6 +6,11 @@
  *   \h \uHHHH \07 \v (?<name>                 a hex digit, characters by number; names are dropped
  *   \b \w by another notion of words          classes and look-around
  *   (?x)                                      blanks and comments are dropped here
+ *
+ * The result has callouts, "(?C)", where matching can take another way or go on for long: after
+ * every quantifier, at the end of every alternative of a group, and before alternatives with a
+ * quantifier. Between two of them the work is at most one run of repetitions and what a pattern
+ * says in a row, so that tok_regex.c can count it.
  */
 #include "loader/regex/tok_translate.h"
 
@@ -26,9 +31,11 @@ struct flags {
 
 /* A group that is open; the whole pattern is the outermost. */
 struct group {
-    size_t start, body; /* in t->out */
+    size_t start, body, alternative; /* in t->out; `alternative` is the last one */
     struct flags flags;
-    bool atom; /* not a look-around */
+    bool atom;            /* not a look-around */
+    bool repeats;         /* something in the last alternative has a quantifier */
+    bool earlier_repeats; /* in one before it */
 };
 
 struct grammar {
@@ -151,6 +158,33 @@ static enum dgl_status put_escape(struct grammar *g, bool icase)
     return DGL_OK;
 }
 
+/* ---- alternatives ---------------------------------------------------------------------------- */
+
+static void put_callout(struct grammar *g)
+{
+    dgl_buf_puts(&g->t->out, "(?C)");
+}
+
+/* Of the innermost group: it may be that of the whole pattern, whose first alternative begins where
+ * the search says. */
+static void end_alternative(struct grammar *g)
+{
+    struct dgl_buf *out = &g->t->out;
+    struct group *group = &g->groups[g->depth];
+    if (g->depth > 0)
+        put_callout(g);
+    if (group->repeats && group->alternative > group->body) {
+        dgl_buf_puts(out, "(?C)"); /* makes room */
+        char *start = out->failed ? NULL : out->p + group->alternative;
+        if (start) {
+            memmove(start + 4, start, out->len - 4 - group->alternative);
+            memcpy(start, "(?C)", 4);
+        }
+    }
+    group->earlier_repeats |= group->repeats;
+    group->repeats = false;
+}
+
 /* ---- groups ---------------------------------------------------------------------------------- */
 
 /* "imx-imx" after "(?" up to ')' or ':', which is not taken; `out` gets PCRE2's letters. */
@@ -219,7 +253,7 @@ static enum dgl_status open_group(struct grammar *g)
             if (outer->body != inner.start)
                 return tok_translate_fail(t, "flags in the middle of a group");
             outer->flags = inner.flags;
-            outer->body = t->out.len;
+            outer->body = outer->alternative = t->out.len;
             g->last = ASSERTION;
             return DGL_OK;
         }
@@ -228,7 +262,7 @@ static enum dgl_status open_group(struct grammar *g)
     }
     if (g->depth == MAX_GROUP_DEPTH)
         return tok_translate_fail(t, "nesting this deep");
-    inner.body = t->out.len;
+    inner.body = inner.alternative = t->out.len;
     g->groups[++g->depth] = inner;
     g->last = NOTHING;
     return DGL_OK;
@@ -238,7 +272,9 @@ static enum dgl_status close_group(struct grammar *g)
 {
     if (g->depth == 0)
         return tok_translate_fail(g->t, "a closing parenthesis without a group");
+    end_alternative(g);
     struct group *closed = &g->groups[g->depth--];
+    g->groups[g->depth].repeats |= closed->earlier_repeats;
     dgl_buf_putc(&g->t->out, ')');
     g->last = closed->atom ? ATOM : ASSERTION;
     g->last_start = closed->start;
@@ -320,6 +356,8 @@ static enum dgl_status take_quantifier(struct grammar *g, bool *taken)
     }
     dgl_buf_append(&t->out, text.p, text.len);
     t->out.failed |= text.failed;
+    put_callout(g);
+    g->groups[g->depth].repeats = true;
     g->last = REPEATED;
 done:
     dgl_buf_finish(&text);
@@ -353,7 +391,9 @@ static enum dgl_status take_item(struct grammar *g)
     if (tok_translate_accept(t, ")"))
         return close_group(g);
     if (tok_translate_accept(t, "|")) {
+        end_alternative(g);
         dgl_buf_putc(&t->out, '|');
+        g->groups[g->depth].alternative = t->out.len;
         g->last = NOTHING;
         return DGL_OK;
     }
@@ -391,6 +431,8 @@ enum dgl_status tok_translate(struct tok_translator *t)
     }
     if (status == DGL_OK && g.depth > 0)
         status = tok_translate_fail(t, "a group without its closing parenthesis");
+    if (status == DGL_OK)
+        end_alternative(&g);
     if (status == DGL_OK && t->out.failed)
         status = dgl_fail_memory(t->log, "pattern", t->out.len);
     return status;

@@ -1,6 +1,8 @@
 /* Marks of text that is cut, copied or rewritten. */
 #include "loader/text/taint.h"
 
+#include <string.h>
+
 struct tainted_text tainted_part(struct tainted_text whole, size_t start, size_t end)
 {
     return (struct tainted_text){{whole.text.p + start, end - start},
@@ -23,6 +25,12 @@ void tainted_merge(struct tainted_text from, size_t start, size_t end, size_t co
     uint8_t mark = 0;
     for (size_t i = start; from.taint && i < end; i++)
         mark |= from.taint[i];
-    for (size_t i = 0; from.taint && i < count; i++)
-        dgl_buf_putc(taint, (char)mark);
+    if (!from.taint)
+        return;
+    char marks[256];
+    memset(marks, mark, sizeof(marks));
+    for (size_t part; count > 0; count -= part) {
+        part = count < sizeof(marks) ? count : sizeof(marks);
+        dgl_buf_append(taint, marks, part);
+    }
 }

@@ -161,7 +161,7 @@ static enum dgl_status index_by_id(struct dgl_json_reader r, struct tok_added *o
 /* Puts a token into the trie it belongs to, under its own normal form when it is looked for in
  * normalized text. Of tokens with one normal form the first counts
  * (in the reference any of them, from run to run). */
-static enum dgl_status index_token(struct dgl_json_reader r,
+static enum dgl_status index_token(struct dgl_budget *budget,
                                    const struct tok_normalizer *normalizer,
                                    struct tok_scratch *scratch, struct tok_added *out,
                                    int32_t index)
@@ -170,35 +170,30 @@ static enum dgl_status index_token(struct dgl_json_reader r,
     struct dgl_str text = {token->content.p, token->content.len};
     if (token->normalized) {
         size_t origin_len = 0;
-        enum dgl_status status = tok_normalize(r.log, normalizer, scratch,
+        enum dgl_status status = tok_normalize(budget, normalizer, scratch,
                                                (struct tainted_text){.text = text}, &origin_len);
         if (status != DGL_OK)
             return status;
         text = (struct dgl_str){scratch->normalized.p, scratch->normalized.len};
     }
-    dgl_buf_append(&token->decoded, text.p, text.len);
+    if (!dgl_budget_append(budget, &token->decoded, text.p, text.len))
+        return budget->status;
     struct tok_trie *trie = token->normalized ? &out->normalized : &out->raw;
+    /* A node and its edge per byte. */
+    if (!dgl_budget_bytes(budget, 64 * (uint64_t)text.len))
+        return budget->status;
     bool known = text.len == 0 || tok_trie_find(trie, text) >= 0;
-    if (token->decoded.failed || (!known && !tok_trie_add(trie, text, index)))
-        return dgl_fail_memory(r.log, "added tokens", text.len);
-    return DGL_OK;
+    if (!known && !tok_trie_add(trie, text, index))
+        dgl_budget_fail_memory(budget, text.len);
+    return budget->status;
 }
 
-static enum dgl_status build_tries(struct dgl_json_reader r,
-                                   const struct tok_normalizer *normalizer, struct tok_added *out)
-{
-    struct tok_scratch scratch = {0};
-    enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < out->count && status == DGL_OK; i++)
-        status = index_token(r, normalizer, &scratch, out, (int32_t)i);
-    tok_scratch_finish(&scratch);
-    return status;
-}
-
-enum dgl_status tok_added_load(struct dgl_json_reader r, const struct dgl_json *json,
-                               const struct vocab_lists *lists, const struct tok_vocab *vocab,
+enum dgl_status tok_added_load(struct dgl_budget *budget, struct dgl_json_reader r,
+                               const struct dgl_json *json, const struct vocab_lists *lists,
+                               const struct tok_vocab *vocab,
                                const struct tok_normalizer *normalizer, struct tok_added *out)
 {
+    struct tok_scratch scratch = {0};
     *out = (struct tok_added){0};
     enum dgl_status status = load_tokens(r, json, lists, out);
     if (status == DGL_OK)
@@ -207,7 +202,10 @@ enum dgl_status tok_added_load(struct dgl_json_reader r, const struct dgl_json *
         status = assign_ids(r, vocab, out);
     if (status == DGL_OK)
         status = index_by_id(r, out);
-    return status == DGL_OK ? build_tries(r, normalizer, out) : status;
+    for (size_t i = 0; i < out->count && status == DGL_OK; i++)
+        status = index_token(budget, normalizer, &scratch, out, (int32_t)i);
+    tok_scratch_finish(&scratch);
+    return status;
 }
 
 void tok_added_finish(struct tok_added *added)
@@ -233,14 +231,15 @@ const struct tok_added_token *tok_added_find(const struct tok_added *added, int3
 /* ---- finding --------------------------------------------------------------------------------- */
 
 /* The longest token that may begin at `start`: its index, with *end behind it; -1 when there is
- * none. */
+ * none. *looks is how many bytes were looked at. */
 static int32_t longest_at(const struct tok_added *added, const struct tok_trie *trie,
-                          struct tainted_text text, size_t start, size_t *end)
+                          struct tainted_text text, size_t start, size_t *end, size_t *looks)
 {
     int32_t found = -1;
     uint32_t node = TOK_TRIE_ROOT;
     bool data = false;
-    for (size_t i = start; i < text.text.len; i++) {
+    size_t i = start;
+    for (; i < text.text.len; i++) {
         node = tok_trie_next(trie, node, (unsigned char)text.text.p[i]);
         if (node == TOK_TRIE_NONE)
             break;
@@ -250,6 +249,7 @@ static int32_t longest_at(const struct tok_added *added, const struct tok_trie *
             *end = i + 1;
         }
     }
+    *looks = i - start;
     return found;
 }
 
@@ -277,9 +277,10 @@ static bool is_whole_word(struct dgl_str text, size_t start, size_t end)
     return !tok_is_word(cp);
 }
 
-static size_t skip_blanks_left(struct dgl_str text, size_t at)
+/* The start of the blanks before `at`, `floor` at the least. */
+static size_t skip_blanks_left(struct dgl_str text, size_t floor, size_t at)
 {
-    while (at > 0) {
+    while (at > floor) {
         uint32_t cp;
         size_t start = before(text, at);
         dgl_utf8_decode(text.p + start, at - start, &cp);
@@ -287,7 +288,7 @@ static size_t skip_blanks_left(struct dgl_str text, size_t at)
             break;
         at = start;
     }
-    return at;
+    return at > floor ? at : floor;
 }
 
 static size_t skip_blanks_right(struct dgl_str text, size_t at)
@@ -302,49 +303,67 @@ static size_t skip_blanks_right(struct dgl_str text, size_t at)
     return at;
 }
 
-/* Adds the text since *done and the token, with the blanks that it swallows; a match that is
+/* A text being cut. */
+struct cutter {
+    struct dgl_budget *budget;
+    const struct tok_added *added;
+    struct dgl_str text;
+    size_t done;               /* [0, done) is covered by cuts */
+    size_t run_start, run_end; /* the last blanks that were swallowed: tokens may be blanks, and
+                                     each of a run would look to its end */
+    struct tok_cuts *out;
+};
+
+/* Adds the text since c->done and the token, with the blanks that it swallows; a match that is
  * refused stays text. */
-static enum dgl_status take_match(const struct dgl_log *log, const struct tok_added *added,
-                                  struct dgl_str text, struct tok_cut match, size_t *done,
-                                  struct tok_cuts *out)
+static enum dgl_status take_match(struct cutter *c, struct tok_cut match)
 {
-    const struct tok_added_token *token = &added->tokens[match.token];
-    if (token->single_word && !is_whole_word(text, match.start, match.end))
+    const struct tok_added_token *token = &c->added->tokens[match.token];
+    if (token->single_word && !is_whole_word(c->text, match.start, match.end))
         return DGL_OK;
-    if (token->lstrip) {
-        size_t start = skip_blanks_left(text, match.start);
-        match.start = start > *done ? start : *done;
+    if (token->lstrip)
+        match.start = skip_blanks_left(c->text, c->done, match.start);
+    if (token->rstrip && (match.end < c->run_start || match.end > c->run_end)) {
+        c->run_start = match.end;
+        c->run_end = skip_blanks_right(c->text, match.end);
     }
     if (token->rstrip)
-        match.end = skip_blanks_right(text, match.end);
+        match.end = c->run_end;
     enum dgl_status status = DGL_OK;
-    if (match.start > *done)
-        status = tok_cuts_add(log, out, (struct tok_cut){*done, match.start, -1});
-    *done = match.end;
+    if (match.start > c->done)
+        status = tok_cuts_add(c->budget, c->out, (struct tok_cut){c->done, match.start, -1});
+    c->done = match.end;
     /* Blanks that the token before has swallowed already may have been all there was. */
     if (status == DGL_OK && match.start < match.end)
-        status = tok_cuts_add(log, out, match);
+        status = tok_cuts_add(c->budget, c->out, match);
     return status;
 }
 
-enum dgl_status tok_added_cut(const struct dgl_log *log, const struct tok_added *added,
+enum dgl_status tok_added_cut(struct dgl_budget *budget, const struct tok_added *added,
                               const struct tok_trie *trie, bool skip_special,
                               struct tainted_text marked, struct tok_cuts *out)
 {
     struct dgl_str text = marked.text;
-    size_t done = 0;
+    struct cutter c = {
+        .budget = budget, .added = added, .text = text, .run_start = SIZE_MAX, .out = out};
     enum dgl_status status = DGL_OK;
     out->count = 0;
+    if (!dgl_budget_steps(budget, dgl_budget_steps_of(text.len)))
+        return budget->status;
     for (size_t i = 0; i < text.len && status == DGL_OK;) {
         struct tok_cut match = {.start = i, .end = i + 1, .token = -1};
-        if (trie->starts[(unsigned char)text.p[i]])
-            match.token = longest_at(added, trie, marked, i, &match.end);
+        if (trie->starts[(unsigned char)text.p[i]]) {
+            size_t looks;
+            match.token = longest_at(added, trie, marked, i, &match.end, &looks);
+            if (!dgl_budget_steps(budget, TOK_TRIE_STEPS * looks))
+                return budget->status;
+        }
         /* A match that is refused is behind us all the same: the search goes on after it. */
         i = match.end;
         if (match.token >= 0 && !(skip_special && added->tokens[match.token].special))
-            status = take_match(log, added, text, match, &done, out);
+            status = take_match(&c, match);
     }
-    if (status == DGL_OK && done < text.len)
-        status = tok_cuts_add(log, out, (struct tok_cut){done, text.len, -1});
+    if (status == DGL_OK && c.done < text.len)
+        status = tok_cuts_add(budget, out, (struct tok_cut){c.done, text.len, -1});
     return status;
 }

@@ -31,9 +31,10 @@ struct tok_added {
 };
 
 /* `json` may be NULL; with `lists`, the tokens are those of its types. Ids come from `vocab`, else
- * they follow it, as in the reference. */
-enum dgl_status tok_added_load(struct dgl_json_reader r, const struct dgl_json *json,
-                               const struct vocab_lists *lists, const struct tok_vocab *vocab,
+ * they follow it, as in the reference. `budget` is for their normal forms. */
+enum dgl_status tok_added_load(struct dgl_budget *budget, struct dgl_json_reader r,
+                               const struct dgl_json *json, const struct vocab_lists *lists,
+                               const struct tok_vocab *vocab,
                                const struct tok_normalizer *normalizer, struct tok_added *out);
 void tok_added_finish(struct tok_added *added);
 /* NULL: not an added token. */
@@ -42,7 +43,7 @@ const struct tok_added_token *tok_added_find(const struct tok_added *added, int3
 /* Replaces *out by cuts that cover `text`: added tokens, leftmost and longest first, and what
  * lies between them. `trie` is one of the two above. A special token that touches data does not
  * count as one, so it cannot hide a token of the template either. */
-enum dgl_status tok_added_cut(const struct dgl_log *log, const struct tok_added *added,
+enum dgl_status tok_added_cut(struct dgl_budget *budget, const struct tok_added *added,
                               const struct tok_trie *trie, bool skip_special,
                               struct tainted_text text, struct tok_cuts *out);
 

@@ -459,7 +459,7 @@ static enum dgl_status first_symbols(const struct dgl_log *log, const struct tok
     return DGL_OK;
 }
 
-enum dgl_status tok_bpe_encode(const struct dgl_log *log, const struct tok_model *model,
+enum dgl_status tok_bpe_encode(struct dgl_budget *budget, const struct tok_model *model,
                                struct tok_model_scratch *scratch, struct dgl_str piece,
                                struct token_ids *out)
 {
@@ -467,13 +467,16 @@ enum dgl_status tok_bpe_encode(const struct dgl_log *log, const struct tok_model
     if (bpe->ignore_merges) {
         int32_t id = tok_vocab_find(&model->vocab, piece.p, piece.len);
         if (id >= 0)
-            return token_ids_add(log, out, id);
+            return token_ids_add(budget->log, out, id);
     }
-    if (!dgl_grow((void **)&scratch->symbols, &scratch->cap_symbols, piece.len, sizeof(int32_t)))
-        return dgl_fail_memory(log, "piece of text", piece.len);
+    if (!dgl_budget_steps(budget, piece.len) ||
+        !dgl_budget_grow(budget, (void **)&scratch->symbols, &scratch->cap_symbols, piece.len,
+                         sizeof(int32_t)))
+        return budget->status;
     size_t count = 0;
-    enum dgl_status status = first_symbols(log, model, piece, scratch->symbols, &count);
+    enum dgl_status status = first_symbols(budget->log, model, piece, scratch->symbols, &count);
     if (status != DGL_OK)
         return status;
-    return tok_bpe_merge(log, &bpe->merges, &bpe->bridges, scratch, scratch->symbols, count, out);
+    return tok_bpe_merge(budget, &bpe->merges, &bpe->bridges, scratch, scratch->symbols, count,
+                         out);
 }

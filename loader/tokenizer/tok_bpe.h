@@ -9,7 +9,7 @@
 enum dgl_status tok_bpe_load(struct dgl_json_reader r, const struct dgl_json *json,
                              const struct vocab_lists *lists, struct tok_model *model);
 void tok_bpe_destroy(struct tok_bpe **bpe);
-enum dgl_status tok_bpe_encode(const struct dgl_log *log, const struct tok_model *model,
+enum dgl_status tok_bpe_encode(struct dgl_budget *budget, const struct tok_model *model,
                                struct tok_model_scratch *scratch, struct dgl_str piece,
                                struct token_ids *out);
 
@@ -36,7 +36,7 @@ const struct tok_merge *tok_merges_find(const struct tok_merges *merges, int32_t
 bool tok_bridges_have(const struct tok_bridges *bridges, int32_t left, int32_t right);
 
 /* Merges `count` symbols, the first symbols of a piece, and appends what is left. */
-enum dgl_status tok_bpe_merge(const struct dgl_log *log, const struct tok_merges *merges,
+enum dgl_status tok_bpe_merge(struct dgl_budget *budget, const struct tok_merges *merges,
                               const struct tok_bridges *bridges, struct tok_model_scratch *scratch,
                               int32_t *symbols, size_t count, struct token_ids *out);
 

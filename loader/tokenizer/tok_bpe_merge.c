@@ -161,10 +161,14 @@ static bool look_ahead(const struct tok_merges *merges, struct node *nodes, uint
     return true;
 }
 
-static void merge_all(const struct tok_merges *merges, struct node *nodes, struct heap *heap)
+/* A pop and two pushes: some twenty looks at memory in a long piece. */
+static bool merge_all(struct dgl_budget *budget, const struct tok_merges *merges,
+                      struct node *nodes, struct heap *heap)
 {
     struct candidate next;
     while (heap->count > 0) {
+        if (!dgl_budget_steps(budget, 20))
+            return false;
         struct candidate top = pop(heap);
         struct node *node = &nodes[top.node];
         if (node->symbol < 0 || node->merged != top.id)
@@ -180,18 +184,23 @@ static void merge_all(const struct tok_merges *merges, struct node *nodes, struc
         if (node->prev != NONE && look_ahead(merges, nodes, node->prev, &next))
             push(heap, next);
     }
+    return true;
 }
 
 /* Merges in place; *count becomes how many symbols are left. */
-static enum dgl_status merge_large(const struct dgl_log *log, const struct tok_merges *merges,
+static enum dgl_status merge_large(struct dgl_budget *budget, const struct tok_merges *merges,
                                    struct tok_model_scratch *scratch, int32_t *symbols,
                                    size_t *count)
 {
     size_t n = *count;
     /* Every merge queues at most two candidates and removes one node. */
-    if (n >= NONE / 4 || !dgl_grow(&scratch->nodes, &scratch->cap_nodes, n, sizeof(struct node)) ||
-        !dgl_grow(&scratch->heap, &scratch->cap_heap, 3 * n, sizeof(struct candidate)))
-        return dgl_fail_memory(log, "merging a long piece of text", n * sizeof(struct node));
+    if (n >= NONE / 4 ||
+        !dgl_budget_grow(budget, &scratch->nodes, &scratch->cap_nodes, n, sizeof(struct node)) ||
+        !dgl_budget_grow(budget, &scratch->heap, &scratch->cap_heap, 3 * n,
+                         sizeof(struct candidate))) {
+        dgl_budget_fail_memory(budget, n * sizeof(struct node));
+        return budget->status;
+    }
     struct node *nodes = scratch->nodes;
     struct heap heap = {.items = scratch->heap};
     for (size_t i = 0; i < n; i++)
@@ -201,7 +210,8 @@ static enum dgl_status merge_large(const struct dgl_log *log, const struct tok_m
         heap.count += look_ahead(merges, nodes, (uint32_t)i, &heap.items[heap.count]);
     for (size_t i = heap.count / 2; i-- > 0;)
         sift_down(&heap, i);
-    merge_all(merges, nodes, &heap);
+    if (!merge_all(budget, merges, nodes, &heap))
+        return budget->status;
     *count = 0;
     for (uint32_t i = 0; i != NONE; i = nodes[i].next)
         symbols[(*count)++] = nodes[i].symbol;
@@ -210,46 +220,46 @@ static enum dgl_status merge_large(const struct dgl_log *log, const struct tok_m
 
 /* ---- one piece ------------------------------------------------------------------------------- */
 
-static enum dgl_status add_ids(const struct dgl_log *log, const int32_t *ids, size_t count,
+static enum dgl_status add_ids(struct dgl_budget *budget, const int32_t *ids, size_t count,
                                struct token_ids *out)
 {
     enum dgl_status status = DGL_OK;
     for (size_t i = 0; status == DGL_OK && i < count; i++)
-        status = token_ids_add(log, out, ids[i]);
+        status = token_ids_add(budget->log, out, ids[i]);
     return status;
 }
 
-static enum dgl_status merge_part(const struct dgl_log *log, const struct tok_merges *merges,
+static enum dgl_status merge_part(struct dgl_budget *budget, const struct tok_merges *merges,
                                   struct tok_model_scratch *scratch, int32_t *symbols, size_t count,
                                   struct token_ids *out)
 {
     if (count > SMALL) {
-        enum dgl_status status = merge_large(log, merges, scratch, symbols, &count);
-        return status == DGL_OK ? add_ids(log, symbols, count, out) : status;
+        enum dgl_status status = merge_large(budget, merges, scratch, symbols, &count);
+        return status == DGL_OK ? add_ids(budget, symbols, count, out) : status;
     }
     struct tok_cache_entry *known = tok_cache_place(&scratch->cache, symbols, count);
     if (known && tok_cache_has(known, symbols, count))
-        return add_ids(log, known->ids, known->num_ids, out);
+        return add_ids(budget, known->ids, known->num_ids, out);
     if (known)
         tok_cache_begin(known, symbols, count);
     count = merge_small(merges, symbols, count);
     if (known)
         tok_cache_set_ids(known, symbols, count);
-    return add_ids(log, symbols, count, out);
+    return add_ids(budget, symbols, count, out);
 }
 
-enum dgl_status tok_bpe_merge(const struct dgl_log *log, const struct tok_merges *merges,
+enum dgl_status tok_bpe_merge(struct dgl_budget *budget, const struct tok_merges *merges,
                               const struct tok_bridges *bridges, struct tok_model_scratch *scratch,
                               int32_t *symbols, size_t count, struct token_ids *out)
 {
     if (count <= SMALL)
-        return merge_part(log, merges, scratch, symbols, count, out);
+        return merge_part(budget, merges, scratch, symbols, count, out);
     enum dgl_status status = DGL_OK;
     for (size_t start = 0, end; status == DGL_OK && start < count; start = end) {
         end = start + 1;
         while (end < count && tok_bridges_have(bridges, symbols[end - 1], symbols[end]))
             end++;
-        status = merge_part(log, merges, scratch, symbols + start, end - start, out);
+        status = merge_part(budget, merges, scratch, symbols + start, end - start, out);
     }
     return status;
 }

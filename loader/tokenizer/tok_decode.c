@@ -79,16 +79,13 @@ static enum dgl_status add_step(struct dgl_json_reader r, const struct dgl_json 
                                 struct dgl_str type, void *ctx)
 {
     struct tok_decoder *out = ctx;
-    if (out->count == TOK_MAX_DECODE_STEPS)
-        return dgl_json_fail(r, json, "more than %d decoders", TOK_MAX_DECODE_STEPS);
     return load_step(r, json, type, &out->steps[out->count++]);
 }
 
 enum dgl_status tok_decoder_load(struct dgl_json_reader r, const struct dgl_json *json,
                                  struct tok_decoder *out)
 {
-    *out =
-        (struct tok_decoder){.steps = dgl_new_array(struct tok_decode_step, TOK_MAX_DECODE_STEPS)};
+    *out = (struct tok_decoder){.steps = dgl_new_array(struct tok_decode_step, TOK_MAX_STEPS)};
     if (!out->steps)
         return dgl_fail_memory(r.log, "decoder", sizeof(*out->steps));
     if (dgl_json_type(json) != DGL_JSON_NULL)
@@ -115,10 +112,12 @@ static void feed(struct tok_decode_stream *s, size_t at, struct dgl_str part, bo
  * last part. */
 static void pass(struct tok_decode_stream *s, size_t at, struct dgl_str part, bool end)
 {
+    if (!dgl_budget_steps(s->budget, dgl_budget_steps_of(part.len)))
+        return;
     if (at < s->decoder->count)
         feed(s, at, part, end);
     else
-        dgl_buf_append(s->out, part.p, part.len);
+        dgl_budget_append(s->budget, s->out, part.p, part.len);
 }
 
 /* The same, to the step after `at`. */
@@ -133,11 +132,9 @@ static void replace_token(struct tok_decode_stream *s, size_t at, struct dgl_str
     struct dgl_buf text = {0};
     struct dgl_str content = {step->content, step->content_len};
     enum dgl_status status =
-        tok_pattern_replace(s->log, &step->pattern, content, &s->regex, &s->spans, token, &text);
+        tok_pattern_replace(s->budget, &step->pattern, content, &s->regex, &s->spans, token, &text);
     if (status == DGL_OK)
         emit(s, at, (struct dgl_str){text.p, text.len}, true);
-    else
-        s->status = status;
     dgl_buf_finish(&text);
 }
 
@@ -170,7 +167,8 @@ static void byte_fallback_token(struct tok_decode_stream *s, size_t at, struct d
 {
     int byte = byte_of(token);
     if (byte >= 0) {
-        dgl_buf_putc(&s->states[at].held, (char)byte);
+        char c = (char)byte;
+        dgl_budget_append(s->budget, &s->states[at].held, &c, 1);
         return;
     }
     emit_bytes(s, at);
@@ -196,7 +194,7 @@ static void byte_level_token(struct tok_decode_stream *s, size_t at, struct dgl_
     memmove(held->p, held->p + whole, tail);
     held->len = tail;
     if (text.failed)
-        s->status = dgl_fail_memory(s->log, "text", whole);
+        dgl_budget_fail_memory(s->budget, whole);
     dgl_buf_finish(&text);
 }
 
@@ -293,7 +291,8 @@ static void feed(struct tok_decode_stream *s, size_t at, struct dgl_str part, bo
             feed_token(s, at, part);
             return;
         }
-        dgl_buf_append(&state->token, part.p, part.len);
+        if (!dgl_budget_append(s->budget, &state->token, part.p, part.len))
+            return;
         if (end) {
             feed_token(s, at, (struct dgl_str){state->token.p, state->token.len});
             state->token.len = 0;
@@ -330,15 +329,15 @@ static void end_step(struct tok_decode_stream *s, size_t at)
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-void tok_decode_stream_init(struct tok_decode_stream *stream, const struct dgl_log *log,
+void tok_decode_stream_init(struct tok_decode_stream *stream, struct dgl_budget *budget,
                             const struct tok_decoder *decoder)
 {
-    *stream = (struct tok_decode_stream){.log = log, .decoder = decoder};
+    *stream = (struct tok_decode_stream){.budget = budget, .decoder = decoder};
 }
 
 static void reset(struct tok_decode_stream *stream)
 {
-    for (size_t i = 0; i < TOK_MAX_DECODE_STEPS; i++) {
+    for (size_t i = 0; i < TOK_MAX_STEPS; i++) {
         dgl_buf_finish(&stream->states[i].held);
         dgl_buf_finish(&stream->states[i].token);
         stream->states[i] = (struct tok_decode_state){0};
@@ -358,25 +357,24 @@ static enum dgl_status check(struct tok_decode_stream *stream)
     bool failed = stream->out->failed;
     for (size_t i = 0; i < stream->decoder->count; i++)
         failed |= stream->states[i].held.failed || stream->states[i].token.failed;
-    if (failed && stream->status == DGL_OK)
-        stream->status = dgl_fail_memory(stream->log, "text", stream->out->len);
-    return stream->status;
+    if (failed)
+        dgl_budget_fail_memory(stream->budget, stream->out->len);
+    return stream->budget->status;
 }
 
 enum dgl_status tok_decode_push(struct tok_decode_stream *stream, struct dgl_str token,
                                 struct dgl_buf *out)
 {
     stream->out = out;
-    if (stream->status != DGL_OK)
-        return stream->status;
-    pass(stream, 0, token, true);
+    if (stream->budget->status == DGL_OK)
+        pass(stream, 0, token, true);
     return check(stream);
 }
 
 enum dgl_status tok_decode_flush(struct tok_decode_stream *stream, struct dgl_buf *out)
 {
     stream->out = out;
-    for (size_t i = 0; stream->status == DGL_OK && i < stream->decoder->count; i++)
+    for (size_t i = 0; stream->budget->status == DGL_OK && i < stream->decoder->count; i++)
         end_step(stream, i);
     enum dgl_status status = check(stream);
     reset(stream);

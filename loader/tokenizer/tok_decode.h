@@ -6,17 +6,17 @@
 #ifndef DGL_LOADER_TOK_DECODE_H
 #define DGL_LOADER_TOK_DECODE_H
 
+#include "core/base/budget.h"
 #include "core/base/json.h"
 #include "loader/regex/tok_regex.h"
-
-#define TOK_MAX_DECODE_STEPS 32
+#include "loader/tokenizer/tok_steps.h"
 
 struct tok_decode_step;
 
 /* Sequences are flattened. Immutable after loading. */
 struct tok_decoder {
     struct tok_decode_step *steps;
-    size_t count; /* at most TOK_MAX_DECODE_STEPS */
+    size_t count; /* at most TOK_MAX_STEPS */
 };
 
 /* `json` may be NULL or null: tokens are then joined with blanks, as the reference does. */
@@ -36,15 +36,15 @@ struct tok_decode_state {
 
 /* One text being decoded. */
 struct tok_decode_stream {
-    const struct dgl_log *log;
+    struct dgl_budget *budget; /* of the call at hand */
     const struct tok_decoder *decoder;
-    struct tok_decode_state states[TOK_MAX_DECODE_STEPS];
+    struct tok_decode_state states[TOK_MAX_STEPS];
     struct tok_regex_scratch *regex;
     struct tok_spans spans;
-    struct dgl_buf *out;    /* of the call at hand */
-    enum dgl_status status; /* first failure; nothing is decoded after it */
+    struct dgl_buf *out; /* of the call at hand */
 };
-void tok_decode_stream_init(struct tok_decode_stream *stream, const struct dgl_log *log,
+/* The budget keeps the first failure; nothing is decoded after it. */
+void tok_decode_stream_init(struct tok_decode_stream *stream, struct dgl_budget *budget,
                             const struct tok_decoder *decoder);
 void tok_decode_stream_finish(struct tok_decode_stream *stream);
 /* Appends to `out` what is certain now. Whole characters only. */

@@ -77,12 +77,12 @@ void tok_model_scratch_finish(struct tok_model_scratch *scratch)
     *scratch = (struct tok_model_scratch){0};
 }
 
-enum dgl_status tok_model_encode(const struct dgl_log *log, const struct tok_model *model,
+enum dgl_status tok_model_encode(struct dgl_budget *budget, const struct tok_model *model,
                                  struct tok_model_scratch *scratch, struct dgl_str piece,
                                  struct token_ids *out)
 {
     if (piece.len == 0)
         return DGL_OK;
-    return model->bpe ? tok_bpe_encode(log, model, scratch, piece, out)
-                      : tok_unigram_encode(log, model, scratch, piece, out);
+    return model->bpe ? tok_bpe_encode(budget, model, scratch, piece, out)
+                      : tok_unigram_encode(budget, model, scratch, piece, out);
 }

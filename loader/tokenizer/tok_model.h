@@ -3,6 +3,7 @@
 #ifndef DGL_LOADER_TOK_MODEL_H
 #define DGL_LOADER_TOK_MODEL_H
 
+#include "core/base/budget.h"
 #include "core/base/json.h"
 #include "loader/tokenizer/tok_cache.h"
 #include "loader/tokenizer/tok_vocab.h"
@@ -40,7 +41,7 @@ enum dgl_status tok_model_load(struct dgl_json_reader r, const struct dgl_json *
                                const struct vocab_lists *lists, struct tok_model *out);
 void tok_model_finish(struct tok_model *model);
 /* Appends the ids of one piece (valid UTF-8). */
-enum dgl_status tok_model_encode(const struct dgl_log *log, const struct tok_model *model,
+enum dgl_status tok_model_encode(struct dgl_budget *budget, const struct tok_model *model,
                                  struct tok_model_scratch *scratch, struct dgl_str piece,
                                  struct token_ids *out);
 

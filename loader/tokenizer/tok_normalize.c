@@ -144,13 +144,13 @@ static size_t origin_after_replace(const struct tok_spans *spans, size_t origin,
     return len;
 }
 
-static enum dgl_status replace(const struct dgl_log *log, const struct tok_normalize_step *step,
+static enum dgl_status replace(struct dgl_budget *budget, const struct tok_normalize_step *step,
                                struct tok_scratch *scratch, struct tainted_text text,
                                size_t *origin_len)
 {
     struct dgl_str content = {step->content, step->content_len};
     const struct tok_spans *spans = &scratch->spans;
-    enum dgl_status status = tok_pattern_replace(log, &step->pattern, content, &scratch->regex,
+    enum dgl_status status = tok_pattern_replace(budget, &step->pattern, content, &scratch->regex,
                                                  &scratch->spans, text.text, &scratch->rewrite);
     for (size_t i = 0; status == DGL_OK && text.taint && i < spans->count; i++) {
         struct tok_span span = spans->items[i];
@@ -172,10 +172,9 @@ static size_t count_characters(struct dgl_str text)
 }
 
 /* A decomposition makes several characters of the first one: as many are of the same origin
- * afterwards. */
-static enum dgl_status normal_form(const struct dgl_log *log, const struct tok_normalize_step *step,
-                                   struct tok_scratch *scratch, struct tainted_text text,
-                                   size_t *origin_len)
+ * afterwards. False: out of memory. */
+static bool normal_form(const struct tok_normalize_step *step, struct tok_scratch *scratch,
+                        struct tainted_text text, size_t *origin_len)
 {
     struct dgl_buf *out = &scratch->rewrite;
     size_t parts = 0;
@@ -189,40 +188,45 @@ static enum dgl_status normal_form(const struct dgl_log *log, const struct tok_n
     ok = ok && tok_normal_form(step->form, text, &scratch->cps, &scratch->cap_cps, out,
                                &scratch->rewrite_taint);
     if (!ok)
-        return dgl_fail_memory(log, "normal form of a text", text.text.len);
+        return false;
     size_t end = 0;
     for (; end < out->len; end++)
         if (((unsigned char)out->p[end] & 0xC0) != 0x80 && parts-- == 0)
             break;
     *origin_len = *origin_len ? end : 0;
-    return DGL_OK;
+    return true;
 }
 
 /* What was not there before has no mark of data. */
-static void prepend(const struct tok_normalize_step *step, struct tok_scratch *scratch,
-                    struct tainted_text text, size_t *origin_len)
+static enum dgl_status prepend(struct dgl_budget *budget, const struct tok_normalize_step *step,
+                               struct tok_scratch *scratch, struct tainted_text text,
+                               size_t *origin_len)
 {
     size_t added = scratch->continues ? 0 : step->content_len;
-    dgl_buf_append(&scratch->rewrite, step->content, added);
+    if (!dgl_budget_append(budget, &scratch->rewrite, step->content, added))
+        return budget->status;
     tainted_merge(text, 0, 0, added, &scratch->rewrite_taint);
     tainted_copy(text, 0, text.text.len, &scratch->rewrite, &scratch->rewrite_taint);
     *origin_len += *origin_len ? added : 0;
+    return DGL_OK;
 }
 
 /* From `text` into scratch->rewrite and its taint, which are empty. */
-static enum dgl_status apply(const struct dgl_log *log, const struct tok_normalize_step *step,
+static enum dgl_status apply(struct dgl_budget *budget, const struct tok_normalize_step *step,
                              struct tok_scratch *scratch, struct tainted_text text,
                              size_t *origin_len)
 {
     size_t start = 0, end = text.text.len, origin = *origin_len;
+    size_t room = scratch->rewrite.cap, room_cps = scratch->cap_cps;
     switch (step->kind) {
     case STEP_PREPEND:
-        prepend(step, scratch, text, origin_len);
-        break;
+        return prepend(budget, step, scratch, text, origin_len);
     case STEP_REPLACE:
-        return replace(log, step, scratch, text, origin_len);
+        return replace(budget, step, scratch, text, origin_len);
     case STEP_NORMAL_FORM:
-        return normal_form(log, step, scratch, text, origin_len);
+        if (!normal_form(step, scratch, text, origin_len))
+            dgl_budget_fail_memory(budget, text.text.len);
+        break;
     case STEP_STRIP:
         strip(step, text.text, &start, &end);
         tainted_copy(text, start, end, &scratch->rewrite, &scratch->rewrite_taint);
@@ -234,26 +238,38 @@ static enum dgl_status apply(const struct dgl_log *log, const struct tok_normali
         lowercase(text, origin, end, scratch);
         break;
     }
-    return tok_buf_status(log, &scratch->rewrite);
+    if (scratch->rewrite.failed)
+        dgl_budget_fail_memory(budget, text.text.len);
+    dgl_budget_bytes(budget, scratch->rewrite.cap - room +
+                                 (scratch->cap_cps - room_cps) * sizeof(*scratch->cps));
+    return budget->status;
 }
 
-enum dgl_status tok_normalize(const struct dgl_log *log, const struct tok_normalizer *normalizer,
+enum dgl_status tok_normalize(struct dgl_budget *budget, const struct tok_normalizer *normalizer,
                               struct tok_scratch *scratch, struct tainted_text text,
                               size_t *origin_len)
 {
     struct tok_scratch *s = scratch;
     s->normalized.len = s->normalized_taint.len = 0;
-    tainted_copy(text, 0, text.text.len, &s->normalized, &s->normalized_taint);
-    enum dgl_status status = tok_buf_status(log, &s->normalized);
+    if (!dgl_budget_append(budget, &s->normalized, text.text.p, text.text.len))
+        return budget->status;
+    if (text.taint)
+        dgl_buf_append(&s->normalized_taint, text.taint, text.text.len);
+    enum dgl_status status = DGL_OK;
     for (size_t i = 0; status == DGL_OK && i < normalizer->count; i++) {
         if (s->normalized.len == 0)
             break; /* nothing comes from nothing: Prepend leaves it alone too */
         struct tainted_text now = {{s->normalized.p, s->normalized.len},
                                    text.taint ? (const uint8_t *)s->normalized_taint.p : NULL};
         s->rewrite.len = s->rewrite_taint.len = 0;
-        status = apply(log, &normalizer->steps[i], s, now, origin_len);
+        /* Characters are looked at one by one. */
+        if (!dgl_budget_steps(budget, now.text.len))
+            return budget->status;
+        status = apply(budget, &normalizer->steps[i], s, now, origin_len);
         tok_swap(&s->normalized, &s->rewrite);
         tok_swap(&s->normalized_taint, &s->rewrite_taint);
     }
-    return status == DGL_OK ? tok_buf_status(log, &s->normalized_taint) : status;
+    if (status == DGL_OK && s->normalized_taint.failed)
+        dgl_budget_fail_memory(budget, s->normalized.len);
+    return status == DGL_OK ? budget->status : status;
 }

@@ -21,7 +21,7 @@ void tok_normalizer_finish(struct tok_normalizer *normalizer);
 
 /* Replaces scratch->normalized by the normal form of `text`, and scratch->normalized_taint by its
  * taint when the text has any. *origin_len (see struct tok_piece) goes along. */
-enum dgl_status tok_normalize(const struct dgl_log *log, const struct tok_normalizer *normalizer,
+enum dgl_status tok_normalize(struct dgl_budget *budget, const struct tok_normalizer *normalizer,
                               struct tok_scratch *scratch, struct tainted_text text,
                               size_t *origin_len);
 

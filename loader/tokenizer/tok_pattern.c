@@ -50,49 +50,52 @@ void tok_pattern_finish(struct tok_pattern *pattern)
     *pattern = (struct tok_pattern){0};
 }
 
-static enum dgl_status find_literal(const struct dgl_log *log, const struct tok_pattern *pattern,
+static enum dgl_status find_literal(struct dgl_budget *budget, const struct tok_pattern *pattern,
                                     struct dgl_str text, struct tok_spans *out)
 {
     size_t done = 0, len = pattern->literal_len;
     enum dgl_status status = DGL_OK;
     out->count = 0;
+    if (!dgl_budget_steps(budget, dgl_budget_steps_of(text.len)))
+        return budget->status;
     while (status == DGL_OK && done < text.len) {
         const char *hit = memmem(text.p + done, text.len - done, pattern->literal, len);
         size_t start = hit ? (size_t)(hit - text.p) : text.len;
         if (start > done)
-            status = tok_spans_add(log, out, (struct tok_span){done, start, false});
+            status = tok_spans_add(budget, out, (struct tok_span){done, start, false});
         if (hit && status == DGL_OK)
-            status = tok_spans_add(log, out, (struct tok_span){start, start + len, true});
+            status = tok_spans_add(budget, out, (struct tok_span){start, start + len, true});
         done = hit ? start + len : text.len;
     }
     return status;
 }
 
-enum dgl_status tok_pattern_find(const struct dgl_log *log, const struct tok_pattern *pattern,
+enum dgl_status tok_pattern_find(struct dgl_budget *budget, const struct tok_pattern *pattern,
                                  struct tok_regex_scratch **scratch, struct dgl_str text,
                                  struct tok_spans *out)
 {
     if (!pattern->regex)
-        return find_literal(log, pattern, text, out);
-    if (!*scratch && !(*scratch = tok_regex_scratch_create()))
-        return dgl_fail_memory(log, "matching a pattern", text.len);
-    return tok_regex_find(log, pattern->regex, *scratch, text, out);
+        return find_literal(budget, pattern, text, out);
+    if (!*scratch && !(*scratch = tok_regex_scratch_create())) {
+        dgl_budget_fail_memory(budget, text.len);
+        return budget->status;
+    }
+    return tok_regex_find(budget, pattern->regex, *scratch, text, out);
 }
 
-enum dgl_status tok_pattern_replace(const struct dgl_log *log, const struct tok_pattern *pattern,
+enum dgl_status tok_pattern_replace(struct dgl_budget *budget, const struct tok_pattern *pattern,
                                     struct dgl_str content, struct tok_regex_scratch **scratch,
                                     struct tok_spans *spans, struct dgl_str text,
                                     struct dgl_buf *out)
 {
-    enum dgl_status status = tok_pattern_find(log, pattern, scratch, text, spans);
+    enum dgl_status status = tok_pattern_find(budget, pattern, scratch, text, spans);
     for (size_t i = 0; status == DGL_OK && i < spans->count; i++) {
         struct tok_span span = spans->items[i];
-        if (span.match)
-            dgl_buf_append(out, content.p, content.len);
-        else if (text.len)
-            dgl_buf_append(out, text.p + span.start, span.end - span.start);
+        struct dgl_str part = content;
+        if (!span.match)
+            part = (struct dgl_str){text.p + span.start, span.end - span.start};
+        if (!dgl_budget_append(budget, out, part.p, part.len))
+            status = budget->status;
     }
-    if (status == DGL_OK && out->failed)
-        return dgl_fail_memory(log, "text", out->len);
     return status;
 }

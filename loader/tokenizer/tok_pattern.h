@@ -24,11 +24,11 @@ void tok_pattern_finish(struct tok_pattern *pattern);
 
 /* Replaces *out by spans that cover `text`, see tok_regex_find. *scratch is made when it is
  * needed. */
-enum dgl_status tok_pattern_find(const struct dgl_log *log, const struct tok_pattern *pattern,
+enum dgl_status tok_pattern_find(struct dgl_budget *budget, const struct tok_pattern *pattern,
                                  struct tok_regex_scratch **scratch, struct dgl_str text,
                                  struct tok_spans *out);
 /* Appends `text` with every match replaced. `spans` is working memory. */
-enum dgl_status tok_pattern_replace(const struct dgl_log *log, const struct tok_pattern *pattern,
+enum dgl_status tok_pattern_replace(struct dgl_budget *budget, const struct tok_pattern *pattern,
                                     struct dgl_str content, struct tok_regex_scratch **scratch,
                                     struct tok_spans *spans, struct dgl_str text,
                                     struct dgl_buf *out);

@@ -9,6 +9,8 @@
 #include "loader/tokenizer/tok_model.h"
 #include "loader/tokenizer/tok_steps.h"
 
+#define MAX_IDS 1024 /* on one side of a text, of one template */
+
 static enum dgl_status fail_unsupported(struct dgl_json_reader r, const char *what,
                                         struct dgl_str value)
 {
@@ -36,6 +38,8 @@ static enum dgl_status add_special(struct dgl_json_reader r, const struct dgl_js
         int64_t value;
         if (!dgl_json_i64(v, &value) || value < 0 || value > max_id)
             return dgl_json_fail(r, v, "wanted an id from 0 to %lld", (long long)max_id);
+        if (out->count == MAX_IDS)
+            return dgl_json_fail(r, v, "more than %d ids around a text", MAX_IDS);
         status = token_ids_add(r.log, out, (int32_t)value);
     }
     return status;

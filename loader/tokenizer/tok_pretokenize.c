@@ -178,31 +178,34 @@ void tok_pretokenizer_finish(struct tok_pretokenizer *pretokenizer)
 
 /* ---- steps that only cut --------------------------------------------------------------------- */
 
-static enum dgl_status cut_piece(const struct dgl_log *log, const struct tok_split_step *step,
+static enum dgl_status cut_piece(struct dgl_budget *budget, const struct tok_split_step *step,
                                  struct tok_scratch *s, struct tok_piece piece)
 {
     struct dgl_str text = {s->text.bytes.p + piece.start, piece.len};
+    if (!dgl_budget_steps(budget, 1 + piece.len / 4))
+        return budget->status;
     enum tok_behavior behavior = step->behavior;
     bool invert = step->invert;
     enum dgl_status status;
     if (step->kind == STEP_SPLIT) {
-        status = tok_pattern_find(log, &step->pattern, &s->regex, text, &s->spans);
+        status = tok_pattern_find(budget, &step->pattern, &s->regex, text, &s->spans);
     } else if (step->kind == STEP_SPLIT_CLASS) {
-        status = tok_find_class(log, step->is, text, &s->spans);
+        status = tok_find_class(budget, step->is, text, &s->spans);
     } else {
         behavior = TOK_REMOVED;
         invert = true;
-        status = tok_find_words(log, text, &s->spans);
+        status = tok_find_words(budget, text, &s->spans);
     }
-    return status == DGL_OK ? tok_split(log, behavior, invert, &s->spans, piece, &s->next) : status;
+    return status == DGL_OK ? tok_split(budget, behavior, invert, &s->spans, piece, &s->next)
+                            : status;
 }
 
-static enum dgl_status cut(const struct dgl_log *log, const struct tok_split_step *step,
+static enum dgl_status cut(struct dgl_budget *budget, const struct tok_split_step *step,
                            struct tok_scratch *s)
 {
     enum dgl_status status = DGL_OK;
     for (size_t i = 0; i < s->text.count && status == DGL_OK; i++)
-        status = cut_piece(log, step, s, s->text.pieces[i]);
+        status = cut_piece(budget, step, s, s->text.pieces[i]);
     tok_swap(&s->text.bytes, &s->next.bytes); /* the bytes stay */
     return status;
 }
@@ -250,7 +253,7 @@ static void write_part(const struct tok_split_step *step, struct dgl_str text, s
         dgl_buf_append(out, text.p, text.len);
 }
 
-static enum dgl_status rewrite(const struct dgl_log *log, const struct tok_split_step *step,
+static enum dgl_status rewrite(struct dgl_budget *budget, const struct tok_split_step *step,
                                struct tok_scratch *s)
 {
     enum dgl_status status = DGL_OK;
@@ -263,35 +266,41 @@ static enum dgl_status rewrite(const struct dgl_log *log, const struct tok_split
         struct dgl_str prefix = {0};
         if (i > 0 || !s->continues)
             prefix = prefix_of(step, text, origin.len > 0);
-        size_t start = out->len;
+        size_t start = out->len, room = out->cap;
+        if (!dgl_budget_steps(budget, dgl_budget_steps_of(4 * piece.len)))
+            return budget->status;
         dgl_buf_append(out, prefix.p, prefix.len);
         write_part(step, origin, out);
         size_t origin_len = origin.len ? out->len - start : 0;
         write_part(step, rest, out);
+        if (out->failed)
+            dgl_budget_fail_memory(budget, text.len);
+        if (!dgl_budget_bytes(budget, out->cap - room))
+            return budget->status;
         status =
-            tok_text_add(log, &s->next, (struct tok_piece){start, out->len - start, origin_len});
+            tok_text_add(budget, &s->next, (struct tok_piece){start, out->len - start, origin_len});
     }
-    return status == DGL_OK ? tok_buf_status(log, out) : status;
+    return status;
 }
 
-enum dgl_status tok_pretokenize(const struct dgl_log *log,
+enum dgl_status tok_pretokenize(struct dgl_budget *budget,
                                 const struct tok_pretokenizer *pretokenizer,
                                 struct tok_scratch *scratch, struct dgl_str text, size_t origin_len)
 {
     struct tok_scratch *s = scratch;
     s->text.count = 0;
     s->text.bytes.len = 0;
-    dgl_buf_append(&s->text.bytes, text.p, text.len);
-    enum dgl_status status = tok_buf_status(log, &s->text.bytes);
-    if (status == DGL_OK)
-        status = tok_text_add(log, &s->text, (struct tok_piece){0, text.len, origin_len});
+    if (!dgl_budget_append(budget, &s->text.bytes, text.p, text.len))
+        return budget->status;
+    enum dgl_status status =
+        tok_text_add(budget, &s->text, (struct tok_piece){0, text.len, origin_len});
     for (size_t i = 0; status == DGL_OK && i < pretokenizer->count; i++) {
         const struct tok_split_step *step = &pretokenizer->steps[i];
         bool cuts = step->kind == STEP_SPLIT || step->kind == STEP_SPLIT_CLASS ||
                     step->kind == STEP_SPLIT_WORDS;
         s->next.count = 0;
         s->next.bytes.len = 0;
-        status = cuts ? cut(log, step, s) : rewrite(log, step, s);
+        status = cuts ? cut(budget, step, s) : rewrite(budget, step, s);
         struct tok_text pieces = s->text;
         s->text = s->next;
         s->next = pieces;

@@ -21,7 +21,7 @@ void tok_pretokenizer_finish(struct tok_pretokenizer *pretokenizer);
 
 /* Fills scratch->text with the pieces of `text`, which is not empty and not in the scratch
  * memory that pieces use. origin_len: see struct tok_piece. */
-enum dgl_status tok_pretokenize(const struct dgl_log *log,
+enum dgl_status tok_pretokenize(struct dgl_budget *budget,
                                 const struct tok_pretokenizer *pretokenizer,
                                 struct tok_scratch *scratch, struct dgl_str text,
                                 size_t origin_len);

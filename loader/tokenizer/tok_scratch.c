@@ -24,21 +24,21 @@ void tok_scratch_finish(struct tok_scratch *scratch)
     *scratch = (struct tok_scratch){0};
 }
 
-enum dgl_status tok_text_add(const struct dgl_log *log, struct tok_text *text,
+enum dgl_status tok_text_add(struct dgl_budget *budget, struct tok_text *text,
                              struct tok_piece piece)
 {
-    if (text->count == text->cap &&
-        !dgl_grow((void **)&text->pieces, &text->cap, text->count + 1, sizeof(piece)))
-        return dgl_fail_memory(log, "pieces of text", (text->count + 1) * sizeof(piece));
+    if (text->count == text->cap && !dgl_budget_grow(budget, (void **)&text->pieces, &text->cap,
+                                                     text->count + 1, sizeof(piece)))
+        return budget->status;
     text->pieces[text->count++] = piece;
     return DGL_OK;
 }
 
-enum dgl_status tok_cuts_add(const struct dgl_log *log, struct tok_cuts *cuts, struct tok_cut cut)
+enum dgl_status tok_cuts_add(struct dgl_budget *budget, struct tok_cuts *cuts, struct tok_cut cut)
 {
     if (cuts->count == cuts->cap &&
-        !dgl_grow((void **)&cuts->items, &cuts->cap, cuts->count + 1, sizeof(cut)))
-        return dgl_fail_memory(log, "pieces of text", (cuts->count + 1) * sizeof(cut));
+        !dgl_budget_grow(budget, (void **)&cuts->items, &cuts->cap, cuts->count + 1, sizeof(cut)))
+        return budget->status;
     cuts->items[cuts->count++] = cut;
     return DGL_OK;
 }
@@ -55,9 +55,4 @@ void tok_swap(struct dgl_buf *a, struct dgl_buf *b)
     struct dgl_buf c = *a;
     *a = *b;
     *b = c;
-}
-
-enum dgl_status tok_buf_status(const struct dgl_log *log, const struct dgl_buf *buf)
-{
-    return buf->failed ? dgl_fail_memory(log, "text", buf->len) : DGL_OK;
 }

@@ -44,14 +44,11 @@ struct tok_scratch {
 };
 void tok_scratch_finish(struct tok_scratch *scratch);
 
-enum dgl_status tok_text_add(const struct dgl_log *log, struct tok_text *text,
+enum dgl_status tok_text_add(struct dgl_budget *budget, struct tok_text *text,
                              struct tok_piece piece);
-enum dgl_status tok_cuts_add(const struct dgl_log *log, struct tok_cuts *cuts, struct tok_cut cut);
+enum dgl_status tok_cuts_add(struct dgl_budget *budget, struct tok_cuts *cuts, struct tok_cut cut);
 /* origin_len of the part [start, end) of something whose origin_len is `origin`. */
 size_t tok_origin_of(size_t origin, size_t start, size_t end);
 /* Exchanges two builders. */
 void tok_swap(struct dgl_buf *a, struct dgl_buf *b);
-/* DGL_ERR_NO_MEMORY when an append to the builder failed. */
-enum dgl_status tok_buf_status(const struct dgl_log *log, const struct dgl_buf *buf);
-
 #endif

@@ -43,7 +43,7 @@ static bool begins_piece(enum tok_behavior behavior, bool invert, const struct t
     return true;
 }
 
-enum dgl_status tok_split(const struct dgl_log *log, enum tok_behavior behavior, bool invert,
+enum dgl_status tok_split(struct dgl_budget *budget, enum tok_behavior behavior, bool invert,
                           const struct tok_spans *spans, struct tok_piece piece,
                           struct tok_text *out)
 {
@@ -57,14 +57,14 @@ enum dgl_status tok_split(const struct dgl_log *log, enum tok_behavior behavior,
         bool removed = behavior == TOK_REMOVED && spans->items[i].match != invert;
         if (removed || start == end)
             continue;
-        status = tok_text_add(log, out,
+        status = tok_text_add(budget, out,
                               (struct tok_piece){piece.start + start, end - start,
                                                  tok_origin_of(origin, start, end)});
     }
     return status;
 }
 
-enum dgl_status tok_find_class(const struct dgl_log *log, bool (*is)(uint32_t cp),
+enum dgl_status tok_find_class(struct dgl_budget *budget, bool (*is)(uint32_t cp),
                                struct dgl_str text, struct tok_spans *out)
 {
     size_t done = 0;
@@ -76,13 +76,13 @@ enum dgl_status tok_find_class(const struct dgl_log *log, bool (*is)(uint32_t cp
         if (!is(cp))
             continue;
         if (i > done)
-            status = tok_spans_add(log, out, (struct tok_span){done, i, false});
+            status = tok_spans_add(budget, out, (struct tok_span){done, i, false});
         if (status == DGL_OK)
-            status = tok_spans_add(log, out, (struct tok_span){i, end, true});
+            status = tok_spans_add(budget, out, (struct tok_span){i, end, true});
         done = end;
     }
     if (status == DGL_OK && done < text.len)
-        status = tok_spans_add(log, out, (struct tok_span){done, text.len, false});
+        status = tok_spans_add(budget, out, (struct tok_span){done, text.len, false});
     return status;
 }
 
@@ -95,7 +95,7 @@ static enum word_class word_class(uint32_t cp)
     return tok_is_space(cp) ? BLANK : OTHER;
 }
 
-enum dgl_status tok_find_words(const struct dgl_log *log, struct dgl_str text,
+enum dgl_status tok_find_words(struct dgl_budget *budget, struct dgl_str text,
                                struct tok_spans *out)
 {
     enum dgl_status status = DGL_OK;
@@ -107,12 +107,12 @@ enum dgl_status tok_find_words(const struct dgl_log *log, struct dgl_str text,
         len = dgl_utf8_decode(text.p + i, text.len - i, &cp);
         enum word_class next = word_class(cp);
         if (i > start && next != now) {
-            status = tok_spans_add(log, out, (struct tok_span){start, i, now != BLANK});
+            status = tok_spans_add(budget, out, (struct tok_span){start, i, now != BLANK});
             start = i;
         }
         now = next;
     }
     if (status == DGL_OK && start < text.len)
-        status = tok_spans_add(log, out, (struct tok_span){start, text.len, now != BLANK});
+        status = tok_spans_add(budget, out, (struct tok_span){start, text.len, now != BLANK});
     return status;
 }

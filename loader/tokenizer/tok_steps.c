@@ -12,14 +12,17 @@ struct walk {
     const char *list;
     tok_step_fn add;
     void *ctx;
+    size_t count; /* of steps so far */
 };
 
-static enum dgl_status load_any(const struct walk *w, const struct dgl_json *json, int depth)
+static enum dgl_status load_any(struct walk *w, const struct dgl_json *json, int depth)
 {
     const struct dgl_json *value;
     enum dgl_status status = dgl_json_need(w->r, json, "type", DGL_JSON_STRING, &value);
     if (status != DGL_OK)
         return status;
+    if (!dgl_str_eq(dgl_json_str(value), "Sequence") && w->count++ == TOK_MAX_STEPS)
+        return dgl_json_fail(w->r, json, "%s: more than %d steps", w->list, TOK_MAX_STEPS);
     if (!dgl_str_eq(dgl_json_str(value), "Sequence"))
         return w->add(w->r, json, dgl_json_str(value), w->ctx);
     if (depth == MAX_DEPTH)
@@ -36,7 +39,7 @@ static enum dgl_status load_any(const struct walk *w, const struct dgl_json *jso
 enum dgl_status tok_steps_load(struct dgl_json_reader r, const struct dgl_json *json,
                                const char *list, tok_step_fn add, void *ctx)
 {
-    const struct walk w = {r, list, add, ctx};
+    struct walk w = {r, list, add, ctx, 0};
     return dgl_json_type(json) == DGL_JSON_NULL ? DGL_OK : load_any(&w, json, 0);
 }
 

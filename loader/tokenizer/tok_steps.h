@@ -10,8 +10,10 @@
 /* Adds one step of the given type, which is not "Sequence", to what `ctx` is. */
 typedef enum dgl_status (*tok_step_fn)(struct dgl_json_reader r, const struct dgl_json *json,
                                        struct dgl_str type, void *ctx);
-/* Calls `add` for the steps in their order; `list` is where a sequence has its own. A part that is
- * null or missing has none. */
+#define TOK_MAX_STEPS 64 /* of a part; published files have up to ten */
+
+/* Calls `add` for the steps in their order, TOK_MAX_STEPS at most; `list` is where a sequence has
+ * its own. A part that is null or missing has none. */
 enum dgl_status tok_steps_load(struct dgl_json_reader r, const struct dgl_json *json,
                                const char *list, tok_step_fn add, void *ctx);
 /* The text of a step's field, to be freed; it may hold any bytes. */

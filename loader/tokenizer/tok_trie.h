@@ -8,8 +8,9 @@
 
 #include "core/base/str.h"
 
-#define TOK_TRIE_ROOT 0u
-#define TOK_TRIE_NONE UINT32_MAX
+#define TOK_TRIE_ROOT  0u
+#define TOK_TRIE_NONE  UINT32_MAX
+#define TOK_TRIE_STEPS 5 /* of a budget, for a look at an edge: mostly not in the cache */
 
 struct tok_trie_edge {
     uint32_t from, to; /* nodes; `to` 0 = free slot */

@@ -134,13 +134,15 @@ static void offer(struct step *to, double score, size_t from, int32_t id)
         *to = (struct step){score, from, id};
 }
 
-/* Offers every token that begins at `at`; true when one of them is exactly one character long. */
+/* Offers every token that begins at `at`; true when one of them is exactly one character long.
+ * *looks grows by the bytes that were looked at. */
 static bool offer_tokens(const struct tok_unigram *unigram, struct dgl_str piece, size_t at,
-                         size_t char_len, struct step *steps)
+                         size_t char_len, struct step *steps, size_t *looks)
 {
     bool single = false;
     uint32_t node = TOK_TRIE_ROOT;
-    for (size_t end = at; end < piece.len;) {
+    size_t end = at;
+    while (end < piece.len) {
         node = tok_trie_next(&unigram->trie, node, (unsigned char)piece.p[end++]);
         if (node == TOK_TRIE_NONE)
             break;
@@ -150,21 +152,26 @@ static bool offer_tokens(const struct tok_unigram *unigram, struct dgl_str piece
         offer(&steps[end], steps[at].score + unigram->scores[id], at, id);
         single |= end - at == char_len;
     }
+    *looks += end - at;
     return single;
 }
 
-static enum dgl_status find_path(const struct dgl_log *log, const struct tok_model *model,
+static enum dgl_status find_path(struct dgl_budget *budget, const struct tok_model *model,
                                  struct dgl_str piece, struct step *steps)
 {
     for (size_t i = 0; i <= piece.len; i++)
         steps[i] = (struct step){0, SIZE_MAX, -1};
     for (size_t at = 0, len; at < piece.len; at += len) {
         uint32_t cp;
+        size_t looks = 0;
         len = dgl_utf8_decode(piece.p + at, piece.len - at, &cp);
-        if (offer_tokens(model->unigram, piece, at, len, steps))
+        bool single = offer_tokens(model->unigram, piece, at, len, steps, &looks);
+        if (!dgl_budget_steps(budget, TOK_TRIE_STEPS * looks))
+            return budget->status;
+        if (single)
             continue;
         if (model->unk_id < 0)
-            return tok_model_fail_unknown(log, model);
+            return tok_model_fail_unknown(budget->log, model);
         offer(&steps[at + len], steps[at].score + model->unigram->unknown_score, at, model->unk_id);
     }
     return DGL_OK;
@@ -187,12 +194,12 @@ static void reverse_path(struct step *steps, size_t len)
 
 /* One token of the path, or several unknown characters taken together: their text may be a
  * token after all. */
-static enum dgl_status add_part(const struct dgl_log *log, const struct tok_model *model,
+static enum dgl_status add_part(struct dgl_budget *budget, const struct tok_model *model,
                                 struct dgl_str part, struct token_ids *out)
 {
     int32_t id = tok_vocab_find(&model->vocab, part.p, part.len);
     if (id >= 0)
-        return token_ids_add(log, out, id);
+        return token_ids_add(budget->log, out, id);
     size_t start = out->count;
     enum dgl_status status = DGL_OK;
     for (size_t i = 0; model->byte_fallback && status == DGL_OK && i < part.len; i++) {
@@ -201,22 +208,23 @@ static enum dgl_status add_part(const struct dgl_log *log, const struct tok_mode
             out->count = start;
             break;
         }
-        status = token_ids_add(log, out, byte);
+        status = token_ids_add(budget->log, out, byte);
     }
     if (status != DGL_OK || out->count > start)
         return status;
-    return model->unk_id >= 0 ? token_ids_add(log, out, model->unk_id)
-                              : tok_model_fail_unknown(log, model);
+    return model->unk_id >= 0 ? token_ids_add(budget->log, out, model->unk_id)
+                              : tok_model_fail_unknown(budget->log, model);
 }
 
-enum dgl_status tok_unigram_encode(const struct dgl_log *log, const struct tok_model *model,
+enum dgl_status tok_unigram_encode(struct dgl_budget *budget, const struct tok_model *model,
                                    struct tok_model_scratch *scratch, struct dgl_str piece,
                                    struct token_ids *out)
 {
-    if (!dgl_grow(&scratch->path, &scratch->cap_path, piece.len + 1, sizeof(struct step)))
-        return dgl_fail_memory(log, "piece of text", piece.len * sizeof(struct step));
+    if (!dgl_budget_grow(budget, &scratch->path, &scratch->cap_path, piece.len + 1,
+                         sizeof(struct step)))
+        return budget->status;
     struct step *steps = scratch->path;
-    enum dgl_status status = find_path(log, model, piece, steps);
+    enum dgl_status status = find_path(budget, model, piece, steps);
     if (status != DGL_OK)
         return status;
     reverse_path(steps, piece.len);
@@ -225,7 +233,7 @@ enum dgl_status tok_unigram_encode(const struct dgl_log *log, const struct tok_m
         bool unknown = model->unk_id >= 0 && steps[at].id == model->unk_id;
         while (unknown && end < piece.len && steps[end].id == model->unk_id)
             end = steps[end].from;
-        status = add_part(log, model, (struct dgl_str){piece.p + at, end - at}, out);
+        status = add_part(budget, model, (struct dgl_str){piece.p + at, end - at}, out);
     }
     return status;
 }

@@ -8,7 +8,7 @@
 enum dgl_status tok_unigram_load(struct dgl_json_reader r, const struct dgl_json *json,
                                  struct tok_model *model);
 void tok_unigram_destroy(struct tok_unigram **unigram);
-enum dgl_status tok_unigram_encode(const struct dgl_log *log, const struct tok_model *model,
+enum dgl_status tok_unigram_encode(struct dgl_budget *budget, const struct tok_model *model,
                                    struct tok_model_scratch *scratch, struct dgl_str piece,
                                    struct token_ids *out);
 

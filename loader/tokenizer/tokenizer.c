@@ -27,6 +27,25 @@ struct dgl_tokenizer {
     int32_t max_id;
 };
 
+/* What one call may take: a base and so much per byte. Published tokenizers take 3 to 8 steps per
+ * byte of texts that people write and up to 65 for a megabyte of one character, and up to 96 bytes
+ * of memory; the rest is for those that nobody has published. */
+enum { base_steps = 100 * 1000 * 1000, steps_per_byte = 200 };
+enum { base_memory = 128 << 20, memory_per_byte = 256 };
+
+static struct dgl_budget budget_of(const struct dgl_log *log, const char *work, const char *advice,
+                                   size_t len)
+{
+    struct dgl_budget budget = {.log = log,
+                                .work = work,
+                                .advice = advice,
+                                .refusal = DGL_ERR_UNSUPPORTED,
+                                .max_steps = dgl_budget_limit(base_steps, steps_per_byte, len),
+                                .max_bytes = dgl_budget_limit(base_memory, memory_per_byte, len)};
+    dgl_budget_start(&budget);
+    return budget;
+}
+
 /* ---- loading --------------------------------------------------------------------------------- */
 
 /* Fields of the file itself: a version that is known, and settings that are the caller's
@@ -61,8 +80,9 @@ static void find_max_id(struct dgl_tokenizer *tok)
     tok->max_id = (int32_t)count - 1;
 }
 
-static enum dgl_status load_parts(struct dgl_json_reader r, const struct dgl_json *root,
-                                  const struct vocab_lists *lists, struct dgl_tokenizer *tok)
+static enum dgl_status load_parts(struct dgl_budget *budget, struct dgl_json_reader r,
+                                  const struct dgl_json *root, const struct vocab_lists *lists,
+                                  struct dgl_tokenizer *tok)
 {
     const struct dgl_json *model, *added;
     enum dgl_status status = check_root(r, root);
@@ -79,7 +99,8 @@ static enum dgl_status load_parts(struct dgl_json_reader r, const struct dgl_jso
     if (status == DGL_OK)
         status = tok_model_load(r, model, lists, &tok->model);
     if (status == DGL_OK)
-        status = tok_added_load(r, added, lists, &tok->model.vocab, &tok->normalizer, &tok->added);
+        status = tok_added_load(budget, r, added, lists, &tok->model.vocab, &tok->normalizer,
+                                &tok->added);
     if (status != DGL_OK)
         return status;
     find_max_id(tok);
@@ -88,14 +109,17 @@ static enum dgl_status load_parts(struct dgl_json_reader r, const struct dgl_jso
     return tok_post_load(r, dgl_json_get(root, "post_processor"), tok->max_id, &tok->post);
 }
 
-/* Takes the document. */
-static enum dgl_status create(const struct dgl_log *log, struct dgl_json_doc *doc,
+/* Takes the document, which was made of `len` bytes. */
+static enum dgl_status create(const struct dgl_log *log, struct dgl_json_doc *doc, size_t len,
                               const struct vocab_lists *lists, struct dgl_tokenizer **out)
 {
     struct dgl_tokenizer *tok = dgl_new(struct dgl_tokenizer);
-    enum dgl_status status =
-        tok ? load_parts((struct dgl_json_reader){log, doc}, dgl_json_root(doc), lists, tok)
-            : dgl_fail_memory(log, "tokenizer", sizeof(*tok));
+    const struct dgl_json_reader r = {log, doc};
+    struct dgl_budget budget = budget_of(log, "reading the tokenizer",
+                                         "; its normalizer makes too much of its tokens", len);
+    budget.name = dgl_json_name(doc);
+    enum dgl_status status = tok ? load_parts(&budget, r, dgl_json_root(doc), lists, tok)
+                                 : dgl_fail_memory(log, "tokenizer", sizeof(*tok));
     dgl_json_destroy(&doc);
     if (status == DGL_OK)
         *out = tok;
@@ -110,7 +134,7 @@ enum dgl_status tokenizer_create(const struct dgl_log *log, const char *name, co
     struct dgl_json_doc *doc = NULL;
     *out = NULL;
     enum dgl_status status = doppler_tokenizer_parse(log, name, json, len, &doc);
-    return status == DGL_OK ? create(log, doc, NULL, out) : status;
+    return status == DGL_OK ? create(log, doc, len, NULL, out) : status;
 }
 
 enum dgl_status tokenizer_create_lists(const struct dgl_log *log, const struct vocab_lists *lists,
@@ -124,7 +148,7 @@ enum dgl_status tokenizer_create_lists(const struct dgl_log *log, const struct v
     if (status == DGL_OK)
         status = dgl_json_parse(log, lists->name, text.p, text.len, &doc);
     if (status == DGL_OK)
-        status = create(log, doc, lists, out);
+        status = create(log, doc, text.len, lists, out);
     dgl_buf_finish(&text);
     return status;
 }
@@ -160,6 +184,7 @@ bool tokenizer_is_special(const struct dgl_tokenizer *tok, int32_t id)
 /* One call of tokenizer_encode. */
 struct encoder {
     const struct dgl_log *log;
+    struct dgl_budget budget;
     const struct dgl_tokenizer *tok;
     struct encode_flags flags;
     struct tok_scratch scratch;
@@ -170,12 +195,16 @@ struct encoder {
 static enum dgl_status encode_plain(struct encoder *e, struct dgl_str text, size_t origin_len)
 {
     struct tok_scratch *s = &e->scratch;
-    enum dgl_status status = tok_pretokenize(e->log, &e->tok->pretokenizer, s, text, origin_len);
+    size_t room = e->out->cap;
+    enum dgl_status status =
+        tok_pretokenize(&e->budget, &e->tok->pretokenizer, s, text, origin_len);
     for (size_t i = 0; status == DGL_OK && i < s->text.count; i++) {
         struct dgl_str piece = {s->text.bytes.p + s->text.pieces[i].start, s->text.pieces[i].len};
-        status = tok_model_encode(e->log, &e->tok->model, &s->model, piece, e->out);
+        status = tok_model_encode(&e->budget, &e->tok->model, &s->model, piece, e->out);
     }
-    return status;
+    if (status == DGL_OK)
+        dgl_budget_bytes(&e->budget, (e->out->cap - room) * sizeof(*e->out->ids));
+    return status == DGL_OK ? e->budget.status : status;
 }
 
 /* Raw text between added tokens: normalized, then cut at those that are looked for in
@@ -184,11 +213,11 @@ static enum dgl_status encode_raw(struct encoder *e, struct tainted_text text, s
 {
     struct tok_scratch *s = &e->scratch;
     const struct tok_added *added = &e->tok->added;
-    enum dgl_status status = tok_normalize(e->log, &e->tok->normalizer, s, text, &origin_len);
+    enum dgl_status status = tok_normalize(&e->budget, &e->tok->normalizer, s, text, &origin_len);
     struct tainted_text normalized = {{s->normalized.p, s->normalized.len},
                                       text.taint ? (const uint8_t *)s->normalized_taint.p : NULL};
     if (status == DGL_OK)
-        status = tok_added_cut(e->log, added, &added->normalized, e->flags.no_parse_special,
+        status = tok_added_cut(&e->budget, added, &added->normalized, e->flags.no_parse_special,
                                normalized, &s->cuts);
     for (size_t i = 0; status == DGL_OK && i < s->cuts.count; i++) {
         struct tok_cut cut = s->cuts.items[i];
@@ -217,8 +246,8 @@ static enum dgl_status encode_text(struct encoder *e, struct tainted_text text)
     uint32_t cp;
     bool fresh = text.text.len && !e->flags.continues;
     size_t first_char = fresh ? dgl_utf8_decode(text.text.p, text.text.len, &cp) : 0;
-    enum dgl_status status =
-        tok_added_cut(e->log, added, &added->raw, e->flags.no_parse_special, text, &s->raw_cuts);
+    enum dgl_status status = tok_added_cut(&e->budget, added, &added->raw,
+                                           e->flags.no_parse_special, text, &s->raw_cuts);
     s->continues = e->flags.continues;
     for (size_t i = 0; status == DGL_OK && i < s->raw_cuts.count; i++) {
         struct tok_cut cut = s->raw_cuts.items[i];
@@ -240,6 +269,9 @@ enum dgl_status tokenizer_encode(const struct dgl_log *log, const struct dgl_tok
                         "the text is not UTF-8: byte 0x%02x at offset %zu",
                         (unsigned char)text.p[valid], valid);
     struct encoder e = {.log = log, .tok = tok, .flags = flags, .out = out};
+    e.budget = budget_of(
+        log, "encoding the text",
+        "; the patterns, normalizers or tokens of this tokenizer make too much of it", text.len);
     size_t before = out->count;
     enum dgl_status status = DGL_OK;
     if (flags.add_special)
@@ -267,12 +299,16 @@ static bool token_text(const struct dgl_tokenizer *tok, int32_t id, bool skip_sp
     return !(skip_special && added->special);
 }
 
+static const char decode_advice[] =
+    "; the decoder or the tokens of this tokenizer make too much of it";
+
 enum dgl_status tokenizer_decode(const struct dgl_log *log, const struct dgl_tokenizer *tok,
                                  const int32_t *ids, size_t count, bool skip_special,
                                  struct dgl_buf *out)
 {
     struct tok_decode_stream stream;
-    tok_decode_stream_init(&stream, log, &tok->decoder);
+    struct dgl_budget budget = budget_of(log, "decoding", decode_advice, count);
+    tok_decode_stream_init(&stream, &budget, &tok->decoder);
     enum dgl_status status = DGL_OK;
     for (size_t i = 0; i < count && status == DGL_OK; i++) {
         struct dgl_str token;
@@ -297,32 +333,35 @@ bool tokenizer_spelling(const struct dgl_tokenizer *tok, int32_t id, struct dgl_
 struct detokenizer {
     const struct dgl_tokenizer *tok;
     bool skip_special;
+    struct dgl_budget budget;
     struct tok_decode_stream stream;
 };
 
-struct detokenizer *detokenizer_create(const struct dgl_tokenizer *tok, bool skip_special)
+enum dgl_status detokenizer_create(const struct dgl_log *log, const struct dgl_tokenizer *tok,
+                                   bool skip_special, struct detokenizer **out)
 {
-    struct detokenizer *d = dgl_new(struct detokenizer);
+    struct detokenizer *d = *out = dgl_new(struct detokenizer);
     if (!d)
-        return NULL;
+        return dgl_fail_memory(log, "decoder", sizeof(*d));
     d->tok = tok;
     d->skip_special = skip_special;
-    tok_decode_stream_init(&d->stream, NULL, &tok->decoder);
-    return d;
+    d->budget = budget_of(log, "decoding", decode_advice, 0);
+    tok_decode_stream_init(&d->stream, &d->budget, &tok->decoder);
+    return DGL_OK;
 }
 
-void detokenizer_push(struct detokenizer *d, int32_t id, struct dgl_buf *out)
+enum dgl_status detokenizer_push(struct detokenizer *d, int32_t id, struct dgl_buf *out)
 {
     struct dgl_str token;
-    if (token_text(d->tok, id, d->skip_special, &token) &&
-        tok_decode_push(&d->stream, token, out) != DGL_OK)
-        out->failed = true;
+    if (!token_text(d->tok, id, d->skip_special, &token))
+        return d->budget.status;
+    dgl_budget_extend(&d->budget, steps_per_byte, memory_per_byte);
+    return tok_decode_push(&d->stream, token, out);
 }
 
-void detokenizer_flush(struct detokenizer *d, struct dgl_buf *out)
+enum dgl_status detokenizer_flush(struct detokenizer *d, struct dgl_buf *out)
 {
-    if (tok_decode_flush(&d->stream, out) != DGL_OK)
-        out->failed = true;
+    return tok_decode_flush(&d->stream, out);
 }
 
 void detokenizer_destroy(struct detokenizer **d)

@@ -46,14 +46,14 @@ bool tokenizer_spelling(const struct dgl_tokenizer *tok, int32_t id, struct dgl_
 
 /* Streaming decode: what has been emitted after each id is a prefix of what tokenizer_decode()
  * of all ids gives, and never ends inside a character. A finished character is emitted at once,
- * except in a run of "<0x..>" tokens, whose text is not certain before the run ends. Out of memory
- * sets out->failed. */
+ * except in a run of "<0x..>" tokens, whose text is not certain before the run ends. After a
+ * failure, which is logged once, nothing is emitted. */
 struct detokenizer;
-struct detokenizer *detokenizer_create(const struct dgl_tokenizer *tok,
-                                       bool skip_special); /* NULL: out of memory */
-void detokenizer_push(struct detokenizer *d, int32_t id, struct dgl_buf *out);
+enum dgl_status detokenizer_create(const struct dgl_log *log, const struct dgl_tokenizer *tok,
+                                   bool skip_special, struct detokenizer **out);
+enum dgl_status detokenizer_push(struct detokenizer *d, int32_t id, struct dgl_buf *out);
 /* Emits what waits; the next id begins a new text. */
-void detokenizer_flush(struct detokenizer *d, struct dgl_buf *out);
+enum dgl_status detokenizer_flush(struct detokenizer *d, struct dgl_buf *out);
 void detokenizer_destroy(struct detokenizer **d);
 
 #endif

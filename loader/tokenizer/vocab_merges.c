@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/budget.h"
 #include "core/base/mem.h"
 #include "core/base/utf8.h"
 #include "loader/tokenizer/tok_vocab.h"
 #include "loader/tokenizer/vocab_lists.h"
 
 struct deriver {
+    struct dgl_budget budget;
     const struct vocab_lists *v;
     struct tok_vocab pieces; /* normal tokens only */
     struct vocab_merge *merges;
@@ -48,11 +50,16 @@ static bool piece_cut(struct deriver *d, uint64_t id)
         at += dgl_utf8_decode(piece.p + at, piece.len - at, &cp);
         if (at >= piece.len)
             break;
+        /* The left part is hashed, mostly in vain. */
+        if (!dgl_budget_steps(&d->budget, dgl_budget_steps_of(at)))
+            return false;
         int32_t left = tok_vocab_find(&d->pieces, piece.p, at);
         int32_t right = left < 0 ? -1 : tok_vocab_find(&d->pieces, piece.p + at, piece.len - at);
         if (right < 0)
             continue;
-        if (!dgl_grow((void **)&d->merges, &d->cap, d->count + 1, sizeof(*d->merges)))
+        if (!dgl_budget_steps(&d->budget, dgl_budget_steps_of(piece.len)) ||
+            !dgl_budget_grow(&d->budget, (void **)&d->merges, &d->cap, d->count + 1,
+                             sizeof(*d->merges)))
             return false;
         d->merges[d->count++] = (struct vocab_merge){left, right, (int32_t)id};
     }
@@ -105,11 +112,21 @@ enum dgl_status vocab_merges_derive(const struct dgl_log *log, const struct voca
                                     struct vocab_merge **out, size_t *count)
 {
     struct deriver d = {.v = v};
-    bool ok = pieces_fill(&d);
+    uint64_t bytes = 0;
+    for (uint64_t i = 0; i < v->count; i++)
+        bytes += v->tokens[i].len;
+    d.budget = (struct dgl_budget){.log = log,
+                                   .name = v->name,
+                                   .work = "finding the merges of the vocabulary",
+                                   .advice = "; its tokens are too long",
+                                   .refusal = DGL_ERR_UNSUPPORTED,
+                                   .max_steps = dgl_budget_limit(100000000, 256, bytes),
+                                   .max_bytes = dgl_budget_limit(100000000, 64, bytes)};
+    dgl_budget_start(&d.budget);
+    bool ok = pieces_fill(&d) || dgl_budget_fail_memory(&d.budget, bytes);
     for (uint64_t i = 0; i < v->count && ok; i++)
         ok = !is_piece(v, i) || piece_cut(&d, i);
-    enum dgl_status status =
-        ok ? merges_sort(log, &d) : dgl_fail_memory(log, "merges", d.count * sizeof(*d.merges));
+    enum dgl_status status = ok ? merges_sort(log, &d) : d.budget.status;
     tok_vocab_finish(&d.pieces);
     if (status != DGL_OK) {
         free(d.merges);

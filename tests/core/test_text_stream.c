@@ -41,7 +41,7 @@ static struct printable stream(const char *text, const char *const *stop, size_t
     struct printable out = {0};
     assert_int_equal(tokenizer_encode(NULL, tok, dgl_str_of(text), (struct encode_flags){0}, &ids),
                      DGL_OK);
-    assert_true(text_stream_init(&t, tok, stop, num_stop));
+    assert_int_equal(text_stream_init(&t, NULL, tok, stop, num_stop), DGL_OK);
     for (size_t i = 0; i < ids.count && !t.stopped; i++, out.tokens++) {
         text_stream_push(&t, ids.ids[i]);
         take_ready(&t, &out);
@@ -143,7 +143,7 @@ static void test_nothing_is_shown_too_early(void **state)
     size_t shown = 0, kept = 0;
     assert_int_equal(tokenizer_encode(NULL, tok, dgl_str_of(story), (struct encode_flags){0}, &ids),
                      DGL_OK);
-    assert_true(text_stream_init(&t, tok, stop, 1));
+    assert_int_equal(text_stream_init(&t, NULL, tok, stop, 1), DGL_OK);
     for (size_t i = 0; i < ids.count; i++) {
         text_stream_push(&t, ids.ids[i]);
         struct dgl_str ready = text_stream_ready(&t);
@@ -171,7 +171,7 @@ static void test_without_stops_nothing_waits(void **state)
     const char text[] = "Plain words only.";
     assert_int_equal(tokenizer_encode(NULL, tok, dgl_str_of(text), (struct encode_flags){0}, &ids),
                      DGL_OK);
-    assert_true(text_stream_init(&t, tok, NULL, 0));
+    assert_int_equal(text_stream_init(&t, NULL, tok, NULL, 0), DGL_OK);
     for (size_t i = 0; i < ids.count; i++) {
         text_stream_push(&t, ids.ids[i]);
         assert_true(text_stream_ready(&t).len > 0);
@@ -190,7 +190,7 @@ static void test_pushes_after_a_stop_change_nothing(void **state)
     assert_int_equal(
         tokenizer_encode(NULL, tok, DGL_STR("one two three four"), (struct encode_flags){0}, &ids),
         DGL_OK);
-    assert_true(text_stream_init(&t, tok, stop, 1));
+    assert_int_equal(text_stream_init(&t, NULL, tok, stop, 1), DGL_OK);
     for (size_t i = 0; i < ids.count; i++)
         text_stream_push(&t, ids.ids[i]);
     text_stream_end(&t);
@@ -205,7 +205,7 @@ static void test_without_a_tokenizer(void **state)
     (void)state;
     static const char *const stop[] = {"x"};
     struct text_stream t;
-    assert_true(text_stream_init(&t, NULL, stop, 1));
+    assert_int_equal(text_stream_init(&t, NULL, NULL, stop, 1), DGL_OK);
     text_stream_push(&t, 5);
     assert_int_equal(text_stream_ready(&t).len, 0);
     text_stream_end(&t);
@@ -218,7 +218,7 @@ static void test_finish_twice(void **state)
 {
     (void)state;
     struct text_stream t;
-    assert_true(text_stream_init(&t, tok, NULL, 0));
+    assert_int_equal(text_stream_init(&t, NULL, tok, NULL, 0), DGL_OK);
     text_stream_push(&t, 300);
     text_stream_finish(&t);
     text_stream_finish(&t);

@@ -143,6 +143,17 @@ void test_assert_refusal(const struct test_refusal *r, const char *file, int lin
         test_assert_contains(r->log->text, r->parts[i], file, line);
 }
 
+struct dgl_budget test_budget(const struct dgl_log *log, uint64_t steps)
+{
+    struct dgl_budget budget = {.log = log,
+                                .work = "the work",
+                                .refusal = DGL_ERR_UNSUPPORTED,
+                                .max_steps = steps,
+                                .max_bytes = UINT64_MAX};
+    dgl_budget_start(&budget);
+    return budget;
+}
+
 double test_nmse(const float *a, const double *b, size_t count)
 {
     double error = 0, power = 0;

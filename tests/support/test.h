@@ -12,6 +12,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "core/base/budget.h"
 #include "core/dopplergl.h"
 
 /* Skips the running case and says why on stdout, where tests/run.sh collects it. */
@@ -82,6 +83,9 @@ struct test_refusal {
     size_t num_parts;
 };
 void test_assert_refusal(const struct test_refusal *r, const char *file, int line);
+
+/* A budget of so many steps and all bytes there are. */
+struct dgl_budget test_budget(const struct dgl_log *log, uint64_t steps);
 
 /* Sum (a-b)^2 / sum b^2 in double; NaN anywhere gives infinity. */
 double test_nmse(const float *a, const double *b, size_t count);

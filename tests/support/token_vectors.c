@@ -137,7 +137,8 @@ static void decode_at_once(const struct dgl_tokenizer *tok, const int32_t *ids, 
 static void decode_as_stream(const struct dgl_tokenizer *tok, const int32_t *ids, size_t count,
                              bool skip_special, struct dgl_buf *out)
 {
-    struct detokenizer *d = detokenizer_create(tok, skip_special);
+    struct detokenizer *d = NULL;
+    detokenizer_create(NULL, tok, skip_special, &d);
     assert_non_null(d);
     for (size_t i = 0; i < count; i++) {
         size_t before = out->len;

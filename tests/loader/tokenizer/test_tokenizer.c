@@ -541,7 +541,8 @@ static void stream_shows_what_is_certain(void **state)
 {
     const struct stream_row *row = *state;
     struct dgl_tokenizer *tok = must_create(row->json);
-    struct detokenizer *d = detokenizer_create(tok, row->skip_special);
+    struct detokenizer *d = NULL;
+    detokenizer_create(NULL, tok, row->skip_special, &d);
     struct dgl_buf out = {0}, steps = {0};
     assert_non_null(d);
     dgl_buf_puts(&out, "");
@@ -564,7 +565,8 @@ static void stream_starts_anew_after_the_end(void **state)
 {
     (void)state;
     struct dgl_tokenizer *tok = must_create(byte_fallback);
-    struct detokenizer *d = detokenizer_create(tok, false);
+    struct detokenizer *d = NULL;
+    detokenizer_create(NULL, tok, false, &d);
     struct dgl_buf out = {0};
     assert_non_null(d);
     for (int i = 0; i < 2; i++) {
@@ -588,7 +590,8 @@ static void stream_is_a_prefix_of_the_whole(void **state)
     uint64_t seed = 5;
     for (int round = 0; round < 400; round++) {
         struct dgl_tokenizer *tok = must_create(files[round % 2]);
-        struct detokenizer *d = detokenizer_create(tok, false);
+        struct detokenizer *d = NULL;
+        detokenizer_create(NULL, tok, false, &d);
         struct dgl_buf out = {0}, whole = {0};
         int32_t ids[40];
         assert_non_null(d);

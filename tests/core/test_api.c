@@ -543,9 +543,31 @@ static void test_two_devices_are_independent(void **state)
     tiny_engine_close(&other);
 }
 
+/* tests/fuzz/fuzz_api.c holds "one failure, one line" of what it calls: it calls everything. */
+static void every_function_that_can_fail_is_fuzzed(void **state)
+{
+    static const char start[] = "\nenum dgl_status dgl_";
+    char *header = NULL, *target = NULL;
+    size_t len = 0, functions = 0;
+    (void)state;
+    assert_int_equal(dgl_file_slurp(NULL, "core/dopplergl.h", 1 << 20, &header, &len), DGL_OK);
+    assert_int_equal(dgl_file_slurp(NULL, "tests/fuzz/fuzz_api.c", 1 << 20, &target, &len), DGL_OK);
+    for (const char *p = header; (p = strstr(p, start)); functions++) {
+        char call[80];
+        p += strlen("\nenum dgl_status ");
+        snprintf(call, sizeof(call), "%.*s(", (int)strcspn(p, "("), p);
+        if (!strstr(target, call))
+            fail_msg("%s) is not called by tests/fuzz/fuzz_api.c", call);
+    }
+    assert_true(functions >= 26);
+    free(header);
+    free(target);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_function_that_can_fail_is_fuzzed),
         cmocka_unit_test(test_wrapped_context),
         cmocka_unit_test(test_destroying_nothing),
         cmocka_unit_test(test_failures_leave_null),

@@ -1,0 +1,483 @@
+/* The public API: every function that can fail, with arguments that an input chooses. Input: a byte
+ * for the function (the row of `calls`), then its arguments: a number is a byte (value + 16), or one
+ * from 0xF0 on and four bytes; a text ends in NUL; a file is the rest. A failure is one error line,
+ * a success none, and nothing that a call transferred is left behind. */
+#include "tests/fuzz/fuzz.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/file.h"
+#include "core/base/mem.h"
+
+#define BUNDLED "tests/models/story-llama-q4_k_m"
+#define SMALL   "synthetic:tiny-gpt-oss:f32"
+
+int fuzz_damaged = 20; /* many calls use a device */
+
+/* Made at the first use and kept: what calls need to have. */
+static struct {
+    struct fuzz_log log;
+    char dir[64]; /* temporary, for files */
+    struct dgl_device *device;
+    struct dgl_model *bundled, *small;
+    struct dgl_session *text, *ids; /* of either model */
+    struct dgl_template *templ;
+} world;
+
+static const struct dgl_log *const log_of_world = &world.log.log;
+
+static void need(enum dgl_status status)
+{
+    fuzz_check_status(&world.log, status);
+    FUZZ_CHECK(status == DGL_OK);
+}
+
+static void close_world(void)
+{
+    dgl_session_destroy(&world.text);
+    dgl_session_destroy(&world.ids);
+    dgl_model_destroy(&world.bundled);
+    dgl_model_destroy(&world.small);
+    dgl_device_destroy(&world.device);
+    dgl_template_destroy(&world.templ);
+    dgl_dir_remove(world.dir);
+}
+
+static void open_world(void)
+{
+    static const char pattern[] = "/tmp/dopplergl-fuzz-XXXXXX";
+    if (world.dir[0])
+        return;
+    fuzz_log_init(&world.log);
+    memcpy(world.dir, pattern, sizeof(pattern));
+    FUZZ_CHECK(mkdtemp(world.dir));
+    atexit(close_world);
+    need(dgl_device_create(log_of_world, dgl_device_params(.select = "any"), &world.device));
+    need(dgl_model_load(world.device, dgl_model_params(.path = BUNDLED, .context = 48),
+                        &world.bundled));
+    need(
+        dgl_model_load(world.device, dgl_model_params(.path = SMALL, .context = 32), &world.small));
+    need(dgl_session_create(world.bundled, NULL, &world.text));
+    need(dgl_session_create(world.small, NULL, &world.ids));
+    need(dgl_template_load(log_of_world, dgl_template_params(.path = BUNDLED), &world.templ));
+}
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+static uint32_t word(struct dgl_str *in)
+{
+    uint32_t value = 0;
+    for (int i = 0; i < 4; i++)
+        value |= fuzz_byte(in) << (8 * i);
+    return value;
+}
+
+static int32_t number(struct dgl_str *in)
+{
+    unsigned byte = fuzz_byte(in);
+    return byte < 0xF0 ? (int32_t)byte - 16 : (int32_t)word(in);
+}
+
+/* Any bits: infinities and NaN too. */
+static float real(struct dgl_str *in)
+{
+    unsigned byte = fuzz_byte(in);
+    if (byte < 0xF0)
+        return ((float)byte - 16) / 16;
+    uint32_t bits = word(in);
+    float value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+/* A text that ends in NUL, in memory of its own; an empty one is NULL. Freed after the call. */
+static char *texts[16];
+static size_t num_texts;
+
+static const char *text(struct dgl_str *in)
+{
+    struct dgl_str part = fuzz_section(in);
+    if (!part.len || num_texts == sizeof(texts) / sizeof(texts[0]))
+        return NULL;
+    texts[num_texts] = strndup(part.p, part.len);
+    FUZZ_CHECK(texts[num_texts]);
+    return texts[num_texts++];
+}
+
+#define MAX_IDS 40
+
+/* Up to MAX_IDS numbers, the rest of the input. */
+static size_t id_list(struct dgl_str *in, int32_t ids[MAX_IDS])
+{
+    size_t count = 0;
+    while (in->len && count < MAX_IDS)
+        ids[count++] = number(in);
+    return count;
+}
+
+/* The rest of the input as a file; the path is transferred. */
+static char *file(const char *name, struct dgl_str in)
+{
+    struct dgl_atomic_file *out = NULL;
+    char *path = dgl_path_join(world.dir, name);
+    FUZZ_CHECK(path && dgl_atomic_create(NULL, path, &out) == DGL_OK &&
+               dgl_atomic_write(out, in.p, in.len) == DGL_OK && dgl_atomic_commit(&out) == DGL_OK);
+    return path;
+}
+
+static bool take_row(void *priv, const struct dgl_device_info *info)
+{
+    (void)info;
+    return *(bool *)priv;
+}
+
+static struct dgl_sampling sampling(struct dgl_str *in)
+{
+    return (struct dgl_sampling){.temperature = real(in),
+                                 .top_k = number(in),
+                                 .top_p = real(in),
+                                 .min_p = real(in),
+                                 .repeat_penalty = real(in),
+                                 .presence_penalty = real(in),
+                                 .frequency_penalty = real(in),
+                                 .repeat_last_n = number(in),
+                                 .dry_multiplier = real(in),
+                                 .dry_base = real(in),
+                                 .dry_allowed_length = number(in),
+                                 .dry_penalty_last_n = number(in),
+                                 .seed = word(in)};
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+static enum dgl_status call_device_iterate(struct dgl_str in)
+{
+    bool on = fuzz_byte(&in);
+    return dgl_device_iterate(log_of_world, take_row, &on);
+}
+
+static enum dgl_status call_device_create(struct dgl_str in)
+{
+    struct dgl_device *dev = NULL;
+    bool half_wrapped = fuzz_byte(&in) == 'w', limits_min = fuzz_byte(&in) & 1;
+    enum dgl_status status =
+        dgl_device_create(log_of_world,
+                          dgl_device_params(.select = text(&in), .limits_min = limits_min,
+                                            .egl_display = half_wrapped ? &world : NULL),
+                          &dev);
+    FUZZ_CHECK((status == DGL_OK) == (dev != NULL));
+    dgl_device_destroy(&dev);
+    return status;
+}
+
+static enum dgl_status call_kernels(struct dgl_str in)
+{
+    struct dgl_kernels *kernels = NULL;
+    const char *hints = text(&in), *profile = text(&in), *flag = text(&in), *dir = text(&in);
+    char *path = in.len ? file("k.comp", in) : NULL;
+    enum dgl_status status = dgl_kernels_create(
+        log_of_world,
+        dgl_kernels_params(.hints = hints, .profile = profile, .flags = &flag,
+                           .num_flags = flag != NULL, .dirs = &dir, .num_dirs = dir != NULL,
+                           .files = (const char *const *)&path, .num_files = path != NULL),
+        &kernels);
+    FUZZ_CHECK((status == DGL_OK) == (kernels != NULL));
+    if (kernels) {
+        fuzz_check_status(&world.log, status);
+        status = dgl_model_set_kernels(world.small, kernels);
+        if (status == DGL_OK) {
+            fuzz_check_status(&world.log, status);
+            status = dgl_model_set_kernels(world.small, NULL);
+        }
+    }
+    dgl_kernels_destroy(&kernels);
+    free(path);
+    return status;
+}
+
+static enum dgl_status call_check_hints(struct dgl_str in)
+{
+    const char *hints = text(&in);
+    return dgl_kernels_check_hints(log_of_world, hints ? hints : "");
+}
+
+static enum dgl_status call_tokenizer_load(struct dgl_str in)
+{
+    struct dgl_tokenizer *tok = NULL;
+    char *path = file("tokenizer.json", in);
+    int32_t *ids = NULL;
+    size_t count = 0;
+    enum dgl_status status = dgl_tokenizer_load(log_of_world, path, &tok);
+    FUZZ_CHECK((status == DGL_OK) == (tok != NULL));
+    if (tok) {
+        fuzz_check_status(&world.log, status);
+        status = dgl_encode(log_of_world, tok, "Once <s> \xC3\xA9", 11, NULL, &ids, &count);
+    }
+    dgl_free(ids);
+    dgl_tokenizer_destroy(&tok);
+    free(path);
+    return status;
+}
+
+static enum dgl_status call_encode(struct dgl_str in)
+{
+    const struct dgl_tokenizer *tok = fuzz_tokenizer(fuzz_byte(&in));
+    unsigned flags = fuzz_byte(&in);
+    int32_t *ids = NULL;
+    size_t count = 0;
+    enum dgl_status status =
+        dgl_encode(log_of_world, tok, in.p, in.len,
+                   dgl_encode_params(.add_special = flags & 1, .no_parse_special = flags & 2,
+                                     .source = flags & 4 ? "line 1" : NULL),
+                   &ids, &count);
+    FUZZ_CHECK((status == DGL_OK) == (ids != NULL));
+    dgl_free(ids);
+    return status;
+}
+
+static enum dgl_status call_decode(struct dgl_str in)
+{
+    const struct dgl_tokenizer *tok = fuzz_tokenizer(fuzz_byte(&in));
+    bool pieces = fuzz_byte(&in) & 1;
+    int32_t ids[MAX_IDS];
+    size_t ends[MAX_IDS], len = 0, count = id_list(&in, ids);
+    char *out = NULL;
+    enum dgl_status status =
+        pieces ? dgl_decode_pieces(log_of_world, tok, ids, count, ends, &out, &len)
+               : dgl_decode(log_of_world, tok, ids, count, count & 1, &out, &len);
+    FUZZ_CHECK((status == DGL_OK) == (out != NULL) && (!out || strnlen(out, len + 1) <= len));
+    dgl_free(out);
+    return status;
+}
+
+static enum dgl_status call_template_load(struct dgl_str in)
+{
+    struct dgl_template *templ = NULL;
+    const char *name = text(&in), *model = text(&in);
+    char *path = in.len ? file("t.jinja", in) : NULL;
+    enum dgl_status status = dgl_template_load(
+        log_of_world,
+        dgl_template_params(.path = model ? BUNDLED : NULL, .file = path, .name = name), &templ);
+    FUZZ_CHECK((status == DGL_OK) == (templ != NULL));
+    dgl_template_destroy(&templ);
+    free(path);
+    return status;
+}
+
+static enum dgl_status call_render(struct dgl_str in)
+{
+    const bool to_ids = fuzz_byte(&in) & 1;
+    const struct dgl_answer answer = {.message = (size_t)number(&in), .ids = (int32_t[]){5, 6, 7}};
+    const struct tm now = {.tm_year = 126, .tm_mday = 1};
+    const char *messages = text(&in);
+    struct dgl_render_params params = {.messages = messages,
+                                       .now = &now,
+                                       .answers = &answer,
+                                       .num_answers = to_ids && answer.message < 4};
+    int32_t *ids = NULL;
+    char *out = NULL;
+    size_t len = 0;
+    enum dgl_status status =
+        to_ids ? dgl_render_ids(log_of_world, world.templ, dgl_model_tokenizer(world.bundled),
+                                &params, &ids, &len)
+               : dgl_render(log_of_world, world.templ, &params, &out, &len);
+    FUZZ_CHECK((status == DGL_OK) == (out || ids));
+    dgl_free(ids);
+    dgl_free(out);
+    return status;
+}
+
+static enum dgl_status call_model_find(struct dgl_str in)
+{
+    return dgl_model_find(log_of_world, text(&in));
+}
+
+/* A path, or a GGUF file. */
+static enum dgl_status call_inspect(struct dgl_str in)
+{
+    struct dgl_model_file *model = NULL;
+    const char *named = text(&in);
+    char *path = in.len ? file("model.gguf", in) : NULL;
+    enum dgl_status status = dgl_inspect(log_of_world, path ? path : named, &model);
+    FUZZ_CHECK((status == DGL_OK) == (model != NULL));
+    dgl_model_file_destroy(&model);
+    free(path);
+    return status;
+}
+
+static enum dgl_status call_verify(struct dgl_str in)
+{
+    struct dgl_verify_result result;
+    const char *named = text(&in);
+    return dgl_verify(log_of_world, dgl_verify_params(.path = named), &result);
+}
+
+static enum dgl_status call_convert(struct dgl_str in)
+{
+    struct dgl_convert_params params = {.to = text(&in),
+                                        .quantize = text(&in),
+                                        .embed = text(&in),
+                                        .head = text(&in),
+                                        .experts = text(&in),
+                                        .q4k_layout = text(&in),
+                                        .hash = text(&in),
+                                        .threads = 1,
+                                        .force = true};
+    struct dgl_convert_result result;
+    unsigned flags = fuzz_byte(&in);
+    params.fuse_gate_up = flags & 1;
+    params.transpose_weights = flags & 2;
+    params.text_only = flags & 4;
+    params.fast = flags & 8;
+    char *path = file("model.gguf", in), *out = dgl_path_join(world.dir, "converted");
+    params.in = flags & 16 ? NULL : path;
+    params.out = flags & 32 ? NULL : out;
+    enum dgl_status status = dgl_convert_check(log_of_world, &params);
+    if (status == DGL_OK) {
+        fuzz_check_status(&world.log, status);
+        status = dgl_convert(log_of_world, &params, &result);
+        dgl_dir_remove(out);
+    }
+    free(path);
+    free(out);
+    return status;
+}
+
+static enum dgl_status call_model_load(struct dgl_str in)
+{
+    struct dgl_model *model = NULL;
+    int32_t context = number(&in);
+    enum dgl_kv_type kv_type = fuzz_byte(&in) & 1 ? DGL_KV_F32 : DGL_KV_F16;
+    const char *named = text(&in);
+    char *path = in.len ? file("model.gguf", in) : NULL;
+    enum dgl_status status = dgl_model_load(
+        world.device,
+        dgl_model_params(.path = path ? path : named, .context = context, .kv_type = kv_type),
+        &model);
+    FUZZ_CHECK((status == DGL_OK) == (model != NULL));
+    dgl_model_destroy(&model);
+    free(path);
+    return status;
+}
+
+static enum dgl_status call_session_create(struct dgl_str in)
+{
+    struct dgl_session *s = NULL;
+    int32_t context = number(&in), chunk = number(&in);
+    enum dgl_status status =
+        dgl_session_create(world.small, dgl_session_params(.context = context, .chunk = chunk), &s);
+    FUZZ_CHECK((status == DGL_OK) == (s != NULL));
+    dgl_session_destroy(&s);
+    return status;
+}
+
+static enum dgl_status call_sync(struct dgl_str in)
+{
+    int32_t ids[MAX_IDS];
+    dgl_session_trim(world.ids, number(&in));
+    size_t count = id_list(&in, ids);
+    return dgl_session_sync(world.ids, ids, count, NULL);
+}
+
+static enum dgl_status call_logits(struct dgl_str in)
+{
+    int32_t ids[MAX_IDS];
+    float *logits = NULL;
+    size_t rows = 0;
+    bool all = fuzz_byte(&in) & 1;
+    size_t count = id_list(&in, ids);
+    enum dgl_status status = dgl_logits(
+        world.ids, dgl_logits_params(.ids = ids, .num_ids = count, .all = all), &logits, &rows);
+    FUZZ_CHECK((status == DGL_OK) == (logits != NULL));
+    dgl_free(logits);
+    return status;
+}
+
+static enum dgl_status call_perplexity(struct dgl_str in)
+{
+    struct dgl_perplexity_result result;
+    const char *list[3];
+    size_t count = 0;
+    struct dgl_session *s = fuzz_byte(&in) == 'i' ? world.ids : world.text;
+    while (in.len && count < 3)
+        if (!(list[count++] = text(&in)))
+            list[count - 1] = "";
+    return dgl_perplexity(s, dgl_perplexity_params(.texts = list, .num_texts = count), &result);
+}
+
+static enum dgl_status call_sampling_check(struct dgl_str in)
+{
+    struct dgl_sampling s = sampling(&in);
+    return dgl_sampling_check(log_of_world, &s);
+}
+
+static enum dgl_status call_generate(struct dgl_str in)
+{
+    struct dgl_generate_result result;
+    struct dgl_generate_params params = {.sampling = sampling(&in)};
+    int32_t ids[MAX_IDS];
+    const char *stop;
+    params.max_tokens = number(&in);
+    params.readback_interval = number(&in);
+    params.context_shift = fuzz_byte(&in) == 's';
+    params.keep = number(&in);
+    /* To the end of the context it may go, not beyond it for ever. */
+    if (params.context_shift && (params.max_tokens <= 0 || params.max_tokens > 60))
+        params.max_tokens = 60;
+    stop = text(&in);
+    params.stop = &stop;
+    params.num_stop = stop != NULL;
+    params.prompt = text(&in);
+    params.num_ids = id_list(&in, ids);
+    params.ids = params.num_ids ? ids : NULL;
+    enum dgl_status status = dgl_generate(params.ids ? world.ids : world.text, &params, &result);
+    dgl_generate_result_finish(&result);
+    return status;
+}
+
+static enum dgl_status call_bench(struct dgl_str in)
+{
+    static int calls_made;
+    struct dgl_bench_result result;
+    struct dgl_bench_params params = {.prompt_tokens = number(&in),
+                                      .decode_tokens = number(&in),
+                                      .depth = number(&in),
+                                      .repetitions = number(&in),
+                                      .profile = fuzz_byte(&in) & 1};
+    /* Bandwidth alone takes a second to measure: later calls have a depth that is refused. */
+    if (calls_made++ >= 2 && params.depth >= 0)
+        params.depth += 33;
+    enum dgl_status status = dgl_bench(world.ids, &params, &result);
+    dgl_bench_result_finish(&result);
+    return status;
+}
+
+static enum dgl_status call_smoke(struct dgl_str in)
+{
+    bool passed;
+    char answer[64];
+    struct dgl_session *s = fuzz_byte(&in) == 'i' ? world.ids : world.text;
+    return dgl_verify_smoke(s, &passed, answer, fuzz_byte(&in) % sizeof(answer));
+}
+
+/* Their order is that of the seeds' first bytes. */
+static enum dgl_status (*const calls[])(struct dgl_str in) = {
+    call_device_iterate, call_device_create, call_kernels,        call_check_hints,
+    call_tokenizer_load, call_encode,        call_decode,         call_template_load,
+    call_render,         call_model_find,    call_inspect,        call_verify,
+    call_convert,        call_model_load,    call_session_create, call_sync,
+    call_logits,         call_perplexity,    call_sampling_check, call_generate,
+    call_bench,          call_smoke,
+};
+
+void fuzz_one(struct dgl_str input)
+{
+    open_world();
+    enum dgl_status status = calls[fuzz_byte(&input) % (sizeof(calls) / sizeof(calls[0]))](input);
+    fuzz_check_status(&world.log, status);
+    while (num_texts)
+        free(texts[--num_texts]);
+}

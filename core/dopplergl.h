@@ -117,8 +117,8 @@ struct dgl_log {
     bool (*cancelled)(void *priv);
 };
 
-/* Progress of a long call: done <= total, in units of `what` ("bytes", "texts", "runs", "layers";
- * borrowed). False cancels the call, which then returns DGL_ERR_CANCELLED and leaves nothing half
+/* Progress of a long call: done <= total, in units of `what` ("bytes", "texts", "runs", "layers",
+ * "kernels"; borrowed). False cancels the call, which then returns DGL_ERR_CANCELLED and leaves nothing half
  * made. Called on the thread that made the library call. */
 typedef bool (*dgl_progress_cb)(void *priv, const char *what, uint64_t done, uint64_t total);
 
@@ -196,6 +196,10 @@ const char *dgl_device_gl_version(const struct dgl_device *dev);
 /* True after a reset: every call on the device then fails at once with DGL_ERR_DEVICE_LOST, and
  * only destroying still works. */
 bool dgl_device_is_lost(const struct dgl_device *dev);
+/* Folder that keeps compiled kernels for later processes; NULL: they are compiled again each time,
+ * because dgl_device_params.cache_dir is "", the folder cannot be written, or the driver gives no
+ * program binaries. Borrowed from the device. */
+const char *dgl_device_cache_dir(const struct dgl_device *dev);
 
 /* Work since the device was opened; the difference of two readings is the work between them. */
 struct dgl_counters {
@@ -491,6 +495,12 @@ struct dgl_session;
 struct dgl_session_params {
     int32_t context; /* tokens; 0 = what the model granted */
     int32_t chunk;   /* prefill tokens per pass; 0 = chosen for the device */
+    /* May be NULL; in kernels. A call on the session first compiles the kernels that it will run
+     * and that no earlier call has compiled, before it computes anything: seconds where nothing is
+     * cached. Called before the first and after each of them; false cancels the call, which keeps
+     * none of them in memory. */
+    dgl_progress_cb progress_cb;
+    void *progress_priv; /* first argument of progress_cb */
 };
 #define dgl_session_params(...) (&(struct dgl_session_params){__VA_ARGS__})
 
@@ -514,7 +524,7 @@ enum dgl_status dgl_session_create(struct dgl_model *model, const struct dgl_ses
                                    struct dgl_session **out);
 /* Frees the session. */
 void dgl_session_destroy(struct dgl_session **session);
-/* Stops the call in progress after the current token or chunk; the session stays consistent.
+/* Stops the call in progress after the current token, chunk or kernel that is compiled; the session stays consistent.
  * Without a call in progress it does nothing: each call begins uncancelled. Thread-safety: safe on
  * any thread while the session lives, async-signal-safe. */
 void dgl_session_cancel(struct dgl_session *session);
@@ -651,10 +661,11 @@ struct dgl_generate_result {
     /* without prompt, special tokens and stop string; invalid UTF-8 as U+FFFD; ends in NUL */
     char *text;
     size_t text_len;             /* bytes */
+    uint64_t compile_ns;         /* compiling kernels; not part of the three that follow */
     uint64_t prefill_ns;         /* evaluating the prompt */
     uint64_t first_token_ns;     /* from the start of prefill to the first token on the host */
     uint64_t decode_ns;          /* all tokens after the first */
-    struct dgl_counters prefill; /* up to and with the first token's sampling and readback */
+    struct dgl_counters prefill; /* compiling, and up to the first token's readback */
     struct dgl_counters decode;  /* after it */
 };
 /* Evaluates a prompt and samples tokens until something ends the answer. DGL_OK also when
@@ -890,6 +901,7 @@ struct dgl_bench_result {
     double decode_gbps;      /* weight and KV bytes read, 10^9 per second */
     double copy_gbps;        /* measured device copy, read plus written, 10^9 bytes per second */
     double cpu_us_per_token; /* host microseconds spent recording one decode step */
+    uint64_t compile_ns;     /* compiling kernels, before anything is measured */
     struct dgl_counters prefill;       /* of the last repetition */
     struct dgl_counters decode;        /* of the last repetition */
     struct dgl_profile_entry *profile; /* [num_profile], owned: dgl_bench_result_finish() */

@@ -144,11 +144,22 @@ struct gl_program_params {
     const char *label;  /* kernel name for messages, debuggers, profiles; copied */
     const char *origin; /* "builtin" or a path, for messages */
 };
+struct gl_compile {
+    /* Also have the driver make the machine code, which some (llvmpipe) leave to the first
+     * dispatch: each program is dispatched with no groups, and waited for. */
+    bool machine_code;
+    dgl_progress_cb progress_cb; /* may be NULL; in "kernels", before the first and after each */
+    void *progress_priv;
+};
 /* Compiles all (in parallel where the driver can), or none: on failure every out[i] is NULL and the
- * error has the driver's words; the numbered source follows at DGL_LOG_INFO. Uses the on-disk
- * cache. Slow when cold. */
+ * error has the driver's words; the numbered source follows at DGL_LOG_INFO. DGL_ERR_CANCELLED, not
+ * logged, when the callback returned false. Uses the on-disk cache; one line at DGL_LOG_INFO says
+ * how often it helped. `how` NULL: programs are linked, no more. Slow when cold. */
 enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_program_params *params,
-                                   size_t count, struct gl_program **out);
+                                   size_t count, const struct gl_compile *how,
+                                   struct gl_program **out);
+/* Folder of the on-disk cache; NULL without one that can be written. */
+const char *gl_program_cache_dir(const struct gl_device *dev);
 void gl_program_destroy(struct gl_device *dev, struct gl_program **program);
 const char *gl_program_label(const struct gl_program *program);
 

@@ -133,6 +133,20 @@ enum dgl_status gl_buffer_write(struct gl_device *dev, struct gl_buffer *buffer,
     return status == DGL_OK ? gl_errors_check_debug(dev, "writing a buffer") : status;
 }
 
+enum dgl_status gl_zeros_init(struct gl_device *dev)
+{
+    if (dev->zeros)
+        return DGL_OK;
+    void *bytes = dgl_calloc(1, GL_ZEROS_BYTES);
+    if (!bytes)
+        return dgl_fail_memory(dev->log, "a block of zeros", GL_ZEROS_BYTES);
+    glGenBuffers(1, &dev->zeros);
+    glBindBuffer(GL_COPY_WRITE_BUFFER, dev->zeros);
+    allocate(dev, GL_ZEROS_BYTES, bytes);
+    free(bytes);
+    return gl_errors_check(dev, "making a block of zeros");
+}
+
 /* ES has no glClearBufferData: copies from a block of zeros stay on the device. */
 enum dgl_status gl_buffer_zero(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
                                uint64_t size)
@@ -140,20 +154,10 @@ enum dgl_status gl_buffer_zero(struct gl_device *dev, struct gl_buffer *buffer, 
     enum dgl_status status = gl_lost_check(dev);
     if (status == DGL_OK)
         status = gl_buffer_range_check(dev, buffer, offset, size, "zeroing");
+    if (status == DGL_OK)
+        status = gl_zeros_init(dev);
     if (status != DGL_OK)
         return status;
-    if (!dev->zeros) {
-        void *bytes = dgl_calloc(1, GL_ZEROS_BYTES);
-        if (!bytes)
-            return dgl_fail_memory(dev->log, "a block of zeros", GL_ZEROS_BYTES);
-        glGenBuffers(1, &dev->zeros);
-        glBindBuffer(GL_COPY_WRITE_BUFFER, dev->zeros);
-        allocate(dev, GL_ZEROS_BYTES, bytes);
-        free(bytes);
-        status = gl_errors_check(dev, "making a block of zeros");
-        if (status != DGL_OK)
-            return status;
-    }
     gl_barrier(dev, GL_BUFFER_UPDATE_BARRIER_BIT);
     glBindBuffer(GL_COPY_READ_BUFFER, dev->zeros);
     glBindBuffer(GL_COPY_WRITE_BUFFER, buffer->id);

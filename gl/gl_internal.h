@@ -118,6 +118,8 @@ bool gl_progcache_load(struct gl_progcache *cache, const char *key, uint32_t *fo
                        size_t *len);
 void gl_progcache_store(struct gl_progcache *cache, const char *key, uint32_t format,
                         const void *bytes, size_t len);
+/* The folder exists, or was made, and entries can be added; errno tells why not. */
+bool gl_progcache_is_writable(const struct gl_progcache *cache);
 /* Deletes the oldest entries beyond max_bytes when something was stored. */
 void gl_progcache_trim(struct gl_progcache *cache);
 
@@ -265,6 +267,8 @@ void gl_timer_stamp(struct gl_device *dev, size_t index);
 /* Waits for `count` + 1 stamps and stores their differences. */
 enum dgl_status gl_timer_collect(struct gl_device *dev, size_t count, uint64_t *ns);
 
+/* dev->zeros is there. */
+enum dgl_status gl_zeros_init(struct gl_device *dev);
 /* [offset, offset + size) is inside the buffer, and both are multiples of 4. */
 enum dgl_status gl_buffer_range_check(const struct gl_device *dev, const struct gl_buffer *buffer,
                                       uint64_t offset, uint64_t size, const char *what);

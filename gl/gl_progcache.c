@@ -220,6 +220,12 @@ void gl_progcache_store(struct gl_progcache *cache, const char *key, uint32_t fo
     close(dir);
 }
 
+bool gl_progcache_is_writable(const struct gl_progcache *cache)
+{
+    return cache->dir && dgl_dir_make(NULL, cache->dir) == DGL_OK &&
+           access(cache->dir, W_OK | X_OK) == 0;
+}
+
 /* ---- trim ------------------------------------------------------------------------------------ */
 
 struct entry {

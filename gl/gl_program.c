@@ -1,8 +1,10 @@
 /* Programs: from GLSL or from the cache, all of a batch or none, in parallel where the driver
  * can. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
@@ -41,6 +43,8 @@ static bool load_binary(struct gl_device *dev, struct job *job)
     return false;
 }
 
+/* Every compiler before any linker, so that a driver with
+ * compiler threads has work for all of them. */
 static enum dgl_status start_jobs(struct gl_device *dev, struct job *jobs, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -147,11 +151,59 @@ static void store_binary(struct gl_device *dev, const struct job *job)
     free(bytes);
 }
 
+/* A dispatch of no groups: llvmpipe makes a program's machine code when it is first dispatched, the
+ * drivers of zink when a pipeline is made. Waits, as either may do it on another thread. */
+static enum dgl_status make_machine_code(struct gl_device *dev, const struct job *job)
+{
+    GLsync fence = NULL;
+    enum dgl_status status = gl_zeros_init(dev);
+    if (status != DGL_OK)
+        return status;
+    gl_barrier(dev, GL_COMMAND_BARRIER_BIT);
+    glUseProgram(job->id);
+    glBindBuffer(GL_DISPATCH_INDIRECT_BUFFER, dev->zeros);
+    dev->bound.program = job->id;
+    dev->bound.indirect = dev->zeros;
+    glDispatchComputeIndirect(0);
+    dev->counters.dispatches++;
+    status = gl_errors_check(dev, label_of(job->params));
+    if (status == DGL_OK)
+        status = gl_fence_create(dev, &fence);
+    return status == DGL_OK ? gl_fence_wait(dev, &fence) : status;
+}
+
 /* ---- programs -------------------------------------------------------------------------------- */
 
-enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_program_params *params,
-                                   size_t count, struct gl_program **out)
+static bool tell(const struct gl_compile *how, size_t done, size_t total)
 {
+    return !how || !how->progress_cb ||
+           how->progress_cb(how->progress_priv, "kernels", done, total);
+}
+
+static void note_batch(const struct gl_device *dev, const struct job *jobs, size_t count,
+                       uint64_t start_ns)
+{
+    const char *dir = dev->cache.dir;
+    size_t found = 0;
+    if (!dgl_log_enabled(dev->log, DGL_LOG_INFO))
+        return;
+    for (size_t i = 0; i < count; i++)
+        found += !jobs[i].shader;
+    dgl_info(dev->log, "kernels: %zu in %.0f ms, %zu of them compiled, %zu found in %s", count,
+             (double)(dgl_now_ns() - start_ns) * 1e-6, count - found, found,
+             dir ? dir : "no cache");
+    if (dir && found < count && !gl_progcache_is_writable(&dev->cache))
+        dgl_info(dev->log, "compiled kernels are not kept: %s cannot be written: %s", dir,
+                 strerror(errno));
+}
+
+enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_program_params *params,
+                                   size_t count, const struct gl_compile *how,
+                                   struct gl_program **out)
+{
+    /* How many are on their way: more than one where compiling does not block the caller. */
+    size_t ahead = dev->caps.parallel_compile && !dev->caps.software ? count : 1;
+    uint64_t start_ns = dgl_now_ns();
     for (size_t i = 0; i < count; i++)
         out[i] = NULL;
     enum dgl_status status = gl_lost_check(dev);
@@ -163,12 +215,20 @@ enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_progra
     for (size_t i = 0; i < count; i++)
         jobs[i].params = &params[i];
 
-    status = start_jobs(dev, jobs, count);
-    for (size_t i = 0; i < count && status == DGL_OK; i++)
-        status = collect_job(dev, &jobs[i]);
-    if (status == DGL_OK)
-        status = gl_errors_check(dev, "linking programs");
+    if (count > 0 && !tell(how, 0, count))
+        status = DGL_ERR_CANCELLED;
     for (size_t i = 0; i < count && status == DGL_OK; i++) {
+        uint64_t job_start_ns = dgl_now_ns();
+        if (i % ahead == 0)
+            status = start_jobs(dev, jobs + i, ahead);
+        if (status == DGL_OK)
+            status = collect_job(dev, &jobs[i]);
+        if (status == DGL_OK)
+            status = gl_errors_check(dev, "linking programs");
+        if (status == DGL_OK && how && how->machine_code)
+            status = make_machine_code(dev, &jobs[i]);
+        if (status != DGL_OK)
+            break;
         store_binary(dev, &jobs[i]);
         struct gl_program *program = dgl_new(struct gl_program);
         if (program)
@@ -182,13 +242,23 @@ enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_progra
         jobs[i].id = 0;
         gl_debug_label(dev, GL_PROGRAM_KHR, program->id, program->label);
         out[i] = program;
+        dgl_debug(dev->log, "kernel %s: %s, %.1f ms", program->label,
+                  jobs[i].shader ? "compiled" : "found in the cache",
+                  (double)(dgl_now_ns() - job_start_ns) * 1e-6);
+        if (!tell(how, i + 1, count))
+            status = DGL_ERR_CANCELLED;
     }
     gl_progcache_trim(&dev->cache);
+    if (count > 0 && status == DGL_OK)
+        note_batch(dev, jobs, count, start_ns);
     for (size_t i = 0; i < count; i++) {
         if (jobs[i].shader)
             glDeleteShader(jobs[i].shader); /* goes with its program, or now when there is none */
-        if (jobs[i].id)
+        if (jobs[i].id) {
             glDeleteProgram(jobs[i].id);
+            if (dev->bound.program == jobs[i].id)
+                dev->bound.program = 0;
+        }
         if (status != DGL_OK)
             gl_program_destroy(dev, &out[i]);
     }
@@ -196,6 +266,11 @@ enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_progra
         dev->counters.programs_linked += count;
     free(jobs);
     return status;
+}
+
+const char *gl_program_cache_dir(const struct gl_device *dev)
+{
+    return gl_progcache_is_writable(&dev->cache) ? dev->cache.dir : NULL;
 }
 
 void gl_program_destroy(struct gl_device *dev, struct gl_program **pprogram)

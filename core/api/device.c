@@ -135,6 +135,11 @@ bool dgl_device_is_lost(const struct dgl_device *dev)
     return gl_device_is_lost(dev->gl);
 }
 
+const char *dgl_device_cache_dir(const struct dgl_device *dev)
+{
+    return gl_program_cache_dir(dev->gl);
+}
+
 void dgl_device_get_counters(const struct dgl_device *dev, struct dgl_counters *out)
 {
     *out = device_counters(dev);

@@ -98,7 +98,9 @@ enum dgl_status dgl_session_sync(struct dgl_session *session, const int32_t *ids
     enum dgl_status status = session_enter(session, &saved);
     if (status != DGL_OK)
         return status;
-    status = session_sync(session, ids, count, reused);
+    status = session_take_ids(session, ids, count, reused);
+    if (status == DGL_OK && session->len < (int32_t)count)
+        status = session_eval(session, (int32_t)count);
     device_leave(session->model->dev, &saved);
     return status;
 }

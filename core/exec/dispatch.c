@@ -37,7 +37,7 @@ static enum dgl_status dispatch_compile(struct exec_run *run)
     for (size_t i = 0; i < run->count && status == DGL_OK; i++)
         uses[i] = run->ops[i].use;
     if (status == DGL_OK)
-        status = programs_compile(exec->programs, uses, run->count);
+        status = programs_compile(exec->programs, uses, run->count, NULL);
     for (size_t i = 0; i < run->count && status == DGL_OK; i++)
         d->list[i].program = programs_get(exec->programs, run->ops[i].use);
     free(uses);
@@ -176,10 +176,21 @@ const struct gl_dispatch *exec_dispatch_list(const struct exec_run *run)
     return ((const struct dispatch_run *)run->priv)->list;
 }
 
-enum dgl_status exec_compile_all(struct programs *programs, const struct plan *plan)
+enum dgl_status exec_compile(struct programs *programs, const struct plan *plan, uint32_t segments,
+                             const struct gl_compile *how)
 {
-    return programs_compile(programs, (const struct kernel_use *const *)plan->kernels.uses,
-                            plan->kernels.count);
+    size_t count = 0, n = 0;
+    for (int s = 0; s < SEG_COUNT; s++)
+        count += segments >> s & 1u ? plan->segment[s].ops.count : 0;
+    const struct kernel_use **uses = dgl_new_array(const struct kernel_use *, count);
+    if (!uses)
+        return dgl_fail_memory(programs->dev->log, "kernels to compile", count * sizeof(*uses));
+    for (int s = 0; s < SEG_COUNT; s++)
+        for (size_t i = 0; segments >> s & 1u && i < plan->segment[s].ops.count; i++)
+            uses[n++] = plan->segment[s].use[i];
+    enum dgl_status status = programs_compile(programs, uses, n, how);
+    free(uses);
+    return status;
 }
 
 /* ---- one operation --------------------------------------------------------------------------- */
@@ -214,7 +225,7 @@ enum dgl_status exec_single_record(struct exec_single *s, const struct op *op,
     if (status == DGL_OK)
         status = plan_check_served(s->dev->log, op, use->choice.kernel);
     if (status == DGL_OK)
-        status = programs_compile(&s->programs, (const struct kernel_use *const *)&use, 1);
+        status = programs_compile(&s->programs, (const struct kernel_use *const *)&use, 1, NULL);
     if (status != DGL_OK)
         return status;
     const struct kernel *kernel = use->choice.kernel;

@@ -29,8 +29,8 @@ struct exec_run {
 
 struct exec_ops {
     const char *name;
-    /* Compiles the run's programs and makes its private state. Cannot be cancelled; slow with a
-     * cold cache. */
+    /* Makes the run's private state and links those of its programs that exec_compile() has not
+     * compiled. Cannot be cancelled; slow with a cold cache. */
     enum dgl_status (*compile)(struct exec_run *run);
     /* References become ranges. `memory` is borrowed during the call. */
     enum dgl_status (*bind)(struct exec_run *run, const struct memory *memory);
@@ -86,8 +86,10 @@ enum dgl_status exec_dispatch_create(struct dgl_device *dev, const struct plan *
                                      struct programs *programs, struct exec **out);
 /* The records of a run of the dispatch executor, for tests. Borrowed. */
 const struct gl_dispatch *exec_dispatch_list(const struct exec_run *run);
-/* Compiles the programs of every segment of a plan in one batch. */
-enum dgl_status exec_compile_all(struct programs *programs, const struct plan *plan);
+/* Compiles in one batch the programs of the segments of a plan that are in `segments` (bits as in
+ * struct recipe) and have none yet. `how`: see gl_programs_create(). */
+enum dgl_status exec_compile(struct programs *programs, const struct plan *plan, uint32_t segments,
+                             const struct gl_compile *how);
 
 /* One operation outside of a plan, such as a copy. */
 struct exec_single {

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "core/base/clock.h"
 #include "core/base/mem.h"
 
 void programs_init(struct programs *p, struct dgl_device *dev, const struct kernel_table *table)
@@ -26,8 +27,9 @@ struct gl_program *programs_get(const struct programs *p, const struct kernel_us
 }
 
 enum dgl_status programs_compile(struct programs *p, const struct kernel_use *const *uses,
-                                 size_t count)
+                                 size_t count, const struct gl_compile *how)
 {
+    uint64_t start_ns = dgl_now_ns();
     const struct dgl_log *log = p->dev->log;
     const struct kernel_use **missing = dgl_new_array(const struct kernel_use *, count);
     struct dgl_buf *texts = dgl_new_array(struct dgl_buf, count);
@@ -58,9 +60,11 @@ enum dgl_status programs_compile(struct programs *p, const struct kernel_use *co
             (struct gl_program_params){texts[i].p, texts[i].len, kernel->name, kernel->origin};
     }
     if (status == DGL_OK && n > 0)
-        status = gl_programs_create(p->dev->gl, params, n, programs);
+        status = gl_programs_create(p->dev->gl, params, n, how, programs);
     for (size_t i = 0; i < n && status == DGL_OK; i++)
         p->program[missing[i]->id] = programs[i];
+    if (n > 0)
+        p->dev->compile_ns += dgl_now_ns() - start_ns;
 done:
     for (size_t i = 0; texts && i < n; i++)
         dgl_buf_finish(&texts[i]);

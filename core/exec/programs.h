@@ -16,9 +16,10 @@ struct programs {
 void programs_init(struct programs *p, struct dgl_device *dev, const struct kernel_table *table);
 /* Accepts one that is all zero. */
 void programs_finish(struct programs *p);
-/* Compiles those of `uses` that have no program yet, in one batch. On failure none of them has. */
+/* Compiles those of `uses` that have no program yet, in one batch, and adds the time to the
+ * device's compile_ns. On failure none of them has. `how`: see gl_programs_create(). */
 enum dgl_status programs_compile(struct programs *p, const struct kernel_use *const *uses,
-                                 size_t count);
+                                 size_t count, const struct gl_compile *how);
 /* Borrowed, valid until programs_finish(). */
 struct gl_program *programs_get(const struct programs *p, const struct kernel_use *use);
 

@@ -15,6 +15,7 @@ struct dgl_device {
     struct plan_device plan;
     uint64_t tokens;     /* evaluated so far */
     uint64_t held_bytes; /* of device memory: what models and sessions have allocated */
+    uint64_t compile_ns; /* spent on compiling so far */
 };
 
 struct dgl_kernels {

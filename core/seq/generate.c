@@ -18,9 +18,15 @@ struct generation {
     int32_t max_tokens; /* -1 = no limit */
     size_t cap_tokens;
     bool done;
-    uint64_t start_ns;
+    uint64_t start_ns;         /* by work_ns() */
     struct dgl_counters start; /* and what was counted by then */
 };
+
+/* A clock that stands still while kernels are compiled. */
+static uint64_t work_ns(const struct generation *g)
+{
+    return dgl_now_ns() - g->s->model->dev->compile_ns;
+}
 
 /* ---- prompt ---------------------------------------------------------------------------------- */
 
@@ -78,7 +84,7 @@ static enum dgl_status take_token(struct generation *g, int32_t id)
     if (!dgl_grow((void **)&r->tokens, &g->cap_tokens, r->num_tokens + 1, sizeof(*r->tokens)))
         return dgl_fail_memory(log, "tokens", (r->num_tokens + 1) * sizeof(*r->tokens));
     if (r->num_tokens == 0)
-        r->first_token_ns = dgl_now_ns() - g->start_ns;
+        r->first_token_ns = work_ns(g) - g->start_ns;
     r->tokens[r->num_tokens++] = id;
     g->s->ids[g->s->len] = id;
     if (g->p->token_cb && !g->p->token_cb(g->p->priv, id))
@@ -116,21 +122,30 @@ static enum dgl_status check_sampled(const struct generation *g, int32_t id)
                     g->s->model->dev->info.renderer, id, g->s->model->info.vocab);
 }
 
+static struct recipe sample_recipe(const struct generation *g)
+{
+    const struct dgl_sampling *sampling = &g->p->sampling;
+    return recipe_sampling(sampling_kind(sampling), sampling_adjusts(sampling));
+}
+
+static struct recipe decode_recipe(const struct generation *g)
+{
+    const struct dgl_sampling *sampling = &g->p->sampling;
+    return recipe_decode(sampling_kind(sampling), sampling_adjusts(sampling), g->interval > 1);
+}
+
 static enum dgl_status start_sampling(struct generation *g)
 {
     struct dgl_session *s = g->s;
-    enum sample_kind kind = sampling_kind(&g->p->sampling);
-    uint32_t adjusts = sampling_adjusts(&g->p->sampling);
-    bool several = g->interval > 1;
     struct dgl_step step = {.pos = (uint32_t)s->len - 1,
                             .tokens = 1,
                             .draws = (uint32_t)g->r->num_tokens,
                             .context = (uint32_t)s->context,
                             .ignore_eos = g->p->ignore_eos};
     sampling_to_step(&g->p->sampling, &step);
-    enum dgl_status status = session_run(s, recipe_sampling(kind, adjusts), &g->sample);
-    if (status == DGL_OK)
-        status = session_run(s, recipe_decode(kind, adjusts, several), &g->decode);
+    enum dgl_status status = session_run(s, sample_recipe(g), &g->sample);
+    if (status == DGL_OK && g->max_tokens != 1)
+        status = session_run(s, decode_recipe(g), &g->decode);
     if (status == DGL_OK)
         status = session_write_step(s, &step, 0);
     if (status == DGL_OK)
@@ -225,12 +240,12 @@ static enum dgl_status decode_loop(struct generation *g)
     g->r->prefill = counters_since(g->s->model->dev, &g->start);
     struct dgl_counters before;
     before = device_counters(g->s->model->dev);
-    uint64_t start = dgl_now_ns();
+    uint64_t start = work_ns(g);
     while (status == DGL_OK && !g->done) {
         int32_t steps = steps_wanted(g);
         status = steps > 0 ? decode_steps(g, steps) : restart(g);
     }
-    g->r->decode_ns = dgl_now_ns() - start;
+    g->r->decode_ns = work_ns(g) - start;
     g->r->decode = counters_since(g->s->model->dev, &before);
     return status;
 }
@@ -259,15 +274,33 @@ static enum dgl_status check_params(struct generation *g)
     return sampling_check(log, &p->sampling);
 }
 
+/* All that the call will run, so that nothing stalls after the first token. */
+static uint32_t needed_segments(const struct generation *g, int32_t prompt)
+{
+    uint32_t segments = session_body_segments(g->s, prompt, g->s->ubatch);
+    if (g->s->len < prompt)
+        segments |= recipe_of(SEG_HEAD).segments;
+    if (g->p->max_tokens != DGL_TOKENS_NONE)
+        segments |= sample_recipe(g).segments;
+    if (g->p->max_tokens != DGL_TOKENS_NONE && g->max_tokens != 1)
+        segments |= decode_recipe(g).segments;
+    return segments;
+}
+
 static enum dgl_status run_prompt(struct generation *g)
 {
     g->start = device_counters(g->s->model->dev);
-    g->start_ns = dgl_now_ns();
+    g->start_ns = work_ns(g);
+    int32_t count = (int32_t)g->r->num_prompt_ids;
     enum dgl_status status =
-        session_sync(g->s, g->r->prompt_ids, g->r->num_prompt_ids, &g->r->num_reused);
+        session_take_ids(g->s, g->r->prompt_ids, g->r->num_prompt_ids, &g->r->num_reused);
+    if (status == DGL_OK)
+        status = session_compile(g->s, needed_segments(g, count));
+    if (status == DGL_OK && g->s->len < count)
+        status = session_eval(g->s, count);
     if (status == DGL_OK)
         status = gl_finish(g->s->model->dev->gl);
-    g->r->prefill_ns = dgl_now_ns() - g->start_ns;
+    g->r->prefill_ns = work_ns(g) - g->start_ns;
     g->r->prefill = counters_since(g->s->model->dev, &g->start);
     if (status == DGL_ERR_CANCELLED) {
         finish(g, DGL_FINISH_CANCELLED);

@@ -242,7 +242,7 @@ enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels 
         status = engine_create(m->dev, &params, &engine);
     }
     if (status == DGL_OK)
-        status = exec_compile_all(&engine->programs, &engine->plan);
+        status = exec_compile(&engine->programs, &engine->plan, UINT32_MAX, NULL);
     if (status != DGL_OK) {
         engine_destroy(&engine);
         kernel_set_destroy(&set);

@@ -29,6 +29,16 @@ enum dgl_status session_begin_scoring(struct dgl_session *s, int32_t *rows)
     return status;
 }
 
+/* Compiles what evaluating s->ids[s->len .. count) in passes of up to `rows` tokens runs, with the
+ * segments `results`. */
+static enum dgl_status compile(struct dgl_session *s, int32_t count, int32_t rows, uint32_t results)
+{
+    enum dgl_status status = session_compile(s, session_body_segments(s, count, rows) | results);
+    if (status == DGL_ERR_CANCELLED)
+        dgl_fail(s->model->dev->log, status, "evaluation was cancelled");
+    return status;
+}
+
 /* Evaluates s->ids[s->len .. count) and brings the results of those from `first` on: logits,
  * [count - first, vocab], and hidden states, [count - first, hidden]; NULL = not wanted. LOGITS
  * then belongs to the last token, unless all logits or hidden states alone were wanted. */
@@ -43,6 +53,11 @@ static enum dgl_status eval_rows(struct dgl_session *s, int32_t first, int32_t c
     int32_t most = s->ubatch;
     if (score)
         status = session_begin_scoring(s, &most);
+    uint32_t results = recipe_of(score ? SEG_SCORE : SEG_HEAD).segments;
+    if (hidden)
+        results = recipe_of(SEG_HIDDEN).segments | (logits ? results : 0);
+    if (status == DGL_OK)
+        status = compile(s, count, most, results);
     while (s->len < count && status == DGL_OK) {
         int32_t start = s->len, left = count - start, rows = left < most ? left : most;
         int32_t skip = first > start ? first - start : 0; /* rows without results */
@@ -231,6 +246,8 @@ static enum dgl_status score_ids(struct dgl_session *s, const char *name, int32_
     int32_t vocab = s->model->info.vocab;
     const struct dgl_log *log = s->model->dev->log;
     enum dgl_status status = DGL_OK;
+    if (s->len < first - 1)
+        status = compile(s, first - 1, s->ubatch, 0);
     while (s->len < first - 1 && status == DGL_OK) {
         int32_t left = first - 1 - s->len, rows = left < s->ubatch ? left : s->ubatch;
         if (session_is_cancelled(s))

@@ -55,6 +55,8 @@ enum dgl_status session_init(struct dgl_session *s, const struct dgl_session_par
     s->context = p->context ? p->context : m->info.context;
     s->ubatch = p->chunk ? p->chunk : plan_default_rows(plan);
     s->ubatch = s->ubatch < s->context ? s->ubatch : s->context;
+    s->progress_cb = p->progress_cb;
+    s->progress_priv = p->progress_priv;
     enum dgl_status status = model_check_session_fits(m, s->context, s->ubatch);
     if (status != DGL_OK)
         return status;
@@ -132,6 +134,22 @@ enum dgl_status session_enter(struct dgl_session *s, struct gl_saved *saved)
 enum dgl_status session_run(struct dgl_session *s, struct recipe recipe, struct exec_run **out)
 {
     return exec_cache_get(&s->runs, s->model->engine->exec, recipe, &s->memory, out);
+}
+
+static bool compile_progress(void *priv, const char *what, uint64_t done, uint64_t total)
+{
+    struct dgl_session *s = priv;
+    bool go_on = !s->progress_cb || s->progress_cb(s->progress_priv, what, done, total);
+    return go_on && !session_is_cancelled(s);
+}
+
+enum dgl_status session_compile(struct dgl_session *s, uint32_t segments)
+{
+    struct engine *engine = s->model->engine;
+    return exec_compile(&engine->programs, &engine->plan, segments,
+                        &(struct gl_compile){.machine_code = true,
+                                             .progress_cb = compile_progress,
+                                             .progress_priv = s});
 }
 
 bool session_is_cancelled(const struct dgl_session *s)
@@ -311,10 +329,24 @@ size_t session_trace_points(const struct dgl_session *s)
     return 1 + 2 * (size_t)s->model->engine->plan.desc->layers;
 }
 
+uint32_t session_body_segments(const struct dgl_session *s, int32_t count, int32_t rows)
+{
+    int32_t left = count - s->len;
+    uint32_t segments = 0;
+    if (left > 1 && rows > 1)
+        segments |= recipe_body(rows).segments;
+    if (left > 0 && (rows == 1 || left % rows == 1))
+        segments |= recipe_body(1).segments;
+    return segments;
+}
+
 enum dgl_status session_eval(struct dgl_session *s, int32_t count)
 {
     enum dgl_status status = session_expect(s, count);
     assert(s->len < count);
+    if (status == DGL_OK)
+        status = session_compile(s, session_body_segments(s, count, s->ubatch) |
+                                        recipe_of(SEG_HEAD).segments);
     while (s->len < count && status == DGL_OK) {
         if (session_is_cancelled(s))
             return DGL_ERR_CANCELLED;
@@ -326,7 +358,7 @@ enum dgl_status session_eval(struct dgl_session *s, int32_t count)
     return status;
 }
 
-/* ---- sync ------------------------------------------------------------------------------------ */
+/* ---- ids ------------------------------------------------------------------------------------- */
 
 enum dgl_status session_check_ids(const struct dgl_session *s, const char *name, const int32_t *ids,
                                   size_t count)
@@ -371,8 +403,8 @@ enum dgl_status session_prompt_ids(const struct dgl_session *s, const struct pro
     return DGL_OK;
 }
 
-enum dgl_status session_sync(struct dgl_session *s, const int32_t *ids, size_t count,
-                             size_t *reused)
+enum dgl_status session_take_ids(struct dgl_session *s, const int32_t *ids, size_t count,
+                                 size_t *reused)
 {
     enum dgl_status status = session_check_ids(s, "the prompt", ids, count);
     if (status == DGL_OK)
@@ -389,5 +421,5 @@ enum dgl_status session_sync(struct dgl_session *s, const int32_t *ids, size_t c
     if (reused)
         *reused = keep;
     memcpy(s->ids + keep, ids + keep, (count - keep) * sizeof(*ids));
-    return s->len == (int32_t)count ? DGL_OK : session_eval(s, (int32_t)count);
+    return DGL_OK;
 }

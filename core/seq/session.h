@@ -33,6 +33,8 @@ struct dgl_session {
     int32_t rope_tokens; /* the ROPE tables are those of a session that holds as many */
     bool logits_valid;   /* LOGITS belongs to token len - 1 */
     struct adjust adjust;
+    dgl_progress_cb progress_cb; /* while kernels are compiled; NULL = none */
+    void *progress_priv;
     atomic_bool cancel;
 };
 
@@ -48,6 +50,12 @@ void session_destroy(struct dgl_session *s);
 enum dgl_status session_enter(struct dgl_session *s, struct gl_saved *saved);
 /* The run of a recipe, compiled and bound on first use. Borrowed during the call. */
 enum dgl_status session_run(struct dgl_session *s, struct recipe recipe, struct exec_run **out);
+/* Compiles the kernels of the segments (bits as in struct recipe) that are not compiled yet, to
+ * machine code, so that no run of them waits for the compiler. DGL_ERR_CANCELLED, not logged:
+ * cancelled between two of them. */
+enum dgl_status session_compile(struct dgl_session *s, uint32_t segments);
+/* Bodies of the passes of up to `rows` tokens that evaluate ids[len .. count), as such bits. */
+uint32_t session_body_segments(const struct dgl_session *s, int32_t count, int32_t rows);
 /* DGL_ERR_INVALID_ARG unless ids[0 .. count) is a sequence that the session can hold; `name` is the
  * message's word for it. */
 enum dgl_status session_check_ids(const struct dgl_session *s, const char *name, const int32_t *ids,
@@ -91,10 +99,10 @@ enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32
 enum dgl_status session_begin_scoring(struct dgl_session *s, int32_t *rows);
 /* -ln softmax(row)[id], in double; row [vocab]. */
 double logits_nll(const float *row, int32_t vocab, int32_t id);
-/* Makes the session hold ids[0 .. count) with LOGITS of the last; *reused (may be NULL) of them
- * were there. */
-enum dgl_status session_sync(struct dgl_session *s, const int32_t *ids, size_t count,
-                             size_t *reused);
+/* Puts ids[0 .. count) into s->ids and keeps the common prefix of what was evaluated; *reused (may
+ * be NULL) is its length. Unless len is then `count`, session_eval(count) is to follow. */
+enum dgl_status session_take_ids(struct dgl_session *s, const int32_t *ids, size_t count,
+                                 size_t *reused);
 /* Writes the state of a pass over step->tokens rows from step->pos on; `flags` are those of the
  * last row, ROW_SCORE and ROW_HIDDEN of all. */
 enum dgl_status session_write_step(struct dgl_session *s, const struct dgl_step *step,

@@ -475,7 +475,7 @@ static void test_lost_fails_fast(void **state)
         gl_buffer_read(dev, buf, 0, &word, 4),
         gl_readback_begin(dev, buf, 0, 4, &ticket),
         gl_readback_end(dev, ticket, &word),
-        gl_programs_create(dev, &source, 1, &program),
+        gl_programs_create(dev, &source, 1, NULL, &program),
         gl_submit(dev, NULL, 0, NULL),
         gl_finish(dev),
     };

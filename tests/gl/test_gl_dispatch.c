@@ -51,7 +51,7 @@ static int open_with(const struct gl_device_params *device)
 
     test_log_init(&t, DGL_LOG_WARN);
     if (gl_device_open(&t.log, device, &dev) != DGL_OK || gl_enter(dev, &saved) != DGL_OK ||
-        gl_programs_create(dev, sources, PROGRAMS, programs) != DGL_OK)
+        gl_programs_create(dev, sources, PROGRAMS, NULL, programs) != DGL_OK)
         return -1;
     struct gl_buffer **all[] = {&a, &b, &c, &params};
     for (int i = 0; i < 4; i++)

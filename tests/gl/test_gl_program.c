@@ -102,7 +102,7 @@ static void test_good_program_runs(void **state)
     struct gl_counters before = gl_device_counters(dev);
     const struct gl_program_params params = program_of(good_source(42), "good");
 
-    assert_int_equal(gl_programs_create(dev, &params, 1, &program), DGL_OK);
+    assert_int_equal(gl_programs_create(dev, &params, 1, NULL, &program), DGL_OK);
     assert_string_equal(gl_program_label(program), "good");
     assert_int_equal(gl_device_counters(dev).programs_linked - before.programs_linked, 1);
     assert_int_equal(run(program), 42);
@@ -120,7 +120,7 @@ static void test_source_has_a_length(void **state)
     snprintf(text, sizeof(text), "%s this is no GLSL", good_source(1));
     struct gl_program_params params = program_of(text, "cut");
     params.len = strlen(good_source(1));
-    assert_int_equal(gl_programs_create(dev, &params, 1, &program), DGL_OK);
+    assert_int_equal(gl_programs_create(dev, &params, 1, NULL, &program), DGL_OK);
     gl_program_destroy(dev, &program);
 }
 
@@ -131,7 +131,7 @@ static void test_broken_program(void **state)
     const struct gl_program_params params = program_of(broken, "broken");
 
     test_log_clear(&t);
-    assert_int_equal(gl_programs_create(dev, &params, 1, &program), DGL_ERR_KERNEL);
+    assert_int_equal(gl_programs_create(dev, &params, 1, NULL, &program), DGL_ERR_KERNEL);
     assert_null(program);
     assert_int_equal(t.errors, 1);
     assert_contains(t.text, "kernel broken (test/kernel.comp) does not compile");
@@ -146,7 +146,7 @@ static void test_unlinkable_program(void **state)
     const struct gl_program_params params = program_of(unlinkable, "unlinkable");
 
     test_log_clear(&t);
-    assert_int_equal(gl_programs_create(dev, &params, 1, &program), DGL_ERR_KERNEL);
+    assert_int_equal(gl_programs_create(dev, &params, 1, NULL, &program), DGL_ERR_KERNEL);
     assert_null(program);
     assert_int_equal(t.errors, 1);
     assert_contains(t.text, "undefined_function");
@@ -158,7 +158,7 @@ static void test_empty_source(void **state)
     struct gl_program *program = NULL;
     const struct gl_program_params params = program_of("", "empty");
 
-    assert_int_equal(gl_programs_create(dev, &params, 1, &program), DGL_ERR_KERNEL);
+    assert_int_equal(gl_programs_create(dev, &params, 1, NULL, &program), DGL_ERR_KERNEL);
     assert_null(program);
 }
 
@@ -175,7 +175,7 @@ static void test_all_or_none(void **state)
     }
     test_log_clear(&t);
     struct gl_counters before = gl_device_counters(dev);
-    assert_int_equal(gl_programs_create(dev, params, 4, out), DGL_ERR_KERNEL);
+    assert_int_equal(gl_programs_create(dev, params, 4, NULL, out), DGL_ERR_KERNEL);
     for (int i = 0; i < 4; i++)
         assert_null(out[i]);
     assert_int_equal(t.errors, 1);
@@ -194,7 +194,7 @@ static void test_batch_keeps_order(void **state)
         snprintf(texts[i], sizeof(texts[i]), "%s", good_source(i + 10));
         params[i] = program_of(texts[i], "batch");
     }
-    assert_int_equal(gl_programs_create(dev, params, 8, out), DGL_OK);
+    assert_int_equal(gl_programs_create(dev, params, 8, NULL, out), DGL_OK);
     for (unsigned i = 0; i < 8; i++) {
         assert_int_equal(run(out[i]), i + 10);
         gl_program_destroy(dev, &out[i]);
@@ -204,7 +204,7 @@ static void test_batch_keeps_order(void **state)
 static void test_empty_batch(void **state)
 {
     (void)state;
-    assert_int_equal(gl_programs_create(dev, NULL, 0, NULL), DGL_OK);
+    assert_int_equal(gl_programs_create(dev, NULL, 0, NULL, NULL), DGL_OK);
 }
 
 static void test_device_works_after_failure(void **state)
@@ -213,9 +213,9 @@ static void test_device_works_after_failure(void **state)
     struct gl_program *program = NULL;
     struct gl_program_params params = program_of(broken, "broken");
 
-    assert_int_equal(gl_programs_create(dev, &params, 1, &program), DGL_ERR_KERNEL);
+    assert_int_equal(gl_programs_create(dev, &params, 1, NULL, &program), DGL_ERR_KERNEL);
     params = program_of(good_source(7), "good");
-    assert_int_equal(gl_programs_create(dev, &params, 1, &program), DGL_OK);
+    assert_int_equal(gl_programs_create(dev, &params, 1, NULL, &program), DGL_OK);
     assert_int_equal(run(program), 7);
     gl_program_destroy(dev, &program);
 }
@@ -239,7 +239,7 @@ static void compile_and_run(const char *cache_dir, unsigned value)
     const struct gl_program_params params = program_of(good_source(value), "cached");
 
     open_device(cache_dir, false);
-    assert_int_equal(gl_programs_create(dev, &params, 1, &program), DGL_OK);
+    assert_int_equal(gl_programs_create(dev, &params, 1, NULL, &program), DGL_OK);
     assert_int_equal(run(program), value);
     gl_program_destroy(dev, &program);
     assert_int_equal(t.errors, 0);
@@ -363,7 +363,7 @@ static void test_cache_unused_at_minimum_limits(void **state)
     struct gl_program *program = NULL;
     const struct gl_program_params params = program_of(good_source(8), "plain");
     open_device(dir, true);
-    assert_int_equal(gl_programs_create(dev, &params, 1, &program), DGL_OK);
+    assert_int_equal(gl_programs_create(dev, &params, 1, NULL, &program), DGL_OK);
     assert_int_equal(run(program), 8);
     gl_program_destroy(dev, &program);
     close_device();

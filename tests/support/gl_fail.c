@@ -121,16 +121,16 @@ void __wrap_gl_buffer_destroy(struct gl_device *dev, struct gl_buffer **buffer)
 
 enum dgl_status __real_gl_programs_create(struct gl_device *dev,
                                           const struct gl_program_params *params, size_t count,
-                                          struct gl_program **out);
+                                          const struct gl_compile *how, struct gl_program **out);
 enum dgl_status __wrap_gl_programs_create(struct gl_device *dev,
                                           const struct gl_program_params *params, size_t count,
-                                          struct gl_program **out);
+                                          const struct gl_compile *how, struct gl_program **out);
 enum dgl_status __wrap_gl_programs_create(struct gl_device *dev,
                                           const struct gl_program_params *params, size_t count,
-                                          struct gl_program **out)
+                                          const struct gl_compile *how, struct gl_program **out)
 {
     if (!trips(&gl_fail.programs))
-        return __real_gl_programs_create(dev, params, count, out);
+        return __real_gl_programs_create(dev, params, count, how, out);
     for (size_t i = 0; i < count; i++)
         out[i] = NULL;
     return dgl_fail(dev->log, DGL_ERR_KERNEL, "%s: does not compile (test)", params[0].label);

@@ -245,7 +245,7 @@ static struct gl_program *build(struct kernel_bench *b, const char *label, char 
     }
     if (!dgl_grow((void **)&b->programs, &b->cap_programs, b->num_programs + 1,
                   sizeof(*b->programs)) ||
-        gl_programs_create(b->dev->gl, &params, 1, &program) != DGL_OK) {
+        gl_programs_create(b->dev->gl, &params, 1, NULL, &program) != DGL_OK) {
         snprintf(why, BENCH_WHY, "%s: %.400s", label, b->log.text);
         free(source);
         return NULL;

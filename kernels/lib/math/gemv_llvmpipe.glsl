@@ -1,5 +1,5 @@
 // Matrix-vector product for llvmpipe (lib row_llvmpipe): a group of 32 columns is summed in two
-// chains, its minimum is multiplied by the sum of its x.
+// chains, its minimum is multiplied by the sum of its x. xs is [x][column].
 //
 //! SHARED float sums[X_ROWS * BLOCKS * 64]
 // of four neighbouring x.
@@ -13,7 +13,7 @@ void gemv_stage(uint tid)
 {
     for (uint i = tid; i < uint(X_ROWS * KP / 4); i += uint(WG_SIZE)) {
         vec4 v = gemv_x(i / uint(KP / 4), i % uint(KP / 4));
-        stage_vec4(i, v);
+        xs[i] = v;
         sums[i] = (v.x + v.y) + (v.z + v.w);
     }
 }
@@ -25,9 +25,9 @@ void gemv_stage(uint tid)
         float gd = d, gm = m, even = 0.0, odd = 0.0;
 #define CODE(c, v) \
         if ((c) % 2 == 0) \
-            even += (v) * xs[x_row * KP + (c)]; \
+            even += (v) * xs[(x_row * KP + (c)) / 4][(c) % 4]; \
         else \
-            odd += (v) * xs[x_row * KP + (c)];
+            odd += (v) * xs[(x_row * KP + (c)) / 4][(c) % 4];
 #define GROUP_END(g) \
         acc += gd * (even + odd) - gm * SUM8(sums, x_row * KP / 4 + 8 * (g)); \
     }

@@ -11,8 +11,8 @@
 // A weight is d * v - m. Libs gemv_llvmpipe and gemm_llvmpipe define those three.
 //
 //! LET KP = 256 * BLOCKS
-//! SHARED float xs[X_ROWS * KP]
-// [x][column], zero beyond K. Needs the constant K, at most 1024, and the LETs BLOCKS, ceildiv(K,
+//! SHARED vec4 xs[X_ROWS * KP / 4]
+// Zero beyond K. Needs the constant K, at most 1024, and the LETs BLOCKS, ceildiv(K,
 // 256), and X_ROWS, the number of x.
 #if BLOCKS == 1
 #define ROW_BLOCKS ROW_BLOCK(0)
@@ -23,12 +23,3 @@
 #else
 #define ROW_BLOCKS ROW_BLOCK(0) ROW_BLOCK(1) ROW_BLOCK(2) ROW_BLOCK(3)
 #endif
-
-// Elements 4 i .. 4 i + 3 of xs.
-void stage_vec4(uint i, vec4 v)
-{
-    xs[4u * i] = v.x;
-    xs[4u * i + 1u] = v.y;
-    xs[4u * i + 2u] = v.z;
-    xs[4u * i + 3u] = v.w;
-}

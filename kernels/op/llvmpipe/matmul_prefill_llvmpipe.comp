@@ -59,9 +59,9 @@ void body(uvec3 group)
     uint row_tiles = (rows + uint(WG_SIZE) - 1u) / uint(WG_SIZE);
     uint row1 = group.x % row_tiles * uint(WG_SIZE);
     uint row = min(row1 + tid, rows - 1u) * uint(W_STRIDE / 4);
-    float acc[TOKENS];
-    for (int t = 0; t < TOKENS; t++)
-        acc[t] = 0.0;
+    vec4 acc[TOKENS / 4];
+    for (int t = 0; t < TOKENS / 4; t++)
+        acc[t] = vec4(0.0);
     token1 = group.x / row_tiles * uint(TOKENS);
     gemm_stage(tid);
     memoryBarrierShared(); barrier();
@@ -72,16 +72,16 @@ void body(uvec3 group)
     uint i = row1 / 2u + tid;
     if (tid < uint(WG_SIZE / 2) && 2u * i < rows)
         for (uint t = 0u; t < count; t++) {
-            uint pair = t * uint(WG_SIZE) + 2u * tid;
+            uint pair = t / 4u * uint(WG_SIZE) + 2u * tid;
             Y[(token1 + t) * uint(Y_STRIDE) + row0 / 2u + i] =
-                glu(xs[pair], xs[pair + 1u], row0 + 2u * i);
+                glu(xs[pair][t % 4u], xs[pair + 1u][t % 4u], row0 + 2u * i);
         }
 #else
     if (row1 + tid < rows)
         for (uint t = 0u; t < uint(TOKENS); t++)
             if (t < count) {
                 uint y = (token1 + t) * uint(Y_STRIDE) + row0 + row1 + tid;
-                float value = result(acc[t], row0 + row1 + tid);
+                float value = result(acc[t / 4u][t % 4u], row0 + row1 + tid);
 #if POST_add
                 value += Y[y];
 #endif

@@ -67,24 +67,26 @@ void body(uvec3 group)
     gemm_stage(tid);
     memoryBarrierShared(); barrier();
     uint at = band_row(tile.x, r), row = (at < rows ? at : 0u) * uint(W_STRIDE / 4);
-    float acc[TOKENS], bias = band_bias(at);
-    for (int t = 0; t < TOKENS; t++)
-        acc[t] = 0.0;
+    vec4 acc[TOKENS / 4];
+    float bias = band_bias(at);
+    for (int t = 0; t < TOKENS / 4; t++)
+        acc[t] = vec4(0.0);
     ROW_BLOCKS
-    for (int t = 0; t < TOKENS; t++)
+    for (int t = 0; t < TOKENS / 4; t++)
         acc[t] += bias;
 #if POST_glu
     gemm_exchange(tid, acc);
     uint gate = r + tid;
     if (tid < uint(WG_SIZE / 2) && band_row(tile.x, gate) < rows)
         for (uint t = 0u; t < tile.z; t++) {
-            uint pair = t * uint(WG_SIZE) + 2u * tid;
-            Y[pairs[t] * uint(Y_STRIDE) + gate / 2u] = glu(xs[pair], xs[pair + 1u]);
+            uint pair = t / 4u * uint(WG_SIZE) + 2u * tid;
+            Y[pairs[t] * uint(Y_STRIDE) + gate / 2u] =
+                glu(xs[pair][t % 4u], xs[pair + 1u][t % 4u]);
         }
 #else
     if (at < rows)
         for (uint t = 0u; t < uint(TOKENS); t++)
             if (t < tile.z)
-                Y[pairs[t] * uint(Y_STRIDE) + r] = acc[t];
+                Y[pairs[t] * uint(Y_STRIDE) + r] = acc[t / 4u][t % 4u];
 #endif
 }

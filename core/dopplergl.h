@@ -118,8 +118,8 @@ struct dgl_log {
 };
 
 /* Progress of a long call: done <= total, in units of `what` ("bytes", "texts", "runs", "layers",
- * "kernels"; borrowed). False cancels the call, which then returns DGL_ERR_CANCELLED and leaves nothing half
- * made. Called on the thread that made the library call. */
+ * "kernels"; borrowed). False cancels the call, which then returns DGL_ERR_CANCELLED and leaves
+ * nothing half made. Called on the thread that made the library call. */
 typedef bool (*dgl_progress_cb)(void *priv, const char *what, uint64_t done, uint64_t total);
 
 /* ---- devices --------------------------------------------------------------------------------- */
@@ -524,9 +524,9 @@ enum dgl_status dgl_session_create(struct dgl_model *model, const struct dgl_ses
                                    struct dgl_session **out);
 /* Frees the session. */
 void dgl_session_destroy(struct dgl_session **session);
-/* Stops the call in progress after the current token, chunk or kernel that is compiled; the session stays consistent.
- * Without a call in progress it does nothing: each call begins uncancelled. Thread-safety: safe on
- * any thread while the session lives, async-signal-safe. */
+/* Stops the call in progress after the current token, chunk or kernel that is compiled; the session
+ * stays consistent. Without a call in progress it does nothing: each call begins uncancelled.
+ * Thread-safety: safe on any thread while the session lives, async-signal-safe. */
 void dgl_session_cancel(struct dgl_session *session);
 /* Tokens evaluated and held. */
 int32_t dgl_session_len(const struct dgl_session *session);

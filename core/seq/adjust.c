@@ -128,17 +128,16 @@ static enum dgl_status match_vocabulary(struct adjust *a, const struct dgl_log *
                                         const struct dgl_tokenizer *tok,
                                         const char *const *breakers, size_t count)
 {
-    struct detokenizer *detok = detokenizer_create(tok, false);
+    struct detokenizer *detok;
     struct dgl_buf text = {0};
-    enum dgl_status status = DGL_OK;
+    enum dgl_status status = detokenizer_create(log, tok, false, &detok);
     int32_t max_id = tokenizer_max_id(tok);
-    if (!detok)
-        return dgl_fail_memory(log, "detokenizer", 0);
     for (int32_t id = 0; id <= max_id && (uint32_t)id < a->vocab && status == DGL_OK; id++) {
         text.len = 0;
-        detokenizer_push(detok, id, &text);
-        detokenizer_flush(detok, &text);
-        if (text.failed)
+        status = detokenizer_push(detok, id, &text);
+        if (status == DGL_OK)
+            status = detokenizer_flush(detok, &text);
+        if (status == DGL_OK && text.failed)
             status = dgl_fail_memory(log, "text of a token", text.len);
         for (size_t i = 0; i < count && text.len && status == DGL_OK; i++)
             status = match_token(a, log, tok, id, (struct dgl_str){text.p, text.len},

@@ -1,7 +1,7 @@
 /* The public API: every function that can fail, with arguments that an input chooses. Input: a byte
- * for the function (the row of `calls`), then its arguments: a number is a byte (value + 16), or one
- * from 0xF0 on and four bytes; a text ends in NUL; a file is the rest. A failure is one error line,
- * a success none, and nothing that a call transferred is left behind. */
+ * for the function (the row of `calls`), then its arguments: a number is a byte (value + 16), or
+ * one from 0xF0 on and four bytes; a text ends in NUL; a file is the rest. A failure is one error
+ * line, a success none, and nothing that a call transferred is left behind. */
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>
@@ -301,7 +301,8 @@ static enum dgl_status call_inspect(struct dgl_str in)
     struct dgl_model_file *model = NULL;
     const char *named = text(&in);
     char *path = in.len ? file("model.gguf", in) : NULL;
-    enum dgl_status status = dgl_inspect(log_of_world, path ? path : named, &model);
+    enum dgl_status status =
+        dgl_inspect(log_of_world, dgl_inspect_params(.path = path ? path : named), &model);
     FUZZ_CHECK((status == DGL_OK) == (model != NULL));
     dgl_model_file_destroy(&model);
     free(path);
@@ -457,10 +458,9 @@ static enum dgl_status call_bench(struct dgl_str in)
 
 static enum dgl_status call_smoke(struct dgl_str in)
 {
-    bool passed;
-    char answer[64];
+    struct dgl_smoke_result result;
     struct dgl_session *s = fuzz_byte(&in) == 'i' ? world.ids : world.text;
-    return dgl_verify_smoke(s, &passed, answer, fuzz_byte(&in) % sizeof(answer));
+    return dgl_verify_smoke(s, NULL, &result);
 }
 
 /* Their order is that of the seeds' first bytes. */

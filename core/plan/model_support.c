@@ -49,19 +49,33 @@ static enum dgl_status check_head(const struct dgl_log *log, const char *path,
                     (int)desc->head_dim, HEAD_VEC4, HEAD_MAX);
 }
 
+/* Kernels rotate multiples of 4; for 2 mod 4 the rows of q and k are rearranged (weight_list.c),
+ * which is not done for vectors, nor for two sets that differ, nor undone by a scale of 0. */
 static enum dgl_status check_rotated(const struct dgl_log *log, const char *path,
                                      const struct model_desc *desc)
 {
-    for (int32_t i = 0; i < ROPE_SETS; i++) {
-        int32_t dims = desc->rope[i].dims; /* 0: no layer names the set */
-        if (dims % HEAD_VEC4 != 0)
-            return dgl_fail(log, DGL_ERR_UNSUPPORTED,
-                            "%s: partial_rotary_factor %g of head_dim %d rotates %d numbers of a "
-                            "head; the engine computes multiples of %d",
-                            path, (double)dims / desc->head_dim, (int)desc->head_dim, (int)dims,
-                            HEAD_VEC4);
+    const struct rope_desc *global = &desc->rope[ROPE_GLOBAL], *local = &desc->rope[ROPE_LOCAL];
+    const char *reason = NULL; /* local->dims is 0 when no layer names the set */
+    if (global->dims % HEAD_VEC4 == 0 && local->dims % HEAD_VEC4 == 0)
+        return DGL_OK;
+    if (global->dims % 2 || local->dims % 2)
+        reason = "an odd number";
+    else if (local->dims && local->dims != global->dims)
+        reason = "layers differ";
+    else if (global->scale == 0.0)
+        reason = "the attention factor is 0";
+    for (int32_t i = 0; i < desc->layers && !reason; i++) {
+        const struct layer_desc *l = &desc->layer[i];
+        if (l->q_norm != TENSOR_NONE || l->q_bias != TENSOR_NONE || l->k_bias != TENSOR_NONE)
+            reason = "q and k have norms or biases";
     }
-    return DGL_OK;
+    if (!reason)
+        return DGL_OK;
+    return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                    "%s: partial_rotary_factor rotates %d (local: %d) of the %d numbers of a head, "
+                    "and %s; the engine then computes multiples of %d",
+                    path, (int)global->dims, (int)local->dims, (int)desc->head_dim, reason,
+                    HEAD_VEC4);
 }
 
 enum dgl_status model_check_supported(const struct dgl_log *log, const char *path,

@@ -8,6 +8,7 @@
 
 #include "core/base/mem.h"
 #include "core/plan/oplist_moe.h"
+#include "core/plan/rope_table.h"
 
 void oplist_finish(struct oplist *list)
 {
@@ -247,7 +248,7 @@ static struct op *append_attention(struct oplist *list, const struct oplist_para
 static void add_rope(struct op *op, const struct model_desc *d, int32_t layer)
 {
     int32_t set = d->layer[layer].rope;
-    op_const(op, "ROPE_DIMS", set == ROPE_NONE ? 0 : d->rope[set].dims);
+    op_const(op, "ROPE_DIMS", set == ROPE_NONE ? 0 : rope_table_dims(&d->rope[set]));
     op_float(op, "rope_scale", set == ROPE_NONE ? 1.0 : d->rope[set].scale);
     op_bind_buffer(op, "ROPE", set == ROPE_LOCAL ? BUF_ROPE_LOCAL : BUF_ROPE_GLOBAL);
 }

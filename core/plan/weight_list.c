@@ -159,19 +159,40 @@ static void add_matrix_vector(struct lister *l, struct weight *weight, long norm
 
 /* ---- the parts of a layer -------------------------------------------------------------------- */
 
+/* Rows [from, from + heads * head_dim) of q or k, as rows to, to + 1 ... of the matrix opened last.
+ * Kernels rotate multiples of 4: of a head that rotates R = 2 mod 4 numbers they rotate R + 2, the
+ * last pair by nothing (rope_table.h). So number R becomes the last of the first half; q and k
+ * change places alike, and scores stay what they are. */
+static void add_rotated_rows(struct lister *l, long tensor, uint64_t from, int32_t heads,
+                             uint64_t to)
+{
+    uint64_t dim = (uint64_t)l->desc->head_dim, rotated = (uint64_t)l->desc->rope[ROPE_GLOBAL].dims;
+    if (rotated % 4 == 0) {
+        add_slice(l, (struct weight_slice){tensor, from, (uint64_t)heads * dim, to, 1});
+        return;
+    }
+    uint64_t half = rotated / 2;
+    for (int32_t h = 0; h < heads; h++, from += dim, to += dim) {
+        add_slice(l, (struct weight_slice){tensor, from, half, to, 1});
+        add_slice(l, (struct weight_slice){tensor, from + rotated, 1, to + half, 1});
+        add_slice(l, (struct weight_slice){tensor, from + half, half, to + half + 1, 1});
+        add_slice(l, (struct weight_slice){tensor, from + rotated + 1, dim - rotated - 1,
+                                           to + rotated + 1, 1});
+    }
+}
+
 static void list_attention(struct lister *l, const struct layer_desc *layer,
                            struct layer_weights *w)
 {
-    uint64_t q_rows = (uint64_t)l->desc->heads * (uint64_t)l->desc->head_dim;
-    uint64_t kv_rows = (uint64_t)l->desc->kv_heads * (uint64_t)l->desc->head_dim;
-    if (layer->qkv != TENSOR_NONE) {
-        add_plain(l, &w->qkv, layer->qkv);
-    } else {
-        add_matrix(l, &w->qkv);
-        add_rows(l, layer->q, 0, 1);
-        add_rows(l, layer->k, q_rows, 1);
-        add_rows(l, layer->v, q_rows + kv_rows, 1);
-    }
+    const struct model_desc *d = l->desc;
+    uint64_t q_rows = (uint64_t)d->heads * (uint64_t)d->head_dim;
+    uint64_t kv_rows = (uint64_t)d->kv_heads * (uint64_t)d->head_dim;
+    bool fused = layer->qkv != TENSOR_NONE;
+    add_matrix(l, &w->qkv);
+    add_rotated_rows(l, fused ? layer->qkv : layer->q, 0, d->heads, 0);
+    add_rotated_rows(l, fused ? layer->qkv : layer->k, fused ? q_rows : 0, d->kv_heads, q_rows);
+    add_slice(l, (struct weight_slice){fused ? layer->qkv : layer->v, fused ? q_rows + kv_rows : 0,
+                                       kv_rows, q_rows + kv_rows, 1});
     const struct bias_part qkv[] = {
         {layer->q_bias, 0}, {layer->k_bias, q_rows}, {layer->v_bias, q_rows + kv_rows}};
     add_matrix_vector(l, &w->qkv, layer->attn_norm, qkv, 3, 1);

@@ -448,6 +448,14 @@ static enum dgl_status read_layers(const struct config *c, const struct config_f
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
+/* Tensors say their types themselves, but two names that disagree are a config put together from
+ * two. */
+static enum dgl_status check_dtype(const struct config *c)
+{
+    struct config_hit hit;
+    return config_find(c, "dtype", &hit);
+}
+
 enum dgl_status model_config_read(const struct config *c, struct model_desc *out)
 {
     typedef enum dgl_status step(const struct config *, const struct config_family *,
@@ -463,6 +471,10 @@ enum dgl_status model_config_read(const struct config *c, struct model_desc *out
         status = check_quantization(c, family);
     if (status == DGL_OK && nested)
         status = check_quantization(&inner, family);
+    if (status == DGL_OK)
+        status = check_dtype(c);
+    if (status == DGL_OK && nested)
+        status = check_dtype(&inner);
     if (status != DGL_OK)
         return status;
     snprintf(out->family, sizeof(out->family), "%s", family->model_type);

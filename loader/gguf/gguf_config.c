@@ -80,7 +80,17 @@ static enum dgl_status put_vocab(struct composer *c)
                         " rows; wanted a matrix of at most %d rows",
                         c->m->file->name, t->rank, t->shape[0], MAX_SIZE);
     fields_set(c->out, "vocab_size", field_i64((int64_t)t->shape[0]), "rows of token_embd.weight");
-    return DGL_OK;
+    if (!gguf_arch_find_key(c->m, "vocab_size"))
+        return DGL_OK;
+    int64_t said = 0;
+    enum dgl_status status = gguf_arch_need_i64(c->log, c->m, "vocab_size", MAX_SIZE, &said);
+    if (status == DGL_OK && (uint64_t)said != t->shape[0])
+        status =
+            dgl_fail(c->log, DGL_ERR_FORMAT,
+                     "%s: %s is %" PRId64 ", but token_embd.weight has %" PRIu64
+                     " rows: the file was put together from different models, convert it again",
+                     c->m->file->name, key_of(c, "vocab_size"), said, t->shape[0]);
+    return status;
 }
 
 static enum dgl_status put_sizes(struct composer *c)

@@ -28,6 +28,7 @@ struct change {
     const char *wide;  /* tensor with 4 columns more */
     const char *add;   /* tensor that nothing wants */
     uint32_t eos;      /* 2 */
+    uint32_t vocab;    /* vocab_size; 0 = not said */
 };
 
 static void put_u32(struct gguf_build *b, const struct change *c, const char *suffix,
@@ -101,6 +102,8 @@ static void put_keys(struct gguf_build *b, const struct change *c)
     put_f32(b, c, "attention.layer_norm_rms_epsilon", c->eps > 0 ? c->eps : 1e-5f);
     if (c->dims)
         put_u32(b, c, "rope.dimension_count", c->dims);
+    if (c->vocab)
+        put_u32(b, c, "vocab_size", c->vocab);
     if (c->theta > 0)
         put_f32(b, c, "rope.freq_base", c->theta);
     if (!c->eos)
@@ -159,6 +162,9 @@ static const struct message messages[] = {
     {"stop id without an embedding",
      {.eos = 3},
      {"tokenizer.ggml.eos_token_id[0]", "is 3, but rows of token_embd.weight is 3"}},
+    {"another vocabulary",
+     {.vocab = 4},
+     {"llama.vocab_size is 4, but token_embd.weight has 3 rows", "convert it again"}},
     {"query is missing",
      {.drop = "blk.0.attn_q.weight"},
      {"tensor blk.0.attn_q.weight is missing", "that has it with shape [8, 8]\n"}},
@@ -198,9 +204,9 @@ static const struct message messages[] = {
 };
 
 /* Names that no GGUF file has. */
-static const char *const foreign[] = {"model.layers", "self_attn", "_proj",
-                                      "num_",         "_size",     "rms_norm_eps",
-                                      "config.json",  "lm_head",   "embed_tokens"};
+static const char *const foreign[] = {
+    "model.layers",      "self_attn",    "_proj",       "num_",    "hidden_size",
+    "intermediate_size", "rms_norm_eps", "config.json", "lm_head", "embed_tokens"};
 
 static void file_is_named(void **state)
 {

@@ -168,6 +168,8 @@ static bool split_text(struct jinja_run *run, struct jinja_invocation *in, bool 
         !jinja_arg_int(run, in, 1, -1, &split.left) || !jinja_new_list(run, JINJA_LIST, 0, out))
         return false;
     bool blanks = separator.type == JINJA_ABSENT;
+    if (split.left < 0)
+        split.left = INT64_MAX;
     if (!blanks && separator.text.len == 0)
         return jinja_error(run, "empty separator");
     /* Searching from the right compares at every place. */

@@ -89,7 +89,7 @@ bool jinja_replace(struct jinja_run *run, const struct jinja_value *text,
     struct dgl_str s = jinja_str(text), part = jinja_str(old);
     size_t copied = 0, at = next_match(s, part, 0, true);
     bool ok = jinja_step_bytes(run, s.len);
-    while (ok && at != SIZE_MAX && count-- != 0) {
+    for (; ok && at != SIZE_MAX && count != 0; count -= count > 0) {
         struct jinja_value before = jinja_slice_bytes(text, copied, at - copied);
         ok = jinja_step(run, 1) && jinja_text_add(run, &result, &before) &&
              jinja_text_add(run, &result, with);

@@ -1,7 +1,8 @@
 /*
  * The one JSON reader and writer, and the only file that includes cJSON.
  * Reading is strict where cJSON is not: the whole text must be one value, keys are case-sensitive
- * and unique, numbers are finite, integers exact in 64 bits, nesting at most 64, text valid UTF-8.
+ * and unique, numbers are finite, integers exact in 64 bits, nesting at most 64, values at most 5
+ * million, text valid UTF-8.
  * Strings carry a length and keep U+0000. Errors name the file, where in it, and what was
  * found. Escaped surrogates without their other half are refused: no UTF-8 could hold them.
  */

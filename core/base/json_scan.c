@@ -11,7 +11,7 @@ enum { json_max_plain_digits = 15 }; /* whole numbers of so few digits are exact
 struct scanner {
     const char *start, *p, *end;
     struct json_scan *result;
-    int depth;
+    int depth, values;
     bool in_object[json_max_depth];
 };
 
@@ -203,6 +203,8 @@ static bool scan_open(struct scanner *s, bool object, bool *want_value)
 static bool scan_value(struct scanner *s, bool *want_value)
 {
     char c = peek(s);
+    if (++s->values > json_max_values)
+        return scan_fail(s, s->p, "at most 5000000 values");
     if (c == '{' || c == '[')
         return scan_open(s, c == '{', want_value);
     *want_value = false;

@@ -6,6 +6,9 @@
 
 /* Nesting of arrays and objects. Bounds every recursion over a parsed document. */
 enum { json_max_depth = 64, json_max_number_len = 63 };
+/* Every value is a node of about a hundred bytes in memory, two in the text. The largest published
+ * tokenizer.json has 2 million. */
+enum { json_max_values = 5000000 };
 
 struct json_scan {
     size_t nul_escapes; /* how many \u0000 the text has */
@@ -16,7 +19,7 @@ struct json_scan {
 
 /* True when `text` is exactly one value as RFC 8259 has it, in valid UTF-8, with escaped surrogates
  * only in pairs, finite numbers of at most json_max_number_len characters, and nesting within
- * json_max_depth. */
+ * json_max_depth and json_max_values. */
 bool json_scan(const char *text, size_t len, struct json_scan *scan);
 
 /* Copies a scanned text with every \u0000 as the bytes C0 80, which no valid text contains; returns

@@ -336,6 +336,23 @@ static void duplicate_in_a_large_object_is_found(void **state)
 
 /* A vocabulary of 260,000 tokens and 500,000 merges, the size of the largest tokenizers. The limit
  * is ten times what it takes on a slow machine: it finds quadratic behaviour, not a slow day. */
+/* The array is a value too: the 5 millionth element is one too many. Nothing is kept before. */
+static void tiny_values_are_counted(void **state)
+{
+    (void)state;
+    struct test_log t;
+    struct dgl_json_doc *doc = NULL;
+    struct dgl_buf text = {0};
+    test_log_init(&t, DGL_LOG_ERROR);
+    dgl_buf_puts(&text, "[0");
+    for (int i = 1; i < 5000000; i++)
+        dgl_buf_append(&text, ",0", 2);
+    dgl_buf_puts(&text, "]");
+    const char *const parts[] = {"T: byte 10000000: found '0', wanted at most 5000000 values"};
+    assert_refusal(&t, dgl_json_parse(&t.log, "T", text.p, text.len, &doc), DGL_ERR_FORMAT, parts);
+    dgl_buf_finish(&text);
+}
+
 static void large_documents_take_linear_time(void **state)
 {
     (void)state;
@@ -626,6 +643,7 @@ int main(void)
         cmocka_unit_test(iteration_is_in_file_order),
         cmocka_unit_test(objects_of_any_size_find_their_keys),
         cmocka_unit_test(duplicate_in_a_large_object_is_found),
+        cmocka_unit_test(tiny_values_are_counted),
         cmocka_unit_test(large_documents_take_linear_time),
         cmocka_unit_test(needed_values_are_checked_for_type),
         cmocka_unit_test(optional_fields_keep_their_defaults),

@@ -292,8 +292,9 @@ enum dgl_status convert_model(const struct dgl_log *log, const struct dgl_conver
     }
     rdrr_writer_destroy(&job.writer);
     convert_plan_finish(&job.plan);
-    convert_folder_finish(&job.folder);
+    /* Removing what is unfinished takes descriptors: the model gives its own back before. */
     model_file_close(&job.model);
+    convert_folder_finish(&job.folder);
     dgl_arena_finish(&job.names);
     return status;
 }

@@ -39,15 +39,20 @@ static enum dgl_status check_replaceable(const struct dgl_log *log, const char *
     return status;
 }
 
-/* The folder itself is locked: its files come and go. */
-static void hold(struct convert_folder *folder)
+/* The folder itself is locked: its files come and go. The descriptor is also the one with which it
+ * can be removed when there are no others left. */
+static enum dgl_status hold(const struct dgl_log *log, struct convert_folder *folder)
 {
     int fd = open(folder->temp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return;
+    if (fd < 0) {
+        enum dgl_status status = dgl_fail_errno(log, "open directory", folder->temp);
+        rmdir(folder->temp);
+        return status;
+    }
     dgl_temp_lock(fd);
     folder->lock = fd;
     folder->locked = true;
+    return DGL_OK;
 }
 
 static enum dgl_status make_temp(const struct dgl_log *log, struct convert_folder *folder)
@@ -58,8 +63,7 @@ static enum dgl_status make_temp(const struct dgl_log *log, struct convert_folde
             return dgl_fail_memory(log, folder->path, strlen(folder->path));
         if (mkdir(temp, 0777) == 0) {
             folder->temp = temp;
-            hold(folder);
-            return DGL_OK;
+            return hold(log, folder);
         }
         bool taken = errno == EEXIST && i + 1 < max_name_tries;
         enum dgl_status status = taken ? DGL_OK : dgl_fail_errno(log, "make directory", temp);
@@ -184,11 +188,11 @@ enum dgl_status convert_folder_publish(const struct dgl_log *log, struct convert
 
 void convert_folder_finish(struct convert_folder *folder)
 {
-    if (folder->temp)
-        dgl_dir_remove(folder->temp);
     if (folder->locked)
         close(folder->lock);
     folder->locked = false;
+    if (folder->temp)
+        dgl_dir_remove(folder->temp);
     free(folder->temp);
     free(folder->path);
     folder->temp = folder->path = NULL;

@@ -296,6 +296,39 @@ static void full_disk_leaves_nothing(void **state)
     assert_only(f, "in", NULL);
 }
 
+/* With none, one, two ... descriptors to spare: whatever it is that cannot be opened, nothing stays
+ * behind, and one line says why. */
+static void too_few_descriptors_leave_nothing(void **state)
+{
+    struct fixture *f = *state;
+    enum { most = 40 };
+    int spare = 0, next = dup(STDIN_FILENO);
+    bool converted = false;
+    struct rlimit before;
+    assert_true(next >= 0);
+    close(next);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    for (; spare < most && !converted; spare++) {
+        struct rlimit few = {(rlim_t)(next + spare), before.rlim_max};
+        test_log_clear(&f->log);
+        f->log.errors = 0;
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+        enum dgl_status status = convert(f, .threads = 1);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+        converted = status == DGL_OK;
+        if (!converted) {
+            assert_int_equal(status, DGL_ERR_IO);
+            assert_int_equal(f->log.errors, 1);
+            assert_contains(f->log.text, "Too many open files");
+            assert_contains(f->log.text, "ulimit -n");
+            assert_only(f, "in", NULL);
+        }
+    }
+    assert_true(converted);
+    assert_true(spare > 1);
+    assert_only(f, "in", "out");
+}
+
 static void unwritable_place_is_an_error(void **state)
 {
     struct fixture *f = *state;
@@ -441,6 +474,7 @@ int main(void)
         FIXTURE_CASE(cancelling_keeps_the_old_pack),
         FIXTURE_CASE(progress_ends_at_the_total),
         FIXTURE_CASE(full_disk_leaves_nothing),
+        FIXTURE_CASE(too_few_descriptors_leave_nothing),
         FIXTURE_CASE(unwritable_place_is_an_error),
         FIXTURE_CASE(missing_input_leaves_nothing),
         FIXTURE_CASE(corrupt_pack_is_not_converted),

@@ -36,11 +36,14 @@
  *    independent. Only dgl_session_cancel() may be called from anywhere, also from a signal
  *    handler. Functions that take neither a device nor an object made from one may be called from
  *    several threads at once.
+ *    In a process that fork() made after a device had been opened, every call on that device or on
+ *    an object made from it fails, and so does opening another: drivers do not survive fork().
+ *    Destroying works. exec() first, or fork before the first device.
  * R5 EGL. The caller's current EGL context is the same after every call as before it.
  * R6 Units. Sizes are bytes, durations are nanoseconds, positions and counts are tokens. Text is
  *    UTF-8 with an explicit length where it may hold U+0000; strings without one end in NUL.
- * R7 The library never exits, prints, installs signal handlers, sets the locale, or keeps global
- *    state.
+ * R7 The library never exits, prints, installs signal handlers or sets the locale, and keeps no
+ *    global state but the id of the process that first opened a device (R4).
  * R8 Cost. Slow: opens devices, reads files or compiles kernels, milliseconds to seconds. Very
  *    slow: works on all bytes of a model, seconds to minutes. Blocks: waits for the device.
  *    Everything else is host work of microseconds.

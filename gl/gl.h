@@ -96,6 +96,9 @@ struct gl_saved {
 /* Also succeeds on a lost device, so that its objects can be destroyed. On failure nothing has
  * changed and gl_leave() does nothing. */
 enum dgl_status gl_enter(struct gl_device *dev, struct gl_saved *saved);
+/* As gl_enter(), for destroying; false in a process that was forked from that of the device, where
+ * nothing of the driver's may be touched. Objects can be destroyed after either. */
+bool gl_enter_to_destroy(struct gl_device *dev, struct gl_saved *saved);
 void gl_leave(struct gl_device *dev, const struct gl_saved *saved);
 
 /* ---- buffers: gl_buffer.c -------------------------------------------------------------------- */

@@ -1,7 +1,9 @@
 /* Devices: opening the first row of a selection that works, closing, and entering their context. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/base/log.h"
 #include "core/base/mem.h"
@@ -39,7 +41,25 @@ struct gl_counters gl_device_counters(const struct gl_device *dev)
 
 bool gl_is_current(const struct gl_device *dev)
 {
-    return dev->egl.context != EGL_NO_CONTEXT && eglGetCurrentContext() == dev->egl.context;
+    return dev->egl.context != EGL_NO_CONTEXT && dev->pid == getpid() &&
+           eglGetCurrentContext() == dev->egl.context;
+}
+
+/* ---- fork ------------------------------------------------------------------------------------ */
+
+/* The first process here, 0 = none yet, that opened a device. Drivers keep threads and locks of the
+ * process for as long as it lives, also after the last device was closed. */
+static atomic_long opened_by;
+
+enum dgl_status gl_fork_check(const struct dgl_log *log)
+{
+    long unset = 0, pid = (long)getpid();
+    if (atomic_compare_exchange_strong(&opened_by, &unset, pid) || unset == pid)
+        return DGL_OK;
+    return dgl_fail(log, DGL_ERR_NO_DEVICE,
+                    "process %ld was forked from process %ld after that had opened a device, and "
+                    "drivers do not survive fork(): call exec(), or fork before the first device",
+                    pid, unset);
 }
 
 /* ---- enter and leave ------------------------------------------------------------------------- */
@@ -55,6 +75,9 @@ static void forget_owner(struct gl_device *dev)
 
 enum dgl_status gl_enter(struct gl_device *dev, struct gl_saved *saved)
 {
+    saved->active = false;
+    if (dev->pid != getpid())
+        return gl_fork_check(dev->log);
     gl_current_save(saved);
     if (saved->context == dev->egl.context ||
         eglMakeCurrent(dev->egl.display, EGL_NO_SURFACE, EGL_NO_SURFACE, dev->egl.context)) {
@@ -70,6 +93,12 @@ enum dgl_status gl_enter(struct gl_device *dev, struct gl_saved *saved)
     return dgl_fail(dev->log, DGL_ERR_GPU,
                     "the GL context cannot be made current: %s (is it current on another thread?)",
                     gl_egl_error_name(error));
+}
+
+bool gl_enter_to_destroy(struct gl_device *dev, struct gl_saved *saved)
+{
+    saved->active = false;
+    return dev->pid == getpid() && gl_enter(dev, saved) == DGL_OK;
 }
 
 void gl_leave(struct gl_device *dev, const struct gl_saved *saved)
@@ -197,14 +226,18 @@ enum dgl_status gl_device_open(const struct dgl_log *log, const struct gl_device
     *out = NULL;
     if (!params)
         params = &defaults;
+    enum dgl_status status = gl_fork_check(log);
+    if (status != DGL_OK)
+        return status;
     struct gl_device *dev = dgl_new(struct gl_device);
     if (!dev)
         return dgl_fail_memory(log, "a device", sizeof(*dev));
     dev->log = log;
+    dev->pid = getpid();
     dev->egl.fd = -1;
     gl_current_save(&saved);
-    enum dgl_status status = params->egl_display || params->egl_context ? wrap_context(dev, params)
-                                                                        : open_row(dev, params);
+    status = params->egl_display || params->egl_context ? wrap_context(dev, params)
+                                                        : open_row(dev, params);
     if (status == DGL_OK)
         status = start_device(dev, params);
     gl_current_restore(dev->egl.display, &saved);
@@ -223,6 +256,12 @@ void gl_device_close(struct gl_device **pdev)
 
     if (!dev)
         return;
+    if (dev->pid != getpid()) { /* the driver's part belongs to the process that opened it */
+        gl_progcache_finish(&dev->cache);
+        free(dev);
+        *pdev = NULL;
+        return;
+    }
     gl_current_save(&saved);
     if (dev->egl.context != EGL_NO_CONTEXT && !gl_is_current(dev))
         eglMakeCurrent(dev->egl.display, EGL_NO_SURFACE, EGL_NO_SURFACE, dev->egl.context);

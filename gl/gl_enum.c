@@ -201,6 +201,11 @@ enum dgl_status gl_nodes_list(const struct dgl_log *log, struct gl_node nodes[GL
     *count = 0;
     if (!report)
         return dgl_fail_memory(log, "the device report", sizeof(*report));
+    enum dgl_status status = gl_fork_check(log);
+    if (status != DGL_OK) {
+        free(report);
+        return status;
+    }
     gl_sys_report_get(report);
     add_drm_rows(&table, report);
     add_egl_rows(&table, report);

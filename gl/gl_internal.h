@@ -67,6 +67,9 @@ void gl_egl_close(struct gl_egl *egl);
 void gl_current_save(struct gl_saved *saved);
 void gl_current_restore(EGLDisplay ours, const struct gl_saved *saved);
 const char *gl_egl_error_name(EGLint error);
+/* DGL_ERR_NO_DEVICE in a process that was forked after a device had been opened: drivers hang
+ * there. To be called before EGL is. gl_device.c */
+enum dgl_status gl_fork_check(const struct dgl_log *log);
 
 /* ---- gl_ext.c: extensions and their functions ------------------------------------------------ */
 
@@ -191,6 +194,7 @@ struct gl_device {
     const struct dgl_log *log;
     struct gl_node node;
     struct gl_egl egl;
+    pid_t pid;    /* of the process that opened it */
     bool wrapped; /* display and context are the caller's */
     bool debug;
     bool lost; /* sticky */

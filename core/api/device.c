@@ -106,7 +106,7 @@ void dgl_device_destroy(struct dgl_device **dev)
         return;
     if (d->gl) {
         struct gl_saved saved = {0};
-        bool entered = gl_enter(d->gl, &saved) == DGL_OK;
+        bool entered = gl_enter_to_destroy(d->gl, &saved);
         pool_destroy(&d->pool);
         if (entered)
             gl_leave(d->gl, &saved);

@@ -38,7 +38,7 @@ void dgl_model_destroy(struct dgl_model **model)
     struct dgl_device *dev = m->dev;
     struct gl_saved saved = {0};
     /* A lost device cannot be entered; its objects are gone and destroying them is harmless. */
-    bool entered = gl_enter(dev->gl, &saved) == DGL_OK;
+    bool entered = gl_enter_to_destroy(dev->gl, &saved);
     model_destroy(m);
     if (entered)
         gl_leave(dev->gl, &saved);

@@ -68,7 +68,7 @@ void dgl_session_destroy(struct dgl_session **session)
     struct dgl_device *dev = s->model->dev;
     struct gl_saved saved = {0};
     /* A lost device cannot be entered; its objects are gone and destroying them is harmless. */
-    bool entered = gl_enter(dev->gl, &saved) == DGL_OK;
+    bool entered = gl_enter_to_destroy(dev->gl, &saved);
     session_destroy(s);
     if (entered)
         gl_leave(dev->gl, &saved);

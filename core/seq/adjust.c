@@ -128,7 +128,7 @@ static enum dgl_status match_vocabulary(struct adjust *a, const struct dgl_log *
                                         const struct dgl_tokenizer *tok,
                                         const char *const *breakers, size_t count)
 {
-    struct detokenizer *detok;
+    struct detokenizer *detok = NULL;
     struct dgl_buf text = {0};
     enum dgl_status status = detokenizer_create(log, tok, false, &detok);
     int32_t max_id = tokenizer_max_id(tok);

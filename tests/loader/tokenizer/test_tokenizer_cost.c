@@ -24,7 +24,9 @@ enum { sanitized = 0 };
     "\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \" \": 2, \"x\": 3}, "         \
     "\"merges\": []}"
 #define TOKEN(id, flags) "{\"id\": " id ", \"content\": \"@\", " flags "}"
-#define REPLACE          "{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \"@\"}"
+#define REPLACE                                                                                    \
+    "{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, "                                   \
+    "\"content\": \"@\"}"
 #define SPLIT(regex)                                                                               \
     "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"" regex "\"}, \"behavior\": \"Isolated\"}"
 

@@ -11,3 +11,9 @@ TEST_LDFLAGS_test_faults := $(GL_FAIL)
 TEST_LDFLAGS_test_plan := $(GL_FAIL)
 TEST_LDFLAGS_test_profiler := $(GL_FAIL)
 TEST_LDFLAGS_test_moe := $(GL_FAIL)
+
+# Parts of the command, before the library, with a clock of the test's.
+TOOL_PARTS := $(BUILD)/obj/tools/bar.o $(BUILD)/obj/tools/console.o
+TEST_LDFLAGS_test_bar := $(TOOL_PARTS)
+TEST_LDFLAGS_test_console := -Wl,--wrap=dgl_now_ns $(TOOL_PARTS)
+$(BUILD)/tests/test_bar $(BUILD)/tests/test_console: | $(TOOL_PARTS)

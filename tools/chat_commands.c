@@ -15,7 +15,8 @@ static int run_reset(struct chat *c, const char *arg)
     (void)arg;
     talk_reset(&c->talk);
     c->answers = 0;
-    console_say("a new conversation%s", talk_system(&c->talk) ? ", with the system message" : "");
+    console_note(&c->engine.console, "a new conversation%s",
+                 talk_system(&c->talk) ? ", with the system message" : "");
     return EXIT_OK;
 }
 
@@ -29,7 +30,7 @@ static bool needs_file(const char *verb, const char *arg)
 static int run_save(struct chat *c, const char *arg)
 {
     if (needs_file("save", arg) && talk_save(&c->engine.console.log, &c->talk, arg) == DGL_OK)
-        console_say("%zu messages written to %s", c->talk.count, arg);
+        console_note(&c->engine.console, "%zu messages written to %s", c->talk.count, arg);
     return EXIT_OK;
 }
 
@@ -40,7 +41,7 @@ static int run_load(struct chat *c, const char *arg)
             DGL_OK)
         return EXIT_OK;
     c->answers = 0;
-    console_say("%zu messages read from %s", c->talk.count, arg);
+    console_note(&c->engine.console, "%zu messages read from %s", c->talk.count, arg);
     return talk_is_open(&c->talk) ? chat_answer(c) : EXIT_OK;
 }
 
@@ -55,7 +56,7 @@ static int run_system(struct chat *c, const char *arg)
         console_error("out of memory for the system message");
         return EXIT_FAILED;
     }
-    console_say("system message set");
+    console_note(&c->engine.console, "system message set");
     return EXIT_OK;
 }
 

@@ -74,14 +74,17 @@ static int end_answer(struct chat *c, const struct dgl_generate_result *r)
                                     .decode_tps = generation_decode_tps(r),
                                     .finish = r->finish};
     c->answers++;
-    if (r->finish == DGL_FINISH_CANCELLED)
-        console_say(r->num_tokens ? "(stopped)"
+    const struct console *console = &c->engine.console;
+    if (r->finish == DGL_FINISH_CANCELLED && c->interactive)
+        console_note(console, r->num_tokens
+                                  ? "(stopped)"
                                   : "(stopped before it began: the message is taken back)");
     else if (r->finish == DGL_FINISH_LENGTH)
-        console_say("(cut off after %zu tokens: -n)", r->num_tokens);
+        console_note(console, "(cut off after %zu tokens: -n)", r->num_tokens);
     else if (r->finish == DGL_FINISH_CONTEXT)
-        console_say("(the context of %d tokens is full: /reset begins anew%s)", info->context,
-                    info->context < info->context_max ? ", a larger -c gives more room" : "");
+        console_note(console, "(the context of %d tokens is full: /reset begins anew%s)",
+                     info->context,
+                     info->context < info->context_max ? ", a larger -c gives more room" : "");
     if (r->num_tokens == 0) {
         talk_drop_last(&c->talk);
     } else {

@@ -47,6 +47,7 @@ int command_convert(const struct options *opt)
     struct console console;
     struct dgl_convert_result result;
     console_init(&console, opt);
+    console.work = "converting";
     const struct dgl_convert_params params = convert_params(opt, &console);
     enum dgl_status status = dgl_convert(&console.log, &params, &result);
     if (status != DGL_OK)
@@ -226,6 +227,7 @@ static int check_hashes(struct verify *v)
                           .priv = v,
                           .level = v->console.log.level,
                           .cancelled = v->console.log.cancelled};
+    v->console.work = "checking";
     enum dgl_status status =
         dgl_verify(&log,
                    dgl_verify_params(.path = v->path, .progress_cb = console_progress,

@@ -130,8 +130,8 @@ static int generate_run(struct generate *g, const struct options *opt)
         dgl_jw_end_object(&w);
         dgl_buf_putc(&out, '\n');
         ok = out_buf(&out);
-    } else if (ok && isatty(STDOUT_FILENO)) {
-        console_note(&g->engine.console, "%s", "");
+    } else if (ok) {
+        ok = out_end_line();
     }
     if (!ok)
         return out_exit(false);

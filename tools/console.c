@@ -8,23 +8,37 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
+#include "core/base/log.h"
 #include "core/base/printable.h"
-
-#define BAR_CELLS 40
+#include "tools/bar.h"
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* Percentage that the progress bar shows; -1 = there is none. Belongs to the terminal, of which
- * there is one: any line must first clear it. */
-static int bar_percent = -1;
+/* The terminal's bar, of which there is one: any line must first clear it. */
+static struct bar bar;
+static size_t bar_columns; /* that it takes on the screen; 0 = it is not there */
 
 static void clear_bar(void)
 {
-    if (bar_percent >= 0)
-        fprintf(stderr, "\r%79s\r", "");
-    bar_percent = -1;
+    if (bar_columns)
+        fprintf(stderr, "\r%*s\r", (int)bar_columns, "");
+    bar_columns = 0;
+}
+
+/* Standard output ends in the middle of a line. */
+static bool line_is_open;
+
+/* Whether both streams end up in one place: a terminal, a file, a pipe. */
+static bool streams_meet(void)
+{
+    struct stat out, err;
+    return fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&
+           out.st_dev == err.st_dev && out.st_ino == err.st_ino;
 }
 
 /* One line whatever the text: a driver's words may have several, a file's name anything. */
@@ -39,6 +53,9 @@ static void put_line(const char *prefix, const char *text)
         text += blanks;
     }
     clear_bar();
+    if (line_is_open && streams_meet())
+        fputc('\n', stderr);
+    line_is_open = false;
     fprintf(stderr, "%s%s\n", prefix, line.p ? line.p : "");
     dgl_buf_finish(&line);
 }
@@ -85,6 +102,7 @@ void console_init(struct console *c, const struct options *opt)
                               .level = (enum dgl_log_level)level,
                               .cancelled = is_cancelled};
     c->quiet = opt->quiet;
+    c->work = c->note = NULL;
     c->bar = !opt->quiet && isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0);
 }
 
@@ -110,35 +128,35 @@ void console_say(const char *fmt, ...)
     put_line("", text);
 }
 
-static void draw_bar(int percent, const char *what, uint64_t total)
+static size_t terminal_columns(void)
 {
-    const char *no_color = getenv("NO_COLOR");
-    bool plain = no_color && no_color[0];
-    char bar[BAR_CELLS + 1] = {0};
-    struct dgl_buf of = {0};
-    if (strcmp(what, "bytes") == 0)
-        dgl_buf_bytes(&of, total);
-    else
-        dgl_buf_printf(&of, "%llu %s", (unsigned long long)total, what);
-    memset(bar, '.', BAR_CELLS);
-    memset(bar, '#', (size_t)(percent * BAR_CELLS / 100));
-    fprintf(stderr, "\r%s%s%s %3d%% of %s ", plain ? "" : "\033[36m", bar, plain ? "" : "\033[0m",
-            percent, of.p ? of.p : what);
-    fflush(stderr);
-    dgl_buf_finish(&of);
+    struct winsize size;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
 }
 
 bool console_progress(void *priv, const char *what, uint64_t done, uint64_t total)
 {
     const struct console *c = priv;
-    if (!c->bar || total == 0)
+    const char *no_color = getenv("NO_COLOR");
+    uint64_t now_ns = dgl_now_ns();
+    if (!c->bar)
         return !interrupted();
-    int percent = (int)((double)done / (double)total * 100);
-    if (done >= total) {
+    if (bar_update(&bar, what, done, total, now_ns)) {
+        const struct bar_look look = {.columns = terminal_columns(),
+                                      .colour = !no_color || !no_color[0],
+                                      .work = c->work,
+                                      .note = c->note};
+        struct dgl_buf line = {0};
         clear_bar();
-    } else if (percent != bar_percent) {
-        bar_percent = percent;
-        draw_bar(percent, what, total);
+        size_t columns = bar_draw(&bar, &look, now_ns, &line);
+        if (!line.failed && columns) {
+            bar_columns = columns;
+            fprintf(stderr, "%s", line.p);
+        }
+        fflush(stderr);
+        dgl_buf_finish(&line);
+    } else if (!bar.what[0]) {
+        clear_bar();
     }
     return !interrupted();
 }
@@ -168,12 +186,20 @@ static bool lost(void)
 
 bool out_write(const char *bytes, size_t len)
 {
+    clear_bar();
+    if (len)
+        line_is_open = bytes[len - 1] != '\n';
     return fwrite(bytes, 1, len, stdout) == len || lost();
 }
 
 bool out_flush(void)
 {
     return (fflush(stdout) == 0 && !ferror(stdout)) || lost();
+}
+
+bool out_end_line(void)
+{
+    return !line_is_open || !isatty(STDOUT_FILENO) || (out_write("\n", 1) && out_flush());
 }
 
 bool out_buf(struct dgl_buf *buf)
@@ -199,6 +225,14 @@ int exit_code(enum dgl_status status)
     if (status == DGL_OK)
         return EXIT_OK;
     return status == DGL_ERR_CANCELLED ? EXIT_CANCELLED : EXIT_FAILED;
+}
+
+void console_cancelled(const struct options *opt)
+{
+    struct console c;
+    console_init(&c, opt);
+    clear_bar();
+    dgl_notice(&c.log, "cancelled");
 }
 
 /* ---- process --------------------------------------------------------------------------------- */

@@ -16,6 +16,9 @@ struct console {
     struct dgl_log log; /* its `priv` is the console: a console stays where it was initialised */
     bool quiet;
     bool bar; /* progress bars: standard error is a terminal, without -q */
+    /* For the bar; borrowed. NULL: it is named by its unit, and has no note. */
+    const char *work; /* names what goes through bytes: "loading" */
+    const char *note; /* "once; kept in PATH" */
 };
 void console_init(struct console *c, const struct options *opt);
 /* A statistics or device line; not shown with -q. */
@@ -23,20 +26,24 @@ void console_note(const struct console *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* A line that somebody asked for: shown with -q too. */
 void console_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Progress callback; `priv` is a struct console. Clears its line at the end. Returns false after
- * SIGINT. */
+/* Progress callback; `priv` is a struct console. Shows a bar on a terminal after half a second, and
+ * clears its line at the end. Returns false after SIGINT. */
 bool console_progress(void *priv, const char *what, uint64_t done, uint64_t total);
 
-/* Exact bytes to standard output; false (after an error line) when they could not be written. */
+/* Exact bytes to standard output, where a bar is cleared first; false (after an error line) when they could not be written. */
 bool out_write(const char *bytes, size_t len);
 bool out_buf(struct dgl_buf *buf); /* writes, flushes and finishes */
 /* Flushes; false (after an error line) when anything was lost. */
 bool out_flush(void);
+/* Ends an unfinished line where standard output is a terminal, whose next prompt would stick to it. */
+bool out_end_line(void);
 /* EXIT_* for a result of the functions above. */
 int out_exit(bool written);
 
 /* EXIT_* for a status. */
 int exit_code(enum dgl_status status);
+/* The one line about a command that was cancelled; not shown with -q. */
+void console_cancelled(const struct options *opt);
 
 /* Makes SIGINT, SIGTERM and SIGHUP set a flag, a closed standard output end the process by SIGPIPE
  * (other closed pipes and limits on files only fail the write), and descriptors 0 to 2 exist. */

@@ -118,6 +118,7 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
         console_note(&e->console, "device: %s%s%s%s%s", info->renderer, info->node[0] ? ", " : "",
                      info->node, info->software ? " (software)" : "",
                      opt->limits ? ", minimum limits" : "");
+        e->console.work = "loading";
         status = dgl_model_load(
             e->device,
             dgl_model_params(.path = path, .kernels = e->kernels, .context = opt->context,

@@ -160,10 +160,12 @@ void generation_report(struct dgl_json_writer *w, const struct engine *e,
 
 void generation_note(const struct engine *e, const struct dgl_generate_result *r, uint64_t seed)
 {
+    bool cancelled = r->finish == DGL_FINISH_CANCELLED; /* which main() tells, of every command */
     console_note(&e->console,
                  "load %.0f ms | prompt %zu tokens, %.0f tok/s | first token %.0f ms | "
-                 "%zu tokens, %.0f tok/s | %s | seed %llu",
+                 "%zu tokens, %.0f tok/s%s%s | seed %llu",
                  (double)e->load_ns * 1e-6, r->num_prompt_ids, generation_prefill_tps(r),
                  (double)r->first_token_ns * 1e-6, r->num_tokens, generation_decode_tps(r),
-                 dgl_finish_str(r->finish), (unsigned long long)seed);
+                 cancelled ? "" : " | ", cancelled ? "" : dgl_finish_str(r->finish),
+                 (unsigned long long)seed);
 }

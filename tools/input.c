@@ -79,7 +79,8 @@ bool input_slurp(const char *path, struct dgl_buf *out)
             console_error("cannot read %s: %s", path, strerror(errno));
         return false;
     }
-    while (out->len <= MAX_INPUT && (n = fread(block, 1, sizeof(block), file)) > 0)
+    /* A signal ends fread() with an error after what had come: the next call would wait again. */
+    while (out->len <= MAX_INPUT && !ferror(file) && (n = fread(block, 1, sizeof(block), file)) > 0)
         dgl_buf_append(out, block, n);
     bool ok = !ferror(file) && !out->failed && out->len <= MAX_INPUT;
     if (ferror(file) && !interrupted())

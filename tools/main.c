@@ -43,6 +43,8 @@ int main(int argc, char **argv)
         tell_notes(&opt);
         code = command->run(&opt);
     }
+    if (code == EXIT_CANCELLED)
+        console_cancelled(&opt);
     options_finish(&opt);
     return code;
 }

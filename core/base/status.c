@@ -45,7 +45,8 @@ enum dgl_status dgl_fail(const struct dgl_log *log, enum dgl_status status, cons
 {
     va_list args;
     va_start(args, fmt);
-    dgl_vlogf(log, DGL_LOG_ERROR, fmt, args);
+    /* Who asked for the end of a call need not be told of it as of a fault. */
+    dgl_vlogf(log, status == DGL_ERR_CANCELLED ? DGL_LOG_INFO : DGL_LOG_ERROR, fmt, args);
     va_end(args);
     return status;
 }

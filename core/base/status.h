@@ -7,8 +7,9 @@
 
 #define DGL_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
-/* Logs the line at DGL_LOG_ERROR (log may be NULL) and returns `status`. The text names file,
- * field, both values and the remedy; no "error:" prefix, no newline, no final full stop. */
+/* Logs the line at DGL_LOG_ERROR, a cancelled call at DGL_LOG_INFO (log may be NULL), and returns
+ * `status`. The text names file, field, both values and the remedy; no "error:" prefix, no newline,
+ * no final full stop. */
 enum dgl_status dgl_fail(const struct dgl_log *log, enum dgl_status status, const char *fmt, ...)
     DGL_PRINTF(3, 4);
 

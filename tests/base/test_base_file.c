@@ -26,7 +26,7 @@ static int enter(void **state)
     struct room *room = calloc(1, sizeof(*room));
     assert_non_null(room);
     room->dir = test_tmpdir();
-    test_log_init(&room->t, DGL_LOG_ERROR);
+    test_log_init(&room->t, DGL_LOG_INFO);
     *state = room;
     return 0;
 }

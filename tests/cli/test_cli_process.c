@@ -303,66 +303,96 @@ static void ignored_sigpipe_is_quiet_too(void **state)
     process_finish(&r);
 }
 
-/* ---- terminal -------------------------------------------------------------------------------- */
+/* ---- text and figures in one place ------------------------------------------------------------ */
 
-/* A conversion shows a bar on a terminal; the rows say when, and whether in colour. */
-struct bar_row {
-    const char *name;
-    const char *env[3];
-    const char *flag;
-    bool terminal, bar, colour;
+/* How the streams are joined; the figures must stand on a line of their own, and the text must not
+ * get a byte where it is alone. */
+struct joined_row {
+    const char *name, *redirection;
+    bool joined;
 };
 
-static const struct bar_row bars[] = {
-    {"bar on a terminal", {NULL}, NULL, true, true, true},
-    {"no colour with NO_COLOR", {"NO_COLOR=1"}, NULL, true, true, false},
-    {"colour with an empty NO_COLOR", {"NO_COLOR="}, NULL, true, true, true},
-    {"no bar on a dumb terminal", {"TERM=dumb"}, NULL, true, false, false},
-    {"no bar with -q", {NULL}, "-q", true, false, false},
-    {"no bar into a pipe", {NULL}, NULL, false, false, false},
+static const struct joined_row joins[] = {
+    {"one file", ">\"$1\" 2>&1", true},
+    {"one pipe", "2>&1 | cat >\"$1\"", true},
+    {"one file, appended", ">>\"$1\" 2>>\"$1\"", true},
+    {"two files", ">\"$1\" 2>\"$1.err\"", false},
 };
 
-static void bar_case(void **state)
+static void joined_case(void **state)
 {
-    const struct bar_row *row = *state;
-    const char *const args[] = {"verify", row->flag, NULL};
+    const struct joined_row *row = *state;
+    char *dir = test_tmpdir(), *out = dgl_path_join(dir, "out"), *text = NULL;
+    char script[512];
+    size_t len = 0;
     struct process_result r;
-    process_run(&(struct process_params){.args = args, .env = row->env, .terminal = row->terminal},
-                &r);
+    snprintf(script, sizeof(script),
+             "\"$0\" generate --device any -p 'Once upon a time' -n 3 --temp 0 %s",
+             row->redirection);
+    const char *const args[] = {"-c", script, process_program(), out, NULL};
+    process_run(&(struct process_params){.args = args, .program = "/bin/sh"}, &r);
     assert_code(&r, 0);
-    assert_contains(r.out, "every hash is right");
-    assert_int_equal(strstr(r.err, "% of ") != NULL, row->bar);
-    assert_int_equal(strchr(r.err, '\033') != NULL, row->colour);
-    /* The bar's line is blank in the end. */
-    if (row->bar)
-        assert_int_equal(r.err[r.err_len - 1], '\r');
-    else
-        assert_int_equal(r.err_len, 0);
     process_finish(&r);
+    assert_int_equal(dgl_file_slurp(NULL, out, 1 << 20, &text, &len), DGL_OK);
+    const char *figures = strstr(text, "load ");
+    assert_int_equal(figures != NULL, row->joined);
+    if (figures)
+        assert_true(figures > text && figures[-1] == '\n');
+    else
+        assert_true(len > 0 && text[len - 1] != '\n');
+    free(text);
+    free(out);
+    test_tmpdir_remove(dir);
 }
 
-/* An error line stands alone on its line, also when a bar was there. */
-static void errors_clear_the_bar(void **state)
+/* ---- one line about a cancelled command -------------------------------------------------------- */
+
+static size_t count_lines(const char *text, const char *part)
 {
-    char *dir = test_tmpdir(), *shard = dgl_path_join(dir, "shard_00000.bin");
+    size_t count = 0;
+    while ((text = strstr(text, part))) {
+        count++;
+        text += strlen(part);
+    }
+    return count;
+}
+
+/* Each is slow enough, or waits for its input. */
+struct cancel_row {
+    const char *name;
+    const char *args[12];
+    bool waits; /* for standard input, after a first line */
+    bool quiet;
+};
+
+static const struct cancel_row cancelled[] = {
+    {"generate", {ENDLESS}, false, false},
+    {"generate -q", {ENDLESS, "-q"}, false, true},
+    {"generate from a pipe", {"generate", "--device", "any"}, true, false},
+    {"tokenize", {"tokenize", "--jsonl"}, true, false},
+    {"tokenize a text", {"tokenize"}, true, false},
+    {"template", {"template", "--messages", "-"}, true, false},
+    {"bench", {"bench", "--device", "any", "-r", "64"}, false, false},
+    {"chat", {"chat", "--device", "any"}, true, false},
+};
+
+static void cancelled_case(void **state)
+{
+    const struct cancel_row *row = *state;
     struct process_result r;
-    (void)state;
-    static const char copy[] = "cp tests/models/story-llama-q4_k_m/* \"$0\" && "
-                               "printf x | dd of=\"$0/shard_00000.bin\" bs=1 seek=4000000 "
-                               "conv=notrunc 2>/dev/null";
-    const char *const sh[] = {"-c", copy, dir, NULL};
-    process_run(&(struct process_params){.args = sh, .program = "/bin/sh"}, &r);
-    assert_code(&r, 0);
+    process_run(&(struct process_params){.args = row->args,
+                                         .input = row->waits ? "{\"text\":\"a\"}" : NULL,
+                                         .keep_input = row->waits,
+                                         .signal = SIGINT,
+                                         .signal_wait_ms = 700},
+                &r);
+    assert_code(&r, 130);
+    assert_no_error(&r);
+    if (count_lines(r.err, "cancelled") != (row->quiet ? 0 : 1))
+        fail_msg("standard error: %s", r.err);
+    if (!row->quiet)
+        assert_contains(r.err, "dopplergl: cancelled\n");
     process_finish(&r);
-    const char *const args[] = {"verify", dir, NULL};
-    process_run(&(struct process_params){.args = args, .terminal = true}, &r);
-    assert_code(&r, 1);
-    const char *line = strstr(r.err, "dopplergl: error: ");
-    assert_non_null(line);
-    assert_true(line == r.err || line[-1] == '\r' || line[-1] == '\n');
-    process_finish(&r);
-    free(shard);
-    test_tmpdir_remove(dir);
 }
 
 /* ---- data files ------------------------------------------------------------------------------ */
@@ -478,7 +508,7 @@ int main(void)
         cmocka_unit_test(signal_while_loading), cmocka_unit_test(cancelled_json_is_whole),
         cmocka_unit_test(signal_while_reading), cmocka_unit_test(nohup_is_respected),
         cmocka_unit_test(closed_pipe_is_quiet), cmocka_unit_test(ignored_sigpipe_is_quiet_too),
-        cmocka_unit_test(errors_clear_the_bar), cmocka_unit_test(no_cache_is_no_fault),
+        cmocka_unit_test(no_cache_is_no_fault),
     };
     int failures = test_run_table("cli signals", signal_case, signals);
     failures += test_run_table("cli cancelled conversion", cancelled_convert_case, cancels);
@@ -486,7 +516,8 @@ int main(void)
     failures += test_run_table("cli waiting", waiting_case, waits);
     failures += test_run_table("cli full output", full_output_case, printing);
     failures += test_run_table("cli missing output", missing_output_case, printing);
-    failures += test_run_table("cli progress", bar_case, bars);
+    failures += test_run_table("cli text and figures", joined_case, joins);
+    failures += test_run_table("cli cancelled", cancelled_case, cancelled);
     failures += test_run_table("cli data files", data_case, places);
     failures += test_run_table("cli loudness", loudness_case, loudnesses);
     return failures + cmocka_run_group_tests_name("cli process", tests, NULL, NULL);

@@ -781,6 +781,36 @@ size_t dgl_model_file_num_tensors(const struct dgl_model_file *file);
 /* Tensor `index`, below dgl_model_file_num_tensors(), to *out. */
 void dgl_model_file_tensor(const struct dgl_model_file *file, size_t index,
                            struct dgl_tensor_info *out);
+/* The model's tokenizer; NULL when it came without one. Borrowed from the file. */
+const struct dgl_tokenizer *dgl_model_file_tokenizer(const struct dgl_model_file *file);
+
+/* A chat template of a model file. Strings are borrowed from the file. */
+struct dgl_template_info {
+    const char *name;   /* "default", "tool_use", ... */
+    const char *origin; /* the file or metadata key: "tokenizer_config.json", ... */
+};
+/* Number of chat templates; 0 also where their files cannot be read, which dgl_template_load()
+ * explains. */
+size_t dgl_model_file_num_templates(const struct dgl_model_file *file);
+/* Template `index`, below dgl_model_file_num_templates(), to *out. */
+void dgl_model_file_template(const struct dgl_model_file *file, size_t index,
+                             struct dgl_template_info *out);
+
+struct dgl_estimate_params {
+    int32_t context;          /* tokens; 0 = the model's maximum */
+    enum dgl_kv_type kv_type; /* of the cache */
+    uint64_t available_bytes; /* what there is; 0 = unknown */
+};
+#define dgl_estimate_params(...) (&(struct dgl_estimate_params){__VA_ARGS__})
+/* Estimates the device memory of the model with one session, for a desktop GPU with the built-in
+ * kernels: on another device the layouts of weights and the tokens of a pass may differ, and with
+ * them weights and scratch by some percent. DGL_ERR_INVALID_ARG: a context beyond the model's;
+ * DGL_ERR_UNSUPPORTED: a model that this library does not compute. Slow. */
+enum dgl_status dgl_model_file_estimate(const struct dgl_log *log,
+                                        const struct dgl_model_file *file,
+                                        const struct dgl_estimate_params *params,
+                                        struct dgl_memory *out);
+
 /* Config as JSON text, verbatim, *len bytes; "" when there is none. Borrowed from the file. */
 const char *dgl_model_file_config(const struct dgl_model_file *file, size_t *len);
 /* Number of lines that dgl_model_file_skipped() has. */

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/host_memory.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/base/thread.h"
@@ -172,37 +173,12 @@ static enum dgl_status check_limits(const struct gl_device *dev)
 
 /* ---- memory and units ------------------------------------------------------------------------ */
 
-static uint64_t meminfo_bytes(const char *line, const char *key)
-{
-    uint64_t kib = 0;
-    struct dgl_str text = dgl_str_of(line);
-
-    if (!dgl_str_starts(text, key))
-        return 0;
-    text.p += strlen(key);
-    text.len -= strlen(key);
-    struct dgl_str rest = dgl_str_trim(text), number;
-    if (!dgl_str_split(&rest, ' ', &number) || !dgl_parse_u64(number, UINT64_MAX / 1024, &kib))
-        return 0;
-    return kib * 1024;
-}
-
 static void query_host_memory(struct gl_caps *caps)
 {
-    char line[256];
-    FILE *file = fopen("/proc/meminfo", "re");
+    struct dgl_host_memory memory = dgl_host_memory();
 
-    if (!file)
-        return;
-    while (fgets(line, sizeof(line), file)) {
-        uint64_t total = meminfo_bytes(line, "MemTotal:");
-        uint64_t available = meminfo_bytes(line, "MemAvailable:");
-        if (total)
-            caps->memory_bytes = total;
-        if (available)
-            caps->memory_free_bytes = available;
-    }
-    fclose(file);
+    caps->memory_bytes = memory.total_bytes;
+    caps->memory_free_bytes = memory.available_bytes;
 }
 
 /* Published counts (multiprocessors, compute units, cores) by a word of the renderer, longer words

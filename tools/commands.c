@@ -43,11 +43,22 @@ const struct command commands[] = {
      "`--force`.\n\n`--json`: `out`, `tensors`, `bytes_in`, `bytes_out`.",
      2, 2, command_convert, command_convert_check, NULL},
     {"inspect", "[-m MODEL | MODEL] [options]", "Show what a model is made of",
-     "Opens no device.\n\n`--json`: `path`, `name`, `family`, `quantization`, `vocab`, `layers`, "
+     "Opens no device. The memory is that of a session of `-c` tokens (the model's context "
+     "otherwise) with a cache of `--kv-type` on a\ndesktop GPU with the built-in kernels; `free` "
+     "is "
+     "of this machine's memory, which integrated GPUs and software renderers use:\na card with its "
+     "own memory is asked when a command opens it. Tensors that differ only in the number of a "
+     "layer "
+     "or an expert are\none row.\n\n"
+     "`--json`: `path`, `name`, `family`, `quantization`, `vocab`, `layers`, "
      "`hidden`, `heads`, `kv_heads`, `head_dim`,\n`intermediate`, `context`, `parameters`, "
-     "`weight_bytes`, `tokenizer`, `stop_ids` (list of `id origin`), `tensors` (list of\n`name "
-     "dtype role layout shape bytes`), `skipped` (tensors, or groups of them, that the model does "
-     "without, as lines with the reason).",
+     "`weight_bytes`, `tokenizer`, `stop_ids` (list of `id token origin`), `templates` (list of\n"
+     "`name origin`), `memory` (`weight_bytes kv_bytes scratch_bytes available_bytes context "
+     "context_fit`, or null for a model that is\nnot computed), `tensors` (list of `name dtype "
+     "role "
+     "layout shape bytes`), `skipped` (tensors, or groups of them, that the\nmodel does without, "
+     "as "
+     "lines with the reason).",
      0, 1, command_inspect, NULL, "model"},
     {"verify", "[-m MODEL | MODEL] [options]",
      "Check every hash of a pack, and that it makes a model",

@@ -152,16 +152,3 @@ void report_kernels(struct dgl_json_writer *w, const struct dgl_model *model)
     dgl_jw_end_array(w);
     free(rows.row);
 }
-
-void report_stop_ids(struct dgl_json_writer *w, const struct dgl_model_info *info)
-{
-    dgl_jw_key(w, "stop_ids");
-    dgl_jw_array(w);
-    for (size_t i = 0; i < info->num_stop_ids; i++) {
-        dgl_jw_object(w);
-        report_i64(w, "id", info->stop_ids[i].id);
-        report_text(w, "origin", info->stop_ids[i].origin);
-        dgl_jw_end_object(w);
-    }
-    dgl_jw_end_array(w);
-}

@@ -18,7 +18,5 @@ void report_device(struct dgl_json_writer *w, const struct dgl_device *device);
 /* "kernels": [{phase, op, name, variant, origin, sha256}], each once */
 void report_kernels(struct dgl_json_writer *w, const struct dgl_model *model);
 const char *phase_name(enum dgl_phase phase);
-/* "stop_ids": [{id, origin}] */
-void report_stop_ids(struct dgl_json_writer *w, const struct dgl_model_info *info);
 
 #endif

@@ -9,18 +9,6 @@
 #include "loader/model/synthetic_model.h"
 #include "loader/tokenizer/tokenizer.h"
 
-static enum dgl_status tokenizer_check(const struct dgl_log *log, const struct dgl_model_file *file)
-{
-    struct dgl_tokenizer *tok = NULL;
-    if (!file->info.has_tokenizer)
-        return DGL_OK;
-    enum dgl_status status = model_file_tokenizer(log, file, &tok);
-    if (status == DGL_OK)
-        status = model_file_check_tokenizer(log, file, tok);
-    tokenizer_destroy(&tok);
-    return status;
-}
-
 enum dgl_status dgl_model_find(const struct dgl_log *log, const char *path)
 {
     char *found = NULL, *name = NULL;
@@ -42,14 +30,17 @@ enum dgl_status dgl_models_iterate(const struct dgl_log *log,
     return model_list(log, params, cb, priv);
 }
 
-/* Everything that can be checked without a device. */
+/* Everything that can be checked without a device. The file keeps its tokenizer. */
 static enum dgl_status open_checked(const struct dgl_log *log,
                                     const struct model_open_params *params,
                                     struct dgl_model_file **out)
 {
     enum dgl_status status = model_file_open(log, params, out);
-    if (status == DGL_OK)
-        status = tokenizer_check(log, *out);
+    if (status == DGL_OK && (*out)->info.has_tokenizer) {
+        status = model_file_tokenizer(log, *out, &(*out)->tok);
+        if (status == DGL_OK)
+            status = model_file_check_tokenizer(log, *out, (*out)->tok);
+    }
     if (status != DGL_OK)
         model_file_close(out);
     return status;
@@ -63,7 +54,15 @@ enum dgl_status dgl_inspect(const struct dgl_log *log, const struct dgl_inspect_
     *out = NULL;
     if (!params || !params->path || !params->path[0])
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
-    return open_checked(log, &(struct model_open_params){.path = params->path}, out);
+    enum dgl_status status =
+        open_checked(log, &(struct model_open_params){.path = params->path}, out);
+    if (status != DGL_OK)
+        return status;
+    /* A model computes without templates: dgl_template_load() says what is wrong with them. */
+    chat_source_init(&(*out)->chat);
+    if (chat_source_load(NULL, params->path, &(*out)->chat) != DGL_OK)
+        chat_source_finish(&(*out)->chat);
+    return DGL_OK;
 }
 
 void dgl_model_file_destroy(struct dgl_model_file **file)
@@ -95,6 +94,23 @@ void dgl_model_file_tensor(const struct dgl_model_file *file, size_t index,
     };
     for (uint32_t i = 0; i < t->rank; i++)
         out->shape[i] = t->shape[i];
+}
+
+const struct dgl_tokenizer *dgl_model_file_tokenizer(const struct dgl_model_file *file)
+{
+    return file->tok;
+}
+
+size_t dgl_model_file_num_templates(const struct dgl_model_file *file)
+{
+    return file->chat.count;
+}
+
+void dgl_model_file_template(const struct dgl_model_file *file, size_t index,
+                             struct dgl_template_info *out)
+{
+    const struct chat_source_template *t = &file->chat.templates[index];
+    *out = (struct dgl_template_info){t->name.p, t->origin.p};
 }
 
 const char *dgl_model_file_config(const struct dgl_model_file *file, size_t *len)

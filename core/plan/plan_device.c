@@ -34,6 +34,32 @@ void plan_device_init(struct plan_device *device, const struct plan_device_param
         device->properties[i] = properties[i];
 }
 
+void plan_device_init_typical(struct plan_device *device, const struct dgl_log *log)
+{
+    static const struct dgl_limits limits = {
+        .max_ssbo_bytes = (2ull << 30) - 1,
+        .max_buffer_bytes = 1ull << 30,
+        .max_ssbo_bindings = 16,
+        .ssbo_align = 16,
+        .ubo_align = 256,
+        .max_ubo_bytes = 65536,
+        .max_shared_bytes = 32768,
+        .max_invocations = 1024,
+        .max_local_size = {1024, 1024, 64},
+        .max_groups = {65535, 65535, 65535},
+        .subgroup_size = 32,
+    };
+    plan_device_init(device, &(struct plan_device_params){
+                                 .log = log,
+                                 .name = "a desktop GPU",
+                                 .limits = &limits,
+                                 .compute_units = 32,
+                                 .subgroup_arithmetic = true,
+                                 .subgroup_shuffle = true,
+                                 .ext_gpu_shader5 = true,
+                             });
+}
+
 uint64_t plan_device_binding_bytes(const struct plan_device *device)
 {
     const struct dgl_limits *limits = &device->limits;

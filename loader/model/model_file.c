@@ -406,6 +406,8 @@ void model_file_close(struct dgl_model_file **file)
     free(f->generation_config_json);
     free(f->hint_defaults);
     free(f->hint_pinned);
+    tokenizer_destroy(&f->tok);
+    chat_source_finish(&f->chat);
     free(f);
     *file = NULL;
 }

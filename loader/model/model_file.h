@@ -5,6 +5,7 @@
 #define DGL_LOADER_MODEL_FILE_H
 
 #include "loader/desc/model_desc.h"
+#include "loader/model/chat_source.h"
 #include "loader/tokenizer/vocab_lists.h"
 
 enum model_format {
@@ -37,6 +38,9 @@ struct dgl_model_file {
     char *hint_defaults, *hint_pinned; /* kernel hints of a manifest as JSON text; NULL = none */
     char quantization[32];             /* headline: "bf16", "q4_k_m" */
     char manifest_sha256[65];          /* "" for folders */
+    /* of dgl_inspect() alone */
+    struct dgl_tokenizer *tok; /* NULL = none */
+    struct chat_source chat;
     struct dgl_model_info
         info; /* what dgl_model_file_info() shows; strings point into this struct */
 };

@@ -331,16 +331,70 @@ static void inspect_takes_a_folder(void **state)
     place_finish(&p);
 }
 
-static void inspect_reads_for_people_too(void **state)
+/* Lines of a report, none of which is wider than `width`. */
+static size_t lines_within(const char *text, size_t width)
+{
+    size_t lines = 0;
+    struct dgl_str rest = dgl_str_of(text), line;
+    while (rest.len && dgl_str_split(&rest, '\n', &line)) {
+        if (line.len > width)
+            fail_msg("%zu columns, at most %zu: %.*s", line.len, width, (int)line.len, line.p);
+        lines++;
+    }
+    return lines;
+}
+
+static void inspect_fits_a_screen(void **state)
 {
     struct process_result r;
     (void)state;
-    run(&r, (const char *const[]){"inspect", "-m", BUNDLED, NULL});
+    run(&r, (const char *const[]){"inspect", "-m", BUNDLED, "-c", "1024", NULL});
     assert_code(&r, 0);
-    assert_contains(r.out, "7.3 M parameters");
-    assert_contains(r.out, "stop id 0 (");
-    assert_contains(r.out, "model.embed_tokens.weight");
+    assert_in_range(lines_within(r.out, 80), 10, 23);
+    static const char *const parts[] = {
+        "7.3 M parameters, 4.5 MiB in 74 tensors\n",
+        "chat       template default (tokenizer_config.json)\n",
+        "stop id    1 <|end|> (config.json, generation_config.json)\n",
+        "memory     [#",
+        " = KV cache 4 MiB (-c 1024, f16), - scratch ",
+        " free of this machine's memory\n",
+        "model.layers.0-7.mlp.down_proj.weight            q4_k   256 x 768     864 KiB\n",
+    };
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        assert_contains(r.out, parts[i]);
     process_finish(&r);
+    run(&r, (const char *const[]){"inspect", "-m", BUNDLED, "-c", "4096", NULL});
+    assert_code(&r, 1);
+    assert_one_error(&r, "-c 4096: " BUNDLED " has a context of 2048 tokens at most");
+    process_finish(&r);
+}
+
+/* Experts, norms and biases of every family, and sizes that fit no machine. */
+static void inspect_of_every_fixture_is_short(void **state)
+{
+    char **names = NULL;
+    size_t count = 0, looked = 0;
+    (void)state;
+    const char *dir = test_unpacked("fixtures/visible.tar.xz", "visible");
+    if (!dir)
+        SKIP("no fixtures in the test data");
+    assert_int_equal(dgl_dir_list(NULL, dir, &names, &count), DGL_OK);
+    for (size_t i = 0; i < count; i++) {
+        struct process_result r;
+        char *path = dgl_path_join(dir, names[i]), *config = dgl_path_join(path, "config.json");
+        if (dgl_path_exists(config)) {
+            run(&r, (const char *const[]){"inspect", path, NULL});
+            assert_code(&r, 0);
+            assert_in_range(lines_within(r.out, 100), 10, 40);
+            assert_null(strstr(r.out, "cannot be told"));
+            process_finish(&r);
+            looked++;
+        }
+        free(path);
+        free(config);
+    }
+    assert_true(looked >= 10);
+    dgl_names_free(names, count);
 }
 
 #define BUFFER  "model.layers.0.self_attn.rotary_emb.inv_freq"
@@ -534,7 +588,8 @@ int main(void)
         cmocka_unit_test(convert_failed_leaves_nothing),
         cmocka_unit_test(convert_to_an_unwritable_place_fails),
         cmocka_unit_test(inspect_takes_a_folder),
-        cmocka_unit_test(inspect_reads_for_people_too),
+        cmocka_unit_test(inspect_fits_a_screen),
+        cmocka_unit_test(inspect_of_every_fixture_is_short),
         cmocka_unit_test(skipped_tensors_are_told_of_folders_and_packs),
         cmocka_unit_test(verify_finds_a_flipped_bit),
         cmocka_unit_test(verify_finds_a_pack_that_cannot_be_opened),

@@ -1,0 +1,54 @@
+/* dgl_model_file_estimate(): the plan of a model without a device. */
+#include "core/plan/model_support.h"
+#include "core/plan/plan.h"
+#include "loader/model/model_file.h"
+
+enum dgl_status dgl_model_file_estimate(const struct dgl_log *log,
+                                        const struct dgl_model_file *file,
+                                        const struct dgl_estimate_params *params,
+                                        struct dgl_memory *out)
+{
+    static const struct dgl_estimate_params defaults;
+    const struct dgl_estimate_params *p = params ? params : &defaults;
+    const struct model_desc *desc = &file->desc;
+    int32_t context = p->context ? p->context : desc->context_max;
+    struct plan_device device;
+    struct kernel_set *base = NULL, *set = NULL;
+    struct model_weights weights = {0};
+    struct plan plan = {0};
+    *out = (struct dgl_memory){0};
+    if (context < 0 || context > desc->context_max)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "a context of %d tokens was asked for, %s has at most %d", context,
+                        file->path, desc->context_max);
+    plan_device_init_typical(&device, log);
+    enum dgl_status status = model_check_supported(log, file->path, desc);
+    if (status == DGL_OK)
+        status = kernel_set_create(log, NULL, &base);
+    if (status == DGL_OK)
+        status = kernel_set_with_manifest(log, base,
+                                          &(const struct kernel_manifest_hints){
+                                              file->path, file->hint_defaults, file->hint_pinned},
+                                          &set);
+    if (status == DGL_OK)
+        status = weights_list(log, desc, file->tensors, &weights);
+    if (status == DGL_OK)
+        status = weights_place(&weights, &(struct weights_place_params){.device = &device,
+                                                                        .set = set,
+                                                                        .desc = desc,
+                                                                        .tensors = file->tensors,
+                                                                        .kv_type = p->kv_type});
+    if (status == DGL_OK)
+        status = plan_init(&plan, &(struct plan_params){.device = &device,
+                                                        .set = set,
+                                                        .desc = desc,
+                                                        .weights = &weights,
+                                                        .kv_type = p->kv_type});
+    if (status == DGL_OK)
+        plan_estimate(&plan, context, plan_default_rows(&plan), p->available_bytes, out);
+    plan_finish(&plan);
+    weights_finish(&weights);
+    kernel_set_destroy(&set);
+    kernel_set_destroy(&base);
+    return status;
+}

@@ -67,6 +67,7 @@ static bool print_json(const struct engine *e, const struct dgl_bench_result *r)
     report_f64(&w, "copy_gbps", r->copy_gbps);
     report_f64(&w, "cpu_us_per_token", r->cpu_us_per_token);
     report_f64(&w, "load_ms", (double)e->load_ns * 1e-6);
+    report_f64(&w, "compile_ms", (double)r->compile_ns * 1e-6);
     dgl_jw_key(&w, "counters");
     dgl_jw_object(&w);
     report_counters(&w, "load", &e->load);

@@ -13,7 +13,8 @@ const struct command commands[] = {
      "temperature, draw.\n\n"
      "`--json` prints one object at the end: `prompt_ids`, `tokens` (with the stop id that ended "
      "the answer), `text`,\n`finish_reason` (`eos`, `stop`, `length`, `context`, `cancelled`), "
-     "`timings` (`load_ms prefill_ms first_token_ms\ndecode_ms prefill_tps decode_tps`), "
+     "`timings` (`load_ms compile_ms prefill_ms\nfirst_token_ms decode_ms prefill_tps "
+     "decode_tps`), "
      "`counters` (`load`, `prefill`, `decode`, each with `tokens submits readbacks\ndispatches "
      "barriers buffers_created programs_linked readback_bytes upload_bytes`), `device` (`name node "
      "driver software`),\n`kernels` (list of `phase op name variant origin sha256`). A submit is "
@@ -141,7 +142,8 @@ const struct command commands[] = {
     {"bench", "[-m MODEL | --shape NAME[:quant]] [options]", "Measure speed",
      "`--json`: `version`, `model`, `quantization`, `prompt_tokens`, `decode_tokens`, `depth`, "
      "`repetitions`, `weight_bytes`,\n`prefill_tps` and `decode_tps` (medians), `prefill_tps_all`, "
-     "`decode_tps_all`, `decode_gbps`, `copy_gbps`,\n`cpu_us_per_token`, `load_ms`, `counters` "
+     "`decode_tps_all`, `decode_gbps`, `copy_gbps`,\n`cpu_us_per_token`, `load_ms`, `compile_ms`, "
+     "`counters` "
      "and `device` and `kernels` as in generate, `profile` (list of `phase op kernel\ncalls bytes "
      "gpu_us`; `gpu_us` is null where the device has no timer).",
      0, 0, command_bench, command_bench_check, NULL},

@@ -127,7 +127,11 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
             &e->model);
     }
     if (status == DGL_OK && session)
-        status = dgl_session_create(e->model, dgl_session_params(.chunk = opt->batch), &e->session);
+        status = dgl_session_create(e->model,
+                                    dgl_session_params(.chunk = opt->batch,
+                                                       .progress_cb = console_progress,
+                                                       .progress_priv = &e->console),
+                                    &e->session);
     e->load_ns = dgl_now_ns() - start;
     if (e->device)
         dgl_device_get_counters(e->device, &e->load);

@@ -142,6 +142,7 @@ void generation_report(struct dgl_json_writer *w, const struct engine *e,
     dgl_jw_key(w, "timings");
     dgl_jw_object(w);
     report_f64(w, "load_ms", (double)e->load_ns * 1e-6);
+    report_f64(w, "compile_ms", (double)r->compile_ns * 1e-6);
     report_f64(w, "prefill_ms", (double)r->prefill_ns * 1e-6);
     report_f64(w, "first_token_ms", (double)r->first_token_ns * 1e-6);
     report_f64(w, "decode_ms", (double)r->decode_ns * 1e-6);
@@ -158,14 +159,31 @@ void generation_report(struct dgl_json_writer *w, const struct engine *e,
     report_kernels(w, e->model);
 }
 
+/* ", 12 tok/s"; nothing where nothing was measured. */
+static void put_rate(struct dgl_buf *line, double tps)
+{
+    if (tps > 0)
+        dgl_buf_printf(line, tps < 9.5 ? ", %.2g tok/s" : ", %.0f tok/s", tps);
+}
+
 void generation_note(const struct engine *e, const struct dgl_generate_result *r, uint64_t seed)
 {
-    bool cancelled = r->finish == DGL_FINISH_CANCELLED; /* which main() tells, of every command */
-    console_note(&e->console,
-                 "load %.0f ms | prompt %zu tokens, %.0f tok/s | first token %.0f ms | "
-                 "%zu tokens, %.0f tok/s%s%s | seed %llu",
-                 (double)e->load_ns * 1e-6, r->num_prompt_ids, generation_prefill_tps(r),
-                 (double)r->first_token_ns * 1e-6, r->num_tokens, generation_decode_tps(r),
-                 cancelled ? "" : " | ", cancelled ? "" : dgl_finish_str(r->finish),
-                 (unsigned long long)seed);
+    struct dgl_buf line = {0};
+    dgl_buf_printf(&line, "load %.0f ms | ", (double)e->load_ns * 1e-6);
+    if (r->prefill.programs_linked)
+        dgl_buf_printf(&line, "%llu kernels %.0f ms | ",
+                       (unsigned long long)r->prefill.programs_linked,
+                       (double)r->compile_ns * 1e-6);
+    dgl_buf_printf(&line, "prompt %zu tokens", r->num_prompt_ids);
+    put_rate(&line, generation_prefill_tps(r));
+    if (r->num_tokens)
+        dgl_buf_printf(&line, " | first token %.0f ms", (double)r->first_token_ns * 1e-6);
+    dgl_buf_printf(&line, " | %zu token%s", r->num_tokens, r->num_tokens == 1 ? "" : "s");
+    put_rate(&line, generation_decode_tps(r));
+    if (r->finish != DGL_FINISH_CANCELLED) /* which main() tells, of every command */
+        dgl_buf_printf(&line, " | %s", dgl_finish_str(r->finish));
+    dgl_buf_printf(&line, " | seed %llu", (unsigned long long)seed);
+    if (!line.failed)
+        console_note(&e->console, "%s", line.p);
+    dgl_buf_finish(&line);
 }

@@ -356,5 +356,8 @@ enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generat
                            .interval = params->readback_interval};
     if (g.interval == 0)
         g.interval = session_readback_interval(s);
-    return generate_entered(&g);
+    const uint64_t compiled_ns = s->model->dev->compile_ns;
+    enum dgl_status status = generate_entered(&g);
+    out->compile_ns = s->model->dev->compile_ns - compiled_ns;
+    return status;
 }

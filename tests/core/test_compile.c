@@ -1,0 +1,173 @@
+/* Compiling the kernels of a call: when, what is told, how it is cancelled, which figures have it,
+ * and what the bundled model's first prompt may cost. Nothing is cached here. */
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "tests/support/tiny_engine.h"
+
+#define PROMPT "Once upon a time"
+
+/* What the callback was told. */
+struct told {
+    struct dgl_session *session; /* cancelled by dgl_session_cancel() after `stop_after` */
+    uint64_t stop_after;         /* 0 = never */
+    bool refuse;                 /* the callback itself says no */
+    uint64_t calls, done, total;
+    double cpu[64]; /* processor seconds when `done` was told */
+};
+
+static double cpu_seconds(void)
+{
+    struct timespec t;
+    assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t), 0);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static bool take_progress(void *priv, const char *what, uint64_t done, uint64_t total)
+{
+    struct told *told = priv;
+    assert_string_equal(what, "kernels");
+    assert_int_equal(done, told->calls ? told->done + 1 : 0);
+    assert_true(done <= total && total < 64);
+    told->calls++;
+    told->done = done;
+    told->total = total;
+    told->cpu[done] = cpu_seconds();
+    if (told->stop_after == 0 || done < told->stop_after)
+        return true;
+    if (told->session)
+        dgl_session_cancel(told->session);
+    return !told->refuse;
+}
+
+struct engine {
+    struct test_log log;
+    struct told told;
+    struct dgl_device *device;
+    struct dgl_model *model;
+    struct dgl_session *session;
+};
+
+static int engine_setup(void **state)
+{
+    struct engine *e = checked(calloc(1, sizeof(*e)));
+    *state = e;
+    test_log_init(&e->log, DGL_LOG_WARN);
+    if (dgl_device_create(&e->log.log, dgl_device_params(.select = "any", .cache_dir = ""),
+                          &e->device) != DGL_OK ||
+        dgl_model_load(e->device, dgl_model_params(.path = BUNDLED_MODEL), &e->model) != DGL_OK ||
+        dgl_session_create(
+            e->model, dgl_session_params(.progress_cb = take_progress, .progress_priv = &e->told),
+            &e->session) != DGL_OK)
+        fail_msg("%s", e->log.text);
+    return 0;
+}
+
+static int engine_teardown(void **state)
+{
+    struct engine *e = *state;
+    dgl_session_destroy(&e->session);
+    dgl_model_destroy(&e->model);
+    dgl_device_destroy(&e->device);
+    free(e);
+    return 0;
+}
+
+static struct dgl_generate_result generate(struct engine *e, int32_t tokens)
+{
+    struct dgl_generate_result r;
+    e->told.calls = e->told.done = e->told.total = 0;
+    if (dgl_generate(e->session, dgl_generate_params(.prompt = PROMPT, .max_tokens = tokens), &r) !=
+        DGL_OK)
+        fail_msg("%s", e->log.text);
+    return r;
+}
+
+/* ---- cases ----------------------------------------------------------------------------------- */
+
+/* A call stops after the kernel at hand; the next one is complete. */
+static void test_cancel(void **state)
+{
+    struct engine *e = *state;
+    const int32_t ids[] = {1, 2, 3};
+    e->told = (struct told){.session = e->session, .stop_after = 1};
+    struct dgl_generate_result r = generate(e, 2);
+    assert_int_equal(r.finish, DGL_FINISH_CANCELLED);
+    assert_int_equal(r.num_tokens, 0);
+    assert_int_equal(r.prefill.programs_linked, 0);
+    assert_int_equal(e->told.calls, 2);
+    dgl_generate_result_finish(&r);
+
+    e->told = (struct told){.refuse = true, .stop_after = 2};
+    assert_int_equal(dgl_session_sync(e->session, ids, 3, NULL), DGL_ERR_CANCELLED);
+    assert_int_equal(e->told.calls, 3);
+    assert_int_equal(dgl_session_len(e->session), 0);
+
+    float *logits = NULL;
+    size_t rows = 0;
+    e->told = (struct told){.refuse = true, .stop_after = 1};
+    test_log_clear(&e->log);
+    assert_int_equal(
+        dgl_logits(e->session, dgl_logits_params(.ids = ids, .num_ids = 1), &logits, &rows),
+        DGL_ERR_CANCELLED);
+    assert_null(logits);
+    assert_int_equal(e->told.calls, 2);
+    assert_int_equal(e->log.errors, 1);
+}
+
+/* The first answer of a fresh process. Everything is compiled, to machine code, before the prompt
+ * is evaluated, and counts in compile_ns alone. */
+static void test_first_answer(void **state)
+{
+    struct engine *e = *state;
+    e->told = (struct told){0};
+    struct dgl_generate_result r = generate(e, 1);
+    const uint64_t first_kernels = r.prefill.programs_linked;
+    double smallest = 1e9, all = e->told.cpu[e->told.total] - e->told.cpu[0];
+    assert_int_equal(e->told.done, e->told.total);
+    assert_int_equal(e->told.total, first_kernels);
+    assert_int_equal(r.decode.programs_linked, 0);
+    for (uint64_t i = 0; i < e->told.total; i++) {
+        double one = e->told.cpu[i + 1] - e->told.cpu[i];
+        smallest = one < smallest ? one : smallest;
+    }
+    assert_at_most((double)first_kernels, 12);
+    if (strncmp(dgl_device_get_info(e->device)->renderer, "llvmpipe", 8) == 0) {
+        printf("# %d kernels, %.2f s of processor time, %.0f times the smallest\n",
+               (int)first_kernels, all, all / smallest);
+        assert_at_most(all / smallest, 250);
+        /* Machine code of the kernels takes a hundred times what running them does. */
+        assert_at_most((double)r.first_token_ns, (double)r.compile_ns / 10);
+    }
+    dgl_generate_result_finish(&r);
+
+    /* Decode: what is missing, before the prompt is evaluated. */
+    r = generate(e, 2);
+    assert_true(r.prefill.programs_linked > 0);
+    assert_int_equal(e->told.total, r.prefill.programs_linked);
+    assert_int_equal(r.decode.programs_linked, 0);
+    assert_true(r.compile_ns > 0);
+    if (strncmp(dgl_device_get_info(e->device)->renderer, "llvmpipe", 8) == 0)
+        assert_at_most((double)r.decode_ns, (double)r.compile_ns / 10);
+    dgl_generate_result_finish(&r);
+
+    r = generate(e, 2);
+    assert_int_equal(r.prefill.programs_linked, 0);
+    assert_int_equal(r.compile_ns, 0);
+    assert_int_equal(e->told.calls, 0);
+    dgl_generate_result_finish(&r);
+}
+
+int main(void)
+{
+    /* Mesa's own cache, which has llvmpipe's machine code. */
+    setenv("MESA_SHADER_CACHE_DISABLE", "true", 1);
+    setenv("MESA_GLSL_CACHE_DISABLE", "true", 1);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_first_answer),
+    };
+    return cmocka_run_group_tests(tests, engine_setup, engine_teardown);
+}

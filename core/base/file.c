@@ -109,11 +109,16 @@ enum dgl_status dgl_file_read(const struct dgl_log *log, const struct dgl_file *
             continue;
         if (got < 0)
             return dgl_fail_errno(log, "read", file->path);
-        if (got == 0)
+        if (got == 0) {
+            struct stat st; /* it may have shrunk since it was opened */
+            uint64_t size_now = offset + done;
+            if (fstat(file->fd, &st) == 0 && (uint64_t)st.st_size < size_now)
+                size_now = (uint64_t)st.st_size;
             return dgl_fail(log, DGL_ERR_IO,
                             "%s: the file ends at byte %" PRIu64 ", needed %" PRIu64
                             " bytes; it is truncated, fetch it again",
-                            file->path, offset + done, end);
+                            file->path, size_now, end);
+        }
         done += (size_t)got;
     }
     return DGL_OK;

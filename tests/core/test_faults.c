@@ -123,6 +123,30 @@ static enum dgl_status try_embed(struct tiny_engine *e)
     return status;
 }
 
+/* Text in, text out: with the tokenizer. */
+static enum dgl_status try_text(struct tiny_engine *e)
+{
+    struct dgl_generate_result r;
+    enum dgl_status status = dgl_generate(
+        e->session, dgl_generate_params(.prompt = "the cat", .max_tokens = 3, .ignore_eos = true),
+        &r);
+    if (status == DGL_OK)
+        assert_int_equal(r.num_tokens, 3);
+    dgl_generate_result_finish(&r);
+    return status;
+}
+
+static enum dgl_status try_perplexity(struct tiny_engine *e)
+{
+    const char *const texts[] = {"the cat", "on the mat"};
+    struct dgl_perplexity_result r;
+    enum dgl_status status =
+        dgl_perplexity(e->session, dgl_perplexity_params(.texts = texts, .num_texts = 2), &r);
+    if (status == DGL_OK)
+        assert_int_equal(r.tokens, 5 + 8);
+    return status;
+}
+
 static enum dgl_status try_bench(struct tiny_engine *e)
 {
     struct dgl_bench_result r;
@@ -171,6 +195,8 @@ static const struct fault faults[] = {
     {"the first answer of a session", try_new_session, 1},
     {"an answer", try_generate, 1},
     {"a sync", try_sync, 1},
+    {"an answer to a text", try_text, 1},
+    {"perplexity of two texts", try_perplexity, 1},
     {"logits of all positions", try_logits, 1},
     {"an embedding", try_embed, 1},
     {"a measurement", try_bench, 1},
@@ -477,6 +503,7 @@ int main(void)
     struct tiny_engine e;
     dir = test_tmpdir();
     tiny_llama_write(dir, &sizes);
+    tiny_tokenizer_write(dir);
     tiny_ids(prompt, PROMPT, 320, 21);
     open_engine(&e);
     tiny_greedy(e.session, prompt, PROMPT, greedy, ANSWER);

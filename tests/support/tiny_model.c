@@ -397,3 +397,24 @@ void tiny_file_replace(const char *dir, const char *name, const char *find, cons
     free(text);
     dgl_buf_finish(&b);
 }
+
+void tiny_tokenizer_write(const char *dir)
+{
+    struct dgl_buf json = {0};
+    int id = 0;
+    dgl_buf_puts(&json,
+                 "{\"added_tokens\":[{\"id\":1,\"content\":\"<s>\",\"special\":true}],"
+                 "\"decoder\":{\"type\":\"Fuse\"},\"post_processor\":{\"type\":"
+                 "\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\"}},"
+                 "{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{\"<s>\":{\"ids\":[1]}}},"
+                 "\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"vocab\":{");
+    dgl_buf_printf(&json, "\"<unk>\":%d", id++);
+    dgl_buf_printf(&json, ",\"<s>\":%d", id++);
+    dgl_buf_printf(&json, ",\" \":%d", id++);
+    for (char c = 'a'; c <= 'z'; c++)
+        dgl_buf_printf(&json, ",\"%c\":%d", c, id++);
+    dgl_buf_printf(&json, ",\"th\":%d,\"the\":%d},\"merges\":[\"t h\",\"th e\"]}}", id, id + 1);
+    assert_false(json.failed);
+    test_write_file(dir, "tokenizer.json", json.p, json.len);
+    dgl_buf_finish(&json);
+}

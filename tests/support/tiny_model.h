@@ -24,6 +24,9 @@ void tiny_llama_write(const char *dir, const struct tiny_llama *m);
  * engine. */
 void make_tiny_llama(const char *dir, uint64_t seed, const struct tiny_llama *sizes);
 
+/* Adds a tokenizer.json whose tokens are <unk>, <s>, the letters and the blank, and two merges. */
+void tiny_tokenizer_write(const char *dir);
+
 /* A tensor of a tiny model, for tests that build files piece by piece. */
 struct tiny_tensor {
     char name[96];

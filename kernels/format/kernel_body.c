@@ -1,120 +1,75 @@
 /* Looks through the GLSL of a kernel or lib, comments left out: names that only the generator may
- * use, and preprocessor conditions on symbols that nobody declares. */
+ * use, macros, and preprocessor conditions on symbols that nobody declares. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "core/base/mem.h"
+#include "kernels/format/kernel_lexer.h"
 #include "kernels/format/kernel_parser.h"
 #include "kernels/step.h"
-
-enum token_kind { TOKEN_END, TOKEN_NEWLINE, TOKEN_WORD, TOKEN_NUMBER, TOKEN_MARK };
-
-struct token {
-    enum token_kind kind;
-    struct dgl_str text;
-    uint32_t line;
-};
-
-struct lexer {
-    const char *p, *end;
-    uint32_t line;
-};
-
-static bool is_word_char(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c >= '0' && c <= '9');
-}
-
-static bool lexer_at(const struct lexer *lexer, char first, char second)
-{
-    return lexer->end - lexer->p >= 2 && lexer->p[0] == first && lexer->p[1] == second;
-}
-
-static void skip_block_comment(struct lexer *lexer)
-{
-    lexer->p += 2;
-    while (lexer->p < lexer->end && !lexer_at(lexer, '*', '/'))
-        lexer->line += *lexer->p++ == '\n';
-    lexer->p += lexer->end - lexer->p < 2 ? lexer->end - lexer->p : 2;
-}
-
-/* Blanks, comments and line continuations. */
-static void skip_space(struct lexer *lexer)
-{
-    while (lexer->p < lexer->end) {
-        if (lexer_at(lexer, '/', '*')) {
-            skip_block_comment(lexer);
-        } else if (lexer_at(lexer, '/', '/')) {
-            while (lexer->p < lexer->end && *lexer->p != '\n')
-                lexer->p++;
-        } else if (lexer_at(lexer, '\\', '\n')) {
-            lexer->p += 2;
-            lexer->line++;
-        } else if (*lexer->p == ' ' || *lexer->p == '\t' || *lexer->p == '\r') {
-            lexer->p++;
-        } else {
-            return;
-        }
-    }
-}
-
-static struct token lexer_next(struct lexer *lexer)
-{
-    skip_space(lexer);
-    struct token token = {TOKEN_END, {lexer->p, 0}, lexer->line};
-    if (lexer->p == lexer->end)
-        return token;
-    token.text.len = 1;
-    if (*lexer->p == '\n') {
-        token.kind = TOKEN_NEWLINE;
-        lexer->line++;
-    } else if (is_word_char(*lexer->p)) {
-        bool digit = *lexer->p >= '0' && *lexer->p <= '9';
-        token.kind = digit ? TOKEN_NUMBER : TOKEN_WORD;
-        while (lexer->p + token.text.len < lexer->end && is_word_char(lexer->p[token.text.len]))
-            token.text.len++;
-    } else {
-        token.kind = TOKEN_MARK;
-    }
-    lexer->p += token.text.len;
-    return token;
-}
-
-static struct lexer lexer_of(struct dgl_str text, uint32_t first_line)
-{
-    return (struct lexer){text.p, text.p + text.len, first_line};
-}
 
 bool kernel_body_has_entry(struct dgl_str text)
 {
     static const char *const wanted[] = {"void", "body", "(", "uvec3"};
-    struct lexer lexer = lexer_of(text, 1);
+    struct kernel_lexer lexer;
     size_t found = 0;
+    if (!kernel_lexer_init(&lexer, text, 1))
+        return true; /* kernel_body_check() will say that there is no memory */
     for (;;) {
-        struct token token = lexer_next(&lexer);
+        struct kernel_token token = kernel_lexer_next(&lexer);
         if (token.kind == TOKEN_END)
-            return false;
+            break;
         if (token.kind == TOKEN_NEWLINE)
             continue;
         found = dgl_str_eq(token.text, wanted[found]) ? found + 1 : dgl_str_eq(token.text, "void");
         if (found == sizeof(wanted) / sizeof(*wanted))
-            return true;
+            break;
     }
+    kernel_lexer_finish(&lexer);
+    return found == sizeof(wanted) / sizeof(*wanted);
 }
 
-/* The text has a line `#define NAME`. */
-static bool text_defines(struct dgl_str text, struct dgl_str name)
+/* The names that a text has #define lines for, sorted. */
+struct defines {
+    struct dgl_str *names;
+    size_t count, cap;
+};
+
+static int compare_names(const void *a, const void *b)
 {
-    struct lexer lexer = lexer_of(text, 1);
-    struct token before[2] = {{TOKEN_NEWLINE, {"", 0}, 0}, {TOKEN_NEWLINE, {"", 0}, 0}};
+    const struct dgl_str *x = a, *y = b;
+    size_t len = x->len < y->len ? x->len : y->len;
+    int order = memcmp(x->p, y->p, len);
+    return order ? order : (x->len > y->len) - (x->len < y->len);
+}
+
+/* The names point into the spliced text of `lexer`. */
+static bool defines_find(struct kernel_lexer lexer, struct defines *out)
+{
+    struct kernel_token before[2] = {{.kind = TOKEN_NEWLINE}, {.kind = TOKEN_NEWLINE}};
+    kernel_lexer_rewind(&lexer);
     for (;;) {
-        struct token token = lexer_next(&lexer);
+        struct kernel_token token = kernel_lexer_next(&lexer);
         if (token.kind == TOKEN_END)
-            return false;
-        if (dgl_str_eq(before[0].text, "#") && dgl_str_eq(before[1].text, "define") &&
-            token.text.len == name.len && memcmp(token.text.p, name.p, name.len) == 0)
-            return true;
+            break;
+        if (token.kind == TOKEN_WORD && dgl_str_eq(before[0].text, "#") &&
+            dgl_str_eq(before[1].text, "define")) {
+            if (!dgl_grow((void **)&out->names, &out->cap, out->count + 1, sizeof(*out->names)))
+                return false;
+            out->names[out->count++] = token.text;
+        }
         before[0] = before[1];
         before[1] = token;
     }
+    if (out->count)
+        qsort(out->names, out->count, sizeof(*out->names), compare_names);
+    return true;
+}
+
+static bool defines_have(const struct defines *defines, struct dgl_str name)
+{
+    return defines->count &&
+           bsearch(&name, defines->names, defines->count, sizeof(name), compare_names) != NULL;
 }
 
 static bool is_step_index(struct dgl_str name)
@@ -163,6 +118,24 @@ static bool is_condition(struct dgl_str word)
            dgl_str_eq(word, "elif");
 }
 
+/* After "#define": a macro may have KERNEL_MAX_MACRO_PARAMS parameters. Takes the name and, when the
+ * bracket follows at once, its parameters. */
+static bool macro_is_small(struct kernel_lexer *lexer)
+{
+    struct kernel_lexer at = *lexer;
+    struct kernel_token name = kernel_lexer_next(&at), token = kernel_lexer_next(&at);
+    uint32_t commas = 0;
+    if (name.kind != TOKEN_WORD || !dgl_str_eq(token.text, "(") ||
+        token.text.p != name.text.p + name.text.len)
+        return true;
+    while (token.kind != TOKEN_END && token.kind != TOKEN_NEWLINE && !dgl_str_eq(token.text, ")")) {
+        commas += dgl_str_eq(token.text, ",");
+        token = kernel_lexer_next(&at);
+    }
+    *lexer = at;
+    return commas < KERNEL_MAX_MACRO_PARAMS;
+}
+
 enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, struct dgl_str text,
                                   uint32_t first_line, const struct kernel *kernel,
                                   const struct kernel_decls *lib)
@@ -175,38 +148,73 @@ enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, s
         {"layout", "declare buffers, parameters and the local size with //! BIND, PARAM and LOCAL"},
         {"shared", "declare it with //! SHARED type name[elements]"},
     };
-    struct lexer lexer = lexer_of(text, first_line);
-    struct token before = {TOKEN_NEWLINE, {"", 0}, 0}, token = lexer_next(&lexer);
-    bool condition = false;
-    for (; token.kind != TOKEN_END; before = token, token = lexer_next(&lexer)) {
-        if (token.kind == TOKEN_NEWLINE)
+    static const char *const directives[] = {"version", "line", "extension"};
+    struct kernel_lexer lexer;
+    struct defines defines = {0};
+    bool condition = false, line_start = true, have_defines = false;
+    enum dgl_status status = DGL_OK;
+    if (!kernel_lexer_init(&lexer, text, first_line))
+        return dgl_fail_memory(log, path, text.len);
+    while (status == DGL_OK) {
+        struct kernel_token token = kernel_lexer_next(&lexer);
+        if (token.kind == TOKEN_END)
+            break;
+        if (token.kind == TOKEN_NEWLINE) {
             condition = false;
-        if (before.kind == TOKEN_NEWLINE && dgl_str_eq(token.text, "#")) {
-            token = lexer_next(&lexer);
-            if (dgl_str_eq(token.text, "version") || dgl_str_eq(token.text, "line") ||
-                dgl_str_eq(token.text, "extension"))
-                return dgl_fail(log, DGL_ERR_KERNEL,
-                                "%s:%u: #%.*s may not appear here: the generator writes it%s", path,
-                                token.line, (int)token.text.len, token.text.p,
-                                dgl_str_eq(token.text, "extension") ? " for each //! EXTENSION"
-                                                                    : "");
-            condition = is_condition(token.text);
-            if (token.kind == TOKEN_END)
-                break;
+            line_start = true;
             continue;
+        }
+        bool directive = line_start && dgl_str_eq(token.text, "#");
+        line_start = false;
+        if (directive) {
+            struct kernel_lexer before = lexer;
+            token = kernel_lexer_next(&lexer);
+            for (size_t i = 0; i < sizeof(directives) / sizeof(*directives); i++)
+                if (dgl_str_eq(token.text, directives[i]))
+                    status = dgl_fail(
+                        log, DGL_ERR_KERNEL,
+                        "%s:%u: #%s may not appear here: the generator writes it%s", path,
+                        token.line, directives[i],
+                        dgl_str_eq(token.text, "extension") ? " for each //! EXTENSION" : "");
+            condition = is_condition(token.text);
+            if (status == DGL_OK && dgl_str_eq(token.text, "define") && !macro_is_small(&lexer))
+                status = dgl_fail(log, DGL_ERR_KERNEL,
+                                  "%s:%u: a macro has at most %d parameters, not more", path,
+                                  token.line, KERNEL_MAX_MACRO_PARAMS);
+            if (token.kind != TOKEN_WORD)
+                lexer = before;
+            continue;
+        }
+        if (dgl_str_eq(token.text, "#")) {
+            struct kernel_token next = kernel_lexer_next(&lexer);
+            if (dgl_str_eq(next.text, "#"))
+                status = dgl_fail(log, DGL_ERR_KERNEL,
+                                  "%s:%u: ## may not appear here: GLSL ES has no operator of the "
+                                  "preprocessor that joins words",
+                                  path, token.line);
+            token = next;
+            line_start = token.kind == TOKEN_NEWLINE;
+            condition &= !line_start;
         }
         if (token.kind != TOKEN_WORD)
             continue;
-        for (size_t i = 0; i < sizeof(forbidden) / sizeof(*forbidden); i++)
+        for (size_t i = 0; i < sizeof(forbidden) / sizeof(*forbidden) && status == DGL_OK; i++)
             if (dgl_str_eq(token.text, forbidden[i][0]))
-                return dgl_fail(log, DGL_ERR_KERNEL, "%s:%u: %s may not appear here: %s", path,
-                                token.line, forbidden[i][0], forbidden[i][1]);
-        if (condition && kernel && !kernel_declares(kernel, token.text) &&
-            !(lib && decls_have(lib, token.text)) && !text_defines(text, token.text))
-            return dgl_fail(log, DGL_ERR_KERNEL,
-                            "%s:%u: kernel %s does not declare the symbol %.*s: add CONST, TUNE, "
-                            "LET or a WHEN line with that word",
-                            path, token.line, kernel->name, (int)token.text.len, token.text.p);
+                status = dgl_fail(log, DGL_ERR_KERNEL, "%s:%u: %s may not appear here: %s", path,
+                                  token.line, forbidden[i][0], forbidden[i][1]);
+        if (status != DGL_OK || !condition || !kernel || kernel_declares(kernel, token.text) ||
+            (lib && decls_have(lib, token.text)))
+            continue;
+        if (!have_defines && !defines_find(lexer, &defines))
+            status = dgl_fail_memory(log, path, text.len);
+        have_defines = true;
+        if (status == DGL_OK && !defines_have(&defines, token.text))
+            status = dgl_fail(log, DGL_ERR_KERNEL,
+                              "%s:%u: kernel %s does not declare the symbol %.*s: add CONST, TUNE, "
+                              "LET or a WHEN line with that word",
+                              path, token.line, kernel->name, (int)token.text.len, token.text.p);
     }
-    return DGL_OK;
+    free(defines.names);
+    kernel_lexer_finish(&lexer);
+    return status;
 }

@@ -5,7 +5,8 @@
 
 #include "kernels/format/kernel_format.h"
 
-#define KERNEL_MAX_EXPRS 80 /* expressions of one file whose names are checked at its end */
+#define KERNEL_MAX_MACRO_PARAMS 64 /* Mesa takes time by their square */
+#define KERNEL_MAX_EXPRS        80 /* expressions of one file whose names are checked at its end */
 
 /* Which names an expression may use besides constants, attribute flags and device properties. */
 enum expr_scope {

@@ -244,6 +244,10 @@ struct text_case {
     const char *error; /* NULL: the file is good */
 };
 
+#define P4(x)  x "0, " x "1, " x "2, " x "3"
+#define P16(x) P4(x "0") ", " P4(x "1") ", " P4(x "2") ", " P4(x "3")
+#define P64    P16("p0") ", " P16("p1") ", " P16("p2") ", " P16("p3")
+
 static const struct text_case cases[] = {
     /* good */
     {"plain file", WITH(""), NULL},
@@ -524,6 +528,23 @@ static const struct text_case cases[] = {
     {"#extension", WITH_BODY("#extension GL_x : enable\n" BODY),
      "#extension may not appear here: the generator writes it for each //! EXTENSION"},
     {"#line", WITH_BODY("#line 3\n" BODY), "#line may not appear here"},
+    {"#line over two lines", WITH_BODY("#li\\\nne 3\n" BODY),
+     "k.comp:8: #line may not appear here"},
+    {"#line over three lines", WITH_BODY("\\\n#\\\r\nline 3\n" BODY),
+     "k.comp:10: #line may not appear here"},
+    {"#version over many lines", WITH_BODY("#v\\\ner\\\nsion 310 es\n" BODY),
+     "#version may not appear here"},
+    {"main over two lines", WITH_BODY(BODY "void ma\\\nin() {}\n"), "main may not appear here"},
+    {"a comment over two lines", WITH_BODY("int x; // \\\n main\n" BODY "// \\\n main"), NULL},
+    {"lines after continued ones", WITH_BODY("int \\\nx\\\n;\nvoid main() {}\n" BODY),
+     "k.comp:11: main may not appear here"},
+    {"joined words", WITH_BODY("#define A(x, y) x##y\n" BODY), "k.comp:8: ## may not appear here"},
+    {"a macro of 64 parameters", WITH_BODY("#define A(" P64 ") p0\n" BODY), NULL},
+    {"a macro of 65 parameters", WITH_BODY("int x;\n#define A(" P64 ", q) q\n" BODY),
+     "k.comp:9: a macro has at most 64 parameters"},
+    {"a macro of 65 parameters over two lines", WITH_BODY("#def\\\nine A(" P64 "\\\n, q) q\n" BODY),
+     "a macro has at most 64 parameters"},
+    {"a macro whose text has many commas", WITH_BODY("#define A (" P64 ", " P64 ")\n" BODY), NULL},
     {"#if of an unknown symbol", WITH_BODY("int x;\n#if WEIGTH_q4_k\n#endif\n" BODY),
      "k.comp:9: kernel k does not declare the symbol WEIGTH_q4_k"},
     {"#ifdef of an unknown symbol", WITH_BODY("#ifdef M\n#endif\n" BODY),
@@ -555,6 +576,30 @@ static void file_gives_message(void **state)
         assert_null(p->kernel);
     }
     finish(p);
+}
+
+/* ---- size ---- */
+
+/* As many lines of #define and #if as a file may hold: each symbol is looked up, not searched for
+ * through the text. */
+static void many_conditions_take_linear_time(void **state)
+{
+    (void)state;
+    struct dgl_buf text = {0};
+    dgl_buf_puts(&text, "// S\n" NEEDED);
+    for (int i = 0; i < 25000; i++)
+        dgl_buf_printf(&text, "#define A%x 1\n", i);
+    for (int i = 0; i < 25000; i++)
+        dgl_buf_printf(&text, "#if A%x\n#endif\n", i);
+    dgl_buf_puts(&text, BODY);
+    assert_in_range(text.len, 700000, 1 << 20);
+    clock_t start = clock();
+    struct parsed *p = parse(text.p, text.len);
+    assert_at_most((double)(clock() - start) / CLOCKS_PER_SEC, 5);
+    if (p->status != DGL_OK)
+        fail_msg("%s", p->log.text);
+    finish(p);
+    dgl_buf_finish(&text);
 }
 
 /* ---- libs ---- */
@@ -681,6 +726,7 @@ int main(void)
         cmocka_unit_test(defaults_hold_when_left_out),
         cmocka_unit_test(zero_byte_is_refused),
         cmocka_unit_test(lib_with_a_zero_byte_is_refused),
+        cmocka_unit_test(many_conditions_take_linear_time),
         cmocka_unit_test(cut_files_never_crash),
         cmocka_unit_test(changed_files_never_crash),
     };

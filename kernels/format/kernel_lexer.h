@@ -1,0 +1,32 @@
+/* kernel_lexer.h: GLSL text as tokens of the preprocessor: continued lines are joined first, comments
+ * count as blanks. */
+#ifndef DGL_KERNEL_LEXER_H
+#define DGL_KERNEL_LEXER_H
+
+#include "core/base/str.h"
+
+enum kernel_token_kind { TOKEN_END, TOKEN_NEWLINE, TOKEN_WORD, TOKEN_NUMBER, TOKEN_MARK };
+
+struct kernel_token {
+    enum kernel_token_kind kind;
+    struct dgl_str text;
+    uint32_t line;
+};
+
+/* May be copied, to go back to where the copy was made; one of the copies is finished. */
+struct kernel_lexer {
+    const char *p, *end;
+    uint32_t line, first_line;
+    char *spliced; /* the text without continuations; NULL: it has none */
+    const char *start;
+    size_t *joints; /* offsets in it where a continuation was */
+    size_t num_joints, next_joint;
+};
+
+/* `first_line` is the number of the first line. False: out of memory; the lexer is at its end. */
+bool kernel_lexer_init(struct kernel_lexer *lexer, struct dgl_str text, uint32_t first_line);
+void kernel_lexer_finish(struct kernel_lexer *lexer);
+void kernel_lexer_rewind(struct kernel_lexer *lexer); /* back to the start */
+struct kernel_token kernel_lexer_next(struct kernel_lexer *lexer);
+
+#endif

@@ -680,6 +680,82 @@ enum dgl_status dgl_generate(struct dgl_session *session, const struct dgl_gener
 /* Frees the arrays and the text of a result and zeroes it. */
 void dgl_generate_result_finish(struct dgl_generate_result *result);
 
+/* ---- conversations --------------------------------------------------------------------------- */
+
+/* A conversation: messages, with the answers among them as the ids that were generated, over a
+ * session. An answer evaluates only what the session does not hold yet. Thread-safety: R4, together
+ * with its session. */
+struct dgl_chat;
+
+struct dgl_chat_params {
+    struct dgl_session *session;     /* required, borrowed by the conversation */
+    const struct dgl_template *tmpl; /* required, borrowed by the conversation */
+    /* When the conversation outgrows the context, the model no longer gets the oldest messages
+     * after the system message, half of the room at a time; an answer that fills the context goes
+     * on as dgl_generate_params.context_shift says. The messages themselves stay. */
+    bool context_shift;
+};
+#define dgl_chat_params(...) (&(struct dgl_chat_params){__VA_ARGS__})
+
+/* A message. Borrowed from the conversation until its messages change. */
+struct dgl_message {
+    const char *role;    /* "system", "user", "assistant", "tool", ... */
+    const char *content; /* ends in NUL; "" where it is not a text */
+    size_t content_len;  /* bytes */
+    const int32_t *ids;  /* [num_ids], of an answer as generated, without the id that ended it */
+    size_t num_ids;      /* 0 = none are kept */
+};
+
+/* An empty conversation. DGL_ERR_INVALID_ARG: session or template missing, or a model without a
+ * tokenizer. */
+enum dgl_status dgl_chat_create(const struct dgl_chat_params *params, struct dgl_chat **out);
+/* Frees the conversation, before its session and template. */
+void dgl_chat_destroy(struct dgl_chat **chat);
+/* Adds a message to the end; nothing is evaluated yet. DGL_ERR_INVALID_ARG: not UTF-8. */
+enum dgl_status dgl_chat_add(struct dgl_chat *chat, const char *role, const char *text, size_t len);
+/* Sets the system message, the first of the conversation; `text` NULL removes it.
+ * DGL_ERR_INVALID_ARG: not UTF-8. */
+enum dgl_status dgl_chat_set_system(struct dgl_chat *chat, const char *text, size_t len);
+/* Number of messages. */
+size_t dgl_chat_num_messages(const struct dgl_chat *chat);
+/* Message `index`, below dgl_chat_num_messages(), to *out. */
+void dgl_chat_message(const struct dgl_chat *chat, size_t index, struct dgl_message *out);
+/* Messages after the system message that context_shift keeps from the model. */
+size_t dgl_chat_num_hidden(const struct dgl_chat *chat);
+/* Keeps the first `count` messages; a `count` beyond them changes nothing. */
+void dgl_chat_trim(struct dgl_chat *chat, size_t count);
+/* Drops all but the system message. */
+void dgl_chat_reset(struct dgl_chat *chat);
+/* Takes back the last message of the user and what follows it. Returns how many messages that
+ * is. */
+size_t dgl_chat_undo(struct dgl_chat *chat);
+/* Takes back what follows the last message of the user, so that dgl_chat_answer() gives another
+ * answer. False, and nothing changed: the user said nothing. */
+bool dgl_chat_retry(struct dgl_chat *chat);
+/* Whether the last message waits for an answer: neither the assistant's nor the system's. */
+bool dgl_chat_is_open(const struct dgl_chat *chat);
+
+/* Renders the messages with the template, evaluates what the session does not hold and generates:
+ * dgl_generate() with `params` (NULL = defaults), whose prompt, context_shift and keep are the
+ * conversation's to set. An answer of at least one token becomes a message, a cancelled one too.
+ * DGL_ERR_CONTEXT_FULL: the messages do not fit; take some back. Other errors as dgl_render_ids()
+ * and dgl_generate(). *out is always initialised and is released with
+ * dgl_generate_result_finish(). Blocks. */
+enum dgl_status dgl_chat_answer(struct dgl_chat *chat, const struct dgl_generate_params *params,
+                                struct dgl_generate_result *out);
+
+/* The conversation as JSON text: an object with `messages`, `answers` (ids as generated) and the
+ * variables that came with dgl_chat_load(). Transfers *json (dgl_free), *len bytes and a NUL. */
+enum dgl_status dgl_chat_save(const struct dgl_chat *chat, char **json, size_t *len);
+/* Replaces the conversation by JSON text of `len` bytes: an array of messages, or an object with
+ * `messages` and further variables for the template. Ids of answers are kept where they spell the
+ * answer with this model's tokenizer. `name` is for log lines, usually the path of a file. On
+ * failure nothing changes. DGL_ERR_FORMAT. */
+enum dgl_status dgl_chat_load(struct dgl_chat *chat, const char *name, const char *json,
+                              size_t len);
+
+/* ---- scores ---------------------------------------------------------------------------------- */
+
 struct dgl_logits_params {
     const int32_t *ids; /* required, [num_ids] */
     size_t num_ids;     /* tokens */

@@ -16,4 +16,6 @@ TEST_LDFLAGS_test_moe := $(GL_FAIL)
 TOOL_PARTS := $(BUILD)/obj/tools/bar.o $(BUILD)/obj/tools/console.o
 TEST_LDFLAGS_test_bar := $(TOOL_PARTS)
 TEST_LDFLAGS_test_console := -Wl,--wrap=dgl_now_ns $(TOOL_PARTS)
+TEST_LDFLAGS_test_screen := $(BUILD)/obj/tools/screen.o $(TOOL_PARTS)
 $(BUILD)/tests/test_bar $(BUILD)/tests/test_console: | $(TOOL_PARTS)
+$(BUILD)/tests/test_screen: | $(BUILD)/obj/tools/screen.o $(TOOL_PARTS)

@@ -3,8 +3,8 @@
 #define DGL_TOOLS_CHAT_H
 
 #include "tools/chat_line.h"
-#include "tools/chat_talk.h"
 #include "tools/generation.h"
+#include "tools/screen.h"
 
 /* Of the last answer. */
 struct chat_figures {
@@ -15,26 +15,28 @@ struct chat_figures {
 
 struct chat {
     const struct options *opt;
+    struct options set; /* they, and what /set changed */
     struct engine engine;
     struct dgl_template *tmpl;
-    struct stop_strings stop;
+    struct dgl_chat *talk;
+    struct generation_lists lists;
     struct dgl_generate_params params; /* without a prompt */
-    struct chat_talk talk;
     struct chat_input input;
+    struct screen screen;
     struct chat_figures last;
     size_t answers;   /* in this conversation, since it began or was loaded */
     bool interactive; /* standard input is a terminal: Ctrl-C ends an answer, not the program */
-    bool terminal;    /* standard output is one */
-    bool at_newline;  /* the last byte that was printed is a newline */
     bool output_lost;
     bool quit;
 };
 
 /* Asks the model for an answer to the conversation, prints it as it comes and adds it. A message
  * that cannot be answered is taken back with an explanation. Anything but EXIT_OK ends the chat. */
-int chat_answer(struct chat *c);
+int turn_answer(struct chat *c);
 /* One answer to the messages of a file, as text or JSON. */
-int chat_answer_file(struct chat *c, const char *messages, size_t len);
+int turn_answer_file(struct chat *c, const char *messages, size_t len);
+/* The parameters of answers from the options with what /set changed. */
+enum dgl_status chat_params(struct chat *c);
 
 /* Runs a line that begins with a slash. Anything but EXIT_OK ends the chat. */
 int chat_command(struct chat *c, struct dgl_str line);

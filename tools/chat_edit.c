@@ -4,8 +4,6 @@
 
 #include <errno.h>
 #include <histedit.h>
-#include <langinfo.h>
-#include <locale.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,6 +15,7 @@
 #include "core/base/utf8.h"
 #include "tools/chat_history.h"
 #include "tools/console.h"
+#include "tools/screen.h"
 
 enum { history_lines = 1000 };
 
@@ -204,13 +203,6 @@ static void remember(void *priv, const char *line)
     history(e->history, &e->event, H_ENTER, line);
 }
 
-/* libedit prints in the encoding of the locale: makes that UTF-8. */
-static void choose_encoding(void)
-{
-    if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
-        setlocale(LC_CTYPE, "C.UTF-8");
-}
-
 /* Keys of xterm's kind that libedit does not know: their last bytes would become text. */
 static void bind_keys(EditLine *el)
 {
@@ -257,7 +249,7 @@ struct line_editor *line_editor_create(void)
     if (!e)
         return NULL;
     e->file.fd = -1;
-    choose_encoding();
+    screen_choose_encoding(); /* libedit prints in that of the locale */
     e->el = el_init("dopplergl", stdin, stdout, stderr);
     e->history = history_init();
     if (!e->el || !e->history) {

@@ -34,14 +34,11 @@ static enum dgl_status open_all(struct chat *c, const char *model)
         &c->tmpl);
     if (status == DGL_OK)
         status = engine_open(&c->engine, c->opt, model, true);
-    if (status == DGL_OK && !dgl_model_tokenizer(c->engine.model))
-        status = dgl_fail(&console.log, DGL_ERR_INVALID_ARG,
-                          "%s has no tokenizer: there is nothing to chat with", model);
     if (status == DGL_OK)
-        status = generation_params(&c->engine, c->opt, &c->stop, &c->params);
-    if (!c->opt->tokens_given)
-        c->params.max_tokens = -1;
-    return status;
+        status = dgl_chat_create(dgl_chat_params(.session = c->engine.session, .tmpl = c->tmpl,
+                                                 .context_shift = c->opt->context_shift),
+                                 &c->talk);
+    return status == DGL_OK ? chat_params(c) : status;
 }
 
 /* ---- talking --------------------------------------------------------------------------------- */
@@ -61,10 +58,8 @@ static int take_message(struct chat *c, struct dgl_str text)
     if (slash && !twice)
         return chat_command(c, text);
     text = (struct dgl_str){text.p + twice, text.len - twice};
-    if (talk_add(&c->talk, "user", text, NULL, 0))
-        return chat_answer(c);
-    console_error("out of memory for a message of %zu bytes", text.len);
-    return EXIT_FAILED;
+    enum dgl_status status = dgl_chat_add(c->talk, "user", text.p, text.len);
+    return status == DGL_OK ? turn_answer(c) : exit_code(status);
 }
 
 static int talk(struct chat *c)
@@ -94,10 +89,8 @@ static int run_talk(struct chat *c)
     const char *system = c->opt->system;
     if (system && !input_is_utf8("chat: the text of --system", dgl_str_of(system)))
         return EXIT_FAILED;
-    if (system && !talk_set_system(&c->talk, dgl_str_of(system))) {
-        console_error("out of memory for --system");
+    if (system && dgl_chat_set_system(c->talk, system, strlen(system)) != DGL_OK)
         return EXIT_FAILED;
-    }
     c->interactive = isatty(STDIN_FILENO);
     chat_input_init(&c->input);
     int code = talk(c);
@@ -107,12 +100,13 @@ static int run_talk(struct chat *c)
 
 int command_chat(const struct options *opt)
 {
-    struct chat c = {.opt = opt, .terminal = isatty(STDOUT_FILENO)};
+    struct chat c = {.opt = opt, .set = *opt};
     struct dgl_buf messages = {0};
     char bundled[MODEL_PATH_MAX];
     int code = EXIT_FAILED;
+    screen_init(&c.screen, true, opt->raw);
     const char *model = model_path(opt, bundled);
-    if (!model || !stop_strings_init(&c.stop, opt))
+    if (!model || !generation_lists_init(&c.lists, opt))
         goto done;
     if (opt->messages && !input_slurp(opt->messages, &messages)) {
         code = interrupted() ? EXIT_CANCELLED : EXIT_FAILED;
@@ -123,14 +117,15 @@ int command_chat(const struct options *opt)
     if (status != DGL_OK)
         code = exit_code(status);
     else if (opt->messages)
-        code = chat_answer_file(&c, messages.p, messages.len);
+        code = turn_answer_file(&c, messages.p, messages.len);
     else
         code = run_talk(&c);
 done:
-    talk_finish(&c.talk);
+    dgl_chat_destroy(&c.talk);
     engine_close(&c.engine);
     dgl_template_destroy(&c.tmpl);
-    stop_strings_finish(&c.stop);
+    generation_lists_finish(&c.lists);
+    screen_finish(&c.screen);
     dgl_buf_finish(&messages);
     return code;
 }

@@ -7,6 +7,7 @@
 #include "tools/commands.h"
 #include "tools/generation.h"
 #include "tools/input.h"
+#include "tools/screen.h"
 
 struct generate {
     struct engine engine;
@@ -14,7 +15,8 @@ struct generate {
     struct dgl_generate_result result;
     struct dgl_buf prompt;
     struct id_list ids;
-    struct stop_strings stop;
+    struct generation_lists lists;
+    struct screen screen;
     bool echo; /* the prompt is still to be printed */
     bool output_lost;
 };
@@ -29,11 +31,11 @@ static bool echo_prompt(struct generate *g)
     bool ok = true;
     g->echo = false;
     if (g->params.prompt)
-        return out_write(g->params.prompt, g->params.prompt_len) && out_flush();
+        return screen_write(&g->screen, g->params.prompt, g->params.prompt_len);
     if (tok)
         ok = dgl_decode(&g->engine.console.log, tok, g->ids.ids, g->ids.count, false, &text,
                         &len) == DGL_OK &&
-             out_write(text, len) && out_flush();
+             screen_write(&g->screen, text, len);
     dgl_free(text);
     return ok;
 }
@@ -42,7 +44,7 @@ static bool print_text(void *priv, const char *text, size_t len)
 {
     struct generate *g = priv;
     bool ok = !g->echo || echo_prompt(g);
-    g->output_lost = !ok || !out_write(text, len) || !out_flush();
+    g->output_lost = !ok || !screen_write(&g->screen, text, len);
     return !g->output_lost;
 }
 
@@ -105,7 +107,7 @@ static int generate_run(struct generate *g, const struct options *opt)
     if (!opt->json && !dgl_model_tokenizer(g->engine.model))
         dgl_warn(&g->engine.console.log, "%s has no tokenizer: no text is printed, --json has ids",
                  dgl_model_get_info(g->engine.model)->path);
-    status = generation_params(&g->engine, opt, &g->stop, &g->params);
+    status = generation_params(&g->engine, opt, &g->lists, &g->params);
     g->params.priv = g;
     g->params.text_cb = opt->json ? NULL : print_text;
     g->params.token_cb = keep_going;
@@ -121,7 +123,7 @@ static int generate_run(struct generate *g, const struct options *opt)
         status = dgl_generate(g->engine.session, &g->params, &g->result);
     if (status != DGL_OK)
         return exit_code(status);
-    bool ok = !g->output_lost && (!g->echo || echo_prompt(g));
+    bool ok = !g->output_lost && (!g->echo || echo_prompt(g)) && screen_end(&g->screen);
     if (ok && opt->json) {
         struct dgl_buf out = {0};
         struct dgl_json_writer w = dgl_json_writer(&out, 0);
@@ -142,8 +144,9 @@ static int generate_run(struct generate *g, const struct options *opt)
 int command_generate(const struct options *opt)
 {
     struct generate g = {0};
+    screen_init(&g.screen, false, opt->raw);
     int code = read_prompt(&g, opt);
-    if (!stop_strings_init(&g.stop, opt) && code == EXIT_OK)
+    if (!generation_lists_init(&g.lists, opt) && code == EXIT_OK)
         code = EXIT_FAILED;
     if (code == EXIT_OK) {
         code = generate_run(&g, opt);
@@ -152,6 +155,7 @@ int command_generate(const struct options *opt)
     }
     dgl_buf_finish(&g.prompt);
     free(g.ids.ids);
-    stop_strings_finish(&g.stop);
+    generation_lists_finish(&g.lists);
+    screen_finish(&g.screen);
     return code;
 }

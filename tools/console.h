@@ -30,12 +30,14 @@ void console_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
  * clears its line at the end. Returns false after SIGINT. */
 bool console_progress(void *priv, const char *what, uint64_t done, uint64_t total);
 
-/* Exact bytes to standard output, where a bar is cleared first; false (after an error line) when they could not be written. */
+/* Exact bytes to standard output, where a bar is cleared first; false (after an error line) when
+ * they could not be written. */
 bool out_write(const char *bytes, size_t len);
 bool out_buf(struct dgl_buf *buf); /* writes, flushes and finishes */
 /* Flushes; false (after an error line) when anything was lost. */
 bool out_flush(void);
-/* Ends an unfinished line where standard output is a terminal, whose next prompt would stick to it. */
+/* Ends an unfinished line where standard output is a terminal, whose next prompt would stick to
+ * it. */
 bool out_end_line(void);
 /* EXIT_* for a result of the functions above. */
 int out_exit(bool written);

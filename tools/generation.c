@@ -1,6 +1,7 @@
 /* Sampling and stop strings from the options; figures of a generation as text and JSON. */
 #include "tools/generation.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -11,41 +12,84 @@
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-bool stop_strings_init(struct stop_strings *s, const struct options *opt)
+static bool add_text(char **list, size_t *count, const char *text, const struct options *opt)
 {
-    *s = (struct stop_strings){0};
-    for (size_t i = 0; i < opt->stop.count; i++) {
-        char *text = strdup(opt->stop.item[i]);
-        if (!text) {
-            console_error("out of memory for --stop");
-            return false;
-        }
-        s->text[s->count++] = text;
-        if (opt->escapes)
-            text[input_unescape(text, strlen(text))] = '\0';
+    char *copy = strdup(text);
+    if (!copy) {
+        console_error("out of memory for a text of %zu bytes", strlen(text));
+        return false;
     }
+    list[(*count)++] = copy;
+    if (opt->escapes)
+        copy[input_unescape(copy, strlen(copy))] = '\0';
     return true;
 }
 
-void stop_strings_finish(struct stop_strings *s)
+/* "15+1.5", "15-inf": an id, a sign, a number. */
+static bool parse_bias(const char *text, struct dgl_logit_bias *out)
 {
-    for (size_t i = 0; i < s->count; i++)
-        free(s->text[i]);
-    s->count = 0;
+    size_t digits = strspn(text, "0123456789");
+    const char *number = text + digits + 1;
+    int64_t id;
+    double bias = INFINITY;
+    bool ok = dgl_parse_i64((struct dgl_str){text, digits}, 0, INT32_MAX, &id) &&
+              (text[digits] == '+' || text[digits] == '-') && !strchr("+-", number[0]) &&
+              (strcmp(number, "inf") == 0 || dgl_parse_f64(dgl_str_of(number), &bias));
+    if (ok)
+        *out = (struct dgl_logit_bias){(int32_t)id, (float)(text[digits] == '-' ? -bias : bias)};
+    else
+        console_error("--logit-bias %s: wanted a token id, a sign and a number: 15+1.5, 15-inf",
+                      text);
+    return ok;
 }
 
-static void sampling_of(const struct options *opt, struct dgl_sampling *out)
+bool generation_lists_init(struct generation_lists *lists, const struct options *opt)
+{
+    const struct option_strs *breakers = &opt->dry_breakers;
+    bool none = breakers->count == 1 && strcmp(breakers->item[0], "none") == 0;
+    bool ok = true;
+    *lists = (struct generation_lists){0};
+    for (size_t i = 0; i < opt->stop.count && ok; i++)
+        ok = add_text(lists->stop, &lists->num_stop, opt->stop.item[i], opt);
+    for (size_t i = 0; i < breakers->count && ok && !none; i++)
+        ok = add_text(lists->breaker, &lists->num_breakers, breakers->item[i], opt);
+    for (size_t i = 0; i < opt->logit_bias.count && ok; i++)
+        ok = parse_bias(opt->logit_bias.item[i], &lists->bias[lists->num_biases++]);
+    return ok;
+}
+
+void generation_lists_finish(struct generation_lists *lists)
+{
+    while (lists->num_stop)
+        free(lists->stop[--lists->num_stop]);
+    while (lists->num_breakers)
+        free(lists->breaker[--lists->num_breakers]);
+}
+
+static void sampling_of(const struct options *opt, const struct generation_lists *lists,
+                        struct dgl_sampling *out)
 {
     uint32_t seed = 0;
     if (opt->seed < 0 && getrandom(&seed, sizeof(seed), 0) != (ssize_t)sizeof(seed))
         seed = (uint32_t)(uintptr_t)&seed;
     *out = (struct dgl_sampling){
         .temperature = (float)opt->temp,
-        .top_k = opt->top_k > 0 ? opt->top_k : 0,
+        .top_k = opt->top_k,
         .top_p = (float)opt->top_p,
         .min_p = (float)opt->min_p,
         .repeat_penalty = (float)opt->repeat_penalty,
+        .presence_penalty = (float)opt->presence_penalty,
+        .frequency_penalty = (float)opt->frequency_penalty,
         .repeat_last_n = opt->repeat_last_n,
+        .dry_multiplier = (float)opt->dry_multiplier,
+        .dry_base = (float)opt->dry_base,
+        .dry_allowed_length = opt->dry_allowed_length,
+        .dry_penalty_last_n = opt->dry_penalty_last_n,
+        /* Without the option the library's own. */
+        .dry_breakers = opt->dry_breakers.count ? (const char *const *)lists->breaker : NULL,
+        .num_dry_breakers = lists->num_breakers,
+        .logit_bias = lists->bias,
+        .num_logit_bias = lists->num_biases,
         .seed = opt->seed < 0 ? seed : (uint64_t)opt->seed,
     };
 }
@@ -53,10 +97,16 @@ static void sampling_of(const struct options *opt, struct dgl_sampling *out)
 enum dgl_status generation_check(const struct options *opt)
 {
     struct console console;
+    struct generation_lists lists;
     struct dgl_sampling sampling;
+    enum dgl_status status = DGL_ERR_INVALID_ARG;
     console_init(&console, opt);
-    sampling_of(opt, &sampling);
-    return dgl_sampling_check(&console.log, &sampling);
+    if (generation_lists_init(&lists, opt)) {
+        sampling_of(opt, &lists, &sampling);
+        status = dgl_sampling_check(&console.log, &sampling);
+    }
+    generation_lists_finish(&lists);
+    return status;
 }
 
 /* generation_config.json where no flag says otherwise. */
@@ -102,17 +152,20 @@ static enum dgl_status model_defaults(const struct engine *e, const struct optio
 }
 
 enum dgl_status generation_params(const struct engine *e, const struct options *opt,
-                                  const struct stop_strings *stop, struct dgl_generate_params *out)
+                                  const struct generation_lists *lists,
+                                  struct dgl_generate_params *out)
 {
     *out = (struct dgl_generate_params){
         .no_parse_special = opt->no_parse_special,
         .max_tokens = opt->tokens == 0 ? DGL_TOKENS_NONE : opt->tokens,
-        .stop = (const char *const *)stop->text,
-        .num_stop = stop->count,
+        .stop = (const char *const *)lists->stop,
+        .num_stop = lists->num_stop,
         .ignore_eos = opt->ignore_eos,
         .readback_interval = opt->readback_interval,
+        .context_shift = opt->context_shift,
+        .keep = opt->keep,
     };
-    sampling_of(opt, &out->sampling);
+    sampling_of(opt, lists, &out->sampling);
     return opt->model_defaults ? model_defaults(e, opt, &out->sampling) : DGL_OK;
 }
 

@@ -6,22 +6,24 @@
 #include "core/base/json.h"
 #include "tools/engine.h"
 
-/* --stop, escapes expanded. */
-struct stop_strings {
-    char *text[OPTIONS_MAX_STRS];
-    size_t count;
+/* --stop and --dry-sequence-breaker, escapes expanded, and --logit-bias. */
+struct generation_lists {
+    char *stop[OPTIONS_MAX_STRS], *breaker[OPTIONS_MAX_STRS];
+    struct dgl_logit_bias bias[OPTIONS_MAX_STRS];
+    size_t num_stop, num_breakers, num_biases;
 };
-/* False after an error line. stop_strings_finish() follows, also after a failure. */
-bool stop_strings_init(struct stop_strings *s, const struct options *opt);
-void stop_strings_finish(struct stop_strings *s);
+/* False after an error line. generation_lists_finish() follows, also after a failure. */
+bool generation_lists_init(struct generation_lists *lists, const struct options *opt);
+void generation_lists_finish(struct generation_lists *lists);
 
 /* The sampling options are in their ranges; before engine_open(). */
 enum dgl_status generation_check(const struct options *opt);
-/* Parameters of a generation from the options: sampling, limits, stop strings (borrowed), with the
+/* Parameters of a generation from the options: sampling, limits, lists (borrowed), with the
  * values of generation_config.json where --model-defaults asks for them. Prompt and callbacks are
  * the caller's. */
 enum dgl_status generation_params(const struct engine *e, const struct options *opt,
-                                  const struct stop_strings *stop, struct dgl_generate_params *out);
+                                  const struct generation_lists *lists,
+                                  struct dgl_generate_params *out);
 
 /* Tokens per second, 0 where nothing was measured. */
 double generation_prefill_tps(const struct dgl_generate_result *r);

@@ -38,10 +38,13 @@ struct options {
     /* prompt and sampling */
     const char *prompt, *file, *ids;
     int32_t tokens;
-    double temp, top_p, min_p, repeat_penalty;
-    int32_t top_k, repeat_last_n, readback_interval;
+    double temp, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
+    double dry_multiplier, dry_base;
+    int32_t top_k, repeat_last_n, dry_allowed_length, dry_penalty_last_n;
+    int32_t readback_interval, keep;
     int64_t seed;
-    struct option_strs stop;
+    struct option_strs stop, dry_breakers, logit_bias;
+    bool raw, context_shift;
     bool escapes, echo, ignore_eos, no_parse_special, model_defaults;
     /* kernels */
     struct option_strs kernel_dir, kernel_file;

@@ -19,6 +19,9 @@ static const struct options defaults = {
     .min_p = 0.05,
     .repeat_penalty = 1.0,
     .repeat_last_n = 64,
+    .dry_base = 1.75,
+    .dry_allowed_length = 2,
+    .dry_penalty_last_n = -1,
     .seed = -1,
 };
 

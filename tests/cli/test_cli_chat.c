@@ -59,13 +59,29 @@ static struct terminal *start_short(struct fixture *f)
     return start(f, args);
 }
 
-/* Types a line and waits until the answer is complete. The terminal shows what was typed. */
-static void ask(struct terminal *t, const char *line)
+/* Types a line and waits until the answer is complete. The terminal shows what was typed. Returns
+ * the answer, borrowed until something else is expected. */
+static const char *ask(struct terminal *t, const char *line)
 {
     terminal_send(t, line);
     terminal_send(t, "\r");
     terminal_expect(t, "\n");
-    terminal_expect(t, "\n> ");
+    return terminal_expect(t, "\n> ");
+}
+
+static char *saved(struct fixture *f, struct terminal *t, const char *name)
+{
+    struct dgl_buf line = {0};
+    char *path = dgl_path_join(f->home, name), *text = NULL;
+    size_t len;
+    dgl_buf_printf(&line, "/save %s\r", path);
+    terminal_send(t, line.p);
+    terminal_expect(t, "messages written to");
+    terminal_expect(t, "> ");
+    assert_int_equal(dgl_file_slurp(NULL, path, 1 << 20, &text, &len), DGL_OK);
+    free(path);
+    dgl_buf_finish(&line);
+    return text;
 }
 
 static void end_chat(struct terminal *t, int code)
@@ -110,9 +126,13 @@ static void keys_without_a_meaning_are_ignored(void **state)
 
 static void ends_with_quit(void **state)
 {
-    struct terminal *t = start_short(*state);
-    terminal_send(t, "/quit\r");
-    assert_int_equal(terminal_wait(t), 0);
+    static const char *const words[] = {"/quit\r", "/exit\r", "/bye\r"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        struct terminal *t = start_short(*state);
+        terminal_send(t, words[i]);
+        assert_int_equal(terminal_wait(t), 0);
+        terminal_finish(t);
+    }
 }
 
 static void signal_gives_the_terminal_back(void **state)
@@ -220,6 +240,106 @@ static void special_tokens_stay_text(void **state)
     const char *text = terminal_expect(t, " tokens");
     assert_true(atoi(text) > 8);
     terminal_expect(t, "> ");
+    end_chat(t, 0);
+}
+
+/* The conversation goes on for good, and tells once that the model no longer sees all of it. */
+static void context_shifts_when_asked(void **state)
+{
+    const char *const args[] = {CHAT, "-c", "64", "--ignore-eos", "-n", "16", "--context-shift",
+                                NULL};
+    struct terminal *t = start(*state, args);
+    for (int i = 0; i < 2; i++)
+        ask(t, "Tell me a story.");
+    terminal_send(t, "Tell me a story.\r");
+    terminal_expect(t, "(the context is full: the model no longer sees the first 4 messages)");
+    terminal_expect(t, "> ");
+    terminal_send(t, "/stats\r");
+    terminal_expect(t, "6 messages, 3 answers");
+    terminal_expect(t, "> ");
+    assert_null(strstr(ask(t, "Go on."), "no longer sees"));
+    end_chat(t, 0);
+}
+
+/* No word is cut, and nothing else is changed. */
+static void answers_are_wrapped(void **state)
+{
+    const char *const args[] = {CHAT, "--ignore-eos", "-n", "60", NULL};
+    struct fixture *f = *state;
+    struct terminal *t = start(f, args);
+    terminal_send(t, "Tell me a story.\r");
+    terminal_expect(t, "\n");
+    char *answer = checked(strdup(terminal_expect(t, "\n(cut off"))), *line = answer;
+    terminal_expect(t, "\n> ");
+    size_t breaks = 0;
+    for (char *end; (end = strchr(line, '\n')) != NULL; line = end + 1, breaks++) {
+        assert_in_range(end - line, 0, 80);
+        *end = ' ';
+    }
+    assert_true(breaks >= 1);
+    char *text = saved(f, t, "talk.json");
+    for (char *own; (own = strstr(text, "\\n")) != NULL;) { /* the answer's own newlines */
+        *own = ' ';
+        memmove(own + 1, own + 2, strlen(own + 2) + 1);
+    }
+    assert_contains(text, answer);
+    end_chat(t, 0);
+    free(text);
+    free(answer);
+}
+
+/* It is not shown before its line begins, and then it can be edited and sent. */
+static void typing_waits_for_the_next_line(void **state)
+{
+    const char *const args[] = {CHAT, "--ignore-eos", "-n", "150", NULL};
+    struct fixture *f = *state;
+    struct terminal *t = start(f, args);
+    terminal_send(t, "Tell me a story.\r");
+    terminal_expect(t, "\n");
+    terminal_expect(t, " "); /* the first word: the answer has begun */
+    terminal_send(t, "kept ahead!\177");
+    const char *answer = terminal_expect(t, "\n(cut off");
+    assert_null(strstr(answer, "kept"));
+    terminal_expect(t, "> kept ahead");
+    terminal_send(t, "\r");
+    terminal_expect(t, "(cut off");
+    terminal_expect(t, "> ");
+    char *text = saved(f, t, "talk.json");
+    assert_contains(text, "\"kept ahead\"");
+    end_chat(t, 0);
+    assert_true(terminal_is_plain(t));
+    free(text);
+}
+
+static void answers_are_taken_back_and_tried_again(void **state)
+{
+    struct fixture *f = *state;
+    struct terminal *t = start_short(f);
+    ask(t, "Tell me about a dog.");
+    char *first = saved(f, t, "a.json");
+    ask(t, "And a cat?");
+    terminal_send(t, "/undo\r");
+    terminal_expect(t, "2 messages taken back, 2 left");
+    terminal_expect(t, "> ");
+    char *again = saved(f, t, "b.json");
+    assert_string_equal(again, first);
+    free(again);
+    terminal_send(t, "/retry\r");
+    terminal_expect(t, "greedy");
+    terminal_expect(t, "\n> ");
+    again = saved(f, t, "c.json");
+    assert_string_equal(again, first);
+    free(again);
+    terminal_send(t, "/set temp 5\r/set top-k=0\r"); /* another seed, another answer */
+    terminal_expect(t, "temp                 5");
+    terminal_expect(t, "top-k                0");
+    terminal_expect(t, "> ");
+    terminal_send(t, "/retry\r");
+    terminal_expect(t, "\n> ");
+    again = saved(f, t, "d.json");
+    assert_true(strcmp(again, first) != 0);
+    free(again);
+    free(first);
     end_chat(t, 0);
 }
 
@@ -332,21 +452,6 @@ static void long_history_is_cut(void **state)
 }
 
 /* ---- messages in files ----------------------------------------------------------------------- */
-
-static char *saved(struct fixture *f, struct terminal *t, const char *name)
-{
-    struct dgl_buf line = {0};
-    char *path = dgl_path_join(f->home, name), *text = NULL;
-    size_t len;
-    dgl_buf_printf(&line, "/save %s\r", path);
-    terminal_send(t, line.p);
-    terminal_expect(t, "messages written to");
-    terminal_expect(t, "> ");
-    assert_int_equal(dgl_file_slurp(NULL, path, 1 << 20, &text, &len), DGL_OK);
-    free(path);
-    dgl_buf_finish(&line);
-    return text;
-}
 
 /* A pasted message is one in the history too, in this chat and the next. */
 static void arrow_up_recalls_lines(void **state)
@@ -463,7 +568,7 @@ static void longer_than_the_model_takes(void **state)
     test_write_file(f->home, "long.json", text.p, text.len);
     dgl_buf_printf(&line, "/load %s/long.json\r", f->home);
     terminal_send(t, line.p);
-    terminal_expect(t, "but the context only 2048; /reset begins a new one (the model's limit is "
+    terminal_expect(t, "but the context only 2048: take messages back (the model's limit is "
                        "2048)");
     terminal_expect(t, "> ");
     end_chat(t, 0);
@@ -576,6 +681,13 @@ static const struct said_row said[] = {
     {"load without a name", "/load\r", "error: /load needs the name of a file"},
     {"load what is not there", "/load nothing.json\r", "error: cannot open nothing.json"},
     {"too much", "/reset now\r", "error: /reset takes nothing, got \"now\""},
+    {"nothing to undo", "/undo\r", "there is nothing to take back"},
+    {"nothing to retry", "/retry\r", "there is no message to answer"},
+    {"settings", "/set\r", "dry-penalty-last-n   -1"},
+    {"one setting", "/set repeat-last-n\r", "  repeat-last-n        64"},
+    {"set what is not there", "/set warmth 1\r", "error: /set knows no warmth"},
+    {"set what cannot change", "/set model x\r", "error: /set knows no model"},
+    {"set too much", "/set top-p 2\r", "error: /set top-p 2: wanted a number from 0 to 1"},
     {"unknown", "/dance\r", "error: there is no /dance; /help lists the commands"},
 };
 
@@ -605,6 +717,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(interrupt_drops_a_line, set_up, tear_down),
         cmocka_unit_test_setup_teardown(second_turn_reuses_the_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(full_context_is_explained, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(context_shifts_when_asked, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(answers_are_wrapped, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(typing_waits_for_the_next_line, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(answers_are_taken_back_and_tried_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(special_tokens_stay_text, set_up, tear_down),
         cmocka_unit_test_setup_teardown(arrow_up_recalls, set_up, tear_down),
         cmocka_unit_test_setup_teardown(arrow_up_recalls_lines, set_up, tear_down),

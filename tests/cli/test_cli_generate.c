@@ -6,6 +6,7 @@
 
 #include "core/base/file.h"
 #include "tests/support/process.h"
+#include "tests/support/terminal.h"
 #include "tests/support/tiny_model.h"
 
 #define PROMPT "Once upon a time"
@@ -78,6 +79,89 @@ static void text_alone_goes_to_stdout(void **state)
     assert_null(strstr(quiet.err, "tok/s"));
     process_finish(&quiet);
     process_finish(&loud);
+}
+
+/* Token 220 is ESC: a terminal gets it spelled unless it is asked for, a pipe as it is. */
+static void control_characters_act_only_where_asked(void **state)
+{
+    (void)state;
+#define ESCAPES "generate", "--device", "any", "-p", PROMPT, "-n", "2", "-l", "220+100", "-q"
+    static const char *const plain[] = {ESCAPES, NULL}, *const raw[] = {ESCAPES, "--raw", NULL};
+    struct process_result r;
+    struct terminal t;
+    process_run(&(struct process_params){.args = plain}, &r);
+    assert_code(&r, 0);
+    assert_string_equal(r.out, "\033\033");
+    process_finish(&r);
+    terminal_start(&t, plain, NULL);
+    terminal_expect(&t, "\\x1b\\x1b");
+    assert_int_equal(terminal_wait(&t), 0);
+    terminal_finish(&t);
+    terminal_start(&t, raw, NULL);
+    assert_int_equal(terminal_wait(&t), 0);
+    assert_true(t.screen.p == NULL || strstr(t.screen.p, "x1b") == NULL);
+    terminal_finish(&t);
+}
+
+static void adjusted_logits_choose_other_tokens(void **state)
+{
+    (void)state;
+    struct process_result plain, r;
+    run_greedy(&plain);
+    static const char *const flags[][3] = {
+        {"--repeat-penalty", "1.8", "--repeat-last-n=-1"},
+        {"--presence-penalty", "8", "--top-k=-1"},
+        {"--frequency-penalty", "6", "--repeat-last-n=100"},
+        {"--logit-bias", "16-inf", "--logit-bias=18-inf"}, /* comma and full stop */
+    };
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+        process_command(&r, "generate", "--device", "any", "-p", PROMPT, "-n", "12", "--temp", "0",
+                        "-q", flags[i][0], flags[i][1], flags[i][2], NULL);
+        assert_code(&r, 0);
+        if (strcmp(r.out, plain.out) == 0)
+            fail_msg("%s %s changes nothing: \"%s\"", flags[i][0], flags[i][1], r.out);
+        process_finish(&r);
+    }
+    process_finish(&plain);
+}
+
+/* DRY with all that repeats a token, and a breaker that takes it back. */
+static void dry_sees_repeats_up_to_breakers(void **state)
+{
+    (void)state;
+#define DRY                                                                                        \
+    "generate", "--device", "any", "-p", "One day, one day, one day, one", "-n", "1", "--temp",    \
+        "0", "-q", "--json"
+    static const char *const runs[][18] = {
+        {DRY, NULL},
+        {DRY, "--dry-multiplier", "100", NULL},
+        {DRY, "--dry-multiplier", "100", "--dry-sequence-breaker", "one", NULL},
+        {DRY, "--dry-multiplier", "100", "--dry-penalty-last-n", "0", NULL},
+    };
+    double token[4];
+    for (size_t i = 0; i < 4; i++) {
+        struct process_result r;
+        process_run(&(struct process_params){.args = runs[i]}, &r);
+        assert_code(&r, 0);
+        token[i] = dgl_json_f64(dgl_json_first(dgl_json_get(process_json(&r), "tokens")));
+        process_finish(&r);
+    }
+    assert_true(token[1] != token[0]);
+    assert_int_equal(token[2], token[0]);
+    assert_int_equal(token[3], token[0]);
+}
+
+static void full_context_goes_on_when_asked(void **state)
+{
+    (void)state;
+    struct process_result r;
+    process_command(&r, "generate", "--device", "any", "-p", PROMPT, "-n", "60", "--temp", "0",
+                    "-c", "32", "--ignore-eos", "--context-shift", "--keep", "4", "--json", NULL);
+    assert_code(&r, 0);
+    const struct dgl_json *root = process_json(&r);
+    assert_int_equal(dgl_json_count(dgl_json_get(root, "tokens")), 60);
+    assert_string_equal(dgl_json_str(dgl_json_get(root, "finish_reason")).p, "length");
+    process_finish(&r);
 }
 
 /* Software is never picked silently; where there is hardware the default opens it. */
@@ -597,6 +681,10 @@ int main(void)
         cmocka_unit_test(software_needs_to_be_asked_for),
         cmocka_unit_test(minimum_limits_give_the_same_text),
         cmocka_unit_test(cache_type_gives_the_same_text),
+        cmocka_unit_test(control_characters_act_only_where_asked),
+        cmocka_unit_test(adjusted_logits_choose_other_tokens),
+        cmocka_unit_test(dry_sees_repeats_up_to_breakers),
+        cmocka_unit_test(full_context_goes_on_when_asked),
         cmocka_unit_test(prompt_keeps_nul),
         cmocka_unit_test(a_bad_prompt_names_its_file),
         cmocka_unit_test(ids_continue_like_text),

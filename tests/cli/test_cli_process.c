@@ -303,7 +303,7 @@ static void ignored_sigpipe_is_quiet_too(void **state)
     process_finish(&r);
 }
 
-/* ---- text and figures in one place ------------------------------------------------------------ */
+/* ---- text and figures in one place ----------------------------------------------------------- */
 
 /* How the streams are joined; the figures must stand on a line of their own, and the text must not
  * get a byte where it is alone. */
@@ -345,7 +345,7 @@ static void joined_case(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* ---- one line about a cancelled command -------------------------------------------------------- */
+/* ---- one line about a cancelled command ------------------------------------------------------ */
 
 static size_t count_lines(const char *text, const char *part)
 {

@@ -37,22 +37,26 @@ static void shell(struct process_result *r, const char *script, const char *dir)
 struct example {
     const char *name;
     const char *folder, *file;
+    int block; /* of C in the file, from 0 */
 };
 
 static const struct example examples[] = {
-    {"example of README.md", ".", "README.md"},
-    {"example of docs/embedding.md", "docs", "embedding.md"},
+    {"example of README.md", ".", "README.md", 0},
+    {"example of docs/embedding.md", "docs", "embedding.md", 0},
+    {"conversation of docs/embedding.md", "docs", "embedding.md", 1},
 };
 
-/* The text between the first "```c" and "```"; to be freed. */
-static char *code_block(const char *folder, const char *file)
+/* The text between a "```c" and "```"; to be freed. */
+static char *code_block(const char *folder, const char *file, int block)
 {
     static const char open[] = "\n```c\n";
     size_t len;
     char *document = tiny_file_read(folder, file, &len);
     const char *p = strstr(document, open);
+    for (; p && block > 0; block--)
+        p = strstr(p + 1, open);
     if (!p)
-        fail_msg("%s has no C example", file);
+        fail_msg("%s has too few C examples", file);
     p += sizeof(open) - 1;
     const char *end = strstr(p, "\n```");
     assert_non_null(end);
@@ -64,7 +68,7 @@ static char *code_block(const char *folder, const char *file)
 static void example_case(void **state)
 {
     const struct example *row = *state;
-    char *dir = test_tmpdir(), *code = code_block(row->folder, row->file);
+    char *dir = test_tmpdir(), *code = code_block(row->folder, row->file, row->block);
     struct process_result r;
     test_write_file(dir, "example.c", code, strlen(code));
     shell(&r,

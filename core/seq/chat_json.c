@@ -1,44 +1,33 @@
-/* Conversations in files: /save and /load. */
-#include "tools/chat_file.h"
+/* Conversations as JSON text. */
+#include "core/seq/chat.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/file.h"
 #include "core/base/mem.h"
-
-#define MAX_FILE ((size_t)256 << 20)
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-enum dgl_status talk_save(const struct dgl_log *log, const struct chat_talk *talk, const char *path)
+enum dgl_status chat_save(const struct dgl_chat *chat, struct dgl_buf *out)
 {
-    struct dgl_buf text = {0};
-    struct dgl_atomic_file *file = NULL;
+    const struct chat_messages *list = &chat->messages;
     bool first = true;
-    talk_write_messages(talk, &text, "\n");
-    dgl_buf_puts(&text, ",\n\"answers\":[");
-    for (size_t i = 0; i < talk->count; i++) {
-        const struct chat_message *m = &talk->messages[i];
+    chat_write_messages(list, out);
+    dgl_buf_puts(out, ",\n\"answers\":[");
+    for (size_t i = 0; i < list->count; i++) {
+        const struct chat_message *m = &list->items[i];
         if (!m->ids)
             continue;
-        dgl_buf_printf(&text, "%s\n{\"message\":%zu,\"ids\":[", first ? "" : ",", i);
+        dgl_buf_printf(out, "%s\n{\"message\":%zu,\"ids\":[", first ? "" : ",", i);
         for (size_t k = 0; k < m->num_ids; k++)
-            dgl_buf_printf(&text, "%s%d", k ? "," : "", m->ids[k]);
-        dgl_buf_puts(&text, "]}");
+            dgl_buf_printf(out, "%s%d", k ? "," : "", m->ids[k]);
+        dgl_buf_puts(out, "]}");
         first = false;
     }
-    dgl_buf_puts(&text, "]}\n");
-    enum dgl_status status = text.failed ? dgl_fail_memory(log, "the conversation", text.len)
-                                         : dgl_atomic_create(log, path, &file);
-    if (status == DGL_OK)
-        status = dgl_atomic_write(file, text.p, text.len);
-    if (status == DGL_OK)
-        status = dgl_atomic_commit(&file);
-    else if (file)
-        dgl_atomic_abort(&file);
-    dgl_buf_finish(&text);
-    return status;
+    dgl_buf_puts(out, "]}\n");
+    return out->failed
+               ? dgl_fail_memory(chat->session->model->dev->log, "the conversation", out->len)
+               : DGL_OK;
 }
 
 /* ---- loading --------------------------------------------------------------------------------- */
@@ -46,7 +35,7 @@ enum dgl_status talk_save(const struct dgl_log *log, const struct chat_talk *tal
 struct loader {
     struct dgl_json_reader r;
     const struct dgl_tokenizer *tok;
-    struct chat_talk talk;
+    struct chat_messages list;
 };
 
 static enum dgl_status load_message(struct loader *l, const struct dgl_json *value)
@@ -61,10 +50,10 @@ static enum dgl_status load_message(struct loader *l, const struct dgl_json *val
         return status;
     struct dgl_json_writer w = dgl_json_writer(&json, 0);
     dgl_jw_value(&w, value);
-    if (!talk_message_init(&m, dgl_buf_take(&json), dgl_json_str(role).p,
+    if (!chat_message_init(&m, dgl_buf_take(&json), dgl_json_str(role).p,
                            dgl_json_str(dgl_json_get(value, "content"))) ||
-        !talk_append(&l->talk, &m))
-        return dgl_fail_memory(l->r.log, "messages", l->talk.count + 1);
+        !chat_messages_add(&l->list, &m))
+        return dgl_fail_memory(l->r.log, "messages", l->list.count + 1);
     return DGL_OK;
 }
 
@@ -84,15 +73,15 @@ static enum dgl_status load_answer(struct loader *l, const struct dgl_json *valu
 {
     const struct dgl_json *list;
     int64_t index, id;
-    if (!dgl_json_is(value, DGL_JSON_OBJECT) || !l->talk.count)
+    if (!dgl_json_is(value, DGL_JSON_OBJECT) || !l->list.count)
         return dgl_json_fail(l->r, value, "wanted an object with the index of a message and ids");
     enum dgl_status status =
-        dgl_json_need_i64(l->r, value, "message", 0, (int64_t)l->talk.count - 1, &index);
+        dgl_json_need_i64(l->r, value, "message", 0, (int64_t)l->list.count - 1, &index);
     if (status == DGL_OK)
         status = dgl_json_need(l->r, value, "ids", DGL_JSON_ARRAY, &list);
     if (status != DGL_OK)
         return status;
-    struct chat_message *m = &l->talk.messages[index];
+    struct chat_message *m = &l->list.items[index];
     size_t count = 0;
     int32_t *ids = dgl_new_array(int32_t, dgl_json_count(list));
     if (!ids)
@@ -106,7 +95,7 @@ static enum dgl_status load_answer(struct loader *l, const struct dgl_json *valu
     }
     if (!m->ids && count &&
         spells(l->tok, ids, count, (struct dgl_str){m->content, m->content_len}) &&
-        !talk_message_set_ids(m, ids, count))
+        !chat_message_set_ids(m, ids, count))
         status = dgl_fail_memory(l->r.log, "ids", count * sizeof(*ids));
     free(ids);
     return status;
@@ -138,8 +127,8 @@ static enum dgl_status load_others(struct loader *l, const struct dgl_json *root
         dgl_buf_putc(&out, ',');
     }
     dgl_buf_puts(&out, "");
-    l->talk.others = dgl_buf_take(&out);
-    return l->talk.others ? DGL_OK : dgl_fail_memory(l->r.log, "variables", 1);
+    l->list.others = dgl_buf_take(&out);
+    return l->list.others ? DGL_OK : dgl_fail_memory(l->r.log, "variables", 1);
 }
 
 static enum dgl_status load_root(struct loader *l, const struct dgl_json *root)
@@ -160,20 +149,21 @@ static enum dgl_status load_root(struct loader *l, const struct dgl_json *root)
     return status == DGL_OK ? load_list(l, answers, load_answer) : status;
 }
 
-enum dgl_status talk_load(const struct dgl_log *log, const char *path,
-                          const struct dgl_tokenizer *tok, struct chat_talk *talk)
+enum dgl_status chat_load(struct dgl_chat *chat, const char *name, struct dgl_str json)
 {
     struct dgl_json_doc *doc = NULL;
-    enum dgl_status status = dgl_json_load(log, path, MAX_FILE, &doc);
+    const struct dgl_model *model = chat->session->model;
+    enum dgl_status status = dgl_json_parse(model->dev->log, name, json.p, json.len, &doc);
     if (status != DGL_OK)
         return status;
-    struct loader l = {.r = {log, doc}, .tok = tok};
+    struct loader l = {.r = {model->dev->log, doc}, .tok = model->tok};
     status = load_root(&l, dgl_json_root(doc));
     if (status == DGL_OK) {
-        talk_finish(talk);
-        *talk = l.talk;
+        chat_messages_finish(&chat->messages);
+        chat->messages = l.list;
+        chat->hidden = 0;
     } else {
-        talk_finish(&l.talk);
+        chat_messages_finish(&l.list);
     }
     dgl_json_destroy(&doc);
     return status;

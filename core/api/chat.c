@@ -1,0 +1,138 @@
+/* Public functions of conversations: check, enter, forward, leave. */
+#include "core/seq/chat.h"
+
+#include <stdlib.h>
+
+#include "core/base/mem.h"
+
+enum dgl_status dgl_chat_create(const struct dgl_chat_params *params, struct dgl_chat **out)
+{
+    const struct dgl_session *session = params ? params->session : NULL;
+    const struct dgl_log *log = session ? session->model->dev->log : NULL;
+    if (!out)
+        return dgl_fail_no_out(log, "dgl_chat_create");
+    *out = NULL;
+    if (!session || !params->tmpl)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "a conversation needs a session and a template");
+    if (!session->model->tok)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "%s has no tokenizer: there is nothing to chat with",
+                        session->model->info.path);
+    struct dgl_chat *chat = dgl_new(struct dgl_chat);
+    if (!chat)
+        return dgl_fail_memory(log, "conversation", sizeof(*chat));
+    *chat = (struct dgl_chat){
+        .session = params->session, .tmpl = params->tmpl, .context_shift = params->context_shift};
+    *out = chat;
+    return DGL_OK;
+}
+
+void dgl_chat_destroy(struct dgl_chat **chat)
+{
+    if (*chat)
+        chat_messages_finish(&(*chat)->messages);
+    free(*chat);
+    *chat = NULL;
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+enum dgl_status dgl_chat_add(struct dgl_chat *chat, const char *role, const char *text, size_t len)
+{
+    return chat_add(chat, role, (struct dgl_str){text, len}, NULL, 0);
+}
+
+enum dgl_status dgl_chat_set_system(struct dgl_chat *chat, const char *text, size_t len)
+{
+    return chat_set_system(chat, (struct dgl_str){text, len});
+}
+
+size_t dgl_chat_num_messages(const struct dgl_chat *chat)
+{
+    return chat->messages.count;
+}
+
+void dgl_chat_message(const struct dgl_chat *chat, size_t index, struct dgl_message *out)
+{
+    const struct chat_message *m = &chat->messages.items[index];
+    *out = (struct dgl_message){.role = m->role,
+                                .content = m->content,
+                                .content_len = m->content_len,
+                                .ids = m->ids,
+                                .num_ids = m->num_ids};
+}
+
+size_t dgl_chat_num_hidden(const struct dgl_chat *chat)
+{
+    return chat->hidden;
+}
+
+void dgl_chat_trim(struct dgl_chat *chat, size_t count)
+{
+    chat_trim(chat, count);
+}
+
+void dgl_chat_reset(struct dgl_chat *chat)
+{
+    chat_trim(chat, chat_system(chat) ? 1 : 0);
+}
+
+size_t dgl_chat_undo(struct dgl_chat *chat)
+{
+    size_t last = chat_last_user(chat), count = chat->messages.count;
+    if (last == SIZE_MAX)
+        return 0;
+    chat_trim(chat, last);
+    return count - last;
+}
+
+bool dgl_chat_retry(struct dgl_chat *chat)
+{
+    size_t last = chat_last_user(chat);
+    if (last == SIZE_MAX)
+        return false;
+    chat_trim(chat, last + 1);
+    return true;
+}
+
+bool dgl_chat_is_open(const struct dgl_chat *chat)
+{
+    return chat_is_open(chat);
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+enum dgl_status dgl_chat_answer(struct dgl_chat *chat, const struct dgl_generate_params *params,
+                                struct dgl_generate_result *out)
+{
+    static const struct dgl_generate_params defaults;
+    struct gl_saved saved = {0};
+    *out = (struct dgl_generate_result){0};
+    enum dgl_status status = session_enter(chat->session, &saved);
+    if (status != DGL_OK)
+        return status;
+    status = chat_answer(chat, params ? params : &defaults, out);
+    device_leave(chat->session->model->dev, &saved);
+    return status;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+enum dgl_status dgl_chat_save(const struct dgl_chat *chat, char **json, size_t *len)
+{
+    struct dgl_buf out = {0};
+    *json = NULL;
+    *len = 0;
+    enum dgl_status status = chat_save(chat, &out);
+    if (status == DGL_OK) {
+        *len = out.len;
+        *json = dgl_buf_take(&out);
+    }
+    dgl_buf_finish(&out);
+    return status;
+}
+
+enum dgl_status dgl_chat_load(struct dgl_chat *chat, const char *name, const char *json, size_t len)
+{
+    return chat_load(chat, name, (struct dgl_str){json, len});
+}

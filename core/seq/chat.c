@@ -1,0 +1,327 @@
+/* Messages of a conversation, and their ids by the template. */
+#include "core/seq/chat.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/mem.h"
+#include "core/base/utf8.h"
+#include "loader/chat/chat_ids.h"
+#include "loader/chat/chat_template.h"
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+void chat_message_finish(struct chat_message *m)
+{
+    free(m->json);
+    free(m->role);
+    free(m->content);
+    free(m->ids);
+    *m = (struct chat_message){0};
+}
+
+static char *copy(struct dgl_str text)
+{
+    struct dgl_buf out = {0};
+    dgl_buf_append(&out, text.p, text.len);
+    dgl_buf_puts(&out, "");
+    return dgl_buf_take(&out);
+}
+
+bool chat_message_init(struct chat_message *m, char *json, const char *role, struct dgl_str content)
+{
+    *m = (struct chat_message){.json = json,
+                               .role = copy(dgl_str_of(role)),
+                               .content = copy(content),
+                               .content_len = content.len};
+    if (m->json && m->role && m->content)
+        return true;
+    chat_message_finish(m);
+    return false;
+}
+
+bool chat_message_set_ids(struct chat_message *m, const int32_t *ids, size_t count)
+{
+    m->ids = dgl_new_array(int32_t, count);
+    if (!m->ids)
+        return false;
+    memcpy(m->ids, ids, count * sizeof(*ids));
+    m->num_ids = count;
+    return true;
+}
+
+bool chat_messages_add(struct chat_messages *list, struct chat_message *m)
+{
+    bool ok = dgl_grow((void **)&list->items, &list->cap, list->count + 1, sizeof(*list->items));
+    if (ok)
+        list->items[list->count++] = *m;
+    else
+        chat_message_finish(m);
+    return ok;
+}
+
+void chat_messages_finish(struct chat_messages *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        chat_message_finish(&list->items[i]);
+    free(list->items);
+    free(list->others);
+    *list = (struct chat_messages){0};
+}
+
+static const struct dgl_log *log_of(const struct dgl_chat *chat)
+{
+    return chat->session->model->dev->log;
+}
+
+enum dgl_status chat_add(struct dgl_chat *chat, const char *role, struct dgl_str text,
+                         const int32_t *ids, size_t num_ids)
+{
+    struct chat_message m;
+    struct dgl_buf json = {0};
+    struct dgl_json_writer w = dgl_json_writer(&json, 0);
+    size_t valid = dgl_utf8_valid_prefix(text.p, text.len);
+    if (valid < text.len)
+        return dgl_fail(log_of(chat), DGL_ERR_INVALID_ARG,
+                        "the message is not UTF-8: byte 0x%02x at offset %zu",
+                        (unsigned char)text.p[valid], valid);
+    dgl_jw_object(&w);
+    dgl_jw_key(&w, "role");
+    dgl_jw_str(&w, dgl_str_of(role));
+    dgl_jw_key(&w, "content");
+    dgl_jw_str(&w, text);
+    dgl_jw_end_object(&w);
+    bool ok = chat_message_init(&m, dgl_buf_take(&json), role, text);
+    if (ok && num_ids && !chat_message_set_ids(&m, ids, num_ids)) {
+        chat_message_finish(&m);
+        ok = false;
+    }
+    ok = ok && chat_messages_add(&chat->messages, &m);
+    return ok ? DGL_OK : dgl_fail_memory(log_of(chat), "message", text.len);
+}
+
+/* ---- order ----------------------------------------------------------------------------------- */
+
+static bool has_role(const struct chat_message *m, const char *role)
+{
+    return strcmp(m->role, role) == 0;
+}
+
+const struct chat_message *chat_system(const struct dgl_chat *chat)
+{
+    const struct chat_messages *list = &chat->messages;
+    return list->count && has_role(&list->items[0], "system") ? &list->items[0] : NULL;
+}
+
+enum dgl_status chat_set_system(struct dgl_chat *chat, struct dgl_str text)
+{
+    struct chat_messages *list = &chat->messages;
+    bool replace = chat_system(chat) != NULL;
+    enum dgl_status status = text.p ? chat_add(chat, "system", text, NULL, 0) : DGL_OK;
+    if (status != DGL_OK)
+        return status;
+    struct chat_message added = {0};
+    if (text.p)
+        added = list->items[--list->count];
+    if (replace)
+        chat_message_finish(&list->items[0]);
+    if (replace && !text.p)
+        memmove(&list->items[0], &list->items[1], --list->count * sizeof(added));
+    else if (!replace && text.p)
+        memmove(&list->items[1], &list->items[0], list->count++ * sizeof(added));
+    if (text.p)
+        list->items[0] = added;
+    return DGL_OK;
+}
+
+bool chat_is_open(const struct dgl_chat *chat)
+{
+    const struct chat_messages *list = &chat->messages;
+    const struct chat_message *last = list->count ? &list->items[list->count - 1] : NULL;
+    return last && !has_role(last, "assistant") && !has_role(last, "system");
+}
+
+size_t chat_last_user(const struct dgl_chat *chat)
+{
+    for (size_t i = chat->messages.count; i-- > 0;)
+        if (has_role(&chat->messages.items[i], "user"))
+            return i;
+    return SIZE_MAX;
+}
+
+void chat_trim(struct dgl_chat *chat, size_t count)
+{
+    struct chat_messages *list = &chat->messages;
+    size_t first = chat_system(chat) ? 1 : 0;
+    while (list->count > count)
+        chat_message_finish(&list->items[--list->count]);
+    /* The last question is never hidden. */
+    size_t last = chat_last_user(chat);
+    if (last == SIZE_MAX)
+        chat->hidden = 0;
+    else if (chat->hidden > last - first)
+        chat->hidden = last - first;
+}
+
+/* ---- ids ------------------------------------------------------------------------------------- */
+
+void chat_write_messages(const struct chat_messages *list, struct dgl_buf *out)
+{
+    dgl_buf_printf(out, "{%s\"messages\":[", list->others ? list->others : "");
+    for (size_t i = 0; i < list->count; i++)
+        dgl_buf_printf(out, "%s\n%s", i ? "," : "", list->items[i].json);
+    dgl_buf_puts(out, "]");
+}
+
+/* `list` is borrowed as it is; ids of its answers keep their place. */
+static enum dgl_status render(const struct dgl_chat *chat, const struct chat_messages *list,
+                              struct token_ids *out)
+{
+    const struct dgl_log *log = log_of(chat);
+    struct dgl_buf json = {0}, text = {0}, taint = {0};
+    struct dgl_answer *answers = dgl_new_array(struct dgl_answer, list->count);
+    size_t num_answers = 0;
+    for (size_t i = 0; answers && i < list->count; i++) {
+        const struct chat_message *m = &list->items[i];
+        if (m->ids)
+            answers[num_answers++] = (struct dgl_answer){i, m->ids, m->num_ids};
+    }
+    chat_write_messages(list, &json);
+    dgl_buf_puts(&json, "}");
+    *out = (struct token_ids){0};
+    enum dgl_status status =
+        !answers || json.failed
+            ? dgl_fail_memory(log, "the conversation", json.len)
+            : chat_template_render(
+                  log, chat->tmpl,
+                  dgl_render_params(.messages = json.p, .messages_len = json.len,
+                                    .messages_name = "conversation", .add_generation_prompt = true,
+                                    .answers = answers, .num_answers = num_answers),
+                  &text, &taint);
+    if (status == DGL_OK) {
+        struct tainted_text rendered = {{text.p, text.len}, (const uint8_t *)taint.p};
+        status =
+            chat_ids_encode(log, chat->session->model->tok, rendered, answers, num_answers, out);
+    }
+    dgl_buf_finish(&json);
+    dgl_buf_finish(&text);
+    dgl_buf_finish(&taint);
+    free(answers);
+    return status;
+}
+
+/* The conversation without what is hidden. */
+static enum dgl_status render_visible(const struct dgl_chat *chat, struct token_ids *out)
+{
+    struct chat_messages list = chat->messages;
+    size_t first = chat_system(chat) ? 1 : 0;
+    list.items = dgl_new_array(struct chat_message, list.count);
+    if (!list.items)
+        return dgl_fail_memory(log_of(chat), "the conversation", list.count);
+    list.count = 0;
+    for (size_t i = 0; i < chat->messages.count; i++)
+        if (i < first || i >= first + chat->hidden)
+            list.items[list.count++] = chat->messages.items[i];
+    free(out->ids);
+    enum dgl_status status = render(chat, &list, out);
+    free(list.items);
+    return status;
+}
+
+/* Tokens at the beginning of `ids` that do not depend on what the user says: those that a
+ * conversation of the system message and an empty question begins with, too. */
+static enum dgl_status count_kept(const struct dgl_chat *chat, const struct token_ids *ids,
+                                  int32_t *keep)
+{
+    char role[] = "user", content[] = "", json[] = "{\"role\":\"user\",\"content\":\"\"}";
+    struct chat_message items[2] = {{0}};
+    struct chat_messages list = {.items = items, .others = chat->messages.others};
+    struct token_ids other;
+    size_t same = 0;
+    if (chat_system(chat))
+        items[list.count++] = *chat_system(chat);
+    items[list.count++] = (struct chat_message){.json = json, .role = role, .content = content};
+    enum dgl_status status = render(chat, &list, &other);
+    while (same < ids->count && same < other.count && ids->ids[same] == other.ids[same])
+        same++;
+    int32_t most = chat->session->context / 2;
+    *keep = same < (size_t)most ? (int32_t)same : most;
+    free(other.ids);
+    return status;
+}
+
+/* Hides the oldest question that is not the last one, with what follows it. False: there is
+ * none. */
+static bool hide_question(struct dgl_chat *chat)
+{
+    size_t first = chat_system(chat) ? 1 : 0, last = chat_last_user(chat);
+    if (last == SIZE_MAX || first + chat->hidden >= last)
+        return false;
+    do {
+        chat->hidden++;
+    } while (!has_role(&chat->messages.items[first + chat->hidden], "user"));
+    return true;
+}
+
+enum dgl_status chat_prompt(struct dgl_chat *chat, int32_t **ids, size_t *count, int32_t *keep)
+{
+    const struct dgl_model_info *info = &chat->session->model->info;
+    size_t context = (size_t)chat->session->context;
+    struct token_ids out = {0};
+    *ids = NULL;
+    *count = 0;
+    *keep = 0;
+    enum dgl_status status = render_visible(chat, &out);
+    if (status == DGL_OK && chat->context_shift)
+        status = count_kept(chat, &out, keep);
+    if (status == DGL_OK && chat->context_shift && out.count >= context) {
+        size_t wanted = (size_t)*keep + (context - (size_t)*keep) / 2;
+        while (status == DGL_OK && out.count > wanted && hide_question(chat))
+            status = render_visible(chat, &out);
+    }
+    if (status == DGL_OK && out.count > context)
+        status =
+            dgl_fail(log_of(chat), DGL_ERR_CONTEXT_FULL,
+                     "the conversation has %zu tokens, but the context only %zu: take "
+                     "messages back%s (the model's limit is %d)",
+                     out.count, context, info->context < info->context_max ? ", or raise -c" : "",
+                     info->context_max);
+    if (status == DGL_OK) {
+        *ids = out.ids;
+        *count = out.count;
+    } else {
+        free(out.ids);
+    }
+    return status;
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+enum dgl_status chat_answer(struct dgl_chat *chat, const struct dgl_generate_params *params,
+                            struct dgl_generate_result *out)
+{
+    struct dgl_generate_params p = *params;
+    int32_t *ids = NULL;
+    if (p.prompt || p.ids)
+        return dgl_fail(log_of(chat), DGL_ERR_INVALID_ARG,
+                        "an answer's prompt are the messages of its conversation: give none");
+    if (!chat_is_open(chat))
+        return dgl_fail(log_of(chat), DGL_ERR_INVALID_ARG,
+                        "no message of the conversation waits for an answer: add one");
+    enum dgl_status status = chat_prompt(chat, &ids, &p.num_ids, &p.keep);
+    p.ids = ids;
+    p.context_shift = chat->context_shift;
+    if (status == DGL_OK)
+        status = session_generate(chat->session, &p, out);
+    if (status == DGL_OK && out->num_tokens) {
+        /* The id that ended the answer is the template's to write. A stop string is not part of the
+         * text, so that the ids are not its ids. */
+        size_t count = out->finish == DGL_FINISH_STOP  ? 0
+                       : out->finish == DGL_FINISH_EOS ? out->num_tokens - 1
+                                                       : out->num_tokens;
+        status = chat_add(chat, "assistant", (struct dgl_str){out->text, out->text_len},
+                          out->tokens, count);
+    }
+    free(ids);
+    return status;
+}

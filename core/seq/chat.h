@@ -1,0 +1,65 @@
+/* Conversations: messages, the answers among them with the ids that were generated, and which of
+ * them the model gets. */
+#ifndef DGL_CORE_CHAT_H
+#define DGL_CORE_CHAT_H
+
+#include "core/base/json.h"
+#include "core/seq/session.h"
+
+struct chat_message {
+    char *json; /* the message as an object: {"role": ..., "content": ...} */
+    char *role;
+    char *content; /* "" where it is not a text */
+    size_t content_len;
+    int32_t *ids; /* of an answer, as generated, without the id that ended it; NULL = none kept */
+    size_t num_ids;
+};
+
+struct chat_messages {
+    struct chat_message *items;
+    size_t count, cap;
+    char *others; /* further members of what was loaded: `"tools":[...],`; NULL = none */
+};
+/* Takes `json`, which may be NULL, also on failure; false: out of memory. */
+bool chat_message_init(struct chat_message *m, char *json, const char *role,
+                       struct dgl_str content);
+void chat_message_finish(struct chat_message *m);
+bool chat_message_set_ids(struct chat_message *m, const int32_t *ids, size_t count);
+/* Takes the message, also on failure; false: out of memory. */
+bool chat_messages_add(struct chat_messages *list, struct chat_message *m);
+void chat_messages_finish(struct chat_messages *list);
+
+struct dgl_chat {
+    struct dgl_session *session;     /* borrowed */
+    const struct dgl_template *tmpl; /* borrowed */
+    bool context_shift;
+    struct chat_messages messages;
+    size_t hidden; /* messages after the system message that the model no longer gets */
+};
+
+/* Adds a message of text; ids, which may be NULL, are copied. */
+enum dgl_status chat_add(struct dgl_chat *chat, const char *role, struct dgl_str text,
+                         const int32_t *ids, size_t num_ids);
+enum dgl_status chat_set_system(struct dgl_chat *chat, struct dgl_str text);
+void chat_trim(struct dgl_chat *chat, size_t count);
+/* NULL when there is none. */
+const struct chat_message *chat_system(const struct dgl_chat *chat);
+bool chat_is_open(const struct dgl_chat *chat);
+/* Index of the last message of the user; SIZE_MAX: there is none. */
+size_t chat_last_user(const struct dgl_chat *chat);
+
+/* Ids of the conversation up to where the answer begins, at most as many as the context holds;
+ * hides old messages for that when contexts shift. *keep of the ids come before the first message
+ * that may be hidden, 0 unless contexts shift. Allocates *ids (free). */
+enum dgl_status chat_prompt(struct dgl_chat *chat, int32_t **ids, size_t *count, int32_t *keep);
+/* dgl_chat_answer(); the device is entered. */
+enum dgl_status chat_answer(struct dgl_chat *chat, const struct dgl_generate_params *params,
+                            struct dgl_generate_result *out);
+
+/* Appends `{OTHERS "messages":[...]`, without the closing brace. */
+void chat_write_messages(const struct chat_messages *list, struct dgl_buf *out);
+/* chat_json.c */
+enum dgl_status chat_save(const struct dgl_chat *chat, struct dgl_buf *out);
+enum dgl_status chat_load(struct dgl_chat *chat, const char *name, struct dgl_str json);
+
+#endif

@@ -118,8 +118,8 @@ static bool is_condition(struct dgl_str word)
            dgl_str_eq(word, "elif");
 }
 
-/* After "#define": a macro may have KERNEL_MAX_MACRO_PARAMS parameters. Takes the name and, when the
- * bracket follows at once, its parameters. */
+/* After "#define": a macro may have KERNEL_MAX_MACRO_PARAMS parameters. Takes the name and, when
+ * the bracket follows at once, its parameters. */
 static bool macro_is_small(struct kernel_lexer *lexer)
 {
     struct kernel_lexer at = *lexer;

@@ -1,5 +1,5 @@
-/* kernel_lexer.h: GLSL text as tokens of the preprocessor: continued lines are joined first, comments
- * count as blanks. */
+/* kernel_lexer.h: GLSL text as tokens of the preprocessor: continued lines are joined first,
+ * comments count as blanks. */
 #ifndef DGL_KERNEL_LEXER_H
 #define DGL_KERNEL_LEXER_H
 

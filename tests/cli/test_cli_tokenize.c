@@ -304,9 +304,45 @@ static void hub_names_are_found_in_the_cache(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* A pattern that looks ahead at every place takes seconds before its limit ends it; a signal ends
+ * it at once. The warning about an id comes when the tokenizer is loaded. */
+static void a_signal_ends_encoding(void **state)
+{
+    static const char json[] =
+        "{\"added_tokens\": [{\"id\": 7, \"content\": \"b\"}], \"pre_tokenizer\": {\"type\": "
+        "\"Split\", \"pattern\": {\"Regex\": \"a(?=[^c]*y)\"}, \"behavior\": \"Isolated\"}, "
+        "\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1}, \"merges\": []}}";
+    (void)state;
+    char *dir = test_tmpdir(), *path = NULL;
+    struct dgl_buf input = {0};
+    struct process_result r;
+    test_write_file(dir, "tokenizer.json", json, sizeof(json) - 1);
+    assert_true(asprintf(&path, "%s/tokenizer.json", dir) > 0);
+    dgl_buf_puts(&input, "{\"text\": \"");
+    for (int i = 0; i < 1 << 20; i++)
+        dgl_buf_putc(&input, 'a');
+    dgl_buf_puts(&input, "\"}\n");
+    const char *const args[] = {"tokenize", "-m", path, "--jsonl", NULL};
+    process_run(&(struct process_params){.args = args,
+                                         .input = input.p,
+                                         .input_len = input.len,
+                                         .signal = SIGINT,
+                                         .signal_after = 1,
+                                         .signal_on_error = true,
+                                         .signal_wait_ms = 300},
+                &r);
+    assert_code(&r, 130);
+    assert_one_error(&r, "encoding the text was cancelled");
+    process_finish(&r);
+    dgl_buf_finish(&input);
+    free(path);
+    test_tmpdir_remove(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_signal_ends_encoding),
         cmocka_unit_test(nul_survives_both_ways),
         cmocka_unit_test(decoding_undoes_encoding),
         cmocka_unit_test(special_tokens_can_be_plain_text),

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/log.h"
 #include "core/base/printable.h"
 #include "tools/commands.h"
 #include "tools/engine.h"
@@ -49,6 +50,7 @@ int command_convert(const struct options *opt)
     console_init(&console, opt);
     console.work = "converting";
     const struct dgl_convert_params params = convert_params(opt, &console);
+    dgl_info(&console.log, "converting %s to %s", opt->arg[0], opt->arg[1]);
     enum dgl_status status = dgl_convert(&console.log, &params, &result);
     if (status != DGL_OK)
         return exit_code(status);

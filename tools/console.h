@@ -36,7 +36,7 @@ bool out_write(const char *bytes, size_t len);
 bool out_buf(struct dgl_buf *buf); /* writes, flushes and finishes */
 /* Flushes; false (after an error line) when anything was lost. */
 bool out_flush(void);
-/* Ends an unfinished line where standard output is a terminal, whose next prompt would stick to
+/* Ends an unfinished line where standard output is a terminal: the shell's prompt would stick to
  * it. */
 bool out_end_line(void);
 /* EXIT_* for a result of the functions above. */

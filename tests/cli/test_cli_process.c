@@ -154,13 +154,11 @@ static void cancelled_convert_case(void **state)
         free(out);
         SKIP("no story-llama in the test data");
     }
-    const char *const args[] = {"convert", model, out, "--quantize", "q4_k_m", NULL};
-    process_run(&(struct process_params){.args = args,
-                                         .terminal = true,
-                                         .signal = row->number,
-                                         .signal_after = 1,
-                                         .signal_on_error = true},
-                &r);
+    const char *const args[] = {"convert", model, out, "--quantize", "q4_k_m", "-v", NULL};
+    process_run(
+        &(struct process_params){
+            .args = args, .signal = row->number, .signal_after = 1, .signal_on_error = true},
+        &r);
     assert_code(&r, 130);
     assert_int_equal(num_files(dir), 0);
     process_finish(&r);

@@ -1,7 +1,10 @@
 /* kernels list | show NAME | explain: the kernels, and the reason for each of a model's plan. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/json.h"
+#include "core/base/mem.h"
+#include "core/base/printable.h"
 #include "tools/commands.h"
 #include "tools/engine.h"
 #include "tools/report.h"
@@ -37,24 +40,110 @@ static bool list_kernel(void *priv, const struct dgl_kernel_info *k)
     return true;
 }
 
+/* ---- explain --------------------------------------------------------------------------------- */
+
+enum { COLUMNS = 100 };
+
+/* The steps of one phase and layer as lines; `count` equal layers from `layer` on are one. */
+struct block {
+    enum dgl_phase phase;
+    int32_t layer; /* -1 outside the layers */
+    uint32_t count;
+    struct dgl_buf lines;
+};
+
+struct explanation {
+    struct listing *l;
+    struct block *block;
+    size_t count, cap;
+    bool failed;
+};
+
+/* Words that break at COLUMNS; lines after the first begin with `indent` blanks. */
+static void put_wrapped(struct dgl_buf *out, size_t column, size_t indent, const char *text)
+{
+    struct dgl_str rest = dgl_str_of(text), word;
+    while (dgl_str_split(&rest, ' ', &word)) {
+        if (column > indent && column + 1 + word.len > COLUMNS) {
+            dgl_buf_printf(out, "\n%*s", (int)indent, "");
+            column = indent;
+        } else {
+            dgl_buf_putc(out, ' ');
+            column++;
+        }
+        dgl_buf_append(out, word.p, word.len);
+        column += word.len;
+    }
+    dgl_buf_putc(out, '\n');
+}
+
+static void put_step(struct dgl_buf *out, const struct dgl_plan_step *s)
+{
+    size_t start = out->len;
+    dgl_buf_printf(out, "  %-14s %-24s %-20s", s->op, s->kernel->name, s->shape);
+    size_t column = out->len - start;
+    /* A wide shape leaves no room for the reason beside it. */
+    if (column > 2 + 15 + 25 + 20) {
+        dgl_buf_printf(out, "\n%16s", "");
+        column = 16;
+    }
+    put_wrapped(out, column, 16, s->reason);
+    if (strcmp(s->kernel->origin, "builtin") != 0) {
+        dgl_buf_printf(out, "%16sfrom ", "");
+        dgl_buf_visible(out, dgl_str_of(s->kernel->origin));
+        dgl_buf_putc(out, '\n');
+    }
+}
+
 static bool explain_step(void *priv, const struct dgl_plan_step *s)
 {
-    struct listing *l = priv;
-    if (!l->json) {
-        dgl_buf_printf(&l->out, "%-8s %3d %-12s %-32s %-28s %-8s %.12s  %s\n", phase_name(s->phase),
-                       s->layer, s->op, s->shape, s->kernel->name, s->kernel->origin,
-                       s->kernel->sha256, s->reason);
+    struct explanation *e = priv;
+    struct listing *l = e->l;
+    if (l->json) {
+        dgl_jw_object(&l->w);
+        report_text(&l->w, "phase", phase_name(s->phase));
+        report_i64(&l->w, "layer", s->layer);
+        report_text(&l->w, "step", s->op);
+        report_text(&l->w, "shape", s->shape);
+        kernel_fields(&l->w, s->kernel);
+        report_text(&l->w, "reason", s->reason);
+        dgl_jw_end_object(&l->w);
         return true;
     }
-    dgl_jw_object(&l->w);
-    report_text(&l->w, "phase", phase_name(s->phase));
-    report_i64(&l->w, "layer", s->layer);
-    report_text(&l->w, "step", s->op);
-    report_text(&l->w, "shape", s->shape);
-    kernel_fields(&l->w, s->kernel);
-    report_text(&l->w, "reason", s->reason);
-    dgl_jw_end_object(&l->w);
+    struct block *last = e->count ? &e->block[e->count - 1] : NULL;
+    if (!last || last->phase != s->phase || last->layer != s->layer) {
+        e->failed = !dgl_grow((void **)&e->block, &e->cap, e->count + 1, sizeof(*e->block));
+        if (e->failed)
+            return false;
+        last = &e->block[e->count++];
+        *last = (struct block){.phase = s->phase, .layer = s->layer, .count = 1};
+    }
+    put_step(&last->lines, s);
     return true;
+}
+
+static bool follows(const struct block *a, const struct block *b)
+{
+    return a->phase == b->phase && a->layer >= 0 && b->layer == a->layer + (int32_t)a->count &&
+           a->lines.len == b->lines.len && memcmp(a->lines.p, b->lines.p, a->lines.len) == 0;
+}
+
+static void put_blocks(struct explanation *e)
+{
+    struct dgl_buf *out = &e->l->out;
+    dgl_buf_printf(out, "  %-14s %-24s %-20s REASON\n", "STEP", "KERNEL", "SHAPE");
+    for (size_t i = 0; i < e->count; i += e->block[i].count) {
+        struct block *b = &e->block[i];
+        while (i + b->count < e->count && follows(b, &e->block[i + b->count]))
+            b->count++;
+        dgl_buf_puts(out, phase_name(b->phase));
+        if (b->count > 1)
+            dgl_buf_printf(out, ", layers %d to %d", b->layer, b->layer + (int32_t)b->count - 1);
+        else if (b->layer >= 0)
+            dgl_buf_printf(out, ", layer %d", b->layer);
+        dgl_buf_putc(out, '\n');
+        dgl_buf_append(out, b->lines.p, b->lines.len);
+    }
 }
 
 static void begin(struct listing *l, bool json)
@@ -114,11 +203,20 @@ static int show(const struct engine *e, const char *name, bool json)
 static int explain(struct engine *e, const struct options *opt)
 {
     struct listing l;
+    struct explanation x = {.l = &l};
     enum dgl_status status = engine_open(e, opt, NULL, false);
     if (status != DGL_OK)
         return exit_code(status);
     begin(&l, opt->json);
-    dgl_model_plan_iterate(e->model, explain_step, &l);
+    dgl_model_plan_iterate(e->model, explain_step, &x);
+    if (!opt->json)
+        put_blocks(&x);
+    for (size_t i = 0; i < x.count; i++) {
+        l.out.failed = l.out.failed || x.block[i].lines.failed;
+        dgl_buf_finish(&x.block[i].lines);
+    }
+    l.out.failed = l.out.failed || x.failed;
+    free(x.block);
     return end(&l);
 }
 

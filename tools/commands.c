@@ -157,8 +157,10 @@ const struct command commands[] = {
      0, 0, command_bench, command_bench_check, NULL},
     {"kernels", "list | show NAME | explain [options]", "Show kernels and why each was chosen",
      "`list` names them, `show` prints a kernel's text byte for byte, `explain` lists every step "
-     "of a model's plan with the\nkernel that it got and the reason. Only `explain` opens a "
-     "device.\n\n`--json`: `list` has `name op variant origin sha256 summary`, `show` also "
+     "of a model's plan with the\nkernel that it got and the reason; layers that are alike are "
+     "told once. "
+     "Only `explain` opens a device.\n\n`--json`: `list` has `name op variant origin sha256 "
+     "summary`, `show` also "
      "`source`, `explain` also `phase layer step shape\nreason`.",
      1, 2, command_kernels, command_kernels_check, NULL},
     {"version", "[options]", "Print the version", "`--json`: `version`, `api`.", 0, 0,

@@ -42,6 +42,7 @@ void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct d
         [SEG_PREFILL] = DGL_PHASE_PREFILL,      [SEG_DECODE] = DGL_PHASE_DECODE,
         [SEG_HEAD] = DGL_PHASE_DECODE,          [SEG_HIDDEN] = DGL_PHASE_PREFILL,
         [SEG_SCORE] = DGL_PHASE_PREFILL,        [SEG_PENALTY] = DGL_PHASE_SAMPLE,
+        [SEG_BIAS] = DGL_PHASE_SAMPLE,          [SEG_DRY] = DGL_PHASE_SAMPLE,
         [SEG_SAMPLE_GREEDY] = DGL_PHASE_SAMPLE, [SEG_SAMPLE_TOPK] = DGL_PHASE_SAMPLE,
         [SEG_SAMPLE_FULL] = DGL_PHASE_SAMPLE,   [SEG_EARLY_EXIT] = DGL_PHASE_SAMPLE,
     };

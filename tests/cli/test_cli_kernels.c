@@ -98,6 +98,29 @@ static void explain_covers_the_whole_plan(void **state)
     process_finish(&r);
 }
 
+/* For people: a header, equal layers once, no line wider than 100 columns. */
+static void explain_is_grouped_by_layer(void **state)
+{
+    struct process_result r;
+    (void)state;
+    process_command(&r, "kernels", "explain", "--device", "any", NULL);
+    assert_code(&r, 0);
+    assert_int_equal(strncmp(r.out, "  STEP           KERNEL  ", 25), 0);
+    assert_contains(r.out, "\nprefill, layers 0 to 7\n");
+    assert_contains(r.out, "\ndecode, layers 0 to 7\n");
+    assert_contains(r.out, "\nsample\n");
+    struct dgl_str rest = {r.out, r.out_len}, line;
+    size_t lines = 0, qkv = 0;
+    for (; rest.len && dgl_str_split(&rest, '\n', &line); lines++) {
+        if (line.len > 100)
+            fail_msg("%zu columns, at most 100: %.*s", line.len, (int)line.len, line.p);
+        qkv += dgl_str_starts(line, "  qkv ");
+    }
+    assert_int_equal(qkv, 2);
+    assert_in_range(lines, 20, 70);
+    process_finish(&r);
+}
+
 /* ---- overrides ------------------------------------------------------------------------------- */
 
 /* A folder with norm_rms.comp, in which `find` is replaced; NULL leaves the text alone. */
@@ -376,6 +399,7 @@ int main(void)
         cmocka_unit_test(kernels_are_what_the_folder_holds),
         cmocka_unit_test(show_as_json_has_the_text),
         cmocka_unit_test(explain_covers_the_whole_plan),
+        cmocka_unit_test(explain_is_grouped_by_layer),
         cmocka_unit_test(override_is_what_runs),
         cmocka_unit_test(override_shows_in_list_and_show),
         cmocka_unit_test(compile_errors_name_the_line),

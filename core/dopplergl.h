@@ -382,12 +382,21 @@ struct dgl_model;
 /* Element type of the KV cache. */
 enum dgl_kv_type { DGL_KV_F16 = 0, DGL_KV_F32 };
 
+/* When the files of a pack are compared with the hashes that it carries. */
+enum dgl_hash_weights {
+    /* Those that changed since they were last found right, by device, inode, size and times; the
+     * device's cache folder remembers. Without one, and just after they were written: always. */
+    DGL_HASH_CHANGED = 0,
+    DGL_HASH_ALWAYS,
+    DGL_HASH_NEVER, /* what another process verified, or an embedder ships itself */
+};
+
 struct dgl_model_params {
     /* required: pack, Hugging Face folder, GGUF file, a folder with a single GGUF model,
      * "org/name[:quant][@revision]" in the Hub cache, or "synthetic:SHAPE[:quant]" */
     const char *path;
     const struct dgl_kernels *kernels; /* NULL = built-in kernels and heuristics */
-    bool skip_verify;                  /* trust shard hashes of a pack that was verified before */
+    enum dgl_hash_weights hash_weights;
     int32_t context; /* tokens of the longest session; 0 = the model's maximum, lowered to fit */
     enum dgl_kv_type kv_type;
     dgl_progress_cb progress_cb; /* may be NULL */
@@ -898,6 +907,8 @@ const char *dgl_model_file_skipped(const struct dgl_model_file *file, size_t ind
 
 struct dgl_verify_params {
     const char *path;            /* required */
+    const char *cache_dir;       /* remembers what is right, for DGL_HASH_CHANGED; NULL = XDG cache
+                                    directory, "" = none */
     dgl_progress_cb progress_cb; /* may be NULL; in bytes */
     void *progress_priv;         /* first argument of progress_cb */
 };

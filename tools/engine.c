@@ -118,10 +118,14 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
         console_note(&e->console, "device: %s%s%s%s%s", info->renderer, info->node[0] ? ", " : "",
                      info->node, info->software ? " (software)" : "",
                      opt->limits ? ", minimum limits" : "");
+        const char *hash = opt->hash_weights ? opt->hash_weights : "changed";
         e->console.work = "loading";
         status = dgl_model_load(
             e->device,
             dgl_model_params(.path = path, .kernels = e->kernels, .context = opt->context,
+                             .hash_weights = strcmp(hash, "always") == 0  ? DGL_HASH_ALWAYS
+                                             : strcmp(hash, "never") == 0 ? DGL_HASH_NEVER
+                                                                          : DGL_HASH_CHANGED,
                              .kv_type = f32 ? DGL_KV_F32 : DGL_KV_F16,
                              .progress_cb = console_progress, .progress_priv = &e->console),
             &e->model);

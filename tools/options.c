@@ -247,6 +247,10 @@ static const struct option table[] = {
     {ENGINE, 0, "attention-decode", "WORD",
      "hint attentionDecode: auto, tiled_large, tiled_small, streaming", TYPE_WORD,
      FIELD(attention_decode), 0, 0, "auto|tiled_large|tiled_small|streaming", 0},
+    {ENGINE, 0, "hash-weights", "WHEN",
+     "compare a pack's files with its hashes: changed (since they were last found right), always, "
+     "never (default: changed)",
+     TYPE_WORD, FIELD(hash_weights), 0, 0, "changed|always|never", 0},
 
     {"help", 0, "markdown", NULL, "the text of docs/cli.md", TYPE_FLAG, FIELD(markdown), 0, 0, NULL,
      0},

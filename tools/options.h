@@ -49,6 +49,7 @@ struct options {
     /* kernels */
     struct option_strs kernel_dir, kernel_file;
     const char *kernel_config, *kernel_profile, *kernel_hints;
+    const char *hash_weights;
     const char *compute_precision, *q4k_matmul, *f16_matmul, *attention_prefill, *attention_decode;
     /* single commands */
     const char *out, *texts, *quantize, *to_format, *hash, *shape;

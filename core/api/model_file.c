@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "core/base/cache_dir.h"
 #include "core/base/log.h"
 #include "loader/model/model_list.h"
 #include "loader/model/model_path.h"
@@ -148,6 +149,8 @@ enum dgl_status dgl_verify(const struct dgl_log *log, const struct dgl_verify_pa
     *out = (struct dgl_verify_result){0};
     char *path = NULL, *name = NULL;
     struct dgl_model_file *file = NULL;
+    char *cache =
+        params->cache_dir && !params->cache_dir[0] ? NULL : dgl_cache_path(params->cache_dir);
     enum dgl_status status = params->path && params->path[0]
                                  ? model_path_resolve(log, params->path, &path, &name)
                                  : dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
@@ -157,11 +160,13 @@ enum dgl_status dgl_verify(const struct dgl_log *log, const struct dgl_verify_pa
         status = open_checked(log,
                               &(struct model_open_params){.path = path,
                                                           .verify = true,
+                                                          .hash_cache = cache,
                                                           .verified = out,
                                                           .progress_cb = params->progress_cb,
                                                           .progress_priv = params->progress_priv},
                               &file);
     model_file_close(&file);
+    free(cache);
     free(path);
     free(name);
     return status;

@@ -92,6 +92,22 @@ const char *dgl_file_path(const struct dgl_file *file)
     return file->path;
 }
 
+bool dgl_file_stamp(const struct dgl_file *file, struct dgl_file_stamp *out)
+{
+    struct stat st;
+    *out = (struct dgl_file_stamp){0};
+    if (fstat(file->fd, &st) != 0)
+        return false;
+    *out = (struct dgl_file_stamp){
+        .device = (uint64_t)st.st_dev,
+        .inode = (uint64_t)st.st_ino,
+        .size = (uint64_t)st.st_size,
+        .modified_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
+        .changed_ns = (int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec,
+    };
+    return true;
+}
+
 enum dgl_status dgl_file_read(const struct dgl_log *log, const struct dgl_file *file,
                               uint64_t offset, void *dst, size_t size)
 {

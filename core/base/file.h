@@ -11,6 +11,13 @@ enum dgl_status dgl_file_open(const struct dgl_log *log, const char *path, struc
 void dgl_file_close(struct dgl_file **file);
 uint64_t dgl_file_size(const struct dgl_file *file);
 const char *dgl_file_path(const struct dgl_file *file);
+/* Tells one state of a file from another: whoever writes to it changes the times. */
+struct dgl_file_stamp {
+    uint64_t device, inode, size;
+    int64_t modified_ns, changed_ns; /* since 1970 */
+};
+/* The file's stamp now; false: it cannot be told. */
+bool dgl_file_stamp(const struct dgl_file *file, struct dgl_file_stamp *out);
 /* Exactly `size` bytes at `offset`; a shorter file is DGL_ERR_IO naming both sizes. */
 enum dgl_status dgl_file_read(const struct dgl_log *log, const struct dgl_file *file,
                               uint64_t offset, void *dst, size_t size);

@@ -142,7 +142,9 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
     enum dgl_status status = model_file_open(log,
                                              &(struct model_open_params){
                                                  .path = p->path,
-                                                 .verify = !p->skip_verify,
+                                                 .verify = p->hash_weights != DGL_HASH_NEVER,
+                                                 .hash_cache = gl_program_cache_dir(dev->gl),
+                                                 .trust_cache = p->hash_weights == DGL_HASH_CHANGED,
                                                  .progress_cb = p->progress_cb,
                                                  .progress_priv = p->progress_priv,
                                              },

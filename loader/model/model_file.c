@@ -233,7 +233,10 @@ static enum dgl_status open_rdrr(const struct dgl_log *log, const struct model_o
     if (status == DGL_OK)
         status = rdrr_inference_check(r, root, &f->desc, m->ours);
     if (status == DGL_OK && params->verify) {
-        const struct rdrr_verify_params verify = {params->progress_cb, params->progress_priv};
+        const struct rdrr_verify_params verify = {.cache_dir = params->hash_cache,
+                                                  .trust = params->trust_cache,
+                                                  .progress_cb = params->progress_cb,
+                                                  .progress_priv = params->progress_priv};
         status = rdrr_verify(log, pack, &verify, params->verified ? params->verified : &result);
     }
     for (size_t i = 0; i < m->num_skipped && status == DGL_OK; i++) {

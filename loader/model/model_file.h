@@ -57,7 +57,9 @@ struct model_open_params {
     /* a GGUF file, a folder with config.json, manifest.json or one GGUF model, or
      * org/name[:quant][@revision] in the local Hub cache: model_path.h */
     const char *path;
-    bool verify;                        /* hash every shard of a pack before use */
+    bool verify;                        /* compare the files of a pack with its hashes */
+    const char *hash_cache;             /* cache folder that remembers right files; NULL = none */
+    bool trust_cache;                   /* with `verify`: what is remembered is not read again */
     struct dgl_verify_result *verified; /* what was hashed; NULL = nobody asks */
     dgl_progress_cb progress_cb;
     void *progress_priv;

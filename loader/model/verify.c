@@ -1,146 +1,191 @@
-/* Hashing the files of a pack. Nothing is remembered between runs: a file's date proves nothing. */
+/* Comparing the files of a pack with their hashes, several at once. Files that are remembered as
+ * right, and have not changed since, need not be read (hash_cache.h). */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/base/thread.h"
+#include "loader/model/hash_cache.h"
 #include "loader/rdrr/rdrr_reader.h"
 
-enum { PIECE = 4 << 20 };
+enum { PIECE = 1 << 20 };
 
 /* One file that must have a hash, and where the manifest says so. */
 struct hashed_file {
     const char *name;
     enum dgl_hash_kind kind;
     const char *hash;
-    const char *field; /* "shards[3].hash" */
+    char field[320]; /* "shards[3].hash" */
+    char found[65];  /* "" = not hashed yet, or it could not be */
+    struct dgl_file_stamp stamp;
+    bool settled; /* the file did not change while it was read */
 };
 
 struct verifier {
     const struct dgl_log *log;
     const struct rdrr_pack *pack;
     const struct rdrr_verify_params *params;
-    struct dgl_verify_result *out;
+    struct hash_cache *cache;
+    struct hashed_file *files; /* [count] */
+    size_t count;
     uint64_t total;
-    unsigned char *piece;
+    atomic_ullong bytes; /* done */
+    atomic_bool stop;    /* the caller cancels */
+    pthread_t caller;    /* progress is told on this thread alone */
 };
 
-static enum dgl_status progress(const struct verifier *v)
+static void tell_progress(struct verifier *v)
 {
-    if (!v->params->progress_cb ||
-        v->params->progress_cb(v->params->progress_priv, "bytes", v->out->bytes, v->total))
-        return DGL_OK;
-    return dgl_fail(v->log, DGL_ERR_CANCELLED, "%s: verification was cancelled", v->pack->dir);
+    uint64_t done = atomic_load(&v->bytes);
+    if (v->params->progress_cb && pthread_equal(v->caller, pthread_self()) && !v->stop &&
+        !v->params->progress_cb(v->params->progress_priv, "bytes",
+                                done < v->total ? done : v->total, v->total))
+        v->stop = true;
 }
 
-static enum dgl_status hash_stream(struct verifier *v, const struct dgl_file *file,
-                                   struct dgl_hash *hash)
+/* The file's hash of one kind to file->found, or the remembered one. */
+static enum dgl_status hash_file(struct verifier *v, const struct dgl_log *log,
+                                 struct hashed_file *file, enum dgl_hash_kind kind)
 {
-    uint64_t size = dgl_file_size(file);
-    for (uint64_t at = 0; at < size;) {
-        size_t n = size - at < PIECE ? (size_t)(size - at) : PIECE;
-        enum dgl_status status = dgl_file_read(v->log, file, at, v->piece, n);
-        if (status != DGL_OK)
-            return status;
-        dgl_hash_update(hash, v->piece, n);
-        at += n;
-        v->out->bytes += n;
-        status = progress(v);
-        if (status != DGL_OK)
-            return status;
-    }
-    return DGL_OK;
-}
-
-/* The file's hash of one kind, as hex digits. */
-static enum dgl_status hash_file(struct verifier *v, const char *path, enum dgl_hash_kind kind,
-                                 char found[65])
-{
-    struct dgl_file *file = NULL;
-    struct dgl_hash *hash = dgl_hash_create(kind);
+    struct dgl_file *open = NULL;
+    struct dgl_file_stamp after;
+    struct dgl_hash *hash = NULL;
+    unsigned char *piece = NULL;
+    char *path = dgl_path_join(v->pack->dir, file->name);
     enum dgl_status status =
-        hash ? dgl_file_open(v->log, path, &file) : dgl_fail_memory(v->log, "hash", 65);
-    if (status == DGL_OK)
-        status = hash_stream(v, file, hash);
-    if (status == DGL_OK && !dgl_hash_hex(hash, found))
-        status = dgl_fail_memory(v->log, dgl_hash_name(kind), 65);
-    dgl_file_close(&file);
+        path ? dgl_file_open(log, path, &open) : dgl_fail_memory(log, "path", strlen(file->name));
+    file->found[0] = '\0';
+    if (status != DGL_OK)
+        goto done;
+    uint64_t size = dgl_file_size(open);
+    bool stamped = dgl_file_stamp(open, &file->stamp);
+    if (v->params->trust && stamped && hash_cache_knows(v->cache, &file->stamp, kind, file->hash)) {
+        memcpy(file->found, file->hash, sizeof(file->found));
+        atomic_fetch_add(&v->bytes, size);
+        tell_progress(v);
+        goto done;
+    }
+    hash = dgl_hash_create(kind);
+    piece = dgl_calloc(1, PIECE);
+    if (!hash || !piece)
+        status = dgl_fail_memory(log, "hash", PIECE);
+    for (uint64_t at = 0; status == DGL_OK && at < size;) {
+        size_t n = size - at < PIECE ? (size_t)(size - at) : PIECE;
+        status = v->stop ? DGL_ERR_CANCELLED : dgl_file_read(log, open, at, piece, n);
+        if (status != DGL_OK)
+            break;
+        dgl_hash_update(hash, piece, n);
+        at += n;
+        atomic_fetch_add(&v->bytes, n);
+        tell_progress(v);
+    }
+    if (status == DGL_OK && !dgl_hash_hex(hash, file->found)) {
+        file->found[0] = '\0';
+        status = dgl_fail_memory(log, dgl_hash_name(kind), 65);
+    }
+    file->settled = status == DGL_OK && stamped && dgl_file_stamp(open, &after) &&
+                    memcmp(&file->stamp, &after, sizeof(after)) == 0;
+done:
+    dgl_file_close(&open);
     dgl_hash_destroy(&hash);
-    return status;
-}
-
-/* Some writers of the first generation hashed with blake3 and called it sha256. */
-static enum dgl_status try_blake3(struct verifier *v, const char *path,
-                                  const struct hashed_file *want, bool *right)
-{
-    char found[65] = "";
-    uint64_t bytes = v->out->bytes;
-    *right = false;
-    if (!v->pack->manifest.first_generation || want->kind != DGL_HASH_SHA256)
-        return DGL_OK;
-    enum dgl_status status = hash_file(v, path, DGL_HASH_BLAKE3, found);
-    v->out->bytes = bytes;
-    *right = status == DGL_OK && strcmp(found, want->hash) == 0;
-    if (*right)
-        dgl_warn(v->log,
-                 "%s: what %s calls its sha256 (%s) is its blake3, as some early converters wrote; "
-                 "accepted",
-                 path, v->pack->manifest_path, want->field);
-    return status;
-}
-
-static enum dgl_status verify_file(struct verifier *v, const struct hashed_file *want)
-{
-    char found[65] = "";
-    bool right = false;
-    char *path = dgl_path_join(v->pack->dir, want->name);
-    enum dgl_status status = path ? hash_file(v, path, want->kind, found)
-                                  : dgl_fail_memory(v->log, "path", strlen(want->name));
-    if (status == DGL_OK && strcmp(found, want->hash) == 0)
-        right = true;
-    else if (status == DGL_OK)
-        status = try_blake3(v, path, want, &right);
-    if (status == DGL_OK && !right)
-        status = dgl_fail(v->log, DGL_ERR_INTEGRITY,
-                          "%s: %s is %s, but %s says %s (%s); the file is damaged, fetch it again",
-                          path, dgl_hash_name(want->kind), found, v->pack->manifest_path,
-                          want->hash, want->field);
-    v->out->files += status == DGL_OK;
+    free(piece);
     free(path);
     return status;
 }
 
-static enum dgl_status verify_all(struct verifier *v)
+/* Says nothing: what fails is done again, in order, and told then. */
+static enum dgl_status hash_item(void *ctx, size_t index)
 {
-    const struct rdrr_manifest *m = &v->pack->manifest;
-    char field[320];
-    enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < m->num_shards && status == DGL_OK; i++) {
-        snprintf(field, sizeof(field), "shards[%zu].hash", i);
-        status = verify_file(
-            v, &(struct hashed_file){m->shards[i].name, m->hash, m->shards[i].hash, field});
-    }
-    for (size_t i = 0; i < m->num_copied && status == DGL_OK; i++) {
-        const struct rdrr_copied *c = &m->copied[i];
-        snprintf(field, sizeof(field), "files.%s.sha256", c->name);
-        status = verify_file(v, &(struct hashed_file){c->name, DGL_HASH_SHA256, c->sha256, field});
-    }
+    struct verifier *v = ctx;
+    struct hashed_file *file = &v->files[index];
+    enum dgl_status status = hash_file(v, NULL, file, file->kind);
+    if (status == DGL_OK && strcmp(file->found, file->hash) != 0 &&
+        !v->pack->manifest.first_generation)
+        status = DGL_ERR_INTEGRITY; /* the others need not begin */
     return status;
+}
+
+/* Judges a file; the hash of one that could not be read, or was not reached, is taken now. */
+static enum dgl_status judge_file(struct verifier *v, struct hashed_file *file)
+{
+    enum dgl_status status = DGL_OK;
+    if (!file->found[0])
+        status = hash_file(v, v->log, file, file->kind);
+    if (status != DGL_OK)
+        return status;
+    if (strcmp(file->found, file->hash) == 0) {
+        if (file->settled)
+            hash_cache_add(v->cache, &file->stamp, file->kind, file->hash);
+        return DGL_OK;
+    }
+    char wrong[65];
+    memcpy(wrong, file->found, sizeof(wrong));
+    /* Some writers of the first generation hashed with blake3 and called it sha256. */
+    if (v->pack->manifest.first_generation && file->kind == DGL_HASH_SHA256) {
+        status = hash_file(v, v->log, file, DGL_HASH_BLAKE3);
+        if (status == DGL_OK && strcmp(file->found, file->hash) == 0) {
+            dgl_warn(v->log,
+                     "%s/%s: what %s calls its sha256 (%s) is its blake3, as some early converters "
+                     "wrote; accepted",
+                     v->pack->dir, file->name, v->pack->manifest_path, file->field);
+            return DGL_OK;
+        }
+    }
+    return status != DGL_OK
+               ? status
+               : dgl_fail(v->log, DGL_ERR_INTEGRITY,
+                          "%s/%s: %s is %s, but %s says %s (%s); the file is damaged, fetch it "
+                          "again",
+                          v->pack->dir, file->name, dgl_hash_name(file->kind), wrong,
+                          v->pack->manifest_path, file->hash, file->field);
 }
 
 enum dgl_status rdrr_verify(const struct dgl_log *log, const struct rdrr_pack *pack,
                             const struct rdrr_verify_params *params, struct dgl_verify_result *out)
 {
-    struct verifier v = {.log = log, .pack = pack, .params = params, .out = out};
+    const struct rdrr_manifest *m = &pack->manifest;
+    struct verifier v = {.log = log,
+                         .pack = pack,
+                         .params = params,
+                         .count = m->num_shards + m->num_copied,
+                         .total = m->total_size,
+                         .caller = pthread_self()};
     *out = (struct dgl_verify_result){0};
-    v.total = pack->manifest.total_size;
-    for (size_t i = 0; i < pack->manifest.num_copied; i++)
-        v.total += pack->manifest.copied[i].size; /* few, and each bounded by the parser */
-    v.piece = dgl_calloc(1, PIECE);
-    if (!v.piece)
-        return dgl_fail_memory(log, "hashing buffer", PIECE);
-    enum dgl_status status = verify_all(&v);
-    free(v.piece);
+    v.files = dgl_new_array(struct hashed_file, v.count);
+    if (!v.files)
+        return dgl_fail_memory(log, "files of a pack", v.count * sizeof(*v.files));
+    for (size_t i = 0; i < m->num_shards; i++) {
+        v.files[i] = (struct hashed_file){
+            .name = m->shards[i].name, .kind = m->hash, .hash = m->shards[i].hash};
+        snprintf(v.files[i].field, sizeof(v.files[i].field), "shards[%zu].hash", i);
+    }
+    for (size_t i = 0; i < m->num_copied; i++) {
+        struct hashed_file *file = &v.files[m->num_shards + i];
+        *file = (struct hashed_file){
+            .name = m->copied[i].name, .kind = DGL_HASH_SHA256, .hash = m->copied[i].sha256};
+        snprintf(file->field, sizeof(file->field), "files.%s.sha256", m->copied[i].name);
+        v.total += m->copied[i].size; /* few, and each bounded by the parser */
+    }
+    v.cache = hash_cache_open(log, params->cache_dir);
+    tell_progress(&v);
+    enum dgl_status status = DGL_OK;
+    if (!v.stop)
+        dgl_parallel_for(params->threads, v.count, hash_item, &v);
+    for (size_t i = 0; i < v.count && status == DGL_OK && !v.stop; i++) {
+        status = judge_file(&v, &v.files[i]);
+        out->files += status == DGL_OK;
+        out->bytes += status == DGL_OK ? v.files[i].stamp.size : 0;
+    }
+    if (status == DGL_OK)
+        tell_progress(&v);
+    if (v.stop)
+        status = dgl_fail(log, DGL_ERR_CANCELLED, "%s: verification was cancelled", v.pack->dir);
+    hash_cache_close(&v.cache);
+    free(v.files);
     return status;
 }

@@ -26,10 +26,14 @@ enum dgl_status rdrr_tensors_open(const struct dgl_log *log, struct rdrr_pack *p
 enum dgl_status rdrr_copied_load(const struct dgl_log *log, const struct rdrr_pack *pack,
                                  const char *name, char **text, size_t *len);
 
-/* Hashes every shard and copied file, streaming; a difference is DGL_ERR_INTEGRITY. `progress`
- * may be NULL. */
+/* Compares every shard and copied file with its hash, several at once; the first difference, in
+ * the manifest's order, is DGL_ERR_INTEGRITY. */
 struct rdrr_verify_params {
-    dgl_progress_cb progress_cb;
+    const char *cache_dir; /* where right files are remembered (loader/model/hash_cache.h); NULL =
+                              nowhere */
+    bool trust;            /* what is remembered is not read again */
+    int32_t threads;       /* 0 = one per processor */
+    dgl_progress_cb progress_cb; /* may be NULL */
     void *progress_priv;
 };
 enum dgl_status rdrr_verify(const struct dgl_log *log, const struct rdrr_pack *pack,

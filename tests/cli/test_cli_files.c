@@ -473,6 +473,19 @@ static void verify_finds_a_flipped_bit(void **state)
     assert_code(&r, 1);
     assert_one_error(&r, "shard_00000.bin");
     process_finish(&r);
+    static const struct {
+        const char *when;
+        int code;
+    } loads[] = {{"changed", 1}, {"always", 1}, {"never", 0}, {"sometimes", 2}};
+    for (size_t i = 0; i < sizeof(loads) / sizeof(loads[0]); i++) {
+        run(&r,
+            (const char *const[]){"generate", "-m", p.out, "--ids", "5,6", "-n", "0", "--device",
+                                  "any", "--json", "--hash-weights", loads[i].when, NULL});
+        assert_code(&r, loads[i].code);
+        if (loads[i].code)
+            assert_one_error(&r, loads[i].code == 1 ? "shard_00000.bin" : "--hash-weights");
+        process_finish(&r);
+    }
     place_finish(&p);
 }
 

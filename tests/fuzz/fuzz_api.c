@@ -313,7 +313,7 @@ static enum dgl_status call_verify(struct dgl_str in)
 {
     struct dgl_verify_result result;
     const char *named = text(&in);
-    return dgl_verify(log_of_world, dgl_verify_params(.path = named), &result);
+    return dgl_verify(log_of_world, dgl_verify_params(.path = named, .cache_dir = ""), &result);
 }
 
 static enum dgl_status call_convert(struct dgl_str in)

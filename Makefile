@@ -4,12 +4,16 @@ SHELL := /bin/sh
 
 BUILD   ?= build
 PREFIX  ?= /usr/local
+LIBDIR  ?= lib
 DESTDIR ?=
 JOBS    ?= $(shell nproc 2>/dev/null || echo 1)
 OBJCOPY ?= objcopy
 VERSION := 0.1.0
+# A shared library is called by the version of its interface (docs/api-changes.md).
+API     := $(shell sed -n 's/^.define DGL_API_VERSION //p' core/dopplergl.h)
+SHARED  := libdopplergl.so.$(API)
 PKGS    := egl glesv2 gbm libdrm libcjson libcrypto libpcre2-8 libutf8proc
-# The command's own: libdopplergl.a does not need it. Linked statically, with what it calls, so that the command runs
+# The command's own: the library does not need it. Linked statically, with what it calls, so that the command runs
 # where line editing was never installed (containers, other machines).
 TOOL_PKGS := libedit
 TOOL_LIBS := -Wl,-Bstatic -ledit -ltinfo -lbsd -lmd -Wl,-Bdynamic
@@ -43,15 +47,16 @@ SAMPLE    = DOPPLERGL_TEST_SEED=$${DOPPLERGL_TEST_SEED:-$$(($$(date +%s) / 86400
 # One short line per step; V=1 shows the commands.
 Q         = $(if $(V),,@echo '  $(1) $@';)
 
-.PHONY: all demo check check-all check-drivers check-shapes lint san fuzz fuzzers install clean help deps packages tests
+.PHONY: all demo check check-all check-drivers check-shapes lint san fuzz fuzzers install deb clean help deps packages tests
 .SECONDARY:
 .DELETE_ON_ERROR:
 
-all: $(BUILD)/dopplergl $(BUILD)/libdopplergl.a ## build the library and the command
+all: $(BUILD)/dopplergl $(BUILD)/libdopplergl.a $(BUILD)/libdopplergl.so ## build the library, static and shared, and the command
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 16
-	@echo 'Variables: CC, BUILD (build), OPT (-O2 -g), SAN, PREFIX (/usr/local), DESTDIR, JOBS, V=1'
+	@echo 'Variables: CC, BUILD (build), OPT (-O2 -g), SAN, PREFIX (/usr/local), LIBDIR (lib: below PREFIX),'
+	@echo '           DESTDIR, JOBS, V=1'
 
 deps: ## install the Debian packages that are missing
 	@sh tools/deps.sh
@@ -94,7 +99,11 @@ fuzz: deps ## every fuzz target for FUZZ_SECONDS (20) with libFuzzer; FUZZ='deco
 tests: $(TESTS) $(BUILD)/check_shapes ## build the test programs (build/tests/), run none
 
 install: all ## install under DESTDIR and PREFIX
-	@sh tools/install.sh $(BUILD) '$(DESTDIR)' '$(PREFIX)' $(VERSION) '$(PKGS)'
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' \
+	    sh tools/packaging/install.sh $(BUILD) $(VERSION) '$(PKGS)'
+
+deb: all ## build a Debian package of what install installs: build/dopplergl_VERSION_ARCH.deb
+	@sh tools/packaging/deb.sh $(BUILD) $(VERSION) '$(PKGS)'
 
 clean: ## remove what was built
 	rm -rf $(BUILD)
@@ -122,6 +131,18 @@ $(BUILD)/libdopplergl.a: $(LIB_OBJ)
 	$(call Q,AR  )$(LD) -r -o $(BUILD)/obj/dopplergl.o $^ && \
 	    $(OBJCOPY) --localize-hidden $(BUILD)/obj/dopplergl.o && \
 	    $(AR) rcs $@ $(BUILD)/obj/dopplergl.o
+
+# Functions of the header alone, under a version that goes with the library's name: two of them fit into one process.
+# A sanitizer's runtime is the program's.
+$(BUILD)/$(SHARED): $(LIB_OBJ)
+	@echo 'DOPPLERGL_$(API) { global: dgl_*; local: *; };' > $(BUILD)/gen/libdopplergl.map
+	$(call Q,LINK)$(CC) $(LDFLAGS) -shared -Wl,-soname,$(SHARED) $(if $(SAN),,-Wl,--no-undefined) \
+	    -Wl,--version-script=$(BUILD)/gen/libdopplergl.map -o $@ $^ $(LDLIBS)
+
+$(BUILD)/libdopplergl.so: $(BUILD)/$(SHARED)
+	$(call Q,LN  )ln -sf $(SHARED) $@
+
+$(LIB_OBJ): CFLAGS += -fPIC
 
 # The folders are prerequisites so that a kernel that was removed leaves the table too.
 $(BUILD)/gen/kernels_embedded.c: $(KERNELS) tools/embed.sh $(wildcard kernels/op/. kernels/op/*/. kernels/lib/. kernels/lib/*/.)

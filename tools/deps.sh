@@ -12,6 +12,9 @@ test='glslang-tools clang-format xz-utils'
 fuzz='clang libclang-rt-14-dev' # not installed unasked
 have cc || have gcc || have clang || build="gcc $build"
 have c++ || have g++ || have clang++ || test="g++ $test"
+have cmake || test="cmake $test"
+have python3 || test="python3 $test"
+have dpkg-shlibdeps || test="dpkg-dev $test"
 
 if [ "$1" = fuzz ]; then
     echo 'int LLVMFuzzerTestOneInput(const char *p, unsigned long n) { return p && n > 9; }' |

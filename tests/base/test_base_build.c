@@ -1,6 +1,5 @@
 /* What the build promises: the public header compiles anywhere, the archive exports nothing else,
- * an installation can be used, and the test runner counts right. Runs in the root of the source
- * tree. */
+ * and the test runner counts right. Runs in the root of the source tree. */
 #include "tests/support/test.h"
 
 #include <stdbool.h>
@@ -152,37 +151,6 @@ static void library_has_no_global_state(void **state)
     dgl_buf_finish(&output);
 }
 
-static void an_installation_can_be_used(void **state)
-{
-    (void)state;
-    static const char program[] = "#include <dopplergl.h>\n#include <stdio.h>\n"
-                                  "int main(void) { return puts(dgl_version()) < 0; }\n";
-    built("dopplergl");
-    built("libdopplergl.a");
-    char *dir = test_tmpdir();
-    struct dgl_buf output = {0};
-    test_write_file(dir, "main.c", program, sizeof(program) - 1);
-    int code = run(
-        &output,
-        "sh tools/install.sh %s %s/root /opt/dgl 1.2.3 \"$(sed -n 's/^PKGS *:= //p' Makefile)\"",
-        build_dir(), dir);
-    if (code != 0)
-        fail_msg("install.sh: %s", output.p);
-    code = run(
-        &output,
-        "cd %s && export PKG_CONFIG_PATH=root/opt/dgl/lib/pkgconfig && pc=\"pkg-config "
-        "--define-variable=prefix=root/opt/dgl dopplergl\" && $pc --modversion && "
-        "cc %s -o main main.c $($pc --static --cflags --libs) && ./main && "
-        "ls root/opt/dgl/bin/dopplergl root/opt/dgl/share/dopplergl/kernels/op/*/*.comp | wc -l",
-        dir, getenv("SAN") ? "-fsanitize=address,undefined" : "");
-    if (code != 0)
-        fail_msg("%s", output.p);
-    assert_true(strncmp(output.p, "1.2.3\n", 6) == 0);
-    assert_contains(output.p, DGL_VERSION);
-    dgl_buf_finish(&output);
-    test_tmpdir_remove(dir);
-}
-
 struct make_case {
     const char *target, *file; /* something that the target's inner make builds */
 };
@@ -270,7 +238,6 @@ int main(void)
         cmocka_unit_test(archive_exports_only_the_api),
         cmocka_unit_test(archive_defines_the_whole_api),
         cmocka_unit_test(library_has_no_global_state),
-        cmocka_unit_test(an_installation_can_be_used),
     };
     return cmocka_run_group_tests_name("build", tests, NULL, NULL) +
            test_run_table("public header", check_header, header_cases) +

@@ -1,0 +1,87 @@
+#!/bin/sh
+# Copies what was built to its places below $DESTDIR$PREFIX, with the files by which other build systems find it.
+# usage: DESTDIR=… PREFIX=… LIBDIR=… install.sh BUILD VERSION PKGS
+# LIBDIR is relative to PREFIX, or an absolute path below it. ZSHDIR: where zsh looks for completions, relative to PREFIX.
+set -e
+build=$1 version=$2 pkgs=$3
+prefix=${PREFIX:-/usr/local}
+libdir=${LIBDIR:-lib}
+api=$(sed -n 's/^#define DGL_API_VERSION //p' core/dopplergl.h)
+shared=libdopplergl.so.$api
+
+case $libdir in
+"$prefix"/*) libdir=${libdir#"$prefix"/} ;;
+/*)
+    echo "install: LIBDIR $libdir is not below PREFIX $prefix: give it relative to PREFIX" >&2
+    exit 1
+    ;;
+esac
+root=$DESTDIR$prefix
+lib=$root/$libdir
+share=$root/share
+doc=$share/doc/dopplergl
+
+put() { # MODE FILE TARGET
+    install -D -m "$1" "$2" "$3"
+}
+
+put 755 "$build/dopplergl" "$root/bin/dopplergl"
+put 644 core/dopplergl.h "$root/include/dopplergl.h"
+put 644 "$build/libdopplergl.a" "$lib/libdopplergl.a"
+put 755 "$build/$shared" "$lib/$shared"
+ln -sf "$shared" "$lib/libdopplergl.so"
+
+# The kernels' texts, and the model that commands use when none is named.
+for file in kernels/op/*/*.comp kernels/lib/*/*.glsl; do
+    put 644 "$file" "$share/dopplergl/$file"
+done
+bundled=story-llama-q4_k_m
+for file in tests/models/$bundled/*; do
+    put 644 "$file" "$share/dopplergl/models/$bundled/${file##*/}"
+done
+
+put 644 LICENSE "$doc/LICENSE"
+put 644 README.md "$doc/README.md"
+for file in docs/*.md; do
+    put 644 "$file" "$doc/$file"
+done
+for file in tools/examples/*.*; do
+    put 644 "$file" "$doc/examples/${file##*/}"
+done
+
+page=$share/man/man1/dopplergl.1
+bash=$share/bash-completion/completions/dopplergl
+zsh=$root/${ZSHDIR:-share/zsh/site-functions}/_dopplergl
+fish=$share/fish/vendor_completions.d/dopplergl.fish
+mkdir -p "${page%/*}" "${bash%/*}" "${zsh%/*}" "${fish%/*}"
+"$build/dopplergl" help --man > "$page"
+"$build/dopplergl" help --completion bash > "$bash"
+"$build/dopplergl" help --completion zsh > "$zsh"
+"$build/dopplergl" help --completion fish > "$fish"
+chmod 644 "$page" "$bash" "$zsh" "$fish"
+
+# A program finds a library outside of the loader's folders by its own run path.
+rpath=' -Wl,-rpath,${libdir}'
+case $prefix in
+/usr | /usr/local) rpath= ;;
+esac
+up=$(echo "$libdir/cmake/DopplerGL" | sed 's|[^/][^/]*|..|g') # to PREFIX
+# shellcheck disable=SC2086
+static=$(pkg-config --libs $pkgs | sed 's/  *$//; s/  */;/g')
+fill() { # FILE TARGET
+    sed -e "s|@VERSION@|$version|g" -e "s|@API@|$api|g" -e "s|@PREFIX@|$prefix|g" -e "s|@LIBDIR@|$libdir|g" \
+        -e "s|@UP@|$up|g" -e "s|@PKGS@|$pkgs|g" -e "s|@RPATH@|$rpath|g" -e "s|@STATIC_LIBS@|$static|g" "$1" > "$2"
+    chmod 644 "$2"
+}
+mkdir -p "$lib/pkgconfig" "$lib/cmake/DopplerGL"
+for file in dopplergl.pc dopplergl-static.pc; do
+    fill "tools/packaging/$file.in" "$lib/pkgconfig/$file"
+done
+for file in DopplerGLConfig.cmake DopplerGLConfigVersion.cmake; do
+    fill "tools/packaging/$file.in" "$lib/cmake/DopplerGL/$file"
+done
+
+# So that the loader knows the library at once where it looks by itself.
+if [ -z "$DESTDIR" ] && [ "$(id -u)" -eq 0 ] && command -v ldconfig > /dev/null 2>&1; then
+    ldconfig
+fi

@@ -150,8 +150,9 @@ static void use_model(const char *path, bool smoke)
     size_t rows;
     bool loaded = one_line(
         "load",
-        dgl_model_load(engine.device,
-                       dgl_model_params(.path = path, .skip_verify = true, .context = 48), &m));
+        dgl_model_load(
+            engine.device,
+            dgl_model_params(.path = path, .hash_weights = DGL_HASH_NEVER, .context = 48), &m));
     if (loaded && one_line("session", dgl_session_create(m, NULL, &s))) {
         one_line("logits", dgl_logits(s, dgl_logits_params(.ids = ids, .num_ids = 4, .all = true),
                                       &logits, &rows));

@@ -20,9 +20,10 @@ bool bar_update(struct bar *bar, const char *what, uint64_t done, uint64_t total
     }
     bar->done = done;
     if (now_ns - bar->start_ns < BAR_FIRST_NS ||
-        (bar->drawn_ns && now_ns - bar->drawn_ns < BAR_NEXT_NS))
+        (bar->draws && now_ns - bar->drawn_ns < BAR_NEXT_NS))
         return false;
     bar->drawn_ns = now_ns;
+    bar->draws++;
     return true;
 }
 
@@ -70,8 +71,7 @@ static void put_cells(struct dgl_buf *out, const struct bar *bar, size_t cells, 
 size_t bar_draw(const struct bar *bar, const struct bar_look *look, uint64_t now_ns,
                 struct dgl_buf *out)
 {
-    /* In the order in which they leave when columns are few: note, time left, rate. */
-    enum { HEAD, RATE, LEFT, NOTE, PARTS };
+    enum { HEAD, RATE, LEFT, PARTS };
     struct dgl_buf part[PARTS] = {{0}};
     static const struct {
         const char *what, *work;
@@ -96,8 +96,6 @@ size_t bar_draw(const struct bar *bar, const struct bar_look *look, uint64_t now
         put_rate(&part[RATE], per_second, bytes);
         put_left(&part[LEFT], (double)(bar->total - bar->done) / per_second);
     }
-    if (look->note)
-        dgl_buf_printf(&part[NOTE], " (%s)", look->note);
     for (size_t i = 0; i < PARTS; i++)
         failed |= part[i].failed;
     /* Parts from the front as long as they fit with a few cells, which then take the rest. */

@@ -14,7 +14,8 @@ struct bar {
     uint64_t start_ns; /* of this work */
     uint64_t first;    /* done at its start */
     uint64_t done, total;
-    uint64_t drawn_ns; /* 0 = not yet */
+    uint64_t drawn_ns; /* the last time */
+    uint32_t draws;    /* so far */
 };
 
 /* Takes a report of progress in units of `what`; another unit, or less done than before, begins new
@@ -24,12 +25,11 @@ bool bar_update(struct bar *bar, const char *what, uint64_t done, uint64_t total
 struct bar_look {
     size_t columns; /* of the terminal; the last one stays free */
     bool colour;
-    const char *work; /* names it; NULL = by its unit */
-    const char *note; /* at the end, where there is room; NULL = none */
+    const char *work; /* names what goes through bytes; NULL = by its unit */
 };
 /* Appends the line without control characters other than colours: work, how far, cells, rate, time
- * left, note; what does not fit is left out from the end, cells shrink first. Returns the columns
- * that it takes. */
+ * left; what does not fit is left out from the end, cells shrink first. Returns the columns that it
+ * takes. */
 size_t bar_draw(const struct bar *bar, const struct bar_look *look, uint64_t now_ns,
                 struct dgl_buf *out);
 

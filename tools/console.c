@@ -102,7 +102,7 @@ void console_init(struct console *c, const struct options *opt)
                               .level = (enum dgl_log_level)level,
                               .cancelled = is_cancelled};
     c->quiet = opt->quiet;
-    c->work = c->note = NULL;
+    c->work = c->cache = NULL;
     c->bar = !opt->quiet && isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0);
 }
 
@@ -139,13 +139,16 @@ bool console_progress(void *priv, const char *what, uint64_t done, uint64_t tota
     const struct console *c = priv;
     const char *no_color = getenv("NO_COLOR");
     uint64_t now_ns = dgl_now_ns();
-    if (!c->bar)
-        return !interrupted();
-    if (bar_update(&bar, what, done, total, now_ns)) {
-        const struct bar_look look = {.columns = terminal_columns(),
-                                      .colour = !no_color || !no_color[0],
-                                      .work = c->work,
-                                      .note = c->note};
+    bool drawn = bar_update(&bar, what, done, total, now_ns);
+    if (drawn && bar.draws == 1 && c->cache && strcmp(what, "kernels") == 0) {
+        if (c->cache[0])
+            console_note(c, "compiling kernels, once: they are kept in %s", c->cache);
+        else
+            console_note(c, "compiling kernels, as every time: nothing keeps them");
+    }
+    if (drawn && c->bar) {
+        const struct bar_look look = {
+            .columns = terminal_columns(), .colour = !no_color || !no_color[0], .work = c->work};
         struct dgl_buf line = {0};
         clear_bar();
         size_t columns = bar_draw(&bar, &look, now_ns, &line);

@@ -16,9 +16,9 @@ struct console {
     struct dgl_log log; /* its `priv` is the console: a console stays where it was initialised */
     bool quiet;
     bool bar; /* progress bars: standard error is a terminal, without -q */
-    /* For the bar; borrowed. NULL: it is named by its unit, and has no note. */
-    const char *work; /* names what goes through bytes: "loading" */
-    const char *note; /* "once; kept in PATH" */
+    /* For the bar; borrowed. NULL: nobody knows. */
+    const char *work;  /* names what goes through bytes: "loading" */
+    const char *cache; /* folder that keeps compiled kernels; "" = none does */
 };
 void console_init(struct console *c, const struct options *opt);
 /* A statistics or device line; not shown with -q. */
@@ -26,8 +26,9 @@ void console_note(const struct console *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* A line that somebody asked for: shown with -q too. */
 void console_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Progress callback; `priv` is a struct console. Shows a bar on a terminal after half a second, and
- * clears its line at the end. Returns false after SIGINT. */
+/* Progress callback; `priv` is a struct console. After half a second it shows a bar on a terminal,
+ * whose line it clears at the end; that kernels are compiled is also a line that stays. Returns
+ * false after SIGINT. */
 bool console_progress(void *priv, const char *what, uint64_t done, uint64_t total);
 
 /* Exact bytes to standard output, where a bar is cleared first; false (after an error line) when

@@ -119,7 +119,9 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
                      info->node, info->software ? " (software)" : "",
                      opt->limits ? ", minimum limits" : "");
         const char *hash = opt->hash_weights ? opt->hash_weights : "changed";
+        const char *cache = dgl_device_cache_dir(e->device);
         e->console.work = "loading";
+        e->console.cache = cache ? cache : "";
         status = dgl_model_load(
             e->device,
             dgl_model_params(.path = path, .kernels = e->kernels, .context = opt->context,

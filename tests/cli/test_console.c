@@ -213,6 +213,37 @@ static void lines_clear_the_bar(void **state)
     assert_string_equal(cancelled, "\r\ndopplergl: cancelled\r\n");
 }
 
+/* Without a terminal too: seconds of silence would be a riddle. */
+struct cache_row {
+    const char *name, *cache;
+    bool quiet;
+    const char *want;
+};
+
+static const struct cache_row caches[] = {
+    {"kept", "/a/b", false, "compiling kernels, once: they are kept in /a/b\n"},
+    {"not kept", "", false, "compiling kernels, as every time: nothing keeps them\n"},
+    {"nobody knows", NULL, false, ""},
+    {"quiet", "/a/b", true, ""},
+};
+
+static void cache_case(void **state)
+{
+    const struct cache_row *row = *state;
+    const struct options opt = {.quiet = row->quiet};
+    struct screen screen;
+    struct console console;
+    char text[TEXT];
+    begin(&screen, false, false);
+    console_init(&console, &opt);
+    console.cache = row->cache;
+    for (uint64_t i = 0; i <= 5; i++, now_ns += 300 * MS)
+        console_progress(&console, "kernels", i, 5);
+    take(&screen, text);
+    end(&screen);
+    assert_string_equal(text, row->want);
+}
+
 /* ---- text and messages ----------------------------------------------------------------------- */
 
 struct stream_row {
@@ -258,6 +289,7 @@ int main(void)
         cmocka_unit_test(lines_clear_the_bar),
     };
     int failures = test_run_table("console bars", bar_case, bars);
+    failures += test_run_table("console caches", cache_case, caches);
     failures += test_run_table("console streams", stream_case, streams);
     return failures + cmocka_run_group_tests_name("console", tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* Comparing the files of a pack with their hashes, several at once. Files that are remembered as
  * right, and have not changed since, need not be read (hash_cache.h). */
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@ struct hashed_file {
     const char *name;
     enum dgl_hash_kind kind;
     const char *hash;
+    uint64_t size;
     char field[320]; /* "shards[3].hash" */
     char found[65];  /* "" = not hashed yet, or it could not be */
     struct dgl_file_stamp stamp;
@@ -63,6 +65,13 @@ static enum dgl_status hash_file(struct verifier *v, const struct dgl_log *log,
     if (status != DGL_OK)
         goto done;
     uint64_t size = dgl_file_size(open);
+    if (size != file->size) {
+        status = dgl_fail(log, DGL_ERR_INTEGRITY,
+                          "%s has %" PRIu64 " bytes, but %s says %" PRIu64
+                          "; the file is damaged, fetch it again",
+                          path, size, v->pack->manifest_path, file->size);
+        goto done;
+    }
     bool stamped = dgl_file_stamp(open, &file->stamp);
     if (v->params->trust && stamped && hash_cache_knows(v->cache, &file->stamp, kind, file->hash)) {
         memcpy(file->found, file->hash, sizeof(file->found));
@@ -160,14 +169,18 @@ enum dgl_status rdrr_verify(const struct dgl_log *log, const struct rdrr_pack *p
     if (!v.files)
         return dgl_fail_memory(log, "files of a pack", v.count * sizeof(*v.files));
     for (size_t i = 0; i < m->num_shards; i++) {
-        v.files[i] = (struct hashed_file){
-            .name = m->shards[i].name, .kind = m->hash, .hash = m->shards[i].hash};
+        v.files[i] = (struct hashed_file){.name = m->shards[i].name,
+                                          .kind = m->hash,
+                                          .hash = m->shards[i].hash,
+                                          .size = m->shards[i].size};
         snprintf(v.files[i].field, sizeof(v.files[i].field), "shards[%zu].hash", i);
     }
     for (size_t i = 0; i < m->num_copied; i++) {
         struct hashed_file *file = &v.files[m->num_shards + i];
-        *file = (struct hashed_file){
-            .name = m->copied[i].name, .kind = DGL_HASH_SHA256, .hash = m->copied[i].sha256};
+        *file = (struct hashed_file){.name = m->copied[i].name,
+                                     .kind = DGL_HASH_SHA256,
+                                     .hash = m->copied[i].sha256,
+                                     .size = m->copied[i].size};
         snprintf(file->field, sizeof(file->field), "files.%s.sha256", m->copied[i].name);
         v.total += m->copied[i].size; /* few, and each bounded by the parser */
     }

@@ -7,6 +7,8 @@
 #ifndef DGL_GL_H
 #define DGL_GL_H
 
+#include <stdatomic.h>
+
 #include "core/base/status.h"
 
 /* ---- devices: gl_enum.c (table), gl_egl.c (display, context), gl_caps.c (limits) ------------- */
@@ -71,6 +73,11 @@ const struct gl_node *gl_device_node(const struct gl_device *dev);
 const struct dgl_log *gl_device_log(const struct gl_device *dev);
 /* Sticky: every call then fails with DGL_ERR_DEVICE_LOST; only destroying still works. */
 bool gl_device_is_lost(const struct gl_device *dev);
+
+/* From now on (NULL: never again), as soon as *stop is true, gl_submit(), gl_finish() and readbacks
+ * return DGL_ERR_CANCELLED, not logged, between two dispatches or in the middle of a wait. What was
+ * queued until then still runs, before all that is queued later. `stop` is borrowed. */
+void gl_device_set_stop(struct gl_device *dev, const atomic_bool *stop);
 
 /* Work since the device was opened.
  *

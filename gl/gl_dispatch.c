@@ -122,13 +122,15 @@ static enum dgl_status issue_list(struct gl_device *dev, const struct gl_dispatc
 {
     enum dgl_status status = DGL_OK;
 
-    if (!dev->debug) {
-        for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+        if (gl_is_stopped(dev)) /* llvmpipe computes a dispatch before it returns */
+            return DGL_ERR_CANCELLED;
+        if (dev->debug)
+            status = issue_debug(dev, &list[i]);
+        else
             issue(dev, &list[i]);
-        return DGL_OK;
+        dev->counters.dispatches++;
     }
-    for (size_t i = 0; i < count && status == DGL_OK; i++)
-        status = issue_debug(dev, &list[i]);
     return status;
 }
 
@@ -161,7 +163,6 @@ enum dgl_status gl_submit(struct gl_device *dev, const struct gl_dispatch *list,
     status = gpu_ns ? issue_timed(dev, list, count, gpu_ns) : issue_list(dev, list, count);
     if (count > 0)
         dev->pending_barriers = ALL_BITS;
-    dev->counters.dispatches += count;
     if (status == DGL_OK)
         status = gl_in_flight_add(dev);
     return status == DGL_OK ? gl_errors_check(dev, "queueing work") : status;

@@ -204,6 +204,7 @@ struct gl_device {
     struct gl_bound bound;
     uint32_t pending_barriers; /* bits not issued since the last dispatch */
     uint64_t wait_limit_ns;    /* without progress for this long the device is lost */
+    const atomic_bool *stop;   /* gl_device_set_stop(); NULL = none */
     struct gl_in_flight in_flight;
     struct gl_upload upload;
     struct gl_readback readback;
@@ -241,6 +242,11 @@ enum dgl_status gl_reset_check(struct gl_device *dev);
 enum dgl_status gl_fence_create(struct gl_device *dev, GLsync *out);
 /* Waits for the fence, deletes it and sets it to NULL, also on failure. */
 enum dgl_status gl_fence_wait(struct gl_device *dev, GLsync *fence);
+/* As gl_fence_wait(), but gives up, DGL_ERR_CANCELLED, when it is told to stop: for waits after
+ * which nothing is written that the GPU may still read. */
+enum dgl_status gl_fence_wait_or_stop(struct gl_device *dev, GLsync *fence);
+/* gl_device_set_stop() was called and its flag is true. */
+bool gl_is_stopped(const struct gl_device *dev);
 /* Maps bytes of a buffer that the GPU has written; NULL: the driver refused. glUnmapBuffer(). */
 const void *gl_result_map(struct gl_device *dev, GLuint id, uint64_t offset, uint64_t size);
 /* Adds a fence after a list of dispatches. */

@@ -20,7 +20,7 @@ static void copy(GLuint src, uint64_t src_offset, GLuint dst, uint64_t dst_offse
 static enum dgl_status fetch(struct gl_device *dev, GLsync *done, const struct gl_hostbuf *buf,
                              uint64_t at, void *bytes, uint64_t size)
 {
-    enum dgl_status status = gl_fence_wait(dev, done);
+    enum dgl_status status = gl_fence_wait_or_stop(dev, done);
     if (status == DGL_OK)
         status = gl_reset_check(dev);
     if (status != DGL_OK)

@@ -6,6 +6,8 @@
 /* A readback that is nearly done is cheaper to poll than to sleep for (NVIDIA: 18 us with
  * polling). */
 #define SPIN_NS 50000ull
+/* How long a wait that may be told to stop goes without looking. */
+#define STOP_NS 50000000ull
 
 enum dgl_status gl_lost_check(const struct gl_device *dev)
 {
@@ -71,7 +73,7 @@ enum dgl_status gl_in_flight_add(struct gl_device *dev)
 
     drop_done(lists);
     if (lists->count == GL_MAX_IN_FLIGHT) { /* far enough ahead: wait for the oldest */
-        enum dgl_status status = gl_fence_wait(dev, &lists->fences[lists->head]);
+        enum dgl_status status = gl_fence_wait_or_stop(dev, &lists->fences[lists->head]);
         if (status != DGL_OK)
             return status;
         drop_done(lists);
@@ -126,9 +128,20 @@ const void *gl_result_map(struct gl_device *dev, GLuint id, uint64_t offset, uin
                             GL_MAP_READ_BIT);
 }
 
-enum dgl_status gl_fence_wait(struct gl_device *dev, GLsync *fence)
+void gl_device_set_stop(struct gl_device *dev, const atomic_bool *stop)
+{
+    dev->stop = stop;
+}
+
+bool gl_is_stopped(const struct gl_device *dev)
+{
+    return dev->stop && atomic_load_explicit(dev->stop, memory_order_relaxed);
+}
+
+static enum dgl_status wait_for(struct gl_device *dev, GLsync *fence, bool stoppable)
 {
     uint64_t start = dgl_now_ns();
+    bool stopped = false;
 
     count_submit(dev);
     GLenum result = glClientWaitSync(*fence, GL_SYNC_FLUSH_COMMANDS_BIT, 0);
@@ -137,18 +150,25 @@ enum dgl_status gl_fence_wait(struct gl_device *dev, GLsync *fence)
     if (result == GL_TIMEOUT_EXPIRED) {
         /* Much may be queued before the fence: as long as lists complete, the device is alive. */
         uint32_t before, after = count_signalled(&dev->in_flight);
+        uint64_t step = stoppable && dev->stop ? STOP_NS : dev->wait_limit_ns;
         do {
+            uint64_t limit = dgl_now_ns() + dev->wait_limit_ns;
             before = after;
-            result = glClientWaitSync(*fence, GL_SYNC_FLUSH_COMMANDS_BIT, dev->wait_limit_ns);
+            do {
+                result = glClientWaitSync(*fence, GL_SYNC_FLUSH_COMMANDS_BIT, step);
+                stopped = stoppable && gl_is_stopped(dev);
+            } while (result == GL_TIMEOUT_EXPIRED && !stopped && dgl_now_ns() < limit);
             if (result == GL_TIMEOUT_EXPIRED)
                 after = count_signalled(&dev->in_flight);
-        } while (after > before);
+        } while (after > before && !stopped);
     }
     glDeleteSync(*fence);
     *fence = NULL;
     if (result == GL_ALREADY_SIGNALED || result == GL_CONDITION_SATISFIED)
         return DGL_OK;
     enum dgl_status status = gl_reset_check(dev);
+    if (status == DGL_OK && result == GL_TIMEOUT_EXPIRED && stopped)
+        return DGL_ERR_CANCELLED;
     if (status == DGL_OK && result == GL_TIMEOUT_EXPIRED)
         return gl_lost_set(dev, "it did not finish anything within the time limit");
     if (status == DGL_OK)
@@ -156,6 +176,16 @@ enum dgl_status gl_fence_wait(struct gl_device *dev, GLsync *fence)
     if (status == DGL_OK)
         status = dgl_fail(dev->log, DGL_ERR_GPU, "waiting for the device: the driver refused");
     return status;
+}
+
+enum dgl_status gl_fence_wait(struct gl_device *dev, GLsync *fence)
+{
+    return wait_for(dev, fence, false);
+}
+
+enum dgl_status gl_fence_wait_or_stop(struct gl_device *dev, GLsync *fence)
+{
+    return wait_for(dev, fence, true);
 }
 
 enum dgl_status gl_finish(struct gl_device *dev)
@@ -166,7 +196,7 @@ enum dgl_status gl_finish(struct gl_device *dev)
     if (status == DGL_OK)
         status = gl_fence_create(dev, &fence);
     if (status == DGL_OK)
-        status = gl_fence_wait(dev, &fence);
+        status = gl_fence_wait_or_stop(dev, &fence);
     if (status == DGL_OK)
         status = gl_reset_check(dev);
     if (status == DGL_OK)

@@ -98,10 +98,13 @@ enum dgl_status dgl_session_sync(struct dgl_session *session, const int32_t *ids
     enum dgl_status status = session_enter(session, &saved);
     if (status != DGL_OK)
         return status;
+    session_stop_at_once(session);
     status = session_take_ids(session, ids, count, reused);
     if (status == DGL_OK && session->len < (int32_t)count)
         status = session_eval(session, (int32_t)count);
-    device_leave(session->model->dev, &saved);
+    if (status == DGL_ERR_CANCELLED)
+        status = dgl_fail(session->model->dev->log, status, "evaluation was cancelled");
+    session_leave(session, &saved);
     return status;
 }
 
@@ -116,7 +119,7 @@ enum dgl_status dgl_logits(struct dgl_session *session, const struct dgl_logits_
     if (status != DGL_OK)
         return status;
     status = session_logits(session, params ? params : &defaults, logits, rows);
-    device_leave(session->model->dev, &saved);
+    session_leave(session, &saved);
     return status;
 }
 
@@ -129,7 +132,7 @@ enum dgl_status dgl_session_eval(struct dgl_session *session, const struct dgl_e
     if (status != DGL_OK)
         return status;
     status = session_append(session, params ? params : &defaults, logits, hidden);
-    device_leave(session->model->dev, &saved);
+    session_leave(session, &saved);
     return status;
 }
 
@@ -144,7 +147,7 @@ enum dgl_status dgl_embed(struct dgl_session *session, const struct dgl_embed_pa
     if (status != DGL_OK)
         return status;
     status = session_embed(session, params ? params : &defaults, embeddings, rows);
-    device_leave(session->model->dev, &saved);
+    session_leave(session, &saved);
     return status;
 }
 
@@ -159,7 +162,7 @@ enum dgl_status dgl_perplexity(struct dgl_session *session,
     if (status != DGL_OK)
         return status;
     status = session_perplexity(session, params ? params : &defaults, out);
-    device_leave(session->model->dev, &saved);
+    session_leave(session, &saved);
     return status;
 }
 
@@ -203,7 +206,7 @@ enum dgl_status dgl_generate(struct dgl_session *session, const struct dgl_gener
     if (status != DGL_OK)
         return status;
     status = session_generate(session, params ? params : &defaults, out);
-    device_leave(session->model->dev, &saved);
+    session_leave(session, &saved);
     return status;
 }
 
@@ -219,7 +222,7 @@ enum dgl_status dgl_bench(struct dgl_session *session, const struct dgl_bench_pa
     status = session_bench(session, params ? params : &defaults, out);
     if (status != DGL_OK)
         dgl_bench_result_finish(out);
-    device_leave(session->model->dev, &saved);
+    session_leave(session, &saved);
     return status;
 }
 

@@ -11,6 +11,6 @@ enum dgl_status dgl_verify_smoke(struct dgl_session *session, const struct dgl_s
     if (status != DGL_OK)
         return status;
     status = session_smoke(session, params ? params : &defaults, out);
-    device_leave(session->model->dev, &saved);
+    session_leave(session, &saved);
     return status;
 }

@@ -245,6 +245,11 @@ static enum dgl_status decode_loop(struct generation *g)
         int32_t steps = steps_wanted(g);
         status = steps > 0 ? decode_steps(g, steps) : restart(g);
     }
+    /* The device was told to stop; a cancelled detokenizer has failed, and said so. */
+    if (status == DGL_ERR_CANCELLED && g->stream.status == DGL_OK) {
+        finish(g, DGL_FINISH_CANCELLED);
+        status = DGL_OK;
+    }
     g->r->decode_ns = work_ns(g) - start;
     g->r->decode = counters_since(g->s->model->dev, &before);
     return status;
@@ -289,6 +294,7 @@ static uint32_t needed_segments(const struct generation *g, int32_t prompt)
 
 static enum dgl_status run_prompt(struct generation *g)
 {
+    session_stop_at_once(g->s);
     g->start = device_counters(g->s->model->dev);
     g->start_ns = work_ns(g);
     int32_t count = (int32_t)g->r->num_prompt_ids;

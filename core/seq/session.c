@@ -131,6 +131,17 @@ enum dgl_status session_enter(struct dgl_session *s, struct gl_saved *saved)
     return DGL_OK;
 }
 
+void session_leave(struct dgl_session *s, const struct gl_saved *saved)
+{
+    gl_device_set_stop(s->model->dev->gl, NULL);
+    device_leave(s->model->dev, saved);
+}
+
+void session_stop_at_once(struct dgl_session *s)
+{
+    gl_device_set_stop(s->model->dev->gl, &s->cancel);
+}
+
 enum dgl_status session_run(struct dgl_session *s, struct recipe recipe, struct exec_run **out)
 {
     return exec_cache_get(&s->runs, s->model->engine->exec, recipe, &s->memory, out);

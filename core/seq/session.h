@@ -48,6 +48,11 @@ void session_destroy(struct dgl_session *s);
  * engine or workspace are dropped, and a cancellation that came before this call does not count.
  * When it succeeds, device_leave() ends the function. */
 enum dgl_status session_enter(struct dgl_session *s, struct gl_saved *saved);
+/* The end of a call that began with session_enter(). */
+void session_leave(struct dgl_session *s, const struct gl_saved *saved);
+/* From here to session_leave() a cancellation also ends what goes on inside a pass: submits and
+ * readbacks then return DGL_ERR_CANCELLED, not logged. */
+void session_stop_at_once(struct dgl_session *s);
 /* The run of a recipe, compiled and bound on first use. Borrowed during the call. */
 enum dgl_status session_run(struct dgl_session *s, struct recipe recipe, struct exec_run **out);
 /* Compiles the kernels of the segments (bits as in struct recipe) that are not compiled yet, to

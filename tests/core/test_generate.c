@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "core/seq/session.h"
 #include "tests/support/ref_sample.h"
@@ -299,6 +300,51 @@ static void test_cancelled_sync_keeps_a_prefix(void **state)
     assert_int_equal(status, DGL_ERR_CANCELLED);
     int32_t held = dgl_session_len(s);
     assert_int_equal(tiny_sync(s, ids, 120), held);
+    dgl_session_destroy(&s);
+}
+
+struct late_canceller {
+    struct dgl_session *session;
+    useconds_t delay;
+};
+
+static void *cancel_late(void *priv)
+{
+    const struct late_canceller *c = priv;
+    usleep(c->delay);
+    dgl_session_cancel(c->session);
+    return NULL;
+}
+
+/* Between two dispatches of a pass, in a wait, before or after the call: wherever it comes, it is
+ * no error, and the session goes on as if the pass had not begun. */
+static void test_cancelled_anywhere_stays_consistent(void **state)
+{
+    (void)state;
+    int32_t ids[40], want[6], got[6], cancelled = 0;
+    uint64_t seed = 3;
+    struct dgl_session *s = tiny_session(&engine, 8);
+    tiny_ids(ids, 40, 320, 9);
+    tiny_greedy(s, ids, 40, want, 6);
+    for (int round = 0; round < 40; round++) {
+        struct late_canceller c = {.session = s, .delay = (useconds_t)(test_rand(&seed) % 4000)};
+        struct dgl_generate_result r;
+        pthread_t thread;
+        dgl_session_trim(s, (int32_t)(test_rand(&seed) % 40));
+        assert_int_equal(pthread_create(&thread, NULL, cancel_late, &c), 0);
+        assert_int_equal(dgl_generate(s,
+                                      dgl_generate_params(.ids = ids, .num_ids = 40,
+                                                          .max_tokens = 40, .ignore_eos = true,
+                                                          .readback_interval = 1 + round % 4),
+                                      &r),
+                         DGL_OK);
+        pthread_join(thread, NULL);
+        cancelled += r.finish == DGL_FINISH_CANCELLED;
+        dgl_generate_result_finish(&r);
+        tiny_greedy(s, ids, 40, got, 6);
+        assert_memory_equal(got, want, sizeof(want));
+    }
+    assert_true(cancelled > 0);
     dgl_session_destroy(&s);
 }
 
@@ -733,6 +779,7 @@ int main(void)
         cmocka_unit_test(test_cancel_by_thread),
         cmocka_unit_test(test_cancel_during_prompt),
         cmocka_unit_test(test_cancelled_sync_keeps_a_prefix),
+        cmocka_unit_test(test_cancelled_anywhere_stays_consistent),
         cmocka_unit_test(test_penalties_are_those_of_the_twin),
         cmocka_unit_test(test_shift_drops_half),
         cmocka_unit_test(test_shift_is_a_choice),

@@ -193,6 +193,26 @@ static void test_replay(void **state)
     expect(c, 6, 0); /* 1 + 2 + 3 */
 }
 
+/* Told to stop, nothing more is started or waited for; later, what was queued comes first. */
+static void test_stop(void **state)
+{
+    (void)state;
+    atomic_bool stop = false;
+    struct gl_dispatch rec = add_record(a, b, 3);
+    gl_hazards_derive(&rec, 1, false);
+    gl_device_set_stop(dev, &stop);
+    assert_int_equal(gl_submit(dev, &rec, 1, NULL), DGL_OK);
+    uint64_t dispatches = gl_device_counters(dev).dispatches;
+    atomic_store(&stop, true);
+    test_log_clear(&t);
+    assert_int_equal(gl_submit(dev, &rec, 1, NULL), DGL_ERR_CANCELLED);
+    assert_int_equal(gl_device_counters(dev).dispatches, dispatches);
+    assert_int_equal(t.errors, 0);
+    gl_device_set_stop(dev, NULL);
+    assert_int_equal(gl_submit(dev, &rec, 1, NULL), DGL_OK);
+    expect(b, 2, 600);
+}
+
 static void test_writes_between_submits(void **state)
 {
     (void)state;
@@ -458,6 +478,7 @@ int main(void)
         CASE(test_chain_is_ordered),
         CASE(test_submits_are_ordered),
         CASE(test_replay),
+        CASE(test_stop),
         CASE(test_writes_between_submits),
         CASE(test_ranges),
         CASE(test_readback_after_dispatch),

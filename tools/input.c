@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +66,12 @@ bool input_is_piped(void)
     return fstat(STDIN_FILENO, &info) == 0 && !S_ISCHR(info.st_mode);
 }
 
+bool input_comes_soon(void)
+{
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    return poll(&input, 1, 500) != 0;
+}
+
 /* Far beyond any context; ends the reading of devices that never end. */
 #define MAX_INPUT ((size_t)1 << 30)
 
@@ -80,9 +87,10 @@ bool input_slurp(const char *path, struct dgl_buf *out)
         return false;
     }
     /* A signal ends fread() with an error after what had come: the next call would wait again. */
-    while (out->len <= MAX_INPUT && !ferror(file) && (n = fread(block, 1, sizeof(block), file)) > 0)
+    while (out->len <= MAX_INPUT && !ferror(file) && !interrupted() &&
+           (n = fread(block, 1, sizeof(block), file)) > 0)
         dgl_buf_append(out, block, n);
-    bool ok = !ferror(file) && !out->failed && out->len <= MAX_INPUT;
+    bool ok = !ferror(file) && !interrupted() && !out->failed && out->len <= MAX_INPUT;
     if (ferror(file) && !interrupted())
         console_error("cannot read %s: %s", path, strerror(errno));
     else if (!ok && !interrupted())

@@ -15,6 +15,8 @@ int ids_parse(const char *text, struct id_list *out);
 bool ids_are_numbers(const char *origin, const char *text);
 /* Whether standard input is a pipe or a file: neither a terminal nor /dev/null. */
 bool input_is_piped(void);
+/* Whether standard input has something, or its end, within half a second. */
+bool input_comes_soon(void);
 /* A file's bytes, or standard input for "-"; false after an error line, or quietly after a
  * signal. */
 bool input_slurp(const char *path, struct dgl_buf *out);

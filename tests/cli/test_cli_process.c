@@ -367,6 +367,7 @@ static const struct cancel_row cancelled[] = {
     {"generate", {ENDLESS}, false, false},
     {"generate -q", {ENDLESS, "-q"}, false, true},
     {"generate from a pipe", {"generate", "--device", "any"}, true, false},
+    {"generate -f -", {"generate", "--device", "any", "-f", "-"}, true, false},
     {"tokenize", {"tokenize", "--jsonl"}, true, false},
     {"tokenize a text", {"tokenize"}, true, false},
     {"template", {"template", "--messages", "-"}, true, false},

@@ -308,6 +308,25 @@ static void prompt_case(void **state)
     process_finish(&r);
 }
 
+/* Nothing comes: it says what it waits for. */
+static void an_open_pipe_is_told(void **state)
+{
+    const char *const args[] = {"generate", NULL};
+    struct process_result r;
+    (void)state;
+    process_run(&(struct process_params){.args = args,
+                                         .input = "",
+                                         .keep_input = true,
+                                         .signal = SIGINT,
+                                         .signal_after = 1,
+                                         .signal_on_error = true},
+                &r);
+    assert_code(&r, 130);
+    assert_contains(r.err, "waiting for the prompt from standard input\n");
+    assert_no_error(&r);
+    process_finish(&r);
+}
+
 /* All ways to give a prompt give one answer. */
 static void prompts_are_one(void **state)
 {
@@ -337,9 +356,8 @@ static void prompts_are_one(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(home_is_the_other_place),
-        cmocka_unit_test(verbose_names_the_keys),
-        cmocka_unit_test(a_folder_is_an_error),
+        cmocka_unit_test(home_is_the_other_place), cmocka_unit_test(verbose_names_the_keys),
+        cmocka_unit_test(a_folder_is_an_error),    cmocka_unit_test(an_open_pipe_is_told),
         cmocka_unit_test(prompts_are_one),
     };
     int failures = test_run_table("cli settings", settings_case, settings);

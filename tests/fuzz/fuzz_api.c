@@ -463,6 +463,41 @@ static enum dgl_status call_smoke(struct dgl_str in)
     return dgl_verify_smoke(s, NULL, &result);
 }
 
+/* A conversation: loaded, continued and saved; each call explains its own failure. */
+static enum dgl_status call_chat(struct dgl_str in)
+{
+    struct dgl_chat *chat = NULL;
+    struct dgl_generate_result result = {0};
+    unsigned flags = fuzz_byte(&in);
+    const char *role = text(&in), *said = text(&in), *system = text(&in);
+    char *json = NULL;
+    size_t len = 0;
+    enum dgl_status status = dgl_chat_create(
+        dgl_chat_params(.session = flags & 1 ? world.ids : world.text,
+                        .tmpl = flags & 2 ? NULL : world.templ, .context_shift = flags & 4),
+        &chat);
+    FUZZ_CHECK((status == DGL_OK) == (chat != NULL));
+    if (status == DGL_OK && in.len)
+        status = dgl_chat_load(chat, "fuzz.json", in.p, in.len);
+    if (status == DGL_OK && flags & 8)
+        status = dgl_chat_set_system(chat, system, system ? strlen(system) : 0);
+    if (status == DGL_OK && said)
+        status = dgl_chat_add(chat, role ? role : "user", said, strlen(said));
+    if (status == DGL_OK)
+        status = dgl_chat_answer(chat, dgl_generate_params(.max_tokens = 4), &result);
+    if (status == DGL_OK) {
+        FUZZ_CHECK(dgl_chat_num_messages(chat) > 0);
+        status = dgl_chat_save(chat, &json, &len);
+        FUZZ_CHECK(json && strlen(json) == len);
+    }
+    if (chat && flags & 16)
+        dgl_chat_trim(chat, dgl_chat_undo(chat));
+    dgl_free(json);
+    dgl_generate_result_finish(&result);
+    dgl_chat_destroy(&chat);
+    return status;
+}
+
 /* Their order is that of the seeds' first bytes. */
 static enum dgl_status (*const calls[])(struct dgl_str in) = {
     call_device_iterate, call_device_create, call_kernels,        call_check_hints,
@@ -470,7 +505,7 @@ static enum dgl_status (*const calls[])(struct dgl_str in) = {
     call_render,         call_model_find,    call_inspect,        call_verify,
     call_convert,        call_model_load,    call_session_create, call_sync,
     call_logits,         call_perplexity,    call_sampling_check, call_generate,
-    call_bench,          call_smoke,
+    call_bench,          call_smoke,         call_chat,
 };
 
 void fuzz_one(struct dgl_str input)

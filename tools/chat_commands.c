@@ -112,7 +112,8 @@ static int run_retry(struct chat *c, const char *arg)
     }
     c->params.sampling.seed++;
     if (c->params.sampling.temperature == 0)
-        console_say("(greedy: the answer will be the same; /set temp 0.8 draws)");
+        console_note(&c->engine.console,
+                     "(greedy: the answer will be the same; /set temp 0.8 draws)");
     return turn_answer(c);
 }
 

@@ -93,7 +93,11 @@ static bool wait_for_input(struct line_editor *e)
         if (ready < 0 && errno != EINTR)
             return false;
     }
-    return ready > 0;
+    /* ppoll() prefers input to a signal, but Ctrl-C came before the input that is there: it has
+     * dropped what was typed until then. */
+    sigprocmask(SIG_SETMASK, &e->before, NULL);
+    sigprocmask(SIG_BLOCK, &e->handled, NULL);
+    return ready > 0 && !interrupted();
 }
 
 /* 1 = a byte, 0 = end of file, -1 = a signal or an error. */

@@ -74,8 +74,8 @@ static int end_answer(struct chat *c, const struct dgl_generate_result *r, size_
             info->context < info->context_max ? ", a larger -c gives more room" : "");
     if (hidden != hidden_before)
         console_note(console,
-                     "(the context is full: the model no longer sees the first %zu messages%s)",
-                     hidden, c->opt->system ? " after the system message" : "");
+                     "(the context is full: the model no longer sees the oldest %zu messages)",
+                     hidden);
     if (r->num_shifted)
         console_note(
             console,

@@ -252,7 +252,7 @@ static void context_shifts_when_asked(void **state)
     for (int i = 0; i < 2; i++)
         ask(t, "Tell me a story.");
     terminal_send(t, "Tell me a story.\r");
-    terminal_expect(t, "(the context is full: the model no longer sees the first 4 messages)");
+    terminal_expect(t, "(the context is full: the model no longer sees the oldest 4 messages)");
     terminal_expect(t, "> ");
     terminal_send(t, "/stats\r");
     terminal_expect(t, "6 messages, 3 answers");

@@ -33,7 +33,30 @@ static const struct family_case rows[] = {
     MINIMAL("olmo2"),
 };
 
+/* The hidden states are the reference's, and a difference is found where it begins. */
+static void differences_have_a_layer(void **state)
+{
+    struct reference ref;
+    struct test_engine engine;
+    (void)state;
+    const char *dir = family_dir("gemma2");
+    reference_load(dir, &ref);
+    test_engine_open(&engine,
+                     &(struct test_engine_params){.path = dir, .kv_type = DGL_KV_F32, .chunk = 7});
+    struct reference_prompt *p = &ref.prompt[1];
+    assert_int_equal(p->num_hidden, 4);
+    assert_int_equal(reference_first_difference(&engine, &ref, 1e-9), -1);
+    for (int i = 3; i >= 0; i--) {
+        p->hidden[i][3] += 1.0f;
+        assert_int_equal(reference_first_difference(&engine, &ref, 1e-9), i);
+    }
+    test_engine_close(&engine);
+    reference_finish(&ref);
+}
+
 int main(void)
 {
-    return test_run_table_sample("families", family_matches_its_reference, rows, 2);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(differences_have_a_layer)};
+    int failures = cmocka_run_group_tests(tests, NULL, NULL);
+    return failures + test_run_table_sample("families", family_matches_its_reference, rows, 2);
 }

@@ -6,6 +6,7 @@
 #include "core/base/file.h"
 #include "core/base/json.h"
 #include "core/base/mem.h"
+#include "core/seq/session.h"
 #include "tests/support/test.h"
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -81,16 +82,14 @@ void reference_load(const char *dir, struct reference *out)
         p->margin = read_tensor(&a, i, "margin", &margins);
         assert_int_equal(margins, p->num_greedy);
         out->vocab = logits / p->num_ids;
-        /* The last one of hidden0, hidden1 ... */
-        for (int layer = 0;; layer++) {
+        for (; p->num_hidden < REFERENCE_STATES; p->num_hidden++) {
             char what[32];
             size_t count = 0;
-            snprintf(what, sizeof(what), "hidden%d", layer);
+            snprintf(what, sizeof(what), "hidden%zu", p->num_hidden);
             float *hidden = read_tensor(&a, i, what, &count);
             if (!hidden)
                 break;
-            free(p->hidden);
-            p->hidden = hidden;
+            p->hidden[p->num_hidden] = hidden;
             p->width = count / p->num_ids;
         }
         out->count = i + 1;
@@ -109,7 +108,8 @@ void reference_finish(struct reference *ref)
         free(ref->prompt[i].greedy);
         free(ref->prompt[i].logits);
         free(ref->prompt[i].margin);
-        free(ref->prompt[i].hidden);
+        for (size_t j = 0; j < ref->prompt[i].num_hidden; j++)
+            free(ref->prompt[i].hidden[j]);
     }
 }
 
@@ -185,7 +185,7 @@ double reference_hidden_nmse(struct test_engine *e, const struct reference *ref)
     bool found = false;
     for (size_t i = 0; i < ref->count; i++) {
         const struct reference_prompt *p = &ref->prompt[i];
-        if (!p->hidden)
+        if (p->num_hidden == 0)
             continue;
         found = true;
         assert_int_equal(dgl_model_get_info(e->model)->hidden, p->width);
@@ -197,12 +197,70 @@ double reference_hidden_nmse(struct test_engine *e, const struct reference *ref)
                              dgl_eval_params(.ids = p->ids, .num_ids = p->num_ids, .all = true),
                              NULL, hidden),
             DGL_OK);
-        double nmse = nmse_floats(hidden, p->hidden, p->num_ids * p->width);
+        double nmse = nmse_floats(hidden, p->hidden[p->num_hidden - 1], p->num_ids * p->width);
         worst = nmse > worst ? nmse : worst;
         free(hidden);
     }
     assert_true(found);
     return worst;
+}
+
+int reference_first_difference(struct test_engine *e, const struct reference *ref, double limit)
+{
+    struct dgl_session *s = e->session;
+    const struct reference_prompt *p = ref->prompt;
+    struct gl_saved saved = {0};
+    int first = -1;
+    while (p < ref->prompt + ref->count && p->num_hidden == 0)
+        p++;
+    if (p == ref->prompt + ref->count)
+        return -1;
+    const size_t values = p->num_ids * p->width;
+    float *stream = checked(dgl_calloc(session_trace_points(s) * values, sizeof(*stream)));
+    float *last = checked(dgl_calloc(values, sizeof(*last)));
+    assert_int_equal(p->num_hidden, (size_t)e->model->info.layers + 1);
+    assert_int_equal(session_enter(s, &saved), DGL_OK);
+    session_trim(s, 0);
+    memcpy(s->ids, p->ids, p->num_ids * sizeof(*p->ids));
+    assert_int_equal(session_expect(s, (int32_t)p->num_ids), DGL_OK);
+    while ((size_t)s->len < p->num_ids) {
+        int32_t left = (int32_t)p->num_ids - s->len;
+        assert_int_equal(session_trace_pass(s, left < s->ubatch ? left : s->ubatch, 0,
+                                            &(struct stream_trace){stream, p->num_ids}),
+                         DGL_OK);
+    }
+    device_leave(e->device, &saved);
+    dgl_session_trim(s, 0);
+    assert_int_equal(
+        dgl_session_eval(s, dgl_eval_params(.ids = p->ids, .num_ids = p->num_ids, .all = true),
+                         NULL, last),
+        DGL_OK);
+    for (size_t i = 0; i < p->num_hidden; i++) {
+        bool is_last = i + 1 == p->num_hidden;
+        double nmse = nmse_floats(is_last ? last : stream + 2 * i * values, p->hidden[i], values);
+        printf("# after %zu layers%s: NMSE of the hidden state %.3g\n", i,
+               is_last ? " and the final norm" : "", nmse);
+        first = first < 0 && !(nmse <= limit) ? (int)i : first;
+    }
+    free(stream);
+    free(last);
+    return first;
+}
+
+void reference_check_logits(struct test_engine *e, const struct reference *ref, const char *name,
+                            double limit)
+{
+    double nmse = reference_logits_nmse(e, ref);
+    printf("# %s: NMSE of the logits %.3g\n", name, nmse);
+    if (nmse <= limit)
+        return;
+    int first = reference_first_difference(e, ref, limit);
+    if (first < 0)
+        fail_msg("%s: NMSE of the logits %.3g, at most %.3g; no hidden state differs", name, nmse,
+                 limit);
+    fail_msg("%s: NMSE of the logits %.3g, at most %.3g; the hidden state after %d layers is the "
+             "first that differs",
+             name, nmse, limit, first);
 }
 
 void reference_check_greedy(struct test_engine *e, const struct reference *ref, double margin)

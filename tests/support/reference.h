@@ -5,12 +5,17 @@
 
 #include "core/dopplergl.h"
 
+/* Most hidden states of a prompt. */
+#define REFERENCE_STATES 64
+
 struct reference_prompt {
     int32_t *ids, *greedy; /* [num_ids], [num_greedy] */
     float *logits;         /* [num_ids, vocab] */
     float *margin;         /* [num_greedy]: gap between the two best logits at that step */
-    float *hidden;         /* [num_ids, width] after the final norm; NULL = not in the file */
-    size_t width;
+    /* hidden[L] is the residual stream after L layers, the last one after the final norm too:
+     * [num_ids, width] each */
+    float *hidden[REFERENCE_STATES];
+    size_t num_hidden, width; /* 0 = not in the file */
     size_t num_ids, num_greedy;
 };
 
@@ -44,8 +49,14 @@ void test_engine_close(struct test_engine *e);
 
 /* Largest NMSE of the logits of any prompt. */
 double reference_logits_nmse(struct test_engine *e, const struct reference *ref);
-/* Largest NMSE of the hidden states of any prompt that has some; fails when none has. */
+/* Largest NMSE of the last hidden states of any prompt that has some; fails when none has. */
 double reference_hidden_nmse(struct test_engine *e, const struct reference *ref);
+/* The first hidden state, counted in layers, whose NMSE is above `limit`, after a line for each
+ * that was compared; -1: none is, or the reference has none. Of the first prompt that has some. */
+int reference_first_difference(struct test_engine *e, const struct reference *ref, double limit);
+/* Fails when the logits' NMSE is above `limit`, and says after which layer the difference is. */
+void reference_check_logits(struct test_engine *e, const struct reference *ref, const char *name,
+                            double limit);
 /* Fails unless greedy tokens agree up to the first step whose margin is below `margin`. */
 void reference_check_greedy(struct test_engine *e, const struct reference *ref, double margin);
 /* Fails unless, fed the reference's own prefix, the best token is the reference's wherever the

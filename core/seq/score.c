@@ -53,9 +53,9 @@ static enum dgl_status eval_rows(struct dgl_session *s, int32_t first, int32_t c
     int32_t most = s->ubatch;
     if (score)
         status = session_begin_scoring(s, &most);
-    uint32_t results = recipe_of(score ? SEG_SCORE : SEG_HEAD).segments;
-    if (hidden)
-        results = recipe_of(SEG_HIDDEN).segments | (logits ? results : 0);
+    uint32_t results = logits || !hidden ? 1u << (score ? SEG_SCORE : SEG_HEAD) : 0;
+    if (hidden || score)
+        results |= 1u << SEG_HIDDEN;
     if (status == DGL_OK)
         status = compile(s, count, most, results);
     while (s->len < count && status == DGL_OK) {

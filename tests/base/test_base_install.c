@@ -163,8 +163,9 @@ static const struct install_case cases[] = {
      .program = "dpkg-shlibdeps",
      .plain = true,
      .script = "export DPKG_DEB_COMPRESSOR_TYPE=none\n"
-               "deb=$(sh tools/packaging/deb.sh $1 1.2.3 \"$pkgs\" $0)\n"
-               "dpkg-deb -f $deb Package Version Depends; mkdir $0/deb; dpkg-deb -R $deb $0/deb\n"
+               "deb=$(sh tools/packaging/deb.sh $1 1.2.3 \"$pkgs\" $0); echo $deb > $0/deb_path\n"
+               "ls $0/dopplergl_1.2.3_*.deb | cmp - $0/deb_path; dpkg-deb -f $deb Package Version "
+               "Depends; mkdir $0/deb; dpkg-deb -R $deb $0/deb\n"
                "cd $0/deb; md5sum -c --quiet DEBIAN/md5sums; echo sums hold\n"
                "find . -type f ! -path './DEBIAN/*' | wc -l > ../files; wc -l < DEBIAN/md5sums | "
                "cmp - ../files; zcat usr/share/man/man1/dopplergl.1.gz | head -n 1\n"

@@ -294,8 +294,7 @@ static void test_cancelled(void **state)
     atomic_store(&over, true);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(status, DGL_ERR_CANCELLED);
-    assert_int_equal(engine.log.errors, 1);
-    assert_contains(engine.log.text, "cancelled");
+    assert_int_equal(engine.log.errors, 0); /* nothing went wrong */
     /* What is held is a prefix, and the session goes on. */
     size_t held = (size_t)dgl_session_len(s);
     float logits[VOCAB];

@@ -48,10 +48,10 @@ def _declared(text):
         return
     base, rest = re.fullmatch(r"((?:const\s+)?(?:(?:struct|enum)\s+)?\w+(?:\s+const)?)\s*(.*)", text, flags=re.S).groups()
     for part in rest.split(","):
-        stars, name, count = re.fullmatch(r"\s*((?:\*|\bconst\b|\s)*)(\w*)\s*(?:\[(\d*)\])?\s*", part).groups()
+        stars, name, count = re.fullmatch(r"\s*((?:\*|\bconst\b|\s)*)(\w*)\s*(?:\[(\w*)\])?\s*", part).groups()
         # More than one star is a pointer to pointers, and so is no text.
         kind = c.c_void_p if stars.count("*") > 1 else _type(base + "*" * stars.count("*"))
-        yield name, kind * int(count) if count else kind
+        yield name, kind * int(value.get(count, count)) if count else kind
 
 
 for _name, _number in re.findall(r"#define (DGL_\w+)\s+\(?(-?\d+)\)?\s*$", _text, flags=re.M):

@@ -36,9 +36,9 @@ gzip -9n "$tree/usr/share/man/man1/dopplergl.1"
     printf 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nUpstream-Name: DopplerGL\n\n'
     printf 'Files: *\nCopyright: 2026 the DopplerGL authors\nLicense: MIT\n'
     sed -n '/^Permission/,$p' LICENSE | sed 's/^$/./; s/^/ /'
-    for package in libedit-dev libbsd-dev libmd-dev libtinfo6; do
-        printf '\nComment: the command contains parts of %s, whose terms are\n' "${package%-dev}"
-        sed 's/^[[:space:]]*$/./; s/^/ /' "/usr/share/doc/$package/copyright"
+    for part in libedit-dev libbsd-dev libmd-dev libtinfo6; do
+        printf '\nComment: the command contains parts of %s, whose terms are\n' "${part%-dev}"
+        sed 's/^[[:space:]]*$/./; s/^/ /' "/usr/share/doc/$part/copyright"
     done
 } > "$doc/copyright"
 rm "$doc/LICENSE"

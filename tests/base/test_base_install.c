@@ -82,6 +82,12 @@ static const struct install_case cases[] = {
                "dopplergl/docs && for file in kernels/op/*/* kernels/lib/*/*; do\n"
                "cmp $file $top/share/dopplergl/$file; done",
      .out = ""},
+    {.name = "docs/embedding.md names every call with parameters",
+     .script = "tr '\\n' ' ' < core/dopplergl.h | grep -o 'dgl_[a-z_]*([^;{]*_params \\*params' | "
+               "sed 's/(.*//' | sort -u > $0/calls; test $(wc -l < $0/calls) -gt 15\n"
+               "while read -r name; do grep -q \"$name()\" docs/embedding.md || echo $name; done "
+               "< $0/calls",
+     .out = ""},
     {.name = "no file names the folder of the build or of the staging",
      .script = "cd $top && ! grep -rlF -e \"$src\" -e \"$0\" include lib/pkgconfig lib/cmake share",
      .out = ""},

@@ -90,6 +90,12 @@ bool dgl_budget_bytes(struct dgl_budget *budget, uint64_t count)
     return budget->status == DGL_OK;
 }
 
+void dgl_budget_release(struct dgl_budget *budget, uint64_t count)
+{
+    if (budget->status == DGL_OK)
+        budget->bytes_left = dgl_budget_limit(budget->bytes_left, 1, count);
+}
+
 /* Both grow by half at least: the least that is needed is checked before, all of it taken after. */
 
 bool dgl_budget_grow(struct dgl_budget *budget, void **items, size_t *cap, size_t need, size_t size)

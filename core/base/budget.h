@@ -57,8 +57,9 @@ static inline uint64_t dgl_budget_steps_of(size_t len)
 {
     return 1 + len / 16;
 }
-/* Takes bytes; memory that is freed comes not back. */
+/* Takes bytes; memory that is freed comes back only where it is said. */
 bool dgl_budget_bytes(struct dgl_budget *budget, uint64_t count);
+void dgl_budget_release(struct dgl_budget *budget, uint64_t count);
 /* dgl_grow() that takes what the array grows by, and reports. */
 bool dgl_budget_grow(struct dgl_budget *budget, void **items, size_t *cap, size_t need,
                      size_t size);

@@ -17,6 +17,22 @@ bool kernel_expr_parse(struct dgl_arena *arena, struct dgl_str *rest,
 const char *kernel_expr_unknown(const struct kernel_expr *expr,
                                 bool (*known)(const void *ctx, const char *name), const void *ctx);
 
+/* ---- kernel_expand.c ---- */
+
+/* Of a generated text after its macros are expanded. The largest built-in kernel, whose macros
+ * write out a row of weights, has some 200,000 words. From 40,000 in one statement on Mesa's
+ * compiler runs out of stack. */
+#define KERNEL_MAX_WORDS     1000000
+#define KERNEL_MAX_STATEMENT 10000
+
+/* Line l of lib n is numbered n * KERNEL_LIB_LINES + l: Mesa ignores the source string number of
+ * #line in its messages. */
+#define KERNEL_LIB_LINES 10000u
+
+/* Refuses a complete GLSL text that is larger (DGL_ERR_KERNEL). */
+enum dgl_status kernel_expand_check(const struct dgl_log *log, const char *path,
+                                    struct dgl_str text);
+
 /* ---- kernel_text.c ---- */
 
 /* Takes the next blank-separated word off the front of *rest; false when there is none. */

@@ -3,6 +3,7 @@
 #ifndef DGL_KERNEL_PARSER_H
 #define DGL_KERNEL_PARSER_H
 
+#include "core/base/budget.h"
 #include "kernels/format/kernel_format.h"
 
 #define KERNEL_MAX_MACRO_PARAMS 64 /* Mesa takes time by their square */

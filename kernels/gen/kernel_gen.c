@@ -3,12 +3,9 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "kernels/format/kernel_format.h"
 #include "kernels/kernels.h"
 #include "kernels/step.h"
-
-/* Line l of lib n is numbered n * LIB_LINES + l: Mesa ignores the source string number of #line
- * in its messages. */
-#define LIB_LINES 10000u
 
 static void put_defines(const struct kernel_choice *choice, struct dgl_buf *out)
 {
@@ -104,7 +101,7 @@ static void put_libs(const struct kernel_choice *choice, struct dgl_buf *out)
 {
     for (uint32_t i = 0; i < choice->kernel->num_libs; i++) {
         const struct kernel_lib *lib = choice->libs[i];
-        dgl_buf_printf(out, "#line %u\n", LIB_LINES * (i + 1) + lib->body_line);
+        dgl_buf_printf(out, "#line %u\n", KERNEL_LIB_LINES * (i + 1) + lib->body_line);
         dgl_buf_append(out, lib->body, lib->body_len);
         dgl_buf_putc(out, '\n');
     }
@@ -141,5 +138,13 @@ enum dgl_status kernel_generate(const struct dgl_log *log, const struct kernel_c
     put_shared(choice, out);
     put_libs(choice, out);
     put_body(kernel, out);
-    return out->failed ? dgl_fail_memory(log, "generated GLSL", out->len) : DGL_OK;
+    if (out->failed)
+        return dgl_fail_memory(log, "generated GLSL", out->len);
+    /* The built-in texts are known to be small enough. */
+    bool given = kernel->source != 0;
+    for (uint32_t i = 0; i < kernel->num_libs; i++)
+        given |= choice->libs[i]->source != 0;
+    if (!given)
+        return DGL_OK;
+    return kernel_expand_check(log, kernel->path, (struct dgl_str){out->p, out->len});
 }

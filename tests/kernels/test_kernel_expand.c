@@ -1,0 +1,86 @@
+/* Macros that stand for more than a driver survives are refused before it sees them; what others
+ * write passes. */
+#include "tests/support/test.h"
+
+#include "kernels/format/kernel_format.h"
+
+#define DOUBLES                                                                                    \
+    "#define A0 x+x\n#define A1 A0+A0\n#define A2 A1+A1\n#define A3 A2+A2\n#define A4 A3+A3\n"     \
+    "#define A5 A4+A4\n#define A6 A5+A5\n#define A7 A6+A6\n#define A8 A7+A7\n#define A9 A8+A8\n"
+#define MORE                                                                                       \
+    "#define B0 A9;A9;\n#define B1 B0 B0\n#define B2 B1 B1\n#define B3 B2 B2\n#define B4 B3 B3\n"  \
+    "#define B5 B4 B4\n#define B6 B5 B5\n#define B7 B6 B6\n#define B8 B7 B7\n#define B9 B8 B8\n"
+
+static const struct row {
+    const char *name;
+    const char *before, *part, *after;
+    int times;          /* of `part` */
+    const char *wanted; /* of the error; NULL: it passes */
+} rows[] = {
+    {"nothing", "", "", "", 0, NULL},
+    {"a thousand doublings deep in one statement", DOUBLES "int y = A9;\n", "", "", 0, NULL},
+    {"sixteen thousand", DOUBLES "int y = A9+A9+A9+A9;\n", "", "", 0, NULL},
+    {"a large statement", DOUBLES "int y = A9+A9+A9+A9+A9;\n", "", "", 0,
+     "k.comp:11: a statement has more than 10000 words"},
+    {"many statements", DOUBLES MORE "B7\n", "", "", 0, NULL},
+    {"a large text", DOUBLES MORE "B9\n", "", "", 0,
+     "k.comp:21: the text has more than 1000000 words"},
+    {"the line of the file", DOUBLES "#line 300\nint a;\nint y = A9+A9+A9+A9+A9;\n", "", "", 0,
+     "k.comp:301: a statement"},
+    {"a bomb in a condition", DOUBLES "#if A9+A9+A9+A9+A9\n#endif\n", "", "", 0, "a statement has"},
+    {"a bomb behind a condition", "#if 0\n#define A0 1\n#else\n" DOUBLES "#endif\nA9+A9+A9+A9+A9",
+     "", "", 0, "a statement has"},
+    {"a bomb that is defined again", DOUBLES "#if 0\n#define A9 1\n#endif\nint y = A9+A9+A9+A9+A9;",
+     "", "", 0, "a statement has"},
+    {"a bomb of arguments", "#define F(x) x+x\nint y = F(F(F(F(F(F(F(F(F(F(F(F(F(F(1", "",
+     "))))))))))))));\n", 0, "a statement has"},
+    {"a bomb of names",
+     "#define F(g, x) g(g, x) g(g, x)\n#define G(g, x) x+x+x+x+x+x+x+x\n"
+     "#define H(x) G(G, G(G, G(G, G(G, G(G, x)))))\nint y = H(1);\n",
+     "", "", 0, "a statement has"},
+    {"a macro that names itself", "#define A A+A\n#define F(x) F(x)+F(x)\nint y = A+F(A);\n", "",
+     "", 0, NULL},
+    {"two macros that name each other",
+     "#define A B+B\n#define B A+A\n#define F(x) G(x)+G(x)\n#define G(x) F(x)+F(x)\nint y = "
+     "A+F(B);\n",
+     "", "", 0, NULL},
+    {"a call over lines", "#define F(x) x+x\nint y = F\n(\n1\n)\n;\n", "", "", 0, NULL},
+    {"a call without end", "#define F(x) x+x\nint y = F(1\n", "", "", 0, NULL},
+    {"a name of a macro without a call", "#define F(x) x+x\nint F;\n", "", "", 0, NULL},
+    {"too few arguments, and too many", "#define F(x, y) x+y\nint y = F(1) F(1, 2, 3) F();\n", "",
+     "", 0, NULL},
+    {"a call of many arguments", "#define F(x) x\nint y = F(1", ", 1", ");\n", 4000, NULL},
+    {"nested calls", "#define F(x) (x)\nint y = ", "F(", "1;\n", 99, NULL},
+    {"calls that are nested too deep", "#define F(x) (x)\nint y = ", "F(", "1;\n", 5000,
+     "nested more than 100 deep"},
+    {"a sum of a hundred thousand", "int y = 1", "+1", ";\n", 100000, "a statement has"},
+    {"a hundred thousand statements", "void f() { ", "y+=1;", "}\n", 100000, NULL},
+    {"a macro with many definitions", "", "#define A A\n", "int A;", 80000, "a statement has"},
+};
+
+static void is_counted(void **state)
+{
+    const struct row *row = *state;
+    struct dgl_buf text = {0};
+    struct test_log t;
+    test_log_init(&t, DGL_LOG_ERROR);
+    dgl_buf_puts(&text, row->before);
+    for (int i = 0; i < row->times; i++)
+        dgl_buf_puts(&text, row->part);
+    dgl_buf_puts(&text, row->after);
+    clock_t start = clock();
+    enum dgl_status status =
+        kernel_expand_check(&t.log, "k.comp", (struct dgl_str){text.p, text.len});
+    assert_at_most((double)(clock() - start) / CLOCKS_PER_SEC, 10);
+    const char *const parts[] = {row->wanted};
+    if (row->wanted)
+        assert_refusal(&t, status, DGL_ERR_KERNEL, parts);
+    else if (status != DGL_OK)
+        fail_msg("%s", t.text);
+    dgl_buf_finish(&text);
+}
+
+int main(void)
+{
+    return test_run_table("macros", is_counted, rows);
+}

@@ -1,6 +1,7 @@
 /*
- * The size of a kernel's text after its macros are expanded, counted without keeping the text. A few
- * lines of macros can stand for 2^64 words, and drivers run out of memory or of stack on far fewer.
+ * The size of a kernel's text after its macros are expanded, counted without keeping the text. A
+ * few lines of macros can stand for 2^64 words, and drivers run out of memory or of stack on far
+ * fewer.
  *
  * Which branch of an #if the driver takes is not known here: all of them count, and a name with
  * several definitions expands to all of them. So the count is never too low.

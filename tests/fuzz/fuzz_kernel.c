@@ -1,5 +1,5 @@
-/* Kernel files, libs and hints. Input: parts with a NUL byte after each: a kernel file, a lib, hints
- * as JSON, GLSL whose macros are expanded. */
+/* Kernel files, libs and hints. Input: parts with a NUL byte after each: a kernel file, a lib,
+ * hints as JSON, GLSL whose macros are expanded. */
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

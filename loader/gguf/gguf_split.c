@@ -109,6 +109,27 @@ bool gguf_is_split_name(const char *path)
     return count > 1 && strcmp(path + len - GGUF_SPLIT_SUFFIX_LEN, suffix) == 0;
 }
 
+/* Of the parts so far: a thousand files may claim more tensors than there is memory. */
+static enum dgl_status check_total(const struct dgl_log *log, const struct gguf_set *set, bool all)
+{
+    int64_t total = 0, want;
+    for (size_t i = 0; i < set->count; i++)
+        total += (int64_t)set->parts[i].header.num_tensors; /* at most 1e3 * 1e5 */
+    want = total;
+    if (total > GGUF_MAX_TENSORS)
+        return dgl_fail(log, DGL_ERR_FORMAT, "%s: %" PRId64 " tensors, at most %d are accepted",
+                        set->parts[0].path, total, GGUF_MAX_TENSORS);
+    enum dgl_status status = DGL_OK;
+    if (all)
+        status = gguf_opt_i64((struct gguf_reader){log, &set->parts[0].header}, KEY_SPLIT_TENSORS,
+                              0, GGUF_MAX_TENSORS, &want);
+    if (status == DGL_OK && want != total)
+        status = dgl_fail(log, DGL_ERR_FORMAT,
+                          "%s: " KEY_SPLIT_TENSORS " is %" PRId64 ", the files hold %" PRId64,
+                          set->parts[0].path, want, total);
+    return status;
+}
+
 static enum dgl_status others_open(const struct dgl_log *log, struct gguf_set *set, int64_t count)
 {
     for (int64_t i = 1; i < count; i++) {
@@ -130,28 +151,12 @@ static enum dgl_status others_open(const struct dgl_log *log, struct gguf_set *s
             status = dgl_fail(log, DGL_ERR_FORMAT,
                               "%s: " KEY_SPLIT_COUNT " is %" PRId64 ", but %s says %" PRId64,
                               part->path, says, first, count);
+        if (status == DGL_OK)
+            status = check_total(log, set, false);
         if (status != DGL_OK)
             return status;
     }
     return DGL_OK;
-}
-
-static enum dgl_status check_total(const struct dgl_log *log, const struct gguf_set *set)
-{
-    int64_t total = 0, want;
-    for (size_t i = 0; i < set->count; i++)
-        total += (int64_t)set->parts[i].header.num_tensors; /* at most 1e3 * 1e5 */
-    want = total;
-    enum dgl_status status = gguf_opt_i64((struct gguf_reader){log, &set->parts[0].header},
-                                          KEY_SPLIT_TENSORS, 0, GGUF_MAX_TENSORS, &want);
-    if (status == DGL_OK && total > GGUF_MAX_TENSORS)
-        status = dgl_fail(log, DGL_ERR_FORMAT, "%s: %" PRId64 " tensors, at most %d are accepted",
-                          set->parts[0].path, total, GGUF_MAX_TENSORS);
-    if (status == DGL_OK && want != total)
-        status = dgl_fail(log, DGL_ERR_FORMAT,
-                          "%s: " KEY_SPLIT_TENSORS " is %" PRId64 ", the files hold %" PRId64,
-                          set->parts[0].path, want, total);
-    return status;
 }
 
 enum dgl_status gguf_set_open(const struct dgl_log *log, const char *path, struct gguf_set *out)
@@ -171,7 +176,7 @@ enum dgl_status gguf_set_open(const struct dgl_log *log, const char *path, struc
     if (status == DGL_OK)
         status = others_open(log, out, count);
     if (status == DGL_OK)
-        status = check_total(log, out);
+        status = check_total(log, out, true);
     if (status != DGL_OK)
         gguf_set_close(out);
     return status;

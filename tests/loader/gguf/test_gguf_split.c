@@ -123,10 +123,41 @@ static void tensors_of_one_name_in_two_parts_are_refused(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* Two parts have more tensors than a set may have; the third is not looked for any more. */
+static void tensors_are_counted_part_by_part(void **state)
+{
+    (void)state;
+    char *dir = test_tmpdir();
+    struct gguf_set set;
+    struct test_log log;
+    static const char *const names[] = {"m-00001-of-00003.gguf", "m-00002-of-00003.gguf"};
+    test_log_init(&log, DGL_LOG_ERROR);
+    for (uint32_t part = 0; part < 2; part++) {
+        struct gguf_build b = {0};
+        struct dgl_buf bytes;
+        gb_u32(&b, "split.no", part);
+        gb_u32(&b, "split.count", 3);
+        for (int i = 0; i < 50001; i++) {
+            char name[32];
+            snprintf(name, sizeof(name), "t%u.%d", part, i);
+            gb_matrix(&b, name, 0, 1, 0, 1);
+        }
+        gb_finish(&b, &bytes);
+        test_write_file(dir, names[part], bytes.p, bytes.len);
+        dgl_buf_finish(&bytes);
+    }
+    char *path = dgl_path_join(dir, names[0]);
+    const char *const parts[] = {"100002 tensors, at most 100000 are accepted"};
+    assert_refusal(&log, gguf_set_open(&log.log, path, &set), DGL_ERR_FORMAT, parts);
+    free(path);
+    test_tmpdir_remove(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(tensors_of_one_name_in_two_parts_are_refused),
+        cmocka_unit_test(tensors_are_counted_part_by_part),
     };
     int failed = test_run_table("split files", opens_split_files, split_cases);
     return failed + cmocka_run_group_tests_name("names", cases, NULL, NULL);

@@ -292,7 +292,9 @@ struct dgl_encode_params {
 
 /* Ids of a text of `len` bytes. Transfers *ids [*count] (dgl_free), not NULL for an empty text.
  * DGL_ERR_INVALID_ARG: the text is not UTF-8, or has a character for which the tokenizer has no
- * token, not even an unknown one. */
+ * token, not even an unknown one; DGL_ERR_UNSUPPORTED: the tokenizer makes more work of the text
+ * than its length explains (docs/tokenizers.md, limits), also of the two below;
+ * DGL_ERR_CANCELLED: dgl_log.cancelled. */
 enum dgl_status dgl_encode(const struct dgl_log *log, const struct dgl_tokenizer *tok,
                            const char *text, size_t len, const struct dgl_encode_params *params,
                            int32_t **ids, size_t *count);

@@ -113,41 +113,17 @@ enum dgl_status generation_check(const struct options *opt)
 static enum dgl_status model_defaults(const struct engine *e, const struct options *opt,
                                       struct dgl_sampling *out)
 {
+    const struct dgl_sampling given = *out;
     size_t len;
-    const char *text = dgl_model_generation_config(e->model, &len);
-    struct dgl_json_doc *doc = NULL;
-    if (!text) {
+    if (!dgl_model_generation_config(e->model, &len))
         dgl_warn(&e->console.log, "--model-defaults: %s has no generation_config.json",
                  dgl_model_get_info(e->model)->path);
-        return DGL_OK;
-    }
-    enum dgl_status status =
-        dgl_json_parse(&e->console.log, "generation_config.json", text, len, &doc);
-    if (status != DGL_OK)
-        return status;
-    struct dgl_json_reader r = {&e->console.log, doc};
-    const struct dgl_json *root = dgl_json_root(doc);
-    bool sample = true;
-    double temp = out->temperature, top_p = out->top_p, min_p = out->min_p;
-    double penalty = out->repeat_penalty;
-    int64_t top_k = out->top_k;
-    status = dgl_json_opt_bool(r, root, "do_sample", &sample);
-    if (status == DGL_OK && !opt->temp_given)
-        status = dgl_json_opt_f64(r, root, "temperature", 0, 1000, &temp);
-    if (status == DGL_OK && !opt->top_k_given)
-        status = dgl_json_opt_i64(r, root, "top_k", 0, INT32_MAX, &top_k);
-    if (status == DGL_OK && !opt->top_p_given)
-        status = dgl_json_opt_f64(r, root, "top_p", 0, 1, &top_p);
-    if (status == DGL_OK && !opt->min_p_given)
-        status = dgl_json_opt_f64(r, root, "min_p", 0, 1, &min_p);
-    if (status == DGL_OK && !opt->repeat_penalty_given)
-        status = dgl_json_opt_f64(r, root, "repetition_penalty", 0.01, 100, &penalty);
-    out->temperature = !sample && !opt->temp_given ? 0.0f : (float)temp;
-    out->top_k = (int32_t)top_k;
-    out->top_p = (float)top_p;
-    out->min_p = (float)min_p;
-    out->repeat_penalty = (float)penalty;
-    dgl_json_destroy(&doc);
+    enum dgl_status status = dgl_model_sampling(e->model, out);
+    out->temperature = opt->temp_given ? given.temperature : out->temperature;
+    out->top_k = opt->top_k_given ? given.top_k : out->top_k;
+    out->top_p = opt->top_p_given ? given.top_p : out->top_p;
+    out->min_p = opt->min_p_given ? given.min_p : out->min_p;
+    out->repeat_penalty = opt->repeat_penalty_given ? given.repeat_penalty : out->repeat_penalty;
     return status;
 }
 

@@ -1,7 +1,12 @@
 /* Public functions of models. */
 #include "core/seq/model.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/file.h"
 #include "core/base/mem.h"
+#include "core/seq/sampling.h"
 
 enum dgl_status dgl_model_load(struct dgl_device *dev, const struct dgl_model_params *params,
                                struct dgl_model **out)
@@ -58,6 +63,21 @@ const char *dgl_model_generation_config(const struct dgl_model *model, size_t *l
 {
     *len = model->file->generation_config_len;
     return model->file->generation_config_json;
+}
+
+enum dgl_status dgl_model_sampling(const struct dgl_model *model, struct dgl_sampling *sampling)
+{
+    const struct dgl_log *log = model->dev->log;
+    const struct dgl_model_file *file = model->file;
+    if (!file->generation_config_json)
+        return DGL_OK;
+    char *name = dgl_path_join(model->info.path, "generation_config.json");
+    if (!name)
+        return dgl_fail_memory(log, "path", strlen(model->info.path));
+    enum dgl_status status = sampling_read_config(log, name, file->generation_config_json,
+                                                  file->generation_config_len, sampling);
+    free(name);
+    return status;
 }
 
 enum dgl_status dgl_model_set_kernels(struct dgl_model *model, const struct dgl_kernels *kernels)

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/base/json.h"
+
 /* Of a sequence breaker; its ids are compared one by one. */
 enum { MAX_BREAKER_BYTES = 40 };
 
@@ -60,6 +62,41 @@ enum dgl_status sampling_check(const struct dgl_log *log, const struct dgl_sampl
     if (sampling->dry_base != 0)
         return check_range(log, "dry_base", sampling->dry_base, 1, 100);
     return DGL_OK;
+}
+
+enum dgl_status sampling_read_config(const struct dgl_log *log, const char *name, const char *json,
+                                     size_t len, struct dgl_sampling *out)
+{
+    struct dgl_json_doc *doc = NULL;
+    enum dgl_status status = dgl_json_parse(log, name, json, len, &doc);
+    if (status != DGL_OK)
+        return status;
+    struct dgl_json_reader r = {log, doc};
+    const struct dgl_json *root = dgl_json_root(doc);
+    bool sample = true;
+    double temp = out->temperature, top_p = out->top_p, min_p = out->min_p;
+    double penalty = out->repeat_penalty;
+    int64_t top_k = out->top_k;
+    status = dgl_json_opt_bool(r, root, "do_sample", &sample);
+    if (status == DGL_OK)
+        status = dgl_json_opt_f64(r, root, "temperature", 0, 1000, &temp);
+    if (status == DGL_OK)
+        status = dgl_json_opt_i64(r, root, "top_k", -1, INT32_MAX, &top_k);
+    if (status == DGL_OK)
+        status = dgl_json_opt_f64(r, root, "top_p", 0, 1, &top_p);
+    if (status == DGL_OK)
+        status = dgl_json_opt_f64(r, root, "min_p", 0, 1, &min_p);
+    if (status == DGL_OK)
+        status = dgl_json_opt_f64(r, root, "repetition_penalty", 0.01, 100, &penalty);
+    if (status == DGL_OK) {
+        out->temperature = sample ? (float)temp : 0.0f;
+        out->top_k = (int32_t)top_k;
+        out->top_p = (float)top_p;
+        out->min_p = (float)min_p;
+        out->repeat_penalty = (float)penalty;
+    }
+    dgl_json_destroy(&doc);
+    return status;
 }
 
 enum sample_kind sampling_kind(const struct dgl_sampling *sampling)

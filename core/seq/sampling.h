@@ -1,5 +1,5 @@
-/* The caller's sampling parameters: checked, and turned into step state. docs/formats.md has the
- * arithmetic. */
+/* The caller's sampling parameters: checked, taken from a model's defaults, and turned into step
+ * state. docs/formats.md has the arithmetic. */
 #ifndef DGL_CORE_SAMPLING_H
 #define DGL_CORE_SAMPLING_H
 
@@ -11,6 +11,9 @@
 
 /* Every field within its range and finite, else DGL_ERR_INVALID_ARG naming the field. */
 enum dgl_status sampling_check(const struct dgl_log *log, const struct dgl_sampling *sampling);
+/* The values of a generation_config.json, called `name` in messages, over those of *out. */
+enum dgl_status sampling_read_config(const struct dgl_log *log, const char *name, const char *json,
+                                     size_t len, struct dgl_sampling *out);
 /* For parameters that passed sampling_check(). */
 enum sample_kind sampling_kind(const struct dgl_sampling *sampling);
 /* What is in force, as a mask of enum sample_adjust. */

@@ -456,6 +456,66 @@ static void test_required(void **state)
                      engine.log.text + engine.log.len - 1); /* one line */
 }
 
+struct model_defaults {
+    const char *name;
+    const char *config; /* generation_config.json; NULL = none */
+    struct dgl_sampling want;
+    const char *error; /* a word of it; *sampling stays */
+};
+
+#define PRESET .temperature = 0.25f, .top_k = 7, .min_p = 0.125f, .seed = 5
+
+static const struct model_defaults model_defaults[] = {
+    {"sampling of a model without the file", NULL, {PRESET}, NULL},
+    {"sampling of a model that says nothing", "{}", {PRESET}, NULL},
+    {"sampling of a model that says some",
+     "{\"temperature\": 0.5, \"top_p\": 0.75, \"repetition_penalty\": 1.5}",
+     {.temperature = 0.5f,
+      .top_k = 7,
+      .top_p = 0.75f,
+      .min_p = 0.125f,
+      .repeat_penalty = 1.5f,
+      .seed = 5},
+     NULL},
+    {"sampling of a model that wants none",
+     "{\"do_sample\": false, \"temperature\": 0.5, \"top_k\": 50}",
+     {.top_k = 50, .min_p = 0.125f, .seed = 5},
+     NULL},
+    {"sampling with a word for a number",
+     "{\"top_p\": \"all\", \"temperature\": 0.5}",
+     {PRESET},
+     "top_p"},
+};
+
+static void test_model_sampling(void **state)
+{
+    const struct model_defaults *row = *state;
+    struct dgl_sampling got = {PRESET};
+    struct dgl_model *model = NULL;
+    char *dir = test_tmpdir(), *path = dgl_path_join(dir, "generation_config.json");
+    make_tiny_llama(dir, 11, NULL);
+    remove(path);
+    if (row->config)
+        test_write_file(dir, "generation_config.json", row->config, strlen(row->config));
+    assert_int_equal(dgl_model_load(engine.device, dgl_model_params(.path = dir), &model), DGL_OK);
+    test_log_clear(&engine.log);
+    assert_int_equal(dgl_model_sampling(model, &got), row->error ? DGL_ERR_FORMAT : DGL_OK);
+    assert_int_equal(engine.log.errors, row->error ? 1 : 0);
+    if (row->error) {
+        assert_contains(engine.log.text, path);
+        assert_contains(engine.log.text, row->error);
+    }
+    assert_float_equal(got.temperature, row->want.temperature, 0);
+    assert_int_equal(got.top_k, row->want.top_k);
+    assert_float_equal(got.top_p, row->want.top_p, 0);
+    assert_float_equal(got.min_p, row->want.min_p, 0);
+    assert_float_equal(got.repeat_penalty, row->want.repeat_penalty, 0);
+    assert_int_equal(got.seed, row->want.seed);
+    dgl_model_destroy(&model);
+    free(path);
+    test_tmpdir_remove(dir);
+}
+
 static void test_null_log(void **state)
 {
     (void)state;
@@ -584,6 +644,7 @@ int main(void)
     int failures = test_run_table("no context", test_no_context_stays_none, calls);
     failures += test_run_table("foreign context", test_foreign_context_stays, calls);
     failures += test_run_table("required", test_required, requireds);
+    failures += test_run_table("model defaults", test_model_sampling, model_defaults);
     failures += cmocka_run_group_tests(tests, NULL, NULL);
     tiny_engine_close(&engine);
     return failures;

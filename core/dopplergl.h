@@ -618,8 +618,8 @@ struct dgl_sampling {
 enum dgl_status dgl_sampling_check(const struct dgl_log *log, const struct dgl_sampling *sampling);
 
 /* Puts the values of the model's generation_config.json (do_sample, temperature, top_k, top_p,
- * min_p, repetition_penalty) into *sampling; what it does not say, and everything for a model without that
- * file, stays. DGL_ERR_FORMAT names a field with another type, or out of range. */
+ * min_p, repetition_penalty) into *sampling; what it does not say, and everything for a model
+ * without that file, stays. DGL_ERR_FORMAT names a field with another type, or out of range. */
 enum dgl_status dgl_model_sampling(const struct dgl_model *model, struct dgl_sampling *sampling);
 
 /* Why a generation ended. */

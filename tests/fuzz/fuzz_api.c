@@ -11,6 +11,7 @@
 
 #include "core/base/file.h"
 #include "core/base/mem.h"
+#include "core/seq/model.h"
 
 #define BUNDLED "tests/models/story-llama-q4_k_m"
 #define SMALL   "synthetic:tiny-gpt-oss:f32"
@@ -498,14 +499,81 @@ static enum dgl_status call_chat(struct dgl_str in)
     return status;
 }
 
+static enum dgl_status call_eval(struct dgl_str in)
+{
+    const struct dgl_model_info *info = dgl_model_get_info(world.small);
+    int32_t ids[MAX_IDS];
+    unsigned flags = fuzz_byte(&in);
+    dgl_session_trim(world.ids, number(&in));
+    size_t count = id_list(&in, ids), rows = flags & 1 && count ? count : 1;
+    float *logits = flags & 2 ? dgl_new_array(float, rows *(size_t)info->vocab) : NULL;
+    float *hidden = flags & 4 ? dgl_new_array(float, rows *(size_t)info->hidden) : NULL;
+    enum dgl_status status = dgl_session_eval(
+        world.ids, dgl_eval_params(.ids = ids, .num_ids = count, .all = flags & 1), logits, hidden);
+    free(logits);
+    free(hidden);
+    return status;
+}
+
+static enum dgl_status call_embed(struct dgl_str in)
+{
+    struct dgl_embed_params params = {0};
+    int32_t ids[MAX_IDS];
+    float *rows = NULL;
+    size_t num_rows = 0;
+    params.pooling = (enum dgl_pooling)number(&in);
+    params.normalize = fuzz_byte(&in) & 1;
+    params.prompt = text(&in);
+    params.num_ids = id_list(&in, ids);
+    params.ids = params.num_ids ? ids : NULL;
+    enum dgl_status status =
+        dgl_embed(params.ids ? world.ids : world.text, &params, &rows, &num_rows);
+    FUZZ_CHECK((status == DGL_OK) == (rows != NULL));
+    dgl_free(rows);
+    return status;
+}
+
+static bool count_model(void *priv, const struct dgl_model_entry *entry)
+{
+    FUZZ_CHECK(entry->name && entry->path && entry->form && entry->quantization);
+    return ++*(size_t *)priv < 8;
+}
+
+static enum dgl_status call_models_iterate(struct dgl_str in)
+{
+    size_t count = 0;
+    const char *named = text(&in), *dirs[] = {world.dir, named};
+    free(file("model.gguf", in));
+    return dgl_models_iterate(log_of_world,
+                              dgl_models_params(.dirs = dirs, .num_dirs = named ? 2 : 1),
+                              count_model, &count);
+}
+
+/* With a generation_config.json of the input's. */
+static enum dgl_status call_model_sampling(struct dgl_str in)
+{
+    struct dgl_sampling values = {0};
+    struct dgl_model *m = world.small;
+    char *config = m->file->generation_config_json;
+    size_t len = m->file->generation_config_len;
+    m->file->generation_config_json = strndup(in.p ? in.p : "", in.len);
+    m->file->generation_config_len = in.len;
+    enum dgl_status status = dgl_model_sampling(m, &values);
+    free(m->file->generation_config_json);
+    m->file->generation_config_json = config;
+    m->file->generation_config_len = len;
+    return status;
+}
+
 /* Their order is that of the seeds' first bytes. */
 static enum dgl_status (*const calls[])(struct dgl_str in) = {
-    call_device_iterate, call_device_create, call_kernels,        call_check_hints,
-    call_tokenizer_load, call_encode,        call_decode,         call_template_load,
-    call_render,         call_model_find,    call_inspect,        call_verify,
-    call_convert,        call_model_load,    call_session_create, call_sync,
-    call_logits,         call_perplexity,    call_sampling_check, call_generate,
-    call_bench,          call_smoke,         call_chat,
+    call_device_iterate, call_device_create,  call_kernels,        call_check_hints,
+    call_tokenizer_load, call_encode,         call_decode,         call_template_load,
+    call_render,         call_model_find,     call_inspect,        call_verify,
+    call_convert,        call_model_load,     call_session_create, call_sync,
+    call_logits,         call_perplexity,     call_sampling_check, call_generate,
+    call_bench,          call_smoke,          call_chat,           call_eval,
+    call_embed,          call_model_sampling, call_models_iterate,
 };
 
 void fuzz_one(struct dgl_str input)

@@ -114,7 +114,7 @@ static void test_cancel(void **state)
         DGL_ERR_CANCELLED);
     assert_null(logits);
     assert_int_equal(e->told.calls, 2);
-    assert_int_equal(e->log.errors, 1);
+    assert_int_equal(e->log.errors, 0); /* who cancels knows it */
 }
 
 /* The first answer of a fresh process. Everything is compiled, to machine code, before the prompt
@@ -137,7 +137,8 @@ static void test_first_answer(void **state)
     if (strncmp(dgl_device_get_info(e->device)->renderer, "llvmpipe", 8) == 0) {
         printf("# %d kernels, %.2f s of processor time, %.0f times the smallest\n",
                (int)first_kernels, all, all / smallest);
-        assert_at_most(all / smallest, 250);
+        /* 72 on an idle machine, up to 130 on a busy one; 240 before kernels were made smaller. */
+        assert_at_most(all / smallest, 180);
         /* Machine code of the kernels takes a hundred times what running them does. */
         assert_at_most((double)r.first_token_ns, (double)r.compile_ns / 10);
     }

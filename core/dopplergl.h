@@ -497,7 +497,9 @@ struct dgl_plan_step {
     const struct dgl_kernel_info *kernel;
     const char *reason;
 };
-/* Calls `cb` once per step of the model's plan, in order; false from `cb` ends the iteration. */
+/* Calls `cb` once per step of the model's plan, in order; false from `cb` ends the iteration. A
+ * warning tells of given kernel files that no step uses when the kernels are set or the model is
+ * loaded. */
 void dgl_model_plan_iterate(const struct dgl_model *model,
                             bool (*cb)(void *priv, const struct dgl_plan_step *step), void *priv);
 

@@ -153,6 +153,10 @@ struct gl_program_params {
     size_t len;
     const char *label;  /* kernel name for messages, debuggers, profiles; copied */
     const char *origin; /* "builtin" or a path, for messages */
+    /* Logs why a source does not compile, in place of gl's own line: `words` are the driver's, of
+     * several lines. Returns the status of the call. NULL = gl's own line. */
+    enum dgl_status (*refused)(void *priv, const char *words);
+    void *refused_priv; /* first argument of `refused` */
 };
 struct gl_compile {
     /* Also have the driver make the machine code, which some (llvmpipe) leave to the first

@@ -78,23 +78,27 @@ static enum dgl_status start_jobs(struct gl_device *dev, struct job *jobs, size_
 
 /* ---- collect --------------------------------------------------------------------------------- */
 
-/* The driver's words as one line, cut where they get long; NULL when out of memory. */
-static char *info_line(GLuint id, bool of_shader)
+/* The driver's words; NULL when out of memory. */
+static char *info_text(GLuint id, bool of_shader)
 {
     GLint len = 0;
-    struct dgl_buf line = {0};
 
     if (of_shader)
         glGetShaderiv(id, GL_INFO_LOG_LENGTH, &len);
     else
         glGetProgramiv(id, GL_INFO_LOG_LENGTH, &len);
     char *text = dgl_calloc((size_t)(len > 0 ? len : 0) + 1, 1);
-    if (!text)
-        return NULL;
-    if (len > 0 && of_shader)
+    if (text && len > 0 && of_shader)
         glGetShaderInfoLog(id, len, NULL, text);
-    else if (len > 0)
+    else if (text && len > 0)
         glGetProgramInfoLog(id, len, NULL, text);
+    return text;
+}
+
+/* As one line, cut where they get long; NULL when out of memory. */
+static char *one_line(const char *text)
+{
+    struct dgl_buf line = {0};
     struct dgl_str rest = dgl_str_of(text), part;
     while (line.len < 800 && dgl_str_split(&rest, '\n', &part)) {
         part = dgl_str_trim(part);
@@ -103,7 +107,6 @@ static char *info_line(GLuint id, bool of_shader)
     }
     if (line.len == 0)
         dgl_buf_puts(&line, "the driver gives no reason");
-    free(text);
     return dgl_buf_take(&line);
 }
 
@@ -123,11 +126,16 @@ static enum dgl_status collect_job(struct gl_device *dev, const struct job *job)
     enum dgl_status status = gl_reset_check(dev);
     if (status != DGL_OK)
         return status;
-    char *words = info_line(compiled ? job->id : job->shader, !compiled);
-    status = dgl_fail(dev->log, DGL_ERR_KERNEL, "kernel %s (%s) does not %s: %s", label_of(params),
-                      params->origin ? params->origin : "builtin", compiled ? "link" : "compile",
-                      words ? words : "out of memory");
+    char *words = info_text(compiled ? job->id : job->shader, !compiled);
+    char *line = words ? one_line(words) : NULL;
+    if (!compiled && words && params->refused)
+        status = params->refused(params->refused_priv, words);
+    else
+        status = dgl_fail(dev->log, DGL_ERR_KERNEL, "kernel %s (%s) does not %s: %s",
+                          label_of(params), params->origin ? params->origin : "builtin",
+                          compiled ? "link" : "compile", line ? line : "out of memory");
     free(words);
+    free(line);
     dgl_info(dev->log, "source of %s:", label_of(params));
     dgl_log_source(dev->log, DGL_LOG_INFO, params->source, params->len);
     return status;

@@ -276,5 +276,26 @@ bool kernel_groups(const struct kernel_choice *choice, int64_t tokens, uint32_t 
  * numbers of the body refer to the kernel file (#line). */
 enum dgl_status kernel_generate(const struct dgl_log *log, const struct kernel_choice *choice,
                                 struct dgl_buf *out);
+/* Line l of the kernel's file is numbered l in the text, line l of its lib n (from 0)
+ * (n + 1) * step + l, and line l of what directives become (libs + 1) * step + l: drivers leave the
+ * number of the source string out of their messages. */
+uint32_t kernel_line_step(const struct kernel_choice *choice);
+
+/* ---- drivers' errors: kernel_errors.c ---- */
+
+/* One line of a driver's log, of Mesa ("0:12(5): error: ..."), NVIDIA ("0(12) : error C1503: ..."),
+ * ARM ("0:12: L0001: ..."), or glslang, ANGLE, Adreno and PowerVR ("ERROR: 0:12: ..."). */
+struct kernel_message {
+    uint32_t line, column; /* column 0: not told */
+    bool error;            /* else a warning */
+    struct dgl_str text;
+};
+/* False: the line names no place. */
+bool kernel_message_parse(struct dgl_str text, struct kernel_message *out);
+/* Logs what a driver says of a kernel that it refuses, place by place in the kernel's file and its
+ * libs: the first error as the error of the call, the others as notices. `generated` is the text
+ * that the driver got. Returns DGL_ERR_KERNEL. */
+enum dgl_status kernel_fail_compile(const struct dgl_log *log, const struct kernel_choice *choice,
+                                    struct dgl_str generated, const char *words);
 
 #endif

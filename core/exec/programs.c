@@ -26,6 +26,20 @@ struct gl_program *programs_get(const struct programs *p, const struct kernel_us
     return p->program[use->id];
 }
 
+/* A text on its way to the driver. */
+struct source {
+    const struct dgl_log *log;
+    const struct kernel_choice *choice;
+    const struct dgl_buf *text;
+};
+
+static enum dgl_status source_refused(void *priv, const char *words)
+{
+    const struct source *s = priv;
+    return kernel_fail_compile(s->log, s->choice, (struct dgl_str){s->text->p, s->text->len},
+                               words);
+}
+
 enum dgl_status programs_compile(struct programs *p, const struct kernel_use *const *uses,
                                  size_t count, const struct gl_compile *how)
 {
@@ -34,10 +48,11 @@ enum dgl_status programs_compile(struct programs *p, const struct kernel_use *co
     const struct kernel_use **missing = dgl_new_array(const struct kernel_use *, count);
     struct dgl_buf *texts = dgl_new_array(struct dgl_buf, count);
     struct gl_program_params *params = dgl_new_array(struct gl_program_params, count);
+    struct source *sources = dgl_new_array(struct source, count);
     struct gl_program **programs = dgl_new_array(struct gl_program *, count);
     size_t known = p->cap, n = 0;
     enum dgl_status status = DGL_OK;
-    if (!missing || !texts || !params || !programs ||
+    if (!missing || !texts || !params || !sources || !programs ||
         !dgl_grow((void **)&p->program, &p->cap, p->table->count, sizeof(struct gl_program *))) {
         status = dgl_fail_memory(log, "program batch", count * sizeof(*params));
         goto done;
@@ -56,8 +71,13 @@ enum dgl_status programs_compile(struct programs *p, const struct kernel_use *co
         status = kernel_generate(log, &missing[i]->choice, &texts[i]);
         if (status == DGL_OK && texts[i].failed)
             status = dgl_fail_memory(log, kernel->name, kernel->text_len);
-        params[i] =
-            (struct gl_program_params){texts[i].p, texts[i].len, kernel->name, kernel->origin};
+        sources[i] = (struct source){log, &missing[i]->choice, &texts[i]};
+        params[i] = (struct gl_program_params){.source = texts[i].p,
+                                               .len = texts[i].len,
+                                               .label = kernel->name,
+                                               .origin = kernel->origin,
+                                               .refused = source_refused,
+                                               .refused_priv = &sources[i]};
     }
     if (status == DGL_OK && n > 0)
         status = gl_programs_create(p->dev->gl, params, n, how, programs);
@@ -71,6 +91,7 @@ done:
     free(missing);
     free(texts);
     free(params);
+    free(sources);
     free(programs);
     return status;
 }

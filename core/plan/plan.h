@@ -105,6 +105,8 @@ uint32_t plan_choose_splits(const struct plan_device *device, const struct model
 /* The plan as people see it: one step per operation. `cb` returns false to stop. */
 void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct dgl_plan_step *step),
                   void *priv);
+/* Warns of kernels from a user's files that serve no operation of the plan: one line. */
+void plan_warn_unused(const struct plan *plan, const char *model);
 /* The public view of a kernel; strings are the kernel's. */
 struct dgl_kernel_info kernel_info(const struct kernel *kernel);
 

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/log.h"
 #include "core/plan/plan.h"
 
 /* The constants that tell operations of one kind apart, and the weight format. */
@@ -63,4 +64,29 @@ void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct d
                 return;
         }
     }
+}
+
+void plan_warn_unused(const struct plan *plan, const char *model)
+{
+    enum { SHOWN = 4 };
+    const struct kernel_set *set = plan->kernels.set;
+    struct dgl_buf list = {0};
+    size_t unused = 0;
+    for (size_t i = 0; i < kernel_set_count(set); i++) {
+        const struct kernel *kernel = kernel_set_at(set, i);
+        bool used = kernel->source == 0;
+        for (size_t j = 0; j < plan->kernels.count && !used; j++)
+            used = plan->kernels.uses[j]->choice.kernel == kernel;
+        if (!used && unused++ < SHOWN)
+            dgl_buf_printf(&list, "%s%s (%s, operation %s)", unused > 1 ? ", " : "", kernel->origin,
+                           kernel->name, kernel->op);
+    }
+    if (unused > SHOWN)
+        dgl_buf_printf(&list, ", ... (%zu in all)", unused);
+    if (unused)
+        dgl_warn(plan->device->log,
+                 "serves no step of %s on this device: %s; `dopplergl kernels explain` tells which "
+                 "kernels do",
+                 model, list.p ? list.p : "a kernel file");
+    dgl_buf_finish(&list);
 }

@@ -187,6 +187,7 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
     status = engine_create(dev, &params, &m->engine);
     if (status != DGL_OK)
         return status;
+    plan_warn_unused(&m->engine->plan, m->info.path);
 
     /* A context that was asked for is granted or refused; the default is lowered to what fits. */
     struct dgl_memory mem;
@@ -250,6 +251,7 @@ enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels 
         kernel_set_destroy(&set);
         return status;
     }
+    plan_warn_unused(&engine->plan, m->info.path);
     engine_destroy(&m->engine);
     m->engine = engine;
     kernel_set_destroy(&m->kernels);

@@ -1,9 +1,12 @@
 /* Looks through the GLSL of a kernel or lib, comments left out: names that only the generator may
  * use, macros, and preprocessor conditions on symbols that nobody declares. */
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/mem.h"
+#include "kernels/format/kernel_excerpt.h"
 #include "kernels/format/kernel_lexer.h"
 #include "kernels/format/kernel_parser.h"
 #include "kernels/step.h"
@@ -136,10 +139,29 @@ static bool macro_is_small(struct kernel_lexer *lexer)
     return commas < KERNEL_MAX_MACRO_PARAMS;
 }
 
+/* A fault at a token of a text. */
+static enum dgl_status fail_at(const struct dgl_log *log, const struct kernel_place *whole,
+                               const struct kernel_token *token, const char *fmt, ...)
+    DGL_PRINTF(4, 5);
+static enum dgl_status fail_at(const struct dgl_log *log, const struct kernel_place *whole,
+                               const struct kernel_token *token, const char *fmt, ...)
+{
+    struct kernel_place place = *whole;
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    place.line = token->line;
+    place.word = token->text;
+    return kernel_fail_at(log, &place, text);
+}
+
 enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, struct dgl_str text,
                                   uint32_t first_line, const struct kernel *kernel,
                                   const struct kernel_decls *lib)
 {
+    const struct kernel_place whole = {.path = path, .text = text, .first_line = first_line};
     static const char *const forbidden[][2] = {
         {"gl_WorkGroupID", "use the parameter of body(uvec3 group)"},
         {"gl_NumWorkGroups", "make the count a CONST or a PARAM"},
@@ -171,16 +193,14 @@ enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, s
             token = kernel_lexer_next(&lexer);
             for (size_t i = 0; i < sizeof(directives) / sizeof(*directives); i++)
                 if (dgl_str_eq(token.text, directives[i]))
-                    status = dgl_fail(
-                        log, DGL_ERR_KERNEL,
-                        "%s:%u: #%s may not appear here: the generator writes it%s", path,
-                        token.line, directives[i],
+                    status = fail_at(
+                        log, &whole, &token, "#%s may not appear here: the generator writes it%s",
+                        directives[i],
                         dgl_str_eq(token.text, "extension") ? " for each //! EXTENSION" : "");
             condition = is_condition(token.text);
             if (status == DGL_OK && dgl_str_eq(token.text, "define") && !macro_is_small(&lexer))
-                status = dgl_fail(log, DGL_ERR_KERNEL,
-                                  "%s:%u: a macro has at most %d parameters, not more", path,
-                                  token.line, KERNEL_MAX_MACRO_PARAMS);
+                status = fail_at(log, &whole, &token, "a macro has at most %d parameters, not more",
+                                 KERNEL_MAX_MACRO_PARAMS);
             if (token.kind != TOKEN_WORD)
                 lexer = before;
             continue;
@@ -188,10 +208,9 @@ enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, s
         if (dgl_str_eq(token.text, "#")) {
             struct kernel_token next = kernel_lexer_next(&lexer);
             if (dgl_str_eq(next.text, "#"))
-                status = dgl_fail(log, DGL_ERR_KERNEL,
-                                  "%s:%u: ## may not appear here: GLSL ES has no operator of the "
-                                  "preprocessor that joins words",
-                                  path, token.line);
+                status = fail_at(log, &whole, &token,
+                                 "## may not appear here: GLSL ES has no operator of the "
+                                 "preprocessor that joins words");
             token = next;
             line_start = token.kind == TOKEN_NEWLINE;
             condition &= !line_start;
@@ -200,8 +219,8 @@ enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, s
             continue;
         for (size_t i = 0; i < sizeof(forbidden) / sizeof(*forbidden) && status == DGL_OK; i++)
             if (dgl_str_eq(token.text, forbidden[i][0]))
-                status = dgl_fail(log, DGL_ERR_KERNEL, "%s:%u: %s may not appear here: %s", path,
-                                  token.line, forbidden[i][0], forbidden[i][1]);
+                status = fail_at(log, &whole, &token, "%s may not appear here: %s", forbidden[i][0],
+                                 forbidden[i][1]);
         if (status != DGL_OK || !condition || !kernel || kernel_declares(kernel, token.text) ||
             (lib && decls_have(lib, token.text)))
             continue;
@@ -209,10 +228,10 @@ enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, s
             status = dgl_fail_memory(log, path, text.len);
         have_defines = true;
         if (status == DGL_OK && !defines_have(&defines, token.text))
-            status = dgl_fail(log, DGL_ERR_KERNEL,
-                              "%s:%u: kernel %s does not declare the symbol %.*s: add CONST, TUNE, "
-                              "LET or a WHEN line with that word",
-                              path, token.line, kernel->name, (int)token.text.len, token.text.p);
+            status = fail_at(log, &whole, &token,
+                             "kernel %s does not declare the symbol %.*s: add CONST, TUNE, LET or "
+                             "a WHEN line with that word",
+                             kernel->name, (int)token.text.len, token.text.p);
     }
     free(defines.names);
     kernel_lexer_finish(&lexer);

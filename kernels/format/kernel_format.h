@@ -25,8 +25,8 @@ const char *kernel_expr_unknown(const struct kernel_expr *expr,
 #define KERNEL_MAX_WORDS     1000000
 #define KERNEL_MAX_STATEMENT 10000
 
-/* Line l of lib n is numbered n * KERNEL_LIB_LINES + l: Mesa ignores the source string number of
- * #line in its messages. */
+/* Numbers of lines from here on are not of the kernel's own file: kernel_line_step(), which is more
+ * for longer files. */
 #define KERNEL_LIB_LINES 10000u
 
 /* Refuses a complete GLSL text that is larger (DGL_ERR_KERNEL). */

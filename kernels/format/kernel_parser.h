@@ -29,6 +29,7 @@ struct kernel_parser {
     const struct dgl_log *log;
     struct dgl_arena *arena;
     const char *path;
+    struct dgl_str text;        /* of the file; empty where only its directives are at hand */
     struct kernel *kernel;      /* NULL: the text is a lib */
     struct kernel_decls *decls; /* the kernel's or the lib's */
     uint32_t line;

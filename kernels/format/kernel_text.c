@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/hash.h"
+#include "kernels/format/kernel_excerpt.h"
 #include "kernels/format/kernel_parser.h"
 
 enum dgl_status kernel_parser_fail(const struct kernel_parser *p, const char *fmt, ...)
@@ -14,7 +15,9 @@ enum dgl_status kernel_parser_fail(const struct kernel_parser *p, const char *fm
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    return dgl_fail(p->log, DGL_ERR_KERNEL, "%s:%u: %s", p->path, p->line, text);
+    const struct kernel_place place = {
+        .path = p->path, .text = p->text, .first_line = 1, .line = p->line};
+    return kernel_fail_at(p->log, &place, text);
 }
 
 /* ---- words ------------------------------------------------------------------------------------
@@ -376,7 +379,8 @@ enum dgl_status kernel_parse(const struct dgl_log *log, struct dgl_arena *arena,
                              const char *text, size_t len, struct kernel **out)
 {
     *out = NULL;
-    struct kernel_parser p = {.log = log, .arena = arena, .path = path, .line = 1};
+    struct kernel_parser p = {
+        .log = log, .arena = arena, .path = path, .text = {text, len}, .line = 1};
     if (memchr(text, '\0', len))
         return kernel_parser_fail(&p, "the file holds a zero byte; a kernel is text");
     struct kernel *kernel = p.kernel = dgl_arena_alloc(arena, sizeof(*kernel));
@@ -403,7 +407,8 @@ enum dgl_status kernel_lib_parse(const struct dgl_log *log, struct dgl_arena *ar
                                  const struct kernel_lib *file, const char *text, size_t len,
                                  struct kernel_lib **out)
 {
-    struct kernel_parser p = {.log = log, .arena = arena, .path = file->path, .line = 1};
+    struct kernel_parser p = {
+        .log = log, .arena = arena, .path = file->path, .text = {text, len}, .line = 1};
     *out = NULL;
     if (memchr(text, '\0', len))
         return kernel_parser_fail(&p, "the file holds a zero byte; a lib is text");

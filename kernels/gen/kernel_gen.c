@@ -7,6 +7,29 @@
 #include "kernels/kernels.h"
 #include "kernels/step.h"
 
+static uint32_t count_lines(struct dgl_str text)
+{
+    uint32_t lines = 1;
+    for (size_t i = 0; i < text.len; i++)
+        lines += text.p[i] == '\n';
+    return lines;
+}
+
+uint32_t kernel_line_step(const struct kernel_choice *choice)
+{
+    const struct kernel *kernel = choice->kernel;
+    uint32_t most = count_lines((struct dgl_str){kernel->text, kernel->text_len}),
+             step = KERNEL_LIB_LINES;
+    for (uint32_t i = 0; i < kernel->num_libs; i++) {
+        const struct kernel_lib *lib = choice->libs[i];
+        uint32_t lines = lib->body_line + count_lines((struct dgl_str){lib->body, lib->body_len});
+        most = lines > most ? lines : most;
+    }
+    while (step <= most && step < 10000000)
+        step *= 10;
+    return step;
+}
+
 static void put_defines(const struct kernel_choice *choice, struct dgl_buf *out)
 {
     static const char axes[] = "XYZ";
@@ -99,9 +122,10 @@ static void put_shared(const struct kernel_choice *choice, struct dgl_buf *out)
 
 static void put_libs(const struct kernel_choice *choice, struct dgl_buf *out)
 {
+    uint32_t step = kernel_line_step(choice);
     for (uint32_t i = 0; i < choice->kernel->num_libs; i++) {
         const struct kernel_lib *lib = choice->libs[i];
-        dgl_buf_printf(out, "#line %u\n", KERNEL_LIB_LINES * (i + 1) + lib->body_line);
+        dgl_buf_printf(out, "#line %u\n", step * (i + 1) + lib->body_line);
         dgl_buf_append(out, lib->body, lib->body_len);
         dgl_buf_putc(out, '\n');
     }
@@ -127,6 +151,7 @@ enum dgl_status kernel_generate(const struct dgl_log *log, const struct kernel_c
     dgl_buf_puts(out, "#version 310 es\n");
     for (uint32_t i = 0; i < kernel->num_extensions; i++)
         dgl_buf_printf(out, "#extension %s : require\n", kernel->extensions[i]);
+    dgl_buf_printf(out, "#line %u\n", kernel_line_step(choice) * (kernel->num_libs + 1) + 1);
     dgl_buf_puts(out, "precision highp float;\nprecision highp int;\n");
     put_defines(choice, out);
     dgl_buf_printf(

@@ -203,6 +203,31 @@ static void override_is_what_runs(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* A kernel for experts, given to a model without any, is said once. */
+static void override_that_serves_nothing_is_said(void **state)
+{
+    char *dir = test_tmpdir(), *file = dgl_path_join(dir, "moe_route.comp");
+    struct process_result r;
+    (void)state;
+    process_command(&r, "kernels", "show", "moe_route", NULL);
+    test_write_file(dir, "moe_route.comp", r.out, r.out_len);
+    process_finish(&r);
+    process_command(&r, "generate", "--device", "any", "-p", "a", "-n", "1", "--kernel-file", file,
+                    NULL);
+    assert_code(&r, 0);
+    const char *line = strstr(r.err, "warning: serves no step of ");
+    assert_non_null(line);
+    assert_contains(line, file);
+    assert_contains(line, "(moe_route, operation moe_route)");
+    assert_null(strstr(line + strlen("warning: serves"), "serves no step"));
+    process_finish(&r);
+    process_command(&r, "generate", "--device", "any", "-p", "a", "-n", "1", NULL);
+    assert_null(strstr(r.err, "serves no step"));
+    process_finish(&r);
+    free(file);
+    test_tmpdir_remove(dir);
+}
+
 static void override_shows_in_list_and_show(void **state)
 {
     char *dir = own_kernel("// RMS norm", "// My norm");
@@ -238,7 +263,7 @@ static const struct broken broken_kernels[] = {
     {"unknown type", "//! BIND read vec4 X", "//! BIND read vec5 X", NULL, false},
     {"bad expression", "//! GROUPS T", "//! GROUPS T +", NULL, false},
     {"forbidden word in the body", "uint tid =", "uint gl_WorkGroupID, tid =", NULL, false},
-    {"GLSL that does not compile", "sum = 0.0;", "sum = nothing;", "norm_rms.comp", true},
+    {"GLSL that does not compile", "sum = 0.0;", "sum = nothing;", NULL, true},
     {"GLSL that does not parse", "void body(", "void body((", "norm_rms.comp", true},
     {"more shared memory than there is", "squares[WG_SIZE]", "squares[262144]", "SHARED", true},
     {"unmet requirement", "//! PREFER 10", "//! REQUIRE H > 100000", "REQUIRE H > 100000", true},
@@ -271,7 +296,7 @@ static void broken_case(void **state)
     assert_int_equal(r.out_len, 0);
     source = tiny_file_read(dir, "norm_rms.comp", &len);
     if (!row->error)
-        snprintf(place, sizeof(place), "%s:%zu: ", file, line_of(source, row->replace));
+        snprintf(place, sizeof(place), "%s:%zu:", file, line_of(source, row->replace));
     assert_one_error(&r, row->error ? row->error : place);
     process_finish(&r);
     free(source);
@@ -292,6 +317,8 @@ static void compile_errors_name_the_line(void **state)
                     NULL);
     assert_code(&r, 1);
     assert_one_error(&r, line);
+    assert_contains(r.err, "    float sum = nothing;\n");
+    assert_contains(r.err, "|                 ^\n");
     process_finish(&r);
     free(source);
     test_tmpdir_remove(dir);
@@ -401,6 +428,7 @@ int main(void)
         cmocka_unit_test(explain_covers_the_whole_plan),
         cmocka_unit_test(explain_is_grouped_by_layer),
         cmocka_unit_test(override_is_what_runs),
+        cmocka_unit_test(override_that_serves_nothing_is_said),
         cmocka_unit_test(override_shows_in_list_and_show),
         cmocka_unit_test(compile_errors_name_the_line),
         cmocka_unit_test(hints_are_the_reason),

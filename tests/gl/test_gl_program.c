@@ -69,7 +69,8 @@ static const char *good_source(unsigned value)
 
 static struct gl_program_params program_of(const char *source, const char *label)
 {
-    return (struct gl_program_params){source, strlen(source), label, "test/kernel.comp"};
+    return (struct gl_program_params){
+        .source = source, .len = strlen(source), .label = label, .origin = "test/kernel.comp"};
 }
 
 /* Runs the program once and returns the first word that it wrote. */

@@ -338,6 +338,120 @@ static void messages_name_the_line_of_the_lib(void **state)
     free(text);
 }
 
+/* ---- what drivers say ---- */
+
+struct words_row {
+    const char *name;
+    const char *op, *words;
+    const char *error;      /* end of the one error line, from the path's last part on */
+    const char *notices[4]; /* that follow */
+};
+
+#define NOT_COMPILED(more) " (kernel sample does not compile" more ")\n"
+#define SUM_LINE           "   31 |     part[lane] = twice(weight_at(row, 0u)) + eps"
+
+static const struct words_row words[] = {
+    {"Mesa",
+     "matmul",
+     "0:31(15): error: no function with name 'twice'\n",
+     "sample.comp:31:18: no function with name 'twice'" NOT_COMPILED(""),
+     {SUM_LINE, "      |                  ^\n"}},
+    {"Mesa, no word of the line",
+     "matmul",
+     "0:31(5): error: operands to arithmetic must be numeric",
+     "sample.comp:31:5: operands to arithmetic must be numeric" NOT_COMPILED(""),
+     {SUM_LINE, "      |     ^\n"}},
+    {"Mesa's preprocessor",
+     "matmul",
+     "0:34(1): preprocessor error: syntax error",
+     "sample.comp:34:1: syntax error" NOT_COMPILED(""),
+     {"   34 | #if POST_add\n"}},
+    {"NVIDIA",
+     "matmul",
+     "0(31) : error C1503: undefined variable \"eps\"\n",
+     "sample.comp:31:46: undefined variable \"eps\"" NOT_COMPILED(""),
+     {SUM_LINE}},
+    {"ARM",
+     "matmul",
+     "0:31: L0002: Undeclared variable 'lane'\n",
+     "sample.comp:31:10: Undeclared variable 'lane'" NOT_COMPILED(""),
+     {SUM_LINE}},
+    {"glslang, Adreno",
+     "matmul",
+     "ERROR: 0:31: 'lane' : undeclared identifier\nERROR: 1 errors.  No code "
+     "generated.",
+     "sample.comp:31:10: 'lane' : undeclared identifier" NOT_COMPILED(""),
+     {SUM_LINE}},
+    {"columns with a colon",
+     "matmul",
+     "ERROR: 0:31:5: 'x' : undeclared identifier",
+     "sample.comp:31:5: 'x' : undeclared identifier" NOT_COMPILED(""),
+     {SUM_LINE}},
+    {"no column at all",
+     "matmul",
+     "ERROR: 0:31: something is wrong",
+     "sample.comp:31: something is wrong" NOT_COMPILED(""),
+     {SUM_LINE}},
+    {"a lib",
+     "matmul",
+     "0:20006(12): error: `x' undeclared",
+     "twice.glsl:6:18: `x' undeclared" NOT_COMPILED(""),
+     {"    6 |     return 2.0 * x;\n"}},
+    {"what directives become",
+     "matmul",
+     "0:30001(1): error: bad precision",
+     "generated:1:1: bad precision" NOT_COMPILED(""),
+     {"    1 | precision highp float;\n"}},
+    {"beyond the end of the file",
+     "matmul",
+     "0:47(2): error: syntax error, unexpected end of file",
+     "sample.comp:40: syntax error, unexpected end of file" NOT_COMPILED(""),
+     {"   40 | }\n"}},
+    {"several, warnings left out",
+     "matmul",
+     "0:30(3): warning: `row' used uninitialized\n0:31(5): error: `lane' undeclared\n"
+     "0:33(9): error: `K' undeclared\n",
+     "sample.comp:31:10: `lane' undeclared" NOT_COMPILED(", the first of 2 errors"),
+     {SUM_LINE, "sample.comp:33:34: `K' undeclared\n", "   33 |     if (lane == 0u"}},
+    {"words without a place",
+     "matmul",
+     "Compile failed.\n\n  Too many registers \n",
+     "sample.comp: kernel sample does not compile: Compile failed. | Too many registers\n",
+     {NULL}},
+    {"no words",
+     "matmul",
+     "",
+     "kernel sample does not compile: the driver gives no reason\n",
+     {NULL}},
+};
+
+static void words_case(void **state)
+{
+    const struct words_row *row = *state;
+    struct kernel_set *set = loaded_set(NULL);
+    struct kernel_choice choice;
+    struct dgl_buf text = {0};
+    struct test_log log;
+    const struct kernel_request request = {.op = row->op,
+                                           .attrs = {{"weight", "f16"}, {"post", "add"}},
+                                           .num_attrs = 2,
+                                           .consts = {{"K", 256}},
+                                           .num_consts = 1};
+    test_log_init(&log, DGL_LOG_NOTICE);
+    assert_int_equal(kernel_choose(NULL, set, &request, NULL, 0, &choice), DGL_OK);
+    assert_int_equal(kernel_generate(NULL, &choice, &text), DGL_OK);
+    assert_int_equal(
+        kernel_fail_compile(&log.log, &choice, (struct dgl_str){text.p, text.len}, row->words),
+        DGL_ERR_KERNEL);
+    assert_int_equal(log.errors, 1);
+    assert_contains(log.text, row->error);
+    for (size_t i = 0; i < 4 && row->notices[i]; i++)
+        assert_contains(log.text, row->notices[i]);
+    assert_null(strstr(log.text, "uninitialized"));
+    dgl_buf_finish(&text);
+    kernel_set_destroy(&set);
+}
+
 /* The first block of code in docs/kernels.md is a kernel file, word for word. */
 static void example_of_the_documentation_is_valid(void **state)
 {
@@ -388,5 +502,6 @@ int main(void)
     };
     int failed = test_run_table("kernel_gen_pieces", text_holds_piece, pieces);
     failed += test_run_table("kernel_gen_valid", text_is_valid, valid);
+    failed += test_run_table("kernel_gen_words", words_case, words);
     return failed + cmocka_run_group_tests_name("kernel_gen", tests, NULL, NULL);
 }

@@ -223,14 +223,14 @@ static void lib_with_a_foreign_symbol_is_refused(void **state)
     struct files *files = *state;
     put_lib(files, "exact.glsl", "\n#if WEIGHT_q4_k\n#endif\n");
     assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL,
-                   "exact.glsl:2: kernel attn does not declare the symbol WEIGHT_q4_k");
+                   "exact.glsl:2:5: kernel attn does not declare the symbol WEIGHT_q4_k");
 }
 
 static void lib_with_an_entry_is_refused(void **state)
 {
     struct files *files = *state;
     put_lib(files, "x.glsl", "void main() {}\n");
-    assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL, "x.glsl:1: main may not appear here");
+    assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL, "x.glsl:1:6: main may not appear here");
 }
 
 static void two_libs_of_a_kernel_may_not_share_a_name(void **state)
@@ -278,7 +278,7 @@ static void broken_file_in_a_directory_is_refused(void **state)
     struct files *files = *state;
     put(files, "good.comp", KERNEL("mm_good", "matmul", "mine", ""));
     put(files, "bad.comp", KERNEL("mm_bad", "matmul", "mine", "//! SPEED 9\n"));
-    assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL, "bad.comp:7: 'SPEED' is not a directive");
+    assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL, "bad.comp:7:5: 'SPEED' is not a directive");
 }
 
 static void broken_file_is_refused(void **state)

@@ -1,0 +1,28 @@
+/* Faults of kernel files with their place: one line "PATH:LINE:COLUMN: ...", then the line of the
+ * file with a caret below it. */
+#ifndef DGL_KERNEL_EXCERPT_H
+#define DGL_KERNEL_EXCERPT_H
+
+#include "core/base/status.h"
+#include "core/base/str.h"
+
+/* A place in a text whose first line is number `first_line` of the file. */
+struct kernel_place {
+    const char *path;
+    struct dgl_str text;
+    uint32_t first_line, line;
+    uint32_t column;     /* in bytes, from 1; 0 = not told */
+    struct dgl_str word; /* that the caret shows; empty = one that the message quotes */
+};
+
+/* Logs a fault as the error of a call and returns DGL_ERR_KERNEL; the excerpt follows as notices.
+ */
+enum dgl_status kernel_fail_at(const struct dgl_log *log, const struct kernel_place *place,
+                               const char *message);
+/* As kernel_fail_at(), for a further fault of the call: notices only. */
+void kernel_note_at(const struct dgl_log *log, const struct kernel_place *place,
+                    const char *message);
+/* Line `line` of the text without its end; empty when there is none. */
+struct dgl_str kernel_place_line(const struct kernel_place *place);
+
+#endif

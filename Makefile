@@ -47,7 +47,7 @@ SAMPLE    = DOPPLERGL_TEST_SEED=$${DOPPLERGL_TEST_SEED:-$$(($$(date +%s) / 86400
 # One short line per step; V=1 shows the commands.
 Q         = $(if $(V),,@echo '  $(1) $@';)
 
-.PHONY: all demo check check-all check-drivers check-shapes lint san fuzz fuzzers install deb clean help deps packages tests
+.PHONY: all demo check check-all check-drivers check-shapes check-vm lint san fuzz fuzzers install deb clean help deps packages tests
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -80,6 +80,13 @@ check-drivers: deps ## the model tests on every driver here (DRIVERS=all: newer 
 check-shapes: deps ## full-size models with random weights, minutes each; SHAPES='qwen3-0.6b ...' picks some
 	@+$(SUBMAKE) $(BUILD)/check_shapes
 	@$(BUILD)/check_shapes $(SHAPES)
+
+# What a render node can judge: all of gl/, and a part of two programs of kernels, after the colon.
+VM_TESTS   := $(patsubst tests/gl/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/gl/test_*.c)))
+VM_KERNELS := $(BUILD)/tests/test_kernels_embed:*_h80* $(BUILD)/tests/test_kernels_sample:greedy_v300*
+check-vm: ## in a QEMU guest with real render nodes, minutes; docs/testing.md names the packages
+	@+$(SUBMAKE) $(BUILD)/dopplergl $(VM_TESTS) $(foreach program,$(VM_KERNELS),$(firstword $(subst :, ,$(program))))
+	@sh tests/vm/check_vm.sh $(BUILD) $(VM_TESTS) $(foreach program,$(VM_KERNELS),'$(program)')
 
 lint: ## formatting, long functions, include arrows, forbidden calls
 	@sh tools/lint.sh

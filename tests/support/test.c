@@ -56,6 +56,14 @@ int test_run_rows(const char *group, CMUnitTestFunction fn, const void *rows, si
     return test_run_rows_sample(group, fn, rows, count, row_bytes, 1);
 }
 
+/* DOPPLERGL_TEST_FILTER: only cases whose name matches (* and ?). */
+__attribute__((constructor)) static void set_filter(void)
+{
+    const char *filter = getenv("DOPPLERGL_TEST_FILTER");
+    if (filter && *filter)
+        cmocka_set_test_filter(filter);
+}
+
 bool test_is_sample(uint64_t *seed)
 {
     const char *text = getenv("DOPPLERGL_TEST_SEED");

@@ -44,9 +44,9 @@ static struct gl_buffer *a, *b, *c, *params;
 static int open_with(const struct gl_device_params *device)
 {
     const struct gl_program_params sources[PROGRAMS] = {
-        {add_source, sizeof(add_source) - 1, "add", NULL},
-        {copy_source, sizeof(copy_source) - 1, "copy", NULL},
-        {args_source, sizeof(args_source) - 1, "args", NULL},
+        {.source = add_source, .len = sizeof(add_source) - 1, .label = "add"},
+        {.source = copy_source, .len = sizeof(copy_source) - 1, .label = "copy"},
+        {.source = args_source, .len = sizeof(args_source) - 1, .label = "args"},
     };
 
     test_log_init(&t, DGL_LOG_WARN);

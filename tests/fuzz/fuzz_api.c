@@ -565,6 +565,17 @@ static enum dgl_status call_model_sampling(struct dgl_str in)
     return status;
 }
 
+static enum dgl_status call_estimate(struct dgl_str in)
+{
+    struct dgl_model_file *model = NULL;
+    struct dgl_memory memory;
+    struct dgl_estimate_params params = {.context = number(&in), .available_bytes = word(&in)};
+    need(dgl_inspect(log_of_world, dgl_inspect_params(.path = BUNDLED), &model));
+    enum dgl_status status = dgl_model_file_estimate(log_of_world, model, &params, &memory);
+    dgl_model_file_destroy(&model);
+    return status;
+}
+
 /* Their order is that of the seeds' first bytes. */
 static enum dgl_status (*const calls[])(struct dgl_str in) = {
     call_device_iterate, call_device_create,  call_kernels,        call_check_hints,
@@ -573,7 +584,7 @@ static enum dgl_status (*const calls[])(struct dgl_str in) = {
     call_convert,        call_model_load,     call_session_create, call_sync,
     call_logits,         call_perplexity,     call_sampling_check, call_generate,
     call_bench,          call_smoke,          call_chat,           call_eval,
-    call_embed,          call_model_sampling, call_models_iterate,
+    call_embed,          call_model_sampling, call_models_iterate, call_estimate,
 };
 
 void fuzz_one(struct dgl_str input)

@@ -134,8 +134,9 @@ static void archive_defines_the_whole_api(void **state)
     dgl_buf_finish(&output);
 }
 
-/* Constants with pointers are in .data.rel.ro; what is in .data or .bss could change. */
-static void library_has_no_global_state(void **state)
+/* Constants with pointers are in .data.rel.ro; what is in .data or .bss could change. The process
+ * that opened a device is remembered (gl/gl_device.c, rule R7): drivers hang after a fork. */
+static void library_has_no_global_state_but_the_process(void **state)
 {
     (void)state;
     if (getenv("SAN"))
@@ -146,7 +147,7 @@ static void library_has_no_global_state(void **state)
                    "/^\\.(data|bss|tdata|tbss)$/ && $(NF-1) !~ /^0+$/ "
                    "{ print $NF } $(NF-2) == \"*COM*\" { print $NF }'",
                    built("libinternal.a"));
-    assert_string_equal(output.p, "");
+    assert_string_equal(output.p, "opened_by\n");
     assert_int_equal(code, 0);
     dgl_buf_finish(&output);
 }
@@ -237,7 +238,7 @@ int main(void)
         cmocka_unit_test(every_header_stands_alone),
         cmocka_unit_test(archive_exports_only_the_api),
         cmocka_unit_test(archive_defines_the_whole_api),
-        cmocka_unit_test(library_has_no_global_state),
+        cmocka_unit_test(library_has_no_global_state_but_the_process),
     };
     return cmocka_run_group_tests_name("build", tests, NULL, NULL) +
            test_run_table("public header", check_header, header_cases) +

@@ -433,8 +433,7 @@ struct option_row {
     const char *words;
 };
 static const struct option_row option_rows[] = {
-    {"unknown recipe", {.quantize = "q5_k"}, "q5_k"},
-    {"recipe in capitals", {.quantize = "Q8_0"}, "q8_0"},
+    {"unknown recipe", {.quantize = "q7_k"}, "q7_k"},
     {"empty recipe", {.quantize = ""}, "f32, f16"},
     {"unknown type of the embedding", {.embed = "q3"}, "embed is \"q3\""},
     {"type without an encoder", {.experts = "iq4_nl"}, "iq4_nl"},

@@ -237,7 +237,7 @@ static const struct refusal refusals[] = {
     {"layouts of packs in a GGUF file",
      false,
      {.to = "gguf", .quantize = "q8_0", .fuse_gate_up = true},
-     "fuse-gate-up is for packs, and a GGUF file has one layout; leave it out, or --to gguf"},
+     "fuse-gate-up is for packs, and a GGUF file has one layout; leave it out, or make"},
     {"hash of a GGUF file",
      false,
      {.to = "gguf", .hash = "sha256"},

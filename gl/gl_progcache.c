@@ -99,8 +99,10 @@ void gl_progcache_init(struct gl_progcache *cache, const struct gl_progcache_par
     if (!identified)
         return;
     cache->dir = dgl_cache_path(params->dir);
-    int dir =
-        open_dir(cache, false); /* for the reason: a cache that is never used is worth a word */
+    if (!cache->dir)
+        return;
+    /* For the reason: a cache that is never used is worth a word. */
+    int dir = open_dir(cache, false);
     if (dir >= 0)
         close(dir);
 }

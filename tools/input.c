@@ -95,6 +95,8 @@ bool input_slurp(const char *path, struct dgl_buf *out)
         console_error("cannot read %s: %s", path, strerror(errno));
     else if (!ok && !interrupted())
         console_error("%s does not fit into memory: at most %zu bytes are read", path, MAX_INPUT);
+    if (!ok)
+        dgl_buf_finish(out);
     if (!standard)
         fclose(file);
     return ok;

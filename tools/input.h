@@ -17,8 +17,8 @@ bool ids_are_numbers(const char *origin, const char *text);
 bool input_is_piped(void);
 /* Whether standard input has something, or its end, within half a second. */
 bool input_comes_soon(void);
-/* A file's bytes, or standard input for "-"; false after an error line, or quietly after a
- * signal. */
+/* A file's bytes, or standard input for "-". False, with nothing to free, after an error line, or
+ * quietly after a signal. */
 bool input_slurp(const char *path, struct dgl_buf *out);
 /* Expands \n \r \t \' \" \\ \xHH in place and returns the new length; other escapes stay,
  * as in llama.cpp. */

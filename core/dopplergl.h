@@ -540,9 +540,9 @@ enum dgl_status dgl_session_create(struct dgl_model *model, const struct dgl_ses
                                    struct dgl_session **out);
 /* Frees the session. */
 void dgl_session_destroy(struct dgl_session **session);
-/* Stops the call in progress after the current kernel that is compiled, chunk or token,
- * dgl_generate() and dgl_session_sync() also in the middle of those two; the session stays
- * consistent. Without a call in progress it does nothing: each call begins uncancelled.
+/* Stops the call in progress after the current kernel that is compiled, or in the middle of a
+ * chunk or token; the session stays consistent. Without a call in progress it does nothing: each
+ * call begins uncancelled.
  * Thread-safety: safe on any thread while the session lives, async-signal-safe. */
 void dgl_session_cancel(struct dgl_session *session);
 /* Tokens evaluated and held. */

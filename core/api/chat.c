@@ -112,8 +112,7 @@ enum dgl_status dgl_chat_answer(struct dgl_chat *chat, const struct dgl_generate
     if (status != DGL_OK)
         return status;
     status = chat_answer(chat, params ? params : &defaults, out);
-    device_leave(chat->session->model->dev, &saved);
-    return status;
+    return session_leave(chat->session, &saved, NULL, status);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */

@@ -98,14 +98,10 @@ enum dgl_status dgl_session_sync(struct dgl_session *session, const int32_t *ids
     enum dgl_status status = session_enter(session, &saved);
     if (status != DGL_OK)
         return status;
-    session_stop_at_once(session);
     status = session_take_ids(session, ids, count, reused);
     if (status == DGL_OK && session->len < (int32_t)count)
         status = session_eval(session, (int32_t)count);
-    if (status == DGL_ERR_CANCELLED)
-        status = dgl_fail(session->model->dev->log, status, "evaluation was cancelled");
-    session_leave(session, &saved);
-    return status;
+    return session_leave(session, &saved, "evaluation", status);
 }
 
 enum dgl_status dgl_logits(struct dgl_session *session, const struct dgl_logits_params *params,
@@ -119,8 +115,7 @@ enum dgl_status dgl_logits(struct dgl_session *session, const struct dgl_logits_
     if (status != DGL_OK)
         return status;
     status = session_logits(session, params ? params : &defaults, logits, rows);
-    session_leave(session, &saved);
-    return status;
+    return session_leave(session, &saved, "evaluation", status);
 }
 
 enum dgl_status dgl_session_eval(struct dgl_session *session, const struct dgl_eval_params *params,
@@ -132,8 +127,7 @@ enum dgl_status dgl_session_eval(struct dgl_session *session, const struct dgl_e
     if (status != DGL_OK)
         return status;
     status = session_append(session, params ? params : &defaults, logits, hidden);
-    session_leave(session, &saved);
-    return status;
+    return session_leave(session, &saved, "evaluation", status);
 }
 
 enum dgl_status dgl_embed(struct dgl_session *session, const struct dgl_embed_params *params,
@@ -147,8 +141,7 @@ enum dgl_status dgl_embed(struct dgl_session *session, const struct dgl_embed_pa
     if (status != DGL_OK)
         return status;
     status = session_embed(session, params ? params : &defaults, embeddings, rows);
-    session_leave(session, &saved);
-    return status;
+    return session_leave(session, &saved, "embedding", status);
 }
 
 enum dgl_status dgl_perplexity(struct dgl_session *session,
@@ -162,8 +155,7 @@ enum dgl_status dgl_perplexity(struct dgl_session *session,
     if (status != DGL_OK)
         return status;
     status = session_perplexity(session, params ? params : &defaults, out);
-    session_leave(session, &saved);
-    return status;
+    return session_leave(session, &saved, "perplexity", status);
 }
 
 enum dgl_status dgl_sampling_check(const struct dgl_log *log, const struct dgl_sampling *sampling)
@@ -206,8 +198,7 @@ enum dgl_status dgl_generate(struct dgl_session *session, const struct dgl_gener
     if (status != DGL_OK)
         return status;
     status = session_generate(session, params ? params : &defaults, out);
-    session_leave(session, &saved);
-    return status;
+    return session_leave(session, &saved, NULL, status);
 }
 
 enum dgl_status dgl_bench(struct dgl_session *session, const struct dgl_bench_params *params,
@@ -222,8 +213,7 @@ enum dgl_status dgl_bench(struct dgl_session *session, const struct dgl_bench_pa
     status = session_bench(session, params ? params : &defaults, out);
     if (status != DGL_OK)
         dgl_bench_result_finish(out);
-    session_leave(session, &saved);
-    return status;
+    return session_leave(session, &saved, "bench", status);
 }
 
 void dgl_bench_result_finish(struct dgl_bench_result *result)

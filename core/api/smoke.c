@@ -11,6 +11,5 @@ enum dgl_status dgl_verify_smoke(struct dgl_session *session, const struct dgl_s
     if (status != DGL_OK)
         return status;
     status = session_smoke(session, params ? params : &defaults, out);
-    session_leave(session, &saved);
-    return status;
+    return session_leave(session, &saved, "the smoke test", status);
 }

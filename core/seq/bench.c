@@ -92,8 +92,6 @@ static enum dgl_status time_decode(struct bench *b, int32_t tokens, double *tps)
     uint64_t start = dgl_now_ns();
     for (int32_t i = 0; i < tokens && status == DGL_OK; i++) {
         int32_t id;
-        if (session_is_cancelled(s))
-            return dgl_fail(dev->log, DGL_ERR_CANCELLED, "bench was cancelled");
         uint64_t recorded = dgl_now_ns();
         status = exec_run_submit(b->decode, 1, NULL);
         b->cpu_ns += (double)(dgl_now_ns() - recorded);
@@ -179,8 +177,6 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     uint64_t total = (uint64_t)p->repetitions + 2, compiled = s->model->dev->compile_ns;
     struct recipe decode = recipe_decode(SAMPLE_GREEDY, 0, b.interval > 1);
     enum dgl_status status = session_compile(s, recipe_body(s->ubatch).segments | decode.segments);
-    if (status == DGL_ERR_CANCELLED)
-        return dgl_fail(log, DGL_ERR_CANCELLED, "bench was cancelled");
     if (status == DGL_OK)
         status = profile_copy(s->model->dev, s->model->kernels, &r->copy_gbps);
     r->compile_ns = s->model->dev->compile_ns - compiled;
@@ -191,9 +187,8 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     b.cpu_ns = 0;
     b.cpu_steps = 0;
     for (int32_t i = 0; i < p->repetitions && status == DGL_OK; i++) {
-        if (!tell(&b, (uint64_t)i + 1, total))
-            return dgl_fail(log, DGL_ERR_CANCELLED, "bench was cancelled");
-        status = time_prefill(&b, &r->prefill_tps[i]);
+        status = tell(&b, (uint64_t)i + 1, total) ? time_prefill(&b, &r->prefill_tps[i])
+                                                  : DGL_ERR_CANCELLED;
         if (status == DGL_OK)
             status = time_decode(&b, p->decode_tokens, &r->decode_tps[i]);
     }

@@ -294,7 +294,6 @@ static uint32_t needed_segments(const struct generation *g, int32_t prompt)
 
 static enum dgl_status run_prompt(struct generation *g)
 {
-    session_stop_at_once(g->s);
     g->start = device_counters(g->s->model->dev);
     g->start_ns = work_ns(g);
     int32_t count = (int32_t)g->r->num_prompt_ids;

@@ -29,16 +29,6 @@ enum dgl_status session_begin_scoring(struct dgl_session *s, int32_t *rows)
     return status;
 }
 
-/* Compiles what evaluating s->ids[s->len .. count) in passes of up to `rows` tokens runs, with the
- * segments `results`. */
-static enum dgl_status compile(struct dgl_session *s, int32_t count, int32_t rows, uint32_t results)
-{
-    enum dgl_status status = session_compile(s, session_body_segments(s, count, rows) | results);
-    if (status == DGL_ERR_CANCELLED)
-        dgl_fail(s->model->dev->log, status, "evaluation was cancelled");
-    return status;
-}
-
 /* Evaluates s->ids[s->len .. count) and brings the results of those from `first` on: logits,
  * [count - first, vocab], and hidden states, [count - first, hidden]; NULL = not wanted. LOGITS
  * then belongs to the last token, unless all logits or hidden states alone were wanted. */
@@ -57,7 +47,7 @@ static enum dgl_status eval_rows(struct dgl_session *s, int32_t first, int32_t c
     if (hidden || score)
         results |= 1u << SEG_HIDDEN;
     if (status == DGL_OK)
-        status = compile(s, count, most, results);
+        status = session_compile(s, session_body_segments(s, count, most) | results);
     while (s->len < count && status == DGL_OK) {
         int32_t start = s->len, left = count - start, rows = left < most ? left : most;
         int32_t skip = first > start ? first - start : 0; /* rows without results */
@@ -68,7 +58,7 @@ static enum dgl_status eval_rows(struct dgl_session *s, int32_t first, int32_t c
         else if (last && (logits || !hidden))
             flags |= ROW_LOGITS;
         if (session_is_cancelled(s))
-            return dgl_fail(dev->log, DGL_ERR_CANCELLED, "evaluation was cancelled");
+            return DGL_ERR_CANCELLED;
         status = session_pass(s, rows, flags);
         if (status != DGL_OK)
             break;
@@ -247,11 +237,11 @@ static enum dgl_status score_ids(struct dgl_session *s, const char *name, int32_
     const struct dgl_log *log = s->model->dev->log;
     enum dgl_status status = DGL_OK;
     if (s->len < first - 1)
-        status = compile(s, first - 1, s->ubatch, 0);
+        status = session_compile(s, session_body_segments(s, first - 1, s->ubatch));
     while (s->len < first - 1 && status == DGL_OK) {
         int32_t left = first - 1 - s->len, rows = left < s->ubatch ? left : s->ubatch;
         if (session_is_cancelled(s))
-            return dgl_fail(log, DGL_ERR_CANCELLED, "scoring was cancelled");
+            return DGL_ERR_CANCELLED;
         status = session_pass(s, rows, 0);
         if (status == DGL_OK)
             gl_flush(s->model->dev->gl);
@@ -353,13 +343,13 @@ enum dgl_status session_perplexity(struct dgl_session *s, const struct dgl_perpl
                 size_t all =
                     ids.count <= context ? 1 : 1 + (ids.count - context + stride - 1) / stride;
                 if (!p->progress_cb(p->progress_priv, "windows", begin / stride + 1, all))
-                    status = dgl_fail(log, DGL_ERR_CANCELLED, "perplexity was cancelled");
+                    status = DGL_ERR_CANCELLED;
             }
         }
         free(ids.ids);
         if (status == DGL_OK && p->progress_cb && !(p->windows && p->num_texts == 1) &&
             !p->progress_cb(p->progress_priv, "texts", i + 1, p->num_texts))
-            status = dgl_fail(log, DGL_ERR_CANCELLED, "perplexity was cancelled");
+            status = DGL_ERR_CANCELLED;
     }
     free(logits);
     if (status == DGL_OK && sum.tokens == 0)

@@ -128,18 +128,19 @@ enum dgl_status session_enter(struct dgl_session *s, struct gl_saved *saved)
     s->engine_serial = m->engine_serial;
     s->workspace_serial = m->workspace.serial;
     atomic_store(&s->cancel, false);
+    gl_device_set_stop(m->dev->gl, &s->cancel);
     return DGL_OK;
 }
 
-void session_leave(struct dgl_session *s, const struct gl_saved *saved)
+enum dgl_status session_leave(struct dgl_session *s, const struct gl_saved *saved, const char *what,
+                              enum dgl_status status)
 {
-    gl_device_set_stop(s->model->dev->gl, NULL);
-    device_leave(s->model->dev, saved);
-}
-
-void session_stop_at_once(struct dgl_session *s)
-{
-    gl_device_set_stop(s->model->dev->gl, &s->cancel);
+    struct dgl_device *dev = s->model->dev;
+    gl_device_set_stop(dev->gl, NULL);
+    device_leave(dev, saved);
+    return status == DGL_ERR_CANCELLED && what
+               ? dgl_fail(dev->log, status, "%s was cancelled", what)
+               : status;
 }
 
 enum dgl_status session_run(struct dgl_session *s, struct recipe recipe, struct exec_run **out)

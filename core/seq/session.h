@@ -46,13 +46,13 @@ void session_destroy(struct dgl_session *s);
 
 /* Begins a public call that evaluates: the device's context becomes current, runs of an older
  * engine or workspace are dropped, and a cancellation that came before this call does not count.
- * When it succeeds, device_leave() ends the function. */
+ * One that comes later also ends what goes on inside a pass: submits and readbacks then return
+ * DGL_ERR_CANCELLED, not logged. When this succeeds, session_leave() ends the function. */
 enum dgl_status session_enter(struct dgl_session *s, struct gl_saved *saved);
-/* The end of a call that began with session_enter(). */
-void session_leave(struct dgl_session *s, const struct gl_saved *saved);
-/* From here to session_leave() a cancellation also ends what goes on inside a pass: submits and
- * readbacks then return DGL_ERR_CANCELLED, not logged. */
-void session_stop_at_once(struct dgl_session *s);
+/* Returns `status`. DGL_ERR_CANCELLED gets its line, "`what` was cancelled"; what = NULL: it has
+ * one. */
+enum dgl_status session_leave(struct dgl_session *s, const struct gl_saved *saved, const char *what,
+                              enum dgl_status status);
 /* The run of a recipe, compiled and bound on first use. Borrowed during the call. */
 enum dgl_status session_run(struct dgl_session *s, struct recipe recipe, struct exec_run **out);
 /* Compiles the kernels of the segments (bits as in struct recipe) that are not compiled yet, to

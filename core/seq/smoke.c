@@ -139,7 +139,7 @@ static enum dgl_status trace(struct smoke *t)
         int32_t rows = decode ? 1 : left < (size_t)most ? (int32_t)left : most;
         struct gl_range from = {0};
         if (session_is_cancelled(s))
-            return dgl_fail(dev->log, DGL_ERR_CANCELLED, "the smoke test was cancelled");
+            return DGL_ERR_CANCELLED;
         status = session_trace_pass(s, rows, decode ? ROW_LOGITS : ROW_SCORE, &stream);
         from = decode ? s->memory.state[BUF_LOGITS] : s->model->workspace.range[BUF_ALL_LOGITS];
         if (status == DGL_OK)
@@ -241,7 +241,6 @@ static void take_point(struct smoke *t, size_t point)
 
 static enum dgl_status check_blocks(struct smoke *t)
 {
-    const struct dgl_log *log = t->s->model->dev->log;
     size_t vocab = (size_t)t->desc->vocab, layers = (size_t)t->desc->layers;
     enum dgl_status status = oracle_embed(t->oracle, t->ids);
     if (status == DGL_OK)
@@ -260,7 +259,7 @@ static enum dgl_status check_blocks(struct smoke *t)
         bool go_on = !t->p->progress_cb || point % 2 ||
                      t->p->progress_cb(t->p->progress_priv, "layers", layer + 1, layers);
         if (status == DGL_OK && (!go_on || session_is_cancelled(t->s)))
-            status = dgl_fail(log, DGL_ERR_CANCELLED, "the smoke test was cancelled");
+            status = DGL_ERR_CANCELLED;
     }
     if (status != DGL_OK)
         return status;
@@ -376,6 +375,8 @@ static enum dgl_status check_answer(struct smoke *t)
                : dgl_generate_params(.ids = t->ids, .num_ids = PROMPT_IDS,
                                      .max_tokens = DGL_SMOKE_TOKENS),
         &r);
+    if (status == DGL_OK && r.finish == DGL_FINISH_CANCELLED)
+        status = DGL_ERR_CANCELLED;
     if (status != DGL_OK)
         goto done;
     memcpy(t->out->tokens, r.tokens, r.num_tokens * sizeof(*r.tokens));

@@ -43,6 +43,25 @@ static struct dgl_message message(const struct dgl_chat *chat, size_t index)
 
 /* ---- turns ----------------------------------------------------------------------------------- */
 
+/* Once the answer is there, cancelling the session stops nothing else on its device. */
+static void cancelling_ends_with_the_answer(void **state)
+{
+    (void)state;
+    struct dgl_model *model = NULL;
+    struct dgl_chat *chat = open_chat(engine.session, false);
+    say(chat, "Tell me about a dog.");
+    struct dgl_generate_result r = answer(chat, 2);
+    dgl_session_cancel(engine.session);
+    enum dgl_status status = dgl_model_load(
+        engine.device, dgl_model_params(.path = "synthetic:story-llama:q4_k", .context = 64),
+        &model);
+    if (status != DGL_OK)
+        fail_msg("%s: %s", dgl_status_str(status), engine.log.text);
+    dgl_model_destroy(&model);
+    dgl_generate_result_finish(&r);
+    dgl_chat_destroy(&chat);
+}
+
 static void answers_become_messages(void **state)
 {
     (void)state;
@@ -272,9 +291,13 @@ static void misuse_is_explained(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_become_messages), cmocka_unit_test(messages_are_taken_back),
-        cmocka_unit_test(conversations_are_json),  cmocka_unit_test(full_context_is_refused),
-        cmocka_unit_test(full_context_shifts),     cmocka_unit_test(long_answer_goes_on),
+        cmocka_unit_test(answers_become_messages),
+        cmocka_unit_test(cancelling_ends_with_the_answer),
+        cmocka_unit_test(messages_are_taken_back),
+        cmocka_unit_test(conversations_are_json),
+        cmocka_unit_test(full_context_is_refused),
+        cmocka_unit_test(full_context_shifts),
+        cmocka_unit_test(long_answer_goes_on),
         cmocka_unit_test(misuse_is_explained),
     };
     tiny_engine_open(&engine, &(struct tiny_engine_params){.path = BUNDLED_MODEL});

@@ -1,6 +1,6 @@
 /* Faults in the middle of things: every allocation fails once, buffers and programs are refused,
- * the device is lost. The call says so with one line, leaves nothing behind, and what existed
- * before works as before. */
+ * the device is lost, the call is cancelled. The call says so with one line, leaves nothing behind,
+ * and what existed before works as before. */
 #include "tests/support/gl_fail.h"
 
 #include <stdlib.h>
@@ -10,6 +10,7 @@
 
 #define PROMPT 12
 #define ANSWER 6
+#define VOCAB  320
 
 static char *dir;
 static int32_t prompt[PROMPT];
@@ -63,6 +64,7 @@ static enum dgl_status try_new_session(struct tiny_engine *e)
     enum dgl_status status = dgl_session_create(e->model, NULL, &s);
     if (status != DGL_OK)
         return status;
+    gl_fail.session = s;
     status = dgl_generate(s,
                           dgl_generate_params(WITH_PROMPT, .max_tokens = ANSWER,
                                               .readback_interval = 4, .ignore_eos = true),
@@ -79,6 +81,8 @@ static enum dgl_status try_generate(struct tiny_engine *e)
     struct dgl_generate_result r;
     enum dgl_status status = dgl_generate(
         e->session, dgl_generate_params(WITH_PROMPT, .max_tokens = ANSWER, .ignore_eos = true), &r);
+    if (status == DGL_OK && r.finish == DGL_FINISH_CANCELLED)
+        status = DGL_ERR_CANCELLED;
     if (status == DGL_OK)
         assert_memory_equal(r.tokens, greedy, sizeof(greedy));
     dgl_generate_result_finish(&r);
@@ -89,6 +93,7 @@ static enum dgl_status try_sync(struct tiny_engine *e)
 {
     struct dgl_session *s = NULL;
     enum dgl_status status = dgl_session_create(e->model, NULL, &s);
+    gl_fail.session = s;
     if (status == DGL_OK)
         status = dgl_session_sync(s, prompt, PROMPT, NULL);
     dgl_session_destroy(&s);
@@ -101,6 +106,7 @@ static enum dgl_status try_logits(struct tiny_engine *e)
     float *logits = NULL;
     size_t rows = 0;
     enum dgl_status status = dgl_session_create(e->model, NULL, &s);
+    gl_fail.session = s;
     if (status == DGL_OK)
         status = dgl_logits(s, dgl_logits_params(WITH_PROMPT, .all = true), &logits, &rows);
     assert_true((status == DGL_OK) == (logits != NULL));
@@ -115,6 +121,7 @@ static enum dgl_status try_embed(struct tiny_engine *e)
     float *embedding = NULL;
     size_t rows = 0;
     enum dgl_status status = dgl_session_create(e->model, NULL, &s);
+    gl_fail.session = s;
     if (status == DGL_OK)
         status = dgl_embed(s, dgl_embed_params(WITH_PROMPT), &embedding, &rows);
     assert_true((status == DGL_OK) == (embedding != NULL));
@@ -158,6 +165,26 @@ static enum dgl_status try_bench(struct tiny_engine *e)
         &r);
     dgl_bench_result_finish(&r);
     *limits = before;
+    return status;
+}
+
+static enum dgl_status try_eval(struct tiny_engine *e)
+{
+    struct dgl_session *s = NULL;
+    float logits[VOCAB];
+    enum dgl_status status = dgl_session_create(e->model, NULL, &s);
+    gl_fail.session = s;
+    if (status == DGL_OK)
+        status = dgl_session_eval(s, dgl_eval_params(WITH_PROMPT), logits, NULL);
+    dgl_session_destroy(&s);
+    return status;
+}
+
+static enum dgl_status try_smoke(struct tiny_engine *e)
+{
+    struct dgl_smoke_result r;
+    enum dgl_status status = dgl_verify_smoke(e->session, NULL, &r);
+    assert_true(status == DGL_OK || !r.passed);
     return status;
 }
 
@@ -245,6 +272,52 @@ static void check_fault(const struct fault *row, long *counter, enum dgl_status 
 static void test_allocation(void **state)
 {
     check_fault(*state, &gl_fail.allocations, DGL_ERR_NO_MEMORY);
+}
+
+/* ---- cancellation ---------------------------------------------------------------------------- */
+
+static const struct fault cancels[] = {
+    {"an answer that is cancelled", try_generate, 1},
+    {"a sync that is cancelled", try_sync, 1},
+    {"tokens that are cancelled", try_eval, 1},
+    {"logits that are cancelled", try_logits, 1},
+    {"an embedding that is cancelled", try_embed, 1},
+    {"perplexity that is cancelled", try_perplexity, 1},
+    {"a measurement that is cancelled", try_bench, 1},
+    {"a smoke test that is cancelled", try_smoke, 3},
+};
+
+/* Between two dispatches of each list of the call: it ends there, which is no error. */
+static void test_cancel(void **state)
+{
+    const struct fault *row = *state;
+    struct tiny_engine e;
+    open_engine(&e);
+    gl_fail_reset();
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(row->attempt(&e), DGL_OK);
+    int64_t buffers = gl_fail.live_buffers;
+    long cancelled = 0;
+    for (long n = 0;; n += row->step, cancelled++) {
+        gl_fail_reset();
+        test_log_clear(&e.log);
+        gl_fail.session = e.session;
+        gl_fail.cancels = n;
+        enum dgl_status status = row->attempt(&e);
+        bool tripped = gl_fail.tripped;
+        gl_fail_reset();
+        if (status != (tripped ? DGL_ERR_CANCELLED : DGL_OK) || e.log.errors != 0)
+            fail_msg("%s, list %ld: %s, %d lines: %s", row->name, n, dgl_status_str(status),
+                     e.log.errors, e.log.text);
+        if (!tripped)
+            break;
+    }
+    assert_true(cancelled > 0);
+    printf("# %s: in %ld places\n", row->name, cancelled);
+    assert_int_equal(gl_fail.live_buffers, buffers);
+    check_answer(e.session);
+    tiny_engine_close(&e);
+    assert_int_equal(gl_fail.live_buffers, 0);
 }
 
 static void test_open_device(void **state)
@@ -504,7 +577,7 @@ int main(void)
     dir = test_tmpdir();
     tiny_llama_write(dir, &sizes);
     tiny_tokenizer_write(dir);
-    tiny_ids(prompt, PROMPT, 320, 21);
+    tiny_ids(prompt, PROMPT, VOCAB, 21);
     open_engine(&e);
     tiny_greedy(e.session, prompt, PROMPT, greedy, ANSWER);
     tiny_engine_close(&e);
@@ -512,6 +585,7 @@ int main(void)
     failures += test_run_table("allocations", test_allocation, faults);
     failures += test_run_table("buffers", test_buffer, buffer_faults);
     failures += test_run_table("programs", test_program, program_faults);
+    failures += test_run_table("cancellation", test_cancel, cancels);
     test_tmpdir_remove(dir);
     return failures;
 }

@@ -6,8 +6,12 @@
 #include "core/base/status.h"
 #include "gl/gl_internal.h"
 
-struct gl_fail gl_fail = {
-    .allocations = -1, .buffers = -1, .programs = -1, .submits = -1, .readbacks = -1};
+struct gl_fail gl_fail = {.allocations = -1,
+                          .buffers = -1,
+                          .programs = -1,
+                          .submits = -1,
+                          .readbacks = -1,
+                          .cancels = -1};
 
 void gl_fail_reset(void)
 {
@@ -17,6 +21,7 @@ void gl_fail_reset(void)
                                .programs = -1,
                                .submits = -1,
                                .readbacks = -1,
+                               .cancels = -1,
                                .live_buffers = buffers,
                                .live_bytes = bytes};
 }
@@ -145,7 +150,14 @@ enum dgl_status __wrap_gl_submit(struct gl_device *dev, const struct gl_dispatch
 {
     if (trips(&gl_fail.submits))
         return gl_lost_set(dev, "the test says so");
-    return __real_gl_submit(dev, list, count, gpu_ns);
+    if (!trips(&gl_fail.cancels))
+        return __real_gl_submit(dev, list, count, gpu_ns);
+    const size_t half = count / 2;
+    enum dgl_status status = half > 0 ? __real_gl_submit(dev, list, half, gpu_ns) : DGL_OK;
+    dgl_session_cancel(gl_fail.session);
+    return status == DGL_OK
+               ? __real_gl_submit(dev, list + half, count - half, gpu_ns ? gpu_ns + half : NULL)
+               : status;
 }
 
 enum dgl_status __real_gl_readback_end(struct gl_device *dev, struct gl_ticket ticket, void *bytes);

@@ -13,7 +13,9 @@ struct gl_fail {
     long programs;    /* gl_programs_create(): DGL_ERR_KERNEL */
     long submits;     /* gl_submit(): the device is lost */
     long readbacks;   /* gl_readback_end(): DGL_ERR_GPU */
+    long cancels;     /* gl_submit(): `session` is cancelled between two dispatches of the list */
     bool tripped;     /* one of them has failed */
+    struct dgl_session *session;
     /* What gl_device_caps() then says; 0 = the truth. */
     uint64_t max_ssbo_bytes, max_buffer_bytes, memory_free_bytes;
     bool memory_unknown;

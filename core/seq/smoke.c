@@ -133,6 +133,11 @@ static enum dgl_status trace(struct smoke *t)
     enum dgl_status status = session_expect(s, (int32_t)t->count);
     if (status == DGL_OK)
         status = session_begin_scoring(s, &most);
+    if (status == DGL_OK)
+        status =
+            session_compile(s, recipe_body(most).segments | recipe_body(1).segments |
+                                   recipe_of(SEG_HIDDEN).segments | recipe_of(SEG_SCORE).segments |
+                                   recipe_of(SEG_HEAD).segments);
     while (status == DGL_OK && (size_t)s->len < t->count) {
         size_t pos = (size_t)s->len, left = t->prefill - pos;
         bool decode = pos >= t->prefill;

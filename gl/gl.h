@@ -173,7 +173,7 @@ enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_progra
                                    size_t count, const struct gl_compile *how,
                                    struct gl_program **out);
 /* Folder of the on-disk cache; NULL without one that can be written. */
-const char *gl_program_cache_dir(const struct gl_device *dev);
+const char *gl_program_cache_dir(struct gl_device *dev);
 void gl_program_destroy(struct gl_device *dev, struct gl_program **program);
 const char *gl_program_label(const struct gl_program *program);
 

@@ -103,7 +103,7 @@ struct gl_progcache {
     char identity[65];  /* hash of driver and format, part of every key */
     uint64_t max_bytes; /* trimmed to this, oldest first */
     bool stored;        /* something was added since the last trim */
-    char *reason;       /* "PATH: ..." why it was not used at the last try; NULL = it was */
+    char *reason; /* "PATH: ...": why programs were not kept at the last try; NULL = no reason */
 };
 struct gl_progcache_params {
     const char *dir; /* NULL = XDG, "" = off */
@@ -121,8 +121,8 @@ bool gl_progcache_load(struct gl_progcache *cache, const char *key, uint32_t *fo
                        size_t *len);
 void gl_progcache_store(struct gl_progcache *cache, const char *key, uint32_t format,
                         const void *bytes, size_t len);
-/* The folder exists, or was made, and entries can be added; errno tells why not. */
-bool gl_progcache_is_writable(const struct gl_progcache *cache);
+/* Makes the folder. False: no entry can be added; `reason` tells why, unless the cache is off. */
+bool gl_progcache_prepare(struct gl_progcache *cache);
 /* Deletes the oldest entries beyond max_bytes when something was stored. */
 void gl_progcache_trim(struct gl_progcache *cache);
 

@@ -29,6 +29,7 @@
  * private only costs compiling again; `reason` says so.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,11 +76,29 @@ static uint64_t get_le(const unsigned char *at, int bytes)
 
 /* ---- set-up ---------------------------------------------------------------------------------- */
 
-/* As dgl_cache_open(); the reason becomes the cache's. */
-static int open_dir(struct gl_progcache *cache, bool make)
+static void set_reason(struct gl_progcache *cache, char *reason)
 {
     free(cache->reason);
-    return dgl_cache_open(cache->dir, make, &cache->reason);
+    cache->reason = reason;
+}
+
+static void set_write_reason(struct gl_progcache *cache, int error)
+{
+    struct dgl_buf why = {0};
+    char space[128];
+    dgl_buf_printf(&why, "%s: %s", DGL_PRINTABLE(cache->dir),
+                   strerror_r(error, space, sizeof(space)));
+    set_reason(cache, dgl_buf_take(&why));
+}
+
+/* As dgl_cache_open(); a reason becomes the cache's. */
+static int open_dir(struct gl_progcache *cache, bool make)
+{
+    char *reason = NULL;
+    int dir = dgl_cache_open(cache->dir, make, &reason);
+    if (reason)
+        set_reason(cache, reason);
+    return dir;
 }
 
 void gl_progcache_init(struct gl_progcache *cache, const struct gl_progcache_params *params)
@@ -186,13 +205,6 @@ bool gl_progcache_load(struct gl_progcache *cache, const char *key, uint32_t *fo
 
 /* ---- store ----------------------------------------------------------------------------------- */
 
-static char *write_reason(const char *dir, int error)
-{
-    struct dgl_buf why = {0};
-    dgl_buf_printf(&why, "%s: %s", DGL_PRINTABLE(dir), strerror(error));
-    return dgl_buf_take(&why);
-}
-
 void gl_progcache_store(struct gl_progcache *cache, const char *key, uint32_t format,
                         const void *bytes, size_t len)
 {
@@ -215,17 +227,27 @@ void gl_progcache_store(struct gl_progcache *cache, const char *key, uint32_t fo
         return;
     entry_name(key, name);
     const struct dgl_str parts[] = {{(const char *)header, sizeof(header)}, {bytes, len}};
-    if (dgl_cache_write(dir, name, parts, 2))
+    if (dgl_cache_write(dir, name, parts, 2)) {
         cache->stored = true;
-    else
-        cache->reason = write_reason(cache->dir, errno);
+        set_reason(cache, NULL);
+    } else {
+        set_write_reason(cache, errno);
+    }
     close(dir);
 }
 
-bool gl_progcache_is_writable(const struct gl_progcache *cache)
+bool gl_progcache_prepare(struct gl_progcache *cache)
 {
-    return cache->dir && dgl_dir_make(NULL, cache->dir) == DGL_OK &&
-           access(cache->dir, W_OK | X_OK) == 0;
+    int dir = cache->dir ? open_dir(cache, true) : -1;
+    if (dir < 0)
+        return false;
+    bool writable = faccessat(dir, ".", W_OK | X_OK, AT_EACCESS) == 0;
+    if (writable)
+        set_reason(cache, NULL);
+    else
+        set_write_reason(cache, errno);
+    close(dir);
+    return writable;
 }
 
 /* ---- trim ------------------------------------------------------------------------------------ */

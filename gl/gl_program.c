@@ -1,6 +1,5 @@
 /* Programs: from GLSL or from the cache, all of a batch or none, in parallel where the driver
  * can. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -200,9 +199,8 @@ static void note_batch(const struct gl_device *dev, const struct job *jobs, size
     dgl_info(dev->log, "kernels: %zu in %.0f ms, %zu of them compiled, %zu found in %s", count,
              (double)(dgl_now_ns() - start_ns) * 1e-6, count - found, found,
              dir ? dir : "no cache");
-    if (dir && found < count && !gl_progcache_is_writable(&dev->cache))
-        dgl_info(dev->log, "compiled kernels are not kept: %s cannot be written: %s", dir,
-                 strerror(errno));
+    if (found < count && dev->cache.reason)
+        dgl_info(dev->log, "compiled programs are not kept: %s", dev->cache.reason);
 }
 
 enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_program_params *params,
@@ -276,9 +274,9 @@ enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_progra
     return status;
 }
 
-const char *gl_program_cache_dir(const struct gl_device *dev)
+const char *gl_program_cache_dir(struct gl_device *dev)
 {
-    return gl_progcache_is_writable(&dev->cache) ? dev->cache.dir : NULL;
+    return gl_progcache_prepare(&dev->cache) ? dev->cache.dir : NULL;
 }
 
 void gl_program_destroy(struct gl_device *dev, struct gl_program **pprogram)

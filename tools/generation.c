@@ -147,9 +147,12 @@ enum dgl_status generation_params(const struct engine *e, const struct options *
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
+/* Without a first token after a cancellation, nobody knows how much of the prompt was evaluated. */
 double generation_prefill_tps(const struct dgl_generate_result *r)
 {
     double seconds = (double)r->prefill_ns * 1e-9;
+    if (r->finish == DGL_FINISH_CANCELLED && r->num_tokens == 0)
+        return 0;
     return seconds > 0 ? (double)(r->num_prompt_ids - r->num_reused) / seconds : 0;
 }
 

@@ -394,6 +394,55 @@ static void cancelled_case(void **state)
     process_finish(&r);
 }
 
+/* With empty caches: a signal ends the command with the kernel at hand, and what was compiled until
+ * then is found by the next one, which tells how much that was. */
+static void cancelled_while_compiling(void **state)
+{
+    static const int numbers[] = {SIGINT, SIGTERM};
+    const char *const endless[] = {ENDLESS, NULL};
+    const char *const two[] = {"generate", "--device", "any",          "-p", PROMPT,
+                               "-n",       "2",        "--ignore-eos", "-v", NULL};
+    char *dir = test_tmpdir(), *cache = dgl_path_join(dir, "dopplergl");
+    struct dgl_buf xdg = {0}, mesa = {0};
+    struct process_result r;
+    size_t kept = 0, count = 0, compiled = 0, found = 0;
+    (void)state;
+    dgl_buf_printf(&xdg, "XDG_CACHE_HOME=%s", dir);
+    dgl_buf_printf(&mesa, "MESA_SHADER_CACHE_DIR=%s", dir);
+    const char *const env[] = {xdg.p, mesa.p, NULL};
+    for (size_t i = 0; i < 2; i++) {
+        process_run(&(struct process_params){.args = endless,
+                                             .env = env,
+                                             .signal = numbers[i],
+                                             .signal_after = 1,
+                                             .signal_on_error = true,
+                                             .signal_wait_ms = 700},
+                    &r);
+        assert_code(&r, 130);
+        assert_no_error(&r);
+        if (count_lines(r.err, "cancelled") != 1 || (r.out_len == 0 && strstr(r.err, "tok/s")))
+            fail_msg("standard error: %s", r.err);
+        process_finish(&r);
+    }
+    if (dgl_path_is_dir(cache))
+        kept = num_files(cache);
+    process_run(&(struct process_params){.args = two, .env = env}, &r);
+    assert_code(&r, 0);
+    char *line = strstr(r.err, "kernels: ");
+    if (strstr(r.err, "program binary 1") &&
+        (!line ||
+         sscanf(line, "kernels: %zu in %*u ms, %zu of them compiled, %zu found in", &count,
+                &compiled, &found) != 3 ||
+         found != kept || compiled != count - found ||
+         (strstr(r.err, "llvmpipe") && compiled == 0) || !strstr(line, cache)))
+        fail_msg("%zu programs were kept in %s: %s", kept, cache, r.err);
+    process_finish(&r);
+    dgl_buf_finish(&xdg);
+    dgl_buf_finish(&mesa);
+    free(cache);
+    test_tmpdir_remove(dir);
+}
+
 /* ---- data files ------------------------------------------------------------------------------ */
 
 /* The program is copied to `exe` below a folder that has the bundled model at `model`. */
@@ -450,10 +499,10 @@ static void data_case(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* A home that cannot be written, and none at all: only the cache is lost. */
+/* A home that cannot be written, and none at all: only the cache is lost, and -v says why. */
 static void no_cache_is_no_fault(void **state)
 {
-    const char *const args[] = {"generate", "--device", "any", "-p", "a", "-n", "1", NULL};
+    const char *const args[] = {"generate", "--device", "any", "-p", "a", "-n", "1", "-v", NULL};
     const char *const read_only[] = {"XDG_CACHE_HOME=/proc/nowhere", NULL};
     const char *const none[] = {"XDG_CACHE_HOME", "HOME", NULL};
     struct process_result r;
@@ -461,6 +510,10 @@ static void no_cache_is_no_fault(void **state)
     process_run(&(struct process_params){.args = args, .env = read_only}, &r);
     assert_code(&r, 0);
     assert_no_error(&r);
+    if (!strstr(r.err, "program binary 0")) {
+        assert_contains(r.err, ", 0 found in /proc/nowhere/dopplergl\n");
+        assert_contains(r.err, "compiled programs are not kept: /proc/nowhere/dopplergl: ");
+    }
     process_finish(&r);
     process_run(&(struct process_params){.args = args, .env = none}, &r);
     assert_code(&r, 0);
@@ -507,7 +560,7 @@ int main(void)
         cmocka_unit_test(signal_while_loading), cmocka_unit_test(cancelled_json_is_whole),
         cmocka_unit_test(signal_while_reading), cmocka_unit_test(nohup_is_respected),
         cmocka_unit_test(closed_pipe_is_quiet), cmocka_unit_test(ignored_sigpipe_is_quiet_too),
-        cmocka_unit_test(no_cache_is_no_fault),
+        cmocka_unit_test(no_cache_is_no_fault), cmocka_unit_test(cancelled_while_compiling),
     };
     int failures = test_run_table("cli signals", signal_case, signals);
     failures += test_run_table("cli cancelled conversion", cancelled_convert_case, cancels);

@@ -76,8 +76,9 @@ size_t bar_draw(const struct bar *bar, const struct bar_look *look, uint64_t now
     static const struct {
         const char *what, *work;
     } works[] = {
-        {"bytes", "reading"},  {"kernels", "compiling kernels"}, {"texts", "scoring texts"},
-        {"runs", "measuring"}, {"layers", "checking layers"},
+        {"bytes", "reading"},       {"kernels", "compiling kernels"},
+        {"texts", "scoring texts"}, {"windows", "scoring windows"},
+        {"runs", "measuring"},      {"layers", "checking layers"},
     };
     bool bytes = strcmp(bar->what, "bytes") == 0, failed = false;
     const char *work = bytes ? look->work : NULL;

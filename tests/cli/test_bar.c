@@ -71,6 +71,8 @@ static const struct drawing drawings[] = {
      "compiling kernels 0/17 ........................................"},
     {"begun in the middle", 80, "texts", NULL, 10, 20, 40, 10000,
      "scoring texts 20/40 ####################.................... 1.0/s, 20 s left"},
+    {"windows", 80, "windows", NULL, 0, 1, 4, 2000,
+     "scoring windows 1/4 ##########.............................. 0.5/s, 6 s left"},
     {"minutes", 80, "runs", NULL, 0, 1, 11, 60000,
      "measuring 1/11 ###..................................... 0.0/s, 10 min left"},
     {"hours", 80, "rows", NULL, 0, 1, 1001, 60000,

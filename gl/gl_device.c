@@ -134,7 +134,8 @@ static enum dgl_status start_device(struct gl_device *dev, const struct gl_devic
                                                                      .version = caps->version,
                                                                      .formats = formats,
                                                                      .num_formats = count});
-        if (dev->cache.reason)
+        dev->cache.told = dev->cache.reason != NULL;
+        if (dev->cache.told)
             dgl_notice(dev->log, "compiled programs are not kept: %s", dev->cache.reason);
     }
     if (dev->ext.parallel_compile)

@@ -103,7 +103,8 @@ struct gl_progcache {
     char identity[65];  /* hash of driver and format, part of every key */
     uint64_t max_bytes; /* trimmed to this, oldest first */
     bool stored;        /* something was added since the last trim */
-    char *reason; /* "PATH: ...": why programs were not kept at the last try; NULL = no reason */
+    char *reason;       /* why programs were not kept at the last try; NULL = no reason */
+    bool told;          /* the reason is in the log */
 };
 struct gl_progcache_params {
     const char *dir; /* NULL = XDG, "" = off */

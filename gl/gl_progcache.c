@@ -118,8 +118,10 @@ void gl_progcache_init(struct gl_progcache *cache, const struct gl_progcache_par
     if (!identified)
         return;
     cache->dir = dgl_cache_path(params->dir);
-    if (!cache->dir)
+    if (!cache->dir) {
+        cache->reason = strdup("neither XDG_CACHE_HOME nor HOME is an absolute path");
         return;
+    }
     /* For the reason: a cache that is never used is worth a word. */
     int dir = open_dir(cache, false);
     if (dir >= 0)

@@ -199,7 +199,7 @@ static void note_batch(const struct gl_device *dev, const struct job *jobs, size
     dgl_info(dev->log, "kernels: %zu in %.0f ms, %zu of them compiled, %zu found in %s", count,
              (double)(dgl_now_ns() - start_ns) * 1e-6, count - found, found,
              dir ? dir : "no cache");
-    if (found < count && dev->cache.reason)
+    if (found < count && dev->cache.reason && !dev->cache.told)
         dgl_info(dev->log, "compiled programs are not kept: %s", dev->cache.reason);
 }
 

@@ -315,6 +315,8 @@ static void expect_dir(const char *param, const char *xdg, const char *home, con
         assert_string_equal(cache.dir, wanted);
     else
         assert_null(cache.dir);
+    if (!wanted && !param) /* nowhere to keep it, which nobody asked for */
+        assert_contains(cache.reason, "HOME");
     gl_progcache_finish(&cache);
 }
 

@@ -21,6 +21,7 @@
 
 /* The terminal's bar, of which there is one: any line must first clear it. */
 static struct bar bar;
+static bool cache_told;    /* where compiled kernels are kept: once, however often some compile */
 static size_t bar_columns; /* that it takes on the screen; 0 = it is not there */
 
 static void clear_bar(void)
@@ -103,6 +104,7 @@ void console_init(struct console *c, const struct options *opt)
                               .cancelled = is_cancelled};
     c->quiet = opt->quiet;
     c->work = c->cache = NULL;
+    cache_told = false;
     c->bar = !opt->quiet && isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0);
 }
 
@@ -140,7 +142,8 @@ bool console_progress(void *priv, const char *what, uint64_t done, uint64_t tota
     const char *no_color = getenv("NO_COLOR");
     uint64_t now_ns = dgl_now_ns();
     bool drawn = bar_update(&bar, what, done, total, now_ns);
-    if (drawn && bar.draws == 1 && c->cache && strcmp(what, "kernels") == 0) {
+    if (drawn && !cache_told && c->cache && strcmp(what, "kernels") == 0) {
+        cache_told = true;
         if (c->cache[0])
             console_note(c, "compiling kernels, once: they are kept in %s", c->cache);
         else

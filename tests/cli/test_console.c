@@ -239,6 +239,8 @@ static void cache_case(void **state)
     console.cache = row->cache;
     for (uint64_t i = 0; i <= 5; i++, now_ns += 300 * MS)
         console_progress(&console, "kernels", i, 5);
+    for (uint64_t i = 0; i <= 3; i++, now_ns += 600 * MS) /* more of them: told already */
+        console_progress(&console, "kernels", i, 3);
     take(&screen, text);
     end(&screen);
     assert_string_equal(text, row->want);

@@ -79,7 +79,11 @@ static void write_hints_error(void *priv, enum dgl_log_level level, const char *
 
 void option_set_flag(const struct option *o, bool value, struct options *out)
 {
-    *(bool *)((char *)out + o->offset) = value;
+    void *field = (char *)out + o->offset;
+    if (o->type == TYPE_COUNT)
+        *(int32_t *)field = value;
+    else
+        *(bool *)field = value;
 }
 
 /* `words`, separated by bars, hold `word` in any case. */
@@ -297,7 +301,7 @@ static bool take_option(struct cursor *c, const char *arg, struct options *out)
     o = dgl_str_starts(word, "--no-")
             ? option_named(c->command, (struct dgl_str){word.p + 5, word.len - 5})
             : NULL;
-    if (!o || o->type != TYPE_FLAG || attached)
+    if (!o || (o->type != TYPE_FLAG && o->type != TYPE_COUNT) || attached)
         return unknown(c, arg);
     option_set_flag(o, false, out);
     option_set_source(o, OPTION_FROM_COMMAND_LINE, out);

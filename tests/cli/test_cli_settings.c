@@ -118,6 +118,13 @@ static const struct settings_row settings[] = {
      0,
      "parameters",
      NULL},
+    {"verbosity of the file undone",
+     "{\"verbose\":2}",
+     {NULL},
+     {"inspect", "--no-verbose"},
+     0,
+     "parameters",
+     NULL},
     {"option of another command",
      "{\"temp\":0.5,\"threads\":2,\"quantize\":\"f16\"}",
      {NULL},
@@ -225,17 +232,22 @@ static void verbose_names_the_keys(void **state)
 {
     char *dir = test_tmpdir(), *folder = dgl_path_join(dir, "dopplergl");
     char variable[4200];
-    const char *const args[] = {"inspect", "-v", NULL};
+    static const struct {
+        const char *config, *flag;
+    } rows[] = {{"{\"json\":true}", "-v"}, {"{\"json\":true,\"verbose\":1}", NULL}};
     const char *const env[] = {variable, NULL};
-    struct process_result r;
     (void)state;
     snprintf(variable, sizeof(variable), "XDG_CONFIG_HOME=%s", dir);
     assert_int_equal(dgl_dir_make(NULL, folder), DGL_OK);
-    test_write_file(folder, "config.json", "{\"json\":true}", 13);
-    process_run(&(struct process_params){.args = args, .env = env}, &r);
-    assert_code(&r, 0);
-    assert_contains(r.err, "config.json: json");
-    process_finish(&r);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *const args[] = {"inspect", rows[i].flag, NULL};
+        struct process_result r;
+        test_write_file(folder, "config.json", rows[i].config, strlen(rows[i].config));
+        process_run(&(struct process_params){.args = args, .env = env}, &r);
+        assert_code(&r, 0);
+        assert_contains(r.err, "config.json: json");
+        process_finish(&r);
+    }
     free(folder);
     test_tmpdir_remove(dir);
 }

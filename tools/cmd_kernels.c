@@ -4,6 +4,7 @@
 
 #include "core/base/json.h"
 #include "core/base/mem.h"
+#include "core/base/nearest.h"
 #include "core/base/printable.h"
 #include "tools/commands.h"
 #include "tools/engine.h"
@@ -222,12 +223,18 @@ static int explain(struct engine *e, const struct options *opt)
 
 bool command_kernels_check(const struct options *opt)
 {
+    static const char *const actions[] = {"list", "show", "explain"};
     const char *what = opt->arg[0];
     bool wants_name = strcmp(what, "show") == 0;
     bool known = wants_name || strcmp(what, "list") == 0 || strcmp(what, "explain") == 0;
     if (known && opt->num_args == (wants_name ? 2 : 1))
         return true;
-    console_error("kernels: wanted `list`, `show NAME` or `explain`");
+    struct dgl_nearest nearest = {.word = dgl_str_of(what)};
+    for (size_t i = 0; !known && i < sizeof(actions) / sizeof(actions[0]); i++)
+        dgl_nearest_try(&nearest, actions[i]);
+    console_error("kernels: wanted `list`, `show NAME` or `explain`%s%s%s",
+                  nearest.best ? "; did you mean " : "", nearest.best ? nearest.best : "",
+                  nearest.best ? "?" : "");
     return false;
 }
 

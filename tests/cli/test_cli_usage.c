@@ -165,6 +165,7 @@ static const struct usage usages[] = {
     {"devices with an argument", {"devices", "0"}, 2, "unexpected argument 0"},
     {"kernels without a word", {"kernels"}, 2, "too few arguments"},
     {"kernels with a wrong word", {"kernels", "dump"}, 2, "wanted `list`, `show NAME`"},
+    {"kernels with a misspelt word", {"kernels", "explian"}, 2, "did you mean explain?"},
     {"kernels show without a name", {"kernels", "show"}, 2, "wanted `list`, `show NAME`"},
     {"kernels list with a name", {"kernels", "list", "x"}, 2, "wanted `list`, `show NAME`"},
     {"tokenize lines and a text", {"tokenize", "--jsonl", "-p", "x"}, 2, "-p does not go with"},

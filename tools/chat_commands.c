@@ -179,22 +179,33 @@ static int run_set(struct chat *c, const char *arg)
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
+/* ", 12.3 tok/s"; nothing where nothing was measured. */
+static const char *rate(char out[32], double tps)
+{
+    out[0] = '\0';
+    if (tps > 0)
+        snprintf(out, 32, ", %.1f tok/s", tps);
+    return out;
+}
+
 static int run_stats(struct chat *c, const char *arg)
 {
     const struct chat_figures *f = &c->last;
+    char decode[32], prefill[32];
     (void)arg;
     if (c->answers)
-        console_say("last answer: %zu tokens, %.1f tok/s, %s | prompt: %zu tokens, %zu reused, "
-                    "%.1f tok/s",
-                    f->tokens, f->decode_tps, dgl_finish_str(f->finish), f->prompt, f->reused,
-                    f->prefill_tps);
+        console_say("last answer: %zu token%s%s, %s | prompt: %zu token%s, %zu reused%s", f->tokens,
+                    f->tokens == 1 ? "" : "s", rate(decode, f->decode_tps),
+                    dgl_finish_str(f->finish), f->prompt, f->prompt == 1 ? "" : "s", f->reused,
+                    rate(prefill, f->prefill_tps));
     else
         console_say("no answer yet in this conversation");
     /* The cache may still hold the beginning of an earlier conversation. */
-    console_say("context: %d of %d tokens used | %zu messages, %zu answers",
+    console_say("context: %d of %d tokens used | %zu message%s, %zu answer%s",
                 c->answers ? dgl_session_len(c->engine.session) : 0,
                 dgl_model_get_info(c->engine.model)->context, dgl_chat_num_messages(c->talk),
-                c->answers);
+                dgl_chat_num_messages(c->talk) == 1 ? "" : "s", c->answers,
+                c->answers == 1 ? "" : "s");
     return EXIT_OK;
 }
 

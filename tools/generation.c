@@ -150,6 +150,9 @@ enum dgl_status generation_params(const struct engine *e, const struct options *
 /* Without a first token after a cancellation, nobody knows how much of the prompt was evaluated. */
 double generation_prefill_tps(const struct dgl_generate_result *r)
 {
+    /* Cancelled before the first token: how much of the prompt was evaluated is not known. */
+    if (r->finish == DGL_FINISH_CANCELLED && r->num_tokens == 0)
+        return 0;
     double seconds = (double)r->prefill_ns * 1e-9;
     if (r->finish == DGL_FINISH_CANCELLED && r->num_tokens == 0)
         return 0;
@@ -206,7 +209,8 @@ void generation_note(const struct engine *e, const struct dgl_generate_result *r
         dgl_buf_printf(&line, "%llu kernels %.0f ms | ",
                        (unsigned long long)r->prefill.programs_linked,
                        (double)r->compile_ns * 1e-6);
-    dgl_buf_printf(&line, "prompt %zu tokens", r->num_prompt_ids);
+    dgl_buf_printf(&line, "prompt %zu token%s", r->num_prompt_ids,
+                   r->num_prompt_ids == 1 ? "" : "s");
     put_rate(&line, generation_prefill_tps(r));
     if (r->num_tokens)
         dgl_buf_printf(&line, " | first token %.0f ms", (double)r->first_token_ns * 1e-6);

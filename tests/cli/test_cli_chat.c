@@ -168,7 +168,7 @@ static void answers_stream(void **state)
     /* The program goes on, with what it had said in the conversation. */
     terminal_send(t, "/stats\r");
     terminal_expect(t, "cancelled");
-    terminal_expect(t, "2 messages, 1 answers");
+    terminal_expect(t, "2 messages, 1 answer");
     terminal_expect(t, "> ");
     end_chat(t, 0);
 }
@@ -419,7 +419,7 @@ static void dumb_terminal_has_plain_lines(void **state)
     terminal_expect(&f->t, "... ");
     terminal_expect(&f->t, "\n> ");
     terminal_send(&f->t, "/stats\n");
-    terminal_expect(&f->t, "2 messages, 1 answers");
+    terminal_expect(&f->t, "2 messages, 1 answer");
     terminal_expect(&f->t, "> ");
     assert_int_equal(f->t.colours, 0);
     end_chat(&f->t, 0);

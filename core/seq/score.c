@@ -354,7 +354,7 @@ enum dgl_status session_perplexity(struct dgl_session *s, const struct dgl_perpl
     free(logits);
     if (status == DGL_OK && sum.tokens == 0)
         status = dgl_fail(log, DGL_ERR_INVALID_ARG,
-                          "no text has two tokens: there is nothing to predict");
+                          "%s%sno text has two tokens: there is nothing to predict", source, colon);
     if (status != DGL_OK)
         return status;
     double n = (double)sum.tokens, mean = sum.nll / n, variance = sum.squares / n - mean * mean;

@@ -311,10 +311,11 @@ enum dgl_status model_format_find(const struct dgl_log *log, const char *path,
         return status;
     switch (*out) {
     case MODEL_NOT_FILE:
-        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
-                        "%s: is a file; supported: a GGUF file, a folder with " RDRR_MANIFEST
-                        " (pack) or " FILE_CONFIG " (Hugging Face)",
-                        path);
+        return dgl_fail(
+            log, DGL_ERR_UNSUPPORTED,
+            "%s: not a model: the file does not begin with GGUF; supported: a GGUF file, "
+            "a folder with " RDRR_MANIFEST " (pack) or " FILE_CONFIG " (Hugging Face)",
+            path);
     case MODEL_NOT_CONFIG:
         return dgl_fail(log, DGL_ERR_FORMAT, "%s: not a model: there is no " FILE_CONFIG, path);
     case MODEL_NOT_FOLDER:

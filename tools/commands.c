@@ -100,7 +100,7 @@ const struct command commands[] = {
      "Best first; `--device N` takes row N.\n\n"
      "`--json`: list of `index name node driver software usable reason`.",
      0, 0, command_devices, NULL, NULL},
-    {"tokenize", "[-m MODEL|tokenizer.json] [options]", "Text to token ids and back",
+    {"tokenize", "[-m MODEL | -m tokenizer.json] [-p TEXT] [options]", "Text to token ids and back",
      "Opens no device. Without `--jsonl` and `--decode` the ids of one text, with what the model "
      "adds to it, on one line.\n`--jsonl` answers each `{\"text\":…}` line with "
      "`{\"ids\":[…],\"ids_special\":[…]}`: without and with what the model\nadds. `--decode` "

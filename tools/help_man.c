@@ -92,7 +92,8 @@ void help_man(void)
          "are "
          "not given. `DOPPLERGL_DATA` names the folder that holds `models/` with the bundled "
          "model. "
-         "`HF_HOME` is the folder of the Hub cache, in which `org/name` is looked for. `NO_COLOR` "
+         "`HF_HUB_CACHE`, else `hub` in `HF_HOME`, is the Hub cache, in which `org/name` is looked "
+         "for. `NO_COLOR` "
          "turns colours off. `XDG_CONFIG_HOME`, `XDG_CACHE_HOME` and `XDG_STATE_HOME` move the "
          "files below."},
         {"FILES",

@@ -119,6 +119,7 @@ struct jinja_template {
 /* The symbol of a name, made when there is none; NULL: out of memory. For parsing only. */
 struct jinja_symbols {
     struct jinja_template *tmpl;
+    uint64_t seed; /* of the hash */
     struct jinja_symbol *buckets[256];
 };
 const struct jinja_symbol *jinja_intern(struct jinja_symbols *symbols, struct dgl_str name);

@@ -73,7 +73,8 @@ bool jinja_parse_enter(struct jinja_parser *parser)
 
 const struct jinja_symbol *jinja_intern(struct jinja_symbols *symbols, struct dgl_str name)
 {
-    struct jinja_symbol **bucket = &symbols->buckets[tok_hash_bytes(name.p, name.len) % 256];
+    uint64_t hash = tok_hash_bytes(name.p, name.len, symbols->seed);
+    struct jinja_symbol **bucket = &symbols->buckets[hash % 256];
     for (struct jinja_symbol *s = *bucket; s; s = s->next_in_bucket) {
         if (s->name.len == name.len && memcmp(s->name.p, name.p, name.len) == 0)
             return s;
@@ -513,7 +514,8 @@ enum dgl_status jinja_parse(const struct dgl_log *log, const char *name, const c
     *out = NULL;
     if (!tmpl)
         return dgl_fail_memory(log, name, sizeof(*tmpl));
-    struct jinja_parser parser = {.log = log, .tmpl = tmpl, .symbols = {.tmpl = tmpl}};
+    struct jinja_parser parser = {
+        .log = log, .tmpl = tmpl, .symbols = {.tmpl = tmpl, .seed = tok_hash_new_seed()}};
     enum dgl_status status;
     tmpl->name = dgl_arena_strndup(&tmpl->arena, name, strlen(name));
     if (!tmpl->name || !intern_own_names(&parser))

@@ -1,10 +1,15 @@
-/* tok_hash.h: the hash functions of the tokenizer's tables. */
+/*
+ * tok_hash.h: the hash functions of the tokenizer's tables. A table has a seed of its own, so that a
+ * file cannot choose keys that collide.
+ */
 #ifndef DGL_LOADER_TOK_HASH_H
 #define DGL_LOADER_TOK_HASH_H
 
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "core/base/clock.h"
 
 /* Spreads a key over all bits (the finaliser of splitmix64). */
 static inline uint64_t tok_hash_u64(uint64_t key)
@@ -14,14 +19,19 @@ static inline uint64_t tok_hash_u64(uint64_t key)
     return key ^ key >> 31;
 }
 
-/* Eight bytes at a time; the value depends on the byte order of the machine and is never stored. */
-static inline uint64_t tok_hash_bytes(const char *bytes, size_t len)
+/* Not to be foreseen by who writes a file. */
+static inline uint64_t tok_hash_new_seed(void)
 {
-    uint64_t hash = 0x9E3779B97F4A7C15u ^ len, part;
+    return tok_hash_u64(dgl_now_ns());
+}
+
+/* Eight bytes at a time; the value depends on the byte order of the machine and is never stored. */
+static inline uint64_t tok_hash_bytes(const char *bytes, size_t len, uint64_t seed)
+{
+    uint64_t hash = seed ^ len, part;
     for (; len >= 8; bytes += 8, len -= 8) {
         memcpy(&part, bytes, 8);
-        hash = (hash ^ part) * 0xFF51AFD7ED558CCDu;
-        hash ^= hash >> 32;
+        hash = tok_hash_u64(hash ^ part);
     }
     part = 0;
     for (size_t i = 0; i < len; i++)

@@ -170,7 +170,7 @@ static enum dgl_status resolve_merge(struct dgl_json_reader r, const struct dgl_
 static void put_merge(struct tok_merges *merges, struct tok_merge merge)
 {
     uint64_t key = (uint64_t)(uint32_t)merge.left << 32 | (uint32_t)merge.right;
-    size_t mask = merges->num_slots - 1, at = tok_hash_u64(key) & mask;
+    size_t mask = merges->num_slots - 1, at = tok_hash_u64(key ^ merges->seed) & mask;
     while (merges->slots[at].left >= 0 &&
            (merges->slots[at].left != merge.left || merges->slots[at].right != merge.right))
         at = (at + 1) & mask;
@@ -180,6 +180,7 @@ static void put_merge(struct tok_merges *merges, struct tok_merge merge)
 static bool reserve_merges(struct tok_merges *merges, size_t count)
 {
     merges->num_slots = 64;
+    merges->seed = tok_hash_new_seed();
     while (merges->num_slots < 2 * count)
         merges->num_slots *= 2;
     merges->slots = dgl_new_array(struct tok_merge, merges->num_slots);
@@ -252,6 +253,7 @@ static bool grow_bridges(struct tok_bridges *bridges)
         return true;
     struct tok_bridges old = *bridges;
     bridges->num_slots = old.num_slots ? 2 * old.num_slots : 1024;
+    bridges->seed = tok_hash_new_seed();
     bridges->slots = dgl_new_array(uint64_t, bridges->num_slots);
     if (!bridges->slots) {
         *bridges = old;
@@ -261,7 +263,7 @@ static bool grow_bridges(struct tok_bridges *bridges)
     for (size_t i = 0; i < old.num_slots; i++) {
         if (!old.slots[i])
             continue;
-        size_t at = tok_hash_u64(old.slots[i]) & mask;
+        size_t at = tok_hash_u64(old.slots[i] ^ bridges->seed) & mask;
         while (bridges->slots[at])
             at = (at + 1) & mask;
         bridges->slots[at] = old.slots[i];
@@ -277,7 +279,7 @@ static bool add_bridge(struct tok_bridges *bridges, int32_t left, int32_t right)
     if (!grow_bridges(bridges))
         return false;
     uint64_t key = (uint64_t)(uint32_t)(left + 1) << 32 | (uint32_t)right;
-    size_t mask = bridges->num_slots - 1, at = tok_hash_u64(key) & mask;
+    size_t mask = bridges->num_slots - 1, at = tok_hash_u64(key ^ bridges->seed) & mask;
     while (bridges->slots[at] && bridges->slots[at] != key)
         at = (at + 1) & mask;
     bridges->count += !bridges->slots[at];

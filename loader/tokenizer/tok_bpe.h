@@ -23,12 +23,14 @@ struct tok_merge {
 struct tok_merges {
     struct tok_merge *slots;
     size_t num_slots; /* a power of two */
+    uint64_t seed;    /* of the hash */
 };
 /* Pairs of first symbols that some merge joins; between others a piece can be cut before
  * merging. */
 struct tok_bridges {
     uint64_t *slots; /* left symbol + 1, right symbol; 0 = free */
     size_t num_slots, count;
+    uint64_t seed; /* of the hash */
 };
 /* NULL: these two do not merge. */
 const struct tok_merge *tok_merges_find(const struct tok_merges *merges, int32_t left,

@@ -28,8 +28,8 @@ const struct tok_merge *tok_merges_find(const struct tok_merges *merges, int32_t
     if (merges->num_slots == 0)
         return NULL;
     size_t mask = merges->num_slots - 1;
-    for (size_t at = tok_hash_u64(pair_key(left, right)) & mask; merges->slots[at].left >= 0;
-         at = (at + 1) & mask) {
+    for (size_t at = tok_hash_u64(pair_key(left, right) ^ merges->seed) & mask;
+         merges->slots[at].left >= 0; at = (at + 1) & mask) {
         const struct tok_merge *m = &merges->slots[at];
         if (m->left == left && m->right == right)
             return m;
@@ -43,7 +43,7 @@ bool tok_bridges_have(const struct tok_bridges *bridges, int32_t left, int32_t r
         return false;
     uint64_t key = pair_key(left + 1, right);
     size_t mask = bridges->num_slots - 1;
-    size_t at = tok_hash_u64(key) & mask;
+    size_t at = tok_hash_u64(key ^ bridges->seed) & mask;
     while (bridges->slots[at] && bridges->slots[at] != key)
         at = (at + 1) & mask;
     return bridges->slots[at] == key;

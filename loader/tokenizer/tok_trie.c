@@ -7,12 +7,11 @@
 #include "loader/text/tok_hash.h"
 
 /* The slot of an edge, or the free one where it belongs. */
-static size_t find_slot(const struct tok_trie_edge *edges, size_t num_slots, uint32_t from,
-                        uint32_t byte)
+static size_t find_slot(const struct tok_trie *trie, uint32_t from, uint32_t byte)
 {
-    size_t mask = num_slots - 1;
-    size_t at = tok_hash_u64((uint64_t)from << 8 | byte) & mask;
-    while (edges[at].to && (edges[at].from != from || edges[at].byte != byte))
+    size_t mask = trie->num_slots - 1;
+    size_t at = tok_hash_u64(((uint64_t)from << 8 | byte) ^ trie->seed) & mask;
+    while (trie->edges[at].to && (trie->edges[at].from != from || trie->edges[at].byte != byte))
         at = (at + 1) & mask;
     return at;
 }
@@ -21,18 +20,19 @@ static bool grow_edges(struct tok_trie *trie)
 {
     if (trie->num_slots > 2 * trie->num_nodes)
         return true;
-    size_t want = trie->num_slots ? 2 * trie->num_slots : 256;
+    struct tok_trie_edge *old = trie->edges;
+    size_t num_old = trie->num_slots, want = num_old ? 2 * num_old : 256;
     struct tok_trie_edge *edges = dgl_new_array(struct tok_trie_edge, want);
     if (!edges)
         return false;
-    for (size_t i = 0; i < trie->num_slots; i++) {
-        struct tok_trie_edge e = trie->edges[i];
-        if (e.to)
-            edges[find_slot(edges, want, e.from, e.byte)] = e;
-    }
-    free(trie->edges);
     trie->edges = edges;
     trie->num_slots = want;
+    trie->seed = tok_hash_new_seed();
+    for (size_t i = 0; i < num_old; i++) {
+        if (old[i].to)
+            edges[find_slot(trie, old[i].from, old[i].byte)] = old[i];
+    }
+    free(old);
     return true;
 }
 
@@ -58,8 +58,7 @@ bool tok_trie_add(struct tok_trie *trie, struct dgl_str text, int32_t value)
             if (!add_node(trie))
                 return false;
             next = (uint32_t)(trie->num_nodes - 1);
-            trie->edges[find_slot(trie->edges, trie->num_slots, node, byte)] =
-                (struct tok_trie_edge){node, next, byte};
+            trie->edges[find_slot(trie, node, byte)] = (struct tok_trie_edge){node, next, byte};
         }
         node = next;
     }
@@ -73,8 +72,7 @@ uint32_t tok_trie_next(const struct tok_trie *trie, uint32_t node, unsigned char
 {
     if (trie->num_slots == 0)
         return TOK_TRIE_NONE;
-    const struct tok_trie_edge *e =
-        &trie->edges[find_slot(trie->edges, trie->num_slots, node, byte)];
+    const struct tok_trie_edge *e = &trie->edges[find_slot(trie, node, byte)];
     return e->to ? e->to : TOK_TRIE_NONE;
 }
 

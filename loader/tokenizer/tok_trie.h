@@ -23,6 +23,7 @@ struct tok_trie {
     size_t num_nodes, cap_nodes;
     struct tok_trie_edge *edges; /* open addressing */
     size_t num_slots;            /* a power of two */
+    uint64_t seed;               /* of the hash */
     bool starts[256];            /* bytes that begin a string */
 };
 

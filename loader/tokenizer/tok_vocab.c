@@ -34,7 +34,7 @@ static void put_slot(struct tok_vocab *vocab, int32_t id)
 {
     struct dgl_str token = {0};
     tok_vocab_token(vocab, id, &token);
-    uint64_t hash = tok_hash_bytes(token.p, token.len);
+    uint64_t hash = tok_hash_bytes(token.p, token.len, vocab->seed);
     vocab->slots[find_slot(vocab, token.p, token.len, hash)] =
         (hash & HASH_MASK) | (uint32_t)(id + 1);
 }
@@ -52,6 +52,7 @@ bool tok_vocab_reserve(struct tok_vocab *vocab, size_t count)
     free(vocab->slots);
     vocab->slots = slots;
     vocab->num_slots = want;
+    vocab->seed = tok_hash_new_seed();
     for (size_t id = 0; id < vocab->num_entries; id++)
         if (vocab->entries[id].present)
             put_slot(vocab, (int32_t)id);
@@ -84,7 +85,8 @@ int32_t tok_vocab_find(const struct tok_vocab *vocab, const char *token, size_t 
 {
     if (vocab->num_slots == 0)
         return -1;
-    uint64_t slot = vocab->slots[find_slot(vocab, token, len, tok_hash_bytes(token, len))];
+    uint64_t hash = tok_hash_bytes(token, len, vocab->seed);
+    uint64_t slot = vocab->slots[find_slot(vocab, token, len, hash)];
     return slot ? slot_id(slot) : -1;
 }
 

@@ -23,6 +23,7 @@ struct tok_vocab {
     size_t count;                    /* tokens */
     uint64_t *slots;                 /* open addressing: upper half of the hash, id + 1; 0 = free */
     size_t num_slots;                /* a power of two */
+    uint64_t seed;                   /* of the hash */
 };
 
 /* Room for `count` tokens without growing; false: out of memory. */

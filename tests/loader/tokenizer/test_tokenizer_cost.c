@@ -8,6 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "loader/text/tok_hash.h"
+#include "loader/tokenizer/tok_trie.h"
+#include "loader/tokenizer/tok_vocab.h"
 #include "loader/tokenizer/tokenizer.h"
 
 enum { text_bytes = 200000, long_token = 50000, max_seconds = 10, max_kib = 1 << 20 };
@@ -228,10 +231,31 @@ static void encoding_is_cancelled(void **state)
     tokenizer_destroy(&tok);
 }
 
+/* Keys that collide under one seed do not under the next, so a file cannot choose them. */
+static void tables_have_seeds_of_their_own(void **state)
+{
+    (void)state;
+    struct tok_vocab vocabs[2] = {0};
+    struct tok_trie tries[2] = {0};
+    for (int i = 0; i < 2; i++) {
+        assert_true(tok_vocab_add(&vocabs[i], dgl_str_of("a"), 0));
+        assert_true(tok_trie_add(&tries[i], dgl_str_of("a"), 0));
+    }
+    assert_int_not_equal(vocabs[0].seed, vocabs[1].seed);
+    assert_int_not_equal(tries[0].seed, tries[1].seed);
+    assert_int_not_equal(tok_hash_bytes("a token", 7, vocabs[0].seed),
+                         tok_hash_bytes("a token", 7, vocabs[1].seed));
+    for (int i = 0; i < 2; i++) {
+        tok_vocab_finish(&vocabs[i]);
+        tok_trie_finish(&tries[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(decoders_end),
-                                       cmocka_unit_test(encoding_is_cancelled)};
+                                       cmocka_unit_test(encoding_is_cancelled),
+                                       cmocka_unit_test(tables_have_seeds_of_their_own)};
     return test_run_table("hostile tokenizers", ends_in_time, rows) +
            cmocka_run_group_tests_name("decoding and cancelling", tests, NULL, NULL);
 }

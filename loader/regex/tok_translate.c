@@ -17,6 +17,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "core/base/printable.h"
 #include "core/base/utf8.h"
 
 #define MAX_GROUP_DEPTH 100
@@ -52,8 +53,8 @@ struct grammar {
 enum dgl_status tok_translate_fail(const struct tok_translator *t, const char *what)
 {
     return dgl_fail(t->log, DGL_ERR_UNSUPPORTED,
-                    "%s: pattern \"%.*s\": %s (byte %zu) is not implemented", t->where,
-                    t->pattern.len > 400 ? 400 : (int)t->pattern.len, t->pattern.p, what, t->pos);
+                    "%s: pattern \"%s\": %s (byte %zu) is not implemented", t->where,
+                    DGL_PRINTABLE_STR(t->pattern), what, t->pos);
 }
 
 bool tok_translate_at_end(const struct tok_translator *t)

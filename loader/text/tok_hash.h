@@ -1,6 +1,6 @@
 /*
- * tok_hash.h: the hash functions of the tokenizer's tables. A table has a seed of its own, so that a
- * file cannot choose keys that collide.
+ * tok_hash.h: the hash functions of the tokenizer's tables. A table has a seed of its own, so that
+ * a file cannot choose keys that collide.
  */
 #ifndef DGL_LOADER_TOK_HASH_H
 #define DGL_LOADER_TOK_HASH_H

@@ -96,7 +96,9 @@ static enum dgl_status load_tokens(struct dgl_json_reader r, const struct dgl_js
 static enum dgl_status assign_ids(struct dgl_json_reader r, const struct tok_vocab *vocab,
                                   struct tok_added *out)
 {
+    enum { SHOWN = 4 };
     int64_t largest = -1;
+    size_t differ = 0;
     for (size_t i = 0; i < out->count; i++) {
         struct tok_added_token *token = &out->tokens[i];
         token->id = tok_vocab_find(vocab, token->content.p, token->content.len);
@@ -110,11 +112,14 @@ static enum dgl_status assign_ids(struct dgl_json_reader r, const struct tok_voc
         }
         if (token->id > largest)
             largest = token->id;
-        if (token->id != token->json_id)
+        if (token->id != token->json_id && differ++ < SHOWN)
             dgl_warn(r.log, "%s: added token \"%s\" has id %" PRId32 ", not %" PRId64,
                      dgl_json_name(r.doc), DGL_PRINTABLE(token->content.p), token->id,
                      token->json_id);
     }
+    if (differ > SHOWN)
+        dgl_warn(r.log, "%s: %zu more added tokens have other ids than it says",
+                 dgl_json_name(r.doc), differ - SHOWN);
     return DGL_OK;
 }
 

@@ -14,6 +14,8 @@
 #define FILE_MAX         (1u << 20) /* bytes of a kernel file */
 #define WALK_DEPTH_MAX   8          /* folders within folders of a user's directory */
 #define WALK_FOLDERS_MAX 1000       /* of it */
+#define WALK_FILES_MAX   1000       /* kernels and libs of it */
+#define WALK_MIB_MAX     16         /* of these together */
 
 struct kernel_set {
     atomic_uint refs;
@@ -166,15 +168,16 @@ static enum dgl_status add_builtins(const struct dgl_log *log, struct kernel_set
 }
 
 /* Reads a file into the set's memory and adds it as a kernel, or as a lib when `lib` is its file
- * name. */
+ * name. Its length is added to `bytes`. */
 static enum dgl_status add_file(const struct dgl_log *log, struct kernel_set *set, const char *path,
-                                const char *lib, uint32_t source)
+                                const char *lib, uint32_t source, size_t *bytes)
 {
     char *text = NULL;
     size_t len = 0;
     enum dgl_status status = dgl_file_slurp(log, path, FILE_MAX, &text, &len);
     if (status != DGL_OK)
         return status;
+    *bytes += len;
     struct addition a = {.log = log, .set = set, .len = len, .source = source};
     a.text = dgl_arena_strndup(&set->arena, text, len);
     a.path = a.origin = dgl_arena_strndup(&set->arena, path, strlen(path));
@@ -189,8 +192,24 @@ struct walk {
     const struct dgl_log *log;
     struct kernel_set *set;
     uint32_t source;
-    size_t files, folders;
+    size_t files, folders, bytes;
 };
+
+/* What a folder of strangers may ask for; each file has limits of its own. */
+static enum dgl_status add_walked(struct walk *walk, const char *path, const char *lib)
+{
+    const struct dgl_log *log = walk->log;
+    if (log && log->cancelled && log->cancelled(log->priv))
+        return dgl_fail(log, DGL_ERR_CANCELLED, "reading the kernel directory was cancelled");
+    if (walk->files++ == WALK_FILES_MAX)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "%s: a kernel directory has at most %d files",
+                        path, WALK_FILES_MAX);
+    enum dgl_status status = add_file(log, walk->set, path, lib, walk->source, &walk->bytes);
+    if (status == DGL_OK && walk->bytes > (size_t)WALK_MIB_MAX << 20)
+        status = dgl_fail(log, DGL_ERR_INVALID_ARG,
+                          "%s: a kernel directory has at most %d MiB of files", path, WALK_MIB_MAX);
+    return status;
+}
 
 /* The files of one folder in the order of their names, then its folders likewise. Hidden folders
  * and links to folders are left alone. */
@@ -214,8 +233,7 @@ static enum dgl_status add_folder(struct walk *walk, const char *dir, uint32_t d
         if (!path) {
             status = dgl_fail_memory(walk->log, "a path", strlen(dir));
         } else if (file) {
-            status = add_file(walk->log, walk->set, path, lib ? name : NULL, walk->source);
-            walk->files++;
+            status = add_walked(walk, path, lib ? name : NULL);
         } else if (dgl_path_is_dir(path) && dgl_path_is_link(path)) {
             dgl_warn(walk->log, "%s: a link to a folder is not followed", path);
         } else if (dgl_path_is_dir(path)) {
@@ -242,11 +260,12 @@ static enum dgl_status add_user_files(const struct dgl_log *log, struct kernel_s
                                       const struct dgl_kernels_params *params)
 {
     uint32_t source = 1;
+    size_t bytes = 0;
     enum dgl_status status = DGL_OK;
     for (size_t i = 0; i < params->num_dirs && status == DGL_OK; i++)
         status = add_dir(log, set, params->dirs[i], source++);
     for (size_t i = 0; i < params->num_files && status == DGL_OK; i++)
-        status = add_file(log, set, params->files[i], NULL, source++);
+        status = add_file(log, set, params->files[i], NULL, source++, &bytes);
     return status;
 }
 

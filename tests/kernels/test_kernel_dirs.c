@@ -225,6 +225,50 @@ static void folders_may_be_eight_deep(void **state)
                    "/8/9: a kernel directory has at most 1000 folders, 8 deep", "");
 }
 
+static void directories_have_a_limit_of_bytes(void **state)
+{
+    enum { FILES = 17, BYTES = (1 << 20) - 1000 };
+    char *filler = malloc(BYTES);
+    assert_non_null(filler);
+    memset(filler, ' ', BYTES);
+    for (int i = 0; i < FILES; i++) {
+        char file[32];
+        snprintf(file, sizeof(file), "x%02d.glsl", i);
+        test_write_file(*state, file, filler, BYTES);
+    }
+    free(filler);
+    assert_refused(*state, DGL_ERR_INVALID_ARG, "x16.glsl: a kernel directory has at most 16 MiB",
+                   "");
+}
+
+static void directories_have_a_limit_of_files(void **state)
+{
+    for (int i = 0; i < 1001; i++) {
+        char file[32];
+        snprintf(file, sizeof(file), "x%04d.glsl", i);
+        test_write_file(*state, file, "// Nothing.\n", strlen("// Nothing.\n"));
+    }
+    assert_refused(*state, DGL_ERR_INVALID_ARG,
+                   "x1000.glsl: a kernel directory has at most 1000 files", "");
+}
+
+static bool always(void *priv)
+{
+    (void)priv;
+    return true;
+}
+
+static void reading_a_directory_can_be_cancelled(void **state)
+{
+    struct dgl_log log = {.cancelled = always};
+    const char *dir = *state;
+    struct kernel_set *set = NULL;
+    put(dir, "a", "x.comp", KERNEL("one", ""));
+    assert_int_equal(kernel_set_create(&log, dgl_kernels_params(.dirs = &dir, .num_dirs = 1), &set),
+                     DGL_ERR_CANCELLED);
+    assert_null(set);
+}
+
 static void folders_without_kernels_are_refused(void **state)
 {
     put(*state, "a/b", "notes.txt", "nothing");
@@ -250,6 +294,9 @@ int main(void)
         DIR_TEST(folder_named_like_a_kernel_is_refused),
         DIR_TEST(pipe_named_like_a_kernel_is_refused),
         DIR_TEST(folders_may_be_eight_deep),
+        DIR_TEST(directories_have_a_limit_of_bytes),
+        DIR_TEST(directories_have_a_limit_of_files),
+        DIR_TEST(reading_a_directory_can_be_cancelled),
         DIR_TEST(folders_without_kernels_are_refused),
     };
     return cmocka_run_group_tests_name("kernel_dirs", tests, NULL, NULL);

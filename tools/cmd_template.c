@@ -4,6 +4,7 @@
 #include "tools/engine.h"
 #include "tools/input.h"
 #include "tools/report.h"
+#include "tools/screen.h"
 
 struct render {
     const struct options *opt;
@@ -39,8 +40,13 @@ static enum dgl_status write_json(const struct render *r, struct dgl_buf *out)
 static int print(const struct render *r)
 {
     struct dgl_buf out = {0};
-    if (!r->opt->json)
-        return out_exit(out_write(r->text, r->len) && out_flush());
+    if (!r->opt->json) {
+        struct screen screen;
+        screen_init(&screen, false, r->opt->raw);
+        bool ok = screen_write(&screen, r->text, r->len) && screen_end(&screen);
+        screen_finish(&screen);
+        return out_exit(ok && out_flush());
+    }
     enum dgl_status status = write_json(r, &out);
     int code = status == DGL_OK ? out_exit(out_buf(&out)) : exit_code(status);
     dgl_buf_finish(&out);

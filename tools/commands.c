@@ -114,12 +114,13 @@ const struct command commands[] = {
      "as\nJSON strings.",
      0, 0, command_tokenize, command_tokenize_check, NULL},
     {"template", "[-m MODEL] --messages FILE.json [options]", "Render messages as a prompt",
-     "Opens no device. Prints the text that the model's chat template makes of the messages, byte "
-     "for byte and nothing else.\nWhere a template raises an error, its words are the error line. "
-     "The template is chat_template.jinja, else\nchat_template.json, else what "
-     "tokenizer_config.json says; of a GGUF file, tokenizer.chat_template. `--template-name`\n"
-     "takes one of those beside it: of additional_chat_templates/, of a list, of "
-     "tokenizer.chat_template.NAME ([templates.md](templates.md)).\n\n"
+     "Opens no device. Prints the text that the model's chat template makes of the messages and "
+     "nothing else, byte for byte; on a\nterminal control characters in it are spelled (`\\x1b`), "
+     "but with `--raw`. Where a template raises an error, its words are the\nerror line. The "
+     "template is chat_template.jinja, else chat_template.json, else what tokenizer_config.json "
+     "says; of a GGUF\nfile, tokenizer.chat_template. `--template-name` takes one of those beside "
+     "it: of additional_chat_templates/, of a list, of\ntokenizer.chat_template.NAME "
+     "([templates.md](templates.md)).\n\n"
      "`--json`: `text`, and `ids` as a chat uses them: what a message spells out never becomes a "
      "control token.",
      0, 0, command_template, command_template_check, NULL},

@@ -101,7 +101,7 @@ static const struct option table[] = {
      "tokens of the prompt that --context-shift never drops, at most half of the context "
      "(default: 0)",
      TYPE_I32, FIELD(keep), 0, I32_MAX, NULL, 0},
-    {"generate chat", 0, "raw", NULL,
+    {"generate chat template", 0, "raw", NULL,
      "to a terminal too, the text as it is: control characters act, lines are not wrapped",
      TYPE_FLAG, FIELD(raw), 0, 0, NULL, 0},
     {"generate chat", 0, "ignore-eos", NULL, "do not end at a stop token", TYPE_FLAG,

@@ -76,16 +76,25 @@ void dgl_jw_end_array(struct dgl_json_writer *w)
     close_container(w, ']');
 }
 
-/* Characters that need it are escaped; `text` is valid UTF-8. */
+/* U+0080 to U+009F at `i`, which terminals obey like ESC; valid UTF-8 ends no text behind C2. */
+static bool is_c1(struct dgl_str text, size_t i)
+{
+    return (unsigned char)text.p[i] == 0xC2 && (unsigned char)text.p[i + 1] < 0xA0;
+}
+
+/* Characters that need it are escaped, and all control characters; `text` is valid UTF-8. */
 static void append_valid(struct dgl_buf *out, struct dgl_str text)
 {
     static const char plain[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
     size_t start = 0;
     for (size_t i = 0; i < text.len; i++) {
         unsigned char c = (unsigned char)text.p[i];
-        if (c >= 0x20 && c != '"' && c != '\\' && c != 0x7f)
+        bool c1 = is_c1(text, i);
+        if (c >= 0x20 && c != '"' && c != '\\' && c != 0x7f && !c1)
             continue;
         dgl_buf_append(out, text.p + start, i - start);
+        if (c1)
+            c = (unsigned char)text.p[++i]; /* its last byte is its number */
         const char *found = c ? strchr(plain, c) : NULL;
         if (found)
             dgl_buf_printf(out, "\\%c", letter[found - plain]);

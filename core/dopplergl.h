@@ -200,8 +200,8 @@ const char *dgl_device_gl_version(const struct dgl_device *dev);
  * only destroying still works. */
 bool dgl_device_is_lost(const struct dgl_device *dev);
 /* Folder that keeps compiled kernels for later processes; NULL: they are compiled again each time,
- * because dgl_device_params.cache_dir is "", the folder cannot be written, or the driver gives no
- * program binaries. Borrowed from the device. */
+ * because dgl_device_params.cache_dir is "", the folder cannot be written or belongs to others too,
+ * or the driver gives no program binaries. Borrowed from the device. */
 const char *dgl_device_cache_dir(const struct dgl_device *dev);
 
 /* Work since the device was opened; the difference of two readings is the work between them. */

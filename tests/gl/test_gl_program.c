@@ -332,6 +332,23 @@ static void test_cache_cannot_be_made(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* A folder that others may write in keeps nothing, and is not named as if it did. */
+static void test_cache_of_others(void **state)
+{
+    (void)state;
+    if (!driver_has_binaries())
+        SKIP("the driver has no program binaries");
+    char *dir = test_tmpdir();
+    for (mode_t mode = 0700; mode <= 0777; mode += 0077) {
+        assert_int_equal(chmod(dir, mode), 0);
+        open_device(dir, false);
+        const char *kept = gl_program_cache_dir(dev);
+        assert_int_equal(kept != NULL, mode == 0700);
+        close_device();
+    }
+    test_tmpdir_remove(dir);
+}
+
 static void test_cache_off(void **state)
 {
     (void)state;
@@ -393,6 +410,7 @@ int main(void)
         cmocka_unit_test(test_cache_damage_is_harmless),
         cmocka_unit_test(test_cache_refused_binary),
         cmocka_unit_test(test_cache_cannot_be_made),
+        cmocka_unit_test(test_cache_of_others),
         cmocka_unit_test(test_cache_off),
         cmocka_unit_test(test_cache_default_place),
         cmocka_unit_test(test_cache_unused_at_minimum_limits),

@@ -588,7 +588,7 @@ static void save_and_load(void **state)
     terminal_send(t, "/reset\r");
     terminal_expect(t, "with the system message");
     terminal_send(t, "/stats\r");
-    terminal_expect(t, "1 messages");
+    terminal_expect(t, "1 message, 0 answers");
     terminal_expect(t, "> ");
     struct dgl_buf line = {0};
     dgl_buf_printf(&line, "/load %s/a.json\r", f->home);

@@ -95,6 +95,11 @@ static void test_cancel(void **state)
     assert_int_equal(e->told.calls, 3);
     assert_int_equal(dgl_session_len(e->session), 0);
 
+    struct dgl_smoke_result smoke;
+    e->told = (struct told){.refuse = true, .stop_after = 1};
+    assert_int_equal(dgl_verify_smoke(e->session, NULL, &smoke), DGL_ERR_CANCELLED);
+    assert_int_equal(e->told.calls, 2);
+
     float *logits = NULL;
     size_t rows = 0;
     e->told = (struct told){.refuse = true, .stop_after = 1};

@@ -154,8 +154,6 @@ double generation_prefill_tps(const struct dgl_generate_result *r)
     if (r->finish == DGL_FINISH_CANCELLED && r->num_tokens == 0)
         return 0;
     double seconds = (double)r->prefill_ns * 1e-9;
-    if (r->finish == DGL_FINISH_CANCELLED && r->num_tokens == 0)
-        return 0;
     return seconds > 0 ? (double)(r->num_prompt_ids - r->num_reused) / seconds : 0;
 }
 

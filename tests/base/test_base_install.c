@@ -165,6 +165,24 @@ static const struct install_case cases[] = {
                "\"$pkgs\" 2>&1 || echo code $?; ls $0/x 2>/dev/null || :",
      .out = "install: LIBDIR /opt/lib is not below PREFIX /usr: give it relative to PREFIX\n"
             "code 1\n"},
+    {.name = "LIBDIR that climbs out is refused",
+     .script = "DESTDIR=$0/x PREFIX=/usr LIBDIR=../lib sh tools/packaging/install.sh $1 1.2.3 "
+               "\"$pkgs\" 2>&1 || echo code $?; ls $0/x 2>/dev/null || :",
+     .out = "install: LIBDIR ../lib is not below PREFIX /usr: give it relative to PREFIX\n"
+            "code 1\n"},
+    {.name = "a relative PREFIX is refused",
+     .script = "DESTDIR=$0/x PREFIX=here sh tools/packaging/install.sh $1 1.2.3 \"$pkgs\" 2>&1 || "
+               "echo code $?; ls $0/x* 2>/dev/null || :",
+     .out = "install: PREFIX here is relative: give an absolute path\ncode 1\n"},
+    {.name = "a PREFIX that pkg-config would read otherwise is refused",
+     .script = "for prefix in '/a b' '/a&b'; do DESTDIR=$0/x PREFIX=$prefix "
+               "sh tools/packaging/install.sh $1 1.2.3 \"$pkgs\" 2>&1 || echo code $?; done; "
+               "ls $0/x 2>/dev/null || :",
+     .out =
+         "install: PREFIX /a b or LIBDIR lib has a character that pkg-config or CMake would read "
+         "otherwise\ncode 1\n"
+         "install: PREFIX /a&b or LIBDIR lib has a character that pkg-config or CMake would read "
+         "otherwise\ncode 1\n"},
     {.name = "a Debian package",
      .program = "dpkg-shlibdeps",
      .plain = true,

@@ -9,9 +9,23 @@ libdir=${LIBDIR:-lib}
 api=$(sed -n 's/^#define DGL_API_VERSION //p' core/dopplergl.h)
 shared=libdopplergl.so.$api
 
+# The files for pkg-config, CMake and sed name it as it is.
+case $prefix in
+/*) ;;
+*)
+    echo "install: PREFIX $prefix is relative: give an absolute path" >&2
+    exit 1
+    ;;
+esac
+case $prefix$libdir in
+*[[:space:]\'\"\\\&\|\$\;\#]*)
+    echo "install: PREFIX $prefix or LIBDIR $libdir has a character that pkg-config or CMake would read otherwise" >&2
+    exit 1
+    ;;
+esac
 case $libdir in
 "$prefix"/*) libdir=${libdir#"$prefix"/} ;;
-/*)
+/* | .. | ../* | */.. | */../*)
     echo "install: LIBDIR $libdir is not below PREFIX $prefix: give it relative to PREFIX" >&2
     exit 1
     ;;

@@ -231,6 +231,10 @@ enum dgl_status gguf_rope_read(const struct dgl_log *log, const struct gguf_mode
                         "%s: %s is %" PRId64 "; supported: even numbers from 2 to %" PRId32,
                         model->file->name, gguf_arch_key(model->arch, "rope.dimension_count", key),
                         r.dims, model->head_dim);
+    if (status == DGL_OK && r.dims != model->head_dim && model->arch->family != GGUF_PHI3)
+        return dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: %s is %" PRId64 "; supported: %" PRId32,
+                        model->file->name, gguf_arch_key(model->arch, "rope.dimension_count", key),
+                        r.dims, model->head_dim);
     if (status == DGL_OK)
         status = gguf_arch_i64(log, model, "context_length", MAX_CONTEXT, &r.context);
     if (status == DGL_OK)

@@ -21,7 +21,7 @@ _prefixes = [os.environ["DOPPLERGL_PREFIX"]] if "DOPPLERGL_PREFIX" in os.environ
     os.path.normpath(os.path.join(_here, "../../../..")), "/usr/local", "/usr"]
 prefix = next((p for p in _prefixes if os.path.exists(p + "/include/dopplergl.h")), None)
 if prefix is None:
-    raise ImportError("dopplergl.h is in include of none of: " + ", ".join(_prefixes))
+    raise ImportError("dopplergl.h is in include of none of: " + ", ".join(_prefixes) + "; set DOPPLERGL_PREFIX")
 with open(prefix + "/include/dopplergl.h", encoding="utf-8") as _file:
     _text = re.sub(r"/\*.*?\*/", "", _file.read(), flags=re.S)
 

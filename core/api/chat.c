@@ -133,5 +133,5 @@ enum dgl_status dgl_chat_save(const struct dgl_chat *chat, char **json, size_t *
 
 enum dgl_status dgl_chat_load(struct dgl_chat *chat, const char *name, const char *json, size_t len)
 {
-    return chat_load(chat, name, (struct dgl_str){json, len});
+    return chat_load(chat, name ? name : "messages", (struct dgl_str){json, len});
 }

@@ -21,6 +21,9 @@ enum dgl_status dgl_model_file_estimate(const struct dgl_log *log,
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "a context of %d tokens was asked for, %s has at most %d", context,
                         file->path, desc->context_max);
+    if ((unsigned)p->kv_type > DGL_KV_F32)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "kv_type is %d: it is 0 to %d", (int)p->kv_type,
+                        DGL_KV_F32);
     plan_device_init_typical(&device, log);
     enum dgl_status status = model_check_supported(log, file->path, desc);
     if (status == DGL_OK)

@@ -146,9 +146,11 @@ static enum dgl_status check_has_hashes(const struct dgl_log *log, const char *p
 enum dgl_status dgl_verify(const struct dgl_log *log, const struct dgl_verify_params *params,
                            struct dgl_verify_result *out)
 {
+    static const struct dgl_verify_params defaults;
     *out = (struct dgl_verify_result){0};
     char *path = NULL, *name = NULL;
     struct dgl_model_file *file = NULL;
+    params = params ? params : &defaults;
     char *cache =
         params->cache_dir && !params->cache_dir[0] ? NULL : dgl_cache_path(params->cache_dir);
     enum dgl_status status = params->path && params->path[0]

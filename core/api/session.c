@@ -28,7 +28,7 @@ enum dgl_status dgl_session_create(struct dgl_model *model, const struct dgl_ses
     *out = NULL;
     if (p->context < 0 || p->context > model->info.context)
         return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
-                        "session context %d, the model was loaded for %d: load it with more",
+                        "session context %d: the model was loaded for 1 to %d, 0 takes all of them",
                         p->context, model->info.context);
     int32_t most = plan_most_rows(&model->engine->plan);
     if (p->chunk < 0 || p->chunk > most)

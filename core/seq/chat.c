@@ -80,6 +80,8 @@ enum dgl_status chat_add(struct dgl_chat *chat, const char *role, struct dgl_str
     struct chat_message m;
     struct dgl_buf json = {0};
     struct dgl_json_writer w = dgl_json_writer(&json, 0);
+    if (!role || (!text.p && text.len))
+        return dgl_fail(log_of(chat), DGL_ERR_INVALID_ARG, "a message needs a role and a text");
     size_t valid = dgl_utf8_valid_prefix(text.p, text.len);
     if (valid < text.len)
         return dgl_fail(log_of(chat), DGL_ERR_INVALID_ARG,

@@ -276,6 +276,9 @@ static enum dgl_status check_params(struct generation *g)
     if (p->context_shift && g->s->context < 4)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "a context of %d tokens cannot be shifted: raise -c", g->s->context);
+    for (size_t i = 0; i < p->num_stop; i++)
+        if (!p->stop || !p->stop[i])
+            return dgl_fail(log, DGL_ERR_INVALID_ARG, "stop[%zu] is missing", i);
     return sampling_check(log, &p->sampling);
 }
 

@@ -138,6 +138,11 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
     if (!p->path || !p->path[0])
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
 
+    if ((unsigned)p->kv_type > DGL_KV_F32 || (unsigned)p->hash_weights > DGL_HASH_NEVER)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "kv_type is %d and hash_weights %d: they are 0 to %d and 0 to %d",
+                        (int)p->kv_type, (int)p->hash_weights, DGL_KV_F32, DGL_HASH_NEVER);
+
     /* Describe. */
     enum dgl_status status = model_file_open(log,
                                              &(struct model_open_params){

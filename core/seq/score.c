@@ -299,6 +299,9 @@ enum dgl_status session_perplexity(struct dgl_session *s, const struct dgl_perpl
     if (!m->tok)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "%s has no tokenizer: perplexity needs one",
                         m->info.path);
+    for (size_t i = 0; i < p->num_texts; i++)
+        if (!p->texts || !p->texts[i])
+            return dgl_fail(log, DGL_ERR_INVALID_ARG, "%s%stext %zu is missing", source, colon, i);
     if (p->windows && s->context < 2)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "a context of %d token has no windows",
                         s->context);

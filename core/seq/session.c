@@ -376,7 +376,7 @@ enum dgl_status session_check_ids(const struct dgl_session *s, const char *name,
                                   size_t count)
 {
     const struct dgl_log *log = s->model->dev->log;
-    if (count == 0)
+    if (count == 0 || !ids)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "%s is empty: give at least one token", name);
     if (count > (size_t)s->context)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,

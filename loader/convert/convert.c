@@ -71,6 +71,9 @@ static enum dgl_status job_options(struct job *job)
                         "convert: to is \"%s\", wanted " TO_PACK " or " TO_GGUF, p->to);
     if (wants_gguf(p) && (status = refuse_pack_options(job->log, p)) != DGL_OK)
         return status;
+    if (p->threads < 0)
+        return dgl_fail(job->log, DGL_ERR_INVALID_ARG,
+                        "convert: threads is %d, 0 is one per processor", p->threads);
     job->hash = DGL_HASH_SHA256;
     if (p->hash && !dgl_hash_parse_name(p->hash, &job->hash))
         return dgl_fail(job->log, DGL_ERR_INVALID_ARG,

@@ -393,6 +393,70 @@ static enum dgl_status perplexity_null(void)
     return dgl_perplexity(engine.session, NULL, &r);
 }
 
+static enum dgl_status verify_null(void)
+{
+    struct dgl_verify_result r;
+    return dgl_verify(&engine.log.log, NULL, &r);
+}
+
+static enum dgl_status convert_null(void)
+{
+    struct dgl_convert_result r;
+    return dgl_convert(&engine.log.log, NULL, &r);
+}
+
+static enum dgl_status convert_check_null(void)
+{
+    return dgl_convert_check(&engine.log.log, NULL);
+}
+
+static enum dgl_status convert_threads(void)
+{
+    return dgl_convert_check(&engine.log.log,
+                             dgl_convert_params(.in = engine.path, .out = "x", .threads = -1));
+}
+
+static enum dgl_status eval_without_ids(void)
+{
+    return dgl_session_eval(engine.session, dgl_eval_params(.num_ids = 1), NULL, NULL);
+}
+
+static enum dgl_status generate_with(const struct dgl_generate_params *params)
+{
+    struct dgl_generate_result r;
+    enum dgl_status status = dgl_generate(engine.session, params, &r);
+    dgl_generate_result_finish(&r);
+    return status;
+}
+
+static enum dgl_status stop_null(void)
+{
+    return generate_with(dgl_generate_params(.ids = prompt, .num_ids = 8, .num_stop = 1));
+}
+
+static enum dgl_status stop_holds_null(void)
+{
+    const char *stop[] = {"a", NULL};
+    return generate_with(
+        dgl_generate_params(.ids = prompt, .num_ids = 8, .stop = stop, .num_stop = 2));
+}
+
+static enum dgl_status load_kv_type(void)
+{
+    struct dgl_model *model = NULL;
+    return dgl_model_load(engine.device,
+                          dgl_model_params(.path = engine.path, .kv_type = (enum dgl_kv_type)2),
+                          &model);
+}
+
+static enum dgl_status load_hash_weights(void)
+{
+    struct dgl_model *model = NULL;
+    return dgl_model_load(
+        engine.device,
+        dgl_model_params(.path = engine.path, .hash_weights = (enum dgl_hash_weights)3), &model);
+}
+
 static enum dgl_status device_without_place(void)
 {
     return dgl_device_create(&engine.log.log, NULL, NULL);
@@ -442,6 +506,15 @@ static const struct required requireds[] = {
     {"logits without parameters", logits_null, "empty"},
     {"tokens of one's own without parameters", eval_null, "at least one token"},
     {"an embedding without parameters", embed_null, "prompt"},
+    {"a verification without parameters", verify_null, "path"},
+    {"a conversion without parameters", convert_null, "input and output"},
+    {"a check of a conversion without parameters", convert_check_null, "input and output"},
+    {"a negative number of threads", convert_threads, "threads is -1"},
+    {"a number of tokens without them", eval_without_ids, "the ids is empty"},
+    {"a number of stop strings without them", stop_null, "stop[0] is missing"},
+    {"a stop string that is NULL", stop_holds_null, "stop[1] is missing"},
+    {"a type of the cache that does not exist", load_kv_type, "kv_type is 2"},
+    {"a rule for hashes that does not exist", load_hash_weights, "hash_weights 3"},
     {"perplexity without a tokenizer", perplexity_null, "tokenizer"},
 };
 

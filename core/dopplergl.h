@@ -186,7 +186,8 @@ struct dgl_limits {
 /* Opens a device. Software rendering is refused unless `select` names it or is "any".
  * DGL_ERR_NO_DEVICE: nothing usable, one line tells why each row was passed over, or `select` names
  * a row or node that is not there; DGL_ERR_INVALID_ARG: `select` is none of its forms, or only one
- * of egl_display and egl_context is given; DGL_ERR_UNSUPPORTED: the given context is below ES 3.1. The device borrows `log`. Slow. */
+ * of egl_display and egl_context is given; DGL_ERR_UNSUPPORTED: the given
+ * context is below ES 3.1. The device borrows `log`. Slow. */
 enum dgl_status dgl_device_create(const struct dgl_log *log, const struct dgl_device_params *params,
                                   struct dgl_device **out);
 /* Closes the device, after everything that was made from it. Blocks. */
@@ -731,7 +732,8 @@ struct dgl_message {
 enum dgl_status dgl_chat_create(const struct dgl_chat_params *params, struct dgl_chat **out);
 /* Frees the conversation, before its session and template. */
 void dgl_chat_destroy(struct dgl_chat **chat);
-/* Adds a message to the end; nothing is evaluated yet. DGL_ERR_INVALID_ARG: no role, or not UTF-8. */
+/* Adds a message to the end; nothing is evaluated yet. DGL_ERR_INVALID_ARG: no role, or not
+ * UTF-8. */
 enum dgl_status dgl_chat_add(struct dgl_chat *chat, const char *role, const char *text, size_t len);
 /* Sets the system message, the first of the conversation; `text` NULL removes it.
  * DGL_ERR_INVALID_ARG: not UTF-8. */
@@ -769,8 +771,8 @@ enum dgl_status dgl_chat_answer(struct dgl_chat *chat, const struct dgl_generate
 enum dgl_status dgl_chat_save(const struct dgl_chat *chat, char **json, size_t *len);
 /* Replaces the conversation by JSON text of `len` bytes: an array of messages, or an object with
  * `messages` and further variables for the template. Ids of answers are kept where they spell the
- * answer with this model's tokenizer. `name` is for log lines, usually the path of a file; NULL = "messages".
- * On failure nothing changes. DGL_ERR_FORMAT. */
+ * answer with this model's tokenizer. `name` is for log lines, usually the path of a file; NULL =
+ * "messages". On failure nothing changes. DGL_ERR_FORMAT. */
 enum dgl_status dgl_chat_load(struct dgl_chat *chat, const char *name, const char *json,
                               size_t len);
 

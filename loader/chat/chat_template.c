@@ -272,9 +272,9 @@ enum dgl_status chat_template_render(const struct dgl_log *log, const struct dgl
                                      struct dgl_buf *taint)
 {
     struct dgl_json_doc *doc = NULL;
-    const char *name = params->messages_name ? params->messages_name : "messages";
-    if (!params->messages)
+    if (!params || !params->messages)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "no messages were given");
+    const char *name = params->messages_name ? params->messages_name : "messages";
     size_t len = params->messages_len ? params->messages_len : strlen(params->messages);
     enum dgl_status status = dgl_json_parse(log, name, params->messages, len, &doc);
     if (status != DGL_OK)

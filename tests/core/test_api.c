@@ -416,6 +416,13 @@ static enum dgl_status convert_threads(void)
                              dgl_convert_params(.in = engine.path, .out = "x", .threads = -1));
 }
 
+static enum dgl_status render_null(void)
+{
+    char *text = NULL;
+    size_t len = 0;
+    return dgl_render(&engine.log.log, NULL, NULL, &text, &len);
+}
+
 static enum dgl_status eval_without_ids(void)
 {
     return dgl_session_eval(engine.session, dgl_eval_params(.num_ids = 1), NULL, NULL);
@@ -509,6 +516,7 @@ static const struct required requireds[] = {
     {"a verification without parameters", verify_null, "path"},
     {"a conversion without parameters", convert_null, "input and output"},
     {"a check of a conversion without parameters", convert_check_null, "input and output"},
+    {"a rendering without parameters", render_null, "no messages"},
     {"a negative number of threads", convert_threads, "threads is -1"},
     {"a number of tokens without them", eval_without_ids, "the ids is empty"},
     {"a number of stop strings without them", stop_null, "stop[0] is missing"},

@@ -139,8 +139,10 @@ static enum dgl_status refs_list(const struct dgl_log *log, const char *dir, con
 /* The commit that a revision is, or the only one that it begins; otherwise an error that lists what
  * is there. */
 static enum dgl_status commit_find(const struct dgl_log *log, const char *text, const char *repo,
-                                   struct dgl_str revision, char **commit)
+                                   const struct hub_name *name, char **commit)
 {
+    const struct dgl_str revision = name->revision;
+    const int org_len = (int)name->org.len, repo_len = (int)name->repo.len;
     char *dir = dgl_path_join(repo, "snapshots"), *refs = dgl_path_join(repo, "refs");
     char **names = NULL;
     size_t count = 0, found = 0, at = 0;
@@ -183,17 +185,19 @@ static enum dgl_status commit_find(const struct dgl_log *log, const char *text, 
                           "%s: %zu commits in the Hub cache begin with %.*s; it has %s", text,
                           found, (int)revision.len, revision.p, list.p);
     else if (revision.len)
-        status = dgl_fail(log, DGL_ERR_IO,
-                          "%s: the Hub cache has no revision %.*s of it, only %s; fetch it with "
-                          "`hf download --revision %.*s`",
-                          text, (int)revision.len, revision.p, list.p ? list.p : "an empty folder",
-                          (int)revision.len, revision.p);
+        status =
+            dgl_fail(log, DGL_ERR_IO,
+                     "%s: the Hub cache has no revision %.*s of it, only %s; fetch it with "
+                     "`hf download %.*s/%.*s --revision %.*s`",
+                     text, (int)revision.len, revision.p, list.p ? list.p : "an empty folder",
+                     org_len, name->org.p, repo_len, name->repo.p, (int)revision.len, revision.p);
     else
         status =
             dgl_fail(log, DGL_ERR_IO,
                      "%s: the Hub cache has no branch main of it, only %s: name one with @, or "
-                     "fetch main with `hf download`",
-                     text, list.p ? list.p : "an empty folder");
+                     "fetch main with `hf download %.*s/%.*s`",
+                     text, list.p ? list.p : "an empty folder", org_len, name->org.p, repo_len,
+                     name->repo.p);
 done:
     dgl_names_free(names, count);
     dgl_buf_finish(&known);
@@ -227,7 +231,7 @@ enum dgl_status hub_find(const struct dgl_log *log, const char *text, const stru
                              &commit);
     bool by_ref = commit != NULL;
     if (status == DGL_OK && !commit)
-        status = commit_find(log, text, repo.p, name->revision, &commit);
+        status = commit_find(log, text, repo.p, name, &commit);
     if (status == DGL_OK) {
         dgl_buf_printf(&snapshot, "%s/snapshots/%s", repo.p, commit);
         *path = dgl_buf_take(&snapshot);

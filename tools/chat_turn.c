@@ -35,10 +35,9 @@ static void prepare(struct chat *c, bool print, struct dgl_generate_params *out)
 
 enum dgl_status chat_params(struct chat *c)
 {
-    enum dgl_status status = generation_params(&c->engine, &c->set, &c->lists, &c->params);
     if (!c->set.tokens_given)
-        c->params.max_tokens = -1;
-    return status;
+        c->set.tokens = -1;
+    return generation_params(&c->engine, &c->set, &c->lists, &c->params);
 }
 
 /* ---- in a conversation ----------------------------------------------------------------------- */

@@ -157,6 +157,9 @@ static void answers_stream(void **state)
 {
     const char *const args[] = {CHAT, "--ignore-eos", NULL};
     struct terminal *t = start(*state, args);
+    terminal_send(t, "/set n-predict\r");
+    terminal_expect(t, "  n-predict            -1");
+    terminal_expect(t, "> ");
     terminal_send(t, "Tell me a story.\r");
     terminal_expect(t, "\n");
     /* Words come while the answer is far from complete: without a limit it takes the context. */

@@ -136,20 +136,32 @@ static struct kernel_place find_place(const struct kernel_choice *choice, struct
     return place;
 }
 
+/* The next error in *rest. Mesa says some of them twice, one line after the other. */
+static bool next_error(struct dgl_str *rest, struct dgl_str *last, struct kernel_message *out)
+{
+    struct dgl_str line;
+    while (rest->len && dgl_str_split(rest, '\n', &line)) {
+        bool again = line.len == last->len && memcmp(line.p, last->p, line.len) == 0;
+        *last = line;
+        if (!again && kernel_message_parse(line, out) && out->error)
+            return true;
+    }
+    return false;
+}
+
 enum dgl_status kernel_fail_compile(const struct dgl_log *log, const struct kernel_choice *choice,
                                     struct dgl_str generated, const char *words)
 {
     const struct kernel *kernel = choice->kernel;
     struct kernel_message message;
-    struct dgl_str rest = dgl_str_of(words), line;
+    struct dgl_str rest = dgl_str_of(words), line = DGL_STR("");
     size_t errors = 0, told = 0;
-    while (rest.len && dgl_str_split(&rest, '\n', &line))
-        errors += kernel_message_parse(line, &message) && message.error;
+    while (next_error(&rest, &line, &message))
+        errors++;
     rest = dgl_str_of(words);
-    while (rest.len && told < errors && told < SHOWN && dgl_str_split(&rest, '\n', &line)) {
+    line = DGL_STR("");
+    while (told < SHOWN && next_error(&rest, &line, &message)) {
         char text[MAX_TEXT + 200], count[48] = "";
-        if (!kernel_message_parse(line, &message) || !message.error)
-            continue;
         struct kernel_place place = find_place(choice, generated, &message);
         int len = (int)(message.text.len < MAX_TEXT ? message.text.len : MAX_TEXT);
         if (errors > 1)

@@ -89,7 +89,8 @@ static void put_step(struct dgl_buf *out, const struct dgl_plan_step *s)
         column = 16;
     }
     put_wrapped(out, column, 16, s->reason);
-    if (strcmp(s->kernel->origin, "builtin") != 0) {
+    /* The reason may be the file itself. */
+    if (strcmp(s->kernel->origin, "builtin") != 0 && !strstr(s->reason, s->kernel->origin)) {
         dgl_buf_printf(out, "%16sfrom ", "");
         dgl_buf_visible(out, dgl_str_of(s->kernel->origin));
         dgl_buf_putc(out, '\n');

@@ -247,6 +247,23 @@ static void override_shows_in_list_and_show(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* A kernel that joins the others has its file as the reason, which is not told again below. */
+static void explain_names_a_file_once(void **state)
+{
+    char *dir = own_kernel("//! NAME norm_rms", "//! NAME norm_own");
+    char *file = dgl_path_join(dir, "norm_rms.comp");
+    struct process_result r;
+    (void)state;
+    process_command(&r, "kernels", "explain", "--device", "any", "--kernel-file", file, NULL);
+    assert_code(&r, 0);
+    assert_contains(r.out, "norm_own");
+    assert_contains(r.out, file);
+    assert_null(strstr(r.out, " from "));
+    process_finish(&r);
+    free(file);
+    test_tmpdir_remove(dir);
+}
+
 /* ---- what is wrong with a kernel ------------------------------------------------------------- */
 
 struct broken {
@@ -430,6 +447,7 @@ int main(void)
         cmocka_unit_test(override_is_what_runs),
         cmocka_unit_test(override_that_serves_nothing_is_said),
         cmocka_unit_test(override_shows_in_list_and_show),
+        cmocka_unit_test(explain_names_a_file_once),
         cmocka_unit_test(compile_errors_name_the_line),
         cmocka_unit_test(hints_are_the_reason),
         cmocka_unit_test(config_file_is_read),

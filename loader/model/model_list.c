@@ -96,6 +96,9 @@ static enum dgl_status tell_gguf(struct walk *w, const char *name, const char *p
                                  const struct gguf_choice *choice)
 {
     char quant[GGUF_QUANT_BYTES];
+    /* A link to a file that is gone: what a download that broke off leaves in the Hub cache. */
+    if (choice->bytes == 0)
+        return DGL_OK;
     if (choice->quant[0])
         put_lower(quant, dgl_str_of(choice->quant));
     else

@@ -169,8 +169,8 @@ static const struct option table[] = {
      TYPE_DATE, FIELD(now), 0, 0, NULL, FIELD(now_given)},
 
     {"convert", 0, "to", "FORMAT",
-     "rdrr, a pack, or gguf, one file (default: gguf if OUT ends in .gguf, else rdrr)", TYPE_WORD,
-     FIELD(to_format), 0, 0, "rdrr|gguf", 0},
+     "rdrr, a pack, or gguf, one file (default: gguf if OUT ends in .gguf or .GGUF, else rdrr)",
+     TYPE_WORD, FIELD(to_format), 0, 0, "rdrr|gguf", 0},
     {"convert", 0, "quantize", "TYPE",
      "f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m or mxfp4, in any case (default: as stored)",
      TYPE_QUANT, FIELD(quantize), 0, 0, "f32|f16|bf16|q8_0|q6_k|q5_k_m|q5_k|q4_k_m|q4_k|mxfp4", 0},

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "core/base/log.h"
 #include "core/base/mem.h"
@@ -34,7 +35,11 @@ struct job {
 
 static bool wants_gguf(const struct dgl_convert_params *p)
 {
-    return p->to ? strcmp(p->to, TO_GGUF) == 0 : dgl_str_ends(dgl_str_of(p->out), ".gguf");
+    static const char ending[] = ".gguf";
+    const size_t len = strlen(p->out), end = sizeof(ending) - 1;
+    if (p->to)
+        return strcmp(p->to, TO_GGUF) == 0;
+    return len > end && strcasecmp(p->out + len - end, ending) == 0;
 }
 
 static enum dgl_status refuse_pack_options(const struct dgl_log *log,

@@ -82,11 +82,15 @@ static void models_here(void **state)
     char *file = dgl_path_join(dir, "data/dopplergl/models");
     assert_int_equal(dgl_dir_make(NULL, file), DGL_OK);
     test_write_file(file, "mine-Q8_0.gguf", "12", 2);
+    char *gone = dgl_path_join(file, "gone-Q8_0.gguf");
+    assert_int_equal(symlink("../blobs/gone", gone), 0);
+    free(gone);
     process_run(
         &(struct process_params){.args = (const char *const[]){"models", NULL}, .env = none}, &r);
     assert_code(&r, 0);
     assert_contains(r.out, "NAME ");
     assert_contains(r.out, "mine-Q8_0.gguf  gguf        q8_0      2 B\n");
+    assert_null(strstr(r.out, "gone"));
     process_finish(&r);
 
     run(&r, (const char *const[]){"models", "tests/shapes", NULL});
@@ -208,6 +212,12 @@ static void convert_goes_by_the_name_of_its_target(void **state)
     (void)state;
     place_init(&p);
     char *file = dgl_path_join(p.dir, "x.gguf"), *pack = dgl_path_join(p.dir, "y.gguf");
+    char *large = dgl_path_join(p.dir, "X.GGUF");
+    run(&r, (const char *const[]){"convert", p.in, large, NULL});
+    assert_code(&r, 0);
+    assert_false(dgl_path_is_dir(large));
+    process_finish(&r);
+    free(large);
     run(&r, (const char *const[]){"convert", p.in, file, "--quantize", "F16", NULL});
     assert_code(&r, 0);
     assert_false(dgl_path_is_dir(file));

@@ -297,6 +297,11 @@ enum line_status line_editor_read(struct line_editor *e, const char *prompt, str
     sigprocmask(SIG_BLOCK, &e->handled, &e->before);
     el_set(e->el, EL_PREP_TERM, 1); /* before the prompt: what follows it is not echoed twice */
     bracket_pastes(true);
+    /* Resized during an answer: there is no line yet to draw again. */
+    if (window_changed) {
+        window_changed = 0;
+        el_resize(e->el);
+    }
     const char *text = el_gets(e->el, &bytes);
     bracket_pastes(false);
     enum line_status status = text && bytes > 0 ? LINE_TEXT : line_ended(e);

@@ -958,11 +958,11 @@ struct dgl_smoke_result {
 /* Judges a model with its kernels and its device. Each block of each layer computes known answers,
  * in prefill and in decode: the host evaluates the model's own files in doubles (docs/models.md,
  * "The smoke test"). Then a greedy answer must be the best tokens of its own scores, a fixed text
- * must be likelier than noise, no matrix may be all zeros, and an expectation that is stored with
- * the model (smoke.json) must be met. DGL_OK also when a check failed: out->passed tells. *out is
- * always initialised. DGL_ERR_UNSUPPORTED: a synthetic model, whose weights are in no file, or a
- * context of less than 8 tokens; DGL_ERR_FORMAT: smoke.json; DGL_ERR_CANCELLED; others as
- * dgl_generate() and of reading the files. Resets the session. Blocks, very slow. */
+ * must be likelier than noise, no matrix or norm may be all zeros, and an expectation that is
+ * stored with the model (smoke.json) must be met. DGL_OK also when a check failed: out->passed
+ * tells. *out is always initialised. DGL_ERR_UNSUPPORTED: a synthetic model, whose weights are in
+ * no file, or a context of less than 8 tokens; DGL_ERR_FORMAT: smoke.json; DGL_ERR_CANCELLED;
+ * others as dgl_generate() and of reading the files. Resets the session. Blocks, very slow. */
 enum dgl_status dgl_verify_smoke(struct dgl_session *session, const struct dgl_smoke_params *params,
                                  struct dgl_smoke_result *out);
 

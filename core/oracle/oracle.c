@@ -38,7 +38,7 @@ struct oracle {
     uint32_t *expert;       /* [count, top_k] */
     bool *tie;              /* [count] */
     double *rows, *results; /* [count, hidden]: of the tokens that one expert gets */
-    long zero_matrix;       /* TENSOR_NONE = none seen */
+    long zero_weight;       /* TENSOR_NONE = none seen */
 };
 
 /* ---- stored tensors -------------------------------------------------------------------------- */
@@ -133,8 +133,8 @@ static enum dgl_status multiply(struct oracle *s, struct product m, long bias, u
     m.s = s;
     m.count = m.count ? m.count : s->count;
     enum dgl_status status = dgl_parallel_for(s->p.threads, items, product_item, &m);
-    if (status == DGL_OK && !m.not_zero && s->zero_matrix == TENSOR_NONE)
-        s->zero_matrix = m.tensor;
+    if (status == DGL_OK && !m.not_zero && s->zero_weight == TENSOR_NONE)
+        s->zero_weight = m.tensor;
     if (status == DGL_OK && bias != TENSOR_NONE)
         status = read_vector(s, bias, bias_row, m.rows);
     for (size_t i = 0; i < m.count * m.rows && status == DGL_OK && bias != TENSOR_NONE; i++)
@@ -150,8 +150,13 @@ static enum dgl_status norm(struct oracle *s, long gain, const double *x, size_t
                             double *y)
 {
     enum dgl_status status = read_vector(s, gain, 0, span);
-    for (size_t i = 0; i < span; i++)
+    bool not_zero = s->d->norm_plus_one; /* zeros are as good as other weights */
+    for (size_t i = 0; i < span; i++) {
+        not_zero = not_zero || s->vector[i] != 0.0;
         s->vector[i] += s->d->norm_plus_one ? 1.0 : 0.0;
+    }
+    if (status == DGL_OK && !not_zero && s->zero_weight == TENSOR_NONE)
+        s->zero_weight = gain;
     for (size_t r = 0; r < runs && status == DGL_OK; r++) {
         double sum = 0.0;
         for (size_t i = 0; i < span; i++)
@@ -453,7 +458,7 @@ enum dgl_status oracle_create(const struct dgl_log *log, const struct oracle_par
     s->p = *params;
     s->d = d;
     s->count = n;
-    s->zero_matrix = TENSOR_NONE;
+    s->zero_weight = TENSOR_NONE;
     s->q_dim = (size_t)d->heads * (size_t)d->head_dim;
     s->kv_dim = (size_t)d->kv_heads * (size_t)d->head_dim;
     const size_t lengths[] = {hidden, inner, s->q_dim, s->kv_dim, (size_t)d->heads, experts};
@@ -568,11 +573,11 @@ bool oracle_is_tie(const struct oracle *oracle, size_t token)
     return oracle->tie[token];
 }
 
-const char *oracle_zero_matrix(const struct oracle *oracle)
+const char *oracle_zero_weight(const struct oracle *oracle)
 {
-    if (oracle->zero_matrix == TENSOR_NONE)
+    if (oracle->zero_weight == TENSOR_NONE)
         return NULL;
-    return tensor_source_at(oracle->p.tensors, (size_t)oracle->zero_matrix)->name;
+    return tensor_source_at(oracle->p.tensors, (size_t)oracle->zero_weight)->name;
 }
 
 enum dgl_status oracle_evaluate(const struct dgl_log *log, const struct oracle_params *params,

@@ -39,8 +39,8 @@ enum dgl_status oracle_head(struct oracle *oracle, double *logits);
 /* Whether rounding decides which experts the token got in the last ORACLE_FFN. */
 bool oracle_is_tie(const struct oracle *oracle, size_t token);
 /* Name of the first matrix read so far (of stacked experts: with an expert in it) whose values are
- * all zero; NULL = none. Borrowed. */
-const char *oracle_zero_matrix(const struct oracle *oracle);
+ * all zero, or of the first norm that multiplies by zeros alone; NULL = none. Borrowed. */
+const char *oracle_zero_weight(const struct oracle *oracle);
 
 /* All of these in turn: logits [count, vocab] of ids [count]. */
 enum dgl_status oracle_evaluate(const struct dgl_log *log, const struct oracle_params *params,

@@ -1,6 +1,6 @@
 /*
  * The smoke test: does this model, with these kernels, on this device, compute what its files say?
- * Weights that are wrong in the files themselves show in three ways only: matrices of zeros, a
+ * Weights that are wrong in the files themselves show in three ways only: zeros throughout, a
  * fixed text that is no likelier than noise, and an expectation that is stored with the model.
  */
 #include <math.h>
@@ -459,8 +459,8 @@ enum dgl_status session_smoke(struct dgl_session *s, const struct dgl_smoke_para
         status = check_blocks(&t);
     if (status != DGL_OK)
         goto done;
-    if (oracle_zero_matrix(t.oracle))
-        fault(&t, "%s: every value is zero; " ADVICE_WEIGHTS, oracle_zero_matrix(t.oracle));
+    if (oracle_zero_weight(t.oracle))
+        fault(&t, "%s: every value is zero; " ADVICE_WEIGHTS, oracle_zero_weight(t.oracle));
     check_likelihood(&t);
     status = check_answer(&t);
     out->passed = status == DGL_OK && !out->fault[0];

@@ -144,6 +144,8 @@ static const struct wrong_weights wrong_weights[] = {
     {"heads of values", SWAP_HEADS, "model.layers.", "v_proj.weight", true, "nats per token"},
     {"one layer zero", ZERO, "model.layers.5.", "proj.weight", true,
      "model.layers.5.self_attn.q_proj.weight: every value is zero"},
+    {"one norm zero", ZERO, "model.layers.3.", "input_layernorm.weight", true,
+     "model.layers.3.input_layernorm.weight: every value is zero"},
     {"one matrix zero", ZERO, "model.layers.7.", "down_proj.weight", true,
      "model.layers.7.mlp.down_proj.weight: every value is zero"},
 };

@@ -57,11 +57,12 @@ enum dgl_status sampling_check(const struct dgl_log *log, const struct dgl_sampl
                             MAX_BREAKER_BYTES);
     }
     /* 0 means off; what lies between would make the inverse overflow what a logit can bear. */
+    enum dgl_status status = DGL_OK;
     if (sampling->repeat_penalty != 0)
-        return check_range(log, "repeat_penalty", sampling->repeat_penalty, 0.01, 100);
-    if (sampling->dry_base != 0)
-        return check_range(log, "dry_base", sampling->dry_base, 1, 100);
-    return DGL_OK;
+        status = check_range(log, "repeat_penalty", sampling->repeat_penalty, 0.01, 100);
+    if (status == DGL_OK && sampling->dry_base != 0)
+        status = check_range(log, "dry_base", sampling->dry_base, 1, 100);
+    return status;
 }
 
 enum dgl_status sampling_read_config(const struct dgl_log *log, const char *name, const char *json,

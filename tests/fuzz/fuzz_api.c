@@ -556,7 +556,11 @@ static enum dgl_status call_model_sampling(struct dgl_str in)
     struct dgl_model *m = world.small;
     char *config = m->file->generation_config_json;
     size_t len = m->file->generation_config_len;
-    m->file->generation_config_json = strndup(in.p ? in.p : "", in.len);
+    m->file->generation_config_json = malloc(in.len + 1);
+    FUZZ_CHECK(m->file->generation_config_json);
+    if (in.len)
+        memcpy(m->file->generation_config_json, in.p, in.len);
+    m->file->generation_config_json[in.len] = '\0';
     m->file->generation_config_len = in.len;
     enum dgl_status status = dgl_model_sampling(m, &values);
     free(m->file->generation_config_json);

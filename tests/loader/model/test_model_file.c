@@ -213,7 +213,7 @@ static void path_that_is_a_file(void **state)
     test_write_file(dir, "m.bin", "text", 4);
     test_write_file(dir, "m.gguf", "GGUF", 4);
     char *path = dgl_path_join(dir, "m.bin"), *gguf = dgl_path_join(dir, "m.gguf");
-    open_fails(path, DGL_ERR_UNSUPPORTED, "m.bin: is a file");
+    open_fails(path, DGL_ERR_UNSUPPORTED, "m.bin: not a model: the file does not begin with GGUF");
     open_fails(gguf, DGL_ERR_FORMAT, "m.gguf: the file has 4 bytes");
     free(path);
     free(gguf);

@@ -3,6 +3,7 @@
 #include "tests/support/test.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -55,13 +56,25 @@ static void resize(const struct screen *s, unsigned short columns)
 
 #define TEXT 512
 
-/* What was written since the last call. */
+#define MARK '\001'
+
+/* What was written since the last call. A pseudo terminal hands bytes over from a kernel thread, so
+ * that a read right after a write may find nothing yet, or a part: a mark behind them says when they
+ * are all there. */
 static void take(struct screen *s, char text[TEXT])
 {
+    size_t n = 0;
     fflush(stdout);
     fflush(stderr);
-    ssize_t n = read(s->master, text, TEXT - 1);
-    text[n > 0 ? n : 0] = '\0';
+    assert_int_equal(write(s->slave, &(char){MARK}, 1), 1);
+    while (n == 0 || text[n - 1] != MARK) {
+        struct pollfd master = {.fd = s->master, .events = POLLIN};
+        assert_int_equal(poll(&master, 1, 10000), 1);
+        ssize_t more = read(s->master, text + n, TEXT - n);
+        assert_true(more > 0);
+        n += (size_t)more;
+    }
+    text[n - 1] = '\0';
 }
 
 static void end(struct screen *s)

@@ -45,6 +45,7 @@ struct kernel_bind {
     char name[32];
     char type[16]; /* GLSL element type of the runtime-sized array: uint, float, vec4, uvec4 ... */
     enum kernel_access access;
+    bool coherent; /* groups read what others of the same dispatch wrote */
 };
 enum kernel_param_type { KERNEL_UINT, KERNEL_INT, KERNEL_FLOAT };
 /* Member of the std140 block at UBO binding 0; parameter i lies at byte 4 * i. */

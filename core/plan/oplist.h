@@ -18,8 +18,9 @@ enum plan_buffer {
     BUF_ARGS,        /* group counts of the decode plan */
     BUF_ROPE_GLOBAL, /* ROPE tables, as enum ROPE_GLOBAL, ROPE_LOCAL */
     BUF_ROPE_LOCAL,
-    BUF_LOGITS, /* f32 [vocab] */
-    BUF_ADJUST, /* what is done to logits before they are ranked: oplist_sample.h */
+    BUF_LOGITS,  /* f32 [vocab] */
+    BUF_ADJUST,  /* what is done to logits before they are ranked: oplist_sample.h */
+    BUF_ARRIVED, /* uint [heads, at least 64]: counters of lib last_group, 0 between dispatches */
     BUF_STATE_COUNT,
     BUF_X = BUF_STATE_COUNT, /* residual stream, f32 [rows, hidden] */
     BUF_NORMED, /* f32 [rows, hidden]: the stream normed, or a block's result before its norm */

@@ -36,6 +36,7 @@ void plan_buffer_bytes(const struct plan *plan, int32_t context, int32_t rows,
     bytes[BUF_MERGED] = heads * dim * 4;
     bytes[BUF_ACT] = n * (uint64_t)d->intermediate * 4;
     bytes[BUF_LOGITS] = (uint64_t)d->vocab * 4;
+    bytes[BUF_ARRIVED] = (heads > 64 ? heads : 64) * 4;
     bytes[BUF_ADJUST] = (uint64_t)oplist_adjust_words((uint32_t)d->vocab) * 4;
     bytes[BUF_COUNTS] = (uint64_t)d->vocab * 4;
     bytes[BUF_CAND] = oplist_sample_scratch_bytes((uint32_t)d->vocab);

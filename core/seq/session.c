@@ -46,8 +46,8 @@ static enum dgl_status write_rope(struct dgl_session *s, int32_t tokens)
 
 enum dgl_status session_init(struct dgl_session *s, const struct dgl_session_params *p)
 {
-    static const char *const label[BUF_STATE_COUNT] = {"ids",  "step",       "stops",  "args",
-                                                       "rope", "local rope", "logits", "adjust"};
+    static const char *const label[BUF_STATE_COUNT] = {
+        "ids", "step", "stops", "args", "rope", "local rope", "logits", "adjust", "arrived"};
     struct dgl_model *m = s->model;
     struct dgl_device *dev = m->dev;
     const struct plan *plan = &m->engine->plan;
@@ -76,9 +76,10 @@ enum dgl_status session_init(struct dgl_session *s, const struct dgl_session_par
         struct gl_range *range = &s->memory.state[i];
         if (bytes[i] == 0)
             continue;
-        status =
-            pool_acquire(dev->pool, &(struct gl_buffer_params){.size = bytes[i], .label = label[i]},
-                         &range->buffer);
+        status = pool_acquire(dev->pool,
+                              &(struct gl_buffer_params){
+                                  .size = bytes[i], .label = label[i], .zero = i == BUF_ARRIVED},
+                              &range->buffer);
         range->size = status == DGL_OK ? bytes[i] : 0;
         dev->held_bytes += range->size;
     }

@@ -228,11 +228,12 @@ static enum dgl_status parse_bind(struct kernel_parser *p)
     if (status != DGL_OK)
         return status;
     struct kernel_bind *bind = &k->binds[k->num_binds];
-    status =
-        take_choice(p, "read, write or readwrite", "", "read, write, readwrite", &access, &word);
+    status = take_choice(p, "read, write, readwrite or coherent", "",
+                         "read, write, readwrite, coherent", &access, &word);
     if (status != DGL_OK)
         return status;
-    bind->access = (enum kernel_access)(access + 1);
+    bind->coherent = access + 1 > KERNEL_READ_WRITE;
+    bind->access = bind->coherent ? KERNEL_READ_WRITE : (enum kernel_access)(access + 1);
     if ((status = take_choice(p, "the element type", "the type ", types, &type, &word)) != DGL_OK ||
         (status = copy_word(p, word, bind->type, sizeof(bind->type))) != DGL_OK ||
         (status = take_word(p, "the name", &word)) != DGL_OK ||

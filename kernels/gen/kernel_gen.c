@@ -55,8 +55,9 @@ static void put_buffers(const struct kernel *kernel, struct dgl_buf *out)
     static const char *const access[] = {"", "readonly ", "writeonly ", ""};
     for (uint32_t i = 0; i < kernel->num_binds; i++) {
         const struct kernel_bind *bind = &kernel->binds[i];
-        dgl_buf_printf(out, "layout(std430, binding = %u) %sbuffer Bind_%s { %s %s[]; };\n", i,
-                       access[bind->access], bind->name, bind->type, bind->name);
+        dgl_buf_printf(out, "layout(std430, binding = %u) %s%sbuffer Bind_%s { %s %s[]; };\n", i,
+                       bind->coherent ? "coherent " : "", access[bind->access], bind->name,
+                       bind->type, bind->name);
     }
 }
 

@@ -58,6 +58,7 @@ static const char stepper[] = "// Advances the step state.\n"
                               "//! OP advance\n"
                               "//! VARIANT baseline\n"
                               "//! BIND readwrite uint STEP\n"
+                              "//! BIND coherent uint SEEN\n"
                               "//! LOCAL 1\n"
                               "//! GROUPS 1\n"
                               "//! STEP write\n"
@@ -188,6 +189,8 @@ static const struct piece_case pieces[] = {
      "layout(std430, binding = 1) writeonly buffer Bind_Y { vec4 Y[]; };\n", 0},
     {"buffer for both", "matmul", "f16", "add",
      "layout(std430, binding = 2) buffer Bind_Z { int Z[]; };\n", 0},
+    {"buffer that groups share", "advance", NULL, NULL,
+     "layout(std430, binding = 1) coherent buffer Bind_SEEN { uint SEEN[]; };\n", 0},
     {"parameters", "matmul", "f16", "add",
      "layout(std140, binding = 0) uniform Params {\n    uint row0;\n    int shift;\n    float "
      "eps;\n};\n",

@@ -27,6 +27,7 @@ static const char good[] =
     "//! BIND write float Y\n"
     "// words between directives\n"
     "//! BIND readwrite uint STEP\n"
+    "//! BIND coherent vec4 P\n"
     "//! PARAM uint row0\n"
     "//! PARAM int shift\n"
     "//! PARAM float eps\n"
@@ -111,12 +112,15 @@ static void good_file_has_binds_and_params(void **state)
     (void)state;
     struct parsed *p = parse_good();
     const struct kernel *k = p->kernel;
-    assert_int_equal(k->num_binds, 3);
+    assert_int_equal(k->num_binds, 4);
     assert_string_equal(k->binds[0].name, "W");
     assert_string_equal(k->binds[0].type, "uvec4");
     assert_int_equal(k->binds[0].access, KERNEL_READ);
     assert_int_equal(k->binds[1].access, KERNEL_WRITE);
     assert_int_equal(k->binds[2].access, KERNEL_READ_WRITE);
+    assert_false(k->binds[2].coherent);
+    assert_int_equal(k->binds[3].access, KERNEL_READ_WRITE);
+    assert_true(k->binds[3].coherent);
     assert_int_equal(k->num_params, 3);
     assert_int_equal(k->params[0].type, KERNEL_UINT);
     assert_int_equal(k->params[1].type, KERNEL_INT);
@@ -185,7 +189,7 @@ static void good_file_has_derived_constants_and_shared_memory(void **state)
     assert_int_equal(d->num_lets, 2);
     assert_string_equal(d->lets[0].name, "HALF");
     assert_string_equal(d->lets[1].name, "BINS");
-    assert_int_equal(d->lets[1].line, 24);
+    assert_int_equal(d->lets[1].line, 25);
     assert_int_equal(p->kernel->num_lets_local, 0);
     assert_int_equal(d->num_shared, 2);
     assert_string_equal(d->shared[0].type, "vec4");
@@ -201,7 +205,7 @@ static void good_file_has_a_body(void **state)
 {
     (void)state;
     struct parsed *p = parse_good();
-    assert_int_equal(p->kernel->body_line, 38);
+    assert_int_equal(p->kernel->body_line, 39);
     assert_int_equal(strncmp(p->kernel->body, "#if WEIGHT_q4_k", 15), 0);
     finish(p);
 }
@@ -353,7 +357,7 @@ static const struct text_case cases[] = {
      "k.comp:12: EXTENSION: more than 4"},
     /* binds and parameters */
     {"BIND access unknown", WITH("//! BIND in uint W"),
-     "BIND: 'in' is not one of read, write, readwrite"},
+     "BIND: 'in' is not one of read, write, readwrite, coherent"},
     {"BIND type unknown", WITH("//! BIND read half W"),
      "BIND: the type 'half' is not one of uint int float"},
     {"BIND type too long", WITH("//! BIND read aaaaaaaaaaaaaaaaaaaaaaaaaaaaa W"),
@@ -361,7 +365,7 @@ static const struct text_case cases[] = {
     {"BIND of vec3", WITH("//! BIND read vec3 W"), "the type 'vec3' is not one of"},
     {"BIND without a name", WITH("//! BIND read uint"), "BIND: the name is missing"},
     {"BIND without a type", WITH("//! BIND read"), "BIND: the element type is missing"},
-    {"BIND alone", WITH("//! BIND"), "BIND: read, write or readwrite is missing"},
+    {"BIND alone", WITH("//! BIND"), "BIND: read, write, readwrite or coherent is missing"},
     {"BIND with brackets", WITH("//! BIND read uint W[]"), "BIND: 'W[]' is not an identifier"},
     {"BIND name twice", WITH("//! BIND read uint W\n//! BIND read uint W"),
      "BIND: the name W is declared twice"},

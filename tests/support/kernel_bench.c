@@ -104,6 +104,20 @@ bool kernel_bench_hint(struct kernel_bench *bench, const char *json)
     return true;
 }
 
+bool kernel_bench_file(struct kernel_bench *bench, const char *path)
+{
+    const struct dgl_kernels_params kernels = {.files = &path, .num_files = 1};
+    struct kernel_set *set = NULL;
+    test_log_clear(&bench->log);
+    if (kernel_set_create(&bench->log.log, &kernels, &set) != DGL_OK) {
+        printf("# kernel file: %s\n", bench->log.text);
+        return false;
+    }
+    kernel_set_destroy(&bench->set);
+    bench->set = set;
+    return true;
+}
+
 const char *kernel_bench_name(const struct kernel_bench *bench, const char *op, size_t i)
 {
     for (size_t k = 0; k < kernel_set_count(bench->set); k++) {

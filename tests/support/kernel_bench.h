@@ -21,6 +21,8 @@ const struct gl_caps *kernel_bench_caps(const struct kernel_bench *bench);
 /* Adds hints, a JSON object such as {"tunes": {"matmul_decode.LANES": 64}}; false when they are
  * refused, and the reason is printed. */
 bool kernel_bench_hint(struct kernel_bench *bench, const char *json);
+/* Adds a kernel file; false when it is refused, and the reason is printed. */
+bool kernel_bench_file(struct kernel_bench *bench, const char *path);
 /* The name of the i-th kernel that serves `op`, in the order of the set; NULL beyond the last. */
 const char *kernel_bench_name(const struct kernel_bench *bench, const char *op, size_t i);
 /* What kernel_choose() takes for the request here; NULL when nothing can run it. */

@@ -1,0 +1,24 @@
+// Which of several work groups arrives last: that one alone may go on with what all of them wrote.
+//
+// No group waits for another, so it holds for any number of groups at a time. A counter of
+// ARRIVED is 0 between dispatches: the last group leaves it so. What the groups wrote and the last
+// one reads are coherent buffers (OpenGL ES 3.1, 4.9 of the language: `coherent` makes writes
+// visible, memoryBarrierBuffer() orders them). Needs `coherent uint ARRIVED[]`.
+//
+//! SHARED uint last_group_before
+
+// True in the last of `groups` work groups that say so to the counter, in all of its invocations.
+// They call it together; what they wrote before is visible to the last one after it.
+bool last_group(uint counter, uint groups)
+{
+    memoryBarrierBuffer();
+    barrier();
+    if (gl_LocalInvocationIndex == 0u) {
+        last_group_before = atomicAdd(ARRIVED[counter], 1u);
+        if (last_group_before + 1u == groups)
+            ARRIVED[counter] = 0u;
+    }
+    memoryBarrierShared(); barrier();
+    memoryBarrierBuffer();
+    return last_group_before + 1u == groups;
+}

@@ -239,6 +239,8 @@ struct kernel_choice {
     struct kernel_shared_size shared[KERNEL_MAX_SHARED]; /* those that have elements */
     uint32_t num_shared;
     int64_t shared_bytes; /* in that order, each aligned to its type */
+    int64_t rank;         /* PREFER */
+    bool asked;           /* a hint or a user's file decides, even when it cannot be met */
     char reason[256];     /* "preferred: 30 over matmul_decode (10)" */
 };
 

@@ -21,7 +21,7 @@ void kernel_table_finish(struct kernel_table *table)
     *table = (struct kernel_table){0};
 }
 
-static bool same_request(const struct kernel_request *a, const struct kernel_request *b)
+bool kernel_request_equal(const struct kernel_request *a, const struct kernel_request *b)
 {
     if (strcmp(a->op, b->op) != 0 || a->num_attrs != b->num_attrs || a->num_consts != b->num_consts)
         return false;
@@ -41,7 +41,7 @@ enum dgl_status kernel_table_find(struct kernel_table *table, const struct kerne
 {
     const struct plan_device *device = table->device;
     for (size_t i = 0; i < table->count; i++) {
-        if (same_request(&table->uses[i]->request, request)) {
+        if (kernel_request_equal(&table->uses[i]->request, request)) {
             *out = table->uses[i];
             return DGL_OK;
         }

@@ -19,6 +19,8 @@ struct kernel_table {
     size_t count, cap;
 };
 
+bool kernel_request_equal(const struct kernel_request *a, const struct kernel_request *b);
+
 void kernel_table_init(struct kernel_table *table, const struct plan_device *device,
                        struct kernel_set *set);
 /* Accepts a table that is all zero. */

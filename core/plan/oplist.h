@@ -77,6 +77,9 @@ struct op {
     struct op_param params[OP_MAX_PARAMS];
     uint32_t num_params;
     uint64_t bytes; /* weight bytes read per run */
+    /* Why this and the next operations are not one (fusion.h); NULL: nothing to say. Borrowed from
+     * the plan's fusion. */
+    const char *unfused;
 };
 
 struct oplist {
@@ -126,12 +129,16 @@ struct oplist_norm {
     enum plan_buffer x, y;
 };
 
+struct fusion; /* fusion.h */
+
 /* Everything that operations depend on. */
 struct oplist_params {
     const struct model_desc *desc;
     const struct model_weights *weights;
     enum dgl_kv_type kv_type;
     uint32_t splits; /* parts of the keys in decode attention */
+    /* Decides which fused operations there are; NULL: none. */
+    struct fusion *fusion;
 };
 
 void oplist_matmul(struct oplist *list, const struct oplist_params *p,

@@ -119,7 +119,8 @@ enum dgl_status plan_init(struct plan *out, const struct plan_params *p)
     const struct oplist_params ops = {.desc = p->desc,
                                       .weights = p->weights,
                                       .kv_type = p->kv_type,
-                                      .splits = plan_choose_splits(p->device, p->desc)};
+                                      .splits = plan_choose_splits(p->device, p->desc),
+                                      .fusion = &out->fusion};
     const struct dgl_log *log = p->device->log;
     enum dgl_status status = DGL_OK;
     *out = (struct plan){.device = p->device,
@@ -128,6 +129,7 @@ enum dgl_status plan_init(struct plan *out, const struct plan_params *p)
                          .kv_type = p->kv_type,
                          .splits = ops.splits};
     kernel_table_init(&out->kernels, p->device, p->set);
+    fusion_init(&out->fusion, p->device, p->set);
     for (int s = 0; s < SEG_COUNT && status == DGL_OK; s++) {
         struct plan_segment *segment = &out->segment[s];
         fill_segment(&segment->ops, (enum segment)s, &ops);
@@ -157,6 +159,7 @@ void plan_finish(struct plan *plan)
         oplist_finish(&plan->segment[s].ops);
         free(plan->segment[s].use);
     }
+    fusion_finish(&plan->fusion);
     kernel_table_finish(&plan->kernels);
     *plan = (struct plan){0};
 }

@@ -6,6 +6,7 @@
 #ifndef DGL_CORE_PLAN_H
 #define DGL_CORE_PLAN_H
 
+#include "core/plan/fusion.h"
 #include "core/plan/kernel_table.h"
 #include "core/plan/oplist_sample.h"
 
@@ -56,6 +57,7 @@ struct plan {
     enum dgl_kv_type kv_type;
     uint32_t splits;
     struct kernel_table kernels;
+    struct fusion fusion; /* decided which operations are fused; owns their reasons */
     struct plan_segment segment[SEG_COUNT];
 };
 

@@ -52,14 +52,19 @@ void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct d
         for (size_t i = 0; i < segment->ops.count; i++) {
             const struct op *op = &segment->ops.ops[i];
             struct dgl_kernel_info info = kernel_info(segment->use[i]->choice.kernel);
-            char shape[160];
+            const char *reason = segment->use[i]->choice.reason;
+            char shape[160], unfused[512];
             describe_shape(op, shape, sizeof(shape));
+            if (op->unfused) {
+                snprintf(unfused, sizeof(unfused), "%s; not fused: %s", reason, op->unfused);
+                reason = unfused;
+            }
             struct dgl_plan_step step = {.phase = phase_of[s],
                                          .layer = op->layer,
                                          .op = op->label,
                                          .shape = shape,
                                          .kernel = &info,
-                                         .reason = segment->use[i]->choice.reason};
+                                         .reason = reason};
             if (!cb(priv, &step))
                 return;
         }

@@ -231,6 +231,8 @@ static enum dgl_status fail_none(const struct chooser *c, const struct pick *pic
 static void set_reason(const struct chooser *c, const struct pick *pick, enum filter filter,
                        struct kernel_choice *out)
 {
+    out->rank = pick->rank;
+    out->asked = filter != FILTER_ALL || out->kernel->source != 0;
     char *reason = out->reason;
     size_t size = sizeof(out->reason);
     const struct kernel_hint *hint = c->requested.hint;
@@ -274,6 +276,7 @@ static enum dgl_status try_wish(struct chooser *c, struct kernel_choice *out, bo
                                          : (why_not(&pick) ? why_not(&pick) : "no such kernel"));
     } else {
         status = fail_wish(c, &pick);
+        out->asked = true;
     }
     pick_finish(&pick);
     return status;
@@ -294,6 +297,7 @@ static enum dgl_status try_filter(struct chooser *c, enum filter filter, struct 
     } else if (*done) {
         status =
             fail_none(c, &pick, filter == FILTER_ADDED ? "kernel of the given files" : "kernel");
+        out->asked = filter == FILTER_ADDED;
     }
     pick_finish(&pick);
     return status;

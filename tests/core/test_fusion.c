@@ -1,0 +1,127 @@
+/* Fused or separate operations: what kernels, devices, hints and files make of them. Built-in
+ * kernels are this file's own. */
+#include "tests/support/test.h"
+
+#include "core/plan/fusion.h"
+#include "kernels/kernels.h"
+#include "kernels/set/embedded.h"
+#include "tests/support/kernel_sets.h"
+#include "tests/support/made_device.h"
+#include "tests/support/oplist_look.h"
+
+#define KERNEL(name, op, variant, lines)                                                           \
+    "// Summary\n//! NAME " name "\n//! OP " op "\n//! VARIANT " variant "\n//! LOCAL 32\n"        \
+    "//! GROUPS 1\n" lines "void body(uvec3 group)\n{\n}\n"
+#define BUILTIN(name, op, variant, lines)                                                          \
+    {                                                                                              \
+        name ".comp", KERNEL(name, op, variant, lines),                                            \
+            sizeof(KERNEL(name, op, variant, lines)) - 1                                           \
+    }
+
+/* Takes the place of the library's own table. */
+const struct kernel_embedded kernel_embedded[] = {
+    BUILTIN("first", "first", "baseline", ""),
+    BUILTIN("second", "second", "baseline", "//! PREFER 10\n"),
+    BUILTIN("second_slow", "second", "slow", ""),
+    BUILTIN("both", "both", "baseline",
+            "//! WHEN size small\n//! REQUIRE SUBGROUP_SIZE >= 8\n//! PREFER SOFTWARE ? -1 : 5\n"),
+    BUILTIN("both_big", "both", "big", "//! WHEN size big\n//! PREFER -10\n"),
+    BUILTIN("second_ready", "second", "ready", "//! WHEN after first\n//! PREFER 7\n"),
+    {NULL, NULL, 0},
+};
+
+static const char own_first[] = KERNEL("first", "first", "baseline", "");
+static const char own_both[] = KERNEL("both", "both", "mine", "//! WHEN size small\n");
+
+enum fused { BOTH_SMALL, BOTH_BIG, SECOND_AFTER_FIRST };
+
+struct fusion_case {
+    const char *name;
+    enum made_device device;
+    enum fused fused;
+    const char *hint, *file; /* NULL: none */
+    bool keeps;
+    const char *why; /* part of what the first separate operation is told */
+};
+
+static const struct fusion_case cases[] = {
+    {"runs", MADE_GPU, BOTH_SMALL, NULL, NULL, true, NULL},
+    {"cannot run", MADE_MINIMUM, BOTH_SMALL, NULL, NULL, false, "SUBGROUP_SIZE >= 8"},
+    {"not preferred", MADE_GPU, BOTH_BIG, NULL, NULL, false, "both_big is preferred by -10"},
+    {"asked for", MADE_GPU, BOTH_BIG, "variants.both=both_big", NULL, true, NULL},
+    {"asked for in vain", MADE_MINIMUM, BOTH_SMALL, "variants.both=both", NULL, true, NULL},
+    {"another kernel asked for", MADE_GPU, BOTH_SMALL, "variants.second=slow", NULL, false,
+     "second_slow is asked for"},
+    {"the fused kernel asked for twice", MADE_GPU, SECOND_AFTER_FIRST, "variants.second=second",
+     NULL, true, NULL},
+    {"a file for a part", MADE_GPU, BOTH_SMALL, NULL, own_first, false, "first is asked for"},
+    {"a file for the whole", MADE_MINIMUM, BOTH_SMALL, NULL, own_both, true, NULL},
+};
+
+static void list_both(struct oplist *list, enum fused fused)
+{
+    struct op *op = oplist_append(list, DGL_PHASE_DECODE, 0, "fused",
+                                  fused == SECOND_AFTER_FIRST ? "second" : "both");
+    if (fused == SECOND_AFTER_FIRST)
+        op_attr(op, "after", "first");
+    else
+        op_attr(op, "size", fused == BOTH_BIG ? "big" : "small");
+    oplist_append(list, DGL_PHASE_DECODE, 0, "apart1", "first");
+    oplist_append(list, DGL_PHASE_DECODE, 0, "apart2", "second");
+}
+
+static void keeps_one(void **state)
+{
+    const struct fusion_case *row = *state;
+    struct plan_device device;
+    struct fusion fusion;
+    struct oplist list = {0};
+    char *dir = test_tmpdir(), path[256];
+    const char *file = path;
+    snprintf(path, sizeof(path), "%s/mine.comp", dir);
+    if (row->file)
+        test_write_file(dir, "mine.comp", row->file, strlen(row->file));
+    struct kernel_set *set =
+        loaded_set(dgl_kernels_params(.files = &file, .num_files = row->file != NULL,
+                                      .flags = &row->hint, .num_flags = row->hint != NULL));
+    made_device_init(&device, row->device, NULL);
+    fusion_init(&fusion, &device, set);
+    oplist_append(&list, DGL_PHASE_DECODE, 0, "before", "first");
+    for (int layer = 0; layer < 2; layer++) {
+        size_t fused = list.count;
+        list_both(&list, row->fused);
+        assert_int_equal(fusion_keep(&fusion, &list, fused, fused + 1), row->keeps);
+    }
+    look_at_labels(&list, row->keeps ? "before fused fused" : "before apart1 apart2 apart1 apart2");
+    for (size_t i = 0; i < list.count; i++) {
+        bool told = row->why && strcmp(list.ops[i].label, "apart1") == 0;
+        if (told != (list.ops[i].unfused != NULL))
+            fail_msg("%s is told %s", list.ops[i].label, list.ops[i].unfused);
+        if (told)
+            assert_contains(list.ops[i].unfused, row->why);
+    }
+    fusion_finish(&fusion);
+    oplist_finish(&list);
+    kernel_set_destroy(&set);
+    test_tmpdir_remove(dir);
+}
+
+static void test_nothing_is_fused_without_a_decider(void **state)
+{
+    (void)state;
+    struct oplist list = {0};
+    list_both(&list, BOTH_SMALL);
+    assert_false(fusion_keep(NULL, &list, 0, 1));
+    look_at_labels(&list, "apart1 apart2");
+    assert_null(list.ops[0].unfused);
+    oplist_finish(&list);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nothing_is_fused_without_a_decider),
+    };
+    int failed = test_run_table("fusion_keep", keeps_one, cases);
+    return failed + cmocka_run_group_tests_name("fusion", tests, NULL, NULL);
+}

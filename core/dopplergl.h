@@ -397,7 +397,8 @@ enum dgl_hash_weights {
 
 struct dgl_model_params {
     /* required: pack, Hugging Face folder, GGUF file, a folder with a single GGUF model,
-     * "org/name[:quant][@revision]" in the Hub cache, or "synthetic:SHAPE[:quant]" */
+     * "org/name[:quant][@revision]" in the Hub cache, "synthetic:SHAPE[:quant]", or
+     * "synthetic:FILE[:quant]" where FILE, a config.json, holds a '/' or ends in ".json" */
     const char *path;
     const struct dgl_kernels *kernels; /* NULL = built-in kernels and heuristics */
     enum dgl_hash_weights hash_weights;

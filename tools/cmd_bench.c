@@ -138,16 +138,16 @@ static bool print_table(const struct engine *e, const struct dgl_bench_result *r
 }
 
 /* The name under which the library knows a shape. */
-static void shape_path(const struct options *opt, char path[256])
+static void shape_path(const struct options *opt, char path[MODEL_PATH_MAX + 16])
 {
-    snprintf(path, 256, "synthetic:%s", opt->shape);
+    snprintf(path, MODEL_PATH_MAX + 16, "synthetic:%s", opt->shape);
 }
 
 bool command_bench_check(const struct options *opt)
 {
     struct console console;
     struct dgl_model_file *file = NULL;
-    char shape[256];
+    char shape[MODEL_PATH_MAX + 16];
     if (opt->shape && opt->model) {
         console_error("bench: give either --shape or -m");
         return false;
@@ -158,22 +158,48 @@ bool command_bench_check(const struct options *opt)
     }
     if (!opt->shape)
         return true;
-    /* A description, of no file. */
-    console_init(&console, opt);
+    if (strlen(opt->shape) >= MODEL_PATH_MAX) {
+        console_error("--shape: the name is longer than %d bytes", MODEL_PATH_MAX - 1);
+        return false;
+    }
+    /* A name that the library does not know; what is wrong with a file is said when it is used. */
     shape_path(opt, shape);
-    enum dgl_status status = dgl_inspect(&console.log, dgl_inspect_params(.path = shape), &file);
+    enum dgl_status status = dgl_inspect(NULL, dgl_inspect_params(.path = shape), &file);
     dgl_model_file_destroy(&file);
-    return status == DGL_OK;
+    if (status != DGL_ERR_INVALID_ARG)
+        return true;
+    console_init(&console, opt);
+    dgl_inspect(&console.log, dgl_inspect_params(.path = shape), &file);
+    return false;
+}
+
+/* Published contexts reach 131,072 tokens, whose cache would be made for a run that never fills it:
+ * unless -c says another, a shape gets what the run needs and at least 8,192. */
+static int32_t shape_context(const struct options *opt, const char *shape)
+{
+    struct dgl_model_file *file = NULL;
+    int64_t prompt = opt->prompt_tokens ? opt->prompt_tokens : 512;
+    int64_t decode = opt->tokens_given ? opt->tokens : 128;
+    int64_t need = (int64_t)opt->depth + (prompt > decode ? prompt : decode) + 1;
+    int64_t context = need > 8192 ? need : 8192;
+    if (opt->context || dgl_inspect(NULL, dgl_inspect_params(.path = shape), &file) != DGL_OK)
+        return opt->context;
+    int32_t most = dgl_model_file_info(file)->context_max;
+    dgl_model_file_destroy(&file);
+    return context < most ? (int32_t)context : most;
 }
 
 int command_bench(const struct options *opt)
 {
     struct engine e;
+    struct options with = *opt;
     struct dgl_bench_result result;
-    char shape[256];
-    if (opt->shape)
+    char shape[MODEL_PATH_MAX + 16];
+    if (opt->shape) {
         shape_path(opt, shape);
-    enum dgl_status status = engine_open(&e, opt, opt->shape ? shape : NULL, true);
+        with.context = shape_context(opt, shape);
+    }
+    enum dgl_status status = engine_open(&e, &with, opt->shape ? shape : NULL, true);
     if (status == DGL_OK)
         status =
             dgl_bench(e.session,

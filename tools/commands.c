@@ -148,7 +148,7 @@ const struct command commands[] = {
      "`--json`, and always with `--texts`: `nll` (summed, in nats), `tokens`, `ppl`, `ppl_error` "
      "(standard error of `ppl`); with windows\nalso `windows`, `context`, `stride`.",
      0, 0, command_perplexity, command_perplexity_check, NULL},
-    {"bench", "[-m MODEL | --shape NAME[:quant]] [options]", "Measure speed",
+    {"bench", "[-m MODEL | --shape NAME|FILE[:quant]] [options]", "Measure speed",
      "`--json`: `version`, `model`, `quantization`, `prompt_tokens`, `decode_tokens`, `depth`, "
      "`repetitions`, `weight_bytes`,\n`prefill_tps` and `decode_tps` (medians), `prefill_tps_all`, "
      "`decode_tps_all`, `decode_gbps`, `copy_gbps`,\n`cpu_us_per_token`, `load_ms`, `compile_ms`, "

@@ -206,9 +206,11 @@ static const struct option table[] = {
     {"verify", 0, "smoke", NULL, "also run the model on the device and judge it", TYPE_FLAG,
      FIELD(smoke), 0, 0, NULL, 0},
 
-    {"bench", 0, "shape", "NAME[:quant]",
-     "synthetic weights of a published shape, made on the GPU, instead of a model", TYPE_STR,
-     FIELD(shape), 0, 0, NULL, 0},
+    {"bench", 0, "shape", "NAME|FILE[:quant]",
+     "synthetic weights, made on the GPU, instead of a model: of a published shape, or of any "
+     "config.json (a value with / or ending in .json); rows that are no whole blocks of the type "
+     "become q8_0",
+     TYPE_STR, FIELD(shape), 0, 0, NULL, 0},
     {"bench", 0, "prompt-tokens", "N", "tokens of the prefill run (default: 512)", TYPE_I32,
      FIELD(prompt_tokens), 1, I32_MAX, NULL, 0},
     {"bench", 'n', "n-predict", "N", "tokens of the decode run (default: 128)", TYPE_I32,

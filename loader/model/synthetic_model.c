@@ -1,38 +1,66 @@
 /* Published shapes as model files without weights. */
 #include "loader/model/synthetic_model.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/file.h"
 #include "core/base/mem.h"
+#include "loader/desc/bind_rules.h"
 #include "loader/desc/model_bind.h"
 
 #define PREFIX "synthetic:"
 
 /* From the published config.json files; rotary scaling does not change the amount of work and is
  * left out. */
-enum family { LLAMA = 1, MIXTRAL = 2, QWEN3_MOE = 4, GPT_OSS = 8 };
-
 struct shape {
     const char *name;
-    enum family family;
-    int layers, hidden, intermediate, heads, kv_heads, head_dim, vocab;
-    bool tied;
-    int experts, top_k; /* 0 = a dense model; `intermediate` is one expert's */
+    const char *config; /* fields of config.json, without braces */
 };
 
+/* What all families write in the same words. */
+#define SIZES(layers, hidden, intermediate, heads, kv_heads, head_dim, vocab, context)             \
+    "\"num_hidden_layers\":" #layers ",\"hidden_size\":" #hidden                                   \
+    ",\"intermediate_size\":" #intermediate ",\"num_attention_heads\":" #heads                     \
+    ",\"num_key_value_heads\":" #kv_heads ",\"head_dim\":" #head_dim ",\"vocab_size\":" #vocab     \
+    ",\"max_position_embeddings\":" #context
+#define FAMILY(type) ",\"model_type\":\"" type "\""
+#define SILU         ",\"hidden_act\":\"silu\""
+#define LLAMA        FAMILY("llama") SILU ",\"rms_norm_eps\":1e-5,\"rope_theta\":5e5"
+#define GEMMA        ",\"hidden_activation\":\"gelu_pytorch_tanh\",\"query_pre_attn_scalar\":256"
+#define TIED         ",\"tie_word_embeddings\":true"
+#define UNTIED       ",\"tie_word_embeddings\":false"
+
 static const struct shape shapes[] = {
-    {"llama-3.2-1b", LLAMA, 16, 2048, 8192, 32, 8, 64, 128256, true, 0, 0},
-    {"llama-3.2-3b", LLAMA, 28, 3072, 8192, 24, 8, 128, 128256, true, 0, 0},
-    {"llama-3.1-8b", LLAMA, 32, 4096, 14336, 32, 8, 128, 128256, false, 0, 0},
-    {"mistral-7b", LLAMA, 32, 4096, 14336, 32, 8, 128, 32768, false, 0, 0},
-    {"mixtral-8x7b", MIXTRAL, 32, 4096, 14336, 32, 8, 128, 32000, false, 8, 2},
-    {"qwen3-30b-a3b", QWEN3_MOE, 48, 2048, 768, 32, 4, 128, 151936, false, 128, 8},
-    {"gpt-oss-20b", GPT_OSS, 24, 2880, 2880, 64, 8, 64, 201088, false, 32, 4},
-    {"story-llama", LLAMA, 8, 256, 768, 4, 2, 64, 4096, true, 0, 0},
-    {"story-moe", MIXTRAL, 4, 256, 256, 4, 2, 64, 4096, true, 8, 2},
-    {"tiny-gpt-oss", GPT_OSS, 3, 96, 64, 4, 2, 16, 320, false, 8, 4},
+    {"llama-3.2-1b", SIZES(16, 2048, 8192, 32, 8, 64, 128256, 131072) LLAMA TIED},
+    {"llama-3.2-3b", SIZES(28, 3072, 8192, 24, 8, 128, 128256, 131072) LLAMA TIED},
+    {"llama-3.1-8b", SIZES(32, 4096, 14336, 32, 8, 128, 128256, 131072) LLAMA UNTIED},
+    {"mistral-7b", SIZES(32, 4096, 14336, 32, 8, 128, 32768, 32768) LLAMA UNTIED},
+    {"qwen2.5-1.5b", SIZES(28, 1536, 8960, 12, 2, 128, 151936, 131072) FAMILY("qwen2") TIED SILU
+     ",\"rms_norm_eps\":1e-6,\"rope_theta\":1e6"},
+    {"qwen3-0.6b", SIZES(28, 1024, 3072, 16, 8, 128, 151936, 40960) FAMILY("qwen3") TIED SILU
+     ",\"rms_norm_eps\":1e-6,\"rope_theta\":1e6"},
+    {"gemma-2-9b", SIZES(42, 3584, 14336, 16, 8, 256, 256000, 8192) FAMILY("gemma2") GEMMA
+     ",\"sliding_window\":4096,\"attn_logit_softcapping\":50.0,"
+     "\"final_logit_softcapping\":30.0"},
+    {"gemma-3-1b", SIZES(26, 1152, 6912, 4, 1, 256, 262144, 32768) FAMILY("gemma3_text") GEMMA
+     ",\"sliding_window\":512,\"sliding_window_pattern\":6"},
+    {"phi-3.5-mini", SIZES(32, 3072, 8192, 32, 32, 96, 32064, 131072) FAMILY("phi3") UNTIED SILU
+     ",\"sliding_window\":262144"},
+    {"mixtral-8x7b", SIZES(32, 4096, 14336, 32, 8, 128, 32000, 32768) FAMILY("mixtral") UNTIED
+     ",\"num_local_experts\":8,\"num_experts_per_tok\":2"},
+    {"qwen3-30b-a3b", SIZES(48, 2048, 6144, 32, 4, 128, 151936, 40960) FAMILY("qwen3_moe") UNTIED
+     ",\"num_experts\":128,\"num_experts_per_tok\":8,\"moe_intermediate_size\":768,"
+     "\"norm_topk_prob\":true,\"rope_theta\":1e6"},
+    {"gpt-oss-20b", SIZES(24, 2880, 2880, 64, 8, 64, 201088, 131072) FAMILY("gpt_oss") UNTIED
+     ",\"num_local_experts\":32,\"num_experts_per_tok\":4,\"sliding_window\":128"},
+    {"story-llama", SIZES(8, 256, 768, 4, 2, 64, 4096, 8192) LLAMA TIED},
+    {"story-moe", SIZES(4, 256, 256, 4, 2, 64, 4096, 8192) FAMILY("mixtral") TIED
+     ",\"num_local_experts\":8,\"num_experts_per_tok\":2"},
+    {"tiny-gpt-oss", SIZES(3, 96, 64, 4, 2, 16, 320, 8192) FAMILY("gpt_oss") UNTIED
+     ",\"num_local_experts\":8,\"num_experts_per_tok\":4,\"sliding_window\":128"},
 };
 
 struct quant {
@@ -49,79 +77,55 @@ static const struct quant quants[] = {
 };
 
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
+#define MAX_CONFIG   (16u << 20)
 
 bool synthetic_is_path(const char *path)
 {
     return strncmp(path, PREFIX, sizeof(PREFIX) - 1) == 0;
 }
 
+/* ---- names ----------------------------------------------------------------------------------- */
+
 static enum dgl_status unknown(const struct dgl_log *log, const char *path)
 {
     struct dgl_buf list = {0};
     for (size_t i = 0; i < COUNT(shapes); i++)
         dgl_buf_printf(&list, "%s%s", i ? ", " : "", shapes[i].name);
-    dgl_buf_puts(&list, " with :");
+    dgl_buf_puts(&list, ", and any config.json (a path with / or .json), with :");
     for (size_t i = 0; i < COUNT(quants); i++)
         dgl_buf_printf(&list, "%s%s", i ? ", :" : "", quants[i].name);
-    enum dgl_status status = dgl_fail(log, DGL_ERR_INVALID_ARG, "%s: no such shape; there are %s",
-                                      path + sizeof(PREFIX) - 1, list.p ? list.p : "none");
+    enum dgl_status status =
+        dgl_fail(log, DGL_ERR_INVALID_ARG, "%s: no such shape; there are %s",
+                 DGL_PRINTABLE(path + sizeof(PREFIX) - 1), list.p ? list.p : "none");
     dgl_buf_finish(&list);
     return status;
 }
 
-/* SHAPE[:quant]; without quant q4_k_m. */
-static bool parse(const char *path, const struct shape **shape, const struct quant **quant)
+static bool is_file(struct dgl_str name)
 {
-    struct dgl_str rest = dgl_str_of(path + sizeof(PREFIX) - 1), name, word = DGL_STR("q4_k_m");
+    return (name.len && memchr(name.p, '/', name.len)) || dgl_str_ends(name, ".json");
+}
+
+/* SHAPE[:quant] or FILE[:quant]; without quant q4_k_m. *shape is NULL for a file. */
+static bool parse(const char *path, struct dgl_str *name, const struct shape **shape,
+                  const struct quant **quant)
+{
+    struct dgl_str word = DGL_STR("q4_k_m");
+    *name = dgl_str_of(path + sizeof(PREFIX) - 1);
     *shape = NULL;
     *quant = NULL;
-    if (!dgl_str_split(&rest, ':', &name))
-        return false;
-    if (rest.len)
-        word = rest;
+    const char *colon = strrchr(name->p, ':');
+    if (colon && !is_file(dgl_str_of(colon + 1))) { /* otherwise the colon is the file's own */
+        word = dgl_str_of(colon + 1);
+        name->len = (size_t)(colon - name->p);
+    }
     for (size_t i = 0; i < COUNT(shapes); i++)
-        if (dgl_str_eq(name, shapes[i].name))
+        if (dgl_str_eq(*name, shapes[i].name))
             *shape = &shapes[i];
     for (size_t i = 0; i < COUNT(quants); i++)
         if (dgl_str_eq(word, quants[i].name))
             *quant = &quants[i];
-    return *shape && *quant;
-}
-
-static const char *model_type(enum family family)
-{
-    switch (family) {
-    case MIXTRAL:
-        return "mixtral";
-    case QWEN3_MOE:
-        return "qwen3_moe";
-    case GPT_OSS:
-        return "gpt_oss";
-    case LLAMA:
-        break;
-    }
-    return "llama";
-}
-
-static char *config_text(const struct shape *s)
-{
-    struct dgl_buf text = {0};
-    dgl_buf_printf(&text,
-                   "{\"model_type\":\"%s\",\"hidden_act\":\"silu\",\"num_hidden_layers\":%d,"
-                   "\"hidden_size\":%d,\"intermediate_size\":%d,\"num_attention_heads\":%d,"
-                   "\"num_key_value_heads\":%d,\"head_dim\":%d,\"vocab_size\":%d,"
-                   "\"max_position_embeddings\":8192,\"rms_norm_eps\":1e-5,\"rope_theta\":500000.0,"
-                   "\"tie_word_embeddings\":%s",
-                   model_type(s->family), s->layers, s->hidden, s->intermediate, s->heads,
-                   s->kv_heads, s->head_dim, s->vocab, s->tied ? "true" : "false");
-    if (s->experts)
-        dgl_buf_printf(&text, ",\"num_experts\":%d,\"num_experts_per_tok\":%d", s->experts,
-                       s->top_k);
-    if (s->family == QWEN3_MOE)
-        dgl_buf_printf(&text, ",\"moe_intermediate_size\":%d,\"norm_topk_prob\":true",
-                       s->intermediate);
-    dgl_buf_putc(&text, '}');
-    return dgl_buf_take(&text);
+    return *quant && (*shape || is_file(*name));
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -133,71 +137,73 @@ struct tensors {
     size_t count;
 };
 
-/* Dimensions that are 0 are not there. */
-struct dims {
-    int depth, rows, cols;
-};
-
-static void add_tensor(struct tensors *t, char *name, enum dgl_dtype dtype, struct dims dims)
+/* Routers are published in bf16; vectors and biases are f32 here. llama.cpp's fallback for rows
+ * that are no whole number of blocks is a type of smaller blocks as well. */
+static enum dgl_dtype choose_dtype(const struct bind_rule *rule, bool of_layer,
+                                   const struct quant *q, uint64_t cols)
 {
-    const int all[] = {dims.depth, dims.rows, dims.cols};
-    struct tensor_info *info = &t->info[t->count++];
-    *info = (struct tensor_info){.name = name, .dtype = dtype};
-    for (size_t i = 0; i < COUNT(all); i++)
-        if (all[i] > 0)
-            info->shape[info->rank++] = (uint64_t)all[i];
-    info->role = name ? tensor_role_from_name(name) : "other";
-    if (!dgl_dtype_tensor_bytes(dtype, info->rank, info->shape, &info->bytes))
-        info->bytes = 0; /* cannot happen with the shapes of the table */
+    enum dgl_dtype dtype = q->mlp;
+    if (bind_rule_rank(rule) == 1 || dgl_str_ends(dgl_str_of(rule->name), "bias"))
+        return DGL_F32;
+    if (!of_layer)
+        dtype = q->embed;
+    else if (rule->slot == offsetof(struct layer_desc, router))
+        dtype = DGL_BF16;
+    else if (dgl_str_starts(dgl_str_of(rule->name), "self_attn."))
+        dtype = q->attention;
+    if (cols % dgl_dtype_get(dtype)->block == 0)
+        return dtype;
+    return cols % dgl_dtype_get(DGL_Q8_0)->block == 0 ? DGL_Q8_0 : DGL_F16;
 }
 
-/* One tensor of a layer, and which families have it. */
-struct layer_tensor {
-    const char *name;
-    unsigned families;
-    enum dgl_dtype dtype;
-    struct dims dims;
-};
-enum { ALL = LLAMA | MIXTRAL | QWEN3_MOE | GPT_OSS, LAYER_TENSORS = 24 };
-
-static void add_layer(struct tensors *t, const struct shape *s, const struct quant *q, int layer)
+/* The tensor of a rule; layer -1 = of none. */
+static enum dgl_status add_tensor(const struct dgl_log *log, struct tensors *t,
+                                  const struct model_desc *desc, const struct quant *q,
+                                  int32_t layer, const struct bind_rule *rule)
 {
-    const int q_rows = s->heads * s->head_dim, kv_rows = s->kv_heads * s->head_dim;
-    const int e = s->experts, h = s->hidden, n = s->intermediate;
-    const struct layer_tensor rows[LAYER_TENSORS] = {
-        {"self_attn.q_proj.weight", ALL, q->attention, {0, q_rows, h}},
-        {"self_attn.k_proj.weight", ALL, q->attention, {0, kv_rows, h}},
-        {"self_attn.v_proj.weight", ALL, q->attention, {0, kv_rows, h}},
-        {"self_attn.o_proj.weight", ALL, q->attention, {0, h, q_rows}},
-        {"self_attn.q_proj.bias", GPT_OSS, DGL_F32, {0, q_rows, 0}},
-        {"self_attn.k_proj.bias", GPT_OSS, DGL_F32, {0, kv_rows, 0}},
-        {"self_attn.v_proj.bias", GPT_OSS, DGL_F32, {0, kv_rows, 0}},
-        {"self_attn.o_proj.bias", GPT_OSS, DGL_F32, {0, h, 0}},
-        {"self_attn.sinks", GPT_OSS, DGL_F32, {0, s->heads, 0}},
-        {"self_attn.q_norm.weight", QWEN3_MOE, DGL_F32, {0, s->head_dim, 0}},
-        {"self_attn.k_norm.weight", QWEN3_MOE, DGL_F32, {0, s->head_dim, 0}},
-        {"mlp.gate_proj.weight", LLAMA, q->mlp, {0, n, h}},
-        {"mlp.up_proj.weight", LLAMA, q->mlp, {0, n, h}},
-        {"mlp.down_proj.weight", LLAMA, q->mlp, {0, h, n}},
-        {"block_sparse_moe.gate.weight", MIXTRAL, DGL_BF16, {0, e, h}},
-        {"mlp.gate.weight", QWEN3_MOE, DGL_BF16, {0, e, h}},
-        {"mlp.router.weight", GPT_OSS, DGL_BF16, {0, e, h}},
-        {"mlp.router.bias", GPT_OSS, DGL_F32, {0, e, 0}},
-        {"mlp.experts.gate_proj.weight", MIXTRAL | QWEN3_MOE, q->mlp, {e, n, h}},
-        {"mlp.experts.up_proj.weight", MIXTRAL | QWEN3_MOE, q->mlp, {e, n, h}},
-        {"mlp.experts.gate_up_proj.weight", GPT_OSS, q->mlp, {e, 2 * n, h}},
-        {"mlp.experts.gate_up_proj_bias", GPT_OSS, DGL_F32, {0, e, 2 * n}},
-        {"mlp.experts.down_proj.weight", ALL & ~LLAMA, q->mlp, {e, h, n}},
-        {"mlp.experts.down_proj_bias", GPT_OSS, DGL_F32, {0, e, h}},
-    };
-    for (size_t i = 0; i < COUNT(rows); i++)
-        if (rows[i].families & (unsigned)s->family)
-            add_tensor(t, dgl_arena_printf(&t->names, "model.layers.%d.%s", layer, rows[i].name),
-                       rows[i].dtype, rows[i].dims);
-    static const char *const norms[] = {"input_layernorm", "post_attention_layernorm"};
-    for (size_t i = 0; i < COUNT(norms); i++)
-        add_tensor(t, dgl_arena_printf(&t->names, "model.layers.%d.%s.weight", layer, norms[i]),
-                   DGL_F32, (struct dims){.rows = h});
+    uint64_t dims[DIM_COUNT];
+    char shape[TENSOR_SHAPE_TEXT];
+    struct tensor_info *info = &t->info[t->count++];
+    bind_dims_fill(desc, dims);
+    *info = (struct tensor_info){.rank = bind_rule_rank(rule)};
+    for (uint32_t i = 0; i < info->rank; i++)
+        info->shape[i] = dims[rule->dims[i]];
+    info->dtype = choose_dtype(rule, layer >= 0, q, info->shape[info->rank - 1]);
+    info->name =
+        layer < 0 ? dgl_arena_printf(&t->names, "%s", rule->name)
+                  : dgl_arena_printf(&t->names, "model.layers.%" PRId32 ".%s", layer, rule->name);
+    if (!info->name)
+        return dgl_fail_memory(log, "tensor names", 64);
+    info->role = tensor_role_from_name(info->name);
+    if (!dgl_dtype_tensor_bytes(info->dtype, info->rank, info->shape, &info->bytes))
+        return dgl_fail(log, DGL_ERR_UNSUPPORTED, "tensor %s of shape %s is too large", info->name,
+                        tensor_shape_str(info->rank, info->shape, shape));
+    return DGL_OK;
+}
+
+/* All that the description demands, experts stacked. Of tensors that stand for each other the first
+ * of the table is made. */
+static enum dgl_status add_tensors(const struct dgl_log *log, struct tensors *t,
+                                   const struct model_desc *desc, const struct quant *q)
+{
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < bind_num_model_rules && status == DGL_OK; i++) {
+        const struct bind_rule *rule = &bind_model_rules[i];
+        if (rule->slot != offsetof(struct model_desc, head) || !desc->tied_head)
+            status = add_tensor(log, t, desc, q, -1, rule);
+    }
+    for (int32_t layer = 0; layer < desc->layers; layer++) {
+        bool filled[sizeof(struct layer_desc)] = {false}; /* by slot */
+        for (size_t i = 0; i < bind_num_layer_rules && status == DGL_OK; i++) {
+            const struct bind_rule *rule = &bind_layer_rules[i];
+            if (rule->optional || rule->kind == EACH || !bind_rule_holds(rule, desc, layer) ||
+                filled[rule->slot] || (rule->instead && filled[rule->instead]))
+                continue;
+            filled[rule->slot] = true;
+            status = add_tensor(log, t, desc, q, layer, rule);
+        }
+    }
+    return status;
 }
 
 /* Norm gains and biases are ones; nobody reads matrices. */
@@ -224,68 +230,83 @@ static void destroy_tensors(void *impl)
 }
 
 static enum dgl_status make_tensors(const struct dgl_log *log, const char *path,
-                                    const struct shape *s, const struct quant *q,
+                                    const struct model_desc *desc, const struct quant *q,
                                     struct tensor_source **out)
 {
     static const struct tensor_source_ops ops = {.read = read_ones, .destroy = destroy_tensors};
+    size_t most = bind_num_model_rules + (size_t)desc->layers * bind_num_layer_rules;
     struct tensors *t = dgl_new(struct tensors);
     if (!t)
         return dgl_fail_memory(log, "tensor table", sizeof(*t));
-    t->info = dgl_new_array(struct tensor_info, (size_t)s->layers * (LAYER_TENSORS + 2) + 3);
-    if (!t->info) {
+    t->info = dgl_new_array(struct tensor_info, most);
+    enum dgl_status status =
+        t->info ? DGL_OK : dgl_fail_memory(log, "tensor table", most * sizeof(*t->info));
+    if (status == DGL_OK)
+        status = add_tensors(log, t, desc, q);
+    if (status != DGL_OK) {
         destroy_tensors(t);
-        return dgl_fail_memory(log, "tensor table", (uint64_t)s->layers * sizeof(*t->info));
-    }
-    const struct dims table = {.rows = s->vocab, .cols = s->hidden};
-    add_tensor(t, dgl_arena_printf(&t->names, "model.embed_tokens.weight"), q->embed, table);
-    for (int layer = 0; layer < s->layers; layer++)
-        add_layer(t, s, q, layer);
-    add_tensor(t, dgl_arena_printf(&t->names, "model.norm.weight"), DGL_F32,
-               (struct dims){.rows = s->hidden});
-    if (!s->tied)
-        add_tensor(t, dgl_arena_printf(&t->names, "lm_head.weight"), q->embed, table);
-    for (size_t i = 0; i < t->count; i++) {
-        if (!t->info[i].name) {
-            destroy_tensors(t);
-            return dgl_fail_memory(log, "tensor names", 64);
-        }
+        return status;
     }
     return tensor_source_create(log, path, &ops, t, t->info, t->count, out);
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-static enum dgl_status read_desc(const struct dgl_log *log, const char *path,
-                                 struct dgl_model_file *f)
+/* Of models/NAME/config.json NAME, of other files what is before .json. */
+static char *file_name(struct dgl_str path)
 {
-    struct dgl_json_doc *doc = NULL;
-    enum dgl_status status = dgl_json_parse(log, path, f->config, f->config_len, &doc);
-    if (status == DGL_OK) {
-        const struct fields fields = {.name = path, .base = dgl_json_root(doc)};
-        struct model_desc_input in = {.config = &fields, .config_only = true};
-        status = model_desc_init(log, &in, &f->desc, &f->skipped);
+    struct dgl_str part, before = {0}, last = {0};
+    while (dgl_str_split(&path, '/', &part)) {
+        before = last;
+        last = part;
     }
-    if (status == DGL_OK)
-        status = model_bind(log, f->tensors, path, &f->desc, &f->skipped);
-    dgl_json_destroy(&doc);
-    return status;
+    if (dgl_str_eq(last, "config.json") && before.len && !dgl_str_eq(before, "."))
+        last = before;
+    else if (dgl_str_ends(last, ".json"))
+        last.len -= strlen(".json");
+    return strndup(last.p, last.len);
 }
 
 enum dgl_status synthetic_model_init(const struct dgl_log *log, const char *path,
                                      struct dgl_model_file *f)
 {
+    struct dgl_str name;
     const struct shape *shape;
     const struct quant *quant;
-    if (!parse(path, &shape, &quant))
+    struct dgl_json_doc *doc = NULL;
+    char *file = NULL;
+    enum dgl_status status = DGL_OK;
+    if (!parse(path, &name, &shape, &quant))
         return unknown(log, path);
     f->format = MODEL_SYNTHETIC;
     f->path = strdup(path);
-    f->name = strdup(shape->name);
-    f->config = config_text(shape);
-    if (!f->path || !f->name || !f->config)
-        return dgl_fail_memory(log, "model description", 1024);
-    f->config_len = strlen(f->config);
+    f->name = shape ? strdup(shape->name) : file_name(name);
+    file = strndup(name.p, name.len);
     snprintf(f->quantization, sizeof(f->quantization), "%s", quant->name);
-    enum dgl_status status = make_tensors(log, path, shape, quant, &f->tensors);
-    return status == DGL_OK ? read_desc(log, path, f) : status;
+    if (!f->path || !f->name || !file) {
+        status = dgl_fail_memory(log, "model description", 1024);
+    } else if (shape) {
+        struct dgl_buf text = {0};
+        dgl_buf_printf(&text, "{%s}", shape->config);
+        f->config_len = text.len;
+        f->config = dgl_buf_take(&text);
+        if (!f->config)
+            status = dgl_fail_memory(log, "model description", 1024);
+    } else {
+        status = dgl_file_slurp(log, file, MAX_CONFIG, &f->config, &f->config_len);
+    }
+    if (status == DGL_OK)
+        status = dgl_json_parse(log, file, f->config, f->config_len, &doc);
+    if (status == DGL_OK) {
+        const struct fields fields = {.name = file, .base = dgl_json_root(doc)};
+        struct model_desc_input in = {.config = &fields, .config_only = true};
+        status = model_desc_init(log, &in, &f->desc, &f->skipped);
+    }
+    if (status == DGL_OK)
+        status = make_tensors(log, path, &f->desc, quant, &f->tensors);
+    if (status == DGL_OK)
+        status = model_bind(log, f->tensors, file, &f->desc, &f->skipped);
+    dgl_json_destroy(&doc);
+    free(file);
+    return status;
 }

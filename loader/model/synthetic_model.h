@@ -6,10 +6,12 @@
 
 #include "loader/model/model_file.h"
 
-/* "synthetic:SHAPE[:quant]" */
+/* "synthetic:SHAPE[:quant]", "synthetic:FILE[:quant]": FILE is a config.json, whose name holds a
+ * '/' or ends in ".json". */
 bool synthetic_is_path(const char *path);
 /* Fills name, config, tensors, desc and quantization of `f`; an unknown shape or quant is
- * DGL_ERR_INVALID_ARG listing those there are. */
+ * DGL_ERR_INVALID_ARG listing those there are, before any file is opened; other errors are those of
+ * reading and checking FILE. */
 enum dgl_status synthetic_model_init(const struct dgl_log *log, const char *path,
                                      struct dgl_model_file *f);
 

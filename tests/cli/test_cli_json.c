@@ -473,18 +473,35 @@ static void bench_prints_a_table(void **state)
     process_finish(&r);
 }
 
-static void bench_refuses_an_unknown_shape(void **state)
+struct shape_refusal {
+    const char *name, *shape;
+    int code;
+    const char *says;
+};
+
+/* Every name is listed; what is wrong with a file is known when it is read. */
+static const struct shape_refusal shape_refusals[] = {
+    {"an unknown shape", "gigantic-9t", 2, "gigantic-9t"},
+    {"the list of shapes", "gigantic-9t", 2,
+     "llama-3.2-1b, llama-3.2-3b, llama-3.1-8b, mistral-7b, qwen2.5-1.5b, qwen3-0.6b, gemma-2-9b, "
+     "gemma-3-1b, phi-3.5-mini, mixtral-8x7b, qwen3-30b-a3b, gpt-oss-20b"},
+    {"an unknown type", "llama-3.2-1b:q1", 2, "q1"},
+    {"an unknown type of a file", TEST_MISSING "/config.json:zz", 2, "zz"},
+    {"a missing file", TEST_MISSING "/config.json:q4_k", 1, "config.json"},
+    {"a missing file by its ending", "no-such-file.json", 1, "no-such-file.json"},
+    {"a file that is no config", "tests/models/story-llama-q4_k_m/manifest.json", 1, "manifest"},
+};
+
+static void shape_refusal_case(void **state)
 {
+    const struct shape_refusal *row = *state;
     struct process_result r;
-    (void)state;
-    process_command(&r, "bench", "--device", "any", "--shape", "gigantic-9t", NULL);
-    assert_code(&r, 2);
-    assert_one_error(&r, "gigantic-9t");
+    char *shape = test_missing(row->shape);
+    process_command(&r, "bench", "--device", "any", "--shape", shape ? shape : row->shape, NULL);
+    assert_code(&r, row->code);
+    assert_one_error(&r, row->says);
     process_finish(&r);
-    process_command(&r, "bench", "--device", "any", "--shape", "llama-3.2-1b:q1", NULL);
-    assert_code(&r, 2);
-    assert_one_error(&r, "q1");
-    process_finish(&r);
+    free(shape);
 }
 
 int main(void)
@@ -498,9 +515,9 @@ int main(void)
         cmocka_unit_test(bench_repeats_as_asked),
         cmocka_unit_test(bench_prints_csv),
         cmocka_unit_test(bench_prints_a_table),
-        cmocka_unit_test(bench_refuses_an_unknown_shape),
     };
     int failures = test_run_table("cli json fields", fields_case, outputs);
     failures += test_run_table("cli counters", steady_case, steadies);
+    failures += test_run_table("cli shapes", shape_refusal_case, shape_refusals);
     return failures + cmocka_run_group_tests_name("cli json", tests, NULL, NULL);
 }

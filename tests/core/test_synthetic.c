@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct format {
     const char *name;  /* also the path */
@@ -100,6 +101,109 @@ static void test_bench(void **state)
     tiny_engine_close(&e);
 }
 
+struct published {
+    const char *name; /* also the path */
+    uint64_t parameters, heads_of, context;
+};
+
+/* As the published checkpoints have them. */
+static const struct published published[] = {
+    {"synthetic:llama-3.2-1b", 1235814400, 64, 131072},
+    {"synthetic:llama-3.2-3b:q8_0", 3212749824, 128, 131072},
+    {"synthetic:llama-3.1-8b:q4_k", 8030261248, 128, 131072},
+    {"synthetic:mistral-7b", 7248023552, 128, 32768},
+    {"synthetic:qwen2.5-1.5b:q4_k", 1543714304, 128, 131072},
+    {"synthetic:qwen3-0.6b:f16", 596049920, 128, 40960},
+    {"synthetic:gemma-2-9b:q4_k", 9241705984, 256, 8192},
+    {"synthetic:gemma-3-1b:q4_k", 999885952, 256, 32768},
+    {"synthetic:phi-3.5-mini:q4_k", 3821079552, 96, 131072},
+    {"synthetic:mixtral-8x7b:q4_k", 46702792704, 128, 32768},
+    {"synthetic:qwen3-30b-a3b:q4_k", 30532122624, 128, 40960},
+    {"synthetic:gpt-oss-20b:mxfp4", 20914757184, 64, 131072},
+};
+
+static void test_published(void **state)
+{
+    const struct published *row = *state;
+    struct dgl_model_file *file = NULL;
+    assert_int_equal(dgl_inspect(NULL, dgl_inspect_params(.path = row->name), &file), DGL_OK);
+    const struct dgl_model_info *info = dgl_model_file_info(file);
+    assert_int_equal(info->parameters, row->parameters);
+    assert_int_equal(info->head_dim, row->heads_of);
+    assert_int_equal(info->context_max, row->context);
+    dgl_model_file_destroy(&file);
+}
+
+/* ---- config.json files ----------------------------------------------------------------------- */
+
+/* Rows of 96 are no blocks of 256: those matrices are q8_0. */
+#define GEMMA                                                                                      \
+    "{\"model_type\":\"gemma3_text\",\"num_hidden_layers\":2,\"hidden_size\":96,"                  \
+    "\"intermediate_size\":256,\"num_attention_heads\":4,\"num_key_value_heads\":1,"               \
+    "\"head_dim\":64,\"vocab_size\":320,\"max_position_embeddings\":256,\"sliding_window\":64}"
+
+struct config_row {
+    const char *name;
+    const char *file, *text; /* text NULL: the file is not there */
+    const char *end;         /* of the path, after the file */
+    enum dgl_status status;
+    const char *says; /* the error, or the name and type that the model gets */
+};
+
+static const struct config_row configs[] = {
+    {"a file with a type", "config.json", GEMMA, ":q8_0", DGL_OK, "q8_0"},
+    {"a file without one", "config.json", GEMMA, "", DGL_OK, "q4_k_m"},
+    {"a colon in a file's name", "a:b.json", GEMMA, ":f16", DGL_OK, "f16"},
+    {"a file of another name", "tiny.json", GEMMA, ":q4_k", DGL_OK, "q4_k"},
+    {"a type that is none", "config.json", GEMMA, ":zz", DGL_ERR_INVALID_ARG, "no such shape"},
+    {"a file that is not there", "config.json", NULL, ":q4_k", DGL_ERR_IO, "config.json"},
+    {"a file that is no JSON", "config.json", "{", "", DGL_ERR_FORMAT, "config.json"},
+    {"a family that nobody knows", "config.json", "{\"model_type\":\"abacus\"}", "",
+     DGL_ERR_UNSUPPORTED, "abacus"},
+};
+
+static void test_config(void **state)
+{
+    const struct config_row *row = *state;
+    struct test_log log;
+    struct dgl_model_file *file = NULL;
+    char full[4096];
+    char *dir = test_tmpdir();
+    test_log_init(&log, DGL_LOG_ERROR);
+    if (row->text)
+        test_write_file(dir, row->file, row->text, strlen(row->text));
+    snprintf(full, sizeof(full), "synthetic:%s/%s%s", dir, row->file, row->end);
+    assert_int_equal(dgl_inspect(&log.log, dgl_inspect_params(.path = full), &file), row->status);
+    if (file) {
+        assert_string_equal(dgl_model_file_info(file)->quantization, row->says);
+        assert_int_equal(dgl_model_file_info(file)->kv_heads, 1);
+    } else {
+        assert_contains(log.text, row->says);
+    }
+    dgl_model_file_destroy(&file);
+    test_tmpdir_remove(dir);
+}
+
+static void test_config_runs(void **state)
+{
+    (void)state;
+    struct tiny_engine e;
+    char full[4096];
+    int32_t ids[9];
+    char *dir = test_tmpdir();
+    test_write_file(dir, "config.json", GEMMA, strlen(GEMMA));
+    snprintf(full, sizeof(full), "synthetic:%s/config.json:q4_k", dir);
+    open_format(&e, full);
+    tiny_ids(ids, 9, 320, 3);
+    tiny_sync(e.session, ids, 9);
+    float *logits = tiny_logits(e.session);
+    for (int i = 0; i < 320; i++)
+        assert_true(isfinite(logits[i]));
+    free(logits);
+    tiny_engine_close(&e);
+    test_tmpdir_remove(dir);
+}
+
 struct refusal {
     const char *name, *path;
 };
@@ -131,8 +235,11 @@ static void test_refusal(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bench)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bench),
+                                       cmocka_unit_test(test_config_runs)};
     int failures = test_run_table("shape", test_shape, formats);
+    failures += test_run_table("published", test_published, published);
+    failures += test_run_table("config", test_config, configs);
     failures += test_run_table("logits", test_logits_are_numbers, filled);
     failures += test_run_table("generate", test_generates, filled);
     failures += test_run_table("refusal", test_refusal, refusals);

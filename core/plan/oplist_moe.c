@@ -1,6 +1,8 @@
 /* A mixture of experts as operations: docs/operations.md, "Mixture of experts". */
 #include "core/plan/oplist_moe.h"
 
+#include "core/plan/fusion.h"
+
 int32_t moe_logits_stride(const struct moe_desc *moe)
 {
     return (moe->experts + 3) / 4 * 4;
@@ -41,20 +43,57 @@ static void add_router(struct oplist *list, const struct oplist_params *p, enum 
                                           .scale = 1.0});
 }
 
-static void add_route(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase,
-                      int32_t layer)
+static const char *scoring_word(const struct moe_desc *moe)
 {
     static const char *const words[] = {[MOE_TOPK_SOFTMAX] = "topk_softmax",
                                         [MOE_SOFTMAX_TOPK] = "softmax_topk",
                                         [MOE_SOFTMAX_TOPK_NORM] = "softmax_topk_norm"};
+    return words[moe->scoring];
+}
+
+static void add_route(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase,
+                      int32_t layer)
+{
     const struct moe_desc *moe = &p->desc->moe;
     struct op *op = oplist_append(list, phase, layer, "moe_route", "moe_route");
-    op_attr(op, "scoring", words[moe->scoring]);
+    op_attr(op, "scoring", scoring_word(moe));
     op_const(op, "E", moe->experts);
     op_const(op, "TOP_K", moe->top_k);
     op_const(op, "L_STRIDE", moe_logits_stride(moe));
     op_bind_buffer(op, "LOGITS", BUF_ROUTER);
     op_bind_buffer(op, "ROUTE", BUF_ROUTE);
+}
+
+/* Norm, router and route of one token in one. */
+static void add_fused_router(struct oplist *list, const struct oplist_params *p, int32_t layer)
+{
+    const struct moe_desc *moe = &p->desc->moe;
+    const struct weight *router = &p->weights->layer[layer].router;
+    const struct weight_band *band = &router->bands[0];
+    struct op *op = oplist_append(list, DGL_PHASE_DECODE, layer, "router", "moe_router");
+    op_attr(op, "weight", dgl_dtype_get(band->dtype)->name);
+    if (band->layout)
+        op_attr(op, "layout", band->layout->name);
+    op_attr(op, "pre", router->has_norm ? "norm" : "none");
+    op_attr(op, "bias", router->has_bias ? "row" : "none");
+    op_attr(op, "scoring", scoring_word(moe));
+    op_const(op, "K", (int64_t)router->cols);
+    op_const(op, "E", moe->experts);
+    op_const(op, "TOP_K", moe->top_k);
+    op_const(op, "W_STRIDE", band->row_words);
+    op_const(op, "BIAS_AT", router->has_norm ? (int64_t)(router->cols + 3) / 4 * 4 : 0);
+    op_float(op, "eps", p->desc->norm_eps);
+    op_bind_band(op, "W", router, 0);
+    op_bind_buffer(op, "X", BUF_X);
+    if (router->has_norm || router->has_bias)
+        op_bind_vector(op, "A", router->vector);
+    else
+        op_bind_buffer(op, "A", BUF_X);
+    op_bind_buffer(op, "NORMED", BUF_NORMED);
+    op_bind_buffer(op, "LOGITS", BUF_ROUTER);
+    op_bind_buffer(op, "ARRIVED", BUF_ARRIVED);
+    op_bind_buffer(op, "ROUTE", BUF_ROUTE);
+    op->bytes = band->place.size;
 }
 
 static void add_group(struct oplist *list, const struct oplist_params *p, int32_t layer)
@@ -134,9 +173,15 @@ void oplist_moe(struct oplist *list, const struct oplist_params *p, enum dgl_pha
     const struct model_desc *d = p->desc;
     const struct layer_weights *w = &p->weights->layer[layer];
     bool prefill = phase == DGL_PHASE_PREFILL;
+    size_t fused = list->count;
+    if (!prefill && w->router.num_bands == 1)
+        add_fused_router(list, p, layer);
+    size_t separate = list->count;
     enum plan_buffer x = add_norm(list, p, phase, layer);
     add_router(list, p, phase, layer, x);
     add_route(list, p, phase, layer);
+    if (separate > fused)
+        fusion_keep(p->fusion, list, fused, separate);
     if (prefill)
         add_group(list, p, layer);
     add_experts(

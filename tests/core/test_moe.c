@@ -47,6 +47,18 @@ static void family_in_bands_matches(void **state)
     gl_fail_reset();
 }
 
+/* Fused kernels, which software renderers run only when asked to. */
+static const struct family_case fused[] = {
+    {"mixtral", "mixtral", DGL_KV_F32, false, 1},
+    {"qwen3-moe", "qwen3-moe", DGL_KV_F32, false, 1},
+    {"gpt-oss", "gpt-oss-mxfp4", DGL_KV_F32, false, 1},
+};
+
+static void fused_family_matches(void **state)
+{
+    family_check_hinted(*state, "{\"variants\":{\"moe_router\":\"moe_router\"}}");
+}
+
 /* ---- experts that are all the same ----------------------------------------------------------- */
 
 enum { PROMPT = 45, STEPS = 12 };
@@ -166,6 +178,7 @@ static void parts_of_a_prompt_agree(void **state)
 int main(void)
 {
     int failures = test_run_table_sample("families", family_in_bands_matches, families, 3);
+    failures += test_run_table("fused", fused_family_matches, fused);
     failures += test_run_table("same", equal_experts_make_a_dense_model, same);
     return failures + test_run_table_sample("parts", parts_of_a_prompt_agree, parts, 3);
 }

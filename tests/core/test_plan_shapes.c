@@ -23,6 +23,8 @@ struct family {
     const char *prefill, *decode;
     uint32_t programs, kernels; /* requests, and kernels that serve them; attn_merge is one more */
     bool sinks;                 /* keys are split everywhere */
+    const char *gpu_decode;     /* where operations are fused; NULL: as decode */
+    int32_t gpu_programs, gpu_kernels; /* so many more there */
 };
 
 static const struct family plain = {
@@ -31,6 +33,9 @@ static const struct family plain = {
     31,
     17,
     false,
+    NULL,
+    0,
+    0,
 };
 static const struct family head_norms = {
     "attn_norm qkv qk_norm rope_kv attn_prefill o ffn_norm gate_up down",
@@ -38,6 +43,9 @@ static const struct family head_norms = {
     32,
     18,
     false,
+    NULL,
+    0,
+    0,
 };
 static const struct family post_norms = {
     "attn_norm qkv rope_kv attn_prefill o attn_post_norm ffn_norm gate_up down ffn_post_norm",
@@ -45,6 +53,9 @@ static const struct family post_norms = {
     34,
     17,
     false,
+    NULL,
+    0,
+    0,
 };
 static const struct family all_norms = {
     "attn_norm qkv qk_norm rope_kv attn_prefill o attn_post_norm ffn_norm gate_up down "
@@ -53,6 +64,9 @@ static const struct family all_norms = {
     35,
     18,
     false,
+    NULL,
+    0,
+    0,
 };
 static const struct family experts = {
     "attn_norm qkv rope_kv attn_prefill o ffn_norm router moe_route moe_group experts_gate_up "
@@ -61,6 +75,9 @@ static const struct family experts = {
     36,
     22,
     false,
+    "qkv attn_decode o router experts_gate_up experts_down",
+    0,
+    1,
 };
 static const struct family experts_windows = {
     "attn_norm qkv rope_kv attn_prefill o ffn_norm router moe_route moe_group experts_gate_up "
@@ -69,6 +86,9 @@ static const struct family experts_windows = {
     38,
     22,
     true,
+    "qkv attn_decode o router experts_gate_up experts_down",
+    0,
+    1,
 };
 
 /* Bands of matrices that exceed a binding. */
@@ -170,6 +190,11 @@ static void take_labels(const struct oplist *list, size_t *at, const char *words
     }
 }
 
+static const char *decode_labels(const struct family *family, enum made_device device)
+{
+    return device == MADE_GPU && family->gpu_decode ? family->gpu_decode : family->decode;
+}
+
 static void check_operations(const struct planned *p, const struct shape *shape,
                              enum made_device device)
 {
@@ -193,7 +218,7 @@ static void check_operations(const struct planned *p, const struct shape *shape,
     for (int s = 0; s < SEG_COUNT; s++) {
         const struct oplist *list = &p->plan.segment[s].ops;
         const char *layer = s == SEG_PREFILL  ? shape->family->prefill
-                            : s == SEG_DECODE ? shape->family->decode
+                            : s == SEG_DECODE ? decode_labels(shape->family, device)
                                               : NULL;
         size_t at = 0;
         take_labels(list, &at, once[s], bands, false);
@@ -268,8 +293,10 @@ static void check_kernels(const struct planned *p, const struct shape *shape,
             assert_ptr_equal(segment->use[i], table->uses[segment->use[i]->id]);
     }
     uint32_t merge = p->plan.splits > 1, rows = device == MADE_LLVMPIPE ? shape->short_rows : 0;
-    assert_int_equal(table->count, shape->family->programs + merge);
-    assert_int_equal(distinct, shape->family->kernels + merge + rows);
+    int32_t programs = device == MADE_GPU ? shape->family->gpu_programs : 0;
+    int32_t kernels = device == MADE_GPU ? shape->family->gpu_kernels : 0;
+    assert_int_equal(table->count, (int32_t)(shape->family->programs + merge) + programs);
+    assert_int_equal(distinct, (int32_t)(shape->family->kernels + merge + rows) + kernels);
 }
 
 /* ---- places ---------------------------------------------------------------------------------- */

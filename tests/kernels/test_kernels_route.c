@@ -1,7 +1,7 @@
 /*
- * The kernels of moe_route, moe_group and moe_combine against plain C: expert counts that are no
- * power of two, every expert chosen, ties, logits that are no numbers, all tokens to one expert;
- * NaN where results go, guard words around all buffers.
+ * The kernels of moe_route, moe_router, moe_group and moe_combine against plain C: expert counts
+ * that are no power of two, every expert chosen, ties, logits that are no numbers, all tokens to
+ * one expert; NaN where results go, guard words around all buffers.
  */
 #include "tests/support/test.h"
 
@@ -15,9 +15,11 @@
 #include "tests/support/ref_ops.h"
 
 static struct kernel_bench *bench;
-static struct kernel_walk walks[] = {
-    {.op = "moe_route"}, {.op = "moe_group"}, {.op = "moe_combine"}};
-enum { ROUTE, GROUP, COMBINE };
+static struct kernel_walk walks[] = {{.op = "moe_route"},
+                                     {.op = "moe_group"},
+                                     {.op = "moe_combine"},
+                                     {.op = "moe_router", .excuses = WALK_DEVICE_LACKS}};
+enum { ROUTE, GROUP, COMBINE, ROUTER };
 
 /* ---- moe_route --------------------------------------------------------------------------- */
 
@@ -138,6 +140,124 @@ static void experts_are_the_best(void **state)
                                : NAN;
     kernel_walk_case(&walks[ROUTE], bench, row->name, route_on, &scores);
     free(scores.values);
+}
+
+/* ---- moe_router -------------------------------------------------------------------------- */
+
+struct router_row {
+    const char *name;
+    enum dgl_dtype weight;
+    uint32_t k, experts, top_k;
+    bool norm, bias;
+    enum moe_scoring scoring;
+};
+
+static const struct router_row routers[] = {
+    {"smallest", DGL_F32, 4, 1, 1, true, false, MOE_TOPK_SOFTMAX},
+    {"plain", DGL_F16, 36, 8, 2, false, false, MOE_TOPK_SOFTMAX},
+    {"normed", DGL_F32, 260, 12, 3, true, false, MOE_SOFTMAX_TOPK_NORM},
+    {"biased", DGL_BF16, 2880, 32, 4, true, true, MOE_TOPK_SOFTMAX},
+    {"bias without norm", DGL_F32, 100, 5, 5, false, true, MOE_SOFTMAX_TOPK},
+    {"many experts", DGL_F32, 64, 512, 10, true, false, MOE_SOFTMAX_TOPK},
+    {"wide", DGL_Q8_0, 4096, 8, 2, true, false, MOE_SOFTMAX_TOPK_NORM},
+    {"blocks", DGL_Q4_K, 512, 16, 2, true, false, MOE_TOPK_SOFTMAX},
+};
+#define ROUTER_EPS 1e-5
+
+struct routing {
+    const struct router_row *row;
+    struct ref_matrix w;
+    size_t bias_at, a_words;
+    float *x, *a;
+    double *normed, *logits;
+};
+
+static void routing_init(struct routing *r, const struct router_row *row)
+{
+    uint64_t seed = row->k + row->experts;
+    *r = (struct routing){.row = row, .bias_at = row->norm ? (row->k + 3) / 4 * 4 : 0};
+    r->a_words = r->bias_at + (row->experts + 3) / 4 * 4;
+    ref_matrix_init(&r->w, row->weight, row->experts, row->k, seed);
+    r->x = checked(dgl_new_array(float, row->k));
+    r->a = checked(dgl_new_array(float, r->a_words));
+    r->normed = checked(dgl_new_array(double, row->k));
+    r->logits = checked(dgl_new_array(double, row->experts));
+    double *x = checked(dgl_new_array(double, 2 * (size_t)row->k));
+    ref_fill(r->x, row->k, &seed);
+    ref_fill(r->a, r->a_words, &seed);
+    for (uint32_t k = 0; k < row->k; k++) {
+        r->normed[k] = x[k] = r->x[k];
+        x[row->k + k] = r->a[row->norm ? k : 0];
+    }
+    if (row->norm)
+        ref_norm(x, x + row->k, row->k, ROUTER_EPS, r->normed);
+    ref_matmul(&r->w, r->normed, 1, r->logits);
+    for (uint32_t e = 0; row->bias && e < row->experts; e++)
+        r->logits[e] += r->a[r->bias_at + e];
+    free(x);
+}
+
+static void routing_finish(struct routing *r)
+{
+    ref_matrix_finish(&r->w);
+    free(r->x);
+    free(r->a);
+    free(r->normed);
+    free(r->logits);
+}
+
+/* Logits and the normed row within the tolerance; the choice must be that of the kernel's own
+ * logits. Repeated, since the counter of groups has to be left as it was. */
+static enum bench_result router_on(void *ctx, const char *kernel, char why[BENCH_WHY])
+{
+    struct routing *r = ctx;
+    const struct router_row *row = r->row;
+    float *normed = checked(dgl_new_array(float, row->k));
+    float *logits = checked(dgl_new_array(float, row->experts));
+    uint32_t *route = checked(dgl_new_array(uint32_t, 2 * row->top_k)), arrived = 0;
+    struct bench_case c = {.request.op = "moe_router", .step.tokens = 1, .repeats = 2};
+    bench_attr(&c, "weight", dgl_dtype_get(row->weight)->name);
+    bench_attr(&c, "pre", row->norm ? "norm" : "none");
+    bench_attr(&c, "bias", row->bias ? "row" : "none");
+    bench_attr(&c, "scoring", scorings[row->scoring]);
+    bench_const(&c, "K", row->k);
+    bench_const(&c, "E", row->experts);
+    bench_const(&c, "TOP_K", row->top_k);
+    bench_const(&c, "W_STRIDE", (int64_t)r->w.row_words);
+    bench_const(&c, "BIAS_AT", (int64_t)r->bias_at);
+    bench_float(&c, "eps", (float)ROUTER_EPS);
+    bench_in(&c, "W", r->w.packed, row->experts * r->w.row_words);
+    bench_in(&c, "X", r->x, row->k);
+    bench_in(&c, "A", r->a, r->a_words);
+    bench_out(&c, "NORMED", normed, row->k);
+    bench_out(&c, "LOGITS", logits, row->experts);
+    bench_inout(&c, "ARRIVED", &arrived, &arrived, 1);
+    bench_out(&c, "ROUTE", route, 2 * row->top_k);
+    enum bench_result result = kernel_bench_run(bench, kernel, &c, why);
+    if (result == BENCH_RAN) {
+        const struct route_row choice = {row->name, RANDOM, row->experts, row->top_k, 1, 0};
+        walk_values_check(bench, kernel, logits, r->logits, row->experts);
+        if (row->norm)
+            walk_values_check(bench, kernel, normed, r->normed, row->k);
+        check_route(&choice, row->scoring, logits, route);
+        if (arrived != 0)
+            fail_msg("%s: the counter of groups is left at %u, expected 0", kernel, arrived);
+    }
+    free(normed);
+    free(logits);
+    free(route);
+    return result;
+}
+
+static void router_chooses(void **state)
+{
+    const struct router_row *row = *state;
+    struct routing r;
+    if (!bench)
+        SKIP("%s: no GLES device", row->name);
+    routing_init(&r, row);
+    kernel_walk_run(&walks[ROUTER], bench, router_on, &r);
+    routing_finish(&r);
 }
 
 /* ---- moe_group --------------------------------------------------------------------------- */
@@ -339,6 +459,7 @@ int main(void)
     for (int floor = 0; floor < 2; floor++) {
         bench = kernel_bench_create(floor == 1);
         failures += test_run_table(floor ? "route_floor" : "route", experts_are_the_best, routes);
+        failures += test_run_table(floor ? "router_floor" : "router", router_chooses, routers);
         failures += test_run_table(floor ? "group_floor" : "group", pairs_are_sorted, groups);
         failures +=
             test_run_table(floor ? "combine_floor" : "combine", choices_are_added_up, combines);

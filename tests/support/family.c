@@ -16,16 +16,21 @@ const char *family_dir(const char *family)
 }
 
 /* Rounding the cache may turn a close choice; what that costs the logits is known. */
-void family_check(const struct family_case *c)
+void family_check_hinted(const struct family_case *c, const char *hints)
 {
     struct reference ref;
     struct test_engine engine;
     const char *dir = family_dir(c->family);
+    struct dgl_kernels *kernels = NULL;
+    if (hints)
+        assert_int_equal(dgl_kernels_create(NULL, dgl_kernels_params(.hints = hints), &kernels),
+                         DGL_OK);
     reference_load(dir, &ref);
     test_engine_open(&engine, &(struct test_engine_params){.path = dir,
                                                            .kv_type = c->kv_type,
                                                            .chunk = c->chunk,
-                                                           .limits_min = c->limits_min});
+                                                           .limits_min = c->limits_min,
+                                                           .kernels = kernels});
     bool exact = c->kv_type == DGL_KV_F32;
     reference_check_logits(&engine, &ref, c->name, exact ? 1e-9 : 5e-6);
     if (exact) {
@@ -41,7 +46,13 @@ void family_check(const struct family_case *c)
         fail_msg("%s: the smoke test fails: %s", c->name, smoke.fault);
     printf("# %s: smoke test, NMSE of a block %.3g\n", c->name, smoke.error);
     test_engine_close(&engine);
+    dgl_kernels_destroy(&kernels);
     reference_finish(&ref);
+}
+
+void family_check(const struct family_case *c)
+{
+    family_check_hinted(c, NULL);
 }
 
 void family_matches_its_reference(void **state)

@@ -1,0 +1,84 @@
+// Norm, router and choice of experts of one token: a work group per expert, the last one chooses.
+//
+// A group's invocations share the K columns of its expert, 16 at a time: sum_k W[e, k] x[k] A[k]
+// and, for pre=norm, sum_k x[k]^2 meet in shared memory, so that x is read once and one barrier
+// does. With pre=norm each group also writes its share of the normed row, which the experts read.
+// The group that arrives last has all logits and chooses (lib moe_rank). Groups: an expert each.
+//
+//! NAME moe_router
+//! OP moe_router
+//! VARIANT baseline
+//! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4 affine
+//! WHEN pre none norm
+//! WHEN bias none row
+//! WHEN scoring topk_softmax softmax_topk softmax_topk_norm
+//! BIND read uint W
+//! BIND read vec4 X
+//! BIND read vec4 A
+//! BIND write vec4 NORMED
+//! BIND coherent float LOGITS
+//! BIND coherent uint ARRIVED
+//! BIND write uvec2 ROUTE
+//! PARAM float eps
+//! CONST K E TOP_K W_STRIDE BIAS_AT
+//! TUNE WG_SIZE = K >= 1024 ? 128 : 32 in 32 64 128 256 512
+//! LOCAL WG_SIZE
+//! GROUPS E
+//! SHARED vec2 sums[LOCAL_X] // product, square
+//! REQUIRE E <= 512 && TOP_K <= E && TOP_K >= 1
+//! PREFER SOFTWARE ? -10 : 10
+//! LIB weight_{weight}
+//! LIB last_group
+//! LIB moe_rank
+
+float rank_logit(uint e)
+{
+    return LOGITS[e];
+}
+
+// x times the norm's weight, before the norm's factor.
+vec4 source(uint i, inout float square)
+{
+    vec4 x = i < uint(K / 4) ? X[i] : vec4(0.0);
+#if PRE_norm
+    square += dot(x, x);
+    x *= i < uint(K / 4) ? A[i] : vec4(0.0);
+#endif
+    return x;
+}
+
+void body(uvec3 group)
+{
+    uint tid = gl_LocalInvocationID.x, expert = min(group.x, uint(E - 1));
+    float y = 0.0, square = 0.0;
+    for (uint k = 16u * tid; k < uint(K); k += 16u * uint(LOCAL_X)) {
+        uvec4 raw[WEIGHT_RAW];
+        vec4 w[4];
+        weight_fetch16(expert * uint(W_STRIDE), k, raw);
+        vec4 x0 = source(k / 4u, square), x1 = source(k / 4u + 1u, square);
+        vec4 x2 = source(k / 4u + 2u, square), x3 = source(k / 4u + 3u, square);
+        weight_decode16(raw, k, w);
+        y += (dot(w[0], x0) + dot(w[1], x1)) + (dot(w[2], x2) + dot(w[3], x3));
+    }
+    sums[tid] = vec2(y, square);
+    memoryBarrierShared(); barrier();
+    vec2 sum = vec2(0.0);
+    for (uint i = 0u; i < uint(LOCAL_X); i++)
+        sum += sums[i];
+    float scale = 1.0;
+#if PRE_norm
+    scale = inversesqrt(sum.y / float(K) + eps);
+    for (uint i = expert * uint(LOCAL_X) + tid; i < uint(K / 4); i += uint(E * LOCAL_X))
+        NORMED[i] = X[i] * scale * A[i];
+#endif
+    if (tid == 0u && group.x < uint(E)) {
+        y = scale * sum.x;
+#if BIAS_row
+        uint at = uint(BIAS_AT) + expert;
+        y += A[at / 4u][at % 4u];
+#endif
+        LOGITS[expert] = y;
+    }
+    if (group.x < uint(E) && last_group(0u, uint(E)))
+        rank_experts(tid, 0u);
+}

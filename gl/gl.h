@@ -144,6 +144,8 @@ enum dgl_status gl_readback_begin(struct gl_device *dev, struct gl_buffer *buffe
 /* Blocks until the bytes are there (spins briefly, then waits on the fence); a device on which
  * nothing completes for 10 s (software: 10 minutes) is lost. Each ticket is redeemed once. */
 enum dgl_status gl_readback_end(struct gl_device *dev, struct gl_ticket ticket, void *bytes);
+/* Gives a ticket back whose result nobody wants. Does not wait. */
+void gl_readback_drop(struct gl_device *dev, struct gl_ticket ticket);
 
 /* ---- programs: gl_program.c, gl_progcache.c -------------------------------------------------- */
 
@@ -179,9 +181,12 @@ const char *gl_program_label(const struct gl_program *program);
 
 /* ---- dispatch: gl_dispatch.c, gl_hazard.c ---------------------------------------------------- */
 
-#define GL_MAX_STORAGE   8
-#define GL_MAX_UNIFORM   2
-#define GL_MAX_IN_FLIGHT 32
+#define GL_MAX_STORAGE 8
+#define GL_MAX_UNIFORM 2
+/* Queued work has a fence after every so many dispatches, and at a flush: their progress tells a
+ * slow device from a dead one. So many of them may be unfinished. */
+#define GL_FENCE_DISPATCHES 512
+#define GL_MAX_IN_FLIGHT    256
 
 struct gl_range {
     struct gl_buffer *buffer; /* NULL = not used */
@@ -207,13 +212,14 @@ struct gl_dispatch {
 void gl_hazards_derive(struct gl_dispatch *list, size_t count, bool repeats);
 
 /* Queues the records in order, after everything queued before; no allocation, no look-up. Waits
- * only when GL_MAX_IN_FLIGHT lists are unfinished. `gpu_ns`, when not NULL, has room for `count`
+ * only when GL_MAX_IN_FLIGHT fences are unfinished. Errors of the driver surface at the next flush,
+ * wait or readback, once for all that was queued. `gpu_ns`, when not NULL, has room for `count`
  * times and gets each record's GPU time (waits; UINT64_MAX where the driver has no timer or was
  * disjoint). */
 enum dgl_status gl_submit(struct gl_device *dev, const struct gl_dispatch *list, size_t count,
                           uint64_t *gpu_ns);
 /* Starts queued work without waiting for it. */
-void gl_flush(struct gl_device *dev);
+enum dgl_status gl_flush(struct gl_device *dev);
 /* Waits until everything is done; also where asynchronous errors surface. */
 enum dgl_status gl_finish(struct gl_device *dev);
 

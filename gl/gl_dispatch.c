@@ -130,6 +130,7 @@ static enum dgl_status issue_list(struct gl_device *dev, const struct gl_dispatc
         else
             issue(dev, &list[i]);
         dev->counters.dispatches++;
+        dev->in_flight.unfenced++;
     }
     return status;
 }
@@ -163,7 +164,7 @@ enum dgl_status gl_submit(struct gl_device *dev, const struct gl_dispatch *list,
     status = gpu_ns ? issue_timed(dev, list, count, gpu_ns) : issue_list(dev, list, count);
     if (count > 0)
         dev->pending_barriers = ALL_BITS;
-    if (status == DGL_OK)
+    if (status == DGL_OK && dev->in_flight.unfenced >= GL_FENCE_DISPATCHES)
         status = gl_in_flight_add(dev);
-    return status == DGL_OK ? gl_errors_check(dev, "queueing work") : status;
+    return status;
 }

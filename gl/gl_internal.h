@@ -175,10 +175,11 @@ struct gl_timer {
     bool ready;
 };
 
-/* Fences after the last lists of dispatches: their progress tells a slow device from a dead one. */
+/* Fences after the last dispatches: their progress tells a slow device from a dead one. */
 struct gl_in_flight {
     GLsync fences[GL_MAX_IN_FLIGHT];
     uint32_t head, count;
+    uint32_t unfenced; /* dispatches after the last fence */
 };
 
 /* Current bindings, so that replay sets only those that change. */
@@ -250,8 +251,10 @@ enum dgl_status gl_fence_wait_or_stop(struct gl_device *dev, GLsync *fence);
 bool gl_is_stopped(const struct gl_device *dev);
 /* Maps bytes of a buffer that the GPU has written; NULL: the driver refused. glUnmapBuffer(). */
 const void *gl_result_map(struct gl_device *dev, GLuint id, uint64_t offset, uint64_t size);
-/* Adds a fence after a list of dispatches. */
+/* Adds a fence after the dispatches that have none. */
 enum dgl_status gl_in_flight_add(struct gl_device *dev);
+/* Has the driver start what is queued: a submit. */
+void gl_start(struct gl_device *dev);
 void gl_in_flight_finish(struct gl_device *dev);
 /* Issues the pending ones of the barriers in `bits`. */
 void gl_barrier(struct gl_device *dev, uint32_t bits);

@@ -107,7 +107,7 @@ enum dgl_status gl_readback_begin(struct gl_device *dev, struct gl_buffer *buffe
     slot->serial = ++rb->serial;
     *ticket = (struct gl_ticket){.slot = rb->next, .serial = slot->serial};
     rb->next = (rb->next + 1) % GL_READBACK_SLOTS;
-    gl_flush(dev);
+    gl_start(dev);
     return DGL_OK;
 }
 
@@ -127,6 +127,17 @@ enum dgl_status gl_readback_end(struct gl_device *dev, struct gl_ticket ticket, 
     status = fetch(dev, &slot->done, &rb->ring, ticket.slot * (uint64_t)GL_READBACK_SLOT_BYTES,
                    bytes, slot->size);
     return status == DGL_OK ? finish_readback(dev, slot->size) : status;
+}
+
+void gl_readback_drop(struct gl_device *dev, struct gl_ticket ticket)
+{
+    struct gl_readback_slot *slot = &dev->readback.slots[ticket.slot % GL_READBACK_SLOTS];
+
+    /* A copy into the slot that is still queued runs before the next one. */
+    if (!slot->done || slot->serial != ticket.serial)
+        return;
+    glDeleteSync(slot->done);
+    slot->done = NULL;
 }
 
 void gl_readback_finish(struct gl_device *dev)

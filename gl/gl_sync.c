@@ -53,7 +53,7 @@ enum dgl_status gl_fence_create(struct gl_device *dev, GLsync *out)
     return dgl_fail(dev->log, DGL_ERR_GPU, "making a fence: the driver gave none");
 }
 
-/* Forgets the lists that are done, oldest first. */
+/* Forgets the fences that are reached, oldest first. */
 static void drop_done(struct gl_in_flight *lists)
 {
     while (lists->count > 0) {
@@ -80,8 +80,10 @@ enum dgl_status gl_in_flight_add(struct gl_device *dev)
     }
     uint32_t tail = (lists->head + lists->count) % GL_MAX_IN_FLIGHT;
     enum dgl_status status = gl_fence_create(dev, &lists->fences[tail]);
-    if (status == DGL_OK)
+    if (status == DGL_OK) {
         lists->count++;
+        lists->unfenced = 0;
+    }
     return status;
 }
 
@@ -112,12 +114,21 @@ static void count_submit(struct gl_device *dev)
     dev->counters.submits++;
 }
 
-void gl_flush(struct gl_device *dev)
+void gl_start(struct gl_device *dev)
 {
-    if (dev->lost)
-        return;
     count_submit(dev);
     glFlush();
+}
+
+enum dgl_status gl_flush(struct gl_device *dev)
+{
+    enum dgl_status status = gl_lost_check(dev);
+    if (status == DGL_OK && dev->in_flight.unfenced > 0)
+        status = gl_in_flight_add(dev);
+    if (status != DGL_OK)
+        return status;
+    gl_start(dev);
+    return gl_errors_check(dev, "starting queued work");
 }
 
 const void *gl_result_map(struct gl_device *dev, GLuint id, uint64_t offset, uint64_t size)
@@ -197,6 +208,8 @@ enum dgl_status gl_finish(struct gl_device *dev)
         status = gl_fence_create(dev, &fence);
     if (status == DGL_OK)
         status = gl_fence_wait_or_stop(dev, &fence);
+    if (status == DGL_OK)
+        dev->in_flight.unfenced = 0;
     if (status == DGL_OK)
         status = gl_reset_check(dev);
     if (status == DGL_OK)

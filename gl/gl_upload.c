@@ -19,7 +19,7 @@ enum dgl_status gl_upload_write(struct gl_device *dev, GLuint dst, uint64_t offs
             status = gl_fence_create(dev, &up->busy[up->segment]);
             if (status != DGL_OK)
                 break;
-            gl_flush(dev); /* the copies run while the next segment is filled */
+            gl_start(dev); /* the copies run while the next segment is filled */
             up->segment = (up->segment + 1) % GL_UPLOAD_SEGMENTS;
             up->used = 0;
             if (up->busy[up->segment])

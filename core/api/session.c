@@ -101,6 +101,8 @@ enum dgl_status dgl_session_sync(struct dgl_session *session, const int32_t *ids
     status = session_take_ids(session, ids, count, reused);
     if (status == DGL_OK && session->len < (int32_t)count)
         status = session_eval(session, (int32_t)count);
+    if (status == DGL_OK)
+        status = gl_flush(session->model->dev->gl);
     return session_leave(session, &saved, "evaluation", status);
 }
 

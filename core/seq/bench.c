@@ -5,7 +5,7 @@
 
 #include "core/base/clock.h"
 #include "core/exec/profile.h"
-#include "core/seq/session.h"
+#include "core/seq/decode_queue.h"
 
 #define MAX_REPETITIONS 64
 
@@ -13,9 +13,9 @@ struct bench {
     struct dgl_session *s;
     struct dgl_bench_params p;
     struct dgl_bench_result *r;
-    struct exec_run *decode; /* of the session: the one that generation runs */
-    int32_t interval;        /* tokens per readback, as generation */
-    double cpu_ns;           /* host time of recording decode steps */
+    struct decode_queue queue; /* as generation has it */
+    int32_t interval;          /* tokens per readback, as generation */
+    double cpu_ns;             /* host time of recording decode steps */
     uint64_t cpu_steps;
 };
 
@@ -69,8 +69,8 @@ static enum dgl_status time_prefill(struct bench *b, double *tps)
     return status;
 }
 
-/* Greedy decoding by the recipe of dgl_generate(), without looking at the ids. Starts at the depth
- * alone, as llama-bench's tg does; at depth 0 from one token. */
+/* Greedy decoding as dgl_generate() does it, without looking at the ids. Starts at the depth alone,
+ * as llama-bench's tg does; at depth 0 from one token. */
 static enum dgl_status time_decode(struct bench *b, int32_t tokens, double *tps)
 {
     struct dgl_session *s = b->s;
@@ -79,27 +79,33 @@ static enum dgl_status time_decode(struct bench *b, int32_t tokens, double *tps)
     struct dgl_counters before;
     session_trim(s, 0);
     enum dgl_status status = eval_ids(s, b->p.depth > 0 ? b->p.depth : 1);
-    step.pos = (uint32_t)s->len - 1;
+    session_trim(s, s->len - 1); /* the last token is the one that decoding begins with */
+    step.pos = (uint32_t)s->len;
     if (status == DGL_OK)
-        status = session_run(s, recipe_decode(SAMPLE_GREEDY, 0, b->interval > 1), &b->decode);
+        status = session_run(s, recipe_decode(SAMPLE_GREEDY, 0, b->interval > 1), &b->queue.run);
     if (status == DGL_OK)
-        status = session_write_args(s, b->decode);
+        status = session_write_args(s, b->queue.run);
     if (status == DGL_OK)
         status = session_write_step(s, &step, 0);
     if (status == DGL_OK)
         status = gl_finish(dev->gl);
     before = device_counters(dev);
     uint64_t start = dgl_now_ns();
-    for (int32_t i = 0; i < tokens && status == DGL_OK; i++) {
-        int32_t id;
-        uint64_t recorded = dgl_now_ns();
-        status = exec_run_submit(b->decode, 1, NULL);
-        b->cpu_ns += (double)(dgl_now_ns() - recorded);
-        b->cpu_steps++;
-        if (status == DGL_OK && ((i + 1) % b->interval == 0 || i + 1 == tokens))
-            status = session_read_ids(s, (int32_t)step.pos, 1, &id);
-        dev->tokens++;
+    for (int32_t left = tokens; status == DGL_OK && left + b->queue.steps > 0;) {
+        int32_t ids[DGL_READBACK_INTERVAL_MAX], steps = left < b->interval ? left : b->interval;
+        if (steps > 0 && decode_queue_has_room(&b->queue)) {
+            uint64_t recorded = dgl_now_ns();
+            status = decode_queue_push(&b->queue, steps);
+            b->cpu_ns += (double)(dgl_now_ns() - recorded);
+            b->cpu_steps += (uint64_t)steps;
+            left -= steps;
+        } else {
+            status = decode_queue_pop(&b->queue, ids, &steps);
+            s->len += steps;
+            dev->tokens += (uint64_t)steps;
+        }
     }
+    decode_queue_drop(&b->queue);
     if (status == DGL_OK)
         status = gl_finish(dev->gl);
     *tps = tokens / ((double)(dgl_now_ns() - start) * 1e-9);
@@ -130,7 +136,7 @@ static enum dgl_status profile(struct bench *b)
     if (status == DGL_OK)
         status = time_decode(b, 1, &ignored);
     if (status == DGL_OK)
-        status = profile_run(&profile, b->decode, DGL_PHASE_DECODE);
+        status = profile_run(&profile, b->queue.run, DGL_PHASE_DECODE);
     session_trim(s, 0);
     b->r->profile = profile.entries;
     b->r->num_profile = profile.count;
@@ -144,8 +150,8 @@ static uint64_t bytes_per_token(const struct bench *b)
 {
     const struct plan *plan = &b->s->model->engine->plan;
     uint64_t bytes = 0, held = (uint64_t)b->p.depth + (uint64_t)b->p.decode_tokens / 2;
-    for (size_t i = 0; i < b->decode->count; i++)
-        bytes += b->decode->ops[i].op->bytes;
+    for (size_t i = 0; i < b->queue.run->count; i++)
+        bytes += b->queue.run->ops[i].op->bytes;
     return bytes + held * plan_kv_layer_bytes(plan, 1) * (uint64_t)plan->desc->layers;
 }
 
@@ -153,7 +159,7 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
                               struct dgl_bench_result *r)
 {
     const struct dgl_log *log = s->model->dev->log;
-    struct bench b = {.s = s, .p = *params, .r = r};
+    struct bench b = {.s = s, .p = *params, .r = r, .queue.session = s};
     struct dgl_bench_params *p = &b.p;
     double ignored;
     p->prompt_tokens = p->prompt_tokens ? p->prompt_tokens : 512;

@@ -5,7 +5,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/mem.h"
-#include "core/seq/session.h"
+#include "core/seq/decode_queue.h"
 #include "core/seq/text_stream.h"
 
 struct generation {
@@ -13,7 +13,8 @@ struct generation {
     const struct dgl_generate_params *p;
     struct dgl_generate_result *r;
     struct text_stream stream;
-    struct exec_run *sample, *decode; /* of the session */
+    struct exec_run *sample; /* of the session */
+    struct decode_queue queue;
     int32_t interval;
     int32_t max_tokens; /* -1 = no limit */
     size_t cap_tokens;
@@ -145,7 +146,7 @@ static enum dgl_status start_sampling(struct generation *g)
     sampling_to_step(&g->p->sampling, &step);
     enum dgl_status status = session_run(s, sample_recipe(g), &g->sample);
     if (status == DGL_OK && g->max_tokens != 1)
-        status = session_run(s, decode_recipe(g), &g->decode);
+        status = session_run(s, decode_recipe(g), &g->queue.run);
     if (status == DGL_OK)
         status = session_write_step(s, &step, 0);
     if (status == DGL_OK)
@@ -153,36 +154,29 @@ static enum dgl_status start_sampling(struct generation *g)
     return status;
 }
 
+/* Steps of the next batch, after those that are queued. */
 static int32_t steps_wanted(const struct generation *g)
 {
-    int32_t steps = g->interval;
-    if (g->max_tokens >= 0 && g->max_tokens - (int32_t)g->r->num_tokens < steps)
-        steps = g->max_tokens - (int32_t)g->r->num_tokens;
-    if (g->s->context - g->s->len < steps)
-        steps = g->s->context - g->s->len;
-    while (steps > 0 && !session_rope_holds(g->s, g->s->len + steps))
+    const struct dgl_session *s = g->s;
+    int32_t steps = g->interval, len = s->len + g->queue.steps;
+    if (g->max_tokens >= 0 && g->max_tokens - (int32_t)g->r->num_tokens - g->queue.steps < steps)
+        steps = g->max_tokens - (int32_t)g->r->num_tokens - g->queue.steps;
+    if (s->context - len < steps)
+        steps = s->context - len;
+    while (steps > 0 && !session_rope_holds(s, len + steps))
         steps--;
     return steps;
 }
 
-/* Evaluates the pending token and samples its successor, `steps` times, with one readback. */
-static enum dgl_status decode_steps(struct generation *g, int32_t steps)
+/* Takes the tokens of the oldest batch, until one ends the answer. */
+static enum dgl_status take_batch(struct generation *g)
 {
     struct dgl_session *s = g->s;
-    struct dgl_device *dev = s->model->dev;
-    int32_t ids[DGL_READBACK_INTERVAL_MAX];
-    enum dgl_status status = exec_run_submit(g->decode, 1, NULL);
-    int32_t done = 1;
-    while (done < steps && status == DGL_OK && !session_is_cancelled(s)) {
-        status = exec_run_submit(g->decode, 1, NULL);
-        done++;
-    }
-    steps = done;
-    if (status == DGL_OK)
-        status = session_read_ids(s, s->len + 1, steps, ids);
-    for (int32_t i = 0; i < steps && status == DGL_OK && !g->done; i++) {
+    int32_t ids[DGL_READBACK_INTERVAL_MAX], count = 0;
+    enum dgl_status status = decode_queue_pop(&g->queue, ids, &count);
+    for (int32_t i = 0; i < count && status == DGL_OK && !g->done; i++) {
         s->len++;
-        dev->tokens++;
+        s->model->dev->tokens++;
         status = check_sampled(g, ids[i]);
         if (status == DGL_OK)
             status = take_token(g, ids[i]);
@@ -228,14 +222,14 @@ static enum dgl_status restart(struct generation *g)
     if (status == DGL_OK)
         status = sample_one(g);
     /* A step that fills the context counts as stopped. */
-    return status == DGL_OK && !g->done ? session_write_args(g->s, g->decode) : status;
+    return status == DGL_OK && !g->done ? session_write_args(g->s, g->queue.run) : status;
 }
 
 static enum dgl_status decode_loop(struct generation *g)
 {
     enum dgl_status status = sample_one(g);
     if (status == DGL_OK && !g->done)
-        status = session_write_args(g->s, g->decode);
+        status = session_write_args(g->s, g->queue.run);
     /* The first token is the prompt's: what it took belongs to no later one. */
     g->r->prefill = counters_since(g->s->model->dev, &g->start);
     struct dgl_counters before;
@@ -243,8 +237,12 @@ static enum dgl_status decode_loop(struct generation *g)
     uint64_t start = work_ns(g);
     while (status == DGL_OK && !g->done) {
         int32_t steps = steps_wanted(g);
-        status = steps > 0 ? decode_steps(g, steps) : restart(g);
+        if (steps > 0 && decode_queue_has_room(&g->queue))
+            status = decode_queue_push(&g->queue, steps);
+        else
+            status = g->queue.steps > 0 ? take_batch(g) : restart(g);
     }
+    decode_queue_drop(&g->queue);
     /* The device was told to stop; a cancelled detokenizer has failed, and said so. */
     if (status == DGL_ERR_CANCELLED && g->stream.status == DGL_OK) {
         finish(g, DGL_FINISH_CANCELLED);
@@ -361,7 +359,8 @@ enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generat
                            .p = params,
                            .r = out,
                            .max_tokens = params->max_tokens > 0 ? params->max_tokens : -1,
-                           .interval = params->readback_interval};
+                           .interval = params->readback_interval,
+                           .queue.session = s};
     if (g.interval == 0)
         g.interval = session_readback_interval(s);
     const uint64_t compiled_ns = s->model->dev->compile_ns;

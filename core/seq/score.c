@@ -63,9 +63,9 @@ static enum dgl_status eval_rows(struct dgl_session *s, int32_t first, int32_t c
         if (status != DGL_OK)
             break;
         if (flags == 0 || (flags == ROW_LOGITS && !logits))
-            gl_flush(dev->gl);
+            status = gl_flush(dev->gl);
         size_t row = (size_t)(start + skip - first), num = (size_t)(rows - skip);
-        if (flags & ROW_HIDDEN)
+        if (status == DGL_OK && flags & ROW_HIDDEN)
             status = gl_buffer_read(dev->gl, scratch[BUF_NORMED].buffer, (size_t)skip * width * 4,
                                     hidden + row * width, num * width * 4);
         if (status == DGL_OK && flags & ROW_SCORE)
@@ -244,7 +244,7 @@ static enum dgl_status score_ids(struct dgl_session *s, const char *name, int32_
             return DGL_ERR_CANCELLED;
         status = session_pass(s, rows, 0);
         if (status == DGL_OK)
-            gl_flush(s->model->dev->gl);
+            status = gl_flush(s->model->dev->gl);
     }
     /* The last token's own logits predict nothing that counts. */
     while (s->len < count - 1 && status == DGL_OK) {

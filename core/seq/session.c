@@ -365,8 +365,8 @@ enum dgl_status session_eval(struct dgl_session *s, int32_t count)
             return DGL_ERR_CANCELLED;
         int32_t left = count - s->len, tokens = left < s->ubatch ? left : s->ubatch;
         status = session_pass(s, tokens, tokens == left ? ROW_LOGITS : 0);
-        if (status == DGL_OK)
-            gl_flush(s->model->dev->gl);
+        if (status == DGL_OK && tokens < left)
+            status = gl_flush(s->model->dev->gl);
     }
     return status;
 }

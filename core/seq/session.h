@@ -85,7 +85,7 @@ bool session_rope_holds(const struct dgl_session *s, int32_t tokens);
 enum dgl_status session_expect(struct dgl_session *s, int32_t tokens);
 /* Evaluates ids[len .. count), count <= context, which the caller has put into s->ids; LOGITS then
  * belongs to the last one. Stops between passes when cancelled (DGL_ERR_CANCELLED, not logged),
- * keeping what was evaluated. */
+ * keeping what was evaluated. The last pass is queued, not started. */
 enum dgl_status session_eval(struct dgl_session *s, int32_t count);
 /* One pass over the next `tokens` of s->ids, with the logits that `flags` (enum row_flag) name. */
 enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t flags);

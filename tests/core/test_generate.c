@@ -113,6 +113,67 @@ static void test_stop_id_at_every_place(void **state)
     }
 }
 
+/* An answer of `want` tokens: what comes after a stop stays unseen, with few entries into the
+ * driver, whether batches are queued ahead or not. */
+struct batches {
+    const char *name;
+    int32_t interval;
+    bool ahead;   /* as on hardware: the next batch is queued before the last is read */
+    size_t first; /* stops at tokens first, first + 1, ... last of the answer */
+    size_t last;
+};
+
+static const struct batches batches[] = {
+    {"1, one at a time", 1, false, 0, 4},
+    {"5, one at a time", 5, false, 0, 11},
+    {"10, one at a time", 10, false, 0, 11},
+    {"50, one at a time", 50, false, 0, 1},
+    {"100, one at a time", 100, false, 4, 4},
+    {"1, ahead", 1, true, 0, 4},
+    {"5, ahead", 5, true, 0, 11},
+    {"10, ahead", 10, true, 0, 11},
+    {"50, ahead", 50, true, 49, 51},
+    {"100, ahead", 100, true, 99, 101},
+};
+
+static void test_stop_within_batches(void **state)
+{
+    const struct batches *row = *state;
+    struct dgl_stop_id stop = {.origin = "test"};
+    struct dgl_model_info *info = &engine.model->info;
+    const struct dgl_model_info old_info = *info;
+    const bool old_software = engine.device->info.software;
+    info->stop_ids = &stop;
+    info->num_stop_ids = 1;
+    for (size_t at = row->first; at <= row->last; at++) {
+        stop.id = greedy[at];
+        size_t want = first_of(at) + 1;
+        struct dgl_session *s = tiny_session(&engine, 0); /* takes the stop ids to the device */
+        engine.device->info.software = !row->ahead;
+        struct dgl_generate_result r =
+            tiny_generate(s, dgl_generate_params(WITH_PROMPT, .max_tokens = 0,
+                                                 .readback_interval = row->interval));
+        engine.device->info.software = old_software;
+        uint64_t most = (want + (size_t)row->interval - 1) / (size_t)row->interval + 1;
+        uint64_t submits = r.prefill.submits + r.decode.submits;
+        assert_int_equal(r.finish, DGL_FINISH_EOS);
+        assert_int_equal(r.num_tokens, want);
+        assert_memory_equal(r.tokens, greedy, want * sizeof(*greedy));
+        assert_in_range(r.prefill.readbacks + r.decode.readbacks, 1, most);
+        assert_in_range(submits, 1, 3 * most);
+        assert_int_equal(dgl_session_len(s), PROMPT + want - 1);
+        dgl_generate_result_finish(&r);
+        /* What was queued beyond the stop does no harm to what follows. */
+        r = tiny_generate(s, dgl_generate_params(WITH_PROMPT, .max_tokens = 12, .ignore_eos = true,
+                                                 .readback_interval = row->interval));
+        assert_int_equal(r.num_tokens, 12);
+        assert_memory_equal(r.tokens, greedy, 12 * sizeof(*greedy));
+        dgl_generate_result_finish(&r);
+        dgl_session_destroy(&s);
+    }
+    *info = old_info;
+}
+
 static void test_ignore_eos_runs_on(void **state)
 {
     (void)state;
@@ -729,7 +790,7 @@ static void test_prefill_counters(void **state)
     assert_int_equal(r.prefill.tokens, PROMPT);
     assert_int_equal(r.prefill.readback_bytes, 0);
     assert_int_equal(r.prefill.readbacks, 0);
-    assert_int_equal(r.prefill.submits, 2); /* a flush after the chunk, a wait for the logits */
+    assert_int_equal(r.prefill.submits, 1); /* a wait for the logits */
     assert_int_equal(r.decode.tokens, 0);
     assert_int_equal(r.decode.dispatches, 0);
     assert_true(r.prefill_ns > 0);
@@ -801,6 +862,7 @@ int main(void)
     tiny_ids(prompt, PROMPT, 320, 21);
     tiny_greedy(engine.session, prompt, PROMPT, greedy, FULL);
     int failures = test_run_table("ending", test_ending, endings);
+    failures += test_run_table("batches", test_stop_within_batches, batches);
     failures += test_run_table("refusal", test_refusal, refusals);
     failures += test_run_table("seed", test_seed_is_reproducible, samplings);
     failures += test_run_table("interval", test_intervals_agree, samplings);

@@ -279,6 +279,29 @@ static void test_tickets_in_any_order(void **state)
     gl_buffer_destroy(dev, &buffer);
 }
 
+/* A dropped ticket's slot is free again, and its copy does not reach the next result there. */
+static void test_dropped_tickets(void **state)
+{
+    (void)state;
+    uint32_t in[2] = {7, 8}, out;
+    struct gl_buffer *buffer = make(8, false);
+    struct gl_ticket tickets[GL_READBACK_SLOTS], last;
+    assert_int_equal(gl_buffer_write(dev, buffer, 0, in, 8), DGL_OK);
+    for (int i = 0; i < GL_READBACK_SLOTS; i++)
+        assert_int_equal(gl_readback_begin(dev, buffer, 0, 4, &tickets[i]), DGL_OK);
+    uint64_t before = gl_device_counters(dev).readbacks;
+    for (int i = 0; i < GL_READBACK_SLOTS; i++)
+        gl_readback_drop(dev, tickets[i]);
+    assert_int_equal(gl_readback_begin(dev, buffer, 4, 4, &last), DGL_OK);
+    assert_int_equal(last.slot, tickets[0].slot);
+    gl_readback_drop(dev, tickets[0]); /* no longer the slot's */
+    assert_int_equal(gl_readback_end(dev, last, &out), DGL_OK);
+    assert_int_equal(out, 8);
+    assert_int_equal(gl_device_counters(dev).readbacks - before, 1);
+    refuse(gl_readback_end(dev, tickets[1], &out), "redeemed before");
+    gl_buffer_destroy(dev, &buffer);
+}
+
 static void test_ticket_once(void **state)
 {
     (void)state;
@@ -366,7 +389,7 @@ int main(void)
     const struct CMUnitTest checks[] = {
         CASE(test_size_is_rounded),    CASE(test_nothing_to_move),  CASE(test_sizes_are_checked),
         CASE(test_bounds_are_checked), CASE(test_overlapping_copy), CASE(test_ticket_once),
-        CASE(test_readback_sizes),
+        CASE(test_dropped_tickets),    CASE(test_readback_sizes),
     };
     int failures = cmocka_run_group_tests_name("as offered", contents, set_up, tear_down);
     failures += cmocka_run_group_tests_name("without extensions", contents, set_up_min, tear_down);

@@ -258,7 +258,7 @@ static void test_readback_after_dispatch(void **state)
     assert_int_equal(gl_submit(dev, &rec, 1, NULL), DGL_OK);
     assert_int_equal(gl_readback_begin(dev, b, 40, 4, &ticket), DGL_OK);
     assert_int_equal(gl_submit(dev, &rec, 1, NULL), DGL_OK); /* must not reach the ticket */
-    gl_flush(dev);
+    assert_int_equal(gl_flush(dev), DGL_OK);
     assert_int_equal(gl_readback_end(dev, ticket, &word), DGL_OK);
     assert_int_equal(word, 110);
 }
@@ -387,14 +387,49 @@ static void test_timers(void **state)
     expect(b, COUNT, 0);
 }
 
-static void test_more_lists_than_in_flight(void **state)
+static void test_more_fences_than_in_flight(void **state)
 {
     (void)state;
     struct gl_dispatch rec = add_record(a, b, 0);
     gl_hazards_derive(&rec, 1, true);
-    for (int i = 0; i < GL_MAX_IN_FLIGHT * 3; i++)
+    for (int i = 0; i < GL_MAX_IN_FLIGHT + 3; i++) {
         assert_int_equal(gl_submit(dev, &rec, 1, NULL), DGL_OK);
-    expect(b, GL_MAX_IN_FLIGHT * 3, 0);
+        assert_int_equal(gl_flush(dev), DGL_OK);
+        assert_in_range(dev->in_flight.count, 1, GL_MAX_IN_FLIGHT);
+    }
+    expect(b, GL_MAX_IN_FLIGHT + 3, 0);
+}
+
+/* A batch of any length has fences by which its progress can be told. */
+static void test_fences_of_a_batch(void **state)
+{
+    (void)state;
+    struct gl_dispatch rec = add_record(a, b, 0);
+    gl_hazards_derive(&rec, 1, true);
+    assert_int_equal(gl_finish(dev), DGL_OK);
+    gl_in_flight_finish(dev);
+    for (int i = 1; i <= GL_FENCE_DISPATCHES + 1; i++) {
+        assert_int_equal(gl_submit(dev, &rec, 1, NULL), DGL_OK);
+        assert_int_equal(dev->in_flight.count, i >= GL_FENCE_DISPATCHES);
+    }
+    assert_int_equal(dev->in_flight.unfenced, 1);
+    assert_int_equal(gl_flush(dev), DGL_OK);
+    assert_int_equal(dev->in_flight.unfenced, 0);
+}
+
+/* Errors of the driver surface once per batch, at its end. */
+static void test_errors_surface_at_the_flush(void **state)
+{
+    (void)state;
+    struct gl_dispatch rec = add_record(a, b, 0);
+    gl_hazards_derive(&rec, 1, true);
+    glEnable(0xffff);
+    assert_int_equal(gl_submit(dev, &rec, 1, NULL), DGL_OK);
+    assert_int_equal(gl_flush(dev), DGL_ERR_GPU);
+    assert_int_equal(t.errors, 1);
+    assert_contains(t.text, "GL_INVALID_ENUM");
+    assert_int_equal(gl_flush(dev), DGL_OK);
+    test_log_clear(&t);
 }
 
 static void test_empty_submit(void **state)
@@ -418,7 +453,7 @@ static void test_submits(void **state)
     uint64_t before = gl_device_counters(dev).submits;
     assert_int_equal(gl_submit(dev, &rec, 1, NULL), DGL_OK);
     assert_int_equal(gl_device_counters(dev).submits - before, 0);
-    gl_flush(dev);
+    assert_int_equal(gl_flush(dev), DGL_OK);
     assert_int_equal(gl_device_counters(dev).submits - before, 1);
     assert_int_equal(gl_finish(dev), DGL_OK);
     assert_int_equal(gl_device_counters(dev).submits - before, 2);
@@ -489,7 +524,9 @@ int main(void)
         CASE(test_counters),
         CASE(test_independent_records_share_barriers),
         CASE(test_timers),
-        CASE(test_more_lists_than_in_flight),
+        CASE(test_more_fences_than_in_flight),
+        CASE(test_fences_of_a_batch),
+        CASE(test_errors_surface_at_the_flush),
         CASE(test_empty_submit),
         CASE(test_submits),
     };

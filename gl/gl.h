@@ -94,6 +94,14 @@ struct gl_counters {
 };
 struct gl_counters gl_device_counters(const struct gl_device *dev);
 
+/* Bytes of all buffers on the device: now, and the most at any time since the device was opened or
+ * gl_device_memory_mark(). Staging memory of the host does not count. */
+struct gl_memory {
+    uint64_t bytes, peak_bytes;
+};
+struct gl_memory gl_device_memory(const struct gl_device *dev);
+void gl_device_memory_mark(struct gl_device *dev);
+
 /* The caller's context, put back by gl_leave() on every path. Nests. */
 struct gl_saved {
     void *display, *context, *draw, *read;

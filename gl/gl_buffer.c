@@ -76,6 +76,9 @@ enum dgl_status gl_buffer_create(struct gl_device *dev, const struct gl_buffer_p
     if (status == DGL_OK && params->zero)
         status = gl_buffer_zero(dev, buffer, 0, buffer->size);
     dev->counters.buffers_created++;
+    dev->memory.bytes += buffer->size;
+    if (dev->memory.bytes > dev->memory.peak_bytes)
+        dev->memory.peak_bytes = dev->memory.bytes;
     if (status != DGL_OK)
         gl_buffer_destroy(dev, &buffer);
     *out = buffer;
@@ -100,9 +103,20 @@ void gl_buffer_destroy(struct gl_device *dev, struct gl_buffer **pbuffer)
             bound->uniform[i] = (struct gl_binding){0};
     if (bound->indirect == buffer->id)
         bound->indirect = 0;
+    dev->memory.bytes -= buffer->size;
     free(buffer->label);
     free(buffer);
     *pbuffer = NULL;
+}
+
+struct gl_memory gl_device_memory(const struct gl_device *dev)
+{
+    return dev->memory;
+}
+
+void gl_device_memory_mark(struct gl_device *dev)
+{
+    dev->memory.peak_bytes = dev->memory.bytes;
 }
 
 uint64_t gl_buffer_size(const struct gl_buffer *buffer)

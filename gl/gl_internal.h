@@ -203,6 +203,7 @@ struct gl_device {
     struct gl_ext ext;
     struct gl_caps caps;
     struct gl_counters counters;
+    struct gl_memory memory;
     struct gl_bound bound;
     uint32_t pending_barriers; /* bits not issued since the last dispatch */
     uint64_t wait_limit_ns;    /* without progress for this long the device is lost */

@@ -221,6 +221,14 @@ enum dgl_status dgl_bench(struct dgl_session *session, const struct dgl_bench_pa
 void dgl_bench_result_finish(struct dgl_bench_result *result)
 {
     free(result->profile);
+    free(result->decode_latency_ms);
+    free(result->tokens);
+    free(result->text);
     result->profile = NULL;
     result->num_profile = 0;
+    result->decode_latency_ms = NULL;
+    result->num_latencies = 0;
+    result->tokens = NULL;
+    result->num_tokens = 0;
+    result->text = NULL;
 }

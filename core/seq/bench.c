@@ -1,126 +1,154 @@
-/* Measuring a model on a device: tokens per second, bytes per second against a plain copy, host
- * time per token, and GPU time per kernel. */
+/* Measuring a model on a device: time to first token, tokens per second and the time of single
+ * tokens, bytes per second against a plain copy, memory, and GPU time per kernel. What is timed is
+ * dgl_generate()'s own loop: a figure here is what a user gets. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/base/stats.h"
 #include "core/exec/profile.h"
-#include "core/seq/decode_queue.h"
+#include "core/seq/session.h"
 
 #define MAX_REPETITIONS 64
+
+/* Arrival of a token on the host. */
+struct arrival {
+    uint64_t ns;
+    uint64_t readbacks; /* of the device by then: tokens of one readback have the same */
+};
 
 struct bench {
     struct dgl_session *s;
     struct dgl_bench_params p;
     struct dgl_bench_result *r;
-    struct decode_queue queue; /* as generation has it */
-    int32_t interval;          /* tokens per readback, as generation */
-    double cpu_ns;             /* host time of recording decode steps */
-    uint64_t cpu_steps;
+    struct recipe decode;    /* the one that generation runs */
+    int32_t *ids;            /* [depth + prompt_tokens] */
+    struct arrival *arrival; /* [decode_tokens + 1] */
+    size_t arrived;
+    double ttft_ms[MAX_REPETITIONS], prefill_ms[MAX_REPETITIONS], decode_ms[MAX_REPETITIONS];
+    uint64_t record_ns, recorded; /* host time of queueing decode steps; how many */
 };
-
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(const double *values, int32_t count)
-{
-    double sorted[MAX_REPETITIONS];
-    memcpy(sorted, values, (size_t)count * sizeof(*values));
-    qsort(sorted, (size_t)count, sizeof(*sorted), compare_doubles);
-    return count % 2 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
-}
 
 static bool tell(const struct bench *b, uint64_t done, uint64_t total)
 {
     return !b->p.progress_cb || b->p.progress_cb(b->p.progress_priv, "runs", done, total);
 }
 
-/* Makes the session hold `count` ids that spread over the vocabulary; what they say does not
- * matter. */
-static enum dgl_status eval_ids(struct dgl_session *s, int32_t count)
+static bool note_arrival(void *priv, int32_t id)
 {
-    for (int32_t i = s->len; i < count; i++)
-        s->ids[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)s->model->info.vocab);
-    return session_eval(s, count);
+    struct bench *b = priv;
+    (void)id;
+    if (b->arrived <= (size_t)b->p.decode_tokens)
+        b->arrival[b->arrived++] =
+            (struct arrival){dgl_now_ns(), gl_device_counters(b->s->model->dev->gl).readbacks};
+    return true;
 }
 
-static enum dgl_status time_prefill(struct bench *b, double *tps)
+/* Greedy generation of `tokens` after the first `prompt` ids; what the session holds of them is not
+ * evaluated again. Tokens are not looked at: none ends it. */
+static enum dgl_status generate(struct bench *b, int32_t prompt, int32_t tokens,
+                                struct dgl_generate_result *g)
 {
-    struct dgl_session *s = b->s;
-    struct dgl_device *dev = s->model->dev;
-    struct dgl_counters before;
-    enum dgl_status status = DGL_OK;
-    session_trim(s, 0);
-    if (b->p.depth > 0)
-        status = eval_ids(s, b->p.depth);
-    if (status == DGL_OK)
-        status = gl_finish(dev->gl);
-    before = device_counters(dev);
-    uint64_t start = dgl_now_ns();
-    if (status == DGL_OK)
-        status = eval_ids(s, b->p.depth + b->p.prompt_tokens);
-    if (status == DGL_OK)
-        status = gl_finish(dev->gl);
-    *tps = b->p.prompt_tokens / ((double)(dgl_now_ns() - start) * 1e-9);
-    b->r->prefill = counters_since(dev, &before);
+    b->arrived = 0;
+    *g = (struct dgl_generate_result){0};
+    enum dgl_status status = session_generate(
+        b->s,
+        dgl_generate_params(.ids = b->ids, .num_ids = (size_t)prompt, .max_tokens = tokens,
+                            .sampling = {.temperature = 0}, .ignore_eos = true,
+                            .token_cb = note_arrival, .priv = b),
+        g);
+    return status == DGL_OK && g->finish == DGL_FINISH_CANCELLED ? DGL_ERR_CANCELLED : status;
+}
+
+/* Makes the session hold the first `count` ids. */
+static enum dgl_status eval_ids(struct bench *b, int32_t count)
+{
+    enum dgl_status status = session_take_ids(b->s, b->ids, (size_t)count, NULL);
+    if (status == DGL_OK && b->s->len < count)
+        status = session_eval(b->s, count);
+    return status == DGL_OK ? gl_finish(b->s->model->dev->gl) : status;
+}
+
+/* A process's first prompt: kernels are compiled, or come from a cache. */
+static enum dgl_status time_first_prompt(struct bench *b)
+{
+    struct dgl_generate_result g;
+    session_trim(b->s, 0);
+    enum dgl_status status = generate(b, b->p.prompt_tokens, 1, &g);
+    b->r->ttft_ms_cold = (double)(g.first_token_ns + g.compile_ns) * 1e-6;
+    b->r->compile_ns = g.compile_ns;
+    dgl_generate_result_finish(&g);
     return status;
 }
 
-/* Greedy decoding as dgl_generate() does it, without looking at the ids. Starts at the depth alone,
- * as llama-bench's tg does; at depth 0 from one token. */
-static enum dgl_status time_decode(struct bench *b, int32_t tokens, double *tps)
+/* The prompt after `depth` tokens, up to the first token. `run` below 0 warms up. */
+static enum dgl_status time_prefill(struct bench *b, int32_t run)
 {
-    struct dgl_session *s = b->s;
-    struct dgl_device *dev = s->model->dev;
-    struct dgl_step step = {.context = (uint32_t)s->context, .tokens = 1, .ignore_eos = 1};
-    struct dgl_counters before;
-    session_trim(s, 0);
-    enum dgl_status status = eval_ids(s, b->p.depth > 0 ? b->p.depth : 1);
-    session_trim(s, s->len - 1); /* the last token is the one that decoding begins with */
-    step.pos = (uint32_t)s->len;
+    struct dgl_generate_result g = {0};
+    session_trim(b->s, 0);
+    enum dgl_status status = b->p.depth > 0 ? eval_ids(b, b->p.depth) : DGL_OK;
     if (status == DGL_OK)
-        status = session_run(s, recipe_decode(SAMPLE_GREEDY, 0, b->interval > 1), &b->queue.run);
-    if (status == DGL_OK)
-        status = session_write_args(s, b->queue.run);
-    if (status == DGL_OK)
-        status = session_write_step(s, &step, 0);
-    if (status == DGL_OK)
-        status = gl_finish(dev->gl);
-    before = device_counters(dev);
-    uint64_t start = dgl_now_ns();
-    for (int32_t left = tokens; status == DGL_OK && left + b->queue.steps > 0;) {
-        int32_t ids[DGL_READBACK_INTERVAL_MAX], steps = left < b->interval ? left : b->interval;
-        if (steps > 0 && decode_queue_has_room(&b->queue)) {
-            uint64_t recorded = dgl_now_ns();
-            status = decode_queue_push(&b->queue, steps);
-            b->cpu_ns += (double)(dgl_now_ns() - recorded);
-            b->cpu_steps += (uint64_t)steps;
-            left -= steps;
-        } else {
-            status = decode_queue_pop(&b->queue, ids, &steps);
-            s->len += steps;
-            dev->tokens += (uint64_t)steps;
-        }
+        status = generate(b, b->p.depth + b->p.prompt_tokens, 1, &g);
+    if (status == DGL_OK && run >= 0) {
+        /* All of it where the rotary frequencies depend on the length. */
+        double tokens = (double)(g.num_prompt_ids - g.num_reused);
+        b->prefill_ms[run] = (double)g.prefill_ns * 1e-6;
+        b->ttft_ms[run] = (double)g.first_token_ns * 1e-6;
+        b->r->prefill_tps[run] = tokens / ((double)g.prefill_ns * 1e-9);
+        b->r->prefill = g.prefill;
     }
-    decode_queue_drop(&b->queue);
-    if (status == DGL_OK)
-        status = gl_finish(dev->gl);
-    *tps = tokens / ((double)(dgl_now_ns() - start) * 1e-9);
-    b->r->decode = counters_since(dev, &before);
-    session_trim(s, 0);
+    dgl_generate_result_finish(&g);
     return status;
 }
 
-/* One pass of each phase with timers; the counters shown stay those of the last repetition. */
+/* Adds the time of every token after the first: of those that one readback brought, equal parts of
+ * the time since the readback before. */
+static void add_latencies(struct bench *b)
+{
+    struct dgl_bench_result *r = b->r;
+    size_t first = 1; /* of a readback */
+    for (size_t i = 2; i <= b->arrived; i++) {
+        if (i < b->arrived && b->arrival[i].readbacks == b->arrival[first].readbacks)
+            continue;
+        double ms = (double)(b->arrival[first].ns - b->arrival[first - 1].ns) * 1e-6;
+        for (size_t j = first; j < i; j++)
+            r->decode_latency_ms[r->num_latencies++] = ms / (double)(i - first);
+        first = i;
+    }
+}
+
+/* Decoding at the depth alone, as llama-bench's tg; at depth 0 from one token. */
+static enum dgl_status time_decode(struct bench *b, int32_t run)
+{
+    struct dgl_bench_result *r = b->r;
+    struct dgl_generate_result g;
+    enum dgl_status status =
+        generate(b, b->p.depth > 0 ? b->p.depth : 1, b->p.decode_tokens + 1, &g);
+    if (status == DGL_OK && run >= 0) {
+        b->decode_ms[run] = (double)g.decode_ns * 1e-6;
+        r->decode_tps[run] = b->p.decode_tokens / ((double)g.decode_ns * 1e-9);
+        r->decode = g.decode;
+        b->record_ns += g.record_ns;
+        b->recorded += (uint64_t)b->p.decode_tokens;
+        add_latencies(b);
+        free(r->tokens);
+        dgl_free(r->text);
+        r->tokens = g.tokens;
+        r->num_tokens = g.num_tokens;
+        r->text = g.text;
+        g.tokens = NULL;
+        g.text = NULL;
+    }
+    dgl_generate_result_finish(&g);
+    return status;
+}
+
+/* One pass of each phase with timers. */
 static enum dgl_status profile(struct bench *b)
 {
     struct dgl_session *s = b->s;
-    struct dgl_counters prefill = b->r->prefill, decode = b->r->decode;
     struct profile profile = {0};
-    double ignored;
     int32_t rows = b->p.prompt_tokens < s->ubatch ? b->p.prompt_tokens : s->ubatch;
     struct dgl_step step = {.tokens = (uint32_t)rows, .context = (uint32_t)s->context};
     struct exec_run *run = exec_cache_find(&s->runs, recipe_of(SEG_PREFILL));
@@ -133,79 +161,171 @@ static enum dgl_status profile(struct bench *b)
         if (status == DGL_OK)
             status = profile_run(&profile, run, DGL_PHASE_PREFILL);
     }
+    session_trim(s, 0);
     if (status == DGL_OK)
-        status = time_decode(b, 1, &ignored);
+        status = eval_ids(b, b->p.depth > 0 ? b->p.depth : 1);
+    step = (struct dgl_step){
+        .pos = (uint32_t)s->len - 1, .context = (uint32_t)s->context, .tokens = 1, .ignore_eos = 1};
     if (status == DGL_OK)
-        status = profile_run(&profile, b->queue.run, DGL_PHASE_DECODE);
+        status = session_run(s, b->decode, &run);
+    if (status == DGL_OK)
+        status = session_write_args(s, run);
+    if (status == DGL_OK)
+        status = session_write_step(s, &step, 0);
+    if (status == DGL_OK)
+        status = profile_run(&profile, run, DGL_PHASE_DECODE);
     session_trim(s, 0);
     b->r->profile = profile.entries;
     b->r->num_profile = profile.count;
-    b->r->prefill = prefill;
-    b->r->decode = decode;
     return status;
 }
 
-/* Weights, and the KV cache in the middle of the run. */
-static uint64_t bytes_per_token(const struct bench *b)
+/* Read per token in the middle of the run: weights, and the keys and values that layers look at. */
+static enum dgl_status count_bytes(struct bench *b)
 {
     const struct plan *plan = &b->s->model->engine->plan;
-    uint64_t bytes = 0, held = (uint64_t)b->p.depth + (uint64_t)b->p.decode_tokens / 2;
-    for (size_t i = 0; i < b->queue.run->count; i++)
-        bytes += b->queue.run->ops[i].op->bytes;
-    return bytes + held * plan_kv_layer_bytes(plan, 1) * (uint64_t)plan->desc->layers;
+    int64_t held = (int64_t)b->p.depth + b->p.decode_tokens / 2;
+    struct exec_run *run;
+    enum dgl_status status = session_run(b->s, b->decode, &run);
+    if (status != DGL_OK)
+        return status;
+    for (size_t i = 0; i < run->count; i++)
+        b->r->bytes_per_token += run->ops[i].op->bytes;
+    for (int32_t i = 0; i < plan->desc->layers; i++) {
+        int32_t window = plan->desc->layer[i].window;
+        b->r->bytes_per_token +=
+            (uint64_t)(window && window < held ? window : held) * plan_kv_layer_bytes(plan, 1);
+    }
+    b->r->executor = run->exec->ops->name;
+    return DGL_OK;
 }
 
-enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_params *params,
-                              struct dgl_bench_result *r)
+/* The device's copy bandwidth. Its buffers do not count as the model's. */
+static enum dgl_status time_copy(struct bench *b, uint64_t *peak)
+{
+    struct dgl_device *dev = b->s->model->dev;
+    *peak = gl_device_memory(dev->gl).peak_bytes;
+    if (b->p.skip_copy)
+        return DGL_OK;
+    enum dgl_status status = profile_copy(dev, b->s->model->kernels, &b->r->copy_gbps);
+    gl_device_memory_mark(dev->gl);
+    return status;
+}
+
+static double median_of(const double *values, size_t count)
+{
+    double sorted[MAX_REPETITIONS];
+    memcpy(sorted, values, count * sizeof(*sorted));
+    return dgl_median(sorted, count);
+}
+
+/* Medians and quantiles of what the repetitions brought. */
+static enum dgl_status summarise(struct bench *b)
+{
+    struct dgl_bench_result *r = b->r;
+    size_t count = (size_t)b->p.repetitions;
+    double *sorted = dgl_new_array(double, r->num_latencies);
+    if (!sorted)
+        return dgl_fail_memory(b->s->model->dev->log, "times of tokens",
+                               r->num_latencies * sizeof(*sorted));
+    memcpy(sorted, r->decode_latency_ms, r->num_latencies * sizeof(*sorted));
+    dgl_sort_f64(sorted, r->num_latencies);
+    r->decode_ms_p50 = dgl_quantile(sorted, r->num_latencies, 0.5);
+    r->decode_ms_p90 = dgl_quantile(sorted, r->num_latencies, 0.9);
+    r->decode_ms_p99 = dgl_quantile(sorted, r->num_latencies, 0.99);
+    free(sorted);
+    r->prefill_tps_median = median_of(r->prefill_tps, count);
+    r->decode_tps_median = median_of(r->decode_tps, count);
+    r->prefill_ms_median = median_of(b->prefill_ms, count);
+    r->decode_ms_median = median_of(b->decode_ms, count);
+    r->ttft_ms_warm = median_of(b->ttft_ms, count);
+    r->decode_gbps = (double)r->bytes_per_token * r->decode_tps_median * 1e-9;
+    r->cpu_us_per_token = (double)b->record_ns * 1e-3 / (double)b->recorded;
+    return DGL_OK;
+}
+
+static enum dgl_status check_params(const struct dgl_session *s, struct dgl_bench_params *p)
 {
     const struct dgl_log *log = s->model->dev->log;
-    struct bench b = {.s = s, .p = *params, .r = r, .queue.session = s};
-    struct dgl_bench_params *p = &b.p;
-    double ignored;
     p->prompt_tokens = p->prompt_tokens ? p->prompt_tokens : 512;
     p->decode_tokens = p->decode_tokens ? p->decode_tokens : 128;
     p->repetitions = p->repetitions ? p->repetitions : 3;
+    p->warmup = p->warmup ? p->warmup : 1;
     int64_t most = p->prompt_tokens > p->decode_tokens ? p->prompt_tokens : p->decode_tokens;
     if (p->prompt_tokens < 0 || p->decode_tokens < 0 || p->depth < 0 || p->repetitions < 0 ||
-        p->repetitions > MAX_REPETITIONS)
+        p->repetitions > MAX_REPETITIONS || p->warmup < DGL_BENCH_NO_WARMUP ||
+        p->warmup > MAX_REPETITIONS)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
-                        "bench: counts must be positive and repetitions at most %d",
+                        "bench: counts must be positive, repetitions and warm-up at most %d",
                         MAX_REPETITIONS);
     if (p->depth + most + 1 > s->context)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "bench: depth %d and %lld tokens do not fit the context of %d: raise -c",
                         p->depth, (long long)most, s->context);
-    b.interval = session_readback_interval(s);
+    return DGL_OK;
+}
+
+enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_params *params,
+                              struct dgl_bench_result *r)
+{
+    struct dgl_device *dev = s->model->dev;
+    struct bench b = {.s = s, .p = *params, .r = r};
+    struct dgl_bench_params *p = &b.p;
+    struct dgl_memory memory;
+    uint64_t peak = 0, compiled = dev->compile_ns;
+    enum dgl_status status = check_params(s, p);
+    if (status != DGL_OK)
+        return status;
+    const int32_t warmup = p->warmup > 0 ? p->warmup : 0, runs = warmup + p->repetitions;
     r->prompt_tokens = p->prompt_tokens;
     r->decode_tokens = p->decode_tokens;
     r->depth = p->depth;
     r->repetitions = p->repetitions;
-    uint64_t total = (uint64_t)p->repetitions + 2, compiled = s->model->dev->compile_ns;
-    struct recipe decode = recipe_decode(SAMPLE_GREEDY, 0, b.interval > 1);
-    enum dgl_status status = session_compile(s, recipe_body(s->ubatch).segments | decode.segments);
-    if (status == DGL_OK)
-        status = profile_copy(s->model->dev, s->model->kernels, &r->copy_gbps);
-    r->compile_ns = s->model->dev->compile_ns - compiled;
-    if (status == DGL_OK)
-        status = time_prefill(&b, &ignored); /* warms up */
-    if (status == DGL_OK)
-        status = time_decode(&b, p->decode_tokens, &ignored);
-    b.cpu_ns = 0;
-    b.cpu_steps = 0;
-    for (int32_t i = 0; i < p->repetitions && status == DGL_OK; i++) {
-        status = tell(&b, (uint64_t)i + 1, total) ? time_prefill(&b, &r->prefill_tps[i])
-                                                  : DGL_ERR_CANCELLED;
-        if (status == DGL_OK)
-            status = time_decode(&b, p->decode_tokens, &r->decode_tps[i]);
+    r->warmup = warmup;
+    r->context = s->context;
+    r->ubatch = s->ubatch;
+    b.decode = recipe_decode(SAMPLE_GREEDY, 0, session_readback_interval(s) > 1);
+    /* Ids that spread over the vocabulary; what they say does not matter. */
+    size_t num_ids = (size_t)p->depth + (size_t)p->prompt_tokens;
+    b.ids = dgl_new_array(int32_t, num_ids);
+    b.arrival = dgl_new_array(struct arrival, (size_t)p->decode_tokens + 1);
+    r->decode_latency_ms = dgl_new_array(double, (size_t)p->decode_tokens *(size_t)p->repetitions);
+    if (!b.ids || !b.arrival || !r->decode_latency_ms) {
+        status = dgl_fail_memory(dev->log, "times of tokens", num_ids * sizeof(*b.ids));
+        goto done;
     }
-    if (status != DGL_OK)
-        return status;
-    r->prefill_tps_median = median(r->prefill_tps, p->repetitions);
-    r->decode_tps_median = median(r->decode_tps, p->repetitions);
-    r->decode_gbps = (double)bytes_per_token(&b) * r->decode_tps_median * 1e-9;
-    r->cpu_us_per_token = b.cpu_ns * 1e-3 / (double)b.cpu_steps;
-    if (p->profile)
+    for (size_t i = 0; i < num_ids; i++)
+        b.ids[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)s->model->info.vocab);
+
+    status = time_first_prompt(&b);
+    if (status == DGL_OK)
+        status = session_compile(s, recipe_body(s->ubatch).segments | b.decode.segments);
+    r->compile_ns = dev->compile_ns - compiled;
+    if (status == DGL_OK)
+        status = time_copy(&b, &peak);
+    for (int32_t i = 0; i < runs && status == DGL_OK; i++) {
+        status = tell(&b, (uint64_t)i + 1, (uint64_t)runs + 1) ? time_prefill(&b, i - warmup)
+                                                               : DGL_ERR_CANCELLED;
+        if (status == DGL_OK)
+            status = time_decode(&b, i - warmup);
+    }
+    if (status == DGL_OK)
+        status = count_bytes(&b);
+    if (status == DGL_OK && p->profile)
         status = profile(&b);
-    tell(&b, total, total);
+    if (status == DGL_OK)
+        status = summarise(&b);
+    if (status != DGL_OK)
+        goto done;
+    plan_estimate(&s->model->engine->plan, s->context, s->ubatch, 0, &memory);
+    r->estimate_bytes = memory.weight_bytes + memory.kv_bytes + memory.scratch_bytes;
+    r->peak_bytes = gl_device_memory(dev->gl).peak_bytes;
+    r->peak_bytes = r->peak_bytes > peak ? r->peak_bytes : peak;
+    tell(&b, (uint64_t)runs + 1, (uint64_t)runs + 1);
+
+done:
+    session_trim(s, 0);
+    free(b.ids);
+    free(b.arrival);
     return status;
 }

@@ -237,10 +237,13 @@ static enum dgl_status decode_loop(struct generation *g)
     uint64_t start = work_ns(g);
     while (status == DGL_OK && !g->done) {
         int32_t steps = steps_wanted(g);
-        if (steps > 0 && decode_queue_has_room(&g->queue))
+        if (steps > 0 && decode_queue_has_room(&g->queue)) {
+            uint64_t queued = dgl_now_ns();
             status = decode_queue_push(&g->queue, steps);
-        else
+            g->r->record_ns += dgl_now_ns() - queued;
+        } else {
             status = g->queue.steps > 0 ? take_batch(g) : restart(g);
+        }
     }
     decode_queue_drop(&g->queue);
     /* The device was told to stop; a cancelled detokenizer has failed, and said so. */

@@ -40,10 +40,10 @@ static void test_counts_are_as_asked(void **state)
     assert_int_equal(r.repetitions, 3);
     assert_int_equal(r.prefill.tokens, 40);
     assert_int_equal(r.decode.tokens, 6);
-    /* Software reads every token back; at the end everything is waited for. */
+    /* Software reads every token back. */
     uint64_t readbacks = dgl_device_get_info(engine.device)->software ? 6 : 1;
     assert_int_equal(r.decode.readbacks, readbacks);
-    assert_int_equal(r.decode.submits, readbacks * tiny_readback_submits(&engine) + 1);
+    assert_int_equal(r.decode.submits, readbacks * tiny_readback_submits(&engine));
     assert_int_equal(r.decode.buffers_created, 0);
     assert_int_equal(r.decode.programs_linked, 0);
     assert_int_equal(r.prefill.buffers_created, 0);
@@ -72,6 +72,81 @@ static void test_rates(void **state)
      * head. */
     double weights = (double)dgl_model_get_info(engine.model)->weight_bytes;
     assert_near(r.decode_gbps, weights * r.decode_tps_median * 1e-9, r.decode_gbps * 0.02);
+    dgl_bench_result_finish(&r);
+}
+
+static double spread_of(const struct dgl_bench_result *r)
+{
+    double sum = 0;
+    for (size_t i = 0; i < r->num_latencies; i++)
+        sum += r->decode_latency_ms[i];
+    return sum;
+}
+
+static void test_times_of_tokens(void **state)
+{
+    (void)state;
+    struct dgl_bench_result r =
+        bench(engine.session, dgl_bench_params(.prompt_tokens = 40, .decode_tokens = 21,
+                                               .repetitions = 3, .warmup = 2));
+    assert_int_equal(r.warmup, 2);
+    assert_int_equal(r.num_latencies, 3 * 21);
+    assert_true(r.decode_ms_p50 <= r.decode_ms_p90 && r.decode_ms_p90 <= r.decode_ms_p99);
+    assert_true(r.decode_ms_p50 > 0);
+    /* They add up to the time of all repetitions. */
+    double ms = 0;
+    for (int i = 0; i < 3; i++)
+        ms += 21e3 / r.decode_tps[i];
+    assert_near(spread_of(&r), ms, 0.1 * ms);
+    assert_near(r.decode_ms_median, 21e3 / r.decode_tps_median, 1e-6 * r.decode_ms_median);
+    assert_true(r.ttft_ms_warm >= r.prefill_ms_median);
+    assert_true(r.ttft_ms_cold > 0);
+    assert_int_equal(r.num_tokens, 22);
+    assert_true(strlen(r.text) > 0);
+    dgl_bench_result_finish(&r);
+    assert_null(r.decode_latency_ms);
+    assert_null(r.tokens);
+}
+
+/* The tokens of a measurement are those of generation. */
+static void test_tokens_are_those_of_generation(void **state)
+{
+    (void)state;
+    struct dgl_bench_result r =
+        bench(engine.session, dgl_bench_params(.prompt_tokens = 8, .decode_tokens = 9, .depth = 30,
+                                               .repetitions = 1, .warmup = DGL_BENCH_NO_WARMUP));
+    int32_t ids[30];
+    for (uint32_t i = 0; i < 30; i++)
+        ids[i] = (int32_t)(i * 2654435761u % 4096);
+    struct dgl_generate_result g =
+        tiny_generate(engine.session, dgl_generate_params(.ids = ids, .num_ids = 30,
+                                                          .max_tokens = 10, .ignore_eos = true));
+    assert_int_equal(g.num_tokens, r.num_tokens);
+    assert_memory_equal(g.tokens, r.tokens, g.num_tokens * sizeof(*g.tokens));
+    assert_int_equal(r.warmup, 0);
+    dgl_generate_result_finish(&g);
+    dgl_bench_result_finish(&r);
+}
+
+/* Buffers of the model and the session, within a few of the device's own. */
+static void test_memory_is_as_estimated(void **state)
+{
+    (void)state;
+    struct dgl_bench_result r =
+        bench(engine.session,
+              dgl_bench_params(.prompt_tokens = 40, .decode_tokens = 6, .repetitions = 1));
+    assert_true(r.estimate_bytes > dgl_model_get_info(engine.model)->weight_bytes);
+    assert_near((double)r.peak_bytes, (double)r.estimate_bytes, 0.05 * (double)r.estimate_bytes);
+    dgl_bench_result_finish(&r);
+}
+
+static void test_copy_is_left_out(void **state)
+{
+    (void)state;
+    struct dgl_bench_result r =
+        bench(engine.session, dgl_bench_params(.prompt_tokens = 4, .decode_tokens = 2,
+                                               .repetitions = 1, .skip_copy = true));
+    assert_near(r.copy_gbps, 0, 0);
     dgl_bench_result_finish(&r);
 }
 
@@ -199,6 +274,8 @@ static const struct refusal refusals[] = {
     {"negative prompt", {.prompt_tokens = -1}, "positive"},
     {"negative decode", {.decode_tokens = -1}, "positive"},
     {"negative depth", {.prompt_tokens = 4, .decode_tokens = 4, .depth = -1}, "positive"},
+    {"negative warm-up", {.warmup = -2}, "positive"},
+    {"65 runs to warm up", {.warmup = 65}, "64"},
     {"65 repetitions", {.prompt_tokens = 4, .decode_tokens = 4, .repetitions = 65}, "64"},
     {"more than the context", {.prompt_tokens = 600, .decode_tokens = 4}, "512"},
     {"depth beyond the context", {.prompt_tokens = 4, .decode_tokens = 4, .depth = 510}, "510"},
@@ -247,6 +324,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_counts_are_as_asked, reset),
         cmocka_unit_test_setup(test_rates, reset),
+        cmocka_unit_test_setup(test_times_of_tokens, reset),
+        cmocka_unit_test_setup(test_tokens_are_those_of_generation, reset),
+        cmocka_unit_test_setup(test_memory_is_as_estimated, reset),
+        cmocka_unit_test_setup(test_copy_is_left_out, reset),
         cmocka_unit_test_setup(test_median_of_two, reset),
         cmocka_unit_test_setup(test_depth_is_evaluated_first, reset),
         cmocka_unit_test_setup(test_session_is_empty_afterwards, reset),

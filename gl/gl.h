@@ -182,6 +182,22 @@ struct gl_compile {
 enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_program_params *params,
                                    size_t count, const struct gl_compile *how,
                                    struct gl_program **out);
+/* One program on its way while other work goes on. */
+struct gl_pending;
+/* Starts the compiler; waits for it only where the driver has no threads of its own for that
+ * (KHR_parallel_shader_compile). `refused_priv` is borrowed until the program is taken. */
+enum dgl_status gl_pending_create(struct gl_device *dev, const struct gl_program_params *params,
+                                  struct gl_pending **out);
+/* Whether gl_pending_take() would not wait. */
+bool gl_pending_is_ready(const struct gl_device *dev, const struct gl_pending *pending);
+/* Waits, and consumes *pending also on failure, which is told as by gl_programs_create(). */
+enum dgl_status gl_pending_take(struct gl_device *dev, struct gl_pending **pending,
+                                struct gl_program **out);
+/* For a program that nobody wants any more. Accepts NULL in *pending. */
+void gl_pending_destroy(struct gl_device *dev, struct gl_pending **pending);
+/* Name of a text on this device with this driver, 64 hexadecimal digits: the same in every process,
+ * another after an update of the driver. False without a cache. */
+bool gl_program_key(const struct gl_device *dev, const char *source, size_t len, char key[65]);
 /* Folder of the on-disk cache; NULL without one that can be written. */
 const char *gl_program_cache_dir(struct gl_device *dev);
 void gl_program_destroy(struct gl_device *dev, struct gl_program **program);

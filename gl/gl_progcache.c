@@ -35,6 +35,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/bytes.h"
 #include "core/base/cache_dir.h"
 #include "core/base/file.h"
 #include "core/base/hash.h"
@@ -59,20 +60,6 @@ enum {
     AT_BINARY = 152,
     HEX = 64,
 };
-
-static void put_le(unsigned char *at, uint64_t value, int bytes)
-{
-    for (int i = 0; i < bytes; i++)
-        at[i] = (unsigned char)(value >> (8 * i));
-}
-
-static uint64_t get_le(const unsigned char *at, int bytes)
-{
-    uint64_t value = 0;
-    for (int i = 0; i < bytes; i++)
-        value |= (uint64_t)at[i] << (8 * i);
-    return value;
-}
 
 /* ---- set-up ---------------------------------------------------------------------------------- */
 
@@ -174,8 +161,8 @@ static bool entry_is_sound(const unsigned char *file, size_t size, const char *k
     char sum[65];
 
     if (size <= AT_BINARY || memcmp(file, magic, sizeof(magic)) != 0 ||
-        get_le(file + AT_VERSION, 4) != CACHE_VERSION ||
-        get_le(file + AT_LENGTH, 8) != size - AT_BINARY || memcmp(file + AT_KEY, key, HEX) != 0)
+        dgl_get_le(file + AT_VERSION, 4) != CACHE_VERSION ||
+        dgl_get_le(file + AT_LENGTH, 8) != size - AT_BINARY || memcmp(file + AT_KEY, key, HEX) != 0)
         return false;
     return checksum(file, file + AT_BINARY, size - AT_BINARY, sum) &&
            memcmp(file + AT_CHECKSUM, sum, HEX) == 0;
@@ -195,7 +182,7 @@ bool gl_progcache_load(struct gl_progcache *cache, const char *key, uint32_t *fo
               entry_is_sound((const unsigned char *)text, size, key);
     close(dir);
     if (ok) {
-        *format = (uint32_t)get_le((const unsigned char *)text + AT_FORMAT, 4);
+        *format = (uint32_t)dgl_get_le((const unsigned char *)text + AT_FORMAT, 4);
         *len = size - AT_BINARY;
         memmove(text, text + AT_BINARY, *len);
         *bytes = text;
@@ -216,9 +203,9 @@ void gl_progcache_store(struct gl_progcache *cache, const char *key, uint32_t fo
     if (len == 0 || len > MAX_BINARY)
         return;
     memcpy(header, magic, sizeof(magic));
-    put_le(header + AT_VERSION, CACHE_VERSION, 4);
-    put_le(header + AT_FORMAT, format, 4);
-    put_le(header + AT_LENGTH, len, 8);
+    dgl_put_le(header + AT_VERSION, CACHE_VERSION, 4);
+    dgl_put_le(header + AT_FORMAT, format, 4);
+    dgl_put_le(header + AT_LENGTH, len, 8);
     memcpy(header + AT_KEY, key, HEX);
     if (!checksum(header, bytes, len, sum))
         return;
@@ -283,10 +270,12 @@ void gl_progcache_trim(struct gl_progcache *cache)
         count = 0;
     struct entry *entries = dgl_new_array(struct entry, count);
     for (size_t i = 0; entries && i < count; i++) {
-        /* Ours are KEY.prog, and KEY.prog.tmp... of processes that were killed. */
+        /* Ours are KEY.prog, KEY.exec (core/exec/exec_record.c), and KEY.prog.tmp... of processes
+         * that were killed. */
         struct entry *entry = &entries[num];
         if (strlen(names[i]) >= HEX + strlen(SUFFIX) && dgl_hash_is_hex(names[i], HEX) &&
-            strncmp(names[i] + HEX, SUFFIX, strlen(SUFFIX)) == 0 &&
+            (strncmp(names[i] + HEX, SUFFIX, strlen(SUFFIX)) == 0 ||
+             strncmp(names[i] + HEX, ".exec", 5) == 0) &&
             dgl_cache_stat(dir, names[i], &entry->size, &entry->modified)) {
             entry->name = names[i];
             total += entry->size;

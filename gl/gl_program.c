@@ -21,6 +21,12 @@ static const char *label_of(const struct gl_program_params *params)
     return params->label ? params->label : "unnamed";
 }
 
+/* Whether the driver compiles on threads of its own. */
+static bool compiles_aside(const struct gl_device *dev)
+{
+    return dev->caps.parallel_compile && !dev->caps.software;
+}
+
 /* ---- start: nothing here waits for the compiler ---------------------------------------------- */
 
 static bool load_binary(struct gl_device *dev, struct job *job)
@@ -203,12 +209,54 @@ static void note_batch(const struct gl_device *dev, const struct job *jobs, size
         dgl_info(dev->log, "compiled programs are not kept: %s", dev->cache.reason);
 }
 
+/* Waits for the compiler; the job's id becomes the program's. */
+static enum dgl_status take_job(struct gl_device *dev, struct job *job,
+                                const struct gl_compile *how, struct gl_program **out)
+{
+    uint64_t start_ns = dgl_now_ns();
+    enum dgl_status status = collect_job(dev, job);
+    if (status == DGL_OK)
+        status = gl_errors_check(dev, "linking programs");
+    if (status == DGL_OK && how && how->machine_code)
+        status = make_machine_code(dev, job);
+    if (status != DGL_OK)
+        return status;
+    store_binary(dev, job);
+    struct gl_program *program = dgl_new(struct gl_program);
+    if (program)
+        program->label = strdup(label_of(job->params));
+    if (!program || !program->label) {
+        free(program);
+        return dgl_fail_memory(dev->log, "a program's record", sizeof(*program));
+    }
+    program->id = job->id;
+    job->id = 0;
+    gl_debug_label(dev, GL_PROGRAM_KHR, program->id, program->label);
+    dgl_debug(dev->log, "kernel %s: %s, %.1f ms", program->label,
+              job->shader ? "compiled" : "found in the cache",
+              (double)(dgl_now_ns() - start_ns) * 1e-6);
+    *out = program;
+    return DGL_OK;
+}
+
+/* Deletes what a job still has; its program only when it was not taken. */
+static void drop_job(struct gl_device *dev, const struct job *job)
+{
+    if (job->shader)
+        glDeleteShader(job->shader); /* goes with its program, or now when there is none */
+    if (!job->id)
+        return;
+    glDeleteProgram(job->id);
+    if (dev->bound.program == job->id)
+        dev->bound.program = 0;
+}
+
 enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_program_params *params,
                                    size_t count, const struct gl_compile *how,
                                    struct gl_program **out)
 {
     /* How many are on their way: more than one where compiling does not block the caller. */
-    size_t ahead = dev->caps.parallel_compile && !dev->caps.software ? count : 1;
+    size_t ahead = compiles_aside(dev) ? count : 1;
     uint64_t start_ns = dgl_now_ns();
     for (size_t i = 0; i < count; i++)
         out[i] = NULL;
@@ -224,47 +272,18 @@ enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_progra
     if (count > 0 && !tell(how, 0, count))
         status = DGL_ERR_CANCELLED;
     for (size_t i = 0; i < count && status == DGL_OK; i++) {
-        uint64_t job_start_ns = dgl_now_ns();
         if (i % ahead == 0)
             status = start_jobs(dev, jobs + i, ahead);
         if (status == DGL_OK)
-            status = collect_job(dev, &jobs[i]);
-        if (status == DGL_OK)
-            status = gl_errors_check(dev, "linking programs");
-        if (status == DGL_OK && how && how->machine_code)
-            status = make_machine_code(dev, &jobs[i]);
-        if (status != DGL_OK)
-            break;
-        store_binary(dev, &jobs[i]);
-        struct gl_program *program = dgl_new(struct gl_program);
-        if (program)
-            program->label = strdup(label_of(jobs[i].params));
-        if (!program || !program->label) {
-            free(program);
-            status = dgl_fail_memory(dev->log, "a program's record", sizeof(*program));
-            break;
-        }
-        program->id = jobs[i].id;
-        jobs[i].id = 0;
-        gl_debug_label(dev, GL_PROGRAM_KHR, program->id, program->label);
-        out[i] = program;
-        dgl_debug(dev->log, "kernel %s: %s, %.1f ms", program->label,
-                  jobs[i].shader ? "compiled" : "found in the cache",
-                  (double)(dgl_now_ns() - job_start_ns) * 1e-6);
-        if (!tell(how, i + 1, count))
+            status = take_job(dev, &jobs[i], how, &out[i]);
+        if (status == DGL_OK && !tell(how, i + 1, count))
             status = DGL_ERR_CANCELLED;
     }
     gl_progcache_trim(&dev->cache);
     if (count > 0 && status == DGL_OK)
         note_batch(dev, jobs, count, start_ns);
     for (size_t i = 0; i < count; i++) {
-        if (jobs[i].shader)
-            glDeleteShader(jobs[i].shader); /* goes with its program, or now when there is none */
-        if (jobs[i].id) {
-            glDeleteProgram(jobs[i].id);
-            if (dev->bound.program == jobs[i].id)
-                dev->bound.program = 0;
-        }
+        drop_job(dev, &jobs[i]);
         if (status != DGL_OK)
             gl_program_destroy(dev, &out[i]);
     }
@@ -272,6 +291,87 @@ enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_progra
         dev->counters.programs_linked += count;
     free(jobs);
     return status;
+}
+
+/* ---- a program while other work goes on ------------------------------------------------------ */
+
+struct gl_pending {
+    struct gl_program_params params; /* `source` and `label` of its own */
+    struct job job;
+    uint64_t start_ns;
+};
+
+enum dgl_status gl_pending_create(struct gl_device *dev, const struct gl_program_params *params,
+                                  struct gl_pending **out)
+{
+    *out = NULL;
+    enum dgl_status status = gl_lost_check(dev);
+    if (status != DGL_OK)
+        return status;
+    struct gl_pending *pending = dgl_new(struct gl_pending);
+    char *source = dgl_calloc(params->len + 1, 1), *label = strdup(label_of(params));
+    if (!pending || !source || !label) {
+        free(pending);
+        free(source);
+        free(label);
+        return dgl_fail_memory(dev->log, "a program", params->len);
+    }
+    memcpy(source, params->source, params->len);
+    pending->params = *params;
+    pending->params.source = source;
+    pending->params.label = label;
+    pending->job.params = &pending->params;
+    pending->start_ns = dgl_now_ns();
+    status = start_jobs(dev, &pending->job, 1);
+    if (status != DGL_OK)
+        gl_pending_destroy(dev, &pending);
+    *out = pending;
+    return status;
+}
+
+bool gl_pending_is_ready(const struct gl_device *dev, const struct gl_pending *pending)
+{
+    GLint done = GL_TRUE;
+    if (!dev->lost && compiles_aside(dev) && pending->job.shader)
+        glGetProgramiv(pending->job.id, GL_COMPLETION_STATUS_KHR, &done);
+    return done == GL_TRUE;
+}
+
+enum dgl_status gl_pending_take(struct gl_device *dev, struct gl_pending **ppending,
+                                struct gl_program **out)
+{
+    struct gl_pending *pending = *ppending;
+    *out = NULL;
+    enum dgl_status status = gl_lost_check(dev);
+    if (status == DGL_OK)
+        status = take_job(dev, &pending->job, NULL, out);
+    gl_progcache_trim(&dev->cache);
+    if (status == DGL_OK) {
+        note_batch(dev, &pending->job, 1, pending->start_ns);
+        dev->counters.programs_linked++;
+    }
+    gl_pending_destroy(dev, ppending);
+    return status;
+}
+
+void gl_pending_destroy(struct gl_device *dev, struct gl_pending **ppending)
+{
+    struct gl_pending *pending = *ppending;
+    *ppending = NULL;
+    if (!pending)
+        return;
+    if (gl_is_current(dev))
+        drop_job(dev, &pending->job);
+    free((char *)pending->params.source);
+    free((char *)pending->params.label);
+    free(pending);
+}
+
+/* ---- the cache ------------------------------------------------------------------------------- */
+
+bool gl_program_key(const struct gl_device *dev, const char *source, size_t len, char key[65])
+{
+    return gl_progcache_key(&dev->cache, source, len, key);
 }
 
 const char *gl_program_cache_dir(struct gl_device *dev)

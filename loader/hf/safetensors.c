@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/bytes.h"
 #include "core/base/checked.h"
 #include "core/base/json.h"
 
@@ -200,14 +201,6 @@ enum dgl_status safetensors_parse(const struct dgl_log *log, const char *name, c
     return status;
 }
 
-static uint64_t load_le64(const unsigned char *bytes)
-{
-    uint64_t v = 0;
-    for (int i = 7; i >= 0; i--)
-        v = v << 8 | bytes[i];
-    return v;
-}
-
 static enum dgl_status check_header_len(const struct dgl_log *log, const struct dgl_file *file,
                                         const unsigned char *first, uint64_t len)
 {
@@ -243,7 +236,7 @@ enum dgl_status safetensors_read(const struct dgl_log *log, const struct dgl_fil
     enum dgl_status status = dgl_file_read(log, file, 0, first, sizeof(first));
     if (status != DGL_OK)
         return status;
-    uint64_t len = load_le64(first);
+    uint64_t len = dgl_get_le(first, 8);
     status = check_header_len(log, file, first, len);
     if (status != DGL_OK)
         return status;

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "core/base/file.h"
 #include "gl/gl_internal.h"
@@ -221,6 +222,61 @@ static void test_device_works_after_failure(void **state)
     gl_program_destroy(dev, &program);
 }
 
+/* ---- a program while other work goes on ------------------------------------------------------ */
+
+static void test_pending_program_runs(void **state)
+{
+    (void)state;
+    struct gl_pending *pending = NULL;
+    struct gl_program *program = NULL, *other = NULL;
+    const struct gl_program_params first = program_of(good_source(41), "pending");
+    const uint64_t linked = gl_device_counters(dev).programs_linked;
+    assert_int_equal(gl_pending_create(dev, &first, &pending), DGL_OK);
+    /* Its text and name are its own: good_source() overwrites the text. */
+    const struct gl_program_params second = program_of(good_source(42), "other");
+    assert_int_equal(gl_programs_create(dev, &second, 1, NULL, &other), DGL_OK);
+    assert_int_equal(run(other), 42);
+    for (int i = 0; i < 60000 && !gl_pending_is_ready(dev, pending); i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    assert_true(gl_pending_is_ready(dev, pending));
+    assert_int_equal(gl_pending_take(dev, &pending, &program), DGL_OK);
+    assert_null(pending);
+    assert_int_equal(run(program), 41);
+    assert_string_equal(gl_program_label(program), "pending");
+    assert_int_equal(gl_device_counters(dev).programs_linked, linked + 2);
+    gl_program_destroy(dev, &program);
+    gl_program_destroy(dev, &other);
+}
+
+static void test_pending_program_broken(void **state)
+{
+    (void)state;
+    struct gl_pending *pending = NULL;
+    struct gl_program *program = NULL;
+    const struct gl_program_params params = program_of(broken, "pending");
+    const char *const parts[] = {"kernel pending", "undeclared_name"};
+    test_log_clear(&t);
+    t.log.level = DGL_LOG_ERROR;
+    assert_int_equal(gl_pending_create(dev, &params, &pending), DGL_OK);
+    enum dgl_status status = gl_pending_take(dev, &pending, &program);
+    t.log.level = DGL_LOG_INFO;
+    assert_refusal(&t, status, DGL_ERR_KERNEL, parts);
+    assert_null(pending);
+    assert_null(program);
+}
+
+static void test_pending_program_dropped(void **state)
+{
+    (void)state;
+    struct gl_pending *pending = NULL;
+    const struct gl_program_params params = program_of(good_source(43), "pending");
+    assert_int_equal(gl_pending_create(dev, &params, &pending), DGL_OK);
+    gl_pending_destroy(dev, &pending);
+    assert_null(pending);
+    gl_pending_destroy(dev, &pending);
+    test_good_program_runs(NULL);
+}
+
 /* ---- the cache, with this driver's binaries -------------------------------------------------- */
 
 static int count_entries(const char *dir)
@@ -404,6 +460,9 @@ int main(void)
         cmocka_unit_test(test_batch_keeps_order),
         cmocka_unit_test(test_empty_batch),
         cmocka_unit_test(test_device_works_after_failure),
+        cmocka_unit_test(test_pending_program_runs),
+        cmocka_unit_test(test_pending_program_broken),
+        cmocka_unit_test(test_pending_program_dropped),
     };
     const struct CMUnitTest cache[] = {
         cmocka_unit_test(test_cache_fills_and_serves),

@@ -1,0 +1,21 @@
+/* Whole numbers in the bytes of a file, little-endian. */
+#ifndef DGL_BASE_BYTES_H
+#define DGL_BASE_BYTES_H
+
+#include <stdint.h>
+
+static inline void dgl_put_le(unsigned char *at, uint64_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        at[i] = (unsigned char)(value >> (8 * i));
+}
+
+static inline uint64_t dgl_get_le(const unsigned char *at, int bytes)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < bytes; i++)
+        value |= (uint64_t)at[i] << (8 * i);
+    return value;
+}
+
+#endif

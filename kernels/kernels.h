@@ -274,6 +274,8 @@ bool kernel_groups(const struct kernel_choice *choice, int64_t tokens, uint32_t 
 
 /* ---- generation: kernel_gen.c ---- */
 
+/* The words of kernels/phase_control.h as #defines, for kernels/lib/phase/device_barrier.glsl. */
+void phase_control_put(struct dgl_buf *out);
 /* The complete GLSL ES 3.10 text: version, extensions, precision, #defines of consts, tunes and
  * lets, local size, bindings, parameter block, step state, shared memory, libs, body, main(). Line
  * numbers of the body refer to the kernel file (#line). */

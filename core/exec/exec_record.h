@@ -1,0 +1,27 @@
+/* What was found out about a program of phases on this device, kept for later processes. */
+#ifndef DGL_CORE_EXEC_RECORD_H
+#define DGL_CORE_EXEC_RECORD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum exec_verdict {
+    EXEC_FASTER = 1, /* the persistent dispatch is, than single ones */
+    EXEC_SLOWER,
+    EXEC_UNFIT,   /* its groups may not wait for each other, or its tokens are others */
+    EXEC_ABORTED, /* a barrier was given up in the middle of an answer */
+    EXEC_VERDICTS,
+};
+struct exec_record {
+    enum exec_verdict verdict;
+    uint32_t groups;                     /* work groups of the persistent dispatch */
+    uint64_t dispatch_ns, persistent_ns; /* of a token; 0 = not measured */
+    uint64_t time;                       /* of the verdict, seconds since 1970 */
+};
+/* `key`: gl_program_key() of the program's text; `dir`: the device's cache folder, NULL = none.
+ * False: there is none that this user wrote whole. */
+bool exec_record_load(const char *dir, const char *key, struct exec_record *out);
+/* False: not kept. */
+bool exec_record_store(const char *dir, const char *key, const struct exec_record *record);
+
+#endif

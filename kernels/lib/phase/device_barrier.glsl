@@ -1,0 +1,120 @@
+// Barrier among all work groups of a dispatch, and the tests that decide whether it may be used.
+//
+// Groups of one dispatch may wait for each other only while all of them are resident, which
+// OpenGL ES does not promise: the host asks the program itself (Sorensen et al., OOPSLA 2016: the
+// poll is open, groups join, the poll closes), since its registers and shared memory decide, and
+// every wait has an end. A group that has looked `max_spins` times aborts the dispatch: bit 30 of
+// the counter lets every group out, also those that start later, and no group passes a barrier at
+// which not all have arrived. So an aborted dispatch has computed whole phases only, and its tokens
+// can be computed again.
+//
+// One counter goes up; barrier i is passed at i times the number of groups. The comparison is of a
+// signed difference; the host zeroes the counter before each dispatch. Every invocation releases
+// its writes before its group arrives, and buffers through which groups exchange data are
+// `coherent`: a multiprocessor may keep plain loads in a cache of its own.
+//
+// The program around it has: CONTROL[] (kernels/phase_control.h, words CONTROL_name) and STATE[],
+// coherent uint; elements of STATE where IDS and the step table begin, phase_ids_at and
+// phase_step_at; PHASE_GROUP and PHASE_GROUPS, this group and their number; PHASE_LOCAL,
+// invocations of a group; two views of scratch, SCRATCH_FLOAT[] and SCRATCH_VEC4[], free from float
+// phase_scratch_at on for PHASE_TEST_FLOATS; shared uint phase_word.
+
+const uint PHASE_ABORT = 0x40000000u;
+const uint PHASE_CLOSED = 0x80000000u;
+
+uint phase_passed; // barriers
+
+// False, in every group: leave the dispatch by phase_leave().
+bool device_barrier()
+{
+    memoryBarrierBuffer();
+    barrier();
+    phase_passed++;
+    if (gl_LocalInvocationIndex == 0u) {
+        uint goal = phase_passed * PHASE_GROUPS;
+        uint seen = atomicAdd(CONTROL[CONTROL_arrived], 1u) + 1u;
+        for (uint left = CONTROL[CONTROL_max_spins]; int(seen - goal) < 0 && left > 0u; left--)
+            seen = atomicAdd(CONTROL[CONTROL_arrived], 0u);
+        if (int(seen - goal) < 0) {
+            CONTROL[CONTROL_aborted] = 1u;
+            atomicOr(CONTROL[CONTROL_arrived], PHASE_ABORT);
+            seen = PHASE_ABORT;
+        }
+        phase_word = seen & PHASE_ABORT;
+        memoryBarrierBuffer();
+    }
+    memoryBarrierShared();
+    barrier();
+    return phase_word == 0u;
+}
+
+// Tells the host through the ids that it reads anyway. `pos`: where the dispatch began.
+void phase_leave(uint pos)
+{
+    if (PHASE_GROUP != 0u)
+        return;
+    uint last = min(pos + CONTROL[CONTROL_steps], STATE[phase_step_at + STEP_WORD_context]);
+    for (uint i = pos + 1u + gl_LocalInvocationIndex; i <= last; i += PHASE_LOCAL)
+        STATE[phase_ids_at + i] = PHASE_ABORTED_ID;
+}
+
+// Groups that run side by side: all that join until nobody has for `max_spins` looks.
+void phase_count()
+{
+    if (gl_LocalInvocationIndex != 0u)
+        return;
+    uint known = atomicAdd(CONTROL[CONTROL_joined], 1u) + 1u, left = CONTROL[CONTROL_max_spins];
+    bool closed = known > PHASE_CLOSED;
+    while (!closed && left > 0u) {
+        uint seen = atomicAdd(CONTROL[CONTROL_joined], 0u);
+        closed = seen >= PHASE_CLOSED;
+        left = seen > known ? CONTROL[CONTROL_max_spins] : left - 1u;
+        known = seen;
+    }
+    uint seen = closed ? PHASE_CLOSED : atomicOr(CONTROL[CONTROL_joined], PHASE_CLOSED);
+    if (seen < PHASE_CLOSED)
+        CONTROL[CONTROL_resident] = seen;
+}
+
+// Each round the groups write their shares of the scratch through one view, and each reads all of
+// it through the other.
+void phase_test()
+{
+    uint wrong = 0u;
+    for (uint r = 0u; r < PHASE_TEST_ROUNDS; r++) {
+        uint first = PHASE_GROUP * PHASE_LOCAL + gl_LocalInvocationIndex;
+        for (uint i = first; i < PHASE_TEST_FLOATS; i += PHASE_GROUPS * PHASE_LOCAL)
+            SCRATCH_FLOAT[phase_scratch_at + i] = float(i * 3u + r);
+        if (!device_barrier())
+            return;
+        for (uint i = gl_LocalInvocationIndex; i < PHASE_TEST_FLOATS / 4u; i += PHASE_LOCAL) {
+            uvec4 wanted = i * 12u + r + uvec4(0u, 3u, 6u, 9u);
+            if (SCRATCH_VEC4[phase_scratch_at / 4u + i] != vec4(wanted))
+                wrong++;
+        }
+        if (!device_barrier())
+            return;
+    }
+    if (wrong > 0u)
+        atomicAdd(CONTROL[CONTROL_errors], wrong);
+}
+
+// First of all; `pos` becomes the position of the first step. False: there is nothing to run.
+bool phase_enter(out uint pos)
+{
+    phase_passed = 0u;
+    if (gl_LocalInvocationIndex == 0u)
+        phase_word = CONTROL[CONTROL_aborted] != 0u ? PHASE_ABORT : CONTROL[CONTROL_mode];
+    memoryBarrierShared();
+    barrier();
+    uint mode = phase_word;
+    barrier();
+    pos = STATE[phase_step_at + STEP_WORD_pos];
+    if (mode == PHASE_COUNT)
+        phase_count();
+    else if (mode == PHASE_TEST)
+        phase_test();
+    else if (mode == PHASE_ABORT)
+        phase_leave(pos);
+    return mode == PHASE_RUN;
+}

@@ -59,8 +59,8 @@ static void resize(const struct screen *s, unsigned short columns)
 #define MARK '\001'
 
 /* What was written since the last call. A pseudo terminal hands bytes over from a kernel thread, so
- * that a read right after a write may find nothing yet, or a part: a mark behind them says when they
- * are all there. */
+ * that a read right after a write may find nothing yet, or a part: a mark behind them says when
+ * they are all there. */
 static void take(struct screen *s, char text[TEXT])
 {
     size_t n = 0;

@@ -9,6 +9,8 @@ DESTDIR ?=
 JOBS    ?= $(shell nproc 2>/dev/null || echo 1)
 OBJCOPY ?= objcopy
 VERSION := 0.1.0
+# Reports of `bench` name it; empty outside of a repository.
+COMMIT  := $(shell git describe --always --dirty=+ --abbrev=12 --exclude='*' 2>/dev/null)
 # A shared library is called by the version of its interface (docs/api-changes.md).
 API     := $(shell sed -n 's/^.define DGL_API_VERSION //p' core/dopplergl.h)
 SHARED  := libdopplergl.so.$(API)
@@ -121,6 +123,13 @@ packages:
 # The command and the tests use core/base, whose functions the installed library hides.
 $(BUILD)/dopplergl: $(TOOL_OBJ) $(BUILD)/libinternal.a
 	$(call Q,LINK)$(CC) $(LDFLAGS) -o $@ $^ $(TOOL_LIBS) $(LDLIBS)
+
+$(BUILD)/obj/tools/bench_report.o: CPPFLAGS += -DDGL_COMMIT='"$(COMMIT)"'
+$(BUILD)/obj/tools/bench_report.o: $(BUILD)/gen/commit
+$(BUILD)/gen/commit: always
+	@mkdir -p $(@D)
+	@echo '$(COMMIT)' | cmp -s - $@ || echo '$(COMMIT)' > $@
+.PHONY: always
 
 $(TOOL_OBJ): CPPFLAGS += $(shell pkg-config --cflags $(TOOL_PKGS) 2>/dev/null)
 

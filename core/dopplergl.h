@@ -236,6 +236,7 @@ struct dgl_kernel_info {
     const char *origin;  /* "builtin" or the path of the file */
     char sha256[65];     /* of the file's bytes, hexadecimal */
     const char *summary; /* first line of its header comment */
+    const char *layout;  /* that it wants weights in; "" = the usual one of their type */
 };
 
 /* Layers over the built-in kernels and heuristics, low to high: a later one wins. */
@@ -1054,8 +1055,9 @@ struct dgl_bench_result {
     uint64_t compile_ns;      /* compiling kernels; not part of the rates */
     uint64_t peak_bytes;      /* of buffers on the device, the most at any time */
     uint64_t estimate_bytes;  /* what was estimated of the model and this session */
-    const char *executor;     /* that ran decode steps: "dispatch"; borrowed from the library */
-    int32_t *tokens;          /* [num_tokens], of the last repetition */
+    const char *executor;     /* that ran decode steps: "dispatch"; with its reason borrowed */
+    const char *executor_reason;
+    int32_t *tokens; /* [num_tokens], of the last repetition */
     size_t num_tokens;
     char *text;                        /* their text; "" without a tokenizer */
     struct dgl_counters prefill;       /* of the last repetition, up to the first token */

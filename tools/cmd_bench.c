@@ -1,141 +1,11 @@
-/* bench: speed as a table, JSON or CSV. */
+/* bench: a model's speed; by depth, length, type and layout of weights; what two runs differ in. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/json.h"
+#include "tools/bench.h"
 #include "tools/commands.h"
-#include "tools/engine.h"
-#include "tools/report.h"
-
-static void rates(struct dgl_json_writer *w, const char *key, const double *values, int32_t count)
-{
-    dgl_jw_key(w, key);
-    dgl_jw_array(w);
-    for (int32_t i = 0; i < count; i++)
-        dgl_jw_f64(w, values[i]);
-    dgl_jw_end_array(w);
-}
-
-static void profile_json(struct dgl_json_writer *w, const struct dgl_bench_result *r)
-{
-    dgl_jw_key(w, "profile");
-    dgl_jw_array(w);
-    for (size_t i = 0; i < r->num_profile; i++) {
-        const struct dgl_profile_entry *e = &r->profile[i];
-        dgl_jw_object(w);
-        report_text(w, "phase", phase_name(e->phase));
-        report_text(w, "op", e->op);
-        report_text(w, "kernel", e->kernel);
-        report_u64(w, "calls", e->calls);
-        report_u64(w, "bytes", e->bytes);
-        dgl_jw_key(w, "gpu_us");
-        if (e->timed)
-            dgl_jw_f64(w, (double)e->gpu_ns * 1e-3);
-        else
-            dgl_jw_null(w);
-        dgl_jw_end_object(w);
-    }
-    dgl_jw_end_array(w);
-}
-
-static bool print_json(const struct engine *e, const struct dgl_bench_result *r)
-{
-    const struct dgl_model_info *m = dgl_model_get_info(e->model);
-    struct dgl_buf out = {0};
-    struct dgl_json_writer w = dgl_json_writer(&out, 0);
-    const struct {
-        const char *key;
-        int64_t value;
-    } counts[] = {{"prompt_tokens", r->prompt_tokens},
-                  {"decode_tokens", r->decode_tokens},
-                  {"depth", r->depth},
-                  {"repetitions", r->repetitions},
-                  {"weight_bytes", (int64_t)m->weight_bytes}};
-    dgl_jw_object(&w);
-    report_text(&w, "version", dgl_version());
-    report_text(&w, "model", m->name);
-    report_text(&w, "quantization", m->quantization);
-    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
-        report_i64(&w, counts[i].key, counts[i].value);
-    }
-    report_f64(&w, "prefill_tps", r->prefill_tps_median);
-    report_f64(&w, "decode_tps", r->decode_tps_median);
-    rates(&w, "prefill_tps_all", r->prefill_tps, r->repetitions);
-    rates(&w, "decode_tps_all", r->decode_tps, r->repetitions);
-    report_f64(&w, "decode_gbps", r->decode_gbps);
-    report_f64(&w, "copy_gbps", r->copy_gbps);
-    report_f64(&w, "cpu_us_per_token", r->cpu_us_per_token);
-    report_f64(&w, "load_ms", (double)e->load_ns * 1e-6);
-    report_f64(&w, "compile_ms", (double)r->compile_ns * 1e-6);
-    dgl_jw_key(&w, "counters");
-    dgl_jw_object(&w);
-    report_counters(&w, "load", &e->load);
-    report_counters(&w, "prefill", &r->prefill);
-    report_counters(&w, "decode", &r->decode);
-    dgl_jw_end_object(&w);
-    report_device(&w, e->device);
-    report_kernels(&w, e->model);
-    profile_json(&w, r);
-    dgl_jw_end_object(&w);
-    dgl_buf_putc(&out, '\n');
-    return out_buf(&out);
-}
-
-static bool print_csv(const struct engine *e, const struct dgl_bench_result *r)
-{
-    struct dgl_buf out = {0};
-    dgl_buf_printf(&out,
-                   "model,quantization,device,prompt_tokens,decode_tokens,depth,prefill_tps,"
-                   "decode_tps,decode_gbps,copy_gbps,cpu_us_per_token\n"
-                   "\"%s\",%s,\"%s\",%d,%d,%d,%.1f,%.1f,%.2f,%.2f,%.1f\n",
-                   dgl_model_get_info(e->model)->name, dgl_model_get_info(e->model)->quantization,
-                   dgl_device_get_info(e->device)->renderer, r->prompt_tokens, r->decode_tokens,
-                   r->depth, r->prefill_tps_median, r->decode_tps_median, r->decode_gbps,
-                   r->copy_gbps, r->cpu_us_per_token);
-    return out_buf(&out);
-}
-
-static void profile_text(struct dgl_buf *out, const struct dgl_bench_result *r)
-{
-    if (r->num_profile)
-        dgl_buf_printf(out, "\n%-8s %-14s %-30s %6s %10s %9s\n", "phase", "operation", "kernel",
-                       "calls", "GPU us", "GB/s");
-    for (size_t i = 0; i < r->num_profile; i++) {
-        const struct dgl_profile_entry *e = &r->profile[i];
-        dgl_buf_printf(out, "%-8s %-14s %-30s %6llu ", phase_name(e->phase), e->op, e->kernel,
-                       (unsigned long long)e->calls);
-        if (e->timed && e->gpu_ns)
-            dgl_buf_printf(out, "%10.1f %9.1f\n", (double)e->gpu_ns * 1e-3,
-                           (double)e->bytes / (double)e->gpu_ns);
-        else
-            dgl_buf_printf(out, "%10s %9s\n", "n/a", "n/a");
-    }
-}
-
-static bool print_table(const struct engine *e, const struct dgl_bench_result *r)
-{
-    const struct dgl_model_info *m = dgl_model_get_info(e->model);
-    struct dgl_buf out = {0};
-    dgl_buf_printf(&out, "%s, %s, %.1f M parameters, ", m->name, m->quantization,
-                   (double)m->parameters * 1e-6);
-    dgl_buf_bytes(&out, m->weight_bytes);
-    dgl_buf_printf(&out,
-                   " of weights\n"
-                   "prefill %5d tokens at depth %d: %10.1f tok/s\n"
-                   "decode  %5d tokens at depth %d: %10.1f tok/s, %.1f GB/s of %.1f GB/s copy, "
-                   "%.1f us CPU per token\n"
-                   "per token: %llu dispatches, %llu barriers, %llu buffers created, %llu programs "
-                   "linked\n",
-                   r->prompt_tokens, r->depth, r->prefill_tps_median, r->decode_tokens, r->depth,
-                   r->decode_tps_median, r->decode_gbps, r->copy_gbps, r->cpu_us_per_token,
-                   (unsigned long long)(r->decode.dispatches / (uint64_t)r->decode_tokens),
-                   (unsigned long long)(r->decode.barriers / (uint64_t)r->decode_tokens),
-                   (unsigned long long)r->decode.buffers_created,
-                   (unsigned long long)r->decode.programs_linked);
-    profile_text(&out, r);
-    return out_buf(&out);
-}
+#include "tools/options_table.h"
 
 /* The name under which the library knows a shape. */
 static void shape_path(const struct options *opt, char path[MODEL_PATH_MAX + 16])
@@ -143,26 +13,17 @@ static void shape_path(const struct options *opt, char path[MODEL_PATH_MAX + 16]
     snprintf(path, MODEL_PATH_MAX + 16, "synthetic:%s", opt->shape);
 }
 
-bool command_bench_check(const struct options *opt)
+/* A shape's name that the library does not know is a fault of the command line; what is wrong with
+ * a file is said when it is used. */
+static bool check_shape(const struct options *opt)
 {
     struct console console;
     struct dgl_model_file *file = NULL;
     char shape[MODEL_PATH_MAX + 16];
-    if (opt->shape && opt->model) {
-        console_error("bench: give either --shape or -m");
-        return false;
-    }
-    if (opt->json && opt->csv) {
-        console_error("bench: give either --json or --csv");
-        return false;
-    }
-    if (!opt->shape)
-        return true;
     if (strlen(opt->shape) >= MODEL_PATH_MAX) {
         console_error("--shape: the name is longer than %d bytes", MODEL_PATH_MAX - 1);
         return false;
     }
-    /* A name that the library does not know; what is wrong with a file is said when it is used. */
     shape_path(opt, shape);
     enum dgl_status status = dgl_inspect(NULL, dgl_inspect_params(.path = shape), &file);
     dgl_model_file_destroy(&file);
@@ -170,6 +31,68 @@ bool command_bench_check(const struct options *opt)
         return true;
     console_init(&console, opt);
     dgl_inspect(&console.log, dgl_inspect_params(.path = shape), &file);
+    return false;
+}
+
+/* Types of --matrix. */
+static const char *const quants[] = {"q4_k", "q4_k_m", "q4_0", "q5_k", "q6_k",
+                                     "q8_0", "mxfp4",  "f16",  "bf16"};
+enum { NUM_QUANTS = sizeof(quants) / sizeof(quants[0]) };
+
+/* Whether --types, where it is given, names only types. */
+static bool check_types(const char *types)
+{
+    struct dgl_str rest = dgl_str_of(types), part;
+    while (types && dgl_str_split(&rest, ',', &part)) {
+        bool known = false;
+        for (size_t i = 0; i < NUM_QUANTS; i++)
+            known |= dgl_str_eq(part, quants[i]);
+        if (!known) {
+            console_error("--types %s: wanted q4_k, q4_k_m, q4_0, q5_k, q6_k, q8_0, mxfp4, f16 or "
+                          "bf16 with commas between",
+                          types);
+            return false;
+        }
+    }
+    return true;
+}
+
+bool command_bench_check(const struct options *opt)
+{
+    const char *what = opt->num_args ? opt->arg[0] : "";
+    bool compare = strcmp(what, "compare") == 0, load = strcmp(what, "load") == 0;
+    if (opt->num_args && !compare && !load)
+        console_error("bench %s: wanted `bench`, `bench compare A.json B.json` or `bench load`",
+                      what);
+    else if (compare && opt->num_args != 3)
+        console_error("bench compare: wanted two files, A.json B.json");
+    else if (load && opt->num_args != 1)
+        console_error("bench load: unexpected argument %s; -m MODEL names the model", opt->arg[1]);
+    else if (load && opt->shape)
+        console_error("bench load: a shape has no files: give -m MODEL");
+    else if (opt->shape && opt->model)
+        console_error("bench: give either --shape or -m");
+    else if (opt->json + opt->csv + opt->md > 1)
+        console_error("bench: give either %s or %s", opt->json ? "--json" : "--md",
+                      opt->csv ? "--csv" : "--md");
+    else if (opt->num_args && (opt->csv || opt->md || opt->plot || opt->sweep || opt->matrix))
+        console_error("bench %s: prints a table or --json, nothing else", what);
+    else if (opt->sweep && opt->matrix)
+        console_error("bench: give either --sweep or --matrix");
+    else if (opt->matrix && !opt->shape)
+        console_error("bench: --matrix makes weights of every type, for which it needs --shape");
+    else if (opt->types && !opt->matrix)
+        console_error("bench: --types says what --matrix measures");
+    else if (opt->batch > 64)
+        console_error("--batch %d: wanted 1 to 64 sequences that decode together; prefill tokens "
+                      "per pass are --ubatch",
+                      opt->batch);
+    else if (opt->batch > 1)
+        console_error("--batch %d: decoding several sequences together is not supported; prefill "
+                      "tokens per pass are --ubatch",
+                      opt->batch);
+    else
+        return check_types(opt->types) && (!opt->shape || check_shape(opt));
     return false;
 }
 
@@ -189,33 +112,212 @@ static int32_t shape_context(const struct options *opt, const char *shape)
     return context < most ? (int32_t)context : most;
 }
 
-int command_bench(const struct options *opt)
+static struct dgl_bench_params bench_params(const struct options *opt, struct engine *e)
+{
+    return (struct dgl_bench_params){.prompt_tokens = opt->prompt_tokens,
+                                     .decode_tokens = opt->tokens_given ? opt->tokens : 0,
+                                     .depth = opt->depth,
+                                     .repetitions = opt->repetitions,
+                                     .warmup = opt->warmup ? opt->warmup : DGL_BENCH_NO_WARMUP,
+                                     .profile = opt->profile,
+                                     .progress_cb = console_progress,
+                                     .progress_priv = &e->console};
+}
+
+/* ---- sweep ----------------------------------------------------------------------------------- */
+
+/* 1 << i up to `most`, then `most`; false beyond that. `first` is i of the first. */
+static bool next_length(size_t i, int first, int32_t most, int32_t *out)
+{
+    int64_t power = (int64_t)1 << ((int)i + first);
+    int64_t before = i ? (int64_t)1 << ((int)i + first - 1) : 0;
+    *out = power < most ? (int32_t)power : most;
+    return before < most;
+}
+
+static enum dgl_status measure_point(struct engine *e, const struct dgl_bench_params *params,
+                                     bool decode, struct bench_point *point)
+{
+    struct dgl_bench_result r;
+    enum dgl_status status = dgl_bench(e->session, params, &r);
+    if (status != DGL_OK)
+        return status;
+    point->tokens = decode ? r.depth : r.prompt_tokens;
+    point->count = r.repetitions;
+    memcpy(point->tps, decode ? r.decode_tps : r.prefill_tps, sizeof(point->tps));
+    point->median = decode ? r.decode_tps_median : r.prefill_tps_median;
+    dgl_bench_result_finish(&r);
+    return DGL_OK;
+}
+
+/* Depths from 128 and prompts from 1, doubling up to what fits the context. */
+static enum dgl_status sweep(struct engine *e, struct bench_report *report)
+{
+    struct dgl_bench_params p = bench_params(report->opt, e);
+    const int32_t context = report->result.context, tokens = report->result.decode_tokens;
+    enum dgl_status status = DGL_OK;
+    p.profile = false;
+    p.skip_copy = true;
+    p.prompt_tokens = 1;
+    p.decode_tokens = tokens;
+    p.depth = 0;
+    for (size_t i = 0; status == DGL_OK && i < BENCH_MAX_POINTS; i++) {
+        if (i > 0 && !next_length(i - 1, 7, context - tokens - 1, &p.depth))
+            break;
+        status = measure_point(e, &p, true, &report->depth[report->num_depths]);
+        report->num_depths += status == DGL_OK;
+    }
+    p.depth = 0;
+    p.decode_tokens = 1;
+    for (size_t i = 0; status == DGL_OK && i < BENCH_MAX_POINTS; i++) {
+        if (!next_length(i, 0, context - 2, &p.prompt_tokens))
+            break;
+        status = measure_point(e, &p, false, &report->prompt[report->num_prompts]);
+        report->num_prompts += status == DGL_OK;
+    }
+    return status;
+}
+
+/* ---- matrix ---------------------------------------------------------------------------------- */
+
+/* Kernels that multiply one vector, each with a layout of its own. */
+struct layout_kernels {
+    char name[32][64];
+    size_t count;
+};
+
+static bool add_layout_kernel(void *priv, const struct dgl_kernel_info *k)
+{
+    struct layout_kernels *list = priv;
+    if (strcmp(k->op, "matmul") == 0 && k->layout[0] && list->count < 32)
+        snprintf(list->name[list->count++], sizeof(list->name[0]), "%s", k->name);
+    return true;
+}
+
+/* The kernel and layout of the largest matrices in decode. */
+struct decode_kernel {
+    char name[64], layout[32];
+};
+
+static bool find_decode_kernel(void *priv, const struct dgl_plan_step *step)
+{
+    struct decode_kernel *found = priv;
+    if (step->phase != DGL_PHASE_DECODE || !strstr(step->op, "gate_up"))
+        return true;
+    snprintf(found->name, sizeof(found->name), "%s", step->kernel->name);
+    snprintf(found->layout, sizeof(found->layout), "%s",
+             step->kernel->layout[0] ? step->kernel->layout : "usual");
+    return false;
+}
+
+/* One cell: the type of weights that `path` ends in, by the kernels that are chosen or by `kernel`.
+ * *made false: that kernel serves no such weights here. */
+static enum dgl_status measure_cell(const struct options *opt, const char *path, const char *quant,
+                                    const char *kernel, struct bench_cell *cell, bool *made)
 {
     struct engine e;
     struct options with = *opt;
-    struct dgl_bench_result result;
+    struct dgl_bench_result r;
+    struct decode_kernel chosen = {"", "usual"};
+    char hint[128];
+    *made = false;
+    if (kernel) {
+        snprintf(hint, sizeof(hint), "variants.matmul/decode/%s=%s", quant, kernel);
+        with.extra_hint = hint;
+    }
+    with.quiet = true;
+    enum dgl_status status = engine_open(&e, &with, path, true);
+    if (status == DGL_OK) {
+        dgl_model_plan_iterate(e.model, find_decode_kernel, &chosen);
+        *made = !kernel || strcmp(chosen.name, kernel) == 0;
+    }
+    if (status == DGL_OK && *made) {
+        struct dgl_bench_params p = bench_params(opt, &e);
+        p.skip_copy = true;
+        p.profile = false;
+        status = dgl_bench(e.session, &p, &r);
+        if (status == DGL_OK) {
+            *cell = (struct bench_cell){.weight_bytes = dgl_model_get_info(e.model)->weight_bytes,
+                                        .decode_tps = r.decode_tps_median,
+                                        .prefill_tps = r.prefill_tps_median,
+                                        .decode_gbps = r.decode_gbps};
+            snprintf(cell->quantization, sizeof(cell->quantization), "%s", quant);
+            snprintf(cell->layout, sizeof(cell->layout), "%s", chosen.layout);
+            dgl_bench_result_finish(&r);
+        }
+    }
+    engine_close(&e);
+    return status;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const struct bench_cell *x = a, *y = b;
+    return (x->weight_bytes > y->weight_bytes) - (x->weight_bytes < y->weight_bytes);
+}
+
+/* Every type of weights of the shape, by the kernels that are chosen and in every other layout. */
+static enum dgl_status matrix(const struct options *opt, const struct engine *e,
+                              struct bench_report *report)
+{
+    struct layout_kernels list = {.count = 0};
+    char path[MODEL_PATH_MAX + 32];
+    const char *colon = strrchr(opt->shape, ':');
+    bool typed = colon && strcmp(colon + 1, dgl_model_get_info(e->model)->quantization) == 0;
+    int len = (int)(typed ? (size_t)(colon - opt->shape) : strlen(opt->shape));
+    enum dgl_status status = DGL_OK;
+    dgl_kernels_iterate(e->kernels, add_layout_kernel, &list);
+    for (size_t i = 0; i < NUM_QUANTS; i++) {
+        if (opt->types && !option_has_word(dgl_str_of(opt->types), ',', dgl_str_of(quants[i])))
+            continue;
+        snprintf(path, sizeof(path), "synthetic:%.*s:%s", len, opt->shape, quants[i]);
+        for (size_t k = 0; k <= list.count && status == DGL_OK; k++) {
+            bool made = false;
+            struct bench_cell *cell = &report->cell[report->num_cells];
+            if (report->num_cells == BENCH_MAX_CELLS)
+                break;
+            status = measure_cell(opt, path, quants[i], k ? list.name[k - 1] : NULL, cell, &made);
+            report->num_cells += status == DGL_OK && made;
+        }
+    }
+    qsort(report->cell, report->num_cells, sizeof(report->cell[0]), by_size);
+    return status;
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+int command_bench(const struct options *opt)
+{
+    struct engine e = {0};
+    struct options with = *opt;
     char shape[MODEL_PATH_MAX + 16];
+    if (opt->num_args)
+        return strcmp(opt->arg[0], "compare") == 0 ? bench_compare(opt) : bench_load(opt);
+    struct bench_report *report = calloc(1, sizeof(*report));
+    if (!report) {
+        console_error("bench: no memory for results");
+        return EXIT_FAILED;
+    }
+    report->opt = opt;
+    report->engine = &e;
     if (opt->shape) {
         shape_path(opt, shape);
         with.context = shape_context(opt, shape);
     }
     enum dgl_status status = engine_open(&e, &with, opt->shape ? shape : NULL, true);
-    if (status == DGL_OK)
-        status =
-            dgl_bench(e.session,
-                      dgl_bench_params(.prompt_tokens = opt->prompt_tokens,
-                                       .decode_tokens = opt->tokens_given ? opt->tokens : 0,
-                                       .depth = opt->depth, .repetitions = opt->repetitions,
-                                       .profile = opt->profile, .progress_cb = console_progress,
-                                       .progress_priv = &e.console),
-                      &result);
-    int code = exit_code(status);
     if (status == DGL_OK) {
-        code = out_exit(opt->json  ? print_json(&e, &result)
-                        : opt->csv ? print_csv(&e, &result)
-                                   : print_table(&e, &result));
-        dgl_bench_result_finish(&result);
+        struct dgl_bench_params params = bench_params(opt, &e);
+        status = dgl_bench(e.session, &params, &report->result);
     }
+    if (status == DGL_OK && opt->sweep)
+        status = sweep(&e, report);
+    if (status == DGL_OK && opt->matrix)
+        status = matrix(&with, &e, report);
+    if (status == DGL_OK && opt->plot)
+        status = bench_plot(&e.console.log, report);
+    int code = status == DGL_OK ? out_exit(bench_print(report)) : exit_code(status);
+    dgl_bench_result_finish(&report->result);
+    free(report);
     engine_close(&e);
     return code;
 }

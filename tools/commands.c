@@ -148,14 +148,35 @@ const struct command commands[] = {
      "`--json`, and always with `--texts`: `nll` (summed, in nats), `tokens`, `ppl`, `ppl_error` "
      "(standard error of `ppl`); with windows\nalso `windows`, `context`, `stride`.",
      0, 0, command_perplexity, command_perplexity_check, NULL},
-    {"bench", "[-m MODEL | --shape NAME|FILE[:quant]] [options]", "Measure speed",
-     "`--json`: `version`, `model`, `quantization`, `prompt_tokens`, `decode_tokens`, `depth`, "
-     "`repetitions`, `weight_bytes`,\n`prefill_tps` and `decode_tps` (medians), `prefill_tps_all`, "
-     "`decode_tps_all`, `decode_gbps`, `copy_gbps`,\n`cpu_us_per_token`, `load_ms`, `compile_ms`, "
-     "`counters` "
-     "and `device` and `kernels` as in generate, `profile` (list of `phase op kernel\ncalls bytes "
-     "gpu_us`; `gpu_us` is null where the device has no timer).",
-     0, 0, command_bench, command_bench_check, NULL},
+    {"bench",
+     "[-m MODEL | --shape NAME|FILE[:quant]] [options] | compare A.json B.json | load [-m MODEL]",
+     "Measure speed",
+     "Measures the loop of `generate`, greedily: the first prompt of the process, then, after "
+     "`--warmup` runs, `-r` times the prompt\n(prefill, time to first token) and the tokens after "
+     "it (decode). `--sweep` adds depths and prompt lengths up to the context,\n`--matrix` every "
+     "type of weights in every layout; `--plot` draws these, and without them the time of each "
+     "token.\n\n"
+     "`compare` holds B against A: the change of each figure in per cent; a rate that is more than "
+     "5% lower with p < 0.05 (Welch's\nt-test over the repetitions) is a regression and exit code "
+     "1. Opens no device. `load` measures loading: with files that the\nsystem was asked to forget "
+     "(cold) and files in memory (warm, the median of `-r`).\n\n"
+     "`--json` is Doppler's benchmark result (`schemaVersion` 1: `timestamp suite runType env "
+     "workload metrics raw`; `env` has a `gl`\nblock, its `model` object is `modelInfo`) with, "
+     "beside it, `version`, `commit`, `flags`, `model`, `manifest_hash` (SHA-256 of a\npack's "
+     "manifest), `quantization`, `kv_type`, `prompt_tokens`, `decode_tokens`, `depth`, `batch`, "
+     "`ubatch`, `context`, `repetitions`,\n`warmup`, `weight_bytes`, `prefill_tps` and "
+     "`decode_tps` (medians), `prefill_tps_all`, `decode_tps_all`,\n"
+     "`decode_ms_per_token_p50/p90/p99` (tokens of one readback share its time), `ttft_ms_cold` "
+     "(the process's first prompt, with\ncompiling), `ttft_ms_warm`, `bytes_per_token`, "
+     "`decode_gbps`, `copy_gbps`, `cpu_us_per_token`, `peak_bytes` (of buffers on\nthe device), "
+     "`estimate_bytes`, `load_ms`, `compile_ms`, `executor`, `executor_reason`, `counters` and "
+     "`device` and `kernels` as in\ngenerate, `profile` (list of `phase op kernel calls bytes "
+     "gpu_us`; `gpu_us` is null where the device has no timer),\n`sweep_depth`, `sweep_prompt`, "
+     "`matrix`.\n"
+     "Of `compare`: `a`, `b`, `regression`, `metrics` (list of `name a b delta_percent`, of rates "
+     "also `t df p regression`). Of `load`: `weight_bytes`,\n`cold` and `warm` (`kernels_ms "
+     "device_ms model_ms session_ms bytes_per_second resident_share`), `warm_model_ms_all`.",
+     0, 3, command_bench, command_bench_check, NULL},
     {"kernels", "list | show NAME | explain [options]", "Show kernels and why each was chosen",
      "`list` names them, `show` prints a kernel's text byte for byte, `explain` lists every step "
      "of a model's plan with the\nkernel that it got and the reason; layers that are alike are "

@@ -72,7 +72,7 @@ enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt)
         {"attentionDecode", opt->attention_decode},
     };
     char text[5][96];
-    const char *list[5];
+    const char *list[6];
     size_t count = 0;
     for (size_t i = 0; i < 5; i++) {
         if (!flags[i].value)
@@ -81,6 +81,8 @@ enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt)
         list[count] = text[count];
         count++;
     }
+    if (opt->extra_hint)
+        list[count++] = opt->extra_hint;
     return dgl_kernels_create(
         &e->console.log,
         dgl_kernels_params(.dirs = opt->kernel_dir.item, .num_dirs = opt->kernel_dir.count,
@@ -91,6 +93,14 @@ enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt)
 }
 
 /* ---- engine ---------------------------------------------------------------------------------- */
+
+/* The time since *at, which becomes now. */
+static void lap(uint64_t *at, uint64_t *ns)
+{
+    uint64_t now = dgl_now_ns();
+    *ns = now - *at;
+    *at = now;
+}
 
 enum dgl_status engine_open(struct engine *e, const struct options *opt, const char *path,
                             bool session)
@@ -104,14 +114,17 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
     if (!path)
         return DGL_ERR_INVALID_ARG;
     enum dgl_status status = dgl_model_find(&e->console.log, path);
+    uint64_t at = dgl_now_ns();
     if (status == DGL_OK)
         status = engine_open_kernels(e, opt);
+    lap(&at, &e->times.kernels_ns);
     if (status == DGL_OK)
         status = dgl_device_create(&e->console.log,
                                    dgl_device_params(.select = opt->device,
                                                      .limits_min = opt->limits != NULL,
                                                      .debug = opt->verbose >= 2),
                                    &e->device);
+    lap(&at, &e->times.device_ns);
     if (status == DGL_OK) {
         const struct dgl_device_info *info = dgl_device_get_info(e->device);
         bool f32 = opt->kv_type && strcmp(opt->kv_type, "f32") == 0;
@@ -132,12 +145,14 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
                              .progress_cb = console_progress, .progress_priv = &e->console),
             &e->model);
     }
+    lap(&at, &e->times.model_ns);
     if (status == DGL_OK && session)
         status = dgl_session_create(e->model,
-                                    dgl_session_params(.chunk = opt->batch,
+                                    dgl_session_params(.chunk = opt->ubatch,
                                                        .progress_cb = console_progress,
                                                        .progress_priv = &e->console),
                                     &e->session);
+    lap(&at, &e->times.session_ns);
     e->load_ns = dgl_now_ns() - start;
     if (e->device)
         dgl_device_get_counters(e->device, &e->load);

@@ -5,6 +5,11 @@
 
 #include "tools/console.h"
 
+/* Of opening, in order. */
+struct engine_times {
+    uint64_t kernels_ns, device_ns, model_ns, session_ns;
+};
+
 struct engine {
     struct console console;
     struct dgl_device *device;
@@ -12,6 +17,7 @@ struct engine {
     struct dgl_model *model;
     struct dgl_session *session;
     uint64_t load_ns;
+    struct engine_times times; /* parts of load_ns */
     struct dgl_counters load;
 };
 

@@ -49,6 +49,7 @@ struct options {
     /* kernels */
     struct option_strs kernel_dir, kernel_file;
     const char *kernel_config, *kernel_profile, *kernel_hints;
+    const char *extra_hint; /* "hint=value", no option: of a command that tries kernels */
     const char *hash_weights;
     const char *compute_precision, *q4k_matmul, *f16_matmul, *attention_prefill, *attention_decode;
     /* single commands */
@@ -59,13 +60,17 @@ struct options {
     struct tm now;
     bool now_given, add_generation_prompt;
     bool all, force, jsonl, decode, pieces, skip_special, smoke, csv, profile, markdown, man;
+    bool md, sweep, matrix;
+    const char *plot, *types;
     const char *completion;
-    int32_t prompt_tokens, depth, batch, repetitions, threads, shard_mib, stride;
+    int32_t prompt_tokens, depth, batch, ubatch, repetitions, warmup, threads, shard_mib, stride;
     bool tokens_given, temp_given, top_k_given, top_p_given, min_p_given;
     bool repeat_penalty_given;
     /* arguments that are no options, and do not stand for one */
     const char *arg[3];
     int num_args;
+    char *const *argv; /* [argc], all words after the command */
+    int argc;
 
     uint8_t source[OPTIONS_MAX_ROWS]; /* enum option_source, by row of the table */
     /* options of other programs that were given and do nothing here: as they were spelled */

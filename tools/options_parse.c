@@ -23,6 +23,8 @@ static const struct options defaults = {
     .dry_allowed_length = 2,
     .dry_penalty_last_n = -1,
     .seed = -1,
+    .batch = 1,
+    .warmup = 1,
 };
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -327,6 +329,8 @@ bool options_parse(const struct command *command, int argc, char **argv, struct 
     struct cursor c = {command, argv, argc, 0};
     bool plain = false;
     *out = defaults;
+    out->argv = argv;
+    out->argc = argc;
     for (; c.at < argc; c.at++) {
         const char *arg = argv[c.at];
         if (!plain && strcmp(arg, "--") == 0) {

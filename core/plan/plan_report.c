@@ -31,7 +31,8 @@ struct dgl_kernel_info kernel_info(const struct kernel *kernel)
                                    .op = kernel->op,
                                    .variant = kernel->variant,
                                    .origin = kernel->origin,
-                                   .summary = kernel->summary};
+                                   .summary = kernel->summary,
+                                   .layout = kernel->layout};
     memcpy(info.sha256, kernel->sha256, sizeof(info.sha256));
     return info;
 }

@@ -86,7 +86,7 @@ static enum dgl_status time_first_prompt(struct bench *b)
 static enum dgl_status time_prefill(struct bench *b, int32_t run)
 {
     struct dgl_generate_result g = {0};
-    session_trim(b->s, 0);
+    session_trim(b->s, b->p.depth < b->s->len ? b->p.depth : b->s->len);
     enum dgl_status status = b->p.depth > 0 ? eval_ids(b, b->p.depth) : DGL_OK;
     if (status == DGL_OK)
         status = generate(b, b->p.depth + b->p.prompt_tokens, 1, &g);
@@ -197,6 +197,7 @@ static enum dgl_status count_bytes(struct bench *b)
             (uint64_t)(window && window < held ? window : held) * plan_kv_layer_bytes(plan, 1);
     }
     b->r->executor = run->exec->ops->name;
+    b->r->executor_reason = "one dispatch per operation; there is no other executor";
     return DGL_OK;
 }
 

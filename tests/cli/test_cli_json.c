@@ -47,7 +47,7 @@ struct field {
     const char *path;
     enum kind kind;
 };
-enum { MAX_FIELDS = 72 };
+enum { MAX_FIELDS = 96 };
 
 struct output {
     const char *name;
@@ -197,6 +197,29 @@ static const struct output outputs[] = {
       {"cpu_us_per_token", REAL},
       {"load_ms", REAL},
       {"compile_ms", REAL},
+      {"schemaVersion", COUNT},
+      {"timestamp", STRING},
+      {"runType", STRING},
+      {"env.gl.hasSubgroups", BOOL},
+      {"env.gl.hasTimestampQuery", BOOL},
+      {"env.browser.version", STRING},
+      {"env.os.name", STRING},
+      {"metrics.ttft_ms", REAL},
+      {"metrics.gpu_timestamp_available", BOOL},
+      {"metrics.gpu_time_ms_decode", NULLABLE},
+      {"metrics.kv_cache_dtype", STRING},
+      {"decode_ms_per_token_p50", REAL},
+      {"decode_ms_per_token_p90", REAL},
+      {"decode_ms_per_token_p99", REAL},
+      {"ttft_ms_cold", REAL},
+      {"ttft_ms_warm", REAL},
+      {"bytes_per_token", COUNT},
+      {"peak_bytes", COUNT},
+      {"estimate_bytes", COUNT},
+      {"flags.0", STRING},
+      {"executor", STRING},
+      {"executor_reason", STRING},
+      {"manifest_hash", SHA256},
       COUNTERS("load"),
       COUNTERS("prefill"),
       COUNTERS("decode"),
@@ -426,7 +449,7 @@ static void bench_repeats_as_asked(void **state)
     struct process_result r;
     (void)state;
     process_command(&r, "bench", "--device", "any", "-n", "3", "--prompt-tokens", "5", "-r", "2",
-                    "--depth", "7", "--batch", "4", "--json", NULL);
+                    "--depth", "7", "--ubatch", "4", "--json", NULL);
     assert_code(&r, 0);
     const struct dgl_json *root = process_json(&r);
     assert_int_equal(whole(root, "decode_tokens"), 3);

@@ -372,6 +372,11 @@ static const struct cancel_row cancelled[] = {
     {"tokenize a text", {"tokenize"}, true, false},
     {"template", {"template", "--messages", "-"}, true, false},
     {"bench", {"bench", "--device", "any", "-r", "64"}, false, false},
+    {"sweep",
+     {"bench", "--device", "any", "-r", "64", "-n", "1", "--prompt-tokens", "1", "--sweep"},
+     false,
+     false},
+    {"load", {"bench", "load", "--device", "any", "-r", "64"}, false, false},
     {"chat", {"chat", "--device", "any"}, true, false},
 };
 

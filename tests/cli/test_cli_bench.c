@@ -1,0 +1,286 @@
+/* bench beyond a single run: compare and its verdicts, load, sweep, matrix, figures, and what the
+ * JSON has of Doppler's schema. */
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+
+#include "core/base/file.h"
+#include "tests/support/process.h"
+
+#define SHORT "--device", "any", "-n", "3", "--prompt-tokens", "4", "-r", "2"
+
+static double number(const struct dgl_json *object, const char *key)
+{
+    const struct dgl_json *value = dgl_json_get(object, key);
+    if (!dgl_json_is(value, DGL_JSON_NUMBER))
+        fail_msg("%s is not a number", key);
+    return dgl_json_f64(value);
+}
+
+/* ---- compare --------------------------------------------------------------------------------- */
+
+struct verdict {
+    const char *name;
+    const char *a, *b; /* texts of the reports; NULL = there is no such file */
+    int code;
+    const char *out, *err; /* NULL = nothing is promised */
+};
+
+#define REPORT(decode, prefill)                                                                    \
+    "{\"decode_tps_all\": " decode ", \"prefill_tps_all\": " prefill ", \"ttft_ms_warm\": 20}"
+#define STEADY "[850, 851, 852, 849, 853]"
+
+static const struct verdict verdicts[] = {
+    {"equal", REPORT(STEADY, STEADY), REPORT(STEADY, STEADY), 0, "+0.00%", NULL},
+    {"decode a tenth slower", REPORT(STEADY, STEADY), REPORT("[765, 766, 764]", STEADY), 1,
+     "-10.11%", "slower"},
+    {"prefill a tenth slower", REPORT(STEADY, STEADY), REPORT(STEADY, "[765, 766, 764]"), 1,
+     "a regression", "slower"},
+    {"a tenth faster", REPORT(STEADY, STEADY), REPORT("[935, 936, 937]", STEADY), 0, "faster",
+     NULL},
+    {"certainly slower, by 3%", REPORT(STEADY, STEADY), REPORT("[825, 825.5, 826]", STEADY), 0,
+     "small", NULL},
+    {"slower by 20%, perhaps by chance", REPORT("[850, 1100]", STEADY),
+     REPORT("[700, 860]", STEADY), 0, "may be chance", NULL},
+    {"other figures are told", REPORT(STEADY, STEADY),
+     "{\"decode_tps_all\":" STEADY ",\"prefill_tps_all\":" STEADY ",\"ttft_ms_warm\":25}", 0,
+     "+25.00%", NULL},
+    {"no file", NULL, REPORT(STEADY, STEADY), 1, NULL, "a.json"},
+    {"no second file", REPORT(STEADY, STEADY), NULL, 1, NULL, "b.json"},
+    {"no JSON", "{", REPORT(STEADY, STEADY), 1, NULL, "a.json"},
+    {"JSON of something else", REPORT(STEADY, STEADY), "[1]", 1, NULL, "b.json"},
+    {"no rates", "{\"decode_tps\": 5}", REPORT(STEADY, STEADY), 1, NULL, "decode_tps_all"},
+    {"no prefill", REPORT(STEADY, STEADY), "{\"decode_tps_all\": [1, 2]}", 1, NULL,
+     "prefill_tps_all"},
+    {"a single repetition", REPORT(STEADY, STEADY), REPORT("[850]", STEADY), 1, NULL, "at least 2"},
+    {"a rate of nothing", REPORT("[0, 850]", STEADY), REPORT(STEADY, STEADY), 1, NULL,
+     "a number above 0"},
+    {"a rate that is text", REPORT("[\"850\", 1]", STEADY), REPORT(STEADY, STEADY), 1, NULL,
+     "a number above 0"},
+};
+
+static void verdict_case(void **state)
+{
+    const struct verdict *row = *state;
+    struct process_result r;
+    char *dir = test_tmpdir(), *a = dgl_path_join(dir, "a.json"), *b = dgl_path_join(dir, "b.json");
+    if (row->a)
+        test_write_file(dir, "a.json", row->a, strlen(row->a));
+    if (row->b)
+        test_write_file(dir, "b.json", row->b, strlen(row->b));
+    process_command(&r, "bench", "compare", checked(a), checked(b), "--device", "/no/such/device",
+                    NULL);
+    assert_code(&r, row->code);
+    if (row->out)
+        assert_contains(r.out, row->out);
+    if (row->err)
+        assert_one_error(&r, row->err);
+    else
+        assert_no_error(&r);
+    process_finish(&r);
+    free(a);
+    free(b);
+    test_tmpdir_remove(dir);
+}
+
+static void compare_says_as_json_what_it_judged(void **state)
+{
+    struct process_result r;
+    (void)state;
+    char *dir = test_tmpdir(), *a = dgl_path_join(dir, "a.json"), *b = dgl_path_join(dir, "b.json");
+    const char *first = REPORT("[852.1, 851.7, 853.4, 850.9, 852.8]", STEADY);
+    const char *second = REPORT("[848.2, 849.9, 847.0, 851.1, 846.5]", STEADY);
+    test_write_file(dir, "a.json", first, strlen(first));
+    test_write_file(dir, "b.json", second, strlen(second));
+    process_command(&r, "bench", "compare", checked(a), checked(b), "--json", NULL);
+    assert_code(&r, 0);
+    const struct dgl_json *root = process_json(&r);
+    const struct dgl_json *decode = dgl_json_at(dgl_json_get(root, "metrics"), 0);
+    assert_false(dgl_json_bool(dgl_json_get(root, "regression")));
+    assert_string_equal(dgl_json_str(dgl_json_get(decode, "name")).p, "decode_tps");
+    assert_near(number(decode, "a"), 852.18, 1e-3);
+    assert_near(number(decode, "b"), 848.54, 1e-3);
+    assert_near(number(decode, "delta_percent"), -0.427, 1e-3);
+    assert_near(number(decode, "p"), 0.009832834823302617, 1e-9); /* scipy */
+    process_finish(&r);
+    free(a);
+    free(b);
+    test_tmpdir_remove(dir);
+}
+
+/* ---- one run --------------------------------------------------------------------------------- */
+
+/* A report holds against itself: what `bench` writes, `compare` reads. */
+static void a_report_equals_itself(void **state)
+{
+    struct process_result r;
+    (void)state;
+    char *dir = test_tmpdir(), *file = dgl_path_join(dir, "a.json");
+    process_command(&r, "bench", SHORT, "--json", NULL);
+    assert_code(&r, 0);
+    test_write_file(dir, "a.json", r.out, r.out_len);
+    process_finish(&r);
+    process_command(&r, "bench", "compare", checked(file), file, NULL);
+    assert_code(&r, 0);
+    assert_contains(r.out, "peak_bytes");
+    process_finish(&r);
+    free(file);
+    test_tmpdir_remove(dir);
+}
+
+static void json_has_the_schema_of_doppler(void **state)
+{
+    struct process_result r;
+    (void)state;
+    process_command(&r, "bench", SHORT, "--depth", "5", "--ubatch", "4", "--warmup", "0", "--json",
+                    NULL);
+    assert_code(&r, 0);
+    const struct dgl_json *root = process_json(&r), *metrics = dgl_json_get(root, "metrics");
+    const struct dgl_json *raw = dgl_json_get(root, "raw"), *env = dgl_json_get(root, "env");
+    const struct dgl_json *workload = dgl_json_get(root, "workload");
+    assert_near(number(root, "schemaVersion"), 1, 0);
+    assert_string_equal(dgl_json_str(dgl_json_get(root, "suite")).p, "pipeline");
+    assert_true(dgl_json_is(dgl_json_get(dgl_json_get(env, "gl"), "hasF16"), DGL_JSON_BOOL));
+    assert_true(dgl_json_is(dgl_json_get(dgl_json_get(env, "gpu"), "device"), DGL_JSON_STRING));
+    assert_true(number(dgl_json_get(root, "modelInfo"), "tensorCount") > 0);
+    assert_near(number(workload, "promptTokens"), 4, 0);
+    assert_near(number(workload, "maxNewTokens"), 3, 0);
+    assert_near(number(metrics, "prefill_tokens_per_sec"), number(root, "prefill_tps"), 0);
+    assert_near(number(metrics, "decode_tokens_per_sec"), number(root, "decode_tps"), 0);
+    /* Of two repetitions the medians of a rate and of a time are not each other's inverse. */
+    assert_near(number(metrics, "decode_ms_total"), 3e3 / number(root, "decode_tps"),
+                0.5 * number(metrics, "decode_ms_total"));
+    assert_true(number(metrics, "ttft_ms") >= number(metrics, "prefill_ms"));
+    assert_true(number(metrics, "gpu_submit_count_decode") > 0);
+    assert_true(dgl_json_is(dgl_json_get(metrics, "gpu_time_ms_decode"), DGL_JSON_NULL));
+    assert_int_equal(dgl_json_count(dgl_json_get(raw, "decode_latencies_ms")), 2 * 3);
+    assert_int_equal(dgl_json_count(dgl_json_get(raw, "generated_token_ids")), 3 + 1);
+    assert_near(number(root, "ubatch"), 4, 0);
+    assert_near(number(root, "batch"), 1, 0);
+    assert_near(number(root, "warmup"), 0, 0);
+    assert_near(number(root, "peak_bytes"), number(root, "estimate_bytes"),
+                0.05 * number(root, "estimate_bytes"));
+    assert_string_equal(dgl_json_str(dgl_json_at(dgl_json_get(root, "flags"), 0)).p, "--device");
+    assert_int_equal(dgl_json_str(dgl_json_get(root, "manifest_hash")).len, 64);
+    process_finish(&r);
+}
+
+static size_t occurrences(const char *text, const char *part)
+{
+    size_t count = 0;
+    for (const char *p = strstr(text, part); p; p = strstr(p + 1, part))
+        count++;
+    return count;
+}
+
+/* Lengths double up to what the context of 300 holds; the figure has a point for each. */
+static void sweep_reaches_the_context(void **state)
+{
+    static const int32_t depths[] = {0, 128, 256, 296};
+    static const int32_t prompts[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 298};
+    struct process_result r;
+    char *text = NULL;
+    size_t len;
+    (void)state;
+    char *dir = test_tmpdir(), *file = dgl_path_join(dir, "sweep.svg");
+    process_command(&r, "bench", "--device", "any", "-n", "3", "--prompt-tokens", "4", "-r", "1",
+                    "-c", "300", "--sweep", "--plot", checked(file), "--json", NULL);
+    assert_code(&r, 0);
+    const struct dgl_json *root = process_json(&r);
+    const struct dgl_json *depth = dgl_json_first(dgl_json_get(root, "sweep_depth"));
+    const struct dgl_json *prompt = dgl_json_first(dgl_json_get(root, "sweep_prompt"));
+    for (size_t i = 0; i < 4; i++, depth = dgl_json_next(depth)) {
+        assert_near(number(depth, "depth"), depths[i], 0);
+        assert_true(number(depth, "decode_tps") > 0);
+    }
+    assert_null(depth);
+    for (size_t i = 0; i < 10; i++, prompt = dgl_json_next(prompt)) {
+        assert_near(number(prompt, "prompt_tokens"), prompts[i], 0);
+        assert_int_equal(dgl_json_count(dgl_json_get(prompt, "prefill_tps_all")), 1);
+    }
+    assert_null(prompt);
+    assert_int_equal(dgl_file_slurp(NULL, file, 1 << 20, &text, &len), DGL_OK);
+    assert_contains(text, "<svg ");
+    assert_contains(text, "</svg>");
+    assert_int_equal(occurrences(text, "<polyline"), 2);
+    assert_int_equal(occurrences(text, "<circle"), 4 + 10);
+    free(text);
+    free(file);
+    process_finish(&r);
+    test_tmpdir_remove(dir);
+}
+
+static void matrix_has_the_types_asked_for(void **state)
+{
+    struct process_result r;
+    (void)state;
+    process_command(&r, "bench", "--device", "any", "--shape", "story-llama:q4_k", "-n", "2",
+                    "--prompt-tokens", "2", "-r", "1", "-c", "16", "--matrix", "--types",
+                    "q4_k,q4_k_m", "--json", NULL);
+    assert_code(&r, 0);
+    const struct dgl_json *cells = dgl_json_get(process_json(&r), "matrix");
+    assert_true(dgl_json_count(cells) >= 2);
+    double before = 0;
+    for (const struct dgl_json *c = dgl_json_first(cells); c; c = dgl_json_next(c)) {
+        assert_true(dgl_json_str(dgl_json_get(c, "layout")).len > 0);
+        assert_true(number(c, "decode_tps") > 0);
+        assert_true(number(c, "weight_bytes") >= before); /* by size */
+        before = number(c, "weight_bytes");
+    }
+    process_finish(&r);
+}
+
+static void load_tells_cold_and_warm(void **state)
+{
+    struct process_result r;
+    (void)state;
+    process_command(&r, "bench", "load", "--device", "any", "-r", "2", "--json", NULL);
+    assert_code(&r, 0);
+    const struct dgl_json *root = process_json(&r);
+    const struct dgl_json *cold = dgl_json_get(root, "cold"), *warm = dgl_json_get(root, "warm");
+    assert_near(number(root, "weight_bytes"), 4670464, 0);
+    assert_true(number(cold, "model_ms") > 0 && number(warm, "model_ms") > 0);
+    assert_true(number(cold, "resident_share") <= number(warm, "resident_share"));
+    assert_near(number(warm, "bytes_per_second"), 4670464e3 / number(warm, "model_ms"),
+                1e-3 * number(warm, "bytes_per_second"));
+    assert_int_equal(dgl_json_count(dgl_json_get(root, "warm_model_ms_all")), 2);
+    process_finish(&r);
+}
+
+static void markdown_has_a_row_per_test(void **state)
+{
+    struct process_result r;
+    (void)state;
+    process_command(&r, "bench", SHORT, "--depth", "7", "--md", NULL);
+    assert_code(&r, 0);
+    assert_contains(r.out, "| story-llama-q4_k_m | q4_k_m | pp4 @ d7 | ");
+    assert_contains(r.out, "| story-llama-q4_k_m | q4_k_m | tg3 @ d7 | ");
+    process_finish(&r);
+}
+
+static void a_figure_that_cannot_be_written_is_an_error(void **state)
+{
+    struct process_result r;
+    (void)state;
+    process_command(&r, "bench", SHORT, "--plot", "/no/such/folder/a.svg", NULL);
+    assert_code(&r, 1);
+    assert_one_error(&r, "/no/such/folder");
+    assert_int_equal(r.out_len, 0);
+    process_finish(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(compare_says_as_json_what_it_judged),
+        cmocka_unit_test(a_report_equals_itself),
+        cmocka_unit_test(json_has_the_schema_of_doppler),
+        cmocka_unit_test(sweep_reaches_the_context),
+        cmocka_unit_test(matrix_has_the_types_asked_for),
+        cmocka_unit_test(load_tells_cold_and_warm),
+        cmocka_unit_test(markdown_has_a_row_per_test),
+        cmocka_unit_test(a_figure_that_cannot_be_written_is_an_error),
+    };
+    int failures = test_run_table("compare", verdict_case, verdicts);
+    return failures + cmocka_run_group_tests_name("cli bench", tests, NULL, NULL);
+}

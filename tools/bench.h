@@ -1,0 +1,45 @@
+/* What `bench` measured, and the forms in which it is told. */
+#ifndef DGL_TOOLS_BENCH_H
+#define DGL_TOOLS_BENCH_H
+
+#include "core/base/str.h"
+#include "tools/engine.h"
+
+enum { BENCH_MAX_POINTS = 24, BENCH_MAX_CELLS = 64 };
+
+/* One length of a sweep. */
+struct bench_point {
+    int32_t tokens; /* in the KV cache, or of the prompt */
+    int32_t count;
+    double tps[64]; /* [count] */
+    double median;
+};
+
+/* A type of weights in one layout. */
+struct bench_cell {
+    char quantization[16], layout[32];
+    uint64_t weight_bytes;
+    double decode_tps, prefill_tps, decode_gbps;
+};
+
+struct bench_report {
+    const struct options *opt;
+    const struct engine *engine;
+    struct dgl_bench_result result;
+    struct bench_point depth[BENCH_MAX_POINTS];  /* [num_depths]: decoding */
+    struct bench_point prompt[BENCH_MAX_POINTS]; /* [num_prompts]: prefill */
+    size_t num_depths, num_prompts;
+    struct bench_cell cell[BENCH_MAX_CELLS]; /* [num_cells] of --matrix */
+    size_t num_cells;
+};
+
+/* To standard output; false after an error line. */
+bool bench_print(const struct bench_report *report);
+/* The figure of --plot, as the options name it. */
+enum dgl_status bench_plot(const struct dgl_log *log, const struct bench_report *report);
+
+/* `bench compare A.json B.json` and `bench load`: exit codes. */
+int bench_compare(const struct options *opt);
+int bench_load(const struct options *opt);
+
+#endif

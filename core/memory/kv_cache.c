@@ -1,30 +1,25 @@
-/* One buffer per layer, from the pool. */
+/* All layers in one arena. */
 #include "core/memory/kv_cache.h"
 
 #include <stdlib.h>
 
 #include "core/base/mem.h"
-#include "core/memory/pool.h"
 
 enum dgl_status kv_cache_init(struct kv_cache *out, struct dgl_device *dev, uint32_t layers,
                               int32_t capacity, uint64_t layer_bytes)
 {
+    uint64_t *sizes = dgl_new_array(uint64_t, layers);
+    enum dgl_status status;
     *out = (struct kv_cache){.layers = layers, .capacity = capacity};
     out->layer = dgl_new_array(struct gl_range, layers);
-    if (!out->layer)
-        return dgl_fail_memory(dev->log, "KV cache", layers * sizeof(*out->layer));
-    enum dgl_status status = DGL_OK;
-    for (uint32_t i = 0; i < layers && status == DGL_OK; i++) {
-        struct gl_range *range = &out->layer[i];
-        status =
-            pool_acquire(dev->pool, &(struct gl_buffer_params){.size = layer_bytes, .label = "kv"},
-                         &range->buffer);
-        if (status == DGL_OK) {
-            range->size = layer_bytes;
-            out->bytes += layer_bytes;
-        }
-    }
-    dev->held_bytes += out->bytes;
+    for (uint32_t i = 0; sizes && i < layers; i++)
+        sizes[i] = layer_bytes;
+    if (!out->layer || !sizes)
+        status = dgl_fail_memory(dev->log, "KV cache", layers * sizeof(*out->layer));
+    else
+        status = arena_init(&out->arena, dev, "kv", sizes, layers, out->layer);
+    free(sizes);
+    out->bytes = out->arena.bytes;
     if (status != DGL_OK)
         kv_cache_finish(out, dev);
     return status;
@@ -32,9 +27,7 @@ enum dgl_status kv_cache_init(struct kv_cache *out, struct dgl_device *dev, uint
 
 void kv_cache_finish(struct kv_cache *kv, struct dgl_device *dev)
 {
-    for (uint32_t i = 0; kv->layer && i < kv->layers; i++)
-        pool_release(dev->pool, &kv->layer[i].buffer);
-    dev->held_bytes -= kv->bytes;
+    arena_finish(&kv->arena, dev);
     free(kv->layer);
     *kv = (struct kv_cache){0};
 }

@@ -3,10 +3,11 @@
 #ifndef DGL_CORE_KV_CACHE_H
 #define DGL_CORE_KV_CACHE_H
 
-#include "core/memory/device.h"
+#include "core/memory/arena.h"
 
 struct kv_cache {
-    struct gl_range *layer; /* [layers] */
+    struct gl_range *layer; /* [layers], in the arena */
+    struct arena arena;
     uint32_t layers;
     int32_t capacity; /* tokens */
     uint64_t bytes;

@@ -2,6 +2,26 @@
 #include "core/memory/memory.h"
 
 #include <assert.h>
+#include <string.h>
+
+enum dgl_status memory_init_state(struct memory *memory, struct dgl_device *dev,
+                                  const struct plan *plan, int32_t context)
+{
+    uint64_t sizes[BUF_COUNT];
+    struct gl_range ranges[BUF_COUNT];
+    plan_sequence_bytes(plan, context, sizes);
+    enum dgl_status status = arena_init(&memory->arena, dev, "sequence", sizes, BUF_COUNT, ranges);
+    for (int i = 0; i < BUF_COUNT; i++)
+        *(i < BUF_STATE_COUNT ? &memory->state[i] : &memory->step_scratch[i]) = ranges[i];
+    return status;
+}
+
+void memory_finish_state(struct memory *memory, struct dgl_device *dev)
+{
+    arena_finish(&memory->arena, dev);
+    memset(memory->state, 0, sizeof(memory->state));
+    memset(memory->step_scratch, 0, sizeof(memory->step_scratch));
+}
 
 struct gl_range memory_resolve(const struct memory *memory, struct ref ref)
 {

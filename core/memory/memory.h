@@ -7,11 +7,22 @@
 #include "core/memory/workspace.h"
 
 struct memory {
-    const struct weight_buffers *weights;   /* the model's */
-    const struct workspace *workspace;      /* the model's: scratch of a pass */
-    const struct kv_cache *kv;              /* the sequence's */
-    struct gl_range state[BUF_STATE_COUNT]; /* the sequence's */
+    const struct weight_buffers *weights; /* the model's */
+    const struct workspace *workspace;    /* the model's: scratch of a pass */
+    const struct kv_cache *kv;            /* the sequence's */
+    /* The sequence's, in one arena: its state, then scratch of its own for passes over one token,
+     * for programs that see only a few buffers. */
+    struct gl_range state[BUF_STATE_COUNT];
+    struct gl_range step_scratch[BUF_COUNT]; /* those from BUF_STATE_COUNT on */
+    struct arena arena;
 };
+
+/* Makes arena, state and step_scratch for a sequence of `context` tokens. On failure they are
+ * empty. */
+enum dgl_status memory_init_state(struct memory *memory, struct dgl_device *dev,
+                                  const struct plan *plan, int32_t context);
+/* Accepts memory without any. */
+void memory_finish_state(struct memory *memory, struct dgl_device *dev);
 
 /* The range of a reference, whose buffer exists. No allocation. */
 struct gl_range memory_resolve(const struct memory *memory, struct ref ref);

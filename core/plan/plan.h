@@ -89,6 +89,9 @@ enum dgl_status plan_check_served(const struct dgl_log *log, const struct op *op
  * model does not use it. ALL_LOGITS is made when scoring begins and counts 0. */
 void plan_buffer_bytes(const struct plan *plan, int32_t context, int32_t rows,
                        uint64_t bytes[BUF_COUNT]);
+/* Bytes of what a sequence of `context` tokens has of its own: its state, and scratch for passes
+ * over one token. */
+void plan_sequence_bytes(const struct plan *plan, int32_t context, uint64_t bytes[BUF_COUNT]);
 /* One layer's KV cache for `context` tokens, bytes. */
 uint64_t plan_kv_layer_bytes(const struct plan *plan, int32_t context);
 /* Tokens per pass whose activations the device can bind. */

@@ -1,6 +1,7 @@
 /* Bytes that a plan needs: one function per kind of memory, shared by allocation and estimate. */
 #include <string.h>
 
+#include "core/plan/arena_layout.h"
 #include "core/plan/oplist_moe.h"
 #include "core/plan/plan.h"
 #include "core/plan/rope_table.h"
@@ -51,6 +52,11 @@ void plan_buffer_bytes(const struct plan *plan, int32_t context, int32_t rows,
     }
 }
 
+void plan_sequence_bytes(const struct plan *plan, int32_t context, uint64_t bytes[BUF_COUNT])
+{
+    plan_buffer_bytes(plan, context, 1, bytes);
+}
+
 uint64_t plan_kv_layer_bytes(const struct plan *plan, int32_t context)
 {
     const struct model_desc *d = plan->desc;
@@ -78,15 +84,20 @@ int32_t plan_default_rows(const struct plan *plan)
 void plan_estimate(const struct plan *plan, int32_t context, int32_t rows, uint64_t available,
                    struct dgl_memory *out)
 {
-    uint64_t bytes[BUF_COUNT], layers = (uint64_t)plan->desc->layers;
+    uint64_t bytes[BUF_COUNT], own[BUF_COUNT], layers = (uint64_t)plan->desc->layers;
+    uint64_t layer_bytes = plan_kv_layer_bytes(plan, context);
+    struct arena_cursor kv = {0};
     uint64_t per_token = plan_kv_layer_bytes(plan, 1), room = UINT64_MAX;
-    *out = (struct dgl_memory){.weight_bytes = plan->weights->bytes,
-                               .kv_bytes = plan_kv_layer_bytes(plan, context) * layers,
-                               .available_bytes = available,
-                               .context = context};
+    *out = (struct dgl_memory){
+        .weight_bytes = plan->weights->bytes, .available_bytes = available, .context = context};
     plan_buffer_bytes(plan, context, rows < context ? rows : context, bytes);
-    for (int i = 0; i < BUF_COUNT; i++)
+    for (int i = BUF_STATE_COUNT; i < BUF_COUNT; i++)
         out->scratch_bytes += bytes[i];
+    plan_sequence_bytes(plan, context, own);
+    out->scratch_bytes += arena_layout_bytes(plan->device, own, BUF_COUNT);
+    for (uint64_t i = 0; i < layers; i++)
+        arena_cursor_next(&kv, plan->device, layer_bytes);
+    out->kv_bytes = kv.bytes;
     if (available) {
         uint64_t fixed = out->weight_bytes + out->scratch_bytes;
         room = available > fixed ? available - fixed : 0;

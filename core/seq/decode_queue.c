@@ -12,13 +12,14 @@ bool decode_queue_has_room(const struct decode_queue *q)
 enum dgl_status decode_queue_push(struct decode_queue *q, int32_t steps)
 {
     const struct dgl_session *s = q->session;
+    const struct gl_range ids = s->memory.state[BUF_IDS];
     struct decode_batch *batch = &q->batch[q->count];
     assert(decode_queue_has_room(q) && steps > 0 && steps <= DGL_READBACK_INTERVAL_MAX);
     enum dgl_status status = exec_run_submit(q->run, (uint32_t)steps, NULL);
     if (status == DGL_OK)
-        status = gl_readback_begin(s->model->dev->gl, s->memory.state[BUF_IDS].buffer,
-                                   (uint64_t)(s->len + q->steps + 1) * 4, (uint32_t)steps * 4,
-                                   &batch->ids);
+        status = gl_readback_begin(s->model->dev->gl, ids.buffer,
+                                   ids.offset + (uint64_t)(s->len + q->steps + 1) * 4,
+                                   (uint32_t)steps * 4, &batch->ids);
     if (status != DGL_OK)
         return status;
     batch->steps = steps;

@@ -73,8 +73,8 @@ static enum dgl_status eval_rows(struct dgl_session *s, int32_t first, int32_t c
                 gl_buffer_read(dev->gl, scratch[BUF_ALL_LOGITS].buffer, (size_t)skip * vocab * 4,
                                logits + row * vocab, num * vocab * 4);
         else if (status == DGL_OK && flags & ROW_LOGITS && logits)
-            status =
-                gl_buffer_read(dev->gl, s->memory.state[BUF_LOGITS].buffer, 0, logits, vocab * 4);
+            status = gl_buffer_read(dev->gl, s->memory.state[BUF_LOGITS].buffer,
+                                    s->memory.state[BUF_LOGITS].offset, logits, vocab * 4);
     }
     return status;
 }
@@ -91,8 +91,9 @@ enum dgl_status session_append(struct dgl_session *s, const struct dgl_eval_para
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "no ids were given and the session holds none: give at least one token");
     if (p->num_ids == 0 && s->logits_valid && !hidden)
-        return logits ? gl_buffer_read(s->model->dev->gl, s->memory.state[BUF_LOGITS].buffer, 0,
-                                       logits, (uint64_t)s->model->info.vocab * 4)
+        return logits ? gl_buffer_read(s->model->dev->gl, s->memory.state[BUF_LOGITS].buffer,
+                                       s->memory.state[BUF_LOGITS].offset, logits,
+                                       (uint64_t)s->model->info.vocab * 4)
                       : DGL_OK;
     if (p->num_ids == 0) {
         session_trim(s, (int32_t)held - 1);

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/base/mem.h"
-#include "core/memory/pool.h"
 #include "core/plan/rope_table.h"
 #include "loader/desc/rope_freq.h"
 
@@ -19,8 +18,8 @@ static enum dgl_status write_stop_ids(struct dgl_session *s)
     uint32_t words[1 + MODEL_MAX_STOP_IDS] = {(uint32_t)info->num_stop_ids};
     for (size_t i = 0; i < info->num_stop_ids; i++)
         words[1 + i] = (uint32_t)info->stop_ids[i].id;
-    return gl_buffer_write(s->model->dev->gl, s->memory.state[BUF_STOPS].buffer, 0, words,
-                           sizeof(words));
+    return gl_buffer_write(s->model->dev->gl, s->memory.state[BUF_STOPS].buffer,
+                           s->memory.state[BUF_STOPS].offset, words, sizeof(words));
 }
 
 /* The tables of a session that holds `tokens`. */
@@ -46,12 +45,9 @@ static enum dgl_status write_rope(struct dgl_session *s, int32_t tokens)
 
 enum dgl_status session_init(struct dgl_session *s, const struct dgl_session_params *p)
 {
-    static const char *const label[BUF_STATE_COUNT] = {
-        "ids", "step", "stops", "args", "rope", "local rope", "logits", "adjust", "arrived"};
     struct dgl_model *m = s->model;
     struct dgl_device *dev = m->dev;
     const struct plan *plan = &m->engine->plan;
-    uint64_t bytes[BUF_COUNT];
     s->context = p->context ? p->context : m->info.context;
     s->ubatch = p->chunk ? p->chunk : plan_default_rows(plan);
     s->ubatch = s->ubatch < s->context ? s->ubatch : s->context;
@@ -71,18 +67,10 @@ enum dgl_status session_init(struct dgl_session *s, const struct dgl_session_par
     s->has_workspace = true;
     s->engine_serial = m->engine_serial;
     s->workspace_serial = m->workspace.serial;
-    plan_buffer_bytes(plan, s->context, s->ubatch, bytes);
-    for (int i = 0; i < BUF_STATE_COUNT && status == DGL_OK; i++) {
-        struct gl_range *range = &s->memory.state[i];
-        if (bytes[i] == 0)
-            continue;
-        status = pool_acquire(dev->pool,
-                              &(struct gl_buffer_params){
-                                  .size = bytes[i], .label = label[i], .zero = i == BUF_ARRIVED},
-                              &range->buffer);
-        range->size = status == DGL_OK ? bytes[i] : 0;
-        dev->held_bytes += range->size;
-    }
+    status = memory_init_state(&s->memory, dev, plan, s->context);
+    const struct gl_range arrived = s->memory.state[BUF_ARRIVED];
+    if (status == DGL_OK)
+        status = gl_buffer_zero(dev->gl, arrived.buffer, arrived.offset, arrived.size);
     if (status == DGL_OK)
         status = kv_cache_init(&s->kv, dev, (uint32_t)plan->desc->layers, s->context,
                                plan_kv_layer_bytes(plan, s->context));
@@ -103,10 +91,7 @@ void session_destroy(struct dgl_session *s)
     struct workspace *ws = &s->model->workspace;
     exec_cache_clear(&s->runs);
     kv_cache_finish(&s->kv, dev);
-    for (int i = 0; i < BUF_STATE_COUNT; i++) {
-        dev->held_bytes -= s->memory.state[i].size;
-        pool_release(dev->pool, &s->memory.state[i].buffer);
-    }
+    memory_finish_state(&s->memory, dev);
     if (s->has_workspace)
         workspace_release(ws, dev);
     adjust_finish(&s->adjust);
@@ -211,17 +196,18 @@ enum dgl_status session_write_adjust(struct dgl_session *s, const struct dgl_sam
 {
     struct adjust *a = &s->adjust;
     struct gl_device *gl = s->model->dev->gl;
-    struct gl_buffer *buffer = s->memory.state[BUF_ADJUST].buffer;
+    const struct gl_range at = s->memory.state[BUF_ADJUST];
     if (sampling_adjusts(sampling) == 0)
         return DGL_OK;
     a->vocab = (uint32_t)s->model->info.vocab;
     enum dgl_status status = adjust_fill(a, s->model->dev->log, s->model->tok, sampling);
     if (status == DGL_OK && a->head_dirty)
-        status = gl_buffer_write(gl, buffer, 0, a->words, ADJUST_MARKS * 4);
+        status = gl_buffer_write(gl, at.buffer, at.offset, a->words, ADJUST_MARKS * 4);
     a->head_dirty = a->head_dirty && status != DGL_OK;
     if (status == DGL_OK && a->breakers_dirty)
-        status = gl_buffer_write(gl, buffer, ADJUST_MARKS * 4, a->words + ADJUST_MARKS,
-                                 ((uint64_t)oplist_adjust_words(a->vocab) - ADJUST_MARKS) * 4);
+        status =
+            gl_buffer_write(gl, at.buffer, at.offset + ADJUST_MARKS * 4, a->words + ADJUST_MARKS,
+                            ((uint64_t)oplist_adjust_words(a->vocab) - ADJUST_MARKS) * 4);
     a->breakers_dirty = a->breakers_dirty && status != DGL_OK;
     return status;
 }
@@ -230,8 +216,9 @@ enum dgl_status session_read_ids(struct dgl_session *s, int32_t pos, int32_t cou
 {
     struct dgl_device *dev = s->model->dev;
     struct gl_ticket ticket;
-    enum dgl_status status = gl_readback_begin(dev->gl, s->memory.state[BUF_IDS].buffer,
-                                               (uint64_t)pos * 4, (uint32_t)count * 4, &ticket);
+    const struct gl_range at = s->memory.state[BUF_IDS];
+    enum dgl_status status = gl_readback_begin(dev->gl, at.buffer, at.offset + (uint64_t)pos * 4,
+                                               (uint32_t)count * 4, &ticket);
     return status == DGL_OK ? gl_readback_end(dev->gl, ticket, ids) : status;
 }
 
@@ -246,7 +233,8 @@ enum dgl_status session_write_args(struct dgl_session *s, const struct exec_run 
     for (size_t i = 0; i < run->count; i++)
         memcpy(&args[i * 3], run->ops[i].groups, 12);
     enum dgl_status status =
-        gl_buffer_write(dev->gl, s->memory.state[BUF_ARGS].buffer, 0, args, run->count * 12);
+        gl_buffer_write(dev->gl, s->memory.state[BUF_ARGS].buffer, s->memory.state[BUF_ARGS].offset,
+                        args, run->count * 12);
     free(args);
     return status;
 }
@@ -263,9 +251,9 @@ static enum dgl_status pass_begin(struct dgl_session *s, int32_t tokens, uint32_
 {
     struct dgl_step step = {
         .pos = (uint32_t)s->len, .tokens = (uint32_t)tokens, .context = (uint32_t)s->context};
-    enum dgl_status status =
-        gl_buffer_write(s->model->dev->gl, s->memory.state[BUF_IDS].buffer, (uint64_t)s->len * 4,
-                        s->ids + s->len, (uint64_t)tokens * 4);
+    enum dgl_status status = gl_buffer_write(s->model->dev->gl, s->memory.state[BUF_IDS].buffer,
+                                             s->memory.state[BUF_IDS].offset + (uint64_t)s->len * 4,
+                                             s->ids + s->len, (uint64_t)tokens * 4);
     return status == DGL_OK ? session_write_step(s, &step, flags) : status;
 }
 

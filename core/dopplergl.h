@@ -222,6 +222,34 @@ struct dgl_counters {
 /* Copies the counters of the device to *out. */
 void dgl_device_get_counters(const struct dgl_device *dev, struct dgl_counters *out);
 
+/* Parts of a generation. */
+enum dgl_phase { DGL_PHASE_PREFILL, DGL_PHASE_DECODE, DGL_PHASE_SAMPLE };
+
+/* What an event is about. */
+enum dgl_event_kind {
+    DGL_EVENT_COMPILE,  /* a kernel was compiled, or found in the cache; `name` is the kernel's */
+    DGL_EVENT_SUBMIT,   /* what dgl_counters.submits counts: "flush", "wait" or "map" */
+    DGL_EVENT_READBACK, /* waiting for a result and copying it to the host: "readback" */
+    DGL_EVENT_RECORD,   /* queueing the dispatches of a pass or of a batch of tokens: "record" */
+    DGL_EVENT_OP,       /* an operation on the GPU, in a call that profiles: its name in the plan */
+};
+/* A stretch of time of the host or, DGL_EVENT_OP, of the GPU. Strings are borrowed for the call. */
+struct dgl_event {
+    enum dgl_event_kind kind;
+    enum dgl_phase phase; /* DGL_EVENT_RECORD, DGL_EVENT_OP */
+    const char *name;
+    const char *kernel; /* DGL_EVENT_OP; "" otherwise */
+    /* By CLOCK_MONOTONIC. The GPU has a clock of its own: the operations of a pass are placed one
+     * after the other so that the last one ends when the host learned that it had. */
+    uint64_t start_ns;
+    uint64_t duration_ns;
+    uint64_t bytes; /* DGL_EVENT_READBACK; DGL_EVENT_OP as dgl_profile_entry has it */
+};
+/* Calls `cb` (NULL: no longer) for every event on the device from now on, when it has ended, on the
+ * thread that made the library call. The callback may not call the library. */
+void dgl_device_set_trace(struct dgl_device *dev,
+                          void (*cb)(void *priv, const struct dgl_event *event), void *priv);
+
 /* ---- kernels: text, layers and choices (no device needed) ------------------------------------ */
 
 /* A set of kernel files with hints for choosing among them. Models copy the sets that they are
@@ -489,9 +517,6 @@ const char *dgl_model_generation_config(const struct dgl_model *model, size_t *l
  * the model again; DGL_ERR_KERNEL: one does not compile. Slow. */
 enum dgl_status dgl_model_set_kernels(struct dgl_model *model, const struct dgl_kernels *kernels);
 
-/* Parts of a generation. */
-enum dgl_phase { DGL_PHASE_PREFILL, DGL_PHASE_DECODE, DGL_PHASE_SAMPLE };
-
 /* One step of a plan, with the reason for its kernel. Strings are borrowed for the call. */
 struct dgl_plan_step {
     enum dgl_phase phase;
@@ -647,6 +672,39 @@ const char *dgl_finish_str(enum dgl_finish finish);
 /* dgl_generate_params.max_tokens that samples nothing: the prompt is evaluated, and that is all. */
 #define DGL_TOKENS_NONE (-2)
 
+/* Sums over all timed dispatches of one operation with one kernel in one phase. Strings are
+ * borrowed from the model until its kernels are replaced. */
+struct dgl_profile_entry {
+    const char *op;
+    const char *kernel;
+    enum dgl_phase phase; /* DGL_PHASE_PREFILL: up to the first token */
+    uint64_t calls;       /* dispatches */
+    uint64_t gpu_ns;      /* without the timers' own cost; 0 with timed = false: not available */
+    uint64_t bytes;       /* weights and cached keys and values that were read */
+    bool timed;
+};
+/* Where the time of one decoded token went, by the host's clock: the four follow one another and
+ * their sum over all steps is the time of decoding. */
+struct dgl_profile_step {
+    uint64_t host_ns;     /* since the step before: text, stop strings, the caller's callbacks */
+    uint64_t record_ns;   /* queueing the dispatches; the GPU may have begun */
+    uint64_t gpu_ns;      /* from then until the GPU had finished */
+    uint64_t readback_ns; /* bringing the token to the host */
+    /* With timers around each operation, which let no two of them overlap: slower than a plain
+     * step. Every other step is so, where the device has timers. */
+    bool timed;
+};
+/* Where the time of a call went. Such a call reads every token back before it queues the next one.
+ * Owned by the result that holds it. */
+struct dgl_profile {
+    struct dgl_profile_entry *entries; /* [num_entries], in the order of their first dispatch */
+    size_t num_entries;
+    struct dgl_profile_step *steps; /* [num_steps], of decoded tokens */
+    size_t num_steps;
+    double copy_gbps;  /* a plain copy on this device, read plus written, 10^9 bytes per second */
+    uint64_t timer_ns; /* a timer's cost, taken from each dispatch; 0 = none, or no timers */
+};
+
 struct dgl_generate_params {
     const char *prompt;    /* text, or ids below: exactly one of them is required */
     size_t prompt_len;     /* bytes; 0 = strlen(prompt) */
@@ -666,6 +724,9 @@ struct dgl_generate_params {
      * as a prompt of that length. The prompt itself must fit. */
     bool context_shift;
     int32_t keep; /* tokens of the prompt, at most half of the context; 0 = none */
+    /* Fills dgl_generate_result.profile; the tokens are the same, later. Measures a copy of up to
+     * 512 MiB first. */
+    bool profile;
     /* Receives the answer as it comes, in whole characters, borrowed for the call; false cancels.
      * */
     bool (*text_cb)(void *priv, const char *text, size_t len);
@@ -694,6 +755,7 @@ struct dgl_generate_result {
     uint64_t record_ns;          /* of decode_ns: the host's time for queueing steps */
     struct dgl_counters prefill; /* compiling, and up to the first token's readback */
     struct dgl_counters decode;  /* after it */
+    struct dgl_profile profile;  /* empty unless asked for */
 };
 /* Evaluates a prompt and samples tokens until something ends the answer. DGL_OK also when
  * cancelled: `finish` tells. DGL_ERR_INVALID_ARG: parameters, or a prompt that does not fit the
@@ -1008,17 +1070,6 @@ enum dgl_status dgl_convert(const struct dgl_log *log, const struct dgl_convert_
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
-/* Sums over all dispatches of one operation with one kernel in one phase. Strings are borrowed from
- * the model until its kernels are replaced. */
-struct dgl_profile_entry {
-    const char *op;
-    const char *kernel;
-    enum dgl_phase phase;
-    uint64_t calls;  /* dispatches */
-    uint64_t gpu_ns; /* 0 with timed = false: not available, never "free" */
-    uint64_t bytes;  /* read and written, by the operations' own account */
-    bool timed;
-};
 #define DGL_BENCH_NO_WARMUP (-1)
 struct dgl_bench_params {
     int32_t prompt_tokens;       /* 0 = 512 */
@@ -1026,7 +1077,7 @@ struct dgl_bench_params {
     int32_t depth;               /* tokens that the session holds before either is measured */
     int32_t repetitions;         /* 0 = 3; at most 64 */
     int32_t warmup;              /* runs that are not counted; 0 = 1, or DGL_BENCH_NO_WARMUP */
-    bool profile;                /* time every dispatch in an extra run */
+    bool profile;                /* fill dgl_bench_result.profile in an extra run */
     bool skip_copy;              /* copy_gbps stays 0: an earlier call on the device measured it */
     dgl_progress_cb progress_cb; /* may be NULL; in runs */
     void *progress_priv;         /* first argument of progress_cb */
@@ -1059,11 +1110,10 @@ struct dgl_bench_result {
     const char *executor_reason;
     int32_t *tokens; /* [num_tokens], of the last repetition */
     size_t num_tokens;
-    char *text;                        /* their text; "" without a tokenizer */
-    struct dgl_counters prefill;       /* of the last repetition, up to the first token */
-    struct dgl_counters decode;        /* of the last repetition, after it */
-    struct dgl_profile_entry *profile; /* [num_profile] */
-    size_t num_profile;
+    char *text;                  /* their text; "" without a tokenizer */
+    struct dgl_counters prefill; /* of the last repetition, up to the first token */
+    struct dgl_counters decode;  /* of the last repetition, after it */
+    struct dgl_profile profile;  /* empty unless asked for */
 };
 /* Measures a model on its device by dgl_generate()'s loop, greedily. DGL_ERR_INVALID_ARG: counts
  * that do not fit the context; DGL_ERR_CANCELLED. *out is always initialised. Resets the session.

@@ -102,6 +102,24 @@ struct gl_memory {
 struct gl_memory gl_device_memory(const struct gl_device *dev);
 void gl_device_memory_mark(struct gl_device *dev);
 
+/* A stretch of the host's time, told when it ends. */
+enum gl_event_kind {
+    GL_EVENT_FLUSH, /* these three are the submits */
+    GL_EVENT_WAIT,
+    GL_EVENT_MAP,
+    GL_EVENT_READBACK, /* waiting for a result and copying it: around a wait */
+    GL_EVENT_PROGRAM,  /* compiling a program, or finding it in the cache */
+};
+struct gl_event {
+    enum gl_event_kind kind;
+    const char *label;         /* of a program; else "" */
+    uint64_t start_ns, end_ns; /* by dgl_now_ns() */
+    uint64_t bytes;            /* of a readback */
+};
+/* Calls `cb` (NULL: no longer) for every event from now on. */
+void gl_device_set_observer(struct gl_device *dev,
+                            void (*cb)(void *priv, const struct gl_event *event), void *priv);
+
 /* The caller's context, put back by gl_leave() on every path. Nests. */
 struct gl_saved {
     void *display, *context, *draw, *read;
@@ -242,6 +260,11 @@ void gl_hazards_derive(struct gl_dispatch *list, size_t count, bool repeats);
  * disjoint). */
 enum dgl_status gl_submit(struct gl_device *dev, const struct gl_dispatch *list, size_t count,
                           uint64_t *gpu_ns);
+/* What the timers around the records of a list add to the time of each, by running the list, at
+ * most GL_TIMER_COST_MAX records, with all timers and with two; 0 without timers. Waits. */
+#define GL_TIMER_COST_MAX 64
+enum dgl_status gl_timer_cost(struct gl_device *dev, const struct gl_dispatch *list, size_t count,
+                              uint64_t *ns);
 /* Starts queued work without waiting for it. */
 enum dgl_status gl_flush(struct gl_device *dev);
 /* Waits until everything is done; also where asynchronous errors surface. */

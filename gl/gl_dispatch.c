@@ -1,4 +1,6 @@
 /* Replay of prepared dispatches: changed bindings, barriers, dispatch calls. */
+#include <assert.h>
+
 #include "gl/gl_internal.h"
 
 #define ALL_BITS                                                                                   \
@@ -152,6 +154,38 @@ static enum dgl_status issue_timed(struct gl_device *dev, const struct gl_dispat
             status = gl_timer_collect(dev, batch, gpu_ns + done);
         done += batch;
     }
+    return status;
+}
+
+/* The least of some rounds: what disturbs one makes it longer. */
+#define COST_ROUNDS 6
+
+enum dgl_status gl_timer_cost(struct gl_device *dev, const struct gl_dispatch *list, size_t count,
+                              uint64_t *ns)
+{
+    uint64_t each[GL_TIMER_COST_MAX], timed = UINT64_MAX, plain = UINT64_MAX;
+
+    assert(count > 0 && count <= GL_TIMER_COST_MAX);
+    *ns = 0;
+    enum dgl_status status = gl_lost_check(dev);
+    for (int round = 0; round < COST_ROUNDS && status == DGL_OK && dev->timer.ready; round++) {
+        uint64_t sum = 0, whole = UINT64_MAX;
+        status = gl_submit(dev, list, count, each);
+        if (status != DGL_OK)
+            break;
+        gl_timer_begin(dev);
+        gl_timer_stamp(dev, 0);
+        status = gl_submit(dev, list, count, NULL);
+        gl_timer_stamp(dev, 1);
+        if (status == DGL_OK)
+            status = gl_timer_collect(dev, 1, &whole);
+        for (size_t i = 0; i < count && sum != UINT64_MAX; i++)
+            sum = each[i] == UINT64_MAX ? UINT64_MAX : sum + each[i];
+        timed = sum < timed ? sum : timed;
+        plain = whole < plain ? whole : plain;
+    }
+    if (timed != UINT64_MAX && plain < timed)
+        *ns = (timed - plain) / count;
     return status;
 }
 

@@ -208,6 +208,8 @@ struct gl_device {
     uint32_t pending_barriers; /* bits not issued since the last dispatch */
     uint64_t wait_limit_ns;    /* without progress for this long the device is lost */
     const atomic_bool *stop;   /* gl_device_set_stop(); NULL = none */
+    void (*observer)(void *priv, const struct gl_event *event); /* NULL = none */
+    void *observer_priv;
     struct gl_in_flight in_flight;
     struct gl_upload upload;
     struct gl_readback readback;
@@ -257,6 +259,11 @@ enum dgl_status gl_in_flight_add(struct gl_device *dev);
 /* Has the driver start what is queued: a submit. */
 void gl_start(struct gl_device *dev);
 void gl_in_flight_finish(struct gl_device *dev);
+/* The time at which an event begins; 0 when nobody is told. */
+uint64_t gl_event_start(const struct gl_device *dev);
+/* Tells of an event that began at `start_ns` and ends now. */
+void gl_event_end(const struct gl_device *dev, enum gl_event_kind kind, uint64_t start_ns,
+                  const char *label, uint64_t bytes);
 /* Issues the pending ones of the barriers in `bits`. */
 void gl_barrier(struct gl_device *dev, uint32_t bits);
 /* Our context is the one that is current: GL names may be deleted. */

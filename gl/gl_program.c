@@ -235,6 +235,7 @@ static enum dgl_status take_job(struct gl_device *dev, struct job *job,
     dgl_debug(dev->log, "kernel %s: %s, %.1f ms", program->label,
               job->shader ? "compiled" : "found in the cache",
               (double)(dgl_now_ns() - start_ns) * 1e-6);
+    gl_event_end(dev, GL_EVENT_PROGRAM, start_ns, program->label, 0);
     *out = program;
     return DGL_OK;
 }

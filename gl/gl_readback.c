@@ -41,12 +41,13 @@ static enum dgl_status fetch(struct gl_device *dev, GLsync *done, const struct g
                : dgl_fail(dev->log, DGL_ERR_GPU, "mapping a result: the driver lost the contents");
 }
 
-static enum dgl_status finish_readback(struct gl_device *dev, uint64_t size)
+static enum dgl_status finish_readback(struct gl_device *dev, uint64_t start_ns, uint64_t size)
 {
     enum dgl_status status = gl_errors_check(dev, "reading a result back");
     if (status == DGL_OK) {
         dev->counters.readbacks++;
         dev->counters.readback_bytes += size;
+        gl_event_end(dev, GL_EVENT_READBACK, start_ns, "", size);
     }
     return status;
 }
@@ -55,6 +56,7 @@ enum dgl_status gl_buffer_read(struct gl_device *dev, struct gl_buffer *buffer, 
                                void *bytes, uint64_t size)
 {
     struct gl_hostbuf *bulk = &dev->readback.bulk;
+    uint64_t start_ns = gl_event_start(dev);
 
     enum dgl_status status = gl_lost_check(dev);
     if (status == DGL_OK)
@@ -73,7 +75,7 @@ enum dgl_status gl_buffer_read(struct gl_device *dev, struct gl_buffer *buffer, 
             status = fetch(dev, &fence, bulk, 0, (char *)bytes + done, part);
         done += part;
     }
-    return status == DGL_OK ? finish_readback(dev, size) : status;
+    return status == DGL_OK ? finish_readback(dev, start_ns, size) : status;
 }
 
 enum dgl_status gl_readback_begin(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
@@ -114,6 +116,7 @@ enum dgl_status gl_readback_begin(struct gl_device *dev, struct gl_buffer *buffe
 enum dgl_status gl_readback_end(struct gl_device *dev, struct gl_ticket ticket, void *bytes)
 {
     struct gl_readback *rb = &dev->readback;
+    uint64_t start_ns = gl_event_start(dev);
 
     enum dgl_status status = gl_lost_check(dev);
     if (status != DGL_OK)
@@ -126,7 +129,7 @@ enum dgl_status gl_readback_end(struct gl_device *dev, struct gl_ticket ticket, 
     struct gl_readback_slot *slot = &rb->slots[ticket.slot];
     status = fetch(dev, &slot->done, &rb->ring, ticket.slot * (uint64_t)GL_READBACK_SLOT_BYTES,
                    bytes, slot->size);
-    return status == DGL_OK ? finish_readback(dev, slot->size) : status;
+    return status == DGL_OK ? finish_readback(dev, start_ns, slot->size) : status;
 }
 
 void gl_readback_drop(struct gl_device *dev, struct gl_ticket ticket)

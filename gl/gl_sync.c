@@ -108,16 +108,41 @@ static uint32_t count_signalled(const struct gl_in_flight *lists)
 
 /* ---- entries into the driver ----------------------------------------------------------------- */
 
+void gl_device_set_observer(struct gl_device *dev,
+                            void (*cb)(void *priv, const struct gl_event *event), void *priv)
+{
+    dev->observer = cb;
+    dev->observer_priv = priv;
+}
+
+uint64_t gl_event_start(const struct gl_device *dev)
+{
+    return dev->observer ? dgl_now_ns() : 0;
+}
+
+void gl_event_end(const struct gl_device *dev, enum gl_event_kind kind, uint64_t start_ns,
+                  const char *label, uint64_t bytes)
+{
+    if (dev->observer)
+        dev->observer(dev->observer_priv, &(struct gl_event){.kind = kind,
+                                                             .label = label,
+                                                             .start_ns = start_ns,
+                                                             .end_ns = dgl_now_ns(),
+                                                             .bytes = bytes});
+}
+
 /* gl.h defines a submit. */
-static void count_submit(struct gl_device *dev)
+static uint64_t submit_start(struct gl_device *dev)
 {
     dev->counters.submits++;
+    return gl_event_start(dev);
 }
 
 void gl_start(struct gl_device *dev)
 {
-    count_submit(dev);
+    uint64_t start_ns = submit_start(dev);
     glFlush();
+    gl_event_end(dev, GL_EVENT_FLUSH, start_ns, "", 0);
 }
 
 enum dgl_status gl_flush(struct gl_device *dev)
@@ -133,10 +158,12 @@ enum dgl_status gl_flush(struct gl_device *dev)
 
 const void *gl_result_map(struct gl_device *dev, GLuint id, uint64_t offset, uint64_t size)
 {
-    count_submit(dev);
+    uint64_t start_ns = submit_start(dev);
     glBindBuffer(GL_COPY_READ_BUFFER, id);
-    return glMapBufferRange(GL_COPY_READ_BUFFER, (GLintptr)offset, (GLsizeiptr)size,
-                            GL_MAP_READ_BIT);
+    const void *ptr =
+        glMapBufferRange(GL_COPY_READ_BUFFER, (GLintptr)offset, (GLsizeiptr)size, GL_MAP_READ_BIT);
+    gl_event_end(dev, GL_EVENT_MAP, start_ns, "", 0);
+    return ptr;
 }
 
 void gl_device_set_stop(struct gl_device *dev, const atomic_bool *stop)
@@ -151,10 +178,9 @@ bool gl_is_stopped(const struct gl_device *dev)
 
 static enum dgl_status wait_for(struct gl_device *dev, GLsync *fence, bool stoppable)
 {
-    uint64_t start = dgl_now_ns();
+    uint64_t start_ns = submit_start(dev), start = dgl_now_ns();
     bool stopped = false;
 
-    count_submit(dev);
     GLenum result = glClientWaitSync(*fence, GL_SYNC_FLUSH_COMMANDS_BIT, 0);
     while (result == GL_TIMEOUT_EXPIRED && dgl_now_ns() - start < SPIN_NS)
         result = glClientWaitSync(*fence, 0, 0);
@@ -175,6 +201,7 @@ static enum dgl_status wait_for(struct gl_device *dev, GLsync *fence, bool stopp
     }
     glDeleteSync(*fence);
     *fence = NULL;
+    gl_event_end(dev, GL_EVENT_WAIT, start_ns, "", 0);
     if (result == GL_ALREADY_SIGNALED || result == GL_CONDITION_SATISFIED)
         return DGL_OK;
     enum dgl_status status = gl_reset_check(dev);

@@ -13,6 +13,7 @@
 #include "core/base/hash.h"
 #include "core/base/mem.h"
 #include "tools/plot.h"
+#include "tools/profile.h"
 #include "tools/report.h"
 
 #define MAX_MANIFEST (64u << 20)
@@ -33,45 +34,29 @@ static void rates(struct dgl_json_writer *w, const char *key, const double *valu
     dgl_jw_end_array(w);
 }
 
-/* GPU time of a phase, in all of its operations; null where one could not be timed. */
+/* GPU time of a phase of one repetition, in all of its operations; null where one could not be
+ * timed. Of decode some tokens were. */
 static void gpu_ms(struct dgl_json_writer *w, const char *key, const struct dgl_bench_result *r,
                    enum dgl_phase phase)
 {
+    const struct dgl_profile *p = &r->profile;
     uint64_t ns = 0;
-    bool timed = r->num_profile > 0;
-    for (size_t i = 0; i < r->num_profile; i++) {
-        if (r->profile[i].phase != phase)
+    double tokens = 0;
+    bool timed = p->num_entries > 0;
+    for (size_t i = 0; i < p->num_entries; i++) {
+        if (p->entries[i].phase != phase)
             continue;
-        timed &= r->profile[i].timed;
-        ns += r->profile[i].gpu_ns;
+        timed &= p->entries[i].timed;
+        ns += p->entries[i].gpu_ns;
     }
+    for (size_t i = 0; i < p->num_steps; i++)
+        tokens += p->steps[i].timed;
+    double runs = phase == DGL_PHASE_DECODE ? r->decode_tokens / tokens : 1;
     dgl_jw_key(w, key);
     if (timed)
-        dgl_jw_f64(w, (double)ns * 1e-6);
+        dgl_jw_f64(w, (double)ns * runs * 1e-6);
     else
         dgl_jw_null(w);
-}
-
-static void profile_json(struct dgl_json_writer *w, const struct dgl_bench_result *r)
-{
-    dgl_jw_key(w, "profile");
-    dgl_jw_array(w);
-    for (size_t i = 0; i < r->num_profile; i++) {
-        const struct dgl_profile_entry *e = &r->profile[i];
-        dgl_jw_object(w);
-        report_text(w, "phase", phase_name(e->phase));
-        report_text(w, "op", e->op);
-        report_text(w, "kernel", e->kernel);
-        report_u64(w, "calls", e->calls);
-        report_u64(w, "bytes", e->bytes);
-        dgl_jw_key(w, "gpu_us");
-        if (e->timed)
-            dgl_jw_f64(w, (double)e->gpu_ns * 1e-3);
-        else
-            dgl_jw_null(w);
-        dgl_jw_end_object(w);
-    }
-    dgl_jw_end_array(w);
 }
 
 static void env_json(struct dgl_json_writer *w, const struct dgl_device *device)
@@ -312,7 +297,7 @@ static bool print_json(const struct bench_report *report)
     dgl_jw_end_object(&w);
     report_device(&w, e->device);
     report_kernels(&w, e->model);
-    profile_json(&w, r);
+    profile_json(&w, &r->profile, r->profile.num_entries > 0);
     if (report->opt->sweep) {
         points_json(&w, "sweep_depth", "depth", "decode_tps", report->depth, report->num_depths);
         points_json(&w, "sweep_prompt", "prompt_tokens", "prefill_tps", report->prompt,
@@ -392,23 +377,6 @@ static bool print_md(const struct bench_report *report)
 
 /* ---- the table for people -------------------------------------------------------------------- */
 
-static void profile_text(struct dgl_buf *out, const struct dgl_bench_result *r)
-{
-    if (r->num_profile)
-        dgl_buf_printf(out, "\n%-8s %-14s %-30s %6s %10s %9s\n", "phase", "operation", "kernel",
-                       "calls", "GPU us", "GB/s");
-    for (size_t i = 0; i < r->num_profile; i++) {
-        const struct dgl_profile_entry *e = &r->profile[i];
-        dgl_buf_printf(out, "%-8s %-14s %-30s %6llu ", phase_name(e->phase), e->op, e->kernel,
-                       (unsigned long long)e->calls);
-        if (e->timed && e->gpu_ns)
-            dgl_buf_printf(out, "%10.1f %9.1f\n", (double)e->gpu_ns * 1e-3,
-                           (double)e->bytes / (double)e->gpu_ns);
-        else
-            dgl_buf_printf(out, "%10s %9s\n", "n/a", "n/a");
-    }
-}
-
 static bool print_table(const struct bench_report *report)
 {
     const struct dgl_bench_result *r = &report->result;
@@ -453,7 +421,7 @@ static bool print_table(const struct bench_report *report)
         dgl_buf_printf(&out, "%-8s %-12s prefill %10.1f tok/s, decode %10.1f tok/s, %.1f GB/s\n",
                        c->quantization, c->layout, c->prefill_tps, c->decode_tps, c->decode_gbps);
     }
-    profile_text(&out, r);
+    profile_table(&out, &r->profile);
     return out_buf(&out);
 }
 

@@ -75,7 +75,8 @@ bool command_bench_check(const struct options *opt)
     else if (opt->json + opt->csv + opt->md > 1)
         console_error("bench: give either %s or %s", opt->json ? "--json" : "--md",
                       opt->csv ? "--csv" : "--md");
-    else if (opt->num_args && (opt->csv || opt->md || opt->plot || opt->sweep || opt->matrix))
+    else if (opt->num_args && (opt->csv || opt->md || opt->plot || opt->sweep || opt->matrix ||
+                               opt->profile || opt->trace))
         console_error("bench %s: prints a table or --json, nothing else", what);
     else if (opt->sweep && opt->matrix)
         console_error("bench: give either --sweep or --matrix");
@@ -119,7 +120,7 @@ static struct dgl_bench_params bench_params(const struct options *opt, struct en
                                      .depth = opt->depth,
                                      .repetitions = opt->repetitions,
                                      .warmup = opt->warmup ? opt->warmup : DGL_BENCH_NO_WARMUP,
-                                     .profile = opt->profile,
+                                     .profile = opt->profile || opt->trace,
                                      .progress_cb = console_progress,
                                      .progress_priv = &e->console};
 }
@@ -226,6 +227,7 @@ static enum dgl_status measure_cell(const struct options *opt, const char *path,
         with.extra_hint = hint;
     }
     with.quiet = true;
+    with.trace = NULL;
     enum dgl_status status = engine_open(&e, &with, path, true);
     if (status == DGL_OK) {
         dgl_model_plan_iterate(e.model, find_decode_kernel, &chosen);
@@ -316,6 +318,8 @@ int command_bench(const struct options *opt)
     if (status == DGL_OK && opt->plot)
         status = bench_plot(&e.console.log, report);
     int code = status == DGL_OK ? out_exit(bench_print(report)) : exit_code(status);
+    if (code == EXIT_OK)
+        code = exit_code(trace_commit(&e.trace));
     dgl_bench_result_finish(&report->result);
     free(report);
     engine_close(&e);

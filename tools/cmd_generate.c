@@ -7,6 +7,7 @@
 #include "tools/commands.h"
 #include "tools/generation.h"
 #include "tools/input.h"
+#include "tools/profile.h"
 #include "tools/screen.h"
 
 struct generate {
@@ -109,6 +110,18 @@ static int read_prompt(struct generate *g, const struct options *opt)
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
+static void note_profile(const struct generate *g)
+{
+    struct dgl_buf table = {0};
+    profile_table(&table, &g->result.profile);
+    for (char *line = table.failed ? NULL : table.p, *end; line && *line; line = end + 1) {
+        end = strchr(line, '\n');
+        *end = '\0';
+        console_note(&g->engine.console, "%s", line);
+    }
+    dgl_buf_finish(&table);
+}
+
 static int generate_run(struct generate *g, const struct options *opt)
 {
     enum dgl_status status = engine_open(&g->engine, opt, NULL, true);
@@ -128,6 +141,7 @@ static int generate_run(struct generate *g, const struct options *opt)
         g->params.prompt = g->prompt.p ? g->prompt.p : "";
         g->params.prompt_len = g->prompt.len;
     }
+    g->params.profile = opt->profile || opt->trace;
     g->echo = opt->echo && !opt->json;
     if (status == DGL_OK)
         status = dgl_generate(g->engine.session, &g->params, &g->result);
@@ -139,6 +153,7 @@ static int generate_run(struct generate *g, const struct options *opt)
         struct dgl_json_writer w = dgl_json_writer(&out, 0);
         dgl_jw_object(&w);
         generation_report(&w, &g->engine, &g->result);
+        profile_json(&w, &g->result.profile, g->params.profile);
         dgl_jw_end_object(&w);
         dgl_buf_putc(&out, '\n');
         ok = out_buf(&out);
@@ -148,6 +163,10 @@ static int generate_run(struct generate *g, const struct options *opt)
     if (!ok)
         return out_exit(false);
     generation_note(&g->engine, &g->result, g->params.sampling.seed);
+    if (g->params.profile && !opt->json)
+        note_profile(g);
+    if (trace_commit(&g->engine.trace) != DGL_OK)
+        return EXIT_FAILED;
     return g->result.finish == DGL_FINISH_CANCELLED ? EXIT_CANCELLED : EXIT_OK;
 }
 

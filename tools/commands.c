@@ -21,7 +21,14 @@ const struct command commands[] = {
      "driver software`),\n`kernels` (list of `phase op name variant origin sha256`). A submit is "
      "an "
      "entry into the driver that starts work or waits for it: a\nflush, a wait on a fence, a map. "
-     "The first token's sampling counts as `prefill`; its time is in `first_token_ms` alone.",
+     "The first token's sampling counts as `prefill`; its time is in `first_token_ms` alone.\n\n"
+     "With `--profile` also, null without it, `profile`: list of `phase op kernel calls bytes "
+     "gpu_us share gbps copy_share`, where\n`share` is of the phase's GPU time, `bytes` are "
+     "weights, keys and values that were read, and `copy_share` holds their rate\nagainst a plain "
+     "copy on this device; `timeline`: of each decoded token `host_us cpu_record_us gpu_us "
+     "readback_us wall_us`\n(their sum) and `timers` (every other token is measured without); "
+     "`timer_us`: a timer's cost, taken from each dispatch. What\nthe device cannot tell is null. "
+     "Without `--json` a table follows the statistics ([performance.md](performance.md)).",
      0, 1, command_generate, command_generate_check, "prompt"},
     {"chat", "[options]", "Talk with a model",
      "At a terminal a conversation with line editing and history; from a pipe, each line is a "
@@ -170,9 +177,8 @@ const struct command commands[] = {
      "(the process's first prompt, with\ncompiling), `ttft_ms_warm`, `bytes_per_token`, "
      "`decode_gbps`, `copy_gbps`, `cpu_us_per_token`, `peak_bytes` (of buffers on\nthe device), "
      "`estimate_bytes`, `load_ms`, `compile_ms`, `executor`, `executor_reason`, `counters` and "
-     "`device` and `kernels` as in\ngenerate, `profile` (list of `phase op kernel calls bytes "
-     "gpu_us`; `gpu_us` is null where the device has no timer),\n`sweep_depth`, `sweep_prompt`, "
-     "`matrix`.\n"
+     "`device` and `kernels` as in\ngenerate, `profile`, `timeline` and `timer_us` as "
+     "there,\n`sweep_depth`, `sweep_prompt`, `matrix`.\n"
      "Of `compare`: `a`, `b`, `regression`, `metrics` (list of `name a b delta_percent`, of rates "
      "also `t df p regression`). Of `load`: `weight_bytes`,\n`cold` and `warm` (`kernels_ms "
      "device_ms model_ms session_ms bytes_per_second resident_share`), `warm_model_ms_all`.",

@@ -114,6 +114,8 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
     if (!path)
         return DGL_ERR_INVALID_ARG;
     enum dgl_status status = dgl_model_find(&e->console.log, path);
+    if (status == DGL_OK && opt->trace)
+        status = trace_create(&e->trace, &e->console.log, opt->trace);
     uint64_t at = dgl_now_ns();
     if (status == DGL_OK)
         status = engine_open_kernels(e, opt);
@@ -127,6 +129,7 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
     lap(&at, &e->times.device_ns);
     if (status == DGL_OK) {
         const struct dgl_device_info *info = dgl_device_get_info(e->device);
+        trace_watch(&e->trace, e->device);
         bool f32 = opt->kv_type && strcmp(opt->kv_type, "f32") == 0;
         console_note(&e->console, "device: %s%s%s%s%s", info->renderer, info->node[0] ? ", " : "",
                      info->node, info->software ? " (software)" : "",
@@ -154,6 +157,7 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
                                     &e->session);
     lap(&at, &e->times.session_ns);
     e->load_ns = dgl_now_ns() - start;
+    trace_add(&e->trace, "load", start, start + e->load_ns);
     if (e->device)
         dgl_device_get_counters(e->device, &e->load);
     if (status == DGL_OK && e->session)
@@ -166,6 +170,7 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
 void engine_close(struct engine *e)
 {
     interrupt_watch(NULL);
+    trace_abort(&e->trace);
     dgl_session_destroy(&e->session);
     dgl_model_destroy(&e->model);
     dgl_kernels_destroy(&e->kernels);

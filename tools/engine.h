@@ -4,6 +4,7 @@
 #define DGL_TOOLS_ENGINE_H
 
 #include "tools/console.h"
+#include "tools/trace.h"
 
 /* Of opening, in order. */
 struct engine_times {
@@ -19,6 +20,7 @@ struct engine {
     uint64_t load_ns;
     struct engine_times times; /* parts of load_ns */
     struct dgl_counters load;
+    struct trace trace; /* of --trace; the command commits it when it has succeeded */
 };
 
 /* `path` NULL: the model of the options, or the bundled one. `session` false stops after the model.

@@ -236,8 +236,14 @@ static const struct option table[] = {
     {"bench", 0, "plot", "FILE.svg", "draw what was measured", TYPE_PATH, FIELD(plot), 0, 0, NULL,
      0},
     {"bench", 0, "md", NULL, "a Markdown table", TYPE_FLAG, FIELD(md), 0, 0, NULL, 0},
-    {"bench", 0, "profile", NULL, "GPU time per operation in an extra run", TYPE_FLAG,
-     FIELD(profile), 0, 0, NULL, 0},
+    {"generate bench", 0, "profile", NULL,
+     "GPU time per operation and a time line per token; generate reads each token back before it "
+     "queues the next, bench makes an extra run",
+     TYPE_FLAG, FIELD(profile), 0, 0, NULL, 0},
+    {"generate bench", 0, "trace", "FILE.json",
+     "with --profile, each operation, submit, readback and compilation in Chrome's trace format "
+     "(chrome://tracing, Perfetto)",
+     TYPE_PATH, FIELD(trace), 0, 0, NULL, 0},
     {"bench", 0, "csv", NULL, "comma-separated output", TYPE_FLAG, FIELD(csv), 0, 0, NULL, 0},
 
     {ENGINE, 0, "kernel-dir", "DIR",

@@ -187,6 +187,7 @@ void dgl_generate_result_finish(struct dgl_generate_result *result)
     free(result->prompt_ids);
     free(result->tokens);
     free(result->text);
+    profile_sums_finish(&result->profile);
     *result = (struct dgl_generate_result){0};
 }
 
@@ -220,12 +221,10 @@ enum dgl_status dgl_bench(struct dgl_session *session, const struct dgl_bench_pa
 
 void dgl_bench_result_finish(struct dgl_bench_result *result)
 {
-    free(result->profile);
+    profile_sums_finish(&result->profile);
     free(result->decode_latency_ms);
     free(result->tokens);
     free(result->text);
-    result->profile = NULL;
-    result->num_profile = 0;
     result->decode_latency_ms = NULL;
     result->num_latencies = 0;
     result->tokens = NULL;

@@ -1,17 +1,37 @@
-/* GPU time per operation and kernel, and the bandwidth of a plain copy to hold it against. */
+/* GPU time per operation and kernel, the host's time per decoded token, and the bandwidth of a
+ * plain copy to hold them against. Works with any executor: it asks for the time of each
+ * operation. */
 #ifndef DGL_CORE_PROFILE_H
 #define DGL_CORE_PROFILE_H
 
 #include "core/exec/exec.h"
 
-/* Times added up per phase, operation and kernel. */
+/* The profile of a call. */
 struct profile {
-    struct dgl_profile_entry *entries; /* free() */
-    size_t count, cap;
+    struct dgl_device *dev;
+    struct dgl_profile sums;
+    size_t cap_entries, cap_steps;
+    uint64_t step_end_ns; /* when the last step ended, or decoding began: dgl_now_ns() */
 };
 
-/* Submits a run once with a timer around every operation. Waits. */
-enum dgl_status profile_run(struct profile *profile, struct exec_run *run, enum dgl_phase phase);
+/* Measures what a timer costs. */
+enum dgl_status profile_init(struct profile *profile, struct dgl_device *dev,
+                             struct kernel_set *set);
+/* Frees what a result holds and zeroes it. */
+void profile_sums_finish(struct dgl_profile *sums);
+
+/* Submits a run once with a timer around every operation, waits, and adds the times. `held`:
+ * tokens of the sequence after the pass. *gpu_ns (may be NULL) grows by the sum, the timers' cost
+ * included, as far as it is known. */
+enum dgl_status profile_run(struct profile *profile, struct exec_run *run, enum dgl_phase phase,
+                            int32_t held, uint64_t *gpu_ns);
+/* Adds a run that has just ended; ns [count] are the times of its operations (UINT64_MAX =
+ * unknown), NULL = none is known. */
+enum dgl_status profile_add(struct profile *profile, const struct exec_run *run,
+                            enum dgl_phase phase, int32_t held, const uint64_t *ns);
+/* Adds a decoded token, whose times are known but for host_ns, which is what is left since the last
+ * one; it ends now. */
+enum dgl_status profile_step(struct profile *profile, struct dgl_profile_step step);
 
 /* Bytes per second, read plus written, of a plain copy: what the device's memory gives to compute
  * kernels. Allocates up to 1 GiB for its duration. */

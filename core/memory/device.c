@@ -33,6 +33,12 @@ struct dgl_counters counters_since(const struct dgl_device *dev, const struct dg
     };
 }
 
+void device_tell(const struct dgl_device *dev, const struct dgl_event *event)
+{
+    if (dev->trace)
+        dev->trace(dev->trace_priv, event);
+}
+
 enum dgl_status device_enter(struct dgl_device *dev, struct gl_saved *saved)
 {
     if (gl_device_is_lost(dev->gl))

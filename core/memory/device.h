@@ -16,6 +16,8 @@ struct dgl_device {
     uint64_t tokens;     /* evaluated so far */
     uint64_t held_bytes; /* of device memory: what models and sessions have allocated */
     uint64_t compile_ns; /* spent on compiling so far */
+    void (*trace)(void *priv, const struct dgl_event *event); /* dgl_device_set_trace() */
+    void *trace_priv;
 };
 
 struct dgl_kernels {
@@ -25,6 +27,9 @@ struct dgl_kernels {
 /* Makes the device's context current for the length of a public call and puts the caller's back. */
 enum dgl_status device_enter(struct dgl_device *dev, struct gl_saved *saved);
 void device_leave(struct dgl_device *dev, const struct gl_saved *saved);
+
+/* To the trace, if there is one. */
+void device_tell(const struct dgl_device *dev, const struct dgl_event *event);
 
 /* Work done since the device was opened. */
 struct dgl_counters device_counters(const struct dgl_device *dev);

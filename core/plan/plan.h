@@ -94,6 +94,9 @@ void plan_buffer_bytes(const struct plan *plan, int32_t context, int32_t rows,
 void plan_sequence_bytes(const struct plan *plan, int32_t context, uint64_t bytes[BUF_COUNT]);
 /* One layer's KV cache for `context` tokens, bytes. */
 uint64_t plan_kv_layer_bytes(const struct plan *plan, int32_t context);
+/* Of that cache, what a pass of `rows` tokens reads, each byte once, after which the sequence holds
+ * `held` tokens. */
+uint64_t plan_kv_read_bytes(const struct plan *plan, uint32_t layer, int32_t rows, int32_t held);
 /* Tokens per pass whose activations the device can bind. */
 int32_t plan_most_rows(const struct plan *plan);
 /* Tokens per pass when nobody asks for another number. */

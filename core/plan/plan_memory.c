@@ -64,6 +64,13 @@ uint64_t plan_kv_layer_bytes(const struct plan *plan, int32_t context)
     return 2 * (uint64_t)d->kv_heads * (uint64_t)d->head_dim * (uint64_t)context * element;
 }
 
+uint64_t plan_kv_read_bytes(const struct plan *plan, uint32_t layer, int32_t rows, int32_t held)
+{
+    int32_t window = plan->desc->layer[layer].window;
+    int32_t seen = window > 0 && window < held - rows + 1 ? window + rows - 1 : held;
+    return plan_kv_layer_bytes(plan, seen);
+}
+
 int32_t plan_most_rows(const struct plan *plan)
 {
     uint64_t one[BUF_COUNT], two[BUF_COUNT], widest = 1;

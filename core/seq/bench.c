@@ -11,6 +11,7 @@
 #include "core/seq/session.h"
 
 #define MAX_REPETITIONS 64
+#define PROFILE_TOKENS  16 /* every other one with timers */
 
 /* Arrival of a token on the host. */
 struct arrival {
@@ -144,39 +145,33 @@ static enum dgl_status time_decode(struct bench *b, int32_t run)
     return status;
 }
 
-/* One pass of each phase with timers. */
+/* Prefill and decode once more, as calls that profile, at the depths at which they were
+ * measured. */
 static enum dgl_status profile(struct bench *b)
 {
     struct dgl_session *s = b->s;
-    struct profile profile = {0};
-    int32_t rows = b->p.prompt_tokens < s->ubatch ? b->p.prompt_tokens : s->ubatch;
-    struct dgl_step step = {.tokens = (uint32_t)rows, .context = (uint32_t)s->context};
-    struct exec_run *run = exec_cache_find(&s->runs, recipe_of(SEG_PREFILL));
-    enum dgl_status status = DGL_OK;
+    struct dgl_generate_result g = {0};
+    struct profile profile;
+    const int32_t depth = b->p.depth, tokens = b->p.decode_tokens;
+    enum dgl_status status = profile_init(&profile, s->model->dev, s->model->kernels);
+    profile.sums.copy_gbps = b->r->copy_gbps;
     session_trim(s, 0);
-    if (run) {
-        status = exec_run_set_tokens(run, rows);
-        if (status == DGL_OK)
-            status = session_write_step(s, &step, 0);
-        if (status == DGL_OK)
-            status = profile_run(&profile, run, DGL_PHASE_PREFILL);
-    }
-    session_trim(s, 0);
+    if (status == DGL_OK && depth > 0)
+        status = eval_ids(b, depth);
+    s->profile = &profile;
     if (status == DGL_OK)
-        status = eval_ids(b, b->p.depth > 0 ? b->p.depth : 1);
-    step = (struct dgl_step){
-        .pos = (uint32_t)s->len - 1, .context = (uint32_t)s->context, .tokens = 1, .ignore_eos = 1};
+        status = generate(b, depth + b->p.prompt_tokens, 1, &g);
+    s->profile = NULL;
+    dgl_generate_result_finish(&g);
     if (status == DGL_OK)
-        status = session_run(s, b->decode, &run);
+        status = eval_ids(b, depth > 0 ? depth : 1);
+    s->profile = &profile;
     if (status == DGL_OK)
-        status = session_write_args(s, run);
-    if (status == DGL_OK)
-        status = session_write_step(s, &step, 0);
-    if (status == DGL_OK)
-        status = profile_run(&profile, run, DGL_PHASE_DECODE);
-    session_trim(s, 0);
-    b->r->profile = profile.entries;
-    b->r->num_profile = profile.count;
+        status = generate(b, depth > 0 ? depth : 1,
+                          (tokens < PROFILE_TOKENS ? tokens : PROFILE_TOKENS) + 1, &g);
+    s->profile = NULL;
+    dgl_generate_result_finish(&g);
+    b->r->profile = profile.sums;
     return status;
 }
 

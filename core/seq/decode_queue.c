@@ -4,18 +4,50 @@
 #include <assert.h>
 #include <string.h>
 
+#include "core/base/clock.h"
+
 bool decode_queue_has_room(const struct decode_queue *q)
 {
-    return q->count < (q->session->model->dev->info.software ? 1 : DECODE_MAX_BATCHES);
+    const struct dgl_session *s = q->session;
+    return q->count < (s->model->dev->info.software || s->profile ? 1 : DECODE_MAX_BATCHES);
+}
+
+/* One step, waited for. Timers slow down what they measure: every other step goes without. */
+static enum dgl_status run_profiled(struct decode_queue *q)
+{
+    struct dgl_session *s = q->session;
+    struct dgl_device *dev = s->model->dev;
+    uint64_t start_ns = dgl_now_ns(), recorded_ns = start_ns, gpu_ns = 0;
+    enum dgl_status status;
+    q->step = (struct dgl_profile_step){.timed = dev->plan.limits.timer &&
+                                                 s->profile->sums.num_steps % 2 == 0};
+    if (q->step.timed) {
+        status = profile_run(s->profile, q->run, DGL_PHASE_DECODE, s->len + 1, &gpu_ns);
+        q->done_ns = dgl_now_ns();
+        recorded_ns = q->done_ns - gpu_ns > start_ns ? q->done_ns - gpu_ns : start_ns;
+    } else {
+        status = session_queue(s, q->run, 1, DGL_PHASE_DECODE);
+        recorded_ns = dgl_now_ns();
+        if (status == DGL_OK)
+            status = gl_finish(dev->gl);
+        q->done_ns = dgl_now_ns();
+        if (status == DGL_OK && !dev->plan.limits.timer)
+            status = profile_add(s->profile, q->run, DGL_PHASE_DECODE, s->len + 1, NULL);
+    }
+    q->step.record_ns = recorded_ns - start_ns;
+    q->step.gpu_ns = q->done_ns - recorded_ns;
+    return status;
 }
 
 enum dgl_status decode_queue_push(struct decode_queue *q, int32_t steps)
 {
-    const struct dgl_session *s = q->session;
+    struct dgl_session *s = q->session;
     const struct gl_range ids = s->memory.state[BUF_IDS];
     struct decode_batch *batch = &q->batch[q->count];
     assert(decode_queue_has_room(q) && steps > 0 && steps <= DGL_READBACK_INTERVAL_MAX);
-    enum dgl_status status = exec_run_submit(q->run, (uint32_t)steps, NULL);
+    assert(!s->profile || steps == 1);
+    enum dgl_status status =
+        s->profile ? run_profiled(q) : session_queue(s, q->run, (uint32_t)steps, DGL_PHASE_DECODE);
     if (status == DGL_OK)
         status = gl_readback_begin(s->model->dev->gl, ids.buffer,
                                    ids.offset + (uint64_t)(s->len + q->steps + 1) * 4,
@@ -36,7 +68,11 @@ enum dgl_status decode_queue_pop(struct decode_queue *q, int32_t *ids, int32_t *
     q->steps -= batch.steps;
     memmove(q->batch, q->batch + 1, (size_t)q->count * sizeof(batch));
     *count = batch.steps;
-    return gl_readback_end(q->session->model->dev->gl, batch.ids, ids);
+    enum dgl_status status = gl_readback_end(q->session->model->dev->gl, batch.ids, ids);
+    if (status != DGL_OK || !q->session->profile)
+        return status;
+    q->step.readback_ns = dgl_now_ns() - q->done_ns;
+    return profile_step(q->session->profile, q->step);
 }
 
 void decode_queue_drop(struct decode_queue *q)

@@ -17,13 +17,15 @@ struct decode_queue {
     struct exec_run *run;                          /* of the session; set by the caller */
     struct decode_batch batch[DECODE_MAX_BATCHES]; /* [count], oldest first */
     int32_t count, steps;                          /* queued, of all batches */
+    struct dgl_profile_step step; /* in a call that profiles: of the one step that is queued */
+    uint64_t done_ns;             /* and when the device had finished it */
 };
 
-/* False: decode_queue_pop() first. Software renderers, which compute before they return, get one
- * batch at a time. */
+/* False: decode_queue_pop() first. Software renderers, which compute before they return, and calls
+ * that profile get one batch at a time. */
 bool decode_queue_has_room(const struct decode_queue *q);
-/* Queues `steps` steps, at most DGL_READBACK_INTERVAL_MAX, after those of the queue; the first one
- * of an empty queue evaluates the token at position session->len. */
+/* Queues `steps` steps, at most DGL_READBACK_INTERVAL_MAX, in a call that profiles one, after those
+ * of the queue; the first one of an empty queue evaluates the token at position session->len. */
 enum dgl_status decode_queue_push(struct decode_queue *q, int32_t steps);
 /* Waits for the oldest batch; ids[0 .. *count) are those that its steps sampled. */
 enum dgl_status decode_queue_pop(struct decode_queue *q, int32_t *ids, int32_t *count);

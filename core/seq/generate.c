@@ -150,7 +150,7 @@ static enum dgl_status start_sampling(struct generation *g)
     if (status == DGL_OK)
         status = session_write_step(s, &step, 0);
     if (status == DGL_OK)
-        status = exec_run_submit(g->sample, 1, NULL);
+        status = session_submit(s, g->sample, DGL_PHASE_PREFILL, s->len);
     return status;
 }
 
@@ -234,6 +234,8 @@ static enum dgl_status decode_loop(struct generation *g)
     g->r->prefill = counters_since(g->s->model->dev, &g->start);
     struct dgl_counters before;
     before = device_counters(g->s->model->dev);
+    if (g->s->profile)
+        g->s->profile->step_end_ns = dgl_now_ns();
     uint64_t start = work_ns(g);
     while (status == DGL_OK && !g->done) {
         int32_t steps = steps_wanted(g);
@@ -366,8 +368,25 @@ enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generat
                            .queue.session = s};
     if (g.interval == 0)
         g.interval = session_readback_interval(s);
-    const uint64_t compiled_ns = s->model->dev->compile_ns;
-    enum dgl_status status = generate_entered(&g);
-    out->compile_ns = s->model->dev->compile_ns - compiled_ns;
+    struct dgl_device *dev = s->model->dev;
+    const uint64_t compiled_ns = dev->compile_ns;
+    struct profile profile = {0}; /* of a call that profiles on its own */
+    enum dgl_status status = DGL_OK;
+    if (params->profile) {
+        double copy_gbps = 0;
+        status = profile_copy(dev, s->model->kernels, &copy_gbps);
+        if (status == DGL_OK)
+            status = profile_init(&profile, dev, s->model->kernels);
+        profile.sums.copy_gbps = copy_gbps;
+        s->profile = &profile;
+    }
+    if (s->profile)
+        g.interval = 1;
+    if (status == DGL_OK)
+        status = generate_entered(&g);
+    if (params->profile)
+        s->profile = NULL;
+    out->profile = profile.sums;
+    out->compile_ns = dev->compile_ns - compiled_ns;
     return status;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/mem.h"
 #include "core/plan/rope_table.h"
 #include "loader/desc/rope_freq.h"
@@ -132,6 +133,29 @@ enum dgl_status session_leave(struct dgl_session *s, const struct gl_saved *save
 enum dgl_status session_run(struct dgl_session *s, struct recipe recipe, struct exec_run **out)
 {
     return exec_cache_get(&s->runs, s->model->engine->exec, recipe, &s->memory, out);
+}
+
+enum dgl_status session_queue(struct dgl_session *s, struct exec_run *run, uint32_t steps,
+                              enum dgl_phase phase)
+{
+    struct dgl_device *dev = s->model->dev;
+    uint64_t start_ns = dev->trace ? dgl_now_ns() : 0;
+    enum dgl_status status = exec_run_submit(run, steps, NULL);
+    if (dev->trace)
+        device_tell(dev, &(struct dgl_event){.kind = DGL_EVENT_RECORD,
+                                             .phase = phase,
+                                             .name = "record",
+                                             .kernel = "",
+                                             .start_ns = start_ns,
+                                             .duration_ns = dgl_now_ns() - start_ns});
+    return status;
+}
+
+enum dgl_status session_submit(struct dgl_session *s, struct exec_run *run, enum dgl_phase phase,
+                               int32_t held)
+{
+    return s->profile ? profile_run(s->profile, run, phase, held, NULL)
+                      : session_queue(s, run, 1, phase);
 }
 
 static bool compile_progress(void *priv, const char *what, uint64_t done, uint64_t total)
@@ -271,12 +295,12 @@ static enum dgl_status pass_end(struct dgl_session *s, int32_t tokens)
         if (status == DGL_OK)
             status = exec_run_set_tokens(rows, tokens);
         if (status == DGL_OK)
-            status = exec_run_submit(rows, 1, NULL);
+            status = session_submit(s, rows, DGL_PHASE_PREFILL, s->len);
     }
     if (status == DGL_OK && tail.last.segments) {
         status = session_run(s, tail.last, &head);
         if (status == DGL_OK)
-            status = exec_run_submit(head, 1, NULL);
+            status = session_submit(s, head, DGL_PHASE_PREFILL, s->len);
         s->logits_valid = status == DGL_OK;
     }
     return status;
@@ -291,7 +315,7 @@ enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t fla
     if (status == DGL_OK)
         status = pass_begin(s, tokens, flags);
     if (status == DGL_OK)
-        status = exec_run_submit(body, 1, NULL);
+        status = session_submit(s, body, DGL_PHASE_PREFILL, s->len + tokens);
     return status == DGL_OK ? pass_end(s, tokens) : status;
 }
 

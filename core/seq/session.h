@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 
+#include "core/exec/profile.h"
 #include "core/seq/adjust.h"
 #include "core/seq/model.h"
 #include "core/seq/pass.h"
@@ -35,6 +36,8 @@ struct dgl_session {
     struct adjust adjust;
     dgl_progress_cb progress_cb; /* while kernels are compiled; NULL = none */
     void *progress_priv;
+    struct profile
+        *profile; /* of the call in progress, which every pass is added to; NULL = none */
     atomic_bool cancel;
 };
 
@@ -55,6 +58,12 @@ enum dgl_status session_leave(struct dgl_session *s, const struct gl_saved *save
                               enum dgl_status status);
 /* The run of a recipe, compiled and bound on first use. Borrowed during the call. */
 enum dgl_status session_run(struct dgl_session *s, struct recipe recipe, struct exec_run **out);
+/* Queues `steps` rounds of a run. */
+enum dgl_status session_queue(struct dgl_session *s, struct exec_run *run, uint32_t steps,
+                              enum dgl_phase phase);
+/* Queues a run after which the session holds `held` tokens; waits in a call that profiles. */
+enum dgl_status session_submit(struct dgl_session *s, struct exec_run *run, enum dgl_phase phase,
+                               int32_t held);
 /* Compiles the kernels of the segments (bits as in struct recipe) that are not compiled yet, to
  * machine code, so that no run of them waits for the compiler. DGL_ERR_CANCELLED, not logged:
  * cancelled between two of them. */

@@ -1,5 +1,5 @@
-/* dgl_bench(): rates, counters, bytes, and the profile of every kernel; times that a device cannot
- * give are absent, never 0. */
+/* dgl_bench(): rates, counters, bytes; profiles of both calls, whose times are absent, never 0,
+ * where the device cannot give them; traces. */
 #include "tests/support/gl_fail.h"
 
 #include <math.h>
@@ -47,7 +47,8 @@ static void test_counts_are_as_asked(void **state)
     assert_int_equal(r.decode.buffers_created, 0);
     assert_int_equal(r.decode.programs_linked, 0);
     assert_int_equal(r.prefill.buffers_created, 0);
-    assert_int_equal(r.num_profile, 0);
+    assert_int_equal(r.profile.num_entries, 0);
+    assert_int_equal(r.profile.num_steps, 0);
     dgl_bench_result_finish(&r);
 }
 
@@ -187,61 +188,104 @@ static void test_session_is_empty_afterwards(void **state)
 
 /* ---- profile --------------------------------------------------------------------------------- */
 
-static const struct dgl_profile_entry *entry(const struct dgl_bench_result *r, const char *op,
+static const struct dgl_profile_entry *entry(const struct dgl_profile *p, const char *op,
                                              enum dgl_phase phase)
 {
-    for (size_t i = 0; i < r->num_profile; i++)
-        if (strcmp(r->profile[i].op, op) == 0 && r->profile[i].phase == phase)
-            return &r->profile[i];
+    for (size_t i = 0; i < p->num_entries; i++)
+        if (strcmp(p->entries[i].op, op) == 0 && p->entries[i].phase == phase)
+            return &p->entries[i];
     fail_msg("the profile has no %s", op);
     return NULL;
 }
 
-static void test_profile_has_every_operation(void **state)
+static size_t timed_steps(const struct dgl_profile *p)
 {
-    (void)state;
-    struct dgl_bench_result r =
-        bench(engine.session, dgl_bench_params(.prompt_tokens = 16, .decode_tokens = 4,
-                                               .repetitions = 1, .profile = true));
-    static const char *const layer[] = {"qkv", "o", "gate_up", "down"};
-    for (size_t i = 0; i < 4; i++) {
-        assert_int_equal(entry(&r, layer[i], DGL_PHASE_PREFILL)->calls, 8);
-        assert_int_equal(entry(&r, layer[i], DGL_PHASE_DECODE)->calls, 8);
-    }
-    assert_int_equal(entry(&r, "rope_kv", DGL_PHASE_PREFILL)->calls, 8);
-    assert_int_equal(entry(&r, "attn_prefill", DGL_PHASE_PREFILL)->calls, 8);
-    assert_int_equal(entry(&r, "attn_decode", DGL_PHASE_DECODE)->calls, 8);
-    assert_int_equal(entry(&r, "head", DGL_PHASE_DECODE)->calls, 1);
-    assert_int_equal(entry(&r, "sample_max", DGL_PHASE_DECODE)->calls, 1);
-    assert_int_equal(entry(&r, "sample_pick", DGL_PHASE_DECODE)->calls, 1);
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < r.num_profile; i++) {
-        assert_non_null(r.profile[i].kernel);
-        if (r.profile[i].phase == DGL_PHASE_DECODE)
-            bytes += r.profile[i].bytes;
-    }
-    assert_near((double)bytes, (double)dgl_model_get_info(engine.model)->weight_bytes,
-                (double)bytes * 0.02);
-    dgl_bench_result_finish(&r);
-    assert_int_equal(r.num_profile, 0);
-    assert_null(r.profile);
+    size_t count = 0;
+    for (size_t i = 0; i < p->num_steps; i++)
+        count += p->steps[i].timed;
+    return count;
 }
 
-static void test_time_is_there_or_absent(void **state)
+/* Times are there, or said to be unknown; they add up. */
+static void check_profile(const struct dgl_profile *p, bool timer, size_t steps)
+{
+    uint64_t sum = 0;
+    assert_true(p->num_entries > 10);
+    assert_int_equal(p->num_steps, steps);
+    assert_int_equal(timed_steps(p), timer ? (steps + 1) / 2 : 0);
+    for (size_t i = 0; i < p->num_entries; i++) {
+        assert_non_null(p->entries[i].kernel);
+        assert_true(p->entries[i].calls > 0);
+        assert_true(p->entries[i].timed ? timer : p->entries[i].gpu_ns == 0);
+        sum += p->entries[i].gpu_ns;
+    }
+    assert_int_equal(sum > 0, timer);
+    assert_true(timer || p->timer_ns == 0);
+    assert_true(p->copy_gbps > 0);
+    for (size_t i = 0; i < steps; i++)
+        assert_true(p->steps[i].record_ns > 0 && p->steps[i].readback_ns > 0);
+}
+
+static void test_profile_of_bench(void **state)
 {
     (void)state;
+    static const char *const layer[] = {"qkv", "o", "gate_up", "down"};
     struct dgl_bench_result r =
         bench(engine.session, dgl_bench_params(.prompt_tokens = 16, .decode_tokens = 4,
                                                .repetitions = 1, .profile = true));
-    bool timer = dgl_device_get_limits(engine.device)->timer;
-    uint64_t sum = 0;
-    for (size_t i = 0; i < r.num_profile; i++) {
-        assert_true(r.profile[i].timed || r.profile[i].gpu_ns == 0);
-        assert_true(timer || !r.profile[i].timed);
-        sum += r.profile[i].gpu_ns;
+    const struct dgl_profile *p = &r.profile;
+    const bool timer = dgl_device_get_limits(engine.device)->timer;
+    check_profile(p, timer, 4);
+    const uint64_t steps = timer ? 2 : 4; /* that count */
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(entry(p, layer[i], DGL_PHASE_PREFILL)->calls, 8);
+        assert_int_equal(entry(p, layer[i], DGL_PHASE_DECODE)->calls, 8 * steps);
     }
-    assert_true(!timer || sum > 0);
+    assert_int_equal(entry(p, "rope_kv", DGL_PHASE_PREFILL)->calls, 8);
+    assert_int_equal(entry(p, "attn_prefill", DGL_PHASE_PREFILL)->calls, 8);
+    assert_int_equal(entry(p, "attn_decode", DGL_PHASE_DECODE)->calls, 8 * steps);
+    assert_int_equal(entry(p, "head", DGL_PHASE_DECODE)->calls, steps);
+    assert_int_equal(entry(p, "sample_max", DGL_PHASE_DECODE)->calls, steps);
+    assert_int_equal(entry(p, "sample_pick", DGL_PHASE_DECODE)->calls, steps);
+    /* Every weight once per token, and the keys and values of the tokens so far: 2 and 4 of them,
+     * or 2 to 5. */
+    uint64_t bytes = 0, kv = plan_kv_layer_bytes(&engine.model->engine->plan, 1) * 8;
+    for (size_t i = 0; i < p->num_entries; i++)
+        if (p->entries[i].phase == DGL_PHASE_DECODE)
+            bytes += p->entries[i].bytes;
+    assert_int_equal(entry(p, "attn_decode", DGL_PHASE_DECODE)->bytes, kv * (timer ? 6 : 14));
+    assert_near((double)bytes, (double)(dgl_model_get_info(engine.model)->weight_bytes * steps),
+                (double)bytes * 0.02);
     dgl_bench_result_finish(&r);
+    assert_int_equal(r.profile.num_entries, 0);
+    assert_null(r.profile.entries);
+}
+
+/* A profile changes no token, and its time line is the time of decoding. */
+static void test_profile_of_generate(void **state)
+{
+    (void)state;
+    enum { TOKENS = 12 };
+    struct dgl_generate_params params = {
+        .prompt = "Once upon a time", .max_tokens = TOKENS, .ignore_eos = true};
+    struct dgl_generate_result plain = tiny_generate(engine.session, &params);
+    dgl_session_trim(engine.session, 0);
+    params.profile = true;
+    struct dgl_generate_result r = tiny_generate(engine.session, &params);
+    const struct dgl_profile *p = &r.profile;
+    tiny_same_tokens(&plain, &r);
+    assert_int_equal(plain.profile.num_entries, 0);
+    check_profile(p, dgl_device_get_limits(engine.device)->timer, TOKENS - 1);
+    assert_int_equal(entry(p, "qkv", DGL_PHASE_PREFILL)->calls, 8);
+    assert_int_equal(entry(p, "sample_pick", DGL_PHASE_PREFILL)->calls, 1);
+    uint64_t sum = 0;
+    for (size_t i = 0; i < p->num_steps; i++)
+        sum += p->steps[i].host_ns + p->steps[i].record_ns + p->steps[i].gpu_ns +
+               p->steps[i].readback_ns;
+    assert_near((double)sum, (double)r.decode_ns, 0.05 * (double)r.decode_ns);
+    dgl_generate_result_finish(&plain);
+    dgl_generate_result_finish(&r);
+    assert_null(r.profile.steps);
 }
 
 static void test_no_timer_under_limits_min(void **state)
@@ -253,13 +297,76 @@ static void test_no_timer_under_limits_min(void **state)
     struct dgl_bench_result r =
         bench(e.session, dgl_bench_params(.prompt_tokens = 8, .decode_tokens = 2, .repetitions = 1,
                                           .profile = true));
-    assert_true(r.num_profile > 10);
-    for (size_t i = 0; i < r.num_profile; i++) {
-        assert_false(r.profile[i].timed);
-        assert_int_equal(r.profile[i].gpu_ns, 0);
-    }
+    check_profile(&r.profile, false, 2);
     dgl_bench_result_finish(&r);
     tiny_engine_close(&e);
+}
+
+/* ---- trace ----------------------------------------------------------------------------------- */
+
+struct seen {
+    uint64_t count[DGL_EVENT_OP + 1];
+    uint64_t readback_bytes;
+    uint64_t last_ns; /* end of the latest event of the host, of the GPU */
+    uint64_t last_op_ns;
+};
+
+static void see(void *priv, const struct dgl_event *e)
+{
+    struct seen *seen = priv;
+    uint64_t *last = e->kind == DGL_EVENT_OP ? &seen->last_op_ns : &seen->last_ns;
+    assert_in_range(e->kind, 0, DGL_EVENT_OP);
+    assert_true(e->name[0] != '\0');
+    assert_int_equal(e->kernel[0] != '\0', e->kind == DGL_EVENT_OP);
+    assert_true(e->start_ns > 0);
+    if (e->kind == DGL_EVENT_OP)
+        assert_true(e->start_ns >= *last); /* the GPU does one after the other */
+    assert_true(e->start_ns + e->duration_ns >= *last);
+    *last = e->start_ns + e->duration_ns;
+    seen->count[e->kind]++;
+    if (e->kind == DGL_EVENT_READBACK)
+        seen->readback_bytes += e->bytes;
+}
+
+/* Everything that is counted is told, once. */
+static void test_trace_tells_what_is_counted(void **state)
+{
+    (void)state;
+    struct seen seen = {0}, none = {0};
+    struct dgl_counters before, after;
+    struct dgl_generate_params params = {
+        .prompt = "Once upon a time", .max_tokens = 6, .ignore_eos = true};
+    dgl_session_trim(engine.session, 0);
+    dgl_device_set_trace(engine.device, see, &seen);
+    dgl_device_get_counters(engine.device, &before);
+    struct dgl_generate_result r = tiny_generate(engine.session, &params);
+    dgl_device_get_counters(engine.device, &after);
+    dgl_generate_result_finish(&r);
+    assert_int_equal(seen.count[DGL_EVENT_SUBMIT], after.submits - before.submits);
+    assert_int_equal(seen.count[DGL_EVENT_READBACK], after.readbacks - before.readbacks);
+    assert_int_equal(seen.readback_bytes, after.readback_bytes - before.readback_bytes);
+    assert_int_equal(seen.count[DGL_EVENT_OP], 0);       /* nobody profiles */
+    assert_in_range(seen.count[DGL_EVENT_RECORD], 3, 8); /* body, head, sampling, batches */
+    params.profile = true;
+    dgl_session_trim(engine.session, 0);
+    seen = none;
+    before = after;
+    r = tiny_generate(engine.session, &params);
+    dgl_device_get_counters(engine.device, &after);
+    dgl_device_set_trace(engine.device, NULL, NULL);
+    uint64_t calls = 0;
+    for (size_t i = 0; i < r.profile.num_entries; i++)
+        calls += r.profile.entries[i].calls;
+    dgl_generate_result_finish(&r);
+    assert_int_equal(seen.count[DGL_EVENT_SUBMIT], after.submits - before.submits);
+    assert_int_equal(seen.count[DGL_EVENT_COMPILE], after.programs_linked - before.programs_linked);
+    if (dgl_device_get_limits(engine.device)->timer)
+        assert_int_equal(seen.count[DGL_EVENT_OP], calls);
+    seen = none;
+    params.profile = false;
+    r = tiny_generate(engine.session, &params);
+    dgl_generate_result_finish(&r);
+    assert_memory_equal(&seen, &none, sizeof(seen)); /* no longer */
 }
 
 /* ---- refusals -------------------------------------------------------------------------------- */
@@ -331,9 +438,10 @@ int main(void)
         cmocka_unit_test_setup(test_median_of_two, reset),
         cmocka_unit_test_setup(test_depth_is_evaluated_first, reset),
         cmocka_unit_test_setup(test_session_is_empty_afterwards, reset),
-        cmocka_unit_test_setup(test_profile_has_every_operation, reset),
-        cmocka_unit_test_setup(test_time_is_there_or_absent, reset),
+        cmocka_unit_test_setup(test_profile_of_bench, reset),
+        cmocka_unit_test_setup(test_profile_of_generate, reset),
         cmocka_unit_test_setup(test_no_timer_under_limits_min, reset),
+        cmocka_unit_test_setup(test_trace_tells_what_is_counted, reset),
         cmocka_unit_test_setup(test_progress_cancels, reset),
     };
     tiny_engine_open(&engine, &(struct tiny_engine_params){.path = BUNDLED_MODEL, .context = 512});

@@ -387,6 +387,25 @@ static void test_timers(void **state)
     expect(b, COUNT, 0);
 }
 
+/* A timer costs less than a record with it takes; nothing is known without timers. */
+static void test_timer_cost(void **state)
+{
+    (void)state;
+    struct gl_dispatch list[8];
+    uint64_t cost = 1, ns[8], sum = 0;
+    for (int i = 0; i < 8; i++)
+        list[i] = add_record(a, b, 0);
+    gl_hazards_derive(list, 8, true);
+    assert_int_equal(gl_timer_cost(dev, list, 8, &cost), DGL_OK);
+    assert_int_equal(gl_submit(dev, list, 8, ns), DGL_OK);
+    for (int i = 0; i < 8; i++)
+        sum += ns[i];
+    if (gl_device_caps(dev)->limits.timer)
+        assert_true(cost < sum);
+    else
+        assert_int_equal(cost, 0);
+}
+
 static void test_more_fences_than_in_flight(void **state)
 {
     (void)state;
@@ -524,6 +543,7 @@ int main(void)
         CASE(test_counters),
         CASE(test_independent_records_share_barriers),
         CASE(test_timers),
+        CASE(test_timer_cost),
         CASE(test_more_fences_than_in_flight),
         CASE(test_fences_of_a_batch),
         CASE(test_errors_surface_at_the_flush),

@@ -1,0 +1,12 @@
+/* Where the time of a call went, as JSON and as a table. */
+#ifndef DGL_TOOLS_PROFILE_H
+#define DGL_TOOLS_PROFILE_H
+
+#include "core/base/json.h"
+
+/* "profile", "timeline" and "timer_us"; null unless `asked`. */
+void profile_json(struct dgl_json_writer *w, const struct dgl_profile *p, bool asked);
+/* Nothing for an empty profile. */
+void profile_table(struct dgl_buf *out, const struct dgl_profile *p);
+
+#endif

@@ -170,6 +170,8 @@ enum dgl_status gl_readback_begin(struct gl_device *dev, struct gl_buffer *buffe
 /* Blocks until the bytes are there (spins briefly, then waits on the fence); a device on which
  * nothing completes for 10 s (software: 10 minutes) is lost. Each ticket is redeemed once. */
 enum dgl_status gl_readback_end(struct gl_device *dev, struct gl_ticket ticket, void *bytes);
+/* Whether gl_readback_end() would find the bytes there. Does not wait. */
+bool gl_readback_is_done(struct gl_device *dev, struct gl_ticket ticket);
 /* Gives a ticket back whose result nobody wants. Does not wait. */
 void gl_readback_drop(struct gl_device *dev, struct gl_ticket ticket);
 

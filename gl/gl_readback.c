@@ -132,6 +132,14 @@ enum dgl_status gl_readback_end(struct gl_device *dev, struct gl_ticket ticket, 
     return status == DGL_OK ? finish_readback(dev, start_ns, slot->size) : status;
 }
 
+bool gl_readback_is_done(struct gl_device *dev, struct gl_ticket ticket)
+{
+    const struct gl_readback_slot *slot = &dev->readback.slots[ticket.slot % GL_READBACK_SLOTS];
+
+    return !slot->done || slot->serial != ticket.serial ||
+           glClientWaitSync(slot->done, 0, 0) != GL_TIMEOUT_EXPIRED;
+}
+
 void gl_readback_drop(struct gl_device *dev, struct gl_ticket ticket)
 {
     struct gl_readback_slot *slot = &dev->readback.slots[ticket.slot % GL_READBACK_SLOTS];

@@ -11,6 +11,8 @@ TEST_LDFLAGS_test_faults := $(GL_FAIL)
 TEST_LDFLAGS_test_plan := $(GL_FAIL)
 TEST_LDFLAGS_test_profiler := $(GL_FAIL)
 TEST_LDFLAGS_test_moe := $(GL_FAIL)
+TEST_LDFLAGS_test_decode_queue := -Wl,--wrap=dgl_now_ns,--wrap=nanosleep \
+    -Wl,--wrap=gl_readback_is_done,--wrap=gl_readback_end
 
 # Parts of the command, before the library, with a clock of the test's.
 TOOL_PARTS := $(BUILD)/obj/tools/bar.o $(BUILD)/obj/tools/console.o

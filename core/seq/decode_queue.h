@@ -10,6 +10,7 @@
 struct decode_batch {
     struct gl_ticket ids; /* that its steps sample */
     int32_t steps;
+    uint64_t queued_ns; /* when it was: dgl_now_ns() */
 };
 
 struct decode_queue {
@@ -17,6 +18,7 @@ struct decode_queue {
     struct exec_run *run;                          /* of the session; set by the caller */
     struct decode_batch batch[DECODE_MAX_BATCHES]; /* [count], oldest first */
     int32_t count, steps;                          /* queued, of all batches */
+    uint64_t read_ns, step_ns;    /* when a batch was read last; the time of a step, 0 = unknown */
     struct dgl_profile_step step; /* in a call that profiles: of the one step that is queued */
     uint64_t done_ns;             /* and when the device had finished it */
 };

@@ -519,6 +519,8 @@ static void test_lost_while_decoding(void **state)
         struct tiny_engine e;
         struct dgl_generate_result r;
         open_engine(&e);
+        /* Hardware queues a token before it reads the one before. */
+        const long unread = !dgl_device_get_info(e.device)->software && n > 3;
         gl_fail.submits = n; /* prompt, head, sampling, then one per token */
         assert_int_equal(
             dgl_generate(e.session,
@@ -526,7 +528,7 @@ static void test_lost_while_decoding(void **state)
                                              .readback_interval = 1),
                          &r),
             DGL_ERR_DEVICE_LOST);
-        assert_int_equal(r.num_tokens, n > 2 ? n - 2 : 0); /* what was chosen is told */
+        assert_int_equal(r.num_tokens, n > 2 ? n - 2 - unread : 0); /* what was read is told */
         if (n > 2)
             assert_memory_equal(r.tokens, greedy, r.num_tokens * sizeof(*greedy));
         dgl_generate_result_finish(&r);

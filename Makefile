@@ -49,7 +49,7 @@ SAMPLE    = DOPPLERGL_TEST_SEED=$${DOPPLERGL_TEST_SEED:-$$(($$(date +%s) / 86400
 # One short line per step; V=1 shows the commands.
 Q         = $(if $(V),,@echo '  $(1) $@';)
 
-.PHONY: all demo check check-all check-drivers check-shapes check-vm lint san fuzz fuzzers install deb clean help deps packages tests
+.PHONY: all demo bench-check check check-all check-drivers check-shapes check-vm lint san fuzz fuzzers install deb clean help deps packages tests
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -78,6 +78,10 @@ check-all: deps ## every case of every test program, with the long walks complet
 check-drivers: deps ## the model tests on every driver here (DRIVERS=all: newer Mesas too)
 	@+$(SUBMAKE) all tests
 	@BUILD=$(BUILD) sh tests/drivers.sh
+
+bench-check: deps ## ratios of speeds inside one run, against limits (DEVICE=any, SHAPE= instead of the bundled model)
+	@+$(SUBMAKE) $(BUILD)/dopplergl
+	@python3 tools/dev/bench_check.py --dopplergl $(BUILD)/dopplergl --device $(or $(DEVICE),any) $(if $(SHAPE),--shape $(SHAPE))
 
 check-shapes: deps ## full-size models with random weights, minutes each; SHAPES='qwen3-0.6b ...' picks some
 	@+$(SUBMAKE) $(BUILD)/check_shapes

@@ -1,0 +1,287 @@
+/* The scripts of tools/dev: the gate, measuring after a check of tokens, the table made of it,
+ * figures, and files of random weights that this engine reads too. A shell script with canned
+ * answers stands for the command. */
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/file.h"
+#include "tests/support/process.h"
+
+/* Runs "python3 tools/dev/NAME ARGS" in the sources' folder. */
+static void run_script(struct process_result *r, const char *const *args)
+{
+    const char *all[24] = {"python3"};
+    for (size_t i = 0; args[i]; i++)
+        all[i + 1] = args[i];
+    process_run(&(struct process_params){.program = "/usr/bin/env", .args = all}, r);
+}
+
+static bool has_python(void)
+{
+    struct process_result r;
+    run_script(&r, (const char *const[]){"-c", "", NULL});
+    bool has = r.code == 0;
+    process_finish(&r);
+    return has;
+}
+
+/* An executable `name` in `dir`. Transferred. */
+static char *make_program(const char *dir, const char *name, const char *text)
+{
+    char *path = dgl_path_join(dir, name);
+    test_write_file(dir, name, text, strlen(text));
+    assert_int_equal(chmod(checked(path), 0700), 0);
+    return path;
+}
+
+/* ---- bench_check.py -------------------------------------------------------------------------- */
+
+struct gate {
+    const char *name;
+    const char *decode, *prefill, *software, *gpu_us, *executor;
+    const char *dispatched; /* tokens per second with --executor dispatch */
+    int code;
+    const char *says;
+};
+
+/* Copy 1,000 GB/s; a step reads 1 GB, so that tokens per second are GB/s; the head 100 MB. */
+static const struct gate gates[] = {
+    {"all well on a GPU", "500", "2000", "false", "150", "dispatch", "0", 0,
+     "ok       head against copy: 0.667"},
+    {"slow decode", "100", "2000", "false", "150", "dispatch", "0", 1,
+     "BELOW    decode against copy: 0.100"},
+    {"a slow kernel", "500", "2000", "false", "500", "dispatch", "0", 1,
+     "BELOW    head against copy: 0.200"},
+    {"no timer", "500", "2000", "false", "null", "dispatch", "0", 0,
+     "skipped  head against copy: the device has no timer"},
+    {"eight columns as dear as eight", "500", "600", "false", "150", "dispatch", "0", 1,
+     "BELOW    8 columns against 1: 1.200"},
+    {"the same in software", "500", "600", "true", "150", "dispatch", "0", 0,
+     "ok       8 columns against 1: 1.200"},
+    {"no persistent executor", "500", "2000", "false", "150", "dispatch", "0", 0,
+     "skipped  persistent against dispatched: dispatch: a reason"},
+    {"a persistent executor that pays", "500", "2000", "false", "150", "persistent", "400", 0,
+     "ok       persistent against dispatched: 1.250"},
+    {"one that does not", "500", "2000", "false", "150", "persistent", "600", 1,
+     "BELOW    persistent against dispatched: 0.833"},
+};
+
+static void gate_case(void **state)
+{
+    const struct gate *row = *state;
+    struct process_result r;
+    char text[2048], *dir = test_tmpdir();
+    snprintf(
+        text, sizeof(text),
+        "#!/bin/sh\ntps=%s\nfor word; do [ \"$word\" = dispatch ] && tps=%s; done\n"
+        "cat <<END\n{\"model\": \"m\", \"quantization\": \"q\", \"decode_gbps\": %s, "
+        "\"copy_gbps\": 1000, \"prefill_tps\": %s, \"decode_tps\": $tps, \"executor\": \"%s\", "
+        "\"executor_reason\": \"a reason\", \"device\": {\"name\": \"d\", \"software\": %s}, "
+        "\"profile\": [{\"phase\": \"decode\", \"op\": \"head\", \"bytes\": 100000000, "
+        "\"gpu_us\": %s}]}\nEND\n",
+        row->decode, row->dispatched, row->decode, row->prefill, row->executor, row->software,
+        row->gpu_us);
+    char *program = make_program(dir, "dopplergl", text);
+    run_script(&r, (const char *const[]){"tools/dev/bench_check.py", "--dopplergl", program, NULL});
+    assert_code(&r, row->code);
+    assert_contains(r.out, row->says);
+    process_finish(&r);
+    free(program);
+    test_tmpdir_remove(dir);
+}
+
+/* ---- measure.py and performance_table.py ----------------------------------------------------- */
+
+/* A reference of one prompt: ids 1 2, then 7 8 with margins 1 and 0.001. */
+static void write_reference(const char *dir)
+{
+    static const char header[] =
+        "{\"p0.ids\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+        "\"p0.greedy\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[8,16]},"
+        "\"p0.margin\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[16,24]}}";
+    const int32_t ids[4] = {1, 2, 7, 8};
+    const float margin[2] = {1, 0.001f};
+    const uint64_t len = sizeof(header) - 1;
+    char file[512];
+    memcpy(file, &len, 8);
+    memcpy(file + 8, header, len);
+    memcpy(file + 8 + len, ids, 16);
+    memcpy(file + 24 + len, margin, 8);
+    test_write_file(dir, "reference.safetensors", file, 32 + (size_t)len);
+}
+
+struct measurement {
+    const char *name;
+    const char *tokens; /* that the command generates */
+    const char *peer;   /* llama-bench's script */
+    int code;
+    const char *says, *table; /* printed; in the table, NULL: there is none */
+};
+
+#define PEER                                                                                       \
+    "#!/bin/sh\ncat <<END\n[{\"n_gen\": 0, \"samples_ts\": [10, 30, 20], \"build_commit\": "       \
+    "\"abc\", "                                                                                    \
+    "\"build_number\": 1}, {\"n_gen\": 64, \"samples_ts\": [400, 600, 500], "                      \
+    "\"build_commit\": \"abc\", \"build_number\": 1}]\nEND\n"
+
+static const struct measurement measurements[] = {
+    {"right tokens", "[7, 8]", PEER, 0, "decode 1000.0, prefill 8000.0 tok/s, dispatch",
+     "| llama-3.2-1b:q4_k, depth 4,096 | 1,000 | 500 | 2.00 | 900 | 8,000 | 20 | 12.3 | 2 | "
+     "dispatch |"},
+    {"another token at a tie", "[7, 9]", PEER, 0, "decode 500.0, prefill 20.0", "| 2.00 |"},
+    {"a wrong token", "[6, 8]", PEER, 1, "token 0 is 6, wanted 7 (margin 1.000)", NULL},
+    {"a token too few", "[7]", PEER, 1, "token 1 is missing", NULL},
+    {"a peer that fails", "[7, 8]", "#!/bin/sh\necho no device >&2\nexit 1\n", 0, "no device",
+     "- 1b-q4_k-d4096, Vulkan0: no device"},
+};
+
+static void measurement_case(void **state)
+{
+    const struct measurement *row = *state;
+    struct process_result r;
+    char text[2048], *dir = test_tmpdir(), *page = NULL;
+    size_t len;
+    char *report = dgl_path_join(dir, "out.json"), *model = dgl_path_join(dir, "model");
+    char *made = dgl_path_join(dir, "random_gguf.py"), *doc = dgl_path_join(dir, "page.md");
+    assert_int_equal(mkdir(checked(model), 0700), 0);
+    write_reference(model);
+    snprintf(text, sizeof(text),
+             "#!/bin/sh\n[ $1 = generate ] && echo '{\"tokens\": %s}' && exit\ncat <<END\n"
+             "{\"model\": \"llama\", \"commit\": \"c0ffee\", \"decode_tps\": 1000, "
+             "\"prefill_tps\": 8000, \"decode_gbps\": 900, \"ttft_ms_warm\": 12.34, "
+             "\"executor\": \"dispatch\", \"modelInfo\": {\"parameters\": 5}, \"counters\": "
+             "{\"decode\": {\"dispatches\": 128}}, \"device\": {\"name\": \"GPU\"}, \"env\": "
+             "{\"gpu\": {\"description\": \"GL\"}}}\nEND\n",
+             row->tokens);
+    char *program = make_program(dir, "dopplergl", text);
+    char *peer = make_program(dir, "llama-bench", row->peer);
+    /* The scripts find the maker of files beside them: here it makes nothing. */
+    struct process_result copy;
+    process_run(&(struct process_params){.program = "/usr/bin/env",
+                                         .args = (const char *const[]){"cp", "tools/dev/measure.py",
+                                                                       dir, NULL}},
+                &copy);
+    assert_code(&copy, 0);
+    process_finish(&copy);
+    const char *maker = "import sys\nopen(sys.argv[1], 'w')\n";
+    test_write_file(dir, "random_gguf.py", maker, strlen(maker));
+    char *script = dgl_path_join(dir, "measure.py");
+    run_script(&r, (const char *const[]){checked(script), "--dopplergl", program, "--data", dir,
+                                         "--fixtures", dir, "--peer", dir, "--peer-device",
+                                         "Vulkan0", "--rows", "1b-q4_k-d4096", "--work", dir,
+                                         "--out", checked(report), NULL});
+    assert_code(&r, row->code);
+    assert_contains(r.out, row->says);
+    process_finish(&r);
+    assert_true(dgl_path_exists(report) == (row->table != NULL));
+    if (row->table) {
+        const char *before = "top\n<!-- measured: made by tools/dev/performance_table.py, not by "
+                             "hand -->\nold\n<!-- /measured -->\nend\n";
+        test_write_file(dir, "page.md", before, strlen(before));
+        run_script(&r, (const char *const[]){"tools/dev/performance_table.py", report, "--into",
+                                             checked(doc), NULL});
+        assert_code(&r, 0);
+        process_finish(&r);
+        assert_int_equal(dgl_file_slurp(NULL, doc, 1 << 16, &page, &len), DGL_OK);
+        assert_contains(page, row->table);
+        assert_contains(page, "top\n<!--");
+        assert_contains(page, "<!-- /measured -->\nend\n");
+        assert_contains(page, "1 models and 1 prompts");
+        assert_null(strstr(page, "old"));
+        free(page);
+    }
+    free(report);
+    free(model);
+    free(made);
+    free(doc);
+    free(program);
+    free(peer);
+    free(script);
+    test_tmpdir_remove(dir);
+}
+
+/* ---- files and figures ----------------------------------------------------------------------- */
+
+struct file_row {
+    const char *shape, *type, *family, *more; /* changes to the shape, as Python arguments */
+};
+
+static const struct file_row files[] = {
+    {"llama-3.2-1b", "q4_k", "llama", ""},
+    {"llama-3.2-1b", "f16", "llama", ""},
+    {"llama-3.1-8b", "q8_0", "llama", ""},
+    {"gemma-3-1b", "q4_k", "gemma3_text", ""},
+    {"qwen3-0.6b", "q4_k", "qwen3", ""},
+    {"gpt-oss-20b", "mxfp4", "gpt_oss", ", experts=4, expert_ffn=96"},
+    {"qwen3-30b-a3b", "q4_k", "qwen3_moe", ", experts=8, used=2, expert_ffn=256"},
+    {"mixtral-8x7b", "q4_k", "mixtral", ", experts=4"},
+};
+
+/* What llama.cpp is measured with describes the model that we measure. */
+static void file_case(void **state)
+{
+    const struct file_row *row = *state;
+    struct process_result r;
+    char code[512], *dir = test_tmpdir(), *path = dgl_path_join(dir, "m.gguf");
+    snprintf(code, sizeof(code),
+             "import sys; sys.path.insert(0, 'tools/dev'); import random_gguf as g; "
+             "g.write(sys.argv[1], dict(g.SHAPES['%s'], layers=2, vocab=320, hidden=256, ffn=256, "
+             "heads=4, kv=1%s), '%s')",
+             row->shape, row->more, row->type);
+    run_script(&r, (const char *const[]){"-c", code, checked(path), NULL});
+    assert_code(&r, 0);
+    process_finish(&r);
+    process_command(&r, "inspect", "-m", path, "--json", NULL);
+    assert_code(&r, 0);
+    const struct dgl_json *root = process_json(&r);
+    assert_string_equal(dgl_json_str(dgl_json_get(root, "family")).p, row->family);
+    process_finish(&r);
+    free(path);
+    test_tmpdir_remove(dir);
+}
+
+static void sizes_are_drawn(void **state)
+{
+    struct process_result r;
+    char *dir = test_tmpdir(), *report = dgl_path_join(dir, "r.json"), *text = NULL;
+    char *figure = dgl_path_join(dir, "r.svg");
+    size_t len;
+    (void)state;
+    const char *json =
+        "{\"rows\": [{\"depth\": 0, \"shape\": \"a:q4_k\", \"ours\": {\"weight_bytes\": "
+        "1e9, \"decode_tps\": 2000}, \"peers\": {\"CUDA0\": {\"decode_tps\": 900}}}, "
+        "{\"depth\": 0, \"shape\": \"b:q4_k\", \"ours\": {\"weight_bytes\": 5e9, "
+        "\"decode_tps\": 500}, \"peers\": {\"CUDA0\": {\"fault\": \"no\"}}}]}";
+    test_write_file(dir, "r.json", json, strlen(json));
+    run_script(&r, (const char *const[]){"tools/dev/plot_sizes.py", checked(figure),
+                                         checked(report), NULL});
+    assert_code(&r, 0);
+    process_finish(&r);
+    assert_int_equal(dgl_file_slurp(NULL, figure, 1 << 20, &text, &len), DGL_OK);
+    assert_contains(text, "a:q4_k");
+    assert_contains(text, "llama.cpp CUDA0");
+    size_t circles = 0;
+    for (const char *p = strstr(text, "<circle"); p; p = strstr(p + 1, "<circle"))
+        circles++;
+    assert_int_equal(circles, 3);
+    free(text);
+    free(report);
+    free(figure);
+    test_tmpdir_remove(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sizes_are_drawn)};
+    if (!has_python()) {
+        printf("1..0 # SKIP no python3 here\n");
+        return 0;
+    }
+    int failures = test_run_table("bench_check", gate_case, gates);
+    failures += test_run_table("measure", measurement_case, measurements);
+    failures += test_run_table("random_gguf", file_case, files);
+    return failures + cmocka_run_group_tests(tests, NULL, NULL);
+}

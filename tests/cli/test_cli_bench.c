@@ -247,6 +247,29 @@ static void load_tells_cold_and_warm(void **state)
     process_finish(&r);
 }
 
+static void contexts_reach_128k(void **state)
+{
+    static const char config[] =
+        "{\"model_type\":\"llama\",\"num_hidden_layers\":1,\"hidden_size\":32,"
+        "\"intermediate_size\":32,\"num_attention_heads\":2,\"num_key_value_heads\":1,"
+        "\"head_dim\":16,\"vocab_size\":320,\"max_position_embeddings\":131072}";
+    struct process_result r;
+    (void)state;
+    char *dir = test_tmpdir(), *file = dgl_path_join(dir, "config.json");
+    test_write_file(dir, "config.json", config, strlen(config));
+    process_command(&r, "bench", SHORT, "--shape", checked(file), "-c", "131072", "--json", NULL);
+    assert_code(&r, 0);
+    assert_near(number(process_json(&r), "context"), 131072, 0);
+    process_finish(&r);
+    /* Left to itself a shape gets what its run needs. */
+    process_command(&r, "bench", SHORT, "--shape", file, "--json", NULL);
+    assert_code(&r, 0);
+    assert_near(number(process_json(&r), "context"), 8192, 0);
+    process_finish(&r);
+    free(file);
+    test_tmpdir_remove(dir);
+}
+
 static void markdown_has_a_row_per_test(void **state)
 {
     struct process_result r;
@@ -278,6 +301,7 @@ int main(void)
         cmocka_unit_test(sweep_reaches_the_context),
         cmocka_unit_test(matrix_has_the_types_asked_for),
         cmocka_unit_test(load_tells_cold_and_warm),
+        cmocka_unit_test(contexts_reach_128k),
         cmocka_unit_test(markdown_has_a_row_per_test),
         cmocka_unit_test(a_figure_that_cannot_be_written_is_an_error),
     };

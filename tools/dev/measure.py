@@ -142,18 +142,15 @@ def measure_ours(args, shape, depth, tokens):
     return ours | {"device": report["device"]["name"], "driver": report["env"]["gpu"]["description"]}
 
 
-def make_file(args, shape, quant):
-    """(path, None) or (None, fault)"""
-    path = os.path.join(args.work, f"measure-{os.getpid()}-{shape}-{quant}.gguf")
+def make_file(path, shape, quant):
+    """None, or what went wrong."""
     started = time.monotonic()
     _, fault = run([sys.executable, os.path.join(HERE, "random_gguf.py"), path, shape, quant], MAKE_SECONDS)
     if fault:
-        if os.path.exists(path):
-            os.remove(path)
-        return None, f"the file could not be made: {fault}"
+        return f"the file could not be made: {fault}"
     print(f"  {shape} {quant}: {os.path.getsize(path) / 1e9:.2f} GB made in {time.monotonic() - started:.1f} s",
           flush=True)
-    return path, None
+    return None
 
 
 def measure_peer(args, path, device, depth, tokens):
@@ -181,14 +178,17 @@ def measure_row(args, row):
     print(f"{name}: " + (entry["ours"].get("fault") or "decode %.1f, prefill %.1f tok/s, %s" % (
         entry["ours"]["decode_tps"], entry["ours"]["prefill_tps"], entry["ours"]["executor"])), flush=True)
     if args.peer:
-        path, fault = make_file(args, *peer)
-        for device in args.peer_device:
-            entry["peers"][device] = {"fault": fault} if fault else measure_peer(args, path, device, depth, tokens)
-            got = entry["peers"][device]
-            print(f"  {device}: " + (got.get("fault") or "decode %.1f, prefill %.1f tok/s" % (
-                got["decode_tps"], got["prefill_tps"])), flush=True)
-        if path:
-            os.remove(path)
+        path = os.path.join(args.work, f"measure-{os.getpid()}.gguf")
+        try:
+            fault = make_file(path, *peer)
+            for device in args.peer_device:
+                got = {"fault": fault} if fault else measure_peer(args, path, device, depth, tokens)
+                entry["peers"][device] = got
+                print(f"  {device}: " + (got.get("fault") or "decode %.1f, prefill %.1f tok/s" % (
+                    got["decode_tps"], got["prefill_tps"])), flush=True)
+        finally:
+            if os.path.exists(path):
+                os.remove(path)
     return entry
 
 

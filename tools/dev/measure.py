@@ -91,13 +91,14 @@ def check_prompt(program, device, model, ids, greedy, margin):
     return None
 
 
-def check_models(program, device, folders):
-    """One entry per model; several processes at a time, since little of each is the GPU's."""
+def check_models(program, device, folders, most):
+    """One entry per model, of its first `most` prompts; several processes at a time, since little of
+    each is the GPU's."""
     jobs = []
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, min(8, (os.cpu_count() or 2) // 2))) as pool:
         for model, reference in folders:
             tensors = read_reference(os.path.join(reference, "reference.safetensors"))
-            for i in range(len([name for name in tensors if name.endswith(".ids")])):
+            for i in range(min(most, len([name for name in tensors if name.endswith(".ids")]))):
                 jobs.append((model, i, pool.submit(check_prompt, program, device, model, tensors[f"p{i}.ids"],
                                                    tensors[f"p{i}.greedy"], tensors[f"p{i}.margin"])))
         entries = {}
@@ -173,6 +174,7 @@ def measure_peer(args, path, device, depth, tokens):
 
 def measure_row(args, row):
     name, shape, peer, depth, tokens = row
+    started = time.monotonic()
     entry = {"row": name, "shape": shape, "depth": depth, "tokens": tokens,
              "ours": measure_ours(args, shape, depth, tokens), "peers": {}}
     print(f"{name}: " + (entry["ours"].get("fault") or "decode %.1f, prefill %.1f tok/s, %s" % (
@@ -189,6 +191,7 @@ def measure_row(args, row):
         finally:
             if os.path.exists(path):
                 os.remove(path)
+    print(f"  {time.monotonic() - started:.1f} s", flush=True)
     return entry
 
 
@@ -198,6 +201,7 @@ def main():
     parser.add_argument("--device", default="0", help="as its --device")
     parser.add_argument("--data", default="tests", help="folder with models/ (DOPPLERGL_DATA)")
     parser.add_argument("--fixtures", help="folder of models with reference.safetensors")
+    parser.add_argument("--prompts", type=int, default=1000, help="of each of them at most")
     parser.add_argument("--peer", help="folder with llama-bench and its libraries")
     parser.add_argument("--peer-device", action="append", help="as llama-bench's -dev; Vulkan0 and CUDA0")
     parser.add_argument("--rows", help="names with commas between; all: " + ",".join(r[0] for r in ROWS))
@@ -217,10 +221,12 @@ def main():
     folders = models_with_reference(args.data, args.fixtures)
     if not folders:
         parser.error("no model with a reference: nothing says that tokens are right (--data, --fixtures)")
-    checks = check_models(args.dopplergl, args.device, folders)
+    started = time.monotonic()
+    checks = check_models(args.dopplergl, args.device, folders, args.prompts)
     for check in checks:
         print(f"tokens of {check['model']}: {check['prompts']} prompts" +
               "".join(f"\n  {fault}" for fault in check["faults"]), flush=True)
+    print(f"checked in {time.monotonic() - started:.1f} s", flush=True)
     if any(check["faults"] for check in checks):
         sys.exit("tokens differ from the reference: no figure counts")
 

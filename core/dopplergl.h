@@ -166,7 +166,7 @@ struct dgl_device_params {
 /* Limits in force (after limits_min). A value of 0 or false means absent. */
 struct dgl_limits {
     uint64_t max_ssbo_bytes;    /* one binding */
-    uint64_t max_buffer_bytes;  /* one buffer; never above 1 GiB */
+    uint64_t max_buffer_bytes;  /* one buffer; always below 2 GiB */
     uint32_t max_ssbo_bindings; /* storage buffers of one dispatch */
     uint32_t ssbo_align;        /* bytes; offsets of storage bindings are multiples of it */
     uint32_t ubo_align;         /* bytes; offsets of uniform bindings are multiples of it */

@@ -8,8 +8,8 @@
 #include "core/base/thread.h"
 #include "gl/gl_internal.h"
 
-/* llvmpipe crashes when a binding reaches beyond 2 GiB; nothing needs a buffer as large as that. */
-#define MAX_BUFFER_BYTES (1ull << 30)
+/* llvmpipe crashes when a binding reaches beyond 2 GiB, where 32-bit offsets end. */
+#define MAX_BUFFER_BYTES ((2ull << 30) - 4096)
 #define BLOCK_BYTES_MIN  (128ull << 20)
 
 /* KHR_shader_subgroup, not in every gl2ext.h */

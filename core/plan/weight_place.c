@@ -9,10 +9,7 @@
 #include "core/plan/oplist.h"
 #include "loader/quant/quant.h"
 
-/* Largest device buffer for weights: several, so that no driver's limit on one allocation is met.
- */
-#define BUFFER_BYTES (256ull << 20)
-#define MAX_BUFFERS  4096
+#define MAX_BUFFERS 4096
 
 struct placer {
     const struct weights_place_params *p;
@@ -156,33 +153,7 @@ static enum dgl_dtype common_dtype(const struct placer *b, const struct weight *
     return dtype;
 }
 
-/* ---- places ---------------------------------------------------------------------------------- */
-
-/* Reserves place->size bytes; they never cross a buffer. */
-static enum dgl_status reserve(struct placer *b, struct weight_place *place)
-{
-    const struct dgl_limits *limits = &b->p->device->limits;
-    struct model_weights *w = b->w;
-    uint64_t most =
-        limits->max_buffer_bytes < BUFFER_BYTES ? limits->max_buffer_bytes : BUFFER_BYTES;
-    uint64_t align = limits->ssbo_align > 256 ? limits->ssbo_align : 256, start = 0;
-    if (w->num_buffers > 0)
-        start = (w->buffer_bytes[w->num_buffers - 1] + align - 1) / align * align;
-    if (w->num_buffers == 0 || start + place->size > most) {
-        if (w->num_buffers == MAX_BUFFERS)
-            return dgl_fail(b->p->device->log, DGL_ERR_UNSUPPORTED,
-                            "weights need more than %d device buffers", MAX_BUFFERS);
-        if (!dgl_grow((void **)&w->buffer_bytes, &w->cap_buffers, w->num_buffers + 1,
-                      sizeof(*w->buffer_bytes)))
-            return dgl_fail_memory(b->p->device->log, "weight buffers", w->num_buffers);
-        w->num_buffers++;
-        start = 0;
-    }
-    place->buffer = (uint32_t)w->num_buffers - 1;
-    place->offset = start;
-    w->buffer_bytes[place->buffer] = start + place->size;
-    return DGL_OK;
-}
+/* ---- bands ---------------------------------------------------------------------------------- */
 
 static uint64_t band_bytes(const struct weight *weight, uint64_t rows, uint64_t row_words)
 {
@@ -216,7 +187,6 @@ static enum dgl_status place_rows(struct placer *b, struct weight *weight, enum 
         band.row0 = (uint32_t)row0;
         band.rows = (uint32_t)(end - row0 < fit ? end - row0 : fit);
         band.place.size = band_bytes(weight, band.rows, band.row_words);
-        status = reserve(b, &band.place);
         weight->bands[weight->num_bands++] = band;
     }
     return status;
@@ -242,6 +212,90 @@ static enum dgl_status place_matrix(struct placer *b, struct weight *weight)
     return status;
 }
 
+/* ---- places ---------------------------------------------------------------------------------- */
+
+static uint64_t place_align(const struct placer *b)
+{
+    const struct dgl_limits *limits = &b->p->device->limits;
+    return limits->ssbo_align > 256 ? limits->ssbo_align : 256;
+}
+
+static uint64_t aligned(const struct placer *b, uint64_t bytes)
+{
+    uint64_t align = place_align(b);
+    return (bytes + align - 1) / align * align;
+}
+
+/* Puts place->size bytes into a buffer, *buffer or a new one, which it
+ * becomes; places never cross buffers. */
+static enum dgl_status reserve(struct placer *b, size_t *buffer, struct weight_place *place)
+{
+    struct model_weights *w = b->w;
+    uint64_t most = plan_device_binding_bytes(b->p->device), start = 0;
+    if (*buffer < w->num_buffers)
+        start = aligned(b, w->buffer_bytes[*buffer]);
+    if (start > 0 && start + place->size > most) {
+        *buffer = w->num_buffers;
+        start = 0;
+    }
+    if (*buffer == w->num_buffers) {
+        if (w->num_buffers == MAX_BUFFERS)
+            return dgl_fail(b->p->device->log, DGL_ERR_UNSUPPORTED,
+                            "weights need more than %d device buffers", MAX_BUFFERS);
+        if (!dgl_grow((void **)&w->buffer_bytes, &w->cap_buffers, w->num_buffers + 1,
+                      sizeof(*w->buffer_bytes)))
+            return dgl_fail_memory(b->p->device->log, "weight buffers", w->num_buffers);
+        w->buffer_bytes[w->num_buffers++] = 0;
+    }
+    place->buffer = (uint32_t)*buffer;
+    place->offset = start;
+    w->buffer_bytes[*buffer] = start + place->size;
+    return DGL_OK;
+}
+
+/* The buffer in which `bytes` begin: the first that has room for all of them, else a new one. */
+static size_t find_buffer(const struct placer *b, uint64_t bytes)
+{
+    uint64_t most = plan_device_binding_bytes(b->p->device);
+    for (size_t i = 0; i < b->w->num_buffers; i++)
+        if (aligned(b, b->w->buffer_bytes[i]) + bytes <= most)
+            return i;
+    return b->w->num_buffers;
+}
+
+/* Weights that one operation of every layer reads lie in as few buffers as possible, so that a
+ * program which runs it for all layers needs few bindings: core/plan/phase_schedule.h. */
+static enum dgl_status place_all(struct placer *b)
+{
+    struct model_weights *w = b->w;
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < w->num_matrices; i++) {
+        const char *label = b->reader[i]->label;
+        uint64_t bytes = 0;
+        bool placed = false;
+        for (size_t j = 0; j < i && !placed; j++)
+            placed = strcmp(b->reader[j]->label, label) == 0;
+        for (size_t j = i; j < w->num_matrices && !placed; j++)
+            for (uint32_t k = 0; k < w->matrices[j]->num_bands; k++)
+                if (strcmp(b->reader[j]->label, label) == 0)
+                    bytes += aligned(b, w->matrices[j]->bands[k].place.size);
+        size_t buffer = find_buffer(b, bytes);
+        for (size_t j = i; j < w->num_matrices && !placed; j++)
+            for (uint32_t k = 0; k < w->matrices[j]->num_bands && status == DGL_OK; k++)
+                if (strcmp(b->reader[j]->label, label) == 0)
+                    status = reserve(b, &buffer, &w->matrices[j]->bands[k].place);
+    }
+    uint64_t bytes = 0;
+    for (size_t i = VECTOR_NONE + 1; i < w->num_vectors; i++) {
+        w->vectors[i].place.size = w->vectors[i].count * 4;
+        bytes += aligned(b, w->vectors[i].place.size);
+    }
+    size_t buffer = find_buffer(b, bytes);
+    for (size_t i = VECTOR_NONE + 1; i < w->num_vectors && status == DGL_OK; i++)
+        status = reserve(b, &buffer, &w->vectors[i].place);
+    return status;
+}
+
 enum dgl_status weights_place(struct model_weights *weights, const struct weights_place_params *p)
 {
     struct placer b = {.p = p, .w = weights, .q4_k_as = weights_q4_k_dtype(p->set)};
@@ -251,11 +305,8 @@ enum dgl_status weights_place(struct model_weights *weights, const struct weight
         assert(b.reader[i]);
         status = place_matrix(&b, weights->matrices[i]);
     }
-    for (size_t i = VECTOR_NONE + 1; i < weights->num_vectors && status == DGL_OK; i++) {
-        struct weight_vector *v = &weights->vectors[i];
-        v->place.size = v->count * 4;
-        status = reserve(&b, &v->place);
-    }
+    if (status == DGL_OK)
+        status = place_all(&b);
     weights->head.bands = weights->matrices[weights->head.id]->bands;
     weights->head.num_bands = weights->matrices[weights->head.id]->num_bands;
     for (size_t i = 0; i < weights->num_buffers; i++)

@@ -195,6 +195,38 @@ static void test_narrow(void **state)
     planned_close(&p);
 }
 
+/* ---- neighbours ------------------------------------------------------------------------------ */
+
+/* Weights that one operation reads in all layers share a buffer when they fit into one, though
+ * others lie between them in the order of use. */
+static void test_one_operation_one_buffer(void **state)
+{
+    (void)state;
+    struct planned p;
+    struct model_weights w;
+    uint64_t end = 0;
+    planned_open(&p, &(struct shape_model_params){.config = CONFIG, .quantize = "q4_k_m"}, MADE_GPU,
+                 builtin);
+    for (uint32_t i = 0; i < p.weights.num_layers; i++)
+        end += p.weights.layer[i].gate_up.bands[0].place.size + 256;
+    p.device.limits.max_ssbo_bytes = end; /* all of gate_up, but not all weights */
+    const struct weights_place_params place = planned_place_params(&p, builtin);
+    assert_int_equal(weights_list(&p.log.log, &p.model.desc, p.model.tensors, &w), DGL_OK);
+    assert_int_equal(weights_place(&w, &place), DGL_OK);
+    assert_true(w.num_buffers > 1);
+    for (uint32_t i = 1; i < w.num_layers; i++) {
+        const struct layer_weights *a = &w.layer[i - 1], *b = &w.layer[i];
+        assert_int_equal(b->gate_up.bands[0].place.buffer, a->gate_up.bands[0].place.buffer);
+        assert_int_equal(b->o.bands[0].place.buffer, a->o.bands[0].place.buffer);
+        assert_true(b->gate_up.bands[0].place.offset >=
+                    a->gate_up.bands[0].place.offset + a->gate_up.bands[0].place.size);
+    }
+    for (size_t i = 0; i < w.num_buffers; i++)
+        assert_true(w.buffer_bytes[i] <= p.device.limits.max_ssbo_bytes);
+    weights_finish(&w);
+    planned_close(&p);
+}
+
 /* ---- the hint of q4_k ------------------------------------------------------------------------ */
 
 struct held {
@@ -319,6 +351,7 @@ static void test_unknown_layout_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_operation_one_buffer),
         cmocka_unit_test(test_another_layout_is_refused),
         cmocka_unit_test(test_unknown_layout_is_refused),
     };

@@ -245,6 +245,8 @@ enum dgl_status gl_lost_set(struct gl_device *dev, const char *why);
 /* Asks the driver whether the context was reset. */
 enum dgl_status gl_reset_check(struct gl_device *dev);
 enum dgl_status gl_fence_create(struct gl_device *dev, GLsync *out);
+/* Polls. */
+bool gl_fence_is_reached(GLsync fence);
 /* Waits for the fence, deletes it and sets it to NULL, also on failure. */
 enum dgl_status gl_fence_wait(struct gl_device *dev, GLsync *fence);
 /* As gl_fence_wait(), but gives up, DGL_ERR_CANCELLED, when it is told to stop: for waits after

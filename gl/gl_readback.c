@@ -136,8 +136,7 @@ bool gl_readback_is_done(struct gl_device *dev, struct gl_ticket ticket)
 {
     const struct gl_readback_slot *slot = &dev->readback.slots[ticket.slot % GL_READBACK_SLOTS];
 
-    return !slot->done || slot->serial != ticket.serial ||
-           glClientWaitSync(slot->done, 0, 0) != GL_TIMEOUT_EXPIRED;
+    return !slot->done || slot->serial != ticket.serial || gl_fence_is_reached(slot->done);
 }
 
 void gl_readback_drop(struct gl_device *dev, struct gl_ticket ticket)

@@ -53,12 +53,17 @@ enum dgl_status gl_fence_create(struct gl_device *dev, GLsync *out)
     return dgl_fail(dev->log, DGL_ERR_GPU, "making a fence: the driver gave none");
 }
 
+bool gl_fence_is_reached(GLsync fence)
+{
+    return glClientWaitSync(fence, 0, 0) != GL_TIMEOUT_EXPIRED;
+}
+
 /* Forgets the fences that are reached, oldest first. */
 static void drop_done(struct gl_in_flight *lists)
 {
     while (lists->count > 0) {
         GLsync *oldest = &lists->fences[lists->head];
-        if (*oldest && glClientWaitSync(*oldest, 0, 0) == GL_TIMEOUT_EXPIRED)
+        if (*oldest && !gl_fence_is_reached(*oldest))
             break;
         glDeleteSync(*oldest);
         *oldest = NULL;

@@ -1,5 +1,5 @@
-/* The queue of decode batches on a clock of the test's: which ids a batch brings, how many may wait,
- * and that the host sleeps while the device works. */
+/* The queue of decode batches on a clock of the test's: which ids a batch brings, how many may
+ * wait, and that the host sleeps while the device works. */
 #include "core/seq/decode_queue.h"
 
 #include <time.h>

@@ -2,7 +2,8 @@
  * Every matmul kernel that this device can run, on every weight format, against sums in doubles:
  * odd sizes, bands of rows, strides promoted than the row with NaN between, NaN where results go,
  * guard words around all buffers. `PROGRAM bench PHASE WEIGHT PRE POST K N T [HINTS]` times them
- * instead.
+ * instead; `PROGRAM list FILE [KERNEL-DIR [CACHE-DIR]]` times what the lines of a file say, each on
+ * weights that no cache holds.
  */
 #include "tests/support/test.h"
 
@@ -407,6 +408,130 @@ static int bench_main(char **args, int count)
     return 0;
 }
 
+/* ---- timing: PROGRAM list FILE [KERNEL-DIR [CACHE-DIR]] ---------------------------------- */
+
+struct measured {
+    char kernel[64], weight[16], pre[16], post[16], tunes[256];
+    unsigned k, n, block_words; /* of 256 columns; padded as layouts `split` are */
+    bool hot;
+};
+
+/* "KERNEL WEIGHT BLOCK-WORDS PRE POST K N [TUNABLE=VALUE...] [HOT]"; what lines leave out of the
+ * tunables is as the line before of the same kernel had it. False: a line of another kind. WEIGHT
+ * `none`: a kernel that copies. */
+static bool read_measured(char *line, struct measured *m)
+{
+    char *save = NULL, *word;
+    struct dgl_buf json = {0};
+    int at = 0;
+    *m = (struct measured){.hot = false};
+    if (sscanf(line, "%63s %15s %u %15s %15s %u %u %n", m->kernel, m->weight, &m->block_words,
+               m->pre, m->post, &m->k, &m->n, &at) < 7 ||
+        (weight_named(m->weight) == DGL_DTYPE_COUNT && !is(m->weight, "none")))
+        return false;
+    snprintf(m->tunes, sizeof(m->tunes), "%s", line + at);
+    m->tunes[strcspn(m->tunes, "\n")] = '\0';
+    dgl_buf_puts(&json, "{\"tunes\":{");
+    for (word = strtok_r(line + at, " \n", &save); word; word = strtok_r(NULL, " \n", &save)) {
+        char *value = strchr(word, '=');
+        m->hot |= is(word, "HOT");
+        if (value)
+            dgl_buf_printf(&json, "%s\"%s.%.*s\":%s", json.p[json.len - 1] == '{' ? "" : ",",
+                           m->kernel, (int)(value - word), word, value + 1);
+    }
+    dgl_buf_puts(&json, "}}");
+    bool ok = kernel_bench_hint(bench, json.p);
+    dgl_buf_finish(&json);
+    return ok;
+}
+
+static void describe_measured(const struct measured *m, float *numbers, struct bench_case *c)
+{
+    if (is(m->weight, "none")) { /* a copy of N units of 16 bytes */
+        *c = (struct bench_case){.request.op = "copy", .band = m->n, .repeats = 20};
+        bench_in(c, "SRC", NULL, 4ull * m->n);
+        bench_out(c, "DST", NULL, 4ull * m->n);
+        bench_uint(c, "rows", m->n);
+        return;
+    }
+    struct problem p = {
+        .s = {"decode", m->pre, m->post, .k = m->k, .n = m->n, .tokens = 1},
+        .x_stride = m->k,
+        .w = {.type = weight_named(m->weight), .rows = m->n, .cols = m->k},
+    };
+    p.w.row_words = ((m->k + 255) / 256 * m->block_words + 3) / 4 * 4;
+    p.y.stride = out_cols(&p.s);
+    describe(&p, c);
+    bench_uint(c, "row0", 0);
+    bench_uint(c, "rows", m->n);
+    bench_in(c, "W", NULL, m->n * p.w.row_words);
+    bench_in(c, "X", numbers, m->k);
+    bench_inout(c, "Y", numbers, NULL, m->n);
+    bench_in(c, "A", numbers, m->k);
+    c->band = m->n;
+    c->repeats = m->n > 60000 ? 40 : 200;
+}
+
+enum { LIST_WORDS = 1 << 22, LIST_NUMBERS = 1 << 18, LIST_MOST = 2048 };
+
+static int list_main(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    char line[512], why[BENCH_WHY];
+    uint32_t *words = checked(dgl_new_array(uint32_t, LIST_WORDS));
+    float *numbers = checked(dgl_new_array(float, LIST_NUMBERS));
+    char **sources = checked(dgl_new_array(char *, LIST_MOST));
+    size_t num_sources = 0;
+    uint64_t seed = 1;
+    struct measured m;
+    struct bench_case c;
+    if (!file)
+        return 2;
+    for (size_t i = 0; i < LIST_WORDS; i++) /* finite and not subnormal in every format */
+        words[i] = (uint32_t)test_rand(&seed) & 0x2BFF2BFFu;
+    ref_fill(numbers, LIST_NUMBERS, &seed);
+    const struct bench_stream stream = {"W", words, LIST_WORDS, false};
+    while (num_sources < LIST_MOST && fgets(line, sizeof(line), file)) {
+        if (!read_measured(line, &m))
+            continue;
+        describe_measured(&m, numbers, &c);
+        char *source = kernel_bench_source(bench, m.kernel, &c.request, why);
+        for (size_t i = 0; i < num_sources && source; i++)
+            if (is(sources[i], source)) {
+                free(source);
+                source = NULL;
+            }
+        if (source)
+            sources[num_sources++] = source;
+    }
+    bool ok = kernel_bench_compile(bench, sources, num_sources);
+    rewind(file);
+    while (ok && fgets(line, sizeof(line), file)) {
+        if (!read_measured(line, &m))
+            continue;
+        describe_measured(&m, numbers, &c);
+        struct bench_stream s = stream;
+        s.hot = m.hot;
+        s.name = c.binds[0].name;
+        size_t bytes = 4 * c.binds[0].words;
+        double us = kernel_bench_stream(bench, m.kernel, &c, &s, why);
+        printf("%-24s %-6s %-5s %-8s %5u %6u ", m.kernel, m.weight, m.pre, m.post, m.k, m.n);
+        if (us < 0)
+            printf("%s  %s\n", m.tunes, why);
+        else
+            printf("%8.2f us %7.0f GB/s %6.3f e12 weights/s  %s\n", us, (double)bytes * 1e-3 / us,
+                   (double)m.k * m.n * 1e-6 / us, m.tunes);
+        fflush(stdout);
+    }
+    fclose(file);
+    for (size_t i = 0; i < num_sources; i++)
+        free(sources[i]);
+    free(sources);
+    free(words);
+    free(numbers);
+    return ok ? 0 : 1;
+}
+
 static void every_kernel_was_tested(void **state)
 {
     (void)state;
@@ -423,6 +548,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_smallest_device_runs_every_product),
     };
     int failures;
+    if (argc > 2 && is(argv[1], "list")) {
+        bench = kernel_bench_create_measuring(argc > 3 ? argv[3] : NULL, argc > 4 ? argv[4] : "");
+        failures = bench ? list_main(argv[2]) : 1;
+        kernel_bench_destroy(&bench);
+        return failures;
+    }
     bench = kernel_bench_create(false);
     if (argc > 2 && is(argv[1], "bench") && bench) {
         failures = bench_main(argv + 2, argc - 2);

@@ -28,19 +28,20 @@ struct kernel_bench {
     char *folder; /* for glslangValidator; NULL: not installed */
     struct kept_program *programs;
     size_t num_programs, cap_programs;
+    struct gl_buffer *stream; /* kernel_bench_stream() */
 };
 
 /* ---- the bench ------------------------------------------------------------------------------- */
 
-struct kernel_bench *kernel_bench_create(bool limits_min)
+static struct kernel_bench *create(bool limits_min, const char *kernel_dir, const char *cache_dir)
 {
     struct kernel_bench *b = dgl_new(struct kernel_bench);
     if (!b)
         return NULL;
     test_log_init(&b->log, DGL_LOG_INFO);
     const struct dgl_device_params device = {
-        .select = "any", .limits_min = limits_min, .cache_dir = ""};
-    const struct dgl_kernels_params kernels = {0};
+        .select = "any", .limits_min = limits_min, .cache_dir = cache_dir};
+    const struct dgl_kernels_params kernels = {.dirs = &kernel_dir, .num_dirs = kernel_dir != NULL};
     if (dgl_device_create(&b->log.log, &device, &b->dev) != DGL_OK) {
         printf("# no bench: %s\n", b->log.text);
         kernel_bench_destroy(&b);
@@ -58,6 +59,16 @@ struct kernel_bench *kernel_bench_create(bool limits_min)
     return b;
 }
 
+struct kernel_bench *kernel_bench_create(bool limits_min)
+{
+    return create(limits_min, NULL, "");
+}
+
+struct kernel_bench *kernel_bench_create_measuring(const char *kernel_dir, const char *cache_dir)
+{
+    return create(false, kernel_dir, cache_dir);
+}
+
 void kernel_bench_destroy(struct kernel_bench **bench)
 {
     struct kernel_bench *b = *bench;
@@ -71,6 +82,8 @@ void kernel_bench_destroy(struct kernel_bench **bench)
         free(b->programs[i].source);
     }
     free(b->programs);
+    if (b->dev)
+        gl_buffer_destroy(b->dev->gl, &b->stream);
     if (b->folder)
         test_tmpdir_remove(b->folder);
     kernel_set_destroy(&b->set);
@@ -547,4 +560,107 @@ enum bench_result kernel_bench_run(struct kernel_bench *bench, const char *kerne
         gl_buffer_destroy(bench->dev->gl, &r.dispatch.uniform[i].buffer);
     device_leave(bench->dev, &saved);
     return ok ? BENCH_RAN : BENCH_FAILED;
+}
+
+/* ---- streams of dispatches ------------------------------------------------------------------- */
+
+bool kernel_bench_compile(struct kernel_bench *b, char *const *sources, size_t count)
+{
+    struct gl_program_params *params = dgl_new_array(struct gl_program_params, count);
+    struct gl_program **programs = dgl_new_array(struct gl_program *, count);
+    struct gl_saved saved;
+    test_log_clear(&b->log);
+    bool entered = params && programs && device_enter(b->dev, &saved) == DGL_OK, ok = entered;
+    for (size_t i = 0; ok && i < count; i++)
+        params[i] = (struct gl_program_params){.source = sources[i],
+                                               .len = strlen(sources[i]),
+                                               .label = "measured",
+                                               .origin = "builtin"};
+    ok = ok &&
+         dgl_grow((void **)&b->programs, &b->cap_programs, b->num_programs + count,
+                  sizeof(*b->programs)) &&
+         gl_programs_create(b->dev->gl, params, count, NULL, programs) == DGL_OK;
+    for (size_t i = 0; ok && i < count; i++)
+        b->programs[b->num_programs++] =
+            (struct kept_program){checked(strdup(sources[i])), programs[i]};
+    if (!ok)
+        printf("# not compiled: %s\n", b->log.text);
+    if (entered)
+        device_leave(b->dev, &saved);
+    free(params);
+    free(programs);
+    return ok;
+}
+
+#define STREAM_BYTES (384ull << 20)
+
+static bool fill_stream(struct kernel_bench *b, const struct bench_stream *stream)
+{
+    struct gl_device *gl = b->dev->gl;
+    const struct gl_buffer_params params = {.size = STREAM_BYTES, .label = "stream"};
+    uint64_t done = 4ull * stream->num_words;
+    if (b->stream)
+        return true;
+    bool ok = gl_buffer_create(gl, &params, &b->stream) == DGL_OK &&
+              gl_buffer_write(gl, b->stream, 0, stream->words, done) == DGL_OK;
+    while (ok && done < STREAM_BYTES) {
+        uint64_t more = done < STREAM_BYTES - done ? done : STREAM_BYTES - done;
+        ok = gl_buffer_copy(gl, b->stream, 0, b->stream, done, more) == DGL_OK;
+        done += more;
+    }
+    return ok;
+}
+
+double kernel_bench_stream(struct kernel_bench *bench, const char *kernel, struct bench_case *c,
+                           const struct bench_stream *stream, char why[BENCH_WHY])
+{
+    struct run r = {.b = bench, .c = c, .why = why};
+    struct gl_saved saved;
+    struct gl_dispatch *list = dgl_new_array(struct gl_dispatch, c->repeats);
+    struct bench_bind *weights = NULL;
+    uint32_t at = 0;
+    double best = -1;
+    test_log_clear(&bench->log);
+    if (!fit(bench, kernel, &c->request, &r.choice, why)) {
+        free(list);
+        return -1;
+    }
+    for (uint32_t i = 0; i < r.choice.kernel->num_binds; i++)
+        if (strcmp(r.choice.kernel->binds[i].name, stream->name) == 0)
+            at = i;
+    for (uint32_t i = 0; i < c->num_binds; i++)
+        if (strcmp(c->binds[i].name, stream->name) == 0)
+            weights = &c->binds[i];
+    assert_non_null(weights);
+    const uint64_t size = 4ull * weights->words, step = (size + 255) / 256 * 256;
+    weights->words = stream->num_words < 4 ? stream->num_words : 4; /* a stand-in */
+    bool entered = list && device_enter(bench->dev, &saved) == DGL_OK;
+    bool ok = entered && fill_stream(bench, stream) && prepare(&r);
+    for (uint32_t i = 0; ok && i < c->repeats; i++) {
+        list[i] = r.dispatch;
+        list[i].storage[at] = (struct gl_range){
+            .buffer = bench->stream,
+            .offset = stream->hot ? 0 : i % (STREAM_BYTES / step) * step,
+            .size = size,
+        };
+    }
+    if (ok)
+        gl_hazards_derive(list, c->repeats, true);
+    for (int i = 0; ok && i < 6; i++) {
+        uint64_t start = dgl_now_ns();
+        ok = gl_submit(bench->dev->gl, list, c->repeats, NULL) == DGL_OK &&
+             gl_finish(bench->dev->gl) == DGL_OK;
+        double us = (double)(dgl_now_ns() - start) * 1e-3 / c->repeats;
+        best = best < 0 || us < best ? us : best;
+    }
+    if (!ok)
+        snprintf(why, BENCH_WHY, "%.400s", bench->log.text);
+    for (uint32_t i = 0; i < GL_MAX_STORAGE; i++)
+        gl_buffer_destroy(bench->dev->gl, &r.dispatch.storage[i].buffer);
+    for (uint32_t i = 0; i < GL_MAX_UNIFORM; i++)
+        gl_buffer_destroy(bench->dev->gl, &r.dispatch.uniform[i].buffer);
+    if (entered)
+        device_leave(bench->dev, &saved);
+    free(list);
+    return ok ? best : -1;
 }

@@ -15,6 +15,9 @@ struct kernel_bench;
 /* Any device, and the built-in kernels; `limits_min` clamps the device to the GLES 3.1 minimums.
  * NULL when there is no device; the reason is printed. */
 struct kernel_bench *kernel_bench_create(bool limits_min);
+/* The same on a whole device, for measurements: with the kernel files of a folder on top, NULL =
+ * none, and with a folder that keeps programs, "" = none. */
+struct kernel_bench *kernel_bench_create_measuring(const char *kernel_dir, const char *cache_dir);
 void kernel_bench_destroy(struct kernel_bench **bench);
 const struct kernel_set *kernel_bench_set(const struct kernel_bench *bench);
 const struct gl_caps *kernel_bench_caps(const struct kernel_bench *bench);
@@ -87,6 +90,22 @@ enum bench_result {
 #define BENCH_WHY 512
 enum bench_result kernel_bench_run(struct kernel_bench *bench, const char *kernel,
                                    struct bench_case *c, char why[BENCH_WHY]);
+
+/* Compiles sources of kernel_bench_source() together, as many at a time as the driver does. Cases
+ * with these sources then need no compiling. */
+bool kernel_bench_compile(struct kernel_bench *bench, char *const *sources, size_t count);
+
+struct bench_stream {
+    const char *name;      /* of a bind that is only read */
+    const uint32_t *words; /* what it reads, repeated; as many as the first call says */
+    size_t num_words;
+    bool hot; /* the same part every time */
+};
+/* Microseconds of one of c->repeats dispatches in one submit, each waiting for the one before. The
+ * bind reads the next part of one large buffer every time, so that no cache holds it. Negative: the
+ * kernel did not run, `why` says for what reason. */
+double kernel_bench_stream(struct kernel_bench *bench, const char *kernel, struct bench_case *c,
+                           const struct bench_stream *stream, char why[BENCH_WHY]);
 
 /* The generated GLSL of a kernel for a request, to be freed; NULL as above, with the reason in
  * `why`. */

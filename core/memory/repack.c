@@ -1,8 +1,33 @@
-/* Packing: a row as in the file, or its codes first and then its scales. */
+/* Packing: a row as in the file, or its codes first and then its scales; those of q4_k by groups of
+ * 32 values, ready to use (docs/operations.md, layout split). */
 #include "core/memory/repack.h"
 
 #include <assert.h>
 #include <string.h>
+
+/* Groups 2r and 2r + 1 of a block are the nibbles of bytes 32 r to 32 r + 31. */
+static void q4_k_codes(const uint8_t *from, uint8_t *to)
+{
+    for (uint32_t g = 0; g < 8; g++)
+        for (uint32_t i = 0; i < 16; i++) {
+            const uint8_t *pair = from + g / 2 * 32 + i;
+            to[16 * g + i] = g % 2 == 0 ? (uint8_t)((pair[0] & 15) | pair[16] << 4)
+                                        : (uint8_t)(pair[0] >> 4 | (pair[16] & 0xF0));
+        }
+}
+
+/* To d, dmin, eight bytes of sc and the lower two bits of m, and nibbles of the upper four of m. In
+ * the file the upper two bits of sc and m of groups 4 to 7 are in the bytes of groups 0 to 3. */
+static void q4_k_head(const uint8_t *from, uint8_t *to)
+{
+    const uint8_t *a = from + 4, *b = from + 8, *c = from + 12;
+    memcpy(to, from, 4);
+    for (uint32_t g = 0; g < 4; g++) {
+        to[4 + g] = (uint8_t)((a[g] & 63) | b[g] << 6);
+        to[8 + g] = (uint8_t)((c[g] & 15) | (a[g] >> 6) << 4 | (c[g] >> 4) << 6);
+        to[12 + g] = (uint8_t)((b[g] >> 2 & 15) | (c[g] >> 6 | b[g] >> 6 << 2) << 4);
+    }
+}
 
 void repack_row(const struct weight_layout *layout, const void *src, uint64_t cols, uint32_t *dst)
 {
@@ -29,8 +54,13 @@ void repack_row(const struct weight_layout *layout, const void *src, uint64_t co
         /* Codes of a byte each end with the row, whatever pads its last block in the file. */
         if (size == layout->values && left < size)
             size = left;
-        memcpy(codes, block + layout->codes_at, (size_t)size);
-        memcpy(scales, block + layout->scale_at, layout->scale_bytes);
+        if (layout->dtype == DGL_Q4_K) {
+            q4_k_codes(block + layout->codes_at, codes);
+            q4_k_head(block + layout->scale_at, scales);
+        } else {
+            memcpy(codes, block + layout->codes_at, (size_t)size);
+            memcpy(scales, block + layout->scale_at, layout->scale_bytes);
+        }
         codes += layout->code_bytes;
         scales += layout->scale_bytes;
     }

@@ -6,11 +6,12 @@
 #include "core/base/checked.h"
 
 static const struct weight_layout layouts[] = {
-    {.dtype = DGL_F32, .name = "native"},      {.dtype = DGL_F16, .name = "native"},
-    {.dtype = DGL_BF16, .name = "native"},     {.dtype = DGL_Q4_K, .name = "native"},
-    {.dtype = DGL_Q5_K, .name = "native"},     {.dtype = DGL_AFFINE, .name = "native"},
-    {DGL_Q8_0, "split", 32, 34, 2, 32, 0, 2},  {DGL_Q4_0, "split", 32, 18, 2, 16, 0, 2},
-    {DGL_MXFP4, "split", 32, 17, 1, 16, 0, 1}, {DGL_Q6_K, "split", 256, 210, 0, 208, 208, 2},
+    {.dtype = DGL_F32, .name = "native"},          {.dtype = DGL_F16, .name = "native"},
+    {.dtype = DGL_BF16, .name = "native"},         {.dtype = DGL_Q4_K, .name = "native"},
+    {.dtype = DGL_Q5_K, .name = "native"},         {.dtype = DGL_AFFINE, .name = "native"},
+    {DGL_Q8_0, "split", 32, 34, 2, 32, 0, 2},      {DGL_Q4_0, "split", 32, 18, 2, 16, 0, 2},
+    {DGL_MXFP4, "split", 32, 17, 1, 16, 0, 1},     {DGL_Q6_K, "split", 256, 210, 0, 208, 208, 2},
+    {DGL_Q4_K, "split", 256, 144, 16, 128, 0, 16},
 };
 
 const struct weight_layout *weight_layout_find(enum dgl_dtype dtype, const char *name)

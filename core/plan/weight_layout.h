@@ -16,7 +16,8 @@ struct weight_layout {
     enum dgl_dtype dtype;
     const char *name; /* the word of a kernel's LAYOUT */
     /* Layout "split": of a block as in files, its values, its bytes, and where in it codes and
-     * scale are. values 0: rows keep the order of the file. */
+     * scale are; those of q4_k are packed anew (docs/operations.md). values 0: rows keep the order
+     * of the file. */
     uint32_t values, bytes, codes_at, code_bytes, scale_at, scale_bytes;
 };
 

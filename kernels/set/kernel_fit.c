@@ -74,7 +74,7 @@ static bool eval(struct attempt *a, const char *directive, const struct kernel_e
 static const struct layout_row {
     const char *weight, *layout;
 } usual_layouts[] = {
-    {"f32", "native"},  {"f16", "native"},    {"bf16", "native"}, {"q4_k", "native"},
+    {"f32", "native"},  {"f16", "native"},    {"bf16", "native"}, {"q4_k", "split"},
     {"q5_k", "native"}, {"affine", "native"}, {"q8_0", "split"},  {"q4_0", "split"},
     {"q6_k", "split"},  {"mxfp4", "split"},
 };

@@ -44,12 +44,12 @@ static const struct mixed mixed[] = {
     {"one type, one band",
      {{Q, DGL_Q4_K}, {K, DGL_Q4_K}, {V, DGL_Q4_K}},
      QKV,
-     {{DGL_Q4_K, "native", Q_ROWS + 2 * KV_ROWS}},
+     {{DGL_Q4_K, "split", Q_ROWS + 2 * KV_ROWS}},
      NULL},
     {"v more precise",
      {{Q, DGL_Q4_K}, {K, DGL_Q4_K}, {V, DGL_Q6_K}},
      QKV,
-     {{DGL_Q4_K, "native", Q_ROWS + KV_ROWS}, {DGL_Q6_K, "split", KV_ROWS}},
+     {{DGL_Q4_K, "split", Q_ROWS + KV_ROWS}, {DGL_Q6_K, "split", KV_ROWS}},
      NULL},
     {"three types",
      {{Q, DGL_Q4_0}, {K, DGL_Q5_K}, {V, DGL_Q8_0}},
@@ -69,12 +69,12 @@ static const struct mixed mixed[] = {
     {"q and v of one type, k of another",
      {{Q, DGL_Q4_K}, {K, DGL_Q6_K}, {V, DGL_Q4_K}},
      QKV,
-     {{DGL_Q4_K, "native", Q_ROWS}, {DGL_Q6_K, "split", KV_ROWS}, {DGL_Q4_K, "native", KV_ROWS}},
+     {{DGL_Q4_K, "split", Q_ROWS}, {DGL_Q6_K, "split", KV_ROWS}, {DGL_Q4_K, "split", KV_ROWS}},
      NULL},
     {"gate and up of one type",
      {{GATE, DGL_Q4_K}, {UP, DGL_Q4_K}},
      GATE_UP,
-     {{DGL_Q4_K, "native", 2 * INNER}},
+     {{DGL_Q4_K, "split", 2 * INNER}},
      NULL},
     {"gate and up differ: f16",
      {{GATE, DGL_Q4_K}, {UP, DGL_Q6_K}},
@@ -303,12 +303,12 @@ static void test_swap(void **state)
     kernel_set_destroy(&after);
 }
 
-/* No type has two layouts yet, so the loaded one is made up. */
+/* The built-in kernels read one layout of a type, so the loaded one is made up. */
 static void test_another_layout_is_refused(void **state)
 {
     (void)state;
     static const struct weight_layout turned = {.dtype = DGL_Q4_K, .name = "turned"};
-    static const char *const parts[] = {"want q4_k weights packed as native", "loaded as turned",
+    static const char *const parts[] = {"want q4_k weights packed as split", "loaded as turned",
                                         "load the model again"};
     struct planned p;
     planned_open(&p, &(struct shape_model_params){.config = CONFIG, .quantize = "q4_k_m"}, MADE_GPU,
@@ -323,8 +323,8 @@ static void test_another_layout_is_refused(void **state)
 static void test_unknown_layout_is_refused(void **state)
 {
     (void)state;
-    static const char *const parts[] = {"mine.comp: LAYOUT split",
-                                        "q4_k weights cannot be packed so", "known: native"};
+    static const char *const parts[] = {"mine.comp: LAYOUT planes", "weights cannot be packed so",
+                                        "known: split"};
     struct planned p;
     struct dgl_buf text = {0};
     const char *builtin_text = kernel_set_find(builtin, "matmul_decode")->text;
@@ -332,7 +332,7 @@ static void test_unknown_layout_is_refused(void **state)
     char *dir = test_tmpdir(), *path = checked(dgl_path_join(dir, "mine.comp"));
     assert_non_null(at);
     dgl_buf_append(&text, builtin_text, (size_t)(at - builtin_text));
-    dgl_buf_puts(&text, "//! LAYOUT split\n//! PREFER 99");
+    dgl_buf_puts(&text, "//! LAYOUT planes\n//! PREFER 99");
     dgl_buf_puts(&text, at + strlen("//! PREFER 10"));
     test_write_file(dir, "mine.comp", text.p, text.len);
     struct kernel_set *set =

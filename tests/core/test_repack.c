@@ -57,6 +57,7 @@ static void split_strides_round_up_to_256_columns(void **state)
     check_stride(DGL_MXFP4, "split", 2880, 408);
     check_stride(DGL_Q6_K, "split", 256, 56); /* 52.5, likewise */
     check_stride(DGL_Q6_K, "split", 2048, 420);
+    check_stride(DGL_Q4_K, "split", 260, 72);
     check_stride(DGL_Q5_K, "native", 1152, 220);
 }
 
@@ -86,7 +87,7 @@ static void pairs_without_a_layout_are_refused(void **state)
 {
     (void)state;
     assert_null(weight_layout_find(DGL_Q8_0, "native"));
-    assert_null(weight_layout_find(DGL_Q4_K, "split"));
+    assert_null(weight_layout_find(DGL_Q5_K, "split"));
     assert_null(weight_layout_find(DGL_F16, ""));
     assert_null(weight_layout_find(DGL_U8, "native"));
     assert_null(weight_layout_find(DGL_Q6_K, "native"));
@@ -151,6 +152,43 @@ static void split_takes_the_scales_out_of_the_blocks(void **state)
     assert_int_equal(dst[words], 0xEEEEEEEEu);
 }
 
+/* Each field of a block of q4_k, read as docs/formats.md describes it, at the place that
+ * docs/operations.md gives it. */
+static void split_q4_k_has_scales_and_codes_by_group(void **state)
+{
+    (void)state;
+    enum { COLS = 700, BLOCKS = 3 };
+    uint8_t src[BLOCKS * 144];
+    uint32_t dst[BLOCKS * 36 + 1];
+    uint64_t words = 0, seed = 5;
+    assert_true(weight_layout_stride(layout(DGL_Q4_K, "split"), COLS, &words));
+    assert_int_equal(words, BLOCKS * 36);
+    for (size_t i = 0; i < sizeof(src); i++)
+        src[i] = (uint8_t)(test_rand(&seed) >> 32);
+    dst[words] = 0xEEEEEEEEu;
+    repack_row(layout(DGL_Q4_K, "split"), src, COLS, dst);
+    assert_int_equal(dst[words], 0xEEEEEEEEu);
+    const uint8_t *codes = (const uint8_t *)dst, *heads = codes + BLOCKS * 128;
+    for (unsigned b = 0; b < BLOCKS; b++) {
+        const uint8_t *block = src + b * 144, *packed = block + 4, *head = heads + b * 16;
+        assert_memory_equal(head, block, 4);
+        for (unsigned j = 0; j < 8; j++) {
+            unsigned sc = packed[j] & 63u, m = packed[(j + 4) % 12] & 63u;
+            if (j >= 4) {
+                sc = (packed[j + 4] & 15u) | (unsigned)packed[j - 4] >> 6 << 4;
+                m = (unsigned)packed[j + 4] >> 4 | (unsigned)packed[j] >> 6 << 4;
+            }
+            assert_int_equal(head[4 + j], sc | (m & 3u) << 6);
+            assert_int_equal((unsigned)head[12 + j % 4] >> (j < 4 ? 0 : 4) & 15u, m >> 2);
+            for (unsigned i = 0; i < 32; i++) {
+                unsigned byte = block[16 + j / 2 * 32 + i], code = j % 2 ? byte >> 4 : byte & 15u;
+                unsigned to = codes[b * 128 + j * 16 + i % 16];
+                assert_int_equal(i < 16 ? to & 15u : to >> 4, code);
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -161,6 +199,7 @@ int main(void)
         cmocka_unit_test(strides_that_overflow_are_refused),
         cmocka_unit_test(pairs_without_a_layout_are_refused),
         cmocka_unit_test(native_rows_are_copied),
+        cmocka_unit_test(split_q4_k_has_scales_and_codes_by_group),
     };
     int failed = test_run_table("split", split_takes_the_scales_out_of_the_blocks, split_rows);
     return failed + cmocka_run_group_tests(tests, NULL, NULL);

@@ -179,7 +179,7 @@ static const struct choose_case plain[] = {
     {"constant with a default", &minimum, DECODE, "attn_stream", "the only one"},
     /* how weights lie in memory */
     {"layout tiled", &big, "r_layout weight=q4_k layout=tiled", "packed", "the only one"},
-    {"usual layout", &big, "r_layout weight=q4_k layout=native", "usual", "the only one"},
+    {"usual layout", &big, "r_layout weight=q4_k layout=split", "usual", "the only one"},
     {"usual layout of q8_0", &big, "r_layout weight=q8_0 layout=split", "usual", "the only one"},
     {"layout that nobody reads", &big, "r_layout weight=q8_0 layout=native", NULL,
      "packed: LAYOUT tiled, not native; usual: LAYOUT split, not native"},

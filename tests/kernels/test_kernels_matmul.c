@@ -532,6 +532,65 @@ static int list_main(const char *path)
     return ok ? 0 : 1;
 }
 
+/* ---- sums that depend on nothing but the numbers ----------------------------------------- */
+
+#define TUNED "matmul_decode_subgroup"
+
+static const struct shape tuned_shapes[] = {
+    {"decode", "norm", "store", .k = 2304, .n = 70, .tokens = 1, .formats = SOME " q6_k"},
+    {"decode", "none", "glu", .k = 1152, .n = 258, .tokens = 1, .bands = 2,
+     .formats = "q4_k mxfp4"},
+};
+
+/* One subgroup or many, a row at a time or four, one pass or several, few groups or many. */
+static const struct {
+    int wg_size, unroll, least, unit_groups;
+} tunings[] = {{64, 1, 2, 16}, {128, 4, 32, 1}, {96, 2, 8, 2}};
+
+static void sums_do_not_depend_on_tunables(void **state)
+{
+    struct kernel_bench *others = bench;
+    char hint[256], why[BENCH_WHY] = "";
+    enum bench_result result = BENCH_RAN;
+    (void)state;
+    if (!bench)
+        SKIP("no GLES device");
+    bench = checked(kernel_bench_create(false));
+    for (size_t i = 0; i < sizeof(tuned_shapes) / sizeof(tuned_shapes[0]) * REF_TYPES; i++) {
+        struct row row = {"tuned", tuned_shapes[i / REF_TYPES], ref_types[i % REF_TYPES]};
+        struct problem p;
+        if (!kernel_word_in(row.shape.formats, dgl_dtype_get(row.weight)->name))
+            continue;
+        problem_init(&p, &row);
+        size_t bytes = p.y.rows * p.y.stride * sizeof(float);
+        float *first = checked(malloc(bytes));
+        for (size_t t = 0; t < sizeof(tunings) / sizeof(tunings[0]) && result == BENCH_RAN; t++) {
+            snprintf(hint, sizeof(hint),
+                     "{\"tunes\": {\"" TUNED ".WG_SIZE\": %d, \"" TUNED ".UNROLL\": %d, \"" TUNED
+                     ".LEAST\": %d, \"" TUNED ".UNIT_GROUPS\": %d}}",
+                     tunings[t].wg_size, tunings[t].unroll, tunings[t].least,
+                     tunings[t].unit_groups);
+            assert_true(kernel_bench_hint(bench, hint));
+            result = try_kernel(&p, TUNED, why);
+            if (t == 0)
+                memcpy(first, p.y.after, bytes);
+            for (size_t j = 0; j < bytes / sizeof(float) && result == BENCH_RAN; j++)
+                if (memcmp(&first[j], &p.y.after[j], sizeof(float)) != 0)
+                    fail_msg("%s %s: y[%zu] is %.9g, with %s %.9g", row.shape.post,
+                             dgl_dtype_get(row.weight)->name, j, (double)first[j], hint,
+                             (double)p.y.after[j]);
+        }
+        free(first);
+        problem_finish(&p);
+    }
+    kernel_bench_destroy(&bench);
+    bench = others;
+    if (result == BENCH_FAILED)
+        fail_msg("%s", why);
+    if (result == BENCH_CANNOT)
+        SKIP("%s", why); /* every_kernel_was_tested judges the reason */
+}
+
 static void every_kernel_was_tested(void **state)
 {
     (void)state;
@@ -546,6 +605,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest others[] = {
         cmocka_unit_test(every_kernel_was_tested),
         cmocka_unit_test(the_smallest_device_runs_every_product),
+        cmocka_unit_test(sums_do_not_depend_on_tunables),
     };
     int failures;
     if (argc > 2 && is(argv[1], "list")) {

@@ -202,7 +202,8 @@ static double stored_value(const struct ref_matrix *m, const uint8_t *row, uint6
 
 const char *ref_layout(enum dgl_dtype type)
 {
-    bool split = type == DGL_Q8_0 || type == DGL_Q4_0 || type == DGL_Q6_K || type == DGL_MXFP4;
+    bool split = type == DGL_Q8_0 || type == DGL_Q4_0 || type == DGL_Q4_K || type == DGL_Q6_K ||
+                 type == DGL_MXFP4;
     return split ? "split" : "native";
 }
 
@@ -227,11 +228,35 @@ void ref_matrix_init(struct ref_matrix *m, enum dgl_dtype type, uint64_t rows, u
     }
 }
 
+/* A block of q4_k from the bytes of its codes and of its head in the layout `split`. */
+static void join_q4_k(const uint8_t *codes, const uint8_t *head, uint8_t *block)
+{
+    memcpy(block, head, 4);
+    for (unsigned j = 0; j < 8; j++) {
+        unsigned sc = head[4 + j] & 63u;
+        unsigned m = head[4 + j] >> 6 | ((unsigned)head[12 + j % 4] >> (j < 4 ? 0 : 4) & 15u) << 2;
+        if (j < 4) {
+            block[4 + j] = (uint8_t)sc;
+            block[8 + j] = (uint8_t)m;
+        } else {
+            block[j] |= (uint8_t)(sc >> 4 << 6);
+            block[4 + j] |= (uint8_t)(m >> 4 << 6);
+            block[8 + j] = (uint8_t)((sc & 15u) | (m & 15u) << 4);
+        }
+        for (unsigned i = 0; i < 32; i++) {
+            uint8_t *to = &block[16 + j / 2 * 32 + i],
+                    code = (uint8_t)nibble_of_32(codes + 16 * j, i);
+            *to = (uint8_t)(j % 2 ? *to | code << 4 : code);
+        }
+    }
+}
+
 /* `split` back to blocks: all codes, then all scales, of rows padded to 256 columns. */
 static void join_split(const struct ref_matrix *m, const uint8_t *packed, uint8_t *row)
 {
     const struct dgl_dtype_traits *t = dgl_dtype_get(m->type);
-    size_t scale = m->type == DGL_MXFP4 ? 1 : 2, codes = t->block_bytes - scale;
+    size_t scale = m->type == DGL_MXFP4 ? 1 : m->type == DGL_Q4_K ? 16 : 2;
+    size_t codes = t->block_bytes - scale;
     size_t blocks = (size_t)(m->cols + 255) / 256 * (256 / t->block);
     const uint8_t *scales = packed + blocks * codes;
     for (size_t b = 0; b < blocks; b++, packed += codes, scales += scale) {
@@ -243,6 +268,11 @@ static void join_split(const struct ref_matrix *m, const uint8_t *packed, uint8_
         for (size_t i = m->cols - b * t->block; i < codes && m->type == DGL_Q8_0; i++)
             assert_int_equal(packed[i], 0);
         bool front = m->type != DGL_Q6_K; /* of the block: its scale */
+        if (m->type == DGL_Q4_K) {
+            join_q4_k(packed, scales, row);
+            row += t->block_bytes;
+            continue;
+        }
         memcpy(row, front ? scales : packed, front ? scale : codes);
         memcpy(row + (front ? scale : codes), front ? packed : scales, front ? codes : scale);
         row += t->block_bytes;

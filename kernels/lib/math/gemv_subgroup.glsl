@@ -1,49 +1,82 @@
-// Matrix-vector product with subgroups: a lane keeps its part of x in registers, reads 16 bytes.
+// Matrix-vector product with subgroups: x is staged once per group, a lane keeps 32 columns of it
+// in registers and meets them with one row after the other.
 //
-// A subgroup covers a slice of 32 * SUBGROUP columns. SUBGROUPS_K subgroups are side by side along
-// the columns of a row, as many as there are slices or at most all; SUBGROUPS_N such sets share the
-// ROWS rows of the group, UNROLL rows at a time with the next UNROLL in flight: weights do not
-// depend on x, so the first ones are asked for before x is. A row's slice is summed over the
-// subgroup; the slices of a row meet in `part`.
+// A slice is 32 * SUBGROUP columns, one subgroup's share of a row. SUBGROUPS_K subgroups are next
+// to each other along the columns, SUBGROUPS_N such sets share the rows of the group, UNROLL rows
+// at a time with the next UNROLL in flight. Weights do not depend on x: gemv_begin() asks for the
+// first ones and may be called before x is there. In shared memory a vec4 of padding follows eight,
+// so that neither neighbouring columns nor lanes 16, 32 or 64 columns apart meet in a bank. A row's
+// slice is summed over the subgroup, and the slices of a row are added in their order: the sum
+// depends on neither the tunables nor the number of groups. Rows longer than the shared memory take
+// several passes, and more rows than `part` holds several chunks.
 //
-//! LET SUBGROUPS_K = min(SLICES, WG_SIZE / SUBGROUP)
+//! LET SLICES_MOST = max(1, (SHARED_BYTES - 9216) / (144 * SUBGROUP))
+//! LET PASSES = ceildiv(SLICES, min(SLICES_MOST, WG_SIZE / SUBGROUP))
+//! LET SUBGROUPS_K = ceildiv(SLICES, PASSES)
 //! LET SUBGROUPS_N = WG_SIZE / SUBGROUP / SUBGROUPS_K
-//! SHARED float part[ROWS * SUBGROUPS_K]
+//! LET SET_ROWS = SUBGROUPS_N * UNROLL
+//! LET CHUNK = max(1, min(WG_SIZE, 2048 / SLICES) / (2 * SET_ROWS)) * 2 * SET_ROWS
+//! SHARED vec4 xs[SUBGROUPS_K * SUBGROUP * 9]
+//! SHARED float part[CHUNK * SLICES]
 //
-// Needs lib weight_*_subgroup, the constant K, the tunables WG_SIZE, SUBGROUP, UNROLL and ROWS, the
-// LET SLICES (the slices that make one result), and three functions of the kernel:
-uint gemv_row(uint r); // element of W at which row r of the group starts; of some row without one
-bool gemv_has(uint r); // false: the row that was read for row r adds nothing
-vec4 gemv_x(uint i);   // elements 4 i .. 4 i + 3 of x; called once for each i below K / 4
+// Needs lib weight_*_subgroup, the tunables WG_SIZE, SUBGROUP and UNROLL, the constant or LET
+// SLICES (the slices that make one result), and four functions of the kernel:
+uint gemv_slice(uint slice);       // its number in a row; called before rows of it are read
+uint gemv_row(uint r);             // element of W at which row r of the group starts
+bool gemv_has(uint slice, uint r); // false: the row that was read for row r adds nothing
+vec4 gemv_x(uint slice, uint i);   // elements 4 i .. 4 i + 3 of the x of a slice; zero beyond it
 
-uvec4 next[UNROLL * LANE_RAW]; // the rows in flight
+uint gemv_lane, gemv_k, gemv_n; // the lane in its subgroup, the subgroup in the grid of them
+uint gemv_count;                // rows of the group
+uint gemv_next[UNROLL * LANE_RAW]; // the rows in flight
 
 // Asks for rows r .. r + UNROLL - 1 of the group.
-void gemv_fetch(uint r, uint slice, uint lane)
+void gemv_fetch(uint r)
 {
     for (int i = 0; i < UNROLL; i++) {
-        uvec4 raw[LANE_RAW];
-        lane_fetch(gemv_row(r + uint(i)), slice, lane, raw);
+        uint raw[LANE_RAW];
+        lane_fetch(gemv_row(min(r + uint(i), gemv_count - 1u)), raw);
         for (int j = 0; j < LANE_RAW; j++)
-            next[i * LANE_RAW + j] = raw[j];
+            gemv_next[i * LANE_RAW + j] = raw[j];
     }
+}
+
+// Asks for the first rows of `count` of the group. `zero` is 0 where no compiler can know it.
+void gemv_begin(uint count, uint zero)
+{
+    gemv_lane = gl_SubgroupInvocationID;
+    gemv_k = gl_SubgroupID % uint(SUBGROUPS_K);
+    gemv_n = gl_SubgroupID / uint(SUBGROUPS_K);
+    gemv_count = count;
+    lane_begin(gemv_slice(gemv_k), gemv_lane, zero);
+    if (gemv_n < uint(SUBGROUPS_N))
+        gemv_fetch(gemv_n * uint(UNROLL));
+}
+
+// Puts x of the slices of a pass into shared memory; whole subgroups call gemv_x().
+void gemv_stage(uint pass)
+{
+    for (uint v = gl_SubgroupID * uint(SUBGROUP) + gemv_lane; v < uint(SUBGROUPS_K * SUBGROUP * 8);
+         v += uint(WG_SIZE))
+        xs[v + v / 8u] = gemv_x(pass * uint(SUBGROUPS_K) + v / uint(8 * SUBGROUP),
+                                v % uint(8 * SUBGROUP));
 }
 
 // Sums UNROLL values over the subgroup in little more steps than one: at first a lane gives away
 // half of what it has. Lane SUBGROUP / UNROLL * i ends up with the sum of y[i]. Written out: as
 // loops it took 20% longer.
-float spread_sums(float y[UNROLL], uint lane)
+float gemv_spread(float y[UNROLL])
 {
 #if UNROLL == 1
     float sum = y[0];
 #else
-    bool upper = (lane & uint(SUBGROUP / 2)) != 0u;
+    bool upper = (gemv_lane & uint(SUBGROUP / 2)) != 0u;
 #if UNROLL == 2
     float sum = (upper ? y[1] : y[0]) + subgroupShuffleXor(upper ? y[0] : y[1], uint(SUBGROUP / 2));
 #else
     float a = (upper ? y[2] : y[0]) + subgroupShuffleXor(upper ? y[0] : y[2], uint(SUBGROUP / 2));
     float b = (upper ? y[3] : y[1]) + subgroupShuffleXor(upper ? y[1] : y[3], uint(SUBGROUP / 2));
-    upper = (lane & uint(SUBGROUP / 4)) != 0u;
+    upper = (gemv_lane & uint(SUBGROUP / 4)) != 0u;
     float sum = (upper ? b : a) + subgroupShuffleXor(upper ? a : b, uint(SUBGROUP / 4));
 #endif
 #endif
@@ -52,48 +85,64 @@ float spread_sums(float y[UNROLL], uint lane)
     return sum;
 }
 
-// Products of slice `slice` of the rows that this subgroup, (sg_k, sg_n) of the grid, has. `again`:
-// the subgroup has been here with other slices of these results. `one` is 1.0, see
-// weight_q4_k_subgroup.glsl.
-void gemv_slice(uint slice, uint sg_k, uint sg_n, bool again, uint lane, uint one)
+// Products of rows chunk .. chunk + rows - 1 of the group with the slices of a pass, into `part`.
+void gemv_pass(uint pass, uint chunk, uint rows)
 {
-    vec4 x[8];
-    gemv_fetch(sg_n * uint(UNROLL), slice, lane);
-    for (uint i = 0u; i < 8u; i++) {
-        uint column = lane_vec4(slice, lane, i);
-        x[i] = column < uint(K / 4) ? gemv_x(column) : vec4(0.0);
-    }
-    for (uint r = sg_n * uint(UNROLL); r < uint(ROWS); r += uint(SUBGROUPS_N * UNROLL)) {
-        uvec4 now[UNROLL * LANE_RAW];
-        float y[UNROLL];
-        for (int i = 0; i < UNROLL * LANE_RAW; i++)
-            now[i] = next[i];
-        if (r + uint(SUBGROUPS_N * UNROLL) < uint(ROWS))
-            gemv_fetch(r + uint(SUBGROUPS_N * UNROLL), slice, lane);
-        for (int i = 0; i < UNROLL; i++) {
-            uvec4 raw[LANE_RAW];
-            for (int j = 0; j < LANE_RAW; j++)
-                raw[j] = now[i * LANE_RAW + j];
-            y[i] = lane_dot(raw, slice, lane, x, one);
+    uint slice = pass * uint(SUBGROUPS_K) + gemv_k;
+    if (PASSES > 1 || chunk == 0u) {
+        gemv_stage(pass);
+        memoryBarrierShared(); barrier();
+        for (uint i = 0u; i < 8u; i++) {
+            uint v = gemv_k * uint(8 * SUBGROUP) + lane_vec4(gemv_lane, i);
+            lane_x[i] = xs[v + v / 8u];
         }
-        float sum = spread_sums(y, lane);
-        if (lane % uint(SUBGROUP / UNROLL) == 0u) {
-            uint mine = r + lane / uint(SUBGROUP / UNROLL), p = mine * uint(SUBGROUPS_K) + sg_k;
-            sum = gemv_has(mine) ? sum : 0.0;
-#if SLICES > SUBGROUPS_K
-            if (again)
-                sum += part[p];
-#endif
-            part[p] = sum;
-        }
+        lane_prepare();
     }
+    if (gemv_n < uint(SUBGROUPS_N) && slice < uint(SLICES))
+        for (uint r = gemv_n * uint(UNROLL); r < rows; r += uint(SET_ROWS)) {
+            uint now[UNROLL * LANE_RAW];
+            float y[UNROLL];
+            for (int i = 0; i < UNROLL * LANE_RAW; i++)
+                now[i] = gemv_next[i];
+            if (chunk + r + uint(SET_ROWS) < (PASSES > 1 ? chunk + rows : gemv_count))
+                gemv_fetch(chunk + r + uint(SET_ROWS));
+            for (int i = 0; i < UNROLL; i++) {
+                uint raw[LANE_RAW];
+                for (int j = 0; j < LANE_RAW; j++)
+                    raw[j] = now[i * LANE_RAW + j];
+                y[i] = lane_dot(raw);
+            }
+            float sum = gemv_spread(y);
+            if (gemv_lane % uint(SUBGROUP / UNROLL) == 0u) {
+                uint mine = r + gemv_lane / uint(SUBGROUP / UNROLL);
+                part[mine * uint(SLICES) + slice] = gemv_has(slice, chunk + mine) ? sum : 0.0;
+            }
+        }
 }
 
-// Sum of row r of the group; after a barrier.
+// Products of rows chunk .. chunk + rows - 1 of the group, for gemv_sum(). Ends with a barrier.
+void gemv_chunk(uint chunk, uint rows, uint zero)
+{
+    for (uint pass = 0u; pass < uint(PASSES); pass++) {
+#if PASSES > 1
+        if (pass > 0u || chunk > 0u) {
+            lane_begin(gemv_slice(min(pass * uint(SUBGROUPS_K) + gemv_k, uint(SLICES - 1))),
+                       gemv_lane, zero);
+            if (gemv_n < uint(SUBGROUPS_N))
+                gemv_fetch(chunk + gemv_n * uint(UNROLL));
+            memoryBarrierShared(); barrier(); // the last slices of x have been read
+        }
+#endif
+        gemv_pass(pass, chunk, rows);
+    }
+    memoryBarrierShared(); barrier();
+}
+
+// Sum of row r of the chunk.
 float gemv_sum(uint r)
 {
     float y = 0.0;
-    for (uint i = 0u; i < uint(SUBGROUPS_K); i++)
-        y += part[r * uint(SUBGROUPS_K) + i];
+    for (uint i = 0u; i < uint(SLICES); i++)
+        y += part[r * uint(SLICES) + i];
     return y;
 }

@@ -6,7 +6,10 @@ float biased(float y, uint row)
 {
 #if BIAS_row
     uint i = uint(BIAS_AT) + row;
-    return y + A[i / 4u][i % 4u];
+    // A[i / 4u][i % 4u] makes NVIDIA's compiler copy the four values to memory.
+    vec4 four = A[i / 4u];
+    vec2 two = (i & 2u) == 0u ? four.xy : four.zw;
+    return y + ((i & 1u) == 0u ? two.x : two.y);
 #else
     return y;
 #endif

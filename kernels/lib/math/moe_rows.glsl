@@ -15,7 +15,10 @@ float band_bias(uint row)
 #if BIAS_row
     uint i = rows * uint(W_STRIDE) + row;
 #if W_WIDTH == 4
-    return row < rows ? uintBitsToFloat(W[i / 4u][i % 4u]) : 0.0;
+    // W[i / 4u][i % 4u] makes NVIDIA's compiler copy the four words to memory.
+    uvec4 four = W[row < rows ? i / 4u : 0u];
+    uvec2 two = (i & 2u) == 0u ? four.xy : four.zw;
+    return row < rows ? uintBitsToFloat((i & 1u) == 0u ? two.x : two.y) : 0.0;
 #else
     return row < rows ? uintBitsToFloat(W[i]) : 0.0;
 #endif

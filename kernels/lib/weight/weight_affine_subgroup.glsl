@@ -1,35 +1,58 @@
 // affine for kernels with subgroups, where a lane has 32 neighbouring columns: one block, three
 // uvec4. W is uvec4. Needs lib weight_subgroup.
-#define LANE_RAW 3
+#define LANE_RAW 12
 
-uint lane_vec4(uint slice, uint lane, uint i)
+uint lane_block;          // element of a row
+float lane_sum0, lane_sum1; // of x, 16 columns each
+
+uint lane_vec4(uint lane, uint i)
 {
-    return (slice * uint(SUBGROUP) + lane) * 8u + i;
+    return lane * 8u + i;
 }
 
-void lane_fetch(uint row, uint slice, uint lane, out uvec4 raw[LANE_RAW])
+void lane_begin(uint slice, uint lane, uint zero)
 {
-    uint b = row + min(slice * uint(SUBGROUP) + lane, uint(W_STRIDE / 12 - 1)) * 3u;
-    raw[0] = W[b];
-    raw[1] = W[b + 1u];
-    raw[2] = W[b + 2u];
+    lane_one = LANE_ONE(zero);
+    lane_block = min(slice * uint(SUBGROUP) + lane, uint(W_STRIDE / 12 - 1)) * 3u;
 }
 
-float lane_dot(uvec4 raw[LANE_RAW], uint slice, uint lane, vec4 x[8], uint one)
+void lane_fetch(uint row, out uint raw[LANE_RAW])
 {
-    vec4 sa = x[0] + x[1] + x[2] + x[3], sb = x[4] + x[5] + x[6] + x[7];
-    vec4 s = uintBitsToFloat(raw[2]);
-    uint q, magic = INT8_MAGIC;
+    uvec4 v4;
+    for (int i = 0; i < 3; i++) {
+        LANE_RAW4(4 * i, W[row + lane_block + uint(i)])
+    }
+}
+
+void lane_prepare()
+{
+    lane_sum0 = LANE_SUM16(0);
+    lane_sum1 = LANE_SUM16(4);
+}
+
+// Four int8 codes as floats: plus 128 in the lowest bits of 2^23, from which both come off exactly.
+#define LANE_CODE(bits, xx) sum += (uintBitsToFloat(((bits) & 255u) | magic) - 8388736.0) * (xx);
+#define LANE_WORD(word, i) \
+    q = (word) ^ 0x80808080u; \
+    LANE_CODE(q, lane_x[i].x) \
+    LANE_CODE(q >> 8, lane_x[i].y) \
+    LANE_CODE(q >> 16, lane_x[i].z) \
+    LANE_CODE(q >> 24, lane_x[i].w)
+
+float lane_dot(uint raw[LANE_RAW])
+{
+    vec4 s = uintBitsToFloat(uvec4(raw[8], raw[9], raw[10], raw[11]));
+    uint q, magic = LANE_MAGIC;
     float sum = 0.0;
-    INT8_PRODUCTS(raw[0].x, 0)
-    INT8_PRODUCTS(raw[0].y, 1)
-    INT8_PRODUCTS(raw[0].z, 2)
-    INT8_PRODUCTS(raw[0].w, 3)
-    float first = s.x * sum - s.y * (sa.x + sa.y + sa.z + sa.w);
+    LANE_WORD(raw[0], 0)
+    LANE_WORD(raw[1], 1)
+    LANE_WORD(raw[2], 2)
+    LANE_WORD(raw[3], 3)
+    float first = s.x * sum - s.y * lane_sum0;
     sum = 0.0;
-    INT8_PRODUCTS(raw[1].x, 4)
-    INT8_PRODUCTS(raw[1].y, 5)
-    INT8_PRODUCTS(raw[1].z, 6)
-    INT8_PRODUCTS(raw[1].w, 7)
-    return first + (s.z * sum - s.w * (sb.x + sb.y + sb.z + sb.w));
+    LANE_WORD(raw[4], 4)
+    LANE_WORD(raw[5], 5)
+    LANE_WORD(raw[6], 6)
+    LANE_WORD(raw[7], 7)
+    return first + (s.z * sum - s.w * lane_sum1);
 }

@@ -1,16 +1,30 @@
 // f16 for kernels with subgroups, where a lane has 32 columns of a slice: four runs of eight, so
-// that a subgroup reads in one piece. W is uvec4.
-#define LANE_RAW 4
+// that a subgroup reads in one piece. W is uvec4. Needs lib weight_subgroup.
+#define LANE_RAW 16
 
-uint lane_vec4(uint slice, uint lane, uint i)
+uint lane_at[4]; // elements of a row
+
+uint lane_vec4(uint lane, uint i)
 {
-    return ((slice * 4u + i / 2u) * uint(SUBGROUP) + lane) * 2u + (i & 1u);
+    return (i / 2u * uint(SUBGROUP) + lane) * 2u + (i & 1u);
 }
 
-void lane_fetch(uint row, uint slice, uint lane, out uvec4 raw[LANE_RAW])
+void lane_begin(uint slice, uint lane, uint zero)
 {
     for (uint i = 0u; i < 4u; i++)
-        raw[i] = W[row + min((slice * 4u + i) * uint(SUBGROUP) + lane, uint(W_STRIDE / 4 - 1))];
+        lane_at[i] = min((slice * 4u + i) * uint(SUBGROUP) + lane, uint(W_STRIDE / 4 - 1));
+}
+
+void lane_fetch(uint row, out uint raw[LANE_RAW])
+{
+    uvec4 v4;
+    for (int i = 0; i < 4; i++) {
+        LANE_RAW4(4 * i, W[row + lane_at[i]])
+    }
+}
+
+void lane_prepare()
+{
 }
 
 vec2 lane_pair(uint word)
@@ -18,11 +32,10 @@ vec2 lane_pair(uint word)
     return unpackHalf2x16(word);
 }
 
-float lane_dot(uvec4 raw[LANE_RAW], uint slice, uint lane, vec4 x[8], uint one)
+float lane_dot(uint raw[LANE_RAW])
 {
     float sum = 0.0;
-    for (int i = 0; i < 4; i++)
-        sum += dot(vec4(lane_pair(raw[i].x), lane_pair(raw[i].y)), x[2 * i]) +
-               dot(vec4(lane_pair(raw[i].z), lane_pair(raw[i].w)), x[2 * i + 1]);
+    for (int i = 0; i < 8; i++)
+        sum += dot(vec4(lane_pair(raw[2 * i]), lane_pair(raw[2 * i + 1])), lane_x[i]);
     return sum;
 }

@@ -1,22 +1,37 @@
 // f32 for kernels with subgroups, where a lane has 32 columns of a slice: eight runs of four, so
-// that a subgroup reads in one piece. W is uvec4.
-#define LANE_RAW 8
+// that a subgroup reads in one piece. W is uvec4. Needs lib weight_subgroup.
+#define LANE_RAW 32
 
-uint lane_vec4(uint slice, uint lane, uint i)
+uint lane_at[8]; // elements of a row
+
+uint lane_vec4(uint lane, uint i)
 {
-    return (slice * 8u + i) * uint(SUBGROUP) + lane;
+    return i * uint(SUBGROUP) + lane;
 }
 
-void lane_fetch(uint row, uint slice, uint lane, out uvec4 raw[LANE_RAW])
+void lane_begin(uint slice, uint lane, uint zero)
 {
     for (uint i = 0u; i < 8u; i++)
-        raw[i] = W[row + min((slice * 8u + i) * uint(SUBGROUP) + lane, uint(W_STRIDE / 4 - 1))];
+        lane_at[i] = min((slice * 8u + i) * uint(SUBGROUP) + lane, uint(W_STRIDE / 4 - 1));
 }
 
-float lane_dot(uvec4 raw[LANE_RAW], uint slice, uint lane, vec4 x[8], uint one)
+void lane_fetch(uint row, out uint raw[LANE_RAW])
+{
+    uvec4 v4;
+    for (int i = 0; i < 8; i++) {
+        LANE_RAW4(4 * i, W[row + lane_at[i]])
+    }
+}
+
+void lane_prepare()
+{
+}
+
+float lane_dot(uint raw[LANE_RAW])
 {
     float sum = 0.0;
     for (int i = 0; i < 8; i++)
-        sum += dot(uintBitsToFloat(raw[i]), x[i]);
+        sum += dot(uintBitsToFloat(uvec4(raw[4 * i], raw[4 * i + 1], raw[4 * i + 2],
+                                         raw[4 * i + 3])), lane_x[i]);
     return sum;
 }

@@ -17,13 +17,6 @@
         G(8 * (n) + 4, dc.x) G(8 * (n) + 5, dc.y) G(8 * (n) + 6, de.x) G(8 * (n) + 7, de.y) \
     }
 
-// Scales of q4_k and q5_k from the head h of a block: dd is (d, dmin); the 6-bit codes of groups 0
-// to 3 are the bytes of h.y (sc) and h.z (m) but for two bits, those of groups 4 to 7 of sc, mn.
-#define K_SCALES(h) \
-        vec2 dd = unpackHalf2x16(h.x); \
-        uint sc = (h.w & 0x0F0F0F0Fu) | ((h.y >> 2) & 0x30303030u); \
-        uint mn = ((h.w >> 4) & 0x0F0F0F0Fu) | ((h.z >> 2) & 0x30303030u);
-
 // Block n of 16-bit floats: WORD(c, q) has the two of word q.
 #define FLOAT16_VEC8(c, WORD) \
     if ((c) < K) { \

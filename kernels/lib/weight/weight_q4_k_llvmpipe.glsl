@@ -1,29 +1,24 @@
-// q4_k for llvmpipe, a thread per row; lib row_llvmpipe explains the macros. Needs lib
-// weight_llvmpipe.
-#define Q4K_CODES(c, s) \
-    NIBBLE_CODES(c, qa.x, s) NIBBLE_CODES(c + 4, qa.y, s) \
-    NIBBLE_CODES(c + 8, qa.z, s) NIBBLE_CODES(c + 12, qa.w, s) \
-    NIBBLE_CODES(c + 16, qb.x, s) NIBBLE_CODES(c + 20, qb.y, s) \
-    NIBBLE_CODES(c + 24, qb.z, s) NIBBLE_CODES(c + 28, qb.w, s)
-// Groups g (low nibbles) and g + 1 (high nibbles) of the 32 bytes at b; their 6-bit codes are the
-// low bytes of sc, mn.
-#define Q4K_PAIR(g, b, sc, mn) \
+// q4_k (layout `split`) for llvmpipe, a thread per row; lib row_llvmpipe explains the macros. Needs
+// lib weight_llvmpipe; weight_q4_k.glsl explains the head of a block.
+#define Q4K_HALF(c, s) \
+    NIBBLE_CODES(c, q.x, s) NIBBLE_CODES(c + 4, q.y, s) \
+    NIBBLE_CODES(c + 8, q.z, s) NIBBLE_CODES(c + 12, q.w, s)
+// Group g; its codes are the low bytes of sc, mn.
+#define Q4K_GROUP(g, sc, mn) \
     { \
-        uvec4 qa = W[b], qb = W[b + 1u]; \
+        uvec4 q = W[row + uint(g)]; \
         GROUP(g, dd.x * float((sc) & 63u), dd.y * float((mn) & 63u)) \
-        Q4K_CODES(32 * (g), 0) \
+        Q4K_HALF(32 * (g), 0) Q4K_HALF(32 * (g) + 16, 4) \
         GROUP_END(g) \
-        GROUP(g + 1, dd.x * float(((sc) >> 8) & 63u), dd.y * float(((mn) >> 8) & 63u)) \
-        Q4K_CODES(32 * (g) + 32, 4) \
-        GROUP_END(g + 1) \
     }
 #define ROW_BLOCK(n) \
     { \
-        uint b = row + uint(9 * (n)); \
-        uvec4 h = W[b]; \
-        K_SCALES(h) \
-        Q4K_PAIR(8 * (n), b + 1u, h.y, h.z) \
-        Q4K_PAIR(8 * (n) + 2, b + 3u, h.y >> 16, h.z >> 16) \
-        Q4K_PAIR(8 * (n) + 4, b + 5u, sc, mn) \
-        Q4K_PAIR(8 * (n) + 6, b + 7u, sc >> 16, mn >> 16) \
+        uvec4 h = W[row + uint(W_STRIDE / 36 * 8 + (n))]; \
+        vec2 dd = unpackHalf2x16(h.x); \
+        uint ma = ((h.y >> 6) & 0x03030303u) | ((h.w << 2) & 0x3C3C3C3Cu); \
+        uint mb = ((h.z >> 6) & 0x03030303u) | ((h.w >> 2) & 0x3C3C3C3Cu); \
+        Q4K_GROUP(8 * (n), h.y, ma) Q4K_GROUP(8 * (n) + 1, h.y >> 8, ma >> 8) \
+        Q4K_GROUP(8 * (n) + 2, h.y >> 16, ma >> 16) Q4K_GROUP(8 * (n) + 3, h.y >> 24, ma >> 24) \
+        Q4K_GROUP(8 * (n) + 4, h.z, mb) Q4K_GROUP(8 * (n) + 5, h.z >> 8, mb >> 8) \
+        Q4K_GROUP(8 * (n) + 6, h.z >> 16, mb >> 16) Q4K_GROUP(8 * (n) + 7, h.z >> 24, mb >> 24) \
     }

@@ -1,49 +1,49 @@
-// q4_k for kernels with subgroups, where a lane has 32 columns of a slice (32 columns for each lane
-// of a subgroup of SUBGROUP lanes): the 16 bytes of a lane hold 16 columns in their low nibbles and
-// those 32 further on in their high nibbles. W is uvec4. Needs lib weight_subgroup.
-#define LANE_RAW 2
+// q4_k (layout `split`) for kernels with subgroups, where a lane has 32 neighbouring columns: one
+// group, with a scale and a minimum of its own. W is uvec4. Needs lib weight_subgroup;
+// weight_q4_k.glsl explains the head of a block.
+#define LANE_RAW 7
 
-// Which vec4 of x meets part i of the lane.
-uint lane_vec4(uint slice, uint lane, uint i)
+uint lane_codes, lane_head;   // elements of a row
+uint lane_shift, lane_nibble; // of the group's byte and of its nibble
+bool lane_upper;              // groups 4 to 7 of a block
+
+uint lane_vec4(uint lane, uint i)
 {
-    uint block = slice * uint(SUBGROUP / 8) + lane / 8u;
-    return block * 64u + (lane / 2u & 3u) * 16u + (lane & 1u) * 4u + (i & 3u) + (i >> 2) * 8u;
+    return lane * 8u + i;
 }
 
-void lane_fetch(uint row, uint slice, uint lane, out uvec4 raw[LANE_RAW])
+void lane_begin(uint slice, uint lane, uint zero)
 {
-    uint b = row + min(slice * uint(SUBGROUP / 8) + lane / 8u, uint(W_STRIDE / 36 - 1)) * 9u;
-    raw[0] = W[b + 1u + (lane & 7u)];
-    raw[1] = W[b];
+    const uint ROW_GROUPS = uint(W_STRIDE / 36 * 8);
+    uint g = min(slice * uint(SUBGROUP) + lane, ROW_GROUPS - 1u);
+    lane_one = LANE_ONE(zero);
+    lane_codes = g;
+    lane_head = ROW_GROUPS + g / 8u;
+    lane_shift = 8u * (g & 3u);
+    lane_nibble = lane_shift + (g & 4u);
+    lane_upper = (g & 4u) != 0u;
 }
 
-// A nibble becomes a float by putting it into the mantissa of 1.0, which needs no conversion
-// instruction. Low nibbles land on bits 15 to 18: 1 + n / 256, and the 1 is taken off before
-// multiplying, exactly. High nibbles land on bits 19 to 22: 1 + n / 16, and the sum of x, times 1,
-// is taken off at the start: that costs 4 bits of the sum, not 8. `one` is 1.0 in a register that
-// the compiler cannot see through: with two literals NVIDIA needs two instructions.
-#define LANE_BYTE(word, s, xl, xh) \
-    q = word s; \
-    low += (uintBitsToFloat((q & 0x00078000u) | one) - 1.0) * (xl); \
-    high += uintBitsToFloat((q & 0x00780000u) | one) * (xh);
-#define LANE_WORD(word, i) \
-    LANE_BYTE(word, << 15, x[i].x, x[i + 4].x) \
-    LANE_BYTE(word, << 7, x[i].y, x[i + 4].y) \
-    LANE_BYTE(word, >> 1, x[i].z, x[i + 4].z) \
-    LANE_BYTE(word, >> 9, x[i].w, x[i + 4].w)
-
-float lane_dot(uvec4 raw[LANE_RAW], uint slice, uint lane, vec4 x[8], uint one)
+void lane_fetch(uint row, out uint raw[LANE_RAW])
 {
-    vec4 sl = x[0] + x[1] + x[2] + x[3], sh = x[4] + x[5] + x[6] + x[7];
-    float sum_low = sl.x + sl.y + sl.z + sl.w, sum_high = sh.x + sh.y + sh.z + sh.w;
-    float low = 0.0, high = -sum_high;
-    uint q;
-    LANE_WORD(raw[0].x, 0)
-    LANE_WORD(raw[0].y, 1)
-    LANE_WORD(raw[0].z, 2)
-    LANE_WORD(raw[0].w, 3)
-    vec4 codes = k_codes(raw[1], lane);
-    vec2 d = unpackHalf2x16(raw[1].x);
-    return d.x * (codes.x * (low * 256.0) + codes.y * (high * 16.0)) -
-           d.y * (codes.z * sum_low + codes.w * sum_high);
+    uvec4 v4, head = W[row + lane_head];
+    LANE_RAW4(0, W[row + lane_codes])
+    raw[4] = head.x;
+    raw[5] = lane_upper ? head.z : head.y;
+    raw[6] = head.w;
+}
+
+void lane_prepare()
+{
+    nibble_prepare();
+}
+
+float lane_dot(uint raw[LANE_RAW])
+{
+    float y = nibble_dot(uvec4(raw[0], raw[1], raw[2], raw[3]));
+    uint codes = raw[5] >> lane_shift, upper = raw[6] >> lane_nibble;
+    // sc, 64 times the lower bits of m, and its upper bits
+    float sc = LANE_UINT(codes & 63u), low = LANE_UINT(codes & 192u), high = LANE_UINT(upper & 15u);
+    vec2 d = unpackHalf2x16(raw[4]);
+    return d.x * (sc * y) - d.y * ((low * 0.015625 + high * 4.0) * nibble_sum);
 }

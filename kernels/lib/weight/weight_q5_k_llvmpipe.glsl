@@ -1,5 +1,10 @@
 // q5_k for llvmpipe, a thread per row; lib row_llvmpipe explains the macros. Needs lib
-// weight_llvmpipe.
+// weight_llvmpipe. Scales from the head h of a block: dd is (d, dmin); the 6-bit codes of groups 0
+// to 3 are the bytes of h.y (sc) and h.z (m) but for two bits, those of groups 4 to 7 of sc, mn.
+#define Q5K_SCALES(h) \
+        vec2 dd = unpackHalf2x16(h.x); \
+        uint sc = (h.w & 0x0F0F0F0Fu) | ((h.y >> 2) & 0x30303030u); \
+        uint mn = ((h.w >> 4) & 0x0F0F0F0Fu) | ((h.z >> 2) & 0x30303030u);
 #define Q5K_WORD(c, q, f, s, j) \
     { \
         uint t = ((q >> (s)) & 0x0F0F0F0Fu) | (((f >> (j)) & 0x01010101u) << 4); \
@@ -29,7 +34,7 @@
     { \
         uint b = row + uint(11 * (n)); \
         uvec4 h = W[b], fa = W[b + 1u], fb = W[b + 2u]; \
-        K_SCALES(h) \
+        Q5K_SCALES(h) \
         Q5K_PAIR(8 * (n), 0, b + 3u, h.y, h.z) \
         Q5K_PAIR(8 * (n) + 2, 2, b + 5u, h.y >> 16, h.z >> 16) \
         Q5K_PAIR(8 * (n) + 4, 4, b + 7u, sc, mn) \

@@ -1,49 +1,71 @@
-// q6_k (layout `split`) for kernels with subgroups, where a lane has 32 columns of a slice (32
-// columns for each lane of a subgroup of SUBGROUP lanes): the 16 bytes of a lane hold 16 columns in
-// their low nibbles and those 64 further on in their high nibbles; both groups have scales of their
-// own. W is uvec4. Needs lib weight_subgroup.
-#define LANE_RAW 4
+// q6_k (layout `split`) for kernels with subgroups, where a lane has 32 columns of a slice: the 16
+// bytes of a lane hold 16 columns in their low nibbles and those 64 further on in their high
+// nibbles; both groups have scales of their own. W is uvec4. Needs lib weight_subgroup.
+#define LANE_RAW 11
 
-// Which vec4 of x meets part i of the lane.
-uint lane_vec4(uint slice, uint lane, uint i)
+uint lane_codes, lane_upper, lane_scales, lane_d; // elements of a row
+uint lane_bits, lane_shift;                       // of the upper bits, and of the scales
+bool lane_pair;                                   // the scales are in the latter half of theirs
+uint lane_word, lane_half;                        // of d in its element
+
+uint lane_vec4(uint lane, uint i)
 {
-    uint block = slice * uint(SUBGROUP / 8) + lane / 8u;
-    return block * 64u + (lane & 4u) * 8u + (lane & 3u) * 4u + (i & 3u) + (i >> 2) * 16u;
+    return lane / 8u * 64u + (lane & 4u) * 8u + (lane & 3u) * 4u + (i & 3u) + (i >> 2) * 16u;
 }
 
-void lane_fetch(uint row, uint slice, uint lane, out uvec4 raw[LANE_RAW])
+void lane_begin(uint slice, uint lane, uint zero)
 {
     const uint BLOCKS = uint(W_STRIDE * 2 / 105);
-    uint block = min(slice * uint(SUBGROUP / 8) + lane / 8u, BLOCKS - 1u), b = row + block * 13u;
-    raw[0] = W[b + (lane & 7u)];
-    raw[1] = W[b + 8u + (lane / 2u & 2u) + (lane & 1u)];
-    raw[2] = W[b + 12u];
-    raw[3] = W[row + BLOCKS * 13u + block / 8u]; // eight d
+    uint block = min(slice * uint(SUBGROUP / 8) + lane / 8u, BLOCKS - 1u), b = block * 13u;
+    lane_one = LANE_ONE(zero);
+    lane_codes = b + (lane & 7u);
+    lane_upper = b + 8u + (lane / 2u & 2u) + (lane & 1u);
+    lane_scales = b + 12u;
+    lane_d = BLOCKS * 13u + block / 8u;
+    lane_bits = lane & 2u;
+    lane_pair = (lane & 4u) != 0u;
+    lane_shift = 24u - 8u * (lane & 3u);
+    lane_word = block / 2u & 3u;
+    lane_half = block % 2u * 16u;
 }
 
-// A code in the mantissa of 1.0, see weight_q4_k_subgroup.glsl: 1 + q / 256. The 1 and the offset
-// of 32 come off together, exactly.
-#define LANE_BYTE(s, xl, xh) \
-    low += (uintBitsToFloat(((ql s) & 0x001F8000u) | one) - 1.125) * (xl); \
-    high += (uintBitsToFloat(((qh s) & 0x001F8000u) | one) - 1.125) * (xh);
-#define LANE_WORD(word, upper, i) \
-    ql = ((word) & 0x0F0F0F0Fu) | ((((upper) >> bits) & 0x03030303u) << 4); \
-    qh = (((word) >> 4) & 0x0F0F0F0Fu) | (((upper) >> bits) & 0x30303030u); \
-    LANE_BYTE(<< 15, x[i].x, x[i + 4].x) \
-    LANE_BYTE(<< 7, x[i].y, x[i + 4].y) \
-    LANE_BYTE(>> 1, x[i].z, x[i + 4].z) \
-    LANE_BYTE(>> 9, x[i].w, x[i + 4].w)
+void lane_fetch(uint row, out uint raw[LANE_RAW])
+{
+    uvec4 v4;
+    LANE_RAW4(0, W[row + lane_codes])
+    LANE_RAW4(4, W[row + lane_upper])
+    uvec4 scales = W[row + lane_scales];
+    raw[8] = lane_pair ? scales.z : scales.x;
+    raw[9] = lane_pair ? scales.w : scales.y;
+    raw[10] = lane_pick(W[row + lane_d], lane_word);
+}
 
-float lane_dot(uvec4 raw[LANE_RAW], uint slice, uint lane, vec4 x[8], uint one)
+void lane_prepare()
+{
+}
+
+// A code in the mantissa of 1.0: 1 + q / 256. The 1 and the offset of 32 come off together,
+// exactly.
+#define LANE_BYTE(s, xl, xh) \
+    low += (uintBitsToFloat(((ql s) & 0x001F8000u) | lane_one) - 1.125) * (xl); \
+    high += (uintBitsToFloat(((qh s) & 0x001F8000u) | lane_one) - 1.125) * (xh);
+#define LANE_WORD(word, upper, i) \
+    ql = ((word) & 0x0F0F0F0Fu) | ((((upper) >> lane_bits) & 0x03030303u) << 4); \
+    qh = (((word) >> 4) & 0x0F0F0F0Fu) | (((upper) >> lane_bits) & 0x30303030u); \
+    LANE_BYTE(<< 15, lane_x[i].x, lane_x[i + 4].x) \
+    LANE_BYTE(<< 7, lane_x[i].y, lane_x[i + 4].y) \
+    LANE_BYTE(>> 1, lane_x[i].z, lane_x[i + 4].z) \
+    LANE_BYTE(>> 9, lane_x[i].w, lane_x[i + 4].w)
+
+float lane_dot(uint raw[LANE_RAW])
 {
     float low = 0.0, high = 0.0;
-    uint ql, qh, bits = lane & 2u;
-    LANE_WORD(raw[0].x, raw[1].x, 0)
-    LANE_WORD(raw[0].y, raw[1].y, 1)
-    LANE_WORD(raw[0].z, raw[1].z, 2)
-    LANE_WORD(raw[0].w, raw[1].w, 3)
-    uint block = slice * uint(SUBGROUP / 8) + lane / 8u;
-    uvec2 scales = (lane & 4u) == 0u ? raw[2].xy : raw[2].zw;
-    ivec2 sc = ivec2(scales << (24u - 8u * (lane & 3u))) >> 24;
-    return half_of(raw[3], block) * 256.0 * (float(sc.x) * low + float(sc.y) * high);
+    uint ql, qh;
+    LANE_WORD(raw[0], raw[4], 0)
+    LANE_WORD(raw[1], raw[5], 1)
+    LANE_WORD(raw[2], raw[6], 2)
+    LANE_WORD(raw[3], raw[7], 3)
+    ivec2 sc = ivec2(uvec2(raw[8], raw[9]) << lane_shift) >> 24;
+    return unpackHalf2x16(raw[10] >> lane_half).x * 256.0 *
+           (float(sc.x) * low + float(sc.y) * high);
 }

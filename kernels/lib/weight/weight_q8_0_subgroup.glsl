@@ -1,33 +1,71 @@
-// q8_0 (layout `split`) for kernels with subgroups, where a lane has 32 neighbouring columns: one
-// scale. W is uvec4. Needs lib weight_subgroup.
-#define LANE_RAW 3
+// q8_0 (layout `split`) for kernels with subgroups, where a lane has 16 columns of the slice's
+// first half and 16 of its second, so that a subgroup reads in one piece: two scales. W is uvec4.
+// Needs lib weight_subgroup.
+#define LANE_RAW 10
 
-uint lane_vec4(uint slice, uint lane, uint i)
+uint lane_codes0, lane_codes1, lane_scale0, lane_scale1; // elements of a row
+uint lane_word0, lane_word1, lane_shift0, lane_shift1;   // the scales in their elements
+
+uint lane_vec4(uint lane, uint i)
 {
-    return (slice * uint(SUBGROUP) + lane) * 8u + i;
+    return (i / 4u * uint(SUBGROUP) + lane) * 4u + (i & 3u);
 }
 
-void lane_fetch(uint row, uint slice, uint lane, out uvec4 raw[LANE_RAW])
+void lane_begin(uint slice, uint lane, uint zero)
 {
-    // uvec4 of codes; the scales follow, eight to a uvec4
+    // uvec4 of codes, two per block; the scales follow, eight to a uvec4
     const uint CODES = uint(W_STRIDE / 17 * 4);
-    uint block = min(slice * uint(SUBGROUP) + lane, CODES / 2u - 1u);
-    raw[0] = W[row + 2u * block];
-    raw[1] = W[row + 2u * block + 1u];
-    raw[2] = W[row + CODES + block / 8u];
+    lane_one = LANE_ONE(zero);
+    lane_codes0 = min(slice * uint(2 * SUBGROUP) + lane, CODES - 1u);
+    lane_codes1 = min(lane_codes0 + uint(SUBGROUP), CODES - 1u);
+    lane_scale0 = CODES + lane_codes0 / 16u;
+    lane_scale1 = CODES + lane_codes1 / 16u;
+    lane_word0 = lane_codes0 / 4u & 3u;
+    lane_word1 = lane_codes1 / 4u & 3u;
+    lane_shift0 = lane_codes0 / 2u % 2u * 16u;
+    lane_shift1 = lane_codes1 / 2u % 2u * 16u;
 }
 
-float lane_dot(uvec4 raw[LANE_RAW], uint slice, uint lane, vec4 x[8], uint one)
+void lane_fetch(uint row, out uint raw[LANE_RAW])
 {
-    uint q, magic = INT8_MAGIC;
-    float sum = 0.0;
-    INT8_PRODUCTS(raw[0].x, 0)
-    INT8_PRODUCTS(raw[0].y, 1)
-    INT8_PRODUCTS(raw[0].z, 2)
-    INT8_PRODUCTS(raw[0].w, 3)
-    INT8_PRODUCTS(raw[1].x, 4)
-    INT8_PRODUCTS(raw[1].y, 5)
-    INT8_PRODUCTS(raw[1].z, 6)
-    INT8_PRODUCTS(raw[1].w, 7)
-    return half_of(raw[2], lane) * sum;
+    uvec4 v4;
+    LANE_RAW4(0, W[row + lane_codes0])
+    LANE_RAW4(4, W[row + lane_codes1])
+    raw[8] = lane_pick(W[row + lane_scale0], lane_word0);
+    raw[9] = lane_pick(W[row + lane_scale1], lane_word1);
+}
+
+void lane_prepare()
+{
+}
+
+// Four int8 codes plus 128 as floats, those of odd columns times 256: a shift serves two. The
+// offsets come off exactly.
+#define LANE_CODE(sum, bits, offset, xx) \
+    sum += (uintBitsToFloat((bits) | magic) - (offset)) * (xx);
+#define LANE_WORD(word, i) \
+    q = (word) ^ 0x80808080u; \
+    LANE_CODE(even, q & 255u, 8388736.0, lane_x[i].x) \
+    LANE_CODE(odd, q & 0xFF00u, 8421376.0, lane_x[i].y) \
+    q >>= 16; \
+    LANE_CODE(even, q & 255u, 8388736.0, lane_x[i].z) \
+    LANE_CODE(odd, q & 0xFF00u, 8421376.0, lane_x[i].w)
+
+float lane_dot(uint raw[LANE_RAW])
+{
+    uint q, magic = LANE_MAGIC;
+    float even = 0.0, odd = 0.0;
+    LANE_WORD(raw[0], 0)
+    LANE_WORD(raw[1], 1)
+    LANE_WORD(raw[2], 2)
+    LANE_WORD(raw[3], 3)
+    float first = even + odd * 0.00390625;
+    even = 0.0;
+    odd = 0.0;
+    LANE_WORD(raw[4], 4)
+    LANE_WORD(raw[5], 5)
+    LANE_WORD(raw[6], 6)
+    LANE_WORD(raw[7], 7)
+    return unpackHalf2x16(raw[8] >> lane_shift0).x * first +
+           unpackHalf2x16(raw[9] >> lane_shift1).x * (even + odd * 0.00390625);
 }

@@ -1,33 +1,88 @@
 // Pieces that several weight_*_subgroup libs share.
+//
+// What these libs give to lib gemv_subgroup: a lane of a subgroup has 32 columns of a slice, which
+// is 32 * SUBGROUP columns. lane_begin() finds them in a row; lane_vec4(lane, i) is the vec4 of the
+// slice's x that meets part i of the lane; lane_fetch() reads the LANE_RAW words of a row;
+// lane_prepare() sums what lane_dot() needs of x; lane_dot() multiplies. W is uvec4. Lanes
+// beyond the row read its end; their x is 0.
 
-// Number i & 7 of eight f16.
-float half_of(uvec4 eight, uint i)
+// 1.0 in a register that the compiler cannot see through: with two literals NVIDIA needs two
+// instructions for (word & mask) | one. `zero` is 0 where no compiler can know it.
+uint lane_one;
+#define LANE_ONE(zero) (0x3F800000u | (zero))
+
+// A code in the lowest bits of 2^23 is a float without a conversion instruction.
+#define LANE_MAGIC      (lane_one + 0x0B800000u)
+#define LANE_UINT(code) (uintBitsToFloat((code) | LANE_MAGIC) - 8388608.0)
+
+// Puts four words at raw[at].
+#define LANE_RAW4(at, four) \
+    v4 = four; \
+    raw[at] = v4.x; \
+    raw[(at) + 1] = v4.y; \
+    raw[(at) + 2] = v4.z; \
+    raw[(at) + 3] = v4.w;
+
+// Word `at` of four. W[i][at] with an index that is not constant reads four words into memory of
+// its own on NVIDIA, which takes several times as long as the rest.
+uint lane_pick(uvec4 four, uint at)
 {
-    uvec2 two = (i & 4u) == 0u ? eight.xy : eight.zw;
-    vec2 d = unpackHalf2x16((i & 2u) == 0u ? two.x : two.y);
-    return (i & 1u) == 0u ? d.x : d.y;
+    uvec2 two = at < 2u ? four.xy : four.zw;
+    return (at & 1u) == 0u ? two.x : two.y;
 }
 
-// 6-bit codes (sc, sc, m, m) of the lane's two groups of a q4_k or q5_k block, from the block's
-// head. The groups are neighbours, so that sc and m are two bytes each.
-vec4 k_codes(uvec4 head, uint lane)
+// The lane's columns of x. No function takes them as an array: NVIDIA's compiler copied it.
+vec4 lane_x[8];
+
+// Sum of sixteen of them, lane_x[at] to lane_x[at + 3].
+#define LANE_SUM16(at) \
+    (dot(lane_x[at] + lane_x[(at) + 1], vec4(1.0)) + \
+     dot(lane_x[(at) + 2] + lane_x[(at) + 3], vec4(1.0)))
+
+// Codes (sc, sc, m, m), six bits each, of two neighbouring groups of a q5_k block, from words 1 to
+// 3 of the block: the groups' bits of a word begin at `shift`.
+vec4 lane_k_codes(uvec3 head, uint shift, bool upper)
 {
-    uint s = (lane & 2u) * 8u, a = head.y >> s, b = head.z >> s, c = head.w >> s;
-    bool upper = (lane & 4u) != 0u;
-    uint sc = upper ? (c & 0x0F0Fu) | ((a >> 2) & 0x3030u) : a & 0x3F3Fu;
-    uint m = upper ? ((c >> 4) & 0x0F0Fu) | ((b >> 2) & 0x3030u) : b & 0x3F3Fu;
+    head >>= shift;
+    uint sc = upper ? (head.z & 0x0F0Fu) | ((head.x >> 2) & 0x3030u) : head.x & 0x3F3Fu;
+    uint m = upper ? ((head.z >> 4) & 0x0F0Fu) | ((head.y >> 2) & 0x3030u) : head.y & 0x3F3Fu;
     return vec4(uvec4(sc, sc >> 8, m, m >> 8) & 63u);
 }
 
-// INT8_PRODUCTS adds the products of the four int8 codes in a word and x[i] to `sum`. A code plus
-// 128 in the lowest bits of 2^23 is a float without a conversion instruction; both offsets come off
-// exactly. The caller has uint q and magic = INT8_MAGIC, which is 2^23, 0x4B000000, made of `one`,
-// 1.0 in a register that the compiler cannot see through, see weight_q4_k_subgroup.glsl.
-#define INT8_MAGIC          (one + 0x0B800000u)
-#define INT8_PRODUCT(q, xx) sum += (uintBitsToFloat(((q) & 255u) | magic) - 8388736.0) * (xx);
-#define INT8_PRODUCTS(word, i) \
-    q = (word) ^ 0x80808080u; \
-    INT8_PRODUCT(q, x[i].x) \
-    INT8_PRODUCT(q >> 8, x[i].y) \
-    INT8_PRODUCT(q >> 16, x[i].z) \
-    INT8_PRODUCT(q >> 24, x[i].w)
+// Products of 32 nibbles with x, where byte j of the 16 has column j in its low half and column j +
+// 16 in its high half. A nibble in the mantissa of 1.0 is a float, and a shift serves three of
+// them: bits 11 to 14 give 1 + n / 4096, 15 to 18 1 + n / 256, 19 to 22 1 + n / 16. The 1 is taken
+// off before multiplying, exactly; of the last, where that costs 4 bits of the sum, by starting at
+// minus the sum of the x that they meet, nibble_sum16.
+float nibble_sum, nibble_sum16;
+
+void nibble_prepare()
+{
+    vec4 low = (lane_x[0] + lane_x[1]) + (lane_x[2] + lane_x[3]);
+    vec4 high = (lane_x[4] + lane_x[5]) + (lane_x[6] + lane_x[7]);
+    nibble_sum = ((low.x + low.y) + (low.z + low.w)) + ((high.x + high.y) + (high.z + high.w));
+    nibble_sum16 = low.y + (high.z + high.w);
+}
+
+#define NIBBLE_4096(s, xx) \
+    c += (uintBitsToFloat(((s) & 0x00007800u) | lane_one) - 1.0) * (xx);
+#define NIBBLE_256(s, xx) b += (uintBitsToFloat(((s) & 0x00078000u) | lane_one) - 1.0) * (xx);
+#define NIBBLE_16(s, xx)  a += uintBitsToFloat(((s) & 0x00780000u) | lane_one) * (xx);
+#define NIBBLE_WORD(q, i) \
+    s0 = (q) << 11; \
+    s1 = (q) >> 1; \
+    s2 = (q) >> 9; \
+    NIBBLE_4096(s0, lane_x[i].x) NIBBLE_256(s0, lane_x[i + 4].x) NIBBLE_16(s0, lane_x[i].y) \
+    NIBBLE_4096(s1, lane_x[i + 4].y) NIBBLE_256(s1, lane_x[i].z) NIBBLE_16(s1, lane_x[i + 4].z) \
+    NIBBLE_256(s2, lane_x[i].w) NIBBLE_16(s2, lane_x[i + 4].w)
+
+float nibble_dot(uvec4 q)
+{
+    float a = -nibble_sum16, b = 0.0, c = 0.0;
+    uint s0, s1, s2;
+    NIBBLE_WORD(q.x, 0)
+    NIBBLE_WORD(q.y, 1)
+    NIBBLE_WORD(q.z, 2)
+    NIBBLE_WORD(q.w, 3)
+    return a * 16.0 + b * 256.0 + c * 4096.0;
+}

@@ -65,14 +65,15 @@ uint word(uint w, uint h)
     if (w % 44u == 0u)
         return 0x141B043Eu; // d = 6.5e-5, dmin = 15.5 d: codes deviate by 9.2 from 15.5, times sc
     if (w % 44u < 3u)
-        return 0xA0A0A0A0u | (h & 0x03030303u); // as q4_k
-    return w % 44u == 3u ? h & 0x33333333u : h;
-#else
-    if (w % 36u == 0u)
-        return 0x13F5083Eu; // d = 1.3e-4, dmin = 7.5 d: codes deviate by 4.6 from 7.5, times sc
-    if (w % 36u < 3u)
         return 0xA0A0A0A0u | (h & 0x03030303u); // groups 0 to 3: 32 to 35; upper bits of 4 to 7
-    return w % 36u == 3u ? h & 0x33333333u : h; // lower bits of sc and m of groups 4 to 7; codes
+    return w % 44u == 3u ? h & 0x33333333u : h; // lower bits of groups 4 to 7; codes
+#else
+    uint at = w - uint(W_STRIDE / 36 * 32); // of the heads
+    if (w < uint(W_STRIDE / 36 * 32))
+        return h;
+    if (at % 4u == 0u)
+        return 0x13F5083Eu; // d = 1.3e-4, dmin = 7.5 d: codes deviate by 4.6 from 7.5, times sc
+    return at % 4u == 3u ? 0x88888888u : 0xA0A0A0A0u | (h & 0x03030303u); // sc 32 to 35, m 34
 #endif
 }
 

@@ -1,19 +1,10 @@
 // The experts of one token with subgroups: lanes keep their part of x in registers, read 16 bytes.
 //
-// Lib gemv_subgroup, with one barrier. post=glu: group.y is the choice. post=combine: the rows of
-// the chosen experts that meet in one result are taken for one row, TOP_K times as long, whose x is
-// weighted when it is loaded; its slices are shared out among the subgroups like those of any other
-// row. A row that another band has is read from this band's first row and counts as 0. Groups: x
-// covers an expert's rows, ROWS each, y with post=glu the choices. LONG: rows that twice the
-// subgroups share.
-//
-// One H200 (driver 580), all layers of a token, 2026-11-21, `dopplergl bench --shape SHAPE
-// --profile --kernel-hints ...`; us and GB/s of weights, of gate_up and then of down:
-//     WG_SIZE, ROWS           128, 8              256, 8              128, 16 (gate_up)
-//     gpt-oss-20b:mxfp4      1058  855   870 520   1156  782   795 569   1160  780
-//     mixtral-8x7b:q4_k      2517 1680  2302 918   3476 1216  2511 842   2605 1623
-//     qwen3-30b-a3b:q4_k     1016  669  1007 338   1155  588   889 382   1070  635
-// Four rows at a time are slower. An empty dispatch with its barrier is 3 us of each, per layer.
+// Lib gemv_subgroup. post=glu: group.y is the choice. post=combine: the rows of the chosen experts
+// that meet in one result are taken for one row, TOP_K times as long, whose x is weighted when it
+// is staged. A row that another band has is read from this band's first row and counts as 0.
+// Groups: x shares out an expert's rows, y with post=glu the choices; about UNIT_GROUPS in all for
+// each compute unit.
 //
 //! NAME moe_decode_subgroup
 //! OP moe_matmul
@@ -34,20 +25,24 @@
 //! PARAM float act_limit
 //! CONST K EXPERT_ROWS TOP_K W_STRIDE X_STRIDE Y_STRIDE
 //! TUNE SUBGROUP = SUBGROUP_SIZE in 8 16 32 64 128
-//! TUNE LONG = POST_combine && K * TOP_K > 128 * SUBGROUP && K * TOP_K < 512 * SUBGROUP in 0 1
-//! TUNE WG_SIZE = LONG && MAX_INVOCATIONS >= 256 ? 256 : 128 in 64 96 128 192 256 512
+//! TUNE WG_SIZE = SOFTWARE ? 64 : min(384, MAX_INVOCATIONS) in 64 96 128 256 384 448 512 768 1024
 //! TUNE UNROLL = WEIGHT_f32 ? 1 : 2 in 1 2 4
-//! TUNE ROWS = 8 in 8 16 32 64
+//! TUNE LEAST = 4 in 2 4 8 16 32
+//! TUNE UNIT_GROUPS = 1 in 1 2 3 4 6 8 12 16
 //! LET ROW_SLICES = ceildiv(K, 32 * SUBGROUP)
 //! LET SLICES = POST_glu ? ROW_SLICES : ROW_SLICES * TOP_K
+//! LET CHOICES = POST_glu ? TOP_K : 1
+//! LET GROUPS_MOST = ceildiv(UNIT_GROUPS * max(COMPUTE_UNITS, 16), CHOICES)
+//! LET SHARES = min(ceildiv(EXPERT_ROWS, LEAST), GROUPS_MOST)
+//! LET ROW_STEP = POST_glu ? 2 : 1
 //! LET W_WIDTH = 4
 //! LOCAL WG_SIZE
-//! GROUPS ceildiv(EXPERT_ROWS, ROWS) POST_glu ? TOP_K : 1
+//! GROUPS SHARES CHOICES
 //! EXTENSION GL_KHR_shader_subgroup_basic
 //! EXTENSION GL_KHR_shader_subgroup_shuffle
 //! REQUIRE SUBGROUP_SIZE >= 8
 //! REQUIRE W_STRIDE % 4 == 0
-//! REQUIRE WG_SIZE % SUBGROUP == 0 && ROWS <= WG_SIZE && ROWS % UNROLL == 0 && UNROLL <= SUBGROUP
+//! REQUIRE WG_SIZE % SUBGROUP == 0 && UNROLL <= SUBGROUP
 //! PREFER SOFTWARE ? 5 : 30
 //! LIB weight_subgroup
 //! LIB weight_{weight}_subgroup
@@ -56,51 +51,72 @@
 //! LIB moe_choice
 //! LIB gemv_subgroup
 
-uint first; // first row of the work group within the expert
+uint first;        // first row of the work group within the expert
+uint choice;       // with post=glu
+uint slice_expert; // the expert of the slice whose rows are read
+
+uint gemv_slice(uint slice)
+{
+#if POST_glu
+    slice_expert = ROUTE[choice].x;
+#else
+    slice_expert = ROUTE[slice / uint(ROW_SLICES)].x;
+#endif
+    return slice % uint(ROW_SLICES);
+}
 
 uint gemv_row(uint r)
 {
-    uint row = band_row(choice_expert, first + r);
+    uint row = band_row(slice_expert, first + r);
     return (row < rows ? row : 0u) * uint(W_STRIDE / 4);
 }
 
-bool gemv_has(uint r)
+bool gemv_has(uint slice, uint r)
 {
-    return band_row(choice_expert, first + r) < rows;
+    return band_row(slice_expert, first + r) < rows;
 }
 
-vec4 gemv_x(uint i)
+vec4 gemv_x(uint slice, uint i)
 {
-    return choice_x(i);
+    uint v = slice % uint(ROW_SLICES) * uint(8 * SUBGROUP) + i;
+    if (slice >= uint(SLICES) || v >= uint(K / 4))
+        return vec4(0.0);
+#if POST_glu
+    choose(choice);
+#else
+    choose(slice / uint(ROW_SLICES));
+#endif
+    return choice_x(v);
 }
 
 void body(uvec3 group)
 {
-    uint lane = gl_SubgroupInvocationID, r = gl_LocalInvocationID.x;
-    uint sg_k = gl_SubgroupID % uint(SUBGROUPS_K), sg_n = gl_SubgroupID / uint(SUBGROUPS_K);
-    uint one = 0x3F800000u | (rows >> 31);
-    first = group.x * uint(ROWS);
-#if POST_glu
-    uint s = min(group.y, uint(TOP_K - 1));
-    choose(s);
-#else
-    float before = r < uint(ROWS) && first + r < uint(EXPERT_ROWS) ? Y[first + r] : 0.0;
-#endif
-    if (sg_n < uint(SUBGROUPS_N))
-        for (uint slice = sg_k; slice < uint(SLICES); slice += uint(SUBGROUPS_K)) {
+    const uint STEPS = uint(EXPERT_ROWS / ROW_STEP), SHARE = STEPS / uint(SHARES);
+    uint tid = gl_LocalInvocationID.x, more = STEPS % uint(SHARES), zero = rows >> 31;
+    if (group.x >= uint(SHARES))
+        return;
+    choice = min(group.y, uint(CHOICES - 1));
+    first = uint(ROW_STEP) * (group.x * SHARE + min(group.x, more));
+    uint count = uint(ROW_STEP) * (SHARE + (group.x < more ? 1u : 0u));
+    gemv_begin(count, zero);
+    for (uint chunk = 0u; chunk < count; chunk += uint(CHUNK)) {
+        uint n = min(count - chunk, uint(CHUNK)), row = first + chunk;
 #if POST_combine
-            choose(slice / uint(ROW_SLICES));
+        float before = tid < n ? Y[row + tid] : 0.0;
 #endif
-            gemv_slice(slice % uint(ROW_SLICES), sg_k, sg_n, slice >= uint(SUBGROUPS_K), lane, one);
-        }
-    memoryBarrierShared(); barrier();
+        gemv_chunk(chunk, n, zero);
 #if POST_glu
-    uint gate = band_row(choice_expert, first + 2u * r);
-    if (r < uint(ROWS / 2) && gate < rows)
-        Y[s * uint(Y_STRIDE) + first / 2u + r] = glu(gemv_sum(2u * r) + band_bias(gate),
-                                                     gemv_sum(2u * r + 1u) + band_bias(gate + 1u));
+        uint expert = ROUTE[choice].x, gate = band_row(expert, row + 2u * tid);
+        if (tid < n / 2u && gate < rows)
+            Y[choice * uint(Y_STRIDE) + row / 2u + tid] =
+                glu(gemv_sum(2u * tid) + band_bias(gate),
+                    gemv_sum(2u * tid + 1u) + band_bias(gate + 1u));
 #else
-    if (r < uint(ROWS) && first + r < uint(EXPERT_ROWS))
-        Y[first + r] = add_biases(before + gemv_sum(r), first + r);
+        if (tid < n)
+            Y[row + tid] = add_biases(before + gemv_sum(tid), row + tid);
 #endif
+        if (chunk + uint(CHUNK) < count) {
+            memoryBarrierShared(); barrier(); // `part` has been read
+        }
+    }
 }

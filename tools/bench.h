@@ -17,7 +17,7 @@ struct bench_point {
 
 /* A type of weights in one layout. */
 struct bench_cell {
-    char quantization[16], layout[32];
+    char quantization[16], layout[64];
     uint64_t weight_bytes;
     double decode_tps, prefill_tps, decode_gbps;
 };

@@ -148,7 +148,7 @@ struct kernel {
     char layout[32];  /* how weights must be packed: "" = the format's usual layout */
     double tolerance; /* NMSE limit of its op test */
     bool uses_step;   /* reads the step state: UBO binding 1 */
-    bool writes_step; /* has the step state as its bind STEP */
+    bool writes_step; /* has the step state as its bind STEP; may be both */
     struct kernel_lib_ref libs[KERNEL_MAX_LIBS]; /* spliced before the body */
     uint32_t num_libs;
     char extensions[KERNEL_MAX_EXTENSIONS][48]; /* "#extension X : require" lines */

@@ -179,14 +179,18 @@ const struct gl_dispatch *exec_dispatch_list(const struct exec_run *run)
 enum dgl_status exec_compile(struct programs *programs, const struct plan *plan, uint32_t segments,
                              const struct gl_compile *how)
 {
+    const struct recipe recipe = {.segments = segments};
     size_t count = 0, n = 0;
     for (int s = 0; s < SEG_COUNT; s++)
-        count += segments >> s & 1u ? plan->segment[s].ops.count : 0;
+        if (plan_segment_runs(plan, recipe, (enum segment)s))
+            count += plan->segment[s].ops.count;
     const struct kernel_use **uses = dgl_new_array(const struct kernel_use *, count);
     if (!uses)
         return dgl_fail_memory(programs->dev->log, "kernels to compile", count * sizeof(*uses));
     for (int s = 0; s < SEG_COUNT; s++)
-        for (size_t i = 0; segments >> s & 1u && i < plan->segment[s].ops.count; i++)
+        for (size_t i = 0;
+             plan_segment_runs(plan, recipe, (enum segment)s) && i < plan->segment[s].ops.count;
+             i++)
             uses[n++] = plan->segment[s].use[i];
     enum dgl_status status = programs_compile(programs, uses, n, how);
     free(uses);

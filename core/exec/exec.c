@@ -27,7 +27,7 @@ enum dgl_status exec_run_create(struct exec *exec, struct recipe recipe,
     exec->refs++;
     run->recipe = recipe;
     for (int s = 0; s < SEG_COUNT; s++)
-        if (RECIPE_HAS(recipe, s))
+        if (plan_segment_runs(plan, recipe, (enum segment)s))
             count += plan->segment[s].ops.count;
     run->ops = dgl_new_array(struct exec_op, count);
     enum dgl_status status = DGL_OK;
@@ -35,7 +35,8 @@ enum dgl_status exec_run_create(struct exec *exec, struct recipe recipe,
         status = dgl_fail_memory(exec->log, "run", count * sizeof(*run->ops));
     for (int s = 0; s < SEG_COUNT && run->ops; s++) {
         const struct plan_segment *segment = &plan->segment[s];
-        for (size_t i = 0; RECIPE_HAS(recipe, s) && i < segment->ops.count; i++)
+        bool runs = plan_segment_runs(plan, recipe, (enum segment)s);
+        for (size_t i = 0; runs && i < segment->ops.count; i++)
             run->ops[run->count++] =
                 (struct exec_op){.op = &segment->ops.ops[i], .use = segment->use[i]};
     }

@@ -1,6 +1,8 @@
 /* The three sampling lists of docs/operations.md. */
 #include "core/plan/oplist_sample.h"
 
+#include "core/plan/fusion.h"
+
 static const char *const kind_word[SAMPLE_KINDS] = {
     [SAMPLE_GREEDY] = "greedy", [SAMPLE_TOPK] = "topk", [SAMPLE_FULL] = "full"};
 
@@ -29,8 +31,27 @@ void oplist_adjust(struct oplist *list, const struct oplist_params *p, enum samp
     add_stage(list, p, name[adjust], SAMPLE_GREEDY);
 }
 
-void oplist_sample(struct oplist *list, const struct oplist_params *p, enum sample_kind kind)
+/* All of them in one, and the end of a batch too. */
+static void add_fused(struct oplist *list, const struct oplist_params *p, enum sample_kind kind)
 {
+    struct op *op = oplist_append(list, DGL_PHASE_SAMPLE, -1, "sample", "sample_next");
+    op_attr(op, "kind", kind_word[kind]);
+    op_const(op, "VOCAB", p->desc->vocab);
+    op_op_count(op, "count");
+    op_bind_buffer(op, "LOGITS", BUF_LOGITS);
+    op_bind_buffer(op, "CAND", BUF_CAND);
+    op_bind_buffer(op, "ARRIVED", BUF_ARRIVED);
+    op_bind_buffer(op, "STOPS", BUF_STOPS);
+    op_bind_buffer(op, "IDS", BUF_IDS);
+    op_bind_buffer(op, "STEP", BUF_STEP);
+    op_bind_buffer(op, "ARGS", BUF_ARGS);
+}
+
+bool oplist_sample(struct oplist *list, const struct oplist_params *p, enum sample_kind kind)
+{
+    size_t fused = list->count;
+    add_fused(list, p, kind);
+    size_t separate = list->count;
     add_stage(list, p, kind == SAMPLE_TOPK ? "sample_topk" : "sample_max", kind);
     if (kind == SAMPLE_FULL) {
         for (int level = 0; level < 3; level++)
@@ -39,6 +60,12 @@ void oplist_sample(struct oplist *list, const struct oplist_params *p, enum samp
         add_stage(list, p, "sample_find", kind);
     }
     add_stage(list, p, "sample_pick", kind);
+    oplist_early_exit(list);
+    if (fusion_keep(p->fusion, list, fused, separate))
+        return true;
+    if (!list->failed)
+        list->count--; /* the end of a batch is its own segment */
+    return false;
 }
 
 void oplist_early_exit(struct oplist *list)

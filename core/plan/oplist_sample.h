@@ -34,8 +34,9 @@ uint32_t oplist_adjust_words(uint32_t vocab);
 uint64_t oplist_sample_scratch_bytes(uint32_t vocab);
 
 void oplist_adjust(struct oplist *list, const struct oplist_params *p, enum sample_adjust adjust);
-/* From LOGITS to IDS and STEP. */
-void oplist_sample(struct oplist *list, const struct oplist_params *p, enum sample_kind kind);
+/* From LOGITS to IDS and STEP. True: one operation, which also does what oplist_early_exit() does.
+ */
+bool oplist_sample(struct oplist *list, const struct oplist_params *p, enum sample_kind kind);
 /* Ends a batch of steps once the sequence has stopped: zeroes the group counts in ARGS. */
 void oplist_early_exit(struct oplist *list);
 

@@ -33,8 +33,10 @@ struct recipe recipe_decode(enum sample_kind kind, uint32_t adjusts, bool severa
 
 /* ---- segments -------------------------------------------------------------------------------- */
 
-static void fill_segment(struct oplist *list, enum segment segment, const struct oplist_params *p)
+static void fill_segment(struct plan_segment *out, enum segment segment,
+                         const struct oplist_params *p)
 {
+    struct oplist *list = &out->ops;
     switch (segment) {
     case SEG_PREFILL:
         oplist_prefill_body(list, p);
@@ -57,13 +59,13 @@ static void fill_segment(struct oplist *list, enum segment segment, const struct
         oplist_adjust(list, p, (enum sample_adjust)(segment - SEG_BIAS));
         break;
     case SEG_SAMPLE_GREEDY:
-        oplist_sample(list, p, SAMPLE_GREEDY);
+        out->ends_batch = oplist_sample(list, p, SAMPLE_GREEDY);
         break;
     case SEG_SAMPLE_TOPK:
-        oplist_sample(list, p, SAMPLE_TOPK);
+        out->ends_batch = oplist_sample(list, p, SAMPLE_TOPK);
         break;
     case SEG_SAMPLE_FULL:
-        oplist_sample(list, p, SAMPLE_FULL);
+        out->ends_batch = oplist_sample(list, p, SAMPLE_FULL);
         break;
     case SEG_EARLY_EXIT:
         oplist_early_exit(list);
@@ -92,6 +94,14 @@ enum dgl_status plan_check_served(const struct dgl_log *log, const struct op *op
                             op->request.op, value->is_float ? "float" : "uint");
     }
     return DGL_OK;
+}
+
+bool plan_segment_runs(const struct plan *plan, struct recipe recipe, enum segment segment)
+{
+    bool ended = false;
+    for (int s = SEG_SAMPLE_GREEDY; s <= SEG_SAMPLE_FULL; s++)
+        ended |= RECIPE_HAS(recipe, s) && plan->segment[s].ends_batch;
+    return RECIPE_HAS(recipe, segment) && !(segment == SEG_EARLY_EXIT && ended);
 }
 
 static bool writes_stream(const struct op *op)
@@ -132,7 +142,7 @@ enum dgl_status plan_init(struct plan *out, const struct plan_params *p)
     fusion_init(&out->fusion, p->device, p->set);
     for (int s = 0; s < SEG_COUNT && status == DGL_OK; s++) {
         struct plan_segment *segment = &out->segment[s];
-        fill_segment(&segment->ops, (enum segment)s, &ops);
+        fill_segment(segment, (enum segment)s, &ops);
         segment->use = dgl_new_array(const struct kernel_use *, segment->ops.count);
         if (segment->ops.failed || !segment->use)
             status = dgl_fail_memory(log, "operation list", segment->ops.count * sizeof(struct op));

@@ -23,7 +23,9 @@ enum segment {
     SEG_SAMPLE_GREEDY, /* sampling, one of three */
     SEG_SAMPLE_TOPK,
     SEG_SAMPLE_FULL,
-    SEG_EARLY_EXIT, /* the last of a step: cancels those after it once the sequence has stopped */
+    /* The last of a step: cancels those after it once the sequence has stopped. Has no operations
+     * in a recipe whose sampling does that too: plan_segment_runs(). */
+    SEG_EARLY_EXIT,
     SEG_COUNT,
 };
 
@@ -48,6 +50,7 @@ struct recipe recipe_decode(enum sample_kind kind, uint32_t adjusts, bool severa
 struct plan_segment {
     struct oplist ops;
     const struct kernel_use **use; /* [ops.count], borrowed from plan.kernels */
+    bool ends_batch;               /* of sampling: does what SEG_EARLY_EXIT does */
 };
 
 struct plan {
@@ -72,6 +75,9 @@ struct plan_params {
 enum dgl_status plan_init(struct plan *out, const struct plan_params *params);
 /* Accepts a plan that is all zero. */
 void plan_finish(struct plan *plan);
+
+/* Whether a recipe of the plan has the operations of a segment. */
+bool plan_segment_runs(const struct plan *plan, struct recipe recipe, enum segment segment);
 
 /* The end of the block of a body that begins with operation `first`: the embedding, attention with
  * its projections, or the feed-forward part. A block ends with what it writes to the residual

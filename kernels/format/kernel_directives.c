@@ -477,9 +477,10 @@ static enum dgl_status parse_step(struct kernel_parser *p)
 {
     struct dgl_str word;
     int access;
-    enum dgl_status status = take_choice(p, "read or write", "", "read, write", &access, &word);
-    p->kernel->uses_step = status == DGL_OK && access == 0;
-    p->kernel->writes_step = status == DGL_OK && access == 1;
+    enum dgl_status status =
+        take_choice(p, "read, write or readwrite", "", "read, write, readwrite", &access, &word);
+    p->kernel->uses_step = status == DGL_OK && access != 1;
+    p->kernel->writes_step = status == DGL_OK && access != 0;
     return status;
 }
 

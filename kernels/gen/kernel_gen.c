@@ -101,8 +101,12 @@ static void put_step(const struct kernel *kernel, struct dgl_buf *out)
     }
     if (kernel->writes_step) {
         unsigned index = offsetof(struct dgl_step_table, seq) / 4;
-        dgl_buf_printf(out, "uint step_base() { return (STEP[%zu] & 0xffffu) * %zuu; }\n",
-                       offsetof(struct dgl_step_table, row) / 4, sizeof(struct dgl_step) / 4);
+        if (kernel->uses_step)
+            dgl_buf_puts(out, "uint step_base() { return row_seq(0u)");
+        else
+            dgl_buf_printf(out, "uint step_base() { return (STEP[%zu] & 0xffffu)",
+                           offsetof(struct dgl_step_table, row) / 4);
+        dgl_buf_printf(out, " * %zuu; }\n", sizeof(struct dgl_step) / 4);
 #define X(glsl, c, name)                                                                           \
     dgl_buf_printf(out, "#define STEP_" #name " (step_base() + %uu)\n", index++);
         DGL_STEP_FIELDS(X)

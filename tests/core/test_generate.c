@@ -70,15 +70,19 @@ static void test_ending(void **state)
 
 /* ---- stop ids -------------------------------------------------------------------------------- */
 
-/* The engine's model again, with another stop id. */
-static void open_with_stop(struct tiny_engine *e, int32_t stop)
+/* Sampling in one operation, which software renderers do only when asked to. */
+static const char fused_hints[] = "{\"variants\":{\"sample_next\":\"sample_next\"}}";
+static struct dgl_kernels *fused;
+
+/* The engine's model again, with another stop id; `kernels` may be NULL. */
+static void open_with_stop(struct tiny_engine *e, int32_t stop, const struct dgl_kernels *kernels)
 {
     struct tiny_llama sizes = tiny_llama_default();
     char *dir = test_tmpdir(), text[64];
     tiny_llama_write(dir, &sizes);
     snprintf(text, sizeof(text), "\"eos_token_id\": %d", (int)stop);
     tiny_file_replace(dir, "config.json", "\"eos_token_id\": 1", text);
-    tiny_engine_open(e, &(struct tiny_engine_params){.path = dir});
+    tiny_engine_open(e, &(struct tiny_engine_params){.path = dir, .kernels = kernels});
     e->dir = dir;
 }
 
@@ -91,14 +95,13 @@ static size_t first_of(size_t at)
     return i;
 }
 
-static void test_stop_id_at_every_place(void **state)
+static void check_stops(const struct dgl_kernels *kernels)
 {
-    (void)state;
     static const int32_t intervals[] = {1, 2, 4, 8, 256};
     for (size_t at = 0; at < 10; at += 3) {
         struct tiny_engine e;
         size_t want = first_of(at) + 1;
-        open_with_stop(&e, greedy[at]);
+        open_with_stop(&e, greedy[at], kernels);
         for (size_t i = 0; i < sizeof(intervals) / sizeof(*intervals); i++) {
             struct dgl_generate_result r =
                 tiny_generate(e.session, dgl_generate_params(WITH_PROMPT, .max_tokens = 40,
@@ -111,6 +114,18 @@ static void test_stop_id_at_every_place(void **state)
         }
         tiny_engine_close(&e);
     }
+}
+
+static void test_stop_id_at_every_place(void **state)
+{
+    (void)state;
+    check_stops(NULL);
+}
+
+static void test_stop_id_at_every_place_in_one_operation(void **state)
+{
+    (void)state;
+    check_stops(fused);
 }
 
 /* An answer of `want` tokens: what comes after a stop stays unseen, with few entries into the
@@ -178,7 +193,7 @@ static void test_ignore_eos_runs_on(void **state)
 {
     (void)state;
     struct tiny_engine e;
-    open_with_stop(&e, greedy[2]);
+    open_with_stop(&e, greedy[2], NULL);
     for (int32_t interval = 1; interval <= 8; interval += 7) {
         struct dgl_generate_result r = tiny_generate(
             e.session, dgl_generate_params(WITH_PROMPT, .max_tokens = 20, .ignore_eos = true,
@@ -196,7 +211,7 @@ static void test_session_goes_on_after_stop_in_a_batch(void **state)
     (void)state;
     struct tiny_engine e;
     int32_t ids[PROMPT + 24];
-    open_with_stop(&e, greedy[3]);
+    open_with_stop(&e, greedy[3], NULL);
     size_t n = first_of(3) + 1;
     struct dgl_generate_result r = tiny_generate(
         e.session, dgl_generate_params(WITH_PROMPT, .max_tokens = 40, .readback_interval = 16));
@@ -483,6 +498,26 @@ static void test_session_does_not_matter(void **state)
     dgl_generate_result_finish(&a);
     dgl_generate_result_finish(&b);
     dgl_session_destroy(&s);
+}
+
+static void test_one_operation_agrees(void **state)
+{
+    (void)state;
+    struct tiny_engine e;
+    tiny_engine_open(&e, &(struct tiny_engine_params){.kernels = fused});
+    for (size_t i = 0; i < sizeof(samplings) / sizeof(*samplings); i++) {
+        for (int32_t interval = 1; interval <= 8; interval += 7) {
+            struct dgl_generate_result a = sample(&samplings[i].s, interval);
+            struct dgl_generate_result b = tiny_generate(
+                e.session,
+                dgl_generate_params(WITH_PROMPT, .max_tokens = 30, .ignore_eos = true,
+                                    .sampling = samplings[i].s, .readback_interval = interval));
+            tiny_same_tokens(&a, &b);
+            dgl_generate_result_finish(&a);
+            dgl_generate_result_finish(&b);
+        }
+    }
+    tiny_engine_close(&e);
 }
 
 /* From the logits of the whole prefix, by the twin of the kernels. */
@@ -836,6 +871,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stop_id_at_every_place),
+        cmocka_unit_test(test_stop_id_at_every_place_in_one_operation),
+        cmocka_unit_test(test_one_operation_agrees),
         cmocka_unit_test(test_ignore_eos_runs_on),
         cmocka_unit_test(test_session_goes_on_after_stop_in_a_batch),
         cmocka_unit_test(test_cancel_by_callback),
@@ -858,6 +895,8 @@ int main(void)
         cmocka_unit_test(test_counters_add_up),
         cmocka_unit_test(test_times),
     };
+    if (dgl_kernels_create(NULL, dgl_kernels_params(.hints = fused_hints), &fused) != DGL_OK)
+        return 1;
     tiny_engine_open(&engine, &(struct tiny_engine_params){0});
     tiny_ids(prompt, PROMPT, 320, 21);
     tiny_greedy(engine.session, prompt, PROMPT, greedy, FULL);
@@ -870,5 +909,6 @@ int main(void)
     failures += test_run_table("steady decode", test_steady_decode, works);
     failures += cmocka_run_group_tests(tests, NULL, NULL);
     tiny_engine_close(&engine);
+    dgl_kernels_destroy(&fused);
     return failures;
 }

@@ -52,7 +52,7 @@ static const struct wrong_kernel wrong_kernels[] = {
     {"heads of keys swapped", "attn_prefill", "uint kv_head = ", "uint kv_head = 1u - ",
      "attention of layer 0 in prefill"},
     {"embeddings of half the size", "embed_rows", "scale *", "0.5 * scale *", "the embedding"},
-    {"another token than the best", "sample_pick", "IDS[pos] = id;", "IDS[pos] = id ^ 1u;",
+    {"another token than the best", "sample_", "step_end(id)", "step_end(id ^ 1u)",
      "of the greedy answer is"},
 };
 
@@ -81,7 +81,8 @@ static size_t write_wrong(const struct wrong_kernel *row, const char *dir)
                                         "attn_prefill_tiled",
                                         "attn_prefill_llvmpipe",
                                         "embed_rows",
-                                        "sample_pick"};
+                                        "sample_pick",
+                                        "sample_next"};
     assert_int_equal(dgl_kernels_create(NULL, NULL, &builtin), DGL_OK);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         const char *text = dgl_kernels_source(builtin, names[i], NULL);

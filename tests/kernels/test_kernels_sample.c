@@ -17,6 +17,7 @@
 #define START       40 /* tokens before the first sampled one, unless a row says otherwise */
 #define STOP_WORDS  33
 #define MAX_KERNELS 16
+#define NUM_ARGS    7 /* triples of group counts that a stop zeroes */
 
 static struct kernel_bench *bench;
 
@@ -40,6 +41,7 @@ enum pattern {
     ALL_NAN,
     TINY, /* subnormals and both zeros */
     VAST,
+    APART, /* all but the last two of 33 slices are far above these */
 };
 
 static float logit_at(enum pattern pattern, uint32_t i, uint64_t *seed)
@@ -74,6 +76,8 @@ static float logit_at(enum pattern pattern, uint32_t i, uint64_t *seed)
                              : -0x1p-126f);
     case VAST:
         return x * 0x1p120f;
+    case APART:
+        return i / 2048 < 31 ? 40 + x : x;
     }
     return 0;
 }
@@ -102,6 +106,7 @@ struct pair {
     struct adjust adjust;
     uint32_t *cand, *ids, *counts;
     size_t cand_words;
+    uint32_t arrived, args[3 * NUM_ARGS + 2];
     struct dgl_step step;
 };
 
@@ -148,6 +153,8 @@ static void pair_init(struct pair *p, uint32_t vocab, const struct dgl_sampling 
     assert_int_equal(sampling_check(NULL, sampling), DGL_OK);
     sampling_to_step(sampling, &p->ref.step);
     p->step = p->ref.step;
+    for (uint32_t i = 0; i < 3 * NUM_ARGS + 2; i++)
+        p->args[i] = i + 1;
     for (uint32_t i = 0; i < START; i++)
         p->ids[i] = p->ref.ids[i] = (i * i * 7 + i) % vocab;
 }
@@ -200,6 +207,9 @@ static void run_op(struct pair *p, const char *op, enum sample_kind kind, int le
         bench_in(&c, "STOPS", p->stops, STOP_WORDS);
         bench_in(&c, "ADJUST", p->adjust.words, oplist_adjust_words(p->ref.vocab));
         bench_inout(&c, "COUNTS", p->counts, p->counts, p->ref.vocab);
+        bench_inout(&c, "ARRIVED", &p->arrived, &p->arrived, 1);
+        bench_inout(&c, "ARGS", p->args, p->args, 3 * NUM_ARGS + 2);
+        bench_uint(&c, "count", NUM_ARGS);
         if (kernel_bench_run(bench, name, &c, why) != BENCH_RAN)
             fail_msg("%s: %s", name, why);
         note_kernel(name);
@@ -213,12 +223,19 @@ static void run_op(struct pair *p, const char *op, enum sample_kind kind, int le
 }
 
 /* The list of docs/operations.md. */
-static void run_list(struct pair *p, enum sample_kind kind)
+static void run_list(struct pair *p, enum sample_kind kind, bool fused)
 {
     static const char *const adjust[] = {"sample_bias", "sample_penalty", "sample_dry"};
     for (int i = 0; i < SAMPLE_ADJUSTS; i++)
         if (sampling_adjusts(p->ref.sampling) >> i & 1)
             run_op(p, adjust[i], kind, 0);
+    if (fused) {
+        run_op(p, "sample_next", kind, 0);
+        assert_int_equal(p->arrived, 0);
+        for (uint32_t i = 0; i < 3 * NUM_ARGS + 2; i++)
+            assert_int_equal(p->args[i], p->step.stopped && i < 3 * NUM_ARGS ? 0 : i + 1);
+        return;
+    }
     run_op(p, kind == SAMPLE_TOPK ? "sample_topk" : "sample_max", kind, 0);
     if (kind == SAMPLE_FULL) {
         for (int level = 0; level < 3; level++)
@@ -227,6 +244,12 @@ static void run_list(struct pair *p, enum sample_kind kind)
         run_op(p, "sample_find", kind, 0);
     }
     run_op(p, "sample_pick", kind, 0);
+}
+
+/* sample_next needs more storage bindings than every device has, and serves two of the kinds. */
+static bool can_fuse(enum sample_kind kind)
+{
+    return kind != SAMPLE_FULL && kernel_bench_caps(bench)->limits.max_ssbo_bindings >= 7;
 }
 
 static void fill_logits(struct pair *p, enum pattern pattern, uint64_t *seed)
@@ -255,13 +278,10 @@ static void compare(const struct pair *p, uint32_t token)
     assert_memory_equal(&p->step, &p->ref.step, sizeof(p->step));
 }
 
-static void kernels_choose_what_the_twin_chooses(void **state)
+static void check_row(const struct row *row, bool fused)
 {
-    const struct row *row = *state;
     uint64_t seed = row->vocab + 31u * row->pattern;
     struct pair p;
-    if (!bench)
-        SKIP("%s: no GLES device", row->name);
     pair_init(&p, row->vocab, &row->sampling);
     if (row->start)
         p.ref.step.pos = p.step.pos = row->start - 3;
@@ -272,11 +292,21 @@ static void kernels_choose_what_the_twin_chooses(void **state)
     enum sample_kind kind = sampling_kind(&row->sampling);
     for (uint32_t token = 0; token < (row->big ? 1 : 4); token++) {
         fill_logits(&p, row->pattern, &seed);
-        run_list(&p, kind);
+        run_list(&p, kind, fused);
         ref_sample(&p.ref, kind);
         compare(&p, token);
     }
     pair_finish(&p);
+}
+
+static void kernels_choose_what_the_twin_chooses(void **state)
+{
+    const struct row *row = *state;
+    if (!bench)
+        SKIP("%s: no GLES device", row->name);
+    check_row(row, false);
+    if (can_fuse(sampling_kind(&row->sampling)))
+        check_row(row, true);
 }
 
 #define TOPK(k, p, m, t)                                                                           \
@@ -343,6 +373,7 @@ static const struct row rows[] = {
     {"topk_v4096_top_p_tiny", 4096, NORMAL, TOPK(40, 1e-9f, 0, 1), false, 0, 0},
     {"topk_v4096_min_p_one", 4096, STEPS, TOPK(128, 0, 1, 1), false, 0, 0},
     {"topk_v128256", 128256, NORMAL, TOPK(40, 0.95f, 0.05f, 0.8f), true, 0, 0},
+    {"topk_v67584_apart", 67584, APART, TOPK(128, 0.95f, 0, 1), true, 0, 0},
     {"topk_v50_penalty", 50, NORMAL, PENALTY(1.7f, 1000, 1), false, 0, 0},
     {"topk_v50_penalty_below_one", 50, NORMAL, PENALTY(0.5f, 5, 0.5f), false, 0, 0},
     {"topk_v50_penalty_of_all", 50, NORMAL, PENALTY(1.7f, -1, 1), false, 2500, 0},
@@ -427,14 +458,11 @@ static struct dgl_sampling of_kind(enum sample_kind kind)
                                  .top_p = 0.9f};
 }
 
-static void the_step_ends_as_it_should(void **state)
+static void check_end(const struct end_row *row, bool fused)
 {
-    const struct end_row *row = *state;
     const uint32_t vocab = 200, stop = 77;
     struct dgl_sampling sampling = of_kind(row->kind);
     struct pair p;
-    if (!bench)
-        SKIP("%s: no GLES device", row->name);
     pair_init(&p, vocab, &sampling);
     p.stops[0] = p.ref.num_stops = 3;
     memcpy(p.stops + 1, (uint32_t[]){5, 9, stop}, 12);
@@ -443,7 +471,7 @@ static void the_step_ends_as_it_should(void **state)
     p.ref.step.ignore_eos = row->ignore_eos;
     p.step = p.ref.step;
     point_at(&p, strstr(row->name, "goes_on") ? stop + 1 : stop);
-    run_list(&p, row->kind);
+    run_list(&p, row->kind, fused);
     ref_sample(&p.ref, row->kind);
     compare(&p, 0);
     assert_int_equal(p.step.stopped, row->want_stopped);
@@ -451,13 +479,26 @@ static void the_step_ends_as_it_should(void **state)
     pair_finish(&p);
 }
 
+static void the_step_ends_as_it_should(void **state)
+{
+    const struct end_row *row = *state;
+    if (!bench)
+        SKIP("%s: no GLES device", row->name);
+    check_end(row, false);
+    if (can_fuse(row->kind))
+        check_end(row, true);
+}
+
 static void a_stopped_step_changes_nothing(void **state)
 {
     (void)state;
     if (!bench)
         SKIP("a_stopped_step_changes_nothing: no GLES device");
-    for (int kind = SAMPLE_GREEDY; kind < SAMPLE_KINDS; kind++) {
-        struct dgl_sampling sampling = of_kind((enum sample_kind)kind);
+    for (int n = 0; n < 2 * SAMPLE_KINDS; n++) {
+        enum sample_kind kind = (enum sample_kind)(n / 2);
+        if (n % 2 == 1 && !can_fuse(kind))
+            continue;
+        struct dgl_sampling sampling = of_kind(kind);
         struct pair p;
         sampling.repeat_penalty = 2;
         sampling.repeat_last_n = 30;
@@ -470,7 +511,7 @@ static void a_stopped_step_changes_nothing(void **state)
         memcpy(cand, p.cand, 4 * p.cand_words);
         p.step.stopped = p.ref.step.stopped = 1;
         point_at(&p, 250);
-        run_list(&p, (enum sample_kind)kind);
+        run_list(&p, kind, n % 2 == 1);
         compare(&p, 0);
         assert_memory_equal(p.cand, cand, 4 * p.cand_words);
         free(cand);

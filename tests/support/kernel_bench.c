@@ -189,7 +189,7 @@ void bench_out(struct bench_case *c, const char *name, void *out, size_t words)
 
 void bench_inout(struct bench_case *c, const char *name, const void *in, void *out, size_t words)
 {
-    assert_true(c->num_binds < KERNEL_MAX_BINDS);
+    assert_true(c->num_binds < BENCH_MAX_BINDS);
     c->binds[c->num_binds++] =
         (struct bench_bind){.name = name, .words = words, .in = in, .out = out};
 }

@@ -49,6 +49,7 @@ struct bench_param {
     float f;
 };
 
+#define BENCH_MAX_BINDS  12 /* a case may list more than one kernel binds */
 #define BENCH_MAX_PARAMS 12
 
 /* The sequence that all rows of a case are of: not the first, which kernels might take unasked. */
@@ -58,7 +59,7 @@ void bench_steps(const struct dgl_step *step, struct dgl_step_table *out);
 
 struct bench_case {
     struct kernel_request request;
-    struct bench_bind binds[KERNEL_MAX_BINDS];
+    struct bench_bind binds[BENCH_MAX_BINDS];
     uint32_t num_binds;
     struct bench_param params[BENCH_MAX_PARAMS];
     uint32_t num_params;

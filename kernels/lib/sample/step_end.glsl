@@ -1,0 +1,32 @@
+// The end of a step: the chosen id is written and the step state advanced by it. Needs `uint
+// STOPS[]`, `uint IDS[]`, `uint STEP[]` with STEP readwrite, and WHEN kind.
+//
+//! SHARED uint stop_ids[33]
+
+const uint NOBODY = 0xffffffffu; // no logit is a number
+
+// All invocations ask for the stop ids early: a barrier before step_end() makes them visible.
+void stop_ids_fetch(uint tid)
+{
+    for (uint i = tid; i < 33u; i += uint(LOCAL_X))
+        stop_ids[i] = STOPS[i];
+}
+
+// By one invocation. True: the sequence has stopped.
+bool step_end(uint id)
+{
+    uint pos = step_pos + step_tokens;
+    uint stopped = pos >= step_context ? 2u : 0u;
+    for (uint i = 0u; i < min(stop_ids[0], 32u); i++)
+        if (stop_ids[1u + i] == id && step_ignore_eos == 0u)
+            stopped = 1u;
+    stopped = id == NOBODY ? 3u : stopped;
+    IDS[pos] = id; // NOBODY is no id: the host sees that something is wrong
+    STEP[STEP_pos] = pos;
+    STEP[STEP_tokens] = 1u;
+#if !KIND_greedy
+    STEP[STEP_draws] = step_draws + 1u;
+#endif
+    STEP[STEP_stopped] = stopped;
+    return stopped != 0u;
+}

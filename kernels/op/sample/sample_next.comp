@@ -1,0 +1,179 @@
+// The next token from the logits in one dispatch: every group takes a slice, the last one chooses.
+//
+// Group x is slice x of 2048 logits. kind=greedy: it leaves the slice's best in CAND. kind=topk: it
+// leaves the slice's top_k best in order of rank, found among those that are not behind the
+// top_k-th best of its invocations' bests (lib best_pairs): about 50 for a top_k of 40. The group
+// that arrives last merges the slices in the same way, then draws (lib topk_draw) and ends the step
+// (lib step_end). Of the slices' m-th bests, m = ceil(top_k / SLICES), the ceil(top_k / m)-th is an
+// edge there. Where more than 2048 lie before it, the radix search of sample_pick takes over. Once
+// stopped, ARGS is zeroed and nothing else changes. Slices are as of sample_max and sample_topk.
+//
+//! NAME sample_next
+//! OP sample_next
+//! VARIANT baseline
+//! WHEN kind greedy topk
+//! BIND read uint LOGITS
+//! BIND coherent uint CAND
+//! BIND coherent uint ARRIVED
+//! BIND read uint STOPS
+//! BIND write uint IDS
+//! BIND readwrite uint STEP
+//! BIND write uint ARGS
+//! PARAM uint count
+//! CONST VOCAB
+//! STEP readwrite
+//! TUNE WG_SIZE = VOCAB > 262144 && MAX_INVOCATIONS >= 256 ? 256 : 128 in 128 256 512
+//! LOCAL WG_SIZE
+//! GROUPS ceildiv(VOCAB, 2048)
+//! SHARED uint ended
+//! SHARED uint deeper
+//! REQUIRE VOCAB <= 2048 * WG_SIZE
+//! PREFER SOFTWARE ? -10 : 10
+//! LIB uint64
+//! LIB sample
+//! LIB philox
+//! LIB step_end
+//! LIB topk_draw
+//! LIB radix_topk
+//! LIB best_pairs
+//! LIB last_group
+
+const uint SHARE = SLICE / uint(LOCAL_X); // logits of an invocation
+const uint RUNS = (8u * SLICES + uint(LOCAL_X) - 1u) / uint(LOCAL_X);
+
+uvec2 pair_at(uint at)
+{
+    return uvec2(CAND[at], CAND[at + 1u]);
+}
+
+void pair_store(uint at, uvec2 pair)
+{
+    CAND[at] = pair.x;
+    CAND[at + 1u] = pair.y;
+}
+
+#if KIND_topk
+uint wanted;
+
+uint slot_of(uint slice, uint i)
+{
+    return CAND_FIRST + 2u * (slice * 128u + i);
+}
+
+uint radix_topk_key(uint i)
+{
+    return CAND[slot_of(i / wanted, i % wanted)];
+}
+
+void radix_topk_take(uint slot, uint i)
+{
+    chosen[slot] = uvec4(pair_at(slot_of(i / wanted, i % wanted)), 0u, 0u);
+}
+
+void rank_slice(uint tid, uint slice, uint keys[SHARE], uvec2 best)
+{
+    uvec2 edge = pairs_begin(tid, best, wanted);
+    for (uint n = 0u; n < SHARE; n++) {
+        uint id = slice * SLICE + n * uint(LOCAL_X) + tid;
+        pairs_add(uvec2(keys[n], id < uint(VOCAB) ? id : NOBODY), edge);
+    }
+    memoryBarrierShared(); barrier();
+    uint found = pairs_count;
+    for (uint i = tid; i < found; i += uint(LOCAL_X)) {
+        uint rank = pairs_rank(pairs[i], found);
+        if (rank < wanted)
+            pair_store(slot_of(slice, rank), pairs[i]);
+    }
+    for (uint i = found + tid; i < wanted; i += uint(LOCAL_X))
+        pair_store(slot_of(slice, i), NO_PAIR);
+}
+
+uint choose(uint tid)
+{
+    uint deep = (wanted + SLICES - 1u) / SLICES, heads = (wanted + deep - 1u) / deep;
+    uvec2 head = tid < SLICES ? pair_at(slot_of(tid, deep - 1u)) : NO_PAIR;
+    uvec2 edge = pairs_begin(tid, head, heads);
+    // Slices are in order of rank: eight of each at a time, until none has all of them before it.
+    for (uint from = 0u; from < wanted; from += 8u) {
+        uvec2 got[RUNS];
+        if (tid == 0u)
+            deeper = 0u;
+        for (uint n = 0u; n < RUNS; n++) {
+            uint i = n * uint(LOCAL_X) + tid, rank = from + i % 8u;
+            bool has = i < 8u * SLICES && rank < wanted;
+            got[n] = has ? pair_at(slot_of(i / 8u, rank)) : NO_PAIR;
+        }
+        memoryBarrierShared(); barrier();
+        for (uint n = 0u; n < RUNS; n++) {
+            pairs_add(got[n], edge);
+            if (tid % 8u == 7u && got[n].y != NOBODY && !better(edge, got[n]))
+                deeper = 1u;
+        }
+        memoryBarrierShared(); barrier();
+        bool ends = deeper == 0u;
+        memoryBarrierShared(); barrier();
+        if (ends)
+            break;
+    }
+    uint found = pairs_count;
+    if (found > uint(PAIRS_MOST)) {
+        radix_topk(tid, SLICES * wanted, wanted);
+    } else {
+        for (uint i = found + tid; i < wanted; i += uint(LOCAL_X))
+            chosen[i] = uvec4(NO_PAIR, 0u, 0u);
+        for (uint i = tid; i < found; i += uint(LOCAL_X)) {
+            uint rank = pairs_rank(pairs[i], found);
+            if (rank < wanted)
+                chosen[rank] = uvec4(pairs[i], 0u, 0u);
+        }
+    }
+    memoryBarrierShared(); barrier();
+    return topk_draw(tid, wanted);
+}
+#else
+uint choose(uint tid)
+{
+    uvec2 best = tid < SLICES ? pair_at(CAND_FIRST + 2u * tid) : NO_PAIR;
+    best = pairs_max(tid, best);
+    return best.x != 0u ? best.y : NOBODY;
+}
+#endif
+
+void body(uvec3 group)
+{
+    uint tid = gl_LocalInvocationID.x, slice = group.x;
+    bool running = step_stopped == 0u;
+#if KIND_topk
+    wanted = clamp(step_top_k, 1u, 128u);
+#endif
+    if (!running && slice == 0u)
+        for (uint i = tid; i < 3u * count; i += uint(LOCAL_X))
+            ARGS[i] = 0u;
+    if (!running || slice >= SLICES)
+        return;
+
+    uint keys[SHARE];
+    uvec2 best = NO_PAIR;
+    stop_ids_fetch(tid);
+    for (uint n = 0u; n < SHARE; n++) {
+        uint id = slice * SLICE + n * uint(LOCAL_X) + tid;
+        keys[n] = id < uint(VOCAB) ? sample_key(LOGITS[id]) : 0u;
+        uvec2 pair = uvec2(keys[n], id < uint(VOCAB) ? id : NOBODY);
+        best = better(pair, best) ? pair : best;
+    }
+#if KIND_topk
+    rank_slice(tid, slice, keys, best);
+#else
+    best = pairs_max(tid, best);
+    if (tid == 0u)
+        pair_store(CAND_FIRST + 2u * slice, best);
+#endif
+    if (!last_group(0u, SLICES))
+        return;
+    uint id = choose(tid);
+    if (tid == 0u)
+        ended = step_end(id) ? 1u : 0u;
+    memoryBarrierShared(); barrier();
+    for (uint i = tid; ended != 0u && i < 3u * count; i += uint(LOCAL_X))
+        ARGS[i] = 0u;
+}

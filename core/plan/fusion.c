@@ -61,8 +61,8 @@ static struct fusion_answer *ask(struct fusion *f, const struct kernel_request *
     return answer;
 }
 
-/* A kernel that was asked for serves an operation from `separate` on, and none of the fused ones.
- */
+/* A kernel that was asked for serves an operation from `separate` on, and the fused ones have
+ * neither that nor another that was asked for. */
 static const struct kernel *asked_apart(struct fusion *f, struct oplist *list, size_t fused,
                                         size_t separate)
 {
@@ -75,10 +75,26 @@ static const struct kernel *asked_apart(struct fusion *f, struct oplist *list, s
         for (size_t j = fused; j < separate && !serves_fused; j++) {
             one = ask(f, &list->ops[j].request);
             list->failed |= !one;
-            serves_fused = one && one->choice.kernel == apart->choice.kernel;
+            serves_fused = one && (one->choice.asked || one->choice.kernel == apart->choice.kernel);
         }
         if (!serves_fused)
             return apart->choice.kernel;
+    }
+    return NULL;
+}
+
+/* The kernel of a separate operation that is preferred to that of a fused one of the same name. */
+static const struct kernel_choice *preferred_apart(struct fusion *f, struct oplist *list,
+                                                   size_t separate, const struct op *op,
+                                                   const struct kernel_choice *fused)
+{
+    for (size_t i = separate; i < list->count; i++) {
+        if (strcmp(list->ops[i].request.op, op->request.op) != 0)
+            continue;
+        const struct fusion_answer *apart = ask(f, &list->ops[i].request);
+        list->failed |= !apart;
+        if (apart && apart->choice.kernel && apart->choice.rank > fused->rank)
+            return &apart->choice;
     }
     return NULL;
 }
@@ -87,6 +103,7 @@ static const struct kernel *asked_apart(struct fusion *f, struct oplist *list, s
 static const char *refusal(struct fusion *f, struct oplist *list, size_t fused, size_t separate)
 {
     const struct kernel *apart = asked_apart(f, list, fused, separate);
+    const struct kernel_choice *better;
     for (size_t i = fused; i < separate; i++) {
         struct fusion_answer *answer = ask(f, &list->ops[i].request);
         list->failed |= !answer;
@@ -94,8 +111,20 @@ static const char *refusal(struct fusion *f, struct oplist *list, size_t fused, 
             return NULL;
         if (apart)
             snprintf(answer->why_not, sizeof(answer->why_not), "%s is asked for", apart->name);
-        if (apart || (!answer->choice.asked && (!answer->choice.kernel || answer->choice.rank < 0)))
+        if (apart)
             return answer->why_not;
+        if (answer->choice.asked)
+            continue;
+        if (!answer->choice.kernel || answer->choice.rank < 0)
+            return answer->why_not;
+        better = preferred_apart(f, list, separate, &list->ops[i], &answer->choice);
+        if (better) {
+            snprintf(answer->why_not, sizeof(answer->why_not),
+                     "%s (%lld) is preferred to %s (%lld)", better->kernel->name,
+                     (long long)better->rank, answer->choice.kernel->name,
+                     (long long)answer->choice.rank);
+            return answer->why_not;
+        }
     }
     return NULL;
 }

@@ -27,9 +27,10 @@ void fusion_finish(struct fusion *fusion);
 /*
  * Operations [fused, separate) of `list` do the same as those from `separate` on to the end. Keeps
  * one of the two and removes the other; true: the fused ones stay. They do when for each of them a
- * kernel can run whose PREFER is not negative, and no person has asked for a kernel that serves the
- * separate ones only: by a hint, or by a file of their own. A hint for the fused operation itself
- * also keeps them, so that it is met or refused. Otherwise the first separate operation gets the
+ * kernel can run whose PREFER is neither negative nor below that of the kernel of a separate one of
+ * the same name, and no person has asked for a kernel that serves the separate ones only: by a
+ * hint, or by a file of their own. A hint for the fused operation itself also keeps them, so that
+ * it is met or refused. Otherwise the first separate operation gets the
  * reason. Without a `fusion` (NULL) the separate ones stay.
  */
 bool fusion_keep(struct fusion *fusion, struct oplist *list, size_t fused, size_t separate);

@@ -21,19 +21,20 @@
 /* Takes the place of the library's own table. */
 const struct kernel_embedded kernel_embedded[] = {
     BUILTIN("first", "first", "baseline", ""),
-    BUILTIN("second", "second", "baseline", "//! PREFER 10\n"),
-    BUILTIN("second_slow", "second", "slow", ""),
+    BUILTIN("second", "second", "fast", "//! WHEN after none\n//! PREFER 10\n"),
+    BUILTIN("second_slow", "second", "slow", "//! WHEN after none\n"),
     BUILTIN("both", "both", "baseline",
             "//! WHEN size small\n//! REQUIRE SUBGROUP_SIZE >= 8\n//! PREFER SOFTWARE ? -1 : 5\n"),
     BUILTIN("both_big", "both", "big", "//! WHEN size big\n//! PREFER -10\n"),
-    BUILTIN("second_ready", "second", "ready", "//! WHEN after first\n//! PREFER 7\n"),
+    BUILTIN("second_ready", "second", "fast",
+            "//! WHEN after first third\n//! PREFER AFTER_first ? 10 : 7\n"),
     {NULL, NULL, 0},
 };
 
 static const char own_first[] = KERNEL("first", "first", "baseline", "");
 static const char own_both[] = KERNEL("both", "both", "mine", "//! WHEN size small\n");
 
-enum fused { BOTH_SMALL, BOTH_BIG, SECOND_AFTER_FIRST };
+enum fused { BOTH_SMALL, BOTH_BIG, SECOND_AFTER_FIRST, SECOND_AFTER_THIRD };
 
 struct fusion_case {
     const char *name;
@@ -52,7 +53,12 @@ static const struct fusion_case cases[] = {
     {"asked for in vain", MADE_MINIMUM, BOTH_SMALL, "variants.both=both", NULL, true, NULL},
     {"another kernel asked for", MADE_GPU, BOTH_SMALL, "variants.second=slow", NULL, false,
      "second_slow is asked for"},
-    {"the fused kernel asked for twice", MADE_GPU, SECOND_AFTER_FIRST, "variants.second=second",
+    {"a kernel of each asked for", MADE_GPU, SECOND_AFTER_FIRST, "variants.second=fast", NULL, true,
+     NULL},
+    {"as good as the separate one", MADE_GPU, SECOND_AFTER_FIRST, NULL, NULL, true, NULL},
+    {"worse than the separate one", MADE_GPU, SECOND_AFTER_THIRD, NULL, NULL, false,
+     "second (10) is preferred to second_ready (7)"},
+    {"worse, but asked for", MADE_GPU, SECOND_AFTER_THIRD, "variants.second/third=second_ready",
      NULL, true, NULL},
     {"a file for a part", MADE_GPU, BOTH_SMALL, NULL, own_first, false, "first is asked for"},
     {"a file for the whole", MADE_MINIMUM, BOTH_SMALL, NULL, own_both, true, NULL},
@@ -60,12 +66,12 @@ static const struct fusion_case cases[] = {
 
 static void list_both(struct oplist *list, enum fused fused)
 {
-    struct op *op = oplist_append(list, DGL_PHASE_DECODE, 0, "fused",
-                                  fused == SECOND_AFTER_FIRST ? "second" : "both");
-    if (fused == SECOND_AFTER_FIRST)
-        op_attr(op, "after", "first");
-    else
+    bool both = fused == BOTH_SMALL || fused == BOTH_BIG;
+    struct op *op = oplist_append(list, DGL_PHASE_DECODE, 0, "fused", both ? "both" : "second");
+    if (both)
         op_attr(op, "size", fused == BOTH_BIG ? "big" : "small");
+    else
+        op_attr(op, "after", fused == SECOND_AFTER_FIRST ? "first" : "third");
     oplist_append(list, DGL_PHASE_DECODE, 0, "apart1", "first");
     oplist_append(list, DGL_PHASE_DECODE, 0, "apart2", "second");
 }

@@ -20,6 +20,7 @@ static enum dgl_status add(struct workspace *ws, struct dgl_device *dev, int buf
 {
     static const char *const label[BUF_COUNT] = {
         [BUF_X] = "x",
+        [BUF_X2] = "x2",
         [BUF_NORMED] = "normed",
         [BUF_QKV] = "qkv",
         [BUF_ATT] = "attention",

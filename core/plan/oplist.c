@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/mem.h"
+#include "core/plan/fusion.h"
 #include "core/plan/oplist_moe.h"
 #include "core/plan/rope_table.h"
 
@@ -77,6 +78,16 @@ void op_float(struct op *op, const char *name, double value)
 void op_op_count(struct op *op, const char *name)
 {
     op->params[op->num_params++] = (struct op_param){.name = name, .is_op_count = true};
+}
+
+/* Whatever is bound to one of two activations is bound to the other. */
+static void op_swap_buffers(struct op *op, enum plan_buffer a, enum plan_buffer b)
+{
+    for (uint32_t i = 0; i < op->num_binds; i++) {
+        struct ref *ref = &op->binds[i].ref;
+        if (ref->kind == REF_ACT && (ref->id == a || ref->id == b))
+            ref->id = ref->id == a ? b : a;
+    }
 }
 
 const struct op_bind *op_find_bind(const struct op *op, const char *name)
@@ -154,10 +165,16 @@ static bool is(const char *a, const char *b)
 static void add_vectors(struct op *op, const struct oplist_params *p, const struct oplist_matmul *m)
 {
     const struct weight *w = m->weight;
-    bool norm = is(m->pre, "norm");
+    bool join_norm = is(m->pre, "join_norm"), join = join_norm || is(m->pre, "join");
+    bool norm = join_norm || is(m->pre, "norm");
     op_attr(op, "bias", w->has_bias ? "row" : "none");
     op_const(op, "BIAS_AT", w->has_bias && w->has_norm ? (int64_t)(w->cols + 3) / 4 * 4 : 0);
-    op_float(op, "eps", norm ? p->desc->norm_eps : 0.0);
+    op_float(op, "eps", norm || join ? p->desc->norm_eps : 0.0);
+    if (join) {
+        op_bind_buffer(op, "R", BUF_NORMED);
+        op_bind_vector(op, "G", m->join_norm);
+        op_bind_buffer(op, "STREAM", m->stream);
+    }
     if (norm || w->has_bias)
         op_bind_vector(op, "A", w->vector);
     else
@@ -320,56 +337,102 @@ static struct oplist_matmul layer_matmul(const struct oplist_params *p, enum dgl
                                   .scale = 1.0};
 }
 
-/* Makes a product read the residual stream, normalised if its weight has a norm. Decode computes
- * the norm in its consumer, once per work group: cheaper than a dispatch. Prefill computes it
- * once per token. */
-static void read_stream(struct oplist *list, const struct oplist_params *p, struct oplist_matmul *m,
+/* The residual stream while a body is listed. */
+struct stream {
+    enum plan_buffer x; /* X, or in decode X2 */
+    /* What is in NORMED has yet to join it through the norm of these weights; VECTOR_NONE: nothing
+     * has. */
+    uint32_t norm;
+    const char *label; /* of that norm */
+    int32_t layer;
+};
+
+/* What is yet to join the stream does so in an operation of its own. */
+static void settle(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase,
+                   struct stream *stream)
+{
+    if (stream->norm == VECTOR_NONE)
+        return;
+    oplist_norm(list, p,
+                &(struct oplist_norm){.phase = phase,
+                                      .layer = stream->layer,
+                                      .label = stream->label,
+                                      .post = "add",
+                                      .norm_weight = stream->norm,
+                                      .x = BUF_NORMED,
+                                      .y = stream->x});
+    stream->norm = VECTOR_NONE;
+}
+
+/* A product of the residual stream, normalised if its weight has a norm. Decode computes the norm
+ * in its consumer, once per work group: cheaper than a dispatch. Prefill computes it once per
+ * token. */
+static void read_normed(struct oplist *list, const struct oplist_params *p, struct oplist_matmul *m,
                         const char *norm_label)
 {
-    m->x = BUF_X;
-    if (!m->weight->has_norm)
-        return;
-    if (m->phase == DGL_PHASE_DECODE) {
+    if (m->weight->has_norm && m->phase == DGL_PHASE_DECODE)
         m->pre = "norm";
-        return;
+    if (m->weight->has_norm && m->phase == DGL_PHASE_PREFILL) {
+        oplist_norm(list, p,
+                    &(struct oplist_norm){.phase = m->phase,
+                                          .layer = m->layer,
+                                          .label = norm_label,
+                                          .post = "store",
+                                          .norm_weight = m->weight->vector,
+                                          .x = m->x,
+                                          .y = BUF_NORMED});
+        m->x = BUF_NORMED;
     }
-    oplist_norm(list, p,
-                &(struct oplist_norm){.phase = m->phase,
-                                      .layer = m->layer,
-                                      .label = norm_label,
-                                      .post = "store",
-                                      .norm_weight = m->weight->vector,
-                                      .x = BUF_X,
-                                      .y = BUF_NORMED});
-    m->x = BUF_NORMED;
+    oplist_matmul(list, p, m);
+}
+
+/* The same behind a block that ends with a norm: in decode its result joins the stream in the
+ * product where a kernel can do that. All work groups read the stream, so that the sum goes to the
+ * other one of two buffers. */
+static void read_stream(struct oplist *list, const struct oplist_params *p, struct oplist_matmul *m,
+                        const char *norm_label, struct stream *stream)
+{
+    size_t fused = list->count;
+    bool join = stream->norm != VECTOR_NONE && m->phase == DGL_PHASE_DECODE;
+    m->x = stream->x;
+    if (join) {
+        struct oplist_matmul joining = *m;
+        joining.pre = m->weight->has_norm ? "join_norm" : "join";
+        joining.join_norm = stream->norm;
+        joining.stream = stream->x == BUF_X ? BUF_X2 : BUF_X;
+        oplist_matmul(list, p, &joining);
+    }
+    size_t separate = list->count;
+    settle(list, p, m->phase, stream);
+    read_normed(list, p, m, norm_label);
+    if (join && fusion_keep(p->fusion, list, fused, separate))
+        stream->x = stream->x == BUF_X ? BUF_X2 : BUF_X;
 }
 
 /* Adds a product to the residual stream, behind a norm of its own if there is one. */
 static void add_to_stream(struct oplist *list, const struct oplist_params *p,
-                          struct oplist_matmul *m, const char *norm_label, uint32_t norm_weight)
+                          struct oplist_matmul *m, const char *norm_label, uint32_t norm_weight,
+                          struct stream *stream)
 {
     if (norm_weight == VECTOR_NONE) {
         m->post = "add";
-        m->y = BUF_X;
+        m->y = stream->x;
         m->scale = p->desc->residual_scale;
         oplist_matmul(list, p, m);
         return;
     }
     m->y = BUF_NORMED;
     oplist_matmul(list, p, m);
-    oplist_norm(list, p,
-                &(struct oplist_norm){.phase = m->phase,
-                                      .layer = m->layer,
-                                      .label = norm_label,
-                                      .post = "add",
-                                      .norm_weight = norm_weight,
-                                      .x = BUF_NORMED,
-                                      .y = BUF_X});
+    stream->norm = norm_weight;
+    stream->label = norm_label;
+    stream->layer = m->layer;
+    if (m->phase == DGL_PHASE_PREFILL)
+        settle(list, p, m->phase, stream);
 }
 
 /* x -> x + o(attention(qkv(norm x))). */
 static void add_attention_block(struct oplist *list, const struct oplist_params *p,
-                                enum dgl_phase phase, int32_t layer)
+                                enum dgl_phase phase, int32_t layer, struct stream *stream)
 {
     const struct layer_weights *w = &p->weights->layer[layer];
     bool merge = phase == DGL_PHASE_DECODE && p->splits > 1;
@@ -377,8 +440,7 @@ static void add_attention_block(struct oplist *list, const struct oplist_params 
     qkv.weight = &w->qkv;
     qkv.y = BUF_QKV;
     qkv.y_stride = qkv_dim(p->desc);
-    read_stream(list, p, &qkv, "attn_norm");
-    oplist_matmul(list, p, &qkv);
+    read_stream(list, p, &qkv, "attn_norm", stream);
     if (w->qk_norm != VECTOR_NONE)
         add_qk_norm(list, p, phase, layer);
     if (phase == DGL_PHASE_PREFILL) {
@@ -393,12 +455,12 @@ static void add_attention_block(struct oplist *list, const struct oplist_params 
     o.weight = &w->o;
     o.x = merge ? BUF_MERGED : BUF_ATT;
     o.x_stride = p->desc->heads * p->desc->head_dim;
-    add_to_stream(list, p, &o, "attn_post_norm", w->attn_post_norm);
+    add_to_stream(list, p, &o, "attn_post_norm", w->attn_post_norm, stream);
 }
 
 /* x -> x + down(act(gate) * up), gate and up of norm x. */
 static void add_mlp_block(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase,
-                          int32_t layer)
+                          int32_t layer, struct stream *stream)
 {
     const struct layer_weights *w = &p->weights->layer[layer];
     struct oplist_matmul gate_up = layer_matmul(p, phase, layer, "gate_up");
@@ -407,25 +469,32 @@ static void add_mlp_block(struct oplist *list, const struct oplist_params *p, en
     gate_up.weight = &w->gate_up;
     gate_up.y = BUF_ACT;
     gate_up.y_stride = p->desc->intermediate;
-    read_stream(list, p, &gate_up, "ffn_norm");
-    oplist_matmul(list, p, &gate_up);
+    read_stream(list, p, &gate_up, "ffn_norm", stream);
     struct oplist_matmul down = layer_matmul(p, phase, layer, "down");
     down.weight = &w->down;
     down.x = BUF_ACT;
     down.x_stride = p->desc->intermediate;
-    add_to_stream(list, p, &down, "ffn_post_norm", w->ffn_post_norm);
+    add_to_stream(list, p, &down, "ffn_post_norm", w->ffn_post_norm, stream);
 }
 
+/* Lists a body whose result is in X. */
 static void add_body(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase)
 {
+    struct stream stream = {.x = BUF_X, .norm = VECTOR_NONE};
+    size_t first = list->count;
     add_embed(list, p, phase);
     for (int32_t layer = 0; layer < p->desc->layers; layer++) {
-        add_attention_block(list, p, phase, layer);
-        if (p->weights->layer[layer].router.rows)
-            oplist_moe(list, p, phase, layer);
-        else
-            add_mlp_block(list, p, phase, layer);
+        add_attention_block(list, p, phase, layer, &stream);
+        if (!p->weights->layer[layer].router.rows) {
+            add_mlp_block(list, p, phase, layer, &stream);
+            continue;
+        }
+        settle(list, p, phase, &stream);
+        oplist_moe(list, p, phase, layer, stream.x);
     }
+    settle(list, p, phase, &stream);
+    for (size_t i = first; stream.x == BUF_X2 && i < list->count; i++)
+        op_swap_buffers(&list->ops[i], BUF_X, BUF_X2);
 }
 
 void oplist_prefill_body(struct oplist *list, const struct oplist_params *p)

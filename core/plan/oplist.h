@@ -23,6 +23,7 @@ enum plan_buffer {
     BUF_ARRIVED, /* uint [heads, at least 64]: counters of lib last_group, 0 between dispatches */
     BUF_STATE_COUNT,
     BUF_X = BUF_STATE_COUNT, /* residual stream, f32 [rows, hidden] */
+    BUF_X2, /* f32 [hidden]: in decode, the stream in turn with X where a product also adds to it */
     BUF_NORMED, /* f32 [rows, hidden]: the stream normed, or a block's result before its norm */
     BUF_QKV,    /* f32 [rows, qkv] */
     BUF_ATT,    /* attention output, f32 [rows, heads * head_dim], or decode's partial results */
@@ -118,6 +119,10 @@ struct oplist_matmul {
     int32_t x_stride, y_stride;
     double scale;
     bool last_row; /* x is the last token's row */
+    /* pre "join" and "join_norm": NORMED joins x through the norm of these weights on the way, and
+     * the sum is also written to `stream`. */
+    uint32_t join_norm;
+    enum plan_buffer stream;
 };
 
 /* One RMS norm of rows of `hidden` numbers; post is "store" or "add". */

@@ -10,18 +10,18 @@ int32_t moe_logits_stride(const struct moe_desc *moe)
 
 /* Who reads the stream: the router and the experts, so the norm is computed once, in decode too. */
 static enum plan_buffer add_norm(struct oplist *list, const struct oplist_params *p,
-                                 enum dgl_phase phase, int32_t layer)
+                                 enum dgl_phase phase, int32_t layer, enum plan_buffer stream)
 {
     const struct weight *router = &p->weights->layer[layer].router;
     if (!router->has_norm)
-        return BUF_X;
+        return stream;
     oplist_norm(list, p,
                 &(struct oplist_norm){.phase = phase,
                                       .layer = layer,
                                       .label = "ffn_norm",
                                       .post = "store",
                                       .norm_weight = router->vector,
-                                      .x = BUF_X,
+                                      .x = stream,
                                       .y = BUF_NORMED});
     return BUF_NORMED;
 }
@@ -65,7 +65,8 @@ static void add_route(struct oplist *list, const struct oplist_params *p, enum d
 }
 
 /* Norm, router and route of one token in one. */
-static void add_fused_router(struct oplist *list, const struct oplist_params *p, int32_t layer)
+static void add_fused_router(struct oplist *list, const struct oplist_params *p, int32_t layer,
+                             enum plan_buffer stream)
 {
     const struct moe_desc *moe = &p->desc->moe;
     const struct weight *router = &p->weights->layer[layer].router;
@@ -84,11 +85,11 @@ static void add_fused_router(struct oplist *list, const struct oplist_params *p,
     op_const(op, "BIAS_AT", router->has_norm ? (int64_t)(router->cols + 3) / 4 * 4 : 0);
     op_float(op, "eps", p->desc->norm_eps);
     op_bind_band(op, "W", router, 0);
-    op_bind_buffer(op, "X", BUF_X);
+    op_bind_buffer(op, "X", stream);
     if (router->has_norm || router->has_bias)
         op_bind_vector(op, "A", router->vector);
     else
-        op_bind_buffer(op, "A", BUF_X);
+        op_bind_buffer(op, "A", stream);
     op_bind_buffer(op, "NORMED", BUF_NORMED);
     op_bind_buffer(op, "LOGITS", BUF_ROUTER);
     op_bind_buffer(op, "ARRIVED", BUF_ARRIVED);
@@ -154,7 +155,8 @@ static void add_experts(struct oplist *list, const struct oplist_params *p,
     }
 }
 
-static void add_combine(struct oplist *list, const struct oplist_params *p, int32_t layer)
+static void add_combine(struct oplist *list, const struct oplist_params *p, int32_t layer,
+                        enum plan_buffer stream)
 {
     struct op *op = oplist_append(list, DGL_PHASE_PREFILL, layer, "moe_combine", "moe_combine");
     op_const(op, "H", p->desc->hidden);
@@ -164,20 +166,20 @@ static void add_combine(struct oplist *list, const struct oplist_params *p, int3
     op_float(op, "scale", p->desc->residual_scale);
     op_bind_buffer(op, "Y", BUF_EXPERTS);
     op_bind_buffer(op, "ROUTE", BUF_ROUTE);
-    op_bind_buffer(op, "X", BUF_X);
+    op_bind_buffer(op, "X", stream);
 }
 
 void oplist_moe(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase,
-                int32_t layer)
+                int32_t layer, enum plan_buffer stream)
 {
     const struct model_desc *d = p->desc;
     const struct layer_weights *w = &p->weights->layer[layer];
     bool prefill = phase == DGL_PHASE_PREFILL;
     size_t fused = list->count;
     if (!prefill && w->router.num_bands == 1)
-        add_fused_router(list, p, layer);
+        add_fused_router(list, p, layer, stream);
     size_t separate = list->count;
-    enum plan_buffer x = add_norm(list, p, phase, layer);
+    enum plan_buffer x = add_norm(list, p, phase, layer, stream);
     add_router(list, p, phase, layer, x);
     add_route(list, p, phase, layer);
     if (separate > fused)
@@ -204,9 +206,9 @@ void oplist_moe(struct oplist *list, const struct oplist_params *p, enum dgl_pha
                                         .act = "none",
                                         .weight = &w->expert_down,
                                         .x = BUF_ACT,
-                                        .y = prefill ? BUF_EXPERTS : BUF_X,
+                                        .y = prefill ? BUF_EXPERTS : stream,
                                         .x_stride = d->moe.intermediate,
                                         .y_stride = d->hidden});
     if (prefill)
-        add_combine(list, p, layer);
+        add_combine(list, p, layer, stream);
 }

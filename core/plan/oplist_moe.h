@@ -7,9 +7,10 @@
 /* Experts that one layer may have: what the kernels of moe_route hold. */
 #define MOE_MAX_EXPERTS 512
 
-/* x -> x + the chosen experts' weighted results, of the norm of x. The layer has a router. */
+/* x -> x + the chosen experts' weighted results, of the norm of x, in `stream`. The layer has a
+ * router. */
 void oplist_moe(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase,
-                int32_t layer);
+                int32_t layer, enum plan_buffer stream);
 /* Floats between two rows of router logits. */
 int32_t moe_logits_stride(const struct moe_desc *moe);
 

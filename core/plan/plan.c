@@ -104,19 +104,27 @@ bool plan_segment_runs(const struct plan *plan, struct recipe recipe, enum segme
     return RECIPE_HAS(recipe, segment) && !(segment == SEG_EARLY_EXIT && ended);
 }
 
-static bool writes_stream(const struct op *op)
+/* BUF_COUNT: it writes to no residual stream. */
+static enum plan_buffer stream_written(const struct op *op)
 {
+    static const char *const results[] = {"STREAM", "Y", "X"};
     bool in_x = strcmp(op->request.op, "embed") == 0 || strcmp(op->request.op, "moe_combine") == 0;
-    const struct op_bind *result = op_find_bind(op, in_x ? "X" : "Y");
-    return result && result->ref.kind == REF_ACT && result->ref.id == BUF_X;
+    for (size_t i = 0; i < (in_x ? 3 : 2); i++) {
+        const struct op_bind *bind = op_find_bind(op, results[i]);
+        if (bind && bind->ref.kind == REF_ACT && (bind->ref.id == BUF_X || bind->ref.id == BUF_X2))
+            return (enum plan_buffer)bind->ref.id;
+    }
+    return BUF_COUNT;
 }
 
-size_t plan_block_end(const struct plan *plan, enum segment body, size_t first)
+size_t plan_block_end(const struct plan *plan, enum segment body, size_t first,
+                      enum plan_buffer *stream)
 {
     const struct plan_segment *s = &plan->segment[body];
     size_t i = first;
-    while (i < s->ops.count && !writes_stream(&s->ops.ops[i]))
-        i++;
+    for (*stream = BUF_COUNT; i < s->ops.count; i++)
+        if ((*stream = stream_written(&s->ops.ops[i])) != BUF_COUNT)
+            break;
     /* Bands of one weight follow each other. */
     const char *label = i < s->ops.count ? s->ops.ops[i].label : NULL;
     while (i < s->ops.count && strcmp(s->ops.ops[i].label, label) == 0)

@@ -81,8 +81,10 @@ bool plan_segment_runs(const struct plan *plan, struct recipe recipe, enum segme
 
 /* The end of the block of a body that begins with operation `first`: the embedding, attention with
  * its projections, or the feed-forward part. A block ends with what it writes to the residual
- * stream, X. */
-size_t plan_block_end(const struct plan *plan, enum segment body, size_t first);
+ * stream, X or X2: *stream. Where its result joins the stream in the next block's first product,
+ * that product is its end. */
+size_t plan_block_end(const struct plan *plan, enum segment body, size_t first,
+                      enum plan_buffer *stream);
 
 /* DGL_ERR_KERNEL unless the operation has every buffer and parameter that the kernel, which may
  * come from a user's file, binds and reads. */

@@ -15,6 +15,15 @@ static bool uses_rope(const struct model_desc *d, int32_t set)
     return set == ROPE_GLOBAL; /* bound where no position counts */
 }
 
+static bool has_post_norms(const struct plan *plan)
+{
+    for (uint32_t i = 0; i < plan->weights->num_layers; i++)
+        if (plan->weights->layer[i].attn_post_norm != VECTOR_NONE ||
+            plan->weights->layer[i].ffn_post_norm != VECTOR_NONE)
+            return true;
+    return false;
+}
+
 void plan_buffer_bytes(const struct plan *plan, int32_t context, int32_t rows,
                        uint64_t bytes[BUF_COUNT])
 {
@@ -31,6 +40,8 @@ void plan_buffer_bytes(const struct plan *plan, int32_t context, int32_t rows,
         if (uses_rope(d, set))
             bytes[BUF_ROPE_GLOBAL + set] = rope_table_bytes(&d->rope[set], context);
     bytes[BUF_X] = n * hidden * 4;
+    if (has_post_norms(plan))
+        bytes[BUF_X2] = hidden * 4;
     bytes[BUF_NORMED] = n * hidden * 4;
     bytes[BUF_QKV] = n * (heads + 2 * kv_heads) * dim * 4;
     bytes[BUF_ATT] = (n * heads * dim > partial ? n * heads * dim : partial) * 4;

@@ -329,7 +329,8 @@ enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32
     for (size_t first = 0, end; first < count && status == DGL_OK; first = end, point++) {
         struct recipe recipe = recipe_of(body);
         struct exec_run *run = NULL;
-        end = plan_block_end(plan, body, first);
+        enum plan_buffer stream;
+        end = plan_block_end(plan, body, first, &stream);
         recipe.first = first;
         recipe.count = end - first;
         assert(point < session_trace_points(s));
@@ -339,8 +340,8 @@ enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32
         if (status == DGL_OK)
             status = exec_run_submit(run, 1, NULL);
         if (status == DGL_OK)
-            status = gl_buffer_read(s->model->dev->gl, s->model->workspace.range[BUF_X].buffer,
-                                    s->model->workspace.range[BUF_X].offset,
+            status = gl_buffer_read(s->model->dev->gl, s->model->workspace.range[stream].buffer,
+                                    s->model->workspace.range[stream].offset,
                                     trace->values + (point * trace->rows + (size_t)s->len) * row,
                                     (size_t)tokens * row * sizeof(float));
         exec_run_destroy(&run);

@@ -162,12 +162,13 @@ static void kernel_names(const struct plan *plan, enum segment segment, size_t p
 {
     const struct plan_segment *s = &plan->segment[segment];
     size_t first = 0, end = s->ops.count, len = 0;
+    enum plan_buffer stream;
     bool is_body = segment == SEG_PREFILL || segment == SEG_DECODE;
     if (is_body)
-        end = plan_block_end(plan, segment, 0);
+        end = plan_block_end(plan, segment, 0, &stream);
     for (size_t i = 0; is_body && i < point; i++) {
         first = end;
-        end = plan_block_end(plan, segment, first);
+        end = plan_block_end(plan, segment, first, &stream);
     }
     out[0] = '\0';
     for (size_t i = first; i < end && len < size; i++) {

@@ -33,6 +33,20 @@ static const struct family_case rows[] = {
     MINIMAL("olmo2"),
 };
 
+/* What joins the stream in the next product, token by token: software renderers do so only when
+ * asked to. */
+static const struct family_case joining[] = {
+    {"gemma2", "gemma2", DGL_KV_F32, false, 1},
+    {"gemma3", "gemma3", DGL_KV_F32, false, 1},
+    {"olmo2", "olmo2", DGL_KV_F32, false, 1},
+};
+
+static void joining_family_matches(void **state)
+{
+    family_check_hinted(*state, "{\"variants\":{\"matmul/join\":\"matmul_join\","
+                                "\"matmul/join_norm\":\"matmul_join\"}}");
+}
+
 /* The hidden states are the reference's, and a difference is found where it begins. */
 static void differences_have_a_layer(void **state)
 {
@@ -58,5 +72,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(differences_have_a_layer)};
     int failures = cmocka_run_group_tests(tests, NULL, NULL);
+    failures += test_run_table("joining", joining_family_matches, joining);
     return failures + test_run_table_sample("families", family_matches_its_reference, rows, 2);
 }

@@ -68,10 +68,10 @@ static void test_order(void **state)
     struct fake f;
     struct oplist decode = {0}, prefill = {0};
     fake_init(&f);
-    oplist_moe(&decode, &f.p, DGL_PHASE_DECODE, 0);
+    oplist_moe(&decode, &f.p, DGL_PHASE_DECODE, 0, BUF_X);
     look_at_labels(&decode,
                    "ffn_norm router moe_route experts_gate_up experts_gate_up experts_down");
-    oplist_moe(&prefill, &f.p, DGL_PHASE_PREFILL, 0);
+    oplist_moe(&prefill, &f.p, DGL_PHASE_PREFILL, 0, BUF_X);
     look_at_labels(&prefill, "ffn_norm router moe_route moe_group experts_gate_up experts_gate_up "
                              "experts_down moe_combine");
     oplist_finish(&decode);
@@ -86,7 +86,7 @@ static void test_route(void **state)
         struct fake f;
         fake_init(&f);
         f.desc.moe.scoring = (enum moe_scoring)(MOE_TOPK_SOFTMAX + i);
-        oplist_moe(&f.list, &f.p, DGL_PHASE_DECODE, 0);
+        oplist_moe(&f.list, &f.p, DGL_PHASE_DECODE, 0, BUF_X);
         const struct op *route = look_op(&f.list, "moe_route", 0, 0),
                         *router = look_op(&f.list, "router", 0, 0);
         assert_string_equal(look_attr(route, "scoring"), words[i]);
@@ -105,7 +105,7 @@ static void test_route(void **state)
 static void test_experts(void **state)
 {
     struct fake *f = *state;
-    oplist_moe(&f->list, &f->p, DGL_PHASE_DECODE, 0);
+    oplist_moe(&f->list, &f->p, DGL_PHASE_DECODE, 0, BUF_X);
     const struct op *first = look_op(&f->list, "experts_gate_up", 0, 0);
     const struct op *second = look_op(&f->list, "experts_gate_up", 0, 1);
     const struct op *down = look_op(&f->list, "experts_down", 0, 0);
@@ -133,7 +133,7 @@ static void test_prefill(void **state)
 {
     struct fake *f = *state;
     f->desc.act = MODEL_ACT_SILU;
-    oplist_moe(&f->list, &f->p, DGL_PHASE_PREFILL, 0);
+    oplist_moe(&f->list, &f->p, DGL_PHASE_PREFILL, 0, BUF_X);
     const struct op *gate_up = look_op(&f->list, "experts_gate_up", 0, 0);
     const struct op *down = look_op(&f->list, "experts_down", 0, 0);
     const struct op *combine = look_op(&f->list, "moe_combine", 0, 0);
@@ -153,7 +153,7 @@ static void test_without_norm(void **state)
 {
     struct fake *f = *state;
     f->layer_weights.router.has_norm = false;
-    oplist_moe(&f->list, &f->p, DGL_PHASE_DECODE, 0);
+    oplist_moe(&f->list, &f->p, DGL_PHASE_DECODE, 0, BUF_X);
     look_at_labels(&f->list, "router moe_route experts_gate_up experts_gate_up experts_down");
     look_at_buffer(look_op(&f->list, "router", 0, 0), "X", BUF_X);
     look_at_buffer(look_op(&f->list, "experts_gate_up", 0, 0), "X", BUF_X);

@@ -28,67 +28,51 @@ struct family {
 };
 
 static const struct family plain = {
-    "attn_norm qkv rope_kv attn_prefill o ffn_norm gate_up down",
-    "qkv attn_decode o gate_up down",
-    31,
-    17,
-    false,
-    NULL,
-    0,
-    0,
+    .prefill = "attn_norm qkv rope_kv attn_prefill o ffn_norm gate_up down",
+    .decode = "qkv attn_decode o gate_up down",
+    .programs = 31,
+    .kernels = 17,
 };
 static const struct family head_norms = {
-    "attn_norm qkv qk_norm rope_kv attn_prefill o ffn_norm gate_up down",
-    "qkv qk_norm attn_decode o gate_up down",
-    32,
-    18,
-    false,
-    NULL,
-    0,
-    0,
+    .prefill = "attn_norm qkv qk_norm rope_kv attn_prefill o ffn_norm gate_up down",
+    .decode = "qkv qk_norm attn_decode o gate_up down",
+    .programs = 32,
+    .kernels = 18,
 };
 static const struct family post_norms = {
-    "attn_norm qkv rope_kv attn_prefill o attn_post_norm ffn_norm gate_up down ffn_post_norm",
-    "qkv attn_decode o attn_post_norm gate_up down ffn_post_norm",
-    34,
-    17,
-    false,
-    NULL,
-    0,
-    0,
+    .prefill =
+        "attn_norm qkv rope_kv attn_prefill o attn_post_norm ffn_norm gate_up down ffn_post_norm",
+    .decode = "qkv attn_decode o attn_post_norm gate_up down ffn_post_norm",
+    .programs = 34,
+    .kernels = 17,
 };
 static const struct family all_norms = {
-    "attn_norm qkv qk_norm rope_kv attn_prefill o attn_post_norm ffn_norm gate_up down "
-    "ffn_post_norm",
-    "qkv qk_norm attn_decode o attn_post_norm gate_up down ffn_post_norm",
-    35,
-    18,
-    false,
-    NULL,
-    0,
-    0,
+    .prefill = "attn_norm qkv qk_norm rope_kv attn_prefill o attn_post_norm ffn_norm gate_up down "
+               "ffn_post_norm",
+    .decode = "qkv qk_norm attn_decode o attn_post_norm gate_up down ffn_post_norm",
+    .programs = 35,
+    .kernels = 18,
 };
+#define EXPERTS_PREFILL                                                                            \
+    "attn_norm qkv rope_kv attn_prefill o ffn_norm router moe_route moe_group experts_gate_up "    \
+    "experts_down moe_combine"
+#define EXPERTS_DECODE "qkv attn_decode o ffn_norm router moe_route experts_gate_up experts_down"
 static const struct family experts = {
-    "attn_norm qkv rope_kv attn_prefill o ffn_norm router moe_route moe_group experts_gate_up "
-    "experts_down moe_combine",
-    "qkv attn_decode o ffn_norm router moe_route experts_gate_up experts_down",
-    36,
-    22,
-    false,
-    "qkv attn_decode o router experts_gate_up experts_down",
-    0,
-    1,
+    .prefill = EXPERTS_PREFILL,
+    .decode = EXPERTS_DECODE,
+    .programs = 36,
+    .kernels = 22,
+    .gpu_decode = "qkv attn_decode o router experts_gate_up experts_down",
+    .gpu_kernels = 1,
 };
 static const struct family experts_windows = {
-    "attn_norm qkv rope_kv attn_prefill o ffn_norm router moe_route moe_group experts_gate_up "
-    "experts_down moe_combine",
-    "qkv attn_decode o ffn_norm router moe_route experts_gate_up experts_down",
-    38,
-    22,
-    true,
-    "qkv attn_decode o router experts_gate_up experts_down",
-    0,
-    1,
+    .prefill = EXPERTS_PREFILL,
+    .decode = EXPERTS_DECODE,
+    .programs = 38,
+    .kernels = 22,
+    .sinks = true,
+    .gpu_decode = "qkv attn_decode o router experts_gate_up experts_down",
+    .gpu_kernels = 1,
 };
 
 /* Bands of matrices that exceed a binding. */

@@ -43,7 +43,7 @@ struct wrong_kernel {
 static const struct wrong_kernel wrong_kernels[] = {
     {"norm without its root", "norm_rms", "inversesqrt(", "1.0 / (",
      "attention of layer 0 in prefill"},
-    {"norm without its root in products", "matmul_decode", "inversesqrt(", "1.0 / (",
+    {"twice the norm in products", "matmul_decode", "source(i, ", "2.0 * source(i, ",
      "attention of layer 0 in decode"},
     {"no rotation in prefill", "rope_kv", "rope_angles(", "rope_angles(0u * ",
      "attention of layer 0 in prefill"},

@@ -54,6 +54,12 @@ static const struct shape shapes[] = {
     {"decode", "none", "store", .k = 1152, .n = 257, .tokens = 1, .bands = 2},
     {"decode", "norm", "glu", .k = 2048, .n = 64, .tokens = 1, .formats = SOME},
     {"decode", "norm", "store", .k = 4352, .n = 70, .tokens = 1},
+    {"decode", "join_norm", "store", .k = 4, .n = 1, .tokens = 1, .formats = SOME},
+    {"decode", "join_norm", "glu", .k = 260, .n = 66, .tokens = 1, .bands = 2, .act = "gelu"},
+    {"decode", "join", "store", .k = 1152, .n = 257, .tokens = 1, .formats = "q4_k q8_0"},
+    {"decode", "join", "store", .k = 96, .n = 33, .tokens = 1, .bias = true, .formats = "bf16"},
+    {"decode", "join_norm", "store", .k = 4352, .n = 70, .tokens = 1, .bias = true,
+     .formats = "f16 q4_k q6_k"},
     {"prefill", "none", "store", .k = 4, .n = 1, .tokens = 1, .y_pad = 4, .formats = SOME},
     {"prefill", "none", "add", .k = 36, .n = 3, .tokens = 2, .x_pad = 8, .formats = SOME},
     {"prefill", "none", "glu", .k = 80, .n = 10, .tokens = 3, .bands = 2},
@@ -109,6 +115,8 @@ struct problem {
     size_t x_words, a_words, bias_at;
     struct ref_matrix w;
     float *x, *a;
+    float *r, *g, *stream; /* pre=join and join_norm: what joins x, through which norm; the sum */
+    double *joined;        /* what the sum should be */
     struct walk_rows y;
 };
 
@@ -135,15 +143,31 @@ static void fill_x(struct problem *p, float scale, uint64_t *seed)
         p->x[i] = i % p->x_stride < p->s.k ? scale * test_rand_float(seed) : NAN;
 }
 
+static bool joins(const struct shape *s)
+{
+    return strncmp(s->pre, "join", 4) == 0;
+}
+
 /* x as the product sees it, after the prologue. */
 static void ref_source(const struct problem *p, uint32_t token, double *x)
 {
     const float *row = p->x + (size_t)(p->s.x_last ? p->s.tokens - 1 : token) * p->x_stride;
-    for (uint32_t k = 0; k < p->s.k; k++)
-        x[k] = row[k];
-    if (!is(p->s.pre, "norm"))
-        return;
     double *plain = checked(dgl_new_array(double, 2u * p->s.k));
+    for (uint32_t k = 0; joins(&p->s) && k < p->s.k; k++) {
+        plain[k] = p->r[k];
+        plain[p->s.k + k] = p->g[k];
+    }
+    if (joins(&p->s))
+        ref_norm(plain, plain + p->s.k, p->s.k, EPS, p->joined);
+    for (uint32_t k = 0; k < p->s.k; k++) {
+        x[k] = row[k];
+        if (joins(&p->s))
+            x[k] = p->joined[k] += x[k];
+    }
+    if (!is(p->s.pre, "norm") && !is(p->s.pre, "join_norm")) {
+        free(plain);
+        return;
+    }
     for (uint32_t k = 0; k < p->s.k; k++) {
         plain[k] = x[k];
         plain[p->s.k + k] = p->a[k]; /* gains, which a has only for pre=norm */
@@ -191,12 +215,19 @@ static void problem_init(struct problem *p, const struct row *row)
     *p = (struct problem){.s = *s, .x_stride = s->k + s->x_pad};
     p->y = (struct walk_rows){out_tokens(s), out_cols(s), .stride = out_cols(s) + s->y_pad};
     p->x_words = (size_t)s->tokens * p->x_stride;
-    p->bias_at = s->gain || is(s->pre, "norm") ? (s->k + 3) / 4 * 4 : 0;
+    bool gain = s->gain || is(s->pre, "norm") || is(s->pre, "join_norm");
+    p->bias_at = gain ? (s->k + 3) / 4 * 4 : 0;
     p->a_words = p->bias_at + (s->n + 3) / 4 * 4;
     ref_matrix_init(&p->w, row->weight, s->n, s->k, seed);
     p->x = checked(dgl_new_array(float, p->x_words));
     p->a = checked(dgl_new_array(float, p->a_words));
+    p->r = checked(dgl_new_array(float, s->k));
+    p->g = checked(dgl_new_array(float, s->k));
+    p->stream = checked(dgl_new_array(float, s->k));
+    p->joined = checked(dgl_new_array(double, s->k));
     fill_x(p, scale, &seed);
+    ref_fill(p->r, s->k, &seed);
+    ref_fill(p->g, s->k, &seed);
     ref_fill(p->a, p->a_words, &seed);
     for (size_t i = 0; i < p->a_words; i++)
         p->a[i] *= scale;
@@ -209,6 +240,10 @@ static void problem_finish(struct problem *p)
     ref_matrix_finish(&p->w);
     free(p->x);
     free(p->a);
+    free(p->r);
+    free(p->g);
+    free(p->stream);
+    free(p->joined);
     walk_rows_finish(&p->y);
 }
 
@@ -254,8 +289,16 @@ static enum bench_result run_band(struct problem *p, const char *kernel, uint32_
     bench_inout(&c, "Y", p->y.after, p->y.after, p->y.rows * p->y.stride);
     if (!is(p->s.pre, "none") || p->s.bias)
         bench_in(&c, "A", p->a, p->s.bias ? p->a_words : p->s.k);
+    if (joins(&p->s)) {
+        bench_in(&c, "R", p->r, p->s.k);
+        bench_in(&c, "G", p->g, p->s.k);
+        bench_out(&c, "STREAM", p->stream, p->s.k);
+    }
     c.band = rows;
-    return kernel_bench_run(bench, kernel, &c, why);
+    enum bench_result result = kernel_bench_run(bench, kernel, &c, why);
+    if (result == BENCH_RAN && joins(&p->s))
+        walk_values_check(bench, kernel, p->stream, p->joined, p->s.k);
+    return result;
 }
 
 static enum bench_result try_kernel(void *ctx, const char *name, char why[BENCH_WHY])
@@ -295,7 +338,8 @@ static size_t name_rows(uint32_t only_k)
     for (size_t i = 0; i < NUM_SHAPES * REF_TYPES; i++) {
         const struct shape *s = &shapes[i / REF_TYPES];
         const char *format = dgl_dtype_get(ref_types[i % REF_TYPES])->name;
-        if ((s->formats && !kernel_word_in(s->formats, format)) || (only_k && s->k != only_k))
+        if ((s->formats && !kernel_word_in(s->formats, format)) ||
+            (only_k && (s->k != only_k || joins(s))))
             continue;
         snprintf(names[count], sizeof(names[0]), "%s%s_%s_%s_%s%s%s%s_k%u_n%u_t%u",
                  only_k ? "floor_" : "", s->phase, format, s->pre, s->post, s->act ? "_gelu" : "",

@@ -1,7 +1,8 @@
 // Matrix-vector product on any device: several threads per row, sums meet in shared memory.
 //
-// y = W x for one token: lib gemv, with the prologue applied as x is loaded. After the last columns
-// one thread per row adds the partial sums and applies the epilogue. Groups: ROWS rows each.
+// y = W x for one token: libs gemv and gemv_rows, with the prologue applied as x is loaded. After
+// the last columns one thread per row adds the partial sums and applies the epilogue. Groups: ROWS
+// rows each.
 //
 //! NAME matmul_decode
 //! OP matmul
@@ -30,9 +31,9 @@
 //! TUNE THREAD_ROWS = 2 in 1 2 4 8
 //! TUNE BK = 2048 in 512 1024 2048
 //! LET ROWS = WG_SIZE / ROW_THREADS * THREAD_ROWS
+//! LET NORMED = PRE_norm
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(BAND, ROWS)
-//! SHARED float squares[PRE_norm ? WG_SIZE : 0]
 //! REQUIRE ROWS % 2 == 0
 //! PREFER 10
 //! STEP read
@@ -41,60 +42,14 @@
 //! LIB activations
 //! LIB matmul_result
 //! LIB gemv
-
-uint first;   // first row of the work group within the band
-float square; // sum of squares of the elements of x that this thread loads, for pre=norm
-
-uint gemv_row(uint r)
-{
-    return min(first + r, rows - 1u) * uint(W_STRIDE);
-}
-
-bool gemv_has(uint r)
-{
-    return true; // rows beyond the band are not stored
-}
+//! LIB gemv_rows
 
 vec4 gemv_x(uint i)
 {
-    return source(i, square);
+    return source(i, gemv_square);
 }
 
 void body(uvec3 group)
 {
-    uint tid = gl_LocalInvocationID.x;
-    float sum[THREAD_ROWS];
-    for (int i = 0; i < THREAD_ROWS; i++)
-        sum[i] = 0.0;
-    first = group.x * uint(ROWS);
-    square = 0.0;
-    gemv_add(tid, sum);
-    gemv_share(tid, sum);
-#if PRE_norm
-    squares[tid] = square;
-#endif
-    memoryBarrierShared(); barrier();
-
-    float scale = 1.0;
-#if PRE_norm
-    square = 0.0;
-    for (uint i = 0u; i < uint(WG_SIZE); i++)
-        square += squares[i];
-    scale = inversesqrt(square / float(K) + eps);
-#endif
-#if POST_glu
-    uint out_row = (row0 + first) / 2u + tid;
-    if (tid < uint(ROWS / 2) && first + 2u * tid < rows) {
-        float gate = scale * gemv_sum(2u * tid), up = scale * gemv_sum(2u * tid + 1u);
-        Y[out_row] = glu(gate, up, 2u * out_row);
-    }
-#else
-    for (uint r = tid; r < uint(ROWS) && first + r < rows; r += uint(WG_SIZE)) {
-        float y = result(scale * gemv_sum(r), row0 + first + r);
-#if POST_add
-        y += Y[row0 + first + r];
-#endif
-        Y[row0 + first + r] = y;
-    }
-#endif
+    gemv_rows(gl_LocalInvocationID.x, group.x * uint(ROWS));
 }

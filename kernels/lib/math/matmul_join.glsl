@@ -1,0 +1,44 @@
+// Prologue of a decode product behind a block that ends with a norm: the block's result R joins the
+// residual stream X through that norm, x = X + R * rsqrt(mean(R^2) + eps) * G (docs/operations.md,
+// pre=join and join_norm).
+//
+// Every work group reads all of R and X, so the sum goes to STREAM, another buffer, once. The
+// squares of R are added up in an order that does not depend on the size of the group.
+//
+//! SHARED float join_squares[128]
+//
+// Needs `vec4 X[]`, `vec4 R[]`, `vec4 G[]`, `vec4 STREAM[]`, `vec4 A[]`, the constant K and the
+// parameter eps.
+
+float join_factor;
+
+// Before the first join_source(); all invocations call it.
+void join_begin(uint tid)
+{
+    for (uint p = tid; p < 128u; p += uint(LOCAL_X)) {
+        float sum = 0.0;
+        for (uint i = p; i < uint(K / 4); i += 128u)
+            sum += dot(R[i], R[i]);
+        join_squares[p] = sum;
+    }
+    memoryBarrierShared(); barrier();
+    vec4 sums = vec4(0.0);
+    for (uint p = 0u; p < 128u; p += 4u)
+        sums += vec4(join_squares[p], join_squares[p + 1u], join_squares[p + 2u],
+                     join_squares[p + 3u]);
+    join_factor = inversesqrt((sums.x + sums.y + sums.z + sums.w) / float(K) + eps);
+}
+
+// Elements 4 i .. 4 i + 3 of x, i below K / 4, with pre=join_norm times the norm's weight and with
+// their squares added to `squares`. One work group `stores` x.
+vec4 join_source(uint i, bool stores, inout float squares)
+{
+    vec4 x = X[i] + R[i] * join_factor * G[i];
+    if (stores)
+        STREAM[i] = x;
+#if PRE_join_norm
+    squares += dot(x, x);
+    x *= A[i];
+#endif
+    return x;
+}

@@ -1,0 +1,59 @@
+// Matrix-vector product whose x is the residual stream that the block before has yet to join.
+//
+// As matmul_decode, with the prologue of lib matmul_join: one barrier and the reads of R more for
+// each group, one dispatch less for all. Group 0 stores the new stream. Groups: ROWS rows each.
+//
+//! NAME matmul_join
+//! OP matmul
+//! VARIANT baseline gemv
+//! WHEN phase decode
+//! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4 affine
+//! WHEN pre join join_norm
+//! WHEN post store add glu softcap
+//! WHEN act none silu gelu
+//! WHEN bias none row
+//! BIND read uint W
+//! BIND read vec4 X
+//! BIND readwrite float Y
+//! BIND read vec4 A
+//! BIND read vec4 R
+//! BIND read vec4 G
+//! BIND write vec4 STREAM
+//! PARAM uint row0
+//! PARAM uint rows
+//! PARAM float eps
+//! PARAM float out_scale
+//! PARAM float softcap
+//! CONST K W_STRIDE
+//! CONST SCALED = 0
+//! CONST BIAS_AT = 0
+//! TUNE WG_SIZE = SOFTWARE ? 64 : 128 in 32 64 128 256
+//! TUNE ROW_THREADS = K >= 1024 ? 32 : K >= 256 ? 16 : 8 in 4 8 16 32
+//! TUNE THREAD_ROWS = 2 in 1 2 4 8
+//! TUNE BK = 2048 in 512 1024 2048
+//! LET ROWS = WG_SIZE / ROW_THREADS * THREAD_ROWS
+//! LET NORMED = PRE_join_norm
+//! LOCAL WG_SIZE
+//! GROUPS ceildiv(BAND, ROWS)
+//! REQUIRE ROWS % 2 == 0
+//! PREFER SOFTWARE ? -10 : 10
+//! LIB weight_{weight}
+//! LIB matmul_join
+//! LIB activations
+//! LIB matmul_result
+//! LIB gemv
+//! LIB gemv_rows
+
+bool join_stores;
+
+vec4 gemv_x(uint i)
+{
+    return join_source(i, join_stores, gemv_square);
+}
+
+void body(uvec3 group)
+{
+    join_stores = group.x == 0u;
+    join_begin(gl_LocalInvocationID.x);
+    gemv_rows(gl_LocalInvocationID.x, group.x * uint(ROWS));
+}

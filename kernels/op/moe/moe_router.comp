@@ -5,6 +5,9 @@
 // does. With pre=norm each group also writes its share of the normed row, which the experts read.
 // The group that arrives last has all logits and chooses (lib moe_rank). Groups: an expert each.
 //
+// One H200 (driver 580), 2026-11-22, whole decode steps by `generate`, tok/s: qwen3-30b-a3b:q4_k
+// 209, 216, 213 with 32, 64 and 128 threads; gpt-oss-20b:mxfp4 262, 260, 256 with 64, 128 and 256.
+//
 //! NAME moe_router
 //! OP moe_router
 //! VARIANT baseline
@@ -21,7 +24,7 @@
 //! BIND write uvec2 ROUTE
 //! PARAM float eps
 //! CONST K E TOP_K W_STRIDE BIAS_AT
-//! TUNE WG_SIZE = K >= 1024 ? 128 : 32 in 32 64 128 256 512
+//! TUNE WG_SIZE = K >= 1024 ? 64 : 32 in 32 64 128 256 512
 //! LOCAL WG_SIZE
 //! GROUPS E
 //! SHARED vec2 sums[LOCAL_X] // product, square

@@ -8,58 +8,66 @@
 //! SHARED uint picked
 
 #if KIND_topk
-// Mass before token i in order of exponents, ties in order of ids, is below the target of top-p.
-bool within_top_p(uint i, uint wanted, uvec2 target)
-{
-    uvec2 before = uvec2(0u);
-    for (uint j = 0u; j < wanted; j++) {
-        bool tie = exponents[j] == exponents[i] && chosen[j].y < chosen[i].y;
-        if (exponents[j] < exponents[i] || tie)
-            before = u64_add(before, chosen[j].zw);
+// Does `body` with all of chosen, eight at a time: their loads do not wait for one another. What
+// is there beyond `wanted` weighs nothing.
+#define TOPK_EACH(body) \
+    for (uint j8 = 0u; j8 < wanted; j8 += 8u) { \
+        body(j8) body(j8 + 1u) body(j8 + 2u) body(j8 + 3u) \
+        body(j8 + 4u) body(j8 + 5u) body(j8 + 6u) body(j8 + 7u) \
     }
-    return u64_less(before, target);
-}
+#define TOPK_BEST(j) best = max(best, chosen[j].x);
+// Mass before a token (exponent, id) in order of exponents, ties in order of ids; and of all.
+#define TOPK_MASS(j) \
+    sum = u64_add(sum, chosen[j].zw); \
+    if (exponents[j] < exponent || (exponents[j] == exponent && chosen[j].y < id)) \
+        before = u64_add(before, chosen[j].zw);
+// The same of tempered weights in order of ids.
+#define TOPK_TEMPERED(j) \
+    sum = u64_add(sum, tempered[j]); \
+    if (chosen[j].y < id) \
+        before = u64_add(before, tempered[j]);
 
 // The id drawn from chosen[0 .. wanted), whose keys and ids are there; all invocations call it.
 uint topk_draw(uint tid, uint wanted)
 {
     uint best = 0u;
-    for (uint j = 0u; j < wanted; j++)
-        best = max(best, chosen[j].x);
+    if (tid == 0u)
+        picked = NOBODY;
+    for (uint i = tid; i < 128u; i += uint(LOCAL_X)) {
+        if (i >= wanted)
+            chosen[i] = uvec4(0u, NOBODY, 0u, 0u);
+        exponents[i] = NEVER;
+        tempered[i] = uvec2(0u);
+    }
     memoryBarrierShared(); barrier();
+    TOPK_EACH(TOPK_BEST)
     for (uint i = tid; i < wanted; i += uint(LOCAL_X)) {
         exponents[i] = sample_exponent(chosen[i].x, best);
         chosen[i].zw = sample_weight(exponents[i]);
     }
-    if (tid == 0u)
-        picked = NOBODY;
     memoryBarrierShared(); barrier();
 
-    uvec2 sum = uvec2(0u);
-    for (uint j = 0u; j < wanted; j++)
-        sum = u64_add(sum, chosen[j].zw);
-    uvec2 target = sample_target(sum, step_top_p_q);
-    uvec2 least = sample_min_weight(step_min_p_q);
     for (uint i = tid; i < wanted; i += uint(LOCAL_X)) {
-        bool keep = step_top_p_q == 0u || within_top_p(i, wanted, target);
-        keep = keep && !u64_less(chosen[i].zw, least);
-        uint exponent = sample_tempered(exponents[i], floatBitsToUint(step_inv_temp));
-        tempered[i] = keep ? sample_weight(exponent) : uvec2(0u);
+        uint id = chosen[i].y, exponent = exponents[i];
+        uvec2 sum = uvec2(0u), before = uvec2(0u);
+        TOPK_EACH(TOPK_MASS)
+        bool keep = step_top_p_q == 0u || u64_less(before, sample_target(sum, step_top_p_q));
+        keep = keep && !u64_less(chosen[i].zw, sample_min_weight(step_min_p_q));
+        if (keep)
+            tempered[i] =
+                sample_weight(sample_tempered(exponent, floatBitsToUint(step_inv_temp)));
     }
     memoryBarrierShared(); barrier();
 
-    sum = uvec2(0u);
-    for (uint j = 0u; j < wanted; j++)
-        sum = u64_add(sum, tempered[j]);
     uvec2 bits = draw_bits(step_draws, step_seed_lo, step_seed_hi);
-    uvec2 draw = u64_mul_high(bits, sum);
     for (uint i = tid; i < wanted; i += uint(LOCAL_X)) {
-        uvec2 before = uvec2(0u);
-        for (uint j = 0u; j < wanted; j++)
-            if (chosen[j].y < chosen[i].y)
-                before = u64_add(before, tempered[j]);
-        if (best != 0u && !u64_less(draw, before) && u64_less(draw, u64_add(before, tempered[i])))
-            picked = chosen[i].y;
+        uint id = chosen[i].y;
+        uvec2 sum = uvec2(0u), before = uvec2(0u);
+        TOPK_EACH(TOPK_TEMPERED)
+        uvec2 draw = u64_mul_high(bits, sum);
+        if (best != 0u && !u64_less(draw, before) &&
+            u64_less(draw, u64_add(before, tempered[i])))
+            picked = id;
     }
     memoryBarrierShared(); barrier();
     return picked;

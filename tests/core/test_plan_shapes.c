@@ -25,6 +25,7 @@ struct family {
     bool sinks;                 /* keys are split everywhere */
     const char *gpu_decode;     /* where operations are fused; NULL: as decode */
     int32_t gpu_programs, gpu_kernels; /* so many more there, sampling apart */
+    const char *gpu_end;               /* what follows the last layer there; NULL: nothing */
 };
 
 static const struct family plain = {
@@ -45,6 +46,10 @@ static const struct family post_norms = {
     .decode = "qkv attn_decode o attn_post_norm gate_up down ffn_post_norm",
     .programs = 34,
     .kernels = 17,
+    .gpu_decode = "qkv attn_decode o gate_up down",
+    .gpu_end = "ffn_post_norm",
+    .gpu_programs = 1,
+    .gpu_kernels = 1,
 };
 static const struct family all_norms = {
     .prefill = "attn_norm qkv qk_norm rope_kv attn_prefill o attn_post_norm ffn_norm gate_up down "
@@ -52,6 +57,10 @@ static const struct family all_norms = {
     .decode = "qkv qk_norm attn_decode o attn_post_norm gate_up down ffn_post_norm",
     .programs = 35,
     .kernels = 18,
+    .gpu_decode = "qkv qk_norm attn_decode o gate_up down",
+    .gpu_end = "ffn_post_norm",
+    .gpu_programs = 1,
+    .gpu_kernels = 1,
 };
 #define EXPERTS_PREFILL                                                                            \
     "attn_norm qkv rope_kv attn_prefill o ffn_norm router moe_route moe_group experts_gate_up "    \
@@ -209,6 +218,9 @@ static void check_operations(const struct planned *p, const struct shape *shape,
         for (int32_t i = 0; layer && i < p->model.desc.layers; i++) {
             size_t first = at;
             take_labels(list, &at, layer, bands, split);
+            if (s == SEG_DECODE && device == MADE_GPU && i + 1 == p->model.desc.layers &&
+                shape->family->gpu_end)
+                take_labels(list, &at, shape->family->gpu_end, bands, false);
             for (; first < at; first++)
                 assert_int_equal(list->ops[first].layer, i);
         }

@@ -1,8 +1,9 @@
 // Matrix-vector product with subgroups: lanes keep their part of x in registers and read 16 bytes.
 //
-// y = W x for one token: lib gemv_subgroup. x is staged times the norm's weight; the norm's factor
-// is applied to the sums. Groups: as many as there are rows for, LEAST each, but at most
-// UNIT_GROUPS for each compute unit; the rows are shared out evenly, in pairs for post=glu.
+// y = W x for one token: libs gemv_subgroup and gemv_rows_subgroup. x is staged times the norm's
+// weight; the norm's factor is applied to the sums. Groups: as many as there are rows for, LEAST
+// each, but at most UNIT_GROUPS for each compute unit; the rows are shared out evenly, in pairs for
+// post=glu.
 //
 // One H200 (driver 580), a dispatch among others in one submit, barrier included, weights not in
 // any cache, 2026-11-22, `build/tests/test_kernels_matmul list FILE`; us, and GB/s of weights:
@@ -43,9 +44,9 @@
 //! LET SLICES = ceildiv(K, 32 * SUBGROUP)
 //! LET GROUPS_MOST = UNIT_GROUPS * max(COMPUTE_UNITS, 16)
 //! LET ROW_STEP = POST_glu ? 2 : 1
+//! LET NORMED = PRE_norm
 //! LOCAL WG_SIZE
 //! GROUPS min(ceildiv(BAND, LEAST), GROUPS_MOST)
-//! SHARED float squares[PRE_norm ? 8 * SLICES : 0]
 //! EXTENSION GL_KHR_shader_subgroup_basic
 //! EXTENSION GL_KHR_shader_subgroup_shuffle
 //! REQUIRE SUBGROUP_SIZE >= 8
@@ -59,77 +60,18 @@
 //! LIB activations
 //! LIB matmul_result
 //! LIB gemv_subgroup
+//! LIB gemv_rows_subgroup
 
-uint first; // first row of the work group within the band
-
-uint gemv_slice(uint slice)
+void rows_begin(uint tid)
 {
-    return slice;
 }
 
-uint gemv_row(uint r)
+vec4 rows_x(uint i, inout float square)
 {
-    return (first + r) * uint(W_STRIDE / 4);
-}
-
-bool gemv_has(uint slice, uint r)
-{
-    return true;
-}
-
-// The squares of a subgroup's elements of x are one sum, whatever subgroup it is.
-vec4 gemv_x(uint slice, uint i)
-{
-    uint v = slice * uint(8 * SUBGROUP) + i;
-    float square = 0.0;
-    vec4 x = v < uint(K / 4) ? source(v, square) : vec4(0.0);
-#if PRE_norm
-    for (uint across = uint(SUBGROUP / 2); across > 0u; across /= 2u)
-        square += subgroupShuffleXor(square, across);
-    if (gemv_lane == 0u && slice < uint(SLICES))
-        squares[v / uint(SUBGROUP)] = square;
-#endif
-    return x;
+    return source(i, square);
 }
 
 void body(uvec3 group)
 {
-    uint tid = gl_LocalInvocationID.x, groups = min((rows + uint(LEAST - 1)) / uint(LEAST),
-                                                    uint(GROUPS_MOST));
-    uint share = rows / uint(ROW_STEP) / groups, rest = rows / uint(ROW_STEP) % groups;
-    uint count = uint(ROW_STEP) * (share + (group.x < rest ? 1u : 0u)), zero = rows >> 31;
-    if (group.x >= groups)
-        return;
-    first = uint(ROW_STEP) * (group.x * share + min(group.x, rest));
-    gemv_begin(count, zero);
-    for (uint chunk = 0u; chunk < count; chunk += uint(CHUNK)) {
-        uint n = min(count - chunk, uint(CHUNK)), row = row0 + first + chunk;
-#if POST_add
-        float before = tid < n ? Y[row + tid] : 0.0;
-#endif
-        gemv_chunk(chunk, n, zero);
-        float scale = 1.0;
-#if PRE_norm
-        float square = 0.0;
-        for (uint i = 0u; i < uint(8 * SLICES); i++)
-            square += squares[i];
-        scale = inversesqrt(square / float(K) + eps);
-#endif
-#if POST_glu
-        if (tid < n / 2u)
-            Y[row / 2u + tid] = glu(scale * gemv_sum(2u * tid), scale * gemv_sum(2u * tid + 1u),
-                                    row + 2u * tid);
-#else
-        if (tid < n) {
-            float y = result(scale * gemv_sum(tid), row + tid);
-#if POST_add
-            y += before;
-#endif
-            Y[row + tid] = y;
-        }
-#endif
-        if (chunk + uint(CHUNK) < count) {
-            memoryBarrierShared(); barrier(); // `part` has been read
-        }
-    }
+    gemv_rows(gl_LocalInvocationID.x, group.x);
 }

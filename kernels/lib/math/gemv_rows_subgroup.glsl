@@ -1,0 +1,87 @@
+// The rows of a decode product by lib gemv_subgroup, whatever its prologue: which rows a work group
+// has, x, epilogue, stores.
+//
+// There are as many groups as there are rows for, LEAST each, but at most GROUPS_MOST; the rows are
+// shared out evenly, in steps of ROW_STEP: pairs for post=glu.
+//
+//! SHARED float squares[NORMED ? 8 * SLICES : 0]
+//
+// Needs libs gemv_subgroup and matmul_result, the constants K and W_STRIDE, the parameters row0,
+// rows and eps, the tunable LEAST, the LETs SLICES, GROUPS_MOST, ROW_STEP and NORMED (the prologue
+// has a norm's factor), WHEN post, and two functions of the kernel:
+void rows_begin(uint tid);               // before rows_x(), with the first weights under way
+vec4 rows_x(uint i, inout float square); // elements 4 i .. 4 i + 3 of x; adds their squares
+
+uint first; // first row of the work group within the band
+
+uint gemv_slice(uint slice)
+{
+    return slice;
+}
+
+uint gemv_row(uint r)
+{
+    return (first + r) * uint(W_STRIDE / 4);
+}
+
+bool gemv_has(uint slice, uint r)
+{
+    return true;
+}
+
+// The squares of a subgroup's elements of x are one sum, whatever subgroup it is.
+vec4 gemv_x(uint slice, uint i)
+{
+    uint v = slice * uint(8 * SUBGROUP) + i;
+    float square = 0.0;
+    vec4 x = v < uint(K / 4) ? rows_x(v, square) : vec4(0.0);
+#if NORMED
+    for (uint across = uint(SUBGROUP / 2); across > 0u; across /= 2u)
+        square += subgroupShuffleXor(square, across);
+    if (gemv_lane == 0u && slice < uint(SLICES))
+        squares[v / uint(SUBGROUP)] = square;
+#endif
+    return x;
+}
+
+void gemv_rows(uint tid, uint group)
+{
+    uint groups = min((rows + uint(LEAST - 1)) / uint(LEAST), uint(GROUPS_MOST));
+    uint share = rows / uint(ROW_STEP) / groups, rest = rows / uint(ROW_STEP) % groups;
+    uint count = uint(ROW_STEP) * (share + (group < rest ? 1u : 0u)), zero = rows >> 31;
+    if (group >= groups)
+        return;
+    first = uint(ROW_STEP) * (group * share + min(group, rest));
+    gemv_begin(count, zero);
+    rows_begin(tid);
+    for (uint chunk = 0u; chunk < count; chunk += uint(CHUNK)) {
+        uint n = min(count - chunk, uint(CHUNK)), row = row0 + first + chunk;
+#if POST_add
+        float before = tid < n ? Y[row + tid] : 0.0;
+#endif
+        gemv_chunk(chunk, n, zero);
+        float scale = 1.0;
+#if NORMED
+        float square = 0.0;
+        for (uint i = 0u; i < uint(8 * SLICES); i++)
+            square += squares[i];
+        scale = inversesqrt(square / float(K) + eps);
+#endif
+#if POST_glu
+        if (tid < n / 2u)
+            Y[row / 2u + tid] = glu(scale * gemv_sum(2u * tid), scale * gemv_sum(2u * tid + 1u),
+                                    row + 2u * tid);
+#else
+        if (tid < n) {
+            float y = result(scale * gemv_sum(tid), row + tid);
+#if POST_add
+            y += before;
+#endif
+            Y[row + tid] = y;
+        }
+#endif
+        if (chunk + uint(CHUNK) < count) {
+            memoryBarrierShared(); barrier(); // `part` has been read
+        }
+    }
+}

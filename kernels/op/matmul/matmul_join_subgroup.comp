@@ -1,0 +1,73 @@
+// Matrix-vector product with subgroups whose x is the residual stream that the block before has yet
+// to join.
+//
+// As matmul_decode_subgroup, with the prologue of lib matmul_join: one barrier and the reads of R
+// more for each group, one dispatch less for all. The first weights are asked for before that.
+// Group 0 stores the new stream.
+//
+//! NAME matmul_join_subgroup
+//! OP matmul
+//! VARIANT subgroup gemv_subgroup
+//! WHEN phase decode
+//! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4 affine
+//! WHEN pre join join_norm
+//! WHEN post store add glu softcap
+//! WHEN act none silu gelu
+//! WHEN bias none row
+//! BIND read uvec4 W
+//! BIND read vec4 X
+//! BIND readwrite float Y
+//! BIND read vec4 A
+//! BIND read vec4 R
+//! BIND read vec4 G
+//! BIND write vec4 STREAM
+//! PARAM uint row0
+//! PARAM uint rows
+//! PARAM float eps
+//! PARAM float out_scale
+//! PARAM float softcap
+//! CONST K W_STRIDE
+//! CONST SCALED = 0
+//! CONST BIAS_AT = 0
+//! TUNE SUBGROUP = SUBGROUP_SIZE in 8 16 32 64 128
+//! TUNE WG_SIZE = SOFTWARE ? 64 : min(512, MAX_INVOCATIONS) in 64 96 128 256 384 448 512 768 1024
+//! TUNE UNROLL = WEIGHT_f32 ? 1 : 2 in 1 2 4
+//! TUNE LEAST = 4 in 2 4 8 16 32
+//! TUNE UNIT_GROUPS = 1 in 1 2 3 4 6 8 12 16
+//! LET SLICES = ceildiv(K, 32 * SUBGROUP)
+//! LET GROUPS_MOST = UNIT_GROUPS * max(COMPUTE_UNITS, 16)
+//! LET ROW_STEP = POST_glu ? 2 : 1
+//! LET NORMED = PRE_join_norm
+//! LOCAL WG_SIZE
+//! GROUPS min(ceildiv(BAND, LEAST), GROUPS_MOST)
+//! EXTENSION GL_KHR_shader_subgroup_basic
+//! EXTENSION GL_KHR_shader_subgroup_shuffle
+//! REQUIRE SUBGROUP_SIZE >= 8
+//! REQUIRE W_STRIDE % 4 == 0
+//! REQUIRE WG_SIZE % SUBGROUP == 0 && UNROLL <= SUBGROUP
+//! PREFER SOFTWARE ? 5 : 30
+//! LIB weight_subgroup
+//! LIB weight_{weight}_subgroup
+//! LIB matmul_join
+//! LIB activations
+//! LIB matmul_result
+//! LIB gemv_subgroup
+//! LIB gemv_rows_subgroup
+
+bool join_stores;
+
+void rows_begin(uint tid)
+{
+    join_begin(tid);
+}
+
+vec4 rows_x(uint i, inout float square)
+{
+    return join_source(i, join_stores, square);
+}
+
+void body(uvec3 group)
+{
+    join_stores = group.x == 0u;
+    gemv_rows(gl_LocalInvocationID.x, group.x);
+}

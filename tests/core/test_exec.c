@@ -364,6 +364,86 @@ static void test_failing_submit(void **state)
     fixture_close(&f);
 }
 
+/* ---- profiles -------------------------------------------------------------------------------- */
+
+struct told {
+    size_t ops;
+    uint64_t end_ns;
+};
+
+static void tell(void *priv, const struct dgl_event *event)
+{
+    struct told *told = priv;
+    assert_int_equal(event->kind, DGL_EVENT_OP);
+    assert_int_equal(event->duration_ns, 70);
+    if (told->ops++ > 0)
+        assert_int_equal(event->start_ns, told->end_ns + 30); /* the timer's time is nobody's */
+    told->end_ns = event->start_ns + event->duration_ns;
+}
+
+/* A profile is made of what the executor says, whichever it is. */
+static void test_profile_asks_the_executor(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct exec_run *run;
+    struct told told = {0};
+    uint64_t sum = 5, calls = 0, gpu_ns = 0, bytes = 0, want = 0;
+    fixture_open(&f);
+    struct dgl_device dev = {.log = f.p.plan.device->log, .trace = tell, .trace_priv = &told};
+    struct profile profile = {.dev = &dev, .sums.timer_ns = 30};
+    struct dgl_profile *sums = &profile.sums;
+    assert_int_equal(get(&f, recipe_body(1), &run), DGL_OK);
+    f.recorder.gpu_ns = 100;
+    assert_int_equal(profile_run(&profile, run, DGL_PHASE_DECODE, 9, &sum), DGL_OK);
+    assert_int_equal(sum, 5 + 100 * run->count);
+    assert_int_equal(told.ops, run->count);
+    for (size_t i = 0; i < sums->num_entries; i++) {
+        assert_true(sums->entries[i].timed);
+        assert_int_equal(sums->entries[i].phase, DGL_PHASE_DECODE);
+        calls += sums->entries[i].calls;
+        gpu_ns += sums->entries[i].gpu_ns;
+        bytes += sums->entries[i].bytes;
+    }
+    assert_int_equal(calls, run->count);
+    assert_int_equal(gpu_ns, 70 * run->count);
+    for (size_t i = 0; i < run->count; i++)
+        want += run->ops[i].op->bytes;
+    assert_int_equal(bytes,
+                     want + (uint64_t)f.p.plan.desc->layers * plan_kv_layer_bytes(&f.p.plan, 9));
+    /* One time that is unknown makes the sum unknown. */
+    f.recorder.gpu_ns = 0;
+    assert_int_equal(profile_run(&profile, run, DGL_PHASE_DECODE, 10, &sum), DGL_OK);
+    assert_int_equal(told.ops, run->count);
+    for (size_t i = 0; i < sums->num_entries; i++)
+        assert_true(!sums->entries[i].timed && sums->entries[i].gpu_ns == 0);
+    profile_sums_finish(sums);
+    fixture_close(&f);
+}
+
+static const struct kv_read {
+    const char *name;
+    int32_t window, rows, held, tokens; /* tokens: whose keys and values are read */
+} kv_reads[] = {
+    {"all", 0, 1, 9, 9},
+    {"a window", 3, 1, 9, 3},
+    {"a window not yet full", 8, 1, 5, 5},
+    {"a pass", 0, 4, 9, 9},
+    {"windows of a pass", 3, 4, 9, 6},
+    {"windows of a first pass", 3, 4, 4, 4},
+};
+
+static void test_kv_read(void **state)
+{
+    const struct kv_read *row = *state;
+    struct fixture f;
+    fixture_open(&f);
+    f.p.plan.desc->layer[1].window = row->window;
+    assert_int_equal(plan_kv_read_bytes(&f.p.plan, 1, row->rows, row->held),
+                     plan_kv_layer_bytes(&f.p.plan, row->tokens));
+    fixture_close(&f);
+}
+
 /* The engine goes first when kernels are swapped. */
 static void test_runs_outlive_their_plan(void **state)
 {
@@ -469,6 +549,7 @@ int main(void)
         cmocka_unit_test(test_cache_has_a_run_per_recipe),
         cmocka_unit_test(test_repeating_is_part_of_the_recipe),
         cmocka_unit_test(test_failing_submit),
+        cmocka_unit_test(test_profile_asks_the_executor),
         cmocka_unit_test(test_runs_outlive_their_plan),
         cmocka_unit_test(test_dispatches_are_the_recorded),
     };
@@ -476,6 +557,7 @@ int main(void)
     int failures = test_run_table("recipes", test_recipe, recipes);
     failures += cmocka_run_group_tests(tests, NULL, NULL);
     failures += test_run_table("faults", test_fault, faults);
+    failures += test_run_table("keys and values read", test_kv_read, kv_reads);
     kernel_set_destroy(&builtin);
     return failures;
 }

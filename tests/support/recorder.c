@@ -83,7 +83,7 @@ static enum dgl_status recorder_submit(struct exec_run *run, uint32_t steps, uin
         r->count += run->count;
     }
     for (size_t i = 0; gpu_ns && i < run->count; i++)
-        gpu_ns[i] = UINT64_MAX;
+        gpu_ns[i] = r->gpu_ns ? r->gpu_ns : UINT64_MAX;
     return DGL_OK;
 }
 

@@ -8,9 +8,11 @@
 #include "core/base/clock.h"
 #include "core/base/mem.h"
 
-/* Large enough that launch costs vanish, small enough for any device. */
-#define COPY_BYTES  (512ull << 20)
-#define COPY_ROUNDS 8
+/* Large enough that launch costs and caches do not count; a software renderer launches nothing and
+ * takes seconds for as much. */
+#define COPY_BYTES          (512ull << 20)
+#define COPY_BYTES_SOFTWARE (64ull << 20)
+#define COPY_ROUNDS         8
 
 /* ---- a copy ---------------------------------------------------------------------------------- */
 
@@ -48,9 +50,16 @@ static void copy_finish(struct copy *c, struct dgl_device *dev)
 
 enum dgl_status profile_copy(struct dgl_device *dev, struct kernel_set *set, double *gbps)
 {
+    const uint64_t most = dev->info.software ? COPY_BYTES_SOFTWARE : COPY_BYTES;
+    const uint64_t free_bytes = gl_device_caps(dev->gl)->memory_free_bytes; /* when it was opened */
     uint64_t bytes = plan_device_binding_bytes(&dev->plan), start = 0;
     struct copy copy;
-    enum dgl_status status = copy_init(&copy, dev, set, bytes < COPY_BYTES ? bytes : COPY_BYTES);
+    bytes = bytes < most ? bytes : most;
+    if (free_bytes > 0 && bytes > 4096) { /* half of what a model has left */
+        uint64_t left = free_bytes > dev->held_bytes ? (free_bytes - dev->held_bytes) / 4 : 0;
+        bytes = left < 4096 ? 4096 : left < bytes ? left / 16 * 16 : bytes;
+    }
+    enum dgl_status status = copy_init(&copy, dev, set, bytes);
     for (int i = -1; i < COPY_ROUNDS && status == DGL_OK; i++) {
         if (i == 0)
             start = dgl_now_ns(); /* round -1 warms up */

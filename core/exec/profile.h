@@ -34,7 +34,7 @@ enum dgl_status profile_add(struct profile *profile, const struct exec_run *run,
 enum dgl_status profile_step(struct profile *profile, struct dgl_profile_step step);
 
 /* Bytes per second, read plus written, of a plain copy: what the device's memory gives to compute
- * kernels. Allocates up to 1 GiB for its duration. */
+ * kernels. Allocates up to 1 GiB, and no more than half of what is left, for its duration. */
 enum dgl_status profile_copy(struct dgl_device *dev, struct kernel_set *set, double *gbps);
 
 #endif

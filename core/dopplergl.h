@@ -523,6 +523,8 @@ struct dgl_plan_step {
     int32_t layer;     /* -1 outside the layers */
     const char *op;    /* "qkv", "attention", ... */
     const char *shape; /* "N=512 K=256 q4_k" */
+    /* type of its weights on the device, and in which layout: "q4_k", "native"; "" = it has none */
+    const char *weight, *layout;
     const struct dgl_kernel_info *kernel;
     const char *reason;
 };

@@ -181,72 +181,85 @@ static enum dgl_status sweep(struct engine *e, struct bench_report *report)
 
 /* ---- matrix ---------------------------------------------------------------------------------- */
 
-/* Kernels that multiply one vector, each with a layout of its own. */
-struct layout_kernels {
-    char name[32][64];
+/* Hints that lead to other layouts than the chosen one: kernels that say a layout of
+ * their own, and unpacking. */
+struct layout_hints {
+    char hint[32][128];
     size_t count;
+};
+
+struct layout_search {
+    struct layout_hints *list;
+    const char *quant;
 };
 
 static bool add_layout_kernel(void *priv, const struct dgl_kernel_info *k)
 {
-    struct layout_kernels *list = priv;
-    if (strcmp(k->op, "matmul") == 0 && k->layout[0] && list->count < 32)
-        snprintf(list->name[list->count++], sizeof(list->name[0]), "%s", k->name);
+    struct layout_search *search = priv;
+    struct layout_hints *list = search->list;
+    if (strcmp(k->op, "matmul") == 0 && k->layout[0] && list->count < 31)
+        snprintf(list->hint[list->count++], sizeof(list->hint[0]), "variants.matmul/decode/%s=%s",
+                 search->quant, k->name);
     return true;
 }
 
-/* The kernel and layout of the largest matrices in decode. */
-struct decode_kernel {
-    char name[64], layout[32];
+/* The weights of the largest matrices in decode. */
+struct decode_weights {
+    char type[16], layout[32];
 };
 
-static bool find_decode_kernel(void *priv, const struct dgl_plan_step *step)
+static bool find_decode_weights(void *priv, const struct dgl_plan_step *step)
 {
-    struct decode_kernel *found = priv;
+    struct decode_weights *found = priv;
     if (step->phase != DGL_PHASE_DECODE || !strstr(step->op, "gate_up"))
         return true;
-    snprintf(found->name, sizeof(found->name), "%s", step->kernel->name);
-    snprintf(found->layout, sizeof(found->layout), "%s",
-             step->kernel->layout[0] ? step->kernel->layout : "usual");
+    snprintf(found->type, sizeof(found->type), "%s", step->weight);
+    snprintf(found->layout, sizeof(found->layout), "%s", step->layout);
     return false;
 }
 
-/* One cell: the type of weights that `path` ends in, by the kernels that are chosen or by `kernel`.
- * *made false: that kernel serves no such weights here. */
+/* One cell: weights of the type that `path` ends in, by the kernels that are chosen or with a hint.
+ * *made false: the hint leads to no other layout here, or none of its kernels can run. */
 static enum dgl_status measure_cell(const struct options *opt, const char *path, const char *quant,
-                                    const char *kernel, struct bench_cell *cell, bool *made)
+                                    const char *hint, struct bench_report *report, bool *made)
 {
     struct engine e;
     struct options with = *opt;
     struct dgl_bench_result r;
-    struct decode_kernel chosen = {"", "usual"};
-    char hint[128];
-    *made = false;
-    if (kernel) {
-        snprintf(hint, sizeof(hint), "variants.matmul/decode/%s=%s", quant, kernel);
-        with.extra_hint = hint;
-    }
+    struct decode_weights weights = {"", ""};
+    struct bench_cell *cell = &report->cell[report->num_cells];
+    const char *unpacked = "";
+    with.extra_hint = hint;
     with.quiet = true;
     with.trace = NULL;
+    with.log_level = hint ? "none" : opt->log_level;
     enum dgl_status status = engine_open(&e, &with, path, true);
+    *made = status == DGL_OK;
     if (status == DGL_OK) {
-        dgl_model_plan_iterate(e.model, find_decode_kernel, &chosen);
-        *made = !kernel || strcmp(chosen.name, kernel) == 0;
+        dgl_model_plan_iterate(e.model, find_decode_weights, &weights);
+        if (strncmp(weights.type, quant, strlen(weights.type)) != 0)
+            unpacked = weights.type;
+        snprintf(cell->quantization, sizeof(cell->quantization), "%s", quant);
+        snprintf(cell->layout, sizeof(cell->layout), "%s%s%s", unpacked, unpacked[0] ? " " : "",
+                 weights.layout);
     }
-    if (status == DGL_OK && *made) {
+    for (size_t i = 0; *made && i < report->num_cells; i++)
+        *made = strcmp(report->cell[i].quantization, quant) != 0 ||
+                strcmp(report->cell[i].layout, cell->layout) != 0;
+    if (*made) {
         struct dgl_bench_params p = bench_params(opt, &e);
         p.skip_copy = true;
         p.profile = false;
         status = dgl_bench(e.session, &p, &r);
-        if (status == DGL_OK) {
-            *cell = (struct bench_cell){.weight_bytes = dgl_model_get_info(e.model)->weight_bytes,
-                                        .decode_tps = r.decode_tps_median,
-                                        .prefill_tps = r.prefill_tps_median,
-                                        .decode_gbps = r.decode_gbps};
-            snprintf(cell->quantization, sizeof(cell->quantization), "%s", quant);
-            snprintf(cell->layout, sizeof(cell->layout), "%s", chosen.layout);
-            dgl_bench_result_finish(&r);
-        }
+        *made = status == DGL_OK;
+    }
+    if (*made) {
+        cell->weight_bytes = dgl_model_get_info(e.model)->weight_bytes;
+        cell->decode_tps = r.decode_tps_median;
+        cell->prefill_tps = r.prefill_tps_median;
+        cell->decode_gbps = r.decode_gbps;
+        report->num_cells++;
+        dgl_bench_result_finish(&r);
     }
     engine_close(&e);
     return status;
@@ -258,28 +271,35 @@ static int by_size(const void *a, const void *b)
     return (x->weight_bytes > y->weight_bytes) - (x->weight_bytes < y->weight_bytes);
 }
 
-/* Every type of weights of the shape, by the kernels that are chosen and in every other layout. */
+/* Every type of weights of the shape, in the layout that is chosen and in every other that its
+ * kernels read. */
 static enum dgl_status matrix(const struct options *opt, const struct engine *e,
                               struct bench_report *report)
 {
-    struct layout_kernels list = {.count = 0};
     char path[MODEL_PATH_MAX + 32];
     const char *colon = strrchr(opt->shape, ':');
     bool typed = colon && strcmp(colon + 1, dgl_model_get_info(e->model)->quantization) == 0;
     int len = (int)(typed ? (size_t)(colon - opt->shape) : strlen(opt->shape));
     enum dgl_status status = DGL_OK;
-    dgl_kernels_iterate(e->kernels, add_layout_kernel, &list);
-    for (size_t i = 0; i < NUM_QUANTS; i++) {
+    for (size_t i = 0; i < NUM_QUANTS && status == DGL_OK; i++) {
+        struct layout_hints list = {.count = 0};
         if (opt->types && !option_has_word(dgl_str_of(opt->types), ',', dgl_str_of(quants[i])))
             continue;
         snprintf(path, sizeof(path), "synthetic:%.*s:%s", len, opt->shape, quants[i]);
-        for (size_t k = 0; k <= list.count && status == DGL_OK; k++) {
+        dgl_kernels_iterate(e->kernels, add_layout_kernel,
+                            &(struct layout_search){&list, quants[i]});
+        if (strcmp(quants[i], "q4_k") == 0)
+            snprintf(list.hint[list.count++], sizeof(list.hint[0]), "q4kMatmul=dequant_f16");
+        for (size_t k = 0; k <= list.count && report->num_cells < BENCH_MAX_CELLS; k++) {
             bool made = false;
-            struct bench_cell *cell = &report->cell[report->num_cells];
-            if (report->num_cells == BENCH_MAX_CELLS)
+            status = measure_cell(opt, path, quants[i], k ? list.hint[k - 1] : NULL, report, &made);
+            if (k && status == DGL_ERR_UNSUPPORTED)
+                status = DGL_OK; /* of a kernel that cannot run here */
+            else if (k && status != DGL_OK && status != DGL_ERR_CANCELLED)
+                console_error("bench --matrix: %s with %s: %s", quants[i], list.hint[k - 1],
+                              dgl_status_str(status));
+            if (status != DGL_OK)
                 break;
-            status = measure_cell(opt, path, quants[i], k ? list.name[k - 1] : NULL, cell, &made);
-            report->num_cells += status == DGL_OK && made;
         }
     }
     qsort(report->cell, report->num_cells, sizeof(report->cell[0]), by_size);

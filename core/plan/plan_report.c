@@ -52,7 +52,8 @@ void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct d
         const struct plan_segment *segment = &plan->segment[s];
         for (size_t i = 0; i < segment->ops.count; i++) {
             const struct op *op = &segment->ops.ops[i];
-            struct dgl_kernel_info info = kernel_info(segment->use[i]->choice.kernel);
+            const struct kernel *kernel = segment->use[i]->choice.kernel;
+            struct dgl_kernel_info info = kernel_info(kernel);
             const char *reason = segment->use[i]->choice.reason;
             char shape[160], unfused[512];
             describe_shape(op, shape, sizeof(shape));
@@ -60,10 +61,16 @@ void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct d
                 snprintf(unfused, sizeof(unfused), "%s; not fused: %s", reason, op->unfused);
                 reason = unfused;
             }
+            const char *weight = "";
+            for (uint32_t k = 0; k < op->request.num_attrs; k++)
+                if (strcmp(op->request.attrs[k].key, "weight") == 0)
+                    weight = op->request.attrs[k].word;
             struct dgl_plan_step step = {.phase = phase_of[s],
                                          .layer = op->layer,
                                          .op = op->label,
                                          .shape = shape,
+                                         .weight = weight,
+                                         .layout = weight[0] ? kernel_layout(kernel, weight) : "",
                                          .kernel = &info,
                                          .reason = reason};
             if (!cb(priv, &step))

@@ -27,18 +27,21 @@ MARGIN = 0.02
 MAKE_SECONDS = 180
 BENCH_SECONDS = 240
 
-# name, shape and type here, shape and type of the peer's file, depth, tokens of decode
+# name, shape and type here, shape and type of the peer's file (None: the peer's row is another), depth, tokens of
+# decode, further flags
 ROWS = [
-    ("1b-q4_k", "llama-3.2-1b:q4_k", ("llama-3.2-1b", "q4_k"), 0, 128),
-    ("1b-q8_0", "llama-3.2-1b:q8_0", ("llama-3.2-1b", "q8_0"), 0, 128),
-    ("1b-f16", "llama-3.2-1b:f16", ("llama-3.2-1b", "f16"), 0, 128),
-    ("gemma-1b-q4_k", "gemma-3-1b:q4_k", ("gemma-3-1b", "q4_k"), 0, 128),
-    ("8b-q4_k", "llama-3.1-8b:q4_k", ("llama-3.1-8b", "q4_k"), 0, 128),
-    ("1b-q4_k-d4096", "llama-3.2-1b:q4_k", ("llama-3.2-1b", "q4_k"), 4096, 64),
-    ("gpt-oss-20b", "gpt-oss-20b:mxfp4", ("gpt-oss-20b", "mxfp4"), 0, 128),
-    ("qwen3-30b-a3b", "qwen3-30b-a3b:q4_k", ("qwen3-30b-a3b", "q4_k"), 0, 128),
-    ("mixtral-8x7b", "mixtral-8x7b:q4_k", ("mixtral-8x7b", "q4_k"), 0, 128),
-    ("qwen3-0.6b-q4_k", "qwen3-0.6b:q4_k", ("qwen3-0.6b", "q4_k"), 0, 128),
+    ("1b-q4_k", "llama-3.2-1b:q4_k", ("llama-3.2-1b", "q4_k"), 0, 128, []),
+    ("1b-q8_0", "llama-3.2-1b:q8_0", ("llama-3.2-1b", "q8_0"), 0, 128, []),
+    ("1b-f16", "llama-3.2-1b:f16", ("llama-3.2-1b", "f16"), 0, 128, []),
+    ("gemma-1b-q4_k", "gemma-3-1b:q4_k", ("gemma-3-1b", "q4_k"), 0, 128, []),
+    ("8b-q4_k", "llama-3.1-8b:q4_k", ("llama-3.1-8b", "q4_k"), 0, 128, []),
+    ("1b-q4_k-d4096", "llama-3.2-1b:q4_k", ("llama-3.2-1b", "q4_k"), 4096, 64, []),
+    ("gpt-oss-20b", "gpt-oss-20b:mxfp4", ("gpt-oss-20b", "mxfp4"), 0, 128, []),
+    ("qwen3-30b-a3b", "qwen3-30b-a3b:q4_k", ("qwen3-30b-a3b", "q4_k"), 0, 128, []),
+    ("mixtral-8x7b", "mixtral-8x7b:q4_k", ("mixtral-8x7b", "q4_k"), 0, 128, []),
+    ("qwen3-0.6b-q4_k", "qwen3-0.6b:q4_k", ("qwen3-0.6b", "q4_k"), 0, 128, []),
+    ("1b-q4_k-f16-math", "llama-3.2-1b:q4_k", None, 0, 128, ["--compute-precision", "f16"]),
+    ("8b-q4_k-f16-math", "llama-3.1-8b:q4_k", None, 0, 128, ["--compute-precision", "f16"]),
 ]
 
 
@@ -130,10 +133,10 @@ KEPT = ["model", "quantization", "commit", "flags", "depth", "prompt_tokens", "d
         "weight_bytes", "executor", "executor_reason"]
 
 
-def measure_ours(args, shape, depth, tokens):
+def measure_ours(args, shape, depth, tokens, flags):
     command = [args.dopplergl, "bench", "-q", "--device", args.device, "--shape", shape, "-n", str(tokens),
                "--prompt-tokens", "512", "--depth", str(depth), "-r", str(args.repetitions), "--json"]
-    out, fault = run(command + args.flag, BENCH_SECONDS)
+    out, fault = run(command + flags + args.flag, BENCH_SECONDS)
     if fault:
         return {"fault": fault}
     report = json.loads(out)
@@ -173,13 +176,13 @@ def measure_peer(args, path, device, depth, tokens):
 
 
 def measure_row(args, row):
-    name, shape, peer, depth, tokens = row
+    name, shape, peer, depth, tokens, flags = row
     started = time.monotonic()
-    entry = {"row": name, "shape": shape, "depth": depth, "tokens": tokens,
-             "ours": measure_ours(args, shape, depth, tokens), "peers": {}}
+    entry = {"row": name, "shape": shape, "depth": depth, "tokens": tokens, "flags": flags,
+             "ours": measure_ours(args, shape, depth, tokens, flags), "peers": {}}
     print(f"{name}: " + (entry["ours"].get("fault") or "decode %.1f, prefill %.1f tok/s, %s" % (
         entry["ours"]["decode_tps"], entry["ours"]["prefill_tps"], entry["ours"]["executor"])), flush=True)
-    if args.peer:
+    if args.peer and peer:
         path = os.path.join(args.work, f"measure-{os.getpid()}.gguf")
         try:
             fault = make_file(path, *peer)

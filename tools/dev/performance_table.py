@@ -37,7 +37,7 @@ def table(report):
         ours, depth = row["ours"], f", depth {row['depth']:,}" if row["depth"] else ""
         best = max([p["decode_tps"] for p in row["peers"].values() if "decode_tps" in p], default=None)
         ratio = f"{ours['decode_tps'] / best:.2f}" if best and "decode_tps" in ours else ""
-        cells = [row["shape"] + depth, rate(ours, "decode")]
+        cells = [row["shape"] + depth + "".join(" " + flag for flag in row["flags"]), rate(ours, "decode")]
         cells += [rate(row["peers"].get(name, {}), "decode") for name in peers]
         cells += [ratio, number(ours.get("decode_gbps")), rate(ours, "prefill")]
         cells += [rate(row["peers"].get(name, {}), "prefill") for name in peers]

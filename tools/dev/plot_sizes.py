@@ -23,7 +23,7 @@ def points(path):
     rows = report["rows"] if "rows" in report else [{"ours": report, "peers": {}, "depth": report["depth"],
                                                      "shape": f"{report['model']}:{report['quantization']}"}]
     for row in rows:
-        if row["depth"] or "fault" in row["ours"]:
+        if row["depth"] or row.get("flags") or "fault" in row["ours"]:
             continue
         size = row["ours"]["weight_bytes"] * 1e-9
         yield "DopplerGL", row["shape"], size, row["ours"]["decode_tps"]

@@ -368,6 +368,10 @@ static void every_kernel_was_tested(void **state)
         kernel_walk_check(&walks[op], bench);
 }
 
+/* Groups as wide as those of a program that runs all of a step. */
+static const char wide_hints[] =
+    "{\"tunes\": {\"norm_rms.WG_SIZE\": 512, \"qk_norm.WG_SIZE\": 512}}";
+
 int main(void)
 {
     const struct CMUnitTest others[] = {cmocka_unit_test(every_kernel_was_tested)};
@@ -377,6 +381,12 @@ int main(void)
     failures += test_run_table("qk_norm", qk_norm_leaves_values_alone, qk_rows);
     failures += test_run_table("synth", synth_makes_plausible_weights, synth_rows);
     failures += cmocka_run_group_tests_name("kernels", others, NULL, NULL);
+    if (bench && kernel_bench_caps(bench)->limits.max_invocations >= 512) {
+        if (!kernel_bench_hint(bench, wide_hints))
+            return 1;
+        failures += test_run_table("wide_norm", norm_divides_by_the_root_mean_square, norm_rows);
+        failures += test_run_table("wide_qk_norm", qk_norm_leaves_values_alone, qk_rows);
+    }
     kernel_bench_destroy(&bench);
     return failures;
 }

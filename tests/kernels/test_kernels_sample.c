@@ -791,6 +791,44 @@ static void parameters_become_fractions(void **state)
     assert_int_equal(step.repeat_last_n, 0);
 }
 
+/* Groups as wide as those of a program that runs all of a step. */
+#define WIDE(kernel) "\"" kernel ".WG_SIZE\": 512"
+/* clang-format off */
+static const char wide_hints[] =
+    "{\"tunes\": {"
+    WIDE("sample_bias") ","
+    WIDE("sample_penalty") ","
+    WIDE("sample_dry") ","
+    WIDE("sample_max") ","
+    WIDE("sample_topk") ","
+    WIDE("sample_hist") ","
+    WIDE("sample_mass") ","
+    WIDE("sample_find") ","
+    WIDE("sample_pick") ","
+    WIDE("sample_next")
+    "}}";
+/* clang-format on */
+
+static const struct row wide_rows[] = {
+    {"greedy_v5000_close", 5000, CLOSE, {.top_k = 0}, true, 0, 0},
+    {"topk_v5000_everything",
+     5000,
+     STEPS,
+     {.temperature = 0.7f,
+      .top_k = 100,
+      .top_p = 0.9f,
+      .repeat_penalty = 1.2f,
+      .repeat_last_n = 64,
+      .dry_multiplier = 1,
+      .dry_penalty_last_n = -1,
+      BIASED,
+      .seed = 3},
+     true,
+     0,
+     0},
+    {"full_v5000", 5000, NORMAL, {.temperature = 1, .top_p = 0.8f, .min_p = 0.01f}, true, 0, 0},
+};
+
 int main(void)
 {
     const struct CMUnitTest rest[] = {
@@ -808,6 +846,11 @@ int main(void)
     failures += test_run_table("end", the_step_ends_as_it_should, end_rows);
     failures += test_run_table("range", parameters_have_ranges, range_rows);
     failures += cmocka_run_group_tests_name("rest", rest, NULL, NULL);
+    if (bench && kernel_bench_caps(bench)->limits.max_invocations >= 512) {
+        if (!kernel_bench_hint(bench, wide_hints))
+            return 1;
+        failures += test_run_table("wide", kernels_choose_what_the_twin_chooses, wide_rows);
+    }
     kernel_bench_destroy(&bench);
     return failures;
 }

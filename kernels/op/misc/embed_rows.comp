@@ -15,7 +15,7 @@
 //! PARAM uint rows
 //! PARAM float scale
 //! CONST H X_STRIDE W_STRIDE
-//! TUNE WG_SIZE = 64 in 32 64 128 256
+//! TUNE WG_SIZE = 64 in 32 64 128 256 512
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(H / 4, WG_SIZE) T
 //! PREFER 10

@@ -17,7 +17,7 @@
 //! BIND readwrite vec4 Y
 //! PARAM float eps
 //! CONST H X_STRIDE Y_STRIDE
-//! TUNE WG_SIZE = 64 in 32 64 128 256
+//! TUNE WG_SIZE = 64 in 32 64 128 256 512
 //! LOCAL WG_SIZE
 //! GROUPS T
 //! SHARED float squares[WG_SIZE]
@@ -47,8 +47,10 @@ void body(uvec3 group)
     sum = SUM64(0);
 #elif WG_SIZE == 128
     sum = SUM128(0);
-#else
+#elif WG_SIZE == 256
     sum = SUM128(0) + SUM128(128);
+#else
+    sum = (SUM128(0) + SUM128(128)) + (SUM128(256) + SUM128(384));
 #endif
     float r = inversesqrt(sum / float(H) + eps);
     for (uint i = tid; i < uint(H / 4); i += uint(LOCAL_X)) {

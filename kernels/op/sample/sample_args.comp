@@ -9,7 +9,7 @@
 //! BIND write uint ARGS
 //! PARAM uint count
 //! STEP read
-//! TUNE WG_SIZE = 64 in 32 64 128
+//! TUNE WG_SIZE = 64 in 32 64 128 256 512
 //! LOCAL WG_SIZE
 //! GROUPS 1
 

@@ -9,7 +9,7 @@
 //! BIND read uint ADJUST
 //! CONST VOCAB
 //! STEP read
-//! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256
+//! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256 512
 //! LOCAL WG_SIZE
 //! GROUPS 1
 //! LIB adjust

@@ -15,7 +15,7 @@
 //! BIND readwrite uint CAND
 //! CONST VOCAB LEVEL
 //! STEP read
-//! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256
+//! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256 512
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(VOCAB, 2048)
 //! SHARED uint mass_low[1024]

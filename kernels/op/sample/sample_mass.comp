@@ -11,7 +11,7 @@
 //! BIND readwrite uint CAND
 //! CONST VOCAB
 //! STEP read
-//! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256
+//! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256 512
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(VOCAB, 2048)
 //! SHARED uvec4 part[LOCAL_X]

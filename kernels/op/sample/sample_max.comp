@@ -13,7 +13,7 @@
 //! BIND write uint CAND
 //! CONST VOCAB
 //! STEP read
-//! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256
+//! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256 512
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(VOCAB, 2048)
 //! SHARED uvec2 best[LOCAL_X]

@@ -18,7 +18,7 @@
 //! BIND readwrite uint COUNTS
 //! CONST VOCAB
 //! STEP read
-//! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256
+//! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256 512
 //! LOCAL WG_SIZE
 //! GROUPS 1
 //! SHARED uint rounded_slot[LOCAL_X]

@@ -424,6 +424,13 @@ enum dgl_hash_weights {
     DGL_HASH_NEVER, /* what another process verified, or an embedder ships itself */
 };
 
+/* How tokens are decoded one by one. */
+enum dgl_executor {
+    DGL_EXECUTOR_AUTO = 0,   /* as measured on the device */
+    DGL_EXECUTOR_DISPATCH,   /* a dispatch per operation */
+    DGL_EXECUTOR_PERSISTENT, /* one dispatch for many tokens: its work groups wait for each other */
+};
+
 struct dgl_model_params {
     /* required: pack, Hugging Face folder, GGUF file, a folder with a single GGUF model,
      * "org/name[:quant][@revision]" in the Hub cache, "synthetic:SHAPE[:quant]", or
@@ -433,6 +440,7 @@ struct dgl_model_params {
     enum dgl_hash_weights hash_weights;
     int32_t context; /* tokens of the longest session; 0 = the model's maximum, lowered to fit */
     enum dgl_kv_type kv_type;
+    enum dgl_executor executor;
     dgl_progress_cb progress_cb; /* may be NULL */
     void *progress_priv;         /* first argument of progress_cb */
 };
@@ -497,8 +505,9 @@ enum dgl_status dgl_models_iterate(const struct dgl_log *log,
 /* Reads, verifies, uploads and plans a model. The model borrows the device. DGL_ERR_NO_MEMORY
  * before anything is allocated when the device cannot hold it; DGL_ERR_INVALID_ARG: no path, or a
  * context beyond the model's; DGL_ERR_UNSUPPORTED names the part of the model that this library
- * does not compute; DGL_ERR_IO, DGL_ERR_FORMAT and DGL_ERR_INTEGRITY: of the files;
- * DGL_ERR_CANCELLED. Very slow. */
+ * does not compute, or why the executor that was asked for cannot run on the device (which may
+ * also come of the first call that decodes); DGL_ERR_IO, DGL_ERR_FORMAT and DGL_ERR_INTEGRITY: of
+ * the files; DGL_ERR_CANCELLED. Very slow. */
 enum dgl_status dgl_model_load(struct dgl_device *dev, const struct dgl_model_params *params,
                                struct dgl_model **out);
 /* Frees the model, after its sessions. */
@@ -516,6 +525,21 @@ const char *dgl_model_generation_config(const struct dgl_model *model, size_t *l
  * call on any session. DGL_ERR_UNSUPPORTED: the new kernels want weights in another layout, load
  * the model again; DGL_ERR_KERNEL: one does not compile. Slow. */
 enum dgl_status dgl_model_set_kernels(struct dgl_model *model, const struct dgl_kernels *kernels);
+
+/* How a model decodes, and why. */
+struct dgl_executor_info {
+    enum dgl_executor executor; /* not DGL_EXECUTOR_AUTO */
+    const char *name;           /* "dispatch" or "persistent". Static */
+    /* borrowed until the model computes again or gets other kernels */
+    const char *reason;
+};
+/* How the last token was decoded, to *out; before any was, how the first one would be. Persistent
+ * dispatches are chosen where the device lets work groups wait for each other, they give the same
+ * tokens and are faster: tried once during an answer, and remembered in the device's cache folder.
+ * Their program is compiled while single dispatches answer. One that does not finish within 50 ms,
+ * as where another process takes part of the device, is given up; its tokens are computed again by
+ * single dispatches. */
+void dgl_model_executor(const struct dgl_model *model, struct dgl_executor_info *out);
 
 /* One step of a plan, with the reason for its kernel. Strings are borrowed for the call. */
 struct dgl_plan_step {
@@ -749,8 +773,9 @@ struct dgl_generate_result {
     size_t num_shifted; /* tokens that context_shift dropped */
     /* without prompt, special tokens and stop string; invalid UTF-8 as U+FFFD; ends in NUL */
     char *text;
-    size_t text_len;             /* bytes */
-    uint64_t compile_ns;         /* compiling kernels; not part of the three that follow */
+    size_t text_len; /* bytes */
+    /* compiling kernels and trying executors; not part of the three that follow */
+    uint64_t compile_ns;
     uint64_t prefill_ns;         /* evaluating the prompt */
     uint64_t first_token_ns;     /* from the start of prefill to the first token on the host */
     uint64_t decode_ns;          /* all tokens after the first */
@@ -1108,7 +1133,7 @@ struct dgl_bench_result {
     uint64_t compile_ns;      /* compiling kernels; not part of the rates */
     uint64_t peak_bytes;      /* of buffers on the device, the most at any time */
     uint64_t estimate_bytes;  /* what was estimated of the model and this session */
-    const char *executor;     /* that ran decode steps: "dispatch"; with its reason borrowed */
+    const char *executor;     /* that ran decode steps, as dgl_model_executor() tells; borrowed */
     const char *executor_reason;
     int32_t *tokens; /* [num_tokens], of the last repetition */
     size_t num_tokens;

@@ -55,6 +55,7 @@ struct block {
 
 struct explanation {
     struct listing *l;
+    const struct dgl_model *model;
     struct block *block;
     size_t count, cap;
     bool failed;
@@ -109,6 +110,8 @@ static bool explain_step(void *priv, const struct dgl_plan_step *s)
         report_text(&l->w, "shape", s->shape);
         kernel_fields(&l->w, s->kernel);
         report_text(&l->w, "reason", s->reason);
+        if (s->phase != DGL_PHASE_PREFILL)
+            report_executor(&l->w, e->model);
         dgl_jw_end_object(&l->w);
         return true;
     }
@@ -146,6 +149,13 @@ static void put_blocks(struct explanation *e)
         dgl_buf_putc(out, '\n');
         dgl_buf_append(out, b->lines.p, b->lines.len);
     }
+    struct dgl_executor_info info;
+    dgl_model_executor(e->model, &info);
+    size_t start = out->len;
+    dgl_buf_printf(out, "decode and sample run as %s:",
+                   info.executor == DGL_EXECUTOR_PERSISTENT ? "one dispatch for many tokens"
+                                                            : "a dispatch per operation");
+    put_wrapped(out, out->len - start, 2, info.reason);
 }
 
 static void begin(struct listing *l, bool json)
@@ -206,9 +216,11 @@ static int explain(struct engine *e, const struct options *opt)
 {
     struct listing l;
     struct explanation x = {.l = &l};
-    enum dgl_status status = engine_open(e, opt, NULL, false);
+    /* A session knows whether its decode steps can be one dispatch, and what was measured. */
+    enum dgl_status status = engine_open(e, opt, NULL, true);
     if (status != DGL_OK)
         return exit_code(status);
+    x.model = e->model;
     begin(&l, opt->json);
     dgl_model_plan_iterate(e->model, explain_step, &x);
     if (!opt->json)

@@ -17,10 +17,10 @@ const struct command commands[] = {
      "`timings` (`load_ms compile_ms prefill_ms\nfirst_token_ms decode_ms prefill_tps "
      "decode_tps`), "
      "`counters` (`load`, `prefill`, `decode`, each with `tokens submits readbacks\ndispatches "
-     "barriers buffers_created programs_linked readback_bytes upload_bytes`), `device` (`name node "
-     "driver software`),\n`kernels` (list of `phase op name variant origin sha256`). A submit is "
-     "an "
-     "entry into the driver that starts work or waits for it: a\nflush, a wait on a fence, a map. "
+     "barriers buffers_created programs_linked readback_bytes upload_bytes`), `executor` "
+     "(`dispatch`, `persistent`) and\n`executor_reason`, `device` (`name node driver software`), "
+     "`kernels` (list of `phase op name variant origin sha256`). A submit\nis an "
+     "entry into the driver that starts work or waits for it: a flush, a wait on a fence, a map.\n"
      "The first token's sampling counts as `prefill`; its time is in `first_token_ms` alone.\n\n"
      "With `--profile` also, null without it, `profile`: list of `phase op kernel calls bytes "
      "gpu_us share gbps copy_share`, where\n`share` is of the phase's GPU time, `bytes` are "
@@ -189,7 +189,8 @@ const struct command commands[] = {
      "told once. "
      "Only `explain` opens a device.\n\n`--json`: `list` has `name op variant origin sha256 "
      "summary`, `show` also "
-     "`source`, `explain` also `phase layer step shape\nreason`.",
+     "`source`, `explain` also `phase layer step shape\nreason`, and "
+     "`executor executor_reason` where the phase is not `prefill`.",
      1, 2, command_kernels, command_kernels_check, NULL},
     {"version", "[options]", "Print the version", "`--json`: `version`, `api`.", 0, 0,
      command_version, NULL, NULL},

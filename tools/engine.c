@@ -134,6 +134,7 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
         console_note(&e->console, "device: %s%s%s%s%s", info->renderer, info->node[0] ? ", " : "",
                      info->node, info->software ? " (software)" : "",
                      opt->limits ? ", minimum limits" : "");
+        const char *executor = opt->executor ? opt->executor : "auto";
         const char *hash = opt->hash_weights ? opt->hash_weights : "changed";
         const char *cache = dgl_device_cache_dir(e->device);
         e->console.work = "loading";
@@ -145,6 +146,10 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
                                              : strcmp(hash, "never") == 0 ? DGL_HASH_NEVER
                                                                           : DGL_HASH_CHANGED,
                              .kv_type = f32 ? DGL_KV_F32 : DGL_KV_F16,
+                             .executor = strcmp(executor, "dispatch") == 0 ? DGL_EXECUTOR_DISPATCH
+                                         : strcmp(executor, "persistent") == 0
+                                             ? DGL_EXECUTOR_PERSISTENT
+                                             : DGL_EXECUTOR_AUTO,
                              .progress_cb = console_progress, .progress_priv = &e->console),
             &e->model);
     }

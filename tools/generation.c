@@ -188,6 +188,7 @@ void generation_report(struct dgl_json_writer *w, const struct engine *e,
     report_counters(w, "prefill", &r->prefill);
     report_counters(w, "decode", &r->decode);
     dgl_jw_end_object(w);
+    report_executor(w, e->model);
     report_device(w, e->device);
     report_kernels(w, e->model);
 }

@@ -289,6 +289,10 @@ static const struct option table[] = {
      0, 0, "min", 0},
     {"*", 0, "kv-type", "f16|f32", "type of the KV cache (default: f16)", TYPE_WORD, FIELD(kv_type),
      0, 0, "f16|f32", 0},
+    {"generate chat bench kernels verify", 0, "executor", "auto|dispatch|persistent",
+     "how tokens are decoded: by a dispatch per operation, or by one dispatch for many tokens, "
+     "whose work groups wait for each other (default: auto, as measured on the device)",
+     TYPE_WORD, FIELD(executor), 0, 0, "auto|dispatch|persistent", 0},
     {"*", 'c', "ctx-size", "N",
      "context length in tokens; 0 is the model's, lowered to what fits (default: 0)", TYPE_I32,
      FIELD(context), 0, I32_MAX, NULL, 0},

@@ -31,7 +31,7 @@ struct dgl_json_doc;
 /* Every option's value; which ones a command looks at is in the table. */
 struct options {
     /* model and device */
-    const char *model, *device, *limits, *kv_type, *log_level;
+    const char *model, *device, *limits, *kv_type, *executor, *log_level;
     int32_t context;
     bool json, quiet, help;
     int32_t verbose;

@@ -82,6 +82,14 @@ void report_device(struct dgl_json_writer *w, const struct dgl_device *device)
     dgl_jw_end_object(w);
 }
 
+void report_executor(struct dgl_json_writer *w, const struct dgl_model *model)
+{
+    struct dgl_executor_info info;
+    dgl_model_executor(model, &info);
+    report_text(w, "executor", info.name);
+    report_text(w, "executor_reason", info.reason);
+}
+
 const char *phase_name(enum dgl_phase phase)
 {
     switch (phase) {

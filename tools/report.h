@@ -15,6 +15,8 @@ void report_ids(struct dgl_json_writer *w, const char *key, const int32_t *ids, 
 void report_counters(struct dgl_json_writer *w, const char *key, const struct dgl_counters *c);
 /* "device": {name, node, driver, software} */
 void report_device(struct dgl_json_writer *w, const struct dgl_device *device);
+/* "executor" and "executor_reason": how the model decodes */
+void report_executor(struct dgl_json_writer *w, const struct dgl_model *model);
 /* "kernels": [{phase, op, name, variant, origin, sha256}], each once */
 void report_kernels(struct dgl_json_writer *w, const struct dgl_model *model);
 const char *phase_name(enum dgl_phase phase);

@@ -91,6 +91,11 @@ enum dgl_status dgl_model_set_kernels(struct dgl_model *model, const struct dgl_
     return status;
 }
 
+void dgl_model_executor(const struct dgl_model *model, struct dgl_executor_info *out)
+{
+    engine_executor(model->engine, out);
+}
+
 void dgl_model_plan_iterate(const struct dgl_model *model,
                             bool (*cb)(void *priv, const struct dgl_plan_step *step), void *priv)
 {

@@ -1,12 +1,14 @@
 /* Plan, programs and executor, made and freed together. */
 #include "core/exec/engine.h"
 
+#include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/base/mem.h"
 
 enum dgl_status engine_create(struct dgl_device *dev, const struct plan_params *params,
-                              struct engine **out)
+                              enum dgl_executor wanted, struct engine **out)
 {
     struct engine *engine = dgl_new(struct engine);
     *out = NULL;
@@ -16,6 +18,20 @@ enum dgl_status engine_create(struct dgl_device *dev, const struct plan_params *
     programs_init(&engine->programs, dev, &engine->plan.kernels);
     if (status == DGL_OK)
         status = exec_dispatch_create(dev, &engine->plan, &engine->programs, &engine->exec);
+    engine->wanted = wanted;
+    if (wanted == DGL_EXECUTOR_DISPATCH)
+        snprintf(engine->no_persistent, sizeof(engine->no_persistent), "asked for");
+    else if (dev->info.software)
+        snprintf(engine->no_persistent, sizeof(engine->no_persistent),
+                 "%s renders in software, where work groups cannot wait for each other",
+                 dev->info.renderer);
+    else
+        snprintf(engine->no_persistent, sizeof(engine->no_persistent),
+                 "no program computes several tokens of this plan");
+    if (status == DGL_OK && wanted == DGL_EXECUTOR_PERSISTENT && !engine->persistent.exec)
+        status = dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
+                          "decoding by persistent dispatches was asked for, but cannot be: %s",
+                          engine->no_persistent);
     if (status == DGL_OK)
         *out = engine;
     else
@@ -30,7 +46,31 @@ void engine_destroy(struct engine **engine)
     if (!e)
         return;
     exec_unref(&e->exec);
+    exec_unref(&e->persistent.exec);
     programs_finish(&e->programs);
     plan_finish(&e->plan);
     free(e);
+}
+
+struct engine_choice *engine_choice(struct engine *engine, struct recipe recipe)
+{
+    const uint32_t kind = RECIPE_HAS(recipe, SEG_SAMPLE_GREEDY) ? SAMPLE_GREEDY
+                          : RECIPE_HAS(recipe, SEG_SAMPLE_TOPK) ? SAMPLE_TOPK
+                                                                : SAMPLE_FULL;
+    const uint32_t adjusts = recipe.segments >> SEG_BIAS & 7u;
+    assert(RECIPE_HAS(recipe, SEG_DECODE) && kind * 8 + adjusts < ENGINE_CHOICES);
+    return &engine->choice[kind * 8 + adjusts];
+}
+
+void engine_executor(const struct engine *engine, struct dgl_executor_info *out)
+{
+    const struct engine_choice *c = engine->last ? engine->last : &engine->choice[0];
+    bool open = c->state == ENGINE_OPEN, expected = open && c->reason[0];
+    bool persistent = c->state == ENGINE_PERSISTENT || expected;
+    *out = (struct dgl_executor_info){
+        .executor = persistent ? DGL_EXECUTOR_PERSISTENT : DGL_EXECUTOR_DISPATCH,
+        .name = persistent ? "persistent" : "dispatch",
+        .reason = !open || expected          ? c->reason
+                  : !engine->persistent.exec ? engine->no_persistent
+                                             : "persistent dispatches have not been tried yet"};
 }

@@ -1,19 +1,46 @@
-/* An engine: a plan for one set of kernels with its programs and the executor that runs it.
- * Replaced whole when kernels are swapped. */
+/* An engine: a plan for one set of kernels with its programs and the executors that run it, and
+ * which of them decodes. Replaced whole when kernels are swapped. */
 #ifndef DGL_CORE_ENGINE_H
 #define DGL_CORE_ENGINE_H
 
-#include "core/exec/exec.h"
+#include "core/exec/exec_record.h"
+#include "core/exec/persistent.h"
+
+/* How decode steps of one recipe run; core/seq/executor.c decides. */
+enum engine_state {
+    ENGINE_OPEN,      /* by dispatches, until there is a reason for anything else */
+    ENGINE_COMPILING, /* by dispatches, while the compiler works on the persistent program */
+    ENGINE_DISPATCH,
+    ENGINE_PERSISTENT,
+};
+struct engine_choice {
+    enum engine_state state;
+    char reason[PERSISTENT_REASON];
+    char key[65];              /* of the record on disk; "" = none */
+    struct exec_record record; /* as measured or read; verdict 0 = not yet */
+};
+/* Recipes of decode steps: three ways to sample after any of three adjustments. */
+#define ENGINE_CHOICES 24
 
 struct engine {
     struct plan plan;
-    struct programs programs; /* of plan.kernels */
-    struct exec *exec;        /* runs `plan` */
+    struct programs programs;     /* of plan.kernels */
+    struct exec *exec;            /* runs `plan`, a dispatch per operation */
+    struct persistent persistent; /* runs its decode steps */
+    enum dgl_executor wanted;
+    char no_persistent[PERSISTENT_REASON]; /* why there is none */
+    struct engine_choice choice[ENGINE_CHOICES];
+    const struct engine_choice *last; /* the one that decoded last; NULL = none */
 };
 
-/* Compiles nothing yet. On failure *out is NULL. */
+/* Compiles nothing yet. On failure *out is NULL. DGL_ERR_UNSUPPORTED: `wanted` cannot run on this
+ * device. */
 enum dgl_status engine_create(struct dgl_device *dev, const struct plan_params *params,
-                              struct engine **out);
+                              enum dgl_executor wanted, struct engine **out);
+/* How tokens are decoded, as dgl_model_executor() tells it. */
+void engine_executor(const struct engine *engine, struct dgl_executor_info *out);
+/* The choice for decode steps of the recipe. Borrowed. */
+struct engine_choice *engine_choice(struct engine *engine, struct recipe recipe);
 /* Accepts NULL in *engine. Runs of it may still be destroyed, but not submitted. */
 void engine_destroy(struct engine **engine);
 

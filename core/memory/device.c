@@ -17,20 +17,37 @@ struct dgl_counters device_counters(const struct dgl_device *dev)
     };
 }
 
+void counters_add(struct dgl_counters *sum, const struct dgl_counters *part)
+{
+    sum->tokens += part->tokens;
+    sum->submits += part->submits;
+    sum->readbacks += part->readbacks;
+    sum->dispatches += part->dispatches;
+    sum->barriers += part->barriers;
+    sum->buffers_created += part->buffers_created;
+    sum->programs_linked += part->programs_linked;
+    sum->readback_bytes += part->readback_bytes;
+    sum->upload_bytes += part->upload_bytes;
+}
+
+void counters_take(struct dgl_counters *sum, const struct dgl_counters *part)
+{
+    sum->tokens -= part->tokens;
+    sum->submits -= part->submits;
+    sum->readbacks -= part->readbacks;
+    sum->dispatches -= part->dispatches;
+    sum->barriers -= part->barriers;
+    sum->buffers_created -= part->buffers_created;
+    sum->programs_linked -= part->programs_linked;
+    sum->readback_bytes -= part->readback_bytes;
+    sum->upload_bytes -= part->upload_bytes;
+}
+
 struct dgl_counters counters_since(const struct dgl_device *dev, const struct dgl_counters *before)
 {
     struct dgl_counters now = device_counters(dev);
-    return (struct dgl_counters){
-        .tokens = now.tokens - before->tokens,
-        .submits = now.submits - before->submits,
-        .readbacks = now.readbacks - before->readbacks,
-        .dispatches = now.dispatches - before->dispatches,
-        .barriers = now.barriers - before->barriers,
-        .buffers_created = now.buffers_created - before->buffers_created,
-        .programs_linked = now.programs_linked - before->programs_linked,
-        .readback_bytes = now.readback_bytes - before->readback_bytes,
-        .upload_bytes = now.upload_bytes - before->upload_bytes,
-    };
+    counters_take(&now, before);
+    return now;
 }
 
 void device_tell(const struct dgl_device *dev, const struct dgl_event *event)

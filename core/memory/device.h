@@ -33,6 +33,9 @@ void device_tell(const struct dgl_device *dev, const struct dgl_event *event);
 
 /* Work done since the device was opened. */
 struct dgl_counters device_counters(const struct dgl_device *dev);
+void counters_add(struct dgl_counters *sum, const struct dgl_counters *part);
+/* Takes work away from a sum of it. */
+void counters_take(struct dgl_counters *sum, const struct dgl_counters *part);
 /* Work done since `before` was read. */
 struct dgl_counters counters_since(const struct dgl_device *dev, const struct dgl_counters *before);
 

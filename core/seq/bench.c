@@ -191,8 +191,10 @@ static enum dgl_status count_bytes(struct bench *b)
         b->r->bytes_per_token +=
             (uint64_t)(window && window < held ? window : held) * plan_kv_layer_bytes(plan, 1);
     }
-    b->r->executor = run->exec->ops->name;
-    b->r->executor_reason = "one dispatch per operation; there is no other executor";
+    struct dgl_executor_info info;
+    engine_executor(b->s->model->engine, &info);
+    b->r->executor = info.name;
+    b->r->executor_reason = info.reason;
     return DGL_OK;
 }
 
@@ -293,6 +295,7 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     for (size_t i = 0; i < num_ids; i++)
         b.ids[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)s->model->info.vocab);
 
+    s->wait_executor = true;
     status = time_first_prompt(&b);
     if (status == DGL_OK)
         status = session_compile(s, recipe_body(s->ubatch).segments | b.decode.segments);
@@ -320,6 +323,7 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     tell(&b, (uint64_t)runs + 1, (uint64_t)runs + 1);
 
 done:
+    s->wait_executor = false;
     session_trim(s, 0);
     free(b.ids);
     free(b.arrival);

@@ -47,8 +47,12 @@ enum dgl_status decode_queue_push(struct decode_queue *q, int32_t steps)
     struct decode_batch *batch = &q->batch[q->count];
     assert(decode_queue_has_room(q) && steps > 0 && steps <= DGL_READBACK_INTERVAL_MAX);
     assert(!s->profile || steps == 1);
-    enum dgl_status status =
-        s->profile ? run_profiled(q) : session_queue(s, q->run, (uint32_t)steps, DGL_PHASE_DECODE);
+    enum dgl_status status = s->profile ? run_profiled(q) : DGL_OK;
+    for (int32_t done = s->profile ? steps : 0, part; done < steps && status == DGL_OK;
+         done += part) {
+        part = q->max_steps > 0 && steps - done > q->max_steps ? q->max_steps : steps - done;
+        status = session_queue(s, q->run, (uint32_t)part, DGL_PHASE_DECODE);
+    }
     if (status == DGL_OK)
         status = gl_readback_begin(s->model->dev->gl, ids.buffer,
                                    ids.offset + (uint64_t)(s->len + q->steps + 1) * 4,

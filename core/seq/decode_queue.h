@@ -14,8 +14,9 @@ struct decode_batch {
 };
 
 struct decode_queue {
-    struct dgl_session *session;                   /* set by the caller */
-    struct exec_run *run;                          /* of the session; set by the caller */
+    struct dgl_session *session; /* set by the caller */
+    struct exec_run *run;        /* of the session; set by the caller, as the next one */
+    int32_t max_steps;           /* of one submit; 0 = all of a batch */
     struct decode_batch batch[DECODE_MAX_BATCHES]; /* [count], oldest first */
     int32_t count, steps;                          /* queued, of all batches */
     uint64_t read_ns, step_ns;    /* when a batch was read last; the time of a step, 0 = unknown */

@@ -6,6 +6,7 @@
 #include "core/base/clock.h"
 #include "core/base/mem.h"
 #include "core/seq/decode_queue.h"
+#include "core/seq/executor.h"
 #include "core/seq/text_stream.h"
 
 struct generation {
@@ -19,8 +20,9 @@ struct generation {
     int32_t max_tokens; /* -1 = no limit */
     size_t cap_tokens;
     bool done;
-    uint64_t start_ns;         /* by work_ns() */
-    struct dgl_counters start; /* and what was counted by then */
+    uint64_t start_ns;          /* by work_ns() */
+    struct dgl_counters start;  /* and what was counted by then */
+    struct dgl_counters trials; /* the session's, by then */
 };
 
 /* A clock that stands still while kernels are compiled. */
@@ -135,15 +137,22 @@ static struct recipe decode_recipe(const struct generation *g)
     return recipe_decode(sampling_kind(sampling), sampling_adjusts(sampling), g->interval > 1);
 }
 
+/* State of a step over the token at position `pos`. */
+static struct dgl_step step_at(const struct generation *g, int32_t pos)
+{
+    struct dgl_step step = {.pos = (uint32_t)pos,
+                            .tokens = 1,
+                            .draws = (uint32_t)g->r->num_tokens,
+                            .context = (uint32_t)g->s->context,
+                            .ignore_eos = g->p->ignore_eos};
+    sampling_to_step(&g->p->sampling, &step);
+    return step;
+}
+
 static enum dgl_status start_sampling(struct generation *g)
 {
     struct dgl_session *s = g->s;
-    struct dgl_step step = {.pos = (uint32_t)s->len - 1,
-                            .tokens = 1,
-                            .draws = (uint32_t)g->r->num_tokens,
-                            .context = (uint32_t)s->context,
-                            .ignore_eos = g->p->ignore_eos};
-    sampling_to_step(&g->p->sampling, &step);
+    struct dgl_step step = step_at(g, s->len - 1);
     enum dgl_status status = session_run(s, sample_recipe(g), &g->sample);
     if (status == DGL_OK && g->max_tokens != 1)
         status = session_run(s, decode_recipe(g), &g->queue.run);
@@ -168,12 +177,45 @@ static int32_t steps_wanted(const struct generation *g)
     return steps;
 }
 
+/* The steps that come next, nothing being queued. */
+static struct executor_query next_steps(const struct generation *g)
+{
+    int32_t room = g->s->context - g->s->len;
+    int32_t left = g->max_tokens - (int32_t)g->r->num_tokens;
+    return (struct executor_query){.recipe = decode_recipe(g),
+                                   .step = step_at(g, g->s->len),
+                                   .wait = g->s->wait_executor,
+                                   .steps = g->max_tokens >= 0 && left < room ? left : room};
+}
+
+static enum dgl_status choose_executor(struct generation *g)
+{
+    struct executor_query query = next_steps(g);
+    enum dgl_status status = executor_choose(g->s, &query, &g->queue.run, &g->queue.max_steps);
+    return status == DGL_OK ? session_write_args(g->s, g->queue.run) : status;
+}
+
+/* Work since `start` was read, but for trials of executors, of which there were `tried` then. */
+static struct dgl_counters work_since(const struct generation *g, const struct dgl_counters *start,
+                                      const struct dgl_counters *tried)
+{
+    struct dgl_counters work = counters_since(g->s->model->dev, start), trials = g->s->trials;
+    counters_take(&trials, tried);
+    counters_take(&work, &trials);
+    return work;
+}
+
 /* Takes the tokens of the oldest batch, until one ends the answer. */
 static enum dgl_status take_batch(struct generation *g)
 {
     struct dgl_session *s = g->s;
     int32_t ids[DGL_READBACK_INTERVAL_MAX], count = 0;
     enum dgl_status status = decode_queue_pop(&g->queue, ids, &count);
+    if (status == DGL_OK && executor_is_aborted(ids, count)) {
+        struct executor_query query = next_steps(g);
+        decode_queue_drop(&g->queue);
+        return executor_recover(s, &query, &g->queue.run, &g->queue.max_steps);
+    }
     for (int32_t i = 0; i < count && status == DGL_OK && !g->done; i++) {
         s->len++;
         s->model->dev->tokens++;
@@ -227,19 +269,27 @@ static enum dgl_status restart(struct generation *g)
 
 static enum dgl_status decode_loop(struct generation *g)
 {
+    struct dgl_session *s = g->s;
     enum dgl_status status = sample_one(g);
     if (status == DGL_OK && !g->done)
-        status = session_write_args(g->s, g->queue.run);
+        status = choose_executor(g);
     /* The first token is the prompt's: what it took belongs to no later one. */
-    g->r->prefill = counters_since(g->s->model->dev, &g->start);
-    struct dgl_counters before;
-    before = device_counters(g->s->model->dev);
-    if (g->s->profile)
-        g->s->profile->step_end_ns = dgl_now_ns();
+    g->r->prefill = work_since(g, &g->start, &g->trials);
+    const struct dgl_counters before = device_counters(s->model->dev), tried = s->trials;
+    if (s->profile)
+        s->profile->step_end_ns = dgl_now_ns();
     uint64_t start = work_ns(g);
     while (status == DGL_OK && !g->done) {
         int32_t steps = steps_wanted(g);
-        if (steps > 0 && decode_queue_has_room(&g->queue)) {
+        struct executor_query query = next_steps(g);
+        bool due = executor_is_due(s, &query);
+        if (due && g->queue.steps == 0) {
+            status = choose_executor(g);
+            due = false;
+        }
+        if (status != DGL_OK)
+            break;
+        if (steps > 0 && !due && decode_queue_has_room(&g->queue)) {
             uint64_t queued = dgl_now_ns();
             status = decode_queue_push(&g->queue, steps);
             g->r->record_ns += dgl_now_ns() - queued;
@@ -254,7 +304,7 @@ static enum dgl_status decode_loop(struct generation *g)
         status = DGL_OK;
     }
     g->r->decode_ns = work_ns(g) - start;
-    g->r->decode = counters_since(g->s->model->dev, &before);
+    g->r->decode = work_since(g, &before, &tried);
     return status;
 }
 
@@ -301,12 +351,15 @@ static uint32_t needed_segments(const struct generation *g, int32_t prompt)
 static enum dgl_status run_prompt(struct generation *g)
 {
     g->start = device_counters(g->s->model->dev);
+    g->trials = g->s->trials;
     g->start_ns = work_ns(g);
     int32_t count = (int32_t)g->r->num_prompt_ids;
     enum dgl_status status =
         session_take_ids(g->s, g->r->prompt_ids, g->r->num_prompt_ids, &g->r->num_reused);
     if (status == DGL_OK)
         status = session_compile(g->s, needed_segments(g, count));
+    if (status == DGL_OK && g->p->max_tokens != DGL_TOKENS_NONE && g->max_tokens != 1)
+        status = executor_prepare(g->s, decode_recipe(g));
     if (status == DGL_OK && g->s->len < count)
         status = session_eval(g->s, count);
     if (status == DGL_OK)

@@ -138,10 +138,13 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
     if (!p->path || !p->path[0])
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
 
-    if ((unsigned)p->kv_type > DGL_KV_F32 || (unsigned)p->hash_weights > DGL_HASH_NEVER)
+    if ((unsigned)p->kv_type > DGL_KV_F32 || (unsigned)p->hash_weights > DGL_HASH_NEVER ||
+        (unsigned)p->executor > DGL_EXECUTOR_PERSISTENT)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
-                        "kv_type is %d and hash_weights %d: they are 0 to %d and 0 to %d",
-                        (int)p->kv_type, (int)p->hash_weights, DGL_KV_F32, DGL_HASH_NEVER);
+                        "kv_type is %d, hash_weights %d and executor %d: they are 0 to %d, 0 to %d "
+                        "and 0 to %d",
+                        (int)p->kv_type, (int)p->hash_weights, (int)p->executor, DGL_KV_F32,
+                        DGL_HASH_NEVER, DGL_EXECUTOR_PERSISTENT);
 
     /* Describe. */
     enum dgl_status status = model_file_open(log,
@@ -189,7 +192,7 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
     m->info.weight_bytes = m->weights.bytes;
     m->info.context = p->context ? p->context : desc->context_max;
     struct plan_params params = plan_params(m, m->kernels, p->kv_type);
-    status = engine_create(dev, &params, &m->engine);
+    status = engine_create(dev, &params, p->executor, &m->engine);
     if (status != DGL_OK)
         return status;
     plan_warn_unused(&m->engine->plan, m->info.path);
@@ -247,7 +250,7 @@ enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels 
                                                         .kv_type = m->engine->plan.kv_type});
     if (status == DGL_OK) {
         struct plan_params params = plan_params(m, set, m->engine->plan.kv_type);
-        status = engine_create(m->dev, &params, &engine);
+        status = engine_create(m->dev, &params, m->engine->wanted, &engine);
     }
     if (status == DGL_OK)
         status = exec_compile(&engine->programs, &engine->plan, UINT32_MAX, NULL);

@@ -8,6 +8,7 @@
 #include "core/base/clock.h"
 #include "core/base/mem.h"
 #include "core/plan/rope_table.h"
+#include "core/seq/executor.h"
 #include "loader/desc/rope_freq.h"
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -83,6 +84,8 @@ enum dgl_status session_init(struct dgl_session *s, const struct dgl_session_par
         status = write_stop_ids(s);
     if (status == DGL_OK)
         status = write_rope(s, 0);
+    if (status == DGL_OK)
+        status = executor_look(s, recipe_decode(SAMPLE_GREEDY, 0, true));
     return status;
 }
 
@@ -91,6 +94,7 @@ void session_destroy(struct dgl_session *s)
     struct dgl_device *dev = s->model->dev;
     struct workspace *ws = &s->model->workspace;
     exec_cache_clear(&s->runs);
+    exec_cache_clear(&s->persistent);
     kv_cache_finish(&s->kv, dev);
     memory_finish_state(&s->memory, dev);
     if (s->has_workspace)
@@ -110,8 +114,10 @@ enum dgl_status session_enter(struct dgl_session *s, struct gl_saved *saved)
     enum dgl_status status = device_enter(m->dev, saved);
     if (status != DGL_OK)
         return status;
-    if (s->engine_serial != m->engine_serial || s->workspace_serial != m->workspace.serial)
+    if (s->engine_serial != m->engine_serial || s->workspace_serial != m->workspace.serial) {
         exec_cache_clear(&s->runs);
+        exec_cache_clear(&s->persistent);
+    }
     s->engine_serial = m->engine_serial;
     s->workspace_serial = m->workspace.serial;
     atomic_store(&s->cancel, false);

@@ -23,16 +23,18 @@ struct dgl_session {
     struct dgl_model *model;
     int32_t context, ubatch; /* positions; tokens per prefill pass */
     struct kv_cache kv;
-    struct memory memory; /* .state is the session's own */
-    struct exec_cache runs;
+    struct memory memory;                     /* .state is the session's own */
+    struct exec_cache runs, persistent;       /* of the engine's executors */
     struct step_table *steps;                 /* of this one sequence */
     struct pass_row *rows;                    /* [ubatch], of the pass at hand */
     uint32_t engine_serial, workspace_serial; /* of what the runs are bound to */
     bool has_workspace;
     int32_t *ids; /* [context + 1] */
     int32_t len;
-    int32_t rope_tokens; /* the ROPE tables are those of a session that holds as many */
-    bool logits_valid;   /* LOGITS belongs to token len - 1 */
+    int32_t rope_tokens;        /* the ROPE tables are those of a session that holds as many */
+    struct dgl_counters trials; /* what trying executors took, of no answer */
+    bool wait_executor;         /* for its compiler, before decoding: to measure nothing else */
+    bool logits_valid;          /* LOGITS belongs to token len - 1 */
     struct adjust adjust;
     dgl_progress_cb progress_cb; /* while kernels are compiled; NULL = none */
     void *progress_priv;

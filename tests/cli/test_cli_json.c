@@ -92,6 +92,8 @@ static const struct output outputs[] = {
       {"timings.decode_ms", REAL},
       {"timings.prefill_tps", REAL},
       {"timings.decode_tps", REAL},
+      {"executor", STRING},
+      {"executor_reason", STRING},
       COUNTERS("load"),
       COUNTERS("prefill"),
       COUNTERS("decode"),

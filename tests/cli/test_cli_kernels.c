@@ -92,6 +92,9 @@ static void explain_covers_the_whole_plan(void **state)
         assert_true(layer >= -1 && layer < 8);
         layers += strcmp(text(row, "step"), "qkv") == 0;
         reasons += dgl_json_str(dgl_json_get(row, "reason")).len > 0;
+        bool decodes = strcmp(text(row, "phase"), "prefill") != 0;
+        assert_int_equal(dgl_json_str(dgl_json_get(row, "executor")).len > 0, decodes);
+        assert_int_equal(dgl_json_str(dgl_json_get(row, "executor_reason")).len > 0, decodes);
     }
     assert_int_equal(layers, 2 * 8);
     assert_int_equal(reasons, dgl_json_count(rows));
@@ -109,6 +112,7 @@ static void explain_is_grouped_by_layer(void **state)
     assert_contains(r.out, "\nprefill, layers 0 to 7\n");
     assert_contains(r.out, "\ndecode, layers 0 to 7\n");
     assert_contains(r.out, "\nsample\n");
+    assert_contains(r.out, "\ndecode and sample run as ");
     struct dgl_str rest = {r.out, r.out_len}, line;
     size_t lines = 0, qkv = 0;
     for (; rest.len && dgl_str_split(&rest, '\n', &line); lines++) {
@@ -119,6 +123,24 @@ static void explain_is_grouped_by_layer(void **state)
     assert_int_equal(qkv, 2);
     assert_in_range(lines, 20, 70);
     process_finish(&r);
+}
+
+/* Forced where it cannot be: refused with the reason, before anything is computed. */
+static void persistent_is_refused_in_software(void **state)
+{
+    static const char *const commands[][4] = {
+        {"generate", "-p", "Once", NULL}, {"bench", NULL}, {"kernels", "explain", NULL}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        const char *const *c = commands[i];
+        struct process_result r;
+        process_command(&r, c[0], "--device", "software", "--executor", "persistent", c[1], c[2],
+                        NULL);
+        assert_code(&r, 1);
+        assert_string_equal(r.out, "");
+        assert_contains(r.err, "renders in software, where work groups cannot wait");
+        process_finish(&r);
+    }
 }
 
 /* ---- overrides ------------------------------------------------------------------------------- */
@@ -444,6 +466,7 @@ int main(void)
         cmocka_unit_test(show_as_json_has_the_text),
         cmocka_unit_test(explain_covers_the_whole_plan),
         cmocka_unit_test(explain_is_grouped_by_layer),
+        cmocka_unit_test(persistent_is_refused_in_software),
         cmocka_unit_test(override_is_what_runs),
         cmocka_unit_test(override_that_serves_nothing_is_said),
         cmocka_unit_test(override_shows_in_list_and_show),

@@ -255,6 +255,7 @@ static const struct completion_row completions[] = {
     {"option", "dopplergl generate --te", "--temp", "--top-k"},
     {"option of another command", "dopplergl verify --sm", "--smoke", "--temp"},
     {"word", "dopplergl generate --kv-type f", "f16 f32", "--"},
+    {"word of the executor", "dopplergl bench --executor pers", "persistent", "dispatch"},
     {"word after a letter's option", "dopplergl convert a b --to ''", "rdrr gguf", "--"},
     {"kind of device", "dopplergl bench --device s", "software", "any"},
     {"file", "dopplergl generate -m Makef", "Makefile", "--"},

@@ -19,7 +19,8 @@
 // coherent uint; elements of STATE where IDS and the step table begin, phase_ids_at and
 // phase_step_at; PHASE_GROUP and PHASE_GROUPS, this group and their number; PHASE_LOCAL,
 // invocations of a group; two views of scratch, SCRATCH_FLOAT[] and SCRATCH_VEC4[], free from float
-// phase_scratch_at on for PHASE_TEST_FLOATS; shared uint phase_word.
+// phase_scratch_at on for PHASE_TEST_FLOATS.
+//! SHARED uint phase_word
 
 const uint PHASE_ABORT = 0x40000000u;
 const uint PHASE_CLOSED = 0x80000000u;
@@ -37,7 +38,7 @@ bool device_barrier()
         atomicAdd(CONTROL[CONTROL_arrived], 1u);
         uint seen = CONTROL[CONTROL_arrived];
         for (uint left = CONTROL[CONTROL_max_spins]; int(seen - goal) < 0 && left > 0u; left--)
-            seen = atomicAdd(CONTROL[CONTROL_arrived], 0u);
+            seen = CONTROL[CONTROL_arrived];
         if (int(seen - goal) < 0) {
             CONTROL[CONTROL_aborted] = 1u;
             atomicOr(CONTROL[CONTROL_arrived], PHASE_ABORT);

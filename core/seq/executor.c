@@ -1,0 +1,325 @@
+/* The choice between executors: known facts, records on disk, a trial; and the way back. */
+#include "core/seq/executor.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "kernels/phase_control.h"
+
+/* A trial: so many tokens by either executor, after some that nobody times. It is worth its time
+ * before an answer of that many more tokens. */
+#define TRIAL_STEPS  16
+#define TRIAL_WARMUP 2
+#define TRIAL_WORTH  64
+/* One dispatch takes about this long, so that it can be cancelled between two. */
+#define DISPATCH_NS 100000000ull
+/* A GPU whose time is shared today may be free tomorrow: an abort counts for a day. */
+#define ABORT_SECONDS 86400
+
+static void decide(struct dgl_session *s, struct engine_choice *c, enum engine_state state,
+                   const char *reason)
+{
+    c->state = state;
+    if (reason != c->reason)
+        snprintf(c->reason, sizeof(c->reason), "%s", reason);
+    if (state == ENGINE_DISPATCH || state == ENGINE_PERSISTENT)
+        dgl_info(s->model->dev->log, "decoding by %s dispatches: %s",
+                 state == ENGINE_PERSISTENT ? "persistent" : "single", c->reason);
+}
+
+static void remember(struct dgl_session *s, struct engine_choice *c, enum exec_verdict verdict)
+{
+    c->record.verdict = verdict;
+    c->record.time = (uint64_t)time(NULL);
+    if (c->key[0])
+        exec_record_store(gl_program_cache_dir(s->model->dev->gl), c->key, &c->record);
+}
+
+static void put_times(struct engine_choice *c)
+{
+    const struct exec_record *r = &c->record;
+    snprintf(c->reason, sizeof(c->reason),
+             "%.0f us per token in a trial, by %s dispatches %.0f us; %u work groups",
+             (double)(r->verdict == EXEC_FASTER ? r->persistent_ns : r->dispatch_ns) * 1e-3,
+             r->verdict == EXEC_FASTER ? "single" : "persistent",
+             (double)(r->verdict == EXEC_FASTER ? r->dispatch_ns : r->persistent_ns) * 1e-3,
+             r->groups);
+}
+
+/* What the record says; false: it has to be found out. */
+static bool decide_by_record(struct dgl_session *s, struct engine_choice *c)
+{
+    const uint64_t now = (uint64_t)time(NULL);
+    switch (c->record.verdict) {
+    case EXEC_SLOWER:
+        put_times(c);
+        decide(s, c, ENGINE_DISPATCH, c->reason);
+        return true;
+    case EXEC_UNFIT:
+        decide(s, c, ENGINE_DISPATCH, "a persistent dispatch failed its tests on this device");
+        return true;
+    case EXEC_ABORTED:
+        if (now < c->record.time || now - c->record.time > ABORT_SECONDS)
+            return false;
+        decide(s, c, ENGINE_DISPATCH,
+               "a persistent dispatch had to be given up here within the last day");
+        return true;
+    default:
+        return false;
+    }
+}
+
+enum dgl_status executor_look(struct dgl_session *s, struct recipe recipe)
+{
+    struct engine *engine = s->model->engine;
+    struct engine_choice *c = engine_choice(engine, recipe);
+    const struct persistent *p = &engine->persistent;
+    char reason[PERSISTENT_REASON] = "";
+    if (c->state != ENGINE_OPEN)
+        return DGL_OK;
+    if (!p->exec) {
+        decide(s, c, ENGINE_DISPATCH, engine->no_persistent);
+        return DGL_OK;
+    }
+    enum dgl_status status = p->ops->check(p->exec, recipe, &s->memory, reason, c->key);
+    if (status == DGL_ERR_UNSUPPORTED) {
+        decide(s, c, ENGINE_DISPATCH, reason);
+        return DGL_OK;
+    }
+    if (status != DGL_OK)
+        return status;
+    if (c->key[0] && !c->record.verdict)
+        exec_record_load(gl_program_cache_dir(s->model->dev->gl), c->key, &c->record);
+    if (engine->wanted == DGL_EXECUTOR_PERSISTENT)
+        snprintf(c->reason, sizeof(c->reason), "asked for");
+    else if (!decide_by_record(s, c) && c->record.verdict == EXEC_FASTER)
+        put_times(c);
+    return DGL_OK;
+}
+
+enum dgl_status executor_prepare(struct dgl_session *s, struct recipe recipe)
+{
+    const struct persistent *p = &s->model->engine->persistent;
+    struct engine_choice *c = engine_choice(s->model->engine, recipe);
+    enum dgl_status status = executor_look(s, recipe);
+    if (status != DGL_OK || c->state != ENGINE_OPEN)
+        return status;
+    status = p->ops->begin(p->exec, recipe, &s->memory);
+    if (status == DGL_OK)
+        decide(s, c, ENGINE_COMPILING, "the program of a persistent dispatch is being compiled");
+    return status;
+}
+
+/* A trial needs room for its tokens, and an answer that makes up for it. */
+static bool is_worth_it(const struct dgl_session *s, const struct executor_query *q,
+                        const struct engine_choice *c)
+{
+    return s->model->engine->wanted == DGL_EXECUTOR_PERSISTENT ||
+           c->record.verdict == EXEC_FASTER ||
+           ((q->wait || q->steps >= TRIAL_WORTH) && s->len + TRIAL_STEPS <= s->context &&
+            session_rope_holds(s, s->len + TRIAL_STEPS));
+}
+
+bool executor_is_due(struct dgl_session *s, const struct executor_query *q)
+{
+    struct engine *engine = s->model->engine;
+    const struct engine_choice *c = engine_choice(engine, q->recipe);
+    return !s->profile && c->state == ENGINE_COMPILING && is_worth_it(s, q, c) &&
+           engine->persistent.ops->is_ready(engine->persistent.exec, q->recipe);
+}
+
+/* ---- trial ----------------------------------------------------------------------------------- */
+
+/* The next steps, timed, with the ids that they give. */
+static enum dgl_status time_steps(struct dgl_session *s, const struct executor_query *q,
+                                  struct exec_run *run, int32_t steps, int32_t *ids, uint64_t *ns)
+{
+    struct dgl_step step = q->step;
+    step.ignore_eos = 1;
+    enum dgl_status status = session_write_step(s, &step, 0);
+    if (status == DGL_OK)
+        status = session_write_args(s, run);
+    if (status == DGL_OK)
+        status = gl_finish(s->model->dev->gl);
+    uint64_t start = dgl_now_ns();
+    if (status == DGL_OK)
+        status = exec_run_submit(run, (uint32_t)steps, NULL);
+    if (status == DGL_OK)
+        status = session_read_ids(s, s->len + 1, steps, ids);
+    *ns = (dgl_now_ns() - start) / (uint64_t)steps;
+    return status;
+}
+
+/* Both executors in turn on the tokens that come next. */
+static enum dgl_status try_both(struct dgl_session *s, const struct executor_query *q,
+                                struct exec_run *dispatch, struct exec_run *persistent,
+                                struct engine_choice *c)
+{
+    int32_t ids[2][TRIAL_STEPS];
+    uint64_t warm;
+    enum dgl_status status = time_steps(s, q, dispatch, TRIAL_WARMUP, ids[0], &warm);
+    if (status == DGL_OK)
+        status = time_steps(s, q, dispatch, TRIAL_STEPS, ids[0], &c->record.dispatch_ns);
+    if (status == DGL_OK)
+        status = time_steps(s, q, persistent, TRIAL_WARMUP, ids[1], &warm);
+    if (status == DGL_OK)
+        status = time_steps(s, q, persistent, TRIAL_STEPS, ids[1], &c->record.persistent_ns);
+    if (status == DGL_OK)
+        status = session_write_step(s, &q->step, 0);
+    if (status == DGL_OK)
+        status = session_write_args(s, dispatch);
+    if (status != DGL_OK)
+        return status;
+    if (executor_is_aborted(ids[1], TRIAL_STEPS)) {
+        status = s->model->engine->persistent.ops->clear(persistent);
+        remember(s, c, EXEC_ABORTED);
+        decide(s, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up in a trial");
+        return status;
+    }
+    for (int32_t i = 0; i < TRIAL_STEPS; i++) {
+        if (ids[0][i] == ids[1][i])
+            continue;
+        char reason[PERSISTENT_REASON];
+        snprintf(reason, sizeof(reason),
+                 "token %d of a trial was %d, by single dispatches %d: not the same", i, ids[1][i],
+                 ids[0][i]);
+        remember(s, c, EXEC_UNFIT);
+        decide(s, c, ENGINE_DISPATCH, reason);
+        return DGL_OK;
+    }
+    bool faster = c->record.persistent_ns < c->record.dispatch_ns;
+    remember(s, c, faster ? EXEC_FASTER : EXEC_SLOWER);
+    put_times(c);
+    decide(s, c, faster ? ENGINE_PERSISTENT : ENGINE_DISPATCH, c->reason);
+    return DGL_OK;
+}
+
+/* ---- choice ---------------------------------------------------------------------------------- */
+
+/* The program is there: may it run, and is it worth it? */
+static enum dgl_status judge(struct dgl_session *s, const struct executor_query *q,
+                             struct exec_run *dispatch, struct engine_choice *c)
+{
+    const struct persistent *p = &s->model->engine->persistent;
+    const bool forced = s->model->engine->wanted == DGL_EXECUTOR_PERSISTENT;
+    struct exec_run *run;
+    struct residency found;
+    enum dgl_status status = exec_cache_get(&s->persistent, p->exec, q->recipe, &s->memory, &run);
+    if (status == DGL_OK)
+        status = p->ops->probe(run, &found);
+    if (status != DGL_OK)
+        return status;
+    if (found.groups == 0) {
+        if (!forced)
+            remember(s, c, EXEC_UNFIT);
+        decide(s, c, ENGINE_DISPATCH, found.reason);
+        return DGL_OK;
+    }
+    p->ops->set_groups(run, found.groups);
+    if (c->record.groups != found.groups)
+        c->record = (struct exec_record){.groups = found.groups};
+    if (forced) {
+        decide(s, c, ENGINE_PERSISTENT, "asked for");
+        return DGL_OK;
+    }
+    if (c->record.verdict == EXEC_FASTER) {
+        put_times(c);
+        decide(s, c, ENGINE_PERSISTENT, c->reason);
+        return DGL_OK;
+    }
+    return try_both(s, q, dispatch, run, c);
+}
+
+static enum dgl_status use_of(struct dgl_session *s, const struct executor_query *q,
+                              const struct engine_choice *c, struct exec_run **run,
+                              int32_t *max_steps)
+{
+    struct engine *engine = s->model->engine;
+    const uint64_t ns = c->record.persistent_ns;
+    engine->last = c;
+    *max_steps = DGL_READBACK_INTERVAL_MAX;
+    if (c->state != ENGINE_PERSISTENT)
+        return session_run(s, q->recipe, run);
+    enum dgl_status status =
+        exec_cache_get(&s->persistent, engine->persistent.exec, q->recipe, &s->memory, run);
+    if (status == DGL_OK)
+        engine->persistent.ops->set_groups(*run, c->record.groups);
+    if (ns > DISPATCH_NS / DGL_READBACK_INTERVAL_MAX)
+        *max_steps = ns < DISPATCH_NS ? (int32_t)(DISPATCH_NS / ns) : 1;
+    return status;
+}
+
+enum dgl_status executor_choose(struct dgl_session *s, const struct executor_query *q,
+                                struct exec_run **run, int32_t *max_steps)
+{
+    struct engine *engine = s->model->engine;
+    struct engine_choice *c = engine_choice(engine, q->recipe);
+    if (s->profile) { /* times operations, each a dispatch */
+        *max_steps = DGL_READBACK_INTERVAL_MAX;
+        return session_run(s, q->recipe, run);
+    }
+    enum dgl_status status = executor_prepare(s, q->recipe);
+    bool waits = q->wait || engine->wanted == DGL_EXECUTOR_PERSISTENT;
+    if (status == DGL_OK && c->state == ENGINE_COMPILING && is_worth_it(s, q, c) &&
+        (waits || executor_is_due(s, q))) {
+        struct dgl_device *dev = s->model->dev;
+        struct exec_run *dispatch = NULL;
+        struct dgl_counters before = device_counters(dev), trial;
+        uint64_t compile_ns = dev->compile_ns, start = dgl_now_ns();
+        status = session_run(s, q->recipe, &dispatch);
+        if (status == DGL_OK)
+            status = judge(s, q, dispatch, c);
+        dev->compile_ns = compile_ns + (dgl_now_ns() - start);
+        trial = counters_since(dev, &before);
+        counters_add(&s->trials, &trial);
+    }
+    if (status == DGL_OK && engine->wanted == DGL_EXECUTOR_PERSISTENT &&
+        c->state == ENGINE_DISPATCH)
+        return dgl_fail(s->model->dev->log, DGL_ERR_UNSUPPORTED,
+                        "decoding by persistent dispatches was asked for, but cannot be: %s",
+                        c->reason);
+    return status == DGL_OK ? use_of(s, q, c, run, max_steps) : status;
+}
+
+/* ---- abort ----------------------------------------------------------------------------------- */
+
+bool executor_is_aborted(const int32_t *ids, int32_t count)
+{
+    for (int32_t i = 0; i < count; i++)
+        if ((uint32_t)ids[i] == DGL_PHASE_ABORTED_ID)
+            return true;
+    return false;
+}
+
+enum dgl_status executor_recover(struct dgl_session *s, const struct executor_query *q,
+                                 struct exec_run **run, int32_t *max_steps)
+{
+    struct dgl_device *dev = s->model->dev;
+    struct engine *engine = s->model->engine;
+    struct engine_choice *c = engine_choice(engine, q->recipe);
+    const struct gl_range ids = s->memory.state[BUF_IDS];
+    const struct gl_range arrived = s->memory.state[BUF_ARRIVED];
+    struct exec_run *aborted = exec_cache_find(&s->persistent, q->recipe);
+    dgl_warn(dev->log,
+             "%s: a persistent dispatch was given up, as when another process takes part of the "
+             "device; its tokens are computed again by single dispatches",
+             dev->info.renderer);
+    remember(s, c, EXEC_ABORTED);
+    decide(s, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up in this process");
+    enum dgl_status status = gl_finish(dev->gl);
+    if (status == DGL_OK && aborted)
+        status = engine->persistent.ops->clear(aborted);
+    if (status == DGL_OK && arrived.size)
+        status = gl_buffer_zero(dev->gl, arrived.buffer, arrived.offset, arrived.size);
+    if (status == DGL_OK)
+        status = gl_buffer_write(dev->gl, ids.buffer, ids.offset + (uint64_t)s->len * 4,
+                                 s->ids + s->len, 4);
+    if (status == DGL_OK)
+        status = session_write_step(s, &q->step, 0);
+    if (status == DGL_OK)
+        status = use_of(s, q, c, run, max_steps);
+    return status == DGL_OK ? session_write_args(s, *run) : status;
+}

@@ -1,0 +1,36 @@
+/* Which executor decodes: a dispatch per operation, or one persistent dispatch for many tokens,
+ * where work groups may wait for each other, the tokens are equal and it is faster. */
+#ifndef DGL_CORE_EXECUTOR_H
+#define DGL_CORE_EXECUTOR_H
+
+#include "core/seq/session.h"
+
+/* Decode steps that are to be run. */
+struct executor_query {
+    struct recipe recipe;
+    /* State of the next one, of the token at position session->len, which is in IDS: what the
+     * device has. */
+    struct dgl_step step;
+    int32_t steps; /* that are expected; a trial is worth it only before many */
+    bool wait;     /* for the compiler; else dispatches serve until it is done */
+};
+
+/* What is known without computing or compiling anything goes to the engine's choice. */
+enum dgl_status executor_look(struct dgl_session *s, struct recipe recipe);
+/* Starts the compiler where that leaves something to decide. */
+enum dgl_status executor_prepare(struct dgl_session *s, struct recipe recipe);
+/* True when executor_choose() would now decide what it left open the last time. */
+bool executor_is_due(struct dgl_session *s, const struct executor_query *q);
+/* Decides as far as that is possible now. Nothing may be queued; a trial computes tokens after
+ * those of the session, of which nothing is left. *run is the session's; *max_steps, of one submit
+ * of it, keep the device busy for 100 ms. DGL_ERR_UNSUPPORTED: a forced executor cannot run. */
+enum dgl_status executor_choose(struct dgl_session *s, const struct executor_query *q,
+                                struct exec_run **run, int32_t *max_steps);
+/* Whether some of the ids of a batch are the marks of an aborted dispatch. */
+bool executor_is_aborted(const int32_t *ids, int32_t count);
+/* After such a batch, nothing else being queued: the device gets back the state of the token at
+ * session->len, so that the same steps can be run again, from now on by dispatches. */
+enum dgl_status executor_recover(struct dgl_session *s, const struct executor_query *q,
+                                 struct exec_run **run, int32_t *max_steps);
+
+#endif

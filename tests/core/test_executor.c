@@ -1,0 +1,419 @@
+/* Which executor decodes and why, on a persistent executor that does as it is told; and that an
+ * answer is the same tokens whatever becomes of a persistent dispatch, wherever. */
+#include "tests/support/tiny_engine.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "core/base/file.h"
+#include "core/exec/exec_record.h"
+#include "core/seq/session.h"
+#include "tests/support/injector.h"
+
+#define PROMPT  5
+#define CONTEXT 128
+#define KEY     "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+static struct tiny_engine engine;
+static struct injector injector;
+static int32_t prompt[PROMPT];
+static int32_t known[CONTEXT + 1]; /* ids by position of the greedy answer */
+
+static int set_up(void **state)
+{
+    (void)state;
+    tiny_engine_open(&engine, &(struct tiny_engine_params){0});
+    tiny_ids(prompt, PROMPT, 320, 7);
+    struct dgl_generate_result r = tiny_generate(
+        engine.session, dgl_generate_params(.ids = prompt, .num_ids = PROMPT, .ignore_eos = true));
+    assert_int_equal(r.num_tokens, CONTEXT - PROMPT + 1);
+    memcpy(known, prompt, sizeof(prompt));
+    memcpy(known + PROMPT, r.tokens, r.num_tokens * sizeof(int32_t));
+    dgl_generate_result_finish(&r);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    tiny_engine_close(&engine);
+    return 0;
+}
+
+static const char *record_dir(void)
+{
+    return dgl_device_cache_dir(engine.device);
+}
+
+static void forget(void)
+{
+    char *path = checked(dgl_path_join(record_dir(), KEY ".exec"));
+    remove(path);
+    free(path);
+}
+
+static struct dgl_executor_info chosen(void)
+{
+    struct dgl_executor_info info;
+    dgl_model_executor(engine.model, &info);
+    return info;
+}
+
+/* ---- tokens after an abort ------------------------------------------------------------------- */
+
+struct answer_case {
+    const char *name;
+    struct dgl_sampling sampling;
+    int32_t interval;
+};
+
+static const struct answer_case answers[] = {
+    {"greedy, 1", {.temperature = 0}, 1},
+    {"greedy, 4", {.temperature = 0}, 4},
+    {"top-k, 4", {.temperature = 1, .top_k = 40, .seed = 3}, 4},
+    {"whole vocabulary, 3", {.temperature = 1, .seed = 4}, 3},
+    {"penalties, 4", {.repeat_penalty = 1.3f, .frequency_penalty = 0.5f, .repeat_last_n = 16}, 4},
+    {"DRY and a bias, 4",
+     {.dry_multiplier = 1,
+      .dry_penalty_last_n = -1,
+      .logit_bias = &(struct dgl_logit_bias){9, 2},
+      .num_logit_bias = 1},
+     4},
+};
+
+/* Every dispatch of an answer is given up in turn, after each number of whole tokens. */
+static void test_replay(void **state)
+{
+    enum { TOKENS = 13 };
+    const struct answer_case *c = *state;
+    const struct dgl_generate_params *p =
+        dgl_generate_params(.ids = prompt, .num_ids = PROMPT, .max_tokens = TOKENS,
+                            .readback_interval = c->interval, .sampling = c->sampling,
+                            .ignore_eos = true);
+    injector = (struct injector){0};
+    injector_install(&injector, engine.model, DGL_EXECUTOR_DISPATCH);
+    struct dgl_generate_result want = tiny_generate(engine.session, p);
+    injector = (struct injector){0};
+    injector_install(&injector, engine.model, DGL_EXECUTOR_PERSISTENT);
+    struct dgl_generate_result whole = tiny_generate(engine.session, p);
+    tiny_same_tokens(&whole, &want);
+    assert_string_equal(chosen().name, "persistent");
+    assert_string_equal(chosen().reason, "asked for");
+    const int32_t submits = injector.submits;
+    assert_int_equal(submits, (TOKENS - 1 + c->interval - 1) / c->interval);
+    for (int32_t at = 1; at <= submits; at++)
+        for (uint32_t after = 0; after < (uint32_t)c->interval; after++) {
+            test_log_clear(&engine.log);
+            injector = (struct injector){.abort_at = at, .abort_after = after};
+            injector_install(&injector, engine.model, DGL_EXECUTOR_PERSISTENT);
+            dgl_session_trim(engine.session, 0);
+            struct dgl_generate_result got = tiny_generate(engine.session, p);
+            if (got.num_tokens != want.num_tokens ||
+                memcmp(got.tokens, want.tokens, want.num_tokens * sizeof(int32_t)) != 0)
+                fail_msg("dispatch %d given up after %u tokens: other tokens", at, after);
+            assert_string_equal(chosen().name, "dispatch");
+            assert_contains(chosen().reason, "given up");
+            assert_contains(engine.log.text, "computed again by single dispatches");
+            assert_int_equal(engine.log.errors, 0);
+            assert_int_equal(injector.cleared, 1);
+            dgl_generate_result_finish(&got);
+        }
+    dgl_generate_result_finish(&want);
+    dgl_generate_result_finish(&whole);
+}
+
+/* A stop id ends the answer in the middle of a batch under either executor. */
+static void test_stop(void **state)
+{
+    (void)state;
+    const struct dgl_generate_params *p =
+        dgl_generate_params(.ids = prompt, .num_ids = PROMPT, .max_tokens = 40,
+                            .readback_interval = 16, .stop = NULL);
+    injector = (struct injector){0};
+    injector_install(&injector, engine.model, DGL_EXECUTOR_DISPATCH);
+    struct dgl_generate_result want = tiny_generate(engine.session, p);
+    injector_install(&injector, engine.model, DGL_EXECUTOR_PERSISTENT);
+    struct dgl_generate_result got = tiny_generate(engine.session, p);
+    tiny_same_tokens(&got, &want);
+    dgl_generate_result_finish(&want);
+    dgl_generate_result_finish(&got);
+}
+
+/* ---- choice ---------------------------------------------------------------------------------- */
+
+struct choice_case {
+    const char *name;
+    enum dgl_executor wanted;
+    struct injector injector;
+    struct exec_record record; /* on disk before; verdict 0 = none */
+    int64_t age;               /* of it, seconds */
+    int32_t tokens;            /* of the answer; 0 = until the context is full */
+    bool knows;                /* the executor has the right ids ready, which is fast */
+    const char *want, *reason;
+    enum exec_verdict verdict; /* on disk after; 0 = none */
+    bool refused;
+};
+
+#define WITH_KEY .key = KEY
+#define FAST                                                                                       \
+    {                                                                                              \
+        .verdict = EXEC_FASTER, .groups = 132, .dispatch_ns = 900000, .persistent_ns = 400000      \
+    }
+
+static const struct choice_case choices[] = {
+    {.name = "dispatches are asked for",
+     .wanted = DGL_EXECUTOR_DISPATCH,
+     .want = "dispatch",
+     .reason = "asked for"},
+    {.name = "no program",
+     .injector = {.no_schedule = "more than four kernels in slot down"},
+     .want = "dispatch",
+     .reason = "more than four kernels in slot down"},
+    {.name = "groups are not resident",
+     .injector = {WITH_KEY, .unfit = "none of 4096 work groups joined the poll"},
+     .want = "dispatch",
+     .reason = "none of 4096",
+     .verdict = EXEC_UNFIT},
+    {.name = "slower in a trial",
+     .injector = {WITH_KEY, .step_ns = 3000000},
+     .want = "dispatch",
+     .reason = "us per token in a trial, by persistent dispatches",
+     .verdict = EXEC_SLOWER},
+    {.name = "faster in a trial",
+     .injector = {WITH_KEY},
+     .knows = true,
+     .want = "persistent",
+     .reason = "us per token in a trial, by single dispatches",
+     .verdict = EXEC_FASTER},
+    {.name = "other tokens in a trial",
+     .injector = {WITH_KEY, .wrong = true},
+     .want = "dispatch",
+     .reason = "not the same",
+     .verdict = EXEC_UNFIT},
+    {.name = "given up in a trial",
+     .injector = {WITH_KEY, .abort_at = 2, .abort_after = 3},
+     .want = "dispatch",
+     .reason = "given up in a trial",
+     .verdict = EXEC_ABORTED},
+    {.name = "given up in the answer",
+     .injector = {WITH_KEY, .abort_at = 2, .abort_after = 3},
+     .record = FAST,
+     .want = "dispatch",
+     .reason = "given up in this process",
+     .verdict = EXEC_ABORTED},
+    {.name = "short answers are not worth a trial",
+     .injector = {WITH_KEY},
+     .tokens = 20,
+     .want = "dispatch",
+     .reason = "is being compiled"},
+    {.name = "a record says faster",
+     .injector = {WITH_KEY},
+     .record = FAST,
+     .tokens = 20,
+     .want = "persistent",
+     .reason = "400 us per token in a trial, by single dispatches 900 us; 132 work groups",
+     .verdict = EXEC_FASTER},
+    {.name = "of fewer groups",
+     .injector = {WITH_KEY},
+     .record = {.verdict = EXEC_FASTER, .groups = 66, .dispatch_ns = 9, .persistent_ns = 4},
+     .knows = true,
+     .want = "persistent",
+     .reason = "132 work groups",
+     .verdict = EXEC_FASTER},
+    {.name = "a record says slower",
+     .injector = {WITH_KEY},
+     .record = {.verdict = EXEC_SLOWER, .groups = 132, .dispatch_ns = 4000, .persistent_ns = 9000},
+     .want = "dispatch",
+     .reason = "4 us per token in a trial, by persistent dispatches 9 us; 132 work groups",
+     .verdict = EXEC_SLOWER},
+    {.name = "a record says unfit",
+     .injector = {WITH_KEY},
+     .record = {.verdict = EXEC_UNFIT},
+     .want = "dispatch",
+     .reason = "failed its tests",
+     .verdict = EXEC_UNFIT},
+    {.name = "given up an hour ago",
+     .injector = {WITH_KEY},
+     .record = {.verdict = EXEC_ABORTED},
+     .age = 3600,
+     .want = "dispatch",
+     .reason = "within the last day",
+     .verdict = EXEC_ABORTED},
+    {.name = "given up the day before yesterday",
+     .injector = {WITH_KEY},
+     .record = {.verdict = EXEC_ABORTED},
+     .age = 2 * 86400,
+     .knows = true,
+     .want = "persistent",
+     .reason = "us per token",
+     .verdict = EXEC_FASTER},
+    {.name = "given up in the future",
+     .injector = {WITH_KEY},
+     .record = {.verdict = EXEC_ABORTED},
+     .age = -3600,
+     .knows = true,
+     .want = "persistent",
+     .reason = "us per token",
+     .verdict = EXEC_FASTER},
+    {.name = "the compiler takes some batches",
+     .injector = {WITH_KEY, .not_ready = 5},
+     .knows = true,
+     .want = "persistent",
+     .reason = "us per token",
+     .verdict = EXEC_FASTER},
+    {.name = "the compiler takes longer than the answer",
+     .injector = {WITH_KEY, .not_ready = 1000000},
+     .want = "dispatch",
+     .reason = "is being compiled"},
+    {.name = "asked for although slower",
+     .wanted = DGL_EXECUTOR_PERSISTENT,
+     .injector = {WITH_KEY, .not_ready = 1000000},
+     .record = {.verdict = EXEC_SLOWER, .groups = 132},
+     .want = "persistent",
+     .reason = "asked for",
+     .verdict = EXEC_SLOWER},
+    {.name = "asked for without a program",
+     .wanted = DGL_EXECUTOR_PERSISTENT,
+     .injector = {.no_schedule = "more than four kernels in slot down"},
+     .reason = "more than four kernels in slot down",
+     .refused = true},
+    {.name = "asked for without resident groups",
+     .wanted = DGL_EXECUTOR_PERSISTENT,
+     .injector = {WITH_KEY, .unfit = "none of 4096 work groups joined the poll"},
+     .reason = "none of 4096",
+     .refused = true},
+};
+
+static void test_choice(void **state)
+{
+    const struct choice_case *c = *state;
+    struct exec_record record = c->record, after;
+    if (!record_dir())
+        SKIP("no cache folder");
+    forget();
+    record.time = (uint64_t)((int64_t)time(NULL) - c->age);
+    if (record.verdict)
+        assert_true(exec_record_store(record_dir(), KEY, &record));
+    test_log_clear(&engine.log);
+    injector = c->injector;
+    if (c->knows)
+        injector.known = known;
+    injector_install(&injector, engine.model, c->wanted);
+    dgl_session_trim(engine.session, 0);
+    struct dgl_generate_result r;
+    enum dgl_status status =
+        dgl_generate(engine.session,
+                     dgl_generate_params(.ids = prompt, .num_ids = PROMPT, .max_tokens = c->tokens,
+                                         .ignore_eos = true),
+                     &r);
+    if (c->refused) {
+        const char *const parts[] = {"persistent", c->reason};
+        assert_refusal(&engine.log, status, DGL_ERR_UNSUPPORTED, parts);
+    } else {
+        assert_int_equal(status, DGL_OK);
+        assert_int_equal(r.num_tokens, c->tokens ? c->tokens : CONTEXT - PROMPT + 1);
+        if (memcmp(r.tokens, known + PROMPT, r.num_tokens * sizeof(int32_t)) != 0)
+            fail_msg("other tokens");
+        assert_string_equal(chosen().name, c->want);
+        assert_contains(chosen().reason, c->reason);
+        assert_int_equal(engine.log.errors, 0);
+    }
+    bool kept = exec_record_load(record_dir(), KEY, &after);
+    assert_int_equal(kept ? after.verdict : 0, c->verdict);
+    if (!c->refused && strcmp(c->want, "persistent") == 0)
+        assert_int_equal(injector.groups, 132);
+    dgl_generate_result_finish(&r);
+    forget();
+}
+
+/* What takes the device 100 ms is the most of one submit, so that a call can be cancelled between
+ * two. */
+static void test_bounded(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t token_ns;
+        uint32_t most;
+    } rows[] = {{0, 32}, {1000000, 32}, {9000000, 11}, {40000000, 2}, {99000000, 1}, {1u << 30, 1}};
+    if (!record_dir())
+        SKIP("no cache folder");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct exec_record record = {.verdict = EXEC_FASTER,
+                                           .groups = 132,
+                                           .dispatch_ns = rows[i].token_ns + 1,
+                                           .persistent_ns = rows[i].token_ns};
+        assert_true(exec_record_store(record_dir(), KEY, &record));
+        injector = (struct injector){WITH_KEY, .known = known};
+        injector_install(&injector, engine.model, DGL_EXECUTOR_AUTO);
+        struct dgl_generate_result r = tiny_generate(
+            engine.session, dgl_generate_params(.ids = prompt, .num_ids = PROMPT, .max_tokens = 65,
+                                                .readback_interval = 32, .ignore_eos = true));
+        assert_int_equal(injector.most_steps, rows[i].most);
+        dgl_generate_result_finish(&r);
+    }
+    forget();
+}
+
+/* A trial leaves nothing behind: not in the counters of the answer either. */
+static void test_trial_counts_nothing(void **state)
+{
+    (void)state;
+    struct dgl_counters decode[2];
+    for (int tried = 0; tried < 2; tried++) {
+        injector = (struct injector){.step_ns = 1000000};
+        injector_install(&injector, engine.model,
+                         tried ? DGL_EXECUTOR_AUTO : DGL_EXECUTOR_DISPATCH);
+        /* Once before, so that both have compiled and bound. */
+        for (int round = 0; round < 2; round++) {
+            memset(engine.model->engine->choice, 0, sizeof(engine.model->engine->choice));
+            dgl_session_trim(engine.session, 0);
+            struct dgl_generate_result r =
+                tiny_generate(engine.session, dgl_generate_params(.ids = prompt, .num_ids = PROMPT,
+                                                                  .ignore_eos = true));
+            decode[tried] = r.decode;
+            dgl_generate_result_finish(&r);
+        }
+    }
+    assert_int_equal(injector.probed, 2);
+    assert_memory_equal(&decode[0], &decode[1], sizeof(decode[0]));
+}
+
+/* Software renderers compute one work group after the other. */
+static void test_software_is_refused(void **state)
+{
+    (void)state;
+    if (!dgl_device_get_info(engine.device)->software)
+        SKIP("a hardware device");
+    struct dgl_model *model = NULL;
+    struct dgl_executor_info info;
+    const char *const parts[] = {"persistent", "renders in software"};
+    test_log_clear(&engine.log);
+    enum dgl_status status = dgl_model_load(
+        engine.device, dgl_model_params(.path = engine.path, .executor = DGL_EXECUTOR_PERSISTENT),
+        &model);
+    assert_refusal(&engine.log, status, DGL_ERR_UNSUPPORTED, parts);
+    assert_null(model);
+    assert_int_equal(dgl_model_load(engine.device, dgl_model_params(.path = engine.path), &model),
+                     DGL_OK);
+    dgl_model_executor(model, &info);
+    assert_int_equal(info.executor, DGL_EXECUTOR_DISPATCH);
+    assert_string_equal(info.name, "dispatch");
+    assert_contains(info.reason, "renders in software");
+    dgl_model_destroy(&model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_bounded),
+        cmocka_unit_test(test_trial_counts_nothing),
+        cmocka_unit_test(test_software_is_refused),
+    };
+    set_up(NULL);
+    int failed = test_run_table("replay", test_replay, answers);
+    failed += test_run_table("choice", test_choice, choices);
+    failed += cmocka_run_group_tests_name("executor", tests, NULL, NULL);
+    tear_down(NULL);
+    return failed;
+}

@@ -1,0 +1,36 @@
+/* A persistent executor that runs on any device, by dispatches, and misbehaves when it is told to:
+ * gives up in the middle of a token, computes other tokens, takes its time. */
+#ifndef DGL_TESTS_INJECTOR_H
+#define DGL_TESTS_INJECTOR_H
+
+#include "core/exec/persistent.h"
+
+struct dgl_model;
+
+struct injector {
+    /* what it does */
+    const char *no_schedule; /* why check() refuses; NULL = it does not */
+    const char *unfit;       /* why probe() finds no groups; NULL = it finds 132 */
+    const char *key;         /* of check(), 64 digits; NULL = none */
+    int32_t not_ready;       /* how often is_ready() still says no */
+    int32_t abort_at;        /* submit that is given up, counted from 1; 0 = none */
+    uint32_t abort_after;    /* whole steps of that submit that are computed, then a half one */
+    bool wrong;              /* the last id of each submit is another */
+    uint64_t step_ns;        /* takes at least that long for a step */
+    const int32_t *known;    /* ids by position: nothing is computed, these are the answers */
+    /* what it saw */
+    int32_t submits;     /* since it was installed */
+    uint32_t most_steps; /* of one of them */
+    int32_t begun, probed, cleared;
+    uint32_t groups; /* as set last */
+    /* its own */
+    struct exec *inner; /* borrowed: the engine's dispatches */
+    struct gl_device *gl;
+    bool aborted;
+};
+
+/* Puts it into the model in place of any other persistent executor, and forgets what was chosen. It
+ * must outlive the model. */
+void injector_install(struct injector *injector, struct dgl_model *model, enum dgl_executor wanted);
+
+#endif

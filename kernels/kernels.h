@@ -17,7 +17,7 @@
 #define KERNEL_MAX_ATTRS      16
 #define KERNEL_MAX_FLAGS      64
 #define KERNEL_MAX_REQUIRES   16
-#define KERNEL_MAX_LIBS       12
+#define KERNEL_MAX_LIBS       16
 #define KERNEL_MAX_EXTENSIONS 4
 #define KERNEL_MAX_PROPERTIES 64
 #define KERNEL_MAX_LETS       16 /* of a kernel and its libs together; SHARED likewise */

@@ -75,7 +75,8 @@ static const struct kernel *asked_apart(struct fusion *f, struct oplist *list, s
         for (size_t j = fused; j < separate && !serves_fused; j++) {
             one = ask(f, &list->ops[j].request);
             list->failed |= !one;
-            serves_fused = one && (one->choice.asked || one->choice.kernel == apart->choice.kernel);
+            serves_fused = one && one->choice.kernel &&
+                           (one->choice.asked || one->choice.kernel == apart->choice.kernel);
         }
         if (!serves_fused)
             return apart->choice.kernel;

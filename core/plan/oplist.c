@@ -234,15 +234,20 @@ static void add_heads(struct op *op, const struct model_desc *d)
     op_const(op, "QKV_STRIDE", qkv_dim(d));
 }
 
+/* A gain as long as all heads together: one norm over them. */
+static const char *qk_norm_span(const struct oplist_params *p, const struct layer_weights *w)
+{
+    uint64_t count = p->weights->vectors[w->qk_norm].count;
+    return count > 2 * (uint64_t)p->desc->head_dim ? "all" : "head";
+}
+
 static void add_qk_norm(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase,
                         int32_t layer)
 {
     const struct model_desc *d = p->desc;
     const struct layer_weights *w = &p->weights->layer[layer];
-    /* As long as all heads together: one norm over them. */
-    bool all = p->weights->vectors[w->qk_norm].count > 2 * (uint64_t)d->head_dim;
     struct op *op = oplist_append(list, phase, layer, "qk_norm", "qk_norm");
-    op_attr(op, "span", all ? "all" : "head");
+    op_attr(op, "span", qk_norm_span(p, w));
     add_heads(op, d);
     op_float(op, "eps", d->norm_eps);
     op_bind_buffer(op, "QKV", BUF_QKV);
@@ -320,6 +325,42 @@ static void add_attn_merge(struct oplist *list, const struct oplist_params *p, i
     op_bind_buffer(op, "P", BUF_ATT);
     op_bind_buffer(op, "O", BUF_MERGED);
     add_sinks(op, &p->weights->layer[layer], BUF_ATT);
+}
+
+/* qk_norm, attn_decode and attn_merge in one. */
+static void add_attn_token(struct oplist *list, const struct oplist_params *p, int32_t layer)
+{
+    const struct layer_weights *w = &p->weights->layer[layer];
+    struct op *op = append_attention(list, p, DGL_PHASE_DECODE, layer, "attn_token");
+    op_attr(op, "norm", w->qk_norm == VECTOR_NONE ? "none" : qk_norm_span(p, w));
+    op_const(op, "SPLITS", p->token_splits);
+    op_float(op, "eps", p->desc->norm_eps);
+    op_bind_buffer(op, "PARTS", BUF_ATT);
+    op_bind_buffer(op, "ARRIVED", BUF_ARRIVED);
+    op_bind_buffer(op, "O", BUF_MERGED);
+    add_rope(op, p->desc, layer);
+    add_scores(op, p->desc, layer);
+    add_sinks(op, w, BUF_QKV);
+    if (w->qk_norm != VECTOR_NONE)
+        op_bind_vector(op, "G", w->qk_norm);
+    else
+        op_bind_buffer(op, "G", BUF_QKV);
+}
+
+/* Attention of one token from q, k and v. Returns where its result is. */
+static enum plan_buffer add_decode_attention(struct oplist *list, const struct oplist_params *p,
+                                             int32_t layer)
+{
+    size_t fused = list->count;
+    add_attn_token(list, p, layer);
+    size_t separate = list->count;
+    if (p->weights->layer[layer].qk_norm != VECTOR_NONE)
+        add_qk_norm(list, p, DGL_PHASE_DECODE, layer);
+    add_attn_decode(list, p, layer);
+    if (p->splits > 1)
+        add_attn_merge(list, p, layer);
+    bool kept = fusion_keep(p->fusion, list, fused, separate);
+    return kept || p->splits > 1 ? BUF_MERGED : BUF_ATT;
 }
 
 /* ---- the model ------------------------------------------------------------------------------- */
@@ -435,25 +476,22 @@ static void add_attention_block(struct oplist *list, const struct oplist_params 
                                 enum dgl_phase phase, int32_t layer, struct stream *stream)
 {
     const struct layer_weights *w = &p->weights->layer[layer];
-    bool merge = phase == DGL_PHASE_DECODE && p->splits > 1;
+    struct oplist_matmul o = layer_matmul(p, phase, layer, "o");
     struct oplist_matmul qkv = layer_matmul(p, phase, layer, "qkv");
     qkv.weight = &w->qkv;
     qkv.y = BUF_QKV;
     qkv.y_stride = qkv_dim(p->desc);
     read_stream(list, p, &qkv, "attn_norm", stream);
-    if (w->qk_norm != VECTOR_NONE)
-        add_qk_norm(list, p, phase, layer);
     if (phase == DGL_PHASE_PREFILL) {
+        if (w->qk_norm != VECTOR_NONE)
+            add_qk_norm(list, p, phase, layer);
         add_rope_kv(list, p, layer);
         add_attn_prefill(list, p, layer);
+        o.x = BUF_ATT;
     } else {
-        add_attn_decode(list, p, layer);
+        o.x = add_decode_attention(list, p, layer);
     }
-    if (merge)
-        add_attn_merge(list, p, layer);
-    struct oplist_matmul o = layer_matmul(p, phase, layer, "o");
     o.weight = &w->o;
-    o.x = merge ? BUF_MERGED : BUF_ATT;
     o.x_stride = p->desc->heads * p->desc->head_dim;
     add_to_stream(list, p, &o, "attn_post_norm", w->attn_post_norm, stream);
 }

@@ -141,7 +141,8 @@ struct oplist_params {
     const struct model_desc *desc;
     const struct model_weights *weights;
     enum dgl_kv_type kv_type;
-    uint32_t splits; /* parts of the keys in decode attention */
+    uint32_t splits;       /* parts of the keys in decode attention */
+    uint32_t token_splits; /* at most so many where it is one operation */
     /* Decides which fused operations there are; NULL: none. */
     struct fusion *fusion;
 };

@@ -138,6 +138,7 @@ enum dgl_status plan_init(struct plan *out, const struct plan_params *p)
                                       .weights = p->weights,
                                       .kv_type = p->kv_type,
                                       .splits = plan_choose_splits(p->device, p->desc),
+                                      .token_splits = plan_token_splits(p->device, p->desc),
                                       .fusion = &out->fusion};
     const struct dgl_log *log = p->device->log;
     enum dgl_status status = DGL_OK;
@@ -145,7 +146,8 @@ enum dgl_status plan_init(struct plan *out, const struct plan_params *p)
                          .desc = p->desc,
                          .weights = p->weights,
                          .kv_type = p->kv_type,
-                         .splits = ops.splits};
+                         .splits = ops.splits,
+                         .token_splits = ops.token_splits};
     kernel_table_init(&out->kernels, p->device, p->set);
     fusion_init(&out->fusion, p->device, p->set);
     for (int s = 0; s < SEG_COUNT && status == DGL_OK; s++) {

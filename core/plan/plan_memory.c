@@ -30,7 +30,8 @@ void plan_buffer_bytes(const struct plan *plan, int32_t context, int32_t rows,
     const struct model_desc *d = plan->desc;
     uint64_t n = (uint64_t)rows, hidden = (uint64_t)d->hidden, dim = (uint64_t)d->head_dim;
     uint64_t heads = (uint64_t)d->heads, kv_heads = (uint64_t)d->kv_heads;
-    uint64_t partial = heads * plan->splits * (dim + 2); /* decode's split attention */
+    uint64_t splits = plan->splits > plan->token_splits ? plan->splits : plan->token_splits;
+    uint64_t partial = (heads * splits * (dim + 2) + 3) / 4 * 4; /* decode's split attention */
     memset(bytes, 0, BUF_COUNT * sizeof(bytes[0]));
     bytes[BUF_IDS] = ((uint64_t)context + 1) * 4;
     bytes[BUF_STEP] = sizeof(struct dgl_step_table);
@@ -138,4 +139,11 @@ uint32_t plan_choose_splits(const struct plan_device *device, const struct model
     while (splits < 32 && splits * 2 * (uint32_t)desc->kv_heads <= device->compute_units)
         splits *= 2;
     return splits;
+}
+
+/* Two groups per unit, but the last one to arrive reads what all of a KV head have written. */
+uint32_t plan_token_splits(const struct plan_device *device, const struct model_desc *desc)
+{
+    uint32_t splits = device->software ? 1 : 2 * device->compute_units / (uint32_t)desc->kv_heads;
+    return splits < 1 ? 1 : splits > 64 ? 64 : splits;
 }

@@ -60,7 +60,7 @@ static bool read_fixed(const struct kernel_hint *hint, const struct kernel_reque
     if (strcmp(hint->key, "attentionPrefill") == 0)
         return strcmp(request->op, "attn_prefill") == 0;
     if (strcmp(hint->key, "attentionDecode") == 0)
-        return strcmp(request->op, "attn_decode") == 0;
+        return strcmp(request->op, "attn_decode") == 0 || strcmp(request->op, "attn_token") == 0;
     if (strcmp(hint->key, "f16Matmul") == 0)
         return matmul && decode && has(request, "weight", "f16");
     if (strcmp(hint->key, "q4kMatmul") == 0) {

@@ -45,7 +45,7 @@ struct setup {
 
 /* Says nothing about operations or weights that these variants do not serve. */
 static const char *const subgroup_hints[] = {"variants.matmul/decode=subgroup",
-                                             "variants.attn_decode=subgroup"};
+                                             "variants.attn_token=subgroup"};
 static const char *const plain_hints[] = {"variants.matmul/decode=baseline",
                                           "variants.matmul/prefill=baseline",
                                           "variants.attn_decode=baseline"};

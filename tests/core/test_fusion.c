@@ -28,13 +28,16 @@ const struct kernel_embedded kernel_embedded[] = {
     BUILTIN("both_big", "both", "big", "//! WHEN size big\n//! PREFER -10\n"),
     BUILTIN("second_ready", "second", "fast",
             "//! WHEN after first third\n//! PREFER AFTER_first ? 10 : 7\n"),
+    BUILTIN("token", "attn_token", "subgroup streaming", ""),
+    BUILTIN("parts", "attn_decode", "baseline streaming", ""),
+    BUILTIN("parts_tiled", "attn_decode", "tiled_large", ""),
     {NULL, NULL, 0},
 };
 
 static const char own_first[] = KERNEL("first", "first", "baseline", "");
 static const char own_both[] = KERNEL("both", "both", "mine", "//! WHEN size small\n");
 
-enum fused { BOTH_SMALL, BOTH_BIG, SECOND_AFTER_FIRST, SECOND_AFTER_THIRD };
+enum fused { BOTH_SMALL, BOTH_BIG, SECOND_AFTER_FIRST, SECOND_AFTER_THIRD, ATTENTION };
 
 struct fusion_case {
     const char *name;
@@ -60,19 +63,23 @@ static const struct fusion_case cases[] = {
      "second (10) is preferred to second_ready (7)"},
     {"worse, but asked for", MADE_GPU, SECOND_AFTER_THIRD, "variants.second/third=second_ready",
      NULL, true, NULL},
+    {"a hint that both meet", MADE_GPU, ATTENTION, "attentionDecode=streaming", NULL, true, NULL},
+    {"a hint that the parts meet", MADE_GPU, ATTENTION, "attentionDecode=tiled_large", NULL, false,
+     "parts_tiled is asked for"},
     {"a file for a part", MADE_GPU, BOTH_SMALL, NULL, own_first, false, "first is asked for"},
     {"a file for the whole", MADE_MINIMUM, BOTH_SMALL, NULL, own_both, true, NULL},
 };
 
 static void list_both(struct oplist *list, enum fused fused)
 {
-    bool both = fused == BOTH_SMALL || fused == BOTH_BIG;
-    struct op *op = oplist_append(list, DGL_PHASE_DECODE, 0, "fused", both ? "both" : "second");
-    if (both)
+    static const char *const ops[] = {"both", "both", "second", "second", "attn_token"};
+    struct op *op = oplist_append(list, DGL_PHASE_DECODE, 0, "fused", ops[fused]);
+    if (fused == BOTH_SMALL || fused == BOTH_BIG)
         op_attr(op, "size", fused == BOTH_BIG ? "big" : "small");
     else
         op_attr(op, "after", fused == SECOND_AFTER_FIRST ? "first" : "third");
-    oplist_append(list, DGL_PHASE_DECODE, 0, "apart1", "first");
+    oplist_append(list, DGL_PHASE_DECODE, 0, "apart1",
+                  fused == ATTENTION ? "attn_decode" : "first");
     oplist_append(list, DGL_PHASE_DECODE, 0, "apart2", "second");
 }
 

@@ -23,7 +23,7 @@ struct family {
     const char *prefill, *decode;
     uint32_t programs, kernels; /* requests, and kernels that serve them; attn_merge is one more */
     bool sinks;                 /* keys are split everywhere */
-    const char *gpu_decode;     /* where operations are fused; NULL: as decode */
+    const char *gpu_decode;     /* where operations are fused */
     int32_t gpu_programs, gpu_kernels; /* so many more there, sampling apart */
     const char *gpu_end;               /* what follows the last layer there; NULL: nothing */
 };
@@ -33,12 +33,14 @@ static const struct family plain = {
     .decode = "qkv attn_decode o gate_up down",
     .programs = 31,
     .kernels = 17,
+    .gpu_decode = "qkv attn_token o gate_up down",
 };
 static const struct family head_norms = {
     .prefill = "attn_norm qkv qk_norm rope_kv attn_prefill o ffn_norm gate_up down",
     .decode = "qkv qk_norm attn_decode o gate_up down",
     .programs = 32,
     .kernels = 18,
+    .gpu_decode = "qkv attn_token o gate_up down",
 };
 static const struct family post_norms = {
     .prefill =
@@ -46,7 +48,7 @@ static const struct family post_norms = {
     .decode = "qkv attn_decode o attn_post_norm gate_up down ffn_post_norm",
     .programs = 34,
     .kernels = 17,
-    .gpu_decode = "qkv attn_decode o gate_up down",
+    .gpu_decode = "qkv attn_token o gate_up down",
     .gpu_end = "ffn_post_norm",
     .gpu_programs = 1,
     .gpu_kernels = 1,
@@ -57,7 +59,7 @@ static const struct family all_norms = {
     .decode = "qkv qk_norm attn_decode o attn_post_norm gate_up down ffn_post_norm",
     .programs = 35,
     .kernels = 18,
-    .gpu_decode = "qkv qk_norm attn_decode o gate_up down",
+    .gpu_decode = "qkv attn_token o gate_up down",
     .gpu_end = "ffn_post_norm",
     .gpu_programs = 1,
     .gpu_kernels = 1,
@@ -71,7 +73,7 @@ static const struct family experts = {
     .decode = EXPERTS_DECODE,
     .programs = 36,
     .kernels = 22,
-    .gpu_decode = "qkv attn_decode o router experts_gate_up experts_down",
+    .gpu_decode = "qkv attn_token o router experts_gate_up experts_down",
     .gpu_kernels = 1,
 };
 static const struct family experts_windows = {
@@ -80,7 +82,7 @@ static const struct family experts_windows = {
     .programs = 38,
     .kernels = 22,
     .sinks = true,
-    .gpu_decode = "qkv attn_decode o router experts_gate_up experts_down",
+    .gpu_decode = "qkv attn_token o router experts_gate_up experts_down",
     .gpu_kernels = 1,
 };
 
@@ -93,25 +95,25 @@ struct shape {
     const char *config, *row; /* tests/models/configs/, docs/models.md */
     const struct family *family;
     struct bands small, large; /* where a binding has 128 MiB, and 1 GiB */
-    uint32_t gpu_splits;       /* parts of the keys on the GPU; elsewhere 1, or 2 with sinks */
-    uint32_t short_rows;       /* kernels more on llvmpipe, for products of up to 1,024 columns */
+    uint32_t gpu_splits; /* parts of the keys on the GPU at most; elsewhere 1, or 2 with sinks */
+    uint32_t short_rows; /* kernels more on llvmpipe, for products of up to 1,024 columns */
 };
 
 static const struct shape shapes[] = {
-    {"llama-3.2-1b", "Llama 3.2 1B", &plain, {3, 3, 0, 0}, {1, 1, 0, 0}, 16, 0},
-    {"llama-3.2-3b", "Llama 3.2 3B", &plain, {4, 4, 0, 0}, {1, 1, 0, 0}, 16, 0},
-    {"llama-3.1-8b", "Llama 3.1 8B", &plain, {5, 5, 0, 0}, {1, 1, 0, 0}, 16, 0},
-    {"mistral-7b-v0.1", "Mistral 7B v0.1", &plain, {2, 2, 0, 0}, {1, 1, 0, 0}, 16, 0},
-    {"mistral-7b-v0.3", "Mistral 7B v0.3", &plain, {2, 2, 0, 0}, {1, 1, 0, 0}, 16, 0},
-    {"qwen2.5-1.5b", "Qwen 2.5 1.5B", &plain, {2, 2, 0, 0}, {1, 1, 0, 0}, 32, 0},
-    {"qwen3-0.6b", "Qwen 3 0.6B", &head_norms, {2, 2, 0, 0}, {1, 1, 0, 0}, 16, 2},
-    {"gemma-2-2b", "Gemma 2 2B", &post_norms, {5, 5, 0, 0}, {1, 1, 0, 0}, 32, 0},
-    {"gemma-2-9b", "Gemma 2 9B", &post_norms, {8, 8, 0, 0}, {1, 1, 0, 0}, 16, 0},
-    {"gemma-3-1b", "Gemma 3 1B", &all_norms, {3, 3, 0, 0}, {1, 1, 0, 0}, 32, 2},
-    {"gemma-3-4b", "Gemma 3 4B", &all_norms, {6, 6, 0, 0}, {1, 1, 0, 0}, 32, 0},
-    {"phi-3.5-mini", "Phi-3.5 mini", &plain, {1, 1, 0, 0}, {1, 1, 0, 0}, 4, 0},
-    {"mixtral-8x7b", "Mixtral 8x7B", &experts, {2, 2, 4, 2}, {1, 1, 1, 1}, 16, 0},
-    {"gpt-oss-20b", "GPT-OSS 20B", &experts_windows, {9, 9, 3, 2}, {2, 2, 1, 1}, 16, 0},
+    {"llama-3.2-1b", "Llama 3.2 1B", &plain, {3, 3, 0, 0}, {1, 1, 0, 0}, 33, 0},
+    {"llama-3.2-3b", "Llama 3.2 3B", &plain, {4, 4, 0, 0}, {1, 1, 0, 0}, 33, 0},
+    {"llama-3.1-8b", "Llama 3.1 8B", &plain, {5, 5, 0, 0}, {1, 1, 0, 0}, 33, 0},
+    {"mistral-7b-v0.1", "Mistral 7B v0.1", &plain, {2, 2, 0, 0}, {1, 1, 0, 0}, 33, 0},
+    {"mistral-7b-v0.3", "Mistral 7B v0.3", &plain, {2, 2, 0, 0}, {1, 1, 0, 0}, 33, 0},
+    {"qwen2.5-1.5b", "Qwen 2.5 1.5B", &plain, {2, 2, 0, 0}, {1, 1, 0, 0}, 64, 0},
+    {"qwen3-0.6b", "Qwen 3 0.6B", &head_norms, {2, 2, 0, 0}, {1, 1, 0, 0}, 33, 2},
+    {"gemma-2-2b", "Gemma 2 2B", &post_norms, {5, 5, 0, 0}, {1, 1, 0, 0}, 64, 0},
+    {"gemma-2-9b", "Gemma 2 9B", &post_norms, {8, 8, 0, 0}, {1, 1, 0, 0}, 33, 0},
+    {"gemma-3-1b", "Gemma 3 1B", &all_norms, {3, 3, 0, 0}, {1, 1, 0, 0}, 64, 2},
+    {"gemma-3-4b", "Gemma 3 4B", &all_norms, {6, 6, 0, 0}, {1, 1, 0, 0}, 64, 0},
+    {"phi-3.5-mini", "Phi-3.5 mini", &plain, {1, 1, 0, 0}, {1, 1, 0, 0}, 8, 0},
+    {"mixtral-8x7b", "Mixtral 8x7B", &experts, {2, 2, 4, 2}, {1, 1, 1, 1}, 33, 0},
+    {"gpt-oss-20b", "GPT-OSS 20B", &experts_windows, {9, 9, 3, 2}, {2, 2, 1, 1}, 33, 0},
 };
 #define NUM_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
 
@@ -128,10 +130,9 @@ static const struct choice choices[] = {
     {"matmul", "decode", NULL, 0, 0, {"baseline", "baseline", "subgroup"}},
     {"matmul", "prefill", "K", 1, 1024, {"baseline", "llvmpipe", "baseline"}},
     {"moe_matmul", "decode", NULL, 0, 0, {"baseline", "baseline", "subgroup"}},
-    /* A subgroup takes heads of a power of two. */
-    {"attn_decode", NULL, "HEAD_DIM", 96, 96, {"baseline", "llvmpipe", "baseline"}},
-    {"attn_decode", NULL, "HEAD_DIM", 1, 128, {"baseline", "llvmpipe", "subgroup"}},
-    {"attn_decode", NULL, NULL, 0, 0, {"baseline", "baseline", "subgroup"}},
+    {"attn_decode", NULL, "HEAD_DIM", 1, 128, {"baseline", "llvmpipe", "none"}},
+    {"attn_decode", NULL, NULL, 0, 0, {"baseline", "baseline", "none"}},
+    {"attn_token", NULL, NULL, 0, 0, {"none", "none", "subgroup"}},
     {"attn_prefill", NULL, "HEAD_DIM", 1, 128, {"tiled", "llvmpipe", "tiled"}},
     {"attn_prefill", NULL, NULL, 0, 0, {"baseline", "baseline", "tiled"}},
     {"embed", NULL, NULL, 0, 0, {"rows", "rows", "rows"}},
@@ -185,7 +186,7 @@ static void take_labels(const struct oplist *list, size_t *at, const char *words
 
 static const char *decode_labels(const struct family *family, enum made_device device)
 {
-    return device == MADE_GPU && family->gpu_decode ? family->gpu_decode : family->decode;
+    return device == MADE_GPU ? family->gpu_decode : family->decode;
 }
 
 static void check_operations(const struct planned *p, const struct shape *shape,
@@ -207,7 +208,7 @@ static void check_operations(const struct planned *p, const struct shape *shape,
         [SEG_EARLY_EXIT] = "sample_args",
     };
     const struct bands *bands = device == MADE_GPU ? &shape->large : &shape->small;
-    bool split = p->plan.splits > 1;
+    bool split = p->plan.splits > 1 && device != MADE_GPU;
     for (int s = 0; s < SEG_COUNT; s++) {
         const struct oplist *list = &p->plan.segment[s].ops;
         const char *layer = s == SEG_PREFILL  ? shape->family->prefill
@@ -288,7 +289,8 @@ static void check_kernels(const struct planned *p, const struct shape *shape,
         for (size_t i = 0; i < segment->ops.count; i++)
             assert_ptr_equal(segment->use[i], table->uses[segment->use[i]->id]);
     }
-    uint32_t merge = p->plan.splits > 1, rows = device == MADE_LLVMPIPE ? shape->short_rows : 0;
+    uint32_t merge = p->plan.splits > 1 && device != MADE_GPU;
+    uint32_t rows = device == MADE_LLVMPIPE ? shape->short_rows : 0;
     /* Two kinds of sampling are one request each there instead of two. */
     int32_t programs = device == MADE_GPU ? shape->family->gpu_programs - 2 : 0;
     int32_t kernels = device == MADE_GPU ? shape->family->gpu_kernels : 0;
@@ -469,9 +471,10 @@ static void shape_is_planned(void **state)
     const struct shape_case *row = *state;
     struct planned p;
     shape_open(&p, row->shape, row->device);
-    assert_int_equal(p.plan.splits, row->device == MADE_GPU     ? row->shape->gpu_splits
-                                    : row->shape->family->sinks ? 2
-                                                                : 1);
+    if (row->device == MADE_GPU)
+        assert_int_equal(p.plan.token_splits, row->shape->gpu_splits);
+    else
+        assert_int_equal(p.plan.splits, row->shape->family->sinks ? 2 : 1);
     check_operations(&p, row->shape, row->device);
     check_kernels(&p, row->shape, row->device);
     check_places(&p);

@@ -26,6 +26,9 @@ static const struct attn_shape shapes[] = {
     {6, 2, 128, 64, .pos = 65, .splits = 64, .louder = true},
     {12, 2, 20, 20, .pos = 19, .splits = 2},
     {32, 8, 64, 64, .pos = 3000, .splits = 16},
+    {6, 2, 24, 24, .pos = 600, .splits = 5},
+    {16, 2, 40, 16, .pos = 400, .splits = 2},
+    {18, 2, 64, 64, .pos = 515, .splits = 3},
     {4, 2, 64, 64, .tokens = 1, .pos = 0},
     {4, 2, 64, 64, .tokens = 64, .pos = 0, .pad = 4},
     {4, 2, 64, 64, .tokens = 7, .pos = 2000},
@@ -42,12 +45,13 @@ static const struct attn_shape shapes[] = {
 };
 #define NUM_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
 
-enum { ROPE_KV, PREFILL, DECODE };
+enum { ROPE_KV, PREFILL, DECODE, TOKEN };
 enum { SHARE = 4 }; /* of the rows in a sample */
 
 static struct kernel_walk walks[] = {{"rope_kv", .excuses = {"EXTENSION", "SUBGROUP"}},
                                      {"attn_prefill", .excuses = {"EXTENSION", "SUBGROUP"}},
-                                     {"attn_decode", .excuses = {"EXTENSION", "SUBGROUP"}}};
+                                     {"attn_decode", .excuses = {"EXTENSION", "SUBGROUP"}},
+                                     {"attn_token", .excuses = WALK_DEVICE_LACKS}};
 
 static struct kernel_bench *benches[2]; /* the device as it is, and clamped to the minimums */
 
@@ -57,6 +61,8 @@ static void attention_agrees_with_doubles(void **state)
     bool prefill = row->shape.tokens > 0;
     attn_run_all(row, benches[row->limits_min], &walks[prefill ? PREFILL : DECODE],
                  prefill ? attn_run_prefill : attn_run_decode);
+    if (!prefill)
+        attn_run_some(row, benches[row->limits_min], &walks[TOKEN], attn_run_token);
 }
 
 static void rope_and_cache_agree_bit_for_bit(void **state)
@@ -65,7 +71,7 @@ static void rope_and_cache_agree_bit_for_bit(void **state)
     attn_run_all(row, benches[row->limits_min], &walks[ROPE_KV], attn_run_rope_kv);
 }
 
-/* One kernel of each WG_SIZE that it offers: a bench of its own, since hints stay. */
+/* One kernel of each size of its groups that it offers: a bench of its own, since hints stay. */
 static void run_work_group_sizes(const struct kernel *kernel, const struct kernel_tune *tune,
                                  const struct attn_row *row, attn_run_fn run)
 {
@@ -74,15 +80,15 @@ static void run_work_group_sizes(const struct kernel *kernel, const struct kerne
         char hint[128], why[BENCH_WHY];
         struct kernel_bench *bench = kernel_bench_create(false);
         assert_non_null(bench);
-        snprintf(hint, sizeof(hint), "{\"tunes.%s.WG_SIZE\": %d}", kernel->name,
+        snprintf(hint, sizeof(hint), "{\"tunes.%s.%s\": %d}", kernel->name, tune->name,
                  (int)tune->choices[i]);
         assert_true(kernel_bench_hint(bench, hint));
         attn_problem_init(&p, row, bench);
         enum bench_result result = run(&p, kernel->name, why);
         if (result == BENCH_FAILED)
-            fail_msg("%s of %d invocations: %s", kernel->name, (int)tune->choices[i], why);
+            fail_msg("%s with %s %d: %s", kernel->name, tune->name, (int)tune->choices[i], why);
         if (result == BENCH_CANNOT)
-            printf("# %s of %d invocations: %s\n", kernel->name, (int)tune->choices[i], why);
+            printf("# %s with %s %d: %s\n", kernel->name, tune->name, (int)tune->choices[i], why);
         attn_problem_finish(&p);
         kernel_bench_destroy(&bench);
     }
@@ -95,8 +101,10 @@ static void every_work_group_size_agrees(void **state)
         "decode", {8, 2, 32, 16, .pos = 300, .splits = 3}, true, false};
     static const struct attn_row prefill = {
         "prefill", {8, 2, 32, 16, .tokens = 33, .pos = 30}, true, false};
-    static const attn_run_fn run[] = {
-        [ROPE_KV] = attn_run_rope_kv, [PREFILL] = attn_run_prefill, [DECODE] = attn_run_decode};
+    static const attn_run_fn run[] = {[ROPE_KV] = attn_run_rope_kv,
+                                      [PREFILL] = attn_run_prefill,
+                                      [DECODE] = attn_run_decode,
+                                      [TOKEN] = attn_run_token};
     const char *name;
     if (!benches[0])
         SKIP("every_work_group_size_agrees: no GLES device");
@@ -104,10 +112,11 @@ static void every_work_group_size_agrees(void **state)
         for (size_t i = 0; (name = kernel_bench_name(benches[0], walks[op].op, i)) != NULL; i++) {
             const struct kernel *kernel = kernel_set_find(kernel_bench_set(benches[0]), name);
             const struct kernel_tune *tune = kernel->tunes;
-            while (tune < kernel->tunes + kernel->num_tunes && strcmp(tune->name, "WG_SIZE") != 0)
+            while (tune < kernel->tunes + kernel->num_tunes && strcmp(tune->name, "WG_SIZE") != 0 &&
+                   strcmp(tune->name, "KEY_SUBGROUPS") != 0)
                 tune++;
             assert_true(tune < kernel->tunes + kernel->num_tunes);
-            run_work_group_sizes(kernel, tune, op == DECODE ? &decode : &prefill, run[op]);
+            run_work_group_sizes(kernel, tune, op >= DECODE ? &decode : &prefill, run[op]);
         }
 }
 
@@ -146,23 +155,28 @@ static void time_kernel(const struct attn_problem *p, const char *op, const char
 {
     struct bench_case c;
     char why[BENCH_WHY];
+    uint32_t arrived[ATTN_MAX_HEADS] = {0};
     size_t results = (size_t)p->s.heads * p->s.splits * (p->s.head_dim + 2);
     attn_describe(p, op, &c);
     bench_in(&c, "QKV", p->qkv, p->qkv_words);
     bench_in(&c, "KV", p->kv_after, p->kv_words);
     bench_out(&c, "P", NULL, results);
     bench_out(&c, "O", NULL, (size_t)p->tokens * p->o_stride);
+    bench_out(&c, "PARTS", NULL, (results + 3) / 4 * 4);
+    bench_in(&c, "ARRIVED", arrived, ATTN_MAX_HEADS);
     c.repeats = 100;
+    c.streamed = "KV";
     if (kernel_bench_run(p->bench, kernel, &c, why) == BENCH_RAN)
-        printf("%s: best %.1f us, median %.1f us, device's timer %.1f us\n", kernel, c.best_us,
-               c.median_us, c.gpu_us);
+        printf("%s: best %.1f us, median %.1f us, device's timer %.1f us, in a plan %.1f us\n",
+               kernel, c.best_us, c.median_us, c.gpu_us, c.stream_us);
     else
         printf("%s\n", why);
 }
 
 static int time_kernels(char **args)
 {
-    static const char *const ops[2][2] = {{"attn_decode", NULL}, {"rope_kv", "attn_prefill"}};
+    static const char *const ops[2][2] = {{"attn_decode", "attn_token"},
+                                          {"rope_kv", "attn_prefill"}};
     uint32_t n[6];
     for (int i = 0; i < 6; i++)
         n[i] = (uint32_t)strtoul(args[i], NULL, 10);
@@ -215,7 +229,7 @@ static void every_kernel_was_tested(void **state)
                                    sizeof(rows[0])};
     struct walk_table rope = attention;
     rope.test = rope_and_cache_agree_bit_for_bit;
-    kernel_walk_complete(&walks[PREFILL], 2, benches[0], &attention);
+    kernel_walk_complete(&walks[PREFILL], 3, benches[0], &attention);
     kernel_walk_complete(&walks[ROPE_KV], 1, benches[0], &rope);
     for (size_t op = 0; op < sizeof(walks) / sizeof(walks[0]); op++)
         kernel_walk_check(&walks[op], benches[0]);

@@ -449,15 +449,17 @@ static bool submit_timed(struct run *r)
 
 #define MAX_COPIES 16
 
-/* Copies of the largest read-only bind, about 512 MB together; one on software devices. */
+/* Copies of the bind that is streamed, about 512 MB together; one on software devices. */
 static bool copy_input(struct run *r, uint32_t *bind, struct gl_buffer *copies[MAX_COPIES],
                        uint32_t *count)
 {
     struct gl_device *gl = r->b->dev->gl;
     uint64_t size = 0, wanted;
     for (uint32_t i = 0; i < r->dispatch.num_storage; i++) {
-        if (r->bound[i] && !(r->dispatch.writes >> i & 1) &&
-            gl_buffer_size(r->dispatch.storage[i].buffer) > size) {
+        bool wanted_bind =
+            r->bound[i] && (r->c->streamed ? strcmp(r->c->streamed, r->bound[i]->name) == 0
+                                           : !(r->dispatch.writes >> i & 1));
+        if (wanted_bind && gl_buffer_size(r->dispatch.storage[i].buffer) > size) {
             *bind = i;
             size = gl_buffer_size(r->dispatch.storage[i].buffer);
         }

@@ -69,9 +69,11 @@ struct bench_case {
                          last */
     double median_us, best_us; /* of `repeats`: from submit to finished, on the host's clock */
     double gpu_us;             /* best by the device's timer; 0 = no timer */
-    /* Of `repeats` in one submit, each waiting for the one before, on several copies of the largest
-     * input, so that no cache of a GPU holds it: what the kernel costs inside a plan. */
+    /* Of `repeats` in one submit, each waiting for the one before, on several copies of the bind
+     * `streamed` (NULL: the largest that is only read), so that no GPU cache holds it: what the
+     * kernel costs inside a plan. */
     double stream_us;
+    const char *streamed;
 };
 
 void bench_attr(struct bench_case *c, const char *key, const char *word);

@@ -1,4 +1,4 @@
-// Heads in items of four numbers, HEAD_DIM / 4 whatever ROPE_DIMS is, from `vec2 QKV[]`.
+// Heads in items of four numbers, HEAD_DIM / 4 whatever ROPE_DIMS is.
 //
 // An item is two neighbouring pairs that are rotated together, (i, i + R/2) and (i + 1, i + 1 +
 // R/2) with R = ROPE_DIMS, or beyond R four neighbouring numbers. ROPE_DIMS % 4 == 0.
@@ -13,10 +13,4 @@ rope_item rope_item_at(uint i)
     bool paired = i < uint(ROPE_DIMS / 4);
     uint dim = paired ? 2u * i : 4u * i;
     return rope_item(dim, dim + (paired ? uint(ROPE_DIMS / 2) : 2u), paired);
-}
-
-// Of the head whose first number is `first`.
-vec4 rope_item_load(uint first, rope_item item)
-{
-    return vec4(QKV[(first + item.dim) / 2u], QKV[(first + item.partner) / 2u]);
 }

@@ -43,9 +43,11 @@
 //! LIB kv_vec4_store
 //! LIB rope
 //! LIB rope_items
+//! LIB rope_items_vec2
 //! LIB activations
 //! LIB attn_score
 //! LIB attn_share
+//! LIB attn_part
 
 const uint NEW_KEY = uint(HEADS_BLOCK), NEW_VALUE = NEW_KEY + 1u; // rows of new_rows
 const uint VALUE_KEYS = uint(WG_SIZE / VEC4S); // at once
@@ -77,7 +79,7 @@ void body(uvec3 group)
 {
     rope_begin();
     uint tid = gl_LocalInvocationID.x;
-    attn_share share = attn_share_of(group.x);
+    attn_share share = attn_share_of(group.x, 1u);
     kv_rows keys = kv_keys(share.seq, share.kv_head), values = kv_values(share.seq, share.kv_head);
     load_new_rows(tid, share);
     memoryBarrierShared(); barrier();

@@ -26,6 +26,7 @@
 //! LIB kv_vec2_store
 //! LIB rope
 //! LIB rope_items
+//! LIB rope_items_vec2
 
 void body(uvec3 group)
 {

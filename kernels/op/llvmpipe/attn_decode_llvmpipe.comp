@@ -52,6 +52,7 @@
 //! LIB activations
 //! LIB attn_score
 //! LIB attn_share
+//! LIB attn_part
 //! LIB attn_registers
 
 const uint HALF = uint(ROPE_DIMS / 8); // vec4s from a rotated number to its partner
@@ -150,7 +151,7 @@ void body(uvec3 group)
 {
     rope_begin();
     uint tid = gl_LocalInvocationID.x;
-    attn_share share = attn_share_of(group.x);
+    attn_share share = attn_share_of(group.x, 1u);
     kv_rows keys = kv_keys(share.seq, share.kv_head), values = kv_values(share.seq, share.kv_head);
     take_new(tid, share, kv_row(keys, share.pos), kv_row(values, share.pos));
 

@@ -1,0 +1,22 @@
+// One work group's part of the attention of one token, as docs/operations.md (attn_decode) has it.
+// Needs lib attn_score and `float P[]`.
+
+// vec4 i of a head's sum of weights times values, with the maximum of its scores and the sum of its
+// weights, to P as attn_merge reads it; divided, and the result itself, if there is one split.
+void write_part(uint head, uint split, uint i, vec4 x, float row_max, float row_sum)
+{
+    uint result = head * uint(SPLITS) + split, to = result * uint(HEAD_DIM) + 4u * i;
+#if SPLITS == 1
+    x /= row_sum;
+#else
+    uint max_sum = uint(HEADS * SPLITS * HEAD_DIM) + 2u * result;
+    if (i == 0u) {
+        P[max_sum] = row_sum > 0.0 ? row_max * LN_2 : NO_SCORE;
+        P[max_sum + 1u] = row_sum;
+    }
+#endif
+    P[to] = x.x;
+    P[to + 1u] = x.y;
+    P[to + 2u] = x.z;
+    P[to + 3u] = x.w;
+}

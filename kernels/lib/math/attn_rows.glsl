@@ -1,0 +1,132 @@
+// What a work group needs of the new token, in shared memory: the queries of its heads, normed,
+// rotated and scaled, and the new key and value as the cache will give them back. Needs libs
+// kv_round, rope, rope_items, attn_score and attn_share, WHEN norm none head all, subgroup
+// shuffles, and the constant SUBGROUPS.
+//
+//! SHARED vec2 new_rows[(HEADS_BLOCK + 2) * HEAD_DIM / 2] // q of each head, k, v
+//! LET NUM_SQUARES = NORM_none ? 0 : NORM_all ? 2 * SUBGROUPS : (HEADS_BLOCK + 2) * VEC4S
+//! SHARED float squares[NUM_SQUARES] // parts of sums
+
+const uint NEW_KEY = uint(HEADS_BLOCK), NEW_VALUE = NEW_KEY + 1u; // rows of new_rows
+const int ITEMS = ((HEADS_BLOCK + 2) * VEC4S + WG_SIZE - 1) / WG_SIZE;
+
+// The row of QKV that row r of new_rows is made of.
+uint source_row(uint r, attn_share share)
+{
+    return r < NEW_KEY ? min(share.head0 + r, uint(HEADS - 1))
+                       : uint(HEADS) + share.kv_head + (r - NEW_KEY) * uint(KV_HEADS);
+}
+
+vec2 source_pair(uint row, uint dim)
+{
+    vec4 x = QKV[row * uint(VEC4S) + dim / 4u];
+    return (dim & 2u) == 0u ? x.xy : x.zw;
+}
+
+vec2 gain_pair(uint first, uint dim)
+{
+    vec4 g = G[first + dim / 4u];
+    return (dim & 2u) == 0u ? g.xy : g.zw;
+}
+
+// Sums of the squares of all queries and of all keys, in this order.
+#if NORM_all
+void sum_squares(uint tid)
+{
+    float q = 0.0, k = 0.0;
+    for (uint i = tid; i < uint(HEADS * VEC4S); i += uint(WG_SIZE))
+        q += dot(QKV[i], QKV[i]);
+    for (uint i = tid; i < uint(KV_HEADS * VEC4S); i += uint(WG_SIZE))
+        k += dot(QKV[uint(HEADS * VEC4S) + i], QKV[uint(HEADS * VEC4S) + i]);
+    for (uint mask = 1u; mask < gl_SubgroupSize; mask *= 2u) {
+        q += subgroupShuffleXor(q, mask);
+        k += subgroupShuffleXor(k, mask);
+    }
+    if (gl_SubgroupInvocationID == 0u) {
+        squares[2u * gl_SubgroupID] = q;
+        squares[2u * gl_SubgroupID + 1u] = k;
+    }
+}
+#endif
+
+// What row r of new_rows is multiplied by when it is normed, but for the gain.
+float norm_factor(uint r)
+{
+    float sum = 0.0;
+#if NORM_all
+    for (uint e = 0u; e < uint(SUBGROUPS); e++)
+        sum += squares[2u * e + (r < NEW_KEY ? 0u : 1u)];
+    sum /= float((r < NEW_KEY ? HEADS : KV_HEADS) * HEAD_DIM);
+#elif NORM_head
+    for (uint e = 0u; e < uint(VEC4S); e++)
+        sum += squares[r * uint(VEC4S) + e];
+    sum /= float(HEAD_DIM);
+#endif
+#if NORM_none
+    return 1.0;
+#else
+    return inversesqrt(sum + eps);
+#endif
+}
+
+// The group's queries to new_rows, and the new key and value where the split has them.
+void make_rows(uint tid, attn_share share)
+{
+    uint count = (NEW_KEY + (share.has_new ? 2u : 0u)) * uint(VEC4S);
+    vec4 x[ITEMS], angles[ITEMS], gain[ITEMS];
+    for (int e = 0; e < ITEMS; e++) {
+        uint n = tid + uint(e * WG_SIZE), r = n / uint(VEC4S), i = n % uint(VEC4S);
+        x[e] = angles[e] = gain[e] = vec4(0.0);
+        if (n < count) {
+            rope_item item = rope_item_at(i);
+            uint row = source_row(r, share);
+            x[e] = vec4(source_pair(row, item.dim), source_pair(row, item.partner));
+            if (item.paired && r <= NEW_KEY)
+                angles[e] = rope_angles(share.pos, i);
+#if NORM_head
+            uint g = r < NEW_KEY ? 0u : uint(VEC4S);
+#elif NORM_all
+            uint g = row * uint(VEC4S);
+#endif
+#if !NORM_none
+            if (r <= NEW_KEY)
+                gain[e] = vec4(gain_pair(g, item.dim), gain_pair(g, item.partner));
+#endif
+#if NORM_head
+            squares[n] = dot(x[e], x[e]);
+#endif
+        }
+    }
+#if NORM_all
+    sum_squares(tid);
+#endif
+#if !NORM_none
+    memoryBarrierShared(); barrier();
+#endif
+    for (int e = 0; e < ITEMS; e++) {
+        uint n = tid + uint(e * WG_SIZE), r = n / uint(VEC4S), i = n % uint(VEC4S);
+        if (n < count) {
+            rope_item item = rope_item_at(i);
+            vec4 y = x[e];
+#if !NORM_none
+            if (r <= NEW_KEY)
+                y = y * norm_factor(r) * gain[e];
+#endif
+            if (item.paired && r <= NEW_KEY)
+                y = rope_rotate(y, angles[e]);
+            if (r < NEW_KEY)
+                y *= query_scale();
+            else
+                y = kv_round(y);
+            new_rows[(r * uint(HEAD_DIM) + item.dim) / 2u] = y.xy;
+            new_rows[(r * uint(HEAD_DIM) + item.partner) / 2u] = y.zw;
+        }
+    }
+}
+
+// vec4 i of row r; beyond the row zeros.
+vec4 new_vec4(uint r, uint i)
+{
+    uint n = 2u * (r * uint(VEC4S) + i);
+    return i < uint(VEC4S) ? vec4(new_rows[n], new_rows[n + 1u]) : vec4(0.0);
+}

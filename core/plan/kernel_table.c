@@ -12,10 +12,15 @@ void kernel_table_init(struct kernel_table *table, const struct plan_device *dev
     *table = (struct kernel_table){.device = device, .set = kernel_set_ref(set)};
 }
 
+void kernel_table_cut(struct kernel_table *table, size_t count)
+{
+    while (table->count > count)
+        free(table->uses[--table->count]);
+}
+
 void kernel_table_finish(struct kernel_table *table)
 {
-    for (size_t i = 0; i < table->count; i++)
-        free(table->uses[i]);
+    kernel_table_cut(table, 0);
     free(table->uses);
     kernel_set_destroy(&table->set);
     *table = (struct kernel_table){0};
@@ -34,6 +39,16 @@ bool kernel_request_equal(const struct kernel_request *a, const struct kernel_re
             a->consts[i].value != b->consts[i].value)
             return false;
     return true;
+}
+
+bool kernel_use_equal(const struct kernel_use *a, const struct kernel_use *b)
+{
+    bool same = a->choice.kernel == b->choice.kernel && a->choice.num_vars == b->choice.num_vars;
+    for (uint32_t i = 0; i < a->choice.num_vars && same; i++)
+        same = a->choice.vars[i].value == b->choice.vars[i].value;
+    for (uint32_t i = 0; i < a->choice.kernel->num_libs && same; i++)
+        same = a->choice.libs[i] == b->choice.libs[i];
+    return same;
 }
 
 enum dgl_status kernel_table_find(struct kernel_table *table, const struct kernel_request *request,

@@ -19,6 +19,9 @@ struct kernel_table {
     size_t count, cap;
 };
 
+/* Whether both are one kernel with the same constants, tunables and words. */
+bool kernel_use_equal(const struct kernel_use *a, const struct kernel_use *b);
+
 bool kernel_request_equal(const struct kernel_request *a, const struct kernel_request *b);
 
 void kernel_table_init(struct kernel_table *table, const struct plan_device *device,
@@ -29,6 +32,9 @@ void kernel_table_finish(struct kernel_table *table);
  */
 enum dgl_status kernel_table_find(struct kernel_table *table, const struct kernel_request *request,
                                   struct kernel_use **out);
+
+/* Forgets all but the first `count` entries; nothing may refer to the others. */
+void kernel_table_cut(struct kernel_table *table, size_t count);
 
 /* Group counts of a dispatch over `tokens` tokens and `rows` rows of weights (0: it has none);
  * DGL_ERR_KERNEL when the kernel's GROUPS gives none that the device takes. */

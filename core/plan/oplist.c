@@ -11,6 +11,9 @@
 #include "core/plan/oplist_moe.h"
 #include "core/plan/rope_table.h"
 
+/* Passes over up to so many tokens multiply as matrix times vectors. */
+#define FEW_COLUMNS 8
+
 void oplist_finish(struct oplist *list)
 {
     free(list->ops);
@@ -112,6 +115,17 @@ uint32_t op_weight_rows(const struct op *op)
     return rows ? rows->u : 0;
 }
 
+void op_columns(struct op *op, const struct oplist_params *p)
+{
+    static const char *const words[] = {"2", "4", "8", "16", "32", "64", "128"};
+    int32_t columns = p->columns ? p->columns : 128, i = 0;
+    while (2 << i < columns)
+        i++;
+    assert(2 << i == columns && i < (int32_t)(sizeof(words) / sizeof(words[0])));
+    op_attr(op, "columns", words[i]);
+    op_const(op, "COLUMNS", columns);
+}
+
 static const char *phase_word(enum dgl_phase phase)
 {
     return phase == DGL_PHASE_PREFILL ? "prefill" : "decode";
@@ -204,6 +218,8 @@ void oplist_matmul(struct oplist *list, const struct oplist_params *p,
         /* One row of x is a matrix-vector product whatever the phase. */
         op_attr(op, "phase", m->last_row ? "decode" : phase_word(m->phase));
         op_attr(op, "pre", m->pre);
+        if (m->phase == DGL_PHASE_PREFILL && !m->last_row)
+            op_columns(op, p);
         op_const(op, "K", (int64_t)m->weight->cols);
         op_const(op, "N", (int64_t)m->weight->rows);
         op_const(op, "W_STRIDE", band->row_words);
@@ -406,14 +422,21 @@ static void settle(struct oplist *list, const struct oplist_params *p, enum dgl_
 }
 
 /* A product of the residual stream, normalised if its weight has a norm. Decode computes the norm
- * in its consumer, once per work group: cheaper than a dispatch. Prefill computes it once per
- * token. */
+ * in its consumer, once per work group: cheaper than a dispatch; so do passes over a few tokens
+ * where a kernel can. Else prefill computes it once per token. */
 static void read_normed(struct oplist *list, const struct oplist_params *p, struct oplist_matmul *m,
                         const char *norm_label)
 {
-    if (m->weight->has_norm && m->phase == DGL_PHASE_DECODE)
+    const bool norm = m->weight->has_norm, prefill = m->phase == DGL_PHASE_PREFILL;
+    size_t fused = list->count;
+    if (norm && (!prefill || (p->columns && p->columns <= FEW_COLUMNS))) {
         m->pre = "norm";
-    if (m->weight->has_norm && m->phase == DGL_PHASE_PREFILL) {
+        oplist_matmul(list, p, m);
+    }
+    if (norm && !prefill)
+        return;
+    size_t separate = list->count;
+    if (norm) {
         oplist_norm(list, p,
                     &(struct oplist_norm){.phase = m->phase,
                                           .layer = m->layer,
@@ -423,8 +446,11 @@ static void read_normed(struct oplist *list, const struct oplist_params *p, stru
                                           .x = m->x,
                                           .y = BUF_NORMED});
         m->x = BUF_NORMED;
+        m->pre = "none";
     }
     oplist_matmul(list, p, m);
+    if (separate > fused)
+        fusion_keep(p->fusion, list, fused, separate);
 }
 
 /* The same behind a block that ends with a norm: in decode its result joins the stream in the

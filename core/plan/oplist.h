@@ -143,10 +143,15 @@ struct oplist_params {
     enum dgl_kv_type kv_type;
     uint32_t splits;       /* parts of the keys in decode attention */
     uint32_t token_splits; /* at most so many where it is one operation */
+    /* The most tokens of a pass over several, a power of two from 2 to 64; 0: any number, in tiles
+     * of 128. */
+    int32_t columns;
     /* Decides which fused operations there are; NULL: none. */
     struct fusion *fusion;
 };
 
+/* Attribute and constant of products for several tokens: oplist_params.columns. */
+void op_columns(struct op *op, const struct oplist_params *p);
 void oplist_matmul(struct oplist *list, const struct oplist_params *p,
                    const struct oplist_matmul *m);
 void oplist_norm(struct oplist *list, const struct oplist_params *p, const struct oplist_norm *n);

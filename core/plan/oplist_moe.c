@@ -130,6 +130,8 @@ static void add_experts(struct oplist *list, const struct oplist_params *p,
             op_attr(op, "layout", band->layout->name);
         op_attr(op, "phase", prefill ? "prefill" : "decode");
         op_attr(op, "post", m->post);
+        if (prefill)
+            op_columns(op, p);
         op_attr(op, "act", m->act);
         op_attr(op, "bias", m->weight->band_bias != TENSOR_NONE ? "row" : "none");
         op_const(op, "K", (int64_t)m->weight->cols);

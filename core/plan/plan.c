@@ -1,6 +1,7 @@
 /* From operations to kernels: which segments there are, what each contains, who serves it. */
 #include "core/plan/plan.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,11 +12,6 @@
 struct recipe recipe_of(enum segment segment)
 {
     return (struct recipe){.segments = 1u << segment};
-}
-
-struct recipe recipe_body(int32_t tokens)
-{
-    return recipe_of(tokens == 1 ? SEG_DECODE : SEG_PREFILL);
 }
 
 struct recipe recipe_sampling(enum sample_kind kind, uint32_t adjusts)
@@ -31,15 +27,64 @@ struct recipe recipe_decode(enum sample_kind kind, uint32_t adjusts, bool severa
     return recipe;
 }
 
+/* ---- passes ---------------------------------------------------------------------------------- */
+
+/* The most tokens of a pass of this body; of SEG_PREFILL, the tokens of its tiles. */
+static int32_t body_columns(enum segment body)
+{
+    return 2 << (body - SEG_PREFILL_2);
+}
+
+enum segment plan_body(const struct plan *plan, int32_t tokens)
+{
+    if (tokens == 1)
+        return SEG_DECODE;
+    for (enum segment body = SEG_PREFILL_2; body < SEG_PREFILL; body++)
+        if (tokens <= body_columns(body) && plan->segment[body].ops.count > 0)
+            return body;
+    return SEG_PREFILL;
+}
+
+/* Tokens that a pass over `tokens` has room for. */
+static int32_t pass_room(const struct plan *plan, int32_t tokens)
+{
+    int32_t columns = tokens == 1 ? 1 : body_columns(plan_body(plan, tokens));
+    return (tokens + columns - 1) / columns * columns;
+}
+
+int32_t plan_pass_tokens(const struct plan *plan, int32_t left, int32_t most)
+{
+    /* What a further pass costs, in tokens; with experts, all of which it reads, it never pays. */
+    enum { PASS = 16 };
+    int32_t tokens = left < most ? left : most, columns = body_columns(SEG_PREFILL);
+    assert(tokens > 0);
+    if (plan_body(plan, 2) == SEG_PREFILL || plan->desc->moe.experts > 0)
+        return tokens;
+    while (columns > tokens)
+        columns /= 2;
+    int32_t full = tokens / columns * columns, rest = tokens - full;
+    bool splits =
+        rest > 0 && pass_room(plan, full) + PASS + pass_room(plan, rest) < pass_room(plan, tokens);
+    return splits ? full : tokens;
+}
+
 /* ---- segments -------------------------------------------------------------------------------- */
 
 static void fill_segment(struct plan_segment *out, enum segment segment,
                          const struct oplist_params *p)
 {
     struct oplist *list = &out->ops;
+    struct oplist_params prefill = *p;
     switch (segment) {
+    case SEG_PREFILL_2:
+    case SEG_PREFILL_4:
+    case SEG_PREFILL_8:
+    case SEG_PREFILL_16:
+    case SEG_PREFILL_32:
+    case SEG_PREFILL_64:
     case SEG_PREFILL:
-        oplist_prefill_body(list, p);
+        prefill.columns = segment == SEG_PREFILL ? 0 : body_columns(segment);
+        oplist_prefill_body(list, &prefill);
         break;
     case SEG_DECODE:
         oplist_decode_body(list, p);
@@ -132,6 +177,47 @@ size_t plan_block_end(const struct plan *plan, enum segment body, size_t first,
     return i;
 }
 
+static bool same_kernels(const struct plan_segment *a, const struct plan_segment *b)
+{
+    bool same = a->ops.count == b->ops.count;
+    for (size_t i = 0; i < a->ops.count && same; i++)
+        same = kernel_use_equal(a->use[i], b->use[i]);
+    return same;
+}
+
+static void segment_finish(struct plan_segment *segment)
+{
+    oplist_finish(&segment->ops);
+    free(segment->use);
+    *segment = (struct plan_segment){0};
+}
+
+/* The segment's operations and their kernels. */
+static enum dgl_status plan_segment_init(struct plan *plan, enum segment which,
+                                         const struct oplist_params *ops)
+{
+    const struct plan_device *device = plan->device;
+    struct plan_segment *segment = &plan->segment[which];
+    enum dgl_status status = DGL_OK;
+    fill_segment(segment, which, ops);
+    segment->use = dgl_new_array(const struct kernel_use *, segment->ops.count);
+    if (segment->ops.failed || !segment->use)
+        status =
+            dgl_fail_memory(device->log, "operation list", segment->ops.count * sizeof(struct op));
+    for (size_t i = 0; i < segment->ops.count && status == DGL_OK; i++) {
+        const struct op *op = &segment->ops.ops[i];
+        struct kernel_use *use = NULL;
+        uint32_t groups[3];
+        status = kernel_table_find(&plan->kernels, &op->request, &use);
+        if (status == DGL_OK)
+            status = plan_check_served(device->log, op, use->choice.kernel);
+        if (status == DGL_OK)
+            status = kernel_use_groups(device, use, 1, op_weight_rows(op), groups);
+        segment->use[i] = use;
+    }
+    return status;
+}
+
 enum dgl_status plan_init(struct plan *out, const struct plan_params *p)
 {
     const struct oplist_params ops = {.desc = p->desc,
@@ -140,7 +226,6 @@ enum dgl_status plan_init(struct plan *out, const struct plan_params *p)
                                       .splits = plan_choose_splits(p->device, p->desc),
                                       .token_splits = plan_token_splits(p->device, p->desc),
                                       .fusion = &out->fusion};
-    const struct dgl_log *log = p->device->log;
     enum dgl_status status = DGL_OK;
     *out = (struct plan){.device = p->device,
                          .desc = p->desc,
@@ -150,22 +235,17 @@ enum dgl_status plan_init(struct plan *out, const struct plan_params *p)
                          .token_splits = ops.token_splits};
     kernel_table_init(&out->kernels, p->device, p->set);
     fusion_init(&out->fusion, p->device, p->set);
-    for (int s = 0; s < SEG_COUNT && status == DGL_OK; s++) {
-        struct plan_segment *segment = &out->segment[s];
-        fill_segment(segment, (enum segment)s, &ops);
-        segment->use = dgl_new_array(const struct kernel_use *, segment->ops.count);
-        if (segment->ops.failed || !segment->use)
-            status = dgl_fail_memory(log, "operation list", segment->ops.count * sizeof(struct op));
-        for (size_t i = 0; i < segment->ops.count && status == DGL_OK; i++) {
-            const struct op *op = &segment->ops.ops[i];
-            struct kernel_use *use = NULL;
-            uint32_t groups[3];
-            status = kernel_table_find(&out->kernels, &op->request, &use);
-            if (status == DGL_OK)
-                status = plan_check_served(log, op, use->choice.kernel);
-            if (status == DGL_OK)
-                status = kernel_use_groups(p->device, use, 1, op_weight_rows(op), groups);
-            segment->use[i] = use;
+    for (int s = SEG_PREFILL; s < SEG_COUNT && status == DGL_OK; s++)
+        status = plan_segment_init(out, (enum segment)s, &ops);
+    enum segment wider = SEG_PREFILL;
+    for (int s = SEG_PREFILL - 1; s >= SEG_PREFILL_2 && status == DGL_OK; s--) {
+        size_t uses = out->kernels.count;
+        status = plan_segment_init(out, (enum segment)s, &ops);
+        if (status == DGL_OK && same_kernels(&out->segment[s], &out->segment[wider])) {
+            segment_finish(&out->segment[s]);
+            kernel_table_cut(&out->kernels, uses);
+        } else {
+            wider = (enum segment)s;
         }
     }
     if (status != DGL_OK)
@@ -175,10 +255,8 @@ enum dgl_status plan_init(struct plan *out, const struct plan_params *p)
 
 void plan_finish(struct plan *plan)
 {
-    for (int s = 0; s < SEG_COUNT; s++) {
-        oplist_finish(&plan->segment[s].ops);
-        free(plan->segment[s].use);
-    }
+    for (int s = 0; s < SEG_COUNT; s++)
+        segment_finish(&plan->segment[s]);
     fusion_finish(&plan->fusion);
     kernel_table_finish(&plan->kernels);
     *plan = (struct plan){0};

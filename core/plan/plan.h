@@ -12,7 +12,14 @@
 
 /* Pieces that recipes are put together from. */
 enum segment {
-    SEG_PREFILL, /* body of a pass over several tokens */
+    SEG_PREFILL_2, /* bodies of passes over up to so many tokens; one whose kernels are those of the
+                      next is empty */
+    SEG_PREFILL_4,
+    SEG_PREFILL_8,
+    SEG_PREFILL_16,
+    SEG_PREFILL_32,
+    SEG_PREFILL_64,
+    SEG_PREFILL, /* body of a pass over any number */
     SEG_DECODE,  /* body of a pass over one */
     SEG_HEAD,    /* logits of the last token */
     SEG_HIDDEN,  /* hidden states of every token: the final norm */
@@ -38,8 +45,6 @@ struct recipe {
 };
 #define RECIPE_HAS(recipe, segment) (((recipe).segments >> (segment)&1u) != 0)
 
-/* Body of a pass over `tokens` tokens: one token is a matrix-vector problem, also in a prompt. */
-struct recipe recipe_body(int32_t tokens);
 struct recipe recipe_of(enum segment segment);
 /* Samples from LOGITS after the adjustments of the mask (enum sample_adjust). */
 struct recipe recipe_sampling(enum sample_kind kind, uint32_t adjusts);
@@ -78,6 +83,12 @@ void plan_finish(struct plan *plan);
 
 /* Whether a recipe of the plan has the operations of a segment. */
 bool plan_segment_runs(const struct plan *plan, struct recipe recipe, enum segment segment);
+/* Body of a pass over `tokens` tokens: one token is a matrix-vector problem, also in a prompt, and
+ * so are a few. */
+enum segment plan_body(const struct plan *plan, int32_t tokens);
+/* Tokens of the next pass when `left` are to be evaluated, in passes of up to `most`: a rest that
+ * would fill a pass badly is left to the next one. */
+int32_t plan_pass_tokens(const struct plan *plan, int32_t left, int32_t most);
 
 /* The end of the block of a body that begins with operation `first`: the embedding, attention with
  * its projections, or the feed-forward part. A block ends with what it writes to the residual

@@ -41,6 +41,9 @@ void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct d
                   void *priv)
 {
     static const enum dgl_phase phase_of[SEG_COUNT] = {
+        [SEG_PREFILL_2] = DGL_PHASE_PREFILL,    [SEG_PREFILL_4] = DGL_PHASE_PREFILL,
+        [SEG_PREFILL_8] = DGL_PHASE_PREFILL,    [SEG_PREFILL_16] = DGL_PHASE_PREFILL,
+        [SEG_PREFILL_32] = DGL_PHASE_PREFILL,   [SEG_PREFILL_64] = DGL_PHASE_PREFILL,
         [SEG_PREFILL] = DGL_PHASE_PREFILL,      [SEG_DECODE] = DGL_PHASE_DECODE,
         [SEG_HEAD] = DGL_PHASE_DECODE,          [SEG_HIDDEN] = DGL_PHASE_PREFILL,
         [SEG_SCORE] = DGL_PHASE_PREFILL,        [SEG_PENALTY] = DGL_PHASE_SAMPLE,

@@ -297,8 +297,11 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
 
     s->wait_executor = true;
     status = time_first_prompt(&b);
+    session_trim(s, 0);
+    uint32_t bodies = session_body_segments(s, p->prompt_tokens, s->ubatch) |
+                      (p->depth > 0 ? session_body_segments(s, p->depth, s->ubatch) : 0);
     if (status == DGL_OK)
-        status = session_compile(s, recipe_body(s->ubatch).segments | b.decode.segments);
+        status = session_compile(s, bodies | b.decode.segments);
     r->compile_ns = dev->compile_ns - compiled;
     if (status == DGL_OK)
         status = time_copy(&b, &peak);

@@ -49,7 +49,8 @@ static enum dgl_status eval_rows(struct dgl_session *s, int32_t first, int32_t c
     if (status == DGL_OK)
         status = session_compile(s, session_body_segments(s, count, most) | results);
     while (s->len < count && status == DGL_OK) {
-        int32_t start = s->len, left = count - start, rows = left < most ? left : most;
+        int32_t start = s->len, left = count - start;
+        int32_t rows = plan_pass_tokens(&s->model->engine->plan, left, most);
         int32_t skip = first > start ? first - start : 0; /* rows without results */
         bool last = rows == left, wanted = skip < rows;
         uint32_t flags = hidden && wanted ? ROW_HIDDEN : 0;
@@ -240,7 +241,7 @@ static enum dgl_status score_ids(struct dgl_session *s, const char *name, int32_
     if (s->len < first - 1)
         status = session_compile(s, session_body_segments(s, first - 1, s->ubatch));
     while (s->len < first - 1 && status == DGL_OK) {
-        int32_t left = first - 1 - s->len, rows = left < s->ubatch ? left : s->ubatch;
+        int32_t rows = plan_pass_tokens(&s->model->engine->plan, first - 1 - s->len, s->ubatch);
         if (session_is_cancelled(s))
             return DGL_ERR_CANCELLED;
         status = session_pass(s, rows, 0);

@@ -315,7 +315,8 @@ static enum dgl_status pass_end(struct dgl_session *s, int32_t tokens)
 enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t flags)
 {
     struct exec_run *body;
-    enum dgl_status status = session_run(s, recipe_body(tokens), &body);
+    enum dgl_status status =
+        session_run(s, recipe_of(plan_body(&s->model->engine->plan, tokens)), &body);
     if (status == DGL_OK)
         status = exec_run_set_tokens(body, tokens);
     if (status == DGL_OK)
@@ -329,7 +330,7 @@ enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32
                                    const struct stream_trace *trace)
 {
     const struct plan *plan = &s->model->engine->plan;
-    const enum segment body = tokens == 1 ? SEG_DECODE : SEG_PREFILL;
+    const enum segment body = plan_body(plan, tokens);
     size_t count = plan->segment[body].ops.count, row = (size_t)plan->desc->hidden, point = 0;
     enum dgl_status status = pass_begin(s, tokens, flags);
     for (size_t first = 0, end; first < count && status == DGL_OK; first = end, point++) {
@@ -363,12 +364,12 @@ size_t session_trace_points(const struct dgl_session *s)
 
 uint32_t session_body_segments(const struct dgl_session *s, int32_t count, int32_t rows)
 {
-    int32_t left = count - s->len;
+    const struct plan *plan = &s->model->engine->plan;
     uint32_t segments = 0;
-    if (left > 1 && rows > 1)
-        segments |= recipe_body(rows).segments;
-    if (left > 0 && (rows == 1 || left % rows == 1))
-        segments |= recipe_body(1).segments;
+    for (int32_t left = count - s->len, tokens; left > 0; left -= tokens) {
+        tokens = plan_pass_tokens(plan, left, rows);
+        segments |= recipe_of(plan_body(plan, tokens)).segments;
+    }
     return segments;
 }
 
@@ -382,7 +383,8 @@ enum dgl_status session_eval(struct dgl_session *s, int32_t count)
     while (s->len < count && status == DGL_OK) {
         if (session_is_cancelled(s))
             return DGL_ERR_CANCELLED;
-        int32_t left = count - s->len, tokens = left < s->ubatch ? left : s->ubatch;
+        int32_t left = count - s->len;
+        int32_t tokens = plan_pass_tokens(&s->model->engine->plan, left, s->ubatch);
         status = session_pass(s, tokens, tokens == left ? ROW_LOGITS : 0);
         if (status == DGL_OK && tokens < left)
             status = gl_flush(s->model->dev->gl);

@@ -68,10 +68,11 @@ struct smoke {
     struct oracle *exact;  /* never sees the device */
     int32_t *ids;          /* [count] */
     size_t count, prefill;
-    float *stream;  /* as stream_trace */
-    float *logits;  /* [count, vocab], the device's */
-    double *want;   /* the same, the oracle's */
-    double *before; /* [count, hidden] */
+    enum segment body; /* of the first pass */
+    float *stream;     /* as stream_trace */
+    float *logits;     /* [count, vocab], the device's */
+    double *want;      /* the same, the oracle's */
+    double *before;    /* [count, hidden] */
     struct stored stored;
 };
 
@@ -125,6 +126,7 @@ static enum dgl_status trace(struct smoke *t)
 {
     struct dgl_session *s = t->s;
     struct dgl_device *dev = s->model->dev;
+    const struct plan *plan = &s->model->engine->plan;
     const struct stream_trace stream = {t->stream, t->count};
     size_t vocab = (size_t)t->desc->vocab;
     int32_t most = 0;
@@ -134,14 +136,15 @@ static enum dgl_status trace(struct smoke *t)
     if (status == DGL_OK)
         status = session_begin_scoring(s, &most);
     if (status == DGL_OK)
-        status =
-            session_compile(s, recipe_body(most).segments | recipe_body(1).segments |
-                                   recipe_of(SEG_HIDDEN).segments | recipe_of(SEG_SCORE).segments |
-                                   recipe_of(SEG_HEAD).segments);
+        status = session_compile(s, session_body_segments(s, (int32_t)t->prefill, most) |
+                                        1u << SEG_DECODE | 1u << SEG_HIDDEN | 1u << SEG_SCORE |
+                                        1u << SEG_HEAD);
+    if (status == DGL_OK)
+        t->body = plan_body(plan, plan_pass_tokens(plan, (int32_t)t->prefill, most));
     while (status == DGL_OK && (size_t)s->len < t->count) {
-        size_t pos = (size_t)s->len, left = t->prefill - pos;
+        size_t pos = (size_t)s->len;
         bool decode = pos >= t->prefill;
-        int32_t rows = decode ? 1 : left < (size_t)most ? (int32_t)left : most;
+        int32_t rows = decode ? 1 : plan_pass_tokens(plan, (int32_t)(t->prefill - pos), most);
         struct gl_range from = {0};
         if (session_is_cancelled(s))
             return DGL_ERR_CANCELLED;
@@ -163,7 +166,7 @@ static void kernel_names(const struct plan *plan, enum segment segment, size_t p
     const struct plan_segment *s = &plan->segment[segment];
     size_t first = 0, end = s->ops.count, len = 0;
     enum plan_buffer stream;
-    bool is_body = segment == SEG_PREFILL || segment == SEG_DECODE;
+    bool is_body = segment <= SEG_DECODE;
     if (is_body)
         end = plan_block_end(plan, segment, 0, &stream);
     for (size_t i = 0; is_body && i < point; i++) {
@@ -203,7 +206,7 @@ static void judge(struct smoke *t, const struct deviation *d, const char *where,
         return;
     kernel_names(&t->s->model->engine->plan, segment, point, kernels, sizeof(kernels));
     fault(t, "%s in %s: NMSE %.3g against the host's doubles, at most %g (%s); " ADVICE_COMPUTE,
-          where, segment == SEG_PREFILL || segment == SEG_SCORE ? "prefill" : "decode", nmse,
+          where, segment <= SEG_PREFILL || segment == SEG_SCORE ? "prefill" : "decode", nmse,
           MAX_NMSE, kernels);
 }
 
@@ -232,7 +235,7 @@ static void judge_point(struct smoke *t, size_t point)
     else
         snprintf(where, sizeof(where), "%s of layer %zu",
                  point % 2 ? "attention" : "the feed-forward part", (point - 1) / 2);
-    judge(t, &phase[0], where, t->s->ubatch == 1 ? SEG_DECODE : SEG_PREFILL, point);
+    judge(t, &phase[0], where, t->body, point);
     judge(t, &phase[1], where, SEG_DECODE, point);
 }
 

@@ -45,12 +45,12 @@ static enum dgl_status get(struct fixture *f, struct recipe recipe, struct exec_
 
 /* ---- recipes --------------------------------------------------------------------------------- */
 
-enum recipe_kind { BODY, SEGMENT, SAMPLING, DECODE };
+enum recipe_kind { SEGMENT, SAMPLING, DECODE };
 
 struct recipe_case {
     const char *name;
     enum recipe_kind kind;
-    int value;        /* tokens, segment or enum sample_kind */
+    int value;        /* segment or enum sample_kind */
     uint32_t adjusts; /* mask of enum sample_adjust */
     bool several;
     bool repeats;
@@ -59,8 +59,8 @@ struct recipe_case {
 };
 
 static const struct recipe_case recipes[] = {
-    {"a prompt", BODY, 7, 0, false, false, {SEG_PREFILL}, 1},
-    {"one token", BODY, 1, 0, false, false, {SEG_DECODE}, 1},
+    {"a prompt", SEGMENT, SEG_PREFILL, 0, false, false, {SEG_PREFILL}, 1},
+    {"one token", SEGMENT, SEG_DECODE, 0, false, false, {SEG_DECODE}, 1},
     {"the head", SEGMENT, SEG_HEAD, 0, false, false, {SEG_HEAD}, 1},
     {"hidden states", SEGMENT, SEG_HIDDEN, 0, false, false, {SEG_HIDDEN}, 1},
     {"scores", SEGMENT, SEG_SCORE, 0, false, false, {SEG_SCORE}, 1},
@@ -128,8 +128,6 @@ static const struct recipe_case recipes[] = {
 static struct recipe recipe_of_case(const struct recipe_case *row)
 {
     switch (row->kind) {
-    case BODY:
-        return recipe_body(row->value);
     case SEGMENT:
         return recipe_of((enum segment)row->value);
     case SAMPLING:
@@ -393,7 +391,7 @@ static void test_profile_asks_the_executor(void **state)
     struct dgl_device dev = {.log = f.p.plan.device->log, .trace = tell, .trace_priv = &told};
     struct profile profile = {.dev = &dev, .sums.timer_ns = 30};
     struct dgl_profile *sums = &profile.sums;
-    assert_int_equal(get(&f, recipe_body(1), &run), DGL_OK);
+    assert_int_equal(get(&f, recipe_of(SEG_DECODE), &run), DGL_OK);
     f.recorder.gpu_ns = 100;
     assert_int_equal(profile_run(&profile, run, DGL_PHASE_DECODE, 9, &sum), DGL_OK);
     assert_int_equal(sum, 5 + 100 * run->count);
@@ -452,7 +450,7 @@ static void test_runs_outlive_their_plan(void **state)
     struct exec_run *run;
     fixture_open(&f);
     assert_int_equal(get(&f, recipe_of(SEG_HEAD), &run), DGL_OK);
-    assert_int_equal(get(&f, recipe_body(1), &run), DGL_OK);
+    assert_int_equal(get(&f, recipe_of(SEG_DECODE), &run), DGL_OK);
     assert_int_equal(f.recorder.exec->refs, 3);
     exec_unref(&f.recorder.exec);
     assert_null(f.recorder.exec);

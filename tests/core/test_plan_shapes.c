@@ -34,6 +34,8 @@ static const struct family plain = {
     .programs = 31,
     .kernels = 17,
     .gpu_decode = "qkv attn_token o gate_up down",
+    .gpu_programs = 16,
+    .gpu_kernels = 1,
 };
 static const struct family head_norms = {
     .prefill = "attn_norm qkv qk_norm rope_kv attn_prefill o ffn_norm gate_up down",
@@ -41,6 +43,8 @@ static const struct family head_norms = {
     .programs = 32,
     .kernels = 18,
     .gpu_decode = "qkv attn_token o gate_up down",
+    .gpu_programs = 16,
+    .gpu_kernels = 1,
 };
 static const struct family post_norms = {
     .prefill =
@@ -50,8 +54,8 @@ static const struct family post_norms = {
     .kernels = 17,
     .gpu_decode = "qkv attn_token o gate_up down",
     .gpu_end = "ffn_post_norm",
-    .gpu_programs = 1,
-    .gpu_kernels = 1,
+    .gpu_programs = 17,
+    .gpu_kernels = 2,
 };
 static const struct family all_norms = {
     .prefill = "attn_norm qkv qk_norm rope_kv attn_prefill o attn_post_norm ffn_norm gate_up down "
@@ -61,8 +65,8 @@ static const struct family all_norms = {
     .kernels = 18,
     .gpu_decode = "qkv attn_token o gate_up down",
     .gpu_end = "ffn_post_norm",
-    .gpu_programs = 1,
-    .gpu_kernels = 1,
+    .gpu_programs = 17,
+    .gpu_kernels = 2,
 };
 #define EXPERTS_PREFILL                                                                            \
     "attn_norm qkv rope_kv attn_prefill o ffn_norm router moe_route moe_group experts_gate_up "    \
@@ -74,7 +78,8 @@ static const struct family experts = {
     .programs = 36,
     .kernels = 22,
     .gpu_decode = "qkv attn_token o router experts_gate_up experts_down",
-    .gpu_kernels = 1,
+    .gpu_programs = 20,
+    .gpu_kernels = 2,
 };
 static const struct family experts_windows = {
     .prefill = EXPERTS_PREFILL,
@@ -83,7 +88,8 @@ static const struct family experts_windows = {
     .kernels = 22,
     .sinks = true,
     .gpu_decode = "qkv attn_token o router experts_gate_up experts_down",
-    .gpu_kernels = 1,
+    .gpu_programs = 20,
+    .gpu_kernels = 2,
 };
 
 /* Bands of matrices that exceed a binding. */
@@ -128,6 +134,7 @@ struct choice {
 static const struct choice choices[] = {
     {"matmul", "decode", "K", 1, 1024, {"baseline", "llvmpipe", "subgroup"}},
     {"matmul", "decode", NULL, 0, 0, {"baseline", "baseline", "subgroup"}},
+    {"matmul", "prefill", "COLUMNS", 2, 16, {"baseline", "baseline", "subgroup"}},
     {"matmul", "prefill", "K", 1, 1024, {"baseline", "llvmpipe", "baseline"}},
     {"moe_matmul", "decode", NULL, 0, 0, {"baseline", "baseline", "subgroup"}},
     {"attn_decode", NULL, "HEAD_DIM", 1, 128, {"baseline", "llvmpipe", "none"}},
@@ -189,10 +196,26 @@ static const char *decode_labels(const struct family *family, enum made_device d
     return device == MADE_GPU ? family->gpu_decode : family->decode;
 }
 
+/* Without the norms that a product of a few tokens has in itself. */
+static const char *few_labels(const struct family *family, char *out, size_t size)
+{
+    const char *from = family->prefill, *fused = strstr(from, "ffn_norm gate_up");
+    from += strncmp(from, "attn_norm ", 10) == 0 ? 10 : 0;
+    if (fused)
+        snprintf(out, size, "%.*s%s", (int)(fused - from), from, fused + strlen("ffn_norm "));
+    else
+        snprintf(out, size, "%s", from);
+    return out;
+}
+
 static void check_operations(const struct planned *p, const struct shape *shape,
                              enum made_device device)
 {
     const char *const once[SEG_COUNT] = {
+        [SEG_PREFILL_2] = "embed",
+        [SEG_PREFILL_4] = "embed",
+        [SEG_PREFILL_8] = "embed",
+        [SEG_PREFILL_16] = "embed",
         [SEG_PREFILL] = "embed",
         [SEG_DECODE] = "embed",
         [SEG_HEAD] = "head",
@@ -211,10 +234,16 @@ static void check_operations(const struct planned *p, const struct shape *shape,
     bool split = p->plan.splits > 1 && device != MADE_GPU;
     for (int s = 0; s < SEG_COUNT; s++) {
         const struct oplist *list = &p->plan.segment[s].ops;
-        const char *layer = s == SEG_PREFILL  ? shape->family->prefill
-                            : s == SEG_DECODE ? decode_labels(shape->family, device)
-                                              : NULL;
+        char few[128];
+        const char *layer = s <= SEG_PREFILL_8 ? few_labels(shape->family, few, sizeof(few))
+                            : s <= SEG_PREFILL ? shape->family->prefill
+                            : s == SEG_DECODE  ? decode_labels(shape->family, device)
+                                               : NULL;
         size_t at = 0;
+        if (s < SEG_PREFILL && (device != MADE_GPU || !once[s])) {
+            assert_int_equal(list->count, 0);
+            continue;
+        }
         take_labels(list, &at, once[s], bands, false);
         for (int32_t i = 0; layer && i < p->model.desc.layers; i++) {
             size_t first = at;

@@ -256,6 +256,14 @@ static void describe(const struct problem *p, struct bench_case *c)
     bench_attr(c, "weight", dgl_dtype_get(p->w.type)->name);
     bench_attr(c, "phase", s->phase);
     bench_attr(c, "pre", s->pre);
+    if (is(s->phase, "prefill")) {
+        static const char *const words[] = {"2", "4", "8", "16", "32", "64", "128"};
+        size_t i = 0;
+        while (i < 6 && 2u << i < s->tokens)
+            i++;
+        bench_attr(c, "columns", words[i]);
+        bench_const(c, "COLUMNS", 2 << i);
+    }
     bench_attr(c, "post", s->post);
     if (is(s->post, "glu"))
         bench_attr(c, "act", act_of(s));

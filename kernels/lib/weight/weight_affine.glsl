@@ -1,4 +1,4 @@
-// affine in `uint W[]`: blocks of 32 columns in 12 words. Words 0 to 7: int8 codes; words 8 to 11:
+// affine in W: blocks of 32 columns in 12 words. Words 0 to 7: int8 codes; words 8 to 11:
 // f32 scale and minimum of the first 16 columns, then of the others. A weight is scale * q - min,
 // which is exact but for the last rounding. `row` is the word a row starts at.
 #define WEIGHT_RAW 2
@@ -21,16 +21,18 @@ uint weight_scale(uint row, uint k)
 
 float weight_at(uint row, uint k)
 {
-    uint shifted = W[weight_word(row, k)] << (24u - 8u * (k & 3u)), s = weight_scale(row, k);
-    return uintBitsToFloat(W[s]) * float(int(shifted) >> 24) - uintBitsToFloat(W[s + 1u]);
+    uint shifted = weight_load(weight_word(row, k)) << (24u - 8u * (k & 3u));
+    uint s = weight_scale(row, k);
+    float d = uintBitsToFloat(weight_load(s)), m = uintBitsToFloat(weight_load(s + 1u));
+    return d * float(int(shifted) >> 24) - m;
 }
 
 // Columns k .. k + 15 of a row as stored, k a multiple of 16.
 void weight_fetch16(uint row, uint k, out uvec4 raw[WEIGHT_RAW])
 {
     uint w = weight_word(row, k), s = weight_scale(row, k);
-    raw[0] = uvec4(W[w], W[w + 1u], W[w + 2u], W[w + 3u]);
-    raw[1] = uvec4(W[s], W[s + 1u], 0u, 0u);
+    raw[0] = weight_load4(w);
+    raw[1] = uvec4(weight_load(s), weight_load(s + 1u), 0u, 0u);
 }
 
 void weight_decode16(uvec4 raw[WEIGHT_RAW], uint k, out vec4 w[4])

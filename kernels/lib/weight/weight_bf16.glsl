@@ -1,4 +1,4 @@
-// bf16 (the upper half of an f32), two values per word of `uint W[]`. `row` is the word a row
+// bf16 (the upper half of an f32), two values per word of W. `row` is the word a row
 // starts at.
 #define WEIGHT_RAW 2
 
@@ -9,7 +9,7 @@ vec2 weight_pair(uint word)
 
 float weight_at(uint row, uint k)
 {
-    vec2 pair = weight_pair(W[row + k / 2u]);
+    vec2 pair = weight_pair(weight_load(row + k / 2u));
     return (k & 1u) == 0u ? pair.x : pair.y;
 }
 
@@ -18,18 +18,18 @@ void weight_fetch16(uint row, uint k, out uvec4 raw[WEIGHT_RAW])
 {
     uint w = row + k / 2u;
 #if W_STRIDE % 8 == 0
-    raw[0] = uvec4(W[w], W[w + 1u], W[w + 2u], W[w + 3u]);
-    raw[1] = uvec4(W[w + 4u], W[w + 5u], W[w + 6u], W[w + 7u]);
+    raw[0] = weight_load4(w);
+    raw[1] = weight_load4(w + 4u);
 #else
     raw[0] = uvec4(0u);
     raw[1] = uvec4(0u);
-    raw[0].xy = uvec2(W[w], W[w + 1u]);
+    raw[0].xy = uvec2(weight_load(w), weight_load(w + 1u));
     if (k / 2u + 2u < uint(W_STRIDE))
-        raw[0].zw = uvec2(W[w + 2u], W[w + 3u]);
+        raw[0].zw = uvec2(weight_load(w + 2u), weight_load(w + 3u));
     if (k / 2u + 4u < uint(W_STRIDE))
-        raw[1].xy = uvec2(W[w + 4u], W[w + 5u]);
+        raw[1].xy = uvec2(weight_load(w + 4u), weight_load(w + 5u));
     if (k / 2u + 6u < uint(W_STRIDE))
-        raw[1].zw = uvec2(W[w + 6u], W[w + 7u]);
+        raw[1].zw = uvec2(weight_load(w + 6u), weight_load(w + 7u));
 #endif
 }
 

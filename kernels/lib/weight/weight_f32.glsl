@@ -1,9 +1,9 @@
-// f32, one value per word of `uint W[]`. `row` is the word a row starts at.
+// f32, one value per word of W. `row` is the word a row starts at.
 #define WEIGHT_RAW 4
 
 float weight_at(uint row, uint k)
 {
-    return uintBitsToFloat(W[row + k]);
+    return uintBitsToFloat(weight_load(row + k));
 }
 
 // Columns k .. k + 15 of a row as stored, k a multiple of 16; zero beyond the row.
@@ -15,7 +15,7 @@ void weight_fetch16(uint row, uint k, out uvec4 raw[WEIGHT_RAW])
 #if W_STRIDE % 16 != 0
         if (k + 4u * i < uint(W_STRIDE))
 #endif
-            raw[i] = uvec4(W[w], W[w + 1u], W[w + 2u], W[w + 3u]);
+            raw[i] = weight_load4(w);
     }
 }
 

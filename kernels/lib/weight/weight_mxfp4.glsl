@@ -1,4 +1,4 @@
-// mxfp4 in the layout `split` of `uint W[]`: a row's blocks of 32 columns, four words each, padded
+// mxfp4 in the layout `split` of W: a row's blocks of 32 columns, four words each, padded
 // with zeros to a multiple of 256 columns, then an exponent byte per block, four to a word. Byte j
 // of a block holds column j in its low nibble and column j + 16 in its high one. A weight is 2^(e -
 // 127) times 0, 0.5, 1, 1.5, 2, 3, 4 or 6; bit 3 of the code is the sign. `row` is the word a row
@@ -31,16 +31,17 @@ float weight_scale(uint word, uint k)
 
 float weight_at(uint row, uint k)
 {
-    uint q = W[row + k / 32u * 4u + (k & 15u) / 4u] >> (8u * (k & 3u) + (k / 16u & 1u) * 4u);
-    return weight_scale(W[row + WEIGHT_CODES + k / 128u], k) * weight_pair(q & 15u).x;
+    uint q = weight_load(row + k / 32u * 4u + (k & 15u) / 4u);
+    q >>= 8u * (k & 3u) + (k / 16u & 1u) * 4u;
+    return weight_scale(weight_load(row + WEIGHT_CODES + k / 128u), k) * weight_pair(q & 15u).x;
 }
 
 // Columns k .. k + 15 of a row as stored, k a multiple of 16.
 void weight_fetch16(uint row, uint k, out uvec4 raw[WEIGHT_RAW])
 {
     uint w = row + k / 32u * 4u;
-    raw[0] = uvec4(W[w], W[w + 1u], W[w + 2u], W[w + 3u]);
-    raw[1] = uvec4(W[row + WEIGHT_CODES + k / 128u]);
+    raw[0] = weight_load4(w);
+    raw[1] = uvec4(weight_load(row + WEIGHT_CODES + k / 128u));
 }
 
 void weight_decode16(uvec4 raw[WEIGHT_RAW], uint k, out vec4 w[4])

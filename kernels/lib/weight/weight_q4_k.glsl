@@ -1,4 +1,4 @@
-// q4_k in the layout `split` of `uint W[]`: a row's groups of 32 columns, four words each, then a
+// q4_k in the layout `split` of W: a row's groups of 32 columns, four words each, then a
 // head of four words for every 256 columns. Byte j of a group holds column j in its low nibble and
 // column j + 16 in its high one. Word 0 of a head: f16 d and dmin; bytes of words 1 and 2: 6-bit sc
 // of eight groups, and above it the lower two bits of m; word 3: the upper four bits of m, of
@@ -23,13 +23,14 @@ vec4 weight_nibbles(uint word)
 uvec4 weight_head(uint row, uint k)
 {
     uint b = row + WEIGHT_CODES + k / 256u * 4u;
-    return uvec4(W[b], W[b + 1u], W[b + 2u], W[b + 3u]);
+    return weight_load4(b);
 }
 
 float weight_at(uint row, uint k)
 {
     vec2 scales = weight_scales(weight_head(row, k), k / 32u & 7u);
-    uint q = W[row + k / 32u * 4u + (k & 15u) / 4u] >> (8u * (k & 3u) + (k / 16u & 1u) * 4u);
+    uint q = weight_load(row + k / 32u * 4u + (k & 15u) / 4u);
+    q >>= 8u * (k & 3u) + (k / 16u & 1u) * 4u;
     return scales.x * float(q & 15u) - scales.y;
 }
 
@@ -37,7 +38,7 @@ float weight_at(uint row, uint k)
 void weight_fetch16(uint row, uint k, out uvec4 raw[WEIGHT_RAW])
 {
     uint w = row + k / 32u * 4u;
-    raw[0] = uvec4(W[w], W[w + 1u], W[w + 2u], W[w + 3u]);
+    raw[0] = weight_load4(w);
     raw[1] = weight_head(row, k);
 }
 

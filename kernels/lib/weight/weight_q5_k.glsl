@@ -1,4 +1,4 @@
-// q5_k as in the file, in `uint W[]`: blocks of 256 columns in 44 words. Word 0: f16 d and dmin;
+// q5_k as in the file, in W: blocks of 256 columns in 44 words. Word 0: f16 d and dmin;
 // words 1 to 3: 6-bit codes sc and m of eight groups of 32; words 4 to 11: the fifth bits, bit j of
 // byte i for column i of group j; words 12 to 43: four runs of 32 bytes whose low nibbles are one
 // group and whose high nibbles the next. A weight is d * sc * q - dmin * m. `row` is the word a row
@@ -39,14 +39,14 @@ uint weight_word(uint row, uint k)
 uvec4 weight_head(uint row, uint k)
 {
     uint b = weight_block(row, k);
-    return uvec4(W[b], W[b + 1u], W[b + 2u], W[b + 3u]);
+    return weight_load4(b);
 }
 
 float weight_at(uint row, uint k)
 {
     vec2 scales = weight_scales(weight_head(row, k), k / 32u & 7u);
-    uint s = 8u * (k & 3u), q = W[weight_word(row, k)] >> (s + (k / 32u & 1u) * 4u);
-    uint fifth = W[weight_fifths(row, k)] >> (s + (k / 32u & 7u));
+    uint s = 8u * (k & 3u), q = weight_load(weight_word(row, k)) >> (s + (k / 32u & 1u) * 4u);
+    uint fifth = weight_load(weight_fifths(row, k)) >> (s + (k / 32u & 7u));
     return scales.x * float((q & 15u) | ((fifth & 1u) << 4)) - scales.y;
 }
 
@@ -54,9 +54,9 @@ float weight_at(uint row, uint k)
 void weight_fetch16(uint row, uint k, out uvec4 raw[WEIGHT_RAW])
 {
     uint w = weight_word(row, k), f = weight_fifths(row, k);
-    raw[0] = uvec4(W[w], W[w + 1u], W[w + 2u], W[w + 3u]);
+    raw[0] = weight_load4(w);
     raw[1] = weight_head(row, k);
-    raw[2] = uvec4(W[f], W[f + 1u], W[f + 2u], W[f + 3u]);
+    raw[2] = weight_load4(f);
 }
 
 void weight_decode16(uvec4 raw[WEIGHT_RAW], uint k, out vec4 w[4])

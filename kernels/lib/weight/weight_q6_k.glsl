@@ -1,4 +1,4 @@
-// q6_k in the layout `split` of `uint W[]`: a row's blocks of 256 columns in 52 words, then their
+// q6_k in the layout `split` of W: a row's blocks of 256 columns in 52 words, then their
 // f16 d, two to a word. Words 0 to 31 hold the low four bits (byte 64 n + i: columns 128 n + i and,
 // in the high nibble, 64 further on), words 32 to 47 the upper two (byte 32 n + i: columns 128 n +
 // i, and 32, 64, 96 further on), words 48 to 51 int8 scales of 16 columns each. A weight is
@@ -37,9 +37,10 @@ uint weight_scale_word(uint row, uint k)
 
 float weight_at(uint row, uint k)
 {
-    uint s = 8u * (k & 3u), low = W[weight_word(row, k)] >> (s + (k / 64u & 1u) * 4u);
-    uint high = W[weight_upper(row, k)] >> (s + (k / 32u & 3u) * 2u);
-    float scale = weight_scale(W[weight_scale_word(row, k)], W[row + WEIGHT_CODES + k / 512u], k);
+    uint s = 8u * (k & 3u), low = weight_load(weight_word(row, k)) >> (s + (k / 64u & 1u) * 4u);
+    uint high = weight_load(weight_upper(row, k)) >> (s + (k / 32u & 3u) * 2u);
+    uint code = weight_load(weight_scale_word(row, k));
+    float scale = weight_scale(code, weight_load(row + WEIGHT_CODES + k / 512u), k);
     return scale * (float((low & 15u) | ((high & 3u) << 4)) - 32.0);
 }
 
@@ -47,9 +48,10 @@ float weight_at(uint row, uint k)
 void weight_fetch16(uint row, uint k, out uvec4 raw[WEIGHT_RAW])
 {
     uint w = weight_word(row, k), u = weight_upper(row, k);
-    raw[0] = uvec4(W[w], W[w + 1u], W[w + 2u], W[w + 3u]);
-    raw[1] = uvec4(W[u], W[u + 1u], W[u + 2u], W[u + 3u]);
-    raw[2] = uvec4(W[weight_scale_word(row, k)], W[row + WEIGHT_CODES + k / 512u], 0u, 0u);
+    raw[0] = weight_load4(w);
+    raw[1] = weight_load4(u);
+    raw[2].x = weight_load(weight_scale_word(row, k));
+    raw[2].yzw = uvec3(weight_load(row + WEIGHT_CODES + k / 512u), 0u, 0u);
 }
 
 void weight_decode16(uvec4 raw[WEIGHT_RAW], uint k, out vec4 w[4])

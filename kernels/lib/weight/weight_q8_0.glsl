@@ -1,4 +1,4 @@
-// q8_0 in the layout `split` of `uint W[]`: a row's int8 codes, four to a word and padded with
+// q8_0 in the layout `split` of W: a row's int8 codes, four to a word and padded with
 // zeros to a multiple of 64 columns, then an f16 scale per 32 columns, two to a word. `row` is the
 // word a row starts at.
 #define WEIGHT_RAW   2
@@ -18,16 +18,16 @@ float weight_scale(uint word, uint k)
 
 float weight_at(uint row, uint k)
 {
-    uint shifted = W[row + k / 4u] << (24u - 8u * (k & 3u));
-    return weight_scale(W[row + WEIGHT_CODES + k / 64u], k) * float(int(shifted) >> 24);
+    uint shifted = weight_load(row + k / 4u) << (24u - 8u * (k & 3u));
+    return weight_scale(weight_load(row + WEIGHT_CODES + k / 64u), k) * float(int(shifted) >> 24);
 }
 
 // Columns k .. k + 15 of a row as stored, k a multiple of 16.
 void weight_fetch16(uint row, uint k, out uvec4 raw[WEIGHT_RAW])
 {
     uint w = row + k / 4u;
-    raw[0] = uvec4(W[w], W[w + 1u], W[w + 2u], W[w + 3u]);
-    raw[1] = uvec4(W[row + WEIGHT_CODES + k / 64u]);
+    raw[0] = weight_load4(w);
+    raw[1] = uvec4(weight_load(row + WEIGHT_CODES + k / 64u));
 }
 
 void weight_decode16(uvec4 raw[WEIGHT_RAW], uint k, out vec4 w[4])

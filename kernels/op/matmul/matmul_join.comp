@@ -33,10 +33,12 @@
 //! TUNE BK = 2048 in 512 1024 2048
 //! LET ROWS = WG_SIZE / ROW_THREADS * THREAD_ROWS
 //! LET NORMED = PRE_join_norm
+//! LET W_WIDTH = 1
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(BAND, ROWS)
 //! REQUIRE ROWS % 2 == 0
 //! PREFER SOFTWARE ? -10 : 10
+//! LIB weight_words
 //! LIB weight_{weight}
 //! LIB matmul_join
 //! LIB activations

@@ -35,12 +35,14 @@
 //! TUNE ROWS = SOFTWARE ? 32 : 64 in 16 32 64 128
 //! TUNE TOKENS = COMPUTE_UNITS >= 32 && !SOFTWARE && !BIAS_row ? 128 : 32 in 16 32 64 128
 //! LET WG_SIZE = ROWS / THREAD_ROWS * (TOKENS / THREAD_TOKENS)
+//! LET W_WIDTH = 1
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(BAND, ROWS) ceildiv(T, TOKENS)
 //! REQUIRE THREAD_ROWS <= ROWS && THREAD_TOKENS <= TOKENS
 //! PREFER 10
 //! TOLERANCE 3e-12
 //! STEP read
+//! LIB weight_words
 //! LIB weight_{weight}
 //! LIB activations
 //! LIB matmul_result

@@ -16,10 +16,12 @@
 //! PARAM float scale
 //! CONST H X_STRIDE W_STRIDE
 //! TUNE WG_SIZE = 64 in 32 64 128 256 512
+//! LET W_WIDTH = 1
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(H / 4, WG_SIZE) T
 //! PREFER 10
 //! STEP read
+//! LIB weight_words
 //! LIB weight_{weight}
 
 void body(uvec3 group)

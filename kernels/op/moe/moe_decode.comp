@@ -33,6 +33,7 @@
 //! GROUPS ceildiv(EXPERT_ROWS, ROWS) POST_glu ? TOP_K : 1
 //! REQUIRE ROWS % 2 == 0
 //! PREFER 10
+//! LIB weight_words
 //! LIB weight_{weight}
 //! LIB moe_glu
 //! LIB moe_rows

@@ -42,6 +42,7 @@
 //! REQUIRE THREAD_ROWS <= ROWS && THREAD_TOKENS <= TOKENS
 //! PREFER 10
 //! TOLERANCE 3e-12
+//! LIB weight_words
 //! LIB weight_{weight}
 //! LIB moe_glu
 //! LIB moe_rows

@@ -25,11 +25,13 @@
 //! PARAM float eps
 //! CONST K E TOP_K W_STRIDE BIAS_AT
 //! TUNE WG_SIZE = K >= 1024 ? 64 : 32 in 32 64 128 256 512
+//! LET W_WIDTH = 1
 //! LOCAL WG_SIZE
 //! GROUPS E
 //! SHARED vec2 sums[LOCAL_X] // product, square
 //! REQUIRE E <= 512 && TOP_K <= E && TOP_K >= 1
 //! PREFER SOFTWARE ? -10 : 10
+//! LIB weight_words
 //! LIB weight_{weight}
 //! LIB last_group
 //! LIB moe_rank

@@ -1,0 +1,130 @@
+// Matrix product for 2 to 16 tokens with subgroups: weights unpacked once for all of them.
+//
+// Lib gemv_columns. With pre=norm x is staged times the norm's weight, and the norm's factor of a
+// token is applied to its sums. Groups: SETS * THREAD_ROWS rows each.
+//
+// One H200 (driver 580), q4_k, weights not in any cache, 2026-11-22, us for 2, 4, 8 tokens
+// (`build/tests/test_kernels_matmul bench prefill q4_k none POST K N T`), and of the kernel for one
+// token:
+//     K x N             1      2      4      8    tiles, 2 to 8
+//     2048 x 16384    14.4   20.8   31.4   48.8    370
+//     2048 x 2048      6.5    7.1    7.6   13.2    190
+//     8192 x 2048     10.2   15.4   18.8   34.7    720
+//
+//! NAME matmul_columns_subgroup
+//! OP matmul
+//! VARIANT subgroup columns
+//! WHEN phase prefill
+//! WHEN columns 2 4 8 16
+//! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4 affine
+//! WHEN pre none norm
+//! WHEN post store add glu softcap
+//! WHEN act none silu gelu
+//! WHEN bias none row
+//! BIND read uvec4 W
+//! BIND read vec4 X
+//! BIND readwrite float Y
+//! BIND read vec4 A
+//! PARAM uint row0
+//! PARAM uint rows
+//! PARAM float eps
+//! PARAM float out_scale
+//! PARAM float softcap
+//! CONST K COLUMNS W_STRIDE X_STRIDE Y_STRIDE
+//! CONST SCALED = 0
+//! CONST BIAS_AT = 0
+//! TUNE SUBGROUP = SUBGROUP_SIZE in 8 16 32 64 128
+//! TUNE THREAD_ROWS = 4 in 2 4 8
+//! TUNE K_PARTS = min(4, max(1, SHARED_BYTES / (144 * COLUMNS * SUBGROUP) * 2)) in 1 2 4 8
+//! TUNE SETS = 4 in 1 2 4
+//! LET WG_SIZE = SUBGROUP * K_PARTS * SETS
+//! LET W_WIDTH = 4
+//! LOCAL WG_SIZE
+//! GROUPS ceildiv(BAND, SETS * THREAD_ROWS)
+//! SHARED float squares[PRE_norm ? COLUMNS * K_PARTS * SETS : 0]
+//! SHARED float factor[PRE_norm ? COLUMNS : 0]
+//! EXTENSION GL_KHR_shader_subgroup_basic
+//! EXTENSION GL_KHR_shader_subgroup_shuffle
+//! REQUIRE SUBGROUP_SIZE >= 8
+//! REQUIRE W_STRIDE % 4 == 0 && K % 16 == 0
+//! PREFER SOFTWARE ? 5 : 30
+//! TOLERANCE 3e-12
+//! STEP read
+//! LIB weight_words
+//! LIB weight_{weight}
+//! LIB activations
+//! LIB matmul_result
+//! LIB gemv_columns
+
+uint first;           // first row of the group within the band
+float square[COLUMNS]; // of this invocation's part of x, for pre=norm
+
+uint gemv_row(uint r)
+{
+    return min(first + r, rows - 1u) * uint(W_STRIDE);
+}
+
+vec4 gemv_x(uint column, uint i)
+{
+    vec4 x = X[min(column, pass_rows - 1u) * uint(X_STRIDE / 4) + i];
+#if PRE_norm
+    square[column] += dot(x, x);
+    x *= A[i];
+#endif
+    return x;
+}
+
+void body(uvec3 group)
+{
+    uint tid = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID;
+    uint part_k = gl_SubgroupID % uint(K_PARTS), set = gl_SubgroupID / uint(K_PARTS);
+    first = group.x * uint(ROWS);
+    for (int c = 0; c < COLUMNS; c++)
+        square[c] = 0.0;
+    gemv_columns(tid, lane, part_k, set);
+#if PRE_norm
+    for (int c = 0; c < COLUMNS; c++) {
+        for (uint across = uint(SUBGROUP / 2); across > 0u; across /= 2u)
+            square[c] += subgroupShuffleXor(square[c], across);
+        if (lane == 0u)
+            squares[uint(c * K_PARTS * SETS) + gl_SubgroupID] = square[c];
+    }
+    memoryBarrierShared(); barrier();
+    if (tid < uint(COLUMNS)) {
+        float sum = 0.0;
+        for (uint i = 0u; i < uint(K_PARTS * SETS); i++)
+            sum += squares[tid * uint(K_PARTS * SETS) + i];
+        factor[tid] = inversesqrt(sum / float(K) + eps);
+    }
+#endif
+    memoryBarrierShared(); barrier();
+#if POST_glu
+    for (uint i = tid; i < uint(ROWS / 2 * COLUMNS); i += uint(WG_SIZE)) {
+        uint r = i % uint(ROWS / 2) * 2u, t = i / uint(ROWS / 2);
+        if (first + r < rows && t < pass_rows) {
+            float gate = gemv_sum(r, t), up = gemv_sum(r + 1u, t);
+#if PRE_norm
+            gate *= factor[t];
+            up *= factor[t];
+#endif
+            Y[t * uint(Y_STRIDE) + (row0 + first + r) / 2u] = glu(gate, up, row0 + first + r);
+        }
+    }
+#else
+    for (uint i = tid; i < uint(ROWS * COLUMNS); i += uint(WG_SIZE)) {
+        uint r = i % uint(ROWS), t = i / uint(ROWS);
+        if (first + r < rows && t < pass_rows) {
+            float y = gemv_sum(r, t);
+#if PRE_norm
+            y *= factor[t];
+#endif
+            y = result(y, row0 + first + r);
+            uint to = t * uint(Y_STRIDE) + row0 + first + r;
+#if POST_add
+            y += Y[to];
+#endif
+            Y[to] = y;
+        }
+    }
+#endif
+}

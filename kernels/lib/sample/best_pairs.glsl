@@ -6,15 +6,21 @@
 //
 //! LET PAIRS_MOST = KIND_topk ? 2048 : 0
 //! SHARED uvec2 pairs_best[LOCAL_X]
-//! SHARED uvec2 pairs[PAIRS_MOST]
+//! SHARED uvec2 pairs[KIND_topk ? PAIRS_MOST + 8 : 0]
 //! SHARED uint pairs_count
 //! SHARED uvec2 pairs_edge
 
 const uvec2 NO_PAIR = uvec2(0u, 0xffffffffu); // behind every other
 
+// 1 when a is better than b, without a branch.
+uint ahead(uvec2 a, uvec2 b)
+{
+    return uint(a.x > b.x) | (uint(a.x == b.x) & uint(a.y < b.y));
+}
+
 bool better(uvec2 a, uvec2 b)
 {
-    return a.x > b.x || (a.x == b.x && a.y < b.y);
+    return ahead(a, b) != 0u;
 }
 
 // The best of one pair per invocation.
@@ -31,41 +37,63 @@ uvec2 pairs_max(uint tid, uvec2 mine)
 }
 
 #if KIND_topk
+// Eight at a time: their loads do not wait for one another.
+#define PAIRS_AHEAD(list, i) \
+    (ahead(list[i], pair) + ahead(list[(i) + 1u], pair) + ahead(list[(i) + 2u], pair) + \
+     ahead(list[(i) + 3u], pair) + ahead(list[(i) + 4u], pair) + ahead(list[(i) + 5u], pair) + \
+     ahead(list[(i) + 6u], pair) + ahead(list[(i) + 7u], pair))
+
 // Empties the list and finds the k-th best of one pair per invocation, 1 <= k <= LOCAL_X.
-uvec2 pairs_begin(uint tid, uvec2 mine, uint k)
+uvec2 pairs_begin(uint tid, uvec2 pair, uint k)
 {
-    pairs_best[tid] = mine;
+    pairs_best[tid] = pair;
     if (tid == 0u) {
         pairs_edge = NO_PAIR;
         pairs_count = 0u;
     }
     memoryBarrierShared(); barrier();
     uint rank = 0u;
-    for (uint i = 0u; i < uint(LOCAL_X); i++)
-        rank += better(pairs_best[i], mine) ? 1u : 0u;
-    if (rank == k - 1u && mine != NO_PAIR)
-        pairs_edge = mine;
+    for (uint i = 0u; i < uint(LOCAL_X); i += 8u)
+        rank += PAIRS_AHEAD(pairs_best, i);
+    if (rank == k - 1u && pair != NO_PAIR)
+        pairs_edge = pair;
     memoryBarrierShared(); barrier();
     return pairs_edge;
 }
 
-void pairs_add(uvec2 pair, uvec2 edge)
+// Whether the pair goes to the list.
+uint pairs_wants(uvec2 pair, uvec2 edge)
 {
-    if (pair.y != NO_PAIR.y && !better(edge, pair)) {
-        uint slot = atomicAdd(pairs_count, 1u);
-        if (slot < uint(PAIRS_MOST))
-            pairs[slot] = pair;
-    }
+    return uint(pair.y != NO_PAIR.y) & (ahead(edge, pair) ^ 1u);
 }
 
-// After a barrier: how many pairs of the list of `count` are better. Four at a time: their loads do
-// not wait for one another.
+// Room for so many pairs of the invocation.
+uint pairs_reserve(uint count)
+{
+    return count != 0u ? atomicAdd(pairs_count, count) : 0u;
+}
+
+void pairs_put(uint slot, uvec2 pair)
+{
+    if (slot < uint(PAIRS_MOST))
+        pairs[slot] = pair;
+}
+
+// Closes the list: what lies behind its end is behind all of it.
+void pairs_end(uint tid)
+{
+    memoryBarrierShared(); barrier();
+    if (tid < 8u)
+        pairs[min(pairs_count, uint(PAIRS_MOST)) + tid] = NO_PAIR;
+    memoryBarrierShared(); barrier();
+}
+
+// How many pairs of the list are better.
 uint pairs_rank(uvec2 pair, uint count)
 {
     uint rank = 0u;
-    for (uint i = 0u; i < count; i += 4u)
-        for (uint n = i; n < i + 4u; n++)
-            rank += n < count && better(pairs[n], pair) ? 1u : 0u;
+    for (uint i = 0u; i < count; i += 8u)
+        rank += PAIRS_AHEAD(pairs, i);
     return rank;
 }
 #endif

@@ -18,14 +18,20 @@
 #define TOPK_BEST(j) best = max(best, chosen[j].x);
 // Mass before a token (exponent, id) in order of exponents, ties in order of ids; and of all.
 #define TOPK_MASS(j) \
-    sum = u64_add(sum, chosen[j].zw); \
-    if (exponents[j] < exponent || (exponents[j] == exponent && chosen[j].y < id)) \
-        before = u64_add(before, chosen[j].zw);
+    { \
+        uvec4 other = chosen[j]; \
+        uint power = exponents[j]; \
+        uint first = uint(power < exponent) | (uint(power == exponent) & uint(other.y < id)); \
+        sum = u64_add(sum, other.zw); \
+        before = u64_add(before, first * other.zw); \
+    }
 // The same of tempered weights in order of ids.
 #define TOPK_TEMPERED(j) \
-    sum = u64_add(sum, tempered[j]); \
-    if (chosen[j].y < id) \
-        before = u64_add(before, tempered[j]);
+    { \
+        uvec2 mass = tempered[j]; \
+        sum = u64_add(sum, mass); \
+        before = u64_add(before, uint(chosen[j].y < id) * mass); \
+    }
 
 // The id drawn from chosen[0 .. wanted), whose keys and ids are there; all invocations call it.
 uint topk_draw(uint tid, uint wanted)

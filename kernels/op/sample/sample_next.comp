@@ -52,6 +52,11 @@ void pair_store(uint at, uvec2 pair)
     CAND[at + 1u] = pair.y;
 }
 
+uvec2 pair_of(uint key, uint id)
+{
+    return uvec2(key, id < uint(VOCAB) ? id : NOBODY);
+}
+
 #if KIND_topk
 uint wanted;
 
@@ -73,11 +78,16 @@ void radix_topk_take(uint slot, uint i)
 void rank_slice(uint tid, uint slice, uint keys[SHARE], uvec2 best)
 {
     uvec2 edge = pairs_begin(tid, best, wanted);
-    for (uint n = 0u; n < SHARE; n++) {
-        uint id = slice * SLICE + n * uint(LOCAL_X) + tid;
-        pairs_add(uvec2(keys[n], id < uint(VOCAB) ? id : NOBODY), edge);
+    uint first = slice * SLICE + tid, mine = 0u;
+    for (uint n = 0u; n < SHARE; n++)
+        mine += pairs_wants(pair_of(keys[n], first + n * uint(LOCAL_X)), edge);
+    uint slot = pairs_reserve(mine);
+    for (uint n = 0u; n < SHARE && mine != 0u; n++) {
+        uvec2 pair = pair_of(keys[n], first + n * uint(LOCAL_X));
+        if (pairs_wants(pair, edge) != 0u)
+            pairs_put(slot++, pair);
     }
-    memoryBarrierShared(); barrier();
+    pairs_end(tid);
     uint found = pairs_count;
     for (uint i = tid; i < found; i += uint(LOCAL_X)) {
         uint rank = pairs_rank(pairs[i], found);
@@ -96,6 +106,7 @@ uint choose(uint tid)
     // Slices are in order of rank: eight of each at a time, until none has all of them before it.
     for (uint from = 0u; from < wanted; from += 8u) {
         uvec2 got[RUNS];
+        uint mine = 0u;
         if (tid == 0u)
             deeper = 0u;
         for (uint n = 0u; n < RUNS; n++) {
@@ -103,12 +114,16 @@ uint choose(uint tid)
             bool has = i < 8u * SLICES && rank < wanted;
             got[n] = has ? pair_at(slot_of(i / 8u, rank)) : NO_PAIR;
         }
+        for (uint n = 0u; n < RUNS; n++)
+            mine += pairs_wants(got[n], edge);
+        uint slot = pairs_reserve(mine);
         memoryBarrierShared(); barrier();
-        for (uint n = 0u; n < RUNS; n++) {
-            pairs_add(got[n], edge);
-            if (tid % 8u == 7u && got[n].y != NOBODY && !better(edge, got[n]))
-                deeper = 1u;
-        }
+        for (uint n = 0u; n < RUNS && mine != 0u; n++)
+            if (pairs_wants(got[n], edge) != 0u) {
+                pairs_put(slot++, got[n]);
+                if (tid % 8u == 7u)
+                    deeper = 1u;
+            }
         memoryBarrierShared(); barrier();
         bool ends = deeper == 0u;
         memoryBarrierShared(); barrier();
@@ -119,6 +134,7 @@ uint choose(uint tid)
     if (found > uint(PAIRS_MOST)) {
         radix_topk(tid, SLICES * wanted, wanted);
     } else {
+        pairs_end(tid);
         for (uint i = found + tid; i < wanted; i += uint(LOCAL_X))
             chosen[i] = uvec4(NO_PAIR, 0u, 0u);
         for (uint i = tid; i < found; i += uint(LOCAL_X)) {
@@ -158,7 +174,7 @@ void body(uvec3 group)
     for (uint n = 0u; n < SHARE; n++) {
         uint id = slice * SLICE + n * uint(LOCAL_X) + tid;
         keys[n] = id < uint(VOCAB) ? sample_key(LOGITS[id]) : 0u;
-        uvec2 pair = uvec2(keys[n], id < uint(VOCAB) ? id : NOBODY);
+        uvec2 pair = pair_of(keys[n], id);
         best = better(pair, best) ? pair : best;
     }
 #if KIND_topk

@@ -436,22 +436,22 @@ bool bench_print(const struct bench_report *report)
 
 /* ---- figure ---------------------------------------------------------------------------------- */
 
-/* What the run measured: of a sweep decoding by depth and prefill by length, of a matrix decoding
- * by the bytes of weights, else the time of each token of the repetitions. */
+/* What the run measured: of a sweep decoding by depth, prefill by length and its time, of a
+ * matrix decoding by the bytes of weights, else the time of each token. */
 enum dgl_status bench_plot(const struct dgl_log *log, const struct bench_report *report)
 {
     enum { MOST = BENCH_MAX_POINTS > BENCH_MAX_CELLS ? BENCH_MAX_POINTS : BENCH_MAX_CELLS };
     const struct dgl_bench_result *r = &report->result;
     const struct dgl_model_info *m = dgl_model_get_info(report->engine->model);
-    double x[2][MOST], y[2][MOST];
+    double x[2][MOST], y[2][MOST], ms[MOST];
     double *index = dgl_new_array(double, r->num_latencies);
-    struct plot_panel panel[2];
+    struct plot_panel panel[3];
     size_t panels = 1;
     struct dgl_buf svg = {0}, title = {0};
     struct dgl_atomic_file *file = NULL;
     enum dgl_status status = DGL_OK;
     if (report->num_depths) {
-        panels = 2;
+        panels = 3;
         for (size_t i = 0; i < report->num_depths; i++) {
             x[0][i] = report->depth[i].tokens;
             y[0][i] = report->depth[i].median;
@@ -459,6 +459,7 @@ enum dgl_status bench_plot(const struct dgl_log *log, const struct bench_report 
         for (size_t i = 0; i < report->num_prompts; i++) {
             x[1][i] = report->prompt[i].tokens;
             y[1][i] = report->prompt[i].median;
+            ms[i] = 1e3 * x[1][i] / y[1][i];
         }
         panel[0] = (struct plot_panel){.title = "decode by depth",
                                        .x_label = "tokens in the KV cache",
@@ -471,6 +472,11 @@ enum dgl_status bench_plot(const struct dgl_log *log, const struct bench_report 
                                        .log_x = true,
                                        .line = {{NULL, x[1], y[1], report->num_prompts}},
                                        .num_lines = 1};
+        panel[2] = panel[1];
+        panel[2].title = "time of a prompt";
+        panel[2].log_y = true;
+        panel[2].y_label = "ms";
+        panel[2].line[0].y = ms;
     } else if (report->num_cells) {
         for (size_t i = 0; i < report->num_cells; i++) {
             x[0][i] = (double)report->cell[i].weight_bytes * 1e-9;

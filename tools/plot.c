@@ -39,9 +39,14 @@ static double x_value(const struct plot_panel *p, double x)
     return p->log_x ? log2(x) : x;
 }
 
+static double y_value(const struct plot_panel *p, double y)
+{
+    return p->log_y ? log2(y) : y;
+}
+
 struct frame {
-    double x_min, x_max, y_max; /* of values, logarithms taken */
-    double left;                /* of the panel */
+    double x_min, x_max, y_min, y_max; /* of values, logarithms taken */
+    double left;                       /* of the panel */
 };
 
 static double x_at(const struct frame *f, double value)
@@ -51,27 +56,28 @@ static double x_at(const struct frame *f, double value)
 
 static double y_at(const struct frame *f, double value)
 {
-    return HEIGHT - BOTTOM - value / f->y_max * (HEIGHT - TOP - BOTTOM);
+    return HEIGHT - BOTTOM - (value - f->y_min) / (f->y_max - f->y_min) * (HEIGHT - TOP - BOTTOM);
 }
 
 static void put_axes(struct dgl_buf *out, const struct plot_panel *p, const struct frame *f)
 {
     char text[32];
-    double step = tick_step(f->y_max);
-    for (double y = 0; y <= f->y_max * 1.0001; y += step) {
+    double step = p->log_y ? ceil((f->y_max - f->y_min) / 8) : tick_step(f->y_max);
+    for (double y = ceil(f->y_min / step) * step; y <= f->y_max + 1e-6 * step; y += step) {
         dgl_buf_printf(out, "<path d=\"M%.1f %.1fH%.1f\" stroke=\"#ddd\"/>\n", f->left + LEFT,
                        y_at(f, y), f->left + WIDTH - RIGHT);
-        snprintf(text, sizeof(text), "%.6g", y);
+        snprintf(text, sizeof(text), "%.4g", p->log_y ? exp2(y) : y);
         put_text(out, f->left + LEFT - 6, y_at(f, y) + 4, "end", 11, text);
     }
     step = p->log_x ? ceil((f->x_max - f->x_min) / 8) : tick_step(f->x_max - f->x_min);
     for (double x = ceil(f->x_min / step) * step; x <= f->x_max * 1.0001; x += step) {
-        dgl_buf_printf(out, "<path d=\"M%.1f %.1fv5\" stroke=\"#444\"/>\n", x_at(f, x), y_at(f, 0));
+        dgl_buf_printf(out, "<path d=\"M%.1f %.1fv5\" stroke=\"#444\"/>\n", x_at(f, x),
+                       y_at(f, f->y_min));
         snprintf(text, sizeof(text), "%.6g", p->log_x ? exp2(x) : x);
-        put_text(out, x_at(f, x), y_at(f, 0) + 18, "middle", 11, text);
+        put_text(out, x_at(f, x), y_at(f, f->y_min) + 18, "middle", 11, text);
     }
     dgl_buf_printf(out, "<path d=\"M%.1f %dV%.1fH%.1f\" stroke=\"#444\" fill=\"none\"/>\n",
-                   f->left + LEFT, TOP, y_at(f, 0), f->left + WIDTH - RIGHT);
+                   f->left + LEFT, TOP, y_at(f, f->y_min), f->left + WIDTH - RIGHT);
     put_text(out, f->left + LEFT, TOP - 10, "start", 13, p->title);
     put_text(out, f->left + (WIDTH + LEFT - RIGHT) / 2.0, HEIGHT - 8, "middle", 12, p->x_label);
     dgl_buf_printf(out, "<g transform=\"translate(%.1f %d) rotate(-90)\">", f->left + 14,
@@ -82,19 +88,21 @@ static void put_axes(struct dgl_buf *out, const struct plot_panel *p, const stru
 
 static void put_panel(struct dgl_buf *out, const struct plot_panel *p, double left)
 {
-    struct frame f = {.x_min = INFINITY, .x_max = -INFINITY, .left = left};
+    struct frame f = {.x_min = INFINITY, .x_max = -INFINITY, .y_max = -INFINITY, .left = left};
+    f.y_min = p->log_y ? INFINITY : 0;
     for (size_t i = 0; i < p->num_lines; i++) {
         for (size_t j = 0; j < p->line[i].count; j++) {
             f.x_min = fmin(f.x_min, x_value(p, p->line[i].x[j]));
             f.x_max = fmax(f.x_max, x_value(p, p->line[i].x[j]));
-            f.y_max = fmax(f.y_max, p->line[i].y[j]);
+            f.y_min = fmin(f.y_min, y_value(p, p->line[i].y[j]));
+            f.y_max = fmax(f.y_max, y_value(p, p->line[i].y[j]));
         }
     }
-    if (!(f.x_min <= f.x_max) || !(f.y_max > 0))
+    if (!(f.x_min <= f.x_max) || !(p->log_y ? f.y_min <= f.y_max : f.y_max > 0))
         return;
     if (f.x_min == f.x_max)
         f.x_max = f.x_min + 1;
-    f.y_max *= 1.05;
+    f.y_max += 0.05 * (f.y_max - f.y_min) + (p->log_y ? 0.1 : 0);
     put_axes(out, p, &f);
     for (size_t i = 0; i < p->num_lines; i++) {
         const struct plot_line *line = &p->line[i];
@@ -102,11 +110,12 @@ static void put_panel(struct dgl_buf *out, const struct plot_panel *p, double le
         dgl_buf_puts(out, "<polyline points=\"");
         for (size_t j = 0; j < line->count; j++)
             dgl_buf_printf(out, "%.1f,%.1f ", x_at(&f, x_value(p, line->x[j])),
-                           y_at(&f, line->y[j]));
+                           y_at(&f, y_value(p, line->y[j])));
         dgl_buf_printf(out, "\" fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\"/>\n", colour);
         for (size_t j = 0; j < line->count && line->count <= 64; j++)
             dgl_buf_printf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"2.5\" fill=\"%s\"/>\n",
-                           x_at(&f, x_value(p, line->x[j])), y_at(&f, line->y[j]), colour);
+                           x_at(&f, x_value(p, line->x[j])), y_at(&f, y_value(p, line->y[j])),
+                           colour);
         if (line->name) {
             double y = TOP + 14 + 15.0 * (double)i;
             dgl_buf_printf(out, "<path d=\"M%.1f %.1fh18\" stroke=\"%s\" stroke-width=\"2\"/>\n",

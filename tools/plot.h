@@ -12,12 +12,12 @@ struct plot_line {
 
 struct plot_panel {
     const char *title, *x_label, *y_label;
-    bool log_x; /* base 2; every x is above 0 */
+    bool log_x, log_y; /* base 2; every value is above 0 */
     struct plot_line line[4];
     size_t num_lines;
 };
 
-/* Appends a document. y axes begin at 0; panels without points are empty. */
+/* Appends a document. Other y axes begin at 0; panels without points are empty. */
 void plot_svg(struct dgl_buf *out, const char *title, const struct plot_panel *panels,
               size_t num_panels);
 

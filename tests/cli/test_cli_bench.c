@@ -202,8 +202,8 @@ static void sweep_reaches_the_context(void **state)
     assert_int_equal(dgl_file_slurp(NULL, file, 1 << 20, &text, &len), DGL_OK);
     assert_contains(text, "<svg ");
     assert_contains(text, "</svg>");
-    assert_int_equal(occurrences(text, "<polyline"), 2);
-    assert_int_equal(occurrences(text, "<circle"), 4 + 10);
+    assert_int_equal(occurrences(text, "<polyline"), 3);
+    assert_int_equal(occurrences(text, "<circle"), 4 + 10 + 10);
     free(text);
     free(file);
     process_finish(&r);

@@ -9,11 +9,12 @@
 // can be computed again.
 //
 // One counter goes up; barrier i is passed at i times the number of groups. The comparison is of a
-// signed difference; the host zeroes the counter before each dispatch. Every invocation releases
-// its writes before its group arrives, and buffers through which groups exchange data are
-// `coherent`: a multiprocessor may keep plain loads in a cache of its own. On one NVIDIA H200
-// (driver 580) plain, `volatile` and `restrict` blocks gave stale values nearly always, whatever
-// barriers were there, and `coherent` ones never; a barrier of 132 groups takes 1.0 us, of 264 1.3.
+// signed difference; the host zeroes the counter before each dispatch. Looks are atomics: a
+// compiler may take a load out of the loop. Every invocation releases its writes before its group
+// arrives, and buffers through which groups exchange data are `coherent`: a multiprocessor may keep
+// plain loads in a cache of its own. On one NVIDIA H200 (driver 580) plain, `volatile` and
+// `restrict` blocks gave stale values nearly always, whatever barriers were there, and `coherent`
+// ones never; a barrier of 132 groups takes 1.0 us, of 264 1.1.
 //
 // The program around it has: CONTROL[] (kernels/phase_control.h, words CONTROL_name) and STATE[],
 // coherent uint; elements of STATE where IDS and the step table begin, phase_ids_at and
@@ -35,10 +36,9 @@ bool device_barrier()
     phase_passed++;
     if (gl_LocalInvocationIndex == 0u) {
         uint goal = phase_passed * PHASE_GROUPS;
-        atomicAdd(CONTROL[CONTROL_arrived], 1u);
-        uint seen = CONTROL[CONTROL_arrived];
+        uint seen = atomicAdd(CONTROL[CONTROL_arrived], 1u) + 1u;
         for (uint left = CONTROL[CONTROL_max_spins]; int(seen - goal) < 0 && left > 0u; left--)
-            seen = CONTROL[CONTROL_arrived];
+            seen = atomicAdd(CONTROL[CONTROL_arrived], 0u);
         if (int(seen - goal) < 0) {
             CONTROL[CONTROL_aborted] = 1u;
             atomicOr(CONTROL[CONTROL_arrived], PHASE_ABORT);

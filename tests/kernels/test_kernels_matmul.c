@@ -470,7 +470,8 @@ struct measured {
 
 /* "KERNEL WEIGHT BLOCK-WORDS PRE POST K N [TUNABLE=VALUE...] [HOT]"; what lines leave out of the
  * tunables is as the line before of the same kernel had it. False: a line of another kind. WEIGHT
- * `none`: a kernel that copies. */
+ * `none`: a kernel that copies N units; PRE a number: the kernel of so many experts, N rows in all.
+ */
 static bool read_measured(char *line, struct measured *m)
 {
     char *save = NULL, *word;
@@ -497,6 +498,11 @@ static bool read_measured(char *line, struct measured *m)
     return ok;
 }
 
+/* Experts 0 to 11, which weigh 1. */
+static const uint32_t route[24] = {0, 1065353216, 1, 1065353216, 2,  1065353216, 3,  1065353216,
+                                   4, 1065353216, 5, 1065353216, 6,  1065353216, 7,  1065353216,
+                                   8, 1065353216, 9, 1065353216, 10, 1065353216, 11, 1065353216};
+
 static void describe_measured(const struct measured *m, float *numbers, struct bench_case *c)
 {
     if (is(m->weight, "none")) { /* a copy of N units of 16 bytes */
@@ -504,6 +510,35 @@ static void describe_measured(const struct measured *m, float *numbers, struct b
         bench_in(c, "SRC", NULL, 4ull * m->n);
         bench_out(c, "DST", NULL, 4ull * m->n);
         bench_uint(c, "rows", m->n);
+        return;
+    }
+    uint64_t top_k = strtoul(m->pre, NULL, 10);
+    if (top_k > 0) { /* experts, as many as are chosen */
+        uint64_t row_words = ((m->k + 255) / 256 * m->block_words + 3) / 4 * 4;
+        bool glu = is(m->post, "glu");
+        *c = (struct bench_case){.request.op = "moe_matmul", .band = m->n, .repeats = 100};
+        bench_attr(c, "weight", m->weight);
+        bench_attr(c, "phase", "decode");
+        bench_attr(c, "post", m->post);
+        bench_attr(c, "act", glu ? "silu" : "none");
+        bench_attr(c, "bias", "none");
+        bench_const(c, "K", m->k);
+        bench_const(c, "N", m->n);
+        bench_const(c, "EXPERT_ROWS", (int64_t)(m->n / top_k));
+        bench_const(c, "E", (int64_t)top_k);
+        bench_const(c, "TOP_K", (int64_t)top_k);
+        bench_const(c, "W_STRIDE", (int64_t)row_words);
+        bench_const(c, "X_STRIDE", m->k);
+        bench_const(c, "Y_STRIDE", glu ? (int64_t)(m->n / top_k / 2) : (int64_t)(m->n / top_k));
+        bench_float(c, "scale", 1);
+        bench_float(c, "act_alpha", 1);
+        bench_float(c, "act_limit", 7);
+        bench_uint(c, "row0", 0);
+        bench_uint(c, "rows", m->n);
+        bench_in(c, "W", NULL, m->n * row_words);
+        bench_in(c, "X", numbers, top_k * m->k);
+        bench_inout(c, "Y", numbers, NULL, m->n);
+        bench_in(c, "ROUTE", route, 2 * top_k);
         return;
     }
     struct problem p = {

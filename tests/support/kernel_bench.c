@@ -655,7 +655,7 @@ double kernel_bench_stream(struct kernel_bench *bench, const char *kernel, struc
         double us = (double)(dgl_now_ns() - start) * 1e-3 / c->repeats;
         best = best < 0 || us < best ? us : best;
     }
-    if (!ok)
+    if (!ok && bench->log.text[0])
         snprintf(why, BENCH_WHY, "%.400s", bench->log.text);
     for (uint32_t i = 0; i < GL_MAX_STORAGE; i++)
         gl_buffer_destroy(bench->dev->gl, &r.dispatch.storage[i].buffer);

@@ -7,12 +7,16 @@
 //
 // One H200 (driver 580), a dispatch among others in one submit, barrier included, weights not in
 // any cache, 2026-11-22, `build/tests/test_kernels_matmul list FILE`; us, and GB/s of weights:
-//     K x N            q4_k
-//     2048 x 3072       6.7   530
-//     2048 x 2048       5.4   440
-//     2048 x 16384     13.0  1450
-//     8192 x 2048       9.7   980
-//     2048 x 128256    56.9  2600
+//     K x N            q4_k          q8_0          f16
+//     2048 x 3072       6.7   530     7.2   930     8.3  1510
+//     2048 x 2048       5.4   440     5.9   760     6.6  1280
+//     2048 x 16384     13.0  1450    16.0  2240    22.0  3050
+//     8192 x 2048       9.7   980    11.3  1580    13.6  2470
+//     2048 x 128256    56.9  2600    81.5  3430
+//     4096 x 28672     31.0  2130
+//     14336 x 4096     22.2  1490
+// One row of 256 columns takes 3.8 us there, two of 2048 4.4. LONG: 180 slices of rows for each
+// unit; from there on four rows at a time are 5 to 14% faster for q4_k, and slower below.
 //
 //! NAME matmul_decode_subgroup
 //! OP matmul
@@ -32,13 +36,14 @@
 //! PARAM float eps
 //! PARAM float out_scale
 //! PARAM float softcap
-//! CONST K W_STRIDE X_STRIDE
+//! CONST K N W_STRIDE X_STRIDE
 //! CONST X_LAST = 0
 //! CONST SCALED = 0
 //! CONST BIAS_AT = 0
 //! TUNE SUBGROUP = SUBGROUP_SIZE in 8 16 32 64 128
 //! TUNE WG_SIZE = SOFTWARE ? 64 : min(512, MAX_INVOCATIONS) in 64 96 128 256 384 448 512 768 1024
-//! TUNE UNROLL = WEIGHT_f32 ? 1 : 2 in 1 2 4
+//! TUNE LONG = K * N >= 5760 * SUBGROUP * COMPUTE_UNITS in 0 1
+//! TUNE UNROLL = WEIGHT_f32 ? 1 : WEIGHT_q4_k && LONG ? 4 : 2 in 1 2 4
 //! TUNE LEAST = 4 in 2 4 8 16 32
 //! TUNE UNIT_GROUPS = 1 in 1 2 3 4 6 8 12 16
 //! LET SLICES = ceildiv(K, 32 * SUBGROUP)

@@ -4,7 +4,7 @@
 // that meet in one result are taken for one row, TOP_K times as long, whose x is weighted when it
 // is staged. A row that another band has is read from this band's first row and counts as 0.
 // Groups: x shares out an expert's rows, y with post=glu the choices; about UNIT_GROUPS in all for
-// each compute unit.
+// each compute unit. THREE: rows of three slices.
 //
 //! NAME moe_decode_subgroup
 //! OP moe_matmul
@@ -25,10 +25,11 @@
 //! PARAM float act_limit
 //! CONST K EXPERT_ROWS TOP_K W_STRIDE X_STRIDE Y_STRIDE
 //! TUNE SUBGROUP = SUBGROUP_SIZE in 8 16 32 64 128
-//! TUNE WG_SIZE = SOFTWARE ? 64 : min(384, MAX_INVOCATIONS) in 64 96 128 256 384 448 512 768 1024
+//! TUNE THREE = K > 64 * SUBGROUP && K <= 96 * SUBGROUP in 0 1
+//! TUNE WG_SIZE = SOFTWARE ? 64 : min(THREE ? 384 : 512, MAX_INVOCATIONS) in 64 128 256 384 512 768
 //! TUNE UNROLL = WEIGHT_f32 ? 1 : 2 in 1 2 4
 //! TUNE LEAST = 4 in 2 4 8 16 32
-//! TUNE UNIT_GROUPS = 1 in 1 2 3 4 6 8 12 16
+//! TUNE UNIT_GROUPS = THREE ? 2 : 1 in 1 2 3 4 6 8 12 16
 //! LET ROW_SLICES = ceildiv(K, 32 * SUBGROUP)
 //! LET SLICES = POST_glu ? ROW_SLICES : ROW_SLICES * TOP_K
 //! LET CHOICES = POST_glu ? TOP_K : 1

@@ -1,0 +1,65 @@
+/* How many operations a decode step has where a device can run the fused ones, for every family:
+ * each is a dispatch. */
+#include "tests/support/test.h"
+
+#include "tests/support/family.h"
+#include "tests/support/kernel_sets.h"
+#include "tests/support/planned.h"
+
+struct count_row {
+    const char *family;
+    uint32_t layer; /* operations of a layer; bands of one weight are one */
+    uint32_t outer; /* of a greedy step outside of the layers */
+};
+
+static const struct count_row rows[] = {
+    {"llama3", 5, 3},    {"llama2-f16", 5, 3},    {"llama-linear-f32", 5, 3},
+    {"mistral", 5, 3},   {"qwen2", 5, 3},         {"qwen2-yarn", 5, 3},
+    {"qwen3", 5, 3},     {"phi3", 5, 3},          {"phi3-longrope", 5, 3},
+    {"smollm3", 5, 3},   {"granite", 5, 3},       {"gemma2", 5, 4},
+    {"gemma3", 5, 4},    {"olmo2", 5, 4},         {"mixtral", 6, 3},
+    {"qwen3-moe", 6, 3}, {"gpt-oss-mxfp4", 6, 3},
+};
+
+static struct kernel_set *builtin;
+
+static uint32_t count_segment(const struct plan *plan, enum segment segment, bool layers)
+{
+    const struct oplist *list = &plan->segment[segment].ops;
+    uint32_t count = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        const struct op *op = &list->ops[i];
+        bool band = i > 0 && strcmp(op->label, list->ops[i - 1].label) == 0 &&
+                    op->layer == list->ops[i - 1].layer;
+        count += !band && (op->layer >= 0) == layers;
+    }
+    return count;
+}
+
+/* The last post-norm of a body belongs to no layer's five. */
+static void a_step_has_few_operations(void **state)
+{
+    const struct count_row *row = *state;
+    static const enum segment step[] = {SEG_DECODE, SEG_HEAD, SEG_SAMPLE_GREEDY};
+    char config[256];
+    struct planned p;
+    snprintf(config, sizeof(config), "%s/config.json", family_dir(row->family));
+    planned_open(&p, &(struct shape_model_params){.config = config}, MADE_GPU, builtin);
+    uint32_t layers = (uint32_t)p.model.desc.layers, outer = 0;
+    uint32_t inner = count_segment(&p.plan, SEG_DECODE, true);
+    for (size_t i = 0; i < sizeof(step) / sizeof(step[0]); i++)
+        outer += count_segment(&p.plan, step[i], false);
+    outer += inner - layers * row->layer;
+    if (inner < layers * row->layer || outer != row->outer)
+        fail_msg("%u operations in %u layers and %u outside, expected %u in each layer and %u",
+                 inner, layers, outer, row->layer, row->outer);
+    planned_close(&p);
+}
+
+int main(void)
+{
+    builtin = loaded_set(NULL);
+    int failures = test_run_table("counts", a_step_has_few_operations, rows);
+    kernel_set_destroy(&builtin);
+    return failures;
+}

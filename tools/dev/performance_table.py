@@ -17,6 +17,16 @@ def number(value):
     return "" if value is None else f"{value:,.0f}"
 
 
+def backend(device):
+    """Vulkan of Vulkan0"""
+    return device.rstrip("0123456789")
+
+
+def few(value):
+    """Of a count that may be below 1: a persistent dispatch is of several tokens."""
+    return number(value) if value is None or value >= 1 else f"{value:.2f}"
+
+
 def rate(figures, phase):
     return "fault" if "fault" in figures else number(figures.get(f"{phase}_tps"))
 
@@ -29,8 +39,8 @@ def table(report):
     lines = [f"{report['device']}, {report['driver']}, {report['measured']}, commit {', '.join(commits) or 'unknown'}"
              + (f", llama.cpp {', '.join(builds)}" if builds else "") + ". Before it the tokens of "
              f"{len(report['checks'])} models and {prompts} prompts were those of their references on that GPU.", "",
-             "| shape | decode tok/s | " + "".join(f"{name} | " for name in peers) + "to the best | GB/s | prefill 512 | "
-             + "".join(f"{name} | " for name in peers) + "first token, ms | dispatches per token | executor |",
+             "| shape | decode tok/s | " + "".join(f"llama.cpp {backend(name)} | " for name in peers) + "to the best | GB/s | prefill 512 | "
+             + "".join(f"llama.cpp {backend(name)} | " for name in peers) + "first token, ms | dispatches per token | executor |",
              "| --- " * (8 + 2 * len(peers)) + "|"]
     notes = []
     for row in report["rows"]:
@@ -42,7 +52,7 @@ def table(report):
         cells += [ratio, number(ours.get("decode_gbps")), rate(ours, "prefill")]
         cells += [rate(row["peers"].get(name, {}), "prefill") for name in peers]
         cells += [f"{ours['ttft_ms_warm']:.1f}" if "ttft_ms_warm" in ours else "",
-                  number(ours.get("dispatches_per_token")), ours.get("executor") or ""]
+                  few(ours.get("dispatches_per_token")), ours.get("executor") or ""]
         lines.append("| " + " | ".join(cells) + " |")
         for name, figures in [("ours", ours)] + sorted(row["peers"].items()):
             if "fault" in figures:

@@ -89,6 +89,25 @@ static enum dgl_status try_generate(struct tiny_engine *e)
     return status;
 }
 
+static enum dgl_status try_profile(struct tiny_engine *e)
+{
+    struct dgl_generate_result r;
+    struct dgl_limits *limits = &e->device->plan.limits, before = *limits;
+    limits->max_buffer_bytes = 1 << 20; /* of the copy that bandwidth is measured with */
+    dgl_session_trim(e->session, 0);
+    enum dgl_status status = dgl_generate(
+        e->session,
+        dgl_generate_params(WITH_PROMPT, .max_tokens = ANSWER, .ignore_eos = true, .profile = true),
+        &r);
+    *limits = before;
+    if (status == DGL_OK && r.finish == DGL_FINISH_CANCELLED)
+        status = DGL_ERR_CANCELLED;
+    if (status == DGL_OK)
+        assert_memory_equal(r.tokens, greedy, sizeof(greedy));
+    dgl_generate_result_finish(&r);
+    return status;
+}
+
 static enum dgl_status try_sync(struct tiny_engine *e)
 {
     struct dgl_session *s = NULL;
@@ -221,6 +240,7 @@ static const struct fault faults[] = {
     {"creating a session", try_session, 1},
     {"the first answer of a session", try_new_session, 1},
     {"an answer", try_generate, 1},
+    {"a profile", try_profile, 3},
     {"a sync", try_sync, 1},
     {"an answer to a text", try_text, 1},
     {"perplexity of two texts", try_perplexity, 1},
@@ -278,6 +298,7 @@ static void test_allocation(void **state)
 
 static const struct fault cancels[] = {
     {"an answer that is cancelled", try_generate, 1},
+    {"a profile that is cancelled", try_profile, 2},
     {"a sync that is cancelled", try_sync, 1},
     {"tokens that are cancelled", try_eval, 1},
     {"logits that are cancelled", try_logits, 1},

@@ -225,7 +225,7 @@ const char *gl_program_label(const struct gl_program *program);
 
 /* ---- dispatch: gl_dispatch.c, gl_hazard.c ---------------------------------------------------- */
 
-#define GL_MAX_STORAGE 8
+#define GL_MAX_STORAGE 16
 #define GL_MAX_UNIFORM 2
 /* Queued work has a fence after every so many dispatches, and at a flush: their progress tells a
  * slow device from a dead one. So many of them may be unfinished. */
@@ -242,7 +242,7 @@ struct gl_dispatch {
     struct gl_program *program;
     struct gl_range storage[GL_MAX_STORAGE];
     struct gl_range uniform[GL_MAX_UNIFORM];
-    uint8_t reads, writes; /* bit i: storage[i] is read, is written; uniforms are read */
+    uint16_t reads, writes; /* bit i: storage[i] is read, is written; uniforms are read */
     uint8_t num_storage, num_uniform;
     uint32_t groups[3];
     struct gl_range indirect; /* three uint32 group counts on the device instead of groups[] */

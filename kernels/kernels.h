@@ -262,6 +262,14 @@ enum dgl_status kernel_choose(const struct dgl_log *log, const struct kernel_set
                               const struct kernel_request *request, const struct kernel_var *device,
                               size_t num_device, struct kernel_choice *out);
 
+/* The same kernel for the same request with `local` invocations in a work group of one dimension: a
+ * choice of kernel_choose() with one tunable set to another of its values. False when none of them
+ * gives that. */
+bool kernel_choice_resize(const struct kernel_set *set, const struct kernel_request *request,
+                          const struct kernel_var *device, size_t num_device,
+                          const struct kernel_choice *choice, uint32_t local,
+                          struct kernel_choice *out);
+
 /* Group counts of one dispatch for `tokens` tokens and a band of `rows` rows of weights. A count in
  * x above `max_x` (the device's limit, at least 65,535) is folded: groups[0] * groups[2] covers it
  * and may exceed it by less than groups[2], which main() unfolds. False when a count cannot be

@@ -9,8 +9,11 @@
 
 void exec_unref(struct exec **exec)
 {
-    if (*exec && --(*exec)->refs == 0)
+    if (*exec && --(*exec)->refs == 0) {
+        if ((*exec)->ops->finish)
+            (*exec)->ops->finish(*exec);
         free(*exec);
+    }
     *exec = NULL;
 }
 

@@ -40,6 +40,8 @@ struct exec_ops {
      * not NULL and steps is 1: [count] GPU times (UINT64_MAX = unknown); waits. */
     enum dgl_status (*submit)(struct exec_run *run, uint32_t steps, uint64_t *gpu_ns);
     void (*destroy)(struct exec_run *run); /* frees priv, which may be NULL; looks at no plan */
+    /* Frees what the executor itself holds, with its last reference. NULL: nothing. */
+    void (*finish)(struct exec *exec);
 };
 
 /* An executor for one plan. Its runs keep it alive: they may be destroyed after the plan. */

@@ -192,7 +192,9 @@ static bool fill_tunes(struct attempt *a, uint32_t first)
     for (uint32_t i = 0; i < a->kernel->num_tunes; i++) {
         const struct kernel_tune *tune = &a->kernel->tunes[i];
         int64_t value;
-        if (!tune_hint(a, tune, &value) && !eval(a, tune->name, tune->preset, &value))
+        if (a->fit->tune && strcmp(a->fit->tune, tune->name) == 0)
+            value = a->fit->tune_value;
+        else if (!tune_hint(a, tune, &value) && !eval(a, tune->name, tune->preset, &value))
             return false;
         if (!is_choice(tune, value))
             return refuse(a, "TUNE %s: %lld is not one of its choices", tune->name,
@@ -367,6 +369,32 @@ bool kernel_fit_try(const struct kernel_fit *fit, const struct kernel *kernel,
     return check_when(&a) && fill_vars(&a) && check_local(&a) && check_shared(&a) &&
            check_limits(&a) && check_requires(&a) &&
            (!kernel->prefer || eval(&a, "PREFER", kernel->prefer, rank));
+}
+
+bool kernel_choice_resize(const struct kernel_set *set, const struct kernel_request *request,
+                          const struct kernel_var *device, size_t num_device,
+                          const struct kernel_choice *choice, uint32_t local,
+                          struct kernel_choice *out)
+{
+    const struct kernel *kernel = choice->kernel;
+    struct kernel_fit fit = {
+        .set = set, .request = request, .device = device, .num_device = num_device};
+    char why[WHY_SIZE];
+    int64_t rank;
+    *out = *choice;
+    if (choice->local[1] * choice->local[2] != 1)
+        return false;
+    if (choice->local[0] == local)
+        return true;
+    for (uint32_t i = 0; i < kernel->num_tunes; i++)
+        for (uint32_t j = 0; j < kernel->tunes[i].num_choices; j++) {
+            fit.tune = kernel->tunes[i].name;
+            fit.tune_value = kernel->tunes[i].choices[j];
+            if (kernel_fit_try(&fit, kernel, out, &rank, why) && out->local[0] == local &&
+                out->local[1] * out->local[2] == 1)
+                return true;
+        }
+    return false;
 }
 
 /* ---- group counts ---------------------------------------------------------------------------- */

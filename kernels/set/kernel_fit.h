@@ -17,6 +17,8 @@ struct kernel_fit {
     const struct kernel_request *request;
     const struct kernel_var *device;
     size_t num_device;
+    const char *tune; /* not NULL: this tunable has this value, whatever hints and presets say */
+    int64_t tune_value;
 };
 /* Fills `out` but for its reason, and *rank (PREFER). False when the kernel cannot run: *why then
  * says which rule. */

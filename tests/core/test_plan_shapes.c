@@ -100,7 +100,7 @@ struct bands {
 struct shape {
     const char *config, *row; /* tests/models/configs/, docs/models.md */
     const struct family *family;
-    struct bands small, large; /* where a binding has 128 MiB, and 1 GiB */
+    struct bands small, large; /* where a binding has 128 MiB, and 2 GiB */
     uint32_t gpu_splits; /* parts of the keys on the GPU at most; elsewhere 1, or 2 with sinks */
     uint32_t short_rows; /* kernels more on llvmpipe, for products of up to 1,024 columns */
 };
@@ -119,7 +119,7 @@ static const struct shape shapes[] = {
     {"gemma-3-4b", "Gemma 3 4B", &all_norms, {6, 6, 0, 0}, {1, 1, 0, 0}, 64, 0},
     {"phi-3.5-mini", "Phi-3.5 mini", &plain, {1, 1, 0, 0}, {1, 1, 0, 0}, 8, 0},
     {"mixtral-8x7b", "Mixtral 8x7B", &experts, {2, 2, 4, 2}, {1, 1, 1, 1}, 33, 0},
-    {"gpt-oss-20b", "GPT-OSS 20B", &experts_windows, {9, 9, 3, 2}, {2, 2, 1, 1}, 33, 0},
+    {"gpt-oss-20b", "GPT-OSS 20B", &experts_windows, {9, 9, 3, 2}, {1, 1, 1, 1}, 33, 0},
 };
 #define NUM_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
 

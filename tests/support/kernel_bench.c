@@ -200,8 +200,10 @@ static bool fit(struct kernel_bench *b, const char *name, const struct kernel_re
                 struct kernel_choice *choice, char why[BENCH_WHY])
 {
     const struct kernel *kernel = kernel_set_find(b->set, name);
-    const struct kernel_fit try = {b->set, request, b->dev->plan.properties,
-                                   b->dev->plan.num_properties};
+    const struct kernel_fit try = {.set = b->set,
+                                   .request = request,
+                                   .device = b->dev->plan.properties,
+                                   .num_device = b->dev->plan.num_properties};
     int64_t rank;
     char reason[192] = "";
     if (kernel && kernel_fit_try(&try, kernel, choice, &rank, reason))

@@ -1,0 +1,501 @@
+/* The phase executor: schedule, program, table and records of a decode recipe. */
+#include "core/exec/phases.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/memory/pool.h"
+#include "kernels/phase_control.h"
+
+#define REASON_SIZE 256
+
+/* The sequence's arena as uint, float and vec4, weights, KV cache, control words. */
+#define LEAST_BINDINGS 6
+
+struct phases_exec {
+    struct exec base;
+    struct dgl_device *dev;
+    struct exec_phases_params params;
+    struct gl_pending *pending; /* the program of `text`; NULL = none */
+    struct dgl_buf text;
+};
+
+struct phases_run {
+    struct phase_schedule schedule; /* its uses' choices are gone */
+    struct dgl_buf text;
+    struct gl_program *program;
+    struct gl_buffer *table;   /* the uniform block, then a block with a range of rows per record */
+    struct gl_buffer *control; /* struct dgl_phase_control */
+    struct gl_dispatch all;    /* one dispatch for all rows */
+    struct gl_dispatch *rows;  /* one_row: one for each row */
+    size_t num_rows;
+};
+
+static struct phases_exec *exec_of(const struct exec *exec)
+{
+    return (struct phases_exec *)exec;
+}
+
+/* ---- schedule -------------------------------------------------------------------------------- */
+
+/* What is collected to make a schedule. */
+struct collector {
+    const struct phases_exec *exec;
+    const struct memory *memory;
+    struct phase_op *ops;
+    size_t count;
+    struct kernel_choice **choices; /* [table.count], by kernel_use.id; NULL = none yet */
+    const struct gl_buffer *buffers[64];
+    uint32_t num_buffers;
+    bool fits; /* every kernel takes the invocations */
+    char *reason;
+};
+
+/* The memory of a pass over one token: scratch is the sequence's own. */
+static struct gl_range resolve(const struct memory *memory, struct ref ref)
+{
+    return ref.kind == REF_ACT ? memory->step_scratch[ref.id] : memory_resolve(memory, ref);
+}
+
+static enum dgl_status place_of(struct collector *c, struct gl_range range, struct phase_place *out)
+{
+    uint32_t i = 0;
+    while (i < c->num_buffers && c->buffers[i] != range.buffer)
+        i++;
+    if (i == sizeof(c->buffers) / sizeof(*c->buffers)) {
+        snprintf(c->reason, REASON_SIZE, "it has more than %u buffers", c->num_buffers);
+        return DGL_ERR_UNSUPPORTED;
+    }
+    if (i == c->num_buffers)
+        c->buffers[c->num_buffers++] = range.buffer;
+    *out = (struct phase_place){i, range.offset};
+    return DGL_OK;
+}
+
+/* The kernel of a use with `local` invocations, the same for all operations that share it. */
+static enum dgl_status choose(struct collector *c, const struct kernel_use *use, uint32_t local,
+                              const struct kernel_choice **out)
+{
+    const struct plan *plan = c->exec->base.plan;
+    struct kernel_choice **choice = &c->choices[use->id];
+    if (!*choice) {
+        *choice = dgl_new(struct kernel_choice);
+        if (!*choice)
+            return dgl_fail_memory(c->exec->base.log, "kernel of a phase", sizeof(**choice));
+        if (!kernel_choice_resize(plan->kernels.set, &use->request, plan->device->properties,
+                                  plan->device->num_properties, &use->choice, local, *choice)) {
+            snprintf(c->reason, REASON_SIZE, "%s cannot have %u invocations",
+                     use->choice.kernel->name, local);
+            return DGL_ERR_UNSUPPORTED;
+        }
+    }
+    *out = *choice;
+    return DGL_OK;
+}
+
+/* The segments' operations in order, without the early exit: the program looks by itself whether
+ * the sequence has stopped. */
+static enum dgl_status collect(struct collector *c, struct recipe recipe, uint32_t local)
+{
+    const struct plan *plan = c->exec->base.plan;
+    enum dgl_status status = DGL_OK;
+    c->count = 0;
+    for (int s = 0; s < SEG_EARLY_EXIT && status == DGL_OK; s++) {
+        const struct plan_segment *segment = &plan->segment[s];
+        for (size_t i = 0; RECIPE_HAS(recipe, s) && i < segment->ops.count && status == DGL_OK;
+             i++) {
+            struct phase_op *op = &c->ops[c->count++];
+            op->op = &segment->ops.ops[i];
+            status = choose(c, segment->use[i], local, &op->choice);
+            if (status != DGL_OK)
+                break;
+            if (!kernel_groups_band(op->choice, 1, op_weight_rows(op->op),
+                                    plan->device->limits.max_groups[0], op->groups)) {
+                snprintf(c->reason, REASON_SIZE, "%s: GROUPS gives no usable count",
+                         op->choice->kernel->name);
+                status = DGL_ERR_UNSUPPORTED;
+            }
+            for (uint32_t j = 0; j < op->choice->kernel->num_binds && status == DGL_OK; j++) {
+                const struct op_bind *bind =
+                    op_find_bind(op->op, op->choice->kernel->binds[j].name);
+                status = place_of(c, resolve(c->memory, bind->ref), &op->place[j]);
+            }
+        }
+    }
+    return status;
+}
+
+static enum dgl_status make_schedule(const struct phases_exec *exec, struct recipe recipe,
+                                     const struct memory *memory, uint32_t local,
+                                     struct collector *c, struct phase_schedule *out)
+{
+    const struct plan *plan = exec->base.plan;
+    const struct dgl_limits *limits = &plan->device->limits;
+    size_t count = 0;
+    for (int s = 0; s < SEG_COUNT; s++)
+        count += RECIPE_HAS(recipe, s) ? plan->segment[s].ops.count : 0;
+    c->ops = dgl_new_array(struct phase_op, count);
+    c->choices = dgl_new_array(struct kernel_choice *, plan->kernels.count);
+    struct phase_schedule_params params = {
+        .log = exec->base.log,
+        .ops = c->ops,
+        .local = local,
+        .max_views = limits->max_ssbo_bindings,
+        .max_table_bytes = limits->max_ubo_bytes,
+        .barrier = kernel_set_lib(plan->kernels.set, "device_barrier"),
+    };
+    assert(params.barrier);
+    if (!c->ops || !c->choices)
+        return dgl_fail_memory(exec->base.log, "schedule of phases", count * sizeof(*c->ops));
+    enum dgl_status status = collect(c, recipe, local);
+    params.count = c->count;
+    c->fits = status == DGL_OK;
+    if (status == DGL_OK)
+        status = place_of(c, memory->state[BUF_STEP], &params.step);
+    if (status == DGL_OK)
+        status = place_of(c, memory->state[BUF_IDS], &params.ids);
+    /* Candidates of the sampler: larger than what is wanted, and made anew for every token. */
+    if (status == DGL_OK)
+        status = place_of(c, memory->step_scratch[BUF_CAND], &params.scratch);
+    return status == DGL_OK ? phase_schedule_init(out, &params, c->reason) : status;
+}
+
+static void collector_finish(struct collector *c)
+{
+    for (size_t i = 0; c->choices && i < c->exec->base.plan->kernels.count; i++)
+        free(c->choices[i]);
+    free(c->choices);
+    free(c->ops);
+    c->choices = NULL;
+    c->ops = NULL;
+}
+
+/* The invocations of the kernel that reads most: the others follow it. */
+static uint32_t main_local(const struct plan *plan)
+{
+    const struct plan_segment *body = &plan->segment[SEG_DECODE];
+    uint64_t most = 0;
+    uint32_t local = 0;
+    for (size_t i = 0; i < body->ops.count; i++)
+        if (body->ops.ops[i].bytes >= most) {
+            most = body->ops.ops[i].bytes;
+            local = (uint32_t)body->use[i]->choice.local[0];
+        }
+    return local;
+}
+
+/* Schedule and text. The invocations of a work group are those that are asked for, else the first
+ * of some numbers that every kernel takes. */
+static enum dgl_status generate(const struct phases_exec *exec, struct recipe recipe,
+                                const struct memory *memory, struct collector *c,
+                                struct phase_schedule *schedule, struct dgl_buf *text)
+{
+    const struct plan *plan = exec->base.plan;
+    const uint32_t asked = exec->params.local, bindings = plan->device->limits.max_ssbo_bindings;
+    const uint32_t sizes[] = {asked ? asked : main_local(plan), 512, 256, 128, 64, 32};
+    const size_t num_sizes = asked ? 1 : sizeof(sizes) / sizeof(*sizes);
+    char *reason = c->reason, first[REASON_SIZE] = "";
+    enum dgl_status status = DGL_ERR_UNSUPPORTED;
+    bool told = false;
+    if (!RECIPE_HAS(recipe, SEG_DECODE) || recipe.count) {
+        snprintf(reason, REASON_SIZE, "it is no decode step");
+        return status;
+    }
+    if (bindings < LEAST_BINDINGS) {
+        snprintf(reason, REASON_SIZE, "it needs %d storage bindings or more, the device has %u",
+                 LEAST_BINDINGS, bindings);
+        return status;
+    }
+    for (size_t i = 0; i < num_sizes && status == DGL_ERR_UNSUPPORTED; i++) {
+        collector_finish(c);
+        *c = (struct collector){.exec = exec, .memory = memory, .reason = reason};
+        status = make_schedule(exec, recipe, memory, sizes[i], c, schedule);
+        if (i == 0 || (c->fits && !told))
+            snprintf(first, sizeof(first), "%s", reason);
+        told |= c->fits;
+    }
+    if (status ==
+        DGL_ERR_UNSUPPORTED) /* of the first size that all kernels take, if there is one */
+        snprintf(reason, REASON_SIZE, "%s", first);
+    return status == DGL_OK ? phase_generate(exec->base.log, &schedule->program, text, reason)
+                            : status;
+}
+
+enum dgl_status exec_phases_check(struct exec *base, struct recipe recipe,
+                                  const struct memory *memory, char reason[REASON_SIZE],
+                                  struct dgl_buf *text)
+{
+    const struct phases_exec *exec = exec_of(base);
+    struct collector c = {.exec = exec, .reason = reason};
+    struct phase_schedule schedule = {0};
+    struct dgl_buf own = {0};
+    reason[0] = '\0';
+    enum dgl_status status = generate(exec, recipe, memory, &c, &schedule, text ? text : &own);
+    phase_schedule_finish(&schedule);
+    collector_finish(&c);
+    dgl_buf_finish(&own);
+    return status;
+}
+
+/* ---- program --------------------------------------------------------------------------------- */
+
+/* A device need not like a program of this size: that is for the caller to tell. */
+static struct gl_program_params program_params(const struct dgl_buf *text)
+{
+    return (struct gl_program_params){
+        .source = text->p, .len = text->len, .label = "phases", .origin = "builtin"};
+}
+
+static bool is_pending(const struct phases_exec *exec, const struct dgl_buf *text)
+{
+    return exec->pending && exec->text.len == text->len &&
+           memcmp(exec->text.p, text->p, text->len) == 0;
+}
+
+static void drop_pending(struct phases_exec *exec)
+{
+    gl_pending_destroy(exec->dev->gl, &exec->pending);
+    dgl_buf_finish(&exec->text);
+}
+
+enum dgl_status exec_phases_begin(struct exec *base, struct recipe recipe,
+                                  const struct memory *memory)
+{
+    struct phases_exec *exec = exec_of(base);
+    struct dgl_buf text = {0};
+    char reason[REASON_SIZE];
+    enum dgl_status status = exec_phases_check(base, recipe, memory, reason, &text);
+    assert(status != DGL_ERR_UNSUPPORTED); /* the caller has asked */
+    if (status == DGL_OK && text.failed)
+        status = dgl_fail_memory(base->log, "program of phases", text.len);
+    if (status == DGL_OK && !is_pending(exec, &text)) {
+        const struct gl_program_params params = program_params(&text);
+        drop_pending(exec);
+        status = gl_pending_create(exec->dev->gl, &params, &exec->pending);
+        exec->text = text;
+        text = (struct dgl_buf){0};
+    }
+    dgl_buf_finish(&text);
+    return status;
+}
+
+bool exec_phases_is_ready(const struct exec *base)
+{
+    const struct phases_exec *exec = (const struct phases_exec *)base;
+    return !exec->pending || gl_pending_is_ready(exec->dev->gl, exec->pending);
+}
+
+/* The program of the text: the pending one, or a new one. */
+static enum dgl_status make_program(struct phases_exec *exec, const struct dgl_buf *text,
+                                    struct gl_program **out)
+{
+    struct dgl_device *dev = exec->dev;
+    const struct gl_program_params params = program_params(text);
+    enum dgl_status status = DGL_OK;
+    uint64_t start_ns = dgl_now_ns();
+    if (text->failed)
+        return dgl_fail_memory(exec->base.log, "program of phases", text->len);
+    if (is_pending(exec, text)) {
+        status = gl_pending_take(dev->gl, &exec->pending, out);
+        dgl_buf_finish(&exec->text);
+    } else {
+        status = gl_programs_create(dev->gl, &params, 1, NULL, out);
+    }
+    dev->compile_ns += dgl_now_ns() - start_ns;
+    return status;
+}
+
+/* ---- run ------------------------------------------------------------------------------------- */
+
+static enum dgl_status phases_compile(struct exec_run *run)
+{
+    run->priv = dgl_new(struct phases_run);
+    return run->priv ? DGL_OK : dgl_fail_memory(run->exec->log, "run", sizeof(struct phases_run));
+}
+
+/* The table and the ranges of rows, each range at an aligned offset. */
+static enum dgl_status upload_table(struct phases_exec *exec, struct phases_run *d)
+{
+    struct dgl_device *dev = exec->dev;
+    const struct phase_program *p = &d->schedule.program;
+    const uint32_t rows = p->num_rows;
+    const uint64_t align = dev->plan.limits.ubo_align > 16 ? dev->plan.limits.ubo_align : 16;
+    const uint64_t first = (d->schedule.table_bytes + align - 1) / align * align;
+    const uint64_t size = first + (rows + 1ull) * align;
+    uint32_t *words = dgl_calloc(1, size);
+    if (!words)
+        return dgl_fail_memory(exec->base.log, "table of phases", size);
+    memcpy(words, d->schedule.table, d->schedule.table_bytes);
+    for (uint32_t r = 0; r <= rows; r++) {
+        words[(first + r * align) / 4] = r == rows ? 0 : r;
+        words[(first + r * align) / 4 + 1] = r == rows ? rows : r + 1;
+    }
+    enum dgl_status status = pool_acquire(
+        dev->pool, &(struct gl_buffer_params){.size = size, .label = "phases"}, &d->table);
+    if (status == DGL_OK)
+        status = pool_acquire(dev->pool,
+                              &(struct gl_buffer_params){.size = sizeof(struct dgl_phase_control),
+                                                         .label = "control"},
+                              &d->control);
+    if (status == DGL_OK)
+        status = gl_buffer_write(dev->gl, d->table, 0, words, size);
+    free(words);
+    d->all.uniform[0] = (struct gl_range){d->table, 0, d->schedule.table_bytes};
+    d->all.uniform[1] = (struct gl_range){d->table, first + rows * align, 16};
+    d->all.num_uniform = 2;
+    d->rows = dgl_new_array(struct gl_dispatch, rows);
+    if (status == DGL_OK && !d->rows)
+        status = dgl_fail_memory(exec->base.log, "dispatch list", rows * sizeof(*d->rows));
+    for (uint32_t r = 0; r < rows && status == DGL_OK; r++) {
+        const uint32_t *row = d->schedule.table + p->shared_words + r * p->row_words;
+        d->rows[d->num_rows] = (struct gl_dispatch){.groups = {row[2], 1, 1}};
+        d->rows[d->num_rows++].uniform[1] = (struct gl_range){d->table, first + r * align, 16};
+    }
+    return status;
+}
+
+/* All buffers are read and written by every record. */
+static void fill_records(struct phases_exec *exec, struct phases_run *d, const struct collector *c)
+{
+    const struct phase_program *p = &d->schedule.program;
+    d->all.program = d->program;
+    d->all.num_storage = (uint8_t)p->num_views;
+    for (uint32_t i = 0; i < p->num_views; i++) {
+        struct gl_buffer *buffer =
+            i + 1 == p->num_views ? d->control : (struct gl_buffer *)c->buffers[p->views[i].buffer];
+        d->all.storage[i] = (struct gl_range){buffer, 0, gl_buffer_size(buffer)};
+        d->all.reads |= (uint16_t)(1u << i);
+        d->all.writes |= (uint16_t)(p->views[i].written ? 1u << i : 0u);
+    }
+    d->all.groups[0] = exec->params.groups;
+    d->all.groups[1] = d->all.groups[2] = 1;
+    for (size_t i = 0; i < d->num_rows; i++) {
+        struct gl_dispatch record = d->all;
+        record.groups[0] = d->rows[i].groups[0];
+        record.uniform[1] = d->rows[i].uniform[1];
+        d->rows[i] = record;
+    }
+    gl_hazards_derive(&d->all, 1, true);
+    gl_hazards_derive(d->rows, d->num_rows, true);
+}
+
+static enum dgl_status phases_bind(struct exec_run *run, const struct memory *memory)
+{
+    struct phases_exec *exec = exec_of(run->exec);
+    struct phases_run *d = run->priv;
+    struct dgl_device *dev = exec->dev;
+    char reason[REASON_SIZE] = "";
+    struct collector c = {.exec = exec, .reason = reason};
+    const struct dgl_phase_control control = {.steps = 1, .max_spins = exec->params.max_spins};
+    enum dgl_status status = generate(exec, run->recipe, memory, &c, &d->schedule, &d->text);
+    if (status == DGL_ERR_UNSUPPORTED)
+        status = dgl_fail(run->exec->log, status, "no program of phases: %s", reason);
+    if (status == DGL_OK)
+        status = make_program(exec, &d->text, &d->program);
+    if (status == DGL_OK)
+        status = upload_table(exec, d);
+    if (status == DGL_OK)
+        status = gl_buffer_write(dev->gl, d->control, 0, &control, sizeof(control));
+    if (status == DGL_OK)
+        fill_records(exec, d, &c);
+    collector_finish(&c);
+    return status;
+}
+
+/* Decoding has one token per pass: nothing changes. */
+static void phases_regroup(struct exec_run *run)
+{
+    (void)run;
+}
+
+static enum dgl_status phases_submit(struct exec_run *run, uint32_t steps, uint64_t *gpu_ns)
+{
+    struct phases_exec *exec = exec_of(run->exec);
+    struct phases_run *d = run->priv;
+    struct gl_device *gl = exec->dev->gl;
+    enum dgl_status status = DGL_OK;
+    if (exec->params.one_row) {
+        for (uint32_t i = 0; i < steps && status == DGL_OK; i++)
+            status = gl_submit(gl, d->rows, d->num_rows, gpu_ns);
+        return status;
+    }
+    const uint32_t words[] = {0, steps, DGL_PHASE_RUN, exec->params.max_spins};
+    d->all.groups[0] = exec->params.groups;
+    status = gl_buffer_write(gl, d->control, 0, words, sizeof(words));
+    return status == DGL_OK ? gl_submit(gl, &d->all, 1, gpu_ns) : status;
+}
+
+static void phases_destroy(struct exec_run *run)
+{
+    struct phases_exec *exec = exec_of(run->exec);
+    struct phases_run *d = run->priv;
+    if (!d)
+        return;
+    gl_program_destroy(exec->dev->gl, &d->program);
+    pool_release(exec->dev->pool, &d->table);
+    pool_release(exec->dev->pool, &d->control);
+    phase_schedule_finish(&d->schedule);
+    dgl_buf_finish(&d->text);
+    free(d->rows);
+    free(d);
+    run->priv = NULL;
+}
+
+static void phases_finish(struct exec *base)
+{
+    drop_pending(exec_of(base));
+}
+
+static const struct exec_ops phases_ops = {.name = "phases",
+                                           .compile = phases_compile,
+                                           .bind = phases_bind,
+                                           .regroup = phases_regroup,
+                                           .submit = phases_submit,
+                                           .destroy = phases_destroy,
+                                           .finish = phases_finish};
+
+enum dgl_status exec_phases_create(struct dgl_device *dev, const struct plan *plan,
+                                   const struct exec_phases_params *params, struct exec **out)
+{
+    struct phases_exec *exec = dgl_new(struct phases_exec);
+    *out = NULL;
+    if (!exec)
+        return dgl_fail_memory(dev->log, "executor", sizeof(*exec));
+    exec->base = (struct exec){.ops = &phases_ops, .plan = plan, .log = dev->log, .refs = 1};
+    exec->dev = dev;
+    exec->params = *params;
+    *out = &exec->base;
+    return DGL_OK;
+}
+
+void exec_phases_set_groups(struct exec *exec, uint32_t groups, uint32_t max_spins)
+{
+    exec_of(exec)->params.groups = groups;
+    exec_of(exec)->params.max_spins = max_spins;
+}
+
+struct dgl_device *exec_phases_device(const struct exec *exec)
+{
+    return ((const struct phases_exec *)exec)->dev;
+}
+
+struct gl_dispatch *exec_phases_record(struct exec_run *run)
+{
+    return &((struct phases_run *)run->priv)->all;
+}
+
+struct gl_range exec_phases_control(const struct exec_run *run)
+{
+    const struct phases_run *d = run->priv;
+    return (struct gl_range){d->control, 0, sizeof(struct dgl_phase_control)};
+}
+
+struct dgl_str exec_phases_text(const struct exec_run *run)
+{
+    const struct phases_run *d = run->priv;
+    return (struct dgl_str){d->text.p, d->text.len};
+}

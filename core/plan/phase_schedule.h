@@ -1,0 +1,52 @@
+/*
+ * phase_schedule.h: the operations of a recipe as rows of a table, for a program that runs many of
+ * them in one dispatch (kernels/phases.h): which kernels it has, how it sees the buffers, what
+ * every row needs, and after which rows work groups wait for each other. Says with a reason when a
+ * recipe cannot run so. Pure host arithmetic.
+ */
+#ifndef DGL_CORE_PHASE_SCHEDULE_H
+#define DGL_CORE_PHASE_SCHEDULE_H
+
+#include "core/plan/plan.h"
+#include "kernels/phases.h"
+
+/* Where a buffer of an operation lies: in one of a few large ones, which the caller numbers. */
+struct phase_place {
+    uint32_t buffer;
+    uint64_t offset;
+};
+
+/* An operation with the kernel that serves it as a phase. */
+struct phase_op {
+    const struct op *op;                        /* borrowed */
+    const struct kernel_choice *choice;         /* borrowed; equal pointers = one text */
+    struct phase_place place[KERNEL_MAX_BINDS]; /* of the kernel's binds */
+    uint32_t groups[3];
+};
+
+struct phase_schedule_params {
+    const struct dgl_log *log;
+    const struct phase_op *ops; /* in order */
+    size_t count;
+    /* The step table, the ids, and scratch that outlives no token, all in one buffer. */
+    struct phase_place step, ids, scratch;
+    uint32_t local;           /* invocations of a work group */
+    uint32_t max_views;       /* storage bindings, the control words' included */
+    uint64_t max_table_bytes; /* of a uniform block */
+    const struct kernel_lib *barrier;
+};
+
+struct phase_schedule {
+    struct phase_program program; /* its last view, the control words, has no buffer */
+    uint32_t *table;              /* the uniform block: shared words, then the rows */
+    uint64_t table_bytes;
+};
+
+/* DGL_ERR_UNSUPPORTED, not logged, when the operations cannot run so: `reason` says why. On failure
+ * *out is empty. */
+enum dgl_status phase_schedule_init(struct phase_schedule *out,
+                                    const struct phase_schedule_params *params, char reason[256]);
+/* Accepts one that is all zero. */
+void phase_schedule_finish(struct phase_schedule *schedule);
+
+#endif

@@ -1,0 +1,481 @@
+/*
+ * Writes the GLSL ES 3.10 text of a program of phases: the views of its buffers, the table, one
+ * pool of shared memory per type, each kernel's text once (phase_text.c), and main(), which walks
+ * the rows of the table for every token.
+ *
+ * The walk is a loop with a switch, so that each kernel and the wait between rows are in the text
+ * once: NVIDIA's compiler puts every function where it is called, and its time grows with the
+ * square of what follows one another. Which kernel runs is the same for all invocations, and every
+ * load has a binding that the compiler knows.
+ */
+#include <assert.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/mem.h"
+#include "kernels/kernels.h"
+#include "kernels/phases.h"
+#include "kernels/step.h"
+
+/* Types of shared memory; each has a pool. */
+static const char *const pool_types[] = {"float", "vec2",  "vec3", "vec4",  "uint",  "uvec2",
+                                         "uvec3", "uvec4", "int",  "ivec2", "ivec3", "ivec4"};
+#define POOLS (sizeof(pool_types) / sizeof(*pool_types))
+
+struct generator {
+    const struct dgl_log *log;
+    const struct phase_program *program;
+    struct dgl_buf *out;
+    struct dgl_arena arena; /* texts that names refer to */
+    int64_t pool[POOLS];    /* elements: those of the use that needs most */
+    char *reason;
+    bool failed; /* out of memory */
+};
+
+#define REASON_SIZE 256
+
+/* A text of the arena, which must be looked at for failure once, at the end. */
+static const char *kept(struct generator *g, const char *text)
+{
+    g->failed |= !text;
+    return text ? text : "";
+}
+
+uint32_t phase_type_bytes(const char *type)
+{
+    char last = type[strlen(type) - 1];
+    return last == '2' ? 8 : last == '4' ? 16 : 4;
+}
+
+/* float, uint or int: what a component of the type is. */
+static char component(const char *type)
+{
+    return type[0] == 'u' ? 'u' : type[0] == 'i' ? 'i' : 'f';
+}
+
+static size_t pool_of(const char *type)
+{
+    size_t i = 0;
+    while (strcmp(pool_types[i], type) != 0)
+        i++;
+    return i;
+}
+
+/* A word of the table: uniform, so that the compiler may leave it in constant memory. */
+static const char *word_text(struct generator *g, const struct phase_value *value, bool is_float)
+{
+    static const char axes[] = "xyzw";
+    const char *f = is_float ? "uintBitsToFloat(" : "(";
+    if (value->source == PHASE_LITERAL && is_float) {
+        struct dgl_buf text = {0};
+        float number;
+        memcpy(&number, &value->word, sizeof(number));
+        dgl_buf_f32(&text, number);
+        bool whole = text.p && !strpbrk(text.p, ".e");
+        const char *copy =
+            kept(g, dgl_arena_printf(&g->arena, "(%s%s)", text.p, whole ? ".0" : ""));
+        dgl_buf_finish(&text);
+        return copy;
+    }
+    if (value->source == PHASE_LITERAL)
+        return kept(g, dgl_arena_printf(&g->arena, "%s0x%xu)", f, value->word));
+    if (value->source == PHASE_SHARED)
+        return kept(g, dgl_arena_printf(&g->arena, "%sphase_shared[%u].%c)", f, value->word / 4,
+                                        axes[value->word % 4]));
+    uint32_t word = PHASE_ROW_WORDS + value->word;
+    return kept(g, dgl_arena_printf(&g->arena, "%sphase_rows[row * %uu + %uu].%c)", f,
+                                    g->program->row_words / 4, word / 4, axes[word % 4]));
+}
+
+/* ---- declarations ---------------------------------------------------------------------------- */
+
+static void put_head(struct generator *g)
+{
+    const struct phase_program *p = g->program;
+    struct dgl_buf *out = g->out;
+    dgl_buf_puts(out, "#version 310 es\n");
+    for (uint32_t u = 0; u < p->num_uses; u++) {
+        const struct kernel *kernel = p->uses[u].choice->kernel;
+        for (uint32_t i = 0; i < kernel->num_extensions; i++)
+            dgl_buf_printf(out, "#extension %s : require\n", kernel->extensions[i]);
+    }
+    dgl_buf_printf(out,
+                   "precision highp float;\nprecision highp int;\n"
+                   "layout(local_size_x = %u) in;\n"
+                   "layout(std140, binding = 0) uniform PhaseTable {\n"
+                   "    uvec4 phase_shared[%u];\n"
+                   "    uvec4 phase_rows[%u];\n"
+                   "};\n"
+                   "layout(std140, binding = 1) uniform PhaseRange {\n"
+                   "    uint phase_first, phase_last, phase_spare0, phase_spare1;\n"
+                   "};\n",
+                   p->local, p->shared_words / 4, p->num_rows * p->row_words / 4);
+    for (uint32_t i = 0; i < p->num_views; i++) {
+        const struct phase_view *view = &p->views[i];
+        bool control = i + 1 == p->num_views;
+        dgl_buf_printf(out, "layout(std430, binding = %u) %s buffer PhaseView%u { %s ", i,
+                       view->written ? "coherent" : "readonly restrict", i, view->type);
+        if (control)
+            dgl_buf_puts(out, "CONTROL[]; };\n");
+        else
+            dgl_buf_printf(out, "phase_v%u[]; };\n", i);
+        if (view->written)
+            continue;
+        dgl_buf_printf(out,
+                       "uint phase_word%u(uint i) { return phase_v%u[i >> 2][i & 3u]; }\n"
+                       "uvec2 phase_pair%u(uint i)\n"
+                       "{\n"
+                       "    uvec4 v = phase_v%u[i >> 1];\n"
+                       "    return (i & 1u) == 0u ? v.xy : v.zw;\n"
+                       "}\n",
+                       i, i, i, i);
+    }
+}
+
+/* The state of row 0's sequence; kernels know it by the names that put_step() of kernel_gen.c gives
+ * it. Loaded once per token: a uniform block would show what the host wrote. */
+static void put_step(struct generator *g)
+{
+    const struct phase_program *p = g->program;
+    struct dgl_buf *out = g->out;
+    unsigned field = 0;
+    dgl_buf_puts(out, "struct Step {\n");
+#define X(glsl, c, name) dgl_buf_puts(out, "    " #glsl " " #name ";\n");
+    DGL_STEP_FIELDS(X)
+#undef X
+    dgl_buf_printf(out,
+                   "};\n"
+                   "shared Step step_table[1];\n"
+                   "shared uint phase_offset, phase_step[%zu];\n"
+                   "const uint pass_rows = 1u;\n"
+                   "uint row_seq(uint t) { return 0u; }\n"
+                   "uint row_pos(uint t) { return step_table[0].pos + phase_offset; }\n"
+                   "#define STATE phase_v%u\n"
+                   "#define SCRATCH_FLOAT phase_v%u\n"
+                   "#define SCRATCH_VEC4 phase_v%u\n"
+                   "#define phase_ids_at %s\n"
+                   "#define phase_step_at %s\n"
+                   "#define phase_scratch_at %s\n"
+                   "#define PHASE_LOCAL %uu\n"
+                   "#define PHASE_GROUPS gl_NumWorkGroups.x\n"
+                   "#define PHASE_GROUP gl_WorkGroupID.x\n"
+                   "shared uint phase_word;\n",
+                   sizeof(struct dgl_step) / 4, p->state_view, p->float_view, p->vec4_view,
+                   word_text(g, &p->ids_base, false), word_text(g, &p->step_base, false),
+                   word_text(g, &p->scratch_base, false), p->local);
+    phase_control_put(out);
+    dgl_buf_printf(
+        out,
+        "void step_load()\n"
+        "{\n"
+        "    uint i = gl_LocalInvocationIndex, row = STATE[phase_step_at + %zuu];\n"
+        "    if (i < %zuu)\n"
+        "        phase_step[i] = STATE[phase_step_at + %zuu + (row & 0xffffu) * %zuu + i];\n"
+        "    memoryBarrierShared(); barrier();\n"
+        "    if (i == 0u) {\n"
+        "        phase_offset = row >> 16;\n",
+        offsetof(struct dgl_step_table, row) / 4, sizeof(struct dgl_step) / 4,
+        offsetof(struct dgl_step_table, seq) / 4, sizeof(struct dgl_step) / 4);
+#define X(glsl, c, name)                                                                           \
+    dgl_buf_printf(out, "        step_table[0]." #name " = %s(phase_step[%u]);\n",                 \
+                   strcmp(#glsl, "float") == 0 ? "uintBitsToFloat" : "uint", field++);
+    DGL_STEP_FIELDS(X)
+#undef X
+    dgl_buf_puts(out, "    }\n    memoryBarrierShared(); barrier();\n}\n");
+#define X(glsl, c, name) dgl_buf_puts(out, "#define step_" #name " step_table[0]." #name "\n");
+    DGL_STEP_FIELDS(X)
+#undef X
+}
+
+/* ---- one use --------------------------------------------------------------------------------- */
+
+/* How an element of the bind is written: open e close. */
+static void name_bind(struct generator *g, struct phase_names *names, const struct phase_use *use,
+                      uint32_t u, uint32_t i)
+{
+    const struct kernel_bind *bind = &use->choice->kernel->binds[i];
+    const struct phase_view *view = &g->program->views[use->view[i]];
+    uint32_t bytes = phase_type_bytes(bind->type), view_bytes = phase_type_bytes(view->type);
+    char from = component(view->type), to = component(bind->type);
+    static const char *const dims[] = {"", "2", "", "4"}; /* by bytes / 4 - 1 */
+    const char *cast = "", *access;
+    if (from != to) {
+        assert(bind->access == KERNEL_READ);
+        if (to == 'f')
+            cast = from == 'u' ? "uintBitsToFloat" : "intBitsToFloat";
+        else if (from == 'f')
+            cast = to == 'u' ? "floatBitsToUint" : "floatBitsToInt";
+        else
+            cast = kept(g, dgl_arena_printf(&g->arena, "%s%s",
+                                            to == 'u' ? (bytes == 4 ? "uint" : "uvec")
+                                                      : (bytes == 4 ? "int" : "ivec"),
+                                            dims[bytes / 4 - 1]));
+    }
+    if (bytes == view_bytes)
+        access = kept(g, dgl_arena_printf(&g->arena, "phase_v%u[", use->view[i]));
+    else
+        access = kept(g, dgl_arena_printf(&g->arena, "phase_%s%u(", bytes == 4 ? "word" : "pair",
+                                          use->view[i]));
+    const char *close = bytes == view_bytes ? ")]" : "))";
+    phase_names_add(names, (struct phase_name){
+                               .name = dgl_str_of(bind->name),
+                               .open = kept(g, dgl_arena_printf(&g->arena, "%s(%sP%u_at_%s + uint(",
+                                                                cast, access, u, bind->name)),
+                               .close = kept(g, dgl_arena_printf(&g->arena, "%s)", close))});
+    /* As the left side of an assignment it must be bare. */
+    if (bind->access != KERNEL_READ) {
+        struct phase_name *name = &names->names[names->count - 1];
+        name->open =
+            kept(g, dgl_arena_printf(&g->arena, "%sP%u_at_%s + uint(", access, u, bind->name));
+        name->close = close;
+    }
+}
+
+static struct dgl_str body_of(const struct kernel *kernel)
+{
+    return (struct dgl_str){kernel->body, kernel->text_len - (size_t)(kernel->body - kernel->text)};
+}
+
+/* An array that is passed to a macro is declared for itself. */
+static bool is_pooled(const struct kernel_choice *choice, const struct kernel_shared *decl)
+{
+    bool bare = phase_text_has_bare(body_of(choice->kernel), decl->name);
+    for (uint32_t i = 0; i < choice->kernel->num_libs && !bare; i++) {
+        const struct kernel_lib *lib = choice->libs[i];
+        bare = phase_text_has_bare((struct dgl_str){lib->body, lib->body_len}, decl->name);
+    }
+    return !bare || !decl->count;
+}
+
+static void name_directives(struct generator *g, struct phase_names *names,
+                            const struct phase_use *use, uint32_t u)
+{
+    const struct kernel_choice *choice = use->choice;
+    const struct kernel *kernel = choice->kernel;
+    int64_t pool[POOLS] = {0};
+    for (uint32_t i = 0; i < kernel->num_binds; i++)
+        name_bind(g, names, use, u, i);
+    for (uint32_t i = 0; i < choice->num_shared; i++) {
+        const struct kernel_shared *decl = choice->shared[i].decl;
+        size_t type = pool_of(decl->type);
+        struct phase_name name = {.name = dgl_str_of(decl->name)};
+        if (!is_pooled(choice, decl)) {
+            phase_names_add(names, name);
+            continue;
+        }
+        if (decl->count) {
+            name.open = kept(g, dgl_arena_printf(&g->arena, "phase_%ss[%lldu + uint(", decl->type,
+                                                 (long long)pool[type]));
+            name.close = ")]";
+        } else {
+            name.open = kept(g, dgl_arena_printf(&g->arena, "phase_%ss[%lld]", decl->type,
+                                                 (long long)pool[type]));
+        }
+        phase_names_add(names, name);
+        pool[type] += choice->shared[i].count;
+    }
+    for (size_t i = 0; i < POOLS; i++)
+        g->pool[i] = pool[i] > g->pool[i] ? pool[i] : g->pool[i];
+    for (uint32_t i = 0; i < choice->num_consts + choice->num_tunes + choice->num_lets; i++)
+        phase_names_add(names, (struct phase_name){.name = dgl_str_of(choice->vars[i].name)});
+    for (uint32_t i = 0; i < kernel->num_flags; i++)
+        phase_names_add(names, (struct phase_name){.name = dgl_str_of(kernel->flags[i].name)});
+    for (uint32_t i = 0; i < kernel->num_params; i++)
+        phase_names_add(names, (struct phase_name){.name = dgl_str_of(kernel->params[i].name)});
+    static const char *const locals[] = {"LOCAL_X", "LOCAL_Y", "LOCAL_Z"};
+    for (int i = 0; i < 3; i++)
+        phase_names_add(names, (struct phase_name){.name = dgl_str_of(locals[i])});
+}
+
+/* The directives' names as the text will use them, with the prefix. */
+static void put_directives(struct generator *g, const struct phase_use *use, uint32_t u)
+{
+    static const char *const types[] = {"uint", "int", "float"};
+    const struct kernel_choice *choice = use->choice;
+    const struct kernel *kernel = choice->kernel;
+    struct dgl_buf *out = g->out;
+    dgl_buf_printf(out, "// %s: P%u\n", kernel->name, u);
+    for (uint32_t i = 0; i < choice->num_shared; i++)
+        if (!is_pooled(choice, choice->shared[i].decl))
+            dgl_buf_printf(out, "shared %s P%u_%s[%lld];\n", choice->shared[i].decl->type, u,
+                           choice->shared[i].decl->name, (long long)choice->shared[i].count);
+    for (uint32_t i = 0; i < choice->num_consts + choice->num_tunes + choice->num_lets; i++)
+        dgl_buf_printf(out, "#define P%u_%s (%lld)\n", u, choice->vars[i].name,
+                       (long long)choice->vars[i].value);
+    for (uint32_t i = 0; i < kernel->num_flags; i++)
+        for (uint32_t v = 0; v < choice->num_vars; v++)
+            if (strcmp(choice->vars[v].name, kernel->flags[i].name) == 0)
+                dgl_buf_printf(out, "#define P%u_%s %d\n", u, kernel->flags[i].name,
+                               choice->vars[v].value != 0);
+    for (int i = 0; i < 3; i++)
+        dgl_buf_printf(out, "#define P%u_LOCAL_%c %lld\n", u, "XYZ"[i],
+                       (long long)choice -> local[i]);
+    for (uint32_t i = 0; i < kernel->num_binds; i++) {
+        if (use->base[i].source == PHASE_ROW)
+            dgl_buf_printf(out, "uint P%u_at_%s;\n", u, kernel->binds[i].name);
+        else
+            dgl_buf_printf(out, "#define P%u_at_%s %s\n", u, kernel->binds[i].name,
+                           word_text(g, &use->base[i], false));
+    }
+    for (uint32_t i = 0; i < kernel->num_params; i++) {
+        const struct kernel_param *param = &kernel->params[i];
+        const char *type = types[param->type];
+        if (use->param[i].source == PHASE_LITERAL)
+            dgl_buf_printf(out, "const %s P%u_%s = %s(%s);\n", type, u, param->name, type,
+                           word_text(g, &use->param[i], param->type == KERNEL_FLOAT));
+        else
+            dgl_buf_printf(out, "%s P%u_%s;\n", type, u, param->name);
+    }
+}
+
+/* In a kernel that writes the step state: where its words are in the bind STEP. */
+static const char *step_text(struct generator *g)
+{
+    struct dgl_buf text = {0};
+    unsigned index = offsetof(struct dgl_step_table, seq) / 4;
+    dgl_buf_printf(&text, "uint step_base() { return (STEP[%zu] & 0xffffu) * %zuu; }\n",
+                   offsetof(struct dgl_step_table, row) / 4, sizeof(struct dgl_step) / 4);
+#define X(glsl, c, name)                                                                           \
+    dgl_buf_printf(&text, "#define STEP_" #name " (step_base() + %uu)\n", index++);
+    DGL_STEP_FIELDS(X)
+#undef X
+    const char *copy = kept(g, text.p ? dgl_arena_strndup(&g->arena, text.p, text.len) : NULL);
+    dgl_buf_finish(&text);
+    return copy;
+}
+
+/* Loads the row's values, then runs its groups, those of this work group. */
+static void put_run(struct generator *g, const struct phase_use *use, uint32_t u)
+{
+    const struct kernel *kernel = use->choice->kernel;
+    struct dgl_buf *out = g->out;
+    dgl_buf_printf(out, "void P%u_run(uint row)\n{\n", u);
+    for (uint32_t i = 0; i < kernel->num_binds; i++)
+        if (use->base[i].source == PHASE_ROW)
+            dgl_buf_printf(out, "    P%u_at_%s = %s;\n", u, kernel->binds[i].name,
+                           word_text(g, &use->base[i], false));
+    for (uint32_t i = 0; i < kernel->num_params; i++)
+        if (use->param[i].source != PHASE_LITERAL)
+            dgl_buf_printf(out, "    P%u_%s = %s(%s);\n", u, kernel->params[i].name,
+                           kernel->params[i].type == KERNEL_INT ? "int" : "",
+                           word_text(g, &use->param[i], kernel->params[i].type == KERNEL_FLOAT));
+    dgl_buf_printf(out,
+                   "    uvec4 head = phase_rows[row * %uu];\n"
+                   "    for (uint g = gl_WorkGroupID.x; g < head.z; g += gl_NumWorkGroups.x) {\n"
+                   "        if (g != gl_WorkGroupID.x) {\n"
+                   "            memoryBarrierShared();\n"
+                   "            barrier();\n"
+                   "        }\n",
+                   g->program->row_words / 4);
+    if (kernel->groups[1])
+        dgl_buf_printf(out, "        P%u_body(uvec3(g %% head.y, g / head.y, 0u));\n", u);
+    else
+        dgl_buf_printf(out, "        P%u_body(uvec3(g, 0u, 0u));\n", u);
+    dgl_buf_puts(out, "    }\n}\n");
+}
+
+static enum dgl_status put_use(struct generator *g, uint32_t u)
+{
+    const struct phase_use *use = &g->program->uses[u];
+    const struct kernel_choice *choice = use->choice;
+    const struct kernel *kernel = choice->kernel;
+    const struct dgl_str body = body_of(kernel);
+    struct phase_names names = {0};
+    struct dgl_str bad = {0};
+    enum dgl_status status = DGL_OK;
+    snprintf(names.prefix, sizeof(names.prefix), "P%u_", u);
+    const char *step = kernel->writes_step ? step_text(g) : "";
+    name_directives(g, &names, use, u);
+    phase_names_scan(&names, dgl_str_of(step));
+    for (uint32_t i = 0; i < kernel->num_libs; i++)
+        phase_names_scan(&names,
+                         (struct dgl_str){choice->libs[i]->body, choice->libs[i]->body_len});
+    phase_names_scan(&names, body);
+    put_directives(g, use, u);
+    bool ok = phase_text_rewrite(&names, dgl_str_of(step), g->out, &bad);
+    for (uint32_t i = 0; i < kernel->num_libs && ok; i++) {
+        ok = phase_text_rewrite(&names,
+                                (struct dgl_str){choice->libs[i]->body, choice->libs[i]->body_len},
+                                g->out, &bad);
+        dgl_buf_putc(g->out, '\n');
+    }
+    ok = ok && phase_text_rewrite(&names, body, g->out, &bad);
+    dgl_buf_putc(g->out, '\n');
+    if (names.failed || g->out->failed) {
+        status = dgl_fail_memory(g->log, "generated GLSL", g->out->len);
+    } else if (!ok) {
+        snprintf(g->reason, REASON_SIZE, "%s uses %.*s other than by its elements", kernel->name,
+                 (int)bad.len, bad.p);
+        status = DGL_ERR_UNSUPPORTED;
+    }
+    put_run(g, use, u);
+    phase_names_finish(&names);
+    return status;
+}
+
+/* ---- the walk -------------------------------------------------------------------------------- */
+
+static void put_main(struct generator *g)
+{
+    const struct phase_program *p = g->program;
+    struct dgl_buf *out = g->out;
+    dgl_buf_printf(out,
+                   "void main()\n{\n"
+                   "    uint pos;\n"
+                   "    if (!phase_enter(pos))\n        return;\n"
+                   "    uint steps = CONTROL[CONTROL_steps];\n"
+                   "    for (uint t = 0u; t < steps; t++) {\n"
+                   "        bool wait = t > 0u;\n"
+                   "        for (uint row = phase_first; row < phase_last; row++) {\n"
+                   "            uvec4 head = phase_rows[row * %uu];\n"
+                   "            if (wait) {\n"
+                   "                if (!device_barrier()) {\n"
+                   "                    phase_leave(pos);\n"
+                   "                    return;\n"
+                   "                }\n"
+                   "            } else {\n"
+                   "                memoryBarrierShared();\n"
+                   "                barrier();\n"
+                   "            }\n"
+                   "            if (row == phase_first) {\n"
+                   "                step_load();\n"
+                   "                if (step_stopped != 0u)\n"
+                   "                    return;\n"
+                   "            }\n"
+                   "            switch (head.x) {\n",
+                   p->row_words / 4);
+    for (uint32_t u = 0; u < p->num_uses; u++)
+        dgl_buf_printf(out, "            case %uu: P%u_run(row); break;\n", u, u);
+    dgl_buf_puts(out, "            }\n"
+                      "            wait = head.w != 0u;\n"
+                      "        }\n"
+                      "    }\n"
+                      "}\n");
+}
+
+enum dgl_status phase_generate(const struct dgl_log *log, const struct phase_program *program,
+                               struct dgl_buf *out, char reason[REASON_SIZE])
+{
+    struct dgl_buf uses = {0};
+    struct generator g = {.log = log, .program = program, .out = &uses, .reason = reason};
+    enum dgl_status status = DGL_OK;
+    reason[0] = '\0';
+    for (uint32_t u = 0; u < program->num_uses && status == DGL_OK; u++)
+        status = put_use(&g, u);
+    g.out = out;
+    put_head(&g);
+    put_step(&g);
+    for (size_t i = 0; i < POOLS; i++)
+        if (g.pool[i])
+            dgl_buf_printf(out, "shared %s phase_%ss[%lld];\n", pool_types[i], pool_types[i],
+                           (long long)g.pool[i]);
+    dgl_buf_append(out, program->barrier->body, program->barrier->body_len);
+    dgl_buf_append(out, uses.p, uses.len);
+    put_main(&g);
+    if (status == DGL_OK && (g.failed || out->failed || uses.failed))
+        status = dgl_fail_memory(log, "generated GLSL", out->len + uses.len);
+    dgl_buf_finish(&uses);
+    dgl_arena_finish(&g.arena);
+    return status;
+}

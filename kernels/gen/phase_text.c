@@ -1,0 +1,181 @@
+/* The text of a kernel or lib as part of a larger program: names of its file scope get a prefix,
+ * elements of its buffers and of its shared memory become elements of larger ones. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/mem.h"
+#include "kernels/format/kernel_lexer.h"
+#include "kernels/phases.h"
+
+#define MAX_NESTING 64 /* open brackets of elements within one another */
+
+static const struct phase_name *find_name(const struct phase_names *names, struct dgl_str word)
+{
+    for (size_t i = 0; i < names->count; i++) {
+        const struct dgl_str *name = &names->names[i].name;
+        if (name->len == word.len && memcmp(name->p, word.p, word.len) == 0)
+            return &names->names[i];
+    }
+    return NULL;
+}
+
+void phase_names_add(struct phase_names *names, struct phase_name name)
+{
+    if (find_name(names, name.name))
+        return;
+    if (!dgl_grow((void **)&names->names, &names->cap, names->count + 1, sizeof(name)))
+        names->failed = true;
+    else
+        names->names[names->count++] = name;
+}
+
+void phase_names_finish(struct phase_names *names)
+{
+    free(names->names);
+    *names = (struct phase_names){0};
+}
+
+static bool is_mark(const struct kernel_token *token, const char *marks)
+{
+    return token->kind == TOKEN_MARK && strchr(marks, token->text.p[0]);
+}
+
+void phase_names_scan(struct phase_names *names, struct dgl_str text)
+{
+    struct kernel_lexer lexer;
+    struct kernel_token before = {.kind = TOKEN_NEWLINE}, token;
+    int depth = 0; /* of all brackets */
+    bool directive = false;
+    if (!kernel_lexer_init(&lexer, text, 1)) {
+        names->failed = true;
+        return;
+    }
+    for (token = kernel_lexer_next(&lexer); token.kind != TOKEN_END;) {
+        struct kernel_lexer ahead = lexer;
+        struct kernel_token next = kernel_lexer_next(&ahead);
+        while (next.kind == TOKEN_NEWLINE && !directive)
+            next = kernel_lexer_next(&ahead);
+        if (token.kind == TOKEN_NEWLINE)
+            directive = false;
+        else if (is_mark(&token, "#"))
+            directive = true;
+        else if (directive && dgl_str_eq(token.text, "define") && next.kind == TOKEN_WORD)
+            phase_names_add(names, (struct phase_name){.name = next.text});
+        else if (!directive && is_mark(&token, "([{"))
+            depth++;
+        else if (!directive && is_mark(&token, ")]}"))
+            depth--;
+        /* A word after a type, or after the comma of a list of declarations. */
+        bool declares =
+            token.kind == TOKEN_WORD && !directive && depth == 0 &&
+            (before.kind == TOKEN_WORD || is_mark(&before, ",]")) &&
+            (is_mark(&next, "(;=[,") || (is_mark(&next, "{") && dgl_str_eq(before.text, "struct")));
+        if (declares)
+            phase_names_add(names, (struct phase_name){.name = token.text});
+        if (token.kind != TOKEN_NEWLINE)
+            before = token;
+        token = kernel_lexer_next(&lexer);
+    }
+    /* Names must outlive the lexer: those of a text with continued lines are looked up in it. */
+    if (lexer.spliced)
+        for (size_t i = 0; i < names->count; i++) {
+            struct dgl_str *name = &names->names[i].name;
+            if (name->p >= lexer.start && name->p < lexer.end) {
+                size_t at = 0;
+                while (at + name->len <= text.len && memcmp(text.p + at, name->p, name->len) != 0)
+                    at++;
+                name->len = at + name->len <= text.len ? name->len : 0;
+                name->p = text.p + at;
+            }
+        }
+    kernel_lexer_finish(&lexer);
+}
+
+bool phase_text_has_bare(struct dgl_str text, const char *name)
+{
+    struct kernel_lexer lexer;
+    bool bare = false;
+    if (!kernel_lexer_init(&lexer, text, 1))
+        return false; /* phase_text_rewrite() will say that there is no memory */
+    struct kernel_token before = {.kind = TOKEN_NEWLINE}, token = kernel_lexer_next(&lexer);
+    while (token.kind != TOKEN_END && !bare) {
+        struct kernel_token next = kernel_lexer_next(&lexer);
+        bare = token.kind == TOKEN_WORD && dgl_str_eq(token.text, name) && !is_mark(&before, ".") &&
+               !is_mark(&next, "[");
+        before = token;
+        token = next;
+    }
+    kernel_lexer_finish(&lexer);
+    return bare;
+}
+
+/* What is open: an element of a replaced array, with what closes it, or another bracket. */
+struct nesting {
+    const char *close;
+};
+
+bool phase_text_rewrite(const struct phase_names *names, struct dgl_str text, struct dgl_buf *out,
+                        struct dgl_str *bad)
+{
+    struct kernel_lexer lexer;
+    struct kernel_token before = {.kind = TOKEN_NEWLINE};
+    struct nesting open[MAX_NESTING];
+    const char *end = NULL; /* of the token before, to keep blanks where there were some */
+    int depth = 0, struct_depth = -1, braces = 0;
+    bool in_struct = false, ok = true;
+    *bad = (struct dgl_str){0};
+    if (!kernel_lexer_init(&lexer, text, 1)) {
+        out->failed = true;
+        return false;
+    }
+    for (struct kernel_token token = kernel_lexer_next(&lexer); token.kind != TOKEN_END && ok;
+         token = kernel_lexer_next(&lexer)) {
+        struct kernel_lexer ahead = lexer;
+        struct kernel_token next = kernel_lexer_next(&ahead);
+        if (end && token.text.p > end && token.kind != TOKEN_NEWLINE)
+            dgl_buf_putc(out, ' ');
+        end = token.text.p + token.text.len;
+        if (token.kind == TOKEN_WORD && dgl_str_eq(token.text, "struct")) {
+            in_struct = true;
+            struct_depth = -1;
+        }
+        braces += is_mark(&token, "{") - is_mark(&token, "}");
+        if (in_struct && is_mark(&token, "{"))
+            struct_depth = braces;
+        if (in_struct && is_mark(&token, "}"))
+            in_struct = struct_depth >= 0 && braces >= struct_depth;
+        bool field = is_mark(&before, ".") || (in_struct && struct_depth >= 0 &&
+                                               braces >= struct_depth && is_mark(&next, ";,["));
+        const struct phase_name *name =
+            token.kind == TOKEN_WORD && !field ? find_name(names, token.text) : NULL;
+        before = token;
+        if (is_mark(&token, "[")) {
+            ok = depth < MAX_NESTING;
+            if (ok)
+                open[depth++].close = NULL;
+        } else if (is_mark(&token, "]") && depth > 0 && open[--depth].close) {
+            dgl_buf_puts(out, open[depth].close);
+            continue;
+        }
+        if (name && name->open) {
+            dgl_buf_puts(out, name->open);
+            if (!name->close)
+                continue;
+            ok = is_mark(&next, "[") && depth < MAX_NESTING;
+            if (!ok) {
+                *bad = name->name;
+                break;
+            }
+            open[depth++].close = name->close;
+            lexer = ahead;
+            before = next;
+            end = next.text.p + next.text.len;
+            continue;
+        }
+        if (name)
+            dgl_buf_puts(out, names->prefix);
+        dgl_buf_append(out, token.text.p, token.text.len);
+    }
+    kernel_lexer_finish(&lexer);
+    return ok;
+}

@@ -1,0 +1,92 @@
+/*
+ * phases.h: a program of many kernels. Each kernel that a schedule uses is a phase: its text, with
+ * the names of its file scope made unique, reads parameters and addresses from a table with one row
+ * per operation, and finds its buffers in a few large ones. One dispatch runs the rows [first,
+ * last) of the table, for one token or for several. Makes no GL call; core/plan/phase_schedule.h
+ * fills the structures in.
+ */
+#ifndef DGL_KERNELS_PHASES_H
+#define DGL_KERNELS_PHASES_H
+
+#include "kernels/kernels.h"
+
+#define PHASE_MAX_VIEWS 16 /* storage bindings of a program */
+
+/* A large buffer with one element type: view i is SSBO binding i. The last view is the control
+ * words. */
+struct phase_view {
+    char type[8];    /* of its elements: uint, vec4 ... */
+    uint32_t buffer; /* the caller's number */
+    bool written;    /* by any phase: coherent. Else it is read as uvec4 only */
+};
+
+/* Where a value comes from: the text, the words that all rows share, or those of a row. */
+enum phase_source { PHASE_LITERAL, PHASE_SHARED, PHASE_ROW };
+struct phase_value {
+    enum phase_source source;
+    uint32_t word; /* its bits; its index among the shared words, or among the row's */
+};
+
+/* A kernel with its buffers: becomes one copy of its text. */
+struct phase_use {
+    const struct kernel_choice *choice; /* borrowed */
+    uint8_t view[KERNEL_MAX_BINDS];
+    struct phase_value base[KERNEL_MAX_BINDS]; /* element of the bind's type where it begins */
+    struct phase_value param[KERNEL_MAX_PARAMS];
+};
+
+/* Words of a row: its use, groups in x, groups in all, whether the row after it waits for other
+ * work groups; then values. */
+#define PHASE_ROW_WORDS 4
+
+struct phase_program {
+    struct phase_view views[PHASE_MAX_VIEWS];
+    uint32_t num_views;
+    struct phase_use *uses;
+    uint32_t num_uses;
+    uint32_t num_rows;
+    uint32_t local;        /* invocations of a work group */
+    uint32_t shared_words; /* before the rows, a multiple of 4 */
+    uint32_t row_words;    /* a multiple of 4 */
+    /* One buffer as uint, float and vec4: state and scratch of the sequence. */
+    uint8_t state_view, float_view, vec4_view;
+    struct phase_value step_base;     /* uint where the step table begins */
+    struct phase_value ids_base;      /* the ids */
+    struct phase_value scratch_base;  /* float: DGL_PHASE_TEST_FLOATS that outlive no token */
+    const struct kernel_lib *barrier; /* device_barrier() and what goes with it */
+};
+/* Bytes of an element of a buffer type: 4 (uint), 8 (vec2) or 16 (uvec4). */
+uint32_t phase_type_bytes(const char *type);
+
+/* The complete GLSL ES 3.10 text. DGL_ERR_UNSUPPORTED, not logged, when a kernel's text cannot be a
+ * phase; `reason` then says why. */
+enum dgl_status phase_generate(const struct dgl_log *log, const struct phase_program *program,
+                               struct dgl_buf *out, char reason[256]);
+
+/* ---- one text: phase_text.c ---- */
+
+/* A name of a text and what is written for it. */
+struct phase_name {
+    struct dgl_str name;
+    /* NULL: the prefix is put before it. Else NAME[e] becomes open e close; without `close` NAME
+     * becomes `open`. */
+    const char *open, *close;
+};
+struct phase_names {
+    struct phase_name *names;
+    size_t count, cap;
+    char prefix[16];
+    bool failed; /* out of memory */
+};
+void phase_names_add(struct phase_names *names, struct phase_name name);
+/* Adds what the text declares at file scope: functions, variables, structures, macros. */
+void phase_names_scan(struct phase_names *names, struct dgl_str text);
+void phase_names_finish(struct phase_names *names);
+/* The text mentions the array by its name alone, such as in the arguments of a macro. */
+bool phase_text_has_bare(struct dgl_str text, const char *name);
+/* Appends the text with its names replaced; lines keep their numbers. False: a buffer or an array
+ * of shared memory is used other than by one element of it, which *bad names. */
+bool phase_text_rewrite(const struct phase_names *names, struct dgl_str text, struct dgl_buf *out,
+                        struct dgl_str *bad);
+
+#endif

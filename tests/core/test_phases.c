@@ -1,0 +1,412 @@
+/*
+ * Decoding as one program of phases. Published shapes, planned on a GPU in numbers: that they have
+ * such a program, which a validator accepts, and rows that wait wherever they must. Small
+ * checkpoints on a device: the same tokens and logits as by single dispatches, whether one dispatch
+ * runs a row or all rows of several tokens.
+ */
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+
+#include "core/exec/phases.h"
+#include "core/seq/session.h"
+#include "tests/support/family.h"
+#include "tests/support/kernel_sets.h"
+#include "tests/support/planned.h"
+#include "tests/support/tiny_engine.h"
+
+static struct kernel_set *builtin;
+
+/* ---- shapes ---------------------------------------------------------------------------------- */
+
+#define CONTEXT 4096
+
+/* Memory in numbers: buffers that are told apart by their addresses alone. */
+struct fixture {
+    struct planned p;
+    struct dgl_device dev;
+    struct memory memory;
+    struct weight_buffers weights;
+    struct kv_cache kv;
+    struct exec *exec;
+    struct gl_buffer **buffers;
+    char cookies[64];
+};
+
+static void fixture_open(struct fixture *f, const char *config, enum made_device device)
+{
+    uint64_t sizes[BUF_COUNT];
+    struct arena_cursor cursor = {0}, kv = {0};
+    *f = (struct fixture){0};
+    planned_open(&f->p, &(struct shape_model_params){.config = config, .quantize = "q4_k_m"},
+                 device, builtin);
+    assert_true(f->p.weights.num_buffers < 32);
+    f->buffers = dgl_new_array(struct gl_buffer *, sizeof(f->cookies));
+    for (size_t i = 0; i < sizeof(f->cookies); i++)
+        f->buffers[i] = (struct gl_buffer *)&f->cookies[i];
+    f->weights = (struct weight_buffers){&f->p.weights, f->buffers};
+    plan_sequence_bytes(&f->p.plan, CONTEXT, sizes);
+    for (int i = 0; i < BUF_COUNT; i++)
+        if (sizes[i]) {
+            struct gl_range *range =
+                i < BUF_STATE_COUNT ? &f->memory.state[i] : &f->memory.step_scratch[i];
+            range->offset = arena_cursor_next(&cursor, &f->p.device, sizes[i]);
+            range->size = sizes[i];
+            range->buffer = f->buffers[31 + cursor.buffers];
+        }
+    f->kv.layers = (uint32_t)f->p.model.desc.layers;
+    f->kv.layer = dgl_new_array(struct gl_range, f->kv.layers);
+    for (uint32_t i = 0; i < f->kv.layers; i++) {
+        uint64_t bytes = plan_kv_layer_bytes(&f->p.plan, CONTEXT);
+        uint64_t offset = arena_cursor_next(&kv, &f->p.device, bytes);
+        f->kv.layer[i] = (struct gl_range){f->buffers[47 + kv.buffers], offset, bytes};
+    }
+    f->memory.weights = &f->weights;
+    f->memory.kv = &f->kv;
+    f->dev.log = &f->p.log.log;
+    assert_int_equal(
+        exec_phases_create(&f->dev, &f->p.plan, &(struct exec_phases_params){0}, &f->exec), DGL_OK);
+}
+
+static void fixture_close(struct fixture *f)
+{
+    exec_unref(&f->exec);
+    free(f->kv.layer);
+    free(f->buffers);
+    planned_close(&f->p);
+}
+
+struct shape_case {
+    const char *name; /* of the config */
+    enum made_device device;
+    const char *parts[2]; /* of the reason; {NULL}: it has a program */
+};
+
+static const struct shape_case shapes[] = {
+    {"llama-3.2-1b", MADE_GPU, {NULL}},
+    {"llama-3.1-8b", MADE_GPU, {NULL}},
+    {"gemma-3-1b", MADE_GPU, {NULL}},
+    {"qwen3-0.6b", MADE_GPU, {NULL}},
+    {"gpt-oss-20b", MADE_GPU, {NULL}},
+    {"mixtral-8x7b", MADE_GPU, {"it needs more than 16 storage bindings"}},
+    {"llama-3.2-1b", MADE_MINIMUM, {"it needs 6 storage bindings or more, the device has 4"}},
+};
+
+/* glslangValidator accepts the text. */
+static void validate(const struct dgl_buf *text)
+{
+    if (system("command -v glslangValidator > /dev/null 2>&1") != 0)
+        SKIP("glslangValidator is not installed");
+    char *dir = test_tmpdir(), command[512], said[2048];
+    test_write_file(dir, "x.comp", text->p, text->len);
+    snprintf(command, sizeof(command), "glslangValidator -S comp %s/x.comp", dir);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    size_t len = fread(said, 1, sizeof(said) - 1, pipe);
+    said[len] = '\0';
+    int code = pclose(pipe);
+    test_tmpdir_remove(dir);
+    if (code != 0)
+        fail_msg("glslangValidator: %s", said);
+}
+
+static void test_shape(void **state)
+{
+    const struct shape_case *c = *state;
+    struct fixture f;
+    struct dgl_buf text = {0};
+    char config[128], reason[256];
+    snprintf(config, sizeof(config), "tests/models/configs/%s.json", c->name);
+    fixture_open(&f, config, c->device);
+    for (int kind = SAMPLE_GREEDY; kind < SAMPLE_KINDS; kind++) {
+        enum dgl_status status = exec_phases_check(
+            f.exec, recipe_decode((enum sample_kind)kind, 0, true), &f.memory, reason, &text);
+        if (c->parts[0]) {
+            assert_int_equal(status, DGL_ERR_UNSUPPORTED);
+            assert_contains(reason, c->parts[0]);
+        } else {
+            if (status != DGL_OK)
+                fail_msg("no program: %s%s", reason, f.p.log.text);
+            assert_false(text.failed);
+            printf("# %s: %zu bytes\n", c->name, text.len);
+            if (kind == SAMPLE_GREEDY)
+                validate(&text);
+        }
+        dgl_buf_finish(&text);
+    }
+    assert_string_equal(f.p.log.text, ""); /* reasons are the caller's to tell */
+    fixture_close(&f);
+}
+
+/* A run that is no decode step is refused, with the reason. */
+static void test_other_recipes(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char reason[256];
+    fixture_open(&f, "tests/models/configs/llama-3.2-1b.json", MADE_GPU);
+    assert_int_equal(exec_phases_check(f.exec, recipe_of(SEG_HEAD), &f.memory, reason, NULL),
+                     DGL_ERR_UNSUPPORTED);
+    assert_contains(reason, "no decode step");
+    fixture_close(&f);
+}
+
+/* ---- the schedule ---------------------------------------------------------------------------- */
+
+/* Operations of a plan, each buffer at a place of its own. */
+static size_t place_ops(const struct plan *plan, struct phase_op *ops, size_t most)
+{
+    static const enum segment order[] = {SEG_DECODE, SEG_HEAD, SEG_SAMPLE_GREEDY};
+    size_t count = 0;
+    for (size_t s = 0; s < sizeof(order) / sizeof(*order); s++)
+        for (size_t i = 0; i < plan->segment[order[s]].ops.count; i++) {
+            const struct kernel_choice *choice = &plan->segment[order[s]].use[i]->choice;
+            struct phase_op *op = &ops[count++];
+            assert_true(count <= most);
+            *op = (struct phase_op){
+                .op = &plan->segment[order[s]].ops.ops[i], .choice = choice, .groups = {7, 2, 3}};
+            for (uint32_t j = 0; j < choice->kernel->num_binds; j++) {
+                struct ref ref = op_find_bind(op->op, choice->kernel->binds[j].name)->ref;
+                bool own = ref.kind == REF_STATE || ref.kind == REF_ACT;
+                op->place[j].buffer = own ? 0 : ref.kind == REF_KV ? 1 : 2;
+                op->place[j].offset = (ref.id * 8 + ref.part) * 4096ull;
+            }
+        }
+    return count;
+}
+
+static bool writes(const struct phase_op *op, const struct op_bind *bind)
+{
+    const struct kernel *k = op->choice->kernel;
+    for (uint32_t i = 0; i < k->num_binds; i++)
+        if (strcmp(k->binds[i].name, bind->name) == 0)
+            return (k->binds[i].access & KERNEL_WRITE) != 0;
+    return false;
+}
+
+static bool uses(const struct phase_op *op, const struct op_bind *bind)
+{
+    for (uint32_t i = 0; i < op->choice->kernel->num_binds; i++)
+        if (strcmp(op->choice->kernel->binds[i].name, bind->name) == 0)
+            return true;
+    return false;
+}
+
+/* Whenever a row writes what another one uses, groups wait somewhere between the two; and each wait
+ * has a reason. */
+static void check_waits(const struct phase_op *ops, size_t count, const struct phase_schedule *s)
+{
+    const struct phase_program *p = &s->program;
+    const uint32_t *rows = s->table + p->shared_words;
+    for (size_t i = 0; i < count; i++) {
+        bool waited = false, needed = false;
+        for (size_t j = i; j-- > 0;) {
+            waited |= rows[j * p->row_words + 3] != 0;
+            for (uint32_t a = 0; a < ops[i].op->num_binds; a++)
+                for (uint32_t b = 0; b < ops[j].op->num_binds; b++) {
+                    const struct op_bind *x = &ops[i].op->binds[a], *y = &ops[j].op->binds[b];
+                    if (memcmp(&x->ref, &y->ref, sizeof(x->ref)) != 0 || !uses(&ops[i], x) ||
+                        !uses(&ops[j], y) || (!writes(&ops[i], x) && !writes(&ops[j], y)))
+                        continue;
+                    needed = true;
+                    if (!waited)
+                        fail_msg("row %zu (%s) does not wait for row %zu (%s)", i, ops[i].op->label,
+                                 j, ops[j].op->label);
+                }
+        }
+        if (i > 0 && rows[(i - 1) * p->row_words + 3] && !needed)
+            fail_msg("row %zu (%s) waits for nothing", i, ops[i].op->label);
+    }
+}
+
+static void check_value(const uint32_t *row, const struct phase_schedule *s,
+                        struct phase_value value, uint32_t want, const char *what)
+{
+    uint32_t got = value.source == PHASE_LITERAL  ? value.word
+                   : value.source == PHASE_SHARED ? s->table[value.word]
+                                                  : row[PHASE_ROW_WORDS + value.word];
+    if (got != want)
+        fail_msg("%s is %u, not %u", what, got, want);
+}
+
+/* Every row of the table says what its operation needs. */
+static void test_schedule(void **state)
+{
+    (void)state;
+    struct planned p;
+    struct phase_op ops[512];
+    struct phase_schedule s;
+    char reason[256];
+    planned_open(&p,
+                 &(struct shape_model_params){.config = "tests/models/configs/gemma-3-1b.json",
+                                              .quantize = "q4_k_m"},
+                 MADE_GPU, builtin);
+    struct phase_schedule_params params = {
+        .log = &p.log.log, .ops = ops, .local = 256, .max_views = 16, .max_table_bytes = 65536};
+    params.count = place_ops(&p.plan, ops, 512);
+    params.barrier = kernel_set_lib(builtin, "device_barrier");
+    /* Every kernel with the same invocations, whatever they were. */
+    struct kernel_choice *choices = dgl_new_array(struct kernel_choice, p.plan.kernels.count);
+    for (size_t i = 0; i < p.plan.kernels.count; i++) {
+        const struct kernel_choice *from = &p.plan.kernels.uses[i]->choice;
+        choices[i] = *from;
+        choices[i].local[0] = 256;
+        for (size_t j = 0; j < params.count; j++)
+            ops[j].choice = ops[j].choice == from ? &choices[i] : ops[j].choice;
+    }
+    if (phase_schedule_init(&s, &params, reason) != DGL_OK)
+        fail_msg("%s", reason);
+    const struct phase_program *program = &s.program;
+    assert_int_equal(program->num_rows, params.count);
+    assert_true(program->num_views <= 16);
+    for (size_t i = 0; i < params.count; i++) {
+        const uint32_t *row = s.table + program->shared_words + i * program->row_words;
+        const struct phase_use *use = &program->uses[row[0]];
+        const struct kernel *kernel = ops[i].choice->kernel;
+        assert_ptr_equal(use->choice, ops[i].choice);
+        assert_int_equal(row[1], 7 * 3);
+        assert_int_equal(row[2], 7 * 3 * 2);
+        for (uint32_t j = 0; j < kernel->num_binds; j++) {
+            const struct phase_view *view = &program->views[use->view[j]];
+            assert_int_equal(view->buffer, ops[i].place[j].buffer);
+            if (kernel->binds[j].access & KERNEL_WRITE)
+                assert_string_equal(view->type, kernel->binds[j].type);
+            assert_int_equal(view->written, view->buffer != 2);
+            check_value(
+                row, &s, use->base[j],
+                (uint32_t)(ops[i].place[j].offset / phase_type_bytes(kernel->binds[j].type)),
+                kernel->binds[j].name);
+        }
+        for (uint32_t j = 0; j < kernel->num_params; j++) {
+            const struct op_param *param = op_find_param(ops[i].op, kernel->params[j].name);
+            uint32_t want = param->u;
+            if (param->is_float)
+                memcpy(&want, &param->f, sizeof(want));
+            check_value(row, &s, use->param[j], want, param->name);
+        }
+    }
+    check_waits(ops, params.count, &s);
+    phase_schedule_finish(&s);
+    params.max_table_bytes = 1024;
+    assert_int_equal(phase_schedule_init(&s, &params, reason), DGL_ERR_UNSUPPORTED);
+    assert_contains(reason, "a uniform block at most 1024");
+    params.max_table_bytes = 65536;
+    params.local = 128;
+    assert_int_equal(phase_schedule_init(&s, &params, reason), DGL_ERR_UNSUPPORTED);
+    assert_contains(reason, "256 invocations, not 128");
+    free(choices);
+    planned_close(&p);
+}
+
+/* ---- on a device ----------------------------------------------------------------------------- */
+
+#define TOKENS 9
+
+/* Kernels that are quick to compile, thirty of them in one program. */
+#define SMALL                                                                                      \
+    "{\"variants\":{\"matmul/decode\":\"matmul_decode\",\"attn_decode\":\"attn_decode\","          \
+    "\"moe_matmul/decode\":\"moe_decode\"}}"
+
+struct run_case {
+    const char *name; /* of the family */
+    bool one_row;
+};
+
+static const struct run_case runs[] = {
+    {"llama3", true},        {"llama3", false},  {"gemma3", false},     {"gpt-oss-mxfp4", false},
+    {"mixtral", true},       {"gemma2", true},   {"granite", false},    {"llama-linear-f32", false},
+    {"llama2-f16", true},    {"mistral", false}, {"olmo2", false},      {"phi3", false},
+    {"phi3-longrope", true}, {"qwen2", false},   {"qwen2-yarn", false}, {"qwen3", true},
+    {"qwen3-moe", false},    {"smollm3", true},
+};
+
+/* A greedy answer of TOKENS, by the executor or (NULL) as the engine does it; and the last logits.
+ */
+static void answer(struct dgl_session *s, const struct reference_prompt *prompt, struct exec *exec,
+                   int32_t ids[TOKENS], float **logits)
+{
+    struct gl_saved saved;
+    struct exec_run *sample, *decode = NULL;
+    struct dgl_step step = {.pos = (uint32_t)prompt->num_ids - 1,
+                            .tokens = 1,
+                            .context = (uint32_t)s->context,
+                            .ignore_eos = 1};
+    const struct recipe recipe = recipe_decode(SAMPLE_GREEDY, 0, false);
+    dgl_session_trim(s, 0);
+    tiny_sync(s, prompt->ids, prompt->num_ids);
+    assert_int_equal(session_enter(s, &saved), DGL_OK);
+    assert_int_equal(session_run(s, recipe_sampling(SAMPLE_GREEDY, 0), &sample), DGL_OK);
+    if (exec)
+        assert_int_equal(exec_run_create(exec, recipe, &s->memory, &decode), DGL_OK);
+    else
+        assert_int_equal(session_run(s, recipe, &decode), DGL_OK);
+    assert_int_equal(session_write_step(s, &step, 0), DGL_OK);
+    memset(ids, 0xff, TOKENS * sizeof(*ids));
+    const struct gl_range at = s->memory.state[BUF_IDS];
+    assert_int_equal(gl_buffer_write(s->model->dev->gl, at.buffer,
+                                     at.offset + prompt->num_ids * sizeof(*ids), ids,
+                                     TOKENS * sizeof(*ids)),
+                     DGL_OK);
+    assert_int_equal(exec_run_submit(sample, 1, NULL), DGL_OK);
+    /* llvmpipe ends the loops of a dispatch after 65,535 rounds in all. */
+    for (int i = 1; i < TOKENS; i += 2)
+        assert_int_equal(exec_run_submit(decode, 2, NULL), DGL_OK);
+    assert_int_equal(session_read_ids(s, (int32_t)prompt->num_ids, TOKENS, ids), DGL_OK);
+    if (exec)
+        exec_run_destroy(&decode);
+    assert_int_equal(session_leave(s, &saved, NULL, DGL_OK), DGL_OK);
+    *logits = tiny_logits(s);
+}
+
+static void test_run(void **state)
+{
+    const struct run_case *c = *state;
+    const char *dir = family_dir(c->name);
+    struct reference ref;
+    struct tiny_engine e;
+    struct dgl_kernels *kernels = NULL;
+    struct exec *exec = NULL;
+    int32_t wanted[TOKENS], got[TOKENS];
+    float *by_dispatch, *by_phases;
+    reference_load(dir, &ref);
+    assert_int_equal(dgl_kernels_create(NULL, dgl_kernels_params(.hints = SMALL), &kernels),
+                     DGL_OK);
+    tiny_engine_open(
+        &e, &(struct tiny_engine_params){.path = dir, .kv_type = DGL_KV_F32, .kernels = kernels});
+    /* One group waits for none: every device runs all rows of all tokens in one dispatch. */
+    assert_int_equal(
+        exec_phases_create(
+            e.device, &e.model->engine->plan,
+            &(struct exec_phases_params){.one_row = c->one_row, .groups = 1, .max_spins = 1000000},
+            &exec),
+        DGL_OK);
+    answer(e.session, &ref.prompt[0], NULL, wanted, &by_dispatch);
+    answer(e.session, &ref.prompt[0], exec, got, &by_phases);
+    size_t vocab = (size_t)e.model->info.vocab;
+    for (int i = 0; i < TOKENS; i++)
+        if (got[i] != wanted[i])
+            fail_msg("token %d is %d, by dispatches %d", i, got[i], wanted[i]);
+    double nmse = tiny_nmse(by_phases, by_dispatch, vocab);
+    printf("# %s: NMSE of the last logits %.3g\n", c->name, nmse);
+    assert_at_most(nmse, 1e-12);
+    exec_unref(&exec);
+    free(by_dispatch);
+    free(by_phases);
+    tiny_engine_close(&e);
+    dgl_kernels_destroy(&kernels);
+    reference_finish(&ref);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_other_recipes),
+        cmocka_unit_test(test_schedule),
+    };
+    builtin = loaded_set(NULL);
+    int failed = test_run_table("shapes", test_shape, shapes);
+    failed += cmocka_run_group_tests(tests, NULL, NULL);
+    failed += test_run_table_sample("runs", test_run, runs, 5);
+    kernel_set_destroy(&builtin);
+    return failed;
+}

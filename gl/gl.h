@@ -187,6 +187,7 @@ struct gl_program_params {
      * several lines. Returns the status of the call. NULL = gl's own line. */
     enum dgl_status (*refused)(void *priv, const char *words);
     void *refused_priv; /* first argument of `refused` */
+    bool quiet;         /* a refusal fails no call: gl's own line is told at DGL_LOG_INFO */
 };
 struct gl_compile {
     /* Also have the driver make the machine code, which some (llvmpipe) leave to the first

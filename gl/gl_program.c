@@ -133,12 +133,19 @@ static enum dgl_status collect_job(struct gl_device *dev, const struct job *job)
         return status;
     char *words = info_text(compiled ? job->id : job->shader, !compiled);
     char *line = words ? one_line(words) : NULL;
-    if (!compiled && words && params->refused)
+    const char *origin = params->origin ? params->origin : "builtin";
+    const char *step = compiled ? "link" : "compile";
+    if (!line)
+        status = dgl_fail_memory(dev->log, "the driver's words", 0);
+    else if (!compiled && params->refused)
         status = params->refused(params->refused_priv, words);
+    else if (params->quiet)
+        status = DGL_ERR_KERNEL;
     else
         status = dgl_fail(dev->log, DGL_ERR_KERNEL, "kernel %s (%s) does not %s: %s",
-                          label_of(params), params->origin ? params->origin : "builtin",
-                          compiled ? "link" : "compile", line ? line : "out of memory");
+                          label_of(params), origin, step, line);
+    if (params->quiet && line)
+        dgl_info(dev->log, "kernel %s (%s) does not %s: %s", label_of(params), origin, step, line);
     free(words);
     free(line);
     dgl_info(dev->log, "source of %s:", label_of(params));

@@ -14,6 +14,8 @@
 #define TRIAL_STEPS  16
 #define TRIAL_WARMUP 2
 #define TRIAL_WORTH  64
+/* Numbers of work groups that are tried: all that are resident, and fewer per unit. */
+#define TRIAL_GROUPS 4
 /* One dispatch takes about this long, so that it can be cancelled between two. */
 #define DISPATCH_NS 100000000ull
 /* A GPU whose time is shared today may be free tomorrow: an abort counts for a day. */
@@ -113,14 +115,18 @@ enum dgl_status executor_prepare(struct dgl_session *s, struct recipe recipe)
     return status;
 }
 
+static bool has_room(const struct dgl_session *s)
+{
+    return s->len + TRIAL_STEPS <= s->context && session_rope_holds(s, s->len + TRIAL_STEPS);
+}
+
 /* A trial needs room for its tokens, and an answer that makes up for it. */
 static bool is_worth_it(const struct dgl_session *s, const struct executor_query *q,
                         const struct engine_choice *c)
 {
     return s->model->engine->wanted == DGL_EXECUTOR_PERSISTENT ||
            c->record.verdict == EXEC_FASTER ||
-           ((q->wait || q->steps >= TRIAL_WORTH) && s->len + TRIAL_STEPS <= s->context &&
-            session_rope_holds(s, s->len + TRIAL_STEPS));
+           ((q->wait || q->steps >= TRIAL_WORTH) && has_room(s));
 }
 
 bool executor_is_due(struct dgl_session *s, const struct executor_query *q)
@@ -153,47 +159,72 @@ static enum dgl_status time_steps(struct dgl_session *s, const struct executor_q
     return status;
 }
 
-/* Both executors in turn on the tokens that come next. */
+/* The program may run again, and what work groups count is 0, as between dispatches. */
+static enum dgl_status clear_abort(struct dgl_session *s, const struct executor_query *q)
+{
+    const struct gl_range arrived = s->memory.state[BUF_ARRIVED];
+    struct exec_run *run = exec_cache_find(&s->persistent, q->recipe);
+    enum dgl_status status = run ? s->model->engine->persistent.ops->clear(run) : DGL_OK;
+    if (status == DGL_OK && arrived.size)
+        status = gl_buffer_zero(s->model->dev->gl, arrived.buffer, arrived.offset, arrived.size);
+    return status;
+}
+
+/* Both executors in turn on the tokens that come next; the persistent one with several numbers of
+ * work groups, of which the fastest is kept. What is forced is not compared. */
 static enum dgl_status try_both(struct dgl_session *s, const struct executor_query *q,
                                 struct exec_run *dispatch, struct exec_run *persistent,
-                                struct engine_choice *c)
+                                uint32_t resident, struct engine_choice *c)
 {
-    int32_t ids[2][TRIAL_STEPS];
-    uint64_t warm;
-    enum dgl_status status = time_steps(s, q, dispatch, TRIAL_WARMUP, ids[0], &warm);
+    const struct persistent_ops *ops = s->model->engine->persistent.ops;
+    const bool forced = s->model->engine->wanted == DGL_EXECUTOR_PERSISTENT;
+    const uint32_t units = s->model->dev->plan.compute_units;
+    const uint32_t step = resident % units == 0 ? units : resident;
+    int32_t want[TRIAL_STEPS] = {0}, ids[TRIAL_STEPS];
+    uint64_t ns;
+    bool aborted = false, same = true;
+    c->record = (struct exec_record){0};
+    enum dgl_status status = time_steps(s, q, dispatch, TRIAL_WARMUP, want, &ns);
     if (status == DGL_OK)
-        status = time_steps(s, q, dispatch, TRIAL_STEPS, ids[0], &c->record.dispatch_ns);
-    if (status == DGL_OK)
-        status = time_steps(s, q, persistent, TRIAL_WARMUP, ids[1], &warm);
-    if (status == DGL_OK)
-        status = time_steps(s, q, persistent, TRIAL_STEPS, ids[1], &c->record.persistent_ns);
+        status = time_steps(s, q, dispatch, TRIAL_STEPS, want, &c->record.dispatch_ns);
+    uint32_t groups = resident;
+    for (int i = 0; i < TRIAL_GROUPS && groups > 0 && status == DGL_OK; i++, groups -= step) {
+        ops->set_groups(persistent, groups);
+        status = time_steps(s, q, persistent, TRIAL_WARMUP, ids, &ns);
+        if (status == DGL_OK)
+            status = time_steps(s, q, persistent, TRIAL_STEPS, ids, &ns);
+        aborted = executor_is_aborted(ids, TRIAL_STEPS);
+        same = memcmp(ids, want, sizeof(ids)) == 0;
+        if (status != DGL_OK || aborted || (!same && !forced))
+            break;
+        if (c->record.persistent_ns == 0 || ns < c->record.persistent_ns) {
+            c->record.persistent_ns = ns;
+            c->record.groups = groups;
+        }
+    }
     if (status == DGL_OK)
         status = session_write_step(s, &q->step, 0);
     if (status == DGL_OK)
         status = session_write_args(s, dispatch);
     if (status != DGL_OK)
         return status;
-    if (executor_is_aborted(ids[1], TRIAL_STEPS)) {
-        status = s->model->engine->persistent.ops->clear(persistent);
+    if (aborted) {
         remember(s, c, EXEC_ABORTED);
         decide(s, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up in a trial");
-        return status;
+        return clear_abort(s, q);
     }
-    for (int32_t i = 0; i < TRIAL_STEPS; i++) {
-        if (ids[0][i] == ids[1][i])
-            continue;
-        char reason[PERSISTENT_REASON];
-        snprintf(reason, sizeof(reason),
-                 "token %d of a trial was %d, by single dispatches %d: not the same", i, ids[1][i],
-                 ids[0][i]);
+    if (forced) {
+        decide(s, c, ENGINE_PERSISTENT, "asked for");
+    } else if (!same) {
         remember(s, c, EXEC_UNFIT);
-        decide(s, c, ENGINE_DISPATCH, reason);
-        return DGL_OK;
+        decide(s, c, ENGINE_DISPATCH,
+               "the tokens of a trial were not the same as by single dispatches");
+    } else {
+        bool faster = c->record.persistent_ns < c->record.dispatch_ns;
+        remember(s, c, faster ? EXEC_FASTER : EXEC_SLOWER);
+        put_times(c);
+        decide(s, c, faster ? ENGINE_PERSISTENT : ENGINE_DISPATCH, c->reason);
     }
-    bool faster = c->record.persistent_ns < c->record.dispatch_ns;
-    remember(s, c, faster ? EXEC_FASTER : EXEC_SLOWER);
-    put_times(c);
-    decide(s, c, faster ? ENGINE_PERSISTENT : ENGINE_DISPATCH, c->reason);
     return DGL_OK;
 }
 
@@ -208,6 +239,12 @@ static enum dgl_status judge(struct dgl_session *s, const struct executor_query 
     struct exec_run *run;
     struct residency found;
     enum dgl_status status = exec_cache_get(&s->persistent, p->exec, q->recipe, &s->memory, &run);
+    if (status == DGL_ERR_KERNEL) {
+        if (!forced)
+            remember(s, c, EXEC_UNFIT);
+        decide(s, c, ENGINE_DISPATCH, "the driver does not take the program");
+        return DGL_OK;
+    }
     if (status == DGL_OK)
         status = p->ops->probe(run, &found);
     if (status != DGL_OK)
@@ -218,19 +255,18 @@ static enum dgl_status judge(struct dgl_session *s, const struct executor_query 
         decide(s, c, ENGINE_DISPATCH, found.reason);
         return DGL_OK;
     }
-    p->ops->set_groups(run, found.groups);
-    if (c->record.groups != found.groups)
+    /* A record of more groups is about another slice of the device. */
+    bool known = c->record.persistent_ns > 0 && c->record.groups <= found.groups;
+    if (!known && has_room(s))
+        return try_both(s, q, dispatch, run, found.groups, c);
+    if (!known)
         c->record = (struct exec_record){.groups = found.groups};
-    if (forced) {
-        decide(s, c, ENGINE_PERSISTENT, "asked for");
-        return DGL_OK;
-    }
-    if (c->record.verdict == EXEC_FASTER) {
+    if (!known && !forced)
+        return DGL_OK; /* another time */
+    if (!forced)
         put_times(c);
-        decide(s, c, ENGINE_PERSISTENT, c->reason);
-        return DGL_OK;
-    }
-    return try_both(s, q, dispatch, run, c);
+    decide(s, c, ENGINE_PERSISTENT, forced ? "asked for" : c->reason);
+    return DGL_OK;
 }
 
 static enum dgl_status use_of(struct dgl_session *s, const struct executor_query *q,
@@ -301,8 +337,6 @@ enum dgl_status executor_recover(struct dgl_session *s, const struct executor_qu
     struct engine *engine = s->model->engine;
     struct engine_choice *c = engine_choice(engine, q->recipe);
     const struct gl_range ids = s->memory.state[BUF_IDS];
-    const struct gl_range arrived = s->memory.state[BUF_ARRIVED];
-    struct exec_run *aborted = exec_cache_find(&s->persistent, q->recipe);
     dgl_warn(dev->log,
              "%s: a persistent dispatch was given up, as when another process takes part of the "
              "device; its tokens are computed again by single dispatches",
@@ -310,10 +344,8 @@ enum dgl_status executor_recover(struct dgl_session *s, const struct executor_qu
     remember(s, c, EXEC_ABORTED);
     decide(s, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up in this process");
     enum dgl_status status = gl_finish(dev->gl);
-    if (status == DGL_OK && aborted)
-        status = engine->persistent.ops->clear(aborted);
-    if (status == DGL_OK && arrived.size)
-        status = gl_buffer_zero(dev->gl, arrived.buffer, arrived.offset, arrived.size);
+    if (status == DGL_OK)
+        status = clear_abort(s, q);
     if (status == DGL_OK)
         status = gl_buffer_write(dev->gl, ids.buffer, ids.offset + (uint64_t)s->len * 4,
                                  s->ids + s->len, 4);

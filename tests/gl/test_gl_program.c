@@ -265,6 +265,24 @@ static void test_pending_program_broken(void **state)
     assert_null(program);
 }
 
+/* Where another way is at hand, what a driver does not take is no error. */
+static void test_quiet_refusal(void **state)
+{
+    (void)state;
+    const char *const sources[] = {broken, unlinkable};
+    for (size_t i = 0; i < 2; i++) {
+        struct gl_program_params params = program_of(sources[i], "maybe");
+        struct gl_program *program = NULL;
+        params.quiet = true;
+        test_log_clear(&t);
+        assert_int_equal(gl_programs_create(dev, &params, 1, NULL, &program), DGL_ERR_KERNEL);
+        assert_null(program);
+        assert_int_equal(t.errors, 0);
+        assert_contains(t.text, "kernel maybe (test/kernel.comp) does not ");
+    }
+    test_log_clear(&t);
+}
+
 static void test_pending_program_dropped(void **state)
 {
     (void)state;
@@ -463,6 +481,7 @@ int main(void)
         cmocka_unit_test(test_pending_program_runs),
         cmocka_unit_test(test_pending_program_broken),
         cmocka_unit_test(test_pending_program_dropped),
+        cmocka_unit_test(test_quiet_refusal),
     };
     const struct CMUnitTest cache[] = {
         cmocka_unit_test(test_cache_fills_and_serves),

@@ -106,9 +106,10 @@ static enum dgl_status injector_submit(struct exec_run *run, uint32_t steps, uin
         mark(own, &step, steps);
         return status;
     }
-    if (in->step_ns) {
-        struct timespec pause = {.tv_nsec = (long)(in->step_ns * steps % 1000000000),
-                                 .tv_sec = (time_t)(in->step_ns * steps / 1000000000)};
+    uint64_t ns = in->best_groups && in->groups != in->best_groups ? 1000000 : in->step_ns;
+    if (ns) {
+        struct timespec pause = {.tv_nsec = (long)(ns * steps % 1000000000),
+                                 .tv_sec = (time_t)(ns * steps / 1000000000)};
         nanosleep(&pause, NULL);
     }
     enum dgl_status status =

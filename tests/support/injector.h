@@ -17,7 +17,8 @@ struct injector {
     uint32_t abort_after;    /* whole steps of that submit that are computed, then a half one */
     bool wrong;              /* the last id of each submit is another */
     uint64_t step_ns;        /* takes at least that long for a step */
-    const int32_t *known;    /* ids by position: nothing is computed, these are the answers */
+    uint32_t best_groups; /* with other numbers of them a step takes a millisecond; 0 = with none */
+    const int32_t *known; /* ids by position: nothing is computed, these are the answers */
     /* what it saw */
     int32_t submits;     /* since it was installed */
     uint32_t most_steps; /* of one of them */

@@ -637,6 +637,11 @@ double kernel_bench_stream(struct kernel_bench *bench, const char *kernel, struc
             weights = &c->binds[i];
     assert_non_null(weights);
     const uint64_t size = 4ull * weights->words, step = (size + 255) / 256 * 256;
+    if (size > STREAM_BYTES) {
+        snprintf(why, BENCH_WHY, "%s: more than %llu bytes", stream->name, STREAM_BYTES);
+        free(list);
+        return -1;
+    }
     weights->words = stream->num_words < 4 ? stream->num_words : 4; /* a stand-in */
     bool entered = list && device_enter(bench->dev, &saved) == DGL_OK;
     bool ok = entered && fill_stream(bench, stream) && prepare(&r);

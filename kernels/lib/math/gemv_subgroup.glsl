@@ -1,22 +1,27 @@
 // Matrix-vector product with subgroups: x is staged once per group, a lane keeps 32 columns of it
 // in registers and meets them with one row after the other.
 //
-// A slice is 32 * SUBGROUP columns, one subgroup's share of a row. SUBGROUPS_K subgroups are next
-// to each other along the columns, SUBGROUPS_N such sets share the rows of the group, UNROLL rows
-// at a time with the next UNROLL in flight. Weights do not depend on x: gemv_begin() asks for the
-// first ones and may be called before x is there. In shared memory a vec4 of padding follows eight,
-// so that neither neighbouring columns nor lanes 16, 32 or 64 columns apart meet in a bank. A row's
-// slice is summed over the subgroup, and the slices of a row are added in their order: the sum
-// depends on neither the tunables nor the number of groups. Rows longer than the shared memory take
-// several passes, and more rows than `part` holds several chunks.
+// A slice is 32 * SUBGROUP columns, one subgroup's share of a row. STAGED subgroups are next to
+// each other along the columns, SUBGROUPS_N such sets share the rows of the group, UNROLL rows at a
+// time with the next UNROLL in flight. With TAIL, where half of a subgroup or less has the last
+// columns of rows, TAILS subgroups have those of all rows, TAIL_ROWS rows at a time. Weights do not
+// depend on x: gemv_begin() asks for the first ones and may be called before x is there. In shared
+// memory a vec4 of padding follows eight, so that neither neighbouring columns nor lanes 16, 32 or
+// 64 columns apart meet in a bank. A row's slice is summed over the subgroup, and the slices of a
+// row are added in their order: the sum depends on neither the tunables nor the number of groups.
+// Rows longer than the shared memory take several passes, and more rows than `part` holds several
+// chunks.
 //
-//! LET SLICES_MOST = max(1, (SHARED_BYTES - 9216) / (144 * SUBGROUP))
-//! LET PASSES = ceildiv(SLICES, min(SLICES_MOST, WG_SIZE / SUBGROUP))
-//! LET SUBGROUPS_K = ceildiv(SLICES, PASSES)
-//! LET SUBGROUPS_N = WG_SIZE / SUBGROUP / SUBGROUPS_K
-//! LET SET_ROWS = SUBGROUPS_N * UNROLL
+//! LET PASSES = ceildiv(SLICES, max(1, min((SHARED_BYTES - 9216) / 144, WG_SIZE) / SUBGROUP))
+//! LET STAGED = ceildiv(SLICES, PASSES)
+//! LET LAST = PASSES == 1 && TAIL ? ceildiv(K, 32) - (SLICES - 1) * SUBGROUP : SUBGROUP
+//! LET TAIL_ROWS = LAST <= SUBGROUP / 4 ? 4 : LAST <= SUBGROUP / 2 ? 2 : 1
+//! LET FULL = TAIL_ROWS > 1 ? SLICES - 1 : STAGED
+//! LET TAILS = TAIL_ROWS > 1 ? max(1, WG_SIZE / SUBGROUP / (1 + FULL * TAIL_ROWS)) : 0
+//! LET SUBGROUPS_N = (WG_SIZE / SUBGROUP - TAILS) / max(1, FULL)
+//! LET SET_ROWS = max(1, SUBGROUPS_N) * UNROLL
 //! LET CHUNK = max(1, min(WG_SIZE, 2048 / SLICES) / (2 * SET_ROWS)) * 2 * SET_ROWS
-//! SHARED vec4 xs[SUBGROUPS_K * SUBGROUP * 9]
+//! SHARED vec4 xs[STAGED * SUBGROUP * 9]
 //! SHARED float part[CHUNK * SLICES]
 //
 // Needs lib weight_*_subgroup, the tunables WG_SIZE, SUBGROUP and UNROLL, the constant or LET
@@ -26,39 +31,72 @@ uint gemv_row(uint r);             // element of W at which row r of the group s
 bool gemv_has(uint slice, uint r); // false: the row that was read for row r adds nothing
 vec4 gemv_x(uint slice, uint i);   // elements 4 i .. 4 i + 3 of the x of a slice; zero beyond it
 
-uint gemv_lane, gemv_k, gemv_n; // the lane in its subgroup, the subgroup in the grid of them
-uint gemv_count;                // rows of the group
+uint gemv_lane;                    // of the subgroup
+uint gemv_k, gemv_n;               // the subgroup's slice in a pass, its place among those with it
+uint gemv_count;                   // rows of the group
 uint gemv_next[UNROLL * LANE_RAW]; // the rows in flight
 
-// Asks for rows r .. r + UNROLL - 1 of the group.
+#if TAIL_ROWS > 1
+#define TAIL_LANES (SUBGROUP / TAIL_ROWS)
+uint gemv_width;              // lanes that have a row
+uint gemv_across, gemv_below; // rows that the subgroup has at a time; the lane's among them
+uint gemv_step;               // rows between those that the subgroup has one after the other
+#else
+#define gemv_width  uint(SUBGROUP)
+#define gemv_across 1u
+#define gemv_below  0u
+#define gemv_step   uint(SET_ROWS)
+#endif
+
+// Asks for UNROLL times the rows that the subgroup has at a time, from row r of the group on.
 void gemv_fetch(uint r)
 {
     for (int i = 0; i < UNROLL; i++) {
         uint raw[LANE_RAW];
-        lane_fetch(gemv_row(min(r + uint(i), gemv_count - 1u)), raw);
+        lane_fetch(gemv_row(min(r + uint(i) * gemv_across + gemv_below, gemv_count - 1u)), raw);
         for (int j = 0; j < LANE_RAW; j++)
             gemv_next[i * LANE_RAW + j] = raw[j];
     }
+}
+
+// False: there is one subgroup too few for another set.
+bool gemv_has_rows()
+{
+#if TAIL_ROWS > 1
+    return gemv_n < (gemv_across > 1u ? uint(TAILS) : uint(SUBGROUPS_N));
+#else
+    return gemv_n < uint(SUBGROUPS_N);
+#endif
 }
 
 // Asks for the first rows of `count` of the group. `zero` is 0 where no compiler can know it.
 void gemv_begin(uint count, uint zero)
 {
     gemv_lane = gl_SubgroupInvocationID;
-    gemv_k = gl_SubgroupID % uint(SUBGROUPS_K);
-    gemv_n = gl_SubgroupID / uint(SUBGROUPS_K);
     gemv_count = count;
-    lane_begin(gemv_slice(gemv_k), gemv_lane, zero);
-    if (gemv_n < uint(SUBGROUPS_N))
-        gemv_fetch(gemv_n * uint(UNROLL));
+#if TAIL_ROWS > 1
+    bool tail = gl_SubgroupID >= uint(FULL * SUBGROUPS_N);
+    gemv_k = tail ? uint(FULL) : gl_SubgroupID % uint(max(1, FULL));
+    gemv_n = tail ? gl_SubgroupID - uint(FULL * SUBGROUPS_N) : gl_SubgroupID / uint(max(1, FULL));
+    gemv_width = tail ? uint(TAIL_LANES) : uint(SUBGROUP);
+    gemv_across = tail ? uint(TAIL_ROWS) : 1u;
+    gemv_below = gemv_lane / gemv_width;
+    gemv_step = tail ? uint(TAILS * TAIL_ROWS * UNROLL) : uint(SET_ROWS);
+#else
+    gemv_k = gl_SubgroupID % uint(FULL);
+    gemv_n = gl_SubgroupID / uint(FULL);
+#endif
+    lane_begin(gemv_slice(gemv_k), gemv_lane % gemv_width, gemv_width, zero);
+    if (gemv_has_rows())
+        gemv_fetch(gemv_n * uint(UNROLL) * gemv_across);
 }
 
 // Puts x of the slices of a pass into shared memory; whole subgroups call gemv_x().
 void gemv_stage(uint pass)
 {
-    for (uint v = gl_SubgroupID * uint(SUBGROUP) + gemv_lane; v < uint(SUBGROUPS_K * SUBGROUP * 8);
+    for (uint v = gl_SubgroupID * uint(SUBGROUP) + gemv_lane; v < uint(STAGED * SUBGROUP * 8);
          v += uint(WG_SIZE))
-        xs[v + v / 8u] = gemv_x(pass * uint(SUBGROUPS_K) + v / uint(8 * SUBGROUP),
+        xs[v + v / 8u] = gemv_x(pass * uint(STAGED) + v / uint(8 * SUBGROUP),
                                 v % uint(8 * SUBGROUP));
 }
 
@@ -88,36 +126,55 @@ float gemv_spread(float y[UNROLL])
 // Products of rows chunk .. chunk + rows - 1 of the group with the slices of a pass, into `part`.
 void gemv_pass(uint pass, uint chunk, uint rows)
 {
-    uint slice = pass * uint(SUBGROUPS_K) + gemv_k;
+    uint slice = pass * uint(STAGED) + gemv_k;
     if (PASSES > 1 || chunk == 0u) {
         gemv_stage(pass);
         memoryBarrierShared(); barrier();
         for (uint i = 0u; i < 8u; i++) {
-            uint v = gemv_k * uint(8 * SUBGROUP) + lane_vec4(gemv_lane, i);
+            uint v = gemv_k * uint(8 * SUBGROUP) + lane_vec4(gemv_lane % gemv_width, i, gemv_width);
             lane_x[i] = xs[v + v / 8u];
         }
         lane_prepare();
     }
-    if (gemv_n < uint(SUBGROUPS_N) && slice < uint(SLICES))
-        for (uint r = gemv_n * uint(UNROLL); r < rows; r += uint(SET_ROWS)) {
-            uint now[UNROLL * LANE_RAW];
-            float y[UNROLL];
-            for (int i = 0; i < UNROLL * LANE_RAW; i++)
-                now[i] = gemv_next[i];
-            if (chunk + r + uint(SET_ROWS) < (PASSES > 1 ? chunk + rows : gemv_count))
-                gemv_fetch(chunk + r + uint(SET_ROWS));
-            for (int i = 0; i < UNROLL; i++) {
-                uint raw[LANE_RAW];
-                for (int j = 0; j < LANE_RAW; j++)
-                    raw[j] = now[i * LANE_RAW + j];
-                y[i] = lane_dot(raw);
-            }
-            float sum = gemv_spread(y);
-            if (gemv_lane % uint(SUBGROUP / UNROLL) == 0u) {
-                uint mine = r + gemv_lane / uint(SUBGROUP / UNROLL);
-                part[mine * uint(SLICES) + slice] = gemv_has(slice, chunk + mine) ? sum : 0.0;
-            }
+    if (!gemv_has_rows() || slice >= uint(SLICES))
+        return;
+    uint first = gemv_n * uint(UNROLL) * gemv_across;
+#if TAIL_ROWS > 1
+    if (gemv_across > 1u && chunk > 0u)
+        gemv_fetch(chunk + first); // a chunk is not a multiple of its steps
+#endif
+    for (uint r = first; r < rows; r += gemv_step) {
+        uint now[UNROLL * LANE_RAW];
+        float y[UNROLL];
+        for (int i = 0; i < UNROLL * LANE_RAW; i++)
+            now[i] = gemv_next[i];
+        if (chunk + r + gemv_step < (PASSES > 1 ? chunk + rows : gemv_count))
+            gemv_fetch(chunk + r + gemv_step);
+        for (int i = 0; i < UNROLL; i++) {
+            uint raw[LANE_RAW];
+            for (int j = 0; j < LANE_RAW; j++)
+                raw[j] = now[i * LANE_RAW + j];
+            y[i] = lane_dot(raw);
         }
+#if TAIL_ROWS > 1
+        if (gemv_across > 1u) {
+            for (int i = 0; i < UNROLL; i++) {
+                float sum = y[i];
+                for (uint across = uint(TAIL_LANES / 2); across > 0u; across /= 2u)
+                    sum += subgroupShuffleXor(sum, across);
+                uint mine = r + uint(i * TAIL_ROWS) + gemv_below;
+                if (gemv_lane % uint(TAIL_LANES) == 0u && mine < rows)
+                    part[mine * uint(SLICES) + slice] = gemv_has(slice, chunk + mine) ? sum : 0.0;
+            }
+            continue;
+        }
+#endif
+        float sum = gemv_spread(y);
+        if (gemv_lane % uint(SUBGROUP / UNROLL) == 0u) {
+            uint mine = r + gemv_lane / uint(SUBGROUP / UNROLL);
+            part[mine * uint(SLICES) + slice] = gemv_has(slice, chunk + mine) ? sum : 0.0;
+        }
+    }
 }
 
 // Products of rows chunk .. chunk + rows - 1 of the group, for gemv_sum(). Ends with a barrier.
@@ -126,9 +183,9 @@ void gemv_chunk(uint chunk, uint rows, uint zero)
     for (uint pass = 0u; pass < uint(PASSES); pass++) {
 #if PASSES > 1
         if (pass > 0u || chunk > 0u) {
-            lane_begin(gemv_slice(min(pass * uint(SUBGROUPS_K) + gemv_k, uint(SLICES - 1))),
-                       gemv_lane, zero);
-            if (gemv_n < uint(SUBGROUPS_N))
+            lane_begin(gemv_slice(min(pass * uint(STAGED) + gemv_k, uint(SLICES - 1))),
+                       gemv_lane, gemv_width, zero);
+            if (gemv_has_rows())
                 gemv_fetch(chunk + gemv_n * uint(UNROLL));
             memoryBarrierShared(); barrier(); // the last slices of x have been read
         }

@@ -5,12 +5,12 @@
 uint lane_block;          // element of a row
 float lane_sum0, lane_sum1; // of x, 16 columns each
 
-uint lane_vec4(uint lane, uint i)
+uint lane_vec4(uint lane, uint i, uint width)
 {
     return lane * 8u + i;
 }
 
-void lane_begin(uint slice, uint lane, uint zero)
+void lane_begin(uint slice, uint lane, uint width, uint zero)
 {
     lane_one = LANE_ONE(zero);
     lane_block = min(slice * uint(SUBGROUP) + lane, uint(W_STRIDE / 12 - 1)) * 3u;

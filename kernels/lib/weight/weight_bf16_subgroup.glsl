@@ -4,15 +4,15 @@
 
 uint lane_at[4]; // elements of a row
 
-uint lane_vec4(uint lane, uint i)
+uint lane_vec4(uint lane, uint i, uint width)
 {
-    return (i / 2u * uint(SUBGROUP) + lane) * 2u + (i & 1u);
+    return (i / 2u * width + lane) * 2u + (i & 1u);
 }
 
-void lane_begin(uint slice, uint lane, uint zero)
+void lane_begin(uint slice, uint lane, uint width, uint zero)
 {
     for (uint i = 0u; i < 4u; i++)
-        lane_at[i] = min((slice * 4u + i) * uint(SUBGROUP) + lane, uint(W_STRIDE / 4 - 1));
+        lane_at[i] = min(slice * uint(4 * SUBGROUP) + i * width + lane, uint(W_STRIDE / 4 - 1));
 }
 
 void lane_fetch(uint row, out uint raw[LANE_RAW])

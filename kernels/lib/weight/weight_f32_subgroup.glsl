@@ -4,15 +4,15 @@
 
 uint lane_at[8]; // elements of a row
 
-uint lane_vec4(uint lane, uint i)
+uint lane_vec4(uint lane, uint i, uint width)
 {
-    return i * uint(SUBGROUP) + lane;
+    return i * width + lane;
 }
 
-void lane_begin(uint slice, uint lane, uint zero)
+void lane_begin(uint slice, uint lane, uint width, uint zero)
 {
     for (uint i = 0u; i < 8u; i++)
-        lane_at[i] = min((slice * 8u + i) * uint(SUBGROUP) + lane, uint(W_STRIDE / 4 - 1));
+        lane_at[i] = min(slice * uint(8 * SUBGROUP) + i * width + lane, uint(W_STRIDE / 4 - 1));
 }
 
 void lane_fetch(uint row, out uint raw[LANE_RAW])

@@ -5,12 +5,12 @@
 
 uint lane_codes, lane_scale, lane_word, lane_shift; // elements of a row; the exponent in an element
 
-uint lane_vec4(uint lane, uint i)
+uint lane_vec4(uint lane, uint i, uint width)
 {
     return lane * 8u + i;
 }
 
-void lane_begin(uint slice, uint lane, uint zero)
+void lane_begin(uint slice, uint lane, uint width, uint zero)
 {
     // uvec4 of codes, one per block; the exponents follow, sixteen to a uvec4
     const uint CODES = uint(W_STRIDE / 34 * 8);

@@ -4,12 +4,12 @@
 
 uint lane_codes, lane_scale, lane_word, lane_at; // elements of a row; which half of an element
 
-uint lane_vec4(uint lane, uint i)
+uint lane_vec4(uint lane, uint i, uint width)
 {
     return lane * 8u + i;
 }
 
-void lane_begin(uint slice, uint lane, uint zero)
+void lane_begin(uint slice, uint lane, uint width, uint zero)
 {
     // uvec4 of codes, one per block; the scales follow, eight to a uvec4
     const uint CODES = uint(W_STRIDE / 9 * 2);

@@ -7,12 +7,12 @@ uint lane_codes, lane_head;   // elements of a row
 uint lane_shift, lane_nibble; // of the group's byte and of its nibble
 bool lane_upper;              // groups 4 to 7 of a block
 
-uint lane_vec4(uint lane, uint i)
+uint lane_vec4(uint lane, uint i, uint width)
 {
     return lane * 8u + i;
 }
 
-void lane_begin(uint slice, uint lane, uint zero)
+void lane_begin(uint slice, uint lane, uint width, uint zero)
 {
     const uint ROW_GROUPS = uint(W_STRIDE / 36 * 8);
     uint g = min(slice * uint(SUBGROUP) + lane, ROW_GROUPS - 1u);

@@ -8,12 +8,12 @@ uint lane_bit, lane_shift;               // of the fifth bits, and of the groups
 bool lane_upper;                         // groups 4 to 7 of a block
 float lane_sum0, lane_sum1;              // of x, 16 columns each
 
-uint lane_vec4(uint lane, uint i)
+uint lane_vec4(uint lane, uint i, uint width)
 {
     return lane / 8u * 64u + (lane / 2u & 3u) * 16u + (lane & 1u) * 4u + (i & 3u) + (i >> 2) * 8u;
 }
 
-void lane_begin(uint slice, uint lane, uint zero)
+void lane_begin(uint slice, uint lane, uint width, uint zero)
 {
     uint b = min(slice * uint(SUBGROUP / 8) + lane / 8u, uint(W_STRIDE / 44 - 1)) * 11u;
     lane_one = LANE_ONE(zero);

@@ -8,12 +8,12 @@ uint lane_bits, lane_shift;                       // of the upper bits, and of t
 bool lane_pair;                                   // the scales are in the latter half of theirs
 uint lane_word, lane_half;                        // of d in its element
 
-uint lane_vec4(uint lane, uint i)
+uint lane_vec4(uint lane, uint i, uint width)
 {
     return lane / 8u * 64u + (lane & 4u) * 8u + (lane & 3u) * 4u + (i & 3u) + (i >> 2) * 16u;
 }
 
-void lane_begin(uint slice, uint lane, uint zero)
+void lane_begin(uint slice, uint lane, uint width, uint zero)
 {
     const uint BLOCKS = uint(W_STRIDE * 2 / 105);
     uint block = min(slice * uint(SUBGROUP / 8) + lane / 8u, BLOCKS - 1u), b = block * 13u;

@@ -6,18 +6,18 @@
 uint lane_codes0, lane_codes1, lane_scale0, lane_scale1; // elements of a row
 uint lane_word0, lane_word1, lane_shift0, lane_shift1;   // the scales in their elements
 
-uint lane_vec4(uint lane, uint i)
+uint lane_vec4(uint lane, uint i, uint width)
 {
-    return (i / 4u * uint(SUBGROUP) + lane) * 4u + (i & 3u);
+    return (i / 4u * width + lane) * 4u + (i & 3u);
 }
 
-void lane_begin(uint slice, uint lane, uint zero)
+void lane_begin(uint slice, uint lane, uint width, uint zero)
 {
     // uvec4 of codes, two per block; the scales follow, eight to a uvec4
     const uint CODES = uint(W_STRIDE / 17 * 4);
     lane_one = LANE_ONE(zero);
     lane_codes0 = min(slice * uint(2 * SUBGROUP) + lane, CODES - 1u);
-    lane_codes1 = min(lane_codes0 + uint(SUBGROUP), CODES - 1u);
+    lane_codes1 = min(lane_codes0 + width, CODES - 1u);
     lane_scale0 = CODES + lane_codes0 / 16u;
     lane_scale1 = CODES + lane_codes1 / 16u;
     lane_word0 = lane_codes0 / 4u & 3u;

@@ -6,6 +6,13 @@
 // Groups: x shares out an expert's rows, y with post=glu the choices; about UNIT_GROUPS in all for
 // each compute unit. THREE: rows of three slices.
 //
+// One H200 (driver 580), a dispatch among others in one submit, barrier included, weights not in
+// any cache, 2026-11-22, `build/tests/test_kernels_matmul list FILE`; us, and GB/s of weights:
+//     gpt-oss-20b, mxfp4   gate_up 2880 x 4 x 5760   23.4  1610  down 2880 x 4 x 2880  16.5  1140
+//     qwen3-30b-a3b, q4_k  gate_up 2048 x 8 x 1536   11.6  1220  down 768 x 8 x 2048    9.8   720
+//     mixtral-8x7b, q4_k   gate_up 4096 x 2 x 28672  53.8  2460  down 14336 x 2 x 4096 47.0  1410
+// One group more than there are units costs half of the time again.
+//
 //! NAME moe_decode_subgroup
 //! OP moe_matmul
 //! VARIANT subgroup gemv_subgroup
@@ -26,16 +33,16 @@
 //! CONST K EXPERT_ROWS TOP_K W_STRIDE X_STRIDE Y_STRIDE
 //! TUNE SUBGROUP = SUBGROUP_SIZE in 8 16 32 64 128
 //! TUNE THREE = K > 64 * SUBGROUP && K <= 96 * SUBGROUP in 0 1
-//! TUNE WG_SIZE = SOFTWARE ? 64 : min(THREE ? 384 : 512, MAX_INVOCATIONS) in 64 128 256 384 512 768
-//! TUNE UNROLL = WEIGHT_f32 ? 1 : 2 in 1 2 4
+//! TUNE WG_SIZE = SOFTWARE ? 64 : min(THREE ? 768 : 512, MAX_INVOCATIONS) in 64 128 256 384 512 768
+//! TUNE UNROLL = WEIGHT_f32 ? 1 : WEIGHT_q4_k || WEIGHT_q4_0 ? 4 : 2 in 1 2 4
+//! TUNE TAIL = 0 in 0
 //! TUNE LEAST = 4 in 2 4 8 16 32
-//! TUNE UNIT_GROUPS = THREE ? 2 : 1 in 1 2 3 4 6 8 12 16
+//! TUNE UNIT_GROUPS = 1 in 1 2 3 4 6 8 12 16
 //! LET ROW_SLICES = ceildiv(K, 32 * SUBGROUP)
 //! LET SLICES = POST_glu ? ROW_SLICES : ROW_SLICES * TOP_K
 //! LET CHOICES = POST_glu ? TOP_K : 1
-//! LET GROUPS_MOST = ceildiv(UNIT_GROUPS * max(COMPUTE_UNITS, 16), CHOICES)
+//! LET GROUPS_MOST = max(1, UNIT_GROUPS * max(COMPUTE_UNITS, 16) / CHOICES)
 //! LET SHARES = min(ceildiv(EXPERT_ROWS, LEAST), GROUPS_MOST)
-//! LET ROW_STEP = POST_glu ? 2 : 1
 //! LET W_WIDTH = 4
 //! LOCAL WG_SIZE
 //! GROUPS SHARES CHOICES
@@ -92,13 +99,14 @@ vec4 gemv_x(uint slice, uint i)
 
 void body(uvec3 group)
 {
-    const uint STEPS = uint(EXPERT_ROWS / ROW_STEP), SHARE = STEPS / uint(SHARES);
+    const uint ROW_STEP = uint(1 + POST_glu); // pairs
+    const uint STEPS = uint(EXPERT_ROWS) / ROW_STEP, SHARE = STEPS / uint(SHARES);
     uint tid = gl_LocalInvocationID.x, more = STEPS % uint(SHARES), zero = rows >> 31;
     if (group.x >= uint(SHARES))
         return;
     choice = min(group.y, uint(CHOICES - 1));
-    first = uint(ROW_STEP) * (group.x * SHARE + min(group.x, more));
-    uint count = uint(ROW_STEP) * (SHARE + (group.x < more ? 1u : 0u));
+    first = ROW_STEP * (group.x * SHARE + min(group.x, more));
+    uint count = ROW_STEP * (SHARE + (group.x < more ? 1u : 0u));
     gemv_begin(count, zero);
     for (uint chunk = 0u; chunk < count; chunk += uint(CHUNK)) {
         uint n = min(count - chunk, uint(CHUNK)), row = first + chunk;

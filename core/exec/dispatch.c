@@ -197,6 +197,15 @@ enum dgl_status exec_compile(struct programs *programs, const struct plan *plan,
     return status;
 }
 
+bool exec_is_compiled(const struct programs *programs, const struct plan *plan, uint32_t segments)
+{
+    for (int s = 0; s < SEG_COUNT; s++)
+        for (size_t i = 0; segments >> s & 1u && i < plan->segment[s].ops.count; i++)
+            if (!programs_has(programs, plan->segment[s].use[i]))
+                return false;
+    return true;
+}
+
 /* ---- one operation --------------------------------------------------------------------------- */
 
 enum dgl_status exec_single_init(struct exec_single *s, struct dgl_device *dev,

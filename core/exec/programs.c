@@ -20,9 +20,14 @@ void programs_finish(struct programs *p)
     *p = (struct programs){0};
 }
 
+bool programs_has(const struct programs *p, const struct kernel_use *use)
+{
+    return use->id < p->cap && p->program[use->id];
+}
+
 struct gl_program *programs_get(const struct programs *p, const struct kernel_use *use)
 {
-    assert(use->id < p->cap && p->program[use->id]);
+    assert(programs_has(p, use));
     return p->program[use->id];
 }
 

@@ -20,7 +20,8 @@ void programs_finish(struct programs *p);
  * device's compile_ns. On failure none of them has. `how`: see gl_programs_create(). */
 enum dgl_status programs_compile(struct programs *p, const struct kernel_use *const *uses,
                                  size_t count, const struct gl_compile *how);
-/* Borrowed, valid until programs_finish(). */
+bool programs_has(const struct programs *p, const struct kernel_use *use);
+/* Of a use that has one. Borrowed, valid until programs_finish(). */
 struct gl_program *programs_get(const struct programs *p, const struct kernel_use *use);
 
 #endif

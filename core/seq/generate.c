@@ -338,7 +338,7 @@ static enum dgl_status check_params(struct generation *g)
 /* All that the call will run, so that nothing stalls after the first token. */
 static uint32_t needed_segments(const struct generation *g, int32_t prompt)
 {
-    uint32_t segments = session_body_segments(g->s, prompt, g->s->ubatch);
+    uint32_t segments = session_body_segments(g->s, prompt, session_eval_rows(g->s, prompt));
     if (g->s->len < prompt)
         segments |= recipe_of(SEG_HEAD).segments;
     if (g->p->max_tokens != DGL_TOKENS_NONE)

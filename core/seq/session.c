@@ -274,6 +274,12 @@ int32_t session_readback_interval(const struct dgl_session *s)
     return s->model->dev->info.software ? 1 : DGL_READBACK_INTERVAL;
 }
 
+/* On software renderers, as long as nothing else needed the programs of prefill: prompts of so few
+ * tokens, which read so many bytes of weights one by one, go through the programs of decoding. The
+ * answer needs those in any case, the others take a second or two to compile. */
+#define SHORT_PROMPT       16
+#define SHORT_PROMPT_BYTES (512ull << 20)
+
 /* ---- passes ---------------------------------------------------------------------------------- */
 
 /* Tokens and state of a pass over the next `tokens`. */
@@ -373,20 +379,33 @@ uint32_t session_body_segments(const struct dgl_session *s, int32_t count, int32
     return segments;
 }
 
+int32_t session_eval_rows(const struct dgl_session *s, int32_t count)
+{
+    const struct engine *engine = s->model->engine;
+    uint64_t tokens = (uint64_t)(count - s->len);
+    if (s->model->dev->info.software && tokens <= SHORT_PROMPT &&
+        tokens * engine->plan.weights->bytes <= SHORT_PROMPT_BYTES &&
+        !exec_is_compiled(&engine->programs, &engine->plan,
+                          session_body_segments(s, count, s->ubatch)))
+        return 1;
+    return s->ubatch;
+}
+
 enum dgl_status session_eval(struct dgl_session *s, int32_t count)
 {
+    const int32_t rows = session_eval_rows(s, count);
     enum dgl_status status = session_expect(s, count);
     assert(s->len < count);
     if (status == DGL_OK)
-        status = session_compile(s, session_body_segments(s, count, s->ubatch) |
+        status = session_compile(s, session_body_segments(s, count, rows) |
                                         recipe_of(SEG_HEAD).segments);
     while (s->len < count && status == DGL_OK) {
         if (session_is_cancelled(s))
             return DGL_ERR_CANCELLED;
         int32_t left = count - s->len;
-        int32_t tokens = plan_pass_tokens(&s->model->engine->plan, left, s->ubatch);
+        int32_t tokens = plan_pass_tokens(&s->model->engine->plan, left, rows);
         status = session_pass(s, tokens, tokens == left ? ROW_LOGITS : 0);
-        if (status == DGL_OK && tokens < left)
+        if (status == DGL_OK && tokens < left && rows > 1)
             status = gl_flush(s->model->dev->gl);
     }
     return status;

@@ -72,6 +72,8 @@ enum dgl_status session_submit(struct dgl_session *s, struct exec_run *run, enum
 enum dgl_status session_compile(struct dgl_session *s, uint32_t segments);
 /* Bodies of the passes of up to `rows` tokens that evaluate ids[len .. count), as such bits. */
 uint32_t session_body_segments(const struct dgl_session *s, int32_t count, int32_t rows);
+/* Rows of the passes in which session_eval() evaluates ids[len .. count), at most. */
+int32_t session_eval_rows(const struct dgl_session *s, int32_t count);
 /* DGL_ERR_INVALID_ARG unless ids[0 .. count) is a sequence that the session can hold; `name` is the
  * message's word for it. */
 enum dgl_status session_check_ids(const struct dgl_session *s, const char *name, const int32_t *ids,

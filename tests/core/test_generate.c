@@ -160,6 +160,14 @@ static void test_stop_within_batches(void **state)
     const bool old_software = engine.device->info.software;
     info->stop_ids = &stop;
     info->num_stop_ids = 1;
+    /* Compiling submits; a renderer that counts as hardware takes the prompt by other programs. */
+    engine.device->info.software = !row->ahead;
+    struct dgl_session *warm = tiny_session(&engine, 0);
+    struct dgl_generate_result first =
+        tiny_generate(warm, dgl_generate_params(WITH_PROMPT, .max_tokens = 2));
+    dgl_generate_result_finish(&first);
+    dgl_session_destroy(&warm);
+    engine.device->info.software = old_software;
     for (size_t at = row->first; at <= row->last; at++) {
         stop.id = greedy[at];
         size_t want = first_of(at) + 1;

@@ -92,33 +92,37 @@ void take_new(uint tid, attn_share share, uint key, uint value)
     for (int r = 0; r < ROWS; r++)
         s[r] = 0.0;
     for (uint i = tid; i < uint(VEC4S); i += uint(WG_SIZE)) {
-        vec4 v = kv_round(QKV[(uint(HEADS + KV_HEADS) + share.kv_head) * uint(VEC4S) + i]);
-        new_value[i] = v;
+        kv_words v = kv_pack(QKV[(uint(HEADS + KV_HEADS) + share.kv_head) * uint(VEC4S) + i]);
+        new_value[i] = kv_unpack(v);
         if (share.stores)
-            kv_store_vec4(value, i, v);
+            kv_store_words(value, i, v);
     }
     for (uint i = tid; i < HALF; i += uint(WG_SIZE)) {
         vec4 even = rope_angles(share.pos, 2u * i), odd = rope_angles(share.pos, 2u * i + 1u);
         vec4 a, b, c, d;
         load_rotated(uint(HEADS) + share.kv_head, i, even, odd, a, b);
-        a = kv_round(a);
-        b = kv_round(b);
+        kv_words first = kv_pack(a), second = kv_pack(b);
+        a = kv_unpack(first);
+        b = kv_unpack(second);
         if (share.stores) {
-            kv_store_vec4(key, i, a);
-            kv_store_vec4(key, i + HALF, b);
+            kv_store_words(key, i, first);
+            kv_store_words(key, i + HALF, second);
         }
         for (int r = 0; r < ROWS; r++) {
             load_rotated(share.head0 + uint(r), i, even, odd, c, d);
             s[r] += dot(a, c) + dot(b, d);
         }
     }
+#if ROPE_DIMS < HEAD_DIM
     for (uint i = 2u * HALF + tid; i < uint(VEC4S); i += uint(WG_SIZE)) {
-        vec4 k = kv_round(QKV[(uint(HEADS) + share.kv_head) * uint(VEC4S) + i]);
+        kv_words words = kv_pack(QKV[(uint(HEADS) + share.kv_head) * uint(VEC4S) + i]);
+        vec4 k = kv_unpack(words);
         if (share.stores)
-            kv_store_vec4(key, i, k);
+            kv_store_words(key, i, words);
         for (int r = 0; r < ROWS; r++)
             s[r] += dot(k, QKV[(share.head0 + uint(r)) * uint(VEC4S) + i]);
     }
+#endif
     for (int r = 0; r < ROWS; r++)
         new_score[r * WG_SIZE + int(tid)] = s[r] * query_scale();
 }

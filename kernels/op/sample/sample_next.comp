@@ -13,7 +13,7 @@
 //! VARIANT baseline
 //! WHEN kind greedy topk
 //! BIND read uint LOGITS
-//! BIND coherent uint CAND
+//! BIND coherent uvec2 CAND // pairs of key and id
 //! BIND coherent uint ARRIVED
 //! BIND read uint STOPS
 //! BIND write uint IDS
@@ -41,20 +41,9 @@
 const uint SHARE = SLICE / uint(LOCAL_X); // logits of an invocation
 const uint RUNS = (8u * SLICES + uint(LOCAL_X) - 1u) / uint(LOCAL_X);
 
-uvec2 pair_at(uint at)
-{
-    return uvec2(CAND[at], CAND[at + 1u]);
-}
-
-void pair_store(uint at, uvec2 pair)
-{
-    CAND[at] = pair.x;
-    CAND[at + 1u] = pair.y;
-}
-
 uvec2 pair_of(uint key, uint id)
 {
-    return uvec2(key, id < uint(VOCAB) ? id : NOBODY);
+    return id < uint(VOCAB) ? uvec2(key, id) : NO_PAIR;
 }
 
 #if KIND_topk
@@ -62,17 +51,17 @@ uint wanted;
 
 uint slot_of(uint slice, uint i)
 {
-    return CAND_FIRST + 2u * (slice * 128u + i);
+    return CAND_FIRST / 2u + slice * 128u + i;
 }
 
 uint radix_topk_key(uint i)
 {
-    return CAND[slot_of(i / wanted, i % wanted)];
+    return CAND[slot_of(i / wanted, i % wanted)].x;
 }
 
 void radix_topk_take(uint slot, uint i)
 {
-    chosen[slot] = uvec4(pair_at(slot_of(i / wanted, i % wanted)), 0u, 0u);
+    chosen[slot] = uvec4(CAND[slot_of(i / wanted, i % wanted)], 0u, 0u);
 }
 
 void rank_slice(uint tid, uint slice, uint keys[SHARE], uvec2 best)
@@ -92,17 +81,17 @@ void rank_slice(uint tid, uint slice, uint keys[SHARE], uvec2 best)
     for (uint i = tid; i < found; i += uint(LOCAL_X)) {
         uint rank = pairs_rank(pairs[i], found);
         if (rank < wanted)
-            pair_store(slot_of(slice, rank), pairs[i]);
+            CAND[slot_of(slice, rank)] = pairs[i];
     }
     for (uint i = found + tid; i < wanted; i += uint(LOCAL_X))
-        pair_store(slot_of(slice, i), NO_PAIR);
+        CAND[slot_of(slice, i)] = NO_PAIR;
 }
 
 uint choose(uint tid)
 {
     uint deep = (wanted + SLICES - 1u) / SLICES, heads = (wanted + deep - 1u) / deep;
-    uvec2 head = tid < SLICES ? pair_at(slot_of(tid, deep - 1u)) : NO_PAIR;
-    uvec2 edge = pairs_begin(tid, head, heads);
+    uvec2 head = CAND[slot_of(min(tid, SLICES - 1u), deep - 1u)];
+    uvec2 edge = pairs_begin(tid, tid < SLICES ? head : NO_PAIR, heads);
     // Slices are in order of rank: eight of each at a time, until none has all of them before it.
     for (uint from = 0u; from < wanted; from += 8u) {
         uvec2 got[RUNS];
@@ -111,11 +100,13 @@ uint choose(uint tid)
             deeper = 0u;
         for (uint n = 0u; n < RUNS; n++) {
             uint i = n * uint(LOCAL_X) + tid, rank = from + i % 8u;
-            bool has = i < 8u * SLICES && rank < wanted;
-            got[n] = has ? pair_at(slot_of(i / 8u, rank)) : NO_PAIR;
+            got[n] = CAND[slot_of(min(i / 8u, SLICES - 1u), min(rank, wanted - 1u))];
         }
-        for (uint n = 0u; n < RUNS; n++)
+        for (uint n = 0u; n < RUNS; n++) {
+            uint i = n * uint(LOCAL_X) + tid;
+            got[n] = i < 8u * SLICES && from + i % 8u < wanted ? got[n] : NO_PAIR;
             mine += pairs_wants(got[n], edge);
+        }
         uint slot = pairs_reserve(mine);
         memoryBarrierShared(); barrier();
         for (uint n = 0u; n < RUNS && mine != 0u; n++)
@@ -149,7 +140,7 @@ uint choose(uint tid)
 #else
 uint choose(uint tid)
 {
-    uvec2 best = tid < SLICES ? pair_at(CAND_FIRST + 2u * tid) : NO_PAIR;
+    uvec2 best = CAND[CAND_FIRST / 2u + min(tid, SLICES - 1u)];
     best = pairs_max(tid, best);
     return best.x != 0u ? best.y : NOBODY;
 }
@@ -173,7 +164,7 @@ void body(uvec3 group)
     stop_ids_fetch(tid);
     for (uint n = 0u; n < SHARE; n++) {
         uint id = slice * SLICE + n * uint(LOCAL_X) + tid;
-        keys[n] = id < uint(VOCAB) ? sample_key(LOGITS[id]) : 0u;
+        keys[n] = sample_key(LOGITS[min(id, uint(VOCAB - 1))]);
         uvec2 pair = pair_of(keys[n], id);
         best = better(pair, best) ? pair : best;
     }
@@ -182,7 +173,7 @@ void body(uvec3 group)
 #else
     best = pairs_max(tid, best);
     if (tid == 0u)
-        pair_store(CAND_FIRST + 2u * slice, best);
+        CAND[CAND_FIRST / 2u + slice] = best;
 #endif
     if (!last_group(0u, SLICES))
         return;

@@ -20,6 +20,7 @@ static struct op *add_stage(struct oplist *list, const struct oplist_params *p, 
     op_bind_buffer(op, "STOPS", BUF_STOPS);
     op_bind_buffer(op, "ADJUST", BUF_ADJUST);
     op_bind_buffer(op, "COUNTS", BUF_COUNTS);
+    op_bind_buffer(op, "ARRIVED", BUF_ARRIVED);
     return op;
 }
 
@@ -83,6 +84,6 @@ uint32_t oplist_adjust_words(uint32_t vocab)
 uint64_t oplist_sample_scratch_bytes(uint32_t vocab)
 {
     uint64_t slices = ((uint64_t)vocab + 2047) / 2048;
-    uint64_t topk = 256 * slices, full = 6 * slices + 6144;
+    uint64_t topk = 256 * slices, full = 6 * slices + 6144 + 6;
     return 4 * (4 + (topk > full ? topk : full));
 }

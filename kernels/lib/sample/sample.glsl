@@ -8,6 +8,7 @@ const uint SLICES = (uint(VOCAB) + SLICE - 1u) / SLICE;
 const uint CAND_FIRST = 4u;
 const uint CAND_HIST = CAND_FIRST + 2u * SLICES;
 const uint CAND_MASS = CAND_HIST + 6144u;
+const uint CAND_NUCLEUS = CAND_MASS + 4u * SLICES;
 
 // Exponent of a token that is never drawn.
 const uint NEVER = 0x7fffffffu;

@@ -55,8 +55,8 @@ uint tie_room(nucleus n)
 void body(uvec3 group)
 {
     uint tid = gl_LocalInvocationID.x;
-    uint best = nucleus_best(tid);
-    nucleus n = nucleus_find(tid, 3u, step_top_p_q);
+    nucleus n = nucleus_load();
+    uint best = n.best;
     uvec2 tie_weight = n.edge == NEVER ? uvec2(0u) : min_p_weight(n.edge);
     walk whole = walk(tie_room(n), uvec2(0u));
     walk start = whole;

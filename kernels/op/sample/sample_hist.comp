@@ -12,7 +12,8 @@
 //! OP sample_hist
 //! VARIANT baseline
 //! BIND read uint LOGITS
-//! BIND readwrite uint CAND
+//! BIND coherent uint CAND
+//! BIND coherent uint ARRIVED
 //! CONST VOCAB LEVEL
 //! STEP read
 //! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256 512
@@ -24,6 +25,8 @@
 //! LIB uint64
 //! LIB sample
 //! LIB nucleus
+//! LIB nucleus_step
+//! LIB last_group
 
 void body(uvec3 group)
 {
@@ -32,14 +35,16 @@ void body(uvec3 group)
         mass_low[i] = 0u;
         mass_high[i] = 0u;
     }
-    uint best = nucleus_best(tid);
-    nucleus n = nucleus_find(tid, uint(LEVEL), step_top_p_q);
+    nucleus n = nucleus_load();
     uint begin = group.x * SLICE, end = min(begin + SLICE, uint(VOCAB));
-    if (step_stopped != 0u || step_top_p_q == 0u || best == 0u)
+    if (step_stopped != 0u || step_top_p_q == 0u || begin >= uint(VOCAB))
+        return;
+    if (n.best == 0u)
         end = begin;
+    memoryBarrierShared(); barrier();
     uint shift = nucleus_shift(uint(LEVEL));
     for (uint i = begin + tid; i < end; i += uint(LOCAL_X)) {
-        uint exponent = sample_exponent(sample_key(LOGITS[i]), best);
+        uint exponent = sample_exponent(sample_key(LOGITS[i]), n.best);
         uvec2 weight = sample_weight(exponent);
 #if LEVEL > 0
         uint above = nucleus_shift(uint(LEVEL - 1));
@@ -68,4 +73,6 @@ void body(uvec3 group)
                 atomicAdd(CAND[at + 1u], mass.y + carry);
         }
     }
+    if (last_group(0u, SLICES))
+        nucleus_step(tid, uint(LEVEL), step_top_p_q);
 }

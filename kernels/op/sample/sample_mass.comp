@@ -24,8 +24,8 @@
 void body(uvec3 group)
 {
     uint tid = gl_LocalInvocationID.x;
-    uint best = nucleus_best(tid);
-    uint edge = nucleus_find(tid, 3u, step_top_p_q).edge;
+    nucleus n = nucleus_load();
+    uint best = n.best, edge = n.edge;
     uint begin = group.x * SLICE, end = min(begin + SLICE, uint(VOCAB));
     uvec2 mass = uvec2(0u);
     uint ties = 0u;

@@ -3,14 +3,15 @@
 // LOGITS is [VOCAB] f32. Slice s goes to CAND_FIRST + 2 s of CAND as (key, id); keys order logits
 // as unsigned integers (lib sample). Group x is slice x: each invocation takes every WG_SIZE-th
 // logit, the first one then compares their bests. kind=full also clears the histograms of
-// sample_hist, shared out among all groups.
+// sample_hist, shared out among all groups, of which the last begins lib nucleus.
 //
 //! NAME sample_max
 //! OP sample_max
 //! VARIANT baseline
 //! WHEN kind greedy full
 //! BIND read uint LOGITS
-//! BIND write uint CAND
+//! BIND coherent uint CAND
+//! BIND coherent uint ARRIVED
 //! CONST VOCAB
 //! STEP read
 //! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256 512
@@ -19,6 +20,9 @@
 //! SHARED uvec2 best[LOCAL_X]
 //! LIB uint64
 //! LIB sample
+//! LIB nucleus
+//! LIB nucleus_step
+//! LIB last_group
 
 void body(uvec3 group)
 {
@@ -47,5 +51,7 @@ void body(uvec3 group)
 #if KIND_full
     for (uint i = group.x * uint(LOCAL_X) + tid; i < 6144u; i += SLICES * uint(LOCAL_X))
         CAND[CAND_HIST + i] = 0u;
+    if (last_group(0u, SLICES))
+        nucleus_begin(tid, step_top_p_q);
 #endif
 }

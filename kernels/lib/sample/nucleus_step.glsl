@@ -1,0 +1,70 @@
+// The steps that lead to lib nucleus, by one work group each.
+
+void nucleus_store(nucleus n)
+{
+    CAND[CAND_NUCLEUS] = n.best;
+    CAND[CAND_NUCLEUS + 1u] = n.edge;
+    CAND[CAND_NUCLEUS + 2u] = n.before.x;
+    CAND[CAND_NUCLEUS + 3u] = n.before.y;
+    CAND[CAND_NUCLEUS + 4u] = n.target.x;
+    CAND[CAND_NUCLEUS + 5u] = n.target.y;
+}
+
+uint nucleus_shift(uint level)
+{
+    return level == 0u ? 19u : level == 1u ? 9u : 0u;
+}
+
+// From the best key of each slice.
+void nucleus_begin(uint tid, uint top_p_q)
+{
+    uint best = 0u;
+    for (uint s = tid; s < SLICES; s += uint(LOCAL_X))
+        best = max(best, CAND[CAND_FIRST + 2u * s]);
+    nucleus_part[tid] = uvec2(best, 0u);
+    memoryBarrierShared(); barrier();
+    for (uint l = 0u; l < uint(LOCAL_X); l++)
+        best = max(best, nucleus_part[l].x);
+    if (tid == 0u)
+        nucleus_store(nucleus(best, top_p_q == 0u ? NEVER : 0u, uvec2(0u), uvec2(0u)));
+}
+
+// Finds the next digit: the first bin at which the mass up to and with it reaches the target; the
+// last one when none does. Invocations have neighbouring bins; the one that has it takes the digit.
+void nucleus_step(uint tid, uint level, uint top_p_q)
+{
+    const uint SHARE = 1024u / uint(LOCAL_X);
+    nucleus n = nucleus_load();
+    uvec2 bins[SHARE], sum = uvec2(0u);
+    for (uint i = 0u; i < SHARE; i++) {
+        uint at = CAND_HIST + 2048u * level + 2u * (tid * SHARE + i);
+        bins[i] = uvec2(CAND[at], CAND[at + 1u]);
+        sum = u64_add(sum, bins[i]);
+    }
+    nucleus_part[tid] = sum;
+    memoryBarrierShared(); barrier();
+    uvec2 all = uvec2(0u), start = n.before;
+    for (uint l8 = 0u; l8 < uint(LOCAL_X); l8 += 8u)
+        for (uint l = l8; l < l8 + 8u; l++) {
+            uvec2 part = nucleus_part[l];
+            all = u64_add(all, part);
+            start = u64_add(start, uint(l < tid) * part);
+        }
+    if (level == 0u)
+        n.target = sample_target(all, top_p_q);
+    // This invocation's bins begin below the target and, but for the last one's, end at or above.
+    bool below = tid == 0u || u64_less(start, n.target);
+    if (below && (tid == uint(LOCAL_X) - 1u || !u64_less(u64_add(start, sum), n.target))) {
+        uint bin = 0u;
+        bool found = false;
+        for (uint i = 0u; i < SHARE; i++) {
+            uvec2 next = u64_add(start, bins[i]);
+            found = found || i + 1u == SHARE || !u64_less(next, n.target);
+            bin += found ? 0u : 1u;
+            start = found ? start : next;
+        }
+        n.before = start;
+        n.edge |= (tid * SHARE + bin) << nucleus_shift(level);
+        nucleus_store(n);
+    }
+}

@@ -117,8 +117,8 @@ uint32_t op_weight_rows(const struct op *op)
 
 void op_columns(struct op *op, const struct oplist_params *p)
 {
-    static const char *const words[] = {"2", "4", "8", "16", "32", "64", "128"};
-    int32_t columns = p->columns ? p->columns : 128, i = 0;
+    static const char *const words[] = {"2", "4", "8", "16", "32", "64", "128", "256"};
+    int32_t columns = p->columns ? p->columns : 256, i = 0;
     while (2 << i < columns)
         i++;
     assert(2 << i == columns && i < (int32_t)(sizeof(words) / sizeof(words[0])));

@@ -143,8 +143,8 @@ struct oplist_params {
     enum dgl_kv_type kv_type;
     uint32_t splits;       /* parts of the keys in decode attention */
     uint32_t token_splits; /* at most so many where it is one operation */
-    /* The most tokens of a pass over several, a power of two from 2 to 64; 0: any number, in tiles
-     * of 128. */
+    /* The most tokens of a pass over several, a power of two from 2 to 128; 0: any number, in
+     * tiles of 256. */
     int32_t columns;
     /* Decides which fused operations there are; NULL: none. */
     struct fusion *fusion;

@@ -82,6 +82,7 @@ static void fill_segment(struct plan_segment *out, enum segment segment,
     case SEG_PREFILL_16:
     case SEG_PREFILL_32:
     case SEG_PREFILL_64:
+    case SEG_PREFILL_128:
     case SEG_PREFILL:
         prefill.columns = segment == SEG_PREFILL ? 0 : body_columns(segment);
         oplist_prefill_body(list, &prefill);

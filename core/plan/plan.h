@@ -19,6 +19,7 @@ enum segment {
     SEG_PREFILL_16,
     SEG_PREFILL_32,
     SEG_PREFILL_64,
+    SEG_PREFILL_128,
     SEG_PREFILL, /* body of a pass over any number */
     SEG_DECODE,  /* body of a pass over one */
     SEG_HEAD,    /* logits of the last token */

@@ -15,7 +15,7 @@ static const char own_few[] = "// Few tokens.\n//! NAME own_few\n//! OP matmul\n
 
 #define GPU_BODIES                                                                                 \
     (1u << SEG_PREFILL_2 | 1u << SEG_PREFILL_4 | 1u << SEG_PREFILL_8 | 1u << SEG_PREFILL_16 |      \
-     1u << SEG_PREFILL)
+     1u << SEG_PREFILL_32 | 1u << SEG_PREFILL_64 | 1u << SEG_PREFILL_128 | 1u << SEG_PREFILL)
 
 struct columns_case {
     const char *name;
@@ -26,11 +26,11 @@ struct columns_case {
     struct {
         int32_t tokens;
         enum segment body;
-    } serves[10];
+    } serves[12];
     struct {
         int32_t left, most;
         int32_t passes[6]; /* up to 0 */
-    } cuts[8];
+    } cuts[12];
 };
 
 static const struct columns_case cases[] = {
@@ -51,7 +51,7 @@ static const struct columns_case cases[] = {
                 {3, SEG_PREFILL_4},
                 {8, SEG_PREFILL_8},
                 {9, SEG_PREFILL}},
-     .cuts = {{8, 512, {8}}, {136, 512, {128, 8}}, {150, 512, {150}}}},
+     .cuts = {{8, 512, {8}}, {264, 512, {256, 8}}, {150, 512, {150}}}},
     {.name = "few tokens on a GPU",
      .config = CONFIG,
      .device = MADE_GPU,
@@ -61,22 +61,26 @@ static const struct columns_case cases[] = {
                 {4, SEG_PREFILL_4},
                 {5, SEG_PREFILL_8},
                 {16, SEG_PREFILL_16},
-                {17, SEG_PREFILL},
-                {65, SEG_PREFILL},
+                {17, SEG_PREFILL_32},
+                {64, SEG_PREFILL_64},
+                {65, SEG_PREFILL_128},
+                {129, SEG_PREFILL},
                 {512, SEG_PREFILL}},
      .cuts = {{1, 512, {1}},
-              {24, 512, {16, 8}},
-              {33, 512, {33}},
+              {24, 512, {24}},
+              {33, 512, {32, 1}},
               {100, 512, {100}},
               {129, 512, {128, 1}},
               {250, 512, {250}},
-              {1100, 512, {512, 512, 76}},
+              {300, 512, {256, 44}},
+              {480, 512, {480}},
+              {1100, 512, {512, 512, 64, 12}},
               {7, 3, {3, 3, 1}}}},
     {.name = "with experts no pass is cut",
      .config = MOE,
      .device = MADE_GPU,
      .bodies = GPU_BODIES,
-     .serves = {{2, SEG_PREFILL_2}, {100, SEG_PREFILL}},
+     .serves = {{2, SEG_PREFILL_2}, {100, SEG_PREFILL_128}},
      .cuts = {{33, 512, {33}}, {129, 512, {129}}, {513, 512, {512, 1}}}},
 };
 

@@ -34,7 +34,7 @@ static const struct family plain = {
     .programs = 31,
     .kernels = 17,
     .gpu_decode = "qkv attn_token o gate_up down",
-    .gpu_programs = 16,
+    .gpu_programs = 28,
     .gpu_kernels = 1,
 };
 static const struct family head_norms = {
@@ -43,7 +43,7 @@ static const struct family head_norms = {
     .programs = 32,
     .kernels = 18,
     .gpu_decode = "qkv attn_token o gate_up down",
-    .gpu_programs = 16,
+    .gpu_programs = 28,
     .gpu_kernels = 1,
 };
 static const struct family post_norms = {
@@ -54,7 +54,7 @@ static const struct family post_norms = {
     .kernels = 17,
     .gpu_decode = "qkv attn_token o gate_up down",
     .gpu_end = "ffn_post_norm",
-    .gpu_programs = 17,
+    .gpu_programs = 29,
     .gpu_kernels = 2,
 };
 static const struct family all_norms = {
@@ -65,7 +65,7 @@ static const struct family all_norms = {
     .kernels = 18,
     .gpu_decode = "qkv attn_token o gate_up down",
     .gpu_end = "ffn_post_norm",
-    .gpu_programs = 17,
+    .gpu_programs = 29,
     .gpu_kernels = 2,
 };
 #define EXPERTS_PREFILL                                                                            \
@@ -78,7 +78,7 @@ static const struct family experts = {
     .programs = 36,
     .kernels = 22,
     .gpu_decode = "qkv attn_token o router experts_gate_up experts_down",
-    .gpu_programs = 20,
+    .gpu_programs = 35,
     .gpu_kernels = 2,
 };
 static const struct family experts_windows = {
@@ -88,7 +88,7 @@ static const struct family experts_windows = {
     .kernels = 22,
     .sinks = true,
     .gpu_decode = "qkv attn_token o router experts_gate_up experts_down",
-    .gpu_programs = 20,
+    .gpu_programs = 35,
     .gpu_kernels = 2,
 };
 
@@ -135,7 +135,9 @@ static const struct choice choices[] = {
     {"matmul", "decode", "K", 1, 1024, {"baseline", "llvmpipe", "subgroup"}},
     {"matmul", "decode", NULL, 0, 0, {"baseline", "baseline", "subgroup"}},
     {"matmul", "prefill", "COLUMNS", 2, 16, {"baseline", "baseline", "subgroup"}},
-    {"matmul", "prefill", "K", 1, 1024, {"baseline", "llvmpipe", "baseline"}},
+    {"matmul", "prefill", "K", 1, 1024, {"baseline", "llvmpipe", "wide"}},
+    {"matmul", "prefill", NULL, 0, 0, {"baseline", "baseline", "wide"}},
+    {"moe_matmul", "prefill", NULL, 0, 0, {"baseline", "baseline", "wide"}},
     {"moe_matmul", "decode", NULL, 0, 0, {"baseline", "baseline", "subgroup"}},
     {"attn_decode", NULL, "HEAD_DIM", 1, 128, {"baseline", "llvmpipe", "none"}},
     {"attn_decode", NULL, NULL, 0, 0, {"baseline", "baseline", "none"}},
@@ -216,6 +218,9 @@ static void check_operations(const struct planned *p, const struct shape *shape,
         [SEG_PREFILL_4] = "embed",
         [SEG_PREFILL_8] = "embed",
         [SEG_PREFILL_16] = "embed",
+        [SEG_PREFILL_32] = "embed",
+        [SEG_PREFILL_64] = "embed",
+        [SEG_PREFILL_128] = "embed",
         [SEG_PREFILL] = "embed",
         [SEG_DECODE] = "embed",
         [SEG_HEAD] = "head",

@@ -257,9 +257,9 @@ static void describe(const struct problem *p, struct bench_case *c)
     bench_attr(c, "phase", s->phase);
     bench_attr(c, "pre", s->pre);
     if (is(s->phase, "prefill")) {
-        static const char *const words[] = {"2", "4", "8", "16", "32", "64", "128"};
+        static const char *const words[] = {"2", "4", "8", "16", "32", "64", "128", "256"};
         size_t i = 0;
-        while (i < 6 && 2u << i < s->tokens)
+        while (i < 7 && 2u << i < s->tokens)
             i++;
         bench_attr(c, "columns", words[i]);
         bench_const(c, "COLUMNS", 2 << i);

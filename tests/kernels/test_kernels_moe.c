@@ -208,6 +208,10 @@ static void describe(const struct problem *p, struct bench_case *c)
     bench_attr(c, "post", s->post);
     bench_attr(c, "act", s->act);
     bench_attr(c, "bias", s->bias);
+    if (is(s->phase, "prefill")) {
+        bench_attr(c, "columns", s->tokens > 64 ? "256" : "64");
+        bench_const(c, "COLUMNS", s->tokens > 64 ? 256 : 64);
+    }
     bench_const(c, "K", s->k);
     bench_const(c, "N", (int64_t)p->w.rows);
     bench_const(c, "EXPERT_ROWS", s->n);

@@ -15,6 +15,8 @@
 
 /* The sequence's arena as uint, float and vec4, weights, KV cache, control words. */
 #define LEAST_BINDINGS 6
+#define SHARED_STEP    6144
+#define SHARED_STEPS   7
 
 struct phases_exec {
     struct exec base;
@@ -51,6 +53,8 @@ struct collector {
     struct kernel_choice **choices; /* [table.count], by kernel_use.id; NULL = none yet */
     const struct gl_buffer *buffers[64];
     uint32_t num_buffers;
+    struct kernel_var properties[KERNEL_MAX_PROPERTIES]; /* of the device, for one kernel of many */
+    uint32_t local;
     bool fits; /* every kernel takes the invocations */
     char *reason;
 };
@@ -76,8 +80,8 @@ static enum dgl_status place_of(struct collector *c, struct gl_range range, stru
     return DGL_OK;
 }
 
-/* The kernel of a use with `local` invocations, the same for all operations that share it. */
-static enum dgl_status choose(struct collector *c, const struct kernel_use *use, uint32_t local,
+/* The kernel of a use with the program's invocations, the same for all operations that share it. */
+static enum dgl_status choose(struct collector *c, const struct kernel_use *use,
                               const struct kernel_choice **out)
 {
     const struct plan *plan = c->exec->base.plan;
@@ -86,10 +90,10 @@ static enum dgl_status choose(struct collector *c, const struct kernel_use *use,
         *choice = dgl_new(struct kernel_choice);
         if (!*choice)
             return dgl_fail_memory(c->exec->base.log, "kernel of a phase", sizeof(**choice));
-        if (!kernel_choice_resize(plan->kernels.set, &use->request, plan->device->properties,
-                                  plan->device->num_properties, &use->choice, local, *choice)) {
+        if (!kernel_choice_resize(plan->kernels.set, &use->request, c->properties,
+                                  plan->device->num_properties, &use->choice, c->local, *choice)) {
             snprintf(c->reason, REASON_SIZE, "%s cannot have %u invocations",
-                     use->choice.kernel->name, local);
+                     use->choice.kernel->name, c->local);
             return DGL_ERR_UNSUPPORTED;
         }
     }
@@ -99,7 +103,7 @@ static enum dgl_status choose(struct collector *c, const struct kernel_use *use,
 
 /* The segments' operations in order, without the early exit: the program looks by itself whether
  * the sequence has stopped. */
-static enum dgl_status collect(struct collector *c, struct recipe recipe, uint32_t local)
+static enum dgl_status collect(struct collector *c, struct recipe recipe)
 {
     const struct plan *plan = c->exec->base.plan;
     enum dgl_status status = DGL_OK;
@@ -110,7 +114,7 @@ static enum dgl_status collect(struct collector *c, struct recipe recipe, uint32
              i++) {
             struct phase_op *op = &c->ops[c->count++];
             op->op = &segment->ops.ops[i];
-            status = choose(c, segment->use[i], local, &op->choice);
+            status = choose(c, segment->use[i], &op->choice);
             if (status != DGL_OK)
                 break;
             if (!kernel_groups_band(op->choice, 1, op_weight_rows(op->op),
@@ -130,8 +134,8 @@ static enum dgl_status collect(struct collector *c, struct recipe recipe, uint32
 }
 
 static enum dgl_status make_schedule(const struct phases_exec *exec, struct recipe recipe,
-                                     const struct memory *memory, uint32_t local,
-                                     struct collector *c, struct phase_schedule *out)
+                                     const struct memory *memory, struct collector *c,
+                                     struct phase_schedule *out)
 {
     const struct plan *plan = exec->base.plan;
     const struct dgl_limits *limits = &plan->device->limits;
@@ -143,15 +147,16 @@ static enum dgl_status make_schedule(const struct phases_exec *exec, struct reci
     struct phase_schedule_params params = {
         .log = exec->base.log,
         .ops = c->ops,
-        .local = local,
+        .local = c->local,
         .max_views = limits->max_ssbo_bindings,
         .max_table_bytes = limits->max_ubo_bytes,
+        .max_shared_bytes = limits->max_shared_bytes,
         .barrier = kernel_set_lib(plan->kernels.set, "device_barrier"),
     };
     assert(params.barrier);
     if (!c->ops || !c->choices)
         return dgl_fail_memory(exec->base.log, "schedule of phases", count * sizeof(*c->ops));
-    enum dgl_status status = collect(c, recipe, local);
+    enum dgl_status status = collect(c, recipe);
     params.count = c->count;
     c->fits = status == DGL_OK;
     if (status == DGL_OK)
@@ -188,8 +193,22 @@ static uint32_t main_local(const struct plan *plan)
     return local;
 }
 
+/* `spare`: bytes of shared memory that kernels must leave. */
+static void collector_init(struct collector *c, const struct phases_exec *exec,
+                           const struct memory *memory, uint32_t local, int64_t spare)
+{
+    const struct plan_device *device = exec->base.plan->device;
+    *c = (struct collector){.exec = exec, .memory = memory, .local = local};
+    for (size_t i = 0; i < device->num_properties; i++) {
+        c->properties[i] = device->properties[i];
+        if (strcmp(c->properties[i].name, "SHARED_BYTES") == 0)
+            c->properties[i].value -= spare;
+    }
+}
+
 /* Schedule and text. The invocations of a work group are those that are asked for, else the first
- * of some numbers that every kernel takes. */
+ * of some numbers that every kernel takes. Shared memory has a pool per type: kernels that adapt to
+ * it get less of it until all pools fit. */
 static enum dgl_status generate(const struct phases_exec *exec, struct recipe recipe,
                                 const struct memory *memory, struct collector *c,
                                 struct phase_schedule *schedule, struct dgl_buf *text)
@@ -210,16 +229,18 @@ static enum dgl_status generate(const struct phases_exec *exec, struct recipe re
                  LEAST_BINDINGS, bindings);
         return status;
     }
-    for (size_t i = 0; i < num_sizes && status == DGL_ERR_UNSUPPORTED; i++) {
+    for (size_t i = 0; i < SHARED_STEPS * num_sizes && status == DGL_ERR_UNSUPPORTED; i++) {
         collector_finish(c);
-        *c = (struct collector){.exec = exec, .memory = memory, .reason = reason};
-        status = make_schedule(exec, recipe, memory, sizes[i], c, schedule);
+        collector_init(c, exec, memory, sizes[i / SHARED_STEPS],
+                       (int64_t)(i % SHARED_STEPS) * SHARED_STEP);
+        c->reason = reason;
+        status = make_schedule(exec, recipe, memory, c, schedule);
         if (i == 0 || (c->fits && !told))
             snprintf(first, sizeof(first), "%s", reason);
         told |= c->fits;
     }
-    if (status ==
-        DGL_ERR_UNSUPPORTED) /* of the first size that all kernels take, if there is one */
+    /* The reason of the first size that all kernels take, if there is one. */
+    if (status == DGL_ERR_UNSUPPORTED)
         snprintf(reason, REASON_SIZE, "%s", first);
     return status == DGL_OK ? phase_generate(exec->base.log, &schedule->program, text, reason)
                             : status;

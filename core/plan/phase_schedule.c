@@ -304,6 +304,9 @@ enum dgl_status phase_schedule_init(struct phase_schedule *out,
         status = make_views(&b);
     if (status == DGL_OK)
         status = make_uses(&b);
+    if (status == DGL_OK && phase_shared_bytes(p) > params->max_shared_bytes)
+        status = refuse(&b, "it needs %lld bytes of shared memory, the device has %u",
+                        (long long)phase_shared_bytes(p), params->max_shared_bytes);
     if (status == DGL_OK)
         status = fill_table(&b, out);
     free(b.use);

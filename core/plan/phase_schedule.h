@@ -33,6 +33,7 @@ struct phase_schedule_params {
     uint32_t local;           /* invocations of a work group */
     uint32_t max_views;       /* storage bindings, the control words' included */
     uint64_t max_table_bytes; /* of a uniform block */
+    uint32_t max_shared_bytes;
     const struct kernel_lib *barrier;
 };
 

@@ -62,6 +62,13 @@ static size_t pool_of(const char *type)
     return i;
 }
 
+/* As drivers store it at most. */
+static int64_t shared_type_bytes(const char *type)
+{
+    char last = type[strlen(type) - 1];
+    return last == '2' ? 8 : last == '3' || last == '4' ? 16 : 4;
+}
+
 /* A word of the table: uniform, so that the compiler may leave it in constant memory. */
 static const char *word_text(struct generator *g, const struct phase_value *value, bool is_float)
 {
@@ -286,6 +293,28 @@ static void name_directives(struct generator *g, struct phase_names *names,
     static const char *const locals[] = {"LOCAL_X", "LOCAL_Y", "LOCAL_Z"};
     for (int i = 0; i < 3; i++)
         phase_names_add(names, (struct phase_name){.name = dgl_str_of(locals[i])});
+}
+
+int64_t phase_shared_bytes(const struct phase_program *program)
+{
+    int64_t most[POOLS] = {0}, bytes = 2 * (int64_t)sizeof(struct dgl_step) + 16;
+    for (uint32_t u = 0; u < program->num_uses; u++) {
+        const struct kernel_choice *choice = program->uses[u].choice;
+        int64_t pool[POOLS] = {0};
+        for (uint32_t i = 0; i < choice->num_shared; i++) {
+            const struct kernel_shared *decl = choice->shared[i].decl;
+            int64_t *count = &pool[pool_of(decl->type)];
+            if (is_pooled(choice, decl))
+                *count += choice->shared[i].count;
+            else
+                bytes += choice->shared[i].count * shared_type_bytes(decl->type);
+        }
+        for (size_t i = 0; i < POOLS; i++)
+            most[i] = pool[i] > most[i] ? pool[i] : most[i];
+    }
+    for (size_t i = 0; i < POOLS; i++)
+        bytes += most[i] * shared_type_bytes(pool_types[i]);
+    return bytes;
 }
 
 /* The directives' names as the text will use them, with the prefix. */

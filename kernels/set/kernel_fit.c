@@ -381,10 +381,8 @@ bool kernel_choice_resize(const struct kernel_set *set, const struct kernel_requ
         .set = set, .request = request, .device = device, .num_device = num_device};
     char why[WHY_SIZE];
     int64_t rank;
-    *out = *choice;
-    if (choice->local[1] * choice->local[2] != 1)
-        return false;
-    if (choice->local[0] == local)
+    if (kernel_fit_try(&fit, kernel, out, &rank, why) && out->local[0] == local &&
+        out->local[1] * out->local[2] == 1)
         return true;
     for (uint32_t i = 0; i < kernel->num_tunes; i++)
         for (uint32_t j = 0; j < kernel->tunes[i].num_choices; j++) {

@@ -128,7 +128,8 @@ static void test_shape(void **state)
             if (status != DGL_OK)
                 fail_msg("no program: %s%s", reason, f.p.log.text);
             assert_false(text.failed);
-            printf("# %s: %zu bytes\n", c->name, text.len);
+            const char *local = strstr(text.p, "local_size_x = ");
+            printf("# %s: %zu bytes, groups of %d\n", c->name, text.len, atoi(local + 15));
             if (kind == SAMPLE_GREEDY)
                 validate(&text);
         }
@@ -241,8 +242,12 @@ static void test_schedule(void **state)
                  &(struct shape_model_params){.config = "tests/models/configs/gemma-3-1b.json",
                                               .quantize = "q4_k_m"},
                  MADE_GPU, builtin);
-    struct phase_schedule_params params = {
-        .log = &p.log.log, .ops = ops, .local = 256, .max_views = 16, .max_table_bytes = 65536};
+    struct phase_schedule_params params = {.log = &p.log.log,
+                                           .ops = ops,
+                                           .local = 256,
+                                           .max_views = 16,
+                                           .max_table_bytes = 65536,
+                                           .max_shared_bytes = 1 << 20};
     params.count = place_ops(&p.plan, ops, 512);
     params.barrier = kernel_set_lib(builtin, "device_barrier");
     /* Every kernel with the same invocations, whatever they were. */
@@ -291,6 +296,10 @@ static void test_schedule(void **state)
     assert_int_equal(phase_schedule_init(&s, &params, reason), DGL_ERR_UNSUPPORTED);
     assert_contains(reason, "a uniform block at most 1024");
     params.max_table_bytes = 65536;
+    params.max_shared_bytes = 4096;
+    assert_int_equal(phase_schedule_init(&s, &params, reason), DGL_ERR_UNSUPPORTED);
+    assert_contains(reason, "bytes of shared memory, the device has 4096");
+    params.max_shared_bytes = 1 << 20;
     params.local = 128;
     assert_int_equal(phase_schedule_init(&s, &params, reason), DGL_ERR_UNSUPPORTED);
     assert_contains(reason, "256 invocations, not 128");

@@ -74,6 +74,9 @@ struct phase_name {
     /* NULL: the prefix is put before it. Else NAME[e] becomes open e close; without `close` NAME
      * becomes `open`. */
     const char *open, *close;
+    /* A variable of the file's scope that is there in any case, without a value: its type, and the
+     * elements of an array (else empty). */
+    struct dgl_str type, count;
 };
 struct phase_names {
     struct phase_name *names;

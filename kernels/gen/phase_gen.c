@@ -374,12 +374,44 @@ static const char *step_text(struct generator *g)
     return copy;
 }
 
+static bool is_number_type(struct dgl_str type)
+{
+    for (size_t i = 0; i < POOLS; i++)
+        if (dgl_str_eq(type, pool_types[i]))
+            return true;
+    return false;
+}
+
+/* Gives the text's variables a value before each row: to the compiler they would else live from one
+ * round of the loop over rows to the next, in registers that other kernels need. */
+static void put_resets(struct generator *g, const struct phase_names *names)
+{
+    struct dgl_str bad;
+    for (size_t i = 0; i < names->count; i++) {
+        const struct phase_name *name = &names->names[i];
+        const int len = (int)name->name.len, type_len = (int)name->type.len;
+        if (name->open || !is_number_type(name->type))
+            continue;
+        if (!name->count.len) {
+            dgl_buf_printf(g->out, "    %s%.*s = %.*s(0);\n", names->prefix, len, name->name.p,
+                           type_len, name->type.p);
+            continue;
+        }
+        dgl_buf_puts(g->out, "    for (int i = 0; i < int(");
+        phase_text_rewrite(names, name->count, g->out, &bad);
+        dgl_buf_printf(g->out, "); i++)\n        %s%.*s[i] = %.*s(0);\n", names->prefix, len,
+                       name->name.p, type_len, name->type.p);
+    }
+}
+
 /* Loads the row's values, then runs its groups, those of this work group. */
-static void put_run(struct generator *g, const struct phase_use *use, uint32_t u)
+static void put_run(struct generator *g, const struct phase_use *use, uint32_t u,
+                    const struct phase_names *names)
 {
     const struct kernel *kernel = use->choice->kernel;
     struct dgl_buf *out = g->out;
     dgl_buf_printf(out, "void P%u_run(uint row)\n{\n", u);
+    put_resets(g, names);
     for (uint32_t i = 0; i < kernel->num_binds; i++)
         if (use->base[i].source == PHASE_ROW)
             dgl_buf_printf(out, "    P%u_at_%s = %s;\n", u, kernel->binds[i].name,
@@ -438,7 +470,7 @@ static enum dgl_status put_use(struct generator *g, uint32_t u)
                  (int)bad.len, bad.p);
         status = DGL_ERR_UNSUPPORTED;
     }
-    put_run(g, use, u);
+    put_run(g, use, u, &names);
     phase_names_finish(&names);
     return status;
 }

@@ -40,11 +40,38 @@ static bool is_mark(const struct kernel_token *token, const char *marks)
     return token->kind == TOKEN_MARK && strchr(marks, token->text.p[0]);
 }
 
+/* A part of the lexer's own copy of the text becomes the same part of the text. */
+static void relocate(const struct kernel_lexer *lexer, struct dgl_str text, struct dgl_str *part)
+{
+    size_t at = 0;
+    if (!part->len || part->p < lexer->start || part->p >= lexer->end)
+        return;
+    while (at + part->len <= text.len && memcmp(text.p + at, part->p, part->len) != 0)
+        at++;
+    part->len = at + part->len <= text.len ? part->len : 0;
+    part->p = text.p + at;
+}
+
+/* The text up to the bracket that closes. */
+static struct dgl_str until_bracket(struct kernel_lexer lexer)
+{
+    struct kernel_token token = kernel_lexer_next(&lexer);
+    const char *start = token.text.p;
+    for (int depth = 1; token.kind != TOKEN_END; token = kernel_lexer_next(&lexer)) {
+        depth += is_mark(&token, "[") - is_mark(&token, "]");
+        if (depth == 0)
+            break;
+    }
+    return (struct dgl_str){start, (size_t)(token.text.p - start)};
+}
+
 void phase_names_scan(struct phase_names *names, struct dgl_str text)
 {
     struct kernel_lexer lexer;
     struct kernel_token before = {.kind = TOKEN_NEWLINE}, token;
-    int depth = 0; /* of all brackets */
+    struct dgl_str type = {0}; /* of the list of declarations at hand */
+    int depth = 0;             /* of all brackets */
+    int conditions = 0;        /* open #if */
     bool directive = false;
     if (!kernel_lexer_init(&lexer, text, 1)) {
         names->failed = true;
@@ -65,29 +92,33 @@ void phase_names_scan(struct phase_names *names, struct dgl_str text)
             depth++;
         else if (!directive && is_mark(&token, ")]}"))
             depth--;
+        if (directive && is_mark(&before, "#"))
+            conditions += (token.text.len > 1 && memcmp(token.text.p, "if", 2) == 0) -
+                          dgl_str_eq(token.text, "endif");
         /* A word after a type, or after the comma of a list of declarations. */
         bool declares =
             token.kind == TOKEN_WORD && !directive && depth == 0 &&
             (before.kind == TOKEN_WORD || is_mark(&before, ",]")) &&
             (is_mark(&next, "(;=[,") || (is_mark(&next, "{") && dgl_str_eq(before.text, "struct")));
-        if (declares)
-            phase_names_add(names, (struct phase_name){.name = token.text});
+        if (declares) {
+            struct phase_name name = {.name = token.text};
+            type = before.kind == TOKEN_WORD ? before.text : type;
+            if (is_mark(&next, ";,[") && conditions == 0)
+                name.type = type;
+            if (is_mark(&next, "["))
+                name.count = until_bracket(ahead);
+            phase_names_add(names, name);
+        }
         if (token.kind != TOKEN_NEWLINE)
             before = token;
         token = kernel_lexer_next(&lexer);
     }
     /* Names must outlive the lexer: those of a text with continued lines are looked up in it. */
-    if (lexer.spliced)
-        for (size_t i = 0; i < names->count; i++) {
-            struct dgl_str *name = &names->names[i].name;
-            if (name->p >= lexer.start && name->p < lexer.end) {
-                size_t at = 0;
-                while (at + name->len <= text.len && memcmp(text.p + at, name->p, name->len) != 0)
-                    at++;
-                name->len = at + name->len <= text.len ? name->len : 0;
-                name->p = text.p + at;
-            }
-        }
+    for (size_t i = 0; lexer.spliced && i < names->count; i++) {
+        relocate(&lexer, text, &names->names[i].name);
+        relocate(&lexer, text, &names->names[i].type);
+        relocate(&lexer, text, &names->names[i].count);
+    }
     kernel_lexer_finish(&lexer);
 }
 

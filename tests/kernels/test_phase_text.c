@@ -55,9 +55,12 @@ static void test_rewrite(void **state)
     struct phase_names names = {.prefix = "P3_"};
     struct dgl_buf out = {0};
     struct dgl_str bad;
-    phase_names_add(&names, (struct phase_name){DGL_STR("buf"), "V[at + uint(", ")]"});
-    phase_names_add(&names, (struct phase_name){DGL_STR("arr"), "S[8u + uint(", ")]"});
-    phase_names_add(&names, (struct phase_name){DGL_STR("one"), "S[4]", NULL});
+    phase_names_add(
+        &names, (struct phase_name){.name = DGL_STR("buf"), .open = "V[at + uint(", .close = ")]"});
+    phase_names_add(
+        &names, (struct phase_name){.name = DGL_STR("arr"), .open = "S[8u + uint(", .close = ")]"});
+    phase_names_add(&names,
+                    (struct phase_name){.name = DGL_STR("one"), .open = "S[4]", .close = NULL});
     phase_names_add(&names, (struct phase_name){.name = DGL_STR("K")});
     phase_names_scan(&names, dgl_str_of(row->text));
     bool ok = phase_text_rewrite(&names, dgl_str_of(row->text), &out, &bad);
@@ -72,6 +75,31 @@ static void test_rewrite(void **state)
     }
     phase_names_finish(&names);
     dgl_buf_finish(&out);
+}
+
+/* Which variables of a file's scope can be given a value, and of which type. */
+static void test_variables(void **state)
+{
+    (void)state;
+    static const char text[] = "uint a, b[K + 1];\nconst uint c = 1u;\nvec4 d;\nfloat e();\n"
+                               "#if K\nfloat f;\n#endif\nuvec4 g[2];\nvoid h() { uint i; }\n";
+    static const char *const want[][3] = {
+        {"a", "uint", ""}, {"b", "uint", "K + 1"}, {"c", "", ""},       {"d", "vec4", ""},
+        {"e", "", ""},     {"f", "", ""},          {"g", "uvec4", "2"}, {"h", "", ""},
+    };
+    struct phase_names names = {.prefix = "P3_"};
+    phase_names_scan(&names, DGL_STR(text));
+    assert_int_equal(names.count, sizeof(want) / sizeof(*want));
+    for (size_t i = 0; i < names.count; i++)
+        if (!dgl_str_eq(names.names[i].name, want[i][0]) ||
+            !dgl_str_eq(names.names[i].type, want[i][1]) ||
+            !dgl_str_eq(names.names[i].count, want[i][2]))
+            fail_msg("name %zu: %.*s of type %.*s, elements %.*s; wanted %s %s %s", i,
+                     (int)names.names[i].name.len, names.names[i].name.p,
+                     (int)names.names[i].type.len, names.names[i].type.p,
+                     (int)names.names[i].count.len, names.names[i].count.p, want[i][0], want[i][1],
+                     want[i][2]);
+    phase_names_finish(&names);
 }
 
 struct bare {
@@ -96,6 +124,8 @@ static void test_bare(void **state)
 
 int main(void)
 {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_variables)};
     int failed = test_run_table("rewrites", test_rewrite, rewrites);
+    failed += cmocka_run_group_tests(tests, NULL, NULL);
     return failed + test_run_table("bare names", test_bare, bares);
 }

@@ -25,9 +25,8 @@ enum dgl_status engine_create(struct dgl_device *dev, const struct plan_params *
         snprintf(engine->no_persistent, sizeof(engine->no_persistent),
                  "%s renders in software, where work groups cannot wait for each other",
                  dev->info.renderer);
-    else
-        snprintf(engine->no_persistent, sizeof(engine->no_persistent),
-                 "no program computes several tokens of this plan");
+    else if (status == DGL_OK)
+        status = persistent_create(dev, &engine->plan, &engine->persistent);
     if (status == DGL_OK && wanted == DGL_EXECUTOR_PERSISTENT && !engine->persistent.exec)
         status = dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
                           "decoding by persistent dispatches was asked for, but cannot be: %s",

@@ -31,4 +31,8 @@ struct persistent {
     const struct persistent_ops *ops;
 };
 
+/* All phases of a plan in one dispatch (phases.h). */
+enum dgl_status persistent_create(struct dgl_device *dev, const struct plan *plan,
+                                  struct persistent *out);
+
 #endif

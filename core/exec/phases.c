@@ -268,7 +268,7 @@ enum dgl_status exec_phases_check(struct exec *base, struct recipe recipe,
 static struct gl_program_params program_params(const struct dgl_buf *text)
 {
     return (struct gl_program_params){
-        .source = text->p, .len = text->len, .label = "phases", .origin = "builtin"};
+        .source = text->p, .len = text->len, .label = "phases", .origin = "builtin", .quiet = true};
 }
 
 static bool is_pending(const struct phases_exec *exec, const struct dgl_buf *text)

@@ -102,12 +102,14 @@ enum dgl_status executor_look(struct dgl_session *s, struct recipe recipe)
     return DGL_OK;
 }
 
-enum dgl_status executor_prepare(struct dgl_session *s, struct recipe recipe)
+enum dgl_status executor_prepare(struct dgl_session *s, struct recipe recipe, int32_t steps)
 {
     const struct persistent *p = &s->model->engine->persistent;
     struct engine_choice *c = engine_choice(s->model->engine, recipe);
     enum dgl_status status = executor_look(s, recipe);
-    if (status != DGL_OK || c->state != ENGINE_OPEN)
+    if (status != DGL_OK || c->state != ENGINE_OPEN ||
+        (steps < TRIAL_WORTH && !s->wait_executor && c->record.verdict != EXEC_FASTER &&
+         s->model->engine->wanted != DGL_EXECUTOR_PERSISTENT))
         return status;
     status = p->ops->begin(p->exec, recipe, &s->memory);
     if (status == DGL_OK)
@@ -297,7 +299,7 @@ enum dgl_status executor_choose(struct dgl_session *s, const struct executor_que
         *max_steps = DGL_READBACK_INTERVAL_MAX;
         return session_run(s, q->recipe, run);
     }
-    enum dgl_status status = executor_prepare(s, q->recipe);
+    enum dgl_status status = executor_prepare(s, q->recipe, q->steps);
     bool waits = q->wait || engine->wanted == DGL_EXECUTOR_PERSISTENT;
     if (status == DGL_OK && c->state == ENGINE_COMPILING && is_worth_it(s, q, c) &&
         (waits || executor_is_due(s, q))) {

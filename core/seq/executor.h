@@ -17,8 +17,8 @@ struct executor_query {
 
 /* What is known without computing or compiling anything goes to the engine's choice. */
 enum dgl_status executor_look(struct dgl_session *s, struct recipe recipe);
-/* Starts the compiler where that leaves something to decide. */
-enum dgl_status executor_prepare(struct dgl_session *s, struct recipe recipe);
+/* Starts the compiler where that leaves something to decide, for as many steps as are expected. */
+enum dgl_status executor_prepare(struct dgl_session *s, struct recipe recipe, int32_t steps);
 /* True when executor_choose() would now decide what it left open the last time. */
 bool executor_is_due(struct dgl_session *s, const struct executor_query *q);
 /* Decides as far as that is possible now. Nothing may be queued; a trial computes tokens after

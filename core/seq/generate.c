@@ -359,7 +359,8 @@ static enum dgl_status run_prompt(struct generation *g)
     if (status == DGL_OK)
         status = session_compile(g->s, needed_segments(g, count));
     if (status == DGL_OK && g->p->max_tokens != DGL_TOKENS_NONE && g->max_tokens != 1)
-        status = executor_prepare(g->s, decode_recipe(g));
+        status = executor_prepare(g->s, decode_recipe(g),
+                                  g->max_tokens > 0 ? g->max_tokens : g->s->context - count);
     if (status == DGL_OK && g->s->len < count)
         status = session_eval(g->s, count);
     if (status == DGL_OK)

@@ -655,8 +655,10 @@ static void sums_do_not_depend_on_tunables(void **state)
         size_t bytes = p.y.rows * p.y.stride * sizeof(float);
         float *first = checked(malloc(bytes));
         const size_t count = sizeof(tunings) / sizeof(tunings[0]);
+        bool has_first = false;
         for (size_t both = 0; both < 2 * count && result == BENCH_RAN; both++) {
             size_t t = both % count;
+            has_first &= t > 0;
             snprintf(hint, sizeof(hint),
                      "{\"tunes\": {\"" TUNED ".WG_SIZE\": %d, \"" TUNED ".UNROLL\": %d, \"" TUNED
                      ".LEAST\": %d, \"" TUNED ".UNIT_GROUPS\": %d, \"" TUNED ".TAIL\": %d}}",
@@ -664,8 +666,13 @@ static void sums_do_not_depend_on_tunables(void **state)
                      tunings[t].unit_groups, both >= count && row.weight != DGL_Q6_K);
             assert_true(kernel_bench_hint(bench, hint));
             result = try_kernel(&p, TUNED, why);
-            if (t == 0)
+            if (both >= count && result == BENCH_CANNOT) { /* needs all of x at once */
+                result = BENCH_RAN;
+                continue;
+            }
+            if (!has_first)
                 memcpy(first, p.y.after, bytes);
+            has_first = true;
             for (size_t j = 0; j < bytes / sizeof(float) && result == BENCH_RAN; j++)
                 if (memcmp(&first[j], &p.y.after[j], sizeof(float)) != 0)
                     fail_msg("%s %s: y[%zu] is %.9g, with %s %.9g", row.shape.post,

@@ -14,7 +14,7 @@
 //
 //! LET PASSES = ceildiv(SLICES, max(1, min((SHARED_BYTES - 9216) / 144, WG_SIZE) / SUBGROUP))
 //! LET STAGED = ceildiv(SLICES, PASSES)
-//! LET LAST = PASSES == 1 && TAIL ? ceildiv(K, 32) - (SLICES - 1) * SUBGROUP : SUBGROUP
+//! LET LAST = TAIL ? ceildiv(K, 32) - (SLICES - 1) * SUBGROUP : SUBGROUP
 //! LET TAIL_ROWS = LAST <= SUBGROUP / 4 ? 4 : LAST <= SUBGROUP / 2 ? 2 : 1
 //! LET FULL = TAIL_ROWS > 1 ? SLICES - 1 : STAGED
 //! LET TAILS = TAIL_ROWS > 1 ? max(1, WG_SIZE / SUBGROUP / (1 + FULL * TAIL_ROWS)) : 0

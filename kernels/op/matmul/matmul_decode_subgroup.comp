@@ -16,7 +16,10 @@
 //     4096 x 28672     31.0  2130
 //     14336 x 4096     22.2  1490
 // One row of 256 columns takes 3.8 us there, two of 2048 4.4. LONG: 180 slices of rows for each
-// unit; from there on four rows at a time are 5 to 14% faster for q4_k, and slower below.
+// unit; from there on four rows at a time are 5 to 14% faster for q4_k, and slower below. HALF: the
+// second slice of a row is the last and at most a half; TAIL, us there: 1152 x 13824 q4_k 11.4 to
+// 10.1, x 131072 69.9 to 59.6 (q8_0 12.6 to 11.5, 80.9 to 59.0), 1536 x 17920 13.2 to 12.6; slower
+// for few rows, for three slices, and no faster for f16.
 //
 //! NAME matmul_decode_subgroup
 //! OP matmul
@@ -44,7 +47,9 @@
 //! TUNE WG_SIZE = SOFTWARE ? 64 : min(512, MAX_INVOCATIONS) in 64 96 128 256 384 448 512 768 1024
 //! TUNE LONG = K * N >= 5760 * SUBGROUP * COMPUTE_UNITS in 0 1
 //! TUNE UNROLL = WEIGHT_f32 ? 1 : (WEIGHT_q4_k || WEIGHT_q4_0) && LONG ? 4 : 2 in 1 2 4
-//! TUNE TAIL = 0 in 0 1
+//! TUNE HALF = K > 32 * SUBGROUP && K <= 48 * SUBGROUP && SUBGROUP == 32 in 0 1
+//! TUNE WIDE = N >= 64 * COMPUTE_UNITS && SHARED_BYTES > 24576 in 0 1
+//! TUNE TAIL = HALF && WIDE && (WEIGHT_q4_k || WEIGHT_q8_0) in 0 1
 //! TUNE LEAST = 4 in 2 4 8 16 32
 //! TUNE UNIT_GROUPS = 1 in 1 2 3 4 6 8 12 16
 //! LET SLICES = ceildiv(K, 32 * SUBGROUP)
@@ -57,6 +62,7 @@
 //! EXTENSION GL_KHR_shader_subgroup_shuffle
 //! REQUIRE SUBGROUP_SIZE >= 8
 //! REQUIRE W_STRIDE % 4 == 0
+//! REQUIRE !TAIL || ceildiv(K, 32) * 144 <= SHARED_BYTES - 9216 && ceildiv(K, 32) <= WG_SIZE
 //! REQUIRE !TAIL || SUBGROUP >= 32 || !(WEIGHT_q5_k || WEIGHT_q6_k)
 //! REQUIRE WG_SIZE % SUBGROUP == 0 && UNROLL <= SUBGROUP
 //! PREFER SOFTWARE ? 5 : 30

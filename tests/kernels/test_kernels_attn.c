@@ -71,7 +71,7 @@ static void rope_and_cache_agree_bit_for_bit(void **state)
     attn_run_all(row, benches[row->limits_min], &walks[ROPE_KV], attn_run_rope_kv);
 }
 
-/* One kernel of each size of its groups that it offers: a bench of its own, since hints stay. */
+/* One kernel with each value of a tunable of its groups: a bench of its own, since hints stay. */
 static void run_work_group_sizes(const struct kernel *kernel, const struct kernel_tune *tune,
                                  const struct attn_row *row, attn_run_fn run)
 {
@@ -105,18 +105,24 @@ static void every_work_group_size_agrees(void **state)
                                       [PREFILL] = attn_run_prefill,
                                       [DECODE] = attn_run_decode,
                                       [TOKEN] = attn_run_token};
+    static const char *const names[] = {"KEY_SUBGROUPS", "MOST_HEADS", "DEPTH", "ROUNDS"};
     const char *name;
     if (!benches[0])
         SKIP("every_work_group_size_agrees: no GLES device");
     for (size_t op = 0; op < sizeof(walks) / sizeof(walks[0]); op++)
         for (size_t i = 0; (name = kernel_bench_name(benches[0], walks[op].op, i)) != NULL; i++) {
             const struct kernel *kernel = kernel_set_find(kernel_bench_set(benches[0]), name);
-            const struct kernel_tune *tune = kernel->tunes;
-            while (tune < kernel->tunes + kernel->num_tunes && strcmp(tune->name, "WG_SIZE") != 0 &&
-                   strcmp(tune->name, "KEY_SUBGROUPS") != 0)
-                tune++;
-            assert_true(tune < kernel->tunes + kernel->num_tunes);
-            run_work_group_sizes(kernel, tune, op >= DECODE ? &decode : &prefill, run[op]);
+            uint32_t ran = 0;
+            for (uint32_t t = 0; t < kernel->num_tunes; t++) {
+                bool shapes_group = strcmp(kernel->tunes[t].name, "WG_SIZE") == 0;
+                for (size_t n = 0; n < sizeof(names) / sizeof(names[0]); n++)
+                    shapes_group |= op == TOKEN && strcmp(kernel->tunes[t].name, names[n]) == 0;
+                if (shapes_group)
+                    run_work_group_sizes(kernel, &kernel->tunes[t],
+                                         op >= DECODE ? &decode : &prefill, run[op]);
+                ran += shapes_group;
+            }
+            assert_true(ran > 0);
         }
 }
 

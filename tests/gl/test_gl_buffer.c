@@ -227,7 +227,7 @@ static void test_sizes_are_checked(void **state)
     refuse(gl_buffer_create(dev, &(struct gl_buffer_params){.size = 0, .label = "none"}, &buffer),
            "buffer none of 0 bytes");
     refuse(gl_buffer_create(dev, &(struct gl_buffer_params){.size = max + 1}, &buffer),
-           "1073741825 bytes: 1 to 1073741824");
+           "2147479553 bytes: 1 to 2147479552");
     refuse(gl_buffer_create(dev, &(struct gl_buffer_params){.size = UINT64_MAX}, &buffer),
            "18446744073709551615");
     assert_null(buffer);

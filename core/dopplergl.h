@@ -426,9 +426,11 @@ enum dgl_hash_weights {
 
 /* How tokens are decoded one by one. */
 enum dgl_executor {
-    DGL_EXECUTOR_AUTO = 0,   /* as measured on the device */
-    DGL_EXECUTOR_DISPATCH,   /* a dispatch per operation */
-    DGL_EXECUTOR_PERSISTENT, /* one dispatch for many tokens: its work groups wait for each other */
+    DGL_EXECUTOR_AUTO = 0, /* persistent where it was found faster before, else dispatch */
+    DGL_EXECUTOR_DISPATCH, /* a dispatch per operation */
+    /* one dispatch for many tokens, whose work groups wait for each other: slow to compile, and
+     * tried against the other one first, once per program and device */
+    DGL_EXECUTOR_PERSISTENT,
 };
 
 struct dgl_model_params {
@@ -533,12 +535,11 @@ struct dgl_executor_info {
     /* borrowed until the model computes again or gets other kernels */
     const char *reason;
 };
-/* How the last token was decoded, to *out; before any was, how the first one would be. Persistent
- * dispatches are chosen where the device lets work groups wait for each other, they give the same
- * tokens and are faster: tried once during an answer, and remembered in the device's cache folder.
- * Their program is compiled while single dispatches answer. One that does not finish within 50 ms,
- * as where another process takes part of the device, is given up; its tokens are computed again by
- * single dispatches. */
+/* How the last token was decoded, to *out; before any was, how the first one would be. What
+ * DGL_EXECUTOR_PERSISTENT finds out about a device, whether work groups may wait for each other
+ * there and what is faster, is remembered in the device's cache folder, and DGL_EXECUTOR_AUTO goes
+ * by it. A persistent dispatch that does not finish, as where another process takes part of the
+ * device, is given up within 50 ms; its tokens are computed again by single dispatches. */
 void dgl_model_executor(const struct dgl_model *model, struct dgl_executor_info *out);
 
 /* One step of a plan, with the reason for its kernel. Strings are borrowed for the call. */

@@ -9,11 +9,12 @@
 #include "core/base/log.h"
 #include "kernels/phase_control.h"
 
-/* A trial: so many tokens by either executor, after some that nobody times. It is worth its time
- * before an answer of that many more tokens. */
+/* A trial: so many tokens by either executor in turn, of which the best of some rounds counts,
+ * after as much work as it takes a GPU that waited for the compiler to raise its clocks. (Without
+ * that one NVIDIA H200 took 3,256 us for tokens of 842 us.) */
 #define TRIAL_STEPS  16
-#define TRIAL_WARMUP 2
-#define TRIAL_WORTH  64
+#define TRIAL_ROUNDS 3
+#define WARM_NS      200000000ull
 /* Numbers of work groups that are tried: all that are resident, and fewer per unit. */
 #define TRIAL_GROUPS 4
 /* One dispatch takes about this long, so that it can be cancelled between two. */
@@ -40,15 +41,14 @@ static void remember(struct dgl_session *s, struct engine_choice *c, enum exec_v
         exec_record_store(gl_program_cache_dir(s->model->dev->gl), c->key, &c->record);
 }
 
-static void put_times(struct engine_choice *c)
+static void put_times(const struct dgl_session *s, struct engine_choice *c)
 {
     const struct exec_record *r = &c->record;
     snprintf(c->reason, sizeof(c->reason),
-             "%.0f us per token in a trial, by %s dispatches %.0f us; %u work groups",
-             (double)(r->verdict == EXEC_FASTER ? r->persistent_ns : r->dispatch_ns) * 1e-3,
-             r->verdict == EXEC_FASTER ? "single" : "persistent",
-             (double)(r->verdict == EXEC_FASTER ? r->dispatch_ns : r->persistent_ns) * 1e-3,
-             r->groups);
+             "%sa trial took %.0f us per token by persistent dispatches of %u work groups, %.0f us "
+             "by single ones",
+             s->model->engine->wanted == DGL_EXECUTOR_PERSISTENT ? "asked for; " : "",
+             (double)r->persistent_ns * 1e-3, r->groups, (double)r->dispatch_ns * 1e-3);
 }
 
 /* What the record says; false: it has to be found out. */
@@ -57,17 +57,19 @@ static bool decide_by_record(struct dgl_session *s, struct engine_choice *c)
     const uint64_t now = (uint64_t)time(NULL);
     switch (c->record.verdict) {
     case EXEC_SLOWER:
-        put_times(c);
+        put_times(s, c);
         decide(s, c, ENGINE_DISPATCH, c->reason);
         return true;
     case EXEC_UNFIT:
         decide(s, c, ENGINE_DISPATCH, "a persistent dispatch failed its tests on this device");
         return true;
     case EXEC_ABORTED:
-        if (now < c->record.time || now - c->record.time > ABORT_SECONDS)
+        if ((now < c->record.time || now - c->record.time > ABORT_SECONDS) &&
+            c->record.persistent_ns > 0 && c->record.persistent_ns < c->record.dispatch_ns) {
+            c->record.verdict = EXEC_FASTER;
             return false;
-        decide(s, c, ENGINE_DISPATCH,
-               "a persistent dispatch had to be given up here within the last day");
+        }
+        decide(s, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up here");
         return true;
     default:
         return false;
@@ -98,18 +100,22 @@ enum dgl_status executor_look(struct dgl_session *s, struct recipe recipe)
     if (engine->wanted == DGL_EXECUTOR_PERSISTENT)
         snprintf(c->reason, sizeof(c->reason), "asked for");
     else if (!decide_by_record(s, c) && c->record.verdict == EXEC_FASTER)
-        put_times(c);
+        put_times(s, c);
     return DGL_OK;
 }
 
-enum dgl_status executor_prepare(struct dgl_session *s, struct recipe recipe, int32_t steps)
+/* Its program takes seconds to compile: nobody who did not ask waits for it, or pays for it. */
+static bool is_wanted(const struct dgl_session *s, const struct engine_choice *c)
+{
+    return s->model->engine->wanted == DGL_EXECUTOR_PERSISTENT || c->record.verdict == EXEC_FASTER;
+}
+
+enum dgl_status executor_prepare(struct dgl_session *s, struct recipe recipe)
 {
     const struct persistent *p = &s->model->engine->persistent;
     struct engine_choice *c = engine_choice(s->model->engine, recipe);
     enum dgl_status status = executor_look(s, recipe);
-    if (status != DGL_OK || c->state != ENGINE_OPEN ||
-        (steps < TRIAL_WORTH && !s->wait_executor && c->record.verdict != EXEC_FASTER &&
-         s->model->engine->wanted != DGL_EXECUTOR_PERSISTENT))
+    if (status != DGL_OK || c->state != ENGINE_OPEN || !is_wanted(s, c))
         return status;
     status = p->ops->begin(p->exec, recipe, &s->memory);
     if (status == DGL_OK)
@@ -122,20 +128,11 @@ static bool has_room(const struct dgl_session *s)
     return s->len + TRIAL_STEPS <= s->context && session_rope_holds(s, s->len + TRIAL_STEPS);
 }
 
-/* A trial needs room for its tokens, and an answer that makes up for it. */
-static bool is_worth_it(const struct dgl_session *s, const struct executor_query *q,
-                        const struct engine_choice *c)
-{
-    return s->model->engine->wanted == DGL_EXECUTOR_PERSISTENT ||
-           c->record.verdict == EXEC_FASTER ||
-           ((q->wait || q->steps >= TRIAL_WORTH) && has_room(s));
-}
-
 bool executor_is_due(struct dgl_session *s, const struct executor_query *q)
 {
     struct engine *engine = s->model->engine;
     const struct engine_choice *c = engine_choice(engine, q->recipe);
-    return !s->profile && c->state == ENGINE_COMPILING && is_worth_it(s, q, c) &&
+    return !s->profile && c->state == ENGINE_COMPILING &&
            engine->persistent.ops->is_ready(engine->persistent.exec, q->recipe);
 }
 
@@ -173,7 +170,7 @@ static enum dgl_status clear_abort(struct dgl_session *s, const struct executor_
 }
 
 /* Both executors in turn on the tokens that come next; the persistent one with several numbers of
- * work groups, of which the fastest is kept. What is forced is not compared. */
+ * work groups, of which the fastest is kept. */
 static enum dgl_status try_both(struct dgl_session *s, const struct executor_query *q,
                                 struct exec_run *dispatch, struct exec_run *persistent,
                                 uint32_t resident, struct engine_choice *c)
@@ -186,22 +183,29 @@ static enum dgl_status try_both(struct dgl_session *s, const struct executor_que
     uint64_t ns;
     bool aborted = false, same = true;
     c->record = (struct exec_record){0};
-    enum dgl_status status = time_steps(s, q, dispatch, TRIAL_WARMUP, want, &ns);
-    if (status == DGL_OK)
-        status = time_steps(s, q, dispatch, TRIAL_STEPS, want, &c->record.dispatch_ns);
-    uint32_t groups = resident;
-    for (int i = 0; i < TRIAL_GROUPS && groups > 0 && status == DGL_OK; i++, groups -= step) {
-        ops->set_groups(persistent, groups);
-        status = time_steps(s, q, persistent, TRIAL_WARMUP, ids, &ns);
+    enum dgl_status status;
+    const uint64_t start = dgl_now_ns();
+    do
+        status = time_steps(s, q, dispatch, TRIAL_STEPS, want, &ns);
+    while (status == DGL_OK && dgl_now_ns() - start < WARM_NS);
+    for (int i = 0; i < TRIAL_ROUNDS * TRIAL_GROUPS && status == DGL_OK; i++) {
+        const uint32_t less = (uint32_t)(i % TRIAL_GROUPS) * step;
+        if (less >= resident)
+            continue;
+        if (less == 0)
+            status = time_steps(s, q, dispatch, TRIAL_STEPS, want, &ns);
+        if (status == DGL_OK && less == 0 && (i == 0 || ns < c->record.dispatch_ns))
+            c->record.dispatch_ns = ns;
+        ops->set_groups(persistent, resident - less);
         if (status == DGL_OK)
             status = time_steps(s, q, persistent, TRIAL_STEPS, ids, &ns);
         aborted = executor_is_aborted(ids, TRIAL_STEPS);
         same = memcmp(ids, want, sizeof(ids)) == 0;
-        if (status != DGL_OK || aborted || (!same && !forced))
+        if (status != DGL_OK || aborted || !same)
             break;
         if (c->record.persistent_ns == 0 || ns < c->record.persistent_ns) {
             c->record.persistent_ns = ns;
-            c->record.groups = groups;
+            c->record.groups = resident - less;
         }
     }
     if (status == DGL_OK)
@@ -215,18 +219,16 @@ static enum dgl_status try_both(struct dgl_session *s, const struct executor_que
         decide(s, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up in a trial");
         return clear_abort(s, q);
     }
-    if (forced) {
-        decide(s, c, ENGINE_PERSISTENT, "asked for");
-    } else if (!same) {
+    if (!same) {
         remember(s, c, EXEC_UNFIT);
         decide(s, c, ENGINE_DISPATCH,
                "the tokens of a trial were not the same as by single dispatches");
-    } else {
-        bool faster = c->record.persistent_ns < c->record.dispatch_ns;
-        remember(s, c, faster ? EXEC_FASTER : EXEC_SLOWER);
-        put_times(c);
-        decide(s, c, faster ? ENGINE_PERSISTENT : ENGINE_DISPATCH, c->reason);
+        return DGL_OK;
     }
+    bool faster = c->record.persistent_ns < c->record.dispatch_ns;
+    remember(s, c, faster ? EXEC_FASTER : EXEC_SLOWER);
+    put_times(s, c);
+    decide(s, c, faster || forced ? ENGINE_PERSISTENT : ENGINE_DISPATCH, c->reason);
     return DGL_OK;
 }
 
@@ -242,8 +244,7 @@ static enum dgl_status judge(struct dgl_session *s, const struct executor_query 
     struct residency found;
     enum dgl_status status = exec_cache_get(&s->persistent, p->exec, q->recipe, &s->memory, &run);
     if (status == DGL_ERR_KERNEL) {
-        if (!forced)
-            remember(s, c, EXEC_UNFIT);
+        remember(s, c, EXEC_UNFIT);
         decide(s, c, ENGINE_DISPATCH, "the driver does not take the program");
         return DGL_OK;
     }
@@ -252,8 +253,7 @@ static enum dgl_status judge(struct dgl_session *s, const struct executor_query 
     if (status != DGL_OK)
         return status;
     if (found.groups == 0) {
-        if (!forced)
-            remember(s, c, EXEC_UNFIT);
+        remember(s, c, EXEC_UNFIT);
         decide(s, c, ENGINE_DISPATCH, found.reason);
         return DGL_OK;
     }
@@ -261,13 +261,13 @@ static enum dgl_status judge(struct dgl_session *s, const struct executor_query 
     bool known = c->record.persistent_ns > 0 && c->record.groups <= found.groups;
     if (!known && has_room(s))
         return try_both(s, q, dispatch, run, found.groups, c);
-    if (!known)
-        c->record = (struct exec_record){.groups = found.groups};
     if (!known && !forced)
         return DGL_OK; /* another time */
-    if (!forced)
-        put_times(c);
-    decide(s, c, ENGINE_PERSISTENT, forced ? "asked for" : c->reason);
+    if (known)
+        put_times(s, c);
+    else
+        c->record = (struct exec_record){.groups = found.groups};
+    decide(s, c, ENGINE_PERSISTENT, known ? c->reason : "asked for");
     return DGL_OK;
 }
 
@@ -299,10 +299,9 @@ enum dgl_status executor_choose(struct dgl_session *s, const struct executor_que
         *max_steps = DGL_READBACK_INTERVAL_MAX;
         return session_run(s, q->recipe, run);
     }
-    enum dgl_status status = executor_prepare(s, q->recipe, q->steps);
+    enum dgl_status status = executor_prepare(s, q->recipe);
     bool waits = q->wait || engine->wanted == DGL_EXECUTOR_PERSISTENT;
-    if (status == DGL_OK && c->state == ENGINE_COMPILING && is_worth_it(s, q, c) &&
-        (waits || executor_is_due(s, q))) {
+    if (status == DGL_OK && c->state == ENGINE_COMPILING && (waits || executor_is_due(s, q))) {
         struct dgl_device *dev = s->model->dev;
         struct exec_run *dispatch = NULL;
         struct dgl_counters before = device_counters(dev), trial;

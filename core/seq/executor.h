@@ -11,14 +11,13 @@ struct executor_query {
     /* State of the next one, of the token at position session->len, which is in IDS: what the
      * device has. */
     struct dgl_step step;
-    int32_t steps; /* that are expected; a trial is worth it only before many */
-    bool wait;     /* for the compiler; else dispatches serve until it is done */
+    bool wait; /* for the compiler; else dispatches serve until it is done */
 };
 
 /* What is known without computing or compiling anything goes to the engine's choice. */
 enum dgl_status executor_look(struct dgl_session *s, struct recipe recipe);
-/* Starts the compiler where that leaves something to decide, for as many steps as are expected. */
-enum dgl_status executor_prepare(struct dgl_session *s, struct recipe recipe, int32_t steps);
+/* Starts the compiler for a persistent dispatch that is forced or was faster in a trial. */
+enum dgl_status executor_prepare(struct dgl_session *s, struct recipe recipe);
 /* True when executor_choose() would now decide what it left open the last time. */
 bool executor_is_due(struct dgl_session *s, const struct executor_query *q);
 /* Decides as far as that is possible now. Nothing may be queued; a trial computes tokens after

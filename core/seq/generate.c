@@ -180,12 +180,8 @@ static int32_t steps_wanted(const struct generation *g)
 /* The steps that come next, nothing being queued. */
 static struct executor_query next_steps(const struct generation *g)
 {
-    int32_t room = g->s->context - g->s->len;
-    int32_t left = g->max_tokens - (int32_t)g->r->num_tokens;
-    return (struct executor_query){.recipe = decode_recipe(g),
-                                   .step = step_at(g, g->s->len),
-                                   .wait = g->s->wait_executor,
-                                   .steps = g->max_tokens >= 0 && left < room ? left : room};
+    return (struct executor_query){
+        .recipe = decode_recipe(g), .step = step_at(g, g->s->len), .wait = g->s->wait_executor};
 }
 
 static enum dgl_status choose_executor(struct generation *g)
@@ -359,8 +355,7 @@ static enum dgl_status run_prompt(struct generation *g)
     if (status == DGL_OK)
         status = session_compile(g->s, needed_segments(g, count));
     if (status == DGL_OK && g->p->max_tokens != DGL_TOKENS_NONE && g->max_tokens != 1)
-        status = executor_prepare(g->s, decode_recipe(g),
-                                  g->max_tokens > 0 ? g->max_tokens : g->s->context - count);
+        status = executor_prepare(g->s, decode_recipe(g));
     if (status == DGL_OK && g->s->len < count)
         status = session_eval(g->s, count);
     if (status == DGL_OK)

@@ -163,6 +163,15 @@ static enum plan_buffer stream_written(const struct op *op)
     return BUF_COUNT;
 }
 
+bool plan_is_asked(const struct plan *plan, uint32_t segments)
+{
+    for (int i = 0; i < SEG_COUNT; i++)
+        for (size_t k = 0; segments >> i & 1u && k < plan->segment[i].ops.count; k++)
+            if (plan->segment[i].use[k]->choice.asked)
+                return true;
+    return false;
+}
+
 size_t plan_block_end(const struct plan *plan, enum segment body, size_t first,
                       enum plan_buffer *stream)
 {

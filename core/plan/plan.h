@@ -91,6 +91,10 @@ enum segment plan_body(const struct plan *plan, int32_t tokens);
  * would fill a pass badly is left to the next one. */
 int32_t plan_pass_tokens(const struct plan *plan, int32_t left, int32_t most);
 
+/* Whether a hint or a user's file decides over a kernel of one of the segments (bits as in struct
+ * recipe). */
+bool plan_is_asked(const struct plan *plan, uint32_t segments);
+
 /* The end of the block of a body that begins with operation `first`: the embedding, attention with
  * its projections, or the feed-forward part. A block ends with what it writes to the residual
  * stream, X or X2: *stream. Where its result joins the stream in the next block's first product,

@@ -276,7 +276,8 @@ int32_t session_readback_interval(const struct dgl_session *s)
 
 /* On software renderers, as long as nothing else needed the programs of prefill: prompts of so few
  * tokens, which read so many bytes of weights one by one, go through the programs of decoding. The
- * answer needs those in any case, the others take a second or two to compile. */
+ * answer needs those in any case, the others take a second or two to compile. Not where a person has
+ * chosen a kernel of prefill, who wants to see it run. */
 #define SHORT_PROMPT       16
 #define SHORT_PROMPT_BYTES (512ull << 20)
 
@@ -382,11 +383,12 @@ uint32_t session_body_segments(const struct dgl_session *s, int32_t count, int32
 int32_t session_eval_rows(const struct dgl_session *s, int32_t count)
 {
     const struct engine *engine = s->model->engine;
+    const uint32_t segments = session_body_segments(s, count, s->ubatch);
     uint64_t tokens = (uint64_t)(count - s->len);
     if (s->model->dev->info.software && tokens <= SHORT_PROMPT &&
         tokens * engine->plan.weights->bytes <= SHORT_PROMPT_BYTES &&
-        !exec_is_compiled(&engine->programs, &engine->plan,
-                          session_body_segments(s, count, s->ubatch)))
+        !plan_is_asked(&engine->plan, segments) &&
+        !exec_is_compiled(&engine->programs, &engine->plan, segments))
         return 1;
     return s->ubatch;
 }

@@ -276,8 +276,8 @@ int32_t session_readback_interval(const struct dgl_session *s)
 
 /* On software renderers, as long as nothing else needed the programs of prefill: prompts of so few
  * tokens, which read so many bytes of weights one by one, go through the programs of decoding. The
- * answer needs those in any case, the others take a second or two to compile. Not where a person has
- * chosen a kernel of prefill, who wants to see it run. */
+ * answer needs those in any case, the others take a second or two to compile. Not where a person
+ * has chosen a kernel of prefill, who wants to see it run. */
 #define SHORT_PROMPT       16
 #define SHORT_PROMPT_BYTES (512ull << 20)
 

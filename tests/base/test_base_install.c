@@ -78,7 +78,7 @@ static const struct install_case cases[] = {
             "./share/man/man1/dopplergl.1\n"
             "./share/zsh/site-functions/_dopplergl\n"},
     {.name = "kernels, model and docs are all there",
-     .script = "diff -r tests/models/story-llama-q4_k_m $model && diff docs $top/share/doc/"
+     .script = "diff -r tests/models/story-llama-q4_k_m $model && diff -r docs $top/share/doc/"
                "dopplergl/docs && for file in kernels/op/*/* kernels/lib/*/*; do\n"
                "cmp $file $top/share/dopplergl/$file; done",
      .out = ""},

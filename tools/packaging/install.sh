@@ -56,7 +56,7 @@ done
 
 put 644 LICENSE "$doc/LICENSE"
 put 644 README.md "$doc/README.md"
-for file in docs/*.md; do
+for file in docs/*.md docs/figures/*; do
     put 644 "$file" "$doc/$file"
 done
 for file in tools/examples/*.*; do

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/base/mem.h"
@@ -86,10 +87,11 @@ static void follow_terminal(EditLine *el)
 static bool wait_for_input(struct line_editor *e)
 {
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    struct timespec tick = {.tv_nsec = INTERRUPT_TICK_MS * 1000000L}; /* a driver's thread has it */
     int ready = 0;
     while (ready <= 0 && !interrupted()) {
         follow_terminal(e->el);
-        ready = ppoll(&input, 1, NULL, &e->before);
+        ready = ppoll(&input, 1, &tick, &e->before);
         if (ready < 0 && errno != EINTR)
             return false;
     }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -288,6 +289,17 @@ void interrupt_watch(struct dgl_session *session)
 int interrupted(void)
 {
     return signalled;
+}
+
+bool interrupt_wait_input(int fd)
+{
+    struct pollfd input = {.fd = fd, .events = POLLIN};
+    int ready = 0;
+    /* The limit is for a signal that comes just before poll(), or that a thread of the driver
+     * handles: neither ends the waiting. A fault is told by reading. */
+    while (!signalled && (ready == 0 || (ready < 0 && errno == EINTR)))
+        ready = poll(&input, 1, INTERRUPT_TICK_MS);
+    return !signalled;
 }
 
 /* With SIGTERM kept away for the moment, which must not be lost. */

@@ -57,6 +57,11 @@ void interrupt_watch(struct dgl_session *session);
 void interrupt_catch(int number);
 /* The signal that came, 0 = none. One that is to end the program is not hidden by SIGINT. */
 int interrupted(void);
+/* Who waits for input looks at interrupted() this often. */
+#define INTERRUPT_TICK_MS 200
+/* Waits until `fd` has something to read, its end or a fault; false after one of those signals,
+ * however shortly before the call it came. */
+bool interrupt_wait_input(int fd);
 /* Forgets a SIGINT that was meant for work that is over. */
 void interrupt_forget(void);
 

@@ -3,8 +3,8 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -75,30 +75,37 @@ bool input_comes_soon(void)
 /* Far beyond any context; ends the reading of devices that never end. */
 #define MAX_INPUT ((size_t)1 << 30)
 
+/* Bytes that `fd` has, 0 at its end, -1 for a fault or a signal. A signal between a look at
+ * interrupted() and a read() that waits would be forgotten: it waits in interrupt_wait_input(). */
+static ssize_t read_some(int fd, char *block, size_t size)
+{
+    ssize_t n = -1;
+    do {
+        errno = 0;
+        if (interrupt_wait_input(fd))
+            n = read(fd, block, size);
+    } while (n < 0 && (errno == EINTR || errno == EAGAIN) && !interrupted());
+    return n;
+}
+
 bool input_slurp(const char *path, struct dgl_buf *out)
 {
     bool standard = strcmp(path, "-") == 0;
-    FILE *file = standard ? stdin : fopen(path, "rb");
+    /* A pipe whose writer has not come is waited for in read_some(), not here. */
+    int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     char block[65536];
-    size_t n;
-    if (!file) {
-        if (errno != EINTR || !interrupted()) /* a pipe whose writer never came */
-            console_error("cannot read %s: %s", path, strerror(errno));
-        return false;
-    }
-    /* A signal ends fread() with an error after what had come: the next call would wait again. */
-    while (out->len <= MAX_INPUT && !ferror(file) && !interrupted() &&
-           (n = fread(block, 1, sizeof(block), file)) > 0)
-        dgl_buf_append(out, block, n);
-    bool ok = !ferror(file) && !interrupted() && !out->failed && out->len <= MAX_INPUT;
-    if (ferror(file) && !interrupted())
+    ssize_t n = fd < 0 ? -1 : 0;
+    while (fd >= 0 && out->len <= MAX_INPUT && (n = read_some(fd, block, sizeof(block))) > 0)
+        dgl_buf_append(out, block, (size_t)n);
+    bool ok = n >= 0 && !interrupted() && !out->failed && out->len <= MAX_INPUT;
+    if (n < 0 && !interrupted())
         console_error("cannot read %s: %s", path, strerror(errno));
     else if (!ok && !interrupted())
         console_error("%s does not fit into memory: at most %zu bytes are read", path, MAX_INPUT);
     if (!ok)
         dgl_buf_finish(out);
-    if (!standard)
-        fclose(file);
+    if (!standard && fd >= 0)
+        close(fd);
     return ok;
 }
 
@@ -140,9 +147,22 @@ bool input_is_utf8(const char *what, struct dgl_str text)
 
 bool input_line(struct dgl_buf *line)
 {
-    int c;
+    /* What was read beyond the last line: standard input is one stream. */
+    static char block[65536];
+    static size_t at, len;
+    bool end = false;
     line->len = 0;
-    while ((c = getc(stdin)) != EOF && c != '\n')
-        dgl_buf_putc(line, (char)c);
-    return !line->failed && !interrupted() && (c != EOF || line->len > 0);
+    for (;;) {
+        const char *newline = memchr(block + at, '\n', len - at);
+        size_t part = newline ? (size_t)(newline - (block + at)) : len - at;
+        dgl_buf_append(line, block + at, part);
+        at += part + (newline ? 1 : 0);
+        if (newline || end || line->failed)
+            break;
+        ssize_t n = read_some(STDIN_FILENO, block, sizeof(block));
+        at = 0;
+        len = n > 0 ? (size_t)n : 0;
+        end = n <= 0;
+    }
+    return !line->failed && !interrupted() && (!end || line->len > 0);
 }

@@ -53,6 +53,37 @@ awk -v long="$work/long" '
     END { close_file() }
 ' $c_files $shaders >> "$found"
 
+# Numbers of work groups, invocations and shared memory that a tuner could try: in LOCAL none; in GROUPS and SHARED, and as
+# the whole of a LET, none from 16 on unless a remark says by what it is fixed. In bodies no literal is a stride of work.
+# shellcheck disable=SC2086
+awk '
+    function largest(text,    most, number) {
+        gsub(/[A-Za-z_][A-Za-z_0-9]*/, "x", text)
+        while (match(text, /[0-9]+/)) {
+            number = substr(text, RSTART, RLENGTH) + 0
+            if (number > most) most = number
+            text = substr(text, RSTART + RLENGTH)
+        }
+        return most + 0
+    }
+    /^\/\/! (LOCAL|GROUPS|SHARED|LET) / {
+        value = substr($0, 5); remark = ""
+        at = index(value, "//")
+        if (at) { remark = substr(value, at); value = substr(value, 1, at - 1) }
+        word = value; sub(/ .*/, "", word); sub(/^[A-Z]+ /, "", value)
+        if (remark ~ /^\/\/ fixed: ./) next
+        if (word == "LET" && value !~ /= *[0-9]+ *$/) next
+        if (largest(value) >= (word == "LOCAL" ? 1 : 16))
+            printf "%s:%d: %s %s: a TUNE, or `// fixed: WHY`\n", FILENAME, FNR, word, value
+    }
+    /^[^\/].*\+= *[0-9]+u?\)/ {
+        step = $0
+        sub(/.*\+= */, "", step); sub(/u?\).*/, "", step)
+        if (step + 0 >= 16 && $0 !~ /\/\/ fixed: ./)
+            printf "%s:%d: a stride of %d: a TUNE, or `// fixed: WHY`\n", FILENAME, FNR, step
+    }
+' $shaders >> "$found"
+
 # Code without comments and string contents, one "file:line:text" per line.
 # shellcheck disable=SC2086
 awk '

@@ -114,7 +114,8 @@ static void every_work_group_size_agrees(void **state)
             const struct kernel *kernel = kernel_set_find(kernel_bench_set(benches[0]), name);
             uint32_t ran = 0;
             for (uint32_t t = 0; t < kernel->num_tunes; t++) {
-                bool shapes_group = strcmp(kernel->tunes[t].name, "WG_SIZE") == 0;
+                bool shapes_group = strcmp(kernel->tunes[t].name, "WG_SIZE") == 0 ||
+                                    strcmp(kernel->tunes[t].name, "EACH") == 0;
                 for (size_t n = 0; n < sizeof(names) / sizeof(names[0]); n++)
                     shapes_group |= op == TOKEN && strcmp(kernel->tunes[t].name, names[n]) == 0;
                 if (shapes_group)

@@ -368,9 +368,10 @@ static void every_kernel_was_tested(void **state)
         kernel_walk_check(&walks[op], bench);
 }
 
-/* Groups as wide as those of a program that runs all of a step. */
+/* Groups as wide as those of a program for all of a step; several items per invocation. */
 static const char wide_hints[] =
-    "{\"tunes\": {\"norm_rms.WG_SIZE\": 512, \"qk_norm.WG_SIZE\": 512}}";
+    "{\"tunes\": {\"norm_rms.WG_SIZE\": 512, \"qk_norm.WG_SIZE\": 512, \"embed_rows.EACH\": 4, "
+    "\"embed_rows.WG_SIZE\": 32, \"synth_rows.GROUPS_MOST\": 64}}";
 
 int main(void)
 {
@@ -384,6 +385,8 @@ int main(void)
     if (bench && kernel_bench_caps(bench)->limits.max_invocations >= 512) {
         if (!kernel_bench_hint(bench, wide_hints))
             return 1;
+        failures += test_run_table("embed_each", embed_looks_rows_up, embed_rows);
+        failures += test_run_table("synth_each", synth_makes_plausible_weights, synth_rows);
         failures += test_run_table("wide_norm", norm_divides_by_the_root_mean_square, norm_rows);
         failures += test_run_table("wide_qk_norm", qk_norm_leaves_values_alone, qk_rows);
     }

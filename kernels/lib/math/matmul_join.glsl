@@ -5,7 +5,7 @@
 // Every work group reads all of R and X, so the sum goes to STREAM, another buffer, once. The
 // squares of R are added up in an order that does not depend on the size of the group.
 //
-//! SHARED float join_squares[128]
+//! SHARED float join_squares[128] // fixed: parts of the sum
 //
 // Needs `vec4 X[]`, `vec4 R[]`, `vec4 G[]`, `vec4 STREAM[]`, `vec4 A[]`, the constant K and the
 // parameter eps.
@@ -17,7 +17,7 @@ void join_begin(uint tid)
 {
     for (uint p = tid; p < 128u; p += uint(LOCAL_X)) {
         float sum = 0.0;
-        for (uint i = p; i < uint(K / 4); i += 128u)
+        for (uint i = p; i < uint(K / 4); i += 128u) // fixed: parts of the sum
             sum += dot(R[i], R[i]);
         join_squares[p] = sum;
     }

@@ -3,10 +3,10 @@
 // radix_topk_key() and radix_topk_take(); every invocation of the group calls radix_topk(), whose
 // LOCAL_X is a multiple of 16. Empty unless the kind is topk.
 //
-//! SHARED uint radix_topk_bins[KIND_topk ? 256 : 0]
-//! SHARED uint radix_topk_sums[KIND_topk ? 16 : 0]
+//! SHARED uint radix_topk_bins[KIND_topk ? 256 : 0] // fixed: values of a digit of 8 bits
+//! SHARED uint radix_topk_sums[KIND_topk ? 16 : 0] // fixed: of 16 bins each
 //! SHARED uvec2 radix_topk_counts[KIND_topk ? LOCAL_X : 0]
-//! SHARED uvec2 radix_topk_blocks[KIND_topk ? LOCAL_X / 16 : 0]
+//! SHARED uvec2 radix_topk_blocks[KIND_topk ? LOCAL_X / 16 : 0] // fixed: of 16 invocations each
 
 #if KIND_topk
 uint radix_topk_key(uint i);

@@ -1,7 +1,7 @@
 // The end of a step: the chosen id is written and the step state advanced by it. Needs `uint
 // STOPS[]`, `uint IDS[]`, `uint STEP[]` with STEP readwrite, and WHEN kind.
 //
-//! SHARED uint stop_ids[33]
+//! SHARED uint stop_ids[33] // fixed: STOPS
 
 const uint NOBODY = 0xffffffffu; // no logit is a number
 

@@ -2,9 +2,9 @@
 // are found by comparison with all of them. Needs libs uint64, sample and philox, the step state
 // and lib step_end. Empty unless the kind is topk.
 //
-//! SHARED uvec4 chosen[KIND_topk ? 128 : 0] // key, id, weight at temperature 1
-//! SHARED uint exponents[KIND_topk ? 128 : 0]
-//! SHARED uvec2 tempered[KIND_topk ? 128 : 0]
+//! SHARED uvec4 chosen[KIND_topk ? 128 : 0] // fixed: largest top_k; key, id, weight
+//! SHARED uint exponents[KIND_topk ? 128 : 0] // fixed: largest top_k
+//! SHARED uvec2 tempered[KIND_topk ? 128 : 0] // fixed: largest top_k
 //! SHARED uint picked
 
 #if KIND_topk

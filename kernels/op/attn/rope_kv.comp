@@ -1,7 +1,7 @@
 // RoPE on q and k of many tokens; q in place, k and v to the KV cache.
 //
-// A row of QKV is HEADS + 2 * KV_HEADS heads of HEAD_DIM numbers, q, k and v: T rows. One
-// invocation per item of four numbers (lib rope_items), items of a row next to each other. No two
+// A row of QKV is HEADS + 2 * KV_HEADS heads of HEAD_DIM numbers, q, k and v: T rows. EACH items of
+// four numbers (lib rope_items) per invocation, items of a row at neighbouring invocations. No two
 // of them touch the same number, so q can be rotated in place.
 //
 //! NAME rope_kv
@@ -13,12 +13,13 @@
 //! BIND read vec4 ROPE
 //! PARAM float rope_scale
 //! CONST HEADS KV_HEADS HEAD_DIM ROPE_DIMS QKV_STRIDE
-//! TUNE WG_SIZE = 64 in 32 64 128
+//! TUNE WG_SIZE = 64 in 32 64 128 256
+//! TUNE EACH = 1 in 1 2 4
 //! LET HEAD_ITEMS = HEAD_DIM / 4
 //! LET ROW_ITEMS = (HEADS + 2 * KV_HEADS) * HEAD_ITEMS
 //! STEP read
 //! LOCAL WG_SIZE
-//! GROUPS ceildiv(T * ROW_ITEMS, WG_SIZE)
+//! GROUPS ceildiv(T * ROW_ITEMS, WG_SIZE * EACH)
 //! REQUIRE HEAD_DIM % 4 == 0 && ROPE_DIMS % 4 == 0 && ROPE_DIMS <= HEAD_DIM && QKV_STRIDE % 4 == 0
 //! TOLERANCE 1e-13
 //! LIB half
@@ -28,10 +29,8 @@
 //! LIB rope_items
 //! LIB rope_items_vec2
 
-void body(uvec3 group)
+void rotate_item(uint n)
 {
-    rope_begin();
-    uint n = group.x * uint(WG_SIZE) + gl_LocalInvocationID.x;
     uint t = n / uint(ROW_ITEMS);
     uint head = (n % uint(ROW_ITEMS)) / uint(HEAD_ITEMS);
     uint i = n % uint(HEAD_ITEMS);
@@ -57,4 +56,12 @@ void body(uvec3 group)
         QKV[(first + item.dim) / 2u] = x.xy;
         QKV[(first + item.partner) / 2u] = x.zw;
     }
+}
+
+void body(uvec3 group)
+{
+    uint first = group.x * uint(LOCAL_X * EACH) + gl_LocalInvocationID.x;
+    rope_begin();
+    for (uint e = 0u; e < uint(EACH); e++)
+        rotate_item(first + e * uint(LOCAL_X));
 }

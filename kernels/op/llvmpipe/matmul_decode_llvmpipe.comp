@@ -35,7 +35,7 @@
 //! LET X_ROWS = 1
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(BAND, WG_SIZE)
-//! SHARED float squares[PRE_norm ? 64 * BLOCKS : 0]
+//! SHARED float squares[PRE_norm ? 64 * BLOCKS : 0] // fixed: vec4s of a block
 //! SHARED float pair[POST_glu ? WG_SIZE : 0]
 //! REQUIRE SOFTWARE
 //! REQUIRE K <= 1024

@@ -1,8 +1,9 @@
-// Token ids to rows of the embedding table: four elements per invocation.
+// Token ids to rows of the embedding table: EACH vec4s per invocation.
 //
 // X[t, i] = scale * W[IDS[pos + t], i] for the tokens whose id lies in this band of the table.
 // W is [rows][W_STRIDE] words in its packed layout, X is [T][X_STRIDE]; the band holds ids row0 ..
-// row0 + rows - 1. Groups: x covers the H columns, y the T tokens.
+// row0 + rows - 1. Groups: x covers the H columns, WG_SIZE * EACH vec4s each, y the T tokens.
+// Neighbouring invocations are at neighbouring vec4s.
 //
 //! NAME embed_rows
 //! OP embed
@@ -16,9 +17,10 @@
 //! PARAM float scale
 //! CONST H X_STRIDE W_STRIDE
 //! TUNE WG_SIZE = 64 in 32 64 128 256 512
+//! TUNE EACH = 1 in 1 2 4
 //! LET W_WIDTH = 1
 //! LOCAL WG_SIZE
-//! GROUPS ceildiv(H / 4, WG_SIZE) T
+//! GROUPS ceildiv(H / 4, WG_SIZE * EACH) T
 //! PREFER 10
 //! STEP read
 //! LIB weight_words
@@ -26,13 +28,18 @@
 
 void body(uvec3 group)
 {
-    uint i = group.x * uint(LOCAL_X) + gl_LocalInvocationID.x, t = group.y;
-    if (i >= uint(H / 4) || t >= pass_rows)
+    uint first = group.x * uint(LOCAL_X * EACH) + gl_LocalInvocationID.x, t = group.y;
+    if (first >= uint(H / 4) || t >= pass_rows)
         return;
     uint id = IDS[row_pos(t)] - row0; // wraps below the band, and is then not below `rows`
     if (id >= rows)
         return;
-    uint row = id * uint(W_STRIDE), k = 4u * i;
-    X[t * uint(X_STRIDE / 4) + i] = scale * vec4(weight_at(row, k), weight_at(row, k + 1u),
-                                                 weight_at(row, k + 2u), weight_at(row, k + 3u));
+    uint row = id * uint(W_STRIDE);
+    for (uint e = 0u; e < uint(EACH); e++) {
+        uint i = first + e * uint(LOCAL_X), k = 4u * i;
+        if (i < uint(H / 4))
+            X[t * uint(X_STRIDE / 4) + i] =
+                scale * vec4(weight_at(row, k), weight_at(row, k + 1u), weight_at(row, k + 2u),
+                             weight_at(row, k + 3u));
+    }
 }

@@ -3,7 +3,7 @@
 // W is [rows][W_STRIDE] words. One invocation per word; a value depends on the seed, its row in the
 // band and its column. f32, f16 and bf16: the centred sum of four bytes of a hash. Block formats:
 // random codes under fixed scales, centred by minima, or by scales whose signs alternate. Groups: x
-// covers the words of a row, y the rows, every 16,384th by the same group.
+// covers the words of a row, y the rows, every GROUPS_MOST-th by the same group.
 //
 //! NAME synth_rows
 //! OP synth
@@ -14,8 +14,9 @@
 //! PARAM uint seed
 //! CONST K W_STRIDE
 //! TUNE WG_SIZE = 64 in 32 64 128 256
+//! TUNE GROUPS_MOST = 16384 in 64 1024 4096 16384 65535
 //! LOCAL WG_SIZE
-//! GROUPS ceildiv(W_STRIDE, WG_SIZE) min(BAND, 16384)
+//! GROUPS ceildiv(W_STRIDE, WG_SIZE) min(BAND, GROUPS_MOST)
 //! PREFER 10
 //! LIB half
 
@@ -82,6 +83,6 @@ void body(uvec3 group)
     uint w = group.x * uint(LOCAL_X) + gl_LocalInvocationID.x;
     if (w >= uint(W_STRIDE))
         return;
-    for (uint row = group.y; row < rows; row += min(rows, 16384u))
+    for (uint row = group.y; row < rows; row += min(rows, uint(GROUPS_MOST)))
         W[row * uint(W_STRIDE) + w] = word(w, scramble(scramble(seed + row) + w));
 }

@@ -16,7 +16,7 @@
 //! STEP read
 //! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256 512
 //! LOCAL WG_SIZE
-//! GROUPS ceildiv(VOCAB, 2048)
+//! GROUPS ceildiv(VOCAB, 2048) // fixed: a slice of docs/operations.md
 //! SHARED uvec4 part[LOCAL_X] // tokens on the edge, mass
 //! REQUIRE VOCAB < 524288
 //! LIB uint64

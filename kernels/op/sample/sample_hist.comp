@@ -18,9 +18,9 @@
 //! STEP read
 //! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256 512
 //! LOCAL WG_SIZE
-//! GROUPS ceildiv(VOCAB, 2048)
-//! SHARED uint mass_low[1024]
-//! SHARED uint mass_high[1024]
+//! GROUPS ceildiv(VOCAB, 2048) // fixed: a slice of docs/operations.md
+//! SHARED uint mass_low[1024] // fixed: bins of a digit of 10 bits
+//! SHARED uint mass_high[1024] // fixed: bins of a digit of 10 bits
 //! REQUIRE VOCAB < 524288 && LEVEL >= 0 && LEVEL <= 2
 //! LIB uint64
 //! LIB sample

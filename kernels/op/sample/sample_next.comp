@@ -24,7 +24,7 @@
 //! STEP readwrite
 //! TUNE WG_SIZE = VOCAB > 262144 && MAX_INVOCATIONS >= 256 ? 256 : 128 in 128 256 512
 //! LOCAL WG_SIZE
-//! GROUPS ceildiv(VOCAB, 2048)
+//! GROUPS ceildiv(VOCAB, 2048) // fixed: a slice of docs/operations.md
 //! SHARED uint ended
 //! SHARED uint deeper
 //! REQUIRE VOCAB <= 2048 * WG_SIZE

@@ -14,7 +14,7 @@
 //! STEP read
 //! TUNE WG_SIZE = SOFTWARE ? 32 : MAX_INVOCATIONS >= 256 ? 256 : 128 in 32 64 128 256 512
 //! LOCAL WG_SIZE
-//! GROUPS ceildiv(VOCAB, 2048)
+//! GROUPS ceildiv(VOCAB, 2048) // fixed: a slice of docs/operations.md
 //! LIB uint64
 //! LIB sample
 //! LIB radix_topk

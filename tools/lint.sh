@@ -134,7 +134,7 @@ loader/convert  core core/base loader/quant loader/tensor loader/desc loader/tok
 core/plan       core core/base kernels loader/desc loader/quant loader/tensor
 core/memory     core core/base kernels loader/* gl core/plan
 core/exec       core core/base kernels loader/* gl core/plan core/memory
-core/oracle     core core/base loader/desc loader/quant loader/tensor
+core/oracle     core core/base kernels kernels/* loader/* gl core/plan core/memory core/exec
 core/seq        core core/base kernels loader/* gl core/plan core/memory core/exec core/oracle
 core/api        core core/base kernels loader/* gl core/plan core/memory core/exec core/oracle core/seq
 tools           core core/base

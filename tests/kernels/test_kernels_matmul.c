@@ -16,7 +16,7 @@
 #include "kernels/format/kernel_format.h"
 #include "tests/support/kernel_sets.h"
 #include "tests/support/kernel_walk.h"
-#include "tests/support/ref_ops.h"
+#include "core/oracle/ref_ops.h"
 
 #define EPS     1e-5
 #define SOFTCAP 1.5 /* well within the range of the sums */
@@ -218,7 +218,7 @@ static void problem_init(struct problem *p, const struct row *row)
     bool gain = s->gain || is(s->pre, "norm") || is(s->pre, "join_norm");
     p->bias_at = gain ? (s->k + 3) / 4 * 4 : 0;
     p->a_words = p->bias_at + (s->n + 3) / 4 * 4;
-    ref_matrix_init(&p->w, row->weight, s->n, s->k, seed);
+    assert_true(ref_matrix_init(&p->w, row->weight, NULL, s->n, s->k, seed));
     p->x = checked(dgl_new_array(float, p->x_words));
     p->a = checked(dgl_new_array(float, p->a_words));
     p->r = checked(dgl_new_array(float, s->k));

@@ -7,7 +7,7 @@
 
 #include "core/base/mem.h"
 #include "tests/support/kernel_walk.h"
-#include "tests/support/ref_ops.h"
+#include "core/oracle/ref_ops.h"
 
 #define EMPTY_MAX (-1e30f)
 

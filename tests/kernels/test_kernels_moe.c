@@ -13,7 +13,7 @@
 #include "kernels/format/kernel_format.h"
 #include "tests/support/kernel_walk.h"
 #include "tests/support/ref_moe.h"
-#include "tests/support/ref_ops.h"
+#include "core/oracle/ref_ops.h"
 
 #define ALPHA 1.702f
 #define LIMIT 0.6f /* low: about half of what the tests compute meets it */
@@ -174,7 +174,7 @@ static void problem_init(struct problem *p, const struct row *row)
     p->y.rows = is(s->post, "combine") ? 1 : p->pairs;
     p->y.cols = glu ? s->n / 2 : s->n;
     p->y.stride = p->y.cols + s->y_pad;
-    ref_matrix_init(&p->w, row->weight, (uint64_t)s->experts * s->n, s->k, seed);
+    assert_true(ref_matrix_init(&p->w, row->weight, NULL, (uint64_t)s->experts * s->n, s->k, seed));
     p->x = checked(dgl_new_array(float, (size_t)p->x_rows * p->x_stride));
     p->bias = checked(dgl_new_array(float, (size_t)s->experts * s->n));
     p->ids = checked(dgl_new_array(uint32_t, p->pairs));

@@ -12,7 +12,7 @@
 #include "core/oracle/oracle_ops.h"
 #include "tests/support/kernel_walk.h"
 #include "tests/support/ref_moe.h"
-#include "tests/support/ref_ops.h"
+#include "core/oracle/ref_ops.h"
 
 static struct kernel_bench *bench;
 static struct kernel_walk walks[] = {{.op = "moe_route"},
@@ -177,7 +177,7 @@ static void routing_init(struct routing *r, const struct router_row *row)
     uint64_t seed = row->k + row->experts;
     *r = (struct routing){.row = row, .bias_at = row->norm ? (row->k + 3) / 4 * 4 : 0};
     r->a_words = r->bias_at + (row->experts + 3) / 4 * 4;
-    ref_matrix_init(&r->w, row->weight, row->experts, row->k, seed);
+    assert_true(ref_matrix_init(&r->w, row->weight, NULL, row->experts, row->k, seed));
     r->x = checked(dgl_new_array(float, row->k));
     r->a = checked(dgl_new_array(float, r->a_words));
     r->normed = checked(dgl_new_array(double, row->k));

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "core/base/mem.h"
-#include "tests/support/ref_ops.h"
+#include "core/oracle/ref_ops.h"
 #include "tests/support/test.h"
 
 /* Rows of random numbers, NaN between them. */

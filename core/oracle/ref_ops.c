@@ -1,11 +1,12 @@
 /* Reference operations in doubles. Formats are decoded here from their description, bit by bit. */
-#include "tests/support/ref_ops.h"
+#include "core/oracle/ref_ops.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "core/base/mem.h"
 #include "core/memory/repack.h"
-#include "tests/support/test.h"
 
 const enum dgl_dtype ref_types[REF_TYPES] = {
     DGL_F32,  DGL_F16,  DGL_BF16, DGL_Q8_0,  DGL_Q4_K,
@@ -33,10 +34,26 @@ static const struct block_fields *fields_of(enum dgl_dtype type)
     return NULL;
 }
 
+uint64_t ref_rand(uint64_t *seed)
+{
+    uint64_t z = *seed += 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+float ref_rand_float(uint64_t *seed)
+{
+    double sum = 0; /* of four uniforms, scaled to variance 1 */
+    for (int i = 0; i < 4; i++)
+        sum += (double)(ref_rand(seed) >> 11) * 0x1p-53 - 0.5;
+    return (float)(sum * 1.7320508075688772);
+}
+
 void ref_fill(float *values, size_t count, uint64_t *seed)
 {
     for (size_t i = 0; i < count; i++)
-        values[i] = test_rand_float(seed);
+        values[i] = ref_rand_float(seed);
 }
 
 static double half_value(uint32_t bits)
@@ -49,7 +66,7 @@ static double half_value(uint32_t bits)
 /* A half between 2^(low - 15) and 2^(low - 11), or now and then a subnormal one. */
 static uint16_t random_half(uint64_t *seed, uint32_t low, bool may_be_negative)
 {
-    uint64_t r = test_rand(seed);
+    uint64_t r = ref_rand(seed);
     uint32_t exponent = r % 16 == 0 ? 0 : low + (uint32_t)(r >> 8 & 3);
     uint32_t sign = may_be_negative ? (uint32_t)(r >> 16 & 1) << 15 : 0;
     return (uint16_t)(sign | exponent << 10 | (uint32_t)(r >> 20 & 1023));
@@ -69,7 +86,7 @@ static uint32_t get16(const uint8_t *src)
 static void fill_bytes(uint8_t *dst, size_t count, uint64_t *seed)
 {
     for (size_t i = 0; i < count; i++)
-        dst[i] = (uint8_t)(test_rand(seed) >> 32);
+        dst[i] = (uint8_t)(ref_rand(seed) >> 32);
 }
 
 static void random_blocks(const struct ref_matrix *m, const struct block_fields *f, uint8_t *dst,
@@ -93,7 +110,7 @@ static void random_affine(const struct ref_matrix *m, uint8_t *dst, uint64_t *se
     fill_bytes(dst, (size_t)m->row_bytes, seed);
     for (uint8_t *block = dst; block < dst + m->row_bytes; block += 48) {
         for (int i = 0; i < 4; i++) {
-            float value = test_rand_float(seed) * (i % 2 ? 0.1f : 0.002f);
+            float value = ref_rand_float(seed) * (i % 2 ? 0.1f : 0.002f);
             memcpy(block + 32 + 4 * i, &value, 4);
         }
     }
@@ -102,7 +119,7 @@ static void random_affine(const struct ref_matrix *m, uint8_t *dst, uint64_t *se
 static void random_row(const struct ref_matrix *m, uint8_t *dst, uint64_t *seed)
 {
     for (uint64_t i = 0; i < m->cols && (m->type == DGL_F32 || m->type == DGL_BF16); i++) {
-        float value = test_rand_float(seed) * 0.1f;
+        float value = ref_rand_float(seed) * 0.1f;
         uint32_t bits;
         memcpy(&bits, &value, 4);
         if (m->type == DGL_F32)
@@ -207,18 +224,22 @@ const char *ref_layout(enum dgl_dtype type)
     return split ? "split" : "native";
 }
 
-void ref_matrix_init(struct ref_matrix *m, enum dgl_dtype type, uint64_t rows, uint64_t cols,
-                     uint64_t seed)
+bool ref_matrix_init(struct ref_matrix *m, enum dgl_dtype type, const char *layout_name,
+                     uint64_t rows, uint64_t cols, uint64_t seed)
 {
-    const struct weight_layout *layout = weight_layout_find(type, ref_layout(type));
+    const struct weight_layout *layout =
+        weight_layout_find(type, layout_name ? layout_name : ref_layout(type));
     *m = (struct ref_matrix){.type = type, .rows = rows, .cols = cols};
-    assert_non_null(layout);
-    assert_true(dgl_dtype_row_bytes(type, cols, &m->row_bytes));
-    assert_true(weight_layout_stride(layout, cols, &m->row_words));
-    m->stored = calloc(rows, m->row_bytes);
-    m->packed = calloc(rows, m->row_words * 4);
-    m->values = calloc(rows, cols * sizeof(double));
-    assert_true(m->stored && m->packed && m->values);
+    if (!layout || !dgl_dtype_row_bytes(type, cols, &m->row_bytes) ||
+        !weight_layout_stride(layout, cols, &m->row_words))
+        return false;
+    m->stored = dgl_calloc(rows, m->row_bytes);
+    m->packed = dgl_calloc(rows, m->row_words * 4);
+    m->values = dgl_calloc(rows, cols * sizeof(double));
+    if (!m->stored || !m->packed || !m->values) {
+        ref_matrix_finish(m);
+        return false;
+    }
     for (uint64_t r = 0; r < rows; r++) {
         uint8_t *row = m->stored + r * m->row_bytes;
         random_row(m, row, &seed);
@@ -226,6 +247,7 @@ void ref_matrix_init(struct ref_matrix *m, enum dgl_dtype type, uint64_t rows, u
         for (uint64_t k = 0; k < cols; k++)
             m->values[r * cols + k] = stored_value(m, row, k);
     }
+    return true;
 }
 
 /* A block of q4_k from the bytes of its codes and of its head in the layout `split`. */
@@ -251,8 +273,9 @@ static void join_q4_k(const uint8_t *codes, const uint8_t *head, uint8_t *block)
     }
 }
 
-/* `split` back to blocks: all codes, then all scales, of rows padded to 256 columns. */
-static void join_split(const struct ref_matrix *m, const uint8_t *packed, uint8_t *row)
+/* `split` back to blocks: all codes, then all scales, of rows padded to 256 columns. False: codes
+ * beyond the row's end are not zero. */
+static bool join_split(const struct ref_matrix *m, const uint8_t *packed, uint8_t *row)
 {
     const struct dgl_dtype_traits *t = dgl_dtype_get(m->type);
     size_t scale = m->type == DGL_MXFP4 ? 1 : m->type == DGL_Q4_K ? 16 : 2;
@@ -262,11 +285,13 @@ static void join_split(const struct ref_matrix *m, const uint8_t *packed, uint8_
     for (size_t b = 0; b < blocks; b++, packed += codes, scales += scale) {
         if (b * t->block >= m->cols) {
             for (size_t i = 0; i < codes; i++)
-                assert_int_equal(packed[i], 0);
+                if (packed[i] != 0)
+                    return false;
             continue;
         }
         for (size_t i = m->cols - b * t->block; i < codes && m->type == DGL_Q8_0; i++)
-            assert_int_equal(packed[i], 0);
+            if (packed[i] != 0)
+                return false;
         bool front = m->type != DGL_Q6_K; /* of the block: its scale */
         if (m->type == DGL_Q4_K) {
             join_q4_k(packed, scales, row);
@@ -277,20 +302,23 @@ static void join_split(const struct ref_matrix *m, const uint8_t *packed, uint8_
         memcpy(row + (front ? scale : codes), front ? packed : scales, front ? codes : scale);
         row += t->block_bytes;
     }
+    return true;
 }
 
-void ref_matrix_decode_packed(struct ref_matrix *m)
+bool ref_matrix_decode_packed(struct ref_matrix *m)
 {
     for (uint64_t r = 0; r < m->rows; r++) {
         const uint8_t *packed = (const uint8_t *)(m->packed + r * m->row_words);
         uint8_t *row = m->stored + r * m->row_bytes;
-        if (strcmp(ref_layout(m->type), "split") == 0)
-            join_split(m, packed, row);
-        else
+        if (strcmp(ref_layout(m->type), "split") == 0) {
+            if (!join_split(m, packed, row))
+                return false;
+        } else
             memcpy(row, packed, (size_t)m->row_bytes);
         for (uint64_t k = 0; k < m->cols; k++)
             m->values[r * m->cols + k] = stored_value(m, row, k);
     }
+    return true;
 }
 
 void ref_matrix_finish(struct ref_matrix *m)

@@ -1,10 +1,11 @@
 /*
- * ref_ops.h: what operations should give (docs/operations.md), in plain C and doubles, and matrices
- * to try them on. Nothing here shares code with the kernels or with the library's decoders.
+ * ref_ops.h: results of operations (docs/operations.md) in plain C and doubles, and matrices to try
+ * them on. Shares no code with the kernels or with the library's decoders of formats.
  */
-#ifndef DGL_TESTS_REF_OPS_H
-#define DGL_TESTS_REF_OPS_H
+#ifndef DGL_CORE_REF_OPS_H
+#define DGL_CORE_REF_OPS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,18 +21,19 @@ struct ref_matrix {
     enum dgl_dtype type;
     uint64_t rows, cols, row_bytes, row_words;
     uint8_t *stored;  /* rows * row_bytes */
-    uint32_t *packed; /* rows * row_words, in the format's usual layout */
+    uint32_t *packed; /* rows * row_words */
     double *values;   /* rows * cols */
 };
 /* The layout that a format usually has on the device. */
 const char *ref_layout(enum dgl_dtype type);
 /* Bits at random, so that every field of a block takes many values; what pads the last block of a
- * row is not zero. Fails the running test when out of memory. */
-void ref_matrix_init(struct ref_matrix *m, enum dgl_dtype type, uint64_t rows, uint64_t cols,
-                     uint64_t seed);
-/* Sets `values` from `packed`, which something else has filled; fails when codes beyond the row's
- * end are not zero. */
-void ref_matrix_decode_packed(struct ref_matrix *m);
+ * row is not zero. `layout` NULL: the format's usual one. False when out of memory, or when the
+ * format has no such layout. */
+bool ref_matrix_init(struct ref_matrix *m, enum dgl_dtype type, const char *layout, uint64_t rows,
+                     uint64_t cols, uint64_t seed);
+/* Sets `values` from `packed`, which something else has filled in the usual layout; false when
+ * codes beyond the row's end are not zero. */
+bool ref_matrix_decode_packed(struct ref_matrix *m);
 void ref_matrix_finish(struct ref_matrix *m);
 
 /* y[t, n] = sum_k w[n, k] x[t, k]; x and y without padding. */
@@ -44,7 +46,9 @@ void ref_norm(const double *x, const double *gain, size_t count, double eps, dou
 void ref_merge(const float *p, size_t heads, size_t splits, size_t head_dim, const float *sinks,
                double *out);
 
-/* Random numbers, normal-ish. */
+/* Repeatable random numbers (splitmix64); floats have mean 0 and variance 1, none is beyond 3.5. */
+uint64_t ref_rand(uint64_t *seed);
+float ref_rand_float(uint64_t *seed);
 void ref_fill(float *values, size_t count, uint64_t *seed);
 
 #endif

@@ -1,0 +1,433 @@
+/* Which cases a kernel is tried on, and the verdict. */
+#include "core/oracle/kernel_check.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/mem.h"
+#include "core/oracle/kernel_run.h"
+#include "core/oracle/op_problem.h"
+#include "core/oracle/ref_ops.h"
+#include "kernels/format/kernel_format.h"
+#include "kernels/set/kernel_fit.h"
+
+struct kernel_judge {
+    struct kernel_judge_params params;
+    struct kernel_runner runner;
+    struct kernel_set *builtin; /* for stages that another kernel runs; made when it is needed */
+};
+
+enum dgl_status kernel_judge_create(const struct kernel_judge_params *params,
+                                    struct kernel_judge **out)
+{
+    struct kernel_judge *judge = dgl_new(struct kernel_judge);
+    *out = judge;
+    if (!judge)
+        return dgl_fail_memory(params->dev->log, "judge of kernels", sizeof(*judge));
+    judge->params = *params;
+    judge->params.set = kernel_set_ref(params->set);
+    kernel_runner_init(&judge->runner, params->dev);
+    judge->runner.inspect = params->inspect;
+    judge->runner.inspect_priv = params->priv;
+    return DGL_OK;
+}
+
+void kernel_judge_destroy(struct kernel_judge **judge)
+{
+    if (!*judge)
+        return;
+    kernel_runner_finish(&(*judge)->runner);
+    kernel_set_destroy(&(*judge)->params.set);
+    kernel_set_destroy(&(*judge)->builtin);
+    free(*judge);
+    *judge = NULL;
+}
+
+void kernel_judge_set(struct kernel_judge *judge, struct kernel_set *set)
+{
+    struct kernel_set *old = judge->params.set;
+    judge->params.set = kernel_set_ref(set);
+    kernel_set_destroy(&old);
+}
+
+bool kernel_judge_knows(const char *op)
+{
+    return op_rule_find(op) != NULL;
+}
+
+/* ---- one case -------------------------------------------------------------------------------- */
+
+static enum dgl_status go_on(const struct kernel_judge *judge)
+{
+    const struct kernel_judge_params *p = &judge->params;
+    return !p->go_on || p->go_on(p->priv) ? DGL_OK : DGL_ERR_CANCELLED;
+}
+
+/* "matmul weight=q4_k phase=decode K=260 N=67, 7 tokens": a case for people. */
+static void describe(const struct kernel_case *c, struct dgl_buf *out)
+{
+    kernel_request_describe(&c->request, out);
+    for (uint32_t i = 0; i < c->request.num_consts; i++)
+        dgl_buf_printf(out, " %s=%lld", c->request.consts[i].name,
+                       (long long)c->request.consts[i].value);
+    if (c->tokens > 1)
+        dgl_buf_printf(out, ", %u tokens", (unsigned)c->tokens);
+    if (c->pos > 0)
+        dgl_buf_printf(out, " from %u", (unsigned)c->pos);
+}
+
+/* NULL `why`: the kernel cannot run, `verdict` has the reason. */
+static void judge_wrong(struct kernel_verdict *verdict, const char *kernel,
+                        const struct kernel_case *c, const char *why)
+{
+    struct dgl_buf name = {0};
+    verdict->kind = KERNEL_WRONG;
+    if (c)
+        describe(c, &name);
+    if (c)
+        snprintf(verdict->text, sizeof(verdict->text), "%s: %s: %s", kernel, name.p ? name.p : "",
+                 why);
+    else
+        snprintf(verdict->text, sizeof(verdict->text), "%s", why);
+    dgl_buf_finish(&name);
+}
+
+/* The kernel in question for a stage of its own operation; else a built-in one. */
+static enum dgl_status choose(struct kernel_judge *judge, const struct problem_stage *stage,
+                              const struct kernel_subject *use, struct kernel_choice *out)
+{
+    const struct plan_device *device = &judge->params.dev->plan;
+    if (stage->is_subject) {
+        *out = *use->choice;
+        return DGL_OK;
+    }
+    if (!judge->builtin) {
+        enum dgl_status status = kernel_set_create(
+            judge->params.dev->log, &(struct dgl_kernels_params){0}, &judge->builtin);
+        if (status != DGL_OK)
+            return status;
+    }
+    return kernel_choose(judge->params.dev->log, judge->builtin, &stage->request,
+                         device->properties, device->num_properties, out);
+}
+
+/* Runs a problem whose subject is use->choice. Adds a case to the verdict. */
+static enum dgl_status solve(struct kernel_judge *judge, const struct kernel_subject *use,
+                             const struct kernel_case *c, struct problem *p,
+                             struct kernel_verdict *verdict)
+{
+    const struct kernel *kernel = use->choice->kernel;
+    struct kernel_choice *choices = dgl_new_array(struct kernel_choice, p->num_stages);
+    struct kernel_stage stages[PROBLEM_MAX_STAGES] = {{NULL, NULL}};
+    char why[KERNEL_RUN_WHY] = "";
+    const char *wrong = NULL;
+    enum dgl_status status = go_on(judge);
+    bool compiled = true;
+    if (status == DGL_OK && (!choices || p->failed))
+        status = dgl_fail_memory(judge->params.dev->log, kernel->name, sizeof(*choices));
+    for (uint32_t i = 0; i < p->num_stages && status == DGL_OK && compiled; i++) {
+        status = choose(judge, &p->stages[i], use, &choices[i]);
+        stages[i] = (struct kernel_stage){&choices[i], use->program};
+        if (status == DGL_OK && (!use->program || !p->stages[i].is_subject))
+            status = kernel_runner_program(&judge->runner, &choices[i], &stages[i].program, why);
+        compiled = status == DGL_OK;
+    }
+    if (status == DGL_OK)
+        status = kernel_runner_solve(&judge->runner, p, stages, why);
+    if (status == DGL_ERR_KERNEL) {
+        wrong = why;
+        status = DGL_OK;
+    } else if (status == DGL_OK) {
+        verdict->cases++;
+        if (!problem_check(p, kernel->tolerance, &verdict->worst, why))
+            wrong = why;
+    }
+    if (status == DGL_OK && wrong)
+        judge_wrong(verdict, kernel->name, compiled ? c : NULL, why);
+    free(choices);
+    return status;
+}
+
+/* The choice of a kernel for a request; false: `why`. */
+static bool fit(const struct kernel_judge *judge, const struct kernel *kernel,
+                const struct kernel_request *request, struct kernel_choice *out, char why[192])
+{
+    const struct plan_device *device = &judge->params.dev->plan;
+    const struct kernel_fit try = {.set = judge->params.set,
+                                   .request = request,
+                                   .device = device->properties,
+                                   .num_device = device->num_properties};
+    int64_t rank;
+    return kernel_fit_try(&try, kernel, out, &rank, why);
+}
+
+/* Fits the case to itself, then `kernel` to the case. False: the kernel does not serve it, or not
+ * here: `why` is "" when no plan asks for such a case. */
+static bool settle(const struct kernel_judge *judge, const struct op_rule *rule,
+                   const struct kernel *kernel, struct kernel_case *c, struct kernel_choice *out,
+                   char why[192])
+{
+    why[0] = '\0';
+    if (rule->settle && !rule->settle(c))
+        return false;
+    if (!request_is(&c->request, "weight", "none") && request_is(&c->request, "layout", "none"))
+        request_set(&c->request, "layout",
+                    kernel_layout(kernel, kernel_request_word(&c->request, "weight")));
+    struct problem sizes = {.seed = 1}; /* constants that follow from others */
+    struct kernel_case plain = *c;
+    plain.timing = true;
+    rule->make(&sizes, &plain);
+    if (!sizes.failed && sizes.num_stages > 0)
+        for (uint32_t i = 0; i < sizes.num_stages; i++)
+            if (sizes.stages[i].is_subject)
+                c->request = sizes.stages[i].request;
+    bool failed = sizes.failed;
+    problem_finish(&sizes);
+    if (failed) {
+        snprintf(why, 192, "out of memory");
+        return false;
+    }
+    return fit(judge, kernel, &c->request, out, why);
+}
+
+static enum dgl_status run_case(struct kernel_judge *judge, const struct op_rule *rule,
+                                const struct kernel_choice *choice, const struct kernel_case *c,
+                                struct kernel_verdict *verdict)
+{
+    struct problem p = {.seed = c->seed ? c->seed : 1};
+    rule->make(&p, c);
+    enum dgl_status status =
+        solve(judge, &(struct kernel_subject){.choice = choice}, c, &p, verdict);
+    problem_finish(&p);
+    return status;
+}
+
+static void skip(struct kernel_verdict *verdict, const char *kernel, const char *why)
+{
+    verdict->kind = KERNEL_SKIPPED;
+    snprintf(verdict->text, sizeof(verdict->text), "%s: %s", kernel, why);
+}
+
+enum dgl_status kernel_judge_case(struct kernel_judge *judge, const char *kernel,
+                                  const struct kernel_case *c, struct kernel_verdict *out)
+{
+    const struct op_rule *rule = op_rule_find(c->request.op);
+    const struct kernel *k = kernel_set_find(judge->params.set, kernel);
+    struct kernel_choice *choice = dgl_new(struct kernel_choice);
+    struct kernel_case settled = *c;
+    enum dgl_status status = DGL_OK;
+    char why[192];
+    *out = (struct kernel_verdict){0};
+    if (!choice)
+        status = dgl_fail_memory(judge->params.dev->log, kernel, sizeof(*choice));
+    else if (!rule || !k)
+        skip(out, kernel, rule ? "no such kernel" : "no known answers");
+    else if (!settle(judge, rule, k, &settled, choice, why))
+        skip(out, kernel, why);
+    else
+        status = run_case(judge, rule, choice, &settled, out);
+    free(choice);
+    return status;
+}
+
+/* ---- the cases of a kernel ------------------------------------------------------------------- */
+
+/* The i-th of the words of an attribute that the kernel serves, in an order that has them all in
+ * every stretch of as many, and differs from stretch to stretch. NULL: it serves any, or none. */
+static const char *nth_word(const struct kernel *kernel, const struct op_attr *attr, uint32_t i,
+                            uint64_t salt)
+{
+    const char *words[OP_MAX_WORDS];
+    uint32_t count = 0;
+    const struct kernel_when *when = NULL;
+    for (uint32_t w = 0; w < kernel->num_when && !when; w++)
+        if (strcmp(kernel->when[w].key, attr->key) == 0)
+            when = &kernel->when[w];
+    for (uint32_t w = 0; w < OP_MAX_WORDS && attr->words[w]; w++)
+        if (!when || kernel_word_in(when->words, attr->words[w]))
+            words[count++] = attr->words[w];
+    if (count == 0)
+        return NULL;
+    uint64_t seed = salt * 977 + i / count;
+    return words[(i + ref_rand(&seed)) % count];
+}
+
+/* The i-th case of a kernel; its shape is the first, from the i-th on, that the kernel can run. */
+static bool nth_case(const struct kernel_judge *judge, const struct op_rule *rule,
+                     const struct kernel *kernel, uint32_t i, struct kernel_case *out,
+                     struct kernel_choice *choice, char reason[192])
+{
+    char why[192];
+    for (size_t s = 0; s < rule->num_shapes; s++) {
+        const struct op_shape *shape = &rule->shapes[(i + s) % rule->num_shapes];
+        *out = (struct kernel_case){.request.op = rule->op,
+                                    .tokens = shape->tokens,
+                                    .pos = shape->pos,
+                                    .bands = shape->bands,
+                                    .variant = shape->variant,
+                                    .seed = i + 1};
+        for (uint32_t a = 0; a < OP_MAX_ATTRS && rule->attrs[a].key; a++) {
+            const char *word = nth_word(kernel, &rule->attrs[a], i, a);
+            if (word && strcmp(word, "none") != 0)
+                request_set(&out->request, rule->attrs[a].key, word);
+        }
+        for (uint32_t n = 0; n < OP_MAX_CONSTS && shape->consts[n].name; n++)
+            request_set_const(&out->request, shape->consts[n].name, shape->consts[n].value);
+        if (settle(judge, rule, kernel, out, choice, why))
+            return true;
+        if (why[0] && (!reason[0] || strncmp(why, "WHEN ", 5) != 0))
+            snprintf(reason, 192, "%s", why);
+    }
+    return false;
+}
+
+/* So many cases that every word of every attribute has its turn. */
+static uint32_t cases_wanted(const struct kernel_judge *judge, const struct op_rule *rule)
+{
+    uint32_t most = 2;
+    if (judge->params.mode == KERNEL_JUDGE_QUICK)
+        return most;
+    for (uint32_t a = 0; a < OP_MAX_ATTRS && rule->attrs[a].key; a++)
+        for (uint32_t w = 0; w < OP_MAX_WORDS && rule->attrs[a].words[w]; w++)
+            most = w + 1 > most ? w + 1 : most;
+    return most > rule->num_shapes ? most : (uint32_t)rule->num_shapes;
+}
+
+enum dgl_status kernel_judge_kernel(struct kernel_judge *judge, const char *name,
+                                    struct kernel_verdict *out)
+{
+    const struct kernel *kernel = kernel_set_find(judge->params.set, name);
+    const struct op_rule *rule = kernel ? op_rule_find(kernel->op) : NULL;
+    struct kernel_choice *choice = dgl_new(struct kernel_choice);
+    struct kernel_case c;
+    enum dgl_status status = DGL_OK;
+    char reason[192] = "";
+    *out = (struct kernel_verdict){0};
+    if (!choice)
+        return dgl_fail_memory(judge->params.dev->log, name, sizeof(*choice));
+    if (!kernel)
+        status =
+            dgl_fail(judge->params.dev->log, DGL_ERR_INVALID_ARG, "no kernel is called '%s'", name);
+    else if (!rule)
+        snprintf(reason, sizeof(reason), "no operation is called %s", kernel->op);
+    const uint32_t wanted = rule ? cases_wanted(judge, rule) : 0;
+    /* Some combinations of words make no sense: a few more are looked at. */
+    for (uint32_t i = 0;
+         i < 3 * wanted && out->cases < wanted && status == DGL_OK && out->kind == KERNEL_PASSED;
+         i++)
+        if (nth_case(judge, rule, kernel, i, &c, choice, reason))
+            status = run_case(judge, rule, choice, &c, out);
+    if (status == DGL_OK && out->kind == KERNEL_PASSED && out->cases == 0)
+        skip(out, name, reason[0] ? reason : "it serves no request that a plan makes");
+    free(choice);
+    return status;
+}
+
+/* ---- uses of a plan -------------------------------------------------------------------------- */
+
+/* use->choice, or what the set has for the request. */
+static enum dgl_status choice_of(struct kernel_judge *judge, const struct kernel_subject *use,
+                                 struct kernel_choice *out)
+{
+    const struct plan_device *device = &judge->params.dev->plan;
+    if (use->choice) {
+        *out = *use->choice;
+        return DGL_OK;
+    }
+    return kernel_choose(judge->params.dev->log, judge->params.set, use->request,
+                         device->properties, device->num_properties, out);
+}
+
+enum dgl_status kernel_judge_use(struct kernel_judge *judge, const struct kernel_subject *use,
+                                 struct kernel_verdict *out)
+{
+    const struct op_rule *rule = op_rule_find(use->request->op);
+    struct kernel_case c = {.request = *use->request, .seed = 1};
+    struct problem p = {.seed = 1};
+    struct kernel_choice *choice = dgl_new(struct kernel_choice);
+    struct kernel_subject chosen = *use;
+    enum dgl_status status = DGL_OK;
+    *out = (struct kernel_verdict){0};
+    if (!choice)
+        return dgl_fail_memory(judge->params.dev->log, use->request->op, sizeof(*choice));
+    status = choice_of(judge, use, choice);
+    if (status != DGL_OK)
+        goto done;
+    chosen.choice = choice;
+    if (!rule) {
+        skip(out, choice->kernel->name, "no known answers for its operation");
+        goto done;
+    }
+    if (rule->narrow)
+        rule->narrow(&c);
+    rule->make(&p, &c);
+    status = solve(judge, &chosen, &c, &p, out);
+done:
+    problem_finish(&p);
+    free(choice);
+    return status;
+}
+
+enum dgl_status kernel_judge_time(struct kernel_judge *judge, const struct kernel_subject *use,
+                                  const struct kernel_load *load, struct kernel_timing *out,
+                                  struct kernel_verdict *why)
+{
+    const struct op_rule *rule = op_rule_find(use->request->op);
+    struct kernel_case c = {.request = *use->request,
+                            .tokens = load->tokens,
+                            .pos = load->pos,
+                            .rows = load->rows,
+                            .seed = 1,
+                            .timing = true};
+    struct problem p = {.seed = 1};
+    struct kernel_choice *choice = dgl_new(struct kernel_choice);
+    struct kernel_stage stage = {choice, use->program};
+    struct kernel_run_times times = {0};
+    struct kernel_verdict verdict = {0};
+    char text[KERNEL_RUN_WHY] = "";
+    enum dgl_status status = DGL_OK;
+    *out = (struct kernel_timing){0};
+    if (!choice)
+        return dgl_fail_memory(judge->params.dev->log, use->request->op, sizeof(*choice));
+    status = choice_of(judge, use, choice);
+    if (status == DGL_OK)
+        status = go_on(judge);
+    if (status != DGL_OK)
+        goto done;
+    if (!rule) {
+        skip(&verdict, choice->kernel->name, "no known answers for its operation");
+        goto done;
+    }
+    op_load_fit(&c, plan_device_binding_bytes(&judge->params.dev->plan));
+    rule->make(&p, &c);
+    uint32_t subject = 0;
+    while (subject < p.num_stages && !p.stages[subject].is_subject)
+        subject++;
+    assert(subject < p.num_stages);
+    p.stages[0] = p.stages[subject];
+    if (!stage.program)
+        status = kernel_runner_program(&judge->runner, choice, &stage.program, text);
+    if (status == DGL_OK)
+        status = kernel_runner_time(&judge->runner, &p, &stage, rule->streamed,
+                                    load->dispatches ? load->dispatches : 20, &times, text);
+    if (status == DGL_ERR_KERNEL) {
+        judge_wrong(&verdict, choice->kernel->name, NULL, text);
+        status = DGL_OK;
+    }
+    out->dispatches = times.dispatches;
+    out->gpu_clock = times.gpu_us > 0;
+    out->us = out->gpu_clock ? times.gpu_us : times.stream_us;
+    out->best_us = out->gpu_clock ? times.gpu_best_us : times.stream_us;
+    out->alone_us = times.alone_us;
+    out->stream_us = times.stream_us;
+    out->bytes = p.bytes;
+    out->flops = p.flops;
+done:
+    if (why)
+        *why = verdict;
+    problem_finish(&p);
+    free(choice);
+    return status;
+}

@@ -1,0 +1,115 @@
+/*
+ * kernel_check.h: the judge of kernels. It makes inputs of odd sizes for an operation, works the
+ * results out in doubles on the host, runs a kernel on the device, compares by the kernel's own
+ * TOLERANCE, and says what it found. Everything that must know whether a kernel is right asks here:
+ *
+ * - live swap (watch) and the first use of a device: kernel_judge_use() for each use of a plan
+ *   whose kernel is new, in quick mode: with the constants, tunables and program that the model
+ *   will run, so that nothing is compiled twice; a few milliseconds each when warm;
+ * - `kernels check` and `selftest`: kernel_judge_kernel(), full mode: every word that the kernel's
+ *   WHEN lines have, on several shapes;
+ * - `kernels bench`: kernel_judge_use(), then kernel_judge_time() of the same request;
+ * - the tuner: the same for each candidate: the request of a plan, and a choice with other tunables
+ *   (kernel_fit_try() with `tune`, or kernel_choose() on a set with hints);
+ * - the tests of kernels: kernel_judge_case() on tables of their own.
+ *
+ * Callers have entered the device (device_enter()). Statuses are about the device, memory and
+ * cancelling; that a kernel is wrong or cannot run is no failed call but a verdict, and not logged.
+ */
+#ifndef DGL_CORE_KERNEL_CHECK_H
+#define DGL_CORE_KERNEL_CHECK_H
+
+#include "core/memory/device.h"
+#include "core/oracle/problem.h"
+
+enum kernel_judge_mode {
+    KERNEL_JUDGE_QUICK, /* two cases of a kernel, small ones */
+    KERNEL_JUDGE_FULL,
+};
+
+struct kernel_judge_params {
+    struct dgl_device *dev; /* borrowed */
+    struct kernel_set *set; /* the judge takes a reference: its kernels are judged */
+    enum kernel_judge_mode mode;
+    /* May be NULL. Asked before each program is compiled and each case is run; false ends the call
+     * with DGL_ERR_CANCELLED. gl_device_set_stop() ends it in the middle of a wait as well. */
+    bool (*go_on)(void *priv);
+    /* May be NULL. Looks at every text before the driver does; false: the kernel is wrong, and
+     * `why` says how. For the tests, which ask a second compiler. */
+    bool (*inspect)(void *priv, const char *kernel, const char *source, char why[512]);
+    void *priv; /* first argument of both */
+};
+
+struct kernel_judge;
+/* Transfers *out. */
+enum dgl_status kernel_judge_create(const struct kernel_judge_params *params,
+                                    struct kernel_judge **out);
+/* Accepts NULL in *judge, and a lost device. */
+void kernel_judge_destroy(struct kernel_judge **judge);
+/* From now on the kernels of this set, by a reference of its own; programs are kept. */
+void kernel_judge_set(struct kernel_judge *judge, struct kernel_set *set);
+
+enum kernel_verdict_kind {
+    KERNEL_PASSED,  /* every case within the tolerance */
+    KERNEL_WRONG,   /* does not compile, touches what is not its own, or computes wrongly */
+    KERNEL_SKIPPED, /* no case can run on this device */
+};
+
+struct kernel_verdict {
+    enum kernel_verdict_kind kind;
+    uint32_t cases; /* that ran; of a wrong kernel the last one is the wrong one */
+    double worst;   /* largest error as a part of what TOLERANCE allows */
+    /* Wrong: one line with kernel, case, element, what it is and what was wanted, or the driver's
+     * first error with its place. Skipped: the rule that does not hold here. "" when passed. */
+    char text[1024];
+};
+
+/* A kernel of the set on the cases of its operation that its WHEN lines serve. Slow: compiles a
+ * program for most of them. DGL_ERR_INVALID_ARG: the set has no kernel of that name. */
+enum dgl_status kernel_judge_kernel(struct kernel_judge *judge, const char *name,
+                                    struct kernel_verdict *out);
+
+/* A request with its constants (docs/operations.md; those of a buffer's layout may be missing where
+ * the caller has no plan), and the kernel that is to run it. */
+struct kernel_subject {
+    const struct kernel_request *request;
+    const struct kernel_choice *choice; /* NULL: that of kernel_choose() from the set */
+    struct gl_program *program;         /* of the choice, borrowed; NULL: compiled here, and kept */
+};
+/* One use of a plan, on few rows of weights and few tokens, whatever the model's sizes are: a
+ * kernel cannot tell. */
+enum dgl_status kernel_judge_use(struct kernel_judge *judge, const struct kernel_subject *use,
+                                 struct kernel_verdict *out);
+
+/* One case. `kernel` NULL: that of kernel_choose(). */
+enum dgl_status kernel_judge_case(struct kernel_judge *judge, const char *kernel,
+                                  const struct kernel_case *c, struct kernel_verdict *out);
+
+/* What is timed: sizes that requests do not say. */
+struct kernel_load {
+    uint32_t tokens;     /* of the pass; 0: one in decode, else as many as `columns` has */
+    uint32_t pos;        /* tokens in the KV cache before */
+    uint32_t rows;       /* of weights; 0: all that one binding can hold */
+    uint32_t dispatches; /* timed; 0 counts as 20 */
+};
+
+struct kernel_timing {
+    uint32_t dispatches;
+    double us;      /* the figure to compare by: of the device's clock, else of the host's */
+    double best_us; /* the quickest dispatch by that clock */
+    bool gpu_clock;
+    double alone_us;       /* median from submit to finished, host's clock */
+    double stream_us;      /* each of a row of dispatches that no cache serves, host's clock */
+    uint64_t bytes, flops; /* moved and computed by one dispatch, at least */
+};
+/* Times a use at its own sizes. It does not look at results: ask kernel_judge_use() first. A use
+ * that cannot be timed (a kernel that does not compile) has a verdict that is not KERNEL_PASSED;
+ * `why` may be NULL. */
+enum dgl_status kernel_judge_time(struct kernel_judge *judge, const struct kernel_subject *use,
+                                  const struct kernel_load *load, struct kernel_timing *out,
+                                  struct kernel_verdict *why);
+
+/* The operation has known answers. */
+bool kernel_judge_knows(const char *op);
+
+#endif

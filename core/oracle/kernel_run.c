@@ -1,0 +1,508 @@
+/* Programs kept by their text, buffers between guard words, and dispatches of single kernels. */
+#include "core/oracle/kernel_run.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+
+#define GUARD_WORDS 64 /* 256 bytes: the largest alignment that a binding may need */
+#define GUARD       0xFFC0FEEDu
+
+struct kept_program {
+    char *source;
+    struct gl_program *program;
+};
+
+void kernel_runner_init(struct kernel_runner *r, struct dgl_device *dev)
+{
+    *r = (struct kernel_runner){.dev = dev};
+}
+
+void kernel_runner_forget(struct kernel_runner *r)
+{
+    for (size_t i = 0; i < r->num_programs; i++) {
+        gl_program_destroy(r->dev->gl, &r->programs[i].program);
+        free(r->programs[i].source);
+    }
+    r->num_programs = 0;
+}
+
+void kernel_runner_finish(struct kernel_runner *r)
+{
+    kernel_runner_forget(r);
+    free(r->programs);
+    *r = (struct kernel_runner){0};
+}
+
+/* ---- programs -------------------------------------------------------------------------------- */
+
+/* A text on its way to the driver. Its first error goes to `why`, what else there is to the log. */
+struct compiling {
+    const struct dgl_log *to;
+    const struct kernel_choice *choice;
+    struct dgl_str text;
+    char *why;
+};
+
+static void keep_error(void *priv, enum dgl_log_level level, const char *text)
+{
+    struct compiling *c = priv;
+    if (level == DGL_LOG_ERROR)
+        snprintf(c->why, KERNEL_RUN_WHY, "%s", text);
+    else
+        dgl_logf(c->to, level, "%s", text);
+}
+
+static enum dgl_status refused(void *priv, const char *words)
+{
+    struct compiling *c = priv;
+    const struct dgl_log log = {.write = keep_error, .priv = c, .level = DGL_LOG_NOTICE};
+    return kernel_fail_compile(&log, c->choice, c->text, words);
+}
+
+/* Consumes `source` on success. */
+static bool keep(struct kernel_runner *r, char *source, struct gl_program *program)
+{
+    if (!dgl_grow((void **)&r->programs, &r->cap_programs, r->num_programs + 1,
+                  sizeof(*r->programs)))
+        return false;
+    r->programs[r->num_programs++] = (struct kept_program){source, program};
+    return true;
+}
+
+enum dgl_status kernel_runner_program(struct kernel_runner *r, const struct kernel_choice *choice,
+                                      struct gl_program **out, char why[KERNEL_RUN_WHY])
+{
+    struct dgl_buf text = {0};
+    const struct kernel *kernel = choice->kernel;
+    struct compiling compiling = {r->dev->log, choice, {0}, why};
+    const struct dgl_log log = {.write = keep_error, .priv = &compiling, .level = DGL_LOG_NOTICE};
+    enum dgl_status status = kernel_generate(&log, choice, &text);
+    if (status == DGL_OK && text.failed)
+        status = dgl_fail_memory(r->dev->log, kernel->name, kernel->text_len);
+    if (status != DGL_OK)
+        goto done;
+    for (size_t i = 0; i < r->num_programs; i++)
+        if (strcmp(r->programs[i].source, text.p) == 0) {
+            *out = r->programs[i].program;
+            goto done;
+        }
+    if (r->inspect && !r->inspect(r->inspect_priv, kernel->name, text.p, why)) {
+        status = DGL_ERR_KERNEL;
+        goto done;
+    }
+    compiling.text = (struct dgl_str){text.p, text.len};
+    const struct gl_program_params params = {.source = text.p,
+                                             .len = text.len,
+                                             .label = kernel->name,
+                                             .origin = kernel->origin,
+                                             .refused = refused,
+                                             .refused_priv = &compiling};
+    uint64_t start_ns = dgl_now_ns();
+    status = gl_programs_create(r->dev->gl, &params, 1, NULL, out);
+    r->dev->compile_ns += dgl_now_ns() - start_ns;
+    if (status == DGL_OK && keep(r, text.p, *out)) {
+        text = (struct dgl_buf){0};
+    } else if (status == DGL_OK) {
+        gl_program_destroy(r->dev->gl, out);
+        status = dgl_fail_memory(r->dev->log, kernel->name, text.len);
+    }
+done:
+    dgl_buf_finish(&text);
+    return status;
+}
+
+enum dgl_status kernel_runner_compile(struct kernel_runner *r, char *const *sources, size_t count)
+{
+    struct gl_program_params *params = dgl_new_array(struct gl_program_params, count);
+    struct gl_program **programs = dgl_new_array(struct gl_program *, count);
+    enum dgl_status status = params && programs ? DGL_OK : DGL_ERR_NO_MEMORY;
+    for (size_t i = 0; status == DGL_OK && i < count; i++)
+        params[i] = (struct gl_program_params){.source = sources[i],
+                                               .len = strlen(sources[i]),
+                                               .label = "measured",
+                                               .origin = "builtin"};
+    if (status == DGL_OK)
+        status = gl_programs_create(r->dev->gl, params, count, NULL, programs);
+    for (size_t i = 0; status == DGL_OK && i < count; i++) {
+        char *source = strdup(sources[i]);
+        if (!source || !keep(r, source, programs[i])) {
+            free(source);
+            gl_program_destroy(r->dev->gl, &programs[i]);
+        }
+    }
+    free(params);
+    free(programs);
+    return status;
+}
+
+/* ---- buffers --------------------------------------------------------------------------------- */
+
+/* What a stage binds under one name: `words` between guard words. */
+struct held {
+    const struct problem_buffer *problem;
+    struct gl_buffer *buffer;
+};
+
+/* One problem on its way through the device. */
+struct run {
+    struct kernel_runner *r;
+    struct problem *p;
+    const struct kernel_stage *stages;
+    struct held held[PROBLEM_MAX_BUFFERS];
+    struct held own[PROBLEM_MAX_STAGES];
+    struct problem_buffer own_problem[PROBLEM_MAX_STAGES];
+    struct gl_buffer *params[PROBLEM_MAX_STAGES], *steps;
+    struct gl_dispatch dispatch[PROBLEM_MAX_STAGES];
+    char *why;
+};
+
+enum { PATTERN_WORDS = 1 << 18 };
+
+/* Random words, finite and not subnormal in every format of weights: 1 MiB of them, repeated. */
+static enum dgl_status fill_bits(struct gl_device *gl, struct gl_buffer *buffer, size_t words,
+                                 uint64_t seed)
+{
+    uint64_t size = 4ull * words, done = size < 4ull * PATTERN_WORDS ? size : 4ull * PATTERN_WORDS;
+    uint32_t *pattern = dgl_new_array(uint32_t, PATTERN_WORDS);
+    enum dgl_status status = pattern ? DGL_OK : DGL_ERR_NO_MEMORY;
+    for (size_t i = 0; pattern && i < PATTERN_WORDS; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        pattern[i] = (uint32_t)(seed >> 32) & 0x2BFF2BFFu;
+    }
+    if (status == DGL_OK)
+        status = gl_buffer_write(gl, buffer, 4ull * GUARD_WORDS, pattern, done);
+    while (status == DGL_OK && done < size) {
+        uint64_t more = done < size - done ? done : size - done;
+        status =
+            gl_buffer_copy(gl, buffer, 4ull * GUARD_WORDS, buffer, 4ull * GUARD_WORDS + done, more);
+        done += more;
+    }
+    free(pattern);
+    return status;
+}
+
+static enum dgl_status upload(struct run *run, struct held *h)
+{
+    struct gl_device *gl = run->r->dev->gl;
+    const struct problem_buffer *b = h->problem;
+    size_t total = b->words + 2 * GUARD_WORDS, plain = b->bits ? 0 : total;
+    uint32_t *words = dgl_new_array(uint32_t, plain);
+    const struct gl_buffer_params params = {.size = 4ull * total, .label = b->name};
+    enum dgl_status status = words ? gl_buffer_create(gl, &params, &h->buffer)
+                                   : dgl_fail_memory(run->r->dev->log, b->name, 4ull * total);
+    for (size_t i = 0; words && i < plain; i++)
+        words[i] = i < GUARD_WORDS || i >= GUARD_WORDS + b->words ? GUARD : PROBLEM_POISON;
+    if (words && plain && b->before)
+        memcpy(words + GUARD_WORDS, b->before, 4 * b->words);
+    if (status == DGL_OK)
+        status = b->bits ? fill_bits(gl, h->buffer, b->words, run->p->seed)
+                         : gl_buffer_write(gl, h->buffer, 0, words, 4ull * total);
+    free(words);
+    return status;
+}
+
+static enum dgl_status download(struct run *run, const struct held *h)
+{
+    const struct problem_buffer *b = h->problem;
+    size_t total = b->words + 2 * GUARD_WORDS, bad = 0;
+    if (!h->buffer || b->bits)
+        return DGL_OK;
+    uint32_t *words = dgl_new_array(uint32_t, total);
+    enum dgl_status status =
+        words ? gl_buffer_read(run->r->dev->gl, h->buffer, 0, words, 4ull * total)
+              : dgl_fail_memory(run->r->dev->log, b->name, 4ull * total);
+    while (status == DGL_OK && bad < GUARD_WORDS && words[bad] == GUARD &&
+           words[GUARD_WORDS + b->words + bad] == GUARD)
+        bad++;
+    if (status == DGL_OK && bad < GUARD_WORDS) {
+        snprintf(run->why, KERNEL_RUN_WHY, "%s: guard word %zu %s was overwritten: %08x, %08x",
+                 b->name, bad, words[bad] == GUARD ? "behind" : "before", (unsigned)words[bad],
+                 (unsigned)words[GUARD_WORDS + b->words + bad]);
+        status = DGL_ERR_KERNEL;
+    }
+    if (status == DGL_OK && b->after)
+        memcpy(b->after, words + GUARD_WORDS, 4 * b->words);
+    free(words);
+    return status;
+}
+
+static void release(struct run *run)
+{
+    struct gl_device *gl = run->r->dev->gl;
+    for (uint32_t i = 0; i < PROBLEM_MAX_BUFFERS; i++)
+        gl_buffer_destroy(gl, &run->held[i].buffer);
+    for (uint32_t i = 0; i < PROBLEM_MAX_STAGES; i++) {
+        gl_buffer_destroy(gl, &run->own[i].buffer);
+        gl_buffer_destroy(gl, &run->params[i]);
+    }
+    gl_buffer_destroy(gl, &run->steps);
+}
+
+/* ---- dispatches ------------------------------------------------------------------------------ */
+
+static struct held *find_held(struct run *run, uint32_t stage, const char *name)
+{
+    const struct problem_stage *s = &run->p->stages[stage];
+    if (s->own_name && strcmp(s->own_name, name) == 0) {
+        run->own_problem[stage] =
+            (struct problem_buffer){.name = name, .words = s->own_words, .before = s->own};
+        run->own[stage].problem = &run->own_problem[stage];
+        return &run->own[stage];
+    }
+    for (uint32_t i = 0; i < run->p->num_buffers; i++)
+        if (strcmp(run->p->buffers[i].name, name) == 0) {
+            run->held[i].problem = &run->p->buffers[i];
+            return &run->held[i];
+        }
+    return NULL;
+}
+
+/* A bind that the problem does not have means nothing there, and is left unbound. */
+static enum dgl_status bind_storage(struct run *run, uint32_t stage)
+{
+    const struct kernel *kernel = run->stages[stage].choice->kernel;
+    struct gl_dispatch *d = &run->dispatch[stage];
+    enum dgl_status status = DGL_OK;
+    d->num_storage = (uint8_t)kernel->num_binds;
+    for (uint32_t i = 0; i < kernel->num_binds && status == DGL_OK; i++) {
+        struct held *h = find_held(run, stage, kernel->binds[i].name);
+        if (!h)
+            continue;
+        if (!h->buffer)
+            status = upload(run, h);
+        d->storage[i] = (struct gl_range){.buffer = h->buffer,
+                                          .offset = 4ull * GUARD_WORDS,
+                                          .size = 4ull * (h->problem->words + GUARD_WORDS)};
+        if (kernel->binds[i].access & KERNEL_READ)
+            d->reads |= (uint16_t)(1u << i);
+        if (kernel->binds[i].access & KERNEL_WRITE)
+            d->writes |= (uint16_t)(1u << i);
+    }
+    return status;
+}
+
+static enum dgl_status uniform(struct run *run, const void *bytes, size_t size,
+                               struct gl_buffer **out)
+{
+    struct gl_device *gl = run->r->dev->gl;
+    const struct gl_buffer_params params = {.size = size, .label = "uniforms"};
+    enum dgl_status status = gl_buffer_create(gl, &params, out);
+    return status == DGL_OK ? gl_buffer_write(gl, *out, 0, bytes, size) : status;
+}
+
+static enum dgl_status bind_uniforms(struct run *run, uint32_t stage)
+{
+    const struct problem_stage *s = &run->p->stages[stage];
+    const struct kernel *kernel = run->stages[stage].choice->kernel;
+    struct gl_dispatch *d = &run->dispatch[stage];
+    uint32_t words[(KERNEL_MAX_PARAMS + 3) / 4 * 4] = {0};
+    for (uint32_t i = 0; i < kernel->num_params; i++) {
+        const struct problem_param *given = NULL;
+        for (uint32_t j = 0; j < s->num_params && !given; j++)
+            if (strcmp(s->params[j].name, kernel->params[i].name) == 0)
+                given = &s->params[j];
+        if (!given) {
+            snprintf(run->why, KERNEL_RUN_WHY, "PARAM %s is none of %s", kernel->params[i].name,
+                     s->request.op);
+            return DGL_ERR_KERNEL;
+        }
+        memcpy(&words[i], given->is_float ? (const void *)&given->f : &given->u, 4);
+    }
+    enum dgl_status status = uniform(run, words, sizeof(words), &run->params[stage]);
+    if (status == DGL_OK && !run->steps) {
+        struct dgl_step_table *steps = dgl_new(struct dgl_step_table);
+        if (!steps)
+            return dgl_fail_memory(run->r->dev->log, "step table", sizeof(*steps));
+        problem_steps(&run->p->step, steps);
+        status = uniform(run, steps, sizeof(*steps), &run->steps);
+        free(steps);
+    }
+    d->num_uniform = GL_MAX_UNIFORM;
+    d->uniform[0] = (struct gl_range){.buffer = run->params[stage], .size = sizeof(words)};
+    d->uniform[1] = (struct gl_range){.buffer = run->steps, .size = sizeof(struct dgl_step_table)};
+    return status;
+}
+
+static enum dgl_status prepare(struct run *run, uint32_t count)
+{
+    enum dgl_status status = DGL_OK;
+    for (uint32_t i = 0; i < count && status == DGL_OK; i++) {
+        const struct kernel_stage *s = &run->stages[i];
+        run->dispatch[i].program = s->program;
+        if (!kernel_groups_band(s->choice, run->p->step.tokens, run->p->stages[i].band,
+                                gl_device_caps(run->r->dev->gl)->limits.max_groups[0],
+                                run->dispatch[i].groups)) {
+            snprintf(run->why, KERNEL_RUN_WHY, "GROUPS cannot be evaluated");
+            return DGL_ERR_KERNEL;
+        }
+        status = bind_storage(run, i);
+        if (status == DGL_OK)
+            status = bind_uniforms(run, i);
+    }
+    if (status == DGL_OK)
+        gl_hazards_derive(run->dispatch, count, true);
+    return status;
+}
+
+enum dgl_status kernel_runner_solve(struct kernel_runner *r, struct problem *p,
+                                    const struct kernel_stage *stages, char why[KERNEL_RUN_WHY])
+{
+    struct run *run = dgl_new(struct run);
+    struct gl_device *gl = r->dev->gl;
+    why[0] = '\0';
+    if (!run || p->failed) {
+        free(run);
+        return dgl_fail_memory(r->dev->log, "buffers of a kernel's test", sizeof(*run));
+    }
+    *run = (struct run){.r = r, .p = p, .stages = stages, .why = why};
+    enum dgl_status status = prepare(run, p->num_stages);
+    for (int i = 0; i < (p->again ? 2 : 1) && status == DGL_OK; i++)
+        status = gl_submit(gl, run->dispatch, p->num_stages, NULL);
+    if (status == DGL_OK)
+        status = gl_finish(gl);
+    for (uint32_t i = 0; i < PROBLEM_MAX_BUFFERS && status == DGL_OK; i++)
+        status = download(run, &run->held[i]);
+    for (uint32_t i = 0; i < PROBLEM_MAX_STAGES && status == DGL_OK; i++)
+        status = download(run, &run->own[i]);
+    release(run);
+    free(run);
+    return status;
+}
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+enum { MAX_COPIES = 16 };
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static enum dgl_status time_alone(struct run *run, uint32_t count, double *us,
+                                  struct kernel_run_times *out)
+{
+    struct gl_device *gl = run->r->dev->gl;
+    enum dgl_status status = DGL_OK;
+    for (uint32_t i = 0; i < count && status == DGL_OK; i++) {
+        uint64_t start = dgl_now_ns();
+        status = gl_submit(gl, run->dispatch, 1, NULL);
+        if (status == DGL_OK)
+            status = gl_finish(gl);
+        us[i] = (double)(dgl_now_ns() - start) * 1e-3;
+    }
+    qsort(us, count, sizeof(*us), by_value);
+    out->alone_us = us[count / 2];
+    out->alone_best_us = us[0];
+    return status;
+}
+
+/* Copies of the buffer that is streamed, about 512 MiB together; none on software devices, whose
+ * caches no copy of that size would fit into their memory's worth. */
+static enum dgl_status copy_streamed(struct run *run, const char *streamed, uint32_t *bind,
+                                     struct gl_buffer *copies[MAX_COPIES], uint32_t *count)
+{
+    struct gl_device *gl = run->r->dev->gl;
+    const struct gl_dispatch *d = run->dispatch;
+    const struct kernel *kernel = run->stages[0].choice->kernel;
+    uint64_t size = 0;
+    enum dgl_status status = DGL_OK;
+    for (uint32_t i = 0; i < d->num_storage; i++) {
+        bool wanted = d->storage[i].buffer &&
+                      (streamed ? !strcmp(streamed, kernel->binds[i].name) : !(d->writes >> i & 1));
+        if (wanted && gl_buffer_size(d->storage[i].buffer) > size) {
+            *bind = i;
+            size = gl_buffer_size(d->storage[i].buffer);
+        }
+    }
+    uint64_t wanted = size == 0 || gl_device_caps(gl)->software ? 0 : (512ull << 20) / size;
+    for (*count = 0; *count < MAX_COPIES && *count < wanted && status == DGL_OK; (*count)++) {
+        const struct gl_buffer_params params = {.size = size, .label = "copy"};
+        status = gl_buffer_create(gl, &params, &copies[*count]);
+        if (status == DGL_OK)
+            status = gl_buffer_copy(gl, d->storage[*bind].buffer, 0, copies[*count], 0, size);
+    }
+    return status;
+}
+
+static enum dgl_status time_stream(struct run *run, const char *streamed, uint32_t count,
+                                   double *us, struct kernel_run_times *out)
+{
+    struct gl_device *gl = run->r->dev->gl;
+    struct gl_buffer *copies[MAX_COPIES] = {NULL};
+    struct gl_dispatch *list = dgl_new_array(struct gl_dispatch, count);
+    uint64_t *ns = dgl_new_array(uint64_t, count);
+    uint32_t bind = 0, num_copies = 0;
+    size_t timed = 0;
+    enum dgl_status status = list && ns ? copy_streamed(run, streamed, &bind, copies, &num_copies)
+                                        : dgl_fail_memory(run->r->dev->log, "dispatches", count);
+    for (uint32_t i = 0; i < count && status == DGL_OK; i++) {
+        list[i] = run->dispatch[0];
+        if (num_copies > 0)
+            list[i].storage[bind].buffer = copies[i % num_copies];
+    }
+    if (status == DGL_OK)
+        gl_hazards_derive(list, count, true);
+    for (int i = 0; i < 4 && status == DGL_OK; i++) {
+        uint64_t start = dgl_now_ns();
+        status = gl_submit(gl, list, count, NULL);
+        if (status == DGL_OK)
+            status = gl_finish(gl);
+        double each = (double)(dgl_now_ns() - start) * 1e-3 / count;
+        if (i == 0 || each < out->stream_us)
+            out->stream_us = each;
+    }
+    if (status == DGL_OK)
+        status = gl_submit(gl, list, count, ns);
+    for (uint32_t i = 0; i < count && status == DGL_OK; i++)
+        if (ns[i] != UINT64_MAX)
+            us[timed++] = (double)ns[i] * 1e-3;
+    if (timed > 0) {
+        qsort(us, timed, sizeof(*us), by_value);
+        out->gpu_us = us[timed / 2];
+        out->gpu_best_us = us[0];
+    }
+    for (uint32_t i = 0; i < MAX_COPIES; i++)
+        gl_buffer_destroy(gl, &copies[i]);
+    free(list);
+    free(ns);
+    return status;
+}
+
+enum dgl_status kernel_runner_time(struct kernel_runner *r, struct problem *p,
+                                   const struct kernel_stage *stage, const char *streamed,
+                                   uint32_t dispatches, struct kernel_run_times *out,
+                                   char why[KERNEL_RUN_WHY])
+{
+    struct run *run = dgl_new(struct run);
+    double *us = dgl_new_array(double, dispatches);
+    enum dgl_status status = DGL_OK;
+    assert(dispatches > 0);
+    why[0] = '\0';
+    *out = (struct kernel_run_times){.dispatches = dispatches};
+    if (!run || !us || p->failed) {
+        status = dgl_fail_memory(r->dev->log, "buffers of a kernel's timing", sizeof(*run));
+        goto done;
+    }
+    *run = (struct run){.r = r, .p = p, .stages = stage, .why = why};
+    status = prepare(run, 1);
+    if (status == DGL_OK) /* machine code is made at the first dispatch, on some drivers */
+        status = gl_submit(r->dev->gl, run->dispatch, 1, NULL);
+    if (status == DGL_OK)
+        status = gl_finish(r->dev->gl);
+    if (status == DGL_OK)
+        status = time_alone(run, dispatches, us, out);
+    if (status == DGL_OK)
+        status = time_stream(run, streamed, dispatches, us, out);
+    release(run);
+done:
+    free(run);
+    free(us);
+    return status;
+}

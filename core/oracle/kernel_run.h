@@ -1,0 +1,66 @@
+/*
+ * kernel_run.h: runs kernels by themselves on the numbers of a problem. Every buffer is between
+ * guard words, buffers without contents begin as NaN, and programs are kept by their text. The
+ * caller has entered the device.
+ */
+#ifndef DGL_CORE_KERNEL_RUN_H
+#define DGL_CORE_KERNEL_RUN_H
+
+#include "core/memory/device.h"
+#include "core/oracle/problem.h"
+
+#define KERNEL_RUN_WHY 512
+
+struct kept_program;
+struct kernel_runner {
+    struct dgl_device *dev; /* borrowed */
+    struct kept_program *programs;
+    size_t num_programs, cap_programs;
+    /* May be NULL. Looks at every text before the driver does; false: `why` says what is wrong. */
+    bool (*inspect)(void *priv, const char *label, const char *source, char why[KERNEL_RUN_WHY]);
+    void *inspect_priv;
+};
+
+void kernel_runner_init(struct kernel_runner *r, struct dgl_device *dev);
+void kernel_runner_finish(struct kernel_runner *r);
+/* Destroys the programs that are kept. */
+void kernel_runner_forget(struct kernel_runner *r);
+
+/* The program of a choice, compiled unless it is kept. Borrowed. DGL_ERR_KERNEL: `why` has the
+ * words of the driver, its further lines went to the device's log. */
+enum dgl_status kernel_runner_program(struct kernel_runner *r, const struct kernel_choice *choice,
+                                      struct gl_program **out, char why[KERNEL_RUN_WHY]);
+/* Compiles texts together, as many at a time as the driver does. */
+enum dgl_status kernel_runner_compile(struct kernel_runner *r, char *const *sources, size_t count);
+
+/* A stage of a problem with the kernel that runs it. */
+struct kernel_stage {
+    const struct kernel_choice *choice;
+    struct gl_program *program;
+};
+
+/* Runs the stages [p->num_stages] of a problem in turn and reads its buffers back. DGL_ERR_KERNEL:
+ * the kernel did what it must not (`why`): a guard word was overwritten, a PARAM is none of the
+ * operation's, GROUPS gives none. Others are faults of the device, and logged. */
+enum dgl_status kernel_runner_solve(struct kernel_runner *r, struct problem *p,
+                                    const struct kernel_stage *stages, char why[KERNEL_RUN_WHY]);
+
+struct kernel_run_times {
+    uint32_t dispatches; /* timed, of each kind */
+    double alone_us;     /* median from submit to finished, on the host's clock */
+    double alone_best_us;
+    /* Median and best of dispatches in one submit, on the device's clock; 0 = it has none. */
+    double gpu_us, gpu_best_us;
+    /* Of dispatches in one submit, each waiting for the one before, on several copies of the
+     * largest buffer that is only read (or of `streamed`), so that no cache holds it: what the
+     * kernel costs inside a plan. Host's clock, the best of several submits. */
+    double stream_us;
+};
+
+/* Times the first stage of a problem. */
+enum dgl_status kernel_runner_time(struct kernel_runner *r, struct problem *p,
+                                   const struct kernel_stage *stage, const char *streamed,
+                                   uint32_t dispatches, struct kernel_run_times *out,
+                                   char why[KERNEL_RUN_WHY]);
+
+#endif

@@ -1,0 +1,85 @@
+/* The table of operations, and what their makers share. */
+#include "core/oracle/op_problem.h"
+
+#include <string.h>
+
+#include "core/oracle/ref_ops.h"
+#include "core/plan/weight_layout.h"
+#include "kernels/set/kernel_fit.h"
+
+static const struct op_rule *const rules[] = {&op_rule_matmul, &op_rule_norm};
+
+const struct op_rule *op_rule_at(size_t i)
+{
+    return i < sizeof(rules) / sizeof(rules[0]) ? rules[i] : NULL;
+}
+
+const struct op_rule *op_rule_find(const char *op)
+{
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+        if (strcmp(rules[i]->op, op) == 0)
+            return rules[i];
+    return NULL;
+}
+
+void op_load_fit(struct kernel_case *c, uint64_t binding_bytes)
+{
+    const int64_t columns = request_const(&c->request, "COLUMNS", 0);
+    const int64_t stride = request_const(&c->request, "W_STRIDE", 0);
+    const int64_t all = request_const(&c->request, "N", 0);
+    if (c->tokens == 0)
+        c->tokens = columns > 0 ? (uint32_t)columns : 1;
+    if (c->rows == 0 && stride > 0 && all > 0) {
+        uint64_t most = binding_bytes / (4ull * (uint64_t)stride) / 2 * 2;
+        c->rows = (uint32_t)((uint64_t)all < most ? (uint64_t)all : most);
+    }
+}
+
+bool op_weights_make(struct problem *p, struct kernel_request *request, uint64_t rows,
+                     uint64_t cols, bool timing, struct op_weights *out)
+{
+    const char *word = kernel_request_word(request, "weight");
+    const char *name = kernel_request_word(request, "layout");
+    const struct weight_layout *layout = NULL;
+    enum dgl_dtype type = DGL_DTYPE_COUNT;
+    struct ref_matrix m;
+    uint64_t least;
+    *out = (struct op_weights){0};
+    for (size_t i = 0; i < REF_TYPES; i++)
+        if (strcmp(dgl_dtype_get(ref_types[i])->name, word) == 0)
+            type = ref_types[i];
+    if (type != DGL_DTYPE_COUNT)
+        layout = weight_layout_find(type, strcmp(name, "none") == 0 ? ref_layout(type) : name);
+    if (!layout || !weight_layout_stride(layout, cols, &least)) {
+        p->failed = true;
+        return false;
+    }
+    request_default(request, "W_STRIDE", (int64_t)least);
+    out->row_words = (uint64_t)request_const(request, "W_STRIDE", 0);
+    if (timing)
+        return true;
+    if (out->row_words < least ||
+        !ref_matrix_init(&m, type, layout->name, rows, cols, problem_rand(p))) {
+        p->failed = true;
+        return false;
+    }
+    uint32_t *packed = problem_new(p, uint32_t, rows * out->row_words);
+    double *values = problem_new(p, double, rows *cols);
+    if (packed && values) {
+        for (uint64_t i = 0; i < rows; i++)
+            memcpy(packed + i * out->row_words, m.packed + i * m.row_words, 4 * m.row_words);
+        memcpy(values, m.values, rows * cols * sizeof(*values));
+    }
+    out->packed = packed;
+    out->values = values;
+    ref_matrix_finish(&m);
+    return !p->failed;
+}
+
+double *op_doubles(struct problem *p, const float *values, size_t count)
+{
+    double *wide = problem_new(p, double, count);
+    for (size_t i = 0; wide && values && i < count; i++)
+        wide[i] = (double)values[i];
+    return wide;
+}

@@ -1,0 +1,75 @@
+/*
+ * op_problem.h: the operations as the judge of kernels knows them: which words their attributes
+ * have, shapes worth trying, and the maker of a problem from a request. A row for each operation of
+ * docs/operations.md; phases are judged as the kernels that they are made of.
+ */
+#ifndef DGL_CORE_OP_PROBLEM_H
+#define DGL_CORE_OP_PROBLEM_H
+
+#include "core/oracle/problem.h"
+
+#define OP_MAX_ATTRS  7
+#define OP_MAX_WORDS  12
+#define OP_MAX_CONSTS 8
+
+struct op_attr {
+    const char *key;
+    const char *words[OP_MAX_WORDS]; /* NULL behind the last */
+};
+
+struct op_shape {
+    struct kernel_var consts[OP_MAX_CONSTS]; /* name NULL behind the last */
+    uint32_t tokens, pos, bands, variant;
+};
+
+struct op_rule {
+    const char *op;
+    struct op_attr attrs[OP_MAX_ATTRS]; /* key NULL behind the last */
+    const struct op_shape *shapes;
+    size_t num_shapes;
+    /* Fits attributes, shape and constants to each other. False: no plan asks for that. NULL: all
+     * go together. */
+    bool (*settle)(struct kernel_case *c);
+    /* Of a request of a plan, the part that is worth computing on the host: few rows, few tokens.
+     * NULL: all of it. */
+    void (*narrow)(struct kernel_case *c);
+    /* Fills a problem that is all zero but for its seed. Out of memory sets p->failed. */
+    void (*make)(struct problem *p, const struct kernel_case *c);
+    const char *streamed; /* the buffer that no cache should hold when it is timed; NULL: largest */
+};
+
+/* NULL: no such operation. */
+const struct op_rule *op_rule_find(const char *op);
+const struct op_rule *op_rule_at(size_t i); /* NULL beyond the last */
+
+/* The rules of each file. */
+extern const struct op_rule op_rule_matmul, op_rule_norm;
+
+#define OP_WEIGHTS                                                                                 \
+    {                                                                                              \
+        "weight",                                                                                  \
+        {                                                                                          \
+            "f32", "f16", "bf16", "q8_0", "q4_k", "q4_0", "q5_k", "q6_k", "mxfp4", "affine"        \
+        }                                                                                          \
+    }
+
+/* Fills in what a load leaves open: tokens, and rows of weights, which have to fit `binding_bytes`.
+ */
+void op_load_fit(struct kernel_case *c, uint64_t binding_bytes);
+
+/* A matrix of weights for a problem. For timing it has no contents. */
+struct op_weights {
+    uint64_t row_words;
+    const uint32_t *packed; /* [rows][row_words] */
+    const double *values;   /* [rows][cols] */
+};
+/* `rows` rows for the request's attributes weight and layout, K columns, W_STRIDE words apart. The
+ * constant is added when the request lacks it. False: p->failed, or there is no such layout (`rows`
+ * 0). */
+bool op_weights_make(struct problem *p, struct kernel_request *request, uint64_t rows,
+                     uint64_t cols, bool timing, struct op_weights *out);
+
+/* Doubles of floats. NULL: out of memory. */
+double *op_doubles(struct problem *p, const float *values, size_t count);
+
+#endif

@@ -1,0 +1,150 @@
+/*
+ * The judge of kernels: that it passes the built-in kernels, that it catches wrong ones of each
+ * operation (a row too few, one off at the tail, a wrong scale), says why others cannot run, and
+ * can be stopped.
+ */
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+
+#include "core/base/file.h"
+#include "core/oracle/kernel_check.h"
+
+static struct dgl_device *dev;
+static struct test_log device_log;
+
+/* A set of the built-in kernels and, with `text`, one file of that text. */
+static struct kernel_set *make_set(const char *text)
+{
+    struct kernel_set *set = NULL;
+    struct dgl_kernels_params params = {0};
+    char *dir = NULL, *path = NULL;
+    if (text) {
+        dir = test_tmpdir();
+        test_write_file(dir, "changed.comp", text, strlen(text));
+        path = checked(dgl_path_join(dir, "changed.comp"));
+        params.files = (const char *const *)&path;
+        params.num_files = 1;
+    }
+    test_log_clear(&device_log);
+    if (kernel_set_create(&device_log.log, &params, &set) != DGL_OK)
+        fail_msg("%s", device_log.text);
+    if (dir)
+        test_tmpdir_remove(dir);
+    free(path);
+    return set;
+}
+
+static struct kernel_judge *make_judge(struct kernel_set *set, enum kernel_judge_mode mode)
+{
+    struct kernel_judge *judge = NULL;
+    const struct kernel_judge_params params = {.dev = dev, .set = set, .mode = mode};
+    assert_int_equal(kernel_judge_create(&params, &judge), DGL_OK);
+    return judge;
+}
+
+/* The text of a built-in kernel whose body does its work where `body` says right(group). */
+static char *wrapped_text(const char *name, const char *body)
+{
+    static const char head[] = "void body(uvec3 group)";
+    struct kernel_set *set = make_set(NULL);
+    const struct kernel *kernel = checked((void *)(uintptr_t)kernel_set_find(set, name));
+    const char *at = checked(strstr(kernel->text, head));
+    struct dgl_buf out = {0};
+    dgl_buf_append(&out, kernel->text, (size_t)(at - kernel->text));
+    dgl_buf_puts(&out, "void right(uvec3 group)");
+    dgl_buf_puts(&out, at + strlen(head));
+    dgl_buf_printf(&out, "\nvoid body(uvec3 group)\n{\n%s\n}\n", body);
+    kernel_set_destroy(&set);
+    return checked(dgl_buf_take(&out));
+}
+
+static void judge_named(struct kernel_set *set, const char *name, enum kernel_judge_mode mode,
+                        struct kernel_verdict *out)
+{
+    struct gl_saved saved;
+    assert_int_equal(device_enter(dev, &saved), DGL_OK);
+    struct kernel_judge *judge = make_judge(set, mode);
+    test_log_clear(&device_log);
+    enum dgl_status status = kernel_judge_kernel(judge, name, out);
+    if (status != DGL_OK)
+        fail_msg("%s: %s: %s", name, dgl_status_str(status), device_log.text);
+    kernel_judge_destroy(&judge);
+    device_leave(dev, &saved);
+}
+
+static void built_in_kernels_pass(void **state)
+{
+    struct kernel_set *set = make_set(NULL);
+    struct kernel_verdict verdict;
+    (void)state;
+    if (!dev)
+        SKIP("no GLES device");
+    for (size_t i = 0; i < kernel_set_count(set); i++) {
+        const struct kernel *kernel = kernel_set_at(set, i);
+        if (!kernel_judge_knows(kernel->op))
+            continue;
+        judge_named(set, kernel->name, KERNEL_JUDGE_QUICK, &verdict);
+        printf("# %s: %u cases, worst %.3g %s\n", kernel->name, verdict.cases, verdict.worst,
+               verdict.text);
+        if (verdict.kind == KERNEL_WRONG)
+            fail_msg("%s", verdict.text);
+    }
+    kernel_set_destroy(&set);
+}
+
+/* Groups wait for what they wrote themselves. */
+#define THEN "right(group); memoryBarrierBuffer(); barrier();\n"
+#define ONCE "if (gl_LocalInvocationIndex == 0u && group.x == 0u) "
+
+struct wrong_row {
+    const char *name, *kernel, *body;
+    const char *says; /* a part of the verdict; NULL: the kernel is right */
+};
+
+static const struct wrong_row wrong_rows[] = {
+    {"norm_right", "norm_rms", "right(group);", NULL},
+    {"norm_group_short", "norm_rms", "if (group.x > 0u) right(group);", "norm_rms: norm "},
+    {"norm_tail", "norm_rms", THEN ONCE "Y[H / 4 - 1].w *= 1.001;", "Y[0]["},
+    {"norm_scale", "norm_rms", THEN ONCE "Y[0] *= 1.001;", "Y[0]["},
+    {"norm_beyond", "norm_rms", THEN ONCE "Y[int(pass_rows) * Y_STRIDE / 4] = vec4(1);",
+     "guard word"},
+    {"norm_gap", "norm_rms", THEN "if (Y_STRIDE > H) Y[H / 4] = vec4(1);", "which is no result"},
+    {"matmul_right", "matmul_decode", "right(group);", NULL},
+    {"matmul_group_short", "matmul_decode", "if (group.x > 0u) right(group);",
+     "matmul_decode: matmul "},
+    {"matmul_scale", "matmul_decode", THEN ONCE "Y[row0] *= 1.001;", "wanted"},
+    {"matmul_gains", "matmul_prefill", THEN ONCE "Y[row0] += 0.01 * X[0].x;", "wanted"},
+};
+
+static void wrong_kernels_are_caught(void **state)
+{
+    const struct wrong_row *row = *state;
+    struct kernel_verdict verdict;
+    if (!dev)
+        SKIP("%s: no GLES device", row->name);
+    char *text = wrapped_text(row->kernel, row->body);
+    struct kernel_set *set = make_set(text);
+    judge_named(set, row->kernel, KERNEL_JUDGE_FULL, &verdict);
+    if (verdict.kind != (row->says ? KERNEL_WRONG : KERNEL_PASSED))
+        fail_msg("verdict %d after %u cases, worst %.3g: %s", (int)verdict.kind, verdict.cases,
+                 verdict.worst, verdict.text);
+    if (row->says)
+        assert_contains(verdict.text, row->says);
+    kernel_set_destroy(&set);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(built_in_kernels_pass)};
+    test_log_init(&device_log, DGL_LOG_INFO);
+    if (dgl_device_create(&device_log.log,
+                          &(struct dgl_device_params){.select = "any", .cache_dir = ""},
+                          &dev) != DGL_OK)
+        dev = NULL;
+    int failures = cmocka_run_group_tests_name("judge", tests, NULL, NULL);
+    failures += test_run_table("wrong", wrong_kernels_are_caught, wrong_rows);
+    dgl_device_destroy(&dev);
+    return failures;
+}

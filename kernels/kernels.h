@@ -170,6 +170,14 @@ enum kernel_layer {
     KERNEL_LAYER_FLAG,
 };
 
+/* Whose hints count. Layers that describe some machine or a general taste yield: what they say and
+ * what cannot be met is passed over, with a note. All others are refused then. */
+enum kernel_hints_heard {
+    KERNEL_HEARS_ALL,
+    KERNEL_HEARS_ASKED, /* of layers that do not yield */
+    KERNEL_HEARS_NONE,
+};
+
 /* What messages call dgl_kernels_params.hints. */
 #define KERNEL_HINTS_ORIGIN "--kernel-hints"
 
@@ -190,7 +198,14 @@ const struct kernel_lib *kernel_set_lib(const struct kernel_set *set, const char
  * NULL when no layer gives one. `origin` may be NULL. Borrowed. */
 const char *kernel_set_hint(const struct kernel_set *set, const char *key, const char **origin);
 /* A new set with one more layer of hints (JSON object); `origin` is what messages call it. The new
- * set keeps a reference to the old one, which is not changed. */
+ * set keeps a reference to the old one, which is not changed.
+ *
+ * What a tuner measured comes in so, as KERNEL_LAYER_TUNER with the origin "tuner": it is above
+ * presets, PREFER and a manifest's defaults, and below all that a person, a file or a pinned
+ * manifest says. Its entries are keyed by kernel_request_key():
+ *   {"tunes": {KEY: {"NAME.TUNABLE": 8}}, "variants": {KEY: "NAME"}}
+ * An entry for a kernel, a tunable or a value that the set lacks is left out; one that cannot run
+ * is passed over, and kernel_choice.note says so. */
 enum dgl_status kernel_set_with_hints(const struct dgl_log *log, struct kernel_set *set,
                                       enum kernel_layer layer, const char *origin, const char *json,
                                       struct kernel_set **out);
@@ -227,6 +242,11 @@ struct kernel_shared_size {
     int64_t count;
 };
 
+/* The request in one word, in which hints are keyed by it: OP, attributes, constants, but not
+ * `layout` and W_STRIDE, which follow from the kernel that is chosen:
+ * "matmul/phase=decode/weight=q4_k/N=2048/K=8192". */
+void kernel_request_key(const struct kernel_request *request, struct dgl_buf *out);
+
 /* Names in `vars` are borrowed from the kernel and from the device properties; the set and the
  * properties must outlive it. */
 struct kernel_choice {
@@ -234,6 +254,10 @@ struct kernel_choice {
     struct kernel_var vars[KERNEL_MAX_VARS]; /* all variables but T and BAND */
     uint32_t num_vars;
     uint32_t num_consts, num_tunes, num_lets; /* vars = consts, tunes, lets, then the rest */
+    /* of each tunable: "default" (its preset), or the origin of the hint that gave it: "manifest",
+     * "tuner", "manifest (pinned)", a config file's path, "--kernel-hints", "flag" */
+    const char *tune_origin[KERNEL_MAX_TUNES];
+    enum kernel_hints_heard heard; /* for its tunables */
     int64_t local[3];
     const struct kernel_lib *libs[KERNEL_MAX_LIBS]; /* kernel->num_libs, for the request's words */
     struct kernel_shared_size shared[KERNEL_MAX_SHARED]; /* those that have elements */
@@ -242,6 +266,7 @@ struct kernel_choice {
     int64_t rank;         /* PREFER */
     bool asked;           /* a hint or a user's file decides, even when it cannot be met */
     char reason[256];     /* "preferred: 30 over matmul_decode (10)" */
+    char note[320]; /* the hint of a layer that yields that was passed over, and why; "" = none */
 };
 
 /* How the kernel wants weights of that format packed: its LAYOUT, or the format's usual one

@@ -22,28 +22,10 @@ struct chooser {
     struct kernel_fit fit;
     bool allow_f16;
     struct requested requested;
-    char note[160]; /* what was wished for in vain, by a layer that may be ignored */
+    char note[320]; /* what was wished for in vain, by a layer that yields */
 };
 
 /* ---- which hint applies ---------------------------------------------------------------------- */
-
-/* "variants.matmul/decode" for the operation matmul and a request that has some attribute of the
- * word decode: the number of parts, 0 when it does not apply. */
-static int variant_parts(const char *key, const struct kernel_request *request)
-{
-    struct dgl_str rest = dgl_str_of(key + strlen("variants.")), part;
-    int parts = 0;
-    if (!dgl_str_split(&rest, '/', &part) || !dgl_str_eq(part, request->op))
-        return 0;
-    for (parts = 1; dgl_str_split(&rest, '/', &part); parts++) {
-        uint32_t i = 0;
-        while (i < request->num_attrs && !dgl_str_eq(part, request->attrs[i].word))
-            i++;
-        if (i == request->num_attrs)
-            return 0;
-    }
-    return parts;
-}
 
 static bool has(const struct kernel_request *request, const char *key, const char *word)
 {
@@ -85,7 +67,7 @@ static struct requested find_requested(const struct kernel_hints *hints,
         if (strcmp(hint->value, "auto") == 0)
             continue;
         if (dgl_str_starts(dgl_str_of(hint->key), "variants.")) {
-            requested.specificity = variant_parts(hint->key, request);
+            requested.specificity = kernel_request_match(request, hint->key + strlen("variants."));
             if (requested.specificity == 0)
                 continue;
             requested.specificity++;
@@ -99,12 +81,17 @@ static struct requested find_requested(const struct kernel_hints *hints,
     return best;
 }
 
-/* Layers that describe some machine or a general taste; what does not fit here is passed over, with
- * a note. */
-static bool may_ignore(enum kernel_layer layer)
+/* The first layer that yields and has a say about the kernel's tunables. */
+static const char *yielding_origin(const struct chooser *c, const struct kernel *kernel)
 {
-    return layer == KERNEL_LAYER_MANIFEST || layer == KERNEL_LAYER_TUNER ||
-           layer == KERNEL_LAYER_PROFILE;
+    const struct kernel_hints *hints = kernel_set_hints(c->fit.set);
+    for (uint32_t i = 0; i < kernel->num_tunes; i++) {
+        const struct kernel_hint *hint = kernel_hints_find_tune(
+            hints, c->fit.request, kernel->name, kernel->tunes[i].name, KERNEL_HEARS_ALL);
+        if (hint && kernel_layer_yields(hint->layer))
+            return hint->origin;
+    }
+    return "";
 }
 
 /* ---- candidates ------------------------------------------------------------------------------ */
@@ -141,6 +128,10 @@ struct pick {
     int served;                 /* kernels whose WHEN holds */
     struct dgl_buf refusals;    /* "name: why; name: why" of all that cannot run */
     struct dgl_buf passed_over; /* of those among them whose WHEN holds */
+    /* The best of those that only the tunables that were asked for keep from running. */
+    const struct kernel *blocked; /* NULL: none */
+    int64_t blocked_rank;
+    char blocked_why[192];
 };
 
 static void pick_add(struct pick *pick, const struct kernel_choice *choice, int64_t rank)
@@ -163,6 +154,48 @@ static void add_refusal(struct dgl_buf *out, const struct kernel *kernel, const 
     dgl_buf_printf(out, "%s%s: %s", out->len ? "; " : "", kernel->name, why);
 }
 
+/* Whether some tunable of the kernel has a hint, of the layers that `heard` leaves. */
+static bool has_tunes(const struct chooser *c, const struct kernel *kernel,
+                      enum kernel_hints_heard heard)
+{
+    const struct kernel_hints *hints = kernel_set_hints(c->fit.set);
+    for (uint32_t i = 0; i < kernel->num_tunes; i++)
+        if (kernel_hints_find_tune(hints, c->fit.request, kernel->name, kernel->tunes[i].name,
+                                   heard))
+            return true;
+    return false;
+}
+
+/* Tries a kernel with the tunables of all hints, then without those that yield. One that could run
+ * without those that were asked for is noted in `pick`. */
+static bool fit(const struct chooser *c, const struct kernel *kernel, struct pick *pick,
+                struct kernel_choice *choice, int64_t *rank, char why[192])
+{
+    struct kernel_fit fit = c->fit;
+    struct kernel_choice free_choice;
+    int64_t free_rank;
+    char free_why[192];
+    if (kernel_fit_try(&fit, kernel, choice, rank, why))
+        return true;
+    if (!kernel_serves(kernel, fit.request) || !has_tunes(c, kernel, KERNEL_HEARS_ALL))
+        return false;
+    fit.hears = KERNEL_HEARS_ASKED;
+    if (kernel_fit_try(&fit, kernel, choice, rank, free_why)) {
+        snprintf(choice->note, sizeof(choice->note), "tunables of %.64s do not apply here: %s",
+                 yielding_origin(c, kernel), why);
+        return true;
+    }
+    fit.hears = KERNEL_HEARS_NONE;
+    if (has_tunes(c, kernel, KERNEL_HEARS_ASKED) &&
+        kernel_fit_try(&fit, kernel, &free_choice, &free_rank, free_why) &&
+        (!pick->blocked || free_rank > pick->blocked_rank)) {
+        pick->blocked = kernel;
+        pick->blocked_rank = free_rank;
+        snprintf(pick->blocked_why, sizeof(pick->blocked_why), "%s", why);
+    }
+    return false;
+}
+
 /* The caller calls pick_finish(). */
 static void pick_among(const struct chooser *c, enum filter filter, struct pick *pick)
 {
@@ -176,7 +209,7 @@ static void pick_among(const struct chooser *c, enum filter filter, struct pick 
             continue;
         bool serves = kernel_serves(kernel, c->fit.request);
         pick->served += serves;
-        if (kernel_fit_try(&c->fit, kernel, &choice, &rank, why)) {
+        if (fit(c, kernel, pick, &choice, &rank, why)) {
             pick_add(pick, &choice, rank);
             continue;
         }
@@ -216,6 +249,34 @@ static enum dgl_status fail_wish(const struct chooser *c, const struct pick *pic
     return status;
 }
 
+/* What was asked for of tunables keeps the kernel that would have been taken from running. */
+static bool is_blocked(const struct pick *pick)
+{
+    return pick->blocked && (!pick->choice.kernel || pick->blocked_rank > pick->rank);
+}
+
+static enum dgl_status fail_blocked(const struct chooser *c, const struct pick *pick)
+{
+    const struct kernel_hints *hints = kernel_set_hints(c->fit.set);
+    const struct kernel *kernel = pick->blocked;
+    struct dgl_buf request = {0}, asked = {0};
+    kernel_request_describe(c->fit.request, &request);
+    for (uint32_t i = 0; i < kernel->num_tunes; i++) {
+        const struct kernel_hint *hint = kernel_hints_find_tune(
+            hints, c->fit.request, kernel->name, kernel->tunes[i].name, KERNEL_HEARS_ASKED);
+        if (hint)
+            dgl_buf_printf(&asked, "%s%s=%s (%s)", asked.len ? ", " : "", hint->key, hint->value,
+                           hint->origin);
+    }
+    enum dgl_status status = dgl_fail(
+        c->log, DGL_ERR_UNSUPPORTED,
+        "the hint %s cannot be met for %s: %s: %s; choose another value or auto",
+        asked.p ? asked.p : "", request.p ? request.p : "", kernel->name, pick->blocked_why);
+    dgl_buf_finish(&request);
+    dgl_buf_finish(&asked);
+    return status;
+}
+
 static enum dgl_status fail_none(const struct chooser *c, const struct pick *pick, const char *what)
 {
     struct dgl_buf request = {0};
@@ -246,8 +307,15 @@ static void set_reason(const struct chooser *c, const struct pick *pick, enum fi
                        pick->second->name, (long long)pick->second_rank);
     else
         len = snprintf(reason, size, "the only one that can run");
-    if (c->note[0] && len >= 0 && (size_t)len < size)
-        len += snprintf(reason + len, size - (size_t)len, "; %s", c->note);
+    for (uint32_t i = 0; i < out->num_tunes && len >= 0 && (size_t)len < size; i++)
+        if (strcmp(out->tune_origin[i], "default") != 0)
+            len += snprintf(reason + len, size - (size_t)len, "; %s=%lld (%s)",
+                            out->kernel->tunes[i].name,
+                            (long long)out->vars[out->num_consts + i].value, out->tune_origin[i]);
+    if (c->note[0])
+        memcpy(out->note, c->note, sizeof(out->note));
+    if (out->note[0] && len >= 0 && (size_t)len < size)
+        len += snprintf(reason + len, size - (size_t)len, "; %s", out->note);
     if (pick->passed_over.len && len >= 0 && (size_t)len < size)
         snprintf(reason + len, size - (size_t)len, "; passed over: %s", pick->passed_over.p);
 }
@@ -264,10 +332,13 @@ static enum dgl_status try_wish(struct chooser *c, struct kernel_choice *out, bo
     if (!c->requested.impossible)
         pick_among(c, FILTER_REQUESTED, &pick);
     *done = true;
-    if (pick.choice.kernel) {
+    if (is_blocked(&pick)) {
+        status = fail_blocked(c, &pick);
+        out->asked = true;
+    } else if (pick.choice.kernel) {
         *out = pick.choice;
         set_reason(c, &pick, FILTER_REQUESTED, out);
-    } else if (may_ignore(hint->layer) || (named && pick.served == 0)) {
+    } else if (kernel_layer_yields(hint->layer) || (named && pick.served == 0)) {
         /* A kernel of `variants` that serves only other attributes says nothing here. */
         *done = false;
         snprintf(c->note, sizeof(c->note), "hint %s=%s (%s) does not apply here: %s", hint->key,
@@ -291,7 +362,10 @@ static enum dgl_status try_filter(struct chooser *c, enum filter filter, struct 
     enum dgl_status status = DGL_OK;
     pick_among(c, filter, &pick);
     *done = pick.choice.kernel || filter == FILTER_ALL || pick.served > 0;
-    if (pick.choice.kernel) {
+    if (is_blocked(&pick)) {
+        status = fail_blocked(c, &pick);
+        out->asked = true;
+    } else if (pick.choice.kernel) {
         *out = pick.choice;
         set_reason(c, &pick, filter, out);
     } else if (*done) {

@@ -8,22 +8,6 @@
 #include <string.h>
 
 #include "kernels/format/kernel_format.h"
-#include "kernels/set/kernel_hints.h"
-
-const char *kernel_request_word(const struct kernel_request *request, const char *key)
-{
-    for (uint32_t i = 0; i < request->num_attrs; i++)
-        if (strcmp(request->attrs[i].key, key) == 0)
-            return request->attrs[i].word;
-    return "none";
-}
-
-void kernel_request_describe(const struct kernel_request *request, struct dgl_buf *out)
-{
-    dgl_buf_puts(out, request->op);
-    for (uint32_t i = 0; i < request->num_attrs; i++)
-        dgl_buf_printf(out, " %s=%s", request->attrs[i].key, request->attrs[i].word);
-}
 
 struct attempt {
     const struct kernel_fit *fit;
@@ -176,25 +160,22 @@ static bool is_choice(const struct kernel_tune *tune, int64_t value)
     return false;
 }
 
-/* The hint tunes.NAME.TUNABLE, checked when it was read. */
-static bool tune_hint(const struct attempt *a, const struct kernel_tune *tune, int64_t *value)
-{
-    char key[128];
-    snprintf(key, sizeof(key), "tunes.%s.%s", a->kernel->name, tune->name);
-    const struct kernel_hint *hint = kernel_hints_find(kernel_set_hints(a->fit->set), key);
-    return hint && dgl_parse_i64(dgl_str_of(hint->value), INT32_MIN, INT32_MAX, value);
-}
-
 /* `first` is the index of the first tunable's variable; until it has a value it has no name that
  * could be found. */
 static bool fill_tunes(struct attempt *a, uint32_t first)
 {
+    const struct kernel_fit *fit = a->fit;
     for (uint32_t i = 0; i < a->kernel->num_tunes; i++) {
         const struct kernel_tune *tune = &a->kernel->tunes[i];
+        const struct kernel_hint *hint = kernel_hints_find_tune(
+            kernel_set_hints(fit->set), fit->request, a->kernel->name, tune->name, fit->hears);
         int64_t value;
-        if (a->fit->tune && strcmp(a->fit->tune, tune->name) == 0)
-            value = a->fit->tune_value;
-        else if (!tune_hint(a, tune, &value) && !eval(a, tune->name, tune->preset, &value))
+        a->choice->tune_origin[i] = hint ? hint->origin : "default";
+        if (fit->tune && strcmp(fit->tune, tune->name) == 0)
+            value = fit->tune_value;
+        else if (hint)
+            value = hint->number;
+        else if (!eval(a, tune->name, tune->preset, &value))
             return false;
         if (!is_choice(tune, value))
             return refuse(a, "TUNE %s: %lld is not one of its choices", tune->name,
@@ -364,7 +345,7 @@ bool kernel_fit_try(const struct kernel_fit *fit, const struct kernel *kernel,
                     struct kernel_choice *out, int64_t *rank, char why[WHY_SIZE])
 {
     struct attempt a = {fit, kernel, out, why};
-    *out = (struct kernel_choice){.kernel = kernel};
+    *out = (struct kernel_choice){.kernel = kernel, .heard = fit->hears};
     *rank = 0;
     return check_when(&a) && fill_vars(&a) && check_local(&a) && check_shared(&a) &&
            check_limits(&a) && check_requires(&a) &&
@@ -377,21 +358,28 @@ bool kernel_choice_resize(const struct kernel_set *set, const struct kernel_requ
                           struct kernel_choice *out)
 {
     const struct kernel *kernel = choice->kernel;
-    struct kernel_fit fit = {
-        .set = set, .request = request, .device = device, .num_device = num_device};
+    struct kernel_fit fit = {.set = set,
+                             .request = request,
+                             .device = device,
+                             .num_device = num_device,
+                             .hears = choice->heard};
     char why[WHY_SIZE];
     int64_t rank;
     if (kernel_fit_try(&fit, kernel, out, &rank, why) && out->local[0] == local &&
         out->local[1] * out->local[2] == 1)
         return true;
-    for (uint32_t i = 0; i < kernel->num_tunes; i++)
+    for (uint32_t i = 0; i < kernel->num_tunes; i++) {
+        fit.tune = kernel->tunes[i].name;
+        if (kernel_hints_find_tune(kernel_set_hints(set), request, kernel->name, fit.tune,
+                                   KERNEL_HEARS_ASKED))
+            continue; /* what was asked for stays */
         for (uint32_t j = 0; j < kernel->tunes[i].num_choices; j++) {
-            fit.tune = kernel->tunes[i].name;
             fit.tune_value = kernel->tunes[i].choices[j];
             if (kernel_fit_try(&fit, kernel, out, &rank, why) && out->local[0] == local &&
                 out->local[1] * out->local[2] == 1)
                 return true;
         }
+    }
     return false;
 }
 

@@ -2,12 +2,8 @@
 #ifndef DGL_KERNEL_FIT_H
 #define DGL_KERNEL_FIT_H
 
-#include "kernels/kernels.h"
-
-/* The word of the request's attribute `key`; "none" when it has no such attribute. */
-const char *kernel_request_word(const struct kernel_request *request, const char *key);
-/* "matmul weight=q4_k phase=decode": what messages call a request. */
-void kernel_request_describe(const struct kernel_request *request, struct dgl_buf *out);
+#include "kernels/set/kernel_hints.h"
+#include "kernels/set/kernel_request.h"
 
 /* The kernel is for such requests, on whatever device. */
 bool kernel_serves(const struct kernel *kernel, const struct kernel_request *request);
@@ -19,6 +15,7 @@ struct kernel_fit {
     size_t num_device;
     const char *tune; /* not NULL: this tunable has this value, whatever hints and presets say */
     int64_t tune_value;
+    enum kernel_hints_heard hears; /* hints for tunables that count */
 };
 /* Fills `out` but for its reason, and *rank (PREFER). False when the kernel cannot run: *why then
  * says which rule. */

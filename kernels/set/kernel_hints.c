@@ -2,13 +2,16 @@
  * wrong result possible: it only picks among kernels that can run (kernel_choose.c). */
 #include "kernels/set/kernel_hints.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/json.h"
+#include "core/base/log.h"
 #include "core/base/nearest.h"
 #include "kernels/format/kernel_format.h"
+#include "kernels/set/kernel_request.h"
 
 #define WORDS_ATTENTION "auto tiled_large tiled_small streaming"
 
@@ -42,6 +45,28 @@ static enum dgl_status fault_of(const struct kernel_hint_source *source)
     return source->layer <= KERNEL_LAYER_PINNED ? DGL_ERR_FORMAT : DGL_ERR_INVALID_ARG;
 }
 
+/* Refuses a hint. What a tuner measured for kernels that have changed since is left out. */
+static enum dgl_status refuse(const struct kernel_hint_source *source, const char *fmt, ...)
+    DGL_PRINTF(2, 3);
+static enum dgl_status refuse(const struct kernel_hint_source *source, const char *fmt, ...)
+{
+    char text[2048];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    if (source->layer != KERNEL_LAYER_TUNER)
+        return dgl_fail(source->log, fault_of(source), "%s", text);
+    dgl_debug(source->log, "%s", text);
+    return DGL_OK;
+}
+
+bool kernel_layer_yields(enum kernel_layer layer)
+{
+    return layer == KERNEL_LAYER_MANIFEST || layer == KERNEL_LAYER_TUNER ||
+           layer == KERNEL_LAYER_PROFILE;
+}
+
 static size_t find_index(const struct kernel_hints *hints, const char *key)
 {
     size_t i = 0;
@@ -56,26 +81,68 @@ const struct kernel_hint *kernel_hints_find(const struct kernel_hints *hints, co
     return i < hints->count ? &hints->items[i] : NULL;
 }
 
-/* A later or equal layer replaces what an earlier one said about the same key. */
-static enum dgl_status store(const struct kernel_hint_source *source, const char *key,
-                             const char *value)
+const struct kernel_hint *kernel_hints_find_tune(const struct kernel_hints *hints,
+                                                 const struct kernel_request *request,
+                                                 const char *kernel, const char *tune,
+                                                 enum kernel_hints_heard heard)
+{
+    const struct kernel_hint *best = NULL;
+    int best_parts = 0;
+    if (heard == KERNEL_HEARS_NONE)
+        return NULL;
+    for (size_t i = 0; i < hints->count; i++) {
+        const struct kernel_hint *hint = &hints->items[i];
+        if (!hint->tune || strcmp(hint->kernel, kernel) != 0 || strcmp(hint->tune, tune) != 0 ||
+            (heard == KERNEL_HEARS_ASKED && kernel_layer_yields(hint->layer)))
+            continue;
+        int parts = hint->pattern[0] ? kernel_request_match(request, hint->pattern) : 0;
+        if (hint->pattern[0] && parts == 0)
+            continue;
+        if (!best || hint->layer > best->layer ||
+            (hint->layer == best->layer && parts >= best_parts)) {
+            best = hint;
+            best_parts = parts;
+        }
+    }
+    return best && !best->automatic ? best : NULL;
+}
+
+/* `text` copied; *failed when memory is short. NULL stays NULL. */
+static const char *kept(const struct kernel_hint_source *source, const char *text, bool *failed)
+{
+    const char *copy = text ? dgl_arena_strndup(source->arena, text, strlen(text)) : NULL;
+    *failed |= text && !copy;
+    return copy;
+}
+
+/* A later or equal layer replaces what an earlier one said about the same key. Copies its texts. */
+static enum dgl_status store(const struct kernel_hint_source *source,
+                             const struct kernel_hint *hint)
 {
     struct kernel_hints *hints = source->hints;
-    size_t index = find_index(hints, key);
+    size_t index = find_index(hints, hint->key);
+    struct kernel_hint copy = *hint;
+    bool failed = false;
     if (index < hints->count && hints->items[index].layer > source->layer)
         return DGL_OK;
-    const struct kernel_hint hint = {
-        .key = dgl_arena_strndup(source->arena, key, strlen(key)),
-        .value = dgl_arena_strndup(source->arena, value, strlen(value)),
-        .layer = source->layer,
-        .origin = dgl_arena_strndup(source->arena, source->origin, strlen(source->origin)),
-    };
-    if (!hint.key || !hint.value || !hint.origin ||
-        !dgl_grow((void **)&hints->items, &hints->cap, index + 1, sizeof(hint)))
-        return dgl_fail_memory(source->log, "a kernel hint", sizeof(hint));
-    hints->items[index] = hint;
+    copy.key = kept(source, hint->key, &failed);
+    copy.value = kept(source, hint->value, &failed);
+    copy.origin = kept(source, source->origin, &failed);
+    copy.kernel = kept(source, hint->kernel, &failed);
+    copy.tune = kept(source, hint->tune, &failed);
+    copy.pattern = kept(source, hint->pattern, &failed);
+    copy.layer = source->layer;
+    if (failed || !dgl_grow((void **)&hints->items, &hints->cap, index + 1, sizeof(copy)))
+        return dgl_fail_memory(source->log, "a kernel hint", sizeof(copy));
+    hints->items[index] = copy;
     hints->count += index == hints->count;
     return DGL_OK;
+}
+
+static enum dgl_status store_value(const struct kernel_hint_source *source, const char *key,
+                                   const char *value)
+{
+    return store(source, &(const struct kernel_hint){.key = key, .value = value});
 }
 
 /* ---- variants.OP[/WORD...] = NAME or VARIANT ------------------------------------------------- */
@@ -88,89 +155,125 @@ static bool op_exists(const struct kernel_set *set, struct dgl_str op)
     return false;
 }
 
-static enum dgl_status fail_op(const struct kernel_hint_source *source, struct dgl_str op)
+/* Checks a pattern of requests; *op is its first part. False: *status says what to return. */
+static bool check_pattern(const struct kernel_hint_source *source, const char *key,
+                          const char *pattern, struct dgl_str *op, enum dgl_status *status)
 {
+    struct dgl_str rest = dgl_str_of(pattern), bad;
     char ops[512] = "";
     size_t len = 0;
-    for (size_t i = 0; i < kernel_set_count(source->set) && len < sizeof(ops) - 40; i++) {
-        const char *one = kernel_set_at(source->set, i)->op;
-        if (!kernel_word_in(ops, one))
-            len += (size_t)snprintf(ops + len, sizeof(ops) - len, " %s", one);
+    *op = (struct dgl_str){"", 0};
+    dgl_str_split(&rest, '/', op);
+    if (!op_exists(source->set, *op)) {
+        for (size_t i = 0; i < kernel_set_count(source->set) && len < sizeof(ops) - 40; i++) {
+            const char *one = kernel_set_at(source->set, i)->op;
+            if (!kernel_word_in(ops, one))
+                len += (size_t)snprintf(ops + len, sizeof(ops) - len, " %s", one);
+        }
+        *status = refuse(source, "%s: %.*s: there is no operation '%.*s'; there are%s",
+                         source->where, (int)strcspn(key, "."), key, (int)op->len, op->p, ops);
+        return false;
     }
-    return dgl_fail(source->log, fault_of(source),
-                    "%s: variants: there is no operation '%.*s'; there are%s", source->where,
-                    (int)op.len, op.p, ops);
+    if (kernel_pattern_check(pattern, &bad))
+        return true;
+    *status = refuse(source, "%s: %s: '%.*s' is no word, key=word or CONST=integer", source->where,
+                     key, (int)bad.len, bad.p);
+    return false;
 }
 
 static enum dgl_status add_variant(const struct kernel_hint_source *source, const char *key,
                                    const char *value)
 {
-    struct dgl_str rest = dgl_str_of(key + strlen("variants.")), op = {"", 0};
-    if (!source->set)
-        return DGL_OK;
-    dgl_str_split(&rest, '/', &op);
-    if (!op_exists(source->set, op))
-        return fail_op(source, op);
+    struct dgl_str op;
+    enum dgl_status status = DGL_OK;
     char all[768] = "";
     size_t len = 0;
+    if (!source->set || !check_pattern(source, key, key + strlen("variants."), &op, &status))
+        return status;
     for (size_t i = 0; i < kernel_set_count(source->set); i++) {
         const struct kernel *k = kernel_set_at(source->set, i);
         if (!dgl_str_eq(op, k->op))
             continue;
         if (strcmp(value, k->name) == 0 || strcmp(value, k->variant) == 0 ||
             kernel_word_in(k->aliases, value))
-            return store(source, key, value);
+            return store_value(source, key, value);
         if (len < sizeof(all) - 100)
             len += (size_t)snprintf(all + len, sizeof(all) - len, " %s", k->name);
     }
     if (strcmp(value, "auto") == 0)
-        return store(source, key, value);
-    return dgl_fail(source->log, fault_of(source),
-                    "%s: %s is '%s', wanted auto, a variant, or one of the kernels%s",
-                    source->where, key, value, all);
+        return store_value(source, key, value);
+    return refuse(source, "%s: %s is '%s', wanted auto, a variant, or one of the kernels%s",
+                  source->where, key, value, all);
 }
 
-/* ---- tunes.NAME.TUNABLE = integer ------------------------------------------------------------ */
+/* ---- tunes.[REQUEST.]NAME.TUNABLE = integer -------------------------------------------------- */
 
-static enum dgl_status fail_tune(const struct kernel_hint_source *source, const char *key,
-                                 const char *value, const struct kernel_tune *tune)
+/* The hint, but for its value: the part of its key after the last dot is the tunable, the one
+ * before it the kernel, and the rest a pattern. False: *status says what to return. */
+static bool read_tune_key(const struct kernel_hint_source *source, struct kernel_hint *hint,
+                          char *text, const struct kernel_tune **tune, enum dgl_status *status)
 {
-    char all[256] = "";
-    size_t len = 0;
-    for (uint32_t i = 0; i < tune->num_choices; i++)
-        len += (size_t)snprintf(all + len, sizeof(all) - len, " %lld", (long long)tune->choices[i]);
-    return dgl_fail(source->log, fault_of(source), "%s: %s is '%s', wanted one of%s", source->where,
-                    key, value, all);
+    char *dot = strrchr(text, '.');
+    struct dgl_str op;
+    hint->tune = "";
+    if (dot) {
+        *dot = '\0';
+        hint->tune = dot + 1;
+    }
+    dot = strrchr(text, '.');
+    hint->pattern = dot ? text : "";
+    hint->kernel = dot ? dot + 1 : text;
+    if (dot)
+        *dot = '\0';
+    const struct kernel *kernel = kernel_set_find(source->set, hint->kernel);
+    if (!kernel) {
+        *status = refuse(source, "%s: %s: there is no kernel '%s' (dopplergl kernels list)",
+                         source->where, hint->key, hint->kernel);
+        return false;
+    }
+    if (hint->pattern[0] && !check_pattern(source, hint->key, hint->pattern, &op, status))
+        return false;
+    if (hint->pattern[0] && !dgl_str_eq(op, kernel->op)) {
+        *status = refuse(source, "%s: %s: kernel %s is for %s, not for %.*s", source->where,
+                         hint->key, kernel->name, kernel->op, (int)op.len, op.p);
+        return false;
+    }
+    for (uint32_t i = 0; i < kernel->num_tunes; i++)
+        if (strcmp(hint->tune, kernel->tunes[i].name) == 0) {
+            *tune = &kernel->tunes[i];
+            return true;
+        }
+    *status = refuse(source, "%s: %s: kernel %s has no tunable '%s'", source->where, hint->key,
+                     kernel->name, hint->tune);
+    return false;
 }
 
 static enum dgl_status add_tune(const struct kernel_hint_source *source, const char *key,
                                 const char *value)
 {
-    struct dgl_str rest = dgl_str_of(key + strlen("tunes.")), part = {"", 0};
-    char name[64] = "";
+    struct kernel_hint hint = {.key = key, .value = value};
+    const struct kernel_tune *tune = NULL;
+    enum dgl_status status = DGL_OK;
+    char all[256] = "";
+    size_t len = 0;
     if (!source->set)
         return DGL_OK;
-    dgl_str_split(&rest, '.', &part);
-    if (part.len < sizeof(name))
-        memcpy(name, part.p, part.len);
-    const struct kernel *kernel = kernel_set_find(source->set, name);
-    if (!kernel)
-        return dgl_fail(source->log, fault_of(source),
-                        "%s: %s: there is no kernel '%.*s' (dopplergl kernels list)", source->where,
-                        key, (int)part.len, part.p);
-    for (uint32_t i = 0; i < kernel->num_tunes; i++) {
-        const struct kernel_tune *tune = &kernel->tunes[i];
-        if (!dgl_str_eq(rest, tune->name))
-            continue;
-        int64_t number;
-        if (dgl_parse_i64(dgl_str_of(value), INT32_MIN, INT32_MAX, &number))
-            for (uint32_t c = 0; c < tune->num_choices; c++)
-                if (tune->choices[c] == number)
-                    return store(source, key, value);
-        return fail_tune(source, key, value, tune);
-    }
-    return dgl_fail(source->log, fault_of(source), "%s: %s: kernel %s has no tunable '%.*s'",
-                    source->where, key, name, (int)rest.len, rest.p);
+    char *text = dgl_arena_strndup(source->arena, key, strlen(key));
+    if (!text)
+        return dgl_fail_memory(source->log, "a kernel hint", strlen(key));
+    if (!read_tune_key(source, &hint, text + strlen("tunes."), &tune, &status))
+        return status;
+    hint.automatic = strcmp(value, "auto") == 0;
+    bool known = hint.automatic;
+    if (!known && dgl_parse_i64(dgl_str_of(value), INT32_MIN, INT32_MAX, &hint.number))
+        for (uint32_t i = 0; i < tune->num_choices && !known; i++)
+            known = tune->choices[i] == hint.number;
+    if (known)
+        return store(source, &hint);
+    for (uint32_t i = 0; i < tune->num_choices; i++)
+        len += (size_t)snprintf(all + len, sizeof(all) - len, " %lld", (long long)tune->choices[i]);
+    return refuse(source, "%s: %s is '%s', wanted one of%s or auto", source->where, key, value,
+                  all);
 }
 
 /* ---- one hint, whatever its kind ------------------------------------------------------------- */
@@ -184,10 +287,9 @@ static enum dgl_status fail_key(const struct kernel_hint_source *source, const c
         len += (size_t)snprintf(all + len, sizeof(all) - len, "%s, ", vocabulary[i].key);
         dgl_nearest_try(&nearest, vocabulary[i].key);
     }
-    return dgl_fail(source->log, fault_of(source),
-                    "%s: there is no kernel hint '%s'; there are %svariants, tunes%s%s%s",
-                    source->where, key, all, nearest.best ? "; did you mean " : "",
-                    nearest.best ? nearest.best : "", nearest.best ? "?" : "");
+    return refuse(source, "%s: there is no kernel hint '%s'; there are %svariants, tunes%s%s%s",
+                  source->where, key, all, nearest.best ? "; did you mean " : "",
+                  nearest.best ? nearest.best : "", nearest.best ? "?" : "");
 }
 
 static enum dgl_status add_hint(const struct kernel_hint_source *source, const char *key,
@@ -201,9 +303,9 @@ static enum dgl_status add_hint(const struct kernel_hint_source *source, const c
         if (strcmp(key, vocabulary[i].key) != 0)
             continue;
         if (!vocabulary[i].values || kernel_word_in(vocabulary[i].values, value))
-            return store(source, key, value);
-        return dgl_fail(source->log, fault_of(source), "%s: %s is '%s', wanted one of: %s",
-                        source->where, key, value, vocabulary[i].values);
+            return store_value(source, key, value);
+        return refuse(source, "%s: %s is '%s', wanted one of: %s", source->where, key, value,
+                      vocabulary[i].values);
     }
     return fail_key(source, key);
 }
@@ -230,14 +332,14 @@ enum dgl_status kernel_hints_add_profile(const struct kernel_hint_source *source
 
 enum dgl_status kernel_hints_add_flag(const struct kernel_hint_source *source, const char *flag)
 {
-    const char *equals = strchr(flag, '=');
-    char key[128];
-    if (!equals || (size_t)(equals - flag) >= sizeof(key))
+    const char *equals = strrchr(flag, '='); /* tunes.OP/N=8.NAME.ROWS=2 */
+    if (!equals)
         return dgl_fail(source->log, DGL_ERR_INVALID_ARG,
                         "%s: '%s' is not of the form hint=value, as in attentionDecode=streaming",
                         source->where, flag);
-    snprintf(key, sizeof(key), "%.*s", (int)(equals - flag), flag);
-    return add_hint(source, key, equals + 1);
+    const char *key = dgl_arena_strndup(source->arena, flag, (size_t)(equals - flag));
+    return key ? add_hint(source, key, equals + 1)
+               : dgl_fail_memory(source->log, "a kernel hint", strlen(flag));
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -272,8 +374,8 @@ static enum dgl_status add_member(const struct kernel_hint_source *source, const
     if (key.failed || value.failed)
         status = dgl_fail_memory(source->log, "a kernel hint", name.len);
     else if (!is_text)
-        status = dgl_fail(source->log, fault_of(source), "%s: %s is %s, wanted a string",
-                          source->where, key.p, dgl_json_type_name(dgl_json_type(member)));
+        status = refuse(source, "%s: %s is %s, wanted a string", source->where, key.p,
+                        dgl_json_type_name(dgl_json_type(member)));
     else
         status = add_hint(source, key.p, value.p);
     dgl_buf_finish(&key);
@@ -281,24 +383,36 @@ static enum dgl_status add_member(const struct kernel_hint_source *source, const
     return status;
 }
 
+/* Members of an object as hints whose keys begin with `prefix`. In `tunes` a member may be an
+ * object again: hints for one request. */
 static enum dgl_status add_object(const struct kernel_hint_source *source, const char *prefix,
                                   const struct dgl_json *object)
 {
     enum dgl_status status = DGL_OK;
     for (const struct dgl_json *m = dgl_json_first(object); m && status == DGL_OK;
          m = dgl_json_next(m)) {
-        bool variants = *prefix == '\0' && dgl_str_eq(dgl_json_key(m), "variants");
-        bool tunes = *prefix == '\0' && dgl_str_eq(dgl_json_key(m), "tunes");
+        const struct dgl_str key = dgl_json_key(m);
+        bool variants = *prefix == '\0' && dgl_str_eq(key, "variants");
+        bool tunes = *prefix == '\0' && dgl_str_eq(key, "tunes");
+        bool request = strcmp(prefix, "tunes.") == 0 && dgl_json_is(m, DGL_JSON_OBJECT);
         if (dgl_json_is(m, DGL_JSON_NULL))
             continue; /* says nothing, as in manifests */
-        if ((variants || tunes) && dgl_json_is(m, DGL_JSON_OBJECT))
+        if (memchr(key.p, '\0', key.len))
+            status = refuse(source, "%s: the name of a hint has a U+0000", source->where);
+        else if ((variants || tunes) && dgl_json_is(m, DGL_JSON_OBJECT)) {
             status = add_object(source, variants ? "variants." : "tunes.", m);
-        else if (variants || tunes)
-            status = dgl_fail(source->log, fault_of(source), "%s: %s is %s, wanted an object",
-                              source->where, variants ? "variants" : "tunes",
-                              dgl_json_type_name(dgl_json_type(m)));
-        else
+        } else if (request) {
+            struct dgl_buf inner = {0};
+            dgl_buf_printf(&inner, "tunes.%.*s.", (int)key.len, key.p);
+            status = inner.failed ? dgl_fail_memory(source->log, "a kernel hint", key.len)
+                                  : add_object(source, inner.p, m);
+            dgl_buf_finish(&inner);
+        } else if (variants || tunes) {
+            status = refuse(source, "%s: %s is %s, wanted an object", source->where,
+                            variants ? "variants" : "tunes", dgl_json_type_name(dgl_json_type(m)));
+        } else {
             status = add_member(source, prefix, m);
+        }
     }
     return status;
 }
@@ -314,9 +428,8 @@ enum dgl_status kernel_hints_add_json(const struct kernel_hint_source *source, c
     if (dgl_json_is(root, DGL_JSON_OBJECT))
         status = add_object(source, "", root);
     else
-        status =
-            dgl_fail(source->log, fault_of(source), "%s: kernel hints are %s, wanted an object",
-                     source->where, dgl_json_type_name(dgl_json_type(root)));
+        status = refuse(source, "%s: kernel hints are %s, wanted an object", source->where,
+                        dgl_json_type_name(dgl_json_type(root)));
     dgl_json_destroy(&doc);
     return status;
 }

@@ -5,11 +5,17 @@
 #include "core/base/mem.h"
 #include "kernels/kernels.h"
 
-/* `key` is flat: "attentionDecode", "variants.matmul/decode", "tunes.NAME.TUNABLE". */
+/* `key` is flat: "attentionDecode", "variants.matmul/decode", "tunes.NAME.TUNABLE",
+ * "tunes.matmul/N=2048.NAME.TUNABLE". */
 struct kernel_hint {
     const char *key, *value;
     enum kernel_layer layer;
     const char *origin; /* "--kernel-hints", "config file PATH" ... */
+    /* of tunes: */
+    const char *kernel, *tune; /* NULL: it is none */
+    const char *pattern;       /* of the requests that it is for; "" = all */
+    bool automatic;            /* its preset, whatever lower layers say */
+    int64_t number;
 };
 struct kernel_hints {
     struct kernel_hint *items;
@@ -33,6 +39,14 @@ enum dgl_status kernel_hints_add_profile(const struct kernel_hint_source *source
 /* "key=value" with a flat key. */
 enum dgl_status kernel_hints_add_flag(const struct kernel_hint_source *source, const char *flag);
 const struct kernel_hint *kernel_hints_find(const struct kernel_hints *hints, const char *key);
+/* The hint in force for a tunable of a kernel that serves the request: of the highest layer the one
+ * whose pattern has most parts; NULL: its preset. */
+const struct kernel_hint *kernel_hints_find_tune(const struct kernel_hints *hints,
+                                                 const struct kernel_request *request,
+                                                 const char *kernel, const char *tune,
+                                                 enum kernel_hints_heard heard);
+/* What the layer says is passed over where it cannot be met. */
+bool kernel_layer_yields(enum kernel_layer layer);
 
 /* kernel_set.c */
 const struct kernel_hints *kernel_set_hints(const struct kernel_set *set);

@@ -73,6 +73,11 @@ const struct kernel_embedded kernel_embedded[] = {
     BUILTIN("equal_b", "r_equal", "w", SMALL "//! PREFER 5\n"),
     BUILTIN("rank", "r_rank", "v", SMALL "//! WHEN w a b\n//! PREFER W_a ? 10 : -10\n"),
     BUILTIN("rank_b", "r_rank", "w", SMALL),
+    /* a tunable with a value that the minimum device cannot have, beside a kernel of lower rank */
+    BUILTIN("sized", "r_sized", "v",
+            "//! CONST N\n//! TUNE WG = 32 in 32 64 256\n//! TUNE ROWS = 1 in 1 2 4\n"
+            "//! LOCAL WG\n//! GROUPS ceildiv(BAND, ROWS)\n//! PREFER 5\n"),
+    BUILTIN("sized_low", "r_sized", "w", SMALL),
     {NULL, NULL, 0},
 };
 
@@ -485,6 +490,187 @@ static void tune_hint_sets_the_tunable(void **state)
     kernel_set_destroy(&set);
 }
 
+/* ---- tunables by request and by layer ---- */
+
+#define QKV  "r_sized phase=decode weight=q4_k N:2048"
+#define HEAD "r_sized phase=decode weight=q4_k N:128256"
+
+struct tune_case {
+    const char *name;
+    const struct device *device;
+    const char *request;
+    const char *defaults, *tuner, *pinned, *config, *hints; /* NULL: the layer is empty */
+    const char *wanted; /* "KERNEL WG ORIGIN ROWS ORIGIN", or part of the message */
+    bool refused;
+    const char *note; /* part of it; NULL: none */
+};
+
+#define TUNES(text) "{\"tunes\":{" text "}}"
+
+static const struct tune_case tunes[] = {
+    {"presets", &big, QKV, .wanted = "sized 32 default 1 default"},
+    {"one kernel everywhere", &big, QKV, .hints = TUNES("\"sized.WG\":64"),
+     .wanted = "sized 64 --kernel-hints 1 default"},
+    {"by operation", &big, QKV, .hints = TUNES("\"r_sized\":{\"sized.WG\":64}"),
+     .wanted = "sized 64 --kernel-hints 1 default"},
+    {"by word", &big, QKV, .hints = TUNES("\"r_sized/decode\":{\"sized.WG\":64}"),
+     .wanted = "sized 64 --kernel-hints 1 default"},
+    {"by another word", &big, QKV, .hints = TUNES("\"r_sized/prefill\":{\"sized.WG\":64}"),
+     .wanted = "sized 32 default 1 default"},
+    {"by attribute", &big, QKV, .hints = TUNES("\"r_sized/weight=q4_k\":{\"sized.WG\":64}"),
+     .wanted = "sized 64 --kernel-hints 1 default"},
+    {"by another attribute", &big, QKV, .hints = TUNES("\"r_sized/act=q4_k\":{\"sized.WG\":64}"),
+     .wanted = "sized 32 default 1 default"},
+    {"by an absent attribute", &big, QKV, .hints = TUNES("\"r_sized/act=none\":{\"sized.WG\":64}"),
+     .wanted = "sized 64 --kernel-hints 1 default"},
+    {"by shape", &big, QKV,
+     .hints = TUNES("\"r_sized/N=2048\":{\"sized.WG\":64},\"r_sized/N=128256\":{\"sized.WG\":256}"),
+     .wanted = "sized 64 --kernel-hints 1 default"},
+    {"by shape, the other", &big, HEAD,
+     .hints = TUNES("\"r_sized/N=2048\":{\"sized.WG\":64},\"r_sized/N=128256\":{\"sized.WG\":256}"),
+     .wanted = "sized 256 --kernel-hints 1 default"},
+    {"by a constant that there is not", &big, QKV,
+     .hints = TUNES("\"r_sized/K=2048\":{\"sized.WG\":64}"),
+     .wanted = "sized 32 default 1 default"},
+    {"more parts decide", &big, QKV,
+     .hints = TUNES("\"r_sized/decode/N=2048\":{\"sized.WG\":64},"
+                    "\"r_sized/decode\":{\"sized.WG\":32,\"sized.ROWS\":2},\"sized.WG\":256"),
+     .wanted = "sized 64 --kernel-hints 2 --kernel-hints"},
+    {"a higher layer beats more parts", &big, QKV,
+     .tuner = TUNES("\"r_sized/N=2048\":{\"sized.WG\":64}"), .config = TUNES("\"sized.WG\":256"),
+     .wanted = "sized 256 CONFIG 1 default"},
+    {"auto hides lower layers", &big, QKV, .tuner = TUNES("\"r_sized/N=2048\":{\"sized.WG\":64}"),
+     .hints = TUNES("\"sized.WG\":\"auto\""), .wanted = "sized 32 default 1 default"},
+    {"tuner beats a manifest's defaults", &big, QKV, .defaults = TUNES("\"sized.WG\":256"),
+     .tuner = TUNES("\"sized.WG\":64"), .wanted = "sized 64 tuner 1 default"},
+    {"pinned beats the tuner", &big, QKV, .pinned = TUNES("\"sized.WG\":256"),
+     .tuner = TUNES("\"sized.WG\":64"), .wanted = "sized 256 manifest (pinned) 1 default"},
+    {"each tunable has its layer", &big, QKV, .defaults = TUNES("\"sized.ROWS\":4"),
+     .tuner = TUNES("\"sized.WG\":64"), .wanted = "sized 64 tuner 4 manifest"},
+    {"tuner that does not fit", &minimum, QKV, .tuner = TUNES("\"sized.WG\":256,\"sized.ROWS\":4"),
+     .wanted = "sized 32 default 1 default",
+     .note = "tunables of tuner do not apply here: LOCAL_X is 256, MAX_LOCAL_X is 128"},
+    {"tuner that does not fit beside a hint", &minimum, QKV, .tuner = TUNES("\"sized.WG\":256"),
+     .hints = TUNES("\"sized.ROWS\":2"), .wanted = "sized 32 default 2 --kernel-hints",
+     .note = "tunables of tuner"},
+    {"defaults that do not fit", &minimum, QKV, .defaults = TUNES("\"sized.WG\":256"),
+     .wanted = "sized 32 default 1 default", .note = "tunables of manifest"},
+    {"tuner of a kernel that is gone", &big, QKV,
+     .tuner = TUNES("\"gone.WG\":64,\"sized.COLS\":1,\"sized.WG\":7,\"r_gone\":{\"sized.WG\":64},"
+                    "\"r_sized/N=\":{\"sized.WG\":64},\"sized.ROWS\":2"),
+     .wanted = "sized 32 default 2 tuner"},
+    {"hint that does not fit", &minimum, QKV, .hints = TUNES("\"sized.WG\":256"), .refused = true,
+     .wanted =
+         "the hint tunes.sized.WG=256 (--kernel-hints) cannot be met for r_sized phase=decode "
+         "weight=q4_k: sized: LOCAL_X is 256, MAX_LOCAL_X is 128; choose another value or auto"},
+    {"pinned that does not fit", &minimum, QKV,
+     .pinned = TUNES("\"r_sized/N=2048\":{\"sized.WG\":256}"), .refused = true,
+     .wanted = "the hint tunes.r_sized/N=2048.sized.WG=256 (manifest (pinned)) cannot"},
+    {"hint that does not fit another shape", &minimum, HEAD,
+     .hints = TUNES("\"r_sized/N=2048\":{\"sized.WG\":256}"),
+     .wanted = "sized 32 default 1 default"},
+    {"hint that does not fit a kernel that is not taken", &minimum, QKV,
+     .hints = "{\"variants\":{\"r_sized\":\"sized_low\"},\"tunes\":{\"sized.WG\":256}}",
+     .wanted = "sized_low"},
+    {"tuned variant by request", &big, QKV,
+     .tuner = "{\"variants\":{\"r_sized/N=2048\":\"sized_low\"}}", .wanted = "sized_low"},
+    {"tuned variant of another request", &big, HEAD,
+     .tuner = "{\"variants\":{\"r_sized/N=2048\":\"sized_low\"}}",
+     .wanted = "sized 32 default 1 default"},
+};
+
+/* One more layer, in place of *set. */
+static void add_layer(struct kernel_set **set, enum kernel_layer layer, const char *origin,
+                      const char *json)
+{
+    struct kernel_set *next = NULL;
+    if (!json)
+        return;
+    assert_int_equal(kernel_set_with_hints(NULL, *set, layer, origin, json, &next), DGL_OK);
+    kernel_set_destroy(set);
+    *set = next;
+}
+
+static void tunables_have_value_and_origin(void **state)
+{
+    const struct tune_case *c = *state;
+    struct kernel_set *set = loaded_set(dgl_kernels_params(.hints = c->hints));
+    const struct kernel_request request = parse_request(c->request);
+    struct kernel_choice choice;
+    struct test_log log;
+    char text[256];
+    add_layer(&set, KERNEL_LAYER_CONFIG, "CONFIG", c->config);
+    add_layer(&set, KERNEL_LAYER_TUNER, "tuner", c->tuner);
+    add_layer(&set, KERNEL_LAYER_MANIFEST, "manifest", c->defaults);
+    add_layer(&set, KERNEL_LAYER_PINNED, "manifest (pinned)", c->pinned);
+    test_log_init(&log, DGL_LOG_ERROR);
+    enum dgl_status status =
+        kernel_choose(&log.log, set, &request, c->device->properties, c->device->count, &choice);
+    if (c->refused) {
+        assert_int_equal(status, DGL_ERR_UNSUPPORTED);
+        assert_contains(log.text, c->wanted);
+    } else if (status != DGL_OK) {
+        fail_msg("%s", log.text);
+    } else {
+        int len = snprintf(text, sizeof(text), "%s", choice.kernel->name);
+        for (uint32_t i = 0; i < choice.num_tunes; i++)
+            len += snprintf(text + len, sizeof(text) - (size_t)len, " %lld %s",
+                            (long long)choice.vars[choice.num_consts + i].value,
+                            choice.tune_origin[i]);
+        assert_string_equal(text, c->wanted);
+        if (c->note)
+            assert_contains(choice.note, c->note);
+        else
+            assert_string_equal(choice.note, "");
+    }
+    kernel_set_destroy(&set);
+}
+
+/* What a tuner writes down by it is found again by the requests of plan and placement alike. */
+static void key_of_a_request_matches_it(void **state)
+{
+    (void)state;
+    const struct kernel_request request =
+        parse_request("matmul weight=q4_k layout=split phase=decode N:2048 W_STRIDE:36 K:-1");
+    struct dgl_buf key = {0}, hints = {0};
+    kernel_request_key(&request, &key);
+    assert_string_equal(key.p, "matmul/weight=q4_k/phase=decode/N=2048/K=-1");
+    dgl_buf_printf(&hints, TUNES("\"%s\":{\"mm.ROWS\":2}"), key.p);
+    struct kernel_set *set = loaded_set(NULL);
+    struct kernel_choice choice;
+    add_layer(&set, KERNEL_LAYER_TUNER, "tuner", hints.p);
+    choose(set, &big, "matmul weight=q4_k phase=decode N:2048 W_STRIDE:72 K:-1", &choice);
+    assert_int_equal(find(&choice, "ROWS")->value, 2);
+    assert_contains(choice.reason, "; ROWS=2 (tuner)");
+    choose(set, &big, "matmul weight=q4_k phase=decode N:2049 W_STRIDE:72 K:-1", &choice);
+    assert_int_equal(find(&choice, "ROWS")->value, 4);
+    kernel_set_destroy(&set);
+    dgl_buf_finish(&key);
+    dgl_buf_finish(&hints);
+}
+
+/* A kernel of the persistent executor: one local size for all, but not against what was asked. */
+static void resize_leaves_what_was_asked_for(void **state)
+{
+    (void)state;
+    const struct kernel_request request = parse_request(QKV);
+    struct kernel_set *set = loaded_set(NULL);
+    struct kernel_choice choice, other;
+    choose(set, &big, QKV, &choice);
+    assert_true(
+        kernel_choice_resize(set, &request, big.properties, big.count, &choice, 64, &other));
+    assert_int_equal(other.local[0], 64);
+    add_layer(&set, KERNEL_LAYER_TUNER, "tuner", TUNES("\"sized.WG\":256"));
+    choose(set, &big, QKV, &choice);
+    assert_true(
+        kernel_choice_resize(set, &request, big.properties, big.count, &choice, 64, &other));
+    add_layer(&set, KERNEL_LAYER_FLAG, "flag", TUNES("\"sized.WG\":256"));
+    choose(set, &big, QKV, &choice);
+    assert_false(
+        kernel_choice_resize(set, &request, big.properties, big.count, &choice, 64, &other));
+    kernel_set_destroy(&set);
+}
+
 static void too_many_facts_are_refused(void **state)
 {
     (void)state;
@@ -510,9 +696,12 @@ int main(void)
         cmocka_unit_test(choice_holds_constants_tunables_and_properties),
         cmocka_unit_test(choice_holds_lets_and_shared_memory),
         cmocka_unit_test(tune_hint_sets_the_tunable),
+        cmocka_unit_test(key_of_a_request_matches_it),
+        cmocka_unit_test(resize_leaves_what_was_asked_for),
         cmocka_unit_test(too_many_facts_are_refused),
     };
     int failed = test_run_table("kernel_choose", request_gives_kernel, plain);
+    failed += test_run_table("kernel_tunes", tunables_have_value_and_origin, tunes);
     failed += test_run_table("kernel_wish", hints_give_kernel, hinted);
     failed += test_run_table("kernel_added", added_kernel_ranks_between_config_and_profile, added);
     return failed + cmocka_run_group_tests_name("kernel_choice", tests, NULL, NULL);

@@ -135,6 +135,7 @@ struct tensors {
     struct dgl_arena names;
     struct tensor_info *info;
     size_t count;
+    bool norm_plus_one; /* gains are stored less one */
 };
 
 /* Routers are published in bf16; vectors and biases are f32 here. llama.cpp's fallback for rows
@@ -206,18 +207,29 @@ static enum dgl_status add_tensors(const struct dgl_log *log, struct tensors *t,
     return status;
 }
 
-/* Norm gains and biases are ones; nobody reads matrices. */
-static enum dgl_status read_ones(void *impl, const struct dgl_log *log, size_t index,
-                                 uint64_t offset, void *dst, size_t size)
+/* Vectors that make a greedy answer have many ids, so that a wrong one shows: attention adds little
+ * to the residual stream, which so follows the last token rather than the mean of all; gains before
+ * the head change signs, so that a head that is the embedding too does not find that token again.
+ * Nobody reads matrices. */
+static enum dgl_status read_vector(void *impl, const struct dgl_log *log, size_t index,
+                                   uint64_t offset, void *dst, size_t size)
 {
     const struct tensors *t = impl;
-    const float one = 1.0f;
-    (void)offset;
-    if (t->info[index].dtype != DGL_F32)
+    const struct tensor_info *info = &t->info[index];
+    const bool is_bias = dgl_str_ends(dgl_str_of(info->name), "bias");
+    const bool of_head = strcmp(info->name, "model.norm.weight") == 0;
+    const bool of_attention = dgl_str_ends(dgl_str_of(info->name), "input_layernorm.weight");
+    const float magnitude = is_bias ? 0.001f : of_attention ? 0.125f : 1.0f;
+    if (info->dtype != DGL_F32)
         return dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: a synthetic matrix exists only on a device",
-                        DGL_PRINTABLE(t->info[index].name));
-    for (size_t i = 0; i + sizeof(one) <= size; i += sizeof(one))
-        memcpy((char *)dst + i, &one, sizeof(one));
+                        DGL_PRINTABLE(info->name));
+    for (size_t i = 0; i + sizeof(float) <= size; i += sizeof(float)) {
+        const uint32_t hash = (uint32_t)((offset + i) / sizeof(float)) * 0x9E3779B1u;
+        float value = (of_head || is_bias) && hash >> 31 ? -magnitude : magnitude;
+        if (!is_bias && t->norm_plus_one)
+            value -= 1.0f;
+        memcpy((char *)dst + i, &value, sizeof(value));
+    }
     return DGL_OK;
 }
 
@@ -233,11 +245,12 @@ static enum dgl_status make_tensors(const struct dgl_log *log, const char *path,
                                     const struct model_desc *desc, const struct quant *q,
                                     struct tensor_source **out)
 {
-    static const struct tensor_source_ops ops = {.read = read_ones, .destroy = destroy_tensors};
+    static const struct tensor_source_ops ops = {.read = read_vector, .destroy = destroy_tensors};
     size_t most = bind_num_model_rules + (size_t)desc->layers * bind_num_layer_rules;
     struct tensors *t = dgl_new(struct tensors);
     if (!t)
         return dgl_fail_memory(log, "tensor table", sizeof(*t));
+    t->norm_plus_one = desc->norm_plus_one;
     t->info = dgl_new_array(struct tensor_info, most);
     enum dgl_status status =
         t->info ? DGL_OK : dgl_fail_memory(log, "tensor table", most * sizeof(*t->info));

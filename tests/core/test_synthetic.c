@@ -20,9 +20,8 @@ static const struct format formats[] = {
 
 /* Some that between them fill the packed layouts, with experts and without. */
 static const struct format filled[] = {
-    {"synthetic:story-llama:q4_k_m", 0},
-    {"synthetic:story-llama:bf16", 0},
-    {"synthetic:story-moe:q8_0", 0},
+    {"synthetic:story-llama:q4_k_m", 0}, {"synthetic:story-llama:q4_k", 0},
+    {"synthetic:story-llama:bf16", 0},   {"synthetic:story-moe:q8_0", 0},
     {"synthetic:tiny-gpt-oss:mxfp4", 0},
 };
 
@@ -69,18 +68,30 @@ static void test_logits_are_numbers(void **state)
     tiny_engine_close(&e);
 }
 
+#define ANSWER 24
+
+/* The same weights every time, and an answer of many ids: one that repeats an id would hide a wrong
+ * cache or a wrong position. */
 static void test_generates(void **state)
 {
     const struct format *row = *state;
     struct tiny_engine e;
-    int32_t ids[4] = {5, 6, 7, 8}, first[8], second[8];
+    int32_t ids[4] = {5, 6, 7, 8}, first[ANSWER], second[ANSWER], different = 0;
     open_format(&e, row->name);
-    tiny_greedy(e.session, ids, 4, first, 8);
+    tiny_greedy(e.session, ids, 4, first, ANSWER);
     tiny_engine_close(&e);
-    open_format(&e, row->name); /* the same weights every time */
-    tiny_greedy(e.session, ids, 4, second, 8);
+    open_format(&e, row->name);
+    tiny_greedy(e.session, ids, 4, second, ANSWER);
     tiny_engine_close(&e);
     assert_memory_equal(first, second, sizeof(first));
+    for (int i = 0; i < ANSWER; i++) {
+        bool found = false;
+        for (int j = 0; j < i; j++)
+            found |= first[j] == first[i];
+        different += !found;
+    }
+    if (different < ANSWER / 2)
+        fail_msg("%d different ids of %d, not %d", different, ANSWER, ANSWER / 2);
 }
 
 static void test_bench(void **state)

@@ -2,8 +2,10 @@
 //
 // W is [rows][W_STRIDE] words. One invocation per word; a value depends on the seed, its row in the
 // band and its column. f32, f16 and bf16: the centred sum of four bytes of a hash. Block formats:
-// random codes under fixed scales, centred by minima, or by scales whose signs alternate. Groups: x
-// covers the words of a row, y the rows, every GROUPS_MOST-th by the same group.
+// random codes under scales of fixed mean, centred by minima of the same mean, or by scales whose
+// signs alternate: a mean beside zero would be a part that all results share, larger from layer to
+// layer. Groups: x covers the words of a row, y the rows, every GROUPS_MOST-th by the same
+// group.
 //
 //! NAME synth_rows
 //! OP synth
@@ -74,7 +76,7 @@ uint word(uint w, uint h)
         return h;
     if (at % 4u == 0u)
         return 0x13F5083Eu; // d = 1.3e-4, dmin = 7.5 d: codes deviate by 4.6 from 7.5, times sc
-    return at % 4u == 3u ? 0x88888888u : 0xA0A0A0A0u | (h & 0x03030303u); // sc 32 to 35, m 34
+    return at % 4u == 3u ? 0x88888888u : 0x20202020u | (h & 0xC3C3C3C3u); // sc and m 32 to 35
 #endif
 }
 

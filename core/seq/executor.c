@@ -339,8 +339,8 @@ enum dgl_status executor_recover(struct dgl_session *s, const struct executor_qu
     struct engine_choice *c = engine_choice(engine, q->recipe);
     const struct gl_range ids = s->memory.state[BUF_IDS];
     dgl_warn(dev->log,
-             "%s: a persistent dispatch was given up, as when another process takes part of the "
-             "device; its tokens are computed again by single dispatches",
+             "%s: a persistent dispatch was given up: a work group waited for the others too long; "
+             "its tokens are computed again by single dispatches",
              dev->info.renderer);
     remember(s, c, EXEC_ABORTED);
     decide(s, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up in this process");

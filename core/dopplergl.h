@@ -87,7 +87,7 @@ enum dgl_status {
     DGL_ERR_INTEGRITY = -7,     /* a hash does not match */
     DGL_ERR_KERNEL = -8,        /* a kernel file or its GLSL is wrong */
     DGL_ERR_GPU = -9,           /* the driver reported an error, or results are not numbers */
-    DGL_ERR_DEVICE_LOST = -10,  /* the device was reset; sticky until the device is destroyed */
+    DGL_ERR_DEVICE_LOST = -10,  /* the device was reset; dgl_model_rebuild(), or destroy it */
     DGL_ERR_CONTEXT_FULL = -11, /* the session's context has no room for more tokens */
     DGL_ERR_CANCELLED = -12,    /* a callback or dgl_session_cancel() asked for it */
 };
@@ -199,7 +199,7 @@ const struct dgl_limits *dgl_device_get_limits(const struct dgl_device *dev);
 /* GL_VERSION. Borrowed from the device. */
 const char *dgl_device_gl_version(const struct dgl_device *dev);
 /* True after a reset: every call on the device then fails at once with DGL_ERR_DEVICE_LOST, and
- * only destroying still works. */
+ * only destroying and dgl_model_rebuild() still work. */
 bool dgl_device_is_lost(const struct dgl_device *dev);
 /* Folder that keeps compiled kernels for later processes; NULL: they are compiled again each time,
  * because dgl_device_params.cache_dir is "", the folder cannot be written or belongs to others too,
@@ -528,6 +528,22 @@ const char *dgl_model_generation_config(const struct dgl_model *model, size_t *l
  * the model again; DGL_ERR_KERNEL: one does not compile. Slow. */
 enum dgl_status dgl_model_set_kernels(struct dgl_model *model, const struct dgl_kernels *kernels);
 
+struct dgl_rebuild_params {
+    dgl_progress_cb progress_cb; /* may be NULL; in bytes */
+    void *progress_priv;         /* first argument of progress_cb */
+};
+#define dgl_rebuild_params(...) (&(struct dgl_rebuild_params){__VA_ARGS__})
+/* After DGL_ERR_DEVICE_LOST: opens a new context on the same row of the device table, brings the
+ * weights there again from the model's files, and each session with the tokens that it held, which
+ * it evaluates again (dgl_session_params.progress_cb hears of the kernels). Handles, and what is
+ * borrowed from them, stay valid. Nothing to do, and DGL_OK, while the model is not lost. Other
+ * models on the device fail with DGL_ERR_DEVICE_LOST until they are rebuilt too. DGL_ERR_NO_DEVICE:
+ * the device does not open again; DGL_ERR_UNSUPPORTED: the caller's own EGL context was lost, or
+ * another device or driver is in its place; DGL_ERR_IO and DGL_ERR_FORMAT: of the files;
+ * DGL_ERR_CANCELLED. After a failure it may be called again; when only the evaluation of tokens
+ * failed, sessions hold a prefix. Very slow. */
+enum dgl_status dgl_model_rebuild(struct dgl_model *model, const struct dgl_rebuild_params *params);
+
 /* How a model decodes, and why. */
 struct dgl_executor_info {
     enum dgl_executor executor; /* not DGL_EXECUTOR_AUTO */
@@ -788,7 +804,8 @@ struct dgl_generate_result {
 /* Evaluates a prompt and samples tokens until something ends the answer. DGL_OK also when
  * cancelled: `finish` tells. DGL_ERR_INVALID_ARG: parameters, or a prompt that does not fit the
  * session. *out is always initialised and is released with dgl_generate_result_finish(), also after
- * a failure; the session then holds the tokens that were evaluated. Blocks. */
+ * a failure; the session then holds the tokens that were evaluated. After DGL_ERR_DEVICE_LOST the
+ * result has the tokens and the text so far. Blocks. */
 enum dgl_status dgl_generate(struct dgl_session *session, const struct dgl_generate_params *params,
                              struct dgl_generate_result *out);
 /* Frees the arrays and the text of a result and zeroes it. */

@@ -71,8 +71,15 @@ struct gl_caps {
 const struct gl_caps *gl_device_caps(const struct gl_device *dev);
 const struct gl_node *gl_device_node(const struct gl_device *dev);
 const struct dgl_log *gl_device_log(const struct gl_device *dev);
-/* Sticky: every call then fails with DGL_ERR_DEVICE_LOST; only destroying still works. */
+/* Every call then fails with DGL_ERR_DEVICE_LOST until gl_device_reopen(); destroying works. */
 bool gl_device_is_lost(const struct gl_device *dev);
+/* A new context on the same row of the device table in place of a lost one. Buffers and programs of
+ * the old one may then only be destroyed; tickets of it are void. On failure the device stays lost,
+ * and another try may succeed: DGL_ERR_NO_DEVICE: the row does not open; DGL_ERR_UNSUPPORTED: the
+ * context is the caller's, or the row has become another device or driver. Slow. */
+enum dgl_status gl_device_reopen(struct gl_device *dev);
+/* How many contexts the device had before the one in use. */
+uint32_t gl_device_context(const struct gl_device *dev);
 
 /* From now on (NULL: never again), as soon as *stop is true, gl_submit(), gl_finish() and readbacks
  * return DGL_ERR_CANCELLED, not logged, between two dispatches or in the middle of a wait. What was
@@ -148,6 +155,8 @@ enum dgl_status gl_buffer_create(struct gl_device *dev, const struct gl_buffer_p
                                  struct gl_buffer **out);
 void gl_buffer_destroy(struct gl_device *dev, struct gl_buffer **buffer);
 uint64_t gl_buffer_size(const struct gl_buffer *buffer);
+/* Whether it went with an earlier context of the device: good for destroying alone. */
+bool gl_buffer_is_stale(const struct gl_device *dev, const struct gl_buffer *buffer);
 /* Offsets and sizes are multiples of 4. Ordered with dispatches before and after. */
 enum dgl_status gl_buffer_write(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
                                 const void *bytes, uint64_t size);

@@ -66,6 +66,7 @@ enum dgl_status gl_buffer_create(struct gl_device *dev, const struct gl_buffer_p
         return dgl_fail_memory(dev->log, "a buffer's record", sizeof(*buffer));
     }
     buffer->size = (params->size + 3) & ~3ull;
+    buffer->context = dev->context;
     glGenBuffers(1, &buffer->id);
     glBindBuffer(GL_COPY_WRITE_BUFFER, buffer->id);
     allocate(dev, buffer->size, NULL);
@@ -92,7 +93,7 @@ void gl_buffer_destroy(struct gl_device *dev, struct gl_buffer **pbuffer)
 
     if (!buffer)
         return;
-    if (gl_is_current(dev)) /* otherwise the name is another context's, or free */
+    if (gl_owns_names(dev, buffer->context)) /* otherwise it is another context's, or free */
         glDeleteBuffers(1, &buffer->id);
     /* GL unbinds a deleted buffer everywhere and may give its name to the next one. */
     for (int i = 0; i < GL_MAX_STORAGE; i++)
@@ -107,6 +108,11 @@ void gl_buffer_destroy(struct gl_device *dev, struct gl_buffer **pbuffer)
     free(buffer->label);
     free(buffer);
     *pbuffer = NULL;
+}
+
+bool gl_buffer_is_stale(const struct gl_device *dev, const struct gl_buffer *buffer)
+{
+    return buffer->context != dev->context;
 }
 
 struct gl_memory gl_device_memory(const struct gl_device *dev)

@@ -45,6 +45,16 @@ bool gl_is_current(const struct gl_device *dev)
            eglGetCurrentContext() == dev->egl.context;
 }
 
+bool gl_owns_names(const struct gl_device *dev, uint32_t context)
+{
+    return context == dev->context && gl_is_current(dev);
+}
+
+uint32_t gl_device_context(const struct gl_device *dev)
+{
+    return dev->context;
+}
+
 /* ---- fork ------------------------------------------------------------------------------------ */
 
 /* The first process here, 0 = none yet, that opened a device. Drivers keep threads and locks of the
@@ -108,22 +118,33 @@ void gl_leave(struct gl_device *dev, const struct gl_saved *saved)
 
 /* ---- open ------------------------------------------------------------------------------------ */
 
-/* The context is current: learns what it can do and starts the parts that need it. */
+/* The context is current: learns what it can do and starts the parts that go with it. */
+static enum dgl_status start_context(struct gl_device *dev)
+{
+    enum dgl_status status = gl_caps_query(dev, dev->limits_min);
+    if (status != DGL_OK)
+        return status;
+    gl_debug_init(dev);
+    gl_timer_init(dev);
+    if (dev->ext.parallel_compile)
+        dev->ext.MaxShaderCompilerThreads(UINT32_MAX);
+    return DGL_OK;
+}
+
 static enum dgl_status start_device(struct gl_device *dev, const struct gl_device_params *params)
 {
     const struct gl_caps *caps = &dev->caps;
     const struct dgl_limits *lim = &caps->limits;
     GLint formats[16], count = 0;
 
-    enum dgl_status status = gl_caps_query(dev, params->limits_min);
+    dev->limits_min = params->limits_min;
+    dev->debug = params->debug;
+    enum dgl_status status = start_context(dev);
     if (status != DGL_OK)
         return status;
     dev->wait_limit_ns = caps->software || gl_renderer_host_is_software(caps->renderer)
                              ? SOFTWARE_WAIT_NS
                              : HARDWARE_WAIT_NS;
-    dev->debug = params->debug;
-    gl_debug_init(dev);
-    gl_timer_init(dev);
     if (lim->program_binary)
         glGetIntegerv(GL_NUM_PROGRAM_BINARY_FORMATS, &count);
     if (count > 0 && count <= (GLint)(sizeof(formats) / sizeof(formats[0]))) {
@@ -138,8 +159,6 @@ static enum dgl_status start_device(struct gl_device *dev, const struct gl_devic
         if (dev->cache.told)
             dgl_notice(dev->log, "compiled programs are not kept: %s", dev->cache.reason);
     }
-    if (dev->ext.parallel_compile)
-        dev->ext.MaxShaderCompilerThreads(UINT32_MAX);
     status = gl_errors_check(dev, "starting the device");
     if (status != DGL_OK)
         return status;
@@ -248,7 +267,72 @@ enum dgl_status gl_device_open(const struct dgl_log *log, const struct gl_device
     return status;
 }
 
-/* ---- close ----------------------------------------------------------------------------------- */
+/* ---- close and open again -------------------------------------------------------------------- */
+
+/* Drops what goes with the context: deletes it where the context is current. */
+static void stop_context(struct gl_device *dev)
+{
+    if (gl_is_current(dev)) {
+        gl_debug_finish(dev);
+        gl_in_flight_finish(dev);
+        gl_upload_finish(dev);
+        gl_readback_finish(dev);
+        gl_timer_finish(dev);
+        if (dev->zeros)
+            glDeleteBuffers(1, &dev->zeros);
+    }
+    dev->in_flight = (struct gl_in_flight){0};
+    dev->upload = (struct gl_upload){0};
+    dev->readback = (struct gl_readback){.serial = dev->readback.serial};
+    dev->timer = (struct gl_timer){0};
+    dev->bound = (struct gl_bound){0};
+    dev->pending_barriers = 0;
+    dev->zeros = 0;
+}
+
+enum dgl_status gl_device_reopen(struct gl_device *dev)
+{
+    const struct gl_caps before = dev->caps;
+    char reason[GL_REASON_BYTES];
+    struct gl_saved saved;
+
+    if (dev->pid != getpid())
+        return gl_fork_check(dev->log);
+    if (dev->wrapped)
+        return dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
+                        "%s: the lost EGL context is the caller's: make another one and open the "
+                        "device with it",
+                        before.renderer);
+    gl_current_save(&saved);
+    if (saved.context == dev->egl.context)
+        saved.context = EGL_NO_CONTEXT;
+    if (dev->egl.context != EGL_NO_CONTEXT)
+        eglMakeCurrent(dev->egl.display, EGL_NO_SURFACE, EGL_NO_SURFACE, dev->egl.context);
+    stop_context(dev);
+    gl_egl_close(&dev->egl);
+    dev->context++;
+    enum dgl_status status = DGL_OK;
+    if (!gl_egl_open(&dev->egl, &dev->node, dev->debug, reason))
+        status = dgl_fail(dev->log, DGL_ERR_NO_DEVICE, "%s was lost and does not open again: %s",
+                          before.renderer, reason);
+    if (status == DGL_OK)
+        status = start_context(dev);
+    if (status == DGL_OK)
+        status = gl_errors_check(dev, "opening the device again");
+    if (status == DGL_OK && (strcmp(before.renderer, dev->caps.renderer) != 0 ||
+                             strcmp(before.version, dev->caps.version) != 0))
+        status = dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
+                          "%s, %s was lost, and in its place is %s, %s: open the device anew",
+                          before.renderer, before.version, dev->caps.renderer, dev->caps.version);
+    gl_current_restore(dev->egl.display, &saved);
+    if (status == DGL_OK)
+        dev->lost = false;
+    else
+        dev->caps = before; /* which the next try is compared with */
+    if (status == DGL_OK)
+        dgl_notice(dev->log, "%s was lost and is open again", dev->caps.renderer);
+    return status;
+}
 
 void gl_device_close(struct gl_device **pdev)
 {
@@ -266,15 +350,7 @@ void gl_device_close(struct gl_device **pdev)
     gl_current_save(&saved);
     if (dev->egl.context != EGL_NO_CONTEXT && !gl_is_current(dev))
         eglMakeCurrent(dev->egl.display, EGL_NO_SURFACE, EGL_NO_SURFACE, dev->egl.context);
-    if (gl_is_current(dev)) {
-        gl_debug_finish(dev);
-        gl_in_flight_finish(dev);
-        gl_upload_finish(dev);
-        gl_readback_finish(dev);
-        gl_timer_finish(dev);
-        if (dev->zeros)
-            glDeleteBuffers(1, &dev->zeros);
-    }
+    stop_context(dev);
     gl_progcache_finish(&dev->cache);
     if (saved.context == dev->egl.context && !dev->wrapped)
         saved.context = EGL_NO_CONTEXT;

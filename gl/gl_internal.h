@@ -131,12 +131,14 @@ void gl_progcache_trim(struct gl_progcache *cache);
 
 struct gl_buffer {
     GLuint id;
+    uint32_t context; /* gl_device.context when it was made: `id` is that context's */
     uint64_t size;
     char *label;
 };
 
 struct gl_program {
     GLuint id;
+    uint32_t context; /* as of a buffer */
     char *label;
 };
 
@@ -198,8 +200,9 @@ struct gl_device {
     struct gl_egl egl;
     pid_t pid;    /* of the process that opened it */
     bool wrapped; /* display and context are the caller's */
-    bool debug;
-    bool lost; /* sticky */
+    bool debug, limits_min;
+    bool lost;        /* until gl_device_reopen() */
+    uint32_t context; /* how many contexts came before the one in use */
     struct gl_ext ext;
     struct gl_caps caps;
     struct gl_counters counters;
@@ -270,6 +273,8 @@ void gl_event_end(const struct gl_device *dev, enum gl_event_kind kind, uint64_t
 void gl_barrier(struct gl_device *dev, uint32_t bits);
 /* Our context is the one that is current: GL names may be deleted. */
 bool gl_is_current(const struct gl_device *dev);
+/* The same for a name that was made when gl_device.context was `context`. */
+bool gl_owns_names(const struct gl_device *dev, uint32_t context);
 
 /* ---- gl_hostbuf.c, gl_upload.c, gl_readback.c, gl_timer.c, gl_buffer.c ----------------------- */
 

@@ -237,6 +237,7 @@ static enum dgl_status take_job(struct gl_device *dev, struct job *job,
         return dgl_fail_memory(dev->log, "a program's record", sizeof(*program));
     }
     program->id = job->id;
+    program->context = dev->context;
     job->id = 0;
     gl_debug_label(dev, GL_PROGRAM_KHR, program->id, program->label);
     dgl_debug(dev->log, "kernel %s: %s, %.1f ms", program->label,
@@ -306,6 +307,7 @@ enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_progra
 struct gl_pending {
     struct gl_program_params params; /* `source` and `label` of its own */
     struct job job;
+    uint32_t context; /* as of a program */
     uint64_t start_ns;
 };
 
@@ -329,6 +331,7 @@ enum dgl_status gl_pending_create(struct gl_device *dev, const struct gl_program
     pending->params.source = source;
     pending->params.label = label;
     pending->job.params = &pending->params;
+    pending->context = dev->context;
     pending->start_ns = dgl_now_ns();
     status = start_jobs(dev, &pending->job, 1);
     if (status != DGL_OK)
@@ -368,7 +371,7 @@ void gl_pending_destroy(struct gl_device *dev, struct gl_pending **ppending)
     *ppending = NULL;
     if (!pending)
         return;
-    if (gl_is_current(dev))
+    if (gl_owns_names(dev, pending->context))
         drop_job(dev, &pending->job);
     free((char *)pending->params.source);
     free((char *)pending->params.label);
@@ -393,7 +396,7 @@ void gl_program_destroy(struct gl_device *dev, struct gl_program **pprogram)
 
     if (!program)
         return;
-    if (gl_is_current(dev))
+    if (gl_owns_names(dev, program->context))
         glDeleteProgram(program->id);
     if (dev->bound.program == program->id)
         dev->bound.program = 0;

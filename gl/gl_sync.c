@@ -13,15 +13,14 @@ enum dgl_status gl_lost_check(const struct gl_device *dev)
 {
     if (!dev->lost)
         return DGL_OK;
-    return dgl_fail(dev->log, DGL_ERR_DEVICE_LOST,
-                    "%s was lost earlier: close the device and open it again", dev->caps.renderer);
+    return dgl_fail(dev->log, DGL_ERR_DEVICE_LOST, "%s was lost earlier: open it again",
+                    dev->caps.renderer);
 }
 
 enum dgl_status gl_lost_set(struct gl_device *dev, const char *why)
 {
     dev->lost = true;
-    return dgl_fail(dev->log, DGL_ERR_DEVICE_LOST,
-                    "%s is lost: %s; close the device and open it again", dev->caps.renderer, why);
+    return dgl_fail(dev->log, DGL_ERR_DEVICE_LOST, "%s is lost: %s", dev->caps.renderer, why);
 }
 
 enum dgl_status gl_reset_check(struct gl_device *dev)

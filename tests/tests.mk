@@ -8,6 +8,7 @@ GL_FAIL := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup \
     -Wl,--wrap=gl_programs_create,--wrap=gl_submit,--wrap=gl_readback_end
 TEST_LDFLAGS_test_memory := $(GL_FAIL)
 TEST_LDFLAGS_test_faults := $(GL_FAIL)
+TEST_LDFLAGS_test_rebuild := $(GL_FAIL)
 TEST_LDFLAGS_test_plan := $(GL_FAIL)
 TEST_LDFLAGS_test_profiler := $(GL_FAIL)
 TEST_LDFLAGS_test_moe := $(GL_FAIL)
@@ -21,3 +22,8 @@ TEST_LDFLAGS_test_console := -Wl,--wrap=dgl_now_ns $(TOOL_PARTS)
 TEST_LDFLAGS_test_screen := $(BUILD)/obj/tools/screen.o $(TOOL_PARTS)
 $(BUILD)/tests/test_bar $(BUILD)/tests/test_console: | $(TOOL_PARTS)
 $(BUILD)/tests/test_screen: | $(BUILD)/obj/tools/screen.o $(TOOL_PARTS)
+
+# The whole command but its main().
+TOOL_ALL = $(filter-out $(BUILD)/obj/tools/main.o,$(TOOL_OBJ))
+TEST_LDFLAGS_test_cli_lost = $(GL_FAIL) -Wl,--wrap=dgl_model_rebuild $(TOOL_ALL) $(TOOL_LIBS)
+$(BUILD)/tests/test_cli_lost: | $(TOOL_ALL)

@@ -40,6 +40,20 @@ enum dgl_status chat_params(struct chat *c)
     return generation_params(&c->engine, &c->set, &c->lists, &c->params);
 }
 
+/* After a loss of the device: what the conversation held is evaluated again on a new context. */
+static enum dgl_status open_again(struct chat *c)
+{
+    const struct console *console = &c->engine.console;
+    if (c->output_lost || !screen_end(&c->screen) ||
+        (!c->screen.at_newline && !(out_write("\n", 1) && out_flush())))
+        return DGL_ERR_IO;
+    console_note(console, "(the device was lost: it is opened again, and the answer begins anew)");
+    c->screen.at_newline = true;
+    return dgl_model_rebuild(
+        c->engine.model,
+        dgl_rebuild_params(.progress_cb = console_progress, .progress_priv = &c->engine.console));
+}
+
 /* ---- in a conversation ----------------------------------------------------------------------- */
 
 /* Tells why the answer ended, and what the model no longer sees. */
@@ -98,6 +112,12 @@ int turn_answer(struct chat *c)
     if (c->interactive)
         typing_hold();
     enum dgl_status status = dgl_chat_answer(c->talk, &params, &result);
+    if (status == DGL_ERR_DEVICE_LOST) { /* once: a second time it is this work that does it */
+        dgl_generate_result_finish(&result);
+        status = open_again(c);
+        if (status == DGL_OK)
+            status = dgl_chat_answer(c->talk, &params, &result);
+    }
     if (c->interactive)
         typing_release();
     if (status == DGL_OK) {
@@ -165,6 +185,12 @@ int turn_answer_file(struct chat *c, const char *messages, size_t len)
     params.context_shift = c->opt->context_shift;
     if (status == DGL_OK)
         status = dgl_generate(c->engine.session, &params, &result);
+    if (status == DGL_ERR_DEVICE_LOST) {
+        dgl_generate_result_finish(&result);
+        status = open_again(c);
+        if (status == DGL_OK)
+            status = dgl_generate(c->engine.session, &params, &result);
+    }
     int code = status == DGL_OK ? end_file(c, &result) : exit_code(status);
     dgl_generate_result_finish(&result);
     dgl_free(ids);

@@ -145,7 +145,8 @@ static int generate_run(struct generate *g, const struct options *opt)
     g->echo = opt->echo && !opt->json;
     if (status == DGL_OK)
         status = dgl_generate(g->engine.session, &g->params, &g->result);
-    if (status != DGL_OK)
+    const bool lost = status == DGL_ERR_DEVICE_LOST && g->result.num_tokens > 0;
+    if (status != DGL_OK && !lost)
         return exit_code(status);
     bool ok = !g->output_lost && (!g->echo || echo_prompt(g)) && screen_end(&g->screen);
     if (ok && opt->json) {
@@ -162,6 +163,14 @@ static int generate_run(struct generate *g, const struct options *opt)
     }
     if (!ok)
         return out_exit(false);
+    if (lost) {
+        console_note(
+            &g->engine.console,
+            "the answer ends after %zu tokens: the device was lost (\"The device was lost\" "
+            "in docs/troubleshooting.md)",
+            g->result.num_tokens);
+        return exit_code(status);
+    }
     generation_note(&g->engine, &g->result, g->params.sampling.seed);
     if (g->params.profile && !opt->json)
         note_profile(g);

@@ -170,8 +170,9 @@ void generation_report(struct dgl_json_writer *w, const struct engine *e,
     report_ids(w, "prompt_ids", r->prompt_ids, r->num_prompt_ids);
     report_ids(w, "tokens", r->tokens, r->num_tokens);
     dgl_jw_key(w, "text");
-    dgl_jw_str(w, (struct dgl_str){r->text, r->text_len});
-    report_text(w, "finish_reason", dgl_finish_str(r->finish));
+    dgl_jw_str(w, (struct dgl_str){r->text ? r->text : "", r->text_len});
+    report_text(w, "finish_reason",
+                dgl_device_is_lost(e->device) ? "device_lost" : dgl_finish_str(r->finish));
     dgl_jw_key(w, "timings");
     dgl_jw_object(w);
     report_f64(w, "load_ms", (double)e->load_ns * 1e-6);

@@ -83,12 +83,18 @@ enum dgl_status dgl_model_sampling(const struct dgl_model *model, struct dgl_sam
 enum dgl_status dgl_model_set_kernels(struct dgl_model *model, const struct dgl_kernels *kernels)
 {
     struct gl_saved saved = {0};
-    enum dgl_status status = device_enter(model->dev, &saved);
+    enum dgl_status status = model_enter(model, &saved);
     if (status != DGL_OK)
         return status;
     status = model_set_kernels(model, kernels);
     device_leave(model->dev, &saved);
     return status;
+}
+
+enum dgl_status dgl_model_rebuild(struct dgl_model *model, const struct dgl_rebuild_params *params)
+{
+    static const struct dgl_rebuild_params defaults;
+    return model_rebuild(model, params ? params : &defaults);
 }
 
 void dgl_model_executor(const struct dgl_model *model, struct dgl_executor_info *out)

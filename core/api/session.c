@@ -41,7 +41,7 @@ enum dgl_status dgl_session_create(struct dgl_model *model, const struct dgl_ses
         return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
                         "session chunk %d: a pass takes at most %d tokens, 0 chooses", p->chunk,
                         DGL_STEP_ROWS);
-    enum dgl_status status = device_enter(dev, &saved);
+    enum dgl_status status = model_enter(model, &saved);
     if (status != DGL_OK)
         return status;
     struct dgl_session *s = dgl_new(struct dgl_session);

@@ -1,6 +1,8 @@
 /* Entering the device's context, and its counters. */
 #include "core/memory/device.h"
 
+#include "core/memory/pool.h"
+
 struct dgl_counters device_counters(const struct dgl_device *dev)
 {
     struct gl_counters c = gl_device_counters(dev->gl);
@@ -60,7 +62,8 @@ enum dgl_status device_enter(struct dgl_device *dev, struct gl_saved *saved)
 {
     if (gl_device_is_lost(dev->gl))
         return dgl_fail(dev->log, DGL_ERR_DEVICE_LOST,
-                        "%s: the device was lost; destroy it and open it again",
+                        "%s: the device was lost: dgl_model_rebuild(), or destroy it and open it "
+                        "again",
                         dev->info.renderer);
     return gl_enter(dev->gl, saved);
 }
@@ -68,4 +71,12 @@ enum dgl_status device_enter(struct dgl_device *dev, struct gl_saved *saved)
 void device_leave(struct dgl_device *dev, const struct gl_saved *saved)
 {
     gl_leave(dev->gl, saved);
+}
+
+enum dgl_status device_reopen(struct dgl_device *dev)
+{
+    enum dgl_status status = gl_device_reopen(dev->gl);
+    if (status == DGL_OK)
+        pool_clear(dev->pool);
+    return status;
 }

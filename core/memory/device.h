@@ -27,6 +27,8 @@ struct dgl_kernels {
 /* Makes the device's context current for the length of a public call and puts the caller's back. */
 enum dgl_status device_enter(struct dgl_device *dev, struct gl_saved *saved);
 void device_leave(struct dgl_device *dev, const struct gl_saved *saved);
+/* Opens a lost device again; see gl_device_reopen(). The device is not entered. */
+enum dgl_status device_reopen(struct dgl_device *dev);
 
 /* To the trace, if there is one. */
 void device_tell(const struct dgl_device *dev, const struct dgl_event *event);

@@ -23,14 +23,19 @@ struct pool *pool_create(struct gl_device *gl)
     return pool;
 }
 
+void pool_clear(struct pool *pool)
+{
+    while (pool->num_free > 0)
+        gl_buffer_destroy(pool->gl, &pool->free[--pool->num_free]);
+}
+
 void pool_destroy(struct pool **pool)
 {
     struct pool *p = *pool;
     *pool = NULL;
     if (!p)
         return;
-    for (uint32_t i = 0; i < p->num_free; i++)
-        gl_buffer_destroy(p->gl, &p->free[i]);
+    pool_clear(p);
     free(p);
 }
 
@@ -68,7 +73,7 @@ void pool_release(struct pool *pool, struct gl_buffer **buffer)
 {
     if (!*buffer)
         return;
-    if (pool->num_free == MAX_FREE)
+    if (pool->num_free == MAX_FREE || gl_buffer_is_stale(pool->gl, *buffer))
         gl_buffer_destroy(pool->gl, buffer);
     else
         pool->free[pool->num_free++] = *buffer;

@@ -9,12 +9,14 @@ struct pool;
 struct pool *pool_create(struct gl_device *gl); /* NULL: out of memory */
 /* All buffers must have been released. */
 void pool_destroy(struct pool **pool);
+/* Destroys those that are free. */
+void pool_clear(struct pool *pool);
 /* A buffer of at least `size` bytes (never more than a quarter larger); `zero` clears a reused one
  * as well. */
 enum dgl_status pool_acquire(struct pool *pool, const struct gl_buffer_params *params,
                              struct gl_buffer **out);
-/* Accepts NULL. The buffer must not be in use by queued work that is still being written by others:
- * GL orders the rest. */
+/* Accepts NULL. A buffer of a lost context is destroyed. The buffer must not be in use by queued
+ * work that is still being written by others: GL orders the rest. */
 void pool_release(struct pool *pool, struct gl_buffer **buffer);
 
 #endif

@@ -402,6 +402,8 @@ static enum dgl_status generate_entered(struct generation *g)
         status = decode_loop(g);
     if (status == DGL_OK)
         status = take_text(g);
+    else if (status == DGL_ERR_DEVICE_LOST && g->stream.status == DGL_OK)
+        take_text(g); /* of the tokens so far */
     text_stream_finish(&g->stream);
     return status;
 }

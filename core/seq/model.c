@@ -7,6 +7,7 @@
 #include "core/base/mem.h"
 #include "core/exec/synthetic_fill.h"
 #include "core/plan/model_support.h"
+#include "core/seq/session.h"
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
@@ -130,11 +131,30 @@ static struct plan_params plan_params(const struct dgl_model *m, struct kernel_s
                                 .kv_type = kv_type};
 }
 
+/* Allocates the weights and fills them. */
+static enum dgl_status upload_weights(struct dgl_model *m, dgl_progress_cb progress_cb,
+                                      void *progress_priv)
+{
+    struct dgl_device *dev = m->dev;
+    struct synthetic_filler filler = {0};
+    struct weight_upload_params upload = {
+        .tensors = m->file->tensors, .progress_cb = progress_cb, .progress_priv = progress_priv};
+    enum dgl_status status = weight_buffers_init(&m->buffers, dev, &m->weights);
+    if (status == DGL_OK && m->file->format == MODEL_SYNTHETIC) {
+        status = synthetic_filler_init(&filler, dev, m->kernels);
+        upload.fill = synthetic_fill;
+        upload.fill_ctx = &filler;
+    }
+    if (status == DGL_OK)
+        status = weight_buffers_upload(&m->buffers, dev, &upload);
+    synthetic_filler_finish(&filler);
+    return status;
+}
+
 enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p)
 {
     struct dgl_device *dev = m->dev;
     const struct dgl_log *log = dev->log;
-    struct synthetic_filler filler = {0};
     if (!p->path || !p->path[0])
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
 
@@ -208,22 +228,70 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
         m->info.context = mem.context_fit;
     }
 
-    /* Upload. */
-    struct weight_upload_params upload = {.tensors = m->file->tensors,
-                                          .progress_cb = p->progress_cb,
-                                          .progress_priv = p->progress_priv};
+    m->context = gl_device_context(dev->gl);
+    return upload_weights(m, p->progress_cb, p->progress_priv);
+}
+
+/* ---- a lost device --------------------------------------------------------------------------- */
+
+enum dgl_status model_enter(const struct dgl_model *m, struct gl_saved *saved)
+{
+    enum dgl_status status = device_enter(m->dev, saved);
+    if (status != DGL_OK || m->context == gl_device_context(m->dev->gl))
+        return status;
+    device_leave(m->dev, saved);
+    return dgl_fail(m->dev->log, DGL_ERR_DEVICE_LOST,
+                    "%s went with a context of %s that was lost: dgl_model_rebuild() brings it "
+                    "back",
+                    m->info.path, m->dev->info.renderer);
+}
+
+/* All that a context held, without what the host knows: plan, places, ids. */
+static void drop_device_state(struct dgl_model *m)
+{
+    for (struct dgl_session *s = m->sessions; s; s = s->next)
+        session_drop_memory(s);
+    weight_buffers_finish(&m->buffers, m->dev);
+}
+
+enum dgl_status model_rebuild(struct dgl_model *m, const struct dgl_rebuild_params *p)
+{
+    struct dgl_device *dev = m->dev;
+    struct engine *engine = NULL;
+    struct gl_saved saved = {0};
+    enum dgl_status status = gl_device_is_lost(dev->gl) ? device_reopen(dev) : DGL_OK;
     if (status == DGL_OK)
-        status = weight_buffers_init(&m->buffers, dev, &m->weights);
-    if (status == DGL_OK && m->file->format == MODEL_SYNTHETIC) {
-        status = synthetic_filler_init(&filler, dev, m->kernels);
-        upload.fill = synthetic_fill;
-        upload.fill_ctx = &filler;
+        status = device_enter(dev, &saved);
+    if (status != DGL_OK || m->context == gl_device_context(dev->gl)) {
+        device_leave(dev, &saved);
+        return status;
     }
+    drop_device_state(m);
+    struct plan_params params = plan_params(m, m->kernels, m->engine->plan.kv_type);
+    status = engine_create(dev, &params, m->engine->wanted, &engine);
+    if (status == DGL_OK) {
+        engine_destroy(&m->engine);
+        m->engine = engine;
+        m->engine_serial++;
+        status = upload_weights(m, p->progress_cb, p->progress_priv);
+    }
+    for (struct dgl_session *s = m->sessions; s && status == DGL_OK; s = s->next)
+        status = session_make_memory(s);
     if (status == DGL_OK)
-        status = weight_buffers_upload(&m->buffers, dev, &upload);
-    synthetic_filler_finish(&filler);
+        m->context = gl_device_context(dev->gl);
+    else
+        drop_device_state(m);
+    for (struct dgl_session *s = m->sessions; s; s = s->next) {
+        if (status == DGL_OK)
+            status = session_restore(s);
+        else
+            session_trim(s, 0);
+    }
+    device_leave(dev, &saved);
     return status;
 }
+
+/* ---- life of an engine ----------------------------------------------------------------------- */
 
 void model_destroy(struct dgl_model *m)
 {

@@ -18,6 +18,8 @@ struct dgl_model {
     struct engine *engine;
     uint32_t engine_serial; /* raised when the engine is replaced: sessions bind again */
     struct workspace workspace;
+    struct dgl_session *sessions; /* a list, for model_rebuild() */
+    uint32_t context; /* gl_device_context() that weights and sessions are in; else: rebuild */
 };
 
 /* Opens, plans, and uploads into a zeroed model whose `dev` is set; on failure model_destroy() it.
@@ -25,6 +27,12 @@ struct dgl_model {
 enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *params);
 /* Frees a model with all that it holds. The device is entered, or lost. */
 void model_destroy(struct dgl_model *m);
+/* device_enter() for a call that computes: DGL_ERR_DEVICE_LOST also when the model was not rebuilt
+ * after a loss. */
+enum dgl_status model_enter(const struct dgl_model *m, struct gl_saved *saved);
+/* Brings a model whose device was lost and its sessions back, as dgl_model_rebuild() says. The
+ * device is not entered. */
+enum dgl_status model_rebuild(struct dgl_model *m, const struct dgl_rebuild_params *params);
 /* Replaces the engine, all or nothing. The device is entered. */
 enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels *kernels);
 /* What a session of `context` tokens and passes of `ubatch` tokens needs. */

@@ -61,9 +61,20 @@ enum dgl_status session_init(struct dgl_session *s, const struct dgl_session_par
     s->ids = dgl_new_array(int32_t, (size_t)s->context + 1);
     s->steps = dgl_new(struct step_table);
     s->rows = dgl_new_array(struct pass_row, (size_t)s->ubatch);
+    s->next = m->sessions;
+    m->sessions = s;
     if (!s->ids || !s->steps || !s->rows)
         return dgl_fail_memory(dev->log, "session", (uint64_t)s->context * 4);
-    status = workspace_acquire(&m->workspace, dev, plan, s->ubatch);
+    status = session_make_memory(s);
+    return status == DGL_OK ? executor_look(s, recipe_decode(SAMPLE_GREEDY, 0, true)) : status;
+}
+
+enum dgl_status session_make_memory(struct dgl_session *s)
+{
+    struct dgl_model *m = s->model;
+    struct dgl_device *dev = m->dev;
+    const struct plan *plan = &m->engine->plan;
+    enum dgl_status status = workspace_acquire(&m->workspace, dev, plan, s->ubatch);
     if (status != DGL_OK)
         return status;
     s->has_workspace = true;
@@ -76,29 +87,47 @@ enum dgl_status session_init(struct dgl_session *s, const struct dgl_session_par
     if (status == DGL_OK)
         status = kv_cache_init(&s->kv, dev, (uint32_t)plan->desc->layers, s->context,
                                plan_kv_layer_bytes(plan, s->context));
-    s->steps->range = s->memory.state[BUF_STEP];
+    *s->steps = (struct step_table){.range = s->memory.state[BUF_STEP]};
+    s->adjust.head_dirty = s->adjust.words != NULL;
+    s->adjust.breakers_dirty = s->adjust.has_breakers;
     s->memory.weights = &m->buffers;
     s->memory.workspace = &m->workspace;
     s->memory.kv = &s->kv;
     if (status == DGL_OK)
         status = write_stop_ids(s);
-    if (status == DGL_OK)
-        status = write_rope(s, 0);
-    if (status == DGL_OK)
-        status = executor_look(s, recipe_decode(SAMPLE_GREEDY, 0, true));
-    return status;
+    return status == DGL_OK ? write_rope(s, 0) : status;
 }
 
-void session_destroy(struct dgl_session *s)
+void session_drop_memory(struct dgl_session *s)
 {
     struct dgl_device *dev = s->model->dev;
-    struct workspace *ws = &s->model->workspace;
     exec_cache_clear(&s->runs);
     exec_cache_clear(&s->persistent);
     kv_cache_finish(&s->kv, dev);
     memory_finish_state(&s->memory, dev);
     if (s->has_workspace)
-        workspace_release(ws, dev);
+        workspace_release(&s->model->workspace, dev);
+    s->has_workspace = false;
+}
+
+enum dgl_status session_restore(struct dgl_session *s)
+{
+    const int32_t held = s->len;
+    s->len = 0;
+    s->logits_valid = false;
+    atomic_store(&s->cancel, false);
+    enum dgl_status status = held ? session_eval(s, held) : DGL_OK;
+    return status == DGL_OK ? gl_finish(s->model->dev->gl) : status;
+}
+
+void session_destroy(struct dgl_session *s)
+{
+    struct dgl_session **link = &s->model->sessions;
+    while (*link && *link != s)
+        link = &(*link)->next;
+    if (*link)
+        *link = s->next;
+    session_drop_memory(s);
     adjust_finish(&s->adjust);
     free(s->ids);
     free(s->steps);
@@ -111,7 +140,7 @@ void session_destroy(struct dgl_session *s)
 enum dgl_status session_enter(struct dgl_session *s, struct gl_saved *saved)
 {
     struct dgl_model *m = s->model;
-    enum dgl_status status = device_enter(m->dev, saved);
+    enum dgl_status status = model_enter(m, saved);
     if (status != DGL_OK)
         return status;
     if (s->engine_serial != m->engine_serial || s->workspace_serial != m->workspace.serial) {

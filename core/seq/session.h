@@ -21,7 +21,8 @@
 
 struct dgl_session {
     struct dgl_model *model;
-    int32_t context, ubatch; /* positions; tokens per prefill pass */
+    struct dgl_session *next; /* of the model's */
+    int32_t context, ubatch;  /* positions; tokens per prefill pass */
     struct kv_cache kv;
     struct memory memory;                     /* .state is the session's own */
     struct exec_cache runs, persistent;       /* of the engine's executors */
@@ -46,6 +47,11 @@ struct dgl_session {
 /* Allocates and binds a sequence into a zeroed session whose model is set; on failure
  * session_destroy() it. The device is entered. */
 enum dgl_status session_init(struct dgl_session *s, const struct dgl_session_params *params);
+/* For model_rebuild(): frees what the session has on the device, allocates it anew, and evaluates
+ * the tokens that it held again. */
+void session_drop_memory(struct dgl_session *s);
+enum dgl_status session_make_memory(struct dgl_session *s);
+enum dgl_status session_restore(struct dgl_session *s);
 /* Frees a session with all that it holds. The device is entered, or lost. */
 void session_destroy(struct dgl_session *s);
 

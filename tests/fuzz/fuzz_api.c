@@ -193,6 +193,8 @@ static enum dgl_status call_kernels(struct dgl_str in)
             fuzz_check_status(&world.log, status);
             status = dgl_model_set_kernels(world.small, NULL);
         }
+        if (status == DGL_OK)
+            status = dgl_model_rebuild(world.small, NULL);
     }
     dgl_kernels_destroy(&kernels);
     free(path);

@@ -13,10 +13,11 @@ zink='MESA_LOADER_DRIVER_OVERRIDE=zink GALLIUM_DRIVER=zink LIBGL_ALWAYS_SOFTWARE
 if [ $# -gt 0 ]; then
     programs=$*
 else
-    # Those that open a device themselves, and the model test; what needs no driver is left to `make check`.
+    # Those that open a device themselves, the bundled model and every family (of the test data, on the device as it
+    # is and clamped to the minimums); what needs no driver is left to `make check`.
     programs=$(grep -lE 'gl_device_open|kernel_bench_create' tests/gl/test_*.c tests/kernels/test_kernels_*.c |
         sed "s,.*/\(.*\)\.c$,$build/tests/\1,")
-    programs="$programs $build/tests/test_drivers"
+    programs="$programs $build/tests/test_drivers $build/tests/test_fixtures"
 fi
 
 # is_wanted LABEL: by name, or because of what DRIVERS says about all.

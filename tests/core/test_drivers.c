@@ -1,8 +1,7 @@
 /*
  * The bundled model on the driver that runs this process, against float64 references that know no
  * driver: what all drivers agree with, they agree about. tests/drivers.sh runs it on every driver
- * of the machine; DRIVER_TEST_PROMPTS and DRIVER_TEST_STEPS shorten it where the driver interprets
- * shaders.
+ * of the machine; DRIVER_TEST_STEPS shortens it where the driver interprets shaders.
  */
 #include "tests/support/test.h"
 
@@ -293,25 +292,14 @@ static void read_sampled(void)
     fclose(f);
 }
 
-static void shorten(const char *text)
-{
-    uint64_t steps = 0;
-    if (!dgl_parse_u64(dgl_str_of(text), MAX_STEPS, &steps) || steps == 0)
-        fail_msg("DRIVER_TEST_STEPS is \"%s\", must be within 1 and %d", text, MAX_STEPS);
-    used.count = sampled.count = 2;
-    for (size_t i = 0; i < used.count; i++)
-        used.prompt[i].num_greedy = (size_t)steps;
-}
-
 static int set_up(void **state)
 {
-    const char *steps = getenv("DRIVER_TEST_STEPS");
     (void)state;
     read_sampled();
     reference_load(PACK ".reference", &whole);
-    used = whole;
-    if (steps && *steps)
-        shorten(steps);
+    used = reference_short(&whole);
+    if (reference_steps() && sampled.count > 2)
+        sampled.count = 2;
     return 0;
 }
 

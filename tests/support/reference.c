@@ -113,6 +113,28 @@ void reference_finish(struct reference *ref)
     }
 }
 
+size_t reference_steps(void)
+{
+    const char *text = getenv("DRIVER_TEST_STEPS");
+    uint64_t steps = 0;
+    if (!text || !*text)
+        return 0;
+    if (!dgl_parse_u64(dgl_str_of(text), 1000, &steps) || steps == 0)
+        fail_msg("DRIVER_TEST_STEPS is \"%s\", must be within 1 and 1000", text);
+    return (size_t)steps;
+}
+
+struct reference reference_short(const struct reference *ref)
+{
+    struct reference used = *ref;
+    const size_t steps = reference_steps();
+    used.count = steps && ref->count > 2 ? 2 : ref->count;
+    for (size_t i = 0; steps && i < used.count; i++)
+        if (used.prompt[i].num_greedy > steps)
+            used.prompt[i].num_greedy = steps;
+    return used;
+}
+
 /* ---- engine ---------------------------------------------------------------------------------- */
 
 static void print_log(void *priv, enum dgl_log_level level, const char *text)

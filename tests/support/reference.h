@@ -29,6 +29,11 @@ struct reference {
 /* Reads DIR/reference.safetensors and, when there, DIR/reference.json. Fails the test on errors. */
 void reference_load(const char *dir, struct reference *out);
 void reference_finish(struct reference *ref);
+/* Steps that DRIVER_TEST_STEPS allows (tests/drivers.sh: where the driver interprets shaders);
+ * 0: it is not set. */
+size_t reference_steps(void);
+/* Two prompts of `ref` with reference_steps() steps each, or all of it. Borrows from `ref`. */
+struct reference reference_short(const struct reference *ref);
 
 /* A device with a model and a session. */
 struct test_engine {

@@ -222,6 +222,17 @@ struct dgl_counters {
 /* Copies the counters of the device to *out. */
 void dgl_device_get_counters(const struct dgl_device *dev, struct dgl_counters *out);
 
+/* What the device does at best, measured: kernels can be held against it. */
+struct dgl_device_speed {
+    double dispatch_us; /* a dispatch that waits for the one before, in a long list of them */
+    double read_gbps;   /* reading memory alone, 10^9 bytes per second */
+    double copy_gbps;   /* copying it, read plus written */
+};
+/* Measures the device with built-in kernels, by the host's clock. Allocates up to 1 GiB, and no
+ * more than half of what is free, for its duration. Slow: a fraction of a second; on renderers that
+ * interpret shaders, seconds. On failure *out is zero. */
+enum dgl_status dgl_device_measure(struct dgl_device *dev, struct dgl_device_speed *out);
+
 /* Parts of a generation. */
 enum dgl_phase { DGL_PHASE_PREFILL, DGL_PHASE_DECODE, DGL_PHASE_SAMPLE };
 

@@ -105,8 +105,13 @@ const struct command commands[] = {
      "`gguf`.",
      0, 3, command_models, NULL, NULL},
     {"devices", "[options]", "List the devices and why each is or is not used",
-     "Best first; `--device N` takes row N.\n\n"
-     "`--json`: list of `index name node driver software usable reason`.",
+     "Best first; `--device N` takes row N. `-v` adds each device's limits and what was measured: "
+     "the "
+     "time of a dispatch that waits for\nthe one before, and how fast memory is read and copied "
+     "(read plus written). `--limits min` shows the device as that flag has it.\n\n"
+     "`--json`: list of `index name node driver software usable reason version limits dispatch_us "
+     "read_gbps copy_gbps`; the last five are\nnull for a device that cannot be used. `limits` "
+     "are those of `struct dgl_limits`.",
      0, 0, command_devices, NULL, NULL},
     {"tokenize", "[-m MODEL | -m tokenizer.json] [-p TEXT] [options]", "Text to token ids and back",
      "Opens no device. Without `--jsonl` and `--decode` the ids of one text, with what the model "

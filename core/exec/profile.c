@@ -1,4 +1,4 @@
-/* Timers around operations, the time line of decoding, and a timed copy. */
+/* Timers around operations, the time line of decoding, and the speed of the device itself. */
 #include "core/exec/profile.h"
 
 #include <assert.h>
@@ -9,70 +9,122 @@
 #include "core/base/mem.h"
 
 /* Large enough that launch costs and caches do not count; a software renderer launches nothing and
- * takes seconds for as much. */
-#define COPY_BYTES          (512ull << 20)
-#define COPY_BYTES_SOFTWARE (64ull << 20)
-#define COPY_ROUNDS         8
+ * takes seconds for as much, one that interprets shaders (softpipe) minutes. */
+#define STREAM_BYTES             (512ull << 20)
+#define STREAM_BYTES_SOFTWARE    (64ull << 20)
+#define STREAM_BYTES_INTERPRETED (1ull << 20)
+#define STREAM_ROUNDS            8
+/* Dispatches that depend on one another, in one submit. */
+#define DISPATCHES       128
+#define DISPATCHES_BYTES 4096
+/* No further round after it. */
+#define DISPATCHES_END_NS 200000000ull
 
-/* ---- a copy ---------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
-/* A copy of `bytes` from one buffer to another; both are the caller's to destroy. */
-struct copy {
+/* One dispatch of `copy` or `read` over `bytes`; the buffers are the caller's to destroy. */
+struct stream {
     struct exec_single single;
     struct gl_range ranges[2];
     struct gl_dispatch dispatch;
 };
 
-static enum dgl_status copy_init(struct copy *c, struct dgl_device *dev, struct kernel_set *set,
-                                 uint64_t bytes)
+static enum dgl_status stream_init(struct stream *c, struct dgl_device *dev, struct kernel_set *set,
+                                   const char *name, uint64_t bytes)
 {
-    struct op op = {.label = "copy", .request.op = "copy"};
-    *c = (struct copy){0};
+    struct op op = {.label = name, .request.op = name};
+    *c = (struct stream){0};
     op_bind_buffer(&op, "SRC", BUF_X);
     op_bind_buffer(&op, "DST", BUF_X);
     op_uint(&op, "rows", (uint32_t)(bytes / 16));
     enum dgl_status status = exec_single_init(&c->single, dev, set);
     for (int i = 0; i < 2 && status == DGL_OK; i++) {
         c->ranges[i].size = bytes;
-        status =
-            gl_buffer_create(dev->gl, &(struct gl_buffer_params){.size = bytes, .label = "copy"},
-                             &c->ranges[i].buffer);
+        status = gl_buffer_create(dev->gl, &(struct gl_buffer_params){.size = bytes, .label = name},
+                                  &c->ranges[i].buffer);
     }
     return status == DGL_OK ? exec_single_record(&c->single, &op, c->ranges, &c->dispatch) : status;
 }
 
-static void copy_finish(struct copy *c, struct dgl_device *dev)
+static void stream_finish(struct stream *c, struct dgl_device *dev)
 {
     for (int i = 0; i < 2; i++)
         gl_buffer_destroy(dev->gl, &c->ranges[i].buffer);
     exec_single_finish(&c->single);
 }
 
-enum dgl_status profile_copy(struct dgl_device *dev, struct kernel_set *set, double *gbps)
+/* Bytes of SRC that pass per nanosecond. */
+static enum dgl_status stream_measure(struct dgl_device *dev, struct kernel_set *set,
+                                      const char *name, double *rate)
 {
-    const uint64_t most = dev->info.software ? COPY_BYTES_SOFTWARE : COPY_BYTES;
-    const uint64_t free_bytes = gl_device_caps(dev->gl)->memory_free_bytes; /* when it was opened */
+    const struct gl_caps *caps = gl_device_caps(dev->gl);
+    const uint64_t most = !caps->software  ? STREAM_BYTES
+                          : caps->llvmpipe ? STREAM_BYTES_SOFTWARE
+                                           : STREAM_BYTES_INTERPRETED;
+    const uint64_t free_bytes = caps->memory_free_bytes; /* when it was opened */
     uint64_t bytes = plan_device_binding_bytes(&dev->plan), start = 0;
-    struct copy copy;
+    struct stream stream;
     bytes = bytes < most ? bytes : most;
     if (free_bytes > 0 && bytes > 4096) { /* half of what a model has left */
         uint64_t left = free_bytes > dev->held_bytes ? (free_bytes - dev->held_bytes) / 4 : 0;
         bytes = left < 4096 ? 4096 : left < bytes ? left / 16 * 16 : bytes;
     }
-    enum dgl_status status = copy_init(&copy, dev, set, bytes);
-    for (int i = -1; i < COPY_ROUNDS && status == DGL_OK; i++) {
+    enum dgl_status status = stream_init(&stream, dev, set, name, bytes);
+    for (int i = -1; i < STREAM_ROUNDS && status == DGL_OK; i++) {
         if (i == 0)
             start = dgl_now_ns(); /* round -1 warms up */
-        status = gl_submit(dev->gl, &copy.dispatch, 1, NULL);
+        status = gl_submit(dev->gl, &stream.dispatch, 1, NULL);
         if (status == DGL_OK && i < 0)
             status = gl_finish(dev->gl);
     }
     if (status == DGL_OK)
         status = gl_finish(dev->gl);
     if (status == DGL_OK)
-        *gbps =
-            2.0 * (double)copy.ranges[0].size * COPY_ROUNDS / (double)(dgl_now_ns() - start + 1);
-    copy_finish(&copy, dev);
+        *rate = (double)bytes * STREAM_ROUNDS / (double)(dgl_now_ns() - start + 1);
+    stream_finish(&stream, dev);
+    return status;
+}
+
+enum dgl_status profile_copy(struct dgl_device *dev, struct kernel_set *set, double *gbps)
+{
+    double rate = 0;
+    enum dgl_status status = stream_measure(dev, set, "copy", &rate);
+    *gbps = 2.0 * rate;
+    return status;
+}
+
+enum dgl_status profile_read(struct dgl_device *dev, struct kernel_set *set, double *gbps)
+{
+    return stream_measure(dev, set, "read", gbps);
+}
+
+/* Records that depend on one another, as those of a plan do, and do next to nothing. */
+enum dgl_status profile_dispatch(struct dgl_device *dev, struct kernel_set *set, double *us)
+{
+    struct gl_dispatch *list = dgl_new_array(struct gl_dispatch, DISPATCHES);
+    struct stream stream = {0};
+    uint64_t best_ns = UINT64_MAX;
+    const uint64_t end_ns = dgl_now_ns() + DISPATCHES_END_NS;
+    enum dgl_status status =
+        list ? stream_init(&stream, dev, set, "copy", DISPATCHES_BYTES)
+             : dgl_fail_memory(dev->log, "dispatches", DISPATCHES * sizeof(*list));
+    for (size_t i = 0; i < DISPATCHES && list; i++)
+        list[i] = stream.dispatch;
+    if (status == DGL_OK)
+        gl_hazards_derive(list, DISPATCHES, true);
+    for (int i = 0; i < STREAM_ROUNDS && status == DGL_OK; i++) {
+        const uint64_t start = dgl_now_ns();
+        if (i > 0 && start > end_ns)
+            break;
+        status = gl_submit(dev->gl, list, DISPATCHES, NULL);
+        if (status == DGL_OK)
+            status = gl_finish(dev->gl);
+        uint64_t ns = dgl_now_ns() - start;
+        best_ns = ns < best_ns ? ns : best_ns;
+    }
+    *us = status == DGL_OK ? (double)best_ns * 1e-3 / DISPATCHES : 0;
+    stream_finish(&stream, dev);
+    free(list);
     return status;
 }
 
@@ -83,14 +135,14 @@ enum dgl_status profile_init(struct profile *profile, struct dgl_device *dev,
                              struct kernel_set *set)
 {
     struct gl_dispatch list[GL_TIMER_COST_MAX];
-    struct copy copy;
+    struct stream copy;
     *profile = (struct profile){.dev = dev};
-    enum dgl_status status = copy_init(&copy, dev, set, 4096);
+    enum dgl_status status = stream_init(&copy, dev, set, "copy", DISPATCHES_BYTES);
     for (size_t i = 0; i < GL_TIMER_COST_MAX; i++)
         list[i] = copy.dispatch;
     if (status == DGL_OK)
         status = gl_timer_cost(dev->gl, list, GL_TIMER_COST_MAX, &profile->sums.timer_ns);
-    copy_finish(&copy, dev);
+    stream_finish(&copy, dev);
     profile->step_end_ns = dgl_now_ns();
     return status;
 }

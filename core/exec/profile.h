@@ -36,5 +36,10 @@ enum dgl_status profile_step(struct profile *profile, struct dgl_profile_step st
 /* Bytes per second, read plus written, of a plain copy: what the device's memory gives to compute
  * kernels. Allocates up to 1 GiB, and no more than half of what is left, for its duration. */
 enum dgl_status profile_copy(struct dgl_device *dev, struct kernel_set *set, double *gbps);
+/* The same of reading alone. */
+enum dgl_status profile_read(struct dgl_device *dev, struct kernel_set *set, double *gbps);
+/* Microseconds of a dispatch that waits for the one before and does next to nothing: the best of
+ * some submits. */
+enum dgl_status profile_dispatch(struct dgl_device *dev, struct kernel_set *set, double *us);
 
 #endif

@@ -411,6 +411,25 @@ static bool cancel_second(void *priv, const char *what, uint64_t done, uint64_t 
     return ++*(int *)priv < 2;
 }
 
+/* Measured, and nothing of it stays; nothing is told of what could not be measured. */
+static void test_speed_of_the_device(void **state)
+{
+    (void)state;
+    struct dgl_device_speed speed;
+    const uint64_t held = gl_device_memory(engine.device->gl).bytes;
+    assert_int_equal(dgl_device_measure(engine.device, &speed), DGL_OK);
+    assert_true(speed.dispatch_us > 0 && isfinite(speed.dispatch_us));
+    assert_true(speed.read_gbps > 0 && isfinite(speed.read_gbps));
+    assert_true(speed.copy_gbps > 0 && isfinite(speed.copy_gbps));
+    assert_int_equal(gl_device_memory(engine.device->gl).bytes, held);
+    gl_fail.buffers = 5; /* the copy's second */
+    assert_int_equal(dgl_device_measure(engine.device, &speed), DGL_ERR_NO_MEMORY);
+    assert_near(speed.dispatch_us, 0, 0);
+    assert_near(speed.read_gbps, 0, 0);
+    assert_near(speed.copy_gbps, 0, 0);
+    assert_int_equal(gl_device_memory(engine.device->gl).bytes, held);
+}
+
 static void test_progress_cancels(void **state)
 {
     (void)state;
@@ -442,6 +461,7 @@ int main(void)
         cmocka_unit_test_setup(test_profile_of_generate, reset),
         cmocka_unit_test_setup(test_no_timer_under_limits_min, reset),
         cmocka_unit_test_setup(test_trace_tells_what_is_counted, reset),
+        cmocka_unit_test_setup(test_speed_of_the_device, reset),
         cmocka_unit_test_setup(test_progress_cancels, reset),
     };
     tiny_engine_open(&engine, &(struct tiny_engine_params){.path = BUNDLED_MODEL, .context = 512});

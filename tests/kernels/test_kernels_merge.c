@@ -39,12 +39,12 @@ struct copy_row {
 
 static struct {
     struct kernel_bench *bench;
-    struct kernel_walk merge, copy;
+    struct kernel_walk merge, copy, read;
     float sinks[32];
     struct merge_row merges[NUM_MERGES];
     struct copy_row copies[NUM_COPIES];
     char merge_names[NUM_MERGES][56], copy_names[NUM_COPIES][48];
-} all = {.merge.op = "attn_merge", .copy.op = "copy"};
+} all = {.merge.op = "attn_merge", .copy.op = "copy", .read.op = "read"};
 
 static void hint(const char *tune, uint32_t value)
 {
@@ -212,6 +212,46 @@ static void copies_are_exact(void **state)
     free(k.from);
 }
 
+/* ---- read -------------------------------------------------------------------------------- */
+
+static const uint32_t read_rows[] = {1, 127, 2049, 100003};
+#define MOST_GROUPS 4096
+
+/* The sums of all groups together are the sum of all words, each counted once. */
+static enum bench_result read_on(void *ctx, const char *kernel, char why[BENCH_WHY])
+{
+    const uint32_t units = *(const uint32_t *)ctx;
+    uint64_t seed = units;
+    uint32_t *from = checked(dgl_new_array(uint32_t, 4 * (size_t)units + 64)), want = 0, got = 0;
+    uint32_t *sums = checked(dgl_new_array(uint32_t, MOST_GROUPS));
+    struct bench_case c = {.request.op = "read", .step.tokens = 1, .band = units};
+    for (size_t i = 0; i < 4 * (size_t)units + 64; i++) {
+        from[i] = (uint32_t)test_rand(&seed);
+        want += i < 4 * (size_t)units ? from[i] : 0;
+    }
+    bench_uint(&c, "rows", units);
+    bench_in(&c, "SRC", from, 4 * (size_t)units + 64);
+    bench_inout(&c, "DST", sums, sums, MOST_GROUPS);
+    enum bench_result result = kernel_bench_run(all.bench, kernel, &c, why);
+    for (size_t i = 0; i < MOST_GROUPS; i++)
+        got += sums[i];
+    free(from);
+    free(sums);
+    if (result == BENCH_RAN)
+        assert_int_equal(got, want);
+    return result;
+}
+
+static void sums_are_exact(void **state)
+{
+    (void)state;
+    if (!all.bench)
+        SKIP("no GLES device");
+    for (size_t i = 0; i < sizeof(read_rows) / sizeof(read_rows[0]); i++)
+        kernel_walk_case(&all.read, all.bench, "read", read_on, (void *)(uintptr_t)&read_rows[i]);
+    kernel_walk_check(&all.read, all.bench);
+}
+
 /* ---- all of them ------------------------------------------------------------------------- */
 
 static void every_kernel_was_tested(void **state)
@@ -254,7 +294,8 @@ static void name_copies(void)
 
 int main(void)
 {
-    const struct CMUnitTest others[] = {cmocka_unit_test(every_kernel_was_tested)};
+    const struct CMUnitTest others[] = {cmocka_unit_test(sums_are_exact),
+                                        cmocka_unit_test(every_kernel_was_tested)};
     name_merges();
     name_copies();
     all.bench = kernel_bench_create(false);

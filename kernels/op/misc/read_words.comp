@@ -1,0 +1,37 @@
+// DST = sums of SRC by work group: what reading alone costs on this device.
+//
+// DST[g] is the sum, modulo 2^32, of all words of SRC[i] (16 bytes each) that group g reads:
+// i < rows, WG_SIZE * EACH of them from g * WG_SIZE * EACH on. EACH loads per invocation, all
+// before the first addition, neighbouring invocations at neighbouring addresses: what
+// `dopplergl devices -v` measures.
+//
+//! NAME read_words
+//! OP read
+//! VARIANT baseline
+//! BIND read uvec4 SRC
+//! BIND write uint DST
+//! PARAM uint rows
+//! TUNE EACH = SOFTWARE ? 16 : 8 in 1 2 4 8 16
+//! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256
+//! LET UNITS = WG_SIZE * EACH
+//! LOCAL WG_SIZE
+//! GROUPS ceildiv(BAND, UNITS)
+//! SHARED uint read_sum
+
+void body(uvec3 group)
+{
+    uint from = group.x * uint(UNITS) + gl_LocalInvocationID.x, sum = 0u;
+    uvec4 units[EACH];
+    for (int i = 0; i < EACH; i++)
+        units[i] = SRC[min(from + uint(LOCAL_X * i), rows - 1u)];
+    for (int i = 0; i < EACH; i++)
+        if (from + uint(LOCAL_X * i) < rows)
+            sum += units[i].x + units[i].y + units[i].z + units[i].w;
+    if (gl_LocalInvocationID.x == 0u)
+        read_sum = 0u;
+    memoryBarrierShared(); barrier();
+    atomicAdd(read_sum, sum);
+    memoryBarrierShared(); barrier();
+    if (gl_LocalInvocationID.x == 0u && group.x * uint(UNITS) < rows)
+        DST[group.x] = read_sum;
+}

@@ -569,6 +569,9 @@ struct dgl_executor_info {
  * device, is given up within 50 ms; its tokens are computed again by single dispatches. */
 void dgl_model_executor(const struct dgl_model *model, struct dgl_executor_info *out);
 
+/* Of a step: which kernel serves it, and how. Opaque. */
+struct dgl_plan_use;
+
 /* One step of a plan, with the reason for its kernel. Strings are borrowed for the call. */
 struct dgl_plan_step {
     enum dgl_phase phase;
@@ -579,12 +582,38 @@ struct dgl_plan_step {
     const char *weight, *layout;
     const struct dgl_kernel_info *kernel;
     const char *reason;
+    int32_t tokens;     /* of the pass that the figures below are for: the most of its kind */
+    uint32_t groups[3]; /* work groups of the dispatch */
+    uint32_t local[3];  /* invocations of a group */
+    /* Invocations of the dispatch, and how many of them have work by the kernel's ACTIVE line (all
+     * in its GROUPS without one). 0: its GROUPS or ACTIVE cannot be evaluated. */
+    uint64_t launched, active;
+    uint64_t bytes;                 /* of weights that the dispatch reads */
+    const struct dgl_plan_use *use; /* borrowed until the model's kernels are replaced */
 };
 /* Calls `cb` once per step of the model's plan, in order; false from `cb` ends the iteration. A
  * warning tells of given kernel files that no step uses when the kernels are set or the model is
  * loaded. */
 void dgl_model_plan_iterate(const struct dgl_model *model,
                             bool (*cb)(void *priv, const struct dgl_plan_step *step), void *priv);
+
+/* Another kernel of a step's operation. Strings are borrowed for the call. */
+struct dgl_plan_alternative {
+    const struct dgl_kernel_info *kernel;
+    bool serves;     /* it is for such steps: WHEN and LAYOUT hold */
+    bool runs;       /* and could run on this device */
+    int64_t prefer;  /* its rank, where it could */
+    const char *why; /* it was not chosen */
+};
+/* Calls `cb` for each kernel of the operation that the step did not get, in the order of the set;
+ * false from `cb` ends the iteration. */
+void dgl_plan_alternatives(const struct dgl_model *model, const struct dgl_plan_use *use,
+                           bool (*cb)(void *priv, const struct dgl_plan_alternative *alternative),
+                           void *priv);
+/* The GLSL that the driver gets for a step: *text, *len bytes and a NUL, transferred:
+ * dgl_free(). */
+enum dgl_status dgl_plan_source(const struct dgl_model *model, const struct dgl_plan_use *use,
+                                char **text, size_t *len);
 
 /* ---- sessions -------------------------------------------------------------------------------- */
 

@@ -138,6 +138,7 @@ struct kernel {
     struct kernel_flag flags[KERNEL_MAX_FLAGS];
     uint32_t num_flags;
     const struct kernel_expr *local[3], *groups[2]; /* NULL = 1; groups may use T and BAND */
+    const struct kernel_expr *active; /* invocations with work; as groups; NULL = all of them */
     struct kernel_decls decls;
     uint32_t num_lets_local; /* so many LETs are above LOCAL, which may use them */
     const struct kernel_expr *require[KERNEL_MAX_REQUIRES]; /* all must be non-zero */
@@ -279,6 +280,21 @@ const char *kernel_layout_default(const char *weight);
 /* Whether any kernel of the set is for such requests at all, on whatever device. */
 bool kernel_set_serves(const struct kernel_set *set, const struct kernel_request *request);
 
+/* Another kernel of the operation, and why it does not serve a request. */
+struct kernel_alternative {
+    const struct kernel *kernel;
+    bool serves;  /* it is for such requests: its WHEN and LAYOUT hold */
+    bool runs;    /* and could run here */
+    int64_t rank; /* PREFER, where it could */
+    char why[192];
+};
+/* Calls `cb` for each kernel of the operation but the chosen one; false ends that. */
+void kernel_alternatives(const struct kernel_set *set, const struct kernel_request *request,
+                         const struct kernel_var *device, size_t num_device,
+                         const struct kernel_choice *chosen,
+                         bool (*cb)(void *priv, const struct kernel_alternative *alternative),
+                         void *priv);
+
 /* Picks the usable kernel with the highest PREFER, or the one a hint names; a hint that cannot
  * run is an error that says why (docs/kernels.md, layers). No kernel at all: DGL_ERR_UNSUPPORTED
  * listing each candidate's failed REQUIRE. `device` are properties; those left out count as the
@@ -304,6 +320,11 @@ bool kernel_groups_band(const struct kernel_choice *choice, int64_t tokens, int6
 /* The same with all rows in one band: BAND is the constant N, or 0 without one. */
 bool kernel_groups(const struct kernel_choice *choice, int64_t tokens, uint32_t max_x,
                    uint32_t groups[3]);
+
+/* Invocations of such a dispatch, and how many of them have work: as ACTIVE says, else all that
+ * GROUPS asks for. False where kernel_groups_band() is, and when ACTIVE cannot be evaluated. */
+bool kernel_invocations(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
+                        uint32_t max_x, uint64_t *launched, uint64_t *active);
 
 /* ---- generation: kernel_gen.c ---- */
 

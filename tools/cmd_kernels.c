@@ -1,4 +1,5 @@
 /* kernels list | show NAME | explain: the kernels, and the reason for each of a model's plan. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,7 +80,85 @@ static void put_wrapped(struct dgl_buf *out, size_t column, size_t indent, const
     dgl_buf_putc(out, '\n');
 }
 
-static void put_step(struct dgl_buf *out, const struct dgl_plan_step *s)
+/* Groups, how many invocations have work, bytes. */
+static void put_figures(struct dgl_buf *out, const struct dgl_plan_step *s)
+{
+    struct dgl_buf line = {0};
+    const uint32_t groups = s->groups[0] * s->groups[2];
+    if (s->tokens > 1)
+        dgl_buf_printf(&line, "%d tokens: ", s->tokens);
+    dgl_buf_printf(&line, "%u", groups);
+    if (s->groups[1] > 1)
+        dgl_buf_printf(&line, " x %u", s->groups[1]);
+    dgl_buf_printf(&line, " group%s of %u", groups * s->groups[1] == 1 ? "" : "s", s->local[0]);
+    for (int axis = 1; axis < 3; axis++)
+        if (s->local[axis] > 1)
+            dgl_buf_printf(&line, " x %u", s->local[axis]);
+    if (s->active < s->launched)
+        dgl_buf_printf(&line, "; %llu of %llu invocations have work (%.0f%%)",
+                       (unsigned long long)s->active, (unsigned long long)s->launched,
+                       100.0 * (double)s->active / (double)s->launched);
+    else if (s->launched)
+        dgl_buf_printf(&line, "; all %llu invocations have work", (unsigned long long)s->launched);
+    if (s->bytes) {
+        dgl_buf_puts(&line, "; ");
+        dgl_buf_bytes(&line, s->bytes);
+        dgl_buf_puts(&line, " of weights");
+    }
+    dgl_buf_printf(out, "%15s", "");
+    put_wrapped(out, 15, 16, line.p ? line.p : "");
+    out->failed = out->failed || line.failed;
+    dgl_buf_finish(&line);
+}
+
+struct others {
+    struct dgl_json_writer *w; /* NULL: as text */
+    struct dgl_buf line;
+    const char *reason; /* of the step: what it says is not repeated */
+};
+
+/* In JSON all, as text those that are for such steps. */
+static bool put_other(void *priv, const struct dgl_plan_alternative *a)
+{
+    struct others *o = priv;
+    char named[400], second[128];
+    if (o->w) {
+        dgl_jw_object(o->w);
+        report_text(o->w, "name", a->kernel->name);
+        report_text(o->w, "variant", a->kernel->variant);
+        report_text(o->w, "origin", a->kernel->origin);
+        report_bool(o->w, "serves", a->serves);
+        report_bool(o->w, "runs", a->runs);
+        if (a->runs)
+            report_i64(o->w, "prefer", a->prefer);
+        else
+            report_text(o->w, "prefer", NULL);
+        report_text(o->w, "why", a->why);
+        dgl_jw_end_object(o->w);
+        return true;
+    }
+    snprintf(named, sizeof(named), "%s: %s", a->kernel->name, a->why);
+    snprintf(second, sizeof(second), " over %s (", a->kernel->name);
+    if (a->serves && !strstr(o->reason, named) && !strstr(o->reason, second))
+        dgl_buf_printf(&o->line, "%s%s", o->line.len ? "; " : "not ", named);
+    return true;
+}
+
+static void put_others(struct dgl_buf *out, const struct dgl_model *model,
+                       const struct dgl_plan_step *s)
+{
+    struct others o = {.reason = s->reason};
+    dgl_plan_alternatives(model, s->use, put_other, &o);
+    if (o.line.len) {
+        dgl_buf_printf(out, "%15s", "");
+        put_wrapped(out, 15, 16, o.line.p);
+    }
+    out->failed = out->failed || o.line.failed;
+    dgl_buf_finish(&o.line);
+}
+
+static void put_step(struct dgl_buf *out, const struct dgl_model *model,
+                     const struct dgl_plan_step *s)
 {
     size_t start = out->len;
     dgl_buf_printf(out, "  %-14s %-24s %-20s", s->op, s->kernel->name, s->shape);
@@ -96,6 +175,18 @@ static void put_step(struct dgl_buf *out, const struct dgl_plan_step *s)
         dgl_buf_visible(out, dgl_str_of(s->kernel->origin));
         dgl_buf_putc(out, '\n');
     }
+    put_others(out, model, s);
+    put_figures(out, s);
+}
+
+/* [x, y, z] */
+static void report_axes(struct dgl_json_writer *w, const char *key, const uint32_t axes[3])
+{
+    dgl_jw_key(w, key);
+    dgl_jw_array(w);
+    for (int axis = 0; axis < 3; axis++)
+        dgl_jw_i64(w, axes[axis]);
+    dgl_jw_end_array(w);
 }
 
 static bool explain_step(void *priv, const struct dgl_plan_step *s)
@@ -110,6 +201,17 @@ static bool explain_step(void *priv, const struct dgl_plan_step *s)
         report_text(&l->w, "shape", s->shape);
         kernel_fields(&l->w, s->kernel);
         report_text(&l->w, "reason", s->reason);
+        report_i64(&l->w, "tokens", s->tokens);
+        report_axes(&l->w, "groups", s->groups);
+        report_axes(&l->w, "local", s->local);
+        report_u64(&l->w, "launched", s->launched);
+        report_u64(&l->w, "active", s->active);
+        report_u64(&l->w, "bytes", s->bytes);
+        struct others others = {.w = &l->w};
+        dgl_jw_key(&l->w, "alternatives");
+        dgl_jw_array(&l->w);
+        dgl_plan_alternatives(e->model, s->use, put_other, &others);
+        dgl_jw_end_array(&l->w);
         if (s->phase != DGL_PHASE_PREFILL)
             report_executor(&l->w, e->model);
         dgl_jw_end_object(&l->w);
@@ -123,7 +225,7 @@ static bool explain_step(void *priv, const struct dgl_plan_step *s)
         last = &e->block[e->count++];
         *last = (struct block){.phase = s->phase, .layer = s->layer, .count = 1};
     }
-    put_step(&last->lines, s);
+    put_step(&last->lines, e->model, s);
     return true;
 }
 

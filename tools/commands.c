@@ -195,8 +195,13 @@ const struct command commands[] = {
      "told once. "
      "Only `explain` opens a device.\n\n`--json`: `list` has `name op variant origin sha256 "
      "summary`, `show` also "
-     "`source`, `explain` also `phase layer step shape\nreason`, and "
-     "`executor executor_reason` where the phase is not `prefill`.",
+     "`source`, `explain` also `phase layer step shape\nreason`, for passes over `tokens` tokens "
+     "the "
+     "sizes `groups` and `local` ([x, y, z]), `launched` and `active` (invocations\nof a dispatch, "
+     "and those with work), `bytes` (of weights), `alternatives` (the other kernels of the "
+     "operation: list of\n`name variant origin serves runs prefer why`; `serves`: it is for such "
+     "steps, `runs`: it could run here), and `executor\nexecutor_reason` where the phase is not "
+     "`prefill`.",
      1, 2, command_kernels, command_kernels_check, NULL},
     {"version", "[options]", "Print the version", "`--json`: `version`, `api`.", 0, 0,
      command_version, NULL, NULL},

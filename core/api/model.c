@@ -107,3 +107,50 @@ void dgl_model_plan_iterate(const struct dgl_model *model,
 {
     plan_iterate(&model->engine->plan, cb, priv);
 }
+
+/* Passes kernels on as the public sees them. */
+struct alternatives {
+    bool (*cb)(void *priv, const struct dgl_plan_alternative *alternative);
+    void *priv;
+};
+
+static bool pass_alternative(void *priv, const struct kernel_alternative *a)
+{
+    const struct alternatives *to = priv;
+    const struct dgl_kernel_info info = kernel_info(a->kernel);
+    return to->cb(to->priv, &(struct dgl_plan_alternative){.kernel = &info,
+                                                           .serves = a->serves,
+                                                           .runs = a->runs,
+                                                           .prefer = a->rank,
+                                                           .why = a->why});
+}
+
+void dgl_plan_alternatives(const struct dgl_model *model, const struct dgl_plan_use *use,
+                           bool (*cb)(void *priv, const struct dgl_plan_alternative *alternative),
+                           void *priv)
+{
+    const struct kernel_use *u = (const struct kernel_use *)use;
+    const struct plan_device *device = &model->dev->plan;
+    struct alternatives to = {cb, priv};
+    kernel_alternatives(model->kernels, &u->request, device->properties, device->num_properties,
+                        &u->choice, pass_alternative, &to);
+}
+
+enum dgl_status dgl_plan_source(const struct dgl_model *model, const struct dgl_plan_use *use,
+                                char **text, size_t *len)
+{
+    const struct dgl_log *log = model->dev->log;
+    struct dgl_buf out = {0};
+    *text = NULL;
+    *len = 0;
+    enum dgl_status status = kernel_generate(log, &((const struct kernel_use *)use)->choice, &out);
+    if (status == DGL_OK) {
+        dgl_buf_append(&out, "", 0);
+        *len = out.len;
+        *text = dgl_buf_take(&out);
+        if (!*text)
+            status = dgl_fail_memory(log, "generated GLSL", *len);
+    }
+    dgl_buf_finish(&out);
+    return status;
+}

@@ -37,6 +37,17 @@ struct dgl_kernel_info kernel_info(const struct kernel *kernel)
     return info;
 }
 
+/* Tokens of the pass for which a step's figures are told: the most of a body. */
+static int32_t tokens_of(const struct plan *plan, enum segment segment)
+{
+    const int32_t most = plan_default_rows(plan);
+    if (segment <= SEG_PREFILL_128) {
+        const int32_t tokens = 2 << (segment - SEG_PREFILL_2);
+        return tokens < most ? tokens : most;
+    }
+    return segment == SEG_PREFILL || segment == SEG_HIDDEN || segment == SEG_SCORE ? most : 1;
+}
+
 void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct dgl_plan_step *step),
                   void *priv)
 {
@@ -69,6 +80,8 @@ void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct d
             for (uint32_t k = 0; k < op->request.num_attrs; k++)
                 if (strcmp(op->request.attrs[k].key, "weight") == 0)
                     weight = op->request.attrs[k].word;
+            const struct kernel_choice *choice = &segment->use[i]->choice;
+            const int32_t tokens = tokens_of(plan, (enum segment)s);
             struct dgl_plan_step step = {.phase = phase_of[s],
                                          .layer = op->layer,
                                          .op = op->label,
@@ -76,7 +89,17 @@ void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct d
                                          .weight = weight,
                                          .layout = weight[0] ? kernel_layout(kernel, weight) : "",
                                          .kernel = &info,
-                                         .reason = reason};
+                                         .reason = reason,
+                                         .tokens = tokens,
+                                         .bytes = op->bytes,
+                                         .use = (const struct dgl_plan_use *)segment->use[i]};
+            for (int axis = 0; axis < 3; axis++)
+                step.local[axis] = (uint32_t)choice->local[axis];
+            /* A count that cannot be is told when the operation runs; its figures stay 0. */
+            const uint32_t rows = op_weight_rows(op), max_x = plan->device->limits.max_groups[0];
+            if (!kernel_groups_band(choice, tokens, rows, max_x, step.groups) ||
+                !kernel_invocations(choice, tokens, rows, max_x, &step.launched, &step.active))
+                step.launched = step.active = 0;
             if (!cb(priv, &step))
                 return;
         }

@@ -332,6 +332,11 @@ static enum dgl_status parse_groups(struct kernel_parser *p)
     return status;
 }
 
+static enum dgl_status parse_active(struct kernel_parser *p)
+{
+    return take_expr(p, SCOPE_GROUPS, &p->kernel->active);
+}
+
 static enum dgl_status parse_let(struct kernel_parser *p)
 {
     struct dgl_str name, equals;
@@ -497,6 +502,7 @@ static const struct directive {
     {"VARIANT", parse_variant, ONCE | NEEDED},
     {"LOCAL", parse_local, ONCE | NEEDED},
     {"GROUPS", parse_groups, ONCE | NEEDED},
+    {"ACTIVE", parse_active, ONCE},
     {"WHEN", parse_when, 0},
     {"BIND", parse_bind, 0},
     {"PARAM", parse_param, 0},

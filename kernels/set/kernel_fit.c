@@ -387,20 +387,25 @@ bool kernel_choice_resize(const struct kernel_set *set, const struct kernel_requ
 
 #define GROUPS_YZ_MAX 65535 /* what GLES 3.1 promises for y and z */
 
-bool kernel_groups_band(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
-                        uint32_t max_x, uint32_t groups[3])
+/* An expression of a dispatch; true without one. */
+static bool eval_dispatch(const struct kernel_choice *choice, const struct kernel_expr *expr,
+                          int64_t tokens, int64_t rows, int64_t *out)
 {
     struct kernel_var vars[KERNEL_MAX_VARS + 2];
-    const struct kernel *kernel = choice->kernel;
-    int64_t count[2] = {1, 1};
     const char *bad;
     memcpy(vars, choice->vars, choice->num_vars * sizeof(*vars));
     vars[choice->num_vars] = (struct kernel_var){"T", tokens};
     vars[choice->num_vars + 1] = (struct kernel_var){"BAND", rows};
+    return !expr || kernel_expr_eval(expr, vars, choice->num_vars + 2, out, &bad);
+}
+
+bool kernel_groups_band(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
+                        uint32_t max_x, uint32_t groups[3])
+{
+    int64_t count[2] = {1, 1};
     for (int i = 0; i < 2; i++)
-        if (kernel->groups[i] &&
-            (!kernel_expr_eval(kernel->groups[i], vars, choice->num_vars + 2, &count[i], &bad) ||
-             count[i] < 1))
+        if (!eval_dispatch(choice, choice->kernel->groups[i], tokens, rows, &count[i]) ||
+            count[i] < 1)
             return false;
     if (max_x == 0 || count[1] > GROUPS_YZ_MAX || count[0] > (int64_t)max_x * GROUPS_YZ_MAX)
         return false;
@@ -416,4 +421,25 @@ bool kernel_groups(const struct kernel_choice *choice, int64_t tokens, uint32_t 
 {
     const struct kernel_var *rows = find_var(choice->vars, choice->num_consts, "N");
     return kernel_groups_band(choice, tokens, rows ? rows->value : 0, max_x, groups);
+}
+
+bool kernel_invocations(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
+                        uint32_t max_x, uint64_t *launched, uint64_t *active)
+{
+    int64_t count[2] = {1, 1}, work = 0;
+    uint32_t groups[3];
+    const uint64_t local =
+        (uint64_t)choice->local[0] * (uint64_t)choice->local[1] * (uint64_t)choice->local[2];
+    if (!kernel_groups_band(choice, tokens, rows, max_x, groups))
+        return false;
+    *launched = (uint64_t)groups[0] * groups[1] * groups[2] * local;
+    for (int i = 0; i < 2; i++)
+        eval_dispatch(choice, choice->kernel->groups[i], tokens, rows, &count[i]);
+    *active = (uint64_t)count[0] * (uint64_t)count[1] * local;
+    if (!choice->kernel->active)
+        return true;
+    if (!eval_dispatch(choice, choice->kernel->active, tokens, rows, &work) || work < 0)
+        return false;
+    *active = (uint64_t)work < *active ? (uint64_t)work : *active;
+    return true;
 }

@@ -60,7 +60,52 @@ static void groups_are_counted_and_folded(void **state)
     test_tmpdir_remove(dir);
 }
 
+struct active_case {
+    const char *name;
+    const char *lines; /* LOCAL is 8 */
+    int64_t tokens, rows;
+    uint32_t max_x;
+    uint64_t launched, active; /* both 0: refused */
+};
+
+static const struct active_case actives[] = {
+    {"all of GROUPS without a line", "//! GROUPS T\n", 3, 0, 65535, 24, 24},
+    {"not what folding adds", "//! GROUPS T\n", 7, 0, 3, 72, 56},
+    {"as the line says", "//! GROUPS ceildiv(BAND, 8)\n//! ACTIVE BAND\n", 1, 9, 65535, 16, 9},
+    {"two dimensions", "//! GROUPS 2 T\n//! ACTIVE 2 * T * 5\n", 3, 0, 65535, 48, 30},
+    {"never more than all", "//! GROUPS T\n//! ACTIVE 100\n", 1, 0, 65535, 8, 8},
+    {"none", "//! GROUPS T\n//! ACTIVE 0\n", 1, 0, 65535, 8, 0},
+    {"negative", "//! GROUPS T\n//! ACTIVE T - 5\n", 1, 0, 65535, 0, 0},
+    {"division by zero", "//! GROUPS T\n//! ACTIVE 1 / (T - 1)\n", 1, 0, 65535, 0, 0},
+    {"no groups", "//! GROUPS T - 1\n//! ACTIVE 1\n", 1, 0, 65535, 0, 0},
+};
+
+static void invocations_with_work_are_counted(void **state)
+{
+    const struct active_case *c = *state;
+    const struct kernel_request request = {.op = "grid", .consts = {{"N", 1000}}, .num_consts = 1};
+    char *dir = test_tmpdir(), text[1024];
+    uint64_t launched = 0, active = 0;
+    snprintf(text, sizeof(text),
+             "// Summary\n//! NAME g\n//! OP grid\n//! VARIANT v\n//! LOCAL 8\n%s"
+             "void body(uvec3 group)\n{\n}\n",
+             c->lines);
+    test_write_file(dir, "g.comp", text, strlen(text));
+    struct kernel_set *set =
+        loaded_set(dgl_kernels_params(.dirs = (const char *const[]){dir}, .num_dirs = 1));
+    struct kernel_choice choice;
+    assert_int_equal(kernel_choose(NULL, set, &request, NULL, 0, &choice), DGL_OK);
+    bool ok = kernel_invocations(&choice, c->tokens, c->rows, c->max_x, &launched, &active);
+    if (ok != (c->launched != 0) || (ok && (launched != c->launched || active != c->active)))
+        fail_msg("%s: %d, %llu launched and %llu active; wanted %llu and %llu", c->name, ok,
+                 (unsigned long long)launched, (unsigned long long)active,
+                 (unsigned long long)c->launched, (unsigned long long)c->active);
+    kernel_set_destroy(&set);
+    test_tmpdir_remove(dir);
+}
+
 int main(void)
 {
-    return test_run_table("kernel_groups", groups_are_counted_and_folded, groups);
+    int failures = test_run_table("kernel_groups", groups_are_counted_and_folded, groups);
+    return failures + test_run_table("active", invocations_with_work_are_counted, actives);
 }

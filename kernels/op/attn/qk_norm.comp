@@ -20,6 +20,7 @@
 //! LET UNITS = SPAN_all ? 2 : HEADS + KV_HEADS // of a token
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(T * UNITS, WG_SIZE / UNIT_THREADS)
+//! ACTIVE T * UNITS * (SPAN_all ? UNIT_THREADS : min(UNIT_THREADS, VEC4S))
 //! SHARED float squares[WG_SIZE]
 //! REQUIRE HEAD_DIM % 4 == 0 && QKV_STRIDE % 4 == 0
 //! STEP read

@@ -20,6 +20,7 @@
 //! STEP read
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(T * ROW_ITEMS, WG_SIZE * EACH)
+//! ACTIVE T * ROW_ITEMS
 //! REQUIRE HEAD_DIM % 4 == 0 && ROPE_DIMS % 4 == 0 && ROPE_DIMS <= HEAD_DIM && QKV_STRIDE % 4 == 0
 //! TOLERANCE 1e-13
 //! LIB half

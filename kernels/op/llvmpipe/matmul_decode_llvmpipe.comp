@@ -35,6 +35,7 @@
 //! LET X_ROWS = 1
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(BAND, WG_SIZE)
+//! ACTIVE BAND
 //! SHARED float squares[PRE_norm ? 64 * BLOCKS : 0] // fixed: vec4s of a block
 //! SHARED float pair[POST_glu ? WG_SIZE : 0]
 //! REQUIRE SOFTWARE

@@ -34,6 +34,7 @@
 //! LET X_ROWS = TOKENS
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(BAND, WG_SIZE) * ceildiv(T, TOKENS)
+//! ACTIVE BAND * ceildiv(T, TOKENS)
 //! REQUIRE SOFTWARE
 //! REQUIRE K <= 1024
 //! REQUIRE W_STRIDE % 4 == 0

@@ -29,6 +29,7 @@
 //! LET W_WIDTH = 4
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(EXPERT_ROWS, WG_SIZE) POST_glu ? TOP_K : 1
+//! ACTIVE EXPERT_ROWS * (POST_glu ? TOP_K : 1)
 //! SHARED float pair[POST_glu ? WG_SIZE : 0]
 //! REQUIRE SOFTWARE
 //! REQUIRE K <= 1024 && (POST_glu || BLOCKS * TOP_K <= 8)

@@ -35,6 +35,7 @@
 //! LET W_WIDTH = 1
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(BAND, ROWS)
+//! ACTIVE ceildiv(BAND, THREAD_ROWS) * ROW_THREADS
 //! REQUIRE ROWS % 2 == 0
 //! PREFER 10
 //! STEP read

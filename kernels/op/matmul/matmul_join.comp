@@ -36,6 +36,7 @@
 //! LET W_WIDTH = 1
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(BAND, ROWS)
+//! ACTIVE ceildiv(BAND, THREAD_ROWS) * ROW_THREADS
 //! REQUIRE ROWS % 2 == 0
 //! PREFER SOFTWARE ? -10 : 10
 //! LIB weight_words

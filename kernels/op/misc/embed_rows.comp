@@ -21,6 +21,7 @@
 //! LET W_WIDTH = 1
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(H / 4, WG_SIZE * EACH) T
+//! ACTIVE T * (H / 4)
 //! PREFER 10
 //! STEP read
 //! LIB weight_words

@@ -14,6 +14,7 @@
 //! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(H / 4, WG_SIZE) T
+//! ACTIVE T * (H / 4)
 //! REQUIRE H % 4 == 0
 //! PREFER 10
 //! STEP read

@@ -31,6 +31,7 @@
 //! LET W_WIDTH = 1
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(EXPERT_ROWS, ROWS) POST_glu ? TOP_K : 1
+//! ACTIVE ceildiv(EXPERT_ROWS, THREAD_ROWS) * ROW_THREADS * (POST_glu ? TOP_K : 1)
 //! REQUIRE ROWS % 2 == 0
 //! PREFER 10
 //! LIB weight_words

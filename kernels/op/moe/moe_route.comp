@@ -12,6 +12,7 @@
 //! TUNE WG_SIZE = E > 64 ? 128 : E > 32 ? 64 : 32 in 32 64 128 256 512
 //! LOCAL WG_SIZE
 //! GROUPS T
+//! ACTIVE T * min(WG_SIZE, E)
 //! REQUIRE E <= 512 && TOP_K <= E && TOP_K >= 1
 //! PREFER 10
 //! STEP read

@@ -28,6 +28,7 @@
 //! LET W_WIDTH = 1
 //! LOCAL WG_SIZE
 //! GROUPS E
+//! ACTIVE E * min(WG_SIZE, ceildiv(K, 16))
 //! SHARED vec2 sums[LOCAL_X] // product, square
 //! REQUIRE E <= 512 && TOP_K <= E && TOP_K >= 1
 //! PREFER SOFTWARE ? -10 : 10

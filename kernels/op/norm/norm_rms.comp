@@ -20,6 +20,7 @@
 //! TUNE WG_SIZE = 64 in 32 64 128 256 512
 //! LOCAL WG_SIZE
 //! GROUPS T
+//! ACTIVE T * min(WG_SIZE, H / 4)
 //! SHARED float squares[WG_SIZE]
 //! PREFER 10
 //! STEP read

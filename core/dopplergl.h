@@ -273,7 +273,7 @@ struct dgl_kernel_info {
     const char *op;      /* the operation that it computes: "matmul" */
     const char *variant; /* told apart from other kernels of the operation by this word */
     const char *origin;  /* "builtin" or the path of the file */
-    char sha256[65];     /* of the file's bytes, hexadecimal */
+    char sha256[65];     /* of the file, its lines ending in LF; hexadecimal */
     const char *summary; /* first line of its header comment */
     const char *layout;  /* that it wants weights in; "" = the usual one of their type */
 };
@@ -580,6 +580,8 @@ struct dgl_plan_step {
     const char *shape; /* "N=512 K=256 q4_k" */
     /* type of its weights on the device, and in which layout: "q4_k", "native"; "" = it has none */
     const char *weight, *layout;
+    /* `origin` names all files of its program that are not built in, libs too, " + " between them;
+     * `sha256` is over the kernel's file and those of its libs, one after the other */
     const struct dgl_kernel_info *kernel;
     const char *reason;
     int32_t tokens;     /* of the pass that the figures below are for: the most of its kind */

@@ -100,6 +100,8 @@ struct kernel_decls {
 struct kernel_lib {
     const char *name; /* of the file, without .glsl */
     const char *path; /* for messages */
+    const char *text; /* the file */
+    size_t text_len;
     const char *body; /* its text after the directives, NUL-terminated */
     size_t body_len;
     uint32_t body_line;
@@ -124,7 +126,7 @@ struct kernel {
     const char *origin; /* "builtin" or the path of the file */
     uint32_t source;    /* which directory or file it came with; 0 = built in */
     bool added;         /* from a user's file, under a NAME that no lower layer had */
-    char sha256[65];
+    char sha256[65];    /* of the file, its lines ending in LF */
     struct kernel_bind binds[KERNEL_MAX_BINDS]; /* index = SSBO binding */
     uint32_t num_binds;
     struct kernel_param params[KERNEL_MAX_PARAMS];
@@ -310,6 +312,13 @@ bool kernel_choice_resize(const struct kernel_set *set, const struct kernel_requ
                           const struct kernel_var *device, size_t num_device,
                           const struct kernel_choice *choice, uint32_t local,
                           struct kernel_choice *out);
+
+/* All files that the kernel's program is made of and that are not built in: the kernel's, then its
+ * libs', " + " between them; "builtin" when there are none. */
+void kernel_choice_origin(const struct kernel_choice *choice, struct dgl_buf *out);
+/* SHA-256 over the kernel's file and those of its libs, in the order of its LIB lines, one after
+ * the other, all lines ending in LF. False: out of memory. */
+bool kernel_choice_sha256(const struct kernel_choice *choice, char out[65]);
 
 /* Group counts of one dispatch for `tokens` tokens and a band of `rows` rows of weights. A count in
  * x above `max_x` (the device's limit, at least 65,535) is folded: groups[0] * groups[2] covers it

@@ -69,6 +69,12 @@ void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct d
             const struct op *op = &segment->ops.ops[i];
             const struct kernel *kernel = segment->use[i]->choice.kernel;
             struct dgl_kernel_info info = kernel_info(kernel);
+            struct dgl_buf origin = {0};
+            kernel_choice_origin(&segment->use[i]->choice, &origin);
+            if (kernel->num_libs > 0 &&
+                !kernel_choice_sha256(&segment->use[i]->choice, info.sha256))
+                info.sha256[0] = '\0'; /* out of memory: no hash is better than a wrong one */
+            info.origin = origin.failed ? kernel->origin : origin.p;
             const char *reason = segment->use[i]->choice.reason;
             char shape[160], unfused[512];
             describe_shape(op, shape, sizeof(shape));
@@ -100,7 +106,9 @@ void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct d
             if (!kernel_groups_band(choice, tokens, rows, max_x, step.groups) ||
                 !kernel_invocations(choice, tokens, rows, max_x, &step.launched, &step.active))
                 step.launched = step.active = 0;
-            if (!cb(priv, &step))
+            bool more = cb(priv, &step);
+            dgl_buf_finish(&origin);
+            if (!more)
                 return;
         }
     }

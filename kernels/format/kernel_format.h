@@ -5,6 +5,8 @@
 #include "core/base/mem.h"
 #include "kernels/kernels.h"
 
+struct dgl_hash;
+
 /* ---- kernel_expr.c ---- */
 
 /* Takes the longest expression off the front of *rest (blanks around it too), so that several may
@@ -39,6 +41,9 @@ enum dgl_status kernel_expand_check(const struct dgl_log *log, const char *path,
 bool kernel_word_next(struct dgl_str *rest, struct dgl_str *word);
 /* `word` is one of the blank-separated `words`. */
 bool kernel_word_in(const char *words, const char *word);
+
+/* Adds a text to a hash as if all its lines ended in LF: another editor is no change. */
+void kernel_hash_text(struct dgl_hash *hash, const char *text, size_t len);
 
 /* Names of device properties with the GLES 3.1 minimum of each; ends with a NULL name. */
 extern const struct kernel_var kernel_property_minimum[];

@@ -355,6 +355,28 @@ static enum dgl_status parse_lines(struct kernel_parser *p, struct dgl_str text,
     return status;
 }
 
+void kernel_hash_text(struct dgl_hash *hash, const char *text, size_t len)
+{
+    const char *end = text + len, *start = text;
+    for (const char *p = text; p < end; p++)
+        if (p[0] == '\r' && p + 1 < end && p[1] == '\n') {
+            dgl_hash_update(hash, start, (size_t)(p - start));
+            start = p + 1;
+        }
+    dgl_hash_update(hash, start, (size_t)(end - start));
+}
+
+static bool hash_file(struct kernel *kernel)
+{
+    struct dgl_hash *hash = dgl_hash_create(DGL_HASH_SHA256);
+    if (!hash)
+        return false;
+    kernel_hash_text(hash, kernel->text, kernel->text_len);
+    bool ok = dgl_hash_hex(hash, kernel->sha256);
+    dgl_hash_destroy(&hash);
+    return ok;
+}
+
 static enum dgl_status check_whole(struct kernel_parser *p)
 {
     const char *missing = kernel_directive_missing(p);
@@ -397,7 +419,7 @@ enum dgl_status kernel_parse(const struct dgl_log *log, struct dgl_arena *arena,
         status = check_whole(&p);
     if (status != DGL_OK)
         return status;
-    if (!dgl_hash_bytes(DGL_HASH_SHA256, text, len, kernel->sha256))
+    if (!hash_file(kernel))
         return dgl_fail_memory(log, "the SHA-256 of a kernel", len);
     *out = kernel;
     return DGL_OK;
@@ -416,6 +438,8 @@ enum dgl_status kernel_lib_parse(const struct dgl_log *log, struct dgl_arena *ar
     if (!lib)
         return dgl_fail_memory(log, "a lib", sizeof(*lib));
     *lib = *file;
+    lib->text = text;
+    lib->text_len = len;
     p.decls = &lib->decls;
     const struct dgl_str whole = {text, len};
     enum dgl_status status = parse_lines(&p, whole, &lib->body, &lib->body_line);

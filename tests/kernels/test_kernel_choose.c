@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "core/base/file.h"
+#include "core/base/hash.h"
 #include "kernels/kernels.h"
 #include "kernels/set/embedded.h"
 #include "tests/support/kernel_sets.h"
@@ -671,6 +672,98 @@ static void resize_leaves_what_was_asked_for(void **state)
     kernel_set_destroy(&set);
 }
 
+/* ---- which texts a program is made of ---- */
+
+struct origin_case {
+    const char *name;
+    const char *kernel, *lib, *tail; /* texts that replace the built-in ones; NULL: they do not */
+    const char *origin;              /* file names, " + " between them */
+    bool same;                       /* the hash is that of the built-in texts */
+};
+
+/* Texts with CRLF are made from the built-in ones by the case. */
+static const char crlf[] = "CRLF";
+
+static const struct origin_case origins[] = {
+    {"built in", NULL, NULL, NULL, "builtin", true},
+    {"lib", NULL, "// Mine.\n//! SHARED vec2 pair[HALF_X]\n//! SHARED ivec3 tail\n", NULL,
+     "small_lib.glsl", false},
+    {"two libs", NULL, small_lib, "//! LET LAST = SIZE + LOCAL_X\n\n", "small_lib.glsl + tail.glsl",
+     false},
+    {"lib of the same text", NULL, NULL, tail_lib, "tail.glsl", true},
+    {"kernel and lib with CRLF", crlf, crlf, crlf, "lib_shared.comp + small_lib.glsl + tail.glsl",
+     true},
+};
+
+/* `text` with every LF as CRLF; free(). */
+static char *with_crlf(const char *text)
+{
+    struct dgl_buf out = {0};
+    for (; *text; text++) {
+        if (*text == '\n')
+            dgl_buf_putc(&out, '\r');
+        dgl_buf_putc(&out, *text);
+    }
+    return dgl_buf_take(&out);
+}
+
+static const char *builtin_text(const char *path)
+{
+    const struct kernel_embedded *e = kernel_embedded;
+    while (strcmp(e->path, path) != 0)
+        e++;
+    return e->text;
+}
+
+static void origin_and_hash_cover_all_texts(void **state)
+{
+    const struct origin_case *c = *state;
+    const struct {
+        const char *text, *name, *builtin;
+    } files[] = {{c->kernel, "lib_shared.comp", "lib_shared.comp"},
+                 {c->lib, "small_lib.glsl", "lib/small_lib.glsl"},
+                 {c->tail, "tail.glsl", "lib/tail.glsl"}};
+    char *dir = test_tmpdir(), all[4096] = "", want[65], is[65];
+    const char *dirs[] = {dir};
+    struct dgl_buf origin = {0}, names = {0};
+    struct kernel_choice choice;
+    size_t num_files = 0;
+    for (size_t i = 0; i < 3; i++) {
+        const char *builtin = builtin_text(files[i].builtin);
+        char *text = files[i].text == crlf ? with_crlf(builtin) : NULL;
+        const char *own = text ? text : files[i].text;
+        if (own)
+            test_write_file(dir, files[i].name, own, strlen(own));
+        num_files += own != NULL;
+        strcat(all, own && !text ? own : builtin);
+        free(text);
+    }
+    struct kernel_set *set =
+        loaded_set(dgl_kernels_params(.dirs = dirs, .num_dirs = num_files ? 1 : 0));
+    choose(set, &minimum, "r_lib w=small", &choice);
+    kernel_choice_origin(&choice, &origin);
+    struct dgl_str rest = {origin.p, origin.len}, word;
+    while (dgl_str_split(&rest, ' ', &word)) {
+        while (memchr(word.p, '/', word.len))
+            word = (struct dgl_str){word.p + 1, word.len - 1};
+        dgl_buf_printf(&names, "%s%.*s", names.len ? " " : "", (int)word.len, word.p);
+    }
+    assert_string_equal(names.p, c->origin);
+    /* As `cat` of the files and sha256sum give it. */
+    assert_true(dgl_hash_bytes(DGL_HASH_SHA256, all, strlen(all), want));
+    assert_true(kernel_choice_sha256(&choice, is));
+    assert_string_equal(is, want);
+    struct kernel_set *builtin = loaded_set(NULL);
+    choose(builtin, &minimum, "r_lib w=small", &choice);
+    assert_true(kernel_choice_sha256(&choice, want));
+    assert_int_equal(strcmp(is, want) == 0, c->same);
+    kernel_set_destroy(&set);
+    kernel_set_destroy(&builtin);
+    dgl_buf_finish(&origin);
+    dgl_buf_finish(&names);
+    test_tmpdir_remove(dir);
+}
+
 static void too_many_facts_are_refused(void **state)
 {
     (void)state;
@@ -701,6 +794,7 @@ int main(void)
         cmocka_unit_test(too_many_facts_are_refused),
     };
     int failed = test_run_table("kernel_choose", request_gives_kernel, plain);
+    failed += test_run_table("kernel_origin", origin_and_hash_cover_all_texts, origins);
     failed += test_run_table("kernel_tunes", tunables_have_value_and_origin, tunes);
     failed += test_run_table("kernel_wish", hints_give_kernel, hinted);
     failed += test_run_table("kernel_added", added_kernel_ranks_between_config_and_profile, added);

@@ -312,6 +312,28 @@ void dgl_kernels_iterate(const struct dgl_kernels *kernels,
  * such kernel. Borrowed from the set. */
 const char *dgl_kernels_source(const struct dgl_kernels *kernels, const char *name, size_t *len);
 
+/* A kernel or a lib of a set that is not built in. Strings are borrowed for the call. */
+struct dgl_kernel_override {
+    const char *name;
+    bool is_lib;
+    const char *origin;  /* the file */
+    char sha256[65];     /* of its bytes, hexadecimal */
+    const char *builtin; /* what it replaces: "kernels/op/norm/norm_rms.comp"; NULL = nothing */
+    const char *diff;    /* from that, or from nothing, as `diff -u` has it; "" = no difference */
+};
+/* Calls `cb` for each kernel, then for each lib that came with folders and files; false from `cb`
+ * ends the iteration. Host work of milliseconds. */
+enum dgl_status dgl_kernels_overrides(const struct dgl_log *log, const struct dgl_kernels *kernels,
+                                      bool (*cb)(void *priv,
+                                                 const struct dgl_kernel_override *override),
+                                      void *priv);
+/* A kernel file to begin with, called `name`: a copy of the built-in kernel for `op`, an operation
+ * ("norm") or one with words of its kernels' WHEN lines ("matmul/decode"). *text, *len bytes and a
+ * NUL, transferred: dgl_free(). DGL_ERR_INVALID_ARG: there is a kernel of that name, the name is
+ * none, or nothing is for `op`. */
+enum dgl_status dgl_kernels_template(const struct dgl_log *log, const struct dgl_kernels *kernels,
+                                     const char *name, const char *op, char **text, size_t *len);
+
 /* ---- tokenizer (no device needed) ------------------------------------------------------------ */
 
 /* The tokenizer of a model. Thread-safety: immutable after creation, safe to share. */

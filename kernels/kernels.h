@@ -197,6 +197,8 @@ const struct kernel *kernel_set_at(const struct kernel_set *set, size_t index);
 const struct kernel *kernel_set_find(const struct kernel_set *set, const char *name);
 /* The lib NAME.glsl; NULL when there is none. Borrowed. */
 const struct kernel_lib *kernel_set_lib(const struct kernel_set *set, const char *name);
+size_t kernel_set_num_libs(const struct kernel_set *set);
+const struct kernel_lib *kernel_set_lib_at(const struct kernel_set *set, size_t index);
 /* The value in force of a hint ("q4kMatmul", "variants.matmul/decode") and where it comes from;
  * NULL when no layer gives one. `origin` may be NULL. Borrowed. */
 const char *kernel_set_hint(const struct kernel_set *set, const char *key, const char **origin);
@@ -222,6 +224,26 @@ struct kernel_manifest_hints {
 enum dgl_status kernel_set_with_manifest(const struct dgl_log *log, struct kernel_set *set,
                                          const struct kernel_manifest_hints *hints,
                                          struct kernel_set **out);
+
+/* ---- user's texts beside the built-in ones: kernel_override.c ---- */
+
+/* A kernel or a lib that is not built in. Borrowed for the call. */
+struct kernel_override {
+    const char *name;
+    const struct kernel *kernel; /* NULL: a lib */
+    const char *origin;
+    struct dgl_str text;
+    const char *builtin; /* path of the text that it replaces; NULL: none has that name */
+    const char *diff;    /* unified, from the built-in text or from nothing; "" = equal */
+};
+typedef bool (*kernel_override_cb)(void *priv, const struct kernel_override *override);
+/* Kernels, then libs; false from `cb` ends it. */
+enum dgl_status kernel_set_overrides(const struct dgl_log *log, const struct kernel_set *set,
+                                     kernel_override_cb cb, void *priv);
+/* Appends a kernel called `name` to begin with: a built-in one for `op` ("matmul/decode": of that
+ * operation, with a WHEN line that has the word), the baseline where there is one. */
+enum dgl_status kernel_template(const struct dgl_log *log, const struct kernel_set *set,
+                                const char *name, const char *op, struct dgl_buf *out);
 
 /* ---- choice: kernel_choose.c, kernel_fit.c ---- */
 

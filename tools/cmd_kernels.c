@@ -1,4 +1,5 @@
-/* kernels list | show NAME | explain: the kernels, and the reason for each of a model's plan. */
+/* kernels list | explain: the kernels, and the reason for each of a model's plan; which of its
+ * actions `kernels` is to do. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "core/base/nearest.h"
 #include "core/base/printable.h"
 #include "tools/commands.h"
-#include "tools/engine.h"
+#include "tools/kernels.h"
 #include "tools/report.h"
 
 struct listing {
@@ -17,7 +18,7 @@ struct listing {
     bool json;
 };
 
-static void kernel_fields(struct dgl_json_writer *w, const struct dgl_kernel_info *k)
+void kernels_report(struct dgl_json_writer *w, const struct dgl_kernel_info *k)
 {
     const struct {
         const char *key, *value;
@@ -33,7 +34,7 @@ static bool list_kernel(void *priv, const struct dgl_kernel_info *k)
     struct listing *l = priv;
     if (l->json) {
         dgl_jw_object(&l->w);
-        kernel_fields(&l->w, k);
+        kernels_report(&l->w, k);
         dgl_jw_end_object(&l->w);
     } else {
         dgl_buf_printf(&l->out, "%-28s %-14s %-10s %.12s %-8s %s\n", k->name, k->op, k->variant,
@@ -199,7 +200,7 @@ static bool explain_step(void *priv, const struct dgl_plan_step *s)
         report_i64(&l->w, "layer", s->layer);
         report_text(&l->w, "step", s->op);
         report_text(&l->w, "shape", s->shape);
-        kernel_fields(&l->w, s->kernel);
+        kernels_report(&l->w, s->kernel);
         report_text(&l->w, "reason", s->reason);
         report_i64(&l->w, "tokens", s->tokens);
         report_axes(&l->w, "groups", s->groups);
@@ -277,43 +278,6 @@ static int end(struct listing *l)
     return out_exit(out_buf(&l->out));
 }
 
-/* `list` of one kernel, and its text. */
-struct wanted {
-    struct dgl_json_writer w;
-    const char *name;
-    struct dgl_str source;
-};
-
-static bool show_fields(void *priv, const struct dgl_kernel_info *k)
-{
-    struct wanted *wanted = priv;
-    if (strcmp(k->name, wanted->name) != 0)
-        return true;
-    dgl_jw_object(&wanted->w);
-    kernel_fields(&wanted->w, k);
-    dgl_jw_key(&wanted->w, "source");
-    dgl_jw_str(&wanted->w, wanted->source);
-    dgl_jw_end_object(&wanted->w);
-    return false;
-}
-
-static int show(const struct engine *e, const char *name, bool json)
-{
-    size_t len;
-    const char *text = dgl_kernels_source(e->kernels, name, &len);
-    if (!text) {
-        console_error("there is no kernel %s; `dopplergl kernels list` names them", name);
-        return EXIT_FAILED;
-    }
-    if (!json)
-        return out_exit(out_write(text, len) && out_flush());
-    struct dgl_buf out = {0};
-    struct wanted wanted = {dgl_json_writer(&out, 0), name, {text, len}};
-    dgl_kernels_iterate(e->kernels, show_fields, &wanted);
-    dgl_buf_putc(&out, '\n');
-    return out_exit(out_buf(&out));
-}
-
 static int explain(struct engine *e, const struct options *opt)
 {
     struct listing l;
@@ -336,42 +300,73 @@ static int explain(struct engine *e, const struct options *opt)
     return end(&l);
 }
 
+/* ---- actions --------------------------------------------------------------------------------- */
+
+static int list(struct engine *e, const struct options *opt)
+{
+    struct listing l;
+    enum dgl_status status = engine_open_kernels(e, opt);
+    if (status != DGL_OK)
+        return exit_code(status);
+    begin(&l, opt->json);
+    dgl_kernels_iterate(e->kernels, list_kernel, &l);
+    return end(&l);
+}
+
+static const struct action {
+    const char *name, *usage;
+    int min_args, max_args; /* with the name */
+    int (*run)(struct engine *e, const struct options *opt);
+} actions[] = {
+    {"list", "`list`", 1, 1, list},
+    {"show", "`show NAME`", 2, 2, kernels_show},
+    {"diff", "`diff [NAME]`", 1, 2, kernels_diff},
+    {"new", "`new NAME --op OP`", 2, 2, kernels_new},
+    {"explain", "`explain`", 1, 1, explain},
+};
+#define NUM_ACTIONS (sizeof(actions) / sizeof(actions[0]))
+
+static const struct action *find_action(const char *name)
+{
+    for (size_t i = 0; i < NUM_ACTIONS; i++)
+        if (strcmp(actions[i].name, name) == 0)
+            return &actions[i];
+    return NULL;
+}
+
 bool command_kernels_check(const struct options *opt)
 {
-    static const char *const actions[] = {"list", "show", "explain"};
-    const char *what = opt->arg[0];
-    bool wants_name = strcmp(what, "show") == 0;
-    bool known = wants_name || strcmp(what, "list") == 0 || strcmp(what, "explain") == 0;
-    if (known && opt->num_args == (wants_name ? 2 : 1))
-        return true;
-    struct dgl_nearest nearest = {.word = dgl_str_of(what)};
-    for (size_t i = 0; !known && i < sizeof(actions) / sizeof(actions[0]); i++)
-        dgl_nearest_try(&nearest, actions[i]);
-    console_error("kernels: wanted `list`, `show NAME` or `explain`%s%s%s",
+    const struct action *action = find_action(opt->arg[0]);
+    struct dgl_nearest nearest = {.word = dgl_str_of(opt->arg[0])};
+    struct dgl_buf usage = {0};
+    if (action && opt->num_args >= action->min_args && opt->num_args <= action->max_args) {
+        const bool is_new = action->run == kernels_new;
+        if (is_new && !opt->op)
+            console_error("kernels: `new` wants the operation: --op norm, --op matmul/decode, as "
+                          "`dopplergl kernels list` has them");
+        return !is_new || opt->op;
+    }
+    for (size_t i = 0; i < NUM_ACTIONS; i++) {
+        dgl_buf_printf(&usage, "%s%s",
+                       i == 0                ? ""
+                       : i + 1 < NUM_ACTIONS ? ", "
+                                             : " or ",
+                       actions[i].usage);
+        if (!action)
+            dgl_nearest_try(&nearest, actions[i].name);
+    }
+    console_error("kernels: wanted %s%s%s%s", usage.p ? usage.p : "an action",
                   nearest.best ? "; did you mean " : "", nearest.best ? nearest.best : "",
                   nearest.best ? "?" : "");
+    dgl_buf_finish(&usage);
     return false;
 }
 
 int command_kernels(const struct options *opt)
 {
     struct engine e = {0};
-    const char *what = opt->arg[0];
-    int code;
-    if (strcmp(what, "explain") == 0) {
-        code = explain(&e, opt);
-    } else {
-        console_init(&e.console, opt);
-        code = exit_code(engine_open_kernels(&e, opt));
-        if (code == EXIT_OK && strcmp(what, "show") == 0) {
-            code = show(&e, opt->arg[1], opt->json);
-        } else if (code == EXIT_OK) {
-            struct listing l;
-            begin(&l, opt->json);
-            dgl_kernels_iterate(e.kernels, list_kernel, &l);
-            code = end(&l);
-        }
-    }
+    console_init(&e.console, opt);
+    int code = find_action(opt->arg[0])->run(&e, opt);
     engine_close(&e);
     return code;
 }

@@ -189,13 +189,21 @@ const struct command commands[] = {
      "also `t df p regression`). Of `load`: `weight_bytes`,\n`cold` and `warm` (`kernels_ms "
      "device_ms model_ms session_ms bytes_per_second resident_share`), `warm_model_ms_all`.",
      0, 3, command_bench, command_bench_check, NULL},
-    {"kernels", "list | show NAME | explain [options]", "Show kernels and why each was chosen",
-     "`list` names them, `show` prints a kernel's text byte for byte, `explain` lists every step "
-     "of a model's plan with the\nkernel that it got and the reason; layers that are alike are "
-     "told once. "
-     "Only `explain` opens a device.\n\n`--json`: `list` has `name op variant origin sha256 "
+    {"kernels", "list | show NAME | diff [NAME] | new NAME --op OP | explain [options]",
+     "Show kernels, why each was chosen, and begin new ones",
+     "`list` names them, `show` prints a kernel's text byte for byte, with `--generated` the text "
+     "that the driver gets for a step of\na model (`--op`: of which, where they differ). `diff` "
+     "shows as a unified diff how kernels and libs of given folders and files\ndiffer from the "
+     "built-in ones of their names (exit code 0 with and without a difference). `new` writes a "
+     "kernel to begin with,\nNAME.comp unless `-o` says otherwise: a copy of a built-in one under "
+     "a new name, which runs wherever it serves.\n`explain` lists every step of a model's plan "
+     "with the kernel that it got, the reason, why not another, work groups and how\nmany of "
+     "their invocations have work; layers that are alike are told once. Only `explain` and "
+     "`--generated` open a device.\n\n`--json`: `list` has `name op variant origin sha256 "
      "summary`, `show` also "
-     "`source`, `explain` also `phase layer step shape\nreason`, for passes over `tokens` tokens "
+     "`source` (with `--generated` also `phase step shape`), `diff` is a list\nof `name kind "
+     "origin sha256 builtin diff` (`kind`: kernel or lib), `explain` also `phase layer step "
+     "shape\nreason`, for passes over `tokens` tokens "
      "the "
      "sizes `groups` and `local` ([x, y, z]), `launched` and `active` (invocations\nof a dispatch, "
      "and those with work), `bytes` (of weights), `alternatives` (the other kernels of the "

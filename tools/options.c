@@ -246,6 +246,16 @@ static const struct option table[] = {
      TYPE_PATH, FIELD(trace), 0, 0, NULL, 0},
     {"bench", 0, "csv", NULL, "comma-separated output", TYPE_FLAG, FIELD(csv), 0, 0, NULL, 0},
 
+    {"kernels", 0, "op", "OP",
+     "of `new`: what the kernel computes, an operation or one with words of WHEN lines "
+     "(matmul/decode); of `show --generated`: for which step of the model (qkv)",
+     TYPE_PATH, FIELD(op), 0, 0, NULL, 0},
+    {"kernels", 0, "generated", NULL, "with `show`: the text that the driver gets", TYPE_FLAG,
+     FIELD(generated), 0, 0, NULL, 0},
+    {"kernels", 'o', "output", "FILE", "of `new`: the file to write; - is standard output",
+     TYPE_PATH, FIELD(out), 0, 0, NULL, 0},
+    {"kernels", 0, "force", NULL, "with `new`: replace an existing file", TYPE_FLAG, FIELD(force),
+     0, 0, NULL, 0},
     {ENGINE, 0, "kernel-dir", "DIR",
      "kernel files that replace or join the built-in ones; may be repeated", TYPE_PATHS,
      FIELD(kernel_dir), 0, 0, NULL, 0},

@@ -49,6 +49,8 @@ struct options {
     /* kernels */
     struct option_strs kernel_dir, kernel_file;
     const char *kernel_config, *kernel_profile, *kernel_hints;
+    const char *op; /* an operation, or a step of a plan */
+    bool generated;
     const char *extra_hint; /* "hint=value", no option: of a command that tries kernels */
     const char *hash_weights;
     const char *compute_precision, *q4k_matmul, *f16_matmul, *attention_prefill, *attention_decode;

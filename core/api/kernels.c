@@ -1,6 +1,7 @@
 /* The public kernel set: kernels/ behind a handle. */
 #include <stdlib.h>
 
+#include "core/base/hash.h"
 #include "core/base/mem.h"
 #include "core/memory/device.h"
 #include "core/plan/plan.h"
@@ -54,4 +55,47 @@ const char *dgl_kernels_source(const struct dgl_kernels *kernels, const char *na
     if (len)
         *len = kernel ? kernel->text_len : 0;
     return kernel ? kernel->text : NULL;
+}
+
+/* Passes overrides on as the public sees them. */
+struct overrides {
+    bool (*cb)(void *priv, const struct dgl_kernel_override *override);
+    void *priv;
+};
+
+static bool pass_override(void *priv, const struct kernel_override *o)
+{
+    const struct overrides *to = priv;
+    struct dgl_kernel_override override = {.name = o->name,
+                                           .is_lib = !o->kernel,
+                                           .origin = o->origin,
+                                           .builtin = o->builtin,
+                                           .diff = o->diff};
+    if (!dgl_hash_bytes(DGL_HASH_SHA256, o->text.p, o->text.len, override.sha256))
+        override.sha256[0] = '\0';
+    return to->cb(to->priv, &override);
+}
+
+enum dgl_status dgl_kernels_overrides(const struct dgl_log *log, const struct dgl_kernels *kernels,
+                                      bool (*cb)(void *priv,
+                                                 const struct dgl_kernel_override *override),
+                                      void *priv)
+{
+    struct overrides to = {cb, priv};
+    return kernel_set_overrides(log, kernels->set, pass_override, &to);
+}
+
+enum dgl_status dgl_kernels_template(const struct dgl_log *log, const struct dgl_kernels *kernels,
+                                     const char *name, const char *op, char **text, size_t *len)
+{
+    struct dgl_buf out = {0};
+    *text = NULL;
+    *len = 0;
+    enum dgl_status status = kernel_template(log, kernels->set, name, op, &out);
+    if (status == DGL_OK) {
+        *len = out.len;
+        *text = dgl_buf_take(&out);
+    }
+    dgl_buf_finish(&out);
+    return status;
 }

@@ -62,6 +62,16 @@ const struct kernel_lib *kernel_set_lib(const struct kernel_set *set, const char
     return NULL;
 }
 
+size_t kernel_set_num_libs(const struct kernel_set *set)
+{
+    return set->num_libs;
+}
+
+const struct kernel_lib *kernel_set_lib_at(const struct kernel_set *set, size_t index)
+{
+    return set->libs[index];
+}
+
 const struct kernel_hints *kernel_set_hints(const struct kernel_set *set)
 {
     return &set->hints;

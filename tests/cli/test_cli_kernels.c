@@ -161,6 +161,165 @@ static void explain_is_grouped_by_layer(void **state)
     process_finish(&r);
 }
 
+/* A folder with norm_rms.comp, in which `find` is replaced; NULL leaves the text alone. */
+static char *own_kernel(const char *find, const char *replace)
+{
+    char *dir = test_tmpdir();
+    struct process_result r;
+    process_command(&r, "kernels", "show", "norm_rms", NULL);
+    assert_code(&r, 0);
+    test_write_file(dir, "norm_rms.comp", r.out, r.out_len);
+    if (find)
+        tiny_file_replace(dir, "norm_rms.comp", find, replace);
+    process_finish(&r);
+    return dir;
+}
+
+/* ---- generated, diff, new -------------------------------------------------------------------- */
+
+/* The text of a step begins with its version and ends with the file's body. */
+static void show_generated_is_what_the_driver_gets(void **state)
+{
+    struct process_result file, plain, json, none;
+    (void)state;
+    process_command(&file, "kernels", "show", "norm_rms", NULL);
+    process_command(&plain, "kernels", "show", "norm_rms", "--generated", "--device", "any", NULL);
+    assert_code(&plain, 0);
+    assert_int_equal(strncmp(plain.out, "#version 310 es\n", 16), 0);
+    assert_contains(plain.out, "\n#define H 256\n");
+    assert_contains(plain.out, strstr(file.out, "\n\n") + 2);
+    assert_contains(plain.out, "void main()");
+    process_command(&json, "kernels", "show", "norm_rms", "--generated", "--op", "ffn_norm",
+                    "--device", "any", "--json", NULL);
+    assert_code(&json, 0);
+    const struct dgl_json *root = process_json(&json);
+    assert_string_equal(text(root, "source"), plain.out);
+    assert_string_equal(text(root, "step"), "ffn_norm");
+    process_command(&none, "kernels", "show", "norm_rms", "--generated", "--op", "qkv", "--device",
+                    "any", NULL);
+    assert_code(&none, 1);
+    assert_one_error(&none, "called qkv has the kernel norm_rms here");
+    process_finish(&file);
+    process_finish(&plain);
+    process_finish(&json);
+    process_finish(&none);
+}
+
+static void diff_shows_what_an_override_changes(void **state)
+{
+    static const char lib[] = "// A lib of one's own.\nfloat one() { return 1.0; }\n";
+    char *dir = own_kernel("float sum = 0.0;", "float sum = 0.5;");
+    struct process_result r, json, none;
+    (void)state;
+    test_write_file(dir, "one.glsl", lib, sizeof(lib) - 1);
+    process_command(&r, "kernels", "diff", "--kernel-dir", dir, NULL);
+    assert_code(&r, 0);
+    assert_int_equal(strncmp(r.out, "--- kernels/op/norm/norm_rms.comp\n+++ ", 38), 0);
+    assert_contains(r.out, "\n-    float sum = 0.0;\n+    float sum = 0.5;\n");
+    assert_contains(r.out, "--- /dev/null\n+++ ");
+    assert_contains(r.out, "@@ -0,0 +1,2 @@\n+// A lib of one's own.\n");
+    process_command(&json, "kernels", "diff", "one", "--json", "--kernel-dir", dir, NULL);
+    assert_code(&json, 0);
+    assert_int_equal(dgl_json_count(process_json(&json)), 1);
+    assert_string_equal(text(dgl_json_first(process_json(&json)), "kind"), "lib");
+    process_command(&none, "kernels", "diff", NULL);
+    assert_code(&none, 0);
+    assert_string_equal(none.out, "");
+    process_finish(&none);
+    process_command(&none, "kernels", "diff", "norm_rsm", "--kernel-dir", dir, NULL);
+    assert_code(&none, 1);
+    assert_one_error(&none, "there is no kernel norm_rsm");
+    process_finish(&r);
+    process_finish(&json);
+    process_finish(&none);
+    test_tmpdir_remove(dir);
+}
+
+/* One for each operation; all of them go together with the built-in ones. */
+static void new_makes_a_kernel_of_each_operation(void **state)
+{
+    char *dir = test_tmpdir();
+    struct process_result list, r;
+    size_t ops = 0, own = 0;
+    (void)state;
+    process_command(&list, "kernels", "list", "--json", NULL);
+    for (const struct dgl_json *k = dgl_json_first(process_json(&list)); k; k = dgl_json_next(k)) {
+        char name[64], file[80];
+        snprintf(name, sizeof(name), "own_%s", text(k, "op"));
+        snprintf(file, sizeof(file), "%s.comp", name);
+        char *path = dgl_path_join(dir, file);
+        if (!dgl_path_exists(path)) {
+            process_command(&r, "kernels", "new", name, "--op", text(k, "op"), "-o", path, NULL);
+            assert_code(&r, 0);
+            process_finish(&r);
+            ops++;
+        }
+        free(path);
+    }
+    process_finish(&list);
+    process_command(&list, "kernels", "list", "--json", "--kernel-dir", dir, NULL);
+    assert_code(&list, 0);
+    for (const struct dgl_json *k = dgl_json_first(process_json(&list)); k; k = dgl_json_next(k))
+        own += strcmp(text(k, "variant"), "own") == 0;
+    assert_true(ops > 20);
+    assert_int_equal(own, ops);
+    process_finish(&list);
+    test_tmpdir_remove(dir);
+}
+
+struct new_row {
+    const char *name;
+    const char *args[8]; /* after `kernels new` */
+    int code;
+    const char *error; /* NULL: none, and `out` is on standard output */
+    const char *out;
+};
+
+static const struct new_row new_rows[] = {
+    {"with a word of WHEN",
+     {"mine", "--op", "matmul/prefill", "-o", "-"},
+     0,
+     NULL,
+     "phase prefill"},
+    {"no operation", {"mine"}, 2, "wants the operation", NULL},
+    {"an operation that is none",
+     {"mine", "--op", "nurm", "-o", "-"},
+     1,
+     "did you mean norm?",
+     NULL},
+    {"a word that is none", {"mine", "--op", "norm/decode", "-o", "-"}, 1, "for norm/decode", NULL},
+    {"a name that is taken",
+     {"norm_rms", "--op", "norm", "-o", "-"},
+     1,
+     "kernels show norm_rms",
+     NULL},
+    {"a name that is none", {"My norm", "--op", "norm", "-o", "-"}, 1, "cannot be the NAME", NULL},
+    {"a file that is there",
+     {"mine", "--op", "norm", "-o", "Makefile"},
+     1,
+     "--force replaces",
+     NULL},
+    {"no name", {"--op", "norm"}, 2, "`new NAME --op OP`", NULL},
+};
+
+static void new_case(void **state)
+{
+    const struct new_row *row = *state;
+    const char *args[12] = {"kernels", "new"};
+    struct process_result r;
+    for (size_t i = 0; row->args[i]; i++)
+        args[i + 2] = row->args[i];
+    process_run(&(struct process_params){.args = args}, &r);
+    assert_code(&r, row->code);
+    if (row->error)
+        assert_one_error(&r, row->error);
+    else
+        assert_contains(r.out, row->out);
+    process_finish(&r);
+}
+
+/* ---- executors ------------------------------------------------------------------------------- */
+
 /* Forced where it cannot be: refused with the reason, before anything is computed. */
 static void persistent_is_refused_in_software(void **state)
 {
@@ -180,20 +339,6 @@ static void persistent_is_refused_in_software(void **state)
 }
 
 /* ---- overrides ------------------------------------------------------------------------------- */
-
-/* A folder with norm_rms.comp, in which `find` is replaced; NULL leaves the text alone. */
-static char *own_kernel(const char *find, const char *replace)
-{
-    char *dir = test_tmpdir();
-    struct process_result r;
-    process_command(&r, "kernels", "show", "norm_rms", NULL);
-    assert_code(&r, 0);
-    test_write_file(dir, "norm_rms.comp", r.out, r.out_len);
-    if (find)
-        tiny_file_replace(dir, "norm_rms.comp", find, replace);
-    process_finish(&r);
-    return dir;
-}
 
 /* The first kernel that generate used for norms. */
 static const struct dgl_json *used_norm(struct process_result *r)
@@ -502,6 +647,9 @@ int main(void)
         cmocka_unit_test(show_as_json_has_the_text),
         cmocka_unit_test(explain_covers_the_whole_plan),
         cmocka_unit_test(explain_is_grouped_by_layer),
+        cmocka_unit_test(show_generated_is_what_the_driver_gets),
+        cmocka_unit_test(diff_shows_what_an_override_changes),
+        cmocka_unit_test(new_makes_a_kernel_of_each_operation),
         cmocka_unit_test(persistent_is_refused_in_software),
         cmocka_unit_test(override_is_what_runs),
         cmocka_unit_test(override_that_serves_nothing_is_said),
@@ -515,5 +663,6 @@ int main(void)
     int failures = test_run_table("cli overrides", override_case, overrides);
     failures += test_run_table("cli broken kernels", broken_case, broken_kernels);
     failures += test_run_table("cli hints", hint_case, hints);
+    failures += test_run_table("cli kernels new", new_case, new_rows);
     return failures + cmocka_run_group_tests_name("cli kernels", tests, NULL, NULL);
 }

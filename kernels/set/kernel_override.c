@@ -1,0 +1,168 @@
+/* What a set has beside the built-in texts, as differences from them; and the start of a new kernel
+ * from a built-in one. */
+#include <string.h>
+
+#include "core/base/diff.h"
+#include "core/base/nearest.h"
+#include "core/base/printable.h"
+#include "kernels/format/kernel_format.h"
+#include "kernels/kernels.h"
+#include "kernels/set/embedded.h"
+
+/* ---- differences ----------------------------------------------------------------------------- */
+
+/* The built-in file of that name and ending; NULL: there is none. */
+static const struct kernel_embedded *find_builtin(const char *name, const char *ending)
+{
+    const size_t len = strlen(name);
+    for (const struct kernel_embedded *e = kernel_embedded; e->path; e++) {
+        const char *file = strrchr(e->path, '/') + 1;
+        if (strncmp(file, name, len) == 0 && strcmp(file + len, ending) == 0)
+            return e;
+    }
+    return NULL;
+}
+
+/* False: the caller's callback has had enough, or memory is out. */
+static bool tell(const struct kernel_override *override, const char *ending, kernel_override_cb cb,
+                 void *priv, bool *failed)
+{
+    const struct kernel_embedded *builtin = find_builtin(override->name, ending);
+    struct kernel_override o = *override;
+    struct dgl_buf old_name = {0}, new_name = {0}, diff = {0};
+    dgl_buf_printf(&old_name, "%s%s", builtin ? "kernels/" : "/dev/null",
+                   builtin ? builtin->path : "");
+    dgl_buf_visible(&new_name, dgl_str_of(o.origin));
+    if (!old_name.failed && !new_name.failed)
+        dgl_diff_unified(&diff, old_name.p,
+                         builtin ? (struct dgl_str){builtin->text, builtin->len}
+                                 : (struct dgl_str){"", 0},
+                         new_name.p, o.text);
+    *failed = old_name.failed || new_name.failed || diff.failed;
+    o.builtin = builtin ? old_name.p : NULL;
+    o.diff = diff.p ? diff.p : "";
+    bool go_on = !*failed && cb(priv, &o);
+    dgl_buf_finish(&old_name);
+    dgl_buf_finish(&new_name);
+    dgl_buf_finish(&diff);
+    return go_on;
+}
+
+enum dgl_status kernel_set_overrides(const struct dgl_log *log, const struct kernel_set *set,
+                                     kernel_override_cb cb, void *priv)
+{
+    bool go_on = true, failed = false;
+    for (size_t i = 0; i < kernel_set_count(set) && go_on; i++) {
+        const struct kernel *k = kernel_set_at(set, i);
+        const struct kernel_override o = {
+            .name = k->name, .kernel = k, .origin = k->origin, .text = {k->text, k->text_len}};
+        go_on = k->source == 0 || tell(&o, ".comp", cb, priv, &failed);
+    }
+    for (size_t i = 0; i < kernel_set_num_libs(set) && go_on; i++) {
+        const struct kernel_lib *lib = kernel_set_lib_at(set, i);
+        const struct kernel_override o = {
+            .name = lib->name, .origin = lib->path, .text = {lib->text, lib->text_len};
+        go_on = lib->source == 0 || tell(&o, ".glsl", cb, priv, &failed);
+    }
+    return failed ? dgl_fail_memory(log, "a difference of kernels", 0) : DGL_OK;
+}
+
+/* ---- a new kernel ---------------------------------------------------------------------------- */
+
+/* "matmul/decode": the operation matmul and a WHEN line that has the word decode. */
+static bool is_for(const struct kernel *kernel, const char *op)
+{
+    struct dgl_str rest = dgl_str_of(op), part;
+    if (!dgl_str_split(&rest, '/', &part) || !dgl_str_eq(part, kernel->op))
+        return false;
+    while (dgl_str_split(&rest, '/', &part)) {
+        char word[64];
+        uint32_t i = 0;
+        if (part.len >= sizeof(word))
+            return false;
+        memcpy(word, part.p, part.len);
+        word[part.len] = '\0';
+        while (i < kernel->num_when && !kernel_word_in(kernel->when[i].words, word))
+            i++;
+        if (i == kernel->num_when)
+            return false;
+    }
+    return true;
+}
+
+/* The built-in kernel of the operation that asks least of a device. */
+static const struct kernel *find_model(const struct kernel_set *set, const char *op)
+{
+    const struct kernel *found = NULL;
+    for (size_t i = 0; i < kernel_set_count(set); i++) {
+        const struct kernel *k = kernel_set_at(set, i);
+        if (k->source == 0 && is_for(k, op) &&
+            (!found ||
+             (strcmp(k->variant, "baseline") == 0 && strcmp(found->variant, "baseline") != 0)))
+            found = k;
+    }
+    return found;
+}
+
+static enum dgl_status fail_op(const struct dgl_log *log, const struct kernel_set *set,
+                               const char *op)
+{
+    struct dgl_nearest nearest = {.word = dgl_str_of(op)};
+    struct dgl_buf all = {0};
+    for (size_t i = 0; i < kernel_set_count(set); i++) {
+        const struct kernel *k = kernel_set_at(set, i);
+        bool first = true;
+        for (size_t j = 0; j < i && first; j++)
+            first = strcmp(kernel_set_at(set, j)->op, k->op) != 0;
+        if (first)
+            dgl_buf_printf(&all, "%s%s", all.len ? ", " : "", k->op);
+        dgl_nearest_try(&nearest, k->op);
+    }
+    enum dgl_status status =
+        dgl_fail(log, DGL_ERR_INVALID_ARG, "no built-in kernel is for %s%s%s%s; operations: %s", op,
+                 nearest.best ? "; did you mean " : "", nearest.best ? nearest.best : "",
+                 nearest.best ? "?" : "", all.p ? all.p : "");
+    dgl_buf_finish(&all);
+    return status;
+}
+
+enum dgl_status kernel_template(const struct dgl_log *log, const struct kernel_set *set,
+                                const char *name, const char *op, struct dgl_buf *out)
+{
+    const size_t len = strlen(name);
+    if (len == 0 || len > 63 || strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != len)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "%s cannot be the NAME of a kernel: 1 to 63 of a-z, 0-9 and _", name);
+    if (kernel_set_find(set, name))
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "there is a kernel %s: choose another NAME, or begin a replacement with "
+                        "`dopplergl kernels show %s`",
+                        name, name);
+    const struct kernel *model = find_model(set, op);
+    if (!model)
+        return fail_op(log, set, op);
+    dgl_buf_printf(
+        out,
+        "// %s: begun as a copy of %s. %s\n"
+        "//\n"
+        "// To be written here: the mathematics, shapes, how the work is spread over groups and\n"
+        "// invocations, and what was measured, with command, machine and date. "
+        "docs/operations.md\n"
+        "// has the buffers and constants of %s, docs/kernels.md the lines that begin with //!.\n"
+        "//\n",
+        name, model->name, model->summary ? model->summary : "", model->op);
+    /* Directives with the remarks between them, then the body. */
+    struct dgl_str rest = {model->text, (size_t)(model->body - model->text)}, line;
+    bool begun = false;
+    while (rest.len && dgl_str_split(&rest, '\n', &line)) {
+        begun = begun || dgl_str_starts(line, "//!");
+        if (dgl_str_starts(line, "//! NAME "))
+            dgl_buf_printf(out, "//! NAME %s\n", name);
+        else if (dgl_str_starts(line, "//! VARIANT "))
+            dgl_buf_puts(out, "//! VARIANT own\n");
+        else if (begun)
+            dgl_buf_printf(out, "%.*s\n", (int)line.len, line.p);
+    }
+    dgl_buf_append(out, model->body, model->text_len - (size_t)(model->body - model->text));
+    return out->failed ? dgl_fail_memory(log, "a kernel", out->len) : DGL_OK;
+}

@@ -1,0 +1,16 @@
+/* Actions of `kernels` that have a file of their own, and what they share. */
+#ifndef DGL_TOOLS_KERNELS_H
+#define DGL_TOOLS_KERNELS_H
+
+#include "core/base/json.h"
+#include "tools/engine.h"
+
+/* name, op, variant, origin, sha256, summary into the object that is open. */
+void kernels_report(struct dgl_json_writer *w, const struct dgl_kernel_info *k);
+
+/* Exit codes. The console of `e` is initialised; engine_close() is the caller's. */
+int kernels_show(struct engine *e, const struct options *opt);
+int kernels_diff(struct engine *e, const struct options *opt);
+int kernels_new(struct engine *e, const struct options *opt);
+
+#endif

@@ -361,6 +361,11 @@ enum dgl_status kernel_runner_solve(struct kernel_runner *r, struct problem *p,
         return dgl_fail_memory(r->dev->log, "buffers of a kernel's test", sizeof(*run));
     }
     *run = (struct run){.r = r, .p = p, .stages = stages, .why = why};
+    for (uint32_t i = 0; i < p->num_buffers; i++) { /* what no stage binds stays as it is */
+        const struct problem_buffer *b = &p->buffers[i];
+        for (size_t w = 0; b->after && w < b->words; w++)
+            b->after[w] = b->before ? b->before[w] : PROBLEM_POISON;
+    }
     enum dgl_status status = prepare(run, p->num_stages);
     for (int i = 0; i < (p->again ? 2 : 1) && status == DGL_OK; i++)
         status = gl_submit(gl, run->dispatch, p->num_stages, NULL);

@@ -239,7 +239,7 @@ static bool check_words(const struct problem *p, const struct problem_buffer *b,
                      (unsigned)b->after[i], (unsigned)b->want_words[i]);
             return false;
         }
-    for (size_t i = 0; has_results && i < b->words; i++) {
+    for (size_t i = 0; has_results && !b->free && i < b->words; i++) {
         uint32_t before = b->before ? b->before[i] : PROBLEM_POISON;
         if (b->after[i] != before && !is_result(p, b->name, i)) {
             snprintf(why, 512, "word %zu of %s, which is no result, is %08x and was %08x", i,

@@ -28,7 +28,8 @@ struct kernel_case {
     uint32_t pos;                  /* of the first one */
     uint32_t row0, rows;           /* of weights, in one band; rows 0: all of them */
     uint32_t bands;                /* dispatches that share the rows; 0 counts as 1 */
-    uint32_t variant;              /* further properties of the numbers, by operation */
+    uint32_t cuts[3]; /* of experts, instead: rows at which a dispatch ends, 0 behind the last */
+    uint32_t variant; /* further properties of the numbers, by operation */
     uint64_t seed;
     /* For timing: buffers have sizes and plausible contents, no result is worked out. */
     bool timing;
@@ -40,6 +41,7 @@ struct problem_buffer {
     const uint32_t *before;     /* NULL: every word is PROBLEM_POISON */
     uint32_t *after;            /* what the kernel left; NULL: nobody asks */
     const uint32_t *want_words; /* all of its words afterwards; NULL: those of its results count */
+    bool free;                  /* words that are no results may change */
     bool bits; /* for timing: random words, finite in every format of weights, instead of NaN */
 };
 

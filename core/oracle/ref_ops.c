@@ -371,3 +371,16 @@ void ref_merge(const float *p, size_t heads, size_t splits, size_t head_dim, con
         }
     }
 }
+
+void ref_moe_group(const uint32_t *ids, uint32_t tokens, uint32_t top_k, uint32_t experts,
+                   uint32_t *list)
+{
+    uint32_t count = 0;
+    for (uint32_t e = 0; e < experts; e++) {
+        list[e] = count;
+        for (uint32_t pair = 0; pair < tokens * top_k; pair++)
+            if (ids[pair] == e)
+                list[experts + 1 + count++] = pair;
+    }
+    list[experts] = count;
+}

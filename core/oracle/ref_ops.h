@@ -46,6 +46,10 @@ void ref_norm(const double *x, const double *gain, size_t count, double eps, dou
 void ref_merge(const float *p, size_t heads, size_t splits, size_t head_dim, const float *sinks,
                double *out);
 
+/* LIST of moe_group from ids[tokens][top_k]: experts + 1 + tokens * top_k words. */
+void ref_moe_group(const uint32_t *ids, uint32_t tokens, uint32_t top_k, uint32_t experts,
+                   uint32_t *list);
+
 /* Repeatable random numbers (splitmix64); floats have mean 0 and variance 1, none is beyond 3.5. */
 uint64_t ref_rand(uint64_t *seed);
 float ref_rand_float(uint64_t *seed);

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "core/seq/session.h"
-#include "tests/support/ref_sample.h"
+#include "core/oracle/ref_sample.h"
 
 #define PROMPT 12
 #define FULL   (128 - PROMPT + 1) /* tokens until the context of 128 is full */

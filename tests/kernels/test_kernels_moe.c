@@ -12,7 +12,7 @@
 #include "core/oracle/oracle_ops.h"
 #include "kernels/format/kernel_format.h"
 #include "tests/support/kernel_walk.h"
-#include "tests/support/ref_moe.h"
+#include "core/oracle/ref_ops.h"
 #include "core/oracle/ref_ops.h"
 
 #define ALPHA 1.702f

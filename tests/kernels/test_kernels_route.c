@@ -11,7 +11,7 @@
 #include "core/base/mem.h"
 #include "core/oracle/oracle_ops.h"
 #include "tests/support/kernel_walk.h"
-#include "tests/support/ref_moe.h"
+#include "core/oracle/ref_ops.h"
 #include "core/oracle/ref_ops.h"
 
 static struct kernel_bench *bench;

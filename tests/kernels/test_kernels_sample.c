@@ -11,7 +11,7 @@
 #include "core/base/mem.h"
 #include "core/seq/adjust.h"
 #include "tests/support/kernel_bench.h"
-#include "tests/support/ref_sample.h"
+#include "core/oracle/ref_sample.h"
 
 #define CONTEXT     2600
 #define START       40 /* tokens before the first sampled one, unless a row says otherwise */

@@ -67,7 +67,7 @@ static void fill_cache(struct attn_problem *p, uint64_t *seed)
     free(row);
     memcpy(p->kv_after, p->kv_before, 4 * p->kv_words);
     for (uint32_t t = 0; t < p->tokens; t++) {
-        ref_attn_turn(&p->ref, p->turned + (size_t)t * p->qkv_stride, p->s.pos + t);
+        ref_attn_rotate(&p->ref, p->turned + (size_t)t * p->qkv_stride, p->s.pos + t);
         ref_attn_store(&p->ref, p->turned + (size_t)t * p->qkv_stride, p->s.pos + t, p->kv_after);
     }
 }

@@ -7,7 +7,7 @@
 #define DGL_TESTS_ATTN_PROBLEM_H
 
 #include "tests/support/kernel_walk.h"
-#include "tests/support/ref_attn.h"
+#include "core/oracle/ref_attn.h"
 
 #define ATTN_MAX_HEADS 32
 #define ATTN_NORM_EPS  1e-5f

@@ -1,13 +1,13 @@
 /* The sampler's CPU twin. Shares no code with the kernels. */
-#include "tests/support/ref_sample.h"
+#include "core/oracle/ref_sample.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/base/mem.h"
-#include "tests/support/test.h"
 
 #define NEVER 0x7fffffffu
 
@@ -176,10 +176,12 @@ static uint32_t window_start(int64_t last_n, uint32_t end)
     return last_n < 0 || last_n > end ? 0 : end - (uint32_t)last_n;
 }
 
-static void penalise(struct ref_sampler *s)
+static bool penalise(struct ref_sampler *s)
 {
     uint32_t end = s->step.pos + s->step.tokens;
-    uint32_t *times = checked(dgl_new_array(uint32_t, s->vocab));
+    uint32_t *times = dgl_new_array(uint32_t, s->vocab);
+    if (!times)
+        return false;
     for (uint32_t i = window_start(s->sampling->repeat_last_n, end); i < end; i++)
         if (s->ids[i] < s->vocab)
             times[s->ids[i]]++;
@@ -192,6 +194,7 @@ static void penalise(struct ref_sampler *s)
         s->logits[id] -= cost;
     }
     free(times);
+    return true;
 }
 
 /* How many of the last tokens, at most, lie behind every breaker. */
@@ -213,15 +216,17 @@ static uint32_t tokens_behind_breakers(const struct ref_sampler *s, uint32_t sta
 
 /* Every earlier place in the window against the end: the length of the repeat, and the id after
  * it. */
-static void penalise_repeats(struct ref_sampler *s)
+static bool penalise_repeats(struct ref_sampler *s)
 {
     const struct dgl_sampling *p = s->sampling;
     if (p->dry_multiplier == 0 || p->dry_penalty_last_n == 0)
-        return;
+        return true;
     uint32_t end = s->step.pos + s->step.tokens, start = window_start(p->dry_penalty_last_n, end);
     uint32_t most = tokens_behind_breakers(s, start, end);
     int32_t allowed = p->dry_allowed_length ? p->dry_allowed_length : 2;
-    int32_t *repeat = checked(dgl_new_array(int32_t, s->vocab));
+    int32_t *repeat = dgl_new_array(int32_t, s->vocab);
+    if (!repeat)
+        return false;
     for (uint32_t next = start + 1; next < end; next++) {
         uint32_t n = 0, id = s->ids[next];
         while (n < most && next - n > start && s->ids[next - n - 1] == s->ids[end - n - 1])
@@ -243,6 +248,7 @@ static void penalise_repeats(struct ref_sampler *s)
         s->logits[id] -= (float)cost;
     }
     free(repeat);
+    return true;
 }
 
 /* vocab when no logit is a number. */
@@ -259,10 +265,11 @@ static uint32_t best_of(const struct ref_sampler *s)
     return id;
 }
 
-static uint32_t draw(const struct ref_sampler *s)
+static bool draw(const struct ref_sampler *s, uint32_t *chosen)
 {
     struct ref_token *tokens = dgl_new_array(struct ref_token, s->vocab);
-    assert_non_null(tokens);
+    if (!tokens)
+        return false;
     size_t count = ref_sample_keep(s, tokens);
     uint64_t total = 0, sum = 0;
     for (size_t i = 0; i < count; i++)
@@ -278,18 +285,21 @@ static uint32_t draw(const struct ref_sampler *s)
             id = tokens[i].id;
     }
     free(tokens);
-    return id;
+    *chosen = id;
+    return true;
 }
 
-void ref_sample(struct ref_sampler *s, enum sample_kind kind)
+bool ref_sample(struct ref_sampler *s, enum sample_kind kind)
 {
     struct dgl_step *step = &s->step;
     if (step->stopped)
-        return;
+        return true;
     add_biases(s);
-    penalise(s);
-    penalise_repeats(s);
-    uint32_t id = kind == SAMPLE_GREEDY ? best_of(s) : draw(s);
+    uint32_t id = s->vocab;
+    if (!penalise(s) || !penalise_repeats(s) || (kind != SAMPLE_GREEDY && !draw(s, &id)))
+        return false;
+    if (kind == SAMPLE_GREEDY)
+        id = best_of(s);
     bool fault = id == s->vocab;
     step->pos += step->tokens;
     step->tokens = 1;
@@ -301,4 +311,5 @@ void ref_sample(struct ref_sampler *s, enum sample_kind kind)
     if (fault)
         step->stopped = 3;
     s->ids[step->pos] = fault ? UINT32_MAX : id;
+    return true;
 }

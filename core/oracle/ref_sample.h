@@ -3,13 +3,15 @@
  * written out with sorted lists. Given equal logits it chooses what the kernels choose, bit for
  * bit.
  */
-#ifndef DGL_TESTS_REF_SAMPLE_H
-#define DGL_TESTS_REF_SAMPLE_H
+#ifndef DGL_CORE_REF_SAMPLE_H
+#define DGL_CORE_REF_SAMPLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/seq/sampling.h"
+#include "core/plan/oplist_sample.h"
+#include "kernels/step.h"
 
 struct ref_token {
     uint32_t id, key, exponent;
@@ -42,7 +44,7 @@ uint32_t ref_sample_key(float logit);
 /* The tokens that may be drawn: after top-k, top-p and min-p, in order of ids. Returns how many; 0
  * when no logit is a number. `out` has room for vocab. */
 size_t ref_sample_keep(const struct ref_sampler *s, struct ref_token *out);
-/* Biases, penalties, choice and the step to the next token. */
-void ref_sample(struct ref_sampler *s, enum sample_kind kind);
+/* Biases, penalties, choice and the step to the next token. False: out of memory. */
+bool ref_sample(struct ref_sampler *s, enum sample_kind kind);
 
 #endif

@@ -1,18 +1,19 @@
 /* The reference for rope_kv and attention. Shares no code with the kernels. */
-#include "tests/support/ref_attn.h"
+#include "core/oracle/ref_attn.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/base/mem.h"
-#include "tests/support/test.h"
 
-void ref_attn_init(struct ref_attn *a)
+bool ref_attn_init(struct ref_attn *a)
 {
     size_t pairs = a->rope_dims / 2, rows = 256 + (a->context + 255) / 256;
     a->rope_words = pairs ? rows * pairs * 2 : 4;
     a->rope = dgl_new_array(float, a->rope_words);
-    assert_non_null(a->rope);
+    if (!a->rope)
+        return false;
     for (size_t row = 0; row < rows; row++) {
         double pos = row < 256 ? (double)row : 256.0 * (double)(row - 256);
         for (size_t i = 0; i < pairs; i++) {
@@ -21,6 +22,7 @@ void ref_attn_init(struct ref_attn *a)
             a->rope[2 * (row * pairs + i) + 1] = (float)sin(angle);
         }
     }
+    return true;
 }
 
 void ref_attn_finish(struct ref_attn *a)
@@ -57,7 +59,7 @@ static void turn_head(const struct ref_attn *a, float *head, uint32_t pos)
     }
 }
 
-void ref_attn_turn(const struct ref_attn *a, float *row, uint32_t pos)
+void ref_attn_rotate(const struct ref_attn *a, float *row, uint32_t pos)
 {
     for (uint32_t h = 0; h < a->heads + a->kv_heads; h++)
         turn_head(a, row + (size_t)h * a->head_dim, pos);
@@ -150,13 +152,14 @@ static void attend(const struct ref_attn *a, const struct head *head, uint32_t p
             out[d] += weight[j] / sum * head->values[(size_t)j * a->head_dim + d];
 }
 
-void ref_attention(const struct ref_attn *a, const float *row, uint32_t pos, const uint32_t *kv,
+bool ref_attention(const struct ref_attn *a, const float *row, uint32_t pos, const uint32_t *kv,
                    double *out)
 {
     size_t values = ((size_t)pos + 1) * a->head_dim;
-    double *weight = checked(dgl_new_array(double, pos + 1u));
-    double *cache = checked(dgl_new_array(double, 2 * values));
-    for (uint32_t h = 0; h < a->heads; h++) {
+    double *weight = dgl_new_array(double, pos + 1u);
+    double *cache = dgl_new_array(double, 2 * values);
+    bool ok = weight && cache;
+    for (uint32_t h = 0; h < a->heads && ok; h++) {
         uint32_t sharing = a->heads / a->kv_heads, kv_head = h / sharing;
         for (size_t i = 0; h % sharing == 0 && i < values; i++) {
             cache[i] = get_number(a, kv, kv_index(a, kv_head, 0, 0) + i);
@@ -168,4 +171,5 @@ void ref_attention(const struct ref_attn *a, const float *row, uint32_t pos, con
     }
     free(weight);
     free(cache);
+    return ok;
 }

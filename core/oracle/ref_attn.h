@@ -3,8 +3,8 @@
  * must have the same bits on every device (turned keys, cached numbers) is computed here in the
  * same f32 steps; the rest in doubles.
  */
-#ifndef DGL_TESTS_REF_ATTN_H
-#define DGL_TESTS_REF_ATTN_H
+#ifndef DGL_CORE_REF_ATTN_H
+#define DGL_CORE_REF_ATTN_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,8 +20,8 @@ struct ref_attn {
     float *rope;        /* the ROPE table, rope_words long */
     size_t rope_words;
 };
-/* Fills in the table for base 10000. Fails the running test when out of memory. */
-void ref_attn_init(struct ref_attn *a);
+/* Fills in the table for base 10000. False: out of memory. */
+bool ref_attn_init(struct ref_attn *a);
 void ref_attn_finish(struct ref_attn *a);
 
 /* Numbers in a row of QKV without padding. */
@@ -30,12 +30,12 @@ uint32_t ref_attn_row(const struct ref_attn *a);
 size_t ref_attn_kv_words(const struct ref_attn *a);
 
 /* Turns q and k of one row in place. */
-void ref_attn_turn(const struct ref_attn *a, float *row, uint32_t pos);
+void ref_attn_rotate(const struct ref_attn *a, float *row, uint32_t pos);
 /* Writes k and v of a turned row to the cache. */
 void ref_attn_store(const struct ref_attn *a, const float *row, uint32_t pos, uint32_t *kv);
 /* Attention of a turned row over keys 0 .. pos, or the last `window` of them; out is
- * [heads][head_dim]. */
-void ref_attention(const struct ref_attn *a, const float *row, uint32_t pos, const uint32_t *kv,
+ * [heads][head_dim]. False: out of memory. */
+bool ref_attention(const struct ref_attn *a, const float *row, uint32_t pos, const uint32_t *kv,
                    double *out);
 
 /* f16 nearest to x, ties to even. */

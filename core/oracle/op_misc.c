@@ -1,0 +1,243 @@
+/* Problems of embed, copy and synth. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/oracle/op_problem.h"
+#include "core/oracle/ref_ops.h"
+#include "kernels/set/kernel_fit.h"
+
+#define SCALE 0.75f
+
+/* ---- embed ----------------------------------------------------------------------------------- */
+
+enum { VOCAB = 67 };
+
+static void narrow_embed(struct kernel_case *c)
+{
+    c->tokens = 9;
+    c->bands = 2;
+}
+
+/* Ids all over the vocabulary, among them the last one and the first of the last band. */
+static void make_embed(struct problem *p, const struct kernel_case *c)
+{
+    struct kernel_request q = c->request;
+    request_default(&q, "H", 256);
+    const uint32_t h = (uint32_t)request_const(&q, "H", 0), tokens = c->tokens ? c->tokens : 1;
+    request_default(&q, "X_STRIDE", h);
+    const size_t stride = (size_t)request_const(&q, "X_STRIDE", 0);
+    const uint32_t vocab = c->rows ? c->rows : VOCAB, bands = c->bands ? c->bands : 1;
+    struct op_weights w;
+    if (!op_weights_make(p, &q, vocab, h, c->timing, &w))
+        return;
+    uint32_t *ids = problem_new(p, uint32_t, c->pos + tokens);
+    float *x = problem_floats(p, tokens * stride, 1);
+    if (p->failed)
+        return;
+    for (size_t i = 0; i < tokens * stride; i++)
+        if (i % stride < h)
+            x[i] = NAN;
+    for (uint32_t i = 0; i < c->pos + tokens; i++)
+        ids[i] = (uint32_t)(problem_rand(p) % vocab);
+    ids[c->pos] = vocab - 1;
+    ids[c->pos + tokens - 1] = vocab / bands * (bands - 1);
+    p->step.pos = c->pos;
+    p->step.tokens = tokens;
+    problem_in(p, "IDS", ids, c->pos + tokens);
+    problem_out(p, "X", x, tokens * stride);
+    if (c->timing)
+        problem_bits(p, "W", vocab * w.row_words);
+    for (uint32_t i = 0; i < bands; i++) {
+        struct problem_stage *stage = problem_stage(p, &q);
+        const uint32_t first = vocab / bands * i;
+        const uint32_t rows = i + 1 < bands ? vocab / bands : vocab - first;
+        stage_uint(stage, "row0", first);
+        stage_uint(stage, "rows", rows);
+        stage_float(stage, "scale", SCALE);
+        stage->band = rows;
+        if (c->timing)
+            break;
+        stage->own_name = "W";
+        stage->own = w.packed + first * w.row_words;
+        stage->own_words = rows * w.row_words;
+    }
+    p->bytes = 4ull * tokens * (w.row_words + h);
+    p->flops = (uint64_t)tokens * h;
+    if (c->timing)
+        return;
+    struct problem_result *result = problem_result(p, "X", 0, tokens, h);
+    result->stride = stride;
+    for (size_t i = 0; !p->failed && i < (size_t)tokens * h; i++)
+        result->want[i] = (double)SCALE * w.values[(size_t)ids[c->pos + i / h] * h + i % h];
+}
+
+static const struct op_shape embed_shapes[] = {
+    {{{"H", 260}, {"X_STRIDE", 264}}, 7, 3, 2, 0},
+    {{{"H", 1152}}, 16, 0, 3, 0},
+    {{{"H", 36}}, 3, 5, 0, 0},
+    {{{"H", 80}, {"X_STRIDE", 84}}, 33, 1, 2, 0},
+    {{{"H", 4}}, 1, 0, 0, 0},
+    {{{"H", 2880}}, 2, 0, 2, 0},
+};
+
+const struct op_rule op_rule_embed = {
+    .op = "embed",
+    .attrs = {OP_WEIGHTS, {"phase", {"decode", "prefill"}}},
+    .shapes = embed_shapes,
+    .num_shapes = sizeof(embed_shapes) / sizeof(embed_shapes[0]),
+    .narrow = narrow_embed,
+    .make = make_embed,
+};
+
+/* ---- copy ------------------------------------------------------------------------------------ */
+
+/* What lies beyond must not be copied. */
+static void make_copy(struct problem *p, const struct kernel_case *c)
+{
+    const uint32_t units = c->rows ? c->rows : 513;
+    const size_t words = 4ull * units, beyond = 64;
+    struct problem_stage *stage = problem_stage(p, &c->request);
+    stage_uint(stage, "rows", units);
+    stage->band = units;
+    p->step.tokens = 1;
+    p->bytes = 8ull * words;
+    if (c->timing) {
+        problem_bits(p, "SRC", words);
+        problem_bits(p, "DST", words);
+        return;
+    }
+    uint32_t *from = problem_new(p, uint32_t, words + beyond);
+    for (size_t i = 0; from && i < words + beyond; i++)
+        from[i] = (uint32_t)problem_rand(p);
+    problem_in(p, "SRC", from, words + beyond);
+    problem_exact(p, "DST", NULL, from, words);
+}
+
+static void rows_of_variant(struct kernel_case *c)
+{
+    if (c->rows == 0)
+        c->rows = c->variant;
+}
+
+static bool settle_copy(struct kernel_case *c)
+{
+    rows_of_variant(c);
+    return true;
+}
+
+/* The variant is the number of units. */
+static const struct op_shape copy_shapes[] = {
+    {{{NULL, 0}}, 1, 0, 0, 513},
+    {{{NULL, 0}}, 1, 0, 0, 1},
+    {{{NULL, 0}}, 1, 0, 0, 100003},
+    {{{NULL, 0}}, 1, 0, 0, 127},
+};
+
+const struct op_rule op_rule_copy = {
+    .op = "copy",
+    .shapes = copy_shapes,
+    .num_shapes = sizeof(copy_shapes) / sizeof(copy_shapes[0]),
+    .settle = settle_copy,
+    .make = make_copy,
+    .streamed = "SRC",
+};
+
+/* ---- synth ----------------------------------------------------------------------------------- */
+
+struct synth {
+    enum dgl_dtype type;
+    uint32_t rows, cols;
+    size_t row_words;
+};
+
+/* Mean 0 and deviation 0.02 of all and of every block of 32 columns: no block may be constant, none
+ * may be shifted. */
+static bool settle_synth(struct problem *p, char why[512])
+{
+    const struct synth *s = p->priv;
+    struct ref_matrix m = {.rows = 0};
+    bool ok = ref_matrix_init(&m, s->type, NULL, s->rows, s->cols, 1);
+    double sum = 0.0, squares = 0.0, count = (double)s->rows * s->cols;
+    if (!ok) {
+        snprintf(why, 512, "out of memory");
+        goto done;
+    }
+    memcpy(m.packed, problem_buffer(p, "W")->after, 4 * s->rows * s->row_words);
+    ok = ref_matrix_decode_packed(&m);
+    if (!ok) {
+        snprintf(why, 512, "codes beyond the end of a row of W are not 0");
+        goto done;
+    }
+    for (size_t i = 0; i < (size_t)s->rows * s->cols; i++) {
+        sum += m.values[i];
+        squares += m.values[i] * m.values[i];
+    }
+    ok = fabs(sum / count) <= 0.002 && fabs(sqrt(squares / count) - 0.02) <= 0.004;
+    if (!ok)
+        snprintf(why, 512, "W has mean %.4g and deviation %.4g, wanted 0 and 0.02", sum / count,
+                 sqrt(squares / count));
+    for (size_t b = 0; b + 32 <= s->cols && ok; b += 32) {
+        double block = 0.0;
+        for (size_t r = 0; r < s->rows; r++)
+            for (size_t i = 0; i < 32; i++)
+                block += m.values[r * s->cols + b + i] * m.values[r * s->cols + b + i];
+        block = sqrt(block / (32.0 * s->rows));
+        ok = fabs(block - 0.02) <= 0.006;
+        if (!ok)
+            snprintf(why, 512, "columns %zu to %zu of W have deviation %.4g, wanted 0.02", b,
+                     b + 31, block);
+    }
+done:
+    ref_matrix_finish(&m);
+    return ok;
+}
+
+static void make_synth(struct problem *p, const struct kernel_case *c)
+{
+    struct kernel_request q = c->request;
+    request_default(&q, "K", 256);
+    const uint32_t cols = (uint32_t)request_const(&q, "K", 0);
+    const uint32_t rows = c->rows ? c->rows : cols < 300 ? 300 : 64;
+    struct synth *s = problem_new(p, struct synth, 1);
+    struct op_weights w;
+    if (!op_weights_make(p, &q, rows, cols, true, &w) || !s)
+        return;
+    *s = (struct synth){.rows = rows, .cols = cols, .row_words = w.row_words};
+    for (size_t i = 0; i < REF_TYPES; i++)
+        if (strcmp(dgl_dtype_get(ref_types[i])->name, kernel_request_word(&q, "weight")) == 0)
+            s->type = ref_types[i];
+    struct problem_stage *stage = problem_stage(p, &q);
+    stage_uint(stage, "rows", rows);
+    stage_uint(stage, "seed", 1);
+    stage->band = rows;
+    p->step.tokens = 1;
+    p->bytes = 4ull * rows * w.row_words;
+    p->priv = s;
+    if (c->timing)
+        problem_bits(p, "W", rows * w.row_words);
+    else
+        problem_out(p, "W", NULL, rows * w.row_words);
+    /* Rows of a plan may be longer than their layout needs: what is there is anything. */
+    p->settle = settle_synth;
+}
+
+static void narrow_synth(struct kernel_case *c)
+{
+    c->rows = request_const(&c->request, "K", 0) < 300 ? 300 : 64;
+}
+
+static const struct op_shape synth_shapes[] = {
+    {{{"K", 1152}}, 1, 0, 0, 0},
+    {{{"K", 80}}, 1, 0, 0, 0},
+    {{{"K", 2048}}, 1, 0, 0, 0},
+};
+
+const struct op_rule op_rule_synth = {
+    .op = "synth",
+    .attrs = {OP_WEIGHTS},
+    .shapes = synth_shapes,
+    .num_shapes = sizeof(synth_shapes) / sizeof(synth_shapes[0]),
+    .narrow = narrow_synth,
+    .make = make_synth,
+};

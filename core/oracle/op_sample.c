@@ -1,0 +1,386 @@
+/*
+ * Problems of sample_*: one token from random logits, chosen by the list of operations that the
+ * kind has (docs/operations.md), of which one is run by the kernel in question and the others by
+ * built-in ones. The result must be the choice of the host's twin, bit for bit.
+ */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/oracle/op_problem.h"
+#include "core/oracle/ref_sample.h"
+
+enum { CONTEXT = 700, START = 40, STOP_WORDS = 33, ARRIVED_WORDS = 64, NUM_ARGS = 7 };
+
+/* Logits, and bits beside them. */
+enum {
+    LOGITS_NORMAL,
+    LOGITS_STEPS, /* multiples of 1/2: many ties */
+    LOGITS_CLOSE, /* neighbours in the last bits */
+    LOGITS_INFINITE,
+    LOGITS_NAN,
+    LOGITS_ALL_NAN,
+    LOGITS_KIND = 15,
+    STOPS = 16,   /* the best id is a stop id */
+    STOPPED = 32, /* the sequence has stopped before */
+    FULL = 64,    /* the context ends here */
+};
+
+static float logit_at(uint32_t variant, uint32_t i, struct problem *p)
+{
+    const float x = problem_rand_float(p);
+    switch (variant & LOGITS_KIND) {
+    case LOGITS_STEPS:
+        return rintf(2 * x) / 2;
+    case LOGITS_CLOSE:
+        return 7 + (float)(problem_rand(p) % 5) * 0x1p-21f;
+    case LOGITS_INFINITE:
+        return i % 3 == 1 ? -INFINITY : i % 50 == 7 ? INFINITY : x;
+    case LOGITS_NAN:
+        return i % 4 == 0 ? (i % 8 ? NAN : -NAN) : x;
+    case LOGITS_ALL_NAN:
+        return NAN;
+    default:
+        return 3 * x;
+    }
+}
+
+/* ids: one that breaks repeats, and one that does together with others. */
+static const struct ref_breaker breakers[] = {{{3}, 1}, {{5, 1}, 2}, {{5, 1, 2}, 3}};
+enum { NUM_BREAKERS = sizeof(breakers) / sizeof(breakers[0]) };
+static const struct dgl_logit_bias biases[] = {
+    {3, 1.25f}, {0, -INFINITY}, {49, 0x1p-20f}, {8, -100}};
+enum { NUM_BIASES = sizeof(biases) / sizeof(biases[0]) };
+
+#define DRY_MULTIPLIER 0.8f
+#define DRY_BASE       1.75f
+#define DRY_ALLOWED    2
+#define DRY_LENGTHS    100 /* beyond any repeat of START tokens */
+
+struct sample {
+    struct ref_sampler twin;
+    struct dgl_sampling sampling;
+    uint32_t *adjust, *stops;
+};
+
+static uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    return bits;
+}
+
+/* ADJUST as docs/operations.md has it. */
+static void fill_adjust(struct sample *s)
+{
+    uint32_t *w = s->adjust;
+    const uint32_t vocab = s->twin.vocab;
+    w[ADJUST_NUM_BIASES] = (uint32_t)s->sampling.num_logit_bias;
+    for (uint32_t i = 0; i < s->sampling.num_logit_bias; i++) {
+        w[ADJUST_BIASES + 2 * i] = (uint32_t)biases[i].id;
+        w[ADJUST_BIASES + 2 * i + 1] = bits_of(biases[i].bias);
+    }
+    w[ADJUST_PRESENCE] = bits_of(s->sampling.presence_penalty);
+    w[ADJUST_FREQUENCY] = bits_of(s->sampling.frequency_penalty);
+    if (s->sampling.dry_multiplier == 0)
+        return;
+    w[ADJUST_DRY_LAST_N] = UINT32_MAX;
+    w[ADJUST_DRY_ALLOWED] = DRY_ALLOWED;
+    w[ADJUST_DRY_LENGTHS] = DRY_LENGTHS;
+    for (uint32_t i = 0; i < DRY_LENGTHS; i++)
+        w[ADJUST_DRY + i] = bits_of((float)((double)DRY_MULTIPLIER * pow((double)DRY_BASE, i)));
+    uint32_t *list = w + oplist_adjust_words(vocab) - ADJUST_MAX_SEQUENCE_WORDS, used = 0;
+    for (uint32_t i = 0; i < s->twin.num_breakers; i++) {
+        const struct ref_breaker *b = &breakers[i];
+        const uint32_t id = b->ids[0];
+        w[ADJUST_MARKS + id / 16] |= (b->count == 1 ? 1u : 2u) << 2 * (id % 16);
+        if (b->count == 1)
+            continue;
+        list[used] = id;
+        list[used + 1] = b->count - 1;
+        memcpy(list + used + 2, b->ids + 1, 4ull * (b->count - 1));
+        used += 1 + b->count;
+    }
+    w[ADJUST_SEQUENCE_WORDS] = used;
+}
+
+static enum sample_kind kind_of(const struct kernel_request *q)
+{
+    return request_is(q, "kind", "topk")   ? SAMPLE_TOPK
+           : request_is(q, "kind", "full") ? SAMPLE_FULL
+                                           : SAMPLE_GREEDY;
+}
+
+/* A state in the middle of a sequence. NULL: out of memory. */
+static struct sample *sample_init(struct problem *p, const struct kernel_case *c, uint32_t vocab)
+{
+    struct sample *s = problem_new(p, struct sample, 1);
+    uint32_t *ids = problem_new(p, uint32_t, CONTEXT + 1);
+    float *logits = problem_new(p, float, vocab);
+    if (p->failed)
+        return NULL;
+    const enum sample_kind kind = kind_of(&c->request);
+    struct dgl_step *step = &p->step;
+    *step = (struct dgl_step){.pos = START - 3,
+                              .tokens = 3,
+                              .context = c->variant & FULL ? START : CONTEXT,
+                              .draws = 5,
+                              .stopped = (c->variant & STOPPED) != 0,
+                              .seed_lo = 0x89abcdef,
+                              .seed_hi = 0x01234567,
+                              .repeat_penalty = 1,
+                              .repeat_inverse = 1};
+    if (kind != SAMPLE_GREEDY) {
+        step->inv_temp = 1 / 0.8f;
+        step->top_k = kind == SAMPLE_TOPK ? 40 : 0;
+        step->top_p_q = 0xf3333333; /* 0.95 */
+        step->min_p_q = 0x051eb851; /* 0.02 */
+    }
+    if (strcmp(c->request.op, "sample_bias") == 0 && vocab > 49) {
+        s->sampling.logit_bias = biases;
+        s->sampling.num_logit_bias = NUM_BIASES;
+    }
+    if (strcmp(c->request.op, "sample_penalty") == 0) {
+        s->sampling.repeat_penalty = step->repeat_penalty = 1.3f;
+        step->repeat_inverse = (float)(1.0 / (double)1.3f);
+        s->sampling.repeat_last_n = 33;
+        step->repeat_last_n = 33;
+        s->sampling.presence_penalty = 0.7f;
+        s->sampling.frequency_penalty = 0.13f;
+    }
+    s->twin = (struct ref_sampler){
+        .vocab = vocab, .logits = logits, .ids = ids, .sampling = &s->sampling};
+    if (strcmp(c->request.op, "sample_dry") == 0) {
+        s->sampling.dry_multiplier = DRY_MULTIPLIER;
+        s->sampling.dry_base = DRY_BASE;
+        s->sampling.dry_allowed_length = DRY_ALLOWED;
+        s->sampling.dry_penalty_last_n = -1;
+        s->twin.breakers = breakers;
+        s->twin.num_breakers = vocab > 5 ? NUM_BREAKERS : 0;
+    }
+    for (uint32_t i = 0; i < START; i++) /* repeats, for DRY */
+        ids[i] = i < 17 ? (i * i * 7 + i) % vocab : ids[i - 17];
+    uint32_t best = 0;
+    for (uint32_t i = 0; i < vocab; i++) {
+        logits[i] = logit_at(c->variant, i, p);
+        if (logits[i] > logits[best] || isnan(logits[best]))
+            best = i;
+    }
+    s->stops = problem_new(p, uint32_t, STOP_WORDS);
+    s->adjust = problem_new(p, uint32_t, oplist_adjust_words(vocab));
+    if (p->failed)
+        return NULL;
+    s->stops[0] = s->twin.num_stops = 3;
+    s->stops[1] = s->stops[2] = vocab + 1;
+    s->stops[3] = c->variant & STOPS ? best : vocab + 2;
+    s->twin.stops = s->stops + 1;
+    s->twin.step = *step;
+    fill_adjust(s);
+    return s;
+}
+
+static void add_stage(struct problem *p, const struct kernel_case *c, const char *op, int level)
+{
+    struct kernel_request q = c->request;
+    q.op = op;
+    if (level >= 0)
+        request_set_const(&q, "LEVEL", level);
+    struct problem_stage *stage = problem_stage(p, &q);
+    stage_uint(stage, "count", NUM_ARGS);
+    stage->is_subject = strcmp(op, c->request.op) == 0 &&
+                        (level < 0 || level == request_const(&c->request, "LEVEL", 0));
+}
+
+/* The list of docs/operations.md. */
+static void add_chain(struct problem *p, const struct kernel_case *c)
+{
+    const enum sample_kind kind = kind_of(&c->request);
+    if (strcmp(c->request.op, "sample_next") == 0) {
+        add_stage(p, c, "sample_next", -1);
+        return;
+    }
+    add_stage(p, c, kind == SAMPLE_TOPK ? "sample_topk" : "sample_max", -1);
+    if (kind == SAMPLE_FULL) {
+        for (int level = 0; level < 3; level++)
+            add_stage(p, c, "sample_hist", level);
+        add_stage(p, c, "sample_mass", -1);
+        add_stage(p, c, "sample_find", -1);
+    }
+    add_stage(p, c, "sample_pick", -1);
+}
+
+static uint32_t *copy_words(struct problem *p, const void *words, size_t count)
+{
+    uint32_t *copy = problem_new(p, uint32_t, count);
+    if (copy)
+        memcpy(copy, words, 4 * count);
+    return copy;
+}
+
+static void make_sample(struct problem *p, const struct kernel_case *c)
+{
+    const struct kernel_request *q = &c->request;
+    struct kernel_case settled = *c;
+    request_default(&settled.request, "VOCAB", 300);
+    const uint32_t vocab = (uint32_t)request_const(&settled.request, "VOCAB", 0);
+    const bool adjusts = !strcmp(q->op, "sample_bias") || !strcmp(q->op, "sample_penalty") ||
+                         !strcmp(q->op, "sample_dry");
+    const bool next = strcmp(q->op, "sample_next") == 0;
+    struct sample *s = sample_init(p, c, vocab);
+    const size_t step_words = sizeof(struct dgl_step_table) / 4;
+    struct dgl_step_table *steps = problem_new(p, struct dgl_step_table, 1);
+    struct dgl_step_table *after = problem_new(p, struct dgl_step_table, 1);
+    uint32_t *counts = problem_new(p, uint32_t, vocab);
+    uint32_t *args = problem_new(p, uint32_t, 3 * NUM_ARGS + 2);
+    uint32_t *arrived = problem_new(p, uint32_t, ARRIVED_WORDS);
+    if (p->failed)
+        return;
+    uint32_t *logits = copy_words(p, s->twin.logits, vocab);
+    uint32_t *ids = copy_words(p, s->twin.ids, CONTEXT + 1);
+    const size_t cand_words = oplist_sample_scratch_bytes(vocab) / 4;
+    for (uint32_t i = 0; i < 3 * NUM_ARGS + 2; i++)
+        args[i] = i + 1;
+    uint32_t *args_after = copy_words(p, args, 3 * NUM_ARGS + 2);
+    if (p->failed)
+        return;
+    memset(counts, 0xa5, 4ull * vocab);
+    problem_steps(&p->step, steps);
+    if (!c->timing && !ref_sample(&s->twin, kind_of(q))) {
+        p->failed = true;
+        return;
+    }
+    *after = *steps;
+    after->seq[PROBLEM_SEQ] = s->twin.step;
+    for (uint32_t i = 0; i < 3 * NUM_ARGS && s->twin.step.stopped; i++)
+        args_after[i] = 0;
+    if (adjusts)
+        add_stage(p, &settled, q->op, -1);
+    else
+        add_chain(p, &settled);
+    problem_in(p, "STOPS", s->stops, STOP_WORDS);
+    problem_in(p, "ADJUST", s->adjust, oplist_adjust_words(vocab));
+    problem_out(p, "COUNTS", counts, vocab);
+    problem_out(p, "CAND", c->timing ? problem_new(p, uint32_t, cand_words) : NULL, cand_words);
+    problem_exact(p, "ARRIVED", arrived, arrived, ARRIVED_WORDS);
+    problem_exact(p, "LOGITS", logits, adjusts ? (const void *)s->twin.logits : logits, vocab);
+    problem_exact(p, "IDS", ids, adjusts ? (const void *)ids : s->twin.ids, CONTEXT + 1);
+    problem_exact(p, "STEP", steps, adjusts ? steps : after, step_words);
+    problem_exact(p, "ARGS", args, next ? args_after : args, 3 * NUM_ARGS + 2);
+    p->bytes = 4ull * vocab;
+}
+
+static bool settle(struct kernel_case *c)
+{
+    struct kernel_request *q = &c->request;
+    const char *only = !strcmp(q->op, "sample_topk") ? "topk"
+                       : !strcmp(q->op, "sample_hist") || !strcmp(q->op, "sample_mass") ||
+                               !strcmp(q->op, "sample_find")
+                           ? "full"
+                           : NULL;
+    if (only)
+        request_set(q, "kind", only);
+    const bool adjusts = !strcmp(q->op, "sample_bias") || !strcmp(q->op, "sample_penalty") ||
+                         !strcmp(q->op, "sample_dry");
+    if (adjusts) {
+        request_set(q, "kind", "greedy");
+        if ((c->variant & LOGITS_KIND) != LOGITS_STEPS)
+            c->variant &= ~(uint32_t)LOGITS_KIND; /* a NaN may come back as another one */
+    } else if (request_is(q, "kind", "none"))
+        return false;
+    return true;
+}
+
+/* ---- sample_args ----------------------------------------------------------------------------- */
+
+static void make_args(struct problem *p, const struct kernel_case *c)
+{
+    enum { COUNT = 70, WORDS = 3 * COUNT + 5 };
+    uint32_t *args = problem_new(p, uint32_t, WORDS), *want = problem_new(p, uint32_t, WORDS);
+    if (p->failed)
+        return;
+    p->step = (struct dgl_step){.tokens = 1, .stopped = c->variant};
+    for (uint32_t i = 0; i < WORDS; i++) {
+        args[i] = i + 1;
+        want[i] = c->variant && i < 3 * COUNT ? 0 : i + 1;
+    }
+    problem_exact(p, "ARGS", args, want, WORDS);
+    stage_uint(problem_stage(p, &c->request), "count", COUNT);
+    p->bytes = 4 * WORDS;
+}
+
+/* ---- rules ----------------------------------------------------------------------------------- */
+
+#define COUNT(shapes) sizeof(shapes) / sizeof(shapes[0])
+#define VOCAB(n)                                                                                   \
+    {                                                                                              \
+        {                                                                                          \
+            "VOCAB", n                                                                             \
+        }                                                                                          \
+    }
+
+static const struct op_shape shapes[] = {
+    {VOCAB(2050), 1, 0, 0, LOGITS_NORMAL},
+    {VOCAB(5000), 1, 0, 0, LOGITS_STEPS},
+    {VOCAB(300), 1, 0, 0, LOGITS_NAN | FULL},
+    {VOCAB(4096), 1, 0, 0, LOGITS_CLOSE},
+    {VOCAB(100), 1, 0, 0, LOGITS_INFINITE | STOPS},
+    {VOCAB(2049), 1, 0, 0, LOGITS_NORMAL | STOPPED},
+    {VOCAB(50), 1, 0, 0, LOGITS_NORMAL | STOPS},
+    {VOCAB(64), 1, 0, 0, LOGITS_ALL_NAN},
+    {VOCAB(1), 1, 0, 0, LOGITS_NORMAL},
+};
+
+static const struct op_shape hist_shapes[] = {
+    {{{"VOCAB", 5000}, {"LEVEL", 0}}, 1, 0, 0, LOGITS_STEPS},
+    {{{"VOCAB", 2050}, {"LEVEL", 1}}, 1, 0, 0, LOGITS_NORMAL},
+    {{{"VOCAB", 4096}, {"LEVEL", 2}}, 1, 0, 0, LOGITS_CLOSE},
+    {{{"VOCAB", 300}, {"LEVEL", 1}}, 1, 0, 0, LOGITS_NAN},
+    {{{"VOCAB", 100}, {"LEVEL", 2}}, 1, 0, 0, LOGITS_INFINITE},
+    {{{"VOCAB", 2049}, {"LEVEL", 0}}, 1, 0, 0, LOGITS_NORMAL | STOPPED},
+};
+
+/* The variant is why the sequence has stopped. */
+static const struct op_shape args_shapes[] = {
+    {{{NULL, 0}}, 1, 0, 0, 0},
+    {{{NULL, 0}}, 1, 0, 0, 1},
+    {{{NULL, 0}}, 1, 0, 0, 3},
+};
+
+#define RULE(name, attributes, table)                                                              \
+    const struct op_rule op_rule_##name = {.op = #name,                                            \
+                                           .attrs = {attributes},                                  \
+                                           .shapes = table,                                        \
+                                           .num_shapes = COUNT(table),                             \
+                                           .settle = settle,                                       \
+                                           .make = make_sample,                                    \
+                                           .streamed = "LOGITS"}
+#define NO_ATTRS                                                                                   \
+    {                                                                                              \
+        NULL,                                                                                      \
+        {                                                                                          \
+            NULL                                                                                   \
+        }                                                                                          \
+    }
+#define KINDS(...)                                                                                 \
+    {                                                                                              \
+        "kind",                                                                                    \
+        {                                                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+
+RULE(sample_bias, NO_ATTRS, shapes);
+RULE(sample_penalty, NO_ATTRS, shapes);
+RULE(sample_dry, NO_ATTRS, shapes);
+RULE(sample_max, KINDS("greedy", "full"), shapes);
+RULE(sample_topk, KINDS("topk"), shapes);
+RULE(sample_hist, NO_ATTRS, hist_shapes);
+RULE(sample_mass, NO_ATTRS, shapes);
+RULE(sample_find, NO_ATTRS, shapes);
+RULE(sample_pick, KINDS("greedy", "topk", "full"), shapes);
+RULE(sample_next, KINDS("greedy", "topk"), shapes);
+
+const struct op_rule op_rule_sample_args = {.op = "sample_args",
+                                            .shapes = args_shapes,
+                                            .num_shapes = COUNT(args_shapes),
+                                            .make = make_args};

@@ -61,7 +61,7 @@ enum dgl_status kernel_set_overrides(const struct dgl_log *log, const struct ker
     for (size_t i = 0; i < kernel_set_num_libs(set) && go_on; i++) {
         const struct kernel_lib *lib = kernel_set_lib_at(set, i);
         const struct kernel_override o = {
-            .name = lib->name, .origin = lib->path, .text = {lib->text, lib->text_len};
+            .name = lib->name, .origin = lib->path, .text = {lib->text, lib->text_len}};
         go_on = lib->source == 0 || tell(&o, ".glsl", cb, priv, &failed);
     }
     return failed ? dgl_fail_memory(log, "a difference of kernels", 0) : DGL_OK;

@@ -181,8 +181,9 @@ enum kernel_hints_heard {
     KERNEL_HEARS_NONE,
 };
 
-/* What messages call dgl_kernels_params.hints. */
-#define KERNEL_HINTS_ORIGIN "--kernel-hints"
+/* What messages call dgl_kernels_params.hints, and hints that a converter wrote as its defaults. */
+#define KERNEL_HINTS_ORIGIN    "--kernel-hints"
+#define KERNEL_MANIFEST_ORIGIN "manifest"
 
 /* The text is a JSON object of hints and their values; which kernels there are is not looked at. */
 enum dgl_status kernel_hints_check(const struct dgl_log *log, const char *origin, const char *json);
@@ -210,7 +211,7 @@ const char *kernel_set_hint(const struct kernel_set *set, const char *key, const
  * manifest says. Its entries are keyed by kernel_request_key():
  *   {"tunes": {KEY: {"NAME.TUNABLE": 8}}, "variants": {KEY: "NAME"}}
  * An entry for a kernel, a tunable or a value that the set lacks is left out; one that cannot run
- * is passed over, and kernel_choice.note says so. */
+ * is passed over, and kernel_choice.fallback says so. */
 enum dgl_status kernel_set_with_hints(const struct dgl_log *log, struct kernel_set *set,
                                       enum kernel_layer layer, const char *origin, const char *json,
                                       struct kernel_set **out);
@@ -272,6 +273,13 @@ struct kernel_shared_size {
  * "matmul/phase=decode/weight=q4_k/N=2048/K=8192". */
 void kernel_request_key(const struct kernel_request *request, struct dgl_buf *out);
 
+/* The hint that decided a choice. Borrowed from the set. */
+struct kernel_hint_used {
+    const char *key, *value, *origin; /* key NULL: none did */
+    enum kernel_layer layer;
+    bool decides; /* of a manifest's defaults: another kernel would be taken without it */
+};
+
 /* Names in `vars` are borrowed from the kernel and from the device properties; the set and the
  * properties must outlive it. */
 struct kernel_choice {
@@ -291,7 +299,10 @@ struct kernel_choice {
     int64_t rank;         /* PREFER */
     bool asked;           /* a hint or a user's file decides, even when it cannot be met */
     char reason[256];     /* "preferred: 30 over matmul_decode (10)" */
-    char note[320]; /* the hint of a layer that yields that was passed over, and why; "" = none */
+    struct kernel_hint_used hint;
+    /* "hint K=V (ORIGIN) does not apply here: WHY", of a layer that yields; "" = none */
+    char fallback[320];
+    uint32_t fallback_hint; /* its length up to WHY, without the colon: which hint it is */
 };
 
 /* How the kernel wants weights of that format packed: its LAYOUT, or the format's usual one
@@ -341,6 +352,12 @@ void kernel_choice_origin(const struct kernel_choice *choice, struct dgl_buf *ou
 /* SHA-256 over the kernel's file and those of its libs, in the order of its LIB lines, one after
  * the other, all lines ending in LF. False: out of memory. */
 bool kernel_choice_sha256(const struct kernel_choice *choice, char out[65]);
+
+/* Where the hint `strict` is in force: DGL_ERR_UNSUPPORTED naming a hint that is for none of a
+ * model's requests. `q4_k_expanded`: weights of q4_k were unpacked as a hint says. */
+enum dgl_status kernel_set_check_heard(const struct dgl_log *log, const struct kernel_set *set,
+                                       const struct kernel_request *const *requests,
+                                       size_t num_requests, bool q4_k_expanded);
 
 /* Group counts of one dispatch for `tokens` tokens and a band of `rows` rows of weights. A count in
  * x above `max_x` (the device's limit, at least 65,535) is folded: groups[0] * groups[2] covers it

@@ -20,7 +20,7 @@ const struct command commands[] = {
      "`counters` (`load`, `prefill`, `decode`, each with `tokens submits readbacks\ndispatches "
      "barriers buffers_created programs_linked readback_bytes upload_bytes`), `executor` "
      "(`dispatch`, `persistent`) and\n`executor_reason`, `device` (`name node driver software`), "
-     "`kernels` (list of `phase op name variant origin sha256`). A submit\nis an "
+     "`kernels` (list of `phase op name variant origin sha256 fallback`). A submit\nis an "
      "entry into the driver that starts work or waits for it: a flush, a wait on a fence, a map.\n"
      "The first token's sampling counts as `prefill`; its time is in `first_token_ms` alone.\n\n"
      "With `--profile` also, null without it, `profile`: list of `phase op kernel calls bytes "

@@ -106,6 +106,8 @@ const char *phase_name(enum dgl_phase phase)
 struct kernel_row {
     enum dgl_phase phase;
     const char *op, *name;
+    char sha256[65];
+    bool fallback;
 };
 
 /* Rows already written, so that layers do not repeat themselves. */
@@ -119,7 +121,9 @@ static bool is_listed(const struct kernel_rows *rows, const struct dgl_plan_step
 {
     for (size_t i = 0; i < rows->count; i++)
         if (rows->row[i].phase == step->phase && strcmp(rows->row[i].op, step->op) == 0 &&
-            strcmp(rows->row[i].name, step->kernel->name) == 0)
+            strcmp(rows->row[i].name, step->kernel->name) == 0 &&
+            strcmp(rows->row[i].sha256, step->kernel->sha256) == 0 &&
+            rows->row[i].fallback == (step->fallback != NULL))
             return true;
     return false;
 }
@@ -142,11 +146,18 @@ static bool report_step(void *priv, const struct dgl_plan_step *step)
         rows->w->out->failed = true;
         return false;
     }
-    rows->row[rows->count++] = (struct kernel_row){step->phase, step->op, k->name};
+    struct kernel_row *row = &rows->row[rows->count++];
+    *row = (struct kernel_row){step->phase, step->op, k->name, .fallback = step->fallback != NULL};
+    memcpy(row->sha256, k->sha256, sizeof(row->sha256));
     dgl_jw_object(rows->w);
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
         report_text(rows->w, fields[i].key, fields[i].value);
     }
+    dgl_jw_key(rows->w, "fallback");
+    if (step->fallback)
+        dgl_jw_cstr(rows->w, step->fallback);
+    else
+        dgl_jw_null(rows->w);
     dgl_jw_end_object(rows->w);
     return true;
 }

@@ -144,4 +144,12 @@ void plan_warn_unused(const struct plan *plan, const char *model);
 /* The public view of a kernel; strings are the kernel's. */
 struct dgl_kernel_info kernel_info(const struct kernel *kernel);
 
+/* ---- hints: hint_report.c -------------------------------------------------------------------- */
+
+/* DGL_ERR_UNSUPPORTED when hints are strict and one is for no operation of the plan.
+ * `q4_k_expanded`: the model has weights of q4_k, which a hint has unpacked. */
+enum dgl_status plan_check_hints(const struct plan *plan, bool q4_k_expanded);
+/* Tells of hints that were passed over, a line each, and of a manifest's defaults that decide. */
+void plan_note_hints(const struct plan *plan, const char *model, bool q4_k_expanded);
+
 #endif

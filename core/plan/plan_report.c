@@ -75,6 +75,7 @@ void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct d
                 !kernel_choice_sha256(&segment->use[i]->choice, info.sha256))
                 info.sha256[0] = '\0'; /* out of memory: no hash is better than a wrong one */
             info.origin = origin.failed ? kernel->origin : origin.p;
+            const char *fallback = segment->use[i]->choice.fallback;
             const char *reason = segment->use[i]->choice.reason;
             char shape[160], unfused[512];
             describe_shape(op, shape, sizeof(shape));
@@ -96,6 +97,7 @@ void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct d
                                          .layout = weight[0] ? kernel_layout(kernel, weight) : "",
                                          .kernel = &info,
                                          .reason = reason,
+                                         .fallback = fallback[0] ? fallback : NULL,
                                          .tokens = tokens,
                                          .bytes = op->bytes,
                                          .use = (const struct dgl_plan_use *)segment->use[i]};

@@ -67,6 +67,18 @@ static void note_changed(const struct dgl_model *m)
     }
 }
 
+/* Whether the model has weights of q4_k and a hint has them unpacked. */
+static bool q4_k_expanded(const struct dgl_model *m, const struct kernel_set *set)
+{
+    if (weights_q4_k_dtype(set) == DGL_Q4_K)
+        return false;
+    for (size_t i = 0; i < m->weights.num_slices; i++)
+        if (tensor_source_at(m->file->tensors, (size_t)m->weights.slices[i].tensor)->dtype ==
+            DGL_Q4_K)
+            return true;
+    return false;
+}
+
 /* ---- fitting --------------------------------------------------------------------------------- */
 
 void model_estimate(const struct dgl_model *m, int32_t context, int32_t ubatch,
@@ -213,9 +225,12 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
     m->info.context = p->context ? p->context : desc->context_max;
     struct plan_params params = plan_params(m, m->kernels, p->kv_type);
     status = engine_create(dev, &params, p->executor, &m->engine);
+    if (status == DGL_OK)
+        status = plan_check_hints(&m->engine->plan, q4_k_expanded(m, m->kernels));
     if (status != DGL_OK)
         return status;
     plan_warn_unused(&m->engine->plan, m->info.path);
+    plan_note_hints(&m->engine->plan, m->info.path, q4_k_expanded(m, m->kernels));
 
     /* A context that was asked for is granted or refused; the default is lowered to what fits. */
     struct dgl_memory mem;
@@ -321,6 +336,8 @@ enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels 
         status = engine_create(m->dev, &params, m->engine->wanted, &engine);
     }
     if (status == DGL_OK)
+        status = plan_check_hints(&engine->plan, q4_k_expanded(m, set));
+    if (status == DGL_OK)
         status = exec_compile(&engine->programs, &engine->plan, UINT32_MAX, NULL);
     if (status != DGL_OK) {
         engine_destroy(&engine);
@@ -328,6 +345,7 @@ enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels 
         return status;
     }
     plan_warn_unused(&engine->plan, m->info.path);
+    plan_note_hints(&engine->plan, m->info.path, q4_k_expanded(m, set));
     engine_destroy(&m->engine);
     m->engine = engine;
     kernel_set_destroy(&m->kernels);

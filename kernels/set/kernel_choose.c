@@ -1,5 +1,6 @@
 /* Picks a kernel for a request: what hints and user's files ask for, else the highest PREFER among
  * those that can run. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,7 +23,9 @@ struct chooser {
     struct kernel_fit fit;
     bool allow_f16;
     struct requested requested;
-    char note[320]; /* what was wished for in vain, by a layer that yields */
+    char note[320];     /* what was wished for and has nothing to say here */
+    char fallback[320]; /* of kernel_choice */
+    uint32_t fallback_hint;
 };
 
 /* ---- which hint applies ---------------------------------------------------------------------- */
@@ -88,7 +91,7 @@ static const char *yielding_origin(const struct chooser *c, const struct kernel 
     for (uint32_t i = 0; i < kernel->num_tunes; i++) {
         const struct kernel_hint *hint = kernel_hints_find_tune(
             hints, c->fit.request, kernel->name, kernel->tunes[i].name, KERNEL_HEARS_ALL);
-        if (hint && kernel_layer_yields(hint->layer))
+        if (hint && kernel_layer_yields(hints, hint->layer))
             return hint->origin;
     }
     return "";
@@ -166,6 +169,14 @@ static bool has_tunes(const struct chooser *c, const struct kernel *kernel,
     return false;
 }
 
+/* "HEAD: WHY"; both may be cut. */
+static void set_fallback(char out[320], uint32_t *hint, const char *head, const char *why)
+{
+    int len = snprintf(out, 320, "%.120s: %s", head, why);
+    assert(len > 0);
+    *hint = (uint32_t)strcspn(out, ":");
+}
+
 /* Tries a kernel with the tunables of all hints, then without those that yield. One that could run
  * without those that were asked for is noted in `pick`. */
 static bool fit(const struct chooser *c, const struct kernel *kernel, struct pick *pick,
@@ -174,15 +185,16 @@ static bool fit(const struct chooser *c, const struct kernel *kernel, struct pic
     struct kernel_fit fit = c->fit;
     struct kernel_choice free_choice;
     int64_t free_rank;
-    char free_why[192];
+    char asked_why[192], free_why[192], head[160];
     if (kernel_fit_try(&fit, kernel, choice, rank, why))
         return true;
     if (!kernel_serves(kernel, fit.request) || !has_tunes(c, kernel, KERNEL_HEARS_ALL))
         return false;
     fit.hears = KERNEL_HEARS_ASKED;
-    if (kernel_fit_try(&fit, kernel, choice, rank, free_why)) {
-        snprintf(choice->note, sizeof(choice->note), "tunables of %.64s do not apply here: %s",
-                 yielding_origin(c, kernel), why);
+    if (kernel_fit_try(&fit, kernel, choice, rank, asked_why)) {
+        snprintf(head, sizeof(head), "tunables of %s (%s) do not apply here", kernel->name,
+                 yielding_origin(c, kernel));
+        set_fallback(choice->fallback, &choice->fallback_hint, head, why);
         return true;
     }
     fit.hears = KERNEL_HEARS_NONE;
@@ -191,7 +203,7 @@ static bool fit(const struct chooser *c, const struct kernel *kernel, struct pic
         (!pick->blocked || free_rank > pick->blocked_rank)) {
         pick->blocked = kernel;
         pick->blocked_rank = free_rank;
-        snprintf(pick->blocked_why, sizeof(pick->blocked_why), "%s", why);
+        snprintf(pick->blocked_why, sizeof(pick->blocked_why), "%s", asked_why);
     }
     return false;
 }
@@ -289,6 +301,22 @@ static enum dgl_status fail_none(const struct chooser *c, const struct pick *pic
     return status;
 }
 
+/* Whether another kernel would be taken without the hint of a manifest's defaults. */
+static bool changes_choice(const struct chooser *c, const struct kernel *kernel)
+{
+    const struct kernel_hint *precision =
+        kernel_hints_find(kernel_set_hints(c->fit.set), "computePrecision");
+    struct chooser plain = *c;
+    struct pick pick;
+    if (c->requested.hint->layer != KERNEL_LAYER_MANIFEST)
+        return false;
+    plain.allow_f16 = c->allow_f16 && precision->layer != KERNEL_LAYER_MANIFEST;
+    pick_among(&plain, FILTER_ALL, &pick);
+    bool changes = pick.choice.kernel != kernel;
+    pick_finish(&pick);
+    return changes;
+}
+
 static void set_reason(const struct chooser *c, const struct pick *pick, enum filter filter,
                        struct kernel_choice *out)
 {
@@ -298,6 +326,12 @@ static void set_reason(const struct chooser *c, const struct pick *pick, enum fi
     size_t size = sizeof(out->reason);
     const struct kernel_hint *hint = c->requested.hint;
     int len = 0;
+    if (filter == FILTER_REQUESTED)
+        out->hint = (struct kernel_hint_used){.key = hint->key,
+                                              .value = hint->value,
+                                              .origin = hint->origin,
+                                              .layer = hint->layer,
+                                              .decides = changes_choice(c, out->kernel)};
     if (filter == FILTER_REQUESTED)
         len = snprintf(reason, size, "hint %s=%s (%s)", hint->key, hint->value, hint->origin);
     else if (filter == FILTER_ADDED)
@@ -312,10 +346,13 @@ static void set_reason(const struct chooser *c, const struct pick *pick, enum fi
             len += snprintf(reason + len, size - (size_t)len, "; %s=%lld (%s)",
                             out->kernel->tunes[i].name,
                             (long long)out->vars[out->num_consts + i].value, out->tune_origin[i]);
-    if (c->note[0])
-        memcpy(out->note, c->note, sizeof(out->note));
-    if (out->note[0] && len >= 0 && (size_t)len < size)
-        len += snprintf(reason + len, size - (size_t)len, "; %s", out->note);
+    if (c->fallback[0]) {
+        memcpy(out->fallback, c->fallback, sizeof(out->fallback));
+        out->fallback_hint = c->fallback_hint;
+    }
+    const char *note = out->fallback[0] ? out->fallback : c->note;
+    if (note[0] && len >= 0 && (size_t)len < size)
+        len += snprintf(reason + len, size - (size_t)len, "; %s", note);
     if (pick->passed_over.len && len >= 0 && (size_t)len < size)
         snprintf(reason + len, size - (size_t)len, "; passed over: %s", pick->passed_over.p);
 }
@@ -329,6 +366,8 @@ static enum dgl_status try_wish(struct chooser *c, struct kernel_choice *out, bo
     struct pick pick = {.rank = 0};
     enum dgl_status status = DGL_OK;
     bool named = dgl_str_starts(dgl_str_of(hint->key), "variants.");
+    const struct kernel_hints *hints = kernel_set_hints(c->fit.set);
+    char head[160];
     if (!c->requested.impossible)
         pick_among(c, FILTER_REQUESTED, &pick);
     *done = true;
@@ -338,13 +377,19 @@ static enum dgl_status try_wish(struct chooser *c, struct kernel_choice *out, bo
     } else if (pick.choice.kernel) {
         *out = pick.choice;
         set_reason(c, &pick, FILTER_REQUESTED, out);
-    } else if (kernel_layer_yields(hint->layer) || (named && pick.served == 0)) {
+    } else if (named && pick.served == 0) {
         /* A kernel of `variants` that serves only other attributes says nothing here. */
         *done = false;
         snprintf(c->note, sizeof(c->note), "hint %s=%s (%s) does not apply here: %s", hint->key,
-                 hint->value, hint->origin,
-                 c->requested.impossible ? "the weights are still packed"
-                                         : (why_not(&pick) ? why_not(&pick) : "no such kernel"));
+                 hint->value, hint->origin, why_not(&pick) ? why_not(&pick) : "no such kernel");
+    } else if (kernel_layer_yields(hints, hint->layer)) {
+        *done = false;
+        snprintf(head, sizeof(head), "hint %s=%s (%s) does not apply here", hint->key, hint->value,
+                 hint->origin);
+        set_fallback(c->fallback, &c->fallback_hint, head,
+                     c->requested.impossible ? "the weights are still packed"
+                     : why_not(&pick)        ? why_not(&pick)
+                                             : "no such kernel");
     } else {
         status = fail_wish(c, &pick);
         out->asked = true;
@@ -401,4 +446,45 @@ enum dgl_status kernel_choose(const struct dgl_log *log, const struct kernel_set
     if (!done)
         status = try_filter(&c, FILTER_ALL, out, &done);
     return status;
+}
+
+/* ---- hints that nobody hears ----------------------------------------------------------------- */
+
+/* Whether the hint has something to say about some request. */
+static bool is_heard(const struct kernel_hint *hint, const struct kernel_set *set,
+                     const struct kernel_request *const *requests, size_t num_requests)
+{
+    const struct kernel *kernel = hint->tune ? kernel_set_find(set, hint->kernel) : NULL;
+    struct requested requested;
+    for (size_t i = 0; i < num_requests; i++) {
+        if (kernel && kernel_serves(kernel, requests[i]) &&
+            (!hint->pattern[0] || kernel_request_match(requests[i], hint->pattern)))
+            return true;
+        if (!kernel && dgl_str_starts(dgl_str_of(hint->key), "variants.") &&
+            kernel_request_match(requests[i], hint->key + strlen("variants.")))
+            return true;
+        if (!kernel && read_fixed(hint, requests[i], &requested))
+            return true;
+    }
+    return false;
+}
+
+enum dgl_status kernel_set_check_heard(const struct dgl_log *log, const struct kernel_set *set,
+                                       const struct kernel_request *const *requests,
+                                       size_t num_requests, bool q4_k_expanded)
+{
+    const struct kernel_hints *hints = kernel_set_hints(set);
+    for (size_t i = 0; i < hints->count && hints->strict; i++) {
+        const struct kernel_hint *hint = &hints->items[i];
+        bool q4_k = strcmp(hint->key, "q4kMatmul") == 0;
+        if (hint->layer == KERNEL_LAYER_TUNER || strcmp(hint->value, "auto") == 0 ||
+            !kernel_hint_chooses(hint) || (q4_k && q4_k_expanded) ||
+            is_heard(hint, set, requests, num_requests))
+            continue;
+        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                        "the hint %s=%s (%s) is for no operation of the model, and hints are "
+                        "strict: leave it out, or strict",
+                        hint->key, hint->value, hint->origin);
+    }
+    return DGL_OK;
 }

@@ -23,6 +23,7 @@ static const struct hint_row {
     {"f16Matmul", "auto gemv_subgroup"},
     {"attentionPrefill", WORDS_ATTENTION},
     {"attentionDecode", WORDS_ATTENTION},
+    {"strict", "auto true false"},
     {"tunedDevice", NULL},
     {"benchmarkTokPerSec", NULL},
 };
@@ -61,10 +62,10 @@ static enum dgl_status refuse(const struct kernel_hint_source *source, const cha
     return DGL_OK;
 }
 
-bool kernel_layer_yields(enum kernel_layer layer)
+bool kernel_layer_yields(const struct kernel_hints *hints, enum kernel_layer layer)
 {
-    return layer == KERNEL_LAYER_MANIFEST || layer == KERNEL_LAYER_TUNER ||
-           layer == KERNEL_LAYER_PROFILE;
+    return layer == KERNEL_LAYER_TUNER ||
+           (!hints->strict && (layer == KERNEL_LAYER_MANIFEST || layer == KERNEL_LAYER_PROFILE));
 }
 
 static size_t find_index(const struct kernel_hints *hints, const char *key)
@@ -93,7 +94,7 @@ const struct kernel_hint *kernel_hints_find_tune(const struct kernel_hints *hint
     for (size_t i = 0; i < hints->count; i++) {
         const struct kernel_hint *hint = &hints->items[i];
         if (!hint->tune || strcmp(hint->kernel, kernel) != 0 || strcmp(hint->tune, tune) != 0 ||
-            (heard == KERNEL_HEARS_ASKED && kernel_layer_yields(hint->layer)))
+            (heard == KERNEL_HEARS_ASKED && kernel_layer_yields(hints, hint->layer)))
             continue;
         int parts = hint->pattern[0] ? kernel_request_match(request, hint->pattern) : 0;
         if (hint->pattern[0] && parts == 0)
@@ -113,6 +114,16 @@ static const char *kept(const struct kernel_hint_source *source, const char *tex
     const char *copy = text ? dgl_arena_strndup(source->arena, text, strlen(text)) : NULL;
     *failed |= text && !copy;
     return copy;
+}
+
+bool kernel_hint_chooses(const struct kernel_hint *hint)
+{
+    static const char *const others[] = {"strict", "tunedDevice", "benchmarkTokPerSec"};
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+        if (strcmp(hint->key, others[i]) == 0)
+            return false;
+    /* f32 is what there is anyway. */
+    return strcmp(hint->key, "computePrecision") != 0 || strcmp(hint->value, "f16") == 0;
 }
 
 /* A later or equal layer replaces what an earlier one said about the same key. Copies its texts. */
@@ -136,6 +147,8 @@ static enum dgl_status store(const struct kernel_hint_source *source,
         return dgl_fail_memory(source->log, "a kernel hint", sizeof(copy));
     hints->items[index] = copy;
     hints->count += index == hints->count;
+    if (strcmp(copy.key, "strict") == 0)
+        hints->strict = strcmp(copy.value, "true") == 0;
     return DGL_OK;
 }
 
@@ -344,7 +357,7 @@ enum dgl_status kernel_hints_add_flag(const struct kernel_hint_source *source, c
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* A string as it is; an integer in digits, for tunes and benchmarkTokPerSec. */
+/* A string as it is; an integer in digits, for tunes and benchmarkTokPerSec; true and false. */
 static bool value_text(const struct dgl_json *value, struct dgl_buf *out)
 {
     int64_t integer;
@@ -355,6 +368,8 @@ static bool value_text(const struct dgl_json *value, struct dgl_buf *out)
     }
     if (dgl_json_i64(value, &integer))
         dgl_buf_printf(out, "%lld", (long long)integer);
+    else if (dgl_json_is(value, DGL_JSON_BOOL))
+        dgl_buf_puts(out, dgl_json_bool(value) ? "true" : "false");
     else if (dgl_json_is(value, DGL_JSON_NUMBER))
         dgl_buf_f64(out, dgl_json_f64(value));
     else

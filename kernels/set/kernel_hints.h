@@ -20,6 +20,7 @@ struct kernel_hint {
 struct kernel_hints {
     struct kernel_hint *items;
     size_t count, cap;
+    bool strict; /* the hint of that name is in force */
 };
 /* Where hints are being read from, and where they go. */
 struct kernel_hint_source {
@@ -45,8 +46,12 @@ const struct kernel_hint *kernel_hints_find_tune(const struct kernel_hints *hint
                                                  const struct kernel_request *request,
                                                  const char *kernel, const char *tune,
                                                  enum kernel_hints_heard heard);
-/* What the layer says is passed over where it cannot be met. */
-bool kernel_layer_yields(enum kernel_layer layer);
+/* Whether the hint picks kernels, tunables or weights of some requests: no remark, no rule for all
+ * others. */
+bool kernel_hint_chooses(const struct kernel_hint *hint);
+/* What the layer says is passed over where it cannot be met. A tuner's always is, other layers'
+ * not where hints are strict. */
+bool kernel_layer_yields(const struct kernel_hints *hints, enum kernel_layer layer);
 
 /* kernel_set.c */
 const struct kernel_hints *kernel_set_hints(const struct kernel_set *set);

@@ -493,6 +493,7 @@ static struct kernel_set *derive(struct kernel_set *set)
     if (set->hints.count)
         memcpy(child->hints.items, set->hints.items, set->hints.count * sizeof(*set->hints.items));
     child->hints.count = set->hints.count;
+    child->hints.strict = set->hints.strict;
     return child;
 }
 
@@ -534,8 +535,9 @@ enum dgl_status kernel_set_with_manifest(const struct dgl_log *log, struct kerne
 {
     struct kernel_set *defaults = NULL;
     *out = NULL;
-    enum dgl_status status = with_hints(log, set, KERNEL_LAYER_MANIFEST, "manifest", hints->file,
-                                        hints->defaults ? hints->defaults : "{}", &defaults);
+    enum dgl_status status =
+        with_hints(log, set, KERNEL_LAYER_MANIFEST, KERNEL_MANIFEST_ORIGIN, hints->file,
+                   hints->defaults ? hints->defaults : "{}", &defaults);
     if (status == DGL_OK)
         status = with_hints(log, defaults, KERNEL_LAYER_PINNED, "manifest (pinned)", hints->file,
                             hints->pinned ? hints->pinned : "{}", out);

@@ -155,15 +155,27 @@ static enum dgl_status parse_copied(struct dgl_json_reader r, const struct dgl_j
 /* Which hints there are is the engine's business; what kind of value they have is the format's. */
 static enum dgl_status check_hints(struct dgl_json_reader r, const struct dgl_json *hints)
 {
+    static const struct {
+        const char *key, *wanted;
+        enum dgl_json_type type;
+    } others[] = {
+        {"variants", "an object", DGL_JSON_OBJECT},
+        {"tunes", "an object", DGL_JSON_OBJECT},
+        {"workgroupOverrides", "an object", DGL_JSON_OBJECT},
+        {"disableFeatures", "an array", DGL_JSON_ARRAY},
+        {"strict", "true or false", DGL_JSON_BOOL},
+    };
     for (const struct dgl_json *h = dgl_json_first(hints); h; h = dgl_json_next(h)) {
         enum dgl_json_type type = dgl_json_type(h);
-        bool table =
-            dgl_str_eq(dgl_json_key(h), "variants") || dgl_str_eq(dgl_json_key(h), "tunes");
-        bool fits =
-            table ? type == DGL_JSON_OBJECT : type == DGL_JSON_STRING || type == DGL_JSON_NUMBER;
+        bool fits = type == DGL_JSON_STRING || type == DGL_JSON_NUMBER;
+        const char *wanted = "a string";
+        for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+            if (dgl_str_eq(dgl_json_key(h), others[i].key)) {
+                fits = type == others[i].type;
+                wanted = others[i].wanted;
+            }
         if (!fits && type != DGL_JSON_NULL)
-            return dgl_json_fail(r, h, "is %s, wanted %s", dgl_json_type_name(type),
-                                 table ? "an object" : "a string");
+            return dgl_json_fail(r, h, "is %s, wanted %s", dgl_json_type_name(type), wanted);
     }
     return DGL_OK;
 }

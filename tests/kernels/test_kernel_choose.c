@@ -550,12 +550,12 @@ static const struct tune_case tunes[] = {
      .tuner = TUNES("\"sized.WG\":64"), .wanted = "sized 64 tuner 4 manifest"},
     {"tuner that does not fit", &minimum, QKV, .tuner = TUNES("\"sized.WG\":256,\"sized.ROWS\":4"),
      .wanted = "sized 32 default 1 default",
-     .note = "tunables of tuner do not apply here: LOCAL_X is 256, MAX_LOCAL_X is 128"},
+     .note = "tunables of sized (tuner) do not apply here: LOCAL_X is 256, MAX_LOCAL_X is 128"},
     {"tuner that does not fit beside a hint", &minimum, QKV, .tuner = TUNES("\"sized.WG\":256"),
      .hints = TUNES("\"sized.ROWS\":2"), .wanted = "sized 32 default 2 --kernel-hints",
-     .note = "tunables of tuner"},
+     .note = "tunables of sized (tuner)"},
     {"defaults that do not fit", &minimum, QKV, .defaults = TUNES("\"sized.WG\":256"),
-     .wanted = "sized 32 default 1 default", .note = "tunables of manifest"},
+     .wanted = "sized 32 default 1 default", .note = "tunables of sized (manifest)"},
     {"tuner of a kernel that is gone", &big, QKV,
      .tuner = TUNES("\"gone.WG\":64,\"sized.COLS\":1,\"sized.WG\":7,\"r_gone\":{\"sized.WG\":64},"
                     "\"r_sized/N=\":{\"sized.WG\":64},\"sized.ROWS\":2"),
@@ -620,9 +620,9 @@ static void tunables_have_value_and_origin(void **state)
                             choice.tune_origin[i]);
         assert_string_equal(text, c->wanted);
         if (c->note)
-            assert_contains(choice.note, c->note);
+            assert_contains(choice.fallback, c->note);
         else
-            assert_string_equal(choice.note, "");
+            assert_string_equal(choice.fallback, "");
     }
     kernel_set_destroy(&set);
 }

@@ -1,0 +1,90 @@
+/* What hints came to: those that were passed over, a manifest's defaults that decide, and under
+ * `strict` those that are for nothing. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/plan/plan.h"
+
+/* One line for each hint that was passed over, with the first request that it was for. */
+static void note_fallbacks(const struct plan *plan)
+{
+    for (size_t i = 0; i < plan->kernels.count; i++) {
+        const struct kernel_use *use = plan->kernels.uses[i];
+        const struct kernel_choice *choice = &use->choice;
+        bool told = choice->fallback[0] == '\0';
+        for (size_t j = 0; j < i && !told; j++) {
+            const struct kernel_choice *other = &plan->kernels.uses[j]->choice;
+            told = other->fallback[0] && other->fallback_hint == choice->fallback_hint &&
+                   memcmp(other->fallback, choice->fallback, choice->fallback_hint) == 0;
+        }
+        if (!told)
+            dgl_notice(plan->device->log, "%s: %s", use->request.op, choice->fallback);
+    }
+}
+
+/* Adds "KEY=VALUE" to a list unless it is there. */
+static void add_once(struct dgl_buf *list, const char *text)
+{
+    struct dgl_str rest = {list->p, list->len}, item;
+    while (list->p && dgl_str_split(&rest, ' ', &item))
+        if (dgl_str_eq(item, text))
+            return;
+    dgl_buf_printf(list, "%s%s", list->len ? " " : "", text);
+}
+
+/* One line for all defaults of a manifest that decide: they may cost most of the speed. */
+static void note_defaults(const struct plan *plan, const char *model, bool q4_k_expanded)
+{
+    struct dgl_buf list = {0};
+    const char *origin = NULL;
+    const char *q4k = kernel_set_hint(plan->kernels.set, "q4kMatmul", &origin);
+    char text[160];
+    if (q4_k_expanded && origin && strcmp(origin, KERNEL_MANIFEST_ORIGIN) == 0) {
+        snprintf(text, sizeof(text), "q4kMatmul=%s", q4k);
+        add_once(&list, text);
+    }
+    for (size_t i = 0; i < plan->kernels.count; i++) {
+        const struct kernel_choice *choice = &plan->kernels.uses[i]->choice;
+        if (choice->hint.decides) {
+            snprintf(text, sizeof(text), "%s=%s", choice->hint.key, choice->hint.value);
+            add_once(&list, text);
+        }
+        for (uint32_t t = 0; t < choice->num_tunes; t++)
+            if (strcmp(choice->tune_origin[t], KERNEL_MANIFEST_ORIGIN) == 0) {
+                snprintf(text, sizeof(text), "tunes.%s.%s=%lld", choice->kernel->name,
+                         choice->kernel->tunes[t].name,
+                         (long long)choice->vars[choice->num_consts + t].value);
+                add_once(&list, text);
+            }
+    }
+    if (list.len)
+        dgl_notice(plan->device->log,
+                   "%s: default hints of its manifest decide over kernels: %s; a hint of yours, as "
+                   "auto, beats them",
+                   model, list.p);
+    dgl_buf_finish(&list);
+}
+
+enum dgl_status plan_check_hints(const struct plan *plan, bool q4_k_expanded)
+{
+    const struct kernel_table *kernels = &plan->kernels;
+    const struct kernel_request **requests =
+        dgl_new_array(const struct kernel_request *, kernels->count);
+    if (!requests)
+        return dgl_fail_memory(plan->device->log, "the requests of a plan", kernels->count);
+    for (size_t i = 0; i < kernels->count; i++)
+        requests[i] = &kernels->uses[i]->request;
+    enum dgl_status status = kernel_set_check_heard(plan->device->log, kernels->set, requests,
+                                                    kernels->count, q4_k_expanded);
+    free(requests);
+    return status;
+}
+
+void plan_note_hints(const struct plan *plan, const char *model, bool q4_k_expanded)
+{
+    note_fallbacks(plan);
+    note_defaults(plan, model, q4_k_expanded);
+}

@@ -557,8 +557,13 @@ const char *dgl_model_generation_config(const struct dgl_model *model, size_t *l
 
 /* Replaces the kernels of a live model (NULL = built-in ones), all or nothing: on failure the old
  * programs stay in use and the next token is the one that they compute. Takes effect at the next
- * call on any session. DGL_ERR_UNSUPPORTED: the new kernels want weights in another layout, load
- * the model again; DGL_ERR_KERNEL: one does not compile. Slow. */
+ * call on any session; sessions keep their tokens and what was evaluated of them. Weights that the
+ * new kernels want in another type or layout (the hint q4kMatmul) are packed again from the model's
+ * files, which takes as long as loading them; the device holds none of them twice meanwhile, so
+ * that a failure then (no memory, an unreadable file) has the old ones loaded again, and should
+ * that fail too, calls that compute fail until dgl_model_rebuild() brings them back.
+ * dgl_model_info.weight_bytes follows. DGL_ERR_NO_MEMORY: the weights would not fit;
+ * DGL_ERR_UNSUPPORTED: a hint cannot be met here; DGL_ERR_KERNEL: one does not compile. Slow. */
 enum dgl_status dgl_model_set_kernels(struct dgl_model *model, const struct dgl_kernels *kernels);
 
 struct dgl_rebuild_params {

@@ -12,6 +12,7 @@ TEST_LDFLAGS_test_rebuild := $(GL_FAIL)
 TEST_LDFLAGS_test_plan := $(GL_FAIL)
 TEST_LDFLAGS_test_profiler := $(GL_FAIL)
 TEST_LDFLAGS_test_moe := $(GL_FAIL)
+TEST_LDFLAGS_test_strategies := $(GL_FAIL)
 TEST_LDFLAGS_test_decode_queue := -Wl,--wrap=dgl_now_ns,--wrap=nanosleep \
     -Wl,--wrap=gl_readback_is_done,--wrap=gl_readback_end
 

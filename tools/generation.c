@@ -191,6 +191,7 @@ void generation_report(struct dgl_json_writer *w, const struct engine *e,
     dgl_jw_end_object(w);
     report_executor(w, e->model);
     report_device(w, e->device);
+    report_u64(w, "weight_bytes", dgl_model_get_info(e->model)->weight_bytes);
     report_kernels(w, e->model);
 }
 

@@ -16,9 +16,28 @@ enum dgl_status memory_init_state(struct memory *memory, struct dgl_device *dev,
     return status;
 }
 
+enum dgl_status memory_fit_plan(struct memory *memory, struct dgl_device *dev,
+                                const struct plan *plan)
+{
+    uint64_t sizes[BUF_COUNT];
+    struct arena args;
+    struct gl_range range;
+    plan_sequence_bytes(plan, 1, sizes);
+    if (sizes[BUF_ARGS] <= memory->state[BUF_ARGS].size)
+        return DGL_OK;
+    enum dgl_status status = arena_init(&args, dev, "sequence", &sizes[BUF_ARGS], 1, &range);
+    if (status != DGL_OK)
+        return status;
+    arena_finish(&memory->args, dev);
+    memory->args = args;
+    memory->state[BUF_ARGS] = range;
+    return DGL_OK;
+}
+
 void memory_finish_state(struct memory *memory, struct dgl_device *dev)
 {
     arena_finish(&memory->arena, dev);
+    arena_finish(&memory->args, dev);
     memset(memory->state, 0, sizeof(memory->state));
     memset(memory->step_scratch, 0, sizeof(memory->step_scratch));
 }

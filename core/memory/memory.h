@@ -15,12 +15,18 @@ struct memory {
     struct gl_range state[BUF_STATE_COUNT];
     struct gl_range step_scratch[BUF_COUNT]; /* those from BUF_STATE_COUNT on */
     struct arena arena;
+    struct arena args; /* ARGS for a plan of more operations than the first one; else empty */
 };
 
 /* Makes arena, state and step_scratch for a sequence of `context` tokens. On failure they are
  * empty. */
 enum dgl_status memory_init_state(struct memory *memory, struct dgl_device *dev,
                                   const struct plan *plan, int32_t context);
+/* After other kernels: makes ARGS larger where their plan has more operations. What it holds does
+ * not outlive a batch; all else that a sequence has depends on no kernel. On failure nothing
+ * changes. */
+enum dgl_status memory_fit_plan(struct memory *memory, struct dgl_device *dev,
+                                const struct plan *plan);
 /* Accepts memory without any. */
 void memory_finish_state(struct memory *memory, struct dgl_device *dev);
 

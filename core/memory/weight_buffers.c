@@ -5,20 +5,28 @@
 
 #include "core/base/mem.h"
 
+/* Makes the buffers that are not there; contents are undefined. */
+static enum dgl_status make_buffers(struct weight_buffers *wb, struct dgl_device *dev)
+{
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < wb->weights->num_buffers && status == DGL_OK; i++)
+        if (!wb->buffers[i])
+            status = gl_buffer_create(dev->gl,
+                                      &(struct gl_buffer_params){
+                                          .size = wb->weights->buffer_bytes[i], .label = "weights"},
+                                      &wb->buffers[i]);
+    return status;
+}
+
 enum dgl_status weight_buffers_init(struct weight_buffers *out, struct dgl_device *dev,
                                     const struct model_weights *weights)
 {
-    enum dgl_status status = DGL_OK;
     *out = (struct weight_buffers){.weights = weights};
     out->buffers = dgl_new_array(struct gl_buffer *, weights->num_buffers);
     if (!out->buffers)
         return dgl_fail_memory(dev->log, "weight buffers", weights->num_buffers);
     dev->held_bytes += weights->bytes;
-    for (size_t i = 0; i < weights->num_buffers && status == DGL_OK; i++)
-        status = gl_buffer_create(
-            dev->gl,
-            &(struct gl_buffer_params){.size = weights->buffer_bytes[i], .label = "weights"},
-            &out->buffers[i]);
+    enum dgl_status status = make_buffers(out, dev);
     if (status != DGL_OK)
         weight_buffers_finish(out, dev);
     return status;
@@ -33,6 +41,58 @@ void weight_buffers_finish(struct weight_buffers *wb, struct dgl_device *dev)
     dev->held_bytes -= wb->weights->bytes;
     free(wb->buffers);
     *wb = (struct weight_buffers){0};
+}
+
+/* Moves the buffers that `from` shares with `to`, frees its others, and makes and fills those that
+ * `to` lacks. `only` is scratch, [to->weights->num_buffers]. */
+static enum dgl_status move_buffers(struct weight_buffers *from, struct weight_buffers *to,
+                                    struct dgl_device *dev,
+                                    const struct weight_upload_params *params, bool *only)
+{
+    for (size_t i = 0; i < to->weights->num_buffers; i++) {
+        size_t same = weights_same_buffer(from->weights, to->weights, i);
+        only[i] = same == SIZE_MAX || !from->buffers[same];
+        to->buffers[i] = only[i] ? NULL : from->buffers[same];
+        if (!only[i])
+            from->buffers[same] = NULL;
+    }
+    for (size_t i = 0; i < from->weights->num_buffers; i++)
+        gl_buffer_destroy(dev->gl, &from->buffers[i]);
+    struct weight_upload_params these = *params;
+    these.only = only;
+    enum dgl_status status = gl_finish(dev->gl); /* until then the driver may keep what was freed */
+    if (status == DGL_OK)
+        status = make_buffers(to, dev);
+    return status == DGL_OK ? weight_buffers_upload(to, dev, &these) : status;
+}
+
+enum dgl_status weight_buffers_replace(struct weight_buffers *wb, struct dgl_device *dev,
+                                       const struct model_weights *weights,
+                                       const struct weight_upload_params *params)
+{
+    const struct model_weights *old = wb->weights;
+    size_t most = weights->num_buffers > old->num_buffers ? weights->num_buffers : old->num_buffers;
+    struct weight_buffers to = {.weights = weights};
+    to.buffers = dgl_new_array(struct gl_buffer *, weights->num_buffers);
+    bool *only = dgl_new_array(bool, most);
+    if (!to.buffers || !only) {
+        free(to.buffers);
+        free(only);
+        return dgl_fail_memory(dev->log, "weight buffers", most * sizeof(*to.buffers));
+    }
+    enum dgl_status status = move_buffers(wb, &to, dev, params, only);
+    if (status == DGL_OK) {
+        dev->held_bytes += weights->bytes - old->bytes;
+        free(wb->buffers);
+        *wb = to;
+    } else {
+        enum dgl_status back = move_buffers(&to, wb, dev, params, only);
+        free(to.buffers);
+        if (back != DGL_OK)
+            weight_buffers_finish(wb, dev);
+    }
+    free(only);
+    return status;
 }
 
 struct gl_range weight_buffers_band(const struct weight_buffers *wb, uint32_t matrix, uint32_t band)

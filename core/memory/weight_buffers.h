@@ -1,5 +1,5 @@
-/* A model's weights on the device: the buffers of a placed weight list, and the streaming of values
- * from the model's files into them. */
+/* A model's weights on the device: the buffers of a placed weight list, the streaming of values
+ * from the model's files into them, and the change to another placement of the same weights. */
 #ifndef DGL_CORE_WEIGHT_BUFFERS_H
 #define DGL_CORE_WEIGHT_BUFFERS_H
 
@@ -29,9 +29,19 @@ struct weight_upload_params {
     void *fill_ctx;
     dgl_progress_cb progress_cb;
     void *progress_priv;
+    const bool *only; /* [weights->num_buffers]: fill these buffers; NULL = all */
 };
 /* Fills every band and vector: a few rows at a time through host memory. Slow. */
 enum dgl_status weight_buffers_upload(const struct weight_buffers *wb, struct dgl_device *dev,
                                       const struct weight_upload_params *params);
+
+/* Takes another placement of the same weights (weights_list() of the same model). Buffers that hold
+ * the same in both stay (weights_same_buffer()); the others are freed, and only then new ones are
+ * made and filled from the files: nothing is on the device twice. `params->only` is not looked at.
+ * On failure the old placement is in force as before, its buffers filled anew; if that fails too,
+ * *wb is empty. Slow. */
+enum dgl_status weight_buffers_replace(struct weight_buffers *wb, struct dgl_device *dev,
+                                       const struct model_weights *weights,
+                                       const struct weight_upload_params *params);
 
 #endif

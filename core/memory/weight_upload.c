@@ -207,6 +207,11 @@ static enum dgl_status upload_vector(struct upload *u, uint32_t id)
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
+static bool is_wanted(const struct upload *u, const struct weight_place *place)
+{
+    return !u->p->only || u->p->only[place->buffer];
+}
+
 /* What progress counts; tensors that the model does not use are not read. */
 static uint64_t bytes_to_read(const struct upload *u)
 {
@@ -236,6 +241,8 @@ enum dgl_status weight_buffers_upload(const struct weight_buffers *wb, struct dg
         const struct weight *w = weights->matrices[i];
         for (uint32_t j = 0; j < w->num_bands && status == DGL_OK; j++) {
             struct gl_range range = weight_buffers_band(wb, i, j);
+            if (!is_wanted(&u, &w->bands[j].place))
+                continue;
             status = params->fill ? params->fill(params->fill_ctx, w, &w->bands[j], range)
                                   : upload_band(&u, w, &w->bands[j], range);
             if (status == DGL_OK && w->band_bias != TENSOR_NONE)
@@ -243,6 +250,7 @@ enum dgl_status weight_buffers_upload(const struct weight_buffers *wb, struct dg
         }
     }
     for (uint32_t i = VECTOR_NONE + 1; i < weights->num_vectors && status == DGL_OK; i++)
-        status = upload_vector(&u, i);
+        if (is_wanted(&u, &weights->vectors[i].place))
+            status = upload_vector(&u, i);
     return status;
 }

@@ -253,47 +253,71 @@ static enum dgl_status reserve(struct placer *b, size_t *buffer, struct weight_p
     return DGL_OK;
 }
 
-/* The buffer in which `bytes` begin: the first that has room for all of them, else a new one. */
-static size_t find_buffer(const struct placer *b, uint64_t bytes)
+/* The buffer in which `bytes` begin: the first from `first` on that has room for all of them, else
+ * a new one. */
+static size_t find_buffer(const struct placer *b, size_t first, uint64_t bytes)
 {
     uint64_t most = plan_device_binding_bytes(b->p->device);
-    for (size_t i = 0; i < b->w->num_buffers; i++)
+    for (size_t i = first; i < b->w->num_buffers; i++)
         if (aligned(b, b->w->buffer_bytes[i]) + bytes <= most)
             return i;
     return b->w->num_buffers;
 }
 
-/* Weights that one operation of every layer reads lie in as few buffers as possible, so that a
- * program which runs it for all layers needs few bindings: core/plan/phase_schedule.h. */
-static enum dgl_status place_all(struct placer *b)
+/* Whether a hint may give the weight another type. */
+static bool is_changeable(const struct placer *b, const struct weight *weight)
+{
+    for (size_t i = 0; i < weight->num_slices; i++)
+        if (slice_tensor(b, weight->first_slice + i)->dtype == DGL_Q4_K)
+            return true;
+    return false;
+}
+
+/* Matrices that other kernels may want in another type, or those that they may not, into buffers
+ * from `first` on. What one operation of every layer reads lies in as few buffers as possible, so
+ * that a program which runs it for all layers needs few bindings: core/plan/phase_schedule.h. */
+static enum dgl_status place_matrices(struct placer *b, size_t first, bool changeable)
 {
     struct model_weights *w = b->w;
     enum dgl_status status = DGL_OK;
     for (size_t i = 0; i < w->num_matrices; i++) {
         const char *label = b->reader[i]->label;
         uint64_t bytes = 0;
-        bool placed = false;
+        bool placed = is_changeable(b, w->matrices[i]) != changeable;
         for (size_t j = 0; j < i && !placed; j++)
-            placed = strcmp(b->reader[j]->label, label) == 0;
-        for (size_t j = i; j < w->num_matrices && !placed; j++)
-            for (uint32_t k = 0; k < w->matrices[j]->num_bands; k++)
-                if (strcmp(b->reader[j]->label, label) == 0)
-                    bytes += aligned(b, w->matrices[j]->bands[k].place.size);
-        size_t buffer = find_buffer(b, bytes);
-        for (size_t j = i; j < w->num_matrices && !placed; j++)
-            for (uint32_t k = 0; k < w->matrices[j]->num_bands && status == DGL_OK; k++)
-                if (strcmp(b->reader[j]->label, label) == 0)
-                    status = reserve(b, &buffer, &w->matrices[j]->bands[k].place);
+            placed = strcmp(b->reader[j]->label, label) == 0 &&
+                     is_changeable(b, w->matrices[j]) == changeable;
+        for (int pass = 0; pass < 2 && !placed; pass++) {
+            size_t buffer = find_buffer(b, first, bytes);
+            for (size_t j = i; j < w->num_matrices; j++) {
+                struct weight *m = w->matrices[j];
+                if (strcmp(b->reader[j]->label, label) != 0 || is_changeable(b, m) != changeable)
+                    continue;
+                for (uint32_t k = 0; k < m->num_bands && status == DGL_OK; k++)
+                    if (pass == 0)
+                        bytes += aligned(b, m->bands[k].place.size);
+                    else
+                        status = reserve(b, &buffer, &m->bands[k].place);
+            }
+        }
     }
+    return status;
+}
+
+/* What may change lies behind the rest, in buffers of its own: weights_same_buffer(). */
+static enum dgl_status place_all(struct placer *b)
+{
+    struct model_weights *w = b->w;
+    enum dgl_status status = place_matrices(b, 0, false);
     uint64_t bytes = 0;
     for (size_t i = VECTOR_NONE + 1; i < w->num_vectors; i++) {
         w->vectors[i].place.size = w->vectors[i].count * 4;
         bytes += aligned(b, w->vectors[i].place.size);
     }
-    size_t buffer = find_buffer(b, bytes);
+    size_t buffer = find_buffer(b, 0, bytes);
     for (size_t i = VECTOR_NONE + 1; i < w->num_vectors && status == DGL_OK; i++)
         status = reserve(b, &buffer, &w->vectors[i].place);
-    return status;
+    return status == DGL_OK ? place_matrices(b, w->num_buffers, true) : status;
 }
 
 enum dgl_status weights_place(struct model_weights *weights, const struct weights_place_params *p)
@@ -317,30 +341,56 @@ enum dgl_status weights_place(struct model_weights *weights, const struct weight
     return status;
 }
 
-enum dgl_status weights_check_kernels(const struct model_weights *weights,
-                                      const struct weights_place_params *p)
+/* ---- two placements of one model ------------------------------------------------------------- */
+
+static bool same_place(const struct weight_place *a, const struct weight_place *b)
 {
-    struct model_weights wanted;
-    enum dgl_status status = weights_list(p->device->log, p->desc, p->tensors, &wanted);
-    if (status == DGL_OK)
-        status = weights_place(&wanted, p);
-    for (size_t i = 0; i < wanted.num_matrices && status == DGL_OK; i++) {
-        const struct weight *now = weights->matrices[i], *then = wanted.matrices[i];
-        assert(now->num_slices == then->num_slices);
-        for (uint32_t j = 0; j < now->num_bands && j < then->num_bands && status == DGL_OK; j++) {
-            const struct weight_band *a = &now->bands[j], *c = &then->bands[j];
-            if (a->dtype != c->dtype)
-                status = dgl_fail(p->device->log, DGL_ERR_UNSUPPORTED,
-                                  "the new kernels want weights held as %s, they were loaded as "
-                                  "%s: load the model again",
-                                  dgl_dtype_get(c->dtype)->name, dgl_dtype_get(a->dtype)->name);
-            else if (a->layout != c->layout)
-                status = dgl_fail(p->device->log, DGL_ERR_UNSUPPORTED,
-                                  "the new kernels want %s weights packed as %s, they were loaded "
-                                  "as %s: load the model again",
-                                  dgl_dtype_get(a->dtype)->name, c->layout->name, a->layout->name);
+    return a->offset == b->offset && a->size == b->size;
+}
+
+static bool same_band(const struct weight_band *a, const struct weight_band *b)
+{
+    return a->dtype == b->dtype && a->layout == b->layout && a->row0 == b->row0 &&
+           a->rows == b->rows && a->row_words == b->row_words && same_place(&a->place, &b->place);
+}
+
+/* How many bands and vectors lie in a buffer. */
+static size_t count_in(const struct model_weights *w, size_t buffer)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < w->num_matrices; i++)
+        for (uint32_t k = 0; k < w->matrices[i]->num_bands; k++)
+            count += w->matrices[i]->bands[k].place.buffer == buffer;
+    for (size_t i = VECTOR_NONE + 1; i < w->num_vectors; i++)
+        count += w->vectors[i].place.buffer == buffer;
+    return count;
+}
+
+size_t weights_same_buffer(const struct model_weights *from, const struct model_weights *to,
+                           size_t buffer)
+{
+    size_t same = SIZE_MAX, count = 0; /* the buffer of the first thing; how many are in it there */
+    assert(from->num_matrices == to->num_matrices && from->num_vectors == to->num_vectors);
+    for (size_t i = 0; i < to->num_matrices; i++) {
+        const struct weight *a = from->matrices[i], *b = to->matrices[i];
+        for (uint32_t k = 0; k < b->num_bands; k++) {
+            if (b->bands[k].place.buffer != buffer)
+                continue;
+            if (k >= a->num_bands || !same_band(&a->bands[k], &b->bands[k]))
+                return SIZE_MAX;
+            same = count == 0 ? a->bands[k].place.buffer : same;
+            count += a->bands[k].place.buffer == same;
         }
     }
-    weights_finish(&wanted);
-    return status;
+    for (size_t i = VECTOR_NONE + 1; i < to->num_vectors; i++) {
+        const struct weight_place *a = &from->vectors[i].place, *b = &to->vectors[i].place;
+        if (b->buffer != buffer)
+            continue;
+        if (!same_place(a, b))
+            return SIZE_MAX;
+        same = count == 0 ? a->buffer : same;
+        count += a->buffer == same;
+    }
+    bool all = count > 0 && count == count_in(to, buffer) && count == count_in(from, same);
+    return all && from->buffer_bytes[same] == to->buffer_bytes[buffer] ? same : SIZE_MAX;
 }

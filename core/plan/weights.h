@@ -120,9 +120,9 @@ struct weights_place_params {
  * bands and gives everything its place. DGL_ERR_UNSUPPORTED when no kernel reads a weight. */
 enum dgl_status weights_place(struct model_weights *weights,
                               const struct weights_place_params *params);
-/* DGL_OK when the kernels of another set read the weights as they were placed; else
- * DGL_ERR_UNSUPPORTED naming the first that they do not. */
-enum dgl_status weights_check_kernels(const struct model_weights *weights,
-                                      const struct weights_place_params *params);
+/* The buffer of `from` that holds the same bands and vectors as that buffer of `to`, another
+ * placement of the same model, each at the same place: SIZE_MAX = none does. */
+size_t weights_same_buffer(const struct model_weights *from, const struct model_weights *to,
+                           size_t buffer);
 
 #endif

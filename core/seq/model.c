@@ -28,15 +28,16 @@ static enum dgl_status make_kernel_set(const struct dgl_model *m, const struct d
 }
 
 /* Tells of weights that are not held as they are stored: one line per type. */
-static void note_changed(const struct dgl_model *m)
+static void note_changed(const struct dgl_model *m, const struct model_weights *weights,
+                         const struct kernel_set *kernels)
 {
     const struct dgl_log *log = m->dev->log;
     uint64_t bytes[DGL_DTYPE_COUNT] = {0}, held_bytes[DGL_DTYPE_COUNT] = {0}, was, now;
-    enum dgl_dtype held[DGL_DTYPE_COUNT] = {0}, wanted = weights_q4_k_dtype(m->kernels);
-    for (size_t i = 0; i < m->weights.num_matrices; i++) {
-        const struct weight *w = m->weights.matrices[i];
+    enum dgl_dtype held[DGL_DTYPE_COUNT] = {0}, wanted = weights_q4_k_dtype(kernels);
+    for (size_t i = 0; i < weights->num_matrices; i++) {
+        const struct weight *w = weights->matrices[i];
         for (size_t j = 0; j < w->num_slices; j++) {
-            const struct weight_slice *s = &m->weights.slices[w->first_slice + j];
+            const struct weight_slice *s = &weights->slices[w->first_slice + j];
             enum dgl_dtype stored = tensor_source_at(m->file->tensors, (size_t)s->tensor)->dtype;
             uint32_t band = 0;
             while (band + 1 < w->num_bands && w->bands[band + 1].row0 <= s->to)
@@ -55,7 +56,7 @@ static void note_changed(const struct dgl_model *m)
         if (bytes[i] == 0)
             continue;
         if (i == DGL_Q4_K && wanted != DGL_Q4_K) {
-            value = kernel_set_hint(m->kernels, "q4kMatmul", &origin);
+            value = kernel_set_hint(kernels, "q4kMatmul", &origin);
             dgl_info(log, "q4_k weights are expanded to %s: hint q4kMatmul=%s (%s)",
                      dgl_dtype_get(wanted)->name, value, origin);
             continue;
@@ -90,7 +91,7 @@ void model_estimate(const struct dgl_model *m, int32_t context, int32_t ubatch,
     if (available) {
         uint64_t others = m->dev->held_bytes - m->workspace.bytes;
         if (m->buffers.buffers)
-            others -= m->weights.bytes;
+            others -= m->weights->bytes;
         available = available > others ? available - others : 1;
     }
     plan_estimate(&m->engine->plan, context, ubatch, available, out);
@@ -134,31 +135,60 @@ enum dgl_status model_check_session_fits(const struct dgl_model *m, int32_t cont
 /* ---- loading --------------------------------------------------------------------------------- */
 
 static struct plan_params plan_params(const struct dgl_model *m, struct kernel_set *set,
-                                      enum dgl_kv_type kv_type)
+                                      const struct model_weights *weights, enum dgl_kv_type kv_type)
 {
     return (struct plan_params){.device = &m->dev->plan,
                                 .set = set,
                                 .desc = &m->file->desc,
-                                .weights = &m->weights,
+                                .weights = weights,
                                 .kv_type = kv_type};
 }
 
-/* Allocates the weights and fills them. */
-static enum dgl_status upload_weights(struct dgl_model *m, dgl_progress_cb progress_cb,
-                                      void *progress_priv)
+/* The model's weights, with types, layouts and places for a set of kernels. On failure *out may be
+ * anything that free_weights() takes. */
+static enum dgl_status place_weights(const struct dgl_model *m, struct kernel_set *set,
+                                     enum dgl_kv_type kv_type, struct model_weights **out)
+{
+    const struct dgl_log *log = m->dev->log;
+    *out = dgl_new(struct model_weights);
+    if (!*out)
+        return dgl_fail_memory(log, "weight list", sizeof(**out));
+    enum dgl_status status = weights_list(log, &m->file->desc, m->file->tensors, *out);
+    if (status != DGL_OK)
+        return status;
+    return weights_place(*out, &(struct weights_place_params){.device = &m->dev->plan,
+                                                              .set = set,
+                                                              .desc = &m->file->desc,
+                                                              .tensors = m->file->tensors,
+                                                              .kv_type = kv_type});
+}
+
+static void free_weights(struct model_weights *weights)
+{
+    if (weights)
+        weights_finish(weights);
+    free(weights);
+}
+
+/* Allocates the weights and fills them; instead, with `other` ones (not NULL), takes the model's
+ * buffers there. `set` is for synthetic values. */
+static enum dgl_status upload_weights(struct dgl_model *m, struct kernel_set *set,
+                                      const struct model_weights *other,
+                                      dgl_progress_cb progress_cb, void *progress_priv)
 {
     struct dgl_device *dev = m->dev;
     struct synthetic_filler filler = {0};
     struct weight_upload_params upload = {
         .tensors = m->file->tensors, .progress_cb = progress_cb, .progress_priv = progress_priv};
-    enum dgl_status status = weight_buffers_init(&m->buffers, dev, &m->weights);
+    enum dgl_status status = other ? DGL_OK : weight_buffers_init(&m->buffers, dev, m->weights);
     if (status == DGL_OK && m->file->format == MODEL_SYNTHETIC) {
-        status = synthetic_filler_init(&filler, dev, m->kernels);
+        status = synthetic_filler_init(&filler, dev, set);
         upload.fill = synthetic_fill;
         upload.fill_ctx = &filler;
     }
     if (status == DGL_OK)
-        status = weight_buffers_upload(&m->buffers, dev, &upload);
+        status = other ? weight_buffers_replace(&m->buffers, dev, other, &upload)
+                       : weight_buffers_upload(&m->buffers, dev, &upload);
     synthetic_filler_finish(&filler);
     return status;
 }
@@ -206,24 +236,17 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
     if (status == DGL_OK)
         status = make_kernel_set(m, p->kernels, &m->kernels);
     if (status == DGL_OK)
-        status = weights_list(log, desc, m->file->tensors, &m->weights);
-    if (status == DGL_OK)
-        status =
-            weights_place(&m->weights, &(struct weights_place_params){.device = &dev->plan,
-                                                                      .set = m->kernels,
-                                                                      .desc = desc,
-                                                                      .tensors = m->file->tensors,
-                                                                      .kv_type = p->kv_type});
+        status = place_weights(m, m->kernels, p->kv_type, &m->weights);
     if (status != DGL_OK)
         return status;
-    note_changed(m);
+    note_changed(m, m->weights, m->kernels);
     if (p->context < 0 || p->context > desc->context_max)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "a context of %d tokens was asked for, %s has at most %d", p->context,
                         m->info.path, desc->context_max);
-    m->info.weight_bytes = m->weights.bytes;
+    m->info.weight_bytes = m->weights->bytes;
     m->info.context = p->context ? p->context : desc->context_max;
-    struct plan_params params = plan_params(m, m->kernels, p->kv_type);
+    struct plan_params params = plan_params(m, m->kernels, m->weights, p->kv_type);
     status = engine_create(dev, &params, p->executor, &m->engine);
     if (status == DGL_OK)
         status = plan_check_hints(&m->engine->plan, q4_k_expanded(m, m->kernels));
@@ -244,7 +267,7 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
     }
 
     m->context = gl_device_context(dev->gl);
-    return upload_weights(m, p->progress_cb, p->progress_priv);
+    return upload_weights(m, m->kernels, NULL, p->progress_cb, p->progress_priv);
 }
 
 /* ---- a lost device --------------------------------------------------------------------------- */
@@ -252,9 +275,14 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
 enum dgl_status model_enter(const struct dgl_model *m, struct gl_saved *saved)
 {
     enum dgl_status status = device_enter(m->dev, saved);
-    if (status != DGL_OK || m->context == gl_device_context(m->dev->gl))
+    if (status != DGL_OK || (m->context == gl_device_context(m->dev->gl) && m->lost == DGL_OK))
         return status;
     device_leave(m->dev, saved);
+    if (m->lost != DGL_OK)
+        return dgl_fail(m->dev->log, m->lost,
+                        "the weights of %s were lost when its kernels were changed: "
+                        "dgl_model_rebuild() brings them back",
+                        m->info.path);
     return dgl_fail(m->dev->log, DGL_ERR_DEVICE_LOST,
                     "%s went with a context of %s that was lost: dgl_model_rebuild() brings it "
                     "back",
@@ -277,25 +305,27 @@ enum dgl_status model_rebuild(struct dgl_model *m, const struct dgl_rebuild_para
     enum dgl_status status = gl_device_is_lost(dev->gl) ? device_reopen(dev) : DGL_OK;
     if (status == DGL_OK)
         status = device_enter(dev, &saved);
-    if (status != DGL_OK || m->context == gl_device_context(dev->gl)) {
+    if (status != DGL_OK || (m->context == gl_device_context(dev->gl) && m->lost == DGL_OK)) {
         device_leave(dev, &saved);
         return status;
     }
     drop_device_state(m);
-    struct plan_params params = plan_params(m, m->kernels, m->engine->plan.kv_type);
+    struct plan_params params = plan_params(m, m->kernels, m->weights, m->engine->plan.kv_type);
     status = engine_create(dev, &params, m->engine->wanted, &engine);
     if (status == DGL_OK) {
         engine_destroy(&m->engine);
         m->engine = engine;
         m->engine_serial++;
-        status = upload_weights(m, p->progress_cb, p->progress_priv);
+        status = upload_weights(m, m->kernels, NULL, p->progress_cb, p->progress_priv);
     }
     for (struct dgl_session *s = m->sessions; s && status == DGL_OK; s = s->next)
         status = session_make_memory(s);
-    if (status == DGL_OK)
+    if (status == DGL_OK) {
         m->context = gl_device_context(dev->gl);
-    else
+        m->lost = DGL_OK;
+    } else {
         drop_device_state(m);
+    }
     for (struct dgl_session *s = m->sessions; s; s = s->next) {
         if (status == DGL_OK)
             status = session_restore(s);
@@ -312,44 +342,80 @@ void model_destroy(struct dgl_model *m)
 {
     engine_destroy(&m->engine);
     weight_buffers_finish(&m->buffers, m->dev);
-    weights_finish(&m->weights);
+    free_weights(m->weights);
     kernel_set_destroy(&m->kernels);
     tokenizer_destroy(&m->tok);
     model_file_close(&m->file);
     free(m);
 }
 
+/* DGL_ERR_NO_MEMORY when other weights do not fit beside what sessions and other models hold. */
+static enum dgl_status check_weights_fit(const struct dgl_model *m,
+                                         const struct model_weights *weights)
+{
+    uint64_t available = gl_device_caps(m->dev->gl)->memory_free_bytes;
+    uint64_t others = m->dev->held_bytes - m->weights->bytes;
+    if (weights->bytes <= m->weights->bytes || available == 0 ||
+        (others <= available && weights->bytes <= available - others))
+        return DGL_OK;
+    struct dgl_buf then = {0}, now = {0}, rest = {0}, a = {0};
+    dgl_buf_bytes(&then, weights->bytes);
+    dgl_buf_bytes(&now, m->weights->bytes);
+    dgl_buf_bytes(&rest, others);
+    dgl_buf_bytes(&a, available);
+    enum dgl_status status = dgl_fail(
+        m->dev->log, DGL_ERR_NO_MEMORY,
+        "%s does not fit %s with the new kernels: weights %s instead of %s, sessions and other "
+        "models %s, available %s; it keeps its kernels",
+        m->info.path, m->dev->info.renderer, then.p, now.p, rest.p, a.p);
+    dgl_buf_finish(&then);
+    dgl_buf_finish(&now);
+    dgl_buf_finish(&rest);
+    dgl_buf_finish(&a);
+    return status;
+}
+
 enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels *kernels)
 {
+    const enum dgl_kv_type kv_type = m->engine->plan.kv_type;
     struct kernel_set *set = NULL;
     struct engine *engine = NULL;
+    struct model_weights *weights = NULL;
     enum dgl_status status = make_kernel_set(m, kernels, &set);
     if (status == DGL_OK)
-        status = weights_check_kernels(
-            &m->weights, &(struct weights_place_params){.device = &m->dev->plan,
-                                                        .set = set,
-                                                        .desc = &m->file->desc,
-                                                        .tensors = m->file->tensors,
-                                                        .kv_type = m->engine->plan.kv_type});
+        status = place_weights(m, set, kv_type, &weights);
     if (status == DGL_OK) {
-        struct plan_params params = plan_params(m, set, m->engine->plan.kv_type);
+        struct plan_params params = plan_params(m, set, weights, kv_type);
         status = engine_create(m->dev, &params, m->engine->wanted, &engine);
     }
     if (status == DGL_OK)
         status = plan_check_hints(&engine->plan, q4_k_expanded(m, set));
     if (status == DGL_OK)
+        status = check_weights_fit(m, weights);
+    if (status == DGL_OK)
         status = exec_compile(&engine->programs, &engine->plan, UINT32_MAX, NULL);
+    if (status == DGL_OK) {
+        /* The last thing that can fail; even then buffers are others than those that runs know. */
+        status = upload_weights(m, set, weights, NULL, NULL);
+        m->engine_serial++;
+    }
     if (status != DGL_OK) {
+        m->lost = m->buffers.buffers ? m->lost : status;
         engine_destroy(&engine);
+        free_weights(weights);
         kernel_set_destroy(&set);
         return status;
     }
+    if (weights_q4_k_dtype(set) != weights_q4_k_dtype(m->kernels))
+        note_changed(m, weights, set);
     plan_warn_unused(&engine->plan, m->info.path);
     plan_note_hints(&engine->plan, m->info.path, q4_k_expanded(m, set));
     engine_destroy(&m->engine);
     m->engine = engine;
+    free_weights(m->weights);
+    m->weights = weights;
+    m->info.weight_bytes = weights->bytes;
     kernel_set_destroy(&m->kernels);
     m->kernels = set;
-    m->engine_serial++;
     return DGL_OK;
 }

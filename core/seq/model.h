@@ -12,11 +12,12 @@ struct dgl_model {
     struct dgl_model_file *file;
     struct dgl_tokenizer *tok; /* NULL = none */
     struct dgl_model_info info;
-    struct kernel_set *kernels; /* the caller's layers plus the manifest's hints */
-    struct model_weights weights;
+    struct kernel_set *kernels;    /* the caller's layers plus the manifest's hints */
+    struct model_weights *weights; /* NULL only while it is being loaded */
     struct weight_buffers buffers;
+    enum dgl_status lost; /* why model_set_kernels() left the buffers empty; DGL_OK = it did not */
     struct engine *engine;
-    uint32_t engine_serial; /* raised when the engine is replaced: sessions bind again */
+    uint32_t engine_serial; /* raised when engine or buffers are replaced: sessions bind again */
     struct workspace workspace;
     struct dgl_session *sessions; /* a list, for model_rebuild() */
     uint32_t context; /* gl_device_context() that weights and sessions are in; else: rebuild */
@@ -28,12 +29,13 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
 /* Frees a model with all that it holds. The device is entered, or lost. */
 void model_destroy(struct dgl_model *m);
 /* device_enter() for a call that computes: DGL_ERR_DEVICE_LOST also when the model was not rebuilt
- * after a loss. */
+ * after a loss, and the error of model_set_kernels() when that lost the weights. */
 enum dgl_status model_enter(const struct dgl_model *m, struct gl_saved *saved);
 /* Brings a model whose device was lost and its sessions back, as dgl_model_rebuild() says. The
  * device is not entered. */
 enum dgl_status model_rebuild(struct dgl_model *m, const struct dgl_rebuild_params *params);
-/* Replaces the engine, all or nothing. The device is entered. */
+/* Replaces the engine, and the weights that the new kernels want in another form, all or nothing.
+ * The device is entered. */
 enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels *kernels);
 /* What a session of `context` tokens and passes of `ubatch` tokens needs. */
 void model_estimate(const struct dgl_model *m, int32_t context, int32_t ubatch,

@@ -143,6 +143,12 @@ enum dgl_status session_enter(struct dgl_session *s, struct gl_saved *saved)
     enum dgl_status status = model_enter(m, saved);
     if (status != DGL_OK)
         return status;
+    if (s->engine_serial != m->engine_serial)
+        status = memory_fit_plan(&s->memory, m->dev, &m->engine->plan);
+    if (status != DGL_OK) {
+        device_leave(m->dev, saved);
+        return status;
+    }
     if (s->engine_serial != m->engine_serial || s->workspace_serial != m->workspace.serial) {
         exec_cache_clear(&s->runs);
         exec_cache_clear(&s->persistent);

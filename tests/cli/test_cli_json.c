@@ -98,6 +98,7 @@ static const struct output outputs[] = {
       COUNTERS("prefill"),
       COUNTERS("decode"),
       DEVICE,
+      {"weight_bytes", COUNT},
       KERNELS}},
     {"generate nothing",
      {"generate", "--device", "any", "-p", PROMPT, "-n", "0", "--json"},

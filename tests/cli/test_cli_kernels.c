@@ -559,6 +559,7 @@ static const struct hint_row hints[] = {
     {"computePrecision f32", {"--compute-precision", "f32"}},
     {"computePrecision auto", {"--compute-precision", "auto"}},
     {"q4kMatmul fused_q4k", {"--q4k-matmul", "fused_q4k"}},
+    {"q4kMatmul dequant_f16", {"--q4k-matmul", "dequant_f16"}},
     {"q4kMatmul dequant_f32", {"--q4k-matmul", "dequant_f32"}},
     {"attentionDecode auto", {"--attention-decode", "auto"}},
     {"hints as JSON", {"--kernel-hints", "{\"computePrecision\":\"f32\"}"}},
@@ -601,6 +602,26 @@ static void hints_are_the_reason(void **state)
     assert_string_equal(text(row, "variant"), "baseline");
     assert_contains(text(row, "reason"), "variants.attn_decode");
     process_finish(&r);
+}
+
+/* Each strategy for q4_k weights says what it costs in memory. */
+static void strategies_have_their_bytes(void **state)
+{
+    static const char *const names[] = {"fused_q4k", "dequant_f16", "dequant_f32"};
+    double bytes[3];
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct process_result r;
+        process_command(&r, "generate", "--device", "any", "-p", PROMPT, "-n", "1", "--temp", "0",
+                        "--q4k-matmul", names[i], "--json", NULL);
+        assert_code(&r, 0);
+        bytes[i] = dgl_json_f64(dgl_json_get(process_json(&r), "weight_bytes"));
+        process_finish(&r);
+    }
+    /* 2 bytes and 4 for each of those that are 144 for 256. */
+    double weights = (bytes[2] - bytes[1]) / 2;
+    assert_near(bytes[1] - bytes[0], weights * (2 - 144.0 / 256), weights * 1e-3);
+    assert_true(weights > 4e6);
 }
 
 static void config_file_is_read(void **state)
@@ -657,6 +678,7 @@ int main(void)
         cmocka_unit_test(explain_names_a_file_once),
         cmocka_unit_test(compile_errors_name_the_line),
         cmocka_unit_test(hints_are_the_reason),
+        cmocka_unit_test(strategies_have_their_bytes),
         cmocka_unit_test(config_file_is_read),
         cmocka_unit_test(flags_beat_hints),
     };

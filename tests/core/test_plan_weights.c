@@ -1,5 +1,5 @@
 /* Types, layouts and bands of weights by kernels and hints, without a device: mixed checkpoints,
- * weights that are held promoted, and kernels that do not read weights as they were loaded. */
+ * weights that are held promoted, and what two placements of one model share. */
 #include "tests/support/kernel_sets.h"
 
 #include <stdlib.h>
@@ -264,58 +264,86 @@ static void test_held(void **state)
     kernel_set_destroy(&set);
 }
 
-/* ---- other kernels for weights that are loaded ----------------------------------------------- */
+/* ---- two placements -------------------------------------------------------------------------- */
 
 struct swap {
-    const char *name, *hints, *loaded_hints;
-    const char *parts[3]; /* of the refusal; none: accepted */
+    const char *name, *before, *after; /* hints */
+    size_t changed, kept;              /* buffers of the second placement */
 };
 
+/* q4_k apart from the rest; f16 in more buffers of 2 GiB. */
 static const struct swap swaps[] = {
-    {"as before", NULL, NULL, {NULL}},
-    {"a hint that changes no weight", "{\"attentionDecode\":\"streaming\"}", NULL, {NULL}},
-    {"promoted than loaded",
-     "{\"q4kMatmul\":\"dequant_f16\"}",
-     NULL,
-     {"want weights held as f16", "loaded as q4_k", "load the model again"}},
-    {"not as wide as loaded",
-     NULL,
-     "{\"q4kMatmul\":\"dequant_f32\"}",
-     {"want weights held as q4_k", "loaded as f32", "load the model again"}},
+    {"as before", NULL, NULL, 0, 2},
+    {"a hint that changes no weight", NULL, "{\"attentionPrefill\":\"tiled_small\"}", 0, 2},
+    {"expanded to f16", NULL, "{\"q4kMatmul\":\"dequant_f16\"}", 1, 1},
+    {"expanded to f32", NULL, "{\"q4kMatmul\":\"dequant_f32\"}", 3, 1},
+    {"packed again", "{\"q4kMatmul\":\"dequant_f32\"}", NULL, 1, 1},
+    {"from f16 to f32", "{\"q4kMatmul\":\"dequant_f16\"}", "{\"q4kMatmul\":\"dequant_f32\"}", 3, 1},
 };
 
+/* Buffers of q4_k change as a whole, all others are the same. */
 static void test_swap(void **state)
 {
     const struct swap *row = *state;
     struct planned p;
-    struct kernel_set *before = loaded_set(dgl_kernels_params(.hints = row->loaded_hints));
-    struct kernel_set *after = loaded_set(dgl_kernels_params(.hints = row->hints));
+    struct model_weights then;
+    struct kernel_set *before = loaded_set(dgl_kernels_params(.hints = row->before));
+    struct kernel_set *after = loaded_set(dgl_kernels_params(.hints = row->after));
     planned_open(&p, &(struct shape_model_params){.config = CONFIG, .quantize = "q4_k_m"}, MADE_GPU,
                  before);
     const struct weights_place_params place = planned_place_params(&p, after);
-    enum dgl_status status = weights_check_kernels(&p.weights, &place);
-    if (row->parts[0])
-        assert_refusal(&p.log, status, DGL_ERR_UNSUPPORTED, row->parts);
-    else
-        assert_int_equal(status, DGL_OK);
+    assert_int_equal(weights_list(&p.log.log, &p.model.desc, p.model.tensors, &then), DGL_OK);
+    assert_int_equal(weights_place(&then, &place), DGL_OK);
+    size_t kept = 0;
+    for (size_t i = 0; i < then.num_buffers; i++) {
+        size_t same = weights_same_buffer(&p.weights, &then, i);
+        kept += same != SIZE_MAX;
+        if (same != SIZE_MAX) {
+            assert_true(same < p.weights.num_buffers);
+            assert_int_equal(weights_same_buffer(&then, &p.weights, same), i);
+        }
+    }
+    assert_int_equal(kept, row->kept);
+    assert_int_equal(then.num_buffers - kept, row->changed);
+    weights_finish(&then);
     planned_close(&p);
     kernel_set_destroy(&before);
     kernel_set_destroy(&after);
 }
 
-/* The built-in kernels read one layout of a type, so the loaded one is made up. */
-static void test_another_layout_is_refused(void **state)
+/* One difference in one band. */
+static void test_what_differs_is_not_the_same(void **state)
 {
     (void)state;
     static const struct weight_layout turned = {.dtype = DGL_Q4_K, .name = "turned"};
-    static const char *const parts[] = {"want q4_k weights packed as split", "loaded as turned",
-                                        "load the model again"};
     struct planned p;
+    struct model_weights then;
     planned_open(&p, &(struct shape_model_params){.config = CONFIG, .quantize = "q4_k_m"}, MADE_GPU,
                  builtin);
     const struct weights_place_params place = planned_place_params(&p, builtin);
-    p.weights.layer[7].down.bands[0].layout = &turned;
-    assert_refusal(&p.log, weights_check_kernels(&p.weights, &place), DGL_ERR_UNSUPPORTED, parts);
+    assert_int_equal(weights_list(&p.log.log, &p.model.desc, p.model.tensors, &then), DGL_OK);
+    assert_int_equal(weights_place(&then, &place), DGL_OK);
+    struct weight_band *band = then.layer[7].gate_up.bands;
+    struct weight_vector *vector = &then.vectors[then.num_vectors - 1];
+    const size_t in = band->place.buffer, vectors = vector->place.buffer;
+    assert_int_equal(weights_same_buffer(&p.weights, &then, in), in);
+    const struct weight_layout *layout = band->layout;
+    band->layout = &turned;
+    assert_true(weights_same_buffer(&p.weights, &then, in) == SIZE_MAX);
+    band->layout = layout;
+    band->place.offset += 256;
+    assert_true(weights_same_buffer(&p.weights, &then, in) == SIZE_MAX);
+    band->place.offset -= 256;
+    band->place.buffer = (uint32_t)vectors; /* lies elsewhere: neither buffer is the same */
+    assert_true(weights_same_buffer(&p.weights, &then, in) == SIZE_MAX);
+    assert_true(weights_same_buffer(&p.weights, &then, vectors) == SIZE_MAX);
+    band->place.buffer = (uint32_t)in;
+    vector->place.offset += 16;
+    assert_true(weights_same_buffer(&p.weights, &then, vectors) == SIZE_MAX);
+    vector->place.offset -= 16;
+    assert_int_equal(weights_same_buffer(&p.weights, &then, in), in);
+    assert_int_equal(weights_same_buffer(&p.weights, &then, vectors), vectors);
+    weights_finish(&then);
     planned_close(&p);
 }
 
@@ -340,7 +368,10 @@ static void test_unknown_layout_is_refused(void **state)
     planned_open(&p, &(struct shape_model_params){.config = CONFIG, .quantize = "q4_k_m"}, MADE_GPU,
                  builtin);
     const struct weights_place_params place = planned_place_params(&p, set);
-    assert_refusal(&p.log, weights_check_kernels(&p.weights, &place), DGL_ERR_UNSUPPORTED, parts);
+    struct model_weights then;
+    assert_int_equal(weights_list(&p.log.log, &p.model.desc, p.model.tensors, &then), DGL_OK);
+    assert_refusal(&p.log, weights_place(&then, &place), DGL_ERR_UNSUPPORTED, parts);
+    weights_finish(&then);
     planned_close(&p);
     kernel_set_destroy(&set);
     dgl_buf_finish(&text);
@@ -352,7 +383,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_operation_one_buffer),
-        cmocka_unit_test(test_another_layout_is_refused),
+        cmocka_unit_test(test_what_differs_is_not_the_same),
         cmocka_unit_test(test_unknown_layout_is_refused),
     };
     builtin = loaded_set(NULL);

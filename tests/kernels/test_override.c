@@ -330,26 +330,6 @@ static void test_broken_override_at_load(void **state)
     free(path);
 }
 
-/* Weights that are on the device in q4_k cannot become f16 there. */
-static void test_hint_that_changes_loaded_weights(void **state)
-{
-    (void)state;
-    static const char *const parts[] = {"want weights held as f16", "loaded as q4_k",
-                                        "load the model again"};
-    struct tiny_engine e;
-    struct dgl_kernels *kernels = NULL;
-    const char *const hints = "{\"q4kMatmul\": \"dequant_f16\"}";
-    tiny_engine_open(&e, &(struct tiny_engine_params){.path = BUNDLED_MODEL});
-    test_log_clear(&e.log);
-    assert_int_equal(dgl_kernels_create(&e.log.log, dgl_kernels_params(.hints = hints), &kernels),
-                     DGL_OK);
-    uint32_t serial = e.model->engine_serial;
-    assert_refusal(&e.log, dgl_model_set_kernels(e.model, kernels), DGL_ERR_UNSUPPORTED, parts);
-    assert_int_equal(e.model->engine_serial, serial);
-    dgl_kernels_destroy(&kernels);
-    tiny_engine_close(&e);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -362,7 +342,6 @@ int main(void)
         cmocka_unit_test(test_hint_is_named_as_the_reason),
         cmocka_unit_test(test_missing_file),
         cmocka_unit_test(test_broken_override_at_load),
-        cmocka_unit_test(test_hint_that_changes_loaded_weights),
     };
     tiny_engine_open(&engine, &(struct tiny_engine_params){0});
     dir = test_tmpdir();

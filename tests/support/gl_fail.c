@@ -109,6 +109,8 @@ enum dgl_status __wrap_gl_buffer_create(struct gl_device *dev,
     if (status == DGL_OK) {
         gl_fail.live_buffers++;
         gl_fail.live_bytes += (int64_t)gl_buffer_size(*out);
+        if (gl_fail.live_bytes > gl_fail.peak_bytes)
+            gl_fail.peak_bytes = gl_fail.live_bytes;
     }
     return status;
 }

@@ -20,8 +20,8 @@ struct gl_fail {
     uint64_t max_ssbo_bytes, max_buffer_bytes, memory_free_bytes;
     bool memory_unknown;
     uint32_t gpu_units; /* not 0: it is hardware with so many compute units */
-    /* Buffers and bytes that exist. */
-    int64_t live_buffers, live_bytes;
+    /* Buffers and bytes that exist, and the most bytes that did since a test cleared it. */
+    int64_t live_buffers, live_bytes, peak_bytes;
 };
 extern struct gl_fail gl_fail;
 

@@ -21,7 +21,7 @@ struct planned {
 void planned_open(struct planned *p, const struct shape_model_params *model,
                   enum made_device device, struct kernel_set *set);
 void planned_close(struct planned *p);
-/* For weights_place() and weights_check_kernels() with a set of kernels. */
+/* For weights_place() with a set of kernels. */
 struct weights_place_params planned_place_params(const struct planned *p, struct kernel_set *set);
 
 #endif

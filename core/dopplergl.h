@@ -317,7 +317,7 @@ struct dgl_kernel_override {
     const char *name;
     bool is_lib;
     const char *origin;  /* the file */
-    char sha256[65];     /* of its bytes, hexadecimal */
+    char sha256[65];     /* of the file, its lines ending in LF; hexadecimal */
     const char *builtin; /* what it replaces: "kernels/op/norm/norm_rms.comp"; NULL = nothing */
     const char *diff;    /* from that, or from nothing, as `diff -u` has it; "" = no difference */
 };

@@ -234,6 +234,7 @@ struct kernel_override {
     const struct kernel *kernel; /* NULL: a lib */
     const char *origin;
     struct dgl_str text;
+    char sha256[65];     /* of the text, its lines ending in LF */
     const char *builtin; /* path of the text that it replaces; NULL: none has that name */
     const char *diff;    /* unified, from the built-in text or from nothing; "" = equal */
 };

@@ -73,8 +73,8 @@ static bool q4_k_expanded(const struct dgl_model *m, const struct kernel_set *se
 {
     if (weights_q4_k_dtype(set) == DGL_Q4_K)
         return false;
-    for (size_t i = 0; i < m->weights.num_slices; i++)
-        if (tensor_source_at(m->file->tensors, (size_t)m->weights.slices[i].tensor)->dtype ==
+    for (size_t i = 0; i < m->weights->num_slices; i++)
+        if (tensor_source_at(m->file->tensors, (size_t)m->weights->slices[i].tensor)->dtype ==
             DGL_Q4_K)
             return true;
     return false;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/base/diff.h"
+#include "core/base/hash.h"
 #include "core/base/nearest.h"
 #include "core/base/printable.h"
 #include "kernels/format/kernel_format.h"
@@ -38,7 +39,12 @@ static bool tell(const struct kernel_override *override, const char *ending, ker
                          builtin ? (struct dgl_str){builtin->text, builtin->len}
                                  : (struct dgl_str){"", 0},
                          new_name.p, o.text);
-    *failed = old_name.failed || new_name.failed || diff.failed;
+    struct dgl_hash *hash = dgl_hash_create(DGL_HASH_SHA256);
+    if (hash)
+        kernel_hash_text(hash, o.text.p, o.text.len);
+    *failed =
+        old_name.failed || new_name.failed || diff.failed || !hash || !dgl_hash_hex(hash, o.sha256);
+    dgl_hash_destroy(&hash);
     o.builtin = builtin ? old_name.p : NULL;
     o.diff = diff.p ? diff.p : "";
     bool go_on = !*failed && cb(priv, &o);

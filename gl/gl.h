@@ -187,6 +187,7 @@ void gl_readback_drop(struct gl_device *dev, struct gl_ticket ticket);
 /* ---- programs: gl_program.c, gl_progcache.c -------------------------------------------------- */
 
 struct gl_program;
+struct gl_pending;
 struct gl_program_params {
     const char *source; /* complete GLSL ES, from "#version" on */
     size_t len;
@@ -197,6 +198,9 @@ struct gl_program_params {
     enum dgl_status (*refused)(void *priv, const char *words);
     void *refused_priv; /* first argument of `refused` */
     bool quiet;         /* a refusal fails no call: gl's own line is told at DGL_LOG_INFO */
+    /* gl_programs_create(): NULL, or the same source on its way. Consumed, also on failure, and set
+     * to NULL. */
+    struct gl_pending **begun;
 };
 struct gl_compile {
     /* Also have the driver make the machine code, which some (llvmpipe) leave to the first
@@ -212,12 +216,17 @@ struct gl_compile {
 enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_program_params *params,
                                    size_t count, const struct gl_compile *how,
                                    struct gl_program **out);
+/* Whether the driver compiles on threads of its own (KHR_parallel_shader_compile), so that it is
+ * worth beginning early. */
+bool gl_compiles_aside(const struct gl_device *dev);
 /* One program on its way while other work goes on. */
-struct gl_pending;
 /* Starts the compiler; waits for it only where the driver has no threads of its own for that
  * (KHR_parallel_shader_compile). `refused_priv` is borrowed until the program is taken. */
 enum dgl_status gl_pending_create(struct gl_device *dev, const struct gl_program_params *params,
                                   struct gl_pending **out);
+/* Several of them, all or none: every compiler is started before any linker. */
+enum dgl_status gl_pendings_create(struct gl_device *dev, const struct gl_program_params *params,
+                                   size_t count, struct gl_pending **out);
 /* Whether gl_pending_take() would not wait. */
 bool gl_pending_is_ready(const struct gl_device *dev, const struct gl_pending *pending);
 /* Waits, and consumes *pending also on failure, which is told as by gl_programs_create(). */

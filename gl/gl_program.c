@@ -13,6 +13,7 @@
 struct job {
     const struct gl_program_params *params;
     GLuint id, shader; /* shader 0: from the cache */
+    bool linking;      /* the linker has been started */
     char key[65];      /* "" without a cache */
 };
 
@@ -21,8 +22,14 @@ static const char *label_of(const struct gl_program_params *params)
     return params->label ? params->label : "unnamed";
 }
 
-/* Whether the driver compiles on threads of its own. */
-static bool compiles_aside(const struct gl_device *dev)
+struct gl_pending {
+    struct gl_program_params params; /* `source` and `label` of its own */
+    struct job job;
+    uint32_t context; /* as of a program */
+    uint64_t start_ns;
+};
+
+bool gl_compiles_aside(const struct gl_device *dev)
 {
     return dev->caps.parallel_compile && !dev->caps.software;
 }
@@ -58,6 +65,8 @@ static enum dgl_status start_jobs(struct gl_device *dev, struct job *jobs, size_
             return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
                             "kernel %s: a source of %zu bytes is too long", label_of(params),
                             params->len);
+        if (jobs[i].id) /* it was begun earlier */
+            continue;
         jobs[i].id = glCreateProgram();
         if (!jobs[i].id)
             return gl_errors_check(dev, "making a program");
@@ -71,8 +80,9 @@ static enum dgl_status start_jobs(struct gl_device *dev, struct job *jobs, size_
         glCompileShader(jobs[i].shader);
     }
     for (size_t i = 0; i < count; i++) {
-        if (!jobs[i].shader)
+        if (!jobs[i].shader || jobs[i].linking)
             continue;
+        jobs[i].linking = true;
         glAttachShader(jobs[i].id, jobs[i].shader);
         if (jobs[i].key[0])
             glProgramParameteri(jobs[i].id, GL_PROGRAM_BINARY_RETRIEVABLE_HINT, GL_TRUE);
@@ -265,18 +275,29 @@ enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_progra
                                    struct gl_program **out)
 {
     /* How many are on their way: more than one where compiling does not block the caller. */
-    size_t ahead = compiles_aside(dev) ? count : 1;
+    size_t ahead = gl_compiles_aside(dev) ? count : 1;
     uint64_t start_ns = dgl_now_ns();
     for (size_t i = 0; i < count; i++)
         out[i] = NULL;
-    enum dgl_status status = gl_lost_check(dev);
-    if (status != DGL_OK)
-        return status;
     struct job *jobs = dgl_new_array(struct job, count);
-    if (!jobs)
-        return dgl_fail_memory(dev->log, "a batch of programs", count * sizeof(*jobs));
-    for (size_t i = 0; i < count; i++)
-        jobs[i].params = &params[i];
+    enum dgl_status status = gl_lost_check(dev);
+    if (status == DGL_OK && !jobs)
+        status = dgl_fail_memory(dev->log, "a batch of programs", count * sizeof(*jobs));
+    for (size_t i = 0; i < count; i++) {
+        struct gl_pending *begun = params[i].begun ? *params[i].begun : NULL;
+        if (begun && status == DGL_OK && begun->context == dev->context) {
+            jobs[i] = begun->job;
+            begun->job = (struct job){0};
+        }
+        if (begun)
+            gl_pending_destroy(dev, params[i].begun);
+        if (jobs)
+            jobs[i].params = &params[i];
+    }
+    if (status != DGL_OK) {
+        free(jobs);
+        return status;
+    }
 
     if (count > 0 && !tell(how, 0, count))
         status = DGL_ERR_CANCELLED;
@@ -304,27 +325,17 @@ enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_progra
 
 /* ---- a program while other work goes on ------------------------------------------------------ */
 
-struct gl_pending {
-    struct gl_program_params params; /* `source` and `label` of its own */
-    struct job job;
-    uint32_t context; /* as of a program */
-    uint64_t start_ns;
-};
-
-enum dgl_status gl_pending_create(struct gl_device *dev, const struct gl_program_params *params,
-                                  struct gl_pending **out)
+/* A copy of the parameters; NULL when out of memory. */
+static struct gl_pending *pending_new(const struct gl_device *dev,
+                                      const struct gl_program_params *params)
 {
-    *out = NULL;
-    enum dgl_status status = gl_lost_check(dev);
-    if (status != DGL_OK)
-        return status;
     struct gl_pending *pending = dgl_new(struct gl_pending);
     char *source = dgl_calloc(params->len + 1, 1), *label = strdup(label_of(params));
     if (!pending || !source || !label) {
         free(pending);
         free(source);
         free(label);
-        return dgl_fail_memory(dev->log, "a program", params->len);
+        return NULL;
     }
     memcpy(source, params->source, params->len);
     pending->params = *params;
@@ -333,17 +344,46 @@ enum dgl_status gl_pending_create(struct gl_device *dev, const struct gl_program
     pending->job.params = &pending->params;
     pending->context = dev->context;
     pending->start_ns = dgl_now_ns();
-    status = start_jobs(dev, &pending->job, 1);
-    if (status != DGL_OK)
-        gl_pending_destroy(dev, &pending);
-    *out = pending;
+    return pending;
+}
+
+enum dgl_status gl_pendings_create(struct gl_device *dev, const struct gl_program_params *params,
+                                   size_t count, struct gl_pending **out)
+{
+    struct job *jobs = dgl_new_array(struct job, count);
+    enum dgl_status status = gl_lost_check(dev);
+    for (size_t i = 0; i < count; i++)
+        out[i] = NULL;
+    if (status == DGL_OK && !jobs)
+        status = dgl_fail_memory(dev->log, "programs", count * sizeof(*jobs));
+    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+        out[i] = pending_new(dev, &params[i]);
+        if (out[i])
+            jobs[i] = out[i]->job;
+        else
+            status = dgl_fail_memory(dev->log, "a program", params[i].len);
+    }
+    if (status == DGL_OK) {
+        status = start_jobs(dev, jobs, count);
+        for (size_t i = 0; i < count; i++)
+            out[i]->job = jobs[i];
+    }
+    for (size_t i = 0; i < count && status != DGL_OK; i++)
+        gl_pending_destroy(dev, &out[i]);
+    free(jobs);
     return status;
+}
+
+enum dgl_status gl_pending_create(struct gl_device *dev, const struct gl_program_params *params,
+                                  struct gl_pending **out)
+{
+    return gl_pendings_create(dev, params, 1, out);
 }
 
 bool gl_pending_is_ready(const struct gl_device *dev, const struct gl_pending *pending)
 {
     GLint done = GL_TRUE;
-    if (!dev->lost && compiles_aside(dev) && pending->job.shader)
+    if (!dev->lost && gl_compiles_aside(dev) && pending->job.shader)
         glGetProgramiv(pending->job.id, GL_COMPLETION_STATUS_KHR, &done);
     return done == GL_TRUE;
 }

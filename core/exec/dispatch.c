@@ -176,8 +176,9 @@ const struct gl_dispatch *exec_dispatch_list(const struct exec_run *run)
     return ((const struct dispatch_run *)run->priv)->list;
 }
 
-enum dgl_status exec_compile(struct programs *programs, const struct plan *plan, uint32_t segments,
-                             const struct gl_compile *how)
+/* Kernels of the operations of those segments, in their order; free(). */
+static enum dgl_status list_uses(const struct programs *programs, const struct plan *plan,
+                                 uint32_t segments, const struct kernel_use ***out, size_t *num)
 {
     const struct recipe recipe = {.segments = segments};
     size_t count = 0, n = 0;
@@ -192,7 +193,30 @@ enum dgl_status exec_compile(struct programs *programs, const struct plan *plan,
              plan_segment_runs(plan, recipe, (enum segment)s) && i < plan->segment[s].ops.count;
              i++)
             uses[n++] = plan->segment[s].use[i];
-    enum dgl_status status = programs_compile(programs, uses, n, how);
+    *out = uses;
+    *num = n;
+    return DGL_OK;
+}
+
+enum dgl_status exec_compile(struct programs *programs, const struct plan *plan, uint32_t segments,
+                             const struct gl_compile *how)
+{
+    const struct kernel_use **uses = NULL;
+    size_t count = 0;
+    enum dgl_status status = list_uses(programs, plan, segments, &uses, &count);
+    if (status == DGL_OK)
+        status = programs_compile(programs, uses, count, how);
+    free(uses);
+    return status;
+}
+
+enum dgl_status exec_begin(struct programs *programs, const struct plan *plan, uint32_t segments)
+{
+    const struct kernel_use **uses = NULL;
+    size_t count = 0;
+    enum dgl_status status = list_uses(programs, plan, segments, &uses, &count);
+    if (status == DGL_OK)
+        status = programs_begin(programs, uses, count);
     free(uses);
     return status;
 }

@@ -93,6 +93,9 @@ const struct gl_dispatch *exec_dispatch_list(const struct exec_run *run);
 enum dgl_status exec_compile(struct programs *programs, const struct plan *plan, uint32_t segments,
                              const struct gl_compile *how);
 
+/* As exec_compile(), but only begins: see programs_begin(). */
+enum dgl_status exec_begin(struct programs *programs, const struct plan *plan, uint32_t segments);
+
 /* Whether all programs of those segments are there. */
 bool exec_is_compiled(const struct programs *programs, const struct plan *plan, uint32_t segments);
 

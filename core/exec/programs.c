@@ -16,7 +16,10 @@ void programs_finish(struct programs *p)
 {
     for (size_t i = 0; i < p->cap; i++)
         gl_program_destroy(p->dev->gl, &p->program[i]);
+    for (size_t i = 0; i < p->begun_cap; i++)
+        gl_pending_destroy(p->dev->gl, &p->begun[i]);
     free(p->program);
+    free(p->begun);
     *p = (struct programs){0};
 }
 
@@ -43,6 +46,61 @@ static enum dgl_status source_refused(void *priv, const char *words)
     const struct source *s = priv;
     return kernel_fail_compile(s->log, s->choice, (struct dgl_str){s->text->p, s->text->len},
                                words);
+}
+
+/* The text of a use, for the driver. */
+static enum dgl_status make_source(const struct dgl_log *log, const struct kernel_use *use,
+                                   struct dgl_buf *text, struct gl_program_params *params)
+{
+    const struct kernel *kernel = use->choice.kernel;
+    enum dgl_status status = kernel_generate(log, &use->choice, text);
+    if (status == DGL_OK && text->failed)
+        status = dgl_fail_memory(log, kernel->name, kernel->text_len);
+    *params = (struct gl_program_params){
+        .source = text->p, .len = text->len, .label = kernel->name, .origin = kernel->origin};
+    return status;
+}
+
+enum dgl_status programs_begin(struct programs *p, const struct kernel_use *const *uses,
+                               size_t count)
+{
+    const size_t known = p->begun_cap;
+    if (!gl_compiles_aside(p->dev->gl))
+        return DGL_OK;
+    struct dgl_buf *texts = dgl_new_array(struct dgl_buf, count);
+    struct gl_program_params *params = dgl_new_array(struct gl_program_params, count);
+    struct gl_pending **begun = dgl_new_array(struct gl_pending *, count);
+    const struct kernel_use **todo = dgl_new_array(const struct kernel_use *, count);
+    enum dgl_status status = DGL_OK;
+    size_t n = 0;
+    if (!texts || !params || !begun || !todo ||
+        !dgl_grow((void **)&p->begun, &p->begun_cap, p->table->count, sizeof(*p->begun))) {
+        status = dgl_fail_memory(p->dev->log, "program batch", count * sizeof(*params));
+        goto done;
+    }
+    for (size_t i = known; i < p->begun_cap; i++)
+        p->begun[i] = NULL;
+    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+        bool have = programs_has(p, uses[i]) || p->begun[uses[i]->id];
+        for (size_t j = 0; j < n && !have; j++)
+            have = todo[j] == uses[i];
+        if (have)
+            continue;
+        status = make_source(p->dev->log, uses[i], &texts[n], &params[n]);
+        todo[n++] = uses[i];
+    }
+    if (status == DGL_OK && n > 0)
+        status = gl_pendings_create(p->dev->gl, params, n, begun);
+    for (size_t i = 0; i < n && status == DGL_OK; i++)
+        p->begun[todo[i]->id] = begun[i];
+done:
+    for (size_t i = 0; texts && i < n; i++)
+        dgl_buf_finish(&texts[i]);
+    free(texts);
+    free(params);
+    free(begun);
+    free(todo);
+    return status;
 }
 
 enum dgl_status programs_compile(struct programs *p, const struct kernel_use *const *uses,
@@ -72,17 +130,12 @@ enum dgl_status programs_compile(struct programs *p, const struct kernel_use *co
             missing[n++] = uses[i];
     }
     for (size_t i = 0; i < n && status == DGL_OK; i++) {
-        const struct kernel *kernel = missing[i]->choice.kernel;
-        status = kernel_generate(log, &missing[i]->choice, &texts[i]);
-        if (status == DGL_OK && texts[i].failed)
-            status = dgl_fail_memory(log, kernel->name, kernel->text_len);
+        status = make_source(log, missing[i], &texts[i], &params[i]);
         sources[i] = (struct source){log, &missing[i]->choice, &texts[i]};
-        params[i] = (struct gl_program_params){.source = texts[i].p,
-                                               .len = texts[i].len,
-                                               .label = kernel->name,
-                                               .origin = kernel->origin,
-                                               .refused = source_refused,
-                                               .refused_priv = &sources[i]};
+        params[i].refused = source_refused;
+        params[i].refused_priv = &sources[i];
+        if (missing[i]->id < p->begun_cap)
+            params[i].begun = &p->begun[missing[i]->id];
     }
     if (status == DGL_OK && n > 0)
         status = gl_programs_create(p->dev->gl, params, n, how, programs);

@@ -10,12 +10,19 @@ struct programs {
     struct dgl_device *dev;
     const struct kernel_table *table; /* borrowed; may grow */
     struct gl_program **program;      /* [cap], by kernel_use.id; NULL = not compiled */
-    size_t cap;
+    struct gl_pending **begun;        /* [begun_cap], likewise; NULL = nobody works on it */
+    size_t cap, begun_cap;
 };
 
 void programs_init(struct programs *p, struct dgl_device *dev, const struct kernel_table *table);
 /* Accepts one that is all zero. */
 void programs_finish(struct programs *p);
+/* Starts the compiler for those of `uses` that have no program yet, so that it works while the
+ * caller does; the next programs_compile() takes what it wants of that. Nothing to do where the
+ * driver has no threads of its own to compile on: compiling what nobody may need would only take
+ * time. */
+enum dgl_status programs_begin(struct programs *p, const struct kernel_use *const *uses,
+                               size_t count);
 /* Compiles those of `uses` that have no program yet, in one batch, and adds the time to the
  * device's compile_ns. On failure none of them has. `how`: see gl_programs_create(). */
 enum dgl_status programs_compile(struct programs *p, const struct kernel_use *const *uses,

@@ -331,16 +331,36 @@ static enum dgl_status check_params(struct generation *g)
     return sampling_check(log, &p->sampling);
 }
 
+/* Bodies of what restart() evaluates again, should the answer get there: after a shift so many
+ * tokens, when rotary frequencies change any number. */
+static uint32_t restart_segments(const struct generation *g, int32_t prompt)
+{
+    const struct dgl_session *s = g->s;
+    int32_t last = s->context;
+    uint32_t segments = 0;
+    if (g->max_tokens >= 0 && g->max_tokens < last - prompt)
+        last = prompt + g->max_tokens;
+    if (!session_rope_holds(s, last))
+        for (int body = SEG_PREFILL_2; body <= SEG_PREFILL; body++)
+            segments |= recipe_of((enum segment)body).segments;
+    if (last == s->context && g->p->context_shift) {
+        int32_t full = s->context + 1 - g->p->keep, left = full - full / 2;
+        segments |= session_body_segments(s, left, session_eval_rows(s, left));
+    }
+    return segments;
+}
+
 /* All that the call will run, so that nothing stalls after the first token. */
 static uint32_t needed_segments(const struct generation *g, int32_t prompt)
 {
-    uint32_t segments = session_body_segments(g->s, prompt, session_eval_rows(g->s, prompt));
+    const int32_t left = prompt - g->s->len;
+    uint32_t segments = session_body_segments(g->s, left, session_eval_rows(g->s, left));
     if (g->s->len < prompt)
         segments |= recipe_of(SEG_HEAD).segments;
     if (g->p->max_tokens != DGL_TOKENS_NONE)
         segments |= sample_recipe(g).segments;
     if (g->p->max_tokens != DGL_TOKENS_NONE && g->max_tokens != 1)
-        segments |= decode_recipe(g).segments;
+        segments |= decode_recipe(g).segments | restart_segments(g, prompt);
     return segments;
 }
 

@@ -47,7 +47,7 @@ static enum dgl_status eval_rows(struct dgl_session *s, int32_t first, int32_t c
     if (hidden || score)
         results |= 1u << SEG_HIDDEN;
     if (status == DGL_OK)
-        status = session_compile(s, session_body_segments(s, count, most) | results);
+        status = session_compile(s, session_body_segments(s, count - s->len, most) | results);
     while (s->len < count && status == DGL_OK) {
         int32_t start = s->len, left = count - start;
         int32_t rows = plan_pass_tokens(&s->model->engine->plan, left, most);
@@ -230,6 +230,19 @@ struct score_sum {
     uint64_t tokens;
 };
 
+/* What score_ids() of the same numbers runs. */
+static uint32_t score_segments(const struct dgl_session *s, int32_t count, int32_t first,
+                               int32_t most)
+{
+    uint32_t segments = session_body_segments(s, first - 1, s->ubatch);
+    for (int32_t left = count - first, rows; left > 0; left -= rows) {
+        rows = left < most ? left : most;
+        segments |= session_body_segments(s, rows, most) |
+                    (rows > 1 ? 1u << SEG_SCORE | 1u << SEG_HIDDEN : 1u << SEG_HEAD);
+    }
+    return segments;
+}
+
 /* Evaluates s->ids[0 .. count) and adds up the cost of the tokens from position `first` on, 1 or
  * more, given the logits of the one before each. `logits` has room for `most` rows. */
 static enum dgl_status score_ids(struct dgl_session *s, const char *name, int32_t count,
@@ -238,8 +251,6 @@ static enum dgl_status score_ids(struct dgl_session *s, const char *name, int32_
     int32_t vocab = s->model->info.vocab;
     const struct dgl_log *log = s->model->dev->log;
     enum dgl_status status = DGL_OK;
-    if (s->len < first - 1)
-        status = session_compile(s, session_body_segments(s, first - 1, s->ubatch));
     while (s->len < first - 1 && status == DGL_OK) {
         int32_t rows = plan_pass_tokens(&s->model->engine->plan, first - 1 - s->len, s->ubatch);
         if (session_is_cancelled(s))
@@ -266,6 +277,23 @@ static enum dgl_status score_ids(struct dgl_session *s, const char *name, int32_
         }
     }
     return status;
+}
+
+/* The same of a text of `count` tokens, in windows where it is longer than the context. */
+static uint32_t text_segments(const struct dgl_session *s, const struct dgl_perplexity_params *p,
+                              size_t count, size_t stride, int32_t most)
+{
+    const size_t context = (size_t)s->context;
+    uint32_t segments = 0;
+    if (count > context && !p->windows)
+        return 0; /* which is refused */
+    for (size_t begin = 0, counted = 0; counted < count; begin += stride) {
+        size_t left = count - begin, len = left > context ? context : left;
+        segments |=
+            score_segments(s, (int32_t)len, counted > begin ? (int32_t)(counted - begin) : 1, most);
+        counted = begin + len;
+    }
+    return segments;
 }
 
 /* The special token that the tokenizer puts before every text; -1 = none. */
@@ -329,6 +357,8 @@ enum dgl_status session_perplexity(struct dgl_session *s, const struct dgl_perpl
         struct dgl_named_log named;
         dgl_named_log_init(&named, log, name);
         status = tokenizer_encode(&named.log, m->tok, text, flags, &ids);
+        if (status == DGL_OK)
+            status = session_compile(s, text_segments(s, p, ids.count, stride, most));
         /* The tokens before `counted` have had their turn. */
         for (size_t begin = 0, counted = 0; counted < ids.count && status == DGL_OK;
              begin += stride) {

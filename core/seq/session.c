@@ -408,7 +408,7 @@ uint32_t session_body_segments(const struct dgl_session *s, int32_t count, int32
 {
     const struct plan *plan = &s->model->engine->plan;
     uint32_t segments = 0;
-    for (int32_t left = count - s->len, tokens; left > 0; left -= tokens) {
+    for (int32_t left = count, tokens; left > 0; left -= tokens) {
         tokens = plan_pass_tokens(plan, left, rows);
         segments |= recipe_of(plan_body(plan, tokens)).segments;
     }
@@ -419,7 +419,7 @@ int32_t session_eval_rows(const struct dgl_session *s, int32_t count)
 {
     const struct engine *engine = s->model->engine;
     const uint32_t segments = session_body_segments(s, count, s->ubatch);
-    uint64_t tokens = (uint64_t)(count - s->len);
+    const uint64_t tokens = (uint64_t)count;
     if (s->model->dev->info.software && tokens <= SHORT_PROMPT &&
         tokens * engine->plan.weights->bytes <= SHORT_PROMPT_BYTES &&
         !plan_is_asked(&engine->plan, segments) &&
@@ -430,11 +430,11 @@ int32_t session_eval_rows(const struct dgl_session *s, int32_t count)
 
 enum dgl_status session_eval(struct dgl_session *s, int32_t count)
 {
-    const int32_t rows = session_eval_rows(s, count);
     enum dgl_status status = session_expect(s, count);
+    const int32_t rows = session_eval_rows(s, count - s->len);
     assert(s->len < count);
     if (status == DGL_OK)
-        status = session_compile(s, session_body_segments(s, count, rows) |
+        status = session_compile(s, session_body_segments(s, count - s->len, rows) |
                                         recipe_of(SEG_HEAD).segments);
     while (s->len < count && status == DGL_OK) {
         if (session_is_cancelled(s))

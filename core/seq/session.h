@@ -76,9 +76,9 @@ enum dgl_status session_submit(struct dgl_session *s, struct exec_run *run, enum
  * machine code, so that no run of them waits for the compiler. DGL_ERR_CANCELLED, not logged:
  * cancelled between two of them. */
 enum dgl_status session_compile(struct dgl_session *s, uint32_t segments);
-/* Bodies of the passes of up to `rows` tokens that evaluate ids[len .. count), as such bits. */
+/* Bodies of the passes of up to `rows` tokens that evaluate the next `count`, as such bits. */
 uint32_t session_body_segments(const struct dgl_session *s, int32_t count, int32_t rows);
-/* Rows of the passes in which session_eval() evaluates ids[len .. count), at most. */
+/* Rows of the passes in which session_eval() evaluates the next `count` tokens, at most. */
 int32_t session_eval_rows(const struct dgl_session *s, int32_t count);
 /* DGL_ERR_INVALID_ARG unless ids[0 .. count) is a sequence that the session can hold; `name` is the
  * message's word for it. */

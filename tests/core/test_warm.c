@@ -1,0 +1,303 @@
+/* Kernels that are compiled while weights are loaded, on a driver that compiles on threads of its
+ * own (here one that says so), and that no call links any after its first token. */
+#include "tests/support/gl_fail.h"
+
+#include <stdlib.h>
+
+#include "core/seq/session.h"
+#include "tests/support/tiny_engine.h"
+
+#define PROMPT  30
+#define ANSWER  6
+#define VOCAB   320
+#define CONTEXT 48
+
+static char *dir;
+static int32_t prompt[PROMPT];
+static int32_t greedy[ANSWER];
+
+/* ---- a driver with compiler threads ---------------------------------------------------------- */
+
+static bool aside;
+static size_t begun; /* programs, since the test last looked */
+
+bool __wrap_gl_compiles_aside(const struct gl_device *dev);
+bool __wrap_gl_compiles_aside(const struct gl_device *dev)
+{
+    (void)dev;
+    return aside;
+}
+
+enum dgl_status __real_gl_pendings_create(struct gl_device *dev,
+                                          const struct gl_program_params *params, size_t count,
+                                          struct gl_pending **out);
+enum dgl_status __wrap_gl_pendings_create(struct gl_device *dev,
+                                          const struct gl_program_params *params, size_t count,
+                                          struct gl_pending **out);
+enum dgl_status __wrap_gl_pendings_create(struct gl_device *dev,
+                                          const struct gl_program_params *params, size_t count,
+                                          struct gl_pending **out)
+{
+    begun += count;
+    return __real_gl_pendings_create(dev, params, count, out);
+}
+
+static int setup(void **state)
+{
+    aside = false;
+    begun = 0;
+    return gl_fail_setup(state);
+}
+
+static size_t waiting(const struct programs *p)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < p->begun_cap; i++)
+        count += p->begun[i] != NULL;
+    return count;
+}
+
+static void open_engine(struct tiny_engine *e, const struct dgl_kernels *kernels)
+{
+    tiny_engine_open(e, &(struct tiny_engine_params){.path = dir, .kernels = kernels});
+}
+
+/* ---- cases ----------------------------------------------------------------------------------- */
+
+/* Loading begins what every answer runs, and no sampler; a call takes what it needs of that. */
+static void test_load(void **state)
+{
+    (void)state;
+    struct tiny_engine e;
+    open_engine(&e, NULL);
+    assert_int_equal(begun, 0); /* it would only have taken time */
+    tiny_engine_close(&e);
+
+    aside = true;
+    open_engine(&e, NULL);
+    const struct programs *programs = &e.model->engine->programs;
+    const struct plan *plan = &e.model->engine->plan;
+    const size_t count = begun;
+    assert_true(count >= 5);
+    assert_int_equal(waiting(programs), count);
+    static const enum segment lazy[] = {SEG_SAMPLE_GREEDY, SEG_SAMPLE_TOPK, SEG_SAMPLE_FULL,
+                                        SEG_PENALTY, SEG_DRY};
+    for (size_t i = 0; i < sizeof(lazy) / sizeof(lazy[0]); i++) {
+        uint32_t id = plan->segment[lazy[i]].use[0]->id;
+        assert_true(id >= programs->begun_cap || !programs->begun[id]);
+    }
+    struct dgl_counters load, after;
+    dgl_device_get_counters(e.device, &load);
+    assert_int_equal(load.programs_linked, 0);
+    int32_t out[ANSWER];
+    tiny_greedy(e.session, prompt, PROMPT, out, ANSWER);
+    assert_memory_equal(out, greedy, sizeof(out));
+    dgl_device_get_counters(e.device, &after);
+    assert_int_equal(begun, count); /* none was begun twice */
+    assert_true(waiting(programs) < count);
+    /* Those and the sampler's. */
+    assert_true(after.programs_linked > count - waiting(programs));
+    tiny_engine_close(&e); /* with those that nobody took */
+    assert_int_equal(gl_fail.live_buffers, 0);
+}
+
+/* A kernel that does not compile is told by the call that wants it, as it is without threads. */
+static void test_broken_kernel(void **state)
+{
+    static const char text[] = "// Broken.\n//! NAME embed_rows\n//! OP embed\n//! VARIANT broken\n"
+                               "//! LOCAL 1\n//! GROUPS 1\n//! BIND write float X\n"
+                               "void body(uvec3 group)\n{\n    X[0] = undeclared_name;\n}\n";
+    (void)state;
+    char *folder = test_tmpdir();
+    test_write_file(folder, "broken.comp", text, sizeof(text) - 1);
+    for (int i = 0; i < 2; i++) {
+        struct tiny_engine e;
+        struct dgl_kernels *kernels = NULL;
+        assert_int_equal(
+            dgl_kernels_create(NULL,
+                               dgl_kernels_params(.dirs = (const char *[]){folder}, .num_dirs = 1),
+                               &kernels),
+            DGL_OK);
+        aside = i > 0;
+        open_engine(&e, kernels);
+        test_log_clear(&e.log);
+        assert_refusal(&e.log, dgl_session_sync(e.session, prompt, PROMPT, NULL), DGL_ERR_KERNEL,
+                       ((const char *const[]){"broken.comp:10", "undeclared_name", NULL}));
+        assert_int_equal(waiting(&e.model->engine->programs) > 0, aside);
+        /* Its words once more, and other kernels mend it. */
+        test_log_clear(&e.log);
+        assert_int_equal(dgl_session_sync(e.session, prompt, PROMPT, NULL), DGL_ERR_KERNEL);
+        assert_int_equal(e.log.errors, 1);
+        assert_int_equal(dgl_model_set_kernels(e.model, NULL), DGL_OK);
+        int32_t out[ANSWER];
+        tiny_greedy(e.session, prompt, PROMPT, out, ANSWER);
+        assert_memory_equal(out, greedy, sizeof(out));
+        tiny_engine_close(&e);
+        dgl_kernels_destroy(&kernels);
+    }
+    test_tmpdir_remove(folder);
+    assert_int_equal(gl_fail.live_buffers, 0);
+}
+
+/* Programs on their way go with the context. */
+static void test_lost(void **state)
+{
+    (void)state;
+    struct tiny_engine e;
+    aside = true;
+    open_engine(&e, NULL);
+    const size_t count = begun;
+    gl_fail.submits = 0;
+    assert_int_equal(dgl_session_sync(e.session, prompt, PROMPT, NULL), DGL_ERR_DEVICE_LOST);
+    gl_fail_reset();
+    assert_int_equal(dgl_model_rebuild(e.model, NULL), DGL_OK);
+    assert_int_equal(begun, 2 * count);
+    int32_t out[ANSWER];
+    tiny_greedy(e.session, prompt, PROMPT, out, ANSWER);
+    assert_memory_equal(out, greedy, sizeof(out));
+    tiny_engine_close(&e);
+    assert_int_equal(gl_fail.live_buffers, 0);
+}
+
+static const char *const breakers[] = {"\n"};
+static const struct dgl_logit_bias bias[] = {{7, 2.0f}};
+
+/* Calls on a model that has compiled nothing yet. */
+static const struct row {
+    const char *name;
+    struct dgl_generate_params params;
+    int32_t prompt;
+} rows[] = {
+    {"greedy", {.max_tokens = 8}, PROMPT},
+    {"a short prompt", {.max_tokens = 8}, 3},
+    {"one token", {.max_tokens = 1}, PROMPT},
+    {"top-k", {.max_tokens = 8, .sampling = {.temperature = 1, .top_k = 5}}, PROMPT},
+    {"all tokens", {.max_tokens = 8, .sampling = {.temperature = 1}}, PROMPT},
+    {"top-p", {.max_tokens = 8, .sampling = {.temperature = 1, .top_p = 0.7f}}, PROMPT},
+    {"penalties",
+     {.max_tokens = 8, .sampling = {.repeat_penalty = 1.2f, .repeat_last_n = 16}},
+     PROMPT},
+    {"all of them",
+     {.max_tokens = 8,
+      .sampling = {.temperature = 1,
+                   .repeat_penalty = 1.2f,
+                   .repeat_last_n = -1,
+                   .dry_multiplier = 1,
+                   .dry_penalty_last_n = -1,
+                   .dry_breakers = breakers,
+                   .logit_bias = bias,
+                   .num_logit_bias = 1}},
+     PROMPT},
+    {"one token per readback", {.max_tokens = 8, .readback_interval = 1}, PROMPT},
+    {"several per readback", {.max_tokens = 8, .readback_interval = 4}, PROMPT},
+    {"a shift", {.max_tokens = 40, .context_shift = true, .keep = 2}, PROMPT},
+    {"a shift after a short prompt", {.max_tokens = 90, .context_shift = true}, 3},
+    {"a full context", {.max_tokens = 90}, PROMPT},
+};
+
+static void test_no_links_after_the_first_token(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct tiny_engine e;
+        struct dgl_generate_params params = rows[i].params;
+        tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir, .context = CONTEXT});
+        params.ids = prompt;
+        params.num_ids = (size_t)rows[i].prompt;
+        params.ignore_eos = true;
+        struct dgl_generate_result r = tiny_generate(e.session, &params);
+        const bool shifts = params.context_shift;
+        if (r.prefill.programs_linked == 0 || r.decode.programs_linked != 0 ||
+            shifts != (r.num_shifted > 0))
+            fail_msg("%s: %llu programs linked up to the first token, wanted some, %llu after it, "
+                     "wanted 0; %zu tokens shifted",
+                     rows[i].name, (unsigned long long)r.prefill.programs_linked,
+                     (unsigned long long)r.decode.programs_linked, r.num_shifted);
+        dgl_generate_result_finish(&r);
+        tiny_engine_close(&e);
+    }
+}
+
+/* Counters after the first window, which is when progress is told first. */
+struct windows {
+    struct dgl_device *device;
+    struct dgl_counters first, last;
+    uint64_t calls;
+};
+
+static bool take_window(void *priv, const char *what, uint64_t done, uint64_t total)
+{
+    struct windows *w = priv;
+    (void)what;
+    (void)done;
+    (void)total;
+    dgl_device_get_counters(w->device, w->calls++ ? &w->last : &w->first);
+    return true;
+}
+
+static void test_scores(void **state)
+{
+    char text[121];
+    const char *texts[] = {text};
+    struct tiny_engine e;
+    struct dgl_perplexity_result ppl;
+    struct dgl_counters before, after;
+    float *logits = checked(calloc(VOCAB, sizeof(*logits)));
+    (void)state;
+    memset(text, 'a', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir, .context = CONTEXT});
+    struct windows w = {.device = e.device};
+    if (dgl_perplexity(e.session,
+                       dgl_perplexity_params(.texts = texts, .num_texts = 1, .windows = true,
+                                             .progress_cb = take_window, .progress_priv = &w),
+                       &ppl) != DGL_OK)
+        fail_msg("%s", e.log.text);
+    assert_true(w.calls > 2);
+    assert_true(w.first.programs_linked > 0);
+    assert_int_equal(w.last.programs_linked, w.first.programs_linked);
+    for (int i = 0; i < 2; i++) {
+        dgl_device_get_counters(e.device, &before);
+        dgl_session_trim(e.session, 0);
+        assert_int_equal(
+            dgl_session_eval(e.session, dgl_eval_params(.ids = prompt, .num_ids = 1), logits, NULL),
+            DGL_OK);
+        dgl_device_get_counters(e.device, &after);
+    }
+    assert_int_equal(after.programs_linked, before.programs_linked);
+    free(logits);
+    tiny_engine_close(&e);
+}
+
+static int group_setup(void **state)
+{
+    struct tiny_engine e;
+    (void)state;
+    dir = test_tmpdir();
+    make_tiny_llama(dir, 11, NULL);
+    tiny_tokenizer_write(dir);
+    tiny_ids(prompt, PROMPT, VOCAB, 5);
+    open_engine(&e, NULL);
+    tiny_greedy(e.session, prompt, PROMPT, greedy, ANSWER);
+    tiny_engine_close(&e);
+    return 0;
+}
+
+static int group_teardown(void **state)
+{
+    (void)state;
+    test_tmpdir_remove(dir);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_load, setup),
+        cmocka_unit_test_setup(test_broken_kernel, setup),
+        cmocka_unit_test_setup(test_lost, setup),
+        cmocka_unit_test_setup(test_no_links_after_the_first_token, setup),
+        cmocka_unit_test_setup(test_scores, setup),
+    };
+    return cmocka_run_group_tests(tests, group_setup, group_teardown);
+}

@@ -6,6 +6,10 @@
 build=${BUILD:-build}
 data=${DOPPLERGL_TEST_DATA:-../shared}
 wanted=${DRIVERS:-here}
+case $build in
+/*) absolute=$build ;;
+*) absolute=$PWD/$build ;;
+esac
 system=__EGL_VENDOR_LIBRARY_FILENAMES=/usr/share/glvnd/egl_vendor.d/50_mesa.json
 software=LIBGL_ALWAYS_SOFTWARE=1
 zink='MESA_LOADER_DRIVER_OVERRIDE=zink GALLIUM_DRIVER=zink LIBGL_ALWAYS_SOFTWARE=1'
@@ -52,7 +56,7 @@ run() {
     # shellcheck disable=SC2086
     # A cache per driver: an older Mesa that reads the index of a newer one's cache dies of SIGBUS.
     env TEST_LABEL="$label" TEST_WRAPPER="$wrapper" TEST_TIMEOUT="${TEST_TIMEOUT:-1800}" \
-        DOPPLERGL_TEST_CACHE="$PWD/$build/test-cache-$label" \
+        DOPPLERGL_TEST_CACHE="$absolute/test-cache-$label" \
         DRIVER_TEST_STEPS="$steps" "$@" sh tests/run.sh "$build" $programs
 }
 

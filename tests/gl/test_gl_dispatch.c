@@ -414,7 +414,8 @@ static void test_more_fences_than_in_flight(void **state)
     for (int i = 0; i < GL_MAX_IN_FLIGHT + 3; i++) {
         assert_int_equal(gl_submit(dev, &rec, 1, NULL), DGL_OK);
         assert_int_equal(gl_flush(dev), DGL_OK);
-        assert_in_range(dev->in_flight.count, 1, GL_MAX_IN_FLIGHT);
+        assert_true(dev->in_flight.count > 0);
+        assert_at_most(dev->in_flight.count, GL_MAX_IN_FLIGHT);
     }
     expect(b, GL_MAX_IN_FLIGHT + 3, 0);
 }

@@ -42,6 +42,7 @@
 //! REQUIRE K <= 1024
 //! REQUIRE W_STRIDE % 4 == 0
 //! PREFER LLVMPIPE ? 50 : -10
+//! TOLERANCE 3e-12
 //! STEP read
 //! LIB weight_llvmpipe
 //! LIB weight_{weight}_llvmpipe

@@ -38,6 +38,7 @@
 //! ACTIVE ceildiv(BAND, THREAD_ROWS) * ROW_THREADS
 //! REQUIRE ROWS % 2 == 0
 //! PREFER 10
+//! TOLERANCE 3e-12
 //! STEP read
 //! LIB weight_words
 //! LIB weight_{weight}

@@ -66,6 +66,7 @@
 //! REQUIRE !TAIL || SUBGROUP >= 32 || !(WEIGHT_q5_k || WEIGHT_q6_k)
 //! REQUIRE WG_SIZE % SUBGROUP == 0 && UNROLL <= SUBGROUP
 //! PREFER SOFTWARE ? 5 : 30
+//! TOLERANCE 3e-12
 //! STEP read
 //! LIB weight_subgroup
 //! LIB weight_{weight}_subgroup

@@ -612,9 +612,9 @@ struct dgl_plan_step {
     const struct dgl_kernel_info *kernel;
     const char *reason;
     const char *fallback; /* the hint that was passed over here, and why; NULL = none was */
-    int32_t tokens;     /* of the pass that the figures below are for: the most of its kind */
-    uint32_t groups[3]; /* work groups of the dispatch */
-    uint32_t local[3];  /* invocations of a group */
+    int32_t tokens;       /* of the pass that the figures below are for: the most of its kind */
+    uint32_t groups[3];   /* work groups of the dispatch */
+    uint32_t local[3];    /* invocations of a group */
     /* Invocations of the dispatch, and how many of them have work by the kernel's ACTIVE line (all
      * in its GROUPS without one). 0: its GROUPS or ACTIVE cannot be evaluated. */
     uint64_t launched, active;

@@ -290,6 +290,9 @@ struct dgl_kernels_params {
     const char *hints;        /* JSON object of kernel hints; NULL = none */
     const char *const *flags; /* single hints, "attentionDecode=streaming", highest */
     size_t num_flags;
+    /* dgl_model_set_kernels() takes kernels of folders and files without their known-answer tests:
+     * wrong ones give wrong tokens */
+    bool unchecked;
 };
 #define dgl_kernels_params(...) (&(struct dgl_kernels_params){__VA_ARGS__})
 
@@ -556,14 +559,19 @@ const struct dgl_tokenizer *dgl_model_tokenizer(const struct dgl_model *model);
 const char *dgl_model_generation_config(const struct dgl_model *model, size_t *len);
 
 /* Replaces the kernels of a live model (NULL = built-in ones), all or nothing: on failure the old
- * programs stay in use and the next token is the one that they compute. Takes effect at the next
- * call on any session; sessions keep their tokens and what was evaluated of them. Weights that the
- * new kernels want in another type or layout (the hint q4kMatmul) are packed again from the model's
- * files, which takes as long as loading them; the device holds none of them twice meanwhile, so
- * that a failure then (no memory, an unreadable file) has the old ones loaded again, and should
- * that fail too, calls that compute fail until dgl_model_rebuild() brings them back.
+ * programs stay in use and the next token is the one that they compute. Programs whose text is the
+ * same are kept; kernels and libs of folders and files are compiled at once, and each must give the
+ * known answers of its operation within its TOLERANCE (dgl_kernels_params.unchecked leaves that
+ * out): milliseconds for each beside its compilation. Takes effect at the next call on any session;
+ * called from token_cb or text_cb of dgl_generate(), where alone it may be during a call, with the
+ * next tokens that are queued. Sessions keep their tokens and what was evaluated of them. Weights
+ * that the new kernels want in another type or layout (the hint q4kMatmul) are packed again from
+ * the model's files, which takes as long as loading them; the device holds none of them twice
+ * meanwhile, so that a failure then (no memory, an unreadable file) has the old ones loaded again,
+ * and should that fail too, calls that compute fail until dgl_model_rebuild() brings them back.
  * dgl_model_info.weight_bytes follows. DGL_ERR_NO_MEMORY: the weights would not fit;
- * DGL_ERR_UNSUPPORTED: a hint cannot be met here; DGL_ERR_KERNEL: one does not compile. Slow. */
+ * DGL_ERR_UNSUPPORTED: a hint cannot be met here; DGL_ERR_KERNEL: one does not compile, or computes
+ * wrongly; DGL_ERR_INVALID_ARG: in a call that profiles. Slow. */
 enum dgl_status dgl_model_set_kernels(struct dgl_model *model, const struct dgl_kernels *kernels);
 
 struct dgl_rebuild_params {

@@ -239,6 +239,8 @@ void gl_pending_destroy(struct gl_device *dev, struct gl_pending **pending);
 bool gl_program_key(const struct gl_device *dev, const char *source, size_t len, char key[65]);
 /* Folder of the on-disk cache; NULL without one that can be written. */
 const char *gl_program_cache_dir(struct gl_device *dev);
+/* One owner more, each of which destroys it. */
+struct gl_program *gl_program_ref(struct gl_program *program);
 void gl_program_destroy(struct gl_device *dev, struct gl_program **program);
 const char *gl_program_label(const struct gl_program *program);
 

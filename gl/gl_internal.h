@@ -138,6 +138,7 @@ struct gl_buffer {
 
 struct gl_program {
     GLuint id;
+    uint32_t refs;    /* owners */
     uint32_t context; /* as of a buffer */
     char *label;
 };

@@ -246,6 +246,7 @@ static enum dgl_status take_job(struct gl_device *dev, struct job *job,
         free(program);
         return dgl_fail_memory(dev->log, "a program's record", sizeof(*program));
     }
+    program->refs = 1;
     program->id = job->id;
     program->context = dev->context;
     job->id = 0;
@@ -430,11 +431,18 @@ const char *gl_program_cache_dir(struct gl_device *dev)
     return gl_progcache_prepare(&dev->cache) ? dev->cache.dir : NULL;
 }
 
+struct gl_program *gl_program_ref(struct gl_program *program)
+{
+    program->refs++;
+    return program;
+}
+
 void gl_program_destroy(struct gl_device *dev, struct gl_program **pprogram)
 {
     struct gl_program *program = *pprogram;
 
-    if (!program)
+    *pprogram = NULL;
+    if (!program || --program->refs > 0)
         return;
     if (gl_owns_names(dev, program->context))
         glDeleteProgram(program->id);
@@ -442,7 +450,6 @@ void gl_program_destroy(struct gl_device *dev, struct gl_program **pprogram)
         dev->bound.program = 0;
     free(program->label);
     free(program);
-    *pprogram = NULL;
 }
 
 const char *gl_program_label(const struct gl_program *program)

@@ -16,6 +16,7 @@ enum dgl_status dgl_kernels_create(const struct dgl_log *log,
     struct dgl_kernels *k = dgl_new(struct dgl_kernels);
     if (!k)
         return dgl_fail_memory(log, "kernel set", sizeof(*k));
+    k->unchecked = params && params->unchecked;
     enum dgl_status status = kernel_set_create(log, params, &k->set);
     if (status == DGL_OK)
         *out = k;

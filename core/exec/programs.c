@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/base/clock.h"
 #include "core/base/mem.h"
@@ -32,6 +33,44 @@ struct gl_program *programs_get(const struct programs *p, const struct kernel_us
 {
     assert(programs_has(p, use));
     return p->program[use->id];
+}
+
+/* Room for all uses of the table. */
+static enum dgl_status grow(struct programs *p)
+{
+    const size_t known = p->cap;
+    if (!dgl_grow((void **)&p->program, &p->cap, p->table->count, sizeof(struct gl_program *)))
+        return dgl_fail_memory(p->dev->log, "programs", p->table->count);
+    for (size_t i = known; i < p->cap; i++)
+        p->program[i] = NULL;
+    return DGL_OK;
+}
+
+/* Of any two sets: kernels and libs are compared by their texts. */
+static bool same_text(const struct kernel_choice *a, const struct kernel_choice *b)
+{
+    bool same = a->kernel->text_len == b->kernel->text_len && a->num_vars == b->num_vars &&
+                memcmp(a->kernel->text, b->kernel->text, a->kernel->text_len) == 0;
+    for (uint32_t i = 0; same && i < a->num_vars; i++)
+        same = a->vars[i].value == b->vars[i].value;
+    for (uint32_t i = 0; same && i < a->kernel->num_libs; i++)
+        same = a->libs[i]->text_len == b->libs[i]->text_len &&
+               memcmp(a->libs[i]->text, b->libs[i]->text, a->libs[i]->text_len) == 0;
+    return same;
+}
+
+enum dgl_status programs_share(struct programs *p, const struct programs *from)
+{
+    enum dgl_status status = grow(p);
+    for (size_t i = 0; i < p->table->count && status == DGL_OK; i++) {
+        const struct kernel_use *use = p->table->uses[i];
+        for (size_t j = 0; j < from->table->count && !programs_has(p, use); j++) {
+            const struct kernel_use *other = from->table->uses[j];
+            if (programs_has(from, other) && same_text(&use->choice, &other->choice))
+                p->program[use->id] = gl_program_ref(programs_get(from, other));
+        }
+    }
+    return status;
 }
 
 /* A text on its way to the driver. */
@@ -113,15 +152,14 @@ enum dgl_status programs_compile(struct programs *p, const struct kernel_use *co
     struct gl_program_params *params = dgl_new_array(struct gl_program_params, count);
     struct source *sources = dgl_new_array(struct source, count);
     struct gl_program **programs = dgl_new_array(struct gl_program *, count);
-    size_t known = p->cap, n = 0;
+    size_t n = 0;
     enum dgl_status status = DGL_OK;
-    if (!missing || !texts || !params || !sources || !programs ||
-        !dgl_grow((void **)&p->program, &p->cap, p->table->count, sizeof(struct gl_program *))) {
+    if (!missing || !texts || !params || !sources || !programs)
         status = dgl_fail_memory(log, "program batch", count * sizeof(*params));
+    if (status == DGL_OK)
+        status = grow(p);
+    if (status != DGL_OK)
         goto done;
-    }
-    for (size_t i = known; i < p->cap; i++)
-        p->program[i] = NULL;
     for (size_t i = 0; i < count; i++) {
         bool have = p->program[uses[i]->id] != NULL;
         for (size_t j = 0; j < n && !have; j++)

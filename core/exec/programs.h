@@ -27,6 +27,9 @@ enum dgl_status programs_begin(struct programs *p, const struct kernel_use *cons
  * device's compile_ns. On failure none of them has. `how`: see gl_programs_create(). */
 enum dgl_status programs_compile(struct programs *p, const struct kernel_use *const *uses,
                                  size_t count, const struct gl_compile *how);
+/* Takes over, shared, what `from` has compiled for equal texts: kernel, libs and every constant,
+ * tunable and word. */
+enum dgl_status programs_share(struct programs *p, const struct programs *from);
 bool programs_has(const struct programs *p, const struct kernel_use *use);
 /* Of a use that has one. Borrowed, valid until programs_finish(). */
 struct gl_program *programs_get(const struct programs *p, const struct kernel_use *use);

@@ -22,6 +22,7 @@ struct dgl_device {
 
 struct dgl_kernels {
     struct kernel_set *set;
+    bool unchecked; /* as in dgl_kernels_params */
 };
 
 /* Makes the device's context current for the length of a public call and puts the caller's back. */

@@ -331,27 +331,32 @@ bool executor_is_aborted(const int32_t *ids, int32_t count)
     return false;
 }
 
+enum dgl_status executor_rewind(struct dgl_session *s, const struct executor_query *q)
+{
+    struct gl_device *gl = s->model->dev->gl;
+    const struct gl_range ids = s->memory.state[BUF_IDS];
+    enum dgl_status status = gl_finish(gl);
+    if (status == DGL_OK)
+        status =
+            gl_buffer_write(gl, ids.buffer, ids.offset + (uint64_t)s->len * 4, s->ids + s->len, 4);
+    return status == DGL_OK ? session_write_step(s, &q->step, 0) : status;
+}
+
 enum dgl_status executor_recover(struct dgl_session *s, const struct executor_query *q,
                                  struct exec_run **run, int32_t *max_steps)
 {
     struct dgl_device *dev = s->model->dev;
     struct engine *engine = s->model->engine;
     struct engine_choice *c = engine_choice(engine, q->recipe);
-    const struct gl_range ids = s->memory.state[BUF_IDS];
     dgl_warn(dev->log,
              "%s: a persistent dispatch was given up: a work group waited for the others too long; "
              "its tokens are computed again by single dispatches",
              dev->info.renderer);
     remember(s, c, EXEC_ABORTED);
     decide(s, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up in this process");
-    enum dgl_status status = gl_finish(dev->gl);
+    enum dgl_status status = executor_rewind(s, q);
     if (status == DGL_OK)
         status = clear_abort(s, q);
-    if (status == DGL_OK)
-        status = gl_buffer_write(dev->gl, ids.buffer, ids.offset + (uint64_t)s->len * 4,
-                                 s->ids + s->len, 4);
-    if (status == DGL_OK)
-        status = session_write_step(s, &q->step, 0);
     if (status == DGL_OK)
         status = use_of(s, q, c, run, max_steps);
     return status == DGL_OK ? session_write_args(s, *run) : status;

@@ -27,6 +27,9 @@ enum dgl_status executor_choose(struct dgl_session *s, const struct executor_que
                                 struct exec_run **run, int32_t *max_steps);
 /* Whether some of the ids of a batch are the marks of an aborted dispatch. */
 bool executor_is_aborted(const int32_t *ids, int32_t count);
+/* Waits for all that was queued, which counts for nothing, and gives the device the state of the
+ * token at session->len again. */
+enum dgl_status executor_rewind(struct dgl_session *s, const struct executor_query *q);
 /* After such a batch, nothing else being queued: the device gets back the state of the token at
  * session->len, so that the same steps can be run again, from now on by dispatches. */
 enum dgl_status executor_recover(struct dgl_session *s, const struct executor_query *q,

@@ -191,6 +191,22 @@ static enum dgl_status choose_executor(struct generation *g)
     return status == DGL_OK ? session_write_args(g->s, g->queue.run) : status;
 }
 
+/* A callback has given the model other kernels: what is queued by the old ones is dropped, and the
+ * next token comes from the new ones. */
+static enum dgl_status follow_kernels(struct generation *g)
+{
+    struct dgl_session *s = g->s;
+    struct executor_query query = next_steps(g);
+    decode_queue_drop(&g->queue);
+    enum dgl_status status = executor_rewind(s, &query);
+    if (status == DGL_OK)
+        status = session_follow(s);
+    if (status == DGL_OK)
+        status = session_compile(s, sample_recipe(g).segments | decode_recipe(g).segments |
+                                        recipe_of(SEG_HEAD).segments);
+    return status == DGL_OK ? choose_executor(g) : status;
+}
+
 /* Work since `start` was read, but for trials of executors, of which there were `tried` then. */
 static struct dgl_counters work_since(const struct generation *g, const struct dgl_counters *start,
                                       const struct dgl_counters *tried)
@@ -268,7 +284,7 @@ static enum dgl_status decode_loop(struct generation *g)
     struct dgl_session *s = g->s;
     enum dgl_status status = sample_one(g);
     if (status == DGL_OK && !g->done)
-        status = choose_executor(g);
+        status = session_is_current(s) ? choose_executor(g) : follow_kernels(g);
     /* The first token is the prompt's: what it took belongs to no later one. */
     g->r->prefill = work_since(g, &g->start, &g->trials);
     const struct dgl_counters before = device_counters(s->model->dev), tried = s->trials;
@@ -276,6 +292,10 @@ static enum dgl_status decode_loop(struct generation *g)
         s->profile->step_end_ns = dgl_now_ns();
     uint64_t start = work_ns(g);
     while (status == DGL_OK && !g->done) {
+        if (!session_is_current(s)) {
+            status = follow_kernels(g);
+            continue;
+        }
         int32_t steps = steps_wanted(g);
         struct executor_query query = next_steps(g);
         bool due = executor_is_due(s, &query);

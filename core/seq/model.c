@@ -7,6 +7,7 @@
 #include "core/base/mem.h"
 #include "core/exec/synthetic_fill.h"
 #include "core/plan/model_support.h"
+#include "core/seq/kernel_swap.h"
 #include "core/seq/session.h"
 
 /* ---- kernels --------------------------------------------------------------------------------- */
@@ -387,6 +388,11 @@ enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels 
     struct kernel_set *set = NULL;
     struct engine *engine = NULL;
     struct model_weights *weights = NULL;
+    for (const struct dgl_session *s = m->sessions; s; s = s->next)
+        if (s->profile) /* which holds names of kernels */
+            return dgl_fail(m->dev->log, DGL_ERR_INVALID_ARG,
+                            "the kernels of %s cannot be replaced in a call that profiles",
+                            m->info.path);
     enum dgl_status status = make_kernel_set(m, kernels, &set);
     if (status == DGL_OK)
         status = place_weights(m, set, kv_type, &weights);
@@ -399,7 +405,7 @@ enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels 
     if (status == DGL_OK)
         status = check_weights_fit(m, weights);
     if (status == DGL_OK)
-        status = exec_compile(&engine->programs, &engine->plan, UINT32_MAX, NULL);
+        status = kernel_swap_prepare(m, engine, kernels && kernels->unchecked);
     if (status == DGL_OK) {
         /* The last thing that can fail; even then buffers are others than those that runs know. */
         status = upload_weights(m, set, weights, NULL, NULL);

@@ -137,24 +137,44 @@ void session_destroy(struct dgl_session *s)
 
 /* ---- state ----------------------------------------------------------------------------------- */
 
+bool session_is_current(const struct dgl_session *s)
+{
+    return s->engine_serial == s->model->engine_serial &&
+           s->workspace_serial == s->model->workspace.serial;
+}
+
+enum dgl_status session_follow(struct dgl_session *s)
+{
+    const struct dgl_model *m = s->model;
+    enum dgl_status status = DGL_OK;
+    if (m->lost != DGL_OK) /* by other kernels, in the middle of a call */
+        return dgl_fail(m->dev->log, m->lost,
+                        "%s has no weights any more: dgl_model_rebuild() brings them back",
+                        m->info.path);
+    if (s->engine_serial != m->engine_serial)
+        status = memory_fit_plan(&s->memory, m->dev, &m->engine->plan);
+    if (status != DGL_OK)
+        return status;
+    if (!session_is_current(s)) {
+        exec_cache_clear(&s->runs);
+        exec_cache_clear(&s->persistent);
+    }
+    s->engine_serial = m->engine_serial;
+    s->workspace_serial = m->workspace.serial;
+    return DGL_OK;
+}
+
 enum dgl_status session_enter(struct dgl_session *s, struct gl_saved *saved)
 {
     struct dgl_model *m = s->model;
     enum dgl_status status = model_enter(m, saved);
     if (status != DGL_OK)
         return status;
-    if (s->engine_serial != m->engine_serial)
-        status = memory_fit_plan(&s->memory, m->dev, &m->engine->plan);
+    status = session_follow(s);
     if (status != DGL_OK) {
         device_leave(m->dev, saved);
         return status;
     }
-    if (s->engine_serial != m->engine_serial || s->workspace_serial != m->workspace.serial) {
-        exec_cache_clear(&s->runs);
-        exec_cache_clear(&s->persistent);
-    }
-    s->engine_serial = m->engine_serial;
-    s->workspace_serial = m->workspace.serial;
     atomic_store(&s->cancel, false);
     gl_device_set_stop(m->dev->gl, &s->cancel);
     return DGL_OK;

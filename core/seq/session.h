@@ -64,6 +64,11 @@ enum dgl_status session_enter(struct dgl_session *s, struct gl_saved *saved);
  * one. */
 enum dgl_status session_leave(struct dgl_session *s, const struct gl_saved *saved, const char *what,
                               enum dgl_status status);
+/* False: the model has other kernels since the call began, and the runs are of the old ones. */
+bool session_is_current(const struct dgl_session *s);
+/* Drops runs of an older engine or workspace, of which none may be queued, and makes room for what
+ * the new plan has more. */
+enum dgl_status session_follow(struct dgl_session *s);
 /* The run of a recipe, compiled and bound on first use. Borrowed during the call. */
 enum dgl_status session_run(struct dgl_session *s, struct recipe recipe, struct exec_run **out);
 /* Queues `steps` rounds of a run. */

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "core/base/file.h"
 #include "core/seq/session.h"
 #include "tests/support/tiny_engine.h"
 
@@ -13,6 +14,7 @@
 #define VOCAB  320
 
 static char *dir;
+static char *own_kernel; /* norm_rms with a remark */
 static int32_t prompt[PROMPT];
 static int32_t greedy[ANSWER];
 
@@ -207,10 +209,13 @@ static enum dgl_status try_smoke(struct tiny_engine *e)
     return status;
 }
 
+/* A kernel that is compiled and has to give its known answers. */
 static enum dgl_status try_kernels(struct tiny_engine *e)
 {
     struct dgl_kernels *kernels = NULL;
-    enum dgl_status status = dgl_kernels_create(&e->log.log, NULL, &kernels);
+    const char *path = own_kernel;
+    enum dgl_status status = dgl_kernels_create(
+        &e->log.log, dgl_kernels_params(.files = &path, .num_files = 1), &kernels);
     assert_true((status == DGL_OK) == (kernels != NULL));
     if (status == DGL_OK)
         status = dgl_model_set_kernels(e->model, kernels);
@@ -586,6 +591,20 @@ static void test_readback_that_fails(void **state)
     tiny_engine_close(&e);
 }
 
+static void write_kernel(void)
+{
+    static const char remark[] = "// Another summary.\n";
+    struct dgl_kernels *builtin = NULL;
+    struct dgl_buf text = {0};
+    assert_int_equal(dgl_kernels_create(NULL, NULL, &builtin), DGL_OK);
+    dgl_buf_puts(&text, remark);
+    dgl_buf_puts(&text, dgl_kernels_source(builtin, "norm_rms", NULL));
+    test_write_file(dir, "norm_rms.comp", text.p, text.len);
+    own_kernel = dgl_path_join(dir, "norm_rms.comp");
+    dgl_buf_finish(&text);
+    dgl_kernels_destroy(&builtin);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -603,6 +622,7 @@ int main(void)
     tiny_llama_write(dir, &sizes);
     tiny_tokenizer_write(dir);
     tiny_ids(prompt, PROMPT, VOCAB, 21);
+    write_kernel();
     open_engine(&e);
     tiny_greedy(e.session, prompt, PROMPT, greedy, ANSWER);
     tiny_engine_close(&e);
@@ -611,6 +631,7 @@ int main(void)
     failures += test_run_table("buffers", test_buffer, buffer_faults);
     failures += test_run_table("programs", test_program, program_faults);
     failures += test_run_table("cancellation", test_cancel, cancels);
+    free(own_kernel);
     test_tmpdir_remove(dir);
     return failures;
 }

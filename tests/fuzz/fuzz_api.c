@@ -174,11 +174,29 @@ static enum dgl_status call_device_create(struct dgl_str in)
     return status;
 }
 
+static bool pass_override(void *priv, const struct dgl_kernel_override *override)
+{
+    (void)priv;
+    return override->diff[0] != '\0';
+}
+
+static bool take_source(void *priv, const struct dgl_plan_step *step)
+{
+    enum dgl_status *status = priv;
+    char *text = NULL;
+    size_t len;
+    *status = dgl_plan_source(world.small, step->use, &text, &len);
+    FUZZ_CHECK((*status == DGL_OK) == (text != NULL));
+    dgl_free(text);
+    return false;
+}
+
 static enum dgl_status call_kernels(struct dgl_str in)
 {
     struct dgl_kernels *kernels = NULL;
     const char *hints = text(&in), *profile = text(&in), *flag = text(&in), *dir = text(&in);
-    char *path = in.len ? file("k.comp", in) : NULL;
+    char *path = in.len ? file("k.comp", in) : NULL, *text_of = NULL;
+    size_t len;
     enum dgl_status status = dgl_kernels_create(
         log_of_world,
         dgl_kernels_params(.hints = hints, .profile = profile, .flags = &flag,
@@ -188,10 +206,22 @@ static enum dgl_status call_kernels(struct dgl_str in)
     FUZZ_CHECK((status == DGL_OK) == (kernels != NULL));
     if (kernels) {
         fuzz_check_status(&world.log, status);
+        status = dgl_kernels_overrides(log_of_world, kernels, pass_override, NULL);
+        if (status == DGL_OK)
+            fuzz_check_status(&world.log, status);
+        status = dgl_kernels_template(log_of_world, kernels, flag ? flag : "", hints ? hints : "",
+                                      &text_of, &len);
+        FUZZ_CHECK((status == DGL_OK) == (text_of != NULL));
+        dgl_free(text_of);
+        fuzz_check_status(&world.log, status);
         status = dgl_model_set_kernels(world.small, kernels);
         if (status == DGL_OK) {
             fuzz_check_status(&world.log, status);
             status = dgl_model_set_kernels(world.small, NULL);
+        }
+        if (status == DGL_OK) {
+            dgl_model_plan_iterate(world.small, take_source, &status);
+            fuzz_check_status(&world.log, status);
         }
         if (status == DGL_OK)
             status = dgl_model_rebuild(world.small, NULL);

@@ -54,16 +54,22 @@ static char *write_edited(const char *kernel, const char *find, const char *repl
 }
 
 /* Puts one override file on the model. */
-static enum dgl_status swap(const char *path)
+static enum dgl_status swap_as(const char *path, bool unchecked)
 {
     struct dgl_kernels *kernels = NULL;
     test_log_clear(&engine.log);
     enum dgl_status status = dgl_kernels_create(
-        &engine.log.log, dgl_kernels_params(.files = &path, .num_files = 1), &kernels);
+        &engine.log.log, dgl_kernels_params(.files = &path, .num_files = 1, .unchecked = unchecked),
+        &kernels);
     if (status == DGL_OK)
         status = dgl_model_set_kernels(engine.model, kernels);
     dgl_kernels_destroy(&kernels);
     return status;
+}
+
+static enum dgl_status swap(const char *path)
+{
+    return swap_as(path, false);
 }
 
 static void swap_back(void)
@@ -167,7 +173,7 @@ static void test_override_takes_effect_on_a_live_session(void **state)
     tiny_sync(engine.session, prompt, PROMPT);
     before = tiny_logits(engine.session);
     char *path = write_edited("norm_rms", "* r * G[i]", "* r * G[i] * 0.5");
-    assert_int_equal(swap(path), DGL_OK);
+    assert_int_equal(swap_as(path, true), DGL_OK);
     /* The session keeps its tokens; the next pass runs the new kernel. */
     assert_int_equal(tiny_sync(engine.session, ids, PROMPT + 1), PROMPT);
     dgl_session_trim(engine.session, 0);
@@ -198,6 +204,129 @@ static void test_swap_between_two_tokens(void **state)
         assert_int_equal(next, greedy[i]);
     }
     swap_back();
+    free(path);
+}
+
+/* ---- known answers --------------------------------------------------------------------------- */
+
+/* Valid, but wrong: refused with the case in which it was seen, and nothing has changed. */
+static void test_wrong_kernel_is_refused(void **state)
+{
+    (void)state;
+    char *path = write_edited("norm_rms", "* r * G[i]", "* r * G[i] * 1.001");
+    const uint32_t serial = engine.model->engine_serial;
+    assert_int_equal(swap(path), DGL_ERR_KERNEL);
+    assert_int_equal(engine.log.errors, 1);
+    assert_contains(engine.log.text, path);
+    assert_contains(engine.log.text, "fails its known-answer test: norm_rms: norm post=store");
+    assert_contains(engine.log.text, "wanted");
+    assert_int_equal(engine.model->engine_serial, serial);
+    check_answer();
+    free(path);
+}
+
+/* Only programs with the edited text are linked. */
+static void test_swap_links_no_more_than_it_must(void **state)
+{
+    (void)state;
+    struct dgl_counters before, after;
+    char *path = write_edited("sample_pick", "// The chosen", "// My choice");
+    check_answer();
+    dgl_device_get_counters(engine.device, &before);
+    assert_int_equal(swap(path), DGL_OK);
+    dgl_device_get_counters(engine.device, &after);
+    assert_in_range(after.programs_linked - before.programs_linked, 1, 6);
+    check_answer();
+    dgl_device_get_counters(engine.device, &before);
+    swap_back();
+    dgl_device_get_counters(engine.device, &after);
+    assert_in_range(after.programs_linked - before.programs_linked, 1, 6);
+    free(path);
+}
+
+/* ---- from a callback of a call that generates ------------------------------------------------ */
+
+#define LONG_ANSWER 24
+
+struct swap_in_call {
+    const char *name;
+    int32_t interval;
+    size_t at; /* the token whose callback swaps */
+    bool wrong;
+};
+
+static const struct swap_in_call in_call[] = {
+    {"at the first token", 1, 0, false},
+    {"at a later one", 1, 5, false},
+    {"at the last one", 1, LONG_ANSWER - 1, false},
+    {"with batches queued", 4, 6, false},
+    {"to a wrong one that is not checked", 1, 5, true},
+    {"to a wrong one with batches queued", 4, 6, true},
+};
+
+struct swapping {
+    const char *path;
+    size_t seen, at;
+    enum dgl_status status;
+};
+
+static bool swap_at_token(void *priv, int32_t id)
+{
+    struct swapping *s = priv;
+    (void)id;
+    if (s->seen++ == s->at)
+        s->status = swap_as(s->path, true);
+    return true;
+}
+
+/* An equal kernel changes no token, drawn ones either; a wrong one none before it was given. */
+static void test_swap_during_a_call(void **state)
+{
+    const struct swap_in_call *row = *state;
+    char *path = write_edited("sample_pick", "return best.y;",
+                              row->wrong ? "return best.y ^ 1u;" : "return best.y + 0u;");
+    struct swapping swapping = {.path = path, .at = row->at};
+    struct dgl_generate_params params = {
+        .ids = prompt,
+        .num_ids = PROMPT,
+        .max_tokens = LONG_ANSWER,
+        .ignore_eos = true,
+        .readback_interval = row->interval,
+        .sampling = {.temperature = row->wrong ? 0 : 1, .seed = 5}};
+    dgl_session_trim(engine.session, 0);
+    struct dgl_generate_result plain = tiny_generate(engine.session, &params), swapped;
+    params.token_cb = swap_at_token;
+    params.priv = &swapping;
+    dgl_session_trim(engine.session, 0);
+    swapped = tiny_generate(engine.session, &params);
+    assert_int_equal(swapping.status, DGL_OK);
+    assert_int_equal(swapped.num_tokens, LONG_ANSWER);
+    const size_t same = row->wrong ? row->at + 1 : LONG_ANSWER;
+    for (size_t i = 0; i < same; i++)
+        assert_int_equal(swapped.tokens[i], plain.tokens[i]);
+    if (row->wrong)
+        assert_memory_not_equal(swapped.tokens, plain.tokens, LONG_ANSWER * sizeof(int32_t));
+    dgl_generate_result_finish(&plain);
+    dgl_generate_result_finish(&swapped);
+    swap_back();
+    check_answer();
+    free(path);
+}
+
+/* Its entries hold names of the kernels. */
+static void test_no_swap_in_a_call_that_profiles(void **state)
+{
+    (void)state;
+    char *path = write_edited("norm_rms", "// RMS norm", "// My RMS norm");
+    struct swapping swapping = {.path = path, .at = 1};
+    dgl_session_trim(engine.session, 0);
+    struct dgl_generate_result r = tiny_generate(
+        engine.session,
+        dgl_generate_params(.ids = prompt, .num_ids = PROMPT, .max_tokens = 4, .ignore_eos = true,
+                            .profile = true, .token_cb = swap_at_token, .priv = &swapping));
+    assert_int_equal(swapping.status, DGL_ERR_INVALID_ARG);
+    assert_contains(engine.log.text, "in a call that profiles");
+    dgl_generate_result_finish(&r);
     free(path);
 }
 
@@ -338,6 +467,9 @@ int main(void)
         cmocka_unit_test(test_remark_changes_nothing_but_the_origin),
         cmocka_unit_test(test_override_takes_effect_on_a_live_session),
         cmocka_unit_test(test_swap_between_two_tokens),
+        cmocka_unit_test(test_wrong_kernel_is_refused),
+        cmocka_unit_test(test_swap_links_no_more_than_it_must),
+        cmocka_unit_test(test_no_swap_in_a_call_that_profiles),
         cmocka_unit_test(test_override_at_load),
         cmocka_unit_test(test_hint_is_named_as_the_reason),
         cmocka_unit_test(test_missing_file),
@@ -349,6 +481,7 @@ int main(void)
     tiny_greedy(engine.session, prompt, PROMPT, greedy, ANSWER);
     int failures = cmocka_run_group_tests(tests, NULL, NULL);
     failures += test_run_table("broken", test_broken, brokens);
+    failures += test_run_table("swap during a call", test_swap_during_a_call, in_call);
     test_tmpdir_remove(dir);
     tiny_engine_close(&engine);
     return failures;

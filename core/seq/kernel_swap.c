@@ -1,0 +1,96 @@
+/* Other kernels on a live model: what is compiled, and what must pass its known-answer test. */
+#include "core/seq/kernel_swap.h"
+
+#include <stdlib.h>
+
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/oracle/kernel_check.h"
+
+/* A text that is not built in is part of the program. */
+static bool has_users_text(const struct kernel_choice *choice)
+{
+    bool users = choice->kernel->source != 0;
+    for (uint32_t i = 0; i < choice->kernel->num_libs && !users; i++)
+        users = choice->libs[i]->source != 0;
+    return users;
+}
+
+/* The old engine had a program for that request. */
+static bool was_compiled(const struct engine *old, const struct kernel_request *request)
+{
+    const struct kernel_table *table = old->programs.table;
+    for (size_t i = 0; i < table->count; i++)
+        if (programs_has(&old->programs, table->uses[i]) &&
+            kernel_request_equal(&table->uses[i]->request, request))
+            return true;
+    return false;
+}
+
+static bool go_on(void *priv)
+{
+    const struct dgl_model *m = priv;
+    const struct dgl_log *log = m->dev->log;
+    return !(log && log->cancelled && log->cancelled(log->priv));
+}
+
+static enum dgl_status check_use(const struct dgl_model *m, const struct engine *engine,
+                                 struct kernel_judge *judge, const struct kernel_use *use)
+{
+    const struct dgl_log *log = m->dev->log;
+    const struct kernel *kernel = use->choice.kernel;
+    struct kernel_verdict verdict;
+    enum dgl_status status =
+        kernel_judge_use(judge,
+                         &(struct kernel_subject){.request = &use->request,
+                                                  .choice = &use->choice,
+                                                  .program = programs_get(&engine->programs, use)},
+                         &verdict);
+    if (status != DGL_OK)
+        return status;
+    if (verdict.kind == KERNEL_WRONG)
+        return dgl_fail(log, DGL_ERR_KERNEL, "%s: it fails its known-answer test: %s", kernel->path,
+                        verdict.text);
+    if (verdict.kind == KERNEL_SKIPPED)
+        dgl_warn(log, "%s: it runs without a known-answer test: %s", kernel->path, verdict.text);
+    return DGL_OK;
+}
+
+enum dgl_status kernel_swap_prepare(const struct dgl_model *m, struct engine *engine,
+                                    bool unchecked)
+{
+    const struct kernel_table *table = engine->programs.table;
+    const struct kernel_use **fresh = dgl_new_array(const struct kernel_use *, table->count);
+    struct kernel_judge *judge = NULL;
+    size_t count = 0;
+    enum dgl_status status = DGL_OK;
+    if (!fresh)
+        status = dgl_fail_memory(m->dev->log, "programs", table->count);
+    if (status == DGL_OK)
+        status = programs_share(&engine->programs, &m->engine->programs);
+    for (size_t i = 0; i < table->count && status == DGL_OK; i++) {
+        const struct kernel_use *use = table->uses[i];
+        if (!programs_has(&engine->programs, use) &&
+            (has_users_text(&use->choice) || was_compiled(m->engine, &use->request)))
+            fresh[count++] = use;
+    }
+    if (status == DGL_OK && count > 0)
+        status = programs_compile(&engine->programs, fresh, count,
+                                  &(struct gl_compile){.machine_code = true});
+    for (size_t i = 0; i < count && status == DGL_OK && !unchecked; i++) {
+        if (!has_users_text(&fresh[i]->choice))
+            continue;
+        if (!judge)
+            status = kernel_judge_create(&(struct kernel_judge_params){.dev = m->dev,
+                                                                       .set = table->set,
+                                                                       .mode = KERNEL_JUDGE_QUICK,
+                                                                       .go_on = go_on,
+                                                                       .priv = (void *)m},
+                                         &judge);
+        if (status == DGL_OK)
+            status = check_use(m, engine, judge, fresh[i]);
+    }
+    kernel_judge_destroy(&judge);
+    free(fresh);
+    return status;
+}

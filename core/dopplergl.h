@@ -479,6 +479,7 @@ struct dgl_model_params {
     int32_t context; /* tokens of the longest session; 0 = the model's maximum, lowered to fit */
     enum dgl_kv_type kv_type;
     enum dgl_executor executor;
+    bool no_tuned;               /* leave out what dgl_tune() stored for the device */
     dgl_progress_cb progress_cb; /* may be NULL */
     void *progress_priv;         /* first argument of progress_cb */
 };
@@ -1245,6 +1246,78 @@ enum dgl_status dgl_bench(struct dgl_session *session, const struct dgl_bench_pa
                           struct dgl_bench_result *out);
 /* Frees the arrays of a result. */
 void dgl_bench_result_finish(struct dgl_bench_result *result);
+
+/* ---- tuning ---------------------------------------------------------------------------------- */
+
+struct dgl_tune_params {
+    int32_t depth;   /* tokens that decoding sees; 0 = 512, or what the context has room for */
+    int32_t seconds; /* no operation is begun later than this; 0 = 120 */
+    const char *op;  /* only operations of this name in the plan: "qkv"; NULL = all */
+    /* Only what was tuned before and is in force, against the defaults: nothing is stored. */
+    bool compare;
+    dgl_progress_cb progress_cb; /* may be NULL; in operations */
+    void *progress_priv;         /* first argument of progress_cb */
+};
+#define dgl_tune_params(...) (&(struct dgl_tune_params){__VA_ARGS__})
+
+/* One kernel with values of its tunables. */
+struct dgl_tune_candidate {
+    char kernel[64];  /* NAME */
+    char tunes[192];  /* "WG_SIZE=128 EACH=2", the other tunables at their presets; "" = all */
+    double us;        /* microseconds of the operation; 0 = not timed */
+    bool verified;    /* it was held against known answers */
+    char reason[256]; /* why it was not timed: wrong, or not to be compiled; "" = it was */
+};
+/* Operations of a model that ask for the same, such as qkv of all layers. */
+struct dgl_tune_op {
+    enum dgl_phase phase;
+    const char *op; /* as in a plan: "qkv". Static */
+    int32_t tokens; /* of the pass that was measured */
+    char *request;  /* operation, attributes and constants: what the winner is stored by */
+    /* [num_candidates]; the first is the default */
+    struct dgl_tune_candidate *candidates;
+    size_t num_candidates;
+    size_t winner;               /* 0 = none was faster than the default beyond doubt */
+    double default_us, tuned_us; /* medians of five rounds in turn, where there were any */
+    double spread;               /* of the ratio of the two in these: largest less smallest */
+};
+/* Arrays and texts are the result's: dgl_tune_result_finish(). */
+struct dgl_tune_result {
+    struct dgl_tune_op *ops; /* [num_ops], those that have anything to choose from */
+    size_t num_ops;
+    size_t num_left; /* operations that were not reached: cancelled, or out of time */
+    bool gpu_clock;  /* times are by the GPU's clock; else by the host's */
+    bool stored;     /* winners were put into the device's cache folder */
+    uint64_t ns;     /* that it took */
+};
+/* Measures, for each operation of the session's model, kernels that can serve it and values of
+ * their tunables, on the model's own weights; each candidate is held against known answers first.
+ * Winners are stored in the device's cache folder, by device, driver, kernel texts and request:
+ * models that are loaded from then on use them (dgl_model_params.no_tuned), with nothing measured
+ * again. After a cancellation (DGL_ERR_CANCELLED) *out and the store have what was finished. *out
+ * is always initialised. DGL_ERR_INVALID_ARG: a depth that the context has no room for, an `op`
+ * that the plan lacks. Resets the session. Blocks, very slow. */
+enum dgl_status dgl_tune(struct dgl_session *session, const struct dgl_tune_params *params,
+                         struct dgl_tune_result *out);
+/* Frees what a result holds. */
+void dgl_tune_result_finish(struct dgl_tune_result *result);
+
+/* One stored result. Strings are borrowed for the call. */
+struct dgl_tuned {
+    const char *op, *request;
+    const char *kernel, *tunes; /* those that won; where the default stayed, it and "" */
+    const char *default_kernel;
+    double default_us, tuned_us, spread; /* as in struct dgl_tune_op */
+    int64_t time;                        /* seconds since 1970 */
+};
+/* Calls `cb` for each result that is stored for the device; false from `cb` ends the iteration.
+ * DGL_ERR_NO_DEVICE and DGL_ERR_DEVICE_LOST: the device cannot be entered. */
+enum dgl_status dgl_tuned_iterate(struct dgl_device *dev,
+                                  bool (*cb)(void *priv, const struct dgl_tuned *tuned),
+                                  void *priv);
+/* Removes all that is stored for the device; models that are loaded keep their kernels.
+ * DGL_ERR_IO: it cannot be removed. */
+enum dgl_status dgl_tuned_reset(struct dgl_device *dev);
 
 #if defined(__GNUC__)
 #pragma GCC visibility pop

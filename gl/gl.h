@@ -283,6 +283,13 @@ void gl_hazards_derive(struct gl_dispatch *list, size_t count, bool repeats);
  * disjoint). */
 enum dgl_status gl_submit(struct gl_device *dev, const struct gl_dispatch *list, size_t count,
                           uint64_t *gpu_ns);
+/* The time of a list that is submitted `rounds` times, each after the one before: by the GPU's
+ * clock, or by the host's where the driver has no timer; UINT64_MAX where its clock was disjoint.
+ * Waits before and after. */
+enum dgl_status gl_submit_span(struct gl_device *dev, const struct gl_dispatch *list, size_t count,
+                               uint32_t rounds, uint64_t *ns);
+/* Whether gl_submit_span() goes by the GPU's clock. */
+bool gl_has_timer(const struct gl_device *dev);
 /* What the timers around the records of a list add to the time of each, by running the list, at
  * most GL_TIMER_COST_MAX records, with all timers and with two; 0 without timers. Waits. */
 #define GL_TIMER_COST_MAX 64

@@ -1,6 +1,7 @@
 /* Replay of prepared dispatches: changed bindings, barriers, dispatch calls. */
 #include <assert.h>
 
+#include "core/base/clock.h"
 #include "gl/gl_internal.h"
 
 #define ALL_BITS                                                                                   \
@@ -186,6 +187,33 @@ enum dgl_status gl_timer_cost(struct gl_device *dev, const struct gl_dispatch *l
     }
     if (timed != UINT64_MAX && plain < timed)
         *ns = (timed - plain) / count;
+    return status;
+}
+
+bool gl_has_timer(const struct gl_device *dev)
+{
+    return dev->timer.ready;
+}
+
+enum dgl_status gl_submit_span(struct gl_device *dev, const struct gl_dispatch *list, size_t count,
+                               uint32_t rounds, uint64_t *ns)
+{
+    *ns = UINT64_MAX;
+    enum dgl_status status = gl_finish(dev);
+    const uint64_t start = dgl_now_ns();
+    if (status != DGL_OK)
+        return status;
+    gl_timer_begin(dev);
+    gl_timer_stamp(dev, 0);
+    for (uint32_t i = 0; i < rounds && status == DGL_OK; i++)
+        status = gl_submit(dev, list, count, NULL);
+    gl_timer_stamp(dev, 1);
+    if (status == DGL_OK && dev->timer.ready)
+        return gl_timer_collect(dev, 1, ns);
+    if (status == DGL_OK)
+        status = gl_finish(dev);
+    if (status == DGL_OK)
+        *ns = dgl_now_ns() - start;
     return status;
 }
 

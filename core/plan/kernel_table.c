@@ -81,6 +81,22 @@ enum dgl_status kernel_table_find(struct kernel_table *table, const struct kerne
     return DGL_OK;
 }
 
+enum dgl_status kernel_table_add(struct kernel_table *table, const struct kernel_request *request,
+                                 const struct kernel_choice *choice, struct kernel_use **out)
+{
+    struct kernel_use *use = *out = dgl_new(struct kernel_use);
+    if (!use ||
+        !dgl_grow((void **)&table->uses, &table->cap, table->count + 1, sizeof(*table->uses))) {
+        free(use);
+        *out = NULL;
+        return dgl_fail_memory(table->device->log, "kernel table", sizeof(*use));
+    }
+    *use =
+        (struct kernel_use){.id = (uint32_t)table->count, .request = *request, .choice = *choice};
+    table->uses[table->count++] = use;
+    return DGL_OK;
+}
+
 enum dgl_status kernel_use_groups(const struct plan_device *device, const struct kernel_use *use,
                                   int32_t tokens, uint32_t rows, uint32_t groups[3])
 {

@@ -33,6 +33,11 @@ void kernel_table_finish(struct kernel_table *table);
 enum dgl_status kernel_table_find(struct kernel_table *table, const struct kernel_request *request,
                                   struct kernel_use **out);
 
+/* One more entry with a choice of the caller's, such as a tuner's; kernel_table_find() goes on
+ * finding the first one of a request. On failure *out is NULL. */
+enum dgl_status kernel_table_add(struct kernel_table *table, const struct kernel_request *request,
+                                 const struct kernel_choice *choice, struct kernel_use **out);
+
 /* Forgets all but the first `count` entries; nothing may refer to the others. */
 void kernel_table_cut(struct kernel_table *table, size_t count);
 

@@ -29,10 +29,9 @@ struct recipe recipe_decode(enum sample_kind kind, uint32_t adjusts, bool severa
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 
-/* The most tokens of a pass of this body; of SEG_PREFILL, the tokens of its tiles. */
-static int32_t body_columns(enum segment body)
+int32_t plan_body_columns(enum segment body)
 {
-    return 2 << (body - SEG_PREFILL_2);
+    return body == SEG_DECODE ? 1 : 2 << (body - SEG_PREFILL_2);
 }
 
 enum segment plan_body(const struct plan *plan, int32_t tokens)
@@ -40,7 +39,7 @@ enum segment plan_body(const struct plan *plan, int32_t tokens)
     if (tokens == 1)
         return SEG_DECODE;
     for (enum segment body = SEG_PREFILL_2; body < SEG_PREFILL; body++)
-        if (tokens <= body_columns(body) && plan->segment[body].ops.count > 0)
+        if (tokens <= plan_body_columns(body) && plan->segment[body].ops.count > 0)
             return body;
     return SEG_PREFILL;
 }
@@ -48,7 +47,7 @@ enum segment plan_body(const struct plan *plan, int32_t tokens)
 /* Tokens that a pass over `tokens` has room for. */
 static int32_t pass_room(const struct plan *plan, int32_t tokens)
 {
-    int32_t columns = tokens == 1 ? 1 : body_columns(plan_body(plan, tokens));
+    int32_t columns = tokens == 1 ? 1 : plan_body_columns(plan_body(plan, tokens));
     return (tokens + columns - 1) / columns * columns;
 }
 
@@ -56,7 +55,7 @@ int32_t plan_pass_tokens(const struct plan *plan, int32_t left, int32_t most)
 {
     /* What a further pass costs, in tokens; with experts, all of which it reads, it never pays. */
     enum { PASS = 16 };
-    int32_t tokens = left < most ? left : most, columns = body_columns(SEG_PREFILL);
+    int32_t tokens = left < most ? left : most, columns = plan_body_columns(SEG_PREFILL);
     assert(tokens > 0);
     if (plan_body(plan, 2) == SEG_PREFILL || plan->desc->moe.experts > 0)
         return tokens;
@@ -84,7 +83,7 @@ static void fill_segment(struct plan_segment *out, enum segment segment,
     case SEG_PREFILL_64:
     case SEG_PREFILL_128:
     case SEG_PREFILL:
-        prefill.columns = segment == SEG_PREFILL ? 0 : body_columns(segment);
+        prefill.columns = segment == SEG_PREFILL ? 0 : plan_body_columns(segment);
         oplist_prefill_body(list, &prefill);
         break;
     case SEG_DECODE:
@@ -228,21 +227,37 @@ static enum dgl_status plan_segment_init(struct plan *plan, enum segment which,
     return status;
 }
 
+static struct oplist_params oplist_params_of(struct plan *plan)
+{
+    return (struct oplist_params){.desc = plan->desc,
+                                  .weights = plan->weights,
+                                  .kv_type = plan->kv_type,
+                                  .splits = plan->splits,
+                                  .token_splits = plan->token_splits,
+                                  .fusion = &plan->fusion};
+}
+
+enum dgl_status plan_segment_list(struct plan *plan, enum segment segment, struct oplist *out)
+{
+    const struct oplist_params ops = oplist_params_of(plan);
+    struct plan_segment listed = {.use = NULL};
+    fill_segment(&listed, segment, &ops);
+    *out = listed.ops;
+    return out->failed ? dgl_fail_memory(plan->device->log, "operation list",
+                                         out->count * sizeof(struct op))
+                       : DGL_OK;
+}
+
 enum dgl_status plan_init(struct plan *out, const struct plan_params *p)
 {
-    const struct oplist_params ops = {.desc = p->desc,
-                                      .weights = p->weights,
-                                      .kv_type = p->kv_type,
-                                      .splits = plan_choose_splits(p->device, p->desc),
-                                      .token_splits = plan_token_splits(p->device, p->desc),
-                                      .fusion = &out->fusion};
     enum dgl_status status = DGL_OK;
     *out = (struct plan){.device = p->device,
                          .desc = p->desc,
                          .weights = p->weights,
                          .kv_type = p->kv_type,
-                         .splits = ops.splits,
-                         .token_splits = ops.token_splits};
+                         .splits = plan_choose_splits(p->device, p->desc),
+                         .token_splits = plan_token_splits(p->device, p->desc)};
+    const struct oplist_params ops = oplist_params_of(out);
     kernel_table_init(&out->kernels, p->device, p->set);
     fusion_init(&out->fusion, p->device, p->set);
     for (int s = SEG_PREFILL; s < SEG_COUNT && status == DGL_OK; s++)

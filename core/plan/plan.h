@@ -82,6 +82,13 @@ enum dgl_status plan_init(struct plan *out, const struct plan_params *params);
 /* Accepts a plan that is all zero. */
 void plan_finish(struct plan *plan);
 
+/* Lists the operations of a segment as the plan does, also of one that the plan left empty because
+ * its kernels are those of the next. The caller calls oplist_finish(). */
+enum dgl_status plan_segment_list(struct plan *plan, enum segment segment, struct oplist *out);
+
+/* The most tokens of a pass of this body; of SEG_PREFILL, the tokens of its tiles. */
+int32_t plan_body_columns(enum segment body);
+
 /* Whether a recipe of the plan has the operations of a segment. */
 bool plan_segment_runs(const struct plan *plan, struct recipe recipe, enum segment segment);
 /* Body of a pass over `tokens` tokens: one token is a matrix-vector problem, also in a prompt, and

@@ -9,12 +9,14 @@
 #include "core/plan/model_support.h"
 #include "core/seq/kernel_swap.h"
 #include "core/seq/session.h"
+#include "core/seq/tune_store.h"
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* The caller's layers with the manifest's hints below them. */
+/* The caller's layers with the manifest's hints below them: *untuned; and with those of the tuner
+ * for this device: *out. */
 static enum dgl_status make_kernel_set(const struct dgl_model *m, const struct dgl_kernels *kernels,
-                                       struct kernel_set **out)
+                                       struct kernel_set **untuned, struct kernel_set **out)
 {
     struct kernel_set *base = kernels ? kernel_set_ref(kernels->set) : NULL;
     enum dgl_status status = base ? DGL_OK : kernel_set_create(m->dev->log, NULL, &base);
@@ -23,8 +25,25 @@ static enum dgl_status make_kernel_set(const struct dgl_model *m, const struct d
             m->dev->log, base,
             &(const struct kernel_manifest_hints){m->file->path, m->file->hint_defaults,
                                                   m->file->hint_pinned},
-            out);
+            untuned);
     kernel_set_destroy(&base);
+    if (status != DGL_OK)
+        return status;
+    struct tune_store store = {0};
+    struct dgl_buf json = {0};
+    size_t count = 0;
+    if (!m->no_tuned)
+        tune_store_load(&store, m->dev);
+    tune_store_hints(&store, *untuned, &json, &count);
+    if (count == 0)
+        *out = kernel_set_ref(*untuned);
+    else if (json.failed)
+        status = dgl_fail_memory(m->dev->log, "hints", json.len);
+    else
+        status =
+            kernel_set_with_hints(m->dev->log, *untuned, KERNEL_LAYER_TUNER, "tuner", json.p, out);
+    dgl_buf_finish(&json);
+    tune_store_finish(&store);
     return status;
 }
 
@@ -231,6 +250,7 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
     if (status != DGL_OK)
         return status;
     const struct model_desc *desc = &m->file->desc;
+    m->no_tuned = p->no_tuned;
     m->info = m->file->info;
     m->info.path = m->file->path;
     if (m->file->info.has_tokenizer) {
@@ -241,7 +261,7 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
 
     /* List, choose, plan: nothing is on the device yet. */
     if (status == DGL_OK)
-        status = make_kernel_set(m, p->kernels, &m->kernels);
+        status = make_kernel_set(m, p->kernels, &m->untuned, &m->kernels);
     if (status == DGL_OK)
         status = place_weights(m, m->kernels, p->kv_type, &m->weights);
     if (status != DGL_OK)
@@ -351,6 +371,7 @@ void model_destroy(struct dgl_model *m)
     weight_buffers_finish(&m->buffers, m->dev);
     free_weights(m->weights);
     kernel_set_destroy(&m->kernels);
+    kernel_set_destroy(&m->untuned);
     tokenizer_destroy(&m->tok);
     model_file_close(&m->file);
     free(m);
@@ -385,7 +406,7 @@ static enum dgl_status check_weights_fit(const struct dgl_model *m,
 enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels *kernels)
 {
     const enum dgl_kv_type kv_type = m->engine->plan.kv_type;
-    struct kernel_set *set = NULL;
+    struct kernel_set *untuned = NULL, *set = NULL;
     struct engine *engine = NULL;
     struct model_weights *weights = NULL;
     for (const struct dgl_session *s = m->sessions; s; s = s->next)
@@ -393,7 +414,7 @@ enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels 
             return dgl_fail(m->dev->log, DGL_ERR_INVALID_ARG,
                             "the kernels of %s cannot be replaced in a call that profiles",
                             m->info.path);
-    enum dgl_status status = make_kernel_set(m, kernels, &set);
+    enum dgl_status status = make_kernel_set(m, kernels, &untuned, &set);
     if (status == DGL_OK)
         status = place_weights(m, set, kv_type, &weights);
     if (status == DGL_OK) {
@@ -416,6 +437,7 @@ enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels 
         engine_destroy(&engine);
         free_weights(weights);
         kernel_set_destroy(&set);
+        kernel_set_destroy(&untuned);
         return status;
     }
     if (weights_q4_k_dtype(set) != weights_q4_k_dtype(m->kernels))
@@ -428,6 +450,8 @@ enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels 
     m->weights = weights;
     m->info.weight_bytes = weights->bytes;
     kernel_set_destroy(&m->kernels);
+    kernel_set_destroy(&m->untuned);
     m->kernels = set;
+    m->untuned = untuned;
     return DGL_OK;
 }

@@ -12,7 +12,9 @@ struct dgl_model {
     struct dgl_model_file *file;
     struct dgl_tokenizer *tok; /* NULL = none */
     struct dgl_model_info info;
-    struct kernel_set *kernels;    /* the caller's layers plus the manifest's hints */
+    struct kernel_set *kernels; /* the caller's layers plus the manifest's hints and the tuner's */
+    struct kernel_set *untuned; /* without the tuner's */
+    bool no_tuned;
     struct model_weights *weights; /* NULL only while it is being loaded */
     struct weight_buffers buffers;
     enum dgl_status lost; /* why model_set_kernels() left the buffers empty; DGL_OK = it did not */

@@ -1,0 +1,67 @@
+/* Public functions of the tuner: check, enter, forward, leave. */
+#include "core/seq/tune.h"
+
+#include <stdlib.h>
+
+enum dgl_status dgl_tune(struct dgl_session *session, const struct dgl_tune_params *params,
+                         struct dgl_tune_result *out)
+{
+    static const struct dgl_tune_params defaults;
+    struct gl_saved saved = {0};
+    *out = (struct dgl_tune_result){0};
+    enum dgl_status status = session_enter(session, &saved);
+    if (status != DGL_OK)
+        return status;
+    status = session_tune(session, params ? params : &defaults, out);
+    return session_leave(session, &saved, "tuning", status);
+}
+
+void dgl_tune_result_finish(struct dgl_tune_result *result)
+{
+    for (size_t i = 0; i < result->num_ops; i++) {
+        free(result->ops[i].request);
+        free(result->ops[i].candidates);
+    }
+    free(result->ops);
+    *result = (struct dgl_tune_result){0};
+}
+
+enum dgl_status dgl_tuned_iterate(struct dgl_device *dev,
+                                  bool (*cb)(void *priv, const struct dgl_tuned *tuned), void *priv)
+{
+    struct gl_saved saved = {0};
+    struct tune_store store;
+    enum dgl_status status = device_enter(dev, &saved);
+    if (status != DGL_OK)
+        return status;
+    tune_store_load(&store, dev);
+    device_leave(dev, &saved);
+    bool more = true;
+    for (size_t i = 0; i < store.count && more; i++) {
+        const struct tune_entry *e = &store.items[i];
+        more = cb(priv, &(const struct dgl_tuned){.op = e->op,
+                                                  .request = e->key,
+                                                  .kernel = e->kernel,
+                                                  .tunes = e->tunes,
+                                                  .default_kernel = e->default_kernel,
+                                                  .default_us = e->default_us,
+                                                  .tuned_us = e->tuned_us,
+                                                  .spread = e->spread,
+                                                  .time = e->time});
+    }
+    tune_store_finish(&store);
+    return DGL_OK;
+}
+
+enum dgl_status dgl_tuned_reset(struct dgl_device *dev)
+{
+    struct gl_saved saved = {0};
+    enum dgl_status status = device_enter(dev, &saved);
+    if (status != DGL_OK)
+        return status;
+    if (!tune_store_reset(dev))
+        status = dgl_fail(dev->log, DGL_ERR_IO, "the tuner's results in %s cannot be removed",
+                          gl_program_cache_dir(dev->gl));
+    device_leave(dev, &saved);
+    return status;
+}

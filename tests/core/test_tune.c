@@ -1,0 +1,463 @@
+/* The tuner: a tunable at its worst is replaced, a wrong candidate never wins, winners are stored
+ * and used, and where they are not. */
+#include "tests/support/test.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+
+#include "core/base/file.h"
+#include "core/base/mem.h"
+#include "core/seq/session.h"
+#include "core/seq/tune_store.h"
+#include "tests/support/kernel_sets.h"
+#include "tests/support/tiny_model.h"
+
+static struct test_log log_;
+static struct dgl_device *device;
+static char *dir;   /* of the model and of kernel files */
+static char *cache; /* of the device */
+
+/* norm_rms, by a factor that no noise reaches slower than need be, and with a value that makes it
+ * wrong. */
+static void write_worst(const char *name, const char *remark)
+{
+    struct kernel_set *set = loaded_set(NULL);
+    struct dgl_buf text = {0};
+    const struct kernel *norm = kernel_set_find(set, "norm_rms");
+    static const char factor[] = "    float r = inversesqrt(sum / float(H) + eps);\n";
+    const char *tune = strstr(norm->text, "//! LOCAL"), *at = strstr(norm->text, factor);
+    assert_non_null(tune);
+    assert_non_null(at);
+    dgl_buf_printf(&text, "// A slow norm.\n%s%.*s", remark, (int)(tune - norm->text), norm->text);
+    dgl_buf_puts(&text, "//! TUNE SPIN = 4096 in 0 4096\n//! TUNE HALF = 0 in 0 1\n");
+    dgl_buf_append(&text, tune, (size_t)(at - tune));
+    dgl_buf_puts(&text, factor);
+    dgl_buf_puts(&text, "    uint spin = floatBitsToUint(sum);\n"
+                        "    for (int n = 0; n < SPIN; n++)\n"
+                        "        spin = spin * 1664525u + (spin >> 7);\n"
+                        "    r = spin == 1u ? r * 1.0000001 : r;\n"
+                        "#if HALF\n"
+                        "    r *= 0.5;\n"
+                        "#endif\n");
+    dgl_buf_puts(&text, at + strlen(factor));
+    assert_false(text.failed);
+    test_write_file(dir, name, text.p, text.len);
+    dgl_buf_finish(&text);
+    kernel_set_destroy(&set);
+}
+
+static struct dgl_kernels *kernels_of(const char *file, const char *hints)
+{
+    struct dgl_kernels *kernels = NULL;
+    char *path = checked(dgl_path_join(dir, file));
+    const char *files[] = {path};
+    if (dgl_kernels_create(&log_.log,
+                           dgl_kernels_params(.files = files, .num_files = 1, .hints = hints),
+                           &kernels) != DGL_OK)
+        fail_msg("%s", log_.text);
+    free(path);
+    return kernels;
+}
+
+struct opened {
+    struct dgl_model *model;
+    struct dgl_session *session;
+};
+
+static struct opened open_model(const struct dgl_kernels *kernels, bool no_tuned)
+{
+    struct opened o = {0};
+    if (dgl_model_load(device,
+                       dgl_model_params(.path = dir, .kernels = kernels, .no_tuned = no_tuned),
+                       &o.model) != DGL_OK ||
+        dgl_session_create(o.model, dgl_session_params(.chunk = 64), &o.session) != DGL_OK)
+        fail_msg("%s", log_.text);
+    return o;
+}
+
+static void close_model(struct opened *o)
+{
+    dgl_session_destroy(&o->session);
+    dgl_model_destroy(&o->model);
+}
+
+struct found_reason {
+    const char *op;
+    char text[512];
+};
+
+static bool keep_reason(void *priv, const struct dgl_plan_step *step)
+{
+    struct found_reason *found = priv;
+    if (strcmp(step->op, found->op) != 0)
+        return true;
+    snprintf(found->text, sizeof(found->text), "%s", step->reason);
+    return false;
+}
+
+static int set_up(void **state)
+{
+    struct tiny_llama sizes = tiny_llama_default();
+    (void)state;
+    test_log_init(&log_, DGL_LOG_ERROR);
+    dir = test_tmpdir();
+    cache = test_tmpdir();
+    sizes.context = 256;
+    tiny_llama_write(dir, &sizes);
+    write_worst("worst.comp", "");
+    write_worst("other.comp", "// Another text.\n");
+    return dgl_device_create(&log_.log, dgl_device_params(.select = "any", .cache_dir = cache),
+                             &device) != DGL_OK;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    dgl_device_destroy(&device);
+    test_tmpdir_remove(dir);
+    test_tmpdir_remove(cache);
+    return 0;
+}
+
+/* ---- tuning ---------------------------------------------------------------------------------- */
+
+static const struct dgl_tune_candidate *candidate(const struct dgl_tune_op *op, const char *tunes)
+{
+    for (size_t i = 0; i < op->num_candidates; i++)
+        if (strcmp(op->candidates[i].tunes, tunes) == 0)
+            return &op->candidates[i];
+    fail_msg("no candidate %s among %zu", tunes, op->num_candidates);
+    return NULL;
+}
+
+static void test_worst_is_replaced(void **state)
+{
+    struct dgl_kernels *kernels = kernels_of("worst.comp", NULL);
+    struct opened o = open_model(kernels, true);
+    struct dgl_tune_result r;
+    (void)state;
+    assert_int_equal(dgl_tune(o.session, dgl_tune_params(.op = "attn_norm"), &r), DGL_OK);
+    assert_int_equal(r.num_ops, 1);
+    assert_int_equal(r.num_left, 0);
+    assert_true(r.stored);
+    const struct dgl_tune_op *op = &r.ops[0];
+    const struct dgl_tune_candidate *winner = &op->candidates[op->winner];
+    assert_string_equal(op->op, "attn_norm");
+    assert_true(op->num_candidates >= 4);
+    if (op->winner == 0 || !strstr(winner->tunes, "SPIN=0"))
+        fail_msg("winner %zu is %s %s, %.2f us; the default %.2f us; spread %.3f", op->winner,
+                 winner->kernel, winner->tunes, winner->us, op->candidates[0].us, op->spread);
+    if (!(op->tuned_us < op->default_us))
+        fail_msg("tuned %.2f us, default %.2f us", op->tuned_us, op->default_us);
+    assert_true(winner->verified);
+    assert_true(candidate(op, "SPIN=0")->us > 0);
+    /* Wrong by a factor of two: told, and never timed. */
+    assert_contains(candidate(op, "HALF=1")->reason, "norm_rms");
+    assert_true(candidate(op, "HALF=1")->us == 0);
+    assert_false(candidate(op, "HALF=1")->verified);
+    dgl_tune_result_finish(&r);
+    close_model(&o);
+    dgl_kernels_destroy(&kernels);
+}
+
+struct use_case {
+    const char *name, *file, *hints;
+    bool no_tuned;
+    const char *want, *never; /* in the reason of the step */
+};
+
+static const struct use_case use_cases[] = {
+    {"a second start", "worst.comp", .want = "SPIN=0 (tuner)"},
+    {"left out", "worst.comp", .no_tuned = true, .never = "tuner"},
+    {"a person says otherwise", "worst.comp", "{\"tunes\": {\"norm_rms.SPIN\": 4096}}",
+     .want = "SPIN=4096 (--kernel-hints)", .never = "SPIN=0"},
+    {"another text", "other.comp", .never = "tuner"},
+};
+
+static void test_use(void **state)
+{
+    const struct use_case *c = *state;
+    struct dgl_kernels *kernels = kernels_of(c->file, c->hints);
+    struct opened o = open_model(kernels, c->no_tuned);
+    struct found_reason found = {.op = "attn_norm"};
+    dgl_model_plan_iterate(o.model, keep_reason, &found);
+    if ((c->want && !strstr(found.text, c->want)) || (c->never && strstr(found.text, c->never)))
+        fail_msg("%s: the reason is \"%s\", wanted \"%s\" and not \"%s\"", c->name, found.text,
+                 c->want ? c->want : "", c->never ? c->never : "");
+    close_model(&o);
+    dgl_kernels_destroy(&kernels);
+}
+
+static void test_compare(void **state)
+{
+    struct dgl_kernels *kernels = kernels_of("worst.comp", NULL);
+    struct opened o = open_model(kernels, false);
+    struct dgl_tune_result r;
+    (void)state;
+    assert_int_equal(dgl_tune(o.session, dgl_tune_params(.op = "attn_norm", .compare = true), &r),
+                     DGL_OK);
+    assert_int_equal(r.num_ops, 1);
+    assert_int_equal(r.ops[0].num_candidates, 2);
+    assert_int_equal(r.ops[0].winner, 1);
+    assert_contains(r.ops[0].candidates[1].tunes, "SPIN=0");
+    if (!(r.ops[0].tuned_us < r.ops[0].default_us))
+        fail_msg("tuned %.2f us, default %.2f us", r.ops[0].tuned_us, r.ops[0].default_us);
+    assert_false(r.stored);
+    dgl_tune_result_finish(&r);
+    close_model(&o);
+    dgl_kernels_destroy(&kernels);
+}
+
+static bool stop_after_one(void *priv, const char *what, uint64_t done, uint64_t total)
+{
+    (void)priv;
+    (void)what;
+    (void)total;
+    return done < 1;
+}
+
+static bool count_stored(void *priv, const struct dgl_tuned *tuned)
+{
+    size_t *counts = priv;
+    counts[strcmp(tuned->op, "sample_pick") == 0]++;
+    return true;
+}
+
+static void test_cancelled(void **state)
+{
+    struct opened o = open_model(NULL, true);
+    struct dgl_tune_result r;
+    size_t counts[2] = {0};
+    (void)state;
+    test_log_clear(&log_);
+    assert_int_equal(dgl_tune(o.session,
+                              dgl_tune_params(.op = "sample_pick", .progress_cb = stop_after_one),
+                              &r),
+                     DGL_ERR_CANCELLED);
+    assert_int_equal(r.num_ops, 1);
+    assert_int_equal(r.num_left, 2);
+    assert_int_equal(dgl_tuned_iterate(device, count_stored, counts), DGL_OK);
+    assert_int_equal(counts[1], 1);
+    dgl_tune_result_finish(&r);
+    close_model(&o);
+}
+
+struct bad_case {
+    const char *name;
+    struct dgl_tune_params params;
+    const char *parts[3];
+};
+
+static const struct bad_case bad_cases[] = {
+    {"a depth beyond the context", {.depth = 250}, {"depth of 250", "256"}},
+    {"a depth below 0", {.depth = -1}, {"depth of -1"}},
+    {"an operation that the plan lacks", {.op = "qk_norm"}, {"no operation qk_norm"}},
+};
+
+static void test_refusal(void **state)
+{
+    const struct bad_case *c = *state;
+    struct opened o = open_model(NULL, true);
+    struct dgl_tune_result r;
+    test_log_clear(&log_);
+    enum dgl_status status = dgl_tune(o.session, &c->params, &r);
+    assert_refusal(&log_, status, DGL_ERR_INVALID_ARG, c->parts);
+    assert_int_equal(r.num_ops, 0);
+    dgl_tune_result_finish(&r);
+    close_model(&o);
+}
+
+/* ---- the store ------------------------------------------------------------------------------- */
+
+static const struct tune_entry entries[] = {
+    {.key = "norm/post=store/H=64",
+     .op = "attn_norm",
+     .texts = "1",
+     .kernel = "norm_rms",
+     .default_kernel = "norm_rms",
+     .tunes = "WG_SIZE=128 EACH=2",
+     .default_us = 3,
+     .tuned_us = 2,
+     .spread = 0.125,
+     .time = 1795000000},
+    {.key = "embed/H=64",
+     .op = "embed",
+     .texts = "2",
+     .kernel = "mine",
+     .default_kernel = "embed_rows",
+     .tunes = "",
+     .default_us = 5,
+     .tuned_us = 4,
+     .time = 1795000001},
+    {.key = "norm/post=add/H=64",
+     .op = "post",
+     .texts = "1",
+     .kernel = "norm_rms",
+     .default_kernel = "norm_rms",
+     .tunes = "",
+     .default_us = 1,
+     .tuned_us = 1,
+     .time = 1},
+};
+enum { ENTRIES = sizeof(entries) / sizeof(entries[0]) };
+
+static void put_entries(void)
+{
+    struct tune_store store = {0};
+    for (int i = 0; i < ENTRIES; i++)
+        assert_true(tune_store_put(&store, &entries[i]));
+    assert_int_equal(store.count, ENTRIES);
+    assert_true(tune_store_put(&store, &entries[1])); /* in place of itself */
+    assert_int_equal(store.count, ENTRIES);
+    assert_true(tune_store_save(&store, device));
+    tune_store_finish(&store);
+}
+
+/* The only .tune file of the cache; free(). */
+static char *stored_path(void)
+{
+    const char *folder = dgl_device_cache_dir(device);
+    char *path = NULL;
+    DIR *d = checked(opendir(folder));
+    for (struct dirent *e; (e = readdir(d)) != NULL;)
+        if (strstr(e->d_name, ".tune")) {
+            assert_null(path);
+            path = checked(dgl_path_join(folder, e->d_name));
+        }
+    closedir(d);
+    return checked(path);
+}
+
+static void test_round_trip(void **state)
+{
+    struct tune_store store;
+    (void)state;
+    put_entries();
+    tune_store_load(&store, device);
+    assert_int_equal(store.count, ENTRIES);
+    for (int i = 0; i < ENTRIES; i++) {
+        const struct tune_entry *want = &entries[i];
+        const struct tune_entry *got = tune_store_find(&store, want->key, want->texts);
+        assert_non_null(got);
+        assert_string_equal(got->op, want->op);
+        assert_string_equal(got->kernel, want->kernel);
+        assert_string_equal(got->default_kernel, want->default_kernel);
+        assert_string_equal(got->tunes, want->tunes);
+        assert_near(got->default_us, want->default_us, 0);
+        assert_near(got->tuned_us, want->tuned_us, 0);
+        assert_near(got->spread, want->spread, 0);
+        assert_true(got->time == want->time);
+    }
+    assert_null(tune_store_find(&store, entries[0].key, "2"));
+    tune_store_finish(&store);
+}
+
+static void test_hints_are_what_layers_read(void **state)
+{
+    struct dgl_buf json = {0};
+    (void)state;
+    tune_hints_put(entries, ENTRIES, NULL, &json);
+    assert_string_equal(json.p,
+                        "{\"tunes\": {\"norm/post=store/H=64\": {\"norm_rms.WG_SIZE\": 128, "
+                        "\"norm_rms.EACH\": 2}}, \"variants\": {\"embed/H=64\": \"mine\"}}");
+    dgl_buf_finish(&json);
+}
+
+/* What another file of that name looks like: the first `find` becomes `with`. */
+struct damage_case {
+    const char *name, *find, *with;
+    size_t want; /* entries that count */
+};
+
+static const struct damage_case damages[] = {
+    {"as it was stored", "", "", ENTRIES},
+    {"another format", "tuner 1", "tuner 2", 0},
+    {"another device's key", "\"key\": \"", "\"key\": \"0", 0},
+    {"no JSON", "\"entries\": [", "\"entries\": ", 0},
+    {"an entry without its kernel", "\"kernel\": \"norm_rms\"", "\"kernel\": 3", ENTRIES - 1},
+    {"an entry without its time", "\"time\"", "\"times\"", ENTRIES - 1},
+    {"a list that is none", "\"entries\"", "\"others\"", 0},
+};
+
+static void test_damage(void **state)
+{
+    const struct damage_case *c = *state;
+    struct tune_store store;
+    struct dgl_buf text = {0};
+    char *bytes = NULL, *path;
+    size_t len = 0;
+    put_entries();
+    path = stored_path();
+    assert_int_equal(dgl_file_slurp(NULL, path, 1 << 20, &bytes, &len), DGL_OK);
+    const char *at = strstr(bytes, c->find);
+    assert_non_null(at);
+    dgl_buf_append(&text, bytes, (size_t)(at - bytes));
+    dgl_buf_puts(&text, c->with);
+    dgl_buf_puts(&text, at + strlen(c->find));
+    FILE *f = checked(fopen(path, "wb"));
+    assert_int_equal(fwrite(text.p, 1, text.len, f), text.len);
+    assert_int_equal(fclose(f), 0);
+    tune_store_load(&store, device);
+    if (store.count != c->want)
+        fail_msg("%s: %zu entries count, wanted %zu", c->name, store.count, c->want);
+    tune_store_finish(&store);
+    dgl_buf_finish(&text);
+    free(bytes);
+    free(path);
+}
+
+static void test_reset(void **state)
+{
+    struct tune_store store;
+    (void)state;
+    put_entries();
+    assert_int_equal(dgl_tuned_reset(device), DGL_OK);
+    tune_store_load(&store, device);
+    assert_int_equal(store.count, 0);
+    assert_int_equal(dgl_tuned_reset(device), DGL_OK); /* nothing to remove */
+}
+
+static void test_texts_tell_kernels_apart(void **state)
+{
+    struct kernel_set *builtin = loaded_set(NULL);
+    struct dgl_kernels *worst = kernels_of("worst.comp", NULL),
+                       *other = kernels_of("other.comp", NULL);
+    char plain[65], again[65], texts[65], others[65], embed[65], worst_embed[65];
+    (void)state;
+    assert_true(tune_texts(builtin, "norm", plain));
+    assert_true(tune_texts(builtin, "norm", again));
+    assert_true(tune_texts(worst->set, "norm", texts));
+    assert_true(tune_texts(other->set, "norm", others));
+    assert_true(tune_texts(builtin, "embed", embed));
+    assert_true(tune_texts(worst->set, "embed", worst_embed));
+    assert_string_equal(plain, again);
+    assert_string_not_equal(plain, texts);
+    assert_string_not_equal(texts, others);
+    assert_string_equal(embed, worst_embed); /* its kernels are the same */
+    assert_string_not_equal(embed, plain);
+    dgl_kernels_destroy(&worst);
+    dgl_kernels_destroy(&other);
+    kernel_set_destroy(&builtin);
+}
+
+int main(void)
+{
+    const struct CMUnitTest before[] = {cmocka_unit_test(test_worst_is_replaced)};
+    const struct CMUnitTest after[] = {
+        cmocka_unit_test(test_compare),    cmocka_unit_test(test_cancelled),
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_hints_are_what_layers_read),
+        cmocka_unit_test(test_reset),      cmocka_unit_test(test_texts_tell_kernels_apart),
+    };
+    void *state = NULL;
+    if (set_up(&state)) {
+        printf("# skip: no GLES device: %s\n", log_.text);
+        return 0;
+    }
+    int failures = cmocka_run_group_tests_name("tune", before, NULL, NULL);
+    failures += test_run_table("use", test_use, use_cases);
+    failures += test_run_table("refusal", test_refusal, bad_cases);
+    failures += cmocka_run_group_tests_name("store", after, NULL, NULL);
+    failures += test_run_table("damage", test_damage, damages);
+    tear_down(&state);
+    return failures;
+}

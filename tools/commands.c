@@ -191,6 +191,24 @@ const struct command commands[] = {
      "also `t df p regression`). Of `load`: `weight_bytes`,\n`cold` and `warm` (`kernels_ms "
      "device_ms model_ms session_ms bytes_per_second resident_share`), `warm_model_ms_all`.",
      0, 3, command_bench, command_bench_check, NULL},
+    {"tune", "[-m MODEL] [options]", "Find the fastest kernels for a model on this device",
+     "Measures, for each operation of the model that has anything to choose from, the kernels that "
+     "can serve it and values of their\ntunables, on the model's own weights (`-m "
+     "synthetic:NAME:quant` for a published shape), by the GPU's clock where there is one; "
+     "each\ncandidate is held against known answers first. What is tuned is what decoding and "
+     "sampling run, and prefill for each number of\ntokens that has kernels of its own. A winner "
+     "must beat the default in five rounds in turn by more than their spread; else the\ndefault "
+     "stays. Winners are stored in the cache folder by device, driver, kernel texts and request: "
+     "commands use them from then\non (`--no-tune` leaves them out), unless a person, a file or a "
+     "pinned manifest says otherwise; `dopplergl kernels explain` names\ntheir origin `tuner`. "
+     "Ctrl-C ends it between two candidates, and keeps what was finished.\n\n"
+     "`--json`: `model`, `device`, `clock` (`gpu`, `host`), `stored`, `seconds`, `left` "
+     "(operations that were not reached), `operations`:\na list of `op phase tokens request "
+     "default_us tuned_us spread winner candidates`; `winner` is a place in `candidates`, whose "
+     "first\nis the default, a list of `kernel tunes us verified reason` (`us` is null where "
+     "`reason` says why). With `--show` a list of `op request\nkernel tunes default default_us "
+     "tuned_us spread time`.",
+     0, 0, command_tune, command_tune_check, NULL},
     {"kernels", "list | show NAME | diff [NAME] | new NAME --op OP | explain [options]",
      "Show kernels, why each was chosen, and begin new ones",
      "`list` names them, `show` prints a kernel's text byte for byte, with `--generated` the text "

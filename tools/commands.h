@@ -16,6 +16,7 @@ int command_logits(const struct options *opt);
 int command_perplexity(const struct options *opt);
 int command_kernels(const struct options *opt);
 int command_verify(const struct options *opt);
+int command_tune(const struct options *opt);
 int command_bench(const struct options *opt);
 int command_version(const struct options *opt);
 int command_help(const struct options *opt);
@@ -29,6 +30,7 @@ bool command_tokenize_check(const struct options *opt);
 bool command_logits_check(const struct options *opt);
 bool command_perplexity_check(const struct options *opt);
 bool command_kernels_check(const struct options *opt);
+bool command_tune_check(const struct options *opt);
 bool command_bench_check(const struct options *opt);
 bool command_help_check(const struct options *opt);
 

@@ -145,7 +145,7 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
                              .hash_weights = strcmp(hash, "always") == 0  ? DGL_HASH_ALWAYS
                                              : strcmp(hash, "never") == 0 ? DGL_HASH_NEVER
                                                                           : DGL_HASH_CHANGED,
-                             .kv_type = f32 ? DGL_KV_F32 : DGL_KV_F16,
+                             .kv_type = f32 ? DGL_KV_F32 : DGL_KV_F16, .no_tuned = opt->no_tune,
                              .executor = strcmp(executor, "dispatch") == 0 ? DGL_EXECUTOR_DISPATCH
                                          : strcmp(executor, "persistent") == 0
                                              ? DGL_EXECUTOR_PERSISTENT

@@ -13,7 +13,7 @@
 #define DIGITS_OF(text) #text
 
 #define FIELD(name) offsetof(struct options, name)
-#define ENGINE      "generate chat logits perplexity bench verify kernels"
+#define ENGINE      "generate chat logits perplexity bench verify kernels tune"
 #define WITH_MODEL  ENGINE " inspect tokenize template"
 #define I32_MAX     2147483647.0
 
@@ -217,6 +217,16 @@ static const struct option table[] = {
      FIELD(tokens), 1, I32_MAX, NULL, FIELD(tokens_given)},
     {"bench", 'd', "depth", "N", "tokens already in the KV cache (default: 0)", TYPE_I32,
      FIELD(depth), 0, I32_MAX, NULL, 0},
+    {"tune", 'd', "depth", "N", "tokens in the KV cache that decoding sees (default: 512)",
+     TYPE_I32, FIELD(depth), 2, I32_MAX, NULL, 0},
+    {"tune", 0, "op", "OP", "only operations of this name in the plan, such as qkv", TYPE_PATH,
+     FIELD(op), 0, 0, NULL, 0},
+    {"tune", 0, "seconds", "N", "no operation is begun later than this (default: 120)", TYPE_I32,
+     FIELD(seconds), 1, 86400, NULL, 0},
+    {"tune", 0, "show", NULL, "list what is stored for the device, and measure nothing", TYPE_FLAG,
+     FIELD(tune_show), 0, 0, NULL, 0},
+    {"tune", 0, "reset", NULL, "remove what is stored for the device", TYPE_FLAG, FIELD(tune_reset),
+     0, 0, NULL, 0},
     {"bench", 0, "batch", "B", "sequences that decode together; more than 1 is refused as yet",
      TYPE_I32, FIELD(batch), 1, 65536, NULL, 0},
     {"bench", 0, "ubatch", "N", "prefill tokens per pass (default: chosen for the device)",
@@ -280,6 +290,9 @@ static const struct option table[] = {
     {ENGINE, 0, "attention-decode", "WORD",
      "hint attentionDecode: auto, tiled_large, tiled_small, streaming", TYPE_WORD,
      FIELD(attention_decode), 0, 0, "auto|tiled_large|tiled_small|streaming", 0},
+    {"generate chat logits perplexity bench verify kernels", 0, "no-tune", NULL,
+     "leave out what `dopplergl tune` stored for the device", TYPE_FLAG, FIELD(no_tune), 0, 0, NULL,
+     0},
     {ENGINE, 0, "hash-weights", "WHEN",
      "compare a pack's files with its hashes: changed (since they were last found right), always, "
      "never (default: changed)",

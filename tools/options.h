@@ -53,6 +53,7 @@ struct options {
     bool generated;
     const char *extra_hint; /* "hint=value", no option: of a command that tries kernels */
     const char *hash_weights;
+    bool no_tune;
     const char *compute_precision, *q4k_matmul, *f16_matmul, *attention_prefill, *attention_decode;
     /* single commands */
     const char *out, *texts, *quantize, *to_format, *hash, *shape, *trace;
@@ -62,10 +63,11 @@ struct options {
     struct tm now;
     bool now_given, add_generation_prompt;
     bool all, force, jsonl, decode, pieces, skip_special, smoke, csv, profile, markdown, man;
-    bool md, sweep, matrix;
+    bool md, sweep, matrix, tune_show, tune_reset;
     const char *plot, *types;
     const char *completion;
     int32_t prompt_tokens, depth, batch, ubatch, repetitions, warmup, threads, shard_mib, stride;
+    int32_t seconds;
     bool tokens_given, temp_given, top_k_given, top_p_given, min_p_given;
     bool repeat_penalty_given;
     /* arguments that are no options, and do not stand for one */

@@ -174,6 +174,17 @@ static enum dgl_status call_device_create(struct dgl_str in)
     return status;
 }
 
+/* Rarely, as it takes a fraction of a second. */
+static enum dgl_status call_measure(struct dgl_str in)
+{
+    struct dgl_device_speed speed = {0};
+    if (fuzz_byte(&in) != 'm')
+        return DGL_OK;
+    enum dgl_status status = dgl_device_measure(world.device, &speed);
+    FUZZ_CHECK((status == DGL_OK) == (speed.copy_gbps > 0));
+    return status;
+}
+
 static bool pass_override(void *priv, const struct dgl_kernel_override *override)
 {
     (void)priv;
@@ -621,6 +632,7 @@ static enum dgl_status (*const calls[])(struct dgl_str in) = {
     call_logits,         call_perplexity,     call_sampling_check, call_generate,
     call_bench,          call_smoke,          call_chat,           call_eval,
     call_embed,          call_model_sampling, call_models_iterate, call_estimate,
+    call_measure,
 };
 
 void fuzz_one(struct dgl_str input)

@@ -337,6 +337,69 @@ enum dgl_status dgl_kernels_overrides(const struct dgl_log *log, const struct dg
 enum dgl_status dgl_kernels_template(const struct dgl_log *log, const struct dgl_kernels *kernels,
                                      const char *name, const char *op, char **text, size_t *len);
 
+/* What became of a kernel on a device. */
+enum dgl_verdict {
+    DGL_VERDICT_PASSED,
+    DGL_VERDICT_FAILED,  /* does not compile, touches what is not its own, or computes wrongly */
+    DGL_VERDICT_SKIPPED, /* no case of it can run on the device */
+};
+/* Strings are borrowed for the call. */
+struct dgl_kernel_verdict {
+    const struct dgl_kernel_info *kernel;
+    enum dgl_verdict verdict;
+    uint32_t cases; /* that ran; a wrong one is the last */
+    double worst;   /* largest error as a part of what the kernel's TOLERANCE allows */
+    /* Failed: kernel, case, element, what it is and what was wanted, or the driver's first error
+     * with its place. Skipped: the rule that does not hold here. "" = passed. */
+    const char *reason;
+};
+struct dgl_kernels_check_params {
+    const struct dgl_kernels *kernels; /* NULL = the built-in ones */
+    bool overrides_only; /* of `kernels` those with a text (of a lib, too) that is not built in */
+    bool quick;          /* two cases of each kernel instead of all */
+    /* Called for each kernel, in the order of the set; false cancels. */
+    bool (*cb)(void *priv, const struct dgl_kernel_verdict *verdict);
+    void *priv;
+    dgl_progress_cb progress_cb; /* may be NULL; in kernels. Also asked within a kernel */
+    void *progress_priv;
+};
+#define dgl_kernels_check_params(...) (&(struct dgl_kernels_check_params){__VA_ARGS__})
+/* Known-answer tests: compiles each kernel for inputs of odd sizes, runs it and compares with
+ * results in doubles. A kernel that fails is no failed call: `cb` is told. Very slow without
+ * `quick`: a program for each case. */
+enum dgl_status dgl_kernels_check(struct dgl_device *device,
+                                  const struct dgl_kernels_check_params *params);
+
+/* Time of one kernel for one request. Strings are borrowed for the call. */
+struct dgl_kernel_time {
+    struct dgl_kernel_verdict verdict; /* it is checked first; only a kernel that passed is timed */
+    const char *request;               /* operation, attributes and sizes, for people */
+    double us;      /* median of its dispatches on the device's clock; without one, host's */
+    double best_us; /* of the quickest dispatch */
+    bool gpu_clock;
+    double alone_us;              /* from submit to finished, on the host's clock */
+    uint64_t bytes, flops;        /* that a dispatch moves and computes at least */
+    double copy_gbps, copy_share; /* what copying memory reaches, and bytes / us as a part of it */
+};
+struct dgl_kernels_bench_params {
+    const struct dgl_kernels *kernels; /* NULL = the built-in ones */
+    const char *name;                  /* required: of a kernel */
+    /* "weight=q4_k,K=4096,N=14336,tokens=8": attributes and sizes (docs/operations.md); what is
+     * left out is typical of a large model. Without a type of weights: all of the kernel. NULL = ""
+     */
+    const char *shape;
+    uint32_t dispatches;                                        /* timed; 0 = 20 */
+    bool (*cb)(void *priv, const struct dgl_kernel_time *time); /* per request; false cancels */
+    void *priv;
+    dgl_progress_cb progress_cb; /* may be NULL; in kernels */
+    void *progress_priv;
+};
+#define dgl_kernels_bench_params(...) (&(struct dgl_kernels_bench_params){__VA_ARGS__})
+/* DGL_ERR_INVALID_ARG: there is no such kernel, or `shape` has something that its operation has
+ * not. Slow. */
+enum dgl_status dgl_kernels_bench(struct dgl_device *device,
+                                  const struct dgl_kernels_bench_params *params);
+
 /* ---- tokenizer (no device needed) ------------------------------------------------------------ */
 
 /* The tokenizer of a model. Thread-safety: immutable after creation, safe to share. */

@@ -320,6 +320,8 @@ static const struct action {
 } actions[] = {
     {"list", "`list`", 1, 1, list},
     {"show", "`show NAME`", 2, 2, kernels_show},
+    {"check", "`check [FILE|DIR]`", 1, 2, kernels_check},
+    {"bench", "`bench NAME`", 2, 2, kernels_bench},
     {"diff", "`diff [NAME]`", 1, 2, kernels_diff},
     {"new", "`new NAME --op OP`", 2, 2, kernels_new},
     {"explain", "`explain`", 1, 1, explain},
@@ -344,6 +346,8 @@ bool command_kernels_check(const struct options *opt)
         if (is_new && !opt->op)
             console_error("kernels: `new` wants the operation: --op norm, --op matmul/decode, as "
                           "`dopplergl kernels list` has them");
+        if (action->run == kernels_bench)
+            return kernels_check_shape(opt);
         return !is_new || opt->op;
     }
     for (size_t i = 0; i < NUM_ACTIONS; i++) {

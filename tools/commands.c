@@ -209,7 +209,9 @@ const struct command commands[] = {
      "`reason` says why). With `--show` a list of `op request\nkernel tunes default default_us "
      "tuned_us spread time`.",
      0, 0, command_tune, command_tune_check, NULL},
-    {"kernels", "list | show NAME | diff [NAME] | new NAME --op OP | explain [options]",
+    {"kernels",
+     "list | show NAME | check [FILE|DIR] | bench NAME | diff [NAME] | new NAME --op OP | explain "
+     "[options]",
      "Show kernels, why each was chosen, and begin new ones",
      "`list` names them, `show` prints a kernel's text byte for byte, with `--generated` the text "
      "that the driver gets for a step of\na model (`--op`: of which, where they differ). `diff` "
@@ -218,8 +220,15 @@ const struct command commands[] = {
      "kernel to begin with,\nNAME.comp unless `-o` says otherwise: a copy of a built-in one under "
      "a new name, which runs wherever it serves.\n`explain` lists every step of a model's plan "
      "with the kernel that it got, the reason, why not another, work groups and how\nmany of "
-     "their invocations have work; layers that are alike are told once. Only `explain` and "
-     "`--generated` open a device.\n\n`--json`: `list` has `name op variant origin sha256 "
+     "their invocations have work; layers that are alike are told once.\n\n`check` compiles "
+     "kernels "
+     "for inputs of odd sizes, runs them and compares with results in doubles by the kernel's own "
+     "TOLERANCE: those of FILE,\nof DIR and of the kernel options, without any of them the "
+     "built-in ones. Exit code 1 when one fails or none ran; a kernel that cannot run here is "
+     "skipped,\nwith the reason. `bench` checks one, then times it: bytes and operations per "
+     "second, as a share of what copying memory reaches.\nWithout a type of weights in `--shape` "
+     "it does so for each that the kernel reads.\n\n`list`, `show`, `diff` and `new` open no "
+     "device.\n\n`--json`: `list` has `name op variant origin sha256 "
      "summary`, `show` also "
      "`source` (with `--generated` also `phase step shape`), `diff` is a list\nof `name kind "
      "origin sha256 builtin diff` (`kind`: kernel or lib), `explain` also `phase layer step "

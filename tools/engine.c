@@ -92,6 +92,24 @@ enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt)
         &e->kernels);
 }
 
+enum dgl_status engine_open_device(struct engine *e, const struct options *opt)
+{
+    enum dgl_status status = dgl_device_create(&e->console.log,
+                                               dgl_device_params(.select = opt->device,
+                                                                 .limits_min = opt->limits != NULL,
+                                                                 .debug = opt->verbose >= 2),
+                                               &e->device);
+    if (status != DGL_OK)
+        return status;
+    const struct dgl_device_info *info = dgl_device_get_info(e->device);
+    const char *cache = dgl_device_cache_dir(e->device);
+    console_note(&e->console, "device: %s%s%s%s%s", info->renderer, info->node[0] ? ", " : "",
+                 info->node, info->software ? " (software)" : "",
+                 opt->limits ? ", minimum limits" : "");
+    e->console.cache = cache ? cache : "";
+    return DGL_OK;
+}
+
 /* ---- engine ---------------------------------------------------------------------------------- */
 
 /* The time since *at, which becomes now. */
@@ -121,24 +139,14 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
         status = engine_open_kernels(e, opt);
     lap(&at, &e->times.kernels_ns);
     if (status == DGL_OK)
-        status = dgl_device_create(&e->console.log,
-                                   dgl_device_params(.select = opt->device,
-                                                     .limits_min = opt->limits != NULL,
-                                                     .debug = opt->verbose >= 2),
-                                   &e->device);
+        status = engine_open_device(e, opt);
     lap(&at, &e->times.device_ns);
     if (status == DGL_OK) {
-        const struct dgl_device_info *info = dgl_device_get_info(e->device);
         trace_watch(&e->trace, e->device);
         bool f32 = opt->kv_type && strcmp(opt->kv_type, "f32") == 0;
-        console_note(&e->console, "device: %s%s%s%s%s", info->renderer, info->node[0] ? ", " : "",
-                     info->node, info->software ? " (software)" : "",
-                     opt->limits ? ", minimum limits" : "");
         const char *executor = opt->executor ? opt->executor : "auto";
         const char *hash = opt->hash_weights ? opt->hash_weights : "changed";
-        const char *cache = dgl_device_cache_dir(e->device);
         e->console.work = "loading";
-        e->console.cache = cache ? cache : "";
         status = dgl_model_load(
             e->device,
             dgl_model_params(.path = path, .kernels = e->kernels, .context = opt->context,

@@ -29,6 +29,8 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
                             bool session);
 /* The kernel layers alone; console_init() first. */
 enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt);
+/* The device alone, with its line; console_init() first. */
+enum dgl_status engine_open_device(struct engine *e, const struct options *opt);
 void engine_close(struct engine *e);
 
 #define MODEL_PATH_MAX 4096

@@ -12,5 +12,10 @@ void kernels_report(struct dgl_json_writer *w, const struct dgl_kernel_info *k);
 int kernels_show(struct engine *e, const struct options *opt);
 int kernels_diff(struct engine *e, const struct options *opt);
 int kernels_new(struct engine *e, const struct options *opt);
+int kernels_check(struct engine *e, const struct options *opt);
+int kernels_bench(struct engine *e, const struct options *opt);
+
+/* Whether --shape of `bench` is a list of KEY=VALUE; says what is not. */
+bool kernels_check_shape(const struct options *opt);
 
 #endif

@@ -260,6 +260,12 @@ static const struct option table[] = {
      "of `new`: what the kernel computes, an operation or one with words of WHEN lines "
      "(matmul/decode); of `show --generated`: for which step of the model (qkv)",
      TYPE_PATH, FIELD(op), 0, 0, NULL, 0},
+    {"kernels", 0, "shape", "KEY=VALUE,...",
+     "of `bench`: attributes and sizes of the operation (weight=q4_k,K=4096,N=14336), and tokens, "
+     "pos, rows; what is left out is typical of a large model",
+     TYPE_STR, FIELD(shape), 0, 0, NULL, 0},
+    {"kernels", 0, "quick", NULL, "with `check`: two cases of each kernel instead of all",
+     TYPE_FLAG, FIELD(quick), 0, 0, NULL, 0},
     {"kernels", 0, "generated", NULL, "with `show`: the text that the driver gets", TYPE_FLAG,
      FIELD(generated), 0, 0, NULL, 0},
     {"kernels", 'o', "output", "FILE", "of `new`: the file to write; - is standard output",

@@ -50,7 +50,7 @@ struct options {
     struct option_strs kernel_dir, kernel_file;
     const char *kernel_config, *kernel_profile, *kernel_hints;
     const char *op; /* an operation, or a step of a plan */
-    bool generated;
+    bool generated, quick;
     const char *extra_hint; /* "hint=value", no option: of a command that tries kernels */
     const char *hash_weights;
     bool no_tune;

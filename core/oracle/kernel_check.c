@@ -52,6 +52,16 @@ void kernel_judge_set(struct kernel_judge *judge, struct kernel_set *set)
     kernel_set_destroy(&old);
 }
 
+void kernel_judge_forget(struct kernel_judge *judge)
+{
+    kernel_runner_forget(&judge->runner);
+}
+
+const struct dgl_log *kernel_judge_log(const struct kernel_judge *judge)
+{
+    return judge->params.dev->log;
+}
+
 bool kernel_judge_knows(const char *op)
 {
     return op_rule_find(op) != NULL;
@@ -65,8 +75,7 @@ static enum dgl_status go_on(const struct kernel_judge *judge)
     return !p->go_on || p->go_on(p->priv) ? DGL_OK : DGL_ERR_CANCELLED;
 }
 
-/* "matmul weight=q4_k phase=decode K=260 N=67, 7 tokens": a case for people. */
-static void describe(const struct kernel_case *c, struct dgl_buf *out)
+void kernel_case_describe(const struct kernel_case *c, struct dgl_buf *out)
 {
     kernel_request_describe(&c->request, out);
     for (uint32_t i = 0; i < c->request.num_consts; i++)
@@ -85,7 +94,7 @@ static void judge_wrong(struct kernel_verdict *verdict, const char *kernel,
     struct dgl_buf name = {0};
     verdict->kind = KERNEL_WRONG;
     if (c)
-        describe(c, &name);
+        kernel_case_describe(c, &name);
     if (c)
         snprintf(verdict->text, sizeof(verdict->text), "%s: %s: %s", kernel, name.p ? name.p : "",
                  why);
@@ -183,13 +192,21 @@ static bool settle(const struct kernel_judge *judge, const struct op_rule *rule,
         for (uint32_t i = 0; i < sizes.num_stages; i++)
             if (sizes.stages[i].is_subject)
                 c->request = sizes.stages[i].request;
-    bool failed = sizes.failed;
+    if (sizes.failed)
+        snprintf(why, 192, "%s", sizes.unfit ? sizes.unfit : "out of memory");
+    const bool failed = sizes.failed;
     problem_finish(&sizes);
-    if (failed) {
-        snprintf(why, 192, "out of memory");
+    if (failed)
         return false;
-    }
     return fit(judge, kernel, &c->request, out, why);
+}
+
+bool kernel_judge_fit(struct kernel_judge *judge, const struct kernel *kernel,
+                      struct kernel_case *c, struct kernel_choice *out, char why[192])
+{
+    const struct op_rule *rule = op_rule_find(kernel->op);
+    why[0] = '\0';
+    return rule && settle(judge, rule, kernel, c, out, why);
 }
 
 static enum dgl_status run_case(struct kernel_judge *judge, const struct op_rule *rule,

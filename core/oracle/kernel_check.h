@@ -46,6 +46,8 @@ enum dgl_status kernel_judge_create(const struct kernel_judge_params *params,
                                     struct kernel_judge **out);
 /* Accepts NULL in *judge, and a lost device. */
 void kernel_judge_destroy(struct kernel_judge **judge);
+/* Destroys the programs that are kept for cases to come. */
+void kernel_judge_forget(struct kernel_judge *judge);
 /* From now on the kernels of this set, by a reference of its own; programs are kept. */
 void kernel_judge_set(struct kernel_judge *judge, struct kernel_set *set);
 
@@ -108,6 +110,15 @@ struct kernel_timing {
 enum dgl_status kernel_judge_time(struct kernel_judge *judge, const struct kernel_subject *use,
                                   const struct kernel_load *load, struct kernel_timing *out,
                                   struct kernel_verdict *why);
+
+/* "matmul weight=q4_k phase=decode K=260 N=67, 7 tokens": a case for people. */
+void kernel_case_describe(const struct kernel_case *c, struct dgl_buf *out);
+/* Fits a case to itself and a kernel to the case: constants that follow from others are added.
+ * False: the kernel does not serve it, or not here; `why` says by which rule, and is "" when no
+ * plan asks for such a case. */
+bool kernel_judge_fit(struct kernel_judge *judge, const struct kernel *kernel,
+                      struct kernel_case *c, struct kernel_choice *out, char why[192]);
+const struct dgl_log *kernel_judge_log(const struct kernel_judge *judge);
 
 /* The operation has known answers. */
 bool kernel_judge_knows(const char *op);

@@ -114,6 +114,13 @@ static struct attn *attn_init(struct problem *p, const struct kernel_case *c)
     request_default(q, "HEAD_DIM", 64);
     request_default(q, "ROPE_DIMS", request_const(q, "HEAD_DIM", 0));
     request_default(q, "SPLITS", 1);
+    if (number(a, "HEADS") % number(a, "KV_HEADS") != 0)
+        problem_refuse(p, "HEADS % KV_HEADS is not 0");
+    else if (number(a, "ROPE_DIMS") > number(a, "HEAD_DIM") || number(a, "ROPE_DIMS") % 2 != 0 ||
+             number(a, "HEAD_DIM") % 2 != 0)
+        problem_refuse(p, "ROPE_DIMS is odd, or more than HEAD_DIM");
+    if (p->failed)
+        return NULL;
     *r = (struct ref_attn){.heads = (uint32_t)number(a, "HEADS"),
                            .kv_heads = (uint32_t)number(a, "KV_HEADS"),
                            .head_dim = (uint32_t)number(a, "HEAD_DIM"),
@@ -195,6 +202,7 @@ static void attn_costs(struct problem *p, const struct attn *a)
         seen = a->ref.window + a->tokens - 1ull < keys ? a->ref.window + a->tokens - 1ull : keys;
     p->bytes = seen * 2 * a->ref.kv_heads * a->ref.head_dim * (a->ref.kv_f16 ? 2 : 4) +
                4ull * a->tokens * (a->stride + a->width);
+    p->terms = seen;
     uint64_t pairs = 0;
     for (uint32_t t = 0; t < a->tokens; t++) {
         uint64_t own = a->pos + t + 1ull;
@@ -452,6 +460,12 @@ static void make_merge(struct problem *p, const struct kernel_case *c)
     {                                                                                              \
         "ROPE_DIMS", rope                                                                          \
     }
+/* ROPE_DIMS follows. */
+#define TYPICAL                                                                                    \
+    {"HEADS", 32}, {"KV_HEADS", 8},                                                                \
+    {                                                                                              \
+        "HEAD_DIM", 128                                                                            \
+    }
 #define LOUD(times) (times)
 #define SCALED      (1 << 8)
 #define CAP(value)  ((value) << 16)
@@ -515,6 +529,7 @@ const struct op_rule op_rule_rope_kv = {.op = "rope_kv",
                                         .shapes = prefill_shapes,
                                         .num_shapes = COUNT(prefill_shapes),
                                         .narrow = narrow_prefill,
+                                        .typical = {{TYPICAL}, 256, 0, 0, 0},
                                         .make = make_rope_kv};
 
 const struct op_rule op_rule_qk_norm = {.op = "qk_norm",
@@ -522,6 +537,7 @@ const struct op_rule op_rule_qk_norm = {.op = "qk_norm",
                                         .shapes = qk_shapes,
                                         .num_shapes = COUNT(qk_shapes),
                                         .narrow = narrow_prefill,
+                                        .typical = {{TYPICAL}, 1, 0, 0, 0},
                                         .make = make_qk_norm};
 
 const struct op_rule op_rule_attn_prefill = {.op = "attn_prefill",
@@ -529,6 +545,7 @@ const struct op_rule op_rule_attn_prefill = {.op = "attn_prefill",
                                              .shapes = prefill_shapes,
                                              .num_shapes = COUNT(prefill_shapes),
                                              .narrow = narrow_prefill,
+                                             .typical = {{TYPICAL}, 256, 1024, 0, 0},
                                              .make = make_prefill,
                                              .streamed = "KV"};
 
@@ -537,6 +554,7 @@ const struct op_rule op_rule_attn_decode = {.op = "attn_decode",
                                             .shapes = decode_shapes,
                                             .num_shapes = COUNT(decode_shapes),
                                             .narrow = narrow_decode,
+                                            .typical = {{TYPICAL, {"SPLITS", 16}}, 1, 4096, 0, 0},
                                             .make = make_decode,
                                             .streamed = "KV"};
 
@@ -546,11 +564,14 @@ const struct op_rule op_rule_attn_token = {
     .shapes = decode_shapes,
     .num_shapes = COUNT(decode_shapes),
     .narrow = narrow_decode,
+    .typical = {{TYPICAL, {"SPLITS", 16}}, 1, 4096, 0, 0},
     .make = make_decode,
     .streamed = "KV"};
 
-const struct op_rule op_rule_attn_merge = {.op = "attn_merge",
-                                           .attrs = {{"sinks", {"none", "head"}}},
-                                           .shapes = merge_shapes,
-                                           .num_shapes = COUNT(merge_shapes),
-                                           .make = make_merge};
+const struct op_rule op_rule_attn_merge = {
+    .op = "attn_merge",
+    .attrs = {{"sinks", {"none", "head"}}},
+    .shapes = merge_shapes,
+    .num_shapes = COUNT(merge_shapes),
+    .typical = {{{"HEADS", 32}, {"HEAD_DIM", 128}, {"SPLITS", 16}}, 1, 0, 0, 0},
+    .make = make_merge};

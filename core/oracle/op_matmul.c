@@ -215,6 +215,7 @@ static void make(struct problem *p, const struct kernel_case *c)
     add_stages(p, c, &m);
     p->bytes = 4ull * (m.rows * m.w.row_words + y_rows * m.k + y_rows * m.cols);
     p->flops = 2ull * m.rows * m.k * y_rows;
+    p->terms = m.k;
     if (c->timing)
         return;
     struct problem_result *y = problem_result(p, "Y", m.at, y_rows, m.cols);
@@ -250,6 +251,7 @@ const struct op_rule op_rule_matmul = {
     .num_shapes = sizeof(shapes) / sizeof(shapes[0]),
     .settle = settle,
     .narrow = narrow,
+    .typical = {{{"K", 4096}, {"N", 4096}}, 256, 0, 0, 0},
     .make = make,
     .streamed = "W",
 };

@@ -1,4 +1,4 @@
-/* Problems of embed, copy and synth. */
+/* Problems of embed, copy, read and synth. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -87,6 +87,7 @@ const struct op_rule op_rule_embed = {
     .shapes = embed_shapes,
     .num_shapes = sizeof(embed_shapes) / sizeof(embed_shapes[0]),
     .narrow = narrow_embed,
+    .typical = {{{"H", 4096}, {"N", 4096}}, 256, 0, 0, 0},
     .make = make_embed,
 };
 
@@ -139,7 +140,61 @@ const struct op_rule op_rule_copy = {
     .shapes = copy_shapes,
     .num_shapes = sizeof(copy_shapes) / sizeof(copy_shapes[0]),
     .settle = settle_copy,
+    .typical = {{{NULL, 0}}, 1, 0, 0, 1 << 22},
     .make = make_copy,
+    .streamed = "SRC",
+};
+
+/* ---- read ------------------------------------------------------------------------------------ */
+
+/* How many units a group reads is the kernel's business: all groups' sums are the sum of all. */
+static bool settle_read(struct problem *p, char why[512])
+{
+    const struct problem_buffer *src = problem_buffer(p, "SRC"), *dst = problem_buffer(p, "DST");
+    const uint32_t units = *(const uint32_t *)p->priv;
+    uint32_t want = 0, got = 0;
+    for (size_t i = 0; i < 4ull * units; i++)
+        want += src->before[i];
+    for (size_t i = 0; i < dst->words; i++)
+        got += dst->after[i] == PROBLEM_POISON ? 0 : dst->after[i];
+    if (got != want)
+        snprintf(why, 512, "the sums in DST sum to %08x, wanted %08x", (unsigned)got,
+                 (unsigned)want);
+    return got == want;
+}
+
+static void make_read(struct problem *p, const struct kernel_case *c)
+{
+    uint32_t *units = problem_new(p, uint32_t, 1);
+    if (!units)
+        return;
+    *units = c->rows ? c->rows : 513;
+    const size_t words = 4ull * *units, beyond = 64;
+    struct problem_stage *stage = problem_stage(p, &c->request);
+    stage_uint(stage, "rows", *units);
+    stage->band = *units;
+    p->step.tokens = 1;
+    p->bytes = 4ull * words;
+    p->priv = units;
+    problem_out(p, "DST", NULL, *units);
+    if (c->timing) {
+        problem_bits(p, "SRC", words);
+        return;
+    }
+    uint32_t *from = problem_new(p, uint32_t, words + beyond);
+    for (size_t i = 0; from && i < words + beyond; i++)
+        from[i] = (uint32_t)problem_rand(p);
+    problem_in(p, "SRC", from, words + beyond);
+    p->settle = settle_read;
+}
+
+const struct op_rule op_rule_read = {
+    .op = "read",
+    .shapes = copy_shapes,
+    .num_shapes = sizeof(copy_shapes) / sizeof(copy_shapes[0]),
+    .typical = {{{NULL, 0}}, 1, 0, 0, 1 << 22},
+    .settle = settle_copy,
+    .make = make_read,
     .streamed = "SRC",
 };
 
@@ -239,5 +294,6 @@ const struct op_rule op_rule_synth = {
     .shapes = synth_shapes,
     .num_shapes = sizeof(synth_shapes) / sizeof(synth_shapes[0]),
     .narrow = narrow_synth,
+    .typical = {{{"K", 4096}, {"N", 4096}}, 1, 0, 0, 0},
     .make = make_synth,
 };

@@ -188,6 +188,10 @@ static void make_matmul(struct problem *p, const struct kernel_case *c)
                         .tokens = c->tokens && !decode ? c->tokens : 1,
                         .row0 = c->row0,
                         .rows = c->rows ? c->rows : number(q, "E") * number(q, "EXPERT_ROWS")};
+    if (e.top_k > e.experts || e.top_k == 0) {
+        problem_refuse(p, "TOP_K is not from 1 to E");
+        return;
+    }
     e.pairs = e.tokens * e.top_k;
     const size_t x_rows = glu ? e.tokens : e.pairs;
     e.y_rows = request_is(q, "post", "combine") ? 1 : e.pairs;
@@ -220,6 +224,7 @@ static void make_matmul(struct problem *p, const struct kernel_case *c)
     const uint64_t rows = (uint64_t)used * e.n < e.rows ? (uint64_t)used * e.n : e.rows;
     p->bytes = 4ull * (rows * e.w.row_words + x_rows * e.k + e.y_rows * e.y_cols);
     p->flops = 2ull * e.pairs * e.n * e.k;
+    p->terms = e.k;
     problem_out(p, "Y", e.before, e.y_rows * e.y_stride);
     if (c->timing)
         return;
@@ -343,7 +348,9 @@ static void make_route(struct problem *p, const struct kernel_case *c)
     (void)settle_route_case(&settled);
     const struct kernel_request *q = &settled.request;
     struct routing *r = problem_new(p, struct routing, 1);
-    if (!r)
+    if (number(q, "TOP_K") > number(q, "E") || number(q, "L_STRIDE") < number(q, "E"))
+        problem_refuse(p, "TOP_K is more than E");
+    if (p->failed)
         return;
     *r = (struct routing){number(q, "E"),
                           number(q, "TOP_K"),
@@ -381,6 +388,10 @@ static void make_router(struct problem *p, const struct kernel_case *c)
     const uint32_t k = number(&q, "K"), experts = number(&q, "E");
     request_default(&q, "BIAS_AT", norm ? (k + 3) / 4 * 4 : 0);
     const size_t bias_at = number(&q, "BIAS_AT");
+    if (number(&q, "TOP_K") > experts) {
+        problem_refuse(p, "TOP_K is more than E");
+        return;
+    }
     const size_t a_words = (bias_at ? bias_at : (k + 3) / 4 * 4) + (experts + 3) / 4 * 4;
     struct op_weights w;
     struct routing *r = problem_new(p, struct routing, 1);
@@ -406,6 +417,7 @@ static void make_router(struct problem *p, const struct kernel_case *c)
     p->again = true;
     p->bytes = 4ull * (experts * w.row_words + 2ull * k);
     p->flops = 2ull * experts * k;
+    p->terms = k;
     p->priv = r;
     p->settle = settle_route;
     add_route(p, r);
@@ -440,6 +452,10 @@ static void make_group(struct problem *p, const struct kernel_case *c)
     const uint32_t experts = number(&q, "E"), top_k = number(&q, "TOP_K");
     const uint32_t tokens = c->tokens ? c->tokens : 1, pairs = tokens * top_k;
     const size_t words = experts + 1ull + pairs;
+    if (top_k > experts) {
+        problem_refuse(p, "TOP_K is more than E");
+        return;
+    }
     uint32_t *ids = problem_new(p, uint32_t, pairs),
              *route = problem_new(p, uint32_t, 2ull * pairs);
     uint32_t *want = problem_new(p, uint32_t, words);
@@ -587,34 +603,41 @@ const struct op_rule op_rule_moe_matmul = {
     .num_shapes = COUNT(matmul_shapes),
     .settle = settle_matmul,
     .narrow = narrow_matmul,
+    .typical = {{EXPERTS(2048, 768, 64, 8)}, 256, 0, 0, EXPERTS_SPREAD},
     .make = make_matmul,
     .streamed = "W",
 };
 
-const struct op_rule op_rule_moe_route = {.op = "moe_route",
-                                          .attrs = {SCORINGS},
-                                          .shapes = route_shapes,
-                                          .num_shapes = COUNT(route_shapes),
-                                          .settle = settle_route_case,
-                                          .narrow = narrow_tokens,
-                                          .make = make_route};
+const struct op_rule op_rule_moe_route = {
+    .op = "moe_route",
+    .attrs = {SCORINGS},
+    .shapes = route_shapes,
+    .num_shapes = COUNT(route_shapes),
+    .settle = settle_route_case,
+    .narrow = narrow_tokens,
+    .typical = {{{"E", 128}, {"TOP_K", 8}}, 1, 0, 0, LOGITS_RANDOM},
+    .make = make_route};
 
 const struct op_rule op_rule_moe_router = {
     .op = "moe_router",
     .attrs = {OP_WEIGHTS, {"pre", {"none", "norm"}}, {"bias", {"none", "row"}}, SCORINGS},
     .shapes = router_shapes,
     .num_shapes = COUNT(router_shapes),
+    .typical = {{{"K", 2048}, {"E", 128}, {"TOP_K", 8}}, 1, 0, 0, 0},
     .make = make_router,
     .streamed = "W"};
 
-const struct op_rule op_rule_moe_group = {.op = "moe_group",
-                                          .shapes = group_shapes,
-                                          .num_shapes = COUNT(group_shapes),
-                                          .narrow = narrow_tokens,
-                                          .make = make_group};
+const struct op_rule op_rule_moe_group = {
+    .op = "moe_group",
+    .shapes = group_shapes,
+    .num_shapes = COUNT(group_shapes),
+    .narrow = narrow_tokens,
+    .typical = {{{"E", 128}, {"TOP_K", 8}}, 256, 0, 0, CHOICES_SPREAD},
+    .make = make_group};
 
 const struct op_rule op_rule_moe_combine = {.op = "moe_combine",
                                             .shapes = combine_shapes,
                                             .num_shapes = COUNT(combine_shapes),
                                             .narrow = narrow_tokens,
+                                            .typical = {{{"H", 2048}, {"TOP_K", 8}}, 256, 0, 0, 0},
                                             .make = make_combine};

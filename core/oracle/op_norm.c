@@ -71,5 +71,6 @@ const struct op_rule op_rule_norm = {
     .shapes = norm_shapes,
     .num_shapes = sizeof(norm_shapes) / sizeof(norm_shapes[0]),
     .narrow = narrow_norm,
+    .typical = {{{"H", 4096}}, 1, 0, 0, 0},
     .make = make_norm,
 };

@@ -8,13 +8,13 @@
 #include "kernels/set/kernel_fit.h"
 
 static const struct op_rule *const rules[] = {
-    &op_rule_embed,       &op_rule_copy,           &op_rule_synth,       &op_rule_matmul,
-    &op_rule_norm,        &op_rule_rope_kv,        &op_rule_qk_norm,     &op_rule_attn_prefill,
-    &op_rule_attn_decode, &op_rule_attn_token,     &op_rule_attn_merge,  &op_rule_moe_matmul,
-    &op_rule_moe_route,   &op_rule_moe_router,     &op_rule_moe_group,   &op_rule_moe_combine,
-    &op_rule_sample_bias, &op_rule_sample_penalty, &op_rule_sample_dry,  &op_rule_sample_max,
-    &op_rule_sample_topk, &op_rule_sample_hist,    &op_rule_sample_mass, &op_rule_sample_find,
-    &op_rule_sample_pick, &op_rule_sample_next,    &op_rule_sample_args,
+    &op_rule_embed,        &op_rule_copy,        &op_rule_read,           &op_rule_synth,
+    &op_rule_matmul,       &op_rule_norm,        &op_rule_rope_kv,        &op_rule_qk_norm,
+    &op_rule_attn_prefill, &op_rule_attn_decode, &op_rule_attn_token,     &op_rule_attn_merge,
+    &op_rule_moe_matmul,   &op_rule_moe_route,   &op_rule_moe_router,     &op_rule_moe_group,
+    &op_rule_moe_combine,  &op_rule_sample_bias, &op_rule_sample_penalty, &op_rule_sample_dry,
+    &op_rule_sample_max,   &op_rule_sample_topk, &op_rule_sample_hist,    &op_rule_sample_mass,
+    &op_rule_sample_find,  &op_rule_sample_pick, &op_rule_sample_next,    &op_rule_sample_args,
 };
 
 const struct op_rule *op_rule_at(size_t i)
@@ -59,7 +59,7 @@ bool op_weights_make(struct problem *p, struct kernel_request *request, uint64_t
     if (type != DGL_DTYPE_COUNT)
         layout = weight_layout_find(type, strcmp(name, "none") == 0 ? ref_layout(type) : name);
     if (!layout || !weight_layout_stride(layout, cols, &least)) {
-        p->failed = true;
+        problem_refuse(p, "no format of weights has that layout");
         return false;
     }
     request_default(request, "W_STRIDE", (int64_t)least);

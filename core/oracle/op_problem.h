@@ -27,6 +27,7 @@ struct op_rule {
     struct op_attr attrs[OP_MAX_ATTRS]; /* key NULL behind the last */
     const struct op_shape *shapes;
     size_t num_shapes;
+    struct op_shape typical; /* a size that large models have, to be timed */
     /* Fits attributes, shape and constants to each other. False: no plan asks for that. NULL: all
      * go together. */
     bool (*settle)(struct kernel_case *c);
@@ -43,13 +44,13 @@ const struct op_rule *op_rule_find(const char *op);
 const struct op_rule *op_rule_at(size_t i); /* NULL beyond the last */
 
 /* The rules of each file. */
-extern const struct op_rule op_rule_embed, op_rule_copy, op_rule_synth, op_rule_matmul,
-    op_rule_norm, op_rule_rope_kv, op_rule_qk_norm, op_rule_attn_prefill, op_rule_attn_decode,
-    op_rule_attn_token, op_rule_attn_merge, op_rule_moe_matmul, op_rule_moe_route,
-    op_rule_moe_router, op_rule_moe_group, op_rule_moe_combine, op_rule_sample_bias,
-    op_rule_sample_penalty, op_rule_sample_dry, op_rule_sample_max, op_rule_sample_topk,
-    op_rule_sample_hist, op_rule_sample_mass, op_rule_sample_find, op_rule_sample_pick,
-    op_rule_sample_next, op_rule_sample_args;
+extern const struct op_rule op_rule_embed, op_rule_copy, op_rule_read, op_rule_synth,
+    op_rule_matmul, op_rule_norm, op_rule_rope_kv, op_rule_qk_norm, op_rule_attn_prefill,
+    op_rule_attn_decode, op_rule_attn_token, op_rule_attn_merge, op_rule_moe_matmul,
+    op_rule_moe_route, op_rule_moe_router, op_rule_moe_group, op_rule_moe_combine,
+    op_rule_sample_bias, op_rule_sample_penalty, op_rule_sample_dry, op_rule_sample_max,
+    op_rule_sample_topk, op_rule_sample_hist, op_rule_sample_mass, op_rule_sample_find,
+    op_rule_sample_pick, op_rule_sample_next, op_rule_sample_args;
 
 #define OP_WEIGHTS                                                                                 \
     {                                                                                              \

@@ -351,6 +351,7 @@ static const struct op_shape args_shapes[] = {
                                            .attrs = {attributes},                                  \
                                            .shapes = table,                                        \
                                            .num_shapes = COUNT(table),                             \
+                                           .typical = {VOCAB(128256), 1, 0, 0, LOGITS_NORMAL},     \
                                            .settle = settle,                                       \
                                            .make = make_sample,                                    \
                                            .streamed = "LOGITS"}

@@ -15,6 +15,12 @@ void problem_finish(struct problem *p)
     *p = (struct problem){0};
 }
 
+void problem_refuse(struct problem *p, const char *why)
+{
+    p->failed = true;
+    p->unfit = why;
+}
+
 void *problem_alloc(struct problem *p, size_t count, size_t size)
 {
     size_t bytes;
@@ -281,6 +287,8 @@ bool problem_check(struct problem *p, double tolerance, double *worst, char why[
 {
     if (p->settle && !p->settle(p, why))
         return false;
+    if (p->terms > 1024)
+        tolerance *= (double)p->terms / 1024;
     for (uint32_t i = 0; i < p->num_results; i++) {
         const struct problem_result *r = &p->results[i];
         const struct problem_buffer *b = problem_buffer(p, r->buffer);

@@ -76,7 +76,8 @@ struct problem_stage {
 
 struct problem {
     struct dgl_arena arena;
-    bool failed; /* out of memory: test once */
+    bool failed;       /* out of memory, or `unfit`: test once */
+    const char *unfit; /* why there is no such problem; NULL = there is */
     uint64_t seed;
     struct problem_buffer buffers[PROBLEM_MAX_BUFFERS];
     uint32_t num_buffers;
@@ -90,12 +91,17 @@ struct problem {
      * attention is split) from the buffers. False: `why` says what is wrong. */
     bool (*settle)(struct problem *p, char why[512]);
     void *priv; /* for `settle` */
-    uint64_t bytes,
-        flops; /* that the stages of the subject read and write, and compute, at least */
+    /* Terms of the longest sum: beyond 1,024 rounding errors grow in proportion, and with them what
+     * the tolerance allows. */
+    uint64_t terms;
+    uint64_t bytes; /* that the stages of the subject read and write at least */
+    uint64_t flops; /* that they compute at least */
 };
 
 void problem_finish(struct problem *p);
 
+/* The sizes make no sense together: `why`, which lives forever. */
+void problem_refuse(struct problem *p, const char *why);
 /* Zeroed memory that lives as long as the problem; NULL sets `failed`. */
 void *problem_alloc(struct problem *p, size_t count, size_t size);
 #define problem_new(p, type, count) ((type *)problem_alloc((p), (count), sizeof(type)))

@@ -1,0 +1,186 @@
+/* Reading sizes, and filling in what they leave out. */
+#include "core/oracle/kernel_shape.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/printable.h"
+#include "core/oracle/op_problem.h"
+#include "kernels/format/kernel_format.h"
+#include "kernels/set/kernel_fit.h"
+
+static const struct op_attr *find_attr(const struct op_rule *rule, const char *key)
+{
+    for (uint32_t a = 0; a < OP_MAX_ATTRS && rule->attrs[a].key; a++)
+        if (strcmp(rule->attrs[a].key, key) == 0)
+            return &rule->attrs[a];
+    return NULL;
+}
+
+static const char *attr_word(const struct op_attr *attr, const char *word)
+{
+    for (uint32_t w = 0; w < OP_MAX_WORDS && attr->words[w]; w++)
+        if (strcmp(attr->words[w], word) == 0)
+            return attr->words[w];
+    return NULL;
+}
+
+/* Constants that follow from others are not the caller's. */
+static const char *find_const(const struct op_rule *rule, const struct kernel *kernel,
+                              const char *name)
+{
+    const size_t len = strlen(name);
+    if ((len > 7 && strcmp(name + len - 7, "_STRIDE") == 0) || strcmp(name, "BIAS_AT") == 0 ||
+        strcmp(name, "COLUMNS") == 0)
+        return NULL;
+    for (uint32_t i = 0; i < OP_MAX_CONSTS && rule->typical.consts[i].name; i++)
+        if (strcmp(rule->typical.consts[i].name, name) == 0)
+            return rule->typical.consts[i].name;
+    for (uint32_t i = 0; i < kernel->num_consts; i++)
+        if (strcmp(kernel->consts[i].name, name) == 0)
+            return kernel->consts[i].name;
+    return NULL;
+}
+
+static const char *first_served(const struct kernel *kernel, const struct op_attr *attr, size_t i)
+{
+    const struct kernel_when *when = NULL;
+    for (uint32_t w = 0; w < kernel->num_when && !when; w++)
+        if (strcmp(kernel->when[w].key, attr->key) == 0)
+            when = &kernel->when[w];
+    for (uint32_t w = 0; w < OP_MAX_WORDS && attr->words[w]; w++)
+        if ((!when || kernel_word_in(when->words, attr->words[w])) && i-- == 0)
+            return attr->words[w];
+    return NULL;
+}
+
+const char *kernel_shape_weight(const struct kernel *kernel, size_t i)
+{
+    const struct op_rule *rule = op_rule_find(kernel->op);
+    const struct op_attr *attr = rule ? find_attr(rule, "weight") : NULL;
+    return attr ? first_served(kernel, attr, i) : NULL;
+}
+
+bool kernel_shape_has(const char *text, const char *key)
+{
+    struct dgl_str rest = dgl_str_of(text), item;
+    const size_t len = strlen(key);
+    while (dgl_str_split(&rest, ',', &item))
+        if (item.len > len && memcmp(item.p, key, len) == 0 && item.p[len] == '=')
+            return true;
+    return false;
+}
+
+/* "KEY=VALUE", NUL-terminated. */
+static enum dgl_status read_item(const struct dgl_log *log, const struct op_rule *rule, char *item,
+                                 struct kernel_shape *s)
+{
+    char *value = strchr(item, '=');
+    int64_t number;
+    if (!value)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "shape: '%s' is not KEY=VALUE",
+                        DGL_PRINTABLE(item));
+    *value++ = '\0';
+    const struct op_attr *attr = find_attr(rule, item);
+    if (attr) {
+        const char *word = attr_word(attr, value);
+        if (!word && strcmp(value, "none") != 0)
+            return dgl_fail(log, DGL_ERR_INVALID_ARG, "shape: %s=%s is none of %s's words", item,
+                            DGL_PRINTABLE(value), rule->op);
+        request_set(&s->c.request, attr->key, word);
+        return DGL_OK;
+    }
+    uint32_t *field = !strcmp(item, "tokens") ? &s->c.tokens
+                      : !strcmp(item, "pos")  ? &s->c.pos
+                      : !strcmp(item, "rows") ? &s->c.rows
+                                              : NULL;
+    const char *name = field ? item : find_const(rule, s->kernel, item);
+    if (!name)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "shape: %s has no attribute and no size '%s' (docs/operations.md)",
+                        rule->op, DGL_PRINTABLE(item));
+    const int64_t most = field == &s->c.tokens ? DGL_STEP_ROWS : KERNEL_SHAPE_MAX;
+    if (!dgl_parse_i64(dgl_str_of(value), 0, most, &number))
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "shape: %s=%s is not a number from 0 to %lld",
+                        name, DGL_PRINTABLE(value), (long long)most);
+    if (field)
+        *field = (uint32_t)number;
+    else
+        request_set_const(&s->c.request, name, number);
+    return DGL_OK;
+}
+
+/* What no case can have: too much to address, or nothing. */
+static enum dgl_status check_sizes(const struct dgl_log *log, const struct kernel_case *c)
+{
+    static const char *const may_be_zero[] = {"ROPE_DIMS", "WINDOW", "SOFTCAP",
+                                              "SCALED",    "X_LAST", "LEVEL"};
+    uint64_t product = c->tokens ? c->tokens : 1;
+    for (uint32_t i = 0; i < c->request.num_consts; i++) {
+        const struct kernel_var *v = &c->request.consts[i];
+        bool zero = false;
+        for (size_t n = 0; n < sizeof(may_be_zero) / sizeof(may_be_zero[0]); n++)
+            zero |= strcmp(v->name, may_be_zero[n]) == 0;
+        if (v->value == 0 && !zero)
+            return dgl_fail(log, DGL_ERR_INVALID_ARG, "shape: %s=0 leaves nothing to compute",
+                            v->name);
+        product *= v->value > 0 ? (uint64_t)v->value : 1;
+        if (product > 1ull << 40)
+            return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                            "shape: the sizes multiply to more than 2^40: no device holds that");
+    }
+    return DGL_OK;
+}
+
+enum dgl_status kernel_shape_fit(struct kernel_judge *judge, const struct kernel *kernel,
+                                 const char *text, const char *weight, struct kernel_shape *out,
+                                 bool *fits, char why[192])
+{
+    const struct dgl_log *log = kernel_judge_log(judge);
+    const struct op_rule *rule = op_rule_find(kernel->op);
+    enum dgl_status status = DGL_OK;
+    *fits = false;
+    why[0] = '\0';
+    *out = (struct kernel_shape){.kernel = kernel, .c.request.op = kernel->op};
+    if (!rule) {
+        snprintf(why, 192, "no operation is called %s", kernel->op);
+        return DGL_OK;
+    }
+    if (text && strlen(text) >= sizeof(out->text))
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "shape: longer than %d bytes",
+                        (int)sizeof(out->text) - 1);
+    snprintf(out->text, sizeof(out->text), "%s", text ? text : "");
+    char *save = NULL;
+    for (char *item = strtok_r(out->text, ",", &save); item && status == DGL_OK;
+         item = strtok_r(NULL, ",", &save))
+        status = read_item(log, rule, item, out);
+    if (status != DGL_OK)
+        return status;
+    struct kernel_case *c = &out->c;
+    if (weight && request_is(&c->request, "weight", "none"))
+        request_set(&c->request, "weight", weight);
+    for (uint32_t i = 0; i < OP_MAX_CONSTS && rule->typical.consts[i].name; i++)
+        request_default(&c->request, rule->typical.consts[i].name, rule->typical.consts[i].value);
+    for (uint32_t a = 0; a < OP_MAX_ATTRS && rule->attrs[a].key; a++)
+        if (request_is(&c->request, rule->attrs[a].key, "none") &&
+            strcmp(rule->attrs[a].key, "columns") != 0)
+            request_set(&c->request, rule->attrs[a].key, first_served(kernel, &rule->attrs[a], 0));
+    if (!kernel_shape_has(text, "pos"))
+        c->pos = rule->typical.pos;
+    c->variant = rule->typical.variant;
+    status = check_sizes(log, c);
+    /* Without a number of tokens: as many as the kernel may get. */
+    uint32_t tokens = c->tokens ? c->tokens : rule->typical.tokens;
+    const struct kernel_case given = *c;
+    for (; status == DGL_OK && tokens >= 1 && !*fits; tokens /= 2) {
+        *c = given;
+        c->tokens = tokens;
+        *fits = kernel_judge_fit(judge, kernel, c, &out->choice, why);
+        if (given.tokens)
+            break;
+    }
+    if (status == DGL_OK && !*fits && !why[0])
+        snprintf(why, 192, "no plan asks for these words together");
+    out->load = (struct kernel_load){.tokens = c->tokens, .pos = c->pos, .rows = c->rows};
+    return status;
+}

@@ -1,0 +1,214 @@
+/* `kernels check` and `kernels bench`: verdicts, figures, exit codes, and what is refused. */
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+
+#include "core/base/file.h"
+#include "tests/support/process.h"
+#include "tests/support/tiny_model.h"
+
+/* A norm with one invocation for each row. */
+#define NORM(name, line, mean)                                                                     \
+    "// A norm.\n"                                                                                 \
+    "//! NAME " name "\n"                                                                          \
+    "//! OP norm\n"                                                                                \
+    "//! VARIANT mine\n"                                                                           \
+    "//! WHEN post store add\n"                                                                    \
+    "//! BIND read float X\n"                                                                      \
+    "//! BIND read float G\n"                                                                      \
+    "//! BIND readwrite float Y\n"                                                                 \
+    "//! PARAM float eps\n"                                                                        \
+    "//! CONST H X_STRIDE Y_STRIDE\n"                                                              \
+    "//! LOCAL 32\n"                                                                               \
+    "//! GROUPS ceildiv(T, LOCAL_X)\n" line "//! STEP read\n"                                      \
+    "void body(uvec3 group)\n"                                                                     \
+    "{\n"                                                                                          \
+    "    uint t = group.x * uint(LOCAL_X) + gl_LocalInvocationID.x;\n"                             \
+    "    if (t >= pass_rows)\n"                                                                    \
+    "        return;\n"                                                                            \
+    "    float sum = 0.0;\n"                                                                       \
+    "    for (int i = 0; i < H; i++)\n"                                                            \
+    "        sum += X[int(t) * X_STRIDE + i] * X[int(t) * X_STRIDE + i];\n"                        \
+    "    float r = inversesqrt(" mean " + eps);\n"                                                 \
+    "    for (int i = 0; i < H; i++) {\n"                                                          \
+    "        float y = X[int(t) * X_STRIDE + i] * r * G[i];\n"                                     \
+    "#if POST_add\n"                                                                               \
+    "        y += Y[int(t) * Y_STRIDE + i];\n"                                                     \
+    "#endif\n"                                                                                     \
+    "        Y[int(t) * Y_STRIDE + i] = y;\n"                                                      \
+    "    }\n"                                                                                      \
+    "}\n"
+#define RIGHT(name) NORM(name, "", "sum / float(H)")
+
+struct check_row {
+    const char *name, *text;
+    int code;
+    const char *out, *error; /* parts; NULL: no error line */
+};
+
+static const struct check_row check_rows[] = {
+    {"right", RIGHT("norm_mine"), 0, "passed   norm_mine: ", NULL},
+    {"replaces_a_built_in_one", RIGHT("norm_rms"), 0, "1 passed, 0 failed, 0 skipped", NULL},
+    {"wrong_mean", NORM("norm_mine", "", "sum / float(H - 1)"), 1,
+     "failed   norm_mine: norm post=", "1 of 1 kernels failed"},
+    {"cannot_run", NORM("norm_mine", "//! REQUIRE MAX_INVOCATIONS > 100000\n", "sum / float(H)"), 1,
+     "skipped  norm_mine: REQUIRE MAX_INVOCATIONS > 100000", "no kernel ran"},
+    {"does_not_compile", NORM("norm_mine", "", "summ / float(H)"), 1, "mine.comp:22", "failed"},
+    {"does_not_parse", NORM("norm_mine", "//! WARP 3\n", "sum"), 1, "", "WARP"},
+    {"unknown_operation",
+     "// A nothing.\n//! NAME nothing\n//! OP nothing\n//! VARIANT x\n"
+     "//! LOCAL 1\n//! GROUPS 1\nvoid body(uvec3 group) {}\n",
+     1, "skipped  nothing: no operation is called nothing", "no kernel ran"},
+};
+
+static char *write_kernel(const char *dir, const char *text)
+{
+    test_write_file(dir, "mine.comp", text, strlen(text));
+    return checked(dgl_path_join(dir, "mine.comp"));
+}
+
+static void check_case(void **state)
+{
+    const struct check_row *row = *state;
+    char *dir = test_tmpdir(), *path = write_kernel(dir, row->text);
+    struct process_result file, folder;
+    process_command(&file, "kernels", "check", path, "--device", "any", NULL);
+    process_command(&folder, "kernels", "check", dir, "--device", "any", NULL);
+    assert_code(&file, row->code);
+    assert_code(&folder, row->code);
+    assert_contains(file.out, row->out);
+    assert_string_equal(file.out, folder.out);
+    if (row->error)
+        assert_one_error(&file, row->error);
+    else
+        assert_no_error(&file);
+    process_finish(&file);
+    process_finish(&folder);
+    free(path);
+    test_tmpdir_remove(dir);
+}
+
+static void check_reports_as_json(void **state)
+{
+    (void)state;
+    char *dir = test_tmpdir(), *path = write_kernel(dir, check_rows[2].text);
+    struct process_result r;
+    process_command(&r, "kernels", "check", path, "--device", "any", "--json", NULL);
+    assert_code(&r, 1);
+    const struct dgl_json *json = process_json(&r);
+    const struct dgl_json *kernel = dgl_json_first(dgl_json_get(json, "kernels"));
+    assert_string_equal(dgl_json_str(dgl_json_get(kernel, "verdict")).p, "failed");
+    assert_string_equal(dgl_json_str(dgl_json_get(kernel, "origin")).p, path);
+    assert_contains(dgl_json_str(dgl_json_get(kernel, "reason")).p, "wanted");
+    int64_t failed = 0;
+    assert_true(dgl_json_i64(dgl_json_get(json, "failed"), &failed));
+    assert_int_equal(failed, 1);
+    process_finish(&r);
+    free(path);
+    test_tmpdir_remove(dir);
+}
+
+/* A lib of a folder is checked by the kernels that splice it. */
+static void libs_are_checked_by_their_kernels(void **state)
+{
+    (void)state;
+    char *dir = test_tmpdir();
+    size_t len;
+    char *text = tiny_file_read("kernels/lib/math", "moe_choice.glsl", &len);
+    struct process_result r;
+    test_write_file(dir, "moe_choice.glsl", text, len);
+    process_command(&r, "kernels", "check", dir, "--device", "any", "--quick", NULL);
+    assert_code(&r, 0);
+    assert_contains(r.out, "passed   ");
+    assert_null(strstr(r.out, "norm_rms"));
+    process_finish(&r);
+    free(text);
+    test_tmpdir_remove(dir);
+}
+
+struct bench_row {
+    const char *name, *kernel, *shape;
+    int code;
+    const char *out, *error;
+};
+
+static const struct bench_row bench_rows[] = {
+    {"norm", "norm_rms", "H=260,tokens=3", 0, "GB/s", NULL},
+    {"one_type", "embed_rows", "weight=q8_0,H=96,tokens=4", 0, "embed weight=q8_0", NULL},
+    {"attention", "attn_decode", "HEADS=4,KV_HEADS=2,HEAD_DIM=64,pos=99,SPLITS=2", 0,
+     "attn_decode kv=f16 HEADS=4", NULL},
+    {"sampling", "sample_max", "VOCAB=3000,kind=full", 0, "sample_max kind=full", NULL},
+    {"no_kernel", "norm_rmss", "H=260", 1, "", "no kernel is called 'norm_rmss'"},
+    {"no_value", "norm_rms", "H", 2, "", "--shape: 'H' is not KEY=VALUE"},
+    {"unknown_size", "norm_rms", "K=260", 1, "", "norm has no attribute and no size 'K'"},
+    {"unknown_word", "norm_rms", "post=sub", 1, "", "post=sub is none of norm's words"},
+    {"nothing", "norm_rms", "H=0", 1, "", "H=0 leaves nothing to compute"},
+    {"not_a_number", "norm_rms", "H=12x", 1, "", "H=12x is not a number"},
+    {"too_much", "attn_decode", "HEADS=1048576,HEAD_DIM=1048576", 1, "", "more than 2^40"},
+    {"heads_that_do_not_divide", "attn_decode", "HEADS=3,KV_HEADS=2", 1, "HEADS % KV_HEADS",
+     "cannot run this"},
+    {"a_stride", "norm_rms", "X_STRIDE=4", 1, "", "no size 'X_STRIDE'"},
+};
+
+static void bench_case(void **state)
+{
+    const struct bench_row *row = *state;
+    struct process_result r;
+    process_command(&r, "kernels", "bench", row->kernel, "--shape", row->shape, "--device", "any",
+                    NULL);
+    assert_code(&r, row->code);
+    assert_contains(r.out, row->out);
+    if (row->error)
+        assert_one_error(&r, row->error);
+    else
+        assert_no_error(&r);
+    process_finish(&r);
+}
+
+static void bench_reports_as_json(void **state)
+{
+    (void)state;
+    struct process_result r;
+    process_command(&r, "kernels", "bench", "norm_rms", "--shape", "H=1024", "--device", "any",
+                    "--json", NULL);
+    assert_code(&r, 0);
+    const struct dgl_json *time = dgl_json_first(dgl_json_get(process_json(&r), "times"));
+    static const char *const keys[] = {"us", "best_us", "alone_us", "gbps", "gflops", "copy_gbps"};
+    assert_string_equal(dgl_json_str(dgl_json_get(time, "verdict")).p, "passed");
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        double value = dgl_json_f64(dgl_json_get(time, keys[i]));
+        if (value <= 0)
+            fail_msg("%s is %g, expected more than 0", keys[i], value);
+    }
+    process_finish(&r);
+}
+
+/* A kernel that computes wrongly is not timed. */
+static void wrong_kernels_are_not_timed(void **state)
+{
+    (void)state;
+    char *dir = test_tmpdir(), *path = write_kernel(dir, check_rows[2].text);
+    struct process_result r;
+    process_command(&r, "kernels", "bench", "norm_mine", "--kernel-file", path, "--device", "any",
+                    NULL);
+    assert_code(&r, 1);
+    assert_contains(r.out, "failed norm_mine: ");
+    assert_null(strstr(r.out, "GB/s"));
+    assert_one_error(&r, "computes wrongly");
+    process_finish(&r);
+    free(path);
+    test_tmpdir_remove(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(check_reports_as_json),
+        cmocka_unit_test(libs_are_checked_by_their_kernels),
+        cmocka_unit_test(bench_reports_as_json),
+        cmocka_unit_test(wrong_kernels_are_not_timed),
+    };
+    int failures = test_run_table("check", check_case, check_rows);
+    failures += test_run_table("bench", bench_case, bench_rows);
+    return failures + cmocka_run_group_tests_name("kernels", tests, NULL, NULL);
+}

@@ -10,7 +10,7 @@
  *   WHEN lines have, on several shapes;
  * - `kernels bench`: kernel_judge_use(), then kernel_judge_time() of the same request;
  * - the tuner: the same for each candidate: the request of a plan, and a choice with other tunables
- *   (kernel_fit_try() with `tune`, or kernel_choose() on a set with hints);
+ *   (kernel_fit_try() with `forced`, or kernel_choose() on a set with hints);
  * - the tests of kernels: kernel_judge_case() on tables of their own.
  *
  * Callers have entered the device (device_enter()). Statuses are about the device, memory and

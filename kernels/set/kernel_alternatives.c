@@ -23,7 +23,7 @@ void kernel_alternatives(const struct kernel_set *set, const struct kernel_reque
         if (kernel == chosen->kernel || strcmp(kernel->op, request->op) != 0)
             continue;
         struct kernel_alternative a = {.kernel = kernel, .serves = kernel_serves(kernel, request)};
-        a.runs = kernel_fit_try(&fit, kernel, &choice, &a.rank, a.why);
+        a.runs = kernel_fit_hinted(&fit, kernel, &choice, &a.rank, a.why);
         if (a.runs && kernel->f16 && !allow_f16) {
             a.runs = false;
             snprintf(a.why, sizeof(a.why), "PRECISION f16, without computePrecision=f16");

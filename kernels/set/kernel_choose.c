@@ -94,7 +94,10 @@ static const char *yielding_origin(const struct chooser *c, const struct kernel 
         if (hint && kernel_layer_yields(hints, hint->layer))
             return hint->origin;
     }
-    return "";
+    const struct kernel_shape_hints shape = kernel_fit_shape(&c->fit, kernel);
+    if (shape.local && kernel_layer_yields(hints, shape.local->layer))
+        return shape.local->origin;
+    return shape.cols ? shape.cols->origin : "";
 }
 
 /* ---- candidates ------------------------------------------------------------------------------ */
@@ -157,11 +160,17 @@ static void add_refusal(struct dgl_buf *out, const struct kernel *kernel, const 
     dgl_buf_printf(out, "%s%s: %s", out->len ? "; " : "", kernel->name, why);
 }
 
-/* Whether some tunable of the kernel has a hint, of the layers that `heard` leaves. */
+/* Whether some tunable or the work groups of the kernel have a hint, of the layers that `heard`
+ * leaves. */
 static bool has_tunes(const struct chooser *c, const struct kernel *kernel,
                       enum kernel_hints_heard heard)
 {
     const struct kernel_hints *hints = kernel_set_hints(c->fit.set);
+    struct kernel_fit fit = c->fit;
+    fit.hears = heard;
+    const struct kernel_shape_hints shape = kernel_fit_shape(&fit, kernel);
+    if (shape.local || shape.cols)
+        return true;
     for (uint32_t i = 0; i < kernel->num_tunes; i++)
         if (kernel_hints_find_tune(hints, c->fit.request, kernel->name, kernel->tunes[i].name,
                                    heard))
@@ -186,21 +195,25 @@ static bool fit(const struct chooser *c, const struct kernel *kernel, struct pic
     struct kernel_choice free_choice;
     int64_t free_rank;
     char asked_why[192], free_why[192], head[160];
-    if (kernel_fit_try(&fit, kernel, choice, rank, why))
+    if (kernel_fit_hinted(&fit, kernel, choice, rank, why))
         return true;
     if (!kernel_serves(kernel, fit.request) || !has_tunes(c, kernel, KERNEL_HEARS_ALL))
         return false;
     fit.hears = KERNEL_HEARS_ASKED;
-    if (kernel_fit_try(&fit, kernel, choice, rank, asked_why)) {
+    const struct kernel_shape_hints shape = kernel_fit_shape(&fit, kernel);
+    if (kernel_fit_hinted(&fit, kernel, choice, rank, asked_why)) {
         snprintf(head, sizeof(head), "tunables of %s (%s) do not apply here", kernel->name,
                  yielding_origin(c, kernel));
         set_fallback(choice->fallback, &choice->fallback_hint, head, why);
         return true;
     }
     fit.hears = KERNEL_HEARS_NONE;
-    if (has_tunes(c, kernel, KERNEL_HEARS_ASKED) &&
-        kernel_fit_try(&fit, kernel, &free_choice, &free_rank, free_why) &&
-        (!pick->blocked || free_rank > pick->blocked_rank)) {
+    bool blocked = has_tunes(c, kernel, KERNEL_HEARS_ASKED) &&
+                   kernel_fit_try(&fit, kernel, &free_choice, &free_rank, free_why);
+    /* Another kernel may have the columns that one cannot have. */
+    if (blocked && shape.cols)
+        free_rank = INT64_MIN;
+    if (blocked && (!pick->blocked || free_rank > pick->blocked_rank)) {
         pick->blocked = kernel;
         pick->blocked_rank = free_rank;
         snprintf(pick->blocked_why, sizeof(pick->blocked_why), "%s", asked_why);
@@ -273,9 +286,14 @@ static enum dgl_status fail_blocked(const struct chooser *c, const struct pick *
     const struct kernel *kernel = pick->blocked;
     struct dgl_buf request = {0}, asked = {0};
     kernel_request_describe(c->fit.request, &request);
-    for (uint32_t i = 0; i < kernel->num_tunes; i++) {
-        const struct kernel_hint *hint = kernel_hints_find_tune(
-            hints, c->fit.request, kernel->name, kernel->tunes[i].name, KERNEL_HEARS_ASKED);
+    struct kernel_fit fit = c->fit;
+    fit.hears = KERNEL_HEARS_ASKED;
+    const struct kernel_shape_hints shape = kernel_fit_shape(&fit, kernel);
+    for (uint32_t i = 0; i < kernel->num_tunes + 2; i++) {
+        const struct kernel_hint *hint = i == kernel->num_tunes ? shape.local : shape.cols;
+        if (i < kernel->num_tunes)
+            hint = kernel_hints_find_tune(hints, c->fit.request, kernel->name,
+                                          kernel->tunes[i].name, KERNEL_HEARS_ASKED);
         if (hint)
             dgl_buf_printf(&asked, "%s%s=%s (%s)", asked.len ? ", " : "", hint->key, hint->value,
                            hint->origin);
@@ -459,6 +477,13 @@ static bool is_heard(const struct kernel_hint *hint, const struct kernel_set *se
     for (size_t i = 0; i < num_requests; i++) {
         if (kernel && kernel_serves(kernel, requests[i]) &&
             (!hint->pattern[0] || kernel_request_match(requests[i], hint->pattern)))
+            return true;
+        if (dgl_str_starts(dgl_str_of(hint->key), "workgroupOverrides.") &&
+            kernel_serves(kernel_set_find(set, hint->key + strlen("workgroupOverrides.")),
+                          requests[i]))
+            return true;
+        if (strcmp(hint->key, "colsPerWorkgroup") == 0 && strcmp(requests[i]->op, "matmul") == 0 &&
+            has(requests[i], "phase", "decode"))
             return true;
         if (!kernel && dgl_str_starts(dgl_str_of(hint->key), "variants.") &&
             kernel_request_match(requests[i], hint->key + strlen("variants.")))

@@ -16,7 +16,8 @@ struct attempt {
     char *why;
 };
 
-#define WHY_SIZE 192
+#define WHY_SIZE      192
+#define GROUPS_YZ_MAX 65535 /* what GLES 3.1 promises for y and z */
 
 static bool refuse(struct attempt *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static bool refuse(struct attempt *a, const char *fmt, ...)
@@ -132,14 +133,37 @@ static bool fill_consts(struct attempt *a)
     return true;
 }
 
+/* The hint disableFeatures: what the device has and kernels shall not use. */
+static bool is_disabled(const char *features, const char *property)
+{
+    struct dgl_str rest = dgl_str_of(features), feature;
+    while (kernel_word_next(&rest, &feature)) {
+        const struct dgl_str name = dgl_str_of(property);
+        if (dgl_str_eq(feature, "subgroups") &&
+            (strcmp(property, "SUBGROUP_SIZE") == 0 ||
+             dgl_str_starts(name, "HAS_GL_KHR_shader_subgroup")))
+            return true;
+        if (dgl_str_eq(feature, "shader-f16") && strcmp(property, "HAS_GL_NV_gpu_shader5") == 0)
+            return true;
+        if (dgl_str_starts(name, "HAS_") && dgl_str_eq(feature, property + strlen("HAS_")))
+            return true;
+    }
+    return false;
+}
+
 static void fill_properties(struct attempt *a)
 {
     const struct kernel_fit *fit = a->fit;
+    const struct kernel_hint *disabled =
+        kernel_hints_find(kernel_set_hints(fit->set), "disableFeatures");
     for (const struct kernel_var *property = kernel_property_minimum; property->name; property++)
         if (!find_var(fit->device, fit->num_device, property->name))
             add_var(a->choice, property->name, property->value);
     for (size_t i = 0; i < fit->num_device; i++)
-        add_var(a->choice, fit->device[i].name, fit->device[i].value);
+        add_var(a->choice, fit->device[i].name,
+                disabled && is_disabled(disabled->value, fit->device[i].name)
+                    ? 0
+                    : fit->device[i].value);
 }
 
 static void fill_flags(struct attempt *a)
@@ -169,10 +193,11 @@ static bool fill_tunes(struct attempt *a, uint32_t first)
         const struct kernel_tune *tune = &a->kernel->tunes[i];
         const struct kernel_hint *hint = kernel_hints_find_tune(
             kernel_set_hints(fit->set), fit->request, a->kernel->name, tune->name, fit->hears);
+        const struct kernel_var *forced = find_var(fit->forced, fit->num_forced, tune->name);
         int64_t value;
         a->choice->tune_origin[i] = hint ? hint->origin : "default";
-        if (fit->tune && strcmp(fit->tune, tune->name) == 0)
-            value = fit->tune_value;
+        if (forced)
+            value = forced->value;
         else if (hint)
             value = hint->number;
         else if (!eval(a, tune->name, tune->preset, &value))
@@ -352,40 +377,126 @@ bool kernel_fit_try(const struct kernel_fit *fit, const struct kernel *kernel,
            (!kernel->prefer || eval(&a, "PREFER", kernel->prefer, rank));
 }
 
+/* ---- hints on work groups -------------------------------------------------------------------- */
+
+struct kernel_shape_hints kernel_fit_shape(const struct kernel_fit *fit,
+                                           const struct kernel *kernel)
+{
+    const struct kernel_hints *hints = kernel_set_hints(fit->set);
+    struct kernel_shape_hints shape = {NULL, NULL};
+    char key[96];
+    snprintf(key, sizeof(key), "workgroupOverrides.%s", kernel->name);
+    shape.local = kernel_hints_find_heard(hints, key, fit->hears);
+    if (strcmp(fit->request->op, "matmul") == 0 &&
+        strcmp(kernel_request_word(fit->request, "phase"), "decode") == 0)
+        shape.cols = kernel_hints_find_heard(hints, "colsPerWorkgroup", fit->hears);
+    return shape;
+}
+
+/* One group serves `cols` rows of weights, and two are needed for one row more. */
+static bool has_cols(const struct kernel_choice *choice, int64_t cols)
+{
+    uint32_t one[3], two[3];
+    return kernel_groups_band(choice, 1, cols, GROUPS_YZ_MAX, one) &&
+           kernel_groups_band(choice, 1, cols + 1, GROUPS_YZ_MAX, two) &&
+           one[0] * one[1] * one[2] == 1 && two[0] * two[1] * two[2] == 2;
+}
+
+static bool has_shape(const struct kernel_shape_hints *shape, const struct kernel_choice *choice)
+{
+    return (!shape->local ||
+            memcmp(choice->local, shape->local->local, sizeof(choice->local)) == 0) &&
+           (!shape->cols || has_cols(choice, shape->cols->number));
+}
+
+/* What is_wanted() says of a choice. */
+struct wanted {
+    const struct kernel_shape_hints *shape; /* NULL: `local` decides */
+    uint32_t local;
+};
+
+static bool is_wanted(const struct wanted *wanted, const struct kernel_choice *choice)
+{
+    if (wanted->shape)
+        return has_shape(wanted->shape, choice);
+    return choice->local[0] == wanted->local && choice->local[1] * choice->local[2] == 1;
+}
+
+/* Sets tunables from `first` on, `more` at most, to other values until the choice is wanted.
+ * Tunables that hints of the layers of `fixed` decide stay. */
+static bool try_tunes(struct kernel_fit *fit, const struct kernel *kernel,
+                      const struct wanted *wanted, enum kernel_hints_heard fixed, uint32_t first,
+                      uint32_t more, struct kernel_choice *out, int64_t *rank)
+{
+    char why[WHY_SIZE];
+    for (uint32_t i = first; i < kernel->num_tunes; i++) {
+        const struct kernel_tune *tune = &kernel->tunes[i];
+        if (kernel_hints_find_tune(kernel_set_hints(fit->set), fit->request, kernel->name,
+                                   tune->name, fixed))
+            continue;
+        const uint32_t at = fit->num_forced++;
+        for (uint32_t j = 0; j < tune->num_choices; j++) {
+            fit->forced[at] = (struct kernel_var){tune->name, tune->choices[j]};
+            if (more > 1 ? try_tunes(fit, kernel, wanted, fixed, i + 1, more - 1, out, rank)
+                         : kernel_fit_try(fit, kernel, out, rank, why) && is_wanted(wanted, out))
+                return true;
+        }
+        fit->num_forced--;
+    }
+    return false;
+}
+
+bool kernel_fit_hinted(const struct kernel_fit *fit, const struct kernel *kernel,
+                       struct kernel_choice *out, int64_t *rank, char why[WHY_SIZE])
+{
+    const struct kernel_shape_hints shape = kernel_fit_shape(fit, kernel);
+    const struct wanted wanted = {.shape = &shape};
+    struct kernel_fit other = *fit;
+    bool fits = kernel_fit_try(fit, kernel, out, rank, why);
+    if (!shape.local && !shape.cols)
+        return fits;
+    if (fits && has_shape(&shape, out))
+        return true;
+    if (!kernel_serves(kernel, fit->request))
+        return false;
+    if (fits)
+        snprintf(why, WHY_SIZE, "no two of its tunables give it the work groups of %s=%s",
+                 shape.local ? shape.local->key : shape.cols->key,
+                 shape.local ? shape.local->value : shape.cols->value);
+    for (uint32_t count = 1; count <= 2; count++) {
+        if (!try_tunes(&other, kernel, &wanted, fit->hears, 0, count, out, rank))
+            continue;
+        for (uint32_t i = 0; i < kernel->num_tunes; i++)
+            if (find_var(other.forced, other.num_forced, kernel->tunes[i].name))
+                out->tune_origin[i] = shape.local ? shape.local->origin : shape.cols->origin;
+        return true;
+    }
+    return false;
+}
+
 bool kernel_choice_resize(const struct kernel_set *set, const struct kernel_request *request,
                           const struct kernel_var *device, size_t num_device,
                           const struct kernel_choice *choice, uint32_t local,
                           struct kernel_choice *out)
 {
     const struct kernel *kernel = choice->kernel;
+    const struct wanted wanted = {.local = local};
     struct kernel_fit fit = {.set = set,
                              .request = request,
                              .device = device,
                              .num_device = num_device,
                              .hears = choice->heard};
+    const struct kernel_shape_hints shape = kernel_fit_shape(&fit, kernel);
     char why[WHY_SIZE];
     int64_t rank;
-    if (kernel_fit_try(&fit, kernel, out, &rank, why) && out->local[0] == local &&
-        out->local[1] * out->local[2] == 1)
+    if (kernel_fit_hinted(&fit, kernel, out, &rank, why) && is_wanted(&wanted, out))
         return true;
-    for (uint32_t i = 0; i < kernel->num_tunes; i++) {
-        fit.tune = kernel->tunes[i].name;
-        if (kernel_hints_find_tune(kernel_set_hints(set), request, kernel->name, fit.tune,
-                                   KERNEL_HEARS_ASKED))
-            continue; /* what was asked for stays */
-        for (uint32_t j = 0; j < kernel->tunes[i].num_choices; j++) {
-            fit.tune_value = kernel->tunes[i].choices[j];
-            if (kernel_fit_try(&fit, kernel, out, &rank, why) && out->local[0] == local &&
-                out->local[1] * out->local[2] == 1)
-                return true;
-        }
-    }
-    return false;
+    /* What was asked for stays. */
+    return !shape.local && !shape.cols &&
+           try_tunes(&fit, kernel, &wanted, KERNEL_HEARS_ASKED, 0, 1, out, &rank);
 }
 
 /* ---- group counts ---------------------------------------------------------------------------- */
-
-#define GROUPS_YZ_MAX 65535 /* what GLES 3.1 promises for y and z */
 
 /* An expression of a dispatch; true without one. */
 static bool eval_dispatch(const struct kernel_choice *choice, const struct kernel_expr *expr,

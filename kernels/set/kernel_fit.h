@@ -13,13 +13,24 @@ struct kernel_fit {
     const struct kernel_request *request;
     const struct kernel_var *device;
     size_t num_device;
-    const char *tune; /* not NULL: this tunable has this value, whatever hints and presets say */
-    int64_t tune_value;
     enum kernel_hints_heard hears; /* hints for tunables that count */
+    struct kernel_var forced[2];   /* tunables with these values, whatever hints and presets say */
+    uint32_t num_forced;
 };
 /* Fills `out` but for its reason, and *rank (PREFER). False when the kernel cannot run: *why then
  * says which rule. */
 bool kernel_fit_try(const struct kernel_fit *fit, const struct kernel *kernel,
                     struct kernel_choice *out, int64_t *rank, char why[192]);
+/* The same with what the hints workgroupOverrides and colsPerWorkgroup want, for which at most two
+ * tunables take other values than without them. */
+bool kernel_fit_hinted(const struct kernel_fit *fit, const struct kernel *kernel,
+                       struct kernel_choice *out, int64_t *rank, char why[192]);
+
+/* The hints that kernel_fit_hinted() would meet; NULL: none. */
+struct kernel_shape_hints {
+    const struct kernel_hint *local, *cols;
+};
+struct kernel_shape_hints kernel_fit_shape(const struct kernel_fit *fit,
+                                           const struct kernel *kernel);
 
 #endif

@@ -82,6 +82,16 @@ const struct kernel_hint *kernel_hints_find(const struct kernel_hints *hints, co
     return i < hints->count ? &hints->items[i] : NULL;
 }
 
+const struct kernel_hint *kernel_hints_find_heard(const struct kernel_hints *hints, const char *key,
+                                                  enum kernel_hints_heard heard)
+{
+    const struct kernel_hint *hint = kernel_hints_find(hints, key);
+    if (!hint || heard == KERNEL_HEARS_NONE || hint->automatic ||
+        (heard == KERNEL_HEARS_ASKED && kernel_layer_yields(hints, hint->layer)))
+        return NULL;
+    return hint;
+}
+
 const struct kernel_hint *kernel_hints_find_tune(const struct kernel_hints *hints,
                                                  const struct kernel_request *request,
                                                  const char *kernel, const char *tune,
@@ -118,7 +128,8 @@ static const char *kept(const struct kernel_hint_source *source, const char *tex
 
 bool kernel_hint_chooses(const struct kernel_hint *hint)
 {
-    static const char *const others[] = {"strict", "tunedDevice", "benchmarkTokPerSec"};
+    static const char *const others[] = {"strict", "disableFeatures", "tunedDevice",
+                                         "benchmarkTokPerSec"};
     for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
         if (strcmp(hint->key, others[i]) == 0)
             return false;
@@ -289,10 +300,63 @@ static enum dgl_status add_tune(const struct kernel_hint_source *source, const c
                   all);
 }
 
+/* ---- work groups, features ------------------------------------------------------------------- */
+
+/* workgroupOverrides.NAME = "x[,y[,z]]" */
+static enum dgl_status add_workgroup(const struct kernel_hint_source *source, const char *key,
+                                     const char *value)
+{
+    const char *name = key + strlen("workgroupOverrides.");
+    struct kernel_hint hint = {.key = key, .value = value, .local = {1, 1, 1}};
+    struct dgl_str rest = dgl_str_of(value), part;
+    int sides = 0;
+    if (source->set && !kernel_set_find(source->set, name))
+        return refuse(source, "%s: %s: there is no kernel '%s' (dopplergl kernels list)",
+                      source->where, key, name);
+    hint.automatic = strcmp(value, "auto") == 0;
+    while (!hint.automatic && dgl_str_split(&rest, ',', &part)) {
+        if (sides == 3 || !dgl_parse_i64(part, 1, INT32_MAX, &hint.local[sides]))
+            return refuse(source, "%s: %s is '%s', wanted auto or one to three sizes from 1 on",
+                          source->where, key, value);
+        sides++;
+    }
+    if (!hint.automatic && sides == 0)
+        return refuse(source, "%s: %s is '', wanted auto or one to three sizes from 1 on",
+                      source->where, key);
+    return store(source, &hint);
+}
+
+static enum dgl_status add_cols(const struct kernel_hint_source *source, const char *value)
+{
+    struct kernel_hint hint = {.key = "colsPerWorkgroup", .value = value};
+    hint.automatic = strcmp(value, "auto") == 0;
+    if (!hint.automatic && !dgl_parse_i64(dgl_str_of(value), 1, INT32_MAX - 1, &hint.number))
+        return refuse(source, "%s: colsPerWorkgroup is '%s', wanted auto or a number from 1 on",
+                      source->where, value);
+    return store(source, &hint);
+}
+
+/* Blank-separated words; "" disables nothing. */
+static enum dgl_status add_features(const struct kernel_hint_source *source, const char *value)
+{
+    struct dgl_str rest = dgl_str_of(value), word;
+    while (kernel_word_next(&rest, &word))
+        if (!dgl_str_eq(word, "subgroups") && !dgl_str_eq(word, "shader-f16") &&
+            !dgl_str_starts(word, "GL_"))
+            return refuse(
+                source,
+                "%s: disableFeatures has '%.*s', wanted subgroups, shader-f16 or the name "
+                "of an extension, GL_...",
+                source->where, (int)word.len, word.p);
+    return store_value(source, "disableFeatures", value);
+}
+
 /* ---- one hint, whatever its kind ------------------------------------------------------------- */
 
 static enum dgl_status fail_key(const struct kernel_hint_source *source, const char *key)
 {
+    static const char *const structured[] = {"disableFeatures", "colsPerWorkgroup",
+                                             "workgroupOverrides", "variants", "tunes"};
     char all[256] = "";
     size_t len = 0;
     struct dgl_nearest nearest = {.word = dgl_str_of(key)};
@@ -300,7 +364,11 @@ static enum dgl_status fail_key(const struct kernel_hint_source *source, const c
         len += (size_t)snprintf(all + len, sizeof(all) - len, "%s, ", vocabulary[i].key);
         dgl_nearest_try(&nearest, vocabulary[i].key);
     }
-    return refuse(source, "%s: there is no kernel hint '%s'; there are %svariants, tunes%s%s%s",
+    for (size_t i = 0; i < sizeof(structured) / sizeof(*structured); i++)
+        dgl_nearest_try(&nearest, structured[i]);
+    return refuse(source,
+                  "%s: there is no kernel hint '%s'; there are %sdisableFeatures, "
+                  "colsPerWorkgroup, workgroupOverrides, variants, tunes%s%s%s",
                   source->where, key, all, nearest.best ? "; did you mean " : "",
                   nearest.best ? nearest.best : "", nearest.best ? "?" : "");
 }
@@ -312,6 +380,12 @@ static enum dgl_status add_hint(const struct kernel_hint_source *source, const c
         return add_variant(source, key, value);
     if (strncmp(key, "tunes.", 6) == 0)
         return add_tune(source, key, value);
+    if (strncmp(key, "workgroupOverrides.", 19) == 0)
+        return add_workgroup(source, key, value);
+    if (strcmp(key, "colsPerWorkgroup") == 0)
+        return add_cols(source, value);
+    if (strcmp(key, "disableFeatures") == 0)
+        return add_features(source, value);
     for (size_t i = 0; i < NUM_HINTS; i++) {
         if (strcmp(key, vocabulary[i].key) != 0)
             continue;
@@ -377,6 +451,18 @@ static bool value_text(const struct dgl_json *value, struct dgl_buf *out)
     return true;
 }
 
+/* The members of a list with `separator` between them. False: one is no string and no number. */
+static bool list_text(const struct dgl_json *list, char separator, struct dgl_buf *out)
+{
+    for (const struct dgl_json *m = dgl_json_first(list); m; m = dgl_json_next(m)) {
+        if (m != dgl_json_first(list))
+            dgl_buf_putc(out, separator);
+        if (dgl_json_is(m, DGL_JSON_BOOL) || !value_text(m, out))
+            return false;
+    }
+    return true;
+}
+
 static enum dgl_status add_member(const struct kernel_hint_source *source, const char *prefix,
                                   const struct dgl_json *member)
 {
@@ -384,13 +470,18 @@ static enum dgl_status add_member(const struct kernel_hint_source *source, const
     struct dgl_buf key = {0}, value = {0};
     enum dgl_status status;
     dgl_buf_printf(&key, "%s%.*s", prefix, (int)name.len, name.p);
-    bool is_text = value_text(member, &value);
+    bool features = strcmp(key.p ? key.p : "", "disableFeatures") == 0;
+    bool list = features || strcmp(prefix, "workgroupOverrides.") == 0;
+    bool is_text = list && dgl_json_is(member, DGL_JSON_ARRAY)
+                       ? list_text(member, features ? ' ' : ',', &value)
+                       : value_text(member, &value);
     dgl_buf_puts(&value, "");
     if (key.failed || value.failed)
         status = dgl_fail_memory(source->log, "a kernel hint", name.len);
     else if (!is_text)
-        status = refuse(source, "%s: %s is %s, wanted a string", source->where, key.p,
-                        dgl_json_type_name(dgl_json_type(member)));
+        status = refuse(source, "%s: %s is %s, wanted %s", source->where, key.p,
+                        dgl_json_type_name(dgl_json_type(member)),
+                        list ? "a list of plain values" : "a string");
     else
         status = add_hint(source, key.p, value.p);
     dgl_buf_finish(&key);
@@ -407,24 +498,22 @@ static enum dgl_status add_object(const struct kernel_hint_source *source, const
     for (const struct dgl_json *m = dgl_json_first(object); m && status == DGL_OK;
          m = dgl_json_next(m)) {
         const struct dgl_str key = dgl_json_key(m);
-        bool variants = *prefix == '\0' && dgl_str_eq(key, "variants");
-        bool tunes = *prefix == '\0' && dgl_str_eq(key, "tunes");
+        bool table = *prefix == '\0' && (dgl_str_eq(key, "variants") || dgl_str_eq(key, "tunes") ||
+                                         dgl_str_eq(key, "workgroupOverrides"));
         bool request = strcmp(prefix, "tunes.") == 0 && dgl_json_is(m, DGL_JSON_OBJECT);
         if (dgl_json_is(m, DGL_JSON_NULL))
             continue; /* says nothing, as in manifests */
         if (memchr(key.p, '\0', key.len))
             status = refuse(source, "%s: the name of a hint has a U+0000", source->where);
-        else if ((variants || tunes) && dgl_json_is(m, DGL_JSON_OBJECT)) {
-            status = add_object(source, variants ? "variants." : "tunes.", m);
-        } else if (request) {
+        else if ((table || request) && dgl_json_is(m, DGL_JSON_OBJECT)) {
             struct dgl_buf inner = {0};
-            dgl_buf_printf(&inner, "tunes.%.*s.", (int)key.len, key.p);
+            dgl_buf_printf(&inner, "%s%.*s.", prefix, (int)key.len, key.p);
             status = inner.failed ? dgl_fail_memory(source->log, "a kernel hint", key.len)
                                   : add_object(source, inner.p, m);
             dgl_buf_finish(&inner);
-        } else if (variants || tunes) {
-            status = refuse(source, "%s: %s is %s, wanted an object", source->where,
-                            variants ? "variants" : "tunes", dgl_json_type_name(dgl_json_type(m)));
+        } else if (table) {
+            status = refuse(source, "%s: %.*s is %s, wanted an object", source->where, (int)key.len,
+                            key.p, dgl_json_type_name(dgl_json_type(m)));
         } else {
             status = add_member(source, prefix, m);
         }

@@ -15,7 +15,8 @@ struct kernel_hint {
     const char *kernel, *tune; /* NULL: it is none */
     const char *pattern;       /* of the requests that it is for; "" = all */
     bool automatic;            /* its preset, whatever lower layers say */
-    int64_t number;
+    int64_t number;            /* of colsPerWorkgroup too */
+    int64_t local[3];          /* of workgroupOverrides */
 };
 struct kernel_hints {
     struct kernel_hint *items;
@@ -40,6 +41,9 @@ enum dgl_status kernel_hints_add_profile(const struct kernel_hint_source *source
 /* "key=value" with a flat key. */
 enum dgl_status kernel_hints_add_flag(const struct kernel_hint_source *source, const char *flag);
 const struct kernel_hint *kernel_hints_find(const struct kernel_hints *hints, const char *key);
+/* As kernel_hints_find(), but NULL for `auto` and for layers that are not heard. */
+const struct kernel_hint *kernel_hints_find_heard(const struct kernel_hints *hints, const char *key,
+                                                  enum kernel_hints_heard heard);
 /* The hint in force for a tunable of a kernel that serves the request: of the highest layer the one
  * whose pattern has most parts; NULL: its preset. */
 const struct kernel_hint *kernel_hints_find_tune(const struct kernel_hints *hints,

@@ -280,11 +280,15 @@ struct dgl_kernel_info {
 
 /* Layers over the built-in kernels and heuristics, low to high: a later one wins. */
 struct dgl_kernels_params {
+    /* name or path of a pack whose own folder `kernels` is read below `dirs`: the files are
+     * programs of whoever made the pack; NULL = none. Without such a folder nothing is read */
+    const char *pack;
     /* folders: each *.comp in them replaces the kernel of its NAME, in this order */
     const char *const *dirs;
     size_t num_dirs;
     const char *const *files; /* single override files */
     size_t num_files;
+    const char *user_config;  /* path of a JSON object of kernel hints, below config_file; NULL */
     const char *config_file;  /* path of a JSON object of kernel hints; NULL = none */
     const char *profile;      /* "fast", "safe", "fused", ...; NULL = none */
     const char *hints;        /* JSON object of kernel hints; NULL = none */

@@ -66,7 +66,7 @@ enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt)
         const char *key, *value;
     } flags[] = {
         {"computePrecision", opt->compute_precision},
-        {"q4kMatmul", opt->q4k_matmul},
+        {"q4kMatmul", opt->force_fused_q4k ? "fused_q4k" : opt->q4k_matmul},
         {"f16Matmul", opt->f16_matmul},
         {"attentionPrefill", opt->attention_prefill},
         {"attentionDecode", opt->attention_decode},
@@ -83,10 +83,15 @@ enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt)
     }
     if (opt->extra_hint)
         list[count++] = opt->extra_hint;
+    char bundled[MODEL_PATH_MAX];
+    const char *pack = opt->allow_pack_kernels ? model_path(opt, bundled) : NULL;
+    if (opt->allow_pack_kernels && !pack)
+        return DGL_ERR_INVALID_ARG;
     return dgl_kernels_create(
         &e->console.log,
         dgl_kernels_params(.dirs = opt->kernel_dir.item, .num_dirs = opt->kernel_dir.count,
                            .files = opt->kernel_file.item, .num_files = opt->kernel_file.count,
+                           .pack = pack, .user_config = opt->user_kernels,
                            .config_file = opt->kernel_config, .profile = opt->kernel_profile,
                            .hints = opt->kernel_hints, .flags = list, .num_flags = count),
         &e->kernels);

@@ -165,7 +165,10 @@ void help_markdown(void)
         "repeated. An unknown key, a wrong type and a value out of range are\nerrors (exit code "
         "1) that name the file and the key. Inputs and outputs of one call (`prompt file ids "
         "output texts\nmessages shape`) are no settings. A path in it is relative to the folder "
-        "in which the command runs. `-v` lists the keys\nthat were taken.\n");
+        "in which the command runs. `-v` lists the keys\nthat were taken.\n\n"
+        "DOPPLERGL_KERNEL_DIR is one more `--kernel-dir`, below those of the command line. "
+        "`kernels.json` beside `config.json` holds\nkernel hints, as `--kernel-config` takes "
+        "them.\n");
     foreign_section();
     for (const struct command *c = commands; c->name; c++)
         command_section(c);

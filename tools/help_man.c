@@ -90,7 +90,8 @@ void help_man(void)
         {"ENVIRONMENT",
          "`DOPPLERGL_MODEL` and `DOPPLERGL_DEVICE` stand for `--model` and `--device` where these "
          "are "
-         "not given. `DOPPLERGL_DATA` names the folder that holds `models/` with the bundled "
+         "not given. `DOPPLERGL_KERNEL_DIR` is one more `--kernel-dir`, below those of the command "
+         "line. `DOPPLERGL_DATA` names the folder that holds `models/` with the bundled "
          "model. "
          "`HF_HUB_CACHE`, else `hub` in `HF_HOME`, is the Hub cache, in which `org/name` is looked "
          "for. `NO_COLOR` "
@@ -99,7 +100,8 @@ void help_man(void)
         {"FILES",
          "`~/.config/dopplergl/config.json` holds settings: a JSON object whose keys are long "
          "options without dashes. A flag prevails over the environment, and the environment over "
-         "the file.\n\n`~/.cache/dopplergl` keeps compiled kernels.\n\n"
+         "the file.\n\n`~/.config/dopplergl/kernels.json` holds kernel hints, as `--kernel-config` "
+         "takes them.\n\n`~/.cache/dopplergl` keeps compiled kernels.\n\n"
          "`~/.local/state/dopplergl/chat_history` keeps what was typed in chats."},
         {"EXIT STATUS",
          "0: done. 1: failed, or something does not fit the model, file or device. 2: the command "

@@ -49,6 +49,8 @@ struct options {
     /* kernels */
     struct option_strs kernel_dir, kernel_file;
     const char *kernel_config, *kernel_profile, *kernel_hints;
+    char *user_kernels; /* kernels.json beside the configuration file, no option; NULL: none */
+    bool allow_pack_kernels, force_fused_q4k;
     const char *op; /* an operation, or a step of a plan */
     bool generated, quick;
     const char *extra_hint; /* "hint=value", no option: of a command that tries kernels */

@@ -27,6 +27,8 @@ static const struct {
     const char *name, *others;
 } alternatives[] = {
     {"model", "shape"},
+    {"q4k-matmul", "force-fused-q4k"},
+    {"force-fused-q4k", "q4k-matmul"},
     {"json", "csv"},
     {"csv", "json"},
     {"system", "messages"},
@@ -62,6 +64,23 @@ static bool is_open(const struct defaults *d, const struct option *o)
 
 /* ---- environment ----------------------------------------------------------------------------- */
 
+/* DOPPLERGL_KERNEL_DIR: a layer below the directories of the command line, not instead of them. */
+static bool add_kernel_dir(struct defaults *d)
+{
+    const char *value = getenv("DOPPLERGL_KERNEL_DIR");
+    const struct option *o = option_named(d->command, DGL_STR("kernel-dir"));
+    struct option_strs *dirs = &d->opt->kernel_dir;
+    if (!value || !value[0] || !o)
+        return true;
+    if (!option_store(o, "DOPPLERGL_KERNEL_DIR", value, d->opt))
+        return false;
+    memmove(&dirs->item[1], &dirs->item[0], (dirs->count - 1) * sizeof(dirs->item[0]));
+    dirs->item[0] = value;
+    if (option_source(o, d->opt) == OPTION_DEFAULT)
+        option_set_source(o, OPTION_FROM_ENVIRONMENT, d->opt);
+    return true;
+}
+
 static bool add_environment(struct defaults *d)
 {
     static const struct {
@@ -76,7 +95,7 @@ static bool add_environment(struct defaults *d)
             return false;
         option_set_source(o, OPTION_FROM_ENVIRONMENT, d->opt);
     }
-    return true;
+    return add_kernel_dir(d);
 }
 
 /* ---- configuration file ---------------------------------------------------------------------- */
@@ -263,14 +282,34 @@ static bool add_file(struct defaults *d)
     return true;
 }
 
-/* The place of the file; "" = nowhere. */
-static void config_path(struct dgl_buf *out)
+/* The place of a file among the settings; "" = nowhere. */
+static void config_path(const char *name, struct dgl_buf *out)
 {
     const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
     if (config && config[0] == '/')
-        dgl_buf_printf(out, "%s/dopplergl/config.json", config);
+        dgl_buf_printf(out, "%s/dopplergl/%s", config, name);
     else if (home && home[0] == '/')
-        dgl_buf_printf(out, "%s/.config/dopplergl/config.json", home);
+        dgl_buf_printf(out, "%s/.config/dopplergl/%s", home, name);
+}
+
+/* Kernel hints of the user's for every call, read with the kernels: a link that leads nowhere is
+ * said then. */
+static bool add_user_kernels(struct defaults *d)
+{
+    struct dgl_buf path = {0};
+    struct stat info;
+    if (!option_named(d->command, DGL_STR("kernel-config")))
+        return true;
+    config_path("kernels.json", &path);
+    if (path.failed)
+        console_error("out of memory for the path of kernels.json");
+    bool ok = !path.failed;
+    if (ok && path.len && lstat(path.p, &info) == 0)
+        d->opt->user_kernels = dgl_buf_take(&path);
+    else if (ok && path.len && errno != ENOENT && errno != ENOTDIR)
+        dgl_warn(&d->console.log, "%s is not used: %s", path.p, strerror(errno));
+    dgl_buf_finish(&path);
+    return ok;
 }
 
 bool options_add_defaults(const struct command *command, struct options *out)
@@ -280,7 +319,8 @@ bool options_add_defaults(const struct command *command, struct options *out)
     struct stat info;
     console_init(&d.console, out);
     bool ok = add_environment(&d);
-    config_path(&path);
+    ok = ok && add_user_kernels(&d);
+    config_path("config.json", &path);
     if (ok && path.failed) {
         console_error("out of memory for the path of the configuration file");
         ok = false;
@@ -298,4 +338,5 @@ void options_finish(struct options *opt)
 {
     dgl_json_destroy(&opt->config);
     free(opt->config_hints);
+    free(opt->user_kernels);
 }

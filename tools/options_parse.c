@@ -355,5 +355,10 @@ bool options_parse(const struct command *command, int argc, char **argv, struct 
     }
     if (command->arg_means && out->num_args > 0 && !take_argument_as_option(command, out))
         return false;
+    if (out->force_fused_q4k && out->q4k_matmul && strcmp(out->q4k_matmul, "fused_q4k") != 0) {
+        console_error("--force-fused-q4k and --q4k-matmul %s contradict each other",
+                      out->q4k_matmul);
+        return false;
+    }
     return !command->check || command->check(out);
 }

@@ -2,9 +2,41 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/file.h"
 #include "core/base/mem.h"
 #include "core/memory/device.h"
 #include "core/plan/plan.h"
+#include "loader/model/model_path.h"
+
+/* The layers with the pack's own folder, where it has one, as the lowest directory. */
+static enum dgl_status create_with_pack(const struct dgl_log *log,
+                                        const struct dgl_kernels_params *params,
+                                        struct kernel_set **out)
+{
+    struct dgl_kernels_params all = *params;
+    char *path = NULL, *name = NULL, *own = NULL;
+    const char **dirs = dgl_new_array(const char *, params->num_dirs + 1);
+    enum dgl_status status = model_path_resolve(log, params->pack, &path, &name);
+    if (status == DGL_OK) {
+        own = dgl_path_join(path, PACK_KERNELS);
+        if (!own || !dirs)
+            status = dgl_fail_memory(log, "the folders of kernels", params->num_dirs);
+    }
+    if (status == DGL_OK && dgl_path_is_dir(own)) {
+        dirs[0] = own;
+        for (size_t i = 0; i < params->num_dirs; i++)
+            dirs[i + 1] = params->dirs[i];
+        all.dirs = dirs;
+        all.num_dirs++;
+    }
+    if (status == DGL_OK)
+        status = kernel_set_create(log, &all, out);
+    free(own);
+    free(path);
+    free(name);
+    free(dirs);
+    return status;
+}
 
 enum dgl_status dgl_kernels_create(const struct dgl_log *log,
                                    const struct dgl_kernels_params *params,
@@ -17,7 +49,9 @@ enum dgl_status dgl_kernels_create(const struct dgl_log *log,
     if (!k)
         return dgl_fail_memory(log, "kernel set", sizeof(*k));
     k->unchecked = params && params->unchecked;
-    enum dgl_status status = kernel_set_create(log, params, &k->set);
+    k->pack = params && params->pack;
+    enum dgl_status status =
+        k->pack ? create_with_pack(log, params, &k->set) : kernel_set_create(log, params, &k->set);
     if (status == DGL_OK)
         *out = k;
     else

@@ -20,9 +20,13 @@ struct dgl_device {
     void *trace_priv;
 };
 
+/* The folder of a pack that holds kernels of its own. */
+#define PACK_KERNELS "kernels"
+
 struct dgl_kernels {
     struct kernel_set *set;
     bool unchecked; /* as in dgl_kernels_params */
+    bool pack;      /* a pack's own kernels were allowed */
 };
 
 /* Makes the device's context current for the length of a public call and puts the caller's back. */

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/exec/synthetic_fill.h"
@@ -45,6 +46,19 @@ static enum dgl_status make_kernel_set(const struct dgl_model *m, const struct d
     dgl_buf_finish(&json);
     tune_store_finish(&store);
     return status;
+}
+
+/* Tells of kernels that a pack brings and nobody has allowed: they are programs. */
+static void note_pack_kernels(const struct dgl_model *m, const struct dgl_kernels *kernels)
+{
+    if (m->file->format != MODEL_RDRR || (kernels && kernels->pack))
+        return;
+    char *own = dgl_path_join(m->file->path, PACK_KERNELS);
+    if (own && dgl_path_is_dir(own))
+        dgl_notice(m->dev->log,
+                   "%s: kernels that the pack brings are not used; --allow-pack-kernels takes them",
+                   own);
+    free(own);
 }
 
 /* Tells of weights that are not held as they are stored: one line per type. */
@@ -258,6 +272,9 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
         if (status == DGL_OK)
             status = model_file_check_tokenizer(log, m->file, m->tok);
     }
+
+    if (status == DGL_OK)
+        note_pack_kernels(m, p->kernels);
 
     /* List, choose, plan: nothing is on the device yet. */
     if (status == DGL_OK)

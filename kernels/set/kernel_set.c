@@ -405,7 +405,9 @@ static enum dgl_status add_hints(const struct dgl_log *log, struct kernel_set *s
 {
     enum dgl_status status = DGL_OK;
     struct kernel_hint_source source;
-    if (params->config_file)
+    if (params->user_config)
+        status = add_config(log, set, params->user_config);
+    if (status == DGL_OK && params->config_file)
         status = add_config(log, set, params->config_file);
     if (status == DGL_OK && params->profile)
         status = add_profile(log, set, params->profile);

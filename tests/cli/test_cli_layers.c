@@ -3,6 +3,7 @@
 #include "tests/support/test.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/base/file.h"
@@ -143,7 +144,234 @@ static void manifest_case(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* ---- every layer at once --------------------------------------------------------------------- */
+
+/* Puts a built-in kernel into a folder, under a NAME and with a remark of its own. */
+static void put_kernel(const char *dir, const char *builtin, const char *name)
+{
+    char file[64], head[64], other[64];
+    struct process_result r;
+    process_command(&r, "kernels", "show", builtin, NULL);
+    assert_code(&r, 0);
+    snprintf(file, sizeof(file), "%s.comp", name);
+    snprintf(head, sizeof(head), "//! NAME %s", builtin);
+    snprintf(other, sizeof(other), "// Of %s\n//! NAME %s", strrchr(dir, '/'), name);
+    test_write_file(dir, file, r.out, r.out_len);
+    tiny_file_replace(dir, file, head, other);
+    process_finish(&r);
+}
+
+static char *put_text(const char *dir, const char *name, const char *text)
+{
+    test_write_file(dir, name, text, strlen(text));
+    return dgl_path_join(dir, name);
+}
+
+/* A folder in a folder; the path, free(). */
+static char *make_dir(const char *parent, const char *name)
+{
+    char *path = dgl_path_join(parent, name);
+    assert_int_equal(mkdir(path, 0700), 0);
+    return path;
+}
+
+/* The first step of `explain` of this name, and its part `key` contains all of `part`. */
+static void assert_step(struct process_result *r, const char *step, const char *key,
+                        const char *part)
+{
+    const struct dgl_json *row = dgl_json_first(process_json(r));
+    while (row && strcmp(text_of(row, "step"), step) != 0)
+        row = dgl_json_next(row);
+    assert_non_null(row);
+    assert_contains(text_of(row, key), part);
+}
+
+struct ladder_row {
+    const char *name;
+    bool pinned; /* a manifest's hints are defaults or pinned */
+    bool pack;   /* --allow-pack-kernels */
+};
+
+static const struct ladder_row ladders[] = {
+    {"with a manifest's defaults", false, true},
+    {"with pinned hints of a manifest", true, true},
+    {"without the pack's kernels", false, false},
+};
+
+/* Each layer says something that all above it leave alone, and each thing is said otherwise by
+ * all layers below. */
+static void layers_are_in_order(void **state)
+{
+    const struct ladder_row *row = *state;
+    char *pack = pack_with_hints("\"tunes\": {\"embed_rows.EACH\": 2, \"embed_rows.WG_SIZE\": 32,"
+                                 " \"rope_kv.EACH\": 2, \"rope_kv.WG_SIZE\": 32},"
+                                 "\"q4kMatmul\": \"dequant_f16\", \"attentionDecode\": \"auto\"",
+                                 row->pinned);
+    char *top = test_tmpdir(), *config = make_dir(top, "config"), *env = make_dir(top, "env");
+    char *own = make_dir(pack, "kernels"), *dir = make_dir(top, "dir"),
+         *file = make_dir(top, "file");
+    char *user_dir = make_dir(config, "dopplergl"), set_config[4200], set_env[4200], path[4300];
+    char *user = put_text(user_dir, "kernels.json",
+                          "{\"tunes\": {\"embed_rows.WG_SIZE\": 128, \"rope_kv.EACH\": 4,"
+                          " \"rope_kv.WG_SIZE\": 128}, \"q4kMatmul\": \"fused_q4k\"}");
+    char *settings = put_text(top, "settings.json",
+                              "{\"tunes\": {\"rope_kv.EACH\": 1, \"rope_kv.WG_SIZE\": 32},"
+                              " \"variants\": {\"sample_bias\": \"sample_bias\"},"
+                              " \"q4kMatmul\": \"dequant_f16\"}");
+    char *last = dgl_path_join(file, "norm_rms.comp"), *lib = NULL;
+    const char *const dirs[] = {own, env, dir, file};
+    const char *const replaced[] = {NULL, "sample_max", "sample_pick", "norm_rms"};
+    struct process_result r;
+    size_t len;
+    for (size_t i = 0; i < 4; i++)
+        for (size_t j = i > 0 ? i : 1; j < 4; j++)
+            put_kernel(dirs[i], replaced[j], replaced[j]);
+    put_kernel(dir, "sample_bias", "bias_mine");
+    lib = tiny_file_read("kernels/lib/math", "half.glsl", &len);
+    test_write_file(own, "half.glsl", lib, len);
+    snprintf(set_config, sizeof(set_config), "XDG_CONFIG_HOME=%s", config);
+    snprintf(set_env, sizeof(set_env), "DOPPLERGL_KERNEL_DIR=%s", env);
+    const char *const variables[] = {set_config, set_env, NULL};
+    const char *const args[] = {
+        "kernels",
+        "explain",
+        "--json",
+        "-m",
+        pack,
+        "--device",
+        "any",
+        "--limits",
+        "min",
+        "--kernel-config",
+        settings,
+        "--kernel-dir",
+        dir,
+        "--kernel-file",
+        last,
+        "--kernel-profile",
+        "safe",
+        "--kernel-hints",
+        "{\"tunes\": {\"rope_kv.WG_SIZE\": 128}, \"attentionDecode\": \"auto\"}",
+        "--attention-decode",
+        "streaming",
+        row->pack ? "--allow-pack-kernels" : NULL,
+        NULL};
+    process_run(&(const struct process_params){.args = args, .env = variables}, &r);
+    assert_code(&r, 0);
+    /* Hints. */
+    assert_step(&r, "embed", "reason",
+                row->pinned ? "EACH=2 (manifest (pinned))" : "EACH=2 (manifest)");
+    snprintf(path, sizeof(path), "WG_SIZE=128 (%s)", user);
+    assert_step(&r, "embed", "reason", path);
+    snprintf(path, sizeof(path), "EACH=1 (%s)", settings);
+    assert_step(&r, "rope_kv", "reason", path);
+    assert_step(&r, "rope_kv", "reason", "WG_SIZE=128 (--kernel-hints)");
+    assert_step(&r, "qkv", "shape", " f32"); /* the profile's q4kMatmul */
+    assert_step(&r, "attn_decode", "reason", "hint attentionDecode=streaming (flag)");
+    /* Files. */
+    snprintf(path, sizeof(path), "%s/half.glsl", own);
+    assert_step(&r, "rope_kv", "origin", row->pack ? path : "builtin");
+    assert_int_equal(count_of(r.err, "kernels that the pack brings are not used"), !row->pack);
+    assert_step(&r, "sample_max", "origin", set_env + strlen("DOPPLERGL_KERNEL_DIR="));
+    assert_step(&r, "sample_pick", "origin", dir);
+    assert_step(&r, "attn_norm", "origin", last);
+    assert_step(&r, "sample_bias", "reason", "bias_mine.comp"); /* beats what a config file says */
+    process_finish(&r);
+    char *const paths[] = {config, env, own, dir, file, user_dir, user, settings, last, lib};
+    for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++)
+        free(paths[i]);
+    test_tmpdir_remove(pack);
+    test_tmpdir_remove(top);
+}
+
+/* ---- single options -------------------------------------------------------------------------- */
+
+struct option_row {
+    const char *name;
+    const char *args[6];
+    const char *env; /* NULL: none */
+    int code;
+    const char *error; /* part of the one error line; or of the output where there is none */
+};
+
+static const struct option_row options[] = {
+    {"--force-fused-q4k",
+     {"kernels", "explain", "--device", "any", "--force-fused-q4k"},
+     NULL,
+     0,
+     "hint q4kMatmul=fused_q4k (flag)"},
+    {"--force-fused-q4k against --q4k-matmul",
+     {"kernels", "list", "--force-fused-q4k", "--q4k-matmul", "dequant_f16"},
+     NULL,
+     2,
+     "--force-fused-q4k and --q4k-matmul dequant_f16 contradict each other"},
+    {"--force-fused-q4k beside the same",
+     {"kernels", "list", "--force-fused-q4k", "--q4k-matmul", "fused_q4k"},
+     NULL,
+     0,
+     "norm_rms"},
+    {"absent DOPPLERGL_KERNEL_DIR",
+     {"kernels", "list"},
+     "DOPPLERGL_KERNEL_DIR=" TEST_MISSING,
+     1,
+     TEST_MISSING},
+    {"empty DOPPLERGL_KERNEL_DIR", {"kernels", "list"}, "DOPPLERGL_KERNEL_DIR=", 0, "norm_rms"},
+    {"kernels of a pack without any",
+     {"kernels", "list", "--allow-pack-kernels"},
+     NULL,
+     0,
+     "norm_rms"},
+    {"kernels of no model",
+     {"kernels", "list", "--allow-pack-kernels", "-m", TEST_MISSING},
+     NULL,
+     1,
+     TEST_MISSING},
+};
+
+static void option_case(void **state)
+{
+    const struct option_row *row = *state;
+    const char *const env[] = {row->env, NULL};
+    struct process_result r;
+    process_run(&(const struct process_params){.args = row->args, .env = row->env ? env : NULL},
+                &r);
+    assert_code(&r, row->code);
+    if (row->code)
+        assert_one_error(&r, row->error);
+    else
+        assert_contains(r.out, row->error);
+    process_finish(&r);
+}
+
+/* kernels.json is read by every call that chooses kernels: faults name it. */
+static void faults_of_the_users_hints_name_their_file(void **state)
+{
+    char *top = test_tmpdir(), *dir = make_dir(top, "dopplergl"), set[4200];
+    const char *const env[] = {set, NULL};
+    const char *const list[] = {"kernels", "list", NULL}, *const version[] = {"version", NULL};
+    struct process_result r;
+    (void)state;
+    snprintf(set, sizeof(set), "XDG_CONFIG_HOME=%s", top);
+    char *path = put_text(dir, "kernels.json", "{\"q4kMatmul\": \"fused\"}");
+    process_run(&(const struct process_params){.args = list, .env = env}, &r);
+    assert_code(&r, 1);
+    assert_one_error(&r, path);
+    process_finish(&r);
+    process_run(&(const struct process_params){.args = version, .env = env}, &r);
+    assert_code(&r, 0);
+    process_finish(&r);
+    free(path);
+    free(dir);
+    test_tmpdir_remove(top);
+}
+
 int main(void)
 {
-    return test_run_table("cli manifest hints", manifest_case, manifests);
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(faults_of_the_users_hints_name_their_file),
+    };
+    int failed = test_run_table("cli manifest hints", manifest_case, manifests);
+    failed += test_run_table("cli layers", layers_are_in_order, ladders);
+    failed += test_run_table("cli layer options", option_case, options);
+    return failed + cmocka_run_group_tests_name("cli user hints", tests, NULL, NULL);
 }

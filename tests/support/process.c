@@ -71,6 +71,7 @@ static void become(const struct process_params *p, char **argv, char **env, cons
     setenv("DOPPLERGL_DATA", "tests", 1);
     unsetenv("DOPPLERGL_MODEL");
     unsetenv("DOPPLERGL_DEVICE");
+    unsetenv("DOPPLERGL_KERNEL_DIR");
     setenv("XDG_CONFIG_HOME", "/dev/null", 1);
     for (; *env; env++) {
         if (strchr(*env, '='))

@@ -22,7 +22,7 @@ static const struct hint_row {
     {"q4kMatmul", "auto fused_q4k dequant_f16 dequant_f32 gemv_subgroup"},
     {"f16Matmul", "auto gemv_subgroup"},
     {"attentionPrefill", WORDS_ATTENTION},
-    {"attentionDecode", WORDS_ATTENTION},
+    {"attentionDecode", WORDS_ATTENTION " subgroup"},
     {"strict", "auto true false"},
     {"tunedDevice", NULL},
     {"benchmarkTokPerSec", NULL},
@@ -33,11 +33,11 @@ static const struct hint_row {
 static const struct profile_row {
     const char *name, *values[5];
 } profiles[] = {
-    {"fast", {"f16", "dequant_f16", "gemv_subgroup", "tiled_large", "streaming"}},
+    {"fast", {"f16", "dequant_f16", "gemv_subgroup", "tiled_large", "auto"}},
     {"safe", {"f32", "dequant_f32", "auto", "auto", "auto"}},
     {"debug", {"f32", "dequant_f32", "auto", "auto", "auto"}},
-    {"fused", {"f16", "fused_q4k", "gemv_subgroup", "tiled_large", "streaming"}},
-    {"apple", {"f16", "dequant_f16", "gemv_subgroup", "tiled_large", "streaming"}},
+    {"fused", {"f16", "fused_q4k", "gemv_subgroup", "tiled_large", "auto"}},
+    {"apple", {"f16", "dequant_f16", "gemv_subgroup", "tiled_large", "auto"}},
 };
 
 /* What a manifest says wrongly is a fault of that file, all else one of the caller. */

@@ -518,11 +518,11 @@ struct profile_case {
 };
 
 static const struct profile_case profiles[] = {
-    {"fast", "f16", "dequant_f16", "gemv_subgroup", "tiled_large", "streaming"},
+    {"fast", "f16", "dequant_f16", "gemv_subgroup", "tiled_large", "auto"},
     {"safe", "f32", "dequant_f32", "auto", "auto", "auto"},
     {"debug", "f32", "dequant_f32", "auto", "auto", "auto"},
-    {"fused", "f16", "fused_q4k", "gemv_subgroup", "tiled_large", "streaming"},
-    {"apple", "f16", "dequant_f16", "gemv_subgroup", "tiled_large", "streaming"},
+    {"fused", "f16", "fused_q4k", "gemv_subgroup", "tiled_large", "auto"},
+    {"apple", "f16", "dequant_f16", "gemv_subgroup", "tiled_large", "auto"},
 };
 
 static void profile_has_values(void **state)

@@ -1,15 +1,19 @@
-// Attention of one token, scores in a shared table: any HEAD_DIM that is a multiple of 4, to 512.
+// Attention of one token, a small tile: scores in a shared table, keys and values from memory.
 //
 // o[h] = sum_j 2^(s[h, j] - m) v[j] with s[h, j] = log2(e) * scale * q[h] . k[j], over the keys j
 // of one split. Groups: KV heads by blocks of HEADS_BLOCK of their query heads by splits. A group
 // rotates q and the new k together (k and v rounded to the cache's type, and stored by one group
 // per KV head), then takes its keys WG_SIZE at a time: a key per invocation for the scores, an
 // online softmax in powers of two over the table, and for the values a vec4 of the head per
-// invocation, WG_SIZE / VEC4S keys at once.
+// invocation, WG_SIZE / VEC4S keys at once. Any HEAD_DIM that is a multiple of 4, to 512.
+//
+// Of 128 invocations all are active in the scores of a full tile, and 128, 120, 120, 128 and 128 in
+// the values of heads of 64, 80, 96, 128 and 256; a split of fewer keys than WG_SIZE leaves the
+// rest idle in the scores.
 //
 //! NAME attn_decode
 //! OP attn_decode
-//! VARIANT baseline tiled_small tiled_large
+//! VARIANT baseline tiled_small
 //! WHEN kv f16 f32
 //! BIND read vec2 QKV
 //! BIND readwrite uvec2 KV
@@ -27,11 +31,8 @@
 //! STEP read
 //! LOCAL WG_SIZE
 //! GROUPS KV_HEADS * ceildiv(HEADS / KV_HEADS, HEADS_BLOCK) * SPLITS
-//! SHARED vec2 new_rows[(HEADS_BLOCK + 2) * HEAD_DIM / 2] // q of each head, k, v
 //! SHARED float score[HEADS_BLOCK * WG_SIZE]
 //! SHARED float max_part[HEADS_BLOCK * 8]
-//! SHARED vec4 out_part[WG_SIZE]
-//! SHARED float sum_part[WG_SIZE]
 //! REQUIRE HEAD_DIM % 4 == 0 && HEAD_DIM / 4 <= WG_SIZE && HEADS % KV_HEADS == 0
 //! REQUIRE ROPE_DIMS % 4 == 0 && ROPE_DIMS <= HEAD_DIM
 //! PREFER 10
@@ -48,32 +49,8 @@
 //! LIB attn_score
 //! LIB attn_share
 //! LIB attn_part
-
-const uint NEW_KEY = uint(HEADS_BLOCK), NEW_VALUE = NEW_KEY + 1u; // rows of new_rows
-const uint VALUE_KEYS = uint(WG_SIZE / VEC4S); // at once
-
-void load_new_rows(uint tid, attn_share share)
-{
-    for (uint n = tid; n < uint((HEADS_BLOCK + 2) * VEC4S); n += uint(WG_SIZE)) {
-        uint r = n / uint(VEC4S), i = n % uint(VEC4S);
-        uint head = uint(HEADS) + share.kv_head + (r - NEW_KEY) * uint(KV_HEADS);
-        if (r < NEW_KEY)
-            head = min(share.head0 + r, uint(HEADS - 1));
-        rope_item item = rope_item_at(i);
-        vec4 x = rope_item_load(head * uint(HEAD_DIM), item);
-        if (item.paired && r <= NEW_KEY)
-            x = rope_rotate(x, rope_angles(share.pos, i));
-        x = r < NEW_KEY ? x * query_scale() : kv_round(x);
-        new_rows[(r * uint(HEAD_DIM) + item.dim) / 2u] = x.xy;
-        new_rows[(r * uint(HEAD_DIM) + item.partner) / 2u] = x.zw;
-    }
-}
-
-vec4 new_vec4(uint r, uint i)
-{
-    uint n = 2u * (r * uint(VEC4S) + i);
-    return vec4(new_rows[n], new_rows[n + 1u]);
-}
+//! LIB attn_new_rows
+//! LIB attn_columns
 
 void body(uvec3 group)
 {
@@ -83,11 +60,7 @@ void body(uvec3 group)
     kv_rows keys = kv_keys(share.seq, share.kv_head), values = kv_values(share.seq, share.kv_head);
     load_new_rows(tid, share);
     memoryBarrierShared(); barrier();
-    if (share.stores)
-        for (uint i = tid; i < uint(VEC4S); i += uint(WG_SIZE)) {
-            kv_store_vec4(kv_row(keys, share.pos), i, new_vec4(NEW_KEY, i));
-            kv_store_vec4(kv_row(values, share.pos), i, new_vec4(NEW_VALUE, i));
-        }
+    store_new_rows(tid, share, kv_row(keys, share.pos), kv_row(values, share.pos));
 
     // The new key and value are read from new_rows: the cache may not hold them yet.
     vec4 o[HEADS_BLOCK];
@@ -149,20 +122,5 @@ void body(uvec3 group)
         memoryBarrierShared(); barrier();
     }
 
-    for (int h = 0; h < HEADS_BLOCK; h++) {
-        out_part[tid] = o[h];
-        sum_part[tid] = row_sum[h];
-        memoryBarrierShared(); barrier();
-        uint head = share.head0 + uint(h);
-        if (share.inside && tid < uint(VEC4S) && head < (share.kv_head + 1u) * GQA_GROUP) {
-            vec4 x = o[h];
-            float sum = row_sum[h];
-            for (uint e = 1u; e < VALUE_KEYS; e++) {
-                x += out_part[e * uint(VEC4S) + tid];
-                sum += sum_part[e * uint(VEC4S) + tid];
-            }
-            write_part(head, share.split, tid, x, row_max[h], sum);
-        }
-        memoryBarrierShared(); barrier();
-    }
+    write_columns(tid, share, o, row_max, row_sum);
 }

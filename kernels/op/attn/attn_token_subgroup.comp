@@ -19,7 +19,7 @@
 //
 //! NAME attn_token_subgroup
 //! OP attn_token
-//! VARIANT subgroup streaming
+//! VARIANT subgroup
 //! WHEN kv f16 f32
 //! WHEN norm none head all
 //! WHEN sinks none head

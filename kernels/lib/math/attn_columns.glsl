@@ -1,0 +1,31 @@
+// The results of HEADS_BLOCK heads by one work group whose invocations each have a vec4 of the head
+// and every VALUE_KEYS-th key: their sums, and the group's part. Needs libs attn_share and
+// attn_part, the constants WG_SIZE and VEC4S.
+//
+//! SHARED vec4 out_part[WG_SIZE]
+//! SHARED float sum_part[WG_SIZE]
+
+const uint VALUE_KEYS = uint(WG_SIZE / VEC4S); // at once
+
+// Of each head: weights times values and sum of weights of this invocation, and the maximum that
+// all have in common.
+void write_columns(uint tid, attn_share share, vec4 o[HEADS_BLOCK], float row_max[HEADS_BLOCK],
+                   float row_sum[HEADS_BLOCK])
+{
+    for (int h = 0; h < HEADS_BLOCK; h++) {
+        out_part[tid] = o[h];
+        sum_part[tid] = row_sum[h];
+        memoryBarrierShared(); barrier();
+        uint head = share.head0 + uint(h);
+        if (share.inside && tid < uint(VEC4S) && head < (share.kv_head + 1u) * GQA_GROUP) {
+            vec4 x = o[h];
+            float sum = row_sum[h];
+            for (uint e = 1u; e < VALUE_KEYS; e++) {
+                x += out_part[e * uint(VEC4S) + tid];
+                sum += sum_part[e * uint(VEC4S) + tid];
+            }
+            write_part(head, share.split, tid, x, row_max[h], sum);
+        }
+        memoryBarrierShared(); barrier();
+    }
+}

@@ -1,0 +1,146 @@
+// Attention of one token, key after key, without shared memory: any HEAD_DIM that is a multiple of
+// 4.
+//
+// o[h] = sum_j 2^(s[h, j] - m) v[j] with s[h, j] = log2(e) * scale * q[h] . k[j], over the keys j
+// of one split. An invocation has SLICE vec4s of a head's result for one split: it goes through the
+// keys in their order, makes the whole score of each (as do the others of that head, from the same
+// addresses), and adds its part of the value, with an online softmax in powers of two. The query is
+// a private array. No shared memory and no barrier: runs on every device, and is fast on none.
+//
+// All invocations but those of the last group are active, in all of it.
+//
+//! NAME attn_decode_streaming
+//! OP attn_decode
+//! VARIANT streaming
+//! WHEN kv f16 f32
+//! BIND read vec2 QKV
+//! BIND readwrite uvec2 KV
+//! BIND read vec4 ROPE
+//! BIND write float P
+//! PARAM float scale
+//! PARAM float softcap
+//! PARAM float rope_scale
+//! CONST HEADS KV_HEADS HEAD_DIM ROPE_DIMS SPLITS
+//! CONST WINDOW = 0
+//! CONST SOFTCAP = 0
+//! TUNE SLICE = !SOFTWARE ? 1 : HEAD_DIM % 16 == 0 ? 4 : HEAD_DIM % 8 == 0 ? 2 : 1 in 1 2 4
+//! TUNE WG_SIZE = SOFTWARE ? 32 : 64 in 32 64 128
+//! LET HEADS_BLOCK = 1
+//! LET VEC4S = HEAD_DIM / 4
+//! LET SLICES = VEC4S / SLICE
+//! STEP read
+//! LOCAL WG_SIZE
+//! GROUPS ceildiv(HEADS * SPLITS * SLICES, WG_SIZE)
+//! REQUIRE HEAD_DIM % 4 == 0 && VEC4S % SLICE == 0 && HEADS % KV_HEADS == 0
+//! REQUIRE ROPE_DIMS % 4 == 0 && ROPE_DIMS <= HEAD_DIM
+//! PREFER SOFTWARE ? 0 : 2
+//! TOLERANCE 1e-11
+//! LIB half
+//! LIB kv
+//! LIB kv_round
+//! LIB kv_vec4
+//! LIB kv_vec4_store
+//! LIB rope
+//! LIB rope_items
+//! LIB rope_items_vec2
+//! LIB activations
+//! LIB attn_score
+//! LIB attn_share
+//! LIB attn_part
+
+vec2 row[HEAD_DIM / 2]; // the new key, then the query
+vec4 o[SLICE];
+float row_max, row_sum;
+
+vec4 row_vec4(uint i)
+{
+    return vec4(row[2u * i], row[2u * i + 1u]);
+}
+
+// vec4 i of the new value, as the cache will give it back.
+vec4 new_value(attn_share share, uint i)
+{
+    uint from = ((uint(HEADS + KV_HEADS) + share.kv_head) * uint(HEAD_DIM) + 4u * i) / 2u;
+    return kv_round(vec4(QKV[from], QKV[from + 1u]));
+}
+
+// Leaves the rotated and scaled query in `row`. Returns its product with the new key, which is
+// stored along with the value, this invocation's vec4s of them from `first` on.
+float take_new(attn_share share, uint first)
+{
+    uint head = uint(HEADS) + share.kv_head;
+    float product = 0.0;
+    if (share.has_new)
+        for (uint i = 0u; i < uint(VEC4S); i++) {
+            rope_item item = rope_item_at(i);
+            vec4 k = rope_item_load(head * uint(HEAD_DIM), item);
+            if (item.paired)
+                k = rope_rotate(k, rope_angles(share.pos, i));
+            k = kv_round(k);
+            row[item.dim / 2u] = k.xy;
+            row[item.partner / 2u] = k.zw;
+        }
+    if (share.stores)
+        for (uint i = first; i < first + uint(SLICE); i++) {
+            uint key = kv_row(kv_keys(share.seq, share.kv_head), share.pos);
+            uint value = kv_row(kv_values(share.seq, share.kv_head), share.pos);
+            kv_store_vec4(key, i, row_vec4(i));
+            kv_store_vec4(value, i, new_value(share, i));
+        }
+    for (uint i = 0u; i < uint(VEC4S); i++) {
+        rope_item item = rope_item_at(i);
+        vec4 q = rope_item_load(share.head0 * uint(HEAD_DIM), item);
+        if (item.paired)
+            q = rope_rotate(q, rope_angles(share.pos, i));
+        q *= query_scale();
+        if (share.has_new)
+            product += dot(q, vec4(row[item.dim / 2u], row[item.partner / 2u]));
+        row[item.dim / 2u] = q.xy;
+        row[item.partner / 2u] = q.zw;
+    }
+    return product;
+}
+
+// The weight of a key, after the sums have been brought to the new maximum.
+float take_score(float score)
+{
+    float new_max = max(row_max, score), rescale = exp2(row_max - new_max);
+    for (int e = 0; e < SLICE; e++)
+        o[e] *= rescale;
+    float weight = exp2(score - new_max);
+    row_sum = row_sum * rescale + weight;
+    row_max = new_max;
+    return weight;
+}
+
+void body(uvec3 group)
+{
+    rope_begin();
+    uint n = group.x * uint(WG_SIZE) + gl_LocalInvocationID.x;
+    attn_share share = attn_share_of(n / uint(SLICES), 1u);
+    uint first = n % uint(SLICES) * uint(SLICE);
+    if (!share.inside)
+        return;
+    kv_rows keys = kv_keys(share.seq, share.kv_head), values = kv_values(share.seq, share.kv_head);
+    float product = take_new(share, first);
+    for (int e = 0; e < SLICE; e++)
+        o[e] = vec4(0.0);
+    row_max = NO_SCORE;
+    row_sum = 0.0;
+    for (uint j = share.first; j < min(share.end, share.pos); j++) {
+        uint key = kv_row(keys, j), value = kv_row(values, j);
+        float s = 0.0;
+        for (uint i = 0u; i < uint(VEC4S); i++)
+            s += dot(row_vec4(i), kv_load_vec4(key, i));
+        float weight = take_score(score_of(s));
+        for (int e = 0; e < SLICE; e++)
+            o[e] += weight * kv_load_vec4(value, first + uint(e));
+    }
+    if (share.has_new) {
+        float weight = take_score(score_of(product));
+        for (int e = 0; e < SLICE; e++)
+            o[e] += weight * new_value(share, first + uint(e));
+    }
+    for (int e = 0; e < SLICE; e++)
+        write_part(share.head0, share.split, first + uint(e), o[e], row_max, row_sum);
+}

@@ -1,0 +1,75 @@
+// Attention of many tokens, key after key, without shared memory: any HEAD_DIM that is a multiple
+// of 4.
+//
+// O[t, h] = softmax_j(scale * q[t, h] . k[j]) v[j] over the keys j <= pos + t. An invocation has
+// SLICE vec4s of one head's result for one token: it goes through the keys that the token sees in
+// their order, makes the whole score of each (as do the others of that token and head, from the
+// same addresses), and adds its part of the value, with an online softmax in powers of two. No
+// shared memory, no barrier, no array but the result: runs on every device, and is fast on none;
+// where HEAD_DIM numbers fit the registers attn_prefill_llvmpipe streams faster.
+//
+// All invocations but those of the last group are active; those of one subgroup that have different
+// tokens end at different keys.
+//
+//! NAME attn_prefill_streaming
+//! OP attn_prefill
+//! VARIANT streaming
+//! WHEN kv f16 f32
+//! WHEN sinks none head
+//! BIND read vec4 QKV
+//! BIND read uvec2 KV
+//! BIND write vec4 O
+//! BIND read float S
+//! PARAM float scale
+//! PARAM float softcap
+//! CONST HEADS KV_HEADS HEAD_DIM QKV_STRIDE O_STRIDE
+//! CONST WINDOW = 0
+//! CONST SOFTCAP = 0
+//! TUNE SLICE = HEAD_DIM % 16 == 0 ? 4 : HEAD_DIM % 8 == 0 ? 2 : 1 in 1 2 4
+//! TUNE WG_SIZE = SOFTWARE ? 32 : 64 in 32 64 128
+//! LET VEC4S = HEAD_DIM / 4
+//! LET SLICES = VEC4S / SLICE
+//! STEP read
+//! LOCAL WG_SIZE
+//! GROUPS ceildiv(T * SLICES, WG_SIZE) HEADS
+//! REQUIRE HEAD_DIM % 4 == 0 && VEC4S % SLICE == 0 && HEADS % KV_HEADS == 0
+//! REQUIRE QKV_STRIDE % 4 == 0 && O_STRIDE % 4 == 0
+//! PREFER SOFTWARE ? 0 : 2
+//! TOLERANCE 1e-11
+//! LIB kv
+//! LIB kv_vec4
+//! LIB activations
+//! LIB attn_score
+//! LIB attn_sinks
+
+void body(uvec3 group)
+{
+    uint n = group.x * uint(WG_SIZE) + gl_LocalInvocationID.x;
+    uint t = n / uint(SLICES), head = group.y, first = n % uint(SLICES) * uint(SLICE);
+    if (t >= pass_rows)
+        return;
+    uint seq = row_seq(t), pos = row_pos(t), kv_head = head / uint(HEADS / KV_HEADS);
+    uint query = t * uint(QKV_STRIDE / 4) + head * uint(VEC4S);
+    kv_rows keys = kv_keys(seq, kv_head), values = kv_skip(kv_values(seq, kv_head), first);
+    float row_max, row_sum, factor = query_scale();
+    vec4 o[SLICE];
+    softmax_begin(head, row_max, row_sum);
+    for (int e = 0; e < SLICE; e++)
+        o[e] = vec4(0.0);
+    for (uint j = first_key(pos); j <= pos; j++) {
+        uint key = kv_row(keys, j), value = kv_row(values, j);
+        float s = 0.0;
+        for (uint i = 0u; i < uint(VEC4S); i++)
+            s += dot(QKV[query + i], kv_load_vec4(key, i));
+        s = score_of(s * factor);
+        float new_max = max(row_max, s), rescale = exp2(row_max - new_max);
+        float weight = exp2(s - new_max);
+        row_sum = row_sum * rescale + weight;
+        row_max = new_max;
+        for (int e = 0; e < SLICE; e++)
+            o[e] = o[e] * rescale + weight * kv_load_vec4(value, uint(e));
+    }
+    uint to = t * uint(O_STRIDE / 4) + head * uint(VEC4S) + first;
+    for (int e = 0; e < SLICE; e++)
+        O[to + uint(e)] = o[e] / row_sum;
+}

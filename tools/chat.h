@@ -5,6 +5,7 @@
 #include "tools/chat_line.h"
 #include "tools/generation.h"
 #include "tools/screen.h"
+#include "tools/watch.h"
 
 /* Of the last answer. */
 struct chat_figures {
@@ -23,6 +24,7 @@ struct chat {
     struct dgl_generate_params params; /* without a prompt */
     struct chat_input input;
     struct screen screen;
+    struct watch *watch; /* NULL without --watch-kernels */
     struct chat_figures last;
     size_t answers;   /* in this conversation, since it began or was loaded */
     bool interactive; /* standard input is a terminal: Ctrl-C ends an answer, not the program */

@@ -92,6 +92,8 @@ static bool wait_for_input(struct line_editor *e)
     while (ready <= 0 && !interrupted()) {
         follow_terminal(e->el);
         ready = ppoll(&input, 1, &tick, &e->before);
+        if (ready == 0)
+            console_idle();
         if (ready < 0 && errno != EINTR)
             return false;
     }

@@ -18,8 +18,9 @@ static bool print_text(void *priv, const char *text, size_t len)
 /* A signal between two calls of the library would be forgotten by it. */
 static bool keep_going(void *priv, int32_t id)
 {
-    (void)priv;
+    const struct chat *c = priv;
     (void)id;
+    watch_poll(c->watch);
     return !interrupted();
 }
 

@@ -93,7 +93,9 @@ static int run_talk(struct chat *c)
         return EXIT_FAILED;
     c->interactive = isatty(STDIN_FILENO);
     chat_input_init(&c->input);
+    console_set_idle(watch_poll, c->watch);
     int code = talk(c);
+    console_set_idle(NULL, NULL);
     chat_input_finish(&c->input);
     return code;
 }
@@ -116,11 +118,14 @@ int command_chat(const struct options *opt)
     enum dgl_status status = open_all(&c, model);
     if (status != DGL_OK)
         code = exit_code(status);
+    else if (!watch_create(&c.watch, &c.engine, opt))
+        code = EXIT_FAILED;
     else if (opt->messages)
         code = turn_answer_file(&c, messages.p, messages.len);
     else
         code = run_talk(&c);
 done:
+    watch_destroy(&c.watch);
     dgl_chat_destroy(&c.talk);
     engine_close(&c.engine);
     dgl_template_destroy(&c.tmpl);

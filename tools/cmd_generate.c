@@ -9,6 +9,7 @@
 #include "tools/input.h"
 #include "tools/profile.h"
 #include "tools/screen.h"
+#include "tools/watch.h"
 
 struct generate {
     struct engine engine;
@@ -20,6 +21,7 @@ struct generate {
     struct screen screen;
     bool echo; /* the prompt is still to be printed */
     bool output_lost;
+    struct watch *watch;
 };
 
 /* The prompt as it was given; ids as the text that they stand for. Only once it is known to be
@@ -52,8 +54,9 @@ static bool print_text(void *priv, const char *text, size_t len)
 /* A signal between opening the session and the call would be forgotten by the library. */
 static bool keep_going(void *priv, int32_t id)
 {
-    (void)priv;
+    struct generate *g = priv;
     (void)id;
+    watch_poll(g->watch);
     return !interrupted();
 }
 
@@ -130,6 +133,8 @@ static int generate_run(struct generate *g, const struct options *opt)
     if (!opt->json && !dgl_model_tokenizer(g->engine.model))
         dgl_warn(&g->engine.console.log, "%s has no tokenizer: no text is printed, --json has ids",
                  dgl_model_get_info(g->engine.model)->path);
+    if (!watch_create(&g->watch, &g->engine, opt))
+        return EXIT_FAILED;
     status = generation_params(&g->engine, opt, &g->lists, &g->params);
     g->params.priv = g;
     g->params.text_cb = opt->json ? NULL : print_text;
@@ -188,6 +193,7 @@ int command_generate(const struct options *opt)
         code = EXIT_FAILED;
     if (code == EXIT_OK) {
         code = generate_run(&g, opt);
+        watch_destroy(&g.watch);
         dgl_generate_result_finish(&g.result);
         engine_close(&g.engine);
     }

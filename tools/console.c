@@ -80,8 +80,11 @@ static bool is_cancelled(void *priv)
 
 static void write_log(void *priv, enum dgl_log_level level, const char *text)
 {
-    (void)priv;
-    if (level == DGL_LOG_ERROR)
+    const struct console *c = priv;
+    if (c->capture)
+        dgl_buf_printf(c->capture, "%c%s\n", level == DGL_LOG_ERROR ? CONSOLE_CAPTURED_ERROR : ' ',
+                       text);
+    else if (level == DGL_LOG_ERROR)
         put_line("dopplergl: error: ", text);
     else if (level == DGL_LOG_WARN)
         put_line("dopplergl: warning: ", text);
@@ -105,6 +108,7 @@ void console_init(struct console *c, const struct options *opt)
                               .cancelled = is_cancelled};
     c->quiet = opt->quiet;
     c->work = c->cache = NULL;
+    c->capture = NULL;
     cache_told = false;
     c->bar = !opt->quiet && isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0);
 }
@@ -245,6 +249,8 @@ void console_cancelled(const struct options *opt)
 /* ---- process --------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t signalled;
+static void (*idle)(void *priv);
+static void *idle_priv;
 static struct dgl_session *volatile watched;
 
 static void on_signal(int number)
@@ -291,14 +297,29 @@ int interrupted(void)
     return signalled;
 }
 
+void console_set_idle(void (*cb)(void *priv), void *priv)
+{
+    idle = cb;
+    idle_priv = priv;
+}
+
+void console_idle(void)
+{
+    if (idle)
+        idle(idle_priv);
+}
+
 bool interrupt_wait_input(int fd)
 {
     struct pollfd input = {.fd = fd, .events = POLLIN};
     int ready = 0;
     /* The limit is for a signal that comes just before poll(), or that a thread of the driver
      * handles: neither ends the waiting. A fault is told by reading. */
-    while (!signalled && (ready == 0 || (ready < 0 && errno == EINTR)))
+    while (!signalled && (ready == 0 || (ready < 0 && errno == EINTR))) {
         ready = poll(&input, 1, INTERRUPT_TICK_MS);
+        if (ready == 0)
+            console_idle();
+    }
     return !signalled;
 }
 

@@ -11,6 +11,8 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_CANCELLED = 130 };
 /* "dopplergl: error: ...", one line. */
 void console_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+#define CONSOLE_CAPTURED_ERROR '!'
+
 /* The log and the verbosity that the options ask for. */
 struct console {
     struct dgl_log log; /* its `priv` is the console: a console stays where it was initialised */
@@ -19,6 +21,8 @@ struct console {
     /* For the bar; borrowed. NULL: nobody knows. */
     const char *work;  /* names what goes through bytes: "loading" */
     const char *cache; /* folder that keeps compiled kernels; "" = none does */
+    /* Not NULL: takes the lines of the log, each after CONSOLE_CAPTURED_ERROR or a blank. */
+    struct dgl_buf *capture;
 };
 void console_init(struct console *c, const struct options *opt);
 /* A statistics or device line; not shown with -q. */
@@ -62,6 +66,10 @@ int interrupted(void);
 /* Waits until `fd` has something to read, its end or a fault; false after one of those signals,
  * however shortly before the call it came. */
 bool interrupt_wait_input(int fd);
+/* What is to be done meanwhile, several times a second; NULL = nothing. */
+void console_set_idle(void (*cb)(void *priv), void *priv);
+/* For who waits in another way. */
+void console_idle(void);
 /* Forgets a SIGINT that was meant for work that is over. */
 void interrupt_forget(void);
 

@@ -93,7 +93,8 @@ enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt)
                            .files = opt->kernel_file.item, .num_files = opt->kernel_file.count,
                            .pack = pack, .user_config = opt->user_kernels,
                            .config_file = opt->kernel_config, .profile = opt->kernel_profile,
-                           .hints = opt->kernel_hints, .flags = list, .num_flags = count),
+                           .hints = opt->kernel_hints, .flags = list, .num_flags = count,
+                           .unchecked = opt->unsafe_kernels),
         &e->kernels);
 }
 

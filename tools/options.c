@@ -272,6 +272,13 @@ static const struct option table[] = {
      TYPE_PATH, FIELD(out), 0, 0, NULL, 0},
     {"kernels", 0, "force", NULL, "with `new`: replace an existing file", TYPE_FLAG, FIELD(force),
      0, 0, NULL, 0},
+    {"generate chat", 0, "watch-kernels", NULL,
+     "take edits of the kernels given by --kernel-dir and --kernel-file while it runs: with the "
+     "next token, if they compile and give known answers",
+     TYPE_FLAG, FIELD(watch_kernels), 0, 0, NULL, 0},
+    {"generate chat", 0, "unsafe-kernels", NULL,
+     "with --watch-kernels: edits that compile are taken, whatever they compute", TYPE_FLAG,
+     FIELD(unsafe_kernels), 0, 0, NULL, 0},
     {ENGINE, 0, "kernel-dir", "DIR",
      "kernel files that replace or join the built-in ones; may be repeated", TYPE_PATHS,
      FIELD(kernel_dir), 0, 0, NULL, 0},

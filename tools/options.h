@@ -52,7 +52,7 @@ struct options {
     char *user_kernels; /* kernels.json beside the configuration file, no option; NULL: none */
     bool allow_pack_kernels, force_fused_q4k;
     const char *op; /* an operation, or a step of a plan */
-    bool generated, quick;
+    bool generated, quick, watch_kernels, unsafe_kernels;
     const char *extra_hint; /* "hint=value", no option: of a command that tries kernels */
     const char *hash_weights;
     bool no_tune;

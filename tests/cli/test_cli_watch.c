@@ -1,0 +1,337 @@
+/* --watch-kernels: a kernel author's edits while a model writes or waits, and what is said to each.
+ * All waiting is for a line, never for a time. */
+#include "tests/support/test.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "core/base/file.h"
+#include "core/base/hash.h"
+#include "tests/support/process.h"
+#include "tests/support/terminal.h"
+#include "tests/support/tiny_model.h"
+
+/* A folder with sample_pick.comp, which every token needs. */
+struct author {
+    struct terminal t;
+    char *dir, *text;
+};
+
+static char *kernel_text(const char *name)
+{
+    struct process_result r;
+    process_command(&r, "kernels", "show", name, NULL);
+    assert_code(&r, 0);
+    char *text = checked(strdup(r.out));
+    process_finish(&r);
+    return text;
+}
+
+/* The text with `find` replaced; free(). */
+static char *with(const char *text, const char *find, const char *replace)
+{
+    struct dgl_buf out = {0};
+    const char *at = strstr(text, find);
+    assert_non_null(at);
+    dgl_buf_append(&out, text, (size_t)(at - text));
+    dgl_buf_puts(&out, replace);
+    dgl_buf_puts(&out, at + strlen(find));
+    return checked(dgl_buf_take(&out));
+}
+
+static void expect_taken(struct author *a, const char *name, const char *text)
+{
+    char line[200], hex[65];
+    assert_true(dgl_hash_bytes(DGL_HASH_SHA256, text, strlen(text), hex));
+    snprintf(line, sizeof(line), "watch: %s: taken %s", name, hex);
+    terminal_expect(&a->t, line);
+}
+
+static void save(const struct author *a, const char *file, const char *text)
+{
+    test_write_file(a->dir, file, text, strlen(text));
+}
+
+/* Writes without end, until it is told to stop. `more` is one more option, or NULL. */
+static void author_begin(struct author *a, const char *more)
+{
+    *a = (struct author){.dir = test_tmpdir(), .text = kernel_text("sample_pick")};
+    save(a, "sample_pick.comp", a->text);
+    const char *args[] = {"generate",
+                          "--device",
+                          "any",
+                          "-p",
+                          "Once",
+                          "-n",
+                          "-1",
+                          "--ignore-eos",
+                          "-c",
+                          "64",
+                          "--temp",
+                          "0",
+                          "--kernel-dir",
+                          a->dir,
+                          "--context-shift",
+                          "--watch-kernels",
+                          more,
+                          NULL};
+    terminal_start(&a->t, args, NULL);
+    terminal_expect(&a->t, "watch: edits of 1 kernel files are taken while it runs");
+}
+
+static void author_end(struct author *a)
+{
+    kill(a->t.pid, SIGINT);
+    assert_int_equal(terminal_wait(&a->t), 130);
+    terminal_finish(&a->t);
+    test_tmpdir_remove(a->dir);
+    free(a->text);
+}
+
+/* ---- a session, edit by edit ----------------------------------------------------------------- */
+
+static struct author author;
+
+static void an_edit_is_taken(void)
+{
+    char *text = with(author.text, "return best.y;", "return best.y + 0u;");
+    save(&author, "sample_pick.comp", text);
+    expect_taken(&author, "sample_pick", text);
+    free(text);
+}
+
+static void a_failing_edit_is_refused(void)
+{
+    char *text = with(author.text, "return best.y;", "return best.z;");
+    save(&author, "sample_pick.comp", text);
+    terminal_expect(&author.t, "watch: sample_pick: refused: ");
+    terminal_expect(&author.t, "sample_pick does not compile");
+    terminal_expect(&author.t, " | "); /* the numbered lines */
+    terminal_expect(&author.t, "return best.z;");
+    free(text);
+}
+
+/* Closed in the middle, as by a copy that was interrupted. */
+static void a_half_written_file_is_refused(void)
+{
+    char *half = checked(strndup(author.text, strlen(author.text) / 2));
+    save(&author, "sample_pick.comp", half);
+    terminal_expect(&author.t, "watch: sample_pick: refused: ");
+    free(half);
+}
+
+/* Still open: nothing is told of its first half, for which the next line would not be the right
+ * one. */
+static void a_file_is_left_alone_while_it_is_written(void)
+{
+    char *path = dgl_path_join(author.dir, "sample_pick.comp");
+    const size_t len = strlen(author.text);
+    int fd = open(path, O_WRONLY | O_TRUNC);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, author.text, len / 2), len / 2);
+    fsync(fd);
+    assert_int_equal(write(fd, author.text + len / 2, len - len / 2), len - len / 2);
+    close(fd);
+    expect_taken(&author, "sample_pick", author.text);
+    free(path);
+}
+
+static void a_wrong_kernel_is_refused(void)
+{
+    char *text = with(author.text, "return best.y;", "return best.y ^ 1u;");
+    save(&author, "sample_pick.comp", text);
+    terminal_expect(&author.t, "watch: sample_pick: refused: ");
+    terminal_expect(&author.t, "it fails its known-answer test");
+    free(text);
+}
+
+static void junk_is_refused(void)
+{
+    static const char junk[] = "\x7f"
+                               "ELF\0\1\2\3";
+    test_write_file(author.dir, "sample_pick.comp", junk, sizeof(junk));
+    terminal_expect(&author.t, "watch: sample_pick: refused: ");
+}
+
+static void a_deleted_file_brings_the_built_in_one_back(void)
+{
+    char *path = dgl_path_join(author.dir, "sample_pick.comp");
+    unlink(path);
+    expect_taken(&author, "sample_pick", author.text);
+    terminal_expect(&author.t, ", the built-in one: ");
+    terminal_expect(&author.t, "is gone");
+    free(path);
+}
+
+/* Temporary files that take the kernel's name, one after the other: the last one counts. */
+static void a_storm_of_renames_ends_with_the_last(void)
+{
+    char *path = dgl_path_join(author.dir, "sample_pick.comp"), *text = NULL;
+    for (int i = 0; i < 20; i++) {
+        char remark[32], *temp = dgl_path_join(author.dir, "sample_pick.comp~");
+        snprintf(remark, sizeof(remark), "// Version %d.\n//! NAME", i);
+        free(text);
+        text = with(author.text, "//! NAME", remark);
+        save(&author, "sample_pick.comp~", text);
+        assert_int_equal(rename(temp, path), 0);
+        free(temp);
+    }
+    expect_taken(&author, "sample_pick", text);
+    free(text);
+    free(path);
+}
+
+static void two_edits_in_a_row_end_with_the_second(void)
+{
+    char *first = with(author.text, "return best.y;", "return best.y - 0u;");
+    char *second = with(author.text, "return best.y;", "return best.y + 0u;");
+    save(&author, "sample_pick.comp", first);
+    save(&author, "sample_pick.comp", second);
+    expect_taken(&author, "sample_pick", second);
+    free(first);
+    free(second);
+}
+
+/* A kernel beside the built-in ones, in a folder that is new too. */
+static void a_new_kernel_in_a_new_folder_is_taken(void)
+{
+    char *folder = dgl_path_join(author.dir, "more"), *path = dgl_path_join(folder, "own.comp");
+    char *text = with(author.text, "//! NAME sample_pick", "//! NAME own_pick");
+    struct author inside = {.dir = folder};
+    assert_int_equal(dgl_dir_make(NULL, folder), DGL_OK);
+    save(&inside, "own.comp", text);
+    expect_taken(&author, "own_pick", text);
+    unlink(path);
+    terminal_expect(&author.t, "watch: own_pick: taken away: ");
+    free(text);
+    free(path);
+    free(folder);
+}
+
+static void a_lib_is_taken(void)
+{
+    size_t len;
+    char *text = tiny_file_read("kernels/lib/sample", "step_end.glsl", &len);
+    char *edited = with(text, "//", "// Mine.\n//");
+    save(&author, "step_end.glsl", edited);
+    expect_taken(&author, "step_end", edited);
+    free(text);
+    free(edited);
+}
+
+struct edit {
+    const char *name;
+    void (*make)(void);
+};
+
+static const struct edit edits[] = {
+    {"an edit is taken", an_edit_is_taken},
+    {"a failing edit is refused", a_failing_edit_is_refused},
+    {"a half-written file is refused", a_half_written_file_is_refused},
+    {"a file is left alone while it is written", a_file_is_left_alone_while_it_is_written},
+    {"a wrong kernel is refused", a_wrong_kernel_is_refused},
+    {"junk is refused", junk_is_refused},
+    {"a deleted file brings the built-in one back", a_deleted_file_brings_the_built_in_one_back},
+    {"a storm of renames ends with the last", a_storm_of_renames_ends_with_the_last},
+    {"two edits in a row end with the second", two_edits_in_a_row_end_with_the_second},
+    {"a new kernel in a new folder is taken", a_new_kernel_in_a_new_folder_is_taken},
+    {"a lib is taken", a_lib_is_taken},
+};
+
+static void edit_case(void **state)
+{
+    const struct edit *row = *state;
+    row->make();
+}
+
+/* ---- other ways ------------------------------------------------------------------------------ */
+
+static void unsafe_kernels_are_taken_as_they_are(void **state)
+{
+    struct author a;
+    (void)state;
+    author_begin(&a, "--unsafe-kernels");
+    terminal_expect(&a.t, "watch: --unsafe-kernels: no edit has to give known answers");
+    char *text = with(a.text, "return best.y;", "return best.y ^ 1u;");
+    save(&a, "sample_pick.comp", text);
+    expect_taken(&a, "sample_pick", text);
+    author_end(&a);
+    free(text);
+}
+
+/* By its own name, in the folder of others that are not watched; while nobody has said anything. */
+static void a_chat_takes_edits_while_it_waits(void **state)
+{
+    struct author a = {.dir = test_tmpdir(), .text = kernel_text("sample_pick")};
+    (void)state;
+    save(&a, "sample_pick.comp", a.text);
+    char *path = dgl_path_join(a.dir, "sample_pick.comp");
+    terminal_start(&a.t,
+                   (const char *const[]){"chat", "--device", "any", "--watch-kernels",
+                                         "--kernel-file", path, NULL},
+                   NULL);
+    terminal_expect(&a.t, "watch: edits of 1 kernel files");
+    terminal_expect(&a.t, "> ");
+    char *text = with(a.text, "return best.y;", "return best.y + 0u;");
+    save(&a, "other.comp", "junk");
+    save(&a, "sample_pick.comp", text);
+    expect_taken(&a, "sample_pick", text);
+    terminal_send(&a.t, "/quit\n");
+    assert_int_equal(terminal_wait(&a.t), 0);
+    terminal_finish(&a.t);
+    free(text);
+    free(path);
+    free(a.text);
+    test_tmpdir_remove(a.dir);
+}
+
+struct refused {
+    const char *name;
+    const char *args[12];
+    int code;
+    const char *error;
+};
+
+static const struct refused refusals[] = {
+    {"unsafe without watching",
+     {"generate", "-p", "a", "--unsafe-kernels"},
+     2,
+     "does nothing without --watch-kernels"},
+    {"with a profile",
+     {"generate", "-p", "a", "--watch-kernels", "--profile", "--kernel-dir", "tests"},
+     2,
+     "does not go with --profile"},
+    {"nothing to watch",
+     {"generate", "--device", "any", "-p", "a", "-n", "1", "--watch-kernels"},
+     1,
+     "there is nothing to watch"},
+    {"chat without anything to watch",
+     {"chat", "--device", "any", "--watch-kernels"},
+     1,
+     "there is nothing to watch"},
+};
+
+static void refused_case(void **state)
+{
+    const struct refused *row = *state;
+    struct process_result r;
+    process_run(&(struct process_params){.args = row->args}, &r);
+    assert_code(&r, row->code);
+    assert_one_error(&r, row->error);
+    process_finish(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(unsafe_kernels_are_taken_as_they_are),
+        cmocka_unit_test(a_chat_takes_edits_while_it_waits),
+    };
+    author_begin(&author, NULL);
+    int failures = test_run_table("edits", edit_case, edits);
+    author_end(&author);
+    failures += test_run_table("refused", refused_case, refusals);
+    return failures + cmocka_run_group_tests_name("watch", tests, NULL, NULL);
+}

@@ -1,0 +1,505 @@
+/*
+ * Live kernels: inotify over the folders and files that the options name.
+ *
+ * Editors save in several steps (a temporary file, a rename, a backup), so an edit is tried when
+ * nothing has happened for QUIET_NS, or MOST_NS after its first step. Only what closes, renames or
+ * deletes a file counts: a file that is still being written is left alone. All layers are read anew
+ * then and given to the model as one set; they are taken or refused together.
+ */
+#include "tools/watch.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/file.h"
+#include "core/base/mem.h"
+
+#define QUIET_NS 60000000ull
+#define MOST_NS  1000000000ull
+#define EVENTS   (IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CREATE)
+#define DEPTH    8 /* folders within folders, as when they are read */
+
+/* A folder that is watched. */
+struct place {
+    int wd;
+    char *dir;
+    int depth; /* in a folder of --kernel-dir; -1: only files that the options name */
+};
+
+/* A text of the set that the model has, which came from a file. */
+struct known {
+    char *path, *name;
+    char sha256[65];
+    bool is_lib;
+};
+struct knowns {
+    struct known *items;
+    size_t count, cap;
+    bool failed;
+};
+
+struct watch {
+    struct engine *engine;
+    const struct options *opt;
+    int fd;
+    struct place *places;
+    size_t num_places, cap_places;
+    struct knowns known;
+    char **edited; /* paths, each once */
+    size_t num_edited, cap_edited;
+    uint64_t first_ns, last_ns; /* of the edits */
+    bool failed;                /* out of memory: nothing is watched any more */
+};
+
+/* ---- what the model has ---------------------------------------------------------------------- */
+
+static bool add_known(void *priv, const struct dgl_kernel_override *o)
+{
+    struct knowns *k = priv;
+    if (!dgl_grow((void **)&k->items, &k->cap, k->count + 1, sizeof(*k->items))) {
+        k->failed = true;
+        return false;
+    }
+    struct known *item = &k->items[k->count++];
+    *item = (struct known){.path = strdup(o->origin), .name = strdup(o->name), .is_lib = o->is_lib};
+    memcpy(item->sha256, o->sha256, sizeof(item->sha256));
+    k->failed = k->failed || !item->path || !item->name;
+    return !k->failed;
+}
+
+static void knowns_finish(struct knowns *k)
+{
+    for (size_t i = 0; i < k->count; i++) {
+        free(k->items[i].path);
+        free(k->items[i].name);
+    }
+    free(k->items);
+    *k = (struct knowns){0};
+}
+
+static const struct known *find_known(const struct knowns *k, const char *path)
+{
+    for (size_t i = 0; i < k->count; i++)
+        if (strcmp(k->items[i].path, path) == 0)
+            return &k->items[i];
+    return NULL;
+}
+
+/* ---- what is watched ------------------------------------------------------------------------- */
+
+static void add_place(struct watch *w, const char *dir, int depth)
+{
+    int wd = inotify_add_watch(w->fd, dir, EVENTS | IN_ONLYDIR);
+    if (wd < 0) {
+        if (errno != ENOENT && errno != ENOTDIR)
+            console_note(&w->engine->console, "watch: %s cannot be watched: %s", dir,
+                         strerror(errno));
+        return;
+    }
+    for (size_t i = 0; i < w->num_places; i++) /* one folder may be watched for two reasons */
+        if (w->places[i].wd == wd && (w->places[i].depth < 0) == (depth < 0))
+            return;
+    if (!dgl_grow((void **)&w->places, &w->cap_places, w->num_places + 1, sizeof(*w->places))) {
+        w->failed = true;
+        return;
+    }
+    char *copy = strdup(dir);
+    w->failed = w->failed || !copy;
+    if (copy)
+        w->places[w->num_places++] = (struct place){wd, copy, depth};
+}
+
+static bool is_kernel_file(const char *name)
+{
+    return dgl_str_ends(dgl_str_of(name), ".comp") || dgl_str_ends(dgl_str_of(name), ".glsl");
+}
+
+static void note_edit(struct watch *w, const char *path)
+{
+    size_t i = 0;
+    w->last_ns = dgl_now_ns();
+    if (w->num_edited == 0)
+        w->first_ns = w->last_ns;
+    while (i < w->num_edited && strcmp(w->edited[i], path) != 0)
+        i++;
+    if (i < w->num_edited)
+        return;
+    char *copy = strdup(path);
+    if (!copy ||
+        !dgl_grow((void **)&w->edited, &w->cap_edited, w->num_edited + 1, sizeof(*w->edited))) {
+        free(copy);
+        w->failed = true;
+        return;
+    }
+    w->edited[w->num_edited++] = copy;
+}
+
+/* The folder and those in it; with `edits` the kernel files there count as edited. Returns how many
+ * there are. */
+static size_t walk(struct watch *w, const char *dir, int depth, bool watch, bool edits)
+{
+    const struct dgl_log quiet = {0};
+    char **names = NULL;
+    size_t count = 0, found = 0;
+    if (watch)
+        add_place(w, dir, depth);
+    if (dgl_dir_list(&quiet, dir, &names, &count) != DGL_OK)
+        return 0;
+    for (size_t i = 0; i < count; i++) {
+        char *path = dgl_path_join(dir, names[i]);
+        if (path && is_kernel_file(names[i])) {
+            found++;
+            if (edits)
+                note_edit(w, path);
+        } else if (path && names[i][0] != '.' && depth < DEPTH && dgl_path_is_dir(path) &&
+                   !dgl_path_is_link(path)) {
+            found += walk(w, path, depth + 1, watch, edits);
+        }
+        w->failed = w->failed || !path;
+        free(path);
+    }
+    dgl_names_free(names, count);
+    return found;
+}
+
+/* Its folder, since editors replace the file; "" = the working folder. */
+static void watch_file(struct watch *w, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *target = dgl_path_target(path),
+         *dir = slash ? strndup(path, (size_t)(slash - path + 1)) : strdup(".");
+    if (dir && target)
+        add_place(w, dir, -1);
+    /* A link is edited where it leads to. */
+    char *end = target ? strrchr(target, '/') : NULL;
+    if (dir && end && strcmp(target, path) != 0) {
+        *end = '\0';
+        add_place(w, target[0] ? target : "/", -1);
+    }
+    w->failed = w->failed || !dir || !target;
+    free(dir);
+    free(target);
+}
+
+/* Notes the file if it is that of the event, by its own name or by that which its link leads to. */
+static void match_file(struct watch *w, const char *file, const char *dir, const char *name)
+{
+    char *path = dgl_path_join(dir, name), *target = dgl_path_target(file);
+    const char *slash = strrchr(file, '/');
+    const size_t dir_len = slash ? (size_t)(slash - file + 1) : 0;
+    const bool same_dir =
+        slash ? strlen(dir) == dir_len && strncmp(dir, file, dir_len) == 0 : strcmp(dir, ".") == 0;
+    if ((same_dir && strcmp(file + dir_len, name) == 0) ||
+        (path && target && strcmp(path, target) == 0))
+        note_edit(w, file);
+    w->failed = w->failed || !path || !target;
+    free(path);
+    free(target);
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+static void take_event(struct watch *w, const struct inotify_event *event)
+{
+    const struct options *opt = w->opt;
+    if (event->mask & IN_Q_OVERFLOW) { /* any file may have changed */
+        for (size_t i = 0; i < opt->kernel_dir.count; i++)
+            walk(w, opt->kernel_dir.item[i], 0, true, true);
+        for (size_t i = 0; i < opt->kernel_file.count; i++)
+            note_edit(w, opt->kernel_file.item[i]);
+        return;
+    }
+    /* The list may grow meanwhile. */
+    for (size_t i = 0, count = w->num_places; i < count && event->len; i++) {
+        if (w->places[i].wd != event->wd)
+            continue;
+        const char *dir = w->places[i].dir;
+        const int depth = w->places[i].depth;
+        if (depth < 0) {
+            if (event->mask & (IN_CREATE | IN_ISDIR))
+                continue;
+            for (size_t f = 0; f < opt->kernel_file.count; f++)
+                match_file(w, opt->kernel_file.item[f], dir, event->name);
+            if (opt->kernel_config)
+                match_file(w, opt->kernel_config, dir, event->name);
+            continue;
+        }
+        char *path = dgl_path_join(dir, event->name);
+        w->failed = w->failed || !path;
+        if (path && (event->mask & IN_ISDIR)) {
+            if ((event->mask & (IN_CREATE | IN_MOVED_TO)) && event->name[0] != '.' && depth < DEPTH)
+                walk(w, path, depth + 1, true, true);
+            else if (event->mask & (IN_DELETE | IN_MOVED_FROM)) /* with the files in it */
+                for (size_t k = 0; k < w->known.count; k++)
+                    if (dgl_str_starts(dgl_str_of(w->known.items[k].path), path) &&
+                        w->known.items[k].path[strlen(path)] == '/')
+                        note_edit(w, w->known.items[k].path);
+        } else if (path && is_kernel_file(event->name) && !(event->mask & IN_CREATE)) {
+            note_edit(w, path);
+        } else if (path && is_kernel_file(event->name) && dgl_path_is_link(path)) {
+            note_edit(w, path); /* made at once, and not written to */
+        }
+        free(path);
+    }
+}
+
+static void take_events(struct watch *w)
+{
+    _Alignas(struct inotify_event) char block[16384];
+    ssize_t got;
+    while ((got = read(w->fd, block, sizeof(block))) > 0)
+        for (char *p = block; p < block + got;) {
+            const struct inotify_event *event = (const struct inotify_event *)(const void *)p;
+            take_event(w, event);
+            p += sizeof(*event) + event->len;
+        }
+}
+
+/* ---- an edit --------------------------------------------------------------------------------- */
+
+/* What begins the lines about a path: the NAME of its kernel or lib, else its file's name. */
+static void put_name(const struct watch *w, const struct knowns *now, const char *path,
+                     struct dgl_buf *out)
+{
+    const struct known *known = find_known(now, path);
+    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+    if (!known)
+        known = find_known(&w->known, path);
+    if (known)
+        dgl_buf_puts(out, known->name);
+    else
+        dgl_buf_append(out, file, is_kernel_file(file) ? strlen(file) - 5 : strlen(file));
+}
+
+struct builtin {
+    const char *name;
+    char sha256[65];
+};
+
+static bool find_builtin(void *priv, const struct dgl_kernel_info *k)
+{
+    struct builtin *b = priv;
+    if (strcmp(k->name, b->name) == 0)
+        memcpy(b->sha256, k->sha256, sizeof(b->sha256));
+    return !b->sha256[0];
+}
+
+static void tell_taken(const struct watch *w, const struct dgl_kernels *kernels,
+                       const struct knowns *now, const char *path)
+{
+    const struct known *known = find_known(now, path), *before = find_known(&w->known, path);
+    struct dgl_buf name = {0};
+    put_name(w, now, path, &name);
+    struct builtin builtin = {.name = name.p ? name.p : ""};
+    if (known) {
+        console_say("watch: %s: taken %s", name.p, known->sha256);
+    } else if (!is_kernel_file(path)) {
+        console_say("watch: %s: taken", name.p); /* hints */
+    } else if (before) {
+        if (!before->is_lib)
+            dgl_kernels_iterate(kernels, find_builtin, &builtin);
+        if (builtin.sha256[0])
+            console_say("watch: %s: taken %s, the built-in one: %s is gone", name.p, builtin.sha256,
+                        path);
+        else
+            console_say("watch: %s: taken away: %s is gone", name.p, path);
+    } else if (dgl_path_exists(path)) { /* another file of that NAME has the last word */
+        console_say("watch: %s: taken, but a later file replaces it: %s", name.p, path);
+    }
+    dgl_buf_finish(&name);
+}
+
+/* The options without what is not there: a file that was deleted leaves the built-in kernel. */
+static void present_layers(struct watch *w, struct options *out)
+{
+    *out = *w->opt;
+    out->kernel_dir.count = out->kernel_file.count = 0;
+    for (size_t i = 0; i < w->opt->kernel_dir.count; i++)
+        if (walk(w, w->opt->kernel_dir.item[i], 0, false, false) > 0)
+            out->kernel_dir.item[out->kernel_dir.count++] = w->opt->kernel_dir.item[i];
+    for (size_t i = 0; i < w->opt->kernel_file.count; i++)
+        if (dgl_path_exists(w->opt->kernel_file.item[i]))
+            out->kernel_file.item[out->kernel_file.count++] = w->opt->kernel_file.item[i];
+    if (out->kernel_config && !dgl_path_exists(out->kernel_config))
+        out->kernel_config = NULL;
+}
+
+/* The layers as they are now, and what they hold; *kernels is the caller's. */
+static enum dgl_status read_layers(struct watch *w, struct dgl_kernels **kernels,
+                                   struct knowns *now)
+{
+    struct engine *e = w->engine;
+    struct dgl_kernels *old = e->kernels;
+    struct options opt;
+    present_layers(w, &opt);
+    e->kernels = NULL;
+    enum dgl_status status = engine_open_kernels(e, &opt);
+    if (status == DGL_OK)
+        status = dgl_kernels_overrides(&e->console.log, e->kernels, add_known, now);
+    *kernels = e->kernels;
+    e->kernels = old;
+    return status;
+}
+
+static void try_edits(struct watch *w)
+{
+    struct engine *e = w->engine;
+    struct console *console = &e->console;
+    const enum dgl_log_level level = console->log.level;
+    struct dgl_kernels *fresh = NULL;
+    struct dgl_buf said = {0};
+    struct knowns now = {0};
+    /* The error is the reason, what else is logged follows it, with -q too. */
+    console->capture = &said;
+    console->log.level = level > DGL_LOG_NOTICE ? level : DGL_LOG_NOTICE;
+    enum dgl_status status = read_layers(w, &fresh, &now);
+    if (status == DGL_OK)
+        status = dgl_model_set_kernels(e->model, fresh);
+    console->log.level = level;
+    console->capture = NULL;
+
+    struct dgl_str rest = {said.p ? said.p : "", said.len}, line, reason = DGL_STR("");
+    if (status != DGL_OK && status != DGL_ERR_CANCELLED)
+        while (rest.len && reason.len == 0 && dgl_str_split(&rest, '\n', &line))
+            if (line.p[0] == CONSOLE_CAPTURED_ERROR)
+                reason = (struct dgl_str){line.p + 1, line.len - 1};
+    for (size_t i = 0; i < w->num_edited && status != DGL_ERR_CANCELLED; i++) {
+        if (status == DGL_OK) {
+            tell_taken(w, fresh, &now, w->edited[i]);
+        } else {
+            struct dgl_buf name = {0};
+            put_name(w, &now, w->edited[i], &name);
+            console_say("watch: %s: refused: %.*s", name.p ? name.p : "", (int)reason.len,
+                        reason.len ? reason.p : "");
+            dgl_buf_finish(&name);
+        }
+    }
+    rest = (struct dgl_str){said.p ? said.p : "", said.len};
+    while (rest.len && dgl_str_split(&rest, '\n', &line))
+        if (line.p[0] != CONSOLE_CAPTURED_ERROR)
+            console_say("%.*s", (int)line.len - 1, line.p + 1);
+
+    if (status == DGL_OK) {
+        dgl_kernels_destroy(&e->kernels);
+        e->kernels = fresh;
+        knowns_finish(&w->known);
+        w->known = now;
+    } else {
+        dgl_kernels_destroy(&fresh);
+        knowns_finish(&now);
+    }
+    dgl_buf_finish(&said);
+    for (size_t i = 0; i < w->num_edited; i++)
+        free(w->edited[i]);
+    w->num_edited = 0;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+/* What was edited between the reading of the layers and now, while the model was loaded. */
+static void note_missed(struct watch *w)
+{
+    struct console *console = &w->engine->console;
+    struct dgl_kernels *kernels = NULL;
+    struct knowns now = {0};
+    struct dgl_buf said = {0};
+    console->capture = &said; /* a fault is told when the edit is tried */
+    enum dgl_status status = read_layers(w, &kernels, &now);
+    console->capture = NULL;
+    for (size_t i = 0; i < now.count && status == DGL_OK; i++) {
+        const struct known *before = find_known(&w->known, now.items[i].path);
+        if (!before || strcmp(before->sha256, now.items[i].sha256) != 0)
+            note_edit(w, now.items[i].path);
+    }
+    for (size_t i = 0; i < w->known.count; i++)
+        if (status != DGL_OK || !find_known(&now, w->known.items[i].path))
+            note_edit(w, w->known.items[i].path);
+    dgl_kernels_destroy(&kernels);
+    knowns_finish(&now);
+    dgl_buf_finish(&said);
+}
+
+bool watch_create(struct watch **out, struct engine *e, const struct options *opt)
+{
+    *out = NULL;
+    if (!opt->watch_kernels)
+        return true;
+    if (opt->kernel_dir.count + opt->kernel_file.count == 0 && !opt->kernel_config) {
+        console_error("--watch-kernels: there is nothing to watch: name kernels with --kernel-dir "
+                      "or --kernel-file");
+        return false;
+    }
+    struct watch *w = dgl_new(struct watch);
+    if (!w) {
+        console_error("out of memory for --watch-kernels");
+        return false;
+    }
+    *w = (struct watch){.engine = e, .opt = opt, .fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC)};
+    if (w->fd < 0) {
+        console_error("--watch-kernels: files cannot be watched: %s", strerror(errno));
+        watch_destroy(&w);
+        return false;
+    }
+    for (size_t i = 0; i < opt->kernel_dir.count; i++)
+        walk(w, opt->kernel_dir.item[i], 0, true, false);
+    for (size_t i = 0; i < opt->kernel_file.count; i++)
+        watch_file(w, opt->kernel_file.item[i]);
+    if (opt->kernel_config)
+        watch_file(w, opt->kernel_config);
+    if (dgl_kernels_overrides(&e->console.log, e->kernels, add_known, &w->known) != DGL_OK ||
+        w->known.failed || w->failed) {
+        console_error("out of memory for --watch-kernels");
+        watch_destroy(&w);
+        return false;
+    }
+    note_missed(w);
+    console_note(&e->console, "watch: edits of %zu kernel files are taken while it runs",
+                 w->known.count);
+    if (opt->unsafe_kernels)
+        console_say("watch: --unsafe-kernels: no edit has to give known answers");
+    *out = w;
+    return true;
+}
+
+void watch_poll(void *priv)
+{
+    struct watch *w = priv;
+    if (!w || w->failed)
+        return;
+    take_events(w);
+    if (w->num_edited == 0)
+        return;
+    const uint64_t now = dgl_now_ns();
+    if (now - w->last_ns >= QUIET_NS || now - w->first_ns >= MOST_NS)
+        try_edits(w);
+    if (w->failed)
+        console_error("out of memory: edits of kernels are no longer watched");
+}
+
+void watch_destroy(struct watch **watch)
+{
+    struct watch *w = *watch;
+    *watch = NULL;
+    if (!w)
+        return;
+    if (w->fd >= 0 && !w->failed && !interrupted()) {
+        take_events(w);
+        if (w->num_edited)
+            try_edits(w);
+    }
+    if (w->fd >= 0)
+        close(w->fd);
+    for (size_t i = 0; i < w->num_places; i++)
+        free(w->places[i].dir);
+    for (size_t i = 0; i < w->num_edited; i++)
+        free(w->edited[i]);
+    free(w->places);
+    free(w->edited);
+    knowns_finish(&w->known);
+    free(w);
+}

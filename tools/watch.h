@@ -1,0 +1,18 @@
+/* --watch-kernels: edits of the kernel files that the options name are tried on the model while it
+ * runs, and answered by one line each. */
+#ifndef DGL_TOOLS_WATCH_H
+#define DGL_TOOLS_WATCH_H
+
+#include "tools/engine.h"
+
+struct watch;
+/* NULL in *out without --watch-kernels. The engine is open and outlives it. False after an error
+ * line. */
+bool watch_create(struct watch **out, struct engine *e, const struct options *opt);
+/* Tries what was edited since, once the files have been left alone for a moment: one system call
+ * when there is nothing. May be called from token_cb. `priv` is a struct watch, or NULL. */
+void watch_poll(void *priv);
+/* Answers what is still open, without that moment. Accepts NULL in *watch. */
+void watch_destroy(struct watch **watch);
+
+#endif

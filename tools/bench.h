@@ -31,6 +31,7 @@ struct bench_report {
     size_t num_depths, num_prompts;
     struct bench_cell cell[BENCH_MAX_CELLS]; /* [num_cells] of --matrix */
     size_t num_cells;
+    struct dgl_tune_result tuned; /* what a tuner chose, against the defaults */
 };
 
 /* To standard output; false after an error line. */

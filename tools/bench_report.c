@@ -15,6 +15,7 @@
 #include "tools/plot.h"
 #include "tools/profile.h"
 #include "tools/report.h"
+#include "tools/tune.h"
 
 #define MAX_MANIFEST (64u << 20)
 
@@ -298,6 +299,8 @@ static bool print_json(const struct bench_report *report)
     report_device(&w, e->device);
     report_kernels(&w, e->model);
     profile_json(&w, &r->profile, r->profile.num_entries > 0);
+    dgl_jw_key(&w, "tuned");
+    tune_json(&w, &report->tuned);
     if (report->opt->sweep) {
         points_json(&w, "sweep_depth", "depth", "decode_tps", report->depth, report->num_depths);
         points_json(&w, "sweep_prompt", "prompt_tokens", "prefill_tps", report->prompt,
@@ -422,6 +425,9 @@ static bool print_table(const struct bench_report *report)
                        c->quantization, c->layout, c->prefill_tps, c->decode_tps, c->decode_gbps);
     }
     profile_table(&out, &r->profile);
+    if (report->tuned.num_ops)
+        dgl_buf_puts(&out, "what was tuned, five rounds in turn with the default:\n");
+    tune_put(&out, &report->tuned, false);
     return out_buf(&out);
 }
 

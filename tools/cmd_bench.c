@@ -331,6 +331,12 @@ int command_bench(const struct options *opt)
         struct dgl_bench_params params = bench_params(opt, &e);
         status = dgl_bench(e.session, &params, &report->result);
     }
+    /* Where nothing is stored for the device, nothing is measured. */
+    if (status == DGL_OK && !opt->no_tune)
+        status = dgl_tune(e.session,
+                          dgl_tune_params(.compare = true, .progress_cb = console_progress,
+                                          .progress_priv = &e.console),
+                          &report->tuned);
     if (status == DGL_OK && opt->sweep)
         status = sweep(&e, report);
     if (status == DGL_OK && opt->matrix)
@@ -341,6 +347,7 @@ int command_bench(const struct options *opt)
     if (code == EXIT_OK)
         code = exit_code(trace_commit(&e.trace));
     dgl_bench_result_finish(&report->result);
+    dgl_tune_result_finish(&report->tuned);
     free(report);
     engine_close(&e);
     return code;

@@ -186,7 +186,8 @@ const struct command commands[] = {
      "`decode_gbps`, `copy_gbps`, `cpu_us_per_token`, `peak_bytes` (of buffers on\nthe device), "
      "`estimate_bytes`, `load_ms`, `compile_ms`, `executor`, `executor_reason`, `counters` and "
      "`device` and `kernels` as in\ngenerate, `profile`, `timeline` and `timer_us` as "
-     "there,\n`sweep_depth`, `sweep_prompt`, `matrix`.\n"
+     "there,\n`sweep_depth`, `sweep_prompt`, `matrix`; `tuned`: what `tune` stored and is in use "
+     "against the default, five rounds in turn, a list as that of\n`tune`.\n"
      "Of `compare`: `a`, `b`, `regression`, `metrics` (list of `name a b delta_percent`, of rates "
      "also `t df p regression`). Of `load`: `weight_bytes`,\n`cold` and `warm` (`kernels_ms "
      "device_ms model_ms session_ms bytes_per_second resident_share`), `warm_model_ms_all`.",

@@ -735,13 +735,18 @@ static enum dgl_status report(struct tuner *t, const struct subject *subject, si
     return DGL_OK;
 }
 
+/* What was tuned before, and is not the default; NULL: nothing. */
+static const struct tune_entry *known_winner(const struct tuner *t, const struct subject *subject)
+{
+    const struct tune_entry *known = tune_store_find(&t->store, subject->key, subject->texts);
+    return known && tune_entry_says_more(known) ? known : NULL;
+}
+
 /* What was tuned before against the default: the only candidate. */
 static enum dgl_status add_known(struct tuner *t, const struct subject *subject, size_t *best)
 {
-    const struct tune_entry *known = tune_store_find(&t->store, subject->key, subject->texts);
-    enum dgl_status status = DGL_OK;
-    if (known)
-        status = add(t, subject, known->kernel, known->tunes);
+    const struct tune_entry *known = known_winner(t, subject);
+    enum dgl_status status = add(t, subject, known->kernel, known->tunes);
     if (status == DGL_OK && t->num > 1)
         status = compile(t, subject, 1);
     *best = t->num > 1 && !t->reports[1].reason[0] ? 1 : 0;
@@ -750,9 +755,11 @@ static enum dgl_status add_known(struct tuner *t, const struct subject *subject,
 
 static enum dgl_status tune_subject(struct tuner *t, struct subject *subject)
 {
-    struct dgl_tune_op op = {.default_us = subject->default_us, .tuned_us = subject->default_us};
+    struct dgl_tune_op op = {.default_us = 0};
     size_t best = 0;
     bool beats = false;
+    if (t->p->compare && !known_winner(t, subject))
+        return DGL_OK;
     enum dgl_status status = subject_begin(t, subject);
     if (status == DGL_OK && t->num > 0 && !t->reports[0].reason[0]) {
         op.default_us = op.tuned_us = subject->default_us;
@@ -814,16 +821,21 @@ enum dgl_status session_tune(struct dgl_session *s, const struct dgl_tune_params
     const int32_t room = s->context - SAMPLE_LISTS - 2;
     const uint64_t limit_ns = (uint64_t)(p->seconds ? p->seconds : SECONDS) * 1000000000ull;
     enum dgl_status status = DGL_OK;
+    size_t candidates = 0;
+    tune_store_load(&t.store, dev);
     t.depth = p->depth ? p->depth : TOKENS < room ? TOKENS : room;
+    if (p->compare && (t.store.count == 0 || t.depth < 2))
+        goto done;
     t.most_tokens = s->ubatch < TOKENS ? s->ubatch : TOKENS;
-    if (p->depth < 0 || p->seconds < 0 || t.depth > room || t.depth < 2)
-        return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
-                        "tune: a depth of %d and %d seconds: the depth is 2 to the context of %d "
-                        "less %d",
-                        p->depth, p->seconds, s->context, SAMPLE_LISTS + 2);
+    if (p->depth < 0 || p->seconds < 0 || t.depth > room || t.depth < 2) {
+        status = dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
+                          "tune: a depth of %d and %d seconds: the depth is 2 to the context of %d "
+                          "less %d",
+                          p->depth, p->seconds, s->context, SAMPLE_LISTS + 2);
+        goto done;
+    }
     t.num_ids = (size_t)(t.depth > t.most_tokens ? t.depth : t.most_tokens) + 1;
     r->gpu_clock = gl_has_timer(dev->gl);
-    tune_store_load(&t.store, dev);
     t.ids = dgl_new_array(int32_t, t.num_ids);
     if (!t.ids)
         status = dgl_fail_memory(dev->log, "ids", t.num_ids * sizeof(*t.ids));
@@ -836,7 +848,6 @@ enum dgl_status session_tune(struct dgl_session *s, const struct dgl_tune_params
             &t.judge);
     if (status == DGL_OK)
         status = list_subjects(&t);
-    size_t candidates = 0;
     if (status == DGL_OK && !p->compare)
         status = count_candidates(&t, &candidates);
     if (candidates > 0) {
@@ -858,6 +869,7 @@ enum dgl_status session_tune(struct dgl_session *s, const struct dgl_tune_params
     if (status == DGL_OK)
         tell(&t, t.count);
     r->ns = dgl_now_ns() - t.start_ns;
+done:
     session_trim(s, 0);
     kernel_judge_destroy(&t.judge);
     for (size_t i = 0; i < t.count; i++)

@@ -110,7 +110,7 @@ bool tune_texts(const struct kernel_set *set, const char *op, char out[65])
 
 /* ---- hints ----------------------------------------------------------------------------------- */
 
-static bool says_more(const struct tune_entry *entry)
+bool tune_entry_says_more(const struct tune_entry *entry)
 {
     return entry->tunes[0] || strcmp(entry->kernel, entry->default_kernel) != 0;
 }
@@ -175,7 +175,7 @@ void tune_store_hints(const struct tune_store *store, const struct kernel_set *s
             if (!tune_texts(set, op, texts))
                 texts[0] = '\0';
         }
-        valid[i] = says_more(entry) && strcmp(entry->texts, texts) == 0;
+        valid[i] = tune_entry_says_more(entry) && strcmp(entry->texts, texts) == 0;
         *count += valid[i];
     }
     if (valid)

@@ -37,6 +37,9 @@ bool tune_store_put(struct tune_store *store, const struct tune_entry *entry);
 const struct tune_entry *tune_store_find(const struct tune_store *store, const char *key,
                                          const char *texts);
 
+/* The default was beaten. */
+bool tune_entry_says_more(const struct tune_entry *entry);
+
 /* SHA-256, in hex, over the texts of all kernels of the set that serve an operation, and of their
  * libs: another kernel, or another text of one, is another measurement. False: out of memory. */
 bool tune_texts(const struct kernel_set *set, const char *op, char out[65]);

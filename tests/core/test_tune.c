@@ -11,40 +11,12 @@
 #include "core/seq/tune_store.h"
 #include "tests/support/kernel_sets.h"
 #include "tests/support/tiny_model.h"
+#include "tests/support/worst_norm.h"
 
 static struct test_log log_;
 static struct dgl_device *device;
 static char *dir;   /* of the model and of kernel files */
 static char *cache; /* of the device */
-
-/* norm_rms, by a factor that no noise reaches slower than need be, and with a value that makes it
- * wrong. */
-static void write_worst(const char *name, const char *remark)
-{
-    struct kernel_set *set = loaded_set(NULL);
-    struct dgl_buf text = {0};
-    const struct kernel *norm = kernel_set_find(set, "norm_rms");
-    static const char factor[] = "    float r = inversesqrt(sum / float(H) + eps);\n";
-    const char *tune = strstr(norm->text, "//! LOCAL"), *at = strstr(norm->text, factor);
-    assert_non_null(tune);
-    assert_non_null(at);
-    dgl_buf_printf(&text, "// A slow norm.\n%s%.*s", remark, (int)(tune - norm->text), norm->text);
-    dgl_buf_puts(&text, "//! TUNE SPIN = 4096 in 0 4096\n//! TUNE HALF = 0 in 0 1\n");
-    dgl_buf_append(&text, tune, (size_t)(at - tune));
-    dgl_buf_puts(&text, factor);
-    dgl_buf_puts(&text, "    uint spin = floatBitsToUint(sum);\n"
-                        "    for (int n = 0; n < SPIN; n++)\n"
-                        "        spin = spin * 1664525u + (spin >> 7);\n"
-                        "    r = spin == 1u ? r * 1.0000001 : r;\n"
-                        "#if HALF\n"
-                        "    r *= 0.5;\n"
-                        "#endif\n");
-    dgl_buf_puts(&text, at + strlen(factor));
-    assert_false(text.failed);
-    test_write_file(dir, name, text.p, text.len);
-    dgl_buf_finish(&text);
-    kernel_set_destroy(&set);
-}
 
 static struct dgl_kernels *kernels_of(const char *file, const char *hints)
 {
@@ -104,8 +76,8 @@ static int set_up(void **state)
     cache = test_tmpdir();
     sizes.context = 256;
     tiny_llama_write(dir, &sizes);
-    write_worst("worst.comp", "");
-    write_worst("other.comp", "// Another text.\n");
+    worst_norm_write(dir, "worst.comp", "");
+    worst_norm_write(dir, "other.comp", "// Another text.\n");
     return dgl_device_create(&log_.log, dgl_device_params(.select = "any", .cache_dir = cache),
                              &device) != DGL_OK;
 }

@@ -1,0 +1,169 @@
+/* tune: what it measures, stores, shows and removes, as a user and a script see it; and which other
+ * commands use it. */
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+
+#include "core/base/file.h"
+#include "tests/support/process.h"
+#include "tests/support/tiny_model.h"
+#include "tests/support/worst_norm.h"
+
+static char *dir;       /* of the model, the kernel file and the cache */
+static char *worst;     /* the kernel file */
+static char cache[512]; /* "XDG_CACHE_HOME=..." */
+
+static int set_up(void **state)
+{
+    (void)state;
+    dir = test_tmpdir();
+    struct tiny_llama sizes = tiny_llama_default();
+    tiny_llama_write(dir, &sizes);
+    worst_norm_write(dir, "worst.comp", "");
+    worst = checked(dgl_path_join(dir, "worst.comp"));
+    snprintf(cache, sizeof(cache), "XDG_CACHE_HOME=%s", dir);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    free(worst);
+    test_tmpdir_remove(dir);
+    return 0;
+}
+
+/* The command with these arguments and this test's cache. */
+static void run(struct process_result *r, const char *const *args)
+{
+    const char *const env[] = {cache, NULL};
+    process_run(&(struct process_params){.args = args, .env = env}, r);
+}
+#define RUN(r, ...)                                                                                \
+    do {                                                                                           \
+        const char *const args_[] = {__VA_ARGS__, NULL};                                           \
+        run((r), args_);                                                                           \
+    } while (0)
+#define MODEL "-m", dir, "--device", "any", "--kernel-file", worst
+
+static const char *text(const struct dgl_json *object, const char *key)
+{
+    return dgl_json_str(dgl_json_get(object, key)).p;
+}
+
+/* The reason of the first step of that name. */
+static const char *reason_of(struct process_result *r, const char *step)
+{
+    const struct dgl_json *row = dgl_json_first(process_json(r));
+    while (row && strcmp(text(row, "step"), step) != 0)
+        row = dgl_json_next(row);
+    assert_non_null(row);
+    return text(row, "reason");
+}
+
+static void a_tunable_at_its_worst_is_replaced(void **state)
+{
+    struct process_result r;
+    (void)state;
+    RUN(&r, "tune", MODEL, "--op", "attn_norm", "--json");
+    assert_code(&r, 0);
+    const struct dgl_json *root = process_json(&r), *ops = dgl_json_get(root, "operations");
+    assert_int_equal(dgl_json_count(ops), 1);
+    assert_true(dgl_json_bool(dgl_json_get(root, "stored")));
+    assert_contains("gpu host", text(root, "clock"));
+    const struct dgl_json *op = dgl_json_first(ops);
+    int64_t winner = 0;
+    assert_true(dgl_json_i64(dgl_json_get(op, "winner"), &winner));
+    const struct dgl_json *list = dgl_json_get(op, "candidates");
+    assert_true(dgl_json_count(list) >= 3);
+    assert_contains(text(dgl_json_at(list, (size_t)winner), "tunes"), "SPIN=0");
+    assert_contains(r.err, "candidates to begin with: about");
+    process_finish(&r);
+}
+
+static void other_commands_use_what_is_stored(void **state)
+{
+    struct process_result r;
+    (void)state;
+    RUN(&r, "tune", "--show", "--device", "any", "--json");
+    assert_code(&r, 0);
+    assert_int_equal(dgl_json_count(process_json(&r)), 1);
+    assert_contains(text(dgl_json_at(process_json(&r), 0), "tunes"), "SPIN=0");
+    process_finish(&r);
+    RUN(&r, "tune", "--show", "--device", "any");
+    assert_contains(r.out, "SPIN=0");
+    process_finish(&r);
+
+    RUN(&r, "kernels", "explain", MODEL, "--json");
+    assert_contains(reason_of(&r, "attn_norm"), "SPIN=0 (tuner)");
+    process_finish(&r);
+    RUN(&r, "kernels", "explain", MODEL, "--json", "--no-tune");
+    assert_null(strstr(reason_of(&r, "attn_norm"), "tuner"));
+    process_finish(&r);
+
+    RUN(&r, "bench", MODEL, "-n", "2", "--prompt-tokens", "4", "-r", "1", "--json");
+    assert_code(&r, 0);
+    const struct dgl_json *tuned = dgl_json_get(process_json(&r), "tuned");
+    assert_int_equal(dgl_json_count(tuned), 1);
+    double before = dgl_json_f64(dgl_json_get(dgl_json_first(tuned), "default_us"));
+    double after = dgl_json_f64(dgl_json_get(dgl_json_first(tuned), "tuned_us"));
+    if (!(after > 0 && after < before))
+        fail_msg("tuned %g us, default %g us", after, before);
+    process_finish(&r);
+}
+
+static void reset_forgets(void **state)
+{
+    struct process_result r;
+    (void)state;
+    RUN(&r, "tune", "--reset", "--device", "any");
+    assert_code(&r, 0);
+    process_finish(&r);
+    RUN(&r, "tune", "--show", "--device", "any", "--json");
+    assert_int_equal(dgl_json_count(process_json(&r)), 0);
+    process_finish(&r);
+    RUN(&r, "kernels", "explain", MODEL, "--json");
+    assert_null(strstr(reason_of(&r, "attn_norm"), "tuner"));
+    process_finish(&r);
+}
+
+struct refusal {
+    const char *name;
+    const char *args[8];
+    int code;
+    const char *error;
+};
+
+static const struct refusal refusals[] = {
+    {"both", {"tune", "--show", "--reset"}, 2, "either --show or --reset"},
+    {"a depth to show", {"tune", "--show", "-d", "64"}, 2, "are for measuring"},
+    {"an operation to remove", {"tune", "--reset", "--op", "qkv"}, 2, "are for measuring"},
+    {"a depth below the range", {"tune", "-d", "1"}, 2, "--depth"},
+    {"no time", {"tune", "--seconds", "0"}, 2, "--seconds"},
+    {"an operation that no plan has", {"tune", "--device", "any", "--op", "qkw"}, 1, "qkw"},
+};
+
+static void refused(void **state)
+{
+    const struct refusal *c = *state;
+    struct process_result r;
+    run(&r, c->args);
+    assert_code(&r, c->code);
+    assert_one_error(&r, c->error);
+    process_finish(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_tunable_at_its_worst_is_replaced),
+        cmocka_unit_test(other_commands_use_what_is_stored),
+        cmocka_unit_test(reset_forgets),
+    };
+    void *state = NULL;
+    set_up(&state);
+    int failures = cmocka_run_group_tests_name("tune", tests, NULL, NULL);
+    failures += test_run_table("refused", refused, refusals);
+    tear_down(&state);
+    return failures;
+}

@@ -34,10 +34,10 @@
 #define SPAN_LISTS     64
 #define SAMPLE_LISTS   16             /* each takes a position */
 #define STREAM_BYTES   (256ull << 20) /* of weights: more than caches hold */
-/* A GPU that waited for the compiler has lowered its clocks: so long is it kept busy before
- * anything is timed. (One NVIDIA H200 took 3,256 us for tokens of 842 us.) */
+/* A GPU that waited for the compiler has lowered its clocks: it is kept busy as long as it was idle,
+ * so long at most, before anything is timed. (One NVIDIA H200 took 3,256 us for tokens of 842 us.)
+ */
 #define WARM_NS 200000000ull
-#define IDLE_NS 20000000ull
 /* For the estimate: seconds that a candidate takes, most of them to compile it, and how many there
  * will be for each that the search begins with. */
 #define SOFTWARE_S 0.4
@@ -451,14 +451,15 @@ static enum dgl_status span(struct tuner *t, const struct usage *usage, const st
 static enum dgl_status warm(struct tuner *t, const struct usage *usage, const struct contestant *c,
                             uint32_t u)
 {
-    const uint64_t start = dgl_now_ns();
+    const uint64_t start = dgl_now_ns(), idle = start - t->busy_ns;
+    const uint64_t end = start + (idle < WARM_NS ? idle : WARM_NS);
     enum dgl_status status = DGL_OK;
     double us;
-    if (t->s->model->dev->info.software || start - t->busy_ns < IDLE_NS)
+    if (t->s->model->dev->info.software)
         return DGL_OK;
     do
         status = span(t, usage, c, u, usage->lists ? usage->lists : 1, &us);
-    while (status == DGL_OK && dgl_now_ns() - start < WARM_NS);
+    while (status == DGL_OK && dgl_now_ns() < end);
     return status;
 }
 

@@ -1,4 +1,4 @@
-/* A norm kernel whose tunables have the worst of their values as presets, for tests of the tuner. */
+/* A norm kernel whose tunables have the worst of their values as presets, to test the tuner. */
 #ifndef DGL_TESTS_WORST_NORM_H
 #define DGL_TESTS_WORST_NORM_H
 

@@ -45,7 +45,7 @@
 //! SHARED float factor[PRE_norm ? COLUMNS : 0]
 //! EXTENSION GL_KHR_shader_subgroup_basic
 //! EXTENSION GL_KHR_shader_subgroup_shuffle
-//! REQUIRE SUBGROUP_SIZE >= 8
+//! REQUIRE SUBGROUP == SUBGROUP_SIZE && SUBGROUP_SIZE >= 8
 //! REQUIRE W_STRIDE % 4 == 0 && K % 16 == 0
 //! PREFER SOFTWARE ? 5 : 30
 //! TOLERANCE 3e-12

@@ -43,7 +43,7 @@
 //! GROUPS min(ceildiv(BAND, LEAST), GROUPS_MOST)
 //! EXTENSION GL_KHR_shader_subgroup_basic
 //! EXTENSION GL_KHR_shader_subgroup_shuffle
-//! REQUIRE SUBGROUP_SIZE >= 8
+//! REQUIRE SUBGROUP == SUBGROUP_SIZE && SUBGROUP_SIZE >= 8
 //! REQUIRE W_STRIDE % 4 == 0
 //! REQUIRE !TAIL || ceildiv(K, 32) * 144 <= SHARED_BYTES - 9216 && ceildiv(K, 32) <= WG_SIZE
 //! REQUIRE !TAIL || SUBGROUP >= 32 || !(WEIGHT_q5_k || WEIGHT_q6_k)

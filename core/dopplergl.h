@@ -728,7 +728,8 @@ struct dgl_session;
 
 struct dgl_session_params {
     int32_t context; /* tokens; 0 = what the model granted */
-    int32_t chunk;   /* prefill tokens per pass; 0 = chosen for the device */
+    /* prefill tokens per pass; 0 = chosen for the device, and fewer where passes take long */
+    int32_t chunk;
     /* May be NULL; in kernels. A call on the session first compiles the kernels that it will run
      * and that no earlier call has compiled, before it computes anything: seconds where nothing is
      * cached. Called before the first and after each of them; false cancels the call, which keeps
@@ -765,6 +766,22 @@ void dgl_session_destroy(struct dgl_session **session);
 void dgl_session_cancel(struct dgl_session *session);
 /* Tokens evaluated and held. */
 int32_t dgl_session_len(const struct dgl_session *session);
+/* How prompts are cut into passes. On a GPU the first token of a large model is evaluated alone and
+ * timed; where a pass of `most` tokens could keep it in one dispatch for much more than 100 ms,
+ * passes are shorter, and timed again: watchdogs reset devices that are busy for longer. Tokens are
+ * the same, logits within rounding. Not with a `chunk` that was asked for, and not on software
+ * renderers, which have no watchdog. */
+struct dgl_pass_info {
+    int32_t most;   /* tokens of a pass, as asked for or chosen for the device */
+    int32_t tokens; /* of the next pass, at most: fewer on a slow device */
+    /* The last pass of any session of the model that was timed; 0 = none was, or need be. */
+    int32_t timed_tokens;
+    uint64_t layer_ns; /* a layer of it: longer than any of its dispatches */
+    /* The largest dispatch of decoding, that of the head, estimated; 0 = unknown. */
+    uint64_t head_ns;
+};
+/* To *out, as of the session's last call. */
+void dgl_session_passes(const struct dgl_session *session, struct dgl_pass_info *out);
 /* Keeps the first `len` tokens; a `len` beyond the held tokens changes nothing. */
 void dgl_session_trim(struct dgl_session *session, int32_t len);
 

@@ -199,6 +199,16 @@ void generation_report(struct dgl_json_writer *w, const struct engine *e,
     report_counters(w, "prefill", &r->prefill);
     report_counters(w, "decode", &r->decode);
     dgl_jw_end_object(w);
+    struct dgl_pass_info passes;
+    dgl_session_passes(e->session, &passes);
+    dgl_jw_key(w, "passes");
+    dgl_jw_object(w);
+    report_i64(w, "most", passes.most);
+    report_i64(w, "tokens", passes.tokens);
+    report_i64(w, "timed_tokens", passes.timed_tokens);
+    report_f64(w, "layer_ms", (double)passes.layer_ns * 1e-6);
+    report_f64(w, "head_ms", (double)passes.head_ns * 1e-6);
+    dgl_jw_end_object(w);
     report_executor(w, e->model);
     report_device(w, e->device);
     report_u64(w, "weight_bytes", dgl_model_get_info(e->model)->weight_bytes);

@@ -84,6 +84,19 @@ int32_t dgl_session_len(const struct dgl_session *session)
     return session->len;
 }
 
+void dgl_session_passes(const struct dgl_session *session, struct dgl_pass_info *out)
+{
+    const struct dgl_model *m = session->model;
+    const struct pace *pace = &m->pace;
+    *out = (struct dgl_pass_info){.most = session->ubatch,
+                                  .tokens = session->ubatch,
+                                  .timed_tokens = pace->tokens,
+                                  .layer_ns = pace->layer_ns,
+                                  .head_ns = pace->head_ns};
+    if (session->paced)
+        out->tokens = pace_tokens(pace, &m->engine->plan, session->ubatch, session->len, false);
+}
+
 void dgl_session_trim(struct dgl_session *session, int32_t len)
 {
     session_trim(session, len);

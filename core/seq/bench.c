@@ -319,6 +319,7 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
         status = summarise(&b);
     if (status != DGL_OK)
         goto done;
+    r->ubatch = session_pass_tokens(s, s->ubatch, s->ubatch, false);
     plan_estimate(&s->model->engine->plan, s->context, s->ubatch, 0, &memory);
     r->estimate_bytes = memory.weight_bytes + memory.kv_bytes + memory.scratch_bytes;
     r->peak_bytes = gl_device_memory(dev->gl).peak_bytes;

@@ -354,6 +354,7 @@ enum dgl_status model_rebuild(struct dgl_model *m, const struct dgl_rebuild_para
         return status;
     }
     drop_device_state(m);
+    m->pace = (struct pace){.losses = m->pace.losses + (m->lost == DGL_OK)};
     struct plan_params params = plan_params(m, m->kernels, m->weights, m->engine->plan.kv_type);
     status = engine_create(dev, &params, m->engine->wanted, &engine);
     if (status == DGL_OK) {
@@ -470,5 +471,6 @@ enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels 
     kernel_set_destroy(&m->untuned);
     m->kernels = set;
     m->untuned = untuned;
+    m->pace = (struct pace){.losses = m->pace.losses};
     return DGL_OK;
 }

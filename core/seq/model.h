@@ -4,6 +4,7 @@
 #define DGL_CORE_MODEL_H
 
 #include "core/exec/engine.h"
+#include "core/seq/pace.h"
 #include "loader/model/model_file.h"
 #include "loader/tokenizer/tokenizer.h"
 
@@ -21,6 +22,7 @@ struct dgl_model {
     struct engine *engine;
     uint32_t engine_serial; /* raised when engine or buffers are replaced: sessions bind again */
     struct workspace workspace;
+    struct pace pace;             /* of passes by the engine; sessions share it */
     struct dgl_session *sessions; /* a list, for model_rebuild() */
     uint32_t context; /* gl_device_context() that weights and sessions are in; else: rebuild */
 };

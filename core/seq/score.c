@@ -50,7 +50,7 @@ static enum dgl_status eval_rows(struct dgl_session *s, int32_t first, int32_t c
         status = session_compile(s, session_body_segments(s, count - s->len, most) | results);
     while (s->len < count && status == DGL_OK) {
         int32_t start = s->len, left = count - start;
-        int32_t rows = plan_pass_tokens(&s->model->engine->plan, left, most);
+        int32_t rows = session_pass_tokens(s, left, most, score);
         int32_t skip = first > start ? first - start : 0; /* rows without results */
         bool last = rows == left, wanted = skip < rows;
         uint32_t flags = hidden && wanted ? ROW_HIDDEN : 0;
@@ -252,7 +252,7 @@ static enum dgl_status score_ids(struct dgl_session *s, const char *name, int32_
     const struct dgl_log *log = s->model->dev->log;
     enum dgl_status status = DGL_OK;
     while (s->len < first - 1 && status == DGL_OK) {
-        int32_t rows = plan_pass_tokens(&s->model->engine->plan, first - 1 - s->len, s->ubatch);
+        int32_t rows = session_pass_tokens(s, first - 1 - s->len, s->ubatch, false);
         if (session_is_cancelled(s))
             return DGL_ERR_CANCELLED;
         status = session_pass(s, rows, 0);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/plan/rope_table.h"
 #include "core/seq/executor.h"
@@ -53,6 +54,7 @@ enum dgl_status session_init(struct dgl_session *s, const struct dgl_session_par
     s->context = p->context ? p->context : m->info.context;
     s->ubatch = p->chunk ? p->chunk : plan_default_rows(plan);
     s->ubatch = s->ubatch < s->context ? s->ubatch : s->context;
+    s->paced = p->chunk == 0;
     s->progress_cb = p->progress_cb;
     s->progress_priv = p->progress_priv;
     enum dgl_status status = model_check_session_fits(m, s->context, s->ubatch);
@@ -374,8 +376,38 @@ static enum dgl_status pass_end(struct dgl_session *s, int32_t tokens)
     return status;
 }
 
+/* Times the pass that has just been queued, and tells when the device turns out to be slow. */
+static enum dgl_status time_pass(struct dgl_session *s, int32_t tokens, uint64_t start_ns)
+{
+    struct dgl_model *m = s->model;
+    const struct plan *plan = &m->engine->plan;
+    const bool head_was_known = m->pace.head_ns > 0;
+    const int32_t held = s->len + tokens;
+    const int32_t before = pace_tokens(&m->pace, plan, s->ubatch, s->len, false);
+    enum dgl_status status = gl_finish(m->dev->gl);
+    if (status != DGL_OK)
+        return status;
+    pace_note(&m->pace, plan, tokens, held, dgl_now_ns() - start_ns);
+    const int32_t after = pace_tokens(&m->pace, plan, s->ubatch, held, false);
+    if (after != before || tokens == 1)
+        dgl_info(m->dev->log,
+                 "a layer took %.1f ms for %d token%s: passes of up to %d tokens of %d, so that "
+                 "no dispatch takes much longer than %d ms",
+                 (double)m->pace.layer_ns * 1e-6, tokens, tokens == 1 ? "" : "s", after, s->ubatch,
+                 (int)(PACE_BUDGET_NS / 1000000));
+    if (!head_was_known && m->pace.head_ns > PACE_BUDGET_NS)
+        dgl_warn(m->dev->log,
+                 "the head is one dispatch of about %.0f ms for each token here: a watchdog may "
+                 "reset the device; a smaller type for it (convert --head) takes less",
+                 (double)m->pace.head_ns * 1e-6);
+    return DGL_OK;
+}
+
 enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t flags)
 {
+    const bool timed =
+        s->paced && !s->profile &&
+        pace_tokens(&s->model->pace, &s->model->engine->plan, s->ubatch, s->len, false) < s->ubatch;
     struct exec_run *body;
     enum dgl_status status =
         session_run(s, recipe_of(plan_body(&s->model->engine->plan, tokens)), &body);
@@ -383,8 +415,13 @@ enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t fla
         status = exec_run_set_tokens(body, tokens);
     if (status == DGL_OK)
         status = pass_begin(s, tokens, flags);
+    if (status == DGL_OK && timed)
+        status = gl_finish(s->model->dev->gl);
+    const uint64_t start_ns = timed ? dgl_now_ns() : 0;
     if (status == DGL_OK)
         status = session_submit(s, body, DGL_PHASE_PREFILL, s->len + tokens);
+    if (status == DGL_OK && timed)
+        status = time_pass(s, tokens, start_ns);
     return status == DGL_OK ? pass_end(s, tokens) : status;
 }
 
@@ -424,11 +461,27 @@ size_t session_trace_points(const struct dgl_session *s)
     return 1 + 2 * (size_t)s->model->engine->plan.desc->layers;
 }
 
+int32_t session_pass_tokens(const struct dgl_session *s, int32_t left, int32_t rows, bool scores)
+{
+    const struct plan *plan = &s->model->engine->plan;
+    rows = left < rows ? left : rows;
+    if (s->paced)
+        rows = pace_tokens(&s->model->pace, plan, rows, s->len, scores);
+    return plan_pass_tokens(plan, left, rows);
+}
+
 uint32_t session_body_segments(const struct dgl_session *s, int32_t count, int32_t rows)
 {
     const struct plan *plan = &s->model->engine->plan;
     uint32_t segments = 0;
-    for (int32_t left = count, tokens; left > 0; left -= tokens) {
+    int32_t left = count;
+    if (s->paced && s->model->pace.tokens > 0)
+        rows = pace_tokens(&s->model->pace, plan, rows, s->len, false);
+    else if (left > 0 && session_pass_tokens(s, left, rows, false) == 1) {
+        segments |= recipe_of(SEG_DECODE).segments; /* which is timed; then most likely full ones */
+        left--;
+    }
+    for (int32_t tokens; left > 0; left -= tokens) {
         tokens = plan_pass_tokens(plan, left, rows);
         segments |= recipe_of(plan_body(plan, tokens)).segments;
     }
@@ -460,7 +513,7 @@ enum dgl_status session_eval(struct dgl_session *s, int32_t count)
         if (session_is_cancelled(s))
             return DGL_ERR_CANCELLED;
         int32_t left = count - s->len;
-        int32_t tokens = plan_pass_tokens(&s->model->engine->plan, left, rows);
+        int32_t tokens = session_pass_tokens(s, left, rows, false);
         status = session_pass(s, tokens, tokens == left ? ROW_LOGITS : 0);
         if (status == DGL_OK && tokens < left && rows > 1)
             status = gl_flush(s->model->dev->gl);

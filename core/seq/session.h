@@ -22,7 +22,8 @@
 struct dgl_session {
     struct dgl_model *model;
     struct dgl_session *next; /* of the model's */
-    int32_t context, ubatch;  /* positions; tokens per prefill pass */
+    int32_t context, ubatch;  /* positions; tokens per prefill pass, at most */
+    bool paced;               /* fewer where the device is slow: nobody asked for a number */
     struct kv_cache kv;
     struct memory memory;                     /* .state is the session's own */
     struct exec_cache runs, persistent;       /* of the engine's executors */
@@ -83,6 +84,8 @@ enum dgl_status session_submit(struct dgl_session *s, struct exec_run *run, enum
 enum dgl_status session_compile(struct dgl_session *s, uint32_t segments);
 /* Bodies of the passes of up to `rows` tokens that evaluate the next `count`, as such bits. */
 uint32_t session_body_segments(const struct dgl_session *s, int32_t count, int32_t rows);
+/* Tokens of the next pass when `left` are to be evaluated, in passes of up to `rows`. */
+int32_t session_pass_tokens(const struct dgl_session *s, int32_t left, int32_t rows, bool scores);
 /* Rows of the passes in which session_eval() evaluates the next `count` tokens, at most. */
 int32_t session_eval_rows(const struct dgl_session *s, int32_t count);
 /* DGL_ERR_INVALID_ARG unless ids[0 .. count) is a sequence that the session can hold; `name` is the

@@ -1,0 +1,80 @@
+/* A pass of r tokens takes at most r times as long as one of a single token, and r / t times as
+ * long as one of t: so the first token alone bounds the passes after it, and every pass that is
+ * shorter than wanted is timed and gives a better bound. */
+#include "core/seq/pace.h"
+
+#include <assert.h>
+
+/* What is run without having timed anything: bytes of weights times tokens of a layer. Block
+ * formats have about two weights per byte, so that these are 2 * 10^9 operations, 100 ms at
+ * 20 GFLOP/s: less than any GPU with OpenGL ES 3.1 compute that is known to run this. */
+#define UNTIMED (512ull << 20)
+
+static uint64_t layers_of(const struct plan *plan)
+{
+    return plan->desc->layers > 0 ? (uint64_t)plan->desc->layers : 1;
+}
+
+static uint64_t budget_of(const struct pace *p)
+{
+    return PACE_BUDGET_NS >> (p->losses < 8 ? p->losses : 8);
+}
+
+/* Bytes of weights that the operations of a segment read, and the most of one of them. */
+static uint64_t segment_bytes(const struct plan *plan, enum segment segment, uint64_t *largest)
+{
+    const struct oplist *ops = &plan->segment[segment].ops;
+    uint64_t sum = 0;
+    *largest = 0;
+    for (size_t i = 0; i < ops->count; i++) {
+        sum += ops->ops[i].bytes;
+        *largest = ops->ops[i].bytes > *largest ? ops->ops[i].bytes : *largest;
+    }
+    return sum;
+}
+
+int32_t pace_tokens(const struct pace *p, const struct plan *plan, int32_t most, int32_t held,
+                    bool scores)
+{
+    const uint64_t budget_ns = budget_of(p);
+    uint64_t largest, head;
+    assert(most > 0);
+    if (plan->device->software)
+        return most;
+    /* In proportion to a layer: the head, with scores one dispatch for all tokens. */
+    uint64_t layer = segment_bytes(plan, SEG_DECODE, &largest) / layers_of(plan);
+    segment_bytes(plan, SEG_HEAD, &head);
+    double weight = scores && layer > 0 && head > layer ? (double)head / (double)layer : 1;
+    if (p->tokens == 0) {
+        double work = weight * (double)layer * most;
+        return p->losses == 0 && work <= (double)UNTIMED ? most : 1;
+    }
+    if (held > p->held) /* attention grows with what is held, and nothing grows faster */
+        weight *= (double)held / p->held;
+    double fit = (double)budget_ns * p->tokens / ((double)(p->layer_ns + 1) * weight);
+    if (fit >= most)
+        return most;
+    int32_t tokens = 1;
+    while (tokens * 2 <= fit)
+        tokens *= 2;
+    return tokens;
+}
+
+void pace_note(struct pace *p, const struct plan *plan, int32_t tokens, int32_t held, uint64_t ns)
+{
+    uint64_t largest, head;
+    const uint64_t layer_ns = ns / layers_of(plan);
+    /* The rest of a prompt fills its pass badly: such a one is no news unless it took too long. */
+    const bool worse = layer_ns * (uint64_t)p->tokens > p->layer_ns * (uint64_t)tokens;
+    if (tokens >= p->tokens || !worse || held > 2 * p->held || layer_ns > budget_of(p)) {
+        p->tokens = tokens;
+        p->held = held > PACE_HELD ? held : PACE_HELD;
+        p->layer_ns = layer_ns;
+    }
+    if (tokens > 1)
+        return;
+    /* One token reads each weight once, the head's too. */
+    uint64_t body = segment_bytes(plan, SEG_DECODE, &largest);
+    segment_bytes(plan, SEG_HEAD, &head);
+    p->head_ns = body > 0 ? (uint64_t)((double)ns * (double)head / (double)body) : 0;
+}

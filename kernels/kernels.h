@@ -150,6 +150,7 @@ struct kernel {
     bool f16;                         /* arithmetic in f16: only with computePrecision = f16 */
     char layout[32];  /* how weights must be packed: "" = the format's usual layout */
     double tolerance; /* NMSE limit of its op test */
+    bool begins; /* has begin(uvec3 group), which runs before body() and needs no other operation */
     bool uses_step;   /* reads the step state: UBO binding 1 */
     bool writes_step; /* has the step state as its bind STEP; may be both */
     struct kernel_lib_ref libs[KERNEL_MAX_LIBS]; /* spliced before the body */

@@ -74,9 +74,11 @@ struct phase_name {
     /* NULL: the prefix is put before it. Else NAME[e] becomes open e close; without `close` NAME
      * becomes `open`. */
     const char *open, *close;
-    /* A variable of the file's scope that is there in any case, without a value: its type, and the
-     * elements of an array (else empty). */
+    /* A variable of the file's scope that is there in any case, without a value: its type, the
+     * elements of an array (else empty), and where its declaration begins. */
     struct dgl_str type, count;
+    const char *declared;
+    bool elsewhere; /* its declaration is left out: an earlier text of the program has it */
 };
 struct phase_names {
     struct phase_name *names;
@@ -87,6 +89,8 @@ struct phase_names {
 void phase_names_add(struct phase_names *names, struct phase_name name);
 /* Adds what the text declares at file scope: functions, variables, structures, macros. */
 void phase_names_scan(struct phase_names *names, struct dgl_str text);
+/* NULL: there is none. */
+const struct phase_name *phase_names_find(const struct phase_names *names, struct dgl_str word);
 void phase_names_finish(struct phase_names *names);
 /* The text mentions the array by its name alone, such as in the arguments of a macro. */
 bool phase_text_has_bare(struct dgl_str text, const char *name);

@@ -11,9 +11,9 @@
 #include "kernels/format/kernel_parser.h"
 #include "kernels/step.h"
 
-bool kernel_body_has_entry(struct dgl_str text)
+bool kernel_body_has(struct dgl_str text, const char *function)
 {
-    static const char *const wanted[] = {"void", "body", "(", "uvec3"};
+    const char *const wanted[] = {"void", function, "(", "uvec3"};
     struct kernel_lexer lexer;
     size_t found = 0;
     if (!kernel_lexer_init(&lexer, text, 1))

@@ -71,7 +71,7 @@ bool kernel_is_reserved(const char *name);
 enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, struct dgl_str text,
                                   uint32_t first_line, const struct kernel *kernel,
                                   const struct kernel_decls *lib);
-/* The text defines `void body(uvec3 ...)`. */
-bool kernel_body_has_entry(struct dgl_str text);
+/* The text defines `void FUNCTION(uvec3 ...)`. */
+bool kernel_body_has(struct dgl_str text, const char *function);
 
 #endif

@@ -303,8 +303,9 @@ static enum dgl_status check_body(struct kernel_parser *p)
     struct kernel *k = p->kernel;
     const struct dgl_str body = {k->body, k->text_len - (size_t)(k->body - k->text)};
     p->line = k->body_line;
-    if (!kernel_body_has_entry(body))
+    if (!kernel_body_has(body, "body"))
         return kernel_parser_fail(p, "the body lacks void body(uvec3 group)");
+    k->begins = kernel_body_has(body, "begin");
     return kernel_body_check(p->log, p->path, body, k->body_line, k, NULL);
 }
 

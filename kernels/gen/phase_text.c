@@ -9,7 +9,7 @@
 
 #define MAX_NESTING 64 /* open brackets of elements within one another */
 
-static const struct phase_name *find_name(const struct phase_names *names, struct dgl_str word)
+const struct phase_name *phase_names_find(const struct phase_names *names, struct dgl_str word)
 {
     for (size_t i = 0; i < names->count; i++) {
         const struct dgl_str *name = &names->names[i].name;
@@ -21,7 +21,7 @@ static const struct phase_name *find_name(const struct phase_names *names, struc
 
 void phase_names_add(struct phase_names *names, struct phase_name name)
 {
-    if (find_name(names, name.name))
+    if (phase_names_find(names, name.name))
         return;
     if (!dgl_grow((void **)&names->names, &names->cap, names->count + 1, sizeof(name)))
         names->failed = true;
@@ -103,8 +103,10 @@ void phase_names_scan(struct phase_names *names, struct dgl_str text)
         if (declares) {
             struct phase_name name = {.name = token.text};
             type = before.kind == TOKEN_WORD ? before.text : type;
-            if (is_mark(&next, ";,[") && conditions == 0)
+            if (is_mark(&next, ";,[") && conditions == 0) {
                 name.type = type;
+                name.declared = type.p;
+            }
             if (is_mark(&next, "["))
                 name.count = until_bracket(ahead);
             phase_names_add(names, name);
@@ -115,6 +117,9 @@ void phase_names_scan(struct phase_names *names, struct dgl_str text)
     }
     /* Names must outlive the lexer: those of a text with continued lines are looked up in it. */
     for (size_t i = 0; lexer.spliced && i < names->count; i++) {
+        struct dgl_str declared = {names->names[i].declared, names->names[i].type.len};
+        relocate(&lexer, text, &declared);
+        names->names[i].declared = declared.p;
         relocate(&lexer, text, &names->names[i].name);
         relocate(&lexer, text, &names->names[i].type);
         relocate(&lexer, text, &names->names[i].count);
@@ -152,8 +157,8 @@ bool phase_text_rewrite(const struct phase_names *names, struct dgl_str text, st
     struct kernel_token before = {.kind = TOKEN_NEWLINE};
     struct nesting open[MAX_NESTING];
     const char *end = NULL; /* of the token before, to keep blanks where there were some */
-    int depth = 0, struct_depth = -1, braces = 0;
-    bool in_struct = false, ok = true;
+    int depth = 0, struct_depth = -1, braces = 0, parens = 0;
+    bool in_struct = false, directive = false, ok = true;
     *bad = (struct dgl_str){0};
     if (!kernel_lexer_init(&lexer, text, 1)) {
         out->failed = true;
@@ -170,15 +175,31 @@ bool phase_text_rewrite(const struct phase_names *names, struct dgl_str text, st
             in_struct = true;
             struct_depth = -1;
         }
+        directive = is_mark(&token, "#") || (directive && token.kind != TOKEN_NEWLINE);
         braces += is_mark(&token, "{") - is_mark(&token, "}");
+        parens += is_mark(&token, "(") - is_mark(&token, ")");
         if (in_struct && is_mark(&token, "{"))
             struct_depth = braces;
         if (in_struct && is_mark(&token, "}"))
             in_struct = struct_depth >= 0 && braces >= struct_depth;
+        /* A declaration that an earlier text has; lines keep their numbers. */
+        const struct phase_name *declared = token.kind == TOKEN_WORD && !directive && braces == 0 &&
+                                                    parens == 0 && next.kind == TOKEN_WORD
+                                                ? phase_names_find(names, next.text)
+                                                : NULL;
+        if (declared && declared->elsewhere) {
+            for (; token.kind != TOKEN_END && !is_mark(&token, ";");
+                 token = kernel_lexer_next(&lexer))
+                if (token.kind == TOKEN_NEWLINE)
+                    dgl_buf_append(out, token.text.p, token.text.len);
+            before = token;
+            end = token.text.p + token.text.len;
+            continue;
+        }
         bool field = is_mark(&before, ".") || (in_struct && struct_depth >= 0 &&
                                                braces >= struct_depth && is_mark(&next, ";,["));
         const struct phase_name *name =
-            token.kind == TOKEN_WORD && !field ? find_name(names, token.text) : NULL;
+            token.kind == TOKEN_WORD && !field ? phase_names_find(names, token.text) : NULL;
         before = token;
         if (is_mark(&token, "[")) {
             ok = depth < MAX_NESTING;

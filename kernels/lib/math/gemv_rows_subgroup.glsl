@@ -44,15 +44,22 @@ vec4 gemv_x(uint slice, uint i)
     return x;
 }
 
-void gemv_rows(uint tid, uint group)
+// From begin() of the kernel: the group's rows, and the first weights under way.
+void gemv_rows_begin(uint group)
 {
     uint groups = min((rows + uint(LEAST - 1)) / uint(LEAST), uint(GROUPS_MOST));
     uint share = rows / uint(ROW_STEP) / groups, rest = rows / uint(ROW_STEP) % groups;
-    uint count = uint(ROW_STEP) * (share + (group < rest ? 1u : 0u)), zero = rows >> 31;
-    if (group >= groups)
-        return;
     first = uint(ROW_STEP) * (group * share + min(group, rest));
-    gemv_begin(count, zero);
+    gemv_count = 0u;
+    if (group < groups)
+        gemv_begin(uint(ROW_STEP) * (share + (group < rest ? 1u : 0u)), rows >> 31);
+}
+
+void gemv_rows(uint tid)
+{
+    uint count = gemv_count, zero = rows >> 31;
+    if (count == 0u)
+        return;
     rows_begin(tid);
     for (uint chunk = 0u; chunk < count; chunk += uint(CHUNK)) {
         uint n = min(count - chunk, uint(CHUNK)), row = row0 + first + chunk;

@@ -36,11 +36,16 @@ uint gemv_k, gemv_n;               // the subgroup's slice in a pass, its place 
 uint gemv_count;                   // rows of the group
 uint gemv_next[UNROLL * LANE_RAW]; // the rows in flight
 
+uint tail_width;              // lanes that have a row
+uint tail_across, tail_below; // rows that the subgroup has at a time; the lane's among them
+uint tail_step;               // rows between those that the subgroup has one after the other
+
 #if TAIL_ROWS > 1
-#define TAIL_LANES (SUBGROUP / TAIL_ROWS)
-uint gemv_width;              // lanes that have a row
-uint gemv_across, gemv_below; // rows that the subgroup has at a time; the lane's among them
-uint gemv_step;               // rows between those that the subgroup has one after the other
+#define TAIL_LANES  (SUBGROUP / TAIL_ROWS)
+#define gemv_width  tail_width
+#define gemv_across tail_across
+#define gemv_below  tail_below
+#define gemv_step   tail_step
 #else
 #define gemv_width  uint(SUBGROUP)
 #define gemv_across 1u

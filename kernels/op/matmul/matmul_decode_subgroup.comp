@@ -85,7 +85,12 @@ vec4 rows_x(uint i, inout float square)
     return source(i, square);
 }
 
+void begin(uvec3 group)
+{
+    gemv_rows_begin(group.x);
+}
+
 void body(uvec3 group)
 {
-    gemv_rows(gl_LocalInvocationID.x, group.x);
+    gemv_rows(gl_LocalInvocationID.x);
 }

@@ -69,8 +69,13 @@ vec4 rows_x(uint i, inout float square)
     return join_source(i, join_stores, square);
 }
 
+void begin(uvec3 group)
+{
+    gemv_rows_begin(group.x);
+}
+
 void body(uvec3 group)
 {
     join_stores = group.x == 0u;
-    gemv_rows(gl_LocalInvocationID.x, group.x);
+    gemv_rows(gl_LocalInvocationID.x);
 }

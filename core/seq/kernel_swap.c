@@ -2,6 +2,7 @@
 #include "core/seq/kernel_swap.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/base/log.h"
 #include "core/base/mem.h"
@@ -16,13 +17,29 @@ static bool has_users_text(const struct kernel_choice *choice)
     return users;
 }
 
+/* The same but for how weights are held, which other kernels may want otherwise. */
+static bool same_work(const struct kernel_request *a, const struct kernel_request *b)
+{
+    bool same =
+        strcmp(a->op, b->op) == 0 && a->num_attrs == b->num_attrs && a->num_consts == b->num_consts;
+    for (uint32_t i = 0; i < a->num_attrs && same; i++)
+        same = strcmp(a->attrs[i].key, b->attrs[i].key) == 0 &&
+               (strcmp(a->attrs[i].key, "weight") == 0 || strcmp(a->attrs[i].key, "layout") == 0 ||
+                strcmp(a->attrs[i].word, b->attrs[i].word) == 0);
+    for (uint32_t i = 0; i < a->num_consts && same; i++)
+        same = strcmp(a->consts[i].name, b->consts[i].name) == 0 &&
+               (strcmp(a->consts[i].name, "W_STRIDE") == 0 ||
+                a->consts[i].value == b->consts[i].value);
+    return same;
+}
+
 /* The old engine had a program for that request. */
 static bool was_compiled(const struct engine *old, const struct kernel_request *request)
 {
     const struct kernel_table *table = old->programs.table;
     for (size_t i = 0; i < table->count; i++)
         if (programs_has(&old->programs, table->uses[i]) &&
-            kernel_request_equal(&table->uses[i]->request, request))
+            same_work(&table->uses[i]->request, request))
             return true;
     return false;
 }

@@ -99,22 +99,44 @@ static void test_change(void **state)
     dgl_session_trim(other->session, 0);
 }
 
-/* Weights in other types stay in their buffers. */
+/* Weights in other types stay where they are: only the others are written. */
 static void test_only_what_changes_is_packed(void **state)
 {
     (void)state;
-    struct gl_buffer *before[64];
-    size_t kept = 0, count;
+    struct dgl_counters before, after;
     assert_int_equal(set_strategy(&live, FUSED), DGL_OK);
-    count = live.model->weights->num_buffers;
-    assert_true(count <= 64);
-    memcpy(before, live.model->buffers.buffers, count * sizeof(*before));
+    dgl_device_get_counters(live.device, &before);
     assert_int_equal(set_strategy(&live, F16), DGL_OK);
-    for (size_t i = 0; i < live.model->weights->num_buffers; i++)
-        for (size_t j = 0; j < count; j++)
-            kept += live.model->buffers.buffers[i] == before[j];
-    assert_int_equal(kept, 1);
+    dgl_device_get_counters(live.device, &after);
+    const struct model_weights *w = live.model->weights;
+    assert_int_equal(w->num_buffers, 2);
+    assert_at_most((double)(after.upload_bytes - before.upload_bytes), (double)w->buffer_bytes[1]);
     assert_int_equal(set_strategy(&live, FUSED), DGL_OK);
+}
+
+/* A plan of more operations than the session's first one. */
+static void test_more_operations(void **state)
+{
+    (void)state;
+    const struct plan *plan = &live.model->engine->plan;
+    struct plan longer = *plan;
+    uint64_t bytes[BUF_COUNT];
+    longer.segment[SEG_DECODE].ops.count += 1000;
+    plan_sequence_bytes(&longer, 1, bytes);
+    const struct gl_range first = live.session->memory.state[BUF_ARGS];
+    assert_int_equal(memory_fit_plan(&live.session->memory, live.device, plan), DGL_OK);
+    assert_ptr_equal(live.session->memory.state[BUF_ARGS].buffer, first.buffer);
+    struct gl_saved saved = {0};
+    assert_int_equal(device_enter(live.device, &saved), DGL_OK);
+    assert_int_equal(memory_fit_plan(&live.session->memory, live.device, &longer), DGL_OK);
+    device_leave(live.device, &saved);
+    assert_int_equal(live.session->memory.state[BUF_ARGS].size, bytes[BUF_ARGS]);
+    assert_true(bytes[BUF_ARGS] > first.size);
+    assert_int_equal(set_strategy(&live, FUSED), DGL_OK); /* the session binds again */
+    int32_t ids[PROMPT], out[ANSWER];
+    tiny_ids(ids, PROMPT, VOCAB, 3);
+    dgl_session_trim(live.session, 0);
+    tiny_greedy(live.session, ids, PROMPT, out, ANSWER);
 }
 
 /* ---- what does not go ------------------------------------------------------------------------ */
@@ -273,6 +295,7 @@ int main(void)
 {
     const struct CMUnitTest last[] = {
         cmocka_unit_test(test_only_what_changes_is_packed),
+        cmocka_unit_test(test_more_operations),
     };
     const struct CMUnitTest refused[] = {
         cmocka_unit_test(test_too_large_is_refused),

@@ -299,8 +299,9 @@ struct kernel_choice {
     uint32_t num_shared;
     int64_t shared_bytes; /* in that order, each aligned to its type */
     int64_t rank;         /* PREFER */
-    bool asked;           /* a hint or a user's file decides, even when it cannot be met */
-    char reason[256];     /* "preferred: 30 over matmul_decode (10)" */
+    /* a hint, unless a tuner's, or a user's file decides, even when it cannot be met */
+    bool asked;
+    char reason[256]; /* "preferred: 30 over matmul_decode (10)" */
     struct kernel_hint_used hint;
     /* "hint K=V (ORIGIN) does not apply here: WHY", of a layer that yields; "" = none */
     char fallback[320];

@@ -338,11 +338,12 @@ static bool changes_choice(const struct chooser *c, const struct kernel *kernel)
 static void set_reason(const struct chooser *c, const struct pick *pick, enum filter filter,
                        struct kernel_choice *out)
 {
+    const struct kernel_hint *hint = c->requested.hint;
+    const bool measured = filter == FILTER_REQUESTED && hint->layer == KERNEL_LAYER_TUNER;
     out->rank = pick->rank;
-    out->asked = filter != FILTER_ALL || out->kernel->source != 0;
+    out->asked = (filter != FILTER_ALL && !measured) || out->kernel->source != 0;
     char *reason = out->reason;
     size_t size = sizeof(out->reason);
-    const struct kernel_hint *hint = c->requested.hint;
     int len = 0;
     if (filter == FILTER_REQUESTED)
         out->hint = (struct kernel_hint_used){.key = hint->key,
@@ -350,7 +351,9 @@ static void set_reason(const struct chooser *c, const struct pick *pick, enum fi
                                               .origin = hint->origin,
                                               .layer = hint->layer,
                                               .decides = changes_choice(c, out->kernel)};
-    if (filter == FILTER_REQUESTED)
+    if (measured) /* the hint's key is the whole request */
+        len = snprintf(reason, size, "the fastest that was measured (%s)", hint->origin);
+    else if (filter == FILTER_REQUESTED)
         len = snprintf(reason, size, "hint %s=%s (%s)", hint->key, hint->value, hint->origin);
     else if (filter == FILTER_ADDED)
         len = snprintf(reason, size, "file %s", pick->choice.kernel->path);

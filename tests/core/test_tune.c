@@ -180,12 +180,14 @@ static void test_compare(void **state)
     dgl_kernels_destroy(&kernels);
 }
 
+/* After the first operation: by the callback, or as a signal does it (`priv`: the session). */
 static bool stop_after_one(void *priv, const char *what, uint64_t done, uint64_t total)
 {
-    (void)priv;
     (void)what;
     (void)total;
-    return done < 1;
+    if (priv && done == 1)
+        dgl_session_cancel(priv);
+    return priv || done < 1;
 }
 
 static bool count_stored(void *priv, const struct dgl_tuned *tuned)
@@ -195,15 +197,24 @@ static bool count_stored(void *priv, const struct dgl_tuned *tuned)
     return true;
 }
 
+struct cancel_case {
+    const char *name;
+    bool by_session;
+};
+
+static const struct cancel_case cancel_cases[] = {{"by the callback", false},
+                                                  {"by the session", true}};
+
 static void test_cancelled(void **state)
 {
+    const struct cancel_case *c = *state;
     struct opened o = open_model(NULL, true);
     struct dgl_tune_result r;
     size_t counts[2] = {0};
-    (void)state;
-    test_log_clear(&log_);
+    assert_int_equal(dgl_tuned_reset(device), DGL_OK);
     assert_int_equal(dgl_tune(o.session,
-                              dgl_tune_params(.op = "sample_pick", .progress_cb = stop_after_one),
+                              dgl_tune_params(.op = "sample_pick", .progress_cb = stop_after_one,
+                                              .progress_priv = c->by_session ? o.session : NULL),
                               &r),
                      DGL_ERR_CANCELLED);
     assert_int_equal(r.num_ops, 1);
@@ -237,6 +248,44 @@ static void test_refusal(void **state)
     assert_int_equal(r.num_ops, 0);
     dgl_tune_result_finish(&r);
     close_model(&o);
+}
+
+/* A stored variant is taken, as a measurement, not as a person's wish. */
+static void test_variant(void **state)
+{
+    struct opened o = open_model(NULL, true);
+    const struct plan *plan = &o.model->engine->plan;
+    const struct kernel_use *use = NULL;
+    struct tune_store store = {0};
+    struct dgl_buf key = {0};
+    struct tune_entry entry = {.op = "o", .tunes = "ROW_THREADS=4", .kernel = "matmul_decode"};
+    (void)state;
+    const struct plan_segment *body = &plan->segment[SEG_DECODE];
+    for (size_t i = 0; i < body->ops.count && !use; i++)
+        use = strcmp(body->ops.ops[i].label, "o") == 0 ? body->use[i] : NULL;
+    assert_non_null(use);
+    kernel_request_key(&use->request, &key);
+    entry.key = key.p;
+    snprintf(entry.default_kernel, sizeof(entry.default_kernel), "%s", use->choice.kernel->name);
+    assert_true(tune_texts(o.model->untuned, "matmul", entry.texts));
+    assert_true(tune_store_put(&store, &entry));
+    assert_true(tune_store_save(&store, device));
+    tune_store_finish(&store);
+    close_model(&o);
+
+    o = open_model(NULL, false);
+    body = &o.model->engine->plan.segment[SEG_DECODE];
+    for (size_t i = 0; i < body->ops.count; i++)
+        if (strcmp(body->ops.ops[i].label, "o") == 0) {
+            const struct kernel_choice *choice = &body->use[i]->choice;
+            assert_string_equal(choice->kernel->name, "matmul_decode");
+            assert_false(choice->asked);
+            assert_contains(choice->reason, "the fastest that was measured (tuner)");
+            assert_contains(choice->reason, "ROW_THREADS=4 (tuner)");
+        }
+    close_model(&o);
+    assert_int_equal(dgl_tuned_reset(device), DGL_OK);
+    dgl_buf_finish(&key);
 }
 
 /* ---- the store ------------------------------------------------------------------------------- */
@@ -416,7 +465,7 @@ int main(void)
 {
     const struct CMUnitTest before[] = {cmocka_unit_test(test_worst_is_replaced)};
     const struct CMUnitTest after[] = {
-        cmocka_unit_test(test_compare),    cmocka_unit_test(test_cancelled),
+        cmocka_unit_test(test_compare),    cmocka_unit_test(test_variant),
         cmocka_unit_test(test_round_trip), cmocka_unit_test(test_hints_are_what_layers_read),
         cmocka_unit_test(test_reset),      cmocka_unit_test(test_texts_tell_kernels_apart),
     };
@@ -429,6 +478,7 @@ int main(void)
     failures += test_run_table("use", test_use, use_cases);
     failures += test_run_table("refusal", test_refusal, bad_cases);
     failures += cmocka_run_group_tests_name("store", after, NULL, NULL);
+    failures += test_run_table("cancel", test_cancelled, cancel_cases);
     failures += test_run_table("damage", test_damage, damages);
     tear_down(&state);
     return failures;

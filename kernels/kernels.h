@@ -31,6 +31,9 @@ struct kernel_var {
     const char *name;
     int64_t value;
 };
+/* A device property of this name, NAME following, says that the built-in kernel NAME computes
+ * wrongly there: it is passed over. */
+#define KERNEL_WRONG_PROPERTY "WRONG_"
 
 /* Integer expressions of directives: + - * / % ( ) comparisons && || ! ?: and min(a,b) max(a,b)
  * ceildiv(a,b) over names. Parsed once, evaluated without allocation. kernel_expr.c */
@@ -188,6 +191,9 @@ enum kernel_hints_heard {
 
 /* The text is a JSON object of hints and their values; which kernels there are is not looked at. */
 enum dgl_status kernel_hints_check(const struct dgl_log *log, const char *origin, const char *json);
+
+/* SHA-256 of all built-in texts, in hex. */
+bool kernel_texts_hash(char out[65]);
 
 struct kernel_set; /* kernels, libs and hints; immutable after creation */
 enum dgl_status kernel_set_create(const struct dgl_log *log,

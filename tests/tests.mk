@@ -30,3 +30,4 @@ $(BUILD)/tests/test_screen: | $(BUILD)/obj/tools/screen.o $(TOOL_PARTS)
 TOOL_ALL = $(filter-out $(BUILD)/obj/tools/main.o,$(TOOL_OBJ))
 TEST_LDFLAGS_test_cli_lost = $(GL_FAIL) -Wl,--wrap=dgl_model_rebuild $(TOOL_ALL) $(TOOL_LIBS)
 $(BUILD)/tests/test_cli_lost: | $(TOOL_ALL)
+TEST_LDFLAGS_test_trust := -Wl,--wrap=gl_programs_create

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/base/mem.h"
+#include "core/memory/kernel_records.h"
 #include "core/memory/pool.h"
 
 #ifndef DGL_VERSION
@@ -91,6 +92,9 @@ enum dgl_status dgl_device_create(const struct dgl_log *log, const struct dgl_de
                                      .subgroup_arithmetic = caps->khr_subgroup_arithmetic,
                                      .subgroup_shuffle = caps->khr_subgroup_shuffle,
                                      .ext_gpu_shader5 = caps->ext_gpu_shader5});
+    status = kernel_records_open(dev);
+    if (status != DGL_OK)
+        goto error;
     *out = dev;
     return DGL_OK;
 error:
@@ -112,6 +116,7 @@ void dgl_device_destroy(struct dgl_device **dev)
             gl_leave(d->gl, &saved);
         gl_device_close(&d->gl);
     }
+    kernel_records_close(d);
     free(d);
 }
 

@@ -28,6 +28,7 @@ struct engine {
     struct exec *exec;            /* runs `plan`, a dispatch per operation */
     struct persistent persistent; /* runs its decode steps */
     enum dgl_executor wanted;
+    uint32_t judged; /* segments whose programs gave known answers; core/seq/trust.c */
     char no_persistent[PERSISTENT_REASON]; /* why there is none */
     struct engine_choice choice[ENGINE_CHOICES];
     const struct engine_choice *last; /* the one that decoded last; NULL = none */

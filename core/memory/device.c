@@ -6,7 +6,7 @@
 struct dgl_counters device_counters(const struct dgl_device *dev)
 {
     struct gl_counters c = gl_device_counters(dev->gl);
-    return (struct dgl_counters){
+    struct dgl_counters all = {
         .tokens = dev->tokens,
         .submits = c.submits,
         .readbacks = c.readbacks,
@@ -17,6 +17,8 @@ struct dgl_counters device_counters(const struct dgl_device *dev)
         .readback_bytes = c.readback_bytes,
         .upload_bytes = c.upload_bytes,
     };
+    counters_take(&all, &dev->aside);
+    return all;
 }
 
 void counters_add(struct dgl_counters *sum, const struct dgl_counters *part)
@@ -54,7 +56,7 @@ struct dgl_counters counters_since(const struct dgl_device *dev, const struct dg
 
 void device_tell(const struct dgl_device *dev, const struct dgl_event *event)
 {
-    if (dev->trace)
+    if (dev->trace && !dev->untold)
         dev->trace(dev->trace_priv, event);
 }
 

@@ -5,6 +5,7 @@
 #include "core/plan/plan_device.h"
 #include "gl/gl.h"
 
+struct kernel_records;
 struct pool;
 
 struct dgl_device {
@@ -16,6 +17,9 @@ struct dgl_device {
     uint64_t tokens;     /* evaluated so far */
     uint64_t held_bytes; /* of device memory: what models and sessions have allocated */
     uint64_t compile_ns; /* spent on compiling so far */
+    struct kernel_records *records;
+    struct dgl_counters aside; /* work that no counter shows: known answers of kernels */
+    bool untold;               /* so is what happens now, to the trace */
     void (*trace)(void *priv, const struct dgl_event *event); /* dgl_device_set_trace() */
     void *trace_priv;
 };

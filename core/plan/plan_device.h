@@ -12,7 +12,7 @@ struct plan_device {
     struct dgl_limits limits;
     bool software;
     uint32_t compute_units;           /* work groups that keep the device busy */
-    struct kernel_var properties[32]; /* docs/kernels.md lists the names */
+    struct kernel_var properties[48]; /* docs/kernels.md lists the names */
     size_t num_properties;
 };
 

@@ -421,20 +421,14 @@ static enum dgl_status check_weights_fit(const struct dgl_model *m,
     return status;
 }
 
-enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels *kernels)
+/* Consumes both sets, also on failure. `unchecked`: see kernel_swap_prepare(). */
+static enum dgl_status replace_engine(struct dgl_model *m, struct kernel_set *untuned,
+                                      struct kernel_set *set, bool unchecked)
 {
     const enum dgl_kv_type kv_type = m->engine->plan.kv_type;
-    struct kernel_set *untuned = NULL, *set = NULL;
     struct engine *engine = NULL;
     struct model_weights *weights = NULL;
-    for (const struct dgl_session *s = m->sessions; s; s = s->next)
-        if (s->profile) /* which holds names of kernels */
-            return dgl_fail(m->dev->log, DGL_ERR_INVALID_ARG,
-                            "the kernels of %s cannot be replaced in a call that profiles",
-                            m->info.path);
-    enum dgl_status status = make_kernel_set(m, kernels, &untuned, &set);
-    if (status == DGL_OK)
-        status = place_weights(m, set, kv_type, &weights);
+    enum dgl_status status = place_weights(m, set, kv_type, &weights);
     if (status == DGL_OK) {
         struct plan_params params = plan_params(m, set, weights, kv_type);
         status = engine_create(m->dev, &params, m->engine->wanted, &engine);
@@ -444,7 +438,7 @@ enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels 
     if (status == DGL_OK)
         status = check_weights_fit(m, weights);
     if (status == DGL_OK)
-        status = kernel_swap_prepare(m, engine, kernels && kernels->unchecked);
+        status = kernel_swap_prepare(m, engine, unchecked);
     if (status == DGL_OK) {
         /* The last thing that can fail; even then buffers are others than those that runs know. */
         status = upload_weights(m, set, weights, NULL, NULL);
@@ -473,4 +467,25 @@ enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels 
     m->untuned = untuned;
     m->pace = (struct pace){.losses = m->pace.losses};
     return DGL_OK;
+}
+
+enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels *kernels)
+{
+    struct kernel_set *untuned = NULL, *set = NULL;
+    for (const struct dgl_session *s = m->sessions; s; s = s->next)
+        if (s->profile) /* which holds names of kernels */
+            return dgl_fail(m->dev->log, DGL_ERR_INVALID_ARG,
+                            "the kernels of %s cannot be replaced in a call that profiles",
+                            m->info.path);
+    enum dgl_status status = make_kernel_set(m, kernels, &untuned, &set);
+    if (status == DGL_OK)
+        return replace_engine(m, untuned, set, kernels && kernels->unchecked);
+    kernel_set_destroy(&set);
+    kernel_set_destroy(&untuned);
+    return status;
+}
+
+enum dgl_status model_replan(struct dgl_model *m)
+{
+    return replace_engine(m, kernel_set_ref(m->untuned), kernel_set_ref(m->kernels), false);
 }

@@ -41,6 +41,9 @@ enum dgl_status model_rebuild(struct dgl_model *m, const struct dgl_rebuild_para
 /* Replaces the engine, and the weights that the new kernels want in another form, all or nothing.
  * The device is entered. */
 enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels *kernels);
+/* The same with the kernels that the model has, where the device's properties have changed; nothing
+ * is compiled. DGL_ERR_UNSUPPORTED: nothing else can run an operation. */
+enum dgl_status model_replan(struct dgl_model *m);
 /* What a session of `context` tokens and passes of `ubatch` tokens needs. */
 void model_estimate(const struct dgl_model *m, int32_t context, int32_t ubatch,
                     struct dgl_memory *out);

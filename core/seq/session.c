@@ -10,6 +10,7 @@
 #include "core/base/mem.h"
 #include "core/plan/rope_table.h"
 #include "core/seq/executor.h"
+#include "core/seq/trust.h"
 #include "loader/desc/rope_freq.h"
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -228,18 +229,31 @@ static bool compile_progress(void *priv, const char *what, uint64_t done, uint64
     return go_on && !session_is_cancelled(s);
 }
 
-enum dgl_status session_compile(struct dgl_session *s, uint32_t segments)
-{
-    struct engine *engine = s->model->engine;
-    return exec_compile(&engine->programs, &engine->plan, segments,
-                        &(struct gl_compile){.machine_code = true,
-                                             .progress_cb = compile_progress,
-                                             .progress_priv = s});
-}
-
 bool session_is_cancelled(const struct dgl_session *s)
 {
     return atomic_load_explicit(&s->cancel, memory_order_relaxed);
+}
+
+static bool go_on(void *priv)
+{
+    return !session_is_cancelled(priv);
+}
+
+enum dgl_status session_compile(struct dgl_session *s, uint32_t segments)
+{
+    const struct gl_compile how = {
+        .machine_code = true, .progress_cb = compile_progress, .progress_priv = s};
+    struct dgl_model *m = s->model;
+    enum dgl_status status;
+    bool replanned = false;
+    do {
+        status = exec_compile(&m->engine->programs, &m->engine->plan, segments, &how);
+        if (status == DGL_OK)
+            status = trust_programs(m, segments, go_on, s, &replanned);
+        if (status == DGL_OK && replanned)
+            status = session_follow(s);
+    } while (status == DGL_OK && replanned);
+    return status;
 }
 
 void session_trim(struct dgl_session *s, int32_t len)

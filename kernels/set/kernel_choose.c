@@ -311,10 +311,15 @@ static enum dgl_status fail_none(const struct chooser *c, const struct pick *pic
 {
     struct dgl_buf request = {0};
     const char *why = why_not(pick);
+    bool wrong = false;
     kernel_request_describe(c->fit.request, &request);
-    enum dgl_status status =
-        dgl_fail(c->log, DGL_ERR_UNSUPPORTED, "no %s can run %s: %s", what,
-                 request.p ? request.p : "", why ? why : "none has that operation");
+    for (size_t i = 0; i < c->fit.num_device; i++)
+        wrong |= strncmp(c->fit.device[i].name, KERNEL_WRONG_PROPERTY,
+                         strlen(KERNEL_WRONG_PROPERTY)) == 0;
+    enum dgl_status status = dgl_fail(
+        c->log, DGL_ERR_UNSUPPORTED, "no %s can run %s: %s%s", what, request.p ? request.p : "",
+        why ? why : "none has that operation",
+        wrong ? "; update the device's driver, or take another device (`dopplergl devices`)" : "");
     dgl_buf_finish(&request);
     return status;
 }

@@ -119,6 +119,19 @@ static bool check_when(struct attempt *a)
     return true;
 }
 
+/* What known answers told of the device's driver; a user's text of that NAME is another text. */
+static bool check_right(struct attempt *a)
+{
+    const size_t len = strlen(KERNEL_WRONG_PROPERTY);
+    for (size_t i = 0; i < a->fit->num_device; i++) {
+        const char *name = a->fit->device[i].name;
+        if (a->kernel->source == 0 && strncmp(name, KERNEL_WRONG_PROPERTY, len) == 0 &&
+            strcmp(name + len, a->kernel->name) == 0)
+            return refuse(a, "it computes wrongly on this device (self test)");
+    }
+    return true;
+}
+
 static bool fill_consts(struct attempt *a)
 {
     const struct kernel_request *request = a->fit->request;
@@ -372,8 +385,8 @@ bool kernel_fit_try(const struct kernel_fit *fit, const struct kernel *kernel,
     struct attempt a = {fit, kernel, out, why};
     *out = (struct kernel_choice){.kernel = kernel, .heard = fit->hears};
     *rank = 0;
-    return check_when(&a) && fill_vars(&a) && check_local(&a) && check_shared(&a) &&
-           check_limits(&a) && check_requires(&a) &&
+    return check_when(&a) && check_right(&a) && fill_vars(&a) && check_local(&a) &&
+           check_shared(&a) && check_limits(&a) && check_requires(&a) &&
            (!kernel->prefer || eval(&a, "PREFER", kernel->prefer, rank));
 }
 

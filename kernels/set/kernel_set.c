@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/base/hash.h"
 #include "core/base/log.h"
 #include "kernels/format/kernel_format.h"
 #include "kernels/kernels.h"
@@ -83,6 +84,18 @@ const char *kernel_set_hint(const struct kernel_set *set, const char *key, const
     if (origin)
         *origin = hint ? hint->origin : NULL;
     return hint ? hint->value : NULL;
+}
+
+bool kernel_texts_hash(char out[65])
+{
+    struct dgl_hash *hash = dgl_hash_create(DGL_HASH_SHA256);
+    if (!hash)
+        return false;
+    for (const struct kernel_embedded *e = kernel_embedded; e->path; e++)
+        dgl_hash_update(hash, e->text, e->len);
+    bool ok = dgl_hash_hex(hash, out);
+    dgl_hash_destroy(&hash);
+    return ok;
 }
 
 /* ---- filling --------------------------------------------------------------------------------- */

@@ -1,0 +1,39 @@
+/* What known answers told of the kernels on this device with this driver, kept for later processes
+ * in the folder of the compiled programs: which programs compute rightly, and which built-in
+ * kernels do not and are passed over by every choice (KERNEL_WRONG_PROPERTY in kernels.h). */
+#ifndef DGL_CORE_KERNEL_RECORDS_H
+#define DGL_CORE_KERNEL_RECORDS_H
+
+#include <stdbool.h>
+
+#include "core/base/status.h"
+
+struct dgl_device;
+struct kernel_choice;
+struct kernel_records; /* of a device */
+
+/* Reads the device's records and tells its plans of the wrong kernels. Records that cannot be read
+ * count as absent. */
+enum dgl_status kernel_records_open(struct dgl_device *dev);
+void kernel_records_close(struct dgl_device *dev);
+
+/* Records reach later processes: there is a cache folder. */
+bool kernel_records_last(const struct dgl_device *dev);
+/* Names the program of a choice on this device: its texts, words and numbers. False: out of memory,
+ * or no cache. */
+bool kernel_records_key(const struct dgl_device *dev, const struct kernel_choice *choice,
+                        char key[65]);
+/* The program computes rightly. */
+bool kernel_records_is_right(const struct dgl_device *dev, const char *key);
+enum dgl_status kernel_records_add_right(struct dgl_device *dev, const char *key);
+/* The built-in kernel computes wrongly: no choice takes it from now on. */
+bool kernel_records_is_wrong(const struct dgl_device *dev, const char *kernel);
+enum dgl_status kernel_records_add_wrong(struct dgl_device *dev, const char *kernel);
+/* Forgets which kernels are wrong, for a self test that asks all of them again. Choices that were
+ * made keep their names of properties until kernel_records_close(). */
+void kernel_records_forget_wrong(struct dgl_device *dev);
+/* Writes them, with those programs that other processes have added meanwhile. A folder that cannot
+ * be written costs judging again. */
+void kernel_records_store(struct dgl_device *dev);
+
+#endif

@@ -1,0 +1,126 @@
+/* Which programs are judged at their first use, and what a wrong one leads to. */
+#include "core/seq/trust.h"
+
+#include <stdlib.h>
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/memory/kernel_records.h"
+
+/* An error of so many times the tolerance (NMSE; four times in amplitude) is a driver's rounding;
+ * drivers that compute wrongly miss by orders of magnitude. */
+#define IMPRECISE 16.0
+
+bool trust_is_wrong(const struct kernel_verdict *verdict)
+{
+    return verdict->kind == KERNEL_WRONG && !(verdict->worst > 1 && verdict->worst <= IMPRECISE);
+}
+
+static bool is_built_in(const struct kernel_choice *choice)
+{
+    bool built_in = choice->kernel->source == 0;
+    for (uint32_t i = 0; i < choice->kernel->num_libs && built_in; i++)
+        built_in = choice->libs[i]->source == 0;
+    return built_in;
+}
+
+/* Asks for the known answers of a program, once for all processes of this device and driver. */
+static enum dgl_status judge_use(struct dgl_model *m, struct kernel_judge *judge,
+                                 const struct kernel_use *use, bool *wrong)
+{
+    struct dgl_device *dev = m->dev;
+    const char *name = use->choice.kernel->name;
+    struct kernel_verdict verdict;
+    char key[65];
+    *wrong = kernel_records_is_wrong(dev, name);
+    if (*wrong)
+        return DGL_OK;
+    if (!kernel_records_key(dev, &use->choice, key) || kernel_records_is_right(dev, key))
+        return DGL_OK;
+    enum dgl_status status = kernel_judge_use(
+        judge,
+        &(struct kernel_subject){.request = &use->request,
+                                 .choice = &use->choice,
+                                 .program = programs_get(&m->engine->programs, use)},
+        &verdict);
+    if (status != DGL_OK)
+        return status;
+    *wrong = trust_is_wrong(&verdict);
+    if (!*wrong)
+        return kernel_records_add_right(dev, key);
+    dgl_warn(dev->log, "%s: a built-in kernel computes wrongly here and is not used: %s",
+             dev->info.renderer, verdict.text);
+    return kernel_records_add_wrong(dev, name);
+}
+
+/* The distinct uses of the segments that this engine has not asked for; `out` has room for all. */
+static size_t list_new(const struct engine *engine, uint32_t segments,
+                       const struct kernel_use **out)
+{
+    const struct plan *plan = &engine->plan;
+    size_t count = 0;
+    for (int s = 0; s < SEG_COUNT; s++) {
+        if (!((segments & ~engine->judged) >> s & 1))
+            continue;
+        for (size_t i = 0; i < plan->segment[s].ops.count; i++) {
+            const struct kernel_use *use = plan->segment[s].use[i];
+            bool known = !is_built_in(&use->choice) || !programs_has(&engine->programs, use) ||
+                         !kernel_judge_knows(use->request.op);
+            for (size_t j = 0; j < count && !known; j++)
+                known = out[j] == use;
+            if (!known)
+                out[count++] = use;
+        }
+    }
+    return count;
+}
+
+enum dgl_status trust_programs(struct dgl_model *m, uint32_t segments, bool (*go_on)(void *priv),
+                               void *priv, bool *replanned)
+{
+    struct dgl_device *dev = m->dev;
+    struct engine *engine = m->engine;
+    struct kernel_judge *judge = NULL;
+    *replanned = false;
+    if (!kernel_records_last(dev) || (segments & ~engine->judged) == 0)
+        return DGL_OK;
+    const uint64_t start_ns = dgl_now_ns(), compile_ns = dev->compile_ns;
+    const struct dgl_counters before = device_counters(dev);
+    const struct kernel_use **uses =
+        dgl_new_array(const struct kernel_use *, engine->plan.kernels.count);
+    size_t count = 0, num_wrong = 0;
+    enum dgl_status status = DGL_OK;
+    dev->untold = true;
+    if (uses)
+        count = list_new(engine, segments, uses);
+    else
+        status = dgl_fail_memory(dev->log, "first use of kernels",
+                                 engine->plan.kernels.count * sizeof(*uses));
+    if (status == DGL_OK)
+        status = kernel_judge_create(&(struct kernel_judge_params){.dev = dev,
+                                                                   .set = m->kernels,
+                                                                   .mode = KERNEL_JUDGE_QUICK,
+                                                                   .go_on = go_on,
+                                                                   .priv = priv},
+                                     &judge);
+    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+        bool wrong = false;
+        status = judge_use(m, judge, uses[i], &wrong);
+        num_wrong += wrong;
+    }
+    kernel_judge_destroy(&judge);
+    free(uses);
+    const struct dgl_counters work = counters_since(dev, &before);
+    counters_add(&dev->aside, &work);
+    dev->untold = false;
+    if (count > 0)
+        kernel_records_store(dev);
+    dev->compile_ns = compile_ns + (dgl_now_ns() - start_ns);
+    if (status == DGL_OK && num_wrong == 0)
+        engine->judged |= segments;
+    if (status != DGL_OK || num_wrong == 0)
+        return status;
+    *replanned = true;
+    return model_replan(m);
+}

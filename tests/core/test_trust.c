@@ -1,0 +1,327 @@
+/* The first use of kernels: a driver that computes wrongly (made at link time) is found out, other
+ * kernels serve, and later devices know; what is on disk is believed only when it is whole and of
+ * this driver. */
+#include "tests/support/test.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "core/base/file.h"
+#include "core/base/hash.h"
+#include "core/memory/kernel_records.h"
+#include "core/seq/session.h"
+
+#define MODEL "tests/models/story-llama-q4_k_m"
+#define STEPS 6
+
+/* ---- a driver that takes half of K ----------------------------------------------------------- */
+
+static struct {
+    const char *kernel; /* NULL: a right driver; "": every kernel */
+} liar;
+
+static bool is_lied_about(const char *label)
+{
+    return liar.kernel && (!liar.kernel[0] || strcmp(label, liar.kernel) == 0);
+}
+
+enum dgl_status __real_gl_programs_create(struct gl_device *dev,
+                                          const struct gl_program_params *params, size_t count,
+                                          const struct gl_compile *how, struct gl_program **out);
+enum dgl_status __wrap_gl_programs_create(struct gl_device *dev,
+                                          const struct gl_program_params *params, size_t count,
+                                          const struct gl_compile *how, struct gl_program **out);
+enum dgl_status __wrap_gl_programs_create(struct gl_device *dev,
+                                          const struct gl_program_params *params, size_t count,
+                                          const struct gl_compile *how, struct gl_program **out)
+{
+    static const char define[] = "#define K ";
+    struct gl_program_params *lies = checked(dgl_new_array(struct gl_program_params, count));
+    char **texts = checked(dgl_new_array(char *, count));
+    memcpy(lies, params, count * sizeof(*lies));
+    for (size_t i = 0; i < count; i++) {
+        const char *at = strstr(params[i].source, define);
+        if (!at || !is_lied_about(params[i].label))
+            continue;
+        char *end;
+        long k = strtol(at + strlen(define), &end, 10);
+        texts[i] = checked(malloc(params[i].len + 32));
+        lies[i].len = (size_t)sprintf(texts[i], "%.*s%s%ld%s", (int)(at - params[i].source),
+                                      params[i].source, define, k / 2, end);
+        lies[i].source = texts[i];
+    }
+    enum dgl_status status = __real_gl_programs_create(dev, lies, count, how, out);
+    for (size_t i = 0; i < count; i++)
+        free(texts[i]);
+    free(texts);
+    free(lies);
+    return status;
+}
+
+/* ---- a process ------------------------------------------------------------------------------- */
+
+static char *folder; /* the cache */
+
+/* What a process with that cache sees: its answer, or the status of the call that failed. */
+struct outcome {
+    enum dgl_status status;
+    int32_t tokens[STEPS];
+    uint64_t judged;  /* dispatches of known answers */
+    char kernel[64];  /* of the head, at the end */
+    char reason[512]; /* why */
+    struct test_log log;
+};
+
+static bool take_head(void *priv, const struct dgl_plan_step *step)
+{
+    struct outcome *o = priv;
+    if (step->phase == DGL_PHASE_DECODE && strcmp(step->op, "head") == 0) {
+        snprintf(o->kernel, sizeof(o->kernel), "%s", step->kernel->name);
+        snprintf(o->reason, sizeof(o->reason), "%s", step->reason);
+    }
+    return true;
+}
+
+static void run(struct outcome *o, const char *cache, const char *hint)
+{
+    struct dgl_device *dev = NULL;
+    struct dgl_model *model = NULL;
+    struct dgl_session *session = NULL;
+    struct dgl_kernels *kernels = NULL;
+    struct dgl_generate_result r = {0};
+    *o = (struct outcome){0};
+    test_log_init(&o->log, DGL_LOG_NOTICE);
+    assert_int_equal(
+        dgl_kernels_create(NULL, dgl_kernels_params(.flags = &hint, .num_flags = hint != NULL),
+                           &kernels),
+        DGL_OK);
+    assert_int_equal(dgl_device_create(
+                         &o->log.log, dgl_device_params(.select = "any", .cache_dir = cache), &dev),
+                     DGL_OK);
+    o->status = dgl_model_load(dev, dgl_model_params(.path = MODEL, .kernels = kernels), &model);
+    if (o->status == DGL_OK)
+        o->status = dgl_session_create(model, dgl_session_params(.context = 64), &session);
+    if (o->status == DGL_OK)
+        o->status = dgl_generate(
+            session,
+            dgl_generate_params(.prompt = "The big dog", .max_tokens = STEPS, .ignore_eos = true),
+            &r);
+    if (o->status == DGL_OK)
+        memcpy(o->tokens, r.tokens, sizeof(o->tokens));
+    if (model)
+        dgl_model_plan_iterate(model, take_head, o);
+    o->judged = dev->aside.dispatches;
+    dgl_generate_result_finish(&r);
+    dgl_session_destroy(&session);
+    dgl_model_destroy(&model);
+    dgl_device_destroy(&dev);
+    dgl_kernels_destroy(&kernels);
+}
+
+static struct outcome right; /* of a right driver, its cache empty */
+
+static void set_up(void)
+{
+    struct dgl_device *dev = NULL;
+    folder = test_tmpdir();
+    assert_int_equal(
+        dgl_device_create(NULL, dgl_device_params(.select = "any", .cache_dir = folder), &dev),
+        DGL_OK);
+    bool keeps = dgl_device_cache_dir(dev) != NULL;
+    dgl_device_destroy(&dev);
+    if (!keeps)
+        return;
+    run(&right, folder, NULL);
+    assert_int_equal(right.status, DGL_OK);
+    assert_string_equal(right.log.text, "");
+}
+
+#define NEEDS_CACHE()                                                                              \
+    do {                                                                                           \
+        if (!right.kernel[0])                                                                      \
+            SKIP("this driver gives no program binaries: nothing is kept");                        \
+    } while (0)
+
+/* The only file of records; fails when there is none. Transferred. */
+static char *records_path(void)
+{
+    char *found = NULL;
+    DIR *dir = opendir(folder);
+    assert_non_null(dir);
+    for (struct dirent *e = readdir(dir); e; e = readdir(dir)) {
+        if (!strstr(e->d_name, ".judged"))
+            continue;
+        assert_null(found);
+        found = checked(dgl_path_join(folder, e->d_name));
+    }
+    closedir(dir);
+    return checked(found);
+}
+
+static void check_same_answer(const struct outcome *o)
+{
+    assert_int_equal(o->status, DGL_OK);
+    for (int i = 0; i < STEPS; i++)
+        assert_int_equal(o->tokens[i], right.tokens[i]);
+}
+
+/* ---- cases ----------------------------------------------------------------------------------- */
+
+static void test_judged_once(void **state)
+{
+    (void)state;
+    struct outcome again;
+    NEEDS_CACHE();
+    assert_true(right.judged > 0);
+    run(&again, folder, NULL);
+    check_same_answer(&again);
+    assert_int_equal(again.judged, 0);
+    assert_string_equal(again.log.text, "");
+    /* Nothing is kept, so nothing is judged. */
+    run(&again, "", NULL);
+    check_same_answer(&again);
+    assert_int_equal(again.judged, 0);
+}
+
+static void test_another_kernel_serves(void **state)
+{
+    (void)state;
+    struct outcome wrong, later;
+    NEEDS_CACHE();
+    char *other = test_tmpdir();
+    liar.kernel = right.kernel;
+    run(&wrong, other, NULL);
+    check_same_answer(&wrong);
+    assert_string_not_equal(wrong.kernel, right.kernel);
+    assert_contains(wrong.log.text, "a built-in kernel computes wrongly here and is not used: ");
+    assert_contains(wrong.log.text, right.kernel);
+    assert_contains(wrong.reason, "it computes wrongly on this device (self test)");
+    assert_contains(wrong.reason, right.kernel);
+    /* It is remembered, whatever the driver does by now. */
+    liar.kernel = NULL;
+    run(&later, other, NULL);
+    check_same_answer(&later);
+    assert_string_equal(later.kernel, wrong.kernel);
+    assert_int_equal(later.judged, 0);
+    assert_contains(later.log.text, "computed wrongly here and is not used");
+    /* What a person asks for is refused, not replaced. */
+    char hint[128];
+    snprintf(hint, sizeof(hint), "variants.matmul/decode=%s", right.kernel);
+    run(&later, other, hint);
+    assert_int_equal(later.status, DGL_ERR_UNSUPPORTED);
+    assert_int_equal(later.log.errors, 1);
+    assert_contains(later.log.text, hint);
+    assert_contains(later.log.text, "it computes wrongly on this device (self test)");
+    /* Another driver has another cache. */
+    run(&later, folder, NULL);
+    assert_string_equal(later.kernel, right.kernel);
+    test_tmpdir_remove(other);
+}
+
+static void test_no_kernel_is_left(void **state)
+{
+    (void)state;
+    struct outcome wrong;
+    NEEDS_CACHE();
+    char *other = test_tmpdir();
+    liar.kernel = "";
+    run(&wrong, other, NULL);
+    assert_int_equal(wrong.status, DGL_ERR_UNSUPPORTED);
+    assert_int_equal(wrong.log.errors, 1);
+    assert_contains(wrong.log.text, "no kernel can run matmul");
+    assert_contains(wrong.log.text, right.kernel);
+    assert_contains(wrong.log.text, "update the device's driver, or take another device");
+    liar.kernel = NULL;
+    test_tmpdir_remove(other);
+}
+
+/* What is done to the records of a right driver before they are read again. */
+struct damage {
+    const char *name;
+    const char *find, *replace; /* in the text; then the sum is made right */
+    bool flip, cut, rename;     /* a bit of it; its last byte; another driver's name */
+    bool believed;              /* nothing is judged again */
+};
+
+static const struct damage damages[] = {
+    {.name = "as they were", .believed = true},
+    {.name = "a bit", .flip = true},
+    {.name = "the end", .cut = true},
+    {.name = "another format", .find = "records 1", .replace = "records 9"},
+    {.name = "another driver's", .rename = true},
+    {.name = "a wrong kernel of another version of the library",
+     .find = "right ",
+     .replace =
+         "wrong 0000000000000000000000000000000000000000000000000000000000000000 embed\nright ",
+     .believed = true},
+    {.name = "a word of the future",
+     .find = "right ",
+     .replace = "maybe x\nright ",
+     .believed = true},
+};
+
+static void records_are_believed(void **state)
+{
+    const struct damage *row = *state;
+    struct outcome o;
+    struct dgl_buf text = {0};
+    char *bytes = NULL, sum[65];
+    size_t len = 0;
+    NEEDS_CACHE();
+    char *path = records_path();
+    assert_int_equal(dgl_file_slurp(NULL, path, 1 << 20, &bytes, &len), DGL_OK);
+    const size_t end = len - strlen("sha256 ") - 65;
+    char *at = row->find ? strstr(bytes, row->find) : NULL;
+    if (at) {
+        dgl_buf_append(&text, bytes, (size_t)(at - bytes));
+        dgl_buf_puts(&text, row->replace);
+        at += strlen(row->find);
+        dgl_buf_append(&text, at, end - (size_t)(at - bytes));
+        assert_true(dgl_hash_bytes(DGL_HASH_SHA256, text.p, text.len, sum));
+        dgl_buf_printf(&text, "sha256 %s\n", sum);
+    } else {
+        assert_null(row->find);
+        dgl_buf_append(&text, bytes, len - row->cut);
+        if (row->flip)
+            text.p[40] ^= 1;
+    }
+    test_write_file(folder, strrchr(path, '/') + 1, text.p, text.len);
+    if (row->rename) {
+        char *other = checked(strdup(path));
+        char *name = strrchr(other, '/') + 1;
+        name[0] = name[0] == '0' ? '1' : '0';
+        assert_int_equal(rename(path, other), 0);
+        run(&o, folder, NULL);
+        assert_int_equal(unlink(other), 0);
+        free(other);
+    } else {
+        run(&o, folder, NULL);
+    }
+    check_same_answer(&o);
+    assert_string_equal(o.kernel, right.kernel);
+    if (row->believed)
+        assert_int_equal(o.judged, 0);
+    else
+        assert_true(o.judged > 0);
+    /* Whole again. */
+    run(&o, folder, NULL);
+    assert_int_equal(o.judged, 0);
+    dgl_buf_finish(&text);
+    free(bytes);
+    free(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_judged_once),
+        cmocka_unit_test(test_another_kernel_serves),
+        cmocka_unit_test(test_no_kernel_is_left),
+    };
+    set_up();
+    int failures = cmocka_run_group_tests(tests, NULL, NULL);
+    failures += test_run_table("records", records_are_believed, damages);
+    test_tmpdir_remove(folder);
+    return failures;
+}

@@ -35,8 +35,8 @@
 #define SAMPLE_LISTS   16             /* each takes a position */
 #define STREAM_BYTES   (256ull << 20) /* of weights: more than caches hold */
 /* A GPU that waited for the compiler has lowered its clocks: before anything is timed it is kept
- * busy as long as it was idle, at most so long. (One NVIDIA H200 took 3,256 us for tokens of 842
- * us.) */
+ * busy as long as it was idle, at most so long. (One NVIDIA H200 took 3,256 us for tokens of
+ * 842 us.) */
 #define WARM_NS 200000000ull
 /* For the estimate: seconds that a candidate takes, most of them to compile it, and how many there
  * will be for each that the search begins with. */

@@ -197,6 +197,9 @@ enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, s
                         log, &whole, &token, "#%s may not appear here: the generator writes it%s",
                         directives[i],
                         dgl_str_eq(token.text, "extension") ? " for each //! EXTENSION" : "");
+            if (dgl_str_eq(token.text, "include"))
+                status = fail_at(log, &whole, &token,
+                                 "#include may not appear here: kernels share texts by //! LIB");
             condition = is_condition(token.text);
             if (status == DGL_OK && dgl_str_eq(token.text, "define") && !macro_is_small(&lexer))
                 status = fail_at(log, &whole, &token, "a macro has at most %d parameters, not more",

@@ -356,6 +356,22 @@ static enum dgl_status parse_lines(struct kernel_parser *p, struct dgl_str text,
     return status;
 }
 
+/* Bytes that no text has: a file of another kind, or one that plays with terminals. */
+static enum dgl_status check_bytes(struct kernel_parser *p)
+{
+    for (size_t i = 0; i < p->text.len; i++) {
+        const unsigned char byte = (unsigned char)p->text.p[i];
+        p->line += byte == '\n';
+        if (byte == 0)
+            return kernel_parser_fail(p, "the file holds a zero byte; kernels and libs are text");
+        if ((byte < 0x20 && !strchr("\t\n\v\f\r", byte)) || byte == 0x7f)
+            return kernel_parser_fail(
+                p, "the file holds a control character, 0x%02x; kernels and libs are text", byte);
+    }
+    p->line = 1;
+    return DGL_OK;
+}
+
 void kernel_hash_text(struct dgl_hash *hash, const char *text, size_t len)
 {
     const char *end = text + len, *start = text;
@@ -404,8 +420,9 @@ enum dgl_status kernel_parse(const struct dgl_log *log, struct dgl_arena *arena,
     *out = NULL;
     struct kernel_parser p = {
         .log = log, .arena = arena, .path = path, .text = {text, len}, .line = 1};
-    if (memchr(text, '\0', len))
-        return kernel_parser_fail(&p, "the file holds a zero byte; a kernel is text");
+    enum dgl_status status = check_bytes(&p);
+    if (status != DGL_OK)
+        return status;
     struct kernel *kernel = p.kernel = dgl_arena_alloc(arena, sizeof(*kernel));
     if (!kernel)
         return dgl_fail_memory(log, "a kernel", sizeof(*kernel));
@@ -415,7 +432,7 @@ enum dgl_status kernel_parse(const struct dgl_log *log, struct dgl_arena *arena,
     kernel->text_len = len;
     kernel->tolerance = 1e-12;
     const struct dgl_str whole = {text, len};
-    enum dgl_status status = parse_lines(&p, whole, &kernel->body, &kernel->body_line);
+    status = parse_lines(&p, whole, &kernel->body, &kernel->body_line);
     if (status == DGL_OK)
         status = check_whole(&p);
     if (status != DGL_OK)
@@ -433,8 +450,9 @@ enum dgl_status kernel_lib_parse(const struct dgl_log *log, struct dgl_arena *ar
     struct kernel_parser p = {
         .log = log, .arena = arena, .path = file->path, .text = {text, len}, .line = 1};
     *out = NULL;
-    if (memchr(text, '\0', len))
-        return kernel_parser_fail(&p, "the file holds a zero byte; a lib is text");
+    enum dgl_status status = check_bytes(&p);
+    if (status != DGL_OK)
+        return status;
     struct kernel_lib *lib = dgl_arena_alloc(arena, sizeof(*lib));
     if (!lib)
         return dgl_fail_memory(log, "a lib", sizeof(*lib));
@@ -443,7 +461,7 @@ enum dgl_status kernel_lib_parse(const struct dgl_log *log, struct dgl_arena *ar
     lib->text_len = len;
     p.decls = &lib->decls;
     const struct dgl_str whole = {text, len};
-    enum dgl_status status = parse_lines(&p, whole, &lib->body, &lib->body_line);
+    status = parse_lines(&p, whole, &lib->body, &lib->body_line);
     if (status != DGL_OK)
         return status;
     if (!lib->body) {

@@ -7,6 +7,7 @@
 #include "core/base/file.h"
 #include "core/base/hash.h"
 #include "core/base/log.h"
+#include "core/base/printable.h"
 #include "kernels/format/kernel_format.h"
 #include "kernels/kernels.h"
 #include "kernels/set/embedded.h"
@@ -214,6 +215,7 @@ static enum dgl_status add_file(const struct dgl_log *log, struct kernel_set *se
 struct walk {
     const struct dgl_log *log;
     struct kernel_set *set;
+    const char *root; /* the directory, links resolved */
     uint32_t source;
     size_t files, folders, bytes;
 };
@@ -231,6 +233,23 @@ static enum dgl_status add_walked(struct walk *walk, const char *path, const cha
     if (status == DGL_OK && walk->bytes > (size_t)WALK_MIB_MAX << 20)
         status = dgl_fail(log, DGL_ERR_INVALID_ARG,
                           "%s: a kernel directory has at most %d MiB of files", path, WALK_MIB_MAX);
+    return status;
+}
+
+/* A file that is a link has to stay in the directory: a stranger's could name any file of the
+ * user's, whose text would appear in messages. A link to nothing fails when it is read. */
+static enum dgl_status check_link(const struct walk *walk, const char *path)
+{
+    const size_t len = strlen(walk->root);
+    char *target = dgl_path_is_link(path) ? realpath(path, NULL) : NULL;
+    enum dgl_status status = DGL_OK;
+    if (target && (strncmp(target, walk->root, len) != 0 ||
+                   (target[len] != '/' && walk->root[len - 1] != '/')))
+        status = dgl_fail(walk->log, DGL_ERR_INVALID_ARG,
+                          "%s: a link out of the kernel directory, to %s: name that with "
+                          "--kernel-file",
+                          path, DGL_PRINTABLE(target));
+    free(target);
     return status;
 }
 
@@ -256,7 +275,9 @@ static enum dgl_status add_folder(struct walk *walk, const char *dir, uint32_t d
         if (!path) {
             status = dgl_fail_memory(walk->log, "a path", strlen(dir));
         } else if (file) {
-            status = add_walked(walk, path, lib ? name : NULL);
+            status = check_link(walk, path);
+            if (status == DGL_OK)
+                status = add_walked(walk, path, lib ? name : NULL);
         } else if (dgl_path_is_dir(path) && dgl_path_is_link(path)) {
             dgl_warn(walk->log, "%s: a link to a folder is not followed", path);
         } else if (dgl_path_is_dir(path)) {
@@ -271,8 +292,10 @@ static enum dgl_status add_folder(struct walk *walk, const char *dir, uint32_t d
 static enum dgl_status add_dir(const struct dgl_log *log, struct kernel_set *set, const char *dir,
                                uint32_t source)
 {
-    struct walk walk = {.log = log, .set = set, .source = source};
+    char *root = realpath(dir, NULL);
+    struct walk walk = {.log = log, .set = set, .root = root ? root : dir, .source = source};
     enum dgl_status status = add_folder(&walk, dir, 0);
+    free(root);
     if (status == DGL_OK && walk.files == 0)
         status = dgl_fail(log, DGL_ERR_INVALID_ARG,
                           "%s: the kernel directory holds no *.comp and no *.glsl", dir);

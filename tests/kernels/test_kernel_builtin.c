@@ -67,11 +67,43 @@ static void every_kernel_is_named_like_its_file(void **state)
     kernel_set_destroy(&set);
 }
 
+/* What an editor of another system makes of a copy is the same kernel. */
+static void every_kernel_may_have_crlf(void **state)
+{
+    (void)state;
+    struct kernel_set *set = loaded_set(NULL);
+    for (size_t i = 0; i < kernel_set_count(set); i++) {
+        const struct kernel *kernel = kernel_set_at(set, i);
+        struct dgl_buf text = {0};
+        struct dgl_arena arena = {0};
+        struct kernel *copy = NULL;
+        struct test_log log;
+        test_log_init(&log, DGL_LOG_ERROR);
+        for (size_t c = 0; c < kernel->text_len; c++) {
+            if (kernel->text[c] == '\n')
+                dgl_buf_putc(&text, '\r');
+            dgl_buf_putc(&text, kernel->text[c]);
+        }
+        if (kernel_parse(&log.log, &arena, kernel->path, text.p, text.len, &copy) != DGL_OK)
+            fail_msg("%s", log.text);
+        assert_string_equal(copy->sha256, kernel->sha256);
+        assert_string_equal(copy->name, kernel->name);
+        assert_string_equal(copy->summary, kernel->summary);
+        assert_int_equal(copy->num_tunes, kernel->num_tunes);
+        assert_int_equal(copy->num_libs, kernel->num_libs);
+        assert_int_equal(copy->body_line, kernel->body_line);
+        dgl_buf_finish(&text);
+        dgl_arena_finish(&arena);
+    }
+    kernel_set_destroy(&set);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_local_size_is_a_tunable_or_a_let),
         cmocka_unit_test(every_kernel_is_named_like_its_file),
+        cmocka_unit_test(every_kernel_may_have_crlf),
     };
     return cmocka_run_group_tests_name("kernel_builtin", tests, NULL, NULL);
 }

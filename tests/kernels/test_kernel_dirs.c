@@ -154,16 +154,53 @@ static void two_directories_may_have_the_same_names(void **state)
     test_tmpdir_remove(second);
 }
 
-static void link_to_a_file_is_read(void **state)
+static void link_within_the_directory_is_read(void **state)
 {
-    char *outside = test_tmpdir(), *from = dgl_path_join(outside, "x.comp"),
-         *to = dgl_path_join(*state, "y.comp");
-    test_write_file(outside, "x.comp", KERNEL("linked", ""), strlen(KERNEL("linked", "")));
-    assert_int_equal(symlink(from, to), 0);
+    char *to = dgl_path_join(*state, "y.comp");
+    put(*state, ".store", "x.comp", KERNEL("linked", ""));
+    assert_int_equal(symlink(".store/x.comp", to), 0);
     struct kernel_set *set = load(*state);
     assert_non_null(kernel_set_find(set, "linked"));
     kernel_set_destroy(&set);
+    free(to);
+}
+
+/* The directory itself may be named by a link. */
+static void link_to_the_directory_is_followed(void **state)
+{
+    char *outside = test_tmpdir(), *to = dgl_path_join(outside, "link");
+    put(*state, "a", "x.comp", KERNEL("linked", ""));
+    char *inner = dgl_path_join(*state, "y.glsl");
+    assert_int_equal(symlink("a/../a/x.comp", inner), 0);
+    assert_int_equal(symlink(*state, to), 0);
+    assert_refused(to, DGL_ERR_KERNEL, "/link/y.glsl", ""); /* read, and no lib */
+    assert_int_equal(unlink(inner), 0);
+    struct kernel_set *set = load(to);
+    assert_non_null(kernel_set_find(set, "linked"));
+    kernel_set_destroy(&set);
     test_tmpdir_remove(outside);
+    free(inner);
+    free(to);
+}
+
+static void link_out_of_the_directory_is_refused(void **state)
+{
+    char *outside = test_tmpdir(), *from = dgl_path_join(outside, "x.comp"),
+         *to = dgl_path_join(*state, "y.comp"), *sibling = NULL;
+    test_write_file(outside, "x.comp", KERNEL("linked", ""), strlen(KERNEL("linked", "")));
+    assert_int_equal(symlink(from, to), 0);
+    assert_refused(*state, DGL_ERR_INVALID_ARG, "y.comp: a link out of the kernel directory, to ",
+                   "/x.comp: name that with --kernel-file");
+    /* A directory whose name begins with that of the other is another one. */
+    assert_true(asprintf(&sibling, "%sx", (const char *)*state) > 0);
+    assert_int_equal(rename(outside, sibling), 0);
+    assert_int_equal(unlink(to), 0);
+    free(from);
+    from = dgl_path_join(sibling, "x.comp");
+    assert_int_equal(symlink(from, to), 0);
+    assert_refused(*state, DGL_ERR_INVALID_ARG, "y.comp: a link out of the kernel directory", "");
+    test_tmpdir_remove(sibling);
+    free(outside);
     free(from);
     free(to);
 }
@@ -287,7 +324,9 @@ int main(void)
         DIR_TEST(kernel_name_twice_names_both_files),
         DIR_TEST(lib_twice_names_both_files),
         DIR_TEST(two_directories_may_have_the_same_names),
-        DIR_TEST(link_to_a_file_is_read),
+        DIR_TEST(link_within_the_directory_is_read),
+        DIR_TEST(link_to_the_directory_is_followed),
+        DIR_TEST(link_out_of_the_directory_is_refused),
         DIR_TEST(link_to_a_folder_is_not_followed),
         DIR_TEST(hidden_folders_are_left_alone),
         DIR_TEST(link_to_nothing_is_refused),

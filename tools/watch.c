@@ -47,6 +47,7 @@ struct watch {
     struct engine *engine;
     const struct options *opt;
     int fd;
+    char *pack_dir; /* the pack's own folder of kernels; NULL without --allow-pack-kernels */
     struct place *places;
     size_t num_places, cap_places;
     struct knowns known;
@@ -210,6 +211,8 @@ static void take_event(struct watch *w, const struct inotify_event *event)
     if (event->mask & IN_Q_OVERFLOW) { /* any file may have changed */
         for (size_t i = 0; i < opt->kernel_dir.count; i++)
             walk(w, opt->kernel_dir.item[i], 0, true, true);
+        if (w->pack_dir)
+            walk(w, w->pack_dir, 0, true, true);
         for (size_t i = 0; i < opt->kernel_file.count; i++)
             note_edit(w, opt->kernel_file.item[i]);
         return;
@@ -227,6 +230,8 @@ static void take_event(struct watch *w, const struct inotify_event *event)
                 match_file(w, opt->kernel_file.item[f], dir, event->name);
             if (opt->kernel_config)
                 match_file(w, opt->kernel_config, dir, event->name);
+            if (opt->user_kernels)
+                match_file(w, opt->user_kernels, dir, event->name);
             continue;
         }
         char *path = dgl_path_join(dir, event->name);
@@ -327,6 +332,9 @@ static void present_layers(struct watch *w, struct options *out)
             out->kernel_file.item[out->kernel_file.count++] = w->opt->kernel_file.item[i];
     if (out->kernel_config && !dgl_path_exists(out->kernel_config))
         out->kernel_config = NULL;
+    if (out->user_kernels && !dgl_path_exists(out->user_kernels))
+        out->user_kernels = NULL;
+    out->allow_pack_kernels = w->pack_dir && walk(w, w->pack_dir, 0, false, false) > 0;
 }
 
 /* The layers as they are now, and what they hold; *kernels is the caller's. */
@@ -429,7 +437,8 @@ bool watch_create(struct watch **out, struct engine *e, const struct options *op
     *out = NULL;
     if (!opt->watch_kernels)
         return true;
-    if (opt->kernel_dir.count + opt->kernel_file.count == 0 && !opt->kernel_config) {
+    if (opt->kernel_dir.count + opt->kernel_file.count == 0 && !opt->kernel_config &&
+        !opt->user_kernels && !opt->allow_pack_kernels) {
         console_error("--watch-kernels: there is nothing to watch: name kernels with --kernel-dir "
                       "or --kernel-file");
         return false;
@@ -451,6 +460,14 @@ bool watch_create(struct watch **out, struct engine *e, const struct options *op
         watch_file(w, opt->kernel_file.item[i]);
     if (opt->kernel_config)
         watch_file(w, opt->kernel_config);
+    if (opt->user_kernels)
+        watch_file(w, opt->user_kernels);
+    if (opt->allow_pack_kernels) {
+        w->pack_dir = dgl_path_join(dgl_model_get_info(e->model)->path, "kernels");
+        w->failed = w->failed || !w->pack_dir;
+        if (w->pack_dir)
+            walk(w, w->pack_dir, 0, true, false);
+    }
     if (dgl_kernels_overrides(&e->console.log, e->kernels, add_known, &w->known) != DGL_OK ||
         w->known.failed || w->failed) {
         console_error("out of memory for --watch-kernels");
@@ -498,6 +515,7 @@ void watch_destroy(struct watch **watch)
         free(w->places[i].dir);
     for (size_t i = 0; i < w->num_edited; i++)
         free(w->edited[i]);
+    free(w->pack_dir);
     free(w->places);
     free(w->edited);
     knowns_finish(&w->known);

@@ -287,6 +287,41 @@ static void a_chat_takes_edits_while_it_waits(void **state)
     test_tmpdir_remove(a.dir);
 }
 
+/* The folder of a pack that may bring kernels. */
+static void kernels_of_a_pack_are_watched(void **state)
+{
+    struct author a = {.dir = test_tmpdir(), .text = kernel_text("sample_pick")}, inside = {0};
+    char *pack = dgl_path_join(a.dir, "pack");
+    struct process_result r;
+    (void)state;
+    process_command(&r, "convert", "tests/models/story-llama-q4_k_m", pack, NULL);
+    assert_code(&r, 0);
+    process_finish(&r);
+    inside.dir = dgl_path_join(pack, "kernels");
+    assert_int_equal(dgl_dir_make(NULL, inside.dir), DGL_OK);
+    save(&inside, "sample_pick.comp", a.text);
+    terminal_start(&a.t,
+                   (const char *const[]){"chat", "--device", "any", "-m", pack, "--watch-kernels",
+                                         "--allow-pack-kernels", NULL},
+                   NULL);
+    terminal_expect(&a.t, "watch: edits of 1 kernel files");
+    char *text = with(a.text, "return best.y;", "return best.y + 0u;");
+    save(&inside, "sample_pick.comp", text);
+    expect_taken(&a, "sample_pick", text);
+    char *path = dgl_path_join(inside.dir, "sample_pick.comp");
+    unlink(path);
+    terminal_expect(&a.t, "the built-in one: ");
+    terminal_send(&a.t, "/quit\n");
+    assert_int_equal(terminal_wait(&a.t), 0);
+    terminal_finish(&a.t);
+    free(path);
+    free(text);
+    free(pack);
+    free(inside.dir);
+    free(a.text);
+    test_tmpdir_remove(a.dir);
+}
+
 struct refused {
     const char *name;
     const char *args[12];
@@ -328,6 +363,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unsafe_kernels_are_taken_as_they_are),
         cmocka_unit_test(a_chat_takes_edits_while_it_waits),
+        cmocka_unit_test(kernels_of_a_pack_are_watched),
     };
     author_begin(&author, NULL);
     int failures = test_run_table("edits", edit_case, edits);

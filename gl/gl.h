@@ -237,6 +237,9 @@ void gl_pending_destroy(struct gl_device *dev, struct gl_pending **pending);
 /* Name of a text on this device with this driver, 64 hexadecimal digits: the same in every process,
  * another after an update of the driver. False without a cache. */
 bool gl_program_key(const struct gl_device *dev, const char *source, size_t len, char key[65]);
+/* Device and driver as the files of the cache name them: "RENDERER, VERSION", at most 255 bytes; ""
+ * without a cache. */
+const char *gl_program_cache_device(const struct gl_device *dev);
 /* Folder of the on-disk cache; NULL without one that can be written. */
 const char *gl_program_cache_dir(struct gl_device *dev);
 /* One owner more, each of which destroys it. */

@@ -8,6 +8,7 @@
 #include <GLES2/gl2ext.h>
 #include <string.h>
 
+#include "core/base/cache_kind.h"
 #include "core/base/status.h"
 #include "gl/gl.h"
 
@@ -99,12 +100,13 @@ void gl_ext_load(struct gl_ext *ext, const char *list, gl_proc (*get)(const char
 /* ---- gl_progcache.c: compiled programs on disk ----------------------------------------------- */
 
 struct gl_progcache {
-    char *dir;          /* NULL = off */
-    char identity[65];  /* hash of driver and format, part of every key */
-    uint64_t max_bytes; /* trimmed to this, oldest first */
-    bool stored;        /* something was added since the last trim */
-    char *reason;       /* why programs were not kept at the last try; NULL = no reason */
-    bool told;          /* the reason is in the log */
+    char *dir;                           /* NULL = off */
+    char identity[65];                   /* hash of driver and format, part of every key */
+    char device[DGL_CACHE_DEVICE_BYTES]; /* for people */
+    uint64_t max_bytes;                  /* trimmed to this, oldest first */
+    bool stored;                         /* something was added since the last trim */
+    char *reason; /* why programs were not kept at the last try; NULL = no reason */
+    bool told;    /* the reason is in the log */
 };
 struct gl_progcache_params {
     const char *dir; /* NULL = XDG, "" = off */

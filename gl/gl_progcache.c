@@ -6,19 +6,20 @@
  * Only this user may be able to write there (core/base/cache_dir.h): drivers trust what they load.
  * One file per program, named KEY.prog. KEY is the SHA-256, in hex, of
  *     the identity (below), a NUL, and the program's complete GLSL source (defines are part of it).
- * The identity is the SHA-256, in hex, of "dopplergl program cache 1", GL_VENDOR, GL_RENDERER,
+ * The identity is the SHA-256, in hex, of "dopplergl program cache 2", GL_VENDOR, GL_RENDERER,
  * GL_VERSION and the binary formats of the driver in decimal, each followed by a newline. So
  * another driver, driver version or cache version never finds an entry.
  *
  * File, little-endian:
  *     offset  bytes  field
  *          0      8  magic "DGLPROG\n"
- *          8      4  version of this layout: 1
+ *          8      4  version of this layout: 2
  *         12      4  binary format, as glProgramBinary() takes it
  *         16      8  length of the binary: 1 to 64 MiB
  *         24     64  KEY: a file under another name is foreign
- *         88     64  SHA-256, in hex, of the bytes before this field and the binary
- *        152         the binary; the file ends with it
+ *         88     64  SHA-256, in hex, of the bytes before this field and after it
+ *        152    256  device and driver for people: GL_RENDERER, GL_VERSION; NUL-padded
+ *        408         the binary; the file ends with it
  * An entry that differs from this in any way, or that the driver refuses, counts as absent: the
  * program is compiled from source and the entry is replaced. That is silent: the program is equal.
  *
@@ -37,6 +38,7 @@
 
 #include "core/base/bytes.h"
 #include "core/base/cache_dir.h"
+#include "core/base/cache_kind.h"
 #include "core/base/file.h"
 #include "core/base/hash.h"
 #include "core/base/mem.h"
@@ -44,7 +46,7 @@
 #include "core/base/str.h"
 #include "gl/gl_internal.h"
 
-#define CACHE_VERSION 1
+#define CACHE_VERSION DGL_CACHE_VERSION
 #define SUFFIX        ".prog"
 #define MAX_BINARY    (64u << 20)
 #define MAX_BYTES     (256ull << 20)
@@ -52,12 +54,13 @@
 static const char magic[8] = {'D', 'G', 'L', 'P', 'R', 'O', 'G', '\n'};
 
 enum {
-    AT_VERSION = 8,
+    AT_VERSION = DGL_CACHE_VERSION_AT,
     AT_FORMAT = 12,
     AT_LENGTH = 16,
     AT_KEY = 24,
     AT_CHECKSUM = 88,
-    AT_BINARY = 152,
+    AT_DEVICE = 152,
+    AT_BINARY = AT_DEVICE + DGL_CACHE_DEVICE_BYTES,
     HEX = 64,
 };
 
@@ -104,6 +107,7 @@ void gl_progcache_init(struct gl_progcache *cache, const struct gl_progcache_par
     dgl_buf_finish(&text);
     if (!identified)
         return;
+    snprintf(cache->device, sizeof(cache->device), "%s, %s", params->renderer, params->version);
     cache->dir = dgl_cache_path(params->dir);
     if (!cache->dir) {
         cache->reason = strdup("neither XDG_CACHE_HOME nor HOME is an absolute path");
@@ -148,6 +152,7 @@ static bool checksum(const unsigned char *header, const void *binary, size_t len
     if (!hash)
         return false;
     dgl_hash_update(hash, header, AT_CHECKSUM);
+    dgl_hash_update(hash, header + AT_DEVICE, DGL_CACHE_DEVICE_BYTES);
     dgl_hash_update(hash, binary, len);
     bool ok = dgl_hash_hex(hash, out);
     dgl_hash_destroy(&hash);
@@ -197,7 +202,7 @@ bool gl_progcache_load(struct gl_progcache *cache, const char *key, uint32_t *fo
 void gl_progcache_store(struct gl_progcache *cache, const char *key, uint32_t format,
                         const void *bytes, size_t len)
 {
-    unsigned char header[AT_BINARY];
+    unsigned char header[AT_BINARY] = {0};
     char sum[65], name[HEX + sizeof(SUFFIX)];
 
     if (len == 0 || len > MAX_BINARY)
@@ -207,6 +212,7 @@ void gl_progcache_store(struct gl_progcache *cache, const char *key, uint32_t fo
     dgl_put_le(header + AT_FORMAT, format, 4);
     dgl_put_le(header + AT_LENGTH, len, 8);
     memcpy(header + AT_KEY, key, HEX);
+    memcpy(header + AT_DEVICE, cache->device, strlen(cache->device));
     if (!checksum(header, bytes, len, sum))
         return;
     memcpy(header + AT_CHECKSUM, sum, HEX);
@@ -270,12 +276,9 @@ void gl_progcache_trim(struct gl_progcache *cache)
         count = 0;
     struct entry *entries = dgl_new_array(struct entry, count);
     for (size_t i = 0; entries && i < count; i++) {
-        /* Ours are KEY.prog, KEY.exec (core/exec/exec_record.c), and KEY.prog.tmp... of processes
-         * that were killed. */
+        const struct dgl_cache_kind *kind = dgl_cache_kind_of(names[i]);
         struct entry *entry = &entries[num];
-        if (strlen(names[i]) >= HEX + strlen(SUFFIX) && dgl_hash_is_hex(names[i], HEX) &&
-            (strncmp(names[i] + HEX, SUFFIX, strlen(SUFFIX)) == 0 ||
-             strncmp(names[i] + HEX, ".exec", 5) == 0) &&
+        if (kind && kind->trimmed &&
             dgl_cache_stat(dir, names[i], &entry->size, &entry->modified)) {
             entry->name = names[i];
             total += entry->size;

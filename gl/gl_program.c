@@ -426,6 +426,11 @@ bool gl_program_key(const struct gl_device *dev, const char *source, size_t len,
     return gl_progcache_key(&dev->cache, source, len, key);
 }
 
+const char *gl_program_cache_device(const struct gl_device *dev)
+{
+    return dev->cache.device;
+}
+
 const char *gl_program_cache_dir(struct gl_device *dev)
 {
     return gl_progcache_prepare(&dev->cache) ? dev->cache.dir : NULL;

@@ -110,6 +110,30 @@ const struct command commands[] = {
      "`--json`: list of `name path form quantization bytes`; `form` is `pack`, `checkpoint` or "
      "`gguf`.",
      0, 3, command_models, NULL, NULL},
+    {"cache", "ls | purge [KIND...] | path [options]",
+     "Show and empty the cache of compiled kernels",
+     "Opens no device. The folder is XDG_CACHE_HOME/dopplergl, else ~/.cache/dopplergl. `ls` has a "
+     "row "
+     "for each kind of file and each device\nwith its driver; `purge` deletes the files of the "
+     "kinds that "
+     "are named, or of all; `path` prints the folder, there or not. What is\nlost is made again "
+     "when it is "
+     "needed. Files that are not DopplerGL's, links and other users' files are left alone.\n\n"
+     "Kinds: `programs` (compiled kernels; the oldest go by themselves beyond 256 MiB), "
+     "`executors` "
+     "(how tokens are decoded faster on a\ndevice, and whether it can), `tunings` (winners of "
+     "`dopplergl "
+     "tune`), `answers` (kernels that gave known answers on a device) and `hashes`\n(files of "
+     "models that "
+     "were found whole). Drivers have caches of their own: docs/troubleshooting.md.\n\n"
+     "`--json`: `ls` has `path`, `kinds` (list of `kind what files bytes`), `files` (list of `kind "
+     "name "
+     "device bytes modified`, `device` null\nwhere the file names none, `modified` in seconds "
+     "since 1970) and "
+     "`others` (how many files there are not DopplerGL's); `purge` has `path`,\n`files` and "
+     "`bytes` that are "
+     "gone; `path` has `path`.",
+     1, 6, command_cache, command_cache_check, NULL},
     {"devices", "[options]", "List the devices and why each is or is not used",
      "Best first; `--device N` takes row N. `-v` adds each device's limits and what was measured: "
      "the "

@@ -7,7 +7,7 @@
  * File, little-endian:
  *     offset  bytes  field
  *          0      8  magic "DGLEXEC\n"
- *          8      4  version of this layout: 1
+ *          8      4  version of this layout: 2
  *         12      4  enum exec_verdict
  *         16      4  groups
  *         20      4  0
@@ -15,7 +15,8 @@
  *         32      8  persistent_ns
  *         40      8  time
  *         48     64  KEY: a file under another name is foreign
- *        112     64  SHA-256, in hex, of the bytes before this field; the file ends with it
+ *        112    256  device and driver for people, NUL-padded
+ *        368     64  SHA-256, in hex, of the bytes before this field; the file ends with it
  * A file that differs from this in any way counts as absent: all is measured again.
  */
 #include "core/exec/exec_record.h"
@@ -27,20 +28,22 @@
 
 #include "core/base/bytes.h"
 #include "core/base/cache_dir.h"
+#include "core/base/cache_kind.h"
 #include "core/base/hash.h"
 
-#define VERSION 1
+#define VERSION DGL_CACHE_VERSION
 #define HEX     64
 
 enum {
-    AT_VERSION = 8,
+    AT_VERSION = DGL_CACHE_VERSION_AT,
     AT_VERDICT = 12,
     AT_GROUPS = 16,
     AT_DISPATCH = 24,
     AT_PERSISTENT = 32,
     AT_TIME = 40,
     AT_KEY = 48,
-    AT_CHECKSUM = AT_KEY + HEX,
+    AT_DEVICE = AT_KEY + HEX,
+    AT_CHECKSUM = AT_DEVICE + DGL_CACHE_DEVICE_BYTES,
     FILE_BYTES = AT_CHECKSUM + HEX,
 };
 
@@ -82,7 +85,8 @@ bool exec_record_load(const char *dir, const char *key, struct exec_record *out)
     return ok;
 }
 
-bool exec_record_store(const char *dir, const char *key, const struct exec_record *record)
+bool exec_record_store(const char *dir, const char *key, const char *device,
+                       const struct exec_record *record)
 {
     unsigned char file[FILE_BYTES] = {0};
     char name[HEX + sizeof(".exec")], sum[65];
@@ -94,6 +98,7 @@ bool exec_record_store(const char *dir, const char *key, const struct exec_recor
     dgl_put_le(file + AT_PERSISTENT, record->persistent_ns, 8);
     dgl_put_le(file + AT_TIME, record->time, 8);
     memcpy(file + AT_KEY, key, HEX);
+    memcpy(file + AT_DEVICE, device, strnlen(device, DGL_CACHE_DEVICE_BYTES - 1));
     if (!dgl_hash_bytes(DGL_HASH_SHA256, file, AT_CHECKSUM, sum))
         return false;
     memcpy(file + AT_CHECKSUM, sum, HEX);

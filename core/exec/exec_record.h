@@ -21,7 +21,8 @@ struct exec_record {
 /* `key`: gl_program_key() of the program's text; `dir`: the device's cache folder, NULL = none.
  * False: there is none that this user wrote whole. */
 bool exec_record_load(const char *dir, const char *key, struct exec_record *out);
-/* False: not kept. */
-bool exec_record_store(const char *dir, const char *key, const struct exec_record *record);
+/* `device`: gl_program_cache_device(). False: not kept. */
+bool exec_record_store(const char *dir, const char *key, const char *device,
+                       const struct exec_record *record);
 
 #endif

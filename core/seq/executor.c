@@ -38,7 +38,8 @@ static void remember(struct dgl_session *s, struct engine_choice *c, enum exec_v
     c->record.verdict = verdict;
     c->record.time = (uint64_t)time(NULL);
     if (c->key[0])
-        exec_record_store(gl_program_cache_dir(s->model->dev->gl), c->key, &c->record);
+        exec_record_store(gl_program_cache_dir(s->model->dev->gl), c->key,
+                          gl_program_cache_device(s->model->dev->gl), &c->record);
 }
 
 static void put_times(const struct dgl_session *s, struct engine_choice *c)

@@ -12,7 +12,7 @@
 
 #define KEY   "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define OTHER "1123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-#define BYTES 176
+#define BYTES 432
 
 static const struct exec_record written = {
     .verdict = EXEC_SLOWER,
@@ -43,7 +43,8 @@ static const struct record_case cases[] = {
     {.name = "groups", .flip = 16},
     {.name = "times", .flip = 30},
     {.name = "key", .flip = 50},
-    {.name = "checksum", .flip = 175},
+    {.name = "device", .flip = 120},
+    {.name = "checksum", .flip = 431},
     {.name = "empty", .flip = -1, .size = 1},
     {.name = "cut", .flip = -1, .size = BYTES - 1},
     {.name = "longer", .flip = -1, .size = BYTES + 1},
@@ -65,7 +66,7 @@ static void test_record(void **state)
     char *dir = test_tmpdir(), *bytes = NULL;
     char *path = checked(dgl_path_join(dir, KEY ".exec"));
     size_t len = 0;
-    assert_true(exec_record_store(dir, KEY, &written));
+    assert_true(exec_record_store(dir, KEY, "a device", &written));
     assert_int_equal(dgl_file_slurp(NULL, path, 4096, &bytes, &len), DGL_OK);
     assert_int_equal(len, BYTES);
     bytes = checked(realloc(bytes, BYTES + 1));
@@ -75,8 +76,8 @@ static void test_record(void **state)
     if (c->verdict) {
         char sum[65];
         dgl_put_le((unsigned char *)bytes + 12, (uint64_t)c->verdict, 4);
-        assert_true(dgl_hash_bytes(DGL_HASH_SHA256, bytes, 112, sum));
-        memcpy(bytes + 112, sum, 64);
+        assert_true(dgl_hash_bytes(DGL_HASH_SHA256, bytes, 368, sum));
+        memcpy(bytes + 368, sum, 64);
     }
     test_write_file(dir, KEY ".exec", bytes, c->size ? (size_t)c->size : BYTES);
     if (c->link) {
@@ -112,11 +113,11 @@ static void test_replaced(void **state)
     struct exec_record got, later = written;
     char *dir = test_tmpdir();
     later.verdict = EXEC_FASTER;
-    assert_true(exec_record_store(dir, KEY, &written));
-    assert_true(exec_record_store(dir, KEY, &later));
+    assert_true(exec_record_store(dir, KEY, "a device", &written));
+    assert_true(exec_record_store(dir, KEY, "a device", &later));
     assert_true(exec_record_load(dir, KEY, &got));
     assert_int_equal(got.verdict, EXEC_FASTER);
-    assert_false(exec_record_store(NULL, KEY, &written));
+    assert_false(exec_record_store(NULL, KEY, "a device", &written));
     test_tmpdir_remove(dir);
 }
 

@@ -335,7 +335,7 @@ static void test_choice(void **state)
     forget();
     record.time = (uint64_t)((int64_t)time(NULL) - c->age);
     if (record.verdict)
-        assert_true(exec_record_store(record_dir(), KEY, &record));
+        assert_true(exec_record_store(record_dir(), KEY, "a device", &record));
     test_log_clear(&engine.log);
     injector = c->injector;
     if (c->knows)
@@ -389,7 +389,7 @@ static void test_bounded(void **state)
                                            .groups = 132,
                                            .dispatch_ns = rows[i].token_ns + 1,
                                            .persistent_ns = rows[i].token_ns};
-        assert_true(exec_record_store(record_dir(), KEY, &record));
+        assert_true(exec_record_store(record_dir(), KEY, "a device", &record));
         injector = (struct injector){WITH_KEY, .known = known};
         injector_install(&injector, engine.model, DGL_EXECUTOR_AUTO);
         struct dgl_generate_result r = tiny_generate(

@@ -106,12 +106,12 @@ static void test_layout(void **state)
 
     store(p);
     char *bytes = slurp(p, &len);
-    const unsigned char head[24] = {'D', 'G', 'L', 'P', 'R', 'O', 'G', '\n',          1,
+    const unsigned char head[24] = {'D', 'G', 'L', 'P', 'R', 'O', 'G', '\n',          2,
                                     0,   0,   0,   7,   0,   0,   0,   sizeof(binary)};
-    assert_int_equal(len, 152 + sizeof(binary));
+    assert_int_equal(len, 408 + sizeof(binary));
     assert_memory_equal(bytes, head, sizeof(head));
     assert_memory_equal(bytes + 24, p->key, 64);
-    assert_memory_equal(bytes + 152, binary, sizeof(binary));
+    assert_memory_equal(bytes + 408, binary, sizeof(binary));
     free(bytes);
 }
 
@@ -440,7 +440,7 @@ static void test_trim_oldest_first(void **state)
         snprintf(names[i], sizeof(names[i]), "%s", entry_name(p));
         set_age(p, names[i], (i * 7 % 4 + 1) * 100); /* ages 100, 400, 300, 200 */
     }
-    p->cache.max_bytes = 2 * (152 + sizeof(binary));
+    p->cache.max_bytes = 2 * (408 + sizeof(binary));
     gl_progcache_trim(&p->cache);
     assert_true(exists(p, names[0]));
     assert_false(exists(p, names[1]));
@@ -460,7 +460,7 @@ static void test_use_keeps_young(void **state)
     store(p);
     set_age(p, entry_name(p), 500);
     assert_true(serves(&p->cache, first)); /* now the younger one */
-    p->cache.max_bytes = 152 + sizeof(binary);
+    p->cache.max_bytes = 408 + sizeof(binary);
     gl_progcache_trim(&p->cache);
     assert_true(serves(&p->cache, first));
     assert_false(serves(&p->cache, p->key));
@@ -486,10 +486,10 @@ static void test_trim_takes_abandoned_temporaries(void **state)
     char name[96];
 
     store(p);
-    snprintf(name, sizeof(name), "%s.prog.tmp123", p->key);
+    snprintf(name, sizeof(name), "%s.prog.tmp-123-ab", p->key);
     test_write_file(p->dir, name, binary, sizeof(binary));
     set_age(p, name, 5000);
-    p->cache.max_bytes = 152 + sizeof(binary);
+    p->cache.max_bytes = 408 + sizeof(binary);
     gl_progcache_trim(&p->cache);
     assert_false(exists(p, name));
     assert_true(exists(p, entry_name(p)));

@@ -1,0 +1,40 @@
+/* The table of kinds. Formats are described where they are written: gl/gl_progcache.c,
+ * core/exec/exec_record.c, core/seq/tune_store.c, core/memory/kernel_records.c,
+ * loader/model/hash_cache.c. */
+#include "core/base/cache_kind.h"
+
+#include <string.h>
+
+#include "core/base/hash.h"
+
+#define HEX 64
+
+const struct dgl_cache_kind dgl_cache_kinds[] = {
+    {"programs", ".prog", NULL, "compiled kernels", 152, NULL, true},
+    {"executors", ".exec", NULL, "how tokens are decoded faster, and whether groups may wait", 112,
+     NULL, true},
+    {"tunings", ".tune", NULL, "winners of `dopplergl tune`", 0, "device", false},
+    {"answers", ".judged", NULL, "kernels that gave known answers on a device", 0, NULL, false},
+    {"hashes", NULL, "hashes", "files of models that were found whole", 0, NULL, false},
+};
+const size_t dgl_cache_num_kinds = sizeof(dgl_cache_kinds) / sizeof(dgl_cache_kinds[0]);
+
+/* What follows a name in that of a temporary; "" of the file itself. */
+static bool is_end(const char *rest)
+{
+    return rest[0] == '\0' || strncmp(rest, ".tmp-", 5) == 0;
+}
+
+const struct dgl_cache_kind *dgl_cache_kind_of(const char *name)
+{
+    const size_t len = strlen(name);
+    for (size_t i = 0; i < dgl_cache_num_kinds; i++) {
+        const struct dgl_cache_kind *kind = &dgl_cache_kinds[i];
+        const char *word = kind->suffix ? kind->suffix : kind->file;
+        const size_t at = kind->suffix ? HEX : 0, size = strlen(word);
+        if (len >= at + size && (at == 0 || dgl_hash_is_hex(name, HEX)) &&
+            memcmp(name + at, word, size) == 0 && is_end(name + at + size))
+            return kind;
+    }
+    return NULL;
+}

@@ -142,15 +142,12 @@ static void put_body(const struct kernel *kernel, struct dgl_buf *out)
     dgl_buf_printf(out, "#line %u\n", kernel->body_line);
     dgl_buf_append(out, kernel->body, kernel->text_len - (size_t)(kernel->body - kernel->text));
     /* More groups than one dimension of the grid holds are folded into z: kernel_groups_band(). */
-    dgl_buf_printf(out,
-                   "\nvoid main()\n"
-                   "{\n"
-                   "    uvec3 group = uvec3(gl_WorkGroupID.x + gl_WorkGroupID.z * "
-                   "gl_NumWorkGroups.x, gl_WorkGroupID.y, 0u);\n"
-                   "%s"
-                   "    body(group);\n"
-                   "}\n",
-                   kernel->begins ? "    begin(group);\n" : "");
+    static const char group[] =
+        "uvec3(gl_WorkGroupID.x + gl_WorkGroupID.z * gl_NumWorkGroups.x, gl_WorkGroupID.y, 0u)";
+    dgl_buf_puts(out, "\nvoid main()\n{\n");
+    if (kernel->begins)
+        dgl_buf_printf(out, "    begin(%s);\n", group);
+    dgl_buf_printf(out, "    body(%s);\n}\n", group);
 }
 
 enum dgl_status kernel_generate(const struct dgl_log *log, const struct kernel_choice *choice,

@@ -323,10 +323,12 @@ static void test_schedule(void **state)
 
 #define TOKENS 9
 
-/* Kernels that are quick to compile, thirty of them in one program. */
+/* Kernels that are quick to compile, many of them in one program. */
 #define SMALL                                                                                      \
     "{\"variants\":{\"matmul/decode\":\"matmul_decode\",\"attn_decode\":\"attn_decode\","          \
-    "\"moe_matmul/decode\":\"moe_decode\"}}"
+    "\"moe_matmul/decode\":\"moe_decode\"},"                                                       \
+    "\"tunes\":{\"matmul_decode.THREAD_ROWS\":1,\"moe_decode.THREAD_ROWS\":1,"                     \
+    "\"attn_decode.HEADS_BLOCK\":1}}"
 
 /* Kernels with subgroups, which ask for weights before groups wait. */
 #define SUBGROUP                                                                                   \
@@ -338,12 +340,12 @@ struct run_case {
     bool one_row;
 };
 
+/* Families that between them have every kernel of a decode step, few since LLVM takes seconds for
+ * each program: plain, norms of q and k, post-norms, windows, biases, packed projections, experts,
+ * sinks. */
 static const struct run_case runs[] = {
-    {"llama3", true},        {"llama3", false},  {"gemma3", false},     {"gpt-oss-mxfp4", false},
-    {"mixtral", true},       {"gemma2", true},   {"granite", false},    {"llama-linear-f32", false},
-    {"llama2-f16", true},    {"mistral", false}, {"olmo2", false},      {"phi3", false},
-    {"phi3-longrope", true}, {"qwen2", false},   {"qwen2-yarn", false}, {"qwen3", true},
-    {"qwen3-moe", false},    {"smollm3", true},
+    {"llama3", true},      {"llama3", false},       {"gemma3", false}, {"gpt-oss-mxfp4", false},
+    {"qwen2-yarn", false}, {"phi3-longrope", true}, {"qwen3", true},   {"olmo2", false},
 };
 
 /* Weights of the device's own making, where there are subgroups. */

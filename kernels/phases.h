@@ -10,7 +10,8 @@
 
 #include "kernels/kernels.h"
 
-#define PHASE_MAX_VIEWS 16 /* storage bindings of a program */
+#define PHASE_MAX_VIEWS   16 /* storage bindings of a program */
+#define PHASE_MOST_WANTED 64 /* that a plan may ask for, before it is refused with their number */
 
 /* A large buffer with one element type: view i is SSBO binding i. The last view is the control
  * words. */
@@ -40,7 +41,7 @@ struct phase_use {
 #define PHASE_ROW_WORDS 4
 
 struct phase_program {
-    struct phase_view views[PHASE_MAX_VIEWS];
+    struct phase_view views[PHASE_MOST_WANTED];
     uint32_t num_views;
     struct phase_use *uses;
     uint32_t num_uses;

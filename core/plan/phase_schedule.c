@@ -100,12 +100,11 @@ static void add_view(struct builder *b, uint32_t buffer, const char *type, bool 
     struct phase_program *p = b->program;
     if (find_view(p, buffer, type, false) != UINT32_MAX)
         return;
-    if (p->num_views < PHASE_MAX_VIEWS) {
-        struct phase_view *view = &p->views[p->num_views];
-        *view = (struct phase_view){.buffer = buffer, .written = written};
-        snprintf(view->type, sizeof(view->type), "%s", written ? type : "uvec4");
-    }
-    p->num_views++;
+    if (p->num_views + 1 == PHASE_MOST_WANTED) /* the control words' is left */
+        return;
+    struct phase_view *view = &p->views[p->num_views++];
+    *view = (struct phase_view){.buffer = buffer, .written = written};
+    snprintf(view->type, sizeof(view->type), "%s", written ? type : "uvec4");
 }
 
 /* What is written needs a view of its type; what is only read takes any of as many bytes. */
@@ -124,7 +123,7 @@ static enum dgl_status make_views(struct builder *b)
                 const struct kernel_bind *bind = &kernel->binds[j];
                 uint32_t buffer = op->place[j].buffer;
                 bool written = (bind->access & KERNEL_WRITE) != 0;
-                if (written != (writes == 1) || p->num_views > PHASE_MAX_VIEWS)
+                if (written != (writes == 1))
                     continue;
                 bool read_only =
                     !written && buffer != params->step.buffer && !is_written(b, buffer);
@@ -135,7 +134,7 @@ static enum dgl_status make_views(struct builder *b)
     if (params->ids.buffer != params->step.buffer || params->scratch.buffer != params->step.buffer)
         return refuse(b, "the sequence's state lies in several buffers");
     if (p->num_views + 1 > params->max_views || p->num_views + 1 > PHASE_MAX_VIEWS)
-        return refuse(b, "it needs more than %u storage bindings",
+        return refuse(b, "it needs %u storage bindings, %u can be had", p->num_views + 1,
                       params->max_views < PHASE_MAX_VIEWS ? params->max_views : PHASE_MAX_VIEWS);
     p->state_view = (uint8_t)find_view(p, params->step.buffer, "uint", false);
     p->float_view = (uint8_t)find_view(p, params->step.buffer, "float", false);

@@ -126,7 +126,6 @@ static enum dgl_status trace(struct smoke *t)
 {
     struct dgl_session *s = t->s;
     struct dgl_device *dev = s->model->dev;
-    const struct plan *plan = &s->model->engine->plan;
     const struct stream_trace stream = {t->stream, t->count};
     size_t vocab = (size_t)t->desc->vocab;
     int32_t most = 0;
@@ -139,6 +138,7 @@ static enum dgl_status trace(struct smoke *t)
         status = session_compile(s, session_body_segments(s, (int32_t)t->prefill, most) |
                                         1u << SEG_DECODE | 1u << SEG_HIDDEN | 1u << SEG_SCORE |
                                         1u << SEG_HEAD);
+    const struct plan *plan = &s->model->engine->plan; /* which compiling may have replaced */
     if (status == DGL_OK)
         t->body = plan_body(plan, plan_pass_tokens(plan, (int32_t)t->prefill, most));
     while (status == DGL_OK && (size_t)s->len < t->count) {

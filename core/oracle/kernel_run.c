@@ -210,9 +210,9 @@ static enum dgl_status upload(struct run *run, struct held *h)
 static enum dgl_status download(struct run *run, const struct held *h)
 {
     const struct problem_buffer *b = h->problem;
-    size_t total = b->words + 2 * GUARD_WORDS, bad = 0;
     if (!h->buffer || b->bits)
         return DGL_OK;
+    size_t total = b->words + 2 * GUARD_WORDS, bad = 0;
     uint32_t *words = dgl_new_array(uint32_t, total);
     enum dgl_status status =
         words ? gl_buffer_read(run->r->dev->gl, h->buffer, 0, words, 4ull * total)

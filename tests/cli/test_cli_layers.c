@@ -284,6 +284,38 @@ static void layers_are_in_order(void **state)
     test_tmpdir_remove(top);
 }
 
+/* ---- tunables by request --------------------------------------------------------------------- */
+
+/* One kernel, two shapes, two programs; and the answer is the same. */
+static void shapes_have_tunables_of_their_own(void **state)
+{
+    static const char hints[] =
+        "{\"variants\": {\"matmul/decode\": \"matmul_decode\"},"
+        " \"tunes\": {\"matmul/decode/N=4096\": {\"matmul_decode.WG_SIZE\": 32},"
+        " \"matmul/decode\": {\"matmul_decode.WG_SIZE\": 128}}}";
+    struct process_result r, plain;
+    (void)state;
+    process_command(&r, "kernels", "explain", "--json", "--device", "any", "--limits", "min",
+                    "--kernel-hints", hints, NULL);
+    assert_code(&r, 0);
+    for (const struct dgl_json *k = dgl_json_first(process_json(&r)); k; k = dgl_json_next(k))
+        if (strcmp(text_of(k, "name"), "matmul_decode") == 0)
+            assert_contains(text_of(k, "reason"), strcmp(text_of(k, "step"), "head") == 0
+                                                      ? "; WG_SIZE=32 (--kernel-hints)"
+                                                      : "; WG_SIZE=128 (--kernel-hints)");
+    assert_step(&r, "head", "name", "matmul_decode");
+    process_finish(&r);
+    process_command(&r, "generate", "--device", "any", "--limits", "min", "-p", "Once upon", "-n",
+                    "5", "--temp", "0", "--kernel-hints", hints, NULL);
+    assert_code(&r, 0);
+    process_command(&plain, "generate", "--device", "any", "--limits", "min", "-p", "Once upon",
+                    "-n", "5", "--temp", "0", NULL);
+    assert_code(&plain, 0);
+    assert_string_equal(r.out, plain.out);
+    process_finish(&r);
+    process_finish(&plain);
+}
+
 /* ---- single options -------------------------------------------------------------------------- */
 
 struct option_row {
@@ -368,6 +400,7 @@ static void faults_of_the_users_hints_name_their_file(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shapes_have_tunables_of_their_own),
         cmocka_unit_test(faults_of_the_users_hints_name_their_file),
     };
     int failed = test_run_table("cli manifest hints", manifest_case, manifests);

@@ -452,7 +452,9 @@ enum dgl_status kernel_choose(const struct dgl_log *log, const struct kernel_set
                               const struct kernel_request *request, const struct kernel_var *device,
                               size_t num_device, struct kernel_choice *out)
 {
-    struct chooser c = {.log = log, .fit = {set, request, device, num_device}};
+    struct chooser c = {
+        .log = log,
+        .fit = {.set = set, .request = request, .device = device, .num_device = num_device}};
     const struct kernel_hints *hints = kernel_set_hints(set);
     const struct kernel_hint *precision = kernel_hints_find(hints, "computePrecision");
     bool done = false;

@@ -78,7 +78,8 @@ struct row {
 static struct row rows[MADE_DEVICES * DIMS * 2];
 static char row_names[MADE_DEVICES * DIMS * 2][64];
 
-/* Every operation of the phase's attention is served by that kernel, which answers to the tier. */
+/* Every operation of the phase's attention is served by that kernel, which answers to the tier and
+ * has work for more than half of its invocations. */
 static void check_kernels(const struct plan *plan, enum dgl_phase phase, enum tier tier,
                           const char *kernel)
 {
@@ -102,6 +103,12 @@ static void check_kernels(const struct plan *plan, enum dgl_phase phase, enum ti
                          k->aliases);
             assert_string_equal(look_attr(&segment->ops.ops[i], "kv"), word);
             assert_contains(use->choice.reason, hint_of(phase, tier));
+            uint64_t launched, active;
+            assert_true(kernel_invocations(&use->choice, phase == DGL_PHASE_PREFILL ? 128 : 1, 0,
+                                           65535, &launched, &active));
+            if (active > launched || 2 * active <= launched)
+                fail_msg("%s: %llu of %llu invocations are active", k->name,
+                         (unsigned long long)active, (unsigned long long)launched);
         }
     }
     assert_true(seen >= 2); /* in each layer */

@@ -37,6 +37,7 @@
 //! STEP read
 //! LOCAL WG_SIZE
 //! GROUPS KV_HEADS * ceildiv(HEADS / KV_HEADS, HEADS_BLOCK) * SPLITS
+//! ACTIVE KV_HEADS * ceildiv(HEADS / KV_HEADS, HEADS_BLOCK) * SPLITS * (WG_SIZE / VEC4S * VEC4S)
 //! SHARED vec4 tile[KEYS * TILE_STRIDE] // keys, then values
 //! SHARED float product[HEADS_BLOCK * WG_SIZE] // parts of a query's product with a key
 //! SHARED float score[HEADS_BLOCK * KEYS]

@@ -6,6 +6,10 @@
 // softmax in powers of two over each query's row of the table; then the values, each invocation
 // owning some (query, vec4 of the head) pairs of the result in registers.
 //
+// All invocations are active in the scores of a full tile and in the values, where QUERIES * VEC4S
+// is a multiple of WG_SIZE (of 64, 96, 128 and 256 numbers; 320 of 384 for 80); the online softmax
+// has QUERIES of WG_SIZE, 16 of 128: its loop over a row is a 16th of the scores' work.
+//
 //! NAME attn_prefill
 //! OP attn_prefill
 //! VARIANT baseline tiled_small
@@ -27,6 +31,7 @@
 //! STEP read
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(T, QUERIES) * HEADS
+//! ACTIVE T * HEADS * WG_SIZE / QUERIES
 //! SHARED vec4 query[QUERIES * VEC4S]
 //! SHARED float score[QUERIES * KEYS]
 //! SHARED float row_max[QUERIES]

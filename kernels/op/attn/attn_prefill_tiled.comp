@@ -9,6 +9,9 @@
 // 8, ... and vec4s x, x + 8, ... of the head. Rows of shared memory are 4 numbers longer than they
 // need be, so that 8 neighbouring ones start in different banks.
 //
+// All invocations are active in loads, scores and softmax; in the values all for heads of 64, 96,
+// 128 and 256 numbers, and 20 of 24 columns of vec4s for 80.
+//
 //! NAME attn_prefill_tiled
 //! OP attn_prefill
 //! VARIANT tiled tiled_large
@@ -35,6 +38,7 @@
 //! STEP read
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(T, ROWS / HEADS_BLOCK) * (HEADS / HEADS_BLOCK)
+//! ACTIVE T * HEADS * WG_SIZE / ROWS
 //! SHARED vec4 query[ROWS * TILE_STRIDE]
 //! SHARED vec4 tile[KEYS * TILE_STRIDE] // keys, then values
 //! SHARED float weight[ROWS * WEIGHT_STRIDE]

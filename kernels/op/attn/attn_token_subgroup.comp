@@ -6,16 +6,22 @@
 // rows of its heads, normed, rotated and scaled, and the new key and value, in shared memory, once
 // for all. Then each subgroup has one of the heads and every KEY_SUBGROUPS-th run of keys, so that
 // K and V come from memory once and to the other heads' subgroups from the unit's cache.
-// KEY_THREADS invocations (a power of two) share a key, DEPTH keys in turn: each holds a vec8 of q
-// and of the result and loads a vec8 of key and value; sums of DEPTH scores and their softmax, in
-// powers of two, are spread over them. The next keys are on their way while the values of the
-// current ones are added, and the other way round. Results are merged within the subgroup by
-// shuffles, over subgroups through shared memory, over splits by the group that arrives last.
+// KEY_THREADS invocations (a power of two) share a key, DEPTH keys in turn: each holds OWN vec8s of
+// q and of the result (one, unless a subgroup has fewer invocations than a head has vec8s) and
+// loads as many of key and value; sums of DEPTH scores and their softmax, in powers of two, are
+// spread over them. The next keys are on their way while the values of the current ones are added,
+// and the other way round. Results are merged within the subgroup by shuffles, over subgroups
+// through shared memory, over splits by the group that arrives last.
 //
 // One H200, driver 580, 2026-11-22, in a stream of dispatches that wait for each other, an empty
 // one taking 3.0 us (f16 cache): Llama 3.2 1B 7.6 us at 32 keys, 9.3 at 300, 12.3 at 4,096; Llama
 // 3.1 8B 10.5 at 100, 17.1 at 4,096; Gemma 3 1B with norms 10.1 at 100, 12.7 at 4,096. More heads
-// per subgroup, fewer or more splits and unrolling by hand were slower or the same.
+// per subgroup, fewer or more splits and unrolling by hand were slower or the same. Measured when
+// an invocation had one vec8 and no loop over OWN, which is 1 there.
+//
+// In loads and products 8 of the 8 invocations of a key are active for heads of 64, 10 of 16 (63%)
+// for 80, 12 of 16 (75%) for 96 and all for 128 and 256, in sums and softmax all: a power of two is
+// what shuffles add up. A group beyond the splits that few keys leave ends at once.
 //
 //! NAME attn_token_subgroup
 //! OP attn_token
@@ -40,15 +46,15 @@
 //! CONST SOFTCAP = 0
 //! TUNE MOST_HEADS = HEAD_DIM > 128 ? 1 : HEAD_DIM > 64 ? 4 : 2 in 1 2 4 8
 //! TUNE KEY_SUBGROUPS = 8 / min(MOST_HEADS, HEADS / KV_HEADS) in 1 2 4 8
-//! TUNE DEPTH = HEAD_DIM > 64 ? 8 : 4 in 4 8
+//! TUNE DEPTH = HEAD_DIM > 64 && SUBGROUP_SIZE >= 16 ? 8 : 4 in 4 8
 //! TUNE ROUNDS = 1 in 1 2 4 8
-//! LET SHARING = HEADS / KV_HEADS
-//! LET HEADS_BLOCK = ceildiv(SHARING, ceildiv(SHARING, MOST_HEADS))
+//! LET HEADS_BLOCK = ceildiv(HEADS / KV_HEADS, ceildiv(HEADS / KV_HEADS, MOST_HEADS))
 //! LET SUBGROUPS = HEADS_BLOCK * KEY_SUBGROUPS
 //! LET WG_SIZE = max(1, SUBGROUP_SIZE) * SUBGROUPS
 //! LET VEC4S = HEAD_DIM / 4
 //! LET VEC8S = HEAD_DIM / 8
-//! LET KEY_THREADS = max(DEPTH, VEC8S <= 4 ? 4 : VEC8S <= 8 ? 8 : VEC8S <= 16 ? 16 : 32)
+//! LET MOST_THREADS = max(DEPTH, VEC8S <= 4 ? 4 : VEC8S <= 8 ? 8 : VEC8S <= 16 ? 16 : 32)
+//! LET KEY_THREADS = min(MOST_THREADS, max(1, SUBGROUP_SIZE))
 //! LET SLOTS = SUBGROUP_SIZE / KEY_THREADS
 //! LET KEYS = KEY_SUBGROUPS * SLOTS
 //! LET LEAST_KEYS = ROUNDS * DEPTH * KEYS // of a split
@@ -57,12 +63,13 @@
 //! LET AT_ONCE = min(16, ceildiv(SPLITS, SLICES))
 //! STEP read
 //! LOCAL WG_SIZE
-//! GROUPS KV_HEADS * ceildiv(SHARING, HEADS_BLOCK) * SPLITS
+//! GROUPS KV_HEADS * ceildiv(HEADS / KV_HEADS, HEADS_BLOCK) * SPLITS
+//! ACTIVE HEADS * SPLITS * KEYS * VEC8S / ceildiv(VEC8S, KEY_THREADS)
 //! SHARED vec4 out_part[max(KEY_SUBGROUPS, SLICES) * OUTS]
 //! SHARED vec2 max_sum[max(KEY_SUBGROUPS, SLICES) * OUTS]
 //! REQUIRE HEAD_DIM % 8 == 0 && HEAD_DIM <= 256 && HEADS % KV_HEADS == 0
 //! REQUIRE ROPE_DIMS % 4 == 0 && ROPE_DIMS <= HEAD_DIM
-//! REQUIRE SUBGROUP_SIZE >= KEY_THREADS
+//! REQUIRE SUBGROUP_SIZE >= DEPTH
 //! EXTENSION GL_KHR_shader_subgroup_shuffle
 //! PREFER SOFTWARE ? -1 : 30
 //! TOLERANCE 1e-11
@@ -81,6 +88,10 @@
 //! LIB attn_splits
 //! LIB last_group
 
+const int OWN = (VEC8S + KEY_THREADS - 1) / KEY_THREADS;
+// Of an invocation's vec4s, all halves of vec8s: the i-th one's place in the head.
+#define OWN_VEC4(i) (2u * (uint(KEY_THREADS * ((i) / 2)) + i8) + uint((i) % 2))
+
 void body(uvec3 group)
 {
     rope_begin();
@@ -95,17 +106,22 @@ void body(uvec3 group)
     attn_share share = attn_share_of(group.x, uint(LEAST_KEYS));
     if (!share.inside || share.split >= share.splits)
         return; // the whole group
-    bool holds = i8 < uint(VEC8S); // else it has zeros, where a row is no power of two long
+    // Vec8 e * KEY_THREADS + i8 of a row for each e below OWN; beyond it, zeros of q.
+    bool holds = i8 < uint(VEC8S);
     kv_rows keys = kv_skip(kv_keys(share.seq, share.kv_head), holds ? i8 : 0u);
     kv_rows values = kv_skip(kv_values(share.seq, share.kv_head), holds ? i8 : 0u);
     uint old_end = min(share.end, share.pos); // of those already in the cache
 
     // What lies beyond the split is read as its first key, and not used.
-    kv_vec8 k[DEPTH], v[DEPTH];
+    kv_vec8 k[DEPTH * OWN], v[DEPTH * OWN];
 #define FETCH(into, rows, begin)                                                                   \
     for (int d = 0; d < DEPTH; d++) {                                                              \
         uint j = (begin) + slot + uint(d * KEYS);                                                  \
-        into[d] = kv_fetch_vec8(kv_row(rows, j < old_end ? j : min(share.first, share.pos)), 0u);  \
+        uint at = kv_row(rows, j < old_end ? j : min(share.first, share.pos));                     \
+        for (int e = 0; e < OWN; e++) {                                                            \
+            uint i = uint(e * KEY_THREADS);                                                        \
+            into[d * OWN + e] = kv_fetch_vec8(at, e == 0 || i + i8 < uint(VEC8S) ? i : 0u);        \
+        }                                                                                          \
     }
     FETCH(k, keys, share.first)
     FETCH(v, values, share.first)
@@ -119,26 +135,35 @@ void body(uvec3 group)
                           new_vec4(NEW_VALUE, i));
         }
 
-    vec4 q0 = new_vec4(row, 2u * i8), q1 = new_vec4(row, 2u * i8 + 1u);
-    vec4 o0 = vec4(0.0), o1 = vec4(0.0);
+    vec4 q[2 * OWN], o[2 * OWN]; // halves of vec8s
+    for (int i = 0; i < 2 * OWN; i++) {
+        q[i] = new_vec4(row, OWN_VEC4(i));
+        o[i] = vec4(0.0);
+    }
     float row_max = NO_SCORE, row_sum = 0.0; // the sum in DEPTH parts
     // The new key is the first of slot 0; its whole subgroup computes, as shuffles want it.
     if (share.has_new && key_subgroup == 0u) {
         bool mine = slot == 0u;
-        float product = key_sum(dot(q0, new_vec4(NEW_KEY, 2u * i8)) +
-                                dot(q1, new_vec4(NEW_KEY, 2u * i8 + 1u)));
+        float product = 0.0;
+        for (int i = 0; i < 2 * OWN; i++)
+            product += dot(q[i], new_vec4(NEW_KEY, OWN_VEC4(i)));
+        product = key_sum(product);
         row_max = mine ? score_of(product) : NO_SCORE;
         row_sum = mine && part == 0u ? 1.0 : 0.0;
-        o0 = mine ? new_vec4(NEW_VALUE, 2u * i8) : vec4(0.0);
-        o1 = mine ? new_vec4(NEW_VALUE, 2u * i8 + 1u) : vec4(0.0);
+        for (int i = 0; i < 2 * OWN; i++)
+            o[i] = mine ? new_vec4(NEW_VALUE, OWN_VEC4(i)) : vec4(0.0);
     }
 
     for (uint first = share.first; first + slot0 < old_end; first += uint(DEPTH * KEYS)) {
         float s[DEPTH];
         for (int d = 0; d < DEPTH; d++) {
             vec4 a, b;
-            kv_unpack_vec8(k[d], a, b);
-            s[d] = dot(q0, a) + dot(q1, b);
+            kv_unpack_vec8(k[d * OWN], a, b);
+            s[d] = dot(q[0], a) + dot(q[1], b);
+            for (int e = 1; e < OWN; e++) {
+                kv_unpack_vec8(k[d * OWN + e], a, b);
+                s[d] += dot(q[2 * e], a) + dot(q[2 * e + 1], b);
+            }
         }
         if (first + uint(DEPTH * KEYS) < old_end) {
             FETCH(k, keys, first + uint(DEPTH * KEYS))
@@ -150,14 +175,16 @@ void body(uvec3 group)
         float rescale = exp2(row_max - new_max), weight = valid ? exp2(score - new_max) : 0.0;
         row_max = new_max;
         row_sum = row_sum * rescale + weight;
-        o0 *= rescale;
-        o1 *= rescale;
+        for (int i = 0; i < 2 * OWN; i++)
+            o[i] *= rescale;
         for (int d = 0; d < DEPTH; d++) {
             vec4 a, b;
             float w = subgroupShuffle(weight, lane0 + uint(d * KEY_THREADS / DEPTH));
-            kv_unpack_vec8(v[d], a, b);
-            o0 += w * a;
-            o1 += w * b;
+            for (int e = 0; e < OWN; e++) {
+                kv_unpack_vec8(v[d * OWN + e], a, b);
+                o[2 * e] += w * a;
+                o[2 * e + 1] += w * b;
+            }
         }
         if (first + uint(DEPTH * KEYS) < old_end) {
             FETCH(v, values, first + uint(DEPTH * KEYS))
@@ -168,18 +195,19 @@ void body(uvec3 group)
     for (uint mask = uint(KEY_THREADS); mask < gl_SubgroupSize; mask *= 2u)
         all_max = max(all_max, subgroupShuffleXor(all_max, mask));
     float rescale = exp2(row_max - all_max);
-    o0 *= rescale;
-    o1 *= rescale;
+    for (int i = 0; i < 2 * OWN; i++)
+        o[i] *= rescale;
     row_sum = spread_sum(row_sum) * rescale;
     for (uint mask = uint(KEY_THREADS); mask < gl_SubgroupSize; mask *= 2u) {
         row_sum += subgroupShuffleXor(row_sum, mask);
-        o0 += subgroupShuffleXor(o0, mask);
-        o1 += subgroupShuffleXor(o1, mask);
+        for (int i = 0; i < 2 * OWN; i++)
+            o[i] += subgroupShuffleXor(o[i], mask);
     }
-    if (gl_SubgroupInvocationID < uint(VEC8S)) {
+    if (gl_SubgroupInvocationID < uint(KEY_THREADS)) {
         uint to = key_subgroup * uint(HEADS_BLOCK) + row;
-        out_part[to * uint(VEC4S) + 2u * i8] = o0;
-        out_part[to * uint(VEC4S) + 2u * i8 + 1u] = o1;
+        for (int i = 0; i < 2 * OWN; i++)
+            if (OWN_VEC4(i) < uint(VEC4S))
+                out_part[to * uint(VEC4S) + OWN_VEC4(i)] = o[i];
         max_sum[to] = vec2(all_max, row_sum);
     }
     memoryBarrierShared(); barrier();

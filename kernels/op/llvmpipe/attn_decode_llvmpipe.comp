@@ -11,6 +11,8 @@
 // so 16 bytes per load. A kernel with a barrier becomes a coroutine whose variables live in memory
 // from the first barrier on: so there is one, with little after it.
 //
+// All invocations are active in the keys of a split; in the merge as many as a head has vec4s.
+//
 //! NAME attn_decode_llvmpipe
 //! OP attn_decode
 //! VARIANT llvmpipe lanes streaming

@@ -9,6 +9,8 @@
 // last but one, ... so that any contiguous share of them, which is what llvmpipe gives a thread,
 // costs about the same.
 //
+// All invocations are active but those beyond the last token.
+//
 //! NAME attn_prefill_llvmpipe
 //! OP attn_prefill
 //! VARIANT llvmpipe lanes streaming
@@ -32,6 +34,7 @@
 //! STEP read
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(T, WG_SIZE * TOKENS) HEADS / HEADS_BLOCK
+//! ACTIVE ceildiv(T, TOKENS) * (HEADS / HEADS_BLOCK)
 //! REQUIRE HEAD_DIM % 8 == 0 && QKV_STRIDE % 4 == 0 && O_STRIDE % 4 == 0
 //! REQUIRE HEADS % (KV_HEADS * HEADS_BLOCK) == 0 && HEAD_DIM * HEADS_BLOCK * TOKENS <= 256
 //! REQUIRE HEAD_DIM <= 128 || !SOFTWARE

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/oracle/kernel_check.h"
@@ -76,13 +77,14 @@ static enum dgl_status check_use(const struct dgl_model *m, const struct engine 
 enum dgl_status kernel_swap_prepare(const struct dgl_model *m, struct engine *engine,
                                     bool unchecked)
 {
+    struct dgl_device *dev = m->dev;
     const struct kernel_table *table = engine->programs.table;
     const struct kernel_use **fresh = dgl_new_array(const struct kernel_use *, table->count);
     struct kernel_judge *judge = NULL;
     size_t count = 0;
     enum dgl_status status = DGL_OK;
     if (!fresh)
-        status = dgl_fail_memory(m->dev->log, "programs", table->count);
+        status = dgl_fail_memory(dev->log, "programs", table->count);
     if (status == DGL_OK)
         status = programs_share(&engine->programs, &m->engine->programs);
     for (size_t i = 0; i < table->count && status == DGL_OK; i++) {
@@ -94,11 +96,16 @@ enum dgl_status kernel_swap_prepare(const struct dgl_model *m, struct engine *en
     if (status == DGL_OK && count > 0)
         status = programs_compile(&engine->programs, fresh, count,
                                   &(struct gl_compile){.machine_code = true});
+    /* Known answers are no part of an answer that goes on meanwhile: neither time nor counters. */
+    const uint64_t start_ns = dgl_now_ns(), compile_ns = dev->compile_ns;
+    const struct dgl_counters before = device_counters(dev);
+    const bool untold = dev->untold;
+    dev->untold = true;
     for (size_t i = 0; i < count && status == DGL_OK && !unchecked; i++) {
         if (!has_users_text(&fresh[i]->choice))
             continue;
         if (!judge)
-            status = kernel_judge_create(&(struct kernel_judge_params){.dev = m->dev,
+            status = kernel_judge_create(&(struct kernel_judge_params){.dev = dev,
                                                                        .set = table->set,
                                                                        .mode = KERNEL_JUDGE_QUICK,
                                                                        .go_on = go_on,
@@ -108,6 +115,10 @@ enum dgl_status kernel_swap_prepare(const struct dgl_model *m, struct engine *en
             status = check_use(m, engine, judge, fresh[i]);
     }
     kernel_judge_destroy(&judge);
+    const struct dgl_counters work = counters_since(dev, &before);
+    counters_add(&dev->aside, &work);
+    dev->untold = untold;
+    dev->compile_ns = compile_ns + (dgl_now_ns() - start_ns);
     free(fresh);
     return status;
 }

@@ -1,5 +1,6 @@
 /* tune: measures kernels and values of their tunables for a model's operations; shows and removes
  * what was stored. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,9 +76,12 @@ void tune_put(struct dgl_buf *out, const struct dgl_tune_result *r, bool candida
     for (size_t i = 0; i < r->num_ops; i++) {
         const struct dgl_tune_op *op = &r->ops[i];
         const struct dgl_tune_candidate *winner = &op->candidates[op->winner];
-        dgl_buf_printf(out, "%-14s %-7s %6d %10.2f %10.2f %6.1f%% %7zu  ", op->op,
-                       phase_name(op->phase), (int)op->tokens, op->default_us, op->tuned_us,
-                       op->spread * 100, op->num_candidates);
+        char spread[16] = "-"; /* no candidate came near enough for rounds in turn */
+        if (op->spread > 0)
+            snprintf(spread, sizeof(spread), "%.1f%%", op->spread * 100);
+        dgl_buf_printf(out, "%-14s %-7s %6d %10.2f %10.2f %7s %7zu  ", op->op,
+                       phase_name(op->phase), (int)op->tokens, op->default_us, op->tuned_us, spread,
+                       op->num_candidates);
         put_name(out, winner->kernel, winner->tunes);
         dgl_buf_puts(out, op->winner ? "\n" : " (default)\n");
         if (candidates)

@@ -694,7 +694,10 @@ struct dgl_plan_step {
     /* Invocations of the dispatch, and how many of them have work by the kernel's ACTIVE line (all
      * in its GROUPS without one). 0: its GROUPS or ACTIVE cannot be evaluated. */
     uint64_t launched, active;
-    uint64_t bytes;                 /* of weights that the dispatch reads */
+    uint64_t bytes; /* of weights that the dispatch reads */
+    /* Compiled by the first call that wants it: a sampler, scores, short passes. The others are
+     * compiled while weights are loaded, where the driver has threads for that. */
+    bool lazy;
     const struct dgl_plan_use *use; /* borrowed until the model's kernels are replaced */
 };
 /* Calls `cb` once per step of the model's plan, in order; false from `cb` ends the iteration. A

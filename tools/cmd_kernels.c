@@ -60,8 +60,19 @@ struct explanation {
     const struct dgl_model *model;
     struct block *block;
     size_t count, cap;
+    struct dgl_buf lazy; /* steps outside of layers that are compiled at their first use */
+    bool short_passes;   /* some in layers, which are of passes over few tokens */
     bool failed;
 };
+
+static bool is_listed(const struct dgl_buf *list, const char *word)
+{
+    struct dgl_str rest = {list->p, list->len}, part;
+    while (dgl_str_split(&rest, ' ', &part))
+        if (dgl_str_eq(part, word))
+            return true;
+    return false;
+}
 
 /* Words that break at COLUMNS; lines after the first begin with `indent` blanks. */
 static void put_wrapped(struct dgl_buf *out, size_t column, size_t indent, const char *text)
@@ -208,6 +219,7 @@ static bool explain_step(void *priv, const struct dgl_plan_step *s)
         report_u64(&l->w, "launched", s->launched);
         report_u64(&l->w, "active", s->active);
         report_u64(&l->w, "bytes", s->bytes);
+        report_bool(&l->w, "lazy", s->lazy);
         struct others others = {.w = &l->w};
         dgl_jw_key(&l->w, "alternatives");
         dgl_jw_array(&l->w);
@@ -227,6 +239,9 @@ static bool explain_step(void *priv, const struct dgl_plan_step *s)
         *last = (struct block){.phase = s->phase, .layer = s->layer, .count = 1};
     }
     put_step(&last->lines, e->model, s);
+    e->short_passes = e->short_passes || (s->lazy && s->layer >= 0);
+    if (s->lazy && s->layer < 0 && !is_listed(&e->lazy, s->op))
+        dgl_buf_printf(&e->lazy, "%s%s", e->lazy.len ? " " : "", s->op);
     return true;
 }
 
@@ -259,6 +274,13 @@ static void put_blocks(struct explanation *e)
                    info.executor == DGL_EXECUTOR_PERSISTENT ? "one dispatch for many tokens"
                                                             : "a dispatch per operation");
     put_wrapped(out, out->len - start, 2, info.reason);
+    if (e->lazy.len && e->short_passes)
+        dgl_buf_puts(&e->lazy, ", and what passes over few tokens have of their own");
+    start = out->len;
+    dgl_buf_puts(out, "compiled by the first call that needs them:");
+    put_wrapped(out, out->len - start, 2, e->lazy.p ? e->lazy.p : "none");
+    out->failed = out->failed || e->lazy.failed;
+    dgl_buf_finish(&e->lazy);
 }
 
 static void begin(struct listing *l, bool json)

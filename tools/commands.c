@@ -264,7 +264,8 @@ const struct command commands[] = {
      "shape\nreason`, for passes over `tokens` tokens "
      "the "
      "sizes `groups` and `local` ([x, y, z]), `launched` and `active` (invocations\nof a dispatch, "
-     "and those with work), `bytes` (of weights), `alternatives` (the other kernels of the "
+     "and those with work), `bytes` (of weights), `lazy` (compiled by the first call that needs "
+     "it), `alternatives` (the other kernels of the "
      "operation: list of\n`name variant origin serves runs prefer why`; `serves`: it is for such "
      "steps, `runs`: it could run here), and `executor\nexecutor_reason` where the phase is not "
      "`prefill`.",

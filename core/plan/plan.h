@@ -46,6 +46,11 @@ struct recipe {
 };
 #define RECIPE_HAS(recipe, segment) (((recipe).segments >> (segment)&1u) != 0)
 
+/* What every answer runs, as bits of a recipe: compiled while weights are read, where the driver
+ * has threads for it. The rest is compiled by the first call that wants it. */
+#define PLAN_WARM_SEGMENTS                                                                         \
+    (1u << SEG_DECODE | 1u << SEG_HEAD | 1u << SEG_PREFILL | 1u << SEG_EARLY_EXIT)
+
 struct recipe recipe_of(enum segment segment);
 /* Samples from LOGITS after the adjustments of the mask (enum sample_adjust). */
 struct recipe recipe_sampling(enum sample_kind kind, uint32_t adjusts);

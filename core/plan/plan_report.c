@@ -48,6 +48,16 @@ static int32_t tokens_of(const struct plan *plan, enum segment segment)
     return segment == SEG_PREFILL || segment == SEG_HIDDEN || segment == SEG_SCORE ? most : 1;
 }
 
+/* A kernel of what every answer runs. */
+static bool is_warm(const struct plan *plan, const struct kernel_use *use)
+{
+    for (int s = 0; s < SEG_COUNT; s++)
+        for (size_t i = 0; PLAN_WARM_SEGMENTS >> s & 1u && i < plan->segment[s].ops.count; i++)
+            if (plan->segment[s].use[i] == use)
+                return true;
+    return false;
+}
+
 void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct dgl_plan_step *step),
                   void *priv)
 {
@@ -100,6 +110,7 @@ void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct d
                                          .fallback = fallback[0] ? fallback : NULL,
                                          .tokens = tokens,
                                          .bytes = op->bytes,
+                                         .lazy = !is_warm(plan, segment->use[i]),
                                          .use = (const struct dgl_plan_use *)segment->use[i]};
             for (int axis = 0; axis < 3; axis++)
                 step.local[axis] = (uint32_t)choice->local[axis];

@@ -204,10 +204,6 @@ static void free_weights(struct model_weights *weights)
     free(weights);
 }
 
-/* What every answer runs; samplers, scoring and bodies for short passes are compiled by the first
- * call that wants them. */
-#define WARM_SEGMENTS (1u << SEG_DECODE | 1u << SEG_HEAD | 1u << SEG_PREFILL | 1u << SEG_EARLY_EXIT)
-
 /* Allocates the weights and fills them, while the driver's threads compile; instead, with `other`
  * ones (not NULL), takes the model's buffers there. `set` is for synthetic values. */
 static enum dgl_status upload_weights(struct dgl_model *m, struct kernel_set *set,
@@ -220,7 +216,7 @@ static enum dgl_status upload_weights(struct dgl_model *m, struct kernel_set *se
         .tensors = m->file->tensors, .progress_cb = progress_cb, .progress_priv = progress_priv};
     enum dgl_status status = other ? DGL_OK : weight_buffers_init(&m->buffers, dev, m->weights);
     if (status == DGL_OK && !other)
-        status = exec_begin(&m->engine->programs, &m->engine->plan, WARM_SEGMENTS);
+        status = exec_begin(&m->engine->programs, &m->engine->plan, PLAN_WARM_SEGMENTS);
     if (status == DGL_OK && m->file->format == MODEL_SYNTHETIC) {
         status = synthetic_filler_init(&filler, dev, set);
         upload.fill = synthetic_fill;

@@ -115,7 +115,7 @@ static void check_figures(const struct dgl_json *step)
 static void explain_covers_the_whole_plan(void **state)
 {
     struct process_result r;
-    size_t layers = 0, reasons = 0;
+    size_t layers = 0, reasons = 0, lazy = 0;
     (void)state;
     process_command(&r, "kernels", "explain", "--device", "any", "--json", NULL);
     assert_code(&r, 0);
@@ -130,7 +130,15 @@ static void explain_covers_the_whole_plan(void **state)
         assert_int_equal(dgl_json_str(dgl_json_get(row, "executor")).len > 0, decodes);
         assert_int_equal(dgl_json_str(dgl_json_get(row, "executor_reason")).len > 0, decodes);
         check_figures(row);
+        /* Samplers wait for a call that wants them, decoding and the head do not. */
+        bool waits = dgl_json_bool(dgl_json_get(row, "lazy"));
+        const char *step = text(row, "step");
+        bool sampler = strncmp(step, "sample_", 7) == 0 && strcmp(step, "sample_args") != 0;
+        if (waits != sampler && (sampler || strcmp(text(row, "phase"), "decode") == 0))
+            fail_msg("%s is lazy: %d, wanted %d", text(row, "step"), waits, sampler);
+        lazy += waits;
     }
+    assert_true(lazy > 5);
     assert_int_equal(layers, 2 * 8);
     assert_int_equal(reasons, dgl_json_count(rows));
     process_finish(&r);
@@ -148,6 +156,7 @@ static void explain_is_grouped_by_layer(void **state)
     assert_contains(r.out, "\ndecode, layers 0 to 7\n");
     assert_contains(r.out, "\nsample\n");
     assert_contains(r.out, "\ndecode and sample run as ");
+    assert_contains(r.out, "\ncompiled by the first call that needs them: head_all sample_");
     struct dgl_str rest = {r.out, r.out_len}, line;
     size_t lines = 0, qkv = 0;
     for (; rest.len && dgl_str_split(&rest, '\n', &line); lines++) {

@@ -374,6 +374,24 @@ struct dgl_kernels_check_params {
 enum dgl_status dgl_kernels_check(struct dgl_device *device,
                                   const struct dgl_kernels_check_params *params);
 
+struct dgl_selftest_params {
+    const char *name; /* of one kernel; NULL = all */
+    bool quick;       /* two cases of each kernel instead of all */
+    /* Called for each kernel, in the order of the set; false cancels. `wrong`: it is not used on
+     * this device from now on; a kernel that failed only by rounding more than its TOLERANCE
+     * allows, up to 16 times, still is. */
+    bool (*cb)(void *priv, const struct dgl_kernel_verdict *verdict, bool wrong);
+    void *priv;
+    dgl_progress_cb progress_cb; /* may be NULL; in kernels. Also asked within a kernel */
+    void *progress_priv;
+};
+#define dgl_selftest_params(...) (&(struct dgl_selftest_params){__VA_ARGS__})
+/* Asks the built-in kernels for known answers, also those that were found wrong before, and records
+ * which ones compute wrongly on this device with its driver: models that are loaded from now on, by
+ * other processes too (where there is a cache folder), do without them. DGL_ERR_INVALID_ARG: there
+ * is no kernel of that name. Very slow without `quick`. */
+enum dgl_status dgl_selftest(struct dgl_device *device, const struct dgl_selftest_params *params);
+
 /* Time of one kernel for one request. Strings are borrowed for the call. */
 struct dgl_kernel_time {
     struct dgl_kernel_verdict verdict; /* it is checked first; only a kernel that passed is timed */

@@ -143,6 +143,18 @@ const struct command commands[] = {
      "read_gbps copy_gbps`; the last five are\nnull for a device that cannot be used. `limits` "
      "are those of `struct dgl_limits`.",
      0, 0, command_devices, NULL, NULL},
+    {"selftest", "[NAME] [options]", "Ask a device's driver for known answers of every kernel",
+     "Runs the built-in kernels, or the one of that NAME, on inputs of odd sizes, and compares "
+     "with "
+     "results in doubles. A kernel that\ncomputes wrongly is not used on this device with this "
+     "driver from now on, whatever runs; one that passes again is. `rounds`: it\nmisses its "
+     "tolerance by rounding alone, and is used. The first use of a program asks it, too, without "
+     "this command. Minutes where\nkernels are compiled slowly; `--quick` is two cases each. Exit "
+     "1 when a kernel is wrong.\n\n"
+     "`--json`: `device` (`name node driver software`), `kernels` (list of `name op verdict cases "
+     "reason`; `verdict` is `passed`,\n`rounds`, `wrong` or `skipped`), `passed`, `rounds`, "
+     "`wrong`, `skipped`.",
+     0, 1, command_selftest, NULL, NULL},
     {"tokenize", "[-m MODEL | -m tokenizer.json] [-p TEXT] [options]", "Text to token ids and back",
      "Opens no device. Without `--jsonl` and `--decode` the ids of one text, with what the model "
      "adds to it, on one line.\n`--jsonl` answers each `{\"text\":…}` line with "

@@ -11,6 +11,7 @@ int command_inspect(const struct options *opt);
 int command_models(const struct options *opt);
 int command_cache(const struct options *opt);
 int command_devices(const struct options *opt);
+int command_selftest(const struct options *opt);
 int command_template(const struct options *opt);
 int command_tokenize(const struct options *opt);
 int command_logits(const struct options *opt);

@@ -264,6 +264,8 @@ static const struct option table[] = {
      "of `bench`: attributes and sizes of the operation (weight=q4_k,K=4096,N=14336), and tokens, "
      "pos, rows; what is left out is typical of a large model",
      TYPE_STR, FIELD(shape), 0, 0, NULL, 0},
+    {"selftest", 0, "quick", NULL, "two cases of each kernel instead of all", TYPE_FLAG,
+     FIELD(quick), 0, 0, NULL, 0},
     {"kernels", 0, "quick", NULL, "with `check`: two cases of each kernel instead of all",
      TYPE_FLAG, FIELD(quick), 0, 0, NULL, 0},
     {"kernels", 0, "generated", NULL, "with `show`: the text that the driver gets", TYPE_FLAG,

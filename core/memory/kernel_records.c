@@ -110,16 +110,19 @@ enum dgl_status kernel_records_add_wrong(struct dgl_device *dev, const char *ker
     return DGL_OK;
 }
 
-void kernel_records_forget_wrong(struct dgl_device *dev)
+void kernel_records_forget_wrong(struct dgl_device *dev, const char *kernel)
 {
     struct kernel_records *r = dev->records;
     struct plan_device *plan = &dev->plan;
     size_t kept = 0;
     for (size_t i = 0; i < r->num_wrong; i++)
-        r->wrong[i]->forgotten = true;
-    for (size_t i = 0; i < plan->num_properties; i++)
-        if (!dgl_str_starts(dgl_str_of(plan->properties[i].name), KERNEL_WRONG_PROPERTY))
+        r->wrong[i]->forgotten |= !kernel || strcmp(r->wrong[i]->name, kernel) == 0;
+    for (size_t i = 0; i < plan->num_properties; i++) {
+        const char *name = plan->properties[i].name;
+        if (!dgl_str_starts(dgl_str_of(name), KERNEL_WRONG_PROPERTY) ||
+            kernel_records_is_wrong(dev, name + strlen(KERNEL_WRONG_PROPERTY)))
             plan->properties[kept++] = plan->properties[i];
+    }
     plan->num_properties = kept;
 }
 

@@ -29,9 +29,9 @@ enum dgl_status kernel_records_add_right(struct dgl_device *dev, const char *key
 /* The built-in kernel computes wrongly: no choice takes it from now on. */
 bool kernel_records_is_wrong(const struct dgl_device *dev, const char *kernel);
 enum dgl_status kernel_records_add_wrong(struct dgl_device *dev, const char *kernel);
-/* Forgets which kernels are wrong, for a self test that asks all of them again. Choices that were
- * made keep their names of properties until kernel_records_close(). */
-void kernel_records_forget_wrong(struct dgl_device *dev);
+/* Forgets that the kernel (NULL: any kernel) is wrong, for a self test that asks it again. Choices
+ * that were made keep their names of properties until kernel_records_close(). */
+void kernel_records_forget_wrong(struct dgl_device *dev, const char *kernel);
 /* Writes them, with those programs that other processes have added meanwhile. A folder that cannot
  * be written costs judging again. */
 void kernel_records_store(struct dgl_device *dev);

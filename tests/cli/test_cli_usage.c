@@ -277,8 +277,8 @@ struct command_row {
 };
 
 static const struct command_row command_rows[] = {
-    {"generate"}, {"convert"},    {"inspect"}, {"verify"},  {"devices"}, {"tokenize"},
-    {"logits"},   {"perplexity"}, {"bench"},   {"kernels"}, {"version"}, {"help"},
+    {"generate"},   {"convert"}, {"inspect"}, {"verify"},  {"devices"}, {"tokenize"}, {"logits"},
+    {"perplexity"}, {"bench"},   {"kernels"}, {"version"}, {"help"},    {"selftest"},
 };
 
 static char *read_document(void)

@@ -219,6 +219,63 @@ static void test_another_kernel_serves(void **state)
     test_tmpdir_remove(other);
 }
 
+struct told {
+    char name[64], reason[256];
+    bool wrong;
+    int count;
+};
+
+static bool take_verdict(void *priv, const struct dgl_kernel_verdict *v, bool wrong)
+{
+    struct told *t = priv;
+    snprintf(t->name, sizeof(t->name), "%s", v->kernel->name);
+    snprintf(t->reason, sizeof(t->reason), "%s", v->reason);
+    t->wrong = wrong;
+    t->count++;
+    return true;
+}
+
+static enum dgl_status selftest(const char *cache, const char *name, struct told *told)
+{
+    struct dgl_device *dev = NULL;
+    *told = (struct told){.count = 0};
+    assert_int_equal(
+        dgl_device_create(NULL, dgl_device_params(.select = "any", .cache_dir = cache), &dev),
+        DGL_OK);
+    enum dgl_status status = dgl_selftest(
+        dev, dgl_selftest_params(.name = name, .quick = true, .cb = take_verdict, .priv = told));
+    dgl_device_destroy(&dev);
+    return status;
+}
+
+/* It finds a wrong kernel before a model does, and takes back what is no longer so. */
+static void test_self_test(void **state)
+{
+    (void)state;
+    struct outcome o;
+    struct told told;
+    NEEDS_CACHE();
+    liar.kernel = right.kernel;
+    assert_int_equal(selftest(folder, right.kernel, &told), DGL_OK);
+    liar.kernel = NULL;
+    assert_int_equal(told.count, 1);
+    assert_string_equal(told.name, right.kernel);
+    assert_true(told.wrong);
+    assert_contains(told.reason, right.kernel);
+    run(&o, folder, NULL);
+    check_same_answer(&o);
+    assert_string_not_equal(o.kernel, right.kernel);
+    assert_int_equal(selftest(folder, right.kernel, &told), DGL_OK);
+    assert_int_equal(told.count, 1);
+    assert_false(told.wrong);
+    run(&o, folder, NULL);
+    check_same_answer(&o);
+    assert_string_equal(o.kernel, right.kernel);
+    assert_string_equal(o.log.text, "");
+    assert_int_equal(selftest(folder, "nix", &told), DGL_ERR_INVALID_ARG);
+    assert_int_equal(told.count, 0);
+}
+
 static void test_no_kernel_is_left(void **state)
 {
     (void)state;
@@ -317,6 +374,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_judged_once),
         cmocka_unit_test(test_another_kernel_serves),
+        cmocka_unit_test(test_self_test),
         cmocka_unit_test(test_no_kernel_is_left),
     };
     set_up();

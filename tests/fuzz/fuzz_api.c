@@ -185,6 +185,14 @@ static enum dgl_status call_measure(struct dgl_str in)
     return status;
 }
 
+/* One kernel at most, as each takes a while. */
+static enum dgl_status call_selftest(struct dgl_str in)
+{
+    const char *name = text(&in);
+    return dgl_selftest(world.device,
+                        dgl_selftest_params(.name = name ? name : "copy_words", .quick = true));
+}
+
 static bool pass_override(void *priv, const struct dgl_kernel_override *override)
 {
     (void)priv;
@@ -632,7 +640,7 @@ static enum dgl_status (*const calls[])(struct dgl_str in) = {
     call_logits,         call_perplexity,     call_sampling_check, call_generate,
     call_bench,          call_smoke,          call_chat,           call_eval,
     call_embed,          call_model_sampling, call_models_iterate, call_estimate,
-    call_measure,
+    call_measure,        call_selftest,
 };
 
 void fuzz_one(struct dgl_str input)

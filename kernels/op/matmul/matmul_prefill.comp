@@ -10,6 +10,9 @@
 // With a bias, 8 tokens per thread are slow there: the 24 qkv of gpt-oss-20b:mxfp4 (bf16, K x N =
 // 2880 x 5120) took 293 ms, with 4 and tiles of 64 x 32 they take 26 (`dopplergl bench --profile`).
 //
+// Utilisation: a router's rows (8 of Mixtral, 32 of GPT-OSS) fill part of a tile's, an eighth at
+// worst. Such a product is 1 of 10,000 of a layer's: a tile of its own would not be noticed.
+//
 //! NAME matmul_prefill
 //! OP matmul
 //! VARIANT baseline tiled gemm

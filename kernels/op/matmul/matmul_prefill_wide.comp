@@ -15,6 +15,9 @@
 // multiply-adds of this one, and f16 pairs (37.5 with sums of 8 columns) gain nothing.
 // 32 and 64 tokens: 91 and 160 us (2048 x 16384), 37 and 63 (2048 x 2048).
 //
+// Utilisation: a router's rows (8 of Mixtral, 32 of GPT-OSS) fill part of a tile's, as in
+// matmul_prefill.comp, and are as small a part of the work.
+//
 //! NAME matmul_prefill_wide
 //! OP matmul
 //! VARIANT wide

@@ -2,6 +2,9 @@
 //
 // Lib moe_rank, over the router's logits. Groups: a token each.
 //
+// Utilisation: of 8 experts 8 invocations of 32 have one each: less than a subgroup of many GPUs is
+// not launched in any case, and llvmpipe runs them eight at a time.
+//
 //! NAME moe_route
 //! OP moe_route
 //! VARIANT baseline

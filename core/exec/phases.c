@@ -90,7 +90,10 @@ static enum dgl_status choose(struct collector *c, const struct kernel_use *use,
         *choice = dgl_new(struct kernel_choice);
         if (!*choice)
             return dgl_fail_memory(c->exec->base.log, "kernel of a phase", sizeof(**choice));
+        /* One that cannot do with less shared memory has what it needs, and others make room. */
         if (!kernel_choice_resize(plan->kernels.set, &use->request, c->properties,
+                                  plan->device->num_properties, &use->choice, c->local, *choice) &&
+            !kernel_choice_resize(plan->kernels.set, &use->request, plan->device->properties,
                                   plan->device->num_properties, &use->choice, c->local, *choice)) {
             snprintf(c->reason, REASON_SIZE, "%s cannot have %u invocations",
                      use->choice.kernel->name, c->local);

@@ -143,6 +143,8 @@ static void test_shape(void **state)
             assert_false(text.failed);
             const char *local = strstr(text.p, "local_size_x = ");
             printf("# %s: %zu bytes, groups of %d\n", c->name, text.len, atoi(local + 15));
+            if (atoi(local + 15) < 256) /* too few to keep a multiprocessor's memory busy */
+                fail_msg("groups of %d invocations, not 256", atoi(local + 15));
             if (kind == SAMPLE_GREEDY) {
                 keep_text(c->name, &text);
                 validate(&text);

@@ -3,9 +3,9 @@
  * pool of shared memory per type, each kernel's text once (phase_text.c), and main(), which walks
  * the rows of the table for every token.
  *
- * The walk is a loop with a switch, so that each kernel and the wait between rows are in the text
- * once: NVIDIA's compiler puts every function where it is called, and its time grows with the
- * square of what follows one another. Which kernel runs is the same for all invocations, and every
+ * The walk is a loop with one choice among kernels, so that each kernel and the wait between rows
+ * are in the text once: NVIDIA's compiler puts every function where it is called, and its time grows
+ * with the square of what follows one another. Which kernel runs is the same for all invocations, and every
  * load has a binding that the compiler knows.
  */
 #include <assert.h>

@@ -349,8 +349,8 @@ struct run_case {
  * each program: plain, norms of q and k, post-norms, windows, biases, packed projections, experts,
  * sinks. */
 static const struct run_case runs[] = {
-    {"llama3", true},      {"llama3", false},       {"gemma3", false}, {"gpt-oss-mxfp4", false},
-    {"qwen2-yarn", false}, {"phi3-longrope", true}, {"qwen3", true},   {"olmo2", false},
+    {"llama3", true},      {"llama3", false},       {"gemma3", true}, {"gpt-oss-mxfp4", false},
+    {"qwen2-yarn", false}, {"phi3-longrope", true}, {"qwen3", true},  {"olmo2", false},
 };
 
 /* Weights of the device's own making, where there are subgroups. */

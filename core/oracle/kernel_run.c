@@ -367,7 +367,7 @@ enum dgl_status kernel_runner_solve(struct kernel_runner *r, struct problem *p,
             b->after[w] = b->before ? b->before[w] : PROBLEM_POISON;
     }
     enum dgl_status status = prepare(run, p->num_stages);
-    for (int i = 0; i < (p->again ? 2 : 1) && status == DGL_OK; i++)
+    for (uint32_t i = 0; i <= p->repeats && status == DGL_OK; i++)
         status = gl_submit(gl, run->dispatch, p->num_stages, NULL);
     if (status == DGL_OK)
         status = gl_finish(gl);

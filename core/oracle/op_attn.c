@@ -376,7 +376,7 @@ static void make_decode(struct problem *p, const struct kernel_case *c)
             problem_in(p, "S", a->sinks, a->ref.heads);
         if (a->gain)
             problem_in(p, "G", a->gain, a->gain_words);
-        p->again = !c->timing;
+        p->repeats = c->timing ? 0 : 2;
     } else {
         problem_out(p, "P", NULL, a->splits == 1 ? a->width : parts);
         if (a->splits > 1)

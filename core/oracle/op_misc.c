@@ -27,7 +27,9 @@ static void make_embed(struct problem *p, const struct kernel_case *c)
     const uint32_t h = (uint32_t)request_const(&q, "H", 0), tokens = c->tokens ? c->tokens : 1;
     request_default(&q, "X_STRIDE", h);
     const size_t stride = (size_t)request_const(&q, "X_STRIDE", 0);
-    const uint32_t vocab = c->rows ? c->rows : VOCAB, bands = c->bands ? c->bands : 1;
+    const uint32_t vocab = c->rows ? c->rows : VOCAB;
+    const uint32_t bands = c->cuts[0] ? 2 : c->bands ? c->bands : 1;
+    const uint32_t step = c->cuts[0] ? c->cuts[0] : vocab / bands;
     struct op_weights w;
     if (!op_weights_make(p, &q, vocab, h, c->timing, &w))
         return;
@@ -41,7 +43,7 @@ static void make_embed(struct problem *p, const struct kernel_case *c)
     for (uint32_t i = 0; i < c->pos + tokens; i++)
         ids[i] = (uint32_t)(problem_rand(p) % vocab);
     ids[c->pos] = vocab - 1;
-    ids[c->pos + tokens - 1] = vocab / bands * (bands - 1);
+    ids[c->pos + tokens - 1] = step * (bands - 1);
     p->step.pos = c->pos;
     p->step.tokens = tokens;
     problem_in(p, "IDS", ids, c->pos + tokens);
@@ -50,8 +52,8 @@ static void make_embed(struct problem *p, const struct kernel_case *c)
         problem_bits(p, "W", vocab * w.row_words);
     for (uint32_t i = 0; i < bands; i++) {
         struct problem_stage *stage = problem_stage(p, &q);
-        const uint32_t first = vocab / bands * i;
-        const uint32_t rows = i + 1 < bands ? vocab / bands : vocab - first;
+        const uint32_t first = step * i;
+        const uint32_t rows = i + 1 < bands ? step : vocab - first;
         stage_uint(stage, "row0", first);
         stage_uint(stage, "rows", rows);
         stage_float(stage, "scale", SCALE);

@@ -414,7 +414,7 @@ static void make_router(struct problem *p, const struct kernel_case *c)
     problem_out(p, "LOGITS", NULL, experts);
     problem_exact(p, "ARRIVED", arrived, arrived, ARRIVED_WORDS);
     stage_float(problem_stage(p, &q), "eps", EPS);
-    p->again = true;
+    p->repeats = 2;
     p->bytes = 4ull * (experts * w.row_words + 2ull * k);
     p->flops = 2ull * experts * k;
     p->terms = k;

@@ -28,7 +28,7 @@ struct kernel_case {
     uint32_t pos;                  /* of the first one */
     uint32_t row0, rows;           /* of weights, in one band; rows 0: all of them */
     uint32_t bands;                /* dispatches that share the rows; 0 counts as 1 */
-    uint32_t cuts[3]; /* of experts, instead: rows at which a dispatch ends, 0 behind the last */
+    uint32_t cuts[3]; /* instead, of experts and embeddings: rows at which one ends, 0 = none */
     uint32_t variant; /* further properties of the numbers, by operation */
     uint64_t seed;
     /* For timing: buffers have sizes and plausible contents, no result is worked out. */
@@ -86,7 +86,7 @@ struct problem {
     struct problem_result results[PROBLEM_MAX_RESULTS];
     uint32_t num_results;
     struct dgl_step step; /* of the only sequence */
-    bool again; /* all stages run twice, which must change nothing: counters are left at 0 */
+    uint32_t repeats;     /* further runs of all stages; counters are left at 0 */
     /* May be NULL. Called before results are compared: works out what kernels are free in (how
      * attention is split) from the buffers. False: `why` says what is wrong. */
     bool (*settle)(struct problem *p, char why[512]);

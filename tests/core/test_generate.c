@@ -551,7 +551,7 @@ static void test_penalties_are_those_of_the_twin(void **state)
         sampling_to_step(&sampling, &ref.step);
         tiny_sync(s, (const int32_t *)ids, PROMPT + i);
         ref.logits = tiny_logits(s);
-        ref_sample(&ref, SAMPLE_GREEDY);
+        assert_true(ref_sample(&ref, SAMPLE_GREEDY));
         if ((int32_t)ids[PROMPT + i] != r.tokens[i])
             fail_msg("token %zu is %d, expected %u", i, r.tokens[i], ids[PROMPT + i]);
         differ += r.tokens[i] != greedy[i];

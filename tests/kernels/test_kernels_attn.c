@@ -1,15 +1,17 @@
 /*
- * Every rope_kv, attn_prefill and attn_decode kernel that this device can run, for both
- * types of cache: any ratio of heads to KV heads, odd head sizes, partial rotary, strides with NaN
- * between, a cache that is NaN where nothing was written. Turned keys and cached numbers are
- * compared bit for bit, so that decode and prefill agree. `PROGRAM bench HEADS KV_HEADS HEAD_DIM
- * POS TOKENS SPLITS` times them instead (f16 cache; TOKENS 0: decode).
+ * Every rope_kv, attn_prefill and attn_decode kernel that this device can run, for both types of
+ * cache: any ratio of heads to KV heads, odd head sizes, partial rotary, strides with NaN between,
+ * a cache that is NaN where nothing was written. Rotated keys and cached numbers are compared bit
+ * for bit, so that decode and prefill agree.
  */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
 
-#include "tests/support/attn_problem.h"
+#include "core/base/mem.h"
+#include "core/oracle/op_problem.h"
+#include "core/oracle/ref_attn.h"
+#include "tests/support/attn_case.h"
 
 /* tokens = 0: decode. */
 static const struct attn_shape shapes[] = {
@@ -58,38 +60,34 @@ static struct kernel_bench *benches[2]; /* the device as it is, and clamped to t
 static void attention_agrees_with_doubles(void **state)
 {
     const struct attn_row *row = *state;
-    bool prefill = row->shape.tokens > 0;
-    attn_run_all(row, benches[row->limits_min], &walks[prefill ? PREFILL : DECODE],
-                 prefill ? attn_run_prefill : attn_run_decode);
-    if (!prefill)
-        attn_run_some(row, benches[row->limits_min], &walks[TOKEN], attn_run_token);
+    struct kernel_bench *bench = benches[row->limits_min];
+    attn_judge(row, bench, &walks[row->shape.tokens > 0 ? PREFILL : DECODE]);
+    const struct kernel_case whole = attn_case(row, "attn_token");
+    if (row->shape.tokens == 0)
+        kernel_walk_judge_some(&walks[TOKEN], bench, &whole);
 }
 
 static void rope_and_cache_agree_bit_for_bit(void **state)
 {
     const struct attn_row *row = *state;
-    attn_run_all(row, benches[row->limits_min], &walks[ROPE_KV], attn_run_rope_kv);
+    attn_judge(row, benches[row->limits_min], &walks[ROPE_KV]);
 }
 
 /* One kernel with each value of a tunable of its groups: a bench of its own, since hints stay. */
 static void run_work_group_sizes(const struct kernel *kernel, const struct kernel_tune *tune,
-                                 const struct attn_row *row, attn_run_fn run)
+                                 const struct kernel_case *c)
 {
     for (uint32_t i = 0; i < tune->num_choices; i++) {
-        struct attn_problem p;
         char hint[128], why[BENCH_WHY];
-        struct kernel_bench *bench = kernel_bench_create(false);
-        assert_non_null(bench);
+        struct kernel_bench *bench = checked(kernel_bench_create(false));
         snprintf(hint, sizeof(hint), "{\"tunes.%s.%s\": %d}", kernel->name, tune->name,
                  (int)tune->choices[i]);
         assert_true(kernel_bench_hint(bench, hint));
-        attn_problem_init(&p, row, bench);
-        enum bench_result result = run(&p, kernel->name, why);
+        enum bench_result result = kernel_bench_case(bench, kernel->name, c, why);
         if (result == BENCH_FAILED)
             fail_msg("%s with %s %d: %s", kernel->name, tune->name, (int)tune->choices[i], why);
         if (result == BENCH_CANNOT)
             printf("# %s with %s %d: %s\n", kernel->name, tune->name, (int)tune->choices[i], why);
-        attn_problem_finish(&p);
         kernel_bench_destroy(&bench);
     }
 }
@@ -101,10 +99,6 @@ static void every_work_group_size_agrees(void **state)
         "decode", {8, 2, 32, 16, .pos = 300, .splits = 3}, true, false};
     static const struct attn_row prefill = {
         "prefill", {8, 2, 32, 16, .tokens = 33, .pos = 30}, true, false};
-    static const attn_run_fn run[] = {[ROPE_KV] = attn_run_rope_kv,
-                                      [PREFILL] = attn_run_prefill,
-                                      [DECODE] = attn_run_decode,
-                                      [TOKEN] = attn_run_token};
     static const char *const names[] = {"KEY_SUBGROUPS", "MOST_HEADS", "DEPTH", "ROUNDS"};
     const char *name;
     if (!benches[0])
@@ -112,6 +106,7 @@ static void every_work_group_size_agrees(void **state)
     for (size_t op = 0; op < sizeof(walks) / sizeof(walks[0]); op++)
         for (size_t i = 0; (name = kernel_bench_name(benches[0], walks[op].op, i)) != NULL; i++) {
             const struct kernel *kernel = kernel_set_find(kernel_bench_set(benches[0]), name);
+            const struct kernel_case c = attn_case(op >= DECODE ? &decode : &prefill, walks[op].op);
             uint32_t ran = 0;
             for (uint32_t t = 0; t < kernel->num_tunes; t++) {
                 bool shapes_group = strcmp(kernel->tunes[t].name, "WG_SIZE") == 0 ||
@@ -119,8 +114,7 @@ static void every_work_group_size_agrees(void **state)
                 for (size_t n = 0; n < sizeof(names) / sizeof(names[0]); n++)
                     shapes_group |= op == TOKEN && strcmp(kernel->tunes[t].name, names[n]) == 0;
                 if (shapes_group)
-                    run_work_group_sizes(kernel, &kernel->tunes[t],
-                                         op >= DECODE ? &decode : &prefill, run[op]);
+                    run_work_group_sizes(kernel, &kernel->tunes[t], &c);
                 ran += shapes_group;
             }
             assert_true(ran > 0);
@@ -140,68 +134,42 @@ static void rounding_to_half_is_to_nearest_even(void **state)
         0x38803000, 0x3f801000, 0x3f801001, 0x3f803000, 0xbf802fff, 0x477fefff, 0x477ff000,
         0x477fe000, 0x47800000, 0xff800000, 0x7f7fffff, 0x3555ffff, 0xb4a01234, 0x34400000};
     enum { COUNT = sizeof(bits) / sizeof(bits[0]) };
-    struct attn_row row = {
-        "rounding", {1, 1, 2 * COUNT - COUNT % 2 * 2, 4, .tokens = 1}, true, false};
-    struct attn_problem p;
+    const uint32_t dim = (COUNT + 3) / 4 * 4; /* q, k and v of one head */
+    struct attn_row row = {"rounding", {1, 1, dim, 4, .tokens = 1}, true, false};
+    struct kernel_case c = attn_case(&row, "rope_kv");
+    struct problem p = {.seed = 1};
     char why[BENCH_WHY];
+    double worst = 0;
     if (!benches[0])
         SKIP("rounding_to_half_is_to_nearest_even: no GLES device");
-    row.shape.head_dim = (COUNT + 3) / 4 * 4;
-    attn_problem_init(&p, &row, benches[0]);
-    memcpy(p.qkv + 2 * row.shape.head_dim, bits, sizeof(bits));
-    memcpy(p.turned + 2 * row.shape.head_dim, bits, sizeof(bits));
-    ref_attn_store(&p.ref, p.turned, 0, p.kv_after);
-    if (attn_run_rope_kv(&p, "rope_kv", why) != BENCH_RAN)
+    op_rule_find("rope_kv")->make(&p, &c);
+    assert_false(p.failed);
+    struct problem_buffer *qkv = problem_buffer(&p, "QKV"), *kv = problem_buffer(&p, "KV");
+    uint32_t *before = checked(dgl_new_array(uint32_t, qkv->words));
+    uint32_t *after = checked(dgl_new_array(uint32_t, qkv->words));
+    uint32_t *cache = checked(dgl_new_array(uint32_t, kv->words));
+    memcpy(before, qkv->before, 4 * qkv->words);
+    memcpy(after, qkv->want_words, 4 * qkv->words);
+    memcpy(cache, kv->want_words, 4 * kv->words);
+    memcpy(before + 2 * dim, bits, sizeof(bits));
+    memcpy(after + 2 * dim, bits, sizeof(bits));
+    for (size_t i = 0; i < COUNT; i++) { /* values are behind the keys of all positions */
+        const size_t at = (size_t)p.step.context * dim + i;
+        float x;
+        memcpy(&x, &bits[i], 4);
+        cache[at / 2] &= ~(0xffffu << at % 2 * 16);
+        cache[at / 2] |= (uint32_t)ref_half(x) << at % 2 * 16;
+    }
+    qkv->before = before;
+    qkv->want_words = after;
+    kv->want_words = cache;
+    if (kernel_bench_solve(benches[0], "rope_kv", &p, why) != BENCH_RAN ||
+        !problem_check(&p, 1e-13, &worst, why))
         fail_msg("%s", why);
-    attn_problem_finish(&p);
-}
-
-/* ---- timing ---------------------------------------------------------------------------------- */
-
-static void time_kernel(const struct attn_problem *p, const char *op, const char *kernel)
-{
-    struct bench_case c;
-    char why[BENCH_WHY];
-    uint32_t arrived[ATTN_MAX_HEADS] = {0};
-    size_t results = (size_t)p->s.heads * p->s.splits * (p->s.head_dim + 2);
-    attn_describe(p, op, &c);
-    bench_in(&c, "QKV", p->qkv, p->qkv_words);
-    bench_in(&c, "KV", p->kv_after, p->kv_words);
-    bench_out(&c, "P", NULL, results);
-    bench_out(&c, "O", NULL, (size_t)p->tokens * p->o_stride);
-    bench_out(&c, "PARTS", NULL, (results + 3) / 4 * 4);
-    bench_in(&c, "ARRIVED", arrived, ATTN_MAX_HEADS);
-    c.repeats = 100;
-    c.streamed = "KV";
-    if (kernel_bench_run(p->bench, kernel, &c, why) == BENCH_RAN)
-        printf("%s: best %.1f us, median %.1f us, device's timer %.1f us, in a plan %.1f us\n",
-               kernel, c.best_us, c.median_us, c.gpu_us, c.stream_us);
-    else
-        printf("%s\n", why);
-}
-
-static int time_kernels(char **args)
-{
-    static const char *const ops[2][2] = {{"attn_decode", "attn_token"},
-                                          {"rope_kv", "attn_prefill"}};
-    uint32_t n[6];
-    for (int i = 0; i < 6; i++)
-        n[i] = (uint32_t)strtoul(args[i], NULL, 10);
-    const struct attn_row row = {
-        "bench",
-        {n[0], n[1], n[2], n[2], .pos = n[3], .tokens = n[4], .splits = n[5]},
-        true,
-        false};
-    struct attn_problem p;
-    const char *name;
-    attn_problem_init(&p, &row, benches[0]);
-    for (int op = 0; op < 2; op++)
-        for (size_t i = 0;
-             ops[n[4] > 0][op] && (name = kernel_bench_name(p.bench, ops[n[4] > 0][op], i)) != NULL;
-             i++)
-            time_kernel(&p, ops[n[4] > 0][op], name);
-    attn_problem_finish(&p);
-    return 0;
+    free(before);
+    free(after);
+    free(cache);
+    problem_finish(&p);
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -242,18 +210,13 @@ static void every_kernel_was_tested(void **state)
         kernel_walk_check(&walks[op], benches[0]);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
     const struct CMUnitTest last[] = {cmocka_unit_test(rounding_to_half_is_to_nearest_even),
                                       cmocka_unit_test(every_work_group_size_agrees),
                                       cmocka_unit_test(every_kernel_was_tested)};
     size_t count = name_rows();
     benches[0] = kernel_bench_create(false);
-    if (benches[0] && argc == 8 && strcmp(argv[1], "bench") == 0) {
-        int status = time_kernels(argv + 2);
-        kernel_bench_destroy(&benches[0]);
-        return status;
-    }
     benches[1] = kernel_bench_create(true);
     int failures = test_run_rows_sample("attention", attention_agrees_with_doubles, rows, count,
                                         sizeof(rows[0]), SHARE);

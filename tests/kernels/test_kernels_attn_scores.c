@@ -2,7 +2,7 @@
  * every kernel, against doubles. */
 #include "tests/support/test.h"
 
-#include "tests/support/attn_problem.h"
+#include "tests/support/attn_case.h"
 
 /* tokens = 0: decode. */
 static const struct attn_shape shapes[] = {
@@ -45,14 +45,14 @@ static char names[NUM_SHAPES][96];
 static void scores_agree_with_doubles(void **state)
 {
     const struct attn_row *row = *state;
-    if (row->shape.tokens) {
-        attn_run_all(row, bench, &prefill, attn_run_prefill);
-        return;
-    }
+    const struct kernel_case whole = attn_case(row, "attn_token");
     bool apart = !row->shape.sinks && !row->shape.norm; /* else they are other operations */
-    if (apart)
-        attn_run_all(row, bench, &decode, attn_run_decode);
-    if (!bench || (attn_run_some(row, bench, &token, attn_run_token) == 0 && !apart))
+    if (row->shape.tokens)
+        attn_judge(row, bench, &prefill);
+    else if (apart)
+        attn_judge(row, bench, &decode);
+    if (!bench ||
+        (!row->shape.tokens && kernel_walk_judge_some(&token, bench, &whole) == 0 && !apart))
         SKIP("%s: no kernel here that does all of it", row->name);
 }
 

@@ -2,14 +2,12 @@
  * of matmul. */
 #include "tests/support/test.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "core/base/mem.h"
+#include "core/oracle/op_problem.h"
+#include "loader/quant/dtype.h"
 #include "tests/support/kernel_walk.h"
-#include "core/oracle/ref_ops.h"
-
-#define MAX_TOKENS 64
 
 struct embed_row {
     const char *name;
@@ -92,273 +90,97 @@ static struct kernel_walk walks[] = {
     {.op = "embed"}, {.op = "norm"}, {.op = "qk_norm"}, {.op = "synth"}};
 enum { EMBED, NORM, QK_NORM, SYNTH };
 
-static float *nan_array(size_t count)
-{
-    float *values = checked(dgl_new_array(float, count));
-    for (size_t i = 0; i < count; i++)
-        values[i] = NAN;
-    return values;
-}
-
-/* ---- embed ------------------------------------------------------------------------------- */
-
-struct embed {
-    const struct embed_row *row;
-    struct ref_matrix table;
-    uint32_t ids[MAX_TOKENS + 64];
-};
-
-static enum bench_result embed_band(const struct embed *e, const char *kernel, uint32_t row0,
-                                    uint32_t rows, float *x, char why[BENCH_WHY])
-{
-    const struct embed_row *row = e->row;
-    struct bench_case c = {.request.op = "embed", .band = rows};
-    size_t stride = row->hidden + row->x_pad;
-    bench_attr(&c, "weight", dgl_dtype_get(row->type)->name);
-    bench_attr(&c, "phase", row->tokens == 1 ? "decode" : "prefill");
-    bench_const(&c, "H", row->hidden);
-    bench_const(&c, "X_STRIDE", (int64_t)stride);
-    bench_const(&c, "W_STRIDE", (int64_t)e->table.row_words);
-    bench_uint(&c, "row0", row0);
-    bench_uint(&c, "rows", rows);
-    bench_float(&c, "scale", 0.75f);
-    bench_in(&c, "IDS", e->ids, row->pos + row->tokens);
-    bench_in(&c, "W", e->table.packed + row0 * e->table.row_words, rows * e->table.row_words);
-    bench_inout(&c, "X", x, x, row->tokens * stride);
-    c.step.pos = row->pos;
-    c.step.tokens = row->tokens;
-    return kernel_bench_run(bench, kernel, &c, why);
-}
-
-static enum bench_result embed_one(void *ctx, const char *kernel, char why[BENCH_WHY])
-{
-    const struct embed *e = ctx;
-    const struct embed_row *row = e->row;
-    size_t stride = row->hidden + row->x_pad, count = (size_t)row->tokens * row->hidden;
-    float *x = nan_array(row->tokens * stride), *before = nan_array(row->tokens * stride);
-    double *want = checked(dgl_new_array(double, count));
-    enum bench_result result = BENCH_RAN;
-    if (row->cut)
-        result = embed_band(e, kernel, 0, row->cut, x, why);
-    if (result == BENCH_RAN)
-        result = embed_band(e, kernel, row->cut, row->vocab - row->cut, x, why);
-    if (result == BENCH_RAN) {
-        for (size_t i = 0; i < count; i++)
-            want[i] =
-                0.75 *
-                e->table.values[e->ids[row->pos + i / row->hidden] * row->hidden + i % row->hidden];
-        walk_rows_check(&(struct walk_rows){row->tokens, row->hidden, stride, before, x, want},
-                        bench, kernel);
-    }
-    free(x);
-    free(before);
-    free(want);
-    return result;
-}
-
 static void embed_looks_rows_up(void **state)
 {
-    struct embed e = {.row = *state};
-    uint64_t seed = e.row->hidden;
-    if (!bench)
-        SKIP("%s: no GLES device", e.row->name);
-    assert_true(ref_matrix_init(&e.table, e.row->type, NULL, e.row->vocab, e.row->hidden, seed));
-    for (uint32_t i = 0; i < e.row->pos + e.row->tokens; i++)
-        e.ids[i] = (uint32_t)(test_rand(&seed) % e.row->vocab);
-    e.ids[e.row->pos] = e.row->vocab - 1;
-    e.ids[e.row->pos + e.row->tokens - 1] = e.row->cut ? e.row->cut : e.row->vocab - 1;
-    kernel_walk_case(&walks[EMBED], bench, e.row->name, embed_one, &e);
-    ref_matrix_finish(&e.table);
-}
-
-/* ---- norm -------------------------------------------------------------------------------- */
-
-static enum bench_result norm_one(void *ctx, const char *kernel, char why[BENCH_WHY])
-{
-    const struct norm_row *row = ctx;
-    size_t x_stride = row->hidden + row->x_pad, y_stride = row->hidden + row->y_pad;
-    uint64_t seed = row->hidden;
-    float *x = nan_array(row->tokens * x_stride), *y = nan_array(row->tokens * y_stride);
-    float *before = nan_array(row->tokens * y_stride), *gain = nan_array(row->hidden);
-    double *want = checked(dgl_new_array(double, (size_t)row->tokens * row->hidden));
-    double *wide = checked(dgl_new_array(double, 2u * row->hidden));
-    ref_fill(gain, row->hidden, &seed);
-    for (uint32_t t = 0; t < row->tokens; t++) {
-        float *token = x + t * x_stride;
-        ref_fill(token, row->hidden, &seed);
-        for (uint32_t i = 0; i < row->hidden; i++) {
-            token[i] *= t % 3 == 2 ? 1e-3f : 3.0f; /* also where eps matters */
-            wide[i] = token[i];
-            wide[row->hidden + i] = gain[i];
-        }
-        ref_norm(wide, wide + row->hidden, row->hidden, 1e-5, want + t * row->hidden);
-        if (row->add)
-            ref_fill(y + t * y_stride, row->hidden, &seed);
-        for (uint32_t i = 0; row->add && i < row->hidden; i++)
-            want[t * row->hidden + i] += y[t * y_stride + i];
-    }
-    struct bench_case c = {.request.op = "norm", .step.tokens = row->tokens};
-    bench_attr(&c, "post", row->add ? "add" : "store");
-    bench_const(&c, "H", row->hidden);
-    bench_const(&c, "X_STRIDE", (int64_t)x_stride);
-    bench_const(&c, "Y_STRIDE", (int64_t)y_stride);
-    bench_float(&c, "eps", 1e-5f);
-    bench_in(&c, "X", x, row->tokens * x_stride);
-    bench_in(&c, "G", gain, row->hidden);
-    bench_inout(&c, "Y", y, y, row->tokens * y_stride);
-    enum bench_result result = kernel_bench_run(bench, kernel, &c, why);
-    if (result == BENCH_RAN)
-        walk_rows_check(&(struct walk_rows){row->tokens, row->hidden, y_stride, before, y, want},
-                        bench, kernel);
-    float *const floats[] = {x, y, before, gain};
-    for (size_t i = 0; i < sizeof(floats) / sizeof(floats[0]); i++)
-        free(floats[i]);
-    free(want);
-    free(wide);
-    return result;
+    const struct embed_row *row = *state;
+    struct kernel_case c = {.request.op = "embed",
+                            .tokens = row->tokens,
+                            .pos = row->pos,
+                            .rows = row->vocab,
+                            .cuts = {row->cut},
+                            .seed = row->hidden};
+    request_set(&c.request, "weight", dgl_dtype_get(row->type)->name);
+    request_set(&c.request, "phase", row->tokens == 1 ? "decode" : "prefill");
+    request_set_const(&c.request, "H", row->hidden);
+    request_set_const(&c.request, "X_STRIDE", row->hidden + row->x_pad);
+    kernel_walk_judge(&walks[EMBED], bench, row->name, &c);
 }
 
 static void norm_divides_by_the_root_mean_square(void **state)
 {
     const struct norm_row *row = *state;
-    if (!bench)
-        SKIP("%s: no GLES device", row->name);
-    kernel_walk_case(&walks[NORM], bench, row->name, norm_one, *state);
-}
-
-/* ---- qk_norm ----------------------------------------------------------------------------- */
-
-/* Units of a row of QKV one after the other: heads of q and k, or all of q and all of k. */
-static void ref_qk_norm(const struct qk_row *row, const float *gain, const float *qkv, double *want)
-{
-    uint32_t units = row->all ? 2 : row->heads + row->kv_heads, at = 0;
-    double *wide = checked(dgl_new_array(double, 2u * row->heads * row->head_dim));
-    for (uint32_t u = 0; u < units; u++) {
-        bool is_q = u < (row->all ? 1 : row->heads);
-        uint32_t heads = !row->all ? 1 : is_q ? row->heads : row->kv_heads;
-        uint32_t count = heads * row->head_dim;
-        const float *g = gain + (is_q ? 0 : (row->all ? row->heads : 1) * row->head_dim);
-        for (uint32_t i = 0; i < count; i++) {
-            wide[i] = qkv[at + i];
-            wide[count + i] = g[i];
-        }
-        ref_norm(wide, wide + count, count, 1e-5, want + at);
-        at += count;
-    }
-    free(wide);
-}
-
-static enum bench_result qk_one(void *ctx, const char *kernel, char why[BENCH_WHY])
-{
-    const struct qk_row *row = ctx;
-    size_t turned = (size_t)(row->heads + row->kv_heads) * row->head_dim;
-    size_t stride = turned + (size_t)row->kv_heads * row->head_dim + row->pad;
-    size_t gains = (size_t)(row->all ? row->heads + row->kv_heads : 2) * row->head_dim;
-    uint64_t seed = turned;
-    float *qkv = nan_array(row->tokens * stride), *before = nan_array(row->tokens * stride);
-    float *gain = nan_array(gains);
-    double *want = checked(dgl_new_array(double, row->tokens *turned));
-    ref_fill(gain, gains, &seed);
-    for (uint32_t t = 0; t < row->tokens; t++) {
-        ref_fill(qkv + t * stride, turned, &seed);
-        ref_qk_norm(row, gain, qkv + t * stride, want + t * turned);
-    }
-    memcpy(before, qkv, row->tokens * stride * sizeof(*qkv));
-    struct bench_case c = {.request.op = "qk_norm", .step.tokens = row->tokens};
-    bench_attr(&c, "span", row->all ? "all" : "head");
-    bench_const(&c, "HEADS", row->heads);
-    bench_const(&c, "KV_HEADS", row->kv_heads);
-    bench_const(&c, "HEAD_DIM", row->head_dim);
-    bench_const(&c, "QKV_STRIDE", (int64_t)stride);
-    bench_float(&c, "eps", 1e-5f);
-    bench_in(&c, "G", gain, gains);
-    bench_inout(&c, "QKV", qkv, qkv, row->tokens * stride);
-    enum bench_result result = kernel_bench_run(bench, kernel, &c, why);
-    if (result == BENCH_RAN)
-        walk_rows_check(&(struct walk_rows){row->tokens, turned, stride, before, qkv, want}, bench,
-                        kernel);
-    free(qkv);
-    free(before);
-    free(gain);
-    free(want);
-    return result;
+    struct kernel_case c = {.request.op = "norm", .tokens = row->tokens, .seed = row->hidden};
+    request_set(&c.request, "post", row->add ? "add" : "store");
+    request_set_const(&c.request, "H", row->hidden);
+    request_set_const(&c.request, "X_STRIDE", row->hidden + row->x_pad);
+    request_set_const(&c.request, "Y_STRIDE", row->hidden + row->y_pad);
+    kernel_walk_judge(&walks[NORM], bench, row->name, &c);
 }
 
 static void qk_norm_leaves_values_alone(void **state)
 {
     const struct qk_row *row = *state;
-    if (!bench)
-        SKIP("%s: no GLES device", row->name);
-    kernel_walk_case(&walks[QK_NORM], bench, row->name, qk_one, *state);
+    const uint32_t width = (row->heads + 2 * row->kv_heads) * row->head_dim;
+    struct kernel_case c = {.request.op = "qk_norm", .tokens = row->tokens, .seed = width};
+    request_set(&c.request, "span", row->all ? "all" : "head");
+    request_set_const(&c.request, "HEADS", row->heads);
+    request_set_const(&c.request, "KV_HEADS", row->kv_heads);
+    request_set_const(&c.request, "HEAD_DIM", row->head_dim);
+    request_set_const(&c.request, "QKV_STRIDE", width + row->pad);
+    kernel_walk_judge(&walks[QK_NORM], bench, row->name, &c);
 }
 
 /* ---- synth ------------------------------------------------------------------------------- */
 
+/* The words that a kernel fills the matrix with. */
 static enum bench_result synth_fill(const struct synth_row *row, const char *kernel, uint32_t seed,
-                                    const struct ref_matrix *shape, uint32_t *words,
-                                    char why[BENCH_WHY])
+                                    uint32_t **words, size_t *count, char why[BENCH_WHY])
 {
-    struct bench_case c = {.request.op = "synth", .band = row->rows, .step.tokens = 1};
-    bench_attr(&c, "weight", dgl_dtype_get(row->type)->name);
-    bench_const(&c, "K", row->cols);
-    bench_const(&c, "W_STRIDE", (int64_t)shape->row_words);
-    bench_uint(&c, "rows", row->rows);
-    bench_uint(&c, "seed", seed);
-    bench_out(&c, "W", words, row->rows * shape->row_words);
-    return kernel_bench_run(bench, kernel, &c, why);
+    const struct op_rule *rule = op_rule_find("synth");
+    struct kernel_case c = {.request.op = "synth", .rows = row->rows};
+    struct problem p = {.seed = 1};
+    request_set(&c.request, "weight", dgl_dtype_get(row->type)->name);
+    request_set_const(&c.request, "K", row->cols);
+    rule->make(&p, &c);
+    assert_false(p.failed);
+    for (uint32_t i = 0; i < p.stages[0].num_params; i++)
+        if (strcmp(p.stages[0].params[i].name, "seed") == 0)
+            p.stages[0].params[i].u = seed;
+    enum bench_result result = kernel_bench_solve(bench, kernel, &p, why);
+    const struct problem_buffer *w = problem_buffer(&p, "W");
+    *count = w->words;
+    *words = checked(dgl_new_array(uint32_t, w->words));
+    memcpy(*words, w->after, 4 * w->words);
+    problem_finish(&p);
+    return result;
 }
 
-/* Mean and deviation of one column block of 32 and of all: no block may be constant, none may be
- * shifted. */
-static void check_spread(const struct synth_row *row, const double *values)
+/* A seed gives the same numbers every time, and another one others. */
+static enum bench_result synth_again(void *ctx, const char *kernel, char why[BENCH_WHY])
 {
-    double sum = 0.0, squares = 0.0, count = (double)row->rows * row->cols;
-    for (size_t i = 0; i < (size_t)row->rows * row->cols; i++) {
-        sum += values[i];
-        squares += values[i] * values[i];
-    }
-    assert_near(sum / count, 0.0, 0.002);
-    assert_near(sqrt(squares / count), 0.02, 0.004);
-    for (size_t b = 0; b + 32 <= row->cols; b += 32) {
-        double block = 0.0;
-        for (size_t r = 0; r < row->rows; r++)
-            for (size_t i = 0; i < 32; i++)
-                block += values[r * row->cols + b + i] * values[r * row->cols + b + i];
-        assert_near(sqrt(block / (32.0 * row->rows)), 0.02, 0.006);
-    }
-}
-
-static enum bench_result synth_one(void *ctx, const char *kernel, char why[BENCH_WHY])
-{
-    const struct synth_row *row = ctx;
-    struct ref_matrix m;
-    assert_true(ref_matrix_init(&m, row->type, NULL, row->rows, row->cols, 1));
-    size_t words = row->rows * m.row_words;
-    uint32_t *again = checked(dgl_new_array(uint32_t, words));
-    uint32_t *other = checked(dgl_new_array(uint32_t, words));
-    enum bench_result result = synth_fill(row, kernel, 1, &m, m.packed, why);
-    if (result == BENCH_RAN)
-        result = synth_fill(row, kernel, 1, &m, again, why);
-    if (result == BENCH_RAN)
-        result = synth_fill(row, kernel, 2, &m, other, why);
+    static const uint32_t seeds[] = {1, 1, 2};
+    uint32_t *words[3] = {NULL};
+    size_t count = 0;
+    enum bench_result result = BENCH_RAN;
+    for (size_t i = 0; i < 3 && result == BENCH_RAN; i++)
+        result = synth_fill(ctx, kernel, seeds[i], &words[i], &count, why);
     if (result == BENCH_RAN) {
-        assert_memory_equal(m.packed, again, 4 * words);
-        assert_memory_not_equal(m.packed, other, 4 * words);
-        assert_true(ref_matrix_decode_packed(&m));
-        check_spread(row, m.values);
+        assert_memory_equal(words[0], words[1], 4 * count);
+        assert_memory_not_equal(words[0], words[2], 4 * count);
     }
-    free(again);
-    free(other);
-    ref_matrix_finish(&m);
+    for (size_t i = 0; i < 3; i++)
+        free(words[i]);
     return result;
 }
 
 static void synth_makes_plausible_weights(void **state)
 {
     const struct synth_row *row = *state;
-    if (!bench)
-        SKIP("%s: no GLES device", row->name);
-    kernel_walk_case(&walks[SYNTH], bench, row->name, synth_one, *state);
+    struct kernel_case c = {.request.op = "synth", .rows = row->rows};
+    request_set(&c.request, "weight", dgl_dtype_get(row->type)->name);
+    request_set_const(&c.request, "K", row->cols);
+    kernel_walk_judge(&walks[SYNTH], bench, row->name, &c);
+    kernel_walk_case(&walks[SYNTH], bench, row->name, synth_again, *state);
 }
 
 static void every_kernel_was_tested(void **state)

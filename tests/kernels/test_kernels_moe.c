@@ -5,20 +5,11 @@
  */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdlib.h>
-
-#include "core/base/mem.h"
-#include "core/oracle/oracle_ops.h"
+#include "core/oracle/ref_ops.h"
 #include "kernels/format/kernel_format.h"
 #include "tests/support/kernel_walk.h"
-#include "core/oracle/ref_ops.h"
-#include "core/oracle/ref_ops.h"
 
-#define ALPHA 1.702f
-#define LIMIT 0.6f /* low: about half of what the tests compute meets it */
-
-/* Who is chosen: experts in turn, or always the first top_k but one left out. */
+/* Who is chosen (kernel_case.variant): experts in turn, or always the second and those after it. */
 enum choices { SPREAD, SAME };
 
 /* What is asked, apart from the weight's format. */
@@ -87,202 +78,28 @@ static bool is(const char *a, const char *b)
     return strcmp(a, b) == 0;
 }
 
-/* ---- one problem ------------------------------------------------------------------------- */
-
-struct problem {
-    struct shape s;
-    struct ref_matrix w;
-    uint32_t pairs, x_rows, x_stride;
-    float scale;
-    float *x;
-    float *bias; /* [experts * n] */
-    uint32_t *ids, *route, *list;
-    float *share; /* the weights in `route` */
-    struct walk_rows y;
-};
-
-static bool is_decode(const struct problem *p)
-{
-    return is(p->s.phase, "decode");
-}
-
-static void fill_route(struct problem *p, uint64_t *seed)
-{
-    const struct shape *s = &p->s;
-    for (uint32_t i = 0; i < p->pairs; i++) {
-        uint32_t first = s->choices == SAME ? 1 : (uint32_t)(i / s->top_k * 7);
-        p->ids[i] = (first + i % s->top_k) % s->experts;
-        p->share[i] = 0.1f + fabsf(test_rand_float(seed));
-        p->route[2 * i] = p->ids[i];
-        memcpy(&p->route[2 * i + 1], &p->share[i], sizeof(p->share[i]));
-    }
-    ref_moe_group(p->ids, s->tokens, s->top_k, s->experts, p->list);
-}
-
-/* Row `r` of expert `e` with the x that belongs to a pair. */
-static double product(const struct problem *p, uint32_t pair, uint32_t e, uint32_t r)
-{
-    const struct shape *s = &p->s;
-    bool shared = is(s->post, "glu");
-    const float *x = p->x + (size_t)(shared ? pair / s->top_k : pair) * p->x_stride;
-    const double *w = p->w.values + (size_t)(e * s->n + r) * s->k;
-    double sum = is(s->bias, "row") ? (double)p->bias[e * s->n + r] : 0.0;
-    for (uint32_t k = 0; k < s->k; k++)
-        sum += w[k] * x[k];
-    return sum;
-}
-
-static void ref_result(struct problem *p)
-{
-    const struct shape *s = &p->s;
-    for (uint32_t y = 0; y < p->y.rows; y++)
-        for (uint32_t i = 0; i < p->y.cols; i++) {
-            double *want = &p->y.want[y * p->y.cols + i];
-            uint32_t e = p->ids[y];
-            if (is(s->post, "glu"))
-                *want = oracle_glu(is(s->act, "silu") ? MODEL_ACT_SILU : MODEL_ACT_SWIGLU_CLAMP,
-                                   product(p, y, e, 2 * i), product(p, y, e, 2 * i + 1),
-                                   (double)ALPHA, (double)LIMIT);
-            else if (is(s->post, "store"))
-                *want = product(p, y, e, i);
-            else
-                *want = p->y.before[i];
-            for (uint32_t c = 0; c < s->top_k && is(s->post, "combine"); c++)
-                *want += (double)p->scale * p->share[c] * product(p, c, p->ids[c], i);
-        }
-}
-
-static void problem_fill(struct problem *p, uint64_t *seed)
-{
-    const struct shape *s = &p->s;
-    float size = is(s->post, "glu") ? 0.1f : 1.0f; /* silu makes relative errors of absolute ones */
-    for (size_t i = 0; i < (size_t)p->x_rows * p->x_stride; i++)
-        p->x[i] = i % p->x_stride < s->k ? size * test_rand_float(seed) : NAN;
-    walk_rows_init(&p->y, is(s->post, "combine"), seed);
-    ref_fill(p->bias, (size_t)s->experts * s->n, seed);
-    fill_route(p, seed);
-}
-
-static void problem_init(struct problem *p, const struct row *row)
-{
-    const struct shape *s = &row->shape;
-    uint64_t seed = 1000003u * s->k + s->n;
-    bool glu = is(s->post, "glu");
-    *p = (struct problem){.s = *s, .pairs = s->tokens * s->top_k, .scale = 0.7f};
-    p->x_rows = glu ? s->tokens : p->pairs;
-    p->x_stride = s->k + s->x_pad;
-    p->y.rows = is(s->post, "combine") ? 1 : p->pairs;
-    p->y.cols = glu ? s->n / 2 : s->n;
-    p->y.stride = p->y.cols + s->y_pad;
-    assert_true(ref_matrix_init(&p->w, row->weight, NULL, (uint64_t)s->experts * s->n, s->k, seed));
-    p->x = checked(dgl_new_array(float, (size_t)p->x_rows * p->x_stride));
-    p->bias = checked(dgl_new_array(float, (size_t)s->experts * s->n));
-    p->ids = checked(dgl_new_array(uint32_t, p->pairs));
-    p->share = checked(dgl_new_array(float, p->pairs));
-    p->route = checked(dgl_new_array(uint32_t, 2ull * p->pairs));
-    p->list = checked(dgl_new_array(uint32_t, s->experts + 1ull + p->pairs));
-    problem_fill(p, &seed);
-    ref_result(p);
-}
-
-static void problem_finish(struct problem *p)
-{
-    ref_matrix_finish(&p->w);
-    free(p->x);
-    free(p->bias);
-    free(p->ids);
-    free(p->share);
-    free(p->route);
-    free(p->list);
-    walk_rows_finish(&p->y);
-}
-
-/* ---- running it -------------------------------------------------------------------------- */
-
-static void describe(const struct problem *p, struct bench_case *c)
-{
-    const struct shape *s = &p->s;
-    *c = (struct bench_case){.request.op = "moe_matmul", .step.tokens = s->tokens};
-    bench_attr(c, "weight", dgl_dtype_get(p->w.type)->name);
-    bench_attr(c, "phase", s->phase);
-    bench_attr(c, "post", s->post);
-    bench_attr(c, "act", s->act);
-    bench_attr(c, "bias", s->bias);
-    if (is(s->phase, "prefill")) {
-        bench_attr(c, "columns", s->tokens > 64 ? "256" : "64");
-        bench_const(c, "COLUMNS", s->tokens > 64 ? 256 : 64);
-    }
-    bench_const(c, "K", s->k);
-    bench_const(c, "N", (int64_t)p->w.rows);
-    bench_const(c, "EXPERT_ROWS", s->n);
-    bench_const(c, "E", s->experts);
-    bench_const(c, "TOP_K", s->top_k);
-    bench_const(c, "W_STRIDE", (int64_t)p->w.row_words);
-    bench_const(c, "X_STRIDE", p->x_stride);
-    bench_const(c, "Y_STRIDE", (int64_t)p->y.stride);
-    bench_float(c, "scale", p->scale);
-    bench_float(c, "act_alpha", ALPHA);
-    bench_float(c, "act_limit", LIMIT);
-}
-
-/* Rows [row0, row0 + rows) with their biases behind them, in whole vec4s. */
-static uint32_t *band_words(const struct problem *p, uint32_t row0, uint32_t rows, size_t *words)
-{
-    size_t matrix = (size_t)rows * p->w.row_words, bias = is(p->s.bias, "row") ? rows : 0;
-    *words = (matrix + bias + 3) / 4 * 4;
-    uint32_t *band = checked(dgl_new_array(uint32_t, *words));
-    memcpy(band, p->w.packed + row0 * p->w.row_words, 4 * matrix);
-    memcpy(band + matrix, p->bias + row0, 4 * bias);
-    return band;
-}
-
-static enum bench_result run_band(struct problem *p, const char *kernel, uint32_t row0,
-                                  uint32_t rows, char why[BENCH_WHY])
-{
-    struct bench_case c;
-    size_t words;
-    uint32_t *band = band_words(p, row0, rows, &words);
-    describe(p, &c);
-    bench_uint(&c, "row0", row0);
-    bench_uint(&c, "rows", rows);
-    bench_in(&c, "W", band, words);
-    bench_in(&c, "X", p->x, (size_t)p->x_rows * p->x_stride);
-    bench_inout(&c, "Y", p->y.after, p->y.after, p->y.rows * p->y.stride);
-    if (is_decode(p))
-        bench_in(&c, "ROUTE", p->route, 2ull * p->pairs);
-    else
-        bench_in(&c, "LIST", p->list, p->s.experts + 1ull + p->pairs);
-    c.band = rows;
-    enum bench_result result = kernel_bench_run(bench, kernel, &c, why);
-    free(band);
-    return result;
-}
-
-static enum bench_result try_kernel(void *ctx, const char *name, char why[BENCH_WHY])
-{
-    struct problem *p = ctx;
-    uint32_t row0 = 0, last = (uint32_t)p->w.rows;
-    memcpy(p->y.after, p->y.before, p->y.rows * p->y.stride * sizeof(*p->y.after));
-    for (uint32_t i = 0; row0 < last; i++) {
-        uint32_t end = i < 3 && p->s.cuts[i] ? p->s.cuts[i] : last;
-        enum bench_result result = run_band(p, name, row0, end - row0, why);
-        if (result != BENCH_RAN)
-            return result;
-        row0 = end;
-    }
-    walk_rows_check(&p->y, bench, name);
-    return BENCH_RAN;
-}
-
 static void experts_agree_with_doubles(void **state)
 {
     const struct row *row = *state;
-    struct problem p;
-    if (!bench)
-        SKIP("%s: no GLES device", row->name);
-    problem_init(&p, row);
-    kernel_walk_case(&experts, bench, row->name, try_kernel, &p);
-    problem_finish(&p);
+    const struct shape *s = &row->shape;
+    const uint32_t cols = is(s->post, "glu") ? s->n / 2 : s->n;
+    struct kernel_case c = {.request.op = "moe_matmul",
+                            .tokens = s->tokens,
+                            .cuts = {s->cuts[0], s->cuts[1], s->cuts[2]},
+                            .variant = s->choices,
+                            .seed = 1000003u * s->k + s->n};
+    request_set(&c.request, "weight", dgl_dtype_get(row->weight)->name);
+    request_set(&c.request, "phase", s->phase);
+    request_set(&c.request, "post", s->post);
+    request_set(&c.request, "act", s->act);
+    request_set(&c.request, "bias", s->bias);
+    request_set_const(&c.request, "K", s->k);
+    request_set_const(&c.request, "EXPERT_ROWS", s->n);
+    request_set_const(&c.request, "E", s->experts);
+    request_set_const(&c.request, "TOP_K", s->top_k);
+    request_set_const(&c.request, "X_STRIDE", s->k + s->x_pad);
+    request_set_const(&c.request, "Y_STRIDE", cols + s->y_pad);
+    kernel_walk_judge(&experts, bench, row->name, &c);
 }
 
 /* ---- names ------------------------------------------------------------------------------- */

@@ -195,7 +195,7 @@ static void run_op(struct pair *p, const char *op, enum sample_kind kind, int le
         struct dgl_step_table steps, after;
         char why[BENCH_WHY];
         bool last = !kernel_bench_name(bench, op, i + 1);
-        bench_steps(&p->step, &steps);
+        problem_steps(&p->step, &steps);
         after = steps;
         bench_attr(&c, "kind", word[kind]);
         bench_const(&c, "VOCAB", p->ref.vocab);
@@ -214,8 +214,8 @@ static void run_op(struct pair *p, const char *op, enum sample_kind kind, int le
             fail_msg("%s: %s", name, why);
         note_kernel(name);
         if (last)
-            p->step = after.seq[BENCH_SEQ];
-        steps.seq[BENCH_SEQ] = after.seq[BENCH_SEQ];
+            p->step = after.seq[PROBLEM_SEQ];
+        steps.seq[PROBLEM_SEQ] = after.seq[PROBLEM_SEQ];
         assert_memory_equal(&after, &steps, sizeof(after)); /* other sequences stay */
         free(cand);
         free(logits);
@@ -293,7 +293,7 @@ static void check_row(const struct row *row, bool fused)
     for (uint32_t token = 0; token < (row->big ? 1 : 4); token++) {
         fill_logits(&p, row->pattern, &seed);
         run_list(&p, kind, fused);
-        ref_sample(&p.ref, kind);
+        assert_true(ref_sample(&p.ref, kind));
         compare(&p, token);
     }
     pair_finish(&p);
@@ -472,7 +472,7 @@ static void check_end(const struct end_row *row, bool fused)
     p.step = p.ref.step;
     point_at(&p, strstr(row->name, "goes_on") ? stop + 1 : stop);
     run_list(&p, row->kind, fused);
-    ref_sample(&p.ref, row->kind);
+    assert_true(ref_sample(&p.ref, row->kind));
     compare(&p, 0);
     assert_int_equal(p.step.stopped, row->want_stopped);
     assert_int_equal(p.step.pos, row->pos + 1);
@@ -619,7 +619,7 @@ static void draws_follow_the_softmax(void **state)
         sum += expected[i] = exp((double)p.ref.logits[i] / 1.2);
     for (int i = 0; i < DRAWS; i++) {
         p.ref.step.pos = START;
-        ref_sample(&p.ref, SAMPLE_FULL);
+        assert_true(ref_sample(&p.ref, SAMPLE_FULL));
         seen[p.ref.ids[p.ref.step.pos]]++;
     }
     for (int i = 0; i < VOCAB; i++) {

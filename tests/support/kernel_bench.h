@@ -1,23 +1,21 @@
 /*
- * kernel_bench.h: runs kernels by themselves, on numbers of the caller's choosing. Every buffer
- * lies between guard words, buffers without contents start as NaN, and a kernel is named, not
- * chosen: a test walks over all kernels of an operation.
+ * kernel_bench.h: a device and a set of kernels to test, over the judge of core/oracle: cases of
+ * operations that it knows, and single runs on numbers of the test's choosing. A kernel is named,
+ * not chosen: a test walks over all kernels of an operation. Where glslangValidator is installed,
+ * every text must please it, too.
  */
 #ifndef DGL_TESTS_KERNEL_BENCH_H
 #define DGL_TESTS_KERNEL_BENCH_H
 
+#include "core/oracle/kernel_check.h"
+#include "core/oracle/problem.h"
 #include "gl/gl.h"
-#include "kernels/kernels.h"
-#include "kernels/step.h"
 
 struct kernel_bench;
 
 /* Any device, and the built-in kernels; `limits_min` clamps the device to the GLES 3.1 minimums.
  * NULL when there is no device; the reason is printed. */
 struct kernel_bench *kernel_bench_create(bool limits_min);
-/* The same on a whole device, for measurements: with the kernel files of a folder on top, NULL =
- * none, and with a folder that keeps programs, "" = none. */
-struct kernel_bench *kernel_bench_create_measuring(const char *kernel_dir, const char *cache_dir);
 void kernel_bench_destroy(struct kernel_bench **bench);
 const struct kernel_set *kernel_bench_set(const struct kernel_bench *bench);
 const struct gl_caps *kernel_bench_caps(const struct kernel_bench *bench);
@@ -32,6 +30,26 @@ const char *kernel_bench_name(const struct kernel_bench *bench, const char *op, 
 const char *kernel_bench_preferred(struct kernel_bench *bench,
                                    const struct kernel_request *request);
 
+enum bench_result {
+    BENCH_RAN,
+    BENCH_CANNOT, /* the kernel does not serve the request, or not on this device; `why` says which
+                     rule */
+    BENCH_FAILED, /* it should have run, or is wrong: `why` has the error, the guard word that was
+                     overwritten, or what it computed */
+};
+#define BENCH_WHY 1024
+
+/* A case of an operation that core/oracle knows, with its results. */
+enum bench_result kernel_bench_case(struct kernel_bench *bench, const char *kernel,
+                                    const struct kernel_case *c, char why[BENCH_WHY]);
+
+/* Runs one kernel on a problem whose only stages are that operation's, and leaves what it wrote in
+ * p->buffers. Results are not looked at: problem_check(). */
+enum bench_result kernel_bench_solve(struct kernel_bench *bench, const char *kernel,
+                                     struct problem *p, char why[BENCH_WHY]);
+
+/* ---- single runs ----------------------------------------------------------------------------- */
+
 /* A storage buffer, by the name that the kernel's BIND line gives it. A bind that the case does not
  * list is left unbound. */
 struct bench_bind {
@@ -41,39 +59,18 @@ struct bench_bind {
     void *out;      /* gets the contents afterwards; NULL: not wanted */
 };
 
-/* A member of the parameter block; those that the kernel does not declare are ignored. */
-struct bench_param {
-    const char *name;
-    bool is_float;
-    uint32_t u;
-    float f;
-};
-
 #define BENCH_MAX_BINDS  12 /* a case may list more than one kernel binds */
 #define BENCH_MAX_PARAMS 12
-
-/* The sequence that all rows of a case are of: not the first, which kernels might take unasked. */
-#define BENCH_SEQ 3
-/* The step table of a case with that state. */
-void bench_steps(const struct dgl_step *step, struct dgl_step_table *out);
 
 struct bench_case {
     struct kernel_request request;
     struct bench_bind binds[BENCH_MAX_BINDS];
     uint32_t num_binds;
-    struct bench_param params[BENCH_MAX_PARAMS];
+    struct problem_param params[BENCH_MAX_PARAMS]; /* more than the kernel declares */
     uint32_t num_params;
-    struct dgl_step step; /* of the only sequence; T of GROUPS is step.tokens */
+    struct dgl_step step; /* of the only sequence, PROBLEM_SEQ; T of GROUPS is step.tokens */
     uint32_t band;        /* BAND of GROUPS */
-    uint32_t repeats; /* further dispatches, timed; the contents of buffers are then those after the
-                         last */
-    double median_us, best_us; /* of `repeats`: from submit to finished, on the host's clock */
-    double gpu_us;             /* best by the device's timer; 0 = no timer */
-    /* Of `repeats` in one submit, each waiting for the one before, on several copies of the bind
-     * `streamed` (NULL: the largest that is only read), so that no GPU cache holds it: what the
-     * kernel costs inside a plan. */
-    double stream_us;
-    const char *streamed;
+    uint32_t repeats;     /* further dispatches */
 };
 
 void bench_attr(struct bench_case *c, const char *key, const char *word);
@@ -84,35 +81,7 @@ void bench_in(struct bench_case *c, const char *name, const void *in, size_t wor
 void bench_out(struct bench_case *c, const char *name, void *out, size_t words);
 void bench_inout(struct bench_case *c, const char *name, const void *in, void *out, size_t words);
 
-enum bench_result {
-    BENCH_RAN,
-    BENCH_CANNOT, /* the kernel does not serve the request, or not on this device; `why` says which
-                     rule */
-    BENCH_FAILED, /* it should have run: `why` has the error, or which guard word was overwritten */
-};
-#define BENCH_WHY 512
 enum bench_result kernel_bench_run(struct kernel_bench *bench, const char *kernel,
                                    struct bench_case *c, char why[BENCH_WHY]);
-
-/* Compiles sources of kernel_bench_source() together, as many at a time as the driver does. Cases
- * with these sources then need no compiling. */
-bool kernel_bench_compile(struct kernel_bench *bench, char *const *sources, size_t count);
-
-struct bench_stream {
-    const char *name;      /* of a bind that is only read */
-    const uint32_t *words; /* what it reads, repeated; as many as the first call says */
-    size_t num_words;
-    bool hot; /* the same part every time */
-};
-/* Microseconds of one of c->repeats dispatches in one submit, each waiting for the one before. The
- * bind reads the next part of one large buffer every time, so that no cache holds it. Negative: the
- * kernel did not run, `why` says for what reason. */
-double kernel_bench_stream(struct kernel_bench *bench, const char *kernel, struct bench_case *c,
-                           const struct bench_stream *stream, char why[BENCH_WHY]);
-
-/* The generated GLSL of a kernel for a request, to be freed; NULL as above, with the reason in
- * `why`. */
-char *kernel_bench_source(struct kernel_bench *bench, const char *kernel,
-                          const struct kernel_request *request, char why[BENCH_WHY]);
 
 #endif

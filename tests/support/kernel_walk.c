@@ -2,10 +2,6 @@
  */
 #include "tests/support/kernel_walk.h"
 
-#include <math.h>
-#include <stdlib.h>
-
-#include "core/base/mem.h"
 #include "tests/support/test.h"
 
 size_t kernel_walk_run(struct kernel_walk *walk, struct kernel_bench *bench, kernel_walk_fn one,
@@ -38,6 +34,31 @@ void kernel_walk_case(struct kernel_walk *walk, struct kernel_bench *bench, cons
 {
     if (kernel_walk_run(walk, bench, one, ctx) == 0)
         fail_msg("no kernel runs %s", name);
+}
+
+struct judging {
+    struct kernel_bench *bench;
+    const struct kernel_case *c;
+};
+
+static enum bench_result judge_one(void *ctx, const char *kernel, char why[BENCH_WHY])
+{
+    const struct judging *j = ctx;
+    return kernel_bench_case(j->bench, kernel, j->c, why);
+}
+
+size_t kernel_walk_judge_some(struct kernel_walk *walk, struct kernel_bench *bench,
+                              const struct kernel_case *c)
+{
+    return kernel_walk_run(walk, bench, judge_one, &(struct judging){bench, c});
+}
+
+void kernel_walk_judge(struct kernel_walk *walk, struct kernel_bench *bench, const char *name,
+                       const struct kernel_case *c)
+{
+    if (!bench)
+        SKIP("%s: no GLES device", name);
+    kernel_walk_case(walk, bench, name, judge_one, &(struct judging){bench, c});
 }
 
 static bool is_excused(const struct kernel_walk *walk, const char *why)
@@ -91,46 +112,4 @@ void kernel_walk_check(const struct kernel_walk *walk, const struct kernel_bench
         SKIP("kernels of %s: no GLES device", walk->op);
     assert_non_null(kernel_bench_name(bench, walk->op, 0));
     assert_int_equal(missing(walk, bench, true), 0);
-}
-
-/* ---- comparing --------------------------------------------------------------------------- */
-
-void walk_rows_init(struct walk_rows *r, bool added, uint64_t *seed)
-{
-    size_t words = r->rows * r->stride;
-    r->before = checked(dgl_new_array(float, words));
-    r->after = checked(dgl_new_array(float, words));
-    r->want = checked(dgl_new_array(double, r->rows * r->cols));
-    for (size_t i = 0; i < words; i++)
-        r->before[i] = added || i % r->stride >= r->cols ? test_rand_float(seed) : NAN;
-}
-
-void walk_rows_finish(struct walk_rows *r)
-{
-    free(r->before);
-    free(r->after);
-    free(r->want);
-}
-
-void walk_rows_check(const struct walk_rows *r, const struct kernel_bench *bench,
-                     const char *kernel)
-{
-    float *got = checked(dgl_new_array(float, r->rows * r->cols));
-    for (size_t i = 0; i < r->rows; i++) {
-        const float *row = r->after + i * r->stride, *before = r->before + i * r->stride;
-        memcpy(got + i * r->cols, row, r->cols * sizeof(*got));
-        assert_memory_equal(row + r->cols, before + r->cols, (r->stride - r->cols) * sizeof(*row));
-    }
-    walk_values_check(bench, kernel, got, r->want, r->rows * r->cols);
-    free(got);
-}
-
-void walk_values_check(const struct kernel_bench *bench, const char *kernel, const float *got,
-                       const double *want, size_t count)
-{
-    double limit = kernel_set_find(kernel_bench_set(bench), kernel)->tolerance;
-    double nmse = test_nmse(got, want, count);
-    if (!(nmse <= limit))
-        fail_msg("%s: NMSE %.3g, at most %.3g allowed; first value %.9g, expected %.17g", kernel,
-                 nmse, limit, (double)got[0], want[0]);
 }

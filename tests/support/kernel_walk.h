@@ -1,6 +1,6 @@
 /*
- * kernel_walk.h: a test over all kernels of an operation: each runs on the same case, and what it
- * wrote is held against doubles; in the end every kernel must have run that this device can run.
+ * kernel_walk.h: a test over all kernels of an operation: each runs on the same case and is judged;
+ * in the end every kernel must have run that this device can run.
  */
 #ifndef DGL_TESTS_KERNEL_WALK_H
 #define DGL_TESTS_KERNEL_WALK_H
@@ -41,6 +41,11 @@ size_t kernel_walk_run(struct kernel_walk *walk, struct kernel_bench *bench, ker
 /* The same for a case that some kernel must be able to run. */
 void kernel_walk_case(struct kernel_walk *walk, struct kernel_bench *bench, const char *name,
                       kernel_walk_fn one, void *ctx);
+/* The same with a case that core/oracle knows: `one` is its judge. */
+void kernel_walk_judge(struct kernel_walk *walk, struct kernel_bench *bench, const char *name,
+                       const struct kernel_case *c);
+size_t kernel_walk_judge_some(struct kernel_walk *walk, struct kernel_bench *bench,
+                              const struct kernel_case *c);
 /* The table of a test of which a sample may have run. */
 struct walk_table {
     CMUnitTestFunction test;
@@ -54,23 +59,5 @@ void kernel_walk_complete(struct kernel_walk *walks, size_t num_walks,
 /* Fails when a kernel of the operation never ran, but for an excuse; prints the reasons. Skips the
  * running case without a bench. */
 void kernel_walk_check(const struct kernel_walk *walk, const struct kernel_bench *bench);
-
-/* What a kernel writes: rows of `cols` values, `stride` apart. */
-struct walk_rows {
-    size_t rows, cols, stride;
-    float *before, *after;
-    double *want; /* [rows][cols] */
-};
-/* `before` is random between the rows, and NaN where results go unless they are `added` to it;
- * `want` is left to the caller. */
-void walk_rows_init(struct walk_rows *r, bool added, uint64_t *seed);
-void walk_rows_finish(struct walk_rows *r);
-/* Fails unless the results are what is wanted, within the kernel's tolerance, and what lies between
- * the rows is as it was before. */
-void walk_rows_check(const struct walk_rows *r, const struct kernel_bench *bench,
-                     const char *kernel);
-/* The values alone. */
-void walk_values_check(const struct kernel_bench *bench, const char *kernel, const float *got,
-                       const double *want, size_t count);
 
 #endif

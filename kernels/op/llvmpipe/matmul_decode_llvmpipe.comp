@@ -6,7 +6,7 @@
 // Processor time of a dispatch, of both cores together (2 cores of an AMD EPYC at 2.6 GHz, Mesa
 // 22.3.6, q4_k, 2026-11-21): K x N = 256 x 512 norm 59 us, 256 x 1536 norm glu 140 us, 768 x 256 80
 // us: 2.2 to 2.8 weights per nanosecond and core. The baseline kernel reaches 0.07.
-// `build/tests/test_kernels_matmul bench decode q4_k norm glu 256 1536 1` times it.
+// `dopplergl kernels bench matmul_decode_llvmpipe --shape weight=q4_k,K=256,N=1536` times it.
 //
 //! NAME matmul_decode_llvmpipe
 //! OP matmul

@@ -115,6 +115,34 @@ static const struct wrong_row wrong_rows[] = {
      "matmul_decode: matmul "},
     {"matmul_scale", "matmul_decode", THEN ONCE "Y[row0] *= 1.001;", "wanted"},
     {"matmul_gains", "matmul_prefill", THEN ONCE "Y[row0] += 0.01 * X[0].x;", "wanted"},
+    {"join_stream", "matmul_join", THEN ONCE "STREAM[0].x = 9.0;", "wanted"},
+    {"rope", "rope_kv", THEN ONCE "QKV[0].x *= 1.001;", "of QKV is"},
+    {"qk_norm", "qk_norm", THEN ONCE "QKV[0].x *= 1.001;", "wanted"},
+    {"prefill", "attn_prefill", THEN ONCE "O[0].x = 9.0;", "O[0]["},
+    {"decode", "attn_decode", THEN ONCE "P[0] = 9.0;", "wanted"},
+    {"decode_group_short", "attn_decode", "if (group.x > 0u) right(group);", "attn_decode: "},
+    {"merge", "attn_merge", THEN ONCE "O[0].x = 9.0;", "O[0]["},
+    {"embed", "embed_rows", THEN ONCE "X[0].x = 9.0;", "X[0]["},
+    {"copy", "copy_words", THEN ONCE "DST[0].x = 1u;", "of DST is"},
+    {"read", "read_words", THEN ONCE "DST[0] = 1u;", "the sums in DST"},
+    {"synth", "synth_rows", "if (group.x > 0u) right(group);", "synth_rows: "},
+    {"experts_decode", "moe_decode", THEN ONCE "Y[0] += 0.1;", "wanted"},
+    {"experts_prefill", "moe_prefill", THEN ONCE "Y[0] = 9.0;", "wanted"},
+    {"route", "moe_route", THEN ONCE "ROUTE[0].x = 600u;", "choice 0 of token 0"},
+    {"router", "moe_router", THEN ONCE "LOGITS[0] += 0.01;", "moe_router: "},
+    {"group", "moe_group", THEN ONCE "LIST[0] = 7u;", "of LIST is"},
+    {"combine", "moe_combine", THEN ONCE "X[0].x += 0.01;", "X[0]["},
+    {"bias", "sample_bias", THEN ONCE "LOGITS[0] ^= 1u;", "of LOGITS is"},
+    {"penalty", "sample_penalty", THEN ONCE "LOGITS[0] ^= 1u;", "of LOGITS is"},
+    {"dry", "sample_dry", THEN ONCE "LOGITS[0] ^= 1u;", "of LOGITS is"},
+    {"max", "sample_max", "if (group.x > 0u) right(group);", "sample_max: "},
+    {"topk", "sample_topk", "if (group.x > 0u) right(group);", "sample_topk: "},
+    {"hist", "sample_hist", "if (group.x > 0u) right(group);", "of ARRIVED is"},
+    {"mass", "sample_mass", "if (group.x > 0u) right(group);", "sample_mass: "},
+    {"find", "sample_find", "if (group.x > 0u) right(group);", "sample_find: "},
+    {"pick", "sample_pick", THEN ONCE "IDS[step_pos + step_tokens] = 7u;", "of IDS is"},
+    {"next", "sample_next", "if (group.x > 0u) right(group);", "sample_next: "},
+    {"args", "sample_args", THEN ONCE "ARGS[0] = 7u;", "of ARGS is"},
 };
 
 static void wrong_kernels_are_caught(void **state)
@@ -135,9 +163,76 @@ static void wrong_kernels_are_caught(void **state)
     free(text);
 }
 
+static bool refuse_third(void *priv)
+{
+    uint32_t *asked = priv;
+    return ++*asked < 3;
+}
+
+static void judging_can_be_stopped(void **state)
+{
+    struct kernel_set *set = make_set(NULL);
+    struct kernel_judge *judge = NULL;
+    struct kernel_verdict verdict;
+    struct gl_saved saved;
+    uint32_t asked = 0;
+    (void)state;
+    if (!dev)
+        SKIP("no GLES device");
+    assert_int_equal(device_enter(dev, &saved), DGL_OK);
+    assert_int_equal(kernel_judge_create(&(struct kernel_judge_params){.dev = dev,
+                                                                       .set = set,
+                                                                       .mode = KERNEL_JUDGE_FULL,
+                                                                       .go_on = refuse_third,
+                                                                       .priv = &asked},
+                                         &judge),
+                     DGL_OK);
+    assert_int_equal(kernel_judge_kernel(judge, "norm_rms", &verdict), DGL_ERR_CANCELLED);
+    assert_int_equal(asked, 3);
+    kernel_judge_destroy(&judge);
+    device_leave(dev, &saved);
+    kernel_set_destroy(&set);
+}
+
+/* A use of a plan with the sizes of a large model: few of its rows are computed, the last ones. */
+static void large_uses_are_judged_by_few_rows(void **state)
+{
+    struct kernel_set *set = make_set(NULL);
+    struct kernel_request request = {.op = "matmul"};
+    struct kernel_verdict verdict;
+    struct gl_saved saved;
+    (void)state;
+    if (!dev)
+        SKIP("no GLES device");
+    request_set(&request, "weight", "q8_0");
+    request_set(&request, "layout", "split");
+    request_set(&request, "phase", "decode");
+    request_set(&request, "pre", "none");
+    request_set(&request, "post", "store");
+    request_set(&request, "bias", "none");
+    request_set_const(&request, "K", 1024);
+    request_set_const(&request, "N", 200000);
+    request_set_const(&request, "W_STRIDE", 272);
+    request_set_const(&request, "X_STRIDE", 1024);
+    request_set_const(&request, "Y_STRIDE", 200000);
+    request_set_const(&request, "BIAS_AT", 0);
+    assert_int_equal(device_enter(dev, &saved), DGL_OK);
+    struct kernel_judge *judge = make_judge(set, KERNEL_JUDGE_QUICK);
+    const struct kernel_subject subject = {.request = &request};
+    assert_int_equal(kernel_judge_use(judge, &subject, &verdict), DGL_OK);
+    if (verdict.kind != KERNEL_PASSED)
+        fail_msg("%s", verdict.text);
+    assert_int_equal(verdict.cases, 1);
+    kernel_judge_destroy(&judge);
+    device_leave(dev, &saved);
+    kernel_set_destroy(&set);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(built_in_kernels_pass)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(built_in_kernels_pass),
+                                       cmocka_unit_test(judging_can_be_stopped),
+                                       cmocka_unit_test(large_uses_are_judged_by_few_rows)};
     test_log_init(&device_log, DGL_LOG_INFO);
     if (dgl_device_create(&device_log.log,
                           &(struct dgl_device_params){.select = "any", .cache_dir = ""},

@@ -4,9 +4,9 @@
  * the rows of the table for every token.
  *
  * The walk is a loop with one choice among kernels, so that each kernel and the wait between rows
- * are in the text once: NVIDIA's compiler puts every function where it is called, and its time grows
- * with the square of what follows one another. Which kernel runs is the same for all invocations, and every
- * load has a binding that the compiler knows.
+ * are in the text once: NVIDIA's compiler puts every function where it is called, and its time
+ * grows with the square of what follows one another. Which kernel runs is the same for all
+ * invocations, and every load has a binding that the compiler knows.
  */
 #include <assert.h>
 #include <stddef.h>

@@ -398,6 +398,8 @@ static const struct kernel_var *find_var(const struct kernel_choice *choice, str
 static bool is_same_count(const struct generator *g, struct dgl_str count, uint32_t u, uint32_t v)
 {
     struct kernel_lexer lexer;
+    if (!count.len)
+        return true;
     bool same = kernel_lexer_init(&lexer, count, 1); /* else each has a variable of its own */
     struct kernel_token token = {0};
     while (same && (token = kernel_lexer_next(&lexer)).kind != TOKEN_END) {

@@ -193,6 +193,82 @@ static enum dgl_status call_selftest(struct dgl_str in)
                         dgl_selftest_params(.name = name ? name : "copy_words", .quick = true));
 }
 
+/* The kernels and libs of a file; without one nothing is compiled. */
+static enum dgl_status call_kernels_check(struct dgl_str in)
+{
+    struct dgl_kernels *kernels = NULL;
+    const char *hints = text(&in);
+    char *path = in.len ? file("k.comp", in) : NULL;
+    enum dgl_status status =
+        dgl_kernels_create(log_of_world,
+                           dgl_kernels_params(.hints = hints, .files = (const char *const *)&path,
+                                              .num_files = path != NULL),
+                           &kernels);
+    if (kernels) {
+        fuzz_check_status(&world.log, status);
+        status = dgl_kernels_check(
+            world.device,
+            dgl_kernels_check_params(.kernels = kernels, .overrides_only = true, .quick = true));
+    }
+    dgl_kernels_destroy(&kernels);
+    free(path);
+    return status;
+}
+
+static bool take_time(void *priv, const struct dgl_kernel_time *time)
+{
+    (void)priv;
+    FUZZ_CHECK(time->request && time->verdict.kernel);
+    return true;
+}
+
+static enum dgl_status call_kernels_bench(struct dgl_str in)
+{
+    const char *name = text(&in), *shape = text(&in);
+    return dgl_kernels_bench(
+        world.device, dgl_kernels_bench_params(.name = name ? name : "copy_words", .shape = shape,
+                                               .dispatches = 1, .cb = take_time));
+}
+
+static bool no_further(void *priv, const char *what, uint64_t done, uint64_t total)
+{
+    (void)priv;
+    (void)what;
+    (void)total;
+    return done == 0;
+}
+
+/* One operation at most. */
+static enum dgl_status call_tune(struct dgl_str in)
+{
+    struct dgl_tune_result result;
+    const char *op = text(&in);
+    enum dgl_status status =
+        dgl_tune(world.ids,
+                 dgl_tune_params(.op = op ? op : "norm", .depth = number(&in),
+                                 .seconds = number(&in), .progress_cb = no_further),
+                 &result);
+    dgl_tune_result_finish(&result);
+    return status;
+}
+
+static bool take_tuned(void *priv, const struct dgl_tuned *tuned)
+{
+    (void)priv;
+    FUZZ_CHECK(tuned->request && tuned->kernel);
+    return true;
+}
+
+static enum dgl_status call_tuned(struct dgl_str in)
+{
+    enum dgl_status status = dgl_tuned_iterate(world.device, take_tuned, NULL);
+    if (status == DGL_OK && fuzz_byte(&in) == 'r') {
+        fuzz_check_status(&world.log, status);
+        status = dgl_tuned_reset(world.device);
+    }
+    return status;
+}
+
 static bool pass_override(void *priv, const struct dgl_kernel_override *override)
 {
     (void)priv;
@@ -640,7 +716,8 @@ static enum dgl_status (*const calls[])(struct dgl_str in) = {
     call_logits,         call_perplexity,     call_sampling_check, call_generate,
     call_bench,          call_smoke,          call_chat,           call_eval,
     call_embed,          call_model_sampling, call_models_iterate, call_estimate,
-    call_measure,        call_selftest,
+    call_measure,        call_selftest,       call_kernels_check,  call_kernels_bench,
+    call_tune,           call_tuned,
 };
 
 void fuzz_one(struct dgl_str input)

@@ -273,6 +273,16 @@ static void new_makes_a_kernel_of_each_operation(void **state)
     assert_true(ops > 20);
     assert_int_equal(own, ops);
     process_finish(&list);
+    /* They are right as they are: two of them, since compiling takes its time. */
+    static const char *const judged[] = {"own_matmul.comp", "own_sample_pick.comp"};
+    for (size_t i = 0; i < 2; i++) {
+        char *path = dgl_path_join(dir, judged[i]);
+        process_command(&r, "kernels", "check", path, "--quick", "--device", "any", NULL);
+        assert_code(&r, 0);
+        assert_contains(r.out, "1 passed, 0 failed, 0 skipped");
+        process_finish(&r);
+        free(path);
+    }
     test_tmpdir_remove(dir);
 }
 

@@ -10,7 +10,9 @@
 // need be, so that 8 neighbouring ones start in different banks.
 //
 // All invocations are active in loads, scores and softmax; in the values all for heads of 64, 96,
-// 128 and 256 numbers, and 20 of 24 columns of vec4s for 80.
+// 128 and 256 numbers, and 20 of 24 columns of vec4s for 80. Utilisation: a pass of 2 to 16 tokens
+// fills part of ROWS. A group reads each key once however many of its rows are filled, and reading
+// weights takes most of such a pass (by reasoning; not measured).
 //
 //! NAME attn_prefill_tiled
 //! OP attn_prefill

@@ -25,7 +25,8 @@ if prefix is None:
 with open(prefix + "/include/dopplergl.h", encoding="utf-8") as _file:
     _text = re.sub(r"/\*.*?\*/", "", _file.read(), flags=re.S)
 
-_scalars = {"bool": c.c_bool, "int": c.c_int, "int32_t": c.c_int32, "uint32_t": c.c_uint32, "uint64_t": c.c_uint64,
+_scalars = {"bool": c.c_bool, "int": c.c_int, "int32_t": c.c_int32, "uint32_t": c.c_uint32,
+            "int64_t": c.c_int64, "uint64_t": c.c_uint64,
             "size_t": c.c_size_t, "float": c.c_float, "double": c.c_double, "char": c.c_char, "void": None}
 struct, value, callback = {}, {}, {}
 

@@ -170,7 +170,7 @@ static void a_storm_of_renames_ends_with_the_last(void)
 {
     char *path = dgl_path_join(author.dir, "sample_pick.comp"), *text = NULL;
     for (int i = 0; i < 20; i++) {
-        char remark[32], *temp = dgl_path_join(author.dir, "sample_pick.comp~");
+        char remark[40], *temp = dgl_path_join(author.dir, "sample_pick.comp~");
         snprintf(remark, sizeof(remark), "// Version %d.\n//! NAME", i);
         free(text);
         text = with(author.text, "//! NAME", remark);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/base/file.h"
+#include "core/oracle/problem.h"
 
 void test_assert_near(double a, double b, double limit, const char *what, const char *file,
                       int line)
@@ -164,17 +165,7 @@ struct dgl_budget test_budget(const struct dgl_log *log, uint64_t steps)
 
 double test_nmse(const float *a, const double *b, size_t count)
 {
-    double error = 0, power = 0;
-    for (size_t i = 0; i < count; i++) {
-        double d = (double)a[i] - b[i];
-        error += d * d;
-        power += b[i] * b[i];
-    }
-    if (!isfinite(error) || !isfinite(power))
-        return INFINITY;
-    if (power == 0)
-        return error == 0 ? 0 : INFINITY;
-    return error / power;
+    return problem_nmse(a, b, count);
 }
 
 uint64_t test_rand(uint64_t *state)

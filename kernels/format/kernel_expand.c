@@ -3,8 +3,9 @@
  * few lines of macros can stand for 2^64 words, and drivers run out of memory or of stack on far
  * fewer.
  *
- * Which branch of an #if the driver takes is not known here: all of them count, and a name with
- * several definitions expands to all of them. So the count is never too low.
+ * Which branch of an #if the driver takes is known where its condition has nothing but numbers and
+ * names that were given one number each, whatever the driver: decide(). Otherwise all branches
+ * count, and a name with several definitions expands to all of them. So the count is never too low.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,9 @@
 #include "kernels/format/kernel_lexer.h"
 #include "kernels/format/kernel_parser.h"
 
-enum { max_nesting = 100 }; /* of calls in the arguments of calls */
+enum { max_nesting = 100 };    /* of calls in the arguments of calls */
+enum { max_branches = 64 };    /* of #if in #if that are decided; deeper ones are not */
+enum { max_number = 1000000 }; /* in a condition, so that no driver's numbers overflow */
 
 struct word {
     enum kernel_token_kind kind;
@@ -32,7 +35,16 @@ struct macro {
     bool function;
     const struct word *params, *body; /* parameters with commas between */
     size_t num_params, num_body;
+    bool certain; /* not in a branch that the driver may leave out */
     int32_t next; /* -1 = none */
+};
+
+/* A chain #if, #elif, #else, as far as it was read. */
+enum branch {
+    BRANCH_UNKNOWN, /* all count */
+    BRANCH_TAKEN,   /* this one counts, the rest does not */
+    BRANCH_PAST,    /* one before counted */
+    BRANCH_AHEAD,   /* none has counted yet */
 };
 
 /* Words that come next: a range of the text, or what a macro became. */
@@ -56,6 +68,9 @@ struct expander {
     size_t num_sources, cap_sources;
     int nesting;
     uint64_t total, statement;
+    enum branch branches[max_branches];
+    size_t num_branches; /* may be more than max_branches: those are BRANCH_UNKNOWN */
+    bool undefines;      /* an #undef came: nothing is certain any more */
     uint32_t line;       /* of the last word of the text itself */
     int64_t line_offset; /* from lines of the text to those that #line gives */
 };
@@ -149,6 +164,98 @@ static bool is_mark(const struct word *word, const char *mark)
     return dgl_str_eq(word->text, mark);
 }
 
+/* ---- branches -------------------------------------------------------------------------------- */
+
+/* The driver reads what comes now. */
+static bool is_certain(const struct expander *e)
+{
+    for (size_t i = 0; i < e->num_branches; i++)
+        if (i >= max_branches || e->branches[i] != BRANCH_TAKEN)
+            return false;
+    return true;
+}
+
+/* The driver passes over what comes now. */
+static bool is_left_out(const struct expander *e)
+{
+    for (size_t i = 0; i < e->num_branches && i < max_branches; i++)
+        if (e->branches[i] == BRANCH_PAST || e->branches[i] == BRANCH_AHEAD)
+            return true;
+    return false;
+}
+
+/* A number as every preprocessor reads it: decimal, small. */
+static bool plain_number(const struct word *word, int64_t *out)
+{
+    return word->text.len > 0 && (word->text.p[0] != '0' || word->text.len == 1) &&
+           dgl_parse_i64(word->text, 0, max_number, out);
+}
+
+/* The branch that begins with the condition [at, end). */
+static enum branch decide(struct expander *e, size_t at, size_t end)
+{
+    static const char marks[] = "&|!=<>()+-";
+    struct dgl_arena arena = {0};
+    struct dgl_buf text = {0};
+    const struct kernel_expr *expr = NULL;
+    enum branch branch = BRANCH_UNKNOWN;
+    bool plain = !e->undefines && end - at <= 64;
+    for (; at < end && plain; at++) {
+        const struct word *word = &e->text.items[at];
+        int64_t number = 0;
+        if (word->kind == TOKEN_WORD) {
+            const int32_t m = e->first[word->name];
+            plain = m >= 0 && e->macros[m].next < 0 && e->macros[m].certain &&
+                    !e->macros[m].function && e->macros[m].num_body == 1 &&
+                    plain_number(e->macros[m].body, &number);
+        } else if (!plain_number(word, &number)) {
+            for (size_t i = 0; i < word->text.len; i++)
+                plain = plain && strchr(marks, word->text.p[i]);
+            dgl_buf_append(&text, word->text.p, word->text.len);
+            continue;
+        }
+        dgl_buf_printf(&text, " %lld", (long long)number);
+    }
+    struct dgl_str rest = {text.p, text.len};
+    const char *bad;
+    int64_t value;
+    if (plain && !text.failed && text.len > 0 && kernel_expr_parse(&arena, &rest, &expr, &bad) &&
+        rest.len == 0 && kernel_expr_eval(expr, NULL, 0, &value, &bad))
+        branch = value ? BRANCH_TAKEN : BRANCH_AHEAD;
+    dgl_arena_finish(&arena);
+    dgl_buf_finish(&text);
+    return branch;
+}
+
+/* The directive at `at`, whose line ends at `end`. */
+static void follow_branches(struct expander *e, size_t at, size_t end)
+{
+    const struct word *name = at + 1 < end ? &e->text.items[at + 1] : &e->text.items[at];
+    enum branch *top = e->num_branches > 0 && e->num_branches <= max_branches
+                           ? &e->branches[e->num_branches - 1]
+                           : NULL;
+    if (is_mark(name, "if") || is_mark(name, "ifdef") || is_mark(name, "ifndef")) {
+        enum branch branch = BRANCH_UNKNOWN;
+        if (is_left_out(e))
+            branch = BRANCH_PAST;
+        else if (is_mark(name, "if"))
+            branch = decide(e, at + 2, end);
+        if (e->num_branches < max_branches)
+            e->branches[e->num_branches] = branch;
+        e->num_branches++;
+    } else if (is_mark(name, "endif")) {
+        e->num_branches -= e->num_branches > 0;
+    } else if (is_mark(name, "undef")) {
+        e->undefines = true;
+    } else if (top && *top == BRANCH_TAKEN && (is_mark(name, "elif") || is_mark(name, "else"))) {
+        *top = BRANCH_PAST;
+    } else if (top && *top == BRANCH_AHEAD && is_mark(name, "else")) {
+        *top = BRANCH_TAKEN;
+    } else if (top && *top == BRANCH_AHEAD && is_mark(name, "elif")) {
+        *top = decide(e, at + 2, end);
+    }
+}
+
 /* [at, end) follows "#define". */
 static bool macro_define(struct expander *e, size_t at, size_t end)
 {
@@ -156,7 +263,7 @@ static bool macro_define(struct expander *e, size_t at, size_t end)
     if (at == end || words[at].kind != TOKEN_WORD)
         return true;
     int32_t *first = &e->first[words[at].name];
-    struct macro macro = {.next = *first};
+    struct macro macro = {.certain = is_certain(e), .next = *first};
     const char *after_name = words[at].text.p + words[at].text.len;
     at++;
     macro.function = at < end && is_mark(&words[at], "(") && words[at].text.p == after_name;
@@ -355,7 +462,13 @@ enum dgl_status kernel_expand_check(const struct dgl_log *log, const char *path,
         /* A call may go on over lines, up to the next directive. */
         while (!directive && end < e.text.count && !is_mark(&words[end], "#"))
             end = line_end(&e.text, end);
-        if (define)
+        /* A condition counts, too, unless it is passed over. */
+        const bool left_out = is_left_out(&e);
+        if (directive)
+            follow_branches(&e, at, end);
+        if (left_out && is_left_out(&e))
+            ;
+        else if (define)
             ok = macro_define(&e, at + 2, end);
         else
             ok = push(&e, (struct source){.words = &words[at], .count = end - at, .name = -1}) &&

@@ -88,6 +88,23 @@ static void check_case(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* What `show` prints is judged as the built-in kernel: here the one with the most macros. */
+static void copies_are_as_good(void **state)
+{
+    (void)state;
+    struct process_result shown, r;
+    process_command(&shown, "kernels", "show", "moe_decode_llvmpipe", NULL);
+    assert_code(&shown, 0);
+    char *dir = test_tmpdir(), *path = write_kernel(dir, shown.out);
+    process_command(&r, "kernels", "check", path, "--device", "any", "--quick", NULL);
+    assert_code(&r, 0);
+    assert_contains(r.out, "passed   moe_decode_llvmpipe: ");
+    process_finish(&shown);
+    process_finish(&r);
+    free(path);
+    test_tmpdir_remove(dir);
+}
+
 static void check_reports_as_json(void **state)
 {
     (void)state;
@@ -203,6 +220,7 @@ static void wrong_kernels_are_not_timed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies_are_as_good),
         cmocka_unit_test(check_reports_as_json),
         cmocka_unit_test(libs_are_checked_by_their_kernels),
         cmocka_unit_test(bench_reports_as_json),

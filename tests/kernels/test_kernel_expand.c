@@ -11,6 +11,8 @@
     "#define B0 A9;A9;\n#define B1 B0 B0\n#define B2 B1 B1\n#define B3 B2 B2\n#define B4 B3 B3\n"  \
     "#define B5 B4 B4\n#define B6 B5 B5\n#define B7 B6 B6\n#define B8 B7 B7\n#define B9 B8 B8\n"
 
+#define BOMB "int y = A9+A9+A9+A9+A9;\n"
+
 static const struct row {
     const char *name;
     const char *before, *part, *after;
@@ -55,6 +57,35 @@ static const struct row {
      "nested more than 100 deep"},
     {"a sum of a hundred thousand", "int y = 1", "+1", ";\n", 100000, "a statement has"},
     {"a hundred thousand statements", "void f() { ", "y+=1;", "}\n", 100000, NULL},
+    {"a bomb that a number leaves out", "#define N 2\n" DOUBLES "#if N > 2\n" BOMB "#endif\n", "",
+     "", 0, NULL},
+    {"a bomb that a number lets in", "#define N 3\n" DOUBLES "#if N > 2\n" BOMB "#endif\n", "", "",
+     0, "a statement has"},
+    {"bombs around the branch that is taken",
+     "#define N 2\n" DOUBLES "#if N == 1\n" BOMB "#elif N == 2\nint a;\n#elif N == 2\n" BOMB
+     "#else\n" BOMB "#endif\n",
+     "", "", 0, NULL},
+    {"a bomb in the last branch", "#define N 2\n" DOUBLES "#if N == 1\n#else\n" BOMB "#endif\n", "",
+     "", 0, "a statement has"},
+    {"a bomb in a branch of what is left out",
+     DOUBLES "#if 0\n#if 1\n" BOMB "#else\n" BOMB "#endif\n#else\nint a;\n#endif\n", "", "", 0,
+     NULL},
+    {"a bomb after what is left out", DOUBLES "#if 0\n#if 1\n#endif\n#endif\n" BOMB, "", "", 0,
+     "a statement has"},
+    {"a bomb behind a name that a driver may know", DOUBLES "#if !defined(N)\n" BOMB "#endif\n", "",
+     "", 0, "a statement has"},
+    {"a bomb behind a number that may not be there",
+     DOUBLES "#ifdef M\n#define N 1\n#endif\n#if N == 0\n" BOMB "#endif\n", "", "", 0,
+     "a statement has"},
+    {"a bomb behind a number that is taken back",
+     DOUBLES "#define N 1\n#undef N\n#if N == 0\n" BOMB "#endif\n", "", "", 0, "a statement has"},
+    {"a bomb behind a number given twice",
+     DOUBLES "#define N 1\n#define N 0\n#if N == 0\n" BOMB "#endif\n", "", "", 0,
+     "a statement has"},
+    {"a bomb behind an octal number", DOUBLES "#if 010 == 8\n" BOMB "#endif\n", "", "", 0,
+     "a statement has"},
+    {"a bomb behind a large number", DOUBLES "#if 4294967296 == 0\n" BOMB "#endif\n", "", "", 0,
+     "a statement has"},
     {"a macro with many definitions", "", "#define A A\n", "int A;", 80000, "a statement has"},
 };
 

@@ -21,6 +21,7 @@
 //! LOCAL WG_SIZE
 //! GROUPS T
 //! ACTIVE T * min(WG_SIZE, H / 4)
+//! REQUIRE H % 4 == 0 && X_STRIDE % 4 == 0 && Y_STRIDE % 4 == 0
 //! SHARED float squares[WG_SIZE]
 //! PREFER 10
 //! STEP read

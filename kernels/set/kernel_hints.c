@@ -472,12 +472,17 @@ static enum dgl_status add_member(const struct kernel_hint_source *source, const
     dgl_buf_printf(&key, "%s%.*s", prefix, (int)name.len, name.p);
     bool features = strcmp(key.p ? key.p : "", "disableFeatures") == 0;
     bool list = features || strcmp(prefix, "workgroupOverrides.") == 0;
+    bool exists = features || *prefix || strcmp(key.p ? key.p : "", "colsPerWorkgroup") == 0;
+    for (size_t i = 0; i < NUM_HINTS; i++)
+        exists = exists || dgl_str_eq(name, vocabulary[i].key);
     bool is_text = list && dgl_json_is(member, DGL_JSON_ARRAY)
                        ? list_text(member, features ? ' ' : ',', &value)
                        : value_text(member, &value);
     dgl_buf_puts(&value, "");
     if (key.failed || value.failed)
         status = dgl_fail_memory(source->log, "a kernel hint", name.len);
+    else if (!is_text && !exists)
+        status = fail_key(source, key.p);
     else if (!is_text)
         status = refuse(source, "%s: %s is %s, wanted %s", source->where, key.p,
                         dgl_json_type_name(dgl_json_type(member)),

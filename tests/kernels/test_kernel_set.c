@@ -567,6 +567,8 @@ static const struct hint_case hints[] = {
      "attentionDecode is '', wanted one of", DGL_ERR_INVALID_ARG},
     {"value of another type", "{\"attentionDecode\":true}", NULL, NULL, "attentionDecode is ",
      DGL_ERR_INVALID_ARG},
+    {"object of a name that does not exist", "{\"foo\":{}}", NULL, NULL,
+     "there is no kernel hint 'foo'", DGL_ERR_INVALID_ARG},
     {"value that is a list", "{\"attentionDecode\":[\"auto\"]}", NULL, NULL, "wanted a string",
      DGL_ERR_INVALID_ARG},
     {"value with a zero byte", "{\"attentionDecode\":\"auto\\u0000\"}", NULL, NULL,

@@ -5,6 +5,9 @@
  * nothing has happened for QUIET_NS, or MOST_NS after its first step. Only what closes, renames or
  * deletes a file counts: a file that is still being written is left alone. All layers are read anew
  * then and given to the model as one set; they are taken or refused together.
+ *
+ * A watch is of a folder, not of its name: a folder that the options name (a root) is compared at
+ * every look with what has its name now, and what has come there instead is watched and read anew.
  */
 #include "tools/watch.h"
 
@@ -13,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/base/clock.h"
@@ -24,11 +28,13 @@
 #define EVENTS   (IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CREATE)
 #define DEPTH    8 /* folders within folders, as when they are read */
 
-/* A folder that is watched. */
+/* A folder that is watched. Depth 0 and -1 are roots, which are kept while they are not there. */
 struct place {
-    int wd;
-    char *dir;
+    int wd;    /* -1: not there, or cannot be watched */
+    char *dir; /* NULL: not used */
     int depth; /* in a folder of --kernel-dir; -1: only files that the options name */
+    dev_t dev; /* of what had its name when it was last watched; 0 and 0: nothing */
+    ino_t ino;
 };
 
 /* A text of the set that the model has, which came from a file. */
@@ -93,26 +99,80 @@ static const struct known *find_known(const struct knowns *k, const char *path)
 
 /* ---- what is watched ------------------------------------------------------------------------- */
 
+/* False if there is no folder of that name. */
+static bool find_folder(const char *dir, dev_t *dev, ino_t *ino)
+{
+    struct stat st;
+    const bool there = stat(dir, &st) == 0 && S_ISDIR(st.st_mode);
+    *dev = there ? st.st_dev : 0;
+    *ino = there ? st.st_ino : 0;
+    return there;
+}
+
 static void add_place(struct watch *w, const char *dir, int depth)
 {
-    int wd = inotify_add_watch(w->fd, dir, EVENTS | IN_ONLYDIR);
-    if (wd < 0) {
-        if (errno != ENOENT && errno != ENOTDIR)
+    struct place place = {.wd = -1, .depth = depth};
+    size_t i = 0;
+    /* Before it is watched: what takes its name in between is found at the next look. */
+    if (find_folder(dir, &place.dev, &place.ino)) {
+        place.wd = inotify_add_watch(w->fd, dir, EVENTS | IN_ONLYDIR);
+        if (place.wd < 0 && errno != ENOENT && errno != ENOTDIR)
             console_note(&w->engine->console, "watch: %s cannot be watched: %s", dir,
                          strerror(errno));
+    }
+    /* One folder may be watched for two reasons, and by two names. */
+    while (i < w->num_places && (!w->places[i].dir || strcmp(w->places[i].dir, dir) != 0 ||
+                                 (w->places[i].depth < 0) != (depth < 0)))
+        i++;
+    if (i < w->num_places) {
+        place.dir = w->places[i].dir;
+        place.depth = w->places[i].depth;
+        w->places[i] = place;
         return;
     }
-    for (size_t i = 0; i < w->num_places; i++) /* one folder may be watched for two reasons */
-        if (w->places[i].wd == wd && (w->places[i].depth < 0) == (depth < 0))
-            return;
-    if (!dgl_grow((void **)&w->places, &w->cap_places, w->num_places + 1, sizeof(*w->places))) {
+    if (place.wd < 0 && depth > 0)
+        return;
+    for (i = 0; i < w->num_places && w->places[i].dir;)
+        i++;
+    place.dir = strdup(dir);
+    if (!place.dir || (i == w->num_places &&
+                       !dgl_grow((void **)&w->places, &w->cap_places, i + 1, sizeof(*w->places)))) {
+        free(place.dir);
         w->failed = true;
         return;
     }
-    char *copy = strdup(dir);
-    w->failed = w->failed || !copy;
-    if (copy)
-        w->places[w->num_places++] = (struct place){wd, copy, depth};
+    w->places[i] = place;
+    if (i == w->num_places)
+        w->num_places++;
+}
+
+static bool is_in(const char *path, const char *dir)
+{
+    const size_t len = strlen(dir);
+    return strncmp(path, dir, len) == 0 && (path[len] == '/' || (len && dir[len - 1] == '/'));
+}
+
+/* Ends the watches of a folder of kernels and of those in it, which have gone elsewhere. */
+static void drop_places(struct watch *w, const char *dir)
+{
+    for (size_t i = 0; i < w->num_places; i++) {
+        struct place *p = &w->places[i];
+        if (!p->dir || p->depth < 0 || (strcmp(p->dir, dir) != 0 && !is_in(p->dir, dir)))
+            continue;
+        const int wd = p->wd;
+        size_t other = 0;
+        p->wd = -1;
+        p->dev = 0;
+        p->ino = 0;
+        while (other < w->num_places && w->places[other].wd != wd)
+            other++;
+        if (wd >= 0 && other == w->num_places)
+            inotify_rm_watch(w->fd, wd);
+        if (p->depth > 0) {
+            free(p->dir);
+            p->dir = NULL;
+        }
+    }
 }
 
 static bool is_kernel_file(const char *name)
@@ -203,23 +263,83 @@ static void match_file(struct watch *w, const char *file, const char *dir, const
     free(target);
 }
 
+/* The files that the model has from this folder and those in it. */
+static void note_known(struct watch *w, const char *dir)
+{
+    for (size_t i = 0; i < w->known.count; i++)
+        if (is_in(w->known.items[i].path, dir))
+            note_edit(w, w->known.items[i].path);
+}
+
+/* Notes the file if it, or what its link leads to, is in this folder. */
+static void match_folder(struct watch *w, const char *file, const char *dir)
+{
+    char *target = dgl_path_target(file);
+    const char *paths[] = {file, target ? target : file};
+    for (size_t i = 0; i < 2; i++) {
+        const char *slash = strrchr(paths[i], '/');
+        match_file(w, file, dir, slash ? slash + 1 : paths[i]);
+    }
+    w->failed = w->failed || !target;
+    free(target);
+}
+
+/* Watches and reads anew the roots whose names lead elsewhere than they did: they were removed or
+ * moved, and may have been made again. */
+static void follow_roots(struct watch *w)
+{
+    const struct options *opt = w->opt;
+    for (size_t i = 0; i < w->num_places && !w->failed; i++) {
+        const char *dir = w->places[i].dir;
+        const int depth = w->places[i].depth;
+        dev_t dev;
+        ino_t ino;
+        if (!dir || depth > 0)
+            continue;
+        find_folder(dir, &dev, &ino);
+        if (dev == w->places[i].dev && ino == w->places[i].ino)
+            continue;
+        if (depth == 0) {
+            drop_places(w, dir);
+            note_known(w, dir);
+            walk(w, dir, 0, true, true);
+            continue;
+        }
+        add_place(w, dir, -1);
+        for (size_t f = 0; f < opt->kernel_file.count; f++)
+            match_folder(w, opt->kernel_file.item[f], dir);
+        if (opt->kernel_config)
+            match_folder(w, opt->kernel_config, dir);
+        if (opt->user_kernels)
+            match_folder(w, opt->user_kernels, dir);
+    }
+}
+
 /* ---- events ---------------------------------------------------------------------------------- */
 
 static void take_event(struct watch *w, const struct inotify_event *event)
 {
     const struct options *opt = w->opt;
-    if (event->mask & IN_Q_OVERFLOW) { /* any file may have changed */
-        for (size_t i = 0; i < opt->kernel_dir.count; i++)
-            walk(w, opt->kernel_dir.item[i], 0, true, true);
-        if (w->pack_dir)
-            walk(w, w->pack_dir, 0, true, true);
-        for (size_t i = 0; i < opt->kernel_file.count; i++)
-            note_edit(w, opt->kernel_file.item[i]);
-        return;
+    /* Any file may have changed, or the folder has gone: follow_roots() reads anew. */
+    for (size_t i = 0; i < w->num_places && (event->mask & (IN_Q_OVERFLOW | IN_IGNORED)); i++) {
+        struct place *p = &w->places[i];
+        if (!p->dir || (p->wd != event->wd && !(event->mask & IN_Q_OVERFLOW)))
+            continue;
+        if (event->mask & IN_IGNORED)
+            p->wd = -1;
+        if (p->depth == 0)
+            note_known(w, p->dir);
+        if (p->depth <= 0) {
+            p->dev = 0;
+            p->ino = 0;
+        } else if (event->mask & IN_IGNORED) {
+            free(p->dir);
+            p->dir = NULL;
+        }
     }
     /* The list may grow meanwhile. */
     for (size_t i = 0, count = w->num_places; i < count && event->len; i++) {
-        if (w->places[i].wd != event->wd)
+        if (!w->places[i].dir || w->places[i].wd != event->wd)
             continue;
         const char *dir = w->places[i].dir;
         const int depth = w->places[i].depth;
@@ -237,13 +357,13 @@ static void take_event(struct watch *w, const struct inotify_event *event)
         char *path = dgl_path_join(dir, event->name);
         w->failed = w->failed || !path;
         if (path && (event->mask & IN_ISDIR)) {
-            if ((event->mask & (IN_CREATE | IN_MOVED_TO)) && event->name[0] != '.' && depth < DEPTH)
+            if ((event->mask & (IN_CREATE | IN_MOVED_TO)) && event->name[0] != '.' &&
+                depth < DEPTH) {
                 walk(w, path, depth + 1, true, true);
-            else if (event->mask & (IN_DELETE | IN_MOVED_FROM)) /* with the files in it */
-                for (size_t k = 0; k < w->known.count; k++)
-                    if (dgl_str_starts(dgl_str_of(w->known.items[k].path), path) &&
-                        w->known.items[k].path[strlen(path)] == '/')
-                        note_edit(w, w->known.items[k].path);
+            } else if (event->mask & (IN_DELETE | IN_MOVED_FROM)) { /* with the files in it */
+                drop_places(w, path);
+                note_known(w, path);
+            }
         } else if (path && is_kernel_file(event->name) && !(event->mask & IN_CREATE)) {
             note_edit(w, path);
         } else if (path && is_kernel_file(event->name) && dgl_path_is_link(path)) {
@@ -263,6 +383,7 @@ static void take_events(struct watch *w)
             take_event(w, event);
             p += sizeof(*event) + event->len;
         }
+    follow_roots(w);
 }
 
 /* ---- an edit --------------------------------------------------------------------------------- */

@@ -221,6 +221,42 @@ static void a_lib_is_taken(void)
     free(edited);
 }
 
+/* Three edits: the folder's first file is found when the folder is, the later ones by its watch. */
+static void expect_edits(void)
+{
+    static const char *const edits[] = {"return best.y + 0u;", "return best.y - 0u;",
+                                        "return best.y | 0u;"};
+    for (size_t i = 0; i < sizeof(edits) / sizeof(edits[0]); i++) {
+        char *text = with(author.text, "return best.y;", edits[i]);
+        save(&author, "sample_pick.comp", text);
+        expect_taken(&author, "sample_pick", text);
+        free(text);
+    }
+}
+
+static void a_folder_that_is_made_again_is_watched(void)
+{
+    dgl_dir_remove(author.dir);
+    assert_int_equal(dgl_dir_make(NULL, author.dir), DGL_OK);
+    expect_edits();
+    dgl_dir_remove(author.dir);
+    terminal_expect(&author.t, "is gone");
+    assert_int_equal(dgl_dir_make(NULL, author.dir), DGL_OK);
+    expect_edits();
+}
+
+static void a_folder_that_is_moved_away_and_back_is_watched(void)
+{
+    char away[600];
+    snprintf(away, sizeof(away), "%s-away", author.dir);
+    assert_int_equal(rename(author.dir, away), 0);
+    terminal_expect(&author.t, "the built-in one: ");
+    terminal_expect(&author.t, "is gone");
+    assert_int_equal(rename(away, author.dir), 0);
+    terminal_expect(&author.t, "watch: sample_pick: taken ");
+    expect_edits();
+}
+
 struct edit {
     const char *name;
     void (*make)(void);
@@ -238,6 +274,9 @@ static const struct edit edits[] = {
     {"two edits in a row end with the second", two_edits_in_a_row_end_with_the_second},
     {"a new kernel in a new folder is taken", a_new_kernel_in_a_new_folder_is_taken},
     {"a lib is taken", a_lib_is_taken},
+    {"a folder that is made again is watched", a_folder_that_is_made_again_is_watched},
+    {"a folder that is moved away and back is watched",
+     a_folder_that_is_moved_away_and_back_is_watched},
 };
 
 static void edit_case(void **state)

@@ -49,7 +49,9 @@ struct options {
     /* kernels */
     struct option_strs kernel_dir, kernel_file;
     const char *kernel_config, *kernel_profile, *kernel_hints;
-    char *user_kernels; /* kernels.json beside the configuration file, no option; NULL: none */
+    /* kernels.json beside the configuration file, no option; NULL: none */
+    const char *user_kernels;
+    char *user_kernels_path; /* where it is, or would be; NULL: nowhere */
     bool allow_pack_kernels, force_fused_q4k;
     const char *op; /* an operation, or a step of a plan */
     bool generated, quick, watch_kernels, unsafe_kernels;

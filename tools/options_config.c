@@ -304,10 +304,12 @@ static bool add_user_kernels(struct defaults *d)
     if (path.failed)
         console_error("out of memory for the path of kernels.json");
     bool ok = !path.failed;
-    if (ok && path.len && lstat(path.p, &info) == 0)
-        d->opt->user_kernels = dgl_buf_take(&path);
-    else if (ok && path.len && errno != ENOENT && errno != ENOTDIR)
+    const bool there = ok && path.len && lstat(path.p, &info) == 0;
+    if (ok && path.len && !there && errno != ENOENT && errno != ENOTDIR)
         dgl_warn(&d->console.log, "%s is not used: %s", path.p, strerror(errno));
+    if (ok && path.len)
+        d->opt->user_kernels_path = dgl_buf_take(&path);
+    d->opt->user_kernels = there ? d->opt->user_kernels_path : NULL;
     dgl_buf_finish(&path);
     return ok;
 }
@@ -338,5 +340,5 @@ void options_finish(struct options *opt)
 {
     dgl_json_destroy(&opt->config);
     free(opt->config_hints);
-    free(opt->user_kernels);
+    free(opt->user_kernels_path);
 }

@@ -57,7 +57,8 @@ struct watch {
     struct place *places;
     size_t num_places, cap_places;
     struct knowns known;
-    char **edited; /* paths, each once */
+    bool has_config, has_user; /* --kernel-config and kernels.json were there when last read */
+    char **edited;             /* paths, each once */
     size_t num_edited, cap_edited;
     uint64_t first_ns, last_ns; /* of the edits */
     bool failed;                /* out of memory: nothing is watched any more */
@@ -308,10 +309,10 @@ static void follow_roots(struct watch *w)
         add_place(w, dir, -1);
         for (size_t f = 0; f < opt->kernel_file.count; f++)
             match_folder(w, opt->kernel_file.item[f], dir);
-        if (opt->kernel_config)
+        if (w->has_config || (opt->kernel_config && dgl_path_exists(opt->kernel_config)))
             match_folder(w, opt->kernel_config, dir);
-        if (opt->user_kernels)
-            match_folder(w, opt->user_kernels, dir);
+        if (w->has_user || (opt->user_kernels_path && dgl_path_exists(opt->user_kernels_path)))
+            match_folder(w, opt->user_kernels_path, dir);
     }
 }
 
@@ -350,8 +351,8 @@ static void take_event(struct watch *w, const struct inotify_event *event)
                 match_file(w, opt->kernel_file.item[f], dir, event->name);
             if (opt->kernel_config)
                 match_file(w, opt->kernel_config, dir, event->name);
-            if (opt->user_kernels)
-                match_file(w, opt->user_kernels, dir, event->name);
+            if (opt->user_kernels_path)
+                match_file(w, opt->user_kernels_path, dir, event->name);
             continue;
         }
         char *path = dgl_path_join(dir, event->name);
@@ -425,7 +426,9 @@ static void tell_taken(const struct watch *w, const struct dgl_kernels *kernels,
     if (known) {
         console_say("watch: %s: taken %s", name.p, known->sha256);
     } else if (!is_kernel_file(path)) {
-        console_say("watch: %s: taken", name.p); /* hints */
+        console_say(dgl_path_exists(path) ? "watch: %s: taken" /* hints */
+                                          : "watch: %s: taken away: %s is gone",
+                    name.p, path);
     } else if (before) {
         if (!before->is_lib)
             dgl_kernels_iterate(kernels, find_builtin, &builtin);
@@ -453,8 +456,11 @@ static void present_layers(struct watch *w, struct options *out)
             out->kernel_file.item[out->kernel_file.count++] = w->opt->kernel_file.item[i];
     if (out->kernel_config && !dgl_path_exists(out->kernel_config))
         out->kernel_config = NULL;
-    if (out->user_kernels && !dgl_path_exists(out->user_kernels))
-        out->user_kernels = NULL;
+    out->user_kernels = NULL;
+    if (out->user_kernels_path && dgl_path_exists(out->user_kernels_path))
+        out->user_kernels = out->user_kernels_path;
+    w->has_config = out->kernel_config != NULL;
+    w->has_user = out->user_kernels != NULL;
     out->allow_pack_kernels = w->pack_dir && walk(w, w->pack_dir, 0, false, false) > 0;
 }
 
@@ -548,6 +554,8 @@ static void note_missed(struct watch *w)
     for (size_t i = 0; i < w->known.count; i++)
         if (status != DGL_OK || !find_known(&now, w->known.items[i].path))
             note_edit(w, w->known.items[i].path);
+    if (w->has_user != (w->opt->user_kernels != NULL))
+        note_edit(w, w->opt->user_kernels_path);
     dgl_kernels_destroy(&kernels);
     knowns_finish(&now);
     dgl_buf_finish(&said);
@@ -581,8 +589,8 @@ bool watch_create(struct watch **out, struct engine *e, const struct options *op
         watch_file(w, opt->kernel_file.item[i]);
     if (opt->kernel_config)
         watch_file(w, opt->kernel_config);
-    if (opt->user_kernels)
-        watch_file(w, opt->user_kernels);
+    if (opt->user_kernels_path)
+        watch_file(w, opt->user_kernels_path);
     if (opt->allow_pack_kernels) {
         w->pack_dir = dgl_path_join(dgl_model_get_info(e->model)->path, "kernels");
         w->failed = w->failed || !w->pack_dir;

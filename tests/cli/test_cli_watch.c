@@ -361,6 +361,40 @@ static void kernels_of_a_pack_are_watched(void **state)
     test_tmpdir_remove(a.dir);
 }
 
+/* Hints of the user's: a file that is new, in a folder that is new too. */
+static void new_hints_of_the_user_are_taken(void **state)
+{
+    struct author a = {.dir = test_tmpdir(), .text = kernel_text("sample_pick")}, config = {0};
+    char set[4200], *path = dgl_path_join(a.dir, "sample_pick.comp");
+    (void)state;
+    snprintf(set, sizeof(set), "XDG_CONFIG_HOME=%s", a.dir);
+    config.dir = dgl_path_join(a.dir, "dopplergl");
+    save(&a, "sample_pick.comp", a.text);
+    terminal_start(&a.t,
+                   (const char *const[]){"chat", "--device", "any", "--watch-kernels",
+                                         "--kernel-file", path, NULL},
+                   (const char *const[]){set, NULL});
+    terminal_expect(&a.t, "> ");
+    for (int i = 0; i < 2; i++) {
+        static const char hints[] = "{\"attentionDecode\": \"auto\"}",
+                          wrong[] = "{\"attentionDecode\": 1}";
+        assert_int_equal(dgl_dir_make(NULL, config.dir), DGL_OK);
+        save(&config, "kernels.json", hints);
+        terminal_expect(&a.t, "watch: kernels.json: taken");
+        save(&config, "kernels.json", wrong);
+        terminal_expect(&a.t, "watch: kernels.json: refused: ");
+        dgl_dir_remove(config.dir);
+        terminal_expect(&a.t, "watch: kernels.json: taken away: ");
+    }
+    terminal_send(&a.t, "/quit\n");
+    assert_int_equal(terminal_wait(&a.t), 0);
+    terminal_finish(&a.t);
+    free(config.dir);
+    free(path);
+    free(a.text);
+    test_tmpdir_remove(a.dir);
+}
+
 struct refused {
     const char *name;
     const char *args[12];
@@ -403,6 +437,7 @@ int main(void)
         cmocka_unit_test(unsafe_kernels_are_taken_as_they_are),
         cmocka_unit_test(a_chat_takes_edits_while_it_waits),
         cmocka_unit_test(kernels_of_a_pack_are_watched),
+        cmocka_unit_test(new_hints_of_the_user_are_taken),
     };
     author_begin(&author, NULL);
     int failures = test_run_table("edits", edit_case, edits);

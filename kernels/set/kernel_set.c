@@ -9,6 +9,7 @@
 #include "core/base/log.h"
 #include "core/base/printable.h"
 #include "kernels/format/kernel_format.h"
+#include "kernels/format/kernel_parser.h"
 #include "kernels/kernels.h"
 #include "kernels/set/embedded.h"
 #include "kernels/set/kernel_hints.h"
@@ -27,6 +28,8 @@ struct kernel_set {
     size_t count, cap;
     struct kernel_lib **libs;
     size_t num_libs, cap_libs;
+    const struct kernel **builtin; /* also those that others have replaced; until it is made */
+    size_t num_builtin;
     struct kernel_hints hints;
 };
 
@@ -112,6 +115,68 @@ struct addition {
     uint32_t source;
 };
 
+/* The first line of the directive that has the word. */
+static uint32_t find_line(const struct addition *a, const char *directive, const char *word)
+{
+    struct dgl_str rest = {a->text, a->len}, line;
+    for (uint32_t number = 1; dgl_str_split(&rest, '\n', &line); number++) {
+        struct dgl_str key, each;
+        if (!dgl_str_starts(line, "//!"))
+            continue;
+        line = (struct dgl_str){line.p + 3, line.len - 3};
+        if (kernel_word_next(&line, &key) && dgl_str_eq(key, directive))
+            while (kernel_word_next(&line, &each))
+                if (dgl_str_eq(each, word))
+                    return number;
+    }
+    return 1;
+}
+
+/* A user's kernel is for an operation that there is, and asks for constants that operations have:
+ * those of the built-in kernels, which serve all of them. Else it would never run, without a word.
+ */
+static enum dgl_status check_operation(const struct addition *a, const struct kernel *kernel)
+{
+    const struct kernel_set *set = a->set;
+    const struct kernel_const *wrong = NULL;
+    struct dgl_buf names = {0};
+    bool known = false;
+    for (size_t i = 0; i < set->num_builtin; i++) {
+        const struct kernel *other = set->builtin[i];
+        bool listed = false;
+        for (size_t j = 0; j < i && !listed; j++)
+            listed = strcmp(set->builtin[j]->op, other->op) == 0;
+        known = known || strcmp(other->op, kernel->op) == 0;
+        if (!listed)
+            dgl_buf_printf(&names, "%s%s", names.len ? " " : "", other->op);
+    }
+    enum dgl_status status = DGL_OK;
+    if (!known)
+        status =
+            dgl_fail(a->log, DGL_ERR_KERNEL, "%s:%u: OP: no operation is called %s; there are: %s",
+                     a->path, find_line(a, "OP", kernel->op), kernel->op, names.p ? names.p : "");
+    names.len = 0;
+    for (uint32_t c = 0; c < kernel->num_consts && known && !wrong; c++) {
+        bool supplied = kernel->consts[c].has_preset;
+        for (size_t i = 0; i < set->num_builtin && !supplied; i++)
+            supplied = kernel_has_const(set->builtin[i], kernel->consts[c].name);
+        wrong = supplied ? NULL : &kernel->consts[c];
+    }
+    for (size_t i = 0; i < set->num_builtin && wrong; i++) {
+        const struct kernel *other = set->builtin[i];
+        for (uint32_t c = 0; c < other->num_consts && strcmp(other->op, kernel->op) == 0; c++)
+            if (!names.p || !kernel_word_in(names.p, other->consts[c].name))
+                dgl_buf_printf(&names, "%s%s", names.len ? " " : "", other->consts[c].name);
+    }
+    if (wrong)
+        status = dgl_fail(a->log, DGL_ERR_KERNEL,
+                          "%s:%u: CONST: no operation supplies %s; built-in kernels of %s use: %s",
+                          a->path, find_line(a, "CONST", wrong->name), wrong->name, kernel->op,
+                          names.len ? names.p : "none");
+    dgl_buf_finish(&names);
+    return status;
+}
+
 static enum dgl_status replace_kernel(const struct addition *a, size_t index, struct kernel *kernel)
 {
     const struct kernel *old = a->set->kernels[index];
@@ -137,6 +202,10 @@ static enum dgl_status add_kernel(const struct addition *a)
         return status;
     kernel->origin = a->origin;
     kernel->source = a->source;
+    if (a->source != 0)
+        status = check_operation(a, kernel);
+    if (status != DGL_OK)
+        return status;
     size_t index = find_index(set, kernel->name);
     if (index < set->count)
         return replace_kernel(a, index, kernel);
@@ -187,6 +256,14 @@ static enum dgl_status add_builtins(const struct dgl_log *log, struct kernel_set
             status = add_lib(&a, strrchr(a.path, '/') + 1);
         else
             status = add_kernel(&a);
+    }
+    const size_t bytes = set->count * sizeof(*set->builtin);
+    if (status == DGL_OK && bytes > 0) {
+        set->builtin = dgl_arena_alloc(&set->arena, bytes);
+        if (!set->builtin)
+            return dgl_fail_memory(log, "the list of kernels", set->count);
+        memcpy(set->builtin, set->kernels, bytes);
+        set->num_builtin = set->count;
     }
     return status;
 }

@@ -498,7 +498,12 @@ struct broken {
 static const struct broken broken_kernels[] = {
     {"unknown directive", "//! PREFER 10", "//! PREFERR 10", NULL, false},
     {"missing directive", "//! OP norm\n", "", "the directive //! OP is missing", false},
-    {"unknown operation", "//! OP norm", "//! OP normal", "norm_rms.comp: it would replace", false},
+    {"unknown operation", "//! OP norm", "//! OP normal", "OP: no operation is called normal",
+     false},
+    {"another operation", "//! OP norm", "//! OP matmul", "norm_rms.comp: it would replace", false},
+    {"unknown constant", "//! CONST H ", "//! CONST H HIDDEN ",
+     "CONST: no operation supplies HIDDEN; built-in kernels of norm use: H X_STRIDE Y_STRIDE",
+     false},
     {"unknown type", "//! BIND read vec4 X", "//! BIND read vec5 X", NULL, false},
     {"bad expression", "//! GROUPS T", "//! GROUPS T +", NULL, false},
     {"forbidden word in the body", "uint tid =", "uint gl_WorkGroupID, tid =", NULL, false},

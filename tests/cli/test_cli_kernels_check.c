@@ -58,7 +58,9 @@ static const struct check_row check_rows[] = {
     {"unknown_operation",
      "// A nothing.\n//! NAME nothing\n//! OP nothing\n//! VARIANT x\n"
      "//! LOCAL 1\n//! GROUPS 1\nvoid body(uvec3 group) {}\n",
-     1, "skipped  nothing: no operation is called nothing", "no kernel ran"},
+     1, "", "mine.comp:3: OP: no operation is called nothing; there are: "},
+    {"unknown_constant", NORM("norm_mine", "//! CONST HIDDEN\n", "sum / float(H)"), 1, "",
+     "CONST: no operation supplies HIDDEN; built-in kernels of norm use: H X_STRIDE Y_STRIDE"},
 };
 
 static char *write_kernel(const char *dir, const char *text)

@@ -6,7 +6,7 @@
 #include "tests/support/kernel_sets.h"
 
 #define KERNEL(lines)                                                                              \
-    "// Summary\n//! NAME g\n//! OP grid\n//! VARIANT v\n//! LOCAL 1\n//! CONST N\n" lines         \
+    "// Summary\n//! NAME g\n//! OP read\n//! VARIANT v\n//! LOCAL 1\n//! CONST N\n" lines         \
     "void body(uvec3 group)\n{\n}\n"
 
 struct groups_case {
@@ -42,7 +42,7 @@ static const struct groups_case groups[] = {
 static void groups_are_counted_and_folded(void **state)
 {
     const struct groups_case *c = *state;
-    const struct kernel_request request = {.op = "grid", .consts = {{"N", 1000}}, .num_consts = 1};
+    const struct kernel_request request = {.op = "read", .consts = {{"N", 1000}}, .num_consts = 1};
     char *dir = test_tmpdir(), text[1024];
     uint32_t got[3] = {0, 0, 0};
     snprintf(text, sizeof(text), KERNEL("%s"), c->lines);
@@ -83,11 +83,11 @@ static const struct active_case actives[] = {
 static void invocations_with_work_are_counted(void **state)
 {
     const struct active_case *c = *state;
-    const struct kernel_request request = {.op = "grid", .consts = {{"N", 1000}}, .num_consts = 1};
+    const struct kernel_request request = {.op = "read", .consts = {{"N", 1000}}, .num_consts = 1};
     char *dir = test_tmpdir(), text[1024];
     uint64_t launched = 0, active = 0;
     snprintf(text, sizeof(text),
-             "// Summary\n//! NAME g\n//! OP grid\n//! VARIANT v\n//! LOCAL 8\n%s"
+             "// Summary\n//! NAME g\n//! OP read\n//! VARIANT v\n//! LOCAL 8\n%s"
              "void body(uvec3 group)\n{\n}\n",
              c->lines);
     test_write_file(dir, "g.comp", text, strlen(text));

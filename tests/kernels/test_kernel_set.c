@@ -15,7 +15,7 @@
     "\n//! LOCAL 1\n//! GROUPS 1\n" lines "void body(uvec3 group)\n{\n}\n"
 
 static const char mm_base[] =
-    KERNEL("mm_base", "matmul", "baseline", "//! TUNE ROWS = 2 in 1 2 4\n");
+    KERNEL("mm_base", "matmul", "baseline", "//! CONST N\n//! TUNE ROWS = 2 in 1 2 4\n");
 static const char mm_sub[] = KERNEL("mm_sub", "matmul", "gemv_subgroup", "//! PREFER 20\n");
 static const char attn[] = KERNEL("attn", "attn_decode", "baseline streaming",
                                   "//! WHEN kv f16 f32\n//! LIB kv_{kv}\n//! LIB exact\n");
@@ -325,13 +325,31 @@ static void name_twice_in_a_directory_is_refused(void **state)
     assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL, "b.comp: the NAME mm_x is also that of ");
 }
 
+static void unknown_operation_is_refused(void **state)
+{
+    struct files *files = *state;
+    put(files, "a.comp", KERNEL("mine", "matmull", "mine", ""));
+    assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL,
+                   "a.comp:3: OP: no operation is called matmull; there are: attn_decode matmul");
+}
+
+/* Any operation's constant is known, and what has a preset need not be. */
+static void unknown_constant_is_refused(void **state)
+{
+    struct files *files = *state;
+    put(files, "a.comp", KERNEL("mine", "attn_decode", "mine", "//! CONST N\n//! CONST OWN = 1\n"));
+    put(files, "b.comp", KERNEL("mm_base", "matmul", "mine", "//! CONST N\n//! CONST OWN\n"));
+    assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL,
+                   "b.comp:8: CONST: no operation supplies OWN; built-in kernels of matmul use: N");
+}
+
 static void replacing_another_operation_is_refused(void **state)
 {
     struct files *files = *state;
-    put(files, "a.comp", KERNEL("mm_base", "norm", "mine", ""));
+    put(files, "a.comp", KERNEL("mm_base", "attn_decode", "mine", ""));
     assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL,
                    "it would replace the kernel mm_base of OP matmul (kernels/mm_base.comp) by one "
-                   "of OP norm");
+                   "of OP attn_decode");
 }
 
 static void kernel_with_an_absent_lib_is_refused(void **state)
@@ -734,6 +752,8 @@ int main(void)
         cmocka_unit_test(absent_directory_is_refused),
         FILE_TEST(directory_without_kernels_is_refused),
         FILE_TEST(name_twice_in_a_directory_is_refused),
+        FILE_TEST(unknown_operation_is_refused),
+        FILE_TEST(unknown_constant_is_refused),
         FILE_TEST(replacing_another_operation_is_refused),
         FILE_TEST(kernel_with_an_absent_lib_is_refused),
         FILE_TEST(kernel_with_an_absent_lib_of_a_word_is_refused),

@@ -11,12 +11,14 @@
 /* Each group adds to its part, the last one of a counter sums up the parts. */
 static const char text[] = "// Sums parts of other groups.\n"
                            "//! NAME sum_parts\n"
-                           "//! OP sum_parts\n"
+                           "//! OP read\n" // any operation will do
                            "//! VARIANT baseline\n"
                            "//! BIND coherent uint PARTS\n"
                            "//! BIND coherent uint ARRIVED\n"
                            "//! BIND readwrite uint SUMS // of each counter: sum, times\n"
-                           "//! CONST COUNTERS EACH WG_SIZE\n"
+                           "//! CONST COUNTERS = 1\n"
+                           "//! CONST EACH = 1\n"
+                           "//! CONST WG_SIZE = 1\n"
                            "//! LOCAL WG_SIZE\n"
                            "//! GROUPS COUNTERS * EACH\n"
                            "//! SHARED uint sum[LOCAL_X]\n"
@@ -62,7 +64,7 @@ static void last_group_sees_all_parts(void **state)
         SKIP("%s: no GLES device", row->name);
     uint32_t *parts = checked(dgl_new_array(uint32_t, words)), arrived[64] = {0}, sums[128] = {0};
     char why[BENCH_WHY];
-    struct bench_case c = {.request.op = "sum_parts", .step.tokens = 1, .repeats = row->repeats};
+    struct bench_case c = {.request.op = "read", .step.tokens = 1, .repeats = row->repeats};
     bench_const(&c, "COUNTERS", row->counters);
     bench_const(&c, "EACH", row->each);
     bench_const(&c, "WG_SIZE", row->wg_size);

@@ -374,7 +374,11 @@ enum dgl_status kernel_set_check_heard(const struct dgl_log *log, const struct k
  * evaluated, is below 1, or does not fit. */
 bool kernel_groups_band(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
                         uint32_t max_x, uint32_t groups[3]);
-/* The same with all rows in one band: BAND is the constant N, or 0 without one. */
+/* Why that was false: the expression that gives no usable count, what it came to, and with which
+ * values. */
+void kernel_groups_refusal(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
+                           uint32_t max_x, char why[192]);
+/* kernel_groups_band() with all rows in one band: BAND is the constant N, or 0 without one. */
 bool kernel_groups(const struct kernel_choice *choice, int64_t tokens, uint32_t max_x,
                    uint32_t groups[3]);
 

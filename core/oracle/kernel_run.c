@@ -335,10 +335,12 @@ static enum dgl_status prepare(struct run *run, uint32_t count)
     for (uint32_t i = 0; i < count && status == DGL_OK; i++) {
         const struct kernel_stage *s = &run->stages[i];
         run->dispatch[i].program = s->program;
-        if (!kernel_groups_band(s->choice, run->p->step.tokens, run->p->stages[i].band,
-                                gl_device_caps(run->r->dev->gl)->limits.max_groups[0],
-                                run->dispatch[i].groups)) {
-            snprintf(run->why, KERNEL_RUN_WHY, "GROUPS cannot be evaluated");
+        const int64_t tokens = run->p->step.tokens, band = run->p->stages[i].band;
+        const uint32_t max_x = gl_device_caps(run->r->dev->gl)->limits.max_groups[0];
+        if (!kernel_groups_band(s->choice, tokens, band, max_x, run->dispatch[i].groups)) {
+            char why[192];
+            kernel_groups_refusal(s->choice, tokens, band, max_x, why);
+            snprintf(run->why, KERNEL_RUN_WHY, "%s", why);
             return DGL_ERR_KERNEL;
         }
         status = bind_storage(run, i);

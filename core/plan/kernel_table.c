@@ -100,8 +100,10 @@ enum dgl_status kernel_table_add(struct kernel_table *table, const struct kernel
 enum dgl_status kernel_use_groups(const struct plan_device *device, const struct kernel_use *use,
                                   int32_t tokens, uint32_t rows, uint32_t groups[3])
 {
-    if (kernel_groups_band(&use->choice, tokens, rows, device->limits.max_groups[0], groups))
+    const uint32_t max_x = device->limits.max_groups[0];
+    char why[192];
+    if (kernel_groups_band(&use->choice, tokens, rows, max_x, groups))
         return DGL_OK;
-    return dgl_fail(device->log, DGL_ERR_KERNEL, "%s: GROUPS gives no usable count for %d tokens",
-                    use->choice.kernel->path, tokens);
+    kernel_groups_refusal(&use->choice, tokens, rows, max_x, why);
+    return dgl_fail(device->log, DGL_ERR_KERNEL, "%s: %s", use->choice.kernel->path, why);
 }

@@ -45,13 +45,51 @@ static const struct kernel_var *find_var(const struct kernel_var *vars, size_t n
     return NULL;
 }
 
+/* " with K=64, T=3" into a text: the values of an expression's names, each once. */
+struct values {
+    const struct kernel_var *vars;
+    size_t num_vars;
+    const char *told[16];
+    size_t num_told, len;
+    char text[120];
+};
+
+static bool add_value(const void *ctx, const char *name)
+{
+    struct values *v = *(struct values *const *)ctx;
+    const struct kernel_var *var = find_var(v->vars, v->num_vars, name);
+    char one[64];
+    for (size_t i = 0; i < v->num_told; i++)
+        if (strcmp(v->told[i], name) == 0)
+            return true;
+    if (!var || v->num_told == sizeof(v->told) / sizeof(*v->told))
+        return true;
+    v->told[v->num_told++] = name;
+    size_t len = (size_t)snprintf(one, sizeof(one), "%s%s=%lld", v->len ? ", " : " with ", name,
+                                  (long long)var->value);
+    if (len < sizeof(one) && v->len + len < sizeof(v->text)) {
+        memcpy(v->text + v->len, one, len + 1);
+        v->len += len;
+    }
+    return true;
+}
+
+static struct values values_of(const struct kernel_expr *expr, const struct kernel_var *vars,
+                               size_t num_vars)
+{
+    struct values v = {.vars = vars, .num_vars = num_vars}, *filled = &v;
+    kernel_expr_unknown(expr, add_value, &filled);
+    return v;
+}
+
 static bool eval(struct attempt *a, const char *directive, const struct kernel_expr *expr,
                  int64_t *out)
 {
     const char *bad = NULL;
     if (kernel_expr_eval(expr, a->choice->vars, a->choice->num_vars, out, &bad))
         return true;
-    return refuse(a, "%s cannot be evaluated: %s", directive, bad);
+    const struct values values = values_of(expr, a->choice->vars, a->choice->num_vars);
+    return refuse(a, "%s cannot be evaluated: %s%s", directive, bad, values.text);
 }
 
 /* The usual packing of each weight format (docs/operations.md describes them). Blocks whose bytes
@@ -189,6 +227,30 @@ static void fill_flags(struct attempt *a)
     }
 }
 
+/* Before anything that counts on them: a tunable of a subgroup's size has no value without. */
+static bool check_extensions(struct attempt *a)
+{
+    const struct kernel_fit *fit = a->fit;
+    for (uint32_t i = 0; i < a->kernel->num_extensions; i++) {
+        const char *extension = a->kernel->extensions[i];
+        char name[64];
+        snprintf(name, sizeof(name), "HAS_%s", extension);
+        const struct kernel_var *has = find_var(a->choice->vars, a->choice->num_vars, name);
+        const struct kernel_var *given = find_var(fit->device, fit->num_device, name);
+        const struct kernel_var *size = find_var(fit->device, fit->num_device, "SUBGROUP_SIZE");
+        if (has && has->value)
+            continue;
+        if (given && given->value)
+            return refuse(a, "EXTENSION %s is switched off by the hint disableFeatures (%s)",
+                          extension,
+                          kernel_hints_find(kernel_set_hints(fit->set), "disableFeatures")->origin);
+        const bool subgroups = dgl_str_starts(dgl_str_of(extension), "GL_KHR_shader_subgroup");
+        return refuse(a, "EXTENSION %s is absent%s", extension,
+                      subgroups && (!size || !size->value) ? ": the device has no subgroups" : "");
+    }
+    return true;
+}
+
 static bool is_choice(const struct kernel_tune *tune, int64_t value)
 {
     for (uint32_t i = 0; i < tune->num_choices; i++)
@@ -252,7 +314,7 @@ static bool fill_vars(struct attempt *a)
         add_var(choice, "", 0);
     fill_properties(a);
     fill_flags(a);
-    return fill_tunes(a, choice->num_consts);
+    return check_extensions(a) && fill_tunes(a, choice->num_consts);
 }
 
 /* LETs `first` to `end` - 1; the first of them is LET number `at` of the choice. */
@@ -357,13 +419,6 @@ static bool check_limits(struct attempt *a)
     if (a->kernel->num_binds > max_binds)
         return refuse(a, "it has %u BINDs, MAX_SSBO is %lld", a->kernel->num_binds,
                       (long long)max_binds);
-    for (uint32_t i = 0; i < a->kernel->num_extensions; i++) {
-        char name[64];
-        snprintf(name, sizeof(name), "HAS_%s", a->kernel->extensions[i]);
-        const struct kernel_var *has = find_var(a->choice->vars, a->choice->num_vars, name);
-        if (!has || !has->value)
-            return refuse(a, "EXTENSION %s is absent", a->kernel->extensions[i]);
-    }
     return true;
 }
 
@@ -511,16 +566,24 @@ bool kernel_choice_resize(const struct kernel_set *set, const struct kernel_requ
 
 /* ---- group counts ---------------------------------------------------------------------------- */
 
+/* The variables of a dispatch; how many. */
+static size_t dispatch_vars(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
+                            struct kernel_var vars[KERNEL_MAX_VARS + 2])
+{
+    memcpy(vars, choice->vars, choice->num_vars * sizeof(*vars));
+    vars[choice->num_vars] = (struct kernel_var){"T", tokens};
+    vars[choice->num_vars + 1] = (struct kernel_var){"BAND", rows};
+    return choice->num_vars + 2;
+}
+
 /* An expression of a dispatch; true without one. */
 static bool eval_dispatch(const struct kernel_choice *choice, const struct kernel_expr *expr,
                           int64_t tokens, int64_t rows, int64_t *out)
 {
     struct kernel_var vars[KERNEL_MAX_VARS + 2];
+    const size_t num_vars = dispatch_vars(choice, tokens, rows, vars);
     const char *bad;
-    memcpy(vars, choice->vars, choice->num_vars * sizeof(*vars));
-    vars[choice->num_vars] = (struct kernel_var){"T", tokens};
-    vars[choice->num_vars + 1] = (struct kernel_var){"BAND", rows};
-    return !expr || kernel_expr_eval(expr, vars, choice->num_vars + 2, out, &bad);
+    return !expr || kernel_expr_eval(expr, vars, num_vars, out, &bad);
 }
 
 bool kernel_groups_band(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
@@ -538,6 +601,29 @@ bool kernel_groups_band(const struct kernel_choice *choice, int64_t tokens, int6
     groups[1] = (uint32_t)count[1];
     groups[2] = (uint32_t)z;
     return true;
+}
+
+void kernel_groups_refusal(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
+                           uint32_t max_x, char why[WHY_SIZE])
+{
+    const int64_t most[2] = {(int64_t)max_x * GROUPS_YZ_MAX, GROUPS_YZ_MAX};
+    struct kernel_var vars[KERNEL_MAX_VARS + 2];
+    const size_t num_vars = dispatch_vars(choice, tokens, rows, vars);
+    why[0] = '\0';
+    for (int i = 0; i < 2 && !why[0]; i++) {
+        const struct kernel_expr *expr = choice->kernel->groups[i];
+        int64_t count = 1;
+        const char *bad = NULL;
+        if (!expr)
+            continue;
+        const struct values values = values_of(expr, vars, num_vars);
+        if (!kernel_expr_eval(expr, vars, num_vars, &count, &bad))
+            snprintf(why, WHY_SIZE, "GROUPS %c cannot be evaluated: %s%s", "xy"[i], bad,
+                     values.text);
+        else if (count < 1 || count > most[i])
+            snprintf(why, WHY_SIZE, "GROUPS %c comes to %lld%s: wanted 1 to %lld", "xy"[i],
+                     (long long)count, values.text, (long long)most[i]);
+    }
 }
 
 bool kernel_groups(const struct kernel_choice *choice, int64_t tokens, uint32_t max_x,

@@ -15,28 +15,78 @@ struct groups_case {
     int64_t tokens, rows; /* rows -1: all in one band, N is 1000 */
     uint32_t max_x;
     uint32_t groups[3]; /* all 0: refused */
+    const char *why;    /* NULL: not looked at */
 };
 
 static const struct groups_case groups[] = {
-    {"constant", "//! GROUPS 7\n", 1, -1, 65535, {7, 1, 1}},
-    {"tokens", "//! GROUPS T\n", 33, -1, 65535, {33, 1, 1}},
-    {"two dimensions", "//! GROUPS N T\n", 3, -1, 65535, {1000, 3, 1}},
-    {"band", "//! GROUPS ceildiv(BAND, 4)\n", 1, 101, 65535, {26, 1, 1}},
-    {"band is N without bands", "//! GROUPS BAND\n", 1, -1, 65535, {1000, 1, 1}},
-    {"all that x holds", "//! GROUPS T\n", 65535, -1, 65535, {65535, 1, 1}},
-    {"one more than x holds", "//! GROUPS T\n", 65536, -1, 65535, {32768, 1, 2}},
-    {"odd fold", "//! GROUPS T\n", 131071, -1, 65535, {43691, 1, 3}},
-    {"fold beside y", "//! GROUPS T 5\n", 70000, -1, 65535, {35000, 5, 2}},
-    {"larger x", "//! GROUPS T\n", 70000, -1, 2147483647, {70000, 1, 1}},
-    {"small x", "//! GROUPS T\n", 10, -1, 3, {3, 1, 4}},
-    {"most that folds", "//! GROUPS T\n", 65535LL * 65535, -1, 65535, {65535, 1, 65535}},
-    {"more than folds", "//! GROUPS T\n", 65535LL * 65535 + 1, -1, 65535, {0, 0, 0}},
-    {"y too large", "//! GROUPS 1 T\n", 65536, -1, 65535, {0, 0, 0}},
-    {"no tokens", "//! GROUPS T\n", 0, -1, 65535, {0, 0, 0}},
-    {"negative", "//! GROUPS T - 5\n", 1, -1, 65535, {0, 0, 0}},
-    {"division by zero", "//! GROUPS 4 / (T - 1)\n", 1, -1, 65535, {0, 0, 0}},
-    {"overflow", "//! GROUPS T * T\n", INT64_MAX, -1, 65535, {0, 0, 0}},
-    {"device without x", "//! GROUPS 1\n", 1, -1, 0, {0, 0, 0}},
+    {"constant", "//! GROUPS 7\n", 1, -1, 65535, {7, 1, 1}, NULL},
+    {"tokens", "//! GROUPS T\n", 33, -1, 65535, {33, 1, 1}, NULL},
+    {"two dimensions", "//! GROUPS N T\n", 3, -1, 65535, {1000, 3, 1}, NULL},
+    {"band", "//! GROUPS ceildiv(BAND, 4)\n", 1, 101, 65535, {26, 1, 1}, NULL},
+    {"band is N without bands", "//! GROUPS BAND\n", 1, -1, 65535, {1000, 1, 1}, NULL},
+    {"all that x holds", "//! GROUPS T\n", 65535, -1, 65535, {65535, 1, 1}, NULL},
+    {"one more than x holds", "//! GROUPS T\n", 65536, -1, 65535, {32768, 1, 2}, NULL},
+    {"odd fold", "//! GROUPS T\n", 131071, -1, 65535, {43691, 1, 3}, NULL},
+    {"fold beside y", "//! GROUPS T 5\n", 70000, -1, 65535, {35000, 5, 2}, NULL},
+    {"larger x", "//! GROUPS T\n", 70000, -1, 2147483647, {70000, 1, 1}, NULL},
+    {"small x", "//! GROUPS T\n", 10, -1, 3, {3, 1, 4}, NULL},
+    {"most that folds", "//! GROUPS T\n", 65535LL * 65535, -1, 65535, {65535, 1, 65535}, NULL},
+    {"more than folds",
+     "//! GROUPS T\n",
+     65535LL * 65535 + 1,
+     -1,
+     65535,
+     {0, 0, 0},
+     "GROUPS x comes to 4294836226 with T=4294836226: wanted 1 to 4294836225"},
+    {"y too large",
+     "//! GROUPS 1 T\n",
+     65536,
+     -1,
+     65535,
+     {0, 0, 0},
+     "GROUPS y comes to 65536 with T=65536: wanted 1 to 65535"},
+    {"no tokens",
+     "//! GROUPS T\n",
+     0,
+     -1,
+     65535,
+     {0, 0, 0},
+     "GROUPS x comes to 0 with T=0: wanted 1 to 4294836225"},
+    {"negative",
+     "//! GROUPS T - 5\n",
+     1,
+     -1,
+     65535,
+     {0, 0, 0},
+     "GROUPS x comes to -4 with T=1: wanted 1 to"},
+    {"division by zero",
+     "//! GROUPS 4 / (T - 1)\n",
+     1,
+     -1,
+     65535,
+     {0, 0, 0},
+     "GROUPS x cannot be evaluated: division by zero with T=1"},
+    {"overflow",
+     "//! GROUPS T * T\n",
+     INT64_MAX,
+     -1,
+     65535,
+     {0, 0, 0},
+     "GROUPS x cannot be evaluated: overflow with T=9223372036854775807"},
+    {"both at fault",
+     "//! GROUPS N - 1000 N / (T - 1)\n",
+     1,
+     -1,
+     65535,
+     {0, 0, 0},
+     "GROUPS x comes to 0 with N=1000: wanted 1 to 4294836225"},
+    {"device without x",
+     "//! GROUPS 1\n",
+     1,
+     -1,
+     0,
+     {0, 0, 0},
+     "GROUPS x comes to 1: wanted 1 to 0"},
 };
 
 static void groups_are_counted_and_folded(void **state)
@@ -56,6 +106,11 @@ static void groups_are_counted_and_folded(void **state)
     assert_int_equal(ok, c->groups[0] != 0);
     for (int i = 0; i < 3; i++)
         assert_int_equal(got[i], c->groups[i]);
+    if (c->why) {
+        char why[192];
+        kernel_groups_refusal(&choice, c->tokens, c->rows < 0 ? 1000 : c->rows, c->max_x, why);
+        assert_contains(why, c->why);
+    }
     kernel_set_destroy(&set);
     test_tmpdir_remove(dir);
 }

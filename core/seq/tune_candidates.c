@@ -1,0 +1,151 @@
+/* The tuner's candidates: kernels with values of their tunables, each one what a model would get
+ * that was loaded with them as hints. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/mem.h"
+#include "core/seq/tuner.h"
+
+static void contestant_finish(struct contestant *c)
+{
+    for (int u = 0; u < 2; u++) {
+        exec_run_destroy(&c->run[u]);
+        exec_unref(&c->exec[u]);
+        for (int i = 0; i < SEG_COUNT; i++)
+            free(c->plan[u].segment[i].use);
+    }
+    free(c);
+}
+
+void tuner_subject_end(struct tuner *t)
+{
+    for (size_t i = 0; i < t->num; i++)
+        contestant_finish(t->contestants[i]);
+    t->num = 0;
+    programs_finish(&t->programs);
+    kernel_table_finish(&t->table);
+}
+
+/* What the tuner's layer would say: the kernel, and its tunables that are not left to their
+ * presets. */
+static void put_hints(struct dgl_buf *json, const char *key, const char *kernel, const char *tunes)
+{
+    struct tune_entry entry = {.key = (char *)key, .tunes = (char *)tunes};
+    snprintf(entry.kernel, sizeof(entry.kernel), "%s", kernel);
+    tune_hints_put(&entry, 1, NULL, json);
+}
+
+/* Chooses as a model would that was loaded with these hints. *fits: it got what they say. */
+static enum dgl_status choose(struct tuner *t, const struct subject *subject, const char *kernel,
+                              const char *tunes, struct kernel_choice *out, bool *fits)
+{
+    const struct op *op = &subject->usage[0].ops[0];
+    const struct plan_device *device = &t->s->model->dev->plan;
+    struct kernel_set *set = NULL;
+    struct dgl_buf json = {0};
+    *fits = true;
+    put_hints(&json, subject->key, kernel, tunes);
+    enum dgl_status status = json.failed ? dgl_fail_memory(t->log, "hints", json.len)
+                                         : kernel_set_with_hints(t->log, t->set, KERNEL_LAYER_TUNER,
+                                                                 "tuner", json.p, &set);
+    if (status == DGL_OK)
+        status = kernel_choose(t->log, set, &op->request, device->properties,
+                               device->num_properties, out);
+    if (status == DGL_OK) {
+        struct dgl_str rest = dgl_str_of(tunes), part;
+        *fits = strcmp(out->kernel->name, kernel) == 0 && !out->fallback[0] &&
+                plan_check_served(NULL, op, out->kernel) == DGL_OK;
+        while (*fits && dgl_str_split(&rest, ' ', &part))
+            for (uint32_t i = 0; i < out->num_tunes; i++) {
+                const struct kernel_var *var = &out->vars[out->num_consts + i];
+                size_t len = strlen(var->name);
+                int64_t value = var->value;
+                if (part.len > len && memcmp(part.p, var->name, len) == 0 && part.p[len] == '=')
+                    dgl_parse_i64((struct dgl_str){part.p + len + 1, part.len - len - 1}, INT64_MIN,
+                                  INT64_MAX, &value);
+                *fits = *fits && value == var->value;
+            }
+        memset(out->tune_origin, 0, sizeof(out->tune_origin)); /* they were the set's */
+        memset(&out->hint, 0, sizeof(out->hint));
+    }
+    kernel_set_destroy(&set);
+    dgl_buf_finish(&json);
+    return status;
+}
+
+enum dgl_status tuner_add(struct tuner *t, const struct subject *subject, const char *kernel,
+                          const char *tunes)
+{
+    struct kernel_choice choice;
+    bool fits = t->num < TUNER_MAX_CANDIDATES;
+    enum dgl_status status = DGL_OK;
+    if (fits)
+        status = choose(t, subject, kernel, tunes, &choice, &fits);
+    if (status != DGL_OK || !fits)
+        return status;
+    const struct kernel_use use = {.choice = choice};
+    for (size_t i = 0; i < t->num; i++)
+        if (kernel_use_equal(t->contestants[i]->use, &use))
+            return DGL_OK;
+    struct contestant *c = dgl_new(struct contestant);
+    if (!c)
+        return dgl_fail_memory(t->log, "a candidate", sizeof(*c));
+    status = kernel_table_add(&t->table, &subject->usage[0].ops[0].request, &choice, &c->use);
+    if (status != DGL_OK) {
+        free(c);
+        return status;
+    }
+    c->report = &t->reports[t->num];
+    *c->report = (struct dgl_tune_candidate){0};
+    snprintf(c->report->kernel, sizeof(c->report->kernel), "%s", kernel);
+    snprintf(c->report->tunes, sizeof(c->report->tunes), "%s", tunes);
+    t->contestants[t->num++] = c;
+    return DGL_OK;
+}
+
+bool tune_with(const char *tunes, const char *name, int64_t value, char *out, size_t size)
+{
+    struct dgl_str rest = dgl_str_of(tunes), part;
+    size_t len = strlen(name), used = 0;
+    int n;
+    out[0] = '\0';
+    while (rest.len && dgl_str_split(&rest, ' ', &part)) {
+        if (part.len > len && memcmp(part.p, name, len) == 0 && part.p[len] == '=')
+            continue;
+        n = snprintf(out + used, size - used, "%.*s ", (int)part.len, part.p);
+        if (n < 0 || (size_t)n >= size - used)
+            return false;
+        used += (size_t)n;
+    }
+    n = snprintf(out + used, size - used, "%s=%lld", name, (long long)value);
+    return n >= 0 && (size_t)n < size - used;
+}
+
+enum dgl_status tuner_add_neighbours(struct tuner *t, const struct subject *subject, size_t of)
+{
+    const struct contestant *c = t->contestants[of];
+    const struct kernel *kernel = c->use->choice.kernel;
+    char tunes[sizeof(c->report->tunes)];
+    enum dgl_status status = DGL_OK;
+    for (uint32_t i = 0; i < kernel->num_tunes; i++)
+        for (uint32_t k = 0; k < kernel->tunes[i].num_choices && status == DGL_OK; k++)
+            if (kernel->tunes[i].choices[k] !=
+                    c->use->choice.vars[c->use->choice.num_consts + i].value &&
+                tune_with(c->report->tunes, kernel->tunes[i].name, kernel->tunes[i].choices[k],
+                          tunes, sizeof(tunes)))
+                status = tuner_add(t, subject, kernel->name, tunes);
+    return status;
+}
+
+enum dgl_status tuner_add_variants(struct tuner *t, const struct subject *subject)
+{
+    const struct kernel *first = t->contestants[0]->use->choice.kernel;
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < kernel_set_count(t->set) && status == DGL_OK; i++) {
+        const struct kernel *kernel = kernel_set_at(t->set, i);
+        if (kernel != first && strcmp(kernel->op, first->op) == 0 && kernel->f16 == first->f16)
+            status = tuner_add(t, subject, kernel->name, "");
+    }
+    return status;
+}

@@ -1,0 +1,217 @@
+/* The tuner's measurements: candidates are compiled, held against known answers and run as lists of
+ * the model's own operations, layer after layer, on the buffers of a real pass. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/seq/tuner.h"
+
+#define TIMED_SPANS  3          /* of a candidate, of which the least counts */
+#define HOPELESS     1.5        /* times the best: no further span */
+#define SPAN_NS      2000000ull /* of one measurement, at least */
+#define SPAN_MOST_NS 8000000ull /* and at most, where fewer layers will do */
+#define SPAN_LISTS   64
+/* A GPU that waited for the compiler has lowered its clocks: before anything is timed it is kept
+ * busy as long as it was idle, at most so long. (One NVIDIA H200 took 3,256 us for tokens of
+ * 842 us.) */
+#define WARM_NS 200000000ull
+
+static enum dgl_status bind(struct tuner *t, const struct usage *usage, struct contestant *c,
+                            uint32_t u)
+{
+    const struct plan *whole = &t->s->model->engine->plan;
+    struct plan *plan = &c->plan[u];
+    struct plan_segment *segment = &plan->segment[usage->segment];
+    exec_run_destroy(&c->run[u]);
+    exec_unref(&c->exec[u]);
+    free(segment->use);
+    *plan = (struct plan){.device = whole->device,
+                          .desc = whole->desc,
+                          .weights = whole->weights,
+                          .kv_type = whole->kv_type,
+                          .splits = whole->splits,
+                          .token_splits = whole->token_splits};
+    segment->ops = (struct oplist){.ops = usage->ops, .count = usage->count};
+    segment->use = dgl_new_array(const struct kernel_use *, usage->count);
+    if (!segment->use)
+        return dgl_fail_memory(t->log, "a candidate", usage->count * sizeof(*segment->use));
+    for (size_t i = 0; i < usage->count; i++)
+        segment->use[i] = c->use;
+    enum dgl_status status =
+        exec_dispatch_create(t->s->model->dev, plan, &t->programs, &c->exec[u]);
+    if (status == DGL_OK)
+        status = exec_run_create(c->exec[u], recipe_of(usage->segment), &t->s->memory, &c->run[u]);
+    return status == DGL_OK ? exec_run_set_tokens(c->run[u], usage->tokens) : status;
+}
+
+/* The state of a step that samples. */
+static enum dgl_status write_sampling(struct tuner *t, enum segment segment)
+{
+    const struct dgl_sampling sampling = {.temperature = segment == SEG_SAMPLE_GREEDY ? 0 : 0.8f,
+                                          .top_k = segment == SEG_SAMPLE_TOPK ? 40 : 0,
+                                          .top_p = 0.95f,
+                                          .min_p = 0.05f,
+                                          .seed = 1};
+    struct dgl_step step = {.pos = (uint32_t)t->depth,
+                            .tokens = 1,
+                            .context = (uint32_t)t->s->context,
+                            .ignore_eos = 1};
+    sampling_to_step(&sampling, &step);
+    return session_write_step(t->s, &step, 0);
+}
+
+enum dgl_status tuner_prepare(struct tuner *t, const struct usage *usage)
+{
+    struct dgl_session *s = t->s;
+    const int32_t need = usage_is_prefill(usage) ? usage->tokens : t->depth;
+    enum dgl_status status = DGL_OK;
+    memcpy(s->ids, t->ids, t->num_ids * sizeof(*s->ids));
+    if (usage_is_prefill(usage)) {
+        session_trim(s, 0);
+        status = session_compile(s, recipe_of(plan_body(&s->model->engine->plan, need)).segments);
+        if (status == DGL_OK)
+            status = session_pass(s, need, 0);
+    } else {
+        session_trim(s, t->depth);
+        if (s->len < t->depth)
+            status = session_eval(s, t->depth);
+        if (status == DGL_OK)
+            status =
+                session_compile(s, recipe_of(SEG_DECODE).segments | recipe_of(SEG_HEAD).segments);
+        if (status == DGL_OK)
+            status = session_pass(s, 1, ROW_LOGITS);
+    }
+    return status == DGL_OK ? gl_finish(s->model->dev->gl) : status;
+}
+
+enum dgl_status tuner_span(struct tuner *t, const struct usage *usage, const struct contestant *c,
+                           uint32_t u, uint32_t lists, double *us)
+{
+    struct gl_device *gl = t->s->model->dev->gl;
+    const struct gl_dispatch *list = exec_dispatch_list(c->run[u]);
+    uint64_t ns = UINT64_MAX;
+    enum dgl_status status = DGL_OK;
+    for (int tries = 0; tries < 8 && status == DGL_OK && ns == UINT64_MAX; tries++) {
+        if (usage_is_sampling(usage))
+            status = write_sampling(t, usage->segment);
+        if (status == DGL_OK && session_is_cancelled(t->s))
+            status = DGL_ERR_CANCELLED;
+        if (status == DGL_OK)
+            status = gl_submit_span(gl, list, usage->count, lists, &ns);
+    }
+    t->busy_ns = dgl_now_ns();
+    if (status == DGL_OK && ns == UINT64_MAX)
+        return dgl_fail(t->log, DGL_ERR_UNSUPPORTED,
+                        "the timer of %s was disjoint eight times in a row",
+                        t->s->model->dev->info.renderer);
+    *us = (double)ns * 1e-3 / (double)(usage->count * lists);
+    return status;
+}
+
+enum dgl_status tuner_warm(struct tuner *t, const struct usage *usage, const struct contestant *c,
+                           uint32_t u)
+{
+    const uint64_t start = dgl_now_ns(), idle = start - t->busy_ns;
+    const uint64_t end = start + (idle < WARM_NS ? idle : WARM_NS);
+    enum dgl_status status = DGL_OK;
+    double us;
+    if (t->s->model->dev->info.software)
+        return DGL_OK;
+    do
+        status = tuner_span(t, usage, c, u, usage->lists ? usage->lists : 1, &us);
+    while (status == DGL_OK && dgl_now_ns() < end);
+    return status;
+}
+
+enum dgl_status tuner_size_span(struct tuner *t, struct usage *usage, struct contestant *c,
+                                uint32_t u)
+{
+    const uint64_t most = usage_is_sampling(usage) ? TUNER_SAMPLE_LISTS : SPAN_LISTS;
+    double us = 0;
+    usage->lists = 1;
+    enum dgl_status status = tuner_warm(t, usage, c, u);
+    for (int i = 0; i < 2 && status == DGL_OK; i++) {
+        status = tuner_span(t, usage, c, u, 1, &us);
+        usage->probe_us = i == 0 || us < usage->probe_us ? us : usage->probe_us;
+    }
+    if (status != DGL_OK)
+        return status;
+    const double list_ns = us * 1e3 * (double)usage->count + 1;
+    if (list_ns > (double)SPAN_MOST_NS && usage->count > 1) {
+        size_t fewer = (size_t)((double)SPAN_MOST_NS / (us * 1e3));
+        usage->count = fewer < 1 ? 1 : fewer < usage->count ? fewer : usage->count;
+        status = bind(t, usage, c, u);
+    } else if (list_ns < (double)SPAN_NS) {
+        const uint64_t lists = (uint64_t)((double)SPAN_NS / list_ns) + 1;
+        usage->lists = (uint32_t)(lists < most ? lists : most);
+    }
+    return status;
+}
+
+enum dgl_status tuner_compile(struct tuner *t, const struct subject *subject, size_t first)
+{
+    const struct kernel_use *uses[TUNER_MAX_CANDIDATES];
+    const struct gl_compile how = {.machine_code = true};
+    for (size_t i = first; i < t->num; i++)
+        uses[i - first] = t->contestants[i]->use;
+    enum dgl_status status = programs_compile(&t->programs, uses, t->num - first, &how);
+    bool alone = status == DGL_ERR_KERNEL; /* which one it is, is found one by one */
+    if (alone)
+        status = DGL_OK;
+    for (size_t i = first; i < t->num && status == DGL_OK; i++) {
+        struct contestant *c = t->contestants[i];
+        struct kernel_verdict verdict = {0};
+        if (session_is_cancelled(t->s))
+            return DGL_ERR_CANCELLED;
+        if (alone)
+            status = programs_compile(&t->programs, &uses[i - first], 1, &how);
+        if (status == DGL_ERR_KERNEL) {
+            snprintf(c->report->reason, sizeof(c->report->reason), "it does not compile");
+            status = DGL_OK;
+            continue;
+        }
+        if (status == DGL_OK && kernel_judge_knows(c->use->request.op))
+            status = kernel_judge_use(
+                t->judge,
+                &(struct kernel_subject){.request = &c->use->request,
+                                         .choice = &c->use->choice,
+                                         .program = programs_get(&t->programs, c->use)},
+                &verdict);
+        if (status == DGL_OK && verdict.kind == KERNEL_WRONG)
+            snprintf(c->report->reason, sizeof(c->report->reason), "%.*s",
+                     (int)sizeof(c->report->reason) - 1, verdict.text);
+        c->report->verified = verdict.cases > 0 && verdict.kind == KERNEL_PASSED;
+        for (uint32_t u = 0; u < subject->num_usages && status == DGL_OK && !c->report->reason[0];
+             u++)
+            status = bind(t, &subject->usage[u], c, u);
+    }
+    return status;
+}
+
+enum dgl_status tuner_time(struct tuner *t, const struct subject *subject, size_t first,
+                           size_t *best)
+{
+    const struct usage *usage = &subject->usage[0];
+    enum dgl_status status = DGL_OK;
+    for (size_t i = first; i < t->num && status == DGL_OK; i++) {
+        struct contestant *c = t->contestants[i];
+        double us = 0, best_us = t->contestants[*best]->report->us;
+        if (c->report->reason[0])
+            continue;
+        status = tuner_warm(t, usage, t->contestants[*best], 0);
+        if (status == DGL_OK)
+            status = tuner_span(t, usage, c, 0, 1, &us); /* also the first run of the program */
+        c->report->us = us;
+        bool hopeless = us > HOPELESS * HOPELESS * usage->probe_us;
+        for (int k = 0; k < TIMED_SPANS && status == DGL_OK && !hopeless; k++) {
+            status = tuner_span(t, usage, c, 0, usage->lists, &us);
+            c->report->us = k > 0 && c->report->us < us ? c->report->us : us;
+            hopeless = best_us > 0 && us > HOPELESS * best_us;
+        }
+        if (status == DGL_OK && !hopeless && (best_us == 0 || c->report->us < best_us))
+            *best = i;
+    }
+    return status;
+}

@@ -1,0 +1,104 @@
+/* The tuner's search: from the default on, all candidates that differ in one tunable, and at first
+ * all other kernels that can serve; then from the best of them, until none is faster. The winner
+ * must beat the default in paired rounds by more than their spread. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/stats.h"
+#include "core/seq/tuner.h"
+
+#define SEARCH_ROUNDS 3 /* neighbourhoods that are looked at, at most */
+#define PAIRED_ROUNDS 5
+#define PAIRED_TRIES  2    /* a disturbance of the machine costs a winner one of them */
+#define GAIN          0.99 /* less is noise */
+
+/* Adds what unites all single steps away from contestant `of`, among those from `first` on, that
+ * were worth it. */
+static enum dgl_status add_jump(struct tuner *t, const struct subject *subject, size_t of,
+                                size_t first)
+{
+    const struct contestant *c = t->contestants[of];
+    const struct kernel_choice *base = &c->use->choice;
+    char tunes[sizeof(c->report->tunes)], next[sizeof(c->report->tunes)];
+    snprintf(tunes, sizeof(tunes), "%s", c->report->tunes);
+    for (uint32_t i = 0; i < base->num_tunes; i++) {
+        const struct contestant *step = NULL;
+        for (size_t k = first; k < t->num; k++) {
+            const struct contestant *n = t->contestants[k];
+            char wanted[sizeof(tunes)];
+            const int64_t value = n->use->choice.vars[base->num_consts + i].value;
+            if (n->use->choice.kernel == base->kernel && contestant_is_fit(n) &&
+                n->report->us < GAIN * c->report->us &&
+                tune_with(c->report->tunes, base->kernel->tunes[i].name, value, wanted,
+                          sizeof(wanted)) &&
+                strcmp(n->report->tunes, wanted) == 0 &&
+                (!step || n->report->us < step->report->us))
+                step = n;
+        }
+        if (step &&
+            tune_with(tunes, base->kernel->tunes[i].name,
+                      step->use->choice.vars[base->num_consts + i].value, next, sizeof(next)))
+            memcpy(tunes, next, sizeof(tunes));
+    }
+    return tuner_add(t, subject, base->kernel->name, tunes);
+}
+
+enum dgl_status tuner_search(struct tuner *t, const struct subject *subject, size_t *best)
+{
+    enum dgl_status status = DGL_OK;
+    for (int round = 0; round < SEARCH_ROUNDS && status == DGL_OK; round++) {
+        const size_t from = *best, first = t->num;
+        const double from_us = t->contestants[from]->report->us;
+        status = tuner_add_neighbours(t, subject, from);
+        if (status == DGL_OK && round == 0)
+            status = tuner_add_variants(t, subject);
+        if (status == DGL_OK)
+            status = tuner_compile(t, subject, first);
+        if (status == DGL_OK)
+            status = tuner_time(t, subject, first, best);
+        const size_t jump = t->num;
+        if (status == DGL_OK)
+            status = add_jump(t, subject, from, first);
+        if (status == DGL_OK && t->num > jump)
+            status = tuner_compile(t, subject, jump);
+        if (status == DGL_OK)
+            status = tuner_time(t, subject, jump, best);
+        if (t->contestants[*best]->report->us >= GAIN * from_us)
+            break;
+    }
+    return status;
+}
+
+enum dgl_status tuner_pair(struct tuner *t, const struct subject *subject, size_t winner,
+                           struct dgl_tune_op *out, bool *beats)
+{
+    enum dgl_status status = DGL_OK;
+    *beats = false;
+    for (int tries = 0; tries < PAIRED_TRIES && !*beats && status == DGL_OK; tries++) {
+        *beats = true;
+        for (uint32_t u = 0; u < subject->num_usages && status == DGL_OK && *beats; u++) {
+            const struct usage *usage = &subject->usage[u];
+            double us[2][PAIRED_ROUNDS], ratio[PAIRED_ROUNDS];
+            status = tuner_prepare(t, usage);
+            if (status == DGL_OK)
+                status = tuner_warm(t, usage, t->contestants[0], u);
+            for (int i = -1; i < PAIRED_ROUNDS && status == DGL_OK; i++)
+                for (int k = 0; k < 2 && status == DGL_OK; k++)
+                    status = tuner_span(t, usage, t->contestants[k ? winner : 0], u, usage->lists,
+                                        &us[k][i < 0 ? 0 : i]);
+            if (status != DGL_OK)
+                break;
+            for (int i = 0; i < PAIRED_ROUNDS; i++)
+                ratio[i] = us[1][i] / us[0][i];
+            const double median = dgl_median(ratio, PAIRED_ROUNDS); /* sorts them */
+            const double spread = ratio[PAIRED_ROUNDS - 1] - ratio[0];
+            *beats = u == 0 ? median < 1 - spread : median <= 1 + spread;
+            if (u > 0)
+                continue;
+            out->default_us = dgl_median(us[0], PAIRED_ROUNDS);
+            out->tuned_us = dgl_median(us[1], PAIRED_ROUNDS);
+            out->spread = spread;
+        }
+    }
+    return status;
+}

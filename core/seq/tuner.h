@@ -1,0 +1,121 @@
+/* The tuner's parts: what is tuned, the candidates for it, their measurement, the search. */
+#ifndef DGL_CORE_TUNER_H
+#define DGL_CORE_TUNER_H
+
+#include "core/oracle/kernel_check.h"
+#include "core/seq/tune.h"
+
+#define TUNER_MAX_CANDIDATES 128 /* of a subject */
+#define TUNER_SAMPLE_LISTS   16  /* of one measurement, each takes a position */
+
+/* Operations of one body of passes that ask for the same. */
+struct usage {
+    enum segment segment;
+    int32_t tokens; /* of a pass */
+    struct op *ops;
+    size_t count, cap;
+    uint32_t lists;  /* so many times are they run for one measurement */
+    double probe_us; /* of the default, run once */
+};
+
+struct subject {
+    char *key;
+    char texts[65];
+    /* [0] is what is tuned for. [1], where prefill asks for the same as decode, must not become
+     * slower. */
+    struct usage usage[2];
+    uint32_t num_usages;
+    double default_us; /* of one operation, at first sight */
+};
+
+/* A kernel with values of its tunables for the subject at hand. */
+struct contestant {
+    struct dgl_tune_candidate *report; /* in `reports` */
+    struct kernel_use *use;
+    struct plan plan[2]; /* of nothing but the operations of a usage */
+    struct exec *exec[2];
+    struct exec_run *run[2];
+};
+
+struct tuner {
+    struct dgl_session *s;
+    const struct dgl_tune_params *p;
+    struct dgl_tune_result *r;
+    const struct dgl_log *log;
+    struct kernel_set *set; /* without what was tuned before; borrowed */
+    struct kernel_judge *judge;
+    struct tune_store store;
+    struct subject *subjects;
+    size_t count, cap;
+    int32_t *ids; /* [num_ids] */
+    size_t num_ids;
+    int32_t depth, most_tokens;
+    uint64_t start_ns, busy_ns; /* when the call began; when the device was last seen busy */
+    /* of the subject at hand */
+    struct kernel_table table;
+    struct programs programs;
+    struct contestant *contestants[TUNER_MAX_CANDIDATES]; /* [0]: the default */
+    struct dgl_tune_candidate reports[TUNER_MAX_CANDIDATES];
+    size_t num;
+};
+
+static inline bool usage_is_prefill(const struct usage *usage)
+{
+    return usage->segment <= SEG_PREFILL;
+}
+
+static inline bool usage_is_sampling(const struct usage *usage)
+{
+    return usage->segment >= SEG_SAMPLE_GREEDY;
+}
+
+/* It runs, and was timed. */
+static inline bool contestant_is_fit(const struct contestant *c)
+{
+    return !c->report->reason[0] && c->report->us > 0;
+}
+
+/* tune_candidates.c */
+
+/* Adds a candidate unless it cannot run here, or is one that there is. */
+enum dgl_status tuner_add(struct tuner *t, const struct subject *subject, const char *kernel,
+                          const char *tunes);
+/* All that differ from a contestant in one tunable. */
+enum dgl_status tuner_add_neighbours(struct tuner *t, const struct subject *subject, size_t of);
+/* All other kernels of the operation. */
+enum dgl_status tuner_add_variants(struct tuner *t, const struct subject *subject);
+/* `tunes` with one of them set to a value. False: it does not fit. */
+bool tune_with(const char *tunes, const char *name, int64_t value, char *out, size_t size);
+/* The subject at hand is done with. */
+void tuner_subject_end(struct tuner *t);
+
+/* tune_measure.c */
+
+/* Compiles contestants from `first` on in one batch, and holds them against known answers. Those
+ * that fail get a reason. */
+enum dgl_status tuner_compile(struct tuner *t, const struct subject *subject, size_t first);
+/* Makes buffers and step table those of a pass in the middle of which the operations are. */
+enum dgl_status tuner_prepare(struct tuner *t, const struct usage *usage);
+/* Keeps a GPU busy that has had nothing to do. */
+enum dgl_status tuner_warm(struct tuner *t, const struct usage *usage, const struct contestant *c,
+                           uint32_t u);
+/* How often the operations are run for one measurement; fewer of them where one takes long. */
+enum dgl_status tuner_size_span(struct tuner *t, struct usage *usage, struct contestant *c,
+                                uint32_t u);
+/* One measurement: microseconds of an operation. */
+enum dgl_status tuner_span(struct tuner *t, const struct usage *usage, const struct contestant *c,
+                           uint32_t u, uint32_t lists, double *us);
+/* Times contestants from `first` on; *best becomes the fastest. */
+enum dgl_status tuner_time(struct tuner *t, const struct subject *subject, size_t first,
+                           size_t *best);
+
+/* tune_search.c */
+
+/* From the candidate *best, which is timed, to the fastest that is found. */
+enum dgl_status tuner_search(struct tuner *t, const struct subject *subject, size_t *best);
+/* Default and winner in turn. *beats: the winner is faster by more than the spread of the ratio in
+ * what is tuned for, and not slower by more than that in the other usage. */
+enum dgl_status tuner_pair(struct tuner *t, const struct subject *subject, size_t winner,
+                           struct dgl_tune_op *out, bool *beats);
+
+#endif

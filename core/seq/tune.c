@@ -57,16 +57,28 @@ static struct usage *usage_of(struct tuner *t, const struct op *op, enum segment
         return NULL;
     struct usage *usage = &subject->usage[subject->num_usages++];
     *usage = (struct usage){.segment = segment,
-                            .tokens = segment == SEG_PREFILL  ? t->most_tokens
-                                      : segment < SEG_PREFILL ? plan_body_columns(segment)
-                                                              : 1};
+                            .tokens = segment < SEG_PREFILL ? plan_body_columns(segment) : 1};
+    if (segment >= SEG_PREFILL && usage_is_prefill(usage))
+        usage->tokens = t->most_tokens;
     return usage;
+}
+
+/* What an operation has to read, most of its time: weights, or its part of the KV cache. */
+static uint64_t bytes_read(const struct tuner *t, const struct op *op)
+{
+    const bool attends = strncmp(op->request.op, "attn_", 5) == 0 && op->layer >= 0;
+    return op->bytes + (attends ? plan_kv_read_bytes(&t->s->model->engine->plan,
+                                                     (uint32_t)op->layer, 1, t->depth)
+                                : 0);
 }
 
 static enum dgl_status list_segment(struct tuner *t, enum segment segment)
 {
     struct oplist list = {0};
     enum dgl_status status = plan_segment_list(&t->s->model->engine->plan, segment, &list);
+    uint64_t all = 1;
+    for (size_t i = 0; i < list.count; i++)
+        all += bytes_read(t, &list.ops[i]);
     for (size_t i = 0; i < list.count && status == DGL_OK; i++) {
         const size_t count = t->count;
         if (t->p->op && strcmp(t->p->op, list.ops[i].label) != 0)
@@ -75,6 +87,12 @@ static enum dgl_status list_segment(struct tuner *t, enum segment segment)
         uint64_t bytes = 0;
         if (!usage && t->count == count)
             continue;
+        if (t->count > count) { /* told by all operations that ask for what this one does */
+            struct subject *subject = &t->subjects[count];
+            for (size_t k = i; k < list.count; k++)
+                if (strcmp(list.ops[k].label, list.ops[i].label) == 0)
+                    subject->share += (double)bytes_read(t, &list.ops[k]) / (double)all;
+        }
         for (size_t k = 0; usage && k < usage->count; k++)
             bytes += usage->ops[k].bytes;
         if (usage && bytes >= STREAM_BYTES)
@@ -89,33 +107,66 @@ static enum dgl_status list_segment(struct tuner *t, enum segment segment)
     return status;
 }
 
-/* A software renderer compiles for seconds what other bodies of a few tokens would gain: there only
- * those are tuned that the plan has. */
+/* The plan runs a segment at all. A software renderer compiles for seconds what other bodies of a
+ * few tokens would gain: there only those are tuned that the plan has. */
+static bool is_run(const struct tuner *t, enum segment segment)
+{
+    const struct plan *plan = &t->s->model->engine->plan;
+    bool runs = segment != SEG_EARLY_EXIT;
+    if (segment < SEG_PREFILL)
+        return plan_body_columns(segment) <= t->most_tokens &&
+               (!plan->device->software || plan->segment[segment].ops.count > 0);
+    for (int kind = SEG_SAMPLE_GREEDY; kind <= SEG_SAMPLE_FULL; kind++)
+        runs |= plan_segment_runs(
+            plan, (struct recipe){.segments = 1u << kind | 1u << SEG_EARLY_EXIT}, SEG_EARLY_EXIT);
+    return runs;
+}
+
+/* Decoding and whole passes of prefill come first, then sampling, passes over fewer tokens, and
+ * what only some calls ask for; of each the largest share: time may end before all are tuned. */
+static int compare_subjects(const void *a, const void *b)
+{
+    static const int order[SEG_COUNT] = {
+        [SEG_DECODE] = 0,      [SEG_HEAD] = 0,        [SEG_PREFILL] = 0,    [SEG_SAMPLE_GREEDY] = 1,
+        [SEG_SAMPLE_TOPK] = 1, [SEG_SAMPLE_FULL] = 1, [SEG_EARLY_EXIT] = 1, [SEG_PREFILL_128] = 2,
+        [SEG_PREFILL_64] = 3,  [SEG_PREFILL_32] = 4,  [SEG_PREFILL_16] = 5, [SEG_PREFILL_8] = 6,
+        [SEG_PREFILL_4] = 7,   [SEG_PREFILL_2] = 8,   [SEG_BIAS] = 9,       [SEG_PENALTY] = 9,
+        [SEG_DRY] = 9,         [SEG_HIDDEN] = 9,      [SEG_SCORE] = 9,
+    };
+    const struct subject *x = a, *y = b;
+    const int first = order[x->usage[0].segment], second = order[y->usage[0].segment];
+    if (first != second)
+        return first - second;
+    if (x->share != y->share)
+        return x->share > y->share ? -1 : 1;
+    return x->place < y->place ? -1 : 1;
+}
+
 static enum dgl_status list_subjects(struct tuner *t)
 {
+    /* Where several ask for the same, the first counts. */
     static const enum segment segments[] = {
-        SEG_DECODE,    SEG_HEAD,        SEG_SAMPLE_GREEDY, SEG_SAMPLE_TOPK, SEG_SAMPLE_FULL,
-        SEG_PREFILL,   SEG_PREFILL_128, SEG_PREFILL_64,    SEG_PREFILL_32,  SEG_PREFILL_16,
-        SEG_PREFILL_8, SEG_PREFILL_4,   SEG_PREFILL_2,
+        SEG_DECODE,     SEG_HEAD,      SEG_SAMPLE_GREEDY, SEG_SAMPLE_TOPK, SEG_SAMPLE_FULL,
+        SEG_EARLY_EXIT, SEG_PREFILL,   SEG_PREFILL_128,   SEG_PREFILL_64,  SEG_PREFILL_32,
+        SEG_PREFILL_16, SEG_PREFILL_8, SEG_PREFILL_4,     SEG_PREFILL_2,   SEG_BIAS,
+        SEG_PENALTY,    SEG_DRY,       SEG_HIDDEN,        SEG_SCORE,
     };
-    const struct plan *plan = &t->s->model->engine->plan;
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < sizeof(segments) / sizeof(segments[0]) && status == DGL_OK; i++) {
-        const enum segment segment = segments[i];
-        if (segment < SEG_PREFILL &&
-            (plan_body_columns(segment) > t->most_tokens ||
-             (plan->device->software && !plan->segment[segment].ops.count)))
-            continue;
-        status = list_segment(t, segment);
-    }
+    for (size_t i = 0; i < sizeof(segments) / sizeof(segments[0]) && status == DGL_OK; i++)
+        if (is_run(t, segments[i]))
+            status = list_segment(t, segments[i]);
     if (status == DGL_OK && t->count == 0)
         status = dgl_fail(t->log, DGL_ERR_INVALID_ARG,
                           "tune: the model's plan has no operation %s; `dopplergl kernels explain` "
                           "names them",
                           t->p->op ? t->p->op : "");
-    for (size_t i = 0; i < t->count && status == DGL_OK; i++)
+    for (size_t i = 0; i < t->count && status == DGL_OK; i++) {
+        t->subjects[i].place = i;
         if (!tune_texts(t->set, t->subjects[i].usage[0].ops[0].request.op, t->subjects[i].texts))
             status = dgl_fail_memory(t->log, "a digest of kernels", 65);
+    }
+    if (status == DGL_OK)
+        qsort(t->subjects, t->count, sizeof(*t->subjects), compare_subjects);
     return status;
 }
 
@@ -133,17 +184,19 @@ static enum dgl_status add_default(struct tuner *t, const struct subject *subjec
 /* The default alone, ready to be timed. */
 static enum dgl_status subject_begin(struct tuner *t, struct subject *subject)
 {
-    const struct plan_device *device = &t->s->model->dev->plan;
-    struct kernel_choice choice;
     size_t best = 0;
-    kernel_table_init(&t->table, device, t->set);
+    kernel_table_init(&t->table, &t->s->model->dev->plan, t->set);
     programs_init(&t->programs, t->s->model->dev, &t->table);
-    enum dgl_status status = kernel_choose(t->log, t->set, &subject->usage[0].ops[0].request,
-                                           device->properties, device->num_properties, &choice);
-    if (status == DGL_OK)
-        status = tuner_add(t, subject, choice.kernel->name, "");
+    enum dgl_status status = add_default(t, subject);
     if (status == DGL_OK && t->num == 0) /* hints for its tunables do not fit together */
         return DGL_OK;
+    for (uint32_t u = 0; u < subject->num_usages && status == DGL_OK; u++) {
+        struct usage *usage = &subject->usage[u];
+        int32_t rows = usage->tokens;
+        if (usage->segment == SEG_SCORE)
+            status = session_begin_scoring(t->s, &rows);
+        usage->tokens = rows < usage->tokens ? rows : usage->tokens;
+    }
     if (status == DGL_OK)
         status = tuner_compile(t, subject, 0);
     for (uint32_t u = subject->num_usages; u-- > 0 && status == DGL_OK;) {

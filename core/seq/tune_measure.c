@@ -13,6 +13,7 @@
 #define SPAN_NS      2000000ull /* of one measurement, at least */
 #define SPAN_MOST_NS 8000000ull /* and at most, where fewer layers will do */
 #define SPAN_LISTS   64
+#define BIASES       16 /* of the operation that adds them */
 /* A GPU that waited for the compiler has lowered its clocks: before anything is timed it is kept
  * busy as long as it was idle, at most so long. (One NVIDIA H200 took 3,256 us for tokens of
  * 842 us.) */
@@ -46,20 +47,35 @@ static enum dgl_status bind(struct tuner *t, const struct usage *usage, struct c
     return status == DGL_OK ? exec_run_set_tokens(c->run[u], usage->tokens) : status;
 }
 
-/* The state of a step that samples. */
+/* The state of a step that samples, or changes logits before that: by little, since they are the
+ * same for all runs. */
 static enum dgl_status write_sampling(struct tuner *t, enum segment segment)
 {
-    const struct dgl_sampling sampling = {.temperature = segment == SEG_SAMPLE_GREEDY ? 0 : 0.8f,
-                                          .top_k = segment == SEG_SAMPLE_TOPK ? 40 : 0,
-                                          .top_p = 0.95f,
-                                          .min_p = 0.05f,
-                                          .seed = 1};
+    static const char *const no_breakers[1];
+    struct dgl_logit_bias bias[BIASES];
+    const struct dgl_sampling sampling = {
+        .temperature = segment <= SEG_SAMPLE_GREEDY ? 0 : 0.8f,
+        .top_k = segment == SEG_SAMPLE_TOPK ? 40 : 0,
+        .top_p = 0.95f,
+        .min_p = 0.05f,
+        .seed = 1,
+        .logit_bias = bias,
+        .num_logit_bias = segment == SEG_BIAS ? BIASES : 0,
+        .repeat_penalty = segment == SEG_PENALTY ? 1.0001f : 1,
+        .repeat_last_n = -1,
+        .dry_multiplier = segment == SEG_DRY ? 1e-4f : 0,
+        .dry_penalty_last_n = -1,
+        .dry_breakers = no_breakers, /* a search through all that is held */
+    };
     struct dgl_step step = {.pos = (uint32_t)t->depth,
                             .tokens = 1,
                             .context = (uint32_t)t->s->context,
                             .ignore_eos = 1};
+    for (int i = 0; i < BIASES; i++)
+        bias[i] = (struct dgl_logit_bias){.id = t->ids[i], .bias = 1e-4f};
     sampling_to_step(&sampling, &step);
-    return session_write_step(t->s, &step, 0);
+    enum dgl_status status = session_write_adjust(t->s, &sampling);
+    return status == DGL_OK ? session_write_step(t->s, &step, 0) : status;
 }
 
 enum dgl_status tuner_prepare(struct tuner *t, const struct usage *usage)
@@ -69,10 +85,12 @@ enum dgl_status tuner_prepare(struct tuner *t, const struct usage *usage)
     enum dgl_status status = DGL_OK;
     memcpy(s->ids, t->ids, t->num_ids * sizeof(*s->ids));
     if (usage_is_prefill(usage)) {
+        const bool scores = usage->segment > SEG_PREFILL;
         session_trim(s, 0);
-        status = session_compile(s, recipe_of(plan_body(&s->model->engine->plan, need)).segments);
+        status = session_compile(s, recipe_of(plan_body(&s->model->engine->plan, need)).segments |
+                                        (scores ? 1u << SEG_HIDDEN | 1u << SEG_SCORE : 0));
         if (status == DGL_OK)
-            status = session_pass(s, need, 0);
+            status = session_pass(s, need, scores ? ROW_SCORE : 0);
     } else {
         session_trim(s, t->depth);
         if (s->len < t->depth)
@@ -94,8 +112,10 @@ enum dgl_status tuner_span(struct tuner *t, const struct usage *usage, const str
     uint64_t ns = UINT64_MAX;
     enum dgl_status status = DGL_OK;
     for (int tries = 0; tries < 8 && status == DGL_OK && ns == UINT64_MAX; tries++) {
-        if (usage_is_sampling(usage))
+        if (usage->segment >= SEG_BIAS)
             status = write_sampling(t, usage->segment);
+        if (status == DGL_OK)
+            status = session_write_args(t->s, c->run[u]);
         if (status == DGL_OK && session_is_cancelled(t->s))
             status = DGL_ERR_CANCELLED;
         if (status == DGL_OK)
@@ -208,7 +228,7 @@ enum dgl_status tuner_time(struct tuner *t, const struct subject *subject, size_
         for (int k = 0; k < TIMED_SPANS && status == DGL_OK && !hopeless; k++) {
             status = tuner_span(t, usage, c, 0, usage->lists, &us);
             c->report->us = k > 0 && c->report->us < us ? c->report->us : us;
-            hopeless = best_us > 0 && us > HOPELESS * best_us;
+            hopeless = best_us > 0 && c->report->us > HOPELESS * best_us;
         }
         if (status == DGL_OK && !hopeless && (best_us == 0 || c->report->us < best_us))
             *best = i;

@@ -26,6 +26,8 @@ struct subject {
     struct usage usage[2];
     uint32_t num_usages;
     double default_us; /* of one operation, at first sight */
+    double share;      /* of what the operations of its segment read */
+    size_t place;      /* among the subjects as they were listed */
 };
 
 /* A kernel with values of its tunables for the subject at hand. */
@@ -59,14 +61,17 @@ struct tuner {
     size_t num;
 };
 
+/* Operations on all rows of a pass. */
 static inline bool usage_is_prefill(const struct usage *usage)
 {
-    return usage->segment <= SEG_PREFILL;
+    return usage->segment <= SEG_PREFILL || usage->segment == SEG_HIDDEN ||
+           usage->segment == SEG_SCORE;
 }
 
+/* Operations that draw a token. */
 static inline bool usage_is_sampling(const struct usage *usage)
 {
-    return usage->segment >= SEG_SAMPLE_GREEDY;
+    return usage->segment >= SEG_SAMPLE_GREEDY && usage->segment <= SEG_SAMPLE_FULL;
 }
 
 /* It runs, and was timed. */

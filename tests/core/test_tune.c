@@ -132,6 +132,38 @@ static void test_worst_is_replaced(void **state)
     dgl_kernels_destroy(&kernels);
 }
 
+/* Whatever the model may run that has a tunable: also what only some calls ask for. */
+struct operation_case {
+    const char *name;
+    enum dgl_phase phase;
+};
+
+static const struct operation_case operation_cases[] = {
+    {"head_all", DGL_PHASE_PREFILL},      {"sample_args", DGL_PHASE_SAMPLE},
+    {"sample_bias", DGL_PHASE_SAMPLE},    {"sample_dry", DGL_PHASE_SAMPLE},
+    {"sample_penalty", DGL_PHASE_SAMPLE},
+};
+
+static void test_operation(void **state)
+{
+    const struct operation_case *c = *state;
+    struct opened o = open_model(NULL, true);
+    struct dgl_tune_result r;
+    assert_int_equal(dgl_tune(o.session, dgl_tune_params(.op = c->name), &r), DGL_OK);
+    assert_int_equal(r.num_ops, 1);
+    const struct dgl_tune_op *op = &r.ops[0];
+    assert_string_equal(op->op, c->name);
+    assert_int_equal(op->phase, c->phase);
+    if (op->num_candidates < 3)
+        fail_msg("%s has %zu candidates, wanted 3", c->name, op->num_candidates);
+    for (size_t i = 0; i < op->num_candidates; i++)
+        if (op->candidates[i].us <= 0)
+            fail_msg("%s: %s %s was not timed: %s", c->name, op->candidates[i].kernel,
+                     op->candidates[i].tunes, op->candidates[i].reason);
+    dgl_tune_result_finish(&r);
+    close_model(&o);
+}
+
 struct use_case {
     const char *name, *file, *hints;
     bool no_tuned;
@@ -480,6 +512,7 @@ int main(void)
     failures += cmocka_run_group_tests_name("store", after, NULL, NULL);
     failures += test_run_table("cancel", test_cancelled, cancel_cases);
     failures += test_run_table("damage", test_damage, damages);
+    failures += test_run_table("operation", test_operation, operation_cases);
     tear_down(&state);
     return failures;
 }

@@ -446,6 +446,23 @@ static void check_bytes(const struct planned *p, const struct shape *shape)
     CHECK_CELL(shape, 8, "%.2f", (double)mem.kv_bytes / (1 << 30));
 }
 
+/* Dispatches of a greedy token where operations are fused: at most 5 for a layer, 6 with experts. */
+static void check_dispatches(const struct planned *p, const struct shape *shape)
+{
+    static const enum segment step[] = {SEG_DECODE, SEG_HEAD, SEG_SAMPLE_GREEDY};
+    const int32_t layers = p->model.desc.layers;
+    int32_t each = 0, all = 0;
+    for (size_t s = 0; s < sizeof(step) / sizeof(step[0]); s++) {
+        const struct oplist *list = &p->plan.segment[step[s]].ops;
+        all += (int32_t)list->count;
+        for (size_t i = 0; i < list->count; i++)
+            each += list->ops[i].layer == 0;
+    }
+    if (each > (p->model.desc.moe.experts > 0 ? 6 : 5))
+        fail_msg("%d dispatches in a layer", each);
+    CHECK_CELL(shape, 9, "%d = %d x %d + %d", all, layers, each, all - layers * each);
+}
+
 /* The largest context grows with the memory, a token with each token's bytes, up to the context or
  * to what a layer's binding holds. */
 static void check_estimate(const struct planned *p)
@@ -513,6 +530,8 @@ static void shape_is_planned(void **state)
     check_kernels(&p, row->shape, row->device);
     check_places(&p);
     check_bytes(&p, row->shape);
+    if (row->device == MADE_GPU)
+        check_dispatches(&p, row->shape);
     check_estimate(&p);
     planned_close(&p);
 }

@@ -446,7 +446,7 @@ static void check_bytes(const struct planned *p, const struct shape *shape)
     CHECK_CELL(shape, 8, "%.2f", (double)mem.kv_bytes / (1 << 30));
 }
 
-/* Dispatches of a greedy token where operations are fused: at most 5 for a layer, 6 with experts. */
+/* Dispatches of a greedy token where operations are fused: at most 5 a layer, 6 with experts. */
 static void check_dispatches(const struct planned *p, const struct shape *shape)
 {
     static const enum segment step[] = {SEG_DECODE, SEG_HEAD, SEG_SAMPLE_GREEDY};

@@ -271,33 +271,74 @@ static const char *nth_word(const struct kernel *kernel, const struct op_attr *a
     return words[(i + ref_rand(&seed)) % count];
 }
 
-/* The i-th case of a kernel; its shape is the first, from the i-th on, that the kernel can run. */
+/* The i-th case of a kernel, with a shape of its operation. False: it cannot run it, `why`. */
+static bool make_case(const struct kernel_judge *judge, const struct op_rule *rule,
+                      const struct kernel *kernel, uint32_t i, const struct op_shape *shape,
+                      struct kernel_case *out, struct kernel_choice *choice, char why[192])
+{
+    *out = (struct kernel_case){.request.op = rule->op,
+                                .tokens = shape->tokens,
+                                .pos = shape->pos,
+                                .bands = shape->bands,
+                                .variant = shape->variant,
+                                .seed = i + 1};
+    for (uint32_t a = 0; a < OP_MAX_ATTRS && rule->attrs[a].key; a++) {
+        const char *word = nth_word(kernel, &rule->attrs[a], i, a);
+        if (word && strcmp(word, "none") != 0)
+            request_set(&out->request, rule->attrs[a].key, word);
+    }
+    for (uint32_t n = 0; n < OP_MAX_CONSTS && shape->consts[n].name; n++)
+        request_set_const(&out->request, shape->consts[n].name, shape->consts[n].value);
+    return settle(judge, rule, kernel, out, choice, why);
+}
+
+/* The i-th case; its shape is the first, from the i-th on, that the kernel can run. */
 static bool nth_case(const struct kernel_judge *judge, const struct op_rule *rule,
                      const struct kernel *kernel, uint32_t i, struct kernel_case *out,
                      struct kernel_choice *choice, char reason[192])
 {
     char why[192];
     for (size_t s = 0; s < rule->num_shapes; s++) {
-        const struct op_shape *shape = &rule->shapes[(i + s) % rule->num_shapes];
-        *out = (struct kernel_case){.request.op = rule->op,
-                                    .tokens = shape->tokens,
-                                    .pos = shape->pos,
-                                    .bands = shape->bands,
-                                    .variant = shape->variant,
-                                    .seed = i + 1};
-        for (uint32_t a = 0; a < OP_MAX_ATTRS && rule->attrs[a].key; a++) {
-            const char *word = nth_word(kernel, &rule->attrs[a], i, a);
-            if (word && strcmp(word, "none") != 0)
-                request_set(&out->request, rule->attrs[a].key, word);
-        }
-        for (uint32_t n = 0; n < OP_MAX_CONSTS && shape->consts[n].name; n++)
-            request_set_const(&out->request, shape->consts[n].name, shape->consts[n].value);
-        if (settle(judge, rule, kernel, out, choice, why))
+        if (make_case(judge, rule, kernel, i, &rule->shapes[(i + s) % rule->num_shapes], out,
+                      choice, why))
             return true;
         if (why[0] && (!reason[0] || strncmp(why, "WHEN ", 5) != 0))
             snprintf(reason, 192, "%s", why);
     }
     return false;
+}
+
+/* Whether the kernel's presets are among their choices for the i-th case, for the sizes that are
+ * typical of its operation, and for a quarter to sixteen times of each of these. Nothing is
+ * compiled. False: *c is what they are not for. */
+static bool presets_hold(const struct kernel_judge *judge, const struct op_rule *rule,
+                         const struct kernel *kernel, uint32_t i, struct kernel_case *c,
+                         struct kernel_choice *scratch, char why[192])
+{
+    static const char *const scaled[] = {"H", "N", "K", "VOCAB"};
+    const struct plan_device *device = &judge->params.dev->plan;
+    const struct kernel_fit fit = {.set = judge->params.set,
+                                   .request = &c->request,
+                                   .device = device->properties,
+                                   .num_device = device->num_properties};
+    if (!make_case(judge, rule, kernel, i, &rule->shapes[i % rule->num_shapes], c, scratch, why) &&
+        !why[0])
+        return true; /* no plan asks for that */
+    if (!kernel_fit_presets(&fit, kernel, scratch, why))
+        return false;
+    for (uint32_t n = 0; n < OP_MAX_CONSTS && rule->typical.consts[n].name; n++)
+        request_set_const(&c->request, rule->typical.consts[n].name, rule->typical.consts[n].value);
+    for (size_t n = 0; n < sizeof(scaled) / sizeof(scaled[0]); n++) {
+        const int64_t typical = request_const(&c->request, scaled[n], 0);
+        for (int64_t quarters = 1; typical > 0 && quarters <= 64; quarters *= 2) {
+            request_set_const(&c->request, scaled[n], (typical * quarters + 3) / 4);
+            if (!kernel_fit_presets(&fit, kernel, scratch, why))
+                return false;
+        }
+        if (typical > 0)
+            request_set_const(&c->request, scaled[n], typical);
+    }
+    return true;
 }
 
 /* So many cases that every word of every attribute has its turn. */
@@ -327,9 +368,16 @@ enum dgl_status kernel_judge_kernel(struct kernel_judge *judge, const char *name
     if (!kernel)
         status =
             dgl_fail(judge->params.dev->log, DGL_ERR_INVALID_ARG, "no kernel is called '%s'", name);
-    else if (!rule)
-        snprintf(reason, sizeof(reason), "no operation is called %s", kernel->op);
     const uint32_t wanted = rule ? cases_wanted(judge, rule) : 0;
+    for (uint32_t i = 0; i < wanted && status == DGL_OK && out->kind == KERNEL_PASSED; i++)
+        if (!presets_hold(judge, rule, kernel, i, &c, choice, reason)) {
+            c = (struct kernel_case){.request = c.request};
+            c.request.num_consts = 0; /* the reason has those that matter */
+            judge_wrong(out, name, &c, reason);
+        }
+    reason[0] = '\0';
+    if (kernel && !rule)
+        snprintf(reason, sizeof(reason), "no operation is called %s", kernel->op);
     /* Some combinations of words make no sense: a few more are looked at. */
     for (uint32_t i = 0;
          i < 3 * wanted && out->cases < wanted && status == DGL_OK && out->kind == KERNEL_PASSED;

@@ -271,6 +271,43 @@ const char *kernel_expr_unknown(const struct kernel_expr *expr,
     return NULL;
 }
 
+static bool none_is_known(const void *ctx, const char *name)
+{
+    (void)ctx;
+    (void)name;
+    return false;
+}
+
+bool kernel_expr_outcomes(const struct kernel_expr *expr, bool (*cb)(void *priv, int64_t value),
+                          void *priv)
+{
+    const bool fixed = !kernel_expr_unknown(expr, none_is_known, NULL);
+    int64_t value;
+    const char *bad;
+    if (fixed)
+        return !kernel_expr_eval(expr, NULL, 0, &value, &bad) || cb(priv, value);
+    switch (expr->op) {
+    case OP_SELECT:
+        if (!kernel_expr_unknown(expr->arg[0], none_is_known, NULL) &&
+            kernel_expr_eval(expr->arg[0], NULL, 0, &value, &bad))
+            return kernel_expr_outcomes(expr->arg[value ? 1 : 2], cb, priv);
+        return kernel_expr_outcomes(expr->arg[1], cb, priv) &&
+               kernel_expr_outcomes(expr->arg[2], cb, priv);
+    case OP_NOT:
+    case OP_LT:
+    case OP_LE:
+    case OP_GT:
+    case OP_GE:
+    case OP_EQ:
+    case OP_NE:
+    case OP_AND:
+    case OP_OR:
+        return cb(priv, 0) && cb(priv, 1);
+    default:
+        return true;
+    }
+}
+
 static bool eval_name(const char *name, const struct kernel_var *vars, size_t num_vars,
                       int64_t *out, const char **bad)
 {

@@ -19,6 +19,12 @@ bool kernel_expr_parse(struct dgl_arena *arena, struct dgl_str *rest,
 const char *kernel_expr_unknown(const struct kernel_expr *expr,
                                 bool (*known)(const void *ctx, const char *name), const void *ctx);
 
+/* Calls `cb` with each value that the text of the expression names as a whole: a number, those of
+ * both branches of ?:, 0 and 1 of a comparison. What depends on names otherwise is left out. False:
+ * `cb` was false for one. */
+bool kernel_expr_outcomes(const struct kernel_expr *expr, bool (*cb)(void *priv, int64_t value),
+                          void *priv);
+
 /* ---- kernel_expand.c ---- */
 
 /* Of a generated text after its macros are expanded. The largest built-in kernel, whose macros

@@ -223,24 +223,34 @@ static enum dgl_status check_exprs(struct kernel_parser *p)
     return DGL_OK;
 }
 
-/* A preset that holds on every device must be a choice; others are tested where they are used. */
+/* A value that a preset comes to, held against the choices. */
+struct outcome {
+    const struct kernel_tune *tune;
+    int64_t value; /* the last */
+};
+
+static bool is_choice(void *priv, int64_t value)
+{
+    struct outcome *o = priv;
+    o->value = value;
+    for (uint32_t c = 0; c < o->tune->num_choices; c++)
+        if (o->tune->choices[c] == value)
+            return true;
+    return false;
+}
+
+/* What a preset says in numbers must be a choice, for whatever sizes it says so; what it computes
+ * is tested where it is used. */
 static enum dgl_status check_tunes(struct kernel_parser *p)
 {
     for (uint32_t i = 0; i < p->num_exprs; i++) {
         if (p->exprs[i].scope != SCOPE_TUNE)
             continue;
-        const struct kernel_tune *tune = &p->kernel->tunes[p->exprs[i].num_tunes];
+        struct outcome outcome = {.tune = &p->kernel->tunes[p->exprs[i].num_tunes]};
         p->line = p->exprs[i].line;
-        const char *bad;
-        int64_t preset;
-        if (!kernel_expr_eval(tune->preset, NULL, 0, &preset, &bad))
-            continue;
-        uint32_t c = 0;
-        while (c < tune->num_choices && tune->choices[c] != preset)
-            c++;
-        if (c == tune->num_choices)
+        if (!kernel_expr_outcomes(outcome.tune->preset, is_choice, &outcome))
             return kernel_parser_fail(p, "TUNE %s: the preset %lld is not one of its choices",
-                                      tune->name, (long long)preset);
+                                      outcome.tune->name, (long long)outcome.value);
     }
     return DGL_OK;
 }

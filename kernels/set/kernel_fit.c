@@ -277,9 +277,12 @@ static bool fill_tunes(struct attempt *a, uint32_t first)
             value = hint->number;
         else if (!eval(a, tune->name, tune->preset, &value))
             return false;
-        if (!is_choice(tune, value))
-            return refuse(a, "TUNE %s: %lld is not one of its choices", tune->name,
-                          (long long)value);
+        if (!is_choice(tune, value)) {
+            const struct values values =
+                values_of(tune->preset, a->choice->vars, a->choice->num_vars);
+            return refuse(a, "TUNE %s: the preset is %lld%s, which is not one of its choices",
+                          tune->name, (long long)value, values.text);
+        }
         a->choice->vars[first + i] = (struct kernel_var){tune->name, value};
     }
     return true;
@@ -299,8 +302,9 @@ static void fill_libs(struct attempt *a)
     }
 }
 
-/* The variables' places: constants, tunables, LETs, then the rest. */
-static bool fill_vars(struct attempt *a)
+/* The variables' places: constants, tunables, LETs, then the rest; those of tunables and LETs are
+ * empty. */
+static bool fill_names(struct attempt *a)
 {
     struct kernel_choice *choice = a->choice;
     if (!fill_consts(a))
@@ -314,7 +318,7 @@ static bool fill_vars(struct attempt *a)
         add_var(choice, "", 0);
     fill_properties(a);
     fill_flags(a);
-    return check_extensions(a) && fill_tunes(a, choice->num_consts);
+    return true;
 }
 
 /* LETs `first` to `end` - 1; the first of them is LET number `at` of the choice. */
@@ -440,9 +444,90 @@ bool kernel_fit_try(const struct kernel_fit *fit, const struct kernel *kernel,
     struct attempt a = {fit, kernel, out, why};
     *out = (struct kernel_choice){.kernel = kernel, .heard = fit->hears};
     *rank = 0;
-    return check_when(&a) && check_right(&a) && fill_vars(&a) && check_local(&a) &&
-           check_shared(&a) && check_limits(&a) && check_requires(&a) &&
+    return check_when(&a) && check_right(&a) && fill_names(&a) && check_extensions(&a) &&
+           fill_tunes(&a, out->num_consts) && check_local(&a) && check_shared(&a) &&
+           check_limits(&a) && check_requires(&a) &&
            (!kernel->prefer || eval(&a, "PREFER", kernel->prefer, rank));
+}
+
+/* ---- presets --------------------------------------------------------------------------------- */
+
+/* What a preset follows from, through the tunables above it too. */
+struct causes {
+    const struct kernel *kernel;
+    uint32_t num_tunes; /* above it */
+    bool sizes;         /* constants and words of the request */
+    bool subgroups;     /* SUBGROUP_SIZE, any power of two on some device */
+};
+
+static bool add_cause(const void *ctx, const char *name)
+{
+    struct causes *c = *(struct causes *const *)ctx;
+    const struct kernel *k = c->kernel;
+    const uint32_t num_tunes = c->num_tunes;
+    for (uint32_t i = 0; i < k->num_consts; i++)
+        c->sizes |= strcmp(k->consts[i].name, name) == 0;
+    for (uint32_t i = 0; i < k->num_flags; i++)
+        c->sizes |= strcmp(k->flags[i].name, name) == 0;
+    c->subgroups |= strcmp(name, "SUBGROUP_SIZE") == 0;
+    for (uint32_t i = 0; i < num_tunes; i++) {
+        c->num_tunes = i;
+        if (strcmp(k->tunes[i].name, name) == 0)
+            kernel_expr_unknown(k->tunes[i].preset, add_cause, &c);
+    }
+    c->num_tunes = num_tunes;
+    return true;
+}
+
+/* What can be evaluated of LETs and REQUIREs without tunables lets the request through. */
+static bool may_serve(struct attempt *a)
+{
+    const struct kernel_decls *decls = &a->kernel->decls;
+    const char *bad;
+    int64_t value;
+    uint32_t at = a->choice->num_consts + a->choice->num_tunes;
+    for (uint32_t i = 0; i < decls->num_lets; i++)
+        if (kernel_expr_eval(decls->lets[i].value, a->choice->vars, a->choice->num_vars, &value,
+                             &bad))
+            a->choice->vars[at + i] = (struct kernel_var){decls->lets[i].name, value};
+    for (uint32_t i = 0; i < a->kernel->num_require; i++)
+        if (kernel_expr_eval(a->kernel->require[i], a->choice->vars, a->choice->num_vars, &value,
+                             &bad) &&
+            !value)
+            return false;
+    return true;
+}
+
+/* The first tunable whose preset is no choice, by its number; num_tunes where there is none, or the
+ * kernel is not for the request. */
+static uint32_t bad_preset(const struct kernel_fit *fit, const struct kernel *kernel,
+                           struct kernel_choice *scratch, char why[WHY_SIZE])
+{
+    struct attempt a = {fit, kernel, scratch, why};
+    uint32_t i = 0;
+    *scratch = (struct kernel_choice){.kernel = kernel};
+    if (!check_when(&a) || !fill_names(&a) || fill_tunes(&a, scratch->num_consts))
+        return kernel->num_tunes;
+    while (scratch->vars[scratch->num_consts + i].name[0])
+        i++;
+    return may_serve(&a) ? i : kernel->num_tunes;
+}
+
+bool kernel_fit_presets(const struct kernel_fit *fit, const struct kernel *kernel,
+                        struct kernel_choice *scratch, char why[WHY_SIZE])
+{
+    const struct kernel_fit least = {
+        .set = fit->set, .request = fit->request, .hears = KERNEL_HEARS_NONE};
+    struct kernel_fit here = least;
+    here.device = fit->device;
+    here.num_device = fit->num_device;
+    char other[WHY_SIZE];
+    const uint32_t bad = bad_preset(&here, kernel, scratch, why);
+    struct causes causes = {.kernel = kernel, .num_tunes = bad}, *filled = &causes;
+    if (bad == kernel->num_tunes)
+        return true;
+    kernel_expr_unknown(kernel->tunes[bad].preset, add_cause, &filled);
+    return !causes.sizes || causes.subgroups || bad_preset(&least, kernel, scratch, other) != bad;
 }
 
 /* ---- hints on work groups -------------------------------------------------------------------- */

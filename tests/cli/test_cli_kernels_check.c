@@ -38,6 +38,7 @@
     "        Y[int(t) * Y_STRIDE + i] = y;\n"                                                      \
     "    }\n"                                                                                      \
     "}\n"
+#define TUNED(tune) NORM("norm_mine", "//! TUNE " tune "\n", "sum / float(H)")
 #define RIGHT(name) NORM(name, "", "sum / float(H)")
 
 struct check_row {
@@ -53,6 +54,20 @@ static const struct check_row check_rows[] = {
      "failed   norm_mine: norm post=", "1 of 1 kernels failed"},
     {"cannot_run", NORM("norm_mine", "//! REQUIRE MAX_INVOCATIONS > 100000\n", "sum / float(H)"), 1,
      "skipped  norm_mine: REQUIRE MAX_INVOCATIONS > 100000", "no kernel ran"},
+    {"preset_for_no_size", TUNED("SHARE = H / 8 in 8 16 32 64 128 256"), 1,
+     "TUNE SHARE: the preset is 512 with H=4096, which is not one of its choices",
+     "1 of 1 kernels failed"},
+    {"preset_not_for_large_sizes", TUNED("SHARE = H > 9999 ? H % 7 : 1 in 1 2"), 1,
+     ": TUNE SHARE: the preset is 4 with H=16384, which", "1 of 1 kernels failed"},
+    {"preset_in_numbers", TUNED("SHARE = H > 999999 ? 7 : 1 in 1 2"), 1, "",
+     "TUNE SHARE: the preset 7 is not one of its choices"},
+    {"preset_for_sizes_that_it_serves",
+     TUNED("SHARE = H > 300 ? H % 7 : 1 in 1 2\n//! REQUIRE H <= 300"), 0,
+     "1 passed, 0 failed, 0 skipped", NULL},
+    {"no_groups",
+     "// A nothing.\n//! NAME none\n//! OP norm\n//! VARIANT x\n//! CONST H\n"
+     "//! LOCAL 1\n//! GROUPS H / 99999 * T\nvoid body(uvec3 group) {}\n",
+     1, "GROUPS x comes to 0 with H=260, T=7: wanted 1 to ", "1 of 1 kernels failed"},
     {"does_not_compile", NORM("norm_mine", "", "summ / float(H)"), 1, "mine.comp:22", "failed"},
     {"does_not_parse", NORM("norm_mine", "//! WARP 3\n", "sum"), 1, "", "WARP"},
     {"unknown_operation",

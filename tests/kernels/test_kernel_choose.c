@@ -221,7 +221,7 @@ static const struct choose_case plain[] = {
     {"tunable of an extension that is absent", &minimum, "r_lanes", NULL,
      "lanes: EXTENSION GL_KHR_shader_subgroup_basic is absent: the device has no subgroups"},
     {"preset that is no choice", &big, "r_tune L:3", NULL,
-     "tune: TUNE A: 3 is not one of its choices"},
+     "tune: TUNE A: the preset is 3 with L=3, which is not one of its choices"},
     {"preset that is a choice", &big, "r_tune L:4", "tune", ""},
 };
 

@@ -153,6 +153,9 @@ void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct d
                   void *priv);
 /* Warns of kernels from a user's files that serve no operation of the plan: one line. */
 void plan_warn_unused(const struct plan *plan, const char *model);
+/* Appends "NAME (FILE), NAME (FILE)": the kernels and libs that some operation of the plan runs and
+ * that are not built in; nothing without any. */
+void plan_name_users_texts(const struct plan *plan, struct dgl_buf *out);
 /* The public view of a kernel; strings are the kernel's. */
 struct dgl_kernel_info kernel_info(const struct kernel *kernel);
 

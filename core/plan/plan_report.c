@@ -151,3 +151,22 @@ void plan_warn_unused(const struct plan *plan, const char *model)
                  model, list.p ? list.p : "a kernel file");
     dgl_buf_finish(&list);
 }
+
+void plan_name_users_texts(const struct plan *plan, struct dgl_buf *out)
+{
+    const struct kernel_table *table = &plan->kernels;
+    const size_t start = out->len;
+    for (size_t i = 0; i < table->count; i++) {
+        const struct kernel_choice *choice = &table->uses[i]->choice;
+        for (uint32_t text = 0; text <= choice->kernel->num_libs; text++) {
+            const struct kernel_lib *lib = text > 0 ? choice->libs[text - 1] : NULL;
+            const char *path = lib ? lib->path : choice->kernel->origin;
+            struct dgl_buf item = {0};
+            dgl_buf_printf(&item, "%s (%s)", lib ? lib->name : choice->kernel->name, path);
+            const bool users = (lib ? lib->source : choice->kernel->source) != 0;
+            if (users && item.p && (out->len == start || !strstr(out->p + start, item.p)))
+                dgl_buf_printf(out, "%s%s", out->len > start ? ", " : "", item.p);
+            dgl_buf_finish(&item);
+        }
+    }
+}

@@ -119,10 +119,9 @@ static enum dgl_status check_sampled(const struct generation *g, int32_t id)
 {
     if (id >= 0 && id < g->s->model->info.vocab)
         return DGL_OK;
-    return dgl_fail(g->s->model->dev->log, DGL_ERR_GPU,
-                    "%s sampled token %d of a vocabulary of %d: the logits are not "
-                    "numbers; " ADVICE_NOT_NUMBERS,
-                    g->s->model->dev->info.renderer, id, g->s->model->info.vocab);
+    return session_fail_not_numbers(g->s,
+                                    "%s sampled token %d of a vocabulary of %d: the logits are",
+                                    g->s->model->dev->info.renderer, id, g->s->model->info.vocab);
 }
 
 static struct recipe sample_recipe(const struct generation *g)

@@ -249,7 +249,6 @@ static enum dgl_status score_ids(struct dgl_session *s, const char *name, int32_
                                  int32_t first, int32_t most, float *logits, struct score_sum *sum)
 {
     int32_t vocab = s->model->info.vocab;
-    const struct dgl_log *log = s->model->dev->log;
     enum dgl_status status = DGL_OK;
     while (s->len < first - 1 && status == DGL_OK) {
         int32_t rows = session_pass_tokens(s, first - 1 - s->len, s->ubatch, false);
@@ -267,10 +266,9 @@ static enum dgl_status score_ids(struct dgl_session *s, const char *name, int32_
             int32_t pos = start + i + 1;
             double cost = logits_nll(logits + (size_t)i * (size_t)vocab, vocab, s->ids[pos]);
             if (!isfinite(cost))
-                status = dgl_fail(log, DGL_ERR_GPU,
-                                  "%s: token %d at position %d costs %f: the logits before it are "
-                                  "not numbers; " ADVICE_NOT_NUMBERS,
-                                  name, s->ids[pos], pos, cost);
+                status = session_fail_not_numbers(
+                    s, "%s: token %d at position %d costs %f: the logits before it are", name,
+                    s->ids[pos], pos, cost);
             sum->nll += cost;
             sum->squares += cost * cost;
             sum->tokens++;

@@ -2,6 +2,8 @@
 #include "core/seq/session.h"
 
 #include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -599,4 +601,25 @@ enum dgl_status session_take_ids(struct dgl_session *s, const int32_t *ids, size
         *reused = keep;
     memcpy(s->ids + keep, ids + keep, (count - keep) * sizeof(*ids));
     return DGL_OK;
+}
+
+enum dgl_status session_fail_not_numbers(const struct dgl_session *s, const char *fmt, ...)
+{
+    struct dgl_buf texts = {0};
+    char what[400];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(what, sizeof(what), fmt, args);
+    va_end(args);
+    plan_name_users_texts(&s->model->engine->plan, &texts);
+    const bool users = texts.len > 0 && !texts.failed;
+    enum dgl_status status = dgl_fail(
+        s->model->dev->log, DGL_ERR_GPU,
+        "%s not numbers; %s%s%sthe model's weights may hold NaN or infinity (try the file that "
+        "they were made from); if not, try --limits min, and report it with the output of "
+        "`dopplergl devices`",
+        what, users ? "kernels that are not built in are in use, try without them: " : "",
+        users ? texts.p : "", users ? "; " : "");
+    dgl_buf_finish(&texts);
+    return status;
 }

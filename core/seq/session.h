@@ -14,11 +14,6 @@
 #include "core/seq/pass.h"
 #include "core/seq/sampling.h"
 
-/* Advice about logits that are NaN or infinite: nothing checks a checkpoint's values. */
-#define ADVICE_NOT_NUMBERS                                                                         \
-    "the model's weights may hold NaN or infinity (try the file that they were made from); if "    \
-    "not, try --limits min, and report it with the output of `dopplergl devices`"
-
 struct dgl_session {
     struct dgl_model *model;
     struct dgl_session *next; /* of the model's */
@@ -144,6 +139,10 @@ enum dgl_status session_write_step(struct dgl_session *s, const struct dgl_step 
 enum dgl_status session_write_adjust(struct dgl_session *s, const struct dgl_sampling *sampling);
 /* Brings count ids from position `pos` on; waits. */
 enum dgl_status session_read_ids(struct dgl_session *s, int32_t pos, int32_t count, int32_t *ids);
+/* The failure of logits that are NaN or infinite, with what to do: nothing checks a checkpoint's
+ * values, nor what the user's own kernels compute when a process starts with them. */
+enum dgl_status session_fail_not_numbers(const struct dgl_session *s, const char *fmt, ...)
+    DGL_PRINTF(2, 3);
 /* Before the first of several steps of a run with SEG_EARLY_EXIT: its group counts, which a stop
  * zeroes, go to ARGS. Nothing to do for other runs. */
 enum dgl_status session_write_args(struct dgl_session *s, const struct exec_run *run);

@@ -370,6 +370,29 @@ static void test_hint_is_named_as_the_reason(void **state)
     swap_back();
 }
 
+/* Results that are no numbers: who may be to blame. */
+static void test_kernels_are_named_when_logits_are_not_numbers(void **state)
+{
+    (void)state;
+    struct dgl_generate_result r;
+    char *path = write_edited("norm_rms", "inversesqrt(", "inversesqrt(-"), wanted[4300];
+    assert_int_equal(swap_as(path, true), DGL_OK);
+    snprintf(wanted, sizeof(wanted), "try without them: norm_rms (%s); the model's", path);
+    test_log_clear(&engine.log);
+    dgl_session_trim(engine.session, 0);
+    assert_int_equal(
+        dgl_generate(engine.session,
+                     dgl_generate_params(.ids = prompt, .num_ids = PROMPT, .max_tokens = 2), &r),
+        DGL_ERR_GPU);
+    assert_contains(engine.log.text, "the logits are not numbers");
+    assert_contains(engine.log.text, wanted);
+    assert_int_equal(engine.log.errors, 1);
+    dgl_generate_result_finish(&r);
+    swap_back();
+    check_answer();
+    free(path);
+}
+
 /* ---- overrides that do not ------------------------------------------------------------------- */
 
 struct broken {
@@ -472,6 +495,7 @@ int main(void)
         cmocka_unit_test(test_no_swap_in_a_call_that_profiles),
         cmocka_unit_test(test_override_at_load),
         cmocka_unit_test(test_hint_is_named_as_the_reason),
+        cmocka_unit_test(test_kernels_are_named_when_logits_are_not_numbers),
         cmocka_unit_test(test_missing_file),
         cmocka_unit_test(test_broken_override_at_load),
     };

@@ -91,6 +91,19 @@ enum dgl_status dgl_model_set_kernels(struct dgl_model *model, const struct dgl_
     return status;
 }
 
+enum dgl_status dgl_model_prepare_kernels(struct dgl_model *model,
+                                          const struct dgl_kernels *kernels, bool *ready)
+{
+    struct gl_saved saved = {0};
+    *ready = false;
+    enum dgl_status status = model_enter(model, &saved);
+    if (status != DGL_OK)
+        return status;
+    status = model_prepare_kernels(model, kernels, ready);
+    device_leave(model->dev, &saved);
+    return status;
+}
+
 enum dgl_status dgl_model_rebuild(struct dgl_model *model, const struct dgl_rebuild_params *params)
 {
     static const struct dgl_rebuild_params defaults;

@@ -142,6 +142,17 @@ done:
     return status;
 }
 
+bool programs_are_ready(const struct programs *p, const struct kernel_use *const *uses,
+                        size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t id = uses[i]->id;
+        if (id < p->begun_cap && p->begun[id] && !gl_pending_is_ready(p->dev->gl, p->begun[id]))
+            return false;
+    }
+    return true;
+}
+
 enum dgl_status programs_compile(struct programs *p, const struct kernel_use *const *uses,
                                  size_t count, const struct gl_compile *how)
 {

@@ -23,6 +23,9 @@ void programs_finish(struct programs *p);
  * time. */
 enum dgl_status programs_begin(struct programs *p, const struct kernel_use *const *uses,
                                size_t count);
+/* Whether the compiler has finished what programs_begin() started of them. */
+bool programs_are_ready(const struct programs *p, const struct kernel_use *const *uses,
+                        size_t count);
 /* Compiles those of `uses` that have no program yet, in one batch, and adds the time to the
  * device's compile_ns. On failure none of them has. `how`: see gl_programs_create(). */
 enum dgl_status programs_compile(struct programs *p, const struct kernel_use *const *uses,

@@ -52,18 +52,28 @@ static bool go_on(void *priv)
     return !(log && log->cancelled && log->cancelled(log->priv));
 }
 
-static enum dgl_status check_use(const struct dgl_model *m, const struct engine *engine,
-                                 struct kernel_judge *judge, const struct kernel_use *use)
+static enum dgl_status check_use(const struct dgl_model *m, struct kernel_swap *swap,
+                                 const struct kernel_use *use)
 {
     const struct dgl_log *log = m->dev->log;
     const struct kernel *kernel = use->choice.kernel;
     struct kernel_verdict verdict;
-    enum dgl_status status =
-        kernel_judge_use(judge,
-                         &(struct kernel_subject){.request = &use->request,
-                                                  .choice = &use->choice,
-                                                  .program = programs_get(&engine->programs, use)},
-                         &verdict);
+    enum dgl_status status = DGL_OK;
+    if (!swap->judge)
+        status = kernel_judge_create(
+            &(struct kernel_judge_params){.dev = m->dev,
+                                          .set = swap->engine->programs.table->set,
+                                          .mode = KERNEL_JUDGE_QUICK,
+                                          .go_on = go_on,
+                                          .priv = (void *)m},
+            &swap->judge);
+    if (status == DGL_OK)
+        status = kernel_judge_use(
+            swap->judge,
+            &(struct kernel_subject){.request = &use->request,
+                                     .choice = &use->choice,
+                                     .program = programs_get(&swap->engine->programs, use)},
+            &verdict);
     if (status != DGL_OK)
         return status;
     if (verdict.kind == KERNEL_WRONG)
@@ -74,51 +84,67 @@ static enum dgl_status check_use(const struct dgl_model *m, const struct engine 
     return DGL_OK;
 }
 
-enum dgl_status kernel_swap_prepare(const struct dgl_model *m, struct engine *engine,
-                                    bool unchecked)
+enum dgl_status kernel_swap_begin(const struct dgl_model *m, struct engine *engine, bool unchecked,
+                                  struct kernel_swap *swap)
 {
-    struct dgl_device *dev = m->dev;
     const struct kernel_table *table = engine->programs.table;
-    const struct kernel_use **fresh = dgl_new_array(const struct kernel_use *, table->count);
-    struct kernel_judge *judge = NULL;
-    size_t count = 0;
-    enum dgl_status status = DGL_OK;
-    if (!fresh)
-        status = dgl_fail_memory(dev->log, "programs", table->count);
-    if (status == DGL_OK)
-        status = programs_share(&engine->programs, &m->engine->programs);
+    *swap = (struct kernel_swap){.engine = engine, .unchecked = unchecked};
+    swap->fresh = dgl_new_array(const struct kernel_use *, table->count);
+    if (!swap->fresh)
+        return dgl_fail_memory(m->dev->log, "programs", table->count);
+    enum dgl_status status = programs_share(&engine->programs, &m->engine->programs);
     for (size_t i = 0; i < table->count && status == DGL_OK; i++) {
         const struct kernel_use *use = table->uses[i];
         if (!programs_has(&engine->programs, use) &&
             (has_users_text(&use->choice) || was_compiled(m->engine, &use->request)))
-            fresh[count++] = use;
+            swap->fresh[swap->count++] = use;
     }
-    if (status == DGL_OK && count > 0)
-        status = programs_compile(&engine->programs, fresh, count,
-                                  &(struct gl_compile){.machine_code = true});
+    if (status == DGL_OK && swap->count > 0)
+        status = programs_begin(&engine->programs, swap->fresh, swap->count);
+    return status;
+}
+
+enum dgl_status kernel_swap_go_on(const struct dgl_model *m, struct kernel_swap *swap, bool wait,
+                                  bool *ready)
+{
+    struct dgl_device *dev = m->dev;
+    struct programs *programs = &swap->engine->programs;
+    enum dgl_status status = DGL_OK;
+    *ready = false;
+    if (!swap->compiled) {
+        if (!wait && !programs_are_ready(programs, swap->fresh, swap->count))
+            return DGL_OK;
+        if (swap->count > 0)
+            status = programs_compile(programs, swap->fresh, swap->count,
+                                      &(struct gl_compile){.machine_code = true});
+        swap->compiled = status == DGL_OK;
+        if (status != DGL_OK || (swap->count > 0 && !wait))
+            return status;
+    }
     /* Known answers are no part of an answer that goes on meanwhile: neither time nor counters. */
     const uint64_t start_ns = dgl_now_ns(), compile_ns = dev->compile_ns;
     const struct dgl_counters before = device_counters(dev);
     const bool untold = dev->untold;
+    bool more = true;
     dev->untold = true;
-    for (size_t i = 0; i < count && status == DGL_OK && !unchecked; i++) {
-        if (!has_users_text(&fresh[i]->choice))
+    while (swap->judged < swap->count && more && status == DGL_OK) {
+        const struct kernel_use *use = swap->fresh[swap->judged++];
+        if (swap->unchecked || !has_users_text(&use->choice))
             continue;
-        if (!judge)
-            status = kernel_judge_create(&(struct kernel_judge_params){.dev = dev,
-                                                                       .set = table->set,
-                                                                       .mode = KERNEL_JUDGE_QUICK,
-                                                                       .go_on = go_on,
-                                                                       .priv = (void *)m},
-                                         &judge);
-        if (status == DGL_OK)
-            status = check_use(m, engine, judge, fresh[i]);
+        status = check_use(m, swap, use);
+        more = wait;
     }
-    kernel_judge_destroy(&judge);
     const struct dgl_counters work = counters_since(dev, &before);
     counters_add(&dev->aside, &work);
     dev->untold = untold;
     dev->compile_ns = compile_ns + (dgl_now_ns() - start_ns);
-    free(fresh);
+    *ready = status == DGL_OK && swap->judged == swap->count;
     return status;
+}
+
+void kernel_swap_finish(struct kernel_swap *swap)
+{
+    kernel_judge_destroy(&swap->judge);
+    free(swap->fresh);
+    *swap = (struct kernel_swap){0};
 }

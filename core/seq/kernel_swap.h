@@ -1,16 +1,33 @@
 /* Other kernels on a live model: programs of the new engine beside those of the old one, and known
- * answers before a token depends on them. */
+ * answers before a token depends on them; in parts, between which tokens go on. */
 #ifndef DGL_CORE_KERNEL_SWAP_H
 #define DGL_CORE_KERNEL_SWAP_H
 
 #include "core/seq/model.h"
 
-/* Makes the programs of `engine`, which is to replace m->engine: those of equal texts are shared;
- * compiled is what a user's text is part of, or what the old engine had compiled. Each use of a
- * user's text that the old engine did not run then has to pass its known-answer test, unless
- * `unchecked`. DGL_ERR_KERNEL names what is wrong; nothing has changed then. The device is
- * entered. */
-enum dgl_status kernel_swap_prepare(const struct dgl_model *m, struct engine *engine,
-                                    bool unchecked);
+/* What has to be done before an engine may replace the model's. Filled by kernel_swap_begin(). */
+struct kernel_swap {
+    struct engine *engine; /* borrowed */
+    bool unchecked;
+    const struct kernel_use **fresh; /* to be compiled, borrowed from the engine's plan */
+    size_t count, judged;            /* of these */
+    bool compiled;
+    struct kernel_judge *judge; /* NULL until it is needed */
+};
+
+/* Shares the programs of equal texts with m->engine, and starts the compiler, where it works aside,
+ * for what a user's text is part of or what m->engine had compiled. Whatever it returns,
+ * kernel_swap_finish() follows. The device is entered. */
+enum dgl_status kernel_swap_begin(const struct dgl_model *m, struct engine *engine, bool unchecked,
+                                  struct kernel_swap *swap);
+/* Goes on. Each use of a user's text that the old engine did not run has to pass its known-answer
+ * test, unless `unchecked`. With `wait` all of that is done; without, one part: nothing while the
+ * compiler works aside; all programs, in one call; the known answers of one use. *ready: there is
+ * no more to do. DGL_ERR_KERNEL names what is wrong; nothing has changed then. The device is
+ * entered, and the model has the engine that it had at the beginning. */
+enum dgl_status kernel_swap_go_on(const struct dgl_model *m, struct kernel_swap *swap, bool wait,
+                                  bool *ready);
+/* Accepts one that is all zero, and a lost device. */
+void kernel_swap_finish(struct kernel_swap *swap);
 
 #endif

@@ -310,6 +310,34 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
     return upload_weights(m, m->kernels, NULL, p->progress_cb, p->progress_priv);
 }
 
+/* ---- other kernels --------------------------------------------------------------------------- */
+
+/* Other kernels on their way to being the model's, with all that follows from them. */
+struct model_change {
+    struct kernel_set *from; /* the caller's, a reference: tells one change from another; or NULL */
+    uint32_t engine_serial;  /* the model's, when it was begun */
+    struct kernel_set *untuned, *set;
+    struct model_weights *weights;
+    struct engine *engine;
+    struct kernel_swap swap;
+};
+
+/* Accepts NULL in *change. */
+static void drop_change(struct model_change **change)
+{
+    struct model_change *c = *change;
+    *change = NULL;
+    if (!c)
+        return;
+    kernel_swap_finish(&c->swap);
+    engine_destroy(&c->engine);
+    free_weights(c->weights);
+    kernel_set_destroy(&c->set);
+    kernel_set_destroy(&c->untuned);
+    kernel_set_destroy(&c->from);
+    free(c);
+}
+
 /* ---- a lost device --------------------------------------------------------------------------- */
 
 enum dgl_status model_enter(const struct dgl_model *m, struct gl_saved *saved)
@@ -350,6 +378,7 @@ enum dgl_status model_rebuild(struct dgl_model *m, const struct dgl_rebuild_para
         return status;
     }
     drop_device_state(m);
+    drop_change(&m->coming);
     m->pace = (struct pace){.losses = m->pace.losses + (m->lost == DGL_OK)};
     struct plan_params params = plan_params(m, m->kernels, m->weights, m->engine->plan.kv_type);
     status = engine_create(dev, &params, m->engine->wanted, &engine);
@@ -381,6 +410,7 @@ enum dgl_status model_rebuild(struct dgl_model *m, const struct dgl_rebuild_para
 
 void model_destroy(struct dgl_model *m)
 {
+    drop_change(&m->coming);
     engine_destroy(&m->engine);
     weight_buffers_finish(&m->buffers, m->dev);
     free_weights(m->weights);
@@ -417,71 +447,115 @@ static enum dgl_status check_weights_fit(const struct dgl_model *m,
     return status;
 }
 
-/* Consumes both sets, also on failure. `unchecked`: see kernel_swap_prepare(). */
-static enum dgl_status replace_engine(struct dgl_model *m, struct kernel_set *untuned,
-                                      struct kernel_set *set, bool unchecked)
+/* Plans the engine for the sets of `c`, and begins to compile it. */
+static enum dgl_status begin_change(struct dgl_model *m, struct model_change *c, bool unchecked)
 {
     const enum dgl_kv_type kv_type = m->engine->plan.kv_type;
-    struct engine *engine = NULL;
-    struct model_weights *weights = NULL;
-    enum dgl_status status = place_weights(m, set, kv_type, &weights);
+    c->engine_serial = m->engine_serial;
+    enum dgl_status status = place_weights(m, c->set, kv_type, &c->weights);
     if (status == DGL_OK) {
-        struct plan_params params = plan_params(m, set, weights, kv_type);
-        status = engine_create(m->dev, &params, m->engine->wanted, &engine);
+        struct plan_params params = plan_params(m, c->set, c->weights, kv_type);
+        status = engine_create(m->dev, &params, m->engine->wanted, &c->engine);
     }
     if (status == DGL_OK)
-        status = plan_check_hints(&engine->plan, q4_k_expanded(m, set));
+        status = plan_check_hints(&c->engine->plan, q4_k_expanded(m, c->set));
     if (status == DGL_OK)
-        status = check_weights_fit(m, weights);
-    if (status == DGL_OK)
-        status = kernel_swap_prepare(m, engine, unchecked);
-    if (status == DGL_OK) {
-        /* The last thing that can fail; even then buffers are others than those that runs know. */
-        status = upload_weights(m, set, weights, NULL, NULL);
-        m->engine_serial++;
-    }
+        status = check_weights_fit(m, c->weights);
+    return status == DGL_OK ? kernel_swap_begin(m, c->engine, unchecked, &c->swap) : status;
+}
+
+/* Puts a change that is ready into force. Consumes it, also on failure. */
+static enum dgl_status make_change(struct dgl_model *m, struct model_change **change)
+{
+    struct model_change *c = *change;
+    /* The last thing that can fail; even then buffers are others than those that runs know. */
+    enum dgl_status status = upload_weights(m, c->set, c->weights, NULL, NULL);
+    m->engine_serial++;
     if (status != DGL_OK) {
         m->lost = m->buffers.buffers ? m->lost : status;
-        engine_destroy(&engine);
-        free_weights(weights);
-        kernel_set_destroy(&set);
-        kernel_set_destroy(&untuned);
+        drop_change(change);
         return status;
     }
-    if (weights_q4_k_dtype(set) != weights_q4_k_dtype(m->kernels))
-        note_changed(m, weights, set);
-    plan_warn_unused(&engine->plan, m->info.path);
-    plan_note_hints(&engine->plan, m->info.path, q4_k_expanded(m, set));
-    engine_destroy(&m->engine);
-    m->engine = engine;
-    free_weights(m->weights);
-    m->weights = weights;
-    m->info.weight_bytes = weights->bytes;
-    kernel_set_destroy(&m->kernels);
-    kernel_set_destroy(&m->untuned);
-    m->kernels = set;
-    m->untuned = untuned;
+    if (weights_q4_k_dtype(c->set) != weights_q4_k_dtype(m->kernels))
+        note_changed(m, c->weights, c->set);
+    plan_warn_unused(&c->engine->plan, m->info.path);
+    plan_note_hints(&c->engine->plan, m->info.path, q4_k_expanded(m, c->set));
+    /* What was in force goes with the change. */
+    struct model_change old = {
+        .engine = m->engine, .weights = m->weights, .set = m->kernels, .untuned = m->untuned};
+    m->engine = c->engine;
+    m->weights = c->weights;
+    m->kernels = c->set;
+    m->untuned = c->untuned;
+    c->engine = old.engine;
+    c->weights = old.weights;
+    c->set = old.set;
+    c->untuned = old.untuned;
+    m->info.weight_bytes = m->weights->bytes;
     m->pace = (struct pace){.losses = m->pace.losses};
+    drop_change(change);
     return DGL_OK;
 }
 
-enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels *kernels)
+/* Goes on with the change to these kernels, which is begun unless it has been. On failure there is
+ * none. */
+static enum dgl_status go_on_with(struct dgl_model *m, const struct dgl_kernels *kernels, bool wait,
+                                  bool *ready)
 {
-    struct kernel_set *untuned = NULL, *set = NULL;
+    struct kernel_set *from = kernels ? kernels->set : NULL;
+    const bool unchecked = kernels && kernels->unchecked;
+    enum dgl_status status = DGL_OK;
+    *ready = false;
     for (const struct dgl_session *s = m->sessions; s; s = s->next)
         if (s->profile) /* which holds names of kernels */
             return dgl_fail(m->dev->log, DGL_ERR_INVALID_ARG,
                             "the kernels of %s cannot be replaced in a call that profiles",
                             m->info.path);
-    enum dgl_status status = make_kernel_set(m, kernels, &untuned, &set);
+    if (m->coming && (m->coming->from != from || m->coming->swap.unchecked != unchecked ||
+                      m->coming->engine_serial != m->engine_serial))
+        drop_change(&m->coming);
+    if (!m->coming) {
+        m->coming = dgl_new(struct model_change);
+        if (!m->coming)
+            return dgl_fail_memory(m->dev->log, "other kernels", sizeof(*m->coming));
+        m->coming->from = from ? kernel_set_ref(from) : NULL;
+        status = make_kernel_set(m, kernels, &m->coming->untuned, &m->coming->set);
+        if (status == DGL_OK)
+            status = begin_change(m, m->coming, unchecked);
+    }
     if (status == DGL_OK)
-        return replace_engine(m, untuned, set, kernels && kernels->unchecked);
-    kernel_set_destroy(&set);
-    kernel_set_destroy(&untuned);
+        status = kernel_swap_go_on(m, &m->coming->swap, wait, ready);
+    if (status != DGL_OK)
+        drop_change(&m->coming);
     return status;
+}
+
+enum dgl_status model_prepare_kernels(struct dgl_model *m, const struct dgl_kernels *kernels,
+                                      bool *ready)
+{
+    return go_on_with(m, kernels, false, ready);
+}
+
+enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels *kernels)
+{
+    bool ready;
+    enum dgl_status status = go_on_with(m, kernels, true, &ready);
+    return status == DGL_OK ? make_change(m, &m->coming) : status;
 }
 
 enum dgl_status model_replan(struct dgl_model *m)
 {
-    return replace_engine(m, kernel_set_ref(m->untuned), kernel_set_ref(m->kernels), false);
+    struct model_change *c = dgl_new(struct model_change);
+    bool ready;
+    if (!c)
+        return dgl_fail_memory(m->dev->log, "other kernels", sizeof(*c));
+    c->untuned = kernel_set_ref(m->untuned);
+    c->set = kernel_set_ref(m->kernels);
+    enum dgl_status status = begin_change(m, c, false);
+    if (status == DGL_OK)
+        status = kernel_swap_go_on(m, &c->swap, true, &ready);
+    if (status == DGL_OK)
+        return make_change(m, &c);
+    drop_change(&c);
+    return status;
 }

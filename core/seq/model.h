@@ -18,6 +18,7 @@ struct dgl_model {
     bool no_tuned;
     struct model_weights *weights; /* NULL only while it is being loaded */
     struct weight_buffers buffers;
+    struct model_change *coming; /* begun by model_prepare_kernels(); NULL = nothing */
     enum dgl_status lost; /* why model_set_kernels() left the buffers empty; DGL_OK = it did not */
     struct engine *engine;
     uint32_t engine_serial; /* raised when engine or buffers are replaced: sessions bind again */
@@ -41,6 +42,9 @@ enum dgl_status model_rebuild(struct dgl_model *m, const struct dgl_rebuild_para
 /* Replaces the engine, and the weights that the new kernels want in another form, all or nothing.
  * The device is entered. */
 enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels *kernels);
+/* A part of it beforehand, as dgl_model_prepare_kernels() says. The device is entered. */
+enum dgl_status model_prepare_kernels(struct dgl_model *m, const struct dgl_kernels *kernels,
+                                      bool *ready);
 /* The same with the kernels that the model has, where the device's properties have changed; nothing
  * is compiled. DGL_ERR_UNSUPPORTED: nothing else can run an operation. */
 enum dgl_status model_replan(struct dgl_model *m);

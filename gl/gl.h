@@ -240,7 +240,7 @@ bool gl_program_key(const struct gl_device *dev, const char *source, size_t len,
 /* Device and driver as the files of the cache name them: "RENDERER, VERSION", at most 255 bytes; ""
  * without a cache. */
 const char *gl_program_cache_device(const struct gl_device *dev);
-/* Folder of the on-disk cache; NULL without one that can be written. */
+/* Folder of the on-disk cache; NULL without one that can be written, which is said once. */
 const char *gl_program_cache_dir(struct gl_device *dev);
 /* One owner more, each of which destroys it. */
 struct gl_program *gl_program_ref(struct gl_program *program);

@@ -433,7 +433,13 @@ const char *gl_program_cache_device(const struct gl_device *dev)
 
 const char *gl_program_cache_dir(struct gl_device *dev)
 {
-    return gl_progcache_prepare(&dev->cache) ? dev->cache.dir : NULL;
+    struct gl_progcache *cache = &dev->cache;
+    if (gl_progcache_prepare(cache))
+        return cache->dir;
+    if (cache->reason && !cache->told)
+        dgl_notice(dev->log, "compiled programs are not kept: %s", cache->reason);
+    cache->told = cache->reason != NULL;
+    return NULL;
 }
 
 struct gl_program *gl_program_ref(struct gl_program *program)

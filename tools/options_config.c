@@ -314,12 +314,25 @@ static bool add_user_kernels(struct defaults *d)
     return ok;
 }
 
+/* The XDG specification leaves such values out; whoever set them means something. */
+static void warn_relative(const struct defaults *d)
+{
+    static const char *const variables[] = {"XDG_CONFIG_HOME", "XDG_CACHE_HOME"};
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
+        const char *value = getenv(variables[i]);
+        if (value && value[0] && value[0] != '/')
+            dgl_warn(&d->console.log, "%s is not used: '%s' is no absolute path", variables[i],
+                     DGL_PRINTABLE(value));
+    }
+}
+
 bool options_add_defaults(const struct command *command, struct options *out)
 {
     struct defaults d = {.command = command, .opt = out};
     struct dgl_buf path = {0};
     struct stat info;
     console_init(&d.console, out);
+    warn_relative(&d);
     bool ok = add_environment(&d);
     ok = ok && add_user_kernels(&d);
     config_path("config.json", &path);

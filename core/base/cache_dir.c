@@ -42,9 +42,13 @@ int dgl_cache_open(const char *path, bool make, char **reason)
     int dir = open(path, flags);
     if (dir < 0 && errno == ENOENT && !make)
         return -1;
-    if (dir < 0 && errno == ENOENT && dgl_dir_make(NULL, path) == DGL_OK)
+    const bool absent = dir < 0 && errno == ENOENT;
+    if (absent && dgl_dir_make(NULL, path) == DGL_OK)
         dir = open(path, flags);
-    if (dir < 0 || fstat(dir, &st) != 0) {
+    if (absent && dir < 0) {
+        dgl_buf_printf(&why, "%s: the folder cannot be made: %s", DGL_PRINTABLE(path),
+                       strerror_r(errno, space, sizeof(space)));
+    } else if (dir < 0 || fstat(dir, &st) != 0) {
         dgl_buf_printf(&why, "%s: %s", DGL_PRINTABLE(path),
                        strerror_r(errno, space, sizeof(space)));
     } else if (st.st_uid != geteuid()) {

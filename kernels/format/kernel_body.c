@@ -157,6 +157,46 @@ static enum dgl_status fail_at(const struct dgl_log *log, const struct kernel_pl
     return kernel_fail_at(log, &place, text);
 }
 
+/* Conditions that a text has opened and not closed. */
+struct conditions {
+    struct kernel_token open[32]; /* the outer ones */
+    uint32_t depth;
+};
+
+/* `token` follows a # at the start of a line. */
+static enum dgl_status count_condition(const struct dgl_log *log, const struct kernel_place *whole,
+                                       const struct kernel_token *token, struct conditions *c)
+{
+    const bool end = dgl_str_eq(token->text, "endif");
+    if (dgl_str_eq(token->text, "if") || dgl_str_eq(token->text, "ifdef") ||
+        dgl_str_eq(token->text, "ifndef")) {
+        if (c->depth < sizeof(c->open) / sizeof(c->open[0]))
+            c->open[c->depth] = *token;
+        c->depth++;
+    } else if (c->depth == 0 &&
+               (end || dgl_str_eq(token->text, "else") || dgl_str_eq(token->text, "elif"))) {
+        return fail_at(log, whole, token, "#%.*s without #if", (int)token->text.len, token->text.p);
+    }
+    c->depth -= end;
+    return DGL_OK;
+}
+
+/* At the end of the text: what stays open would swallow the texts that follow it. */
+static enum dgl_status check_closed(const struct dgl_log *log, const struct kernel_place *whole,
+                                    const struct kernel_lexer *lexer, const struct conditions *c)
+{
+    const size_t cap = sizeof(c->open) / sizeof(c->open[0]);
+    if (lexer->open_comment)
+        return fail_at(
+            log, whole,
+            &(const struct kernel_token){.line = lexer->open_comment, .text = DGL_STR("/*")},
+            "the comment that begins here is never closed");
+    if (c->depth == 0)
+        return DGL_OK;
+    const struct kernel_token *open = &c->open[c->depth < cap ? c->depth - 1 : cap - 1];
+    return fail_at(log, whole, open, "#%.*s without #endif", (int)open->text.len, open->text.p);
+}
+
 enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, struct dgl_str text,
                                   uint32_t first_line, const struct kernel *kernel,
                                   const struct kernel_decls *lib)
@@ -173,6 +213,7 @@ enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, s
     static const char *const directives[] = {"version", "line", "extension"};
     struct kernel_lexer lexer;
     struct defines defines = {0};
+    struct conditions conditions = {.depth = 0};
     bool condition = false, line_start = true, have_defines = false;
     enum dgl_status status = DGL_OK;
     if (!kernel_lexer_init(&lexer, text, first_line))
@@ -201,6 +242,8 @@ enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, s
                 status = fail_at(log, &whole, &token,
                                  "#include may not appear here: kernels share texts by //! LIB");
             condition = is_condition(token.text);
+            if (status == DGL_OK)
+                status = count_condition(log, &whole, &token, &conditions);
             if (status == DGL_OK && dgl_str_eq(token.text, "define") && !macro_is_small(&lexer))
                 status = fail_at(log, &whole, &token, "a macro has at most %d parameters, not more",
                                  KERNEL_MAX_MACRO_PARAMS);
@@ -236,6 +279,8 @@ enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, s
                              "a WHEN line with that word",
                              kernel->name, (int)token.text.len, token.text.p);
     }
+    if (status == DGL_OK)
+        status = check_closed(log, &whole, &lexer, &conditions);
     free(defines.names);
     kernel_lexer_finish(&lexer);
     return status;

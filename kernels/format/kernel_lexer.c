@@ -18,10 +18,16 @@ static bool lexer_at(const struct kernel_lexer *lexer, char first, char second)
 
 static void skip_block_comment(struct kernel_lexer *lexer)
 {
+    const uint32_t line = lexer->line;
     lexer->p += 2;
     while (lexer->p < lexer->end && !lexer_at(lexer, '*', '/'))
         lexer->line += *lexer->p++ == '\n';
-    lexer->p += lexer->end - lexer->p < 2 ? lexer->end - lexer->p : 2;
+    if (lexer->end - lexer->p < 2) {
+        lexer->p = lexer->end;
+        lexer->open_comment = line;
+        return;
+    }
+    lexer->p += 2;
 }
 
 /* Blanks and comments. */

@@ -17,7 +17,8 @@ struct kernel_token {
 struct kernel_lexer {
     const char *p, *end;
     uint32_t line, first_line;
-    char *spliced; /* the text without continuations; NULL: it has none */
+    uint32_t open_comment; /* line of a comment that the text does not close, once it is read; 0 */
+    char *spliced;         /* the text without continuations; NULL: it has none */
     const char *start;
     size_t *joints; /* offsets in it where a continuation was */
     size_t num_joints, next_joint;

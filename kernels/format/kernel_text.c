@@ -313,10 +313,11 @@ static enum dgl_status check_body(struct kernel_parser *p)
     struct kernel *k = p->kernel;
     const struct dgl_str body = {k->body, k->text_len - (size_t)(k->body - k->text)};
     p->line = k->body_line;
-    if (!kernel_body_has(body, "body"))
+    enum dgl_status status = kernel_body_check(p->log, p->path, body, k->body_line, k, NULL);
+    if (status == DGL_OK && !kernel_body_has(body, "body"))
         return kernel_parser_fail(p, "the body lacks void body(uvec3 group)");
     k->begins = kernel_body_has(body, "begin");
-    return kernel_body_check(p->log, p->path, body, k->body_line, k, NULL);
+    return status;
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -369,6 +370,14 @@ static enum dgl_status parse_lines(struct kernel_parser *p, struct dgl_str text,
 /* Bytes that no text has: a file of another kind, or one that plays with terminals. */
 static enum dgl_status check_bytes(struct kernel_parser *p)
 {
+    if (dgl_str_starts(p->text, "\xef\xbb\xbf"))
+        return kernel_parser_fail(p, "the file begins with a byte order mark: save it as UTF-8 "
+                                     "without one");
+    if (dgl_str_starts(p->text, "\xff\xfe") || dgl_str_starts(p->text, "\xfe\xff"))
+        return kernel_parser_fail(p, "the file begins as UTF-16 does; kernels and libs are UTF-8");
+    if (p->kernel && dgl_str_trim(p->text).len == 0)
+        return kernel_parser_fail(p, "the file is empty: a kernel begins with a // comment, then "
+                                     "come //! NAME, OP and others");
     for (size_t i = 0; i < p->text.len; i++) {
         const unsigned char byte = (unsigned char)p->text.p[i];
         p->line += byte == '\n';
@@ -430,12 +439,12 @@ enum dgl_status kernel_parse(const struct dgl_log *log, struct dgl_arena *arena,
     *out = NULL;
     struct kernel_parser p = {
         .log = log, .arena = arena, .path = path, .text = {text, len}, .line = 1};
-    enum dgl_status status = check_bytes(&p);
-    if (status != DGL_OK)
-        return status;
     struct kernel *kernel = p.kernel = dgl_arena_alloc(arena, sizeof(*kernel));
     if (!kernel)
         return dgl_fail_memory(log, "a kernel", sizeof(*kernel));
+    enum dgl_status status = check_bytes(&p);
+    if (status != DGL_OK)
+        return status;
     p.decls = &kernel->decls;
     kernel->path = path;
     kernel->text = text;

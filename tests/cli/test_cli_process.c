@@ -510,21 +510,37 @@ static void data_case(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* A home that cannot be written, and none at all: only the cache is lost, and -v says why. */
+/* A home that cannot be written, and none at all: only the cache is lost, and a line says why; -v
+ * tells of each batch. A relative one is left out. */
 static void no_cache_is_no_fault(void **state)
 {
     const char *const args[] = {"generate", "--device", "any", "-p", "a", "-n", "1", "-v", NULL};
+    const char *const quiet[] = {"kernels", "bench",    "norm_rms", "--shape",
+                                 "H=64",    "--device", "any",      NULL};
+    const char *const path[] = {"cache", "path", NULL};
     const char *const read_only[] = {"XDG_CACHE_HOME=/proc/nowhere", NULL};
     const char *const none[] = {"XDG_CACHE_HOME", "HOME", NULL};
+    const char *const relative[] = {"XDG_CACHE_HOME=here", "HOME", NULL};
     struct process_result r;
     (void)state;
     process_run(&(struct process_params){.args = args, .env = read_only}, &r);
     assert_code(&r, 0);
     assert_no_error(&r);
-    if (!strstr(r.err, "program binary 0")) {
+    const bool bare = strstr(r.err, "program binary 0") != NULL;
+    if (!bare) {
         assert_contains(r.err, ", 0 found in /proc/nowhere/dopplergl\n");
-        assert_contains(r.err, "compiled programs are not kept: /proc/nowhere/dopplergl: ");
+        assert_contains(r.err, "compiled programs are not kept: /proc/nowhere/dopplergl: the "
+                               "folder cannot be made: ");
     }
+    process_finish(&r);
+    process_run(&(struct process_params){.args = quiet, .env = read_only}, &r);
+    assert_code(&r, 0);
+    if (!bare)
+        assert_contains(r.err, "compiled programs are not kept: /proc/nowhere/dopplergl: ");
+    process_finish(&r);
+    process_run(&(struct process_params){.args = path, .env = relative}, &r);
+    assert_code(&r, 1);
+    assert_contains(r.err, "warning: XDG_CACHE_HOME is not used: 'here' is no absolute path");
     process_finish(&r);
     process_run(&(struct process_params){.args = args, .env = none}, &r);
     assert_code(&r, 0);

@@ -8,8 +8,9 @@
 #include "tools/report.h"
 
 struct judged {
-    bool json, quiet;
+    bool json;
     struct dgl_buf out;
+    struct dgl_buf log; /* lines of a kernel, until its verdict is told */
     struct dgl_json_writer w;
     uint32_t verdicts[3]; /* so many of each */
 };
@@ -28,6 +29,23 @@ static void report_verdict(struct dgl_json_writer *w, const struct dgl_kernel_ve
     else
         report_text(w, "worst", NULL);
     report_text(w, "reason", v->reason[0] ? v->reason : NULL);
+}
+
+/* What the log had to say, after the verdict that it is about: excerpts of a file, further errors.
+ * Where the verdict went elsewhere its reason begins them. */
+static void tell_log(struct judged *j, const char *reason)
+{
+    struct dgl_str rest = {j->log.p, j->log.len}, line;
+    if (j->log.failed)
+        console_error("kernels: out of memory for the lines of the log");
+    if (reason && rest.len && (j->json || !console_streams_meet()))
+        console_say("%s", reason);
+    while (rest.len && dgl_str_split(&rest, '\n', &line))
+        if (line.len && line.p[0] == CONSOLE_CAPTURED_ERROR)
+            console_error("%.*s", (int)line.len - 1, line.p + 1);
+        else if (line.len)
+            console_say("%.*s", (int)line.len - 1, line.p + 1);
+    dgl_buf_finish(&j->log);
 }
 
 /* The kernels and the device of the options. `path` is one more file or folder of kernels. */
@@ -56,6 +74,7 @@ static bool tell_verdict(void *priv, const struct dgl_kernel_verdict *v)
         dgl_jw_object(&j->w);
         report_verdict(&j->w, v);
         dgl_jw_end_object(&j->w);
+        tell_log(j, v->reason);
         return true;
     }
     dgl_buf_printf(&j->out, "%-8s ", verdict_names[v->verdict]);
@@ -65,7 +84,9 @@ static bool tell_verdict(void *priv, const struct dgl_kernel_verdict *v)
     else
         dgl_buf_visible(&j->out, dgl_str_of(v->reason));
     dgl_buf_putc(&j->out, '\n');
-    return out_buf(&j->out);
+    const bool written = out_buf(&j->out);
+    tell_log(j, v->reason);
+    return written;
 }
 
 int kernels_check(struct engine *e, const struct options *opt)
@@ -82,12 +103,15 @@ int kernels_check(struct engine *e, const struct options *opt)
         dgl_jw_key(&j.w, "kernels");
         dgl_jw_array(&j.w);
     }
+    e->console.capture = &j.log;
     const bool own = path || opt->kernel_dir.count || opt->kernel_file.count;
     status = dgl_kernels_check(
         e->device,
         dgl_kernels_check_params(.kernels = e->kernels, .overrides_only = own, .quick = opt->quick,
                                  .cb = tell_verdict, .priv = &j, .progress_cb = console_progress,
                                  .progress_priv = &e->console));
+    e->console.capture = NULL;
+    tell_log(&j, NULL);
     if (status != DGL_OK) {
         dgl_buf_finish(&j.out);
         if (status == DGL_ERR_CANCELLED)
@@ -147,13 +171,16 @@ static bool tell_time(void *priv, const struct dgl_kernel_time *t)
         report_u64(&j->w, "bytes", t->bytes);
         report_u64(&j->w, "flops", t->flops);
         dgl_jw_end_object(&j->w);
+        tell_log(j, t->verdict.reason);
         return true;
     }
     if (t->verdict.verdict != DGL_VERDICT_PASSED) {
         dgl_buf_printf(&j->out, "%s ", verdict_names[t->verdict.verdict]);
         dgl_buf_visible(&j->out, dgl_str_of(t->verdict.reason));
         dgl_buf_putc(&j->out, '\n');
-        return out_buf(&j->out);
+        const bool written = out_buf(&j->out);
+        tell_log(j, t->verdict.reason);
+        return written;
     }
     dgl_buf_printf(&j->out, "%s\n  %.2f us (best %.2f, alone %.2f, %s clock): %.2f GB/s",
                    t->request, t->us, t->best_us, t->alone_us, t->gpu_clock ? "device's" : "host's",
@@ -177,11 +204,14 @@ int kernels_bench(struct engine *e, const struct options *opt)
         dgl_jw_key(&j.w, "times");
         dgl_jw_array(&j.w);
     }
+    e->console.capture = &j.log;
     status = dgl_kernels_bench(e->device,
                                dgl_kernels_bench_params(.kernels = e->kernels, .name = opt->arg[1],
                                                         .shape = opt->shape, .cb = tell_time,
                                                         .priv = &j, .progress_cb = console_progress,
                                                         .progress_priv = &e->console));
+    e->console.capture = NULL;
+    tell_log(&j, NULL);
     if (status != DGL_OK) {
         dgl_buf_finish(&j.out);
         if (status == DGL_ERR_CANCELLED)
@@ -195,7 +225,7 @@ int kernels_bench(struct engine *e, const struct options *opt)
     }
     int code = out_exit(out_buf(&j.out));
     if (j.verdicts[DGL_VERDICT_FAILED] > 0)
-        console_error("kernels bench: %s computes wrongly", DGL_PRINTABLE(opt->arg[1]));
+        console_error("kernels bench: %s failed, and is not timed", DGL_PRINTABLE(opt->arg[1]));
     else if (j.verdicts[DGL_VERDICT_PASSED] == 0)
         console_error("kernels bench: %s cannot run this on this device",
                       DGL_PRINTABLE(opt->arg[1]));

@@ -35,8 +35,7 @@ static void clear_bar(void)
 /* Standard output ends in the middle of a line. */
 static bool line_is_open;
 
-/* Whether both streams end up in one place: a terminal, a file, a pipe. */
-static bool streams_meet(void)
+bool console_streams_meet(void)
 {
     struct stat out, err;
     return fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&
@@ -55,7 +54,7 @@ static void put_line(const char *prefix, const char *text)
         text += blanks;
     }
     clear_bar();
-    if (line_is_open && streams_meet())
+    if (line_is_open && console_streams_meet())
         fputc('\n', stderr);
     line_is_open = false;
     fprintf(stderr, "%s%s\n", prefix, line.p ? line.p : "");

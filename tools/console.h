@@ -30,6 +30,8 @@ void console_note(const struct console *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* A line that somebody asked for: shown with -q too. */
 void console_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Whether standard output and standard error end up in one place: a terminal, a file, a pipe. */
+bool console_streams_meet(void);
 /* Progress callback; `priv` is a struct console. After half a second it shows a bar on a terminal,
  * whose line it clears at the end; that kernels are compiled is also a line that stays. Returns
  * false after SIGINT. */

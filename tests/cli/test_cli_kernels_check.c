@@ -105,6 +105,63 @@ static void check_case(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* The first error of each file is its verdict, on standard output; what else the compiler says
+ * follows it on standard error, in one place with it and apart. */
+static void errors_follow_their_verdict(void **state)
+{
+    static const char *const joined[] = {
+        "failed   %s/a.comp:22:",
+        "   22 |     float r = inversesqrt(total / float(H) + eps);\n",
+        "failed   %s/b.comp:22:",
+        "   22 |     float r = inversesqrt(mean + eps);\n",
+        "passed   c: ",
+        "1 passed, 2 failed, 0 skipped\n",
+        "dopplergl: error: kernels check: 2 of 3 kernels failed\n"};
+    static const char *const apart[] = {"%s/a.comp:22:", "   22 |     float r",
+                                        "%s/b.comp:22:", "   22 |     float r",
+                                        "2 of 3 kernels failed"};
+    (void)state;
+    char *dir = test_tmpdir(), text[4096], part[512];
+    const char *const bodies[] = {NORM("a", "", "total / float(H)"), NORM("b", "", "mean"),
+                                  RIGHT("c")};
+    const char *const files[] = {"a.comp", "b.comp", "c.comp"};
+    for (int i = 0; i < 3; i++) {
+        snprintf(text, sizeof(text), "%s", bodies[i]);
+        test_write_file(dir, files[i], text, strlen(text));
+    }
+    for (int i = 0; i < 3; i++) {
+        const char *const args[] = {"-c",
+                                    i == 0   ? "exec \"$0\" \"$@\" 2>&1"
+                                    : i == 1 ? "exec \"$0\" \"$@\""
+                                             : "exec \"$0\" \"$@\" --json",
+                                    process_program(),
+                                    "kernels",
+                                    "check",
+                                    dir,
+                                    "--device",
+                                    "any",
+                                    "--quick",
+                                    NULL};
+        struct process_result r;
+        process_run(&(struct process_params){.program = "/bin/sh", .args = args}, &r);
+        assert_code(&r, 1);
+        const char *at = i == 0 ? r.out : r.err;
+        for (size_t p = 0; p < (i == 0 ? sizeof(joined) / sizeof(*joined) : 5); p++) {
+            const char *wanted = i == 0 ? joined[p] : apart[p];
+            const char *dir_at = strstr(wanted, "%s");
+            snprintf(part, sizeof(part), "%.*s%s%s", dir_at ? (int)(dir_at - wanted) : 0, wanted,
+                     dir_at ? dir : "", dir_at ? dir_at + 2 : wanted);
+            const char *found = strstr(at, part);
+            if (!found)
+                fail_msg("'%s' is missing, or out of its place, in:\n%s", part,
+                         i == 0 ? r.out : r.err);
+            at = found + strlen(part);
+        }
+        process_finish(&r);
+    }
+    test_tmpdir_remove(dir);
+}
+
 /* What `show` prints is judged as the built-in kernel: here the one with the most macros. */
 static void copies_are_as_good(void **state)
 {
@@ -228,7 +285,7 @@ static void wrong_kernels_are_not_timed(void **state)
     assert_code(&r, 1);
     assert_contains(r.out, "failed norm_mine: ");
     assert_null(strstr(r.out, "GB/s"));
-    assert_one_error(&r, "computes wrongly");
+    assert_one_error(&r, "norm_mine failed, and is not timed");
     process_finish(&r);
     free(path);
     test_tmpdir_remove(dir);
@@ -237,6 +294,7 @@ static void wrong_kernels_are_not_timed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(errors_follow_their_verdict),
         cmocka_unit_test(copies_are_as_good),
         cmocka_unit_test(check_reports_as_json),
         cmocka_unit_test(libs_are_checked_by_their_kernels),

@@ -98,6 +98,72 @@ static void every_kernel_may_have_crlf(void **state)
     kernel_set_destroy(&set);
 }
 
+/* A large tile, whose parts put half of their results into shared memory to be added. */
+struct tile {
+    const char *name, *kernel;
+    int rows, tokens, step, parts;
+};
+static const struct tile tiles[] = {
+    {"wide_1", "matmul_prefill_wide", 128, 256, 16, 1},
+    {"wide_2", "matmul_prefill_wide", 128, 256, 16, 2},
+    {"wide_4", "matmul_prefill_wide", 128, 256, 16, 4},
+    {"wide_short", "matmul_prefill_wide", 128, 128, 16, 2},
+    {"experts_1", "moe_prefill_wide", 256, 128, 16, 1},
+    {"experts_2", "moe_prefill_wide", 256, 128, 16, 2},
+    {"experts_4", "moe_prefill_wide", 256, 128, 16, 4},
+};
+
+static void parts_of_a_tile_have_room(void **state)
+{
+    static const struct kernel_var device[] = {
+        {"SHARED_BYTES", 99 * 1024}, {"MAX_INVOCATIONS", 1024},
+        {"MAX_LOCAL_X", 1024},       {"MAX_SSBO", 16},
+        {"COMPUTE_UNITS", 132},
+    };
+    const struct tile *t = *state;
+    const struct kernel_request request = {
+        .op = strncmp(t->kernel, "moe", 3) == 0 ? "moe_matmul" : "matmul",
+        .attrs = {{"phase", "prefill"}, {"weight", "q4_k"}, {"post", "store"}},
+        .num_attrs = 3,
+        .consts = {{"K", 4096},
+                   {"N", 4096},
+                   {"EXPERT_ROWS", 4096},
+                   {"COLUMNS", 256},
+                   {"E", 8},
+                   {"TOP_K", 2},
+                   {"W_STRIDE", 576},
+                   {"X_STRIDE", 4096},
+                   {"Y_STRIDE", 4096}},
+        .num_consts = 9,
+    };
+    const struct {
+        const char *name;
+        int value;
+    } tunes[] = {{"ROWS", t->rows},   {"TOKENS", t->tokens}, {"STEP", t->step},
+                 {"PARTS", t->parts}, {"THREAD_ROWS", 16},   {"THREAD_TOKENS", 8}};
+    const int64_t results = t->parts > 1 ? t->rows * t->tokens / 2 : 0;
+    struct kernel_set *set = loaded_set(NULL), *hinted = NULL;
+    struct kernel_choice choice;
+    struct dgl_buf hints = {0};
+    dgl_buf_printf(&hints, "{\"variants\": {\"%s\": \"%s\"}, \"tunes\": {", request.op, t->kernel);
+    for (size_t i = 0; i < sizeof(tunes) / sizeof(tunes[0]); i++)
+        dgl_buf_printf(&hints, "%s\"%s.%s\": %d", i ? ", " : "", t->kernel, tunes[i].name,
+                       tunes[i].value);
+    dgl_buf_puts(&hints, "}}");
+    assert_int_equal(kernel_set_with_hints(NULL, set, KERNEL_LAYER_HINTS, "test", hints.p, &hinted),
+                     DGL_OK);
+    assert_int_equal(
+        kernel_choose(NULL, hinted, &request, device, sizeof(device) / sizeof(device[0]), &choice),
+        DGL_OK);
+    assert_string_equal(choice.kernel->name, t->kernel);
+    if (choice.shared_bytes < 4 * results)
+        fail_msg("%s: %lld bytes of shared memory, %lld results", t->name,
+                 (long long)choice.shared_bytes, (long long)results);
+    kernel_set_destroy(&hinted);
+    kernel_set_destroy(&set);
+    dgl_buf_finish(&hints);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -105,5 +171,6 @@ int main(void)
         cmocka_unit_test(every_kernel_is_named_like_its_file),
         cmocka_unit_test(every_kernel_may_have_crlf),
     };
-    return cmocka_run_group_tests_name("kernel_builtin", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("kernel_builtin", tests, NULL, NULL) +
+           test_run_table("tile", parts_of_a_tile_have_room, tiles);
 }

@@ -22,7 +22,8 @@
 //! LET X_ALL = TOKENS * STEP / 4 // vec4s of a step
 //! LET X_FETCHES = ceildiv(X_ALL, X_THREADS)
 //! LET ROW_QUADS = THREAD_ROWS / 4
-//! SHARED float staged[2 * STEP * (ROWS + TOKENS)]
+//! LET JOINED = PARTS > 1 ? ROWS * TOKENS / 2 : 0 // numbers of a part, half of its results
+//! SHARED float staged[max(2 * STEP * (ROWS + TOKENS), JOINED)]
 //
 // Needs libs weight_words and weight_*, `vec4 X[]`, the constant K, the tunables THREAD_ROWS (4, 8
 // or 16), THREAD_TOKENS (4 or 8), ROWS, TOKENS, STEP (16 or 32) and PARTS, the LET WG_SIZE, and two

@@ -43,30 +43,38 @@ struct gate {
     const char *name;
     const char *decode, *prefill, *software, *gpu_us, *executor;
     const char *dispatched; /* tokens per second with --executor dispatch */
+    const char *of_33;      /* prefill of 33 tokens; NULL: as of any other number */
     int code;
     const char *says;
 };
 
 /* Copy 1,000 GB/s; a step reads 1 GB, so that tokens per second are GB/s; the head 100 MB. */
 static const struct gate gates[] = {
-    {"all well on a GPU", "500", "2000", "false", "150", "dispatch", "0", 0,
+    {"all well on a GPU", "500", "2000", "false", "150", "dispatch", "0", NULL, 0,
      "ok       head against copy: 0.667"},
-    {"slow decode", "100", "2000", "false", "150", "dispatch", "0", 1,
+    {"slow decode", "100", "2000", "false", "150", "dispatch", "0", NULL, 1,
      "BELOW    decode against copy: 0.100"},
-    {"a slow kernel", "500", "2000", "false", "500", "dispatch", "0", 1,
+    {"a slow kernel", "500", "2000", "false", "500", "dispatch", "0", NULL, 1,
      "BELOW    head against copy: 0.200"},
-    {"no timer", "500", "2000", "false", "null", "dispatch", "0", 0,
+    {"no timer", "500", "2000", "false", "null", "dispatch", "0", NULL, 0,
      "skipped  head against copy: the device has no timer"},
-    {"eight columns as dear as eight", "500", "600", "false", "150", "dispatch", "0", 1,
+    {"eight columns as dear as eight", "500", "600", "false", "150", "dispatch", "0", NULL, 1,
      "BELOW    8 columns against 1: 1.200"},
-    {"the same in software", "500", "600", "true", "150", "dispatch", "0", 0,
+    {"the same in software", "500", "600", "true", "150", "dispatch", "0", NULL, 0,
      "ok       8 columns against 1: 1.200"},
-    {"no persistent executor", "500", "2000", "false", "150", "dispatch", "0", 0,
+    {"no persistent executor", "500", "2000", "false", "150", "dispatch", "0", NULL, 0,
      "skipped  persistent against dispatched: dispatch: a reason"},
-    {"a persistent executor that pays", "500", "2000", "false", "150", "persistent", "400", 0,
+    {"a persistent executor that pays", "500", "2000", "false", "150", "persistent", "400", NULL, 0,
      "ok       persistent against dispatched: 1.250"},
-    {"one that does not", "500", "2000", "false", "150", "persistent", "600", 1,
+    {"one that does not", "500", "2000", "false", "150", "persistent", "600", NULL, 1,
      "BELOW    persistent against dispatched: 0.833"},
+    {"tokens cheaper than steps", "500", "2000", "false", "150", "dispatch", "0", NULL, 0,
+     "ok       n tokens against n steps: 0.250 ("},
+    {"a body that is dear", "500", "2000", "false", "150", "dispatch", "0", "400", 1,
+     "ABOVE    n tokens against n steps: 1.250 (33 tokens), at most 1.15"},
+    {"one that costs less than fewer tokens", "500", "2000", "false", "150", "dispatch", "0",
+     "20000", 1,
+     "BELOW    a longer prompt against a shorter one: 0.103 (33 and 32 tokens), at least 0.9"},
 };
 
 static void gate_case(void **state)
@@ -74,16 +82,17 @@ static void gate_case(void **state)
     const struct gate *row = *state;
     struct process_result r;
     char text[2048], *dir = test_tmpdir();
-    snprintf(
-        text, sizeof(text),
-        "#!/bin/sh\ntps=%s\nfor word; do [ \"$word\" = dispatch ] && tps=%s; done\n"
-        "cat <<END\n{\"model\": \"m\", \"quantization\": \"q\", \"decode_gbps\": %s, "
-        "\"copy_gbps\": 1000, \"prefill_tps\": %s, \"decode_tps\": $tps, \"executor\": \"%s\", "
-        "\"executor_reason\": \"a reason\", \"device\": {\"name\": \"d\", \"software\": %s}, "
-        "\"profile\": [{\"phase\": \"decode\", \"op\": \"head\", \"bytes\": 100000000, "
-        "\"gpu_us\": %s}]}\nEND\n",
-        row->decode, row->dispatched, row->decode, row->prefill, row->executor, row->software,
-        row->gpu_us);
+    snprintf(text, sizeof(text),
+             "#!/bin/sh\ntps=%s pre=%s\n"
+             "for word; do [ \"$word\" = dispatch ] && tps=%s; [ \"$word\" = 33 ] && pre=%s; done\n"
+             "cat <<END\n{\"model\": \"m\", \"quantization\": \"q\", \"decode_gbps\": %s, "
+             "\"copy_gbps\": 1000, \"prefill_tps\": $pre, \"decode_tps\": $tps, "
+             "\"prefill_tps_all\": [1, $pre], \"decode_tps_all\": [$tps, 1], \"executor\": \"%s\", "
+             "\"executor_reason\": \"a reason\", \"device\": {\"name\": \"d\", \"software\": %s}, "
+             "\"profile\": [{\"phase\": \"decode\", \"op\": \"head\", \"bytes\": 100000000, "
+             "\"gpu_us\": %s}]}\nEND\n",
+             row->decode, row->prefill, row->dispatched, row->of_33 ? row->of_33 : row->prefill,
+             row->decode, row->executor, row->software, row->gpu_us);
     char *program = make_program(dir, "dopplergl", text);
     run_script(&r, (const char *const[]){"tools/dev/bench_check.py", "--dopplergl", program, NULL});
     assert_code(&r, row->code);

@@ -35,8 +35,8 @@
  *    constructors whose out pointer is NULL.
  * R4 Threads. A device and everything made from it belong to one thread at a time; two devices are
  *    independent. Only dgl_session_cancel() may be called from anywhere, also from a signal
- *    handler. Functions that take neither a device nor an object made from one may be called from
- *    several threads at once.
+ *    handler, and dgl_batch_cancel() from any thread. Functions that take neither a device nor an
+ *    object made from one may be called from several threads at once.
  *    In a process that fork() made after a device had been opened, every call on that device or on
  *    an object made from it fails, and so does opening another: drivers do not survive fork().
  *    Destroying works. exec() first, or fork before the first device.
@@ -90,6 +90,7 @@ enum dgl_status {
     DGL_ERR_DEVICE_LOST = -10,  /* the device was reset; dgl_model_rebuild(), or destroy it */
     DGL_ERR_CONTEXT_FULL = -11, /* the session's context has no room for more tokens */
     DGL_ERR_CANCELLED = -12,    /* a callback or dgl_session_cancel() asked for it */
+    DGL_ERR_BUSY = -13,         /* a queue is full: the same call may succeed later */
 };
 
 /* The status in words, for unknown values too. Never NULL. Static. */
@@ -1079,6 +1080,123 @@ enum dgl_status dgl_chat_save(const struct dgl_chat *chat, char **json, size_t *
  * "messages". On failure nothing changes. DGL_ERR_FORMAT. */
 enum dgl_status dgl_chat_load(struct dgl_chat *chat, const char *name, const char *json,
                               size_t len);
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+/* Many requests on one model: each is a sequence of its own, and gets the tokens that it would have
+ * got alone. dgl_batch_step() takes all of them a little further. Thread-safety: R4, together with
+ * its model, but for dgl_batch_cancel(). */
+struct dgl_batch;
+
+struct dgl_batch_params {
+    int32_t sequences; /* requests that run at once; 0 = 4, at most 256 */
+    int32_t queue;     /* requests that wait for one of them to end; 0 = 256, at most 65536 */
+    /* Tokens of a sequence; 0 = what the model granted, lowered until all sequences fit the
+     * device, of which a line of level DGL_LOG_NOTICE tells. */
+    int32_t context;
+    int32_t chunk; /* prompt tokens per step; 0 = chosen for the device, as for sessions */
+    dgl_progress_cb progress_cb; /* may be NULL; in kernels, as dgl_session_params has it */
+    void *progress_priv;         /* first argument of progress_cb */
+};
+#define dgl_batch_params(...) (&(struct dgl_batch_params){__VA_ARGS__})
+
+/* Allocates the memory of all sequences. The batch borrows the model. DGL_ERR_NO_MEMORY before
+ * anything is allocated when they do not fit; DGL_ERR_INVALID_ARG: a number out of its range, or a
+ * context or chunk that dgl_session_create() refuses. Slow. */
+enum dgl_status dgl_batch_create(struct dgl_model *model, const struct dgl_batch_params *params,
+                                 struct dgl_batch **out);
+/* Drops the requests that are left, whose callbacks are not called any more, and frees the batch.
+ * Not from a callback. */
+void dgl_batch_destroy(struct dgl_batch **batch);
+
+/* Most entries of dgl_token.top. */
+#define DGL_TOP_LOGPROBS_MAX 20
+
+/* A token that could have been there, and the logarithm of its probability. */
+struct dgl_choice {
+    int32_t id;
+    float logprob; /* of the softmax over the model's logits, before anything is done to them */
+};
+/* A sampled token. Borrowed for the call. */
+struct dgl_token {
+    struct dgl_choice chosen;     /* without dgl_request_params.logprobs its logprob is 0 */
+    const struct dgl_choice *top; /* [num_top], the likeliest first */
+    size_t num_top;
+};
+
+/* How a request ended. Borrowed for the call. */
+struct dgl_request_result {
+    uint64_t id;
+    /* DGL_OK also when it was cancelled; else what went wrong, which the log explains, with the
+     * tokens so far */
+    enum dgl_status status;
+    enum dgl_finish finish;
+    size_t num_prompt_ids;
+    size_t num_reused;     /* of these, held by the device from an earlier request */
+    const int32_t *tokens; /* [num_tokens], sampled; the stop id that ended the answer is one */
+    size_t num_tokens;
+    const char *text;        /* as dgl_generate_result.text; "" where status is not DGL_OK */
+    size_t text_len;         /* bytes */
+    uint64_t wait_ns;        /* from dgl_batch_submit() until it ran */
+    uint64_t first_token_ns; /* from then to the first token on the host; 0 = there was none */
+    uint64_t decode_ns;      /* from there to the end */
+};
+
+/* Everything is copied but what `priv` points to. */
+struct dgl_request_params {
+    const char *prompt;    /* text, or ids below: exactly one of them is required */
+    size_t prompt_len;     /* bytes; 0 = strlen(prompt) */
+    const int32_t *ids;    /* [num_ids] */
+    size_t num_ids;        /* tokens */
+    bool no_parse_special; /* see dgl_encode_params */
+    int32_t max_tokens;    /* as in dgl_generate_params */
+    struct dgl_sampling sampling;
+    const char *const *stop; /* [num_stop], strings that end the answer; not part of the text */
+    size_t num_stop;
+    bool ignore_eos; /* stop ids do not end the answer */
+    /* token_cb gets probabilities. Each token then costs a readback of all logits, and is computed
+     * alone. */
+    bool logprobs;
+    int32_t
+        top_logprobs; /* with logprobs: entries of dgl_token.top; at most DGL_TOP_LOGPROBS_MAX */
+    /* Callbacks, on the thread that calls dgl_batch_step(); each may be NULL. They may submit and
+     * cancel, and call dgl_model_set_kernels(). */
+    bool (*token_cb)(void *priv, const struct dgl_token *token); /* false cancels */
+    /* The answer as it comes, in whole characters, after token_cb; false cancels. */
+    bool (*text_cb)(void *priv, const char *text, size_t len);
+    /* Once, last; also for a request that is cancelled while it waits. */
+    void (*finish_cb)(void *priv, const struct dgl_request_result *result);
+    void *priv; /* first argument of the three */
+};
+#define dgl_request_params(...) (&(struct dgl_request_params){__VA_ARGS__})
+
+/* Puts a request at the end of the queue; *id (may be NULL) is its name, never 0 and never given
+ * twice. Nothing is computed yet. DGL_ERR_INVALID_ARG: parameters as dgl_generate() refuses them,
+ * or a prompt that no sequence could ever hold, with both numbers; DGL_ERR_BUSY: the queue is
+ * full. */
+enum dgl_status dgl_batch_submit(struct dgl_batch *batch, const struct dgl_request_params *params,
+                                 uint64_t *id);
+/* Ends a request with DGL_FINISH_CANCELLED: a step in progress stops working for it in the middle
+ * of a pass, and the current or the next step calls its finish_cb. An id that is over, or never
+ * was, does nothing. Thread-safety: any thread while the batch lives; not in a signal handler. */
+void dgl_batch_cancel(struct dgl_batch *batch, uint64_t id);
+/* Takes every running request a few tokens further, prompts of one request at a time by one pass,
+ * each in its turn; requests that end make room for the longest waiting. *left (may be NULL) is how
+ * many have not ended: with 0 there is nothing to do. What goes wrong with one request ends that
+ * one; an error of this call means the device: DGL_ERR_DEVICE_LOST until dgl_model_rebuild(), after
+ * which all go on where they were. DGL_ERR_INVALID_ARG: called from a callback. Blocks; allocates
+ * nothing on the device once the kernels of such requests have been compiled. */
+enum dgl_status dgl_batch_step(struct dgl_batch *batch, size_t *left);
+
+/* What a batch does, and has done since it was made. */
+struct dgl_batch_info {
+    int32_t sequences, queue, context;                     /* as granted */
+    size_t running, waiting;                               /* requests, now */
+    uint64_t submitted, finished, cancelled, failed;       /* requests; failed: status not DGL_OK */
+    uint64_t prompt_tokens, reused_tokens, decoded_tokens; /* of the requests so far */
+};
+/* To *out. */
+void dgl_batch_get_info(const struct dgl_batch *batch, struct dgl_batch_info *out);
 
 /* ---- scores ---------------------------------------------------------------------------------- */
 

@@ -37,6 +37,8 @@ const char *dgl_status_str(enum dgl_status status)
         return "context full";
     case DGL_ERR_CANCELLED:
         return "cancelled";
+    case DGL_ERR_BUSY:
+        return "busy";
     }
     return "unknown status";
 }

@@ -1,29 +1,13 @@
 /* The generation loop: prompt, then passes of one token until something ends it. The GPU feeds
  * itself; the host only looks at the ids that come back. */
+#include "core/seq/generation.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/clock.h"
 #include "core/base/mem.h"
-#include "core/seq/decode_queue.h"
 #include "core/seq/executor.h"
-#include "core/seq/text_stream.h"
-
-struct generation {
-    struct dgl_session *s;
-    const struct dgl_generate_params *p;
-    struct dgl_generate_result *r;
-    struct text_stream stream;
-    struct exec_run *sample; /* of the session */
-    struct decode_queue queue;
-    int32_t interval;
-    int32_t max_tokens; /* -1 = no limit */
-    size_t cap_tokens;
-    bool done;
-    uint64_t start_ns;          /* by work_ns() */
-    struct dgl_counters start;  /* and what was counted by then */
-    struct dgl_counters trials; /* the session's, by then */
-};
 
 /* A clock that stands still while kernels are compiled. */
 static uint64_t work_ns(const struct generation *g)
@@ -56,7 +40,7 @@ static enum dgl_status encode_prompt(struct generation *g)
 
 /* ---- what a token does ----------------------------------------------------------------------- */
 
-static void finish(struct generation *g, enum dgl_finish why)
+void generation_end(struct generation *g, enum dgl_finish why)
 {
     if (!g->done)
         g->r->finish = why;
@@ -76,7 +60,7 @@ static void emit_text(struct generation *g)
 {
     struct dgl_str ready = text_stream_ready(&g->stream);
     if (ready.len && g->p->text_cb && !g->p->text_cb(g->p->priv, ready.p, ready.len))
-        finish(g, DGL_FINISH_CANCELLED);
+        generation_end(g, DGL_FINISH_CANCELLED);
 }
 
 /* Takes one sampled id: position s->len of the sequence, not evaluated yet. */
@@ -91,22 +75,22 @@ static enum dgl_status take_token(struct generation *g, int32_t id)
     r->tokens[r->num_tokens++] = id;
     g->s->ids[g->s->len] = id;
     if (g->p->token_cb && !g->p->token_cb(g->p->priv, id))
-        finish(g, DGL_FINISH_CANCELLED);
+        generation_end(g, DGL_FINISH_CANCELLED);
     if (is_stop_id(g, id)) {
-        finish(g, DGL_FINISH_EOS);
+        generation_end(g, DGL_FINISH_EOS);
     } else {
         text_stream_push(&g->stream, id);
         if (g->stream.status != DGL_OK)
             return g->stream.status;
         if (g->stream.stopped)
-            finish(g, DGL_FINISH_STOP);
+            generation_end(g, DGL_FINISH_STOP);
     }
     if (g->max_tokens >= 0 && r->num_tokens >= (size_t)g->max_tokens)
-        finish(g, DGL_FINISH_LENGTH);
+        generation_end(g, DGL_FINISH_LENGTH);
     else if (g->s->len >= g->s->context && !g->p->context_shift)
-        finish(g, DGL_FINISH_CONTEXT);
+        generation_end(g, DGL_FINISH_CONTEXT);
     if (session_is_cancelled(g->s))
-        finish(g, DGL_FINISH_CANCELLED);
+        generation_end(g, DGL_FINISH_CANCELLED);
     emit_text(g);
     return DGL_OK;
 }
@@ -153,7 +137,7 @@ static enum dgl_status start_sampling(struct generation *g)
     struct dgl_session *s = g->s;
     struct dgl_step step = step_at(g, s->len - 1);
     enum dgl_status status = session_run(s, sample_recipe(g), &g->sample);
-    if (status == DGL_OK && g->max_tokens != 1)
+    if (status == DGL_OK && g->max_tokens != 1 && !g->logits)
         status = session_run(s, decode_recipe(g), &g->queue.run);
     if (status == DGL_OK)
         status = session_write_step(s, &step, 0);
@@ -216,8 +200,7 @@ static struct dgl_counters work_since(const struct generation *g, const struct d
     return work;
 }
 
-/* Takes the tokens of the oldest batch, until one ends the answer. */
-static enum dgl_status take_batch(struct generation *g)
+enum dgl_status generation_take(struct generation *g)
 {
     struct dgl_session *s = g->s;
     int32_t ids[DGL_READBACK_INTERVAL_MAX], count = 0;
@@ -237,11 +220,18 @@ static enum dgl_status take_batch(struct generation *g)
     return status;
 }
 
-/* Samples from the logits of the last token that was evaluated. */
+/* Samples from the logits of the last token that was evaluated, of which `logits` gets a copy: the
+ * sampler may change them. */
 static enum dgl_status sample_one(struct generation *g)
 {
+    const struct gl_range at = g->s->memory.state[BUF_LOGITS];
+    enum dgl_status status = DGL_OK;
     int32_t id = 0;
-    enum dgl_status status = start_sampling(g);
+    if (g->logits)
+        status = gl_buffer_read(g->s->model->dev->gl, at.buffer, at.offset, g->logits,
+                                (uint64_t)g->s->model->info.vocab * 4);
+    if (status == DGL_OK)
+        status = start_sampling(g);
     if (status == DGL_OK)
         status = session_read_ids(g->s, g->s->len, 1, &id);
     g->s->logits_valid = false; /* sampling may have changed them */
@@ -269,7 +259,7 @@ static enum dgl_status restart(struct generation *g)
     int32_t tokens = g->s->len < g->s->context ? g->s->len + 1 : shift(g);
     enum dgl_status status = session_eval(g->s, tokens);
     if (status == DGL_ERR_CANCELLED) {
-        finish(g, DGL_FINISH_CANCELLED);
+        generation_end(g, DGL_FINISH_CANCELLED);
         return DGL_OK;
     }
     if (status == DGL_OK)
@@ -278,44 +268,71 @@ static enum dgl_status restart(struct generation *g)
     return status == DGL_OK && !g->done ? session_write_args(g->s, g->queue.run) : status;
 }
 
+enum dgl_status generation_sample_first(struct generation *g)
+{
+    enum dgl_status status = sample_one(g);
+    if (status == DGL_OK && !g->done && !g->logits)
+        status = session_is_current(g->s) ? choose_executor(g) : follow_kernels(g);
+    return status;
+}
+
+/* For one whose logits are wanted: a pass, its logits, a draw. */
+static enum dgl_status step_alone(struct generation *g)
+{
+    struct dgl_session *s = g->s;
+    enum dgl_status status = DGL_OK;
+    if (!session_is_current(s)) {
+        status = session_follow(s);
+        if (status == DGL_OK)
+            status = session_compile(s, sample_recipe(g).segments);
+    }
+    if (status == DGL_OK)
+        status = session_eval(s, s->len + 1);
+    return status == DGL_OK ? sample_one(g) : status;
+}
+
+enum dgl_status generation_advance(struct generation *g)
+{
+    struct dgl_session *s = g->s;
+    enum dgl_status status = DGL_OK;
+    if (g->logits)
+        return step_alone(g);
+    if (!session_is_current(s))
+        return follow_kernels(g);
+    int32_t steps = steps_wanted(g);
+    struct executor_query query = next_steps(g);
+    bool due = executor_is_due(s, &query);
+    if (due && g->queue.steps == 0) {
+        status = choose_executor(g);
+        due = false;
+    }
+    if (status != DGL_OK)
+        return status;
+    if (steps > 0 && !due && decode_queue_has_room(&g->queue)) {
+        uint64_t queued = dgl_now_ns();
+        status = decode_queue_push(&g->queue, steps);
+        g->r->record_ns += dgl_now_ns() - queued;
+        return status;
+    }
+    return g->queue.steps > 0 ? generation_take(g) : restart(g);
+}
+
 static enum dgl_status decode_loop(struct generation *g)
 {
     struct dgl_session *s = g->s;
-    enum dgl_status status = sample_one(g);
-    if (status == DGL_OK && !g->done)
-        status = session_is_current(s) ? choose_executor(g) : follow_kernels(g);
+    enum dgl_status status = generation_sample_first(g);
     /* The first token is the prompt's: what it took belongs to no later one. */
     g->r->prefill = work_since(g, &g->start, &g->trials);
     const struct dgl_counters before = device_counters(s->model->dev), tried = s->trials;
     if (s->profile)
         s->profile->step_end_ns = dgl_now_ns();
     uint64_t start = work_ns(g);
-    while (status == DGL_OK && !g->done) {
-        if (!session_is_current(s)) {
-            status = follow_kernels(g);
-            continue;
-        }
-        int32_t steps = steps_wanted(g);
-        struct executor_query query = next_steps(g);
-        bool due = executor_is_due(s, &query);
-        if (due && g->queue.steps == 0) {
-            status = choose_executor(g);
-            due = false;
-        }
-        if (status != DGL_OK)
-            break;
-        if (steps > 0 && !due && decode_queue_has_room(&g->queue)) {
-            uint64_t queued = dgl_now_ns();
-            status = decode_queue_push(&g->queue, steps);
-            g->r->record_ns += dgl_now_ns() - queued;
-        } else {
-            status = g->queue.steps > 0 ? take_batch(g) : restart(g);
-        }
-    }
+    while (status == DGL_OK && !g->done)
+        status = generation_advance(g);
     decode_queue_drop(&g->queue);
     /* The device was told to stop; a cancelled detokenizer has failed, and said so. */
     if (status == DGL_ERR_CANCELLED && g->stream.status == DGL_OK) {
-        finish(g, DGL_FINISH_CANCELLED);
+        generation_end(g, DGL_FINISH_CANCELLED);
         status = DGL_OK;
     }
     g->r->decode_ns = work_ns(g) - start;
@@ -325,10 +342,9 @@ static enum dgl_status decode_loop(struct generation *g)
 
 /* ---- the call -------------------------------------------------------------------------------- */
 
-static enum dgl_status check_params(struct generation *g)
+enum dgl_status generation_check(const struct dgl_log *log, const struct dgl_generate_params *p,
+                                 int32_t context)
 {
-    const struct dgl_generate_params *p = g->p;
-    const struct dgl_log *log = g->s->model->dev->log;
     if (p->max_tokens < DGL_TOKENS_NONE)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "max_tokens is %d: 0 or -1 means no limit, %d no token at all",
@@ -336,18 +352,24 @@ static enum dgl_status check_params(struct generation *g)
     if (p->readback_interval < 0 || p->readback_interval > DGL_READBACK_INTERVAL_MAX)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "readback interval %d is not within 0 and %d",
                         p->readback_interval, DGL_READBACK_INTERVAL_MAX);
-    if (p->context_shift && (p->keep < 0 || p->keep > g->s->context / 2))
+    if (p->context_shift && (p->keep < 0 || p->keep > context / 2))
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "a context shift is to keep %d tokens, at most half of the context of %d: "
                         "keep fewer or raise -c",
-                        p->keep, g->s->context);
-    if (p->context_shift && g->s->context < 4)
+                        p->keep, context);
+    if (p->context_shift && context < 4)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
-                        "a context of %d tokens cannot be shifted: raise -c", g->s->context);
+                        "a context of %d tokens cannot be shifted: raise -c", context);
     for (size_t i = 0; i < p->num_stop; i++)
         if (!p->stop || !p->stop[i])
             return dgl_fail(log, DGL_ERR_INVALID_ARG, "stop[%zu] is missing", i);
     return sampling_check(log, &p->sampling);
+}
+
+/* Rows of the passes over the next `count` tokens of the prompt, at most. */
+static int32_t prompt_rows(const struct generation *g, int32_t count)
+{
+    return g->in_company ? g->s->ubatch : session_eval_rows(g->s, count);
 }
 
 /* Bodies of what restart() evaluates again, should the answer get there: after a shift so many
@@ -373,42 +395,78 @@ static uint32_t restart_segments(const struct generation *g, int32_t prompt)
 static uint32_t needed_segments(const struct generation *g, int32_t prompt)
 {
     const int32_t left = prompt - g->s->len;
-    uint32_t segments = session_body_segments(g->s, left, session_eval_rows(g->s, left));
+    uint32_t segments = session_body_segments(g->s, left, prompt_rows(g, left));
     if (g->s->len < prompt)
         segments |= recipe_of(SEG_HEAD).segments;
     if (g->p->max_tokens != DGL_TOKENS_NONE)
         segments |= sample_recipe(g).segments;
-    if (g->p->max_tokens != DGL_TOKENS_NONE && g->max_tokens != 1)
+    if (g->logits && g->max_tokens != 1)
+        segments |= session_body_segments(g->s, 1, 1) | restart_segments(g, prompt);
+    else if (g->p->max_tokens != DGL_TOKENS_NONE && g->max_tokens != 1)
         segments |= decode_recipe(g).segments | restart_segments(g, prompt);
     return segments;
 }
 
+enum dgl_status generation_begin(struct generation *g)
+{
+    struct dgl_session *s = g->s;
+    const struct dgl_generate_params *p = g->p;
+    enum dgl_status status =
+        text_stream_init(&g->stream, s->model->dev->log, s->model->tok, p->stop, p->num_stop);
+    if (status == DGL_OK)
+        status = session_write_adjust(s, &p->sampling);
+    g->start = device_counters(s->model->dev);
+    g->trials = s->trials;
+    g->start_ns = work_ns(g);
+    if (status == DGL_OK)
+        status = session_take_ids(s, g->r->prompt_ids, g->r->num_prompt_ids, &g->r->num_reused);
+    if (status == DGL_OK)
+        status = session_compile(s, needed_segments(g, (int32_t)g->r->num_prompt_ids));
+    if (status == DGL_OK && p->max_tokens != DGL_TOKENS_NONE && g->max_tokens != 1 && !g->logits)
+        status = executor_prepare(s, decode_recipe(g));
+    return status;
+}
+
+enum dgl_status generation_pass(struct generation *g)
+{
+    struct dgl_session *s = g->s;
+    const int32_t left = (int32_t)g->r->num_prompt_ids - s->len;
+    const int32_t tokens = session_pass_tokens(s, left, prompt_rows(g, left), false);
+    enum dgl_status status = session_pass(s, tokens, tokens == left ? ROW_LOGITS : 0);
+    return status == DGL_OK ? gl_flush(s->model->dev->gl) : status;
+}
+
+enum dgl_status generation_resume(struct generation *g)
+{
+    struct dgl_session *s = g->s;
+    decode_queue_drop(&g->queue);
+    enum dgl_status status = session_write_adjust(s, &g->p->sampling);
+    if (g->r->num_tokens == 0)
+        return status;
+    if (status == DGL_OK)
+        status = session_eval(s, s->len + 1);
+    if (status == DGL_OK)
+        status = sample_one(g);
+    return status == DGL_OK && !g->done && !g->logits ? choose_executor(g) : status;
+}
+
 static enum dgl_status run_prompt(struct generation *g)
 {
-    g->start = device_counters(g->s->model->dev);
-    g->trials = g->s->trials;
-    g->start_ns = work_ns(g);
-    int32_t count = (int32_t)g->r->num_prompt_ids;
-    enum dgl_status status =
-        session_take_ids(g->s, g->r->prompt_ids, g->r->num_prompt_ids, &g->r->num_reused);
-    if (status == DGL_OK)
-        status = session_compile(g->s, needed_segments(g, count));
-    if (status == DGL_OK && g->p->max_tokens != DGL_TOKENS_NONE && g->max_tokens != 1)
-        status = executor_prepare(g->s, decode_recipe(g));
-    if (status == DGL_OK && g->s->len < count)
-        status = session_eval(g->s, count);
+    enum dgl_status status = generation_begin(g);
+    if (status == DGL_OK && g->s->len < (int32_t)g->r->num_prompt_ids)
+        status = session_eval(g->s, (int32_t)g->r->num_prompt_ids);
     if (status == DGL_OK)
         status = gl_finish(g->s->model->dev->gl);
     g->r->prefill_ns = work_ns(g) - g->start_ns;
     g->r->prefill = counters_since(g->s->model->dev, &g->start);
     if (status == DGL_ERR_CANCELLED) {
-        finish(g, DGL_FINISH_CANCELLED);
+        generation_end(g, DGL_FINISH_CANCELLED);
         status = DGL_OK;
     }
     return status;
 }
 
-static enum dgl_status take_text(struct generation *g)
+enum dgl_status generation_take_text(struct generation *g)
 {
     text_stream_end(&g->stream);
     if (g->stream.status != DGL_OK)
@@ -421,29 +479,29 @@ static enum dgl_status take_text(struct generation *g)
     return g->r->text ? DGL_OK : dgl_fail_memory(g->s->model->dev->log, "text", g->r->text_len);
 }
 
+void generation_finish(struct generation *g)
+{
+    decode_queue_drop(&g->queue);
+    text_stream_finish(&g->stream);
+}
+
 static enum dgl_status generate_entered(struct generation *g)
 {
-    struct dgl_session *s = g->s;
     const struct dgl_generate_params *p = g->p;
-    enum dgl_status status = check_params(g);
-    if (status == DGL_OK)
-        status = session_write_adjust(s, &p->sampling);
+    enum dgl_status status = generation_check(g->s->model->dev->log, p, g->s->context);
     if (status == DGL_OK)
         status = encode_prompt(g);
     if (status == DGL_OK)
-        status =
-            text_stream_init(&g->stream, s->model->dev->log, s->model->tok, p->stop, p->num_stop);
-    if (status == DGL_OK)
         status = run_prompt(g);
     if (status == DGL_OK && p->max_tokens == DGL_TOKENS_NONE)
-        finish(g, DGL_FINISH_LENGTH);
+        generation_end(g, DGL_FINISH_LENGTH);
     if (status == DGL_OK && !g->done)
         status = decode_loop(g);
     if (status == DGL_OK)
-        status = take_text(g);
+        status = generation_take_text(g);
     else if (status == DGL_ERR_DEVICE_LOST && g->stream.status == DGL_OK)
-        take_text(g); /* of the tokens so far */
-    text_stream_finish(&g->stream);
+        generation_take_text(g); /* of the tokens so far */
+    generation_finish(g);
     return status;
 }
 

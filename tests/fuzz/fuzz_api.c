@@ -626,6 +626,63 @@ static enum dgl_status call_chat(struct dgl_str in)
     return status;
 }
 
+static bool take_token(void *priv, const struct dgl_token *token)
+{
+    FUZZ_CHECK(token->chosen.id >= 0 && token->num_top <= DGL_TOP_LOGPROBS_MAX);
+    return *(unsigned *)priv & 1;
+}
+
+static void count_end(void *priv, const struct dgl_request_result *result)
+{
+    FUZZ_CHECK(result->id > 0 && result->text[result->text_len] == '\0');
+    *(unsigned *)priv += 2;
+}
+
+/* Two requests, of which one may be cancelled; each call explains its own failure. */
+static enum dgl_status call_batch(struct dgl_str in)
+{
+    struct dgl_batch *batch = NULL;
+    struct dgl_batch_info info;
+    const unsigned flags = fuzz_byte(&in);
+    unsigned told = flags >> 1 & 1;
+    uint64_t first = 0, second = 0;
+    size_t left = 0;
+    enum dgl_status status =
+        dgl_batch_create(flags & 1 ? world.small : world.bundled,
+                         dgl_batch_params(.sequences = number(&in) % 3, .queue = number(&in) % 3,
+                                          .context = number(&in), .chunk = number(&in)),
+                         &batch);
+    FUZZ_CHECK((status == DGL_OK) == (batch != NULL));
+    struct dgl_request_params params = {
+        .sampling = sampling(&in), .token_cb = take_token, .finish_cb = count_end, .priv = &told};
+    int32_t ids[MAX_IDS];
+    params.max_tokens = number(&in);
+    params.logprobs = flags & 4;
+    params.top_logprobs = number(&in);
+    const char *stop = text(&in);
+    params.stop = &stop;
+    params.num_stop = stop != NULL;
+    params.prompt = text(&in);
+    params.num_ids = id_list(&in, ids);
+    params.ids = params.num_ids ? ids : NULL;
+    if (status == DGL_OK)
+        status = dgl_batch_submit(batch, &params, &first);
+    if (status == DGL_OK)
+        status = dgl_batch_step(batch, &left);
+    if (status == DGL_OK)
+        status = dgl_batch_submit(batch, &params, &second);
+    if (status == DGL_OK && flags & 8)
+        dgl_batch_cancel(batch, flags & 16 ? first : second);
+    for (bool more = !(flags & 32); status == DGL_OK && more; more = left > 0)
+        status = dgl_batch_step(batch, &left);
+    if (status == DGL_OK && !(flags & 32)) {
+        dgl_batch_get_info(batch, &info);
+        FUZZ_CHECK(told >> 1 == 2 && info.finished + info.cancelled + info.failed == 2);
+    }
+    dgl_batch_destroy(&batch);
+    return status;
+}
+
 static enum dgl_status call_eval(struct dgl_str in)
 {
     const struct dgl_model_info *info = dgl_model_get_info(world.small);
@@ -717,7 +774,7 @@ static enum dgl_status (*const calls[])(struct dgl_str in) = {
     call_bench,          call_smoke,          call_chat,           call_eval,
     call_embed,          call_model_sampling, call_models_iterate, call_estimate,
     call_measure,        call_selftest,       call_kernels_check,  call_kernels_bench,
-    call_tune,           call_tuned,
+    call_tune,           call_tuned,          call_batch,
 };
 
 void fuzz_one(struct dgl_str input)

@@ -1,0 +1,559 @@
+/* Requests in lanes. A step queues some tokens of every answer, then a pass of one prompt, and only
+ * then waits, so that the device has work while the host looks at ids. Lanes share nothing that an
+ * answer depends on: whatever runs beside it, the same programs compute the same numbers. */
+#include "core/seq/batch.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+
+/* Answers whose tokens are queued before the first of them is waited for: readbacks in flight, of
+ * which gl/ has 16. */
+#define WAVE 8
+
+enum request_state {
+    REQUEST_WAITS,
+    REQUEST_READS,  /* its prompt */
+    REQUEST_WRITES, /* the first token is there */
+};
+
+struct batch_request {
+    struct batch_request *next;
+    struct dgl_batch *batch;
+    uint64_t id;
+    enum request_state state;
+    atomic_bool cancelled;
+    bool begun;   /* the lane has its prompt */
+    bool resumes; /* after a loss of the device */
+    struct batch_lane *lane;
+    struct dgl_request_params p; /* texts and arrays are the arena's */
+    struct dgl_arena arena;
+    struct dgl_generate_params how;
+    struct dgl_generate_result result;
+    struct generation g;
+    struct dgl_choice top[DGL_TOP_LOGPROBS_MAX];
+    uint64_t submit_ns, start_ns, first_ns;
+};
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static enum dgl_status check_range(const struct dgl_log *log, const char *name, int32_t value,
+                                   int32_t most)
+{
+    return value >= 0 && value <= most ? DGL_OK
+                                       : dgl_fail(log, DGL_ERR_INVALID_ARG,
+                                                  "%s of a batch is %d: 1 to %d, 0 takes the "
+                                                  "default",
+                                                  name, value, most);
+}
+
+/* The context of each sequence, when nobody asks for one: what was granted, or as much less as
+ * makes room for all of them. */
+static int32_t context_that_fits(const struct dgl_batch *b, int32_t chunk)
+{
+    const int32_t granted = b->model->info.context, lanes = b->info.sequences;
+    struct dgl_memory mem;
+    dgl_session_estimate(b->model, dgl_session_params(.chunk = chunk), &mem);
+    const uint64_t kv = mem.kv_bytes * (uint64_t)lanes,
+                   fixed = mem.weight_bytes + mem.scratch_bytes;
+    if (mem.available_bytes == 0 || fixed + kv <= mem.available_bytes)
+        return granted;
+    const uint64_t room = mem.available_bytes > fixed ? mem.available_bytes - fixed : 0;
+    int32_t context = (int32_t)((double)granted * (double)room / (double)kv);
+    context = context > 256 ? context / 256 * 256 : context;
+    context = context > 0 ? context : 1;
+    dgl_notice(b->model->dev->log, "%d sequences of %d tokens do not fit: each gets %d", lanes,
+               granted, context);
+    return context;
+}
+
+enum dgl_status batch_init(struct dgl_batch *b, const struct dgl_batch_params *p)
+{
+    struct dgl_model *m = b->model;
+    const struct dgl_log *log = m->dev->log;
+    pthread_mutex_init(&b->lock, NULL);
+    enum dgl_status status = check_range(log, "sequences", p->sequences, BATCH_MAX_SEQUENCES);
+    if (status == DGL_OK)
+        status = check_range(log, "queue", p->queue, BATCH_MAX_QUEUE);
+    if (status != DGL_OK)
+        return status;
+    b->next_id = 1;
+    b->info.queue = p->queue ? p->queue : BATCH_QUEUE;
+    b->lanes =
+        dgl_new_array(struct batch_lane, (size_t)(p->sequences ? p->sequences : BATCH_SEQUENCES));
+    if (!b->lanes)
+        return dgl_fail_memory(log, "sequences", sizeof(*b->lanes));
+    b->info.sequences = p->sequences ? p->sequences : BATCH_SEQUENCES;
+    b->info.context = p->context ? p->context : context_that_fits(b, p->chunk);
+    for (int32_t i = 0; i < b->info.sequences && status == DGL_OK; i++)
+        status = dgl_session_create(
+            m,
+            dgl_session_params(.context = b->info.context, .chunk = p->chunk,
+                               .progress_cb = p->progress_cb, .progress_priv = p->progress_priv),
+            &b->lanes[i].session);
+    return status;
+}
+
+static void request_free(struct batch_request *r)
+{
+    generation_finish(&r->g);
+    free(r->g.logits);
+    dgl_generate_result_finish(&r->result);
+    dgl_arena_finish(&r->arena);
+    free(r);
+}
+
+void batch_destroy(struct dgl_batch *b)
+{
+    for (struct batch_request *r = b->first, *next; r; r = next) {
+        next = r->next;
+        request_free(r);
+    }
+    for (int32_t i = 0; b->lanes && i < b->info.sequences; i++)
+        if (b->lanes[i].session)
+            session_destroy(b->lanes[i].session);
+    free(b->lanes);
+    pthread_mutex_destroy(&b->lock);
+    free(b);
+}
+
+/* ---- submitting ------------------------------------------------------------------------------ */
+
+/* Texts of the caller's into the arena; false when there is no memory. */
+static bool copy_texts(struct dgl_arena *arena, const char *const **texts, size_t count)
+{
+    const char **copy = dgl_arena_alloc(arena, (count ? count : 1) * sizeof(*copy));
+    for (size_t i = 0; copy && i < count; i++) {
+        copy[i] = dgl_arena_strndup(arena, (*texts)[i], strlen((*texts)[i]));
+        if (!copy[i])
+            copy = NULL;
+    }
+    if (copy && *texts)
+        *texts = copy;
+    return copy != NULL;
+}
+
+static bool copy_params(struct batch_request *r, const struct dgl_request_params *p)
+{
+    struct dgl_sampling *s = &r->p.sampling;
+    r->p = *p;
+    r->p.prompt = NULL;
+    r->p.ids = NULL;
+    if (!copy_texts(&r->arena, &r->p.stop, p->num_stop) ||
+        !copy_texts(&r->arena, &s->dry_breakers, s->num_dry_breakers))
+        return false;
+    if (s->num_logit_bias) {
+        const size_t bytes = s->num_logit_bias * sizeof(*s->logit_bias);
+        struct dgl_logit_bias *bias = dgl_arena_alloc(&r->arena, bytes);
+        if (!bias)
+            return false;
+        memcpy(bias, s->logit_bias, bytes);
+        s->logit_bias = bias;
+    }
+    return true;
+}
+
+static bool tell_token(void *priv, int32_t id);
+
+static bool tell_text(void *priv, const char *text, size_t len)
+{
+    struct batch_request *r = priv;
+    return !r->p.text_cb || r->p.text_cb(r->p.priv, text, len);
+}
+
+enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_params *p, uint64_t *id)
+{
+    const struct dgl_session *s = b->lanes[0].session;
+    const struct dgl_log *log = b->model->dev->log;
+    const struct dgl_generate_params how = {.max_tokens = p->max_tokens,
+                                            .sampling = p->sampling,
+                                            .stop = p->stop,
+                                            .num_stop = p->num_stop,
+                                            .ignore_eos = p->ignore_eos};
+    struct token_ids ids = {0};
+    struct batch_request *r = NULL;
+    if (id)
+        *id = 0;
+    enum dgl_status status = generation_check(log, &how, b->info.context);
+    if (status == DGL_OK && (p->top_logprobs < 0 || p->top_logprobs > DGL_TOP_LOGPROBS_MAX ||
+                             (p->top_logprobs && !p->logprobs)))
+        status = dgl_fail(log, DGL_ERR_INVALID_ARG,
+                          "top_logprobs is %d: 0 to %d, and more than 0 with logprobs",
+                          p->top_logprobs, DGL_TOP_LOGPROBS_MAX);
+    if (status == DGL_OK && b->info.waiting >= (size_t)b->info.queue)
+        status = dgl_fail(log, DGL_ERR_BUSY,
+                          "%zu requests run and %zu wait, as many as the queue holds: try again "
+                          "later",
+                          b->info.running, b->info.waiting);
+    if (status == DGL_OK)
+        status = session_prompt_ids(s,
+                                    &(struct prompt){.text = p->prompt,
+                                                     .text_len = p->prompt_len,
+                                                     .ids = p->ids,
+                                                     .num_ids = p->num_ids,
+                                                     .no_parse_special = p->no_parse_special},
+                                    &ids);
+    if (status == DGL_OK)
+        status = session_check_ids(s, "the prompt", ids.ids, ids.count);
+    if (status != DGL_OK)
+        goto done;
+    r = dgl_new(struct batch_request);
+    if (!r || !copy_params(r, p)) {
+        status = dgl_fail_memory(log, "request", sizeof(*r));
+        goto done;
+    }
+    if (p->logprobs && !(r->g.logits = dgl_new_array(float, (size_t)b->model->info.vocab))) {
+        status = dgl_fail_memory(log, "logits", (uint64_t)b->model->info.vocab * sizeof(float));
+        goto done;
+    }
+    r->how = how;
+    r->how.sampling = r->p.sampling;
+    r->how.stop = r->p.stop;
+    r->how.token_cb = tell_token;
+    r->how.text_cb = tell_text;
+    r->how.priv = r;
+    r->result.prompt_ids = ids.ids;
+    r->result.num_prompt_ids = ids.count;
+    ids.ids = NULL;
+    r->batch = b;
+    r->id = b->next_id++;
+    r->submit_ns = dgl_now_ns();
+    if (id)
+        *id = r->id;
+    pthread_mutex_lock(&b->lock);
+    *(b->last ? &b->last->next : &b->first) = r;
+    b->last = r;
+    pthread_mutex_unlock(&b->lock);
+    b->info.waiting++;
+    b->info.submitted++;
+    r = NULL;
+done:
+    free(ids.ids);
+    if (r)
+        request_free(r);
+    return status;
+}
+
+void batch_cancel(struct dgl_batch *b, uint64_t id)
+{
+    pthread_mutex_lock(&b->lock);
+    for (struct batch_request *r = b->first; r; r = r->next)
+        if (r->id == id) {
+            atomic_store(&r->cancelled, true);
+            if (r->lane)
+                dgl_session_cancel(r->lane->session);
+        }
+    pthread_mutex_unlock(&b->lock);
+}
+
+/* ---- what callers hear ----------------------------------------------------------------------- */
+
+/* The likeliest `count` tokens, best first, the lower id where two are alike. */
+static void find_top(const float *logits, int32_t vocab, struct dgl_choice *top, int32_t count)
+{
+    int32_t held = 0;
+    for (int32_t id = 0; id < vocab; id++) {
+        int32_t at = held;
+        if (held == count && !(logits[id] > top[held - 1].logprob))
+            continue;
+        for (at = held < count ? held : count - 1; at > 0 && logits[id] > top[at - 1].logprob; at--)
+            top[at] = top[at - 1];
+        top[at] = (struct dgl_choice){id, logits[id]};
+        held += held < count;
+    }
+}
+
+static bool tell_token(void *priv, int32_t id)
+{
+    struct batch_request *r = priv;
+    const int32_t vocab = r->lane->session->model->info.vocab;
+    struct dgl_token token = {.chosen.id = id};
+    if (r->first_ns == 0)
+        r->first_ns = dgl_now_ns();
+    r->batch->info.decoded_tokens++;
+    if (!r->p.token_cb)
+        return true;
+    if (r->g.logits) {
+        token.chosen.logprob = (float)-logits_nll(r->g.logits, vocab, id);
+        token.top = r->top;
+        token.num_top = (size_t)(r->p.top_logprobs < vocab ? r->p.top_logprobs : vocab);
+        if (token.num_top > 0)
+            find_top(r->g.logits, vocab, r->top, (int32_t)token.num_top);
+        const double base = (double)token.chosen.logprob - (double)r->g.logits[id];
+        for (size_t i = 0; i < token.num_top; i++)
+            r->top[i].logprob = (float)((double)r->top[i].logprob + base);
+    }
+    return r->p.token_cb(r->p.priv, &token);
+}
+
+/* Takes a request that ended out of the batch, and tells. */
+static void finish_request(struct dgl_batch *b, struct batch_request *r, enum dgl_status status)
+{
+    struct batch_request **link = &b->first, *before = NULL;
+    if (r->lane) {
+        if (status == DGL_ERR_CANCELLED && r->g.stream.status == DGL_OK) {
+            generation_end(&r->g, DGL_FINISH_CANCELLED);
+            status = DGL_OK;
+        }
+        if (status == DGL_OK)
+            status = generation_take_text(&r->g);
+    } else {
+        r->result.finish = DGL_FINISH_CANCELLED;
+    }
+    generation_finish(&r->g);
+    pthread_mutex_lock(&b->lock);
+    for (; *link != r; link = &(*link)->next)
+        before = *link;
+    *link = r->next;
+    if (b->last == r)
+        b->last = before;
+    if (r->lane)
+        r->lane->request = NULL;
+    pthread_mutex_unlock(&b->lock);
+    if (r->lane)
+        b->info.running--;
+    else
+        b->info.waiting--;
+    if (status != DGL_OK)
+        b->info.failed++;
+    else if (r->result.finish == DGL_FINISH_CANCELLED)
+        b->info.cancelled++;
+    else
+        b->info.finished++;
+    const uint64_t now = dgl_now_ns(), begun = r->lane ? r->start_ns : now;
+    const struct dgl_request_result result = {
+        .id = r->id,
+        .status = status,
+        .finish = r->result.finish,
+        .num_prompt_ids = r->result.num_prompt_ids,
+        .num_reused = r->result.num_reused,
+        .tokens = r->result.tokens,
+        .num_tokens = r->result.num_tokens,
+        .text = r->result.text ? r->result.text : "",
+        .text_len = r->result.text_len,
+        .wait_ns = begun - r->submit_ns,
+        .first_token_ns = r->first_ns ? r->first_ns - begun : 0,
+        .decode_ns = r->first_ns ? now - r->first_ns : 0,
+    };
+    if (r->p.finish_cb)
+        r->p.finish_cb(r->p.priv, &result);
+    request_free(r);
+}
+
+/* ---- a step ---------------------------------------------------------------------------------- */
+
+/* Tokens at the beginning of the prompt that the lane may keep: whole passes, as a lane without
+ * them would evaluate them, and not all of the prompt. */
+static int32_t reusable(const struct batch_lane *lane, const struct batch_request *r)
+{
+    const int32_t pass = lane->session->ubatch, count = (int32_t)r->result.num_prompt_ids;
+    int32_t same = 0;
+    while (same < count && same < lane->full &&
+           lane->session->ids[same] == r->result.prompt_ids[same])
+        same++;
+    same = same == count ? count - 1 : same;
+    return same / pass * pass;
+}
+
+static struct batch_lane *free_lane(const struct dgl_batch *b, const struct batch_request *r)
+{
+    struct batch_lane *best = NULL;
+    int32_t most = -1;
+    for (int32_t i = 0; i < b->info.sequences; i++) {
+        struct batch_lane *lane = &b->lanes[i];
+        const int32_t held = lane->request ? -1 : reusable(lane, r);
+        /* Where none helps, the one that helps others the least. */
+        if (held > most || (held == most && best && lane->full < best->full)) {
+            best = lane;
+            most = held;
+        }
+    }
+    return best;
+}
+
+/* The longest waiting requests get free lanes, those where most of their prompts is held. */
+static void admit(struct dgl_batch *b)
+{
+    for (struct batch_request *r = b->first, *next; r; r = next) {
+        next = r->next;
+        if (r->state != REQUEST_WAITS)
+            continue;
+        if (atomic_load(&r->cancelled)) {
+            finish_request(b, r, DGL_OK);
+            continue;
+        }
+        struct batch_lane *lane = free_lane(b, r);
+        if (!lane)
+            continue; /* those behind it may have been cancelled */
+        struct dgl_session *s = lane->session;
+        lane->full = reusable(lane, r);
+        session_trim(s, lane->full);
+        r->g.s = s;
+        r->g.p = &r->how;
+        r->g.r = &r->result;
+        r->g.queue.session = s;
+        r->g.interval = session_readback_interval(s);
+        r->g.max_tokens = r->how.max_tokens > 0 ? r->how.max_tokens : -1;
+        r->g.in_company = true;
+        r->start_ns = dgl_now_ns();
+        r->state = REQUEST_READS;
+        pthread_mutex_lock(&b->lock);
+        r->lane = lane;
+        lane->request = r;
+        atomic_store(&s->cancel, atomic_load(&r->cancelled));
+        pthread_mutex_unlock(&b->lock);
+        b->info.waiting--;
+        b->info.running++;
+    }
+}
+
+/* What came of a request's turn: the end of the request, if it has come; the status of a lost
+ * device. */
+static enum dgl_status settle(struct dgl_batch *b, struct batch_request *r, enum dgl_status status)
+{
+    if (status == DGL_ERR_DEVICE_LOST)
+        return status;
+    if (status != DGL_OK || r->g.done)
+        finish_request(b, r, status);
+    return DGL_OK;
+}
+
+/* The lane in whose request's state this turn is; the device stops when that is cancelled. */
+static struct batch_request *at_turn(struct dgl_batch *b, int32_t lane, enum request_state state)
+{
+    struct batch_request *r = b->lanes[lane].request;
+    if (!r || r->state != state)
+        return NULL;
+    gl_device_set_stop(b->model->dev->gl, &b->lanes[lane].session->cancel);
+    return r;
+}
+
+/* One pass of a prompt. */
+static enum dgl_status read_on(struct batch_request *r)
+{
+    struct batch_lane *lane = r->lane;
+    struct dgl_session *s = lane->session;
+    const int32_t count = (int32_t)r->result.num_prompt_ids;
+    enum dgl_status status = DGL_OK;
+    if (!session_is_current(s)) {
+        status = session_follow(s);
+        lane->full = 0;
+    }
+    if (status == DGL_OK && !r->begun) {
+        status = generation_begin(&r->g);
+        r->begun = status == DGL_OK;
+        r->batch->info.prompt_tokens += r->begun ? r->result.num_prompt_ids : 0;
+        r->batch->info.reused_tokens += r->begun ? r->result.num_reused : 0;
+    }
+    if (status == DGL_OK && r->resumes) {
+        status = generation_resume(&r->g);
+        r->resumes = false;
+    }
+    if (s->len == count && !s->logits_valid)
+        session_trim(s, count - 1);
+    const int32_t from = s->len;
+    if (status == DGL_OK && from < count)
+        status = generation_pass(&r->g);
+    if (status == DGL_OK && from == lane->full && s->len == from + s->ubatch)
+        lane->full = s->len;
+    return status;
+}
+
+/* After the last pass of a prompt. */
+static enum dgl_status write_first(struct batch_request *r)
+{
+    enum dgl_status status = DGL_OK;
+    r->state = REQUEST_WRITES;
+    if (!session_is_current(r->lane->session))
+        status = session_follow(r->lane->session);
+    if (status == DGL_OK && r->how.max_tokens != DGL_TOKENS_NONE)
+        return generation_sample_first(&r->g);
+    generation_end(&r->g, DGL_FINISH_LENGTH);
+    return status;
+}
+
+/* The next steps of an answer; those that do not wait for the device are queued alone. */
+static enum dgl_status write_on(struct batch_request *r)
+{
+    enum dgl_status status = DGL_OK;
+    if (r->resumes) {
+        status = generation_resume(&r->g);
+        r->resumes = false;
+    }
+    return status == DGL_OK && !r->g.done ? generation_advance(&r->g) : status;
+}
+
+/* The lane whose prompt is read in this step; -1 = none has one. */
+static int32_t reader(struct dgl_batch *b)
+{
+    for (int32_t i = 0; i < b->info.sequences; i++) {
+        const int32_t lane = (b->turn + i) % b->info.sequences;
+        const struct batch_request *r = b->lanes[lane].request;
+        if (r && r->state == REQUEST_READS) {
+            b->turn = (lane + 1) % b->info.sequences;
+            return lane;
+        }
+    }
+    return -1;
+}
+
+static enum dgl_status step_lanes(struct dgl_batch *b)
+{
+    const int32_t lanes = b->info.sequences, reads = reader(b);
+    enum dgl_status status = DGL_OK;
+    struct batch_request *r;
+    bool read = false;
+    for (int32_t first = 0; first < lanes && status == DGL_OK; first += WAVE) {
+        const int32_t end = lanes - first < WAVE ? lanes : first + WAVE;
+        for (int32_t i = first; i < end && status == DGL_OK; i++)
+            if ((r = at_turn(b, i, REQUEST_WRITES)))
+                status = settle(b, r, write_on(r));
+        if (status == DGL_OK && !read && reads >= 0 && (r = at_turn(b, reads, REQUEST_READS)))
+            status = settle(b, r, read_on(r));
+        read = true;
+        for (int32_t i = first; i < end && status == DGL_OK; i++)
+            if ((r = at_turn(b, i, REQUEST_WRITES)) && r->g.queue.steps > 0)
+                status = settle(b, r, generation_take(&r->g));
+    }
+    if (status == DGL_OK && reads >= 0 && (r = at_turn(b, reads, REQUEST_READS)) &&
+        r->lane->session->len == (int32_t)r->result.num_prompt_ids)
+        status = settle(b, r, write_first(r));
+    return status;
+}
+
+enum dgl_status batch_step(struct dgl_batch *b)
+{
+    assert(!b->stepping);
+    b->stepping = true;
+    for (int32_t i = 0; i < b->info.sequences; i++) {
+        struct batch_request *r = b->lanes[i].request;
+        if (r && atomic_load(&r->cancelled))
+            finish_request(b, r, DGL_ERR_CANCELLED);
+    }
+    admit(b);
+    enum dgl_status status = step_lanes(b);
+    b->stepping = false;
+    return status;
+}
+
+void batch_lose(struct dgl_batch *b)
+{
+    for (int32_t i = 0; i < b->info.sequences; i++) {
+        struct batch_request *r = b->lanes[i].request;
+        b->lanes[i].full = 0;
+        if (!r)
+            continue;
+        r->g.queue.count = 0; /* their fences went with the context */
+        r->g.queue.steps = 0;
+        if (!r->begun)
+            generation_finish(&r->g);
+        else if (r->result.num_tokens == 0)
+            r->state = REQUEST_READS;
+        r->resumes = r->begun;
+    }
+}

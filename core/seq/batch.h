@@ -1,0 +1,51 @@
+/* Many answers in turn on one model: a queue of requests, and lanes, each a session that one of
+ * them runs in. */
+#ifndef DGL_CORE_BATCH_H
+#define DGL_CORE_BATCH_H
+
+#include <pthread.h>
+
+#include "core/seq/generation.h"
+
+#define BATCH_SEQUENCES     4
+#define BATCH_MAX_SEQUENCES 256
+#define BATCH_QUEUE         256
+#define BATCH_MAX_QUEUE     65536
+
+struct batch_request;
+
+struct batch_lane {
+    struct dgl_session *session;
+    struct batch_request *request; /* that runs in it; NULL = none */
+    /* So many tokens of the session were evaluated by full passes from 0 on: what a prompt that
+     * begins with them gets alone, to the bit. */
+    int32_t full;
+};
+
+struct dgl_batch {
+    struct dgl_model *model;
+    struct batch_lane *lanes; /* [info.sequences] */
+    /* Whoever changes the list or a request's lane, and who looks at them from another thread,
+     * holds the lock. */
+    pthread_mutex_t lock;
+    struct batch_request *first, *last; /* all that have not ended, in the order of submission */
+    uint64_t next_id;
+    int32_t turn; /* lane that reads its prompt next */
+    bool stepping;
+    struct dgl_batch_info info;
+};
+
+/* Makes lanes in a zeroed batch whose model is set; on failure batch_destroy() it. The device is
+ * not entered yet. */
+enum dgl_status batch_init(struct dgl_batch *b, const struct dgl_batch_params *params);
+/* The device is entered, or lost. */
+void batch_destroy(struct dgl_batch *b);
+/* The functions of the same name in dopplergl.h; batch_step() with the device entered. */
+enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_params *params,
+                             uint64_t *id);
+void batch_cancel(struct dgl_batch *b, uint64_t id);
+enum dgl_status batch_step(struct dgl_batch *b);
+/* Before a step on a device that was lost: what is queued there is gone. */
+void batch_lose(struct dgl_batch *b);
+
+#endif

@@ -1,0 +1,54 @@
+/* One answer that is being generated, in parts: dgl_generate() does one after the other, a batch
+ * (batch.c) those of many answers in turn. All are called with the device entered. */
+#ifndef DGL_CORE_GENERATION_H
+#define DGL_CORE_GENERATION_H
+
+#include "core/seq/decode_queue.h"
+#include "core/seq/text_stream.h"
+
+struct generation {
+    /* set by the caller, the rest zero */
+    struct dgl_session *s;
+    const struct dgl_generate_params *p;
+    struct dgl_generate_result *r;
+    struct decode_queue queue; /* .session */
+    int32_t interval;          /* tokens per readback */
+    int32_t max_tokens;        /* -1 = no limit */
+    float *logits;   /* [vocab], before each token those that it is drawn from; NULL = not wanted */
+    bool in_company; /* which passes evaluate the prompt depends on nothing but the prompt */
+    /* its own */
+    bool done;
+    struct text_stream stream;
+    struct exec_run *sample; /* of the session */
+    size_t cap_tokens;
+    uint64_t start_ns;          /* by a clock that stands still while kernels are compiled */
+    struct dgl_counters start;  /* and what was counted by then */
+    struct dgl_counters trials; /* the session's, by then */
+};
+
+/* Ranges of the parameters, for a session of `context` tokens. */
+enum dgl_status generation_check(const struct dgl_log *log, const struct dgl_generate_params *p,
+                                 int32_t context);
+/* Gives the session the prompt's ids, r->prompt_ids, and compiles what the answer needs.
+ * generation_finish() is due from here on, also after a failure. */
+enum dgl_status generation_begin(struct generation *g);
+/* One pass over the next tokens of the prompt, of which some are left. Does not wait. */
+enum dgl_status generation_pass(struct generation *g);
+/* After the whole prompt: the first token. Waits. */
+enum dgl_status generation_sample_first(struct generation *g);
+/* Until `done`: queues the next steps, or takes the oldest that are queued. DGL_ERR_CANCELLED, not
+ * logged: the device was told to stop. */
+enum dgl_status generation_advance(struct generation *g);
+/* Takes the tokens of the oldest batch in `queue`, until one ends the answer. Waits. */
+enum dgl_status generation_take(struct generation *g);
+/* The device was lost and came back with the tokens that the session held: what else it knew of the
+ * answer goes there again, and if the first token is there, the next one is sampled. */
+enum dgl_status generation_resume(struct generation *g);
+/* Ends the answer, unless something else has. */
+void generation_end(struct generation *g, enum dgl_finish why);
+/* The rest of the text goes to the callback, all of it to the result. */
+enum dgl_status generation_take_text(struct generation *g);
+/* Drops what is queued, and frees. */
+void generation_finish(struct generation *g);
+
+#endif

@@ -179,7 +179,7 @@ enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_param
     struct batch_request *r = NULL;
     if (id)
         *id = 0;
-    enum dgl_status status = generation_check(log, &how, b->info.context);
+    enum dgl_status status = generation_check_params(log, &how, b->info.context);
     if (status == DGL_OK && (p->top_logprobs < 0 || p->top_logprobs > DGL_TOP_LOGPROBS_MAX ||
                              (p->top_logprobs && !p->logprobs)))
         status = dgl_fail(log, DGL_ERR_INVALID_ARG,

@@ -342,8 +342,8 @@ static enum dgl_status decode_loop(struct generation *g)
 
 /* ---- the call -------------------------------------------------------------------------------- */
 
-enum dgl_status generation_check(const struct dgl_log *log, const struct dgl_generate_params *p,
-                                 int32_t context)
+enum dgl_status generation_check_params(const struct dgl_log *log,
+                                        const struct dgl_generate_params *p, int32_t context)
 {
     if (p->max_tokens < DGL_TOKENS_NONE)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
@@ -488,7 +488,7 @@ void generation_finish(struct generation *g)
 static enum dgl_status generate_entered(struct generation *g)
 {
     const struct dgl_generate_params *p = g->p;
-    enum dgl_status status = generation_check(g->s->model->dev->log, p, g->s->context);
+    enum dgl_status status = generation_check_params(g->s->model->dev->log, p, g->s->context);
     if (status == DGL_OK)
         status = encode_prompt(g);
     if (status == DGL_OK)

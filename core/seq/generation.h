@@ -27,8 +27,8 @@ struct generation {
 };
 
 /* Ranges of the parameters, for a session of `context` tokens. */
-enum dgl_status generation_check(const struct dgl_log *log, const struct dgl_generate_params *p,
-                                 int32_t context);
+enum dgl_status generation_check_params(const struct dgl_log *log,
+                                        const struct dgl_generate_params *p, int32_t context);
 /* Gives the session the prompt's ids, r->prompt_ids, and compiles what the answer needs.
  * generation_finish() is due from here on, also after a failure. */
 enum dgl_status generation_begin(struct generation *g);

@@ -1484,7 +1484,9 @@ void dgl_bench_result_finish(struct dgl_bench_result *result);
 
 struct dgl_tune_params {
     int32_t depth;   /* tokens that decoding sees; 0 = 512, or what the context has room for */
-    int32_t seconds; /* no operation is begun later than this; 0 = 120 */
+    /* Nothing is begun that would end later, by what operations and candidates took before; 0 =
+     * 120 */
+    int32_t seconds;
     const char *op;  /* only operations of this name in the plan: "qkv"; NULL = all */
     /* Only what was tuned before and is in force, against the defaults: nothing is stored. */
     bool compare;
@@ -1497,7 +1499,9 @@ struct dgl_tune_params {
 struct dgl_tune_candidate {
     char kernel[64];  /* NAME */
     char tunes[192];  /* "WG_SIZE=128 EACH=2", the other tunables at their presets; "" = all */
-    double us;        /* microseconds of the operation; 0 = not timed */
+    /* Microseconds of the operation: the least of three measurements during the search, each
+     * candidate at another moment; 0 = not timed */
+    double us;
     bool verified;    /* it was held against known answers */
     char reason[256]; /* why it was not timed: wrong, or not to be compiled; "" = it was */
 };
@@ -1510,9 +1514,12 @@ struct dgl_tune_op {
     /* [num_candidates]; the first is the default */
     struct dgl_tune_candidate *candidates;
     size_t num_candidates;
-    size_t winner;               /* 0 = none was faster than the default beyond doubt */
-    double default_us, tuned_us; /* medians of five rounds in turn, where there were any */
-    double spread;               /* of the ratio of the two in these: largest less smallest */
+    size_t winner; /* 0 = none was faster than the default beyond doubt */
+    /* Medians of five rounds in turn of the default and the fastest candidate, which decide. Equal
+     * where the default stays; those of the search where no candidate was faster in it. */
+    double default_us, tuned_us;
+    double spread; /* of the ratio of the two in these rounds: largest less smallest; 0 = none */
+    bool complete; /* false: time ended before all that the search would have tried */
 };
 /* Arrays and texts are the result's: dgl_tune_result_finish(). */
 struct dgl_tune_result {
@@ -1538,6 +1545,8 @@ void dgl_tune_result_finish(struct dgl_tune_result *result);
 /* One stored result. Strings are borrowed for the call. */
 struct dgl_tuned {
     const char *op, *request;
+    enum dgl_phase phase;
+    int32_t tokens;             /* of the pass that was measured */
     const char *kernel, *tunes; /* those that won; where the default stayed, it and "" */
     const char *default_kernel;
     double default_us, tuned_us, spread; /* as in struct dgl_tune_op */

@@ -33,3 +33,5 @@ TOOL_ALL = $(filter-out $(BUILD)/obj/tools/main.o,$(TOOL_OBJ))
 TEST_LDFLAGS_test_cli_lost = $(GL_FAIL) -Wl,--wrap=dgl_model_rebuild $(TOOL_ALL) $(TOOL_LIBS)
 $(BUILD)/tests/test_cli_lost: | $(TOOL_ALL)
 TEST_LDFLAGS_test_trust := -Wl,--wrap=gl_programs_create
+TEST_LDFLAGS_test_tune_search := -Wl,--wrap=gl_submit_span,--wrap=dgl_now_ns,--wrap=programs_compile \
+    -Wl,--wrap=programs_get

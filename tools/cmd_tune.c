@@ -83,7 +83,8 @@ void tune_put(struct dgl_buf *out, const struct dgl_tune_result *r, bool candida
                        phase_name(op->phase), (int)op->tokens, op->default_us, op->tuned_us, spread,
                        op->num_candidates);
         put_name(out, winner->kernel, winner->tunes);
-        dgl_buf_puts(out, op->winner ? "\n" : " (default)\n");
+        dgl_buf_printf(out, "%s%s\n", op->winner ? "" : " (default)",
+                       op->complete ? "" : " (time ended the search)");
         if (candidates)
             put_candidates(out, op);
     }
@@ -103,6 +104,7 @@ void tune_json(struct dgl_json_writer *w, const struct dgl_tune_result *r)
         report_f64(w, "tuned_us", op->tuned_us);
         report_f64(w, "spread", op->spread);
         report_u64(w, "winner", op->winner);
+        report_bool(w, "complete", op->complete);
         dgl_jw_key(w, "candidates");
         dgl_jw_array(w);
         for (size_t k = 0; k < op->num_candidates; k++) {
@@ -140,6 +142,8 @@ static bool show_one(void *priv, const struct dgl_tuned *t)
     if (s->json) {
         dgl_jw_object(&s->w);
         report_text(&s->w, "op", t->op);
+        report_text(&s->w, "phase", phase_name(t->phase));
+        report_i64(&s->w, "tokens", t->tokens);
         report_text(&s->w, "request", t->request);
         report_text(&s->w, "kernel", t->kernel);
         report_text(&s->w, "tunes", t->tunes);
@@ -151,13 +155,24 @@ static bool show_one(void *priv, const struct dgl_tuned *t)
         dgl_jw_end_object(&s->w);
     } else {
         const bool stays = !t->tunes[0] && strcmp(t->kernel, t->default_kernel) == 0;
-        dgl_buf_printf(&s->out, "%-14s %10.2f us %10.2f us  ", t->op, t->default_us, t->tuned_us);
+        if (s->count == 0)
+            dgl_buf_printf(&s->out, "%-14s %-7s %6s %10s %10s  %s\n%16sREQUEST\n", "OPERATION",
+                           "PHASE", "TOKENS", "DEFAULT us", "TUNED us", "KERNEL", "");
+        dgl_buf_printf(&s->out, "%-14s %-7s %6d %10.2f %10.2f  ", t->op, phase_name(t->phase),
+                       (int)t->tokens, t->default_us, t->tuned_us);
         put_name(&s->out, t->kernel, t->tunes);
         dgl_buf_printf(&s->out, "%s\n%16s", stays ? " (default)" : "", "");
         dgl_buf_visible(&s->out, dgl_str_of(t->request));
         dgl_buf_putc(&s->out, '\n');
     }
     s->count++;
+    return true;
+}
+
+static bool count_one(void *priv, const struct dgl_tuned *t)
+{
+    (void)t;
+    ++*(size_t *)priv;
     return true;
 }
 
@@ -170,20 +185,31 @@ static int look_at_stored(const struct options *opt)
     enum dgl_status status = dgl_device_create(
         &e.console.log, dgl_device_params(.select = opt->device, .limits_min = opt->limits != NULL),
         &e.device);
-    if (s.json)
+    if (s.json && opt->tune_show)
         dgl_jw_array(&s.w);
+    if (status == DGL_OK)
+        status = opt->tune_reset ? dgl_tuned_iterate(e.device, count_one, &s.count)
+                                 : dgl_tuned_iterate(e.device, show_one, &s);
     if (status == DGL_OK && opt->tune_reset)
         status = dgl_tuned_reset(e.device);
-    else if (status == DGL_OK)
-        status = dgl_tuned_iterate(e.device, show_one, &s);
-    if (s.json) {
+    if (s.json && opt->tune_show) {
         dgl_jw_end_array(&s.w);
+        dgl_buf_putc(&s.out, '\n');
+    } else if (s.json && status == DGL_OK) {
+        dgl_jw_object(&s.w);
+        report_device(&s.w, e.device);
+        report_u64(&s.w, "removed", s.count);
+        dgl_jw_end_object(&s.w);
         dgl_buf_putc(&s.out, '\n');
     }
     int code = exit_code(status);
     if (code == EXIT_OK && opt->tune_show && s.count == 0)
         console_note(&e.console, "nothing is stored for this device: `dopplergl tune` measures");
-    if (code == EXIT_OK && opt->tune_show)
+    if (code == EXIT_OK && opt->tune_reset)
+        console_note(&e.console, "tune: removed %zu result%s for %s (%s)", s.count,
+                     s.count == 1 ? "" : "s", dgl_device_get_info(e.device)->renderer,
+                     dgl_device_get_info(e.device)->driver);
+    if (code == EXIT_OK)
         code = out_exit(out_buf(&s.out));
     dgl_buf_finish(&s.out);
     engine_close(&e);
@@ -248,6 +274,11 @@ int command_tune(const struct options *opt)
                      (double)r.ns * 1e-9, r.gpu_clock ? "GPU's" : "host's",
                      r.stored ? "; `dopplergl tune --show` lists what is stored"
                               : "; there is no cache folder to keep the results in");
+    if (r.num_ops && !opt->json)
+        console_note(&e.console,
+                     "tune: times of candidates are the least of three in the search, each at "
+                     "another moment; DEFAULT and TUNED are medians of five rounds in turn, which "
+                     "decide (SPREAD: of their ratio; -: no candidate was faster in the search)");
     if (r.num_left)
         console_note(&e.console, "tune: %zu operations were not reached: %s", r.num_left,
                      status == DGL_OK ? "--seconds gives more time" : "the others are kept");

@@ -41,6 +41,8 @@ enum dgl_status dgl_tuned_iterate(struct dgl_device *dev,
         const struct tune_entry *e = &store.items[i];
         more = cb(priv, &(const struct dgl_tuned){.op = e->op,
                                                   .request = e->key,
+                                                  .phase = e->phase,
+                                                  .tokens = e->tokens,
                                                   .kernel = e->kernel,
                                                   .tunes = e->tunes,
                                                   .default_kernel = e->default_kernel,

@@ -15,13 +15,13 @@
 #include "core/seq/tuner.h"
 
 #define STREAM_BYTES (256ull << 20) /* of weights: more than caches hold */
-/* For the estimate: seconds that a candidate takes, most of them to compile it, and how many there
- * will be for each that the search begins with. */
-#define SOFTWARE_S 0.4
-#define HARDWARE_S 0.05
-#define MORE       1.6
-#define TOKENS     512 /* of the widest pass; default of dgl_tune_params.depth */
-#define SECONDS    120
+/* What a candidate takes, most of it to compile, until that is known; for the estimate, how many
+ * there will be for each that the search begins with. */
+#define SOFTWARE_NS 400000000ull
+#define HARDWARE_NS 50000000ull
+#define MORE        1.6
+#define TOKENS      512 /* of the widest pass; default of dgl_tune_params.depth */
+#define SECONDS     120
 
 /* ---- subjects -------------------------------------------------------------------------------- */
 
@@ -197,15 +197,19 @@ static enum dgl_status subject_begin(struct tuner *t, struct subject *subject)
             status = session_begin_scoring(t->s, &rows);
         usage->tokens = rows < usage->tokens ? rows : usage->tokens;
     }
+    const uint64_t start = dgl_now_ns();
     if (status == DGL_OK)
-        status = tuner_compile(t, subject, 0);
+        status = tuner_compile(t, subject, 0, 1);
+    /* Most likely it was in the cache: only a longer time means anything. */
+    const uint64_t ns = dgl_now_ns() - start;
+    t->candidate_ns = ns > t->candidate_ns ? ns : t->candidate_ns;
     for (uint32_t u = subject->num_usages; u-- > 0 && status == DGL_OK;) {
         status = tuner_prepare(t, &subject->usage[u]);
         if (status == DGL_OK && !t->contestants[0]->report->reason[0])
             status = tuner_size_span(t, &subject->usage[u], t->contestants[0], u);
     }
     if (status == DGL_OK)
-        status = tuner_time(t, subject, 0, &best);
+        status = tuner_time(t, subject, 0, t->num, &best);
     subject->default_us = t->num ? t->contestants[0]->report->us : 0;
     return status;
 }
@@ -222,6 +226,7 @@ static enum dgl_status report(struct tuner *t, const struct subject *subject, si
     op->op = subject->usage[0].ops[0].label;
     op->tokens = subject->usage[0].tokens;
     op->winner = winner;
+    op->complete = !t->late;
     op->num_candidates = t->num;
     op->candidates = dgl_new_array(struct dgl_tune_candidate, t->num);
     op->request = strdup(subject->key);
@@ -236,6 +241,8 @@ static enum dgl_status report(struct tuner *t, const struct subject *subject, si
         return DGL_OK;
     struct tune_entry entry = {.key = subject->key,
                                .op = (char *)op->op,
+                               .phase = op->phase,
+                               .tokens = op->tokens,
                                .tunes = t->reports[winner].tunes,
                                .default_us = op->default_us,
                                .tuned_us = op->tuned_us,
@@ -258,33 +265,41 @@ static const struct tune_entry *known_winner(const struct tuner *t, const struct
 }
 
 /* What was tuned before against the default: the only candidate. */
-static enum dgl_status add_known(struct tuner *t, const struct subject *subject, size_t *best)
+static enum dgl_status compile_known(struct tuner *t, const struct subject *subject, size_t *best)
 {
-    const struct tune_entry *known = known_winner(t, subject);
-    enum dgl_status status = tuner_add(t, subject, known->kernel, known->tunes);
-    if (status == DGL_OK && t->num > 1)
-        status = tuner_compile(t, subject, 1);
+    enum dgl_status status = t->num > 1 ? tuner_compile(t, subject, 1, t->num) : DGL_OK;
     *best = t->num > 1 && !t->reports[1].reason[0] ? 1 : 0;
     return status;
 }
 
-static enum dgl_status tune_subject(struct tuner *t, struct subject *subject)
+/* *reached: it had its turn, with candidates where there are any. */
+static enum dgl_status tune_subject(struct tuner *t, struct subject *subject, bool *reached)
 {
     struct dgl_tune_op op = {.default_us = 0};
+    const struct tune_entry *known = known_winner(t, subject);
+    const uint64_t start = dgl_now_ns();
     size_t best = 0;
     bool beats = false;
-    if (t->p->compare && !known_winner(t, subject))
+    *reached = true;
+    if (t->p->compare && !known)
         return DGL_OK;
     enum dgl_status status = subject_begin(t, subject);
+    tuner_note(&t->begin_ns, dgl_now_ns() - start);
+    t->late = false;
     if (status == DGL_OK && t->num > 0 && !t->reports[0].reason[0]) {
         op.default_us = op.tuned_us = subject->default_us;
-        status = t->p->compare ? add_known(t, subject, &best) : tuner_search(t, subject, &best);
+        if (known) /* one of the candidates, or the only one */
+            status = tuner_add(t, subject, known->kernel, known->tunes);
+        if (status == DGL_OK)
+            status =
+                t->p->compare ? compile_known(t, subject, &best) : tuner_search(t, subject, &best);
         if (status == DGL_OK && best > 0)
             status = tuner_pair(t, subject, best, &op, &beats);
         if (status == DGL_OK && !t->p->compare && !beats)
             op.tuned_us = op.default_us;
         if (status == DGL_OK && (t->p->compare ? best > 0 : t->num > 1))
             status = report(t, subject, beats || t->p->compare ? best : 0, &op);
+        *reached = t->num > 1 || !t->late;
     }
     tuner_subject_end(t);
     return status;
@@ -332,11 +347,13 @@ enum dgl_status session_tune(struct dgl_session *s, const struct dgl_tune_params
                       .r = r,
                       .log = dev->log,
                       .set = s->model->untuned,
-                      .start_ns = dgl_now_ns()};
+                      .start_ns = dgl_now_ns(),
+                      .candidate_ns = dev->info.software ? SOFTWARE_NS : HARDWARE_NS};
     const int32_t room = s->context - TUNER_SAMPLE_LISTS - 2;
     const uint64_t limit_ns = (uint64_t)(p->seconds ? p->seconds : SECONDS) * 1000000000ull;
     enum dgl_status status = DGL_OK;
     size_t candidates = 0;
+    t.end_ns = t.start_ns + limit_ns;
     tune_store_load(&t.store, dev);
     t.depth = p->depth ? p->depth : TOKENS < room ? TOKENS : room;
     if (p->compare && (t.store.count == 0 || t.depth < 2))
@@ -366,20 +383,18 @@ enum dgl_status session_tune(struct dgl_session *s, const struct dgl_tune_params
     if (status == DGL_OK && !p->compare)
         status = count_candidates(&t, &candidates);
     if (candidates > 0) {
-        double seconds = (double)candidates * MORE * (dev->info.software ? SOFTWARE_S : HARDWARE_S);
+        double ns = (double)candidates * MORE * (double)t.candidate_ns;
         dgl_notice(dev->log, "tune: %zu operations, %zu candidates to begin with: about %.0f s",
-                   t.count, candidates, seconds < limit_ns * 1e-9 ? seconds : limit_ns * 1e-9);
+                   t.count, candidates, (ns < (double)limit_ns ? ns : (double)limit_ns) * 1e-9);
     }
     r->num_left = t.count;
     for (size_t i = 0; i < t.count && status == DGL_OK; i++) {
+        bool reached = false;
         if (!tell(&t, i) || session_is_cancelled(s))
             status = DGL_ERR_CANCELLED;
-        else if (dgl_now_ns() - t.start_ns > limit_ns)
-            break;
-        else
-            status = tune_subject(&t, &t.subjects[i]);
-        if (status == DGL_OK)
-            r->num_left--;
+        else if (dgl_now_ns() + t.begin_ns + t.candidate_ns < t.end_ns)
+            status = tune_subject(&t, &t.subjects[i], &reached);
+        r->num_left -= status == DGL_OK && reached;
     }
     if (status == DGL_OK)
         tell(&t, t.count);

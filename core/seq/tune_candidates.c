@@ -18,11 +18,16 @@ static void contestant_finish(struct contestant *c)
     free(c);
 }
 
+void tuner_drop(struct tuner *t, size_t first)
+{
+    for (size_t i = first; i < t->num; i++)
+        contestant_finish(t->contestants[i]);
+    t->num = first < t->num ? first : t->num;
+}
+
 void tuner_subject_end(struct tuner *t)
 {
-    for (size_t i = 0; i < t->num; i++)
-        contestant_finish(t->contestants[i]);
-    t->num = 0;
+    tuner_drop(t, 0);
     programs_finish(&t->programs);
     kernel_table_finish(&t->table);
 }

@@ -82,6 +82,7 @@ enum dgl_status tuner_prepare(struct tuner *t, const struct usage *usage)
 {
     struct dgl_session *s = t->s;
     const int32_t need = usage_is_prefill(usage) ? usage->tokens : t->depth;
+    const uint64_t start = dgl_now_ns();
     enum dgl_status status = DGL_OK;
     memcpy(s->ids, t->ids, t->num_ids * sizeof(*s->ids));
     if (usage_is_prefill(usage)) {
@@ -101,7 +102,10 @@ enum dgl_status tuner_prepare(struct tuner *t, const struct usage *usage)
         if (status == DGL_OK)
             status = session_pass(s, 1, ROW_LOGITS);
     }
-    return status == DGL_OK ? gl_finish(s->model->dev->gl) : status;
+    if (status == DGL_OK)
+        status = gl_finish(s->model->dev->gl);
+    tuner_note(&t->prepare_ns, dgl_now_ns() - start);
+    return status;
 }
 
 enum dgl_status tuner_span(struct tuner *t, const struct usage *usage, const struct contestant *c,
@@ -170,17 +174,18 @@ enum dgl_status tuner_size_span(struct tuner *t, struct usage *usage, struct con
     return status;
 }
 
-enum dgl_status tuner_compile(struct tuner *t, const struct subject *subject, size_t first)
+enum dgl_status tuner_compile(struct tuner *t, const struct subject *subject, size_t first,
+                              size_t end)
 {
-    const struct kernel_use *uses[TUNER_MAX_CANDIDATES];
+    const struct kernel_use *uses[TUNER_MAX_CANDIDATES] = {NULL};
     const struct gl_compile how = {.machine_code = true};
-    for (size_t i = first; i < t->num; i++)
+    for (size_t i = first; i < end; i++)
         uses[i - first] = t->contestants[i]->use;
-    enum dgl_status status = programs_compile(&t->programs, uses, t->num - first, &how);
+    enum dgl_status status = programs_compile(&t->programs, uses, end - first, &how);
     bool alone = status == DGL_ERR_KERNEL; /* which one it is, is found one by one */
     if (alone)
         status = DGL_OK;
-    for (size_t i = first; i < t->num && status == DGL_OK; i++) {
+    for (size_t i = first; i < end && status == DGL_OK; i++) {
         struct contestant *c = t->contestants[i];
         struct kernel_verdict verdict = {0};
         if (session_is_cancelled(t->s))
@@ -210,12 +215,12 @@ enum dgl_status tuner_compile(struct tuner *t, const struct subject *subject, si
     return status;
 }
 
-enum dgl_status tuner_time(struct tuner *t, const struct subject *subject, size_t first,
+enum dgl_status tuner_time(struct tuner *t, const struct subject *subject, size_t first, size_t end,
                            size_t *best)
 {
     const struct usage *usage = &subject->usage[0];
     enum dgl_status status = DGL_OK;
-    for (size_t i = first; i < t->num && status == DGL_OK; i++) {
+    for (size_t i = first; i < end && status == DGL_OK; i++) {
         struct contestant *c = t->contestants[i];
         double us = 0, best_us = t->contestants[*best]->report->us;
         if (c->report->reason[0])
@@ -234,4 +239,16 @@ enum dgl_status tuner_time(struct tuner *t, const struct subject *subject, size_
             *best = i;
     }
     return status;
+}
+
+uint64_t tuner_pair_ns(const struct tuner *t, const struct subject *subject)
+{
+    double ns = 0;
+    for (uint32_t u = 0; u < subject->num_usages; u++) {
+        const struct usage *usage = &subject->usage[u];
+        ns += (double)(t->prepare_ns + (t->s->model->dev->info.software ? 0 : WARM_NS)) +
+              usage->probe_us * 1e3 * (double)(usage->count * usage->lists) * 2 *
+                  (TUNER_PAIRED_ROUNDS + 1);
+    }
+    return (uint64_t)ns;
 }

@@ -4,11 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/stats.h"
 #include "core/seq/tuner.h"
 
-#define SEARCH_ROUNDS 3 /* neighbourhoods that are looked at, at most */
-#define PAIRED_ROUNDS 5
+#define BATCH         32   /* candidates that are compiled at once, at most */
+#define SEARCH_ROUNDS 3    /* neighbourhoods that are looked at, at most */
 #define PAIRED_TRIES  2    /* a disturbance of the machine costs a winner one of them */
 #define GAIN          0.99 /* less is noise */
 
@@ -43,27 +44,49 @@ static enum dgl_status add_jump(struct tuner *t, const struct subject *subject, 
     return tuner_add(t, subject, base->kernel->name, tunes);
 }
 
+/* Compiles and times contestants from `first` on, batch by batch; those that would end too late are
+ * dropped. A batch is half of what there should be time for, since the next may take longer. */
+static enum dgl_status try_from(struct tuner *t, const struct subject *subject, size_t first,
+                                size_t *best)
+{
+    enum dgl_status status = DGL_OK;
+    while (first < t->num && status == DGL_OK) {
+        const uint64_t start = dgl_now_ns(), pair_ns = tuner_pair_ns(t, subject);
+        const uint64_t left = start + pair_ns < t->end_ns ? t->end_ns - start - pair_ns : 0;
+        const uint64_t fit = left / (t->candidate_ns + 1);
+        size_t batch = fit / 2 < 1 ? 1 : fit / 2 < BATCH ? (size_t)fit / 2 : BATCH;
+        batch = batch < t->num - first ? batch : t->num - first;
+        if (fit == 0) {
+            t->late = true;
+            tuner_drop(t, first);
+            break;
+        }
+        status = tuner_compile(t, subject, first, first + batch);
+        if (status == DGL_OK)
+            status = tuner_time(t, subject, first, first + batch, best);
+        tuner_note(&t->candidate_ns, (dgl_now_ns() - start) / batch);
+        first += batch;
+    }
+    return status;
+}
+
 enum dgl_status tuner_search(struct tuner *t, const struct subject *subject, size_t *best)
 {
     enum dgl_status status = DGL_OK;
     for (int round = 0; round < SEARCH_ROUNDS && status == DGL_OK; round++) {
-        const size_t from = *best, first = t->num;
+        const size_t from = *best, first = round == 0 ? 1 : t->num; /* [1] may be known already */
         const double from_us = t->contestants[from]->report->us;
         status = tuner_add_neighbours(t, subject, from);
         if (status == DGL_OK && round == 0)
             status = tuner_add_variants(t, subject);
         if (status == DGL_OK)
-            status = tuner_compile(t, subject, first);
-        if (status == DGL_OK)
-            status = tuner_time(t, subject, first, best);
+            status = try_from(t, subject, first, best);
         const size_t jump = t->num;
-        if (status == DGL_OK)
+        if (status == DGL_OK && !t->late)
             status = add_jump(t, subject, from, first);
-        if (status == DGL_OK && t->num > jump)
-            status = tuner_compile(t, subject, jump);
         if (status == DGL_OK)
-            status = tuner_time(t, subject, jump, best);
-        if (t->contestants[*best]->report->us >= GAIN * from_us)
+            status = try_from(t, subject, jump, best);
+        if (t->late || t->contestants[*best]->report->us >= GAIN * from_us)
             break;
     }
     return status;
@@ -75,28 +98,30 @@ enum dgl_status tuner_pair(struct tuner *t, const struct subject *subject, size_
     enum dgl_status status = DGL_OK;
     *beats = false;
     for (int tries = 0; tries < PAIRED_TRIES && !*beats && status == DGL_OK; tries++) {
+        if (tries > 0 && dgl_now_ns() + tuner_pair_ns(t, subject) > t->end_ns)
+            break;
         *beats = true;
         for (uint32_t u = 0; u < subject->num_usages && status == DGL_OK && *beats; u++) {
             const struct usage *usage = &subject->usage[u];
-            double us[2][PAIRED_ROUNDS], ratio[PAIRED_ROUNDS];
+            double us[2][TUNER_PAIRED_ROUNDS], ratio[TUNER_PAIRED_ROUNDS];
             status = tuner_prepare(t, usage);
             if (status == DGL_OK)
                 status = tuner_warm(t, usage, t->contestants[0], u);
-            for (int i = -1; i < PAIRED_ROUNDS && status == DGL_OK; i++)
+            for (int i = -1; i < TUNER_PAIRED_ROUNDS && status == DGL_OK; i++)
                 for (int k = 0; k < 2 && status == DGL_OK; k++)
                     status = tuner_span(t, usage, t->contestants[k ? winner : 0], u, usage->lists,
                                         &us[k][i < 0 ? 0 : i]);
             if (status != DGL_OK)
                 break;
-            for (int i = 0; i < PAIRED_ROUNDS; i++)
+            for (int i = 0; i < TUNER_PAIRED_ROUNDS; i++)
                 ratio[i] = us[1][i] / us[0][i];
-            const double median = dgl_median(ratio, PAIRED_ROUNDS); /* sorts them */
-            const double spread = ratio[PAIRED_ROUNDS - 1] - ratio[0];
+            const double median = dgl_median(ratio, TUNER_PAIRED_ROUNDS); /* sorts them */
+            const double spread = ratio[TUNER_PAIRED_ROUNDS - 1] - ratio[0];
             *beats = u == 0 ? median < 1 - spread : median <= 1 + spread;
             if (u > 0)
                 continue;
-            out->default_us = dgl_median(us[0], PAIRED_ROUNDS);
-            out->tuned_us = dgl_median(us[1], PAIRED_ROUNDS);
+            out->default_us = dgl_median(us[0], TUNER_PAIRED_ROUNDS);
+            out->tuned_us = dgl_median(us[1], TUNER_PAIRED_ROUNDS);
             out->spread = spread;
         }
     }

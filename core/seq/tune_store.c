@@ -17,8 +17,11 @@
 #include "core/base/json.h"
 #include "core/base/mem.h"
 
-#define FORMAT    "dopplergl tuner 1"
+#define FORMAT    "dopplergl tuner 2"
 #define MAX_BYTES (16u << 20)
+
+static const char *const phase_words[] = {
+    [DGL_PHASE_PREFILL] = "prefill", [DGL_PHASE_DECODE] = "decode", [DGL_PHASE_SAMPLE] = "sample"};
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
@@ -222,6 +225,10 @@ static bool copy_word(const struct dgl_json *object, const char *key, char *out,
 
 static void add_entry(struct tune_store *store, const struct dgl_json *object)
 {
+    const struct dgl_str word = dgl_json_str(dgl_json_get(object, "phase"));
+    const size_t phases = sizeof(phase_words) / sizeof(phase_words[0]);
+    int64_t tokens = 0;
+    size_t phase = 0;
     struct tune_entry entry = {
         .key = (char *)dgl_json_str(dgl_json_get(object, "request")).p,
         .op = (char *)dgl_json_str(dgl_json_get(object, "op")).p,
@@ -230,14 +237,20 @@ static void add_entry(struct tune_store *store, const struct dgl_json *object)
         .tuned_us = dgl_json_f64(dgl_json_get(object, "tuned_us")),
         .spread = dgl_json_f64(dgl_json_get(object, "spread")),
     };
-    if (dgl_json_is(dgl_json_get(object, "request"), DGL_JSON_STRING) &&
+    while (phase < phases && !dgl_str_eq(word, phase_words[phase]))
+        phase++;
+    entry.phase = (enum dgl_phase)phase;
+    if (phase < phases && dgl_json_i64(dgl_json_get(object, "tokens"), &tokens) && tokens > 0 &&
+        tokens <= INT32_MAX && dgl_json_is(dgl_json_get(object, "request"), DGL_JSON_STRING) &&
         dgl_json_is(dgl_json_get(object, "op"), DGL_JSON_STRING) &&
         dgl_json_is(dgl_json_get(object, "tunes"), DGL_JSON_STRING) &&
         copy_word(object, "texts", entry.texts, sizeof(entry.texts)) &&
         copy_word(object, "kernel", entry.kernel, sizeof(entry.kernel)) &&
         copy_word(object, "default", entry.default_kernel, sizeof(entry.default_kernel)) &&
-        dgl_json_i64(dgl_json_get(object, "time"), &entry.time))
+        dgl_json_i64(dgl_json_get(object, "time"), &entry.time)) {
+        entry.tokens = (int32_t)tokens;
         tune_store_put(store, &entry);
+    }
 }
 
 void tune_store_load(struct tune_store *store, struct dgl_device *dev)
@@ -286,11 +299,8 @@ bool tune_store_save(const struct tune_store *store, struct dgl_device *dev)
         const struct tune_entry *e = &store->items[i];
         const struct {
             const char *key, *value;
-        } words[] = {{"request", e->key},
-                     {"op", e->op},
-                     {"texts", e->texts},
-                     {"kernel", e->kernel},
-                     {"default", e->default_kernel},
+        } words[] = {{"request", e->key}, {"op", e->op},         {"phase", phase_words[e->phase]},
+                     {"texts", e->texts}, {"kernel", e->kernel}, {"default", e->default_kernel},
                      {"tunes", e->tunes}};
         const struct {
             const char *key;
@@ -306,6 +316,8 @@ bool tune_store_save(const struct tune_store *store, struct dgl_device *dev)
             dgl_jw_key(&w, numbers[k].key);
             dgl_jw_f64(&w, numbers[k].value);
         }
+        dgl_jw_key(&w, "tokens");
+        dgl_jw_i64(&w, e->tokens);
         dgl_jw_key(&w, "time");
         dgl_jw_i64(&w, e->time);
         dgl_jw_end_object(&w);

@@ -9,8 +9,10 @@
 /* What was found out about one request. Where the default was not beaten, `kernel` is the default
  * one and `tunes` is empty. */
 struct tune_entry {
-    char *key;       /* kernel_request_key() */
-    char *op;        /* the plan's word for it: "qkv" */
+    char *key;            /* kernel_request_key() */
+    char *op;             /* the plan's word for it: "qkv" */
+    enum dgl_phase phase; /* and in what kind of pass of how many tokens it was measured */
+    int32_t tokens;
     char texts[65];  /* tune_texts() of its kernels */
     char kernel[64]; /* NAME */
     char default_kernel[64];

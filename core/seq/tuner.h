@@ -7,6 +7,7 @@
 
 #define TUNER_MAX_CANDIDATES 128 /* of a subject */
 #define TUNER_SAMPLE_LISTS   16  /* of one measurement, each takes a position */
+#define TUNER_PAIRED_ROUNDS  5
 
 /* Operations of one body of passes that ask for the same. */
 struct usage {
@@ -53,7 +54,12 @@ struct tuner {
     size_t num_ids;
     int32_t depth, most_tokens;
     uint64_t start_ns, busy_ns; /* when the call began; when the device was last seen busy */
+    uint64_t end_ns;            /* nothing is begun that would end later */
+    /* What these took lately: compiling, judging and timing a candidate; all before the first one
+     * of a subject; making buffers those of a pass. */
+    uint64_t candidate_ns, begin_ns, prepare_ns;
     /* of the subject at hand */
+    bool late; /* candidates were left out for want of time */
     struct kernel_table table;
     struct programs programs;
     struct contestant *contestants[TUNER_MAX_CANDIDATES]; /* [0]: the default */
@@ -91,14 +97,22 @@ enum dgl_status tuner_add_neighbours(struct tuner *t, const struct subject *subj
 enum dgl_status tuner_add_variants(struct tuner *t, const struct subject *subject);
 /* `tunes` with one of them set to a value. False: it does not fit. */
 bool tune_with(const char *tunes, const char *name, int64_t value, char *out, size_t size);
+/* Forgets the candidates from `first` on. */
+void tuner_drop(struct tuner *t, size_t first);
 /* The subject at hand is done with. */
 void tuner_subject_end(struct tuner *t);
 
 /* tune_measure.c */
 
-/* Compiles contestants from `first` on in one batch, and holds them against known answers. Those
- * that fail get a reason. */
-enum dgl_status tuner_compile(struct tuner *t, const struct subject *subject, size_t first);
+/* Takes what something took last into account: half of what it took before counts at least. */
+static inline void tuner_note(uint64_t *cost, uint64_t ns)
+{
+    *cost = ns > *cost / 2 ? ns : *cost / 2;
+}
+/* Compiles contestants [first, end) in one batch, and holds them against known answers. Those that
+ * fail get a reason. */
+enum dgl_status tuner_compile(struct tuner *t, const struct subject *subject, size_t first,
+                              size_t end);
 /* Makes buffers and step table those of a pass in the middle of which the operations are. */
 enum dgl_status tuner_prepare(struct tuner *t, const struct usage *usage);
 /* Keeps a GPU busy that has had nothing to do. */
@@ -110,9 +124,11 @@ enum dgl_status tuner_size_span(struct tuner *t, struct usage *usage, struct con
 /* One measurement: microseconds of an operation. */
 enum dgl_status tuner_span(struct tuner *t, const struct usage *usage, const struct contestant *c,
                            uint32_t u, uint32_t lists, double *us);
-/* Times contestants from `first` on; *best becomes the fastest. */
-enum dgl_status tuner_time(struct tuner *t, const struct subject *subject, size_t first,
+/* Times contestants [first, end); *best becomes the fastest. */
+enum dgl_status tuner_time(struct tuner *t, const struct subject *subject, size_t first, size_t end,
                            size_t *best);
+/* What one try of paired rounds takes, as far as is known. */
+uint64_t tuner_pair_ns(const struct tuner *t, const struct subject *subject);
 
 /* tune_search.c */
 

@@ -74,6 +74,7 @@ static void a_tunable_at_its_worst_is_replaced(void **state)
     const struct dgl_json *op = dgl_json_first(ops);
     int64_t winner = 0;
     assert_true(dgl_json_i64(dgl_json_get(op, "winner"), &winner));
+    assert_true(dgl_json_bool(dgl_json_get(op, "complete")));
     const struct dgl_json *list = dgl_json_get(op, "candidates");
     assert_true(dgl_json_count(list) >= 3);
     assert_contains(text(dgl_json_at(list, (size_t)winner), "tunes"), "SPIN=0");
@@ -88,10 +89,16 @@ static void other_commands_use_what_is_stored(void **state)
     RUN(&r, "tune", "--show", "--device", "any", "--json");
     assert_code(&r, 0);
     assert_int_equal(dgl_json_count(process_json(&r)), 1);
-    assert_contains(text(dgl_json_at(process_json(&r), 0), "tunes"), "SPIN=0");
+    const struct dgl_json *row = dgl_json_at(process_json(&r), 0);
+    int64_t tokens = 0;
+    assert_contains(text(row, "tunes"), "SPIN=0");
+    assert_string_equal(text(row, "phase"), "prefill");
+    assert_true(dgl_json_i64(dgl_json_get(row, "tokens"), &tokens));
+    assert_true(tokens > 1);
     process_finish(&r);
     RUN(&r, "tune", "--show", "--device", "any");
     assert_contains(r.out, "SPIN=0");
+    assert_contains(r.out, "attn_norm      prefill");
     process_finish(&r);
 
     RUN(&r, "kernels", "explain", MODEL, "--json");
@@ -118,6 +125,14 @@ static void reset_forgets(void **state)
     (void)state;
     RUN(&r, "tune", "--reset", "--device", "any");
     assert_code(&r, 0);
+    assert_contains(r.err, "tune: removed 1 result for ");
+    process_finish(&r);
+    RUN(&r, "tune", "--reset", "--device", "any", "--json");
+    assert_code(&r, 0);
+    int64_t removed = -1;
+    assert_true(dgl_json_i64(dgl_json_get(process_json(&r), "removed"), &removed));
+    assert_int_equal(removed, 0);
+    assert_true(dgl_json_is(dgl_json_get(process_json(&r), "device"), DGL_JSON_OBJECT));
     process_finish(&r);
     RUN(&r, "tune", "--show", "--device", "any", "--json");
     assert_int_equal(dgl_json_count(process_json(&r)), 0);

@@ -290,7 +290,11 @@ static void test_variant(void **state)
     const struct kernel_use *use = NULL;
     struct tune_store store = {0};
     struct dgl_buf key = {0};
-    struct tune_entry entry = {.op = "o", .tunes = "ROW_THREADS=4", .kernel = "matmul_decode"};
+    struct tune_entry entry = {.op = "o",
+                               .phase = DGL_PHASE_DECODE,
+                               .tokens = 1,
+                               .tunes = "ROW_THREADS=4",
+                               .kernel = "matmul_decode"};
     (void)state;
     const struct plan_segment *body = &plan->segment[SEG_DECODE];
     for (size_t i = 0; i < body->ops.count && !use; i++)
@@ -325,6 +329,8 @@ static void test_variant(void **state)
 static const struct tune_entry entries[] = {
     {.key = "norm/post=store/H=64",
      .op = "attn_norm",
+     .phase = DGL_PHASE_PREFILL,
+     .tokens = 128,
      .texts = "1",
      .kernel = "norm_rms",
      .default_kernel = "norm_rms",
@@ -335,6 +341,8 @@ static const struct tune_entry entries[] = {
      .time = 1795000000},
     {.key = "embed/H=64",
      .op = "embed",
+     .phase = DGL_PHASE_DECODE,
+     .tokens = 1,
      .texts = "2",
      .kernel = "mine",
      .default_kernel = "embed_rows",
@@ -344,6 +352,8 @@ static const struct tune_entry entries[] = {
      .time = 1795000001},
     {.key = "norm/post=add/H=64",
      .op = "post",
+     .phase = DGL_PHASE_SAMPLE,
+     .tokens = 1,
      .texts = "1",
      .kernel = "norm_rms",
      .default_kernel = "norm_rms",
@@ -393,6 +403,8 @@ static void test_round_trip(void **state)
         const struct tune_entry *got = tune_store_find(&store, want->key, want->texts);
         assert_non_null(got);
         assert_string_equal(got->op, want->op);
+        assert_int_equal(got->phase, want->phase);
+        assert_int_equal(got->tokens, want->tokens);
         assert_string_equal(got->kernel, want->kernel);
         assert_string_equal(got->default_kernel, want->default_kernel);
         assert_string_equal(got->tunes, want->tunes);
@@ -424,11 +436,13 @@ struct damage_case {
 
 static const struct damage_case damages[] = {
     {"as it was stored", "", "", ENTRIES},
-    {"another format", "tuner 1", "tuner 2", 0},
+    {"another format", "tuner 2", "tuner 1", 0},
     {"another device's key", "\"key\": \"", "\"key\": \"0", 0},
     {"no JSON", "\"entries\": [", "\"entries\": ", 0},
     {"an entry without its kernel", "\"kernel\": \"norm_rms\"", "\"kernel\": 3", ENTRIES - 1},
     {"an entry without its time", "\"time\"", "\"times\"", ENTRIES - 1},
+    {"an entry of no phase", "\"decode\"", "\"encode\"", ENTRIES - 1},
+    {"an entry of no tokens", "\"tokens\": 128", "\"tokens\": 0", ENTRIES - 1},
     {"a list that is none", "\"entries\"", "\"others\"", 0},
 };
 

@@ -1,0 +1,249 @@
+/* The tuner on a device whose times the test makes up: that what it takes is never slower than the
+ * default by more than twice the spread of the rounds that decided, whatever the clock does, and
+ * that it ends in time. Programs are compiled and judged as always; nothing is timed. */
+#include "tests/support/test.h"
+
+#include <math.h>
+
+#include "core/exec/programs.h"
+#include "core/seq/session.h"
+#include "tests/support/tiny_model.h"
+
+#define MS 1000000ull
+
+static struct test_log log_;
+static struct dgl_device *device;
+static char *dir;   /* of the model */
+static char *cache; /* of the device */
+
+/* ---- a made-up device ------------------------------------------------------------------------ */
+
+enum { SIZES = 5 };
+static const int64_t sizes[SIZES] = {32, 64, 128, 256, 512}; /* WG_SIZE of norm_rms */
+
+static struct {
+    double us[SIZES];    /* of norm_rms by its WG_SIZE; other kernels take OTHER_US */
+    double noise, drift; /* of a span's time: +- noise; longer by drift than the span before */
+    int slow_spans;      /* so many spans take twice as long at first */
+    uint64_t compile_ns; /* of a candidate's program; a model's own are there */
+    const struct programs *own;
+    uint64_t seed, clock_ns, spans;
+    struct {
+        const struct gl_program *program;
+        double us;
+    } known[64];
+    size_t num_known;
+} gpu;
+#define OTHER_US 100
+
+uint64_t __wrap_dgl_now_ns(void);
+uint64_t __wrap_dgl_now_ns(void)
+{
+    return gpu.clock_ns += 1000;
+}
+
+enum dgl_status __real_programs_compile(struct programs *p, const struct kernel_use *const *uses,
+                                        size_t count, const struct gl_compile *how);
+enum dgl_status __wrap_programs_compile(struct programs *p, const struct kernel_use *const *uses,
+                                        size_t count, const struct gl_compile *how);
+enum dgl_status __wrap_programs_compile(struct programs *p, const struct kernel_use *const *uses,
+                                        size_t count, const struct gl_compile *how)
+{
+    for (size_t i = 0; i < count; i++)
+        gpu.clock_ns += p == gpu.own || programs_has(p, uses[i]) ? 0 : gpu.compile_ns;
+    return __real_programs_compile(p, uses, count, how);
+}
+
+static double true_us(const struct kernel_choice *choice)
+{
+    for (int i = 0; i < SIZES && strcmp(choice->kernel->name, "norm_rms") == 0; i++)
+        if (choice->vars[choice->num_consts].value == sizes[i])
+            return gpu.us[i];
+    return OTHER_US;
+}
+
+/* Notes what the program will take. Programs that are gone may have left their address. */
+struct gl_program *__real_programs_get(const struct programs *p, const struct kernel_use *use);
+struct gl_program *__wrap_programs_get(const struct programs *p, const struct kernel_use *use);
+struct gl_program *__wrap_programs_get(const struct programs *p, const struct kernel_use *use)
+{
+    struct gl_program *program = __real_programs_get(p, use);
+    size_t i = 0;
+    while (i < gpu.num_known && gpu.known[i].program != program)
+        i++;
+    assert_true(i < sizeof(gpu.known) / sizeof(gpu.known[0]));
+    gpu.num_known += i == gpu.num_known;
+    gpu.known[i].program = program;
+    gpu.known[i].us = true_us(&use->choice);
+    return program;
+}
+
+enum dgl_status __wrap_gl_submit_span(struct gl_device *dev, const struct gl_dispatch *list,
+                                      size_t count, uint32_t rounds, uint64_t *ns);
+enum dgl_status __wrap_gl_submit_span(struct gl_device *dev, const struct gl_dispatch *list,
+                                      size_t count, uint32_t rounds, uint64_t *ns)
+{
+    (void)dev;
+    size_t i = 0;
+    while (i < gpu.num_known && gpu.known[i].program != list->program)
+        i++;
+    assert_true(i < gpu.num_known);
+    gpu.seed = gpu.seed * 6364136223846793005ull + 1442695040888963407ull;
+    const double noise = gpu.noise * ((double)(gpu.seed >> 40) / (1 << 23) - 1);
+    const double factor = (1 + noise) * pow(1 + gpu.drift, (double)gpu.spans) *
+                          (gpu.spans < (uint64_t)gpu.slow_spans ? 2 : 1);
+    gpu.spans++;
+    *ns = (uint64_t)(gpu.known[i].us * factor * 1e3 * (double)(count * rounds));
+    gpu.clock_ns += *ns;
+    return DGL_OK;
+}
+
+/* ---- what is taken --------------------------------------------------------------------------- */
+
+#define ANY  (-1)
+#define NONE 64 /* the default */
+
+static const struct clock_case {
+    const char *name;
+    double us[SIZES];
+    double noise, drift;
+    int slow_spans;
+    int64_t winner; /* its WG_SIZE; ANY: whatever keeps to the rule */
+} clocks[] = {
+    {"a clear winner", {100, 100, 60, 100, 100}, 0, 0, 0, 128},
+    {"a clear winner, by a clock that is 5% off", {100, 100, 60, 90, 90}, 0.05, 0, 0, 128},
+    {"the default is the fastest", {130, 100, 110, 120, 140}, 0, 0, 0, NONE},
+    {"all are alike", {100, 100, 100, 100, 100}, 0, 0, 0, NONE},
+    {"less than the clock can tell", {99, 100, 98, 99, 99}, 0.2, 0, 0, NONE},
+    {"a start that makes the default look slow", {105, 100, 104, 103, 105}, 0, 0, 6, NONE},
+    {"each span slower than the one before", {101, 100, 101, 101, 101}, 0, 0.002, 0, NONE},
+    {"each span faster than the one before", {102, 100, 102, 102, 101}, 0, -0.004, 0, NONE},
+    {"slower ones under noise of 3%", {101, 100, 102, 101, 102}, 0.03, 0, 0, ANY},
+    {"slower ones under noise of 10%", {104, 100, 103, 102, 105}, 0.1, 0, 0, ANY},
+    {"slower ones under noise of 40%", {110, 100, 105, 120, 115}, 0.4, 0, 0, ANY},
+    {"noise and drift", {103, 100, 102, 104, 105}, 0.05, -0.002, 3, ANY},
+};
+
+static int64_t size_of(const struct dgl_tune_candidate *c)
+{
+    int64_t size = 64;
+    const char *equals = strchr(c->tunes, '=');
+    if (equals)
+        assert_true(dgl_parse_i64(dgl_str_of(equals + 1), 32, 512, &size));
+    return size;
+}
+
+static double us_of_size(int64_t size)
+{
+    for (int i = 0; i < SIZES; i++)
+        if (sizes[i] == size)
+            return gpu.us[i];
+    fail_msg("no candidate has a WG_SIZE of %lld", (long long)size);
+    return 0;
+}
+
+static void tune(const struct dgl_tune_params *params, struct dgl_tune_result *r)
+{
+    struct dgl_model *model = NULL;
+    struct dgl_session *session = NULL;
+    assert_int_equal(dgl_tuned_reset(device), DGL_OK);
+    if (dgl_model_load(device, dgl_model_params(.path = dir, .no_tuned = true), &model) != DGL_OK ||
+        dgl_session_create(model, dgl_session_params(.chunk = 64), &session) != DGL_OK)
+        fail_msg("%s", log_.text);
+    gpu.own = &model->engine->programs;
+    if (dgl_tune(session, params, r) != DGL_OK)
+        fail_msg("%s", log_.text);
+    dgl_session_destroy(&session);
+    dgl_model_destroy(&model);
+}
+
+static void tuned_is_not_slower(void **state)
+{
+    const struct clock_case *c = *state;
+    struct dgl_tune_result r;
+    gpu.noise = c->noise;
+    gpu.drift = c->drift;
+    gpu.slow_spans = c->slow_spans;
+    gpu.compile_ns = 0;
+    gpu.spans = gpu.num_known = 0;
+    memcpy(gpu.us, c->us, sizeof(gpu.us));
+    tune(dgl_tune_params(.op = "attn_norm", .seconds = 86400), &r);
+    assert_int_equal(r.num_ops, 1);
+    const struct dgl_tune_op *op = &r.ops[0];
+    const int64_t size = size_of(&op->candidates[op->winner]);
+    const double us = us_of_size(size), preset = us_of_size(64);
+    assert_true(op->num_candidates >= 3);
+    assert_true(op->complete);
+    if (us > preset * (1 + 2 * op->spread))
+        fail_msg("%s: WG_SIZE %lld takes %g us, the default %g, the spread is %g", c->name,
+                 (long long)size, us, preset, op->spread);
+    if (op->tuned_us > op->default_us)
+        fail_msg("%s: tuned %g us, default %g us", c->name, op->tuned_us, op->default_us);
+    if (c->winner != ANY && size != c->winner)
+        fail_msg("%s: the winner has a WG_SIZE of %lld, wanted %lld", c->name, (long long)size,
+                 (long long)c->winner);
+    assert_int_equal(size == NONE, op->winner == 0);
+    dgl_tune_result_finish(&r);
+}
+
+/* ---- in time --------------------------------------------------------------------------------- */
+
+static const struct time_case {
+    const char *name;
+    int32_t seconds;
+    uint64_t compile_ns;
+    size_t num_ops; /* 0: not reached */
+    bool complete;  /* all candidates are tried */
+} times[] = {
+    {"time for all", 600, 1000 * MS, 1, true},
+    {"for a few", 4, 1000 * MS, 1, false},
+    {"a compiler that is slower than expected", 20, 6000 * MS, 1, false},
+    {"for the default alone", 2, 1500 * MS, 0, false},
+};
+
+static void ends_in_time(void **state)
+{
+    const struct time_case *c = *state;
+    struct dgl_tune_result r;
+    gpu.noise = gpu.drift = 0;
+    gpu.slow_spans = 0;
+    gpu.compile_ns = c->compile_ns;
+    gpu.spans = gpu.num_known = 0;
+    for (int i = 0; i < SIZES; i++)
+        gpu.us[i] = 100;
+    tune(dgl_tune_params(.op = "attn_norm", .seconds = c->seconds), &r);
+    if (r.ns > (uint64_t)c->seconds * 1000 * MS)
+        fail_msg("%s: it took %.3f s of %d", c->name, (double)r.ns * 1e-9, (int)c->seconds);
+    assert_int_equal(r.num_ops, c->num_ops);
+    assert_int_equal(r.num_left, 1 - c->num_ops);
+    for (size_t i = 0; i < r.num_ops; i++) {
+        assert_int_equal(r.ops[i].complete, c->complete);
+        assert_true(r.ops[i].num_candidates > 1);
+    }
+    dgl_tune_result_finish(&r);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+int main(void)
+{
+    struct tiny_llama model = tiny_llama_default();
+    test_log_init(&log_, DGL_LOG_ERROR);
+    gpu.seed = 1;
+    dir = test_tmpdir();
+    cache = test_tmpdir();
+    model.context = 256;
+    tiny_llama_write(dir, &model);
+    int failures = 0;
+    if (dgl_device_create(&log_.log, dgl_device_params(.select = "any", .cache_dir = cache),
+                          &device) == DGL_OK) {
+        failures = test_run_table("clock", tuned_is_not_slower, clocks);
+        failures += test_run_table("time", ends_in_time, times);
+    } else {
+        printf("# skip: no GLES device: %s\n", log_.text);
+    }
+    dgl_device_destroy(&device);
+    test_tmpdir_remove(dir);
+    test_tmpdir_remove(cache);
+    return failures;
+}

@@ -660,14 +660,13 @@ const char *dgl_model_generation_config(const struct dgl_model *model, size_t *l
  * DGL_ERR_UNSUPPORTED: a hint cannot be met here; DGL_ERR_KERNEL: one does not compile, or computes
  * wrongly; DGL_ERR_INVALID_ARG: in a call that profiles. Slow. */
 enum dgl_status dgl_model_set_kernels(struct dgl_model *model, const struct dgl_kernels *kernels);
-/* Does a part of what dgl_model_set_kernels() of the same kernels will do before it changes
- * anything, so that tokens go on meanwhile; to be called from token_cb of dgl_generate(), or
- * between calls, until *ready says that only the change is left. The first call plans and starts
- * the compiler: where the driver compiles on threads of its own, calls do nothing until it is
- * done; elsewhere the next one compiles. Then each call runs one known-answer test, milliseconds.
- * Fails as dgl_model_set_kernels() does, and nothing is prepared any more; so it is when either is
- * called with other kernels and after dgl_model_rebuild(). It need not be called at all, nor to its
- * end. */
+/* Does a part of what dgl_model_set_kernels() of the same kernels does before it changes anything,
+ * so that tokens go on meanwhile; to be called from token_cb of dgl_generate(), or between calls,
+ * until *ready says that only the change is left. The first call plans, and compiles; where the
+ * driver compiles on threads of its own it only starts them, and calls do nothing until they are
+ * done. Then each call runs one known-answer test: milliseconds. Fails as dgl_model_set_kernels()
+ * does, and what was prepared is given up; so it is when either is called with another handle, and
+ * by dgl_model_rebuild(). It need not be called at all, nor to its end. */
 enum dgl_status dgl_model_prepare_kernels(struct dgl_model *model,
                                           const struct dgl_kernels *kernels, bool *ready);
 

@@ -71,16 +71,17 @@ float take_new(attn_share share, uint first)
 {
     uint head = uint(HEADS) + share.kv_head;
     float product = 0.0;
-    if (share.has_new)
-        for (uint i = 0u; i < uint(VEC4S); i++) {
-            rope_item item = rope_item_at(i);
-            vec4 k = rope_item_load(head * uint(HEAD_DIM), item);
-            if (item.paired)
-                k = rope_rotate(k, rope_angles(share.pos, i));
-            k = kv_round(k);
-            row[item.dim / 2u] = k.xy;
-            row[item.partner / 2u] = k.zw;
-        }
+    // By all, although few have a new key: softpipe stores four neighbours' elements of private
+    // arrays where the first of them says, which in a branch may be one that does not take it.
+    for (uint i = 0u; i < uint(VEC4S); i++) {
+        rope_item item = rope_item_at(i);
+        vec4 k = rope_item_load(head * uint(HEAD_DIM), item);
+        if (item.paired)
+            k = rope_rotate(k, rope_angles(share.pos, i));
+        k = kv_round(k);
+        row[item.dim / 2u] = k.xy;
+        row[item.partner / 2u] = k.zw;
+    }
     if (share.stores)
         for (uint i = first; i < first + uint(SLICE); i++) {
             uint key = kv_row(kv_keys(share.seq, share.kv_head), share.pos);

@@ -422,6 +422,11 @@ struct dgl_kernels_bench_params {
  * not. Slow. */
 enum dgl_status dgl_kernels_bench(struct dgl_device *device,
                                   const struct dgl_kernels_bench_params *params);
+/* The faults that dgl_kernels_bench() finds in a name and a shape without a device:
+ * DGL_ERR_INVALID_ARG. */
+enum dgl_status dgl_kernels_check_shape(const struct dgl_log *log,
+                                        const struct dgl_kernels *kernels, const char *name,
+                                        const char *shape);
 
 /* ---- tokenizer (no device needed) ------------------------------------------------------------ */
 

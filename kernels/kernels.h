@@ -362,8 +362,9 @@ void kernel_choice_origin(const struct kernel_choice *choice, struct dgl_buf *ou
  * the other, all lines ending in LF. False: out of memory. */
 bool kernel_choice_sha256(const struct kernel_choice *choice, char out[65]);
 
-/* Where the hint `strict` is in force: DGL_ERR_UNSUPPORTED naming a hint that is for none of a
- * model's requests. `q4_k_expanded`: weights of q4_k were unpacked as a hint says. */
+/* Tells of hints for some requests only that are for none of a model's. Where the hint `strict` is
+ * in force: DGL_ERR_UNSUPPORTED naming the first hint of any kind that is for none.
+ * `q4_k_expanded`: weights of q4_k were unpacked as a hint says. */
 enum dgl_status kernel_set_check_heard(const struct dgl_log *log, const struct kernel_set *set,
                                        const struct kernel_request *const *requests,
                                        size_t num_requests, bool q4_k_expanded);

@@ -92,8 +92,13 @@ bool command_bench_check(const struct options *opt)
         console_error("--batch %d: decoding several sequences together is not supported; prefill "
                       "tokens per pass are --ubatch",
                       opt->batch);
+    else if (compare)
+        return options_are_used(opt, "bench", "bench compare", OPTIONS_KERNEL " model");
     else
-        return check_types(opt->types) && (!opt->shape || check_shape(opt));
+        return check_types(opt->types) &&
+               (!opt->shape || (options_are_used(opt, "bench", "bench --shape",
+                                                 "allow-pack-kernels hash-weights") &&
+                                check_shape(opt)));
     return false;
 }
 

@@ -7,6 +7,7 @@
 #include "core/base/printable.h"
 #include "tools/commands.h"
 #include "tools/engine.h"
+#include "tools/options_table.h"
 #include "tools/report.h"
 
 /* ---- convert --------------------------------------------------------------------------------- */
@@ -76,6 +77,12 @@ int command_convert(const struct options *opt)
 }
 
 /* ---- verify ---------------------------------------------------------------------------------- */
+
+bool command_verify_check(const struct options *opt)
+{
+    return opt->smoke ||
+           options_are_used(opt, "verify", "verify` without `--smoke", OPTIONS_KERNEL);
+}
 
 struct verify {
     const struct options *opt;

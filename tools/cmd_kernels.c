@@ -10,6 +10,7 @@
 #include "core/base/printable.h"
 #include "tools/commands.h"
 #include "tools/kernels.h"
+#include "tools/options_table.h"
 #include "tools/report.h"
 
 struct listing {
@@ -335,18 +336,26 @@ static int list(struct engine *e, const struct options *opt)
     return end(&l);
 }
 
+#define ALL_BUT_TUNABLES OPTIONS_KERNEL_WORDS " " OPTIONS_KERNEL_LOADING
+#define ALL_BUT_FILES    OPTIONS_KERNEL_HINTS " " ALL_BUT_TUNABLES
+
 static const struct action {
     const char *name, *usage;
     int min_args, max_args; /* with the name */
     int (*run)(struct engine *e, const struct options *opt);
+    const char *unused; /* options that it does nothing with; `model` also where no pack is read */
 } actions[] = {
-    {"list", "`list`", 1, 1, list},
-    {"show", "`show NAME`", 2, 2, kernels_show},
-    {"check", "`check [FILE|DIR]`", 1, 2, kernels_check},
-    {"bench", "`bench NAME`", 2, 2, kernels_bench},
-    {"diff", "`diff [NAME]`", 1, 2, kernels_diff},
-    {"new", "`new NAME --op OP`", 2, 2, kernels_new},
-    {"explain", "`explain`", 1, 1, explain},
+    {"list", "`list`", 1, 1, list, ALL_BUT_FILES " op shape quick generated output force model"},
+    {"show", "`show NAME`", 2, 2, kernels_show, ALL_BUT_FILES " op shape quick output force model"},
+    {"check", "`check [FILE|DIR]`", 1, 2, kernels_check,
+     ALL_BUT_TUNABLES " op shape generated output force model"},
+    {"bench", "`bench NAME`", 2, 2, kernels_bench,
+     ALL_BUT_TUNABLES " op quick generated output force model"},
+    {"diff", "`diff [NAME]`", 1, 2, kernels_diff,
+     ALL_BUT_FILES " op shape quick generated output force model"},
+    {"new", "`new NAME --op OP`", 2, 2, kernels_new,
+     ALL_BUT_FILES " shape quick generated model json"},
+    {"explain", "`explain`", 1, 1, explain, "op shape quick generated output force"},
 };
 #define NUM_ACTIONS (sizeof(actions) / sizeof(actions[0]))
 
@@ -358,6 +367,24 @@ static const struct action *find_action(const char *name)
     return NULL;
 }
 
+/* Whether the action does something with all options of the command line. */
+static bool uses_options(const struct action *action, const struct options *opt)
+{
+    const bool generated = action->run == kernels_show && opt->generated;
+    struct dgl_str rest = dgl_str_of(generated ? "shape quick output force" : action->unused), name;
+    char form[32], one[32];
+    snprintf(form, sizeof(form), "kernels %s%s", action->name,
+             action->run == kernels_show && !generated ? "` without `--generated" : "");
+    while (dgl_str_split(&rest, ' ', &name)) {
+        if (dgl_str_eq(name, "model") && opt->allow_pack_kernels)
+            continue;
+        snprintf(one, sizeof(one), "%.*s", (int)name.len, name.p);
+        if (!options_are_used(opt, "kernels", form, one))
+            return false;
+    }
+    return true;
+}
+
 bool command_kernels_check(const struct options *opt)
 {
     const struct action *action = find_action(opt->arg[0]);
@@ -365,6 +392,8 @@ bool command_kernels_check(const struct options *opt)
     struct dgl_buf usage = {0};
     if (action && opt->num_args >= action->min_args && opt->num_args <= action->max_args) {
         const bool is_new = action->run == kernels_new;
+        if (!uses_options(action, opt))
+            return false;
         if (is_new && !opt->op)
             console_error("kernels: `new` wants the operation: --op norm, --op matmul/decode, as "
                           "`dopplergl kernels list` has them");

@@ -48,7 +48,8 @@ static void tell_log(struct judged *j, const char *reason)
     dgl_buf_finish(&j->log);
 }
 
-/* The kernels and the device of the options. `path` is one more file or folder of kernels. */
+/* The kernels and the device of the options. `path` is one more file or folder of kernels, or
+ * NULL. */
 static enum dgl_status open_device(struct engine *e, const struct options *opt, const char *path)
 {
     struct options own = *opt;
@@ -194,7 +195,14 @@ static bool tell_time(void *priv, const struct dgl_kernel_time *t)
 int kernels_bench(struct engine *e, const struct options *opt)
 {
     struct judged j = {.json = opt->json};
-    enum dgl_status status = open_device(e, opt, NULL);
+    enum dgl_status status = engine_open_kernels(e, opt);
+    if (status != DGL_OK)
+        return exit_code(status);
+    status = dgl_kernels_check_shape(&e->console.log, e->kernels, opt->arg[1], opt->shape);
+    if (status == DGL_ERR_INVALID_ARG)
+        return engine_has_kernel_files(opt) ? EXIT_FAILED : EXIT_USAGE;
+    if (status == DGL_OK)
+        status = engine_open_device(e, opt);
     if (status != DGL_OK)
         return exit_code(status);
     j.w = dgl_json_writer(&j.out, 0);

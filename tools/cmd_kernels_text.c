@@ -5,6 +5,7 @@
 
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/printable.h"
 #include "tools/commands.h"
 #include "tools/kernels.h"
 #include "tools/report.h"
@@ -31,19 +32,21 @@ static bool show_fields(void *priv, const struct dgl_kernel_info *k)
     return false;
 }
 
-static int fail_unknown(const char *name)
+static int fail_unknown(const struct options *opt, const char *name)
 {
-    console_error("there is no kernel %s; `dopplergl kernels list` names them", name);
-    return EXIT_FAILED;
+    console_error("there is no kernel %s; `dopplergl kernels list` names them",
+                  DGL_PRINTABLE(name));
+    return engine_has_kernel_files(opt) ? EXIT_FAILED : EXIT_USAGE;
 }
 
-static int show_file(struct engine *e, const char *name, bool json)
+static int show_file(struct engine *e, const struct options *opt)
 {
+    const char *name = opt->arg[1];
     size_t len;
     const char *text = dgl_kernels_source(e->kernels, name, &len);
     if (!text)
-        return fail_unknown(name);
-    if (!json)
+        return fail_unknown(opt, name);
+    if (!opt->json)
         return out_exit(out_write(text, len) && out_flush());
     struct dgl_buf out = {0};
     struct wanted wanted = {dgl_json_writer(&out, 0), name, {text, len}};
@@ -113,7 +116,7 @@ static int show_generated(struct engine *e, const struct options *opt)
     int code = EXIT_FAILED;
     const char *name = opt->arg[1];
     if (!dgl_kernels_source(e->kernels, name, NULL))
-        return fail_unknown(name);
+        return fail_unknown(opt, name);
     dgl_model_plan_iterate(e->model, show_step, &g);
     if (g.status != DGL_OK) {
         code = exit_code(g.status);
@@ -141,7 +144,7 @@ int kernels_show(struct engine *e, const struct options *opt)
     if (opt->generated)
         return show_generated(e, opt);
     enum dgl_status status = engine_open_kernels(e, opt);
-    return status == DGL_OK ? show_file(e, opt->arg[1], opt->json) : exit_code(status);
+    return status == DGL_OK ? show_file(e, opt) : exit_code(status);
 }
 
 /* ---- diff ------------------------------------------------------------------------------------ */
@@ -185,13 +188,12 @@ int kernels_diff(struct engine *e, const struct options *opt)
         dgl_jw_array(&d.w);
     if (status == DGL_OK)
         status = dgl_kernels_overrides(&e->console.log, e->kernels, put_difference, &d);
-    if (status == DGL_OK && d.name && !d.found && !dgl_kernels_source(e->kernels, d.name, NULL)) {
-        fail_unknown(d.name);
-        status = DGL_ERR_INVALID_ARG;
-    }
-    if (status != DGL_OK) {
+    int code = exit_code(status);
+    if (status == DGL_OK && d.name && !d.found && !dgl_kernels_source(e->kernels, d.name, NULL))
+        code = fail_unknown(opt, d.name);
+    if (code != EXIT_OK) {
         dgl_buf_finish(&d.out);
-        return exit_code(status);
+        return code;
     }
     if (d.json) {
         dgl_jw_end_array(&d.w);
@@ -212,10 +214,11 @@ int kernels_new(struct engine *e, const struct options *opt)
     snprintf(path, sizeof(path), "%s.comp", name);
     const char *to = opt->out ? opt->out : path;
     enum dgl_status status = engine_open_kernels(e, opt);
-    if (status == DGL_OK)
-        status = dgl_kernels_template(log, e->kernels, name, opt->op, &text, &len);
     if (status != DGL_OK)
         return exit_code(status);
+    status = dgl_kernels_template(log, e->kernels, name, opt->op, &text, &len);
+    if (status != DGL_OK)
+        return status == DGL_ERR_INVALID_ARG ? EXIT_USAGE : exit_code(status);
     int code = EXIT_FAILED;
     if (strcmp(to, "-") == 0) {
         code = out_exit(out_write(text, len) && out_flush());

@@ -7,6 +7,7 @@
 #include "core/base/mem.h"
 #include "tools/commands.h"
 #include "tools/engine.h"
+#include "tools/options_table.h"
 #include "tools/report.h"
 #include "tools/tune.h"
 
@@ -21,7 +22,9 @@ bool command_tune_check(const struct options *opt)
         console_error(
             "tune: --depth, --seconds and --op are for measuring, not for --show and --reset");
     else
-        return true;
+        return !(opt->tune_show || opt->tune_reset) ||
+               options_are_used(opt, "tune", opt->tune_show ? "tune --show" : "tune --reset",
+                                OPTIONS_KERNEL " model");
     return false;
 }
 

@@ -91,7 +91,7 @@ const struct command commands[] = {
      "hashes fails without `--smoke`.\n\n`--json`: `path`, `files`, `bytes`; with `--smoke` also "
      "`smoke` (passed or not), `fault` (the check that failed), `text`, `tokens`,\n`nll` (nats per "
      "token of the fixed text), `error` (largest NMSE of a block).",
-     0, 1, command_verify, NULL, "model"},
+     0, 1, command_verify, command_verify_check, "model"},
     {"models", "[DIR...] [options]", "List the models on this machine",
      "Opens no device. `NAME` is what `-m` takes. Without folders: the bundled model; the Hub "
      "cache "

@@ -33,6 +33,7 @@ bool command_tokenize_check(const struct options *opt);
 bool command_logits_check(const struct options *opt);
 bool command_perplexity_check(const struct options *opt);
 bool command_kernels_check(const struct options *opt);
+bool command_verify_check(const struct options *opt);
 bool command_tune_check(const struct options *opt);
 bool command_bench_check(const struct options *opt);
 bool command_help_check(const struct options *opt);

@@ -98,6 +98,24 @@ enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt)
         &e->kernels);
 }
 
+bool engine_has_kernel_files(const struct options *opt)
+{
+    return opt->kernel_dir.count > 0 || opt->kernel_file.count > 0 || opt->allow_pack_kernels;
+}
+
+bool engine_check_hints(const struct options *opt)
+{
+    struct console console;
+    struct dgl_kernels *kernels = NULL;
+    if (!opt->kernel_hints || engine_has_kernel_files(opt))
+        return true;
+    console_init(&console, opt);
+    enum dgl_status status =
+        dgl_kernels_create(&console.log, dgl_kernels_params(.hints = opt->kernel_hints), &kernels);
+    dgl_kernels_destroy(&kernels);
+    return status == DGL_OK;
+}
+
 enum dgl_status engine_open_device(struct engine *e, const struct options *opt)
 {
     enum dgl_status status = dgl_device_create(&e->console.log,

@@ -29,6 +29,12 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
                             bool session);
 /* The kernel layers alone; console_init() first. */
 enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt);
+/* Whether kernels of files are read, from whatever source: then the command line alone does not say
+ * which kernels there are. */
+bool engine_has_kernel_files(const struct options *opt);
+/* Whether --kernel-hints of the command line names kernels, tunables and requests that there are,
+ * where no files of kernels are read; false after an error line. Opens nothing. */
+bool engine_check_hints(const struct options *opt);
 /* The device alone, with its line; console_init() first. */
 enum dgl_status engine_open_device(struct engine *e, const struct options *opt);
 void engine_close(struct engine *e);

@@ -4,6 +4,7 @@
 #include "core/base/log.h"
 #include "tools/commands.h"
 #include "tools/console.h"
+#include "tools/engine.h"
 #include "tools/options_table.h"
 
 /* One line for each flag of another program that was taken and does nothing. */
@@ -40,8 +41,13 @@ int main(int argc, char **argv)
     int code = EXIT_FAILED;
     if (command->run == command_help || command->run == command_version ||
         options_add_defaults(command, &opt)) {
+        const struct option *hints = option_named(command, DGL_STR("kernel-hints"));
         tell_notes(&opt);
-        code = command->run(&opt);
+        if (hints && option_source(hints, &opt) == OPTION_FROM_COMMAND_LINE &&
+            !engine_check_hints(&opt))
+            code = EXIT_USAGE;
+        else
+            code = command->run(&opt);
     }
     if (code == EXIT_CANCELLED)
         console_cancelled(&opt);

@@ -324,6 +324,20 @@ static bool take_argument_as_option(const struct command *command, struct option
     return option_store(o, command->name, out->arg[0], out);
 }
 
+bool options_are_used(const struct options *opt, const char *command, const char *form,
+                      const char *names)
+{
+    struct dgl_str rest = dgl_str_of(names), name;
+    while (dgl_str_split(&rest, ' ', &name)) {
+        const struct option *o = option_named(command_find(command), name);
+        if (o && option_source(o, opt) == OPTION_FROM_COMMAND_LINE) {
+            console_error("--%s does nothing for `%s`", o->name, form);
+            return false;
+        }
+    }
+    return true;
+}
+
 bool options_parse(const struct command *command, int argc, char **argv, struct options *out)
 {
     struct cursor c = {command, argv, argc, 0};

@@ -68,6 +68,22 @@ void option_set_flag(const struct option *o, bool value, struct options *out);
 void option_set_source(const struct option *o, enum option_source source, struct options *out);
 enum option_source option_source(const struct option *o, const struct options *opt);
 
+/* Options that choose kernels, by what they choose. */
+#define OPTIONS_KERNEL_FILES "kernel-dir kernel-file allow-pack-kernels"
+#define OPTIONS_KERNEL_HINTS "kernel-config kernel-hints"
+#define OPTIONS_KERNEL_WORDS                                                                       \
+    "kernel-profile compute-precision q4k-matmul force-fused-q4k f16-matmul attention-prefill "    \
+    "attention-decode"
+#define OPTIONS_KERNEL_LOADING "no-tune executor hash-weights"
+#define OPTIONS_KERNEL                                                                             \
+    OPTIONS_KERNEL_FILES " " OPTIONS_KERNEL_HINTS " " OPTIONS_KERNEL_WORDS                         \
+                         " " OPTIONS_KERNEL_LOADING
+
+/* Whether the command line gives none of `names`, blank-separated, which do nothing in this form of
+ * the command, "kernels list"; false after an error line. `command` may lack some of them. */
+bool options_are_used(const struct options *opt, const char *command, const char *form,
+                      const char *names);
+
 /* `words` holds `word` between separators. */
 bool option_has_word(struct dgl_str words, char separator, struct dgl_str word);
 

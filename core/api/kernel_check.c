@@ -174,6 +174,26 @@ done:
     return status;
 }
 
+/* NULL after an error line. */
+static const struct kernel *find_kernel(const struct dgl_log *log, const struct kernel_set *set,
+                                        const char *name)
+{
+    const struct kernel *kernel = kernel_set_find(set, name ? name : "");
+    if (!kernel)
+        dgl_fail(log, DGL_ERR_INVALID_ARG,
+                 "no kernel is called '%s': `dopplergl kernels list` has the names",
+                 DGL_PRINTABLE(name ? name : ""));
+    return kernel;
+}
+
+enum dgl_status dgl_kernels_check_shape(const struct dgl_log *log,
+                                        const struct dgl_kernels *kernels, const char *name,
+                                        const char *shape)
+{
+    const struct kernel *kernel = find_kernel(log, kernels->set, name);
+    return kernel ? kernel_shape_check(log, kernel, shape) : DGL_ERR_INVALID_ARG;
+}
+
 enum dgl_status dgl_kernels_bench(struct dgl_device *device,
                                   const struct dgl_kernels_bench_params *params)
 {
@@ -185,11 +205,8 @@ enum dgl_status dgl_kernels_bench(struct dgl_device *device,
     double copy_gbps = 0;
     enum dgl_status status = judging_begin(&j, params->kernels, KERNEL_JUDGE_QUICK);
     if (status == DGL_OK) {
-        kernel = kernel_set_find(j.set, params->name ? params->name : "");
-        if (!kernel)
-            status = dgl_fail(device->log, DGL_ERR_INVALID_ARG,
-                              "no kernel is called '%s': `dopplergl kernels list` has the names",
-                              DGL_PRINTABLE(params->name ? params->name : ""));
+        kernel = find_kernel(device->log, j.set, params->name);
+        status = kernel ? DGL_OK : DGL_ERR_INVALID_ARG;
     }
     if (status == DGL_OK && !go_on(&j))
         status = DGL_ERR_CANCELLED;

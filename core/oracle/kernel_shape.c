@@ -2,8 +2,10 @@
 #include "core/oracle/kernel_shape.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "core/base/mem.h"
 #include "core/base/printable.h"
 #include "core/oracle/op_problem.h"
 #include "kernels/format/kernel_format.h"
@@ -132,35 +134,58 @@ static enum dgl_status check_sizes(const struct dgl_log *log, const struct kerne
     return DGL_OK;
 }
 
-enum dgl_status kernel_shape_fit(struct kernel_judge *judge, const struct kernel *kernel,
-                                 const char *text, const char *weight, struct kernel_shape *out,
-                                 bool *fits, char why[192])
+/* The text as attributes and constants; constants that it leaves out are typical. */
+static enum dgl_status read_text(const struct dgl_log *log, const struct op_rule *rule,
+                                 const struct kernel *kernel, const char *text,
+                                 struct kernel_shape *out)
 {
-    const struct dgl_log *log = kernel_judge_log(judge);
-    const struct op_rule *rule = op_rule_find(kernel->op);
     enum dgl_status status = DGL_OK;
-    *fits = false;
-    why[0] = '\0';
+    char *save = NULL;
     *out = (struct kernel_shape){.kernel = kernel, .c.request.op = kernel->op};
-    if (!rule) {
-        snprintf(why, 192, "no operation is called %s", kernel->op);
-        return DGL_OK;
-    }
     if (text && strlen(text) >= sizeof(out->text))
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "shape: longer than %d bytes",
                         (int)sizeof(out->text) - 1);
     snprintf(out->text, sizeof(out->text), "%s", text ? text : "");
-    char *save = NULL;
     for (char *item = strtok_r(out->text, ",", &save); item && status == DGL_OK;
          item = strtok_r(NULL, ",", &save))
         status = read_item(log, rule, item, out);
+    for (uint32_t i = 0; i < OP_MAX_CONSTS && rule->typical.consts[i].name; i++)
+        request_default(&out->c.request, rule->typical.consts[i].name,
+                        rule->typical.consts[i].value);
+    return status == DGL_OK ? check_sizes(log, &out->c) : status;
+}
+
+enum dgl_status kernel_shape_check(const struct dgl_log *log, const struct kernel *kernel,
+                                   const char *text)
+{
+    const struct op_rule *rule = op_rule_find(kernel->op);
+    struct kernel_shape *shape = dgl_new(struct kernel_shape);
+    enum dgl_status status = DGL_OK;
+    if (!shape)
+        return dgl_fail_memory(log, kernel->name, sizeof(*shape));
+    if (rule)
+        status = read_text(log, rule, kernel, text, shape);
+    free(shape);
+    return status;
+}
+
+enum dgl_status kernel_shape_fit(struct kernel_judge *judge, const struct kernel *kernel,
+                                 const char *text, const char *weight, struct kernel_shape *out,
+                                 bool *fits, char why[192])
+{
+    const struct op_rule *rule = op_rule_find(kernel->op);
+    *fits = false;
+    why[0] = '\0';
+    if (!rule) {
+        snprintf(why, 192, "no operation is called %s", kernel->op);
+        return DGL_OK;
+    }
+    enum dgl_status status = read_text(kernel_judge_log(judge), rule, kernel, text, out);
     if (status != DGL_OK)
         return status;
     struct kernel_case *c = &out->c;
     if (weight && request_is(&c->request, "weight", "none"))
         request_set(&c->request, "weight", weight);
-    for (uint32_t i = 0; i < OP_MAX_CONSTS && rule->typical.consts[i].name; i++)
-        request_default(&c->request, rule->typical.consts[i].name, rule->typical.consts[i].value);
     for (uint32_t a = 0; a < OP_MAX_ATTRS && rule->attrs[a].key; a++)
         if (request_is(&c->request, rule->attrs[a].key, "none") &&
             strcmp(rule->attrs[a].key, "columns") != 0)
@@ -168,7 +193,6 @@ enum dgl_status kernel_shape_fit(struct kernel_judge *judge, const struct kernel
     if (!kernel_shape_has(text, "pos"))
         c->pos = rule->typical.pos;
     c->variant = rule->typical.variant;
-    status = check_sizes(log, c);
     /* Without a number of tokens: as many as the kernel may get. */
     uint32_t tokens = c->tokens ? c->tokens : rule->typical.tokens;
     const struct kernel_case given = *c;

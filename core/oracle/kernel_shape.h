@@ -27,6 +27,9 @@ struct kernel_shape {
 enum dgl_status kernel_shape_fit(struct kernel_judge *judge, const struct kernel *kernel,
                                  const char *text, const char *weight, struct kernel_shape *out,
                                  bool *fits, char why[192]);
+/* DGL_ERR_INVALID_ARG names what the text has wrong, whatever the device. */
+enum dgl_status kernel_shape_check(const struct dgl_log *log, const struct kernel *kernel,
+                                   const char *text);
 /* Whether the text has that attribute. */
 bool kernel_shape_has(const char *text, const char *key);
 /* The i-th word of `weight` that the kernel serves; NULL beyond the last, and where it has none. */

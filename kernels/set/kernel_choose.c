@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/log.h"
 #include "kernels/format/kernel_format.h"
 #include "kernels/kernels.h"
 #include "kernels/set/kernel_fit.h"
@@ -504,13 +505,38 @@ static bool is_heard(const struct kernel_hint *hint, const struct kernel_set *se
     return false;
 }
 
+/* Whether the hint is for some requests of an operation that the model has, and for none of these:
+ * its pattern is misspelt, or another model's. */
+static bool misses_all(const struct kernel_hint *hint, const struct kernel_set *set,
+                       const struct kernel_request *const *requests, size_t num_requests)
+{
+    const char *pattern = dgl_str_starts(dgl_str_of(hint->key), "variants.")
+                              ? hint->key + strlen("variants.")
+                          : hint->tune ? hint->pattern
+                                       : "";
+    const size_t op = strcspn(pattern, "/");
+    bool has_op = false;
+    for (size_t i = 0; i < num_requests && pattern[op]; i++)
+        has_op |= dgl_str_eq((struct dgl_str){pattern, op}, requests[i]->op);
+    return has_op && strcmp(hint->value, "auto") != 0 &&
+           !is_heard(hint, set, requests, num_requests);
+}
+
 enum dgl_status kernel_set_check_heard(const struct dgl_log *log, const struct kernel_set *set,
                                        const struct kernel_request *const *requests,
                                        size_t num_requests, bool q4_k_expanded)
 {
     const struct kernel_hints *hints = kernel_set_hints(set);
-    for (size_t i = 0; i < hints->count && hints->strict; i++) {
+    for (size_t i = 0; i < hints->count; i++) {
         const struct kernel_hint *hint = &hints->items[i];
+        if (!hints->strict) {
+            if (hint->layer >= KERNEL_LAYER_PINNED && misses_all(hint, set, requests, num_requests))
+                dgl_notice(log,
+                           "the hint %s=%s (%s) is for no operation of the model, and changes "
+                           "nothing",
+                           hint->key, hint->value, hint->origin);
+            continue;
+        }
         bool q4_k = strcmp(hint->key, "q4kMatmul") == 0;
         if (hint->layer == KERNEL_LAYER_TUNER || strcmp(hint->value, "auto") == 0 ||
             !kernel_hint_chooses(hint) || (q4_k && q4_k_expanded) ||

@@ -198,10 +198,18 @@ static bool check_pattern(const struct kernel_hint_source *source, const char *k
                          source->where, (int)strcspn(key, "."), key, (int)op->len, op->p, ops);
         return false;
     }
-    if (kernel_pattern_check(pattern, &bad))
+    if (!kernel_pattern_check(pattern, &bad)) {
+        *status = refuse(source, "%s: %s: '%.*s' is no word, key=word or CONST=integer",
+                         source->where, key, (int)bad.len, bad.p);
+        return false;
+    }
+    if (kernel_pattern_known(source->set, pattern, &bad))
         return true;
-    *status = refuse(source, "%s: %s: '%.*s' is no word, key=word or CONST=integer", source->where,
-                     key, (int)bad.len, bad.p);
+    struct dgl_buf words = {0};
+    kernel_op_words(source->set, *op, &words);
+    *status = refuse(source, "%s: %s: no operation has '%.*s'; %.*s has: %s", source->where, key,
+                     (int)bad.len, bad.p, (int)op->len, op->p, words.len ? words.p : "no words");
+    dgl_buf_finish(&words);
     return false;
 }
 

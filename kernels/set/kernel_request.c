@@ -1,7 +1,10 @@
 /* Requests in words, and the patterns of hints that are for some requests only. */
 #include "kernels/set/kernel_request.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "kernels/format/kernel_format.h"
 
 const char *kernel_request_word(const struct kernel_request *request, const char *key)
 {
@@ -82,6 +85,101 @@ int kernel_request_match(const struct kernel_request *request, const char *patte
         if (!part_holds(request, part))
             return 0;
     return parts;
+}
+
+/* Whether some WHEN line has the word, under the key if that is not empty; without a word, whether
+ * one has the key. */
+static bool is_attribute(const struct kernel_set *set, struct dgl_str key, const char *word)
+{
+    for (size_t i = 0; i < kernel_set_count(set); i++) {
+        const struct kernel *k = kernel_set_at(set, i);
+        for (uint32_t w = 0; w < k->num_when; w++)
+            if ((key.len == 0 || dgl_str_eq(key, k->when[w].key)) &&
+                (!word || kernel_word_in(k->when[w].words, word)))
+                return true;
+    }
+    return false;
+}
+
+static bool is_known_const(const struct kernel_set *set, struct dgl_str name)
+{
+    for (size_t i = 0; i < kernel_set_count(set); i++) {
+        const struct kernel *k = kernel_set_at(set, i);
+        for (uint32_t c = 0; c < k->num_consts; c++)
+            if (dgl_str_eq(name, k->consts[c].name))
+                return true;
+    }
+    return false;
+}
+
+/* "KEY WORD WORD": all words of the key in kernels of the operation, each once. */
+static void put_words(const struct kernel_set *set, struct dgl_str op, const char *key, bool more,
+                      struct dgl_buf *out)
+{
+    dgl_buf_printf(out, "%s%s", more ? "; " : "", key);
+    const size_t start = out->len;
+    for (size_t i = 0; i < kernel_set_count(set); i++) {
+        const struct kernel *k = kernel_set_at(set, i);
+        for (uint32_t w = 0; w < k->num_when && dgl_str_eq(op, k->op); w++) {
+            struct dgl_str words = dgl_str_of(k->when[w].words), word;
+            while (strcmp(k->when[w].key, key) == 0 && kernel_word_next(&words, &word)) {
+                char one[64];
+                snprintf(one, sizeof(one), "%.*s", (int)word.len, word.p);
+                if (!out->failed && !kernel_word_in(out->p + start, one))
+                    dgl_buf_printf(out, " %s", one);
+            }
+        }
+    }
+}
+
+/* Kernels without WHEN lines serve requests of any words. */
+static bool has_words(const struct kernel_set *set, struct dgl_str op)
+{
+    for (size_t i = 0; i < kernel_set_count(set); i++)
+        if (dgl_str_eq(op, kernel_set_at(set, i)->op) && kernel_set_at(set, i)->num_when > 0)
+            return true;
+    return false;
+}
+
+bool kernel_pattern_known(const struct kernel_set *set, const char *pattern, struct dgl_str *bad)
+{
+    struct dgl_str rest = dgl_str_of(pattern), key, value;
+    dgl_str_split(&rest, '/', bad); /* the operation */
+    if (!has_words(set, *bad))
+        return true;
+    while (dgl_str_split(&rest, '/', bad)) {
+        char word[64];
+        key = DGL_STR("");
+        value = *bad;
+        if (split_equals(*bad, &key, &value) &&
+            (is_const(key) ? is_known_const(set, key) : dgl_str_eq(key, "layout")))
+            continue;
+        snprintf(word, sizeof(word), "%.*s", (int)value.len, value.p);
+        if (is_const(key) ||
+            (!is_attribute(set, key, word) &&
+             !(key.len && strcmp(word, "none") == 0 && is_attribute(set, key, NULL))))
+            return false;
+    }
+    return true;
+}
+
+/* "phase decode prefill; weight f32 f16" of the kernels of the operation. */
+void kernel_op_words(const struct kernel_set *set, struct dgl_str op, struct dgl_buf *out)
+{
+    const size_t start = out->len;
+    for (size_t i = 0; i < kernel_set_count(set); i++) {
+        const struct kernel *k = kernel_set_at(set, i);
+        for (uint32_t w = 0; w < k->num_when && dgl_str_eq(op, k->op); w++) {
+            bool told = false;
+            for (size_t j = 0; j < i && !told; j++) {
+                const struct kernel *other = kernel_set_at(set, j);
+                for (uint32_t v = 0; v < other->num_when && dgl_str_eq(op, other->op); v++)
+                    told |= strcmp(other->when[v].key, k->when[w].key) == 0;
+            }
+            if (!told)
+                put_words(set, op, k->when[w].key, out->len > start, out);
+        }
+    }
 }
 
 /* One or more of [A-Za-z0-9_]. */

@@ -17,5 +17,11 @@ int kernel_request_match(const struct kernel_request *request, const char *patte
 /* A pattern in which every part is `word`, `key=word` or `CONST=integer`; its OP is not looked up.
  * Else *bad is the part that is not. */
 bool kernel_pattern_check(const char *pattern, struct dgl_str *bad);
+/* Whether WHEN and CONST lines of some kernel have the words, keys and constants of such a pattern.
+ * Else *bad is the part that none has. */
+bool kernel_pattern_known(const struct kernel_set *set, const char *pattern, struct dgl_str *bad);
+/* Appends the attributes of an operation with their words, as its kernels have them:
+ * "phase decode prefill; weight f32 f16". */
+void kernel_op_words(const struct kernel_set *set, struct dgl_str op, struct dgl_buf *out);
 
 #endif

@@ -229,16 +229,24 @@ static const struct bench_row bench_rows[] = {
     {"attention", "attn_decode", "HEADS=4,KV_HEADS=2,HEAD_DIM=64,pos=99,SPLITS=2", 0,
      "attn_decode kv=f16 HEADS=4", NULL},
     {"sampling", "sample_max", "VOCAB=3000,kind=full", 0, "sample_max kind=full", NULL},
-    {"no_kernel", "norm_rmss", "H=260", 1, "", "no kernel is called 'norm_rmss'"},
+    {"no_kernel", "norm_rmss", "H=260", 2, "", "no kernel is called 'norm_rmss'"},
+    {"too_long", "norm_rms",
+     "H=1,H=2,H=3,H=4,H=5,H=6,H=7,H=8,H=9,H=1,H=2,H=3,H=4,H=5,H=6,H=7,H=8,H=9,H=1,H=2,H=3,H=4,H=5,"
+     "H=1,H=2,H=3,H=4,H=5,H=6,H=7,H=8,H=9,H=1,H=2,H=3,H=4,H=5,H=6,H=7,H=8,H=9,H=1,H=2,H=3,H=4,H=5,"
+     "H=1,H=2,H=3,H=4,H=5,H=6,H=7,H=8,H=9,H=1,H=2,H=3,H=4,H=5,H=6,H=7,H=8,H=9,H=1,H=2,H=3,H=4,H=5,"
+     "H=1,H=2,H=3,H=4,H=5,H=6,H=7,H=8,H=9,H=1,H=2,H=3,H=4,H=5,H=6,H=7,H=8,H=9,H=1,H=2,H=3,H=4,H=5,"
+     "H=1,H=2,H=3,H=4,H=5,H=6,H=7,H=8,H=9,H=1,H=2,H=3,H=4,H=5,H=6,H=7,H=8,H=9,H=1,H=2,H=3,H=4,H=5,"
+     "H=1,H=2,H=3,H=4,H=5,H=6,H=7,H=8,H=9,H=1,H=2,H=3,H=4,H=5,H=6,H=7,H=8,H=9,H=1,H=2,H=3,H=4,H=5",
+     2, "", "shape: longer than"},
     {"no_value", "norm_rms", "H", 2, "", "--shape: 'H' is not KEY=VALUE"},
-    {"unknown_size", "norm_rms", "K=260", 1, "", "norm has no attribute and no size 'K'"},
-    {"unknown_word", "norm_rms", "post=sub", 1, "", "post=sub is none of norm's words"},
-    {"nothing", "norm_rms", "H=0", 1, "", "H=0 leaves nothing to compute"},
-    {"not_a_number", "norm_rms", "H=12x", 1, "", "H=12x is not a number"},
-    {"too_much", "attn_decode", "HEADS=1048576,HEAD_DIM=1048576", 1, "", "more than 2^40"},
+    {"unknown_size", "norm_rms", "K=260", 2, "", "norm has no attribute and no size 'K'"},
+    {"unknown_word", "norm_rms", "post=sub", 2, "", "post=sub is none of norm's words"},
+    {"nothing", "norm_rms", "H=0", 2, "", "H=0 leaves nothing to compute"},
+    {"not_a_number", "norm_rms", "H=12x", 2, "", "H=12x is not a number"},
+    {"too_much", "attn_decode", "HEADS=1048576,HEAD_DIM=1048576", 2, "", "more than 2^40"},
     {"heads_that_do_not_divide", "attn_decode", "HEADS=3,KV_HEADS=2", 1, "HEADS % KV_HEADS",
      "cannot run this"},
-    {"a_stride", "norm_rms", "X_STRIDE=4", 1, "", "no size 'X_STRIDE'"},
+    {"a_stride", "norm_rms", "X_STRIDE=4", 2, "", "no size 'X_STRIDE'"},
 };
 
 static void bench_case(void **state)

@@ -316,6 +316,26 @@ static void shapes_have_tunables_of_their_own(void **state)
     process_finish(&plain);
 }
 
+/* Words that exist, and none of the model's requests has: one line for each hint of a person's. */
+static void requests_that_the_model_lacks_are_told(void **state)
+{
+    static const char hints[] =
+        "{\"variants\": {\"matmul/decode/N=77\": \"matmul_decode\","
+        " \"moe_matmul/decode\": \"moe_decode\"},"
+        " \"tunes\": {\"matmul/weight=f32\": {\"matmul_decode.WG_SIZE\": 32},"
+        " \"norm/store\": {\"norm_rms.WG_SIZE\": 128}}}";
+    struct process_result r;
+    (void)state;
+    process_command(&r, "kernels", "explain", "--device", "any", "--kernel-hints", hints, NULL);
+    assert_code(&r, 0);
+    assert_int_equal(count_of(r.err, "is for no operation of the model, and changes nothing"), 2);
+    assert_contains(r.err,
+                    "the hint variants.matmul/decode/N=77=matmul_decode (--kernel-hints) is for");
+    assert_contains(r.err,
+                    "the hint tunes.matmul/weight=f32.matmul_decode.WG_SIZE=32 (--kernel-hints)");
+    process_finish(&r);
+}
+
 /* ---- single options -------------------------------------------------------------------------- */
 
 struct option_row {
@@ -338,10 +358,10 @@ static const struct option_row options[] = {
      2,
      "--force-fused-q4k and --q4k-matmul dequant_f16 contradict each other"},
     {"--force-fused-q4k beside the same",
-     {"kernels", "list", "--force-fused-q4k", "--q4k-matmul", "fused_q4k"},
+     {"tune", "--device", TEST_MISSING, "--force-fused-q4k", "--q4k-matmul=fused_q4k"},
      NULL,
-     0,
-     "norm_rms"},
+     1,
+     TEST_MISSING},
     {"absent DOPPLERGL_KERNEL_DIR",
      {"kernels", "list"},
      "DOPPLERGL_KERNEL_DIR=" TEST_MISSING,
@@ -401,6 +421,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(shapes_have_tunables_of_their_own),
+        cmocka_unit_test(requests_that_the_model_lacks_are_told),
         cmocka_unit_test(faults_of_the_users_hints_name_their_file),
     };
     int failed = test_run_table("cli manifest hints", manifest_case, manifests);

@@ -213,7 +213,7 @@ static const struct usage misfits[] = {
     {"verify a missing model", {"verify", TEST_MISSING "/m"}, 1, TEST_MISSING "/m"},
     {"tokenize with a missing model", {"tokenize", "-m", TEST_MISSING "/m"}, 1, TEST_MISSING "/m"},
     {"convert a missing model", {"convert", TEST_MISSING "/m", TEST_MISSING "/o"}, 1, TEST_MISSING},
-    {"no such kernel", {"kernels", "show", "nope"}, 1, "there is no kernel nope"},
+    {"no such kernel", {"kernels", "show", "nope"}, 2, "there is no kernel nope"},
     {"kernel file is missing",
      {"kernels", "list", "--kernel-file", TEST_MISSING "/k.comp"},
      1,
@@ -225,9 +225,42 @@ static const struct usage misfits[] = {
     {"unknown kernel profile", {"kernels", "list", "--kernel-profile", "warp"}, 2, "warp"},
     {"unknown value of a hint", {"kernels", "list", "--q4k-matmul", "slow"}, 2, "slow"},
     {"hint for no kernel",
-     {"kernels", "list", "--kernel-hints", "{\"tunes\":{\"nope.X\":1}}"},
-     1,
+     {"kernels", "explain", "--kernel-hints", "{\"tunes\":{\"nope.X\":1}}"},
+     2,
      "there is no kernel 'nope'"},
+    {"hint for no kernel of a file",
+     {"kernels", "explain", "--kernel-hints", "{\"tunes\":{\"nope.X\":1}}", "--kernel-file",
+      TEST_MISSING},
+     1,
+     TEST_MISSING},
+    {"hint for no request",
+     {"generate", "a", "--kernel-hints", "{\"variants\":{\"matmull\":\"auto\"}}"},
+     2,
+     "variants: there is no operation 'matmull'"},
+    {"hint for a misspelt word",
+     {"generate", "a", "--kernel-hints", "{\"variants\":{\"matmul/decod\":\"auto\"}}"},
+     2,
+     "variants.matmul/decod: no operation has 'decod'; matmul has: "},
+    {"hint for a misspelt attribute",
+     {"generate", "a", "--kernel-hints",
+      "{\"tunes\":{\"matmul/phas=decode\":{\"matmul_decode.WG_SIZE\":64}}}"},
+     2,
+     "no operation has 'phas=decode'; matmul has: "},
+    {"hint for a misspelt constant",
+     {"generate", "a", "--kernel-hints",
+      "{\"tunes\":{\"matmul/Q=8\":{\"matmul_decode.WG_SIZE\":64}}}"},
+     2,
+     "no operation has 'Q=8'"},
+    {"hint for a value that is no choice",
+     {"generate", "a", "--kernel-hints", "{\"tunes\":{\"matmul_decode.WG_SIZE\":63}}"},
+     2,
+     "matmul_decode.WG_SIZE is '63', wanted one of 32 64 128 256 or auto"},
+    {"show of no kernel", {"kernels", "show", "nope"}, 2, "there is no kernel nope"},
+    {"diff of no kernel", {"kernels", "diff", "nope"}, 2, "there is no kernel nope"},
+    {"show of no kernel of a file",
+     {"kernels", "show", "nope", "--kernel-file", TEST_MISSING},
+     1,
+     TEST_MISSING},
     {"model that is missing",
      {"generate", "-p", "a", "-m", TEST_MISSING "/m", "--device", TEST_MISSING "/card"},
      1,
@@ -383,6 +416,78 @@ static void help_needs_no_arguments(void **state)
     process_finish(&r);
 }
 
+/* ---- options that choose kernels, where nothing runs with them ------------------------------- */
+
+/* A form of a command, and the kernel options that it does something with. */
+struct form {
+    const char *name;
+    const char *args[6];
+    const char *used;
+};
+
+#define FILES "kernel-dir kernel-file allow-pack-kernels "
+#define HINTS "kernel-config kernel-hints "
+
+static const struct form forms[] = {
+    {"kernels list", {"kernels", "list"}, FILES},
+    {"kernels show", {"kernels", "show", "norm_rms"}, FILES},
+    {"kernels diff", {"kernels", "diff"}, FILES},
+    {"kernels new", {"kernels", "new", "a", "--op", "norm"}, FILES "op output force"},
+    {"kernels check", {"kernels", "check"}, FILES HINTS "quick"},
+    {"kernels bench", {"kernels", "bench", "norm_rms"}, FILES HINTS "shape"},
+    {"verify", {"verify", "tests/models/none"}, ""},
+    {"tune --show", {"tune", "--show"}, ""},
+    {"tune --reset", {"tune", "--reset"}, ""},
+    {"bench compare", {"bench", "compare", "a.json", "b.json"}, ""},
+};
+
+/* Each other one is refused by name, before anything is opened. */
+static void form_refuses_what_it_does_not_use(void **state)
+{
+    static const char *const options[][2] = {{"kernel-dir", "x"},
+                                             {"kernel-file", "x"},
+                                             {"allow-pack-kernels", NULL},
+                                             {"kernel-config", "x"},
+                                             {"kernel-hints", "{}"},
+                                             {"kernel-profile", "safe"},
+                                             {"compute-precision", "f32"},
+                                             {"q4k-matmul", "auto"},
+                                             {"force-fused-q4k", NULL},
+                                             {"f16-matmul", "auto"},
+                                             {"attention-prefill", "auto"},
+                                             {"attention-decode", "auto"},
+                                             {"hash-weights", "never"},
+                                             {"no-tune", NULL},
+                                             {"executor", "auto"},
+                                             {"op", "norm"},
+                                             {"shape", "H=64"},
+                                             {"quick", NULL},
+                                             {"generated", NULL},
+                                             {"output", "x"},
+                                             {"force", NULL}};
+    const struct form *form = *state;
+    const bool kernels = strcmp(form->args[0], "kernels") == 0;
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
+        const bool own = i >= 15, no_tune = strcmp(options[i][0], "no-tune") == 0;
+        const char *args[10] = {NULL};
+        char flag[40], wanted[80];
+        size_t n = 0;
+        if (strstr(form->used, options[i][0]) || (own && !kernels) ||
+            (strcmp(form->args[0], "tune") == 0 && (no_tune || options[i][0][0] == 'e')) ||
+            (strcmp(options[i][0], "generated") == 0 && strcmp(form->args[1], "show") == 0))
+            continue;
+        for (; form->args[n]; n++)
+            args[n] = form->args[n];
+        snprintf(flag, sizeof(flag), "--%s", options[i][0]);
+        args[n++] = flag;
+        args[n] = options[i][1];
+        snprintf(wanted, sizeof(wanted), "--%s does nothing for `%s", options[i][0], form->name);
+        const struct usage row = {
+            form->name, {args[0], args[1], args[2], args[3], args[4], args[5], args[6]}, 2, wanted};
+        usage_case(&(void *){(void *)(uintptr_t)&row});
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -393,6 +498,7 @@ int main(void)
     int failures = test_run_table("cli usage", usage_case, usages);
     failures += test_run_table("cli misfits", usage_case, misfits);
     failures += test_run_table("cli spellings", spelling_case, spellings);
+    failures += test_run_table("cli unused", form_refuses_what_it_does_not_use, forms);
     failures += test_run_table("cli help document", help_matches_document, command_rows);
     failures += test_run_table("cli help spellings", help_has_three_spellings, command_rows);
     return failures + cmocka_run_group_tests_name("cli help", tests, NULL, NULL);

@@ -1487,11 +1487,11 @@ void dgl_bench_result_finish(struct dgl_bench_result *result);
 /* ---- tuning ---------------------------------------------------------------------------------- */
 
 struct dgl_tune_params {
-    int32_t depth;   /* tokens that decoding sees; 0 = 512, or what the context has room for */
+    int32_t depth; /* tokens that decoding sees; 0 = 512, or what the context has room for */
     /* Nothing is begun that would end later, by what operations and candidates took before; 0 =
      * 120 */
     int32_t seconds;
-    const char *op;  /* only operations of this name in the plan: "qkv"; NULL = all */
+    const char *op; /* only operations of this name in the plan: "qkv"; NULL = all */
     /* Only what was tuned before and is in force, against the defaults: nothing is stored. */
     bool compare;
     dgl_progress_cb progress_cb; /* may be NULL; in operations */
@@ -1501,8 +1501,8 @@ struct dgl_tune_params {
 
 /* One kernel with values of its tunables. */
 struct dgl_tune_candidate {
-    char kernel[64];  /* NAME */
-    char tunes[192];  /* "WG_SIZE=128 EACH=2", the other tunables at their presets; "" = all */
+    char kernel[64]; /* NAME */
+    char tunes[192]; /* "WG_SIZE=128 EACH=2", the other tunables at their presets; "" = all */
     /* Microseconds of the operation: the least of three measurements during the search, each
      * candidate at another moment; 0 = not timed */
     double us;

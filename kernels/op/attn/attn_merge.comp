@@ -6,6 +6,8 @@
 // in a dispatch because every group of the O projection would otherwise do all of it again: on an
 // H200 with 16 splits of 32 heads that took the projection of Llama-3.2-1B from about 15 to 43 us
 // per layer (dopplergl bench --shape llama-3.2-1b:q4_k --profile, driver 580, 2026-11-21).
+// Utilisation: fewer splits than SPLIT_THREADS, of few heads, leave sets without a part; the
+// dispatch costs more than its invocations.
 //
 //! NAME attn_merge
 //! OP attn_merge
@@ -20,6 +22,7 @@
 //! LET WG_SIZE = SPLIT_THREADS * VEC4S
 //! LOCAL WG_SIZE
 //! GROUPS HEADS
+//! ACTIVE HEADS * VEC4S * min(SPLIT_THREADS, SPLITS)
 //! SHARED vec4 part[WG_SIZE]
 //! SHARED vec2 max_sum[SPLITS]
 //! REQUIRE HEAD_DIM % 4 == 0

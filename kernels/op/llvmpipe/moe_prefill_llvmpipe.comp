@@ -5,6 +5,10 @@
 // does not have are read from its first row and not stored. Groups: row tiles of an expert, then
 // the tiles of pairs.
 //
+// Utilisation: how many pairs an expert has is known on the device alone, so there are groups for
+// the worst case, E tiles more than the pairs fill. ACTIVE counts pairs side by side; each expert's
+// last tile is filled in part.
+//
 //! NAME moe_prefill_llvmpipe
 //! OP moe_matmul
 //! VARIANT llvmpipe row
@@ -30,6 +34,7 @@
 //! LET W_WIDTH = 4
 //! LOCAL WG_SIZE
 //! GROUPS ROW_TILES * min(T * TOP_K, ceildiv(T * TOP_K, TOKENS) + E)
+//! ACTIVE EXPERT_ROWS * ceildiv(T * TOP_K, TOKENS)
 //! SHARED uint pairs[TOKENS]
 //! SHARED uvec3 found
 //! REQUIRE SOFTWARE

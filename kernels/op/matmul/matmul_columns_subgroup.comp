@@ -11,6 +11,9 @@
 //     2048 x 2048      6.5    7.1    7.6   13.2    190
 //     8192 x 2048     10.2   15.4   18.8   34.7    720
 //
+// Utilisation: rows shorter than a chunk (K = 1,024: 64 of 128 units) leave subgroups along K
+// without any, a router's 8 rows are two of four sets.
+//
 //! NAME matmul_columns_subgroup
 //! OP matmul
 //! VARIANT subgroup columns
@@ -41,6 +44,7 @@
 //! LET W_WIDTH = 4
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(BAND, SETS * THREAD_ROWS)
+//! ACTIVE ceildiv(BAND, THREAD_ROWS) * min(SUBGROUP * K_PARTS, K / 16)
 //! SHARED float squares[PRE_norm ? COLUMNS * K_PARTS * SETS : 0]
 //! SHARED float factor[PRE_norm ? COLUMNS : 0]
 //! EXTENSION GL_KHR_shader_subgroup_basic

@@ -21,6 +21,10 @@
 // 10.1, x 131072 69.9 to 59.6 (q8_0 12.6 to 11.5, 80.9 to 59.0), 1536 x 17920 13.2 to 12.6; slower
 // for few rows, for three slices, and no faster for f16.
 //
+// Utilisation: few rows are shared out among all groups first, so that subgroups of each are left
+// without one (1,024 x 2,048: half of them). Fewer groups with more rows, LEAST = 8, take as long:
+// 4.78 us each on one H200 (driver 580, 2026-11-23, `dopplergl tune`, 2,048 x 2,048 q4_k).
+//
 //! NAME matmul_decode_subgroup
 //! OP matmul
 //! VARIANT subgroup gemv_subgroup
@@ -56,8 +60,11 @@
 //! LET GROUPS_MOST = UNIT_GROUPS * max(COMPUTE_UNITS, 16)
 //! LET ROW_STEP = POST_glu ? 2 : 1
 //! LET NORMED = PRE_norm
+//! LET ROW_SETS = max(1, WG_SIZE / (SLICES * SUBGROUP))
+//! LET ROW_LANES = min(WG_SIZE, ceildiv(K, 32))
 //! LOCAL WG_SIZE
 //! GROUPS min(ceildiv(BAND, LEAST), GROUPS_MOST)
+//! ACTIVE min(min(ceildiv(BAND, LEAST), GROUPS_MOST) * ROW_SETS, ceildiv(BAND, UNROLL)) * ROW_LANES
 //! EXTENSION GL_KHR_shader_subgroup_basic
 //! EXTENSION GL_KHR_shader_subgroup_shuffle
 //! REQUIRE SUBGROUP == SUBGROUP_SIZE && SUBGROUP_SIZE >= 8

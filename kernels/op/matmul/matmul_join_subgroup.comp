@@ -5,6 +5,8 @@
 // more for each group, one dispatch less for all. The first weights are asked for before that.
 // Group 0 stores the new stream.
 //
+// Utilisation: as in matmul_decode_subgroup.comp.
+//
 //! NAME matmul_join_subgroup
 //! OP matmul
 //! VARIANT subgroup gemv_subgroup
@@ -39,8 +41,11 @@
 //! LET GROUPS_MOST = UNIT_GROUPS * max(COMPUTE_UNITS, 16)
 //! LET ROW_STEP = POST_glu ? 2 : 1
 //! LET NORMED = PRE_join_norm
+//! LET ROW_SETS = max(1, WG_SIZE / (SLICES * SUBGROUP))
+//! LET ROW_LANES = min(WG_SIZE, ceildiv(K, 32))
 //! LOCAL WG_SIZE
 //! GROUPS min(ceildiv(BAND, LEAST), GROUPS_MOST)
+//! ACTIVE min(min(ceildiv(BAND, LEAST), GROUPS_MOST) * ROW_SETS, ceildiv(BAND, UNROLL)) * ROW_LANES
 //! EXTENSION GL_KHR_shader_subgroup_basic
 //! EXTENSION GL_KHR_shader_subgroup_shuffle
 //! REQUIRE SUBGROUP == SUBGROUP_SIZE && SUBGROUP_SIZE >= 8

@@ -16,6 +16,7 @@
 //! TUNE WG_SIZE = 128 in 32 64 128 256
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(BAND, WG_SIZE * EACH)
+//! ACTIVE ceildiv(BAND, EACH)
 
 void body(uvec3 group)
 {

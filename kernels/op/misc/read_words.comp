@@ -16,6 +16,7 @@
 //! LET UNITS = WG_SIZE * EACH
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(BAND, UNITS)
+//! ACTIVE ceildiv(BAND, EACH)
 //! SHARED uint read_sum
 
 void body(uvec3 group)

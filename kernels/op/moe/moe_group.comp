@@ -4,6 +4,9 @@
 // neighbouring pairs and counts those of lower experts and those of its group's expert; a prefix
 // sum over the threads' counts gives the places where the expert's pairs and the thread's begin.
 //
+// Utilisation: passes of few tokens have fewer pairs than a group has threads, and finding where an
+// expert's begin takes all of them in any case.
+//
 //! NAME moe_group
 //! OP moe_group
 //! VARIANT baseline
@@ -13,6 +16,7 @@
 //! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128
 //! LOCAL WG_SIZE
 //! GROUPS E
+//! ACTIVE E * min(WG_SIZE, T * TOP_K)
 //! SHARED uint lower[WG_SIZE] // pairs of lower experts in each thread's run
 //! SHARED uint owned[WG_SIZE] // pairs of this one
 //! PREFER 10

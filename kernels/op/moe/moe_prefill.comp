@@ -11,6 +11,10 @@
 //     qwen3-30b-a3b:q4_k, tokens/s                 2444         2801          2986          2783
 //     mixtral-8x7b:q4_k, tokens/s                   519          630           683           693
 //
+// Utilisation: how many pairs an expert has is known on the device alone, so there are groups for
+// the worst case, E tiles more than the pairs fill; those beyond the last tile end at once. ACTIVE
+// counts pairs side by side; each expert's last tile is filled in part.
+//
 //! NAME moe_prefill
 //! OP moe_matmul
 //! VARIANT baseline tiled gemm
@@ -37,6 +41,7 @@
 //! LET W_WIDTH = 1
 //! LOCAL WG_SIZE
 //! GROUPS ROW_TILES * min(T * TOP_K, ceildiv(T * TOP_K, TOKENS) + E)
+//! ACTIVE ceildiv(EXPERT_ROWS, THREAD_ROWS) * ceildiv(T * TOP_K, THREAD_TOKENS)
 //! SHARED uint pairs[TOKENS]
 //! SHARED uvec3 found
 //! REQUIRE THREAD_ROWS <= ROWS && THREAD_TOKENS <= TOKENS

@@ -5,6 +5,10 @@
 // not stored. Groups: x counts the row tiles of an expert, then the tiles of pairs; those beyond
 // the last tile end at once.
 //
+// Utilisation: how many pairs an expert has is known on the device alone, so there are groups for
+// the worst case, E tiles more than the pairs fill; those beyond the last tile end at once. ACTIVE
+// counts pairs side by side; each expert's last tile is filled in part.
+//
 //! NAME moe_prefill_wide
 //! OP moe_matmul
 //! VARIANT wide
@@ -33,6 +37,7 @@
 //! LET W_WIDTH = 4
 //! LOCAL WG_SIZE
 //! GROUPS ROW_TILES * min(T * TOP_K, ceildiv(T * TOP_K, TOKENS) + E)
+//! ACTIVE ceildiv(EXPERT_ROWS, THREAD_ROWS) * ceildiv(T * TOP_K, THREAD_TOKENS) * PARTS
 //! SHARED uint pairs[TOKENS]
 //! SHARED uvec3 found
 //! REQUIRE 4 * PARTS <= STEP

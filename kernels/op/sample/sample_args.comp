@@ -2,6 +2,7 @@
 //
 // ARGS is [count][3], the groups of glDispatchComputeIndirect. One group; it writes nothing while
 // the sequence is running.
+// Utilisation: no invocation has work until the sequence stops.
 //
 //! NAME sample_args
 //! OP sample_args

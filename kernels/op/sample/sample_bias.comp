@@ -1,6 +1,7 @@
 // Logit bias: adds numbers of the caller's to the logits of single ids, in place.
 //
 // LOGITS is [VOCAB] f32. ADJUST (lib adjust) has pairs of id and f32, each id once. One group.
+// Utilisation: as many invocations have work as there are biases, 1,024 at most.
 //
 //! NAME sample_bias
 //! OP sample_bias

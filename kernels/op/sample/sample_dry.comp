@@ -10,6 +10,7 @@
 // One group; each invocation compares its places with the end, id by id, at most allowed plus the
 // table's length. COUNTS is scratch of a word per id: the longest repeat before it, for ids of the
 // window.
+// Utilisation: as many invocations have work as the window has places.
 //
 //! NAME sample_dry
 //! OP sample_dry

@@ -19,6 +19,7 @@
 //! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256 512
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(VOCAB, 2048) // fixed: a slice of docs/operations.md
+//! ACTIVE min(ceildiv(VOCAB, 2048) * WG_SIZE, VOCAB)
 //! SHARED uint mass_low[1024] // fixed: bins of a digit of 10 bits
 //! SHARED uint mass_high[1024] // fixed: bins of a digit of 10 bits
 //! REQUIRE VOCAB < 524288 && LEVEL >= 0 && LEVEL <= 2

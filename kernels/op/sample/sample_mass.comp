@@ -14,6 +14,7 @@
 //! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256 512
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(VOCAB, 2048) // fixed: a slice of docs/operations.md
+//! ACTIVE min(ceildiv(VOCAB, 2048) * WG_SIZE, VOCAB)
 //! SHARED uvec4 part[LOCAL_X]
 //! REQUIRE VOCAB < 524288
 //! LIB uint64

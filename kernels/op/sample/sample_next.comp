@@ -25,6 +25,7 @@
 //! TUNE WG_SIZE = VOCAB > 262144 && MAX_INVOCATIONS >= 256 ? 256 : 128 in 128 256 512
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(VOCAB, 2048) // fixed: a slice of docs/operations.md
+//! ACTIVE min(ceildiv(VOCAB, 2048) * WG_SIZE, VOCAB)
 //! SHARED uint ended
 //! SHARED uint deeper
 //! REQUIRE VOCAB <= 2048 * WG_SIZE

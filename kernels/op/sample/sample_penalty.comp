@@ -8,6 +8,7 @@
 // One group. COUNTS is scratch of a word per id; only those of the window are cleared, counted and
 // taken, so that the cost does not depend on the vocabulary. The invocation that takes a count acts
 // for all that saw the id.
+// Utilisation: as many invocations have work as the window has ids.
 //
 //! NAME sample_penalty
 //! OP sample_penalty

@@ -15,6 +15,7 @@
 //! TUNE WG_SIZE = SOFTWARE ? 32 : MAX_INVOCATIONS >= 256 ? 256 : 128 in 32 64 128 256 512
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(VOCAB, 2048) // fixed: a slice of docs/operations.md
+//! ACTIVE min(ceildiv(VOCAB, 2048) * WG_SIZE, VOCAB)
 //! LIB uint64
 //! LIB sample
 //! LIB radix_topk

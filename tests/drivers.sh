@@ -1,8 +1,10 @@
 #!/bin/sh
-# Runs the test programs that open a device on every driver that this machine has.
-# usage: drivers.sh [PROGRAM...]     One line per driver and program; the last line is exactly "N passed, M failed".
+# Runs the test programs that open a device on every driver that this machine has, one driver after the other.
+# usage: drivers.sh [PROGRAM...]     One line per driver and program, then one per driver; the last line is exactly
+# "N passed, M failed". A driver that breaks counts as a failure, and the next one has its turn.
 # BUILD: build folder. DRIVERS=all: also the newer Mesas that scripts in the test data (DOPPLERGL_TEST_DATA) unpack
 # from Debian's mirror into BUILD/drivers, 400 MB each. DRIVERS='LABEL ...': only those, as in 'softpipe zink-sid'.
+# DRIVER_SECONDS: how long a program may take on softpipe (300), which interprets shaders.
 build=${BUILD:-build}
 data=${DOPPLERGL_TEST_DATA:-../shared}
 wanted=${DRIVERS:-here}
@@ -13,6 +15,11 @@ esac
 system=__EGL_VENDOR_LIBRARY_FILENAMES=/usr/share/glvnd/egl_vendor.d/50_mesa.json
 software=LIBGL_ALWAYS_SOFTWARE=1
 zink='MESA_LOADER_DRIVER_OVERRIDE=zink GALLIUM_DRIVER=zink LIBGL_ALWAYS_SOFTWARE=1'
+suites='trixie sid'
+labels='nvidia llvmpipe zink softpipe'
+for suite in $suites; do
+    labels="$labels llvmpipe-$suite zink-$suite softpipe-$suite"
+done
 
 if [ $# -gt 0 ]; then
     programs=$*
@@ -21,7 +28,7 @@ else
     # is and clamped to the minimums); what needs no driver is left to `make check`.
     programs=$(grep -lE 'gl_device_open|kernel_bench_create' tests/gl/test_*.c tests/kernels/test_kernels_*.c |
         sed "s,.*/\(.*\)\.c$,$build/tests/\1,")
-    programs="$programs $build/tests/test_drivers $build/tests/test_fixtures"
+    programs="$programs $build/tests/test_drivers $build/tests/test_tiers $build/tests/test_fixtures"
 fi
 
 # is_wanted LABEL: by name, or because of what DRIVERS says about all.
@@ -33,31 +40,53 @@ is_wanted() {
     esac
 }
 
+# conclude LABEL TEXT [PASSED FAILED]: a line of the summary.
+conclude() {
+    echo "$1: $2" >> "$summary"
+    echo "${3:-0} ${4:-0}" >> "$totals"
+}
+
 # run LABEL NAME WRAPPER VARIABLE=VALUE...: NAME is a part of what the renderer must call itself.
 run() {
     label=$1 name=$2 wrapper=$3
     shift 3
     is_wanted "$label" || return 0
-    # softpipe interprets shaders, seconds per token: a few tokens tell whether it computes the same.
-    steps=$DRIVER_TEST_STEPS
-    [ "$name" = softpipe ] && steps=${steps:-3}
+    steps=$DRIVER_TEST_STEPS seed=$DOPPLERGL_TEST_SEED seconds=
+    if [ "$name" = softpipe ]; then
+        # Seconds per token: a few tokens tell whether it computes the same, and every day another part of the long
+        # walks is run until the time is over.
+        steps=${steps:-3} seed=${seed:-$(($(date +%s) / 86400))} seconds=${DRIVER_SECONDS:-300}
+    fi
     # shellcheck disable=SC2086
-    renderer=$(env "$@" $wrapper "$build/dopplergl" devices 2> /dev/null |
-        awk '$1 == 0 { $1 = $2 = $3 = $4 = ""; sub(/^ */, ""); print }')
+    found=$(env "$@" timeout -k 5 120 $wrapper "$build/dopplergl" devices 2> /dev/null)
+    code=$?
+    renderer=$(printf '%s\n' "$found" | awk '$1 == 0 { $1 = $2 = $3 = $4 = ""; sub(/^ */, ""); print }')
+    if [ "$code" -gt 123 ]; then # ended by a signal, or not at all
+        echo "== $label: listing devices ended with exit code $code"
+        conclude "$label" "listing devices ended with exit code $code" 0 1
+        return 0
+    fi
     case $renderer in
-    *"$name"*) echo "== $label: $renderer${steps:+, DRIVER_TEST_STEPS=$steps}" ;;
+    *"$name"*) echo "== $label: $renderer${steps:+, DRIVER_TEST_STEPS=$steps}${seconds:+, $seconds s for a program}" ;;
     *)
         echo "== $label skipped: ${renderer:-no device} is what opens here"
+        conclude "$label" "skipped: ${renderer:-no device} is what opens here"
         return 0
         ;;
     esac
     mkdir -p "$build/test-output-$label"
-    echo '0 1' > "$build/test-output-$label/total" # until run.sh knows better
+    rm -f "$build/test-output-$label/total"
     # shellcheck disable=SC2086
     # A cache per driver: an older Mesa that reads the index of a newer one's cache dies of SIGBUS.
-    env TEST_LABEL="$label" TEST_WRAPPER="$wrapper" TEST_TIMEOUT="${TEST_TIMEOUT:-1800}" \
-        DOPPLERGL_TEST_CACHE="$absolute/test-cache-$label" \
+    env TEST_LABEL="$label" TEST_WRAPPER="$wrapper" TEST_TIMEOUT="${TEST_TIMEOUT:-1800}" TEST_SECONDS="$seconds" \
+        DOPPLERGL_TEST_CACHE="$absolute/test-cache-$label" DOPPLERGL_TEST_SEED="$seed" \
         DRIVER_TEST_STEPS="$steps" "$@" sh tests/run.sh "$build" $programs
+    if read -r passed failed skipped < "$build/test-output-$label/total"; then
+        conclude "$label" "$renderer: $passed passed, $failed failed, $skipped skipped${seed:+ (a sample)}" \
+            "$passed" "$failed"
+    else
+        conclude "$label" "$renderer: tests/run.sh did not come to its end" 0 1
+    fi
 }
 
 # run_mesa SUFFIX WRAPPER VARIABLE=VALUE...
@@ -75,14 +104,14 @@ newer() {
     is_wanted "softpipe-$1" || is_wanted "llvmpipe-$1" || is_wanted "zink-$1" || return 0
     root=$build/drivers/$1
     if [ ! -x "$data/drivers/mesa-root" ]; then
-        echo "== Mesa of $1 skipped: $data/drivers is not there (DOPPLERGL_TEST_DATA)"
+        conclude "Mesa of $1" "skipped: $data/drivers is not there (DOPPLERGL_TEST_DATA)"
         return 0
     fi
     if [ ! -e "$root/ready" ]; then
         rm -rf "$root"
         mkdir -p "$build/drivers"
         if ! "$data/drivers/mesa-root" "$1" "$root" > /dev/null; then
-            echo "== Mesa of $1 skipped: its packages cannot be fetched"
+            conclude "Mesa of $1" "skipped: its packages cannot be fetched"
             return 0
         fi
         touch "$root/ready"
@@ -90,18 +119,32 @@ newer() {
     run_mesa "-$1" "$data/drivers/on-mesa $root"
 }
 
-trap 'trap - INT TERM; kill 0' INT TERM
-rm -f "$build"/test-output-*/total
-[ -e /dev/nvidia0 ] && run nvidia NVIDIA ''
+for word in $wanted; do
+    case " all here $labels " in
+    *" $word "*) ;;
+    *)
+        echo "drivers.sh: there is no driver '$word'; there are all here $labels" >&2
+        exit 2
+        ;;
+    esac
+done
+mkdir -p "$build" || exit 2
+# Names of their own: several may run at once, each with drivers of its own.
+summary=$build/drivers-summary.$$ totals=$build/drivers-totals.$$
+trap 'rm -f "$summary" "$totals"' EXIT
+trap 'trap - INT TERM; rm -f "$summary" "$totals"; kill 0' INT TERM
+: > "$summary"
+: > "$totals"
+if [ -e /dev/nvidia0 ]; then
+    run nvidia NVIDIA ''
+elif is_wanted nvidia; then
+    conclude nvidia 'skipped: there is no /dev/nvidia0'
+fi
 run_mesa '' '' "$system"
-newer trixie
-newer sid
-cat "$build"/test-output-*/total 2> /dev/null | {
-    passed=0 failed=0
-    while read -r p f; do
-        passed=$((passed + p)) failed=$((failed + f))
-    done
-    [ $((passed + failed)) -gt 0 ] || echo "== nothing was run: DRIVERS is \"$wanted\""
-    echo "$passed passed, $failed failed"
-    [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
-}
+for suite in $suites; do
+    newer "$suite"
+done
+echo '== drivers'
+cat "$summary"
+awk '{ passed += $1; failed += $2 }
+    END { printf "%d passed, %d failed\n", passed, failed; exit failed > 0 || passed == 0 }' "$totals"

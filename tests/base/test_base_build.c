@@ -187,25 +187,44 @@ struct runner_case {
     const char *script; /* a program that speaks TAP */
     const char *last;   /* line of run.sh */
     int code;
+    const char *told;      /* a part of the output; NULL = any */
+    const char *variables; /* NULL = TEST_TIMEOUT=2 */
 };
 
 static const struct runner_case runner_cases[] = {
-    {"runner: all pass", "echo 1..2; echo ok 1 - a; echo ok 2 - b", "2 passed, 0 failed", 0},
+    {"runner: all pass", "echo 1..2; echo ok 1 - a; echo ok 2 - b", "2 passed, 0 failed", 0, NULL,
+     NULL},
     {"runner: two groups", "echo 1..1; echo ok 1 - a; echo 1..1; echo ok 1 - b",
-     "2 passed, 0 failed", 0},
+     "2 passed, 0 failed", 0, NULL, NULL},
     {"runner: a failure", "echo 1..2; echo ok 1 - a; echo not ok 2 - b; exit 1",
-     "1 passed, 1 failed", 1},
+     "1 passed, 1 failed", 1, NULL, NULL},
     {"runner: a skip", "echo 1..2; echo ok 1 - a; echo '# skip: why'; echo 'not ok 2 # SKIP b'",
-     "1 passed, 0 failed", 0},
+     "1 passed, 0 failed", 0, NULL, NULL},
     {"runner: a crash loses the rest", "echo 1..5; echo ok 1 - a; kill -ABRT $$",
-     "1 passed, 4 failed", 1},
-    {"runner: a crash in the last case", "echo 1..1; kill -SEGV $$", "0 passed, 1 failed", 1},
+     "1 passed, 4 failed", 1, NULL, NULL},
+    {"runner: a crash in the last case", "echo 1..1; kill -SEGV $$", "0 passed, 1 failed", 1, NULL,
+     NULL},
     {"runner: a crash after the last case", "echo 1..1; echo ok 1 - a; kill -ABRT $$",
-     "1 passed, 1 failed", 1},
-    {"runner: a leak at exit", "echo 1..1; echo ok 1 - a; exit 23", "1 passed, 1 failed", 1},
-    {"runner: nothing at all", "exit 0", "0 passed, 1 failed", 1},
-    {"runner: failure, yet exit code 0", "echo 1..1; echo not ok 1 - a", "0 passed, 1 failed", 1},
-    {"runner: an endless program", "echo 1..2; echo ok 1 - a; sleep 60", "1 passed, 1 failed", 1},
+     "1 passed, 1 failed", 1, NULL, NULL},
+    {"runner: a leak at exit", "echo 1..1; echo ok 1 - a; exit 23", "1 passed, 1 failed", 1, NULL,
+     NULL},
+    {"runner: nothing at all", "exit 0", "0 passed, 1 failed", 1, NULL, NULL},
+    {"runner: failure, yet exit code 0", "echo 1..1; echo not ok 1 - a", "0 passed, 1 failed", 1,
+     NULL, NULL},
+    {"runner: an endless program", "echo 1..2; echo ok 1 - a; sleep 60", "1 passed, 1 failed", 1,
+     NULL, NULL},
+    /* 124 is what timeout(1) makes of a program that it ends. */
+    {"runner: time is over", "echo 1..9; echo ok 1 - a; echo ok 2 - b; exit 124",
+     "2 passed, 0 failed", 0,
+     "program: not run within 60 seconds: 7 cases after b, and the groups after theirs",
+     "TEST_SECONDS=60"},
+    {"runner: time is over after a failure",
+     "echo 1..9; echo ok 1 - a; echo not ok 2 - b; exit 124", "1 passed, 8 failed", 1,
+     "stopped after 60 seconds", "TEST_SECONDS=60"},
+    {"runner: time is over before the first case", "echo 1..9; exit 124", "0 passed, 9 failed", 1,
+     "9 cases were not reached", "TEST_SECONDS=60"},
+    {"runner: a crash while time is limited", "echo 1..9; echo ok 1 - a; kill -ABRT $$",
+     "1 passed, 8 failed", 1, "exit code 134", "TEST_SECONDS=60"},
 };
 
 static void check_runner(void **state)
@@ -216,8 +235,9 @@ static void check_runner(void **state)
     dgl_buf_printf(&script, "#!/bin/sh\n%s\n", c->script);
     test_write_file(dir, "program", script.p, script.len);
     int code = run(&output,
-                   "chmod +x %s/program && env -u SAN TEST_TIMEOUT=2 sh tests/run.sh %s %s/program",
-                   dir, dir, dir);
+                   "chmod +x %s/program && env -u SAN -u TEST_SECONDS %s sh tests/run.sh %s "
+                   "%s/program",
+                   dir, c->variables ? c->variables : "TEST_TIMEOUT=2", dir, dir);
     /* The last line, exactly. */
     while (output.len && output.p[output.len - 1] == '\n')
         output.p[--output.len] = '\0';
@@ -227,14 +247,28 @@ static void check_runner(void **state)
     assert_contains(output.p, "time: ");
     if (strstr(c->script, "# skip"))
         assert_contains(output.p, "program: why");
+    if (c->told)
+        assert_contains(output.p, c->told);
     dgl_buf_finish(&script);
     dgl_buf_finish(&output);
     test_tmpdir_remove(dir);
 }
 
+/* A driver that does not exist is no reason to pass. */
+static void drivers_have_names(void **state)
+{
+    (void)state;
+    struct dgl_buf output = {0};
+    int code = run(&output, "DRIVERS='softpipe softpip' sh tests/drivers.sh true");
+    assert_int_equal(code, 2);
+    assert_contains(output.p, "there is no driver 'softpip'; there are all here nvidia llvmpipe");
+    dgl_buf_finish(&output);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(drivers_have_names),
         cmocka_unit_test(every_header_stands_alone),
         cmocka_unit_test(archive_exports_only_the_api),
         cmocka_unit_test(archive_defines_the_whole_api),

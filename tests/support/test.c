@@ -58,8 +58,10 @@ int test_run_rows(const char *group, CMUnitTestFunction fn, const void *rows, si
 }
 
 /* DOPPLERGL_TEST_FILTER: only cases whose name matches (* and ?). */
-__attribute__((constructor)) static void set_filter(void)
+__attribute__((constructor)) static void set_up_program(void)
 {
+    /* What a program has said is not lost when it is ended from outside. */
+    setvbuf(stdout, NULL, _IOLBF, 0);
     const char *filter = getenv("DOPPLERGL_TEST_FILTER");
     if (filter && *filter)
         cmocka_set_test_filter(filter);

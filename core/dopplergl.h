@@ -295,6 +295,10 @@ struct dgl_kernels_params {
     const char *hints;        /* JSON object of kernel hints; NULL = none */
     const char *const *flags; /* single hints, "attentionDecode=streaming", highest */
     size_t num_flags;
+    /* What reasons and errors call `profile`, `hints` and each of `flags`: where they were said.
+     * NULL, also as one of flag_origins: "--kernel-profile NAME", "--kernel-hints", "flag" */
+    const char *profile_origin, *hints_origin;
+    const char *const *flag_origins;
     /* dgl_model_set_kernels() takes kernels of folders and files without their known-answer tests:
      * wrong ones give wrong tokens */
     bool unchecked;

@@ -296,7 +296,8 @@ struct kernel_choice {
     uint32_t num_vars;
     uint32_t num_consts, num_tunes, num_lets; /* vars = consts, tunes, lets, then the rest */
     /* of each tunable: "default" (its preset), or the origin of the hint that gave it: "manifest",
-     * "tuner", "manifest (pinned)", a config file's path, "--kernel-hints", "flag" */
+     * "tuner", "manifest (pinned)", a config file's path, "--kernel-hints", "flag", or what
+     * the caller calls these */
     const char *tune_origin[KERNEL_MAX_TUNES];
     enum kernel_hints_heard heard; /* for its tunables */
     int64_t local[3];

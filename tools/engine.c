@@ -8,6 +8,8 @@
 
 #include "core/base/clock.h"
 #include "core/base/file.h"
+#include "tools/commands.h"
+#include "tools/options_table.h"
 
 #define BUNDLED "story-llama-q4_k_m"
 
@@ -60,29 +62,46 @@ const char *model_path(const struct options *opt, char buffer[MODEL_PATH_MAX])
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
+/* What reasons call the value of an option: "--q4k-matmul", or the key of the settings. */
+static void name_source(const struct options *opt, const char *option, char out[64])
+{
+    const struct option *o = option_named(command_find("generate"), dgl_str_of(option));
+    const bool settings = option_source(o, opt) == OPTION_FROM_CONFIG;
+    snprintf(out, 64, "%s%s", settings ? "config.json: " : "--", option);
+}
+
 enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt)
 {
     const struct {
-        const char *key, *value;
+        const char *key, *option, *value;
     } flags[] = {
-        {"computePrecision", opt->compute_precision},
-        {"q4kMatmul", opt->force_fused_q4k ? "fused_q4k" : opt->q4k_matmul},
-        {"f16Matmul", opt->f16_matmul},
-        {"attentionPrefill", opt->attention_prefill},
-        {"attentionDecode", opt->attention_decode},
+        {"computePrecision", "compute-precision", opt->compute_precision},
+        {"q4kMatmul", opt->force_fused_q4k ? "force-fused-q4k" : "q4k-matmul",
+         opt->force_fused_q4k ? "fused_q4k" : opt->q4k_matmul},
+        {"f16Matmul", "f16-matmul", opt->f16_matmul},
+        {"attentionPrefill", "attention-prefill", opt->attention_prefill},
+        {"attentionDecode", "attention-decode", opt->attention_decode},
     };
-    char text[5][96];
-    const char *list[6];
+    char text[5][96], origin[5][64], profile[96], profile_option[64], hints[64];
+    const char *list[6], *origins[6];
     size_t count = 0;
     for (size_t i = 0; i < 5; i++) {
         if (!flags[i].value)
             continue;
         snprintf(text[count], sizeof(text[0]), "%s=%s", flags[i].key, flags[i].value);
+        name_source(opt, flags[i].option, origin[count]);
         list[count] = text[count];
+        origins[count] = origin[count];
         count++;
     }
-    if (opt->extra_hint)
-        list[count++] = opt->extra_hint;
+    if (opt->extra_hint) {
+        list[count] = opt->extra_hint;
+        origins[count++] = NULL;
+    }
+    name_source(opt, "kernel-hints", hints);
+    name_source(opt, "kernel-profile", profile_option);
+    snprintf(profile, sizeof(profile), "%s %s", profile_option,
+             opt->kernel_profile ? opt->kernel_profile : "");
     char bundled[MODEL_PATH_MAX];
     const char *pack = opt->allow_pack_kernels ? model_path(opt, bundled) : NULL;
     if (opt->allow_pack_kernels && !pack)
@@ -94,7 +113,8 @@ enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt)
                            .pack = pack, .user_config = opt->user_kernels,
                            .config_file = opt->kernel_config, .profile = opt->kernel_profile,
                            .hints = opt->kernel_hints, .flags = list, .num_flags = count,
-                           .unchecked = opt->unsafe_kernels),
+                           .flag_origins = origins, .hints_origin = hints,
+                           .profile_origin = profile, .unchecked = opt->unsafe_kernels),
         &e->kernels);
 }
 

@@ -49,6 +49,8 @@ int main(int argc, char **argv)
         else
             code = command->run(&opt);
     }
+    if (code == EXIT_FAILED)
+        options_tell_environment(command, &opt);
     if (code == EXIT_CANCELLED)
         console_cancelled(&opt);
     options_finish(&opt);

@@ -81,21 +81,38 @@ static bool add_kernel_dir(struct defaults *d)
     return true;
 }
 
+static const struct {
+    const char *variable, *option;
+} from_environment[] = {{"DOPPLERGL_MODEL", "model"}, {"DOPPLERGL_DEVICE", "device"}};
+enum { NUM_FROM_ENVIRONMENT = sizeof(from_environment) / sizeof(from_environment[0]) };
+
 static bool add_environment(struct defaults *d)
 {
-    static const struct {
-        const char *variable, *option;
-    } rows[] = {{"DOPPLERGL_MODEL", "model"}, {"DOPPLERGL_DEVICE", "device"}};
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        const char *value = getenv(rows[i].variable);
-        const struct option *o = option_named(d->command, dgl_str_of(rows[i].option));
+    for (size_t i = 0; i < NUM_FROM_ENVIRONMENT; i++) {
+        const char *value = getenv(from_environment[i].variable);
+        const struct option *o = option_named(d->command, dgl_str_of(from_environment[i].option));
         if (!value || !value[0] || !o || !is_open(d, o))
             continue;
-        if (!option_store(o, rows[i].variable, value, d->opt))
+        if (!option_store(o, from_environment[i].variable, value, d->opt))
             return false;
         option_set_source(o, OPTION_FROM_ENVIRONMENT, d->opt);
     }
     return add_kernel_dir(d);
+}
+
+void options_tell_environment(const struct command *command, const struct options *opt)
+{
+    struct console console;
+    const char *dir = getenv("DOPPLERGL_KERNEL_DIR");
+    console_init(&console, opt);
+    for (size_t i = 0; i < NUM_FROM_ENVIRONMENT; i++) {
+        const struct option *o = option_named(command, dgl_str_of(from_environment[i].option));
+        if (o && option_source(o, opt) == OPTION_FROM_ENVIRONMENT)
+            dgl_notice(&console.log, "--%s is '%s' by %s", o->name,
+                       getenv(from_environment[i].variable), from_environment[i].variable);
+    }
+    if (dir && dir[0] && option_named(command, DGL_STR("kernel-dir")))
+        dgl_notice(&console.log, "--kernel-dir has '%s' by DOPPLERGL_KERNEL_DIR", dir);
 }
 
 /* ---- configuration file ---------------------------------------------------------------------- */

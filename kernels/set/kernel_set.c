@@ -505,9 +505,10 @@ static enum dgl_status add_config(const struct dgl_log *log, struct kernel_set *
 }
 
 static enum dgl_status add_profile(const struct dgl_log *log, struct kernel_set *set,
-                                   const char *profile)
+                                   const char *profile, const char *where)
 {
-    const char *origin = dgl_arena_printf(&set->arena, "--kernel-profile %s", profile);
+    const char *origin = where ? dgl_arena_strndup(&set->arena, where, strlen(where))
+                               : dgl_arena_printf(&set->arena, "--kernel-profile %s", profile);
     const struct kernel_hint_source source = hint_source(log, set, KERNEL_LAYER_PROFILE, origin);
     return origin ? kernel_hints_add_profile(&source, profile)
                   : dgl_fail_memory(log, "a kernel profile", strlen(profile));
@@ -523,13 +524,16 @@ static enum dgl_status add_hints(const struct dgl_log *log, struct kernel_set *s
     if (status == DGL_OK && params->config_file)
         status = add_config(log, set, params->config_file);
     if (status == DGL_OK && params->profile)
-        status = add_profile(log, set, params->profile);
-    source = hint_source(log, set, KERNEL_LAYER_HINTS, KERNEL_HINTS_ORIGIN);
+        status = add_profile(log, set, params->profile, params->profile_origin);
+    source = hint_source(log, set, KERNEL_LAYER_HINTS,
+                         params->hints_origin ? params->hints_origin : KERNEL_HINTS_ORIGIN);
     if (status == DGL_OK && params->hints)
         status = kernel_hints_add_json(&source, params->hints, strlen(params->hints));
-    source = hint_source(log, set, KERNEL_LAYER_FLAG, "flag");
-    for (size_t i = 0; i < params->num_flags && status == DGL_OK; i++)
+    for (size_t i = 0; i < params->num_flags && status == DGL_OK; i++) {
+        const char *origin = params->flag_origins ? params->flag_origins[i] : NULL;
+        source = hint_source(log, set, KERNEL_LAYER_FLAG, origin ? origin : "flag");
         status = kernel_hints_add_flag(&source, params->flags[i]);
+    }
     return status;
 }
 

@@ -267,7 +267,7 @@ static void layers_are_in_order(void **state)
     assert_step(&r, "rope_kv", "reason", path);
     assert_step(&r, "rope_kv", "reason", "WG_SIZE=128 (--kernel-hints)");
     assert_step(&r, "qkv", "shape", " f32"); /* the profile's q4kMatmul */
-    assert_step(&r, "attn_decode", "reason", "hint attentionDecode=streaming (flag)");
+    assert_step(&r, "attn_decode", "reason", "hint attentionDecode=streaming (--attention-decode)");
     /* Files. */
     snprintf(path, sizeof(path), "%s/half.glsl", own);
     assert_step(&r, "rope_kv", "origin", row->pack ? path : "builtin");
@@ -316,6 +316,44 @@ static void shapes_have_tunables_of_their_own(void **state)
     process_finish(&plain);
 }
 
+/* Reasons and failures name where a value was said: a flag, the settings, a variable. */
+static void sources_are_named(void **state)
+{
+    static const char settings[] = "{\"attention-decode\": \"streaming\", \"q4k-matmul\": "
+                                   "\"auto\", \"kernel-profile\": \"safe\", \"kernel-hints\": "
+                                   "{\"tunes\": {\"rope_kv.WG_SIZE\": 128}}}";
+    char *top = test_tmpdir(), *dir = checked(dgl_path_join(top, "dopplergl")), set[512];
+    const char *const args[] = {"kernels", "explain",      "--json",        "--device",
+                                "any",     "--f16-matmul", "gemv_subgroup", NULL};
+    const char *const missing[] = {"kernels", "explain", NULL};
+    const char *const config[] = {set, NULL};
+    const char *const variables[] = {"DOPPLERGL_MODEL=" TEST_MISSING, "DOPPLERGL_DEVICE=any",
+                                     "DOPPLERGL_KERNEL_DIR=" TEST_MISSING "/kernels", NULL};
+    struct process_result r;
+    (void)state;
+    assert_int_equal(dgl_dir_make(NULL, dir), DGL_OK);
+    test_write_file(dir, "config.json", settings, strlen(settings));
+    snprintf(set, sizeof(set), "XDG_CONFIG_HOME=%s", top);
+    process_run(&(const struct process_params){.args = args, .env = config}, &r);
+    assert_code(&r, 0);
+    assert_step(&r, "attn_decode", "reason",
+                "hint attentionDecode=streaming (config.json: attention-decode)");
+    assert_step(&r, "rope_kv", "reason", "WG_SIZE=128 (config.json: kernel-hints)");
+    process_finish(&r);
+    process_run(&(const struct process_params){.args = missing, .env = variables}, &r);
+    assert_code(&r, 1);
+    assert_one_error(&r, TEST_MISSING);
+    for (size_t i = 0; variables[i]; i++) {
+        char part[256];
+        const size_t name = strcspn(variables[i], "=");
+        snprintf(part, sizeof(part), " by %.*s\n", (int)name, variables[i]);
+        assert_contains(r.err, part);
+    }
+    process_finish(&r);
+    free(dir);
+    test_tmpdir_remove(top);
+}
+
 /* Words that exist, and none of the model's requests has: one line for each hint of a person's. */
 static void requests_that_the_model_lacks_are_told(void **state)
 {
@@ -351,7 +389,7 @@ static const struct option_row options[] = {
      {"kernels", "explain", "--device", "any", "--force-fused-q4k"},
      NULL,
      0,
-     "hint q4kMatmul=fused_q4k (flag)"},
+     "(--force-fused-q4k)"},
     {"--force-fused-q4k against --q4k-matmul",
      {"kernels", "list", "--force-fused-q4k", "--q4k-matmul", "dequant_f16"},
      NULL,
@@ -421,6 +459,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(shapes_have_tunables_of_their_own),
+        cmocka_unit_test(sources_are_named),
         cmocka_unit_test(requests_that_the_model_lacks_are_told),
         cmocka_unit_test(faults_of_the_users_hints_name_their_file),
     };

@@ -1,6 +1,7 @@
 // One work group's share in the attention of one token: HEADS_BLOCK heads of one KV head by one of
-// SPLITS runs of the keys, or fewer. Groups: KV head by block of heads by split. Needs lib
-// attn_score and STEP read.
+// SPLITS runs of the keys, or fewer. Groups: split by KV head by block of heads, so that those that
+// few keys leave something to do are the first ones: a persistent program has one work group for
+// every so many of them. Needs lib attn_score and STEP read.
 
 const uint GQA_GROUP = uint(HEADS / KV_HEADS); // query heads per KV head
 
@@ -15,21 +16,21 @@ struct attn_share {
     bool inside;         // false: beyond the last group, nothing may be written
 };
 
-// A split of fewer than SPLITS has at least `least` keys, the last one excepted.
-attn_share attn_share_of(uint group, uint least)
+// At most `most` splits; one of fewer has at least `least` keys, the last one excepted.
+attn_share attn_share_of(uint group, uint most, uint least)
 {
     const uint BLOCKS = (GQA_GROUP + uint(HEADS_BLOCK) - 1u) / uint(HEADS_BLOCK);
     attn_share a;
-    a.block = group / uint(SPLITS);
+    a.block = group % (uint(KV_HEADS) * BLOCKS);
     a.seq = row_seq(0u);
     a.pos = row_pos(0u);
-    a.split = group % uint(SPLITS);
-    a.inside = a.block < uint(KV_HEADS) * BLOCKS;
-    a.kv_head = min(a.block / BLOCKS, uint(KV_HEADS - 1));
+    a.split = group / (uint(KV_HEADS) * BLOCKS);
+    a.inside = a.split < most;
+    a.kv_head = a.block / BLOCKS;
     a.head0 = a.kv_head * GQA_GROUP + a.block % BLOCKS * uint(HEADS_BLOCK);
     uint oldest = first_key(a.pos);
     uint keys = a.pos + 1u - oldest;
-    uint count = max((keys + uint(SPLITS - 1)) / uint(SPLITS), least);
+    uint count = max((keys + most - 1u) / most, least);
     a.splits = (keys + count - 1u) / count;
     a.first = min(oldest + a.split * count, a.pos + 1u);
     a.end = min(oldest + (a.split + 1u) * count, a.pos + 1u);

@@ -1,7 +1,7 @@
 // Parts of the attention of one token, each from one split of the keys, and their merge by the
 // group that arrives last. Needs libs attn_score and attn_share, `coherent vec4 PARTS[]`,
-// `vec4 O[]`, `float S[]` and WHEN sinks none head, shared out_part and max_sum of OUTS * SLICES
-// elements.
+// `vec4 O[]`, `float S[]`, WHEN sinks none head, the LET TAKEN (splits at most), shared out_part
+// and max_sum of OUTS * SLICES elements.
 
 // vec4 i of head r of the block, from the weights of its scores, their sum and their maximum.
 void write_head(uint r, uint i, attn_share share, vec4 x, float row_max, float row_sum)
@@ -20,7 +20,7 @@ void write_head(uint r, uint i, attn_share share, vec4 x, float row_max, float r
 
 // P holds a sum per head, split and vec4 of the head, then a maximum and a weight per head and
 // split, two of those in a vec4.
-#if SPLITS > 1
+#if TAKEN > 1
 void write_part(uint r, uint i, attn_share share, vec4 x, float row_max, float row_sum)
 {
     uint head = share.head0 + r, part = head * uint(SPLITS) + share.split;

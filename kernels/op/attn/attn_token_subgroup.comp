@@ -1,8 +1,9 @@
 // Attention of one token: norms, rotation, softmax, merge. A subgroup takes a head.
 //
 // o[h] = sum_j 2^(s[h, j] - m) v[j] with s[h, j] = log2(e) * scale * q[h] . k[j], over the keys j
-// of one split. Groups: blocks of HEADS_BLOCK heads of one KV head by splits, of which only as many
-// take part as leave ROUNDS rounds of keys to each: the others return at once. A group makes the
+// of one split. Groups: TAKEN splits (UNIT_GROUPS groups for each compute unit in all) by blocks of
+// HEADS_BLOCK heads of one KV head, of which only as many splits take part as leave ROUNDS rounds
+// of keys to each: the others return at once. A group makes the
 // rows of its heads, normed, rotated and scaled, and the new key and value, in shared memory, once
 // for all. Then each subgroup has one of the heads and every KEY_SUBGROUPS-th run of keys, so that
 // K and V come from memory once and to the other heads' subgroups from the unit's cache.
@@ -48,6 +49,7 @@
 //! TUNE KEY_SUBGROUPS = 8 / min(MOST_HEADS, HEADS / KV_HEADS) in 1 2 4 8
 //! TUNE DEPTH = HEAD_DIM > 64 && SUBGROUP_SIZE >= 16 ? 8 : 4 in 4 8
 //! TUNE ROUNDS = 1 in 1 2 4 8
+//! TUNE UNIT_GROUPS = 1 in 1 2 4
 //! LET HEADS_BLOCK = ceildiv(HEADS / KV_HEADS, ceildiv(HEADS / KV_HEADS, MOST_HEADS))
 //! LET SUBGROUPS = HEADS_BLOCK * KEY_SUBGROUPS
 //! LET WG_SIZE = max(1, SUBGROUP_SIZE) * SUBGROUPS
@@ -56,15 +58,15 @@
 //! LET MOST_THREADS = max(DEPTH, VEC8S <= 4 ? 4 : VEC8S <= 8 ? 8 : VEC8S <= 16 ? 16 : 32)
 //! LET KEY_THREADS = min(MOST_THREADS, max(1, SUBGROUP_SIZE))
 //! LET SLOTS = SUBGROUP_SIZE / KEY_THREADS
-//! LET KEYS = KEY_SUBGROUPS * SLOTS
-//! LET LEAST_KEYS = ROUNDS * DEPTH * KEYS // of a split
 //! LET OUTS = HEADS_BLOCK * VEC4S
 //! LET SLICES = max(1, WG_SIZE / OUTS) // of the splits, merged side by side
-//! LET AT_ONCE = min(16, ceildiv(SPLITS, SLICES))
+//! LET BLOCKS = KV_HEADS * ceildiv(HEADS / KV_HEADS, HEADS_BLOCK)
+//! LET TAKEN = max(1, min(SPLITS, UNIT_GROUPS * max(COMPUTE_UNITS, 16) / BLOCKS)) // splits
+//! LET AT_ONCE = min(16, ceildiv(TAKEN, SLICES))
 //! STEP read
 //! LOCAL WG_SIZE
-//! GROUPS KV_HEADS * ceildiv(HEADS / KV_HEADS, HEADS_BLOCK) * SPLITS
-//! ACTIVE HEADS * SPLITS * KEYS * VEC8S / ceildiv(VEC8S, KEY_THREADS)
+//! GROUPS BLOCKS * TAKEN
+//! ACTIVE HEADS * TAKEN * KEY_SUBGROUPS * SLOTS * VEC8S / ceildiv(VEC8S, KEY_THREADS)
 //! SHARED vec4 out_part[max(KEY_SUBGROUPS, SLICES) * OUTS]
 //! SHARED vec2 max_sum[max(KEY_SUBGROUPS, SLICES) * OUTS]
 //! REQUIRE HEAD_DIM % 8 == 0 && HEAD_DIM <= 256 && HEADS % KV_HEADS == 0
@@ -89,6 +91,7 @@
 //! LIB last_group
 
 const int OWN = (VEC8S + KEY_THREADS - 1) / KEY_THREADS;
+const int KEYS = KEY_SUBGROUPS * SLOTS; // at a time
 // Of an invocation's vec4s, all halves of vec8s: the i-th one's place in the head.
 #define OWN_VEC4(i) (2u * (uint(KEY_THREADS * ((i) / 2)) + i8) + uint((i) % 2))
 
@@ -103,7 +106,7 @@ void body(uvec3 group)
     uint key_subgroup = gl_SubgroupID / uint(HEADS_BLOCK), slot0 = key_subgroup * uint(SLOTS);
     uint slot = slot0 + gl_SubgroupInvocationID / uint(KEY_THREADS);
     uint part = i8 / uint(KEY_THREADS / DEPTH); // of DEPTH keys: the one whose score it has
-    attn_share share = attn_share_of(group.x, uint(LEAST_KEYS));
+    attn_share share = attn_share_of(group.x, uint(TAKEN), uint(ROUNDS * DEPTH * KEYS));
     if (!share.inside || share.split >= share.splits)
         return; // the whole group
     // Vec8 e * KEY_THREADS + i8 of a row for each e below OWN; beyond it, zeros of q.
@@ -223,14 +226,14 @@ void body(uvec3 group)
             sum += ms.y * rescale;
             x += out_part[(e * uint(HEADS_BLOCK) + r) * uint(VEC4S) + i] * rescale;
         }
-#if SPLITS > 1
+#if TAKEN > 1
         if (share.splits > 1u)
             write_part(r, i, share, x, all_max, sum);
         else
 #endif
             write_head(r, i, share, x, all_max, sum);
     }
-#if SPLITS > 1
+#if TAKEN > 1
     if (share.splits > 1u)
         if (last_group(share.block, share.splits))
             merge_splits(tid, share);

@@ -59,7 +59,8 @@ struct phase_program {
 /* Bytes of an element of a buffer type: 4 (uint), 8 (vec2) or 16 (uvec4). */
 uint32_t phase_type_bytes(const char *type);
 
-/* Bytes of shared memory of the program: a pool per type, as large as the largest use. */
+/* Bytes of shared memory of the program: a pool per type, as large as the largest use; a vec2 is
+ * part of a vec4 where that takes less in all. */
 int64_t phase_shared_bytes(const struct phase_program *program);
 
 /* The complete GLSL ES 3.10 text. DGL_ERR_UNSUPPORTED, not logged, when a kernel's text cannot be a

@@ -3,10 +3,10 @@
  * pool of shared memory per type, each kernel's text once (phase_text.c), and main(), which walks
  * the rows of the table for every token.
  *
- * The walk is a loop with one choice among kernels, so that each kernel and the wait between rows
- * are in the text once: NVIDIA's compiler puts every function where it is called, and its time
- * grows with the square of what follows one another. Which kernel runs is the same for all
- * invocations, and every load has a binding that the compiler knows.
+ * The walk is a loop with one choice among kernels, so that each kernel, what it begins before the
+ * wait and the wait between rows are in the text once: NVIDIA's compiler puts every function where
+ * it is called, and its time grows with the square of what follows one another. Which kernel runs
+ * is the same for all invocations, and every load has a binding that the compiler knows.
  */
 #include <assert.h>
 #include <stddef.h>
@@ -20,7 +20,8 @@
 #include "kernels/phases.h"
 #include "kernels/step.h"
 
-/* Types of shared memory; each has a pool. */
+/* Types of shared memory; each has a pool. A vec2 may also be the .xy of a vec4 of that pool: twice
+ * the bytes, but in a pool that is large in any case where matrix products keep their x in it. */
 static const char *const pool_types[] = {"float", "vec2",  "vec3", "vec4",  "uint",  "uvec2",
                                          "uvec3", "uvec4", "int",  "ivec2", "ivec3", "ivec4"};
 #define POOLS (sizeof(pool_types) / sizeof(*pool_types))
@@ -31,6 +32,7 @@ struct generator {
     struct dgl_buf *out;
     struct dgl_arena arena;    /* texts that names refer to */
     int64_t pool[POOLS];       /* elements: those of the use that needs most */
+    bool wide;                 /* vec2s are in the pool of vec4s */
     struct phase_names *names; /* of each use */
     char *reason;
     bool failed; /* out of memory */
@@ -63,6 +65,11 @@ static size_t pool_of(const char *type)
     while (strcmp(pool_types[i], type) != 0)
         i++;
     return i;
+}
+
+static size_t pool_in(const char *type, bool wide)
+{
+    return pool_of(wide && strcmp(type, "vec2") == 0 ? "vec4" : type);
 }
 
 /* As drivers store it at most. */
@@ -268,19 +275,20 @@ static void name_directives(struct generator *g, struct phase_names *names,
         name_bind(g, names, use, u, i);
     for (uint32_t i = 0; i < choice->num_shared; i++) {
         const struct kernel_shared *decl = choice->shared[i].decl;
-        size_t type = pool_of(decl->type);
+        size_t type = pool_in(decl->type, g->wide);
+        const char *part = strcmp(decl->type, pool_types[type]) == 0 ? "" : ".xy";
         struct phase_name name = {.name = dgl_str_of(decl->name)};
         if (!is_pooled(choice, decl)) {
             phase_names_add(names, name);
             continue;
         }
         if (decl->count) {
-            name.open = kept(g, dgl_arena_printf(&g->arena, "phase_%ss[%lldu + uint(", decl->type,
-                                                 (long long)pool[type]));
-            name.close = ")]";
+            name.open = kept(g, dgl_arena_printf(&g->arena, "phase_%ss[%lldu + uint(",
+                                                 pool_types[type], (long long)pool[type]));
+            name.close = *part ? ")].xy" : ")]";
         } else {
-            name.open = kept(g, dgl_arena_printf(&g->arena, "phase_%ss[%lld]", decl->type,
-                                                 (long long)pool[type]));
+            name.open = kept(g, dgl_arena_printf(&g->arena, "phase_%ss[%lld]%s", pool_types[type],
+                                                 (long long)pool[type], part));
         }
         phase_names_add(names, name);
         pool[type] += choice->shared[i].count;
@@ -298,7 +306,8 @@ static void name_directives(struct generator *g, struct phase_names *names,
         phase_names_add(names, (struct phase_name){.name = dgl_str_of(locals[i])});
 }
 
-int64_t phase_shared_bytes(const struct phase_program *program)
+/* `wide`: with vec2s in the pool of vec4s. */
+static int64_t pool_bytes(const struct phase_program *program, bool wide)
 {
     int64_t most[POOLS] = {0}, bytes = 2 * (int64_t)sizeof(struct dgl_step) + 16;
     for (uint32_t u = 0; u < program->num_uses; u++) {
@@ -306,7 +315,7 @@ int64_t phase_shared_bytes(const struct phase_program *program)
         int64_t pool[POOLS] = {0};
         for (uint32_t i = 0; i < choice->num_shared; i++) {
             const struct kernel_shared *decl = choice->shared[i].decl;
-            int64_t *count = &pool[pool_of(decl->type)];
+            int64_t *count = &pool[pool_in(decl->type, wide)];
             if (is_pooled(choice, decl))
                 *count += choice->shared[i].count;
             else
@@ -318,6 +327,12 @@ int64_t phase_shared_bytes(const struct phase_program *program)
     for (size_t i = 0; i < POOLS; i++)
         bytes += most[i] * shared_type_bytes(pool_types[i]);
     return bytes;
+}
+
+int64_t phase_shared_bytes(const struct phase_program *program)
+{
+    int64_t apart = pool_bytes(program, false), wide = pool_bytes(program, true);
+    return wide < apart ? wide : apart;
 }
 
 /* The directives' names as the text will use them, with the prefix. */
@@ -479,56 +494,41 @@ static void put_load(struct generator *g, const struct phase_use *use, uint32_t 
 
 /* A call for group g of the row. */
 static void put_call(struct generator *g, const struct kernel *kernel, uint32_t u,
-                     const char *function, int indent)
+                     const char *function)
 {
-    dgl_buf_printf(g->out, "%*sP%u_%s(uvec3(%s, 0u));\n", indent, "", u, function,
+    dgl_buf_printf(g->out, "    P%u_%s(uvec3(%s, 0u));\n", u, function,
                    kernel->groups[1] ? "g % head.y, g / head.y" : "g, 0u");
 }
 
-/* Runs the row's groups, those of this work group; begin() of the first has run. */
+/* Runs group g of the row, whose begin() has run. */
 static void put_run(struct generator *g, const struct phase_use *use, uint32_t u)
 {
     const struct kernel *kernel = use->choice->kernel;
-    struct dgl_buf *out = g->out;
-    dgl_buf_printf(out, "void P%u_run(uint row)\n{\n", u);
+    dgl_buf_printf(g->out, "void P%u_run(uint row, uvec4 head, uint g)\n{\n", u);
     if (!kernel->begins)
         put_resets(g, &g->names[u], true);
-    dgl_buf_printf(out,
-                   "    P%u_load(row);\n"
-                   "    uvec4 head = phase_rows[row * %uu];\n"
-                   "    for (uint g = gl_WorkGroupID.x; g < head.z; g += gl_NumWorkGroups.x) {\n"
-                   "        if (g != gl_WorkGroupID.x) {\n"
-                   "            memoryBarrierShared();\n"
-                   "            barrier();\n",
-                   u, g->program->row_words / 4);
-    if (kernel->begins)
-        put_call(g, kernel, u, "begin", 12);
-    dgl_buf_puts(out, "        }\n");
-    put_call(g, kernel, u, "body", 8);
-    dgl_buf_puts(out, "    }\n}\n");
+    dgl_buf_printf(g->out, "    P%u_load(row);\n", u);
+    put_call(g, kernel, u, "body");
+    dgl_buf_puts(g->out, "}\n");
 }
 
-/* What a row needs no other for: the first weights are on their way while groups wait. The
+/* What a group needs no other for: the first weights are on their way while groups wait. The
  * variables that it leaves to body() have no value before it. */
 static void put_begin(struct generator *g)
 {
     const struct phase_program *p = g->program;
     struct dgl_buf *out = g->out;
-    dgl_buf_puts(out, "void phase_begin(uint row)\n{\n");
+    dgl_buf_puts(out, "void phase_begin(uint row, uvec4 head, uint g)\n{\n");
     for (uint32_t u = 0; u < p->num_uses; u++)
         if (p->uses[u].choice->kernel->begins)
             put_resets(g, &g->names[u], false);
-    dgl_buf_printf(out,
-                   "    uvec4 head = phase_rows[row * %uu];\n"
-                   "    uint g = gl_WorkGroupID.x;\n"
-                   "    if (g >= head.z) {\n",
-                   p->row_words / 4);
+    dgl_buf_puts(out, "    if (g >= head.z) {\n");
     for (uint32_t u = 0; u < p->num_uses; u++) {
         const struct kernel *kernel = p->uses[u].choice->kernel;
         if (!kernel->begins)
             continue;
-        dgl_buf_printf(out, "    } else if (head.x == %uu) {\n        P%u_load(row);\n", u, u);
-        put_call(g, kernel, u, "begin", 8);
+        dgl_buf_printf(out, "    } else if (head.x == %uu) {\n    P%u_load(row);\n", u, u);
+        put_call(g, kernel, u, "begin");
     }
     dgl_buf_puts(out, "    }\n}\n");
 }
@@ -574,6 +574,7 @@ static enum dgl_status put_use(struct generator *g, uint32_t u)
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
+/* The groups of a row that a work group has, one after the other; mostly it is one. */
 static void put_main(struct generator *g)
 {
     const struct phase_program *p = g->program;
@@ -587,29 +588,39 @@ static void put_main(struct generator *g)
                    "        bool wait = t > 0u;\n"
                    "        for (uint row = phase_first; row < phase_last; row++) {\n"
                    "            uvec4 head = phase_rows[row * %uu];\n"
-                   "            phase_begin(row);\n"
-                   "            if (wait) {\n"
-                   "                if (!device_barrier()) {\n"
-                   "                    phase_leave(pos);\n"
-                   "                    return;\n"
+                   "            uint g = gl_WorkGroupID.x;\n"
+                   "            do {\n"
+                   "                if (wait)\n"
+                   "                    device_arrive();\n"
+                   "                phase_begin(row, head, g);\n"
+                   "                if (wait) {\n"
+                   "                    if (!device_wait()) {\n"
+                   "                        phase_leave(pos);\n"
+                   "                        return;\n"
+                   "                    }\n"
+                   "                } else {\n"
+                   "                    memoryBarrierShared();\n"
+                   "                    barrier();\n"
                    "                }\n"
-                   "            } else {\n"
-                   "                memoryBarrierShared();\n"
-                   "                barrier();\n"
-                   "            }\n"
-                   "            if (row == phase_first) {\n"
-                   "                step_load();\n"
-                   "                if (step_stopped != 0u)\n"
-                   "                    return;\n"
-                   "            }\n"
-                   "            ",
+                   "                wait = false;\n"
+                   "                if (row == phase_first && g == gl_WorkGroupID.x) {\n"
+                   "                    step_load();\n"
+                   "                    if (step_stopped != 0u)\n"
+                   "                        return;\n"
+                   "                }\n"
+                   "                if (g >= head.z) {\n                ",
                    p->row_words / 4);
     /* Not a switch: compilers make one `if` after the other of it, and what begin() left to the
      * last would be alive in the first. */
     for (uint32_t u = 0; u < p->num_uses; u++)
-        dgl_buf_printf(out, "%sif (head.x == %uu)\n                P%u_run(row);\n            ",
-                       u ? "else " : "", u, u);
-    dgl_buf_puts(out, "wait = head.w != 0u;\n"
+        dgl_buf_printf(out,
+                       "} else if (head.x == %uu) {\n"
+                       "                    P%u_run(row, head, g);\n                ",
+                       u, u);
+    dgl_buf_puts(out, "}\n"
+                      "                g += gl_NumWorkGroups.x;\n"
+                      "            } while (g < head.z);\n"
+                      "            wait = head.w != 0u;\n"
                       "        }\n"
                       "    }\n"
                       "}\n");
@@ -622,6 +633,7 @@ enum dgl_status phase_generate(const struct dgl_log *log, const struct phase_pro
     struct generator g = {.log = log, .program = program, .out = &uses, .reason = reason};
     enum dgl_status status = DGL_OK;
     reason[0] = '\0';
+    g.wide = pool_bytes(program, true) < pool_bytes(program, false);
     g.names = dgl_new_array(struct phase_names, program->num_uses);
     if (!g.names)
         return dgl_fail_memory(log, "generated GLSL", program->num_uses * sizeof(*g.names));

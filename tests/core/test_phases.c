@@ -80,16 +80,18 @@ struct shape_case {
     const char *name; /* of the config */
     enum made_device device;
     const char *parts[2]; /* of the reason; {NULL}: it has a program */
+    int passes;           /* in which its longest rows stage x, greedily: what all kernels need of
+                             shared memory fits into that of one work group */
 };
 
 static const struct shape_case shapes[] = {
-    {"llama-3.2-1b", MADE_GPU, {NULL}},
-    {"llama-3.1-8b", MADE_GPU, {NULL}},
-    {"gemma-3-1b", MADE_GPU, {NULL}},
-    {"qwen3-0.6b", MADE_GPU, {NULL}},
-    {"gpt-oss-20b", MADE_GPU, {NULL}},
-    {"mixtral-8x7b", MADE_GPU, {"it needs ", " storage bindings, 16 can be had"}},
-    {"llama-3.2-1b", MADE_MINIMUM, {"it needs 6 storage bindings or more, the device has 4"}},
+    {"llama-3.2-1b", MADE_GPU, {NULL}, 1},
+    {"llama-3.1-8b", MADE_GPU, {NULL}, 2},
+    {"gemma-3-1b", MADE_GPU, {NULL}, 1},
+    {"qwen3-0.6b", MADE_GPU, {NULL}, 1},
+    {"gpt-oss-20b", MADE_GPU, {NULL}, 2},
+    {"mixtral-8x7b", MADE_GPU, {"it needs ", " storage bindings, 16 can be had"}, 0},
+    {"llama-3.2-1b", MADE_MINIMUM, {"it needs 6 storage bindings or more, the device has 4"}, 0},
 };
 
 /* DOPPLERGL_TEST_PHASES=DIR: the texts are left there, for compilers that need no device. */
@@ -120,6 +122,18 @@ static void validate(const struct dgl_buf *text)
         fail_msg("glslangValidator: %s", said);
 }
 
+/* The largest PASSES of the text's matrix products. */
+static int most_passes(const char *text)
+{
+    static const char name[] = "_PASSES (";
+    int most = 0;
+    for (const char *at = text; (at = strstr(at, name)); at++) {
+        int passes = atoi(at + strlen(name));
+        most = passes > most ? passes : most;
+    }
+    return most;
+}
+
 static void test_shape(void **state)
 {
     const struct shape_case *c = *state;
@@ -146,6 +160,9 @@ static void test_shape(void **state)
             if (atoi(local + 15) < 256) /* too few to keep a multiprocessor's memory busy */
                 fail_msg("groups of %d invocations, not 256", atoi(local + 15));
             if (kind == SAMPLE_GREEDY) {
+                int passes = most_passes(text.p);
+                if (passes != c->passes)
+                    fail_msg("x is staged in %d passes, not %d", passes, c->passes);
                 keep_text(c->name, &text);
                 validate(&text);
             }

@@ -7,8 +7,8 @@
 //! SHARED float squares[NORMED ? 8 * SLICES : 0]
 //
 // Needs libs gemv_subgroup and matmul_result, the constants K and W_STRIDE, the parameters row0,
-// rows and eps, the tunable LEAST, the LETs SLICES, GROUPS_MOST, ROW_STEP and NORMED (the prologue
-// has a norm's factor), WHEN post, and two functions of the kernel:
+// rows and eps, the tunable LEAST, the LETs SLICES, GROUPS_MOST, ROW_STEP, GROUP_ROWS and NORMED
+// (the prologue has a norm's factor), WHEN post, and two functions of the kernel:
 void rows_begin(uint tid);               // before rows_x(), with the first weights under way
 vec4 rows_x(uint i, inout float square); // elements 4 i .. 4 i + 3 of x; adds their squares
 

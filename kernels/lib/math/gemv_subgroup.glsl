@@ -3,14 +3,14 @@
 //
 // A slice is 32 * SUBGROUP columns, one subgroup's share of a row. STAGED subgroups are next to
 // each other along the columns, SUBGROUPS_N such sets share the rows of the group, UNROLL rows at a
-// time with the next UNROLL in flight. With TAIL, where half of a subgroup or less has the last
-// columns of rows, TAILS subgroups have those of all rows, TAIL_ROWS rows at a time. Weights do not
-// depend on x: gemv_begin() asks for the first ones and may be called before x is there. In shared
-// memory a vec4 of padding follows eight, so that neither neighbouring columns nor lanes 16, 32 or
-// 64 columns apart meet in a bank. A row's slice is summed over the subgroup, and the slices of a
-// row are added in their order: the sum depends on neither the tunables nor the number of groups.
-// Rows longer than the shared memory take several passes, and more rows than `part` holds several
-// chunks.
+// time with the next UNROLL in flight: half a TURN of rows for all of them. With TAIL, where half
+// of a subgroup or less has the last columns of rows, TAILS subgroups have those of all rows,
+// TAIL_ROWS rows at a time. Weights do not depend on x: gemv_begin() asks for the first ones and
+// may be called before x is there. In shared memory a vec4 of padding follows eight, so that
+// neither neighbouring columns nor lanes 16, 32 or 64 columns apart meet in a bank. A row's slice
+// is summed over the subgroup, and the slices of a row are added in their order: the sum depends on
+// neither the tunables nor the number of groups. Rows longer than the shared memory take several
+// passes, and more rows than `part` holds several chunks.
 //
 //! LET PASSES = ceildiv(SLICES, max(1, min((SHARED_BYTES - 9216) / 144, WG_SIZE) / SUBGROUP))
 //! LET STAGED = ceildiv(SLICES, PASSES)
@@ -19,13 +19,14 @@
 //! LET FULL = TAIL_ROWS > 1 ? SLICES - 1 : STAGED
 //! LET TAILS = TAIL_ROWS > 1 ? max(1, WG_SIZE / SUBGROUP / (1 + FULL * TAIL_ROWS)) : 0
 //! LET SUBGROUPS_N = (WG_SIZE / SUBGROUP - TAILS) / max(1, FULL)
-//! LET SET_ROWS = max(1, SUBGROUPS_N) * UNROLL
-//! LET CHUNK = max(1, min(WG_SIZE, 2048 / SLICES) / (2 * SET_ROWS)) * 2 * SET_ROWS
+//! LET TURN = 2 * max(1, SUBGROUPS_N) * UNROLL
+//! LET CHUNK = max(1, min(min(WG_SIZE, 2048 / SLICES) / TURN, ceildiv(GROUP_ROWS, TURN))) * TURN
 //! SHARED vec4 xs[STAGED * SUBGROUP * 9]
 //! SHARED float part[CHUNK * SLICES]
 //
-// Needs lib weight_*_subgroup, the tunables WG_SIZE, SUBGROUP and UNROLL, the constant or LET
-// SLICES (the slices that make one result), and four functions of the kernel:
+// Needs lib weight_*_subgroup, the tunables WG_SIZE, SUBGROUP and UNROLL, the constants or LETs
+// SLICES (the slices that make one result) and GROUP_ROWS (the most rows that a group has), and
+// four functions of the kernel:
 uint gemv_slice(uint slice);       // its number in a row; called before rows of it are read
 uint gemv_row(uint r);             // element of W at which row r of the group starts
 bool gemv_has(uint slice, uint r); // false: the row that was read for row r adds nothing
@@ -50,7 +51,7 @@ uint tail_step;               // rows between those that the subgroup has one af
 #define gemv_width  uint(SUBGROUP)
 #define gemv_across 1u
 #define gemv_below  0u
-#define gemv_step   uint(SET_ROWS)
+#define gemv_step   uint(TURN / 2)
 #endif
 
 // Asks for UNROLL times the rows that the subgroup has at a time, from row r of the group on.
@@ -86,7 +87,7 @@ void gemv_begin(uint count, uint zero)
     gemv_width = tail ? uint(TAIL_LANES) : uint(SUBGROUP);
     gemv_across = tail ? uint(TAIL_ROWS) : 1u;
     gemv_below = gemv_lane / gemv_width;
-    gemv_step = tail ? uint(TAILS * TAIL_ROWS * UNROLL) : uint(SET_ROWS);
+    gemv_step = tail ? uint(TAILS * TAIL_ROWS * UNROLL) : uint(TURN / 2);
 #else
     gemv_k = gl_SubgroupID % uint(FULL);
     gemv_n = gl_SubgroupID / uint(FULL);

@@ -10,11 +10,13 @@
 //
 // One counter goes up; barrier i is passed at i times the number of groups. The comparison is of a
 // signed difference; the host zeroes the counter before each dispatch. Looks are atomics: a
-// compiler may take a load out of the loop. Every invocation releases its writes before its group
-// arrives, and buffers through which groups exchange data are `coherent`: a multiprocessor may keep
-// plain loads in a cache of its own. On one NVIDIA H200 (driver 580) plain, `volatile` and
-// `restrict` blocks gave stale values nearly always, whatever barriers were there, and `coherent`
-// ones never; a barrier of 132 groups takes 1.0 us, of 264 1.1.
+// compiler may take a load out of the loop. One invocation releases what its whole group wrote
+// before the barrier(): a fence of every invocation takes 0.1 us more there, and one after the wait
+// 0.2, as it waits for the weights that are on their way by then. OpenGL ES does not promise that
+// it is enough; phase_test() finds out. Buffers through which groups exchange data are `coherent`:
+// a multiprocessor may keep plain loads in a cache of its own. On one NVIDIA H200 (driver 580)
+// plain, `volatile` and `restrict` blocks gave stale values nearly always, whatever barriers were
+// there, and `coherent` ones never; a barrier of 132 groups takes 0.9 us.
 //
 // The program around it has: CONTROL[] (kernels/phase_control.h, words CONTROL_name) and STATE[],
 // coherent uint; elements of STATE where IDS and the step table begin, phase_ids_at and
@@ -28,15 +30,23 @@ const uint PHASE_CLOSED = 0x80000000u;
 
 uint phase_passed; // barriers
 
-// False, in every group: leave the dispatch by phase_leave().
-bool device_barrier()
+// The first half of a barrier: what the group wrote is there for all. Until the second half it may
+// do what no other group has a part in.
+void device_arrive()
 {
-    memoryBarrierBuffer();
     barrier();
     phase_passed++;
     if (gl_LocalInvocationIndex == 0u) {
-        uint goal = phase_passed * PHASE_GROUPS;
-        uint seen = atomicAdd(CONTROL[CONTROL_arrived], 1u) + 1u;
+        memoryBarrierBuffer();
+        atomicAdd(CONTROL[CONTROL_arrived], 1u);
+    }
+}
+
+// The second half. False, in every group: leave the dispatch by phase_leave().
+bool device_wait()
+{
+    if (gl_LocalInvocationIndex == 0u) {
+        uint goal = phase_passed * PHASE_GROUPS, seen = atomicAdd(CONTROL[CONTROL_arrived], 0u);
         for (uint left = CONTROL[CONTROL_max_spins]; int(seen - goal) < 0 && left > 0u; left--)
             seen = atomicAdd(CONTROL[CONTROL_arrived], 0u);
         if (int(seen - goal) < 0) {
@@ -45,11 +55,16 @@ bool device_barrier()
             seen = PHASE_ABORT;
         }
         phase_word = seen & PHASE_ABORT;
-        memoryBarrierBuffer();
     }
     memoryBarrierShared();
     barrier();
     return phase_word == 0u;
+}
+
+bool device_barrier()
+{
+    device_arrive();
+    return device_wait();
 }
 
 // Tells the host through the ids that it reads anyway. `pos`: where the dispatch began.

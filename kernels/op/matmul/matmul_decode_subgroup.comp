@@ -59,6 +59,7 @@
 //! LET SLICES = ceildiv(K, 32 * SUBGROUP)
 //! LET GROUPS_MOST = UNIT_GROUPS * max(COMPUTE_UNITS, 16)
 //! LET ROW_STEP = POST_glu ? 2 : 1
+//! LET GROUP_ROWS = max(LEAST, ROW_STEP * ceildiv(N, ROW_STEP * GROUPS_MOST))
 //! LET NORMED = PRE_norm
 //! LET ROW_SETS = max(1, WG_SIZE / (SLICES * SUBGROUP))
 //! LET ROW_LANES = min(WG_SIZE, ceildiv(K, 32))

@@ -28,7 +28,7 @@
 //! PARAM float eps
 //! PARAM float out_scale
 //! PARAM float softcap
-//! CONST K W_STRIDE
+//! CONST K N W_STRIDE
 //! CONST SCALED = 0
 //! CONST BIAS_AT = 0
 //! TUNE SUBGROUP = SUBGROUP_SIZE in 8 16 32 64 128
@@ -40,6 +40,7 @@
 //! LET SLICES = ceildiv(K, 32 * SUBGROUP)
 //! LET GROUPS_MOST = UNIT_GROUPS * max(COMPUTE_UNITS, 16)
 //! LET ROW_STEP = POST_glu ? 2 : 1
+//! LET GROUP_ROWS = max(LEAST, ROW_STEP * ceildiv(N, ROW_STEP * GROUPS_MOST))
 //! LET NORMED = PRE_join_norm
 //! LET ROW_SETS = max(1, WG_SIZE / (SLICES * SUBGROUP))
 //! LET ROW_LANES = min(WG_SIZE, ceildiv(K, 32))

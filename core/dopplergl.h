@@ -559,8 +559,10 @@ enum dgl_hash_weights {
 enum dgl_executor {
     DGL_EXECUTOR_AUTO = 0, /* persistent where it was found faster before, else dispatch */
     DGL_EXECUTOR_DISPATCH, /* a dispatch per operation */
-    /* one dispatch for many tokens, whose work groups wait for each other: slow to compile, and
-     * tried against the other one first, once per program and device */
+    /* one dispatch for many tokens, whose work groups wait for each other: slow to compile, the
+     * other one decoding meanwhile, and tried against that first, once per program and device.
+     * dgl_model_destroy() waits for a compiler that has not finished, as the device's cache folder
+     * keeps what it makes */
     DGL_EXECUTOR_PERSISTENT,
 };
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/memory/pool.h"
 #include "kernels/phase_control.h"
@@ -469,9 +470,20 @@ static void phases_destroy(struct exec_run *run)
     run->priv = NULL;
 }
 
+/* A program that nobody has waited for so far is waited for now: the next process finds it in the
+ * cache folder. */
 static void phases_finish(struct exec *base)
 {
-    drop_pending(exec_of(base));
+    struct phases_exec *exec = exec_of(base);
+    struct gl_device *gl = exec->dev->gl;
+    struct gl_program *program = NULL;
+    if (exec->pending && gl_program_cache_dir(gl)) {
+        if (!gl_pending_is_ready(gl, exec->pending))
+            dgl_info(base->log, "the compiler is still at the program of persistent dispatches");
+        if (gl_pending_take(gl, &exec->pending, &program) == DGL_OK)
+            gl_program_destroy(gl, &program);
+    }
+    drop_pending(exec);
 }
 
 static const struct exec_ops phases_ops = {.name = "phases",

@@ -301,8 +301,7 @@ enum dgl_status executor_choose(struct dgl_session *s, const struct executor_que
         return session_run(s, q->recipe, run);
     }
     enum dgl_status status = executor_prepare(s, q->recipe);
-    bool waits = q->wait || engine->wanted == DGL_EXECUTOR_PERSISTENT;
-    if (status == DGL_OK && c->state == ENGINE_COMPILING && (waits || executor_is_due(s, q))) {
+    if (status == DGL_OK && c->state == ENGINE_COMPILING && (q->wait || executor_is_due(s, q))) {
         struct dgl_device *dev = s->model->dev;
         struct exec_run *dispatch = NULL;
         struct dgl_counters before = device_counters(dev), trial;

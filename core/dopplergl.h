@@ -758,6 +758,17 @@ struct dgl_plan_alternative {
 void dgl_plan_alternatives(const struct dgl_model *model, const struct dgl_plan_use *use,
                            bool (*cb)(void *priv, const struct dgl_plan_alternative *alternative),
                            void *priv);
+/* A tunable of a step's kernel. Strings are borrowed for the call. */
+struct dgl_plan_tunable {
+    const char *name;
+    int64_t value;
+    /* "default": the kernel's preset; else who said so: "tuner", "manifest", a file, a flag */
+    const char *origin;
+};
+/* Calls `cb` for each tunable of the kernel that the step got, in the order of its file; false from
+ * `cb` ends the iteration. */
+void dgl_plan_tunables(const struct dgl_plan_use *use,
+                       bool (*cb)(void *priv, const struct dgl_plan_tunable *tunable), void *priv);
 /* The GLSL that the driver gets for a step: *text, *len bytes and a NUL, transferred:
  * dgl_free(). */
 enum dgl_status dgl_plan_source(const struct dgl_model *model, const struct dgl_plan_use *use,

@@ -202,6 +202,17 @@ static void report_axes(struct dgl_json_writer *w, const char *key, const uint32
     dgl_jw_end_array(w);
 }
 
+static bool report_tunable(void *priv, const struct dgl_plan_tunable *t)
+{
+    struct dgl_json_writer *w = priv;
+    dgl_jw_object(w);
+    report_text(w, "name", t->name);
+    report_i64(w, "value", t->value);
+    report_text(w, "origin", t->origin);
+    dgl_jw_end_object(w);
+    return true;
+}
+
 static bool explain_step(void *priv, const struct dgl_plan_step *s)
 {
     struct explanation *e = priv;
@@ -214,6 +225,10 @@ static bool explain_step(void *priv, const struct dgl_plan_step *s)
         report_text(&l->w, "shape", s->shape);
         kernels_report(&l->w, s->kernel);
         report_text(&l->w, "reason", s->reason);
+        dgl_jw_key(&l->w, "tunables");
+        dgl_jw_array(&l->w);
+        dgl_plan_tunables(s->use, report_tunable, &l->w);
+        dgl_jw_end_array(&l->w);
         report_i64(&l->w, "tokens", s->tokens);
         report_axes(&l->w, "groups", s->groups);
         report_axes(&l->w, "local", s->local);

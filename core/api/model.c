@@ -149,6 +149,19 @@ void dgl_plan_alternatives(const struct dgl_model *model, const struct dgl_plan_
                         &u->choice, pass_alternative, &to);
 }
 
+void dgl_plan_tunables(const struct dgl_plan_use *use,
+                       bool (*cb)(void *priv, const struct dgl_plan_tunable *tunable), void *priv)
+{
+    const struct kernel_choice *choice = &((const struct kernel_use *)use)->choice;
+    for (uint32_t i = 0; i < choice->num_tunes; i++) {
+        const struct kernel_var *var = &choice->vars[choice->num_consts + i];
+        const struct dgl_plan_tunable tunable = {
+            .name = var->name, .value = var->value, .origin = choice->tune_origin[i]};
+        if (!cb(priv, &tunable))
+            return;
+    }
+}
+
 enum dgl_status dgl_plan_source(const struct dgl_model *model, const struct dgl_plan_use *use,
                                 char **text, size_t *len)
 {

@@ -144,6 +144,27 @@ static void manifest_case(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* In `explain --json`, a tunable of a step. */
+static void assert_tunable(struct process_result *r, const char *step, const char *name,
+                           int64_t value, const char *origin)
+{
+    for (const struct dgl_json *k = dgl_json_first(process_json(r)); k; k = dgl_json_next(k)) {
+        const struct dgl_json *t = dgl_json_first(dgl_json_get(k, "tunables"));
+        if (strcmp(text_of(k, "step"), step) != 0)
+            continue;
+        for (; t; t = dgl_json_next(t)) {
+            int64_t got = 0;
+            if (strcmp(text_of(t, "name"), name) != 0)
+                continue;
+            assert_true(dgl_json_i64(dgl_json_get(t, "value"), &got));
+            assert_int_equal(got, value);
+            assert_string_equal(text_of(t, "origin"), origin);
+            return;
+        }
+    }
+    fail_msg("%s has no tunable %s", step, name);
+}
+
 /* ---- every layer at once --------------------------------------------------------------------- */
 
 /* Puts a built-in kernel into a folder, under a NAME and with a remark of its own. */
@@ -266,6 +287,9 @@ static void layers_are_in_order(void **state)
     snprintf(path, sizeof(path), "EACH=1 (%s)", settings);
     assert_step(&r, "rope_kv", "reason", path);
     assert_step(&r, "rope_kv", "reason", "WG_SIZE=128 (--kernel-hints)");
+    assert_tunable(&r, "rope_kv", "WG_SIZE", 128, "--kernel-hints");
+    assert_tunable(&r, "rope_kv", "EACH", 1, settings);
+    assert_tunable(&r, "attn_norm", "WG_SIZE", 64, "default");
     assert_step(&r, "qkv", "shape", " f32"); /* the profile's q4kMatmul */
     assert_step(&r, "attn_decode", "reason", "hint attentionDecode=streaming (--attention-decode)");
     /* Files. */

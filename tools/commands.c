@@ -232,6 +232,16 @@ const struct command commands[] = {
      "also `t df p regression`). Of `load`: `weight_bytes`,\n`cold` and `warm` (`kernels_ms "
      "device_ms model_ms session_ms bytes_per_second resident_share`), `warm_model_ms_all`.",
      0, 3, command_bench, command_bench_check, NULL},
+    {"serve", "[-m MODEL] [options]", "Answer over HTTP as OpenAI's interface does",
+     "`/v1/chat/completions`, `/v1/completions`, `/v1/embeddings`, `/v1/models`, `/tokenize`, "
+     "`/detokenize`, `/health`, `/metrics`:\n[server.md](server.md) has their fields, limits and "
+     "errors. Standard error says `listening on http://HOST:PORT` once the\nmodel can answer; "
+     "after that it is the access log, a JSON object per request.\n\n"
+     "Several requests are answered at once (`--parallel`), each with the tokens that it would "
+     "get alone; others wait. `-c` is the\ncontext of each of them. SIGTERM ends the server when "
+     "the requests at hand are answered, with exit code 0; a second one at\nonce (130); Ctrl-C "
+     "as SIGTERM, with 130. SIGHUP reads kernel files and hints again.",
+     0, 0, command_serve, command_serve_check, NULL},
     {"tune", "[-m MODEL] [options]", "Find the fastest kernels for a model on this device",
      "Measures, for each operation of the model that has anything to choose from, the kernels "
      "that can serve it and values of their\ntunables, on the model's own weights (`-m "

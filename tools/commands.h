@@ -6,6 +6,7 @@
 
 int command_generate(const struct options *opt);
 int command_chat(const struct options *opt);
+int command_serve(const struct options *opt);
 int command_convert(const struct options *opt);
 int command_inspect(const struct options *opt);
 int command_models(const struct options *opt);
@@ -26,6 +27,7 @@ int command_help(const struct options *opt);
 /* Whether the options of a command line go together; false after an error line. */
 bool command_generate_check(const struct options *opt);
 bool command_chat_check(const struct options *opt);
+bool command_serve_check(const struct options *opt);
 bool command_convert_check(const struct options *opt);
 bool command_template_check(const struct options *opt);
 bool command_cache_check(const struct options *opt);

@@ -90,7 +90,9 @@ void help_man(void)
         {"ENVIRONMENT",
          "`DOPPLERGL_MODEL` and `DOPPLERGL_DEVICE` stand for `--model` and `--device` where these "
          "are "
-         "not given. `DOPPLERGL_KERNEL_DIR` is one more `--kernel-dir`, below those of the command "
+         "not given, `DOPPLERGL_HOST`, `DOPPLERGL_PORT`, `DOPPLERGL_API_KEY` and "
+         "`DOPPLERGL_API_KEY_FILE` for those options of serve. `DOPPLERGL_KERNEL_DIR` is one more "
+         "`--kernel-dir`, below those of the command "
          "line. `DOPPLERGL_DATA` names the folder that holds `models/` with the bundled "
          "model. "
          "`HF_HUB_CACHE`, else `hub` in `HF_HOME`, is the Hub cache, in which `org/name` is looked "

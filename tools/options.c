@@ -13,7 +13,7 @@
 #define DIGITS_OF(text) #text
 
 #define FIELD(name) offsetof(struct options, name)
-#define ENGINE      "generate chat logits perplexity bench verify kernels tune"
+#define ENGINE      "generate chat serve logits perplexity bench verify kernels tune"
 #define WITH_MODEL  ENGINE " inspect tokenize template"
 #define I32_MAX     2147483647.0
 
@@ -155,9 +155,9 @@ static const struct option table[] = {
      "JSON array of messages, or an object with `messages` and further variables; - is standard "
      "input",
      TYPE_PATH, FIELD(messages), 0, 0, NULL, 0},
-    {"template chat", 0, "template", "FILE", "a Jinja template in place of the model's", TYPE_PATH,
-     FIELD(template), 0, 0, NULL, 0},
-    {"template chat", 0, "template-name", "NAME",
+    {"template chat serve", 0, "template", "FILE", "a Jinja template in place of the model's",
+     TYPE_PATH, FIELD(template), 0, 0, NULL, 0},
+    {"template chat serve", 0, "template-name", "NAME",
      "which of the model's templates (default: `default`, or `tool_use` where there is one and "
      "tools are given)",
      TYPE_STR, FIELD(template_name), 0, 0, NULL, 0},
@@ -168,6 +168,46 @@ static const struct option table[] = {
      "time)",
      TYPE_DATE, FIELD(now), 0, 0, NULL, FIELD(now_given)},
 
+    {"serve", 0, "host", "ADDRESS",
+     "where to listen (default: 127.0.0.1); elsewhere than on this machine only with a key or "
+     "--insecure",
+     TYPE_PATH, FIELD(host), 0, 0, NULL, 0},
+    {"serve", 0, "port", "N", "port; 0 takes a free one (default: 8080)", TYPE_I32, FIELD(port), 0,
+     65535, NULL, 0},
+    {"serve", 0, "parallel", "N", "requests that are answered at once (default: 4)", TYPE_I32,
+     FIELD(parallel), 1, 256, NULL, 0},
+    {"serve", 0, "queue", "N", "requests that wait beyond these (default: 256)", TYPE_I32,
+     FIELD(queue), 1, 65536, NULL, 0},
+    {"serve", 0, "api-key", "KEY",
+     "key that clients have to send; better from DOPPLERGL_API_KEY or a file, since other users "
+     "of the machine see command lines",
+     TYPE_PATH, FIELD(api_key), 0, 0, NULL, 0},
+    {"serve", 0, "api-key-file", "FILE", "a key in each line, any of which will do", TYPE_PATH,
+     FIELD(api_key_file), 0, 0, NULL, 0},
+    {"serve", 0, "alias", "NAME", "the model's name for clients (default: from its path)",
+     TYPE_PATH, FIELD(alias), 0, 0, NULL, 0},
+    {"serve", 0, "timeout", "S",
+     "seconds that a client may take for a request, or for reading anything of an answer "
+     "(default: 600)",
+     TYPE_I32, FIELD(timeout), 1, 86400, NULL, 0},
+    {"serve", 0, "max-body", "BYTES", "largest body of a request (default: 8388608)", TYPE_I32,
+     FIELD(max_body), 1, 1073741824, NULL, 0},
+    {"serve", 0, "max-connections", "N", "connections at once (default: 512)", TYPE_I32,
+     FIELD(max_connections), 1, 65536, NULL, 0},
+    {"serve", 0, "drain-timeout", "S",
+     "seconds in which requests may end after SIGTERM (default: 30)", TYPE_I32,
+     FIELD(drain_timeout), 0, 86400, NULL, 0},
+    {"serve", 0, "log-file", "FILE",
+     "access log, a JSON object per line, appended (default: standard error, without -q)",
+     TYPE_PATH, FIELD(log_file), 0, 0, NULL, 0},
+    {"serve", 0, "cors", "ORIGIN",
+     "web pages of this origin may read answers, of any with * (default: none)", TYPE_PATH,
+     FIELD(cors), 0, 0, NULL, 0},
+    {"serve", 0, "pooling", "mean|last",
+     "how /v1/embeddings makes one vector of the tokens' (default: mean)", TYPE_WORD,
+     FIELD(pooling), 0, 0, "mean|last", 0},
+    {"serve", 0, "insecure", NULL, "listen beyond this machine without a key", TYPE_FLAG,
+     FIELD(insecure), 0, 0, NULL, 0},
     {"convert", 0, "to", "FORMAT",
      "rdrr, a pack, or gguf, one file (default: gguf if OUT ends in .gguf or .GGUF, else rdrr)",
      TYPE_WORD, FIELD(to_format), 0, 0, "rdrr|gguf", 0},
@@ -230,7 +270,7 @@ static const struct option table[] = {
      0, 0, NULL, 0},
     {"bench", 0, "batch", "B", "sequences that decode together; more than 1 is refused as yet",
      TYPE_I32, FIELD(batch), 1, 65536, NULL, 0},
-    {"bench", 0, "ubatch", "N", "prefill tokens per pass (default: chosen for the device)",
+    {"bench serve", 0, "ubatch", "N", "prefill tokens per pass (default: chosen for the device)",
      TYPE_I32, FIELD(ubatch), 1, 65536, NULL, 0},
     {"bench", 'r', "repetitions", "N", "counted runs, 1 to 64 (default: 3)", TYPE_I32,
      FIELD(repetitions), 1, 64, NULL, 0},
@@ -275,11 +315,11 @@ static const struct option table[] = {
      TYPE_PATH, FIELD(out), 0, 0, NULL, 0},
     {"kernels", 0, "force", NULL, "with `new`: replace an existing file", TYPE_FLAG, FIELD(force),
      0, 0, NULL, 0},
-    {"generate chat", 0, "watch-kernels", NULL,
+    {"generate chat serve", 0, "watch-kernels", NULL,
      "take edits of the kernels given by --kernel-dir and --kernel-file while it runs: with the "
      "next token, if they compile and give known answers",
      TYPE_FLAG, FIELD(watch_kernels), 0, 0, NULL, 0},
-    {"generate chat", 0, "unsafe-kernels", NULL,
+    {"generate chat serve", 0, "unsafe-kernels", NULL,
      "with --watch-kernels: edits that compile are taken, whatever they compute", TYPE_FLAG,
      FIELD(unsafe_kernels), 0, 0, NULL, 0},
     {ENGINE, 0, "kernel-dir", "DIR",
@@ -311,7 +351,7 @@ static const struct option table[] = {
     {ENGINE, 0, "attention-decode", "WORD",
      "hint attentionDecode: auto, tiled_large, tiled_small, streaming, subgroup", TYPE_WORD,
      FIELD(attention_decode), 0, 0, "auto|tiled_large|tiled_small|streaming|subgroup", 0},
-    {"generate chat logits perplexity bench verify kernels", 0, "no-tune", NULL,
+    {"generate chat serve logits perplexity bench verify kernels", 0, "no-tune", NULL,
      "leave out what `dopplergl tune` stored for the device", TYPE_FLAG, FIELD(no_tune), 0, 0, NULL,
      0},
     {ENGINE, 0, "hash-weights", "WHEN",
@@ -333,7 +373,7 @@ static const struct option table[] = {
      0, 0, "min", 0},
     {"*", 0, "kv-type", "f16|f32", "type of the KV cache (default: f16)", TYPE_WORD, FIELD(kv_type),
      0, 0, "f16|f32", 0},
-    {"generate chat bench kernels verify", 0, "executor", "auto|dispatch|persistent",
+    {"generate chat serve bench kernels verify", 0, "executor", "auto|dispatch|persistent",
      "how tokens are decoded: by a dispatch per operation, or by one dispatch for many tokens, "
      "whose work groups wait for each other, which takes seconds to compile, the others decoding "
      "meanwhile, and is tried first (default: auto, persistent where it was found faster before)",
@@ -355,7 +395,7 @@ _Static_assert(NUM_OPTIONS <= OPTIONS_MAX_ROWS, "struct options records a source
 
 /* ---- flags of other programs ----------------------------------------------------------------- */
 
-#define RUNS       "generate chat logits perplexity bench verify"
+#define RUNS       "generate chat serve logits perplexity bench verify"
 #define CONVERSES  "a conversation is a command of its own: dopplergl chat -m MODEL"
 #define GENERATES  "generate chat"
 #define KEPT_WHOLE "weights are copied to the device while they are read, no file stays mapped"
@@ -364,11 +404,22 @@ static const struct foreign_option foreign[] = {
     {WITH_MODEL, "-hf -hfr --hf-repo --model-path", "model", NULL, NULL, false},
     {"generate bench", "--predict --max-tokens --max-new-tokens", "n-predict", NULL, NULL, false},
     {"chat", "--predict --max-tokens --max-new-tokens", "n-predict", NULL, NULL, false},
+    {"serve", "-np", "parallel", NULL, NULL, false},
+    {"serve", "-a", "alias", NULL, NULL, false},
+    {"serve", "-to", "timeout", NULL, NULL, false},
+    {"serve", "--max-queue", "queue", NULL, NULL, false},
+    {"chat template serve", "--chat-template-file", "template", NULL, NULL, false},
+    {"serve", "-cb --cont-batching", NULL, NULL, "requests are always answered side by side",
+     false},
+    {"serve", "--batch-invariant", NULL, NULL,
+     "requests share no pass as yet: an answer is the same in any company", false},
+    {"serve", "--jinja --metrics --embedding --embeddings", NULL, NULL, "that is always on", false},
+    {"serve", "--ssl-key-file --ssl-cert-file", NULL, NULL,
+     "TLS is left to a proxy (docs/server.md)", true},
     {GENERATES, "--temperature", "temp", NULL, NULL, false},
     {GENERATES, "--repetition-penalty", "repeat-penalty", NULL, NULL, false},
     {GENERATES, "--random-seed", "seed", NULL, NULL, false},
     {"chat", "-sys --system-prompt", "system", NULL, NULL, false},
-    {"chat template", "--chat-template-file", "template", NULL, NULL, false},
     {WITH_MODEL, "--context-size --n-ctx", "ctx-size", NULL, NULL, false},
     {WITH_MODEL, "--log-disable", "quiet", NULL, NULL, false},
     {"bench", "-ub --ubatch-size", "ubatch", NULL, NULL, false},

@@ -72,6 +72,10 @@ struct options {
     const char *completion;
     int32_t prompt_tokens, depth, batch, ubatch, repetitions, warmup, threads, shard_mib, stride;
     int32_t seconds;
+    /* serve */
+    const char *host, *alias, *api_key, *api_key_file, *log_file, *pooling, *cors;
+    int32_t port, parallel, queue, timeout, max_body, max_connections, drain_timeout;
+    bool insecure;
     bool tokens_given, temp_given, top_k_given, top_p_given, min_p_given;
     bool repeat_penalty_given;
     /* arguments that are no options, and do not stand for one */

@@ -83,7 +83,10 @@ static bool add_kernel_dir(struct defaults *d)
 
 static const struct {
     const char *variable, *option;
-} from_environment[] = {{"DOPPLERGL_MODEL", "model"}, {"DOPPLERGL_DEVICE", "device"}};
+} from_environment[] = {
+    {"DOPPLERGL_MODEL", "model"},     {"DOPPLERGL_DEVICE", "device"},
+    {"DOPPLERGL_HOST", "host"},       {"DOPPLERGL_PORT", "port"},
+    {"DOPPLERGL_API_KEY", "api-key"}, {"DOPPLERGL_API_KEY_FILE", "api-key-file"}};
 enum { NUM_FROM_ENVIRONMENT = sizeof(from_environment) / sizeof(from_environment[0]) };
 
 static bool add_environment(struct defaults *d)

@@ -185,7 +185,8 @@ enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_param
         status = dgl_fail(log, DGL_ERR_INVALID_ARG,
                           "top_logprobs is %d: 0 to %d, and more than 0 with logprobs",
                           p->top_logprobs, DGL_TOP_LOGPROBS_MAX);
-    if (status == DGL_OK && b->info.waiting >= (size_t)b->info.queue)
+    if (status == DGL_OK &&
+        b->info.running + b->info.waiting >= (size_t)b->info.sequences + (size_t)b->info.queue)
         status = dgl_fail(log, DGL_ERR_BUSY,
                           "%zu requests run and %zu wait, as many as the queue holds: try again "
                           "later",

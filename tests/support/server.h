@@ -1,0 +1,52 @@
+/* A `dopplergl serve` that runs while a test talks with it, and a client that sends exactly the
+ * bytes that it is given. */
+#ifndef DGL_TESTS_SERVER_H
+#define DGL_TESTS_SERVER_H
+
+#include <sys/types.h>
+
+#include "core/base/json.h"
+#include "core/base/str.h"
+
+struct server {
+    pid_t pid;
+    int err; /* its standard error */
+    int port;
+    struct dgl_buf said; /* of that, so far */
+};
+
+/* Starts it on a free port with these arguments behind "serve --device any --port 0", ended by
+ * NULL, and waits until it listens. Fails the test when it does not. */
+void server_start(struct server *s, const char *const *args);
+/* Reads its standard error until that has `text`. */
+void server_wait_for(struct server *s, const char *text);
+/* Sends a signal (0 = none), reads the rest of its standard error, and returns its exit code; -1
+ * when a signal ended it. */
+int server_stop(struct server *s, int signal);
+void server_finish(struct server *s); /* said */
+
+struct reply {
+    int status; /* 0 = the connection was closed without an answer */
+    char *head; /* with the empty line */
+    char *body; /* chunks put together; ends in NUL */
+    size_t len;
+    struct dgl_json_doc *json; /* reply_json() */
+};
+
+/* A connection; the test fails when there is none. */
+int server_connect(const struct server *s);
+/* All bytes; false when the server closed before. */
+bool server_send(int fd, const char *bytes, size_t len);
+/* One answer. `held` keeps what was read beyond it; NULL: nothing may be. */
+void server_receive(int fd, struct dgl_buf *held, struct reply *r);
+/* Until `text` has come; false when the connection ends before. */
+bool server_receive_until(int fd, const char *text, struct dgl_buf *held);
+/* A request and its answer: `headers` are lines that end in \r\n, or ""; `body` NULL = none. */
+void server_call(const struct server *s, const char *method, const char *path, const char *headers,
+                 const char *body, struct reply *r);
+/* The head of a POST with its body, for server_send(); free(). */
+char *server_request(const char *path, const char *headers, const char *body);
+const struct dgl_json *reply_json(struct reply *r);
+void reply_finish(struct reply *r);
+
+#endif

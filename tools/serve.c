@@ -1,0 +1,306 @@
+/* serve: OpenAI's HTTP interface over one model. The main thread loads the model and owns the
+ * device, libmicrohttpd's threads read and send, one more looks after clients. */
+#include "tools/serve.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+#include "tools/commands.h"
+#include "tools/generation.h"
+
+#define LOOK_MS     200
+#define MAX_KEYS    256
+#define MAX_KEYFILE ((size_t)1 << 16)
+
+/* ---- signals --------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t signals, hangups, last_signal;
+
+static void on_stop(int number)
+{
+    signals++;
+    last_signal = number;
+}
+
+static void on_hangup(int number)
+{
+    (void)number;
+    hangups++;
+}
+
+int serve_signals(void)
+{
+    return signals;
+}
+
+int serve_hangups(void)
+{
+    return hangups;
+}
+
+/* From when the model can answer: before, a signal ends the command as it ends others. */
+static void catch_signals(void)
+{
+    const struct sigaction stop = {.sa_handler = on_stop, .sa_flags = SA_RESTART},
+                           hangup = {.sa_handler = on_hangup, .sa_flags = SA_RESTART};
+    sigaction(SIGINT, &stop, NULL);
+    sigaction(SIGTERM, &stop, NULL);
+    sigaction(SIGHUP, &hangup, NULL);
+    if (interrupted()) /* a moment ago */
+        signals++;
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static bool is_loopback(const char *host)
+{
+    return !host || strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 ||
+           strcmp(host, "localhost") == 0;
+}
+
+bool command_serve_check(const struct options *opt)
+{
+    if (opt->template && opt->template_name)
+        console_error("serve: --template and --template-name both choose the template, give one");
+    else if (opt->json)
+        console_error("serve: there is nothing to print with --json: the access log is JSON");
+    else
+        return true;
+    return false;
+}
+
+/* Whether the address may be open to others; asked when the environment has had its say. */
+static bool check_host(const struct serve *s)
+{
+    if (is_loopback(s->opt->host) || s->num_keys > 0 || s->opt->insecure)
+        return true;
+    console_error("serve: --host %s is open to other machines: give --api-key-file, or --insecure "
+                  "if that is meant",
+                  s->opt->host);
+    return false;
+}
+
+static bool add_key(struct serve *s, struct dgl_str key)
+{
+    key = dgl_str_trim(key);
+    if (key.len == 0)
+        return true;
+    if (s->num_keys == MAX_KEYS || memchr(key.p, '\0', key.len)) {
+        console_error("serve: more than %d keys, or one with U+0000", MAX_KEYS);
+        return false;
+    }
+    s->keys[s->num_keys] = strndup(key.p, key.len);
+    if (!s->keys[s->num_keys]) {
+        console_error("out of memory for the keys");
+        return false;
+    }
+    s->num_keys++;
+    return true;
+}
+
+static bool read_keys(struct serve *s, const struct dgl_log *log)
+{
+    char *text = NULL;
+    size_t len = 0;
+    s->keys = dgl_new_array(char *, MAX_KEYS);
+    bool ok = s->keys != NULL;
+    if (ok && s->opt->api_key)
+        ok = add_key(s, dgl_str_of(s->opt->api_key));
+    if (ok && s->opt->api_key_file) {
+        ok = dgl_file_slurp(log, s->opt->api_key_file, MAX_KEYFILE, &text, &len) == DGL_OK;
+        struct dgl_str rest = {text, ok ? len : 0}, line;
+        while (ok && rest.len > 0 && dgl_str_split(&rest, '\n', &line))
+            ok = add_key(s, line);
+    }
+    free(text);
+    if (ok && s->num_keys == 0 && (s->opt->api_key || s->opt->api_key_file)) {
+        console_error("serve: the key is empty, or the file of keys has none");
+        return false;
+    }
+    return ok;
+}
+
+static bool open_log(struct serve *s)
+{
+    s->log_fd = s->opt->quiet ? -1 : STDERR_FILENO;
+    if (!s->opt->log_file)
+        return true;
+    s->log_fd = open(s->opt->log_file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
+    if (s->log_fd < 0)
+        console_error("serve: open %s: %s", s->opt->log_file, strerror(errno));
+    return s->log_fd >= 0;
+}
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+/* A name that clients can say: that of the file or folder, or org/name as it was given. */
+static void name_model(struct serve *s)
+{
+    const char *path = dgl_model_get_info(s->engine.model)->path;
+    const char *given = s->opt->model ? s->opt->model : path;
+    struct dgl_str name = dgl_str_of(s->opt->alias ? s->opt->alias : given);
+    if (!s->opt->alias && dgl_path_exists(given)) {
+        while (name.len > 1 && name.p[name.len - 1] == '/')
+            name.len--;
+        for (size_t i = name.len; i > 0; i--)
+            if (name.p[i - 1] == '/') {
+                name = (struct dgl_str){name.p + i, name.len - i};
+                break;
+            }
+        if (dgl_str_ends(name, ".gguf") && name.len > 5)
+            name.len -= 5;
+    }
+    snprintf(s->model_name, sizeof(s->model_name), "%.*s", (int)name.len, name.p);
+}
+
+/* Values of requests that say nothing: OpenAI's, then the model's own. */
+static const struct dgl_sampling openai_sampling = {
+    .temperature = 1, .top_p = 1, .repeat_last_n = -1};
+
+/* The template is optional: completions need none. */
+static void open_template(struct serve *s)
+{
+    struct dgl_buf said = {0};
+    const struct dgl_model_info *info = dgl_model_get_info(s->engine.model);
+    if (!info->has_tokenizer)
+        return;
+    if (!s->opt->template && !s->opt->template_name)
+        s->engine.console.capture = &said;
+    if (dgl_template_load(&s->engine.console.log,
+                          dgl_template_params(.path = info->path, .file = s->opt->template,
+                                              .name = s->opt->template_name),
+                          &s->tmpl) != DGL_OK &&
+        s->engine.console.capture)
+        dgl_info(&s->engine.console.log, "no chat template");
+    s->engine.console.capture = NULL;
+    dgl_buf_finish(&said);
+    if (!s->tmpl)
+        dgl_warn(&s->engine.console.log,
+                 "%s has no chat template that can be used: /v1/chat/completions is refused",
+                 info->path);
+}
+
+static enum dgl_status open_model(struct serve *s)
+{
+    struct dgl_batch_info info;
+    enum dgl_status status = engine_open(&s->engine, s->opt, NULL, false);
+    if (status == DGL_OK)
+        status = dgl_batch_create(
+            s->engine.model,
+            dgl_batch_params(.sequences = s->opt->parallel, .queue = s->opt->queue,
+                             .context = s->opt->context, .chunk = s->opt->ubatch,
+                             .progress_cb = console_progress, .progress_priv = &s->engine.console),
+            &s->batch);
+    if (status != DGL_OK)
+        return status;
+    s->sampling = openai_sampling;
+    status = dgl_model_sampling(s->engine.model, &s->sampling);
+    open_template(s);
+    name_model(s);
+    dgl_batch_get_info(s->batch, &info);
+    serve_metrics_batch(&s->metrics, &info);
+    s->most_choices = (size_t)info.sequences + (size_t)info.queue;
+    dgl_session_estimate(s->engine.model, dgl_session_params(.context = info.context),
+                         &s->metrics.memory);
+    return status;
+}
+
+/* The first answer compiles what all need: nobody is to wait for that, and a model that cannot
+ * answer is told of before it is asked. */
+static enum dgl_status answer_once(struct serve *s)
+{
+    const int32_t first = 0;
+    size_t left = 1;
+    enum dgl_status status = dgl_batch_submit(
+        s->batch, dgl_request_params(.ids = &first, .num_ids = 1, .max_tokens = 2), NULL);
+    while (status == DGL_OK && left > 0)
+        status = dgl_batch_step(s->batch, &left);
+    return status;
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+static void *look_after_clients(void *priv)
+{
+    struct serve *s = priv;
+    while (!atomic_load(&s->stopping)) {
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);
+        serve_http_look(s);
+    }
+    return NULL;
+}
+
+/* Answers that are finished have a moment to be sent. */
+static void wait_for_readers(const struct serve *s)
+{
+    const uint64_t until = dgl_now_ns() + 1000000000u;
+    while (atomic_load(&s->active) > 0 && dgl_now_ns() < until)
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+}
+
+static int serve_run(struct serve *s)
+{
+    const char *host = s->opt->host ? s->opt->host : "127.0.0.1";
+    const bool v6 = strchr(host, ':') != NULL;
+    struct console console;
+    pthread_t looker;
+    uint16_t port = 0;
+    int code = EXIT_FAILED;
+    console_init(&console, s->opt);
+    if (!read_keys(s, &console.log) || !check_host(s) || !open_log(s) ||
+        !serve_http_start(s, &port))
+        return EXIT_FAILED;
+    if (pthread_create(&looker, NULL, look_after_clients, s) != 0) {
+        console_error("serve: no thread can be made");
+        return EXIT_FAILED;
+    }
+    enum dgl_status status = open_model(s);
+    if (status == DGL_OK)
+        status = answer_once(s);
+    if (status == DGL_OK) {
+        catch_signals();
+        atomic_store(&s->ready, true);
+        console_say("listening on http://%s%s%s:%u", v6 ? "[" : "", host, v6 ? "]" : "",
+                    (unsigned)port);
+        code = serve_engine_run(s);
+        if (code == EXIT_OK)
+            wait_for_readers(s);
+        if (code == EXIT_OK && last_signal == SIGINT)
+            code = EXIT_CANCELLED;
+    } else {
+        code = exit_code(status);
+    }
+    serve_http_stop(s);
+    atomic_store(&s->stopping, true);
+    pthread_join(looker, NULL);
+    return code;
+}
+
+int command_serve(const struct options *opt)
+{
+    struct serve s = {.opt = opt, .log_fd = -1};
+    pthread_mutex_init(&s.lock, NULL);
+    pthread_mutex_init(&s.metrics.lock, NULL);
+    pthread_cond_init(&s.wake, NULL);
+    int code = serve_run(&s);
+    serve_http_stop(&s);
+    dgl_session_destroy(&s.embedder);
+    dgl_batch_destroy(&s.batch);
+    dgl_template_destroy(&s.tmpl);
+    engine_close(&s.engine);
+    for (size_t i = 0; i < s.num_keys; i++)
+        free(s.keys[i]);
+    free(s.keys);
+    if (s.log_fd > STDERR_FILENO)
+        close(s.log_fd);
+    return code;
+}

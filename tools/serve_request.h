@@ -1,0 +1,67 @@
+/* Bodies of requests to `serve`: JSON from strangers to what is to be done, or to the error that
+ * OpenAI's interface has for it. Knows neither HTTP nor models. */
+#ifndef DGL_TOOLS_SERVE_REQUEST_H
+#define DGL_TOOLS_SERVE_REQUEST_H
+
+#include "core/base/json.h"
+#include "core/base/mem.h"
+#include "core/dopplergl.h"
+
+/* Why a request is refused: the status of HTTP and the fields of the error object. */
+struct serve_error {
+    int status;
+    const char *type, *code; /* static; code NULL = null */
+    char param[96];          /* "" = null */
+    char message[1024];
+};
+/* Fills *error with type invalid_request_error; false, for `return`. */
+bool serve_refuse(struct serve_error *error, int status, const char *param, const char *fmt, ...)
+    DGL_PRINTF(4, 5);
+/* {"error":{...}} */
+void serve_error_write(const struct serve_error *error, struct dgl_buf *out);
+
+enum serve_kind {
+    SERVE_COMPLETION,
+    SERVE_CHAT,
+    SERVE_EMBEDDING,
+    SERVE_TOKENIZE,
+    SERVE_DETOKENIZE,
+};
+
+/* Text, or ids where `ids` is not NULL. */
+struct serve_prompt {
+    struct dgl_str text;
+    const int32_t *ids;
+    size_t num_ids;
+};
+
+#define SERVE_MAX_CHOICES 128 /* of a request: prompts times n */
+#define SERVE_MAX_STOPS   64
+
+/* Texts and arrays are the request's. */
+struct serve_request {
+    enum serve_kind kind;
+    struct dgl_json_doc *doc;
+    struct dgl_arena arena;
+    struct dgl_str model; /* empty = not said */
+    struct serve_prompt *prompts;
+    size_t num_prompts;      /* chat: 0 */
+    struct dgl_buf messages; /* chat: the template's variables, as dgl_render_ids() takes them */
+    bool has_tools;
+    bool stream, include_usage, ignore_eos, logprobs, seeded;
+    bool base64;                     /* embeddings */
+    bool add_special, parse_special; /* tokenize */
+    int32_t n, top_logprobs;
+    int32_t max_tokens; /* as in dgl_request_params */
+    struct dgl_sampling sampling;
+    const char **stop;
+    size_t num_stop;
+};
+
+/* Reads a body of `len` bytes; `sampling` are the values that it may leave out. False: *error tells
+ * why. serve_request_finish() in either case. Thread-safety: several threads at once. */
+bool serve_request_read(enum serve_kind kind, const struct dgl_sampling *sampling, const char *body,
+                        size_t len, struct serve_request *out, struct serve_error *error);
+void serve_request_finish(struct serve_request *r);
+
+#endif

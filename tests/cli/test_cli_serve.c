@@ -168,7 +168,7 @@ static void long_bodies_are_refused(void **state)
     post(TEXT, body.p, &r);
     assert_error(&r, 413, NULL, "4096");
     reply_finish(&r);
-    /* The same in chunks, whose length nobody announces; and one that is announced and stays away. */
+    /* The same in chunks, of unknown length; and one that is announced and stays away. */
     const int fd = server_connect(&server);
     struct dgl_buf out = {0};
     dgl_buf_printf(&out,

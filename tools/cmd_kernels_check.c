@@ -65,6 +65,34 @@ static enum dgl_status open_device(struct engine *e, const struct options *opt, 
     return status == DGL_OK ? engine_open_device(e, opt) : status;
 }
 
+/* Once the device is open: begins the JSON object with its list, and keeps what is logged. */
+static void begin(struct judged *j, struct engine *e, const struct options *opt, const char *list)
+{
+    *j = (struct judged){.json = opt->json};
+    j->w = dgl_json_writer(&j->out, 0);
+    if (j->json) {
+        dgl_jw_object(&j->w);
+        report_device(&j->w, e->device);
+        dgl_jw_key(&j->w, list);
+        dgl_jw_array(&j->w);
+    }
+    e->console.capture = &j->log;
+}
+
+/* After the call: EXIT_OK, or the exit code where it failed. */
+static int end(struct judged *j, struct engine *e, const struct options *opt,
+               enum dgl_status status)
+{
+    e->console.capture = NULL;
+    tell_log(j, NULL);
+    if (status == DGL_OK)
+        return EXIT_OK;
+    dgl_buf_finish(&j->out);
+    if (status == DGL_ERR_CANCELLED)
+        console_cancelled(opt);
+    return exit_code(status);
+}
+
 /* ---- check ----------------------------------------------------------------------------------- */
 
 static bool tell_verdict(void *priv, const struct dgl_kernel_verdict *v)
@@ -93,32 +121,20 @@ static bool tell_verdict(void *priv, const struct dgl_kernel_verdict *v)
 int kernels_check(struct engine *e, const struct options *opt)
 {
     const char *path = opt->num_args > 1 ? opt->arg[1] : NULL;
-    struct judged j = {.json = opt->json};
+    struct judged j;
     enum dgl_status status = open_device(e, opt, path);
     if (status != DGL_OK)
         return exit_code(status);
-    j.w = dgl_json_writer(&j.out, 0);
-    if (j.json) {
-        dgl_jw_object(&j.w);
-        report_device(&j.w, e->device);
-        dgl_jw_key(&j.w, "kernels");
-        dgl_jw_array(&j.w);
-    }
-    e->console.capture = &j.log;
+    begin(&j, e, opt, "kernels");
     const bool own = path || opt->kernel_dir.count || opt->kernel_file.count;
     status = dgl_kernels_check(
         e->device,
         dgl_kernels_check_params(.kernels = e->kernels, .overrides_only = own, .quick = opt->quick,
                                  .cb = tell_verdict, .priv = &j, .progress_cb = console_progress,
                                  .progress_priv = &e->console));
-    e->console.capture = NULL;
-    tell_log(&j, NULL);
-    if (status != DGL_OK) {
-        dgl_buf_finish(&j.out);
-        if (status == DGL_ERR_CANCELLED)
-            console_cancelled(opt);
-        return exit_code(status);
-    }
+    int code = end(&j, e, opt, status);
+    if (code != EXIT_OK)
+        return code;
     const uint32_t passed = j.verdicts[DGL_VERDICT_PASSED];
     const uint32_t failed = j.verdicts[DGL_VERDICT_FAILED];
     const uint32_t skipped = j.verdicts[DGL_VERDICT_SKIPPED];
@@ -132,7 +148,7 @@ int kernels_check(struct engine *e, const struct options *opt)
     } else {
         dgl_buf_printf(&j.out, "%u passed, %u failed, %u skipped\n", passed, failed, skipped);
     }
-    int code = out_exit(out_buf(&j.out));
+    code = out_exit(out_buf(&j.out));
     if (failed > 0)
         console_error("kernels check: %u of %u kernels failed", failed, passed + failed);
     else if (passed == 0)
@@ -194,7 +210,7 @@ static bool tell_time(void *priv, const struct dgl_kernel_time *t)
 
 int kernels_bench(struct engine *e, const struct options *opt)
 {
-    struct judged j = {.json = opt->json};
+    struct judged j;
     enum dgl_status status = engine_open_kernels(e, opt);
     if (status != DGL_OK)
         return exit_code(status);
@@ -205,33 +221,21 @@ int kernels_bench(struct engine *e, const struct options *opt)
         status = engine_open_device(e, opt);
     if (status != DGL_OK)
         return exit_code(status);
-    j.w = dgl_json_writer(&j.out, 0);
-    if (j.json) {
-        dgl_jw_object(&j.w);
-        report_device(&j.w, e->device);
-        dgl_jw_key(&j.w, "times");
-        dgl_jw_array(&j.w);
-    }
-    e->console.capture = &j.log;
+    begin(&j, e, opt, "times");
     status = dgl_kernels_bench(e->device,
                                dgl_kernels_bench_params(.kernels = e->kernels, .name = opt->arg[1],
                                                         .shape = opt->shape, .cb = tell_time,
                                                         .priv = &j, .progress_cb = console_progress,
                                                         .progress_priv = &e->console));
-    e->console.capture = NULL;
-    tell_log(&j, NULL);
-    if (status != DGL_OK) {
-        dgl_buf_finish(&j.out);
-        if (status == DGL_ERR_CANCELLED)
-            console_cancelled(opt);
-        return exit_code(status);
-    }
+    int code = end(&j, e, opt, status);
+    if (code != EXIT_OK)
+        return code;
     if (j.json) {
         dgl_jw_end_array(&j.w);
         dgl_jw_end_object(&j.w);
         dgl_buf_putc(&j.out, '\n');
     }
-    int code = out_exit(out_buf(&j.out));
+    code = out_exit(out_buf(&j.out));
     if (j.verdicts[DGL_VERDICT_FAILED] > 0)
         console_error("kernels bench: %s failed, and is not timed", DGL_PRINTABLE(opt->arg[1]));
     else if (j.verdicts[DGL_VERDICT_PASSED] == 0)

@@ -109,7 +109,30 @@ static enum dgl_dtype device_dtype(const struct placer *b, const struct weight *
     return DGL_F16;
 }
 
-/* The layout that the reader's kernel wants of that type, and its stride. */
+/* Whether what else reads a weight can read it in a layout: embedding cannot, prefill by some
+ * kernel. */
+static bool others_read(const struct placer *b, const struct weight *weight,
+                        const struct kernel_request *reader, const struct weight_layout *layout)
+{
+    struct kernel_request request = *reader;
+    struct kernel_choice choice;
+    if (weight->id == b->w->embed.id || request.num_attrs + 2 > KERNEL_MAX_ATTRS ||
+        request.num_consts == KERNEL_MAX_CONSTS)
+        return false;
+    for (uint32_t i = 0; i < request.num_attrs; i++)
+        if (strcmp(request.attrs[i].key, "phase") == 0)
+            request.attrs[i].word = "prefill";
+        else if (strcmp(request.attrs[i].key, "pre") == 0)
+            request.attrs[i].word = "none";
+    request.attrs[request.num_attrs++] = (struct kernel_attr){"layout", layout->name};
+    request.attrs[request.num_attrs++] = (struct kernel_attr){"columns", "256"};
+    request.consts[request.num_consts++] = (struct kernel_var){"COLUMNS", 256};
+    return kernel_choose(NULL, b->p->set, &request, b->p->device->properties,
+                         b->p->device->num_properties, &choice) == DGL_OK;
+}
+
+/* The layout that the reader's kernel wants of that type, and its stride. What a tuner measured
+ * yields where others could not read it: a person's kernels are refused by the plan. */
 static enum dgl_status choose_layout(struct placer *b, const struct weight *weight,
                                      enum dgl_dtype dtype, struct weight_band *band)
 {
@@ -131,6 +154,10 @@ static enum dgl_status choose_layout(struct placer *b, const struct weight *weig
         return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                         "%s: LAYOUT %s: %s weights cannot be packed so; known: %s", kernel->path,
                         kernel_layout(kernel, word), word, usual->name);
+    if (band->layout != usual && use->choice.hint.key &&
+        use->choice.hint.layer == KERNEL_LAYER_TUNER &&
+        !others_read(b, weight, &request, band->layout))
+        band->layout = usual;
     if (!weight_layout_stride(band->layout, weight->cols, &words) || words > UINT32_MAX)
         return dgl_fail(log, DGL_ERR_UNSUPPORTED, "a weight row of %llu %s values is too long",
                         (unsigned long long)weight->cols, word);

@@ -204,6 +204,23 @@ static void free_weights(struct model_weights *weights)
     free(weights);
 }
 
+enum dgl_status model_fill_weights(struct dgl_model *m, struct kernel_set *set,
+                                   const struct weight_buffers *buffers, const bool *only)
+{
+    struct synthetic_filler filler = {0};
+    struct weight_upload_params upload = {.tensors = m->file->tensors, .only = only};
+    enum dgl_status status = DGL_OK;
+    if (m->file->format == MODEL_SYNTHETIC) {
+        status = synthetic_filler_init(&filler, m->dev, set);
+        upload.fill = synthetic_fill;
+        upload.fill_ctx = &filler;
+    }
+    if (status == DGL_OK)
+        status = weight_buffers_upload(buffers, m->dev, &upload);
+    synthetic_filler_finish(&filler);
+    return status;
+}
+
 /* Allocates the weights and fills them, while the driver's threads compile; instead, with `other`
  * ones (not NULL), takes the model's buffers there. `set` is for synthetic values. */
 static enum dgl_status upload_weights(struct dgl_model *m, struct kernel_set *set,

@@ -31,6 +31,10 @@ struct dgl_model {
 /* Opens, plans, and uploads into a zeroed model whose `dev` is set; on failure model_destroy() it.
  * The device is entered. */
 enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *params);
+/* Fills those of another placement's buffers that `only` names with the model's weights, from its
+ * files. `set` is for synthetic values. Slow. */
+enum dgl_status model_fill_weights(struct dgl_model *m, struct kernel_set *set,
+                                   const struct weight_buffers *buffers, const bool *only);
 /* Frees a model with all that it holds. The device is entered, or lost. */
 void model_destroy(struct dgl_model *m);
 /* device_enter() for a call that computes: DGL_ERR_DEVICE_LOST also when the model was not rebuilt

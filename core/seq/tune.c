@@ -172,12 +172,17 @@ static enum dgl_status list_subjects(struct tuner *t)
 
 /* ---- one subject ----------------------------------------------------------------------------- */
 
+/* As the weights were placed for: by a request that says nothing of their layout. */
 static enum dgl_status add_default(struct tuner *t, const struct subject *subject)
 {
     const struct plan_device *device = &t->s->model->dev->plan;
+    struct kernel_request request = subject->usage[0].ops[0].request;
     struct kernel_choice choice;
-    enum dgl_status status = kernel_choose(t->log, t->set, &subject->usage[0].ops[0].request,
-                                           device->properties, device->num_properties, &choice);
+    for (uint32_t i = 0; i < request.num_attrs && subject->usage[0].segment == SEG_DECODE; i++)
+        if (strcmp(request.attrs[i].key, "layout") == 0)
+            request.attrs[i].word = "none";
+    enum dgl_status status = kernel_choose(t->log, t->set, &request, device->properties,
+                                           device->num_properties, &choice);
     return status == DGL_OK ? tuner_add(t, subject, choice.kernel->name, "") : status;
 }
 
@@ -187,7 +192,9 @@ static enum dgl_status subject_begin(struct tuner *t, struct subject *subject)
     size_t best = 0;
     kernel_table_init(&t->table, &t->s->model->dev->plan, t->set);
     programs_init(&t->programs, t->s->model->dev, &t->table);
-    enum dgl_status status = add_default(t, subject);
+    enum dgl_status status = tuner_share(t, subject);
+    if (status == DGL_OK)
+        status = add_default(t, subject);
     if (status == DGL_OK && t->num == 0) /* hints for its tunables do not fit together */
         return DGL_OK;
     for (uint32_t u = 0; u < subject->num_usages && status == DGL_OK; u++) {

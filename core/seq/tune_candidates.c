@@ -28,6 +28,7 @@ void tuner_drop(struct tuner *t, size_t first)
 void tuner_subject_end(struct tuner *t)
 {
     tuner_drop(t, 0);
+    tuner_copy_end(t);
     programs_finish(&t->programs);
     kernel_table_finish(&t->table);
 }
@@ -42,7 +43,8 @@ static void put_hints(struct dgl_buf *json, const char *key, const char *kernel,
 }
 
 /* Chooses as a model would that was loaded with these hints. *fits: it got what they say. */
-static enum dgl_status choose(struct tuner *t, const struct subject *subject, const char *kernel,
+static enum dgl_status choose(struct tuner *t, const struct subject *subject,
+                              const struct kernel_request *request, const char *kernel,
                               const char *tunes, struct kernel_choice *out, bool *fits)
 {
     const struct op *op = &subject->usage[0].ops[0];
@@ -55,8 +57,8 @@ static enum dgl_status choose(struct tuner *t, const struct subject *subject, co
                                          : kernel_set_with_hints(t->log, t->set, KERNEL_LAYER_TUNER,
                                                                  "tuner", json.p, &set);
     if (status == DGL_OK)
-        status = kernel_choose(t->log, set, &op->request, device->properties,
-                               device->num_properties, out);
+        status =
+            kernel_choose(t->log, set, request, device->properties, device->num_properties, out);
     if (status == DGL_OK) {
         struct dgl_str rest = dgl_str_of(tunes), part;
         *fits = strcmp(out->kernel->name, kernel) == 0 && !out->fallback[0] &&
@@ -79,28 +81,59 @@ static enum dgl_status choose(struct tuner *t, const struct subject *subject, co
     return status;
 }
 
+/* The kernel that prefill gets for the subject's weights in a candidate's layout. */
+static enum dgl_status add_shared(struct tuner *t, const struct subject *subject,
+                                  const struct kernel *kernel, const struct weight_layout *wanted,
+                                  struct kernel_use **use, bool *fits)
+{
+    const struct plan_device *device = &t->s->model->dev->plan;
+    const struct op *op = &subject->usage[1].ops[0];
+    const struct weight_layout *layout;
+    struct kernel_request request;
+    struct kernel_choice choice;
+    *fits = true;
+    for (size_t i = 0; i < t->num; i++)
+        if (t->contestants[i]->layout == wanted) {
+            *use = t->contestants[i]->shared_use;
+            return DGL_OK;
+        }
+    *fits = tuner_request(t, op, kernel, &request, &layout) &&
+            kernel_choose(NULL, t->set, &request, device->properties, device->num_properties,
+                          &choice) == DGL_OK &&
+            plan_check_served(NULL, op, choice.kernel) == DGL_OK;
+    return *fits ? kernel_table_add(&t->table, &request, &choice, use) : DGL_OK;
+}
+
 enum dgl_status tuner_add(struct tuner *t, const struct subject *subject, const char *kernel,
                           const char *tunes)
 {
+    const struct kernel *found = kernel_set_find(t->set, kernel);
+    const struct weight_layout *layout = NULL;
+    struct kernel_use *use = NULL, *shared_use = NULL;
+    struct kernel_request request;
     struct kernel_choice choice;
-    bool fits = t->num < TUNER_MAX_CANDIDATES;
     enum dgl_status status = DGL_OK;
+    bool fits = found && t->num < TUNER_MAX_CANDIDATES &&
+                tuner_request(t, &subject->usage[0].ops[0], found, &request, &layout) &&
+                (!layout || subject->usage[0].segment == SEG_DECODE);
     if (fits)
-        status = choose(t, subject, kernel, tunes, &choice, &fits);
+        status = choose(t, subject, &request, kernel, tunes, &choice, &fits);
+    for (size_t i = 0; i < t->num && status == DGL_OK && fits; i++) {
+        const struct kernel_use same = {.choice = choice};
+        fits = !kernel_use_equal(t->contestants[i]->use, &same);
+    }
+    if (status == DGL_OK && fits && subject->shares)
+        status = add_shared(t, subject, found, layout, &shared_use, &fits);
+    if (status == DGL_OK && fits)
+        status = kernel_table_add(&t->table, &request, &choice, &use);
     if (status != DGL_OK || !fits)
         return status;
-    const struct kernel_use use = {.choice = choice};
-    for (size_t i = 0; i < t->num; i++)
-        if (kernel_use_equal(t->contestants[i]->use, &use))
-            return DGL_OK;
     struct contestant *c = dgl_new(struct contestant);
     if (!c)
         return dgl_fail_memory(t->log, "a candidate", sizeof(*c));
-    status = kernel_table_add(&t->table, &subject->usage[0].ops[0].request, &choice, &c->use);
-    if (status != DGL_OK) {
-        free(c);
-        return status;
-    }
+    c->use = use;
+    c->shared_use = shared_use;
+    c->layout = layout;
     c->report = &t->reports[t->num];
     *c->report = (struct dgl_tune_candidate){0};
     snprintf(c->report->kernel, sizeof(c->report->kernel), "%s", kernel);

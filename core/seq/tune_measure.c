@@ -22,6 +22,7 @@
 static enum dgl_status bind(struct tuner *t, const struct usage *usage, struct contestant *c,
                             uint32_t u)
 {
+    const struct memory *memory = c->layout ? &t->copied.memory : &t->s->memory;
     const struct plan *whole = &t->s->model->engine->plan;
     struct plan *plan = &c->plan[u];
     struct plan_segment *segment = &plan->segment[usage->segment];
@@ -39,11 +40,11 @@ static enum dgl_status bind(struct tuner *t, const struct usage *usage, struct c
     if (!segment->use)
         return dgl_fail_memory(t->log, "a candidate", usage->count * sizeof(*segment->use));
     for (size_t i = 0; i < usage->count; i++)
-        segment->use[i] = c->use;
+        segment->use[i] = u > 0 && c->shared_use ? c->shared_use : c->use;
     enum dgl_status status =
         exec_dispatch_create(t->s->model->dev, plan, &t->programs, &c->exec[u]);
     if (status == DGL_OK)
-        status = exec_run_create(c->exec[u], recipe_of(usage->segment), &t->s->memory, &c->run[u]);
+        status = exec_run_create(c->exec[u], recipe_of(usage->segment), memory, &c->run[u]);
     return status == DGL_OK ? exec_run_set_tokens(c->run[u], usage->tokens) : status;
 }
 
@@ -174,6 +175,32 @@ enum dgl_status tuner_size_span(struct tuner *t, struct usage *usage, struct con
     return status;
 }
 
+/* Compiles a program of a contestant that has none yet and holds it against known answers; what is
+ * wrong with it goes to the contestant's reason. */
+static enum dgl_status try_use(struct tuner *t, struct contestant *c, const struct kernel_use *use,
+                               bool *verified)
+{
+    const struct gl_compile how = {.machine_code = true};
+    struct kernel_verdict verdict = {0};
+    enum dgl_status status = programs_compile(&t->programs, &use, 1, &how);
+    if (status == DGL_ERR_KERNEL) {
+        snprintf(c->report->reason, sizeof(c->report->reason), "it does not compile");
+        return DGL_OK;
+    }
+    if (status == DGL_OK && kernel_judge_knows(use->request.op))
+        status =
+            kernel_judge_use(t->judge,
+                             &(struct kernel_subject){.request = &use->request,
+                                                      .choice = &use->choice,
+                                                      .program = programs_get(&t->programs, use)},
+                             &verdict);
+    if (status == DGL_OK && verdict.kind == KERNEL_WRONG)
+        snprintf(c->report->reason, sizeof(c->report->reason), "%.*s",
+                 (int)sizeof(c->report->reason) - 1, verdict.text);
+    *verified = verdict.cases > 0 && verdict.kind == KERNEL_PASSED;
+    return status;
+}
+
 enum dgl_status tuner_compile(struct tuner *t, const struct subject *subject, size_t first,
                               size_t end)
 {
@@ -182,32 +209,25 @@ enum dgl_status tuner_compile(struct tuner *t, const struct subject *subject, si
     for (size_t i = first; i < end; i++)
         uses[i - first] = t->contestants[i]->use;
     enum dgl_status status = programs_compile(&t->programs, uses, end - first, &how);
-    bool alone = status == DGL_ERR_KERNEL; /* which one it is, is found one by one */
-    if (alone)
+    if (status == DGL_ERR_KERNEL) /* which one it is, is found one by one */
         status = DGL_OK;
     for (size_t i = first; i < end && status == DGL_OK; i++) {
         struct contestant *c = t->contestants[i];
-        struct kernel_verdict verdict = {0};
+        bool verified = true;
         if (session_is_cancelled(t->s))
             return DGL_ERR_CANCELLED;
-        if (alone)
-            status = programs_compile(&t->programs, &uses[i - first], 1, &how);
-        if (status == DGL_ERR_KERNEL) {
-            snprintf(c->report->reason, sizeof(c->report->reason), "it does not compile");
+        status = try_use(t, c, c->use, &c->report->verified);
+        if (status == DGL_OK && c->shared_use && !c->report->reason[0])
+            status = try_use(t, c, c->shared_use, &verified);
+        c->report->verified = c->report->verified && verified;
+        if (status == DGL_OK && c->layout && !c->report->reason[0])
+            status = tuner_copy_begin(t, subject, c->layout);
+        if (status == DGL_ERR_NO_MEMORY && c->layout) {
+            tuner_copy_end(t);
+            snprintf(c->report->reason, sizeof(c->report->reason),
+                     "no memory for weights in layout %s beside the model's", c->layout->name);
             status = DGL_OK;
-            continue;
         }
-        if (status == DGL_OK && kernel_judge_knows(c->use->request.op))
-            status = kernel_judge_use(
-                t->judge,
-                &(struct kernel_subject){.request = &c->use->request,
-                                         .choice = &c->use->choice,
-                                         .program = programs_get(&t->programs, c->use)},
-                &verdict);
-        if (status == DGL_OK && verdict.kind == KERNEL_WRONG)
-            snprintf(c->report->reason, sizeof(c->report->reason), "%.*s",
-                     (int)sizeof(c->report->reason) - 1, verdict.text);
-        c->report->verified = verdict.cases > 0 && verdict.kind == KERNEL_PASSED;
         for (uint32_t u = 0; u < subject->num_usages && status == DGL_OK && !c->report->reason[0];
              u++)
             status = bind(t, &subject->usage[u], c, u);

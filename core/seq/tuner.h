@@ -26,6 +26,9 @@ struct subject {
      * slower. */
     struct usage usage[2];
     uint32_t num_usages;
+    /* usage[1] is the pass of prefill that reads the same weights by kernels of its own: where
+     * candidates want them in another layout. */
+    bool shares;
     double default_us; /* of one operation, at first sight */
     double share;      /* of what the operations of its segment read */
     size_t place;      /* among the subjects as they were listed */
@@ -33,11 +36,22 @@ struct subject {
 
 /* A kernel with values of its tunables for the subject at hand. */
 struct contestant {
-    struct dgl_tune_candidate *report; /* in `reports` */
-    struct kernel_use *use;
-    struct plan plan[2]; /* of nothing but the operations of a usage */
+    struct dgl_tune_candidate *report;   /* in `reports` */
+    struct kernel_use *use, *shared_use; /* of usage[1] where the subject shares weights */
+    const struct weight_layout *layout;  /* not NULL: of weights, another than they have */
+    struct plan plan[2];                 /* of nothing but the operations of a usage */
     struct exec *exec[2];
     struct exec_run *run[2];
+};
+
+/* The weights of a subject once more, in another layout. */
+struct tuner_copy {
+    const struct weight_layout *layout; /* NULL: none yet */
+    struct model_weights weights;       /* the model's, with other bands for those weights */
+    struct weight *matrices;            /* those: [num] */
+    size_t num;
+    struct weight_buffers buffers; /* the model's, then one for each band */
+    struct memory memory;          /* the session's, with these weights */
 };
 
 struct tuner {
@@ -59,7 +73,8 @@ struct tuner {
      * of a subject; making buffers those of a pass. */
     uint64_t candidate_ns, begin_ns, prepare_ns;
     /* of the subject at hand */
-    bool late; /* candidates were left out for want of time */
+    bool late;                /* candidates were left out for want of time */
+    struct tuner_copy copied; /* for candidates of another layout */
     struct kernel_table table;
     struct programs programs;
     struct contestant *contestants[TUNER_MAX_CANDIDATES]; /* [0]: the default */
@@ -101,6 +116,19 @@ bool tune_with(const char *tunes, const char *name, int64_t value, char *out, si
 void tuner_drop(struct tuner *t, size_t first);
 /* The subject at hand is done with. */
 void tuner_subject_end(struct tuner *t);
+
+/* tune_layout.c */
+
+/* The operation's request, of weights in the layout that a kernel reads. *layout: which that is, if
+ * they have another one now. False: they cannot have it. */
+bool tuner_request(const struct tuner *t, const struct op *op, const struct kernel *kernel,
+                   struct kernel_request *out, const struct weight_layout **layout);
+/* Adds the usage for subject.shares where the set has kernels for another layout. */
+enum dgl_status tuner_share(struct tuner *t, struct subject *subject);
+/* Packs the subject's weights once more, in that layout, from the model's files. Slow. */
+enum dgl_status tuner_copy_begin(struct tuner *t, const struct subject *subject,
+                                 const struct weight_layout *layout);
+void tuner_copy_end(struct tuner *t);
 
 /* tune_measure.c */
 

@@ -3,11 +3,16 @@
  * that it ends in time. Programs are compiled and judged as always; nothing is timed. */
 #include "tests/support/test.h"
 
+#include <assert.h>
 #include <math.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 
+#include "core/base/file.h"
 #include "core/exec/programs.h"
 #include "core/seq/session.h"
-#include "tests/support/tiny_model.h"
+#include "tests/support/kernel_sets.h"
+#include "tests/support/tiny_engine.h"
 
 #define MS 1000000ull
 
@@ -22,7 +27,8 @@ enum { SIZES = 5 };
 static const int64_t sizes[SIZES] = {32, 64, 128, 256, 512}; /* WG_SIZE of norm_rms */
 
 static struct {
-    double us[SIZES];    /* of norm_rms by its WG_SIZE; other kernels take OTHER_US */
+    double us[SIZES];    /* of norm_rms by its WG_SIZE; other kernels take OTHER_US, */
+    double native_us[2]; /* not 0: or that, where they read NATIVE weights: in decode, in prefill */
     double noise, drift; /* of a span's time: +- noise; longer by drift than the span before */
     int slow_spans;      /* so many spans take twice as long at first */
     uint64_t compile_ns; /* of a candidate's program; a model's own are there */
@@ -59,7 +65,10 @@ static double true_us(const struct kernel_choice *choice)
     for (int i = 0; i < SIZES && strcmp(choice->kernel->name, "norm_rms") == 0; i++)
         if (choice->vars[choice->num_consts].value == sizes[i])
             return gpu.us[i];
-    return OTHER_US;
+    const bool native = strcmp(choice->kernel->layout, "native") == 0;
+    return native && gpu.native_us[0] > 0
+               ? gpu.native_us[strcmp(choice->kernel->name, "matmul_decode") != 0]
+               : OTHER_US;
 }
 
 /* Notes what the program will take. Programs that are gone may have left their address. */
@@ -142,19 +151,27 @@ static double us_of_size(int64_t size)
     return 0;
 }
 
-static void tune(const struct dgl_tune_params *params, struct dgl_tune_result *r)
+static void tune_model(const struct dgl_model_params *load, const struct dgl_tune_params *params,
+                       struct dgl_tune_result *r)
 {
     struct dgl_model *model = NULL;
     struct dgl_session *session = NULL;
-    assert_int_equal(dgl_tuned_reset(device), DGL_OK);
-    if (dgl_model_load(device, dgl_model_params(.path = dir, .no_tuned = true), &model) != DGL_OK ||
+    gpu.spans = gpu.num_known = 0;
+    if (dgl_model_load(device, load, &model) != DGL_OK ||
         dgl_session_create(model, dgl_session_params(.chunk = 64), &session) != DGL_OK)
         fail_msg("%s", log_.text);
     gpu.own = &model->engine->programs;
-    if (dgl_tune(session, params, r) != DGL_OK)
+    enum dgl_status status = dgl_tune(session, params, r);
+    if (status != DGL_OK && status != DGL_ERR_CANCELLED)
         fail_msg("%s", log_.text);
     dgl_session_destroy(&session);
     dgl_model_destroy(&model);
+}
+
+static void tune(const struct dgl_tune_params *params, struct dgl_tune_result *r)
+{
+    assert_int_equal(dgl_tuned_reset(device), DGL_OK);
+    tune_model(dgl_model_params(.path = dir, .no_tuned = true), params, r);
 }
 
 static void tuned_is_not_slower(void **state)
@@ -165,7 +182,6 @@ static void tuned_is_not_slower(void **state)
     gpu.drift = c->drift;
     gpu.slow_spans = c->slow_spans;
     gpu.compile_ns = 0;
-    gpu.spans = gpu.num_known = 0;
     memcpy(gpu.us, c->us, sizeof(gpu.us));
     tune(dgl_tune_params(.op = "attn_norm", .seconds = 86400), &r);
     assert_int_equal(r.num_ops, 1);
@@ -208,7 +224,6 @@ static void ends_in_time(void **state)
     gpu.noise = gpu.drift = 0;
     gpu.slow_spans = 0;
     gpu.compile_ns = c->compile_ns;
-    gpu.spans = gpu.num_known = 0;
     for (int i = 0; i < SIZES; i++)
         gpu.us[i] = 100;
     tune(dgl_tune_params(.op = "attn_norm", .seconds = c->seconds), &r);
@@ -223,6 +238,160 @@ static void ends_in_time(void **state)
     dgl_tune_result_finish(&r);
 }
 
+/* ---- layouts of weights ---------------------------------------------------------------------- */
+
+#define MODEL "tests/models/story-llama-q4_k_m"
+enum { ANSWER = 6 };
+
+/* q4_k in the order of the file: heads of four words, f16 d and dmin and twelve bytes of scales,
+ * before the codes of 256 columns. */
+static const char native_lib[] =
+    "// q4_k as in files.\n"
+    "#define WEIGHT_RAW 2\n"
+    "void weight_fetch16(uint row, uint k, out uvec4 raw[WEIGHT_RAW])\n"
+    "{\n"
+    "    uint b = row + k / 256u * 36u;\n"
+    "    raw[0] = weight_load4(b + 4u + k % 256u / 64u * 8u + k % 32u / 4u);\n"
+    "    raw[1] = weight_load4(b);\n"
+    "}\n"
+    "uint scale_byte(uvec4 head, uint i)\n"
+    "{\n"
+    "    uint word = i < 4u ? head.y : i < 8u ? head.z : head.w;\n"
+    "    return word >> 8u * (i & 3u) & 255u;\n"
+    "}\n"
+    "vec4 nibbles(uint word)\n"
+    "{\n"
+    "    return vec4(uvec4(word, word >> 8, word >> 16, word >> 24) & 15u);\n"
+    "}\n"
+    "void weight_decode16(uvec4 raw[WEIGHT_RAW], uint k, out vec4 w[4])\n"
+    "{\n"
+    "    uint j = k / 32u & 7u, i = j & 3u;\n"
+    "    uint sc = scale_byte(raw[1], i), m = scale_byte(raw[1], i + 4u);\n"
+    "    uint high = scale_byte(raw[1], i + 8u);\n"
+    "    sc = j < 4u ? sc & 63u : (high & 15u) | (sc >> 6) << 4;\n"
+    "    m = j < 4u ? m & 63u : high >> 4 | (m >> 6) << 4;\n"
+    "    vec2 scales = unpackHalf2x16(raw[1].x) * vec2(float(sc), float(m));\n"
+    "    uvec4 q = raw[0] >> (j & 1u) * 4u;\n"
+    "    w[0] = scales.x * nibbles(q.x) - scales.y;\n"
+    "    w[1] = scales.x * nibbles(q.y) - scales.y;\n"
+    "    w[2] = scales.x * nibbles(q.z) - scales.y;\n"
+    "    w[3] = scales.x * nibbles(q.w) - scales.y;\n"
+    "}\n";
+
+/* The built-in kernel, for such weights alone. */
+static void write_native(const char *name)
+{
+    struct kernel_set *set = loaded_set(NULL);
+    struct dgl_str rest = dgl_str_of(kernel_set_find(set, name)->text), line;
+    struct dgl_buf text = {0};
+    char file[64];
+    while (dgl_str_split(&rest, '\n', &line))
+        if (dgl_str_starts(line, "//! WHEN weight "))
+            dgl_buf_puts(&text, "//! WHEN weight q4_k\n//! LAYOUT native\n");
+        else if (dgl_str_starts(line, "//! LIB weight_{"))
+            dgl_buf_puts(&text, "//! LIB native_q4_k\n");
+        else
+            dgl_buf_printf(&text, "%.*s\n", (int)line.len, line.p);
+    assert_false(text.failed);
+    snprintf(file, sizeof(file), "kernels/%s.comp", name);
+    test_write_file(dir, file, text.p, text.len);
+    dgl_buf_finish(&text);
+    kernel_set_destroy(&set);
+}
+
+static struct dgl_kernels *native_kernels(void)
+{
+    struct dgl_kernels *kernels = NULL;
+    char *folder = checked(dgl_path_join(dir, "kernels"));
+    const char *dirs[] = {folder};
+    if (dgl_kernels_create(&log_.log, dgl_kernels_params(.dirs = dirs, .num_dirs = 1), &kernels) !=
+        DGL_OK)
+        fail_msg("%s", log_.text);
+    free(folder);
+    return kernels;
+}
+
+/* The layout of the projection behind attention in the first layer, and a greedy answer. */
+static void answer(const struct dgl_model_params *load, const char *layout, int32_t *tokens)
+{
+    static const int32_t ids[] = {1, 30, 40, 50};
+    struct dgl_model *model = NULL;
+    struct dgl_session *session = NULL;
+    if (dgl_model_load(device, load, &model) != DGL_OK ||
+        dgl_session_create(model, dgl_session_params(.chunk = 64), &session) != DGL_OK)
+        fail_msg("%s", log_.text);
+    assert_string_equal(model->weights->layer[0].o.bands[0].layout->name, layout);
+    tiny_greedy(session, ids, 4, tokens, ANSWER);
+    dgl_session_destroy(&session);
+    dgl_model_destroy(&model);
+}
+
+/* The search in decode is what matters here; that in prefill follows. */
+static bool only_one(void *priv, const char *what, uint64_t done, uint64_t total)
+{
+    (void)priv;
+    (void)what;
+    (void)total;
+    return done < 1;
+}
+
+static const struct layout_case {
+    const char *name;
+    double decode_us, prefill_us; /* of kernels that read it; the others take OTHER_US */
+    bool wins;
+} layouts[] = {
+    {"faster in decode", 50, OTHER_US, true},
+    {"faster in decode, slower in prefill", 50, 150, false},
+};
+
+static void layouts_are_candidates(void **state)
+{
+    const struct layout_case *c = *state;
+    struct dgl_kernels *kernels = native_kernels();
+    struct dgl_tune_result r;
+    int32_t before[ANSWER], after[ANSWER];
+    if (!dgl_device_get_info(device)->software) {
+        dgl_kernels_destroy(&kernels);
+        skip(); /* elsewhere the changed kernels may be the default */
+    }
+    gpu.noise = gpu.drift = 0;
+    gpu.slow_spans = 0;
+    gpu.compile_ns = 0;
+    gpu.native_us[0] = c->decode_us;
+    gpu.native_us[1] = c->prefill_us;
+    const struct dgl_model_params untuned = {.path = MODEL, .kernels = kernels, .no_tuned = true};
+    const struct dgl_model_params tuned = {.path = MODEL, .kernels = kernels};
+    assert_int_equal(dgl_tuned_reset(device), DGL_OK);
+    answer(&untuned, "split", before);
+    tune_model(&untuned, dgl_tune_params(.op = "o", .seconds = 86400, .progress_cb = only_one), &r);
+    assert_int_equal(r.num_ops, 1);
+    const struct dgl_tune_op *op = &r.ops[0];
+    assert_int_equal(op->phase, DGL_PHASE_DECODE);
+    size_t native = 1;
+    while (native < op->num_candidates &&
+           strcmp(op->candidates[native].kernel, "matmul_decode") != 0)
+        native++;
+    assert_true(native < op->num_candidates);
+    assert_string_equal(op->candidates[native].reason, "");
+    assert_true(op->candidates[native].verified);
+    const bool won = strcmp(op->candidates[op->winner].kernel, "matmul_decode") == 0;
+    if (won != c->wins)
+        fail_msg("%s: %s wins", c->name, op->candidates[op->winner].kernel);
+    dgl_tune_result_finish(&r);
+    answer(&tuned, c->wins ? "native" : "split", after);
+    assert_memory_equal(before, after, sizeof(before));
+    tune_model(&tuned, dgl_tune_params(.op = "o", .compare = true), &r);
+    if (c->wins) { /* the default is what the weights would be packed for without the tuner */
+        assert_true(r.num_ops >= 1);
+        assert_string_not_equal(r.ops[0].candidates[0].kernel, "matmul_decode");
+        assert_string_equal(r.ops[0].candidates[r.ops[0].winner].kernel, "matmul_decode");
+        assert_true(r.ops[0].tuned_us < r.ops[0].default_us);
+    }
+    dgl_tune_result_finish(&r);
+    gpu.native_us[0] = 0;
+    dgl_kernels_destroy(&kernels);
+}
+
 /* ---------------------------------------------------------------------------------------------- */
 
 int main(void)
@@ -234,11 +403,18 @@ int main(void)
     cache = test_tmpdir();
     model.context = 256;
     tiny_llama_write(dir, &model);
+    char *folder = checked(dgl_path_join(dir, "kernels"));
+    assert(mkdir(folder, 0777) == 0);
+    free(folder);
+    test_write_file(dir, "kernels/native_q4_k.glsl", native_lib, strlen(native_lib));
+    write_native("matmul_decode");
+    write_native("matmul_prefill");
     int failures = 0;
     if (dgl_device_create(&log_.log, dgl_device_params(.select = "any", .cache_dir = cache),
                           &device) == DGL_OK) {
         failures = test_run_table("clock", tuned_is_not_slower, clocks);
         failures += test_run_table("time", ends_in_time, times);
+        failures += test_run_table("layout", layouts_are_candidates, layouts);
     } else {
         printf("# skip: no GLES device: %s\n", log_.text);
     }

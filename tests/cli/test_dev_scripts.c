@@ -180,10 +180,12 @@ static void measurement_case(void **state)
     char *script = dgl_path_join(dir, "measure.py");
     run_script(&r, (const char *const[]){checked(script), "--dopplergl", program, "--data", dir,
                                          "--fixtures", dir, "--peer", dir, "--peer-device",
-                                         "Vulkan0", "--rows", "1b-q4_k-d4096", "--work", dir,
-                                         "--out", checked(report), NULL});
+                                         "Vulkan0", "--rows", "1b-q4_k-d4096,8b-q4_k", "--work",
+                                         dir, "--out", checked(report), NULL});
     assert_code(&r, row->code);
     assert_contains(r.out, row->says);
+    if (row->table && strstr(r.out, "8b-q4_k: ") < strstr(r.out, "1b-q4_k-d4096: "))
+        fail_msg("rows are not in the order asked for:\n%s", r.out);
     process_finish(&r);
     assert_true(dgl_path_exists(report) == (row->table != NULL));
     if (row->table) {

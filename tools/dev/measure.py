@@ -207,7 +207,7 @@ def main():
     parser.add_argument("--prompts", type=int, default=1000, help="of each of them at most")
     parser.add_argument("--peer", help="folder with llama-bench and its libraries")
     parser.add_argument("--peer-device", action="append", help="as llama-bench's -dev; Vulkan0 and CUDA0")
-    parser.add_argument("--rows", help="names with commas between; all: " + ",".join(r[0] for r in ROWS))
+    parser.add_argument("--rows", help="names with commas between, measured in this order; all: " + ",".join(r[0] for r in ROWS))
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--flag", action="append", default=[], help="one more word for `dopplergl bench`")
     parser.add_argument("--work", default="/dev/shm" if os.path.isdir("/dev/shm") else "/tmp",
@@ -240,7 +240,7 @@ def main():
         with open(args.out) as f:
             old = json.load(f)
         report["device"], before = old["device"], old["rows"]
-    for row in [r for r in ROWS if r[0] in names]:
+    for row in sorted((r for r in ROWS if r[0] in names), key=lambda r: names.index(r[0])):
         entry = measure_row(args, row)
         device = entry["ours"].get("device")
         if device and report["device"] and report["device"] != device:

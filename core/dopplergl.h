@@ -279,6 +279,14 @@ struct dgl_kernel_info {
     const char *layout;  /* that it wants weights in; "" = the usual one of their type */
 };
 
+/* Text of a file of kernels or hints: of one in `dirs`, by the folder's path as it is given there,
+ * a slash and the name in it, of `files`, `user_config` or `config_file`. The file need not be
+ * there. */
+struct dgl_kernel_text {
+    const char *path;
+    const char *text; /* NULL: as if the file were not there */
+    size_t len;
+};
 /* Layers over the built-in kernels and heuristics, low to high: a later one wins. */
 struct dgl_kernels_params {
     /* name or path of a pack whose own folder `kernels` is read below `dirs`: the files are
@@ -299,6 +307,10 @@ struct dgl_kernels_params {
      * NULL, also as one of flag_origins: "--kernel-profile NAME", "--kernel-hints", "flag" */
     const char *profile_origin, *hints_origin;
     const char *const *flag_origins;
+    /* texts that count instead of files: what an editor holds, what a file was when it was right */
+    const struct dgl_kernel_text *texts;
+    size_t num_texts;
+    bool allow_empty_dirs; /* folders of `dirs` may hold no kernel; else DGL_ERR_INVALID_ARG */
     /* dgl_model_set_kernels() takes kernels of folders and files without their known-answer tests:
      * wrong ones give wrong tokens */
     bool unchecked;
@@ -329,6 +341,8 @@ struct dgl_kernel_override {
     const char *name;
     bool is_lib;
     const char *origin;  /* the file */
+    const char *text;    /* its text */
+    size_t len;          /* of it, in bytes; a NUL follows */
     char sha256[65];     /* of the file, its lines ending in LF; hexadecimal */
     const char *builtin; /* what it replaces: "kernels/op/norm/norm_rms.comp"; NULL = nothing */
     const char *diff;    /* from that, or from nothing, as `diff -u` has it; "" = no difference */

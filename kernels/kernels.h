@@ -198,6 +198,8 @@ bool kernel_texts_hash(char out[65]);
 struct kernel_set; /* kernels, libs and hints; immutable after creation */
 enum dgl_status kernel_set_create(const struct dgl_log *log,
                                   const struct dgl_kernels_params *params, struct kernel_set **out);
+/* Whether a text of the params is of a file in that folder, or in one within it. */
+bool kernel_texts_in(const struct dgl_kernels_params *params, const char *dir);
 void kernel_set_destroy(struct kernel_set **set);          /* gives one reference back */
 struct kernel_set *kernel_set_ref(struct kernel_set *set); /* one more; from any thread */
 size_t kernel_set_count(const struct kernel_set *set);

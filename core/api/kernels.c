@@ -22,7 +22,7 @@ static enum dgl_status create_with_pack(const struct dgl_log *log,
         if (!own || !dirs)
             status = dgl_fail_memory(log, "the folders of kernels", params->num_dirs);
     }
-    if (status == DGL_OK && dgl_path_is_dir(own)) {
+    if (status == DGL_OK && (dgl_path_is_dir(own) || kernel_texts_in(params, own))) {
         dirs[0] = own;
         for (size_t i = 0; i < params->num_dirs; i++)
             dirs[i + 1] = params->dirs[i];
@@ -104,6 +104,8 @@ static bool pass_override(void *priv, const struct kernel_override *o)
     struct dgl_kernel_override override = {.name = o->name,
                                            .is_lib = !o->kernel,
                                            .origin = o->origin,
+                                           .text = o->text.p,
+                                           .len = o->text.len,
                                            .builtin = o->builtin,
                                            .diff = o->diff};
     memcpy(override.sha256, o->sha256, sizeof(override.sha256));

@@ -7,6 +7,7 @@
 #include "core/base/file.h"
 #include "core/base/hash.h"
 #include "core/base/log.h"
+#include "core/base/mem.h"
 #include "core/base/printable.h"
 #include "kernels/format/kernel_format.h"
 #include "kernels/format/kernel_parser.h"
@@ -268,14 +269,49 @@ static enum dgl_status add_builtins(const struct dgl_log *log, struct kernel_set
     return status;
 }
 
+/* A file of the user's that is to be read. */
+struct user_file {
+    const char *path, *lib;              /* lib: its file name; NULL: it is a kernel */
+    const struct dgl_kernel_text *given; /* instead of it; NULL: nothing */
+    uint32_t source;
+};
+
+/* What the caller says of the file's text; NULL: the file itself counts. */
+static const struct dgl_kernel_text *find_text(const struct dgl_kernels_params *params,
+                                               const char *path)
+{
+    for (size_t i = 0; i < params->num_texts; i++)
+        if (strcmp(params->texts[i].path, path) == 0)
+            return &params->texts[i];
+    return NULL;
+}
+
+/* A copy of the caller's text. Transferred (free). */
+static enum dgl_status copy_text(const struct dgl_log *log, const struct dgl_kernel_text *given,
+                                 char **text, size_t *len)
+{
+    if (given->len > FILE_MAX)
+        return dgl_fail(log, DGL_ERR_FORMAT, "%s: a text of %zu bytes, at most %u are read",
+                        given->path, given->len, FILE_MAX);
+    *len = given->len;
+    *text = dgl_calloc(given->len + 1, 1);
+    if (!*text)
+        return dgl_fail_memory(log, "a kernel file", given->len);
+    memcpy(*text, given->text, given->len);
+    return DGL_OK;
+}
+
 /* Reads a file into the set's memory and adds it as a kernel, or as a lib when `lib` is its file
  * name. Its length is added to `bytes`. */
-static enum dgl_status add_file(const struct dgl_log *log, struct kernel_set *set, const char *path,
-                                const char *lib, uint32_t source, size_t *bytes)
+static enum dgl_status add_file(const struct dgl_log *log, struct kernel_set *set,
+                                const struct user_file *file, size_t *bytes)
 {
     char *text = NULL;
     size_t len = 0;
-    enum dgl_status status = dgl_file_slurp(log, path, FILE_MAX, &text, &len);
+    const char *path = file->path, *lib = file->lib;
+    const uint32_t source = file->source;
+    enum dgl_status status = file->given ? copy_text(log, file->given, &text, &len)
+                                         : dgl_file_slurp(log, path, FILE_MAX, &text, &len);
     if (status != DGL_OK)
         return status;
     *bytes += len;
@@ -292,6 +328,7 @@ static enum dgl_status add_file(const struct dgl_log *log, struct kernel_set *se
 struct walk {
     const struct dgl_log *log;
     struct kernel_set *set;
+    const struct dgl_kernels_params *params;
     const char *root; /* the directory, links resolved */
     uint32_t source;
     size_t files, folders, bytes;
@@ -306,7 +343,8 @@ static enum dgl_status add_walked(struct walk *walk, const char *path, const cha
     if (walk->files++ == WALK_FILES_MAX)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "%s: a kernel directory has at most %d files",
                         path, WALK_FILES_MAX);
-    enum dgl_status status = add_file(log, walk->set, path, lib, walk->source, &walk->bytes);
+    const struct user_file file = {path, lib, find_text(walk->params, path), walk->source};
+    enum dgl_status status = add_file(log, walk->set, &file, &walk->bytes);
     if (status == DGL_OK && walk->bytes > (size_t)WALK_MIB_MAX << 20)
         status = dgl_fail(log, DGL_ERR_INVALID_ARG,
                           "%s: a kernel directory has at most %d MiB of files", path, WALK_MIB_MAX);
@@ -330,6 +368,60 @@ static enum dgl_status check_link(const struct walk *walk, const char *path)
     return status;
 }
 
+/* Where the path goes on after `dir`/; NULL: it is elsewhere. */
+static const char *inside(const char *path, const char *dir)
+{
+    const size_t len = strlen(dir), slash = len > 0 && dir[len - 1] == '/';
+    if (strncmp(path, dir, len) != 0 || (!slash && path[len] != '/'))
+        return NULL;
+    return path + len + !slash;
+}
+
+bool kernel_texts_in(const struct dgl_kernels_params *params, const char *dir)
+{
+    for (size_t i = 0; i < params->num_texts; i++)
+        if (params->texts[i].text && inside(params->texts[i].path, dir))
+            return true;
+    return false;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Sorted names of a folder, with those that only the caller's texts have. dgl_names_free(). */
+static enum dgl_status list_folder(const struct walk *walk, const char *dir, char ***names,
+                                   size_t *count)
+{
+    const struct dgl_kernels_params *params = walk->params;
+    enum dgl_status status = DGL_OK;
+    if (dgl_path_present(dir) || !kernel_texts_in(params, dir))
+        status = dgl_dir_list(walk->log, dir, names, count);
+    if (status != DGL_OK || params->num_texts == 0)
+        return status;
+    char **all = realloc(*names, (*count + params->num_texts) * sizeof(*all));
+    if (!all)
+        return dgl_fail_memory(walk->log, "a folder's names", *count);
+    *names = all;
+    for (size_t i = 0; i < params->num_texts; i++) {
+        const char *rest = inside(params->texts[i].path, dir);
+        const size_t len = rest ? strcspn(rest, "/") : 0;
+        bool known = !params->texts[i].text || len == 0;
+        for (size_t j = 0; j < *count && !known; j++)
+            known = strncmp(all[j], rest, len) == 0 && all[j][len] == '\0';
+        if (known)
+            continue;
+        all[*count] = strndup(rest, len);
+        if (!all[*count])
+            return dgl_fail_memory(walk->log, "a folder's names", *count);
+        ++*count;
+    }
+    if (*count > 0)
+        qsort(all, *count, sizeof(*all), compare_names);
+    return DGL_OK;
+}
+
 /* The files of one folder in the order of their names, then its folders likewise. Hidden folders
  * and links to folders are left alone. */
 static enum dgl_status add_folder(struct walk *walk, const char *dir, uint32_t depth)
@@ -340,7 +432,7 @@ static enum dgl_status add_folder(struct walk *walk, const char *dir, uint32_t d
         return dgl_fail(walk->log, DGL_ERR_INVALID_ARG,
                         "%s: a kernel directory has at most %d folders, %d deep", dir,
                         WALK_FOLDERS_MAX, WALK_DEPTH_MAX);
-    enum dgl_status status = dgl_dir_list(walk->log, dir, &names, &num_names);
+    enum dgl_status status = list_folder(walk, dir, &names, &num_names);
     for (size_t i = 0; i < 2 * num_names && status == DGL_OK; i++) {
         const bool want_folder = i >= num_names;
         const char *name = names[i % num_names];
@@ -352,12 +444,14 @@ static enum dgl_status add_folder(struct walk *walk, const char *dir, uint32_t d
         if (!path) {
             status = dgl_fail_memory(walk->log, "a path", strlen(dir));
         } else if (file) {
-            status = check_link(walk, path);
-            if (status == DGL_OK)
+            const struct dgl_kernel_text *given = find_text(walk->params, path);
+            if (!given)
+                status = check_link(walk, path);
+            if (status == DGL_OK && (!given || given->text))
                 status = add_walked(walk, path, lib ? name : NULL);
         } else if (dgl_path_is_dir(path) && dgl_path_is_link(path)) {
             dgl_warn(walk->log, "%s: a link to a folder is not followed", path);
-        } else if (dgl_path_is_dir(path)) {
+        } else if (dgl_path_is_dir(path) || kernel_texts_in(walk->params, path)) {
             status = add_folder(walk, path, depth + 1);
         }
         free(path);
@@ -366,14 +460,16 @@ static enum dgl_status add_folder(struct walk *walk, const char *dir, uint32_t d
     return status;
 }
 
-static enum dgl_status add_dir(const struct dgl_log *log, struct kernel_set *set, const char *dir,
+static enum dgl_status add_dir(const struct dgl_log *log, struct kernel_set *set,
+                               const struct dgl_kernels_params *params, const char *dir,
                                uint32_t source)
 {
     char *root = realpath(dir, NULL);
-    struct walk walk = {.log = log, .set = set, .root = root ? root : dir, .source = source};
+    struct walk walk = {
+        .log = log, .set = set, .params = params, .root = root ? root : dir, .source = source};
     enum dgl_status status = add_folder(&walk, dir, 0);
     free(root);
-    if (status == DGL_OK && walk.files == 0)
+    if (status == DGL_OK && walk.files == 0 && !params->allow_empty_dirs)
         status = dgl_fail(log, DGL_ERR_INVALID_ARG,
                           "%s: the kernel directory holds no *.comp and no *.glsl", dir);
     return status;
@@ -386,9 +482,13 @@ static enum dgl_status add_user_files(const struct dgl_log *log, struct kernel_s
     size_t bytes = 0;
     enum dgl_status status = DGL_OK;
     for (size_t i = 0; i < params->num_dirs && status == DGL_OK; i++)
-        status = add_dir(log, set, params->dirs[i], source++);
-    for (size_t i = 0; i < params->num_files && status == DGL_OK; i++)
-        status = add_file(log, set, params->files[i], NULL, source++, &bytes);
+        status = add_dir(log, set, params, params->dirs[i], source++);
+    for (size_t i = 0; i < params->num_files && status == DGL_OK; i++) {
+        const char *path = params->files[i];
+        const struct user_file file = {path, NULL, find_text(params, path), source++};
+        if (!file.given || file.given->text)
+            status = add_file(log, set, &file, &bytes);
+    }
     return status;
 }
 
@@ -492,12 +592,16 @@ static struct kernel_hint_source hint_source(const struct dgl_log *log, struct k
 }
 
 static enum dgl_status add_config(const struct dgl_log *log, struct kernel_set *set,
-                                  const char *path)
+                                  const struct dgl_kernels_params *params, const char *path)
 {
     const struct kernel_hint_source source = hint_source(log, set, KERNEL_LAYER_CONFIG, path);
+    const struct dgl_kernel_text *given = find_text(params, path);
     char *text = NULL;
     size_t len = 0;
-    enum dgl_status status = dgl_stream_slurp(log, path, FILE_MAX, &text, &len);
+    if (given && !given->text)
+        return DGL_OK;
+    enum dgl_status status = given ? copy_text(log, given, &text, &len)
+                                   : dgl_stream_slurp(log, path, FILE_MAX, &text, &len);
     if (status == DGL_OK)
         status = kernel_hints_add_json(&source, text, len);
     free(text);
@@ -520,9 +624,9 @@ static enum dgl_status add_hints(const struct dgl_log *log, struct kernel_set *s
     enum dgl_status status = DGL_OK;
     struct kernel_hint_source source;
     if (params->user_config)
-        status = add_config(log, set, params->user_config);
+        status = add_config(log, set, params, params->user_config);
     if (status == DGL_OK && params->config_file)
-        status = add_config(log, set, params->config_file);
+        status = add_config(log, set, params, params->config_file);
     if (status == DGL_OK && params->profile)
         status = add_profile(log, set, params->profile, params->profile_origin);
     source = hint_source(log, set, KERNEL_LAYER_HINTS,

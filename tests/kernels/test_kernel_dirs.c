@@ -312,6 +312,55 @@ static void folders_without_kernels_are_refused(void **state)
     assert_refused(*state, DGL_ERR_INVALID_ARG, "holds no *.comp and no *.glsl", "");
 }
 
+/* Texts of the caller's count instead of files, whether these are there or not. */
+static void texts_count_instead_of_files(void **state)
+{
+    const char *dir = *state;
+    char *paths[5];
+    static const char *const files[] = {"a.comp", "b.comp", "c.comp", "hints.json", "more/d.comp"};
+    put(dir, "", "a.comp", KERNEL("a", "//! PREFER 1\n"));
+    put(dir, "", "b.comp", "not a kernel");
+    put(dir, "", "hints.json", "not hints");
+    for (size_t i = 0; i < 5; i++)
+        paths[i] = checked(dgl_path_join(dir, files[i]));
+    static const char first[] = KERNEL("a", ""), later[] = KERNEL("d", ""),
+                      last[] = KERNEL("c", ""), hints[] = "{\"computePrecision\": \"f32\"}";
+    const struct dgl_kernel_text texts[] = {
+        {paths[0], first, sizeof(first) - 1}, {paths[1], NULL, 0},
+        {paths[2], last, sizeof(last) - 1},   {paths[3], hints, sizeof(hints) - 1},
+        {paths[4], later, sizeof(later) - 1},
+    };
+    struct kernel_set *set =
+        loaded_set(dgl_kernels_params(.dirs = (const char *const[]){dir}, .num_dirs = 1,
+                                      .config_file = paths[3], .texts = texts, .num_texts = 5));
+    assert_int_equal(kernel_set_count(set), 4);
+    assert_null(kernel_set_find(set, "a")->prefer);
+    assert_non_null(kernel_set_find(set, "c"));
+    assert_string_equal(kernel_set_find(set, "d")->path, paths[4]);
+    assert_string_equal(kernel_set_hint(set, "computePrecision", NULL), "f32");
+    kernel_set_destroy(&set);
+
+    /* The same of files that are named, and of a directory that is not there. */
+    dgl_dir_remove(dir);
+    set = loaded_set(dgl_kernels_params(.dirs = (const char *const[]){dir}, .num_dirs = 1,
+                                        .files = (const char *const[]){paths[2], paths[1]},
+                                        .num_files = 2, .texts = texts, .num_texts = 5));
+    assert_int_equal(kernel_set_count(set), 4);
+    kernel_set_destroy(&set);
+    for (size_t i = 0; i < 5; i++)
+        free(paths[i]);
+}
+
+static void a_directory_may_be_empty_where_that_is_said(void **state)
+{
+    const char *dir = *state;
+    struct kernel_set *set =
+        loaded_set(dgl_kernels_params(.dirs = (const char *const[]){dir}, .num_dirs = 1,
+                                      .allow_empty_dirs = true));
+    assert_int_equal(kernel_set_count(set), 1);
+    kernel_set_destroy(&set);
+}
+
 #define DIR_TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
 
 int main(void)
@@ -337,6 +386,8 @@ int main(void)
         DIR_TEST(directories_have_a_limit_of_files),
         DIR_TEST(reading_a_directory_can_be_cancelled),
         DIR_TEST(folders_without_kernels_are_refused),
+        DIR_TEST(texts_count_instead_of_files),
+        DIR_TEST(a_directory_may_be_empty_where_that_is_said),
     };
     return cmocka_run_group_tests_name("kernel_dirs", tests, NULL, NULL);
 }

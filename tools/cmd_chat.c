@@ -93,7 +93,7 @@ static int run_talk(struct chat *c)
         return EXIT_FAILED;
     c->interactive = isatty(STDIN_FILENO);
     chat_input_init(&c->input);
-    console_set_idle(watch_poll, c->watch);
+    console_set_idle(watch_idle, c->watch);
     int code = talk(c);
     console_set_idle(NULL, NULL);
     chat_input_finish(&c->input);

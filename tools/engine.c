@@ -70,7 +70,9 @@ static void name_source(const struct options *opt, const char *option, char out[
     snprintf(out, 64, "%s%s", settings ? "config.json: " : "--", option);
 }
 
-enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt)
+enum dgl_status engine_read_kernels(const struct engine *e, const struct options *opt,
+                                    const struct dgl_kernel_text *texts, size_t num_texts,
+                                    struct dgl_kernels **out)
 {
     const struct {
         const char *key, *option, *value;
@@ -104,6 +106,7 @@ enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt)
              opt->kernel_profile ? opt->kernel_profile : "");
     char bundled[MODEL_PATH_MAX];
     const char *pack = opt->allow_pack_kernels ? model_path(opt, bundled) : NULL;
+    *out = NULL;
     if (opt->allow_pack_kernels && !pack)
         return DGL_ERR_INVALID_ARG;
     return dgl_kernels_create(
@@ -114,8 +117,15 @@ enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt)
                            .config_file = opt->kernel_config, .profile = opt->kernel_profile,
                            .hints = opt->kernel_hints, .flags = list, .num_flags = count,
                            .flag_origins = origins, .hints_origin = hints,
-                           .profile_origin = profile, .unchecked = opt->unsafe_kernels),
-        &e->kernels);
+                           .profile_origin = profile, .texts = texts, .num_texts = num_texts,
+                           .allow_empty_dirs = opt->watch_kernels,
+                           .unchecked = opt->unsafe_kernels),
+        out);
+}
+
+enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt)
+{
+    return engine_read_kernels(e, opt, NULL, 0, &e->kernels);
 }
 
 bool engine_has_kernel_files(const struct options *opt)

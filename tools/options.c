@@ -316,8 +316,9 @@ static const struct option table[] = {
     {"kernels", 0, "force", NULL, "with `new`: replace an existing file", TYPE_FLAG, FIELD(force),
      0, 0, NULL, 0},
     {"generate chat serve", 0, "watch-kernels", NULL,
-     "take edits of the kernels given by --kernel-dir and --kernel-file while it runs: with the "
-     "next token, if they compile and give known answers",
+     "take edits of kernel files and hints (--kernel-dir, --kernel-file, --kernel-config, "
+     "kernels.json) while it runs: with the next token, if they compile and give known answers. "
+     "Each is answered by a line on standard error",
      TYPE_FLAG, FIELD(watch_kernels), 0, 0, NULL, 0},
     {"generate chat serve", 0, "unsafe-kernels", NULL,
      "with --watch-kernels: edits that compile are taken, whatever they compute", TYPE_FLAG,

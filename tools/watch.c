@@ -1,41 +1,276 @@
 /*
- * Live kernels: inotify over the folders and files that the options name.
+ * Live kernels: each edit of a kernel file is tried on the model while it runs.
  *
- * Editors save in several steps (a temporary file, a rename, a backup), so an edit is tried when
- * nothing has happened for QUIET_NS, or MOST_NS after its first step. Only what closes, renames or
- * deletes a file counts: a file that is still being written is left alone. All layers are read anew
- * then and given to the model as one set; they are taken or refused together.
- *
- * A watch is of a folder, not of its name: a folder that the options name (a root) is compared at
- * every look with what has its name now, and what has come there instead is watched and read anew.
+ * All layers are read anew as one set, but with texts of our own: of each file its last good one,
+ * or the edited one where that is being tried. So a file that is refused holds back no other, what
+ * is being written is not seen, and a set is of one moment. Edited files that depend on one another
+ * are tried together, a group; first all groups at once, which most often is one.
  */
 #include "tools/watch.h"
 
-#include <errno.h>
-#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/inotify.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "core/base/clock.h"
 #include "core/base/file.h"
 #include "core/base/mem.h"
+#include "tools/watch_files.h"
 
-#define QUIET_NS 60000000ull
-#define MOST_NS  1000000000ull
-#define EVENTS   (IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CREATE)
-#define DEPTH    8 /* folders within folders, as when they are read */
+#define TEXT_MAX                                                                                   \
+    (1u << 20) /* bytes of a file that is read here; what is longer the library refuses */
+#define NAME_SIZE 128
+#define DEPTH_MAX 8
+#define NO_GROUP  SIZE_MAX
 
-/* A folder that is watched. Depth 0 and -1 are roots, which are kept while they are not there. */
-struct place {
-    int wd;    /* -1: not there, or cannot be watched */
-    char *dir; /* NULL: not used */
-    int depth; /* in a folder of --kernel-dir; -1: only files that the options name */
-    dev_t dev; /* of what had its name when it was last watched; 0 and 0: nothing */
-    ino_t ino;
+/* What a file holds. */
+struct text {
+    bool there;
+    bool by_library; /* which reads it itself: a link, or what cannot be read */
+    char *bytes;     /* NULL: it cannot be read */
+    size_t len;
 };
+
+struct file {
+    char *path;           /* as the layers have it */
+    char name[NAME_SIZE]; /* by the last text that was there */
+    bool is_hints;
+    struct text good; /* in force */
+    struct text now;  /* as it was last read */
+    bool edited;      /* an answer is due */
+    size_t group;     /* of the attempt; NO_GROUP: it is as in force */
+};
+
+enum outcome { OPEN, TAKEN, REFUSED };
+struct group {
+    enum outcome outcome;
+    struct dgl_buf said; /* what the library logged */
+};
+
+/* Trials of edited files, until each group is taken or refused. */
+struct attempt {
+    struct group *groups; /* [num_groups], and one for all together; NULL: no attempt */
+    size_t num_groups;
+    size_t trying;               /* num_groups: all */
+    bool progress;               /* one was taken since all were looked at */
+    struct dgl_kernels *kernels; /* of the trial; NULL: not read yet */
+};
+
+struct watch {
+    struct engine *engine;
+    const struct options *opt;
+    char *pack_dir; /* the pack's own folder of kernels; NULL without --allow-pack-kernels */
+    struct watch_files *events;
+    struct file *files;
+    size_t num_files, cap_files;
+    struct attempt attempt;
+    bool failed; /* out of memory: nothing is watched any more */
+};
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+static void text_finish(struct text *t)
+{
+    free(t->bytes);
+    *t = (struct text){0};
+}
+
+static bool text_equal(const struct text *a, const struct text *b)
+{
+    if (!a->there || !b->there)
+        return a->there == b->there;
+    return a->bytes && b->bytes && a->len == b->len && memcmp(a->bytes, b->bytes, a->len) == 0;
+}
+
+static bool text_set(struct text *t, const char *bytes, size_t len)
+{
+    char *copy = dgl_calloc(len + 1, 1);
+    text_finish(t);
+    if (copy && len)
+        memcpy(copy, bytes, len);
+    *t = (struct text){.there = copy != NULL, .bytes = copy, .len = len};
+    return copy != NULL;
+}
+
+/* The word after "//! DIRECTIVE " from *at on, which moves behind it; false: no more. */
+static bool next_word(struct dgl_str *at, const char *directive, char word[NAME_SIZE])
+{
+    const size_t len = strlen(directive);
+    struct dgl_str line;
+    while (at->len && dgl_str_split(at, '\n', &line)) {
+        if (!dgl_str_starts(line, "//!"))
+            continue;
+        line = dgl_str_trim((struct dgl_str){line.p + 3, line.len - 3});
+        if (!dgl_str_starts(line, directive) || line.len <= len || line.p[len] != ' ')
+            continue;
+        line = dgl_str_trim((struct dgl_str){line.p + len, line.len - len});
+        size_t end = 0;
+        while (end < line.len && end < NAME_SIZE - 1 && line.p[end] != ' ' && line.p[end] != '\t')
+            end++;
+        memcpy(word, line.p, end);
+        word[end] = '\0';
+        return true;
+    }
+    return false;
+}
+
+static bool is_lib(const struct file *f)
+{
+    return !f->is_hints && dgl_str_ends(dgl_str_of(f->path), ".glsl");
+}
+
+/* What answers call the file by one of its texts: the NAME of its kernel or lib, else its file's
+ * name. */
+static void name_by(const struct file *f, const struct text *t, char name[NAME_SIZE])
+{
+    struct dgl_str text = {t->bytes ? t->bytes : "", t->bytes ? t->len : 0};
+    const char *slash = strrchr(f->path, '/'), *base = slash ? slash + 1 : f->path;
+    if (!f->is_hints && !is_lib(f) && next_word(&text, "NAME", name))
+        return;
+    const size_t len = strlen(base) - (!f->is_hints && watch_is_kernel_file(base) ? 5 : 0);
+    snprintf(name, NAME_SIZE, "%.*s", (int)(len < NAME_SIZE ? len : NAME_SIZE - 1), base);
+}
+
+/* Whether a LIB line may splice the lib: "weight_{weight}" any whose name begins and ends so. */
+static bool may_splice(const char *line, const char *lib)
+{
+    const char *open = strchr(line, '{'), *close = open ? strchr(open, '}') : NULL;
+    const size_t len = strlen(lib);
+    if (!close)
+        return strcmp(line, lib) == 0;
+    const size_t before = (size_t)(open - line), after = strlen(close + 1);
+    return len > before + after && strncmp(line, lib, before) == 0 &&
+           strcmp(lib + len - after, close + 1) == 0;
+}
+
+/* One is a kernel that splices the other, both go by one name, or one gives hints for the other. */
+static bool depends(const struct file *a, const struct text *a_text, const struct file *b,
+                    const struct text *b_text)
+{
+    char name[NAME_SIZE], other[NAME_SIZE];
+    struct dgl_str rest = {a_text->bytes ? a_text->bytes : "", a_text->bytes ? a_text->len : 0};
+    if (!a_text->bytes || !b_text->bytes)
+        return false;
+    name_by(b, b_text, name);
+    if (a->is_hints)
+        return !b->is_hints && strstr(a_text->bytes, name);
+    if (b->is_hints)
+        return false;
+    if (is_lib(a) == is_lib(b)) {
+        name_by(a, a_text, other);
+        return strcmp(name, other) == 0;
+    }
+    while (is_lib(b) && next_word(&rest, "LIB", other))
+        if (may_splice(other, name))
+            return true;
+    return false;
+}
+
+static bool are_related(const struct file *a, const struct file *b)
+{
+    const struct text *of_a[] = {&a->good, &a->now}, *of_b[] = {&b->good, &b->now};
+    for (int i = 0; i < 4; i++)
+        if (depends(a, of_a[i / 2], b, of_b[i % 2]) || depends(b, of_b[i % 2], a, of_a[i / 2]))
+            return true;
+    return false;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static struct file *find_file(const struct watch *w, const char *path)
+{
+    for (size_t i = 0; i < w->num_files; i++)
+        if (strcmp(w->files[i].path, path) == 0)
+            return &w->files[i];
+    return NULL;
+}
+
+/* The row of the file, a new one if need be; NULL: out of memory. */
+static struct file *add_file(struct watch *w, const char *path)
+{
+    struct file *f = find_file(w, path);
+    char *copy = f ? NULL : strdup(path);
+    if (f)
+        return f;
+    if (!copy ||
+        !dgl_grow((void **)&w->files, &w->cap_files, w->num_files + 1, sizeof(*w->files))) {
+        free(copy);
+        w->failed = true;
+        return NULL;
+    }
+    w->files[w->num_files] = (struct file){.path = copy, .group = NO_GROUP};
+    f = &w->files[w->num_files++];
+    name_by(f, &f->now, f->name);
+    return f;
+}
+
+static void read_now(struct watch *w, struct file *f)
+{
+    const struct dgl_log quiet = {0};
+    bool named = f->is_hints;
+    for (size_t i = 0; i < w->opt->kernel_file.count; i++)
+        named = named || strcmp(w->opt->kernel_file.item[i], f->path) == 0;
+    text_finish(&f->now);
+    f->now.there = named ? dgl_path_exists(f->path) : dgl_path_present(f->path);
+    if (f->now.there &&
+        dgl_file_slurp(&quiet, f->path, TEXT_MAX, &f->now.bytes, &f->now.len) != DGL_OK)
+        f->now.bytes = NULL;
+    if (f->now.bytes)
+        name_by(f, &f->now, f->name);
+    f->now.by_library = f->now.there && (!f->now.bytes || (!named && dgl_path_is_link(f->path)));
+}
+
+/* Files in a folder that no event has told of: they count when one does. */
+static void hide_unknown(struct watch *w, const char *dir, int depth)
+{
+    const struct dgl_log quiet = {0};
+    char **names = NULL;
+    size_t count = 0;
+    if (depth > DEPTH_MAX || dgl_dir_list(&quiet, dir, &names, &count) != DGL_OK)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        char *path = dgl_path_join(dir, names[i]);
+        w->failed = w->failed || !path;
+        if (path && watch_is_kernel_file(names[i]))
+            add_file(w, path);
+        else if (path && names[i][0] != '.' && dgl_path_is_dir(path) && !dgl_path_is_link(path))
+            hide_unknown(w, path, depth + 1);
+        free(path);
+    }
+    dgl_names_free(names, count);
+}
+
+/* Reads what was edited anew; its answers are due. */
+static void take_edits(struct watch *w)
+{
+    size_t count = 0;
+    char *const *paths = watch_files_edited(w->events, &count);
+    for (size_t i = 0; i < count && !w->failed; i++) {
+        struct file *f = find_file(w, paths[i]);
+        if (!f && watch_is_kernel_file(paths[i]))
+            f = add_file(w, paths[i]);
+        if (f)
+            f->edited = true;
+        for (size_t j = 0; j < w->num_files && !f; j++) /* a folder has gone, or another has come */
+            if (watch_is_in(w->files[j].path, paths[i]) &&
+                (w->files[j].good.there || w->files[j].now.there))
+                w->files[j].edited = true;
+    }
+    watch_files_forget(w->events);
+    for (size_t i = 0; i < w->num_files; i++) {
+        struct file *f = &w->files[i];
+        const bool was = f->good.there || f->now.there;
+        if (f->edited)
+            read_now(w, f);
+        f->edited = f->edited && (was || f->now.there);
+    }
+    for (size_t i = 0; i < w->opt->kernel_dir.count; i++)
+        hide_unknown(w, w->opt->kernel_dir.item[i], 0);
+    if (w->pack_dir)
+        hide_unknown(w, w->pack_dir, 0);
+}
+
+/* ---- the set in force ------------------------------------------------------------------------ */
 
 /* A text of the set that the model has, which came from a file. */
 struct known {
@@ -44,39 +279,37 @@ struct known {
     bool is_lib;
 };
 struct knowns {
+    struct watch *watch; /* not NULL: their texts are good */
     struct known *items;
     size_t count, cap;
     bool failed;
 };
 
-struct watch {
-    struct engine *engine;
-    const struct options *opt;
-    int fd;
-    char *pack_dir; /* the pack's own folder of kernels; NULL without --allow-pack-kernels */
-    struct place *places;
-    size_t num_places, cap_places;
-    struct knowns known;
-    bool has_config, has_user; /* --kernel-config and kernels.json were there when last read */
-    char **edited;             /* paths, each once */
-    size_t num_edited, cap_edited;
-    uint64_t first_ns, last_ns; /* of the edits */
-    bool failed;                /* out of memory: nothing is watched any more */
-};
-
-/* ---- what the model has ---------------------------------------------------------------------- */
-
 static bool add_known(void *priv, const struct dgl_kernel_override *o)
 {
     struct knowns *k = priv;
-    if (!dgl_grow((void **)&k->items, &k->cap, k->count + 1, sizeof(*k->items))) {
+    struct file *f = k->watch ? add_file(k->watch, o->origin) : NULL;
+    if ((k->watch && (!f || !text_set(&f->good, o->text, o->len))) ||
+        !dgl_grow((void **)&k->items, &k->cap, k->count + 1, sizeof(*k->items))) {
         k->failed = true;
         return false;
     }
+    if (f)
+        snprintf(f->name, sizeof(f->name), "%s", o->name);
     struct known *item = &k->items[k->count++];
     *item = (struct known){.path = strdup(o->origin), .name = strdup(o->name), .is_lib = o->is_lib};
     memcpy(item->sha256, o->sha256, sizeof(item->sha256));
-    k->failed = k->failed || !item->path || !item->name;
+    k->failed = !item->path || !item->name;
+    return !k->failed;
+}
+
+static bool knowns_init(struct knowns *k, struct watch *w, bool good)
+{
+    const struct engine *e = w->engine;
+    *k = (struct knowns){.watch = good ? w : NULL};
+    if (dgl_kernels_overrides(&e->console.log, e->kernels, add_known, k) != DGL_OK)
+        k->failed = true;
+    w->failed = w->failed || k->failed;
     return !k->failed;
 }
 
@@ -98,310 +331,16 @@ static const struct known *find_known(const struct knowns *k, const char *path)
     return NULL;
 }
 
-/* ---- what is watched ------------------------------------------------------------------------- */
-
-/* False if there is no folder of that name. */
-static bool find_folder(const char *dir, dev_t *dev, ino_t *ino)
+/* The text that is in force under a file's name. */
+static const struct known *find_namesake(const struct knowns *k, const struct file *f)
 {
-    struct stat st;
-    const bool there = stat(dir, &st) == 0 && S_ISDIR(st.st_mode);
-    *dev = there ? st.st_dev : 0;
-    *ino = there ? st.st_ino : 0;
-    return there;
+    for (size_t i = 0; i < k->count && !f->is_hints; i++)
+        if (k->items[i].is_lib == is_lib(f) && strcmp(k->items[i].name, f->name) == 0)
+            return &k->items[i];
+    return NULL;
 }
 
-static void add_place(struct watch *w, const char *dir, int depth)
-{
-    struct place place = {.wd = -1, .depth = depth};
-    size_t i = 0;
-    /* Before it is watched: what takes its name in between is found at the next look. */
-    if (find_folder(dir, &place.dev, &place.ino)) {
-        place.wd = inotify_add_watch(w->fd, dir, EVENTS | IN_ONLYDIR);
-        if (place.wd < 0 && errno != ENOENT && errno != ENOTDIR)
-            console_note(&w->engine->console, "watch: %s cannot be watched: %s", dir,
-                         strerror(errno));
-    }
-    /* One folder may be watched for two reasons, and by two names. */
-    while (i < w->num_places && (!w->places[i].dir || strcmp(w->places[i].dir, dir) != 0 ||
-                                 (w->places[i].depth < 0) != (depth < 0)))
-        i++;
-    if (i < w->num_places) {
-        place.dir = w->places[i].dir;
-        place.depth = w->places[i].depth;
-        w->places[i] = place;
-        return;
-    }
-    if (place.wd < 0 && depth > 0)
-        return;
-    for (i = 0; i < w->num_places && w->places[i].dir;)
-        i++;
-    place.dir = strdup(dir);
-    if (!place.dir || (i == w->num_places &&
-                       !dgl_grow((void **)&w->places, &w->cap_places, i + 1, sizeof(*w->places)))) {
-        free(place.dir);
-        w->failed = true;
-        return;
-    }
-    w->places[i] = place;
-    if (i == w->num_places)
-        w->num_places++;
-}
-
-static bool is_in(const char *path, const char *dir)
-{
-    const size_t len = strlen(dir);
-    return strncmp(path, dir, len) == 0 && (path[len] == '/' || (len && dir[len - 1] == '/'));
-}
-
-/* Ends the watches of a folder of kernels and of those in it, which have gone elsewhere. */
-static void drop_places(struct watch *w, const char *dir)
-{
-    for (size_t i = 0; i < w->num_places; i++) {
-        struct place *p = &w->places[i];
-        if (!p->dir || p->depth < 0 || (strcmp(p->dir, dir) != 0 && !is_in(p->dir, dir)))
-            continue;
-        const int wd = p->wd;
-        size_t other = 0;
-        p->wd = -1;
-        p->dev = 0;
-        p->ino = 0;
-        while (other < w->num_places && w->places[other].wd != wd)
-            other++;
-        if (wd >= 0 && other == w->num_places)
-            inotify_rm_watch(w->fd, wd);
-        if (p->depth > 0) {
-            free(p->dir);
-            p->dir = NULL;
-        }
-    }
-}
-
-static bool is_kernel_file(const char *name)
-{
-    return dgl_str_ends(dgl_str_of(name), ".comp") || dgl_str_ends(dgl_str_of(name), ".glsl");
-}
-
-static void note_edit(struct watch *w, const char *path)
-{
-    size_t i = 0;
-    w->last_ns = dgl_now_ns();
-    if (w->num_edited == 0)
-        w->first_ns = w->last_ns;
-    while (i < w->num_edited && strcmp(w->edited[i], path) != 0)
-        i++;
-    if (i < w->num_edited)
-        return;
-    char *copy = strdup(path);
-    if (!copy ||
-        !dgl_grow((void **)&w->edited, &w->cap_edited, w->num_edited + 1, sizeof(*w->edited))) {
-        free(copy);
-        w->failed = true;
-        return;
-    }
-    w->edited[w->num_edited++] = copy;
-}
-
-/* The folder and those in it; with `edits` the kernel files there count as edited. Returns how many
- * there are. */
-static size_t walk(struct watch *w, const char *dir, int depth, bool watch, bool edits)
-{
-    const struct dgl_log quiet = {0};
-    char **names = NULL;
-    size_t count = 0, found = 0;
-    if (watch)
-        add_place(w, dir, depth);
-    if (dgl_dir_list(&quiet, dir, &names, &count) != DGL_OK)
-        return 0;
-    for (size_t i = 0; i < count; i++) {
-        char *path = dgl_path_join(dir, names[i]);
-        if (path && is_kernel_file(names[i])) {
-            found++;
-            if (edits)
-                note_edit(w, path);
-        } else if (path && names[i][0] != '.' && depth < DEPTH && dgl_path_is_dir(path) &&
-                   !dgl_path_is_link(path)) {
-            found += walk(w, path, depth + 1, watch, edits);
-        }
-        w->failed = w->failed || !path;
-        free(path);
-    }
-    dgl_names_free(names, count);
-    return found;
-}
-
-/* Its folder, since editors replace the file; "" = the working folder. */
-static void watch_file(struct watch *w, const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    char *target = dgl_path_target(path),
-         *dir = slash ? strndup(path, (size_t)(slash - path + 1)) : strdup(".");
-    if (dir && target)
-        add_place(w, dir, -1);
-    /* A link is edited where it leads to. */
-    char *end = target ? strrchr(target, '/') : NULL;
-    if (dir && end && strcmp(target, path) != 0) {
-        *end = '\0';
-        add_place(w, target[0] ? target : "/", -1);
-    }
-    w->failed = w->failed || !dir || !target;
-    free(dir);
-    free(target);
-}
-
-/* Notes the file if it is that of the event, by its own name or by that which its link leads to. */
-static void match_file(struct watch *w, const char *file, const char *dir, const char *name)
-{
-    char *path = dgl_path_join(dir, name), *target = dgl_path_target(file);
-    const char *slash = strrchr(file, '/');
-    const size_t dir_len = slash ? (size_t)(slash - file + 1) : 0;
-    const bool same_dir =
-        slash ? strlen(dir) == dir_len && strncmp(dir, file, dir_len) == 0 : strcmp(dir, ".") == 0;
-    if ((same_dir && strcmp(file + dir_len, name) == 0) ||
-        (path && target && strcmp(path, target) == 0))
-        note_edit(w, file);
-    w->failed = w->failed || !path || !target;
-    free(path);
-    free(target);
-}
-
-/* The files that the model has from this folder and those in it. */
-static void note_known(struct watch *w, const char *dir)
-{
-    for (size_t i = 0; i < w->known.count; i++)
-        if (is_in(w->known.items[i].path, dir))
-            note_edit(w, w->known.items[i].path);
-}
-
-/* Notes the file if it, or what its link leads to, is in this folder. */
-static void match_folder(struct watch *w, const char *file, const char *dir)
-{
-    char *target = dgl_path_target(file);
-    const char *paths[] = {file, target ? target : file};
-    for (size_t i = 0; i < 2; i++) {
-        const char *slash = strrchr(paths[i], '/');
-        match_file(w, file, dir, slash ? slash + 1 : paths[i]);
-    }
-    w->failed = w->failed || !target;
-    free(target);
-}
-
-/* Watches and reads anew the roots whose names lead elsewhere than they did: they were removed or
- * moved, and may have been made again. */
-static void follow_roots(struct watch *w)
-{
-    const struct options *opt = w->opt;
-    for (size_t i = 0; i < w->num_places && !w->failed; i++) {
-        const char *dir = w->places[i].dir;
-        const int depth = w->places[i].depth;
-        dev_t dev;
-        ino_t ino;
-        if (!dir || depth > 0)
-            continue;
-        find_folder(dir, &dev, &ino);
-        if (dev == w->places[i].dev && ino == w->places[i].ino)
-            continue;
-        if (depth == 0) {
-            drop_places(w, dir);
-            note_known(w, dir);
-            walk(w, dir, 0, true, true);
-            continue;
-        }
-        add_place(w, dir, -1);
-        for (size_t f = 0; f < opt->kernel_file.count; f++)
-            match_folder(w, opt->kernel_file.item[f], dir);
-        if (w->has_config || (opt->kernel_config && dgl_path_exists(opt->kernel_config)))
-            match_folder(w, opt->kernel_config, dir);
-        if (w->has_user || (opt->user_kernels_path && dgl_path_exists(opt->user_kernels_path)))
-            match_folder(w, opt->user_kernels_path, dir);
-    }
-}
-
-/* ---- events ---------------------------------------------------------------------------------- */
-
-static void take_event(struct watch *w, const struct inotify_event *event)
-{
-    const struct options *opt = w->opt;
-    /* Any file may have changed, or the folder has gone: follow_roots() reads anew. */
-    for (size_t i = 0; i < w->num_places && (event->mask & (IN_Q_OVERFLOW | IN_IGNORED)); i++) {
-        struct place *p = &w->places[i];
-        if (!p->dir || (p->wd != event->wd && !(event->mask & IN_Q_OVERFLOW)))
-            continue;
-        if (event->mask & IN_IGNORED)
-            p->wd = -1;
-        if (p->depth == 0)
-            note_known(w, p->dir);
-        if (p->depth <= 0) {
-            p->dev = 0;
-            p->ino = 0;
-        } else if (event->mask & IN_IGNORED) {
-            free(p->dir);
-            p->dir = NULL;
-        }
-    }
-    /* The list may grow meanwhile. */
-    for (size_t i = 0, count = w->num_places; i < count && event->len; i++) {
-        if (!w->places[i].dir || w->places[i].wd != event->wd)
-            continue;
-        const char *dir = w->places[i].dir;
-        const int depth = w->places[i].depth;
-        if (depth < 0) {
-            if (event->mask & (IN_CREATE | IN_ISDIR))
-                continue;
-            for (size_t f = 0; f < opt->kernel_file.count; f++)
-                match_file(w, opt->kernel_file.item[f], dir, event->name);
-            if (opt->kernel_config)
-                match_file(w, opt->kernel_config, dir, event->name);
-            if (opt->user_kernels_path)
-                match_file(w, opt->user_kernels_path, dir, event->name);
-            continue;
-        }
-        char *path = dgl_path_join(dir, event->name);
-        w->failed = w->failed || !path;
-        if (path && (event->mask & IN_ISDIR)) {
-            if ((event->mask & (IN_CREATE | IN_MOVED_TO)) && event->name[0] != '.' &&
-                depth < DEPTH) {
-                walk(w, path, depth + 1, true, true);
-            } else if (event->mask & (IN_DELETE | IN_MOVED_FROM)) { /* with the files in it */
-                drop_places(w, path);
-                note_known(w, path);
-            }
-        } else if (path && is_kernel_file(event->name) && !(event->mask & IN_CREATE)) {
-            note_edit(w, path);
-        } else if (path && is_kernel_file(event->name) && dgl_path_is_link(path)) {
-            note_edit(w, path); /* made at once, and not written to */
-        }
-        free(path);
-    }
-}
-
-static void take_events(struct watch *w)
-{
-    _Alignas(struct inotify_event) char block[16384];
-    ssize_t got;
-    while ((got = read(w->fd, block, sizeof(block))) > 0)
-        for (char *p = block; p < block + got;) {
-            const struct inotify_event *event = (const struct inotify_event *)(const void *)p;
-            take_event(w, event);
-            p += sizeof(*event) + event->len;
-        }
-    follow_roots(w);
-}
-
-/* ---- an edit --------------------------------------------------------------------------------- */
-
-/* What begins the lines about a path: the NAME of its kernel or lib, else its file's name. */
-static void put_name(const struct watch *w, const struct knowns *now, const char *path,
-                     struct dgl_buf *out)
-{
-    const struct known *known = find_known(now, path);
-    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
-    if (!known)
-        known = find_known(&w->known, path);
-    if (known)
-        dgl_buf_puts(out, known->name);
-    else
-        dgl_buf_append(out, file, is_kernel_file(file) ? strlen(file) - 5 : strlen(file));
-}
+/* ---- answers --------------------------------------------------------------------------------- */
 
 struct builtin {
     const char *name;
@@ -411,154 +350,328 @@ struct builtin {
 static bool find_builtin(void *priv, const struct dgl_kernel_info *k)
 {
     struct builtin *b = priv;
-    if (strcmp(k->name, b->name) == 0)
+    if (strcmp(k->name, b->name) == 0 && strcmp(k->origin, "builtin") == 0)
         memcpy(b->sha256, k->sha256, sizeof(b->sha256));
     return !b->sha256[0];
 }
 
-static void tell_taken(const struct watch *w, const struct dgl_kernels *kernels,
-                       const struct knowns *now, const char *path)
+static void tell_taken(const struct watch *w, const struct knowns *now, const struct file *f)
 {
-    const struct known *known = find_known(now, path), *before = find_known(&w->known, path);
-    struct dgl_buf name = {0};
-    put_name(w, now, path, &name);
-    struct builtin builtin = {.name = name.p ? name.p : ""};
-    if (known) {
-        console_say("watch: %s: taken %s", name.p, known->sha256);
-    } else if (!is_kernel_file(path)) {
-        console_say(dgl_path_exists(path) ? "watch: %s: taken" /* hints */
-                                          : "watch: %s: taken away: %s is gone",
-                    name.p, path);
-    } else if (before) {
-        if (!before->is_lib)
-            dgl_kernels_iterate(kernels, find_builtin, &builtin);
-        if (builtin.sha256[0])
-            console_say("watch: %s: taken %s, the built-in one: %s is gone", name.p, builtin.sha256,
-                        path);
-        else
-            console_say("watch: %s: taken away: %s is gone", name.p, path);
-    } else if (dgl_path_exists(path)) { /* another file of that NAME has the last word */
-        console_say("watch: %s: taken, but a later file replaces it: %s", name.p, path);
+    const char *name = f->name;
+    const struct known *known = find_known(now, f->path), *other = find_namesake(now, f);
+    struct builtin builtin = {.name = name};
+    if (known)
+        console_say("watch: %s: taken %s", name, known->sha256);
+    else if (f->is_hints && f->now.there)
+        console_say("watch: %s: taken", name);
+    else if (f->now.there) /* another file of that NAME has the last word */
+        console_say("watch: %s: taken, but a later file replaces it: %s", name, f->path);
+    if (known || f->now.there)
+        return;
+    if (!f->is_hints && !is_lib(f) && !other)
+        dgl_kernels_iterate(w->engine->kernels, find_builtin, &builtin);
+    if (other)
+        console_say("watch: %s: taken %s, that of %s: %s is gone", name, other->sha256, other->path,
+                    f->path);
+    else if (builtin.sha256[0])
+        console_say("watch: %s: taken %s, the built-in one: %s is gone", name, builtin.sha256,
+                    f->path);
+    else
+        console_say("watch: %s: taken away: %s is gone", name, f->path);
+}
+
+static void tell_refused(const struct watch *w, const struct file *f, const struct dgl_buf *said)
+{
+    struct dgl_str rest = {said->p ? said->p : "", said->len}, line, reason = DGL_STR("");
+    struct dgl_buf others = {0};
+    while (rest.len && reason.len == 0 && dgl_str_split(&rest, '\n', &line))
+        if (line.p[0] == CONSOLE_CAPTURED_ERROR)
+            reason = (struct dgl_str){line.p + 1, line.len - 1};
+    for (size_t i = 0; i < w->num_files; i++) {
+        if (w->files[i].group != f->group || &w->files[i] == f)
+            continue;
+        dgl_buf_printf(&others, "%s%s", others.len ? ", " : "together with ", w->files[i].name);
     }
-    dgl_buf_finish(&name);
+    console_say("watch: %s: refused: %s%s%.*s", f->name, others.p ? others.p : "",
+                others.len ? ": " : "", (int)reason.len, reason.p);
+    dgl_buf_finish(&others);
 }
 
-/* The options without what is not there: a file that was deleted leaves the built-in kernel. */
-static void present_layers(struct watch *w, struct options *out)
+/* What else was logged: of a refusal the compiler's lines, else remarks. */
+static void tell_rest(const struct dgl_buf *said, const char *prefix)
 {
-    *out = *w->opt;
-    out->kernel_dir.count = out->kernel_file.count = 0;
-    for (size_t i = 0; i < w->opt->kernel_dir.count; i++)
-        if (walk(w, w->opt->kernel_dir.item[i], 0, false, false) > 0)
-            out->kernel_dir.item[out->kernel_dir.count++] = w->opt->kernel_dir.item[i];
-    for (size_t i = 0; i < w->opt->kernel_file.count; i++)
-        if (dgl_path_exists(w->opt->kernel_file.item[i]))
-            out->kernel_file.item[out->kernel_file.count++] = w->opt->kernel_file.item[i];
-    if (out->kernel_config && !dgl_path_exists(out->kernel_config))
-        out->kernel_config = NULL;
-    out->user_kernels = NULL;
-    if (out->user_kernels_path && dgl_path_exists(out->user_kernels_path))
-        out->user_kernels = out->user_kernels_path;
-    w->has_config = out->kernel_config != NULL;
-    w->has_user = out->user_kernels != NULL;
-    out->allow_pack_kernels = w->pack_dir && walk(w, w->pack_dir, 0, false, false) > 0;
+    struct dgl_str rest = {said->p ? said->p : "", said->len}, line;
+    while (rest.len && dgl_str_split(&rest, '\n', &line))
+        if (line.p[0] != CONSOLE_CAPTURED_ERROR)
+            console_say("%s%.*s", prefix, (int)line.len - 1, line.p + 1);
 }
 
-/* The layers as they are now, and what they hold; *kernels is the caller's. */
-static enum dgl_status read_layers(struct watch *w, struct dgl_kernels **kernels,
-                                   struct knowns *now)
+/* A line for each file that was edited, or is taken at last; what belongs to it follows. */
+static void answer(struct watch *w)
 {
-    struct engine *e = w->engine;
-    struct dgl_kernels *old = e->kernels;
-    struct options opt;
-    present_layers(w, &opt);
-    e->kernels = NULL;
-    enum dgl_status status = engine_open_kernels(e, &opt);
-    if (status == DGL_OK)
-        status = dgl_kernels_overrides(&e->console.log, e->kernels, add_known, now);
-    *kernels = e->kernels;
-    e->kernels = old;
+    const struct attempt *a = &w->attempt;
+    struct knowns now;
+    if (knowns_init(&now, w, false)) {
+        for (size_t i = 0; i < w->num_files; i++)
+            if (w->files[i].edited && w->files[i].group == NO_GROUP)
+                tell_taken(w, &now, &w->files[i]);
+        for (size_t g = 0; a->groups && g < a->num_groups; g++) {
+            const bool taken = a->groups[g].outcome == TAKEN;
+            bool told = false;
+            for (size_t i = 0; i < w->num_files; i++) {
+                const struct file *f = &w->files[i];
+                if (f->group != g || (!f->edited && !taken))
+                    continue;
+                told = true;
+                if (taken)
+                    tell_taken(w, &now, f);
+                else
+                    tell_refused(w, f, &a->groups[g].said);
+            }
+            if (told)
+                tell_rest(&a->groups[g].said, taken ? "watch: " : "");
+        }
+        if (a->groups && a->groups[a->num_groups].outcome == TAKEN)
+            tell_rest(&a->groups[a->num_groups].said, "watch: ");
+    }
+    knowns_finish(&now);
+}
+
+/* ---- trials ---------------------------------------------------------------------------------- */
+
+/* Is the edited text of the file what the trial has? */
+static bool is_tried(const struct attempt *a, const struct file *f)
+{
+    return f->group != NO_GROUP && (a->trying == a->num_groups || f->group == a->trying);
+}
+
+/* The layers with the texts of the trial; *out is the caller's. */
+static enum dgl_status read_layers(struct watch *w, struct dgl_kernels **out)
+{
+    struct options opt = *w->opt;
+    struct dgl_kernel_text *texts = dgl_new_array(struct dgl_kernel_text, w->num_files);
+    size_t count = 0;
+    *out = NULL;
+    if (!texts) {
+        w->failed = true;
+        return DGL_ERR_NO_MEMORY;
+    }
+    if (opt.user_kernels_path && find_file(w, opt.user_kernels_path))
+        opt.user_kernels = opt.user_kernels_path; /* its text says whether it is there */
+    for (size_t i = 0; i < w->num_files; i++) {
+        const struct file *f = &w->files[i];
+        const struct text *t = is_tried(&w->attempt, f) ? &f->now : &f->good;
+        if (!t->by_library)
+            texts[count++] = (struct dgl_kernel_text){f->path, t->bytes, t->len};
+    }
+    opt.kernel_dir.count = 0;
+    for (size_t i = 0; i < w->opt->kernel_dir.count; i++) {
+        const char *dir = w->opt->kernel_dir.item[i];
+        bool there = dgl_path_is_dir(dir);
+        for (size_t t = 0; t < count && !there; t++)
+            there = texts[t].text && watch_is_in(texts[t].path, dir);
+        if (there)
+            opt.kernel_dir.item[opt.kernel_dir.count++] = dir;
+    }
+    enum dgl_status status = engine_read_kernels(w->engine, &opt, texts, count, out);
+    free(texts);
     return status;
 }
 
-static void try_edits(struct watch *w)
+static void end_attempt(struct watch *w, bool answered)
 {
-    struct engine *e = w->engine;
-    struct console *console = &e->console;
-    const enum dgl_log_level level = console->log.level;
-    struct dgl_kernels *fresh = NULL;
-    struct dgl_buf said = {0};
-    struct knowns now = {0};
-    /* The error is the reason, what else is logged follows it, with -q too. */
-    console->capture = &said;
-    console->log.level = level > DGL_LOG_NOTICE ? level : DGL_LOG_NOTICE;
-    enum dgl_status status = read_layers(w, &fresh, &now);
-    if (status == DGL_OK)
-        status = dgl_model_set_kernels(e->model, fresh);
-    console->log.level = level;
-    console->capture = NULL;
+    struct attempt *a = &w->attempt;
+    if (answered)
+        answer(w);
+    for (size_t g = 0; a->groups && g <= a->num_groups; g++)
+        dgl_buf_finish(&a->groups[g].said);
+    free(a->groups);
+    dgl_kernels_destroy(&a->kernels);
+    *a = (struct attempt){0};
+    for (size_t i = 0; i < w->num_files; i++) {
+        w->files[i].group = NO_GROUP;
+        w->files[i].edited = false;
+    }
+}
 
-    struct dgl_str rest = {said.p ? said.p : "", said.len}, line, reason = DGL_STR("");
-    if (status != DGL_OK && status != DGL_ERR_CANCELLED)
-        while (rest.len && reason.len == 0 && dgl_str_split(&rest, '\n', &line))
-            if (line.p[0] == CONSOLE_CAPTURED_ERROR)
-                reason = (struct dgl_str){line.p + 1, line.len - 1};
-    for (size_t i = 0; i < w->num_edited && status != DGL_ERR_CANCELLED; i++) {
-        if (status == DGL_OK) {
-            tell_taken(w, fresh, &now, w->edited[i]);
-        } else {
-            struct dgl_buf name = {0};
-            put_name(w, &now, w->edited[i], &name);
-            console_say("watch: %s: refused: %.*s", name.p ? name.p : "", (int)reason.len,
-                        reason.len ? reason.p : "");
-            dgl_buf_finish(&name);
+/* Groups of files that are not as in force. */
+static void begin_attempt(struct watch *w)
+{
+    struct attempt *a = &w->attempt;
+    *a = (struct attempt){0};
+    for (size_t i = 0; i < w->num_files; i++) {
+        struct file *f = &w->files[i];
+        f->group = text_equal(&f->good, &f->now) ? NO_GROUP : i;
+        for (size_t j = 0; j < i && f->group != NO_GROUP; j++) {
+            const size_t old = w->files[j].group, joined = f->group;
+            if (old == NO_GROUP || old == joined || !are_related(f, &w->files[j]))
+                continue;
+            for (size_t k = 0; k <= i; k++)
+                if (w->files[k].group == joined)
+                    w->files[k].group = old;
         }
     }
-    rest = (struct dgl_str){said.p ? said.p : "", said.len};
-    while (rest.len && dgl_str_split(&rest, '\n', &line))
-        if (line.p[0] != CONSOLE_CAPTURED_ERROR)
-            console_say("%.*s", (int)line.len - 1, line.p + 1);
+    /* Numbered from 0 on. */
+    for (size_t i = 0; i < w->num_files; i++) {
+        const size_t group = w->files[i].group;
+        if (group == NO_GROUP || group < a->num_groups)
+            continue;
+        for (size_t k = i; k < w->num_files; k++)
+            if (w->files[k].group == group)
+                w->files[k].group = a->num_groups;
+        a->num_groups++;
+    }
+    a->groups = dgl_new_array(struct group, a->num_groups + 1);
+    w->failed = w->failed || !a->groups;
+    a->trying = a->num_groups > 1 ? a->num_groups : 0;
+    if (w->failed || a->num_groups == 0)
+        end_attempt(w, !w->failed);
+}
 
+/* The trial that follows, or the end. */
+static void next_trial(struct watch *w)
+{
+    struct attempt *a = &w->attempt;
+    size_t next = a->trying == a->num_groups ? 0 : a->trying + 1;
+    if (a->trying == a->num_groups && a->groups[a->num_groups].outcome == TAKEN)
+        next = a->num_groups;
+    for (int round = 0; round < 2; round++) {
+        while (next < a->num_groups && a->groups[next].outcome == TAKEN)
+            next++;
+        if (next < a->num_groups) {
+            a->trying = next;
+            return;
+        }
+        if (!a->progress)
+            break;
+        /* What was taken may be what the others were lacking. */
+        a->progress = false;
+        next = 0;
+    }
+    end_attempt(w, true);
+}
+
+static void end_trial(struct watch *w, enum dgl_status status)
+{
+    struct attempt *a = &w->attempt;
+    const size_t trying = a->trying;
+    if (status == DGL_ERR_CANCELLED) {
+        end_attempt(w, false);
+        return;
+    }
+    a->groups[trying].outcome = status == DGL_OK ? TAKEN : REFUSED;
+    for (size_t i = 0; i < w->num_files && status == DGL_OK; i++) {
+        struct file *f = &w->files[i];
+        if (!is_tried(a, f))
+            continue;
+        a->groups[f->group].outcome = TAKEN;
+        text_finish(&f->good);
+        if (f->now.bytes)
+            w->failed = !text_set(&f->good, f->now.bytes, f->now.len) || w->failed;
+    }
     if (status == DGL_OK) {
-        dgl_kernels_destroy(&e->kernels);
-        e->kernels = fresh;
-        knowns_finish(&w->known);
-        w->known = now;
-    } else {
-        dgl_kernels_destroy(&fresh);
+        struct knowns now; /* texts that only the library could read */
+        a->progress = trying < a->num_groups;
+        dgl_kernels_destroy(&w->engine->kernels);
+        w->engine->kernels = a->kernels;
+        a->kernels = NULL;
+        knowns_init(&now, w, true);
         knowns_finish(&now);
     }
-    dgl_buf_finish(&said);
-    for (size_t i = 0; i < w->num_edited; i++)
-        free(w->edited[i]);
-    w->num_edited = 0;
+    dgl_kernels_destroy(&a->kernels);
+    next_trial(w);
+}
+
+/* Goes on with the attempt; `wait`: to its end, else not beyond what a token can wait for. */
+static void go_on(struct watch *w, bool wait)
+{
+    struct console *console = &w->engine->console;
+    struct attempt *a = &w->attempt;
+    const enum dgl_log_level level = console->log.level;
+    bool ready = true;
+    do {
+        /* The error is the reason, what else is logged follows it, with -q too. */
+        struct dgl_buf *said = &a->groups[a->trying].said;
+        enum dgl_status status = DGL_OK;
+        if (!a->kernels)
+            said->len = 0;
+        console->capture = said;
+        console->log.level = level > DGL_LOG_NOTICE ? level : DGL_LOG_NOTICE;
+        if (!a->kernels)
+            status = read_layers(w, &a->kernels);
+        if (status == DGL_OK && !wait)
+            status = dgl_model_prepare_kernels(w->engine->model, a->kernels, &ready);
+        if (status == DGL_OK && ready)
+            status = dgl_model_set_kernels(w->engine->model, a->kernels);
+        console->log.level = level;
+        console->capture = NULL;
+        if (ready || status != DGL_OK)
+            end_trial(w, status);
+    } while (wait && a->groups);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* What was edited between the reading of the layers and now, while the model was loaded. */
-static void note_missed(struct watch *w)
+/* A file of hints, unless it can be read only once (a pipe). */
+static void add_hints(struct watch *w, const char *path)
 {
-    struct console *console = &w->engine->console;
-    struct dgl_kernels *kernels = NULL;
-    struct knowns now = {0};
-    struct dgl_buf said = {0};
-    console->capture = &said; /* a fault is told when the edit is tried */
-    enum dgl_status status = read_layers(w, &kernels, &now);
-    console->capture = NULL;
-    for (size_t i = 0; i < now.count && status == DGL_OK; i++) {
-        const struct known *before = find_known(&w->known, now.items[i].path);
-        if (!before || strcmp(before->sha256, now.items[i].sha256) != 0)
-            note_edit(w, now.items[i].path);
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return;
+    struct file *f = add_file(w, path);
+    if (!f)
+        return;
+    f->is_hints = true;
+    name_by(f, &f->now, f->name);
+}
+
+/* What the model has of the files. Those in folders that it does not have were either hidden by
+ * others, or are new: an edit. So is what has changed while the model was loaded. */
+static void note_start(struct watch *w)
+{
+    const struct options *opt = w->opt;
+    struct knowns known;
+    for (size_t i = 0; i < opt->kernel_file.count; i++)
+        add_file(w, opt->kernel_file.item[i]);
+    if (opt->kernel_config)
+        add_hints(w, opt->kernel_config);
+    if (opt->user_kernels_path)
+        add_hints(w, opt->user_kernels_path);
+    if (knowns_init(&known, w, true))
+        take_edits(w);
+    for (size_t i = 0; i < w->num_files && !w->failed; i++) {
+        struct file *f = &w->files[i];
+        read_now(w, f);
+        const bool hidden = !f->good.there && find_namesake(&known, f);
+        const bool loaded =
+            f->is_hints &&
+            (strcmp(f->path, opt->user_kernels_path ? opt->user_kernels_path : "") != 0 ||
+             opt->user_kernels);
+        if ((hidden || loaded) && f->now.bytes && !text_set(&f->good, f->now.bytes, f->now.len))
+            w->failed = true;
+        f->edited = !text_equal(&f->good, &f->now);
     }
-    for (size_t i = 0; i < w->known.count; i++)
-        if (status != DGL_OK || !find_known(&now, w->known.items[i].path))
-            note_edit(w, w->known.items[i].path);
-    if (w->has_user != (w->opt->user_kernels != NULL))
-        note_edit(w, w->opt->user_kernels_path);
-    dgl_kernels_destroy(&kernels);
-    knowns_finish(&now);
-    dgl_buf_finish(&said);
+    knowns_finish(&known);
+}
+
+static void tell_start(const struct watch *w)
+{
+    const struct options *opt = w->opt;
+    size_t count = 0;
+    for (size_t i = 0; i < w->num_files; i++)
+        count += w->files[i].good.there && !w->files[i].is_hints;
+    const char *place = opt->kernel_dir.count    ? opt->kernel_dir.item[0]
+                        : w->pack_dir            ? w->pack_dir
+                        : opt->kernel_file.count ? opt->kernel_file.item[0]
+                        : opt->kernel_config     ? opt->kernel_config
+                                                 : opt->user_kernels_path;
+    if (count == 0)
+        console_note(&w->engine->console, "watch: what comes to %s is taken while it runs", place);
+    else
+        console_note(&w->engine->console, "watch: edits of %zu kernel %s are taken while it runs",
+                     count, count == 1 ? "file" : "files");
+    if (opt->unsafe_kernels)
+        console_say("watch: --unsafe-kernels: no edit has to give known answers");
 }
 
 bool watch_create(struct watch **out, struct engine *e, const struct options *opt)
@@ -567,64 +680,67 @@ bool watch_create(struct watch **out, struct engine *e, const struct options *op
     if (!opt->watch_kernels)
         return true;
     if (opt->kernel_dir.count + opt->kernel_file.count == 0 && !opt->kernel_config &&
-        !opt->user_kernels && !opt->allow_pack_kernels) {
+        !opt->user_kernels_path && !opt->allow_pack_kernels) {
         console_error("--watch-kernels: there is nothing to watch: name kernels with --kernel-dir "
-                      "or --kernel-file");
+                      "or --kernel-file, or set HOME, in which a kernels.json can be");
         return false;
     }
     struct watch *w = dgl_new(struct watch);
-    if (!w) {
-        console_error("out of memory for --watch-kernels");
-        return false;
+    if (w) {
+        *w = (struct watch){.engine = e, .opt = opt};
+        if (opt->allow_pack_kernels)
+            w->pack_dir = dgl_path_join(dgl_model_get_info(e->model)->path, "kernels");
+        w->failed = opt->allow_pack_kernels && !w->pack_dir;
     }
-    *w = (struct watch){.engine = e, .opt = opt, .fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC)};
-    if (w->fd < 0) {
-        console_error("--watch-kernels: files cannot be watched: %s", strerror(errno));
+    if (w && !w->failed && !watch_files_create(&w->events, &e->console, opt, w->pack_dir)) {
+        w->failed = true;
         watch_destroy(&w);
         return false;
     }
-    for (size_t i = 0; i < opt->kernel_dir.count; i++)
-        walk(w, opt->kernel_dir.item[i], 0, true, false);
-    for (size_t i = 0; i < opt->kernel_file.count; i++)
-        watch_file(w, opt->kernel_file.item[i]);
-    if (opt->kernel_config)
-        watch_file(w, opt->kernel_config);
-    if (opt->user_kernels_path)
-        watch_file(w, opt->user_kernels_path);
-    if (opt->allow_pack_kernels) {
-        w->pack_dir = dgl_path_join(dgl_model_get_info(e->model)->path, "kernels");
-        w->failed = w->failed || !w->pack_dir;
-        if (w->pack_dir)
-            walk(w, w->pack_dir, 0, true, false);
-    }
-    if (dgl_kernels_overrides(&e->console.log, e->kernels, add_known, &w->known) != DGL_OK ||
-        w->known.failed || w->failed) {
+    if (w && !w->failed)
+        note_start(w);
+    if (!w || w->failed) {
         console_error("out of memory for --watch-kernels");
         watch_destroy(&w);
         return false;
     }
-    note_missed(w);
-    console_note(&e->console, "watch: edits of %zu kernel files are taken while it runs",
-                 w->known.count);
-    if (opt->unsafe_kernels)
-        console_say("watch: --unsafe-kernels: no edit has to give known answers");
+    tell_start(w);
     *out = w;
     return true;
 }
 
-void watch_poll(void *priv)
+/* Goes on with what is open, and begins with what is new; `now`: see watch_files_look(). */
+static void poll_edits(struct watch *w, bool wait, bool now)
 {
-    struct watch *w = priv;
+    bool news = watch_files_look(w->events, now);
+    for (size_t i = 0; i < w->num_files && !news; i++) /* from the beginning */
+        news = w->files[i].edited;
+    if (news && !w->attempt.groups) {
+        take_edits(w);
+        begin_attempt(w);
+    }
+    if (w->attempt.groups)
+        go_on(w, wait);
+    w->failed = w->failed || watch_files_failed(w->events);
+}
+
+static void poll_once(struct watch *w, bool wait)
+{
     if (!w || w->failed)
         return;
-    take_events(w);
-    if (w->num_edited == 0)
-        return;
-    const uint64_t now = dgl_now_ns();
-    if (now - w->last_ns >= QUIET_NS || now - w->first_ns >= MOST_NS)
-        try_edits(w);
+    poll_edits(w, wait, false);
     if (w->failed)
         console_error("out of memory: edits of kernels are no longer watched");
+}
+
+void watch_poll(void *priv)
+{
+    poll_once(priv, false);
+}
+
+void watch_idle(void *priv)
+{
+    poll_once(priv, true);
 }
 
 void watch_destroy(struct watch **watch)
@@ -633,20 +749,19 @@ void watch_destroy(struct watch **watch)
     *watch = NULL;
     if (!w)
         return;
-    if (w->fd >= 0 && !w->failed && !interrupted()) {
-        take_events(w);
-        if (w->num_edited)
-            try_edits(w);
+    if (!w->failed && !interrupted()) {
+        if (w->attempt.groups)
+            go_on(w, true);
+        poll_edits(w, true, true);
     }
-    if (w->fd >= 0)
-        close(w->fd);
-    for (size_t i = 0; i < w->num_places; i++)
-        free(w->places[i].dir);
-    for (size_t i = 0; i < w->num_edited; i++)
-        free(w->edited[i]);
+    end_attempt(w, false);
+    watch_files_destroy(&w->events);
+    for (size_t i = 0; i < w->num_files; i++) {
+        text_finish(&w->files[i].good);
+        text_finish(&w->files[i].now);
+        free(w->files[i].path);
+    }
     free(w->pack_dir);
-    free(w->places);
-    free(w->edited);
-    knowns_finish(&w->known);
+    free(w->files);
     free(w);
 }

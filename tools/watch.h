@@ -9,10 +9,12 @@ struct watch;
 /* NULL in *out without --watch-kernels. The engine is open and outlives it. False after an error
  * line. */
 bool watch_create(struct watch **out, struct engine *e, const struct options *opt);
-/* Tries what was edited since, once the files have been left alone for a moment. When there is
- * nothing: one system call, and one for each folder that the options name. May be called from
- * token_cb. `priv` is a struct watch, or NULL. */
+/* Goes on with what was edited since, once the files have been left alone for a moment, as far as a
+ * token can wait for it. When there is nothing: one system call, and one for each folder that the
+ * options name. To be called from token_cb. `priv` is a struct watch, or NULL. */
 void watch_poll(void *priv);
+/* The same to its end: nothing else is to be done. */
+void watch_idle(void *priv);
 /* Answers what is still open, without that moment. Accepts NULL in *watch. */
 void watch_destroy(struct watch **watch);
 

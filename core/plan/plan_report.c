@@ -127,7 +127,7 @@ void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct d
     }
 }
 
-void plan_warn_unused(const struct plan *plan, const char *model)
+void plan_warn_unused(const struct plan *plan, const struct kernel_set *before, const char *model)
 {
     enum { SHOWN = 4 };
     const struct kernel_set *set = plan->kernels.set;
@@ -135,7 +135,10 @@ void plan_warn_unused(const struct plan *plan, const char *model)
     size_t unused = 0;
     for (size_t i = 0; i < kernel_set_count(set); i++) {
         const struct kernel *kernel = kernel_set_at(set, i);
-        bool used = kernel->source == 0;
+        const struct kernel *old = before ? kernel_set_find(before, kernel->name) : NULL;
+        bool used =
+            kernel->source == 0 || (old && old->source != 0 && old->text_len == kernel->text_len &&
+                                    memcmp(old->text, kernel->text, old->text_len) == 0);
         for (size_t j = 0; j < plan->kernels.count && !used; j++)
             used = plan->kernels.uses[j]->choice.kernel == kernel;
         if (!used && unused++ < SHOWN)

@@ -309,7 +309,7 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
         status = plan_check_hints(&m->engine->plan, q4_k_expanded(m, m->kernels));
     if (status != DGL_OK)
         return status;
-    plan_warn_unused(&m->engine->plan, m->info.path);
+    plan_warn_unused(&m->engine->plan, NULL, m->info.path);
     plan_note_hints(&m->engine->plan, m->info.path, q4_k_expanded(m, m->kernels));
 
     /* A context that was asked for is granted or refused; the default is lowered to what fits. */
@@ -495,7 +495,7 @@ static enum dgl_status make_change(struct dgl_model *m, struct model_change **ch
     }
     if (weights_q4_k_dtype(c->set) != weights_q4_k_dtype(m->kernels))
         note_changed(m, c->weights, c->set);
-    plan_warn_unused(&c->engine->plan, m->info.path);
+    plan_warn_unused(&c->engine->plan, m->kernels, m->info.path);
     plan_note_hints(&c->engine->plan, m->info.path, q4_k_expanded(m, c->set));
     /* What was in force goes with the change. */
     struct model_change old = {

@@ -78,7 +78,7 @@ static void author_begin(struct author *a, const char *more)
                           more,
                           NULL};
     terminal_start(&a->t, args, NULL);
-    terminal_expect(&a->t, "watch: edits of 1 kernel files are taken while it runs");
+    terminal_expect(&a->t, "watch: edits of 1 kernel file are taken while it runs");
 }
 
 static void author_end(struct author *a)
@@ -221,6 +221,148 @@ static void a_lib_is_taken(void)
     free(edited);
 }
 
+/* A kernel of another name, which serves no step of the model, and one that is wrong or not by
+ * `find` and `replace`; free(). */
+static char *beside(const char *name, const char *find, const char *replace)
+{
+    char directive[100];
+    snprintf(directive, sizeof(directive), "//! NAME %s", name);
+    char *text = with(author.text, "//! NAME sample_pick", directive), *out = NULL;
+    out = with(text, find, replace);
+    free(text);
+    return out;
+}
+
+static void remove_file(const char *file)
+{
+    char *path = dgl_path_join(author.dir, file);
+    assert_int_equal(unlink(path), 0);
+    free(path);
+}
+
+static void a_refused_file_holds_back_no_other(void)
+{
+    char *bad = beside("own_pick", "//! OP sample_pick", "//! OP nothing"),
+         *good = with(author.text, "return best.y;", "return best.y | 0u;"),
+         *mended = beside("own_pick", "return best.y;", "return best.y - 0u;");
+    save(&author, "own.comp", bad);
+    terminal_expect(&author.t, "watch: own_pick: refused: ");
+    terminal_expect(&author.t, "OP: no operation is called nothing; there are: ");
+    save(&author, "sample_pick.comp", good);
+    expect_taken(&author, "sample_pick", good);
+    save(&author, "own.comp", mended);
+    expect_taken(&author, "own_pick", mended);
+    remove_file("own.comp");
+    terminal_expect(&author.t, "watch: own_pick: taken away: ");
+    free(bad);
+    free(good);
+    free(mended);
+}
+
+/* Several files that come at once, in a folder. */
+static void come_together(const char *const (*files)[2], size_t count)
+{
+    struct author stage = {.dir = checked(dgl_path_join(author.dir, ".stage"))};
+    char *path = dgl_path_join(author.dir, "stage");
+    assert_int_equal(dgl_dir_make(NULL, stage.dir), DGL_OK);
+    for (size_t i = 0; i < count; i++)
+        save(&stage, files[i][0], files[i][1]);
+    assert_int_equal(rename(stage.dir, path), 0);
+    free(stage.dir);
+    free(path);
+}
+
+static void each_of_several_files_has_its_answer(void)
+{
+    char *wrong = beside("c_pick", "//! CONST VOCAB", "//! CONST VOCAB VOCABULARY"),
+         *other = kernel_text("moe_combine"),
+         *good = with(other, "//! NAME moe_combine", "//! NAME b_pick");
+    const char *const files[][2] = {{"a.comp", "junk"}, {"b.comp", good}, {"c.comp", wrong}};
+    come_together(files, 3);
+    terminal_expect(&author.t, "watch: a: refused: ");
+    expect_taken(&author, "b_pick", good);
+    terminal_expect(&author.t, "watch: c_pick: refused: ");
+    terminal_expect(&author.t, "CONST: no operation supplies VOCABULARY; ");
+    /* Taken, and of no use here. */
+    char *more = with(good, "//! NAME", "// More.\n//! NAME");
+    struct author inside = {.dir = checked(dgl_path_join(author.dir, "stage"))};
+    save(&inside, "b.comp", more);
+    expect_taken(&author, "b_pick", more);
+    terminal_expect(&author.t, "watch: serves no step of ");
+    free(more);
+    free(inside.dir);
+    char *path = dgl_path_join(author.dir, "stage");
+    dgl_dir_remove(path);
+    static const char *const gone[] = {"a", "c_pick", "b_pick"}; /* what was in force comes last */
+    for (size_t i = 0; i < 3; i++) {
+        char line[80];
+        snprintf(line, sizeof(line), "watch: %s: taken away: ", gone[i]);
+        terminal_expect(&author.t, line);
+    }
+    free(path);
+    free(other);
+    free(wrong);
+    free(good);
+}
+
+/* The lib is right and the kernel is not: neither is taken before the kernel is mended, then both.
+ */
+static void a_kernel_and_its_lib_are_taken_together(void)
+{
+    static const char lib[] = "// Mine.\nuint own(uint id) { return id; }\n";
+    char *bad =
+             beside("own_pick", "//! LIB step_end\n", "//! LIB own_lib\n//! LIB step_end\n//! X\n"),
+         *good = beside("own_pick", "//! LIB step_end\n", "//! LIB own_lib\n//! LIB step_end\n");
+    const char *const files[][2] = {{"own.comp", bad}, {"own_lib.glsl", lib}};
+    struct author inside = {.dir = checked(dgl_path_join(author.dir, "stage"))};
+    come_together(files, 2);
+    terminal_expect(&author.t, "watch: own_pick: refused: together with own_lib: ");
+    terminal_expect(&author.t, "watch: own_lib: refused: together with own_pick: ");
+    save(&inside, "own.comp", good);
+    expect_taken(&author, "own_pick", good);
+    expect_taken(&author, "own_lib", lib);
+    /* Without the lib the kernel has no text: it stays. */
+    remove_file("stage/own_lib.glsl");
+    terminal_expect(&author.t, "watch: own_lib: refused: ");
+    terminal_expect(&author.t, "there is no lib own_lib");
+    dgl_dir_remove(inside.dir);
+    terminal_expect(&author.t, "watch: own_pick: taken away: ");
+    terminal_expect(&author.t, "watch: own_lib: taken away: ");
+    free(inside.dir);
+    free(bad);
+    free(good);
+}
+
+static void a_name_that_is_there_twice(void)
+{
+    char *text = with(author.text, "return best.y;", "return best.y + 0u;");
+    save(&author, "sample_pick.comp", text);
+    expect_taken(&author, "sample_pick", text);
+    save(&author, "twice.comp", text);
+    terminal_expect(&author.t, "watch: sample_pick: refused: ");
+    terminal_expect(&author.t, "the NAME sample_pick is also that of ");
+    remove_file("twice.comp");
+    expect_taken(&author, "sample_pick", text);
+    terminal_expect(&author.t, ", that of ");
+    terminal_expect(&author.t, "twice.comp is gone");
+    free(text);
+}
+
+static void a_file_that_is_renamed_keeps_its_kernel(void)
+{
+    char *from = dgl_path_join(author.dir, "sample_pick.comp"),
+         *to = dgl_path_join(author.dir, "renamed.comp"), wanted[1400];
+    snprintf(wanted, sizeof(wanted), ", that of %s: %s is gone", to, from);
+    assert_int_equal(rename(from, to), 0);
+    terminal_expect(&author.t, wanted);
+    terminal_expect(&author.t, "watch: sample_pick: taken ");
+    assert_int_equal(rename(to, from), 0);
+    snprintf(wanted, sizeof(wanted), ", that of %s: %s is gone", from, to);
+    terminal_expect(&author.t, wanted);
+    free(from);
+    free(to);
+}
+
 /* Three edits: the folder's first file is found when the folder is, the later ones by its watch. */
 static void expect_edits(void)
 {
@@ -274,6 +416,11 @@ static const struct edit edits[] = {
     {"two edits in a row end with the second", two_edits_in_a_row_end_with_the_second},
     {"a new kernel in a new folder is taken", a_new_kernel_in_a_new_folder_is_taken},
     {"a lib is taken", a_lib_is_taken},
+    {"a refused file holds back no other", a_refused_file_holds_back_no_other},
+    {"each of several files has its answer", each_of_several_files_has_its_answer},
+    {"a kernel and its lib are taken together", a_kernel_and_its_lib_are_taken_together},
+    {"a NAME that is there twice", a_name_that_is_there_twice},
+    {"a file that is renamed keeps its kernel", a_file_that_is_renamed_keeps_its_kernel},
     {"a folder that is made again is watched", a_folder_that_is_made_again_is_watched},
     {"a folder that is moved away and back is watched",
      a_folder_that_is_moved_away_and_back_is_watched},
@@ -311,7 +458,7 @@ static void a_chat_takes_edits_while_it_waits(void **state)
                    (const char *const[]){"chat", "--device", "any", "--watch-kernels",
                                          "--kernel-file", path, NULL},
                    NULL);
-    terminal_expect(&a.t, "watch: edits of 1 kernel files");
+    terminal_expect(&a.t, "watch: edits of 1 kernel file are");
     terminal_expect(&a.t, "> ");
     char *text = with(a.text, "return best.y;", "return best.y + 0u;");
     save(&a, "other.comp", "junk");
@@ -343,7 +490,7 @@ static void kernels_of_a_pack_are_watched(void **state)
                    (const char *const[]){"chat", "--device", "any", "-m", pack, "--watch-kernels",
                                          "--allow-pack-kernels", NULL},
                    NULL);
-    terminal_expect(&a.t, "watch: edits of 1 kernel files");
+    terminal_expect(&a.t, "watch: edits of 1 kernel file are");
     char *text = with(a.text, "return best.y;", "return best.y + 0u;");
     save(&inside, "sample_pick.comp", text);
     expect_taken(&a, "sample_pick", text);
@@ -361,19 +508,19 @@ static void kernels_of_a_pack_are_watched(void **state)
     test_tmpdir_remove(a.dir);
 }
 
-/* Hints of the user's: a file that is new, in a folder that is new too. */
+/* Nothing but the place where hints of the user's would be: a file that is new, in a folder that is
+ * new too. */
 static void new_hints_of_the_user_are_taken(void **state)
 {
-    struct author a = {.dir = test_tmpdir(), .text = kernel_text("sample_pick")}, config = {0};
-    char set[4200], *path = dgl_path_join(a.dir, "sample_pick.comp");
+    struct author a = {.dir = test_tmpdir()}, config = {0};
+    char set[4200], *path = dgl_path_join(a.dir, "dopplergl/kernels.json"), line[4400];
     (void)state;
     snprintf(set, sizeof(set), "XDG_CONFIG_HOME=%s", a.dir);
+    snprintf(line, sizeof(line), "watch: what comes to %s is taken while it runs", path);
     config.dir = dgl_path_join(a.dir, "dopplergl");
-    save(&a, "sample_pick.comp", a.text);
-    terminal_start(&a.t,
-                   (const char *const[]){"chat", "--device", "any", "--watch-kernels",
-                                         "--kernel-file", path, NULL},
+    terminal_start(&a.t, (const char *const[]){"chat", "--device", "any", "--watch-kernels", NULL},
                    (const char *const[]){set, NULL});
+    terminal_expect(&a.t, line);
     terminal_expect(&a.t, "> ");
     for (int i = 0; i < 2; i++) {
         static const char hints[] = "{\"attentionDecode\": \"auto\"}",
@@ -391,6 +538,25 @@ static void new_hints_of_the_user_are_taken(void **state)
     terminal_finish(&a.t);
     free(config.dir);
     free(path);
+    test_tmpdir_remove(a.dir);
+}
+
+/* A folder in which there is no kernel yet. */
+static void an_empty_folder_is_watched(void **state)
+{
+    struct author a = {.dir = test_tmpdir(), .text = kernel_text("sample_pick")};
+    (void)state;
+    terminal_start(&a.t,
+                   (const char *const[]){"chat", "--device", "any", "--watch-kernels",
+                                         "--kernel-dir", a.dir, NULL},
+                   NULL);
+    terminal_expect(&a.t, "watch: what comes to ");
+    terminal_expect(&a.t, "> ");
+    save(&a, "sample_pick.comp", a.text);
+    expect_taken(&a, "sample_pick", a.text);
+    terminal_send(&a.t, "/quit\n");
+    assert_int_equal(terminal_wait(&a.t), 0);
+    terminal_finish(&a.t);
     free(a.text);
     test_tmpdir_remove(a.dir);
 }
@@ -425,7 +591,10 @@ static void refused_case(void **state)
 {
     const struct refused *row = *state;
     struct process_result r;
-    process_run(&(struct process_params){.args = row->args}, &r);
+    process_run(
+        &(struct process_params){.args = row->args,
+                                 .env = (const char *const[]){"XDG_CONFIG_HOME=", "HOME=", NULL}},
+        &r);
     assert_code(&r, row->code);
     assert_one_error(&r, row->error);
     process_finish(&r);
@@ -438,6 +607,7 @@ int main(void)
         cmocka_unit_test(a_chat_takes_edits_while_it_waits),
         cmocka_unit_test(kernels_of_a_pack_are_watched),
         cmocka_unit_test(new_hints_of_the_user_are_taken),
+        cmocka_unit_test(an_empty_folder_is_watched),
     };
     author_begin(&author, NULL);
     int failures = test_run_table("edits", edit_case, edits);

@@ -591,7 +591,10 @@ int serve_engine_run(struct serve *s)
         atomic_store(&s->beat_ns, left > 0 ? dgl_now_ns() : 0);
         dgl_batch_get_info(s->batch, &info);
         serve_metrics_batch(&s->metrics, &info);
-        watch_poll(watch);
+        if (left > 0)
+            watch_poll(watch);
+        else
+            watch_idle(watch);
         if (serve_hangups() != hangups) {
             hangups = serve_hangups();
             reload_kernels(s);

@@ -38,15 +38,14 @@ static bool list_kernel(void *priv, const struct dgl_kernel_info *k)
         kernels_report(&l->w, k);
         dgl_jw_end_object(&l->w);
     } else {
-        dgl_buf_printf(&l->out, "%-28s %-14s %-10s %.12s %-8s %s\n", k->name, k->op, k->variant,
-                       k->sha256, k->origin, k->summary ? k->summary : "");
+        dgl_buf_printf(&l->out, "%-28s %-14s %-10s %.12s %s\n   ", k->name, k->op, k->variant,
+                       k->sha256, k->origin);
+        report_wrapped(&l->out, 3, 4, k->summary ? k->summary : "");
     }
     return true;
 }
 
 /* ---- explain --------------------------------------------------------------------------------- */
-
-enum { COLUMNS = 100 };
 
 /* The steps of one phase and layer as lines; `count` equal layers from `layer` on are one. */
 struct block {
@@ -75,24 +74,6 @@ static bool is_listed(const struct dgl_buf *list, const char *word)
     return false;
 }
 
-/* Words that break at COLUMNS; lines after the first begin with `indent` blanks. */
-static void put_wrapped(struct dgl_buf *out, size_t column, size_t indent, const char *text)
-{
-    struct dgl_str rest = dgl_str_of(text), word;
-    while (dgl_str_split(&rest, ' ', &word)) {
-        if (column > indent && column + 1 + word.len > COLUMNS) {
-            dgl_buf_printf(out, "\n%*s", (int)indent, "");
-            column = indent;
-        } else {
-            dgl_buf_putc(out, ' ');
-            column++;
-        }
-        dgl_buf_append(out, word.p, word.len);
-        column += word.len;
-    }
-    dgl_buf_putc(out, '\n');
-}
-
 /* Groups, how many invocations have work, bytes. */
 static void put_figures(struct dgl_buf *out, const struct dgl_plan_step *s)
 {
@@ -119,7 +100,7 @@ static void put_figures(struct dgl_buf *out, const struct dgl_plan_step *s)
         dgl_buf_puts(&line, " of weights");
     }
     dgl_buf_printf(out, "%15s", "");
-    put_wrapped(out, 15, 16, line.p ? line.p : "");
+    report_wrapped(out, 15, 16, line.p ? line.p : "");
     out->failed = out->failed || line.failed;
     dgl_buf_finish(&line);
 }
@@ -164,7 +145,7 @@ static void put_others(struct dgl_buf *out, const struct dgl_model *model,
     dgl_plan_alternatives(model, s->use, put_other, &o);
     if (o.line.len) {
         dgl_buf_printf(out, "%15s", "");
-        put_wrapped(out, 15, 16, o.line.p);
+        report_wrapped(out, 15, 16, o.line.p);
     }
     out->failed = out->failed || o.line.failed;
     dgl_buf_finish(&o.line);
@@ -181,7 +162,7 @@ static void put_step(struct dgl_buf *out, const struct dgl_model *model,
         dgl_buf_printf(out, "\n%16s", "");
         column = 16;
     }
-    put_wrapped(out, column, 16, s->reason);
+    report_wrapped(out, column, 16, s->reason);
     /* The reason may be the file itself. */
     if (strcmp(s->kernel->origin, "builtin") != 0 && !strstr(s->reason, s->kernel->origin)) {
         dgl_buf_printf(out, "%16sfrom ", "");
@@ -289,12 +270,12 @@ static void put_blocks(struct explanation *e)
     dgl_buf_printf(out, "decode and sample run as %s:",
                    info.executor == DGL_EXECUTOR_PERSISTENT ? "one dispatch for many tokens"
                                                             : "a dispatch per operation");
-    put_wrapped(out, out->len - start, 2, info.reason);
+    report_wrapped(out, out->len - start, 2, info.reason);
     if (e->lazy.len && e->short_passes)
         dgl_buf_puts(&e->lazy, ", and what passes over few tokens have of their own");
     start = out->len;
     dgl_buf_puts(out, "compiled by the first call that needs them:");
-    put_wrapped(out, out->len - start, 2, e->lazy.p ? e->lazy.p : "none");
+    report_wrapped(out, out->len - start, 2, e->lazy.p ? e->lazy.p : "none");
     out->failed = out->failed || e->lazy.failed;
     dgl_buf_finish(&e->lazy);
 }

@@ -106,13 +106,15 @@ static bool tell_verdict(void *priv, const struct dgl_kernel_verdict *v)
         tell_log(j, v->reason);
         return true;
     }
-    dgl_buf_printf(&j->out, "%-8s ", verdict_names[v->verdict]);
+    struct dgl_buf text = {0};
+    dgl_buf_printf(&j->out, "%-8s", verdict_names[v->verdict]);
     if (v->verdict == DGL_VERDICT_PASSED)
-        dgl_buf_printf(&j->out, "%s: %u case%s, error at most %.2g%% of the tolerance",
+        dgl_buf_printf(&text, "%s: %u case%s, error at most %.2g%% of the tolerance",
                        v->kernel->name, v->cases, v->cases == 1 ? "" : "s", 100 * v->worst);
     else
-        dgl_buf_visible(&j->out, dgl_str_of(v->reason));
-    dgl_buf_putc(&j->out, '\n');
+        dgl_buf_visible(&text, dgl_str_of(v->reason));
+    report_wrapped(&j->out, 8, 9, text.p ? text.p : "");
+    dgl_buf_finish(&text);
     const bool written = out_buf(&j->out);
     tell_log(j, v->reason);
     return written;

@@ -22,24 +22,38 @@ static struct dgl_buf spell_option(const struct option *o)
     return out;
 }
 
+/* A buffer to standard output. */
+static void put_buf(struct dgl_buf *buf)
+{
+    if (buf->len)
+        fwrite(buf->p, 1, buf->len, stdout);
+    dgl_buf_finish(buf);
+}
+
 int help_about(const struct command *command)
 {
+    struct dgl_buf out = {0};
     const struct option *o;
-    printf("usage: dopplergl %s %s\n\n%s.\n\n", command->name, command->usage, command->summary);
-    if (command->details)
-        printf("%s\n\n", command->details);
-    printf("options:\n");
+    dgl_buf_printf(&out, "usage: dopplergl %s", command->name);
+    report_wrapped(&out, out.len, 11, command->usage);
+    dgl_buf_printf(&out, "\n%s.\n\n", command->summary);
+    if (command->details) {
+        report_paragraphs(&out, command->details);
+        dgl_buf_putc(&out, '\n');
+    }
+    dgl_buf_puts(&out, "options:\n");
     for (size_t i = 0; (o = option_at(i)); i++) {
         if (!option_is_for(o, command))
             continue;
         struct dgl_buf left = spell_option(o);
         if (left.len > LEFT)
-            printf("  %s\n  %-*s %s\n", left.p, LEFT, "", o->help);
+            dgl_buf_printf(&out, "  %s\n  %-*s", left.p, LEFT, "");
         else
-            printf("  %-*s %s\n", LEFT, left.p ? left.p : o->name, o->help);
+            dgl_buf_printf(&out, "  %-*s", LEFT, left.p ? left.p : o->name);
+        report_wrapped(&out, LEFT + 2, LEFT + 3, o->help);
         dgl_buf_finish(&left);
     }
-    return out_exit(out_flush());
+    return out_exit(out_buf(&out));
 }
 
 static void overview(void)
@@ -96,9 +110,17 @@ static void command_section(const struct command *c)
 {
     const struct option *o;
     bool kernels = false;
-    printf("\n## %s\n\n%s.\n\n```\ndopplergl %s %s\n```\n", c->name, c->summary, c->name, c->usage);
-    if (c->details)
-        printf("\n%s\n", c->details);
+    struct dgl_buf details = {0};
+    printf("\n## %s\n\n%s.\n\n```\n", c->name, c->summary);
+    dgl_buf_printf(&details, "dopplergl %s", c->name);
+    report_wrapped(&details, details.len, 4, c->usage);
+    put_buf(&details);
+    printf("```\n");
+    if (c->details) {
+        dgl_buf_putc(&details, '\n');
+        report_paragraphs(&details, c->details);
+        put_buf(&details);
+    }
     option_rows(c, GROUP_OWN);
     for (size_t i = 0; (o = option_at(i)); i++)
         kernels |= option_is_kernel(o) && option_is_for(o, c);
@@ -110,11 +132,16 @@ static void command_section(const struct command *c)
 static void foreign_section(void)
 {
     const struct foreign_option *f;
-    printf(
-        "\n## Flags of other programs\n\n"
+    struct dgl_buf text = {0};
+    putchar('\n');
+    report_paragraphs(
+        &text,
+        "## Flags of other programs\n\n"
         "Flags of llama.cpp and Hugging Face that are understood. Those without an effect say so "
         "in one line on standard\nerror, unless `-q` is given; refused ones end with exit code 2 "
-        "and the advice below.\n\n| flag | of | here |\n| --- | --- | --- |\n");
+        "and the advice below.");
+    put_buf(&text);
+    printf("\n| flag | of | here |\n| --- | --- | --- |\n");
     for (size_t i = 0; (f = foreign_option_at(i)); i++) {
         struct dgl_str rest = dgl_str_of(f->spellings), part;
         const char *between = "| ";
@@ -134,14 +161,17 @@ static void foreign_section(void)
 
 void help_markdown(void)
 {
+    struct dgl_buf text = {0};
     printf("# Command line\n\nMade by `dopplergl help --markdown`; a test compares the two.\n\n"
            "Every command takes these; those about the device do nothing where none is opened:\n");
     option_rows(NULL, GROUP_COMMON);
     printf("\nCommands that run a model also take options that choose kernels "
            "([kernels.md](kernels.md)):\n");
     option_rows(NULL, GROUP_KERNELS);
-    printf(
-        "\nA value is the next word, or follows `=` after a long name: `-n 5`, `--n-predict 5`, "
+    putchar('\n');
+    report_paragraphs(
+        &text,
+        "A value is the next word, or follows `=` after a long name: `-n 5`, `--n-predict 5`, "
         "`--n-predict=5`, never `-n5`.\nLetters without values may share a dash: `-qv`. "
         "`--no-NAME` turns off a flag that the configuration file turns on.\n\n"
         "Exit codes: 0 done; 2 for whatever the command line alone shows to be wrong, said before "

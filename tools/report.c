@@ -90,6 +90,68 @@ void report_executor(struct dgl_json_writer *w, const struct dgl_model *model)
     report_text(w, "executor_reason", info.reason);
 }
 
+/* Code points: continuation bytes take no column. */
+static size_t columns_of(struct dgl_str word)
+{
+    size_t columns = 0;
+    for (size_t i = 0; i < word.len; i++)
+        columns += ((unsigned char)word.p[i] & 0xc0) != 0x80;
+    return columns;
+}
+
+/* Words of a text, parted by blanks and line ends; false at its end. */
+static bool next_word(struct dgl_str *rest, struct dgl_str *word)
+{
+    while (rest->len && (*rest->p == ' ' || *rest->p == '\n'))
+        *rest = (struct dgl_str){rest->p + 1, rest->len - 1};
+    *word = (struct dgl_str){rest->p, 0};
+    while (word->len < rest->len && rest->p[word->len] != ' ' && rest->p[word->len] != '\n')
+        word->len++;
+    *rest = (struct dgl_str){rest->p + word->len, rest->len - word->len};
+    return word->len > 0;
+}
+
+static void put_words(struct dgl_buf *out, size_t column, size_t indent, struct dgl_str text)
+{
+    struct dgl_str word;
+    while (next_word(&text, &word)) {
+        const size_t columns = columns_of(word);
+        if (column > indent && column + 1 + columns > REPORT_COLUMNS) {
+            dgl_buf_printf(out, "\n%*s", (int)indent, "");
+            column = indent;
+        } else if (column > 0) {
+            dgl_buf_putc(out, ' ');
+            column++;
+        }
+        dgl_buf_append(out, word.p, word.len);
+        column += columns;
+    }
+    dgl_buf_putc(out, '\n');
+}
+
+void report_wrapped(struct dgl_buf *out, size_t column, size_t indent, const char *text)
+{
+    put_words(out, column, indent, dgl_str_of(text));
+}
+
+void report_paragraphs(struct dgl_buf *out, const char *text)
+{
+    while (*text) {
+        const char *end = strstr(text, "\n\n");
+        const size_t len = end ? (size_t)(end - text) : strlen(text);
+        if (strncmp(text, "```", 3) == 0) {
+            dgl_buf_append(out, text, len);
+            if (len && text[len - 1] != '\n')
+                dgl_buf_putc(out, '\n');
+        } else {
+            put_words(out, 0, 0, (struct dgl_str){text, len});
+        }
+        text += len + (end ? 2 : 0);
+        if (end)
+            dgl_buf_putc(out, '\n');
+    }
+}
+
 const char *phase_name(enum dgl_phase phase)
 {
     switch (phase) {

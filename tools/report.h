@@ -19,6 +19,14 @@ void report_device(struct dgl_json_writer *w, const struct dgl_device *device);
 void report_executor(struct dgl_json_writer *w, const struct dgl_model *model);
 /* "kernels": [{phase, op, name, variant, origin, sha256}], each once */
 void report_kernels(struct dgl_json_writer *w, const struct dgl_model *model);
+/* Width of text for people. */
+enum { REPORT_COLUMNS = 100 };
+/* Appends words with a blank before each, from `column` on; lines break at REPORT_COLUMNS and begin
+ * with `indent` blanks then. Ends the line. */
+void report_wrapped(struct dgl_buf *out, size_t column, size_t indent, const char *text);
+/* The same from the start of a line, for text of several paragraphs, which an empty line parts: a
+ * line end within one is a blank. Fenced code stays as it is. */
+void report_paragraphs(struct dgl_buf *out, const char *text);
 const char *phase_name(enum dgl_phase phase);
 
 #endif

@@ -84,6 +84,28 @@ static char *write_kernel(const char *dir, const char *text)
     return checked(dgl_path_join(dir, "mine.comp"));
 }
 
+/* Joins the lines of verdicts that are wider than 100 columns. */
+static void join_lines(struct process_result *r)
+{
+    static const char between[] = "\n         ";
+    for (char *p; (p = strstr(r->out, between));) {
+        *p = ' ';
+        memmove(p + 1, p + sizeof(between) - 1, strlen(p + sizeof(between) - 1) + 1);
+    }
+}
+
+/* No line is wider than 100 columns, but for words that are. */
+static void assert_narrow(const char *text)
+{
+    struct dgl_str rest = dgl_str_of(text), line;
+    while (rest.len && dgl_str_split(&rest, '\n', &line)) {
+        size_t blanks = strspn(line.p, " ");
+        const char *last = memrchr(line.p, ' ', line.len);
+        if (line.len > 100 && last && (size_t)(last - line.p) > blanks + 8)
+            fail_msg("%zu columns: %.*s", line.len, (int)line.len, line.p);
+    }
+}
+
 static void check_case(void **state)
 {
     const struct check_row *row = *state;
@@ -93,6 +115,9 @@ static void check_case(void **state)
     process_command(&folder, "kernels", "check", dir, "--device", "any", NULL);
     assert_code(&file, row->code);
     assert_code(&folder, row->code);
+    assert_narrow(file.out);
+    join_lines(&file);
+    join_lines(&folder);
     assert_contains(file.out, row->out);
     assert_string_equal(file.out, folder.out);
     if (row->error)

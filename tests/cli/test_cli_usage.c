@@ -342,6 +342,14 @@ static void help_matches_document(void **state)
     process_command(&r, row->name, "--help", NULL);
     assert_code(&r, 0);
     assert_contains(r.out, "usage: dopplergl ");
+    struct dgl_str rest = dgl_str_of(r.out), line;
+    while (rest.len && dgl_str_split(&rest, '\n', &line)) {
+        size_t columns = 0;
+        for (size_t i = 0; i < line.len; i++)
+            columns += ((unsigned char)line.p[i] & 0xc0) != 0x80;
+        if (columns > 100)
+            fail_msg("%zu columns, wanted 100 at most: %.*s", columns, (int)line.len, line.p);
+    }
     char *common = strndup(document, (size_t)(strstr(document, "\n## ") - document));
     for (const char *p = r.out; (p = strstr(p, "--")); p += 2) {
         char option[64];

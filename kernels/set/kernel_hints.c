@@ -203,7 +203,8 @@ static bool check_pattern(const struct kernel_hint_source *source, const char *k
                          source->where, key, (int)bad.len, bad.p);
         return false;
     }
-    if (kernel_pattern_known(source->set, pattern, &bad))
+    /* A tuner's patterns are whole requests: what no kernel asks for may be in them. */
+    if (source->layer == KERNEL_LAYER_TUNER || kernel_pattern_known(source->set, pattern, &bad))
         return true;
     struct dgl_buf words = {0};
     kernel_op_words(source->set, *op, &words);

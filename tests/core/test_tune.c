@@ -324,6 +324,29 @@ static void test_variant(void **state)
     dgl_buf_finish(&key);
 }
 
+/* What a request is stored by is a pattern that a person may write too: all of a model's. */
+static void test_keys_are_patterns(void **state)
+{
+    struct opened o = open_model(NULL, true);
+    const struct kernel_table *kernels = &o.model->engine->plan.kernels;
+    (void)state;
+    assert_true(kernels->count > 10);
+    for (size_t i = 0; i < kernels->count; i++) {
+        const struct kernel_use *use = kernels->uses[i];
+        struct kernel_set *set = NULL;
+        struct dgl_buf key = {0}, json = {0};
+        kernel_request_key(&use->request, &key);
+        dgl_buf_printf(&json, "{\"variants\": {\"%s\": \"%s\"}}", key.p, use->choice.kernel->name);
+        if (kernel_set_with_hints(&log_.log, o.model->untuned, KERNEL_LAYER_HINTS, "test", json.p,
+                                  &set) != DGL_OK)
+            fail_msg("%s", log_.text);
+        kernel_set_destroy(&set);
+        dgl_buf_finish(&key);
+        dgl_buf_finish(&json);
+    }
+    close_model(&o);
+}
+
 /* ---- the store ------------------------------------------------------------------------------- */
 
 static const struct tune_entry entries[] = {
@@ -511,9 +534,13 @@ int main(void)
 {
     const struct CMUnitTest before[] = {cmocka_unit_test(test_worst_is_replaced)};
     const struct CMUnitTest after[] = {
-        cmocka_unit_test(test_compare),    cmocka_unit_test(test_variant),
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_hints_are_what_layers_read),
-        cmocka_unit_test(test_reset),      cmocka_unit_test(test_texts_tell_kernels_apart),
+        cmocka_unit_test(test_compare),
+        cmocka_unit_test(test_variant),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_hints_are_what_layers_read),
+        cmocka_unit_test(test_keys_are_patterns),
+        cmocka_unit_test(test_reset),
+        cmocka_unit_test(test_texts_tell_kernels_apart),
     };
     void *state = NULL;
     if (set_up(&state)) {

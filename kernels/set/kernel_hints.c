@@ -13,7 +13,7 @@
 #include "kernels/format/kernel_format.h"
 #include "kernels/set/kernel_request.h"
 
-#define WORDS_ATTENTION "auto tiled_large tiled_small streaming"
+#define WORDS_ATTENTION "auto tiled_large tiled_small streaming subgroup"
 
 static const struct hint_row {
     const char *key, *values; /* blank-separated; NULL: a remark of the tuner, not a choice */
@@ -22,7 +22,7 @@ static const struct hint_row {
     {"q4kMatmul", "auto fused_q4k dequant_f16 dequant_f32 gemv_subgroup"},
     {"f16Matmul", "auto gemv_subgroup"},
     {"attentionPrefill", WORDS_ATTENTION},
-    {"attentionDecode", WORDS_ATTENTION " subgroup"},
+    {"attentionDecode", WORDS_ATTENTION},
     {"strict", "auto true false"},
     {"tunedDevice", NULL},
     {"benchmarkTokPerSec", NULL},

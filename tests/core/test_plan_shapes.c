@@ -142,7 +142,7 @@ static const struct choice choices[] = {
     {"attn_decode", NULL, "HEAD_DIM", 1, 128, {"baseline", "llvmpipe", "none"}},
     {"attn_decode", NULL, NULL, 0, 0, {"baseline", "baseline", "none"}},
     {"attn_token", NULL, NULL, 0, 0, {"none", "none", "subgroup"}},
-    {"attn_prefill", NULL, "HEAD_DIM", 1, 128, {"tiled", "llvmpipe", "tiled"}},
+    {"attn_prefill", NULL, "HEAD_DIM", 1, 128, {"tiled", "llvmpipe", "subgroup"}},
     {"attn_prefill", NULL, NULL, 0, 0, {"baseline", "baseline", "tiled"}},
     {"embed", NULL, NULL, 0, 0, {"rows", "rows", "rows"}},
     {NULL, NULL, NULL, 0, 0, {"baseline", "baseline", "baseline"}},

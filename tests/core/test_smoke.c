@@ -79,6 +79,7 @@ static size_t write_wrong(const struct wrong_kernel *row, const char *dir)
                                         "attn_decode_llvmpipe",
                                         "attn_prefill",
                                         "attn_prefill_tiled",
+                                        "attn_prefill_subgroup",
                                         "attn_prefill_llvmpipe",
                                         "embed_rows",
                                         "sample_pick",

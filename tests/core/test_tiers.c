@@ -42,9 +42,10 @@ static struct want want_of(const struct plan_device *device, enum dgl_phase phas
         return (struct want){.kernel = device->software && registers ? "attn_decode_llvmpipe"
                                                                      : "attn_decode_streaming"};
     case SUBGROUP:
-        if (device->limits.subgroup_size == 0 || device->limits.max_ssbo_bindings < 8)
-            return (struct want){.refused = "attn_token_subgroup: "};
-        return (struct want){.kernel = "attn_token_subgroup"};
+        if (device->limits.subgroup_size < 8 || (!prefill && device->limits.max_ssbo_bindings < 8))
+            return (struct want){.refused =
+                                     prefill ? "attn_prefill_subgroup: " : "attn_token_subgroup: "};
+        return (struct want){.kernel = prefill ? "attn_prefill_subgroup" : "attn_token_subgroup"};
     case TIERS:
         break;
     }
@@ -127,8 +128,6 @@ static void plan_row(void **state)
     for (int n = 0; n < 2 * TIERS; n++) {
         const enum dgl_phase phase = n / TIERS == 0 ? DGL_PHASE_PREFILL : DGL_PHASE_DECODE;
         const enum tier tier = (enum tier)(n % TIERS);
-        if (phase == DGL_PHASE_PREFILL && tier == SUBGROUP)
-            continue;
         const char *hint = hint_of(phase, tier);
         const struct want want = want_of(&p.device, phase, tier, row->dim);
         struct kernel_set *set = loaded_set(dgl_kernels_params(.flags = &hint, .num_flags = 1));
@@ -246,12 +245,11 @@ static void run_row(void **state)
     int32_t answer[ANSWER], same[ANSWER];
     float *plain = run_with(row, NULL, NULL, answer);
     for (int tier = 0; tier < TIERS; tier++) {
-        const enum tier prefill = tier == SUBGROUP ? LARGE : (enum tier)tier;
-        const struct want want[2] = {want_of(&device, DGL_PHASE_PREFILL, prefill, row->dim),
+        const struct want want[2] = {want_of(&device, DGL_PHASE_PREFILL, (enum tier)tier, row->dim),
                                      want_of(&device, DGL_PHASE_DECODE, (enum tier)tier, row->dim)};
         char first[64], second[64];
         const char *const hints[2] = {first, second};
-        snprintf(first, sizeof(first), "%s", hint_of(DGL_PHASE_PREFILL, prefill));
+        snprintf(first, sizeof(first), "%s", hint_of(DGL_PHASE_PREFILL, (enum tier)tier));
         snprintf(second, sizeof(second), "%s", hint_of(DGL_PHASE_DECODE, (enum tier)tier));
         if (!want[0].kernel || !want[1].kernel)
             continue; /* a refusal: plan_row() */

@@ -577,7 +577,7 @@ static const struct hint_case hints[] = {
      DGL_ERR_INVALID_ARG},
     {"unknown value", "{\"attentionDecode\":\"tiled\"}", NULL, NULL,
      "--kernel-hints: attentionDecode is 'tiled', wanted one of: auto tiled_large tiled_small "
-     "streaming",
+     "streaming subgroup",
      DGL_ERR_INVALID_ARG},
     {"two values", "{\"attentionDecode\":\"auto streaming\"}", NULL, NULL,
      "is 'auto streaming', wanted one of", DGL_ERR_INVALID_ARG},

@@ -99,8 +99,8 @@ static void every_work_group_size_agrees(void **state)
         "decode", {8, 2, 32, 16, .pos = 300, .splits = 3}, true, false};
     static const struct attn_row prefill = {
         "prefill", {8, 2, 32, 16, .tokens = 33, .pos = 30}, true, false};
-    static const char *const names[] = {"KEY_SUBGROUPS", "MOST_HEADS", "DEPTH", "ROUNDS",
-                                        "UNIT_GROUPS"};
+    static const char *const names[] = {"KEY_SUBGROUPS", "MOST_HEADS", "DEPTH",   "ROUNDS",
+                                        "UNIT_GROUPS",   "SUBGROUPS",  "OWN_ROWS"};
     const char *name;
     if (!benches[0])
         SKIP("every_work_group_size_agrees: no GLES device");
@@ -113,7 +113,7 @@ static void every_work_group_size_agrees(void **state)
                 bool shapes_group = strcmp(kernel->tunes[t].name, "WG_SIZE") == 0 ||
                                     strcmp(kernel->tunes[t].name, "EACH") == 0;
                 for (size_t n = 0; n < sizeof(names) / sizeof(names[0]); n++)
-                    shapes_group |= op == TOKEN && strcmp(kernel->tunes[t].name, names[n]) == 0;
+                    shapes_group |= strcmp(kernel->tunes[t].name, names[n]) == 0;
                 if (shapes_group)
                     run_work_group_sizes(kernel, &kernel->tunes[t], &c);
                 ran += shapes_group;

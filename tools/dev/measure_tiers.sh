@@ -16,7 +16,7 @@ for shape; do
     "$program" bench --shape "$shape" --device "$device" ${ARGS:--r 5} --no-tune --json > "$dir/default.json" || exit 1
     for hint in --attention-decode=tiled_large --attention-decode=tiled_small --attention-decode=streaming \
         --attention-decode=subgroup --attention-prefill=tiled_large --attention-prefill=tiled_small \
-        --attention-prefill=streaming --q4k-matmul=dequant_f16 --q4k-matmul=dequant_f32; do
+        --attention-prefill=streaming --attention-prefill=subgroup --q4k-matmul=dequant_f16 --q4k-matmul=dequant_f32; do
         file=$dir/${hint#--}.json
         # shellcheck disable=SC2086
         "$program" bench --shape "$shape" --device "$device" ${ARGS:--r 5} --no-tune "$hint" --json > "$file" || {

@@ -1,0 +1,257 @@
+// Attention of many tokens as tiles of matrix products, each subgroup with queries of its own.
+//
+// O[t, h] = softmax_j(scale * q[t, h] . k[j]) v[j] over the keys j <= pos + t. Groups: runs of
+// tokens, the longest first, by blocks of HEADS_BLOCK heads of one KV head, so that keys and values
+// are read once for all of them. The invocations of a subgroup form a grid of ROW_LANES rows by 8
+// columns; one of row y owns OWN_ROWS queries, one of column x keys x, x + 8, ... of a tile and
+// vec4s x, x + 8, ... of the head. Scores are a register tile per invocation, of queries and keys
+// in shared memory. The 8 invocations of a row shuffle for the online softmax in powers of two, and
+// to hand weights from the columns of keys to those of the head: subgroups wait for each other only
+// when keys and values replace each other in shared memory, where they are as stored in the cache;
+// the next ones are on their way to registers meanwhile. A subgroup skips keys that none of its
+// queries sees.
+//
+// On one NVIDIA H200 (driver 580, 2026-11-23), `kernels bench`, 512 tokens, 32 heads of 8 KV heads,
+// f16, in us, with attn_prefill_tiled in turn: heads of 64 numbers 64.3 and 76.4 from position 0,
+// 834 and 1208 from 4096 (22 and 15 TFLOP/s); of 128 numbers 121 and 193, 1794 and 2995. Of the
+// values of tunables that were tried, 4 own rows and 4 subgroups take 84, 794, 141 and 2173, and
+// 32 keys for 64 numbers 80 and 827; 8 own rows, or all loops unrolled by a pragma, up to 50 times
+// as long: arrays leave the registers.
+//
+// All invocations are active in loads, scores and softmax; in the values all for heads of 64, 96,
+// 128 and 256 numbers, and 20 of 24 columns of vec4s for 80. Utilisation: a pass of 2 to 16 tokens
+// fills part of ROWS. A group reads each key once however many of its rows are filled, and a
+// subgroup whose rows are all beyond the last token takes part in loads only.
+//
+//! NAME attn_prefill_subgroup
+//! OP attn_prefill
+//! VARIANT subgroup
+//! WHEN kv f16 f32
+//! WHEN sinks none head
+//! BIND read vec4 QKV
+//! BIND read uvec4 KV
+//! BIND write vec4 O
+//! BIND read float S
+//! PARAM float scale
+//! PARAM float softcap
+//! CONST HEADS KV_HEADS HEAD_DIM QKV_STRIDE O_STRIDE
+//! CONST WINDOW = 0
+//! CONST SOFTCAP = 0
+//! TUNE SUBGROUPS = SHARED_BYTES / HEAD_DIM / max(32, SUBGROUP_SIZE) >= 12 ? 8 : 4 in 1 2 4 8
+//! TUNE OWN_ROWS = SHARED_BYTES / HEAD_DIM / max(32, SUBGROUP_SIZE) >= 6 ? 2 : 1 in 1 2 4
+//! TUNE MANY = HEAD_DIM <= 80 && SHARED_BYTES >= 32768 in 0 1
+//! TUNE KEYS = (HEAD_DIM > 128 ? 16 : MANY ? 64 : 32) / (KV_f16 ? 1 : 2) in 8 16 32 64
+//! TUNE HEADS_BLOCK = HEADS % (4 * KV_HEADS) == 0 ? 4 : 2 - HEADS / KV_HEADS % 2 in 1 2 4 8
+//! LET ROW_LANES = max(8, SUBGROUP_SIZE) / 8
+//! LET SUBGROUP_ROWS = ROW_LANES * OWN_ROWS
+//! LET ROWS = SUBGROUPS * SUBGROUP_ROWS
+//! LET WG_SIZE = SUBGROUPS * ROW_LANES * 8
+//! LET VEC4S = HEAD_DIM / 4
+//! LET ROW_STRIDE = VEC4S + 1 // vec4s from row to row of query and tile
+//! LET TILE_VEC = KV_f16 ? 1 : 2 // elements of the tile per vec4
+//! STEP read
+//! LOCAL WG_SIZE
+//! GROUPS ceildiv(T, ROWS / HEADS_BLOCK) * (HEADS / HEADS_BLOCK)
+//! ACTIVE T * HEADS * WG_SIZE / ROWS
+//! SHARED vec4 query[ROWS * ROW_STRIDE]
+//! SHARED uvec2 tile[KEYS * ROW_STRIDE * TILE_VEC] // keys, then values
+//! REQUIRE SUBGROUP_SIZE >= 8
+//! REQUIRE HEAD_DIM % 8 == 0 && QKV_STRIDE % 4 == 0 && O_STRIDE % 4 == 0
+//! REQUIRE HEADS % (KV_HEADS * HEADS_BLOCK) == 0 && ROWS % HEADS_BLOCK == 0
+//! EXTENSION GL_KHR_shader_subgroup_shuffle
+//! PREFER SOFTWARE ? -1 : HEAD_DIM <= 128 ? 30 : 15
+//! TOLERANCE 1e-11
+//! LIB kv
+//! LIB kv_vec8
+//! LIB activations
+//! LIB attn_score
+//! LIB attn_sinks
+
+const uint TOKENS = uint(ROWS / HEADS_BLOCK), VEC8S = uint(HEAD_DIM / 8);
+const int OWN_KEYS = KEYS / 8;
+const int OWN_VEC4S = (VEC4S + 7) / 8;
+const int AHEAD = (KEYS * HEAD_DIM / 8 + WG_SIZE - 1) / WG_SIZE;
+
+// This invocation's part of KEYS rows of the cache from `first` on; beyond `end` zeros, whose
+// weight is zero.
+void fetch_tile(uint tid, kv_rows rows, uint first, uint end, out kv_vec8 ahead[AHEAD])
+{
+    for (int e = 0; e < AHEAD; e++) {
+        uint n = tid + uint(e * WG_SIZE), j = n / VEC8S;
+        bool there = j < uint(KEYS) && first + j < end;
+        ahead[e].lo = uvec4(0u);
+#if !KV_f16
+        ahead[e].hi = uvec4(0u);
+#endif
+        if (there)
+            ahead[e] = kv_fetch_vec8(kv_row(rows, first + j), n % VEC8S);
+    }
+}
+
+void store_tile(uint tid, kv_vec8 ahead[AHEAD])
+{
+    for (int e = 0; e < AHEAD; e++) {
+        uint n = tid + uint(e * WG_SIZE), j = n / VEC8S;
+        uint to = (j * uint(ROW_STRIDE) + 2u * (n % VEC8S)) * uint(TILE_VEC);
+        if (j < uint(KEYS)) {
+            tile[to] = ahead[e].lo.xy;
+            tile[to + 1u] = ahead[e].lo.zw;
+#if !KV_f16
+            tile[to + 2u] = ahead[e].hi.xy;
+            tile[to + 3u] = ahead[e].hi.zw;
+#endif
+        }
+    }
+}
+
+// vec4 i of the tile's row j.
+vec4 tile_vec4(uint j, uint i)
+{
+    uint from = (j * uint(ROW_STRIDE) + i) * uint(TILE_VEC);
+#if KV_f16
+    return vec4(unpackHalf2x16(tile[from].x), unpackHalf2x16(tile[from].y));
+#else
+    return uintBitsToFloat(uvec4(tile[from], tile[from + 1u]));
+#endif
+}
+
+// Four multiply-adds, where dot() takes an addition more.
+float add_dot(float sum, vec4 a, vec4 b)
+{
+    sum += a.x * b.x;
+    sum += a.y * b.y;
+    sum += a.z * b.z;
+    sum += a.w * b.w;
+    return sum;
+}
+
+// The largest and the sum over the 8 invocations of a row.
+float columns_max(float x)
+{
+    for (uint mask = 1u; mask < 8u; mask *= 2u)
+        x = max(x, subgroupShuffleXor(x, mask));
+    return x;
+}
+
+float columns_sum(float x)
+{
+    for (uint mask = 1u; mask < 8u; mask *= 2u)
+        x += subgroupShuffleXor(x, mask);
+    return x;
+}
+
+void body(uvec3 group)
+{
+    const uint BLOCKS = uint(HEADS / HEADS_BLOCK);
+    uint lane = gl_SubgroupInvocationID, tid = gl_SubgroupID * gl_SubgroupSize + lane;
+    uint x = lane % 8u, lane0 = lane - x; // the first invocation of the row of lanes
+    uint row0 = gl_SubgroupID * uint(SUBGROUP_ROWS); // the subgroup's first query
+    uint y = row0 + lane / 8u;
+    uint head0 = group.x % BLOCKS * uint(HEADS_BLOCK);
+    uint tiles = (pass_rows + TOKENS - 1u) / TOKENS;
+    bool inside = group.x / BLOCKS < tiles;
+    uint t0 = inside ? (tiles - 1u - group.x / BLOCKS) * TOKENS : 0u;
+    uint seq = row_seq(t0), pos = row_pos(t0); // of the first token
+    uint end = inside ? pos + min(TOKENS, pass_rows - t0) : 0u;
+    uint kv_head = head0 / uint(HEADS / KV_HEADS);
+    kv_rows keys = kv_keys(seq, kv_head), values = kv_values(seq, kv_head);
+    // Beyond the last key that a query of the subgroup sees; 0 where it has no query.
+    uint subgroup_end = pos + (row0 + uint(SUBGROUP_ROWS - 1)) / uint(HEADS_BLOCK) + 1u;
+    if (pos + row0 / uint(HEADS_BLOCK) >= end)
+        subgroup_end = 0u;
+    float factor = query_scale();
+
+    kv_vec8 ahead[AHEAD];
+    fetch_tile(tid, keys, first_key(pos), end, ahead);
+    for (uint n = tid; n < uint(ROWS * VEC4S); n += uint(WG_SIZE)) {
+        uint row = n / uint(VEC4S), i = n % uint(VEC4S);
+        uint t = min(t0 + row / uint(HEADS_BLOCK), pass_rows - 1u);
+        uint head = head0 + row % uint(HEADS_BLOCK);
+        uint from = t * uint(QKV_STRIDE / 4) + head * uint(VEC4S) + i;
+        query[row * uint(ROW_STRIDE) + i] = QKV[from] * factor;
+    }
+    vec4 o[OWN_ROWS * OWN_VEC4S];
+    float row_max[OWN_ROWS], row_sum[OWN_ROWS]; // the sum in 8 parts
+    for (int r = 0; r < OWN_ROWS; r++) {
+        uint row = y + uint(r * ROW_LANES);
+        softmax_begin(head0 + row % uint(HEADS_BLOCK), row_max[r], row_sum[r]);
+        row_sum[r] = x == 0u ? row_sum[r] : 0.0;
+        for (int i = 0; i < OWN_VEC4S; i++)
+            o[r * OWN_VEC4S + i] = vec4(0.0);
+    }
+
+    for (uint first = first_key(pos); first < end; first += uint(KEYS)) {
+        bool any_seen = first < subgroup_end;
+        store_tile(tid, ahead);
+        memoryBarrierShared(); barrier();
+        fetch_tile(tid, values, first, end, ahead);
+        float s[OWN_ROWS * OWN_KEYS]; // scores, then weights
+        for (int i = 0; i < OWN_ROWS * OWN_KEYS; i++)
+            s[i] = 0.0;
+        if (any_seen) {
+            for (uint i = 0u; i < uint(VEC4S); i++) {
+                vec4 k[OWN_KEYS];
+                for (int j = 0; j < OWN_KEYS; j++)
+                    k[j] = tile_vec4(x + uint(8 * j), i);
+                for (int r = 0; r < OWN_ROWS; r++) {
+                    vec4 q = query[(y + uint(r * ROW_LANES)) * uint(ROW_STRIDE) + i];
+                    for (int j = 0; j < OWN_KEYS; j++)
+                        s[r * OWN_KEYS + j] = add_dot(s[r * OWN_KEYS + j], q, k[j]);
+                }
+            }
+            for (int r = 0; r < OWN_ROWS; r++) {
+                uint last = pos + (y + uint(r * ROW_LANES)) / uint(HEADS_BLOCK);
+                float new_max = row_max[r];
+                for (int j = 0; j < OWN_KEYS; j++) {
+                    uint key = first + x + uint(8 * j);
+                    bool seen = key <= last && key >= first_key(last);
+                    s[r * OWN_KEYS + j] = seen ? score_of(s[r * OWN_KEYS + j]) : NO_SCORE;
+                    new_max = max(new_max, s[r * OWN_KEYS + j]);
+                }
+                new_max = columns_max(new_max);
+                float rescale = exp2(row_max[r] - new_max);
+                row_max[r] = new_max;
+                row_sum[r] *= rescale;
+                for (int i = 0; i < OWN_VEC4S; i++)
+                    o[r * OWN_VEC4S + i] *= rescale;
+                for (int j = 0; j < OWN_KEYS; j++) {
+                    // While a row has seen no key new_max is NO_SCORE and this 1; its first true
+                    // score makes `rescale` 0.
+                    s[r * OWN_KEYS + j] = exp2(s[r * OWN_KEYS + j] - new_max);
+                    row_sum[r] += s[r * OWN_KEYS + j];
+                }
+            }
+        }
+        memoryBarrierShared(); barrier();
+        store_tile(tid, ahead);
+        memoryBarrierShared(); barrier();
+        fetch_tile(tid, keys, first + uint(KEYS), end, ahead);
+        if (any_seen) {
+            // The loop that compilers may leave rolled is outside: s wants constant indices.
+            for (uint e = 0u; e < 8u; e++)
+                for (int j = 0; j < OWN_KEYS; j++) {
+                    vec4 v[OWN_VEC4S];
+                    for (int i = 0; i < OWN_VEC4S; i++)
+                        v[i] = tile_vec4(uint(8 * j) + e, min(x + uint(8 * i), uint(VEC4S - 1)));
+                    for (int r = 0; r < OWN_ROWS; r++) {
+                        float p = subgroupShuffle(s[r * OWN_KEYS + j], lane0 + e);
+                        for (int i = 0; i < OWN_VEC4S; i++)
+                            o[r * OWN_VEC4S + i] += p * v[i];
+                    }
+                }
+        }
+        memoryBarrierShared(); barrier();
+    }
+
+    for (int r = 0; r < OWN_ROWS; r++) {
+        uint row = y + uint(r * ROW_LANES);
+        uint t = t0 + row / uint(HEADS_BLOCK), head = head0 + row % uint(HEADS_BLOCK);
+        float sum = columns_sum(row_sum[r]);
+        for (int i = 0; i < OWN_VEC4S; i++) {
+            uint column = x + uint(8 * i);
+            uint to = t * uint(O_STRIDE / 4) + head * uint(VEC4S) + column;
+            if (inside && t < pass_rows && column < uint(VEC4S))
+                O[to] = o[r * OWN_VEC4S + i] / sum;
+        }
+    }
+}

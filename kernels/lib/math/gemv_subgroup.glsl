@@ -12,6 +12,10 @@
 // neither the tunables nor the number of groups. Rows longer than the shared memory take several
 // passes, and more rows than `part` holds several chunks.
 //
+// ORDERED: NVIDIA's compiler moves the loads of the next rows behind the arithmetic of the current
+// ones, where nothing waits for them but the next round, at once. So there is a barrier after the
+// loads, behind which the arithmetic gets its constant 1.0 from shared memory.
+//
 //! LET PASSES = ceildiv(SLICES, max(1, min((SHARED_BYTES - 9216) / 144, WG_SIZE) / SUBGROUP))
 //! LET STAGED = ceildiv(SLICES, PASSES)
 //! LET LAST = TAIL ? ceildiv(K, 32) - (SLICES - 1) * SUBGROUP : SUBGROUP
@@ -23,10 +27,11 @@
 //! LET CHUNK = max(1, min(min(WG_SIZE, 2048 / SLICES) / TURN, ceildiv(GROUP_ROWS, TURN))) * TURN
 //! SHARED vec4 xs[STAGED * SUBGROUP * 9]
 //! SHARED float part[CHUNK * SLICES]
+//! SHARED uint gemv_one // lane_one
 //
-// Needs lib weight_*_subgroup, the tunables WG_SIZE, SUBGROUP and UNROLL, the constants or LETs
-// SLICES (the slices that make one result) and GROUP_ROWS (the most rows that a group has), and
-// four functions of the kernel:
+// Needs lib weight_*_subgroup, the tunables WG_SIZE, SUBGROUP, UNROLL and ORDERED (only for weights
+// whose lane_dot() uses lane_one), the constants or LETs SLICES (the slices that make one result)
+// and GROUP_ROWS (the most rows that a group has), and four functions of the kernel:
 uint gemv_slice(uint slice);       // its number in a row; called before rows of it are read
 uint gemv_row(uint r);             // element of W at which row r of the group starts
 bool gemv_has(uint slice, uint r); // false: the row that was read for row r adds nothing
@@ -54,15 +59,20 @@ uint tail_step;               // rows between those that the subgroup has one af
 #define gemv_step   uint(TURN / 2)
 #endif
 
-// Asks for UNROLL times the rows that the subgroup has at a time, from row r of the group on.
-void gemv_fetch(uint r)
+// Asks for row r of the group, or the one before `end`, as the i-th of UNROLL.
+void gemv_fetch(int i, uint r, uint end)
 {
-    for (int i = 0; i < UNROLL; i++) {
-        uint raw[LANE_RAW];
-        lane_fetch(gemv_row(min(r + uint(i) * gemv_across + gemv_below, gemv_count - 1u)), raw);
-        for (int j = 0; j < LANE_RAW; j++)
-            gemv_next[i * LANE_RAW + j] = raw[j];
-    }
+    uint raw[LANE_RAW];
+    lane_fetch(gemv_row(min(r + uint(i) * gemv_across + gemv_below, end - 1u)), raw);
+    for (int j = 0; j < LANE_RAW; j++)
+        gemv_next[i * LANE_RAW + j] = raw[j];
+}
+
+// Asks for UNROLL times the rows that the subgroup has at a time, from row r of the group on.
+void gemv_fetch_all(uint r)
+{
+    for (int i = 0; i < UNROLL; i++)
+        gemv_fetch(i, r, gemv_count);
 }
 
 // False: there is one subgroup too few for another set.
@@ -94,7 +104,7 @@ void gemv_begin(uint count, uint zero)
 #endif
     lane_begin(gemv_slice(gemv_k), gemv_lane % gemv_width, gemv_width, zero);
     if (gemv_has_rows())
-        gemv_fetch(gemv_n * uint(UNROLL) * gemv_across);
+        gemv_fetch_all(gemv_n * uint(UNROLL) * gemv_across);
 }
 
 // Puts x of the slices of a pass into shared memory; whole subgroups call gemv_x().
@@ -109,6 +119,9 @@ void gemv_stage(uint pass)
 // Sums UNROLL values over the subgroup in little more steps than one: at first a lane gives away
 // half of what it has. Lane SUBGROUP / UNROLL * i ends up with the sum of y[i]. Written out: as
 // loops it took 20% longer.
+#define GEMV_FOLD(across) \
+    if (across <= SUBGROUP / UNROLL / 2) \
+        sum += subgroupShuffleXor(sum, uint(across));
 float gemv_spread(float y[UNROLL])
 {
 #if UNROLL == 1
@@ -124,8 +137,13 @@ float gemv_spread(float y[UNROLL])
     float sum = (upper ? b : a) + subgroupShuffleXor(upper ? a : b, uint(SUBGROUP / 4));
 #endif
 #endif
-    for (uint across = uint(SUBGROUP / UNROLL / 2); across > 0u; across /= 2u)
-        sum += subgroupShuffleXor(sum, across);
+    GEMV_FOLD(64)
+    GEMV_FOLD(32)
+    GEMV_FOLD(16)
+    GEMV_FOLD(8)
+    GEMV_FOLD(4)
+    GEMV_FOLD(2)
+    GEMV_FOLD(1)
     return sum;
 }
 
@@ -134,6 +152,10 @@ void gemv_pass(uint pass, uint chunk, uint rows)
 {
     uint slice = pass * uint(STAGED) + gemv_k;
     if (PASSES > 1 || chunk == 0u) {
+#if ORDERED
+        if (gl_LocalInvocationIndex == 0u)
+            gemv_one = lane_one;
+#endif
         gemv_stage(pass);
         memoryBarrierShared(); barrier();
         for (uint i = 0u; i < 8u; i++) {
@@ -147,19 +169,19 @@ void gemv_pass(uint pass, uint chunk, uint rows)
     uint first = gemv_n * uint(UNROLL) * gemv_across;
 #if TAIL_ROWS > 1
     if (gemv_across > 1u && chunk > 0u)
-        gemv_fetch(chunk + first); // a chunk is not a multiple of its steps
+        gemv_fetch_all(chunk + first); // a chunk is not a multiple of its steps
 #endif
     for (uint r = first; r < rows; r += gemv_step) {
-        uint now[UNROLL * LANE_RAW];
         float y[UNROLL];
-        for (int i = 0; i < UNROLL * LANE_RAW; i++)
-            now[i] = gemv_next[i];
-        if (chunk + r + gemv_step < (PASSES > 1 ? chunk + rows : gemv_count))
-            gemv_fetch(chunk + r + gemv_step);
         for (int i = 0; i < UNROLL; i++) {
             uint raw[LANE_RAW];
             for (int j = 0; j < LANE_RAW; j++)
-                raw[j] = now[i * LANE_RAW + j];
+                raw[j] = gemv_next[i * LANE_RAW + j];
+            gemv_fetch(i, chunk + r + gemv_step, PASSES > 1 ? chunk + rows : gemv_count);
+#if ORDERED
+            memoryBarrierShared(); // before it the loads, and after it a part of all arithmetic
+            lane_one = gemv_one;
+#endif
             y[i] = lane_dot(raw);
         }
 #if TAIL_ROWS > 1
@@ -192,7 +214,7 @@ void gemv_chunk(uint chunk, uint rows, uint zero)
             lane_begin(gemv_slice(min(pass * uint(STAGED) + gemv_k, uint(SLICES - 1))),
                        gemv_lane, gemv_width, zero);
             if (gemv_has_rows())
-                gemv_fetch(chunk + gemv_n * uint(UNROLL));
+                gemv_fetch_all(chunk + gemv_n * uint(UNROLL));
             memoryBarrierShared(); barrier(); // the last slices of x have been read
         }
 #endif

@@ -1,7 +1,7 @@
 // mxfp4 (layout `split`) for kernels with subgroups, where a lane has 32 neighbouring columns: one
 // block. W is uvec4. Needs lib weight_subgroup; weight_mxfp4.glsl explains how a code becomes a
 // number.
-#define LANE_RAW 5
+#define LANE_RAW 8
 
 uint lane_codes, lane_scale, lane_word, lane_shift; // elements of a row; the exponent in an element
 
@@ -25,7 +25,7 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
 {
     uvec4 v4;
     LANE_RAW4(0, W[row + lane_codes])
-    raw[4] = lane_pick(W[row + lane_scale], lane_word);
+    LANE_RAW4(4, W[row + lane_scale])
 }
 
 void lane_prepare()
@@ -51,5 +51,6 @@ float lane_dot(uint raw[LANE_RAW])
     LANE_WORD(raw[1], 1)
     LANE_WORD(raw[2], 2)
     LANE_WORD(raw[3], 3)
-    return uintBitsToFloat(min((raw[4] >> lane_shift & 255u) + 14u, 254u) << 23) * sum;
+    uint exponent = lane_pick(LANE_FOUR(4), lane_word) >> lane_shift & 255u;
+    return uintBitsToFloat(min(exponent + 14u, 254u) << 23) * sum;
 }

@@ -1,6 +1,6 @@
 // q4_0 (layout `split`) for kernels with subgroups, where a lane has 32 neighbouring columns: one
 // block. W is uvec4. Needs lib weight_subgroup.
-#define LANE_RAW 5
+#define LANE_RAW 8
 
 uint lane_codes, lane_scale, lane_word, lane_at; // elements of a row; which half of an element
 
@@ -25,7 +25,7 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
 {
     uvec4 v4;
     LANE_RAW4(0, W[row + lane_codes])
-    raw[4] = lane_pick(W[row + lane_scale], lane_word);
+    LANE_RAW4(4, W[row + lane_scale])
 }
 
 void lane_prepare()
@@ -36,5 +36,6 @@ void lane_prepare()
 float lane_dot(uint raw[LANE_RAW])
 {
     float y = nibble_dot(uvec4(raw[0], raw[1], raw[2], raw[3]));
-    return unpackHalf2x16(raw[4] >> 16u * lane_at).x * (y - 8.0 * nibble_sum);
+    uint scale = lane_pick(LANE_FOUR(4), lane_word);
+    return unpackHalf2x16(scale >> 16u * lane_at).x * (y - 8.0 * nibble_sum);
 }

@@ -1,7 +1,7 @@
 // q4_k (layout `split`) for kernels with subgroups, where a lane has 32 neighbouring columns: one
 // group, with a scale and a minimum of its own. W is uvec4. Needs lib weight_subgroup;
 // weight_q4_k.glsl explains the head of a block.
-#define LANE_RAW 7
+#define LANE_RAW 8
 
 uint lane_codes, lane_head;   // elements of a row
 uint lane_shift, lane_nibble; // of the group's byte and of its nibble
@@ -26,11 +26,9 @@ void lane_begin(uint slice, uint lane, uint width, uint zero)
 
 void lane_fetch(uint row, out uint raw[LANE_RAW])
 {
-    uvec4 v4, head = W[row + lane_head];
+    uvec4 v4;
     LANE_RAW4(0, W[row + lane_codes])
-    raw[4] = head.x;
-    raw[5] = lane_upper ? head.z : head.y;
-    raw[6] = head.w;
+    LANE_RAW4(4, W[row + lane_head])
 }
 
 void lane_prepare()
@@ -41,7 +39,7 @@ void lane_prepare()
 float lane_dot(uint raw[LANE_RAW])
 {
     float y = nibble_dot(uvec4(raw[0], raw[1], raw[2], raw[3]));
-    uint codes = raw[5] >> lane_shift, upper = raw[6] >> lane_nibble;
+    uint codes = (lane_upper ? raw[6] : raw[5]) >> lane_shift, upper = raw[7] >> lane_nibble;
     // sc, 64 times the lower bits of m, and its upper bits
     float sc = LANE_UINT(codes & 63u), low = LANE_UINT(codes & 192u), high = LANE_UINT(upper & 15u);
     vec2 d = unpackHalf2x16(raw[4]);

@@ -1,7 +1,7 @@
 // q6_k (layout `split`) for kernels with subgroups, where a lane has 32 columns of a slice: the 16
 // bytes of a lane hold 16 columns in their low nibbles and those 64 further on in their high
 // nibbles; both groups have scales of their own. W is uvec4. Needs lib weight_subgroup.
-#define LANE_RAW 11
+#define LANE_RAW 16
 
 uint lane_codes, lane_upper, lane_scales, lane_d; // elements of a row
 uint lane_bits, lane_shift;                       // of the upper bits, and of the scales
@@ -34,10 +34,8 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
     uvec4 v4;
     LANE_RAW4(0, W[row + lane_codes])
     LANE_RAW4(4, W[row + lane_upper])
-    uvec4 scales = W[row + lane_scales];
-    raw[8] = lane_pair ? scales.z : scales.x;
-    raw[9] = lane_pair ? scales.w : scales.y;
-    raw[10] = lane_pick(W[row + lane_d], lane_word);
+    LANE_RAW4(8, W[row + lane_scales])
+    LANE_RAW4(12, W[row + lane_d])
 }
 
 void lane_prepare()
@@ -65,7 +63,8 @@ float lane_dot(uint raw[LANE_RAW])
     LANE_WORD(raw[1], raw[5], 1)
     LANE_WORD(raw[2], raw[6], 2)
     LANE_WORD(raw[3], raw[7], 3)
-    ivec2 sc = ivec2(uvec2(raw[8], raw[9]) << lane_shift) >> 24;
-    return unpackHalf2x16(raw[10] >> lane_half).x * 256.0 *
+    uvec2 codes = lane_pair ? uvec2(raw[10], raw[11]) : uvec2(raw[8], raw[9]);
+    ivec2 sc = ivec2(codes << lane_shift) >> 24;
+    return unpackHalf2x16(lane_pick(LANE_FOUR(12), lane_word) >> lane_half).x * 256.0 *
            (float(sc.x) * low + float(sc.y) * high);
 }

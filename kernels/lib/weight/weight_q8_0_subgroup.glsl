@@ -1,7 +1,7 @@
 // q8_0 (layout `split`) for kernels with subgroups, where a lane has 16 columns of the slice's
 // first half and 16 of its second, so that a subgroup reads in one piece: two scales. W is uvec4.
 // Needs lib weight_subgroup.
-#define LANE_RAW 10
+#define LANE_RAW 16
 
 uint lane_codes0, lane_codes1, lane_scale0, lane_scale1; // elements of a row
 uint lane_word0, lane_word1, lane_shift0, lane_shift1;   // the scales in their elements
@@ -31,8 +31,8 @@ void lane_fetch(uint row, out uint raw[LANE_RAW])
     uvec4 v4;
     LANE_RAW4(0, W[row + lane_codes0])
     LANE_RAW4(4, W[row + lane_codes1])
-    raw[8] = lane_pick(W[row + lane_scale0], lane_word0);
-    raw[9] = lane_pick(W[row + lane_scale1], lane_word1);
+    LANE_RAW4(8, W[row + lane_scale0])
+    LANE_RAW4(12, W[row + lane_scale1])
 }
 
 void lane_prepare()
@@ -66,6 +66,7 @@ float lane_dot(uint raw[LANE_RAW])
     LANE_WORD(raw[5], 5)
     LANE_WORD(raw[6], 6)
     LANE_WORD(raw[7], 7)
-    return unpackHalf2x16(raw[8] >> lane_shift0).x * first +
-           unpackHalf2x16(raw[9] >> lane_shift1).x * (even + odd * 0.00390625);
+    uint word0 = lane_pick(LANE_FOUR(8), lane_word0), word1 = lane_pick(LANE_FOUR(12), lane_word1);
+    return unpackHalf2x16(word0 >> lane_shift0).x * first +
+           unpackHalf2x16(word1 >> lane_shift1).x * (even + odd * 0.00390625);
 }

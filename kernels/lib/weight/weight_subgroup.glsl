@@ -23,6 +23,10 @@ uint lane_one;
     raw[(at) + 2] = v4.z; \
     raw[(at) + 3] = v4.w;
 
+// Those four again, for lane_dot(). What lane_fetch() reads is chosen from there: a choice in
+// lane_fetch() would wait for the load at once, with nothing in between.
+#define LANE_FOUR(at) uvec4(raw[at], raw[(at) + 1], raw[(at) + 2], raw[(at) + 3])
+
 // Word `at` of four. W[i][at] with an index that is not constant reads four words into memory of
 // its own on NVIDIA, which takes several times as long as the rest.
 uint lane_pick(uvec4 four, uint at)

@@ -15,11 +15,14 @@
 //     2048 x 128256    56.9  2600    81.5  3430
 //     4096 x 28672     31.0  2130
 //     14336 x 4096     22.2  1490
-// One row of 256 columns takes 3.8 us there, two of 2048 4.4. LONG: 180 slices of rows for each
-// unit; from there on four rows at a time are 5 to 14% faster for q4_k, and slower below. HALF: the
-// second slice of a row is the last and at most a half; TAIL, us there: 1152 x 13824 q4_k 11.4 to
-// 10.1, x 131072 69.9 to 59.6 (q8_0 12.6 to 11.5, 80.9 to 59.0), 1536 x 17920 13.2 to 12.6; slower
-// for few rows, for three slices, and no faster for f16.
+// One row of 256 columns takes 3.8 us there, two of 2048 4.4. HALF: the second slice of a row
+// is the last and at most a half; TAIL, us there: 1152 x 13824 q4_k 11.4 to 10.1, x 131072 69.9 to
+// 59.6 (q8_0 12.6 to 11.5, 80.9 to 59.0), 1536 x 17920 13.2 to 12.6; slower for few rows, for three
+// slices, and no faster for f16.
+//
+// ORDERED and UNROLL in a persistent program (lib gemv_subgroup; 2026-11-23, q4_k, us): 2048 x
+// 16384 8.9 with two rows at a time, 9.2 with four, 8.3 and 8.6 ORDERED; 8192 x 2048 5.6, 5.6, 5.2,
+// 5.3.
 //
 // Utilisation: few rows are shared out among all groups first, so that subgroups of each are left
 // without one (1,024 x 2,048: half of them). Fewer groups with more rows, LEAST = 8, take as long:
@@ -49,11 +52,11 @@
 //! CONST BIAS_AT = 0
 //! TUNE SUBGROUP = SUBGROUP_SIZE in 8 16 32 64 128
 //! TUNE WG_SIZE = SOFTWARE ? 64 : min(512, MAX_INVOCATIONS) in 64 96 128 256 384 448 512 768 1024
-//! TUNE LONG = K * N >= 5760 * SUBGROUP * COMPUTE_UNITS in 0 1
-//! TUNE UNROLL = WEIGHT_f32 ? 1 : (WEIGHT_q4_k || WEIGHT_q4_0) && LONG ? 4 : 2 in 1 2 4
+//! TUNE UNROLL = WEIGHT_f32 ? 1 : 2 in 1 2 4
 //! TUNE HALF = K > 32 * SUBGROUP && K <= 48 * SUBGROUP && SUBGROUP == 32 in 0 1
 //! TUNE WIDE = N >= 64 * COMPUTE_UNITS && SHARED_BYTES > 24576 in 0 1
 //! TUNE TAIL = HALF && WIDE && (WEIGHT_q4_k || WEIGHT_q8_0) in 0 1
+//! TUNE ORDERED = WEIGHT_q4_k in 0 1
 //! TUNE LEAST = 4 in 2 4 8 16 32
 //! TUNE UNIT_GROUPS = 1 in 1 2 3 4 6 8 12 16
 //! LET SLICES = ceildiv(K, 32 * SUBGROUP)

@@ -33,6 +33,7 @@ static enum dgl_status add(struct workspace *ws, struct dgl_device *dev, int buf
         [BUF_ROUTE] = "chosen experts",
         [BUF_EXPERT_ROWS] = "rows by expert",
         [BUF_EXPERTS] = "expert results",
+        [BUF_SUMS] = "sums",
     };
     struct gl_range range = {.size = size};
     enum dgl_status status = pool_acquire(

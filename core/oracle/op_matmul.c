@@ -11,6 +11,8 @@
 #define SOFTCAP   1.5f /* well within the range of the sums */
 #define OUT_SCALE 0.22f
 
+#define ARRIVED_WORDS 256
+
 static bool has_norm(const struct kernel_request *q)
 {
     return request_is(q, "pre", "norm") || request_is(q, "pre", "join_norm");
@@ -160,6 +162,15 @@ static void add_stages(struct problem *p, const struct kernel_case *c, const str
     }
 }
 
+/* For kernels that cut a tile's sums into parts. */
+static void make_room_for_sums(struct problem *p, const struct matmul *m)
+{
+    const size_t sum_rows = (size_t)request_const(m->q, "SUM_ROWS", 0);
+    uint32_t *arrived = problem_new(p, uint32_t, ARRIVED_WORDS);
+    problem_out(p, "SUMS", NULL, (m->tokens + 255) / 256 * 256 * sum_rows + 4);
+    problem_exact(p, "ARRIVED", arrived, arrived, ARRIVED_WORDS);
+}
+
 static void make(struct problem *p, const struct kernel_case *c)
 {
     struct kernel_request q = c->request;
@@ -178,6 +189,8 @@ static void make(struct problem *p, const struct kernel_case *c)
     request_default(&q, "X_STRIDE", m.k);
     request_default(&q, "Y_STRIDE", glu ? m.n / 2 : m.n);
     request_default(&q, "BIAS_AT", has_norm(&q) ? (m.k + 3) / 4 * 4 : 0);
+    if (!decode)
+        request_default(&q, "SUM_ROWS", c->timing ? 16384 : 3 * ((m.n + 127) / 128 * 128));
     m.bias_at = (size_t)request_const(&q, "BIAS_AT", 0);
     const size_t x_stride = (size_t)request_const(&q, "X_STRIDE", 0), x_words = m.tokens * x_stride;
     const size_t y_rows = decode ? 1 : m.tokens,
@@ -204,6 +217,8 @@ static void make(struct problem *p, const struct kernel_case *c)
     problem_in(p, "X", x, x_words);
     if (c->timing)
         problem_bits(p, "W", m.rows * m.w.row_words);
+    if (!decode)
+        make_room_for_sums(p, &m);
     if (!request_is(&q, "pre", "none") || request_is(&q, "bias", "row") || c->timing)
         problem_in(p, "A", m.a, a_words);
     problem_out(p, "Y", before, y_rows * y_stride);

@@ -218,8 +218,12 @@ void oplist_matmul(struct oplist *list, const struct oplist_params *p,
         /* One row of x is a matrix-vector product whatever the phase. */
         op_attr(op, "phase", m->last_row ? "decode" : phase_word(m->phase));
         op_attr(op, "pre", m->pre);
-        if (m->phase == DGL_PHASE_PREFILL && !m->last_row)
+        if (m->phase == DGL_PHASE_PREFILL && !m->last_row) {
             op_columns(op, p);
+            op_const(op, "SUM_ROWS", p->sum_rows);
+            op_bind_buffer(op, "SUMS", BUF_SUMS);
+            op_bind_buffer(op, "ARRIVED", BUF_ARRIVED);
+        }
         op_const(op, "K", (int64_t)m->weight->cols);
         op_const(op, "N", (int64_t)m->weight->rows);
         op_const(op, "W_STRIDE", band->row_words);

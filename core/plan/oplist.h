@@ -20,7 +20,7 @@ enum plan_buffer {
     BUF_ROPE_LOCAL,
     BUF_LOGITS,  /* f32 [vocab] */
     BUF_ADJUST,  /* what is done to logits before they are ranked: oplist_sample.h */
-    BUF_ARRIVED, /* uint [heads, at least 64]: counters of lib last_group, 0 between dispatches */
+    BUF_ARRIVED, /* uint [heads, at least 256]: counters of lib last_group, 0 between dispatches */
     BUF_STATE_COUNT,
     BUF_X = BUF_STATE_COUNT, /* residual stream, f32 [rows, hidden] */
     BUF_X2, /* f32 [hidden]: in decode, the stream in turn with X where a product also adds to it */
@@ -36,6 +36,7 @@ enum plan_buffer {
     BUF_ROUTE,       /* chosen experts, uvec2 [rows, top_k] */
     BUF_EXPERT_ROWS, /* pairs of row and choice by expert: uint [experts + 1 + rows * top_k] */
     BUF_EXPERTS,     /* results of experts, f32 [rows * top_k, hidden], prefill */
+    BUF_SUMS,        /* parts of a product's sums, f32 [rows, sum_rows], prefill */
     BUF_COUNT,
 };
 
@@ -143,6 +144,7 @@ struct oplist_params {
     enum dgl_kv_type kv_type;
     uint32_t splits;       /* parts of the keys in decode attention */
     uint32_t token_splits; /* at most so many where it is one operation */
+    uint32_t sum_rows;     /* rows of weights whose sums SUMS holds, parts of a row counted each */
     /* The most tokens of a pass over several, a power of two from 2 to 128; 0: any number, in
      * tiles of 256. */
     int32_t columns;

@@ -234,6 +234,7 @@ static struct oplist_params oplist_params_of(struct plan *plan)
                                   .kv_type = plan->kv_type,
                                   .splits = plan->splits,
                                   .token_splits = plan->token_splits,
+                                  .sum_rows = plan->sum_rows,
                                   .fusion = &plan->fusion};
 }
 
@@ -256,7 +257,8 @@ enum dgl_status plan_init(struct plan *out, const struct plan_params *p)
                          .weights = p->weights,
                          .kv_type = p->kv_type,
                          .splits = plan_choose_splits(p->device, p->desc),
-                         .token_splits = plan_token_splits(p->device, p->desc)};
+                         .token_splits = plan_token_splits(p->device, p->desc),
+                         .sum_rows = plan_sum_rows(p->device)};
     const struct oplist_params ops = oplist_params_of(out);
     kernel_table_init(&out->kernels, p->device, p->set);
     fusion_init(&out->fusion, p->device, p->set);

@@ -69,7 +69,7 @@ struct plan {
     const struct model_desc *desc;       /* borrowed */
     const struct model_weights *weights; /* borrowed, placed */
     enum dgl_kv_type kv_type;
-    uint32_t splits, token_splits; /* as in oplist_params */
+    uint32_t splits, token_splits, sum_rows; /* as in oplist_params */
     struct kernel_table kernels;
     struct fusion fusion; /* decided which operations are fused; owns their reasons */
     struct plan_segment segment[SEG_COUNT];
@@ -145,6 +145,8 @@ void plan_estimate(const struct plan *plan, int32_t context, int32_t rows, uint6
 uint32_t plan_choose_splits(const struct plan_device *device, const struct model_desc *desc);
 /* The most of them where attention is one operation, which takes fewer for few keys. */
 uint32_t plan_token_splits(const struct plan_device *device, const struct model_desc *desc);
+/* Rows of weights, parts counted each, for whose sums over many tokens there is memory. */
+uint32_t plan_sum_rows(const struct plan_device *device);
 
 /* ---- report: plan_report.c ------------------------------------------------------------------- */
 

@@ -49,7 +49,10 @@ void plan_buffer_bytes(const struct plan *plan, int32_t context, int32_t rows,
     bytes[BUF_MERGED] = heads * dim * 4;
     bytes[BUF_ACT] = n * (uint64_t)d->intermediate * 4;
     bytes[BUF_LOGITS] = (uint64_t)d->vocab * 4;
-    bytes[BUF_ARRIVED] = (heads > 64 ? heads : 64) * 4;
+    bytes[BUF_ARRIVED] = (heads > 256 ? heads : 256) * 4;
+    /* Tiles of up to 256 tokens; passes over more than 512 fill the device as they are. */
+    uint64_t padded = n < 512 ? (n + 255) / 256 * 256 : 512;
+    bytes[BUF_SUMS] = padded * plan->sum_rows * 4 + 16;
     bytes[BUF_ADJUST] = (uint64_t)oplist_adjust_words((uint32_t)d->vocab) * 4;
     bytes[BUF_COUNTS] = (uint64_t)d->vocab * 4;
     bytes[BUF_CAND] = oplist_sample_scratch_bytes((uint32_t)d->vocab);
@@ -146,4 +149,10 @@ uint32_t plan_token_splits(const struct plan_device *device, const struct model_
 {
     uint32_t splits = device->software ? 1 : 2 * device->compute_units / (uint32_t)desc->kv_heads;
     return splits < 1 ? 1 : splits > 64 ? 64 : splits;
+}
+
+uint32_t plan_sum_rows(const struct plan_device *device)
+{
+    /* As many tiles of 128 rows and 256 tokens as the device works on at a time, three times. */
+    return device->software ? 0 : device->compute_units * 192;
 }

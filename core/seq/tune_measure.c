@@ -34,7 +34,8 @@ static enum dgl_status bind(struct tuner *t, const struct usage *usage, struct c
                           .weights = whole->weights,
                           .kv_type = whole->kv_type,
                           .splits = whole->splits,
-                          .token_splits = whole->token_splits};
+                          .token_splits = whole->token_splits,
+                          .sum_rows = whole->sum_rows};
     segment->ops = (struct oplist){.ops = usage->ops, .count = usage->count};
     segment->use = dgl_new_array(const struct kernel_use *, usage->count);
     if (!segment->use)

@@ -134,7 +134,7 @@ struct choice {
 static const struct choice choices[] = {
     {"matmul", "decode", "K", 1, 1024, {"baseline", "llvmpipe", "subgroup"}},
     {"matmul", "decode", NULL, 0, 0, {"baseline", "baseline", "subgroup"}},
-    {"matmul", "prefill", "COLUMNS", 2, 16, {"baseline", "baseline", "subgroup"}},
+    {"matmul", "prefill", "COLUMNS", 2, 8, {"baseline", "baseline", "subgroup"}},
     {"matmul", "prefill", "K", 1, 1024, {"baseline", "llvmpipe", "wide"}},
     {"matmul", "prefill", NULL, 0, 0, {"baseline", "baseline", "wide"}},
     {"moe_matmul", "prefill", NULL, 0, 0, {"baseline", "baseline", "wide"}},
@@ -509,6 +509,46 @@ static void check_estimate(const struct planned *p)
             fail_msg("buffer %d: %llu bytes", i, (unsigned long long)bytes[i]);
 }
 
+static int64_t choice_var(const struct kernel_choice *choice, const char *name)
+{
+    for (uint32_t i = 0; i < choice->num_vars; i++)
+        if (strcmp(choice->vars[i].name, name) == 0)
+            return choice->vars[i].value;
+    fail_msg("%s has no %s", choice->kernel->name, name);
+    return 0;
+}
+
+/* Products whose tiles are cut into parts have room for them, and some of every shape are cut. */
+static void check_sums(const struct planned *p)
+{
+    uint64_t bytes[BUF_COUNT];
+    uint32_t cut = 0;
+    for (int s = SEG_PREFILL_2; s <= SEG_PREFILL; s++) {
+        const struct plan_segment *segment = &p->plan.segment[s];
+        const int64_t tokens = s < SEG_PREFILL ? plan_body_columns((enum segment)s) : 512;
+        plan_buffer_bytes(&p->plan, TABLE_CONTEXT, (int32_t)tokens, bytes);
+        for (size_t i = 0; i < segment->ops.count; i++) {
+            const struct kernel_choice *c = &segment->use[i]->choice;
+            if (strcmp(c->kernel->name, "matmul_prefill_wide") != 0)
+                continue;
+            const int64_t rows = choice_var(c, "ROWS"), columns = choice_var(c, "TOKENS");
+            const int64_t splits = choice_var(c, "SPLITS");
+            const int64_t row_tiles = (choice_var(c, "N") + rows - 1) / rows;
+            const int64_t rest = row_tiles - choice_var(c, "WHOLE");
+            const int64_t tiles = rest * ((tokens + columns - 1) / columns);
+            if (splits == 1)
+                continue;
+            cut++;
+            if (4 * tiles * splits * rows * columns > (int64_t)bytes[BUF_SUMS] ||
+                4 * tiles > (int64_t)bytes[BUF_ARRIVED])
+                fail_msg("%s of %d tokens: %d tiles of %d x %d in %d parts do not fit %llu bytes",
+                         segment->ops.ops[i].label, (int)tokens, (int)tiles, (int)rows,
+                         (int)columns, (int)splits, (unsigned long long)bytes[BUF_SUMS]);
+        }
+    }
+    assert_true(cut > 0);
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 struct shape_case {
@@ -530,8 +570,10 @@ static void shape_is_planned(void **state)
     check_kernels(&p, row->shape, row->device);
     check_places(&p);
     check_bytes(&p, row->shape);
-    if (row->device == MADE_GPU)
+    if (row->device == MADE_GPU) {
         check_dispatches(&p, row->shape);
+        check_sums(&p);
+    }
     check_estimate(&p);
     planned_close(&p);
 }

@@ -281,6 +281,75 @@ static void sums_do_not_depend_on_tunables(void **state)
         SKIP("%s", why); /* every_kernel_was_tested judges the reason */
 }
 
+/* ---- parts of K ---------------------------------------------------------------------------- */
+
+#define CUT "matmul_prefill_wide"
+
+/* Y of a case, computed with the tiles that do not fill a device cut into `cut` parts. Transferred;
+ * NULL: the kernel cannot run here, and why. */
+static uint32_t *solve_cut(struct kernel_bench *cutting, const struct shape *shape, int cut,
+                           char why[BENCH_WHY])
+{
+    const struct row row = {"cut", *shape, DGL_Q4_K};
+    struct kernel_case c;
+    char hint[96];
+    describe(&row, &c);
+    c.seed = 17;
+    request_set(&c.request, "columns", "256");
+    request_set_const(&c.request, "COLUMNS", 256);
+    struct problem p = {.seed = c.seed};
+    op_rule_find("matmul")->make(&p, &c);
+    assert_false(p.failed);
+    snprintf(hint, sizeof(hint), "{\"tunes\": {\"" CUT ".CUT\": %d}}", cut);
+    assert_true(kernel_bench_hint(cutting, hint));
+    enum bench_result result = kernel_bench_solve(cutting, CUT, &p, why);
+    uint32_t *y = NULL;
+    if (result == BENCH_FAILED)
+        fail_msg("%s", why);
+    if (result == BENCH_RAN) {
+        const struct problem_buffer *out = problem_buffer(&p, "Y");
+        double worst = 0;
+        if (!problem_check(&p, 3e-12, &worst, why))
+            fail_msg("%s, %u tokens: %s", hint, shape->tokens, why);
+        y = checked(dgl_new_array(uint32_t, out->words));
+        memcpy(y, out->after, 4 * out->words);
+    }
+    problem_finish(&p);
+    return y;
+}
+
+/* The last row tile is cut and the others are not; a token's results are those of a pass over fewer
+ * tokens, whoever arrived last. */
+static void parts_of_k_are_joined(void **state)
+{
+    const struct shape all = {"prefill", "none", "store", .k = 768, .n = 450, .tokens = 40};
+    struct shape few = all;
+    char why[BENCH_WHY] = "";
+    size_t differ = 0;
+    (void)state;
+    if (!bench)
+        SKIP("no GLES device");
+    few.tokens = 23;
+    struct kernel_bench *cutting = checked(kernel_bench_create(false));
+    uint32_t *whole = solve_cut(cutting, &all, 0, why);
+    uint32_t *cut = whole ? solve_cut(cutting, &all, 3, why) : NULL;
+    uint32_t *again = cut ? solve_cut(cutting, &few, 3, why) : NULL;
+    kernel_bench_destroy(&cutting);
+    for (size_t j = 0; again && j < (size_t)all.n * all.tokens; j++)
+        differ += whole[j] != cut[j];
+    for (size_t j = 0; again && j < (size_t)all.n * few.tokens; j++)
+        if (cut[j] != again[j])
+            fail_msg("word %zu of Y is %08x, of fewer tokens %08x", j, cut[j], again[j]);
+    if (again && differ == 0)
+        fail_msg("no sum was cut");
+    bool ran = again != NULL;
+    free(whole);
+    free(cut);
+    free(again);
+    if (!ran)
+        SKIP("%s", why);
+}
+
 static void every_kernel_was_tested(void **state)
 {
     (void)state;
@@ -296,6 +365,7 @@ int main(void)
         cmocka_unit_test(every_kernel_was_tested),
         cmocka_unit_test(the_smallest_device_runs_every_product),
         cmocka_unit_test(sums_do_not_depend_on_tunables),
+        cmocka_unit_test(parts_of_k_are_joined),
     };
     bench = kernel_bench_create(false);
     size_t count = name_rows(0);

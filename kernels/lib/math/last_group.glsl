@@ -1,9 +1,6 @@
 // Which of several work groups arrives last: that one alone may go on with what all of them wrote.
 //
-// No group waits for another, so it holds for any number of groups at a time. A counter of
-// ARRIVED is 0 between dispatches: the last group leaves it so. What the groups wrote and the last
-// one reads are coherent buffers (OpenGL ES 3.1, 4.9 of the language: `coherent` makes writes
-// visible, memoryBarrierBuffer() orders them). Needs `coherent uint ARRIVED[]`.
+// No group waits for another, so it holds for any number of groups at a time. Needs lib arrival.
 //
 //! SHARED uint last_group_before
 
@@ -13,11 +10,8 @@ bool last_group(uint counter, uint groups)
 {
     memoryBarrierBuffer();
     barrier();
-    if (gl_LocalInvocationIndex == 0u) {
-        last_group_before = atomicAdd(ARRIVED[counter], 1u);
-        if (last_group_before + 1u == groups)
-            ARRIVED[counter] = 0u;
-    }
+    if (gl_LocalInvocationIndex == 0u)
+        last_group_before = arrive(counter, groups);
     memoryBarrierShared(); barrier();
     memoryBarrierBuffer();
     return last_group_before + 1u == groups;

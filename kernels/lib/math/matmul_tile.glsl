@@ -1,6 +1,12 @@
 // A product for many tokens as a tile of lib gemm_wide, with its epilogue. Needs the libs
 // matmul_result and gemm_wide, `float Y[]`, STEP read, the parameters row0 and rows, the constants
-// W_STRIDE, X_STRIDE and Y_STRIDE, WHEN post. Groups: x covers the rows, y the tokens.
+// W_STRIDE, X_STRIDE and Y_STRIDE, WHEN post, the LETs SPLITS and WHOLE. Groups: x covers
+// the rows, y the tokens.
+// With SPLITS above 1, so many groups share a tile from row tile WHOLE on, each with a part of K,
+// part by part along x: for tiles that do not fill the device. The last of them to arrive adds the
+// parts up in their order, so that the result depends on no timing; and which tiles are cut depends
+// on no number of tokens. Needs lib arrival and `coherent vec4 SUMS[]` then. A pass with more tiles
+// than SUMS or ARRIVED has room for is not cut: it fills the device anyway.
 
 uint row1;   // first row of the tile within the band
 uint token1; // first token of the tile
@@ -47,15 +53,78 @@ uint gemm_token(uint t)
         EACH_QUAD(STORE_QUAD, t) \
     }
 
+#if SPLITS > 1
+// The parts of the sums of tile `tile`: one after the other, each as the threads' results.
+#define SUM_AT(part, t, h) \
+    ((tile * uint(SPLITS) + (part)) * uint(ROWS * TOKENS / 4) + \
+     uint((t) * ROW_QUADS + (h)) * uint(THREADS) + id)
+#define KEEP_QUAD(t, h)  SUMS[SUM_AT(part, t, h)] = acc[(t) * ROW_QUADS + (h)];
+#define KEEP_TOKEN(t)    EACH_QUAD(KEEP_QUAD, t)
+#define BEGIN_QUAD(t, h) acc[(t) * ROW_QUADS + (h)] = SUMS[SUM_AT(0u, t, h)];
+#define BEGIN_TOKEN(t)   EACH_QUAD(BEGIN_QUAD, t)
+#define JOIN_QUAD(t, h)  acc[(t) * ROW_QUADS + (h)] += SUMS[SUM_AT(other, t, h)];
+#define JOIN_TOKEN(t)    EACH_QUAD(JOIN_QUAD, t)
+
+// Leaves part `part` of the sums of a tile in SUMS; true in the group that is the last of the
+// tile's to do so, and its results are then those of all parts, added in their order.
+bool matmul_join_parts(uvec3 place, uint id, uint tile, uint part)
+{
+    if (place.z == 0u) {
+        EACH_TOKEN(KEEP_TOKEN)
+    }
+    // As lib last_group, with the word that tells all in memory that is done with.
+    memoryBarrierBuffer(); barrier();
+    if (gl_LocalInvocationIndex == 0u)
+        staged[0] = vec4(float(arrive(tile, uint(SPLITS))));
+    memoryBarrierShared(); barrier();
+    memoryBarrierBuffer();
+    bool last = staged[0].x == float(SPLITS - 1);
+    if (last && place.z == 0u) {
+        EACH_TOKEN(BEGIN_TOKEN)
+        for (uint other = 1u; other < uint(SPLITS); other++) {
+            EACH_TOKEN(JOIN_TOKEN)
+        }
+    }
+    return last;
+}
+#endif
+
 void matmul_tile(uvec3 group)
 {
-    uint tid = gl_LocalInvocationID.x, token, y, r;
+    uint tid = gl_LocalInvocationID.x, token, y, r, begin = 0u, end = GEMM_STEPS;
     uvec3 place = gemm_place(tid);
+    bool stores = true;
+#if SPLITS > 1
+    uint row_tiles = (rows + uint(ROWS - 1)) / uint(ROWS), whole = min(row_tiles, uint(WHOLE));
+    uint row_tile = group.x, part = 0u, tile = 0u;
+    bool cut = false;
+    if (row_tile >= whole) {
+        uint rest = max(row_tiles - whole, 1u);
+        uint tiles = rest * ((pass_rows - 1u) / uint(TOKENS) + 1u);
+        cut = tiles <= uint(ARRIVED.length()) &&
+              tiles * uint(SPLITS * ROWS * TOKENS / 4) <= uint(SUMS.length());
+        part = (row_tile - whole) / rest;
+        row_tile = whole + (row_tile - whole) % rest;
+        tile = group.y * rest + row_tile - whole;
+    }
+    if (row_tile >= row_tiles || part >= (cut ? uint(SPLITS) : 1u))
+        return; // the whole group
+    if (cut) {
+        begin = part * GEMM_STEPS / uint(SPLITS) / 2u * 2u;
+        end = part + 1u < uint(SPLITS) ? (part + 1u) * GEMM_STEPS / uint(SPLITS) / 2u * 2u : end;
+    }
+    row1 = row_tile * uint(ROWS);
+#else
     row1 = group.x * uint(ROWS);
+#endif
     token1 = group.y * uint(TOKENS);
     EACH_TOKEN(ZERO_TOKEN)
-    gemm_tile(tid, place);
-    if (place.z == 0u) {
+    gemm_tile(tid, place, begin, end);
+#if SPLITS > 1
+    if (cut)
+        stores = matmul_join_parts(place, tid % uint(THREADS), tile, part);
+#endif
+    if (stores && place.z == 0u) {
         EACH_TOKEN(STORE_TOKEN)
     }
 }

@@ -2,6 +2,7 @@
 // f32 scale and minimum of the first 16 columns, then of the others. A weight is scale * q - min,
 // which is exact but for the last rounding. `row` is the word a row starts at.
 #define WEIGHT_RAW 2
+#define WEIGHT_SPAN  16
 
 vec4 weight_codes(uint word)
 {

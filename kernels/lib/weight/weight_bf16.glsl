@@ -1,6 +1,7 @@
 // bf16 (the upper half of an f32), two values per word of W. `row` is the word a row
 // starts at.
 #define WEIGHT_RAW 2
+#define WEIGHT_SPAN  16
 
 vec2 weight_pair(uint word)
 {

@@ -1,5 +1,6 @@
 // f16, two values per word of W. `row` is the word a row starts at.
 #define WEIGHT_RAW 2
+#define WEIGHT_SPAN  16
 
 vec2 weight_pair(uint word)
 {

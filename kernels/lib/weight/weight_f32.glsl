@@ -1,5 +1,6 @@
 // f32, one value per word of W. `row` is the word a row starts at.
 #define WEIGHT_RAW 4
+#define WEIGHT_SPAN  16
 
 float weight_at(uint row, uint k)
 {

@@ -8,6 +8,7 @@
 // exponent bits and the highest mantissa bit, subnormals included, for 2^-14 of its value. The
 // factor of 2^14 is in the scale.
 #define WEIGHT_RAW   2
+#define WEIGHT_SPAN  32 // columns that a fetch serves
 #define WEIGHT_CODES uint(W_STRIDE / 34 * 32) // words of codes; a sixteenth as many hold exponents
 
 // The codes in bits 0 to 3 and 16 to 19, times 2^-14.

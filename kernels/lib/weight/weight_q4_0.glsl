@@ -3,6 +3,7 @@
 // block holds column j in its low nibble and column j + 16 in its high one. A weight is d * (q -
 // 8). `row` is the word a row starts at.
 #define WEIGHT_RAW   2
+#define WEIGHT_SPAN  32 // columns that a fetch serves
 #define WEIGHT_CODES uint(W_STRIDE / 9 * 8) // words of codes; an eighth as many hold scales
 
 vec4 weight_nibbles(uint word)

@@ -5,6 +5,7 @@
 // groups 0 to 3 in the low nibbles of its bytes and of 4 to 7 in the high ones. A weight is d * sc
 // * q - dmin * m. `row` is the word a row starts at.
 #define WEIGHT_RAW   2
+#define WEIGHT_SPAN  32 // columns that a fetch serves
 #define WEIGHT_CODES uint(W_STRIDE / 36 * 32) // words of codes; an eighth as many are heads
 
 // (d * sc, dmin * m) of group j from words 0 to 3 of the head.

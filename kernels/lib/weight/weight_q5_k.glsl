@@ -4,6 +4,7 @@
 // group and whose high nibbles the next. A weight is d * sc * q - dmin * m. `row` is the word a row
 // starts at.
 #define WEIGHT_RAW 3
+#define WEIGHT_SPAN  16
 
 // (d * sc, dmin * m) of group j from words 0 to 3 of the block.
 vec2 weight_scales(uvec4 head, uint j)

@@ -4,6 +4,7 @@
 // i, and 32, 64, 96 further on), words 48 to 51 int8 scales of 16 columns each. A weight is
 // d * sc * (q - 32). `row` is the word a row starts at.
 #define WEIGHT_RAW   3
+#define WEIGHT_SPAN  16
 #define WEIGHT_CODES uint(W_STRIDE * 2 / 105 * 52) // words before the d
 
 vec4 weight_bytes(uint word)

@@ -2,6 +2,7 @@
 // zeros to a multiple of 64 columns, then an f16 scale per 32 columns, two to a word. `row` is the
 // word a row starts at.
 #define WEIGHT_RAW   2
+#define WEIGHT_SPAN  16
 #define WEIGHT_CODES uint(W_STRIDE / 17 * 16) // words of codes; a seventeenth as many hold scales
 
 vec4 weight_codes(uint word)

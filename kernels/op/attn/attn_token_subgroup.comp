@@ -88,6 +88,7 @@
 //! LIB attn_rows
 //! LIB attn_spread
 //! LIB attn_splits
+//! LIB arrival
 //! LIB last_group
 
 const int OWN = (VEC8S + KEY_THREADS - 1) / KEY_THREADS;

@@ -51,7 +51,7 @@
 //! EXTENSION GL_KHR_shader_subgroup_shuffle
 //! REQUIRE SUBGROUP == SUBGROUP_SIZE && SUBGROUP_SIZE >= 8
 //! REQUIRE W_STRIDE % 4 == 0 && K % 16 == 0
-//! PREFER SOFTWARE ? 5 : 30
+//! PREFER SOFTWARE ? 5 : COLUMNS == 16 ? 15 : 30 // matmul_prefill_wide: 20
 //! TOLERANCE 3e-12
 //! STEP read
 //! LIB weight_words

@@ -1,19 +1,23 @@
 // Matrix product of many tokens on GPUs: large tiles, weights unpacked into shared memory.
 //
-// Lib gemm_wide. Groups: x covers the rows, ROWS each, y the tokens, TOKENS each.
+// Lib matmul_tile. Groups: x covers the rows, ROWS each, y the tokens, TOKENS each. Where the last
+// row tiles, from WHOLE on, fill less than the device (15% may idle), each of them is cut along K
+// into SPLITS parts, a group each: REST tiles become groups of one, two or three WAVES. It is
+// reckoned with 512 tokens in the body for any number.
 //
-// One H200 (driver 580), q4_k, 512 tokens, weights not in any cache, 2026-11-22, us and TFLOP/s,
-// and those of matmul_prefill:
-//     K x N           tile       parts
-//     2048 x 16384    128 x 256    1     854   40.3    1404   24.5
-//     2048 x 3072      64 x 128    2     255   25.3     331   19.5
-//     2048 x 2048      64 x 128    2     137   31.4     191   22.5
-//     8192 x 2048      64 x 128    2     517   33.2     727   23.7
-// The first in tiles of 256 x 128: 37.4, 128 x 128: 36.3 (8 x 8 results per thread), 34.6 (16 x 8).
-// Of 36.3 the multiply-adds and loads from shared memory alone reach 48.3; the rest is fetching
-// and unpacking. A barrier without memoryBarrierShared(), loads of the next column ahead of the
-// multiply-adds of this one, and f16 pairs (37.5 with sums of 8 columns) gain nothing.
-// 32 and 64 tokens: 91 and 160 us (2048 x 16384), 37 and 63 (2048 x 2048).
+// One H200 (driver 580), q4_k, weights not in any cache, 2026-11-23, us (at 512 TFLOP/s), and those
+// of 2026-11-22, before tiles were cut and kept along K:
+//     K x N            512           before    128  before   64  before   32
+//     4096 x 28672   3,073   39.1    3,428     952     945   495     603  299
+//     14336 x 4096   1,535   39.2    1,655     461   1,630   285          286
+//     4096 x 4096      483   35.6      488     154            96           88
+//     4096 x 6144      750*  34.4      781     259     260   159     151   95
+//     2048 x 16384     861   39.9      870     242     239   175     156   91
+//     8192 x 2048      497   34.6      526     154     507    96     234   87
+//     2048 x 3072      217   29.7      246      70     240    49      62   30
+//     2048 x 2048      151   28.4      137      59     137    42      70   30
+// * by hand, in tiles of 128 x 128 cut in two; 878 in tiles of 128 x 256 cut in four. The
+// multiply-adds alone, without fetching, storing and barriers, reach 43 to 48 (docs/perf-log.md).
 //
 // Utilisation: a router's rows (8 of Mixtral, 32 of GPT-OSS) fill part of a tile's, as in
 // matmul_prefill.comp, and are as small a part of the work.
@@ -31,26 +35,41 @@
 //! BIND read vec4 X
 //! BIND readwrite float Y
 //! BIND read vec4 A
+//! BIND coherent vec4 SUMS
+//! BIND coherent uint ARRIVED
 //! PARAM uint row0
 //! PARAM uint rows
 //! PARAM float out_scale
 //! PARAM float softcap
 //! CONST K N COLUMNS W_STRIDE X_STRIDE Y_STRIDE
+//! CONST SUM_ROWS = 0
 //! CONST SCALED = 0
 //! CONST BIAS_AT = 0
-//! TUNE LONG = COLUMNS == 256 && N >= 64 * COMPUTE_UNITS && SHARED_BYTES >= 49152 in 0 1
-//! TUNE SHORT = ceildiv(N, 16 * COMPUTE_UNITS) * 3 < ceildiv(N, 32 * COMPUTE_UNITS) * 5 in 0 1
 //! TUNE FEW = SOFTWARE || COLUMNS <= 64 in 0 1
+//! TUNE MANY = COLUMNS > 128 && SHARED_BYTES >= 49152 in 0 1
+//! TUNE LONG = MANY && (N > 64 * COMPUTE_UNITS || K > 4095 && N <= 32 * COMPUTE_UNITS) in 0 1
+//! TUNE SHORT = N <= (FEW ? 96 : LONG ? 0 : 16) * COMPUTE_UNITS in 0 1
 //! TUNE TOKENS = SOFTWARE || COLUMNS <= 32 ? 32 : FEW ? 64 : LONG ? 256 : 128 in 16 32 64 128 256
-//! TUNE ROWS = FEW && N / 32 < COMPUTE_UNITS ? 32 : FEW || SHORT ? 64 : 128 in 32 64 128
+//! TUNE ROWS = TOKENS > 32 ? SHORT ? 64 : 128 : N / 32 < COMPUTE_UNITS ? 32 : 64 in 32 64 128
 //! TUNE STEP = ROWS <= 64 && SHARED_BYTES >= 256 * (ROWS + TOKENS) ? 32 : 16 in 16 32
 //! TUNE THREAD_ROWS = ROWS + TOKENS <= 64 ? 4 : LONG ? 16 : 8 in 4 8 16
 //! TUNE THREAD_TOKENS = TOKENS == 32 ? 4 : 8 in 4 8
-//! TUNE PARTS = SOFTWARE ? 1 : 256 * THREAD_ROWS * THREAD_TOKENS / ROWS / TOKENS in 1 2 4 8
+//! TUNE LEAST = SOFTWARE ? 1 : FEW && ROWS > 64 ? 128 : 256 in 1 128 256
+//! TUNE PARTS = max(1, LEAST * THREAD_ROWS * THREAD_TOKENS / ROWS / TOKENS) in 1 2 4 8
+//! TUNE CUT = !SOFTWARE in 0 1 2 3 4 6 8
 //! LET WG_SIZE = ROWS / THREAD_ROWS * (TOKENS / THREAD_TOKENS) * PARTS
 //! LET W_WIDTH = 4
+//! LET UNITS = SOFTWARE ? 3 : COMPUTE_UNITS
+//! LET TOKEN_TILES = ceildiv(COLUMNS > 128 ? 512 : COLUMNS, TOKENS)
+//! LET ROW_TILES = ceildiv(N, ROWS)
+//! LET WHOLE = ROW_TILES * TOKEN_TILES / UNITS * UNITS / TOKEN_TILES
+//! LET REST = max(1, (ROW_TILES - WHOLE) * TOKEN_TILES)
+//! LET WAVES = UNITS % REST * 20 <= 3 * UNITS ? 1 : 2 * UNITS % REST * 20 <= 6 * UNITS ? 2 : 3
+//! LET MOST = min(SUM_ROWS / ROWS / max(1, ROW_TILES - WHOLE), K / (SOFTWARE ? 4 * STEP : 256))
+//! LET SPLITS = CUT == 0 ? 1 : max(1, min(CUT > 1 ? CUT : WAVES * UNITS / REST, MOST))
+//! LET KEPT = WHOLE * (SPLITS - 1)
 //! LOCAL WG_SIZE
-//! GROUPS ceildiv(BAND, ROWS) ceildiv(T, TOKENS)
+//! GROUPS max(ceildiv(BAND, ROWS), ceildiv(BAND, ROWS) * SPLITS - KEPT) ceildiv(T, TOKENS)
 //! ACTIVE ceildiv(BAND, THREAD_ROWS) * ceildiv(T, THREAD_TOKENS) * PARTS
 //! REQUIRE THREAD_ROWS <= ROWS && THREAD_TOKENS <= TOKENS && 4 * PARTS <= STEP
 //! REQUIRE W_STRIDE % 4 == 0 && K % 16 == 0
@@ -62,6 +81,7 @@
 //! LIB activations
 //! LIB matmul_result
 //! LIB gemm_wide
+//! LIB arrival
 //! LIB matmul_tile
 
 void body(uvec3 group)

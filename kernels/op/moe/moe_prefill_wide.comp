@@ -74,7 +74,8 @@ uint gemm_token(uint t)
 #define BEGIN_TOKEN(t)   EACH_QUAD(BEGIN_QUAD, t)
 #define BIAS_QUAD(t, h) \
     r = row1 + TILE_ROW(place.x, 4 * (h)); \
-    bias[h] = vec4(row_bias(r), row_bias(r + 1u), row_bias(r + 2u), row_bias(r + 3u));
+    i = row1 + TILE_ROW(place.x, 4 * (h) + 2); \
+    bias[h] = vec4(row_bias(r), row_bias(r + 1u), row_bias(i), row_bias(i + 1u));
 
 float row_bias(uint r)
 {
@@ -116,7 +117,7 @@ void multiply_tile(uint tid, uint count)
             bias[h] = vec4(0.0);
 #endif
     EACH_TOKEN(BEGIN_TOKEN)
-    gemm_tile(tid, place);
+    gemm_tile(tid, place, 0u, GEMM_STEPS);
     if (place.z == 0u) {
         EACH_TOKEN(STORE_TOKEN)
     }

@@ -34,6 +34,7 @@
 //! PREFER SOFTWARE ? -10 : 10
 //! LIB weight_words
 //! LIB weight_{weight}
+//! LIB arrival
 //! LIB last_group
 //! LIB moe_rank
 

@@ -27,6 +27,7 @@
 //! LIB sample
 //! LIB nucleus
 //! LIB nucleus_step
+//! LIB arrival
 //! LIB last_group
 
 void body(uvec3 group)

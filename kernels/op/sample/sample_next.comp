@@ -37,6 +37,7 @@
 //! LIB topk_draw
 //! LIB radix_topk
 //! LIB best_pairs
+//! LIB arrival
 //! LIB last_group
 
 const uint SHARE = SLICE / uint(LOCAL_X); // logits of an invocation

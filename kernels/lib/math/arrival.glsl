@@ -1,0 +1,15 @@
+// Arrivals of work groups at a counter, without waiting.
+//
+// A counter of ARRIVED is 0 between dispatches: the last group leaves it so. What the groups wrote
+// and the last one reads are coherent buffers (OpenGL ES 3.1, 4.9 of the language: `coherent` makes
+// writes visible, memoryBarrierBuffer() orders them). Needs `coherent uint ARRIVED[]`.
+
+// How many of `groups` work groups had arrived before. One invocation calls it, after a barrier()
+// that follows each invocation's memoryBarrierBuffer().
+uint arrive(uint counter, uint groups)
+{
+    uint before = atomicAdd(ARRIVED[counter], 1u);
+    if (before + 1u == groups)
+        ARRIVED[counter] = 0u;
+    return before;
+}

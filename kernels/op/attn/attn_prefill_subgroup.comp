@@ -16,7 +16,9 @@
 // 834 and 1208 from 4096 (22 and 15 TFLOP/s); of 128 numbers 121 and 193, 1794 and 2995. Of the
 // values of tunables that were tried, 4 own rows and 4 subgroups take 84, 794, 141 and 2173, and
 // 32 keys for 64 numbers 80 and 827; 8 own rows, or all loops unrolled by a pragma, up to 50 times
-// as long: arrays leave the registers.
+// as long: arrays leave the registers. With those 4 and 4, and 32 keys, heads of 80 numbers (32 of
+// 32) take 119 and 153, 1754 and 2675; of 96 numbers 469 and 163, 1863 and 2855; of 256 numbers (8
+// of 4) 318 and 166, 3621 and 3099; an f32 cache, 64 numbers, from 4096 1024 and 1223.
 //
 // All invocations are active in loads, scores and softmax; in the values all for heads of 64, 96,
 // 128 and 256 numbers, and 20 of 24 columns of vec4s for 80. Utilisation: a pass of 2 to 16 tokens
@@ -59,7 +61,7 @@
 //! REQUIRE HEAD_DIM % 8 == 0 && QKV_STRIDE % 4 == 0 && O_STRIDE % 4 == 0
 //! REQUIRE HEADS % (KV_HEADS * HEADS_BLOCK) == 0 && ROWS % HEADS_BLOCK == 0
 //! EXTENSION GL_KHR_shader_subgroup_shuffle
-//! PREFER SOFTWARE ? -1 : HEAD_DIM <= 128 ? 30 : 15
+//! PREFER SOFTWARE ? -1 : KV_f16 && (HEAD_DIM == 64 || HEAD_DIM == 128) ? 30 : 15 // as measured
 //! TOLERANCE 1e-11
 //! LIB kv
 //! LIB kv_vec8

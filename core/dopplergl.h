@@ -683,7 +683,8 @@ const char *dgl_model_generation_config(const struct dgl_model *model, size_t *l
  * and should that fail too, calls that compute fail until dgl_model_rebuild() brings them back.
  * dgl_model_info.weight_bytes follows. DGL_ERR_NO_MEMORY: the weights would not fit;
  * DGL_ERR_UNSUPPORTED: a hint cannot be met here; DGL_ERR_KERNEL: one does not compile, or computes
- * wrongly; DGL_ERR_INVALID_ARG: in a call that profiles. Slow. */
+ * wrongly; DGL_ERR_INVALID_ARG: in a call that profiles. Slow; dgl_model_prepare_kernels() does
+ * most of it beforehand. */
 enum dgl_status dgl_model_set_kernels(struct dgl_model *model, const struct dgl_kernels *kernels);
 /* Does a part of what dgl_model_set_kernels() of the same kernels does before it changes anything,
  * so that tokens go on meanwhile; to be called from token_cb of dgl_generate(), or between calls,

@@ -387,15 +387,8 @@ bool command_kernels_check(const struct options *opt)
     struct dgl_nearest nearest = {.word = dgl_str_of(opt->arg[0])};
     struct dgl_buf usage = {0};
     if (action && opt->num_args >= action->min_args && opt->num_args <= action->max_args) {
-        const bool is_new = action->run == kernels_new;
-        if (!uses_options(action, opt))
-            return false;
-        if (is_new && !opt->op)
-            console_error("kernels: `new` wants the operation: --op norm, --op matmul/decode, as "
-                          "`dopplergl kernels list` has them");
-        if (action->run == kernels_bench)
-            return kernels_check_shape(opt);
-        return !is_new || opt->op;
+        return uses_options(action, opt) &&
+               (action->run != kernels_bench || kernels_check_shape(opt));
     }
     for (size_t i = 0; i < NUM_ACTIONS; i++) {
         dgl_buf_printf(&usage, "%s%s",

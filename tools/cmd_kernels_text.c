@@ -216,7 +216,7 @@ int kernels_new(struct engine *e, const struct options *opt)
     enum dgl_status status = engine_open_kernels(e, opt);
     if (status != DGL_OK)
         return exit_code(status);
-    status = dgl_kernels_template(log, e->kernels, name, opt->op, &text, &len);
+    status = dgl_kernels_template(log, e->kernels, name, opt->op ? opt->op : "", &text, &len);
     if (status != DGL_OK)
         return status == DGL_ERR_INVALID_ARG ? EXIT_USAGE : exit_code(status);
     int code = EXIT_FAILED;

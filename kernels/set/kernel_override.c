@@ -1,14 +1,17 @@
 /* What a set has beside the built-in texts, as differences from them; and the start of a new kernel
  * from a built-in one. */
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/diff.h"
 #include "core/base/hash.h"
+#include "core/base/log.h"
 #include "core/base/nearest.h"
 #include "core/base/printable.h"
 #include "kernels/format/kernel_format.h"
 #include "kernels/kernels.h"
 #include "kernels/set/embedded.h"
+#include "kernels/set/kernel_request.h"
 
 /* ---- differences ----------------------------------------------------------------------------- */
 
@@ -110,26 +113,62 @@ static const struct kernel *find_model(const struct kernel_set *set, const char 
     return found;
 }
 
+/* A line of the log: an operation and its attributes with their words; broken before a word, so
+ * that it stays within 100 columns. */
+static void tell_words(const struct dgl_log *log, const struct kernel_set *set, const char *op)
+{
+    enum { WIDTH = 88 };
+    struct dgl_buf words = {0}, line = {0};
+    struct dgl_str rest, word;
+    kernel_op_words(set, dgl_str_of(op), &words);
+    rest = (struct dgl_str){words.p, words.len};
+    dgl_buf_printf(&line, words.len ? "  %-14s" : "  %s", op);
+    while (rest.len && kernel_word_next(&rest, &word)) {
+        if (line.len + 1 + word.len > WIDTH) {
+            dgl_notice(log, "%s", line.p ? line.p : op);
+            line.len = 0;
+            dgl_buf_printf(&line, "%16s", "");
+        }
+        dgl_buf_printf(&line, " %.*s", (int)word.len, word.p);
+    }
+    dgl_notice(log, "%s", line.p ? line.p : op);
+    dgl_buf_finish(&words);
+    dgl_buf_finish(&line);
+}
+
+/* The error line; then what there is. */
 static enum dgl_status fail_op(const struct dgl_log *log, const struct kernel_set *set,
                                const char *op)
 {
-    struct dgl_nearest nearest = {.word = dgl_str_of(op)};
-    struct dgl_buf all = {0};
+    const size_t len = strcspn(op, "/");
+    struct dgl_nearest nearest = {.word = {op, len}};
+    char name[64];
+    bool known = false;
+    snprintf(name, sizeof(name), "%.*s", (int)len, op);
     for (size_t i = 0; i < kernel_set_count(set); i++) {
-        const struct kernel *k = kernel_set_at(set, i);
+        known = known || strcmp(kernel_set_at(set, i)->op, name) == 0;
+        dgl_nearest_try(&nearest, kernel_set_at(set, i)->op);
+    }
+    if (!*op)
+        dgl_fail(log, DGL_ERR_INVALID_ARG,
+                 "a new kernel wants the operation that it is for, alone or with words of its "
+                 "kernels: norm, matmul/decode");
+    else if (known)
+        dgl_fail(log, DGL_ERR_INVALID_ARG, "no built-in kernel is for %s: none has all these words",
+                 op);
+    else
+        dgl_fail(log, DGL_ERR_INVALID_ARG, "no built-in kernel is for %s%s%s%s", op,
+                 nearest.best ? "; did you mean " : "", nearest.best ? nearest.best : "",
+                 nearest.best ? "?" : "");
+    for (size_t i = 0; i < kernel_set_count(set); i++) {
+        const char *one = kernel_set_at(set, i)->op;
         bool first = true;
         for (size_t j = 0; j < i && first; j++)
-            first = strcmp(kernel_set_at(set, j)->op, k->op) != 0;
-        if (first)
-            dgl_buf_printf(&all, "%s%s", all.len ? ", " : "", k->op);
-        dgl_nearest_try(&nearest, k->op);
+            first = strcmp(kernel_set_at(set, j)->op, one) != 0;
+        if (first && (!known || strcmp(one, name) == 0))
+            tell_words(log, set, one);
     }
-    enum dgl_status status =
-        dgl_fail(log, DGL_ERR_INVALID_ARG, "no built-in kernel is for %s%s%s%s; operations: %s", op,
-                 nearest.best ? "; did you mean " : "", nearest.best ? nearest.best : "",
-                 nearest.best ? "?" : "", all.p ? all.p : "");
-    dgl_buf_finish(&all);
-    return status;
+    return DGL_ERR_INVALID_ARG;
 }
 
 enum dgl_status kernel_template(const struct dgl_log *log, const struct kernel_set *set,

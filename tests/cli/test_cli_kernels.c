@@ -290,8 +290,8 @@ struct new_row {
     const char *name;
     const char *args[8]; /* after `kernels new` */
     int code;
-    const char *error; /* NULL: none, and `out` is on standard output */
-    const char *out;
+    const char *error; /* NULL: none */
+    const char *out;   /* part of standard output; of standard error after an error */
 };
 
 static const struct new_row new_rows[] = {
@@ -300,13 +300,26 @@ static const struct new_row new_rows[] = {
      0,
      NULL,
      "phase prefill"},
-    {"no operation", {"mine"}, 2, "wants the operation", NULL},
+    {"no operation",
+     {"mine"},
+     2,
+     "wants the operation",
+     "\ndopplergl:   norm           post store add\n"},
+    {"no operation, in a file that cannot be",
+     {"mine", "-o", TEST_MISSING "/x"},
+     2,
+     "wants the operation",
+     "\ndopplergl:   copy\n"},
     {"an operation that is none",
      {"mine", "--op", "nurm", "-o", "-"},
      2,
      "did you mean norm?",
-     NULL},
-    {"a word that is none", {"mine", "--op", "norm/decode", "-o", "-"}, 2, "for norm/decode", NULL},
+     "\ndopplergl:   rope_kv        "},
+    {"a word that is none",
+     {"mine", "--op", "norm/decode", "-o", "-"},
+     2,
+     "for norm/decode: none has all",
+     "\ndopplergl:   norm           post store add\n"},
     {"a name that is taken",
      {"norm_rms", "--op", "norm", "-o", "-"},
      2,
@@ -332,8 +345,8 @@ static void new_case(void **state)
     assert_code(&r, row->code);
     if (row->error)
         assert_one_error(&r, row->error);
-    else
-        assert_contains(r.out, row->out);
+    if (row->out)
+        assert_contains(row->error ? r.err : r.out, row->out);
     process_finish(&r);
 }
 

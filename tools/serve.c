@@ -2,6 +2,7 @@
  * device, libmicrohttpd's threads read and send, one more looks after clients. */
 #include "tools/serve.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -61,10 +62,13 @@ static void catch_signals(void)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
+/* Addresses, not names that begin like one: those may be anybody's. */
 static bool is_loopback(const char *host)
 {
-    return !host || strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 ||
-           strcmp(host, "localhost") == 0;
+    struct in_addr v4;
+    if (!host || strcmp(host, "::1") == 0 || strcmp(host, "localhost") == 0)
+        return true;
+    return inet_pton(AF_INET, host, &v4) == 1 && ntohl(v4.s_addr) >> 24 == 127;
 }
 
 bool command_serve_check(const struct options *opt)

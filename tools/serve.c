@@ -299,6 +299,7 @@ int command_serve(const struct options *opt)
     serve_http_stop(&s);
     dgl_session_destroy(&s.embedder);
     dgl_batch_destroy(&s.batch);
+    serve_engine_drop(&s);
     dgl_template_destroy(&s.tmpl);
     engine_close(&s.engine);
     for (size_t i = 0; i < s.num_keys; i++)

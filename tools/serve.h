@@ -85,7 +85,8 @@ struct serve {
     struct dgl_session *embedder; /* made at the first request */
     struct dgl_sampling sampling; /* of requests that say nothing */
     char model_name[256];
-    size_t most_choices; /* that the batch can hold */
+    size_t most_choices;            /* that the batch can hold */
+    struct serve_exchange *running; /* the engine's, by next_job: each holds a reference */
     struct serve_metrics metrics;
     struct MHD_Daemon *http;
     /* [num_keys], of which one is asked for; none = nobody is */
@@ -134,6 +135,8 @@ void serve_http_look(struct serve *s);
 void serve_job_begin(struct serve_exchange *ex, enum serve_kind kind);
 /* On the engine's thread: until it is told to stop; an exit code. */
 int serve_engine_run(struct serve *s);
+/* When the batch is gone: lets go of requests that nobody will answer. */
+void serve_engine_drop(struct serve *s);
 /* Signals that came so far. */
 int serve_signals(void);
 int serve_hangups(void);

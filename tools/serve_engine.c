@@ -238,6 +238,27 @@ void serve_job_begin(struct serve_exchange *ex, enum serve_kind kind)
         serve_exchange_refuse(ex, &error);
 }
 
+/* The engine is done with a job. */
+static void end_job(struct serve_exchange *ex)
+{
+    struct serve_exchange **link = &ex->server->running;
+    while (*link != ex)
+        link = &(*link)->next_job;
+    *link = ex->next_job;
+    serve_exchange_unref(ex);
+}
+
+void serve_engine_drop(struct serve *s)
+{
+    while (s->running)
+        end_job(s->running);
+    for (struct serve_exchange *ex = s->first_job, *next; ex; ex = next) {
+        next = ex->next_job;
+        serve_exchange_unref(ex);
+    }
+    s->first_job = s->last_job = NULL;
+}
+
 /* ---- what the batch tells -------------------------------------------------------------------- */
 
 static bool take_token(void *priv, const struct dgl_token *token)
@@ -310,7 +331,7 @@ static void take_end(void *priv, const struct dgl_request_result *result)
     const bool over = ex->num_ended == ex->num_choices;
     pthread_mutex_unlock(&ex->lock);
     if (over)
-        serve_exchange_unref(ex);
+        end_job(ex);
 }
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
@@ -493,6 +514,8 @@ static enum dgl_status take_jobs(struct serve *s, bool wait)
     pthread_mutex_unlock(&s->lock);
     for (struct serve_exchange *next; ex; ex = next) {
         next = ex->next_job;
+        ex->next_job = s->running;
+        s->running = ex;
         atomic_store(&s->beat_ns, dgl_now_ns());
         pthread_mutex_lock(&ex->lock);
         bool over = true;
@@ -504,7 +527,7 @@ static enum dgl_status take_jobs(struct serve *s, bool wait)
         }
         pthread_mutex_unlock(&ex->lock);
         if (over)
-            serve_exchange_unref(ex);
+            end_job(ex);
     }
     return status == DGL_ERR_DEVICE_LOST ? status : DGL_OK;
 }

@@ -368,7 +368,7 @@ static bool uses_options(const struct action *action, const struct options *opt)
 {
     const bool generated = action->run == kernels_show && opt->generated;
     struct dgl_str rest = dgl_str_of(generated ? "shape quick output force" : action->unused), name;
-    char form[32], one[32];
+    char form[64], one[32];
     snprintf(form, sizeof(form), "kernels %s%s", action->name,
              action->run == kernels_show && !generated ? "` without `--generated" : "");
     while (dgl_str_split(&rest, ' ', &name)) {

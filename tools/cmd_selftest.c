@@ -51,7 +51,17 @@ int command_selftest(const struct options *opt)
 {
     struct engine e = {0};
     struct tested t = {.json = opt->json};
+    size_t len;
     console_init(&e.console, opt);
+    if (opt->num_args) {
+        if (dgl_kernels_create(&e.console.log, NULL, &e.kernels) != DGL_OK)
+            return EXIT_FAILED;
+        if (!dgl_kernels_source(e.kernels, opt->arg[0], &len)) {
+            console_error("selftest: no built-in kernel is called %s", DGL_PRINTABLE(opt->arg[0]));
+            engine_close(&e);
+            return EXIT_USAGE;
+        }
+    }
     enum dgl_status status = engine_open_device(&e, opt);
     t.w = dgl_json_writer(&t.out, 0);
     if (status == DGL_OK && t.json) {

@@ -67,6 +67,8 @@ static void put_place(const struct kernel_place *place, uint32_t column, char *o
 {
     if (column)
         snprintf(out, size, "%s:%u:%u", place->path, place->line, column);
+    else if (place->line == 0) /* a driver's word about the program as a whole */
+        snprintf(out, size, "%s", place->path);
     else
         snprintf(out, size, "%s:%u", place->path, place->line);
 }

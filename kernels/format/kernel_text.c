@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/hash.h"
+#include "core/base/utf8.h"
 #include "kernels/format/kernel_excerpt.h"
 #include "kernels/format/kernel_parser.h"
 
@@ -338,12 +339,20 @@ static enum dgl_status parse_summary(struct kernel_parser *p, struct dgl_str lin
     return p->kernel->summary ? DGL_OK : dgl_fail_memory(p->log, "a kernel's summary", text.len);
 }
 
+static bool is_include(struct dgl_str line)
+{
+    if (!dgl_str_starts(line, "#"))
+        return false;
+    return dgl_str_starts(dgl_str_trim((struct dgl_str){line.p + 1, line.len - 1}), "include");
+}
+
 /* Takes the directives up to the body and makes sure that the body holds none. *body is NULL when
  * there is none. */
 static enum dgl_status parse_lines(struct kernel_parser *p, struct dgl_str text, const char **body,
                                    uint32_t *body_line)
 {
     struct dgl_str rest = text, line;
+    bool includes = false;
     enum dgl_status status = DGL_OK;
     for (p->line = 1; status == DGL_OK; p->line++) {
         const char *start = rest.p;
@@ -352,7 +361,11 @@ static enum dgl_status parse_lines(struct kernel_parser *p, struct dgl_str text,
         line = dgl_str_trim(line);
         if (p->line == 1 && p->kernel)
             status = parse_summary(p, line);
-        else if (is_directive(line) && *body)
+        else if (is_directive(line) && *body && includes) {
+            p->line = *body_line;
+            status = kernel_parser_fail(p, "#include may not appear here: kernels share texts by "
+                                           "//! LIB");
+        } else if (is_directive(line) && *body)
             status =
                 kernel_parser_fail(p, "a directive after the body began on line %u", *body_line);
         else if (is_directive(line))
@@ -360,6 +373,7 @@ static enum dgl_status parse_lines(struct kernel_parser *p, struct dgl_str text,
         else if (!*body && line.len && !dgl_str_starts(line, "//")) {
             *body = start;
             *body_line = p->line;
+            includes = is_include(line);
         }
         if (status != DGL_OK)
             break;
@@ -386,6 +400,14 @@ static enum dgl_status check_bytes(struct kernel_parser *p)
         if ((byte < 0x20 && !strchr("\t\n\v\f\r", byte)) || byte == 0x7f)
             return kernel_parser_fail(
                 p, "the file holds a control character, 0x%02x; kernels and libs are text", byte);
+    }
+    const size_t valid = dgl_utf8_valid_prefix(p->text.p, p->text.len);
+    if (valid < p->text.len) {
+        p->line = 1;
+        for (size_t i = 0; i < valid; i++)
+            p->line += p->text.p[i] == '\n';
+        return kernel_parser_fail(p, "the file is not UTF-8: byte 0x%02x",
+                                  (unsigned char)p->text.p[valid]);
     }
     p->line = 1;
     return DGL_OK;

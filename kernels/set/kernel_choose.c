@@ -158,7 +158,10 @@ static void pick_add(struct pick *pick, const struct kernel_choice *choice, int6
 
 static void add_refusal(struct dgl_buf *out, const struct kernel *kernel, const char *why)
 {
-    dgl_buf_printf(out, "%s%s: %s", out->len ? "; " : "", kernel->name, why);
+    dgl_buf_printf(out, "%s%s", out->len ? "; " : "", kernel->name);
+    if (strcmp(kernel->origin, "builtin") != 0)
+        dgl_buf_printf(out, " (%s)", kernel->origin);
+    dgl_buf_printf(out, ": %s", why);
 }
 
 /* Whether some tunable or the work groups of the kernel have a hint, of the layers that `heard`

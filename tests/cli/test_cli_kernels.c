@@ -166,7 +166,7 @@ static void explain_is_grouped_by_layer(void **state)
     }
     assert_int_equal(qkv, 2);
     assert_contains(r.out, "invocations have work");
-    assert_in_range(lines, 40, 110);
+    assert_in_range(lines, 40, 130);
     process_finish(&r);
 }
 

@@ -309,6 +309,11 @@ static enum dgl_status call_kernels(struct dgl_str in)
         FUZZ_CHECK((status == DGL_OK) == (text_of != NULL));
         dgl_free(text_of);
         fuzz_check_status(&world.log, status);
+        bool ready = false;
+        status = flag ? dgl_kernels_check_shape(log_of_world, kernels, flag, hints) : DGL_OK;
+        fuzz_check_status(&world.log, status);
+        status = dgl_model_prepare_kernels(world.small, kernels, &ready);
+        fuzz_check_status(&world.log, status);
         status = dgl_model_set_kernels(world.small, kernels);
         if (status == DGL_OK) {
             fuzz_check_status(&world.log, status);

@@ -207,9 +207,12 @@ static bool check_pattern(const struct kernel_hint_source *source, const char *k
     if (source->layer == KERNEL_LAYER_TUNER || kernel_pattern_known(source->set, pattern, &bad))
         return true;
     struct dgl_buf words = {0};
-    kernel_op_words(source->set, *op, &words);
+    if (bad.len && bad.p[0] >= 'A' && bad.p[0] <= 'Z') /* a constant */
+        kernel_op_consts(source->set, *op, &words);
+    else
+        kernel_op_words(source->set, *op, &words);
     *status = refuse(source, "%s: %s: no operation has '%.*s'; %.*s has: %s", source->where, key,
-                     (int)bad.len, bad.p, (int)op->len, op->p, words.len ? words.p : "no words");
+                     (int)bad.len, bad.p, (int)op->len, op->p, words.len ? words.p : "none");
     dgl_buf_finish(&words);
     return false;
 }

@@ -187,6 +187,16 @@ void kernel_op_words(const struct kernel_set *set, struct dgl_str op, struct dgl
     }
 }
 
+void kernel_op_consts(const struct kernel_set *set, struct dgl_str op, struct dgl_buf *out)
+{
+    for (size_t i = 0; i < kernel_set_count(set); i++) {
+        const struct kernel *k = kernel_set_at(set, i);
+        for (uint32_t c = 0; c < k->num_consts && dgl_str_eq(op, k->op); c++)
+            if (!out->p || !kernel_word_in(out->p, k->consts[c].name))
+                dgl_buf_printf(out, "%s%s", out->len ? " " : "", k->consts[c].name);
+    }
+}
+
 /* One or more of [A-Za-z0-9_]. */
 static bool is_name(struct dgl_str text)
 {

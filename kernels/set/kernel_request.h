@@ -23,5 +23,7 @@ bool kernel_pattern_known(const struct kernel_set *set, const char *pattern, str
 /* Appends the attributes of an operation with their words, as its kernels have them:
  * "phase decode prefill; weight f32 f16". */
 void kernel_op_words(const struct kernel_set *set, struct dgl_str op, struct dgl_buf *out);
+/* Appends the constants of the operation, as its kernels ask for them: "H X_STRIDE". */
+void kernel_op_consts(const struct kernel_set *set, struct dgl_str op, struct dgl_buf *out);
 
 #endif

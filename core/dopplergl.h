@@ -295,7 +295,7 @@ struct dgl_kernels_params {
     /* folders: each *.comp in them replaces the kernel of its NAME, in this order */
     const char *const *dirs;
     size_t num_dirs;
-    const char *const *files; /* single override files */
+    const char *const *files; /* single override files, each of another NAME */
     size_t num_files;
     const char *user_config;  /* path of a JSON object of kernel hints, below config_file; NULL */
     const char *config_file;  /* path of a JSON object of kernel hints; NULL = none */

@@ -127,7 +127,7 @@ struct kernel {
     uint32_t body_line; /* line of the file on which the body starts, from 1 */
     const char *path;   /* for messages: "kernels/op/matmul/matmul_decode.comp" of a built-in one */
     const char *origin; /* "builtin" or the path of the file */
-    uint32_t source;    /* which directory or file it came with; 0 = built in */
+    uint32_t source;    /* which directory it came with, or the files; 0 = built in */
     bool added;         /* from a user's file, under a NAME that no lower layer had */
     char sha256[65];    /* of the file, its lines ending in LF */
     struct kernel_bind binds[KERNEL_MAX_BINDS]; /* index = SSBO binding */

@@ -485,7 +485,7 @@ static enum dgl_status add_user_files(const struct dgl_log *log, struct kernel_s
         status = add_dir(log, set, params, params->dirs[i], source++);
     for (size_t i = 0; i < params->num_files && status == DGL_OK; i++) {
         const char *path = params->files[i];
-        const struct user_file file = {path, NULL, find_text(params, path), source++};
+        const struct user_file file = {path, NULL, find_text(params, path), source};
         if (!file.given || file.given->text)
             status = add_file(log, set, &file, &bytes);
     }

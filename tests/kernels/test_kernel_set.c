@@ -325,6 +325,20 @@ static void name_twice_in_a_directory_is_refused(void **state)
     assert_refused(DIR_PARAMS(files), DGL_ERR_KERNEL, "b.comp: the NAME mm_x is also that of ");
 }
 
+static void name_twice_among_files_is_refused(void **state)
+{
+    struct files *files = *state;
+    char *paths[] = {checked(dgl_path_join(files->dir, "a.comp")),
+                     checked(dgl_path_join(files->dir, "b.comp"))};
+    put(files, "a.comp", KERNEL("mm_x", "matmul", "mine", ""));
+    put(files, "b.comp", KERNEL("mm_x", "matmul", "mine", ""));
+    assert_refused(
+        dgl_kernels_params(.files = (const char *const[]){paths[0], paths[1]}, .num_files = 2),
+        DGL_ERR_KERNEL, "b.comp: the NAME mm_x is also that of ");
+    free(paths[0]);
+    free(paths[1]);
+}
+
 static void unknown_operation_is_refused(void **state)
 {
     struct files *files = *state;
@@ -752,6 +766,7 @@ int main(void)
         cmocka_unit_test(absent_directory_is_refused),
         FILE_TEST(directory_without_kernels_is_refused),
         FILE_TEST(name_twice_in_a_directory_is_refused),
+        FILE_TEST(name_twice_among_files_is_refused),
         FILE_TEST(unknown_operation_is_refused),
         FILE_TEST(unknown_constant_is_refused),
         FILE_TEST(replacing_another_operation_is_refused),

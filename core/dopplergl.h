@@ -742,7 +742,7 @@ struct dgl_plan_step {
      * `sha256` is over the kernel's file and those of its libs, one after the other */
     const struct dgl_kernel_info *kernel;
     const char *reason;
-    const char *fallback; /* the hint that was passed over here, and why; NULL = none was */
+    const char *fallback; /* hints that were passed over here, and why ("A; B"); NULL = none was */
     int32_t tokens;       /* of the pass that the figures below are for: the most of its kind */
     uint32_t groups[3];   /* work groups of the dispatch */
     uint32_t local[3];    /* invocations of a group */

@@ -22,6 +22,7 @@
 #define KERNEL_MAX_PROPERTIES 64
 #define KERNEL_MAX_LETS       16 /* of a kernel and its libs together; SHARED likewise */
 #define KERNEL_MAX_SHARED     16
+#define KERNEL_MAX_FALLBACKS  4   /* hints of one choice that were passed over, as they are told */
 #define KERNEL_MAX_VARS       208 /* all of the above that are variables, and LOCAL_X to LOCAL_Z */
 
 /* A named integer: model constants (K, N, HEAD_DIM), device properties (SUBGROUP_SIZE,
@@ -220,7 +221,7 @@ const char *kernel_set_hint(const struct kernel_set *set, const char *key, const
  * manifest says. Its entries are keyed by kernel_request_key():
  *   {"tunes": {KEY: {"NAME.TUNABLE": 8}}, "variants": {KEY: "NAME"}}
  * An entry for a kernel, a tunable or a value that the set lacks is left out; one that cannot run
- * is passed over, and kernel_choice.fallback says so. */
+ * is passed over, and kernel_choice.fallbacks says so. */
 enum dgl_status kernel_set_with_hints(const struct dgl_log *log, struct kernel_set *set,
                                       enum kernel_layer layer, const char *origin, const char *json,
                                       struct kernel_set **out);
@@ -310,11 +311,14 @@ struct kernel_choice {
     int64_t rank;         /* PREFER */
     /* a hint, unless a tuner's, or a user's file decides, even when it cannot be met */
     bool asked;
-    char reason[256]; /* "preferred: 30 over matmul_decode (10)" */
+    char reason[768]; /* "preferred: 30 over matmul_decode (10)" */
     struct kernel_hint_used hint;
-    /* "hint K=V (ORIGIN) does not apply here: WHY", of a layer that yields; "" = none */
-    char fallback[320];
-    uint32_t fallback_hint; /* its length up to WHY, without the colon: which hint it is */
+    /* "hint K=V (ORIGIN) does not apply here: WHY" of each hint that was passed over: those of one
+     * layer that yields, then tunables */
+    struct kernel_fallback {
+        char text[320];
+    } fallbacks[KERNEL_MAX_FALLBACKS];
+    uint32_t num_fallbacks;
 };
 
 /* How the kernel wants weights of that format packed: its LAYOUT, or the format's usual one

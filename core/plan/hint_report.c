@@ -8,20 +8,29 @@
 #include "core/base/mem.h"
 #include "core/plan/plan.h"
 
+/* Whether a kernel of those before `count` has passed over the same hint: the text up to WHY. */
+static bool is_told(const struct plan *plan, size_t count, const char *text)
+{
+    const size_t head = strcspn(text, ":");
+    for (size_t i = 0; i < count; i++) {
+        const struct kernel_choice *choice = &plan->kernels.uses[i]->choice;
+        for (uint32_t f = 0; f < choice->num_fallbacks; f++)
+            if (strcspn(choice->fallbacks[f].text, ":") == head &&
+                memcmp(choice->fallbacks[f].text, text, head) == 0)
+                return true;
+    }
+    return false;
+}
+
 /* One line for each hint that was passed over, with the first request that it was for. */
 static void note_fallbacks(const struct plan *plan)
 {
     for (size_t i = 0; i < plan->kernels.count; i++) {
         const struct kernel_use *use = plan->kernels.uses[i];
-        const struct kernel_choice *choice = &use->choice;
-        bool told = choice->fallback[0] == '\0';
-        for (size_t j = 0; j < i && !told; j++) {
-            const struct kernel_choice *other = &plan->kernels.uses[j]->choice;
-            told = other->fallback[0] && other->fallback_hint == choice->fallback_hint &&
-                   memcmp(other->fallback, choice->fallback, choice->fallback_hint) == 0;
-        }
-        if (!told)
-            dgl_notice(plan->device->log, "%s: %s", use->request.op, choice->fallback);
+        for (uint32_t f = 0; f < use->choice.num_fallbacks; f++)
+            if (!is_told(plan, i, use->choice.fallbacks[f].text))
+                dgl_notice(plan->device->log, "%s: %s", use->request.op,
+                           use->choice.fallbacks[f].text);
     }
 }
 

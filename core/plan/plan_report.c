@@ -85,9 +85,13 @@ void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct d
                 !kernel_choice_sha256(&segment->use[i]->choice, info.sha256))
                 info.sha256[0] = '\0'; /* out of memory: no hash is better than a wrong one */
             info.origin = origin.failed ? kernel->origin : origin.p;
-            const char *fallback = segment->use[i]->choice.fallback;
-            const char *reason = segment->use[i]->choice.reason;
-            char shape[160], unfused[512];
+            const struct kernel_choice *choice = &segment->use[i]->choice;
+            const char *reason = choice->reason;
+            char shape[160], unfused[sizeof(choice->reason) + 256];
+            char fallback[sizeof(choice->fallbacks) + 16] = "";
+            for (uint32_t f = 0, len = 0; f < choice->num_fallbacks; f++)
+                len += (uint32_t)snprintf(fallback + len, sizeof(fallback) - len, "%s%s",
+                                          f ? "; " : "", choice->fallbacks[f].text);
             describe_shape(op, shape, sizeof(shape));
             if (op->unfused) {
                 snprintf(unfused, sizeof(unfused), "%s; not fused: %s", reason, op->unfused);
@@ -97,7 +101,6 @@ void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct d
             for (uint32_t k = 0; k < op->request.num_attrs; k++)
                 if (strcmp(op->request.attrs[k].key, "weight") == 0)
                     weight = op->request.attrs[k].word;
-            const struct kernel_choice *choice = &segment->use[i]->choice;
             const int32_t tokens = tokens_of(plan, (enum segment)s);
             struct dgl_plan_step step = {.phase = phase_of[s],
                                          .layer = op->layer,

@@ -61,7 +61,7 @@ static enum dgl_status choose(struct tuner *t, const struct subject *subject,
             kernel_choose(t->log, set, request, device->properties, device->num_properties, out);
     if (status == DGL_OK) {
         struct dgl_str rest = dgl_str_of(tunes), part;
-        *fits = strcmp(out->kernel->name, kernel) == 0 && !out->fallback[0] &&
+        *fits = strcmp(out->kernel->name, kernel) == 0 && out->num_fallbacks == 0 &&
                 plan_check_served(NULL, op, out->kernel) == DGL_OK;
         while (*fits && dgl_str_split(&rest, ' ', &part))
             for (uint32_t i = 0; i < out->num_tunes; i++) {

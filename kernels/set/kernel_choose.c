@@ -24,9 +24,9 @@ struct chooser {
     struct kernel_fit fit;
     bool allow_f16;
     struct requested requested;
-    char note[320];     /* what was wished for and has nothing to say here */
-    char fallback[320]; /* of kernel_choice */
-    uint32_t fallback_hint;
+    char note[320]; /* what was wished for and has nothing to say here */
+    struct kernel_fallback fallbacks[KERNEL_MAX_FALLBACKS]; /* of kernel_choice */
+    uint32_t num_fallbacks;
 };
 
 /* ---- which hint applies ---------------------------------------------------------------------- */
@@ -61,8 +61,10 @@ static bool read_fixed(const struct kernel_hint *hint, const struct kernel_reque
     return requested->f16 && matmul;
 }
 
+/* After `passed`, a hint that was passed over, others of its layer are heard; NULL: none was. */
 static struct requested find_requested(const struct kernel_hints *hints,
-                                       const struct kernel_request *request)
+                                       const struct kernel_request *request,
+                                       const struct requested *passed)
 {
     struct requested best = {.hint = NULL};
     for (size_t i = 0; i < hints->count; i++) {
@@ -78,6 +80,9 @@ static struct requested find_requested(const struct kernel_hints *hints,
         } else if (!read_fixed(hint, request, &requested)) {
             continue;
         }
+        if (passed &&
+            (hint->layer != passed->hint->layer || requested.specificity >= passed->specificity))
+            continue;
         if (!best.hint || hint->layer > best.hint->layer ||
             (hint->layer == best.hint->layer && requested.specificity > best.specificity))
             best = requested;
@@ -182,12 +187,12 @@ static bool has_tunes(const struct chooser *c, const struct kernel *kernel,
     return false;
 }
 
-/* "HEAD: WHY"; both may be cut. */
-static void set_fallback(char out[320], uint32_t *hint, const char *head, const char *why)
+/* "HEAD: WHY"; both may be cut, and of very many the last ones are not kept. */
+static void add_fallback(struct kernel_fallback *list, uint32_t *count, const char *head,
+                         const char *why)
 {
-    int len = snprintf(out, 320, "%.120s: %s", head, why);
-    assert(len > 0);
-    *hint = (uint32_t)strcspn(out, ":");
+    if (*count < KERNEL_MAX_FALLBACKS)
+        snprintf(list[(*count)++].text, sizeof(list->text), "%.120s: %s", head, why);
 }
 
 /* Tries a kernel with the tunables of all hints, then without those that yield. One that could run
@@ -208,7 +213,7 @@ static bool fit(const struct chooser *c, const struct kernel *kernel, struct pic
     if (kernel_fit_hinted(&fit, kernel, choice, rank, asked_why)) {
         snprintf(head, sizeof(head), "tunables of %s (%s) do not apply here", kernel->name,
                  yielding_origin(c, kernel));
-        set_fallback(choice->fallback, &choice->fallback_hint, head, why);
+        add_fallback(choice->fallbacks, &choice->num_fallbacks, head, why);
         return true;
     }
     fit.hears = KERNEL_HEARS_NONE;
@@ -376,21 +381,28 @@ static void set_reason(const struct chooser *c, const struct pick *pick, enum fi
             len += snprintf(reason + len, size - (size_t)len, "; %s=%lld (%s)",
                             out->kernel->tunes[i].name,
                             (long long)out->vars[out->num_consts + i].value, out->tune_origin[i]);
-    if (c->fallback[0]) {
-        memcpy(out->fallback, c->fallback, sizeof(out->fallback));
-        out->fallback_hint = c->fallback_hint;
+    const struct kernel_fallback own = out->fallbacks[0]; /* of its tunables: one at most */
+    assert(out->num_fallbacks <= 1);
+    if (c->num_fallbacks > 0) {
+        const bool has_own = out->num_fallbacks > 0;
+        memcpy(out->fallbacks, c->fallbacks, sizeof(out->fallbacks));
+        out->num_fallbacks = c->num_fallbacks;
+        if (has_own && out->num_fallbacks < KERNEL_MAX_FALLBACKS)
+            out->fallbacks[out->num_fallbacks++] = own;
     }
-    const char *note = out->fallback[0] ? out->fallback : c->note;
-    if (note[0] && len >= 0 && (size_t)len < size)
-        len += snprintf(reason + len, size - (size_t)len, "; %s", note);
+    for (uint32_t i = 0; i < out->num_fallbacks && len >= 0 && (size_t)len < size; i++)
+        len += snprintf(reason + len, size - (size_t)len, "; %s", out->fallbacks[i].text);
+    if (out->num_fallbacks == 0 && c->note[0] && len >= 0 && (size_t)len < size)
+        len += snprintf(reason + len, size - (size_t)len, "; %s", c->note);
     if (pick->passed_over.len && len >= 0 && (size_t)len < size)
         snprintf(reason + len, size - (size_t)len, "; passed over: %s", pick->passed_over.p);
 }
 
 /* ---- choice ---------------------------------------------------------------------------------- */
 
-/* Tries the hint; *done says that *out or the status is final. */
-static enum dgl_status try_wish(struct chooser *c, struct kernel_choice *out, bool *done)
+/* Tries the hint; *done says that *out or the status is final, *passed that it was passed over. */
+static enum dgl_status try_wish(struct chooser *c, struct kernel_choice *out, bool *done,
+                                bool *passed)
 {
     const struct kernel_hint *hint = c->requested.hint;
     struct pick pick = {.rank = 0};
@@ -401,6 +413,7 @@ static enum dgl_status try_wish(struct chooser *c, struct kernel_choice *out, bo
     if (!c->requested.impossible)
         pick_among(c, FILTER_REQUESTED, &pick);
     *done = true;
+    *passed = false;
     if (is_blocked(&pick)) {
         status = fail_blocked(c, &pick);
         out->asked = true;
@@ -414,9 +427,10 @@ static enum dgl_status try_wish(struct chooser *c, struct kernel_choice *out, bo
                  hint->value, hint->origin, why_not(&pick) ? why_not(&pick) : "no such kernel");
     } else if (kernel_layer_yields(hints, hint->layer)) {
         *done = false;
+        *passed = true;
         snprintf(head, sizeof(head), "hint %s=%s (%s) does not apply here", hint->key, hint->value,
                  hint->origin);
-        set_fallback(c->fallback, &c->fallback_hint, head,
+        add_fallback(c->fallbacks, &c->num_fallbacks, head,
                      c->requested.impossible ? "the weights are still packed"
                      : why_not(&pick)        ? why_not(&pick)
                                              : "no such kernel");
@@ -425,6 +439,20 @@ static enum dgl_status try_wish(struct chooser *c, struct kernel_choice *out, bo
         out->asked = true;
     }
     pick_finish(&pick);
+    return status;
+}
+
+/* Tries the hint, then, as long as they are passed over, the others of its layer. */
+static enum dgl_status try_wishes(struct chooser *c, struct kernel_choice *out, bool *done)
+{
+    enum dgl_status status = DGL_OK;
+    bool passed = true;
+    while (passed && c->requested.hint) {
+        const struct requested tried = c->requested;
+        status = try_wish(c, out, done, &passed);
+        if (passed)
+            c->requested = find_requested(kernel_set_hints(c->fit.set), c->fit.request, &tried);
+    }
     return status;
 }
 
@@ -467,14 +495,14 @@ enum dgl_status kernel_choose(const struct dgl_log *log, const struct kernel_set
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "%zu device properties are given, at most %d fit",
                         num_device, KERNEL_MAX_PROPERTIES);
     c.allow_f16 = precision && strcmp(precision->value, "f16") == 0;
-    c.requested = find_requested(hints, request);
+    c.requested = find_requested(hints, request, NULL);
     bool requested_first = c.requested.hint && c.requested.hint->layer > KERNEL_LAYER_FILES;
     if (requested_first)
-        status = try_wish(&c, out, &done);
+        status = try_wishes(&c, out, &done);
     if (!done)
         status = try_filter(&c, FILTER_ADDED, out, &done);
     if (!done && c.requested.hint && !requested_first)
-        status = try_wish(&c, out, &done);
+        status = try_wishes(&c, out, &done);
     if (!done)
         status = try_filter(&c, FILTER_ALL, out, &done);
     return status;

@@ -68,48 +68,54 @@ struct manifest_row {
     const char *error;    /* part of the one error; NULL: it runs */
     const char *notice;   /* part of the notice on defaults that decide; NULL: none */
     const char *fallback; /* part of a line and of the JSON result; NULL: none */
+    const char *second;   /* of another hint, after the first in some step of the JSON result */
 };
 
 #define SUBGROUP "\"q4kMatmul\": \"gemv_subgroup\""
 #define NO_F16   "\"f16Matmul\": \"gemv_subgroup\""
+#define F16_OVER "hint computePrecision=f16 (manifest) does not apply here: "
 #define OVER     "hint q4kMatmul=gemv_subgroup (manifest) does not apply here: "
 
 static const struct manifest_row manifests[] = {
-    {"none", "", false, NULL, NULL, NULL, NULL},
+    {"none", "", false, NULL, NULL, NULL, NULL, NULL},
     {"defaults that decide", "\"q4kMatmul\": \"dequant_f32\"", false, NULL, NULL,
-     "default hints of its manifest decide over kernels: q4kMatmul=dequant_f32;", NULL},
+     "default hints of its manifest decide over kernels: q4kMatmul=dequant_f32;", NULL, NULL},
     {"defaults that a person has undone", "\"q4kMatmul\": \"dequant_f32\"", false,
-     "{\"q4kMatmul\":\"auto\"}", NULL, NULL, NULL},
-    {"defaults that change nothing", "\"q4kMatmul\": \"fused_q4k\"", false, NULL, NULL, NULL, NULL},
-    {"variant of the defaults that decides", "\"variants\": {\"matmul/decode\": \"baseline\"}",
-     false, NULL, NULL, "decide over kernels: variants.matmul/decode=baseline;", NULL},
-    {"tunable of the defaults", "\"tunes\": {\"norm_rms.WG_SIZE\": 128}", false, NULL, NULL,
-     "decide over kernels: tunes.norm_rms.WG_SIZE=128;", NULL},
-    {"work group of the defaults", "\"workgroupOverrides\": {\"norm_rms\": [128]}", false, NULL,
-     NULL, "decide over kernels: tunes.norm_rms.WG_SIZE=128;", NULL},
-    {"features that a manifest forbids", "\"disableFeatures\": [\"subgroups\", \"shader-f16\"]",
-     true, NULL, NULL, NULL, NULL},
-    {"pinned columns that no kernel has", "\"colsPerWorkgroup\": 7", true, NULL,
-     "the hint colsPerWorkgroup=7 (manifest (pinned)) cannot be met for matmul", NULL, NULL},
-    {"pinned hints are no defaults", "\"q4kMatmul\": \"dequant_f32\"", true, NULL, NULL, NULL,
+     "{\"q4kMatmul\":\"auto\"}", NULL, NULL, NULL, NULL},
+    {"defaults that change nothing", "\"q4kMatmul\": \"fused_q4k\"", false, NULL, NULL, NULL, NULL,
      NULL},
-    {"defaults that cannot be met", SUBGROUP, false, NULL, NULL, NULL, OVER},
+    {"variant of the defaults that decides", "\"variants\": {\"matmul/decode\": \"baseline\"}",
+     false, NULL, NULL, "decide over kernels: variants.matmul/decode=baseline;", NULL, NULL},
+    {"tunable of the defaults", "\"tunes\": {\"norm_rms.WG_SIZE\": 128}", false, NULL, NULL,
+     "decide over kernels: tunes.norm_rms.WG_SIZE=128;", NULL, NULL},
+    {"work group of the defaults", "\"workgroupOverrides\": {\"norm_rms\": [128]}", false, NULL,
+     NULL, "decide over kernels: tunes.norm_rms.WG_SIZE=128;", NULL, NULL},
+    {"features that a manifest forbids", "\"disableFeatures\": [\"subgroups\", \"shader-f16\"]",
+     true, NULL, NULL, NULL, NULL, NULL},
+    {"pinned columns that no kernel has", "\"colsPerWorkgroup\": 7", true, NULL,
+     "the hint colsPerWorkgroup=7 (manifest (pinned)) cannot be met for matmul", NULL, NULL, NULL},
+    {"pinned hints are no defaults", "\"q4kMatmul\": \"dequant_f32\"", true, NULL, NULL, NULL, NULL,
+     NULL},
+    {"defaults that cannot be met", SUBGROUP, false, NULL, NULL, NULL, OVER, NULL},
+    {"two defaults that cannot be met", SUBGROUP ", \"computePrecision\": \"f16\"", false, NULL,
+     NULL, NULL, F16_OVER, "; " F16_OVER},
     {"strict defaults that cannot be met", SUBGROUP ", \"strict\": true", false, NULL,
-     "the hint q4kMatmul=gemv_subgroup (manifest) cannot be met", NULL, NULL},
+     "the hint q4kMatmul=gemv_subgroup (manifest) cannot be met", NULL, NULL, NULL},
     {"strict defaults that a person relaxes", SUBGROUP ", \"strict\": true", false,
-     "{\"strict\":false}", NULL, NULL, OVER},
+     "{\"strict\":false}", NULL, NULL, OVER, NULL},
     {"a person is strict with defaults", SUBGROUP, false, "{\"strict\":true}",
-     "the hint q4kMatmul=gemv_subgroup (manifest) cannot be met", NULL, NULL},
+     "the hint q4kMatmul=gemv_subgroup (manifest) cannot be met", NULL, NULL, NULL},
     {"pinned that cannot be met", SUBGROUP, true, NULL,
-     "the hint q4kMatmul=gemv_subgroup (manifest (pinned)) cannot be met", NULL, NULL},
-    {"default for a format that the model lacks", NO_F16, false, NULL, NULL, NULL, NULL},
-    {"pinned for a format that the model lacks", NO_F16, true, NULL, NULL, NULL, NULL},
+     "the hint q4kMatmul=gemv_subgroup (manifest (pinned)) cannot be met", NULL, NULL, NULL},
+    {"default for a format that the model lacks", NO_F16, false, NULL, NULL, NULL, NULL, NULL},
+    {"pinned for a format that the model lacks", NO_F16, true, NULL, NULL, NULL, NULL, NULL},
     {"strict for a format that the model lacks", NO_F16 ", \"strict\": true", false, NULL,
-     "the hint f16Matmul=gemv_subgroup (manifest) is for no operation of the model", NULL, NULL},
+     "the hint f16Matmul=gemv_subgroup (manifest) is for no operation of the model", NULL, NULL,
+     NULL},
     {"strict that is met", "\"q4kMatmul\": \"dequant_f32\", \"strict\": true", true, NULL, NULL,
-     NULL, NULL},
+     NULL, NULL, NULL},
     {"strict that is no word of it", "\"strict\": \"yes\"", false, NULL,
-     "kernelHints.strict: is a string, wanted true or false", NULL, NULL},
+     "kernelHints.strict: is a string, wanted true or false", NULL, NULL, NULL},
 };
 
 static void manifest_case(void **state)
@@ -124,7 +130,7 @@ static void manifest_case(void **state)
         assert_one_error(&r, row->error);
     } else {
         assert_code(&r, 0);
-        size_t told = 0, steps = 0;
+        size_t told = 0, steps = 0, seconds = 0;
         const struct dgl_json *k = dgl_json_first(dgl_json_get(process_json(&r), "kernels"));
         for (; k; k = dgl_json_next(k), steps++) {
             const struct dgl_json *fallback = dgl_json_get(k, "fallback");
@@ -133,10 +139,13 @@ static void manifest_case(void **state)
                 continue;
             assert_contains(text_of(k, "fallback"), row->fallback ? row->fallback : "no fallback");
             told++;
+            seconds += row->second && strstr(text_of(k, "fallback"), row->second) != NULL;
         }
         assert_true(steps > 5);
         assert_int_equal(told > 0, row->fallback != NULL);
-        assert_int_equal(count_of(r.err, " does not apply here: "), row->fallback ? 1 : 0);
+        assert_int_equal(seconds > 0, row->second != NULL);
+        assert_int_equal(count_of(r.err, " does not apply here: "),
+                         (row->fallback != NULL) + (row->second != NULL));
         assert_int_equal(count_of(r.err, "decide over kernels"), row->notice ? 1 : 0);
         assert_contains(r.err, row->notice ? row->notice : "");
     }

@@ -309,6 +309,9 @@ static const struct hint_case hinted[] = {
     {{"profile that cannot be met", &minimum, F16, "mm",
       "(--kernel-profile fast) does not apply here: mm_sub: "},
      .profile = "fast"},
+    {{"second hint of a profile that cannot be met", &minimum, F16, "mm",
+      "; hint computePrecision=f16 (--kernel-profile fast) does not apply here: mm_half: "},
+     .profile = "fast"},
     {{"profile that can be met", &big, "attn_prefill", "attn_pre",
       "hint attentionPrefill=tiled_large (--kernel-profile fast)"},
      .profile = "fast"},
@@ -681,9 +684,9 @@ static void tunables_have_value_and_origin(void **state)
                             choice.tune_origin[i]);
         assert_string_equal(text, c->wanted);
         if (c->note)
-            assert_contains(choice.fallback, c->note);
+            assert_contains(choice.fallbacks[0].text, c->note);
         else
-            assert_string_equal(choice.fallback, "");
+            assert_int_equal(choice.num_fallbacks, 0);
     }
     kernel_set_destroy(&set);
 }

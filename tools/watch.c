@@ -355,29 +355,45 @@ static bool find_builtin(void *priv, const struct dgl_kernel_info *k)
     return !b->sha256[0];
 }
 
-static void tell_taken(const struct watch *w, const struct knowns *now, const struct file *f)
+/* The file was renamed to what it is now: the line of its old name tells of it. */
+static bool is_told_by_another(const struct watch *w, const struct knowns *now,
+                               const struct file *f)
+{
+    for (size_t i = 0; i < w->num_files && find_known(now, f->path); i++) {
+        const struct file *gone = &w->files[i];
+        const struct known *other = find_namesake(now, gone);
+        if (!gone->now.there && gone->group == f->group && (gone->edited || f->group != NO_GROUP) &&
+            other && strcmp(other->path, f->path) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* `remarks`: what follows in the line. */
+static void tell_taken(const struct watch *w, const struct knowns *now, const struct file *f,
+                       const char *remarks)
 {
     const char *name = f->name;
     const struct known *known = find_known(now, f->path), *other = find_namesake(now, f);
     struct builtin builtin = {.name = name};
     if (known)
-        console_say("watch: %s: taken %s", name, known->sha256);
+        console_say("watch: %s: taken %s%s", name, known->sha256, remarks);
     else if (f->is_hints && f->now.there)
-        console_say("watch: %s: taken", name);
+        console_say("watch: %s: taken%s", name, remarks);
     else if (f->now.there) /* another file of that NAME has the last word */
-        console_say("watch: %s: taken, but a later file replaces it: %s", name, f->path);
+        console_say("watch: %s: taken, but a later file replaces it: %s%s", name, f->path, remarks);
     if (known || f->now.there)
         return;
     if (!f->is_hints && !is_lib(f) && !other)
         dgl_kernels_iterate(w->engine->kernels, find_builtin, &builtin);
     if (other)
-        console_say("watch: %s: taken %s, that of %s: %s is gone", name, other->sha256, other->path,
-                    f->path);
+        console_say("watch: %s: taken %s, that of %s: %s is gone%s", name, other->sha256,
+                    other->path, f->path, remarks);
     else if (builtin.sha256[0])
-        console_say("watch: %s: taken %s, the built-in one: %s is gone", name, builtin.sha256,
-                    f->path);
+        console_say("watch: %s: taken %s, the built-in one: %s is gone%s", name, builtin.sha256,
+                    f->path, remarks);
     else
-        console_say("watch: %s: taken away: %s is gone", name, f->path);
+        console_say("watch: %s: taken away: %s is gone%s", name, f->path, remarks);
 }
 
 static void tell_refused(const struct watch *w, const struct file *f, const struct dgl_buf *said)
@@ -397,42 +413,82 @@ static void tell_refused(const struct watch *w, const struct file *f, const stru
     dgl_buf_finish(&others);
 }
 
-/* What else was logged: of a refusal the compiler's lines, else remarks. */
-static void tell_rest(const struct dgl_buf *said, const char *prefix)
+/* What else was logged of a refusal: the compiler's lines. */
+static void tell_rest(const struct dgl_buf *said)
 {
     struct dgl_str rest = {said->p ? said->p : "", said->len}, line;
     while (rest.len && dgl_str_split(&rest, '\n', &line))
         if (line.p[0] != CONSOLE_CAPTURED_ERROR)
-            console_say("%s%.*s", prefix, (int)line.len - 1, line.p + 1);
+            console_say("%.*s", (int)line.len - 1, line.p + 1);
 }
 
-/* A line for each file that was edited, or is taken at last; what belongs to it follows. */
+/* A file that is taken has a line of its own. */
+static bool has_line(const struct watch *w, const struct knowns *now, const struct file *f)
+{
+    const struct attempt *a = &w->attempt;
+    const bool taken = f->group != NO_GROUP && a->groups[f->group].outcome == TAKEN;
+    return (taken || (f->edited && f->group == NO_GROUP)) && !is_told_by_another(w, now, f);
+}
+
+/* Adds what was logged of the files that were taken: each remark stands in the line of the file
+ * that it names, else in the last line. */
+static void add_remarks(const struct watch *w, const struct knowns *now, const struct dgl_buf *said,
+                        const struct file *f, struct dgl_buf *out)
+{
+    struct dgl_str rest = {said->p ? said->p : "", said->len}, line;
+    while (rest.len && dgl_str_split(&rest, '\n', &line)) {
+        const struct file *owner = NULL, *last = NULL;
+        if (line.p[0] == CONSOLE_CAPTURED_ERROR)
+            continue;
+        for (size_t i = 0; i < w->num_files; i++) {
+            const struct file *each = &w->files[i];
+            if (!has_line(w, now, each))
+                continue;
+            last = each;
+            if (!owner && memmem(line.p, line.len, each->path, strlen(each->path)))
+                owner = each;
+        }
+        if ((owner ? owner : last) == f)
+            dgl_buf_printf(out, "; %.*s", (int)line.len - 1, line.p + 1);
+    }
+}
+
+static void tell_line(const struct watch *w, const struct knowns *now, const struct file *f)
+{
+    const struct attempt *a = &w->attempt;
+    struct dgl_buf remarks = {0};
+    for (size_t g = 0; a->groups && g <= a->num_groups; g++)
+        if (a->groups[g].outcome == TAKEN)
+            add_remarks(w, now, &a->groups[g].said, f, &remarks);
+    tell_taken(w, now, f, remarks.p ? remarks.p : "");
+    dgl_buf_finish(&remarks);
+}
+
+/* A line for each file that was edited, or is taken at last; the compiler's lines follow it. */
 static void answer(struct watch *w)
 {
     const struct attempt *a = &w->attempt;
     struct knowns now;
     if (knowns_init(&now, w, false)) {
         for (size_t i = 0; i < w->num_files; i++)
-            if (w->files[i].edited && w->files[i].group == NO_GROUP)
-                tell_taken(w, &now, &w->files[i]);
+            if (w->files[i].group == NO_GROUP && has_line(w, &now, &w->files[i]))
+                tell_line(w, &now, &w->files[i]);
         for (size_t g = 0; a->groups && g < a->num_groups; g++) {
-            const bool taken = a->groups[g].outcome == TAKEN;
-            bool told = false;
+            bool refused = false;
             for (size_t i = 0; i < w->num_files; i++) {
                 const struct file *f = &w->files[i];
-                if (f->group != g || (!f->edited && !taken))
+                if (f->group != g)
                     continue;
-                told = true;
-                if (taken)
-                    tell_taken(w, &now, f);
-                else
-                    tell_refused(w, f, &a->groups[g].said);
+                if (has_line(w, &now, f))
+                    tell_line(w, &now, f);
+                if (a->groups[g].outcome == TAKEN || !f->edited)
+                    continue;
+                refused = true;
+                tell_refused(w, f, &a->groups[g].said);
             }
-            if (told)
-                tell_rest(&a->groups[g].said, taken ? "watch: " : "");
+            if (refused)
+                tell_rest(&a->groups[g].said);
         }
-        if (a->groups && a->groups[a->num_groups].outcome == TAKEN)
-            tell_rest(&a->groups[a->num_groups].said, "watch: ");
     }
     knowns_finish(&now);
 }

@@ -102,9 +102,10 @@ static enum dgl_status read_item(const struct dgl_log *log, const struct op_rule
                         "shape: %s has no attribute and no size '%s' (docs/operations.md)",
                         rule->op, DGL_PRINTABLE(item));
     const int64_t most = field == &s->c.tokens ? DGL_STEP_ROWS : KERNEL_SHAPE_MAX;
-    if (!dgl_parse_i64(dgl_str_of(value), 0, most, &number))
-        return dgl_fail(log, DGL_ERR_INVALID_ARG, "shape: %s=%s is not a number from 0 to %lld",
-                        name, DGL_PRINTABLE(value), (long long)most);
+    const int64_t least = field == &s->c.tokens ? 1 : 0;
+    if (!dgl_parse_i64(dgl_str_of(value), least, most, &number))
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "shape: %s=%s is not a number from %d to %lld",
+                        name, DGL_PRINTABLE(value), (int)least, (long long)most);
     if (field)
         *field = (uint32_t)number;
     else
@@ -147,8 +148,11 @@ static enum dgl_status read_text(const struct dgl_log *log, const struct op_rule
                         (int)sizeof(out->text) - 1);
     snprintf(out->text, sizeof(out->text), "%s", text ? text : "");
     for (char *item = strtok_r(out->text, ",", &save); item && status == DGL_OK;
-         item = strtok_r(NULL, ",", &save))
-        status = read_item(log, rule, item, out);
+         item = strtok_r(NULL, ",", &save)) {
+        status = read_item(log, rule, item, out); /* leaves the key of it */
+        if (status == DGL_OK && save && kernel_shape_has(save, item))
+            status = dgl_fail(log, DGL_ERR_INVALID_ARG, "shape: %s is given twice", item);
+    }
     for (uint32_t i = 0; i < OP_MAX_CONSTS && rule->typical.consts[i].name; i++)
         request_default(&out->c.request, rule->typical.consts[i].name,
                         rule->typical.consts[i].value);

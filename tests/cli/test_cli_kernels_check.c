@@ -267,6 +267,8 @@ static const struct bench_row bench_rows[] = {
     {"unknown_size", "norm_rms", "K=260", 2, "", "norm has no attribute and no size 'K'"},
     {"unknown_word", "norm_rms", "post=sub", 2, "", "post=sub is none of norm's words"},
     {"nothing", "norm_rms", "H=0", 2, "", "H=0 leaves nothing to compute"},
+    {"no_tokens", "norm_rms", "tokens=0", 2, "", "tokens=0 is not a number from 1"},
+    {"twice", "norm_rms", "H=256,tokens=1,H=512", 2, "", "shape: H is given twice"},
     {"not_a_number", "norm_rms", "H=12x", 2, "", "H=12x is not a number"},
     {"too_much", "attn_decode", "HEADS=1048576,HEAD_DIM=1048576", 2, "", "more than 2^40"},
     {"heads_that_do_not_divide", "attn_decode", "HEADS=3,KV_HEADS=2", 1, "HEADS % KV_HEADS",

@@ -59,7 +59,7 @@ static int show_file(struct engine *e, const struct options *opt)
 struct generated {
     const struct engine *engine;
     const struct options *opt;
-    struct dgl_buf json, others;
+    struct dgl_buf json, shown, others; /* the step of the text, and those of others, each once */
     char *text;
     size_t len;
     const struct dgl_plan_use *use, *last;
@@ -88,6 +88,7 @@ static bool show_step(void *priv, const struct dgl_plan_step *s)
         g->use = s->use;
         g->text = text;
         g->len = len;
+        dgl_buf_printf(&g->shown, "%s %s (%s)", phase_name(s->phase), s->op, s->shape);
         dgl_jw_object(&w);
         kernels_report(&w, s->kernel);
         report_text(&w, "phase", phase_name(s->phase));
@@ -99,9 +100,11 @@ static bool show_step(void *priv, const struct dgl_plan_step *s)
         return true;
     }
     if (len != g->len || memcmp(text, g->text, len) != 0) {
-        if (g->num_others++ < 4)
-            dgl_buf_printf(&g->others, "%s%s %s (%s)", g->num_others > 1 ? ", " : "",
-                           phase_name(s->phase), s->op, s->shape);
+        struct dgl_buf step = {0};
+        dgl_buf_printf(&step, "%s %s (%s)", phase_name(s->phase), s->op, s->shape);
+        if (step.p && !(g->others.p && strstr(g->others.p, step.p)) && g->num_others++ < 4)
+            dgl_buf_printf(&g->others, "%s%s", g->num_others > 1 ? ", " : "", step.p);
+        dgl_buf_finish(&step);
     }
     dgl_free(text);
     return true;
@@ -127,14 +130,15 @@ static int show_generated(struct engine *e, const struct options *opt)
                       opt->op && g.named ? opt->op : "", name);
     } else {
         if (g.num_others)
-            dgl_notice(&e->console.log, "this is one of its texts; it differs for %s%s%s",
-                       g.others.p ? g.others.p : "", g.num_others > 4 ? ", ..." : "",
-                       opt->op ? "" : ": --op picks one");
+            dgl_notice(&e->console.log, "this is its text of %s; it differs for %s%s%s",
+                       g.shown.p ? g.shown.p : "one step", g.others.p ? g.others.p : "",
+                       g.num_others > 4 ? ", ..." : "", opt->op ? "" : ": --op picks one");
         dgl_buf_putc(&g.json, '\n');
         code = out_exit(opt->json ? out_buf(&g.json) : out_write(g.text, g.len) && out_flush());
     }
     dgl_free(g.text);
     dgl_buf_finish(&g.json);
+    dgl_buf_finish(&g.shown);
     dgl_buf_finish(&g.others);
     return code;
 }

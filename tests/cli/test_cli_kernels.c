@@ -187,6 +187,22 @@ static char *own_kernel(const char *find, const char *replace)
 /* ---- generated, diff, new -------------------------------------------------------------------- */
 
 /* The text of a step begins with its version and ends with the file's body. */
+/* A kernel that is made to serve all products of decode: the text of one step is shown, and each of
+ * the others is told of once. */
+static void show_generated_tells_of_other_texts(void **state)
+{
+    struct process_result r;
+    (void)state;
+    process_command(&r, "kernels", "show", "matmul_decode", "--generated", "--device", "any",
+                    "--kernel-hints", "{\"variants\":{\"matmul/decode\":\"matmul_decode\"}}", NULL);
+    assert_code(&r, 0);
+    assert_contains(r.err, "this is its text of decode qkv (");
+    const char *other = strstr(r.err, "decode o (");
+    assert_non_null(other);
+    assert_null(strstr(other + 1, "decode o ("));
+    process_finish(&r);
+}
+
 static void show_generated_is_what_the_driver_gets(void **state)
 {
     struct process_result file, plain, json, none;
@@ -712,6 +728,7 @@ int main(void)
         cmocka_unit_test(explain_covers_the_whole_plan),
         cmocka_unit_test(explain_is_grouped_by_layer),
         cmocka_unit_test(show_generated_is_what_the_driver_gets),
+        cmocka_unit_test(show_generated_tells_of_other_texts),
         cmocka_unit_test(diff_shows_what_an_override_changes),
         cmocka_unit_test(new_makes_a_kernel_of_each_operation),
         cmocka_unit_test(persistent_is_refused_in_software),

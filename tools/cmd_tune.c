@@ -273,8 +273,9 @@ int command_tune(const struct options *opt)
     }
     bool written = out_buf(&out);
     if (r.num_ops)
-        console_note(&e.console, "tune: %zu operations in %.0f s by the %s clock%s", r.num_ops,
-                     (double)r.ns * 1e-9, r.gpu_clock ? "GPU's" : "host's",
+        console_note(&e.console, "tune: %zu operation%s in %.0f s by the %s clock%s", r.num_ops,
+                     r.num_ops == 1 ? "" : "s", (double)r.ns * 1e-9,
+                     r.gpu_clock ? "GPU's" : "host's",
                      r.stored ? "; `dopplergl tune --show` lists what is stored"
                               : "; there is no cache folder to keep the results in");
     if (r.num_ops && !opt->json)
@@ -283,7 +284,8 @@ int command_tune(const struct options *opt)
                      "another moment; DEFAULT and TUNED are medians of five rounds in turn, which "
                      "decide (SPREAD: of their ratio; -: no candidate was faster in the search)");
     if (r.num_left)
-        console_note(&e.console, "tune: %zu operations were not reached: %s", r.num_left,
+        console_note(&e.console, "tune: %zu operation%s not reached: %s", r.num_left,
+                     r.num_left == 1 ? " was" : "s were",
                      status == DGL_OK ? "--seconds gives more time" : "the others are kept");
     int code = status == DGL_OK ? out_exit(written) : exit_code(status);
     dgl_tune_result_finish(&r);

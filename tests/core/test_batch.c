@@ -15,7 +15,7 @@
 
 /* One engine for all cases of the group, and ids that prompts are cut from. */
 static struct tiny_engine engine;
-static int32_t text[CONTEXT];
+static int32_t text[CONTEXT + 1]; /* one more than fits */
 
 /* What a request was told. */
 struct heard {

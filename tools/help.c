@@ -201,6 +201,7 @@ void help_markdown(void)
         "DOPPLERGL_KERNEL_DIR is one more `--kernel-dir`, below those of the command line. "
         "`kernels.json` beside `config.json` holds\nkernel hints, as `--kernel-config` takes "
         "them.\n");
+    put_buf(&text);
     foreign_section();
     for (const struct command *c = commands; c->name; c++)
         command_section(c);

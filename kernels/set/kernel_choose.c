@@ -267,19 +267,46 @@ static const char *why_not(const struct pick *pick)
     return pick->passed_over.p ? pick->passed_over.p : pick->refusals.p;
 }
 
+/* Why the hint is not met. Where no kernel of the operation goes by its word, the kernels of other
+ * operations that the hint speaks of, with what the device lacks for them. */
+static void explain_unmet(const struct chooser *c, const struct pick *pick, struct dgl_buf *out)
+{
+    const char *why = c->requested.impossible ? "the weights are still packed" : why_not(pick);
+    const bool fixed = !dgl_str_starts(dgl_str_of(c->requested.hint->key), "variants.");
+    if (why) {
+        dgl_buf_puts(out, why);
+        return;
+    }
+    for (size_t i = 0; i < kernel_set_count(c->fit.set) && fixed && c->requested.word; i++) {
+        const struct kernel *kernel = kernel_set_at(c->fit.set, i);
+        struct kernel_request other = *c->fit.request;
+        struct kernel_choice scratch;
+        struct requested requested;
+        char lacks[192];
+        other.op = kernel->op;
+        if (!answers_to(kernel, c->requested.word) ||
+            !read_fixed(c->requested.hint, &other, &requested))
+            continue;
+        if (kernel_fit_device(&c->fit, kernel, &scratch, lacks))
+            snprintf(lacks, sizeof(lacks), "for %s only", kernel->op);
+        add_refusal(out, kernel, lacks);
+    }
+    if (!out->len)
+        dgl_buf_printf(out, "no kernel of %s is of that kind", c->fit.request->op);
+}
+
 static enum dgl_status fail_wish(const struct chooser *c, const struct pick *pick)
 {
-    struct dgl_buf request = {0};
-    const char *why = why_not(pick);
+    struct dgl_buf request = {0}, why = {0};
     kernel_request_describe(c->fit.request, &request);
-    if (c->requested.impossible)
-        why = "the weights are still packed";
+    explain_unmet(c, pick, &why);
     enum dgl_status status =
         dgl_fail(c->log, DGL_ERR_UNSUPPORTED,
                  "the hint %s=%s (%s) cannot be met for %s: %s; choose another value or auto",
                  c->requested.hint->key, c->requested.hint->value, c->requested.hint->origin,
-                 request.p ? request.p : "", why ? why : "no kernel is of that kind");
+                 request.p ? request.p : "", why.p ? why.p : "");
     dgl_buf_finish(&request);
+    dgl_buf_finish(&why);
     return status;
 }
 
@@ -409,6 +436,7 @@ static enum dgl_status try_wish(struct chooser *c, struct kernel_choice *out, bo
     enum dgl_status status = DGL_OK;
     bool named = dgl_str_starts(dgl_str_of(hint->key), "variants.");
     const struct kernel_hints *hints = kernel_set_hints(c->fit.set);
+    struct dgl_buf why = {0};
     char head[160];
     if (!c->requested.impossible)
         pick_among(c, FILTER_REQUESTED, &pick);
@@ -423,22 +451,22 @@ static enum dgl_status try_wish(struct chooser *c, struct kernel_choice *out, bo
     } else if (named && pick.served == 0) {
         /* A kernel of `variants` that serves only other attributes says nothing here. */
         *done = false;
+        explain_unmet(c, &pick, &why);
         snprintf(c->note, sizeof(c->note), "hint %s=%s (%s) does not apply here: %s", hint->key,
-                 hint->value, hint->origin, why_not(&pick) ? why_not(&pick) : "no such kernel");
+                 hint->value, hint->origin, why.p ? why.p : "");
     } else if (kernel_layer_yields(hints, hint->layer)) {
         *done = false;
         *passed = true;
         snprintf(head, sizeof(head), "hint %s=%s (%s) does not apply here", hint->key, hint->value,
                  hint->origin);
-        add_fallback(c->fallbacks, &c->num_fallbacks, head,
-                     c->requested.impossible ? "the weights are still packed"
-                     : why_not(&pick)        ? why_not(&pick)
-                                             : "no such kernel");
+        explain_unmet(c, &pick, &why);
+        add_fallback(c->fallbacks, &c->num_fallbacks, head, why.p ? why.p : "");
     } else {
         status = fail_wish(c, &pick);
         out->asked = true;
     }
     pick_finish(&pick);
+    dgl_buf_finish(&why);
     return status;
 }
 

@@ -450,6 +450,15 @@ bool kernel_fit_try(const struct kernel_fit *fit, const struct kernel *kernel,
            (!kernel->prefer || eval(&a, "PREFER", kernel->prefer, rank));
 }
 
+bool kernel_fit_device(const struct kernel_fit *fit, const struct kernel *kernel,
+                       struct kernel_choice *scratch, char why[WHY_SIZE])
+{
+    struct attempt a = {fit, kernel, scratch, why};
+    *scratch = (struct kernel_choice){.kernel = kernel};
+    fill_properties(&a);
+    return check_right(&a) && check_extensions(&a) && check_limits(&a);
+}
+
 /* ---- presets --------------------------------------------------------------------------------- */
 
 /* What a preset follows from, through the tunables above it too. */

@@ -26,6 +26,10 @@ bool kernel_fit_try(const struct kernel_fit *fit, const struct kernel *kernel,
 bool kernel_fit_hinted(const struct kernel_fit *fit, const struct kernel *kernel,
                        struct kernel_choice *out, int64_t *rank, char why[192]);
 
+/* Whether the device has what the kernel wants of it for any request: extensions and storage
+ * bindings, and that it computes rightly. Else *why says which. */
+bool kernel_fit_device(const struct kernel_fit *fit, const struct kernel *kernel,
+                       struct kernel_choice *scratch, char why[192]);
 /* False: the kernel is for the request, but the preset of a tunable is none of its choices for such
  * sizes, on whatever device; *why then says which. */
 bool kernel_fit_presets(const struct kernel_fit *fit, const struct kernel *kernel,

@@ -97,6 +97,11 @@ static const struct manifest_row manifests[] = {
     {"pinned hints are no defaults", "\"q4kMatmul\": \"dequant_f32\"", true, NULL, NULL, NULL, NULL,
      NULL},
     {"defaults that cannot be met", SUBGROUP, false, NULL, NULL, NULL, OVER, NULL},
+    {"default whose kernel is another operation's", "\"attentionDecode\": \"subgroup\"", false,
+     NULL, NULL, NULL,
+     "hint attentionDecode=subgroup (manifest) does not apply here: attn_token_subgroup: EXTENSION "
+     "GL_KHR_shader_subgroup_shuffle is absent",
+     NULL},
     {"two defaults that cannot be met", SUBGROUP ", \"computePrecision\": \"f16\"", false, NULL,
      NULL, NULL, F16_OVER, "; " F16_OVER},
     {"strict defaults that cannot be met", SUBGROUP ", \"strict\": true", false, NULL,

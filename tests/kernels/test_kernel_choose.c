@@ -43,6 +43,8 @@ const struct kernel_embedded kernel_embedded[] = {
     BUILTIN("attn_tiled", "attn_decode", "tiled_large",
             "//! WHEN kv f16\n//! LOCAL 128\n//! GROUPS 1\n//! SHARED vec4 tile[2048]\n//! PREFER "
             "30\n"),
+    BUILTIN("attn_one", "attn_token", "subgroup",
+            SMALL "//! CONST ROPE\n//! EXTENSION GL_KHR_shader_subgroup_arithmetic\n"),
     BUILTIN("attn_pre", "attn_prefill", "streaming tiled_large", SMALL),
     /* one kernel per rule of the device */
     BUILTIN("wide", "r_wide", "v", "//! LOCAL 129\n//! GROUPS 1\n"),
@@ -239,8 +241,20 @@ static const struct hint_case hinted[] = {
     {{"attentionDecode of another cache", &big, "attn_decode kv=f32", NULL,
       "attn_tiled: WHEN kv f16, not f32"},
      .hints = "{\"attentionDecode\":\"tiled_large\"}"},
-    {{"attentionDecode that nobody is", &big, DECODE, NULL, "no kernel is of that kind"},
+    {{"attentionDecode that nobody is", &big, DECODE, NULL,
+      "no kernel of attn_decode is of that kind"},
      .hints = "{\"attentionDecode\":\"tiled_small\"}"},
+    {{"attentionDecode of another operation, which the device lacks", &minimum, DECODE, NULL,
+      "(--kernel-hints) cannot be met for attn_decode kv=f16: attn_one: EXTENSION "
+      "GL_KHR_shader_subgroup_arithmetic is absent: the device has no subgroups; choose"},
+     .hints = "{\"attentionDecode\":\"subgroup\"}"},
+    {{"attentionDecode of another operation, switched off", &big, DECODE, NULL,
+      ": attn_one: EXTENSION GL_KHR_shader_subgroup_arithmetic is switched off by the hint "
+      "disableFeatures (--kernel-hints); choose"},
+     .hints = "{\"attentionDecode\":\"subgroup\",\"disableFeatures\":[\"subgroups\"]}"},
+    {{"attentionDecode of another operation", &big, DECODE, NULL,
+      ": attn_one: for attn_token only; choose"},
+     .hints = "{\"attentionDecode\":\"subgroup\"}"},
     {{"attentionDecode is not for prefill", &big, "attn_prefill", "attn_pre", "the only one"},
      .hints = "{\"attentionDecode\":\"tiled_small\"}"},
     {{"attentionPrefill", &big, "attn_prefill", "attn_pre", "hint attentionPrefill=streaming"},
@@ -320,6 +334,10 @@ static const struct hint_case hinted[] = {
     {{"defaults that cannot be met", &minimum, DECODE, "attn_stream",
       "hint attentionDecode=tiled_large (manifest) does not apply here: attn_tiled: SHARED"},
      .defaults = "{\"attentionDecode\":\"tiled_large\"}"},
+    {{"defaults of another operation that cannot be met", &minimum, DECODE, "attn_stream",
+      "hint attentionDecode=subgroup (manifest) does not apply here: attn_one: EXTENSION "
+      "GL_KHR_shader_subgroup_arithmetic is absent"},
+     .defaults = "{\"attentionDecode\":\"subgroup\"}"},
     {{"defaults that can be met", &big, DECODE, "attn_stream", "(manifest)"},
      .defaults = "{\"attentionDecode\":\"streaming\"}"},
     {{"pinned that cannot be met", &minimum, DECODE, NULL, "(manifest (pinned)) cannot be met"},

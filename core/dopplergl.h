@@ -369,6 +369,8 @@ enum dgl_verdict {
 };
 /* Strings are borrowed for the call. */
 struct dgl_kernel_verdict {
+    /* A lib that no kernel splices is told as skipped: it has a name, an origin and a sha256, and
+     * "" for the rest. */
     const struct dgl_kernel_info *kernel;
     enum dgl_verdict verdict;
     uint32_t cases; /* that ran; a wrong one is the last */

@@ -116,6 +116,7 @@ struct kernel_lib_ref {
     char name[64]; /* "weight_{weight}": "{key}" stands for the attribute's word */
     uint32_t line;
 };
+#define KERNEL_BARRIER_LIB "device_barrier" /* of phases.h; no kernel has a LIB line for it */
 
 /* One parsed kernel file. */
 struct kernel {
@@ -362,6 +363,10 @@ bool kernel_choice_resize(const struct kernel_set *set, const struct kernel_requ
                           const struct kernel_choice *choice, uint32_t local,
                           struct kernel_choice *out);
 
+/* Whether a LIB line of the kernel may become the lib, for some words of its WHEN lines. */
+bool kernel_splices(const struct kernel *kernel, const struct kernel_lib *lib);
+/* Whether some kernel of the set splices the lib, or phases do (phases.h). */
+bool kernel_set_splices(const struct kernel_set *set, const struct kernel_lib *lib);
 /* All files that the kernel's program is made of and that are not built in: the kernel's, then its
  * libs', " + " between them; "builtin" when there are none. */
 void kernel_choice_origin(const struct kernel_choice *choice, struct dgl_buf *out);

@@ -155,7 +155,7 @@ int kernels_check(struct engine *e, const struct options *opt)
         console_error("kernels check: %u of %u kernels failed", failed, passed + failed);
     else if (passed == 0)
         console_error("kernels check: no kernel ran%s",
-                      skipped ? ": none can on this device" : ": there is none to check");
+                      skipped ? ": all were skipped" : ": there is none to check");
     return failed > 0 || passed == 0 ? EXIT_FAILED : code;
 }
 

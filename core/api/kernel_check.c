@@ -70,27 +70,44 @@ static struct dgl_kernel_verdict verdict_of(const struct kernel_verdict *v,
                                        .reason = v->text};
 }
 
-/* Whether a LIB line may splice the lib: "weight_{weight}" any whose name begins and ends so. */
-static bool may_splice(const char *line, const char *lib)
-{
-    const char *open = strchr(line, '{'), *close = open ? strchr(open, '}') : NULL;
-    const size_t len = strlen(lib);
-    if (!close)
-        return strcmp(line, lib) == 0;
-    const size_t before = (size_t)(open - line), after = strlen(close + 1);
-    return len > before + after && strncmp(line, lib, before) == 0 &&
-           strcmp(lib + len - after, close + 1) == 0;
-}
-
 static bool is_override(const struct kernel_set *set, const struct kernel *kernel)
 {
     bool found = kernel->source != 0;
     for (size_t i = 0; i < kernel_set_num_libs(set) && !found; i++) {
         const struct kernel_lib *lib = kernel_set_lib_at(set, i);
-        for (uint32_t l = 0; l < kernel->num_libs && lib->source != 0 && !found; l++)
-            found = may_splice(kernel->libs[l].name, lib->name);
+        found = lib->source != 0 && kernel_splices(kernel, lib);
     }
     return found;
+}
+
+static bool is_idle_lib(const struct kernel_set *set, const struct kernel_lib *lib)
+{
+    return lib->source != 0 && !kernel_set_splices(set, lib);
+}
+
+struct checking {
+    struct judging *j;
+    const struct dgl_kernels_check_params *params;
+    bool cancelled;
+};
+
+/* A lib that no kernel splices has no verdict of theirs. */
+static bool tell_idle_lib(void *priv, const struct kernel_override *o)
+{
+    struct checking *c = priv;
+    struct dgl_kernel_info info = {
+        .name = o->name, .op = "", .variant = "", .origin = o->origin, .summary = "", .layout = ""};
+    char reason[192];
+    if (o->kernel || !is_idle_lib(c->j->set, kernel_set_lib(c->j->set, o->name)))
+        return true;
+    memcpy(info.sha256, o->sha256, sizeof(info.sha256));
+    snprintf(reason, sizeof(reason), "%s: no kernel splices this lib: none has a LIB line for it",
+             o->name);
+    const struct dgl_kernel_verdict verdict = {
+        .kernel = &info, .verdict = DGL_VERDICT_SKIPPED, .reason = reason};
+    c->j->done++;
+    c->cancelled = (c->params->cb && !c->params->cb(c->params->priv, &verdict)) || !go_on(c->j);
+    return !c->cancelled;
 }
 
 enum dgl_status dgl_kernels_check(struct dgl_device *device,
@@ -98,10 +115,13 @@ enum dgl_status dgl_kernels_check(struct dgl_device *device,
 {
     struct judging j = {
         .dev = device, .progress_cb = params->progress_cb, .progress_priv = params->progress_priv};
+    struct checking checking = {.j = &j, .params = params};
     enum dgl_status status =
         judging_begin(&j, params->kernels, params->quick ? KERNEL_JUDGE_QUICK : KERNEL_JUDGE_FULL);
     for (size_t i = 0; status == DGL_OK && i < kernel_set_count(j.set); i++)
         j.total += !params->overrides_only || is_override(j.set, kernel_set_at(j.set, i));
+    for (size_t i = 0; status == DGL_OK && i < kernel_set_num_libs(j.set); i++)
+        j.total += is_idle_lib(j.set, kernel_set_lib_at(j.set, i));
     for (size_t i = 0; status == DGL_OK && i < kernel_set_count(j.set); i++) {
         const struct kernel *kernel = kernel_set_at(j.set, i);
         struct kernel_verdict verdict;
@@ -117,6 +137,10 @@ enum dgl_status dgl_kernels_check(struct dgl_device *device,
         if ((params->cb && !params->cb(params->priv, &told)) || !go_on(&j))
             status = DGL_ERR_CANCELLED;
     }
+    if (status == DGL_OK)
+        status = kernel_set_overrides(device->log, j.set, tell_idle_lib, &checking);
+    if (status == DGL_OK && checking.cancelled)
+        status = DGL_ERR_CANCELLED;
     judging_end(&j);
     return status;
 }

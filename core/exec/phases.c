@@ -155,7 +155,7 @@ static enum dgl_status make_schedule(const struct phases_exec *exec, struct reci
         .max_views = limits->max_ssbo_bindings,
         .max_table_bytes = limits->max_ubo_bytes,
         .max_shared_bytes = limits->max_shared_bytes,
-        .barrier = kernel_set_lib(plan->kernels.set, "device_barrier"),
+        .barrier = kernel_set_lib(plan->kernels.set, KERNEL_BARRIER_LIB),
     };
     assert(params.barrier);
     if (!c->ops || !c->choices)

@@ -153,8 +153,8 @@ uint32_t plan_sum_rows(const struct plan_device *device);
 /* The plan as people see it: one step per operation. `cb` returns false to stop. */
 void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct dgl_plan_step *step),
                   void *priv);
-/* Warns of kernels from a user's files that serve no operation of the plan: one line. Not of those
- * that were in the set `before`, which may be NULL. */
+/* Warns of kernels and libs from a user's files that serve no operation of the plan: one line. Not
+ * of those that were in the set `before`, which may be NULL. */
 void plan_warn_unused(const struct plan *plan, const struct kernel_set *before, const char *model);
 /* Appends "NAME (FILE), NAME (FILE)": the kernels and libs that some operation of the plan runs and
  * that are not built in; nothing without any. */

@@ -130,6 +130,26 @@ void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct d
     }
 }
 
+/* A text of the user's that was in force before too. */
+static bool same_text(const char *a, size_t a_len, const char *b, size_t b_len)
+{
+    return a_len == b_len && memcmp(a, b, a_len) == 0;
+}
+
+static bool serves_plan(const struct plan *plan, const struct kernel *kernel,
+                        const struct kernel_lib *lib)
+{
+    for (size_t i = 0; i < plan->kernels.count; i++) {
+        const struct kernel_choice *choice = &plan->kernels.uses[i]->choice;
+        if (choice->kernel == kernel)
+            return true;
+        for (uint32_t l = 0; lib && l < choice->kernel->num_libs; l++)
+            if (choice->libs[l] == lib)
+                return true;
+    }
+    return false;
+}
+
 void plan_warn_unused(const struct plan *plan, const struct kernel_set *before, const char *model)
 {
     enum { SHOWN = 4 };
@@ -139,14 +159,25 @@ void plan_warn_unused(const struct plan *plan, const struct kernel_set *before, 
     for (size_t i = 0; i < kernel_set_count(set); i++) {
         const struct kernel *kernel = kernel_set_at(set, i);
         const struct kernel *old = before ? kernel_set_find(before, kernel->name) : NULL;
-        bool used =
-            kernel->source == 0 || (old && old->source != 0 && old->text_len == kernel->text_len &&
-                                    memcmp(old->text, kernel->text, old->text_len) == 0);
-        for (size_t j = 0; j < plan->kernels.count && !used; j++)
-            used = plan->kernels.uses[j]->choice.kernel == kernel;
-        if (!used && unused++ < SHOWN)
+        if (kernel->source == 0 || serves_plan(plan, kernel, NULL) ||
+            (old && old->source != 0 &&
+             same_text(old->text, old->text_len, kernel->text, kernel->text_len)))
+            continue;
+        if (unused++ < SHOWN)
             dgl_buf_printf(&list, "%s%s (%s, operation %s)", unused > 1 ? ", " : "", kernel->origin,
                            kernel->name, kernel->op);
+    }
+    for (size_t i = 0; i < kernel_set_num_libs(set); i++) {
+        const struct kernel_lib *lib = kernel_set_lib_at(set, i);
+        const struct kernel_lib *old = before ? kernel_set_lib(before, lib->name) : NULL;
+        const bool spliced = kernel_set_splices(set, lib);
+        if (lib->source == 0 || serves_plan(plan, NULL, lib) ||
+            (old && old->source != 0 && kernel_set_splices(before, old) == spliced &&
+             same_text(old->text, old->text_len, lib->text, lib->text_len)))
+            continue;
+        if (unused++ < SHOWN)
+            dgl_buf_printf(&list, "%s%s (%s, a lib%s)", unused > 1 ? ", " : "", lib->path,
+                           lib->name, spliced ? "" : " that no kernel splices");
     }
     if (unused > SHOWN)
         dgl_buf_printf(&list, ", ... (%zu in all)", unused);

@@ -80,17 +80,6 @@ static void add_text(struct dgl_hash *hash, const char *name, const char *text, 
     dgl_hash_update(hash, text, len);
 }
 
-/* "weight_{weight}" may be any lib whose name begins and ends so. */
-static bool may_be(const char *ref, const char *name)
-{
-    const char *open = strchr(ref, '{'), *close = open ? strchr(open, '}') : NULL;
-    if (!close)
-        return strcmp(ref, name) == 0;
-    size_t head = (size_t)(open - ref), tail = strlen(close + 1), len = strlen(name);
-    return len >= head + tail && strncmp(ref, name, head) == 0 &&
-           strcmp(name + len - tail, close + 1) == 0;
-}
-
 bool tune_texts(const struct kernel_set *set, const char *op, char out[65])
 {
     struct dgl_hash *hash = dgl_hash_create(DGL_HASH_SHA256);
@@ -101,9 +90,8 @@ bool tune_texts(const struct kernel_set *set, const char *op, char out[65])
         add_text(hash, kernel->name, kernel->sha256, sizeof(kernel->sha256));
         for (size_t j = 0; j < kernel_set_num_libs(set); j++) {
             const struct kernel_lib *lib = kernel_set_lib_at(set, j);
-            for (uint32_t k = 0; k < kernel->num_libs; k++)
-                if (may_be(kernel->libs[k].name, lib->name))
-                    add_text(hash, lib->name, lib->text, lib->text_len);
+            if (kernel_splices(kernel, lib))
+                add_text(hash, lib->name, lib->text, lib->text_len);
         }
     }
     bool ok = hash && dgl_hash_hex(hash, out);

@@ -1,8 +1,36 @@
-/* Which files a program was made of, and their hash. */
+/* Which files a program may be made of, and was made of, and their hash. */
 #include "kernels/kernels.h"
+
+#include <string.h>
 
 #include "core/base/hash.h"
 #include "kernels/format/kernel_format.h"
+
+bool kernel_splices(const struct kernel *kernel, const struct kernel_lib *lib)
+{
+    for (uint32_t r = 0; r < kernel->num_libs; r++) {
+        const struct dgl_str key = kernel_lib_key(&kernel->libs[r]);
+        struct dgl_str words = DGL_STR("none"), word;
+        for (uint32_t i = 0; i < kernel->num_when; i++)
+            if (dgl_str_eq(key, kernel->when[i].key))
+                words = dgl_str_of(kernel->when[i].words);
+        while (kernel_word_next(&words, &word)) {
+            char name[96];
+            kernel_lib_name(&kernel->libs[r], word, name);
+            if (strcmp(name, lib->name) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+bool kernel_set_splices(const struct kernel_set *set, const struct kernel_lib *lib)
+{
+    bool splices = strcmp(lib->name, KERNEL_BARRIER_LIB) == 0;
+    for (size_t i = 0; i < kernel_set_count(set) && !splices; i++)
+        splices = kernel_splices(kernel_set_at(set, i), lib);
+    return splices;
+}
 
 void kernel_choice_origin(const struct kernel_choice *choice, struct dgl_buf *out)
 {

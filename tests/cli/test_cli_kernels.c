@@ -454,29 +454,46 @@ static void override_is_what_runs(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* A kernel for experts, given to a model without any, is said once. */
+/* A text that a model without experts, with weights of q4_k, does nothing with is said once. */
 static void override_that_serves_nothing_is_said(void **state)
 {
-    char *dir = test_tmpdir(), *file = dgl_path_join(dir, "moe_route.comp");
+    static const struct {
+        const char *file, *name; /* name: of a built-in kernel */
+        const char *lib;         /* text; NULL: the kernel's */
+        const char *told;
+    } rows[] = {
+        {"moe_route.comp", "moe_route", NULL, "(moe_route, operation moe_route); "},
+        {"weight_q5_k.glsl", NULL, "// Mine.\nfloat weight_at(uint at, uint k) { return 0.0; }\n",
+         "(weight_q5_k, a lib); "},
+        {"spare.glsl", NULL, "// Mine.\nfloat spare(float x) { return x; }\n",
+         "(spare, a lib that no kernel splices); "},
+    };
     struct process_result r;
     (void)state;
-    process_command(&r, "kernels", "show", "moe_route", NULL);
-    test_write_file(dir, "moe_route.comp", r.out, r.out_len);
-    process_finish(&r);
-    process_command(&r, "generate", "--device", "any", "-p", "a", "-n", "1", "--kernel-file", file,
-                    NULL);
-    assert_code(&r, 0);
-    const char *line = strstr(r.err, "warning: serves no step of ");
-    assert_non_null(line);
-    assert_contains(line, file);
-    assert_contains(line, "(moe_route, operation moe_route)");
-    assert_null(strstr(line + strlen("warning: serves"), "serves no step"));
-    process_finish(&r);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char *dir = test_tmpdir(), *file = dgl_path_join(dir, rows[i].file);
+        if (rows[i].lib) {
+            test_write_file(dir, rows[i].file, rows[i].lib, strlen(rows[i].lib));
+        } else {
+            process_command(&r, "kernels", "show", rows[i].name, NULL);
+            test_write_file(dir, rows[i].file, r.out, r.out_len);
+            process_finish(&r);
+        }
+        process_command(&r, "generate", "--device", "any", "-p", "a", "-n", "1", "--kernel-dir",
+                        dir, NULL);
+        assert_code(&r, 0);
+        const char *line = strstr(r.err, "warning: serves no step of ");
+        assert_non_null(line);
+        assert_contains(line, file);
+        assert_contains(line, rows[i].told);
+        assert_null(strstr(line + strlen("warning: serves"), "serves no step"));
+        process_finish(&r);
+        free(file);
+        test_tmpdir_remove(dir);
+    }
     process_command(&r, "generate", "--device", "any", "-p", "a", "-n", "1", NULL);
     assert_null(strstr(r.err, "serves no step"));
     process_finish(&r);
-    free(file);
-    test_tmpdir_remove(dir);
 }
 
 static void override_shows_in_list_and_show(void **state)

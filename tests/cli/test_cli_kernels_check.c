@@ -242,6 +242,37 @@ static void libs_are_checked_by_their_kernels(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* A lib that no kernel splices has nobody to judge it: alone, and beside a kernel. */
+static void libs_of_no_kernel_are_skipped(void **state)
+{
+    static const char lib[] = "// Mine.\nfloat spare(float x) { return x; }\n";
+    static const char told[] = "skipped  spare: no kernel splices this lib: none has a LIB line";
+    (void)state;
+    char *dir = test_tmpdir(), *path = dgl_path_join(dir, "spare.glsl");
+    struct process_result r;
+    test_write_file(dir, "spare.glsl", lib, strlen(lib));
+    process_command(&r, "kernels", "check", dir, "--device", "any", NULL);
+    assert_code(&r, 1);
+    assert_contains(r.out, told);
+    assert_contains(r.out, "0 passed, 0 failed, 1 skipped\n");
+    assert_one_error(&r, "no kernel ran: all were skipped");
+    process_finish(&r);
+    free(write_kernel(dir, RIGHT("norm_mine")));
+    process_command(&r, "kernels", "check", dir, "--device", "any", "--quick", NULL);
+    assert_code(&r, 0);
+    assert_contains(r.out, told);
+    assert_contains(r.out, "1 passed, 0 failed, 1 skipped\n");
+    process_finish(&r);
+    process_command(&r, "kernels", "check", dir, "--device", "any", "--quick", "--json", NULL);
+    const struct dgl_json *row = dgl_json_at(dgl_json_get(process_json(&r), "kernels"), 1);
+    assert_string_equal(dgl_json_str(dgl_json_get(row, "name")).p, "spare");
+    assert_string_equal(dgl_json_str(dgl_json_get(row, "verdict")).p, "skipped");
+    assert_string_equal(dgl_json_str(dgl_json_get(row, "origin")).p, path);
+    process_finish(&r);
+    free(path);
+    test_tmpdir_remove(dir);
+}
+
 struct bench_row {
     const char *name, *kernel, *shape;
     int code;
@@ -333,6 +364,7 @@ int main(void)
         cmocka_unit_test(copies_are_as_good),
         cmocka_unit_test(check_reports_as_json),
         cmocka_unit_test(libs_are_checked_by_their_kernels),
+        cmocka_unit_test(libs_of_no_kernel_are_skipped),
         cmocka_unit_test(bench_reports_as_json),
         cmocka_unit_test(wrong_kernels_are_not_timed),
     };

@@ -221,6 +221,18 @@ static void a_lib_is_taken(void)
     free(edited);
 }
 
+static void a_lib_that_no_kernel_splices_is_told(void)
+{
+    static const char text[] = "// Spare.\nuint spare(uint id) { return id; }\n";
+    char *path = dgl_path_join(author.dir, "spare.glsl");
+    save(&author, "spare.glsl", text);
+    expect_taken(&author, "spare", text);
+    terminal_expect(&author.t, "(spare, a lib that no kernel splices); ");
+    unlink(path);
+    terminal_expect(&author.t, "watch: spare: taken away: ");
+    free(path);
+}
+
 /* A kernel of another name, which serves no step of the model, and one that is wrong or not by
  * `find` and `replace`; free(). */
 static char *beside(const char *name, const char *find, const char *replace)
@@ -417,6 +429,7 @@ static const struct edit edits[] = {
     {"two edits in a row end with the second", two_edits_in_a_row_end_with_the_second},
     {"a new kernel in a new folder is taken", a_new_kernel_in_a_new_folder_is_taken},
     {"a lib is taken", a_lib_is_taken},
+    {"a lib that no kernel splices is told", a_lib_that_no_kernel_splices_is_told},
     {"a refused file holds back no other", a_refused_file_holds_back_no_other},
     {"each of several files has its answer", each_of_several_files_has_its_answer},
     {"a kernel and its lib are taken together", a_kernel_and_its_lib_are_taken_together},

@@ -23,14 +23,13 @@ static bool is_told(const struct plan *plan, size_t count, const char *text)
 }
 
 /* One line for each hint that was passed over, with the first request that it was for. */
-static void note_fallbacks(const struct plan *plan)
+static void note_fallbacks(const struct plan *plan, const struct dgl_log *notes)
 {
     for (size_t i = 0; i < plan->kernels.count; i++) {
         const struct kernel_use *use = plan->kernels.uses[i];
         for (uint32_t f = 0; f < use->choice.num_fallbacks; f++)
             if (!is_told(plan, i, use->choice.fallbacks[f].text))
-                dgl_notice(plan->device->log, "%s: %s", use->request.op,
-                           use->choice.fallbacks[f].text);
+                dgl_notice(notes, "%s: %s", use->request.op, use->choice.fallbacks[f].text);
     }
 }
 
@@ -45,7 +44,8 @@ static void add_once(struct dgl_buf *list, const char *text)
 }
 
 /* One line for all defaults of a manifest that decide: they may cost most of the speed. */
-static void note_defaults(const struct plan *plan, const char *model, bool q4_k_expanded)
+static void note_defaults(const struct plan *plan, const struct dgl_log *notes, const char *model,
+                          bool q4_k_expanded)
 {
     struct dgl_buf list = {0};
     const char *origin = NULL;
@@ -70,15 +70,25 @@ static void note_defaults(const struct plan *plan, const char *model, bool q4_k_
             }
     }
     if (list.len)
-        dgl_notice(plan->device->log,
+        dgl_notice(notes,
                    "%s: default hints of its manifest decide over kernels: %s; a hint of yours, as "
                    "auto, beats them",
                    model, list.p);
     dgl_buf_finish(&list);
 }
 
-enum dgl_status plan_check_hints(const struct plan *plan, bool q4_k_expanded)
+static void take_note(void *priv, enum dgl_log_level level, const char *text)
 {
+    struct plan *plan = priv;
+    if (level == DGL_LOG_ERROR)
+        dgl_logf(plan->device->log, level, "%s", text);
+    else
+        dgl_buf_printf(&plan->hint_notes, "%s\n", text);
+}
+
+enum dgl_status plan_check_hints(struct plan *plan, const char *model, bool q4_k_expanded)
+{
+    const struct dgl_log notes = {.write = take_note, .priv = plan, .level = DGL_LOG_NOTICE};
     const struct kernel_table *kernels = &plan->kernels;
     const struct kernel_request **requests =
         dgl_new_array(const struct kernel_request *, kernels->count);
@@ -86,14 +96,28 @@ enum dgl_status plan_check_hints(const struct plan *plan, bool q4_k_expanded)
         return dgl_fail_memory(plan->device->log, "the requests of a plan", kernels->count);
     for (size_t i = 0; i < kernels->count; i++)
         requests[i] = &kernels->uses[i]->request;
-    enum dgl_status status = kernel_set_check_heard(plan->device->log, kernels->set, requests,
-                                                    kernels->count, q4_k_expanded);
+    enum dgl_status status =
+        kernel_set_check_heard(&notes, kernels->set, requests, kernels->count, q4_k_expanded);
     free(requests);
-    return status;
+    if (status != DGL_OK)
+        return status;
+    note_fallbacks(plan, &notes);
+    note_defaults(plan, &notes, model, q4_k_expanded);
+    return plan->hint_notes.failed
+               ? dgl_fail_memory(plan->device->log, "notes on hints", plan->hint_notes.len)
+               : DGL_OK;
 }
 
-void plan_note_hints(const struct plan *plan, const char *model, bool q4_k_expanded)
+void plan_tell_hints(const struct plan *plan, const struct plan *before)
 {
-    note_fallbacks(plan);
-    note_defaults(plan, model, q4_k_expanded);
+    struct dgl_str rest = {plan->hint_notes.p, plan->hint_notes.len}, line, other;
+    while (rest.len && dgl_str_split(&rest, '\n', &line)) {
+        struct dgl_str old =
+            before ? (struct dgl_str){before->hint_notes.p, before->hint_notes.len} : DGL_STR("");
+        bool told = false;
+        while (old.len && !told && dgl_str_split(&old, '\n', &other))
+            told = line.len == other.len && memcmp(line.p, other.p, line.len) == 0;
+        if (!told)
+            dgl_notice(plan->device->log, "%.*s", (int)line.len, line.p);
+    }
 }

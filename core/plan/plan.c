@@ -286,5 +286,6 @@ void plan_finish(struct plan *plan)
         segment_finish(&plan->segment[s]);
     fusion_finish(&plan->fusion);
     kernel_table_finish(&plan->kernels);
+    dgl_buf_finish(&plan->hint_notes);
     *plan = (struct plan){0};
 }

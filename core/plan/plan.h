@@ -73,6 +73,7 @@ struct plan {
     struct kernel_table kernels;
     struct fusion fusion; /* decided which operations are fused; owns their reasons */
     struct plan_segment segment[SEG_COUNT];
+    struct dgl_buf hint_notes; /* lines of plan_check_hints() */
 };
 
 struct plan_params {
@@ -164,10 +165,12 @@ struct dgl_kernel_info kernel_info(const struct kernel *kernel);
 
 /* ---- hints: hint_report.c -------------------------------------------------------------------- */
 
-/* DGL_ERR_UNSUPPORTED when hints are strict and one is for no operation of the plan.
- * `q4_k_expanded`: the model has weights of q4_k, which a hint has unpacked. */
-enum dgl_status plan_check_hints(const struct plan *plan, bool q4_k_expanded);
-/* Tells of hints that were passed over, a line each, and of a manifest's defaults that decide. */
-void plan_note_hints(const struct plan *plan, const char *model, bool q4_k_expanded);
+/* Notes what hints came to: which are for nothing and which were passed over, a line each, and a
+ * manifest's defaults that decide over the model's kernels. DGL_ERR_UNSUPPORTED when hints are
+ * strict and one is for no operation of the plan. `q4_k_expanded`: the model has weights of q4_k,
+ * which a hint has unpacked. */
+enum dgl_status plan_check_hints(struct plan *plan, const char *model, bool q4_k_expanded);
+/* Tells these lines but for those that the plan `before` had, which may be NULL. */
+void plan_tell_hints(const struct plan *plan, const struct plan *before);
 
 #endif

@@ -306,11 +306,11 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
     struct plan_params params = plan_params(m, m->kernels, m->weights, p->kv_type);
     status = engine_create(dev, &params, p->executor, &m->engine);
     if (status == DGL_OK)
-        status = plan_check_hints(&m->engine->plan, q4_k_expanded(m, m->kernels));
+        status = plan_check_hints(&m->engine->plan, m->info.path, q4_k_expanded(m, m->kernels));
     if (status != DGL_OK)
         return status;
     plan_warn_unused(&m->engine->plan, NULL, m->info.path);
-    plan_note_hints(&m->engine->plan, m->info.path, q4_k_expanded(m, m->kernels));
+    plan_tell_hints(&m->engine->plan, NULL);
 
     /* A context that was asked for is granted or refused; the default is lowered to what fits. */
     struct dgl_memory mem;
@@ -475,7 +475,7 @@ static enum dgl_status begin_change(struct dgl_model *m, struct model_change *c,
         status = engine_create(m->dev, &params, m->engine->wanted, &c->engine);
     }
     if (status == DGL_OK)
-        status = plan_check_hints(&c->engine->plan, q4_k_expanded(m, c->set));
+        status = plan_check_hints(&c->engine->plan, m->info.path, q4_k_expanded(m, c->set));
     if (status == DGL_OK)
         status = check_weights_fit(m, c->weights);
     return status == DGL_OK ? kernel_swap_begin(m, c->engine, unchecked, &c->swap) : status;
@@ -496,7 +496,7 @@ static enum dgl_status make_change(struct dgl_model *m, struct model_change **ch
     if (weights_q4_k_dtype(c->set) != weights_q4_k_dtype(m->kernels))
         note_changed(m, c->weights, c->set);
     plan_warn_unused(&c->engine->plan, m->kernels, m->info.path);
-    plan_note_hints(&c->engine->plan, m->info.path, q4_k_expanded(m, c->set));
+    plan_tell_hints(&c->engine->plan, &m->engine->plan);
     /* What was in force goes with the change. */
     struct model_change old = {
         .engine = m->engine, .weights = m->weights, .set = m->kernels, .untuned = m->untuned};

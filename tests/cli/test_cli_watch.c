@@ -555,6 +555,35 @@ static void new_hints_of_the_user_are_taken(void **state)
     test_tmpdir_remove(a.dir);
 }
 
+/* Once for each text of the hint, not with every edit. */
+static void a_hint_for_nothing_is_told_once(void **state)
+{
+    struct author a = {.dir = test_tmpdir()}, config = {0};
+    char set[4200];
+    (void)state;
+    snprintf(set, sizeof(set), "XDG_CONFIG_HOME=%s", a.dir);
+    config.dir = dgl_path_join(a.dir, "dopplergl");
+    assert_int_equal(dgl_dir_make(NULL, config.dir), DGL_OK);
+    terminal_start(&a.t, (const char *const[]){"chat", "--device", "any", "--watch-kernels", NULL},
+                   (const char *const[]){set, NULL});
+    terminal_expect(&a.t, "> ");
+#define FOR_NONE(n) "{\"variants\": {\"matmul/decode/N=" #n "\": \"matmul_decode\"}"
+    save(&config, "kernels.json", FOR_NONE(77) "}");
+    terminal_expect(&a.t, "watch: kernels.json: taken; the hint variants.matmul/decode/N=77=");
+    save(&config, "kernels.json", FOR_NONE(77) ", \"attentionDecode\": \"auto\"}");
+    terminal_expect(&a.t, "watch: kernels.json: taken");
+    save(&config, "kernels.json", FOR_NONE(78) "}");
+    const char *between = terminal_expect(&a.t, "N=78=");
+    if (strstr(between, "N=77="))
+        fail_msg("the hint for N=77 is told again: %s", between);
+#undef FOR_NONE
+    terminal_send(&a.t, "/quit\n");
+    assert_int_equal(terminal_wait(&a.t), 0);
+    terminal_finish(&a.t);
+    free(config.dir);
+    test_tmpdir_remove(a.dir);
+}
+
 /* A folder in which there is no kernel yet. */
 static void an_empty_folder_is_watched(void **state)
 {
@@ -621,6 +650,7 @@ int main(void)
         cmocka_unit_test(a_chat_takes_edits_while_it_waits),
         cmocka_unit_test(kernels_of_a_pack_are_watched),
         cmocka_unit_test(new_hints_of_the_user_are_taken),
+        cmocka_unit_test(a_hint_for_nothing_is_told_once),
         cmocka_unit_test(an_empty_folder_is_watched),
     };
     author_begin(&author, NULL);

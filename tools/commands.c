@@ -240,7 +240,8 @@ const struct command commands[] = {
      "Several requests are answered at once (`--parallel`), each with the tokens that it would "
      "get alone; others wait. `-c` is the\ncontext of each of them. SIGTERM ends the server when "
      "the requests at hand are answered, with exit code 0; a second one at\nonce (130); Ctrl-C "
-     "as SIGTERM, with 130. SIGHUP reads kernel files and hints again.",
+     "as SIGTERM, with 130. SIGHUP reads kernel files and hints again: all or none, with "
+     "`--watch-kernels` each\nfile by itself.",
      0, 0, command_serve, command_serve_check, NULL},
     {"tune", "[-m MODEL] [options]", "Find the fastest kernels for a model on this device",
      "Measures, for each operation of the model that has anything to choose from, the kernels "

@@ -9,6 +9,7 @@
 #include "core/base/log.h"
 #include "tools/input.h"
 #include "tools/report.h"
+#include "tools/watch.h"
 
 /* ---- options --------------------------------------------------------------------------------- */
 
@@ -101,16 +102,8 @@ enum dgl_status generation_check(const struct options *opt)
     struct dgl_sampling sampling;
     enum dgl_status status = DGL_ERR_INVALID_ARG;
     console_init(&console, opt);
-    if (opt->unsafe_kernels && !opt->watch_kernels) {
-        console_error("--unsafe-kernels does nothing without --watch-kernels");
+    if (!watch_check(opt))
         return status;
-    }
-    if (opt->watch_kernels && (opt->profile || opt->trace)) {
-        console_error(
-            "--watch-kernels does not go with --profile and --trace, whose figures are of "
-            "one set of kernels");
-        return status;
-    }
     if (generation_lists_init(&lists, opt)) {
         sampling_of(opt, &lists, &sampling);
         status = dgl_sampling_check(&console.log, &sampling);

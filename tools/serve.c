@@ -17,6 +17,7 @@
 #include "core/base/log.h"
 #include "tools/commands.h"
 #include "tools/generation.h"
+#include "tools/watch.h"
 
 #define LOOK_MS     200
 #define MAX_KEYS    256
@@ -78,7 +79,7 @@ bool command_serve_check(const struct options *opt)
     else if (opt->json)
         console_error("serve: there is nothing to print with --json: the access log is JSON");
     else
-        return true;
+        return watch_check(opt);
     return false;
 }
 

@@ -541,11 +541,17 @@ static void tell_health(struct serve *s, const char *why)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* SIGHUP: kernel files and hints anew; on failure the old ones stay. */
-static void reload_kernels(struct serve *s)
+/* SIGHUP: kernel files and hints anew. On failure the old ones stay; with a watch each file is
+ * judged and answered as if it had been edited. */
+static void reload_kernels(struct serve *s, struct watch *watch)
 {
     struct engine *e = &s->engine;
     struct dgl_kernels *before = e->kernels;
+    if (watch) {
+        watch_reread(watch);
+        console_note(&e->console, "kernels were read again");
+        return;
+    }
     enum dgl_status status = engine_open_kernels(e, s->opt);
     if (status == DGL_OK)
         status = dgl_model_set_kernels(e->model, e->kernels);
@@ -620,7 +626,7 @@ int serve_engine_run(struct serve *s)
             watch_idle(watch);
         if (serve_hangups() != hangups) {
             hangups = serve_hangups();
-            reload_kernels(s);
+            reload_kernels(s, watch);
         }
         if (serve_signals() == 0)
             continue;

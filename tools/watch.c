@@ -730,6 +730,19 @@ static void tell_start(const struct watch *w)
         console_say("watch: --unsafe-kernels: no edit has to give known answers");
 }
 
+bool watch_check(const struct options *opt)
+{
+    if (opt->unsafe_kernels && !opt->watch_kernels)
+        console_error("--unsafe-kernels does nothing without --watch-kernels");
+    else if (opt->watch_kernels && (opt->profile || opt->trace))
+        console_error(
+            "--watch-kernels does not go with --profile and --trace, whose figures are of "
+            "one set of kernels");
+    else
+        return true;
+    return false;
+}
+
 bool watch_create(struct watch **out, struct engine *e, const struct options *opt)
 {
     *out = NULL;
@@ -780,13 +793,18 @@ static void poll_edits(struct watch *w, bool wait, bool now)
     w->failed = w->failed || watch_files_failed(w->events);
 }
 
+static void tell_failure(const struct watch *w)
+{
+    if (w->failed)
+        console_error("out of memory: edits of kernels are no longer watched");
+}
+
 static void poll_once(struct watch *w, bool wait)
 {
     if (!w || w->failed)
         return;
     poll_edits(w, wait, false);
-    if (w->failed)
-        console_error("out of memory: edits of kernels are no longer watched");
+    tell_failure(w);
 }
 
 void watch_poll(void *priv)
@@ -797,6 +815,25 @@ void watch_poll(void *priv)
 void watch_idle(void *priv)
 {
     poll_once(priv, true);
+}
+
+void watch_reread(struct watch *w)
+{
+    if (w->failed)
+        return;
+    if (w->attempt.groups)
+        go_on(w, true);
+    watch_files_look(w->events, true);
+    take_edits(w);
+    for (size_t i = 0; i < w->num_files && !w->failed; i++) {
+        struct file *f = &w->files[i];
+        read_now(w, f);
+        f->edited = f->edited || !text_equal(&f->good, &f->now);
+    }
+    begin_attempt(w);
+    if (w->attempt.groups)
+        go_on(w, true);
+    tell_failure(w);
 }
 
 void watch_destroy(struct watch **watch)

@@ -5,6 +5,9 @@
 
 #include "tools/engine.h"
 
+/* False after an error line: the options do not go together. Opens nothing. */
+bool watch_check(const struct options *opt);
+
 struct watch;
 /* NULL in *out without --watch-kernels. The engine is open and outlives it. False after an error
  * line. */
@@ -15,6 +18,8 @@ bool watch_create(struct watch **out, struct engine *e, const struct options *op
 void watch_poll(void *priv);
 /* The same to its end: nothing else is to be done. */
 void watch_idle(void *priv);
+/* The same for every file that is not as in force, whether an edit was told of or not. */
+void watch_reread(struct watch *w);
 /* Answers what is still open, without that moment. Accepts NULL in *watch. */
 void watch_destroy(struct watch **watch);
 

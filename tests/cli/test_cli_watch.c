@@ -10,6 +10,7 @@
 #include "core/base/file.h"
 #include "core/base/hash.h"
 #include "tests/support/process.h"
+#include "tests/support/server.h"
 #include "tests/support/terminal.h"
 #include "tests/support/tiny_model.h"
 
@@ -584,6 +585,53 @@ static void a_hint_for_nothing_is_told_once(void **state)
     test_tmpdir_remove(a.dir);
 }
 
+/* A file that is written under another of its names tells the folder nothing: SIGHUP has it read,
+ * and later edits find it in force. */
+static void a_hangup_has_all_files_read_again(void **state)
+{
+    struct author a = {.dir = test_tmpdir(), .text = kernel_text("sample_pick")};
+    struct author elsewhere = {.dir = test_tmpdir()};
+    struct server s;
+    char *path = dgl_path_join(a.dir, "sample_pick.comp"), hex[65], line[200];
+    char *other = dgl_path_join(elsewhere.dir, "other");
+    char *texts[] = {with(a.text, "return best.y;", "return best.y + 0u;"),
+                     with(a.text, "return best.y;", "return best.y ^ 1u;")};
+    static const char spare[] = "// Spare.\nuint spare(uint id) { return id; }\n";
+    (void)state;
+    save(&a, "sample_pick.comp", a.text);
+    assert_int_equal(link(path, other), 0);
+    server_start(&s,
+                 (const char *const[]){"-c", "64", "--watch-kernels", "--kernel-dir", a.dir, NULL});
+    save(&elsewhere, "other", texts[0]);
+    kill(s.pid, SIGHUP);
+    assert_true(dgl_hash_bytes(DGL_HASH_SHA256, texts[0], strlen(texts[0]), hex));
+    snprintf(line, sizeof(line), "watch: sample_pick: taken %s\n", hex);
+    server_wait_for(&s, line);
+    server_wait_for(&s, "kernels were read again");
+    /* What is in force is no news, and what is wrong is refused. */
+    dgl_buf_finish(&s.said);
+    save(&elsewhere, "other", texts[1]);
+    kill(s.pid, SIGHUP);
+    server_wait_for(&s, "watch: sample_pick: refused: ");
+    server_wait_for(&s, "kernels were read again");
+    save(&elsewhere, "other", texts[0]);
+    dgl_buf_finish(&s.said);
+    kill(s.pid, SIGHUP);
+    server_wait_for(&s, "kernels were read again");
+    assert_null(strstr(s.said.p, "watch: "));
+    save(&a, "spare.glsl", spare);
+    server_wait_for(&s, "watch: spare: taken ");
+    assert_int_equal(server_stop(&s, SIGTERM), 0);
+    server_finish(&s);
+    for (int i = 0; i < 2; i++)
+        free(texts[i]);
+    free(path);
+    free(other);
+    free(a.text);
+    test_tmpdir_remove(a.dir);
+    test_tmpdir_remove(elsewhere.dir);
+}
+
 /* A folder in which there is no kernel yet. */
 static void an_empty_folder_is_watched(void **state)
 {
@@ -614,6 +662,10 @@ struct refused {
 static const struct refused refusals[] = {
     {"unsafe without watching",
      {"generate", "-p", "a", "--unsafe-kernels"},
+     2,
+     "does nothing without --watch-kernels"},
+    {"unsafe without watching, in a server",
+     {"serve", "--port", "0", "--unsafe-kernels"},
      2,
      "does nothing without --watch-kernels"},
     {"with a profile",
@@ -651,6 +703,7 @@ int main(void)
         cmocka_unit_test(kernels_of_a_pack_are_watched),
         cmocka_unit_test(new_hints_of_the_user_are_taken),
         cmocka_unit_test(a_hint_for_nothing_is_told_once),
+        cmocka_unit_test(a_hangup_has_all_files_read_again),
         cmocka_unit_test(an_empty_folder_is_watched),
     };
     author_begin(&author, NULL);

@@ -1467,53 +1467,61 @@ enum dgl_status dgl_convert(const struct dgl_log *log, const struct dgl_convert_
 /* ---- measuring ------------------------------------------------------------------------------- */
 
 #define DGL_BENCH_NO_WARMUP (-1)
+#define DGL_BENCH_BATCH_MAX 64
 struct dgl_bench_params {
-    int32_t prompt_tokens;       /* 0 = 512 */
-    int32_t decode_tokens;       /* 0 = 128 */
-    int32_t depth;               /* tokens that the session holds before either is measured */
+    int32_t prompt_tokens; /* 0 = 512 */
+    int32_t decode_tokens; /* 0 = 128 */
+    int32_t depth;         /* tokens that the session holds before either is measured */
+    /* Sequences that decode together, by a dgl_batch of the call's own; 0 = 1, the session alone;
+     * at most DGL_BENCH_BATCH_MAX. Prefill stays that of the session. */
+    int32_t batch;
     int32_t repetitions;         /* 0 = 3; at most 64 */
     int32_t warmup;              /* runs that are not counted; 0 = 1, or DGL_BENCH_NO_WARMUP */
-    bool profile;                /* fill dgl_bench_result.profile in an extra run */
+    bool profile;                /* fill dgl_bench_result.profile in an extra run; batch 1 only */
     bool skip_copy;              /* copy_gbps stays 0: an earlier call on the device measured it */
     dgl_progress_cb progress_cb; /* may be NULL; in runs */
     void *progress_priv;         /* first argument of progress_cb */
 };
 #define dgl_bench_params(...) (&(struct dgl_bench_params){__VA_ARGS__})
 struct dgl_bench_result {
-    int32_t prompt_tokens, decode_tokens, depth, repetitions, warmup; /* as measured */
+    int32_t prompt_tokens, decode_tokens, depth, batch, repetitions, warmup; /* as measured */
     int32_t context;        /* tokens that the session has room for */
     int32_t ubatch;         /* prefill tokens per pass */
     double prefill_tps[64]; /* tokens per second, per repetition */
-    double decode_tps[64];  /* tokens per second, per repetition */
+    double decode_tps[64];  /* tokens of all sequences per second, per repetition */
     double prefill_tps_median, decode_tps_median;
     double prefill_ms_median, decode_ms_median; /* of one repetition */
     /* From the prompt's ids to the first token on the host, after `depth` tokens: the median; and
      * of the call's first prompt, at depth 0, with compiling. */
     double ttft_ms_warm, ttft_ms_cold;
     /* Each token after the first, of all repetitions: [num_latencies]. Those of one readback share
-     * its time. Owned, as all arrays here: dgl_bench_result_finish(). */
+     * its time. Of a batch each step's time for a token of all sequences. Owned, as all arrays
+     * here: dgl_bench_result_finish(). */
     double *decode_latency_ms;
     size_t num_latencies;
     double decode_ms_p50, decode_ms_p90, decode_ms_p99; /* quantiles of these */
-    uint64_t bytes_per_token; /* weights, keys and values read in the middle of the run */
-    double decode_gbps;       /* those bytes, 10^9 per second */
-    double copy_gbps;         /* measured device copy, read plus written, 10^9 bytes per second */
-    double cpu_us_per_token;  /* host microseconds spent queueing one decode step */
-    uint64_t compile_ns;      /* compiling kernels; not part of the rates */
-    uint64_t peak_bytes;      /* of buffers on the device, the most at any time */
-    uint64_t estimate_bytes;  /* what was estimated of the model and this session */
-    const char *executor;     /* that ran decode steps, as dgl_model_executor() tells; borrowed */
+    /* Weights, keys and values read in the middle of the run; of a batch at least: weights that all
+     * sequences share count once for all of them. */
+    uint64_t bytes_per_token;
+    double decode_gbps;      /* those bytes, 10^9 per second */
+    double copy_gbps;        /* measured device copy, read plus written, 10^9 bytes per second */
+    double cpu_us_per_token; /* host microseconds spent queueing one decode step; 0 of a batch */
+    uint64_t compile_ns;     /* compiling kernels; not part of the rates */
+    uint64_t peak_bytes;     /* of buffers on the device, the most at any time */
+    uint64_t estimate_bytes; /* what was estimated of the model and this session */
+    const char *executor;    /* that ran decode steps, as dgl_model_executor() tells; borrowed */
     const char *executor_reason;
-    int32_t *tokens; /* [num_tokens], of the last repetition */
+    int32_t *tokens; /* [num_tokens], of the last repetition; of a batch those of one sequence */
     size_t num_tokens;
     char *text;                  /* their text; "" without a tokenizer */
     struct dgl_counters prefill; /* of the last repetition, up to the first token */
     struct dgl_counters decode;  /* of the last repetition, after it */
     struct dgl_profile profile;  /* empty unless asked for */
 };
-/* Measures a model on its device by dgl_generate()'s loop, greedily. DGL_ERR_INVALID_ARG: counts
- * that do not fit the context; DGL_ERR_CANCELLED. *out is always initialised. Resets the session.
- * Blocks, very slow. */
+/* Measures a model on its device by dgl_generate()'s loop, greedily; a batch by dgl_batch_step().
+ * DGL_ERR_INVALID_ARG: counts that do not fit the context, or out of their ranges;
+ * DGL_ERR_NO_MEMORY: the sequences of a batch do not fit the device; DGL_ERR_CANCELLED. *out is
+ * always initialised. Resets the session. Blocks, very slow. */
 enum dgl_status dgl_bench(struct dgl_session *session, const struct dgl_bench_params *params,
                           struct dgl_bench_result *out);
 /* Frees the arrays of a result. */

@@ -7,12 +7,13 @@
 
 enum { BENCH_MAX_POINTS = 24, BENCH_MAX_CELLS = 64 };
 
-/* One length of a sweep. */
+/* One length of a sweep, or one number of sequences. */
 struct bench_point {
-    int32_t tokens; /* in the KV cache, or of the prompt */
+    int32_t tokens; /* in the KV cache, or of the prompt; sequences */
     int32_t count;
     double tps[64]; /* [count] */
     double median;
+    double step_ms; /* of sequences that decode together: the median */
 };
 
 /* A type of weights in one layout. */
@@ -28,7 +29,8 @@ struct bench_report {
     struct dgl_bench_result result;
     struct bench_point depth[BENCH_MAX_POINTS];  /* [num_depths]: decoding */
     struct bench_point prompt[BENCH_MAX_POINTS]; /* [num_prompts]: prefill */
-    size_t num_depths, num_prompts;
+    struct bench_point batch[BENCH_MAX_POINTS];  /* [num_batches]: sequences together */
+    size_t num_depths, num_prompts, num_batches;
     struct bench_cell cell[BENCH_MAX_CELLS]; /* [num_cells] of --matrix */
     size_t num_cells;
     struct dgl_tune_result tuned; /* what a tuner chose, against the defaults */

@@ -3,6 +3,7 @@
  * the name here. */
 #include "tools/bench.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -201,6 +202,22 @@ static void points_json(struct dgl_json_writer *w, const char *key, const char *
     dgl_jw_end_array(w);
 }
 
+static void batches_json(struct dgl_json_writer *w, const struct bench_report *report)
+{
+    dgl_jw_key(w, "sweep_batch");
+    dgl_jw_array(w);
+    for (size_t i = 0; i < report->num_batches; i++) {
+        const struct bench_point *point = &report->batch[i];
+        dgl_jw_object(w);
+        report_i64(w, "batch", point->tokens);
+        report_f64(w, "decode_tps", point->median);
+        report_f64(w, "step_ms", point->step_ms);
+        rates(w, "decode_tps_all", point->tps, (size_t)point->count);
+        dgl_jw_end_object(w);
+    }
+    dgl_jw_end_array(w);
+}
+
 static void cells_json(struct dgl_json_writer *w, const struct bench_report *report)
 {
     dgl_jw_key(w, "matrix");
@@ -229,7 +246,7 @@ static void settings_json(struct dgl_json_writer *w, const struct bench_report *
     } counts[] = {{"prompt_tokens", r->prompt_tokens},
                   {"decode_tokens", r->decode_tokens},
                   {"depth", r->depth},
-                  {"batch", 1},
+                  {"batch", r->batch},
                   {"ubatch", r->ubatch},
                   {"context", r->context},
                   {"repetitions", r->repetitions},
@@ -283,7 +300,7 @@ static bool print_json(const struct bench_report *report)
     report_u64(&w, "bytes_per_token", r->bytes_per_token);
     report_f64(&w, "decode_gbps", r->decode_gbps);
     report_f64(&w, "copy_gbps", r->copy_gbps);
-    report_f64(&w, "cpu_us_per_token", r->cpu_us_per_token);
+    report_f64(&w, "cpu_us_per_token", r->batch > 1 ? NAN : r->cpu_us_per_token);
     report_u64(&w, "peak_bytes", r->peak_bytes);
     report_u64(&w, "estimate_bytes", r->estimate_bytes);
     report_f64(&w, "load_ms", (double)e->load_ns * 1e-6);
@@ -301,7 +318,9 @@ static bool print_json(const struct bench_report *report)
     profile_json(&w, &r->profile, r->profile.num_entries > 0);
     dgl_jw_key(&w, "tuned");
     tune_json(&w, &report->tuned);
-    if (report->opt->sweep) {
+    if (report->num_batches) {
+        batches_json(&w, report);
+    } else if (report->opt->sweep) {
         points_json(&w, "sweep_depth", "depth", "decode_tps", report->depth, report->num_depths);
         points_json(&w, "sweep_prompt", "prompt_tokens", "prefill_tps", report->prompt,
                     report->num_prompts);
@@ -325,51 +344,63 @@ static bool print_csv(const struct bench_report *report)
     dgl_buf_printf(&out,
                    "model,quantization,device,prompt_tokens,decode_tokens,depth,prefill_tps,"
                    "decode_tps,decode_gbps,copy_gbps,cpu_us_per_token,ttft_ms_warm,ttft_ms_cold,"
-                   "decode_ms_p50,decode_ms_p90,decode_ms_p99,peak_bytes,layout\n"
+                   "decode_ms_p50,decode_ms_p90,decode_ms_p99,peak_bytes,layout,batch\n"
                    "\"%s\",%s,\"%s\",%d,%d,%d,%.1f,%.1f,%.2f,%.2f,%.1f,%.2f,%.2f,%.4f,%.4f,%.4f,"
-                   "%llu,\n",
+                   "%llu,,%d\n",
                    m->name, m->quantization, device, r->prompt_tokens, r->decode_tokens, r->depth,
                    r->prefill_tps_median, r->decode_tps_median, r->decode_gbps, r->copy_gbps,
                    r->cpu_us_per_token, r->ttft_ms_warm, r->ttft_ms_cold, r->decode_ms_p50,
-                   r->decode_ms_p90, r->decode_ms_p99, (unsigned long long)r->peak_bytes);
+                   r->decode_ms_p90, r->decode_ms_p99, (unsigned long long)r->peak_bytes, r->batch);
     for (size_t i = 0; i < report->num_depths; i++)
-        dgl_buf_printf(&out, "\"%s\",%s,\"%s\",,%d,%d,,%.1f,,,,,,,,,,\n", m->name, m->quantization,
-                       device, r->decode_tokens, report->depth[i].tokens, report->depth[i].median);
+        dgl_buf_printf(&out, "\"%s\",%s,\"%s\",,%d,%d,,%.1f,,,,,,,,,,,1\n", m->name,
+                       m->quantization, device, r->decode_tokens, report->depth[i].tokens,
+                       report->depth[i].median);
     for (size_t i = 0; i < report->num_prompts; i++)
-        dgl_buf_printf(&out, "\"%s\",%s,\"%s\",%d,,0,%.1f,,,,,,,,,,,\n", m->name, m->quantization,
+        dgl_buf_printf(&out, "\"%s\",%s,\"%s\",%d,,0,%.1f,,,,,,,,,,,,1\n", m->name, m->quantization,
                        device, report->prompt[i].tokens, report->prompt[i].median);
+    for (size_t i = 0; i < report->num_batches; i++)
+        dgl_buf_printf(&out, "\"%s\",%s,\"%s\",,%d,%d,,%.1f,,,,,,%.4f,,,,,%d\n", m->name,
+                       m->quantization, device, r->decode_tokens, r->depth, report->batch[i].median,
+                       report->batch[i].step_ms, report->batch[i].tokens);
     for (size_t i = 0; i < report->num_cells; i++) {
         const struct bench_cell *c = &report->cell[i];
-        dgl_buf_printf(&out, "\"%s\",%s,\"%s\",%d,%d,%d,%.1f,%.1f,%.2f,,,,,,,,,%s\n", m->name,
+        dgl_buf_printf(&out, "\"%s\",%s,\"%s\",%d,%d,%d,%.1f,%.1f,%.2f,,,,,,,,,%s,1\n", m->name,
                        c->quantization, device, r->prompt_tokens, r->decode_tokens, r->depth,
                        c->prefill_tps, c->decode_tps, c->decode_gbps, c->layout);
     }
     return out_buf(&out);
 }
 
-/* As llama-bench names its tests: pp = prompt, tg = generation, @ d = at a depth. */
+/* As llama-bench names its tests: pp = prompt, tg = generation, @ d = at a depth; x B = sequences
+ * together. */
 static bool print_md(const struct bench_report *report)
 {
     const struct dgl_bench_result *r = &report->result;
     const struct dgl_model_info *m = dgl_model_get_info(report->engine->model);
-    char at[24] = "";
+    char at[24] = "", together[24] = "";
     struct dgl_buf out = {0};
     if (r->depth)
         snprintf(at, sizeof(at), " @ d%d", r->depth);
+    if (r->batch > 1)
+        snprintf(together, sizeof(together), " x %d", r->batch);
     dgl_buf_printf(&out,
                    "| model | weights | test | tok/s | GB/s | ms per token p50 / p90 / p99 |\n"
                    "| --- | --- | --- | --- | --- | --- |\n"
                    "| %s | %s | pp%d%s | %.1f | | |\n"
-                   "| %s | %s | tg%d%s | %.1f | %.1f | %.3f / %.3f / %.3f |\n",
+                   "| %s | %s | tg%d%s%s | %.1f | %.1f | %.3f / %.3f / %.3f |\n",
                    m->name, m->quantization, r->prompt_tokens, at, r->prefill_tps_median, m->name,
-                   m->quantization, r->decode_tokens, at, r->decode_tps_median, r->decode_gbps,
-                   r->decode_ms_p50, r->decode_ms_p90, r->decode_ms_p99);
+                   m->quantization, r->decode_tokens, together, at, r->decode_tps_median,
+                   r->decode_gbps, r->decode_ms_p50, r->decode_ms_p90, r->decode_ms_p99);
     for (size_t i = 0; i < report->num_depths; i++)
         dgl_buf_printf(&out, "| %s | %s | tg%d @ d%d | %.1f | | |\n", m->name, m->quantization,
                        r->decode_tokens, report->depth[i].tokens, report->depth[i].median);
     for (size_t i = 0; i < report->num_prompts; i++)
         dgl_buf_printf(&out, "| %s | %s | pp%d | %.1f | | |\n", m->name, m->quantization,
                        report->prompt[i].tokens, report->prompt[i].median);
+    for (size_t i = 0; i < report->num_batches; i++)
+        dgl_buf_printf(&out, "| %s | %s | tg%d x %d%s | %.1f | | %.3f / / |\n", m->name,
+                       m->quantization, r->decode_tokens, report->batch[i].tokens, at,
+                       report->batch[i].median, report->batch[i].step_ms);
     for (size_t i = 0; i < report->num_cells; i++) {
         const struct bench_cell *c = &report->cell[i];
         dgl_buf_printf(&out, "| %s | %s, %s | tg%d%s | %.1f | %.1f | |\n", m->name, c->quantization,
@@ -391,17 +422,21 @@ static bool print_table(const struct bench_report *report)
     dgl_buf_printf(&out,
                    " of weights\n"
                    "prefill %5d tokens at depth %d: %10.1f tok/s\n"
-                   "decode  %5d tokens at depth %d: %10.1f tok/s, %.1f GB/s of %.1f GB/s copy, "
-                   "%.1f us CPU per token\n"
-                   "first token after %.2f ms, of the process after %.2f ms; then %.3f ms each, "
+                   "decode  %5d tokens at depth %d: %10.1f tok/s, %.1f GB/s of %.1f GB/s copy, ",
+                   r->prompt_tokens, r->depth, r->prefill_tps_median, r->decode_tokens, r->depth,
+                   r->decode_tps_median, r->decode_gbps, r->copy_gbps);
+    if (r->batch > 1)
+        dgl_buf_printf(&out, "%d sequences together", r->batch);
+    else
+        dgl_buf_printf(&out, "%.1f us CPU per token", r->cpu_us_per_token);
+    dgl_buf_printf(&out,
+                   "\nfirst token after %.2f ms, of the process after %.2f ms; then %.3f ms each, "
                    "p90 %.3f, p99 %.3f\n"
-                   "per token: %llu dispatches, %llu barriers, %llu buffers created, %llu programs "
+                   "per %s: %llu dispatches, %llu barriers, %llu buffers created, %llu programs "
                    "linked\n"
                    "memory: ",
-                   r->prompt_tokens, r->depth, r->prefill_tps_median, r->decode_tokens, r->depth,
-                   r->decode_tps_median, r->decode_gbps, r->copy_gbps, r->cpu_us_per_token,
                    r->ttft_ms_warm, r->ttft_ms_cold, r->decode_ms_p50, r->decode_ms_p90,
-                   r->decode_ms_p99,
+                   r->decode_ms_p99, r->batch > 1 ? "step of all" : "token",
                    (unsigned long long)(r->decode.dispatches / (uint64_t)r->decode_tokens),
                    (unsigned long long)(r->decode.barriers / (uint64_t)r->decode_tokens),
                    (unsigned long long)r->decode.buffers_created,
@@ -419,6 +454,9 @@ static bool print_table(const struct bench_report *report)
         dgl_buf_printf(&out, "prefill of %8d: %10.1f tok/s, %.3f ms\n", report->prompt[i].tokens,
                        report->prompt[i].median,
                        1e3 * report->prompt[i].tokens / report->prompt[i].median);
+    for (size_t i = 0; i < report->num_batches; i++)
+        dgl_buf_printf(&out, "decode of %3d together: %10.1f tok/s, %.3f ms a step\n",
+                       report->batch[i].tokens, report->batch[i].median, report->batch[i].step_ms);
     for (size_t i = 0; i < report->num_cells; i++) {
         const struct bench_cell *c = &report->cell[i];
         dgl_buf_printf(&out, "%-8s %-12s prefill %10.1f tok/s, decode %10.1f tok/s, %.1f GB/s\n",
@@ -442,8 +480,9 @@ bool bench_print(const struct bench_report *report)
 
 /* ---- figure ---------------------------------------------------------------------------------- */
 
-/* What the run measured: of a sweep decoding by depth, prefill by length and its time, of a
- * matrix decoding by the bytes of weights, else the time of each token. */
+/* What the run measured: of a sweep decoding by depth, prefill by length and its time, or a step's
+ * time and the rate by the number of sequences; of a matrix decoding by the bytes of weights; else
+ * the time of each token. */
 enum dgl_status bench_plot(const struct dgl_log *log, const struct bench_report *report)
 {
     enum { MOST = BENCH_MAX_POINTS > BENCH_MAX_CELLS ? BENCH_MAX_POINTS : BENCH_MAX_CELLS };
@@ -456,7 +495,23 @@ enum dgl_status bench_plot(const struct dgl_log *log, const struct bench_report 
     struct dgl_buf svg = {0}, title = {0};
     struct dgl_atomic_file *file = NULL;
     enum dgl_status status = DGL_OK;
-    if (report->num_depths) {
+    if (report->num_batches) {
+        panels = 2;
+        for (size_t i = 0; i < report->num_batches; i++) {
+            x[0][i] = report->batch[i].tokens;
+            y[0][i] = report->batch[i].step_ms;
+            y[1][i] = report->batch[i].median;
+        }
+        panel[0] = (struct plot_panel){.title = "time of a step",
+                                       .x_label = "sequences that decode together",
+                                       .y_label = "ms for a token of each",
+                                       .line = {{NULL, x[0], y[0], report->num_batches}},
+                                       .num_lines = 1};
+        panel[1] = panel[0];
+        panel[1].title = "decode of all";
+        panel[1].y_label = "tokens per second";
+        panel[1].line[0].y = y[1];
+    } else if (report->num_depths) {
         panels = 3;
         for (size_t i = 0; i < report->num_depths; i++) {
             x[0][i] = report->depth[i].tokens;
@@ -498,7 +553,8 @@ enum dgl_status bench_plot(const struct dgl_log *log, const struct bench_report 
             index[i] = (double)i;
         panel[0] = (struct plot_panel){
             .title = "time of each token",
-            .x_label = "token, repetition after repetition",
+            .x_label = r->batch > 1 ? "step, repetition after repetition"
+                                    : "token, repetition after repetition",
             .y_label = "ms",
             .line = {{NULL, index, r->decode_latency_ms, index ? r->num_latencies : 0}},
             .num_lines = 1};

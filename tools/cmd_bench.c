@@ -1,4 +1,5 @@
-/* bench: a model's speed; by depth, length, type and layout of weights; what two runs differ in. */
+/* bench: a model's speed; by depth, length, number of sequences, type and layout of weights; what
+ * two runs differ in. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,14 +85,15 @@ bool command_bench_check(const struct options *opt)
         console_error("bench: --matrix makes weights of every type, for which it needs --shape");
     else if (opt->types && !opt->matrix)
         console_error("bench: --types says what --matrix measures");
-    else if (opt->batch > 64)
-        console_error("--batch %d: wanted 1 to 64 sequences that decode together; prefill tokens "
+    else if (opt->batch > DGL_BENCH_BATCH_MAX)
+        console_error("--batch %d: wanted 1 to %d sequences that decode together; prefill tokens "
                       "per pass are --ubatch",
-                      opt->batch);
-    else if (opt->batch > 1)
-        console_error("--batch %d: decoding several sequences together is not supported; prefill "
-                      "tokens per pass are --ubatch",
-                      opt->batch);
+                      opt->batch, DGL_BENCH_BATCH_MAX);
+    else if (opt->batch > 1 && (opt->profile || opt->trace))
+        console_error("bench: --%s is of one sequence, not of --batch %d",
+                      opt->profile ? "profile" : "trace", opt->batch);
+    else if (opt->batch > 1 && opt->matrix)
+        console_error("bench: --matrix is of one sequence, not of --batch %d", opt->batch);
     else if (compare)
         return options_are_used(opt, "bench", "bench compare", OPTIONS_KERNEL " model");
     else
@@ -103,15 +105,16 @@ bool command_bench_check(const struct options *opt)
 }
 
 /* Published contexts reach 131,072 tokens, whose cache would be made for a run that never fills it:
- * unless -c says another, a shape gets what the run needs and at least 8,192. */
-static int32_t shape_context(const struct options *opt, const char *shape)
+ * unless -c says another, a shape gets what the run needs and at least 8,192; and so does a model
+ * of which several sequences have to fit. */
+static int32_t run_context(const struct options *opt, const char *path)
 {
     struct dgl_model_file *file = NULL;
     int64_t prompt = opt->prompt_tokens ? opt->prompt_tokens : 512;
     int64_t decode = opt->tokens_given ? opt->tokens : 128;
     int64_t need = (int64_t)opt->depth + (prompt > decode ? prompt : decode) + 1;
     int64_t context = need > 8192 ? need : 8192;
-    if (opt->context || dgl_inspect(NULL, dgl_inspect_params(.path = shape), &file) != DGL_OK)
+    if (opt->context || dgl_inspect(NULL, dgl_inspect_params(.path = path), &file) != DGL_OK)
         return opt->context;
     int32_t most = dgl_model_file_info(file)->context_max;
     dgl_model_file_destroy(&file);
@@ -123,6 +126,7 @@ static struct dgl_bench_params bench_params(const struct options *opt, struct en
     return (struct dgl_bench_params){.prompt_tokens = opt->prompt_tokens,
                                      .decode_tokens = opt->tokens_given ? opt->tokens : 0,
                                      .depth = opt->depth,
+                                     .batch = opt->batch,
                                      .repetitions = opt->repetitions,
                                      .warmup = opt->warmup ? opt->warmup : DGL_BENCH_NO_WARMUP,
                                      .profile = opt->profile || opt->trace,
@@ -141,19 +145,43 @@ static bool next_length(size_t i, int first, int32_t most, int32_t *out)
     return before < most;
 }
 
+enum sweep { SWEEP_DEPTH, SWEEP_PROMPT, SWEEP_BATCH };
+
 static enum dgl_status measure_point(struct engine *e, const struct dgl_bench_params *params,
-                                     bool decode, struct bench_point *point)
+                                     enum sweep what, struct bench_point *point)
 {
+    const bool decode = what != SWEEP_PROMPT;
     struct dgl_bench_result r;
     enum dgl_status status = dgl_bench(e->session, params, &r);
     if (status != DGL_OK)
         return status;
-    point->tokens = decode ? r.depth : r.prompt_tokens;
+    point->tokens = what == SWEEP_BATCH ? r.batch : decode ? r.depth : r.prompt_tokens;
+    point->step_ms = r.decode_ms_p50;
     point->count = r.repetitions;
     memcpy(point->tps, decode ? r.decode_tps : r.prefill_tps, sizeof(point->tps));
     point->median = decode ? r.decode_tps_median : r.prefill_tps_median;
     dgl_bench_result_finish(&r);
     return DGL_OK;
+}
+
+/* Numbers of sequences up to --batch: all up to 8, then the powers of two, one more than these,
+ * where a pass gets another body, and three between. */
+static enum dgl_status sweep_batch(struct engine *e, struct bench_report *report)
+{
+    static const int32_t counts[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 12, 14,
+                                     16, 17, 20, 24, 28, 32, 33, 40, 48, 56, 64};
+    struct dgl_bench_params p = bench_params(report->opt, e);
+    enum dgl_status status = DGL_OK;
+    bool asked = false;
+    p.skip_copy = true;
+    p.prompt_tokens = 1;
+    for (size_t i = 0; !asked && status == DGL_OK; i++) {
+        p.batch = counts[i] < report->opt->batch ? counts[i] : report->opt->batch;
+        asked = p.batch == report->opt->batch;
+        status = measure_point(e, &p, SWEEP_BATCH, &report->batch[report->num_batches]);
+        report->num_batches += status == DGL_OK;
+    }
+    return status;
 }
 
 /* Depths from 128 and prompts from 1, doubling up to what fits the context. */
@@ -170,7 +198,7 @@ static enum dgl_status sweep(struct engine *e, struct bench_report *report)
     for (size_t i = 0; status == DGL_OK && i < BENCH_MAX_POINTS; i++) {
         if (i > 0 && !next_length(i - 1, 7, context - tokens - 1, &p.depth))
             break;
-        status = measure_point(e, &p, true, &report->depth[report->num_depths]);
+        status = measure_point(e, &p, SWEEP_DEPTH, &report->depth[report->num_depths]);
         report->num_depths += status == DGL_OK;
     }
     p.depth = 0;
@@ -178,7 +206,7 @@ static enum dgl_status sweep(struct engine *e, struct bench_report *report)
     for (size_t i = 0; status == DGL_OK && i < BENCH_MAX_POINTS; i++) {
         if (!next_length(i, 0, context - 2, &p.prompt_tokens))
             break;
-        status = measure_point(e, &p, false, &report->prompt[report->num_prompts]);
+        status = measure_point(e, &p, SWEEP_PROMPT, &report->prompt[report->num_prompts]);
         report->num_prompts += status == DGL_OK;
     }
     return status;
@@ -317,7 +345,7 @@ int command_bench(const struct options *opt)
 {
     struct engine e = {0};
     struct options with = *opt;
-    char shape[MODEL_PATH_MAX + 16];
+    char shape[MODEL_PATH_MAX + 16], bundled[MODEL_PATH_MAX];
     if (opt->num_args)
         return strcmp(opt->arg[0], "compare") == 0 ? bench_compare(opt) : bench_load(opt);
     struct bench_report *report = calloc(1, sizeof(*report));
@@ -329,7 +357,10 @@ int command_bench(const struct options *opt)
     report->engine = &e;
     if (opt->shape) {
         shape_path(opt, shape);
-        with.context = shape_context(opt, shape);
+        with.context = run_context(opt, shape);
+    } else if (opt->batch > 1) {
+        const char *path = model_path(opt, bundled);
+        with.context = path ? run_context(opt, path) : 0;
     }
     enum dgl_status status = engine_open(&e, &with, opt->shape ? shape : NULL, true);
     if (status == DGL_OK) {
@@ -343,7 +374,7 @@ int command_bench(const struct options *opt)
                                           .progress_priv = &e.console),
                           &report->tuned);
     if (status == DGL_OK && opt->sweep)
-        status = sweep(&e, report);
+        status = opt->batch > 1 ? sweep_batch(&e, report) : sweep(&e, report);
     if (status == DGL_OK && opt->matrix)
         status = matrix(&with, &e, report);
     if (status == DGL_OK && opt->plot)

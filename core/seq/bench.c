@@ -1,6 +1,7 @@
 /* Measuring a model on a device: time to first token, tokens per second and the time of single
  * tokens, bytes per second against a plain copy, memory, and GPU time per kernel. What is timed is
- * dgl_generate()'s own loop: a figure here is what a user gets. */
+ * dgl_generate()'s own loop, of several sequences dgl_batch_step()'s: a figure here is what a user
+ * gets. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #include "core/base/mem.h"
 #include "core/base/stats.h"
 #include "core/exec/profile.h"
+#include "core/seq/bench_batch.h"
 #include "core/seq/session.h"
 
 #define MAX_REPETITIONS 64
@@ -23,9 +25,10 @@ struct bench {
     struct dgl_session *s;
     struct dgl_bench_params p;
     struct dgl_bench_result *r;
-    struct recipe decode;    /* the one that generation runs */
-    int32_t *ids;            /* [depth + prompt_tokens] */
-    struct arrival *arrival; /* [decode_tokens + 1] */
+    struct recipe decode;      /* the one that generation runs */
+    struct bench_batch *batch; /* NULL = the session decodes alone */
+    int32_t *ids;              /* [depth + prompt_tokens] */
+    struct arrival *arrival;   /* [decode_tokens + 1] */
     size_t arrived;
     double ttft_ms[MAX_REPETITIONS], prefill_ms[MAX_REPETITIONS], decode_ms[MAX_REPETITIONS];
     uint64_t record_ns, recorded; /* host time of queueing decode steps; how many */
@@ -145,6 +148,31 @@ static enum dgl_status time_decode(struct bench *b, int32_t run)
     return status;
 }
 
+/* Decoding at the depth by all sequences of the batch. */
+static enum dgl_status time_batch(struct bench *b, int32_t run)
+{
+    struct dgl_bench_result *r = b->r;
+    struct bench_batch_run timed = {0};
+    const double wanted = (double)b->p.batch * b->p.decode_tokens;
+    enum dgl_status status = bench_batch_run(b->batch, &timed);
+    if (status == DGL_OK && run >= 0) {
+        r->decode_tps[run] = (double)timed.tokens / ((double)timed.ns * 1e-9);
+        b->decode_ms[run] = wanted / r->decode_tps[run] * 1e3;
+        r->decode = timed.counters;
+        for (size_t i = 0; i < timed.num_steps; i++)
+            r->decode_latency_ms[r->num_latencies++] = timed.step_ms[i];
+        free(r->tokens);
+        dgl_free(r->text);
+        r->tokens = timed.ids;
+        r->num_tokens = timed.num_ids;
+        r->text = timed.text;
+        timed.ids = NULL;
+        timed.text = NULL;
+    }
+    bench_batch_run_finish(&timed);
+    return status;
+}
+
 /* Prefill and decode once more, as calls that profile, at the depths at which they were
  * measured. */
 static enum dgl_status profile(struct bench *b)
@@ -186,6 +214,7 @@ static enum dgl_status count_bytes(struct bench *b)
         return status;
     for (size_t i = 0; i < run->count; i++)
         b->r->bytes_per_token += run->ops[i].op->bytes;
+    b->r->bytes_per_token /= (uint64_t)b->p.batch;
     for (int32_t i = 0; i < plan->desc->layers; i++) {
         int32_t window = plan->desc->layer[i].window;
         b->r->bytes_per_token +=
@@ -238,7 +267,8 @@ static enum dgl_status summarise(struct bench *b)
     r->decode_ms_median = median_of(b->decode_ms, count);
     r->ttft_ms_warm = median_of(b->ttft_ms, count);
     r->decode_gbps = (double)r->bytes_per_token * r->decode_tps_median * 1e-9;
-    r->cpu_us_per_token = (double)b->record_ns * 1e-3 / (double)b->recorded;
+    if (b->recorded > 0)
+        r->cpu_us_per_token = (double)b->record_ns * 1e-3 / (double)b->recorded;
     return DGL_OK;
 }
 
@@ -247,6 +277,7 @@ static enum dgl_status check_params(const struct dgl_session *s, struct dgl_benc
     const struct dgl_log *log = s->model->dev->log;
     p->prompt_tokens = p->prompt_tokens ? p->prompt_tokens : 512;
     p->decode_tokens = p->decode_tokens ? p->decode_tokens : 128;
+    p->batch = p->batch ? p->batch : 1;
     p->repetitions = p->repetitions ? p->repetitions : 3;
     p->warmup = p->warmup ? p->warmup : 1;
     int64_t most = p->prompt_tokens > p->decode_tokens ? p->prompt_tokens : p->decode_tokens;
@@ -256,6 +287,12 @@ static enum dgl_status check_params(const struct dgl_session *s, struct dgl_benc
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "bench: counts must be positive, repetitions and warm-up at most %d",
                         MAX_REPETITIONS);
+    if (p->batch < 1 || p->batch > DGL_BENCH_BATCH_MAX)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "bench: a batch of %d sequences: 1 to %d",
+                        p->batch, DGL_BENCH_BATCH_MAX);
+    if (p->batch > 1 && p->profile)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "bench: a profile is of one sequence, not of a batch of %d", p->batch);
     if (p->depth + most + 1 > s->context)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "bench: depth %d and %lld tokens do not fit the context of %d: raise -c",
@@ -278,6 +315,7 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     r->prompt_tokens = p->prompt_tokens;
     r->decode_tokens = p->decode_tokens;
     r->depth = p->depth;
+    r->batch = p->batch;
     r->repetitions = p->repetitions;
     r->warmup = warmup;
     r->context = s->context;
@@ -287,7 +325,8 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     size_t num_ids = (size_t)p->depth + (size_t)p->prompt_tokens;
     b.ids = dgl_new_array(int32_t, num_ids);
     b.arrival = dgl_new_array(struct arrival, (size_t)p->decode_tokens + 1);
-    r->decode_latency_ms = dgl_new_array(double, (size_t)p->decode_tokens *(size_t)p->repetitions);
+    r->decode_latency_ms =
+        dgl_new_array(double, (size_t)p->decode_tokens *(size_t)p->batch *(size_t)p->repetitions);
     if (!b.ids || !b.arrival || !r->decode_latency_ms) {
         status = dgl_fail_memory(dev->log, "times of tokens", num_ids * sizeof(*b.ids));
         goto done;
@@ -305,11 +344,13 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     r->compile_ns = dev->compile_ns - compiled;
     if (status == DGL_OK)
         status = time_copy(&b, &peak);
+    if (status == DGL_OK && p->batch > 1)
+        status = bench_batch_create(s, p, &b.batch);
     for (int32_t i = 0; i < runs && status == DGL_OK; i++) {
         status = tell(&b, (uint64_t)i + 1, (uint64_t)runs + 1) ? time_prefill(&b, i - warmup)
                                                                : DGL_ERR_CANCELLED;
         if (status == DGL_OK)
-            status = time_decode(&b, i - warmup);
+            status = b.batch ? time_batch(&b, i - warmup) : time_decode(&b, i - warmup);
     }
     if (status == DGL_OK)
         status = count_bytes(&b);
@@ -327,6 +368,7 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     tell(&b, (uint64_t)runs + 1, (uint64_t)runs + 1);
 
 done:
+    bench_batch_destroy(&b.batch);
     s->wait_executor = false;
     session_trim(s, 0);
     free(b.ids);

@@ -210,6 +210,39 @@ static void sweep_reaches_the_context(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* Sequences that decode together: each number of them is a row and a point in both panels. */
+static void batches_are_swept_up_to_the_one_asked_for(void **state)
+{
+    static const int32_t counts[] = {1, 2, 3};
+    struct process_result r;
+    char *text = NULL;
+    size_t len;
+    (void)state;
+    char *dir = test_tmpdir(), *file = dgl_path_join(dir, "batch.svg");
+    process_command(&r, "bench", SHORT, "--batch", "3", "--sweep", "--plot", checked(file),
+                    "--json", NULL);
+    assert_code(&r, 0);
+    const struct dgl_json *root = process_json(&r);
+    const struct dgl_json *point = dgl_json_first(dgl_json_get(root, "sweep_batch"));
+    assert_near(number(root, "batch"), 3, 0);
+    assert_true(dgl_json_is(dgl_json_get(root, "cpu_us_per_token"), DGL_JSON_NULL));
+    assert_int_equal(dgl_json_count(dgl_json_get(root, "decode_tps_all")), 2);
+    assert_null(dgl_json_get(root, "sweep_depth"));
+    for (size_t i = 0; i < 3; i++, point = dgl_json_next(point)) {
+        assert_near(number(point, "batch"), counts[i], 0);
+        assert_int_equal(dgl_json_count(dgl_json_get(point, "decode_tps_all")), 2);
+        assert_true(number(point, "step_ms") > 0 && number(point, "decode_tps") > 0);
+    }
+    assert_null(point);
+    assert_int_equal(dgl_file_slurp(NULL, file, 1 << 20, &text, &len), DGL_OK);
+    assert_int_equal(occurrences(text, "<polyline"), 2);
+    assert_int_equal(occurrences(text, "<circle"), 3 + 3);
+    free(text);
+    free(file);
+    process_finish(&r);
+    test_tmpdir_remove(dir);
+}
+
 static void matrix_has_the_types_asked_for(void **state)
 {
     struct process_result r;
@@ -303,6 +336,7 @@ int main(void)
         cmocka_unit_test(a_report_equals_itself),
         cmocka_unit_test(json_has_the_schema_of_doppler),
         cmocka_unit_test(sweep_reaches_the_context),
+        cmocka_unit_test(batches_are_swept_up_to_the_one_asked_for),
         cmocka_unit_test(matrix_has_the_types_asked_for),
         cmocka_unit_test(load_tells_cold_and_warm),
         cmocka_unit_test(contexts_reach_128k),

@@ -369,6 +369,32 @@ static void test_trace_tells_what_is_counted(void **state)
     assert_memory_equal(&seen, &none, sizeof(seen)); /* no longer */
 }
 
+/* ---- sequences together ---------------------------------------------------------------------- */
+
+/* Steps in which all decode, and what they bring. A second call takes no more memory. */
+static void test_sequences_together(void **state)
+{
+    (void)state;
+    uint64_t held = 0;
+    for (int call = 0; call < 2; call++) {
+        struct dgl_bench_result r = bench(
+            engine.session, dgl_bench_params(.prompt_tokens = 4, .decode_tokens = 6, .depth = 5,
+                                             .batch = 3, .repetitions = 1, .skip_copy = true));
+        assert_int_equal(r.batch, 3);
+        assert_true(r.decode_tps[0] > 0 && isfinite(r.decode_tps[0]));
+        assert_near(r.decode_ms_median * 1e-3 * r.decode_tps[0], 3 * 6, 1e-6);
+        assert_in_range(r.num_latencies, 1, 3 * 6);
+        assert_true(r.decode_ms_p50 > 0);
+        assert_in_range(r.num_tokens, 2, 512); /* of the first sequence */
+        assert_true(r.decode.dispatches > 0);
+        assert_true(r.prefill_tps[0] > 0);
+        dgl_bench_result_finish(&r);
+        if (call > 0)
+            assert_int_equal(gl_device_memory(engine.device->gl).bytes, held);
+        held = gl_device_memory(engine.device->gl).bytes;
+    }
+}
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 struct refusal {
@@ -386,6 +412,19 @@ static const struct refusal refusals[] = {
     {"65 repetitions", {.prompt_tokens = 4, .decode_tokens = 4, .repetitions = 65}, "64"},
     {"more than the context", {.prompt_tokens = 600, .decode_tokens = 4}, "512"},
     {"depth beyond the context", {.prompt_tokens = 4, .decode_tokens = 4, .depth = 510}, "510"},
+    {"negative batch", {.prompt_tokens = 4, .decode_tokens = 4, .batch = -1}, "-1"},
+    {"65 sequences", {.prompt_tokens = 4, .decode_tokens = 4, .batch = 65}, "64"},
+    {"a profile of sequences",
+     {.prompt_tokens = 4, .decode_tokens = 4, .batch = 2, .profile = true},
+     "one sequence"},
+    {"sequences that end before the last begins",
+     {.prompt_tokens = 4,
+      .decode_tokens = 1,
+      .batch = 16,
+      .depth = 510,
+      .repetitions = 1,
+      .skip_copy = true},
+     "raise -c"},
     {"the largest numbers",
      {.prompt_tokens = INT32_MAX, .decode_tokens = INT32_MAX, .depth = INT32_MAX},
      "2147483647"},
@@ -443,6 +482,15 @@ static void test_progress_cancels(void **state)
         DGL_ERR_CANCELLED);
     assert_int_equal(calls, 2);
     dgl_bench_result_finish(&r);
+    calls = 0;
+    assert_int_equal(dgl_bench(engine.session,
+                               dgl_bench_params(.prompt_tokens = 4, .decode_tokens = 2, .batch = 2,
+                                                .skip_copy = true, .progress_cb = cancel_second,
+                                                .progress_priv = &calls),
+                               &r),
+                     DGL_ERR_CANCELLED);
+    assert_int_equal(calls, 2);
+    dgl_bench_result_finish(&r);
 }
 
 int main(void)
@@ -463,6 +511,7 @@ int main(void)
         cmocka_unit_test_setup(test_trace_tells_what_is_counted, reset),
         cmocka_unit_test_setup(test_speed_of_the_device, reset),
         cmocka_unit_test_setup(test_progress_cancels, reset),
+        cmocka_unit_test_setup(test_sequences_together, reset),
     };
     tiny_engine_open(&engine, &(struct tiny_engine_params){.path = BUNDLED_MODEL, .context = 512});
     int failures = cmocka_run_group_tests(tests, NULL, NULL);

@@ -580,6 +580,7 @@ static enum dgl_status call_bench(struct dgl_str in)
                                       .decode_tokens = number(&in),
                                       .depth = number(&in),
                                       .repetitions = number(&in),
+                                      .batch = number(&in),
                                       .profile = fuzz_byte(&in) & 1};
     /* Bandwidth alone takes a second to measure: later calls have a depth that is refused. */
     if (calls_made++ >= 2 && params.depth >= 0)

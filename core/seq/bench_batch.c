@@ -1,0 +1,192 @@
+/* Timing of sequences that decode together. Prompts are read one after the other, so the first
+ * sequences are ahead of the last; only steps count in which all of them decode, and none is
+ * let end before the last of these. */
+#include "core/seq/bench_batch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/mem.h"
+#include "core/seq/batch.h"
+
+struct bench_batch {
+    struct dgl_session *session;
+    struct dgl_batch *batch;
+    int32_t sequences, prompt; /* tokens of each prompt */
+    uint64_t wanted;           /* tokens of all */
+    uint64_t *request;         /* [sequences] */
+    int32_t *ids;              /* [sequences * prompt] */
+    /* of the repetition at hand */
+    int32_t begun, ended;
+    uint64_t tokens;
+    enum dgl_status failure; /* of a request */
+    struct bench_batch_run *run;
+};
+
+/* Who hears of a request: its first token counts apart. */
+struct listener {
+    struct bench_batch *b;
+    bool begun, first;
+};
+
+static bool hear_token(void *priv, const struct dgl_token *token)
+{
+    struct listener *l = priv;
+    (void)token;
+    l->b->begun += !l->begun;
+    l->begun = true;
+    l->b->tokens++;
+    return true;
+}
+
+static void hear_end(void *priv, const struct dgl_request_result *result)
+{
+    struct listener *l = priv;
+    struct bench_batch_run *run = l->b->run;
+    l->b->ended++;
+    if (result->status != DGL_OK && l->b->failure == DGL_OK)
+        l->b->failure = result->status;
+    if (!l->first)
+        return;
+    run->ids = dgl_new_array(int32_t, result->num_tokens ? result->num_tokens : 1);
+    run->text = strdup(result->text);
+    if (!run->ids || !run->text) {
+        l->b->failure = DGL_ERR_NO_MEMORY;
+        return;
+    }
+    run->num_ids = result->num_tokens;
+    memcpy(run->ids, result->tokens, result->num_tokens * sizeof(*run->ids));
+}
+
+enum dgl_status bench_batch_create(struct dgl_session *s, const struct dgl_bench_params *p,
+                                   struct bench_batch **out)
+{
+    struct dgl_model *m = s->model;
+    const int32_t prompt = p->depth > 0 ? p->depth : 1;
+    /* While the prompts of the others are read, a sequence decodes up to two readbacks for each. */
+    const int64_t ahead = (int64_t)p->batch * 2 * session_readback_interval(s);
+    int64_t context = (int64_t)prompt + 2 * (int64_t)p->decode_tokens + ahead + 1;
+    context = context < m->info.context ? context : m->info.context;
+    const size_t count = (size_t)p->batch * (size_t)prompt;
+    struct bench_batch *b = dgl_new(struct bench_batch);
+    enum dgl_status status = DGL_ERR_NO_MEMORY;
+    if (b) {
+        b->session = s;
+        b->sequences = p->batch;
+        b->prompt = prompt;
+        b->wanted = (uint64_t)p->batch * (uint64_t)p->decode_tokens;
+        b->request = dgl_new_array(uint64_t, (size_t)p->batch);
+        b->ids = dgl_new_array(int32_t, count);
+    }
+    if (!b || !b->request || !b->ids) {
+        status = dgl_fail_memory(m->dev->log, "prompts of a batch", count * sizeof(*b->ids));
+        goto failed;
+    }
+    /* Prompts that begin differently: nothing of them is shared. */
+    for (size_t i = 0; i < count; i++)
+        b->ids[i] =
+            (int32_t)((uint32_t)(i + i / (size_t)prompt) * 2654435761u % (uint32_t)m->info.vocab);
+    status = dgl_batch_create(m,
+                              dgl_batch_params(.sequences = p->batch, .queue = p->batch,
+                                               .context = (int32_t)context, .chunk = s->ubatch),
+                              &b->batch);
+    if (status != DGL_OK)
+        goto failed;
+    *out = b;
+    return DGL_OK;
+
+failed:
+    bench_batch_destroy(&b);
+    return status;
+}
+
+void bench_batch_destroy(struct bench_batch **batch)
+{
+    struct bench_batch *b = *batch;
+    *batch = NULL;
+    if (!b)
+        return;
+    if (b->batch)
+        dgl_batch_destroy(&b->batch);
+    free(b->request);
+    free(b->ids);
+    free(b);
+}
+
+/* DGL_ERR_CANCELLED also when the session was. */
+static enum dgl_status step(struct bench_batch *b, size_t *left)
+{
+    enum dgl_status status = dgl_batch_step(b->batch, left);
+    gl_device_set_stop(b->session->model->dev->gl, &b->session->cancel);
+    if (status == DGL_OK)
+        status = b->failure;
+    return status == DGL_OK && session_is_cancelled(b->session) ? DGL_ERR_CANCELLED : status;
+}
+
+enum dgl_status bench_batch_run(struct bench_batch *b, struct bench_batch_run *run)
+{
+    struct dgl_device *dev = b->session->model->dev;
+    struct listener *listeners = dgl_new_array(struct listener, (size_t)b->sequences);
+    struct dgl_counters before;
+    enum dgl_status status = DGL_OK;
+    *run = (struct bench_batch_run){0};
+    run->step_ms = dgl_new_array(double, b->wanted);
+    if (!listeners || !run->step_ms) {
+        status = dgl_fail_memory(dev->log, "times of steps", b->wanted * sizeof(double));
+        goto done;
+    }
+    b->run = run;
+    b->begun = b->ended = 0;
+    b->failure = DGL_OK;
+    for (int32_t i = 0; i < b->sequences && status == DGL_OK; i++) {
+        listeners[i] = (struct listener){.b = b, .first = i == 0};
+        status = dgl_batch_submit(b->batch,
+                                  dgl_request_params(.ids = b->ids + (size_t)i * (size_t)b->prompt,
+                                                     .num_ids = (size_t)b->prompt,
+                                                     .ignore_eos = true, .token_cb = hear_token,
+                                                     .finish_cb = hear_end, .priv = &listeners[i]),
+                                  &b->request[i]);
+    }
+    while (status == DGL_OK && b->begun < b->sequences && b->ended == 0)
+        status = step(b, NULL);
+    before = device_counters(dev);
+    b->tokens = 0;
+    while (status == DGL_OK && b->ended == 0 && run->tokens < b->wanted) {
+        const uint64_t start = dgl_now_ns(), tokens = b->tokens;
+        uint64_t ns = 0;
+        while (status == DGL_OK && b->ended == 0 && b->tokens == tokens)
+            status = step(b, NULL);
+        ns = dgl_now_ns() - start;
+        if (status != DGL_OK || b->ended > 0)
+            break;
+        const double each = (double)(b->tokens - tokens) / b->sequences;
+        run->step_ms[run->num_steps++] = (double)ns * 1e-6 / each;
+        run->tokens = b->tokens;
+        run->ns += ns;
+    }
+    run->counters = counters_since(dev, &before);
+    if (status == DGL_OK && run->tokens == 0)
+        status = dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
+                          "bench: a context of %d has no room in which %d sequences decode "
+                          "together: raise -c",
+                          b->session->model->info.context, b->sequences);
+
+done:
+    /* Also after a failure: callbacks of these listeners must not come any more. */
+    for (int32_t i = 0; listeners && i < b->sequences; i++)
+        dgl_batch_cancel(b->batch, b->request[i]);
+    for (size_t left = 1; listeners && left > 0;)
+        if (dgl_batch_step(b->batch, &left) != DGL_OK)
+            break;
+    free(listeners);
+    return status;
+}
+
+void bench_batch_run_finish(struct bench_batch_run *run)
+{
+    free(run->step_ms);
+    free(run->ids);
+    free(run->text);
+    *run = (struct bench_batch_run){0};
+}

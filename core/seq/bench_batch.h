@@ -1,0 +1,31 @@
+/* Timing of sequences that decode together: a batch, and windows in which all of them decode. */
+#ifndef DGL_CORE_BENCH_BATCH_H
+#define DGL_CORE_BENCH_BATCH_H
+
+#include "core/seq/session.h"
+
+struct bench_batch;
+
+/* A window of steps in each of which every sequence decoded. */
+struct bench_batch_run {
+    uint64_t tokens, ns;          /* of all sequences */
+    struct dgl_counters counters; /* of the device */
+    double *step_ms;  /* [num_steps]: time of a step by the tokens of a sequence in it */
+    size_t num_steps; /* at most as many as tokens were asked for */
+    int32_t *ids;     /* [num_ids], of the first sequence */
+    size_t num_ids;
+    char *text; /* their text; dgl_free() */
+};
+
+/* Sequences beside `session`, of whose model they are: params->batch of them, which decode
+ * params->decode_tokens each after params->depth tokens. Borrows the session, whose cancellation
+ * counts. The device is entered in all of these. */
+enum dgl_status bench_batch_create(struct dgl_session *session,
+                                   const struct dgl_bench_params *params, struct bench_batch **out);
+void bench_batch_destroy(struct bench_batch **batch);
+/* One repetition. *run is always initialised; bench_batch_run_finish(). DGL_ERR_CANCELLED, not
+ * logged. */
+enum dgl_status bench_batch_run(struct bench_batch *batch, struct bench_batch_run *run);
+void bench_batch_run_finish(struct bench_batch_run *run);
+
+#endif

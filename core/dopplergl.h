@@ -1562,11 +1562,13 @@ struct dgl_tune_op {
     struct dgl_tune_candidate *candidates;
     size_t num_candidates;
     size_t winner; /* 0 = none was faster than the default beyond doubt */
-    /* Medians of five rounds in turn of the default and the fastest candidate, which decide. Equal
-     * where the default stays; those of the search where no candidate was faster in it. */
-    double default_us, tuned_us;
-    double spread; /* of the ratio of the two in these rounds: largest less smallest; 0 = none */
-    bool complete; /* false: time ended before all that the search would have tried */
+    size_t best;   /* the fastest of the search; 0 = none was faster than the default in it */
+    /* Medians of five rounds in turn of the default and the best candidate, which decide. Without
+     * one the default's is that of the search, and best_us 0. */
+    double default_us, best_us;
+    double tuned_us; /* of the winner: one of these two */
+    double spread;   /* of the ratio of the two in these rounds: largest less smallest; 0 = none */
+    bool complete;   /* false: time ended before all that the search would have tried */
 };
 /* Arrays and texts are the result's: dgl_tune_result_finish(). */
 struct dgl_tune_result {

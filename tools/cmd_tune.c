@@ -65,8 +65,11 @@ static void put_candidates(struct dgl_buf *out, const struct dgl_tune_op *op)
         else
             dgl_buf_printf(out, "%12.2f  ", c->us);
         put_name(out, c->kernel, c->tunes);
-        dgl_buf_printf(out, "%s%s%s%s\n", first ? " (default)" : "", winner ? " (taken)" : "",
+        dgl_buf_printf(out, "%s%s%s%s", first ? " (default)" : "", winner ? " (taken)" : "",
                        c->reason[0] ? ": " : "", c->reason);
+        if (!first && !winner && c == &op->candidates[op->best])
+            dgl_buf_printf(out, " (%.2f in turn: not faster beyond doubt)", op->best_us);
+        dgl_buf_putc(out, '\n');
     }
     free(sorted);
 }
@@ -105,8 +108,13 @@ void tune_json(struct dgl_json_writer *w, const struct dgl_tune_result *r)
         report_text(w, "request", op->request);
         report_f64(w, "default_us", op->default_us);
         report_f64(w, "tuned_us", op->tuned_us);
+        if (op->best > 0)
+            report_f64(w, "best_us", op->best_us);
+        else
+            report_text(w, "best_us", NULL);
         report_f64(w, "spread", op->spread);
         report_u64(w, "winner", op->winner);
+        report_u64(w, "best", op->best);
         report_bool(w, "complete", op->complete);
         dgl_jw_key(w, "candidates");
         dgl_jw_array(w);
@@ -279,10 +287,12 @@ int command_tune(const struct options *opt)
                      r.stored ? "; `dopplergl tune --show` lists what is stored"
                               : "; there is no cache folder to keep the results in");
     if (r.num_ops && !opt->json)
-        console_note(&e.console,
-                     "tune: times of candidates are the least of three in the search, each at "
-                     "another moment; DEFAULT and TUNED are medians of five rounds in turn, which "
-                     "decide (SPREAD: of their ratio; -: no candidate was faster in the search)");
+        console_note(
+            &e.console,
+            "tune: times of candidates are the least of three in the search, each at "
+            "another moment; five rounds in turn of the default and the best decide: DEFAULT "
+            "and TUNED are medians of them, equal where the default stays (SPREAD: of the "
+            "ratio; -: no candidate was faster in the search)");
     if (r.num_left)
         console_note(&e.console, "tune: %zu operation%s not reached: %s", r.num_left,
                      r.num_left == 1 ? " was" : "s were",

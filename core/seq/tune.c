@@ -294,7 +294,7 @@ static enum dgl_status tune_subject(struct tuner *t, struct subject *subject, bo
     tuner_note(&t->begin_ns, dgl_now_ns() - start);
     t->late = false;
     if (status == DGL_OK && t->num > 0 && !t->reports[0].reason[0]) {
-        op.default_us = op.tuned_us = subject->default_us;
+        op.default_us = subject->default_us;
         if (known) /* one of the candidates, or the only one */
             status = tuner_add(t, subject, known->kernel, known->tunes);
         if (status == DGL_OK)
@@ -302,10 +302,11 @@ static enum dgl_status tune_subject(struct tuner *t, struct subject *subject, bo
                 t->p->compare ? compile_known(t, subject, &best) : tuner_search(t, subject, &best);
         if (status == DGL_OK && best > 0)
             status = tuner_pair(t, subject, best, &op, &beats);
-        if (status == DGL_OK && !t->p->compare && !beats)
-            op.tuned_us = op.default_us;
+        const bool taken = beats || (t->p->compare && best > 0);
+        op.best = best;
+        op.tuned_us = taken ? op.best_us : op.default_us;
         if (status == DGL_OK && (t->p->compare ? best > 0 : t->num > 1))
-            status = report(t, subject, beats || t->p->compare ? best : 0, &op);
+            status = report(t, subject, taken ? best : 0, &op);
         *reached = t->num > 1 || !t->late;
     }
     tuner_subject_end(t);

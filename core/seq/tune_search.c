@@ -121,7 +121,7 @@ enum dgl_status tuner_pair(struct tuner *t, const struct subject *subject, size_
             if (u > 0)
                 continue;
             out->default_us = dgl_median(us[0], TUNER_PAIRED_ROUNDS);
-            out->tuned_us = dgl_median(us[1], TUNER_PAIRED_ROUNDS);
+            out->best_us = dgl_median(us[1], TUNER_PAIRED_ROUNDS);
             out->spread = spread;
         }
     }

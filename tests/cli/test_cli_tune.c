@@ -72,8 +72,12 @@ static void a_tunable_at_its_worst_is_replaced(void **state)
     assert_true(dgl_json_bool(dgl_json_get(root, "stored")));
     assert_contains("gpu host", text(root, "clock"));
     const struct dgl_json *op = dgl_json_first(ops);
-    int64_t winner = 0;
+    int64_t winner = 0, best = 0;
     assert_true(dgl_json_i64(dgl_json_get(op, "winner"), &winner));
+    assert_true(dgl_json_i64(dgl_json_get(op, "best"), &best));
+    assert_int_equal(best, winner);
+    assert_near(dgl_json_f64(dgl_json_get(op, "best_us")),
+                dgl_json_f64(dgl_json_get(op, "tuned_us")), 0);
     assert_true(dgl_json_bool(dgl_json_get(op, "complete")));
     const struct dgl_json *list = dgl_json_get(op, "candidates");
     assert_true(dgl_json_count(list) >= 3);

@@ -67,8 +67,8 @@ static int32_t context_that_fits(const struct dgl_batch *b, int32_t chunk)
     int32_t context = (int32_t)((double)granted * (double)room / (double)kv);
     context = context > 256 ? context / 256 * 256 : context;
     context = context > 0 ? context : 1;
-    dgl_notice(b->model->dev->log, "%d sequences of %d tokens do not fit: each gets %d", lanes,
-               granted, context);
+    dgl_notice(b->model->dev->log, "%d tokens for each of %d sequence%s do not fit: each gets %d",
+               granted, lanes, lanes == 1 ? "" : "s", context);
     return context;
 }
 
@@ -188,17 +188,13 @@ enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_param
     if (status == DGL_OK &&
         b->info.running + b->info.waiting >= (size_t)b->info.sequences + (size_t)b->info.queue)
         status = dgl_fail(log, DGL_ERR_BUSY,
-                          "%zu requests run and %zu wait, as many as the queue holds: try again "
-                          "later",
-                          b->info.running, b->info.waiting);
+                          "%zu request%s run%s and %zu wait%s, as many as the queue holds: try "
+                          "again later",
+                          b->info.running, b->info.running == 1 ? "" : "s",
+                          b->info.running == 1 ? "s" : "", b->info.waiting,
+                          b->info.waiting == 1 ? "s" : "");
     if (status == DGL_OK)
-        status = session_prompt_ids(s,
-                                    &(struct prompt){.text = p->prompt,
-                                                     .text_len = p->prompt_len,
-                                                     .ids = p->ids,
-                                                     .num_ids = p->num_ids,
-                                                     .no_parse_special = p->no_parse_special},
-                                    &ids);
+        status = session_prompt_ids(s, PROMPT_OF(p), &ids);
     if (status == DGL_OK)
         status = session_check_ids(s, "the prompt", ids.ids, ids.count);
     if (status != DGL_OK)

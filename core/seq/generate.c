@@ -21,14 +21,7 @@ static enum dgl_status encode_prompt(struct generation *g)
 {
     const struct dgl_generate_params *p = g->p;
     struct token_ids ids = {0};
-    enum dgl_status status =
-        session_prompt_ids(g->s,
-                           &(struct prompt){.text = p->prompt,
-                                            .text_len = p->prompt_len,
-                                            .ids = p->ids,
-                                            .num_ids = p->num_ids,
-                                            .no_parse_special = p->no_parse_special},
-                           &ids);
+    enum dgl_status status = session_prompt_ids(g->s, PROMPT_OF(p), &ids);
     if (status != DGL_OK) {
         free(ids.ids);
         return status;

@@ -165,13 +165,7 @@ enum dgl_status session_embed(struct dgl_session *s, const struct dgl_embed_para
                  DGL_POOLING_NONE);
         goto done;
     }
-    status = session_prompt_ids(s,
-                                &(struct prompt){.text = p->prompt,
-                                                 .text_len = p->prompt_len,
-                                                 .ids = p->ids,
-                                                 .num_ids = p->num_ids,
-                                                 .no_parse_special = p->no_parse_special},
-                                &ids);
+    status = session_prompt_ids(s, PROMPT_OF(p), &ids);
     if (status == DGL_OK)
         status = load_ids(s, ids.ids, ids.count, "the prompt");
     if (status != DGL_OK)

@@ -96,6 +96,13 @@ struct prompt {
     size_t num_ids;
     bool no_parse_special;
 };
+/* Of the parameters of a call that takes one. */
+#define PROMPT_OF(p)                                                                               \
+    (&(struct prompt){.text = (p)->prompt,                                                         \
+                      .text_len = (p)->prompt_len,                                                 \
+                      .ids = (p)->ids,                                                             \
+                      .num_ids = (p)->num_ids,                                                     \
+                      .no_parse_special = (p)->no_parse_special})
 enum dgl_status session_prompt_ids(const struct dgl_session *s, const struct prompt *prompt,
                                    struct token_ids *ids);
 bool session_is_cancelled(const struct dgl_session *s);

@@ -280,8 +280,8 @@ enum dgl_status gl_nodes_select(const struct dgl_log *log, const struct gl_node 
                         select);
     if (row >= (uint64_t)count)
         return dgl_fail(log, DGL_ERR_NO_DEVICE,
-                        "device %s: the table has %d rows, counted from 0 (see dopplergl devices)",
-                        select, count);
+                        "device %s: the table has %d row%s, counted from 0 (see dopplergl devices)",
+                        select, count, count == 1 ? "" : "s");
     order[(*num)++] = (int)row;
     return DGL_OK;
 }

@@ -52,8 +52,9 @@ static int run_save(struct chat *c, const char *arg)
     else if (file)
         dgl_atomic_abort(&file);
     if (status == DGL_OK)
-        console_note(&c->engine.console, "%zu messages written to %s",
-                     dgl_chat_num_messages(c->talk), arg);
+        console_note(&c->engine.console, "%zu message%s written to %s",
+                     dgl_chat_num_messages(c->talk), dgl_chat_num_messages(c->talk) == 1 ? "" : "s",
+                     arg);
     dgl_free(json);
     return EXIT_OK;
 }
@@ -70,8 +71,8 @@ static int run_load(struct chat *c, const char *arg)
     if (status != DGL_OK)
         return EXIT_OK;
     c->answers = 0;
-    console_note(&c->engine.console, "%zu messages read from %s", dgl_chat_num_messages(c->talk),
-                 arg);
+    console_note(&c->engine.console, "%zu message%s read from %s", dgl_chat_num_messages(c->talk),
+                 dgl_chat_num_messages(c->talk) == 1 ? "" : "s", arg);
     return dgl_chat_is_open(c->talk) ? turn_answer(c) : EXIT_OK;
 }
 
@@ -96,7 +97,8 @@ static int run_undo(struct chat *c, const char *arg)
     (void)arg;
     size_t taken = dgl_chat_undo(c->talk), left = dgl_chat_num_messages(c->talk);
     if (taken)
-        console_note(&c->engine.console, "%zu messages taken back, %zu left", taken, left);
+        console_note(&c->engine.console, "%zu message%s taken back, %zu left", taken,
+                     taken == 1 ? "" : "s", left);
     else
         console_say("there is nothing to take back");
     return EXIT_OK;

@@ -232,8 +232,9 @@ static int cache_purge(const struct options *opt)
     }
     if (ok && failed) {
         char space[128];
-        console_error("cache: %llu files in %s cannot be removed: %s", (unsigned long long)failed,
-                      DGL_PRINTABLE(f.path), strerror_r(error, space, sizeof(space)));
+        console_error("cache: %llu file%s in %s cannot be removed: %s", (unsigned long long)failed,
+                      failed == 1 ? "" : "s", DGL_PRINTABLE(f.path),
+                      strerror_r(error, space, sizeof(space)));
     }
     if (ok && opt->json) {
         struct dgl_buf out = {0};

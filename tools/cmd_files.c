@@ -141,8 +141,9 @@ static bool verify_text(const struct verify *v)
 {
     struct dgl_buf out = {0};
     if (v->hashed)
-        dgl_buf_printf(&out, "%s: %llu files, %llu bytes, every hash is right\n", v->path,
-                       (unsigned long long)v->result.files, (unsigned long long)v->result.bytes);
+        dgl_buf_printf(&out, "%s: %llu file%s, %llu bytes, every hash is right\n", v->path,
+                       (unsigned long long)v->result.files, v->result.files == 1 ? "" : "s",
+                       (unsigned long long)v->result.bytes);
     else
         dgl_buf_printf(&out, "%s: carries no hashes\n", v->path);
     if (v->opt->smoke)

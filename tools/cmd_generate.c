@@ -171,9 +171,9 @@ static int generate_run(struct generate *g, const struct options *opt)
     if (lost) {
         console_note(
             &g->engine.console,
-            "the answer ends after %zu tokens: the device was lost (\"The device was lost\" "
+            "the answer ends after %zu token%s: the device was lost (\"The device was lost\" "
             "in docs/troubleshooting.md)",
-            g->result.num_tokens);
+            g->result.num_tokens, g->result.num_tokens == 1 ? "" : "s");
         return exit_code(status);
     }
     generation_note(&g->engine, &g->result, g->params.sampling.seed);

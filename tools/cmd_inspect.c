@@ -235,8 +235,8 @@ static bool put_tensors(struct inspect *in)
         dgl_buf_putc(out, '\n');
     }
     if (shown < groups.count)
-        dgl_buf_printf(out, "... %zu more kinds; --json lists every tensor\n",
-                       groups.count - shown);
+        dgl_buf_printf(out, "... %zu more kind%s; --json lists every tensor\n",
+                       groups.count - shown, groups.count - shown == 1 ? "" : "s");
     for (size_t i = 0; i < groups.count; i++)
         free(groups.list[i].pattern);
     free(groups.list);

@@ -146,9 +146,10 @@ static bool print_perplexity(const struct dgl_perplexity_result *result, bool js
 {
     struct dgl_buf out = {0};
     if (!json) {
-        dgl_buf_printf(&out, "PPL = %.4f +/- %.4f (%llu tokens; %llu windows of %d, stride %d)\n",
+        dgl_buf_printf(&out, "PPL = %.4f +/- %.4f (%llu token%s; %llu window%s of %d, stride %d)\n",
                        result->ppl, result->ppl_error, (unsigned long long)result->tokens,
-                       (unsigned long long)result->windows, result->context, result->stride);
+                       result->tokens == 1 ? "" : "s", (unsigned long long)result->windows,
+                       result->windows == 1 ? "" : "s", result->context, result->stride);
         return out_buf(&out);
     }
     struct dgl_json_writer w = dgl_json_writer(&out, 0);

@@ -220,9 +220,9 @@ void generation_note(const struct engine *e, const struct dgl_generate_result *r
     struct dgl_buf line = {0};
     dgl_buf_printf(&line, "load %.0f ms | ", (double)e->load_ns * 1e-6);
     if (r->prefill.programs_linked)
-        dgl_buf_printf(&line, "%llu kernels %.0f ms | ",
+        dgl_buf_printf(&line, "%llu kernel%s %.0f ms | ",
                        (unsigned long long)r->prefill.programs_linked,
-                       (double)r->compile_ns * 1e-6);
+                       r->prefill.programs_linked == 1 ? "" : "s", (double)r->compile_ns * 1e-6);
     dgl_buf_printf(&line, "prompt %zu token%s", r->num_prompt_ids,
                    r->num_prompt_ids == 1 ? "" : "s");
     put_rate(&line, generation_prefill_tps(r));

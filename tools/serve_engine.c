@@ -635,8 +635,8 @@ int serve_engine_run(struct serve *s)
             drain_until = now + drain_ns;
             atomic_store(&s->draining, true);
             serve_http_quiesce(s);
-            console_note(&s->engine.console, "stopping: %zu requests are finished first",
-                         atomic_load(&s->active));
+            console_note(&s->engine.console, "stopping: %zu request%s at hand, finished first",
+                         atomic_load(&s->active), atomic_load(&s->active) == 1 ? "" : "s");
         }
         if (serve_signals() > 1) {
             code = EXIT_CANCELLED;

@@ -106,7 +106,8 @@ static void append_found(struct dgl_buf *out, const struct dgl_json *value)
         dgl_buf_printf(out, "an array of %zu", dgl_json_count(value));
         break;
     case DGL_JSON_OBJECT:
-        dgl_buf_printf(out, "an object with %zu keys", dgl_json_count(value));
+        dgl_buf_printf(out, "an object with %zu key%s", dgl_json_count(value),
+                       dgl_json_count(value) == 1 ? "" : "s");
         break;
     }
 }

@@ -392,8 +392,9 @@ enum dgl_status session_tune(struct dgl_session *s, const struct dgl_tune_params
         status = count_candidates(&t, &candidates);
     if (candidates > 0) {
         double ns = (double)candidates * MORE * (double)t.candidate_ns;
-        dgl_notice(dev->log, "tune: %zu operations, %zu candidates to begin with: about %.0f s",
-                   t.count, candidates, (ns < (double)limit_ns ? ns : (double)limit_ns) * 1e-9);
+        dgl_notice(dev->log, "tune: %zu operation%s, %zu candidate%s to begin with: about %.0f s",
+                   t.count, t.count == 1 ? "" : "s", candidates, candidates == 1 ? "" : "s",
+                   (ns < (double)limit_ns ? ns : (double)limit_ns) * 1e-9);
     }
     r->num_left = t.count;
     for (size_t i = 0; i < t.count && status == DGL_OK; i++) {

@@ -121,7 +121,8 @@ enum dgl_status config_fail_wanted(const struct config *c, const char *path,
     if (found->kind == FIELD_LIST)
         dgl_buf_printf(&text, "an array of %zu", found->count);
     else if (found->kind == FIELD_OBJECT)
-        dgl_buf_printf(&text, "an object with %zu keys", found->count);
+        dgl_buf_printf(&text, "an object with %zu key%s", found->count,
+                       found->count == 1 ? "" : "s");
     else if (found->kind == FIELD_STR)
         dgl_buf_printf(&text, "\"%s\"", DGL_PRINTABLE_STR(found->s));
     else

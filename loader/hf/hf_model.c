@@ -147,8 +147,8 @@ static enum dgl_status weight_map_check_missing(struct dgl_json_reader r,
             return dgl_json_fail(r, v, "is \"%s\", but that file does not hold the tensor",
                                  DGL_PRINTABLE(dgl_json_str(v).p));
     }
-    return dgl_json_fail(r, map, "lists %zu tensors, the files hold %zu", dgl_json_count(map),
-                         tensor_source_count(src));
+    return dgl_json_fail(r, map, "lists %zu tensor%s, the files hold %zu", dgl_json_count(map),
+                         dgl_json_count(map) == 1 ? "" : "s", tensor_source_count(src));
 }
 
 static enum dgl_status files_open(const struct dgl_log *log, struct hf_weights *w)

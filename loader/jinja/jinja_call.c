@@ -113,8 +113,8 @@ static bool bind(struct jinja_run *run, struct jinja_invocation *in)
     struct param params[jinja_max_params];
     size_t count = split_params(in->builtin->params, params);
     if (in->call->num_args > count)
-        return jinja_error(run, "%s() takes at most %zu arguments (%zu given)", in->builtin->name,
-                           count, in->call->num_args);
+        return jinja_error(run, "%s() takes at most %zu argument%s (%zu given)", in->builtin->name,
+                           count, count == 1 ? "" : "s", in->call->num_args);
     for (size_t i = 0; i < in->call->num_args; i++)
         in->arg[i] = in->call->args[i];
     if (!bind_named(run, in, params, count))

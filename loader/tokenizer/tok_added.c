@@ -118,8 +118,8 @@ static enum dgl_status assign_ids(struct dgl_json_reader r, const struct tok_voc
                      token->json_id);
     }
     if (differ > SHOWN)
-        dgl_warn(r.log, "%s: %zu more added tokens have other ids than it says",
-                 dgl_json_name(r.doc), differ - SHOWN);
+        dgl_warn(r.log, "%s: other ids than it says for %zu more added token%s",
+                 dgl_json_name(r.doc), differ - SHOWN, differ - SHOWN == 1 ? "" : "s");
     return DGL_OK;
 }
 

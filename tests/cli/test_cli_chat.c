@@ -76,7 +76,7 @@ static char *saved(struct fixture *f, struct terminal *t, const char *name)
     size_t len;
     dgl_buf_printf(&line, "/save %s\r", path);
     terminal_send(t, line.p);
-    terminal_expect(t, "messages written to");
+    terminal_expect(t, " written to");
     terminal_expect(t, "> ");
     assert_int_equal(dgl_file_slurp(NULL, path, 1 << 20, &text, &len), DGL_OK);
     free(path);
@@ -547,7 +547,7 @@ static void open_message_of_a_file_is_answered(void **state)
     test_write_file(f->home, "open.json", messages, sizeof(messages) - 1);
     dgl_buf_printf(&line, "/load %s/open.json\r", f->home);
     terminal_send(t, line.p);
-    terminal_expect(t, "1 messages read from");
+    terminal_expect(t, "1 message read from");
     terminal_expect(t, "(cut off after 12 tokens: -n)");
     terminal_expect(t, "> ");
     char *text = saved(f, t, "talk.json");

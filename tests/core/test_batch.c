@@ -544,7 +544,7 @@ static void a_full_queue_is_busy(void **state)
     submit(b, &requests[1], &heard[1]);
     submit(b, &requests[2], &heard[2]);
     test_log_clear(&engine.log);
-    const char *const parts[] = {"1 requests run", "2 wait"};
+    const char *const parts[] = {"1 request runs and", " 2 wait, as"};
     assert_refusal(&engine.log, try_submit(b, &requests[0], &heard[3]), DGL_ERR_BUSY, parts);
     test_log_clear(&engine.log);
     run_all(b);

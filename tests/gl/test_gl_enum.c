@@ -208,21 +208,47 @@ struct select_case {
     const char *select;
     enum dgl_status status;
     int num, order[3];
+    const char *error; /* part of its one line; NULL: none */
 };
 
 static const struct select_case selects[] = {
-    {"default takes hardware only", &two_cards, NULL, DGL_OK, 2, {0, 1}},
-    {"the empty word is the default", &two_cards, "", DGL_OK, 2, {0, 1}},
-    {"any takes software last", &two_cards, "any", DGL_OK, 3, {0, 1, 2}},
-    {"software takes software only", &two_cards, "software", DGL_OK, 1, {2}},
-    {"a path takes its node", &two_cards, "/dev/dri/renderD129", DGL_OK, 1, {1}},
-    {"a number takes its row", &two_cards, "2", DGL_OK, 1, {2}},
-    {"a number with leading zeros takes its row", &two_cards, "01", DGL_OK, 1, {1}},
-    {"a number after the last row", &two_cards, "3", DGL_ERR_NO_DEVICE, 0, {0}},
-    {"a path of no node", &two_cards, "/dev/dri/card0", DGL_ERR_NO_DEVICE, 0, {0}},
-    {"a word", &two_cards, "Software", DGL_ERR_INVALID_ARG, 0, {0}},
-    {"a number with a tail", &two_cards, "1x", DGL_ERR_INVALID_ARG, 0, {0}},
-    {"default with software only finds none", &only_software, NULL, DGL_OK, 0, {0}},
+    {"default takes hardware only", &two_cards, NULL, DGL_OK, 2, {0, 1}, NULL},
+    {"the empty word is the default", &two_cards, "", DGL_OK, 2, {0, 1}, NULL},
+    {"any takes software last", &two_cards, "any", DGL_OK, 3, {0, 1, 2}, NULL},
+    {"software takes software only", &two_cards, "software", DGL_OK, 1, {2}, NULL},
+    {"a path takes its node", &two_cards, "/dev/dri/renderD129", DGL_OK, 1, {1}, NULL},
+    {"a number takes its row", &two_cards, "2", DGL_OK, 1, {2}, NULL},
+    {"a number with leading zeros takes its row", &two_cards, "01", DGL_OK, 1, {1}, NULL},
+    {"a number after the last row",
+     &two_cards,
+     "3",
+     DGL_ERR_NO_DEVICE,
+     0,
+     {0},
+     "device 3: the table has 3 rows, counted from 0"},
+    {"a number after the only row",
+     &only_software,
+     "1",
+     DGL_ERR_NO_DEVICE,
+     0,
+     {0},
+     "device 1: the table has 1 row, counted from 0"},
+    {"a path of no node",
+     &two_cards,
+     "/dev/dri/card0",
+     DGL_ERR_NO_DEVICE,
+     0,
+     {0},
+     "/dev/dri/card0: no such render node"},
+    {"a word", &two_cards, "Software", DGL_ERR_INVALID_ARG, 0, {0}, "\"Software\" is neither any"},
+    {"a number with a tail",
+     &two_cards,
+     "1x",
+     DGL_ERR_INVALID_ARG,
+     0,
+     {0},
+     "\"1x\" is neither any"},
+    {"default with software only finds none", &only_software, NULL, DGL_OK, 0, {0}, NULL},
 };
 
 static void test_select(void **state)
@@ -230,10 +256,16 @@ static void test_select(void **state)
     const struct select_case *row = *state;
     struct gl_node nodes[GL_MAX_NODES];
     int count = 0, order[GL_MAX_NODES], num = -1;
+    struct test_log log;
 
     fake = row->report;
+    test_log_init(&log, DGL_LOG_ERROR);
     assert_int_equal(gl_nodes_list(NULL, nodes, &count), DGL_OK);
-    assert_int_equal(gl_nodes_select(NULL, nodes, count, row->select, order, &num), row->status);
+    assert_int_equal(gl_nodes_select(&log.log, nodes, count, row->select, order, &num),
+                     row->status);
+    assert_int_equal(log.errors, row->error ? 1 : 0);
+    if (row->error)
+        assert_contains(log.text, row->error);
     assert_int_equal(num, row->num);
     for (int i = 0; i < num; i++)
         assert_int_equal(order[i], row->order[i]);

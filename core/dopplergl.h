@@ -555,6 +555,65 @@ enum dgl_status dgl_render_ids(const struct dgl_log *log, const struct dgl_templ
                                const struct dgl_render_params *params, int32_t **ids,
                                size_t *count);
 
+/* ---- replies (no device needed) -------------------------------------------------------------- */
+
+/* Reads the answer of a chat model as it comes: what is meant for the user, what was thought before
+ * it, and calls of tools in the format of the template's family: Llama 3, Qwen and Hermes, Mistral,
+ * GPT-OSS (harmony). What only looks like a call is content, and so are calls in other formats.
+ * Thread-safety: one thread at a time. */
+struct dgl_reply;
+
+enum dgl_reply_kind {
+    DGL_REPLY_CONTENT,
+    DGL_REPLY_REASONING, /* in <think>, or in harmony's channel `analysis` */
+    DGL_REPLY_CALL,      /* a whole one */
+};
+/* Borrowed for the call. */
+struct dgl_reply_part {
+    enum dgl_reply_kind kind;
+    const char
+        *text;  /* [len], the next piece; of a call its arguments, the text of a JSON object */
+    size_t len; /* bytes */
+    const char *name; /* of a call: the function */
+    const char *id;   /* of a call: as the model wrote it; NULL = it wrote none */
+};
+
+struct dgl_reply_params {
+    const struct dgl_template *tmpl; /* required; borrowed for the call */
+    /* The prompt's text, or the end of it: the template may have begun the reasoning. NULL = it has
+     * not. Borrowed for the call. */
+    const char *prompt_end;
+    bool calls; /* tools were given; false: nothing is a call */
+    /* [num_functions], names of the tools, borrowed until the end: JSON that begins an answer of
+     * Llama 3 is a call only of one of them */
+    const char *const *functions;
+    size_t num_functions;
+    bool keep_reasoning; /* it is content, with its tags where those are text */
+    bool (*part_cb)(void *priv, const struct dgl_reply_part *part); /* required; false cancels */
+    void *priv;                                                     /* its first argument */
+};
+#define dgl_reply_params(...) (&(struct dgl_reply_params){__VA_ARGS__})
+
+/* DGL_ERR_INVALID_ARG: a field that is required is missing. `log` is borrowed until the end. */
+enum dgl_status dgl_reply_create(const struct dgl_log *log, const struct dgl_reply_params *params,
+                                 struct dgl_reply **out);
+/* Frees it. Not from the callback. */
+void dgl_reply_destroy(struct dgl_reply **reply);
+/* The next `len` bytes of the answer, which may end anywhere. DGL_ERR_CANCELLED once the callback
+ * has returned false. */
+enum dgl_status dgl_reply_push(struct dgl_reply *reply, const char *text, size_t len);
+/* The answer is over: tells what was held back. */
+enum dgl_status dgl_reply_end(struct dgl_reply *reply);
+
+/* "llama3", "hermes", "mistral" or "harmony"; NULL = calls are not read with this template. Static.
+ */
+const char *dgl_template_call_format(const struct dgl_template *tmpl);
+#define DGL_REPLY_TOKENS_MAX 16
+/* Special tokens that the text of such answers has to hold, for dgl_generate_params.shown and
+ * dgl_request_params.shown: to ids [DGL_REPLY_TOKENS_MAX], which is the caller's; how many. */
+size_t dgl_template_reply_tokens(const struct dgl_template *tmpl, const struct dgl_tokenizer *tok,
+                                 int32_t *ids);
+
 /* ---- models ---------------------------------------------------------------------------------- */
 
 /* A model in the memory of a device. Thread-safety: R4, together with its device. */
@@ -995,6 +1054,8 @@ struct dgl_generate_params {
     const char *const *stop; /* [num_stop], strings that end the answer; not part of the text */
     size_t num_stop;
     bool ignore_eos;           /* stop ids do not end the answer */
+    const int32_t *shown;      /* [num_shown], special tokens that leave their text in the answer */
+    size_t num_shown;          /* the others leave none */
     int32_t readback_interval; /* tokens decoded per readback; 0 = chosen for the device */
     /* A full context does not end the answer: half of the tokens after the first `keep` are
      * dropped, and those behind them are evaluated again in their new places, which takes as long
@@ -1022,7 +1083,8 @@ struct dgl_generate_result {
     size_t num_tokens;
     size_t num_reused;  /* prompt tokens that the session already held */
     size_t num_shifted; /* tokens that context_shift dropped */
-    /* without prompt, special tokens and stop string; invalid UTF-8 as U+FFFD; ends in NUL */
+    /* without prompt, stop string and special tokens that are not shown; invalid UTF-8 as U+FFFD;
+     * ends in NUL */
     char *text;
     size_t text_len; /* bytes */
     /* compiling kernels and trying executors; not part of the three that follow */
@@ -1192,7 +1254,9 @@ struct dgl_request_params {
     struct dgl_sampling sampling;
     const char *const *stop; /* [num_stop], strings that end the answer; not part of the text */
     size_t num_stop;
-    bool ignore_eos; /* stop ids do not end the answer */
+    bool ignore_eos;      /* stop ids do not end the answer */
+    const int32_t *shown; /* as in dgl_generate_params */
+    size_t num_shown;
     /* token_cb gets probabilities. Each token then costs a readback of all logits, and is computed
      * alone. */
     bool logprobs;

@@ -147,6 +147,13 @@ static bool copy_params(struct batch_request *r, const struct dgl_request_params
     if (!copy_texts(&r->arena, &r->p.stop, p->num_stop) ||
         !copy_texts(&r->arena, &s->dry_breakers, s->num_dry_breakers))
         return false;
+    if (p->num_shown) {
+        int32_t *shown = dgl_arena_alloc(&r->arena, p->num_shown * sizeof(*shown));
+        if (!shown)
+            return false;
+        memcpy(shown, p->shown, p->num_shown * sizeof(*shown));
+        r->p.shown = shown;
+    }
     if (s->num_logit_bias) {
         const size_t bytes = s->num_logit_bias * sizeof(*s->logit_bias);
         struct dgl_logit_bias *bias = dgl_arena_alloc(&r->arena, bytes);
@@ -174,7 +181,9 @@ enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_param
                                             .sampling = p->sampling,
                                             .stop = p->stop,
                                             .num_stop = p->num_stop,
-                                            .ignore_eos = p->ignore_eos};
+                                            .ignore_eos = p->ignore_eos,
+                                            .shown = p->shown,
+                                            .num_shown = p->num_shown};
     struct token_ids ids = {0};
     struct batch_request *r = NULL;
     if (id)
@@ -211,6 +220,7 @@ enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_param
     r->how = how;
     r->how.sampling = r->p.sampling;
     r->how.stop = r->p.stop;
+    r->how.shown = r->p.shown;
     r->how.token_cb = tell_token;
     r->how.text_cb = tell_text;
     r->how.priv = r;

@@ -356,6 +356,8 @@ enum dgl_status generation_check_params(const struct dgl_log *log,
     for (size_t i = 0; i < p->num_stop; i++)
         if (!p->stop || !p->stop[i])
             return dgl_fail(log, DGL_ERR_INVALID_ARG, "stop[%zu] is missing", i);
+    if (p->num_shown > 0 && !p->shown)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "shown[%zu] is missing", p->num_shown - 1);
     return sampling_check(log, &p->sampling);
 }
 
@@ -404,8 +406,7 @@ enum dgl_status generation_begin(struct generation *g)
 {
     struct dgl_session *s = g->s;
     const struct dgl_generate_params *p = g->p;
-    enum dgl_status status =
-        text_stream_init(&g->stream, s->model->dev->log, s->model->tok, p->stop, p->num_stop);
+    enum dgl_status status = text_stream_init(&g->stream, s->model->dev->log, s->model->tok, p);
     if (status == DGL_OK)
         status = session_write_adjust(s, &p->sampling);
     g->start = device_counters(s->model->dev);

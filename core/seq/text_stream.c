@@ -5,12 +5,16 @@
 #include <string.h>
 
 enum dgl_status text_stream_init(struct text_stream *t, const struct dgl_log *log,
-                                 const struct dgl_tokenizer *tok, const char *const *stop,
-                                 size_t num_stop)
+                                 const struct dgl_tokenizer *tok,
+                                 const struct dgl_generate_params *p)
 {
-    *t = (struct text_stream){.stop = stop, .num_stop = num_stop};
+    *t = (struct text_stream){.tok = tok,
+                              .stop = p->stop,
+                              .num_stop = p->num_stop,
+                              .shown = p->shown,
+                              .num_shown = p->num_shown};
     if (tok)
-        t->status = detokenizer_create(log, tok, true, &t->detok);
+        t->status = detokenizer_create(log, tok, false, &t->detok);
     return t->status;
 }
 
@@ -51,9 +55,17 @@ static size_t held_back(const struct text_stream *t)
     return held;
 }
 
+static bool leaves_text(const struct text_stream *t, int32_t id)
+{
+    for (size_t i = 0; i < t->num_shown; i++)
+        if (t->shown[i] == id)
+            return true;
+    return !tokenizer_is_special(t->tok, id);
+}
+
 void text_stream_push(struct text_stream *t, int32_t id)
 {
-    if (!t->detok || t->stopped)
+    if (!t->detok || t->stopped || !leaves_text(t, id))
         return;
     t->status = detokenizer_push(t->detok, id, &t->text);
     if (t->text.len > t->emitted)

@@ -4,22 +4,26 @@
 #define DGL_CORE_TEXT_STREAM_H
 
 #include "core/base/str.h"
+#include "core/dopplergl.h"
 #include "loader/tokenizer/tokenizer.h"
 
 struct text_stream {
     struct detokenizer *detok;
+    const struct dgl_tokenizer *tok;
     const char *const *stop;
     size_t num_stop;
+    const int32_t *shown; /* special tokens that leave text */
+    size_t num_shown;
     struct dgl_buf text;    /* everything so far; a stop string is cut off */
     size_t emitted;         /* bytes of it that the callback has had */
     bool stopped;           /* a stop string was completed */
     enum dgl_status status; /* of the first failure, which is logged; no text comes after it */
 };
 
-/* `tok` NULL: no text is made. `log` and `stop` are borrowed. */
+/* `tok` NULL: no text is made. `log` and the lists of *p, stop and shown, are borrowed. */
 enum dgl_status text_stream_init(struct text_stream *t, const struct dgl_log *log,
-                                 const struct dgl_tokenizer *tok, const char *const *stop,
-                                 size_t num_stop);
+                                 const struct dgl_tokenizer *tok,
+                                 const struct dgl_generate_params *p);
 void text_stream_finish(struct text_stream *t);
 /* Adds a token; text_stream_ready() then says what may be shown. */
 void text_stream_push(struct text_stream *t, int32_t id);

@@ -12,14 +12,24 @@ enum { max_template_bytes = 1 << 20 };
 
 /* ---- creating -------------------------------------------------------------------------------- */
 
+/* What the text of a template tells of answers; that for tools comes last and counts. */
+static void look_for_replies(struct dgl_template *tmpl, struct dgl_str text)
+{
+    const struct reply_format *found = reply_format_find(text);
+    tmpl->replies = found ? found : tmpl->replies;
+    tmpl->thinks |= reply_format_thinks(text);
+}
+
 static enum dgl_status parse_file(const struct dgl_log *log, const char *path,
-                                  struct jinja_template **out)
+                                  struct dgl_template *out)
 {
     char *text = NULL;
     size_t len = 0;
     enum dgl_status status = dgl_stream_slurp(log, path, max_template_bytes, &text, &len);
     if (status == DGL_OK)
-        status = jinja_parse(log, path, text, len, out);
+        status = jinja_parse(log, path, text, len, &out->plain);
+    if (status == DGL_OK)
+        look_for_replies(out, (struct dgl_str){text, len});
     free(text);
     return status;
 }
@@ -75,8 +85,11 @@ static enum dgl_status choose(const struct dgl_log *log, const struct chat_sourc
     if (!plain)
         return fail_missing(log, source, params->path, params->name);
     enum dgl_status status = parse_source(log, params->path, plain, &out->plain);
-    if (status == DGL_OK && tools && stand_together(tools, plain))
+    look_for_replies(out, (struct dgl_str){plain->text.p, plain->text.len});
+    if (status == DGL_OK && tools && stand_together(tools, plain)) {
         status = parse_source(log, params->path, tools, &out->with_tools);
+        look_for_replies(out, (struct dgl_str){tools->text.p, tools->text.len});
+    }
     return status;
 }
 
@@ -118,7 +131,7 @@ enum dgl_status chat_template_create(const struct dgl_log *log, const struct cha
         return dgl_fail_memory(log, "chat template", sizeof(*tmpl));
     enum dgl_status status = write_constants(log, source, tmpl);
     if (status == DGL_OK && params->file)
-        status = parse_file(log, params->file, &tmpl->plain);
+        status = parse_file(log, params->file, tmpl);
     else if (status == DGL_OK)
         status = choose(log, source, params, tmpl);
     if (status == DGL_OK)

@@ -3,13 +3,16 @@
 #ifndef DGL_LOADER_CHAT_TEMPLATE_H
 #define DGL_LOADER_CHAT_TEMPLATE_H
 
+#include "loader/chat/reply_format.h"
 #include "loader/jinja/jinja.h"
 #include "loader/model/chat_source.h"
 
 /* Immutable after creation. */
 struct dgl_template {
-    struct jinja_template *plain;      /* NULL: only for conversations with tools */
-    struct jinja_template *with_tools; /* NULL: `plain` does it all */
+    struct jinja_template *plain;       /* NULL: only for conversations with tools */
+    struct jinja_template *with_tools;  /* NULL: `plain` does it all */
+    const struct reply_format *replies; /* NULL = calls of tools are in no format that is known */
+    bool thinks;                        /* a template has <think> */
     struct dgl_json_doc *constants; /* {"tokens": {"bos_token": ...}, "yes": true, "no": false} */
 };
 

@@ -41,7 +41,9 @@ static struct printable stream(const char *text, const char *const *stop, size_t
     struct printable out = {0};
     assert_int_equal(tokenizer_encode(NULL, tok, dgl_str_of(text), (struct encode_flags){0}, &ids),
                      DGL_OK);
-    assert_int_equal(text_stream_init(&t, NULL, tok, stop, num_stop), DGL_OK);
+    assert_int_equal(
+        text_stream_init(&t, NULL, tok, dgl_generate_params(.stop = stop, .num_stop = num_stop)),
+        DGL_OK);
     for (size_t i = 0; i < ids.count && !t.stopped; i++, out.tokens++) {
         text_stream_push(&t, ids.ids[i]);
         take_ready(&t, &out);
@@ -143,7 +145,8 @@ static void test_nothing_is_shown_too_early(void **state)
     size_t shown = 0, kept = 0;
     assert_int_equal(tokenizer_encode(NULL, tok, dgl_str_of(story), (struct encode_flags){0}, &ids),
                      DGL_OK);
-    assert_int_equal(text_stream_init(&t, NULL, tok, stop, 1), DGL_OK);
+    assert_int_equal(
+        text_stream_init(&t, NULL, tok, dgl_generate_params(.stop = stop, .num_stop = 1)), DGL_OK);
     for (size_t i = 0; i < ids.count; i++) {
         text_stream_push(&t, ids.ids[i]);
         struct dgl_str ready = text_stream_ready(&t);
@@ -171,7 +174,7 @@ static void test_without_stops_nothing_waits(void **state)
     const char text[] = "Plain words only.";
     assert_int_equal(tokenizer_encode(NULL, tok, dgl_str_of(text), (struct encode_flags){0}, &ids),
                      DGL_OK);
-    assert_int_equal(text_stream_init(&t, NULL, tok, NULL, 0), DGL_OK);
+    assert_int_equal(text_stream_init(&t, NULL, tok, dgl_generate_params(0)), DGL_OK);
     for (size_t i = 0; i < ids.count; i++) {
         text_stream_push(&t, ids.ids[i]);
         assert_true(text_stream_ready(&t).len > 0);
@@ -190,7 +193,8 @@ static void test_pushes_after_a_stop_change_nothing(void **state)
     assert_int_equal(
         tokenizer_encode(NULL, tok, DGL_STR("one two three four"), (struct encode_flags){0}, &ids),
         DGL_OK);
-    assert_int_equal(text_stream_init(&t, NULL, tok, stop, 1), DGL_OK);
+    assert_int_equal(
+        text_stream_init(&t, NULL, tok, dgl_generate_params(.stop = stop, .num_stop = 1)), DGL_OK);
     for (size_t i = 0; i < ids.count; i++)
         text_stream_push(&t, ids.ids[i]);
     text_stream_end(&t);
@@ -205,7 +209,8 @@ static void test_without_a_tokenizer(void **state)
     (void)state;
     static const char *const stop[] = {"x"};
     struct text_stream t;
-    assert_int_equal(text_stream_init(&t, NULL, NULL, stop, 1), DGL_OK);
+    assert_int_equal(
+        text_stream_init(&t, NULL, NULL, dgl_generate_params(.stop = stop, .num_stop = 1)), DGL_OK);
     text_stream_push(&t, 5);
     assert_int_equal(text_stream_ready(&t).len, 0);
     text_stream_end(&t);
@@ -214,11 +219,40 @@ static void test_without_a_tokenizer(void **state)
     text_stream_finish(&t);
 }
 
+/* A special token leaves its text only where it is to be shown. */
+static void test_special_tokens(void **state)
+{
+    (void)state;
+    struct token_ids ids = {0};
+    const struct encode_flags flags = {.add_special = true};
+    assert_int_equal(tokenizer_encode(NULL, tok, DGL_STR("one two"), flags, &ids), DGL_OK);
+    const int32_t special = ids.ids[0], shown[] = {ids.ids[1], special};
+    struct dgl_str spelling;
+    assert_true(tokenizer_is_special(tok, special) && tokenizer_spelling(tok, special, &spelling));
+    for (size_t num_shown = 0; num_shown <= 2; num_shown++) {
+        struct text_stream t;
+        struct dgl_buf want = {0};
+        assert_int_equal(
+            text_stream_init(&t, NULL, tok,
+                             dgl_generate_params(.shown = shown, .num_shown = num_shown)),
+            DGL_OK);
+        for (size_t i = 0; i < ids.count; i++)
+            text_stream_push(&t, ids.ids[i]);
+        text_stream_end(&t);
+        dgl_buf_append(&want, spelling.p, num_shown == 2 ? spelling.len : 0);
+        dgl_buf_puts(&want, "one two");
+        assert_string_equal(t.text.p, want.p);
+        dgl_buf_finish(&want);
+        text_stream_finish(&t);
+    }
+    free(ids.ids);
+}
+
 static void test_finish_twice(void **state)
 {
     (void)state;
     struct text_stream t;
-    assert_int_equal(text_stream_init(&t, NULL, tok, NULL, 0), DGL_OK);
+    assert_int_equal(text_stream_init(&t, NULL, tok, dgl_generate_params(0)), DGL_OK);
     text_stream_push(&t, 300);
     text_stream_finish(&t);
     text_stream_finish(&t);
@@ -233,6 +267,7 @@ int main(void)
         cmocka_unit_test(test_without_stops_nothing_waits),
         cmocka_unit_test(test_pushes_after_a_stop_change_nothing),
         cmocka_unit_test(test_without_a_tokenizer),
+        cmocka_unit_test(test_special_tokens),
         cmocka_unit_test(test_finish_twice),
     };
     assert_int_equal(dgl_tokenizer_load(NULL, BUNDLED_MODEL, &tok), DGL_OK);

@@ -671,6 +671,8 @@ static enum dgl_status call_batch(struct dgl_str in)
     params.prompt = text(&in);
     params.num_ids = id_list(&in, ids);
     params.ids = params.num_ids ? ids : NULL;
+    params.shown = params.ids;
+    params.num_shown = params.num_ids;
     if (status == DGL_OK)
         status = dgl_batch_submit(batch, &params, &first);
     if (status == DGL_OK)
@@ -770,6 +772,54 @@ static enum dgl_status call_estimate(struct dgl_str in)
     return status;
 }
 
+static bool hear(void *priv, const struct dgl_reply_part *part)
+{
+    FUZZ_CHECK(part->text && (part->kind == DGL_REPLY_CALL) == (part->name != NULL));
+    return ++*(unsigned *)priv < 200;
+}
+
+/* An answer in pieces of some bytes, of a template that is a file of two texts: the end of the
+ * prompt, and what tells the family. */
+static enum dgl_status call_reply(struct dgl_str in)
+{
+    const unsigned flags = fuzz_byte(&in), size = fuzz_byte(&in) + 1;
+    const char *prompt = text(&in), *functions[] = {"f"};
+    const struct dgl_str family = fuzz_section(&in);
+    char *path = file("r.jinja", family);
+    struct dgl_template *templ = NULL;
+    struct dgl_reply *reply = NULL;
+    int32_t ids[DGL_REPLY_TOKENS_MAX];
+    unsigned parts = 0;
+    enum dgl_status status =
+        dgl_template_load(log_of_world, dgl_template_params(.path = BUNDLED, .file = path), &templ);
+    free(path);
+    if (status == DGL_OK)
+        status =
+            dgl_reply_create(log_of_world,
+                             dgl_reply_params(.tmpl = templ, .prompt_end = prompt,
+                                              .calls = flags & 1, .functions = functions,
+                                              .num_functions = 1, .keep_reasoning = flags & 2,
+                                              .part_cb = flags & 4 ? NULL : hear, .priv = &parts),
+                             &reply);
+    FUZZ_CHECK((status == DGL_OK) == (reply != NULL));
+    if (reply) {
+        FUZZ_CHECK(dgl_template_reply_tokens(templ, dgl_model_tokenizer(world.bundled), ids) <=
+                   DGL_REPLY_TOKENS_MAX);
+        FUZZ_CHECK(!dgl_template_call_format(templ) || *dgl_template_call_format(templ));
+    }
+    while (status == DGL_OK && in.len > 0) {
+        const size_t len = size < in.len ? size : in.len;
+        status = dgl_reply_push(reply, in.p, len);
+        in = (struct dgl_str){in.p + len, in.len - len};
+    }
+    if (status == DGL_OK)
+        status = dgl_reply_end(reply);
+    FUZZ_CHECK(!reply || status == (parts >= 200 ? DGL_ERR_CANCELLED : DGL_OK));
+    dgl_reply_destroy(&reply);
+    dgl_template_destroy(&templ);
+    return status == DGL_ERR_CANCELLED ? DGL_OK : status; /* the callback's own will */
+}
+
 /* Their order is that of the seeds' first bytes. */
 static enum dgl_status (*const calls[])(struct dgl_str in) = {
     call_device_iterate, call_device_create,  call_kernels,        call_check_hints,
@@ -780,7 +830,7 @@ static enum dgl_status (*const calls[])(struct dgl_str in) = {
     call_bench,          call_smoke,          call_chat,           call_eval,
     call_embed,          call_model_sampling, call_models_iterate, call_estimate,
     call_measure,        call_selftest,       call_kernels_check,  call_kernels_bench,
-    call_tune,           call_tuned,          call_batch,
+    call_tune,           call_tuned,          call_batch,          call_reply,
 };
 
 void fuzz_one(struct dgl_str input)

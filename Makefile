@@ -36,7 +36,7 @@ FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 KERNELS  := $(sort $(wildcard kernels/op/*/*.comp kernels/lib/*/*.glsl))
 
 LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/gen/kernels_embedded.o
-TOOL_OBJ := $(TOOL_SRC:%.c=$(BUILD)/obj/%.o)
+TOOL_OBJ := $(TOOL_SRC:%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/gen/chat_page.o
 SUP_OBJ  := $(SUP_SRC:%.c=$(BUILD)/obj/%.o)
 TESTS    := $(addprefix $(BUILD)/tests/,$(notdir $(basename $(TEST_SRC) $(FUZZ_SRC))))
 FUZZERS  := $(FUZZ_SRC:tests/fuzz/%.c=$(BUILD)/fuzz/%)
@@ -49,7 +49,7 @@ SAMPLE    = DOPPLERGL_TEST_SEED=$${DOPPLERGL_TEST_SEED:-$$(($$(date +%s) / 86400
 # One short line per step; V=1 shows the commands.
 Q         = $(if $(V),,@echo '  $(1) $@';)
 
-.PHONY: all demo bench-check check check-all check-drivers check-shapes check-vm lint san fuzz fuzzers install deb clean help deps packages tests
+.PHONY: all demo bench-check check check-all check-drivers check-shapes check-vm check-web lint san fuzz fuzzers install deb clean help deps packages tests
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -93,6 +93,10 @@ VM_KERNELS := $(BUILD)/tests/test_kernels_embed:*_h80* $(BUILD)/tests/test_kerne
 check-vm: ## in a QEMU guest with real render nodes, minutes; docs/testing.md names the packages
 	@+$(SUBMAKE) $(BUILD)/dopplergl $(VM_TESTS) $(foreach program,$(VM_KERNELS),$(firstword $(subst :, ,$(program))))
 	@sh tests/vm/check_vm.sh $(BUILD) $(VM_TESTS) $(foreach program,$(VM_KERNELS),'$(program)')
+
+check-web: deps ## the page of the server in headless Chromium, where that is; PICTURE=FILE keeps one, CASES= picks some
+	@+$(SUBMAKE) $(BUILD)/dopplergl
+	@PYTHONDONTWRITEBYTECODE=1 python3 tests/web/check_web.py $(BUILD)/dopplergl $(if $(PICTURE),--picture '$(PICTURE)') $(CASES)
 
 lint: ## formatting, long functions, include arrows, forbidden calls
 	@sh tools/lint.sh
@@ -168,6 +172,11 @@ $(LIB_OBJ): CFLAGS += -fPIC
 $(BUILD)/gen/kernels_embedded.c: $(KERNELS) tools/embed.sh $(wildcard kernels/op/. kernels/op/*/. kernels/lib/. kernels/lib/*/.)
 	@mkdir -p $(@D)
 	@sh tools/embed.sh $(KERNELS) > $@.tmp && mv $@.tmp $@
+
+# The page of the server.
+$(BUILD)/gen/chat_page.c: tools/web/chat.html tools/embed.sh
+	@mkdir -p $(@D)
+	@sh tools/embed.sh --text chat_page $< > $@.tmp && mv $@.tmp $@
 
 $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
 	@mkdir -p $(@D)

@@ -261,7 +261,7 @@ static int serve_run(struct serve *s)
     uint16_t port = 0;
     int code = EXIT_FAILED;
     console_init(&console, s->opt);
-    if (!read_keys(s, &console.log) || !check_host(s) || !open_log(s) ||
+    if (!read_keys(s, &console.log) || !check_host(s) || !open_log(s) || !serve_page_open(s) ||
         !serve_http_start(s, &port))
         return EXIT_FAILED;
     if (pthread_create(&looker, NULL, look_after_clients, s) != 0) {
@@ -306,6 +306,7 @@ int command_serve(const struct options *opt)
     for (size_t i = 0; i < s.num_keys; i++)
         free(s.keys[i]);
     free(s.keys);
+    serve_page_close(&s);
     if (s.log_fd > STDERR_FILENO)
         close(s.log_fd);
     return code;

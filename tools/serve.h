@@ -56,7 +56,8 @@ struct serve_exchange {
     bool finished;
     int status; /* of HTTP */
     const char *allow, *content_type;
-    bool retry; /* Retry-After */
+    const char *policy; /* of a page: what it may do */
+    bool retry;         /* Retry-After */
     struct dgl_buf out;
     size_t sent;
     uint64_t told_ns; /* when `out` last grew */
@@ -89,6 +90,7 @@ struct serve {
     struct serve_exchange *running; /* the engine's, by next_job: each holds a reference */
     struct serve_metrics metrics;
     struct MHD_Daemon *http;
+    char *page_policy;
     /* [num_keys], of which one is asked for; none = nobody is */
     char **keys;
     size_t num_keys;
@@ -127,6 +129,13 @@ void serve_http_stop(struct serve *s);
 /* What a thread of the server's does besides, several times a second: clients that went away, that
  * take too long to ask, or that wait for a sign of life. */
 void serve_http_look(struct serve *s);
+
+/* ---- the page -------------------------------------------------------------------------------- */
+
+/* Makes its policy: an error line when that fails. */
+bool serve_page_open(struct serve *s);
+void serve_page_close(struct serve *s);
+void serve_page_answer(struct serve_exchange *ex);
 
 /* ---- the engine ------------------------------------------------------------------------------ */
 

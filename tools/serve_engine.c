@@ -401,21 +401,6 @@ static void start_job(struct serve_exchange *ex)
     dgl_buf_finish(&said);
 }
 
-static void write_base64(struct dgl_buf *out, const float *row, size_t count)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const unsigned char *p = (const unsigned char *)row;
-    const size_t len = count * sizeof(*row);
-    for (size_t i = 0; i < len; i += 3) {
-        const unsigned b = i + 1 < len ? p[i + 1] : 0, c = i + 2 < len ? p[i + 2] : 0;
-        const unsigned bits = (unsigned)p[i] << 16 | b << 8 | c;
-        dgl_buf_putc(out, digits[bits >> 18]);
-        dgl_buf_putc(out, digits[bits >> 12 & 63]);
-        dgl_buf_putc(out, i + 1 < len ? digits[bits >> 6 & 63] : '=');
-        dgl_buf_putc(out, i + 2 < len ? digits[bits & 63] : '=');
-    }
-}
-
 static enum dgl_status write_embeddings(struct serve_exchange *ex, struct dgl_json_writer *w)
 {
     struct serve *s = ex->server;
@@ -446,7 +431,7 @@ static enum dgl_status write_embeddings(struct serve_exchange *ex, struct dgl_js
         dgl_jw_key(w, "embedding");
         if (ex->request.base64) {
             if (row)
-                write_base64(&text, row, width);
+                dgl_buf_base64(&text, row, width * sizeof(*row));
             dgl_jw_cstr(w, text.p);
         } else {
             dgl_jw_array(w);

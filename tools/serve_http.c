@@ -74,14 +74,6 @@ static bool load_library(void)
 
 /* ---- answers at once ------------------------------------------------------------------------- */
 
-static void answer_home(struct serve_exchange *ex)
-{
-    ex->content_type = "text/plain; charset=utf-8";
-    dgl_buf_printf(&ex->out, "DopplerGL %s serves %s at /v1 (docs/server.md)\n", dgl_version(),
-                   atomic_load(&ex->server->ready) ? ex->server->model_name : "a model");
-    serve_exchange_answer(ex, 200);
-}
-
 static void answer_health(struct serve_exchange *ex)
 {
     struct serve *s = ex->server;
@@ -175,7 +167,7 @@ struct route {
     enum serve_kind kind; /* of a body; where `answer` is NULL */
 };
 static const struct route routes[] = {
-    {.path = "/", .open = true, .answer = answer_home},
+    {.path = "/", .open = true, .answer = serve_page_answer},
     {.path = "/health", .open = true, .answer = answer_health},
     {.path = "/metrics", .answer = answer_metrics},
     {.path = "/v1/models", .answer = answer_models},
@@ -335,6 +327,12 @@ static enum MHD_Result send_answer(struct serve_exchange *ex, struct MHD_Connect
     if (ex->state == EXCHANGE_STREAMS) {
         add_header(response, "Cache-Control", "no-cache");
         add_header(response, "X-Accel-Buffering", "no"); /* nginx is to pass events on */
+    }
+    if (ex->policy) {
+        add_header(response, "Content-Security-Policy", ex->policy);
+        add_header(response, "X-Content-Type-Options", "nosniff");
+        add_header(response, "Referrer-Policy", "no-referrer");
+        add_header(response, "Cache-Control", "no-cache");
     }
     add_header(response, "Allow", ex->allow);
     add_header(response, "Retry-After", ex->retry ? "1" : NULL);

@@ -255,6 +255,20 @@ void dgl_buf_finish(struct dgl_buf *buf)
     *buf = (struct dgl_buf){0};
 }
 
+void dgl_buf_base64(struct dgl_buf *buf, const void *bytes, size_t len)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *p = bytes;
+    for (size_t i = 0; i < len; i += 3) {
+        const unsigned b = i + 1 < len ? p[i + 1] : 0, c = i + 2 < len ? p[i + 2] : 0;
+        const unsigned bits = (unsigned)p[i] << 16 | b << 8 | c;
+        dgl_buf_putc(buf, digits[bits >> 18]);
+        dgl_buf_putc(buf, digits[bits >> 12 & 63]);
+        dgl_buf_putc(buf, i + 1 < len ? digits[bits >> 6 & 63] : '=');
+        dgl_buf_putc(buf, i + 2 < len ? digits[bits & 63] : '=');
+    }
+}
+
 void dgl_buf_bytes(struct dgl_buf *buf, uint64_t bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

@@ -46,6 +46,9 @@ void dgl_buf_f32(struct dgl_buf *buf, float value);
 char *dgl_buf_take(struct dgl_buf *buf);
 void dgl_buf_finish(struct dgl_buf *buf);
 
+/* Base64 of RFC 4648, padded. */
+void dgl_buf_base64(struct dgl_buf *buf, const void *bytes, size_t len);
+
 /* "1.5 GiB", "812 MiB", "36 B": for people. */
 void dgl_buf_bytes(struct dgl_buf *buf, uint64_t bytes);
 

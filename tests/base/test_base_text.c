@@ -208,6 +208,29 @@ static void check_bytes(void **state)
     dgl_buf_finish(&buf);
 }
 
+/* RFC 4648, 10, and digits beyond letters. */
+struct base64_case {
+    const char *name, *bytes, *text;
+};
+static const struct base64_case base64_cases[] = {
+    {"nothing", "", ""},
+    {"one byte", "f", "Zg=="},
+    {"two bytes", "fo", "Zm8="},
+    {"three bytes", "foo", "Zm9v"},
+    {"four bytes", "foob", "Zm9vYg=="},
+    {"six bytes", "foobar", "Zm9vYmFy"},
+    {"high bits", "\xff\xef\xbe\x80", "/+++gA=="},
+};
+
+static void test_base64(void **state)
+{
+    const struct base64_case *row = *state;
+    struct dgl_buf buf = {0};
+    dgl_buf_base64(&buf, row->bytes, strlen(row->bytes));
+    assert_string_equal(buf.p ? buf.p : "", row->text);
+    dgl_buf_finish(&buf);
+}
+
 static void string_comparisons(void **state)
 {
     (void)state;
@@ -398,5 +421,6 @@ int main(void)
            test_run_table("reals", check_real, real_cases) +
            test_run_table("shortest", check_shortest, shortest_cases) +
            test_run_table("byte counts", check_bytes, bytes_cases) +
+           test_run_table("base64", test_base64, base64_cases) +
            test_run_table("utf8", check_utf8, utf8_cases);
 }

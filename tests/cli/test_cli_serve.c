@@ -436,7 +436,7 @@ struct method {
     const char *head; /* part of it */
 };
 static const struct method methods[] = {
-    {"home", "GET", "/", 200, "text/plain"},
+    {"home", "GET", "/", 200, "text/html; charset=utf-8"},
     {"health", "GET", "/health", 200, "application/json"},
     {"models", "GET", "/v1/models", 200, "application/json"},
     {"metrics", "GET", "/metrics", 200, "version=0.0.4"},

@@ -4,58 +4,18 @@ usage: check_web.py DOPPLERGL [--picture FILE] [CASE...]     Exit code 0 when al
 import argparse
 import http.server
 import json
-import os
 import queue
 import re
-import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import time
-import urllib.error
-import urllib.request
 
 import browser as chromium
+from server import Server
 
 SHOWN = 'document.getElementById("%s").textContent'
 TEXTS = '[...document.querySelectorAll("#log article.%s .text")].map(box => box.innerText.trim())'
 IDLE = 'document.getElementById("stop").hidden && !document.getElementById("send").disabled'
-
-
-class Server:
-    """`dopplergl serve` with the bundled model."""
-
-    def __init__(self, program, *args):
-        environment = {name: value for name, value in os.environ.items()
-                       if name not in ('DOPPLERGL_MODEL', 'DOPPLERGL_API_KEY', 'DOPPLERGL_API_KEY_FILE')}
-        environment['XDG_CONFIG_HOME'] = '/dev/null'
-        self.log = tempfile.TemporaryFile()
-        self.process = subprocess.Popen([program, 'serve', '--device', 'any', '--port', '0', '-c', '512', *args],
-                                        stderr=self.log, env=environment)
-        end = time.monotonic() + chromium.PATIENCE_S
-        while not (found := re.search(rb'listening on (http://\S+)', self.said())):
-            if self.process.poll() is not None or time.monotonic() > end:
-                raise SystemExit('the server does not start: %s' % self.said().decode(errors='replace'))
-            time.sleep(0.05)
-        self.url = found[1].decode()
-
-    def said(self):
-        self.log.seek(0)
-        return self.log.read()
-
-    def ask(self, path, body=None, key=None):
-        request = urllib.request.Request(self.url + path, data=json.dumps(body).encode() if body else None)
-        if key:
-            request.add_header('Authorization', 'Bearer ' + key)
-        with urllib.request.urlopen(request, timeout=chromium.PATIENCE_S) as reply:
-            return reply.headers, reply.read()
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(chromium.PATIENCE_S)
-        if code != 0:
-            raise SystemExit('the server ended with %d: %s' % (code, self.said().decode(errors='replace')))
 
 
 class Script(http.server.ThreadingHTTPServer):
@@ -226,6 +186,17 @@ def grows_while_it_comes(page, script):
     equal('the answer', page.js(TEXTS % 'assistant'), ['One two three'])
     if not re.fullmatch(r'\d+\.\d tokens/s', shown(page, 'rate')):
         raise AssertionError('the rate: %r' % shown(page, 'rate'))
+
+
+def reasoning_is_folded(page, script):
+    part = b'data: ' + json.dumps({'choices': [{'delta': {'reasoning_content': '<b>Hm</b>'}}]}).encode() + b'\n\n'
+    for text in 'Yes', 'No':
+        script.answers.put(lambda handler, text=text: handler.stream(part, part, event(text), event(usage=(1, 3, 4)), DONE))
+        ask(page, text + '?')
+    equal('answers', page.js(TEXTS % 'assistant'), ['Yes', 'No'])
+    equal('folded', page.js('[...document.querySelectorAll("details")].map(details => details.open)'), [False, False])
+    equal('what is in there', page.js('document.querySelector("details div").textContent'), '<b>Hm</b><b>Hm</b>')
+    equal('what is sent again', script.bodies[1]['messages'][1], {'role': 'assistant', 'content': 'Yes'})
 
 
 def stops_and_regenerates(page, script):
@@ -411,7 +382,7 @@ def all_has_a_name_and_can_be_reached(page, script):
     page.js('''window.met = new Set(); document.addEventListener("focusin", event => met.add(event.target))''')
     for _ in range(40):
         page.key('Tab')
-    missed = page.js('''[...document.querySelectorAll("a, button, input, select, textarea, pre, #log")]
+    missed = page.js('''[...document.querySelectorAll("a, button, input, select, textarea, summary, pre, #log")]
         .filter(node => node.checkVisibility() && !node.disabled && !met.has(node)).map(node => node.outerHTML)''')
     equal('what Tab does not reach', missed, [])
     equal('focus is seen', page.js('getComputedStyle(document.activeElement).outlineStyle'), 'solid')
@@ -485,9 +456,10 @@ def a_full_browser_is_told(page, script):
     equal('the answer', page.js(TEXTS % 'assistant'), ['Still'])
 
 
-SCRIPTED = [hostile_text_stays_text, streams_in_any_pieces, grows_while_it_comes, stops_and_regenerates, errors_are_told,
-            waits_for_the_model, works_below_a_path, chats_are_kept, settings_go_out, lines_and_composed_keys,
-            all_has_a_name_and_can_be_reached, colours_can_be_read, small_screens, a_full_browser_is_told]
+SCRIPTED = [hostile_text_stays_text, streams_in_any_pieces, grows_while_it_comes, reasoning_is_folded,
+            stops_and_regenerates, errors_are_told, waits_for_the_model, works_below_a_path, chats_are_kept, settings_go_out,
+            lines_and_composed_keys, all_has_a_name_and_can_be_reached, colours_can_be_read, small_screens,
+            a_full_browser_is_told]
 
 
 # ---- cases against the server: (page, server) -----------------------------------------------------------------------------

@@ -16,8 +16,8 @@ API     := $(shell sed -n 's/^.define DGL_API_VERSION //p' core/dopplergl.h)
 SHARED  := libdopplergl.so.$(API)
 PKGS    := egl glesv2 gbm libdrm libcjson libcrypto libpcre2-8 libutf8proc
 # The command's own: the library does not need them. libedit is linked statically, with what it calls, and libmicrohttpd
-# loaded by `serve` alone, so that the command runs where neither was installed (containers, other machines).
-TOOL_PKGS := libedit libmicrohttpd
+# and libcurl are loaded by `serve` and `bench serve` alone, so that the command runs where neither was installed (containers, other machines).
+TOOL_PKGS := libedit libmicrohttpd libcurl
 TOOL_LIBS := -Wl,-Bstatic -ledit -ltinfo -lbsd -lmd -Wl,-Bdynamic
 
 OPT      ?= -O2 -g

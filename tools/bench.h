@@ -41,8 +41,11 @@ bool bench_print(const struct bench_report *report);
 /* The figure of --plot, as the options name it. */
 enum dgl_status bench_plot(const struct dgl_log *log, const struct bench_report *report);
 
-/* `bench compare A.json B.json` and `bench load`: exit codes. */
+/* `bench compare A.json B.json`, `bench load`, `bench serve URL`: exit codes. */
 int bench_compare(const struct options *opt);
 int bench_load(const struct options *opt);
+int bench_serve(const struct options *opt);
+/* Whether the options of `bench serve` have values that it takes; false after an error line. */
+bool bench_serve_check(const struct options *opt);
 
 #endif

@@ -58,13 +58,30 @@ static bool check_types(const char *types)
     return true;
 }
 
+/* Options of `bench serve` alone. */
+#define OPTIONS_LOAD                                                                               \
+    "rate duration connections prompt-lengths answer-lengths slo-ttft slo-itl chat "               \
+    "no-ignore-eos timeout seed"
+/* Options of running a model here, which `bench serve` does not. */
+#define OPTIONS_HERE                                                                               \
+    "device limits kv-type ctx-size shape prompt-tokens n-predict depth batch ubatch repetitions " \
+    "warmup sweep matrix types profile trace csv md " OPTIONS_KERNEL
+
 bool command_bench_check(const struct options *opt)
 {
     const char *what = opt->num_args ? opt->arg[0] : "";
-    bool compare = strcmp(what, "compare") == 0, load = strcmp(what, "load") == 0;
-    if (opt->num_args && !compare && !load)
-        console_error("bench %s: wanted `bench`, `bench compare A.json B.json` or `bench load`",
+    const bool compare = strcmp(what, "compare") == 0, load = strcmp(what, "load") == 0;
+    const bool serve = strcmp(what, "serve") == 0;
+    char form[32];
+    snprintf(form, sizeof(form), "bench%s%.8s", what[0] ? " " : "", what);
+    if (opt->num_args && !compare && !load && !serve)
+        console_error("bench %s: wanted `bench`, `bench compare A.json B.json`, `bench load` or "
+                      "`bench serve URL`",
                       what);
+    else if (serve)
+        return options_are_used(opt, "bench", form, OPTIONS_HERE) && bench_serve_check(opt);
+    else if (!options_are_used(opt, "bench", form, OPTIONS_LOAD))
+        return false;
     else if (compare && opt->num_args != 3)
         console_error("bench compare: wanted two files, A.json B.json");
     else if (load && opt->num_args != 1)
@@ -347,7 +364,9 @@ int command_bench(const struct options *opt)
     struct options with = *opt;
     char shape[MODEL_PATH_MAX + 16], bundled[MODEL_PATH_MAX];
     if (opt->num_args)
-        return strcmp(opt->arg[0], "compare") == 0 ? bench_compare(opt) : bench_load(opt);
+        return strcmp(opt->arg[0], "compare") == 0 ? bench_compare(opt)
+               : strcmp(opt->arg[0], "serve") == 0 ? bench_serve(opt)
+                                                   : bench_load(opt);
     struct bench_report *report = calloc(1, sizeof(*report));
     if (!report) {
         console_error("bench: no memory for results");

@@ -204,7 +204,8 @@ const struct command commands[] = {
      "(standard error of `ppl`); with windows\nalso `windows`, `context`, `stride`.",
      0, 0, command_perplexity, command_perplexity_check, NULL},
     {"bench",
-     "[-m MODEL | --shape NAME|FILE[:quant]] [options] | compare A.json B.json | load [-m MODEL]",
+     "[-m MODEL | --shape NAME|FILE[:quant]] [options] | compare A.json B.json | load [-m MODEL] "
+     "| serve URL",
      "Measure speed",
      "Measures the loop of `generate`, greedily: the first prompt of the process, then, after "
      "`--warmup` runs, `-r` times the prompt\n(prefill, time to first token) and the tokens after "
@@ -217,9 +218,16 @@ const struct command commands[] = {
      "Prefill stays\nthat of one prompt. `--sweep` then measures fewer sequences too, and `--plot` "
      "draws a step's time and the rate by their number.\n\n"
      "`compare` holds B against A: the change of each figure in per cent; a rate that is more than "
-     "5% lower with p < 0.05 (Welch's\nt-test over the repetitions) is a regression and exit code "
-     "1. Opens no device. `load` measures loading: with files that the\nsystem was asked to forget "
+     "5% lower with p < 0.05 (Welch's\nt-test over the repetitions), of `load` and `serve` a time "
+     "that is more than 5% longer, is a regression and exit code "
+     "1. Both\nare of one form of the command. Opens no device. `load` measures loading: with "
+     "files that the\nsystem was asked to forget "
      "(cold) and files in memory (warm, the median of `-r`).\n\n"
+     "`serve` puts a load on a server at URL that speaks OpenAI's interface, with the key of "
+     "DOPPLERGL_API_KEY: `--rate` requests a second, at times\nthat only `--seed` decides, so that "
+     "a slow server gets no fewer of them; times count from when a request was to begin. "
+     "[server.md](server.md)\nhas its figures. `-m NAME` is the `model` it asks for (default: the "
+     "first of `/v1/models`).\n\n"
      "`--json` is Doppler's benchmark result (`schemaVersion` 1: `timestamp suite runType env "
      "workload metrics raw`; `env` has a `gl`\nblock, its `model` object is `modelInfo`) with, "
      "beside it, `version`, `commit`, `flags`, `model`, `manifest_hash` (SHA-256 of a\npack's "
@@ -236,7 +244,14 @@ const struct command commands[] = {
      "against the default, five rounds in turn, a list as that of\n`tune`.\n"
      "Of `compare`: `a`, `b`, `regression`, `metrics` (list of `name a b delta_percent`, of rates "
      "also `t df p regression`). Of `load`: `weight_bytes`,\n`cold` and `warm` (`kernels_ms "
-     "device_ms model_ms session_ms bytes_per_second resident_share`), `warm_model_ms_all`.",
+     "device_ms model_ms session_ms bytes_per_second resident_share`), `warm_model_ms_all`.\nOf "
+     "`serve`: `url`, `model`, what was asked for (`rate duration connections prompt_lengths "
+     "answer_lengths seed slo_ttft_ms slo_itl_ms`),\n`requests`, `finished`, `failed`, `good`, "
+     "`failures` (list of `what count`), `seconds`, `prompt_tokens`, `answer_tokens` of all, "
+     "`tokens_by_server`,\n`requests_per_second`, `prompt_tps`, `answer_tps`, `goodput`, "
+     "`good_share`, `ttft_ms`, `itl_ms`, `tpot_ms`, `answer_ms`, `late_ms` (each `mean p50\np90 "
+     "p99 "
+     "max`), `ttft_ms_all`, `tpot_ms_all`.",
      0, 3, command_bench, command_bench_check, NULL},
     {"serve", "[-m MODEL] [options]", "Answer over HTTP as OpenAI's interface does",
      "`/v1/chat/completions`, `/v1/completions`, `/v1/embeddings`, `/v1/models`, `/tokenize`, "

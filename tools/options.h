@@ -76,6 +76,11 @@ struct options {
     const char *host, *alias, *api_key, *api_key_file, *log_file, *pooling, *cors;
     int32_t port, parallel, queue, timeout, max_body, max_connections, drain_timeout;
     bool insecure;
+    /* bench serve */
+    double rate, duration, slo_ttft, slo_itl;
+    int32_t connections;
+    const char *prompt_lengths, *answer_lengths;
+    bool chat, no_ignore_eos;
     bool tokens_given, temp_given, top_k_given, top_p_given, min_p_given;
     bool repeat_penalty_given;
     /* arguments that are no options, and do not stand for one */

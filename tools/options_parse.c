@@ -30,6 +30,13 @@ static const struct options defaults = {
     .seed = -1,
     .batch = 1,
     .warmup = 1,
+    .rate = 1,
+    .duration = 30,
+    .connections = 256,
+    .prompt_lengths = "128",
+    .answer_lengths = "64",
+    .slo_ttft = 1000,
+    .slo_itl = 100,
 };
 
 /* ---- values ---------------------------------------------------------------------------------- */

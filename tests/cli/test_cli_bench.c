@@ -28,6 +28,11 @@ struct verdict {
 
 #define REPORT(decode, prefill)                                                                    \
     "{\"decode_tps_all\": " decode ", \"prefill_tps_all\": " prefill ", \"ttft_ms_warm\": 20}"
+#define LOADED(times)                                                                              \
+    "{\"suite\": \"system\", \"warm_model_ms_all\": " times ", \"cold\": {\"model_ms\": 90}}"
+#define SERVED(ttft, tpot)                                                                         \
+    "{\"suite\": \"serve\", \"ttft_ms_all\": " ttft ", \"tpot_ms_all\": " tpot                     \
+    ", \"itl_ms\": {\"p99\": 9}}"
 #define STEADY "[850, 851, 852, 849, 853]"
 
 static const struct verdict verdicts[] = {
@@ -55,6 +60,26 @@ static const struct verdict verdicts[] = {
     {"a single repetition", REPORT(STEADY, STEADY), REPORT("[850]", STEADY), 1, NULL, "at least 2"},
     {"a rate of nothing", REPORT("[0, 850]", STEADY), REPORT(STEADY, STEADY), 1, NULL,
      "a number above 0"},
+    {"loading a tenth slower", LOADED("[50, 50.5, 51]"), LOADED("[55, 55.5, 56]"), 1,
+     "a regression", "slower"},
+    {"loading a tenth faster", LOADED("[55, 55.5, 56]"), LOADED("[50, 50.5, 51]"), 0, "faster",
+     NULL},
+    {"a server as before", SERVED("[20, 21, 22]", "[0, 5, 6]"), SERVED("[20, 21, 22]", "[0, 5, 6]"),
+     0, "+0.00%", NULL},
+    {"first tokens a third later", SERVED("[20, 21, 22]", "[5, 6]"),
+     SERVED("[27, 28, 29]", "[5, 6]"), 1, "a regression", "slower"},
+    {"first tokens a third earlier", SERVED("[27, 28, 29]", "[5, 6]"),
+     SERVED("[20, 21, 22]", "[5, 6]"), 0, "faster", NULL},
+    {"quantiles of a server", SERVED("[20, 21, 22]", "[5, 6]"), SERVED("[20, 21, 22]", "[5, 6]"), 0,
+     "itl_ms.p99", NULL},
+    {"a time below 0", SERVED("[-20, 21, 22]", "[5, 6]"), SERVED("[20, 21, 22]", "[5, 6]"), 1, NULL,
+     "0 or more"},
+    {"a server and a run", SERVED("[20, 21, 22]", "[5, 6]"), REPORT(STEADY, STEADY), 1, NULL,
+     "nothing to compare"},
+    {"a run and loading", REPORT(STEADY, STEADY), LOADED("[50, 51]"), 1, NULL,
+     "nothing to compare"},
+    {"another program's report", "{\"suite\": \"kernels\"}", REPORT(STEADY, STEADY), 1, NULL,
+     "no report"},
     {"a rate that is text", REPORT("[\"850\", 1]", STEADY), REPORT(STEADY, STEADY), 1, NULL,
      "a number above 0"},
 };

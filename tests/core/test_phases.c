@@ -160,6 +160,8 @@ static void test_shape(void **state)
             if (atoi(local + 15) < 256) /* too few to keep a multiprocessor's memory busy */
                 fail_msg("groups of %d invocations, not 256", atoi(local + 15));
             if (kind == SAMPLE_GREEDY) {
+                if (atoi(local + 15) != 512)
+                    fail_msg("groups of %d invocations, not 512", atoi(local + 15));
                 int passes = most_passes(text.p);
                 if (passes != c->passes)
                     fail_msg("x is staged in %d passes, not %d", passes, c->passes);

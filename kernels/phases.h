@@ -101,4 +101,10 @@ bool phase_text_has_bare(struct dgl_str text, const char *name);
 bool phase_text_rewrite(const struct phase_names *names, struct dgl_str text, struct dgl_buf *out,
                         struct dgl_str *bad);
 
+/* ---- loops: phase_unroll.c ---- */
+
+/* Appends the text with its loops over an int between constants written out. False: out of
+ * memory. */
+bool phase_unroll(struct dgl_str text, struct dgl_buf *out);
+
 #endif

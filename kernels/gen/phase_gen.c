@@ -111,7 +111,8 @@ static void put_head(struct generator *g)
 {
     const struct phase_program *p = g->program;
     struct dgl_buf *out = g->out;
-    dgl_buf_puts(out, "#version 310 es\n");
+    /* For NVIDIA: what is to be unrolled is written out (phase_unroll.c). */
+    dgl_buf_puts(out, "#version 310 es\n#pragma optionNV(unroll none)\n");
     for (uint32_t u = 0; u < p->num_uses; u++) {
         const struct kernel *kernel = p->uses[u].choice->kernel;
         for (uint32_t i = 0; i < kernel->num_extensions; i++)
@@ -629,7 +630,7 @@ static void put_main(struct generator *g)
 enum dgl_status phase_generate(const struct dgl_log *log, const struct phase_program *program,
                                struct dgl_buf *out, char reason[REASON_SIZE])
 {
-    struct dgl_buf uses = {0};
+    struct dgl_buf uses = {0}, rolled = {0};
     struct generator g = {.log = log, .program = program, .out = &uses, .reason = reason};
     enum dgl_status status = DGL_OK;
     reason[0] = '\0';
@@ -640,22 +641,24 @@ enum dgl_status phase_generate(const struct dgl_log *log, const struct phase_pro
     for (uint32_t u = 0; u < program->num_uses && status == DGL_OK; u++)
         status = put_use(&g, u);
     put_begin(&g);
-    g.out = out;
+    g.out = &rolled;
     put_head(&g);
     put_step(&g);
     for (size_t i = 0; i < POOLS; i++)
         if (g.pool[i])
-            dgl_buf_printf(out, "shared %s phase_%ss[%lld];\n", pool_types[i], pool_types[i],
+            dgl_buf_printf(&rolled, "shared %s phase_%ss[%lld];\n", pool_types[i], pool_types[i],
                            (long long)g.pool[i]);
-    dgl_buf_append(out, program->barrier->body, program->barrier->body_len);
-    dgl_buf_append(out, uses.p, uses.len);
+    dgl_buf_append(&rolled, program->barrier->body, program->barrier->body_len);
+    dgl_buf_append(&rolled, uses.p, uses.len);
     put_main(&g);
-    if (status == DGL_OK && (g.failed || out->failed || uses.failed))
-        status = dgl_fail_memory(log, "generated GLSL", out->len + uses.len);
+    if (status == DGL_OK && (g.failed || rolled.failed || uses.failed ||
+                             !phase_unroll((struct dgl_str){rolled.p, rolled.len}, out)))
+        status = dgl_fail_memory(log, "generated GLSL", rolled.len + uses.len);
     for (uint32_t u = 0; u < program->num_uses; u++)
         phase_names_finish(&g.names[u]);
     free(g.names);
     dgl_buf_finish(&uses);
+    dgl_buf_finish(&rolled);
     dgl_arena_finish(&g.arena);
     return status;
 }

@@ -162,6 +162,8 @@ static void test_shape(void **state)
             if (kind == SAMPLE_GREEDY) {
                 if (atoi(local + 15) != 512)
                     fail_msg("groups of %d invocations, not 512", atoi(local + 15));
+                if (strstr(text.p, "for (int "))
+                    fail_msg("a loop is left: %.60s", strstr(text.p, "for (int "));
                 int passes = most_passes(text.p);
                 if (passes != c->passes)
                     fail_msg("x is staged in %d passes, not %d", passes, c->passes);

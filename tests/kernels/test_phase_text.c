@@ -102,6 +102,86 @@ static void test_variables(void **state)
     phase_names_finish(&names);
 }
 
+struct unroll {
+    const char *name, *text, *want; /* want NULL: the text as it is */
+};
+
+static const struct unroll unrolls[] = {
+    {"a statement", "for (int i = 0; i < 2; i++) a[i] = 1u;\n",
+     "{ { const int i = 0; a[i] = 1u; } { const int i = 1; a[i] = 1u; } }\n"},
+    {"a block, and what follows", "x();\nfor (int i = 1; i < 2; i++) {\n    a(i);\n}\ny();\n",
+     "x();\n{ { const int i = 1; {\n    a(i);\n} } }\ny();\n"},
+    {"a step", "for (int i = 0; i < 5; i += 3) a(i);",
+     "{ { const int i = 0; a(i); } { const int i = 3; a(i); } }"},
+    {"no round", "if (b)\n    for (int i = 1; i < 1; i++) a(i);\nelse c();",
+     "if (b)\n    { }\nelse c();"},
+    {"branches and loops are one statement",
+     "for (int i = 0; i < 1; i++)\n  if (a) b(); else while (c) { d(); }\ne();",
+     "{ { const int i = 0; \n  if (a) b(); else while (c) { d(); } } }\ne();"},
+    {"macros, numbers and constants",
+     "#define N (4 / 2)\nconst uint M = 8u / uint(N);\nconst int L = int(M) - N - 1;\n"
+     "for (int i = 0; i < L; i++) a(i);",
+     "#define N (4 / 2)\nconst uint M = 8u / uint(N);\nconst int L = int(M) - N - 1;\n"
+     "{ { const int i = 0; a(i); } }"},
+    {"in a macro, over several lines",
+     "#define F(x) \\\n  for (int i = 0; i < 1; i++) \\\n    x[i] = 0;\nF(b)",
+     "#define F(x)   { { const int i = 0; x[i] = 0; } }\nF(b)"},
+    {"loops in loops", "for (int i = 0; i < 2; i++) for (int j = 0; j < 1; j++) a[i][j] = 0;",
+     "{ { const int i = 0; { { const int j = 0; a[i][j] = 0; } } }"
+     " { const int i = 1; { { const int j = 0; a[i][j] = 0; } } } }"},
+    {"a loop of another kind around one",
+     "for (uint k = 0u; k < 2u; k++) { for (int i = 0; i < 1; i++) a(i); if (k > n) break; }",
+     "for (uint k = 0u; k < 2u; k++) { { { const int i = 0; a(i); } } if (k > n) break; }"},
+    {"a comparison is no assignment", "for (int i = 0; i < 1; i++) a(i == b, c + i, i - 1);",
+     "{ { const int i = 0; a(i == b, c + i, i - 1); } }"},
+    {"the counter is a uint", "for (uint i = 0u; i < 2u; i++) a(i);", NULL},
+    {"a bound that is no constant", "int n = 3;\nfor (int i = 0; i < n; i++) a(i);", NULL},
+    {"a macro with two values",
+     "#if A\n#define N 2\n#else\n#define N 3\n#endif\nfor (int i = 0; i < N; i++) a(i);", NULL},
+    {"a macro with arguments", "#define N(x) 2\nfor (int i = 0; i < N(1); i++) a(i);", NULL},
+    {"a constant of a function", "void f() { const int N = 2; for (int i = 0; i < N; i++) a(i); }",
+     NULL},
+    {"another comparison", "for (int i = 3; i > 0; i--) a(i);", NULL},
+    {"up to and with", "for (int i = 0; i <= 3; i++) a(i);", NULL},
+    {"two conditions", "for (int i = 0; i < 3 && b; i++) a(i);", NULL},
+    {"a body that breaks", "for (int i = 0; i < 3; i++) { if (b) break; a(i); }", NULL},
+    {"a body that continues", "for (int i = 0; i < 3; i++) { if (b) continue; a(i); }", NULL},
+    {"a body that counts", "for (int i = 0; i < 3; i++) { i += 1; a(i); }", NULL},
+    {"a body that counts by one", "for (int i = 0; i < 3; i++) { a(++i); }", NULL},
+    {"a body that sets the counter", "for (int i = 0; i < 3; i++) { i = 2; }", NULL},
+    {"too many rounds", "for (int i = 0; i < 65; i++) a(i);", NULL},
+    {"a step of nothing", "for (int i = 0; i < 3; i += 0) a(i);", NULL},
+    {"an open bracket", "for (int i = 0; i < 2; i++", NULL},
+    {"no body", "for (int i = 0; i < 1; i++)", NULL},
+    {"nothing", "", NULL},
+};
+
+static void test_unroll(void **state)
+{
+    const struct unroll *row = *state;
+    struct dgl_buf out = {0};
+    assert_true(phase_unroll(dgl_str_of(row->text), &out));
+    assert_string_equal(out.p ? out.p : "", row->want ? row->want : row->text);
+    dgl_buf_finish(&out);
+}
+
+/* Loops in loops of a user's kernel do not fill the memory. */
+static void test_unroll_is_bounded(void **state)
+{
+    (void)state;
+    struct dgl_buf text = {0}, out = {0};
+    for (int i = 0; i < 40; i++)
+        dgl_buf_puts(&text, "for (int i = 0; i < 64; i++) {\n");
+    dgl_buf_puts(&text, "a(i);\n");
+    for (int i = 0; i < 40; i++)
+        dgl_buf_puts(&text, "}\n");
+    assert_true(phase_unroll((struct dgl_str){text.p, text.len}, &out));
+    if (out.len > 32u << 20)
+        fail_msg("%zu bytes became %zu", text.len, out.len);
+    dgl_buf_finish(&text);
+    dgl_buf_finish(&out);
+}
+
 struct bare {
     const char *name, *text;
     bool want;
@@ -124,8 +204,10 @@ static void test_bare(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_variables)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_variables),
+                                       cmocka_unit_test(test_unroll_is_bounded)};
     int failed = test_run_table("rewrites", test_rewrite, rewrites);
     failed += cmocka_run_group_tests(tests, NULL, NULL);
+    failed += test_run_table("unrolled loops", test_unroll, unrolls);
     return failed + test_run_table("bare names", test_bare, bares);
 }

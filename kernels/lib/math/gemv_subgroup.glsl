@@ -158,8 +158,9 @@ void gemv_pass(uint pass, uint chunk, uint rows)
 #endif
         gemv_stage(pass);
         memoryBarrierShared(); barrier();
-        for (uint i = 0u; i < 8u; i++) {
-            uint v = gemv_k * uint(8 * SUBGROUP) + lane_vec4(gemv_lane % gemv_width, i, gemv_width);
+        for (int i = 0; i < 8; i++) {
+            uint v = gemv_k * uint(8 * SUBGROUP) +
+                     lane_vec4(gemv_lane % gemv_width, uint(i), gemv_width);
             lane_x[i] = xs[v + v / 8u];
         }
         lane_prepare();

@@ -29,15 +29,16 @@ void nucleus_begin(uint tid, uint top_p_q)
         nucleus_store(nucleus(best, top_p_q == 0u ? NEVER : 0u, uvec2(0u), uvec2(0u)));
 }
 
+const int SHARE = 1024 / LOCAL_X; // bins of an invocation
+
 // Finds the next digit: the first bin at which the mass up to and with it reaches the target; the
 // last one when none does. Invocations have neighbouring bins; the one that has it takes the digit.
 void nucleus_step(uint tid, uint level, uint top_p_q)
 {
-    const uint SHARE = 1024u / uint(LOCAL_X);
     nucleus n = nucleus_load();
     uvec2 bins[SHARE], sum = uvec2(0u);
-    for (uint i = 0u; i < SHARE; i++) {
-        uint at = CAND_HIST + 2048u * level + 2u * (tid * SHARE + i);
+    for (int i = 0; i < SHARE; i++) {
+        uint at = CAND_HIST + 2048u * level + 2u * (tid * uint(SHARE) + uint(i));
         bins[i] = uvec2(CAND[at], CAND[at + 1u]);
         sum = u64_add(sum, bins[i]);
     }
@@ -57,14 +58,14 @@ void nucleus_step(uint tid, uint level, uint top_p_q)
     if (below && (tid == uint(LOCAL_X) - 1u || !u64_less(u64_add(start, sum), n.target))) {
         uint bin = 0u;
         bool found = false;
-        for (uint i = 0u; i < SHARE; i++) {
+        for (int i = 0; i < SHARE; i++) {
             uvec2 next = u64_add(start, bins[i]);
-            found = found || i + 1u == SHARE || !u64_less(next, n.target);
+            found = found || i + 1 == SHARE || !u64_less(next, n.target);
             bin += found ? 0u : 1u;
             start = found ? start : next;
         }
         n.before = start;
-        n.edge |= (tid * SHARE + bin) << nucleus_shift(level);
+        n.edge |= (tid * uint(SHARE) + bin) << nucleus_shift(level);
         nucleus_store(n);
     }
 }

@@ -40,8 +40,8 @@
 //! LIB arrival
 //! LIB last_group
 
-const uint SHARE = SLICE / uint(LOCAL_X); // logits of an invocation
-const uint RUNS = (8u * SLICES + uint(LOCAL_X) - 1u) / uint(LOCAL_X);
+const int SHARE = int(SLICE) / LOCAL_X; // logits of an invocation
+const int RUNS = (8 * int(SLICES) + LOCAL_X - 1) / LOCAL_X;
 
 uvec2 pair_of(uint key, uint id)
 {
@@ -70,14 +70,15 @@ void rank_slice(uint tid, uint slice, uint keys[SHARE], uvec2 best)
 {
     uvec2 edge = pairs_begin(tid, best, wanted);
     uint first = slice * SLICE + tid, mine = 0u;
-    for (uint n = 0u; n < SHARE; n++)
-        mine += pairs_wants(pair_of(keys[n], first + n * uint(LOCAL_X)), edge);
+    for (int n = 0; n < SHARE; n++)
+        mine += pairs_wants(pair_of(keys[n], first + uint(n * LOCAL_X)), edge);
     uint slot = pairs_reserve(mine);
-    for (uint n = 0u; n < SHARE && mine != 0u; n++) {
-        uvec2 pair = pair_of(keys[n], first + n * uint(LOCAL_X));
-        if (pairs_wants(pair, edge) != 0u)
-            pairs_put(slot++, pair);
-    }
+    if (mine != 0u)
+        for (int n = 0; n < SHARE; n++) {
+            uvec2 pair = pair_of(keys[n], first + uint(n * LOCAL_X));
+            if (pairs_wants(pair, edge) != 0u)
+                pairs_put(slot++, pair);
+        }
     pairs_end(tid);
     uint found = pairs_count;
     for (uint i = tid; i < found; i += uint(LOCAL_X)) {
@@ -100,23 +101,24 @@ uint choose(uint tid)
         uint mine = 0u;
         if (tid == 0u)
             deeper = 0u;
-        for (uint n = 0u; n < RUNS; n++) {
-            uint i = n * uint(LOCAL_X) + tid, rank = from + i % 8u;
+        for (int n = 0; n < RUNS; n++) {
+            uint i = uint(n * LOCAL_X) + tid, rank = from + i % 8u;
             got[n] = CAND[slot_of(min(i / 8u, SLICES - 1u), min(rank, wanted - 1u))];
         }
-        for (uint n = 0u; n < RUNS; n++) {
-            uint i = n * uint(LOCAL_X) + tid;
+        for (int n = 0; n < RUNS; n++) {
+            uint i = uint(n * LOCAL_X) + tid;
             got[n] = i < 8u * SLICES && from + i % 8u < wanted ? got[n] : NO_PAIR;
             mine += pairs_wants(got[n], edge);
         }
         uint slot = pairs_reserve(mine);
         memoryBarrierShared(); barrier();
-        for (uint n = 0u; n < RUNS && mine != 0u; n++)
-            if (pairs_wants(got[n], edge) != 0u) {
-                pairs_put(slot++, got[n]);
-                if (tid % 8u == 7u)
-                    deeper = 1u;
-            }
+        if (mine != 0u)
+            for (int n = 0; n < RUNS; n++)
+                if (pairs_wants(got[n], edge) != 0u) {
+                    pairs_put(slot++, got[n]);
+                    if (tid % 8u == 7u)
+                        deeper = 1u;
+                }
         memoryBarrierShared(); barrier();
         bool ends = deeper == 0u;
         memoryBarrierShared(); barrier();
@@ -164,8 +166,8 @@ void body(uvec3 group)
     uint keys[SHARE];
     uvec2 best = NO_PAIR;
     stop_ids_fetch(tid);
-    for (uint n = 0u; n < SHARE; n++) {
-        uint id = slice * SLICE + n * uint(LOCAL_X) + tid;
+    for (int n = 0; n < SHARE; n++) {
+        uint id = slice * SLICE + uint(n * LOCAL_X) + tid;
         keys[n] = sample_key(LOGITS[min(id, uint(VOCAB - 1))]);
         uvec2 pair = pair_of(keys[n], id);
         best = better(pair, best) ? pair : best;

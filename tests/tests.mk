@@ -25,7 +25,9 @@ TOOL_PARTS := $(BUILD)/obj/tools/bar.o $(BUILD)/obj/tools/console.o
 TEST_LDFLAGS_test_bar := $(TOOL_PARTS)
 TEST_LDFLAGS_test_console := -Wl,--wrap=dgl_now_ns $(TOOL_PARTS)
 TEST_LDFLAGS_test_screen := $(BUILD)/obj/tools/screen.o $(TOOL_PARTS)
+TEST_LDFLAGS_test_watch_text := $(BUILD)/obj/tools/watch_text.o $(BUILD)/obj/tools/watch_files.o $(TOOL_PARTS)
 $(BUILD)/tests/test_bar $(BUILD)/tests/test_console: | $(TOOL_PARTS)
+$(BUILD)/tests/test_watch_text: | $(BUILD)/obj/tools/watch_text.o $(BUILD)/obj/tools/watch_files.o $(TOOL_PARTS)
 $(BUILD)/tests/test_screen: | $(BUILD)/obj/tools/screen.o $(TOOL_PARTS)
 
 # The whole command but its main().

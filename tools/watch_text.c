@@ -85,6 +85,17 @@ static bool may_splice(const char *line, const char *lib)
            strcmp(lib + len - after, close + 1) == 0;
 }
 
+/* The text has the NAME, and not only as a part of another one. */
+static bool has_name(const char *text, const char *name)
+{
+    static const char of_names[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
+    const size_t len = strlen(name);
+    for (const char *at = text; len && (at = strstr(at, name)); at++)
+        if ((at == text || !strchr(of_names, at[-1])) && (!at[len] || !strchr(of_names, at[len])))
+            return true;
+    return false;
+}
+
 /* One is a kernel that splices the other, both go by one name, or one gives hints for the other. */
 static bool depends(const struct watch_file *a, const struct watch_text *a_text,
                     const struct watch_file *b, const struct watch_text *b_text)
@@ -95,7 +106,7 @@ static bool depends(const struct watch_file *a, const struct watch_text *a_text,
         return false;
     watch_name_by(b, b_text, name);
     if (a->is_hints)
-        return !b->is_hints && strstr(a_text->bytes, name);
+        return !b->is_hints && !watch_is_lib(b) && has_name(a_text->bytes, name);
     if (b->is_hints)
         return false;
     if (watch_is_lib(a) == watch_is_lib(b)) {

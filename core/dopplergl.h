@@ -345,7 +345,8 @@ struct dgl_kernel_override {
     size_t len;          /* of it, in bytes; a NUL follows */
     char sha256[65];     /* of the file, its lines ending in LF; hexadecimal */
     const char *builtin; /* what it replaces: "kernels/op/norm/norm_rms.comp"; NULL = nothing */
-    const char *diff;    /* from that, or from nothing, as `diff -u` has it; "" = no difference */
+    /* From that, or from nothing, as `diff -u` has it, CRLF counted as LF; "" = no difference */
+    const char *diff;
 };
 /* Calls `cb` for each kernel, then for each lib that came with folders and files; false from `cb`
  * ends the iteration. Host work of milliseconds. */

@@ -247,7 +247,7 @@ struct kernel_override {
     struct dgl_str text;
     char sha256[65];     /* of the text, its lines ending in LF */
     const char *builtin; /* path of the text that it replaces; NULL: none has that name */
-    const char *diff;    /* unified, from the built-in text or from nothing; "" = equal */
+    const char *diff; /* unified, from the built-in text or from nothing, CRLF as LF; "" = equal */
 };
 typedef bool (*kernel_override_cb)(void *priv, const struct kernel_override *override);
 /* Kernels, then libs; false from `cb` ends it. */

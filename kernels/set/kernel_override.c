@@ -27,32 +27,46 @@ static const struct kernel_embedded *find_builtin(const char *name, const char *
     return NULL;
 }
 
+/* The text with lines that all end in LF, as hashes count them. */
+static void put_lf(struct dgl_buf *out, struct dgl_str text)
+{
+    const char *end = text.p + text.len, *start = text.p;
+    for (const char *p = text.p; p + 1 < end; p++)
+        if (p[0] == '\r' && p[1] == '\n') {
+            dgl_buf_append(out, start, (size_t)(p - start));
+            start = p + 1;
+        }
+    dgl_buf_append(out, start, (size_t)(end - start));
+}
+
 /* False: the caller's callback has had enough, or memory is out. */
 static bool tell(const struct kernel_override *override, const char *ending, kernel_override_cb cb,
                  void *priv, bool *failed)
 {
     const struct kernel_embedded *builtin = find_builtin(override->name, ending);
     struct kernel_override o = *override;
-    struct dgl_buf old_name = {0}, new_name = {0}, diff = {0};
+    struct dgl_buf old_name = {0}, new_name = {0}, text = {0}, diff = {0};
     dgl_buf_printf(&old_name, "%s%s", builtin ? "kernels/" : "/dev/null",
                    builtin ? builtin->path : "");
     dgl_buf_visible(&new_name, dgl_str_of(o.origin));
-    if (!old_name.failed && !new_name.failed)
+    put_lf(&text, o.text);
+    if (!old_name.failed && !new_name.failed && !text.failed)
         dgl_diff_unified(&diff, old_name.p,
                          builtin ? (struct dgl_str){builtin->text, builtin->len}
                                  : (struct dgl_str){"", 0},
-                         new_name.p, o.text);
+                         new_name.p, (struct dgl_str){text.p ? text.p : "", text.len});
     struct dgl_hash *hash = dgl_hash_create(DGL_HASH_SHA256);
     if (hash)
         kernel_hash_text(hash, o.text.p, o.text.len);
-    *failed =
-        old_name.failed || new_name.failed || diff.failed || !hash || !dgl_hash_hex(hash, o.sha256);
+    *failed = old_name.failed || new_name.failed || text.failed || diff.failed || !hash ||
+              !dgl_hash_hex(hash, o.sha256);
     dgl_hash_destroy(&hash);
     o.builtin = builtin ? old_name.p : NULL;
     o.diff = diff.p ? diff.p : "";
     bool go_on = !*failed && cb(priv, &o);
     dgl_buf_finish(&old_name);
     dgl_buf_finish(&new_name);
+    dgl_buf_finish(&text);
     dgl_buf_finish(&diff);
     return go_on;
 }

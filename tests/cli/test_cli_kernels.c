@@ -230,6 +230,31 @@ static void show_generated_is_what_the_driver_gets(void **state)
     process_finish(&none);
 }
 
+/* Lines that end in CRLF change neither the difference nor the hash. */
+static void line_ends_are_no_difference(void **state)
+{
+    char *dir = own_kernel("float sum = 0.0;", "float sum = 0.5;");
+    struct process_result lf, crlf;
+    struct dgl_buf text = {0};
+    size_t len;
+    (void)state;
+    process_command(&lf, "kernels", "diff", "--json", "--kernel-dir", dir, NULL);
+    assert_code(&lf, 0);
+    char *file = tiny_file_read(dir, "norm_rms.comp", &len);
+    for (size_t i = 0; i < len; i++)
+        dgl_buf_printf(&text, "%s%c", file[i] == '\n' ? "\r" : "", file[i]);
+    test_write_file(dir, "norm_rms.comp", text.p, text.len);
+    process_command(&crlf, "kernels", "diff", "--json", "--kernel-dir", dir, NULL);
+    assert_code(&crlf, 0);
+    assert_contains(crlf.out, "+    float sum = 0.5;\\n");
+    assert_string_equal(crlf.out, lf.out);
+    dgl_buf_finish(&text);
+    process_finish(&lf);
+    process_finish(&crlf);
+    free(file);
+    test_tmpdir_remove(dir);
+}
+
 static void diff_shows_what_an_override_changes(void **state)
 {
     static const char lib[] = "// A lib of one's own.\nfloat one() { return 1.0; }\n";
@@ -747,6 +772,7 @@ int main(void)
         cmocka_unit_test(show_generated_is_what_the_driver_gets),
         cmocka_unit_test(show_generated_tells_of_other_texts),
         cmocka_unit_test(diff_shows_what_an_override_changes),
+        cmocka_unit_test(line_ends_are_no_difference),
         cmocka_unit_test(new_makes_a_kernel_of_each_operation),
         cmocka_unit_test(persistent_is_refused_in_software),
         cmocka_unit_test(override_is_what_runs),

@@ -292,7 +292,8 @@ static void explain_unmet(const struct chooser *c, const struct pick *pick, stru
         add_refusal(out, kernel, lacks);
     }
     if (!out->len)
-        dgl_buf_printf(out, "no kernel of %s is of that kind", c->fit.request->op);
+        dgl_buf_printf(out, "no kernel of %s is of %s", c->fit.request->op,
+                       c->requested.f16 ? "PRECISION f16" : "that kind");
 }
 
 static enum dgl_status fail_wish(const struct chooser *c, const struct pick *pick)

@@ -99,48 +99,79 @@ static void answer_health(struct serve_exchange *ex)
     serve_exchange_answer(ex, 200);
 }
 
+static bool refuse_unready(struct serve_exchange *ex)
+{
+    struct serve_error error;
+    if (atomic_load(&ex->server->ready))
+        return false;
+    serve_refuse(&error, 503, NULL, "the model is being loaded");
+    serve_exchange_refuse(ex, &error);
+    return true;
+}
+
+static void write_model(const struct serve *s, struct dgl_json_writer *w)
+{
+    const struct dgl_model_info *info = dgl_model_get_info(s->engine.model);
+    dgl_jw_object(w);
+    dgl_jw_key(w, "id");
+    dgl_jw_cstr(w, s->model_name);
+    dgl_jw_key(w, "object");
+    dgl_jw_cstr(w, "model");
+    dgl_jw_key(w, "created");
+    dgl_jw_i64(w, 0);
+    dgl_jw_key(w, "owned_by");
+    dgl_jw_cstr(w, "dopplergl");
+    dgl_jw_key(w, "meta");
+    dgl_jw_object(w);
+    dgl_jw_key(w, "family");
+    dgl_jw_cstr(w, info->family);
+    dgl_jw_key(w, "quantization");
+    dgl_jw_cstr(w, info->quantization);
+    dgl_jw_key(w, "parameters");
+    dgl_jw_u64(w, info->parameters);
+    dgl_jw_key(w, "vocab");
+    dgl_jw_i64(w, info->vocab);
+    dgl_jw_key(w, "context");
+    dgl_jw_i64(w, s->metrics.batch.context);
+    dgl_jw_end_object(w);
+    dgl_jw_end_object(w);
+}
+
 static void answer_models(struct serve_exchange *ex)
 {
-    const struct serve *s = ex->server;
     struct dgl_json_writer w = dgl_json_writer(&ex->out, 0);
-    struct serve_error error;
-    if (!atomic_load(&s->ready)) {
-        serve_refuse(&error, 503, NULL, "the model is being loaded");
-        serve_exchange_refuse(ex, &error);
+    if (refuse_unready(ex))
         return;
-    }
-    const struct dgl_model_info *info = dgl_model_get_info(s->engine.model);
     dgl_jw_object(&w);
     dgl_jw_key(&w, "object");
     dgl_jw_cstr(&w, "list");
     dgl_jw_key(&w, "data");
     dgl_jw_array(&w);
-    dgl_jw_object(&w);
-    dgl_jw_key(&w, "id");
-    dgl_jw_cstr(&w, s->model_name);
-    dgl_jw_key(&w, "object");
-    dgl_jw_cstr(&w, "model");
-    dgl_jw_key(&w, "created");
-    dgl_jw_i64(&w, 0);
-    dgl_jw_key(&w, "owned_by");
-    dgl_jw_cstr(&w, "dopplergl");
-    dgl_jw_key(&w, "meta");
-    dgl_jw_object(&w);
-    dgl_jw_key(&w, "family");
-    dgl_jw_cstr(&w, info->family);
-    dgl_jw_key(&w, "quantization");
-    dgl_jw_cstr(&w, info->quantization);
-    dgl_jw_key(&w, "parameters");
-    dgl_jw_u64(&w, info->parameters);
-    dgl_jw_key(&w, "vocab");
-    dgl_jw_i64(&w, info->vocab);
-    dgl_jw_key(&w, "context");
-    dgl_jw_i64(&w, s->metrics.batch.context);
-    dgl_jw_end_object(&w);
-    dgl_jw_end_object(&w);
+    write_model(ex->server, &w);
     dgl_jw_end_array(&w);
     dgl_jw_end_object(&w);
     serve_exchange_answer(ex, 200);
+}
+
+#define MODEL_PATH "/v1/models/"
+
+/* Of the one model, by its name. */
+static void answer_model(struct serve_exchange *ex)
+{
+    struct dgl_json_writer w = dgl_json_writer(&ex->out, 0);
+    const char *name = ex->path + strlen(MODEL_PATH);
+    struct serve_error error;
+    if (refuse_unready(ex))
+        return;
+    if (strcmp(name, ex->server->model_name) == 0) {
+        write_model(ex->server, &w);
+        serve_exchange_answer(ex, 200);
+        return;
+    }
+    serve_refuse(&error, 404, "model", "there is no model '%s': this server has '%s'", name,
+                 ex->server->model_name);
+    error.code = "model_not_found";
+    serve_exchange_refuse(ex, &error);
 }
 
 static void answer_metrics(struct serve_exchange *ex)
@@ -179,12 +210,14 @@ static const struct route routes[] = {
     {.path = "/detokenize", .kind = SERVE_DETOKENIZE},
 };
 
+static const struct route model_route = {.path = MODEL_PATH, .answer = answer_model};
+
 static const struct route *route_of(const char *path)
 {
     for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
         if (strcmp(routes[i].path, path) == 0)
             return &routes[i];
-    return NULL;
+    return strncmp(path, MODEL_PATH, strlen(MODEL_PATH)) == 0 ? &model_route : NULL;
 }
 
 /* Takes as long whatever is in either text: as long as the given one. */

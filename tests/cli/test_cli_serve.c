@@ -439,6 +439,8 @@ static const struct method methods[] = {
     {"home", "GET", "/", 200, "text/html; charset=utf-8"},
     {"health", "GET", "/health", 200, "application/json"},
     {"models", "GET", "/v1/models", 200, "application/json"},
+    {"the model", "GET", "/v1/models/story-llama-q4_k_m", 200, "application/json"},
+    {"another model", "GET", "/v1/models/gpt-4", 404, "application/json"},
     {"metrics", "GET", "/metrics", 200, "version=0.0.4"},
     {"head of health", "HEAD", "/health", 200, "Content-Length: 15"},
     {"options of chat", "OPTIONS", CHAT, 204, "Allow: POST, OPTIONS"},

@@ -49,7 +49,7 @@ SAMPLE    = DOPPLERGL_TEST_SEED=$${DOPPLERGL_TEST_SEED:-$$(($$(date +%s) / 86400
 # One short line per step; V=1 shows the commands.
 Q         = $(if $(V),,@echo '  $(1) $@';)
 
-.PHONY: all demo bench-check check check-all check-drivers check-shapes check-vm check-web lint san fuzz fuzzers install deb clean help deps packages tests
+.PHONY: all demo bench-check check check-all check-drivers check-shapes check-vm check-clients check-web lint san fuzz fuzzers install deb clean help deps packages tests
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -93,6 +93,10 @@ VM_KERNELS := $(BUILD)/tests/test_kernels_embed:*_h80* $(BUILD)/tests/test_kerne
 check-vm: ## in a QEMU guest with real render nodes, minutes; docs/testing.md names the packages
 	@+$(SUBMAKE) $(BUILD)/dopplergl $(VM_TESTS) $(foreach program,$(VM_KERNELS),$(firstword $(subst :, ,$(program))))
 	@sh tests/vm/check_vm.sh $(BUILD) $(VM_TESTS) $(foreach program,$(VM_KERNELS),'$(program)')
+
+check-clients: deps ## clients of others (PyPI) against the server; RECORD=FOLDER keeps their requests, CASES= picks some
+	@+$(SUBMAKE) $(BUILD)/dopplergl
+	@sh tests/web/check_clients.sh $(BUILD) $(if $(RECORD),--record '$(RECORD)') $(CASES)
 
 check-web: deps ## the page of the server in headless Chromium, where that is; PICTURE=FILE keeps one, CASES= picks some
 	@+$(SUBMAKE) $(BUILD)/dopplergl

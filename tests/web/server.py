@@ -28,8 +28,7 @@ class Server:
         self.url = found[1].decode()
 
     def said(self):
-        self.log.seek(0)
-        return self.log.read()
+        return os.pread(self.log.fileno(), 1 << 20, 0)  # the server writes at the offset that both have
 
     def ask(self, path, body=None, key=None):
         request = urllib.request.Request(self.url + path, data=json.dumps(body).encode() if body else None)

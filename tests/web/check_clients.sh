@@ -1,0 +1,23 @@
+#!/bin/sh
+# Runs check_clients.py in an environment of its own, BUILD/clients, into which pip puts what requirements.txt names.
+# usage: check_clients.sh BUILD [ARGUMENT...]     Without pip or a registry of packages it says so and ends with 0.
+build=$1
+shift
+folder=$(dirname "$0")
+python=$build/clients/bin/python
+export PYTHONDONTWRITEBYTECODE=1
+export PIP_DISABLE_PIP_VERSION_CHECK=1
+# What is there and complete is taken as it is, so that a second run needs no network.
+if ! cmp -s "$folder/requirements.txt" "$build/clients/installed"; then
+    rm -rf "$build/clients"
+    if ! python3 -m venv "$build/clients" > "$build/clients.log" 2>&1; then
+        echo "check-clients: skipped: python3 -m venv does not work here (the package python3-venv): $build/clients.log"
+        exit 0
+    fi
+    if ! "$python" -m pip install -q --retries 1 --timeout 30 -r "$folder/requirements.txt" >> "$build/clients.log" 2>&1; then
+        echo "check-clients: skipped: pip does not get $(tr '\n' ' ' < "$folder/requirements.txt"): $build/clients.log"
+        exit 0
+    fi
+    cp "$folder/requirements.txt" "$build/clients/installed"
+fi
+exec "$python" "$folder/check_clients.py" "$build/dopplergl" "$@"

@@ -873,7 +873,7 @@ struct dgl_session_params {
 /* Device memory of a model with one session. */
 struct dgl_memory {
     uint64_t weight_bytes;
-    uint64_t kv_bytes;
+    uint64_t kv_bytes; /* when the context is full: the cache grows with the sessions' tokens */
     uint64_t scratch_bytes;
     uint64_t available_bytes; /* left by other models and sessions; 0 = unknown */
     int32_t context;          /* the estimate is for this many tokens */
@@ -883,9 +883,12 @@ struct dgl_memory {
 void dgl_session_estimate(const struct dgl_model *model, const struct dgl_session_params *params,
                           struct dgl_memory *out);
 
-/* Allocates cache and scratch. The session borrows the model. DGL_ERR_NO_MEMORY before anything is
- * allocated when it does not fit; DGL_ERR_INVALID_ARG: a context beyond the granted one, or a chunk
- * beyond the device's limits. Slow. */
+/* Allocates scratch, and KV cache for a part of the context; the rest when tokens come, in pages of
+ * 64. So much of the device stays promised to the session: DGL_ERR_NO_MEMORY before anything is
+ * allocated when its whole context does not fit beside what other sessions hold and were promised.
+ * A model's sessions share the cache; it goes with the last of them. The session borrows the model.
+ * DGL_ERR_INVALID_ARG: a context beyond the granted one, or a chunk beyond the device's limits.
+ * Slow. */
 enum dgl_status dgl_session_create(struct dgl_model *model, const struct dgl_session_params *params,
                                    struct dgl_session **out);
 /* Frees the session. */

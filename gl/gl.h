@@ -250,7 +250,7 @@ const char *gl_program_label(const struct gl_program *program);
 /* ---- dispatch: gl_dispatch.c, gl_hazard.c ---------------------------------------------------- */
 
 #define GL_MAX_STORAGE 16
-#define GL_MAX_UNIFORM 2
+#define GL_MAX_UNIFORM 3
 /* Queued work has a fence after every so many dispatches, and at a flush: their progress tells a
  * slow device from a dead one. So many of them may be unfinished. */
 #define GL_FENCE_DISPATCHES 512

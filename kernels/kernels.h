@@ -158,6 +158,7 @@ struct kernel {
     bool begins; /* has begin(uvec3 group), which runs before body() and needs no other operation */
     bool uses_step;   /* reads the step state: UBO binding 1 */
     bool writes_step; /* has the step state as its bind STEP; may be both */
+    bool uses_pages;  /* reads the step state and binds KV: the page table is UBO binding 2 */
     struct kernel_lib_ref libs[KERNEL_MAX_LIBS]; /* spliced before the body */
     uint32_t num_libs;
     char extensions[KERNEL_MAX_EXTENSIONS][48]; /* "#extension X : require" lines */
@@ -402,6 +403,8 @@ bool kernel_invocations(const struct kernel_choice *choice, int64_t tokens, int6
 
 /* ---- generation: kernel_gen.c ---- */
 
+/* The page table: its uniform block, KV_PAGE, and kv_page(i), an entry. */
+void kernel_put_pages(struct dgl_buf *out);
 /* The words of kernels/phase_control.h as #defines, for kernels/lib/phase/device_barrier.glsl. */
 void phase_control_put(struct dgl_buf *out);
 /* The complete GLSL ES 3.10 text: version, extensions, precision, #defines of consts, tunes and

@@ -11,7 +11,7 @@
  * draws           random numbers consumed so far: the generator's counter
  * stopped         1 after a stop id, 2 when the context is full, 3 when no logit was a number:
  *                 later steps must change nothing
- * context         positions available: the capacity of its KV cache
+ * context         positions available
  * seed_lo         lower half of the generator's seed
  * seed_hi         upper half of the generator's seed
  * top_k           0 = off
@@ -23,7 +23,7 @@
  * ignore_eos      1 = stop ids do not set `stopped`
  * repeat_inverse  1 / repeat_penalty, factor of positive logits: GLSL's division is not correctly
  *                 rounded
- * kv_first        positions of the sequences before it in its KV cache's buffer; 0 = it has its own
+ * kv_first        index of its first page in the page table
  */
 #ifndef DGL_KERNELS_STEP_H
 #define DGL_KERNELS_STEP_H
@@ -70,5 +70,17 @@ struct dgl_step_table {
 _Static_assert(sizeof(struct dgl_step_table) == 16384, "the step table is one uniform block");
 /* A row: its sequence, and its position counted from that sequence's `pos`. */
 #define DGL_STEP_ROW(seq, offset) ((uint32_t)(seq) | (uint32_t)(offset) << 16)
+
+/* The page table: where the KV cache of the pass's sequences is, one more uniform block (UBO
+ * binding 2) of the least size that GLES promises. A page holds so many positions of one sequence;
+ * entry kv_first + n is the page of its positions n * DGL_KV_PAGE and on, in the cache of every
+ * layer (kernels/lib/kv/kv.glsl). */
+#define DGL_KV_PAGE         64
+#define DGL_KV_TABLE_PAGES  8192
+#define DGL_KV_TABLE_TOKENS (DGL_KV_TABLE_PAGES * DGL_KV_PAGE)
+struct dgl_kv_table {
+    uint16_t page[DGL_KV_TABLE_PAGES];
+};
+_Static_assert(sizeof(struct dgl_kv_table) == 16384, "the page table is one uniform block");
 
 #endif

@@ -69,7 +69,8 @@ static void bind_storage(struct gl_dispatch *record, const struct kernel *kernel
 }
 
 /* Parameter blocks, each at an aligned offset of one buffer. */
-static enum dgl_status upload_params(struct exec_run *run, struct gl_range step)
+static enum dgl_status upload_params(struct exec_run *run, struct gl_range step,
+                                     struct gl_range pages)
 {
     struct dgl_device *dev = exec_of(run)->dev;
     struct dispatch_run *d = run->priv;
@@ -87,7 +88,8 @@ static enum dgl_status upload_params(struct exec_run *run, struct gl_range step)
         fill_params(run->ops[i].op, kernel, (uint32_t)run->count, blocks + i * stride / 4);
         record->uniform[0] = (struct gl_range){d->params, i * stride, KERNEL_MAX_PARAMS * 4};
         record->uniform[1] = step;
-        record->num_uniform = kernel->uses_step ? 2 : 1;
+        record->uniform[2] = pages;
+        record->num_uniform = kernel->uses_pages ? 3 : kernel->uses_step ? 2 : 1;
     }
     if (status == DGL_OK)
         status = gl_buffer_write(dev->gl, d->params, 0, blocks, stride * run->count);
@@ -106,7 +108,7 @@ static enum dgl_status dispatch_bind(struct exec_run *run, const struct memory *
             bind_storage(record, kernel, j, memory_resolve(memory, bind->ref));
         }
     }
-    enum dgl_status status = upload_params(run, memory->state[BUF_STEP]);
+    enum dgl_status status = upload_params(run, memory->state[BUF_STEP], memory->state[BUF_PAGES]);
     if (status != DGL_OK)
         return status;
     if (RECIPE_HAS(run->recipe, SEG_EARLY_EXIT)) {

@@ -343,7 +343,8 @@ static enum dgl_status phases_compile(struct exec_run *run)
 }
 
 /* The table and the ranges of rows, each range at an aligned offset. */
-static enum dgl_status upload_table(struct phases_exec *exec, struct phases_run *d)
+static enum dgl_status upload_table(struct phases_exec *exec, struct phases_run *d,
+                                    struct gl_range pages)
 {
     struct dgl_device *dev = exec->dev;
     const struct phase_program *p = &d->schedule.program;
@@ -371,7 +372,8 @@ static enum dgl_status upload_table(struct phases_exec *exec, struct phases_run 
     free(words);
     d->all.uniform[0] = (struct gl_range){d->table, 0, d->schedule.table_bytes};
     d->all.uniform[1] = (struct gl_range){d->table, first + rows * align, 16};
-    d->all.num_uniform = 2;
+    d->all.uniform[2] = pages;
+    d->all.num_uniform = 3;
     d->rows = dgl_new_array(struct gl_dispatch, rows);
     if (status == DGL_OK && !d->rows)
         status = dgl_fail_memory(exec->base.log, "dispatch list", rows * sizeof(*d->rows));
@@ -422,7 +424,7 @@ static enum dgl_status phases_bind(struct exec_run *run, const struct memory *me
     if (status == DGL_OK)
         status = make_program(exec, &d->text, &d->program);
     if (status == DGL_OK)
-        status = upload_table(exec, d);
+        status = upload_table(exec, d, memory->state[BUF_PAGES]);
     if (status == DGL_OK)
         status = gl_buffer_write(dev->gl, d->control, 0, &control, sizeof(control));
     if (status == DGL_OK)

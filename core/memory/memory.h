@@ -2,6 +2,7 @@
 #ifndef DGL_CORE_MEMORY_H
 #define DGL_CORE_MEMORY_H
 
+#include "core/memory/arena.h"
 #include "core/memory/kv_cache.h"
 #include "core/memory/weight_buffers.h"
 #include "core/memory/workspace.h"
@@ -9,7 +10,7 @@
 struct memory {
     const struct weight_buffers *weights; /* the model's */
     const struct workspace *workspace;    /* the model's: scratch of a pass */
-    const struct kv_cache *kv;            /* the sequence's */
+    const struct kv_cache *kv;            /* the model's */
     /* The sequence's, in one arena: its state, then scratch of its own for passes over one token,
      * for programs that see only a few buffers. */
     struct gl_range state[BUF_STATE_COUNT];

@@ -157,7 +157,7 @@ struct run {
     struct held held[PROBLEM_MAX_BUFFERS];
     struct held own[PROBLEM_MAX_STAGES];
     struct problem_buffer own_problem[PROBLEM_MAX_STAGES];
-    struct gl_buffer *params[PROBLEM_MAX_STAGES], *steps;
+    struct gl_buffer *params[PROBLEM_MAX_STAGES], *steps, *pages;
     struct gl_dispatch dispatch[PROBLEM_MAX_STAGES];
     char *why;
 };
@@ -242,6 +242,7 @@ static void release(struct run *run)
         gl_buffer_destroy(gl, &run->params[i]);
     }
     gl_buffer_destroy(gl, &run->steps);
+    gl_buffer_destroy(gl, &run->pages);
 }
 
 /* ---- dispatches ------------------------------------------------------------------------------ */
@@ -323,9 +324,18 @@ static enum dgl_status bind_uniforms(struct run *run, uint32_t stage)
         status = uniform(run, steps, sizeof(*steps), &run->steps);
         free(steps);
     }
-    d->num_uniform = GL_MAX_UNIFORM;
+    if (status == DGL_OK && kernel->uses_pages && !run->pages) {
+        struct dgl_kv_table *pages = dgl_new(struct dgl_kv_table);
+        if (!pages)
+            return dgl_fail_memory(run->r->dev->log, "page table", sizeof(*pages));
+        problem_pages(run->p, pages);
+        status = uniform(run, pages, sizeof(*pages), &run->pages);
+        free(pages);
+    }
+    d->num_uniform = kernel->uses_pages ? 3 : 2;
     d->uniform[0] = (struct gl_range){.buffer = run->params[stage], .size = sizeof(words)};
     d->uniform[1] = (struct gl_range){.buffer = run->steps, .size = sizeof(struct dgl_step_table)};
+    d->uniform[2] = (struct gl_range){.buffer = run->pages, .size = sizeof(struct dgl_kv_table)};
     return status;
 }
 

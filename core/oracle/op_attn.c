@@ -15,6 +15,7 @@
 #define EPS           1e-5f
 #define ARRIVED_WORDS 64
 #define EMPTY_MAX     (-1e30f)
+#define FIRST_PAGE    5 /* entry of the page table */
 
 /* One case. Numbers of rows are per token: HEADS and 2 KV_HEADS heads, QKV_STRIDE words apart. */
 struct attn {
@@ -100,6 +101,23 @@ static void fill_cache(struct problem *p, struct attn *a)
 #define VARIANT_SCALED(variant) ((variant) >> 8 & 1)
 #define VARIANT_CAP(variant)    ((variant) >> 16)
 
+/* The pages of the sequence, out of order; page 0 is another's. */
+static void add_pages(struct problem *p, struct ref_attn *r)
+{
+    const uint32_t count = (r->context + DGL_KV_PAGE - 1) / DGL_KV_PAGE;
+    uint16_t *pages = problem_new(p, uint16_t, count);
+    if (FIRST_PAGE + count > DGL_KV_TABLE_PAGES)
+        problem_refuse(p, "a page table has no room for so many positions");
+    if (p->failed)
+        return;
+    r->num_pages = count + 1;
+    for (uint32_t i = 0; i < count; i++) /* 2 4 .. 1 3 .. */
+        pages[i] = (uint16_t)(2 * i + 2 <= count ? 2 * i + 2 : 2 * (i - count / 2) + 1);
+    r->pages = pages;
+    p->pages = pages;
+    p->num_pages = count;
+}
+
 /* Constants that a case leaves out, sizes, and numbers. NULL: out of memory. */
 static struct attn *attn_init(struct problem *p, const struct kernel_case *c)
 {
@@ -152,13 +170,15 @@ static struct attn *attn_init(struct problem *p, const struct kernel_case *c)
         memcpy(rope, r->rope, 4 * r->rope_words);
     ref_attn_finish(r);
     r->rope = rope;
+    add_pages(p, r);
     a->kv_words = ref_attn_kv_words(r);
     a->qkv_words = a->tokens * a->stride;
     a->qkv = problem_new(p, float, a->qkv_words);
     a->rotated = problem_new(p, float, a->qkv_words);
-    p->step = (struct dgl_step){.pos = a->pos, .tokens = a->tokens, .context = r->context};
     if (p->failed)
         return NULL;
+    p->step = (struct dgl_step){
+        .pos = a->pos, .tokens = a->tokens, .context = r->context, .kv_first = FIRST_PAGE};
     const float loud = VARIANT_LOUD(c->variant) ? (float)VARIANT_LOUD(c->variant) : 1;
     for (size_t i = 0; i < a->qkv_words; i++) {
         const size_t column = i % a->stride;

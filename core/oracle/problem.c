@@ -149,6 +149,13 @@ void problem_steps(const struct dgl_step *step, struct dgl_step_table *out)
         out->row[i] = DGL_STEP_ROW(PROBLEM_SEQ, i);
 }
 
+void problem_pages(const struct problem *p, struct dgl_kv_table *out)
+{
+    memset(out, 0, sizeof(*out)); /* page 0 is never the sequence's */
+    if (p->pages)
+        memcpy(out->page + p->step.kv_first, p->pages, p->num_pages * sizeof(*p->pages));
+}
+
 /* ---- requests -------------------------------------------------------------------------------- */
 
 static struct kernel_var *find_const(const struct kernel_request *request, const char *name)

@@ -85,8 +85,10 @@ struct problem {
     uint32_t num_stages;
     struct problem_result results[PROBLEM_MAX_RESULTS];
     uint32_t num_results;
-    struct dgl_step step; /* of the only sequence */
-    uint32_t repeats;     /* further runs of all stages; counters are left at 0 */
+    struct dgl_step step;  /* of the only sequence */
+    const uint16_t *pages; /* its entries of the page table, from step.kv_first on; NULL = none */
+    uint32_t num_pages;
+    uint32_t repeats; /* further runs of all stages; counters are left at 0 */
     /* May be NULL. Called before results are compared: works out what kernels are free in (how
      * attention is split) from the buffers. False: `why` says what is wrong. */
     bool (*settle)(struct problem *p, char why[512]);
@@ -145,6 +147,8 @@ double problem_nmse(const float *a, const double *b, size_t count);
 
 /* The step table whose only sequence is in that state. */
 void problem_steps(const struct dgl_step *step, struct dgl_step_table *out);
+/* The page table with the sequence's pages. */
+void problem_pages(const struct problem *p, struct dgl_kv_table *out);
 
 /* Holds the buffers after a run against the results. False: `why` says where they differ. *worst is
  * raised to the largest error as a part of `tolerance`. */

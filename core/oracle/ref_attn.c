@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/mem.h"
+#include "kernels/step.h"
 
 bool ref_attn_init(struct ref_attn *a)
 {
@@ -38,7 +39,7 @@ uint32_t ref_attn_row(const struct ref_attn *a)
 
 size_t ref_attn_kv_words(const struct ref_attn *a)
 {
-    size_t numbers = (size_t)2 * a->kv_heads * a->context * a->head_dim;
+    size_t numbers = (size_t)2 * a->kv_heads * a->num_pages * DGL_KV_PAGE * a->head_dim;
     return a->kv_f16 ? numbers / 2 : numbers;
 }
 
@@ -92,7 +93,8 @@ uint16_t ref_half(float x)
 
 static size_t kv_index(const struct ref_attn *a, uint32_t head, uint32_t pos, uint32_t dim)
 {
-    return ((size_t)head * a->context + pos) * a->head_dim + dim;
+    size_t page = a->pages[pos / DGL_KV_PAGE];
+    return ((page * 2 * a->kv_heads + head) * DGL_KV_PAGE + pos % DGL_KV_PAGE) * a->head_dim + dim;
 }
 
 static void put_number(const struct ref_attn *a, uint32_t *kv, size_t i, float x)
@@ -162,8 +164,9 @@ bool ref_attention(const struct ref_attn *a, const float *row, uint32_t pos, con
     for (uint32_t h = 0; h < a->heads && ok; h++) {
         uint32_t sharing = a->heads / a->kv_heads, kv_head = h / sharing;
         for (size_t i = 0; h % sharing == 0 && i < values; i++) {
-            cache[i] = get_number(a, kv, kv_index(a, kv_head, 0, 0) + i);
-            cache[values + i] = get_number(a, kv, kv_index(a, a->kv_heads + kv_head, 0, 0) + i);
+            uint32_t j = (uint32_t)(i / a->head_dim), d = (uint32_t)(i % a->head_dim);
+            cache[i] = get_number(a, kv, kv_index(a, kv_head, j, d));
+            cache[values + i] = get_number(a, kv, kv_index(a, a->kv_heads + kv_head, j, d));
         }
         const struct head head = {row + (size_t)h * a->head_dim, a->sinks ? &a->sinks[h] : NULL,
                                   cache, cache + values};

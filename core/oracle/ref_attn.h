@@ -14,10 +14,12 @@ struct ref_attn {
     uint32_t heads, kv_heads, head_dim, rope_dims, context;
     bool kv_f16;
     float scale, rope_scale;
-    uint32_t window;    /* 0 = none */
-    float softcap;      /* 0 = none */
-    const float *sinks; /* [heads]; NULL = none */
-    float *rope;        /* the ROPE table, rope_words long */
+    uint32_t window;       /* 0 = none */
+    float softcap;         /* 0 = none */
+    const float *sinks;    /* [heads]; NULL = none */
+    const uint16_t *pages; /* [context / DGL_KV_PAGE, rounded up] of the cache; all different */
+    uint32_t num_pages;    /* of the cache: more than any of them */
+    float *rope;           /* the ROPE table, rope_words long */
     size_t rope_words;
 };
 /* Fills in the table for base 10000. False: out of memory. */

@@ -14,6 +14,7 @@
 enum plan_buffer {
     BUF_IDS,         /* uint [context + 1] */
     BUF_STEP,        /* kernels/step.h */
+    BUF_PAGES,       /* the page table, there */
     BUF_STOPS,       /* stop ids */
     BUF_ARGS,        /* group counts of the decode plan */
     BUF_ROPE_GLOBAL, /* ROPE tables, as enum ROPE_GLOBAL, ROPE_LOCAL */

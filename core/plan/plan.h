@@ -129,8 +129,10 @@ void plan_buffer_bytes(const struct plan *plan, int32_t context, int32_t rows,
 /* Bytes of what a sequence of `context` tokens has of its own: its state, and scratch for passes
  * over one token. */
 void plan_sequence_bytes(const struct plan *plan, int32_t context, uint64_t bytes[BUF_COUNT]);
-/* One layer's KV cache for `context` tokens, bytes. */
-uint64_t plan_kv_layer_bytes(const struct plan *plan, int32_t context);
+/* One layer's keys and values of `tokens` positions, bytes. */
+uint64_t plan_kv_layer_bytes(const struct plan *plan, int32_t tokens);
+/* Pages of so many positions. */
+uint32_t plan_kv_pages(int32_t tokens);
 /* Of that cache, what a pass of `rows` tokens reads, each byte once, after which the sequence holds
  * `held` tokens. */
 uint64_t plan_kv_read_bytes(const struct plan *plan, uint32_t layer, int32_t rows, int32_t held);

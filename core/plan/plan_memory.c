@@ -35,6 +35,7 @@ void plan_buffer_bytes(const struct plan *plan, int32_t context, int32_t rows,
     memset(bytes, 0, BUF_COUNT * sizeof(bytes[0]));
     bytes[BUF_IDS] = ((uint64_t)context + 1) * 4;
     bytes[BUF_STEP] = sizeof(struct dgl_step_table);
+    bytes[BUF_PAGES] = sizeof(struct dgl_kv_table);
     bytes[BUF_STOPS] = (1 + MODEL_MAX_STOP_IDS) * 4;
     bytes[BUF_ARGS] = (plan->segment[SEG_DECODE].ops.count + 64) * 12;
     for (int32_t set = 0; set < ROPE_SETS; set++)
@@ -72,11 +73,16 @@ void plan_sequence_bytes(const struct plan *plan, int32_t context, uint64_t byte
     plan_buffer_bytes(plan, context, 1, bytes);
 }
 
-uint64_t plan_kv_layer_bytes(const struct plan *plan, int32_t context)
+uint64_t plan_kv_layer_bytes(const struct plan *plan, int32_t tokens)
 {
     const struct model_desc *d = plan->desc;
     uint64_t element = plan->kv_type == DGL_KV_F32 ? 4 : 2;
-    return 2 * (uint64_t)d->kv_heads * (uint64_t)d->head_dim * (uint64_t)context * element;
+    return 2 * (uint64_t)d->kv_heads * (uint64_t)d->head_dim * (uint64_t)tokens * element;
+}
+
+uint32_t plan_kv_pages(int32_t tokens)
+{
+    return ((uint32_t)tokens + DGL_KV_PAGE - 1) / DGL_KV_PAGE;
 }
 
 uint64_t plan_kv_read_bytes(const struct plan *plan, uint32_t layer, int32_t rows, int32_t held)
@@ -107,9 +113,8 @@ void plan_estimate(const struct plan *plan, int32_t context, int32_t rows, uint6
                    struct dgl_memory *out)
 {
     uint64_t bytes[BUF_COUNT], own[BUF_COUNT], layers = (uint64_t)plan->desc->layers;
-    uint64_t layer_bytes = plan_kv_layer_bytes(plan, context);
-    struct arena_cursor kv = {0};
-    uint64_t per_token = plan_kv_layer_bytes(plan, 1), room = UINT64_MAX;
+    const uint64_t page_bytes = plan_kv_layer_bytes(plan, DGL_KV_PAGE);
+    uint64_t room = UINT64_MAX;
     *out = (struct dgl_memory){
         .weight_bytes = plan->weights->bytes, .available_bytes = available, .context = context};
     plan_buffer_bytes(plan, context, rows < context ? rows : context, bytes);
@@ -117,17 +122,16 @@ void plan_estimate(const struct plan *plan, int32_t context, int32_t rows, uint6
         out->scratch_bytes += bytes[i];
     plan_sequence_bytes(plan, context, own);
     out->scratch_bytes += arena_layout_bytes(plan->device, own, BUF_COUNT);
-    for (uint64_t i = 0; i < layers; i++)
-        arena_cursor_next(&kv, plan->device, layer_bytes);
-    out->kv_bytes = kv.bytes;
+    out->kv_bytes = plan_kv_pages(context) * page_bytes * layers;
     if (available) {
         uint64_t fixed = out->weight_bytes + out->scratch_bytes;
         room = available > fixed ? available - fixed : 0;
     }
-    /* A layer's cache is one binding. */
-    uint64_t fit = room / (per_token * layers);
-    uint64_t bound = plan_device_binding_bytes(plan->device) / per_token;
+    /* A layer's pages are one binding, a sequence's one page table. */
+    uint64_t fit = room / (page_bytes * layers);
+    uint64_t bound = plan_device_binding_bytes(plan->device) / page_bytes;
     fit = fit < bound ? fit : bound;
+    fit = (fit < DGL_KV_TABLE_PAGES ? fit : DGL_KV_TABLE_PAGES) * DGL_KV_PAGE;
     out->context_fit = fit < (uint64_t)context ? (int32_t)fit : context;
 }
 

@@ -56,9 +56,20 @@ static enum dgl_status check_range(const struct dgl_log *log, const char *name, 
  * makes room for all of them. */
 static int32_t context_that_fits(const struct dgl_batch *b, int32_t chunk)
 {
-    const int32_t granted = b->model->info.context, lanes = b->info.sequences;
+    const struct kv_cache *cache = &b->model->kv;
+    const int32_t lanes = b->info.sequences;
+    const int64_t each = (int64_t)(cache->most_pages - cache->promised) / lanes * DGL_KV_PAGE;
+    int32_t granted = b->model->info.context;
     struct dgl_memory mem;
     dgl_session_estimate(b->model, dgl_session_params(.chunk = chunk), &mem);
+    if (each < granted) {
+        granted = each > 0 ? (int32_t)each : 1;
+        dgl_notice(b->model->dev->log,
+                   "the KV cache of a layer is one binding: %d sequences get %d tokens each", lanes,
+                   granted);
+        dgl_session_estimate(b->model, dgl_session_params(.context = granted, .chunk = chunk),
+                             &mem);
+    }
     const uint64_t kv = mem.kv_bytes * (uint64_t)lanes,
                    fixed = mem.weight_bytes + mem.scratch_bytes;
     if (mem.available_bytes == 0 || fixed + kv <= mem.available_bytes)
@@ -313,6 +324,8 @@ static void finish_request(struct dgl_batch *b, struct batch_request *r, enum dg
         r->result.finish = DGL_FINISH_CANCELLED;
     }
     generation_finish(&r->g);
+    if (r->lane)
+        session_trim_pages(r->lane->session);
     pthread_mutex_lock(&b->lock);
     for (; *link != r; link = &(*link)->next)
         before = *link;

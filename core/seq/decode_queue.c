@@ -47,6 +47,7 @@ enum dgl_status decode_queue_push(struct decode_queue *q, int32_t steps)
     struct decode_batch *batch = &q->batch[q->count];
     assert(decode_queue_has_room(q) && steps > 0 && steps <= DGL_READBACK_INTERVAL_MAX);
     assert(!s->profile || steps == 1);
+    assert(s->len + q->steps + steps <= (int32_t)s->pages.num_known * DGL_KV_PAGE);
     enum dgl_status status = s->profile ? run_profiled(q) : DGL_OK;
     for (int32_t done = s->profile ? steps : 0, part; done < steps && status == DGL_OK;
          done += part) {

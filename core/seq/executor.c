@@ -306,7 +306,10 @@ enum dgl_status executor_choose(struct dgl_session *s, const struct executor_que
         struct exec_run *dispatch = NULL;
         struct dgl_counters before = device_counters(dev), trial;
         uint64_t compile_ns = dev->compile_ns, start = dgl_now_ns();
-        status = session_run(s, q->recipe, &dispatch);
+        if (has_room(s))
+            status = session_reserve(s, s->len + TRIAL_STEPS);
+        if (status == DGL_OK)
+            status = session_run(s, q->recipe, &dispatch);
         if (status == DGL_OK)
             status = judge(s, q, dispatch, c);
         dev->compile_ns = compile_ns + (dgl_now_ns() - start);

@@ -257,8 +257,10 @@ static enum dgl_status restart(struct generation *g)
     }
     if (status == DGL_OK)
         status = sample_one(g);
-    /* A step that fills the context counts as stopped. */
-    return status == DGL_OK && !g->done ? session_write_args(g->s, g->queue.run) : status;
+    /* A step that fills the context counts as stopped; and runs may be others. */
+    if (status == DGL_OK && !g->done && session_is_current(g->s))
+        status = choose_executor(g);
+    return status;
 }
 
 enum dgl_status generation_sample_first(struct generation *g)
@@ -299,11 +301,21 @@ enum dgl_status generation_advance(struct generation *g)
         status = choose_executor(g);
         due = false;
     }
+    const int32_t held = s->len + g->queue.steps + steps;
+    bool moves = steps > 0 && session_moves(s, held);
+    if (status == DGL_OK && moves && g->queue.steps == 0) {
+        status = session_reserve(s, held);
+        if (status == DGL_OK)
+            status = choose_executor(g);
+        moves = false;
+    }
     if (status != DGL_OK)
         return status;
-    if (steps > 0 && !due && decode_queue_has_room(&g->queue)) {
+    if (steps > 0 && !due && !moves && decode_queue_has_room(&g->queue)) {
         uint64_t queued = dgl_now_ns();
-        status = decode_queue_push(&g->queue, steps);
+        status = session_reserve(s, held);
+        if (status == DGL_OK)
+            status = decode_queue_push(&g->queue, steps);
         g->r->record_ns += dgl_now_ns() - queued;
         return status;
     }
@@ -402,6 +414,17 @@ static uint32_t needed_segments(const struct generation *g, int32_t prompt)
     return segments;
 }
 
+/* Tokens of an answer that there is room for before it begins, so that the KV cache does not move
+ * in the middle: as many as may come, up to a number, and fewer where nobody says. */
+#define ANSWER_TOKENS 2048
+
+static enum dgl_status reserve_answer(struct generation *g, int32_t prompt)
+{
+    int32_t answer = g->max_tokens < 0 ? DGL_READBACK_INTERVAL_MAX : g->max_tokens;
+    answer = answer < ANSWER_TOKENS ? answer : ANSWER_TOKENS;
+    return session_reserve(g->s, prompt < g->s->context - answer ? prompt + answer : g->s->context);
+}
+
 enum dgl_status generation_begin(struct generation *g)
 {
     struct dgl_session *s = g->s;
@@ -414,6 +437,8 @@ enum dgl_status generation_begin(struct generation *g)
     g->start_ns = work_ns(g);
     if (status == DGL_OK)
         status = session_take_ids(s, g->r->prompt_ids, g->r->num_prompt_ids, &g->r->num_reused);
+    if (status == DGL_OK)
+        status = reserve_answer(g, (int32_t)g->r->num_prompt_ids);
     if (status == DGL_OK)
         status = session_compile(s, needed_segments(g, (int32_t)g->r->num_prompt_ids));
     if (status == DGL_OK && p->max_tokens != DGL_TOKENS_NONE && g->max_tokens != 1 && !g->logits)
@@ -528,6 +553,7 @@ enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generat
         status = generate_entered(&g);
     if (params->profile)
         s->profile = NULL;
+    session_trim_pages(s);
     out->profile = profile.sums;
     out->compile_ns = dev->compile_ns - compiled_ns;
     return status;

@@ -116,19 +116,37 @@ static bool q4_k_expanded(const struct dgl_model *m, const struct kernel_set *se
 
 /* ---- fitting --------------------------------------------------------------------------------- */
 
+uint64_t model_memory_left(const struct dgl_model *m)
+{
+    const uint64_t available = gl_device_caps(m->dev->gl)->memory_free_bytes;
+    return available > m->dev->held_bytes ? available - m->dev->held_bytes : available > 0;
+}
+
+/* Bytes that are held by what the device has open, with the pages that sessions have yet to take.
+ */
+static uint64_t promised_bytes(const struct dgl_model *m)
+{
+    const struct kv_cache *kv = &m->kv;
+    const uint64_t all = kv->promised * kv->page_bytes * kv->layers;
+    return m->dev->held_bytes + (all > kv->bytes ? all - kv->bytes : 0);
+}
+
 void model_estimate(const struct dgl_model *m, int32_t context, int32_t ubatch,
                     struct dgl_memory *out)
 {
-    /* What was free when the device was opened, less what other models and the sessions hold since;
-     * the workspace is shared. 0 = unknown. */
+    /* What was free when the device was opened, less what other models and the sessions hold since,
+     * or may come to hold; the workspace is shared. 0 = unknown. */
     uint64_t available = gl_device_caps(m->dev->gl)->memory_free_bytes;
     if (available) {
-        uint64_t others = m->dev->held_bytes - m->workspace.bytes;
+        uint64_t others = promised_bytes(m) - m->workspace.bytes;
         if (m->buffers.buffers)
             others -= m->weights->bytes;
         available = available > others ? available - others : 1;
     }
     plan_estimate(&m->engine->plan, context, ubatch, available, out);
+    /* One binding reaches the pages of all sessions. */
+    const int64_t left = ((int64_t)m->kv.most_pages - m->kv.promised) * DGL_KV_PAGE;
+    out->context_fit = left < out->context_fit ? (int32_t)left : out->context_fit;
 }
 
 static enum dgl_status refuse(const struct dgl_model *m, const struct dgl_memory *mem)
@@ -142,10 +160,15 @@ static enum dgl_status refuse(const struct dgl_model *m, const struct dgl_memory
         dgl_buf_bytes(&a, mem->available_bytes);
     else
         dgl_buf_puts(&a, "an unknown amount");
-    if (plan_kv_layer_bytes(plan, mem->context) > plan_device_binding_bytes(plan->device)) {
+    if (plan_kv_layer_bytes(plan, DGL_KV_PAGE) * (m->kv.promised + plan_kv_pages(mem->context)) >
+        plan_device_binding_bytes(plan->device)) {
         dgl_buf_puts(&a, ", per layer's cache ");
         dgl_buf_bytes(&a, plan_device_binding_bytes(plan->device));
+        if (m->kv.promised)
+            dgl_buf_printf(&a, " with %u tokens of other sessions", m->kv.promised * DGL_KV_PAGE);
     }
+    if (mem->context > DGL_KV_TABLE_TOKENS)
+        dgl_buf_printf(&a, ", per sequence pages for %d tokens", DGL_KV_TABLE_TOKENS);
     enum dgl_status status = dgl_fail(
         m->dev->log, DGL_ERR_NO_MEMORY,
         "%s does not fit %s: weights %s, KV cache %s for %d tokens, scratch %s, available %s; %s%d",
@@ -311,6 +334,8 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
         return status;
     plan_warn_unused(&m->engine->plan, NULL, m->info.path);
     plan_tell_hints(&m->engine->plan, NULL);
+    kv_cache_init(&m->kv, dev, (uint32_t)desc->layers,
+                  plan_kv_layer_bytes(&m->engine->plan, DGL_KV_PAGE));
 
     /* A context that was asked for is granted or refused; the default is lowered to what fits. */
     struct dgl_memory mem;
@@ -443,7 +468,7 @@ static enum dgl_status check_weights_fit(const struct dgl_model *m,
                                          const struct model_weights *weights)
 {
     uint64_t available = gl_device_caps(m->dev->gl)->memory_free_bytes;
-    uint64_t others = m->dev->held_bytes - m->weights->bytes;
+    uint64_t others = promised_bytes(m) - m->weights->bytes;
     if (weights->bytes <= m->weights->bytes || available == 0 ||
         (others <= available && weights->bytes <= available - others))
         return DGL_OK;

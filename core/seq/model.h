@@ -23,6 +23,7 @@ struct dgl_model {
     struct engine *engine;
     uint32_t engine_serial; /* raised when engine or buffers are replaced: sessions bind again */
     struct workspace workspace;
+    struct kv_cache kv;           /* pages of all sessions */
     struct pace pace;             /* of passes by the engine; sessions share it */
     struct dgl_session *sessions; /* a list, for model_rebuild() */
     uint32_t context; /* gl_device_context() that weights and sessions are in; else: rebuild */
@@ -52,6 +53,8 @@ enum dgl_status model_prepare_kernels(struct dgl_model *m, const struct dgl_kern
 /* The same with the kernels that the model has, where the device's properties have changed; nothing
  * is compiled. DGL_ERR_UNSUPPORTED: nothing else can run an operation. */
 enum dgl_status model_replan(struct dgl_model *m);
+/* Bytes that are free on the device, by what was free when it was opened; 0 = unknown. */
+uint64_t model_memory_left(const struct dgl_model *m);
 /* What a session of `context` tokens and passes of `ubatch` tokens needs. */
 void model_estimate(const struct dgl_model *m, int32_t context, int32_t ubatch,
                     struct dgl_memory *out);

@@ -90,14 +90,18 @@ enum dgl_status session_make_memory(struct dgl_session *s)
     if (status == DGL_OK)
         status = gl_buffer_zero(dev->gl, arrived.buffer, arrived.offset, arrived.size);
     if (status == DGL_OK)
-        status = kv_cache_init(&s->kv, dev, (uint32_t)plan->desc->layers, s->context,
-                               plan_kv_layer_bytes(plan, s->context));
+        status = gl_buffer_zero(dev->gl, s->memory.state[BUF_PAGES].buffer,
+                                s->memory.state[BUF_PAGES].offset, sizeof(struct dgl_kv_table));
+    if (status == DGL_OK)
+        status =
+            kv_cache_join(&m->kv, dev, plan_kv_pages(s->context), model_memory_left(m), &s->pages);
+    s->kv_serial = m->kv.serial;
     *s->steps = (struct step_table){.range = s->memory.state[BUF_STEP]};
     s->adjust.head_dirty = s->adjust.words != NULL;
     s->adjust.breakers_dirty = s->adjust.has_breakers;
     s->memory.weights = &m->buffers;
     s->memory.workspace = &m->workspace;
-    s->memory.kv = &s->kv;
+    s->memory.kv = &m->kv;
     if (status == DGL_OK)
         status = write_stop_ids(s);
     return status == DGL_OK ? write_rope(s, 0) : status;
@@ -108,7 +112,7 @@ void session_drop_memory(struct dgl_session *s)
     struct dgl_device *dev = s->model->dev;
     exec_cache_clear(&s->runs);
     exec_cache_clear(&s->persistent);
-    kv_cache_finish(&s->kv, dev);
+    kv_cache_leave(&s->model->kv, dev, &s->pages);
     memory_finish_state(&s->memory, dev);
     if (s->has_workspace)
         workspace_release(&s->model->workspace, dev);
@@ -145,7 +149,7 @@ void session_destroy(struct dgl_session *s)
 bool session_is_current(const struct dgl_session *s)
 {
     return s->engine_serial == s->model->engine_serial &&
-           s->workspace_serial == s->model->workspace.serial;
+           s->workspace_serial == s->model->workspace.serial && s->kv_serial == s->model->kv.serial;
 }
 
 enum dgl_status session_follow(struct dgl_session *s)
@@ -166,7 +170,35 @@ enum dgl_status session_follow(struct dgl_session *s)
     }
     s->engine_serial = m->engine_serial;
     s->workspace_serial = m->workspace.serial;
+    s->kv_serial = m->kv.serial;
     return DGL_OK;
+}
+
+static uint32_t pages_of(const struct dgl_session *s, int32_t tokens)
+{
+    return plan_kv_pages(tokens < s->context ? tokens : s->context);
+}
+
+bool session_moves(const struct dgl_session *s, int32_t tokens)
+{
+    return kv_cache_moves(&s->model->kv, &s->pages, pages_of(s, tokens));
+}
+
+enum dgl_status session_reserve(struct dgl_session *s, int32_t tokens)
+{
+    struct dgl_model *m = s->model;
+    const struct gl_range table = s->memory.state[BUF_PAGES];
+    enum dgl_status status = kv_cache_take(&m->kv, m->dev, &s->pages, pages_of(s, tokens));
+    if (status == DGL_OK && !session_is_current(s))
+        status = session_follow(s);
+    /* Entries are halves of words. */
+    const uint32_t first = s->pages.num_known & ~1u, end = (s->pages.count + 1) & ~1u;
+    if (status == DGL_OK && s->pages.num_known < s->pages.count)
+        status = gl_buffer_write(m->dev->gl, table.buffer, table.offset + first * 2ull,
+                                 s->pages.page + first, (end - first) * 2ull);
+    if (status == DGL_OK)
+        s->pages.num_known = s->pages.count;
+    return status;
 }
 
 enum dgl_status session_enter(struct dgl_session *s, struct gl_saved *saved)
@@ -263,7 +295,13 @@ void session_trim(struct dgl_session *s, int32_t len)
     if (len < s->len) {
         s->len = len < 0 ? 0 : len;
         s->logits_valid = false;
+        session_trim_pages(s);
     }
+}
+
+void session_trim_pages(struct dgl_session *s)
+{
+    kv_cache_give(&s->model->kv, &s->pages, plan_kv_pages(s->len));
 }
 
 bool session_rope_holds(const struct dgl_session *s, int32_t tokens)
@@ -425,8 +463,9 @@ enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t fla
         s->paced && !s->profile &&
         pace_tokens(&s->model->pace, &s->model->engine->plan, s->ubatch, s->len, false) < s->ubatch;
     struct exec_run *body;
-    enum dgl_status status =
-        session_run(s, recipe_of(plan_body(&s->model->engine->plan, tokens)), &body);
+    enum dgl_status status = session_reserve(s, s->len + tokens);
+    if (status == DGL_OK)
+        status = session_run(s, recipe_of(plan_body(&s->model->engine->plan, tokens)), &body);
     if (status == DGL_OK)
         status = exec_run_set_tokens(body, tokens);
     if (status == DGL_OK)
@@ -447,7 +486,9 @@ enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32
     const struct plan *plan = &s->model->engine->plan;
     const enum segment body = plan_body(plan, tokens);
     size_t count = plan->segment[body].ops.count, row = (size_t)plan->desc->hidden, point = 0;
-    enum dgl_status status = pass_begin(s, tokens, flags);
+    enum dgl_status status = session_reserve(s, s->len + tokens);
+    if (status == DGL_OK)
+        status = pass_begin(s, tokens, flags);
     for (size_t first = 0, end; first < count && status == DGL_OK; first = end, point++) {
         struct recipe recipe = recipe_of(body);
         struct exec_run *run = NULL;

@@ -19,12 +19,12 @@ struct dgl_session {
     struct dgl_session *next; /* of the model's */
     int32_t context, ubatch;  /* positions; tokens per prefill pass, at most */
     bool paced;               /* fewer where the device is slow: nobody asked for a number */
-    struct kv_cache kv;
-    struct memory memory;                     /* .state is the session's own */
-    struct exec_cache runs, persistent;       /* of the engine's executors */
-    struct step_table *steps;                 /* of this one sequence */
-    struct pass_row *rows;                    /* [ubatch], of the pass at hand */
-    uint32_t engine_serial, workspace_serial; /* of what the runs are bound to */
+    struct kv_pages pages;    /* of the model's KV cache */
+    struct memory memory;     /* .state is the session's own */
+    struct exec_cache runs, persistent;                  /* of the engine's executors */
+    struct step_table *steps;                            /* of this one sequence */
+    struct pass_row *rows;                               /* [ubatch], of the pass at hand */
+    uint32_t engine_serial, workspace_serial, kv_serial; /* of what the runs are bound to */
     bool has_workspace;
     int32_t *ids; /* [context + 1] */
     int32_t len;
@@ -60,12 +60,18 @@ enum dgl_status session_enter(struct dgl_session *s, struct gl_saved *saved);
  * one. */
 enum dgl_status session_leave(struct dgl_session *s, const struct gl_saved *saved, const char *what,
                               enum dgl_status status);
-/* False: the model has other kernels since the call began, and the runs are of the old ones. */
+/* False: the model has other kernels since the call began, or its memory has moved for another
+ * session, and the runs are of the old ones. */
 bool session_is_current(const struct dgl_session *s);
-/* Drops runs of an older engine or workspace, of which none may be queued, and makes room for what
- * the new plan has more. */
+/* Drops runs of an older engine, workspace or KV cache, of which none may be queued, and makes room
+ * for what the new plan has more. */
 enum dgl_status session_follow(struct dgl_session *s);
-/* The run of a recipe, compiled and bound on first use. Borrowed during the call. */
+/* The session has KV pages for `tokens` (more than its context count as that), before work that
+ * writes there is queued. Where session_moves() is true, the cache moves and all runs of the
+ * session are dropped: none may be queued. */
+enum dgl_status session_reserve(struct dgl_session *s, int32_t tokens);
+bool session_moves(const struct dgl_session *s, int32_t tokens);
+/* The run of a recipe, compiled and bound on first use. Borrowed until runs are dropped. */
 enum dgl_status session_run(struct dgl_session *s, struct recipe recipe, struct exec_run **out);
 /* Queues `steps` rounds of a run. */
 enum dgl_status session_queue(struct dgl_session *s, struct exec_run *run, uint32_t steps,
@@ -107,6 +113,8 @@ enum dgl_status session_prompt_ids(const struct dgl_session *s, const struct pro
                                    struct token_ids *ids);
 bool session_is_cancelled(const struct dgl_session *s);
 void session_trim(struct dgl_session *s, int32_t len);
+/* Gives KV pages back that were reserved for tokens which did not come. */
+void session_trim_pages(struct dgl_session *s);
 /* Whether the ROPE tables are those of a session that holds `tokens`. */
 bool session_rope_holds(const struct dgl_session *s, int32_t tokens);
 /* Makes them so; should they change, nothing that was evaluated is of use: len becomes 0. Call

@@ -381,6 +381,9 @@ enum dgl_status session_tune(struct dgl_session *s, const struct dgl_tune_params
         status = dgl_fail_memory(dev->log, "ids", t.num_ids * sizeof(*t.ids));
     for (size_t i = 0; i < t.num_ids && t.ids; i++)
         t.ids[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)s->model->info.vocab);
+    /* The cache must not move while candidates are bound to it. */
+    if (status == DGL_OK)
+        status = session_reserve(s, (int32_t)t.num_ids);
     if (status == DGL_OK)
         status = kernel_judge_create(
             &(struct kernel_judge_params){

@@ -272,11 +272,13 @@ static enum dgl_status check_flags(struct kernel_parser *p)
 
 static enum dgl_status check_step(struct kernel_parser *p)
 {
-    const struct kernel *k = p->kernel;
+    struct kernel *k = p->kernel;
     const struct kernel_bind *step = NULL;
-    for (uint32_t i = 0; i < k->num_binds; i++)
+    for (uint32_t i = 0; i < k->num_binds; i++) {
         if (strcmp(k->binds[i].name, "STEP") == 0)
             step = &k->binds[i];
+        k->uses_pages |= k->uses_step && strcmp(k->binds[i].name, "KV") == 0;
+    }
     if (step && !k->writes_step)
         return kernel_parser_fail(p, "BIND: the name STEP is for kernels that say STEP write");
     if (!k->writes_step)

@@ -72,6 +72,18 @@ static void put_params(const struct kernel *kernel, struct dgl_buf *out)
     dgl_buf_puts(out, "};\n");
 }
 
+void kernel_put_pages(struct dgl_buf *out)
+{
+    dgl_buf_printf(out,
+                   "#define KV_PAGE %d\n"
+                   "layout(std140, binding = 2) uniform Pages { uvec4 pages[%zu]; };\n"
+                   "uint kv_page(uint i)\n"
+                   "{\n"
+                   "    return pages[i >> 3][i >> 1 & 3u] >> (i & 1u) * 16u & 0xffffu;\n"
+                   "}\n",
+                   DGL_KV_PAGE, sizeof(struct dgl_kv_table) / 16);
+}
+
 /* The state of row 0's sequence has short names: all that decode and sampling need. */
 static void put_step(const struct kernel *kernel, struct dgl_buf *out)
 {
@@ -99,6 +111,8 @@ static void put_step(const struct kernel *kernel, struct dgl_buf *out)
         DGL_STEP_FIELDS(X)
 #undef X
     }
+    if (kernel->uses_pages)
+        kernel_put_pages(out);
     if (kernel->writes_step) {
         unsigned index = offsetof(struct dgl_step_table, seq) / 4;
         if (kernel->uses_step)

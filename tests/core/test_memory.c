@@ -12,6 +12,7 @@
 
 /* Of the tiny model: 2 layers of 2 KV heads of 16, keys and values, f16. */
 #define KV_TOKEN 256
+#define KV_PAGE  ((int64_t)DGL_KV_PAGE * KV_TOKEN)
 
 /* The model folder that all cases load. */
 static char *dir;
@@ -66,7 +67,7 @@ static void test_estimate_scales_with_context(void **state)
     dgl_session_estimate(e.model, dgl_session_params(.context = 50), &mem);
     assert_int_equal(mem.context, 50);
     assert_int_equal(mem.context_fit, 50);
-    assert_int_equal(mem.kv_bytes, 50 * KV_TOKEN);
+    assert_int_equal(mem.kv_bytes, KV_PAGE); /* as many as a page holds */
     tiny_engine_close(&e);
 }
 
@@ -129,22 +130,23 @@ static void test_estimate_is_what_is_allocated(void **state)
     assert_int_equal(gl_fail.live_buffers, 0);
 }
 
-/* The cache is as long as the session's context, whatever the model was loaded for. */
-static void test_cache_follows_the_session(void **state)
+/* The cache has pages for the sessions' contexts, whatever the model was loaded for. */
+static void test_cache_follows_the_sessions(void **state)
 {
     (void)state;
     struct tiny_engine e;
     struct dgl_session *s = NULL;
     tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir});
-    assert_int_equal(e.session->kv.bytes, 128 * KV_TOKEN);
+    assert_int_equal(e.model->kv.bytes, 2 * KV_PAGE);
     int64_t before = gl_fail.live_bytes;
     assert_int_equal(dgl_session_create(e.model, dgl_session_params(.context = 50), &s), DGL_OK);
-    assert_int_equal(s->kv.capacity, 50);
-    assert_int_equal(s->kv.bytes, 50 * KV_TOKEN);
+    assert_int_equal(e.model->kv.bytes, 3 * KV_PAGE);
     uint64_t adjust = 4ull * oplist_adjust_words((uint32_t)e.model->info.vocab);
-    assert_true(gl_fail.live_bytes - before < (int64_t)(128 * KV_TOKEN + s->memory.arena.bytes));
-    assert_true(s->memory.arena.bytes < 65536 + adjust);
+    assert_int_equal(gl_fail.live_bytes - before, KV_PAGE + (int64_t)s->memory.arena.bytes);
+    assert_true(s->memory.arena.bytes < 81920 + adjust);
     dgl_session_destroy(&s);
+    dgl_session_destroy(&e.session);
+    assert_int_equal(e.model->kv.bytes, 0);
     tiny_engine_close(&e);
 }
 
@@ -159,7 +161,7 @@ static void test_available_shrinks(void **state)
     struct dgl_session *second = tiny_session(&e, 0);
     dgl_session_estimate(e.model, NULL, &after);
     /* The workspace is shared: a session more takes its cache and its state. */
-    uint64_t own = second->kv.bytes + second->memory.arena.bytes;
+    uint64_t own = 2 * KV_PAGE + second->memory.arena.bytes;
     assert_int_equal(before.available_bytes - after.available_bytes, own);
     dgl_session_destroy(&second);
     dgl_session_destroy(&e.session);
@@ -196,12 +198,12 @@ static void test_default_context_is_lowered(void **state)
     struct dgl_model *model = NULL;
     struct dgl_session *session = NULL;
     int32_t out[4];
-    uint64_t room = room_for(40);
+    uint64_t room = room_for(100);
     gl_fail.memory_free_bytes = room;
     struct dgl_device *dev = open_device(&log);
     assert_int_equal(dgl_model_load(dev, dgl_model_params(.path = dir), &model), DGL_OK);
     int32_t context = dgl_model_get_info(model)->context;
-    assert_in_range(context, 38, 42);
+    assert_int_equal(context, 64);
     assert_contains(log.text, "lowered from 128 to");
     assert_int_equal(dgl_session_create(model, NULL, &session), DGL_OK);
     tiny_greedy(session, prompt, PROMPT, out, 4);
@@ -220,11 +222,11 @@ struct refusal {
 
 static const struct refusal refusals[] = {
     {"an explicit context that does not fit",
-     40,
+     100,
      128,
      DGL_ERR_NO_MEMORY,
-     {"weights ", "KV cache 32 KiB for 128", "scratch ", "available ", "-c 4"}},
-    {"the default when not even one token fits",
+     {"weights ", "KV cache 32 KiB for 128", "scratch ", "available ", "-c 64"}},
+    {"the default when not even one page fits",
      0,
      0,
      DGL_ERR_NO_MEMORY,
@@ -357,6 +359,7 @@ static void test_bands(void **state)
     uint32_t bands;
     sizes.dtype = row->dtype;
     sizes.tied = row->tied;
+    sizes.kv_heads = 1; /* pages of 4 KiB */
     tiny_llama_write(path, &sizes);
     gl_fail_reset();
     answer(path, want, &want_logits, &bands);
@@ -452,7 +455,7 @@ int main(void)
         cmocka_unit_test_setup(test_chunk_counts, gl_fail_setup),
         cmocka_unit_test_setup(test_chunk_beyond_the_context_costs_nothing, gl_fail_setup),
         cmocka_unit_test_setup(test_estimate_is_what_is_allocated, gl_fail_setup),
-        cmocka_unit_test_setup(test_cache_follows_the_session, gl_fail_setup),
+        cmocka_unit_test_setup(test_cache_follows_the_sessions, gl_fail_setup),
         cmocka_unit_test_setup(test_available_shrinks, gl_fail_setup),
         cmocka_unit_test_setup(test_unknown_memory_refuses_nothing, gl_fail_setup),
         cmocka_unit_test_setup(test_default_context_is_lowered, gl_fail_setup),

@@ -402,6 +402,7 @@ static void answer(struct dgl_session *s, const struct phase_prompt *prompt, str
     dgl_session_trim(s, 0);
     tiny_sync(s, prompt->ids, prompt->num_ids);
     assert_int_equal(session_enter(s, &saved), DGL_OK);
+    assert_int_equal(session_reserve(s, (int32_t)prompt->num_ids + TOKENS), DGL_OK);
     assert_int_equal(session_run(s, recipe_sampling(SAMPLE_GREEDY, 0), &sample), DGL_OK);
     if (exec)
         assert_int_equal(exec_run_create(exec, recipe, &s->memory, &decode), DGL_OK);

@@ -6,6 +6,7 @@
 
 #include "core/base/file.h"
 #include "core/base/mem.h"
+#include "kernels/step.h"
 #include "tests/support/kernel_sets.h"
 #include "tests/support/planned.h"
 
@@ -465,16 +466,19 @@ static void check_dispatches(const struct planned *p, const struct shape *shape)
     CHECK_CELL(shape, 9, "%d = %d x %d + %d", all, layers, each, all - layers * each);
 }
 
-/* The largest context grows with the memory, a token with each token's bytes, up to the context or
- * to what a layer's binding holds. */
+/* The largest context grows with the memory, a page of tokens with each page's bytes, up to the
+ * context or to what a layer's binding or the page table holds. */
 static void check_estimate(const struct planned *p)
 {
     const int32_t context = p->model.desc.context_max, rows = plan_default_rows(&p->plan);
-    uint64_t per_token = plan_kv_layer_bytes(&p->plan, 1), bytes[BUF_COUNT];
-    uint64_t bound = plan_device_binding_bytes(&p->device) / per_token;
-    int32_t most = bound < (uint64_t)context ? (int32_t)bound : context;
+    uint64_t per_page = plan_kv_layer_bytes(&p->plan, DGL_KV_PAGE), bytes[BUF_COUNT];
+    uint64_t pages = plan_device_binding_bytes(&p->device) / per_page;
+    pages = pages < DGL_KV_TABLE_PAGES ? pages : DGL_KV_TABLE_PAGES;
+    if (pages >= plan_kv_pages(context))
+        pages = plan_kv_pages(context);
+    const int32_t whole = (int32_t)pages * DGL_KV_PAGE, most = whole < context ? whole : context;
     struct dgl_memory mem;
-    per_token *= (uint64_t)p->model.desc.layers;
+    per_page *= (uint64_t)p->model.desc.layers;
     plan_estimate(&p->plan, context, rows, 0, &mem);
     assert_int_equal(mem.context, context);
     assert_int_equal(mem.context_fit, most);
@@ -485,11 +489,11 @@ static void check_estimate(const struct planned *p)
     } cases[] = {
         {1, 0},
         {fixed, 0},
-        {fixed + per_token - 1, 0},
-        {fixed + per_token, 1},
-        {fixed + 100 * per_token, 100},
-        {fixed + (uint64_t)most * per_token - 1, most - 1},
-        {fixed + (uint64_t)most * per_token, most},
+        {fixed + per_page - 1, 0},
+        {fixed + per_page, DGL_KV_PAGE},
+        {fixed + 10 * per_page, 10 * DGL_KV_PAGE},
+        {fixed + pages * per_page - 1, whole - DGL_KV_PAGE},
+        {fixed + pages * per_page, most},
         {UINT64_MAX, most},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

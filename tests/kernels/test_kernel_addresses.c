@@ -8,7 +8,7 @@
 
 /* The buffer of the cache and what an address is made of. Elsewhere only directives may name them:
  * BIND KV and CONST CONTEXT. */
-static const char *const words[] = {"KV", "kv_first", "KV_ROW", "KV_VEC"};
+static const char *const words[] = {"KV", "kv_first", "KV_PAGE", "KV_ROW", "KV_VEC", "kv_page"};
 
 /* Skips comments, but not LET, GROUPS and other directives that hold expressions. */
 static const char *skip_comment(const char *p)
@@ -71,6 +71,7 @@ static void addresses_are_found(void **state)
     } cases[] = {
         {"x = KV[i];", "KV[i];"},
         {"uint i = step_table[seq].kv_first + pos;", "kv_first + pos;"},
+        {"uint at = kv_page(pos / 64u) * 64u;", "kv_page(pos / 64u) * 64u;"},
         {"//! LET STRIDE = KV_ROW * 4\n", "KV_ROW * 4\n"},
         {"/* KV */ kv_keys(0u, h) + KV_ROW", "KV_ROW"},
         {"// KV[i]\n//! BIND read uint KV\n//! CONST HEADS\nKV_HEADS; KV_f16; kv_row;", NULL},

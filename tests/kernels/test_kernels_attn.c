@@ -154,8 +154,8 @@ static void rounding_to_half_is_to_nearest_even(void **state)
     memcpy(cache, kv->want_words, 4 * kv->words);
     memcpy(before + 2 * dim, bits, sizeof(bits));
     memcpy(after + 2 * dim, bits, sizeof(bits));
-    for (size_t i = 0; i < COUNT; i++) { /* values are behind the keys of all positions */
-        const size_t at = (size_t)p.step.context * dim + i;
+    for (size_t i = 0; i < COUNT; i++) { /* of a page, values come after all keys */
+        const size_t at = (2 * (size_t)p.pages[0] + 1) * DGL_KV_PAGE * dim + i;
         float x;
         memcpy(&x, &bits[i], 4);
         cache[at / 2] &= ~(0xffffu << at % 2 * 16);

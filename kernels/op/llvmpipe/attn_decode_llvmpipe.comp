@@ -170,12 +170,17 @@ void body(uvec3 group)
         row_max[r] = NO_SCORE;
         row_sum[r] = 0.0;
     }
-    for (uint j = share.first + tid; j < min(share.end, share.pos); j += uint(WG_SIZE)) {
-        float s[ROWS];
-        multiply_key(kv_row(keys, j), s);
-        for (int r = 0; r < ROWS; r++)
-            s[r] = score_of(s[r]);
-        add_value(kv_row(values, j), s);
+    uint end = min(share.end, share.pos);
+    for (uint first = share.first, page_end; first < end; first = page_end) {
+        uint page_keys = kv_page_rows(keys, first), page_values = kv_page_rows(values, first);
+        page_end = kv_page_end(first);
+        for (uint j = first + tid; j < min(page_end, end); j += uint(WG_SIZE)) {
+            float s[ROWS];
+            multiply_key(kv_page_row(page_keys, j), s);
+            for (int r = 0; r < ROWS; r++)
+                s[r] = score_of(s[r]);
+            add_value(kv_page_row(page_values, j), s);
+        }
     }
 
     for (int r = 0; r < ROWS; r++) {

@@ -77,16 +77,20 @@ void body(uvec3 group)
     }
 
     kv_rows keys = kv_keys(seq, kv_head), values = kv_values(seq, kv_head);
-    for (uint j = first_key(pos); j < end; j++) {
-        float s[ROWS];
-        multiply_key(kv_row(keys, j), s);
-        for (int r = 0; r < ROWS; r++) {
-            // A row that has seen no key yet takes NO_SCORE for scores and forgets them all with
-            // its first true one, which exceeds them by far more than 8.
-            bool seen = j <= query_pos[r] && j >= first_key(query_pos[r]);
-            s[r] = seen ? score_of(s[r]) : NO_SCORE;
+    for (uint first = first_key(pos), page_end; first < end; first = page_end) {
+        uint page_keys = kv_page_rows(keys, first), page_values = kv_page_rows(values, first);
+        page_end = kv_page_end(first);
+        for (uint j = first; j < min(page_end, end); j++) {
+            float s[ROWS];
+            multiply_key(kv_page_row(page_keys, j), s);
+            for (int r = 0; r < ROWS; r++) {
+                // A row that has seen no key yet takes NO_SCORE for scores and forgets them all
+                // with its first true one, which exceeds them by far more than 8.
+                bool seen = j <= query_pos[r] && j >= first_key(query_pos[r]);
+                s[r] = seen ? score_of(s[r]) : NO_SCORE;
+            }
+            add_value(kv_page_row(page_values, j), s);
         }
-        add_value(kv_row(values, j), s);
     }
 
     for (int r = 0; r < ROWS; r++) {

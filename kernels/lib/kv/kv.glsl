@@ -49,7 +49,25 @@ uint kv_page_row(uint page_rows, uint pos)
     return page_rows + pos % uint(KV_PAGE) * uint(KV_ROW);
 }
 
-// The same, of any page.
+// The row so many positions behind, in the same page.
+uint kv_row_behind(uint row, uint count)
+{
+    return row + count * uint(KV_ROW);
+}
+
+// From a key's row to that of the value of the same head and position.
+const uint KV_TO_VALUE = uint(KV_HEADS * KV_PAGE * KV_ROW);
+
+// Pages of a run of positions that begins at a multiple of its length, a power of two.
+#define KV_RUN_PAGES(count) max(1, (count) / KV_PAGE)
+
+// The first position of a page.
+uint kv_page_begin(uint pos)
+{
+    return pos - pos % uint(KV_PAGE);
+}
+
+// The same as kv_page_row(), of any page.
 uint kv_row(kv_rows rows, uint pos)
 {
     return kv_page_row(kv_page_rows(rows, pos), pos);

@@ -16,8 +16,9 @@ struct attn_share {
     bool inside;         // false: beyond the last group, nothing may be written
 };
 
-// At most `most` splits; one of fewer has at least `least` keys, the last one excepted.
-attn_share attn_share_of(uint group, uint most, uint least)
+// At most `most` splits; one of fewer has at least `least` keys, the last one excepted. They begin at
+// multiples of `unit`, but for a first one that a window cuts.
+attn_share attn_share_of(uint group, uint most, uint least, uint unit)
 {
     const uint BLOCKS = (GQA_GROUP + uint(HEADS_BLOCK) - 1u) / uint(HEADS_BLOCK);
     attn_share a;
@@ -29,11 +30,12 @@ attn_share attn_share_of(uint group, uint most, uint least)
     a.kv_head = a.block / BLOCKS;
     a.head0 = a.kv_head * GQA_GROUP + a.block % BLOCKS * uint(HEADS_BLOCK);
     uint oldest = first_key(a.pos);
-    uint keys = a.pos + 1u - oldest;
+    uint origin = oldest / unit * unit, keys = a.pos + 1u - origin;
     uint count = max((keys + most - 1u) / most, least);
+    count = (count + unit - 1u) / unit * unit;
     a.splits = (keys + count - 1u) / count;
-    a.first = min(oldest + a.split * count, a.pos + 1u);
-    a.end = min(oldest + (a.split + 1u) * count, a.pos + 1u);
+    a.first = min(max(origin + a.split * count, oldest), a.pos + 1u);
+    a.end = min(origin + (a.split + 1u) * count, a.pos + 1u);
     a.has_new = a.first < a.end && a.end == a.pos + 1u;
     a.stores = a.inside && a.has_new && a.block % BLOCKS == 0u;
     return a;

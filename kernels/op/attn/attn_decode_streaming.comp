@@ -119,7 +119,7 @@ void body(uvec3 group)
 {
     rope_begin();
     uint n = group.x * uint(WG_SIZE) + gl_LocalInvocationID.x;
-    attn_share share = attn_share_of(n / uint(SLICES), uint(SPLITS), 1u);
+    attn_share share = attn_share_of(n / uint(SLICES), uint(SPLITS), 1u, 1u);
     uint first = n % uint(SLICES) * uint(SLICE);
     if (!share.inside)
         return;

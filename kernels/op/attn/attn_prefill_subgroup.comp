@@ -74,10 +74,11 @@ const int OWN_KEYS = KEYS / 8;
 const int OWN_VEC4S = (VEC4S + 7) / 8;
 const int AHEAD = (KEYS * HEAD_DIM / 8 + WG_SIZE - 1) / WG_SIZE;
 
-// This invocation's part of KEYS rows of the cache from `first` on; beyond `end` zeros, whose
-// weight is zero.
+// This invocation's part of KEYS rows of the cache from `first` on, a multiple of KEYS: they lie in
+// one page. Beyond `end` zeros, whose weight is zero.
 void fetch_tile(uint tid, kv_rows rows, uint first, uint end, out kv_vec8 ahead[AHEAD])
 {
+    uint page_rows = kv_page_rows(rows, first < end ? first : 0u);
     for (int e = 0; e < AHEAD; e++) {
         uint n = tid + uint(e * WG_SIZE), j = n / VEC8S;
         bool there = j < uint(KEYS) && first + j < end;
@@ -86,7 +87,7 @@ void fetch_tile(uint tid, kv_rows rows, uint first, uint end, out kv_vec8 ahead[
         ahead[e].hi = uvec4(0u);
 #endif
         if (there)
-            ahead[e] = kv_fetch_vec8(kv_row(rows, first + j), n % VEC8S);
+            ahead[e] = kv_fetch_vec8(kv_page_row(page_rows, first + j), n % VEC8S);
     }
 }
 
@@ -164,7 +165,8 @@ void body(uvec3 group)
     float factor = query_scale();
 
     kv_vec8 ahead[AHEAD];
-    fetch_tile(tid, keys, first_key(pos), end, ahead);
+    uint begin = first_key(pos) / uint(KEYS) * uint(KEYS);
+    fetch_tile(tid, keys, begin, end, ahead);
     for (uint n = tid; n < uint(ROWS * VEC4S); n += uint(WG_SIZE)) {
         uint row = n / uint(VEC4S), i = n % uint(VEC4S);
         uint t = min(t0 + row / uint(HEADS_BLOCK), pass_rows - 1u);
@@ -182,7 +184,7 @@ void body(uvec3 group)
             o[r * OWN_VEC4S + i] = vec4(0.0);
     }
 
-    for (uint first = first_key(pos); first < end; first += uint(KEYS)) {
+    for (uint first = begin; first < end; first += uint(KEYS)) {
         bool any_seen = first < subgroup_end;
         store_tile(tid, ahead);
         memoryBarrierShared(); barrier();

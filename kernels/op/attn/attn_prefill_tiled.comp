@@ -60,15 +60,17 @@ const int OWN_ROWS = ROWS / ROW_THREADS;
 const int OWN_KEYS = KEYS / 8;
 const int OWN_VEC4S = (VEC4S + 7) / 8;
 
-// KEYS rows of the cache from `first` on; beyond `end` zeros, whose weight is zero.
+// KEYS rows of the cache from `first` on, a multiple of KEYS: they lie in one page. Beyond `end`
+// zeros, whose weight is zero.
 void load_tile(uint tid, kv_rows rows, uint first, uint end)
 {
     const uint VEC8S = uint(HEAD_DIM / 8);
+    uint page_rows = kv_page_rows(rows, first);
     for (uint n = tid; n < uint(KEYS) * VEC8S; n += uint(WG_SIZE)) {
         uint j = n / VEC8S, i = n % VEC8S;
         vec4 a = vec4(0.0), b = vec4(0.0);
         if (first + j < end)
-            kv_load_vec8(kv_row(rows, first + j), i, a, b);
+            kv_load_vec8(kv_page_row(page_rows, first + j), i, a, b);
         tile[j * uint(TILE_STRIDE) + 2u * i] = a;
         tile[j * uint(TILE_STRIDE) + 2u * i + 1u] = b;
     }
@@ -106,7 +108,8 @@ void body(uvec3 group)
             o[r * OWN_VEC4S + i] = vec4(0.0);
     }
 
-    for (uint first = first_key(pos); first < end; first += uint(KEYS)) {
+    uint begin = first_key(pos) / uint(KEYS) * uint(KEYS);
+    for (uint first = begin; first < end; first += uint(KEYS)) {
         load_tile(tid, keys, first, end);
         memoryBarrierShared(); barrier();
         float s[OWN_ROWS * OWN_KEYS];

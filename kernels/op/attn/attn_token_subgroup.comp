@@ -93,6 +93,10 @@
 
 const int OWN = (VEC8S + KEY_THREADS - 1) / KEY_THREADS;
 const int KEYS = KEY_SUBGROUPS * SLOTS; // at a time
+const int ROUND = DEPTH * KEYS;
+// A round begins at a multiple of ROUND, so that its keys lie in so many pages: those of as many
+// turns of KEYS each.
+const int PAGES = min(DEPTH, KV_RUN_PAGES(ROUND)), PAGE_TURNS = DEPTH / PAGES;
 // Of an invocation's vec4s, all halves of vec8s: the i-th one's place in the head.
 #define OWN_VEC4(i) (2u * (uint(KEY_THREADS * ((i) / 2)) + i8) + uint((i) % 2))
 
@@ -107,28 +111,40 @@ void body(uvec3 group)
     uint key_subgroup = gl_SubgroupID / uint(HEADS_BLOCK), slot0 = key_subgroup * uint(SLOTS);
     uint slot = slot0 + gl_SubgroupInvocationID / uint(KEY_THREADS);
     uint part = i8 / uint(KEY_THREADS / DEPTH); // of DEPTH keys: the one whose score it has
-    attn_share share = attn_share_of(group.x, uint(TAKEN), uint(ROUNDS * DEPTH * KEYS));
+    attn_share share = attn_share_of(group.x, uint(TAKEN), uint(ROUNDS * ROUND), uint(ROUND));
     if (!share.inside || share.split >= share.splits)
         return; // the whole group
     // Vec8 e * KEY_THREADS + i8 of a row for each e below OWN; beyond it, zeros of q.
     bool holds = i8 < uint(VEC8S);
     kv_rows keys = kv_skip(kv_keys(share.seq, share.kv_head), holds ? i8 : 0u);
-    kv_rows values = kv_skip(kv_values(share.seq, share.kv_head), holds ? i8 : 0u);
     uint old_end = min(share.end, share.pos); // of those already in the cache
+    uint begin = share.first / uint(ROUND) * uint(ROUND);
 
-    // What lies beyond the split is read as its first key, and not used.
+    // Keys and values of the round that begins at `next`; their pages are looked up once. What lies
+    // beyond the split is read as the round's first key, and not used.
     kv_vec8 k[DEPTH * OWN], v[DEPTH * OWN];
-#define FETCH(into, rows, begin)                                                                   \
+    uint at[PAGES], none, next = begin;
+    uint slot_page = KV_RUN_PAGES(KEYS) > 1 ? kv_page_begin(slot) : 0u;
+#define LOOK_UP                                                                                    \
+    for (int p = 0; p < PAGES; p++) {                                                              \
+        uint first = next + uint(p * PAGE_TURNS * KEYS) + slot_page;                               \
+        uint rows = kv_page_rows(keys, min(first, share.pos));                                     \
+        at[p] = kv_page_row(rows, next + slot);                                                    \
+    }                                                                                              \
+    none = kv_row(keys, min(next, share.pos));
+#define FETCH(into, offset)                                                                        \
     for (int d = 0; d < DEPTH; d++) {                                                              \
-        uint j = (begin) + slot + uint(d * KEYS);                                                  \
-        uint at = kv_row(rows, j < old_end ? j : min(share.first, share.pos));                     \
+        uint row = kv_row_behind(at[d / PAGE_TURNS], uint(d % PAGE_TURNS * KEYS));                 \
+        row = next + slot + uint(d * KEYS) < old_end ? row : none;                                 \
         for (int e = 0; e < OWN; e++) {                                                            \
             uint i = uint(e * KEY_THREADS);                                                        \
-            into[d * OWN + e] = kv_fetch_vec8(at, e == 0 || i + i8 < uint(VEC8S) ? i : 0u);        \
+            i = e == 0 || i + i8 < uint(VEC8S) ? i : 0u;                                           \
+            into[d * OWN + e] = kv_fetch_vec8(row + (offset), i);                                  \
         }                                                                                          \
     }
-    FETCH(k, keys, share.first)
-    FETCH(v, values, share.first)
+    LOOK_UP
+    FETCH(k, 0u)
+    FETCH(v, KV_TO_VALUE)
     make_rows(tid, share);
     memoryBarrierShared(); barrier();
     if (share.stores)
@@ -158,7 +174,7 @@ void body(uvec3 group)
             o[i] = mine ? new_vec4(NEW_VALUE, OWN_VEC4(i)) : vec4(0.0);
     }
 
-    for (uint first = share.first; first + slot0 < old_end; first += uint(DEPTH * KEYS)) {
+    for (uint first = begin; first + slot0 < old_end; first += uint(ROUND)) {
         float s[DEPTH];
         for (int d = 0; d < DEPTH; d++) {
             vec4 a, b;
@@ -169,10 +185,13 @@ void body(uvec3 group)
                 s[d] += dot(q[2 * e], a) + dot(q[2 * e + 1], b);
             }
         }
-        if (first + uint(DEPTH * KEYS) < old_end) {
-            FETCH(k, keys, first + uint(DEPTH * KEYS))
+        next = first + uint(ROUND);
+        if (next < old_end) {
+            LOOK_UP
+            FETCH(k, 0u)
         }
-        bool valid = first + part * uint(KEYS) + slot < old_end;
+        uint key = first + part * uint(KEYS) + slot;
+        bool valid = key < old_end && (WINDOW == 0 || key >= share.first);
         float score = spread_sums(i8, s);
         score = valid ? score_of(score) : NO_SCORE;
         float new_max = max(row_max, spread_max(score));
@@ -190,8 +209,8 @@ void body(uvec3 group)
                 o[2 * e + 1] += w * b;
             }
         }
-        if (first + uint(DEPTH * KEYS) < old_end) {
-            FETCH(v, values, first + uint(DEPTH * KEYS))
+        if (next < old_end) {
+            FETCH(v, KV_TO_VALUE)
         }
     }
 

@@ -157,7 +157,7 @@ void body(uvec3 group)
 {
     rope_begin();
     uint tid = gl_LocalInvocationID.x;
-    attn_share share = attn_share_of(group.x, uint(SPLITS), 1u);
+    attn_share share = attn_share_of(group.x, uint(SPLITS), 1u, 1u);
     kv_rows keys = kv_keys(share.seq, share.kv_head), values = kv_values(share.seq, share.kv_head);
     take_new(tid, share, kv_row(keys, share.pos), kv_row(values, share.pos));
 

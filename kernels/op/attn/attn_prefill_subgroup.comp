@@ -76,9 +76,8 @@ const int AHEAD = (KEYS * HEAD_DIM / 8 + WG_SIZE - 1) / WG_SIZE;
 
 // This invocation's part of KEYS rows of the cache from `first` on, a multiple of KEYS: they lie in
 // one page. Beyond `end` zeros, whose weight is zero.
-void fetch_tile(uint tid, kv_rows rows, uint first, uint end, out kv_vec8 ahead[AHEAD])
+void fetch_tile(uint tid, uint page_rows, uint first, uint end, out kv_vec8 ahead[AHEAD])
 {
-    uint page_rows = kv_page_rows(rows, first < end ? first : 0u);
     for (int e = 0; e < AHEAD; e++) {
         uint n = tid + uint(e * WG_SIZE), j = n / VEC8S;
         bool there = j < uint(KEYS) && first + j < end;
@@ -157,7 +156,7 @@ void body(uvec3 group)
     uint seq = row_seq(t0), pos = row_pos(t0); // of the first token
     uint end = inside ? pos + min(TOKENS, pass_rows - t0) : 0u;
     uint kv_head = head0 / uint(HEADS / KV_HEADS);
-    kv_rows keys = kv_keys(seq, kv_head), values = kv_values(seq, kv_head);
+    kv_rows keys = kv_keys(seq, kv_head);
     // Beyond the last key that a query of the subgroup sees; 0 where it has no query.
     uint subgroup_end = pos + (row0 + uint(SUBGROUP_ROWS - 1)) / uint(HEADS_BLOCK) + 1u;
     if (pos + row0 / uint(HEADS_BLOCK) >= end)
@@ -166,7 +165,8 @@ void body(uvec3 group)
 
     kv_vec8 ahead[AHEAD];
     uint begin = first_key(pos) / uint(KEYS) * uint(KEYS);
-    fetch_tile(tid, keys, begin, end, ahead);
+    uint page_rows = kv_page_rows(keys, begin);
+    fetch_tile(tid, page_rows, begin, end, ahead);
     for (uint n = tid; n < uint(ROWS * VEC4S); n += uint(WG_SIZE)) {
         uint row = n / uint(VEC4S), i = n % uint(VEC4S);
         uint t = min(t0 + row / uint(HEADS_BLOCK), pass_rows - 1u);
@@ -188,7 +188,8 @@ void body(uvec3 group)
         bool any_seen = first < subgroup_end;
         store_tile(tid, ahead);
         memoryBarrierShared(); barrier();
-        fetch_tile(tid, values, first, end, ahead);
+        fetch_tile(tid, page_rows + KV_TO_VALUE, first, end, ahead);
+        page_rows = kv_page_rows(keys, min(first + uint(KEYS), end - 1u));
         float s[OWN_ROWS * OWN_KEYS]; // scores, then weights
         for (int i = 0; i < OWN_ROWS * OWN_KEYS; i++)
             s[i] = 0.0;
@@ -229,7 +230,7 @@ void body(uvec3 group)
         memoryBarrierShared(); barrier();
         store_tile(tid, ahead);
         memoryBarrierShared(); barrier();
-        fetch_tile(tid, keys, first + uint(KEYS), end, ahead);
+        fetch_tile(tid, page_rows, first + uint(KEYS), end, ahead);
         if (any_seen) {
             // The loop that compilers may leave rolled is outside: s wants constant indices.
             for (uint e = 0u; e < 8u; e++)

@@ -120,8 +120,9 @@ void body(uvec3 group)
     uint old_end = min(share.end, share.pos); // of those already in the cache
     uint begin = share.first / uint(ROUND) * uint(ROUND);
 
-    // Keys and values of the round that begins at `next`; their pages are looked up once. What lies
-    // beyond the split is read as the round's first key, and not used.
+    // Keys and values of the round that begins at `next`; its pages are looked up once, and a round
+    // before they are needed. What lies beyond the split is read as the round's first key, and not
+    // used.
     kv_vec8 k[DEPTH * OWN], v[DEPTH * OWN];
     uint at[PAGES], none, next = begin;
     uint slot_page = KV_RUN_PAGES(KEYS) > 1 ? kv_page_begin(slot) : 0u;
@@ -145,6 +146,8 @@ void body(uvec3 group)
     LOOK_UP
     FETCH(k, 0u)
     FETCH(v, KV_TO_VALUE)
+    next += uint(ROUND);
+    LOOK_UP
     make_rows(tid, share);
     memoryBarrierShared(); barrier();
     if (share.stores)
@@ -185,9 +188,7 @@ void body(uvec3 group)
                 s[d] += dot(q[2 * e], a) + dot(q[2 * e + 1], b);
             }
         }
-        next = first + uint(ROUND);
         if (next < old_end) {
-            LOOK_UP
             FETCH(k, 0u)
         }
         uint key = first + part * uint(KEYS) + slot;
@@ -211,6 +212,8 @@ void body(uvec3 group)
         }
         if (next < old_end) {
             FETCH(v, KV_TO_VALUE)
+            next += uint(ROUND);
+            LOOK_UP
         }
     }
 

@@ -442,7 +442,9 @@ static enum dgl_status check_whole(struct kernel_parser *p)
     const char *missing = kernel_directive_missing(p);
     p->line = p->kernel->body ? p->kernel->body_line : p->line;
     if (missing)
-        return kernel_parser_fail(p, "the directive //! %s is missing", missing);
+        return kernel_parser_fail(
+            p, "the directive //! %s is missing%s", missing,
+            dgl_str_ends(dgl_str_of(p->path), ".glsl") ? "; a lib is given with its folder" : "");
     if (!p->kernel->body)
         return kernel_parser_fail(p, "the body is missing: void body(uvec3 group)");
     enum dgl_status status = check_step(p);

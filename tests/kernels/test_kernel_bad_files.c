@@ -172,7 +172,30 @@ static void file_is_accepted_or_refused(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* By --kernel-file: it would be a kernel. */
+static void a_lib_is_no_file_of_its_own(void **state)
+{
+    static const char lib[] = "// Lib\nfloat one() { return 1.0; }\n";
+    char *dir = test_tmpdir(), *path = dgl_path_join(dir, "x.glsl");
+    const char *files[] = {path};
+    struct kernel_set *set = NULL;
+    struct test_log log;
+    (void)state;
+    test_write_file(dir, "x.glsl", lib, sizeof(lib) - 1);
+    test_log_init(&log, DGL_LOG_ERROR);
+    assert_int_equal(
+        kernel_set_create(&log.log, dgl_kernels_params(.files = files, .num_files = 1), &set),
+        DGL_ERR_KERNEL);
+    assert_contains(log.text,
+                    "x.glsl:2: the directive //! NAME is missing; a lib is given with its "
+                    "folder");
+    free(path);
+    test_tmpdir_remove(dir);
+}
+
 int main(void)
 {
-    return test_run_table("kernel_bad_files", file_is_accepted_or_refused, cases);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_lib_is_no_file_of_its_own)};
+    return test_run_table("kernel_bad_files", file_is_accepted_or_refused, cases) +
+           cmocka_run_group_tests(tests, NULL, NULL);
 }

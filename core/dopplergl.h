@@ -219,6 +219,10 @@ struct dgl_counters {
     uint64_t programs_linked; /* compiled, or taken from the cache of programs */
     uint64_t readback_bytes;  /* from the device to the host */
     uint64_t upload_bytes;    /* from the host to the device */
+    uint64_t pages_used;      /* of KV caches, 64 tokens each, that sequences have; now, also in a
+                                 sum of work */
+    uint64_t pages_shared;    /* of these, such as several sequences have */
+    uint64_t prefix_hit_tokens; /* of prompts, that other sequences had evaluated */
 };
 /* Copies the counters of the device to *out. */
 void dgl_device_get_counters(const struct dgl_device *dev, struct dgl_counters *out);
@@ -867,6 +871,10 @@ struct dgl_session_params {
      * none of them in memory. */
     dgl_progress_cb progress_cb;
     void *progress_priv; /* first argument of progress_cb */
+    /* Prompts that begin with the same tokens as those of other such sessions of the model take
+     * what these have evaluated, in pages of 64 tokens, also after they are gone, until their
+     * pages are wanted. Logits then agree within rounding with those of a session alone. */
+    bool share_prefix;
 };
 #define dgl_session_params(...) (&(struct dgl_session_params){__VA_ARGS__})
 
@@ -891,6 +899,14 @@ void dgl_session_estimate(const struct dgl_model *model, const struct dgl_sessio
  * Slow. */
 enum dgl_status dgl_session_create(struct dgl_model *model, const struct dgl_session_params *params,
                                    struct dgl_session **out);
+/* Another session of the model that holds the same tokens, which are not evaluated again: the two
+ * share the pages of the KV cache, and whoever writes to one gets a copy of it. params = NULL: as
+ * the session was made; else its context is at least what the session holds, 0 = that of the
+ * session. Its sampler and its callbacks are its own. Not from a callback of a call on `session`.
+ * Fails as dgl_session_create() does, of whose whole context this one is promised as much. Slow. */
+enum dgl_status dgl_session_clone(struct dgl_session *session,
+                                  const struct dgl_session_params *params,
+                                  struct dgl_session **out);
 /* Frees the session. */
 void dgl_session_destroy(struct dgl_session **session);
 /* Stops the call in progress after the current kernel that is compiled, or in the middle of a

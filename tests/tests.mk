@@ -8,6 +8,7 @@ GL_FAIL := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup \
     -Wl,--wrap=gl_programs_create,--wrap=gl_submit,--wrap=gl_readback_end
 TEST_LDFLAGS_test_memory := $(GL_FAIL)
 TEST_LDFLAGS_test_kv_cache := $(GL_FAIL)
+TEST_LDFLAGS_test_prefix := $(GL_FAIL)
 TEST_LDFLAGS_test_faults := $(GL_FAIL)
 TEST_LDFLAGS_test_batch := $(GL_FAIL)
 TEST_LDFLAGS_test_warm := $(GL_FAIL) -Wl,--wrap=gl_compiles_aside,--wrap=gl_pendings_create

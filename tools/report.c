@@ -61,6 +61,9 @@ void report_counters(struct dgl_json_writer *w, const char *key, const struct dg
         {"programs_linked", c->programs_linked},
         {"readback_bytes", c->readback_bytes},
         {"upload_bytes", c->upload_bytes},
+        {"pages_used", c->pages_used},
+        {"pages_shared", c->pages_shared},
+        {"prefix_hit_tokens", c->prefix_hit_tokens},
     };
     dgl_jw_key(w, key);
     dgl_jw_object(w);

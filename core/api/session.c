@@ -21,41 +21,42 @@ enum dgl_status dgl_session_create(struct dgl_model *model, const struct dgl_ses
 {
     static const struct dgl_session_params defaults;
     const struct dgl_session_params *p = params ? params : &defaults;
-    struct dgl_device *dev = model->dev;
+    if (!out)
+        return dgl_fail_no_out(model->dev->log, "dgl_session_create");
+    *out = NULL;
+    return session_create(model, p, false, out);
+}
+
+enum dgl_status dgl_session_clone(struct dgl_session *session,
+                                  const struct dgl_session_params *params, struct dgl_session **out)
+{
+    struct dgl_model *m = session->model;
+    struct dgl_session_params p = params ? *params : (struct dgl_session_params){0};
     struct gl_saved saved = {0};
     if (!out)
-        return dgl_fail_no_out(dev->log, "dgl_session_create");
+        return dgl_fail_no_out(m->dev->log, "dgl_session_clone");
     *out = NULL;
-    if (p->context < 0 || p->context > model->info.context)
-        return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
-                        "session context %d: the model was loaded for 1 to %d, 0 takes all of them",
-                        p->context, model->info.context);
-    int32_t most = plan_most_rows(&model->engine->plan);
-    if (p->chunk < 0 || p->chunk > most)
-        return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
-                        "session chunk %d: %s takes 1 to %d tokens per pass, 0 chooses", p->chunk,
-                        dev->info.renderer, most);
-    /* A pass is never longer than the context. */
-    int32_t context = p->context ? p->context : model->info.context;
-    if (p->chunk > DGL_STEP_ROWS && context > DGL_STEP_ROWS)
-        return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
-                        "session chunk %d: a pass takes at most %d tokens, 0 chooses", p->chunk,
-                        DGL_STEP_ROWS);
-    enum dgl_status status = model_enter(model, &saved);
-    if (status != DGL_OK)
-        return status;
-    struct dgl_session *s = dgl_new(struct dgl_session);
-    if (s) {
-        s->model = model;
-        status = session_init(s, p);
-        if (status == DGL_OK)
-            *out = s;
-        else
-            session_destroy(s);
-    } else {
-        status = dgl_fail_memory(dev->log, "session", sizeof(*s));
+    p.context = p.context ? p.context : session->context;
+    if (!params) {
+        p.chunk = session->paced ? 0 : session->ubatch;
+        p.share_prefix = session->shares;
     }
-    device_leave(dev, &saved);
+    if (p.context > 0 && p.context < session->len)
+        return dgl_fail(m->dev->log, DGL_ERR_INVALID_ARG,
+                        "a clone's context is %d tokens, the session holds %d: trim it first",
+                        p.context, session->len);
+    struct dgl_session *s = NULL;
+    enum dgl_status status = session_create(m, &p, false, &s);
+    if (status == DGL_OK)
+        status = model_enter(m, &saved);
+    if (status == DGL_OK) {
+        status = session_copy(s, session);
+        device_leave(m->dev, &saved);
+    }
+    if (status == DGL_OK)
+        *out = s;
+    else
+        dgl_session_destroy(&s);
     return status;
 }
 

@@ -16,6 +16,9 @@ struct dgl_counters device_counters(const struct dgl_device *dev)
         .programs_linked = c.programs_linked,
         .readback_bytes = c.readback_bytes,
         .upload_bytes = c.upload_bytes,
+        .pages_used = dev->pages_used,
+        .pages_shared = dev->pages_shared,
+        .prefix_hit_tokens = dev->prefix_hit_tokens,
     };
     counters_take(&all, &dev->aside);
     return all;
@@ -32,6 +35,7 @@ void counters_add(struct dgl_counters *sum, const struct dgl_counters *part)
     sum->programs_linked += part->programs_linked;
     sum->readback_bytes += part->readback_bytes;
     sum->upload_bytes += part->upload_bytes;
+    sum->prefix_hit_tokens += part->prefix_hit_tokens;
 }
 
 void counters_take(struct dgl_counters *sum, const struct dgl_counters *part)
@@ -45,6 +49,7 @@ void counters_take(struct dgl_counters *sum, const struct dgl_counters *part)
     sum->programs_linked -= part->programs_linked;
     sum->readback_bytes -= part->readback_bytes;
     sum->upload_bytes -= part->upload_bytes;
+    sum->prefix_hit_tokens -= part->prefix_hit_tokens;
 }
 
 struct dgl_counters counters_since(const struct dgl_device *dev, const struct dgl_counters *before)

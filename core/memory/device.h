@@ -16,6 +16,9 @@ struct dgl_device {
     struct plan_device plan;
     uint64_t tokens;     /* evaluated so far */
     uint64_t held_bytes; /* of device memory: what models and sessions have allocated */
+    /* Pages of the models' KV caches that sequences have, now, and that several have; and tokens of
+     * prompts that were found there, so far. */
+    uint64_t pages_used, pages_shared, prefix_hit_tokens;
     uint64_t compile_ns; /* spent on compiling so far */
     struct kernel_records *records;
     struct dgl_counters aside; /* work that no counter shows: known answers of kernels */

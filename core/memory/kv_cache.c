@@ -1,4 +1,4 @@
-/* Pages of the KV cache: a stack of free ones, and buffers that grow. */
+/* Pages of the KV cache: who has them, a stack of free ones, and buffers that grow. */
 #include "core/memory/kv_cache.h"
 
 #include <assert.h>
@@ -17,39 +17,45 @@ static uint32_t first_pages(uint32_t most)
     return most < FIRST_TOKENS / DGL_KV_PAGE ? most : FIRST_TOKENS / DGL_KV_PAGE;
 }
 
-void kv_cache_init(struct kv_cache *kv, const struct dgl_device *dev, uint32_t layers,
+void kv_cache_init(struct kv_cache *kv, struct dgl_device *dev, uint32_t layers,
                    uint64_t page_bytes)
 {
     const uint64_t most = plan_device_binding_bytes(&dev->plan) / page_bytes;
-    *kv = (struct kv_cache){.layers = layers,
+    *kv = (struct kv_cache){.dev = dev,
+                            .layers = layers,
                             .page_bytes = page_bytes,
-                            .most_pages = most < UINT16_MAX ? (uint32_t)most : UINT16_MAX};
+                            .most_pages = most < KV_NO_PAGE ? (uint32_t)most : KV_NO_PAGE,
+                            .oldest = KV_NO_PAGE,
+                            .newest = KV_NO_PAGE};
 }
 
 /* Buffers for a number of layers each, so many that the buffers stay within one binding when all
  * that is promised is there: their number changes with promises alone. */
-static uint32_t layers_per_buffer(const struct kv_cache *kv, const struct dgl_device *dev,
-                                  uint32_t pages)
+static uint32_t layers_per_buffer(const struct kv_cache *kv, uint32_t pages)
 {
     const uint64_t most = pages > kv->promised ? pages : kv->promised;
-    const uint64_t fit = plan_device_binding_bytes(&dev->plan) / (most * kv->page_bytes);
+    const uint64_t fit = plan_device_binding_bytes(&kv->dev->plan) / (most * kv->page_bytes);
     return fit < 1 ? 1 : fit < kv->layers ? (uint32_t)fit : kv->layers;
 }
 
-static void free_buffers(struct kv_cache *kv, struct dgl_device *dev)
+static void free_buffers(struct kv_cache *kv)
 {
+    struct dgl_device *dev = kv->dev;
     for (uint32_t i = 0; i < kv->num_buffers; i++)
         pool_release(dev->pool, &kv->buffers[i]);
     dev->held_bytes -= kv->bytes;
     free(kv->layer);
     free(kv->buffers);
+    free(kv->page);
     free(kv->free);
+    free(kv->bucket);
 }
 
 /* Moves the cache to buffers for more pages. On failure nothing changes. */
-static enum dgl_status resize(struct kv_cache *kv, struct dgl_device *dev, uint32_t pages)
+static enum dgl_status resize(struct kv_cache *kv, uint32_t pages)
 {
-    const uint32_t per_buffer = layers_per_buffer(kv, dev, pages), added = pages - kv->pages;
+    struct dgl_device *dev = kv->dev;
+    const uint32_t per_buffer = layers_per_buffer(kv, pages), added = pages - kv->pages;
     const uint64_t layer_bytes = pages * kv->page_bytes, held_bytes = kv->pages * kv->page_bytes;
     const uint32_t num_buffers = (kv->layers + per_buffer - 1) / per_buffer;
     struct kv_cache to = *kv;
@@ -57,10 +63,12 @@ static enum dgl_status resize(struct kv_cache *kv, struct dgl_device *dev, uint3
     assert(pages > kv->pages && pages <= kv->most_pages);
     to.layer = dgl_new_array(struct gl_range, kv->layers);
     to.buffers = dgl_new_array(struct gl_buffer *, num_buffers);
+    to.page = dgl_new_array(struct kv_page, pages);
     to.free = dgl_new_array(uint16_t, pages);
+    to.bucket = dgl_new_array(uint16_t, pages);
     to.num_buffers = 0;
     to.bytes = 0;
-    if (!to.layer || !to.buffers || !to.free)
+    if (!to.layer || !to.buffers || !to.page || !to.free || !to.bucket)
         status = dgl_fail_memory(dev->log, "KV cache", kv->layers * sizeof(*to.layer));
     for (uint32_t i = 0; i < num_buffers && status == DGL_OK; i++) {
         const uint32_t first = i * per_buffer;
@@ -80,7 +88,7 @@ static enum dgl_status resize(struct kv_cache *kv, struct dgl_device *dev, uint3
                                 to.layer[l].buffer, to.layer[l].offset, held_bytes);
     dev->held_bytes += to.bytes;
     if (status != DGL_OK) {
-        free_buffers(&to, dev);
+        free_buffers(&to);
         return status;
     }
     /* The new pages lie below the free ones, the lowest on top. */
@@ -88,14 +96,17 @@ static enum dgl_status resize(struct kv_cache *kv, struct dgl_device *dev, uint3
         to.free[i] = (uint16_t)(pages - 1 - i);
     if (kv->num_free)
         memcpy(to.free + added, kv->free, kv->num_free * sizeof(*kv->free));
+    if (kv->pages)
+        memcpy(to.page, kv->page, kv->pages * sizeof(*kv->page));
     to.num_free = added + kv->num_free;
     to.pages = pages;
     to.serial++;
     /* Not to the pool, which would keep them: none of their size is wanted again. */
     for (uint32_t i = 0; i < kv->num_buffers; i++)
         gl_buffer_destroy(dev->gl, &kv->buffers[i]);
-    free_buffers(kv, dev);
+    free_buffers(kv);
     *kv = to;
+    kv_prefix_rehash(kv);
     return DGL_OK;
 }
 
@@ -103,80 +114,274 @@ static enum dgl_status resize(struct kv_cache *kv, struct dgl_device *dev, uint3
 static uint32_t next_pages(const struct kv_cache *kv, uint32_t least)
 {
     const uint32_t twice = 2 * kv->pages < kv->promised ? 2 * kv->pages : kv->promised;
-    return twice > least ? twice : least;
+    const uint32_t next = kv->whole ? kv->promised : twice > kv->first ? twice : kv->first;
+    return next > least ? next : least;
 }
 
-enum dgl_status kv_cache_join(struct kv_cache *kv, struct dgl_device *dev, uint32_t most,
-                              uint64_t left, struct kv_pages *out)
+/* Pages that sequences have. */
+static uint32_t used_pages(const struct kv_cache *kv)
 {
-    const uint32_t used = kv->pages - kv->num_free, promised = kv->promised + most;
-    const uint32_t first = first_pages(most);
+    return kv->pages - kv->num_free - kv->num_idle;
+}
+
+/* Promises `pages`, of which `first` are there from the beginning. Does nothing on failure. */
+static enum dgl_status promise(struct kv_cache *kv, uint32_t pages, uint32_t first, uint64_t left)
+{
+    const uint32_t used = used_pages(kv), promised = kv->promised + pages;
     const uint64_t copies = 2ull * promised * kv->page_bytes * kv->layers;
+    const bool whole = kv->whole;
     uint32_t want = (used > kv->first ? used : kv->first) + first;
     enum dgl_status status = DGL_OK;
-    assert(promised <= kv->most_pages && most <= DGL_KV_TABLE_PAGES);
-    if (left > 0 && copies > left + kv->bytes)
+    assert(first <= pages && promised <= kv->most_pages);
+    kv->whole = whole || (left > 0 && copies > left + kv->bytes);
+    if (kv->whole)
         want = promised;
-    out->page = dgl_new_array(uint16_t, most + 1u);
-    if (!out->page)
-        return dgl_fail_memory(dev->log, "pages of a sequence", most * sizeof(*out->page));
     kv->promised = promised;
     if (want > kv->pages)
-        status = resize(kv, dev, next_pages(kv, want));
+        status = resize(kv, next_pages(kv, want));
     if (status == DGL_OK) {
         kv->first += first;
-        out->most = most;
         return DGL_OK;
     }
-    kv->promised -= most;
+    kv->promised -= pages;
+    kv->whole = whole;
+    return status;
+}
+
+void kv_cache_drop(struct kv_cache *kv)
+{
+    assert(used_pages(kv) == 0);
+    const struct kv_cache old = *kv;
+    free_buffers(kv);
+    kv_cache_init(kv, old.dev, old.layers, old.page_bytes);
+    kv->promised = old.promised;
+    kv->first = old.first;
+    kv->guest_pages = old.guest_pages;
+    kv->whole = old.whole && old.promised > 0;
+    kv->last_node = old.last_node;
+    kv->serial = old.serial + 1;
+    kv->prefix_serial = old.prefix_serial + 1;
+}
+
+static void take_promise_back(struct kv_cache *kv, uint32_t pages, uint32_t first)
+{
+    kv->promised -= pages;
+    kv->first -= first;
+    if (kv->promised == 0)
+        kv_cache_drop(kv);
+}
+
+static enum dgl_status make_pages(struct kv_cache *kv, uint32_t most, struct kv_pages *out)
+{
+    assert(most <= DGL_KV_TABLE_PAGES);
+    *out = (struct kv_pages){.page = dgl_new_array(uint16_t, most + 1u),
+                             .node = dgl_new_array(uint64_t, most + 1u),
+                             .most = most,
+                             .prefix_serial = kv->prefix_serial};
+    if (out->page && out->node)
+        return DGL_OK;
     free(out->page);
+    free(out->node);
+    *out = (struct kv_pages){0};
+    return dgl_fail_memory(kv->dev->log, "pages of a sequence", most * sizeof(*out->node));
+}
+
+enum dgl_status kv_cache_join(struct kv_cache *kv, uint32_t most, uint64_t left,
+                              struct kv_pages *out)
+{
+    enum dgl_status status = make_pages(kv, most, out);
+    if (status == DGL_OK)
+        status = promise(kv, most, first_pages(most), left);
+    if (status == DGL_OK)
+        return DGL_OK;
+    free(out->page);
+    free(out->node);
     *out = (struct kv_pages){0};
     return status;
 }
 
-void kv_cache_leave(struct kv_cache *kv, struct dgl_device *dev, struct kv_pages *pages)
+enum dgl_status kv_cache_join_guest(struct kv_cache *kv, uint32_t most, struct kv_pages *out)
 {
+    enum dgl_status status = make_pages(kv, most, out);
+    out->guest = true;
+    return status;
+}
+
+enum dgl_status kv_cache_invite(struct kv_cache *kv, uint32_t pages, uint32_t first, uint64_t left)
+{
+    enum dgl_status status = promise(kv, pages, first, left);
+    if (status == DGL_OK)
+        kv->guest_pages += pages;
+    return status;
+}
+
+void kv_cache_uninvite(struct kv_cache *kv, uint32_t pages, uint32_t first)
+{
+    assert(kv->guest_used == 0);
+    kv->guest_pages -= pages;
+    take_promise_back(kv, pages, first);
+}
+
+void kv_cache_leave(struct kv_cache *kv, struct kv_pages *pages)
+{
+    const uint32_t most = pages->most;
+    const bool guest = pages->guest;
     if (!pages->page)
         return;
     kv_cache_give(kv, pages, 0);
-    kv->promised -= pages->most;
-    kv->first -= first_pages(pages->most);
     free(pages->page);
+    free(pages->node);
     *pages = (struct kv_pages){0};
-    if (kv->promised > 0)
+    if (!guest)
+        take_promise_back(kv, most, first_pages(most));
+}
+
+/* ---- pages ----------------------------------------------------------------------------------- */
+
+void kv_cache_hold(struct kv_cache *kv, struct kv_pages *pages, uint16_t page)
+{
+    struct kv_page *p = &kv->page[page];
+    if (p->refs == 0 && p->node)
+        kv_prefix_wake(kv, page);
+    p->refs++;
+    kv->dev->pages_used += p->refs == 1;
+    kv->dev->pages_shared += p->refs == 2;
+    p->guests += pages->guest;
+    kv->guest_used += pages->guest && p->guests == 1;
+}
+
+static void drop(struct kv_cache *kv, struct kv_pages *pages, uint16_t page)
+{
+    struct kv_page *p = &kv->page[page];
+    assert(p->refs > 0);
+    p->refs--;
+    kv->dev->pages_used -= p->refs == 0;
+    kv->dev->pages_shared -= p->refs == 1;
+    p->guests -= pages->guest;
+    kv->guest_used -= pages->guest && p->guests == 0;
+    if (p->refs > 0)
         return;
-    assert(kv->num_free == kv->pages);
-    free_buffers(kv, dev);
-    *kv = (struct kv_cache){.layers = kv->layers,
-                            .page_bytes = kv->page_bytes,
-                            .most_pages = kv->most_pages,
-                            .serial = kv->serial + 1};
+    if (p->node)
+        kv_prefix_idle(kv, page);
+    else
+        kv->free[kv->num_free++] = page;
+}
+
+/* A page that nobody has and that is not known; there is one. */
+static uint16_t find_free(struct kv_cache *kv)
+{
+    if (kv->num_free == 0) {
+        const uint16_t oldest = kv->oldest;
+        assert(oldest != KV_NO_PAGE);
+        kv_prefix_wake(kv, oldest);
+        kv_prefix_forget(kv, oldest);
+        return oldest;
+    }
+    return kv->free[--kv->num_free];
+}
+
+/* There are `more` pages that nobody has. */
+static enum dgl_status make_room(struct kv_cache *kv, uint32_t more)
+{
+    return more > kv->num_free + kv->num_idle ? resize(kv, next_pages(kv, used_pages(kv) + more))
+                                              : DGL_OK;
+}
+
+static enum dgl_status check_guest(const struct kv_cache *kv, const struct kv_pages *pages,
+                                   uint32_t more)
+{
+    if (!pages->guest || kv->guest_used + more <= kv->guest_pages)
+        return DGL_OK;
+    return dgl_fail(kv->dev->log, DGL_ERR_NO_MEMORY,
+                    "%u more pages of the KV cache are wanted, %u of %u are taken", more,
+                    kv->guest_used, kv->guest_pages);
 }
 
 bool kv_cache_moves(const struct kv_cache *kv, const struct kv_pages *pages, uint32_t count)
 {
-    return count > pages->count && count - pages->count > kv->num_free;
+    return count > pages->count && count - pages->count > kv->num_free + kv->num_idle;
 }
 
-enum dgl_status kv_cache_take(struct kv_cache *kv, struct dgl_device *dev, struct kv_pages *pages,
-                              uint32_t count)
+uint32_t kv_cache_lacks(const struct kv_cache *kv, const struct kv_pages *pages, uint32_t count)
+{
+    const uint32_t more = count > pages->count ? count - pages->count : 0;
+    const uint32_t left = kv->guest_pages - kv->guest_used;
+    return more > left ? more - left : 0;
+}
+
+enum dgl_status kv_cache_take(struct kv_cache *kv, struct kv_pages *pages, uint32_t count)
 {
     assert(count <= pages->most);
-    if (kv_cache_moves(kv, pages, count)) {
-        const uint32_t used = kv->pages - kv->num_free;
-        enum dgl_status status = resize(kv, dev, next_pages(kv, used + count - pages->count));
-        if (status != DGL_OK)
-            return status;
+    if (count <= pages->count)
+        return DGL_OK;
+    enum dgl_status status = check_guest(kv, pages, count - pages->count);
+    if (status == DGL_OK)
+        status = make_room(kv, count - pages->count);
+    while (status == DGL_OK && pages->count < count) {
+        const uint16_t page = find_free(kv);
+        kv_cache_hold(kv, pages, page);
+        pages->page[pages->count++] = page;
     }
-    while (pages->count < count)
-        pages->page[pages->count++] = kv->free[--kv->num_free];
+    return status;
+}
+
+bool kv_cache_must_copy(const struct kv_cache *kv, const struct kv_pages *pages, uint32_t i)
+{
+    return i < pages->count && kv->page[pages->page[i]].refs > 1;
+}
+
+enum dgl_status kv_cache_own(struct kv_cache *kv, struct kv_pages *pages, uint32_t i)
+{
+    if (i >= pages->count)
+        return DGL_OK;
+    const uint16_t from = pages->page[i];
+    if (!kv_cache_must_copy(kv, pages, i)) {
+        if (kv->page[from].node)
+            kv_prefix_forget(kv, from);
+        return DGL_OK;
+    }
+    enum dgl_status status = check_guest(kv, pages, 1);
+    if (status == DGL_OK)
+        status = make_room(kv, 1);
+    if (status != DGL_OK)
+        return status;
+    const uint16_t to = find_free(kv);
+    for (uint32_t l = 0; l < kv->layers && status == DGL_OK; l++) {
+        const struct gl_range layer = kv->layer[l];
+        status = gl_buffer_copy(kv->dev->gl, layer.buffer, layer.offset + from * kv->page_bytes,
+                                layer.buffer, layer.offset + to * kv->page_bytes, kv->page_bytes);
+    }
+    if (status != DGL_OK) {
+        kv->free[kv->num_free++] = to;
+        return status;
+    }
+    kv_cache_hold(kv, pages, to);
+    drop(kv, pages, from);
+    pages->page[i] = to;
+    pages->num_known = pages->num_known < i ? pages->num_known : i;
     return DGL_OK;
 }
 
+void kv_cache_fork(struct kv_cache *kv, const struct kv_pages *from, uint32_t count,
+                   struct kv_pages *to)
+{
+    assert(to->count == 0 && count <= from->count && count <= to->most && !to->guest);
+    for (; to->count < count; to->count++) {
+        kv_cache_hold(kv, to, from->page[to->count]);
+        to->page[to->count] = from->page[to->count];
+    }
+    to->prefix_serial = from->prefix_serial;
+    to->num_nodes = from->num_nodes < count ? from->num_nodes : count;
+    memcpy(to->node, from->node, to->num_nodes * sizeof(*to->node));
+}
+
+/* From the last on, so that of what nobody has the end of a text goes before its beginning. */
 void kv_cache_give(struct kv_cache *kv, struct kv_pages *pages, uint32_t count)
 {
     while (pages->count > count)
-        kv->free[kv->num_free++] = pages->page[--pages->count];
+        drop(kv, pages, pages->page[--pages->count]);
     if (pages->num_known > count)
         pages->num_known = count;
+    if (pages->num_nodes > count)
+        pages->num_nodes = count;
 }

@@ -404,6 +404,7 @@ static void drop_device_state(struct dgl_model *m)
 {
     for (struct dgl_session *s = m->sessions; s; s = s->next)
         session_drop_memory(s);
+    kv_cache_drop(&m->kv);
     weight_buffers_finish(&m->buffers, m->dev);
 }
 
@@ -528,6 +529,7 @@ static enum dgl_status make_change(struct dgl_model *m, struct model_change **ch
     m->engine = c->engine;
     m->weights = c->weights;
     m->kernels = c->set;
+    kv_prefix_forget_all(&m->kv); /* its numbers are of other kernels */
     m->untuned = c->untuned;
     c->engine = old.engine;
     c->weights = old.weights;

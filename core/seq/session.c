@@ -49,7 +49,9 @@ static enum dgl_status write_rope(struct dgl_session *s, int32_t tokens)
     return status;
 }
 
-enum dgl_status session_init(struct dgl_session *s, const struct dgl_session_params *p)
+/* Allocates and binds a sequence into a zeroed session whose model is set; on failure
+ * session_destroy() it. The device is entered. */
+static enum dgl_status session_init(struct dgl_session *s, const struct dgl_session_params *p)
 {
     struct dgl_model *m = s->model;
     struct dgl_device *dev = m->dev;
@@ -58,9 +60,10 @@ enum dgl_status session_init(struct dgl_session *s, const struct dgl_session_par
     s->ubatch = p->chunk ? p->chunk : plan_default_rows(plan);
     s->ubatch = s->ubatch < s->context ? s->ubatch : s->context;
     s->paced = p->chunk == 0;
+    s->shares = p->share_prefix;
     s->progress_cb = p->progress_cb;
     s->progress_priv = p->progress_priv;
-    enum dgl_status status = model_check_session_fits(m, s->context, s->ubatch);
+    enum dgl_status status = s->guest ? DGL_OK : model_check_session_fits(m, s->context, s->ubatch);
     if (status != DGL_OK)
         return status;
     s->ids = dgl_new_array(int32_t, (size_t)s->context + 1);
@@ -92,9 +95,10 @@ enum dgl_status session_make_memory(struct dgl_session *s)
     if (status == DGL_OK)
         status = gl_buffer_zero(dev->gl, s->memory.state[BUF_PAGES].buffer,
                                 s->memory.state[BUF_PAGES].offset, sizeof(struct dgl_kv_table));
+    const uint32_t pages = plan_kv_pages(s->context);
     if (status == DGL_OK)
-        status =
-            kv_cache_join(&m->kv, dev, plan_kv_pages(s->context), model_memory_left(m), &s->pages);
+        status = s->guest ? kv_cache_join_guest(&m->kv, pages, &s->pages)
+                          : kv_cache_join(&m->kv, pages, model_memory_left(m), &s->pages);
     s->kv_serial = m->kv.serial;
     *s->steps = (struct step_table){.range = s->memory.state[BUF_STEP]};
     s->adjust.head_dirty = s->adjust.words != NULL;
@@ -112,7 +116,7 @@ void session_drop_memory(struct dgl_session *s)
     struct dgl_device *dev = s->model->dev;
     exec_cache_clear(&s->runs);
     exec_cache_clear(&s->persistent);
-    kv_cache_leave(&s->model->kv, dev, &s->pages);
+    kv_cache_leave(&s->model->kv, &s->pages);
     memory_finish_state(&s->memory, dev);
     if (s->has_workspace)
         workspace_release(&s->model->workspace, dev);
@@ -125,8 +129,71 @@ enum dgl_status session_restore(struct dgl_session *s)
     s->len = 0;
     s->logits_valid = false;
     atomic_store(&s->cancel, false);
-    enum dgl_status status = held ? session_eval(s, held) : DGL_OK;
+    enum dgl_status status = session_adopt(s, held, NULL);
+    if (status == DGL_OK && s->len < held)
+        status = session_eval(s, held);
     return status == DGL_OK ? gl_finish(s->model->dev->gl) : status;
+}
+
+enum dgl_status session_create(struct dgl_model *m, const struct dgl_session_params *p, bool guest,
+                               struct dgl_session **out)
+{
+    struct dgl_device *dev = m->dev;
+    struct gl_saved saved = {0};
+    if (p->context < 0 || p->context > m->info.context)
+        return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
+                        "session context %d: the model was loaded for 1 to %d, 0 takes all of them",
+                        p->context, m->info.context);
+    int32_t most = plan_most_rows(&m->engine->plan);
+    if (p->chunk < 0 || p->chunk > most)
+        return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
+                        "session chunk %d: %s takes 1 to %d tokens per pass, 0 chooses", p->chunk,
+                        dev->info.renderer, most);
+    /* A pass is never longer than the context. */
+    int32_t context = p->context ? p->context : m->info.context;
+    if (p->chunk > DGL_STEP_ROWS && context > DGL_STEP_ROWS)
+        return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
+                        "session chunk %d: a pass takes at most %d tokens, 0 chooses", p->chunk,
+                        DGL_STEP_ROWS);
+    enum dgl_status status = model_enter(m, &saved);
+    if (status != DGL_OK)
+        return status;
+    struct dgl_session *s = dgl_new(struct dgl_session);
+    if (s) {
+        s->model = m;
+        s->guest = guest;
+        status = session_init(s, p);
+        if (status == DGL_OK)
+            *out = s;
+        else
+            session_destroy(s);
+    } else {
+        status = dgl_fail_memory(dev->log, "session", sizeof(*s));
+    }
+    device_leave(dev, &saved);
+    return status;
+}
+
+enum dgl_status session_copy(struct dgl_session *s, const struct dgl_session *from)
+{
+    struct gl_device *gl = s->model->dev->gl;
+    const struct gl_range ids = s->memory.state[BUF_IDS], to = s->memory.state[BUF_LOGITS];
+    const struct gl_range logits = from->memory.state[BUF_LOGITS];
+    enum dgl_status status = DGL_OK;
+    assert(s->len == 0 && from->len <= s->context);
+    if (s->rope_tokens != from->rope_tokens)
+        status = write_rope(s, from->rope_tokens);
+    if (status == DGL_OK && from->len > 0)
+        status = gl_buffer_write(gl, ids.buffer, ids.offset, from->ids, (uint64_t)from->len * 4);
+    if (status == DGL_OK && from->logits_valid)
+        status = gl_buffer_copy(gl, logits.buffer, logits.offset, to.buffer, to.offset, to.size);
+    if (status != DGL_OK)
+        return status;
+    memcpy(s->ids, from->ids, (size_t)from->len * sizeof(*s->ids));
+    kv_cache_fork(&s->model->kv, &from->pages, plan_kv_pages(from->len), &s->pages);
+    s->len = from->len;
+    s->logits_valid = from->logits_valid;
+    return DGL_OK;
 }
 
 void session_destroy(struct dgl_session *s)
@@ -188,7 +255,9 @@ enum dgl_status session_reserve(struct dgl_session *s, int32_t tokens)
 {
     struct dgl_model *m = s->model;
     const struct gl_range table = s->memory.state[BUF_PAGES];
-    enum dgl_status status = kv_cache_take(&m->kv, m->dev, &s->pages, pages_of(s, tokens));
+    enum dgl_status status = kv_cache_take(&m->kv, &s->pages, pages_of(s, tokens));
+    if (status == DGL_OK && s->len % DGL_KV_PAGE)
+        status = kv_cache_own(&m->kv, &s->pages, (uint32_t)(s->len / DGL_KV_PAGE));
     if (status == DGL_OK && !session_is_current(s))
         status = session_follow(s);
     /* Entries are halves of words. */
@@ -199,6 +268,34 @@ enum dgl_status session_reserve(struct dgl_session *s, int32_t tokens)
     if (status == DGL_OK)
         s->pages.num_known = s->pages.count;
     return status;
+}
+
+enum dgl_status session_adopt(struct dgl_session *s, int32_t count, int32_t *adopted)
+{
+    struct dgl_model *m = s->model;
+    struct kv_cache *kv = &m->kv;
+    const struct gl_range ids = s->memory.state[BUF_IDS];
+    const int32_t from = s->len / DGL_KV_PAGE * DGL_KV_PAGE;
+    if (adopted)
+        *adopted = 0;
+    if (!s->shares || !session_rope_holds(s, 0))
+        return DGL_OK;
+    uint32_t found = kv_prefix_find(kv, &s->pages, s->ids, from, count - 1);
+    if (from + (int32_t)found * DGL_KV_PAGE <= s->len)
+        return DGL_OK;
+    found = kv_prefix_adopt(kv, &s->pages, s->ids, from, count - 1);
+    const int32_t to = from + (int32_t)found * DGL_KV_PAGE, had = s->len;
+    if (to <= had) { /* fewer than were found: a guest's pages have run out */
+        session_trim(s, to);
+        return DGL_OK;
+    }
+    s->len = to;
+    s->logits_valid = false;
+    m->dev->prefix_hit_tokens += (uint64_t)(to - had);
+    if (adopted)
+        *adopted = to - had;
+    return gl_buffer_write(m->dev->gl, ids.buffer, ids.offset + (uint64_t)from * 4, s->ids + from,
+                           (uint64_t)(to - from) * 4);
 }
 
 enum dgl_status session_enter(struct dgl_session *s, struct gl_saved *saved)
@@ -410,6 +507,8 @@ static enum dgl_status pass_end(struct dgl_session *s, int32_t tokens)
 {
     struct exec_run *rows, *head;
     enum dgl_status status = DGL_OK;
+    if (s->shares && session_rope_holds(s, 0))
+        kv_prefix_note(&s->model->kv, &s->pages, s->ids, s->len, s->len + tokens);
     s->len += tokens;
     s->model->dev->tokens += (uint64_t)tokens;
     s->logits_valid = false;
@@ -638,10 +737,12 @@ enum dgl_status session_take_ids(struct dgl_session *s, const int32_t *ids, size
     if (keep == count && !(s->logits_valid && s->len == (int32_t)count))
         keep--;
     session_trim(s, (int32_t)keep);
-    if (reused)
-        *reused = keep;
     memcpy(s->ids + keep, ids + keep, (count - keep) * sizeof(*ids));
-    return DGL_OK;
+    if (keep < count)
+        status = session_adopt(s, (int32_t)count, NULL);
+    if (reused)
+        *reused = (size_t)s->len;
+    return status;
 }
 
 enum dgl_status session_fail_not_numbers(const struct dgl_session *s, const char *fmt, ...)

@@ -19,6 +19,8 @@ struct dgl_session {
     struct dgl_session *next; /* of the model's */
     int32_t context, ubatch;  /* positions; tokens per prefill pass, at most */
     bool paced;               /* fewer where the device is slow: nobody asked for a number */
+    bool guest;               /* of the KV cache: kv_cache.h */
+    bool shares;              /* prompts begin with what others have evaluated, where they do */
     struct kv_pages pages;    /* of the model's KV cache */
     struct memory memory;     /* .state is the session's own */
     struct exec_cache runs, persistent;                  /* of the engine's executors */
@@ -40,9 +42,12 @@ struct dgl_session {
     atomic_bool cancel;
 };
 
-/* Allocates and binds a sequence into a zeroed session whose model is set; on failure
- * session_destroy() it. The device is entered. */
-enum dgl_status session_init(struct dgl_session *s, const struct dgl_session_params *params);
+/* dgl_session_create(); a guest needs no room for its context. */
+enum dgl_status session_create(struct dgl_model *m, const struct dgl_session_params *params,
+                               bool guest, struct dgl_session **out);
+/* Makes a session that was just created, and holds nothing, hold what `from` does. The device is
+ * entered. */
+enum dgl_status session_copy(struct dgl_session *s, const struct dgl_session *from);
 /* For model_rebuild(): frees what the session has on the device, allocates it anew, and evaluates
  * the tokens that it held again. */
 void session_drop_memory(struct dgl_session *s);
@@ -71,6 +76,9 @@ enum dgl_status session_follow(struct dgl_session *s);
  * session are dropped: none may be queued. */
 enum dgl_status session_reserve(struct dgl_session *s, int32_t tokens);
 bool session_moves(const struct dgl_session *s, int32_t tokens);
+/* Pages that other sequences evaluated for s->ids[len .. count) become the session's, but for the
+ * last token's; *adopted (may be NULL) is how many tokens that are. Nothing may be queued. */
+enum dgl_status session_adopt(struct dgl_session *s, int32_t count, int32_t *adopted);
 /* The run of a recipe, compiled and bound on first use. Borrowed until runs are dropped. */
 enum dgl_status session_run(struct dgl_session *s, struct recipe recipe, struct exec_run **out);
 /* Queues `steps` rounds of a run. */

@@ -60,9 +60,10 @@ struct output {
         {"counters." phase ".readbacks", COUNT}, {"counters." phase ".dispatches", COUNT},         \
         {"counters." phase ".barriers", COUNT}, {"counters." phase ".buffers_created", COUNT},     \
         {"counters." phase ".programs_linked", COUNT},                                             \
-        {"counters." phase ".readback_bytes", COUNT},                                              \
+        {"counters." phase ".readback_bytes", COUNT}, {"counters." phase ".upload_bytes", COUNT},  \
+        {"counters." phase ".pages_used", COUNT}, {"counters." phase ".pages_shared", COUNT},      \
     {                                                                                              \
-        "counters." phase ".upload_bytes", COUNT                                                   \
+        "counters." phase ".prefix_hit_tokens", COUNT                                              \
     }
 #define DEVICE                                                                                     \
     {"device.name", STRING}, {"device.node", STRING}, {"device.driver", STRING},                   \

@@ -34,14 +34,14 @@ static void cache_open(struct cache *c, uint64_t free_bytes)
     kv_cache_init(&c->kv, c->e.device, LAYERS, PAGE_BYTES);
     for (uint32_t s = 0; s < SEQS; s++) {
         const uint64_t left = free_bytes ? free_bytes - c->kv.bytes : 0;
-        assert_int_equal(kv_cache_join(&c->kv, c->e.device, most[s], left, &c->seq[s]), DGL_OK);
+        assert_int_equal(kv_cache_join(&c->kv, most[s], left, &c->seq[s]), DGL_OK);
     }
 }
 
 static void cache_close(struct cache *c)
 {
     for (uint32_t s = 0; s < SEQS; s++)
-        kv_cache_leave(&c->kv, c->e.device, &c->seq[s]);
+        kv_cache_leave(&c->kv, &c->seq[s]);
     assert_int_equal(c->kv.pages, 0);
     assert_int_equal(c->kv.bytes, 0);
     device_leave(c->e.device, &c->saved);
@@ -85,7 +85,7 @@ static void set_count(struct cache *c, uint32_t seq, uint32_t count)
     if (count < had)
         kv_cache_give(&c->kv, &c->seq[seq], count);
     else
-        assert_int_equal(kv_cache_take(&c->kv, c->e.device, &c->seq[seq], count), DGL_OK);
+        assert_int_equal(kv_cache_take(&c->kv, &c->seq[seq], count), DGL_OK);
     assert_int_equal(c->seq[seq].count, count);
     write_pages(c, seq, had);
     check_pages(c);
@@ -166,7 +166,7 @@ static void test_a_move_that_fails(void **state)
             const int64_t bytes = gl_fail.live_bytes;
             assert_in_range(failed, 0, 20);
             *faults[f] = failed;
-            status = kv_cache_take(&c.kv, c.e.device, &c.seq[0], 80);
+            status = kv_cache_take(&c.kv, &c.seq[0], 80);
             gl_fail_reset();
             if (status == DGL_OK)
                 break;

@@ -508,6 +508,28 @@ static enum dgl_status call_session_create(struct dgl_str in)
     return status;
 }
 
+/* Both go on, from tokens that they share. */
+static enum dgl_status call_clone(struct dgl_str in)
+{
+    struct dgl_session *s = NULL;
+    int32_t ids[MAX_IDS];
+    int32_t context = number(&in), chunk = number(&in);
+    bool shares = fuzz_byte(&in) & 1;
+    size_t count = id_list(&in, ids);
+    enum dgl_status status = dgl_session_clone(
+        world.ids, dgl_session_params(.context = context, .chunk = chunk, .share_prefix = shares),
+        &s);
+    FUZZ_CHECK((status == DGL_OK) == (s != NULL));
+    if (s && count > 0) {
+        fuzz_check_status(&world.log, status);
+        status = dgl_session_sync(s, ids, count, NULL);
+        fuzz_check_status(&world.log, status);
+        status = dgl_session_sync(world.ids, ids, count, NULL);
+    }
+    dgl_session_destroy(&s);
+    return status;
+}
+
 static enum dgl_status call_sync(struct dgl_str in)
 {
     int32_t ids[MAX_IDS];
@@ -831,6 +853,7 @@ static enum dgl_status (*const calls[])(struct dgl_str in) = {
     call_embed,          call_model_sampling, call_models_iterate, call_estimate,
     call_measure,        call_selftest,       call_kernels_check,  call_kernels_bench,
     call_tune,           call_tuned,          call_batch,          call_reply,
+    call_clone,
 };
 
 void fuzz_one(struct dgl_str input)

@@ -1,0 +1,172 @@
+/* Full pages by their tokens and all before them, so that texts which begin alike share them.
+ *
+ * A known page has a name, and knows that of the page before it: two pages are of the same text
+ * when their tokens and their parents' names are equal, which is compared; the hash only leads
+ * there. Names are never given twice: what came after a page that is forgotten is not found any
+ * more. Pages that nobody has wait in the order in which they were left. */
+#include <assert.h>
+#include <string.h>
+
+#include "core/memory/kv_cache.h"
+
+#define FIRST_NODE 1 /* of names; 0 is the parent of a first page */
+
+/* SplitMix64's finisher over the parent and the tokens, two at a time. */
+static uint64_t hash_of(uint64_t parent, const int32_t *ids)
+{
+    uint64_t h = parent * 0x9e3779b97f4a7c15u;
+    for (int i = 0; i < DGL_KV_PAGE; i += 2) {
+        h ^= (uint64_t)(uint32_t)ids[i] << 32 | (uint32_t)ids[i + 1];
+        h = (h ^ h >> 30) * 0xbf58476d1ce4e5b9u;
+        h = (h ^ h >> 27) * 0x94d049bb133111ebu;
+        h ^= h >> 31;
+    }
+    return h;
+}
+
+static uint16_t *bucket_of(const struct kv_cache *kv, uint64_t parent, const int32_t *ids)
+{
+    return &kv->bucket[hash_of(parent, ids) % kv->pages];
+}
+
+static uint16_t find(const struct kv_cache *kv, uint64_t parent, const int32_t *ids)
+{
+    uint16_t page = kv->pages ? *bucket_of(kv, parent, ids) : KV_NO_PAGE;
+    while (page != KV_NO_PAGE && (kv->page[page].parent != parent ||
+                                  memcmp(kv->page[page].ids, ids, sizeof(kv->page[page].ids)) != 0))
+        page = kv->page[page].next;
+    return page;
+}
+
+void kv_prefix_rehash(struct kv_cache *kv)
+{
+    for (uint32_t i = 0; i < kv->pages; i++)
+        kv->bucket[i] = KV_NO_PAGE;
+    for (uint32_t i = 0; i < kv->pages; i++) {
+        struct kv_page *p = &kv->page[i];
+        if (!p->node)
+            continue;
+        uint16_t *bucket = bucket_of(kv, p->parent, p->ids);
+        p->next = *bucket;
+        *bucket = (uint16_t)i;
+    }
+}
+
+void kv_prefix_forget(struct kv_cache *kv, uint16_t page)
+{
+    struct kv_page *p = &kv->page[page];
+    uint16_t *link = bucket_of(kv, p->parent, p->ids);
+    assert(p->node);
+    while (*link != page)
+        link = &kv->page[*link].next;
+    *link = p->next;
+    p->node = 0;
+}
+
+void kv_prefix_idle(struct kv_cache *kv, uint16_t page)
+{
+    struct kv_page *p = &kv->page[page];
+    p->older = kv->newest;
+    p->newer = KV_NO_PAGE;
+    *(kv->newest == KV_NO_PAGE ? &kv->oldest : &kv->page[kv->newest].newer) = page;
+    kv->newest = page;
+    kv->num_idle++;
+}
+
+void kv_prefix_wake(struct kv_cache *kv, uint16_t page)
+{
+    const struct kv_page *p = &kv->page[page];
+    *(p->older == KV_NO_PAGE ? &kv->oldest : &kv->page[p->older].newer) = p->newer;
+    *(p->newer == KV_NO_PAGE ? &kv->newest : &kv->page[p->newer].older) = p->older;
+    kv->num_idle--;
+}
+
+void kv_prefix_forget_all(struct kv_cache *kv)
+{
+    while (kv->oldest != KV_NO_PAGE) {
+        const uint16_t page = kv->oldest;
+        kv_prefix_wake(kv, page);
+        kv->free[kv->num_free++] = page;
+    }
+    for (uint32_t i = 0; i < kv->pages; i++) {
+        kv->page[i].node = 0;
+        kv->bucket[i] = KV_NO_PAGE;
+    }
+    kv->prefix_serial++;
+}
+
+/* Whether the first `pos` tokens, whole pages, are known by their names. */
+static bool names_reach(const struct kv_cache *kv, const struct kv_pages *pages, int32_t pos)
+{
+    return pos == 0 || (pages->prefix_serial == kv->prefix_serial &&
+                        pages->num_nodes >= (uint32_t)(pos / DGL_KV_PAGE));
+}
+
+void kv_prefix_note(struct kv_cache *kv, struct kv_pages *pages, const int32_t *ids, int32_t from,
+                    int32_t to)
+{
+    uint32_t i = (uint32_t)(from / DGL_KV_PAGE);
+    if (from == 0) {
+        pages->prefix_serial = kv->prefix_serial;
+        pages->num_nodes = 0;
+    }
+    if (pages->prefix_serial != kv->prefix_serial || pages->num_nodes < i)
+        return;
+    for (; i < (uint32_t)(to / DGL_KV_PAGE); i++) {
+        const int32_t *page_ids = ids + (size_t)i * DGL_KV_PAGE;
+        const uint64_t parent = i ? pages->node[i - 1] : 0;
+        uint16_t page = find(kv, parent, page_ids);
+        if (page == KV_NO_PAGE) {
+            page = pages->page[i];
+            struct kv_page *p = &kv->page[page];
+            assert(!p->node && p->refs > 0);
+            p->node = FIRST_NODE + kv->last_node++;
+            p->parent = parent;
+            memcpy(p->ids, page_ids, sizeof(p->ids));
+            uint16_t *bucket = bucket_of(kv, parent, page_ids);
+            p->next = *bucket;
+            *bucket = page;
+        }
+        pages->node[i] = kv->page[page].node;
+        pages->num_nodes = i + 1;
+    }
+}
+
+uint32_t kv_prefix_find(const struct kv_cache *kv, const struct kv_pages *pages, const int32_t *ids,
+                        int32_t pos, int32_t count)
+{
+    assert(pos % DGL_KV_PAGE == 0);
+    if (!names_reach(kv, pages, pos))
+        return 0;
+    uint64_t parent = pos ? pages->node[pos / DGL_KV_PAGE - 1] : 0;
+    uint32_t found = 0;
+    for (; pos + DGL_KV_PAGE <= count; pos += DGL_KV_PAGE, found++) {
+        const uint16_t page = find(kv, parent, ids + pos);
+        if (page == KV_NO_PAGE)
+            break;
+        parent = kv->page[page].node;
+    }
+    return found;
+}
+
+uint32_t kv_prefix_adopt(struct kv_cache *kv, struct kv_pages *pages, const int32_t *ids,
+                         int32_t pos, int32_t count)
+{
+    const uint32_t first = (uint32_t)(pos / DGL_KV_PAGE);
+    uint32_t found = kv_prefix_find(kv, pages, ids, pos, count);
+    if (found == 0)
+        return 0;
+    if (pos == 0)
+        pages->prefix_serial = kv->prefix_serial;
+    kv_cache_give(kv, pages, first);
+    for (uint32_t i = first; i < first + found; i++) {
+        const uint16_t page = find(kv, i ? pages->node[i - 1] : 0, ids + (size_t)i * DGL_KV_PAGE);
+        if (pages->guest && kv->page[page].guests == 0 && kv->guest_used >= kv->guest_pages)
+            break;
+        kv_cache_hold(kv, pages, page);
+        pages->page[i] = page;
+        pages->node[i] = kv->page[page].node;
+        pages->count = pages->num_nodes = i + 1;
+    }
+    return pages->count - first;
+}

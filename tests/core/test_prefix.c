@@ -1,0 +1,376 @@
+/* Pages that several sequences have: found by their tokens and never by less, copied before one of
+ * them writes, given back by the last; sessions that begin alike, and clones. */
+#include "tests/support/tiny_engine.h"
+
+#include <stdlib.h>
+
+#include "core/base/mem.h"
+#include "core/seq/session.h"
+#include "tests/support/gl_fail.h"
+
+#define CONTEXT 512
+#define PROMPT  200
+
+static char *dir; /* a tiny model of that context */
+static struct tiny_engine engine;
+static int32_t text[CONTEXT], other[CONTEXT];
+
+static int open_engine(void **state)
+{
+    (void)state;
+    gl_fail_reset();
+    tiny_engine_open(&engine, &(struct tiny_engine_params){.path = dir, .context = CONTEXT});
+    dgl_session_destroy(&engine.session);
+    return 0;
+}
+
+static int close_engine(void **state)
+{
+    (void)state;
+    struct dgl_counters c;
+    dgl_device_get_counters(engine.device, &c);
+    assert_int_equal(c.pages_used, 0);
+    assert_int_equal(c.pages_shared, 0);
+    assert_int_equal(engine.model->kv.bytes, 0);
+    tiny_engine_close(&engine);
+    return 0;
+}
+
+static struct dgl_counters counters(void)
+{
+    struct dgl_counters c;
+    dgl_device_get_counters(engine.device, &c);
+    return c;
+}
+
+static struct dgl_session *session(bool shares)
+{
+    struct dgl_session *s = NULL;
+    if (dgl_session_create(engine.model, dgl_session_params(.share_prefix = shares, .chunk = 48),
+                           &s) != DGL_OK)
+        fail_msg("session: %s", engine.log.text);
+    return s;
+}
+
+/* ---- any sequence of events, against a list of what was written where ------------------------ */
+
+#define SEQS   6
+#define PAGES  24 /* of guests */
+#define LENGTH 5  /* pages of a sequence, at most */
+
+/* A page of tokens is 64 times one symbol. */
+struct written {
+    int32_t symbols[LENGTH]; /* of the text up to the page's end */
+    uint32_t count;          /* 0 = nothing */
+};
+
+static void fill_ids(const int32_t *symbols, int32_t *ids)
+{
+    for (int i = 0; i < LENGTH * DGL_KV_PAGE; i++)
+        ids[i] = symbols[i / DGL_KV_PAGE];
+}
+
+static void check_cache(const struct kv_cache *kv, const struct kv_pages *seqs)
+{
+    uint32_t used = 0, shared = 0;
+    for (uint32_t p = 0; p < kv->pages; p++) {
+        uint32_t refs = 0;
+        for (int s = 0; s < SEQS; s++)
+            for (uint32_t i = 0; i < seqs[s].count; i++)
+                refs += seqs[s].page[i] == p;
+        assert_int_equal(kv->page[p].refs, refs);
+        assert_int_equal(kv->page[p].guests, refs);
+        used += refs > 0;
+        shared += refs > 1;
+    }
+    assert_int_equal(kv->guest_used, used);
+    assert_int_equal(counters().pages_used, used);
+    assert_int_equal(counters().pages_shared, shared);
+    assert_int_equal(kv->num_free + kv->num_idle + used, kv->pages);
+    assert_in_range(kv->pages, 0, PAGES);
+}
+
+static void test_events(void **state)
+{
+    (void)state;
+    struct kv_cache *kv = &engine.model->kv;
+    struct kv_pages seqs[SEQS] = {{0}};
+    int32_t symbols[SEQS][LENGTH] = {{0}}, ids[LENGTH * DGL_KV_PAGE];
+    struct written written[PAGES] = {{{0}, 0}};
+    struct gl_saved saved;
+    uint32_t seed = 1, adopted = 0, refused = 0, gone = 0;
+    assert_int_equal(device_enter(engine.device, &saved), DGL_OK);
+    assert_int_equal(kv_cache_invite(kv, PAGES, 4, 0), DGL_OK);
+    for (int s = 0; s < SEQS; s++)
+        assert_int_equal(kv_cache_join_guest(kv, LENGTH, &seqs[s]), DGL_OK);
+    for (int round = 0; round < 3000; round++) {
+        seed = seed * 1664525u + 1013904223u;
+        const uint32_t s = (seed >> 8) % SEQS, what = seed >> 16 & 7;
+        struct kv_pages *seq = &seqs[s];
+        if (what < 2) { /* an end */
+            kv_cache_give(kv, seq, what == 0 ? 0 : seq->count / 2);
+            continue;
+        }
+        if (what == 2 && round % 64 == 0) {
+            kv_prefix_forget_all(kv);
+            continue;
+        }
+        if (seq->count == 0) /* a new text: few symbols, so that many begin alike */
+            for (uint32_t i = 0; i < LENGTH; i++)
+                symbols[s][i] = (int32_t)(seed >> (10 + 2 * i) & 3);
+        fill_ids(symbols[s], ids);
+        /* What is known of it, then pages of its own. */
+        const uint32_t had = seq->count;
+        const uint32_t found =
+            kv_prefix_adopt(kv, seq, ids, (int32_t)had * DGL_KV_PAGE, LENGTH * DGL_KV_PAGE);
+        adopted += found;
+        for (uint32_t i = had; i < had + found; i++) {
+            const struct written *w = &written[seq->page[i]];
+            assert_int_equal(w->count, i + 1);
+            assert_memory_equal(w->symbols, symbols[s], (i + 1) * sizeof(int32_t));
+        }
+        const uint32_t from = seq->count, to = from < LENGTH ? from + 1 : LENGTH;
+        const uint32_t lacks = kv_cache_lacks(kv, seq, to);
+        test_log_clear(&engine.log);
+        enum dgl_status status = kv_cache_take(kv, seq, to);
+        assert_int_equal(status, lacks ? DGL_ERR_NO_MEMORY : DGL_OK);
+        assert_int_equal(engine.log.errors, lacks > 0);
+        refused += lacks > 0;
+        for (uint32_t i = from; i < seq->count; i++) {
+            struct written *w = &written[seq->page[i]];
+            gone += w->count > 0;
+            w->count = i + 1;
+            memcpy(w->symbols, symbols[s], (i + 1) * sizeof(int32_t));
+        }
+        kv_prefix_note(kv, seq, ids, (int32_t)from * DGL_KV_PAGE,
+                       (int32_t)seq->count * DGL_KV_PAGE);
+        check_cache(kv, seqs);
+    }
+    print_message("# %u pages adopted, %u refused, %u written again\n", adopted, refused, gone);
+    assert_true(adopted > 100 && refused > 20 && gone > 100);
+    test_log_clear(&engine.log);
+    for (int s = 0; s < SEQS; s++)
+        kv_cache_leave(kv, &seqs[s]);
+    kv_cache_uninvite(kv, PAGES, 4);
+    device_leave(engine.device, &saved);
+}
+
+/* Texts whose tokens differ in one place, or whose beginnings do, are never taken for one another,
+ * whatever their hashes are: with one bucket all are alike. */
+static void test_one_bucket(void **state)
+{
+    (void)state;
+    struct kv_cache *kv = &engine.model->kv;
+    struct kv_pages a = {0}, b = {0};
+    int32_t ids[2 * DGL_KV_PAGE], like[2 * DGL_KV_PAGE];
+    struct gl_saved saved;
+    assert_int_equal(device_enter(engine.device, &saved), DGL_OK);
+    assert_int_equal(kv_cache_invite(kv, 4, 4, 0), DGL_OK);
+    assert_int_equal(kv_cache_join_guest(kv, 2, &a), DGL_OK);
+    assert_int_equal(kv_cache_join_guest(kv, 2, &b), DGL_OK);
+    memcpy(ids, text, sizeof(ids));
+    assert_int_equal(kv_cache_take(kv, &a, 2), DGL_OK);
+    kv_prefix_note(kv, &a, ids, 0, 2 * DGL_KV_PAGE);
+    const uint32_t pages = kv->pages;
+    kv->pages = 1; /* as many buckets */
+    kv->page[a.page[0]].next = a.page[1];
+    kv->page[a.page[1]].next = KV_NO_PAGE;
+    kv->bucket[0] = a.page[0];
+    for (int i = 0; i < 2 * DGL_KV_PAGE; i++) {
+        memcpy(like, ids, sizeof(like));
+        like[i] ^= 1 << i % 31;
+        assert_int_equal(kv_prefix_find(kv, &b, like, 0, 2 * DGL_KV_PAGE), i / DGL_KV_PAGE);
+    }
+    assert_int_equal(kv_prefix_find(kv, &b, ids + DGL_KV_PAGE, 0, DGL_KV_PAGE), 0);
+    assert_int_equal(kv_prefix_find(kv, &b, ids, 0, 2 * DGL_KV_PAGE), 2);
+    kv->pages = pages;
+    kv_prefix_rehash(kv);
+    kv_cache_leave(kv, &a);
+    kv_cache_leave(kv, &b);
+    kv_cache_uninvite(kv, 4, 4);
+    device_leave(engine.device, &saved);
+}
+
+/* ---- sessions that begin alike --------------------------------------------------------------- */
+
+struct beginning {
+    const char *name;
+    int32_t same, count; /* tokens in common with the first session; tokens */
+    int32_t reused;
+};
+static const struct beginning beginnings[] = {
+    {"nothing in common", 0, PROMPT, 0},
+    {"less than a page", 63, PROMPT, 0},
+    {"a page", 64, PROMPT, 64},
+    {"a page and a token", 65, PROMPT, 64},
+    {"two pages but one", 127, PROMPT, 64},
+    {"two pages", 128, PROMPT, 128},
+    {"all of it", PROMPT, PROMPT, 192},
+    {"a page is all of it", 64, 64, 0},
+    {"more than it", PROMPT, 300, 192},
+};
+
+static void test_beginning(void **state)
+{
+    const struct beginning *row = *state;
+    int32_t ids[CONTEXT];
+    for (int gone = 0; gone < 2; gone++) {
+        struct dgl_session *first = session(true), *second, *alone = session(false);
+        tiny_sync(first, text, PROMPT);
+        second = session(true);
+        if (gone)
+            dgl_session_destroy(&first);
+        memcpy(ids, text, sizeof(ids));
+        memcpy(ids + row->same, other, (size_t)(row->count - row->same) * sizeof(*ids));
+        const struct dgl_counters before = counters();
+        assert_int_equal(tiny_sync(second, ids, (size_t)row->count), row->reused);
+        const struct dgl_counters after = counters();
+        assert_int_equal(after.prefix_hit_tokens - before.prefix_hit_tokens, row->reused);
+        assert_int_equal(after.tokens - before.tokens, row->count - row->reused);
+        assert_int_equal(after.pages_shared, gone ? 0 : row->reused / DGL_KV_PAGE);
+        assert_int_equal(tiny_sync(alone, ids, (size_t)row->count), 0);
+        float *got = tiny_logits(second), *want = tiny_logits(alone);
+        const double nmse = tiny_nmse(got, want, (size_t)engine.model->info.vocab);
+        if (!(nmse < 1e-9))
+            fail_msg("logits: NMSE %g, at most 1e-9", nmse);
+        free(got);
+        free(want);
+        dgl_session_destroy(&first);
+        dgl_session_destroy(&second);
+        dgl_session_destroy(&alone);
+    }
+}
+
+/* What other kernels have computed is not given away. */
+static void test_other_kernels(void **state)
+{
+    (void)state;
+    struct dgl_session *first = session(true), *second = session(true);
+    tiny_sync(first, text, PROMPT);
+    assert_int_equal(dgl_model_set_kernels(engine.model, NULL), DGL_OK);
+    assert_int_equal(tiny_sync(second, text, PROMPT), 0);
+    dgl_session_trim(first, 100);
+    tiny_sync(first, text, 300); /* begun by the old ones: it is not known */
+    dgl_session_trim(second, 0);
+    assert_int_equal(tiny_sync(second, text, 300), 192);
+    dgl_session_destroy(&first);
+    dgl_session_destroy(&second);
+}
+
+/* ---- clones ---------------------------------------------------------------------------------- */
+
+struct copying {
+    const char *name;
+    int32_t held, trimmed; /* tokens of the session; it is cut to so many when it was cloned */
+    bool ends;             /* before its clone goes on */
+    uint32_t shared;       /* pages, when the clone is made */
+};
+static const struct copying clones[] = {
+    {"nothing is held", 0, 0, false, 0},
+    {"in the first page", 17, 17, false, 1},
+    {"at the end of a page", 128, 128, false, 2},
+    {"in the third page", 150, 150, false, 3},
+    {"it is cut within what is shared", 150, 70, false, 3},
+    {"it ends before its clone", 150, 150, true, 3},
+};
+
+static void test_clone(void **state)
+{
+    const struct copying *row = *state;
+    enum { ANSWER = 40 };
+    int32_t want[2][ANSWER], got[ANSWER], ids[2][CONTEXT];
+    struct dgl_session *s = session(false), *clone = NULL, *alone = session(false);
+    const size_t cut = (size_t)row->trimmed + 5, whole = (size_t)row->held + 5;
+    memcpy(ids[0], text, sizeof(text));
+    memcpy(ids[1], text, sizeof(text));
+    memcpy(ids[0] + row->trimmed, other, 5 * sizeof(int32_t));
+    memcpy(ids[1] + row->held, other + 5, 5 * sizeof(int32_t));
+    tiny_greedy(alone, ids[0], cut, want[0], ANSWER);
+    tiny_greedy(alone, ids[1], whole, want[1], ANSWER);
+    dgl_session_destroy(&alone);
+    if (row->held)
+        tiny_sync(s, text, (size_t)row->held);
+    const struct dgl_counters before = counters();
+    assert_int_equal(dgl_session_clone(s, NULL, &clone), DGL_OK);
+    const struct dgl_counters after = counters();
+    assert_int_equal(after.tokens, before.tokens);
+    assert_int_equal(after.pages_used, before.pages_used);
+    assert_int_equal(after.pages_shared, row->shared);
+    assert_int_equal(dgl_session_len(clone), row->held);
+    if (row->held) { /* its logits came with it */
+        float *a = tiny_logits(s), *b = tiny_logits(clone);
+        assert_memory_equal(a, b, (size_t)engine.model->info.vocab * sizeof(float));
+        free(a);
+        free(b);
+    }
+    dgl_session_trim(s, row->trimmed);
+    if (row->ends) {
+        dgl_session_destroy(&s);
+    } else {
+        tiny_greedy(s, ids[0], cut, got, ANSWER);
+        assert_memory_equal(got, want[0], sizeof(got));
+    }
+    tiny_greedy(clone, ids[1], whole, got, ANSWER);
+    assert_memory_equal(got, want[1], sizeof(got));
+    if (!row->ends) {
+        tiny_greedy(s, ids[0], cut, got, ANSWER);
+        assert_memory_equal(got, want[0], sizeof(got));
+    }
+    dgl_session_destroy(&s);
+    dgl_session_destroy(&clone);
+}
+
+static void test_clone_is_refused(void **state)
+{
+    (void)state;
+    struct dgl_session *s = session(false), *clone = NULL;
+    const char *const parts[] = {"100", "150"};
+    tiny_sync(s, text, 150);
+    test_log_clear(&engine.log);
+    enum dgl_status status = dgl_session_clone(s, dgl_session_params(.context = 100), &clone);
+    assert_refusal(&engine.log, status, DGL_ERR_INVALID_ARG, parts);
+    assert_null(clone);
+    test_log_clear(&engine.log);
+    assert_int_equal(dgl_session_clone(s, NULL, NULL), DGL_ERR_INVALID_ARG);
+    test_log_clear(&engine.log);
+    /* Whatever is not there, the session goes on. */
+    int failed = 0;
+    for (enum dgl_status got = DGL_ERR_NO_MEMORY; got != DGL_OK; failed++) {
+        assert_in_range(failed, 0, 60);
+        gl_fail.allocations = failed;
+        got = dgl_session_clone(s, NULL, &clone);
+        gl_fail_reset();
+        assert_int_equal(got == DGL_OK, clone != NULL);
+        test_log_clear(&engine.log);
+        assert_int_equal(dgl_session_len(s), 150);
+    }
+    assert_true(failed > 3);
+    assert_int_equal(counters().pages_used, 3);
+    dgl_session_destroy(&s);
+    dgl_session_destroy(&clone);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_events),
+        cmocka_unit_test(test_one_bucket),
+        cmocka_unit_test(test_other_kernels),
+        cmocka_unit_test(test_clone_is_refused),
+    };
+    struct tiny_llama sizes = tiny_llama_default();
+    sizes.context = CONTEXT;
+    dir = test_tmpdir();
+    tiny_llama_write(dir, &sizes);
+    tiny_ids(text, CONTEXT, sizes.vocab, 5);
+    tiny_ids(other, CONTEXT, sizes.vocab, 6);
+    for (int i = 0; i < CONTEXT; i++) /* differs everywhere */
+        other[i] = other[i] == text[i] ? other[i] - 1 : other[i];
+    int failures = cmocka_run_group_tests(tests, open_engine, close_engine);
+    open_engine(NULL);
+    failures += test_run_table("beginnings", test_beginning, beginnings);
+    failures += test_run_table("clones", test_clone, clones);
+    close_engine(NULL);
+    test_tmpdir_remove(dir);
+    return failures;
+}

@@ -1212,18 +1212,23 @@ struct dgl_batch;
 struct dgl_batch_params {
     int32_t sequences; /* requests that run at once; 0 = 4, at most 256 */
     int32_t queue;     /* requests that wait for one of them to end; 0 = 256, at most 65536 */
-    /* Tokens of a sequence; 0 = what the model granted, lowered until all sequences fit the
+    /* Tokens of a sequence; 0 = what the model granted, lowered until one such sequence fits the
      * device, of which a line of level DGL_LOG_NOTICE tells. */
     int32_t context;
+    /* Tokens of KV cache that all sequences share, in pages of 64: 0 = as many as all contexts come
+     * to, or as fit. When they run out, the request that came last gives its own back, waits, and
+     * is evaluated again. */
+    int32_t cache_tokens;
     int32_t chunk; /* prompt tokens per step; 0 = chosen for the device, as for sessions */
     dgl_progress_cb progress_cb; /* may be NULL; in kernels, as dgl_session_params has it */
     void *progress_priv;         /* first argument of progress_cb */
 };
 #define dgl_batch_params(...) (&(struct dgl_batch_params){__VA_ARGS__})
 
-/* Allocates the memory of all sequences. The batch borrows the model. DGL_ERR_NO_MEMORY before
- * anything is allocated when they do not fit; DGL_ERR_INVALID_ARG: a number out of its range, or a
- * context or chunk that dgl_session_create() refuses. Slow. */
+/* Allocates the memory of all sequences, but for pages that come with their tokens; what requests
+ * begin with in common they share. The batch borrows the model. DGL_ERR_NO_MEMORY before anything
+ * is allocated when one context does not fit beside the sequences; DGL_ERR_INVALID_ARG: a number
+ * out of its range, or a context or chunk that dgl_session_create() refuses. Slow. */
 enum dgl_status dgl_batch_create(struct dgl_model *model, const struct dgl_batch_params *params,
                                  struct dgl_batch **out);
 /* Drops the requests that are left, whose callbacks are not called any more, and frees the batch.
@@ -1313,8 +1318,10 @@ enum dgl_status dgl_batch_step(struct dgl_batch *batch, size_t *left);
 
 /* What a batch does, and has done since it was made. */
 struct dgl_batch_info {
-    int32_t sequences, queue, context;                     /* as granted */
-    size_t running, waiting;                               /* requests, now */
+    int32_t sequences, queue, context; /* as granted */
+    size_t running, waiting;           /* requests, now */
+    uint32_t pages, pages_used; /* of the KV cache: granted to all sequences, and that they have */
+    uint64_t preempted;         /* times that a request gave its pages back and waited again */
     uint64_t submitted, finished, cancelled, failed;       /* requests; failed: status not DGL_OK */
     uint64_t prompt_tokens, reused_tokens, decoded_tokens; /* of the requests so far */
 };

@@ -217,8 +217,8 @@ enum dgl_status kv_cache_invite(struct kv_cache *kv, uint32_t pages, uint32_t fi
 
 void kv_cache_uninvite(struct kv_cache *kv, uint32_t pages, uint32_t first)
 {
-    assert(kv->guest_used == 0);
     kv->guest_pages -= pages;
+    assert(kv->guest_used <= kv->guest_pages);
     take_promise_back(kv, pages, first);
 }
 

@@ -119,6 +119,8 @@ void kv_prefix_note(struct kv_cache *kv, struct kv_pages *pages, const int32_t *
  * sequence has of the first `pos` ids, a number of whole pages, is not known by its tokens. */
 uint32_t kv_prefix_find(const struct kv_cache *kv, const struct kv_pages *pages, const int32_t *ids,
                         int32_t pos, int32_t count);
+/* Of the pages of ids[0 .. count) that are known, how many guests have. */
+uint32_t kv_prefix_held(const struct kv_cache *kv, const int32_t *ids, int32_t count);
 /* The sequence gets those, in place of what it has from there on; as many as there are, and as many
  * as a guest may have. */
 uint32_t kv_prefix_adopt(struct kv_cache *kv, struct kv_pages *pages, const int32_t *ids,

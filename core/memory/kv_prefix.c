@@ -149,6 +149,20 @@ uint32_t kv_prefix_find(const struct kv_cache *kv, const struct kv_pages *pages,
     return found;
 }
 
+uint32_t kv_prefix_held(const struct kv_cache *kv, const int32_t *ids, int32_t count)
+{
+    uint64_t parent = 0;
+    uint32_t held = 0;
+    for (int32_t pos = 0; pos + DGL_KV_PAGE <= count; pos += DGL_KV_PAGE) {
+        const uint16_t page = find(kv, parent, ids + pos);
+        if (page == KV_NO_PAGE)
+            break;
+        held += kv->page[page].guests > 0;
+        parent = kv->page[page].node;
+    }
+    return held;
+}
+
 uint32_t kv_prefix_adopt(struct kv_cache *kv, struct kv_pages *pages, const int32_t *ids,
                          int32_t pos, int32_t count)
 {

@@ -129,6 +129,8 @@ void plan_buffer_bytes(const struct plan *plan, int32_t context, int32_t rows,
 /* Bytes of what a sequence of `context` tokens has of its own: its state, and scratch for passes
  * over one token. */
 void plan_sequence_bytes(const struct plan *plan, int32_t context, uint64_t bytes[BUF_COUNT]);
+/* The same in one arena. */
+uint64_t plan_sequence_total(const struct plan *plan, int32_t context);
 /* One layer's keys and values of `tokens` positions, bytes. */
 uint64_t plan_kv_layer_bytes(const struct plan *plan, int32_t tokens);
 /* Pages of so many positions. */

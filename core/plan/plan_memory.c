@@ -73,6 +73,13 @@ void plan_sequence_bytes(const struct plan *plan, int32_t context, uint64_t byte
     plan_buffer_bytes(plan, context, 1, bytes);
 }
 
+uint64_t plan_sequence_total(const struct plan *plan, int32_t context)
+{
+    uint64_t own[BUF_COUNT];
+    plan_sequence_bytes(plan, context, own);
+    return arena_layout_bytes(plan->device, own, BUF_COUNT);
+}
+
 uint64_t plan_kv_layer_bytes(const struct plan *plan, int32_t tokens)
 {
     const struct model_desc *d = plan->desc;
@@ -112,7 +119,7 @@ int32_t plan_default_rows(const struct plan *plan)
 void plan_estimate(const struct plan *plan, int32_t context, int32_t rows, uint64_t available,
                    struct dgl_memory *out)
 {
-    uint64_t bytes[BUF_COUNT], own[BUF_COUNT], layers = (uint64_t)plan->desc->layers;
+    uint64_t bytes[BUF_COUNT], layers = (uint64_t)plan->desc->layers;
     const uint64_t page_bytes = plan_kv_layer_bytes(plan, DGL_KV_PAGE);
     uint64_t room = UINT64_MAX;
     *out = (struct dgl_memory){
@@ -120,8 +127,7 @@ void plan_estimate(const struct plan *plan, int32_t context, int32_t rows, uint6
     plan_buffer_bytes(plan, context, rows < context ? rows : context, bytes);
     for (int i = BUF_STATE_COUNT; i < BUF_COUNT; i++)
         out->scratch_bytes += bytes[i];
-    plan_sequence_bytes(plan, context, own);
-    out->scratch_bytes += arena_layout_bytes(plan->device, own, BUF_COUNT);
+    out->scratch_bytes += plan_sequence_total(plan, context);
     out->kv_bytes = plan_kv_pages(context) * page_bytes * layers;
     if (available) {
         uint64_t fixed = out->weight_bytes + out->scratch_bytes;

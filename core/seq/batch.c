@@ -1,7 +1,7 @@
 /* Requests in lanes. A step queues some tokens of every answer, then a pass of one prompt, and only
- * then waits, so that the device has work while the host looks at ids. Lanes share nothing that an
- * answer depends on: whatever runs beside it, the same programs compute the same numbers. */
-#include "core/seq/batch.h"
+ * then waits, so that the device has work while the host looks at ids. Lanes share what their
+ * prompts have in common, which is computed once, and nothing else that an answer depends on. */
+#include "core/seq/batch_pages.h"
 
 #include <assert.h>
 #include <math.h>
@@ -16,30 +16,6 @@
  * which gl/ has 16. */
 #define WAVE 8
 
-enum request_state {
-    REQUEST_WAITS,
-    REQUEST_READS,  /* its prompt */
-    REQUEST_WRITES, /* the first token is there */
-};
-
-struct batch_request {
-    struct batch_request *next;
-    struct dgl_batch *batch;
-    uint64_t id;
-    enum request_state state;
-    atomic_bool cancelled;
-    bool begun;   /* the lane has its prompt */
-    bool resumes; /* after a loss of the device */
-    struct batch_lane *lane;
-    struct dgl_request_params p; /* texts and arrays are the arena's */
-    struct dgl_arena arena;
-    struct dgl_generate_params how;
-    struct dgl_generate_result result;
-    struct generation g;
-    struct dgl_choice top[DGL_TOP_LOGPROBS_MAX];
-    uint64_t submit_ns, start_ns, first_ns;
-};
-
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static enum dgl_status check_range(const struct dgl_log *log, const char *name, int32_t value,
@@ -50,37 +26,6 @@ static enum dgl_status check_range(const struct dgl_log *log, const char *name, 
                                                   "%s of a batch is %d: 1 to %d, 0 takes the "
                                                   "default",
                                                   name, value, most);
-}
-
-/* The context of each sequence, when nobody asks for one: what was granted, or as much less as
- * makes room for all of them. */
-static int32_t context_that_fits(const struct dgl_batch *b, int32_t chunk)
-{
-    const struct kv_cache *cache = &b->model->kv;
-    const int32_t lanes = b->info.sequences;
-    const int64_t each = (int64_t)(cache->most_pages - cache->promised) / lanes * DGL_KV_PAGE;
-    int32_t granted = b->model->info.context;
-    struct dgl_memory mem;
-    dgl_session_estimate(b->model, dgl_session_params(.chunk = chunk), &mem);
-    if (each < granted) {
-        granted = each > 0 ? (int32_t)each : 1;
-        dgl_notice(b->model->dev->log,
-                   "the KV cache of a layer is one binding: %d sequences get %d tokens each", lanes,
-                   granted);
-        dgl_session_estimate(b->model, dgl_session_params(.context = granted, .chunk = chunk),
-                             &mem);
-    }
-    const uint64_t kv = mem.kv_bytes * (uint64_t)lanes,
-                   fixed = mem.weight_bytes + mem.scratch_bytes;
-    if (mem.available_bytes == 0 || fixed + kv <= mem.available_bytes)
-        return granted;
-    const uint64_t room = mem.available_bytes > fixed ? mem.available_bytes - fixed : 0;
-    int32_t context = (int32_t)((double)granted * (double)room / (double)kv);
-    context = context > 256 ? context / 256 * 256 : context;
-    context = context > 0 ? context : 1;
-    dgl_notice(b->model->dev->log, "%d tokens for each of %d sequence%s do not fit: each gets %d",
-               granted, lanes, lanes == 1 ? "" : "s", context);
-    return context;
 }
 
 enum dgl_status batch_init(struct dgl_batch *b, const struct dgl_batch_params *p)
@@ -100,13 +45,13 @@ enum dgl_status batch_init(struct dgl_batch *b, const struct dgl_batch_params *p
     if (!b->lanes)
         return dgl_fail_memory(log, "sequences", sizeof(*b->lanes));
     b->info.sequences = p->sequences ? p->sequences : BATCH_SEQUENCES;
-    b->info.context = p->context ? p->context : context_that_fits(b, p->chunk);
+    status = batch_pages_init(b, p);
     for (int32_t i = 0; i < b->info.sequences && status == DGL_OK; i++)
-        status = dgl_session_create(
+        status = session_create(
             m,
-            dgl_session_params(.context = b->info.context, .chunk = p->chunk,
+            dgl_session_params(.context = b->info.context, .chunk = p->chunk, .share_prefix = true,
                                .progress_cb = p->progress_cb, .progress_priv = p->progress_priv),
-            &b->lanes[i].session);
+            true, &b->lanes[i].session);
     return status;
 }
 
@@ -128,6 +73,7 @@ void batch_destroy(struct dgl_batch *b)
     for (int32_t i = 0; b->lanes && i < b->info.sequences; i++)
         if (b->lanes[i].session)
             session_destroy(b->lanes[i].session);
+    batch_pages_finish(b);
     free(b->lanes);
     pthread_mutex_destroy(&b->lock);
     free(b);
@@ -325,7 +271,7 @@ static void finish_request(struct dgl_batch *b, struct batch_request *r, enum dg
     }
     generation_finish(&r->g);
     if (r->lane)
-        session_trim_pages(r->lane->session);
+        batch_pages_give(r->lane);
     pthread_mutex_lock(&b->lock);
     for (; *link != r; link = &(*link)->next)
         before = *link;
@@ -367,38 +313,19 @@ static void finish_request(struct dgl_batch *b, struct batch_request *r, enum dg
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-/* Tokens at the beginning of the prompt that the lane may keep: whole passes, as a lane without
- * them would evaluate them, and not all of the prompt. */
-static int32_t reusable(const struct batch_lane *lane, const struct batch_request *r)
+static struct batch_lane *free_lane(const struct dgl_batch *b)
 {
-    const int32_t pass = lane->session->ubatch, count = (int32_t)r->result.num_prompt_ids;
-    int32_t same = 0;
-    while (same < count && same < lane->full &&
-           lane->session->ids[same] == r->result.prompt_ids[same])
-        same++;
-    same = same == count ? count - 1 : same;
-    return same / pass * pass;
+    for (int32_t i = 0; i < b->info.sequences; i++)
+        if (!b->lanes[i].request)
+            return &b->lanes[i];
+    return NULL;
 }
 
-static struct batch_lane *free_lane(const struct dgl_batch *b, const struct batch_request *r)
-{
-    struct batch_lane *best = NULL;
-    int32_t most = -1;
-    for (int32_t i = 0; i < b->info.sequences; i++) {
-        struct batch_lane *lane = &b->lanes[i];
-        const int32_t held = lane->request ? -1 : reusable(lane, r);
-        /* Where none helps, the one that helps others the least. */
-        if (held > most || (held == most && best && lane->full < best->full)) {
-            best = lane;
-            most = held;
-        }
-    }
-    return best;
-}
-
-/* The longest waiting requests get free lanes, those where most of their prompts is held. */
+/* The longest waiting requests get free lanes, as far as there are pages; none overtakes another.
+ */
 static void admit(struct dgl_batch *b)
 {
+    bool full = false;
     for (struct batch_request *r = b->first, *next; r; r = next) {
         next = r->next;
         if (r->state != REQUEST_WAITS)
@@ -407,12 +334,11 @@ static void admit(struct dgl_batch *b)
             finish_request(b, r, DGL_OK);
             continue;
         }
-        struct batch_lane *lane = free_lane(b, r);
-        if (!lane)
+        struct batch_lane *lane = free_lane(b);
+        full = full || !lane || !batch_pages_admit(b, r);
+        if (full)
             continue; /* those behind it may have been cancelled */
         struct dgl_session *s = lane->session;
-        lane->full = reusable(lane, r);
-        session_trim(s, lane->full);
         r->g.s = s;
         r->g.p = &r->how;
         r->g.r = &r->result;
@@ -456,13 +382,15 @@ static struct batch_request *at_turn(struct dgl_batch *b, int32_t lane, enum req
 /* One pass of a prompt. */
 static enum dgl_status read_on(struct batch_request *r)
 {
-    struct batch_lane *lane = r->lane;
-    struct dgl_session *s = lane->session;
-    const int32_t count = (int32_t)r->result.num_prompt_ids;
+    struct dgl_session *s = r->lane->session;
+    const int32_t count = batch_request_tokens(r);
+    int32_t adopted = 0;
     enum dgl_status status = DGL_OK;
-    if (!session_is_current(s)) {
+    if (!session_is_current(s))
         status = session_follow(s);
-        lane->full = 0;
+    if (status == DGL_OK && r->preempted) {
+        status = generation_restore(&r->g);
+        r->preempted = status != DGL_OK;
     }
     if (status == DGL_OK && !r->begun) {
         status = generation_begin(&r->g);
@@ -476,11 +404,16 @@ static enum dgl_status read_on(struct batch_request *r)
     }
     if (s->len == count && !s->logits_valid)
         session_trim(s, count - 1);
-    const int32_t from = s->len;
-    if (status == DGL_OK && from < count)
+    /* What another has evaluated since the last pass; nothing of it is evaluated twice. */
+    if (status == DGL_OK && s->len < count)
+        status = session_adopt(s, count, &adopted);
+    if (r->result.num_tokens == 0) {
+        r->result.num_reused += (size_t)adopted;
+        r->batch->info.reused_tokens += (uint64_t)adopted;
+    }
+    if (status == DGL_OK && s->len < count && !batch_pages_waits(r) &&
+        batch_pages_make_room(r, s->len + s->ubatch))
         status = generation_pass(&r->g);
-    if (status == DGL_OK && from == lane->full && s->len == from + s->ubatch)
-        lane->full = s->len;
     return status;
 }
 
@@ -505,7 +438,10 @@ static enum dgl_status write_on(struct batch_request *r)
         status = generation_resume(&r->g);
         r->resumes = false;
     }
-    return status == DGL_OK && !r->g.done ? generation_advance(&r->g) : status;
+    if (status != DGL_OK || r->g.done ||
+        !batch_pages_make_room(r, r->lane->session->len + r->g.queue.steps + r->g.interval + 1))
+        return status;
+    return generation_advance(&r->g);
 }
 
 /* The lane whose prompt is read in this step; -1 = none has one. */
@@ -514,7 +450,7 @@ static int32_t reader(struct dgl_batch *b)
     for (int32_t i = 0; i < b->info.sequences; i++) {
         const int32_t lane = (b->turn + i) % b->info.sequences;
         const struct batch_request *r = b->lanes[lane].request;
-        if (r && r->state == REQUEST_READS) {
+        if (r && r->state == REQUEST_READS && !batch_pages_waits(r)) {
             b->turn = (lane + 1) % b->info.sequences;
             return lane;
         }
@@ -541,7 +477,7 @@ static enum dgl_status step_lanes(struct dgl_batch *b)
                 status = settle(b, r, generation_take(&r->g));
     }
     if (status == DGL_OK && reads >= 0 && (r = at_turn(b, reads, REQUEST_READS)) &&
-        r->lane->session->len == (int32_t)r->result.num_prompt_ids)
+        r->lane->session->len == batch_request_tokens(r))
         status = settle(b, r, write_first(r));
     return status;
 }
@@ -565,7 +501,6 @@ void batch_lose(struct dgl_batch *b)
 {
     for (int32_t i = 0; i < b->info.sequences; i++) {
         struct batch_request *r = b->lanes[i].request;
-        b->lanes[i].full = 0;
         if (!r)
             continue;
         r->g.queue.count = 0; /* their fences went with the context */

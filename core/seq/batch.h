@@ -12,14 +12,34 @@
 #define BATCH_QUEUE         256
 #define BATCH_MAX_QUEUE     65536
 
-struct batch_request;
+enum request_state {
+    REQUEST_WAITS,
+    REQUEST_READS,  /* its prompt */
+    REQUEST_WRITES, /* the first token is there */
+};
+
+struct batch_request {
+    struct batch_request *next;
+    struct dgl_batch *batch;
+    uint64_t id;
+    enum request_state state;
+    atomic_bool cancelled;
+    bool begun;     /* the lane has its prompt */
+    bool resumes;   /* after a loss of the device */
+    bool preempted; /* it gave its pages to older ones: all its tokens are evaluated again */
+    struct batch_lane *lane;
+    struct dgl_request_params p; /* texts and arrays are the arena's */
+    struct dgl_arena arena;
+    struct dgl_generate_params how;
+    struct dgl_generate_result result;
+    struct generation g;
+    struct dgl_choice top[DGL_TOP_LOGPROBS_MAX];
+    uint64_t submit_ns, start_ns, first_ns;
+};
 
 struct batch_lane {
     struct dgl_session *session;
     struct batch_request *request; /* that runs in it; NULL = none */
-    /* So many tokens of the session were evaluated by full passes from 0 on: what a prompt that
-     * begins with them gets alone, to the bit. */
-    int32_t full;
 };
 
 struct dgl_batch {
@@ -30,7 +50,8 @@ struct dgl_batch {
     pthread_mutex_t lock;
     struct batch_request *first, *last; /* all that have not ended, in the order of submission */
     uint64_t next_id;
-    int32_t turn; /* lane that reads its prompt next */
+    uint32_t pages, first_pages; /* of the KV cache, promised to its lanes */
+    int32_t turn;                /* lane that reads its prompt next */
     bool stepping;
     struct dgl_batch_info info;
 };

@@ -126,7 +126,8 @@ enum dgl_status executor_prepare(struct dgl_session *s, struct recipe recipe)
 
 static bool has_room(const struct dgl_session *s)
 {
-    return s->len + TRIAL_STEPS <= s->context && session_rope_holds(s, s->len + TRIAL_STEPS);
+    return s->len + TRIAL_STEPS <= s->context && session_rope_holds(s, s->len + TRIAL_STEPS) &&
+           session_may_reserve(s, s->len + TRIAL_STEPS);
 }
 
 bool executor_is_due(struct dgl_session *s, const struct executor_query *q)

@@ -437,7 +437,7 @@ enum dgl_status generation_begin(struct generation *g)
     g->start_ns = work_ns(g);
     if (status == DGL_OK)
         status = session_take_ids(s, g->r->prompt_ids, g->r->num_prompt_ids, &g->r->num_reused);
-    if (status == DGL_OK)
+    if (status == DGL_OK && !g->in_company)
         status = reserve_answer(g, (int32_t)g->r->num_prompt_ids);
     if (status == DGL_OK)
         status = session_compile(s, needed_segments(g, (int32_t)g->r->num_prompt_ids));
@@ -446,10 +446,27 @@ enum dgl_status generation_begin(struct generation *g)
     return status;
 }
 
+enum dgl_status generation_restore(struct generation *g)
+{
+    const struct dgl_generate_result *r = g->r;
+    const size_t count = r->num_prompt_ids + r->num_tokens;
+    int32_t *ids = dgl_new_array(int32_t, count);
+    if (!ids)
+        return dgl_fail_memory(g->s->model->dev->log, "tokens", count * sizeof(*ids));
+    memcpy(ids, r->prompt_ids, r->num_prompt_ids * sizeof(*ids));
+    if (r->num_tokens)
+        memcpy(ids + r->num_prompt_ids, r->tokens, r->num_tokens * sizeof(*ids));
+    enum dgl_status status = session_write_adjust(g->s, &g->p->sampling);
+    if (status == DGL_OK)
+        status = session_take_ids(g->s, ids, count, NULL);
+    free(ids);
+    return status == DGL_OK ? session_compile(g->s, needed_segments(g, (int32_t)count)) : status;
+}
+
 enum dgl_status generation_pass(struct generation *g)
 {
     struct dgl_session *s = g->s;
-    const int32_t left = (int32_t)g->r->num_prompt_ids - s->len;
+    const int32_t left = (int32_t)(g->r->num_prompt_ids + g->r->num_tokens) - s->len;
     const int32_t tokens = session_pass_tokens(s, left, prompt_rows(g, left), false);
     enum dgl_status status = session_pass(s, tokens, tokens == left ? ROW_LOGITS : 0);
     return status == DGL_OK ? gl_flush(s->model->dev->gl) : status;

@@ -251,6 +251,11 @@ bool session_moves(const struct dgl_session *s, int32_t tokens)
     return kv_cache_moves(&s->model->kv, &s->pages, pages_of(s, tokens));
 }
 
+bool session_may_reserve(const struct dgl_session *s, int32_t tokens)
+{
+    return !s->guest || kv_cache_lacks(&s->model->kv, &s->pages, pages_of(s, tokens)) == 0;
+}
+
 enum dgl_status session_reserve(struct dgl_session *s, int32_t tokens)
 {
     struct dgl_model *m = s->model;

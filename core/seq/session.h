@@ -76,6 +76,8 @@ enum dgl_status session_follow(struct dgl_session *s);
  * session are dropped: none may be queued. */
 enum dgl_status session_reserve(struct dgl_session *s, int32_t tokens);
 bool session_moves(const struct dgl_session *s, int32_t tokens);
+/* False: a guest would have to wait for them. */
+bool session_may_reserve(const struct dgl_session *s, int32_t tokens);
 /* Pages that other sequences evaluated for s->ids[len .. count) become the session's, but for the
  * last token's; *adopted (may be NULL) is how many tokens that are. Nothing may be queued. */
 enum dgl_status session_adopt(struct dgl_session *s, int32_t count, int32_t *adopted);

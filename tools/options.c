@@ -194,6 +194,10 @@ static const struct option table[] = {
      FIELD(max_body), 1, 1073741824, NULL, 0},
     {"serve", 0, "max-connections", "N", "connections at once (default: 512)", TYPE_I32,
      FIELD(max_connections), 1, 65536, NULL, 0},
+    {"serve", 0, "sse-ping-interval", "S",
+     "seconds after which a stream that has nothing to say sends a comment, so that proxies keep "
+     "it (default: 10)",
+     TYPE_I32, FIELD(sse_ping_interval), 1, 86400, NULL, 0},
     {"serve", 0, "drain-timeout", "S",
      "seconds in which requests may end after SIGTERM (default: 30)", TYPE_I32,
      FIELD(drain_timeout), 0, 86400, NULL, 0},
@@ -201,8 +205,9 @@ static const struct option table[] = {
      "access log, a JSON object per line, appended (default: standard error, without -q)",
      TYPE_PATH, FIELD(log_file), 0, 0, NULL, 0},
     {"serve", 0, "cors", "ORIGIN",
-     "web pages of this origin may read answers, of any with * (default: none)", TYPE_PATH,
-     FIELD(cors), 0, 0, NULL, 0},
+     "web pages of this origin may ask and read answers, of any with * (default: those of this "
+     "server alone)",
+     TYPE_PATH, FIELD(cors), 0, 0, NULL, 0},
     {"serve", 0, "pooling", "mean|last",
      "how /v1/embeddings makes one vector of the tokens' (default: mean)", TYPE_WORD,
      FIELD(pooling), 0, 0, "mean|last", 0},

@@ -74,7 +74,8 @@ struct options {
     int32_t seconds;
     /* serve */
     const char *host, *alias, *api_key, *api_key_file, *log_file, *pooling, *cors;
-    int32_t port, parallel, queue, timeout, max_body, max_connections, drain_timeout;
+    int32_t port, parallel, queue, timeout, max_body, max_connections, drain_timeout,
+        sse_ping_interval;
     bool insecure;
     /* bench serve */
     double rate, duration, slo_ttft, slo_itl;

@@ -24,6 +24,7 @@ static const struct options defaults = {
     .max_body = 8 << 20,
     .max_connections = 512,
     .drain_timeout = 30,
+    .sse_ping_interval = 10,
     .dry_base = 1.75,
     .dry_allowed_length = 2,
     .dry_penalty_last_n = -1,

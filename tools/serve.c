@@ -64,7 +64,7 @@ static void catch_signals(void)
 /* ---- options --------------------------------------------------------------------------------- */
 
 /* Addresses, not names that begin like one: those may be anybody's. */
-static bool is_loopback(const char *host)
+bool serve_is_loopback(const char *host)
 {
     struct in_addr v4;
     if (!host || strcmp(host, "::1") == 0 || strcmp(host, "localhost") == 0)
@@ -86,7 +86,7 @@ bool command_serve_check(const struct options *opt)
 /* Whether the address may be open to others; asked when the environment has had its say. */
 static bool check_host(const struct serve *s)
 {
-    if (is_loopback(s->opt->host) || s->num_keys > 0 || s->opt->insecure)
+    if (serve_is_loopback(s->opt->host) || s->num_keys > 0 || s->opt->insecure)
         return true;
     console_error("serve: --host %s is open to other machines: give --api-key-file, or --insecure "
                   "if that is meant",
@@ -188,7 +188,10 @@ static void open_template(struct serve *s)
         dgl_info(&s->engine.console.log, "no chat template");
     s->engine.console.capture = NULL;
     dgl_buf_finish(&said);
-    if (!s->tmpl)
+    if (s->tmpl)
+        s->num_shown =
+            dgl_template_reply_tokens(s->tmpl, dgl_model_tokenizer(s->engine.model), s->shown);
+    else
         dgl_warn(&s->engine.console.log,
                  "%s has no chat template that can be used: /v1/chat/completions is refused",
                  info->path);
@@ -277,7 +280,7 @@ static int serve_run(struct serve *s)
         console_say("listening on http://%s%s%s:%u", v6 ? "[" : "", host, v6 ? "]" : "",
                     (unsigned)port);
         code = serve_engine_run(s);
-        if (code == EXIT_OK)
+        if (code != EXIT_CANCELLED)
             wait_for_readers(s);
         if (code == EXIT_OK && last_signal == SIGINT)
             code = EXIT_CANCELLED;

@@ -19,6 +19,20 @@ struct serve;
 struct serve_logprob {
     struct dgl_choice chosen, top[DGL_TOP_LOGPROBS_MAX];
     size_t num_top;
+    size_t offset; /* characters of the text before it */
+};
+
+/* The last token with text of an answer, and those after it that are no whole character yet. */
+struct serve_spelling {
+    int32_t ids[8];
+    size_t num_ids;
+    bool begun; /* ids[0] is such a token, and counted */
+};
+
+/* A call of a tool in a whole answer. */
+struct serve_call {
+    char id[65]; /* the model's, or one that we made */
+    char *name, *arguments;
 };
 
 /* One of the answers of a request. */
@@ -29,9 +43,23 @@ struct serve_choice {
     bool ended;
     struct serve_logprob *logprobs; /* [num_logprobs], of what is not out yet */
     size_t num_logprobs, cap_logprobs;
-    struct dgl_buf text; /* not out yet: of a whole answer all of it */
-    uint64_t last_ns;    /* when the last token came */
-    const char *finish;  /* OpenAI's word; static */
+    size_t offset; /* characters of the tokens so far; for logprobs of completions */
+    struct serve_spelling spelling;
+    struct dgl_reply *reply;  /* chat: what the text says */
+    struct dgl_buf text;      /* of a whole answer */
+    struct dgl_buf reasoning; /* of a whole answer */
+    struct serve_call *calls; /* [num_calls] of a whole answer */
+    size_t num_calls, cap_calls;
+    bool enough;        /* one call was all that is wanted */
+    uint64_t last_ns;   /* when the last token came */
+    const char *finish; /* OpenAI's word; static */
+};
+
+/* How far a request for embeddings has come. */
+struct serve_embedding {
+    size_t prompt, done; /* prompts, tokens of the next one */
+    float *rows;         /* [num_prompts, hidden], normalised */
+    double *sum;         /* [hidden] over the tokens that are done */
 };
 
 enum serve_state {
@@ -71,8 +99,10 @@ struct serve_exchange {
     struct serve_request request;
     int32_t *prompt_ids; /* chat, and texts: [ends[num_prompts - 1]], one prompt after the other */
     size_t *ends;        /* [num_prompts] */
+    char *prompt_end;    /* chat: the text that its last tokens spell */
     struct serve_choice *choices; /* [num_choices] */
     size_t num_choices, num_ended;
+    struct serve_embedding embed;
     size_t prompt_tokens, reused_tokens, tokens;
     char name[40]; /* "chatcmpl-..." */
     int64_t created;
@@ -81,7 +111,9 @@ struct serve_exchange {
 struct serve {
     const struct options *opt;
     struct engine engine;
-    struct dgl_template *tmpl; /* NULL = the model has none */
+    struct dgl_template *tmpl;           /* NULL = the model has none */
+    int32_t shown[DGL_REPLY_TOKENS_MAX]; /* special tokens that its answers need */
+    size_t num_shown;
     struct dgl_batch *batch;
     struct dgl_session *embedder; /* made at the first request */
     struct dgl_sampling sampling; /* of requests that say nothing */
@@ -142,10 +174,18 @@ void serve_page_answer(struct serve_exchange *ex);
 /* On an HTTP thread: the body of the exchange becomes a job, or the answer is there at once. The
  * lock is held. */
 void serve_job_begin(struct serve_exchange *ex, enum serve_kind kind);
+/* Refuses by the first error line that was captured of the console; the lock is held. */
+void serve_refuse_by_log(struct serve_exchange *ex, enum dgl_status status,
+                         const struct dgl_buf *said);
+/* On the engine's thread: one pass of a request for embeddings; *over: it is answered, or nobody
+ * waits for it. Not DGL_OK: the device is lost; the prompt begins anew then. */
+enum dgl_status serve_embed_step(struct serve_exchange *ex, bool *over);
 /* On the engine's thread: until it is told to stop; an exit code. */
 int serve_engine_run(struct serve *s);
 /* When the batch is gone: lets go of requests that nobody will answer. */
 void serve_engine_drop(struct serve *s);
+/* Whether an address, or NULL, the default, is of this machine alone. */
+bool serve_is_loopback(const char *host);
 /* Signals that came so far. */
 int serve_signals(void);
 int serve_hangups(void);
@@ -155,6 +195,10 @@ int serve_hangups(void);
 /* Of a choice, to the exchange's `out`; its lock is held. */
 void serve_reply_begin(struct serve_exchange *ex); /* of a stream */
 void serve_reply_text(struct serve_choice *c, const char *text, size_t len);
+/* Counts the text of the next token; how many characters were before it. */
+size_t serve_reply_offset(struct serve_choice *c, int32_t id);
+/* Chat: a part of the answer. False: there is no memory for it. */
+bool serve_reply_part(struct serve_choice *c, const struct dgl_reply_part *part);
 void serve_reply_end(struct serve_choice *c);
 /* After the last choice. */
 void serve_reply_finish(struct serve_exchange *ex);

@@ -1,9 +1,8 @@
-/* Requests become sequences of a batch: prompts are rendered and tokenized on the threads that read
- * them, all else is the engine's thread, which owns the device. */
+/* The engine's thread, which owns the device: jobs become sequences of a batch, whose tokens and
+ * texts become answers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include "core/base/clock.h"
@@ -22,12 +21,23 @@ void serve_exchange_unref(struct serve_exchange *ex)
     if (atomic_fetch_sub(&ex->refs, 1) != 1)
         return;
     for (size_t i = 0; i < ex->num_choices; i++) {
-        free(ex->choices[i].logprobs);
-        dgl_buf_finish(&ex->choices[i].text);
+        struct serve_choice *c = &ex->choices[i];
+        free(c->logprobs);
+        dgl_reply_destroy(&c->reply);
+        dgl_buf_finish(&c->text);
+        dgl_buf_finish(&c->reasoning);
+        for (size_t k = 0; c->calls && k < c->num_calls; k++) {
+            free(c->calls[k].name);
+            free(c->calls[k].arguments);
+        }
+        free(c->calls);
     }
     free(ex->choices);
     free(ex->prompt_ids);
     free(ex->ends);
+    dgl_free(ex->prompt_end);
+    free(ex->embed.sum);
+    free(ex->embed.rows);
     serve_request_finish(&ex->request);
     dgl_buf_finish(&ex->body);
     dgl_buf_finish(&ex->out);
@@ -52,191 +62,7 @@ void serve_exchange_refuse(struct serve_exchange *ex, const struct serve_error *
     serve_exchange_answer(ex, error->status);
 }
 
-/* ---- from a body to a job -------------------------------------------------------------------- */
-
-static void keep_line(void *priv, enum dgl_log_level level, const char *text)
-{
-    if (level == DGL_LOG_ERROR)
-        serve_refuse(priv, 400, NULL, "%s", text);
-}
-
-/* Adds ids that it consumes to those of the exchange. */
-static bool add_ids(struct serve_exchange *ex, size_t *cap, size_t prompt, int32_t *ids,
-                    size_t count)
-{
-    const size_t held = prompt ? ex->ends[prompt - 1] : 0;
-    const bool ok = dgl_grow((void **)&ex->prompt_ids, cap, held + count + 1, sizeof(*ids));
-    if (ok && count)
-        memcpy(ex->prompt_ids + held, ids, count * sizeof(*ids));
-    ex->ends[prompt] = held + count;
-    dgl_free(ids);
-    return ok;
-}
-
-/* The ids of all prompts. */
-static bool make_ids(struct serve_exchange *ex, struct serve_error *error)
-{
-    struct serve *s = ex->server;
-    const struct serve_request *r = &ex->request;
-    const struct dgl_log log = {.write = keep_line, .priv = error, .level = DGL_LOG_ERROR};
-    const struct dgl_tokenizer *tok = dgl_model_tokenizer(s->engine.model);
-    const int32_t context = s->metrics.batch.context;
-    const size_t prompts = r->kind == SERVE_CHAT ? 1 : r->num_prompts;
-    const char *name = r->kind == SERVE_CHAT        ? "messages"
-                       : r->kind == SERVE_EMBEDDING ? "input"
-                                                    : "prompt";
-    size_t cap = 0;
-    *error = (struct serve_error){0};
-    ex->ends = dgl_new_array(size_t, prompts);
-    for (size_t i = 0; i < prompts && ex->ends; i++) {
-        int32_t *ids = NULL;
-        size_t count = 0;
-        enum dgl_status status = DGL_OK;
-        if (r->kind != SERVE_CHAT && r->prompts[i].ids) {
-            count = r->prompts[i].num_ids;
-            ids = dgl_new_array(int32_t, count);
-            if (ids)
-                memcpy(ids, r->prompts[i].ids, count * sizeof(*ids));
-        } else if (!tok) {
-            return serve_refuse(error, 400, name, "the model has no tokenizer: give token ids");
-        } else if (r->kind == SERVE_CHAT && !s->tmpl) {
-            return serve_refuse(error, 400, name, "the model has no chat template");
-        } else if (r->kind == SERVE_CHAT) {
-            status = dgl_render_ids(&log, s->tmpl, tok,
-                                    dgl_render_params(.messages = r->messages.p,
-                                                      .messages_len = r->messages.len,
-                                                      .add_generation_prompt = true),
-                                    &ids, &count);
-        } else {
-            status =
-                dgl_encode(&log, tok, r->prompts[i].text.p, r->prompts[i].text.len,
-                           dgl_encode_params(.add_special = true, .source = name), &ids, &count);
-        }
-        if (status != DGL_OK && !error->status)
-            serve_refuse(error, 500, NULL, "%s", dgl_status_str(status));
-        if (status != DGL_OK) {
-            snprintf(error->param, sizeof(error->param), "%s", name);
-            return false;
-        }
-        if (!ids || !add_ids(ex, &cap, i, ids, count))
-            return serve_refuse(error, 500, NULL, "out of memory for the request");
-        if (count == 0)
-            return serve_refuse(error, 400, name, "'%s' has no tokens", name);
-        if (count > (size_t)context) {
-            serve_refuse(error, 400, name, "'%s' has %zu tokens, the context holds %d", name, count,
-                         context);
-            error->code = "context_length_exceeded";
-            return false;
-        }
-    }
-    return ex->ends || serve_refuse(error, 500, NULL, "out of memory for the request");
-}
-
-static bool is_our_model(const struct serve *s, struct dgl_str name)
-{
-    return name.len == 0 || dgl_str_eq(name, s->model_name) ||
-           (!s->opt->alias && dgl_str_eq(name, dgl_model_get_info(s->engine.model)->path));
-}
-
-/* /tokenize and /detokenize. */
-static bool answer_tokens(struct serve_exchange *ex, struct serve_error *error)
-{
-    const struct serve_request *r = &ex->request;
-    const struct dgl_log log = {.write = keep_line, .priv = error, .level = DGL_LOG_ERROR};
-    const struct dgl_tokenizer *tok = dgl_model_tokenizer(ex->server->engine.model);
-    struct dgl_json_writer w = dgl_json_writer(&ex->out, 0);
-    int32_t *ids = NULL;
-    char *text = NULL;
-    size_t count = 0;
-    bool ok = false;
-    *error = (struct serve_error){0};
-    if (!tok)
-        return serve_refuse(error, 400, NULL, "the model has no tokenizer");
-    dgl_jw_object(&w);
-    if (r->kind == SERVE_TOKENIZE) {
-        ok = dgl_encode(&log, tok, r->prompts->text.p, r->prompts->text.len,
-                        dgl_encode_params(.add_special = r->add_special,
-                                          .no_parse_special = !r->parse_special),
-                        &ids, &count) == DGL_OK;
-        dgl_jw_key(&w, "tokens");
-        dgl_jw_array(&w);
-        for (size_t i = 0; i < count; i++)
-            dgl_jw_i64(&w, ids[i]);
-        dgl_jw_end_array(&w);
-    } else {
-        ok = dgl_decode(&log, tok, r->prompts->ids, r->prompts->num_ids, false, &text, &count) ==
-             DGL_OK;
-        dgl_jw_key(&w, "content");
-        dgl_jw_str(&w, (struct dgl_str){ok ? text : "", ok ? count : 0});
-    }
-    dgl_jw_end_object(&w);
-    dgl_free(ids);
-    dgl_free(text);
-    if (ok)
-        serve_exchange_answer(ex, 200);
-    else if (!error->status)
-        serve_refuse(error, 500, NULL, "the text cannot be read");
-    return ok;
-}
-
-static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct serve_error *error)
-{
-    struct serve *s = ex->server;
-    struct serve_request *r = &ex->request;
-    const char *body = ex->body.p ? ex->body.p : "";
-    uint64_t unique[2];
-    if (!atomic_load(&s->ready) || atomic_load(&s->draining))
-        return serve_refuse(error, 503, NULL,
-                            atomic_load(&s->ready) ? "the server is stopping"
-                                                   : "the model is being loaded");
-    if (!serve_request_read(kind, &s->sampling, body, ex->body.len, r, error))
-        return false;
-    if (!is_our_model(s, r->model)) {
-        serve_refuse(error, 404, "model", "the model '%.*s' does not exist, '%s' does",
-                     (int)(r->model.len < 128 ? r->model.len : 128), r->model.p, s->model_name);
-        error->code = "model_not_found";
-        return false;
-    }
-    if (kind == SERVE_TOKENIZE || kind == SERVE_DETOKENIZE)
-        return answer_tokens(ex, error);
-    if (!make_ids(ex, error))
-        return false;
-    const size_t prompts = kind == SERVE_CHAT ? 1 : r->num_prompts;
-    ex->num_choices = kind == SERVE_EMBEDDING ? 0 : prompts * (size_t)r->n;
-    if (ex->num_choices > s->most_choices) {
-        const size_t wanted = ex->num_choices;
-        ex->num_choices = 0;
-        return serve_refuse(error, 400, "n", "the request wants %zu answers, at most %zu can wait",
-                            wanted, s->most_choices);
-    }
-    ex->choices = dgl_new_array(struct serve_choice, ex->num_choices);
-    if (!ex->choices) {
-        ex->num_choices = 0;
-        return serve_refuse(error, 500, NULL, "out of memory for the request");
-    }
-    if (getrandom(unique, sizeof(unique), 0) != (ssize_t)sizeof(unique))
-        unique[0] = unique[1] = dgl_now_ns();
-    if (!r->seeded)
-        r->sampling.seed = unique[1];
-    snprintf(ex->name, sizeof(ex->name), "%s-%016llx", kind == SERVE_CHAT ? "chatcmpl" : "cmpl",
-             (unsigned long long)unique[0]);
-    ex->created = (int64_t)time(NULL);
-    ex->state = EXCHANGE_WAITS;
-    atomic_fetch_add(&ex->refs, 1);
-    pthread_mutex_lock(&s->lock);
-    *(s->last_job ? &s->last_job->next_job : &s->first_job) = ex;
-    s->last_job = ex;
-    pthread_cond_signal(&s->wake);
-    pthread_mutex_unlock(&s->lock);
-    return true;
-}
-
-void serve_job_begin(struct serve_exchange *ex, enum serve_kind kind)
-{
-    struct serve_error error = {0};
-    if (!begin_job(ex, kind, &error))
-        serve_exchange_refuse(ex, &error);
-}
+/* ---- the jobs at hand ------------------------------------------------------------------------ */
 
 /* The engine is done with a job. */
 static void end_job(struct serve_exchange *ex)
@@ -279,6 +105,8 @@ static bool take_token(void *priv, const struct dgl_token *token)
             struct serve_logprob *p = &c->logprobs[c->num_logprobs++];
             p->chosen = token->chosen;
             p->num_top = token->num_top;
+            p->offset =
+                ex->request.kind == SERVE_CHAT ? 0 : serve_reply_offset(c, token->chosen.id);
             memcpy(p->top, token->top, token->num_top * sizeof(*p->top));
         }
     }
@@ -286,13 +114,29 @@ static bool take_token(void *priv, const struct dgl_token *token)
     return ok;
 }
 
+/* A part of a chat's answer; the lock is held. */
+static bool take_part(void *priv, const struct dgl_reply_part *part)
+{
+    struct serve_choice *c = priv;
+    struct serve_error error;
+    if (!serve_reply_part(c, part)) {
+        serve_refuse(&error, 500, NULL, "out of memory for the answer");
+        serve_reply_fail(c->exchange, &error);
+        return false;
+    }
+    c->enough = part->kind == DGL_REPLY_CALL && c->exchange->request.one_call;
+    return !c->enough;
+}
+
 static bool take_text(void *priv, const char *text, size_t len)
 {
     struct serve_choice *c = priv;
     struct serve_exchange *ex = c->exchange;
     pthread_mutex_lock(&ex->lock);
-    const bool ok = !ex->gone && !ex->finished;
-    if (ok)
+    bool ok = !ex->gone && !ex->finished;
+    if (ok && c->reply)
+        ok = dgl_reply_push(c->reply, text, len) == DGL_OK;
+    else if (ok)
         serve_reply_text(c, text, len);
     pthread_mutex_unlock(&ex->lock);
     return ok;
@@ -312,18 +156,24 @@ static void take_end(void *priv, const struct dgl_request_result *result)
         ex->reused_tokens += result->num_reused;
     }
     ex->tokens += result->num_tokens;
+    if (!ex->gone && !ex->finished && result->status == DGL_OK && c->reply && !c->enough)
+        dgl_reply_end(c->reply);
     const bool heard = !ex->gone && !ex->finished;
     if (heard && result->status != DGL_OK) {
         serve_refuse(&error, 500, NULL, "the answer failed: %s; the server's log says more",
                      dgl_status_str(result->status));
         serve_reply_fail(ex, &error);
-    } else if (heard && result->finish == DGL_FINISH_CANCELLED) {
+    } else if (heard && c->text.failed) {
+        serve_refuse(&error, 500, NULL, "out of memory for the answer");
+        serve_reply_fail(ex, &error);
+    } else if (heard && result->finish == DGL_FINISH_CANCELLED && !c->enough) {
         serve_refuse(&error, 503, NULL, "the server is stopping");
         serve_reply_fail(ex, &error);
     } else if (heard) {
         c->finish = result->finish == DGL_FINISH_LENGTH || result->finish == DGL_FINISH_CONTEXT
                         ? "length"
-                        : "stop";
+                    : c->num_calls > 0 ? "tool_calls"
+                                       : "stop";
         serve_reply_end(c);
         if (ex->num_ended == ex->num_choices)
             serve_reply_finish(ex);
@@ -336,9 +186,8 @@ static void take_end(void *priv, const struct dgl_request_result *result)
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
-/* The first error line of what the log said, as the refusal of a call. */
-static void refuse_by_log(struct serve_exchange *ex, enum dgl_status status,
-                          const struct dgl_buf *said)
+void serve_refuse_by_log(struct serve_exchange *ex, enum dgl_status status,
+                         const struct dgl_buf *said)
 {
     struct dgl_str rest = {said->p ? said->p : "", said->len}, line, text = DGL_STR("");
     struct serve_error error;
@@ -366,10 +215,25 @@ static enum dgl_status submit_choice(struct serve_exchange *ex, size_t i)
         dgl_request_params(.ids = ex->prompt_ids + first, .num_ids = ex->ends[prompt] - first,
                            .max_tokens = r->max_tokens, .sampling = sampling, .stop = r->stop,
                            .num_stop = r->num_stop, .ignore_eos = r->ignore_eos,
+                           .shown = ex->server->shown,
+                           .num_shown = r->kind == SERVE_CHAT ? ex->server->num_shown : 0,
                            .logprobs = r->logprobs, .top_logprobs = r->top_logprobs,
                            .token_cb = take_token, .text_cb = take_text, .finish_cb = take_end,
                            .priv = &ex->choices[i]),
         &ex->choices[i].id);
+}
+
+static enum dgl_status begin_reply(struct serve_choice *c)
+{
+    const struct serve_request *r = &c->exchange->request;
+    const struct serve *s = c->exchange->server;
+    return dgl_reply_create(
+        &s->engine.console.log,
+        dgl_reply_params(.tmpl = s->tmpl, .prompt_end = c->exchange->prompt_end,
+                         .calls = r->num_functions > 0, .functions = r->functions,
+                         .num_functions = r->num_functions, .keep_reasoning = r->keep_reasoning,
+                         .part_cb = take_part, .priv = c),
+        &c->reply);
 }
 
 /* All choices or none: those before one that is refused are taken back. */
@@ -381,9 +245,13 @@ static void start_job(struct serve_exchange *ex)
     size_t submitted = 0;
     s->engine.console.capture = &said;
     for (; submitted < ex->num_choices && status == DGL_OK; submitted += status == DGL_OK) {
-        ex->choices[submitted].exchange = ex;
-        ex->choices[submitted].index = (int32_t)submitted;
-        status = submit_choice(ex, submitted);
+        struct serve_choice *c = &ex->choices[submitted];
+        c->exchange = ex;
+        c->index = (int32_t)submitted;
+        if (ex->request.kind == SERVE_CHAT)
+            status = begin_reply(c);
+        if (status == DGL_OK)
+            status = submit_choice(ex, submitted);
     }
     s->engine.console.capture = NULL;
     if (status == DGL_OK && ex->request.stream) {
@@ -393,7 +261,7 @@ static void start_job(struct serve_exchange *ex)
         serve_reply_begin(ex);
         serve_exchange_wake(ex);
     } else if (status != DGL_OK) {
-        refuse_by_log(ex, status, &said);
+        serve_refuse_by_log(ex, status, &said);
         ex->num_ended = ex->num_choices - submitted;
         for (size_t i = 0; i < submitted; i++)
             dgl_batch_cancel(s->batch, ex->choices[i].id);
@@ -401,90 +269,8 @@ static void start_job(struct serve_exchange *ex)
     dgl_buf_finish(&said);
 }
 
-static enum dgl_status write_embeddings(struct serve_exchange *ex, struct dgl_json_writer *w)
+static void take_jobs(struct serve *s, bool wait)
 {
-    struct serve *s = ex->server;
-    const size_t width = (size_t)dgl_model_get_info(s->engine.model)->hidden;
-    const bool last = s->opt->pooling && strcmp(s->opt->pooling, "last") == 0;
-    enum dgl_status status = DGL_OK;
-    dgl_jw_object(w);
-    dgl_jw_key(w, "object");
-    dgl_jw_cstr(w, "list");
-    dgl_jw_key(w, "data");
-    dgl_jw_array(w);
-    for (size_t i = 0; i < ex->request.num_prompts && status == DGL_OK; i++) {
-        const size_t first = i ? ex->ends[i - 1] : 0;
-        struct dgl_buf text = {0};
-        float *row = NULL;
-        size_t rows;
-        status = dgl_embed(s->embedder,
-                           dgl_embed_params(.ids = ex->prompt_ids + first,
-                                            .num_ids = ex->ends[i] - first,
-                                            .pooling = last ? DGL_POOLING_LAST : DGL_POOLING_MEAN,
-                                            .normalize = true),
-                           &row, &rows);
-        dgl_jw_object(w);
-        dgl_jw_key(w, "object");
-        dgl_jw_cstr(w, "embedding");
-        dgl_jw_key(w, "index");
-        dgl_jw_u64(w, i);
-        dgl_jw_key(w, "embedding");
-        if (ex->request.base64) {
-            if (row)
-                dgl_buf_base64(&text, row, width * sizeof(*row));
-            dgl_jw_cstr(w, text.p);
-        } else {
-            dgl_jw_array(w);
-            for (size_t k = 0; k < width && row; k++)
-                dgl_jw_f64(w, (double)row[k]);
-            dgl_jw_end_array(w);
-        }
-        dgl_jw_end_object(w);
-        dgl_buf_finish(&text);
-        dgl_free(row);
-    }
-    dgl_jw_end_array(w);
-    ex->prompt_tokens = ex->ends[ex->request.num_prompts - 1];
-    dgl_jw_key(w, "model");
-    dgl_jw_cstr(w, s->model_name);
-    dgl_jw_key(w, "usage");
-    dgl_jw_object(w);
-    dgl_jw_key(w, "prompt_tokens");
-    dgl_jw_u64(w, ex->prompt_tokens);
-    dgl_jw_key(w, "total_tokens");
-    dgl_jw_u64(w, ex->prompt_tokens);
-    dgl_jw_end_object(w);
-    dgl_jw_end_object(w);
-    return status;
-}
-
-/* Between two steps, the lock of the exchange held. */
-static enum dgl_status answer_embeddings(struct serve_exchange *ex)
-{
-    struct serve *s = ex->server;
-    struct dgl_json_writer w = dgl_json_writer(&ex->out, 0);
-    struct dgl_buf said = {0};
-    enum dgl_status status = DGL_OK;
-    s->engine.console.capture = &said;
-    if (!s->embedder)
-        status = dgl_session_create(
-            s->engine.model,
-            dgl_session_params(.context = s->metrics.batch.context, .chunk = s->opt->ubatch),
-            &s->embedder);
-    if (status == DGL_OK)
-        status = write_embeddings(ex, &w);
-    s->engine.console.capture = NULL;
-    if (status == DGL_OK)
-        serve_exchange_answer(ex, 200);
-    else
-        refuse_by_log(ex, status, &said);
-    dgl_buf_finish(&said);
-    return status;
-}
-
-static enum dgl_status take_jobs(struct serve *s, bool wait)
-{
-    enum dgl_status status = DGL_OK;
     struct timespec until;
     pthread_mutex_lock(&s->lock);
     if (wait && !s->first_job) {
@@ -503,10 +289,8 @@ static enum dgl_status take_jobs(struct serve *s, bool wait)
         s->running = ex;
         atomic_store(&s->beat_ns, dgl_now_ns());
         pthread_mutex_lock(&ex->lock);
-        bool over = true;
-        if (!ex->gone && ex->request.kind == SERVE_EMBEDDING) {
-            status = answer_embeddings(ex);
-        } else if (!ex->gone) {
+        bool over = ex->gone;
+        if (!over && ex->request.kind != SERVE_EMBEDDING) {
             start_job(ex);
             over = ex->num_ended == ex->num_choices;
         }
@@ -514,7 +298,26 @@ static enum dgl_status take_jobs(struct serve *s, bool wait)
         if (over)
             end_job(ex);
     }
-    return status == DGL_ERR_DEVICE_LOST ? status : DGL_OK;
+}
+
+/* One pass of the oldest request for embeddings: answers go on in between. */
+static enum dgl_status embed_on(struct serve *s, struct serve_exchange *ex)
+{
+    bool over = false;
+    atomic_store(&s->beat_ns, dgl_now_ns());
+    enum dgl_status status = serve_embed_step(ex, &over);
+    if (over)
+        end_job(ex);
+    return status;
+}
+
+static struct serve_exchange *oldest_embedding(const struct serve *s)
+{
+    struct serve_exchange *found = NULL;
+    for (struct serve_exchange *ex = s->running; ex; ex = ex->next_job)
+        if (ex->request.kind == SERVE_EMBEDDING)
+            found = ex;
+    return found;
 }
 
 /* ---- the engine's thread --------------------------------------------------------------------- */
@@ -549,6 +352,24 @@ static void reload_kernels(struct serve *s, struct watch *watch)
         dgl_kernels_destroy(&e->kernels);
     e->kernels = before;
     console_error("the kernels stay as they were");
+}
+
+/* Nothing will be answered any more: all that wait hear why. */
+static void fail_all(struct serve *s, const char *why)
+{
+    struct serve_error error;
+    serve_refuse(&error, 503, NULL, "%s", why);
+    tell_health(s, why);
+    atomic_store(&s->draining, true);
+    take_jobs(s, false);
+    while (s->running) {
+        struct serve_exchange *ex = s->running;
+        pthread_mutex_lock(&ex->lock);
+        if (!ex->gone && !ex->finished)
+            serve_reply_fail(ex, &error);
+        pthread_mutex_unlock(&ex->lock);
+        end_job(ex);
+    }
 }
 
 /* A lost device comes back once in a row; should that fail, nothing is left to serve with. */
@@ -591,14 +412,15 @@ int serve_engine_run(struct serve *s)
     if (!watch_create(&watch, &s->engine, s->opt))
         return EXIT_FAILED;
     while (true) {
-        enum dgl_status status = take_jobs(s, left == 0);
-        if (status == DGL_OK) {
-            atomic_store(&s->beat_ns, left > 0 ? dgl_now_ns() : 0);
-            status = dgl_batch_step(s->batch, &left);
-        }
+        take_jobs(s, left == 0 && !oldest_embedding(s));
+        atomic_store(&s->beat_ns, left > 0 ? dgl_now_ns() : 0);
+        enum dgl_status status = dgl_batch_step(s->batch, &left);
+        struct serve_exchange *embeds = oldest_embedding(s);
+        if (status == DGL_OK && embeds)
+            status = embed_on(s, embeds);
         lost = status == DGL_ERR_DEVICE_LOST ? lost + 1 : 0;
         if (status != DGL_OK && (lost == 0 || lost > 2 || !rebuild(s))) {
-            tell_health(s, "the device does not answer any more");
+            fail_all(s, "the device does not answer any more");
             code = EXIT_FAILED;
             break;
         }

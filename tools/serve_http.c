@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -17,8 +18,6 @@
 #include "core/base/clock.h"
 #include "tools/serve.h"
 
-/* A stream that says nothing for so long gets a comment: proxies close silent connections. */
-#define COMMENT_NS 10000000000ull
 /* A connection whose client has closed its half, with no request at hand, goes after so long. */
 #define HALF_NS 1000000000ull
 /* An engine that works and shows no sign of life for so long is not well. */
@@ -240,6 +239,64 @@ static bool has_key(const struct serve *s, const char *authorization)
     return found;
 }
 
+/* The host of "HOST:PORT" or "[HOST]:PORT". */
+static struct dgl_str host_of(struct dgl_str authority)
+{
+    const char *end = authority.len > 0 && authority.p[0] == '['
+                          ? memchr(authority.p, ']', authority.len)
+                          : memchr(authority.p, ':', authority.len);
+    if (!end)
+        return authority;
+    if (authority.p[0] != '[')
+        return (struct dgl_str){authority.p, (size_t)(end - authority.p)};
+    return (struct dgl_str){authority.p + 1, (size_t)(end - authority.p) - 1};
+}
+
+static bool same_name(struct dgl_str a, struct dgl_str b)
+{
+    return a.len == b.len && strncasecmp(a.p, b.p, a.len) == 0;
+}
+
+/* What follows "https://" or "http://"; empty where an origin is neither. */
+static struct dgl_str authority_of(const char *origin)
+{
+    const char *at = origin ? strstr(origin, "://") : NULL;
+    if (!at || (strncasecmp(origin, "http", 4) != 0))
+        return DGL_STR("");
+    return dgl_str_of(at + 3);
+}
+
+static bool is_this_machine(struct dgl_str host)
+{
+    char name[256];
+    if (host.len >= sizeof(name))
+        return false;
+    memcpy(name, host.p, host.len);
+    name[host.len] = '\0';
+    const char *tail = host.len >= 9 ? name + host.len - 9 : "";
+    return serve_is_loopback(name) || strcasecmp(name, "localhost") == 0 ||
+           (strcasecmp(tail, "localhost") == 0 && host.len > 10 && tail[-1] == '.');
+}
+
+/* Where no key is asked for, the place decides who may ask; but a browser on this machine runs
+ * programs of strangers. One may send requests across origins, whose answers it only cannot read,
+ * and one from a name that its owner has made lead to this machine (DNS rebinding) reads them,
+ * too. */
+static const char *why_foreign(const struct serve *s, const char *host, const char *origin)
+{
+    const char *allowed = s->opt->cors;
+    if (s->num_keys > 0 || (allowed && strcmp(allowed, "*") == 0))
+        return NULL;
+    const struct dgl_str name = dgl_str_of(host), friendly = authority_of(allowed);
+    if (serve_is_loopback(s->opt->host) && host && !is_this_machine(host_of(name)) &&
+        !(friendly.len > 0 && same_name(host_of(name), host_of(friendly))))
+        return "the header Host names another machine than this one";
+    if (origin && origin[0] && !(allowed && strcmp(allowed, origin) == 0) &&
+        !(name.len > 0 && same_name(authority_of(origin), name)))
+        return "the request comes from a web page of another origin";
+    return NULL;
+}
+
 /* Answers what the head of a request already decides. */
 static void look_at_head(struct serve_exchange *ex, struct MHD_Connection *connection)
 {
@@ -250,8 +307,18 @@ static void look_at_head(struct serve_exchange *ex, struct MHD_Connection *conne
     const bool gets = route && route->answer && !route->posted;
     const char *allow = gets ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
     struct serve_error error = {0};
+    const char *foreign =
+        why_foreign(s, mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Host"),
+                    mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Origin"));
     if (length && !dgl_parse_u64(dgl_str_of(length), UINT64_MAX, &ex->announced))
         ex->announced = UINT64_MAX;
+    if (foreign) {
+        serve_refuse(&error, 403, NULL, "%s: start the server with a key, or --cors ORIGIN",
+                     foreign);
+        error.code = "origin_not_allowed";
+        serve_exchange_refuse(ex, &error);
+        return;
+    }
     if (route && strcmp(ex->method, "OPTIONS") == 0) {
         ex->allow = allow;
         serve_exchange_answer(ex, 204);
@@ -377,7 +444,7 @@ static enum MHD_Result send_answer(struct serve_exchange *ex, struct MHD_Connect
         add_header(response, "Vary", "Origin");
         if (ex->allow && strcmp(ex->method, "OPTIONS") == 0) {
             add_header(response, "Access-Control-Allow-Methods", ex->allow);
-            add_header(response, "Access-Control-Allow-Headers", "Authorization, Content-Type");
+            add_header(response, "Access-Control-Allow-Headers", "Authorization, Content-Type, *");
             add_header(response, "Access-Control-Max-Age", "600");
         }
     }
@@ -612,6 +679,8 @@ static void note_connection(void *priv, struct MHD_Connection *connection, void 
 static bool look(struct serve *s)
 {
     const uint64_t now = dgl_now_ns(), patience = (uint64_t)s->opt->timeout * 1000000000u;
+    /* A stream that says nothing for so long gets a comment: proxies close silent connections. */
+    const uint64_t comment_ns = (uint64_t)s->opt->sse_ping_interval * 1000000000u;
     bool all = true;
     char byte;
     pthread_mutex_lock(&s->lock);
@@ -634,7 +703,7 @@ static bool look(struct serve *s)
             const ssize_t got = recv(ex->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
             if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
                 leave(ex);
-            else if (ex->state == EXCHANGE_STREAMS && now - ex->told_ns > COMMENT_NS) {
+            else if (ex->state == EXCHANGE_STREAMS && now - ex->told_ns > comment_ns) {
                 dgl_buf_puts(&ex->out, ": still working\n\n");
                 ex->told_ns = now;
             }

@@ -1,8 +1,12 @@
 /* Answers as OpenAI's interface has them: whole, and as server-sent events. */
+#include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "core/base/clock.h"
 #include "tools/serve.h"
+
+#define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
@@ -53,15 +57,61 @@ static void write_usage(const struct serve_exchange *ex, struct dgl_json_writer 
 
 /* ---- logprobs -------------------------------------------------------------------------------- */
 
-/* The text of a token, to be released with dgl_free(). */
+/* The text that a token has behind another one (at the beginning some decoders drop a blank), to be
+ * released with dgl_free(). */
 static struct dgl_str token_text(const struct serve_choice *c, int32_t id, char **owned)
 {
     const struct dgl_tokenizer *tok = dgl_model_tokenizer(c->exchange->server->engine.model);
-    size_t len = 0;
+    const int32_t twice[2] = {id, id};
+    size_t len = 0, ends[2];
     *owned = NULL;
+    if (!tok || dgl_decode_pieces(NULL, tok, twice, 2, ends, owned, &len) != DGL_OK)
+        return DGL_STR("");
+    if (!memmem(*owned, len, REPLACEMENT, 3))
+        return (struct dgl_str){*owned + ends[0], ends[1] - ends[0]};
+    dgl_free(*owned); /* a part of a character: what it is alone */
     if (dgl_decode(NULL, tok, &id, 1, false, owned, &len) != DGL_OK)
         return DGL_STR("");
     return (struct dgl_str){*owned, len};
+}
+
+/* Characters that ids spell; *whole: they do not end within one. */
+static size_t count_characters(const struct dgl_tokenizer *tok, const int32_t *ids, size_t count,
+                               bool *whole)
+{
+    char *text = NULL;
+    size_t len = 0, characters = 0;
+    *whole = true;
+    if (dgl_decode(NULL, tok, ids, count, true, &text, &len) == DGL_OK) {
+        for (size_t i = 0; i < len; i++)
+            characters += ((unsigned char)text[i] & 0xc0) != 0x80;
+        *whole = len < 3 || memcmp(text + len - 3, REPLACEMENT, 3) != 0;
+    }
+    dgl_free(text);
+    return characters;
+}
+
+/* Tokens are decoded behind the one before them, as in a text. */
+size_t serve_reply_offset(struct serve_choice *c, int32_t id)
+{
+    const struct dgl_tokenizer *tok = dgl_model_tokenizer(c->exchange->server->engine.model);
+    struct serve_spelling *sp = &c->spelling;
+    const size_t before = c->offset;
+    bool whole, any;
+    if (!tok)
+        return 0;
+    sp->ids[sp->num_ids++] = id;
+    const size_t held = sp->begun ? count_characters(tok, sp->ids, 1, &any) : 0,
+                 all = count_characters(tok, sp->ids, sp->num_ids, &whole);
+    if (!whole && sp->num_ids < sizeof(sp->ids) / sizeof(sp->ids[0]))
+        return before;
+    if (all > held) {
+        c->offset += all - held;
+        sp->ids[0] = id;
+        sp->begun = true;
+    }
+    sp->num_ids = sp->begun;
+    return before;
 }
 
 static void write_chat_token(const struct serve_choice *c, struct dgl_json_writer *w,
@@ -75,10 +125,14 @@ static void write_chat_token(const struct serve_choice *c, struct dgl_json_write
     dgl_jw_key(w, "logprob");
     dgl_jw_f64(w, (double)token->logprob);
     dgl_jw_key(w, "bytes");
-    dgl_jw_array(w);
-    for (size_t i = 0; i < text.len; i++)
-        dgl_jw_i64(w, (unsigned char)text.p[i]);
-    dgl_jw_end_array(w);
+    if (text.len > 0 && memmem(text.p, text.len, REPLACEMENT, 3)) {
+        dgl_jw_null(w); /* a part of a character */
+    } else {
+        dgl_jw_array(w);
+        for (size_t i = 0; i < text.len; i++)
+            dgl_jw_i64(w, (unsigned char)text.p[i]);
+        dgl_jw_end_array(w);
+    }
     if (top) {
         dgl_jw_key(w, "top_logprobs");
         dgl_jw_array(w);
@@ -146,6 +200,11 @@ static void write_logprobs(struct serve_choice *c, struct dgl_json_writer *w)
         for (size_t i = 0; i < c->num_logprobs; i++)
             write_top(c, w, &c->logprobs[i]);
         dgl_jw_end_array(w);
+        dgl_jw_key(w, "text_offset");
+        dgl_jw_array(w);
+        for (size_t i = 0; i < c->num_logprobs; i++)
+            dgl_jw_u64(w, c->logprobs[i].offset);
+        dgl_jw_end_array(w);
     }
     dgl_jw_end_object(w);
     c->num_logprobs = 0;
@@ -160,8 +219,51 @@ static void send_event(struct serve_exchange *ex)
     serve_exchange_wake(ex);
 }
 
-/* An event about one choice: a beginning (text NULL, no finish), text, or the end. */
-static void send_chunk(struct serve_choice *c, const char *text, size_t len, const char *finish)
+/* What an event says of a choice; all zero: it begins. */
+struct delta {
+    struct dgl_str text, reasoning;
+    const struct serve_call *call;
+    size_t call_index;
+    bool ends;
+};
+
+static void write_call(struct dgl_json_writer *w, const struct serve_call *call)
+{
+    put(w, "id", call->id);
+    put(w, "type", "function");
+    dgl_jw_key(w, "function");
+    dgl_jw_object(w);
+    put(w, "name", call->name);
+    put(w, "arguments", call->arguments);
+    dgl_jw_end_object(w);
+}
+
+static void write_delta(struct dgl_json_writer *w, const struct delta *d)
+{
+    dgl_jw_key(w, "delta");
+    dgl_jw_object(w);
+    if (d->call) {
+        dgl_jw_key(w, "tool_calls");
+        dgl_jw_array(w);
+        dgl_jw_object(w);
+        dgl_jw_key(w, "index");
+        dgl_jw_u64(w, d->call_index);
+        write_call(w, d->call);
+        dgl_jw_end_object(w);
+        dgl_jw_end_array(w);
+    } else if (d->reasoning.len > 0) {
+        dgl_jw_key(w, "reasoning_content");
+        dgl_jw_str(w, d->reasoning);
+    } else if (!d->ends) {
+        if (!d->text.p)
+            put(w, "role", "assistant");
+        dgl_jw_key(w, "content");
+        dgl_jw_str(w, (struct dgl_str){d->text.p ? d->text.p : "", d->text.len});
+    }
+    dgl_jw_end_object(w);
+}
+
+static void send_chunk(struct serve_choice *c, const struct delta *d)
 {
     struct serve_exchange *ex = c->exchange;
     dgl_buf_puts(&ex->out, "data: ");
@@ -171,21 +273,13 @@ static void send_chunk(struct serve_choice *c, const char *text, size_t len, con
     dgl_jw_key(&w, "index");
     dgl_jw_i64(&w, c->index);
     if (is_chat(ex)) {
-        dgl_jw_key(&w, "delta");
-        dgl_jw_object(&w);
-        if (!text && !finish)
-            put(&w, "role", "assistant");
-        if (!finish) {
-            dgl_jw_key(&w, "content");
-            dgl_jw_str(&w, (struct dgl_str){text ? text : "", len});
-        }
-        dgl_jw_end_object(&w);
+        write_delta(&w, d);
     } else {
         dgl_jw_key(&w, "text");
-        dgl_jw_str(&w, (struct dgl_str){text ? text : "", len});
+        dgl_jw_str(&w, (struct dgl_str){d->text.p ? d->text.p : "", d->text.len});
     }
     write_logprobs(c, &w);
-    put(&w, "finish_reason", finish);
+    put(&w, "finish_reason", d->ends ? c->finish : NULL);
     dgl_jw_end_object(&w);
     dgl_jw_end_array(&w);
     if (ex->request.include_usage)
@@ -197,21 +291,70 @@ static void send_chunk(struct serve_choice *c, const char *text, size_t len, con
 void serve_reply_begin(struct serve_exchange *ex)
 {
     for (size_t i = 0; i < ex->num_choices && is_chat(ex); i++)
-        send_chunk(&ex->choices[i], NULL, 0, NULL);
+        send_chunk(&ex->choices[i], &(struct delta){0});
 }
 
 void serve_reply_text(struct serve_choice *c, const char *text, size_t len)
 {
     if (c->exchange->request.stream)
-        send_chunk(c, text, len, NULL);
+        send_chunk(c, &(struct delta){.text = {text, len}});
     else
         dgl_buf_append(&c->text, text, len);
+}
+
+/* Nine letters and digits, as Mistral's templates demand it of ids. */
+static void make_call_id(char *out)
+{
+    static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    uint64_t bits;
+    if (getrandom(&bits, sizeof(bits), 0) != (ssize_t)sizeof(bits))
+        bits = dgl_now_ns();
+    for (int i = 0; i < 9; i++, bits /= 62)
+        out[i] = digits[bits % 62];
+    out[9] = '\0';
+}
+
+static bool add_call(struct serve_choice *c, const struct dgl_reply_part *part)
+{
+    struct serve_call call = {.name = strdup(part->name),
+                              .arguments = strndup(part->text, part->len)};
+    const bool stream = c->exchange->request.stream;
+    bool ok = call.name && call.arguments;
+    if (part->id && strlen(part->id) < sizeof(call.id))
+        memcpy(call.id, part->id, strlen(part->id) + 1);
+    else
+        make_call_id(call.id);
+    if (ok && stream)
+        send_chunk(c, &(struct delta){.call = &call, .call_index = c->num_calls});
+    else if (ok)
+        ok = dgl_grow((void **)&c->calls, &c->cap_calls, c->num_calls + 1, sizeof(*c->calls));
+    if (ok && !stream)
+        c->calls[c->num_calls] = call;
+    if (!ok || stream) {
+        free(call.name);
+        free(call.arguments);
+    }
+    c->num_calls += ok;
+    return ok;
+}
+
+bool serve_reply_part(struct serve_choice *c, const struct dgl_reply_part *part)
+{
+    if (part->kind == DGL_REPLY_CALL)
+        return add_call(c, part);
+    if (part->kind == DGL_REPLY_CONTENT)
+        serve_reply_text(c, part->text, part->len);
+    else if (c->exchange->request.stream)
+        send_chunk(c, &(struct delta){.reasoning = {part->text, part->len}});
+    else
+        dgl_buf_append(&c->reasoning, part->text, part->len);
+    return !c->text.failed && !c->reasoning.failed;
 }
 
 void serve_reply_end(struct serve_choice *c)
 {
     if (c->exchange->request.stream)
-        send_chunk(c, NULL, 0, c->finish);
+        send_chunk(c, &(struct delta){.ends = true});
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -227,7 +370,24 @@ static void write_choice(struct serve_choice *c, struct dgl_json_writer *w)
         dgl_jw_object(w);
         put(w, "role", "assistant");
         dgl_jw_key(w, "content");
-        dgl_jw_str(w, text);
+        if (c->num_calls > 0 && text.len == 0)
+            dgl_jw_null(w);
+        else
+            dgl_jw_str(w, text);
+        if (c->reasoning.len > 0) {
+            dgl_jw_key(w, "reasoning_content");
+            dgl_jw_str(w, (struct dgl_str){c->reasoning.p, c->reasoning.len});
+        }
+        if (c->num_calls > 0) {
+            dgl_jw_key(w, "tool_calls");
+            dgl_jw_array(w);
+            for (size_t i = 0; i < c->num_calls; i++) {
+                dgl_jw_object(w);
+                write_call(w, &c->calls[i]);
+                dgl_jw_end_object(w);
+            }
+            dgl_jw_end_array(w);
+        }
         put(w, "refusal", NULL);
         dgl_jw_end_object(w);
     } else {

@@ -236,7 +236,8 @@ static bool read_refused(const struct reader *rd)
     if (choice && !dgl_str_eq(dgl_json_str(choice), "auto") &&
         !dgl_str_eq(dgl_json_str(choice), "none"))
         return serve_refuse(rd->error, 400, "tool_choice",
-                            "'tool_choice' is supported as \"auto\" and \"none\" only");
+                            "'tool_choice' is supported as \"auto\" and \"none\" only: nothing "
+                            "makes a model call a tool");
     if (echo && !dgl_json_is(echo, DGL_JSON_BOOL))
         return refuse_type(rd, "echo", echo, "true or false");
     if (echo && dgl_json_bool(echo))
@@ -277,6 +278,15 @@ static bool read_common(const struct reader *rd)
     else
         r->max_tokens = tokens == 0 ? DGL_TOKENS_NONE : tokens;
     if (r->kind == SERVE_CHAT) {
+        static const char *const formats[] = {"auto", "none", "deepseek"}; /* llama-server's */
+        const struct dgl_json *reasoning = field(rd, "reasoning_format");
+        size_t known = 0;
+        while (reasoning && known < 3 && !dgl_str_eq(dgl_json_str(reasoning), formats[known]))
+            known++;
+        if (known == 3)
+            return serve_refuse(rd->error, 400, "reasoning_format",
+                                "'reasoning_format' is none of \"auto\", \"none\", \"deepseek\"");
+        r->keep_reasoning = known == 1;
         if (!read_bool(rd, "logprobs", &r->logprobs) ||
             !read_int(rd, "top_logprobs", 0, DGL_TOP_LOGPROBS_MAX, &r->top_logprobs))
             return false;
@@ -465,6 +475,10 @@ static bool write_message(const struct reader *rd, struct dgl_json_writer *w, si
         } else if (dgl_json_type(v) != DGL_JSON_NULL) {
             dgl_jw_key_str(w, key);
             dgl_jw_value(w, v);
+            if (dgl_str_eq(key, "reasoning_content") && !dgl_json_get(message, "thinking")) {
+                dgl_jw_key(w, "thinking"); /* GPT-OSS calls it so */
+                dgl_jw_value(w, v);
+            }
         }
     }
     dgl_jw_end_object(w);
@@ -474,6 +488,10 @@ static bool write_message(const struct reader *rd, struct dgl_json_writer *w, si
 static bool read_tools(const struct reader *rd, struct dgl_json_writer *w)
 {
     const struct dgl_json *tools = field(rd, "tools");
+    bool parallel = true;
+    if (!read_bool(rd, "parallel_tool_calls", &parallel))
+        return false;
+    rd->r->one_call = !parallel;
     if (!tools || dgl_str_eq(dgl_json_str(field(rd, "tool_choice")), "none"))
         return true;
     if (!dgl_json_is(tools, DGL_JSON_ARRAY))
@@ -481,18 +499,22 @@ static bool read_tools(const struct reader *rd, struct dgl_json_writer *w)
     if (depth_of(tools, MAX_DEPTH) >= MAX_DEPTH)
         return serve_refuse(rd->error, 400, "tools", "'tools' is nested more than %d deep",
                             MAX_DEPTH);
+    rd->r->functions =
+        dgl_arena_alloc(&rd->r->arena, (dgl_json_count(tools) + 1) * sizeof(*rd->r->functions));
+    if (!rd->r->functions)
+        return fail_memory(rd);
     for (const struct dgl_json *v = dgl_json_first(tools); v; v = dgl_json_next(v)) {
-        const struct dgl_json *function = dgl_json_get(v, "function");
-        if (!dgl_str_eq(dgl_json_str(dgl_json_get(v, "type")), "function") ||
-            !dgl_json_is(dgl_json_get(function, "name"), DGL_JSON_STRING))
+        const struct dgl_str name = dgl_json_str(dgl_json_get(dgl_json_get(v, "function"), "name"));
+        if (!dgl_str_eq(dgl_json_str(dgl_json_get(v, "type")), "function") || name.len == 0 ||
+            memchr(name.p, '\0', name.len))
             return serve_refuse(rd->error, 400, "tools",
                                 "an element of 'tools' is no function with a name");
+        rd->r->functions[rd->r->num_functions++] = name.p;
     }
-    rd->r->has_tools = dgl_json_count(tools) > 0;
-    if (rd->r->has_tools) {
-        dgl_jw_key(w, "tools");
-        dgl_jw_value(w, tools);
-    }
+    if (dgl_json_count(tools) == 0)
+        return true;
+    dgl_jw_key(w, "tools");
+    dgl_jw_value(w, tools);
     return true;
 }
 

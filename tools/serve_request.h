@@ -47,7 +47,10 @@ struct serve_request {
     struct serve_prompt *prompts;
     size_t num_prompts;      /* chat: 0 */
     struct dgl_buf messages; /* chat: the template's variables, as dgl_render_ids() takes them */
-    bool has_tools;
+    const char **functions;  /* [num_functions], names of the tools that may be called */
+    size_t num_functions;
+    bool one_call;       /* parallel_tool_calls is false */
+    bool keep_reasoning; /* as content */
     bool stream, include_usage, ignore_eos, logprobs, seeded;
     bool base64;                     /* embeddings */
     bool add_special, parse_special; /* tokenize */

@@ -51,7 +51,9 @@ static void check_request(const struct serve_request *r)
     FUZZ_CHECK(dgl_json_parse(&log.log, "messages", r->messages.p, r->messages.len, &doc) ==
                DGL_OK);
     FUZZ_CHECK(dgl_json_count(dgl_json_get(dgl_json_root(doc), "messages")) > 0);
-    FUZZ_CHECK((dgl_json_get(dgl_json_root(doc), "tools") != NULL) == r->has_tools);
+    FUZZ_CHECK((dgl_json_get(dgl_json_root(doc), "tools") != NULL) == (r->num_functions > 0));
+    for (size_t i = 0; i < r->num_functions; i++)
+        FUZZ_CHECK(r->functions[i][0]);
     dgl_json_destroy(&doc);
 }
 

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,7 +36,18 @@ static bool read_more(int fd, struct dgl_buf *out)
 
 void server_start(struct server *s, const char *const *args)
 {
-    const char *argv[MAX_ARGS] = {process_program(), "serve", "--device", "any", "--port", "0"};
+    server_start_with(s, &(const struct server_params){.args = args});
+}
+
+void server_start_with(struct server *s, const struct server_params *params)
+{
+    const char *const *args = params->args;
+    const char *argv[MAX_ARGS] = {params->program ? params->program : process_program(),
+                                  "serve",
+                                  "--device",
+                                  "any",
+                                  "--port",
+                                  "0"};
     int pipes[2];
     *s = (struct server){0};
     for (size_t i = 0; args[i]; i++) {
@@ -53,6 +65,10 @@ void server_start(struct server *s, const char *const *args)
         setenv("XDG_CONFIG_HOME", "/dev/null", 1);
         unsetenv("DOPPLERGL_MODEL");
         unsetenv("DOPPLERGL_API_KEY");
+        for (size_t i = 0; params->env && params->env[i]; i++)
+            putenv((char *)(uintptr_t)params->env[i]);
+        if (params->files)
+            setrlimit(RLIMIT_NOFILE, &(struct rlimit){params->files, params->files});
         execv(argv[0], (char **)(uintptr_t)argv);
         _exit(127);
     }
@@ -189,8 +205,8 @@ void server_receive(int fd, struct dgl_buf *held, struct reply *r)
 char *server_request(const char *path, const char *headers, const char *body)
 {
     struct dgl_buf out = {0};
-    dgl_buf_printf(&out, "POST %s HTTP/1.1\r\nHost: test\r\n%sContent-Length: %zu\r\n\r\n%s", path,
-                   headers, strlen(body), body);
+    dgl_buf_printf(&out, "POST %s HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %zu\r\n\r\n%s",
+                   path, headers, strlen(body), body);
     return checked(dgl_buf_take(&out));
 }
 
@@ -199,8 +215,8 @@ void server_call(const struct server *s, const char *method, const char *path, c
 {
     struct dgl_buf out = {0};
     const int fd = server_connect(s);
-    dgl_buf_printf(&out, "%s %s HTTP/1.1\r\nHost: test\r\nConnection: close\r\n%s", method, path,
-                   headers);
+    dgl_buf_printf(&out, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s", method,
+                   path, headers);
     if (body)
         dgl_buf_printf(&out, "Content-Length: %zu\r\n", strlen(body));
     dgl_buf_printf(&out, "\r\n%s", body ? body : "");
@@ -209,6 +225,46 @@ void server_call(const struct server *s, const char *method, const char *path, c
     close(fd);
     dgl_buf_finish(&out);
 }
+
+void server_post(const struct server *s, const char *path, const char *body, struct reply *r)
+{
+    server_call(s, "POST", path, "", body, r);
+}
+
+int server_begin_stream(const struct server *s, const char *path, const char *body,
+                        const char *part, struct dgl_buf *held)
+{
+    const int fd = server_connect(s);
+    char *request = server_request(path, "Connection: close\r\n", body);
+    assert_true(server_send(fd, request, strlen(request)));
+    free(request);
+    assert_true(server_receive_until(fd, part, held));
+    return fd;
+}
+
+int64_t server_metric(const struct server *s, const char *name)
+{
+    struct reply r;
+    char line[128];
+    server_call(s, "GET", "/metrics", "", NULL, &r);
+    snprintf(line, sizeof(line), "\ndopplergl_%s ", name);
+    const char *at = strstr(r.body, line);
+    assert_non_null(at);
+    const int64_t value = strtoll(at + strlen(line), NULL, 10);
+    reply_finish(&r);
+    return value;
+}
+
+void server_wait_for_metric(const struct server *s, const char *name, int64_t value)
+{
+    for (int i = 0; server_metric(s, name) != value; i++) {
+        usleep(20000);
+        if (i > 6000)
+            fail_msg("%s never is %lld", name, (long long)value);
+    }
+}
+
+/* ---- replies --------------------------------------------------------------------------------- */
 
 const struct dgl_json *reply_json(struct reply *r)
 {
@@ -222,4 +278,36 @@ void reply_finish(struct reply *r)
     free(r->head);
     free(r->body);
     dgl_json_destroy(&r->json);
+}
+
+struct dgl_str reply_text(struct reply *r, size_t choice)
+{
+    if (r->status != 200)
+        fail_msg("status %d: %s", r->status, r->body);
+    const struct dgl_json *c = dgl_json_at(dgl_json_get(reply_json(r), "choices"), choice);
+    const struct dgl_json *text = dgl_json_get(c, "text");
+    if (!text)
+        text = dgl_json_get(dgl_json_get(c, "message"), "content");
+    assert_true(dgl_json_is(text, DGL_JSON_STRING));
+    return dgl_json_str(text);
+}
+
+int64_t reply_number(const struct dgl_json *object, const char *key)
+{
+    int64_t number = -1;
+    assert_true(dgl_json_i64(dgl_json_get(object, key), &number));
+    return number;
+}
+
+void reply_assert_error(struct reply *r, int status, const char *param, const char *part)
+{
+    const struct dgl_json *error = dgl_json_get(reply_json(r), "error");
+    if (r->status != status)
+        fail_msg("status %d, wanted %d: %s", r->status, status, r->body);
+    assert_true(dgl_json_is(dgl_json_get(error, "type"), DGL_JSON_STRING));
+    assert_contains(dgl_json_str(dgl_json_get(error, "message")).p, part);
+    if (param)
+        assert_string_equal(dgl_json_str(dgl_json_get(error, "param")).p, param);
+    else
+        assert_true(dgl_json_is(dgl_json_get(error, "param"), DGL_JSON_NULL));
 }

@@ -18,6 +18,14 @@ struct server {
 /* Starts it on a free port with these arguments behind "serve --device any --port 0", ended by
  * NULL, and waits until it listens. Fails the test when it does not. */
 void server_start(struct server *s, const char *const *args);
+/* The same with more to say. */
+struct server_params {
+    const char *const *args;
+    const char *program;    /* NULL = the built command */
+    const char *const *env; /* "NAME=value", ended by NULL; NULL = none */
+    unsigned long files;    /* most descriptors; 0 = as they are */
+};
+void server_start_with(struct server *s, const struct server_params *params);
 /* Reads its standard error until that has `text`. */
 void server_wait_for(struct server *s, const char *text);
 /* Sends a signal (0 = none), reads the rest of its standard error, and returns its exit code; -1
@@ -44,9 +52,21 @@ bool server_receive_until(int fd, const char *text, struct dgl_buf *held);
 /* A request and its answer: `headers` are lines that end in \r\n, or ""; `body` NULL = none. */
 void server_call(const struct server *s, const char *method, const char *path, const char *headers,
                  const char *body, struct reply *r);
+void server_post(const struct server *s, const char *path, const char *body, struct reply *r);
+/* Sends a request, and reads until `part` of its answer has come to *held; the connection. */
+int server_begin_stream(const struct server *s, const char *path, const char *body,
+                        const char *part, struct dgl_buf *held);
+/* A value of /metrics, without its prefix; and waiting for one. */
+int64_t server_metric(const struct server *s, const char *name);
+void server_wait_for_metric(const struct server *s, const char *name, int64_t value);
 /* The head of a POST with its body, for server_send(); free(). */
 char *server_request(const char *path, const char *headers, const char *body);
 const struct dgl_json *reply_json(struct reply *r);
+/* $.choices[choice].text, or .message.content; the test fails where there is none. */
+struct dgl_str reply_text(struct reply *r, size_t choice);
+int64_t reply_number(const struct dgl_json *object, const char *key);
+/* It is OpenAI's error object, with this param (NULL = null) and a part of its message. */
+void reply_assert_error(struct reply *r, int status, const char *param, const char *part);
 void reply_finish(struct reply *r);
 
 #endif

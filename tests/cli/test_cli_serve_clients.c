@@ -1,0 +1,375 @@
+/* What clients do to `dopplergl serve`: they leave, read slowly, send nonsense, too much or too
+ * slowly, and come in crowds. */
+#include "tests/support/server.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tests/support/process.h"
+#include "tests/support/test.h"
+
+/* One server for the tables of the group. */
+static struct server server;
+
+#define CHAT "/v1/chat/completions"
+#define TEXT "/v1/completions"
+
+/* ---- clients --------------------------------------------------------------------------------- */
+
+#define ENDLESS                                                                                    \
+    "{\"prompt\":\"Once\",\"max_tokens\":-1,\"ignore_eos\":true,\"stream\":true,\"seed\":1}"
+
+struct leaving {
+    const char *name;
+    bool stream, half;
+};
+static const struct leaving leavings[] = {
+    {"in a stream", true, false},
+    {"while it waits for a whole answer", false, false},
+    {"by closing its half", false, true},
+};
+
+/* Who leaves is not worked for. */
+static void test_leaving(void **state)
+{
+    const struct leaving *row = *state;
+    const int64_t before = server_metric(&server, "requests_cancelled_total");
+    struct dgl_buf held = {0};
+    int fd;
+    if (row->stream) {
+        fd = server_begin_stream(&server, TEXT, ENDLESS, "data: ", &held);
+    } else {
+        char *request = server_request(
+            TEXT, "", "{\"prompt\":\"Once\",\"max_tokens\":-1,\"ignore_eos\":true,\"seed\":1}");
+        fd = server_connect(&server);
+        assert_true(server_send(fd, request, strlen(request)));
+        free(request);
+        server_wait_for_metric(&server, "requests_running", 1);
+    }
+    if (row->half)
+        shutdown(fd, SHUT_WR);
+    else
+        close(fd);
+    server_wait_for_metric(&server, "requests_running", 0);
+    assert_int_equal(server_metric(&server, "requests_cancelled_total"), before + 1);
+    if (row->half)
+        close(fd);
+    dgl_buf_finish(&held);
+}
+
+/* One who does not read stops nobody. */
+static void a_slow_reader_stops_nobody(void **state)
+{
+    (void)state;
+    struct dgl_buf held = {0};
+    struct reply r;
+    const int fd = server_begin_stream(&server, TEXT, ENDLESS, "data: ", &held);
+    for (int i = 0; i < 3; i++) {
+        server_post(&server, TEXT, "{\"prompt\":\"A dog\",\"max_tokens\":4,\"seed\":1}", &r);
+        assert_int_equal(r.status, 200);
+        reply_finish(&r);
+    }
+    close(fd);
+    server_wait_for_metric(&server, "requests_running", 0);
+    dgl_buf_finish(&held);
+}
+
+static void a_full_queue_says_so(void **state)
+{
+    (void)state;
+    struct dgl_buf held[4] = {{0}};
+    struct reply r;
+    int fd[4];
+    for (int i = 0; i < 2; i++)
+        fd[i] = server_begin_stream(&server, TEXT, ENDLESS, "data: ", &held[i]);
+    for (int i = 2; i < 4; i++) /* accepted, but they wait */
+        fd[i] = server_begin_stream(&server, TEXT, ENDLESS, "\r\n\r\n", &held[i]);
+    server_wait_for_metric(&server, "requests_waiting", 2);
+    server_post(&server, TEXT, "{\"prompt\":\"A dog\",\"n\":5}", &r);
+    reply_assert_error(&r, 400, "n", "5 answers, at most 4");
+    reply_finish(&r);
+    server_post(&server, TEXT, "{\"prompt\":\"A dog\"}", &r);
+    reply_assert_error(&r, 503, NULL, "2 wait");
+    assert_contains(r.head, "Retry-After: ");
+    reply_finish(&r);
+    for (int i = 0; i < 4; i++) {
+        close(fd[i]);
+        dgl_buf_finish(&held[i]);
+    }
+    server_wait_for_metric(&server, "requests_running", 0);
+    server_wait_for_metric(&server, "requests_waiting", 0);
+    server_post(&server, TEXT, "{\"prompt\":\"A dog\",\"max_tokens\":2}", &r);
+    assert_int_equal(r.status, 200);
+    reply_finish(&r);
+}
+
+/* ---- bytes that are no request -------------------------------------------------------------- */
+
+struct rough {
+    const char *name, *bytes;
+    int status; /* 0 = closed, or any refusal */
+};
+static const struct rough roughs[] = {
+    {"no HTTP", "\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", 0},
+    {"no version", "GET /health\r\n\r\n", 0},
+    {"a version that is none", "GET /health HTTP/9.9\r\n\r\n", 0},
+    {"no host", "GET /health HTTP/1.1\r\nConnection: close\r\n\r\n", 400},
+    {"two lengths",
+     "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nContent-Length: "
+     "3\r\n\r\n{}",
+     0},
+    {"a length that is none",
+     "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n", 0},
+    {"a chunk that is none",
+     "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 0},
+};
+
+/* A refusal or a closed connection, and a server that goes on. */
+static void test_rough(void **state)
+{
+    const struct rough *row = *state;
+    struct reply r;
+    const int fd = server_connect(&server);
+    server_send(fd, row->bytes, strlen(row->bytes));
+    shutdown(fd, SHUT_WR);
+    struct dgl_buf held = {0};
+    server_receive(fd, &held, &r);
+    if (row->status)
+        assert_int_equal(r.status, row->status);
+    else
+        assert_true(r.status == 0 || (r.status >= 400 && r.status < 600));
+    reply_finish(&r);
+    dgl_buf_finish(&held);
+    close(fd);
+    server_call(&server, "GET", "/health", "", NULL, &r);
+    assert_int_equal(r.status, 200);
+    reply_finish(&r);
+}
+
+static void headers_that_never_end_are_cut(void **state)
+{
+    (void)state;
+    static const char begin[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n";
+    static const char line[] = "X-More: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n";
+    struct dgl_buf held = {0};
+    struct reply r;
+    const int fd = server_connect(&server);
+    server_send(fd, begin, sizeof(begin) - 1);
+    for (int i = 0; i < 20000 && server_send(fd, line, sizeof(line) - 1); i++)
+        continue;
+    server_receive(fd, &held, &r);
+    assert_true(r.status == 0 || r.status >= 400);
+    reply_finish(&r);
+    dgl_buf_finish(&held);
+    close(fd);
+}
+
+static void pipelined_requests_are_answered_in_order(void **state)
+{
+    (void)state;
+    struct dgl_buf held = {0};
+    struct reply r;
+    static const char both[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                               "GET /v1/nothing HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                               "GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    const int fd = server_connect(&server), want[] = {200, 404, 200};
+    assert_true(server_send(fd, both, sizeof(both) - 1));
+    for (int i = 0; i < 3; i++) {
+        server_receive(fd, &held, &r);
+        assert_int_equal(r.status, want[i]);
+        reply_finish(&r);
+    }
+    dgl_buf_finish(&held);
+    close(fd);
+}
+
+/* More connections than are taken, all silent: they go when their time is over. */
+static void silent_connections_do_not_stay(void **state)
+{
+    (void)state;
+    struct server s;
+    struct reply r;
+    int fd[16];
+    server_start(
+        &s, (const char *const[]){"--timeout", "1", "--max-connections", "4", "-c", "64", NULL});
+    for (int i = 0; i < 16; i++) {
+        fd[i] = server_connect(&s);
+        server_send(fd[i], "GET /hea", i % 2 ? 8 : 0);
+    }
+    server_call(&s, "GET", "/health", "", NULL, &r);
+    assert_int_equal(r.status, 200);
+    reply_finish(&r);
+    for (int i = 0; i < 16; i++)
+        close(fd[i]);
+    assert_int_equal(server_stop(&s, SIGTERM), 0);
+    server_finish(&s);
+}
+
+/* A byte at a time is slow, but a request; what takes longer than --timeout is none. */
+static void dripping_requests(void **state)
+{
+    (void)state;
+    struct server s;
+    struct dgl_buf held = {0};
+    struct reply r;
+    char *request = server_request("/tokenize", "", "{\"content\":\"Once\"}");
+    int fd = server_connect(&server);
+    for (const char *c = request; *c; c++) {
+        assert_true(server_send(fd, c, 1));
+        if (*c == '\n')
+            usleep(2000);
+    }
+    server_receive(fd, NULL, &r);
+    assert_int_equal(r.status, 200);
+    reply_finish(&r);
+    close(fd);
+    free(request);
+    server_start(&s, (const char *const[]){"--timeout", "1", "-c", "64", NULL});
+    static const char begin[] = "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n"
+                                "Content-Length: 100000\r\n\r\n{";
+    fd = server_connect(&s);
+    assert_true(server_send(fd, begin, sizeof(begin) - 1));
+    while (server_send(fd, " ", 1)) /* ends when the server has had enough */
+        usleep(20000);
+    close(fd);
+    dgl_buf_finish(&held);
+    assert_int_equal(server_stop(&s, SIGTERM), 0);
+    server_finish(&s);
+}
+
+/* Four times as many as there are descriptors for: each has its turn. */
+static void a_crowd_beyond_the_descriptors(void **state)
+{
+    enum { files = 96, crowd = 4 * files };
+    (void)state;
+    struct server s;
+    struct reply r;
+    static const char request[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n"
+                                  "Connection: close\r\n\r\n";
+    int fd[crowd];
+    server_start_with(&s, &(const struct server_params){
+                              .args = (const char *const[]){"-c", "64", NULL}, .files = files});
+    for (int i = 0; i < crowd; i++) {
+        fd[i] = server_connect(&s);
+        assert_true(server_send(fd[i], request, sizeof(request) - 1));
+    }
+    for (int i = 0; i < crowd; i++) {
+        server_receive(fd[i], NULL, &r);
+        assert_int_equal(r.status, 200);
+        reply_finish(&r);
+        close(fd[i]);
+    }
+    assert_int_equal(server_stop(&s, SIGTERM), 0);
+    server_finish(&s);
+}
+
+/* ---- browsers -------------------------------------------------------------------------------- */
+
+struct place {
+    const char *name, *host, *origin; /* NULL = no such header; PORT is the server's */
+    int status[3];                    /* of servers: without a key, with --cors, with a key */
+};
+static const struct place places[] = {
+    {"this machine", "localhost", NULL, {200, 200, 200}},
+    {"this machine, with a port", "127.0.0.1:PORT", NULL, {200, 200, 200}},
+    {"a name of this machine", "App.LocalHost:PORT", NULL, {200, 200, 200}},
+    {"IPv6", "[::1]:PORT", NULL, {200, 200, 200}},
+    {"a name that leads here", "evil.example", NULL, {403, 403, 200}},
+    {"a name that ends like this machine", "evillocalhost:PORT", NULL, {403, 403, 200}},
+    {"a name that begins like this machine", "127.0.0.1.evil.example:PORT", NULL, {403, 403, 200}},
+    {"no name", "", NULL, {403, 403, 200}},
+    {"the name of the pages that may ask", "a.example:8443", NULL, {403, 200, 200}},
+    {"a page of this server", "127.0.0.1:PORT", "http://127.0.0.1:PORT", {200, 200, 200}},
+    {"a page of another port", "127.0.0.1:PORT", "http://127.0.0.1:1", {403, 403, 200}},
+    {"a page of elsewhere", "127.0.0.1:PORT", "https://evil.example", {403, 403, 200}},
+    {"a page of nowhere", "127.0.0.1:PORT", "null", {403, 403, 200}},
+    {"a page that leads here", "evil.example", "http://evil.example", {403, 403, 200}},
+    {"a page that may ask", "127.0.0.1:PORT", "https://a.example", {403, 200, 200}},
+    {"a page that may ask, but for its port",
+     "127.0.0.1:PORT",
+     "https://a.example:1",
+     {403, 403, 200}},
+};
+
+static void put_place(struct dgl_buf *out, const char *header, const char *value, int port)
+{
+    const char *mark = strstr(value, "PORT");
+    dgl_buf_printf(out, "%s: %.*s", header, (int)(mark ? mark - value : (int)strlen(value)), value);
+    if (mark)
+        dgl_buf_printf(out, "%d", port);
+    dgl_buf_puts(out, "\r\n");
+}
+
+static void pages_of_others_may_not_ask(void **state)
+{
+    static const char *const options[3][2] = {
+        {"-q"}, {"--cors", "https://a.example"}, {"--api-key", "k"}};
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        struct server s;
+        server_start(&s, (const char *const[]){"-c", "64", options[k][0], options[k][1], NULL});
+        for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+            const struct place *row = &places[i];
+            struct dgl_buf out = {0};
+            struct reply r;
+            const int fd = server_connect(&s);
+            dgl_buf_puts(&out, "GET /health HTTP/1.1\r\nConnection: close\r\n");
+            put_place(&out, "Host", row->host, s.port);
+            if (row->origin)
+                put_place(&out, "Origin", row->origin, s.port);
+            dgl_buf_puts(&out, "\r\n");
+            assert_true(server_send(fd, out.p, out.len));
+            server_receive(fd, NULL, &r);
+            if (r.status != row->status[k])
+                fail_msg("%s: status %d, wanted %d: %s", row->name, r.status, row->status[k],
+                         r.body);
+            if (r.status == 403)
+                assert_contains(r.body, "origin_not_allowed");
+            reply_finish(&r);
+            dgl_buf_finish(&out);
+            close(fd);
+        }
+        assert_int_equal(server_stop(&s, SIGTERM), 0);
+        server_finish(&s);
+    }
+}
+
+static int start_server(void **state)
+{
+    (void)state;
+    server_start(&server,
+                 (const char *const[]){"--parallel", "2", "--queue", "2", "-c", "512", NULL});
+    return 0;
+}
+
+static int stop_server(void **state)
+{
+    (void)state;
+    assert_int_equal(server_stop(&server, SIGTERM), 0);
+    server_finish(&server);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest with_server[] = {
+        cmocka_unit_test(a_slow_reader_stops_nobody),
+        cmocka_unit_test(a_full_queue_says_so),
+        cmocka_unit_test(headers_that_never_end_are_cut),
+        cmocka_unit_test(pipelined_requests_are_answered_in_order),
+        cmocka_unit_test(dripping_requests),
+    };
+    const struct CMUnitTest alone[] = {
+        cmocka_unit_test(silent_connections_do_not_stay),
+        cmocka_unit_test(a_crowd_beyond_the_descriptors),
+        cmocka_unit_test(pages_of_others_may_not_ask),
+    };
+    int failures = cmocka_run_group_tests_name("serve: clients", with_server, start_server, NULL);
+    failures += test_run_table("serve: leaving", test_leaving, leavings);
+    failures += test_run_table("serve: rough", test_rough, roughs);
+    void *none = NULL;
+    stop_server(&none);
+    return failures + cmocka_run_group_tests_name("serve: crowds", alone, NULL, NULL);
+}

@@ -1,0 +1,475 @@
+/* `dopplergl serve` whose model says what a test wants to hear, whose engine stands still, or whose
+ * device is lost: calls of tools and reasoning whole and streamed, comments in silent streams,
+ * embeddings between steps, /health during a rebuild. This program is also the server. */
+#include "tests/support/gl_fail.h"
+
+#include <arpa/inet.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/dopplergl.h"
+#include "tests/support/process.h"
+#include "tests/support/server.h"
+#include "tests/support/test.h"
+#include "tools/commands.h"
+#include "tools/console.h"
+#include "tools/options_table.h"
+
+#define SERVES "DGL_TEST_SERVES"
+/* A file: while it exists, nothing is computed; with ".lose", the next chat's device is lost. */
+#define HELD "DGL_TEST_HELD"
+#define CHAT "/v1/chat/completions"
+
+/* ---- the server's side ----------------------------------------------------------------------- */
+
+/* A word at the end of the prompt, and the answer to it. */
+struct script {
+    const char *word, *text;
+};
+static const struct script scripts[] = {
+    {"two calls",
+     "<think>hm</think>I look.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": "
+     "\"Rome\"}}\n</tool_call>\n<tool_call>{\"name\": \"time\", \"arguments\": {}}</tool_call>"},
+    {"no call", "<tool_call>{\"name\": </tool_call> It rains."},
+    {"empty", ""},
+    {"echo", NULL}, /* the end of the prompt */
+};
+
+#define MAX_ACTORS 16
+static struct actor {
+    struct dgl_reply *reply;
+    char *text;
+    size_t at;
+} actors[MAX_ACTORS];
+
+static struct actor *actor_of(const struct dgl_reply *reply)
+{
+    for (int i = 0; i < MAX_ACTORS; i++)
+        if (actors[i].reply == reply)
+            return &actors[i];
+    return NULL;
+}
+
+static bool gone_for_good;
+
+enum dgl_status __real_dgl_reply_create(const struct dgl_log *log,
+                                        const struct dgl_reply_params *params,
+                                        struct dgl_reply **out);
+enum dgl_status __wrap_dgl_reply_create(const struct dgl_log *log,
+                                        const struct dgl_reply_params *params,
+                                        struct dgl_reply **out);
+enum dgl_status __wrap_dgl_reply_create(const struct dgl_log *log,
+                                        const struct dgl_reply_params *params,
+                                        struct dgl_reply **out)
+{
+    enum dgl_status status = __real_dgl_reply_create(log, params, out);
+    const char *prompt = params->prompt_end;
+    char lose[4096];
+    gone_for_good = strstr(prompt, "gone") != NULL;
+    snprintf(lose, sizeof(lose), "%s.lose", getenv(HELD));
+    if (gone_for_good || unlink(lose) == 0)
+        gl_fail.submits = 6;
+    for (size_t i = 0; status == DGL_OK && i < sizeof(scripts) / sizeof(scripts[0]); i++)
+        if (strstr(prompt, scripts[i].word)) {
+            struct actor *actor = actor_of(NULL);
+            actor->reply = *out;
+            actor->text = strdup(scripts[i].text ? scripts[i].text : prompt);
+            actor->at = 0;
+            break;
+        }
+    return status;
+}
+
+enum dgl_status __real_dgl_reply_push(struct dgl_reply *reply, const char *text, size_t len);
+enum dgl_status __wrap_dgl_reply_push(struct dgl_reply *reply, const char *text, size_t len);
+enum dgl_status __wrap_dgl_reply_push(struct dgl_reply *reply, const char *text, size_t len)
+{
+    struct actor *actor = actor_of(reply);
+    if (!actor)
+        return __real_dgl_reply_push(reply, text, len);
+    const size_t left = strlen(actor->text + actor->at), n = left < 7 ? left : 7;
+    actor->at += n;
+    return __real_dgl_reply_push(reply, actor->text + actor->at - n, n);
+}
+
+enum dgl_status __real_dgl_reply_end(struct dgl_reply *reply);
+enum dgl_status __wrap_dgl_reply_end(struct dgl_reply *reply);
+enum dgl_status __wrap_dgl_reply_end(struct dgl_reply *reply)
+{
+    struct actor *actor = actor_of(reply);
+    enum dgl_status status = DGL_OK;
+    while (actor && actor->text[actor->at] && status == DGL_OK)
+        status = __wrap_dgl_reply_push(reply, "", 0);
+    return status == DGL_OK ? __real_dgl_reply_end(reply) : status;
+}
+
+void __real_dgl_reply_destroy(struct dgl_reply **reply);
+void __wrap_dgl_reply_destroy(struct dgl_reply **reply);
+void __wrap_dgl_reply_destroy(struct dgl_reply **reply)
+{
+    struct actor *actor = *reply ? actor_of(*reply) : NULL;
+    if (actor) {
+        free(actor->text);
+        *actor = (struct actor){0};
+    }
+    __real_dgl_reply_destroy(reply);
+}
+
+/* Passes of embeddings since the last step of the batch. */
+static int passes;
+
+enum dgl_status __real_dgl_batch_step(struct dgl_batch *batch, size_t *left);
+enum dgl_status __wrap_dgl_batch_step(struct dgl_batch *batch, size_t *left);
+enum dgl_status __wrap_dgl_batch_step(struct dgl_batch *batch, size_t *left)
+{
+    struct dgl_batch_info info;
+    const char *held = getenv(HELD);
+    passes = 0;
+    if (!held || access(held, F_OK) != 0)
+        return __real_dgl_batch_step(batch, left);
+    usleep(10000);
+    dgl_batch_get_info(batch, &info);
+    *left = info.running + info.waiting;
+    return DGL_OK;
+}
+
+enum dgl_status __real_dgl_session_eval(struct dgl_session *session,
+                                        const struct dgl_eval_params *params, float *logits,
+                                        float *hidden);
+enum dgl_status __wrap_dgl_session_eval(struct dgl_session *session,
+                                        const struct dgl_eval_params *params, float *logits,
+                                        float *hidden);
+enum dgl_status __wrap_dgl_session_eval(struct dgl_session *session,
+                                        const struct dgl_eval_params *params, float *logits,
+                                        float *hidden)
+{
+    struct dgl_pass_info info;
+    dgl_session_passes(session, &info);
+    if (++passes > 1 || params->num_ids > (size_t)info.most)
+        console_error("a request for embeddings holds up the others");
+    return __real_dgl_session_eval(session, params, logits, hidden);
+}
+
+/* The port that this process listens on. */
+static int own_port(void)
+{
+    struct sockaddr_in address;
+    for (int fd = 3; fd < 1024; fd++) {
+        int listens = 0;
+        socklen_t size = sizeof(listens), len = sizeof(address);
+        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens &&
+            getsockname(fd, (struct sockaddr *)&address, &len) == 0)
+            return ntohs(address.sin_port);
+    }
+    return 0;
+}
+
+enum dgl_status __real_dgl_model_rebuild(struct dgl_model *model,
+                                         const struct dgl_rebuild_params *params);
+enum dgl_status __wrap_dgl_model_rebuild(struct dgl_model *model,
+                                         const struct dgl_rebuild_params *params);
+enum dgl_status __wrap_dgl_model_rebuild(struct dgl_model *model,
+                                         const struct dgl_rebuild_params *params)
+{
+    const struct server self_as_server = {.port = own_port()};
+    struct reply r;
+    server_call(&self_as_server, "GET", "/health", "", NULL, &r);
+    console_say("in the rebuild: %d %s", r.status, r.body);
+    reply_finish(&r);
+    return gone_for_good ? DGL_ERR_DEVICE_LOST : __real_dgl_model_rebuild(model, params);
+}
+
+/* As the command's own main(), without defaults of a configuration. */
+static int run_command(int argc, char **argv)
+{
+    struct options opt;
+    process_prepare();
+    const struct command *command = command_find(argv[1]);
+    if (!command || !options_parse(command, argc - 2, argv + 2, &opt))
+        return EXIT_USAGE;
+    int code = command->run(&opt);
+    options_finish(&opt);
+    return code;
+}
+
+/* ---- the test's side ------------------------------------------------------------------------- */
+
+static char self[4096], folder[256], held_setting[512];
+static struct server server;
+
+#define TEMPLATE                                                                                   \
+    "{# <tool_call> <think> #}{% if messages[0].content == 'raise' %}"                             \
+    "{{ raise_exception('roles must alternate') }}{% endif %}"                                     \
+    "{% for m in messages %}{% if m.tool_calls %}{{ m.tool_calls[0].function.arguments.city }} "   \
+    "{% endif %}{{ m.content }}{% if m.tool_call_id %} {{ m.tool_call_id }}{% endif %}{% endfor "  \
+    "%}{% if tools %} +{{ tools | length }}{% endif %}"
+
+static void start(struct server *s, const char *const *more)
+{
+    char path[512];
+    const char *args[16] = {"-c", "256", "--parallel", "2", "--template", path};
+    const char *const env[] = {SERVES "=1", held_setting, NULL};
+    snprintf(path, sizeof(path), "%s/t.jinja", folder);
+    for (size_t i = 0; more && more[i]; i++)
+        args[6 + i] = more[i];
+    server_start_with(s, &(const struct server_params){.args = args, .program = self, .env = env});
+}
+
+#define TOOLS                                                                                      \
+    ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"weather\"}},"                     \
+    "{\"type\":\"function\",\"function\":{\"name\":\"time\"}}]"
+
+struct said {
+    const char *name, *fields, *word;
+    const char *content, *reasoning, *calls; /* NULL = none; calls: NAME ARGUMENTS; */
+    const char *finish;
+};
+static const struct said sayings[] = {
+    {"calls", TOOLS, "two calls", "I look.", "hm", "weather {\"city\": \"Rome\"};time {};",
+     "tool_calls"},
+    {"one at a time", TOOLS ",\"parallel_tool_calls\":false", "two calls", "I look.", "hm",
+     "weather {\"city\": \"Rome\"};", "tool_calls"},
+    {"calls with probabilities", TOOLS ",\"logprobs\":true", "two calls", "I look.", "hm",
+     "weather {\"city\": \"Rome\"};time {};", "tool_calls"},
+    {"no tools", "", "no call", "<tool_call>{\"name\": </tool_call> It rains.", NULL, NULL, "stop"},
+    {"what is no call", TOOLS, "no call", "<tool_call>{\"name\": </tool_call> It rains.", NULL,
+     NULL, "stop"},
+    {"no tool may be called", TOOLS ",\"tool_choice\":\"none\"", "two calls",
+     "I look.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Rome\"}}\n"
+     "</tool_call>\n<tool_call>{\"name\": \"time\", \"arguments\": {}}</tool_call>",
+     "hm", NULL, "stop"},
+    {"reasoning as content", ",\"reasoning_format\":\"none\"", "two calls",
+     "<think>hm</think>I look.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": "
+     "\"Rome\"}}\n</tool_call>\n<tool_call>{\"name\": \"time\", \"arguments\": {}}</tool_call>",
+     NULL, NULL, "stop"},
+    {"nothing", TOOLS, "empty", "", NULL, NULL, "stop"},
+    {"tools are in the prompt", TOOLS, "echo", "echo +2", NULL, NULL, "stop"},
+};
+
+static void add_calls(const struct dgl_json *calls, struct dgl_buf *out)
+{
+    for (const struct dgl_json *v = dgl_json_first(calls); v; v = dgl_json_next(v)) {
+        const struct dgl_json *function = dgl_json_get(v, "function");
+        assert_string_equal(dgl_json_str(dgl_json_get(v, "type")).p, "function");
+        assert_int_equal(dgl_json_str(dgl_json_get(v, "id")).len, 9);
+        dgl_buf_printf(out, "%s %s;", dgl_json_str(dgl_json_get(function, "name")).p,
+                       dgl_json_str(dgl_json_get(function, "arguments")).p);
+    }
+}
+
+static void assert_said(const char *name, const struct dgl_buf *got, const char *want)
+{
+    const char *text = got->p ? got->p : "";
+    if (strcmp(text, want ? want : "") != 0)
+        fail_msg("%s: \"%s\", wanted \"%s\"", name, text, want ? want : "");
+}
+
+/* Both ways say the same. */
+static void test_saying(void **state)
+{
+    const struct said *row = *state;
+    for (int stream = 0; stream < 2; stream++) {
+        struct dgl_buf body = {0}, content = {0}, reasoning = {0}, calls = {0};
+        struct reply r;
+        struct dgl_str finish = {0};
+        size_t num_calls = 0;
+        dgl_buf_printf(&body,
+                       "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]%s,\"max_tokens\":60,"
+                       "\"temperature\":0,\"stop\":[\" \",\"e\",\"a\"]%s}",
+                       row->word, row->fields, stream ? ",\"stream\":true" : "");
+        server_post(&server, CHAT, body.p, &r);
+        assert_int_equal(r.status, 200);
+        struct dgl_str rest = {r.body, r.len}, line;
+        char last[32] = "";
+        while (stream && rest.len && dgl_str_split(&rest, '\n', &line)) {
+            struct dgl_json_doc *doc = NULL;
+            if (!dgl_str_starts(line, "data: {"))
+                continue;
+            assert_int_equal(dgl_json_parse(NULL, "event", line.p + 6, line.len - 6, &doc), DGL_OK);
+            const struct dgl_json *c = dgl_json_first(dgl_json_get(dgl_json_root(doc), "choices"));
+            const struct dgl_json *delta = dgl_json_get(c, "delta");
+            const struct dgl_str said = dgl_json_str(dgl_json_get(delta, "content")),
+                                 thought = dgl_json_str(dgl_json_get(delta, "reasoning_content"));
+            const struct dgl_json *call = dgl_json_get(delta, "tool_calls");
+            dgl_buf_append(&content, said.p ? said.p : "", said.len);
+            dgl_buf_append(&reasoning, thought.p ? thought.p : "", thought.len);
+            if (call)
+                assert_int_equal(reply_number(dgl_json_first(call), "index"), num_calls++);
+            add_calls(call, &calls);
+            snprintf(last, sizeof(last), "%s", dgl_json_str(dgl_json_get(c, "finish_reason")).p);
+            dgl_json_destroy(&doc);
+        }
+        if (!stream) {
+            const struct dgl_json *c = dgl_json_first(dgl_json_get(reply_json(&r), "choices"));
+            const struct dgl_json *message = dgl_json_get(c, "message"),
+                                  *said = dgl_json_get(message, "content"),
+                                  *thought = dgl_json_get(message, "reasoning_content");
+            assert_int_equal(thought != NULL, row->reasoning != NULL);
+            assert_int_equal(dgl_json_get(message, "tool_calls") != NULL, row->calls != NULL);
+            dgl_buf_append(&content, dgl_json_str(said).p, dgl_json_str(said).len);
+            dgl_buf_append(&reasoning, dgl_json_str(thought).p, dgl_json_str(thought).len);
+            add_calls(dgl_json_get(message, "tool_calls"), &calls);
+            finish = dgl_json_str(dgl_json_get(c, "finish_reason"));
+            snprintf(last, sizeof(last), "%s", finish.p);
+        }
+        assert_said("content", &content, row->content);
+        assert_said("reasoning", &reasoning, row->reasoning);
+        assert_said("calls", &calls, row->calls);
+        assert_string_equal(last, row->finish);
+        reply_finish(&r);
+        dgl_buf_finish(&body);
+        dgl_buf_finish(&content);
+        dgl_buf_finish(&reasoning);
+        dgl_buf_finish(&calls);
+    }
+}
+
+/* Earlier calls and results go back to the template, arguments as an object. */
+static void calls_go_back(void **state)
+{
+    struct reply r;
+    (void)state;
+    server_post(&server, CHAT,
+                "{\"messages\":[{\"role\":\"user\",\"content\":\"echo \"},"
+                "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"x1\","
+                "\"type\":\"function\",\"function\":{\"name\":\"weather\","
+                "\"arguments\":\"{\\\"city\\\": \\\"Rome\\\"}\"}}]},"
+                "{\"role\":\"tool\",\"tool_call_id\":\"x1\",\"content\":\"sun\"}],"
+                "\"max_tokens\":3}",
+                &r);
+    assert_string_equal(reply_text(&r, 0).p, "echo Rome sun x1");
+    reply_finish(&r);
+}
+
+static void a_template_that_raises(void **state)
+{
+    struct reply r;
+    (void)state;
+    server_post(&server, CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"raise\"}]}", &r);
+    reply_assert_error(&r, 400, "messages", "roles must alternate");
+    reply_finish(&r);
+}
+
+/* A stream that waits hears from the server; so does one whose answer has begun. */
+static void silent_streams_get_comments(void **state)
+{
+    struct dgl_buf heard = {0};
+    (void)state;
+    test_write_file(folder, "held", "", 0);
+    const int fd = server_begin_stream(
+        &server, "/v1/completions",
+        "{\"prompt\":\"Once\",\"max_tokens\":3,\"stream\":true,\"ignore_eos\":true}", "\r\n: still",
+        &heard);
+    assert_null(strstr(heard.p, "data: "));
+    unlink(strchr(held_setting, '=') + 1);
+    assert_true(server_receive_until(fd, "[DONE]", &heard));
+    close(fd);
+    dgl_buf_finish(&heard);
+}
+
+/* Long inputs, several of them, while an answer is made: the server's side looks at each pass. */
+static void embeddings_hold_up_nobody(void **state)
+{
+    struct dgl_buf body = {0}, heard = {0};
+    struct reply r;
+    (void)state;
+    const int fd = server_begin_stream(
+        &server, "/v1/completions",
+        "{\"prompt\":\"Once\",\"max_tokens\":-1,\"stream\":true,\"ignore_eos\":true}",
+        "data: ", &heard);
+    dgl_buf_puts(&body, "{\"input\":[");
+    for (int i = 0; i < 3; i++) {
+        dgl_buf_puts(&body, i ? ",[1" : "[1");
+        for (int k = 1; k < 200; k++)
+            dgl_buf_printf(&body, ",%d", 20 + k);
+        dgl_buf_puts(&body, "]");
+    }
+    dgl_buf_puts(&body, "]}");
+    server_post(&server, "/v1/embeddings", body.p, &r);
+    assert_int_equal(r.status, 200);
+    assert_int_equal(dgl_json_count(dgl_json_get(reply_json(&r), "data")), 3);
+    assert_int_equal(reply_number(dgl_json_get(reply_json(&r), "usage"), "prompt_tokens"), 600);
+    reply_finish(&r);
+    close(fd);
+    dgl_buf_finish(&body);
+    dgl_buf_finish(&heard);
+}
+
+static int start_server(void **state)
+{
+    char *dir = test_tmpdir();
+    (void)state;
+    snprintf(folder, sizeof(folder), "%s", dir);
+    snprintf(held_setting, sizeof(held_setting), HELD "=%s/held", dir);
+    test_write_file(dir, "t.jinja", TEMPLATE, sizeof(TEMPLATE) - 1);
+    free(dir);
+    start(&server, (const char *const[]){"--ubatch", "64", "--sse-ping-interval", "1", NULL});
+    return 0;
+}
+
+/* ---- a device that is lost ------------------------------------------------------------------- */
+
+#define LOST(word, stream)                                                                         \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"Once upon a time " word                       \
+    "\"}],\"max_tokens\":12,\"temperature\":0,\"ignore_eos\":true,\"stream\":" stream "}"
+
+/* The answer is the one without a loss; /health tells in between. */
+static void a_lost_device_comes_back(void **state)
+{
+    static const char body[] = LOST("", "false");
+    struct reply lost, whole;
+    (void)state;
+    server_post(&server, CHAT, body, &whole);
+    test_write_file(folder, "held.lose", "", 0);
+    server_post(&server, CHAT, body, &lost);
+    assert_string_equal(reply_text(&lost, 0).p, reply_text(&whole, 0).p);
+    reply_finish(&lost);
+    reply_finish(&whole);
+    server_wait_for(&server, "in the rebuild: 503");
+    server_wait_for(&server, "the device was lost and is being opened again");
+    server_call(&server, "GET", "/health", "", NULL, &whole);
+    assert_int_equal(whole.status, 200);
+    reply_finish(&whole);
+}
+
+/* Who waits is told, whole and in a stream, and the server ends. */
+static void a_device_that_stays_away(void **state)
+{
+    (void)state;
+    for (int stream = 0; stream < 2; stream++) {
+        struct server s;
+        struct reply r;
+        start(&s, NULL);
+        server_post(&s, CHAT, stream ? LOST("gone", "true") : LOST("gone", "false"), &r);
+        assert_int_equal(r.status, stream ? 200 : 503);
+        assert_contains(r.body, "\"message\": \"the device does not answer any more\"");
+        reply_finish(&r);
+        assert_int_equal(server_stop(&s, 0), 1);
+        server_finish(&s);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && getenv(SERVES))
+        return run_command(argc, argv);
+    const ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    self[len > 0 ? len : 0] = '\0';
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calls_go_back),
+        cmocka_unit_test(a_template_that_raises),
+        cmocka_unit_test(silent_streams_get_comments),
+        cmocka_unit_test(embeddings_hold_up_nobody),
+        cmocka_unit_test(a_lost_device_comes_back),
+        cmocka_unit_test(a_device_that_stays_away),
+    };
+    int failures = cmocka_run_group_tests_name("serve: fakes", tests, start_server, NULL);
+    failures += test_run_table("serve: says", test_saying, sayings);
+    assert_int_equal(server_stop(&server, SIGTERM), 0);
+    assert_null(strstr(server.said.p, "holds up the others"));
+    server_finish(&server);
+    test_tmpdir_remove(strdup(folder));
+    return failures;
+}

@@ -1,0 +1,219 @@
+/* Running `dopplergl serve`: keys, its log, signals, what it refuses to start with, its unit. */
+#include "tests/support/server.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/support/process.h"
+#include "tests/support/test.h"
+
+#define CHAT "/v1/chat/completions"
+#define TEXT "/v1/completions"
+
+#define ENDLESS                                                                                    \
+    "{\"prompt\":\"Once\",\"max_tokens\":-1,\"ignore_eos\":true,\"stream\":true,\"seed\":1}"
+
+/* ---- keys and origins ------------------------------------------------------------------------ */
+
+struct access {
+    const char *name, *path, *headers;
+    int status;
+};
+static const struct access accesses[] = {
+    {"home", "/", "", 200},
+    {"health", "/health", "", 200},
+    {"models without a key", "/v1/models", "", 401},
+    {"a path that is not there", "/nothing", "", 401},
+    {"metrics without a key", "/metrics", "", 401},
+    {"a wrong key", "/v1/models", "Authorization: Bearer sesame-2\r\n", 401},
+    {"the beginning of a key", "/v1/models", "Authorization: Bearer sesame\r\n", 401},
+    {"an empty key", "/v1/models", "Authorization: Bearer \r\n", 401},
+    {"another scheme", "/v1/models", "Authorization: Basic sesame-1\r\n", 401},
+    {"the key", "/v1/models", "Authorization: Bearer sesame-1\r\n", 200},
+    {"a key of the file", "/v1/models", "Authorization: Bearer second\r\n", 200},
+    {"with the key, a path that is not there", "/nothing", "Authorization: Bearer second\r\n", 404},
+};
+
+static void test_keys(void **state)
+{
+    (void)state;
+    struct server s;
+    struct reply r;
+    char *dir = test_tmpdir(), file[256], log[256];
+    size_t len;
+    char *text;
+    snprintf(file, sizeof(file), "%s/keys", dir);
+    snprintf(log, sizeof(log), "%s/log", dir);
+    test_write_file(dir, "keys", "\nsecond\n", 8);
+    server_start(&s, (const char *const[]){"--api-key", "sesame-1", "--api-key-file", file, "-c",
+                                           "64", "--cors", "https://a.example", "--log-file", log,
+                                           "--alias", "mine", NULL});
+    for (size_t i = 0; i < sizeof(accesses) / sizeof(accesses[0]); i++) {
+        server_call(&s, "GET", accesses[i].path, accesses[i].headers, NULL, &r);
+        if (r.status != accesses[i].status)
+            fail_msg("%s: status %d, wanted %d", accesses[i].name, r.status, accesses[i].status);
+        if (r.status == 401)
+            assert_contains(r.body, "invalid_api_key");
+        if (r.status == 200 && strcmp(accesses[i].path, "/v1/models") == 0)
+            assert_contains(r.body, "\"id\": \"mine\"");
+        reply_finish(&r);
+    }
+    server_call(&s, "OPTIONS", CHAT, "Origin: https://a.example\r\n", NULL, &r);
+    assert_int_equal(r.status, 204);
+    assert_contains(r.head, "Access-Control-Allow-Origin: https://a.example");
+    assert_contains(r.head, "Access-Control-Allow-Headers: Authorization, Content-Type");
+    reply_finish(&r);
+    server_call(&s, "GET", "/health", "Origin: https://b.example\r\n", NULL, &r);
+    assert_null(strstr(r.head, "Access-Control-Allow-Origin"));
+    reply_finish(&r);
+    assert_int_equal(server_stop(&s, SIGTERM), 0);
+    assert_null(strstr(s.said.p, "sesame"));
+    assert_null(strstr(s.said.p, "\"path\""));
+    text = NULL;
+    FILE *in = fopen(log, "r");
+    assert_non_null(in);
+    assert_true(getdelim(&text, &(size_t){0}, EOF, in) > 0);
+    len = strlen(text);
+    assert_true(len > 0);
+    assert_contains(text, "\"path\": \"/v1/models\", \"status\": 401");
+    assert_null(strstr(text, "sesame"));
+    assert_null(strstr(text, "second\""));
+    fclose(in);
+    free(text);
+    server_finish(&s);
+    test_tmpdir_remove(dir);
+}
+
+/* ---- beginning and end ----------------------------------------------------------------------- */
+
+struct start {
+    const char *name;
+    const char *args[8];
+    int code;
+    const char *part;
+};
+static const struct start starts[] = {
+    {"open to others without a key",
+     {"serve", "--device", "any", "--host", "0.0.0.0", "--port", "0"},
+     1,
+     "--insecure"},
+    {"a name that begins like an address of this machine",
+     {"serve", "--device", "any", "--host", "127.0.0.1.example", "--port", "0"},
+     1,
+     "--insecure"},
+    {"every address of IPv6",
+     {"serve", "--device", "any", "--host", "::", "--port", "0"},
+     1,
+     "--insecure"},
+    {"a port that is none", {"serve", "--port", "65536"}, 2, "65536"},
+    {"no sequences", {"serve", "--parallel", "0"}, 2, "parallel"},
+    {"an empty key", {"serve", "--device", "any", "--api-key", " "}, 1, "the key is empty"},
+    {"a host that is none",
+     {"serve", "--device", "any", "--host", "not a host", "--insecure"},
+     1,
+     "not a host"},
+    {"TLS", {"serve", "--ssl-key-file", "x"}, 2, "proxy"},
+};
+
+static void test_start(void **state)
+{
+    const struct start *row = *state;
+    struct process_result r;
+    process_run(&(const struct process_params){.args = row->args}, &r);
+    assert_code(&r, row->code);
+    assert_one_error(&r, row->part);
+    process_finish(&r);
+}
+
+/* SIGTERM: what runs is finished, nothing new is taken. */
+static void sigterm_drains(void **state)
+{
+    (void)state;
+    struct server s;
+    struct dgl_buf held = {0};
+    server_start(&s, (const char *const[]){"-c", "128", NULL});
+    const int fd = server_begin_stream(&s, TEXT, ENDLESS, "data: ", &held);
+    kill(s.pid, SIGTERM);
+    assert_true(server_receive_until(fd, "[DONE]", &held));
+    close(fd);
+    assert_int_equal(server_stop(&s, 0), 0);
+    dgl_buf_finish(&held);
+    server_finish(&s);
+}
+
+/* Whose time is over is told; a second signal waits for nobody. */
+static void an_end_that_comes_soon(void **state)
+{
+    (void)state;
+    for (int second = 0; second < 2; second++) {
+        struct server s;
+        struct dgl_buf held = {0};
+        server_start(&s, (const char *const[]){"--drain-timeout", second ? "3600" : "0", NULL});
+        const int fd = server_begin_stream(&s, TEXT, ENDLESS, "data: ", &held);
+        kill(s.pid, SIGTERM);
+        server_wait_for(&s, "stopping");
+        if (second)
+            kill(s.pid, SIGTERM);
+        else
+            assert_true(server_receive_until(fd, "the server is stopping", &held));
+        assert_int_equal(server_stop(&s, 0), second ? 130 : 0);
+        close(fd);
+        dgl_buf_finish(&held);
+        server_finish(&s);
+    }
+}
+
+static void sighup_reads_kernels_again(void **state)
+{
+    (void)state;
+    struct server s;
+    struct reply r;
+    server_start(&s, (const char *const[]){"-c", "64", NULL});
+    kill(s.pid, SIGHUP);
+    server_wait_for(&s, "kernels were read again");
+    server_call(&s, "POST", TEXT, "", "{\"prompt\":\"Once\",\"max_tokens\":3}", &r);
+    assert_int_equal(r.status, 200);
+    reply_finish(&r);
+    assert_int_equal(server_stop(&s, SIGINT), 130);
+    server_finish(&s);
+}
+
+/* The unit as systemd reads it, with the built command in its place. */
+static void systemd_takes_the_unit(void **state)
+{
+    static const char script[] = "command -v systemd-analyze > /dev/null || exit 77\n"
+                                 "sed \"s|/usr/bin/dopplergl|$0|\" "
+                                 "tools/packaging/dopplergl.service > $1/dopplergl.service\n"
+                                 "systemd-analyze verify --man=no $1/dopplergl.service 2>&1\n";
+    struct process_result r;
+    char program[4096], *dir = test_tmpdir();
+    (void)state;
+    assert_non_null(realpath(process_program(), program));
+    process_run(
+        &(const struct process_params){
+            .program = "/bin/sh", .args = (const char *const[]){"-c", script, program, dir, NULL}},
+        &r);
+    test_tmpdir_remove(dir);
+    const int code = r.code;
+    if (code != 77) {
+        assert_code(&r, 0);
+        assert_string_equal(r.out, "");
+    }
+    process_finish(&r);
+    if (code == 77)
+        SKIP("systemd-analyze is not installed");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_keys),
+        cmocka_unit_test(sigterm_drains),
+        cmocka_unit_test(an_end_that_comes_soon),
+        cmocka_unit_test(sighup_reads_kernels_again),
+        cmocka_unit_test(systemd_takes_the_unit),
+    };
+    int failures = cmocka_run_group_tests_name("serve: running", tests, NULL, NULL);
+    return failures + test_run_table("serve: start", test_start, starts);
+}

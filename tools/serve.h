@@ -132,6 +132,7 @@ struct serve {
     /* Under the lock: */
     struct serve_exchange *exchanges;
     struct serve_exchange *first_job, *last_job;
+    bool over;                /* nobody takes jobs any more */
     struct serve_link *links; /* connections */
     char unwell[256];         /* why /health is not; "" = it is */
     /* */

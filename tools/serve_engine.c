@@ -361,6 +361,9 @@ static void fail_all(struct serve *s, const char *why)
     serve_refuse(&error, 503, NULL, "%s", why);
     tell_health(s, why);
     atomic_store(&s->draining, true);
+    pthread_mutex_lock(&s->lock);
+    s->over = true; /* jobs that come now are refused where they come */
+    pthread_mutex_unlock(&s->lock);
     take_jobs(s, false);
     while (s->running) {
         struct serve_exchange *ex = s->running;
@@ -381,24 +384,6 @@ static bool rebuild(struct serve *s)
         return false;
     tell_health(s, "");
     return true;
-}
-
-/* Time is up: who still waits is told. */
-static void end_all(struct serve *s)
-{
-    size_t left = 1;
-    pthread_mutex_lock(&s->lock);
-    for (struct serve_exchange *ex = s->exchanges; ex; ex = ex->next) {
-        if (pthread_mutex_trylock(&ex->lock) != 0) /* its body is being read */
-            continue;
-        for (size_t i = 0; i < ex->num_choices; i++)
-            if (ex->choices[i].id)
-                dgl_batch_cancel(s->batch, ex->choices[i].id);
-        pthread_mutex_unlock(&ex->lock);
-    }
-    pthread_mutex_unlock(&s->lock);
-    while (left > 0 && dgl_batch_step(s->batch, &left) == DGL_OK)
-        continue;
 }
 
 int serve_engine_run(struct serve *s)
@@ -452,8 +437,8 @@ int serve_engine_run(struct serve *s)
         if (atomic_load(&s->active) == 0 || now >= drain_until)
             break;
     }
-    if (code == EXIT_OK)
-        end_all(s);
+    if (code == EXIT_OK) /* time may be up */
+        fail_all(s, "the server is stopping");
     watch_destroy(&watch);
     return code;
 }

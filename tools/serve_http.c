@@ -83,7 +83,7 @@ static void answer_health(struct serve_exchange *ex)
     pthread_mutex_unlock(&s->lock);
     if (!atomic_load(&s->ready) && !why[0])
         snprintf(why, sizeof(why), "the model is being loaded");
-    else if (atomic_load(&s->draining))
+    else if (atomic_load(&s->draining) && !why[0])
         snprintf(why, sizeof(why), "the server is stopping");
     else if (beat && now > beat && now - beat > SILENT_NS && !why[0])
         snprintf(why, sizeof(why), "no step has ended for %llu s",

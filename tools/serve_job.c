@@ -189,14 +189,17 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
     snprintf(ex->name, sizeof(ex->name), "%s-%016llx", kind == SERVE_CHAT ? "chatcmpl" : "cmpl",
              (unsigned long long)unique[0]);
     ex->created = (int64_t)time(NULL);
-    ex->state = EXCHANGE_WAITS;
-    atomic_fetch_add(&ex->refs, 1);
     pthread_mutex_lock(&s->lock);
-    *(s->last_job ? &s->last_job->next_job : &s->first_job) = ex;
-    s->last_job = ex;
-    pthread_cond_signal(&s->wake);
+    const bool over = s->over;
+    if (!over) {
+        ex->state = EXCHANGE_WAITS;
+        atomic_fetch_add(&ex->refs, 1);
+        *(s->last_job ? &s->last_job->next_job : &s->first_job) = ex;
+        s->last_job = ex;
+        pthread_cond_signal(&s->wake);
+    }
     pthread_mutex_unlock(&s->lock);
-    return true;
+    return !over || serve_refuse(error, 503, NULL, "the server is stopping");
 }
 
 void serve_job_begin(struct serve_exchange *ex, enum serve_kind kind)

@@ -6,7 +6,9 @@
 
 #include "core/base/str.h"
 #include "core/dopplergl.h"
+#include "core/seq/text_stream.h"
 #include "loader/chat/chat_template.h"
+#include "tests/support/published.h"
 
 /* ---- templates ------------------------------------------------------------------------------- */
 
@@ -263,6 +265,85 @@ static void test_answer(void **state)
     dgl_template_destroy(&tmpl);
 }
 
+/* ---- published tokenizers -------------------------------------------------------------------- */
+
+struct published {
+    const char *folder, *format, *text, *want;
+    size_t shown; /* special tokens of the format */
+};
+static const struct published published[] = {
+    {"gpt-oss", "harmony",
+     "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary "
+     "to=functions.f <|constrain|>json<|message|>{\"a\": 1}",
+     "R(Hm.)F(f||{\"a\": 1})", 7},
+    {"llama3.2", "llama3", "<|python_tag|>{\"name\": \"f\", \"parameters\": {\"a\": 1}}",
+     "F(f||{\"a\": 1})", 1},
+    {"mistral-nemo", "mistral",
+     "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": 1}, \"id\": \"012345678\"}]",
+     "F(f|012345678|{\"a\": 1})", 1},
+    {"qwen3", "hermes",
+     "<think>\nHm.\n</think>\n\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": "
+     "1}}\n</tool_call>",
+     "R(Hm.)F(f||{\"a\": 1})", 0},
+};
+
+/* From ids to parts, with the special tokens that have to be shown, and one that has not. */
+static void test_published(void **state)
+{
+    const struct published *row = *state;
+    const char *dir = published_dir(row->folder);
+    struct dgl_tokenizer *tok = NULL;
+    struct dgl_template *tmpl = NULL;
+    struct dgl_reply *reply = NULL;
+    struct heard h = {.most = SIZE_MAX};
+    struct text_stream stream;
+    int32_t shown[DGL_REPLY_TOKENS_MAX], *ids = NULL;
+    size_t count = 0;
+    assert_int_equal(dgl_tokenizer_load(NULL, dir, &tok), DGL_OK);
+    assert_int_equal(dgl_template_load(NULL, dgl_template_params(.path = dir), &tmpl), DGL_OK);
+    assert_string_equal(dgl_template_call_format(tmpl), row->format);
+    const size_t num_shown = dgl_template_reply_tokens(tmpl, tok, shown);
+    assert_int_equal(num_shown, row->shown);
+    assert_int_equal(
+        dgl_encode(NULL, tok, row->text, strlen(row->text), dgl_encode_params(0), &ids, &count),
+        DGL_OK);
+    assert_int_equal(text_stream_init(&stream, NULL, tok,
+                                      dgl_generate_params(.shown = shown, .num_shown = num_shown)),
+                     DGL_OK);
+    assert_int_equal(
+        dgl_reply_create(NULL,
+                         dgl_reply_params(.tmpl = tmpl, .calls = true,
+                                          .functions = (const char *const[]){"f"},
+                                          .num_functions = 1, .part_cb = hear, .priv = &h),
+                         &reply),
+        DGL_OK);
+    int32_t other = -1; /* a special token that is no part of the format */
+    for (int32_t id = 0; id <= dgl_tokenizer_max_id(tok) && other < 0; id++) {
+        bool is_shown = false;
+        for (size_t i = 0; i < num_shown; i++)
+            is_shown |= shown[i] == id;
+        other = tokenizer_is_special(tok, id) && !is_shown ? id : other;
+    }
+    assert_true(other >= 0);
+    for (size_t i = 0; i <= count; i++) {
+        text_stream_push(&stream, i < count ? ids[i] : other);
+        const struct dgl_str ready = text_stream_ready(&stream);
+        assert_int_equal(dgl_reply_push(reply, ready.p, ready.len), DGL_OK);
+    }
+    text_stream_end(&stream);
+    const struct dgl_str ready = text_stream_ready(&stream);
+    assert_int_equal(dgl_reply_push(reply, ready.p, ready.len), DGL_OK);
+    assert_int_equal(dgl_reply_end(reply), DGL_OK);
+    close_text(&h);
+    assert_string_equal(h.text.p, row->want);
+    dgl_free(ids);
+    dgl_buf_finish(&h.text);
+    text_stream_finish(&stream);
+    dgl_reply_destroy(&reply);
+    dgl_template_destroy(&tmpl);
+    dgl_tokenizer_destroy(&tok);
+}
+
 /* ---- the rest -------------------------------------------------------------------------------- */
 
 static void a_callback_may_end_it(void **state)
@@ -329,5 +410,6 @@ int main(void)
     };
     int failures = test_run_table("reply: family", test_family, families);
     failures += test_run_table("reply: answer", test_answer, answers);
+    failures += test_run_table("reply: published", test_published, published);
     return failures + cmocka_run_group_tests_name("reply", tests, NULL, NULL);
 }

@@ -87,6 +87,12 @@ check-shapes: deps ## full-size models with random weights, minutes each; SHAPES
 	@+$(SUBMAKE) $(BUILD)/check_shapes
 	@$(BUILD)/check_shapes $(SHAPES)
 
+.PHONY: soak
+soak: deps ## 200 requests in flight for SOAK_SECONDS (600), over HTTP and in the library; a third of them goes away
+	@+$(SUBMAKE) $(BUILD)/dopplergl $(BUILD)/soak
+	@TEST_LABEL=soak TEST_TIMEOUT=$$(($${SOAK_SECONDS:-600} + 1800)) sh tests/run.sh $(BUILD) $(BUILD)/soak; code=$$?; \
+	    sed -n 's/^# soak: //p' $(BUILD)/test-output-soak/soak.tap; exit $$code
+
 # What a render node can judge: all of gl/, and a part of two programs of kernels, after the colon.
 VM_TESTS   := $(patsubst tests/gl/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/gl/test_*.c)))
 VM_KERNELS := $(BUILD)/tests/test_kernels_embed:*_h80* $(BUILD)/tests/test_kernels_sample:greedy_v300*
@@ -117,7 +123,7 @@ fuzz: deps ## every fuzz target for FUZZ_SECONDS (20) with libFuzzer; FUZZ='deco
 	    SAN='-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=undefined' fuzzers
 	@sh tests/fuzz.sh $(BUILD)/fuzz $(FUZZ)
 
-tests: $(TESTS) $(BUILD)/check_shapes ## build the test programs (build/tests/), run none
+tests: $(TESTS) $(BUILD)/check_shapes $(BUILD)/soak ## build the test programs (build/tests/), run none
 
 install: all ## install under DESTDIR and PREFIX
 	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' \
@@ -199,6 +205,9 @@ endef
 $(foreach source,$(TEST_SRC),$(eval $(call test_program,$(source))))
 
 $(BUILD)/check_shapes: $(BUILD)/obj/tests/shapes/check_shapes.o $(BUILD)/libsupport.a $(BUILD)/libinternal.a
+	$(call Q,LINK)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
+
+$(BUILD)/soak: $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/soak/*.c)) $(BUILD)/libsupport.a $(BUILD)/libinternal.a
 	$(call Q,LINK)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 
 # The targets of `make fuzz` run over their corpus as tests too, without a fuzzer.

@@ -1,0 +1,102 @@
+/* Soak: 200 requests in flight for a long time, of random lengths, a third of them cancelled or
+ * disconnected, some read slowly, some ended by a text. At the end nothing is held, memory is
+ * flat, and every answer that came to its end is that of the same request alone.
+ * SOAK_SECONDS (600) in all, SOAK_SEED (1). Run by `make soak`. */
+#include "tests/soak/soak.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static uint64_t state;
+
+static uint64_t setting(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+    uint64_t value = otherwise;
+    if (text && text[0] && !dgl_parse_u64(dgl_str_of(text), 1000000, &value))
+        fail_msg("%s=%s is not a number", name, text);
+    return value;
+}
+
+uint32_t soak_random(uint32_t bound)
+{
+    return (uint32_t)(test_rand(&state) % bound);
+}
+
+uint64_t soak_end_ns(double share)
+{
+    return dgl_now_ns() + (uint64_t)((double)setting("SOAK_SECONDS", 600) * share * 1e9);
+}
+
+void soak_make_requests(struct soak_request requests[SOAK_REQUESTS], bool greedy)
+{
+    static const char *const words[] = {"Once", "upon",  "a",    "time", "there",  "was", "the",
+                                        "dog",  "and",   "girl", "said", "little", "to",  "play",
+                                        "in",   "big",   "tree", "she",  "saw",    "her", "mom",
+                                        "very", "happy", "they", "went", "home",   ".",   ","};
+    static const char *const stops[] = {".", " the", "and", "\n", " was"};
+    for (int i = 0; i < SOAK_REQUESTS; i++) {
+        struct soak_request *r = &requests[i];
+        /* Some begin alike: what one left is there for another. */
+        size_t len = i % 3 ? 0
+                           : (size_t)snprintf(r->prompt, sizeof(r->prompt), "%s",
+                                              "Once upon a time there was a little dog and a "
+                                              "girl in a big tree . They went");
+        const uint32_t count = 1 + soak_random(i % 5 ? 24 : 70);
+        for (uint32_t w = 0; w < count; w++)
+            len +=
+                (size_t)snprintf(r->prompt + len, sizeof(r->prompt) - len, "%s%s", len ? " " : "",
+                                 words[soak_random(sizeof(words) / sizeof(words[0]))]);
+        r->max_tokens = 1 + (int)soak_random(SOAK_MOST_TOKENS);
+        r->stop = soak_random(4) ? NULL : stops[soak_random(sizeof(stops) / sizeof(stops[0]))];
+        r->seed = greedy || i % 4 ? 0 : 1 + soak_random(1000);
+    }
+}
+
+void soak_memory_look(struct soak_memory *m)
+{
+    char path[64];
+    long pages = 0;
+    const uint64_t now = dgl_now_ns();
+    if (now < m->next_ns || m->count == sizeof(m->mib) / sizeof(m->mib[0]))
+        return;
+    m->next_ns = now + 1000000000u;
+    snprintf(path, sizeof(path), "/proc/%d/statm", (int)m->pid);
+    FILE *file = fopen(path, "re");
+    if (!file || fscanf(file, "%*s %ld", &pages) != 1)
+        fail_msg("%s cannot be read", path);
+    fclose(file);
+    m->mib[m->count++] = (double)pages * (double)sysconf(_SC_PAGESIZE) / 1048576;
+}
+
+static double most(const double *values, size_t count)
+{
+    double value = 0;
+    for (size_t i = 0; i < count; i++)
+        value = values[i] > value ? values[i] : value;
+    return value;
+}
+
+void soak_memory_judge(const struct soak_memory *m, const char *what)
+{
+    const size_t third = m->count / 3;
+    if (third == 0)
+        fail_msg("%s: %zu looks at its memory are too few", what, m->count);
+    const double first = most(m->mib, third), last = most(m->mib + m->count - third, third);
+    printf("# soak: %s: %.1f MiB at most in the first third, %.1f in the last\n", what, first,
+           last);
+    if (last > first * (1 + SOAK_SLACK_PERCENT / 100.0) + SOAK_SLACK_MIB)
+        fail_msg("%s: memory grew from %.1f to %.1f MiB", what, first, last);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(soak_batch),
+        cmocka_unit_test_teardown(soak_serve_invariant, soak_serve_end),
+        cmocka_unit_test_teardown(soak_serve, soak_serve_end),
+    };
+    state = setting("SOAK_SEED", 1);
+    printf("# soak: SOAK_SECONDS=%d SOAK_SEED=%d\n", (int)setting("SOAK_SECONDS", 600), (int)state);
+    return cmocka_run_group_tests_name("soak", tests, NULL, NULL);
+}

@@ -1,0 +1,58 @@
+/* What the parts of the soak share: requests whose answers alone are known, random choices, and
+ * the memory of a process over the time. */
+#ifndef DGL_TESTS_SOAK_H
+#define DGL_TESTS_SOAK_H
+
+#include <sys/types.h>
+
+#include "core/base/clock.h"
+#include "tests/support/test.h"
+
+#define SOAK_IN_FLIGHT 200
+#define SOAK_PARALLEL  16
+#define SOAK_CONTEXT   192
+/* An answer may differ from that of the request alone from the first token on that led the next
+ * best by less. */
+#define SOAK_MARGIN 0.02
+
+/* So many requests have ended before a part's time begins: what the first of them need once is
+ * there. */
+#define SOAK_WARM SOAK_IN_FLIGHT
+
+/* Memory may grow from the first third of a soak to the last by so many MiB and hundredths. */
+#define SOAK_SLACK_MIB     8
+#define SOAK_SLACK_PERCENT 2
+
+enum { SOAK_REQUESTS = 40, SOAK_MOST_TOKENS = 48 };
+
+struct soak_request {
+    char prompt[512];
+    int max_tokens;
+    const char *stop; /* NULL = none */
+    uint64_t seed;    /* 0 = greedy */
+};
+/* Every fourth is drawn with a seed, unless all are to be greedy. */
+void soak_make_requests(struct soak_request requests[SOAK_REQUESTS], bool greedy);
+
+/* Below `bound`; one stream of numbers, of a seed that the soak prints. */
+uint32_t soak_random(uint32_t bound);
+/* When a part ends that gets this share of SOAK_SECONDS. */
+uint64_t soak_end_ns(double share);
+
+struct soak_memory {
+    pid_t pid;
+    double mib[8192]; /* resident, a second apart */
+    size_t count;
+    uint64_t next_ns;
+};
+void soak_memory_look(struct soak_memory *m);
+/* Fails where the last third holds more than the first, beyond the slack. */
+void soak_memory_judge(const struct soak_memory *m, const char *what);
+
+/* The parts: cmocka cases. */
+void soak_batch(void **state);
+void soak_serve_invariant(void **state);
+void soak_serve(void **state);
+int soak_serve_end(void **state); /* teardown */
+
+#endif

@@ -1,0 +1,201 @@
+/* Soak of dgl_batch: requests that are cancelled from callbacks, by their ids and from another
+ * thread. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/soak/soak.h"
+#include "tests/support/tiny_engine.h"
+
+enum { CANCEL_NEVER, CANCEL_BY_CALLBACK, CANCEL_BY_ID, CANCEL_BY_THREAD };
+
+/* A request in flight, or a place for one. */
+struct flight {
+    struct soak *soak;
+    uint64_t id; /* 0 = none */
+    int request, cancel;
+    size_t cancel_at;
+    int32_t ids[SOAK_MOST_TOKENS];
+    float margin[SOAK_MOST_TOKENS]; /* of the reference */
+    size_t count;
+    bool ended;
+};
+
+struct soak {
+    struct tiny_engine engine;
+    struct dgl_batch *batch;
+    struct soak_request request[SOAK_REQUESTS];
+    struct flight alone[SOAK_REQUESTS];
+    struct flight flight[SOAK_IN_FLIGHT];
+    size_t finished, cancelled, exact, until_margin;
+    _Atomic uint64_t to_cancel; /* by the other thread; 0 = none, 1 = the end */
+};
+
+static bool hear_token(void *priv, const struct dgl_token *token)
+{
+    struct flight *f = priv;
+    if (f->count >= SOAK_MOST_TOKENS)
+        fail_msg("request %d: more than %d tokens", f->request, SOAK_MOST_TOKENS);
+    f->ids[f->count] = token->chosen.id;
+    if (token->num_top > 1)
+        f->margin[f->count] = token->top[0].logprob - token->top[1].logprob;
+    f->count++;
+    if (f->cancel != CANCEL_NEVER && f->count == f->cancel_at) {
+        if (f->cancel == CANCEL_BY_ID)
+            dgl_batch_cancel(f->soak->batch, f->id);
+        else if (f->cancel == CANCEL_BY_THREAD)
+            atomic_store(&f->soak->to_cancel, f->id);
+    }
+    return f->cancel != CANCEL_BY_CALLBACK || f->count < f->cancel_at;
+}
+
+/* Held against the same request alone: all of it, or up to the first margin that is small. Draws by
+ * a seed have no margin: only how the request ends is looked at. */
+static void judge(struct flight *f, const struct dgl_request_result *r)
+{
+    struct soak *soak = f->soak;
+    const struct flight *want = &soak->alone[f->request];
+    const struct soak_request *request = &soak->request[f->request];
+    if (r->finish == DGL_FINISH_CANCELLED) {
+        soak->cancelled++;
+        return;
+    }
+    soak->finished++;
+    if (request->seed)
+        return;
+    for (size_t i = 0; i < want->count; i++) {
+        if (want->margin[i] < SOAK_MARGIN) {
+            soak->until_margin++;
+            return;
+        }
+        if (i >= f->count || f->ids[i] != want->ids[i])
+            fail_msg("request %d, token %zu of %zu: %d, alone %d of %zu, which led by %g",
+                     f->request, i, f->count, i < f->count ? f->ids[i] : -1, want->ids[i],
+                     want->count, (double)want->margin[i]);
+    }
+    assert_int_equal(f->count, want->count);
+    soak->exact++;
+}
+
+static void hear_end(void *priv, const struct dgl_request_result *r)
+{
+    struct flight *f = priv;
+    if (r->status != DGL_OK || f->ended)
+        fail_msg("request %d: %s, %s: %s", f->request, dgl_status_str(r->status),
+                 f->ended ? "ended twice" : "", f->soak->engine.log.text);
+    assert_int_equal(r->id, f->id);
+    f->ended = true;
+    if (f->cancel == CANCEL_NEVER)
+        assert_int_not_equal(r->finish, DGL_FINISH_CANCELLED);
+    if (f >= f->soak->flight && f < f->soak->flight + SOAK_IN_FLIGHT)
+        judge(f, r);
+    f->id = 0;
+}
+
+static void submit(struct soak *soak, struct flight *f, bool reference)
+{
+    const struct soak_request *r = &soak->request[f->request];
+    const struct dgl_sampling draw = {.temperature = 0.9f, .top_p = 0.95f, .seed = r->seed};
+    f->soak = soak;
+    f->count = 0;
+    f->ended = false;
+    if (dgl_batch_submit(
+            soak->batch,
+            dgl_request_params(.prompt = r->prompt, .max_tokens = r->max_tokens, .stop = &r->stop,
+                               .num_stop = r->stop != NULL,
+                               .sampling = r->seed ? draw : (struct dgl_sampling){0},
+                               .ignore_eos = f->request % 2 == 0, .logprobs = reference,
+                               .top_logprobs = reference ? 2 : 0, .token_cb = hear_token,
+                               .finish_cb = hear_end, .priv = f),
+            &f->id) != DGL_OK)
+        fail_msg("submit: %s", soak->engine.log.text);
+}
+
+static struct dgl_batch *open_batch(struct soak *soak, int32_t sequences)
+{
+    struct dgl_batch *b = NULL;
+    if (dgl_batch_create(soak->engine.model,
+                         dgl_batch_params(.sequences = sequences, .queue = SOAK_IN_FLIGHT,
+                                          .context = SOAK_CONTEXT),
+                         &b) != DGL_OK)
+        fail_msg("batch: %s", soak->engine.log.text);
+    return b;
+}
+
+static void *cancel_aside(void *priv)
+{
+    struct soak *soak = priv;
+    for (uint64_t id = 0; id != 1;) {
+        id = atomic_exchange(&soak->to_cancel, 0);
+        if (id > 1)
+            dgl_batch_cancel(soak->batch, id);
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    }
+    return NULL;
+}
+
+static void launch(struct soak *soak, struct flight *f)
+{
+    f->request = (int)soak_random(SOAK_REQUESTS);
+    f->cancel = soak_random(3) ? CANCEL_NEVER : CANCEL_BY_CALLBACK + (int)soak_random(3);
+    f->cancel_at = 1 + soak_random((uint32_t)soak->request[f->request].max_tokens);
+    submit(soak, f, false);
+    /* Some while they wait. */
+    if (f->cancel == CANCEL_BY_ID && soak_random(4) == 0)
+        dgl_batch_cancel(soak->batch, f->id);
+}
+
+void soak_batch(void **state)
+{
+    static struct soak soak;
+    static struct soak_memory memory;
+    struct dgl_batch_info info;
+    pthread_t thread;
+    size_t left = 1;
+    (void)state;
+    tiny_engine_open(&soak.engine,
+                     &(struct tiny_engine_params){.path = BUNDLED_MODEL, .context = SOAK_CONTEXT});
+    soak_make_requests(soak.request, false);
+    soak.batch = open_batch(&soak, 1);
+    for (int i = 0; i < SOAK_REQUESTS; i++) {
+        soak.alone[i].request = i;
+        submit(&soak, &soak.alone[i], true);
+        for (left = 1; left > 0;)
+            assert_int_equal(dgl_batch_step(soak.batch, &left), DGL_OK);
+    }
+    dgl_batch_destroy(&soak.batch);
+    soak.batch = open_batch(&soak, SOAK_PARALLEL);
+    assert_int_equal(pthread_create(&thread, NULL, cancel_aside, &soak), 0);
+    memory.pid = getpid();
+    uint64_t end = 0; /* it has not begun */
+    for (left = 1; left > 0;) {
+        if (end == 0 && soak.finished + soak.cancelled >= SOAK_WARM)
+            end = soak_end_ns(0.2);
+        const bool more = end == 0 || dgl_now_ns() < end;
+        for (int i = 0; more && i < SOAK_IN_FLIGHT; i++)
+            if (soak.flight[i].id == 0)
+                launch(&soak, &soak.flight[i]);
+        if (dgl_batch_step(soak.batch, &left) != DGL_OK)
+            fail_msg("step: %s", soak.engine.log.text);
+        if (end && more)
+            soak_memory_look(&memory);
+    }
+    atomic_store(&soak.to_cancel, 1);
+    pthread_join(thread, NULL);
+    dgl_batch_get_info(soak.batch, &info);
+    assert_int_equal(info.running, 0);
+    assert_int_equal(info.waiting, 0);
+    assert_int_equal(info.failed, 0);
+    assert_int_equal(info.submitted, info.finished + info.cancelled);
+    assert_int_equal(info.finished, soak.finished);
+    assert_int_equal(info.cancelled, soak.cancelled);
+    dgl_batch_destroy(&soak.batch);
+    printf("# soak: batch: %zu finished (%zu compared to the end, %zu up to a small margin), %zu "
+           "cancelled\n",
+           soak.finished, soak.exact, soak.until_margin, soak.cancelled);
+    assert_true(soak.exact > 0 && soak.cancelled > 0);
+    soak_memory_judge(&memory, "batch");
+    tiny_engine_close(&soak.engine);
+}

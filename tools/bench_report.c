@@ -444,7 +444,7 @@ static bool print_table(const struct bench_report *report)
     dgl_buf_bytes(&out, r->peak_bytes);
     dgl_buf_puts(&out, " at most, ");
     dgl_buf_bytes(&out, r->estimate_bytes);
-    dgl_buf_puts(&out, " estimated; ");
+    dgl_buf_puts(&out, r->batch > 1 ? " estimated of one sequence; " : " estimated; ");
     dgl_buf_bytes(&out, r->bytes_per_token);
     dgl_buf_printf(&out, " read per token\nexecutor: %s (%s)\n", r->executor, r->executor_reason);
     for (size_t i = 0; i < report->num_depths; i++)

@@ -421,10 +421,10 @@ static bool print_table(const struct bench_report *report)
     dgl_buf_bytes(&out, m->weight_bytes);
     dgl_buf_printf(&out,
                    " of weights\n"
-                   "prefill %5d tokens at depth %d: %10.1f tok/s\n"
+                   "prefill %5d tokens at depth %d: %10.1f tok/s in passes of up to %d\n"
                    "decode  %5d tokens at depth %d: %10.1f tok/s, %.1f GB/s of %.1f GB/s copy, ",
-                   r->prompt_tokens, r->depth, r->prefill_tps_median, r->decode_tokens, r->depth,
-                   r->decode_tps_median, r->decode_gbps, r->copy_gbps);
+                   r->prompt_tokens, r->depth, r->prefill_tps_median, r->ubatch, r->decode_tokens,
+                   r->depth, r->decode_tps_median, r->decode_gbps, r->copy_gbps);
     if (r->batch > 1)
         dgl_buf_printf(&out, "%d sequences together", r->batch);
     else

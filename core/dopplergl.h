@@ -191,8 +191,15 @@ struct dgl_limits {
  * context is below ES 3.1. The device borrows `log`. Slow. */
 enum dgl_status dgl_device_create(const struct dgl_log *log, const struct dgl_device_params *params,
                                   struct dgl_device **out);
-/* Closes the device, after everything that was made from it. Blocks. */
+/* Closes the device, after everything that was made from it. Blocks; while
+ * dgl_device_is_compiling() for as long as the driver's compiler takes. */
 void dgl_device_destroy(struct dgl_device **dev);
+/* Whether the driver still compiles a program that nobody waits for: the one of DGL_EXECUTOR_AUTO
+ * when its model is destroyed (seconds; compiled in threads of the driver). On some drivers
+ * dgl_device_destroy() and the process's exit() then wait for it. A program that has nothing else
+ * to do may leave the device open, flush its files and end by _exit(). Cheap. False for a lost
+ * device. */
+bool dgl_device_is_compiling(struct dgl_device *dev);
 /* The device's row of the device table. Borrowed from the device. */
 const struct dgl_device_info *dgl_device_get_info(const struct dgl_device *dev);
 /* The device's limits. Borrowed from the device. */
@@ -638,7 +645,10 @@ enum dgl_hash_weights {
 
 /* How tokens are decoded one by one. */
 enum dgl_executor {
-    DGL_EXECUTOR_AUTO = 0, /* persistent where it was found faster before, else dispatch */
+    /* persistent where it was found faster, else dispatch. Where nothing is known yet it is tried
+     * by a model that has decoded for a second, if the driver compiles in threads of its own, and
+     * by dgl_bench(), which waits for the compiler */
+    DGL_EXECUTOR_AUTO = 0,
     DGL_EXECUTOR_DISPATCH, /* a dispatch per operation */
     /* one dispatch for many tokens, whose work groups wait for each other: slow to compile, the
      * other one decoding meanwhile, and tried against that first, once per program and device.
@@ -786,11 +796,11 @@ struct dgl_executor_info {
     /* borrowed until the model computes again or gets other kernels */
     const char *reason;
 };
-/* How the last token was decoded, to *out; before any was, how the first one would be. What
- * DGL_EXECUTOR_PERSISTENT finds out about a device, whether work groups may wait for each other
- * there and what is faster, is remembered in the device's cache folder, and DGL_EXECUTOR_AUTO goes
- * by it. A persistent dispatch that does not finish, as where another process takes part of the
- * device, is given up within 50 ms; its tokens are computed again by single dispatches. */
+/* How the last token was decoded, to *out; before any was, how the first one would be. What a
+ * trial finds out about a device, whether work groups may wait for each other there and what is
+ * faster, is remembered in the device's cache folder, and DGL_EXECUTOR_AUTO goes by it. A
+ * persistent dispatch that does not finish, as where another process takes part of the device, is
+ * given up within 50 ms; its tokens are computed again by single dispatches. */
 void dgl_model_executor(const struct dgl_model *model, struct dgl_executor_info *out);
 
 /* Of a step: which kernel serves it, and how. Opaque. */

@@ -232,8 +232,12 @@ bool gl_pending_is_ready(const struct gl_device *dev, const struct gl_pending *p
 /* Waits, and consumes *pending also on failure, which is told as by gl_programs_create(). */
 enum dgl_status gl_pending_take(struct gl_device *dev, struct gl_pending **pending,
                                 struct gl_program **out);
-/* For a program that nobody wants any more. Accepts NULL in *pending. */
+/* For a program that nobody wants any more. Does not wait for its compiler, as glDeleteProgram()
+ * does on NVIDIA: until that is done the device keeps it. Accepts NULL in *pending. */
 void gl_pending_destroy(struct gl_device *dev, struct gl_pending **pending);
+/* Whether the driver still compiles programs that nobody wants: closing the device waits for them
+ * there, and so does exit(). Those that are done go into the cache. */
+bool gl_is_compiling(struct gl_device *dev);
 /* Name of a text on this device with this driver, 64 hexadecimal digits: the same in every process,
  * another after an update of the driver. False without a cache. */
 bool gl_program_key(const struct gl_device *dev, const char *source, size_t len, char key[65]);

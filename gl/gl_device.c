@@ -281,6 +281,7 @@ static void stop_context(struct gl_device *dev)
         if (dev->zeros)
             glDeleteBuffers(1, &dev->zeros);
     }
+    gl_unwanted_finish(dev);
     dev->in_flight = (struct gl_in_flight){0};
     dev->upload = (struct gl_upload){0};
     dev->readback = (struct gl_readback){.serial = dev->readback.serial};

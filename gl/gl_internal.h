@@ -221,7 +221,8 @@ struct gl_device {
     struct gl_readback readback;
     struct gl_timer timer;
     struct gl_progcache cache;
-    GLuint zeros; /* GL_ZEROS_BYTES of zeros; 0 = not made yet */
+    struct gl_pending *unwanted; /* programs that the driver still compiles for nobody */
+    GLuint zeros;                /* GL_ZEROS_BYTES of zeros; 0 = not made yet */
 };
 #define GL_ZEROS_BYTES (1u << 20)
 
@@ -241,6 +242,11 @@ const char *gl_error_name(GLenum error);
 enum dgl_status gl_errors_check(struct gl_device *dev, const char *what);
 /* gl_errors_check() on a debug device only: for calls that are made often. */
 enum dgl_status gl_errors_check_debug(struct gl_device *dev, const char *what);
+
+/* ---- gl_program.c ---------------------------------------------------------------------------- */
+
+/* Drops the programs that nobody wants. Some drivers wait for their compiler first. */
+void gl_unwanted_finish(struct gl_device *dev);
 
 /* ---- gl_sync.c ------------------------------------------------------------------------------- */
 

@@ -27,6 +27,7 @@ struct gl_pending {
     struct job job;
     uint32_t context; /* as of a program */
     uint64_t start_ns;
+    struct gl_pending *next; /* of those that nobody wants */
 };
 
 bool gl_compiles_aside(const struct gl_device *dev)
@@ -406,17 +407,55 @@ enum dgl_status gl_pending_take(struct gl_device *dev, struct gl_pending **ppend
     return status;
 }
 
+static void pending_free(struct gl_device *dev, struct gl_pending *pending)
+{
+    if (gl_owns_names(dev, pending->context))
+        drop_job(dev, &pending->job);
+    free((char *)pending->params.source);
+    free((char *)pending->params.label);
+    free(pending);
+}
+
 void gl_pending_destroy(struct gl_device *dev, struct gl_pending **ppending)
 {
     struct gl_pending *pending = *ppending;
     *ppending = NULL;
     if (!pending)
         return;
-    if (gl_owns_names(dev, pending->context))
-        drop_job(dev, &pending->job);
-    free((char *)pending->params.source);
-    free((char *)pending->params.label);
-    free(pending);
+    if (!gl_owns_names(dev, pending->context) || gl_pending_is_ready(dev, pending)) {
+        pending_free(dev, pending);
+        return;
+    }
+    pending->next = dev->unwanted;
+    dev->unwanted = pending;
+}
+
+bool gl_is_compiling(struct gl_device *dev)
+{
+    struct gl_pending **at = &dev->unwanted, *pending;
+    while ((pending = *at)) {
+        GLint linked = GL_FALSE;
+        if (!gl_pending_is_ready(dev, pending)) {
+            at = &pending->next;
+            continue;
+        }
+        if (!dev->lost)
+            glGetProgramiv(pending->job.id, GL_LINK_STATUS, &linked);
+        if (linked == GL_TRUE)
+            store_binary(dev, &pending->job);
+        *at = pending->next;
+        pending_free(dev, pending);
+    }
+    return dev->unwanted != NULL;
+}
+
+void gl_unwanted_finish(struct gl_device *dev)
+{
+    while (dev->unwanted) {
+        struct gl_pending *next = dev->unwanted->next;
+        pending_free(dev, dev->unwanted);
+        dev->unwanted = next;
+    }
 }
 
 /* ---- the cache ------------------------------------------------------------------------------- */

@@ -241,6 +241,31 @@ static int32_t context_of(const struct options *opt, const char *path)
     return need < most ? (int32_t)need : most;
 }
 
+/* With the kernels that were found the model decodes by another program: the trial of executors
+ * that later processes go by. A bench waits for the compiler and tries. */
+static enum dgl_status try_executors(struct engine *e, const struct options *opt, const char *path)
+{
+    struct dgl_bench_result r = {0};
+    struct dgl_executor_info info;
+    engine_close(e);
+    *e = (struct engine){0};
+    enum dgl_status status = engine_open(e, opt, path, true);
+    if (status == DGL_OK)
+        status = dgl_bench(e->session,
+                           dgl_bench_params(.prompt_tokens = 4, .decode_tokens = 4,
+                                            .repetitions = 1, .progress_cb = console_progress,
+                                            .progress_priv = &e->console),
+                           &r);
+    if (status == DGL_OK) {
+        dgl_model_executor(e->model, &info);
+        console_note(&e->console, "tune: decoding by %s dispatches: %s",
+                     info.executor == DGL_EXECUTOR_PERSISTENT ? "persistent" : "single",
+                     info.reason);
+    }
+    dgl_bench_result_finish(&r);
+    return status;
+}
+
 int command_tune(const struct options *opt)
 {
     struct engine e = {0};
@@ -297,8 +322,10 @@ int command_tune(const struct options *opt)
         console_note(&e.console, "tune: %zu operation%s not reached: %s", r.num_left,
                      r.num_left == 1 ? " was" : "s were",
                      status == DGL_OK ? "--seconds gives more time" : "the others are kept");
-    int code = status == DGL_OK ? out_exit(written) : exit_code(status);
     dgl_tune_result_finish(&r);
+    if (status == DGL_OK && !opt->op && !dgl_device_get_info(e.device)->software)
+        status = try_executors(&e, opt, path);
+    int code = status == DGL_OK ? out_exit(written) : exit_code(status);
     engine_close(&e);
     return code;
 }

@@ -13,6 +13,8 @@
 
 #define BUNDLED "story-llama-q4_k_m"
 
+static int devices_left; /* open, for good */
+
 /* ---- data files ------------------------------------------------------------------------------ */
 
 /* `dir`/`inside`/BUNDLED into `path`; false if there is no manifest in it. */
@@ -241,5 +243,17 @@ void engine_close(struct engine *e)
     dgl_session_destroy(&e->session);
     dgl_model_destroy(&e->model);
     dgl_kernels_destroy(&e->kernels);
+    if (e->device && dgl_device_is_compiling(e->device)) {
+        devices_left++;
+        e->device = NULL;
+    }
     dgl_device_destroy(&e->device);
+}
+
+void engine_exit(int code)
+{
+    if (devices_left == 0)
+        exit(code);
+    fflush(NULL);
+    _exit(code);
 }

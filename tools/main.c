@@ -54,5 +54,5 @@ int main(int argc, char **argv)
     if (code == EXIT_CANCELLED)
         console_cancelled(&opt);
     options_finish(&opt);
-    return code;
+    engine_exit(code);
 }

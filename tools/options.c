@@ -413,7 +413,9 @@ static const struct option table[] = {
     {"generate chat serve bench kernels verify", 0, "executor", "auto|dispatch|persistent",
      "how tokens are decoded: by a dispatch per operation, or by one dispatch for many tokens, "
      "whose work groups wait for each other, which takes seconds to compile, the others decoding "
-     "meanwhile, and is tried first (default: auto, persistent where it was found faster before)",
+     "meanwhile, and is tried first (default: auto, persistent where it was found faster; where "
+     "nothing is known it is tried after a second of decoding, and by `bench` and `tune`, which "
+     "wait for the compiler)",
      TYPE_WORD, FIELD(executor), 0, 0, "auto|dispatch|persistent", 0},
     {"*", 'c', "ctx-size", "N",
      "context length in tokens; 0 is the model's, lowered to what fits (default: 0)", TYPE_I32,

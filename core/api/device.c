@@ -140,6 +140,16 @@ bool dgl_device_is_lost(const struct dgl_device *dev)
     return gl_device_is_lost(dev->gl);
 }
 
+bool dgl_device_is_compiling(struct dgl_device *dev)
+{
+    struct gl_saved saved;
+    if (gl_device_is_lost(dev->gl) || device_enter(dev, &saved) != DGL_OK)
+        return false;
+    bool compiling = gl_is_compiling(dev->gl);
+    device_leave(dev, &saved);
+    return compiling;
+}
+
 const char *dgl_device_cache_dir(const struct dgl_device *dev)
 {
     return gl_program_cache_dir(dev->gl);

@@ -26,7 +26,8 @@ enum dgl_status engine_create(struct dgl_device *dev, const struct plan_params *
                  "%s renders in software, where work groups cannot wait for each other",
                  dev->info.renderer);
     else if (status == DGL_OK)
-        status = persistent_create(dev, &engine->plan, &engine->persistent);
+        status = persistent_create(dev, &engine->plan, wanted == DGL_EXECUTOR_PERSISTENT,
+                                   &engine->persistent);
     if (status == DGL_OK && wanted == DGL_EXECUTOR_PERSISTENT && !engine->persistent.exec)
         status = dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
                           "decoding by persistent dispatches was asked for, but cannot be: %s",

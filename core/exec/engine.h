@@ -30,6 +30,7 @@ struct engine {
     enum dgl_executor wanted;
     uint32_t judged; /* segments whose programs gave known answers; core/seq/trust.c */
     char no_persistent[PERSISTENT_REASON]; /* why there is none */
+    uint64_t decoded_ns;                   /* when it first decoded; 0 = not yet */
     struct engine_choice choice[ENGINE_CHOICES];
     const struct engine_choice *last; /* the one that decoded last; NULL = none */
 };

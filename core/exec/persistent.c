@@ -49,7 +49,7 @@ static enum dgl_status clear(struct exec_run *run)
                            sizeof(zero));
 }
 
-enum dgl_status persistent_create(struct dgl_device *dev, const struct plan *plan,
+enum dgl_status persistent_create(struct dgl_device *dev, const struct plan *plan, bool finishes,
                                   struct persistent *out)
 {
     static const struct persistent_ops ops = {.check = check,
@@ -58,7 +58,9 @@ enum dgl_status persistent_create(struct dgl_device *dev, const struct plan *pla
                                               .probe = probe,
                                               .set_groups = set_groups,
                                               .clear = clear};
-    const struct exec_phases_params params = {.groups = 1, .max_spins = RESIDENCY_MAX_SPINS};
+    const struct exec_phases_params params = {
+        .groups = 1, .max_spins = RESIDENCY_MAX_SPINS, .finishes = finishes};
     out->ops = &ops;
+    out->aside = gl_compiles_aside(dev->gl);
     return exec_phases_create(dev, plan, &params, &out->exec);
 }

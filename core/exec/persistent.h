@@ -29,10 +29,11 @@ struct persistent_ops {
 struct persistent {
     struct exec *exec; /* NULL: there is none */
     const struct persistent_ops *ops;
+    bool aside; /* begin() holds nobody up: the driver compiles while others run */
 };
 
-/* All phases of a plan in one dispatch (phases.h). */
-enum dgl_status persistent_create(struct dgl_device *dev, const struct plan *plan,
+/* All phases of a plan in one dispatch (phases.h). `finishes`: its end waits for the compiler. */
+enum dgl_status persistent_create(struct dgl_device *dev, const struct plan *plan, bool finishes,
                                   struct persistent *out);
 
 #endif

@@ -472,19 +472,18 @@ static void phases_destroy(struct exec_run *run)
     run->priv = NULL;
 }
 
-/* A program that nobody has waited for so far is waited for now: the next process finds it in the
- * cache folder. */
+/* A program that nobody has waited for so far goes into the cache folder, for the next process. */
 static void phases_finish(struct exec *base)
 {
     struct phases_exec *exec = exec_of(base);
     struct gl_device *gl = exec->dev->gl;
     struct gl_program *program = NULL;
-    if (exec->pending && gl_program_cache_dir(gl)) {
-        if (!gl_pending_is_ready(gl, exec->pending))
-            dgl_info(base->log, "the compiler is still at the program of persistent dispatches");
-        if (gl_pending_take(gl, &exec->pending, &program) == DGL_OK)
-            gl_program_destroy(gl, &program);
-    }
+    const bool ready = exec->pending && gl_pending_is_ready(gl, exec->pending);
+    if (exec->pending && !ready)
+        dgl_info(base->log, "the compiler is still at the program of persistent dispatches");
+    if (exec->pending && gl_program_cache_dir(gl) && (ready || exec->params.finishes) &&
+        gl_pending_take(gl, &exec->pending, &program) == DGL_OK)
+        gl_program_destroy(gl, &program);
     drop_pending(exec);
 }
 

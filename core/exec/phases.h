@@ -16,6 +16,7 @@ struct exec_phases_params {
     uint32_t groups;    /* of the latter, all of which must be resident at once */
     uint32_t local;     /* invocations of a work group; 0 = chosen */
     uint32_t max_spins; /* polls of one wait before it is given up */
+    bool finishes;      /* its end waits for a program on its way, which goes into the cache */
 };
 
 /* An executor for recipes that evaluate and sample (recipe_decode()); others are refused when a run

@@ -19,6 +19,8 @@
 #define TRIAL_GROUPS 4
 /* One dispatch takes about this long, so that it can be cancelled between two. */
 #define DISPATCH_NS 100000000ull
+/* Who has decoded for so long is expected to go on for longer than the compiler takes. */
+#define LIKELY_NS 1000000000ull
 /* A GPU whose time is shared today may be free tomorrow: an abort counts for a day. */
 #define ABORT_SECONDS 86400
 
@@ -105,10 +107,17 @@ enum dgl_status executor_look(struct dgl_session *s, struct recipe recipe)
     return DGL_OK;
 }
 
-/* Its program takes seconds to compile: nobody who did not ask waits for it, or pays for it. */
+/* Its program takes seconds to compile. Where nothing is known about it, those try it who wait for
+ * the compiler anyway, and those whom it does not hold up and who have decoded for some time: who
+ * has is likely to go on. */
 static bool is_wanted(const struct dgl_session *s, const struct engine_choice *c)
 {
-    return s->model->engine->wanted == DGL_EXECUTOR_PERSISTENT || c->record.verdict == EXEC_FASTER;
+    const struct engine *engine = s->model->engine;
+    if (engine->wanted == DGL_EXECUTOR_PERSISTENT || c->record.verdict == EXEC_FASTER)
+        return true;
+    return c->record.verdict == 0 &&
+           (s->wait_executor || (engine->persistent.aside && engine->decoded_ns &&
+                                 dgl_now_ns() - engine->decoded_ns > LIKELY_NS));
 }
 
 enum dgl_status executor_prepare(struct dgl_session *s, struct recipe recipe)
@@ -134,8 +143,11 @@ bool executor_is_due(struct dgl_session *s, const struct executor_query *q)
 {
     struct engine *engine = s->model->engine;
     const struct engine_choice *c = engine_choice(engine, q->recipe);
-    return !s->profile && c->state == ENGINE_COMPILING &&
-           engine->persistent.ops->is_ready(engine->persistent.exec, q->recipe);
+    if (s->profile || !engine->persistent.exec)
+        return false;
+    return c->state == ENGINE_COMPILING
+               ? engine->persistent.ops->is_ready(engine->persistent.exec, q->recipe)
+               : c->state == ENGINE_OPEN && is_wanted(s, c);
 }
 
 /* ---- trial ----------------------------------------------------------------------------------- */
@@ -280,6 +292,8 @@ static enum dgl_status use_of(struct dgl_session *s, const struct executor_query
     struct engine *engine = s->model->engine;
     const uint64_t ns = c->record.persistent_ns;
     engine->last = c;
+    if (!engine->decoded_ns)
+        engine->decoded_ns = dgl_now_ns();
     *max_steps = DGL_READBACK_INTERVAL_MAX;
     if (c->state != ENGINE_PERSISTENT)
         return session_run(s, q->recipe, run);

@@ -16,7 +16,8 @@ struct executor_query {
 
 /* What is known without computing or compiling anything goes to the engine's choice. */
 enum dgl_status executor_look(struct dgl_session *s, struct recipe recipe);
-/* Starts the compiler for a persistent dispatch that is forced or was faster in a trial. */
+/* Starts the compiler for a persistent dispatch that is forced, was faster in a trial, or was never
+ * tried by a session that waits for the compiler or that the compiler does not hold up. */
 enum dgl_status executor_prepare(struct dgl_session *s, struct recipe recipe);
 /* True when executor_choose() would now decide what it left open the last time. */
 bool executor_is_due(struct dgl_session *s, const struct executor_query *q);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "core/base/clock.h"
 #include "core/base/file.h"
 #include "core/exec/exec_record.h"
 #include "core/seq/session.h"
@@ -159,6 +160,8 @@ struct choice_case {
     struct exec_record record; /* on disk before; verdict 0 = none */
     int64_t age;               /* of it, seconds */
     int32_t tokens;            /* of the answer; 0 = until the context is full */
+    bool waits;                /* the session, for the compiler */
+    bool decoded;              /* the model has, for a minute */
     bool knows;                /* the executor has the right ids ready, which is fast */
     const char *want, *reason;
     enum exec_verdict verdict; /* on disk after; 0 = none */
@@ -183,6 +186,42 @@ static const struct choice_case choices[] = {
      .injector = {WITH_KEY},
      .want = "dispatch",
      .reason = "have not been tried yet"},
+    {.name = "nothing is known, the compiler would hold it up",
+     .injector = {WITH_KEY},
+     .decoded = true,
+     .want = "dispatch",
+     .reason = "have not been tried yet"},
+    {.name = "nothing is known, it has just begun to decode",
+     .injector = {WITH_KEY, .aside = true},
+     .tokens = 2,
+     .want = "dispatch",
+     .reason = "have not been tried yet"},
+    {.name = "nothing is known, it has decoded for some time",
+     .injector = {WITH_KEY, .aside = true, .not_ready = 5, .best_groups = 132},
+     .decoded = true,
+     .knows = true,
+     .want = "persistent",
+     .reason = TRIAL_TEXT,
+     .verdict = EXEC_FASTER},
+    {.name = "nothing is known, and then it is slower",
+     .injector = {WITH_KEY, .aside = true, .step_ns = 3000000},
+     .decoded = true,
+     .tokens = 5,
+     .want = "dispatch",
+     .reason = TRIAL_TEXT,
+     .verdict = EXEC_SLOWER},
+    {.name = "nothing is known, the compiler takes longer than the answer",
+     .injector = {WITH_KEY, .aside = true, .not_ready = 1000000},
+     .decoded = true,
+     .want = "dispatch",
+     .reason = "is being compiled"},
+    {.name = "nothing is known, the compiler is waited for",
+     .injector = {WITH_KEY, .not_ready = 1000000, .best_groups = 132},
+     .waits = true,
+     .knows = true,
+     .want = "persistent",
+     .reason = TRIAL_TEXT,
+     .verdict = EXEC_FASTER},
     {.name = "dispatches are asked for",
      .wanted = DGL_EXECUTOR_DISPATCH,
      .want = "dispatch",
@@ -347,6 +386,8 @@ static void test_choice(void **state)
         injector.known = known;
     injector_install(&injector, engine.model, c->wanted);
     dgl_session_trim(engine.session, 0);
+    engine.session->wait_executor = c->waits;
+    engine.model->engine->decoded_ns = c->decoded ? dgl_now_ns() - 60000000000ull : 0;
     struct dgl_generate_result r;
     enum dgl_status status =
         dgl_generate(engine.session,
@@ -369,8 +410,10 @@ static void test_choice(void **state)
     assert_int_equal(kept ? after.verdict : 0, c->verdict);
     if (c->groups)
         assert_int_equal(injector.groups, c->groups);
-    /* Who does not ask pays for no compiler and no trial without a reason to expect something. */
-    bool expected = c->wanted == DGL_EXECUTOR_PERSISTENT || c->record.persistent_ns > 0;
+    engine.session->wait_executor = false;
+    /* Without a reason to expect something nobody pays for a compiler and a trial. */
+    bool expected = c->wanted == DGL_EXECUTOR_PERSISTENT || c->record.persistent_ns > 0 ||
+                    c->waits || (c->injector.aside && c->decoded);
     if (!expected)
         assert_int_equal(injector.begun, 0);
     dgl_generate_result_finish(&r);

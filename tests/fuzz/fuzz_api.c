@@ -181,6 +181,8 @@ static enum dgl_status call_measure(struct dgl_str in)
     if (fuzz_byte(&in) != 'm')
         return DGL_OK;
     enum dgl_status status = dgl_device_measure(world.device, &speed);
+    FUZZ_CHECK(!dgl_device_get_info(world.device)->software ||
+               !dgl_device_is_compiling(world.device));
     FUZZ_CHECK((status == DGL_OK) == (speed.copy_gbps > 0));
     return status;
 }

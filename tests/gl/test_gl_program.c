@@ -295,8 +295,6 @@ static void test_pending_program_dropped(void **state)
     test_good_program_runs(NULL);
 }
 
-/* ---- the cache, with this driver's binaries -------------------------------------------------- */
-
 static int count_entries(const char *dir)
 {
     char **names = NULL;
@@ -306,6 +304,51 @@ static int count_entries(const char *dir)
     dgl_names_free(names, count);
     return (int)count;
 }
+
+/* The driver says of no program that it is done. */
+static bool compiler_is_busy;
+void __real_glGetProgramiv(GLuint program, GLenum name, GLint *out);
+void __wrap_glGetProgramiv(GLuint program, GLenum name, GLint *out);
+void __wrap_glGetProgramiv(GLuint program, GLenum name, GLint *out)
+{
+    if (name == GL_COMPLETION_STATUS_KHR && compiler_is_busy)
+        *out = GL_FALSE;
+    else
+        __real_glGetProgramiv(program, name, out);
+}
+
+/* A compiler that nobody waits for any more is not waited for, and what it makes is kept. */
+static void test_pending_program_left(void **state)
+{
+    (void)state;
+    struct gl_pending *pending = NULL;
+    char *dir = test_tmpdir();
+    for (int closes = 0; closes < 2; closes++) { /* the device, while the compiler is busy */
+        const struct gl_program_params params = program_of(good_source(44), "pending");
+        open_device(dir, false);
+        const bool kept = gl_device_caps(dev)->limits.program_binary;
+        dev->caps.parallel_compile = true;
+        dev->caps.software = false;
+        compiler_is_busy = true;
+        assert_false(gl_is_compiling(dev));
+        assert_int_equal(gl_pending_create(dev, &params, &pending), DGL_OK);
+        assert_false(gl_is_compiling(dev)); /* somebody wants it */
+        gl_pending_destroy(dev, &pending);
+        assert_null(pending);
+        assert_true(gl_is_compiling(dev) == (closes == 0 || !kept));
+        if (closes == 0) {
+            compiler_is_busy = false;
+            assert_false(gl_is_compiling(dev));
+            assert_int_equal(count_entries(dir), kept);
+        }
+        assert_int_equal(t.errors, 0);
+        close_device();
+        compiler_is_busy = false;
+    }
+    test_tmpdir_remove(dir);
+}
+
+/* ---- the cache, with this driver's binaries -------------------------------------------------- */
 
 /* A device of its own compiles good_source(value) with this cache and runs it. */
 static void compile_and_run(const char *cache_dir, unsigned value)
@@ -484,6 +527,7 @@ int main(void)
         cmocka_unit_test(test_quiet_refusal),
     };
     const struct CMUnitTest cache[] = {
+        cmocka_unit_test(test_pending_program_left),
         cmocka_unit_test(test_cache_fills_and_serves),
         cmocka_unit_test(test_cache_damage_is_harmless),
         cmocka_unit_test(test_cache_refused_binary),

@@ -202,7 +202,7 @@ void injector_install(struct injector *in, struct dgl_model *model, enum dgl_exe
         (struct exec){.ops = &exec_ops, .plan = &engine->plan, .log = model->dev->log, .refs = 1};
     exec->injector = in;
     exec_unref(&engine->persistent.exec);
-    engine->persistent = (struct persistent){&exec->base, &persistent_ops};
+    engine->persistent = (struct persistent){&exec->base, &persistent_ops, in->aside};
     if (wanted == DGL_EXECUTOR_DISPATCH) { /* as engine_create() */
         exec_unref(&engine->persistent.exec);
         snprintf(engine->no_persistent, sizeof(engine->no_persistent), "asked for");

@@ -12,6 +12,7 @@ struct injector {
     const char *no_schedule; /* why check() refuses; NULL = it does not */
     const char *unfit;       /* why probe() finds no groups; NULL = it finds 132 */
     const char *key;         /* of check(), 64 digits; NULL = none */
+    bool aside;              /* its compiler holds nobody up */
     int32_t not_ready;       /* how often is_ready() still says no */
     int32_t abort_at;        /* submit that is given up, counted from 1; 0 = none */
     uint32_t abort_after;    /* whole steps of that submit that are computed, then a half one */

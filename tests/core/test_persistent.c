@@ -48,7 +48,7 @@ static void use(enum dgl_executor wanted)
 {
     struct engine *e = engine.model->engine;
     exec_unref(&e->persistent.exec);
-    assert_int_equal(persistent_create(engine.device, &e->plan, &e->persistent), DGL_OK);
+    assert_int_equal(persistent_create(engine.device, &e->plan, true, &e->persistent), DGL_OK);
     ops = *e->persistent.ops;
     if (engine.device->info.software)
         ops.probe = probe_one;

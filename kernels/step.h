@@ -63,7 +63,9 @@ _Static_assert(sizeof(struct dgl_step) == 64, "the state of a sequence is 16 wor
 struct dgl_step_table {
     uint32_t rows; /* of the pass */
     uint32_t seqs; /* in `seq` */
-    uint32_t spare0, spare1;
+    /* Words from a sequence to the next in IDS and in ADJUST, where those hold all sequences of the
+     * table; 0 = they are those of one. */
+    uint32_t ids_stride, adjust_stride;
     struct dgl_step seq[DGL_STEP_SEQS];
     uint32_t row[DGL_STEP_ROWS]; /* DGL_STEP_ROW() of each row of the pass */
 };

@@ -121,8 +121,8 @@ static struct sample *sample_init(struct problem *p, const struct kernel_case *c
         return NULL;
     const enum sample_kind kind = kind_of(&c->request);
     struct dgl_step *step = &p->step;
-    *step = (struct dgl_step){.pos = START - 3,
-                              .tokens = 3,
+    *step = (struct dgl_step){.pos = START - 1,
+                              .tokens = 1,
                               .context = c->variant & FULL ? START : CONTEXT,
                               .draws = 5,
                               .stopped = (c->variant & STOPPED) != 0,

@@ -144,6 +144,7 @@ void problem_steps(const struct dgl_step *step, struct dgl_step_table *out)
     memset(out, 0xEE, sizeof(*out)); /* other sequences and rows mean nothing */
     out->rows = step->tokens;
     out->seqs = PROBLEM_SEQ + 1;
+    out->ids_stride = out->adjust_stride = 0;
     out->seq[PROBLEM_SEQ] = *step;
     for (uint32_t i = 0; i < step->tokens || i == 0; i++)
         out->row[i] = DGL_STEP_ROW(PROBLEM_SEQ, i);

@@ -84,9 +84,12 @@ void kernel_put_pages(struct dgl_buf *out)
                    DGL_KV_PAGE, sizeof(struct dgl_kv_table) / 16);
 }
 
-/* The state of row 0's sequence has short names: all that decode and sampling need. */
+/* The state of the sequence of row `step_row` has short names: of row 0, unless a kernel says which
+ * row it is at. */
 static void put_step(const struct kernel *kernel, struct dgl_buf *out)
 {
+    if (kernel->uses_step || kernel->writes_step)
+        dgl_buf_puts(out, "uint step_row = 0u;\n");
     if (kernel->uses_step) {
         dgl_buf_puts(out, "struct Step {\n");
 #define X(glsl, c, name) dgl_buf_puts(out, "    " #glsl " " #name ";\n");
@@ -97,17 +100,19 @@ static void put_step(const struct kernel *kernel, struct dgl_buf *out)
                        "layout(std140, binding = 1) uniform Steps {\n"
                        "    uint pass_rows;\n"
                        "    uint pass_seqs;\n"
-                       "    uint pass_spare0;\n"
-                       "    uint pass_spare1;\n"
+                       "    uint pass_ids_stride;\n"
+                       "    uint pass_adjust_stride;\n"
                        "    Step step_table[%d];\n"
                        "    uvec4 pass_row[%d];\n"
                        "};\n"
                        "uint row_seq(uint t) { return pass_row[t >> 2][t & 3u] & 0xffffu; }\n"
                        "uint row_pos(uint t) { return step_table[row_seq(t)].pos + "
-                       "(pass_row[t >> 2][t & 3u] >> 16); }\n",
+                       "(pass_row[t >> 2][t & 3u] >> 16); }\n"
+                       "uint row_ids(uint t) { return row_seq(t) * pass_ids_stride; }\n"
+                       "uint row_adjust(uint t) { return row_seq(t) * pass_adjust_stride; }\n",
                        DGL_STEP_SEQS, DGL_STEP_ROWS / 4);
 #define X(glsl, c, name)                                                                           \
-    dgl_buf_puts(out, "#define step_" #name " step_table[row_seq(0u)]." #name "\n");
+    dgl_buf_puts(out, "#define step_" #name " step_table[row_seq(step_row)]." #name "\n");
         DGL_STEP_FIELDS(X)
 #undef X
     }
@@ -116,9 +121,9 @@ static void put_step(const struct kernel *kernel, struct dgl_buf *out)
     if (kernel->writes_step) {
         unsigned index = offsetof(struct dgl_step_table, seq) / 4;
         if (kernel->uses_step)
-            dgl_buf_puts(out, "uint step_base() { return row_seq(0u)");
+            dgl_buf_puts(out, "uint step_base() { return row_seq(step_row)");
         else
-            dgl_buf_printf(out, "uint step_base() { return (STEP[%zu] & 0xffffu)",
+            dgl_buf_printf(out, "uint step_base() { return (STEP[%zuu + step_row] & 0xffffu)",
                            offsetof(struct dgl_step_table, row) / 4);
         dgl_buf_printf(out, " * %zuu; }\n", sizeof(struct dgl_step) / 4);
 #define X(glsl, c, name)                                                                           \

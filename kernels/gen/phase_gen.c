@@ -169,6 +169,9 @@ static void put_step(struct generator *g)
                    "const uint pass_rows = 1u;\n"
                    "uint row_seq(uint t) { return 0u; }\n"
                    "uint row_pos(uint t) { return step_table[0].pos + phase_offset; }\n"
+                   "uint row_ids(uint t) { return 0u; }\n"
+                   "uint row_adjust(uint t) { return 0u; }\n"
+                   "uint step_row;\n" /* kernels set it: to 0 */
                    "#define STATE phase_v%u\n"
                    "#define SCRATCH_FLOAT phase_v%u\n"
                    "#define SCRATCH_VEC4 phase_v%u\n"

@@ -203,7 +203,7 @@ static const struct piece_case pieces[] = {
     {"step table", "matmul", "f16", "add",
      "layout(std140, binding = 1) uniform Steps {\n    uint pass_rows;\n", 0},
     {"state of the first row's sequence", "matmul", "f16", "add",
-     "#define step_pos step_table[row_seq(0u)].pos\n", 0},
+     "#define step_pos step_table[row_seq(step_row)].pos\n", 0},
     {"no step state", "sums", NULL, NULL, "Step", 1},
     {"step state for writing", "advance", NULL, NULL,
      "#define STEP_pos (step_base() + 4u)\n#define STEP_tokens (step_base() + 5u)\n", 0},

@@ -149,7 +149,7 @@ static void pair_init(struct pair *p, uint32_t vocab, const struct dgl_sampling 
     p->cand_words = oplist_sample_scratch_bytes(vocab) / 4;
     p->cand = checked(dgl_new_array(uint32_t, p->cand_words));
     memset(p->cand, 0xa5, 4 * p->cand_words);
-    p->ref.step = (struct dgl_step){.pos = START - 3, .tokens = 3, .context = CONTEXT};
+    p->ref.step = (struct dgl_step){.pos = START - 1, .tokens = 1, .context = CONTEXT};
     assert_int_equal(sampling_check(NULL, sampling), DGL_OK);
     sampling_to_step(sampling, &p->ref.step);
     p->step = p->ref.step;

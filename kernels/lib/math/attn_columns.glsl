@@ -24,7 +24,7 @@ void write_columns(uint tid, attn_share share, vec4 o[HEADS_BLOCK], float row_ma
                 x += out_part[e * uint(VEC4S) + tid];
                 sum += sum_part[e * uint(VEC4S) + tid];
             }
-            write_part(head, share.split, tid, x, row_max[h], sum);
+            write_part(share.row, head, share.split, tid, x, row_max[h], sum);
         }
         memoryBarrierShared(); barrier();
     }

@@ -14,7 +14,7 @@ void load_new_rows(uint tid, attn_share share)
         if (r < NEW_KEY)
             head = min(share.head0 + r, uint(HEADS - 1));
         rope_item item = rope_item_at(i);
-        vec4 x = rope_item_load(head * uint(HEAD_DIM), item);
+        vec4 x = rope_item_load(share.row * uint(QKV_STRIDE) + head * uint(HEAD_DIM), item);
         if (item.paired && r <= NEW_KEY)
             x = rope_rotate(x, rope_angles(share.pos, i));
         x = r < NEW_KEY ? x * query_scale() : kv_round(x);

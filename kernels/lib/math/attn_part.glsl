@@ -1,15 +1,19 @@
 // One work group's part of the attention of one token, as docs/operations.md (attn_decode) has it.
-// Needs lib attn_score and `float P[]`.
+// Needs lib attn_score and `float P[]`, which has PART_ROW numbers for each row of the pass.
+
+const uint PART_ROW = SPLITS == 1 ? uint(HEADS * HEAD_DIM)
+                                  : uint((HEADS * SPLITS * (HEAD_DIM + 2) + 3) / 4 * 4);
 
 // vec4 i of a head's sum of weights times values, with the maximum of its scores and the sum of its
 // weights, to P as attn_merge reads it; divided, and the result itself, if there is one split.
-void write_part(uint head, uint split, uint i, vec4 x, float row_max, float row_sum)
+void write_part(uint row, uint head, uint split, uint i, vec4 x, float row_max, float row_sum)
 {
-    uint result = head * uint(SPLITS) + split, to = result * uint(HEAD_DIM) + 4u * i;
+    uint result = head * uint(SPLITS) + split;
+    uint to = row * PART_ROW + result * uint(HEAD_DIM) + 4u * i;
 #if SPLITS == 1
     x /= row_sum;
 #else
-    uint max_sum = uint(HEADS * SPLITS * HEAD_DIM) + 2u * result;
+    uint max_sum = row * PART_ROW + uint(HEADS * SPLITS * HEAD_DIM) + 2u * result;
     if (i == 0u) {
         P[max_sum] = row_sum > 0.0 ? row_max * LN_2 : NO_SCORE;
         P[max_sum + 1u] = row_sum;

@@ -10,16 +10,16 @@
 const uint NEW_KEY = uint(HEADS_BLOCK), NEW_VALUE = NEW_KEY + 1u; // rows of new_rows
 const int ITEMS = ((HEADS_BLOCK + 2) * VEC4S + WG_SIZE - 1) / WG_SIZE;
 
-// The row of QKV that row r of new_rows is made of.
-uint source_row(uint r, attn_share share)
+// The head of QKV that row r of new_rows is made of.
+uint source_head(uint r, attn_share share)
 {
     return r < NEW_KEY ? min(share.head0 + r, uint(HEADS - 1))
                        : uint(HEADS) + share.kv_head + (r - NEW_KEY) * uint(KV_HEADS);
 }
 
-vec2 source_pair(uint row, uint dim)
+vec2 source_pair(uint first, uint dim)
 {
-    vec4 x = QKV[row * uint(VEC4S) + dim / 4u];
+    vec4 x = QKV[first + dim / 4u];
     return (dim & 2u) == 0u ? x.xy : x.zw;
 }
 
@@ -31,13 +31,14 @@ vec2 gain_pair(uint first, uint dim)
 
 // Sums of the squares of all queries and of all keys, in this order.
 #if NORM_all
-void sum_squares(uint tid)
+void sum_squares(uint tid, uint first)
 {
     float q = 0.0, k = 0.0;
     for (uint i = tid; i < uint(HEADS * VEC4S); i += uint(WG_SIZE))
-        q += dot(QKV[i], QKV[i]);
+        q += dot(QKV[first + i], QKV[first + i]);
+    first += uint(HEADS * VEC4S);
     for (uint i = tid; i < uint(KV_HEADS * VEC4S); i += uint(WG_SIZE))
-        k += dot(QKV[uint(HEADS * VEC4S) + i], QKV[uint(HEADS * VEC4S) + i]);
+        k += dot(QKV[first + i], QKV[first + i]);
     for (uint mask = 1u; mask < gl_SubgroupSize; mask *= 2u) {
         q += subgroupShuffleXor(q, mask);
         k += subgroupShuffleXor(k, mask);
@@ -73,20 +74,21 @@ float norm_factor(uint r)
 void make_rows(uint tid, attn_share share)
 {
     uint count = (NEW_KEY + (share.has_new ? 2u : 0u)) * uint(VEC4S);
+    uint first = share.row * uint(QKV_STRIDE / 4); // vec4 of QKV
     vec4 x[ITEMS], angles[ITEMS], gain[ITEMS];
     for (int e = 0; e < ITEMS; e++) {
         uint n = tid + uint(e * WG_SIZE), r = n / uint(VEC4S), i = n % uint(VEC4S);
         x[e] = angles[e] = gain[e] = vec4(0.0);
         if (n < count) {
             rope_item item = rope_item_at(i);
-            uint row = source_row(r, share);
-            x[e] = vec4(source_pair(row, item.dim), source_pair(row, item.partner));
+            uint head = source_head(r, share), from = first + head * uint(VEC4S);
+            x[e] = vec4(source_pair(from, item.dim), source_pair(from, item.partner));
             if (item.paired && r <= NEW_KEY)
                 angles[e] = rope_angles(share.pos, i);
 #if NORM_head
             uint g = r < NEW_KEY ? 0u : uint(VEC4S);
 #elif NORM_all
-            uint g = row * uint(VEC4S);
+            uint g = head * uint(VEC4S);
 #endif
 #if !NORM_none
             if (r <= NEW_KEY)
@@ -98,7 +100,7 @@ void make_rows(uint tid, attn_share share)
         }
     }
 #if NORM_all
-    sum_squares(tid);
+    sum_squares(tid, first);
 #endif
 #if !NORM_none
     memoryBarrierShared(); barrier();

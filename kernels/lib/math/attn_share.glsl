@@ -1,11 +1,14 @@
 // One work group's share in the attention of one token: HEADS_BLOCK heads of one KV head by one of
-// SPLITS runs of the keys, or fewer. Groups: split by KV head by block of heads, so that those that
-// few keys leave something to do are the first ones: a persistent program has one work group for
-// every so many of them. Needs lib attn_score and STEP read.
+// SPLITS runs of the keys, or fewer. Groups x: split by KV head by block of heads, so that those
+// that few keys leave something to do are the first ones: a persistent program has one work group
+// for every so many of them. Groups y: rows of the pass, each the next token of a sequence; one
+// that has stopped has no keys and stores none. Needs lib attn_score, STEP read, the constant
+// QKV_STRIDE.
 
 const uint GQA_GROUP = uint(HEADS / KV_HEADS); // query heads per KV head
 
 struct attn_share {
+    uint row;            // of QKV and of results
     uint seq, pos;       // of the token and its new key and value
     uint kv_head, head0; // in the last block of a KV head some heads may be beyond it
     uint block;          // among those of all KV heads
@@ -18,15 +21,16 @@ struct attn_share {
 
 // At most `most` splits; one of fewer has at least `least` keys, the last one excepted. They begin
 // at multiples of `unit`, but for a first one that a window cuts.
-attn_share attn_share_of(uint group, uint most, uint least, uint unit)
+attn_share attn_share_of(uint row, uint group, uint most, uint least, uint unit)
 {
     const uint BLOCKS = (GQA_GROUP + uint(HEADS_BLOCK) - 1u) / uint(HEADS_BLOCK);
     attn_share a;
     a.block = group % (uint(KV_HEADS) * BLOCKS);
-    a.seq = row_seq(0u);
-    a.pos = row_pos(0u);
+    a.row = row;
+    a.seq = row_seq(row);
+    a.pos = row_pos(row);
     a.split = group / (uint(KV_HEADS) * BLOCKS);
-    a.inside = a.split < most;
+    a.inside = a.split < most && step_table[a.seq].stopped == 0u;
     a.kv_head = a.block / BLOCKS;
     a.head0 = a.kv_head * GQA_GROUP + a.block % BLOCKS * uint(HEADS_BLOCK);
     uint oldest = first_key(a.pos);
@@ -35,7 +39,7 @@ attn_share attn_share_of(uint group, uint most, uint least, uint unit)
     count = (count + unit - 1u) / unit * unit;
     a.splits = (keys + count - 1u) / count;
     a.first = min(max(origin + a.split * count, oldest), a.pos + 1u);
-    a.end = min(origin + (a.split + 1u) * count, a.pos + 1u);
+    a.end = a.inside ? min(origin + (a.split + 1u) * count, a.pos + 1u) : a.first;
     a.has_new = a.first < a.end && a.end == a.pos + 1u;
     a.stores = a.inside && a.has_new && a.block % BLOCKS == 0u;
     return a;

@@ -15,19 +15,21 @@ void write_head(uint r, uint i, attn_share share, vec4 x, float row_max, float r
     x *= rescale;
     row_sum = row_sum * rescale + exp2(sink - all_max);
 #endif
-    O[head * uint(VEC4S) + i] = x / row_sum;
+    O[(share.row * uint(HEADS) + head) * uint(VEC4S) + i] = x / row_sum;
 }
 
-// P holds a sum per head, split and vec4 of the head, then a maximum and a weight per head and
-// split, two of those in a vec4.
+// PARTS holds for each row of the pass a sum per head, split and vec4 of the head, then a maximum
+// and a weight per head and split, two of those in a vec4.
 #if TAKEN > 1
+const uint PART_ROW = uint(HEADS * SPLITS * (HEAD_DIM + 2) + 3) / 4u; // vec4s
+
 void write_part(uint r, uint i, attn_share share, vec4 x, float row_max, float row_sum)
 {
     uint head = share.head0 + r, part = head * uint(SPLITS) + share.split;
-    uint to = uint(HEADS * SPLITS * VEC4S) + part / 2u;
+    uint row0 = share.row * PART_ROW, to = row0 + uint(HEADS * SPLITS * VEC4S) + part / 2u;
     if (head >= (share.kv_head + 1u) * GQA_GROUP)
         return;
-    PARTS[part * uint(VEC4S) + i] = x;
+    PARTS[row0 + part * uint(VEC4S) + i] = x;
     if (i == 0u && (part & 1u) == 0u)
         PARTS[to].xy = vec2(row_max, row_sum);
     else if (i == 0u)
@@ -37,6 +39,7 @@ void write_part(uint r, uint i, attn_share share, vec4 x, float row_max, float r
 // All splits of the block: SLICES sets of invocations take every SLICES-th.
 void merge_splits(uint tid, attn_share share)
 {
+    uint row0 = share.row * PART_ROW;
     for (uint n = tid; n < uint(OUTS * SLICES); n += uint(WG_SIZE)) {
         uint slice = n / uint(OUTS), r = n % uint(OUTS) / uint(VEC4S), i = n % uint(VEC4S);
         uint first = min(share.head0 + r, uint(HEADS - 1)) * uint(SPLITS);
@@ -47,8 +50,8 @@ void merge_splits(uint tid, attn_share share)
             vec2 ms[AT_ONCE];
             for (int e = 0; e < AT_ONCE; e++) {
                 uint split = s + uint(e * SLICES), part = first + min(split, share.splits - 1u);
-                vec4 two = PARTS[uint(HEADS * SPLITS * VEC4S) + part / 2u];
-                x[e] = PARTS[part * uint(VEC4S) + i];
+                vec4 two = PARTS[row0 + uint(HEADS * SPLITS * VEC4S) + part / 2u];
+                x[e] = PARTS[row0 + part * uint(VEC4S) + i];
                 ms[e] = (part & 1u) == 0u ? two.xy : two.zw;
                 ms[e] = split < share.splits ? ms[e] : vec2(NO_SCORE, 0.0);
             }

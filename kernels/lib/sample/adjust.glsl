@@ -1,4 +1,10 @@
 // Layout of ADJUST, what is done to logits before they are ranked (docs/operations.md, sample_*).
+// Needs STEP read; step_row is the row in question.
+
+uint adjust_word(uint i)
+{
+    return ADJUST[row_adjust(step_row) + i];
+}
 
 // Words of the head.
 const uint ADJUST_NUM_BIASES = 0u;

@@ -1,14 +1,32 @@
-// Rank and weight of a logit (docs/formats.md, "Random numbers and sampling"): one
-// subtraction and one product in f32, each correctly rounded, then integers. Needs lib uint64.
+// Rank and weight of a logit (docs/formats.md, "Random numbers and sampling"): one subtraction and
+// one product in f32, each correctly rounded, then integers. Needs lib uint64 and STEP read;
+// step_row is the row in question.
 
 const uint SLICE = 2048u;
 const uint SLICES = (uint(VOCAB) + SLICE - 1u) / SLICE;
 
-// Layout of CAND (docs/operations.md, sample_*).
-const uint CAND_FIRST = 4u;
-const uint CAND_HIST = CAND_FIRST + 2u * SLICES;
-const uint CAND_MASS = CAND_HIST + 6144u;
-const uint CAND_NUCLEUS = CAND_MASS + 4u * SLICES;
+// Layout of CAND (docs/operations.md, sample_*): CAND_WORDS for each row.
+const uint CAND_WORDS = 4u + max(256u * SLICES, 6u * SLICES + 6150u);
+#define CAND_ROW (step_row * CAND_WORDS)
+#define CAND_FIRST (CAND_ROW + 4u)
+#define CAND_HIST (CAND_FIRST + 2u * SLICES)
+#define CAND_MASS (CAND_HIST + 6144u)
+#define CAND_NUCLEUS (CAND_MASS + 4u * SLICES)
+
+// Rows of a pass may be sampled in different ways: the operations of one leave the others alone.
+const uint SAMPLE_GREEDY = 0u, SAMPLE_TOPK = 1u, SAMPLE_FULL = 2u;
+
+bool sample_runs(uint kind)
+{
+    uint own = step_inv_temp == 0.0 ? SAMPLE_GREEDY : step_top_k != 0u ? SAMPLE_TOPK : SAMPLE_FULL;
+    return step_stopped == 0u && own == kind;
+}
+
+// The row's logit of an id, in LOGITS.
+uint logit_at(uint id)
+{
+    return step_row * uint(VOCAB) + id;
+}
 
 // Exponent of a token that is never drawn.
 const uint NEVER = 0x7fffffffu;

@@ -21,7 +21,7 @@ bool step_end(uint id)
         if (stop_ids[1u + i] == id && step_ignore_eos == 0u)
             stopped = 1u;
     stopped = id == NOBODY ? 3u : stopped;
-    IDS[pos] = id; // NOBODY is no id: the host sees that something is wrong
+    IDS[row_ids(step_row) + pos] = id; // NOBODY is no id: the host sees that something is wrong
     STEP[STEP_pos] = pos;
     STEP[STEP_tokens] = 1u;
 #if !KIND_greedy

@@ -22,16 +22,17 @@
 //! PARAM float scale
 //! PARAM float softcap
 //! PARAM float rope_scale
-//! CONST HEADS KV_HEADS HEAD_DIM ROPE_DIMS SPLITS
+//! CONST HEADS KV_HEADS HEAD_DIM ROPE_DIMS QKV_STRIDE SPLITS
 //! CONST WINDOW = 0
 //! CONST SOFTCAP = 0
 //! TUNE HEADS_BLOCK = min(HEAD_DIM > 256 ? 3 : 4, HEADS / KV_HEADS) in 1 2 3 4
 //! TUNE WG_SIZE = HEAD_DIM > 256 || !SOFTWARE ? 128 : HEAD_DIM > 128 ? 64 : 32 in 32 64 128
 //! LET VEC4S = HEAD_DIM / 4
+//! LET HEAD_BLOCKS = KV_HEADS * ceildiv(HEADS / KV_HEADS, HEADS_BLOCK)
 //! STEP read
 //! LOCAL WG_SIZE
-//! GROUPS KV_HEADS * ceildiv(HEADS / KV_HEADS, HEADS_BLOCK) * SPLITS
-//! ACTIVE KV_HEADS * ceildiv(HEADS / KV_HEADS, HEADS_BLOCK) * SPLITS * (WG_SIZE / VEC4S * VEC4S)
+//! GROUPS HEAD_BLOCKS * SPLITS T
+//! ACTIVE T * HEAD_BLOCKS * SPLITS * (WG_SIZE / VEC4S * VEC4S)
 //! SHARED float score[HEADS_BLOCK * WG_SIZE]
 //! SHARED float max_part[HEADS_BLOCK * 8]
 //! REQUIRE HEAD_DIM % 4 == 0 && HEAD_DIM / 4 <= WG_SIZE && HEADS % KV_HEADS == 0
@@ -57,7 +58,7 @@ void body(uvec3 group)
 {
     rope_begin();
     uint tid = gl_LocalInvocationID.x;
-    attn_share share = attn_share_of(group.x, uint(SPLITS), 1u, 1u);
+    attn_share share = attn_share_of(group.y, group.x, uint(SPLITS), 1u, 1u);
     kv_rows keys = kv_keys(share.seq, share.kv_head), values = kv_values(share.seq, share.kv_head);
     load_new_rows(tid, share);
     memoryBarrierShared(); barrier();

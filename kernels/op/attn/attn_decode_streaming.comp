@@ -20,7 +20,7 @@
 //! PARAM float scale
 //! PARAM float softcap
 //! PARAM float rope_scale
-//! CONST HEADS KV_HEADS HEAD_DIM ROPE_DIMS SPLITS
+//! CONST HEADS KV_HEADS HEAD_DIM ROPE_DIMS QKV_STRIDE SPLITS
 //! CONST WINDOW = 0
 //! CONST SOFTCAP = 0
 //! TUNE SLICE = !SOFTWARE ? 1 : HEAD_DIM % 16 == 0 ? 4 : HEAD_DIM % 8 == 0 ? 2 : 1 in 1 2 4
@@ -30,8 +30,8 @@
 //! LET SLICES = VEC4S / SLICE
 //! STEP read
 //! LOCAL WG_SIZE
-//! GROUPS ceildiv(HEADS * SPLITS * SLICES, WG_SIZE)
-//! ACTIVE HEADS * SPLITS * SLICES
+//! GROUPS ceildiv(HEADS * SPLITS * SLICES, WG_SIZE) T
+//! ACTIVE T * HEADS * SPLITS * SLICES
 //! REQUIRE HEAD_DIM % 4 == 0 && VEC4S % SLICE == 0 && HEADS % KV_HEADS == 0
 //! REQUIRE ROPE_DIMS % 4 == 0 && ROPE_DIMS <= HEAD_DIM
 //! PREFER SOFTWARE ? 0 : 2
@@ -61,7 +61,8 @@ vec4 row_vec4(uint i)
 // vec4 i of the new value, as the cache will give it back.
 vec4 new_value(attn_share share, uint i)
 {
-    uint from = ((uint(HEADS + KV_HEADS) + share.kv_head) * uint(HEAD_DIM) + 4u * i) / 2u;
+    uint head = uint(HEADS + KV_HEADS) + share.kv_head;
+    uint from = (share.row * uint(QKV_STRIDE) + head * uint(HEAD_DIM) + 4u * i) / 2u;
     return kv_round(vec4(QKV[from], QKV[from + 1u]));
 }
 
@@ -69,13 +70,13 @@ vec4 new_value(attn_share share, uint i)
 // stored along with the value, this invocation's vec4s of them from `first` on.
 float take_new(attn_share share, uint first)
 {
-    uint head = uint(HEADS) + share.kv_head;
+    uint head = uint(HEADS) + share.kv_head, first_new = share.row * uint(QKV_STRIDE);
     float product = 0.0;
     // By all, although few have a new key: softpipe stores four neighbours' elements of private
     // arrays where the first of them says, which in a branch may be one that does not take it.
     for (uint i = 0u; i < uint(VEC4S); i++) {
         rope_item item = rope_item_at(i);
-        vec4 k = rope_item_load(head * uint(HEAD_DIM), item);
+        vec4 k = rope_item_load(first_new + head * uint(HEAD_DIM), item);
         if (item.paired)
             k = rope_rotate(k, rope_angles(share.pos, i));
         k = kv_round(k);
@@ -91,7 +92,7 @@ float take_new(attn_share share, uint first)
         }
     for (uint i = 0u; i < uint(VEC4S); i++) {
         rope_item item = rope_item_at(i);
-        vec4 q = rope_item_load(share.head0 * uint(HEAD_DIM), item);
+        vec4 q = rope_item_load(first_new + share.head0 * uint(HEAD_DIM), item);
         if (item.paired)
             q = rope_rotate(q, rope_angles(share.pos, i));
         q *= query_scale();
@@ -119,7 +120,7 @@ void body(uvec3 group)
 {
     rope_begin();
     uint n = group.x * uint(WG_SIZE) + gl_LocalInvocationID.x;
-    attn_share share = attn_share_of(n / uint(SLICES), uint(SPLITS), 1u, 1u);
+    attn_share share = attn_share_of(group.y, n / uint(SLICES), uint(SPLITS), 1u, 1u);
     uint first = n % uint(SLICES) * uint(SLICE);
     if (!share.inside)
         return;
@@ -144,5 +145,5 @@ void body(uvec3 group)
             o[e] += weight * new_value(share, first + uint(e));
     }
     for (int e = 0; e < SLICE; e++)
-        write_part(share.head0, share.split, first + uint(e), o[e], row_max, row_sum);
+        write_part(share.row, share.head0, share.split, first + uint(e), o[e], row_max, row_sum);
 }

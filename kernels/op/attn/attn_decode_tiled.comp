@@ -22,7 +22,7 @@
 //! PARAM float scale
 //! PARAM float softcap
 //! PARAM float rope_scale
-//! CONST HEADS KV_HEADS HEAD_DIM ROPE_DIMS SPLITS
+//! CONST HEADS KV_HEADS HEAD_DIM ROPE_DIMS QKV_STRIDE SPLITS
 //! CONST WINDOW = 0
 //! CONST SOFTCAP = 0
 //! TUNE BIG = SHARED_BYTES >= 40960 in 0 1
@@ -34,10 +34,11 @@
 //! LET SPREAD = WG_SIZE / KEYS // invocations that share a key
 //! LET TILE_STRIDE = VEC4S + 1 // vec4s from row to row: neighbouring ones start in other banks
 //! LET RUNS = 8                // of keys, each with a maximum of its own
+//! LET HEAD_BLOCKS = KV_HEADS * ceildiv(HEADS / KV_HEADS, HEADS_BLOCK)
 //! STEP read
 //! LOCAL WG_SIZE
-//! GROUPS KV_HEADS * ceildiv(HEADS / KV_HEADS, HEADS_BLOCK) * SPLITS
-//! ACTIVE KV_HEADS * ceildiv(HEADS / KV_HEADS, HEADS_BLOCK) * SPLITS * (WG_SIZE / VEC4S * VEC4S)
+//! GROUPS HEAD_BLOCKS * SPLITS T
+//! ACTIVE T * HEAD_BLOCKS * SPLITS * (WG_SIZE / VEC4S * VEC4S)
 //! SHARED vec4 tile[KEYS * TILE_STRIDE] // keys, then values
 //! SHARED float product[HEADS_BLOCK * WG_SIZE] // parts of a query's product with a key
 //! SHARED float score[HEADS_BLOCK * KEYS]
@@ -100,7 +101,7 @@ void body(uvec3 group)
 {
     rope_begin();
     uint tid = gl_LocalInvocationID.x;
-    attn_share share = attn_share_of(group.x, uint(SPLITS), 1u, 1u);
+    attn_share share = attn_share_of(group.y, group.x, uint(SPLITS), 1u, 1u);
     kv_rows keys = kv_keys(share.seq, share.kv_head), values = kv_values(share.seq, share.kv_head);
     load_new_rows(tid, share);
     memoryBarrierShared(); barrier();

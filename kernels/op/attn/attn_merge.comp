@@ -1,13 +1,13 @@
 // O = the attention output of one token, put together from the SPLITS parts of attn_decode.
 //
 // o[h] = sum_s w_s P.o[h][s] / sum_s w_s sum[h][s], w_s = exp(max[h][s] - max over s). One work
-// group per head. The weights first, one split per invocation; then SPLIT_THREADS sets of HEAD_DIM
-// / 4 invocations add up every SPLIT_THREADS-th part, all loads independent of one another. Alone
-// in a dispatch because every group of the O projection would otherwise do all of it again: on an
-// H200 with 16 splits of 32 heads that took the projection of Llama-3.2-1B from about 15 to 43 us
-// per layer (dopplergl bench --shape llama-3.2-1b:q4_k --profile, driver 580, 2026-11-21).
-// Utilisation: fewer splits than SPLIT_THREADS, of few heads, leave sets without a part; the
-// dispatch costs more than its invocations.
+// group per head and row of the pass. The weights first, one split per invocation; then
+// SPLIT_THREADS sets of HEAD_DIM / 4 invocations add up every SPLIT_THREADS-th part, all loads
+// independent of one another. Alone in a dispatch because every group of the O projection would
+// otherwise do all of it again: on an H200 with 16 splits of 32 heads that took the projection of
+// Llama-3.2-1B from about 15 to 43 us per layer (dopplergl bench --shape llama-3.2-1b:q4_k
+// --profile, driver 580, 2026-11-21). Utilisation: fewer splits than SPLIT_THREADS, of few heads,
+// leave sets without a part; the dispatch costs more than its invocations.
 //
 //! NAME attn_merge
 //! OP attn_merge
@@ -21,8 +21,8 @@
 //! LET VEC4S = HEAD_DIM / 4
 //! LET WG_SIZE = SPLIT_THREADS * VEC4S
 //! LOCAL WG_SIZE
-//! GROUPS HEADS
-//! ACTIVE HEADS * VEC4S * min(SPLIT_THREADS, SPLITS)
+//! GROUPS HEADS T
+//! ACTIVE T * HEADS * VEC4S * min(SPLIT_THREADS, SPLITS)
 //! SHARED vec4 part[WG_SIZE]
 //! SHARED vec2 max_sum[SPLITS]
 //! REQUIRE HEAD_DIM % 4 == 0
@@ -31,9 +31,11 @@
 void body(uvec3 group)
 {
     uint tid = gl_LocalInvocationID.x;
+    const uint PART_ROW = uint(HEADS * SPLITS * (HEAD_DIM + 2) + 3) / 4u; // vec4s
     uint head = min(group.x, uint(HEADS - 1)), first = head * uint(SPLITS);
+    uint part0 = group.y * PART_ROW;
     for (uint s = tid; s < uint(SPLITS); s += uint(WG_SIZE)) {
-        vec4 two = P[uint(HEADS * SPLITS * VEC4S) + (first + s) / 2u];
+        vec4 two = P[part0 + uint(HEADS * SPLITS * VEC4S) + (first + s) / 2u];
         max_sum[s] = ((first + s) & 1u) == 0u ? two.xy : two.zw;
     }
     memoryBarrierShared(); barrier();
@@ -55,7 +57,7 @@ void body(uvec3 group)
     vec4 x = vec4(0.0);
     for (uint s = tid / uint(VEC4S); s < uint(SPLITS); s += uint(SPLIT_THREADS)) {
         // An empty split has sum 0 and may hold anything.
-        vec4 value = P[(first + s) * uint(VEC4S) + i];
+        vec4 value = P[part0 + (first + s) * uint(VEC4S) + i];
         x += max_sum[s].y > 0.0 ? value * exp(max_sum[s].x - all_max) : vec4(0.0);
     }
     part[tid] = x;
@@ -63,6 +65,6 @@ void body(uvec3 group)
     if (tid < uint(VEC4S) && group.x < uint(HEADS)) {
         for (uint e = 1u; e < uint(SPLIT_THREADS); e++)
             x += part[e * uint(VEC4S) + tid];
-        O[head * uint(VEC4S) + tid] = x / sum;
+        O[(group.y * uint(HEADS) + head) * uint(VEC4S) + tid] = x / sum;
     }
 }

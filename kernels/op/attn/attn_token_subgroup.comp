@@ -42,7 +42,7 @@
 //! PARAM float softcap
 //! PARAM float rope_scale
 //! PARAM float eps
-//! CONST HEADS KV_HEADS HEAD_DIM ROPE_DIMS SPLITS
+//! CONST HEADS KV_HEADS HEAD_DIM ROPE_DIMS QKV_STRIDE SPLITS
 //! CONST WINDOW = 0
 //! CONST SOFTCAP = 0
 //! TUNE MOST_HEADS = HEAD_DIM > 128 ? 1 : HEAD_DIM > 64 ? 4 : 2 in 1 2 4 8
@@ -65,8 +65,8 @@
 //! LET AT_ONCE = min(16, ceildiv(TAKEN, SLICES))
 //! STEP read
 //! LOCAL WG_SIZE
-//! GROUPS HEAD_BLOCKS * TAKEN
-//! ACTIVE HEADS * TAKEN * KEY_SUBGROUPS * SLOTS * VEC8S / ceildiv(VEC8S, KEY_THREADS)
+//! GROUPS HEAD_BLOCKS * TAKEN T
+//! ACTIVE T * HEADS * TAKEN * KEY_SUBGROUPS * SLOTS * VEC8S / ceildiv(VEC8S, KEY_THREADS)
 //! SHARED vec4 out_part[max(KEY_SUBGROUPS, SLICES) * OUTS]
 //! SHARED vec2 max_sum[max(KEY_SUBGROUPS, SLICES) * OUTS]
 //! REQUIRE HEAD_DIM % 8 == 0 && HEAD_DIM <= 256 && HEADS % KV_HEADS == 0
@@ -111,7 +111,8 @@ void body(uvec3 group)
     uint key_subgroup = gl_SubgroupID / uint(HEADS_BLOCK), slot0 = key_subgroup * uint(SLOTS);
     uint slot = slot0 + gl_SubgroupInvocationID / uint(KEY_THREADS);
     uint part = i8 / uint(KEY_THREADS / DEPTH); // of DEPTH keys: the one whose score it has
-    attn_share share = attn_share_of(group.x, uint(TAKEN), uint(ROUNDS * ROUND), uint(ROUND));
+    attn_share share =
+        attn_share_of(group.y, group.x, uint(TAKEN), uint(ROUNDS * ROUND), uint(ROUND));
     if (!share.inside || share.split >= share.splits)
         return; // the whole group
     // Vec8 e * KEY_THREADS + i8 of a row for each e below OWN; beyond it, zeros of q.
@@ -258,7 +259,7 @@ void body(uvec3 group)
     }
 #if TAKEN > 1
     if (share.splits > 1u)
-        if (last_group(share.block, share.splits))
+        if (last_group(share.row * uint(HEAD_BLOCKS) + share.block, share.splits))
             merge_splits(tid, share);
 #endif
 }

@@ -24,7 +24,7 @@
 //! PARAM float scale
 //! PARAM float softcap
 //! PARAM float rope_scale
-//! CONST HEADS KV_HEADS HEAD_DIM ROPE_DIMS SPLITS
+//! CONST HEADS KV_HEADS HEAD_DIM ROPE_DIMS QKV_STRIDE SPLITS
 //! CONST WINDOW = 0
 //! CONST SOFTCAP = 0
 //! TUNE ROOM = HEAD_DIM > 64 ? 2 : 4 in 1 2 4
@@ -34,7 +34,7 @@
 //! LET VEC4S = HEAD_DIM / 4
 //! STEP read
 //! LOCAL WG_SIZE
-//! GROUPS HEADS / HEADS_BLOCK * SPLITS
+//! GROUPS HEADS / HEADS_BLOCK * SPLITS T
 //! SHARED vec4 part[WG_SIZE * ROWS * VEC4S] // each share's weights times values
 //! SHARED vec2 part_max_sum[WG_SIZE * ROWS]
 //! SHARED float new_score[WG_SIZE * ROWS] // parts of the new key's scores
@@ -57,13 +57,20 @@
 //! LIB attn_part
 //! LIB attn_registers
 
+// The first vec4 of a head.
+uint head_at(attn_share share, uint head)
+{
+    return share.row * uint(QKV_STRIDE / 4) + head * uint(VEC4S);
+}
+
 const uint HALF = uint(ROPE_DIMS / 8); // vec4s from a rotated number to its partner
 
-// vec4 i of a head's first half and its partner, rotated by the angles of numbers 4 i to 4 i + 3.
-void load_rotated(uint head, uint i, vec4 even, vec4 odd, out vec4 a, out vec4 b)
+// vec4 i of the first half of the head at `first` and its partner, rotated by the angles of numbers
+// 4 i to 4 i + 3.
+void load_rotated(uint first, uint i, vec4 even, vec4 odd, out vec4 a, out vec4 b)
 {
-    a = QKV[head * uint(VEC4S) + i];
-    b = QKV[head * uint(VEC4S) + i + HALF];
+    a = QKV[first + i];
+    b = QKV[first + i + HALF];
     vec4 x = rope_rotate(vec4(a.xy, b.xy), even);
     vec4 y = rope_rotate(vec4(a.zw, b.zw), odd);
     a = vec4(x.xy, y.xy);
@@ -77,14 +84,14 @@ void load_queries(attn_share share)
         vec4 even = rope_angles(share.pos, 2u * i), odd = rope_angles(share.pos, 2u * i + 1u);
         for (uint r = 0u; r < uint(ROWS); r++) {
             vec4 a, b;
-            load_rotated(share.head0 + r, i, even, odd, a, b);
+            load_rotated(head_at(share, share.head0 + r), i, even, odd, a, b);
             q[r * uint(VEC4S) + i] = a * factor;
             q[r * uint(VEC4S) + i + HALF] = b * factor;
         }
     }
     for (uint i = 2u * HALF; i < uint(VEC4S); i++)
         for (uint r = 0u; r < uint(ROWS); r++)
-            q[r * uint(VEC4S) + i] = QKV[(share.head0 + r) * uint(VEC4S) + i] * factor;
+            q[r * uint(VEC4S) + i] = QKV[head_at(share, share.head0 + r) + i] * factor;
 }
 
 // This invocation's vec4s of the new key and value: to new_score, new_value and the cache.
@@ -94,7 +101,7 @@ void take_new(uint tid, attn_share share, uint key, uint value)
     for (int r = 0; r < ROWS; r++)
         s[r] = 0.0;
     for (uint i = tid; i < uint(VEC4S); i += uint(WG_SIZE)) {
-        kv_words v = kv_pack(QKV[(uint(HEADS + KV_HEADS) + share.kv_head) * uint(VEC4S) + i]);
+        kv_words v = kv_pack(QKV[head_at(share, uint(HEADS + KV_HEADS) + share.kv_head) + i]);
         new_value[i] = kv_unpack(v);
         if (share.stores)
             kv_store_words(value, i, v);
@@ -102,7 +109,7 @@ void take_new(uint tid, attn_share share, uint key, uint value)
     for (uint i = tid; i < HALF; i += uint(WG_SIZE)) {
         vec4 even = rope_angles(share.pos, 2u * i), odd = rope_angles(share.pos, 2u * i + 1u);
         vec4 a, b, c, d;
-        load_rotated(uint(HEADS) + share.kv_head, i, even, odd, a, b);
+        load_rotated(head_at(share, uint(HEADS) + share.kv_head), i, even, odd, a, b);
         kv_words first = kv_pack(a), second = kv_pack(b);
         a = kv_unpack(first);
         b = kv_unpack(second);
@@ -111,18 +118,18 @@ void take_new(uint tid, attn_share share, uint key, uint value)
             kv_store_words(key, i + HALF, second);
         }
         for (int r = 0; r < ROWS; r++) {
-            load_rotated(share.head0 + uint(r), i, even, odd, c, d);
+            load_rotated(head_at(share, share.head0 + uint(r)), i, even, odd, c, d);
             s[r] += dot(a, c) + dot(b, d);
         }
     }
 #if ROPE_DIMS < HEAD_DIM
     for (uint i = 2u * HALF + tid; i < uint(VEC4S); i += uint(WG_SIZE)) {
-        kv_words words = kv_pack(QKV[(uint(HEADS) + share.kv_head) * uint(VEC4S) + i]);
+        kv_words words = kv_pack(QKV[head_at(share, uint(HEADS) + share.kv_head) + i]);
         vec4 k = kv_unpack(words);
         if (share.stores)
             kv_store_words(key, i, words);
         for (int r = 0; r < ROWS; r++)
-            s[r] += dot(k, QKV[(share.head0 + uint(r)) * uint(VEC4S) + i]);
+            s[r] += dot(k, QKV[head_at(share, share.head0 + uint(r)) + i]);
     }
 #endif
     for (int r = 0; r < ROWS; r++)
@@ -149,7 +156,7 @@ void merge_shares(uint tid, uint r, attn_share share)
         for (uint e = 0u; e < SHARES; e++)
             x += part[(r * uint(VEC4S) + i) * SHARES + e] *
                  exp2(part_max_sum[r * SHARES + e].x - all_max);
-        write_part(share.head0 + r, share.split, i, x, all_max, sum);
+        write_part(share.row, share.head0 + r, share.split, i, x, all_max, sum);
     }
 }
 
@@ -157,7 +164,7 @@ void body(uvec3 group)
 {
     rope_begin();
     uint tid = gl_LocalInvocationID.x;
-    attn_share share = attn_share_of(group.x, uint(SPLITS), 1u, 1u);
+    attn_share share = attn_share_of(group.y, group.x, uint(SPLITS), 1u, 1u);
     kv_rows keys = kv_keys(share.seq, share.kv_head), values = kv_values(share.seq, share.kv_head);
     take_new(tid, share, kv_row(keys, share.pos), kv_row(values, share.pos));
 

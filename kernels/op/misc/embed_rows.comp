@@ -1,6 +1,6 @@
 // Token ids to rows of the embedding table: EACH vec4s per invocation.
 //
-// X[t, i] = scale * W[IDS[pos + t], i] for the tokens whose id lies in this band of the table.
+// X[t, i] = scale * W[id of row t, i] for the tokens whose id lies in this band of the table.
 // W is [rows][W_STRIDE] words in its packed layout, X is [T][X_STRIDE]; the band holds ids row0 ..
 // row0 + rows - 1. Groups: x covers the H columns, WG_SIZE * EACH vec4s each, y the T tokens.
 // Neighbouring invocations are at neighbouring vec4s.
@@ -32,7 +32,8 @@ void body(uvec3 group)
     uint first = group.x * uint(LOCAL_X * EACH) + gl_LocalInvocationID.x, t = group.y;
     if (first >= uint(H / 4) || t >= pass_rows)
         return;
-    uint id = IDS[row_pos(t)] - row0; // wraps below the band, and is then not below `rows`
+    // Wraps below the band, and is then not below `rows`.
+    uint id = IDS[row_ids(t) + row_pos(t)] - row0;
     if (id >= rows)
         return;
     uint row = id * uint(W_STRIDE);

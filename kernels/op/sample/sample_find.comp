@@ -4,8 +4,8 @@
 // is a number below the whole mass, and the id is the first at which the running mass, in order of
 // ids, exceeds it.
 //
-// Group x is a slice of 2048 tokens. Every group adds up the slices' masses before its own
-// (sample_mass); the group whose slice holds the draw writes the id to CAND[0].
+// Group x is a slice of 2048 tokens, y the row. Every group adds up the slices' masses before its
+// own (sample_mass); the group whose slice holds the draw writes the id to CAND[0].
 //
 //! NAME sample_find
 //! OP sample_find
@@ -16,8 +16,8 @@
 //! STEP read
 //! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256 512
 //! LOCAL WG_SIZE
-//! GROUPS ceildiv(VOCAB, 2048) // fixed: a slice of docs/operations.md
-//! ACTIVE min(ceildiv(VOCAB, 2048) * WG_SIZE, VOCAB)
+//! GROUPS ceildiv(VOCAB, 2048) T // fixed: a slice of docs/operations.md
+//! ACTIVE T * min(ceildiv(VOCAB, 2048) * WG_SIZE, VOCAB)
 //! SHARED uvec4 part[LOCAL_X] // tokens on the edge, mass
 //! REQUIRE VOCAB < 524288
 //! LIB uint64
@@ -55,6 +55,7 @@ uint tie_room(nucleus n)
 
 void body(uvec3 group)
 {
+    step_row = group.y;
     uint tid = gl_LocalInvocationID.x;
     nucleus n = nucleus_load();
     uint best = n.best;
@@ -75,24 +76,24 @@ void body(uvec3 group)
     uint end = min(begin + RUN, uint(VOCAB));
     uvec4 own = uvec4(0u);
     for (uint i = begin; i < end; i++) {
-        uint exponent = sample_exponent(sample_key(LOGITS[i]), best);
+        uint exponent = sample_exponent(sample_key(LOGITS[logit_at(i)]), best);
         own.x += exponent == n.edge && n.edge != NEVER ? 1u : 0u;
         own.yz = u64_add(own.yz, top_p_weight(exponent, n.edge));
     }
     part[tid] = own;
     memoryBarrierShared(); barrier();
-    if (step_stopped != 0u)
+    if (!sample_runs(SAMPLE_FULL))
         return;
     for (uint l = 0u; l < tid; l++)
         walk_on(start, part[l].x, part[l].yz, tie_weight);
     for (uint i = begin; i < end; i++) {
-        uint exponent = sample_exponent(sample_key(LOGITS[i]), best);
+        uint exponent = sample_exponent(sample_key(LOGITS[logit_at(i)]), best);
         uvec2 before = start.mass;
         uint ties = exponent == n.edge && n.edge != NEVER ? 1u : 0u;
         walk_on(start, ties, top_p_weight(exponent, n.edge), tie_weight);
         if (best != 0u && !u64_less(draw, before) && u64_less(draw, start.mass))
-            CAND[0] = i;
+            CAND[CAND_ROW] = i;
     }
     if (best == 0u && group.x == 0u && tid == 0u)
-        CAND[0] = 0xffffffffu;
+        CAND[CAND_ROW] = 0xffffffffu;
 }

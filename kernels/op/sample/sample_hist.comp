@@ -1,7 +1,7 @@
 // Mass per digit of the exponent, for top-p over a whole vocabulary: level LEVEL of three.
 //
 // Adds to 1024 bins of 64 bits at CAND_HIST + 2048 LEVEL of CAND, which sample_max has cleared.
-// Group x covers 2048 tokens.
+// Group x covers 2048 tokens, y is the row.
 //
 // Level 0 counts every token by the first 10 of its exponent's 29 bits; levels 1 and 2 only those
 // that share the digits before with the edge found so far. Masses are integers of 64 bits, gathered
@@ -18,8 +18,8 @@
 //! STEP read
 //! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256 512
 //! LOCAL WG_SIZE
-//! GROUPS ceildiv(VOCAB, 2048) // fixed: a slice of docs/operations.md
-//! ACTIVE min(ceildiv(VOCAB, 2048) * WG_SIZE, VOCAB)
+//! GROUPS ceildiv(VOCAB, 2048) T // fixed: a slice of docs/operations.md
+//! ACTIVE T * min(ceildiv(VOCAB, 2048) * WG_SIZE, VOCAB)
 //! SHARED uint mass_low[1024] // fixed: bins of a digit of 10 bits
 //! SHARED uint mass_high[1024] // fixed: bins of a digit of 10 bits
 //! REQUIRE VOCAB < 524288 && LEVEL >= 0 && LEVEL <= 2
@@ -32,6 +32,7 @@
 
 void body(uvec3 group)
 {
+    step_row = group.y;
     uint tid = gl_LocalInvocationID.x;
     for (uint i = tid; i < 1024u; i += uint(LOCAL_X)) {
         mass_low[i] = 0u;
@@ -39,14 +40,14 @@ void body(uvec3 group)
     }
     nucleus n = nucleus_load();
     uint begin = group.x * SLICE, end = min(begin + SLICE, uint(VOCAB));
-    if (step_stopped != 0u || step_top_p_q == 0u || begin >= uint(VOCAB))
+    if (!sample_runs(SAMPLE_FULL) || step_top_p_q == 0u || begin >= uint(VOCAB))
         return;
     if (n.best == 0u)
         end = begin;
     memoryBarrierShared(); barrier();
     uint shift = nucleus_shift(uint(LEVEL));
     for (uint i = begin + tid; i < end; i += uint(LOCAL_X)) {
-        uint exponent = sample_exponent(sample_key(LOGITS[i]), n.best);
+        uint exponent = sample_exponent(sample_key(LOGITS[logit_at(i)]), n.best);
         uvec2 weight = sample_weight(exponent);
 #if LEVEL > 0
         uint above = nucleus_shift(uint(LEVEL - 1));
@@ -75,6 +76,6 @@ void body(uvec3 group)
                 atomicAdd(CAND[at + 1u], mass.y + carry);
         }
     }
-    if (last_group(0u, SLICES))
+    if (last_group(step_row, SLICES))
         nucleus_step(tid, uint(LEVEL), step_top_p_q);
 }

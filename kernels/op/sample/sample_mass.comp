@@ -1,8 +1,8 @@
 // Mass of each slice at the wanted temperature after top-p and min-p.
 //
 // Slice s of 2048 tokens goes to CAND_MASS + 4 s of CAND: the number of tokens whose exponent is
-// the edge of top-p, and the 64-bit mass (low, high) of those below the edge. Group x is slice x;
-// sums of integers do not depend on the order.
+// the edge of top-p, and the 64-bit mass (low, high) of those below the edge. Group x is slice x, y
+// the row; sums of integers do not depend on the order.
 //
 //! NAME sample_mass
 //! OP sample_mass
@@ -13,8 +13,8 @@
 //! STEP read
 //! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256 512
 //! LOCAL WG_SIZE
-//! GROUPS ceildiv(VOCAB, 2048) // fixed: a slice of docs/operations.md
-//! ACTIVE min(ceildiv(VOCAB, 2048) * WG_SIZE, VOCAB)
+//! GROUPS ceildiv(VOCAB, 2048) T // fixed: a slice of docs/operations.md
+//! ACTIVE T * min(ceildiv(VOCAB, 2048) * WG_SIZE, VOCAB)
 //! SHARED uvec4 part[LOCAL_X]
 //! REQUIRE VOCAB < 524288
 //! LIB uint64
@@ -24,6 +24,7 @@
 
 void body(uvec3 group)
 {
+    step_row = group.y;
     uint tid = gl_LocalInvocationID.x;
     nucleus n = nucleus_load();
     uint best = n.best, edge = n.edge;
@@ -31,13 +32,13 @@ void body(uvec3 group)
     uvec2 mass = uvec2(0u);
     uint ties = 0u;
     for (uint i = begin + tid; i < end; i += uint(LOCAL_X)) {
-        uint exponent = sample_exponent(sample_key(LOGITS[i]), best);
+        uint exponent = sample_exponent(sample_key(LOGITS[logit_at(i)]), best);
         mass = u64_add(mass, top_p_weight(exponent, edge));
         ties += exponent == edge && edge != NEVER ? 1u : 0u;
     }
     part[tid] = uvec4(ties, mass, 0u);
     memoryBarrierShared(); barrier();
-    if (tid != 0u || step_stopped != 0u || begin >= uint(VOCAB))
+    if (tid != 0u || !sample_runs(SAMPLE_FULL) || begin >= uint(VOCAB))
         return;
     for (uint l = 1u; l < uint(LOCAL_X); l++) {
         ties += part[l].x;

@@ -1,9 +1,9 @@
 // The best logit of each slice of 2048: key and id, ties to the lowest id.
 //
-// LOGITS is [VOCAB] f32. Slice s goes to CAND_FIRST + 2 s of CAND as (key, id); keys order logits
-// as unsigned integers (lib sample). Group x is slice x: each invocation takes every WG_SIZE-th
-// logit, the first one then compares their bests. kind=full also clears the histograms of
-// sample_hist, shared out among all groups, of which the last begins lib nucleus.
+// LOGITS is [T][VOCAB] f32. Slice s goes to CAND_FIRST + 2 s of CAND as (key, id); keys order
+// logits as unsigned integers (lib sample). Group x is slice x, y the row: each invocation takes
+// every WG_SIZE-th logit, the first one then compares their bests. kind=full also clears the
+// histograms of sample_hist, shared out among all groups, of which the last begins lib nucleus.
 //
 //! NAME sample_max
 //! OP sample_max
@@ -16,8 +16,8 @@
 //! STEP read
 //! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256 512
 //! LOCAL WG_SIZE
-//! GROUPS ceildiv(VOCAB, 2048) // fixed: a slice of docs/operations.md
-//! ACTIVE min(ceildiv(VOCAB, 2048) * WG_SIZE, VOCAB)
+//! GROUPS ceildiv(VOCAB, 2048) T // fixed: a slice of docs/operations.md
+//! ACTIVE T * min(ceildiv(VOCAB, 2048) * WG_SIZE, VOCAB)
 //! SHARED uvec2 best[LOCAL_X]
 //! LIB uint64
 //! LIB sample
@@ -28,17 +28,18 @@
 
 void body(uvec3 group)
 {
+    step_row = group.y;
     uint tid = gl_LocalInvocationID.x;
     uint begin = group.x * SLICE, end = min(begin + SLICE, uint(VOCAB));
     uint key = 0u, id = begin;
     for (uint i = begin + tid; i < end; i += uint(LOCAL_X)) {
-        uint other = sample_key(LOGITS[i]);
+        uint other = sample_key(LOGITS[logit_at(i)]);
         id = other > key ? i : id;
         key = max(key, other);
     }
     best[tid] = uvec2(key, id);
     memoryBarrierShared(); barrier();
-    if (step_stopped != 0u || begin >= uint(VOCAB))
+    if (!sample_runs(KIND_full != 0 ? SAMPLE_FULL : SAMPLE_GREEDY) || begin >= uint(VOCAB))
         return;
     if (tid == 0u) {
         for (uint l = 1u; l < uint(LOCAL_X); l++) {
@@ -53,7 +54,7 @@ void body(uvec3 group)
 #if KIND_full
     for (uint i = group.x * uint(LOCAL_X) + tid; i < 6144u; i += SLICES * uint(LOCAL_X))
         CAND[CAND_HIST + i] = 0u;
-    if (last_group(0u, SLICES))
+    if (last_group(step_row, SLICES))
         nucleus_begin(tid, step_top_p_q);
 #endif
 }

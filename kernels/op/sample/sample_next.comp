@@ -1,12 +1,13 @@
 // The next token from the logits in one dispatch: every group takes a slice, the last one chooses.
 //
-// Group x is slice x of 2048 logits. kind=greedy: it leaves the slice's best in CAND. kind=topk: it
-// leaves the slice's top_k best in order of rank, found among those that are not behind the
-// top_k-th best of its invocations' bests (lib best_pairs): about 50 for a top_k of 40. The group
-// that arrives last merges the slices in the same way, then draws (lib topk_draw) and ends the step
-// (lib step_end). Of the slices' m-th bests, m = ceil(top_k / SLICES), the ceil(top_k / m)-th is an
-// edge there. Where more than 2048 lie before it, the radix search of sample_pick takes over. Once
-// stopped, ARGS is zeroed and nothing else changes. Slices are as of sample_max and sample_topk.
+// Group x is slice x of 2048 logits, y the row. kind=greedy: it leaves the slice's best in CAND.
+// kind=topk: it leaves the slice's top_k best in order of rank, found among those that are not
+// behind the top_k-th best of its invocations' bests (lib best_pairs): about 50 for a top_k of 40.
+// The group that arrives last merges the slices in the same way, then draws (lib topk_draw) and
+// ends the step (lib step_end). Of the slices' m-th bests, m = ceil(top_k / SLICES), the ceil(top_k
+// / m)-th is an edge there. Where more than 2048 lie before it, the radix search of sample_pick
+// takes over. Once stopped, ARGS is zeroed and nothing else changes. Slices are as of sample_max
+// and sample_topk.
 //
 //! NAME sample_next
 //! OP sample_next
@@ -24,8 +25,8 @@
 //! STEP readwrite
 //! TUNE WG_SIZE = VOCAB > 262144 && MAX_INVOCATIONS >= 256 ? 256 : 128 in 128 256 512
 //! LOCAL WG_SIZE
-//! GROUPS ceildiv(VOCAB, 2048) // fixed: a slice of docs/operations.md
-//! ACTIVE min(ceildiv(VOCAB, 2048) * WG_SIZE, VOCAB)
+//! GROUPS ceildiv(VOCAB, 2048) T // fixed: a slice of docs/operations.md
+//! ACTIVE T * min(ceildiv(VOCAB, 2048) * WG_SIZE, VOCAB)
 //! SHARED uint ended
 //! SHARED uint deeper
 //! REQUIRE VOCAB <= 2048 * WG_SIZE
@@ -152,12 +153,13 @@ uint choose(uint tid)
 
 void body(uvec3 group)
 {
+    step_row = group.y;
     uint tid = gl_LocalInvocationID.x, slice = group.x;
-    bool running = step_stopped == 0u;
+    bool running = sample_runs(KIND_topk != 0 ? SAMPLE_TOPK : SAMPLE_GREEDY);
 #if KIND_topk
     wanted = clamp(step_top_k, 1u, 128u);
 #endif
-    if (!running && slice == 0u)
+    if (step_stopped != 0u && slice == 0u)
         for (uint i = tid; i < 3u * count; i += uint(LOCAL_X))
             ARGS[i] = 0u;
     if (!running || slice >= SLICES)
@@ -168,7 +170,7 @@ void body(uvec3 group)
     stop_ids_fetch(tid);
     for (int n = 0; n < SHARE; n++) {
         uint id = slice * SLICE + uint(n * LOCAL_X) + tid;
-        keys[n] = sample_key(LOGITS[min(id, uint(VOCAB - 1))]);
+        keys[n] = sample_key(LOGITS[logit_at(min(id, uint(VOCAB - 1)))]);
         uvec2 pair = pair_of(keys[n], id);
         best = better(pair, best) ? pair : best;
     }
@@ -179,7 +181,7 @@ void body(uvec3 group)
     if (tid == 0u)
         CAND[CAND_FIRST / 2u + slice] = best;
 #endif
-    if (!last_group(0u, SLICES))
+    if (!last_group(step_row, SLICES))
         return;
     uint id = choose(tid);
     if (tid == 0u)

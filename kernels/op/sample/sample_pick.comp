@@ -4,7 +4,7 @@
 // kind=greedy: the best of the slices' best. kind=topk: the top_k best of the slices' candidates,
 // then top-p, min-p, temperature and draw among them; ranks and running masses are found by
 // comparison with all of them, at most 128. kind=full: the id that sample_find left in CAND[0].
-// STOPS is a count and as many ids. One group.
+// STOPS is a count and as many ids. A group per row.
 // Utilisation: kind=greedy has a number per 2,048 ids, kind=full one id; one group of 32 takes
 // as long as one of 128 (3.06 and 3.00 us, one H200, driver 580, 2026-11-23).
 //
@@ -20,8 +20,8 @@
 //! STEP readwrite
 //! TUNE WG_SIZE = SOFTWARE ? 32 : KIND_topk && MAX_INVOCATIONS >= 512 ? 512 : 128 in 32 128 256 512
 //! LOCAL WG_SIZE
-//! GROUPS 1
-//! ACTIVE KIND_greedy ? min(WG_SIZE, ceildiv(VOCAB, 2048)) : KIND_full ? 1 : WG_SIZE
+//! GROUPS 1 T
+//! ACTIVE T * (KIND_greedy ? min(WG_SIZE, ceildiv(VOCAB, 2048)) : KIND_full ? 1 : WG_SIZE)
 //! SHARED uvec2 part[KIND_greedy ? LOCAL_X : 0]
 //! LIB uint64
 //! LIB sample
@@ -77,17 +77,20 @@ uint choose(uint tid)
 #if KIND_full
 uint choose(uint tid)
 {
-    return CAND[0];
+    return CAND[CAND_ROW];
 }
 #endif
 
 void body(uvec3 group)
 {
+    step_row = group.y;
     uint tid = gl_LocalInvocationID.x;
 #if KIND_topk
     wanted = clamp(step_top_k, 1u, 128u);
 #endif
-    bool running = step_stopped == 0u && group.x == 0u;
+    bool running = group.x == 0u && sample_runs(KIND_greedy != 0 ? SAMPLE_GREEDY
+                                              : KIND_topk != 0 ? SAMPLE_TOPK
+                                                               : SAMPLE_FULL);
     stop_ids_fetch(tid);
     uint id = choose(tid);
     memoryBarrierShared(); barrier();

@@ -1,8 +1,8 @@
 // The top_k best logits of each slice of 2048: keys and ids, ties to the lowest id, in no order of
 // rank.
 //
-// LOGITS is [VOCAB] f32. Slice s goes to CAND_FIRST + 256 s of CAND as up to 128 pairs (key, id); a
-// slice with fewer logits than top_k is filled up with key 0. Group x is slice x.
+// LOGITS is [T][VOCAB] f32. Slice s goes to CAND_FIRST + 256 s of CAND as up to 128 pairs (key,
+// id); a slice with fewer logits than top_k is filled up with key 0. Group x is slice x, y the row.
 //
 //! NAME sample_topk
 //! OP sample_topk
@@ -14,8 +14,8 @@
 //! STEP read
 //! TUNE WG_SIZE = SOFTWARE ? 32 : MAX_INVOCATIONS >= 256 ? 256 : 128 in 32 64 128 256 512
 //! LOCAL WG_SIZE
-//! GROUPS ceildiv(VOCAB, 2048) // fixed: a slice of docs/operations.md
-//! ACTIVE min(ceildiv(VOCAB, 2048) * WG_SIZE, VOCAB)
+//! GROUPS ceildiv(VOCAB, 2048) T // fixed: a slice of docs/operations.md
+//! ACTIVE T * min(ceildiv(VOCAB, 2048) * WG_SIZE, VOCAB)
 //! LIB uint64
 //! LIB sample
 //! LIB radix_topk
@@ -26,7 +26,7 @@ bool live;
 
 uint radix_topk_key(uint i)
 {
-    return sample_key(LOGITS[slice * SLICE + i]);
+    return sample_key(LOGITS[logit_at(slice * SLICE + i)]);
 }
 
 void radix_topk_take(uint slot, uint i)
@@ -40,8 +40,9 @@ void radix_topk_take(uint slot, uint i)
 
 void body(uvec3 group)
 {
+    step_row = group.y;
     uint tid = gl_LocalInvocationID.x;
-    live = step_stopped == 0u && group.x < SLICES;
+    live = sample_runs(SAMPLE_TOPK) && group.x < SLICES;
     slice = min(group.x, SLICES - 1u);
     uint count = min(SLICE, uint(VOCAB) - slice * SLICE);
     uint wanted = clamp(step_top_k, 1u, 128u);

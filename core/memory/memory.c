@@ -5,11 +5,16 @@
 #include <string.h>
 
 enum dgl_status memory_init_state(struct memory *memory, struct dgl_device *dev,
-                                  const struct plan *plan, int32_t context)
+                                  const struct plan *plan, int32_t context, int32_t sequences)
 {
     uint64_t sizes[BUF_COUNT];
     struct gl_range ranges[BUF_COUNT];
-    plan_sequence_bytes(plan, context, sizes);
+    if (sequences == 1)
+        plan_sequence_bytes(plan, context, sizes);
+    else
+        plan_batch_bytes(plan, context, sequences, sizes);
+    for (int i = BUF_STATE_COUNT; i < BUF_COUNT && sequences > 1; i++)
+        sizes[i] = 0;
     enum dgl_status status = arena_init(&memory->arena, dev, "sequence", sizes, BUF_COUNT, ranges);
     for (int i = 0; i < BUF_COUNT; i++)
         *(i < BUF_STATE_COUNT ? &memory->state[i] : &memory->step_scratch[i]) = ranges[i];

@@ -19,10 +19,10 @@ struct memory {
     struct arena args; /* ARGS for a plan of more operations than the first one; else empty */
 };
 
-/* Makes arena, state and step_scratch for a sequence of `context` tokens. On failure they are
- * empty. */
+/* Makes arena, state and step_scratch for a sequence of `context` tokens; of several `sequences`,
+ * state that they have in one, and no step_scratch. On failure they are empty. */
 enum dgl_status memory_init_state(struct memory *memory, struct dgl_device *dev,
-                                  const struct plan *plan, int32_t context);
+                                  const struct plan *plan, int32_t context, int32_t sequences);
 /* After other kernels: makes ARGS larger where their plan has more operations. What it holds does
  * not outlive a batch; all else that a sequence has depends on no kernel. On failure nothing
  * changes. */

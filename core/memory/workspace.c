@@ -47,13 +47,12 @@ static enum dgl_status add(struct workspace *ws, struct dgl_device *dev, int buf
     return status;
 }
 
-enum dgl_status workspace_acquire(struct workspace *ws, struct dgl_device *dev,
-                                  const struct plan *plan, int32_t rows)
+/* One more user, who needs so much of each buffer. */
+static enum dgl_status acquire(struct workspace *ws, struct dgl_device *dev, int32_t rows,
+                               const uint64_t bytes[BUF_COUNT])
 {
-    uint64_t bytes[BUF_COUNT];
     enum dgl_status status = DGL_OK;
     bool changed = false;
-    plan_buffer_bytes(plan, 1, rows > ws->rows ? rows : ws->rows, bytes);
     for (int i = BUF_STATE_COUNT; i < BUF_COUNT && status == DGL_OK; i++) {
         if (bytes[i] <= ws->range[i].size)
             continue;
@@ -67,6 +66,22 @@ enum dgl_status workspace_acquire(struct workspace *ws, struct dgl_device *dev,
     else
         workspace_release(ws, dev);
     return status;
+}
+
+enum dgl_status workspace_acquire(struct workspace *ws, struct dgl_device *dev,
+                                  const struct plan *plan, int32_t rows)
+{
+    uint64_t bytes[BUF_COUNT];
+    plan_buffer_bytes(plan, 1, rows > ws->rows ? rows : ws->rows, bytes);
+    return acquire(ws, dev, rows, bytes);
+}
+
+enum dgl_status workspace_acquire_batch(struct workspace *ws, struct dgl_device *dev,
+                                        const struct plan *plan, int32_t sequences)
+{
+    uint64_t bytes[BUF_COUNT];
+    plan_batch_bytes(plan, 1, sequences, bytes);
+    return acquire(ws, dev, sequences, bytes);
 }
 
 void workspace_release(struct workspace *ws, struct dgl_device *dev)

@@ -19,6 +19,9 @@ struct workspace {
  * users keep what they need. */
 enum dgl_status workspace_acquire(struct workspace *ws, struct dgl_device *dev,
                                   const struct plan *plan, int32_t rows);
+/* The same of a batch of so many sequences. */
+enum dgl_status workspace_acquire_batch(struct workspace *ws, struct dgl_device *dev,
+                                        const struct plan *plan, int32_t sequences);
 /* One user less; the last one's buffers go back to the pool. */
 void workspace_release(struct workspace *ws, struct dgl_device *dev);
 /* Makes ALL_LOGITS, for as many rows of a pass as fit a modest buffer. */

@@ -15,6 +15,7 @@ static const struct op_rule *const rules[] = {
     &op_rule_moe_combine,  &op_rule_sample_bias, &op_rule_sample_penalty, &op_rule_sample_dry,
     &op_rule_sample_max,   &op_rule_sample_topk, &op_rule_sample_hist,    &op_rule_sample_mass,
     &op_rule_sample_find,  &op_rule_sample_pick, &op_rule_sample_next,    &op_rule_sample_args,
+    &op_rule_batch_report,
 };
 
 const struct op_rule *op_rule_at(size_t i)

@@ -50,7 +50,7 @@ extern const struct op_rule op_rule_embed, op_rule_copy, op_rule_read, op_rule_s
     op_rule_moe_route, op_rule_moe_router, op_rule_moe_group, op_rule_moe_combine,
     op_rule_sample_bias, op_rule_sample_penalty, op_rule_sample_dry, op_rule_sample_max,
     op_rule_sample_topk, op_rule_sample_hist, op_rule_sample_mass, op_rule_sample_find,
-    op_rule_sample_pick, op_rule_sample_next, op_rule_sample_args;
+    op_rule_sample_pick, op_rule_sample_next, op_rule_sample_args, op_rule_batch_report;
 
 #define OP_WEIGHTS                                                                                 \
     {                                                                                              \

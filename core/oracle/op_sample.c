@@ -308,6 +308,30 @@ static void make_args(struct problem *p, const struct kernel_case *c)
     p->bytes = 4 * WORDS;
 }
 
+/* ---- batch_report ---------------------------------------------------------------------------- */
+
+static void make_report(struct problem *p, const struct kernel_case *c)
+{
+    enum { WORDS = OPLIST_REPORT_WORDS };
+    const uint32_t tokens = c->tokens ? c->tokens : 1;
+    const size_t count = (size_t)tokens * WORDS, num_ids = (size_t)c->pos + tokens;
+    uint32_t *ids = problem_new(p, uint32_t, num_ids), *want = problem_new(p, uint32_t, count);
+    if (p->failed)
+        return;
+    p->step = (struct dgl_step){.pos = c->pos, .tokens = tokens};
+    for (size_t i = 0; i < num_ids; i++)
+        ids[i] = 1 + (uint32_t)(problem_rand(p) % 50000);
+    for (uint32_t t = 0; t < tokens; t++) {
+        want[t * WORDS] = c->pos + t;
+        for (uint32_t i = 0; i + 1 < WORDS && i <= c->pos + t; i++)
+            want[t * WORDS + 1 + i] = ids[c->pos + t - i];
+    }
+    problem_in(p, "IDS", ids, num_ids);
+    problem_exact(p, "REPORT", NULL, want, count);
+    (void)problem_stage(p, &c->request);
+    p->bytes = 8 * count;
+}
+
 /* ---- rules ----------------------------------------------------------------------------------- */
 
 #define COUNT(shapes) sizeof(shapes) / sizeof(shapes[0])
@@ -380,6 +404,18 @@ RULE(sample_mass, NO_ATTRS, shapes);
 RULE(sample_find, NO_ATTRS, shapes);
 RULE(sample_pick, KINDS("greedy", "topk", "full"), shapes);
 RULE(sample_next, KINDS("greedy", "topk"), shapes);
+
+static const struct op_shape report_shapes[] = {
+    {{{NULL, 0}}, 64, 100, 0, 0},
+    {{{NULL, 0}}, 9, 0, 0, 0},
+    {{{NULL, 0}}, 1, 14, 0, 0},
+};
+
+const struct op_rule op_rule_batch_report = {.op = "batch_report",
+                                             .shapes = report_shapes,
+                                             .num_shapes = COUNT(report_shapes),
+                                             .typical = {{{NULL, 0}}, 64, 100, 0, 0},
+                                             .make = make_report};
 
 const struct op_rule op_rule_sample_args = {.op = "sample_args",
                                             .shapes = args_shapes,

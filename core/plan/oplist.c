@@ -367,15 +367,16 @@ static void add_attn_token(struct oplist *list, const struct oplist_params *p, i
         op_bind_buffer(op, "G", BUF_QKV);
 }
 
-/* Attention of one token from q, k and v. Returns where its result is. */
+/* Attention of one token from q, k and v, or of one of each sequence. Returns where its result is.
+ */
 static enum plan_buffer add_decode_attention(struct oplist *list, const struct oplist_params *p,
-                                             int32_t layer)
+                                             enum dgl_phase phase, int32_t layer)
 {
     size_t fused = list->count;
     add_attn_token(list, p, layer);
     size_t separate = list->count;
     if (p->weights->layer[layer].qk_norm != VECTOR_NONE)
-        add_qk_norm(list, p, DGL_PHASE_DECODE, layer);
+        add_qk_norm(list, p, phase, layer);
     add_attn_decode(list, p, layer);
     if (p->splits > 1)
         add_attn_merge(list, p, layer);
@@ -512,14 +513,14 @@ static void add_attention_block(struct oplist *list, const struct oplist_params 
     qkv.y = BUF_QKV;
     qkv.y_stride = qkv_dim(p->desc);
     read_stream(list, p, &qkv, "attn_norm", stream);
-    if (phase == DGL_PHASE_PREFILL) {
+    if (phase == DGL_PHASE_PREFILL && !p->batch) {
         if (w->qk_norm != VECTOR_NONE)
             add_qk_norm(list, p, phase, layer);
         add_rope_kv(list, p, layer);
         add_attn_prefill(list, p, layer);
         o.x = BUF_ATT;
     } else {
-        o.x = add_decode_attention(list, p, layer);
+        o.x = add_decode_attention(list, p, phase, layer);
     }
     o.weight = &w->o;
     o.x_stride = p->desc->heads * p->desc->head_dim;
@@ -595,6 +596,22 @@ void oplist_head(struct oplist *list, const struct oplist_params *p, enum dgl_ph
     head.x = BUF_X;
     head.last_row = true;
     oplist_matmul(list, p, &head);
+}
+
+void oplist_batch_body(struct oplist *list, const struct oplist_params *p)
+{
+    assert(p->batch && p->columns > 0);
+    add_body(list, p, DGL_PHASE_PREFILL);
+    struct oplist_matmul head = head_matmul(p, DGL_PHASE_PREFILL, "head", BUF_LOGITS);
+    head.x = BUF_X;
+    read_normed(list, p, &head, "final_norm");
+}
+
+void oplist_report(struct oplist *list)
+{
+    struct op *op = oplist_append(list, DGL_PHASE_SAMPLE, -1, "report", "batch_report");
+    op_bind_buffer(op, "IDS", BUF_IDS);
+    op_bind_buffer(op, "REPORT", BUF_REPORT);
 }
 
 void oplist_hidden(struct oplist *list, const struct oplist_params *p)

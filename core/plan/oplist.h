@@ -22,6 +22,7 @@ enum plan_buffer {
     BUF_LOGITS,  /* f32 [vocab] */
     BUF_ADJUST,  /* what is done to logits before they are ranked: oplist_sample.h */
     BUF_ARRIVED, /* uint [heads, at least 256]: counters of lib last_group, 0 between dispatches */
+    BUF_REPORT,  /* of a batch: uint [rows][OPLIST_REPORT_WORDS] */
     BUF_STATE_COUNT,
     BUF_X = BUF_STATE_COUNT, /* residual stream, f32 [rows, hidden] */
     BUF_X2, /* f32 [hidden]: in decode, the stream in turn with X where a product also adds to it */
@@ -149,6 +150,8 @@ struct oplist_params {
     /* The most tokens of a pass over several, a power of two from 2 to 128; 0: any number, in
      * tiles of 256. */
     int32_t columns;
+    /* Each row of a pass over several is the next token of a sequence of its own. */
+    bool batch;
     /* Decides which fused operations there are; NULL: none. */
     struct fusion *fusion;
 };
@@ -165,6 +168,11 @@ void oplist_prefill_body(struct oplist *list, const struct oplist_params *p);
 void oplist_decode_body(struct oplist *list, const struct oplist_params *p);
 /* Logits of the pass's last token, to LOGITS. */
 void oplist_head(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase);
+/* The next tokens of several sequences (p->batch), with the logits of each, to LOGITS. */
+void oplist_batch_body(struct oplist *list, const struct oplist_params *p);
+/* Of every row of the pass: the position of its sequence and the ids up to there, to REPORT. */
+#define OPLIST_REPORT_WORDS 16 /* position, then ids, the last one first */
+void oplist_report(struct oplist *list);
 /* Hidden states of every token of the pass after the final norm, to NORMED. */
 void oplist_hidden(struct oplist *list, const struct oplist_params *p);
 /* Logits of every token of the pass from NORMED, to ALL_LOGITS. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/mem.h"
+#include "kernels/step.h"
 
 /* ---- recipes --------------------------------------------------------------------------------- */
 
@@ -31,7 +32,19 @@ struct recipe recipe_decode(enum sample_kind kind, uint32_t adjusts, bool severa
 
 int32_t plan_body_columns(enum segment body)
 {
+    if (body >= SEG_BATCH_2 && body <= SEG_BATCH_64)
+        return 2 << (body - SEG_BATCH_2);
     return body == SEG_DECODE ? 1 : 2 << (body - SEG_PREFILL_2);
+}
+
+enum segment plan_batch_body(const struct plan *plan, int32_t sequences)
+{
+    enum segment body = SEG_BATCH_2;
+    assert(sequences > 1 && sequences <= DGL_STEP_SEQS && plan->has_batch);
+    while (plan_body_columns(body) < sequences || plan->segment[body].ops.count == 0)
+        body++;
+    assert(body <= SEG_BATCH_64);
+    return body;
 }
 
 enum segment plan_body(const struct plan *plan, int32_t tokens)
@@ -98,6 +111,19 @@ static void fill_segment(struct plan_segment *out, enum segment segment,
     case SEG_SCORE:
         oplist_score(list, p);
         break;
+    case SEG_BATCH_2:
+    case SEG_BATCH_4:
+    case SEG_BATCH_8:
+    case SEG_BATCH_16:
+    case SEG_BATCH_32:
+    case SEG_BATCH_64:
+        /* Rows fill the device as splits of one row's keys do. */
+        prefill.batch = true;
+        prefill.columns = plan_body_columns(segment);
+        prefill.splits = plan_batch_splits(p->splits, prefill.columns);
+        prefill.token_splits = plan_batch_splits(p->token_splits, prefill.columns);
+        oplist_batch_body(list, &prefill);
+        break;
     case SEG_BIAS:
     case SEG_PENALTY:
     case SEG_DRY:
@@ -114,6 +140,9 @@ static void fill_segment(struct plan_segment *out, enum segment segment,
         break;
     case SEG_EARLY_EXIT:
         oplist_early_exit(list);
+        break;
+    case SEG_REPORT:
+        oplist_report(list);
         break;
     case SEG_COUNT:
         break;
@@ -227,6 +256,26 @@ static enum dgl_status plan_segment_init(struct plan *plan, enum segment which,
     return status;
 }
 
+/* Bodies from `first` on for fewer tokens than `widest`, which is there: those whose kernels are
+ * not the same as the next one's. */
+static enum dgl_status add_bodies(struct plan *plan, enum segment first, enum segment widest,
+                                  const struct oplist_params *ops)
+{
+    enum segment wider = widest;
+    enum dgl_status status = DGL_OK;
+    for (int s = widest - 1; s >= (int)first && status == DGL_OK; s--) {
+        size_t uses = plan->kernels.count;
+        status = plan_segment_init(plan, (enum segment)s, ops);
+        if (status == DGL_OK && same_kernels(&plan->segment[s], &plan->segment[wider])) {
+            segment_finish(&plan->segment[s]);
+            kernel_table_cut(&plan->kernels, uses);
+        } else {
+            wider = (enum segment)s;
+        }
+    }
+    return status;
+}
+
 static struct oplist_params oplist_params_of(struct plan *plan)
 {
     return (struct oplist_params){.desc = plan->desc,
@@ -262,22 +311,61 @@ enum dgl_status plan_init(struct plan *out, const struct plan_params *p)
     const struct oplist_params ops = oplist_params_of(out);
     kernel_table_init(&out->kernels, p->device, p->set);
     fusion_init(&out->fusion, p->device, p->set);
-    for (int s = SEG_PREFILL; s < SEG_COUNT && status == DGL_OK; s++)
-        status = plan_segment_init(out, (enum segment)s, &ops);
-    enum segment wider = SEG_PREFILL;
-    for (int s = SEG_PREFILL - 1; s >= SEG_PREFILL_2 && status == DGL_OK; s--) {
-        size_t uses = out->kernels.count;
-        status = plan_segment_init(out, (enum segment)s, &ops);
-        if (status == DGL_OK && same_kernels(&out->segment[s], &out->segment[wider])) {
-            segment_finish(&out->segment[s]);
-            kernel_table_cut(&out->kernels, uses);
-        } else {
-            wider = (enum segment)s;
-        }
-    }
+    for (int s = SEG_PREFILL; s < SEG_REPORT && status == DGL_OK; s++)
+        if (s < SEG_BATCH_2 || s > SEG_BATCH_64)
+            status = plan_segment_init(out, (enum segment)s, &ops);
+    if (status == DGL_OK)
+        status = add_bodies(out, SEG_PREFILL_2, SEG_PREFILL, &ops);
     if (status != DGL_OK)
         plan_finish(out);
     return status;
+}
+
+/* The first kernel of a segment that reads or writes rows of sequences and is never launched for
+ * more than the first; NULL = none. */
+static const struct kernel *find_one_row(const struct plan *plan, enum segment which)
+{
+    static const char *const by_sequence[] = {"attn_", "sample_"};
+    const struct plan_segment *segment = &plan->segment[which];
+    for (size_t i = 0; i < segment->ops.count; i++) {
+        const struct op *op = &segment->ops.ops[i];
+        uint32_t one[3], two[3];
+        bool asks = false;
+        for (size_t k = 0; k < sizeof(by_sequence) / sizeof(by_sequence[0]); k++)
+            asks |= strncmp(op->request.op, by_sequence[k], strlen(by_sequence[k])) == 0;
+        if (asks &&
+            kernel_groups_band(&segment->use[i]->choice, 1, 0, plan->device->limits.max_groups[0],
+                               one) &&
+            kernel_groups_band(&segment->use[i]->choice, 2, 0, plan->device->limits.max_groups[0],
+                               two) &&
+            memcmp(one, two, sizeof(one)) == 0)
+            return segment->use[i]->choice.kernel;
+    }
+    return NULL;
+}
+
+enum dgl_status plan_add_batch(struct plan *plan)
+{
+    const struct oplist_params ops = oplist_params_of(plan);
+    const size_t uses = plan->kernels.count;
+    if (plan->has_batch)
+        return DGL_OK;
+    enum dgl_status status = plan_segment_init(plan, SEG_REPORT, &ops);
+    if (status == DGL_OK)
+        status = plan_segment_init(plan, SEG_BATCH_64, &ops);
+    if (status == DGL_OK)
+        status = add_bodies(plan, SEG_BATCH_2, SEG_BATCH_64, &ops);
+    if (status != DGL_OK) {
+        segment_finish(&plan->segment[SEG_REPORT]);
+        for (int s = SEG_BATCH_2; s <= SEG_BATCH_64; s++)
+            segment_finish(&plan->segment[s]);
+        kernel_table_cut(&plan->kernels, uses);
+        return status;
+    }
+    for (int s = SEG_BATCH_2; s < SEG_EARLY_EXIT && !plan->one_row; s++)
+        plan->one_row = find_one_row(plan, (enum segment)s);
+    plan->has_batch = true;
+    return DGL_OK;
 }
 
 void plan_finish(struct plan *plan)

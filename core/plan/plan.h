@@ -25,7 +25,15 @@ enum segment {
     SEG_HEAD,    /* logits of the last token */
     SEG_HIDDEN,  /* hidden states of every token: the final norm */
     SEG_SCORE,   /* logits of every token from its hidden state */
-    SEG_BIAS,    /* on the logits, before sampling: as enum sample_adjust */
+    /* Bodies of passes over the next token of up to so many sequences each, with the logits of all.
+     * Empty until plan_add_batch(), and where the next one has the same kernels. */
+    SEG_BATCH_2,
+    SEG_BATCH_4,
+    SEG_BATCH_8,
+    SEG_BATCH_16,
+    SEG_BATCH_32,
+    SEG_BATCH_64,
+    SEG_BIAS, /* on the logits, before sampling: as enum sample_adjust */
     SEG_PENALTY,
     SEG_DRY,
     SEG_SAMPLE_GREEDY, /* sampling, one of three */
@@ -34,8 +42,10 @@ enum segment {
     /* The last of a step: cancels those after it once the sequence has stopped. Has no operations
      * in a recipe whose sampling does that too: plan_segment_runs(). */
     SEG_EARLY_EXIT,
+    SEG_REPORT, /* what the steps so far came to, of every row: with plan_add_batch() */
     SEG_COUNT,
 };
+_Static_assert(SEG_COUNT <= 32, "a recipe has a bit for each");
 
 /* What one submit runs: segments in the order of the enum. With SEG_EARLY_EXIT the group counts are
  * read from ARGS. */
@@ -72,6 +82,10 @@ struct plan {
     uint32_t splits, token_splits, sum_rows; /* as in oplist_params */
     struct kernel_table kernels;
     struct fusion fusion; /* decided which operations are fused; owns their reasons */
+    bool has_batch;       /* plan_add_batch() was here */
+    /* A kernel that serves one row of a pass alone, such as a user's: there are no passes over
+     * several sequences. NULL = none. */
+    const struct kernel *one_row;
     struct plan_segment segment[SEG_COUNT];
     struct dgl_buf hint_notes; /* lines of plan_check_hints() */
 };
@@ -85,6 +99,11 @@ struct plan_params {
 };
 /* Chooses a kernel for every operation. On failure *out is empty. */
 enum dgl_status plan_init(struct plan *out, const struct plan_params *params);
+/* Adds the segments of passes over several sequences, unless they are there. On failure the plan is
+ * as it was. */
+enum dgl_status plan_add_batch(struct plan *plan);
+/* Body of a pass over the next tokens of so many sequences, 2 to DGL_STEP_SEQS. */
+enum segment plan_batch_body(const struct plan *plan, int32_t sequences);
 /* Accepts a plan that is all zero. */
 void plan_finish(struct plan *plan);
 
@@ -131,6 +150,10 @@ void plan_buffer_bytes(const struct plan *plan, int32_t context, int32_t rows,
 void plan_sequence_bytes(const struct plan *plan, int32_t context, uint64_t bytes[BUF_COUNT]);
 /* The same in one arena. */
 uint64_t plan_sequence_total(const struct plan *plan, int32_t context);
+/* Bytes of the state that so many sequences of a batch have in one, and of the scratch of passes
+ * over all of them. */
+void plan_batch_bytes(const struct plan *plan, int32_t context, int32_t sequences,
+                      uint64_t bytes[BUF_COUNT]);
 /* One layer's keys and values of `tokens` positions, bytes. */
 uint64_t plan_kv_layer_bytes(const struct plan *plan, int32_t tokens);
 /* Pages of so many positions. */
@@ -148,6 +171,8 @@ void plan_estimate(const struct plan *plan, int32_t context, int32_t rows, uint6
                    struct dgl_memory *out);
 /* Groups of keys that decode attention works on side by side. */
 uint32_t plan_choose_splits(const struct plan_device *device, const struct model_desc *desc);
+/* Of so many splits, those in a pass over up to `columns` sequences. */
+uint32_t plan_batch_splits(uint32_t splits, int32_t columns);
 /* The most of them where attention is one operation, which takes fewer for few keys. */
 uint32_t plan_token_splits(const struct plan_device *device, const struct model_desc *desc);
 /* Rows of weights, parts counted each, for whose sums over many tokens there is memory. */

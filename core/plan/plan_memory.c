@@ -80,6 +80,35 @@ uint64_t plan_sequence_total(const struct plan *plan, int32_t context)
     return arena_layout_bytes(plan->device, own, BUF_COUNT);
 }
 
+uint32_t plan_batch_splits(uint32_t splits, int32_t columns)
+{
+    const uint32_t least =
+        splits < 2 ? splits : 2; /* of models with sinks, which attn_merge adds */
+    return splits / (uint32_t)columns > least ? splits / (uint32_t)columns : least;
+}
+
+void plan_batch_bytes(const struct plan *plan, int32_t context, int32_t sequences,
+                      uint64_t bytes[BUF_COUNT])
+{
+    static const enum plan_buffer each[] = {BUF_IDS,     BUF_LOGITS, BUF_ADJUST,
+                                            BUF_ARRIVED, BUF_CAND,   BUF_COUNTS};
+    const struct model_desc *d = plan->desc;
+    const uint64_t n = (uint64_t)sequences, heads = (uint64_t)d->heads;
+    const uint64_t dim = (uint64_t)d->head_dim;
+    plan_buffer_bytes(plan, context, sequences, bytes);
+    for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++)
+        bytes[each[i]] *= n;
+    bytes[BUF_MERGED] = n * heads * dim * 4;
+    for (uint64_t columns = 2; columns <= DGL_STEP_SEQS; columns *= 2) {
+        const uint64_t a = plan_batch_splits(plan->splits, (int32_t)columns);
+        const uint64_t b = plan_batch_splits(plan->token_splits, (int32_t)columns);
+        const uint64_t part = (heads * (a > b ? a : b) * (dim + 2) + 3) / 4 * 16;
+        const uint64_t rows = n < columns ? n : columns;
+        bytes[BUF_ATT] = rows * part > bytes[BUF_ATT] ? rows * part : bytes[BUF_ATT];
+    }
+    bytes[BUF_REPORT] = n * OPLIST_REPORT_WORDS * 4;
+}
+
 uint64_t plan_kv_layer_bytes(const struct plan *plan, int32_t tokens)
 {
     const struct model_desc *d = plan->desc;

@@ -45,6 +45,8 @@ static int32_t tokens_of(const struct plan *plan, enum segment segment)
         const int32_t tokens = 2 << (segment - SEG_PREFILL_2);
         return tokens < most ? tokens : most;
     }
+    if (segment >= SEG_BATCH_2 && segment <= SEG_BATCH_64)
+        return plan_body_columns(segment);
     return segment == SEG_PREFILL || segment == SEG_HIDDEN || segment == SEG_SCORE ? most : 1;
 }
 
@@ -71,7 +73,10 @@ void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct d
         [SEG_PENALTY] = DGL_PHASE_SAMPLE,      [SEG_BIAS] = DGL_PHASE_SAMPLE,
         [SEG_DRY] = DGL_PHASE_SAMPLE,          [SEG_SAMPLE_GREEDY] = DGL_PHASE_SAMPLE,
         [SEG_SAMPLE_TOPK] = DGL_PHASE_SAMPLE,  [SEG_SAMPLE_FULL] = DGL_PHASE_SAMPLE,
-        [SEG_EARLY_EXIT] = DGL_PHASE_SAMPLE,
+        [SEG_EARLY_EXIT] = DGL_PHASE_SAMPLE,   [SEG_REPORT] = DGL_PHASE_SAMPLE,
+        [SEG_BATCH_2] = DGL_PHASE_DECODE,      [SEG_BATCH_4] = DGL_PHASE_DECODE,
+        [SEG_BATCH_8] = DGL_PHASE_DECODE,      [SEG_BATCH_16] = DGL_PHASE_DECODE,
+        [SEG_BATCH_32] = DGL_PHASE_DECODE,     [SEG_BATCH_64] = DGL_PHASE_DECODE,
     };
     for (int s = 0; s < SEG_COUNT; s++) {
         const struct plan_segment *segment = &plan->segment[s];

@@ -1,6 +1,8 @@
 /* Requests in lanes. A step queues some tokens of every answer, then a pass of one prompt, and only
- * then waits, so that the device has work while the host looks at ids. Lanes share what their
- * prompts have in common, which is computed once, and nothing else that an answer depends on. */
+ * then waits, so that the device has work while the host looks at ids. Several answers are written
+ * in one (group.h), by products over all of their rows; alone, where a request wants logits, or in
+ * a batch that is to be invariant, an answer comes from the same programs as without company. Lanes
+ * share what their prompts have in common, which is computed once. */
 #include "core/seq/batch_pages.h"
 
 #include <assert.h>
@@ -12,9 +14,9 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 
-/* Answers whose tokens are queued before the first of them is waited for: readbacks in flight, of
- * which gl/ has 16. */
-#define WAVE 8
+/* Answers outside of groups whose tokens are queued before the first of them is waited for:
+ * readbacks in flight, of which gl/ has 16 and groups take 8. */
+#define WAVE 6
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -26,6 +28,31 @@ static enum dgl_status check_range(const struct dgl_log *log, const char *name, 
                                                   "%s of a batch is %d: 1 to %d, 0 takes the "
                                                   "default",
                                                   name, value, most);
+}
+
+/* Groups of neighbouring lanes. */
+static enum dgl_status make_groups(struct dgl_batch *b, const struct dgl_batch_params *p)
+{
+    struct group_params params = {.context = b->info.context,
+                                  .progress_cb = p->progress_cb,
+                                  .progress_priv = p->progress_priv};
+    struct gl_saved saved = {0};
+    enum dgl_status status = model_enter(b->model, &saved);
+    if (status != DGL_OK)
+        return status;
+    for (int32_t first = 0; first + 1 < b->info.sequences && b->num_groups < BATCH_MAX_GROUPS;) {
+        struct seq_group *group = NULL;
+        params.sequences = b->info.sequences - first;
+        status = group_create(b->model, &params, &group);
+        if (!group)
+            break;
+        b->groups[b->num_groups++] = group;
+        for (int32_t i = first; i < first + group->slots; i++)
+            b->lanes[i].group = group;
+        first += group->slots;
+    }
+    device_leave(b->model->dev, &saved);
+    return status;
 }
 
 enum dgl_status batch_init(struct dgl_batch *b, const struct dgl_batch_params *p)
@@ -46,13 +73,15 @@ enum dgl_status batch_init(struct dgl_batch *b, const struct dgl_batch_params *p
         return dgl_fail_memory(log, "sequences", sizeof(*b->lanes));
     b->info.sequences = p->sequences ? p->sequences : BATCH_SEQUENCES;
     status = batch_pages_init(b, p);
+    for (int32_t i = 0; i < b->info.sequences; i++)
+        b->lanes[i].slot = -1;
     for (int32_t i = 0; i < b->info.sequences && status == DGL_OK; i++)
         status = session_create(
             m,
             dgl_session_params(.context = b->info.context, .chunk = p->chunk, .share_prefix = true,
                                .progress_cb = p->progress_cb, .progress_priv = p->progress_priv),
             true, &b->lanes[i].session);
-    return status;
+    return status == DGL_OK && !p->invariant ? make_groups(b, p) : status;
 }
 
 static void request_free(struct batch_request *r)
@@ -70,6 +99,8 @@ void batch_destroy(struct dgl_batch *b)
         next = r->next;
         request_free(r);
     }
+    for (int32_t i = 0; i < b->num_groups; i++)
+        group_destroy(&b->groups[i]);
     for (int32_t i = 0; b->lanes && i < b->info.sequences; i++)
         if (b->lanes[i].session)
             session_destroy(b->lanes[i].session);
@@ -458,16 +489,105 @@ static int32_t reader(struct dgl_batch *b)
     return -1;
 }
 
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+/* An answer that may be written together with others. */
+static bool is_member(const struct batch_lane *lane)
+{
+    const struct batch_request *r = lane->request;
+    return r && r->state == REQUEST_WRITES && !r->resumes && lane->group &&
+           (lane->slot >= 0 || group_admits(lane->group, &r->g));
+}
+
+/* Ids of the oldest steps of a group to their answers. */
+static enum dgl_status take_news(struct dgl_batch *b, struct seq_group *group)
+{
+    struct group_news news[DGL_STEP_SEQS];
+    int32_t count = 0;
+    gl_device_set_stop(b->model->dev->gl, NULL);
+    enum dgl_status status = group_take(group, news, &count);
+    for (int32_t i = 0; i < count && status == DGL_OK; i++) {
+        struct batch_request *r = news[i].g->p->priv;
+        enum dgl_status taken = DGL_OK;
+        for (int32_t k = 0; k < news[i].count && taken == DGL_OK && !r->g.done; k++)
+            taken = generation_accept(&r->g, news[i].ids[k]);
+        status = settle(b, r, taken);
+    }
+    return status;
+}
+
+static void leave_group(struct batch_lane *lane)
+{
+    group_leave(lane->group, lane->slot);
+    lane->slot = -1;
+}
+
+/* A member goes on alone. */
+static enum dgl_status part(struct dgl_batch *b, struct batch_lane *lane)
+{
+    leave_group(lane);
+    return settle(b, lane->request, generation_go_alone(&lane->request->g));
+}
+
+/* Those that can write together do, where they are two at least. */
+static enum dgl_status gather(struct dgl_batch *b, struct seq_group *group)
+{
+    const int32_t lanes = b->info.sequences;
+    enum dgl_status status = DGL_OK;
+    int32_t count = 0, misfit;
+    for (int32_t i = 0; i < lanes; i++)
+        count += b->lanes[i].group == group && is_member(&b->lanes[i]);
+    while (group->flights > 0 && status == DGL_OK && (count < 2 || group_misfit(group) >= 0))
+        status = take_news(b, group);
+    while (status == DGL_OK && (misfit = group_misfit(group)) >= 0)
+        for (int32_t i = 0; i < lanes && status == DGL_OK; i++)
+            if (b->lanes[i].group == group && b->lanes[i].slot == misfit)
+                status = part(b, &b->lanes[i]);
+    for (int32_t i = 0; i < lanes && status == DGL_OK; i++) {
+        struct batch_lane *lane = &b->lanes[i];
+        if (lane->group != group || !is_member(lane))
+            continue;
+        if (count < 2 && lane->slot >= 0)
+            status = part(b, lane);
+        while (count >= 2 && lane->slot < 0 && status == DGL_OK && lane->request &&
+               lane->request->g.queue.steps > 0)
+            status = settle(b, lane->request, generation_take(&lane->request->g));
+        if (count >= 2 && lane->slot < 0 && status == DGL_OK && is_member(lane))
+            status = settle(b, lane->request, group_join(group, &lane->request->g, &lane->slot));
+    }
+    return status;
+}
+
+static enum dgl_status push_groups(struct dgl_batch *b)
+{
+    enum dgl_status status = DGL_OK;
+    gl_device_set_stop(b->model->dev->gl, NULL);
+    for (int32_t i = 0; i < b->num_groups && status == DGL_OK; i++) {
+        status = gather(b, b->groups[i]);
+        for (int32_t k = 0; k < b->info.sequences && status == DGL_OK; k++)
+            if (b->lanes[k].group == b->groups[i] && b->lanes[k].slot >= 0)
+                batch_pages_make_room(b->lanes[k].request, b->lanes[k].session->len +
+                                                               b->groups[i]->steps +
+                                                               GROUP_MAX_STEPS);
+        gl_device_set_stop(b->model->dev->gl, NULL);
+        if (status == DGL_OK && b->groups[i]->members > 0 && group_can_push(b->groups[i]))
+            status = group_push(b->groups[i]);
+    }
+    return status;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
 static enum dgl_status step_lanes(struct dgl_batch *b)
 {
     const int32_t lanes = b->info.sequences, reads = reader(b);
-    enum dgl_status status = DGL_OK;
+    enum dgl_status status = push_groups(b);
     struct batch_request *r;
     bool read = false;
     for (int32_t first = 0; first < lanes && status == DGL_OK; first += WAVE) {
         const int32_t end = lanes - first < WAVE ? lanes : first + WAVE;
         for (int32_t i = first; i < end && status == DGL_OK; i++)
-            if ((r = at_turn(b, i, REQUEST_WRITES)))
+            if (b->lanes[i].slot < 0 && (r = at_turn(b, i, REQUEST_WRITES)))
                 status = settle(b, r, write_on(r));
         if (status == DGL_OK && !read && reads >= 0 && (r = at_turn(b, reads, REQUEST_READS)))
             status = settle(b, r, read_on(r));
@@ -476,6 +596,9 @@ static enum dgl_status step_lanes(struct dgl_batch *b)
             if ((r = at_turn(b, i, REQUEST_WRITES)) && r->g.queue.steps > 0)
                 status = settle(b, r, generation_take(&r->g));
     }
+    for (int32_t i = 0; i < b->num_groups && status == DGL_OK; i++)
+        if (b->groups[i]->flights > 0)
+            status = take_news(b, b->groups[i]);
     if (status == DGL_OK && reads >= 0 && (r = at_turn(b, reads, REQUEST_READS)) &&
         r->lane->session->len == batch_request_tokens(r))
         status = settle(b, r, write_first(r));
@@ -499,8 +622,11 @@ enum dgl_status batch_step(struct dgl_batch *b)
 
 void batch_lose(struct dgl_batch *b)
 {
+    for (int32_t i = 0; i < b->num_groups; i++)
+        group_clear(b->groups[i]);
     for (int32_t i = 0; i < b->info.sequences; i++) {
         struct batch_request *r = b->lanes[i].request;
+        b->lanes[i].slot = -1;
         if (!r)
             continue;
         r->g.queue.count = 0; /* their fences went with the context */

@@ -1,16 +1,18 @@
 /* Many answers in turn on one model: a queue of requests, and lanes, each a session that one of
- * them runs in. */
+ * them runs in. Those that write decode together in groups. */
 #ifndef DGL_CORE_BATCH_H
 #define DGL_CORE_BATCH_H
 
 #include <pthread.h>
 
-#include "core/seq/generation.h"
+#include "core/seq/group.h"
 
 #define BATCH_SEQUENCES     4
 #define BATCH_MAX_SEQUENCES 256
 #define BATCH_QUEUE         256
 #define BATCH_MAX_QUEUE     65536
+/* Groups of up to DGL_STEP_SEQS lanes. */
+#define BATCH_MAX_GROUPS 4
 
 enum request_state {
     REQUEST_WAITS,
@@ -40,11 +42,15 @@ struct batch_request {
 struct batch_lane {
     struct dgl_session *session;
     struct batch_request *request; /* that runs in it; NULL = none */
+    struct seq_group *group;       /* that its request may be a member of; NULL = none */
+    int32_t slot;                  /* there; -1 = it is none */
 };
 
 struct dgl_batch {
     struct dgl_model *model;
-    struct batch_lane *lanes; /* [info.sequences] */
+    struct batch_lane *lanes;                   /* [info.sequences] */
+    struct seq_group *groups[BATCH_MAX_GROUPS]; /* [num_groups] */
+    int32_t num_groups;
     /* Whoever changes the list or a request's lane, and who looks at them from another thread,
      * holds the lock. */
     pthread_mutex_t lock;

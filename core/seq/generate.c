@@ -113,8 +113,7 @@ static struct recipe decode_recipe(const struct generation *g)
     return recipe_decode(sampling_kind(sampling), sampling_adjusts(sampling), g->interval > 1);
 }
 
-/* State of a step over the token at position `pos`. */
-static struct dgl_step step_at(const struct generation *g, int32_t pos)
+struct dgl_step generation_step(const struct generation *g, int32_t pos)
 {
     struct dgl_step step = {.pos = (uint32_t)pos,
                             .tokens = 1,
@@ -128,7 +127,7 @@ static struct dgl_step step_at(const struct generation *g, int32_t pos)
 static enum dgl_status start_sampling(struct generation *g)
 {
     struct dgl_session *s = g->s;
-    struct dgl_step step = step_at(g, s->len - 1);
+    struct dgl_step step = generation_step(g, s->len - 1);
     enum dgl_status status = session_run(s, sample_recipe(g), &g->sample);
     if (status == DGL_OK && g->max_tokens != 1 && !g->logits)
         status = session_run(s, decode_recipe(g), &g->queue.run);
@@ -156,8 +155,9 @@ static int32_t steps_wanted(const struct generation *g)
 /* The steps that come next, nothing being queued. */
 static struct executor_query next_steps(const struct generation *g)
 {
-    return (struct executor_query){
-        .recipe = decode_recipe(g), .step = step_at(g, g->s->len), .wait = g->s->wait_executor};
+    return (struct executor_query){.recipe = decode_recipe(g),
+                                   .step = generation_step(g, g->s->len),
+                                   .wait = g->s->wait_executor};
 }
 
 static enum dgl_status choose_executor(struct generation *g)
@@ -203,14 +203,33 @@ enum dgl_status generation_take(struct generation *g)
         decode_queue_drop(&g->queue);
         return executor_recover(s, &query, &g->queue.run, &g->queue.max_steps);
     }
-    for (int32_t i = 0; i < count && status == DGL_OK && !g->done; i++) {
-        s->len++;
-        s->model->dev->tokens++;
-        status = check_sampled(g, ids[i]);
-        if (status == DGL_OK)
-            status = take_token(g, ids[i]);
-    }
+    for (int32_t i = 0; i < count && status == DGL_OK && !g->done; i++)
+        status = generation_accept(g, ids[i]);
     return status;
+}
+
+enum dgl_status generation_accept(struct generation *g, int32_t id)
+{
+    g->s->len++;
+    g->s->model->dev->tokens++;
+    enum dgl_status status = check_sampled(g, id);
+    return status == DGL_OK ? take_token(g, id) : status;
+}
+
+enum dgl_status generation_go_alone(struct generation *g)
+{
+    struct dgl_session *s = g->s;
+    const struct gl_range ids = s->memory.state[BUF_IDS];
+    s->logits_valid = false;
+    enum dgl_status status =
+        gl_buffer_write(s->model->dev->gl, ids.buffer, ids.offset, s->ids, (s->len + 1ull) * 4);
+    if (status != DGL_OK)
+        return status;
+    if (!session_is_current(s))
+        return follow_kernels(g);
+    const struct dgl_step step = generation_step(g, s->len);
+    status = session_write_step(s, &step, 0);
+    return status == DGL_OK ? choose_executor(g) : status;
 }
 
 /* Samples from the logits of the last token that was evaluated, of which `logits` gets a copy: the

@@ -44,6 +44,12 @@ enum dgl_status generation_sample_first(struct generation *g);
 enum dgl_status generation_advance(struct generation *g);
 /* Takes the tokens of the oldest batch in `queue`, until one ends the answer. Waits. */
 enum dgl_status generation_take(struct generation *g);
+/* The state of a step over the token at position `pos`. */
+struct dgl_step generation_step(const struct generation *g, int32_t pos);
+/* Takes the id that a pass over several sequences drew from the pending token. */
+enum dgl_status generation_accept(struct generation *g, int32_t id);
+/* Decodes by steps of its own from the next token on, after such passes. */
+enum dgl_status generation_go_alone(struct generation *g);
 /* The device was lost and came back with the tokens that the session held: what else it knew of the
  * answer goes there again, and if the first token is there, the next one is sampled. */
 enum dgl_status generation_resume(struct generation *g);

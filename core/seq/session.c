@@ -56,6 +56,7 @@ static enum dgl_status session_init(struct dgl_session *s, const struct dgl_sess
     struct dgl_model *m = s->model;
     struct dgl_device *dev = m->dev;
     const struct plan *plan = &m->engine->plan;
+    s->sequences = 1;
     s->context = p->context ? p->context : m->info.context;
     s->ubatch = p->chunk ? p->chunk : plan_default_rows(plan);
     s->ubatch = s->ubatch < s->context ? s->ubatch : s->context;
@@ -77,18 +78,37 @@ static enum dgl_status session_init(struct dgl_session *s, const struct dgl_sess
     return status == DGL_OK ? executor_look(s, recipe_decode(SAMPLE_GREEDY, 0, true)) : status;
 }
 
+enum dgl_status session_init_batch(struct dgl_session *s, const struct dgl_session_params *p,
+                                   int32_t sequences)
+{
+    struct dgl_model *m = s->model;
+    assert(sequences > 1 && sequences <= DGL_STEP_SEQS && p->context > 0);
+    s->sequences = s->ubatch = sequences;
+    s->context = p->context;
+    s->progress_cb = p->progress_cb;
+    s->progress_priv = p->progress_priv;
+    s->steps = dgl_new(struct step_table);
+    s->next = m->sessions;
+    m->sessions = s;
+    if (!s->steps)
+        return dgl_fail_memory(m->dev->log, "step table", sizeof(*s->steps));
+    return session_make_memory(s);
+}
+
 enum dgl_status session_make_memory(struct dgl_session *s)
 {
     struct dgl_model *m = s->model;
     struct dgl_device *dev = m->dev;
     const struct plan *plan = &m->engine->plan;
-    enum dgl_status status = workspace_acquire(&m->workspace, dev, plan, s->ubatch);
+    enum dgl_status status = s->sequences == 1
+                                 ? workspace_acquire(&m->workspace, dev, plan, s->ubatch)
+                                 : workspace_acquire_batch(&m->workspace, dev, plan, s->sequences);
     if (status != DGL_OK)
         return status;
     s->has_workspace = true;
     s->engine_serial = m->engine_serial;
     s->workspace_serial = m->workspace.serial;
-    status = memory_init_state(&s->memory, dev, plan, s->context);
+    status = memory_init_state(&s->memory, dev, plan, s->context, s->sequences);
     const struct gl_range arrived = s->memory.state[BUF_ARRIVED];
     if (status == DGL_OK)
         status = gl_buffer_zero(dev->gl, arrived.buffer, arrived.offset, arrived.size);
@@ -96,7 +116,7 @@ enum dgl_status session_make_memory(struct dgl_session *s)
         status = gl_buffer_zero(dev->gl, s->memory.state[BUF_PAGES].buffer,
                                 s->memory.state[BUF_PAGES].offset, sizeof(struct dgl_kv_table));
     const uint32_t pages = plan_kv_pages(s->context);
-    if (status == DGL_OK)
+    if (status == DGL_OK && s->sequences == 1)
         status = s->guest ? kv_cache_join_guest(&m->kv, pages, &s->pages)
                           : kv_cache_join(&m->kv, pages, model_memory_left(m), &s->pages);
     s->kv_serial = m->kv.serial;

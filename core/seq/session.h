@@ -18,6 +18,7 @@ struct dgl_session {
     struct dgl_model *model;
     struct dgl_session *next; /* of the model's */
     int32_t context, ubatch;  /* positions; tokens per prefill pass, at most */
+    int32_t sequences;        /* 1; more: of a batch (group.h), whose state this holds in one */
     bool paced;               /* fewer where the device is slow: nobody asked for a number */
     bool guest;               /* of the KV cache: kv_cache.h */
     bool shares;              /* prompts begin with what others have evaluated, where they do */
@@ -48,6 +49,10 @@ enum dgl_status session_create(struct dgl_model *m, const struct dgl_session_par
 /* Makes a session that was just created, and holds nothing, hold what `from` does. The device is
  * entered. */
 enum dgl_status session_copy(struct dgl_session *s, const struct dgl_session *from);
+/* Allocates what so many sequences of a batch have in common into a zeroed session whose model is
+ * set: no tokens and no pages. On failure session_destroy() it. The device is entered. */
+enum dgl_status session_init_batch(struct dgl_session *s, const struct dgl_session_params *params,
+                                   int32_t sequences);
 /* For model_rebuild(): frees what the session has on the device, allocates it anew, and evaluates
  * the tokens that it held again. */
 void session_drop_memory(struct dgl_session *s);

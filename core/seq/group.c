@@ -1,0 +1,448 @@
+/* Slots of sequences, and steps over all of them. */
+#include "core/seq/group.h"
+
+#include <assert.h>
+#include <stddef.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+
+/* The device should not be busy with what is queued for longer than this: a new prompt waits. */
+#define FLIGHT_NS 10000000ull
+
+_Static_assert(GROUP_MAX_STEPS < OPLIST_REPORT_WORDS, "a report has the ids of all steps");
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+/* As many sequences as the bindings of what they have in one allow. */
+static int32_t slots_that_fit(const struct plan *plan, int32_t context, int32_t sequences)
+{
+    const uint64_t binding = plan_device_binding_bytes(plan->device);
+    uint64_t bytes[BUF_COUNT];
+    for (; sequences > 1; sequences--) {
+        bool fits = true;
+        plan_batch_bytes(plan, context, sequences, bytes);
+        for (int i = 0; i < BUF_COUNT; i++)
+            fits = fits && bytes[i] <= binding;
+        if (fits)
+            break;
+    }
+    return sequences;
+}
+
+enum dgl_status group_create(struct dgl_model *m, const struct group_params *p,
+                             struct seq_group **out)
+{
+    const struct dgl_log *log = m->dev->log;
+    struct plan *plan = &m->engine->plan;
+    struct seq_group *group = NULL;
+    *out = NULL;
+    enum dgl_status status = plan_add_batch(plan);
+    const int32_t slots = slots_that_fit(
+        plan, p->context, p->sequences < DGL_STEP_SEQS ? p->sequences : DGL_STEP_SEQS);
+    if (status != DGL_OK || slots < 2)
+        return status;
+    if (plan->one_row) {
+        dgl_notice(log,
+                   "%s (%s) serves one row of a pass alone: each sequence decodes by passes of its "
+                   "own",
+                   plan->one_row->name, plan->one_row->origin);
+        return DGL_OK;
+    }
+    group = dgl_new(struct seq_group);
+    if (group)
+        group->session = dgl_new(struct dgl_session);
+    if (!group || !group->session) {
+        free(group);
+        return dgl_fail_memory(log, "sequences", sizeof(*group));
+    }
+    group->slots = slots;
+    group->prepared = m->engine_serial - 1;
+    group->session->model = m;
+    const struct dgl_session_params params = {
+        .context = p->context, .progress_cb = p->progress_cb, .progress_priv = p->progress_priv};
+    status = session_init_batch(group->session, &params, slots);
+    if (status == DGL_OK)
+        *out = group;
+    else
+        group_destroy(&group);
+    return status;
+}
+
+void group_clear(struct seq_group *group)
+{
+    for (int32_t i = 0; i < group->slots; i++)
+        if (group->slot[i].g)
+            group_leave(group, i);
+    group->flights = group->steps = group->rows = 0;
+}
+
+void group_destroy(struct seq_group **group)
+{
+    struct seq_group *old = *group;
+    *group = NULL;
+    if (!old)
+        return;
+    for (int32_t i = 0; i < old->flights; i++)
+        gl_readback_drop(old->session->model->dev->gl, old->flight[i].report);
+    session_destroy(old->session);
+    free(old);
+}
+
+/* ---- members --------------------------------------------------------------------------------- */
+
+/* Entries of the page table for so many tokens of a sequence: even, two are a word. */
+static uint32_t entries_of(const struct generation *g, int32_t tokens)
+{
+    return (plan_kv_pages(tokens < g->s->context ? tokens : g->s->context) + 1u) & ~1u;
+}
+
+/* Entries that all members need for their next steps. */
+static uint32_t entries_wanted(const struct seq_group *group)
+{
+    uint32_t entries = 0;
+    for (int32_t i = 0; i < group->slots; i++)
+        if (group->slot[i].g)
+            entries += entries_of(group->slot[i].g,
+                                  group->slot[i].g->s->len + GROUP_MAX_FLIGHTS * GROUP_MAX_STEPS);
+    return entries;
+}
+
+static bool rope_is_common(const struct seq_group *group, const struct dgl_session *s)
+{
+    return session_rope_holds(group->session, s->rope_tokens) &&
+           session_rope_holds(s, s->len + GROUP_MAX_FLIGHTS * GROUP_MAX_STEPS + 1);
+}
+
+bool group_admits(const struct seq_group *group, const struct generation *g)
+{
+    /* Room to grow for those that are here. */
+    const uint32_t most = DGL_KV_TABLE_PAGES - DGL_KV_TABLE_PAGES / 16;
+    return !g->logits && !g->s->profile && group->members < group->slots &&
+           rope_is_common(group, g->s) &&
+           entries_wanted(group) + entries_of(g, g->s->len + GROUP_MAX_FLIGHTS * GROUP_MAX_STEPS) <=
+               most;
+}
+
+int32_t group_misfit(const struct seq_group *group)
+{
+    const bool crowded = entries_wanted(group) > DGL_KV_TABLE_PAGES;
+    int32_t found = -1;
+    for (int32_t i = 0; i < group->slots; i++)
+        if (group->slot[i].g && (crowded || !rope_is_common(group, group->slot[i].g->s)))
+            found = i;
+    return found;
+}
+
+static struct gl_range part_of(const struct seq_group *group, enum plan_buffer buffer, int32_t slot)
+{
+    const struct gl_range all = group->session->memory.state[buffer];
+    const uint64_t size = all.size / (uint64_t)group->slots;
+    return (struct gl_range){all.buffer, all.offset + (uint64_t)slot * size, size};
+}
+
+static enum dgl_status write_slot(struct seq_group *group, int32_t i, const struct generation *g)
+{
+    static const uint32_t nothing[ADJUST_BIASES];
+    struct gl_device *gl = group->session->model->dev->gl;
+    const struct gl_range ids = part_of(group, BUF_IDS, i), adjust = part_of(group, BUF_ADJUST, i);
+    const struct gl_range table = group->session->memory.state[BUF_STEP];
+    const bool adjusts = sampling_adjusts(&g->p->sampling) != 0;
+    struct dgl_step step = generation_step(g, g->s->len);
+    step.context = (uint32_t)group->slot[i].limit;
+    enum dgl_status status =
+        gl_buffer_write(gl, ids.buffer, ids.offset, g->s->ids, (g->s->len + 1ull) * 4);
+    if (status == DGL_OK)
+        status = gl_buffer_write(gl, adjust.buffer, adjust.offset,
+                                 adjusts ? g->s->adjust.words : nothing,
+                                 adjusts ? adjust.size : sizeof(nothing));
+    if (status == DGL_OK)
+        status = gl_buffer_write(gl, table.buffer,
+                                 table.offset + offsetof(struct dgl_step_table, seq) +
+                                     (uint64_t)i * sizeof(step),
+                                 &step, sizeof(step));
+    return status;
+}
+
+enum dgl_status group_join(struct seq_group *group, struct generation *g, int32_t *slot)
+{
+    const int32_t prompt = (int32_t)g->r->num_prompt_ids, context = g->s->context;
+    int32_t i = 0;
+    assert(group->members < group->slots && g->queue.steps == 0 && g->r->num_tokens > 0);
+    while (group->slot[i].g)
+        i++;
+    group->slot[i] = (struct group_slot){.g = g, .serial = group->slot[i].serial};
+    group->slot[i].limit = g->max_tokens >= 0 && g->max_tokens < context - prompt
+                               ? prompt + g->max_tokens - 1
+                               : context;
+    group->members++;
+    *slot = i;
+    return write_slot(group, i, g);
+}
+
+void group_leave(struct seq_group *group, int32_t slot)
+{
+    assert(group->slot[slot].g);
+    group->slot[slot].g = NULL;
+    group->slot[slot].serial++;
+    group->members--;
+}
+
+/* ---- the page table -------------------------------------------------------------------------- */
+
+/* Entries [first, end) to the device. */
+static enum dgl_status write_pages(struct seq_group *group, uint32_t first, uint32_t end)
+{
+    const struct gl_range table = group->session->memory.state[BUF_PAGES];
+    first &= ~1u;
+    end = (end + 1) & ~1u;
+    return first == end ? DGL_OK
+                        : gl_buffer_write(group->session->model->dev->gl, table.buffer,
+                                          table.offset + first * 2ull, group->pages.page + first,
+                                          (end - first) * 2ull);
+}
+
+/* Gives each member entries for the pages that it has and some more. */
+static enum dgl_status lay_out_pages(struct seq_group *group)
+{
+    const struct gl_range table = group->session->memory.state[BUF_STEP];
+    uint32_t wanted = 0, next = 0;
+    enum dgl_status status = DGL_OK;
+    for (int32_t i = 0; i < group->slots; i++)
+        if (group->slot[i].g)
+            wanted += (group->slot[i].g->s->pages.count + 1) & ~1u;
+    assert(wanted <= DGL_KV_TABLE_PAGES);
+    const uint32_t more = (DGL_KV_TABLE_PAGES - wanted) / (uint32_t)group->members & ~1u;
+    for (int32_t i = 0; i < group->slots && status == DGL_OK; i++) {
+        struct group_slot *slot = &group->slot[i];
+        if (!slot->g)
+            continue;
+        const struct kv_pages *pages = &slot->g->s->pages;
+        slot->kv_first = next;
+        slot->kv_room = ((pages->count + 1) & ~1u) + (more < 16 ? more : 16);
+        slot->kv_known = pages->count;
+        memcpy(group->pages.page + next, pages->page, pages->count * sizeof(*pages->page));
+        next += slot->kv_room;
+        status = gl_buffer_write(group->session->model->dev->gl, table.buffer,
+                                 table.offset + offsetof(struct dgl_step_table, seq) +
+                                     (uint64_t)i * sizeof(struct dgl_step) +
+                                     offsetof(struct dgl_step, kv_first),
+                                 &slot->kv_first, 4);
+    }
+    return status == DGL_OK ? write_pages(group, 0, next) : status;
+}
+
+/* Pages for the next steps of all members, and where they are to the device. */
+static enum dgl_status reserve(struct seq_group *group, int32_t steps)
+{
+    enum dgl_status status = DGL_OK;
+    bool fits = true;
+    for (int32_t i = 0; i < group->slots && status == DGL_OK; i++) {
+        struct group_slot *slot = &group->slot[i];
+        if (!slot->g)
+            continue;
+        status = session_reserve(slot->g->s, slot->g->s->len + group->steps + steps);
+        fits = fits && slot->g->s->pages.count <= slot->kv_room;
+    }
+    if (status == DGL_OK && !fits)
+        return lay_out_pages(group);
+    for (int32_t i = 0; i < group->slots && status == DGL_OK; i++) {
+        struct group_slot *slot = &group->slot[i];
+        if (!slot->g || slot->kv_known == slot->g->s->pages.count)
+            continue;
+        const uint32_t first = slot->kv_known, count = slot->g->s->pages.count;
+        memcpy(group->pages.page + slot->kv_first + first, slot->g->s->pages.page + first,
+               (count - first) * sizeof(uint16_t));
+        slot->kv_known = count;
+        status = write_pages(group, slot->kv_first + first, slot->kv_first + count);
+    }
+    return status;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+/* Steps that a member has before it, after those that are queued. */
+static int32_t steps_left(const struct seq_group *group, const struct group_slot *slot)
+{
+    const int32_t left = slot->g ? slot->limit - slot->g->s->len - group->steps : 0;
+    return left > 0 ? left : 0;
+}
+
+static int32_t steps_wanted(const struct seq_group *group)
+{
+    int32_t steps = group->session->model->dev->info.software ? 1 : GROUP_MAX_STEPS, most = 0;
+    if (group->step_ns > 0 && (uint64_t)steps > FLIGHT_NS / group->step_ns)
+        steps = (int32_t)(FLIGHT_NS / group->step_ns);
+    for (int32_t i = 0; i < group->slots; i++) {
+        const int32_t left = steps_left(group, &group->slot[i]);
+        most = left > most ? left : most;
+    }
+    steps = steps > 0 ? steps : 1;
+    return steps < most ? steps : most;
+}
+
+bool group_can_push(const struct seq_group *group)
+{
+    const struct dgl_session *s = group->session;
+    const int32_t steps = steps_wanted(group);
+    bool moves = !session_is_current(s);
+    for (int32_t i = 0; i < group->slots && !moves; i++) {
+        const struct generation *g = group->slot[i].g;
+        moves = g && session_moves(g->s, g->s->len + group->steps + steps);
+    }
+    if (steps == 0 || (group->flights > 0 && (moves || group_misfit(group) >= 0)))
+        return false;
+    return group->flights < (s->model->dev->info.software ? 1 : GROUP_MAX_FLIGHTS);
+}
+
+/* Rows of the pass: members with steps before them. */
+static enum dgl_status write_rows(struct seq_group *group)
+{
+    struct dgl_session *s = group->session;
+    const struct gl_range table = s->memory.state[BUF_STEP];
+    const int32_t known = group->rows;
+    uint32_t words[DGL_STEP_SEQS];
+    uint8_t row[DGL_STEP_SEQS];
+    int32_t rows = 0;
+    for (int32_t i = 0; i < group->slots; i++)
+        if (steps_left(group, &group->slot[i]) > 0) {
+            words[rows] = DGL_STEP_ROW(i, 0);
+            row[rows++] = (uint8_t)i;
+        }
+    assert(rows > 0);
+    if (rows == known && memcmp(row, group->row, (size_t)rows) == 0)
+        return DGL_OK;
+    const uint32_t head[4] = {(uint32_t)rows, (uint32_t)group->slots,
+                              (uint32_t)(part_of(group, BUF_IDS, 0).size / 4),
+                              (uint32_t)(part_of(group, BUF_ADJUST, 0).size / 4)};
+    memcpy(group->row, row, (size_t)rows);
+    group->rows = rows;
+    enum dgl_status status =
+        gl_buffer_write(s->model->dev->gl, table.buffer, table.offset, head, sizeof(head));
+    if (status == DGL_OK)
+        status = gl_buffer_write(s->model->dev->gl, table.buffer,
+                                 table.offset + offsetof(struct dgl_step_table, row), words,
+                                 (uint64_t)rows * 4);
+    return status;
+}
+
+/* Everything that passes over any number of members run, so that none waits for a compiler later:
+ * their sampling is compiled when an answer begins. */
+static enum dgl_status prepare(struct seq_group *group)
+{
+    struct dgl_session *s = group->session;
+    struct dgl_model *m = s->model;
+    enum dgl_status status = session_follow(s);
+    if (status == DGL_OK)
+        status = plan_add_batch(&m->engine->plan);
+    if (status != DGL_OK || group->prepared == m->engine_serial)
+        return status;
+    uint32_t segments = recipe_of(SEG_REPORT).segments | recipe_of(SEG_DECODE).segments |
+                        recipe_of(SEG_HEAD).segments;
+    for (int32_t n = 2; n <= group->slots; n++)
+        segments |= recipe_of(plan_batch_body(&m->engine->plan, n)).segments;
+    atomic_store(&s->cancel, false);
+    status = session_compile(s, segments);
+    if (status == DGL_OK) /* which may replan */
+        status = plan_add_batch(&m->engine->plan);
+    group->prepared = m->engine_serial;
+    return status;
+}
+
+/* The run of a recipe, for the rows of this pass. */
+static enum dgl_status get_run(struct seq_group *group, struct recipe recipe, struct exec_run **out)
+{
+    enum dgl_status status = session_run(group->session, recipe, out);
+    return status == DGL_OK ? exec_run_set_tokens(*out, group->rows) : status;
+}
+
+enum dgl_status group_push(struct seq_group *group)
+{
+    struct dgl_session *s = group->session;
+    struct group_flight *flight = &group->flight[group->flights];
+    const int32_t steps = steps_wanted(group);
+    struct exec_run *body, *sample, *report;
+    struct recipe evaluates, draws = {0};
+    assert(group_can_push(group));
+    enum dgl_status status = reserve(group, steps);
+    if (status == DGL_OK)
+        status = prepare(group);
+    if (status == DGL_OK)
+        status = write_rows(group);
+    if (status != DGL_OK)
+        return status;
+    for (int32_t i = 0; i < group->rows; i++) {
+        const struct dgl_sampling *how = &group->slot[group->row[i]].g->p->sampling;
+        draws.segments |= recipe_sampling(sampling_kind(how), sampling_adjusts(how)).segments;
+    }
+    evaluates = recipe_of(SEG_DECODE);
+    evaluates.segments |= recipe_of(SEG_HEAD).segments;
+    if (group->rows > 1)
+        evaluates = recipe_of(plan_batch_body(&s->model->engine->plan, group->rows));
+    status = get_run(group, evaluates, &body);
+    if (status == DGL_OK)
+        status = get_run(group, draws, &sample);
+    if (status == DGL_OK)
+        status = get_run(group, recipe_of(SEG_REPORT), &report);
+    for (int32_t i = 0; i < steps && status == DGL_OK; i++) {
+        status = session_queue(s, body, 1, DGL_PHASE_DECODE);
+        if (status == DGL_OK)
+            status = session_queue(s, sample, 1, DGL_PHASE_DECODE);
+    }
+    if (status == DGL_OK)
+        status = session_queue(s, report, 1, DGL_PHASE_DECODE);
+    const struct gl_range at = s->memory.state[BUF_REPORT];
+    if (status == DGL_OK)
+        status =
+            gl_readback_begin(s->model->dev->gl, at.buffer, at.offset,
+                              (uint32_t)group->rows * OPLIST_REPORT_WORDS * 4, &flight->report);
+    if (status != DGL_OK)
+        return status;
+    flight->steps = steps;
+    flight->rows = group->rows;
+    flight->queued_ns = dgl_now_ns();
+    for (int32_t i = 0; i < group->rows; i++) {
+        flight->row[i].slot = group->row[i];
+        flight->row[i].serial = group->slot[group->row[i]].serial;
+    }
+    group->flights++;
+    group->steps += steps;
+    return DGL_OK;
+}
+
+enum dgl_status group_take(struct seq_group *group, struct group_news *news, int32_t *count)
+{
+    const struct group_flight flight = group->flight[0];
+    struct dgl_device *dev = group->session->model->dev;
+    uint32_t report[DGL_STEP_SEQS][OPLIST_REPORT_WORDS];
+    assert(group->flights > 0);
+    *count = 0;
+    group->flights--;
+    group->steps -= flight.steps;
+    memmove(group->flight, group->flight + 1, (size_t)group->flights * sizeof(flight));
+    enum dgl_status status = gl_readback_end(dev->gl, flight.report, report);
+    const uint64_t now = dgl_now_ns();
+    const uint64_t begun = flight.queued_ns > group->read_ns ? flight.queued_ns : group->read_ns;
+    group->step_ns = (now - begun) / (uint64_t)flight.steps;
+    group->read_ns = now;
+    for (int32_t r = 0; r < flight.rows && status == DGL_OK; r++) {
+        const struct group_slot *slot = &group->slot[flight.row[r].slot];
+        struct group_news *n = &news[*count];
+        if (!slot->g || slot->serial != flight.row[r].serial)
+            continue;
+        const int32_t from = slot->g->s->len, came = (int32_t)(report[r][0] - (uint32_t)from);
+        if (came < 1 || came > flight.steps)
+            return dgl_fail(dev->log, DGL_ERR_GPU,
+                            "%s took a sequence from position %d to %u in %d steps",
+                            dev->info.renderer, from, report[r][0], flight.steps);
+        *n = (struct group_news){.g = slot->g, .slot = flight.row[r].slot, .count = came};
+        for (int32_t i = 0; i < came; i++)
+            n->ids[i] = (int32_t)report[r][came - i];
+        ++*count;
+    }
+    return status;
+}

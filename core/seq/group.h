@@ -1,0 +1,90 @@
+/*
+ * group.h: sequences that decode together: each pass evaluates the next token of all of them, so
+ * that weights are read once, and draws each one's successor by its own state. The host queues a
+ * few steps for all and reads one report. A sequence has its pages, and its tokens, from a session;
+ * what passes need of it besides (ids, state, adjustments, page table) is in a slot here while it
+ * is a member.
+ */
+#ifndef DGL_CORE_GROUP_H
+#define DGL_CORE_GROUP_H
+
+#include "core/seq/generation.h"
+
+/* Steps per report, at most: a report has so many ids of each sequence. */
+#define GROUP_MAX_STEPS   8
+#define GROUP_MAX_FLIGHTS 2
+
+struct group_slot {
+    struct generation *g;                 /* the member's; NULL = free */
+    uint32_t serial;                      /* raised when a member leaves */
+    int32_t limit;                        /* the sequence stops when it has so many tokens */
+    uint32_t kv_first, kv_room, kv_known; /* entries of the page table: from, room for, written */
+};
+
+/* Steps that are queued. */
+struct group_flight {
+    struct gl_ticket report;
+    int32_t steps, rows;
+    uint64_t queued_ns;
+    struct {
+        uint8_t slot;
+        uint32_t serial;
+    } row[DGL_STEP_SEQS];
+};
+
+struct seq_group {
+    struct dgl_session *session; /* what the slots' state lies in: session_init_batch() */
+    int32_t slots, members;
+    struct group_slot slot[DGL_STEP_SEQS];
+    struct group_flight flight[GROUP_MAX_FLIGHTS]; /* [flights], oldest first */
+    int32_t flights, steps;                        /* queued, of all flights */
+    uint8_t row[DGL_STEP_SEQS];                    /* slots of the rows that the device knows */
+    int32_t rows;
+    uint32_t prepared; /* engine whose programs are compiled */
+    uint64_t read_ns, step_ns;
+    struct dgl_kv_table pages; /* as on the device */
+};
+
+struct group_params {
+    int32_t context; /* tokens of a sequence, at most */
+    int32_t
+        sequences; /* that may be members at once; fewer where a binding is too small for them */
+    dgl_progress_cb progress_cb;
+    void *progress_priv;
+};
+/* Allocates. *out is NULL without a failure where passes cannot hold several sequences, of which a
+ * line tells why. The device is entered. */
+enum dgl_status group_create(struct dgl_model *m, const struct group_params *params,
+                             struct seq_group **out);
+/* Accepts NULL in *group. The device is entered, or lost. */
+void group_destroy(struct seq_group **group);
+
+/* Whether the answer can be a member now: nobody wants its logits, its rotary table is the common
+ * one, and the page table has room. */
+bool group_admits(const struct seq_group *group, const struct generation *g);
+/* After the first token of an answer of which nothing is queued. *slot is its place until it
+ * leaves. */
+enum dgl_status group_join(struct seq_group *group, struct generation *g, int32_t *slot);
+/* What is queued of it is not taken any more. Touches no device. */
+void group_leave(struct seq_group *group, int32_t slot);
+/* All leave, and nothing is queued any more: the device was lost. */
+void group_clear(struct seq_group *group);
+/* A member that the group cannot take further, with all that is queued taken: the page table is
+ * full, or its rotary table changes. -1 = none. */
+int32_t group_misfit(const struct seq_group *group);
+
+/* Whether group_push() has steps to queue and may: else group_take() first, or none are left. */
+bool group_can_push(const struct seq_group *group);
+/* Queues the next steps of all members that have not come to their end. */
+enum dgl_status group_push(struct seq_group *group);
+/* What came of a member in some steps. */
+struct group_news {
+    struct generation *g;
+    int32_t slot, count;
+    int32_t ids[GROUP_MAX_STEPS];
+};
+/* Waits for the oldest steps; news[0 .. *count), [DGL_STEP_SEQS], of those that are still members.
+ * Each is to be taken in full before the next call, or its member to leave. */
+enum dgl_status group_take(struct seq_group *group, struct group_news *news, int32_t *count);
+
+#endif

@@ -1581,6 +1581,7 @@ struct dgl_bench_params {
     /* Sequences that decode together, by a dgl_batch of the call's own; 0 = 1, the session alone;
      * at most DGL_BENCH_BATCH_MAX. Prefill stays that of the session. */
     int32_t batch;
+    bool batch_invariant;        /* dgl_batch_params.invariant */
     int32_t repetitions;         /* 0 = 3; at most 64 */
     int32_t warmup;              /* runs that are not counted; 0 = 1, or DGL_BENCH_NO_WARMUP */
     bool profile;                /* fill dgl_bench_result.profile in an extra run; batch 1 only */

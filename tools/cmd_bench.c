@@ -144,6 +144,7 @@ static struct dgl_bench_params bench_params(const struct options *opt, struct en
                                      .decode_tokens = opt->tokens_given ? opt->tokens : 0,
                                      .depth = opt->depth,
                                      .batch = opt->batch,
+                                     .batch_invariant = opt->batch_invariant,
                                      .repetitions = opt->repetitions,
                                      .warmup = opt->warmup ? opt->warmup : DGL_BENCH_NO_WARMUP,
                                      .profile = opt->profile || opt->trace,

@@ -67,6 +67,7 @@ struct options {
     struct tm now;
     bool now_given, add_generation_prompt;
     bool all, force, jsonl, decode, pieces, skip_special, smoke, csv, profile, markdown, man;
+    bool batch_invariant;
     bool md, sweep, matrix, tune_show, tune_reset;
     const char *plot, *types;
     const char *completion;

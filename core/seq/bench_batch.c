@@ -89,7 +89,8 @@ enum dgl_status bench_batch_create(struct dgl_session *s, const struct dgl_bench
             (int32_t)((uint32_t)(i + i / (size_t)prompt) * 2654435761u % (uint32_t)m->info.vocab);
     status = dgl_batch_create(m,
                               dgl_batch_params(.sequences = p->batch, .queue = p->batch,
-                                               .context = (int32_t)context, .chunk = s->ubatch),
+                                               .context = (int32_t)context, .chunk = s->ubatch,
+                                               .invariant = p->batch_invariant),
                               &b->batch);
     if (status != DGL_OK)
         goto failed;

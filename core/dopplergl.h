@@ -1337,6 +1337,7 @@ struct dgl_batch_info {
     size_t running, waiting;           /* requests, now */
     uint32_t pages, pages_used; /* of the KV cache: granted to all sequences, and that they have */
     uint64_t preempted;         /* times that a request gave its pages back and waited again */
+    uint64_t cache_bytes;       /* of the model's KV cache on the device, now: it grows */
     uint64_t submitted, finished, cancelled, failed;       /* requests; failed: status not DGL_OK */
     uint64_t prompt_tokens, reused_tokens, decoded_tokens; /* of the requests so far */
 };

@@ -260,7 +260,8 @@ const struct command commands[] = {
      "errors. Standard error says `listening on http://HOST:PORT` once the\nmodel can answer; "
      "after that it is the access log, a JSON object per request.\n\n"
      "Several requests are answered at once (`--parallel`), each with the tokens that it would "
-     "get alone; others wait. `-c` is the\ncontext of each of them. SIGTERM ends the server when "
+     "get alone; others wait. `-c` is the\ncontext of each of them; what their prompts begin "
+     "with in common is computed once. SIGTERM ends the server when "
      "the requests at hand are answered, with exit code 0; a second one at\nonce (130); Ctrl-C "
      "as SIGTERM, with 130. SIGHUP reads kernel files and hints again: all or none, with "
      "`--watch-kernels` each\nfile by itself.",

@@ -82,4 +82,5 @@ void dgl_batch_get_info(const struct dgl_batch *batch, struct dgl_batch_info *ou
 {
     *out = batch->info;
     out->pages_used = batch->model->kv.guest_used;
+    out->cache_bytes = batch->model->kv.bytes;
 }

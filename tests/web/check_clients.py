@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 
+import caller_model
 import openai
 from server import PATIENCE_S, Server
 
@@ -169,11 +170,12 @@ def refused(kind, call, *parts):
 
 
 class Bench:
-    """What a case gets."""
+    """What a case gets: the address of the server and a client of it; `caller` has a model that calls the tool `weather`."""
 
-    def __init__(self, url):
-        self.url = url
-        self.client = openai.OpenAI(base_url=url + '/v1', api_key=KEY, max_retries=0, timeout=PATIENCE_S)
+    def __init__(self, url, caller):
+        self.url, self.caller_url = url, caller
+        self.client, self.caller = (openai.OpenAI(base_url=at + '/v1', api_key=KEY, max_retries=0, timeout=PATIENCE_S)
+                                    for at in (url, caller))
 
 
 def openai_models(bench):
@@ -250,7 +252,7 @@ def openai_async(bench):
 
 
 def openai_tools(bench):
-    """A story-teller calls nothing: tools, and what earlier calls said, must not hinder it."""
+    """A story-teller calls nothing: tools, and what earlier calls said, must not hinder it. Answers go back as they came."""
     call = {'id': 'call_1', 'type': 'function', 'function': {'name': 'weather', 'arguments': '{"place": "Wien"}'}}
     messages = [{'role': 'user', 'content': 'How is the weather?'},
                 {'role': 'assistant', 'content': None, 'tool_calls': [call]},
@@ -262,6 +264,27 @@ def openai_tools(bench):
         text = ''.join(chunk.choices[0].delta.content or '' for chunk in bench.client.chat.completions.create(
             model=MODEL, messages=asked, tools=TOOLS, stream=True, **GREEDY))
         equal('streamed', text, answer.choices[0].message.content)
+    more = [*SAY, answer.choices[0].message, {'role': 'user', 'content': 'And then?'}]
+    holds('text', bench.client.chat.completions.create(model=MODEL, messages=more, **GREEDY).choices[0].message.content)
+
+
+def openai_tool_calls(bench):
+    """Whole, streamed, and on with what the tool said."""
+    ask = {'model': 'caller', 'tools': TOOLS, **GREEDY}
+    answer = bench.caller.chat.completions.create(messages=SAY, **ask).choices[0]
+    equal('finish', answer.finish_reason, 'tool_calls')
+    equal('content', answer.message.content, 'I look.')
+    equal('calls', [call.function.name for call in answer.message.tool_calls], ['weather'])
+    equal('arguments', json.loads(answer.message.tool_calls[0].function.arguments), {'place': 'Wien'})
+    with bench.caller.chat.completions.stream(messages=SAY, **ask) as stream:
+        streamed = stream.get_final_completion().choices[0]
+    equal('finish of a stream', streamed.finish_reason, 'tool_calls')
+    equal('calls of a stream', [(call.function.name, call.function.arguments) for call in streamed.message.tool_calls],
+          [(call.function.name, call.function.arguments) for call in answer.message.tool_calls])
+    for choice in answer, streamed:
+        said = {'role': 'tool', 'tool_call_id': choice.message.tool_calls[0].id, 'content': 'sunny'}
+        last = bench.caller.chat.completions.create(messages=[*SAY, choice.message, said], **ask).choices[0]
+        equal('the end', (last.message.content, last.finish_reason), ('It is sunny.', 'stop'))
 
 
 def openai_completions(bench):
@@ -310,6 +333,8 @@ def run_llm(bench, folder, *args):
     environment = dict(os.environ, LLM_USER_PATH=folder)
     with open(os.path.join(folder, 'extra-openai-models.yaml'), 'w') as out:
         out.write('- model_id: doppler\n  model_name: %s\n  api_base: %s/v1\n  api_key_name: doppler\n' % (MODEL, bench.url))
+        out.write('- model_id: caller\n  model_name: caller\n  api_base: %s/v1\n  api_key_name: doppler\n'
+                  '  supports_tools: true\n' % bench.caller_url)
     ran = subprocess.run([os.path.join(os.path.dirname(sys.executable), 'llm'), *args], env=environment, capture_output=True,
                          text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE_S)
     if ran.returncode != 0:
@@ -327,10 +352,21 @@ def llm_prompt(bench):
         holds('the conversation goes on', run_llm(bench, folder, '-c', 'And then?', *ask))
 
 
+def llm_tools(bench):
+    """llm runs the function that the model calls and tells it what came of it."""
+    function = 'def weather(place: str) -> str:\n    return "sunny in " + place\n'
+    for more in [], ['--no-stream']:
+        with tempfile.TemporaryDirectory() as folder:
+            said = run_llm(bench, folder, 'How is the weather?', '-m', 'caller', '--key', KEY, '-o', 'temperature', '0',
+                           '--functions', function, '--tools-debug', *more)
+            holds('the end of %r' % said, said.endswith('It is sunny.'))
+
+
 CASES = [openai_models, openai_chat, openai_chat_fields, openai_stream, openai_stream_helper, openai_stream_closed,
-         openai_async, openai_tools, openai_completions, openai_embeddings, openai_errors, openai_wrong_key, llm_prompt]
-# What they send shows nothing else, or depends on when it was cut off.
-NOT_KEPT = [openai_stream_closed, openai_async, openai_wrong_key]
+         openai_async, openai_tools, openai_tool_calls, openai_completions, openai_embeddings, openai_errors, openai_wrong_key,
+         llm_prompt, llm_tools]
+# What they send shows nothing else, depends on when it was cut off, or is for another model.
+NOT_KEPT = [openai_stream_closed, openai_async, openai_tool_calls, openai_wrong_key, llm_tools]
 
 
 def record(folder, case, exchanges):
@@ -355,9 +391,13 @@ def main():
     parser.add_argument('cases', nargs='*')
     args = parser.parse_args()
     picked = [case for case in CASES if not args.cases or case.__name__ in args.cases]
-    server = Server(args.dopplergl, '--api-key', KEY)
-    recorder = Recorder(int(server.url.rpartition(':')[2]))
-    bench, passed = Bench(recorder.url), 0
+    folder = tempfile.TemporaryDirectory()
+    model = os.path.join(folder.name, 'caller')
+    os.mkdir(model)
+    caller_model.write(model)
+    servers = [Server(args.dopplergl, '--api-key', KEY), Server(args.dopplergl, '--api-key', KEY, '-m', model)]
+    recorder = Recorder(int(servers[0].url.rpartition(':')[2]))
+    bench, passed = Bench(recorder.url, servers[1].url), 0
     if args.record:
         os.makedirs(args.record, exist_ok=True)
         for name in os.listdir(args.record):
@@ -375,7 +415,9 @@ def main():
             except Exception as fault:  # whatever goes wrong, the next case has its turn
                 print('not ok - %s: %s: %s' % (case.__name__, type(fault).__name__, fault), flush=True)
     finally:
-        server.stop()
+        for server in servers:
+            server.stop()
+        folder.cleanup()
     print('%d passed, %d failed' % (passed, len(picked) - passed))
     return 0 if passed == len(picked) and picked else 1
 

@@ -1,4 +1,5 @@
 """`dopplergl serve` with the bundled model, while programs of others speak with it. Standard library only."""
+import atexit
 import json
 import os
 import re
@@ -20,6 +21,7 @@ class Server:
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen([program, 'serve', '--device', 'any', '--port', '0', '-c', '512', *args],
                                         stderr=self.log, env=environment)
+        atexit.register(self.process.kill)  # whatever ends the caller
         end = time.monotonic() + PATIENCE_S
         while not (found := re.search(rb'listening on (http://\S+)', self.said())):
             if self.process.poll() is not None or time.monotonic() > end:

@@ -15,12 +15,12 @@
  * best by less. */
 #define SOAK_MARGIN 0.02
 
-/* So many requests have ended before a part's time begins: what the first of them need once is
- * there. */
+/* So many requests have ended before a part's time begins, after one that fills its context in
+ * every sequence: what the first of them need once is there. */
 #define SOAK_WARM SOAK_IN_FLIGHT
 
 /* Memory may grow from the first third of a soak to the last by so many MiB and hundredths. */
-#define SOAK_SLACK_MIB     8
+#define SOAK_SLACK_MIB     16
 #define SOAK_SLACK_PERCENT 2
 
 enum { SOAK_REQUESTS = 40, SOAK_MOST_TOKENS = 48 };

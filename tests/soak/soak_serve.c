@@ -101,6 +101,27 @@ static void learn(int i, bool invariant)
     free(body);
 }
 
+/* Every sequence to its end, all at once. */
+static void fill_contexts(void)
+{
+    char *text = server_request("/v1/completions", "",
+                                "{\"prompt\":\"Once\",\"ignore_eos\":true,\"max_tokens\":4096}");
+    int fd[SOAK_PARALLEL];
+    for (int i = 0; i < SOAK_PARALLEL; i++) {
+        fd[i] = server_connect(&soak.server);
+        assert_true(server_send(fd[i], text, strlen(text)));
+    }
+    for (int i = 0; i < SOAK_PARALLEL; i++) {
+        struct reply r;
+        server_receive(fd[i], NULL, &r);
+        if (r.status != 200)
+            fail_msg("a request that fills its context: %d, %s", r.status, r.body);
+        reply_finish(&r);
+        close(fd[i]);
+    }
+    free(text);
+}
+
 static void launch(struct visit *v)
 {
     v->request = (int)soak_random(SOAK_REQUESTS);
@@ -329,6 +350,7 @@ static void run_part(bool invariant, double share)
     soak_make_requests(soak.request, !invariant);
     for (int i = 0; i < SOAK_REQUESTS; i++)
         learn(i, invariant);
+    fill_contexts();
     for (int i = 0; i < SOAK_IN_FLIGHT; i++)
         soak.visit[i] = (struct visit){.fd = -1};
     memset(&memory, 0, sizeof(memory));

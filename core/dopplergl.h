@@ -952,6 +952,50 @@ void dgl_session_trim(struct dgl_session *session, int32_t len);
 enum dgl_status dgl_session_sync(struct dgl_session *session, const int32_t *ids, size_t count,
                                  size_t *reused);
 
+/* Ids of the tokens held, [dgl_session_len()]. Borrowed until the session's next call. */
+const int32_t *dgl_session_ids(const struct dgl_session *session);
+
+/* Most bytes of dgl_session_save_params.data, 256 MiB. */
+#define DGL_SESSION_DATA_MAX 268435456
+
+struct dgl_session_save_params {
+    const char *path;            /* required: the file to write, or to replace */
+    const char *data;            /* [data_len], the caller's own, which dgl_session_load() brings */
+    size_t data_len;             /* bytes, at most DGL_SESSION_DATA_MAX */
+    dgl_progress_cb progress_cb; /* may be NULL; in bytes */
+    void *progress_priv;         /* first argument of progress_cb */
+};
+#define dgl_session_save_params(...) (&(struct dgl_session_save_params){__VA_ARGS__})
+/* Writes what the session holds to a file (docs/formats.md, "Session files"): ids, keys and values,
+ * and the last token's logits where they are there. The file is private (mode 0600), appears whole
+ * or not at all, and has per token 4 bytes and what the KV cache has: 2 * layers * kv_heads *
+ * head_dim numbers, of windowed layers too. Random numbers need no place in it: a call draws from
+ * its seed and dgl_sampling.draws on, and penalties look at the ids. DGL_ERR_IO of the disk;
+ * DGL_ERR_INVALID_ARG: no path, or data that are too many; DGL_ERR_CANCELLED. The session stays as
+ * it is. Blocks, slow: about the time of writing that file. */
+enum dgl_status dgl_session_save(struct dgl_session *session,
+                                 const struct dgl_session_save_params *params);
+
+struct dgl_session_load_params {
+    const char *path;            /* required */
+    dgl_progress_cb progress_cb; /* may be NULL; in bytes */
+    void *progress_priv;         /* first argument of progress_cb */
+};
+#define dgl_session_load_params(...) (&(struct dgl_session_load_params){__VA_ARGS__})
+/* Replaces what the session holds by that of a file: it then goes on as the one that was saved, by
+ * the same tokens on the same device and kernels. The file may come from another device, process or
+ * context; it must be of this model (its description and a sample of its weights), tokenizer, type
+ * of the KV cache and precision of kernels: DGL_ERR_INVALID_ARG names what differs.
+ * DGL_ERR_CONTEXT_FULL: it has more tokens than the context; DGL_ERR_FORMAT: no session file, or
+ * one that was cut off; DGL_ERR_UNSUPPORTED: of another version or order of bytes. After each of
+ * these, and DGL_ERR_IO of opening, the session is as it was. DGL_ERR_INTEGRITY: damaged;
+ * DGL_ERR_CANCELLED; after these and any other failure it holds nothing. *data, *data_len bytes and
+ * a NUL, are those that were saved, transferred: dgl_free(); NULL after a failure. Both may be
+ * NULL: they are left out. Blocks, slow: about the time of reading that file. */
+enum dgl_status dgl_session_load(struct dgl_session *session,
+                                 const struct dgl_session_load_params *params, char **data,
+                                 size_t *data_len);
+
 struct dgl_eval_params {
     /* [num_ids], appended to the tokens that the session holds. None = the last token held is
      * looked at again: after dgl_session_sync() its logits cost a readback, otherwise it is
@@ -1009,6 +1053,9 @@ struct dgl_sampling {
     const struct dgl_logit_bias *logit_bias; /* [num_logit_bias]; those of one token add up */
     size_t num_logit_bias;
     uint64_t seed; /* equal seeds give equal answers */
+    /* Draws that were made with the seed before: so that an answer goes on where an earlier call
+     * ended, with the numbers that call would have gone on with; 0 = none */
+    uint32_t draws;
 };
 /* Checks the ranges as dgl_generate() does, possible before there is a device. DGL_ERR_INVALID_ARG
  * names the field. */

@@ -103,6 +103,42 @@ void dgl_session_trim(struct dgl_session *session, int32_t len)
     session_trim(session, len);
 }
 
+const int32_t *dgl_session_ids(const struct dgl_session *session)
+{
+    return session->ids;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+enum dgl_status dgl_session_save(struct dgl_session *session,
+                                 const struct dgl_session_save_params *params)
+{
+    static const struct dgl_session_save_params defaults;
+    struct gl_saved saved = {0};
+    enum dgl_status status = session_enter(session, &saved);
+    if (status != DGL_OK)
+        return status;
+    status = session_save(session, params ? params : &defaults);
+    return session_leave(session, &saved, "saving the session", status);
+}
+
+enum dgl_status dgl_session_load(struct dgl_session *session,
+                                 const struct dgl_session_load_params *params, char **data,
+                                 size_t *data_len)
+{
+    static const struct dgl_session_load_params defaults;
+    struct gl_saved saved = {0};
+    if (data)
+        *data = NULL;
+    if (data_len)
+        *data_len = 0;
+    enum dgl_status status = session_enter(session, &saved);
+    if (status != DGL_OK)
+        return status;
+    status = session_load(session, params ? params : &defaults, data, data_len);
+    return session_leave(session, &saved, "loading the session", status);
+}
+
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
 enum dgl_status dgl_session_sync(struct dgl_session *session, const int32_t *ids, size_t count,

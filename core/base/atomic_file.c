@@ -85,6 +85,13 @@ enum dgl_status dgl_atomic_create(const struct dgl_log *log, const char *path,
     return create(log, path, &like, dgl_path_target(path), out);
 }
 
+enum dgl_status dgl_atomic_create_private(const struct dgl_log *log, const char *path,
+                                          struct dgl_atomic_file **out)
+{
+    const struct dgl_atomic_file like = {.dir = AT_FDCWD, .mode = 0600};
+    return create(log, path, &like, dgl_path_target(path), out);
+}
+
 enum dgl_status dgl_atomic_create_at(const struct dgl_log *log, int dir, const char *name,
                                      struct dgl_atomic_file **out)
 {

@@ -59,6 +59,9 @@ void dgl_dir_remove(const char *path); /* recursively, best effort, never follow
 struct dgl_atomic_file;
 enum dgl_status dgl_atomic_create(const struct dgl_log *log, const char *path,
                                   struct dgl_atomic_file **out);
+/* As dgl_atomic_create(), with mode 0600 whatever the replaced file had: for a user's own words. */
+enum dgl_status dgl_atomic_create_private(const struct dgl_log *log, const char *path,
+                                          struct dgl_atomic_file **out);
 /* As dgl_atomic_create(), for `name` in the open directory `dir` (borrowed until commit or abort):
  * replaces a link, whose target keeps its content, and the mode is 0600. */
 enum dgl_status dgl_atomic_create_at(const struct dgl_log *log, int dir, const char *name,

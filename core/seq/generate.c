@@ -117,7 +117,7 @@ struct dgl_step generation_step(const struct generation *g, int32_t pos)
 {
     struct dgl_step step = {.pos = (uint32_t)pos,
                             .tokens = 1,
-                            .draws = (uint32_t)g->r->num_tokens,
+                            .draws = g->p->sampling.draws + (uint32_t)g->r->num_tokens,
                             .context = (uint32_t)g->s->context,
                             .ignore_eos = g->p->ignore_eos};
     sampling_to_step(&g->p->sampling, &step);

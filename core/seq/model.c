@@ -102,8 +102,7 @@ static void note_changed(const struct dgl_model *m, const struct model_weights *
     }
 }
 
-/* Whether the model has weights of q4_k and a hint has them unpacked. */
-static bool q4_k_expanded(const struct dgl_model *m, const struct kernel_set *set)
+bool model_expands_q4_k(const struct dgl_model *m, const struct kernel_set *set)
 {
     if (weights_q4_k_dtype(set) == DGL_Q4_K)
         return false;
@@ -329,7 +328,8 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
     struct plan_params params = plan_params(m, m->kernels, m->weights, p->kv_type);
     status = engine_create(dev, &params, p->executor, &m->engine);
     if (status == DGL_OK)
-        status = plan_check_hints(&m->engine->plan, m->info.path, q4_k_expanded(m, m->kernels));
+        status =
+            plan_check_hints(&m->engine->plan, m->info.path, model_expands_q4_k(m, m->kernels));
     if (status != DGL_OK)
         return status;
     plan_warn_unused(&m->engine->plan, NULL, m->info.path);
@@ -501,7 +501,7 @@ static enum dgl_status begin_change(struct dgl_model *m, struct model_change *c,
         status = engine_create(m->dev, &params, m->engine->wanted, &c->engine);
     }
     if (status == DGL_OK)
-        status = plan_check_hints(&c->engine->plan, m->info.path, q4_k_expanded(m, c->set));
+        status = plan_check_hints(&c->engine->plan, m->info.path, model_expands_q4_k(m, c->set));
     if (status == DGL_OK)
         status = check_weights_fit(m, c->weights);
     return status == DGL_OK ? kernel_swap_begin(m, c->engine, unchecked, &c->swap) : status;

@@ -53,6 +53,8 @@ enum dgl_status model_prepare_kernels(struct dgl_model *m, const struct dgl_kern
 /* The same with the kernels that the model has, where the device's properties have changed; nothing
  * is compiled. DGL_ERR_UNSUPPORTED: nothing else can run an operation. */
 enum dgl_status model_replan(struct dgl_model *m);
+/* Whether the model has weights of q4_k and a hint of `set` has them unpacked. */
+bool model_expands_q4_k(const struct dgl_model *m, const struct kernel_set *set);
 /* Bytes that are free on the device, by what was free when it was opened; 0 = unknown. */
 uint64_t model_memory_left(const struct dgl_model *m);
 /* What a session of `context` tokens and passes of `ubatch` tokens needs. */

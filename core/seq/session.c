@@ -28,8 +28,7 @@ static enum dgl_status write_stop_ids(struct dgl_session *s)
                            s->memory.state[BUF_STOPS].offset, words, sizeof(words));
 }
 
-/* The tables of a session that holds `tokens`. */
-static enum dgl_status write_rope(struct dgl_session *s, int32_t tokens)
+enum dgl_status session_write_rope(struct dgl_session *s, int32_t tokens)
 {
     struct dgl_device *dev = s->model->dev;
     const struct model_desc *desc = s->model->engine->plan.desc;
@@ -128,7 +127,7 @@ enum dgl_status session_make_memory(struct dgl_session *s)
     s->memory.kv = &m->kv;
     if (status == DGL_OK)
         status = write_stop_ids(s);
-    return status == DGL_OK ? write_rope(s, 0) : status;
+    return status == DGL_OK ? session_write_rope(s, 0) : status;
 }
 
 void session_drop_memory(struct dgl_session *s)
@@ -202,7 +201,7 @@ enum dgl_status session_copy(struct dgl_session *s, const struct dgl_session *fr
     enum dgl_status status = DGL_OK;
     assert(s->len == 0 && from->len <= s->context);
     if (s->rope_tokens != from->rope_tokens)
-        status = write_rope(s, from->rope_tokens);
+        status = session_write_rope(s, from->rope_tokens);
     if (status == DGL_OK && from->len > 0)
         status = gl_buffer_write(gl, ids.buffer, ids.offset, from->ids, (uint64_t)from->len * 4);
     if (status == DGL_OK && from->logits_valid)
@@ -441,7 +440,7 @@ enum dgl_status session_expect(struct dgl_session *s, int32_t tokens)
     if (session_rope_holds(s, tokens))
         return DGL_OK;
     session_trim(s, 0);
-    return write_rope(s, tokens);
+    return session_write_rope(s, tokens);
 }
 
 enum dgl_status session_write_step(struct dgl_session *s, const struct dgl_step *step,

@@ -132,6 +132,8 @@ void session_trim(struct dgl_session *s, int32_t len);
 void session_trim_pages(struct dgl_session *s);
 /* Whether the ROPE tables are those of a session that holds `tokens`. */
 bool session_rope_holds(const struct dgl_session *s, int32_t tokens);
+/* Makes them so, whatever is held. */
+enum dgl_status session_write_rope(struct dgl_session *s, int32_t tokens);
 /* Makes them so; should they change, nothing that was evaluated is of use: len becomes 0. Call
  * before evaluating anything of a sequence that will have `tokens`. */
 enum dgl_status session_expect(struct dgl_session *s, int32_t tokens);
@@ -196,5 +198,9 @@ enum dgl_status session_smoke(struct dgl_session *s, const struct dgl_smoke_para
                               struct dgl_smoke_result *out);
 enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_params *params,
                               struct dgl_bench_result *out);
+/* session_store.c */
+enum dgl_status session_save(struct dgl_session *s, const struct dgl_session_save_params *params);
+enum dgl_status session_load(struct dgl_session *s, const struct dgl_session_load_params *params,
+                             char **data, size_t *data_len);
 
 #endif

@@ -201,6 +201,21 @@ static enum dgl_status try_eval(struct tiny_engine *e)
     return status;
 }
 
+/* What a session holds, to a file and back. */
+static enum dgl_status try_session_file(struct tiny_engine *e)
+{
+    char path[512];
+    snprintf(path, sizeof(path), "%s/session", dir);
+    dgl_session_trim(e->session, 0);
+    enum dgl_status status = dgl_session_sync(e->session, prompt, PROMPT, NULL);
+    if (status == DGL_OK)
+        status = dgl_session_save(e->session, dgl_session_save_params(.path = path));
+    if (status == DGL_OK)
+        status = dgl_session_load(e->session, dgl_session_load_params(.path = path), NULL, NULL);
+    assert_true(status != DGL_OK || dgl_session_len(e->session) == PROMPT);
+    return status;
+}
+
 static enum dgl_status try_smoke(struct tiny_engine *e)
 {
     struct dgl_smoke_result r;
@@ -251,6 +266,7 @@ static const struct fault faults[] = {
     {"perplexity of two texts", try_perplexity, 1},
     {"logits of all positions", try_logits, 1},
     {"an embedding", try_embed, 1},
+    {"a session in a file", try_session_file, 1},
     {"a measurement", try_bench, 1},
     {"other kernels for a model", try_kernels, 7},
     {"loading a synthetic model", try_synthetic, 9},

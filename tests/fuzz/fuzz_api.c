@@ -845,6 +845,37 @@ static enum dgl_status call_reply(struct dgl_str in)
     return status == DGL_ERR_CANCELLED ? DGL_OK : status; /* the callback's own will */
 }
 
+/* Files of the input's, or of tokens of the input's: those come back. */
+static enum dgl_status call_session_file(struct dgl_str in)
+{
+    const unsigned flags = fuzz_byte(&in);
+    struct dgl_session *s = flags & 1 ? world.text : world.ids;
+    const char *kept = text(&in);
+    const size_t len = kept ? strlen(kept) : 0;
+    char *path = NULL, *data = NULL;
+    size_t got = 0;
+    enum dgl_status status = DGL_OK;
+    if (flags & 2) {
+        path = file("session", in);
+    } else {
+        int32_t ids[MAX_IDS];
+        size_t count = id_list(&in, ids);
+        path = dgl_path_join(world.dir, "session");
+        status = dgl_session_sync(s, ids, count, NULL);
+        if (status == DGL_OK)
+            status = dgl_session_save(
+                s, dgl_session_save_params(.path = path, .data = kept, .data_len = len));
+        dgl_session_trim(s, status == DGL_OK ? 0 : 1);
+    }
+    if (status == DGL_OK)
+        status = dgl_session_load(s, dgl_session_load_params(.path = path), &data, &got);
+    FUZZ_CHECK((status == DGL_OK) == (data != NULL));
+    FUZZ_CHECK(status != DGL_OK || flags & 2 || (got == len && dgl_session_ids(s)[0] >= 0));
+    dgl_free(data);
+    free(path);
+    return status;
+}
+
 /* Their order is that of the seeds' first bytes. */
 static enum dgl_status (*const calls[])(struct dgl_str in) = {
     call_device_iterate, call_device_create,  call_kernels,        call_check_hints,
@@ -856,7 +887,7 @@ static enum dgl_status (*const calls[])(struct dgl_str in) = {
     call_embed,          call_model_sampling, call_models_iterate, call_estimate,
     call_measure,        call_selftest,       call_kernels_check,  call_kernels_bench,
     call_tune,           call_tuned,          call_batch,          call_reply,
-    call_clone,
+    call_clone,          call_session_file,
 };
 
 void fuzz_one(struct dgl_str input)

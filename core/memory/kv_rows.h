@@ -1,0 +1,32 @@
+/*
+ * Rows of a KV cache on the host: the keys, or the values, of positions in their order, [position]
+ * [kv_heads][head_dim] as the cache has the numbers, whatever pages they are in.
+ * kernels/lib/kv/kv.glsl describes a page.
+ */
+#ifndef DGL_CORE_KV_ROWS_H
+#define DGL_CORE_KV_ROWS_H
+
+#include "core/memory/kv_cache.h"
+
+enum kv_part { KV_KEYS, KV_VALUES, KV_PARTS };
+
+/* What is copied: positions [page * DGL_KV_PAGE, + count) of a sequence, count <= DGL_KV_PAGE. */
+struct kv_rows {
+    uint32_t layer;
+    enum kv_part part;
+    uint32_t page; /* of the sequence's pages */
+    uint32_t count;
+    uint32_t heads, head_bytes; /* of one position, of one head there */
+};
+
+/* Brings rows to the host; waits. `page` is room for kv_rows_page_bytes() bytes. */
+uint64_t kv_rows_page_bytes(const struct kv_cache *kv);
+enum dgl_status kv_rows_read(const struct kv_cache *kv, struct dgl_device *dev,
+                             const struct kv_pages *pages, const struct kv_rows *rows, void *page,
+                             void *out);
+/* Puts rows into a page that is this sequence's alone; what the page has beyond them becomes 0. */
+enum dgl_status kv_rows_write(const struct kv_cache *kv, struct dgl_device *dev,
+                              const struct kv_pages *pages, const struct kv_rows *rows, void *page,
+                              const void *in);
+
+#endif

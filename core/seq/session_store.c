@@ -1,0 +1,257 @@
+/*
+ * Saving and loading a session: what its device has, through a page's worth of memory at a time,
+ * to and from the form of session_file.h.
+ *
+ * Rows go by layer, keys then values, in the order of positions: no page table, no device shows in
+ * them. Layers with a window are kept whole, as the cache keeps them: a prompt that departs from
+ * what is held at an earlier token needs the keys before it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/mem.h"
+#include "core/memory/kv_rows.h"
+#include "core/seq/session.h"
+#include "core/seq/session_file.h"
+#include "loader/model/identity.h"
+
+/* A copy in progress. */
+struct transfer {
+    struct dgl_session *s;
+    struct session_writer *to; /* one of the two */
+    struct session_reader *from;
+    void *page, *rows; /* of one part of a layer */
+    dgl_progress_cb progress_cb;
+    void *progress_priv;
+    uint64_t done, total; /* bytes */
+};
+
+/* What kernels decide over the numbers in the cache beyond rounding: arithmetic in f16, and weights
+ * of q4_k that were unpacked to another type. */
+static void write_precision(const struct dgl_model *m, char out[64])
+{
+    const struct kernel_table *kernels = &m->engine->plan.kernels;
+    bool f16 = false;
+    for (size_t i = 0; i < kernels->count; i++)
+        f16 = f16 || kernels->uses[i]->choice.kernel->f16;
+    const bool unpacked = model_expands_q4_k(m, m->kernels);
+    snprintf(out, 64, "arithmetic in %s%s%s", f16 ? "f16" : "f32", unpacked ? ", q4_k as " : "",
+             unpacked ? dgl_dtype_get(weights_q4_k_dtype(m->kernels))->name : "");
+}
+
+/* The head of a file of the session, as it is now. */
+static enum dgl_status describe(const struct dgl_session *s, struct session_head *out)
+{
+    const struct dgl_model *m = s->model;
+    const struct model_desc *desc = m->engine->plan.desc;
+    *out = (struct session_head){.kv_type = m->engine->plan.kv_type,
+                                 .layers = (uint32_t)desc->layers,
+                                 .kv_heads = (uint32_t)desc->kv_heads,
+                                 .head_dim = (uint32_t)desc->head_dim,
+                                 .vocab = (uint32_t)desc->vocab,
+                                 .tokens = (uint32_t)s->len,
+                                 .rope_tokens = (uint32_t)s->rope_tokens,
+                                 .has_logits = s->logits_valid && s->len > 0};
+    snprintf(out->name, sizeof(out->name), "%s", m->info.name);
+    write_precision(m, out->precision);
+    enum dgl_status status = model_identity(m->dev->log, m->file, out->model);
+    return status == DGL_OK ? tokenizer_identity(m->dev->log, m->tok, out->tokenizer) : status;
+}
+
+static enum dgl_status advance(struct transfer *t, uint64_t bytes)
+{
+    t->done += bytes;
+    const bool go_on =
+        !t->progress_cb || t->progress_cb(t->progress_priv, "bytes", t->done, t->total);
+    return go_on && !session_is_cancelled(t->s) ? DGL_OK : DGL_ERR_CANCELLED;
+}
+
+/* All rows of the cache between device and file. */
+static enum dgl_status move_rows(struct transfer *t, const struct session_head *head)
+{
+    struct dgl_model *m = t->s->model;
+    const uint64_t row_bytes = session_head_row_bytes(head), page_bytes = row_bytes * DGL_KV_PAGE;
+    struct kv_rows rows = {.heads = head->kv_heads,
+                           .head_bytes = (uint32_t)(row_bytes / head->kv_heads)};
+    enum dgl_status status = DGL_OK;
+    t->page = malloc(page_bytes);
+    t->rows = malloc(page_bytes);
+    if (!t->page || !t->rows)
+        return dgl_fail_memory(m->dev->log, "rows of the KV cache", 2 * page_bytes);
+    for (rows.layer = 0; rows.layer < head->layers; rows.layer++)
+        for (rows.part = KV_KEYS; rows.part < KV_PARTS; rows.part++)
+            for (uint32_t pos = 0; pos < head->tokens; pos += rows.count) {
+                const uint32_t left = head->tokens - pos;
+                rows.page = pos / DGL_KV_PAGE;
+                rows.count = left < DGL_KV_PAGE ? left : DGL_KV_PAGE;
+                if (t->to)
+                    status = kv_rows_read(&m->kv, m->dev, &t->s->pages, &rows, t->page, t->rows);
+                else
+                    status = session_reader_take(t->from, t->rows, rows.count * row_bytes);
+                if (status == DGL_OK && t->to)
+                    status = session_writer_add(t->to, t->rows, rows.count * row_bytes);
+                else if (status == DGL_OK)
+                    status = kv_rows_write(&m->kv, m->dev, &t->s->pages, &rows, t->page, t->rows);
+                if (status == DGL_OK)
+                    status = advance(t, rows.count * row_bytes);
+                if (status != DGL_OK)
+                    return status;
+            }
+    return DGL_OK;
+}
+
+enum dgl_status session_save(struct dgl_session *s, const struct dgl_session_save_params *p)
+{
+    struct gl_device *gl = s->model->dev->gl;
+    const struct dgl_log *log = s->model->dev->log;
+    const struct gl_range at = s->memory.state[BUF_LOGITS];
+    struct transfer t = {.s = s, .progress_cb = p->progress_cb, .progress_priv = p->progress_priv};
+    struct session_head head;
+    void *logits = NULL;
+    if (!p->path || !p->path[0])
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "no path was given for the session");
+    if (p->data_len > DGL_SESSION_DATA_MAX || (p->data_len && !p->data))
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "%zu bytes were given to be kept with the session: at most %u are, and "
+                        "they must be there",
+                        p->data_len, DGL_SESSION_DATA_MAX);
+    enum dgl_status status = describe(s, &head);
+    if (status != DGL_OK)
+        return status;
+    head.data_bytes = p->data_len;
+    const uint64_t logits_bytes = head.has_logits ? (uint64_t)head.vocab * 4 : 0;
+    if (logits_bytes) {
+        logits = malloc(logits_bytes);
+        status = logits ? gl_buffer_read(gl, at.buffer, at.offset, logits, logits_bytes)
+                        : dgl_fail_memory(log, "logits", logits_bytes);
+    }
+    if (status == DGL_OK)
+        status = session_writer_create(log, p->path, &head, &t.to);
+    if (status != DGL_OK)
+        goto done;
+    t.total = session_writer_size(t.to);
+    status = session_writer_add(t.to, s->ids, (uint64_t)head.tokens * 4);
+    if (status == DGL_OK)
+        status = session_writer_add(t.to, logits, logits_bytes);
+    if (status == DGL_OK)
+        status = session_writer_add(t.to, p->data, p->data_len);
+    if (status == DGL_OK)
+        status = advance(&t, 0);
+    if (status == DGL_OK)
+        status = move_rows(&t, &head);
+    if (status == DGL_OK) {
+        status = session_writer_commit(&t.to);
+        t.done = t.total;
+        if (status == DGL_OK && t.progress_cb)
+            t.progress_cb(t.progress_priv, "bytes", t.total, t.total);
+    }
+done:
+    session_writer_abort(&t.to);
+    free(logits);
+    free(t.page);
+    free(t.rows);
+    return status;
+}
+
+/* ids, logits and data: what of a file is read before anything changes. */
+struct contents {
+    int32_t *ids;
+    float *logits;
+    char *data; /* and a NUL */
+};
+
+static enum dgl_status take_contents(struct dgl_session *s, struct session_reader *from,
+                                     const struct session_head *head, struct contents *out)
+{
+    const struct dgl_log *log = s->model->dev->log;
+    const uint64_t logits = head->has_logits ? head->vocab : 0;
+    out->ids = dgl_new_array(int32_t, head->tokens);
+    out->logits = dgl_new_array(float, logits);
+    out->data = dgl_calloc(head->data_bytes + 1, 1);
+    if (!out->ids || !out->logits || !out->data)
+        return dgl_fail_memory(log, "session file",
+                               (head->tokens + logits) * 4 + head->data_bytes + 1);
+    enum dgl_status status = session_reader_take(from, out->ids, (uint64_t)head->tokens * 4);
+    if (status == DGL_OK)
+        status = session_reader_take(from, out->logits, logits * 4);
+    if (status == DGL_OK)
+        status = session_reader_take(from, out->data, head->data_bytes);
+    if (status == DGL_OK && head->tokens)
+        status = session_check_ids(s, "the session file", out->ids, head->tokens);
+    return status == DGL_ERR_INVALID_ARG ? DGL_ERR_FORMAT : status;
+}
+
+/* Contents and rows go to the device, and then to the session. */
+static enum dgl_status put_contents(struct transfer *t, const struct session_head *head,
+                                    const struct contents *contents)
+{
+    struct dgl_session *s = t->s;
+    struct gl_device *gl = s->model->dev->gl;
+    const struct gl_range ids = s->memory.state[BUF_IDS], logits = s->memory.state[BUF_LOGITS];
+    session_trim(s, 0); /* pages that others have, too, stay theirs */
+    s->logits_valid = false;
+    enum dgl_status status = session_reserve(s, (int32_t)head->tokens);
+    if (status == DGL_OK)
+        status = session_write_rope(s, (int32_t)head->rope_tokens);
+    if (status == DGL_OK && head->tokens)
+        status =
+            gl_buffer_write(gl, ids.buffer, ids.offset, contents->ids, (uint64_t)head->tokens * 4);
+    if (status == DGL_OK && head->has_logits)
+        status = gl_buffer_write(gl, logits.buffer, logits.offset, contents->logits,
+                                 (uint64_t)head->vocab * 4);
+    if (status == DGL_OK)
+        status = advance(t, 0);
+    if (status == DGL_OK)
+        status = move_rows(t, head);
+    if (status == DGL_OK)
+        status = session_reader_check(t->from);
+    if (status == DGL_OK)
+        status = gl_finish(gl);
+    if (status == DGL_OK) {
+        memcpy(s->ids, contents->ids, (size_t)head->tokens * 4);
+        s->len = (int32_t)head->tokens;
+        s->logits_valid = head->has_logits;
+    } else {
+        session_trim_pages(s);
+    }
+    return status;
+}
+
+enum dgl_status session_load(struct dgl_session *s, const struct dgl_session_load_params *p,
+                             char **data, size_t *data_len)
+{
+    const struct dgl_log *log = s->model->dev->log;
+    struct transfer t = {.s = s, .progress_cb = p->progress_cb, .progress_priv = p->progress_priv};
+    struct session_head mine;
+    struct contents contents = {0};
+    if (!p->path || !p->path[0])
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "no path was given for the session");
+    enum dgl_status status = describe(s, &mine);
+    if (status == DGL_OK)
+        status = session_reader_open(
+            log, p->path, &(struct session_wanted){&mine, s->context, s->model->info.context_max},
+            &t.from);
+    if (status != DGL_OK)
+        return status;
+    const struct session_head *head = session_reader_head(t.from);
+    t.total = session_reader_size(t.from);
+    status = take_contents(s, t.from, head, &contents);
+    if (status == DGL_OK)
+        status = put_contents(&t, head, &contents);
+    if (status == DGL_OK && t.progress_cb)
+        t.progress_cb(t.progress_priv, "bytes", t.total, t.total);
+    if (status == DGL_OK && data_len)
+        *data_len = head->data_bytes;
+    if (status == DGL_OK && data) {
+        *data = contents.data;
+        contents.data = NULL;
+    }
+    session_reader_close(&t.from);
+    free(contents.ids);
+    free(contents.logits);
+    free(contents.data);
+    free(t.page);
+    free(t.rows);
+    return status;
+}

@@ -1,0 +1,65 @@
+/* A session file: head, checks, contents. Input: the file; it is of a model of two small layers. */
+#include "tests/fuzz/fuzz.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/seq/session_file.h"
+
+#define CONTEXT 8
+
+static void read_all(struct fuzz_log *log, struct session_reader *r, size_t size)
+{
+    const struct session_head *h = session_reader_head(r);
+    const uint64_t ids = h->tokens * 4ull, logits = h->has_logits ? h->vocab * 4ull : 0;
+    const uint64_t rows = 2 * h->layers * (h->tokens * session_head_row_bytes(h));
+    const uint64_t parts[] = {ids, logits, h->data_bytes, rows};
+    uint64_t sum = 0;
+    enum dgl_status status = DGL_OK;
+    FUZZ_CHECK(h->tokens <= CONTEXT && session_reader_size(r) == size);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && status == DGL_OK; i++) {
+        FUZZ_CHECK(parts[i] <= size);
+        char *bytes = malloc(parts[i] + 1);
+        FUZZ_CHECK(bytes);
+        status = session_reader_take(r, bytes, parts[i]);
+        free(bytes);
+        sum += parts[i];
+    }
+    FUZZ_CHECK(status == DGL_OK && sum < size);
+    status = session_reader_check(r);
+    FUZZ_CHECK(status == DGL_OK || status == DGL_ERR_INTEGRITY);
+    fuzz_check_status(log, status);
+}
+
+void fuzz_one(struct dgl_str input)
+{
+    struct session_head head = {.precision = "arithmetic in f32",
+                                .name = "tiny",
+                                .layers = 2,
+                                .kv_heads = 2,
+                                .head_dim = 4,
+                                .vocab = 8};
+    struct session_reader *r = NULL;
+    struct fuzz_log log;
+    char path[64];
+    memset(head.model, 'a', 64);
+    memset(head.tokenizer, 'b', 64);
+    const int fd = memfd_create("session", MFD_CLOEXEC);
+    FUZZ_CHECK(fd >= 0 && write(fd, input.p, input.len) == (ssize_t)input.len);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    fuzz_log_init(&log);
+    for (int type = DGL_KV_F16; type <= DGL_KV_F32; type++) {
+        head.kv_type = (enum dgl_kv_type)type;
+        enum dgl_status status = session_reader_open(
+            &log.log, path, &(struct session_wanted){&head, CONTEXT, 2 * CONTEXT}, &r);
+        FUZZ_CHECK((status == DGL_OK) == (r != NULL));
+        fuzz_check_status(&log, status);
+        if (r)
+            read_all(&log, r, input.len);
+        session_reader_close(&r);
+    }
+    close(fd);
+}

@@ -40,6 +40,11 @@ int turn_answer_file(struct chat *c, const char *messages, size_t len);
 /* The parameters of answers from the options with what /set changed. */
 enum dgl_status chat_params(struct chat *c);
 
+/* The session of --session from its file, conversation and seed with it; a message that waits there
+ * is not answered. And to it. */
+enum dgl_status chat_take_session(struct chat *c);
+enum dgl_status chat_put_session(struct chat *c);
+
 /* Runs a line that begins with a slash. Anything but EXIT_OK ends the chat. */
 int chat_command(struct chat *c, struct dgl_str line);
 

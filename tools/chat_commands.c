@@ -29,11 +29,13 @@ static int run_reset(struct chat *c, const char *arg)
     return EXIT_OK;
 }
 
-static bool needs_file(const char *verb, const char *arg)
+/* With --session a verb without a name means its file: *session. */
+static bool needs_file(const struct chat *c, const char *verb, const char *arg, bool *session)
 {
-    if (!*arg)
+    *session = !*arg && c->opt->session;
+    if (!*arg && !*session)
         console_error("/%s needs the name of a file", verb);
-    return *arg != '\0';
+    return *arg || *session;
 }
 
 static int run_save(struct chat *c, const char *arg)
@@ -42,7 +44,14 @@ static int run_save(struct chat *c, const char *arg)
     struct dgl_atomic_file *file = NULL;
     char *json = NULL;
     size_t len;
-    if (!needs_file("save", arg) || dgl_chat_save(c->talk, &json, &len) != DGL_OK)
+    bool session;
+    if (!needs_file(c, "save", arg, &session))
+        return EXIT_OK;
+    if (session) {
+        chat_put_session(c);
+        return EXIT_OK;
+    }
+    if (dgl_chat_save(c->talk, &json, &len) != DGL_OK)
         return EXIT_OK;
     enum dgl_status status = dgl_atomic_create(log, arg, &file);
     if (status == DGL_OK)
@@ -63,8 +72,13 @@ static int run_load(struct chat *c, const char *arg)
 {
     char *json = NULL;
     size_t len;
-    if (!needs_file("load", arg) ||
-        dgl_file_slurp(&c->engine.console.log, arg, MAX_FILE, &json, &len) != DGL_OK)
+    bool session;
+    if (!needs_file(c, "load", arg, &session))
+        return EXIT_OK;
+    if (session)
+        return chat_take_session(c) == DGL_OK && dgl_chat_is_open(c->talk) ? turn_answer(c)
+                                                                           : EXIT_OK;
+    if (dgl_file_slurp(&c->engine.console.log, arg, MAX_FILE, &json, &len) != DGL_OK)
         return EXIT_OK;
     enum dgl_status status = dgl_chat_load(c->talk, arg, json, len);
     free(json);
@@ -238,8 +252,10 @@ static int run_help(struct chat *c, const char *arg);
 static const struct chat_verb verbs[] = {
     {"help", NULL, "this list", run_help},
     {"reset", NULL, "begin a new conversation; the system message stays", run_reset},
-    {"save", "FILE", "write the conversation to a file, as JSON", run_save},
-    {"load", "FILE", "go on with the conversation of a file", run_load},
+    {"save", "FILE", "write the conversation to a file, as JSON; alone, to that of --session",
+     run_save},
+    {"load", "FILE", "go on with the conversation of a file; alone, of that of --session",
+     run_load},
     {"system", "TEXT", "set the system message; without TEXT, show it", run_system},
     {"undo", NULL, "take back the last message and its answer", run_undo},
     {"retry", NULL, "another answer to the last message, with the next seed", run_retry},

@@ -7,6 +7,7 @@
 #include "tools/chat.h"
 #include "tools/commands.h"
 #include "tools/input.h"
+#include "tools/session.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -16,6 +17,9 @@ bool command_chat_check(const struct options *opt)
         console_error("chat: --template and --template-name both choose the template, give one");
     else if (opt->messages && opt->system)
         console_error("chat: --system does not go with --messages; put the message into the file");
+    else if (opt->messages && opt->session)
+        console_error(
+            "chat: --session does not go with --messages, whose file is the conversation");
     else if (opt->json && !opt->messages)
         console_error("chat: --json prints one answer, so it needs --messages FILE.json");
     else
@@ -39,6 +43,39 @@ static enum dgl_status open_all(struct chat *c, const char *model)
                                                  .context_shift = c->opt->context_shift),
                                  &c->talk);
     return status == DGL_OK ? chat_params(c) : status;
+}
+
+/* ---- sessions -------------------------------------------------------------------------------- */
+
+enum dgl_status chat_take_session(struct chat *c)
+{
+    const char *path = c->opt->session;
+    struct session_note note = {.command = "chat"};
+    bool found = false;
+    enum dgl_status status = session_read(&c->engine, path, &note, &found);
+    if (status == DGL_OK && found)
+        status = dgl_chat_load(c->talk, path, note.conversation, note.conversation_len);
+    if (status == DGL_OK && found) {
+        c->answers = 0;
+        if (c->set.seed < 0)
+            c->params.sampling.seed = note.seed;
+        console_note(&c->engine.console, "session: the conversation has %zu messages",
+                     dgl_chat_num_messages(c->talk));
+    } else if (status == DGL_OK) {
+        console_note(&c->engine.console, "session: %s is not there yet", path);
+    }
+    session_note_finish(&note);
+    return status;
+}
+
+enum dgl_status chat_put_session(struct chat *c)
+{
+    struct session_note note = {.command = "chat", .seed = c->params.sampling.seed};
+    enum dgl_status status = dgl_chat_save(c->talk, &note.conversation, &note.conversation_len);
+    if (status == DGL_OK)
+        status = session_write(&c->engine, c->opt->session, &note);
+    session_note_finish(&note);
+    return status;
 }
 
 /* ---- talking --------------------------------------------------------------------------------- */
@@ -87,6 +124,10 @@ static int talk(struct chat *c)
 static int run_talk(struct chat *c)
 {
     const char *system = c->opt->system;
+    const bool kept = c->opt->session != NULL;
+    enum dgl_status status = kept ? chat_take_session(c) : DGL_OK;
+    if (status != DGL_OK)
+        return exit_code(status);
     if (system && !input_is_utf8("chat: the text of --system", dgl_str_of(system)))
         return EXIT_FAILED;
     if (system && dgl_chat_set_system(c->talk, system, strlen(system)) != DGL_OK)
@@ -94,10 +135,17 @@ static int run_talk(struct chat *c)
     c->interactive = isatty(STDIN_FILENO);
     chat_input_init(&c->input);
     console_set_idle(watch_idle, c->watch);
-    int code = talk(c);
+    int code = kept && dgl_chat_is_open(c->talk) ? turn_answer(c) : EXIT_OK;
+    if (code == EXIT_OK)
+        code = talk(c);
     console_set_idle(NULL, NULL);
     chat_input_finish(&c->input);
-    return code;
+    /* Whatever ended it, what was said stands. */
+    if (kept && dgl_device_is_lost(c->engine.device))
+        console_note(&c->engine.console, "session: not written, %s is as it was", c->opt->session);
+    else if (kept)
+        status = chat_put_session(c);
+    return status != DGL_OK && code == EXIT_OK ? exit_code(status) : code;
 }
 
 int command_chat(const struct options *opt)
@@ -109,6 +157,8 @@ int command_chat(const struct options *opt)
     screen_init(&c.screen, true, opt->raw);
     const char *model = model_path(opt, bundled);
     if (!model || !generation_lists_init(&c.lists, opt))
+        goto done;
+    if (opt->session && !opt->messages && !session_place_is_fit(opt->session))
         goto done;
     if (opt->messages && !input_slurp(opt->messages, &messages)) {
         code = interrupted() ? EXIT_CANCELLED : EXIT_FAILED;

@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include "core/base/log.h"
+#include "core/base/mem.h"
 #include "tools/commands.h"
 #include "tools/generation.h"
 #include "tools/input.h"
 #include "tools/profile.h"
 #include "tools/screen.h"
+#include "tools/session.h"
 #include "tools/watch.h"
 
 struct generate {
@@ -22,6 +24,8 @@ struct generate {
     bool echo; /* the prompt is still to be printed */
     bool output_lost;
     struct watch *watch;
+    struct session_note note; /* with --session */
+    bool goes_on;             /* no prompt: what the session's file holds is continued */
 };
 
 /* The prompt as it was given; ids as the text that they stand for. Only once it is known to be
@@ -65,7 +69,7 @@ static bool keep_going(void *priv, int32_t id)
 bool command_generate_check(const struct options *opt)
 {
     int prompts = !!opt->prompt + !!opt->file + !!opt->ids;
-    if (prompts > 1 || (prompts == 0 && !input_is_piped())) {
+    if (prompts > 1 || (prompts == 0 && !input_is_piped() && !opt->session)) {
         console_error(
             "generate: give exactly one of -p TEXT (or TEXT alone), -f FILE and --ids, or "
             "pipe the prompt in");
@@ -87,13 +91,17 @@ static int read_prompt(struct generate *g, const struct options *opt)
     const char *file = opt->file ? opt->file : "-";
     if (opt->ids)
         return ids_parse(opt->ids, &g->ids);
+    g->goes_on = opt->session && !opt->prompt && !opt->file && !input_is_piped();
+    if (g->goes_on)
+        return EXIT_OK;
     if (!opt->prompt && !opt->file && !input_comes_soon())
         tell_waiting(opt);
     if (opt->prompt)
         dgl_buf_puts(&g->prompt, opt->prompt);
     else if (!input_slurp(file, &g->prompt))
         return interrupted() ? EXIT_CANCELLED : EXIT_FAILED;
-    if (!opt->prompt && !opt->file && g->prompt.len == 0) {
+    g->goes_on = opt->session && !opt->prompt && !opt->file && g->prompt.len == 0;
+    if (!opt->prompt && !opt->file && g->prompt.len == 0 && !opt->session) {
         console_error("generate: standard input is empty: pipe the prompt in, or give -p TEXT, "
                       "-f FILE or --ids");
         return EXIT_FAILED;
@@ -109,6 +117,51 @@ static int read_prompt(struct generate *g, const struct options *opt)
                                                 : file;
     struct dgl_str text = {g->prompt.p ? g->prompt.p : "", g->prompt.len};
     return input_is_utf8(name, text) ? EXIT_OK : EXIT_FAILED;
+}
+
+/* ---- sessions -------------------------------------------------------------------------------- */
+
+/* The session of the file, if there is one, and where there is no prompt what it holds as one: the
+ * answer goes on with the draws that it would have gone on with. */
+static enum dgl_status take_session(struct generate *g, const struct options *opt)
+{
+    const struct dgl_log *log = &g->engine.console.log;
+    const struct session_note *note = &g->note;
+    bool found = false;
+    enum dgl_status status = session_read(&g->engine, opt->session, &g->note, &found);
+    if (status != DGL_OK || !g->goes_on)
+        return status;
+    const size_t held = (size_t)dgl_session_len(g->engine.session);
+    g->ids.count = held + note->num_pending;
+    if (g->ids.count == 0)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "%s %s: give a prompt (-p TEXT, -f FILE or --ids) to begin with",
+                        opt->session, found ? "holds no tokens" : "is not there yet");
+    g->ids.ids = dgl_new_array(int32_t, g->ids.count);
+    if (!g->ids.ids)
+        return dgl_fail_memory(log, "ids", g->ids.count * sizeof(int32_t));
+    if (held)
+        memcpy(g->ids.ids, dgl_session_ids(g->engine.session), held * sizeof(int32_t));
+    if (note->num_pending)
+        memcpy(g->ids.ids + held, note->pending, note->num_pending * sizeof(int32_t));
+    g->params.sampling.draws = note->draws;
+    if (opt->seed < 0)
+        g->params.sampling.seed = note->seed;
+    return DGL_OK;
+}
+
+/* What stands goes to the file. The last token of an answer is not held yet, nor is the rest of a
+ * prompt that was cut short. */
+static enum dgl_status put_session(struct generate *g, const char *path)
+{
+    const struct dgl_generate_result *r = &g->result;
+    const size_t held = (size_t)dgl_session_len(g->engine.session);
+    const bool answered = r->num_tokens > 0;
+    struct session_note note = {.command = "generate", .seed = g->params.sampling.seed};
+    note.draws = g->params.sampling.draws + (uint32_t)r->num_tokens;
+    note.pending = answered ? &r->tokens[r->num_tokens - 1] : r->prompt_ids + held;
+    note.num_pending = answered ? 1 : r->num_prompt_ids - held;
+    return session_write(&g->engine, path, &note);
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */
@@ -136,10 +189,12 @@ static int generate_run(struct generate *g, const struct options *opt)
     if (!watch_create(&g->watch, &g->engine, opt))
         return EXIT_FAILED;
     status = generation_params(&g->engine, opt, &g->lists, &g->params);
+    if (status == DGL_OK && opt->session)
+        status = take_session(g, opt);
     g->params.priv = g;
     g->params.text_cb = opt->json ? NULL : print_text;
     g->params.token_cb = keep_going;
-    if (opt->ids) {
+    if (opt->ids || g->goes_on) {
         g->params.ids = g->ids.ids;
         g->params.num_ids = g->ids.count;
     } else {
@@ -166,8 +221,13 @@ static int generate_run(struct generate *g, const struct options *opt)
     } else if (ok) {
         ok = out_end_line();
     }
+    enum dgl_status written = DGL_OK;
+    if (opt->session && !lost)
+        written = put_session(g, opt->session);
     if (!ok)
         return out_exit(false);
+    if (lost && opt->session)
+        console_note(&g->engine.console, "session: not written, %s is as it was", opt->session);
     if (lost) {
         console_note(
             &g->engine.console,
@@ -181,14 +241,18 @@ static int generate_run(struct generate *g, const struct options *opt)
         note_profile(g);
     if (trace_commit(&g->engine.trace) != DGL_OK)
         return EXIT_FAILED;
+    if (written != DGL_OK)
+        return exit_code(written);
     return g->result.finish == DGL_FINISH_CANCELLED ? EXIT_CANCELLED : EXIT_OK;
 }
 
 int command_generate(const struct options *opt)
 {
-    struct generate g = {0};
+    struct generate g = {.note.command = "generate"};
     screen_init(&g.screen, false, opt->raw);
-    int code = read_prompt(&g, opt);
+    int code = opt->session && !session_place_is_fit(opt->session) ? EXIT_FAILED : EXIT_OK;
+    if (code == EXIT_OK)
+        code = read_prompt(&g, opt);
     if (!generation_lists_init(&g.lists, opt) && code == EXIT_OK)
         code = EXIT_FAILED;
     if (code == EXIT_OK) {
@@ -199,6 +263,7 @@ int command_generate(const struct options *opt)
     }
     dgl_buf_finish(&g.prompt);
     free(g.ids.ids);
+    session_note_finish(&g.note);
     generation_lists_finish(&g.lists);
     screen_finish(&g.screen);
     return code;

@@ -12,6 +12,13 @@ const struct command commands[] = {
      "statistics go to standard error.\nSampling order: logit bias, penalties (repetition, "
      "presence, frequency), DRY, top-k, top-p, min-p, "
      "temperature, draw.\n\n"
+     "With `--session FILE` what was evaluated and answered is kept, also after Ctrl-C: of the "
+     "next "
+     "prompt only what differs from what FILE\nholds is evaluated, and without a prompt the text "
+     "goes on where it ended, with the next numbers of its seed. FILE is for this "
+     "model,\n`--kv-type` "
+     "and precision of kernels, is refused elsewhere, and has 32 KiB per token for a model of 1B, "
+     "128 KiB for 8B\n([formats.md](formats.md), \"Session files\").\n\n"
      "`--json` prints one object at the end: `prompt_ids`, `tokens` (with the stop id that ended "
      "the answer), `text`,\n`finish_reason` (`eos`, `stop`, `length`, `context`, `cancelled`, "
      "`device_lost`), "
@@ -60,6 +67,11 @@ const struct command commands[] = {
      "evaluates what is new. What was\ntyped never becomes a special token. The history is in "
      "XDG_STATE_HOME/dopplergl/chat_history; a file of `/save` may go to\n`--messages` and to "
      "`dopplergl template`. NO_COLOR is honoured.\n\n"
+     "With `--session FILE` the conversation goes on where FILE has it, with the keys and values "
+     "that "
+     "were evaluated, and is kept there\nin the end, however that comes; `/save` and `/load` "
+     "without "
+     "a name do so in between. An explicit `--system` replaces the message\nthat is there.\n\n"
      "`--json` with `--messages`: the object of generate, and `message` (`role content`).",
      0, 0, command_chat, command_chat_check, NULL},
     {"convert", "IN OUT [options]", "Turn a model into a pack or a GGUF file",

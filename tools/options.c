@@ -90,6 +90,14 @@ static const struct option table[] = {
      FIELD(seed), -1, 9007199254740991.0, NULL, 0},
     {"generate chat", 0, "stop", "TEXT", "end the answer before this text; may be repeated",
      TYPE_STRS, FIELD(stop), 0, 0, NULL, 0},
+    {"generate", 0, "session", "FILE",
+     "go on with the session of this file, if it is there, and keep it there in the end: of a "
+     "prompt only what is new is evaluated; without one, the text goes on where it ended",
+     TYPE_PATH, FIELD(session), 0, 0, NULL, 0},
+    {"chat", 0, "session", "FILE",
+     "go on with the conversation of this file, if it is there, and keep it there in the end, with "
+     "what was evaluated of it",
+     TYPE_PATH, FIELD(session), 0, 0, NULL, 0},
     {"chat", 0, "context-shift", NULL,
      "a full context does not end the conversation: the model no longer sees its oldest half, the "
      "system message stays",
@@ -446,6 +454,8 @@ static const struct foreign_option foreign[] = {
     {WITH_MODEL, "-hf -hfr --hf-repo --model-path", "model", NULL, NULL, false},
     {"generate bench", "--predict --max-tokens --max-new-tokens", "n-predict", NULL, NULL, false},
     {"chat", "--predict --max-tokens --max-new-tokens", "n-predict", NULL, NULL, false},
+    {"generate chat", "--prompt-cache", "session", NULL, NULL, false},
+    {"generate chat", "--prompt-cache-all", NULL, NULL, "--session keeps answers too", false},
     {"serve", "-np", "parallel", NULL, NULL, false},
     {"serve", "-a", "alias", NULL, NULL, false},
     {"serve", "-to", "timeout", NULL, NULL, false},

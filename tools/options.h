@@ -44,6 +44,7 @@ struct options {
     int32_t readback_interval, keep;
     int64_t seed;
     struct option_strs stop, dry_breakers, logit_bias;
+    const char *session;
     bool raw, context_shift;
     bool escapes, echo, ignore_eos, no_parse_special, model_defaults;
     /* kernels */

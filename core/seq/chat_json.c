@@ -24,7 +24,10 @@ enum dgl_status chat_save(const struct dgl_chat *chat, struct dgl_buf *out)
         dgl_buf_puts(out, "]}");
         first = false;
     }
-    dgl_buf_puts(out, "]}\n");
+    dgl_buf_puts(out, "]");
+    if (chat->hidden)
+        dgl_buf_printf(out, ",\n\"hidden\":%zu", chat->hidden);
+    dgl_buf_puts(out, "}\n");
     return out->failed
                ? dgl_fail_memory(chat->session->model->dev->log, "the conversation", out->len)
                : DGL_OK;
@@ -36,6 +39,7 @@ struct loader {
     struct dgl_json_reader r;
     const struct dgl_tokenizer *tok;
     struct chat_messages list;
+    int64_t hidden;
 };
 
 static enum dgl_status load_message(struct loader *l, const struct dgl_json *value)
@@ -111,13 +115,13 @@ static enum dgl_status load_list(struct loader *l, const struct dgl_json *list,
     return status;
 }
 
-/* Variables of the template: everything but messages and answers, unchanged. */
+/* Variables of the template: everything but what chat_save() adds, unchanged. */
 static enum dgl_status load_others(struct loader *l, const struct dgl_json *root)
 {
     struct dgl_buf out = {0};
     for (const struct dgl_json *v = dgl_json_first(root); v; v = dgl_json_next(v)) {
         struct dgl_str key = dgl_json_key(v);
-        if (dgl_str_eq(key, "messages") || dgl_str_eq(key, "answers"))
+        if (dgl_str_eq(key, "messages") || dgl_str_eq(key, "answers") || dgl_str_eq(key, "hidden"))
             continue;
         struct dgl_json_writer w = dgl_json_writer(&out, 0);
         dgl_jw_str(&w, key);
@@ -140,6 +144,9 @@ static enum dgl_status load_root(struct loader *l, const struct dgl_json *root)
         if (status == DGL_OK)
             status = dgl_json_opt(l->r, root, "answers", DGL_JSON_ARRAY, &answers);
         if (status == DGL_OK)
+            status = dgl_json_opt_i64(l->r, root, "hidden", 0, (int64_t)dgl_json_count(messages),
+                                      &l->hidden);
+        if (status == DGL_OK)
             status = load_others(l, root);
     } else if (!dgl_json_is(root, DGL_JSON_ARRAY)) {
         return dgl_json_fail(l->r, root, "wanted an array of messages, or an object with messages");
@@ -161,7 +168,8 @@ enum dgl_status chat_load(struct dgl_chat *chat, const char *name, struct dgl_st
     if (status == DGL_OK) {
         chat_messages_finish(&chat->messages);
         chat->messages = l.list;
-        chat->hidden = 0;
+        chat->hidden = (size_t)l.hidden;
+        chat_trim(chat, l.list.count); /* the last question is never hidden */
     } else {
         chat_messages_finish(&l.list);
     }

@@ -102,6 +102,26 @@ static void text_in_parts(void **state)
     free(file);
 }
 
+/* Into another device's session: the smallest, which runs other kernels. */
+static void text_moves_to_another_device(void **state)
+{
+    char *file = fresh("moves");
+    struct process_result whole, first, second;
+    (void)state;
+    run(&whole, NULL, NULL, "generate", "--temp 0 -n 16", "-p", PROMPT, NULL);
+    run(&first, NULL, file, "generate", "--temp 0 -n 8", "-p", PROMPT, NULL);
+    run(&second, NULL, file, "generate", "--temp 0 -n 8 --limits min -c 64", NULL);
+    assert_code(&whole, 0);
+    assert_code(&first, 0);
+    assert_code(&second, 0);
+    assert_memory_equal(whole.out, first.out, first.out_len);
+    assert_string_equal(whole.out + first.out_len, second.out);
+    process_finish(&whole);
+    process_finish(&first);
+    process_finish(&second);
+    free(file);
+}
+
 /* A longer prompt evaluates what it adds; one that departs, from there on; the same one nothing,
  * and its answer is that of before. */
 static void prompt_adds_to_what_is_held(void **state)
@@ -306,6 +326,7 @@ static int make_files(void **state)
 int main(void)
 {
     const struct CMUnitTest others[] = {
+        cmocka_unit_test(text_moves_to_another_device),
         cmocka_unit_test(prompt_adds_to_what_is_held),
         cmocka_unit_test(interrupted_text_goes_on),
         cmocka_unit_test(verbs_mean_the_session),

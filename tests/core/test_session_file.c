@@ -580,6 +580,37 @@ static void test_paths_that_fail(void **state)
     free(a_folder);
 }
 
+/* Another user's file in another user's folder can be neither read nor replaced. */
+static void test_no_rights(void **state)
+{
+    static const char *const read_parts[] = {"saved", "ermission"}, *const write_parts[] = {
+                                                                        "mine", "ermission"};
+    char *path = path_of("mine"), *saved = path_of("saved");
+    const bool root = geteuid() == 0;
+    (void)state;
+    assert_int_equal(chmod(dir, 0555), 0);
+    assert_int_equal(chmod(saved, root ? 0600 : 0), 0);
+    unlink(path);
+    if (root && seteuid(65534) != 0) {
+        chmod(dir, 0700);
+        SKIP("cannot act as another user");
+    }
+    enum dgl_status wrote = save_as(path);
+    struct test_log write_log = engine.log;
+    test_log_clear(&engine.log);
+    enum dgl_status got =
+        dgl_session_load(engine.session, dgl_session_load_params(.path = saved), NULL, NULL);
+    if (root)
+        assert_int_equal(seteuid(0), 0);
+    assert_int_equal(chmod(dir, 0700), 0);
+    assert_int_equal(chmod(saved, 0600), 0);
+    assert_refusal(&write_log, wrote, DGL_ERR_IO, write_parts);
+    assert_refusal(&engine.log, got, DGL_ERR_IO, read_parts);
+    assert_false(dgl_path_present(path));
+    free(path);
+    free(saved);
+}
+
 /* A disk that is full, as a limit on files is: what was there stays. */
 static void test_full_disk(void **state)
 {
@@ -668,8 +699,8 @@ int main(void)
     };
     const struct CMUnitTest files[] = {
         cmocka_unit_test(test_refuses_others),  cmocka_unit_test(test_private),
-        cmocka_unit_test(test_paths_that_fail), cmocka_unit_test(test_full_disk),
-        cmocka_unit_test(test_cancelled),
+        cmocka_unit_test(test_paths_that_fail), cmocka_unit_test(test_no_rights),
+        cmocka_unit_test(test_full_disk),       cmocka_unit_test(test_cancelled),
     };
     dir = test_tmpdir();
     other = test_tmpdir();

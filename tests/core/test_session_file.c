@@ -10,6 +10,7 @@
 #include "core/base/file.h"
 #include "core/base/hash.h"
 #include "core/base/mem.h"
+#include "kernels/step.h"
 #include "tests/support/family.h"
 #include "tests/support/tiny_engine.h"
 
@@ -183,6 +184,54 @@ static void test_departs_earlier(void **state)
     dgl_session_destroy(&s);
     tiny_engine_close(&e);
     free(path);
+}
+
+/* Pages that others have stay as they are when a file is loaded in their place, and what is saved
+ * of shared pages is what is saved of one's own. */
+static void test_shared_pages(void **state)
+{
+    struct tiny_engine e;
+    struct dgl_session *copy = NULL, *alike = NULL;
+    int32_t want[SECOND], got[SECOND];
+    char *first = path_of("first"), *second = path_of("second"), *another = path_of("another");
+    (void)state;
+    tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir});
+    struct dgl_session *s = NULL;
+    assert_int_equal(dgl_session_create(e.model, dgl_session_params(.share_prefix = true), &s),
+                     DGL_OK);
+    tiny_sync(s, prompt + 5, PROMPT - 5);
+    assert_int_equal(dgl_session_save(s, dgl_session_save_params(.path = another)), DGL_OK);
+    tiny_sync(s, prompt, PROMPT - 1);
+    assert_int_equal(dgl_session_clone(s, NULL, &copy), DGL_OK);
+    tiny_greedy(copy, prompt, PROMPT, want, SECOND);
+    dgl_session_destroy(&copy);
+    assert_int_equal(dgl_session_clone(s, NULL, &copy), DGL_OK);
+    assert_int_equal(dgl_session_save(s, dgl_session_save_params(.path = first)), DGL_OK);
+    assert_int_equal(dgl_session_save(copy, dgl_session_save_params(.path = second)), DGL_OK);
+    assert_same_file(first, second);
+
+    /* Another text in the place of the copy, and of one that found its pages by their tokens. */
+    assert_int_equal(dgl_session_create(e.model, dgl_session_params(.share_prefix = true), &alike),
+                     DGL_OK);
+    assert_int_equal(tiny_sync(alike, prompt, PROMPT), DGL_KV_PAGE);
+    struct dgl_session *const others[] = {copy, alike};
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(
+            dgl_session_load(others[i], dgl_session_load_params(.path = another), NULL, NULL),
+            DGL_OK);
+        assert_int_equal(dgl_session_save(others[i], dgl_session_save_params(.path = second)),
+                         DGL_OK);
+        assert_same_file(another, second);
+    }
+    tiny_greedy(s, prompt, PROMPT, got, SECOND);
+    assert_memory_equal(got, want, sizeof(want));
+    dgl_session_destroy(&alike);
+    dgl_session_destroy(&copy);
+    dgl_session_destroy(&s);
+    tiny_engine_close(&e);
+    free(first);
+    free(second);
+    free(another);
 }
 
 /* The logits of a prompt go along: an answer to it evaluates nothing. An empty session is one, too,
@@ -695,6 +744,7 @@ int main(void)
 {
     const struct CMUnitTest lives[] = {
         cmocka_unit_test(test_departs_earlier),
+        cmocka_unit_test(test_shared_pages),
         cmocka_unit_test(test_logits_and_nothing),
     };
     const struct CMUnitTest files[] = {

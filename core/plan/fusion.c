@@ -12,6 +12,7 @@ struct fusion_answer {
     struct kernel_request request;
     struct kernel_choice choice; /* kernel NULL: none can run */
     char why_not[192];           /* why a fused operation that asks so is not taken */
+    bool decides;                /* what was asked for it changed what is fused */
 };
 
 void fusion_init(struct fusion *fusion, const struct plan_device *device, struct kernel_set *set)
@@ -63,11 +64,11 @@ static struct fusion_answer *ask(struct fusion *f, const struct kernel_request *
 
 /* A kernel that was asked for serves an operation from `separate` on, and the fused ones have
  * neither that nor another that was asked for. */
-static const struct kernel *asked_apart(struct fusion *f, struct oplist *list, size_t fused,
-                                        size_t separate)
+static struct fusion_answer *asked_apart(struct fusion *f, struct oplist *list, size_t fused,
+                                         size_t separate)
 {
     for (size_t i = separate; i < list->count; i++) {
-        const struct fusion_answer *apart = ask(f, &list->ops[i].request), *one;
+        struct fusion_answer *apart = ask(f, &list->ops[i].request), *one;
         bool serves_fused = false;
         list->failed |= !apart;
         if (!apart || !apart->choice.kernel || !apart->choice.asked)
@@ -79,7 +80,7 @@ static const struct kernel *asked_apart(struct fusion *f, struct oplist *list, s
                            (one->choice.asked || one->choice.kernel == apart->choice.kernel);
         }
         if (!serves_fused)
-            return apart->choice.kernel;
+            return apart;
     }
     return NULL;
 }
@@ -100,34 +101,51 @@ static const struct kernel_choice *preferred_apart(struct fusion *f, struct opli
     return NULL;
 }
 
+/* Why a fused operation would not stay by itself, in its answer; NULL: it would. */
+static const char *weakness(struct fusion *f, struct oplist *list, size_t separate,
+                            const struct op *op, struct fusion_answer *answer)
+{
+    const struct kernel_choice *choice = &answer->choice;
+    if (!choice->kernel || choice->rank < 0)
+        return answer->why_not;
+    const struct kernel_choice *better = preferred_apart(f, list, separate, op, choice);
+    if (better)
+        snprintf(answer->why_not, sizeof(answer->why_not), "%s (%lld) is preferred to %s (%lld)",
+                 better->kernel->name, (long long)better->rank, choice->kernel->name,
+                 (long long)choice->rank);
+    return better ? answer->why_not : NULL;
+}
+
 /* Why the fused operations cannot stay; NULL: they can. */
 static const char *refusal(struct fusion *f, struct oplist *list, size_t fused, size_t separate)
 {
-    const struct kernel *apart = asked_apart(f, list, fused, separate);
-    const struct kernel_choice *better;
+    struct fusion_answer *apart = asked_apart(f, list, fused, separate), *answer = NULL;
+    const char *why_not = NULL;
     for (size_t i = fused; i < separate; i++) {
-        struct fusion_answer *answer = ask(f, &list->ops[i].request);
+        answer = ask(f, &list->ops[i].request);
         list->failed |= !answer;
         if (!answer)
             return NULL;
-        if (apart)
-            snprintf(answer->why_not, sizeof(answer->why_not), "%s is asked for", apart->name);
-        if (apart)
-            return answer->why_not;
+        const char *weak = weakness(f, list, separate, &list->ops[i], answer);
         if (answer->choice.asked)
-            continue;
-        if (!answer->choice.kernel || answer->choice.rank < 0)
-            return answer->why_not;
-        better = preferred_apart(f, list, separate, &list->ops[i], &answer->choice);
-        if (better) {
-            snprintf(answer->why_not, sizeof(answer->why_not),
-                     "%s (%lld) is preferred to %s (%lld)", better->kernel->name,
-                     (long long)better->rank, answer->choice.kernel->name,
-                     (long long)answer->choice.rank);
-            return answer->why_not;
-        }
+            answer->decides = answer->decides || (weak && !apart);
+        else if (!why_not)
+            why_not = weak;
     }
-    return NULL;
+    if (!apart)
+        return why_not;
+    apart->decides = apart->decides || !why_not;
+    snprintf(answer->why_not, sizeof(answer->why_not), "%s is asked for",
+             apart->choice.kernel->name);
+    return answer->why_not;
+}
+
+bool fusion_was_decided(const struct fusion *fusion, const struct kernel_request *request)
+{
+    for (size_t i = 0; i < fusion->count; i++)
+        if (kernel_request_equal(&fusion->answers[i]->request, request))
+            return fusion->answers[i]->decides;
+    return false;
 }
 
 bool fusion_keep(struct fusion *fusion, struct oplist *list, size_t fused, size_t separate)

@@ -34,5 +34,8 @@ void fusion_finish(struct fusion *fusion);
  * reason. Without a `fusion` (NULL) the separate ones stay.
  */
 bool fusion_keep(struct fusion *fusion, struct oplist *list, size_t fused, size_t separate);
+/* Whether what was asked for the request, of a fused operation or of a separate one, decided that
+ * they are so: without it the other would have stayed. */
+bool fusion_was_decided(const struct fusion *fusion, const struct kernel_request *request);
 
 #endif

@@ -57,7 +57,9 @@ static void note_defaults(const struct plan *plan, const struct dgl_log *notes, 
     }
     for (size_t i = 0; i < plan->kernels.count; i++) {
         const struct kernel_choice *choice = &plan->kernels.uses[i]->choice;
-        if (choice->hint.decides) {
+        const bool fuses = choice->hint.key && choice->hint.layer == KERNEL_LAYER_MANIFEST &&
+                           fusion_was_decided(&plan->fusion, &plan->kernels.uses[i]->request);
+        if (choice->hint.decides || fuses) {
             snprintf(text, sizeof(text), "%s=%s", choice->hint.key, choice->hint.value);
             add_once(&list, text);
         }

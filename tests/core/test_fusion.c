@@ -46,28 +46,30 @@ struct fusion_case {
     const char *hint, *file; /* NULL: none */
     bool keeps;
     const char *why; /* part of what the first separate operation is told */
+    bool decided;    /* what was asked for made the difference */
 };
 
 static const struct fusion_case cases[] = {
-    {"runs", MADE_GPU, BOTH_SMALL, NULL, NULL, true, NULL},
-    {"cannot run", MADE_MINIMUM, BOTH_SMALL, NULL, NULL, false, "SUBGROUP_SIZE >= 8"},
-    {"not preferred", MADE_GPU, BOTH_BIG, NULL, NULL, false, "both_big is preferred by -10"},
-    {"asked for", MADE_GPU, BOTH_BIG, "variants.both=both_big", NULL, true, NULL},
-    {"asked for in vain", MADE_MINIMUM, BOTH_SMALL, "variants.both=both", NULL, true, NULL},
+    {"runs", MADE_GPU, BOTH_SMALL, NULL, NULL, true, NULL, false},
+    {"cannot run", MADE_MINIMUM, BOTH_SMALL, NULL, NULL, false, "SUBGROUP_SIZE >= 8", false},
+    {"not preferred", MADE_GPU, BOTH_BIG, NULL, NULL, false, "both_big is preferred by -10", false},
+    {"asked for", MADE_GPU, BOTH_BIG, "variants.both=both_big", NULL, true, NULL, true},
+    {"asked for in vain", MADE_MINIMUM, BOTH_SMALL, "variants.both=both", NULL, true, NULL, true},
     {"another kernel asked for", MADE_GPU, BOTH_SMALL, "variants.second=slow", NULL, false,
-     "second_slow is asked for"},
+     "second_slow is asked for", true},
     {"a kernel of each asked for", MADE_GPU, SECOND_AFTER_FIRST, "variants.second=fast", NULL, true,
-     NULL},
-    {"as good as the separate one", MADE_GPU, SECOND_AFTER_FIRST, NULL, NULL, true, NULL},
+     NULL, false},
+    {"as good as the separate one", MADE_GPU, SECOND_AFTER_FIRST, NULL, NULL, true, NULL, false},
     {"worse than the separate one", MADE_GPU, SECOND_AFTER_THIRD, NULL, NULL, false,
-     "second (10) is preferred to second_ready (7)"},
+     "second (10) is preferred to second_ready (7)", false},
     {"worse, but asked for", MADE_GPU, SECOND_AFTER_THIRD, "variants.second/third=second_ready",
-     NULL, true, NULL},
-    {"a hint that both meet", MADE_GPU, ATTENTION, "attentionDecode=streaming", NULL, true, NULL},
+     NULL, true, NULL, true},
+    {"a hint that both meet", MADE_GPU, ATTENTION, "attentionDecode=streaming", NULL, true, NULL,
+     false},
     {"a hint that the parts meet", MADE_GPU, ATTENTION, "attentionDecode=tiled_large", NULL, false,
-     "parts_tiled is asked for"},
-    {"a file for a part", MADE_GPU, BOTH_SMALL, NULL, own_first, false, "first is asked for"},
-    {"a file for the whole", MADE_MINIMUM, BOTH_SMALL, NULL, own_both, true, NULL},
+     "parts_tiled is asked for", true},
+    {"a file for a part", MADE_GPU, BOTH_SMALL, NULL, own_first, false, "first is asked for", true},
+    {"a file for the whole", MADE_MINIMUM, BOTH_SMALL, NULL, own_both, true, NULL, false},
 };
 
 static void list_both(struct oplist *list, enum fused fused)
@@ -113,6 +115,10 @@ static void keeps_one(void **state)
         if (told)
             assert_contains(list.ops[i].unfused, row->why);
     }
+    bool decided = false;
+    for (size_t i = 0; i < list.count; i++)
+        decided = decided || fusion_was_decided(&fusion, &list.ops[i].request);
+    assert_int_equal(decided, row->decided);
     fusion_finish(&fusion);
     oplist_finish(&list);
     kernel_set_destroy(&set);

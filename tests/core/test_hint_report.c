@@ -1,0 +1,70 @@
+/* What is said of hints once a model is planned: a manifest's defaults that decide or are passed
+ * over, hints that are for nothing, and each of it once. */
+#include "tests/support/test.h"
+
+#include "tests/support/kernel_sets.h"
+#include "tests/support/planned.h"
+
+#define MODEL "tests/models/configs/llama-3.2-1b.json"
+
+static const struct report_row {
+    const char *name;
+    enum made_device device;
+    const char *defaults; /* of the manifest; NULL: none */
+    const char *hints;    /* of a person; NULL: none */
+    const char *wanted;   /* part of the only line; NULL: nothing is said */
+} rows[] = {
+    {"no hints", MADE_GPU, NULL, NULL, NULL},
+    {"what is taken anyway", MADE_GPU, "{\"attentionDecode\":\"subgroup\"}", NULL, NULL},
+    {"what is taken anyway, in software", MADE_LLVMPIPE, "{\"f16Matmul\":\"auto\"}", NULL, NULL},
+    {"parts instead of the whole", MADE_GPU, "{\"attentionDecode\":\"tiled_small\"}", NULL,
+     "M: default hints of its manifest decide over kernels: attentionDecode=tiled_small; a hint"},
+    {"another of the parts", MADE_GPU, "{\"attentionDecode\":\"streaming\"}", NULL,
+     "decide over kernels: attentionDecode=streaming; "},
+    {"another kernel", MADE_LLVMPIPE, "{\"attentionDecode\":\"tiled_large\"}", NULL,
+     "decide over kernels: attentionDecode=tiled_large; "},
+    {"a person's hint", MADE_GPU, NULL, "{\"attentionDecode\":\"tiled_small\"}", NULL},
+    {"a person undoes it", MADE_GPU, "{\"attentionDecode\":\"tiled_small\"}",
+     "{\"attentionDecode\":\"auto\"}", NULL},
+    {"what the device lacks", MADE_MINIMUM, "{\"attentionDecode\":\"subgroup\"}", NULL,
+     "attn_decode: hint attentionDecode=subgroup (manifest) does not apply here: "
+     "attn_token_subgroup: EXTENSION GL_KHR_shader_subgroup_shuffle is absent"},
+    {"a hint for nothing", MADE_GPU, NULL, "{\"variants\":{\"matmul/N=77\":\"matmul_decode\"}}",
+     "the hint variants.matmul/N=77=matmul_decode (--kernel-hints) is for no operation of the"},
+};
+
+static void is_said_once(void **state)
+{
+    const struct report_row *row = *state;
+    struct kernel_set *given = loaded_set(dgl_kernels_params(.hints = row->hints)), *set = NULL;
+    struct planned p;
+    assert_int_equal(
+        kernel_set_with_manifest(
+            NULL, given,
+            &(struct kernel_manifest_hints){.file = "manifest.json", .defaults = row->defaults},
+            &set),
+        DGL_OK);
+    planned_open(&p, &(struct shape_model_params){.config = MODEL}, row->device, set);
+    test_log_clear(&p.log);
+    assert_int_equal(plan_check_hints(&p.plan, "M", false), DGL_OK);
+    assert_string_equal(p.log.text, "");
+    plan_tell_hints(&p.plan, NULL);
+    const char *end = strchr(p.log.text, '\n');
+    if (!row->wanted)
+        assert_string_equal(p.log.text, "");
+    else
+        assert_contains(p.log.text, row->wanted);
+    if (end && end[1])
+        fail_msg("more than one line: %s", p.log.text);
+    test_log_clear(&p.log);
+    plan_tell_hints(&p.plan, &p.plan);
+    assert_string_equal(p.log.text, "");
+    planned_close(&p);
+    kernel_set_destroy(&set);
+    kernel_set_destroy(&given);
+}
+
+int main(void)
+{
+    return test_run_table("hint_report", is_said_once, rows);
+}

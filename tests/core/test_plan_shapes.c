@@ -248,7 +248,7 @@ static void check_operations(const struct planned *p, const struct shape *shape,
                             : s == SEG_DECODE  ? decode_labels(shape->family, device)
                                                : NULL;
         size_t at = 0;
-        if (s < SEG_PREFILL && (device != MADE_GPU || !once[s])) {
+        if (!once[s] || (s < SEG_PREFILL && device != MADE_GPU)) {
             assert_int_equal(list->count, 0);
             continue;
         }

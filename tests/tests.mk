@@ -40,7 +40,7 @@ TEST_LDFLAGS_test_cli_lost = $(GL_FAIL) -Wl,--wrap=dgl_model_rebuild $(TOOL_ALL)
 $(BUILD)/tests/test_cli_lost: | $(TOOL_ALL)
 TEST_LDFLAGS_test_cli_serve_fakes = $(GL_FAIL) -Wl,--wrap=dgl_model_rebuild,--wrap=dgl_batch_step \
     -Wl,--wrap=dgl_reply_create,--wrap=dgl_reply_push,--wrap=dgl_reply_end,--wrap=dgl_reply_destroy \
-    -Wl,--wrap=dgl_session_eval $(TOOL_ALL) $(TOOL_LIBS)
+    -Wl,--wrap=dgl_session_eval,--wrap=dgl_encode $(TOOL_ALL) $(TOOL_LIBS)
 $(BUILD)/tests/test_cli_serve_fakes: | $(TOOL_ALL)
 TEST_LDFLAGS_test_trust := -Wl,--wrap=gl_programs_create
 TEST_LDFLAGS_test_tune_search := -Wl,--wrap=gl_submit_span,--wrap=dgl_now_ns,--wrap=programs_compile \

@@ -1,5 +1,6 @@
 /* serve: OpenAI's HTTP interface over one model. The main thread loads the model and owns the
- * device, libmicrohttpd's threads read and send, one more looks after clients. */
+ * device, libmicrohttpd's threads read and send, one more looks after clients, and one reads large
+ * bodies. */
 #include "tools/serve.h"
 
 #include <arpa/inet.h>
@@ -261,7 +262,7 @@ static int serve_run(struct serve *s)
     const char *host = s->opt->host ? s->opt->host : "127.0.0.1";
     const bool v6 = strchr(host, ':') != NULL;
     struct console console;
-    pthread_t looker;
+    pthread_t looker, reader;
     uint16_t port = 0;
     int code = EXIT_FAILED;
     console_init(&console, s->opt);
@@ -270,6 +271,12 @@ static int serve_run(struct serve *s)
         return EXIT_FAILED;
     if (pthread_create(&looker, NULL, look_after_clients, s) != 0) {
         console_error("serve: no thread can be made");
+        return EXIT_FAILED;
+    }
+    if (pthread_create(&reader, NULL, serve_job_read_large, s) != 0) {
+        console_error("serve: no second thread can be made");
+        atomic_store(&s->stopping, true);
+        pthread_join(looker, NULL);
         return EXIT_FAILED;
     }
     enum dgl_status status = open_model(s);
@@ -290,6 +297,11 @@ static int serve_run(struct serve *s)
     }
     serve_http_stop(s);
     atomic_store(&s->stopping, true);
+    pthread_mutex_lock(&s->lock);
+    s->reads_no_more = true;
+    pthread_cond_signal(&s->large);
+    pthread_mutex_unlock(&s->lock);
+    pthread_join(reader, NULL);
     pthread_join(looker, NULL);
     return code;
 }
@@ -300,6 +312,7 @@ int command_serve(const struct options *opt)
     pthread_mutex_init(&s.lock, NULL);
     pthread_mutex_init(&s.metrics.lock, NULL);
     pthread_cond_init(&s.wake, NULL);
+    pthread_cond_init(&s.large, NULL);
     int code = serve_run(&s);
     serve_http_stop(&s);
     dgl_session_destroy(&s.embedder);

@@ -72,7 +72,8 @@ enum serve_state {
 struct serve_exchange {
     struct serve *server;
     struct serve_exchange *next, *before; /* of the server's, under its lock */
-    struct serve_exchange *next_job;
+    struct serve_exchange *next_job;      /* or the next large body */
+    enum serve_kind kind;
     atomic_int refs;
     pthread_mutex_t lock;
     /* Under the lock: */
@@ -128,11 +129,14 @@ struct serve {
     size_t num_keys;
     int log_fd; /* the access log; -1 = none */
     pthread_mutex_t lock;
-    pthread_cond_t wake; /* of the engine */
+    pthread_cond_t wake;  /* of the engine */
+    pthread_cond_t large; /* of the reader of large bodies */
     /* Under the lock: */
     struct serve_exchange *exchanges;
     struct serve_exchange *first_job, *last_job;
-    bool over;                /* nobody takes jobs any more */
+    bool over;                                       /* nobody takes jobs any more */
+    struct serve_exchange *first_large, *last_large; /* bodies, each holds a reference */
+    bool reads_no_more;
     struct serve_link *links; /* connections */
     char unwell[256];         /* why /health is not; "" = it is */
     /* */
@@ -172,9 +176,11 @@ void serve_page_answer(struct serve_exchange *ex);
 
 /* ---- the engine ------------------------------------------------------------------------------ */
 
-/* On an HTTP thread: the body of the exchange becomes a job, or the answer is there at once. The
- * lock is held. */
+/* On an HTTP thread: the body of the exchange becomes a job, or the answer is there at once; large
+ * ones are left to the thread below. The lock is held. */
 void serve_job_begin(struct serve_exchange *ex, enum serve_kind kind);
+/* Thread that reads large bodies until the server is stopping; `priv` is the server. */
+void *serve_job_read_large(void *priv);
 /* Refuses by the first error line that was captured of the console; the lock is held. */
 void serve_refuse_by_log(struct serve_exchange *ex, enum dgl_status status,
                          const struct dgl_buf *said);

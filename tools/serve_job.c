@@ -1,5 +1,6 @@
 /* From the body of a request to a job: prompts are rendered and tokenized on the threads that read
- * them. What needs no device is answered here. */
+ * them, or, large ones, one after the other on a thread of their own. What needs no device is
+ * answered here. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,10 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "tools/serve.h"
+
+/* An HTTP thread has streams of others to send: it reads bodies of so many bytes at most, which
+ * takes milliseconds. */
+#define LARGE_BYTES 65536
 
 static void keep_line(void *priv, enum dgl_log_level level, const char *text)
 {
@@ -202,9 +207,55 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
     return !over || serve_refuse(error, 503, NULL, "the server is stopping");
 }
 
-void serve_job_begin(struct serve_exchange *ex, enum serve_kind kind)
+static void read_body(struct serve_exchange *ex)
 {
     struct serve_error error = {0};
-    if (!begin_job(ex, kind, &error))
+    if (!begin_job(ex, ex->kind, &error))
         serve_exchange_refuse(ex, &error);
+}
+
+void serve_job_begin(struct serve_exchange *ex, enum serve_kind kind)
+{
+    struct serve *s = ex->server;
+    ex->kind = kind;
+    if (ex->body.len <= LARGE_BYTES) {
+        read_body(ex);
+        return;
+    }
+    ex->state = EXCHANGE_WAITS;
+    atomic_fetch_add(&ex->refs, 1);
+    pthread_mutex_lock(&s->lock);
+    *(s->last_large ? &s->last_large->next_job : &s->first_large) = ex;
+    s->last_large = ex;
+    pthread_cond_signal(&s->large);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static struct serve_exchange *take_large(struct serve *s)
+{
+    pthread_mutex_lock(&s->lock);
+    while (!s->first_large && !s->reads_no_more)
+        pthread_cond_wait(&s->large, &s->lock);
+    struct serve_exchange *ex = s->first_large;
+    if (ex) {
+        s->first_large = ex->next_job;
+        if (!s->first_large)
+            s->last_large = NULL;
+        ex->next_job = NULL;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return ex;
+}
+
+void *serve_job_read_large(void *priv)
+{
+    struct serve *s = priv;
+    for (struct serve_exchange *ex = take_large(s); ex; ex = take_large(s)) {
+        pthread_mutex_lock(&ex->lock);
+        if (!ex->gone && !atomic_load(&s->stopping))
+            read_body(ex);
+        pthread_mutex_unlock(&ex->lock);
+        serve_exchange_unref(ex);
+    }
+    return NULL;
 }

@@ -64,7 +64,8 @@ static bool check_types(const char *types)
     "no-ignore-eos timeout seed"
 /* Options of running a model here, which `bench serve` does not. */
 #define OPTIONS_HERE                                                                               \
-    "device limits kv-type ctx-size shape prompt-tokens n-predict depth batch ubatch repetitions " \
+    "device limits kv-type ctx-size shape prompt-tokens n-predict depth batch batch-invariant "    \
+    "ubatch repetitions "                                                                          \
     "warmup sweep matrix types profile trace csv md " OPTIONS_KERNEL
 
 bool command_bench_check(const struct options *opt)

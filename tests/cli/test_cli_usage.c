@@ -193,6 +193,7 @@ static const struct usage usages[] = {
      {"bench", "serve", "http://a", "--rate", "10000", "--duration", "86400"},
      2,
      "more than"},
+    {"an invariant load", {"bench", "serve", "http://a", "--batch-invariant"}, 2, "--batch-inv"},
     {"a load on a device", {"bench", "serve", "http://a", "--device", "any"}, 2, "--device does"},
     {"a rate without a server", {"bench", "--rate", "3"}, 2, "--rate does nothing for `bench`"},
     {"a seed of a comparison", {"bench", "compare", "a", "b", "--seed", "3"}, 2, "--seed does"},

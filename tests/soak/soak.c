@@ -42,7 +42,7 @@ void soak_make_requests(struct soak_request requests[SOAK_REQUESTS], bool greedy
                            : (size_t)snprintf(r->prompt, sizeof(r->prompt), "%s",
                                               "Once upon a time there was a little dog and a "
                                               "girl in a big tree . They went");
-        const uint32_t count = 1 + soak_random(i % 5 ? 24 : 70);
+        const uint32_t count = 1 + soak_random(i % 5 ? 24 : 50);
         for (uint32_t w = 0; w < count; w++)
             len +=
                 (size_t)snprintf(r->prompt + len, sizeof(r->prompt) - len, "%s%s", len ? " " : "",
@@ -92,6 +92,7 @@ void soak_memory_judge(const struct soak_memory *m, const char *what)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(soak_batch_invariant),
         cmocka_unit_test(soak_batch),
         cmocka_unit_test_teardown(soak_serve_invariant, soak_serve_end),
         cmocka_unit_test_teardown(soak_serve, soak_serve_end),

@@ -10,20 +10,20 @@
 
 #define SOAK_IN_FLIGHT 200
 #define SOAK_PARALLEL  16
-#define SOAK_CONTEXT   192
+#define SOAK_CONTEXT   128
 /* An answer may differ from that of the request alone from the first token on that led the next
  * best by less. */
 #define SOAK_MARGIN 0.02
 
 /* So many requests have ended before a part's time begins, after one that fills its context in
  * every sequence: what the first of them need once is there. */
-#define SOAK_WARM SOAK_IN_FLIGHT
+#define SOAK_WARM (SOAK_IN_FLIGHT / 2)
 
 /* Memory may grow from the first third of a soak to the last by so many MiB and hundredths. */
 #define SOAK_SLACK_MIB     16
 #define SOAK_SLACK_PERCENT 2
 
-enum { SOAK_REQUESTS = 40, SOAK_MOST_TOKENS = 48 };
+enum { SOAK_REQUESTS = 40, SOAK_MOST_TOKENS = 32 };
 
 struct soak_request {
     char prompt[512];
@@ -50,6 +50,7 @@ void soak_memory_look(struct soak_memory *m);
 void soak_memory_judge(const struct soak_memory *m, const char *what);
 
 /* The parts: cmocka cases. */
+void soak_batch_invariant(void **state);
 void soak_batch(void **state);
 void soak_serve_invariant(void **state);
 void soak_serve(void **state);

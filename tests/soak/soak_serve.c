@@ -285,19 +285,21 @@ static double gauge(const char *metrics, const char *name)
 static void assert_nothing_is_held(void)
 {
     const uint64_t end = dgl_now_ns() + SILENCE_NS;
-    double running = 1, waiting = 1;
-    while (running + waiting > 0 && dgl_now_ns() < end) {
+    double running = 1, waiting = 1, pages = 1;
+    while (running + waiting + pages > 0 && dgl_now_ns() < end) {
         struct reply r;
         server_call(&soak.server, "GET", "/metrics", "", NULL, &r);
         running = gauge(r.body, "dopplergl_requests_running");
         waiting = gauge(r.body, "dopplergl_requests_waiting");
+        pages = gauge(r.body, "dopplergl_kv_pages_used");
         assert_near(gauge(r.body, "dopplergl_requests_failed_total"), 0, 0);
         reply_finish(&r);
-        if (running + waiting > 0)
+        if (running + waiting + pages > 0)
             usleep(50000);
     }
     assert_near(running, 0, 0);
     assert_near(waiting, 0, 0);
+    assert_near(pages, 0, 0);
 }
 
 /* A connection that ended is followed by another, until this share of the time is over. */

@@ -385,7 +385,7 @@ enum dgl_status gl_pending_create(struct gl_device *dev, const struct gl_program
 bool gl_pending_is_ready(const struct gl_device *dev, const struct gl_pending *pending)
 {
     GLint done = GL_TRUE;
-    if (!dev->lost && gl_compiles_aside(dev) && pending->job.shader)
+    if (!dev->lost && gl_compiles_aside(dev) && pending->job.shader && pending->job.id)
         glGetProgramiv(pending->job.id, GL_COMPLETION_STATUS_KHR, &done);
     return done == GL_TRUE;
 }

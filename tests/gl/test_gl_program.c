@@ -317,6 +317,27 @@ void __wrap_glGetProgramiv(GLuint program, GLenum name, GLint *out)
         __real_glGetProgramiv(program, name, out);
 }
 
+/* Where the driver compiles in threads of its own, too. */
+static void test_pending_program_aside(void **state)
+{
+    (void)state;
+    struct gl_pending *pending = NULL;
+    struct gl_program *program = NULL;
+    const struct gl_program_params params = program_of(good_source(45), "pending");
+    open_device("", false);
+    dev->caps.parallel_compile = true;
+    dev->caps.software = false;
+    assert_int_equal(gl_pending_create(dev, &params, &pending), DGL_OK);
+    assert_int_equal(gl_pending_take(dev, &pending, &program), DGL_OK);
+    assert_null(pending);
+    assert_false(gl_is_compiling(dev));
+    assert_int_equal(run(program), 45);
+    assert_int_equal(gl_errors_check(dev, "taking a program"), DGL_OK);
+    gl_program_destroy(dev, &program);
+    assert_int_equal(t.errors, 0);
+    close_device();
+}
+
 /* A compiler that nobody waits for any more is not waited for, and what it makes is kept. */
 static void test_pending_program_left(void **state)
 {
@@ -527,6 +548,7 @@ int main(void)
         cmocka_unit_test(test_quiet_refusal),
     };
     const struct CMUnitTest cache[] = {
+        cmocka_unit_test(test_pending_program_aside),
         cmocka_unit_test(test_pending_program_left),
         cmocka_unit_test(test_cache_fills_and_serves),
         cmocka_unit_test(test_cache_damage_is_harmless),

@@ -70,7 +70,15 @@ void body(uvec3 group)
     sums[tid] = vec2(y, square);
     memoryBarrierShared(); barrier();
     vec2 sum = vec2(0.0);
-    for (uint i = 0u; i < uint(LOCAL_X); i++)
+    if (tid < 16u)
+        for (uint i = tid; i < uint(LOCAL_X); i += 16u)
+            sum += sums[i];
+    memoryBarrierShared(); barrier();
+    if (tid < 16u)
+        sums[tid] = sum;
+    memoryBarrierShared(); barrier();
+    sum = vec2(0.0);
+    for (uint i = 0u; i < 16u; i++)
         sum += sums[i];
     float scale = 1.0;
 #if PRE_norm

@@ -1,5 +1,6 @@
 /* Answers that are written by passes over all of them, in models of every family: each gets the
- * tokens that it gets alone up to the first choice that was not clear, seeded ones too. */
+ * tokens that it gets alone up to the first choice that was not clear, seeded ones the same
+ * draws. */
 #include "tests/support/family.h"
 #include "tests/support/test.h"
 

@@ -257,6 +257,32 @@ static void test_other_kernels(void **state)
     dgl_session_destroy(&second);
 }
 
+/* Experts, sinks, and layers that see the last tokens alone: pages are those of all layers. */
+static void test_windows(void **state)
+{
+    (void)state;
+    struct tiny_engine e;
+    struct dgl_session *s[3] = {NULL};
+    gl_fail_reset();
+    tiny_engine_open(
+        &e, &(struct tiny_engine_params){.path = "synthetic:tiny-gpt-oss:f32", .context = CONTEXT});
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(
+            dgl_session_create(e.model, dgl_session_params(.share_prefix = i < 2), &s[i]), DGL_OK);
+    assert_int_equal(tiny_sync(s[0], text, 400), 0);
+    assert_int_equal(tiny_sync(s[1], text, 420), 384);
+    assert_int_equal(tiny_sync(s[2], text, 420), 0);
+    float *got = tiny_logits(s[1]), *want = tiny_logits(s[2]);
+    const double nmse = tiny_nmse(got, want, (size_t)dgl_model_get_info(e.model)->vocab);
+    if (!(nmse < 1e-9))
+        fail_msg("logits: NMSE %g, at most 1e-9", nmse);
+    free(got);
+    free(want);
+    for (int i = 0; i < 3; i++)
+        dgl_session_destroy(&s[i]);
+    tiny_engine_close(&e);
+}
+
 /* ---- clones ---------------------------------------------------------------------------------- */
 
 struct copying {
@@ -353,10 +379,9 @@ static void test_clone_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_events),
-        cmocka_unit_test(test_one_bucket),
-        cmocka_unit_test(test_other_kernels),
-        cmocka_unit_test(test_clone_is_refused),
+        cmocka_unit_test(test_events),        cmocka_unit_test(test_one_bucket),
+        cmocka_unit_test(test_other_kernels), cmocka_unit_test(test_clone_is_refused),
+        cmocka_unit_test(test_windows),
     };
     struct tiny_llama sizes = tiny_llama_default();
     sizes.context = CONTEXT;

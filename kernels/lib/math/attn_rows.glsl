@@ -70,21 +70,30 @@ float norm_factor(uint r)
 #endif
 }
 
-// The group's queries to new_rows, and the new key and value where the split has them.
-void make_rows(uint tid, attn_share share)
-{
-    uint count = (NEW_KEY + (share.has_new ? 2u : 0u)) * uint(VEC4S);
-    uint first = share.row * uint(QKV_STRIDE / 4); // vec4 of QKV
+// The group's queries, and the new key and value where the split has them: what an invocation needs
+// of memory for its items. Nothing of it is used here, so that other loads can follow at once.
+struct row_items {
     vec4 x[ITEMS], angles[ITEMS], gain[ITEMS];
+};
+
+uint count_items(attn_share share)
+{
+    return (NEW_KEY + (share.has_new ? 2u : 0u)) * uint(VEC4S);
+}
+
+void load_rows(uint tid, attn_share share, out row_items items)
+{
+    uint count = count_items(share);
+    uint first = share.row * uint(QKV_STRIDE / 4); // vec4 of QKV
     for (int e = 0; e < ITEMS; e++) {
         uint n = tid + uint(e * WG_SIZE), r = n / uint(VEC4S), i = n % uint(VEC4S);
-        x[e] = angles[e] = gain[e] = vec4(0.0);
+        items.x[e] = items.angles[e] = items.gain[e] = vec4(0.0);
         if (n < count) {
             rope_item item = rope_item_at(i);
             uint head = source_head(r, share), from = first + head * uint(VEC4S);
-            x[e] = vec4(source_pair(from, item.dim), source_pair(from, item.partner));
+            items.x[e] = vec4(source_pair(from, item.dim), source_pair(from, item.partner));
             if (item.paired && r <= NEW_KEY)
-                angles[e] = rope_angles(share.pos, i);
+                items.angles[e] = rope_angles(share.pos, i);
 #if NORM_head
             uint g = r < NEW_KEY ? 0u : uint(VEC4S);
 #elif NORM_all
@@ -92,15 +101,22 @@ void make_rows(uint tid, attn_share share)
 #endif
 #if !NORM_none
             if (r <= NEW_KEY)
-                gain[e] = vec4(gain_pair(g, item.dim), gain_pair(g, item.partner));
-#endif
-#if NORM_head
-            squares[n] = dot(x[e], x[e]);
+                items.gain[e] = vec4(gain_pair(g, item.dim), gain_pair(g, item.partner));
 #endif
         }
     }
-#if NORM_all
-    sum_squares(tid, first);
+}
+
+// Those to new_rows.
+void make_rows(uint tid, attn_share share, row_items items)
+{
+    uint count = count_items(share);
+#if NORM_head
+    for (int e = 0; e < ITEMS; e++)
+        if (tid + uint(e * WG_SIZE) < count)
+            squares[tid + uint(e * WG_SIZE)] = dot(items.x[e], items.x[e]);
+#elif NORM_all
+    sum_squares(tid, share.row * uint(QKV_STRIDE / 4));
 #endif
 #if !NORM_none
     memoryBarrierShared(); barrier();
@@ -109,13 +125,13 @@ void make_rows(uint tid, attn_share share)
         uint n = tid + uint(e * WG_SIZE), r = n / uint(VEC4S), i = n % uint(VEC4S);
         if (n < count) {
             rope_item item = rope_item_at(i);
-            vec4 y = x[e];
+            vec4 y = items.x[e];
 #if !NORM_none
             if (r <= NEW_KEY)
-                y = y * norm_factor(r) * gain[e];
+                y = y * norm_factor(r) * items.gain[e];
 #endif
             if (item.paired && r <= NEW_KEY)
-                y = rope_rotate(y, angles[e]);
+                y = rope_rotate(y, items.angles[e]);
             if (r < NEW_KEY)
                 y *= query_scale();
             else

@@ -144,12 +144,17 @@ void body(uvec3 group)
             into[d * OWN + e] = kv_fetch_vec8(row + (offset), i);                                  \
         }                                                                                          \
     }
+    // Invocations issue in order: the new rows do not wait for the page table, nor keys for them.
+    row_items items;
+    load_rows(tid, share, items);
     LOOK_UP
     FETCH(k, 0u)
     FETCH(v, KV_TO_VALUE)
     next += uint(ROUND);
-    LOOK_UP
-    make_rows(tid, share);
+    if (next < old_end) {
+        LOOK_UP
+    }
+    make_rows(tid, share, items);
     memoryBarrierShared(); barrier();
     if (share.stores)
         for (uint i = tid; i < uint(VEC4S); i += uint(WG_SIZE)) {

@@ -1278,9 +1278,10 @@ struct dgl_batch_params {
     int32_t cache_tokens;
     int32_t chunk; /* prompt tokens per step; 0 = chosen for the device, as for sessions */
     /* The same bits in any company: each answer comes from passes of its own, which reads the
-     * weights once for each. Without it answers are written by passes over all of them: sums are
-     * then in another order, and where two tokens are almost as likely (0.02 in logits), another
-     * one may be taken than alone. */
+     * weights once for each; nothing of a prompt comes from others, and each sequence has the KV
+     * cache of its whole context. Without it answers are written by passes over all of them: sums
+     * are then in another order, and where two tokens are almost as likely (0.02 in logits),
+     * another one may be taken than alone. */
     bool invariant;
     dgl_progress_cb progress_cb; /* may be NULL; in kernels, as dgl_session_params has it */
     void *progress_priv;         /* first argument of progress_cb */

@@ -76,11 +76,12 @@ enum dgl_status batch_init(struct dgl_batch *b, const struct dgl_batch_params *p
     for (int32_t i = 0; i < b->info.sequences; i++)
         b->lanes[i].slot = -1;
     for (int32_t i = 0; i < b->info.sequences && status == DGL_OK; i++)
-        status = session_create(
-            m,
-            dgl_session_params(.context = b->info.context, .chunk = p->chunk, .share_prefix = true,
-                               .progress_cb = p->progress_cb, .progress_priv = p->progress_priv),
-            true, &b->lanes[i].session);
+        status = session_create(m,
+                                dgl_session_params(.context = b->info.context, .chunk = p->chunk,
+                                                   .share_prefix = !p->invariant,
+                                                   .progress_cb = p->progress_cb,
+                                                   .progress_priv = p->progress_priv),
+                                true, &b->lanes[i].session);
     return status == DGL_OK && !p->invariant ? make_groups(b, p) : status;
 }
 
@@ -635,6 +636,8 @@ void batch_lose(struct dgl_batch *b)
             generation_finish(&r->g);
         else if (r->result.num_tokens == 0)
             r->state = REQUEST_READS;
-        r->resumes = r->begun;
+        /* One that is being evaluated again goes on with that. */
+        r->preempted = r->begun && r->state == REQUEST_READS && r->result.num_tokens > 0;
+        r->resumes = r->begun && !r->preempted;
     }
 }

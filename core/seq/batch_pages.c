@@ -41,14 +41,15 @@ enum dgl_status batch_pages_init(struct dgl_batch *b, const struct dgl_batch_par
     if (p->cache_tokens && plan_kv_pages(p->cache_tokens) < want)
         want = plan_kv_pages(p->cache_tokens);
     const uint64_t pages = want < fit ? want : fit;
-    const uint64_t most = pages * DGL_KV_PAGE;
+    /* What is evaluated again has other bits: an invariant batch never runs out. */
+    const uint64_t most = (p->invariant ? pages / lanes : pages) * DGL_KV_PAGE;
     if (p->context && most < (uint64_t)context)
         return dgl_fail(m->dev->log, DGL_ERR_NO_MEMORY,
                         "a sequence of %d tokens takes %u pages of the KV cache, there is room for "
                         "%llu beside %u sequences: the largest context that fits is %llu",
                         context, plan_kv_pages(context), (unsigned long long)pages, lanes,
                         (unsigned long long)most);
-    if (pages == 0)
+    if (most == 0)
         return dgl_fail(m->dev->log, DGL_ERR_NO_MEMORY,
                         "%u sequences do not fit %s: they take %llu MiB without any page of the KV "
                         "cache, available %llu MiB",
@@ -122,7 +123,7 @@ bool batch_pages_waits(const struct batch_request *r)
     const struct dgl_batch *b = r->batch;
     const int32_t *ids = r->result.prompt_ids;
     const int32_t end = (r->lane->session->len / DGL_KV_PAGE + 1) * DGL_KV_PAGE;
-    if (end >= (int32_t)r->result.num_prompt_ids)
+    if (!r->lane->session->shares || end >= (int32_t)r->result.num_prompt_ids)
         return false;
     for (int32_t i = 0; i < b->info.sequences; i++) {
         const struct batch_request *other = b->lanes[i].request;

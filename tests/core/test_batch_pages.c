@@ -385,6 +385,10 @@ static void a_context_is_lowered(void **state)
     assert_int_equal(info.context, 256);
     assert_int_equal(info.pages, 4);
     close_batch(&b);
+    b = open_batch(dgl_batch_params(.sequences = 2, .cache_tokens = 256, .invariant = true));
+    dgl_batch_get_info(b, &info);
+    assert_int_equal(info.context, 128); /* all of it for each */
+    close_batch(&b);
     test_log_clear(&engine.log);
 }
 

@@ -677,12 +677,12 @@ static enum dgl_status call_batch(struct dgl_str in)
     unsigned told = flags >> 1 & 1;
     uint64_t first = 0, second = 0;
     size_t left = 0;
-    enum dgl_status status =
-        dgl_batch_create(flags & 1 ? world.small : world.bundled,
-                         dgl_batch_params(.sequences = number(&in) % 3, .queue = number(&in) % 3,
-                                          .context = number(&in), .chunk = number(&in),
-                                          .cache_tokens = flags & 64 ? 64 : 0),
-                         &batch);
+    enum dgl_status status = dgl_batch_create(
+        flags & 1 ? world.small : world.bundled,
+        dgl_batch_params(.sequences = number(&in) % 3, .invariant = flags & 32,
+                         .queue = number(&in) % 3, .context = number(&in), .chunk = number(&in),
+                         .cache_tokens = flags & 64 ? 64 : 0),
+        &batch);
     FUZZ_CHECK((status == DGL_OK) == (batch != NULL));
     struct dgl_request_params params = {
         .sampling = sampling(&in), .token_cb = take_token, .finish_cb = count_end, .priv = &told};

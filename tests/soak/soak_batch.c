@@ -111,15 +111,14 @@ static void submit(struct soak *soak, struct flight *f, bool margins)
     f->soak = soak;
     f->count = 0;
     f->ended = false;
-    if (dgl_batch_submit(
-            soak->batch,
-            dgl_request_params(.prompt = r->prompt, .max_tokens = r->max_tokens, .stop = &r->stop,
-                               .num_stop = r->stop != NULL,
-                               .sampling = r->seed ? draw : (struct dgl_sampling){0},
-                               .ignore_eos = f->request % 2 == 0, .logprobs = margins,
-                               .top_logprobs = margins ? 2 : 0, .token_cb = hear_token,
-                               .finish_cb = hear_end, .priv = f),
-            &f->id) != DGL_OK)
+    if (dgl_batch_submit(soak->batch,
+                         dgl_request_params(.prompt = r->prompt, .max_tokens = r->max_tokens,
+                                            .stop = &r->stop, .num_stop = r->stop != NULL,
+                                            .sampling = r->seed ? draw : (struct dgl_sampling){0},
+                                            .ignore_eos = f->request % 2 == 0, .logprobs = margins,
+                                            .top_logprobs = margins ? 2 : 0, .token_cb = hear_token,
+                                            .finish_cb = hear_end, .priv = f),
+                         &f->id) != DGL_OK)
         fail_msg("submit: %s", soak->engine.log.text);
 }
 

@@ -23,11 +23,6 @@ uint32_t soak_random(uint32_t bound)
     return (uint32_t)(test_rand(&state) % bound);
 }
 
-uint64_t soak_end_ns(double share)
-{
-    return dgl_now_ns() + (uint64_t)((double)setting("SOAK_SECONDS", 600) * share * 1e9);
-}
-
 void soak_make_requests(struct soak_request requests[SOAK_REQUESTS], bool greedy)
 {
     static const char *const words[] = {"Once", "upon",  "a",    "time", "there",  "was", "the",
@@ -53,20 +48,22 @@ void soak_make_requests(struct soak_request requests[SOAK_REQUESTS], bool greedy
     }
 }
 
-void soak_memory_look(struct soak_memory *m)
+bool soak_memory_look(struct soak_memory *m, double share)
 {
+    const double seconds = (double)setting("SOAK_SECONDS", 600) * share;
+    const uint64_t now = dgl_now_ns();
     char path[64];
     long pages = 0;
-    const uint64_t now = dgl_now_ns();
-    if (now < m->next_ns || m->count == sizeof(m->mib) / sizeof(m->mib[0]))
-        return;
-    m->next_ns = now + 1000000000u;
+    if (now < m->next_ns || m->count == SOAK_MOST_LOOKS)
+        return m->count < SOAK_MOST_LOOKS;
+    m->next_ns = now + (uint64_t)(seconds / SOAK_MOST_LOOKS * 1e9);
     snprintf(path, sizeof(path), "/proc/%d/statm", (int)m->pid);
     FILE *file = fopen(path, "re");
     if (!file || fscanf(file, "%*s %ld", &pages) != 1)
         fail_msg("%s cannot be read", path);
     fclose(file);
     m->mib[m->count++] = (double)pages * (double)sysconf(_SC_PAGESIZE) / 1048576;
+    return true;
 }
 
 static double most(const double *values, size_t count)
@@ -80,8 +77,7 @@ static double most(const double *values, size_t count)
 void soak_memory_judge(const struct soak_memory *m, const char *what)
 {
     const size_t third = m->count / 3;
-    if (third == 0)
-        fail_msg("%s: %zu looks at its memory are too few", what, m->count);
+    assert_int_equal(m->count, SOAK_MOST_LOOKS);
     const double first = most(m->mib, third), last = most(m->mib + m->count - third, third);
     printf("# soak: %s: %.1f MiB at most in the first third, %.1f in the last\n", what, first,
            last);

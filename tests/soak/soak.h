@@ -22,6 +22,7 @@
 /* Memory may grow from the first third of a soak to the last by so many MiB and hundredths. */
 #define SOAK_SLACK_MIB     16
 #define SOAK_SLACK_PERCENT 2
+#define SOAK_MOST_LOOKS    60
 
 enum { SOAK_REQUESTS = 40, SOAK_MOST_TOKENS = 32 };
 
@@ -36,16 +37,15 @@ void soak_make_requests(struct soak_request requests[SOAK_REQUESTS], bool greedy
 
 /* Below `bound`; one stream of numbers, of a seed that the soak prints. */
 uint32_t soak_random(uint32_t bound);
-/* When a part ends that gets this share of SOAK_SECONDS. */
-uint64_t soak_end_ns(double share);
-
 struct soak_memory {
     pid_t pid;
-    double mib[8192]; /* resident, a second apart */
+    double mib[SOAK_MOST_LOOKS]; /* [count], resident */
     size_t count;
     uint64_t next_ns;
 };
-void soak_memory_look(struct soak_memory *m);
+/* When the next one is due: SOAK_MOST_LOOKS in a part that gets this share of SOAK_SECONDS. False
+ * once all were. */
+bool soak_memory_look(struct soak_memory *m, double share);
 /* Fails where the last third holds more than the first, beyond the slack. */
 void soak_memory_judge(const struct soak_memory *m, const char *what);
 

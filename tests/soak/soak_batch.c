@@ -182,18 +182,15 @@ static void run_part(bool invariant, double share)
     fill_contexts(&soak);
     assert_int_equal(pthread_create(&thread, NULL, cancel_aside, &soak), 0);
     memory.pid = getpid();
-    uint64_t end = 0; /* it has not begun */
+    bool more = true;
     for (left = 1; left > 0;) {
-        if (end == 0 && soak.finished + soak.cancelled >= SOAK_WARM)
-            end = soak_end_ns(share);
-        const bool more = end == 0 || dgl_now_ns() < end;
         for (int i = 0; more && i < SOAK_IN_FLIGHT; i++)
             if (soak.flight[i].id == 0)
                 launch(&soak, &soak.flight[i]);
         if (dgl_batch_step(soak.batch, &left) != DGL_OK)
             fail_msg("step: %s", soak.engine.log.text);
-        if (end && more)
-            soak_memory_look(&memory);
+        if (soak.finished + soak.cancelled >= SOAK_WARM)
+            more = soak_memory_look(&memory, share);
     }
     atomic_store(&soak.to_cancel, 1);
     pthread_join(thread, NULL);

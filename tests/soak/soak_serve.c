@@ -73,7 +73,7 @@ static char *body_of(const struct soak_request *r, bool stream, bool logprobs)
     return checked(dgl_buf_take(&out));
 }
 
-/* Asks alone; where margins count, once more for the probabilities. */
+/* Asks alone; where margins count, with probabilities. */
 static void learn(int i, bool invariant)
 {
     struct reference *alone = &soak.alone[i];
@@ -305,15 +305,12 @@ static void assert_nothing_is_held(void)
 /* A connection that ended is followed by another, until this share of the time is over. */
 static void run_visits(double share, struct soak_memory *memory)
 {
-    uint64_t end = 0; /* it has not begun */
+    bool more = true;
     struct pollfd ready[SOAK_IN_FLIGHT];
     size_t open = 1;
     uint64_t heard_ns = dgl_now_ns();
     while (open > 0) {
         const uint64_t now = dgl_now_ns();
-        if (end == 0 && soak.finished + soak.left >= SOAK_WARM)
-            end = soak_end_ns(share);
-        const bool more = end == 0 || now < end;
         open = 0;
         for (int i = 0; i < SOAK_IN_FLIGHT; i++) {
             struct visit *v = &soak.visit[i];
@@ -328,8 +325,8 @@ static void run_visits(double share, struct soak_memory *memory)
                     heard_ns = now;
         if (now - heard_ns > SILENCE_NS)
             fail_msg("%zu connections are open and nothing comes", open);
-        if (end && more)
-            soak_memory_look(memory);
+        if (soak.finished + soak.left >= SOAK_WARM)
+            more = soak_memory_look(memory, share);
         open += more;
     }
 }

@@ -647,7 +647,7 @@ enum dgl_status phase_generate(const struct dgl_log *log, const struct phase_pro
     g.out = &rolled;
     put_head(&g);
     put_step(&g);
-    kernel_put_pages(out); /* changes between dispatches alone */
+    kernel_put_pages(&rolled); /* changes between dispatches alone */
     for (size_t i = 0; i < POOLS; i++)
         if (g.pool[i])
             dgl_buf_printf(&rolled, "shared %s phase_%ss[%lld];\n", pool_types[i], pool_types[i],

@@ -49,6 +49,18 @@ static bool is_word(const struct unroller *u, size_t i, const char *word)
     return i < u->count && u->tokens[i].kind == TOKEN_WORD && dgl_str_eq(u->tokens[i].text, word);
 }
 
+/* After the bracket that closes the one at `i`. */
+static size_t after_bracket(const struct unroller *u, size_t i)
+{
+    int depth = 0;
+    do {
+        depth += is_mark(u, i, '(') + is_mark(u, i, '{') + is_mark(u, i, '[');
+        depth -= is_mark(u, i, ')') + is_mark(u, i, '}') + is_mark(u, i, ']');
+        i++;
+    } while (depth > 0 && i < u->count);
+    return i;
+}
+
 /* ---- constants ------------------------------------------------------------------------------- */
 
 /* The value of the tokens as an integer: suffixes and conversions to int and uint do not count. */
@@ -115,30 +127,22 @@ static void find_constants(struct unroller *u)
                 add_constant(u, name, i + 3, end);
             i = end;
         } else if (depth == 0 && is_word(u, i, "const") &&
-                   (is_word(u, i + 1, "int") || is_word(u, i + 1, "uint")) &&
-                   is_mark(u, i + 3, '=')) {
-            while (end < u->count && !is_mark(u, end, ';') && !is_mark(u, end, ','))
-                end++;
-            if (is_mark(u, end, ';')) /* a list, or a call with several arguments: not looked at */
-                add_constant(u, u->tokens[i + 2].text, i + 4, end);
+                   (is_word(u, i + 1, "int") || is_word(u, i + 1, "uint"))) {
+            for (end = i + 1; is_mark(u, end + 2, '=');) {
+                const struct dgl_str name = u->tokens[end + 1].text;
+                const size_t from = end + 3;
+                for (end = from; end < u->count && !is_mark(u, end, ';') && !is_mark(u, end, ',');)
+                    end = is_mark(u, end, '(') ? after_bracket(u, end) : end + 1;
+                add_constant(u, name, from, end);
+                if (!is_mark(u, end, ','))
+                    break;
+            }
             i = end;
         }
     }
 }
 
 /* ---- loops ----------------------------------------------------------------------------------- */
-
-/* After the bracket that closes the one at `i`. */
-static size_t after_bracket(const struct unroller *u, size_t i)
-{
-    int depth = 0;
-    do {
-        depth += is_mark(u, i, '(') + is_mark(u, i, '{') + is_mark(u, i, '[');
-        depth -= is_mark(u, i, ')') + is_mark(u, i, '}') + is_mark(u, i, ']');
-        i++;
-    } while (depth > 0 && i < u->count);
-    return i;
-}
 
 static size_t after_newlines(const struct unroller *u, size_t i)
 {

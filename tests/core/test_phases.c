@@ -160,6 +160,7 @@ static void test_shape(void **state)
             if (atoi(local + 15) < 256) /* too few to keep a multiprocessor's memory busy */
                 fail_msg("groups of %d invocations, not 256", atoi(local + 15));
             if (kind == SAMPLE_GREEDY) {
+                keep_text(c->name, &text);
                 if (atoi(local + 15) != 512)
                     fail_msg("groups of %d invocations, not 512", atoi(local + 15));
                 if (strstr(text.p, "for (int "))
@@ -167,7 +168,6 @@ static void test_shape(void **state)
                 int passes = most_passes(text.p);
                 if (passes != c->passes)
                     fail_msg("x is staged in %d passes, not %d", passes, c->passes);
-                keep_text(c->name, &text);
                 validate(&text);
             }
         }

@@ -123,6 +123,9 @@ static const struct unroll unrolls[] = {
      "for (int i = 0; i < L; i++) a(i);",
      "#define N (4 / 2)\nconst uint M = 8u / uint(N);\nconst int L = int(M) - N - 1;\n"
      "{ { const int i = 0; a(i); } }"},
+    {"a list of constants",
+     "const int N = min(8, max(1, 3 / 4)), M = N * 2, L = f(M);\nfor (int i = 1; i < M; i++) a(i);",
+     "const int N = min(8, max(1, 3 / 4)), M = N * 2, L = f(M);\n{ { const int i = 1; a(i); } }"},
     {"in a macro, over several lines",
      "#define F(x) \\\n  for (int i = 0; i < 1; i++) \\\n    x[i] = 0;\nF(b)",
      "#define F(x)   { { const int i = 0; x[i] = 0; } }\nF(b)"},

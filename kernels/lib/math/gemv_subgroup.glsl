@@ -12,10 +12,6 @@
 // neither the tunables nor the number of groups. Rows longer than the shared memory take several
 // passes, and more rows than `part` holds several chunks.
 //
-// ORDERED: NVIDIA's compiler moves the loads of the next rows behind the arithmetic of the current
-// ones, where nothing waits for them but the next round, at once. So there is a barrier after the
-// loads, behind which the arithmetic gets its constant 1.0 from shared memory.
-//
 //! LET PASSES = ceildiv(SLICES, max(1, min((SHARED_BYTES - 9216) / 144, WG_SIZE) / SUBGROUP))
 //! LET STAGED = ceildiv(SLICES, PASSES)
 //! LET LAST = TAIL ? ceildiv(K, 32) - (SLICES - 1) * SUBGROUP : SUBGROUP
@@ -27,11 +23,10 @@
 //! LET CHUNK = max(1, min(min(WG_SIZE, 2048 / SLICES) / TURN, ceildiv(GROUP_ROWS, TURN))) * TURN
 //! SHARED vec4 xs[STAGED * SUBGROUP * 9]
 //! SHARED float part[CHUNK * SLICES]
-//! SHARED uint gemv_one // lane_one
 //
-// Needs lib weight_*_subgroup, the tunables WG_SIZE, SUBGROUP, UNROLL and ORDERED (only for weights
-// whose lane_dot() uses lane_one), the constants or LETs SLICES (the slices that make one result)
-// and GROUP_ROWS (the most rows that a group has), and four functions of the kernel:
+// Needs lib weight_*_subgroup, the tunables WG_SIZE, SUBGROUP and UNROLL, the constants or LETs
+// SLICES (the slices that make one result) and GROUP_ROWS (the most rows that a group has), and
+// four functions of the kernel:
 uint gemv_slice(uint slice);       // its number in a row; called before rows of it are read
 uint gemv_row(uint r);             // element of W at which row r of the group starts
 bool gemv_has(uint slice, uint r); // false: the row that was read for row r adds nothing
@@ -152,10 +147,6 @@ void gemv_pass(uint pass, uint chunk, uint rows)
 {
     uint slice = pass * uint(STAGED) + gemv_k;
     if (PASSES > 1 || chunk == 0u) {
-#if ORDERED
-        if (gl_LocalInvocationIndex == 0u)
-            gemv_one = lane_one;
-#endif
         gemv_stage(pass);
         memoryBarrierShared(); barrier();
         for (int i = 0; i < 8; i++) {
@@ -179,10 +170,6 @@ void gemv_pass(uint pass, uint chunk, uint rows)
             for (int j = 0; j < LANE_RAW; j++)
                 raw[j] = gemv_next[i * LANE_RAW + j];
             gemv_fetch(i, chunk + r + gemv_step, PASSES > 1 ? chunk + rows : gemv_count);
-#if ORDERED
-            memoryBarrierShared(); // before it the loads, and after it a part of all arithmetic
-            lane_one = gemv_one;
-#endif
             y[i] = lane_dot(raw);
         }
 #if TAIL_ROWS > 1

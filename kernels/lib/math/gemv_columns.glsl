@@ -11,14 +11,17 @@
 //! LET VALUES = THREAD_ROWS * COLUMNS
 //! LET OWN_VALUES = VALUES > SUBGROUP ? VALUES / SUBGROUP : 1
 //! LET X_LOADS = 4 * COLUMNS / SETS
+//! LET GEMV_SIDES = max(1, SETS / 4) // columns that are stored side by side
 //! LET UNIT_STRIDE = UNITS + 2 // lanes that store x meet different banks
 //! SHARED vec4 xs[COLUMNS * 4 * UNIT_STRIDE]
 //! SHARED float part[ROWS * COLUMNS * K_PARTS]
 //
 // Needs libs weight_words and weight_*, the constants K and COLUMNS, the tunables SUBGROUP,
 // K_PARTS, SETS and THREAD_ROWS, all powers of two, and two functions of the kernel:
-uint gemv_row(uint r);            // word of W at which row r of the group starts
-vec4 gemv_x(uint column, uint i); // elements 4 i .. 4 i + 3; called once for each i below K / 4
+uint gemv_row(uint r); // word of W at which row r of the group starts
+// Elements 4 i .. 4 i + 3 of column `column + side`; called once for each i below K / 4. `column`
+// is a constant; `side`, below GEMV_SIDES, is the invocation's.
+vec4 gemv_x(uint column, uint side, uint i);
 
 // Private arrays stay in registers only if every index is a constant, and loops may stay loops.
 #define TIMES_1(F, i)  F((i))
@@ -62,11 +65,12 @@ void gemv_fetch(uint row0, uint unit)
 void gemv_stage(uint tid, uint unit0)
 {
     for (int n = 0; n < X_LOADS; n++) {
-        uint column = uint(n * SETS / 4), v = uint(n * SETS % 4 * UNITS) + tid;
+        uint column = uint(n * SETS / 4), side = tid / uint(4 * UNITS);
+        uint v = uint(n * SETS % 4 * UNITS) + tid % uint(4 * UNITS);
         vec4 x = vec4(0.0);
         if (4u * unit0 + v < uint(K / 4))
-            x = gemv_x(column, 4u * unit0 + v);
-        xs[(4u * column + v % 4u) * uint(UNIT_STRIDE) + v / 4u] = x;
+            x = gemv_x(column, side, 4u * unit0 + v);
+        xs[(4u * (column + side) + v % 4u) * uint(UNIT_STRIDE) + v / 4u] = x;
     }
 }
 

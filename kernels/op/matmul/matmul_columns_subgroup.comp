@@ -11,6 +11,11 @@
 //     2048 x 2048      6.5    7.1    7.6   13.2    190
 //     8192 x 2048     10.2   15.4   18.8   34.7    720
 //
+// In whole steps of 8 sequences of Llama 3.2 1B (2026-11-23, us each, with a timer's 8 or so), SETS
+// 4 and 8, the latter with THREAD_ROWS 4 and 2: gate and up 64.5, 54.6, 61.9; down 38.2, 43.2,
+// 31.5; qkv 25.9, 21.6, 22.1; o 17.8, 19.0, 14.1; head 411, 342, 410. With 4 columns down took 1.35
+// times as long. Other types of weights were not measured so.
+//
 // Utilisation: rows shorter than a chunk (K = 1,024: 64 of 128 units) leave subgroups along K
 // without any, a router's 8 rows are two of four sets.
 //
@@ -33,13 +38,14 @@
 //! PARAM float eps
 //! PARAM float out_scale
 //! PARAM float softcap
-//! CONST K COLUMNS W_STRIDE X_STRIDE Y_STRIDE
+//! CONST N K COLUMNS W_STRIDE X_STRIDE Y_STRIDE
 //! CONST SCALED = 0
 //! CONST BIAS_AT = 0
 //! TUNE SUBGROUP = SUBGROUP_SIZE in 8 16 32 64 128
-//! TUNE THREAD_ROWS = 4 in 2 4 8
+//! TUNE MANY = WEIGHT_q4_k && COLUMNS == 8 && MAX_INVOCATIONS >= 512 in 0 1 // subgroups
+//! TUNE THREAD_ROWS = MANY && N < 3072 ? 2 : 4 in 2 4 8
 //! TUNE K_PARTS = min(4, max(1, SHARED_BYTES / (144 * COLUMNS * SUBGROUP) * 2)) in 1 2 4 8
-//! TUNE SETS = 4 in 1 2 4
+//! TUNE SETS = MANY && SUBGROUP * K_PARTS <= 64 ? 8 : 4 in 1 2 4 8
 //! LET WG_SIZE = SUBGROUP * K_PARTS * SETS
 //! LET W_WIDTH = 4
 //! LOCAL WG_SIZE
@@ -61,16 +67,16 @@
 //! LIB gemv_columns
 
 uint first;           // first row of the group within the band
-float square[COLUMNS]; // of this invocation's part of x, for pre=norm
+float square[COLUMNS]; // of this invocation's part of x, for pre=norm; column c has c + side's
 
 uint gemv_row(uint r)
 {
     return min(first + r, rows - 1u) * uint(W_STRIDE);
 }
 
-vec4 gemv_x(uint column, uint i)
+vec4 gemv_x(uint column, uint side, uint i)
 {
-    vec4 x = X[min(column, pass_rows - 1u) * uint(X_STRIDE / 4) + i];
+    vec4 x = X[min(column + side, pass_rows - 1u) * uint(X_STRIDE / 4) + i];
 #if PRE_norm
     square[column] += dot(x, x);
     x *= A[i];
@@ -80,7 +86,7 @@ vec4 gemv_x(uint column, uint i)
 
 void body(uvec3 group)
 {
-    uint tid = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID;
+    uint lane = gl_SubgroupInvocationID, tid = gl_SubgroupID * uint(SUBGROUP) + lane;
     uint part_k = gl_SubgroupID % uint(K_PARTS), set = gl_SubgroupID / uint(K_PARTS);
     first = group.x * uint(ROWS);
     for (int c = 0; c < COLUMNS; c++)
@@ -90,8 +96,9 @@ void body(uvec3 group)
     for (int c = 0; c < COLUMNS; c++) {
         for (uint across = uint(SUBGROUP / 2); across > 0u; across /= 2u)
             square[c] += subgroupShuffleXor(square[c], across);
+        uint to = (uint(c) + gl_SubgroupID / uint(4 * K_PARTS)) % uint(COLUMNS);
         if (lane == 0u)
-            squares[uint(c * K_PARTS * SETS) + gl_SubgroupID] = square[c];
+            squares[to * uint(K_PARTS * SETS) + gl_SubgroupID] = square[c];
     }
     memoryBarrierShared(); barrier();
     if (tid < uint(COLUMNS)) {

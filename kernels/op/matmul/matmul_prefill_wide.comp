@@ -2,7 +2,8 @@
 //
 // Lib matmul_tile. Groups: x covers the rows, ROWS each, y the tokens, TOKENS each. Where the last
 // row tiles, from WHOLE on, fill less than the device (15% may idle), each of them is cut along K
-// into SPLITS parts, a group each: REST tiles become groups of one, two or three WAVES. It is
+// into SPLITS parts, a group each: REST tiles become groups of one, two or three WAVES; of tiles of
+// 32 rows, of which a compute unit has several at a time, of two or three. It is
 // reckoned with 512 tokens in the body for any number.
 //
 // One H200 (driver 580), q4_k, weights not in any cache, 2026-11-23, us (at 512 TFLOP/s), and those
@@ -16,6 +17,8 @@
 //     8192 x 2048      497   34.6      526     154     507    96     234   87
 //     2048 x 3072      217   29.7      246      70     240    49      62   30
 //     2048 x 2048      151   28.4      137      59     137    42      70   30
+// In whole steps of 32 sequences of Llama 3.2 1B (8 more for a timer), tiles of 32 rows in one wave
+// and in two: 2048 x 2048 31.5 and 28.4, 8192 x 2048 88.9 and 71.4.
 // * by hand, in tiles of 128 x 128 cut in two; 878 in tiles of 128 x 256 cut in four. The
 // multiply-adds alone, without fetching, storing and barriers, reach 43 to 48 (docs/perf-log.md).
 //
@@ -64,7 +67,8 @@
 //! LET ROW_TILES = ceildiv(N, ROWS)
 //! LET WHOLE = ROW_TILES * TOKEN_TILES / UNITS * UNITS / TOKEN_TILES
 //! LET REST = max(1, (ROW_TILES - WHOLE) * TOKEN_TILES)
-//! LET WAVES = UNITS % REST * 20 <= 3 * UNITS ? 1 : 2 * UNITS % REST * 20 <= 6 * UNITS ? 2 : 3
+//! LET ONE = ROWS > 32 && UNITS % REST * 20 <= 3 * UNITS
+//! LET WAVES = ONE ? 1 : 2 * UNITS % REST * 20 <= 6 * UNITS ? 2 : 3
 //! LET MOST = min(SUM_ROWS / ROWS / max(1, ROW_TILES - WHOLE), K / (SOFTWARE ? 4 * STEP : 256))
 //! LET SPLITS = CUT == 0 ? 1 : max(1, min(CUT > 1 ? CUT : WAVES * UNITS / REST, MOST))
 //! LET KEPT = WHOLE * (SPLITS - 1)

@@ -82,7 +82,11 @@ void gemv_stage(uint tid, uint unit0)
     w[4 * (r) + 1] = one[1]; \
     w[4 * (r) + 2] = one[2]; \
     w[4 * (r) + 3] = one[3];
-#define MULTIPLY_ROW(r, c, j) acc[(r) * COLUMNS + (c)] += dot(w[4 * (r) + (j)], x);
+#define MULTIPLY_ROW(r, c, j) \
+    acc[(r) * COLUMNS + (c)] += w[4 * (r) + (j)].x * x.x; \
+    acc[(r) * COLUMNS + (c)] += w[4 * (r) + (j)].y * x.y; \
+    acc[(r) * COLUMNS + (c)] += w[4 * (r) + (j)].z * x.z; \
+    acc[(r) * COLUMNS + (c)] += w[4 * (r) + (j)].w * x.w;
 #define MULTIPLY_VEC4(c, j) \
     x = xs[uint((4 * (c) + (j)) * UNIT_STRIDE) + at]; \
     EACH_ROW(MULTIPLY_ROW, c, j)

@@ -14,7 +14,8 @@
 // In whole steps of 8 sequences of Llama 3.2 1B (2026-11-23, us each, with a timer's 8 or so), SETS
 // 4 and 8, the latter with THREAD_ROWS 4 and 2: gate and up 64.5, 54.6, 61.9; down 38.2, 43.2,
 // 31.5; qkv 25.9, 21.6, 22.1; o 17.8, 19.0, 14.1; head 411, 342, 410. With 4 columns down took 1.35
-// times as long. Other types of weights were not measured so.
+// times as long. Other types of weights were not measured so. LONG, and sums by multiply-adds of a
+// component each: docs/perf-log.md.
 //
 // Utilisation: rows shorter than a chunk (K = 1,024: 64 of 128 units) leave subgroups along K
 // without any, a router's 8 rows are two of four sets.
@@ -42,9 +43,11 @@
 //! CONST SCALED = 0
 //! CONST BIAS_AT = 0
 //! TUNE SUBGROUP = SUBGROUP_SIZE in 8 16 32 64 128
-//! TUNE MANY = WEIGHT_q4_k && COLUMNS == 8 && MAX_INVOCATIONS >= 512 in 0 1 // subgroups
+//! TUNE MANY = WEIGHT_q4_k && COLUMNS >= 8 && MAX_INVOCATIONS >= 512 in 0 1 // subgroups
 //! TUNE THREAD_ROWS = MANY && N < 3072 ? 2 : 4 in 2 4 8
-//! TUNE K_PARTS = min(4, max(1, SHARED_BYTES / (144 * COLUMNS * SUBGROUP) * 2)) in 1 2 4 8
+//! TUNE FULL = COLUMNS == 16 || N > 32 * COMPUTE_UNITS in 0 1 // more groups than units
+//! TUNE LONG = MANY && THREAD_ROWS == 4 && FULL in 0 1
+//! TUNE K_PARTS = LONG ? 1 : min(4, max(1, SHARED_BYTES / 144 / COLUMNS / SUBGROUP * 2)) in 1 2 4 8
 //! TUNE SETS = MANY && SUBGROUP * K_PARTS <= 64 ? 8 : 4 in 1 2 4 8
 //! LET WG_SIZE = SUBGROUP * K_PARTS * SETS
 //! LET W_WIDTH = 4
@@ -57,7 +60,7 @@
 //! EXTENSION GL_KHR_shader_subgroup_shuffle
 //! REQUIRE SUBGROUP == SUBGROUP_SIZE && SUBGROUP_SIZE >= 8
 //! REQUIRE W_STRIDE % 4 == 0 && K % 16 == 0
-//! PREFER SOFTWARE ? 5 : COLUMNS == 16 ? 15 : 30 // matmul_prefill_wide: 20
+//! PREFER SOFTWARE ? 5 : COLUMNS < 16 || WEIGHT_q4_k && N >= 3072 ? 30 : 15 // wide: 20
 //! TOLERANCE 3e-12
 //! STEP read
 //! LIB weight_words

@@ -1,5 +1,5 @@
-/* The worked example of docs/kernels.md, "From nothing to a pack": every command of it is run, and
- * what it shows of their output is there. */
+/* The examples of docs/kernels.md: the first kernel gives the known answers; of "From nothing to a
+ * pack" every command is run, and what it shows of their output is there. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -8,7 +8,8 @@
 #include "tests/support/process.h"
 #include "tests/support/tiny_model.h"
 
-#define SECTION "\n## From nothing to a pack\n"
+#define SECTION_COMPLETE "\n## A complete example\n\n```glsl\n"
+#define SECTION          "\n## From nothing to a pack\n"
 
 static char *dir, *env[5];
 
@@ -74,6 +75,24 @@ static size_t run_block(struct dgl_str block)
     return count;
 }
 
+/* The text of the first block of GLSL, word for word. */
+static void complete_example_gives_the_known_answers(void **state)
+{
+    struct process_result r = {0};
+    size_t len;
+    char *text = tiny_file_read("docs", "kernels.md", &len), *at = strstr(text, SECTION_COMPLETE);
+    (void)state;
+    assert_non_null(at);
+    at += strlen(SECTION_COMPLETE);
+    const char *end = strstr(at, "\n```\n");
+    assert_non_null(end);
+    test_write_file(dir, "ex.comp", at, (size_t)(end + 1 - at));
+    run_command(DGL_STR("dopplergl kernels check ex.comp"), &r);
+    assert_contains(r.out, "1 passed, 0 failed, 0 skipped");
+    process_finish(&r);
+    free(text);
+}
+
 static void every_command_of_the_example_runs(void **state)
 {
     size_t len, commands = 0, kernels = 0;
@@ -115,7 +134,8 @@ static char *absolute(const char *format, const char *path)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_command_of_the_example_runs)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(complete_example_gives_the_known_answers),
+                                       cmocka_unit_test(every_command_of_the_example_runs)};
     char *program = checked(strdup(process_program())), *path;
     *strrchr(program, '/') = '\0';
     path = absolute("PATH=%s:/usr/local/bin:/usr/bin:/bin", program);

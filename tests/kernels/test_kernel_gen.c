@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/base/file.h"
 #include "kernels/kernels.h"
 #include "kernels/set/embedded.h"
 #include "kernels/step.h"
@@ -461,43 +460,6 @@ static void words_case(void **state)
     kernel_set_destroy(&set);
 }
 
-/* The first block of code in docs/kernels.md is a kernel file, word for word. */
-static void example_of_the_documentation_is_valid(void **state)
-{
-    (void)state;
-    const struct kernel_request request = {
-        .op = "matmul",
-        .attrs = {{"phase", "decode"}, {"weight", "f16"}, {"pre", "none"}, {"post", "add"}},
-        .num_attrs = 4,
-        .consts = {{"K", 256}, {"W_STRIDE", 128}},
-        .num_consts = 2};
-    char *page = NULL, out[4096];
-    size_t len = 0;
-    if (dgl_file_slurp(NULL, "docs/kernels.md", 1 << 20, &page, &len) != DGL_OK)
-        SKIP("docs/kernels.md is not below the working directory");
-    char *start = strstr(page, "```glsl\n"), *end = start ? strstr(start, "\n```\n") : NULL;
-    assert_non_null(end);
-    start += strlen("```glsl\n");
-    char *dir = test_tmpdir();
-    test_write_file(dir, "example.comp", start, (size_t)(end + 1 - start));
-    struct kernel_set *set =
-        loaded_set(dgl_kernels_params(.dirs = (const char *const[]){dir}, .num_dirs = 1));
-    struct kernel_choice choice;
-    struct dgl_buf text = {0};
-    struct test_log log;
-    test_log_init(&log, DGL_LOG_ERROR);
-    if (kernel_choose(&log.log, set, &request, NULL, 0, &choice) != DGL_OK ||
-        kernel_generate(&log.log, &choice, &text) != DGL_OK)
-        fail_msg("%s", log.text);
-    assert_string_equal(choice.kernel->name, "matmul_example");
-    if (validate(text.p, out, sizeof(out)) != 0)
-        fail_msg("%s", out);
-    dgl_buf_finish(&text);
-    kernel_set_destroy(&set);
-    test_tmpdir_remove(dir);
-    free(page);
-}
-
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -507,7 +469,6 @@ int main(void)
         cmocka_unit_test(text_has_the_libs_of_the_choice),
         cmocka_unit_test(messages_name_the_line_of_the_file),
         cmocka_unit_test(messages_name_the_line_of_the_lib),
-        cmocka_unit_test(example_of_the_documentation_is_valid),
     };
     int failed = test_run_table("kernel_gen_pieces", text_holds_piece, pieces);
     failed += test_run_table("kernel_gen_valid", text_is_valid, valid);

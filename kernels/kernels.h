@@ -375,12 +375,14 @@ void kernel_choice_origin(const struct kernel_choice *choice, struct dgl_buf *ou
  * the other, all lines ending in LF. False: out of memory. */
 bool kernel_choice_sha256(const struct kernel_choice *choice, char out[65]);
 
-/* Tells of hints for some requests only that are for none of a model's. Where the hint `strict` is
- * in force: DGL_ERR_UNSUPPORTED naming the first hint of any kind that is for none.
- * `q4_k_expanded`: weights of q4_k were unpacked as a hint says. */
+/* Tells of hints for some requests or kernels that have a say about no step of a model: `requests`
+ * and `choices` are its steps', `count` of each. Where the hint `strict` is in force:
+ * DGL_ERR_UNSUPPORTED naming the first hint of any kind that is for none. `q4_k_expanded`: weights
+ * of q4_k were unpacked as a hint says. */
 enum dgl_status kernel_set_check_heard(const struct dgl_log *log, const struct kernel_set *set,
                                        const struct kernel_request *const *requests,
-                                       size_t num_requests, bool q4_k_expanded);
+                                       const struct kernel_choice *const *choices, size_t count,
+                                       bool q4_k_expanded);
 
 /* Group counts of one dispatch for `tokens` tokens and a band of `rows` rows of weights. A count in
  * x above `max_x` (the device's limit, at least 65,535) is folded: groups[0] * groups[2] covers it

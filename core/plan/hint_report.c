@@ -1,5 +1,5 @@
-/* What hints came to: those that were passed over, a manifest's defaults that decide, and under
- * `strict` those that are for nothing. */
+/* What hints came to: those that were passed over, a manifest's defaults that decide, and
+ * those that are for nothing, which are refused under `strict`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,13 +94,20 @@ enum dgl_status plan_check_hints(struct plan *plan, const char *model, bool q4_k
     const struct kernel_table *kernels = &plan->kernels;
     const struct kernel_request **requests =
         dgl_new_array(const struct kernel_request *, kernels->count);
-    if (!requests)
-        return dgl_fail_memory(plan->device->log, "the requests of a plan", kernels->count);
-    for (size_t i = 0; i < kernels->count; i++)
+    const struct kernel_choice **choices =
+        dgl_new_array(const struct kernel_choice *, kernels->count);
+    enum dgl_status status = DGL_OK;
+    if (!requests || !choices)
+        status = dgl_fail_memory(plan->device->log, "the requests of a plan", kernels->count);
+    for (size_t i = 0; i < kernels->count && status == DGL_OK; i++) {
         requests[i] = &kernels->uses[i]->request;
-    enum dgl_status status =
-        kernel_set_check_heard(&notes, kernels->set, requests, kernels->count, q4_k_expanded);
+        choices[i] = &kernels->uses[i]->choice;
+    }
+    if (status == DGL_OK)
+        status = kernel_set_check_heard(&notes, kernels->set, requests, choices, kernels->count,
+                                        q4_k_expanded);
     free(requests);
+    free(choices);
     if (status != DGL_OK)
         return status;
     note_fallbacks(plan, &notes);

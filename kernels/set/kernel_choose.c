@@ -539,73 +539,123 @@ enum dgl_status kernel_choose(const struct dgl_log *log, const struct kernel_set
 
 /* ---- hints that nobody hears ----------------------------------------------------------------- */
 
-/* Whether the hint has something to say about some request. */
-static bool is_heard(const struct kernel_hint *hint, const struct kernel_set *set,
-                     const struct kernel_request *const *requests, size_t num_requests)
+/* The kernels that a model's steps take, and what for. */
+struct taken {
+    const struct kernel_set *set;
+    const struct kernel_request *const *requests;
+    const struct kernel_choice *const *choices; /* as many */
+    size_t count;
+    bool q4_k_expanded; /* weights of q4_k were unpacked as a hint says */
+};
+
+/* Whether some kernel that goes by the word is for such requests. */
+static bool is_served(const struct kernel_set *set, const char *word,
+                      const struct kernel_request *request)
 {
-    const struct kernel *kernel = hint->tune ? kernel_set_find(set, hint->kernel) : NULL;
-    struct requested requested;
-    for (size_t i = 0; i < num_requests; i++) {
-        if (kernel && kernel_serves(kernel, requests[i]) &&
-            (!hint->pattern[0] || kernel_request_match(requests[i], hint->pattern)))
-            return true;
-        if (dgl_str_starts(dgl_str_of(hint->key), "workgroupOverrides.") &&
-            kernel_serves(kernel_set_find(set, hint->key + strlen("workgroupOverrides.")),
-                          requests[i]))
-            return true;
-        if (strcmp(hint->key, "colsPerWorkgroup") == 0 && strcmp(requests[i]->op, "matmul") == 0 &&
-            has(requests[i], "phase", "decode"))
-            return true;
-        if (!kernel && dgl_str_starts(dgl_str_of(hint->key), "variants.") &&
-            kernel_request_match(requests[i], hint->key + strlen("variants.")))
-            return true;
-        if (!kernel && read_fixed(hint, requests[i], &requested))
+    for (size_t i = 0; i < kernel_set_count(set); i++) {
+        const struct kernel *kernel = kernel_set_at(set, i);
+        if (strcmp(kernel->op, request->op) == 0 && answers_to(kernel, word) &&
+            kernel_serves(kernel, request))
             return true;
     }
     return false;
 }
 
-/* Whether the hint is for some requests of an operation that the model has, and for none of these:
- * its pattern is misspelt, or another model's. */
-static bool misses_all(const struct kernel_hint *hint, const struct kernel_set *set,
-                       const struct kernel_request *const *requests, size_t num_requests)
+/* Which steps the hint is for: requests that match the pattern, and of tunables and work groups
+ * those that take the kernel. */
+struct hint_subject {
+    const char *pattern; /* "": every request; NULL: the hint goes by its key alone */
+    const char *kernel;  /* NULL: whichever it is */
+};
+
+static struct hint_subject hint_subject(const struct kernel_hint *hint)
 {
-    const char *pattern = dgl_str_starts(dgl_str_of(hint->key), "variants.")
-                              ? hint->key + strlen("variants.")
-                          : hint->tune ? hint->pattern
-                                       : "";
-    const size_t op = strcspn(pattern, "/");
-    bool has_op = false;
-    for (size_t i = 0; i < num_requests && pattern[op]; i++)
-        has_op |= dgl_str_eq((struct dgl_str){pattern, op}, requests[i]->op);
-    return has_op && strcmp(hint->value, "auto") != 0 &&
-           !is_heard(hint, set, requests, num_requests);
+    const char *dot = strchr(hint->key, '.');
+    if (hint->tune)
+        return (struct hint_subject){hint->pattern, hint->kernel};
+    if (dot && dgl_str_starts(dgl_str_of(hint->key), "workgroupOverrides."))
+        return (struct hint_subject){"", dot + 1};
+    if (dot && dgl_str_starts(dgl_str_of(hint->key), "variants."))
+        return (struct hint_subject){dot + 1, NULL};
+    return (struct hint_subject){NULL, NULL};
+}
+
+/* What the hint is for instead of some step; NULL: it has a say about one, whether or not another
+ * hint beats it there. */
+static const char *misses(const struct kernel_hint *hint, const struct taken *taken)
+{
+    const struct hint_subject subject = hint_subject(hint);
+    struct requested requested;
+    bool matched = false;
+    for (size_t i = 0; i < taken->count; i++) {
+        const struct kernel_request *request = taken->requests[i];
+        if (!subject.pattern) {
+            if (strcmp(hint->key, "colsPerWorkgroup") == 0
+                    ? strcmp(request->op, "matmul") == 0 && has(request, "phase", "decode")
+                    : read_fixed(hint, request, &requested))
+                return NULL;
+            continue;
+        }
+        if (subject.pattern[0] && !kernel_request_match(request, subject.pattern))
+            continue;
+        matched = true;
+        if (subject.kernel ? strcmp(taken->choices[i]->kernel->name, subject.kernel) == 0
+                           : is_served(taken->set, hint->value, request))
+            return NULL;
+    }
+    if (!matched)
+        return "no operation of the model";
+    return subject.kernel ? "a kernel that no such step of the model takes"
+                          : "steps of the model that no such kernel serves";
+}
+
+/* Whether the model has the operation that the hint speaks of: if not it may be there for other
+ * models. */
+static bool has_operation(const struct kernel_hint *hint, const struct taken *taken)
+{
+    const struct hint_subject subject = hint_subject(hint);
+    const struct kernel *kernel =
+        subject.kernel ? kernel_set_find(taken->set, subject.kernel) : NULL;
+    const struct dgl_str op = kernel ? dgl_str_of(kernel->op)
+                              : subject.pattern
+                                  ? (struct dgl_str){subject.pattern, strcspn(subject.pattern, "/")}
+                                  : DGL_STR("");
+    for (size_t i = 0; i < taken->count; i++)
+        if (dgl_str_eq(op, taken->requests[i]->op))
+            return true;
+    return false;
+}
+
+static enum dgl_status check_heard(const struct dgl_log *log, const struct kernel_hint *hint,
+                                   const struct taken *taken, bool strict)
+{
+    const bool q4_k = strcmp(hint->key, "q4kMatmul") == 0;
+    if (strcmp(hint->value, "auto") == 0 ||
+        (strict ? hint->layer == KERNEL_LAYER_TUNER || !kernel_hint_chooses(hint) ||
+                      (q4_k && taken->q4_k_expanded)
+                : hint->layer < KERNEL_LAYER_PINNED || !has_operation(hint, taken)))
+        return DGL_OK;
+    const char *other = misses(hint, taken);
+    if (other && strict)
+        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                        "the hint %s=%s (%s) is for %s, and hints are strict: leave it out, or "
+                        "strict",
+                        hint->key, hint->value, hint->origin, other);
+    if (other)
+        dgl_notice(log, "the hint %s=%s (%s) is for %s, and changes nothing", hint->key,
+                   hint->value, hint->origin, other);
+    return DGL_OK;
 }
 
 enum dgl_status kernel_set_check_heard(const struct dgl_log *log, const struct kernel_set *set,
                                        const struct kernel_request *const *requests,
-                                       size_t num_requests, bool q4_k_expanded)
+                                       const struct kernel_choice *const *choices, size_t count,
+                                       bool q4_k_expanded)
 {
     const struct kernel_hints *hints = kernel_set_hints(set);
-    for (size_t i = 0; i < hints->count; i++) {
-        const struct kernel_hint *hint = &hints->items[i];
-        if (!hints->strict) {
-            if (hint->layer >= KERNEL_LAYER_PINNED && misses_all(hint, set, requests, num_requests))
-                dgl_notice(log,
-                           "the hint %s=%s (%s) is for no operation of the model, and changes "
-                           "nothing",
-                           hint->key, hint->value, hint->origin);
-            continue;
-        }
-        bool q4_k = strcmp(hint->key, "q4kMatmul") == 0;
-        if (hint->layer == KERNEL_LAYER_TUNER || strcmp(hint->value, "auto") == 0 ||
-            !kernel_hint_chooses(hint) || (q4_k && q4_k_expanded) ||
-            is_heard(hint, set, requests, num_requests))
-            continue;
-        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
-                        "the hint %s=%s (%s) is for no operation of the model, and hints are "
-                        "strict: leave it out, or strict",
-                        hint->key, hint->value, hint->origin);
-    }
-    return DGL_OK;
+    const struct taken taken = {set, requests, choices, count, q4_k_expanded};
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < hints->count && status == DGL_OK; i++)
+        status = check_heard(log, &hints->items[i], &taken, hints->strict);
+    return status;
 }

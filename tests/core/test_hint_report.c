@@ -13,24 +13,64 @@ static const struct report_row {
     const char *defaults; /* of the manifest; NULL: none */
     const char *hints;    /* of a person; NULL: none */
     const char *wanted;   /* part of the only line; NULL: nothing is said */
+    const char *refused;  /* part of the error; NULL: none */
 } rows[] = {
-    {"no hints", MADE_GPU, NULL, NULL, NULL},
-    {"what is taken anyway", MADE_GPU, "{\"attentionDecode\":\"subgroup\"}", NULL, NULL},
-    {"what is taken anyway, in software", MADE_LLVMPIPE, "{\"f16Matmul\":\"auto\"}", NULL, NULL},
+    {"no hints", MADE_GPU, NULL, NULL, NULL, NULL},
+    {"what is taken anyway", MADE_GPU, "{\"attentionDecode\":\"subgroup\"}", NULL, NULL, NULL},
+    {"what is taken anyway, in software", MADE_LLVMPIPE, "{\"f16Matmul\":\"auto\"}", NULL, NULL,
+     NULL},
     {"parts instead of the whole", MADE_GPU, "{\"attentionDecode\":\"tiled_small\"}", NULL,
-     "M: default hints of its manifest decide over kernels: attentionDecode=tiled_small; a hint"},
+     "M: default hints of its manifest decide over kernels: attentionDecode=tiled_small; a hint",
+     NULL},
     {"another of the parts", MADE_GPU, "{\"attentionDecode\":\"streaming\"}", NULL,
-     "decide over kernels: attentionDecode=streaming; "},
+     "decide over kernels: attentionDecode=streaming; ", NULL},
     {"another kernel", MADE_LLVMPIPE, "{\"attentionDecode\":\"tiled_large\"}", NULL,
-     "decide over kernels: attentionDecode=tiled_large; "},
-    {"a person's hint", MADE_GPU, NULL, "{\"attentionDecode\":\"tiled_small\"}", NULL},
+     "decide over kernels: attentionDecode=tiled_large; ", NULL},
+    {"a person's hint", MADE_GPU, NULL, "{\"attentionDecode\":\"tiled_small\"}", NULL, NULL},
     {"a person undoes it", MADE_GPU, "{\"attentionDecode\":\"tiled_small\"}",
-     "{\"attentionDecode\":\"auto\"}", NULL},
+     "{\"attentionDecode\":\"auto\"}", NULL, NULL},
     {"what the device lacks", MADE_MINIMUM, "{\"attentionDecode\":\"subgroup\"}", NULL,
      "attn_decode: hint attentionDecode=subgroup (manifest) does not apply here: "
-     "attn_token_subgroup: EXTENSION GL_KHR_shader_subgroup_shuffle is absent"},
+     "attn_token_subgroup: EXTENSION GL_KHR_shader_subgroup_shuffle is absent",
+     NULL},
     {"a hint for nothing", MADE_GPU, NULL, "{\"variants\":{\"matmul/N=77\":\"matmul_decode\"}}",
-     "the hint variants.matmul/N=77=matmul_decode (--kernel-hints) is for no operation of the"},
+     "the hint variants.matmul/N=77=matmul_decode (--kernel-hints) is for no operation of the",
+     NULL},
+    {"a kernel for other steps", MADE_GPU, NULL,
+     "{\"variants\":{\"matmul/decode\":\"matmul_prefill\"}}",
+     "the hint variants.matmul/decode=matmul_prefill (--kernel-hints) is for steps of the model "
+     "that no such kernel serves, and changes nothing",
+     NULL},
+    {"a kernel for some of the steps", MADE_GPU, NULL,
+     "{\"variants\":{\"matmul\":\"matmul_prefill\"}}", NULL, NULL},
+    {"a tunable of a kernel that no step has", MADE_LLVMPIPE, NULL,
+     "{\"tunes\":{\"matmul_decode_subgroup.WG_SIZE\":64}}",
+     "the hint tunes.matmul_decode_subgroup.WG_SIZE=64 (--kernel-hints) is for a kernel that no "
+     "such step "
+     "of the model takes, and changes nothing",
+     NULL},
+    {"a work group of a kernel that no step has", MADE_LLVMPIPE, NULL,
+     "{\"workgroupOverrides\":{\"matmul_decode_subgroup\":[33]}}",
+     "the hint workgroupOverrides.matmul_decode_subgroup=33 (--kernel-hints) is for a kernel that "
+     "no such",
+     NULL},
+    {"an operation that the model lacks", MADE_LLVMPIPE, NULL,
+     "{\"tunes\":{\"moe_decode.WG_SIZE\":32}}", NULL, NULL},
+    {"strict: a kernel for other steps", MADE_GPU, NULL,
+     "{\"strict\":true,\"variants\":{\"matmul/decode\":\"matmul_prefill\"}}", NULL,
+     "matmul_prefill (--kernel-hints) is for steps of the model that no such kernel serves, and "
+     "hints are strict"},
+    {"strict: a tunable of a kernel that no step has", MADE_LLVMPIPE, NULL,
+     "{\"strict\":true,\"tunes\":{\"matmul_decode_subgroup.WG_SIZE\":64}}", NULL,
+     "is for a kernel that no such step of the model takes, and hints are strict"},
+    {"strict: a work group of a kernel that no step has", MADE_LLVMPIPE, NULL,
+     "{\"strict\":true,\"workgroupOverrides\":{\"matmul_decode_subgroup\":[33]}}", NULL,
+     "is for a kernel that no such step of the model takes, and hints are strict"},
+    {"strict: an operation that the model lacks", MADE_LLVMPIPE, NULL,
+     "{\"strict\":true,\"tunes\":{\"moe_decode.WG_SIZE\":32}}", NULL,
+     "is for a kernel that no such step of the model takes, and hints are strict"},
+    {"strict: a tunable that is taken", MADE_LLVMPIPE, NULL,
+     "{\"strict\":true,\"tunes\":{\"norm_rms.WG_SIZE\":128}}", NULL, NULL},
 };
 
 static void is_said_once(void **state)
@@ -46,8 +86,13 @@ static void is_said_once(void **state)
         DGL_OK);
     planned_open(&p, &(struct shape_model_params){.config = MODEL}, row->device, set);
     test_log_clear(&p.log);
-    assert_int_equal(plan_check_hints(&p.plan, "M", false), DGL_OK);
-    assert_string_equal(p.log.text, "");
+    assert_int_equal(plan_check_hints(&p.plan, "M", false),
+                     row->refused ? DGL_ERR_UNSUPPORTED : DGL_OK);
+    if (row->refused)
+        assert_contains(p.log.text, row->refused);
+    else
+        assert_string_equal(p.log.text, "");
+    test_log_clear(&p.log);
     plan_tell_hints(&p.plan, NULL);
     const char *end = strchr(p.log.text, '\n');
     if (!row->wanted)

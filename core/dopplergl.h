@@ -1714,7 +1714,8 @@ struct dgl_tune_op {
     const char *op; /* as in a plan: "qkv". Static */
     int32_t tokens; /* of the pass that was measured */
     char *request;  /* operation, attributes and constants: what the winner is stored by */
-    /* [num_candidates]; the first is the default */
+    /* [num_candidates]; the first is the default. Where that has a reason, it is the only one, and
+     * nothing was timed or stored: all times are 0 */
     struct dgl_tune_candidate *candidates;
     size_t num_candidates;
     size_t winner; /* 0 = none was faster than the default beyond doubt */
@@ -1728,7 +1729,7 @@ struct dgl_tune_op {
 };
 /* Arrays and texts are the result's: dgl_tune_result_finish(). */
 struct dgl_tune_result {
-    struct dgl_tune_op *ops; /* [num_ops], those that have anything to choose from */
+    struct dgl_tune_op *ops; /* [num_ops], with anything to choose from, or a wrong default */
     size_t num_ops;
     size_t num_left; /* operations that were not reached: cancelled, or out of time */
     bool gpu_clock;  /* times are by the GPU's clock; else by the host's */

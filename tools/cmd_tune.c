@@ -45,6 +45,12 @@ static int by_time(const void *a, const void *b)
     return (x->us > y->us) - (x->us < y->us);
 }
 
+/* It is wrong: nothing was measured. */
+static bool default_is_wrong(const struct dgl_tune_op *op)
+{
+    return op->candidates[0].reason[0] != '\0';
+}
+
 /* The fastest first; those that were not timed last. */
 static void put_candidates(struct dgl_buf *out, const struct dgl_tune_op *op)
 {
@@ -59,7 +65,8 @@ static void put_candidates(struct dgl_buf *out, const struct dgl_tune_op *op)
     qsort(sorted, op->num_candidates, sizeof(*sorted), by_time);
     for (size_t i = 0; i < op->num_candidates; i++) {
         const struct dgl_tune_candidate *c = sorted[i];
-        const bool winner = c == &op->candidates[op->winner], first = c == op->candidates;
+        const bool first = c == op->candidates;
+        const bool winner = c == &op->candidates[op->winner] && !default_is_wrong(op);
         if (c->reason[0])
             dgl_buf_printf(out, "%12s  ", "-");
         else
@@ -82,18 +89,33 @@ void tune_put(struct dgl_buf *out, const struct dgl_tune_result *r, bool candida
     for (size_t i = 0; i < r->num_ops; i++) {
         const struct dgl_tune_op *op = &r->ops[i];
         const struct dgl_tune_candidate *winner = &op->candidates[op->winner];
+        const bool wrong = default_is_wrong(op);
         char spread[16] = "-"; /* no candidate came near enough for rounds in turn */
+        char times[2][24] = {"-", "-"};
         if (op->spread > 0)
             snprintf(spread, sizeof(spread), "%.1f%%", op->spread * 100);
-        dgl_buf_printf(out, "%-14s %-7s %6d %10.2f %10.2f %7s %7zu  ", op->op,
-                       phase_name(op->phase), (int)op->tokens, op->default_us, op->tuned_us, spread,
-                       op->num_candidates);
+        if (!wrong) {
+            snprintf(times[0], sizeof(times[0]), "%.2f", op->default_us);
+            snprintf(times[1], sizeof(times[1]), "%.2f", op->tuned_us);
+        }
+        dgl_buf_printf(out, "%-14s %-7s %6d %10s %10s %7s %7zu  ", op->op, phase_name(op->phase),
+                       (int)op->tokens, times[0], times[1], spread, op->num_candidates);
         put_name(out, winner->kernel, winner->tunes);
-        dgl_buf_printf(out, "%s%s\n", op->winner ? "" : " (default)",
+        dgl_buf_printf(out, "%s%s%s\n", op->winner ? "" : " (default)", wrong ? " is wrong" : "",
                        op->complete ? "" : " (time ended the search)");
         if (candidates)
             put_candidates(out, op);
     }
+}
+
+/* null where it was not `timed`. */
+static void put_us(struct dgl_json_writer *w, const char *key, double us, bool timed)
+{
+    dgl_jw_key(w, key);
+    if (timed)
+        dgl_jw_f64(w, us);
+    else
+        dgl_jw_null(w);
 }
 
 void tune_json(struct dgl_json_writer *w, const struct dgl_tune_result *r)
@@ -106,12 +128,9 @@ void tune_json(struct dgl_json_writer *w, const struct dgl_tune_result *r)
         report_text(w, "phase", phase_name(op->phase));
         report_i64(w, "tokens", op->tokens);
         report_text(w, "request", op->request);
-        report_f64(w, "default_us", op->default_us);
-        report_f64(w, "tuned_us", op->tuned_us);
-        if (op->best > 0)
-            report_f64(w, "best_us", op->best_us);
-        else
-            report_text(w, "best_us", NULL);
+        put_us(w, "default_us", op->default_us, !default_is_wrong(op));
+        put_us(w, "tuned_us", op->tuned_us, !default_is_wrong(op));
+        put_us(w, "best_us", op->best_us, op->best > 0);
         report_f64(w, "spread", op->spread);
         report_u64(w, "winner", op->winner);
         report_u64(w, "best", op->best);
@@ -123,11 +142,7 @@ void tune_json(struct dgl_json_writer *w, const struct dgl_tune_result *r)
             dgl_jw_object(w);
             report_text(w, "kernel", c->kernel);
             report_text(w, "tunes", c->tunes);
-            dgl_jw_key(w, "us");
-            if (c->reason[0])
-                dgl_jw_null(w);
-            else
-                dgl_jw_f64(w, c->us);
+            put_us(w, "us", c->us, !c->reason[0]);
             report_bool(w, "verified", c->verified);
             report_text(w, "reason", c->reason[0] ? c->reason : NULL);
             dgl_jw_end_object(w);
@@ -305,13 +320,22 @@ int command_tune(const struct options *opt)
         tune_put(&out, &r, true);
     }
     bool written = out_buf(&out);
-    if (r.num_ops)
-        console_note(&e.console, "tune: %zu operation%s in %.0f s by the %s clock%s", r.num_ops,
-                     r.num_ops == 1 ? "" : "s", (double)r.ns * 1e-9,
+    size_t num_timed = r.num_ops;
+    for (size_t i = 0; i < r.num_ops; i++) {
+        const struct dgl_tune_candidate *first = r.ops[i].candidates;
+        if (!default_is_wrong(&r.ops[i]))
+            continue;
+        num_timed--;
+        console_error("tune: %s (%s): the default, %s, cannot be measured against: %s", r.ops[i].op,
+                      phase_name(r.ops[i].phase), first->kernel, first->reason);
+    }
+    if (num_timed)
+        console_note(&e.console, "tune: %zu operation%s in %.0f s by the %s clock%s", num_timed,
+                     num_timed == 1 ? "" : "s", (double)r.ns * 1e-9,
                      r.gpu_clock ? "GPU's" : "host's",
                      r.stored ? "; `dopplergl tune --show` lists what is stored"
                               : "; there is no cache folder to keep the results in");
-    if (r.num_ops && !opt->json)
+    if (num_timed && !opt->json)
         console_note(
             &e.console,
             "tune: times of candidates are the least of three in the search, each at "
@@ -322,10 +346,11 @@ int command_tune(const struct options *opt)
         console_note(&e.console, "tune: %zu operation%s not reached: %s", r.num_left,
                      r.num_left == 1 ? " was" : "s were",
                      status == DGL_OK ? "--seconds gives more time" : "the others are kept");
+    const bool wrong = num_timed < r.num_ops;
     dgl_tune_result_finish(&r);
-    if (status == DGL_OK && !opt->op && !dgl_device_get_info(e.device)->software)
+    if (status == DGL_OK && !wrong && !opt->op && !dgl_device_get_info(e.device)->software)
         status = try_executors(&e, opt, path);
     int code = status == DGL_OK ? out_exit(written) : exit_code(status);
     engine_close(&e);
-    return code;
+    return code == EXIT_OK && wrong ? EXIT_FAILED : code;
 }

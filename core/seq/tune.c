@@ -244,7 +244,7 @@ static enum dgl_status report(struct tuner *t, const struct subject *subject, si
     }
     memcpy(op->candidates, t->reports, t->num * sizeof(*op->candidates));
     r->ops[r->num_ops++] = *op;
-    if (t->p->compare)
+    if (t->p->compare || op->candidates[0].reason[0])
         return DGL_OK;
     struct tune_entry entry = {.key = subject->key,
                                .op = (char *)op->op,
@@ -308,6 +308,8 @@ static enum dgl_status tune_subject(struct tuner *t, struct subject *subject, bo
         if (status == DGL_OK && (t->p->compare ? best > 0 : t->num > 1))
             status = report(t, subject, taken ? best : 0, &op);
         *reached = t->num > 1 || !t->late;
+    } else if (status == DGL_OK && t->num > 0 && !t->p->compare) {
+        status = report(t, subject, 0, &op); /* a default that is wrong is no measure */
     }
     tuner_subject_end(t);
     return status;

@@ -146,6 +146,51 @@ static void reset_forgets(void **state)
     process_finish(&r);
 }
 
+/* The default itself is wrong, under the built-in's NAME or one of its own: nothing is measured
+ * against it. */
+static void a_wrong_default_is_told(void **state)
+{
+    static const char *const names[] = {"norm_rms", "my_bad"};
+    struct process_result r;
+    (void)state;
+    process_command(&r, "kernels", "show", "norm_rms", NULL);
+    assert_code(&r, 0);
+    const char *name = strstr(r.out, "//! NAME norm_rms"), *factor = strstr(r.out, "inversesqrt(");
+    assert_true(name && factor && name < factor);
+    char *path = checked(dgl_path_join(dir, "wrong.comp"));
+    for (size_t i = 0; i < 2; i++) {
+        struct dgl_buf wrong = {0};
+        struct process_result tuned;
+        dgl_buf_printf(&wrong, "%.*s//! NAME %s%.*s1.01 * %s", (int)(name - r.out), r.out, names[i],
+                       (int)(factor - name - 17), name + 17, factor);
+        test_write_file(dir, "wrong.comp", wrong.p, wrong.len);
+        RUN(&tuned, "tune", "-m", dir, "--device", "any", "--kernel-file", path, "--op",
+            "attn_norm");
+        assert_code(&tuned, 1);
+        assert_contains(tuned.out, " (default) is wrong");
+        assert_one_error(&tuned, "attn_norm (prefill): the default, ");
+        assert_contains(tuned.err, names[i]);
+        assert_null(strstr(tuned.err, "no cache folder"));
+        process_finish(&tuned);
+        RUN(&tuned, "tune", "-m", dir, "--device", "any", "--kernel-file", path, "--op",
+            "attn_norm", "--json");
+        assert_code(&tuned, 1);
+        const struct dgl_json *op =
+            dgl_json_first(dgl_json_get(process_json(&tuned), "operations"));
+        const struct dgl_json *first = dgl_json_first(dgl_json_get(op, "candidates"));
+        assert_string_equal(text(first, "kernel"), names[i]);
+        assert_contains(text(first, "reason"), "wanted");
+        assert_true(dgl_json_is(dgl_json_get(op, "default_us"), DGL_JSON_NULL));
+        process_finish(&tuned);
+        dgl_buf_finish(&wrong);
+    }
+    process_finish(&r);
+    RUN(&r, "tune", "--show", "--device", "any", "--json");
+    assert_int_equal(dgl_json_count(process_json(&r)), 0);
+    process_finish(&r);
+    free(path);
+}
+
 struct refusal {
     const char *name;
     const char *args[8];
@@ -178,6 +223,7 @@ int main(void)
         cmocka_unit_test(a_tunable_at_its_worst_is_replaced),
         cmocka_unit_test(other_commands_use_what_is_stored),
         cmocka_unit_test(reset_forgets),
+        cmocka_unit_test(a_wrong_default_is_told),
     };
     void *state = NULL;
     set_up(&state);

@@ -34,6 +34,44 @@ static bool add_ids(struct serve_exchange *ex, size_t *cap, size_t prompt, int32
     return ok;
 }
 
+/* The field that has what a kind of request is about. */
+static const char *field_of(enum serve_kind kind)
+{
+    switch (kind) {
+    case SERVE_COMPLETION:
+        return "prompt";
+    case SERVE_CHAT:
+        return "messages";
+    case SERVE_EMBEDDING:
+        return "input";
+    case SERVE_TOKENIZE:
+        return "content";
+    case SERVE_DETOKENIZE:
+        return "tokens";
+    }
+    return "";
+}
+
+/* Whether the ids that a client gave are tokens of the model. */
+static bool check_ids(const struct serve_exchange *ex, struct serve_error *error)
+{
+    const struct serve_request *r = &ex->request;
+    const int32_t vocab = dgl_model_get_info(ex->server->engine.model)->vocab;
+    const char *name = field_of(r->kind);
+    for (size_t i = 0; i < r->num_prompts; i++)
+        for (size_t k = 0; k < r->prompts[i].num_ids; k++)
+            if (r->prompts[i].ids[k] >= vocab)
+                return serve_refuse(error, 400, name,
+                                    "'%s' has the token %d, the vocabulary has ids 0 to %d", name,
+                                    r->prompts[i].ids[k], vocab - 1);
+    for (size_t i = 0; i < r->sampling.num_logit_bias; i++)
+        if (r->sampling.logit_bias[i].id >= vocab)
+            return serve_refuse(error, 400, "logit_bias",
+                                "'logit_bias' has the token %d, the vocabulary has ids 0 to %d",
+                                r->sampling.logit_bias[i].id, vocab - 1);
+    return true;
+}
+
 /* The ids of all prompts. */
 static bool make_ids(struct serve_exchange *ex, struct serve_error *error)
 {
@@ -43,9 +81,7 @@ static bool make_ids(struct serve_exchange *ex, struct serve_error *error)
     const struct dgl_tokenizer *tok = dgl_model_tokenizer(s->engine.model);
     const int32_t context = s->metrics.batch.context;
     const size_t prompts = r->kind == SERVE_CHAT ? 1 : r->num_prompts;
-    const char *name = r->kind == SERVE_CHAT        ? "messages"
-                       : r->kind == SERVE_EMBEDDING ? "input"
-                                                    : "prompt";
+    const char *name = field_of(r->kind);
     size_t cap = 0;
     *error = (struct serve_error){0};
     ex->ends = dgl_new_array(size_t, prompts);
@@ -168,6 +204,8 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
         error->code = "model_not_found";
         return false;
     }
+    if (!check_ids(ex, error))
+        return false;
     if (kind == SERVE_TOKENIZE || kind == SERVE_DETOKENIZE)
         return answer_tokens(ex, error);
     if (!make_ids(ex, error))

@@ -229,11 +229,14 @@ static enum dgl_status open_model(struct serve *s)
 static enum dgl_status answer_once(struct serve *s)
 {
     const int32_t first = 0;
+    struct dgl_batch_info info;
     size_t left = 1;
     enum dgl_status status = dgl_batch_submit(
         s->batch, dgl_request_params(.ids = &first, .num_ids = 1, .max_tokens = 2), NULL);
     while (status == DGL_OK && left > 0)
         status = dgl_batch_step(s->batch, &left);
+    dgl_batch_get_info(s->batch, &info);
+    serve_metrics_begin(&s->metrics, &info);
     return status;
 }
 

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #include "tools/engine.h"
 #include "tools/serve_metrics.h"
@@ -95,7 +96,8 @@ struct serve_exchange {
     struct dgl_buf body;
     uint64_t announced; /* bytes of the body; 0 = unknown */
     bool discards;      /* the body: the answer is known */
-    uint64_t start_ns;
+    uint64_t start_ns, end_ns;
+    time_t end_time;
     /* the engine's, once it waits: */
     struct serve_request request;
     int32_t *prompt_ids; /* chat, and texts: [ends[num_prompts - 1]], one prompt after the other */
@@ -163,6 +165,9 @@ bool serve_http_start(struct serve *s, uint16_t *port);
 /* No new connections. */
 void serve_http_quiesce(struct serve *s);
 void serve_http_stop(struct serve *s);
+/* A line of the access log for an exchange that nobody works on any more: only then are the tokens
+ * of one whose client left known. */
+void serve_http_log(const struct serve_exchange *ex);
 /* What a thread of the server's does besides, several times a second: clients that went away, that
  * take too long to ask, or that wait for a sign of life. */
 void serve_http_look(struct serve *s);

@@ -562,15 +562,15 @@ static enum MHD_Result handle(void *priv, struct MHD_Connection *connection, con
 
 /* ---- the end of a request -------------------------------------------------------------------- */
 
-static void write_log(const struct serve_exchange *ex)
+void serve_http_log(const struct serve_exchange *ex)
 {
     struct dgl_buf line = {0};
     struct dgl_json_writer w = dgl_json_writer(&line, 0);
     char when[32];
-    struct timespec now;
     struct tm utc;
-    clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &utc);
+    if (ex->server->log_fd < 0)
+        return;
+    gmtime_r(&ex->end_time, &utc);
     strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &utc);
     dgl_jw_object(&w);
     dgl_jw_key(&w, "time");
@@ -584,7 +584,7 @@ static void write_log(const struct serve_exchange *ex)
     dgl_jw_key(&w, "status");
     dgl_jw_i64(&w, ex->status);
     dgl_jw_key(&w, "ms");
-    dgl_jw_u64(&w, (dgl_now_ns() - ex->start_ns) / 1000000u);
+    dgl_jw_u64(&w, (ex->end_ns - ex->start_ns) / 1000000u);
     if (ex->num_choices > 0 || ex->prompt_tokens > 0) {
         dgl_jw_key(&w, "prompt_tokens");
         dgl_jw_u64(&w, ex->prompt_tokens);
@@ -632,11 +632,11 @@ static void complete(void *priv, struct MHD_Connection *connection, void **of_re
     pthread_mutex_unlock(&s->lock);
     pthread_mutex_lock(&ex->lock);
     ex->connection = NULL;
+    ex->end_ns = dgl_now_ns();
+    ex->end_time = time(NULL);
     if (how != MHD_REQUEST_TERMINATED_COMPLETED_OK)
         leave(ex);
     serve_metrics_request(&s->metrics, ex->status);
-    if (s->log_fd >= 0)
-        write_log(ex);
     pthread_mutex_unlock(&ex->lock);
     atomic_fetch_sub(&s->active, 1);
     serve_exchange_unref(ex);

@@ -30,6 +30,13 @@ void serve_metrics_batch(struct serve_metrics *m, const struct dgl_batch_info *i
     pthread_mutex_unlock(&m->lock);
 }
 
+void serve_metrics_begin(struct serve_metrics *m, const struct dgl_batch_info *info)
+{
+    pthread_mutex_lock(&m->lock);
+    m->batch = m->before = *info;
+    pthread_mutex_unlock(&m->lock);
+}
+
 static void write_histogram(struct dgl_buf *out, const char *name, const char *help,
                             const struct serve_histogram *h)
 {
@@ -51,19 +58,25 @@ static void write_histogram(struct dgl_buf *out, const char *name, const char *h
 void serve_metrics_write(struct serve_metrics *m, struct dgl_buf *out)
 {
     pthread_mutex_lock(&m->lock);
-    const struct dgl_batch_info *b = &m->batch;
+    const struct dgl_batch_info *b = &m->batch, *before = &m->before;
     const struct {
         const char *name, *type, *help;
         uint64_t value;
     } rows[] = {
         {"requests_running", "gauge", "Requests that have a sequence.", b->running},
         {"requests_waiting", "gauge", "Requests in the queue.", b->waiting},
-        {"requests_finished_total", "counter", "Requests that ended.", b->finished},
-        {"requests_cancelled_total", "counter", "Requests whose client went away.", b->cancelled},
-        {"requests_failed_total", "counter", "Requests that an error ended.", b->failed},
-        {"prompt_tokens_total", "counter", "Tokens of prompts.", b->prompt_tokens},
-        {"prompt_tokens_reused_total", "counter", "Of these, found evaluated.", b->reused_tokens},
-        {"tokens_total", "counter", "Tokens generated.", b->decoded_tokens},
+        {"requests_finished_total", "counter", "Requests that ended.",
+         b->finished - before->finished},
+        {"requests_cancelled_total", "counter", "Requests whose client went away.",
+         b->cancelled - before->cancelled},
+        {"requests_failed_total", "counter", "Requests that an error ended.",
+         b->failed - before->failed},
+        {"prompt_tokens_total", "counter", "Tokens of prompts.",
+         b->prompt_tokens - before->prompt_tokens},
+        {"prompt_tokens_reused_total", "counter", "Of these, found evaluated.",
+         b->reused_tokens - before->reused_tokens},
+        {"tokens_total", "counter", "Tokens generated.",
+         b->decoded_tokens - before->decoded_tokens},
         {"sequences", "gauge", "Requests that run at once at most.", (uint64_t)b->sequences},
         {"context_tokens", "gauge", "Tokens of a sequence.", (uint64_t)b->context},
         {"weight_bytes", "gauge", "Weights on the device.", m->memory.weight_bytes},
@@ -71,7 +84,7 @@ void serve_metrics_write(struct serve_metrics *m, struct dgl_buf *out)
         {"kv_pages", "gauge", "Pages of 64 tokens that sequences share.", b->pages},
         {"kv_pages_used", "gauge", "Of these, such as sequences have.", b->pages_used},
         {"preemptions_total", "counter", "Times that a request gave its pages up and waited again.",
-         b->preempted},
+         b->preempted - before->preempted},
         {"scratch_bytes", "gauge", "Other device memory of a sequence, and shared.",
          m->memory.scratch_bytes},
     };

@@ -20,12 +20,15 @@ struct serve_metrics {
     uint64_t requests[6];                           /* of HTTP, by the first digit of the status */
     struct serve_histogram first_token, next_token; /* seconds */
     struct dgl_batch_info batch;                    /* as of the engine's last step */
+    struct dgl_batch_info before;                   /* as of when clients may ask */
     struct dgl_memory memory;
 };
 
 void serve_metrics_request(struct serve_metrics *m, int status);
 void serve_metrics_token(struct serve_metrics *m, bool first, double seconds);
 void serve_metrics_batch(struct serve_metrics *m, const struct dgl_batch_info *info);
+/* What the batch did so far is no client's. */
+void serve_metrics_begin(struct serve_metrics *m, const struct dgl_batch_info *info);
 void serve_metrics_write(struct serve_metrics *m, struct dgl_buf *out);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "core/base/file.h"
 #include "tests/support/process.h"
 #include "tests/support/test.h"
 
@@ -81,6 +82,38 @@ static void test_keys(void **state)
     assert_null(strstr(text, "second\""));
     fclose(in);
     free(text);
+    server_finish(&s);
+    test_tmpdir_remove(dir);
+}
+
+/* The server's own first answer is nobody's; what is done for who leaves is told where it ends. */
+static void figures_are_of_clients(void **state)
+{
+    static const char *const counters[] = {"requests_finished_total", "prompt_tokens_total",
+                                           "tokens_total", "requests_cancelled_total"};
+    (void)state;
+    struct server s;
+    struct dgl_buf held = {0};
+    char *dir = test_tmpdir(), log[256], want[128], *text = NULL;
+    size_t len;
+    snprintf(log, sizeof(log), "%s/log", dir);
+    server_start(&s, (const char *const[]){"-c", "512", "--log-file", log, NULL});
+    for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++)
+        if (server_metric(&s, counters[i]) != 0)
+            fail_msg("%s: %lld before any request, wanted 0", counters[i],
+                     (long long)server_metric(&s, counters[i]));
+    close(server_begin_stream(&s, TEXT, ENDLESS, "data: ", &held));
+    server_wait_for_metric(&s, "requests_cancelled_total", 1);
+    const long long prompt = server_metric(&s, "prompt_tokens_total"),
+                    tokens = server_metric(&s, "tokens_total");
+    assert_true(prompt > 0 && tokens > 0);
+    assert_int_equal(server_stop(&s, SIGTERM), 0);
+    assert_int_equal(dgl_file_slurp(NULL, log, 1 << 16, &text, &len), DGL_OK);
+    snprintf(want, sizeof(want), "\"prompt_tokens\": %lld, \"tokens\": %lld, \"left\": true",
+             prompt, tokens);
+    assert_contains(text, want);
+    free(text);
+    dgl_buf_finish(&held);
     server_finish(&s);
     test_tmpdir_remove(dir);
 }
@@ -209,6 +242,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_keys),
+        cmocka_unit_test(figures_are_of_clients),
         cmocka_unit_test(sigterm_drains),
         cmocka_unit_test(an_end_that_comes_soon),
         cmocka_unit_test(sighup_reads_kernels_again),

@@ -99,7 +99,7 @@ struct refusal {
 static const struct refusal refusals[] = {
     {"a word that means nothing is refused", "gpu", DGL_ERR_INVALID_ARG, "\"gpu\""},
     {"a negative row is refused", "-1", DGL_ERR_INVALID_ARG, "\"-1\""},
-    {"a row beyond the table is refused", "31", DGL_ERR_NO_DEVICE, "rows"},
+    {"a row beyond the table is refused", "31", DGL_ERR_NO_DEVICE, "the table has"},
     {"a row beyond any integer is refused", "99999999999999999999", DGL_ERR_INVALID_ARG, "neither"},
     {"a node that is not here is refused", "/dev/dri/renderD999", DGL_ERR_NO_DEVICE,
      "/dev/dri/renderD999"},

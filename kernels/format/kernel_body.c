@@ -207,6 +207,8 @@ enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, s
         {"gl_NumWorkGroups", "make the count a CONST or a PARAM"},
         {"gl_GlobalInvocationID", "use group and gl_LocalInvocationID"},
         {"main", "the generator writes main(); write void body(uvec3 group)"},
+        {"buffer", "declare it with //! BIND access type name"},
+        {"uniform", "declare it with //! PARAM type name"},
         {"layout", "declare buffers, parameters and the local size with //! BIND, PARAM and LOCAL"},
         {"shared", "declare it with //! SHARED type name[elements]"},
     };

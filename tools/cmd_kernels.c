@@ -324,7 +324,7 @@ static int explain(struct engine *e, const struct options *opt)
 static int list(struct engine *e, const struct options *opt)
 {
     struct listing l;
-    enum dgl_status status = engine_open_kernels(e, opt);
+    enum dgl_status status = engine_open_texts(e, opt);
     if (status != DGL_OK)
         return exit_code(status);
     begin(&l, opt->json);

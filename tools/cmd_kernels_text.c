@@ -147,7 +147,7 @@ int kernels_show(struct engine *e, const struct options *opt)
 {
     if (opt->generated)
         return show_generated(e, opt);
-    enum dgl_status status = engine_open_kernels(e, opt);
+    enum dgl_status status = engine_open_texts(e, opt);
     return status == DGL_OK ? show_file(e, opt) : exit_code(status);
 }
 
@@ -186,7 +186,7 @@ static bool put_difference(void *priv, const struct dgl_kernel_override *o)
 int kernels_diff(struct engine *e, const struct options *opt)
 {
     struct differences d = {.json = opt->json, .name = opt->num_args > 1 ? opt->arg[1] : NULL};
-    enum dgl_status status = engine_open_kernels(e, opt);
+    enum dgl_status status = engine_open_texts(e, opt);
     d.w = dgl_json_writer(&d.out, 0);
     if (d.json)
         dgl_jw_array(&d.w);
@@ -217,7 +217,7 @@ int kernels_new(struct engine *e, const struct options *opt)
     size_t len = 0;
     snprintf(path, sizeof(path), "%s.comp", name);
     const char *to = opt->out ? opt->out : path;
-    enum dgl_status status = engine_open_kernels(e, opt);
+    enum dgl_status status = engine_open_texts(e, opt);
     if (status != DGL_OK)
         return exit_code(status);
     status = dgl_kernels_template(log, e->kernels, name, opt->op ? opt->op : "", &text, &len);

@@ -130,6 +130,16 @@ enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt)
     return engine_read_kernels(e, opt, NULL, 0, &e->kernels);
 }
 
+enum dgl_status engine_open_texts(struct engine *e, const struct options *opt)
+{
+    struct options own = *opt;
+    own.user_kernels = own.kernel_config = own.kernel_profile = own.kernel_hints = NULL;
+    own.compute_precision = own.q4k_matmul = own.f16_matmul = own.attention_prefill = NULL;
+    own.attention_decode = own.extra_hint = NULL;
+    own.force_fused_q4k = false;
+    return engine_open_kernels(e, &own);
+}
+
 bool engine_has_kernel_files(const struct options *opt)
 {
     return opt->kernel_dir.count > 0 || opt->kernel_file.count > 0 || opt->allow_pack_kernels;

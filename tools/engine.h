@@ -29,6 +29,9 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
                             bool session);
 /* The kernel layers alone; console_init() first. */
 enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt);
+/* Their texts without any hints: for what chooses no kernel, and tells which ones there are when a
+ * hint names none of them. */
+enum dgl_status engine_open_texts(struct engine *e, const struct options *opt);
 /* Whether kernels of files are read, from whatever source: then the command line alone does not say
  * which kernels there are. */
 bool engine_has_kernel_files(const struct options *opt);

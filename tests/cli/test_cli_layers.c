@@ -471,24 +471,45 @@ static void option_case(void **state)
     process_finish(&r);
 }
 
-/* kernels.json is read by every call that chooses kernels: faults name it. */
+/* kernels.json is read by every call that chooses kernels, and faults name it; those that tell of
+ * texts do without. */
 static void faults_of_the_users_hints_name_their_file(void **state)
 {
     char *top = test_tmpdir(), *dir = make_dir(top, "dopplergl"), set[4200];
     const char *const env[] = {set, NULL};
-    const char *const list[] = {"kernels", "list", NULL}, *const version[] = {"version", NULL};
+    static const char *const bench[] = {"kernels", "bench", "norm_rms", NULL};
+    static const char *const others[][5] = {{"kernels", "list"},
+                                            {"kernels", "show", "norm_rms"},
+                                            {"kernels", "diff"},
+                                            {"kernels", "new", "mine", "--op", "norm"},
+                                            {"version"}};
+    static const char *const texts[] = {"{\"q4kMatmul\": \"fused\"}",
+                                        "{\"tunes\": {\"my_norm.WG_SIZE\": 16}}"};
     struct process_result r;
     (void)state;
     snprintf(set, sizeof(set), "XDG_CONFIG_HOME=%s", top);
-    char *path = put_text(dir, "kernels.json", "{\"q4kMatmul\": \"fused\"}");
-    process_run(&(const struct process_params){.args = list, .env = env}, &r);
-    assert_code(&r, 1);
-    assert_one_error(&r, path);
-    process_finish(&r);
-    process_run(&(const struct process_params){.args = version, .env = env}, &r);
-    assert_code(&r, 0);
-    process_finish(&r);
-    free(path);
+    char *mine = dgl_path_join(top, "mine.comp");
+    for (size_t t = 0; t < 2; t++) {
+        char *path = put_text(dir, "kernels.json", texts[t]);
+        process_run(&(const struct process_params){.args = bench, .env = env}, &r);
+        assert_code(&r, 1);
+        assert_one_error(&r, path);
+        process_finish(&r);
+        for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
+            const char *args[8] = {NULL};
+            memcpy(args, others[i], sizeof(others[i]));
+            if (i == 3) {
+                args[5] = "-o";
+                args[6] = mine;
+            }
+            process_run(&(const struct process_params){.args = args, .env = env}, &r);
+            assert_code(&r, 0);
+            process_finish(&r);
+        }
+        assert_int_equal(remove(mine), 0);
+        free(path);
+    }
+    free(mine);
     free(dir);
     test_tmpdir_remove(top);
 }

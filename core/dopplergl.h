@@ -1713,7 +1713,10 @@ struct dgl_tune_op {
     enum dgl_phase phase;
     const char *op; /* as in a plan: "qkv". Static */
     int32_t tokens; /* of the pass that was measured */
-    char *request;  /* operation, attributes and constants: what the winner is stored by */
+    /* What the winner is stored by: operation, attributes and constants; SHA-256, in hex, of all
+     * kernels of the operation */
+    char *request;
+    char texts[65];
     /* [num_candidates]; the first is the default. Where that has a reason, it is the only one, and
      * nothing was timed or stored: all times are 0 */
     struct dgl_tune_candidate *candidates;
@@ -1727,22 +1730,30 @@ struct dgl_tune_op {
     double spread;   /* of the ratio of the two in these rounds: largest less smallest; 0 = none */
     bool complete;   /* false: time ended before all that the search would have tried */
 };
+/* Operations that were not reached. */
+struct dgl_tune_left {
+    const char *op; /* as in a plan. Static */
+    enum dgl_phase phase;
+    int32_t tokens; /* of the pass that would be measured */
+};
 /* Arrays and texts are the result's: dgl_tune_result_finish(). */
 struct dgl_tune_result {
     struct dgl_tune_op *ops; /* [num_ops], with anything to choose from, or a wrong default */
     size_t num_ops;
-    size_t num_left; /* operations that were not reached: cancelled, or out of time */
-    bool gpu_clock;  /* times are by the GPU's clock; else by the host's */
-    bool stored;     /* winners were put into the device's cache folder */
-    uint64_t ns;     /* that it took */
+    struct dgl_tune_left *left; /* [num_left], because of a cancellation, or out of time */
+    size_t num_left;
+    bool gpu_clock; /* times are by the GPU's clock; else by the host's */
+    bool stored;    /* winners were put into the device's cache folder */
+    uint64_t ns;    /* that it took */
 };
 /* Measures, for each operation of the session's model, kernels that can serve it and values of
  * their tunables, on the model's own weights; each candidate is held against known answers first.
  * Winners are stored in the device's cache folder, by device, driver, kernel texts and request:
  * models that are loaded from then on use them (dgl_model_params.no_tuned), with nothing measured
- * again. After a cancellation (DGL_ERR_CANCELLED) *out and the store have what was finished. *out
- * is always initialised. DGL_ERR_INVALID_ARG: a depth that the context has no room for, an `op`
- * that the plan lacks. Resets the session. Blocks, very slow. */
+ * again. Operations without a stored result come first, then those whose result is oldest. After a
+ * cancellation (DGL_ERR_CANCELLED) *out and the store have what was finished. *out is always
+ * initialised. DGL_ERR_INVALID_ARG: a depth that the context has no room for, an `op` that the plan
+ * lacks. Resets the session. Blocks, very slow. */
 enum dgl_status dgl_tune(struct dgl_session *session, const struct dgl_tune_params *params,
                          struct dgl_tune_result *out);
 /* Frees what a result holds. */
@@ -1750,7 +1761,7 @@ void dgl_tune_result_finish(struct dgl_tune_result *result);
 
 /* One stored result. Strings are borrowed for the call. */
 struct dgl_tuned {
-    const char *op, *request;
+    const char *op, *request, *texts; /* as in struct dgl_tune_op */
     enum dgl_phase phase;
     int32_t tokens;             /* of the pass that was measured */
     const char *kernel, *tunes; /* those that won; where the default stayed, it and "" */

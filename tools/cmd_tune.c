@@ -128,6 +128,7 @@ void tune_json(struct dgl_json_writer *w, const struct dgl_tune_result *r)
         report_text(w, "phase", phase_name(op->phase));
         report_i64(w, "tokens", op->tokens);
         report_text(w, "request", op->request);
+        report_text(w, "texts", op->texts);
         put_us(w, "default_us", op->default_us, !default_is_wrong(op));
         put_us(w, "tuned_us", op->tuned_us, !default_is_wrong(op));
         put_us(w, "best_us", op->best_us, op->best > 0);
@@ -171,6 +172,7 @@ static bool show_one(void *priv, const struct dgl_tuned *t)
         report_text(&s->w, "phase", phase_name(t->phase));
         report_i64(&s->w, "tokens", t->tokens);
         report_text(&s->w, "request", t->request);
+        report_text(&s->w, "texts", t->texts);
         report_text(&s->w, "kernel", t->kernel);
         report_text(&s->w, "tunes", t->tunes);
         report_text(&s->w, "default", t->default_kernel);
@@ -182,10 +184,11 @@ static bool show_one(void *priv, const struct dgl_tuned *t)
     } else {
         const bool stays = !t->tunes[0] && strcmp(t->kernel, t->default_kernel) == 0;
         if (s->count == 0)
-            dgl_buf_printf(&s->out, "%-14s %-7s %6s %10s %10s  %s\n%16sREQUEST\n", "OPERATION",
-                           "PHASE", "TOKENS", "DEFAULT us", "TUNED us", "KERNEL", "");
-        dgl_buf_printf(&s->out, "%-14s %-7s %6d %10.2f %10.2f  ", t->op, phase_name(t->phase),
-                       (int)t->tokens, t->default_us, t->tuned_us);
+            dgl_buf_printf(&s->out, "%-14s %-7s %6s %10s %10s  %-8s  %s\n%16sREQUEST\n",
+                           "OPERATION", "PHASE", "TOKENS", "DEFAULT us", "TUNED us", "TEXTS",
+                           "KERNEL", "");
+        dgl_buf_printf(&s->out, "%-14s %-7s %6d %10.2f %10.2f  %.8s  ", t->op, phase_name(t->phase),
+                       (int)t->tokens, t->default_us, t->tuned_us, t->texts);
         put_name(&s->out, t->kernel, t->tunes);
         dgl_buf_printf(&s->out, "%s\n%16s", stays ? " (default)" : "", "");
         dgl_buf_visible(&s->out, dgl_str_of(t->request));
@@ -281,6 +284,20 @@ static enum dgl_status try_executors(struct engine *e, const struct options *opt
     return status;
 }
 
+static void tell_left(const struct console *console, const struct dgl_tune_result *r, bool late)
+{
+    struct dgl_buf names = {0};
+    for (size_t i = 0; i < r->num_left; i++)
+        dgl_buf_printf(&names, "%s%s (%s, %d token%s)", i ? ", " : "", r->left[i].op,
+                       phase_name(r->left[i].phase), (int)r->left[i].tokens,
+                       r->left[i].tokens == 1 ? "" : "s");
+    console_note(console, "tune: %zu operation%s not reached: %s; %s", r->num_left,
+                 r->num_left == 1 ? " was" : "s were", names.p ? names.p : "",
+                 late ? "another call begins with them, --seconds gives more time"
+                      : "what was measured is kept");
+    dgl_buf_finish(&names);
+}
+
 int command_tune(const struct options *opt)
 {
     struct engine e = {0};
@@ -312,6 +329,16 @@ int command_tune(const struct options *opt)
         report_bool(&w, "stored", r.stored);
         report_f64(&w, "seconds", (double)r.ns * 1e-9);
         report_u64(&w, "left", r.num_left);
+        dgl_jw_key(&w, "left_operations");
+        dgl_jw_array(&w);
+        for (size_t i = 0; i < r.num_left; i++) {
+            dgl_jw_object(&w);
+            report_text(&w, "op", r.left[i].op);
+            report_text(&w, "phase", phase_name(r.left[i].phase));
+            report_i64(&w, "tokens", r.left[i].tokens);
+            dgl_jw_end_object(&w);
+        }
+        dgl_jw_end_array(&w);
         dgl_jw_key(&w, "operations");
         tune_json(&w, &r);
         dgl_jw_end_object(&w);
@@ -343,9 +370,7 @@ int command_tune(const struct options *opt)
             "and TUNED are medians of them, equal where the default stays (SPREAD: of the "
             "ratio; -: no candidate was faster in the search)");
     if (r.num_left)
-        console_note(&e.console, "tune: %zu operation%s not reached: %s", r.num_left,
-                     r.num_left == 1 ? " was" : "s were",
-                     status == DGL_OK ? "--seconds gives more time" : "the others are kept");
+        tell_left(&e.console, &r, status == DGL_OK);
     const bool wrong = num_timed < r.num_ops;
     dgl_tune_result_finish(&r);
     if (status == DGL_OK && !wrong && !opt->op && !dgl_device_get_info(e.device)->software)

@@ -275,7 +275,7 @@ static const struct option table[] = {
     {"tune", 0, "op", "OP", "only operations of this name in the plan, such as qkv", TYPE_PATH,
      FIELD(op), 0, 0, NULL, 0},
     {"tune", 0, "seconds", "N",
-     "nothing is begun that would end later; what takes most of a pass comes first (default: 120)",
+     "nothing is begun that would end later; what is not stored yet comes first (default: 120)",
      TYPE_I32, FIELD(seconds), 1, 86400, NULL, 0},
     {"tune", 0, "show", NULL, "list what is stored for the device, and measure nothing", TYPE_FLAG,
      FIELD(tune_show), 0, 0, NULL, 0},

@@ -23,6 +23,7 @@ void dgl_tune_result_finish(struct dgl_tune_result *result)
         free(result->ops[i].candidates);
     }
     free(result->ops);
+    free(result->left);
     *result = (struct dgl_tune_result){0};
 }
 
@@ -41,6 +42,7 @@ enum dgl_status dgl_tuned_iterate(struct dgl_device *dev,
         const struct tune_entry *e = &store.items[i];
         more = cb(priv, &(const struct dgl_tuned){.op = e->op,
                                                   .request = e->key,
+                                                  .texts = e->texts,
                                                   .phase = e->phase,
                                                   .tokens = e->tokens,
                                                   .kernel = e->kernel,

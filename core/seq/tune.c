@@ -5,6 +5,7 @@
  */
 #include "core/seq/tune.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -122,8 +123,10 @@ static bool is_run(const struct tuner *t, enum segment segment)
     return runs;
 }
 
-/* Decoding and whole passes of prefill come first, then sampling, passes over fewer tokens, and
- * what only some calls ask for; of each the largest share: time may end before all are tuned. */
+/* Time may end before all are tuned: what has no stored result comes first, then what was measured
+ * longest ago, so that short calls get on. Among equals decoding and whole passes of prefill come
+ * first, then sampling, passes over fewer tokens, and what only some calls ask for; of each the
+ * largest share. */
 static int compare_subjects(const void *a, const void *b)
 {
     static const int order[SEG_COUNT] = {
@@ -134,6 +137,8 @@ static int compare_subjects(const void *a, const void *b)
         [SEG_DRY] = 9,         [SEG_HIDDEN] = 9,      [SEG_SCORE] = 9,
     };
     const struct subject *x = a, *y = b;
+    if (x->time != y->time)
+        return x->time < y->time ? -1 : 1;
     const int first = order[x->usage[0].segment], second = order[y->usage[0].segment];
     if (first != second)
         return first - second;
@@ -161,9 +166,14 @@ static enum dgl_status list_subjects(struct tuner *t)
                           "names them",
                           t->p->op ? t->p->op : "");
     for (size_t i = 0; i < t->count && status == DGL_OK; i++) {
-        t->subjects[i].place = i;
-        if (!tune_texts(t->set, t->subjects[i].usage[0].ops[0].request.op, t->subjects[i].texts))
+        struct subject *subject = &t->subjects[i];
+        subject->place = i;
+        if (!tune_texts(t->set, subject->usage[0].ops[0].request.op, subject->texts)) {
             status = dgl_fail_memory(t->log, "a digest of kernels", 65);
+            break;
+        }
+        const struct tune_entry *known = tune_store_find(&t->store, subject->key, subject->texts);
+        subject->time = known ? known->time : 0;
     }
     if (status == DGL_OK)
         qsort(t->subjects, t->count, sizeof(*t->subjects), compare_subjects);
@@ -237,6 +247,7 @@ static enum dgl_status report(struct tuner *t, const struct subject *subject, si
     op->num_candidates = t->num;
     op->candidates = dgl_new_array(struct dgl_tune_candidate, t->num);
     op->request = strdup(subject->key);
+    memcpy(op->texts, subject->texts, sizeof(op->texts));
     if (!ops || !op->candidates || !op->request) {
         free(op->candidates);
         free(op->request);
@@ -334,6 +345,21 @@ static enum dgl_status count_candidates(struct tuner *t, size_t *count)
     return status;
 }
 
+static enum dgl_status list_left(const struct tuner *t)
+{
+    struct dgl_tune_result *r = t->r;
+    r->left = dgl_new_array(struct dgl_tune_left, t->count);
+    if (!r->left)
+        return dgl_fail_memory(t->log, "operations", t->count * sizeof(*r->left));
+    for (size_t i = 0; i < t->count; i++) {
+        const struct usage *usage = &t->subjects[i].usage[0];
+        if (!t->subjects[i].reached)
+            r->left[r->num_left++] = (struct dgl_tune_left){
+                .op = usage->ops[0].label, .phase = usage->ops[0].phase, .tokens = usage->tokens};
+    }
+    return DGL_OK;
+}
+
 /* ---- all ------------------------------------------------------------------------------------- */
 
 static bool go_on(void *priv)
@@ -396,22 +422,28 @@ enum dgl_status session_tune(struct dgl_session *s, const struct dgl_tune_params
     if (status == DGL_OK && !p->compare)
         status = count_candidates(&t, &candidates);
     if (candidates > 0) {
-        double ns = (double)candidates * MORE * (double)t.candidate_ns;
-        dgl_notice(dev->log, "tune: %zu operation%s, %zu candidate%s to begin with: about %.0f s",
+        const double ns = (double)candidates * MORE * (double)t.candidate_ns;
+        char bound[48] = "";
+        if (ns > (double)limit_ns)
+            snprintf(bound, sizeof(bound), ", of which %.0f s are given", (double)limit_ns * 1e-9);
+        dgl_notice(dev->log, "tune: %zu operation%s, %zu candidate%s to begin with: about %.0f s%s",
                    t.count, t.count == 1 ? "" : "s", candidates, candidates == 1 ? "" : "s",
-                   (ns < (double)limit_ns ? ns : (double)limit_ns) * 1e-9);
+                   ns * 1e-9, bound);
     }
-    r->num_left = t.count;
     for (size_t i = 0; i < t.count && status == DGL_OK; i++) {
         bool reached = false;
         if (!tell(&t, i) || session_is_cancelled(s))
             status = DGL_ERR_CANCELLED;
         else if (dgl_now_ns() + t.begin_ns + t.candidate_ns < t.end_ns)
             status = tune_subject(&t, &t.subjects[i], &reached);
-        r->num_left -= status == DGL_OK && reached;
+        t.subjects[i].reached = status == DGL_OK && reached;
     }
     if (status == DGL_OK)
         tell(&t, t.count);
+    if (status == DGL_OK || status == DGL_ERR_CANCELLED) {
+        const enum dgl_status listed = list_left(&t);
+        status = listed == DGL_OK ? status : listed;
+    }
     r->ns = dgl_now_ns() - t.start_ns;
 done:
     session_trim(s, 0);

@@ -32,6 +32,8 @@ struct subject {
     double default_us; /* of one operation, at first sight */
     double share;      /* of what the operations of its segment read */
     size_t place;      /* among the subjects as they were listed */
+    int64_t time;      /* of its stored result; 0: there is none */
+    bool reached;
 };
 
 /* A kernel with values of its tunables for the subject at hand. */

@@ -123,13 +123,46 @@ static void other_commands_use_what_is_stored(void **state)
     process_finish(&r);
 }
 
+/* Results for one request with two kernel files: each tells its own, as the call that made it. */
+static void other_texts_are_told_apart(void **state)
+{
+    struct process_result r;
+    char texts[2][65] = {"", ""};
+    (void)state;
+    worst_norm_write(dir, "other.comp", "// Another text.\n");
+    char *other = checked(dgl_path_join(dir, "other.comp"));
+    RUN(&r, "tune", "-m", dir, "--device", "any", "--kernel-file", other, "--op", "attn_norm",
+        "--json");
+    assert_code(&r, 0);
+    const struct dgl_json *op = dgl_json_first(dgl_json_get(process_json(&r), "operations"));
+    snprintf(texts[1], sizeof(texts[1]), "%s", text(op, "texts"));
+    assert_int_equal(strlen(texts[1]), 64);
+    process_finish(&r);
+    RUN(&r, "tune", "--show", "--device", "any", "--json");
+    assert_int_equal(dgl_json_count(process_json(&r)), 2);
+    const struct dgl_json *rows[] = {dgl_json_at(process_json(&r), 0),
+                                     dgl_json_at(process_json(&r), 1)};
+    assert_string_equal(text(rows[0], "request"), text(rows[1], "request"));
+    assert_string_equal(text(rows[1], "texts"), texts[1]);
+    snprintf(texts[0], sizeof(texts[0]), "%s", text(rows[0], "texts"));
+    assert_string_not_equal(texts[0], texts[1]);
+    process_finish(&r);
+    RUN(&r, "tune", "--show", "--device", "any");
+    for (size_t i = 0; i < 2; i++) {
+        texts[i][8] = '\0';
+        assert_contains(r.out, texts[i]);
+    }
+    process_finish(&r);
+    free(other);
+}
+
 static void reset_forgets(void **state)
 {
     struct process_result r;
     (void)state;
     RUN(&r, "tune", "--reset", "--device", "any");
     assert_code(&r, 0);
-    assert_contains(r.err, "tune: removed 1 result for ");
+    assert_contains(r.err, "tune: removed 2 results for ");
     process_finish(&r);
     RUN(&r, "tune", "--reset", "--device", "any", "--json");
     assert_code(&r, 0);
@@ -222,6 +255,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_tunable_at_its_worst_is_replaced),
         cmocka_unit_test(other_commands_use_what_is_stored),
+        cmocka_unit_test(other_texts_are_told_apart),
         cmocka_unit_test(reset_forgets),
         cmocka_unit_test(a_wrong_default_is_told),
     };

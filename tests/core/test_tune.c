@@ -253,7 +253,48 @@ static void test_cancelled(void **state)
     assert_int_equal(r.num_left, 2);
     assert_int_equal(dgl_tuned_iterate(device, count_stored, counts), DGL_OK);
     assert_int_equal(counts[1], 1);
+    for (size_t i = 0; i < r.num_left; i++) {
+        assert_string_equal(r.left[i].op, "sample_pick");
+        assert_int_equal(r.left[i].phase, DGL_PHASE_SAMPLE);
+    }
     dgl_tune_result_finish(&r);
+    close_model(&o);
+}
+
+struct all_stored {
+    char requests[8][1024];
+    size_t count;
+};
+
+static bool keep_request(void *priv, const struct dgl_tuned *tuned)
+{
+    struct all_stored *all = priv;
+    assert_true(all->count < 8 && strlen(tuned->request) < sizeof(all->requests[0]));
+    strcpy(all->requests[all->count++], tuned->request);
+    return true;
+}
+
+/* Calls that each have time for one operation reach all of them. */
+static void test_short_calls_get_on(void **state)
+{
+    struct opened o = open_model(NULL, true);
+    (void)state;
+    assert_int_equal(dgl_tuned_reset(device), DGL_OK);
+    for (size_t call = 1; call <= 3; call++) {
+        struct all_stored all = {.count = 0};
+        struct dgl_tune_result r;
+        assert_int_equal(
+            dgl_tune(o.session, dgl_tune_params(.op = "sample_pick", .progress_cb = stop_after_one),
+                     &r),
+            DGL_ERR_CANCELLED);
+        assert_int_equal(r.num_ops, 1);
+        assert_int_equal(dgl_tuned_iterate(device, keep_request, &all), DGL_OK);
+        if (all.count != call)
+            fail_msg("call %zu: %zu operations are stored, the last is %s", call, all.count,
+                     r.ops[0].request);
+        assert_string_equal(all.requests[call - 1], r.ops[0].request);
+        dgl_tune_result_finish(&r);
+    }
     close_model(&o);
 }
 
@@ -535,6 +576,7 @@ int main(void)
     const struct CMUnitTest before[] = {cmocka_unit_test(test_worst_is_replaced)};
     const struct CMUnitTest after[] = {
         cmocka_unit_test(test_compare),
+        cmocka_unit_test(test_short_calls_get_on),
         cmocka_unit_test(test_variant),
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_hints_are_what_layers_read),

@@ -198,8 +198,11 @@ static void match_file(struct watch_files *w, const char *file, const char *dir,
     const bool same_dir =
         slash ? strlen(dir) == dir_len && strncmp(dir, file, dir_len) == 0 : strcmp(dir, ".") == 0;
     if ((same_dir && strcmp(file + dir_len, name) == 0) ||
-        (path && target && strcmp(path, target) == 0))
+        (path && target && strcmp(path, target) == 0)) {
         note_edit(w, file);
+        if (dgl_path_is_link(file)) /* perhaps to another folder than before */
+            watch_file(w, file);
+    }
     w->failed = w->failed || !path || !target;
     free(path);
     free(target);
@@ -251,6 +254,17 @@ static void follow_roots(struct watch_files *w)
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
+/* What was made is no file that somebody will write to and close: a link, a pipe, another name of a
+ * file. */
+static bool is_made_at_once(const char *dir, const char *name)
+{
+    struct stat st;
+    char *path = dgl_path_join(dir, name);
+    const bool is = path && lstat(path, &st) == 0 && (!S_ISREG(st.st_mode) || st.st_nlink > 1);
+    free(path);
+    return is;
+}
+
 static void take_event(struct watch_files *w, const struct inotify_event *event)
 {
     const struct options *opt = w->opt;
@@ -278,7 +292,8 @@ static void take_event(struct watch_files *w, const struct inotify_event *event)
         const char *dir = w->places[i].dir;
         const int depth = w->places[i].depth;
         if (depth < 0) {
-            if (event->mask & (IN_CREATE | IN_ISDIR))
+            if ((event->mask & IN_CREATE) && !(event->mask & IN_ISDIR) &&
+                !is_made_at_once(dir, event->name))
                 continue;
             for (size_t f = 0; f < opt->kernel_file.count; f++)
                 match_file(w, opt->kernel_file.item[f], dir, event->name);
@@ -298,10 +313,9 @@ static void take_event(struct watch_files *w, const struct inotify_event *event)
                 drop_places(w, path);
                 note_edit(w, path);
             }
-        } else if (path && watch_is_kernel_file(event->name) && !(event->mask & IN_CREATE)) {
+        } else if (path && watch_is_kernel_file(event->name) &&
+                   (!(event->mask & IN_CREATE) || is_made_at_once(dir, event->name))) {
             note_edit(w, path);
-        } else if (path && watch_is_kernel_file(event->name) && dgl_path_is_link(path)) {
-            note_edit(w, path); /* made at once, and not written to */
         }
         free(path);
     }

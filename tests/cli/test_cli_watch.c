@@ -488,6 +488,56 @@ static void a_chat_takes_edits_while_it_waits(void **state)
     test_tmpdir_remove(a.dir);
 }
 
+/* What takes the place of a file that an option names without being written there: a link, its
+ * target in another folder, another name of a file, a folder. */
+static void a_named_file_is_followed(void **state)
+{
+    struct author a = {.dir = test_tmpdir(), .text = kernel_text("sample_pick")};
+    struct author elsewhere = {.dir = test_tmpdir()};
+    char *path = dgl_path_join(a.dir, "sample_pick.comp");
+    char *target = dgl_path_join(elsewhere.dir, "mine.comp");
+    char *texts[] = {with(a.text, "return best.y;", "return best.y + 0u;"),
+                     with(a.text, "return best.y;", "return best.y - 0u;")};
+    (void)state;
+    save(&a, "sample_pick.comp", a.text);
+    save(&elsewhere, "mine.comp", texts[0]);
+    terminal_start(&a.t,
+                   (const char *const[]){"chat", "--device", "any", "--watch-kernels",
+                                         "--kernel-file", path, NULL},
+                   NULL);
+    terminal_expect(&a.t, "> ");
+    unlink(path);
+    terminal_expect(&a.t, "the built-in one: ");
+    assert_int_equal(symlink(target, path), 0);
+    expect_taken(&a, "sample_pick", texts[0]);
+    save(&elsewhere, "mine.comp", texts[1]);
+    expect_taken(&a, "sample_pick", texts[1]);
+    unlink(path);
+    terminal_expect(&a.t, "the built-in one: ");
+    save(&elsewhere, "mine.comp", texts[0]);
+    assert_int_equal(link(target, path), 0);
+    expect_taken(&a, "sample_pick", texts[0]);
+    unlink(path);
+    terminal_expect(&a.t, "the built-in one: ");
+    assert_int_equal(dgl_dir_make(NULL, path), DGL_OK);
+    terminal_expect(&a.t, "watch: sample_pick: refused: ");
+    assert_int_equal(rmdir(path), 0);
+    terminal_expect(&a.t, "watch: sample_pick: taken ");
+    terminal_expect(&a.t, "the built-in one: ");
+    save(&a, "sample_pick.comp", texts[1]);
+    expect_taken(&a, "sample_pick", texts[1]);
+    terminal_send(&a.t, "/quit\n");
+    assert_int_equal(terminal_wait(&a.t), 0);
+    terminal_finish(&a.t);
+    for (int i = 0; i < 2; i++)
+        free(texts[i]);
+    free(path);
+    free(target);
+    free(a.text);
+    test_tmpdir_remove(a.dir);
+    test_tmpdir_remove(elsewhere.dir);
+}
+
 /* The folder of a pack that may bring kernels. */
 static void kernels_of_a_pack_are_watched(void **state)
 {
@@ -700,6 +750,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unsafe_kernels_are_taken_as_they_are),
         cmocka_unit_test(a_chat_takes_edits_while_it_waits),
+        cmocka_unit_test(a_named_file_is_followed),
         cmocka_unit_test(kernels_of_a_pack_are_watched),
         cmocka_unit_test(new_hints_of_the_user_are_taken),
         cmocka_unit_test(a_hint_for_nothing_is_told_once),

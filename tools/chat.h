@@ -26,7 +26,8 @@ struct chat {
     struct screen screen;
     struct watch *watch; /* NULL without --watch-kernels */
     struct chat_figures last;
-    size_t answers;   /* in this conversation, since it began or was loaded */
+    bool answered;    /* `last` is of this conversation, since it began or was loaded */
+    bool held;        /* what the session holds is of this conversation */
     bool interactive; /* standard input is a terminal: Ctrl-C ends an answer, not the program */
     bool output_lost;
     bool quit;

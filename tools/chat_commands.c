@@ -23,7 +23,7 @@ static int run_reset(struct chat *c, const char *arg)
 {
     (void)arg;
     dgl_chat_reset(c->talk);
-    c->answers = 0;
+    c->answered = c->held = false;
     console_note(&c->engine.console, "a new conversation%s",
                  dgl_chat_num_messages(c->talk) ? ", with the system message" : "");
     return EXIT_OK;
@@ -84,7 +84,7 @@ static int run_load(struct chat *c, const char *arg)
     free(json);
     if (status != DGL_OK)
         return EXIT_OK;
-    c->answers = 0;
+    c->answered = c->held = false;
     console_note(&c->engine.console, "%zu message%s read from %s", dgl_chat_num_messages(c->talk),
                  dgl_chat_num_messages(c->talk) == 1 ? "" : "s", arg);
     return dgl_chat_is_open(c->talk) ? turn_answer(c) : EXIT_OK;
@@ -207,21 +207,27 @@ static const char *rate(char out[32], double tps)
 static int run_stats(struct chat *c, const char *arg)
 {
     const struct chat_figures *f = &c->last;
+    const size_t messages = dgl_chat_num_messages(c->talk);
+    size_t answers = 0;
     char decode[32], prefill[32];
     (void)arg;
-    if (c->answers)
+    for (size_t i = 0; i < messages; i++) {
+        struct dgl_message m;
+        dgl_chat_message(c->talk, i, &m);
+        answers += strcmp(m.role, "assistant") == 0;
+    }
+    if (c->answered)
         console_say("last answer: %zu token%s%s, %s | prompt: %zu token%s, %zu reused%s", f->tokens,
                     f->tokens == 1 ? "" : "s", rate(decode, f->decode_tps),
                     dgl_finish_str(f->finish), f->prompt, f->prompt == 1 ? "" : "s", f->reused,
                     rate(prefill, f->prefill_tps));
     else
-        console_say("no answer yet in this conversation");
+        console_say("no answer yet in this conversation%s", answers ? " since it was read" : "");
     /* The cache may still hold the beginning of an earlier conversation. */
     console_say("context: %d of %d tokens used | %zu message%s, %zu answer%s",
-                c->answers ? dgl_session_len(c->engine.session) : 0,
-                dgl_model_get_info(c->engine.model)->context, dgl_chat_num_messages(c->talk),
-                dgl_chat_num_messages(c->talk) == 1 ? "" : "s", c->answers,
-                c->answers == 1 ? "" : "s");
+                c->held ? dgl_session_len(c->engine.session) : 0,
+                dgl_model_get_info(c->engine.model)->context, messages, messages == 1 ? "" : "s",
+                answers, answers == 1 ? "" : "s");
     return EXIT_OK;
 }
 

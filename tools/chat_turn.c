@@ -71,7 +71,7 @@ static int end_answer(struct chat *c, const struct dgl_generate_result *r, size_
                                     .prefill_tps = generation_prefill_tps(r),
                                     .decode_tps = generation_decode_tps(r),
                                     .finish = r->finish};
-    c->answers++;
+    c->answered = true;
     const struct console *console = &c->engine.console;
     if (r->finish == DGL_FINISH_CANCELLED && c->interactive)
         console_note(console, r->num_tokens
@@ -122,6 +122,7 @@ int turn_answer(struct chat *c)
     if (c->interactive)
         typing_release();
     if (status == DGL_OK) {
+        c->held = true;
         code = end_answer(c, &result, hidden);
     } else {
         /* An error that the next message may mend does not end a chat at a terminal. */

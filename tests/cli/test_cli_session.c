@@ -249,6 +249,47 @@ static void verbs_mean_the_session(void **state)
     free(file);
 }
 
+/* What a session holds is told of the conversation that it was read with, and not of a new one. */
+static void figures_are_of_the_conversation(void **state)
+{
+    static const char *const lines[] = {"/stats\n", "/reset\n/load\n/stats\n"};
+    char *file = fresh("figures");
+    struct process_result r;
+    char *at;
+    int written, read;
+    (void)state;
+    run(&r, FIRST, file, "chat", "--temp 0 -n 6", NULL);
+    assert_code(&r, 0);
+    at = strstr(r.err, " tokens written to");
+    assert_non_null(at);
+    while (at > r.err && at[-1] != ' ')
+        at--;
+    assert_int_equal(sscanf(at, "%d tokens", &written), 1);
+    assert_true(written > 0);
+    process_finish(&r);
+    for (size_t i = 0; i < 2; i++) {
+        run(&r, lines[i], file, "chat", NULL, NULL);
+        assert_code(&r, 0);
+        at = strstr(r.err, "context: ");
+        if (!at || sscanf(at, "context: %d of", &read) != 1 || read != written)
+            fail_msg("%s: wanted a context of %d tokens: %s", lines[i], written, r.err);
+        assert_contains(r.err, "tokens used | 2 messages, 1 answer");
+        assert_contains(r.err, "no answer yet in this conversation since it was read");
+        process_finish(&r);
+    }
+    run(&r, "/reset\n/stats\n", file, "chat", NULL, NULL);
+    assert_code(&r, 0);
+    assert_contains(r.err, "context: 0 of");
+    assert_contains(r.err, "0 messages, 0 answers");
+    assert_contains(r.err, "session: 0 tokens written to");
+    process_finish(&r);
+    run(&r, FIRST, file, "chat", "--temp 0 -n 6", NULL);
+    assert_code(&r, 0);
+    assert_contains(r.err, "session: 0 tokens read from");
+    process_finish(&r);
+    free(file);
+}
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 struct refused {
@@ -330,6 +371,7 @@ int main(void)
         cmocka_unit_test(prompt_adds_to_what_is_held),
         cmocka_unit_test(interrupted_text_goes_on),
         cmocka_unit_test(verbs_mean_the_session),
+        cmocka_unit_test(figures_are_of_the_conversation),
     };
     dir = test_tmpdir();
     int failed = test_run_table("texts", text_in_parts, texts);

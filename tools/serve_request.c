@@ -225,6 +225,13 @@ static bool read_refused(const struct reader *rd)
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
         if (field(rd, fields[i]))
             return serve_refuse(rd->error, 400, fields[i], "'%s' is not supported", fields[i]);
+    const struct dgl_json *modalities = field(rd, "modalities");
+    if (modalities && !dgl_json_is(modalities, DGL_JSON_ARRAY))
+        return refuse_type(rd, "modalities", modalities, "a list");
+    for (const struct dgl_json *v = dgl_json_first(modalities); v; v = dgl_json_next(v))
+        if (!dgl_str_eq(dgl_json_str(v), "text"))
+            return serve_refuse(rd->error, 400, "modalities",
+                                "'modalities' is not supported, but for text");
     const struct dgl_json *format = field(rd, "response_format"),
                           *type = dgl_json_get(format, "type"), *choice = field(rd, "tool_choice"),
                           *echo = field(rd, "echo");
@@ -426,6 +433,38 @@ static void write_calls(struct dgl_json_writer *w, const struct dgl_json *calls)
     dgl_jw_end_array(w);
 }
 
+/* Whether calls of an earlier answer are what they should be: objects, whose function has a
+ * name and arguments. */
+static bool check_calls(const struct reader *rd, size_t message, const struct dgl_json *calls)
+{
+    char param[96];
+    size_t index = 0;
+    snprintf(param, sizeof(param), "messages[%zu].tool_calls", message);
+    if (!dgl_json_is(calls, DGL_JSON_ARRAY))
+        return refuse_type(rd, param, calls, "a list of calls");
+    for (const struct dgl_json *call = dgl_json_first(calls); call;
+         call = dgl_json_next(call), index++) {
+        const struct dgl_json *function = dgl_json_get(call, "function"),
+                              *name = dgl_json_get(function, "name"),
+                              *arguments = dgl_json_get(function, "arguments");
+        if (!dgl_json_is(call, DGL_JSON_OBJECT))
+            return refuse_type(rd, param, call, "calls that are objects");
+        snprintf(param, sizeof(param), "messages[%zu].tool_calls[%zu].function", message, index);
+        if (function && !dgl_json_is(function, DGL_JSON_OBJECT))
+            return refuse_type(rd, param, function, "an object");
+        snprintf(param, sizeof(param), "messages[%zu].tool_calls[%zu].function.name", message,
+                 index);
+        if (function && !dgl_json_is(name, DGL_JSON_STRING))
+            return refuse_type(rd, param, name, "a string");
+        snprintf(param, sizeof(param), "messages[%zu].tool_calls[%zu].function.arguments", message,
+                 index);
+        if (arguments && !dgl_json_is(arguments, DGL_JSON_NULL) &&
+            !dgl_json_is(arguments, DGL_JSON_STRING) && !dgl_json_is(arguments, DGL_JSON_OBJECT))
+            return refuse_type(rd, param, arguments, "a string or an object");
+    }
+    return true;
+}
+
 static bool write_message(const struct reader *rd, struct dgl_json_writer *w, size_t index,
                           const struct dgl_json *message)
 {
@@ -459,17 +498,20 @@ static bool write_message(const struct reader *rd, struct dgl_json_writer *w, si
     } else {
         return refuse_type(rd, param, content, "a string or a list of parts");
     }
-    snprintf(param, sizeof(param), "messages[%zu].tool_calls", index);
+    static const char *const texts[] = {"name", "tool_call_id", "reasoning_content", "thinking"};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        const struct dgl_json *v = dgl_json_get(message, texts[i]);
+        snprintf(param, sizeof(param), "messages[%zu].%s", index, texts[i]);
+        if (v && !dgl_json_is(v, DGL_JSON_NULL) && !dgl_json_is(v, DGL_JSON_STRING))
+            return refuse_type(rd, param, v, "a string");
+    }
     for (const struct dgl_json *v = dgl_json_first(message); v; v = dgl_json_next(v)) {
         const struct dgl_str key = dgl_json_key(v);
         if (dgl_str_eq(key, "role") || dgl_str_eq(key, "content"))
             continue;
         if (dgl_str_eq(key, "tool_calls") && dgl_json_type(v) != DGL_JSON_NULL) {
-            if (!dgl_json_is(v, DGL_JSON_ARRAY))
-                return refuse_type(rd, param, v, "a list of calls");
-            for (const struct dgl_json *call = dgl_json_first(v); call; call = dgl_json_next(call))
-                if (!dgl_json_is(call, DGL_JSON_OBJECT))
-                    return refuse_type(rd, param, call, "calls that are objects");
+            if (!check_calls(rd, index, v))
+                return false;
             dgl_jw_key(w, "tool_calls");
             write_calls(w, v);
         } else if (dgl_json_type(v) != DGL_JSON_NULL) {
@@ -509,6 +551,12 @@ static bool read_tools(const struct reader *rd, struct dgl_json_writer *w)
             memchr(name.p, '\0', name.len))
             return serve_refuse(rd->error, 400, "tools",
                                 "an element of 'tools' is no function with a name");
+        const struct dgl_json *parameters = dgl_json_get(dgl_json_get(v, "function"), "parameters");
+        char param[96];
+        snprintf(param, sizeof(param), "tools[%zu].function.parameters", rd->r->num_functions);
+        if (parameters && !dgl_json_is(parameters, DGL_JSON_NULL) &&
+            !dgl_json_is(parameters, DGL_JSON_OBJECT))
+            return refuse_type(rd, param, parameters, "an object");
         rd->r->functions[rd->r->num_functions++] = name.p;
     }
     if (dgl_json_count(tools) == 0)

@@ -85,6 +85,27 @@ static const struct refusal refusals[] = {
     {"a tool without a name", CHAT, "{" SAY ",\"tools\":[{\"type\":\"function\"}]}", 400, "tools",
      "name"},
     {"top_logprobs alone", CHAT, "{" SAY ",\"top_logprobs\":2}", 400, "top_logprobs", "logprobs"},
+    {"parameters of a tool that are a number", CHAT,
+     "{" SAY ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":5}}]}",
+     400, "tools[0].function.parameters", "object"},
+    {"audio", CHAT, "{" SAY ",\"modalities\":[\"text\",\"audio\"]}", 400, "modalities",
+     "not supported"},
+    {"a name that is a number", CHAT,
+     "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"b\","
+     "\"name\":5}]}",
+     400, "messages[1].name", "number"},
+    {"a call whose name is a number", CHAT,
+     "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"tool_calls\":["
+     "{\"type\":\"function\",\"function\":{\"name\":1,\"arguments\":\"{}\"}}]}]}",
+     400, "messages[1].tool_calls[0].function.name", "number"},
+    {"a call whose function is text", CHAT,
+     "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"tool_calls\":["
+     "{\"function\":\"f\"}]}]}",
+     400, "messages[1].tool_calls[0].function", "string"},
+    {"a call whose arguments are a list", CHAT,
+     "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"tool_calls\":["
+     "{\"function\":{\"name\":\"f\",\"arguments\":[1]}}]}]}",
+     400, "messages[1].tool_calls[0].function.arguments", "object"},
     {"functions of old", CHAT, "{" SAY ",\"functions\":[]}", 400, "functions", "not supported"},
     {"a field before the model's name", CHAT, "{" SAY ",\"n\":0,\"model\":\"x\"}", 400, "n", "0"},
     {"another model", CHAT, "{" SAY ",\"model\":\"gpt-4\"}", 404, "model", "gpt-4"},

@@ -103,10 +103,8 @@ bool command_bench_check(const struct options *opt)
         console_error("bench: --matrix makes weights of every type, for which it needs --shape");
     else if (opt->types && !opt->matrix)
         console_error("bench: --types says what --matrix measures");
-    else if (opt->batch > DGL_BENCH_BATCH_MAX)
-        console_error("--batch %d: wanted 1 to %d sequences that decode together; prefill tokens "
-                      "per pass are --ubatch",
-                      opt->batch, DGL_BENCH_BATCH_MAX);
+    else if (opt->batch_invariant && opt->batch <= 1)
+        console_error("bench: --batch-invariant does nothing for one sequence: give --batch");
     else if (opt->batch > 1 && (opt->profile || opt->trace))
         console_error("bench: --%s is of one sequence, not of --batch %d",
                       opt->profile ? "profile" : "trace", opt->batch);

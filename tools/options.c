@@ -282,8 +282,9 @@ static const struct option table[] = {
     {"tune", 0, "reset", NULL, "remove what is stored for the device", TYPE_FLAG, FIELD(tune_reset),
      0, 0, NULL, 0},
     {"bench", 0, "batch", "B",
-     "sequences that decode together, 1 to " DIGITS(DGL_BENCH_BATCH_MAX) " (default: 1)", TYPE_I32,
-     FIELD(batch), 1, 65536, NULL, 0},
+     "sequences that decode together, 1 to " DIGITS(
+         DGL_BENCH_BATCH_MAX) " (default: 1); prefill tokens per pass are --ubatch",
+     TYPE_I32, FIELD(batch), 1, DGL_BENCH_BATCH_MAX, NULL, 0},
     {"bench serve", 0, "batch-invariant", NULL,
      "the same bits in any company: each answer by passes of its own, which is slower", TYPE_FLAG,
      FIELD(batch_invariant), 0, 0, NULL, 0},

@@ -16,6 +16,7 @@
 #include "core/base/clock.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/printable.h"
 #include "tools/commands.h"
 #include "tools/generation.h"
 #include "tools/watch.h"
@@ -73,12 +74,38 @@ bool serve_is_loopback(const char *host)
     return inet_pton(AF_INET, host, &v4) == 1 && ntohl(v4.s_addr) >> 24 == 127;
 }
 
+/* Whether a page can send it as its origin: SCHEME://HOST[:PORT] in small letters, or null. */
+static bool is_origin(const char *text)
+{
+    static const char small[] = "abcdefghijklmnopqrstuvwxyz0123456789+-._:[]";
+    const char *host = strstr(text, "://");
+    if (strcmp(text, "*") == 0 || strcmp(text, "null") == 0)
+        return true;
+    return host && host > text && host[3] && strspn(text, small) == (size_t)(host + 1 - text) &&
+           host[3 + strspn(host + 3, small)] == '\0';
+}
+
+/* Whether a header can have it. */
+static bool is_sendable(struct dgl_str key)
+{
+    for (size_t i = 0; i < key.len; i++)
+        if ((unsigned char)key.p[i] < 0x20 || key.p[i] == 0x7f)
+            return false;
+    return true;
+}
+
 bool command_serve_check(const struct options *opt)
 {
     if (opt->template && opt->template_name)
         console_error("serve: --template and --template-name both choose the template, give one");
     else if (opt->json)
         console_error("serve: there is nothing to print with --json: the access log is JSON");
+    else if (opt->cors && !is_origin(opt->cors))
+        console_error("--cors %s: wanted an origin as browsers send it, such as "
+                      "https://llm.example or http://localhost:3000, or *",
+                      DGL_PRINTABLE(opt->cors));
+    else if (opt->api_key && !is_sendable(dgl_str_trim(dgl_str_of(opt->api_key))))
+        console_error("--api-key: the key has a control character, which no client can send");
     else
         return watch_check(opt);
     return false;
@@ -104,6 +131,10 @@ static bool add_key(struct serve *s, struct dgl_str key)
         console_error("serve: more than %d keys, or one with U+0000", MAX_KEYS);
         return false;
     }
+    if (!is_sendable(key)) {
+        console_error("serve: a key has a control character, which no client can send");
+        return false;
+    }
     s->keys[s->num_keys] = strndup(key.p, key.len);
     if (!s->keys[s->num_keys]) {
         console_error("out of memory for the keys");
@@ -125,7 +156,7 @@ static bool read_keys(struct serve *s, const struct dgl_log *log)
         ok = dgl_file_slurp(log, s->opt->api_key_file, MAX_KEYFILE, &text, &len) == DGL_OK;
         struct dgl_str rest = {text, ok ? len : 0}, line;
         while (ok && rest.len > 0 && dgl_str_split(&rest, '\n', &line))
-            ok = add_key(s, line);
+            ok = dgl_str_starts(dgl_str_trim(line), "#") || add_key(s, line);
     }
     free(text);
     if (ok && s->num_keys == 0 && (s->opt->api_key || s->opt->api_key_file)) {

@@ -2,6 +2,7 @@
  * leaves: at once, or while it comes. A request waits suspended, so that it costs no thread. The
  * library is loaded when a server starts: no other command needs it. */
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <microhttpd.h>
@@ -232,7 +233,7 @@ static bool same_secret(const char *given, const char *key)
 static bool has_key(const struct serve *s, const char *authorization)
 {
     bool found = false;
-    if (!authorization || strncmp(authorization, "Bearer ", 7) != 0)
+    if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0)
         return false;
     for (size_t i = 0; i < s->num_keys; i++)
         found |= same_secret(authorization + 7, s->keys[i]);
@@ -501,6 +502,23 @@ static struct serve_exchange *begin_exchange(struct serve *s, struct MHD_Connect
     s->exchanges = ex;
     pthread_mutex_unlock(&s->lock);
     return ex;
+}
+
+/* Of a path: %XX are bytes, but for %00, which would end the text that routes are compared with. */
+static size_t unescape(void *priv, struct MHD_Connection *connection, char *text)
+{
+    char *out = text;
+    (void)priv;
+    (void)connection;
+    for (const char *c = text; *c; c++) {
+        unsigned byte = 0;
+        if (*c == '%' && isxdigit((unsigned char)c[1]) && isxdigit((unsigned char)c[2]))
+            byte = (unsigned)strtoul((const char[]){c[1], c[2], '\0'}, NULL, 16);
+        *out++ = byte ? (char)byte : *c;
+        c += byte ? 2 : 0;
+    }
+    *out = '\0';
+    return (size_t)(out - text);
 }
 
 static enum MHD_Result handle(void *priv, struct MHD_Connection *connection, const char *path,
@@ -787,14 +805,14 @@ bool serve_http_start(struct serve *s, uint16_t *port)
         return false;
     }
     *port = (uint16_t)number;
-    s->http =
-        mhd.start_daemon(MHD_USE_EPOLL_INTERNALLY | MHD_USE_SUSPEND_RESUME | MHD_USE_ITC, 0, NULL,
-                         NULL, handle, s, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-                         limit, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->opt->timeout,
-                         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
-                         MHD_OPTION_THREAD_POOL_SIZE, limit >= 4 * THREADS ? (unsigned)THREADS : 1u,
-                         MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_COMPLETED, complete, s,
-                         MHD_OPTION_NOTIFY_CONNECTION, note_connection, s, MHD_OPTION_END);
+    s->http = mhd.start_daemon(
+        MHD_USE_EPOLL_INTERNALLY | MHD_USE_SUSPEND_RESUME | MHD_USE_ITC, 0, NULL, NULL, handle, s,
+        MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, limit,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->opt->timeout,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES, MHD_OPTION_THREAD_POOL_SIZE,
+        limit >= 4 * THREADS ? (unsigned)THREADS : 1u, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_NOTIFY_COMPLETED, complete, s,
+        MHD_OPTION_NOTIFY_CONNECTION, note_connection, s, MHD_OPTION_END);
     if (!s->http) {
         console_error("serve: the HTTP server does not start: %s", strerror(errno));
         close(fd);

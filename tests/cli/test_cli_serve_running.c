@@ -32,6 +32,9 @@ static const struct access accesses[] = {
     {"an empty key", "/v1/models", "Authorization: Bearer \r\n", 401},
     {"another scheme", "/v1/models", "Authorization: Basic sesame-1\r\n", 401},
     {"the key", "/v1/models", "Authorization: Bearer sesame-1\r\n", 200},
+    {"the key in small letters of the scheme", "/v1/models", "Authorization: bearer sesame-1\r\n",
+     200},
+    {"a comment of the file", "/v1/models", "Authorization: Bearer # third\r\n", 401},
     {"a key of the file", "/v1/models", "Authorization: Bearer second\r\n", 200},
     {"with the key, a path that is not there", "/nothing", "Authorization: Bearer second\r\n", 404},
 };
@@ -46,7 +49,7 @@ static void test_keys(void **state)
     char *text;
     snprintf(file, sizeof(file), "%s/keys", dir);
     snprintf(log, sizeof(log), "%s/log", dir);
-    test_write_file(dir, "keys", "\nsecond\n", 8);
+    test_write_file(dir, "keys", "\nsecond\n # third\n", 17);
     server_start(&s, (const char *const[]){"--api-key", "sesame-1", "--api-key-file", file, "-c",
                                            "64", "--cors", "https://a.example", "--log-file", log,
                                            "--alias", "mine", NULL});
@@ -142,6 +145,16 @@ static const struct start starts[] = {
     {"a port that is none", {"serve", "--port", "65536"}, 2, "65536"},
     {"no sequences", {"serve", "--parallel", "0"}, 2, "parallel"},
     {"an empty key", {"serve", "--device", "any", "--api-key", " "}, 1, "the key is empty"},
+    {"a key that no client can send",
+     {"serve", "--api-key",
+      "a\x01"
+      "b"},
+     2,
+     "control character"},
+    {"an origin without a scheme", {"serve", "--cors", "foo"}, 2, "--cors foo: wanted"},
+    {"an origin with a path", {"serve", "--cors", "https://a.example/"}, 2, "--cors https"},
+    {"an origin in capitals", {"serve", "--cors", "https://A.example"}, 2, "--cors https"},
+    {"an origin of no host", {"serve", "--cors", "https://"}, 2, "--cors https"},
     {"a host that is none",
      {"serve", "--device", "any", "--host", "not a host", "--insecure"},
      1,

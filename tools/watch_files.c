@@ -147,12 +147,18 @@ static void note_edit(struct watch_files *w, const char *path)
     w->edited[w->num_edited++] = copy;
 }
 
-/* Watches the folder and those in it; the kernel files there count as edited. */
+/* Watches the folder and those in it; the kernel files there count as edited, and so does what only
+ * has the name of one. */
 static void walk(struct watch_files *w, const char *dir, int depth)
 {
     const struct dgl_log quiet = {0};
     char **names = NULL;
     size_t count = 0;
+    if (depth > DEPTH) {
+        console_say("watch: %s: refused: a kernel directory is at most %d folders deep", dir,
+                    DEPTH);
+        return;
+    }
     add_place(w, dir, depth);
     if (dgl_dir_list(&quiet, dir, &names, &count) != DGL_OK)
         return;
@@ -160,10 +166,8 @@ static void walk(struct watch_files *w, const char *dir, int depth)
         char *path = dgl_path_join(dir, names[i]);
         if (path && watch_is_kernel_file(names[i]))
             note_edit(w, path);
-        else if (path && names[i][0] != '.' && depth < DEPTH && dgl_path_is_dir(path) &&
-                 !dgl_path_is_link(path)) {
+        else if (path && names[i][0] != '.' && dgl_path_is_dir(path) && !dgl_path_is_link(path))
             walk(w, path, depth + 1);
-        }
         w->failed = w->failed || !path;
         free(path);
     }
@@ -305,9 +309,8 @@ static void take_event(struct watch_files *w, const struct inotify_event *event)
         }
         char *path = dgl_path_join(dir, event->name);
         w->failed = w->failed || !path;
-        if (path && (event->mask & IN_ISDIR)) {
-            if ((event->mask & (IN_CREATE | IN_MOVED_TO)) && event->name[0] != '.' &&
-                depth < DEPTH) {
+        if (path && (event->mask & IN_ISDIR) && !watch_is_kernel_file(event->name)) {
+            if ((event->mask & (IN_CREATE | IN_MOVED_TO)) && event->name[0] != '.') {
                 walk(w, path, depth + 1);
             } else if (event->mask & (IN_DELETE | IN_MOVED_FROM)) { /* with the files in it */
                 drop_places(w, path);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/base/file.h"
@@ -401,6 +402,28 @@ static void a_folder_that_is_made_again_is_watched(void)
     expect_edits();
 }
 
+/* What a start would refuse, until it is gone again. */
+static void what_is_no_file_is_refused(void)
+{
+    char *paths[] = {dgl_path_join(author.dir, "pipe.comp"),
+                     dgl_path_join(author.dir, "folder.comp"),
+                     dgl_path_join(author.dir, "1/2/3/4/5/6/7/8/9")};
+    assert_int_equal(mkfifo(paths[0], 0600), 0);
+    terminal_expect(&author.t, "watch: pipe: refused: ");
+    unlink(paths[0]);
+    terminal_expect(&author.t, "watch: pipe: taken away: ");
+    assert_int_equal(dgl_dir_make(NULL, paths[1]), DGL_OK);
+    terminal_expect(&author.t, "watch: folder: refused: ");
+    assert_int_equal(rmdir(paths[1]), 0);
+    terminal_expect(&author.t, "watch: folder: taken away: ");
+    assert_int_equal(dgl_dir_make(NULL, paths[2]), DGL_OK);
+    terminal_expect(&author.t, "/8/9: refused: a kernel directory is at most 8 folders deep");
+    assert_int_equal(rmdir(paths[2]), 0);
+    expect_edits();
+    for (size_t i = 0; i < 3; i++)
+        free(paths[i]);
+}
+
 static void a_folder_that_is_moved_away_and_back_is_watched(void)
 {
     char away[600];
@@ -436,6 +459,7 @@ static const struct edit edits[] = {
     {"a kernel and its lib are taken together", a_kernel_and_its_lib_are_taken_together},
     {"a NAME that is there twice", a_name_that_is_there_twice},
     {"a file that is renamed keeps its kernel", a_file_that_is_renamed_keeps_its_kernel},
+    {"what is no file is refused", what_is_no_file_is_refused},
     {"a folder that is made again is watched", a_folder_that_is_made_again_is_watched},
     {"a folder that is moved away and back is watched",
      a_folder_that_is_moved_away_and_back_is_watched},

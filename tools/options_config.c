@@ -83,10 +83,11 @@ static bool add_kernel_dir(struct defaults *d)
 
 static const struct {
     const char *variable, *option;
+    bool secret; /* its value is never told */
 } from_environment[] = {
-    {"DOPPLERGL_MODEL", "model"},     {"DOPPLERGL_DEVICE", "device"},
-    {"DOPPLERGL_HOST", "host"},       {"DOPPLERGL_PORT", "port"},
-    {"DOPPLERGL_API_KEY", "api-key"}, {"DOPPLERGL_API_KEY_FILE", "api-key-file"}};
+    {"DOPPLERGL_MODEL", "model", false},    {"DOPPLERGL_DEVICE", "device", false},
+    {"DOPPLERGL_HOST", "host", false},      {"DOPPLERGL_PORT", "port", false},
+    {"DOPPLERGL_API_KEY", "api-key", true}, {"DOPPLERGL_API_KEY_FILE", "api-key-file", false}};
 enum { NUM_FROM_ENVIRONMENT = sizeof(from_environment) / sizeof(from_environment[0]) };
 
 static bool add_environment(struct defaults *d)
@@ -110,7 +111,11 @@ void options_tell_environment(const struct command *command, const struct option
     console_init(&console, opt);
     for (size_t i = 0; i < NUM_FROM_ENVIRONMENT; i++) {
         const struct option *o = option_named(command, dgl_str_of(from_environment[i].option));
-        if (o && option_source(o, opt) == OPTION_FROM_ENVIRONMENT)
+        if (!o || option_source(o, opt) != OPTION_FROM_ENVIRONMENT)
+            continue;
+        if (from_environment[i].secret)
+            dgl_notice(&console.log, "--%s is by %s", o->name, from_environment[i].variable);
+        else
             dgl_notice(&console.log, "--%s is '%s' by %s", o->name,
                        getenv(from_environment[i].variable), from_environment[i].variable);
     }

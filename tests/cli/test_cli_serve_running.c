@@ -172,6 +172,22 @@ static void test_start(void **state)
     process_finish(&r);
 }
 
+/* A server that does not start tells where its options are from, but no key. */
+static void a_key_of_the_environment_is_not_told(void **state)
+{
+    struct process_result r;
+    (void)state;
+    process_run(
+        &(const struct process_params){
+            .args = (const char *const[]){"serve", "--device", "any", "--host", "not a host", NULL},
+            .env = (const char *const[]){"DOPPLERGL_API_KEY=sesame", NULL}},
+        &r);
+    assert_code(&r, 1);
+    assert_contains(r.err, "--api-key is by DOPPLERGL_API_KEY");
+    assert_null(strstr(r.err, "sesame"));
+    process_finish(&r);
+}
+
 /* SIGTERM: what runs is finished, nothing new is taken. */
 static void sigterm_drains(void **state)
 {
@@ -256,6 +272,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_keys),
         cmocka_unit_test(figures_are_of_clients),
+        cmocka_unit_test(a_key_of_the_environment_is_not_told),
         cmocka_unit_test(sigterm_drains),
         cmocka_unit_test(an_end_that_comes_soon),
         cmocka_unit_test(sighup_reads_kernels_again),

@@ -38,9 +38,6 @@ uint kv_page_rows(kv_rows rows, uint pos)
     return page * uint(2 * KV_HEADS * KV_PAGE * KV_ROW) + rows.first;
 }
 
-// In so many pages lies a run of positions that begins at a multiple of its length.
-#define KV_RUN_PAGES(length) max(1, (length) / KV_PAGE)
-
 uint kv_page_end(uint pos)
 {
     return (pos / uint(KV_PAGE) + 1u) * uint(KV_PAGE);

@@ -160,6 +160,12 @@ static void answers_stream(void **state)
     terminal_send(t, "/set n-predict\r");
     terminal_expect(t, "  n-predict            -1");
     terminal_expect(t, "> ");
+    /* Kernels are compiled by an answer before, which shows how far it is. */
+    terminal_send(t, "/set n-predict 2\r");
+    terminal_expect(t, "> ");
+    ask(t, "Hello.");
+    terminal_send(t, "/set n-predict -1\r");
+    terminal_expect(t, "> ");
     terminal_send(t, "Tell me a story.\r");
     terminal_expect(t, "\n");
     /* Words come while the answer is far from complete: without a limit it takes the context. */
@@ -171,7 +177,7 @@ static void answers_stream(void **state)
     /* The program goes on, with what it had said in the conversation. */
     terminal_send(t, "/stats\r");
     terminal_expect(t, "cancelled");
-    terminal_expect(t, "2 messages, 1 answer");
+    terminal_expect(t, "4 messages, 2 answers");
     terminal_expect(t, "> ");
     end_chat(t, 0);
 }

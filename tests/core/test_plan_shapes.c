@@ -130,25 +130,28 @@ struct choice {
     const char *name;       /* of a constant; NULL: any value */
     int64_t from, to;
     const char *variant[MADE_DEVICES];
+    const char *weight; /* NULL: any */
+    int64_t rows;       /* N is so many at least; 0: any */
 };
 
 static const struct choice choices[] = {
-    {"matmul", "decode", "K", 1, 1024, {"baseline", "llvmpipe", "subgroup"}},
-    {"matmul", "decode", NULL, 0, 0, {"baseline", "baseline", "subgroup"}},
-    {"matmul", "prefill", "COLUMNS", 2, 8, {"baseline", "baseline", "subgroup"}},
-    {"matmul", "prefill", "K", 1, 1024, {"baseline", "llvmpipe", "wide"}},
-    {"matmul", "prefill", NULL, 0, 0, {"baseline", "baseline", "wide"}},
-    {"moe_matmul", "prefill", NULL, 0, 0, {"baseline", "baseline", "wide"}},
-    {"moe_matmul", "decode", NULL, 0, 0, {"baseline", "baseline", "subgroup"}},
-    {"attn_decode", NULL, "HEAD_DIM", 1, 128, {"baseline", "llvmpipe", "none"}},
-    {"attn_decode", NULL, NULL, 0, 0, {"baseline", "baseline", "none"}},
-    {"attn_token", NULL, NULL, 0, 0, {"none", "none", "subgroup"}},
-    {"attn_prefill", NULL, "HEAD_DIM", 64, 64, {"tiled", "llvmpipe", "subgroup"}},
-    {"attn_prefill", NULL, "HEAD_DIM", 128, 128, {"tiled", "llvmpipe", "subgroup"}},
-    {"attn_prefill", NULL, "HEAD_DIM", 1, 127, {"tiled", "llvmpipe", "tiled"}},
-    {"attn_prefill", NULL, NULL, 0, 0, {"baseline", "baseline", "tiled"}},
-    {"embed", NULL, NULL, 0, 0, {"rows", "rows", "rows"}},
-    {NULL, NULL, NULL, 0, 0, {"baseline", "baseline", "baseline"}},
+    {"matmul", "decode", "K", 1, 1024, {"baseline", "llvmpipe", "subgroup"}, NULL, 0},
+    {"matmul", "decode", NULL, 0, 0, {"baseline", "baseline", "subgroup"}, NULL, 0},
+    {"matmul", "prefill", "COLUMNS", 2, 8, {"baseline", "baseline", "subgroup"}, NULL, 0},
+    {"matmul", "prefill", "COLUMNS", 16, 16, {"baseline", "baseline", "subgroup"}, "q4_k", 3072},
+    {"matmul", "prefill", "K", 1, 1024, {"baseline", "llvmpipe", "wide"}, NULL, 0},
+    {"matmul", "prefill", NULL, 0, 0, {"baseline", "baseline", "wide"}, NULL, 0},
+    {"moe_matmul", "prefill", NULL, 0, 0, {"baseline", "baseline", "wide"}, NULL, 0},
+    {"moe_matmul", "decode", NULL, 0, 0, {"baseline", "baseline", "subgroup"}, NULL, 0},
+    {"attn_decode", NULL, "HEAD_DIM", 1, 128, {"baseline", "llvmpipe", "none"}, NULL, 0},
+    {"attn_decode", NULL, NULL, 0, 0, {"baseline", "baseline", "none"}, NULL, 0},
+    {"attn_token", NULL, NULL, 0, 0, {"none", "none", "subgroup"}, NULL, 0},
+    {"attn_prefill", NULL, "HEAD_DIM", 64, 64, {"tiled", "llvmpipe", "subgroup"}, NULL, 0},
+    {"attn_prefill", NULL, "HEAD_DIM", 128, 128, {"tiled", "llvmpipe", "subgroup"}, NULL, 0},
+    {"attn_prefill", NULL, "HEAD_DIM", 1, 127, {"tiled", "llvmpipe", "tiled"}, NULL, 0},
+    {"attn_prefill", NULL, NULL, 0, 0, {"baseline", "baseline", "tiled"}, NULL, 0},
+    {"embed", NULL, NULL, 0, 0, {"rows", "rows", "rows"}, NULL, 0},
+    {NULL, NULL, NULL, 0, 0, {"baseline", "baseline", "baseline"}, NULL, 0},
 };
 
 /* ---- a shape on a device --------------------------------------------------------------------- */
@@ -291,7 +294,9 @@ static const char *wanted_variant(const struct kernel_request *request, enum mad
         if (!c->op)
             return c->variant[device];
         if (strcmp(c->op, request->op) != 0 ||
-            (c->phase && strcmp(c->phase, request_attr(request, "phase")) != 0))
+            (c->phase && strcmp(c->phase, request_attr(request, "phase")) != 0) ||
+            (c->weight && strcmp(c->weight, request_attr(request, "weight")) != 0) ||
+            (c->rows && request_const(request, "N") < c->rows))
             continue;
         int64_t value = c->name ? request_const(request, c->name) : 0;
         if (value >= c->from && value <= c->to)

@@ -58,6 +58,9 @@ uint kv_row_behind(uint row, uint count)
 // From a key's row to that of the value of the same head and position.
 const uint KV_TO_VALUE = uint(KV_HEADS * KV_PAGE * KV_ROW);
 
+// Positions of a page, for the lengths of loops.
+const int KV_RUN = KV_PAGE;
+
 // Pages of a run of positions that begins at a multiple of its length, a power of two.
 #define KV_RUN_PAGES(count) max(1, (count) / KV_PAGE)
 

@@ -96,7 +96,7 @@ const int KEYS = KEY_SUBGROUPS * SLOTS; // at a time
 const int ROUND = DEPTH * KEYS;
 // A round begins at a multiple of ROUND, so that its keys lie in so many pages: those of as many
 // turns of KEYS each.
-const int PAGES = min(DEPTH, KV_RUN_PAGES(ROUND)), PAGE_TURNS = DEPTH / PAGES;
+const int PAGES = min(DEPTH, max(1, ROUND / KV_RUN)), PAGE_TURNS = DEPTH / PAGES;
 // Of an invocation's vec4s, all halves of vec8s: the i-th one's place in the head.
 #define OWN_VEC4(i) (2u * (uint(KEY_THREADS * ((i) / 2)) + i8) + uint((i) % 2))
 

@@ -1140,7 +1140,7 @@ struct dgl_generate_params {
     bool context_shift;
     int32_t keep; /* tokens of the prompt, at most half of the context; 0 = none */
     /* Fills dgl_generate_result.profile; the tokens are the same, later. Measures a copy of up to
-     * 512 MiB first. */
+     * 256 MiB first. */
     bool profile;
     /* Receives the answer as it comes, in whole characters, borrowed for the call; false cancels.
      * */

@@ -1,7 +1,7 @@
 /*
- * The size of a kernel's text after its macros are expanded, counted without keeping the text. A
- * few lines of macros can stand for 2^64 words, and drivers run out of memory or of stack on far
- * fewer.
+ * A kernel's text after its macros are expanded, without keeping that: its size, and which lines
+ * its words were written on. A few lines of macros can stand for 2^64 words, and drivers run out of
+ * memory or of stack on far fewer; of an error in a macro they tell the line that uses it.
  *
  * Which branch of an #if the driver takes is known where its condition has nothing but numbers and
  * names that were given one number each, whatever the driver: decide(). Otherwise all branches
@@ -20,7 +20,7 @@ enum { max_number = 1000000 }; /* in a condition, so that no driver's numbers ov
 struct word {
     enum kernel_token_kind kind;
     struct dgl_str text;
-    uint32_t line;
+    uint32_t line;   /* that it was written on, as #line counts */
     bool line_start; /* the first one of its line */
     bool painted;    /* met while its macro was being expanded: stays a word for ever */
     int32_t name;    /* index of its text among the names; -1 = no word */
@@ -72,7 +72,8 @@ struct expander {
     size_t num_branches; /* may be more than max_branches: those are BRANCH_UNKNOWN */
     bool undefines;      /* an #undef came: nothing is certain any more */
     uint32_t line;       /* of the last word of the text itself */
-    int64_t line_offset; /* from lines of the text to those that #line gives */
+    uint32_t begin_line; /* of the one that is being expanded, where its macro began */
+    const struct kernel_expand_trace *trace; /* told of the words of its line; NULL: none */
 };
 
 /* ---- words ----------------------------------------------------------------------------------- */
@@ -102,11 +103,17 @@ static void words_free(struct expander *e, struct words *words)
     *words = (struct words){0};
 }
 
+static bool is_mark(const struct word *word, const char *mark)
+{
+    return dgl_str_eq(word->text, mark);
+}
+
 /* All words of the text, and the names among them in order. */
 static bool words_read(struct expander *e, struct kernel_lexer *lexer)
 {
     bool line_start = true;
     size_t cap = 0, kept = 0;
+    int64_t offset = 0, given; /* from lines of the text to those that #line gives */
     for (;;) {
         struct kernel_token token = kernel_lexer_next(lexer);
         if (token.kind == TOKEN_END)
@@ -115,11 +122,15 @@ static bool words_read(struct expander *e, struct kernel_lexer *lexer)
         if (!newline && !words_add(e, &e->text,
                                    (struct word){.kind = token.kind,
                                                  .text = token.text,
-                                                 .line = token.line,
+                                                 .line = (uint32_t)(token.line + offset),
                                                  .line_start = line_start,
                                                  .name = -1}))
             return false;
         line_start = newline;
+        const struct word *last = e->text.items + e->text.count; /* the line ends here */
+        if (newline && e->text.count >= 3 && last[-3].line_start && is_mark(&last[-3], "#") &&
+            is_mark(&last[-2], "line") && dgl_parse_i64(last[-1].text, 0, INT32_MAX, &given))
+            offset = given - token.line - 1;
         if (token.kind != TOKEN_WORD)
             continue;
         if (!dgl_budget_grow(&e->budget, (void **)&e->names, &cap, e->num_names + 1,
@@ -157,11 +168,6 @@ static size_t line_end(const struct words *text, size_t at)
         at++;
     while (at < text->count && !text->items[at].line_start);
     return at;
-}
-
-static bool is_mark(const struct word *word, const char *mark)
-{
-    return dgl_str_eq(word->text, mark);
 }
 
 /* ---- branches -------------------------------------------------------------------------------- */
@@ -328,11 +334,12 @@ static bool emit(struct expander *e, struct word word, struct words *out)
         return words_add(e, out, word);
     bool ends = is_mark(&word, ";") || is_mark(&word, "{") || is_mark(&word, "}");
     e->statement = ends ? 0 : e->statement + 1;
+    if (e->trace && e->begin_line <= e->trace->line && e->trace->line <= e->line)
+        e->trace->cb(e->trace->priv, word.text, word.line);
     bool large = ++e->total > KERNEL_MAX_WORDS;
     if (!large && e->statement <= KERNEL_MAX_STATEMENT)
         return true;
-    int64_t line = (int64_t)e->line + e->line_offset;
-    e->budget.line = line > 0 && line < KERNEL_LIB_LINES ? (uint32_t)line : 0;
+    e->budget.line = e->line < KERNEL_LIB_LINES ? e->line : 0;
     return dgl_budget_fail(
         &e->budget, DGL_ERR_KERNEL, "%s has more than %d words after its macros are expanded",
         large ? "the text" : "a statement", large ? KERNEL_MAX_WORDS : KERNEL_MAX_STATEMENT);
@@ -413,6 +420,8 @@ static bool expand(struct expander *e, size_t floor, struct words *out)
     bool ok = true;
     while (ok && next(e, floor, true, &word)) {
         ok = dgl_budget_steps(&e->budget, 1);
+        if (e->num_sources == 1)
+            e->begin_line = word.line;
         int32_t first = word.name >= 0 && !word.painted ? e->first[word.name] : -1;
         if (first >= 0 && e->open[word.name]) {
             word.painted = true;
@@ -441,53 +450,67 @@ static bool expand(struct expander *e, size_t floor, struct words *out)
     return ok;
 }
 
+/* Expands a complete text. */
+static enum dgl_status expand_text(struct expander *e, struct dgl_str text)
+{
+    struct kernel_lexer lexer;
+    dgl_budget_start(&e->budget);
+    bool ok = kernel_lexer_init(&lexer, text, 1) || dgl_budget_fail_memory(&e->budget, text.len);
+    ok = ok && words_read(e, &lexer);
+    const struct word *words = e->text.items;
+    for (size_t at = 0, end; ok && at < e->text.count; at = end) {
+        bool directive = words[at].line_start && is_mark(&words[at], "#");
+        bool define = directive && at + 1 < e->text.count && is_mark(&words[at + 1], "define");
+        end = line_end(&e->text, at);
+        /* A call may go on over lines, up to the next directive. */
+        while (!directive && end < e->text.count && !is_mark(&words[end], "#"))
+            end = line_end(&e->text, end);
+        /* A condition counts, too, unless it is passed over. */
+        const bool left_out = is_left_out(e);
+        if (directive)
+            follow_branches(e, at, end);
+        if (left_out && is_left_out(e))
+            ;
+        else if (define)
+            ok = macro_define(e, at + 2, end);
+        else
+            ok = push(e, (struct source){.words = &words[at], .count = end - at, .name = -1}) &&
+                 expand(e, 0, NULL);
+        if (directive)
+            e->statement = 0;
+    }
+    while (e->num_sources)
+        words_free(e, &e->sources[--e->num_sources].owned);
+    free(e->sources);
+    free(e->macros);
+    free(e->first);
+    free(e->open);
+    free(e->names);
+    free(e->text.items);
+    kernel_lexer_finish(&lexer);
+    return e->budget.status;
+}
+
+static struct dgl_budget budget_of(const struct dgl_log *log, const char *path)
+{
+    return (struct dgl_budget){.log = log,
+                               .name = path,
+                               .work = "expanding the macros",
+                               .refusal = DGL_ERR_KERNEL,
+                               .max_steps = 100000000,
+                               .max_bytes = 256 << 20};
+}
+
 enum dgl_status kernel_expand_check(const struct dgl_log *log, const char *path,
                                     struct dgl_str text)
 {
-    struct expander e = {.budget = {.log = log,
-                                    .name = path,
-                                    .work = "expanding the macros",
-                                    .refusal = DGL_ERR_KERNEL,
-                                    .max_steps = 100000000,
-                                    .max_bytes = 256 << 20}};
-    struct kernel_lexer lexer;
-    dgl_budget_start(&e.budget);
-    bool ok = kernel_lexer_init(&lexer, text, 1) || dgl_budget_fail_memory(&e.budget, text.len);
-    ok = ok && words_read(&e, &lexer);
-    const struct word *words = e.text.items;
-    for (size_t at = 0, end; ok && at < e.text.count; at = end) {
-        bool directive = words[at].line_start && is_mark(&words[at], "#");
-        bool define = directive && at + 1 < e.text.count && is_mark(&words[at + 1], "define");
-        end = line_end(&e.text, at);
-        /* A call may go on over lines, up to the next directive. */
-        while (!directive && end < e.text.count && !is_mark(&words[end], "#"))
-            end = line_end(&e.text, end);
-        /* A condition counts, too, unless it is passed over. */
-        const bool left_out = is_left_out(&e);
-        if (directive)
-            follow_branches(&e, at, end);
-        if (left_out && is_left_out(&e))
-            ;
-        else if (define)
-            ok = macro_define(&e, at + 2, end);
-        else
-            ok = push(&e, (struct source){.words = &words[at], .count = end - at, .name = -1}) &&
-                 expand(&e, 0, NULL);
-        if (directive)
-            e.statement = 0;
-        int64_t line;
-        if (directive && end - at == 3 && is_mark(&words[at + 1], "line") &&
-            dgl_parse_i64(words[at + 2].text, 0, INT32_MAX, &line))
-            e.line_offset = line - words[at].line - 1;
-    }
-    while (e.num_sources)
-        words_free(&e, &e.sources[--e.num_sources].owned);
-    free(e.sources);
-    free(e.macros);
-    free(e.first);
-    free(e.open);
-    free(e.names);
-    free(e.text.items);
-    kernel_lexer_finish(&lexer);
-    return e.budget.status;
+    struct expander e = {.budget = budget_of(log, path)};
+    return expand_text(&e, text);
+}
+
+void kernel_expand_line(struct dgl_str text, const struct kernel_expand_trace *trace)
+{
+    const struct dgl_log quiet = {0};
+    struct expander e = {.budget = budget_of(&quiet, "a text"), .trace = trace};
+    expand_text(&e, text);
 }

@@ -41,6 +41,17 @@ bool kernel_expr_outcomes(const struct kernel_expr *expr, bool (*cb)(void *priv,
 enum dgl_status kernel_expand_check(const struct dgl_log *log, const char *path,
                                     struct dgl_str text);
 
+/* Told of each word that a line of a complete text has once its macros are expanded, in order, with
+ * the line that the word was written on: another one where a macro's definition or argument has
+ * it. Lines as #line numbers them. */
+struct kernel_expand_trace {
+    uint32_t line;
+    void (*cb)(void *priv, struct dgl_str word, uint32_t line);
+    void *priv;
+};
+/* Tells nothing beyond what is too large for kernel_expand_check(), or where memory runs out. */
+void kernel_expand_line(struct dgl_str text, const struct kernel_expand_trace *trace);
+
 /* ---- kernel_text.c ---- */
 
 /* Takes the next blank-separated word off the front of *rest; false when there is none. */

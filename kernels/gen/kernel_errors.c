@@ -4,9 +4,10 @@
 #include <strings.h>
 
 #include "kernels/format/kernel_excerpt.h"
+#include "kernels/format/kernel_format.h"
 #include "kernels/kernels.h"
 
-enum { SHOWN = 8, MAX_TEXT = 400 };
+enum { SHOWN = 8, SEEN = 64, MAX_TEXT = 400, MAX_QUOTED = 4 };
 
 /* ---- one line of a driver -------------------------------------------------------------------- */
 
@@ -97,23 +98,46 @@ bool kernel_message_parse(struct dgl_str text, struct kernel_message *out)
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-/* The place that a line number of the generated text stands for. */
-static struct kernel_place find_place(const struct kernel_choice *choice, struct dgl_str generated,
-                                      const struct kernel_message *message)
+/* A place, and whether it is in a text that is not built in. */
+struct origin {
+    struct kernel_place place;
+    uint32_t last_line; /* which line up to this one cannot be told; 0 = it is the place's */
+    bool given;
+};
+
+/* Part 0 is the kernel, part i + 1 its lib i; what directives become is of neither. */
+static bool is_given(const struct kernel_choice *choice, uint32_t part)
 {
     const struct kernel *kernel = choice->kernel;
-    uint32_t step = kernel_line_step(choice), part = message->line / step;
+    return part == 0 ? kernel->source != 0
+                     : part <= kernel->num_libs && choice->libs[part - 1]->source != 0;
+}
+
+static bool has_given(const struct kernel_choice *choice)
+{
+    bool given = false;
+    for (uint32_t part = 0; part <= choice->kernel->num_libs && !given; part++)
+        given = is_given(choice, part);
+    return given;
+}
+
+/* The place that a line number of the generated text stands for. */
+static struct origin find_place(const struct kernel_choice *choice, struct dgl_str generated,
+                                uint32_t number, uint32_t column)
+{
+    const struct kernel *kernel = choice->kernel;
+    uint32_t step = kernel_line_step(choice), part = number / step;
     struct kernel_place place = {.path = kernel->path,
                                  .text = {kernel->text, kernel->text_len},
                                  .first_line = 1,
-                                 .line = message->line,
-                                 .column = message->column};
+                                 .line = number,
+                                 .column = column};
     if (part > 0 && part <= kernel->num_libs) {
         const struct kernel_lib *lib = choice->libs[part - 1];
         place.path = lib->path;
         place.text = (struct dgl_str){lib->body, lib->body_len};
         place.first_line = lib->body_line;
-        place.line = message->line - part * step;
+        place.line = number - part * step;
     } else if (part > kernel->num_libs) {
         /* What directives become. Line 1 of it follows the first #line. */
         const char *start = memchr(generated.p, '#', generated.len);
@@ -123,7 +147,7 @@ static struct kernel_place find_place(const struct kernel_choice *choice, struct
         if (end)
             place.text = (struct dgl_str){end + 1, (size_t)(generated.p + generated.len - end - 1)};
         place.path = "generated";
-        place.line = message->line - (kernel->num_libs + 1) * step;
+        place.line = number - (kernel->num_libs + 1) * step;
     }
     /* Beyond the end, where a brace is missing: the last line. */
     uint32_t lines = place.first_line - 1;
@@ -133,7 +157,125 @@ static struct kernel_place find_place(const struct kernel_choice *choice, struct
         place.line = lines;
         place.column = 0;
     }
-    return place;
+    return (struct origin){.place = place, .given = is_given(choice, part)};
+}
+
+static bool is_same(struct dgl_str a, struct dgl_str b)
+{
+    return a.len == b.len && memcmp(a.p, b.p, a.len) == 0;
+}
+
+/* The names that a message quotes: those of functions without their parameters. */
+struct quoted {
+    struct dgl_str name[MAX_QUOTED];
+    size_t count;
+};
+
+static bool is_name_char(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c >= '0' && c <= '9');
+}
+
+static struct quoted quoted_in(struct dgl_str text)
+{
+    struct quoted q = {.count = 0};
+    for (size_t i = 0; i + 1 < text.len && q.count < MAX_QUOTED; i++) {
+        size_t len = 0;
+        if (!memchr("'`\"", text.p[i], 3))
+            continue;
+        while (i + 1 + len < text.len && is_name_char(text.p[i + 1 + len]))
+            len++;
+        if (len > 0 && (text.p[i + 1] < '0' || text.p[i + 1] > '9'))
+            q.name[q.count++] = (struct dgl_str){text.p + i + 1, len};
+        i += 1 + len; /* the quote that closes, or what follows a name */
+    }
+    return q;
+}
+
+/* Looks for the given text that a line owes its words to. */
+struct search {
+    const struct kernel_choice *choice;
+    uint32_t line, step;
+    struct quoted quoted;
+    bool here;            /* the line itself has a name that is quoted */
+    uint32_t named;       /* line of a given text that such a name comes from; 0 = none */
+    uint32_t first, last; /* of the lines of one that any word comes from; 0 = none */
+};
+
+static void look_at_word(void *priv, struct dgl_str word, uint32_t line)
+{
+    struct search *s = priv;
+    bool quoted = false;
+    for (size_t i = 0; i < s->quoted.count && !quoted; i++)
+        quoted = is_same(s->quoted.name[i], word);
+    s->here = s->here || (quoted && line == s->line);
+    if (line == s->line || !is_given(s->choice, line / s->step))
+        return;
+    if (quoted && !s->named)
+        s->named = line;
+    if (!s->first)
+        s->first = s->last = line;
+    else if (line / s->step == s->first / s->step && line < s->first)
+        s->first = line;
+    else if (line / s->step == s->first / s->step && line > s->last)
+        s->last = line;
+}
+
+/* The first line with the name that is not in a comment; 0 = none. */
+static uint32_t find_name(struct dgl_str text, struct dgl_str name)
+{
+    struct dgl_str line;
+    for (uint32_t number = 1; text.len && dgl_str_split(&text, '\n', &line); number++) {
+        size_t at = dgl_str_starts(line, "//!") ? 3 : 0;
+        for (; at + name.len <= line.len && strncmp(line.p + at, "//", 2) != 0; at++)
+            if (memcmp(line.p + at, name.p, name.len) == 0 &&
+                (at == 0 || !is_name_char(line.p[at - 1])) &&
+                (at + name.len == line.len || !is_name_char(line.p[at + name.len])))
+                return number;
+    }
+    return 0;
+}
+
+/*
+ * The place in a given text that is at fault where the driver names one that is not: where a name
+ * that it quotes was written in a macro that the line expands; else the first line with that name,
+ * as of a function with other parameters; else the lines of the macros. Given texts without any of
+ * them may lack something: `use` is left as it is.
+ */
+static struct origin find_cause(const struct kernel_choice *choice, struct dgl_str generated,
+                                const struct kernel_message *message, const struct origin *use)
+{
+    const struct kernel *kernel = choice->kernel;
+    struct search search = {.choice = choice,
+                            .line = message->line,
+                            .step = kernel_line_step(choice),
+                            .quoted = quoted_in(message->text)};
+    struct origin cause = *use;
+    if (!has_given(choice))
+        return cause;
+    kernel_expand_line(generated,
+                       &(struct kernel_expand_trace){message->line, look_at_word, &search});
+    if (search.named && !(use->given && search.here))
+        return find_place(choice, generated, search.named, 0);
+    for (uint32_t i = 0; i <= kernel->num_libs && !cause.given; i++) {
+        const struct kernel_lib *lib = i ? choice->libs[i - 1] : NULL;
+        struct kernel_place place = {.path = lib ? lib->path : kernel->path, .first_line = 1};
+        if (!is_given(choice, i))
+            continue;
+        place.text = lib ? (struct dgl_str){lib->text, lib->text_len}
+                         : (struct dgl_str){kernel->text, kernel->text_len};
+        for (size_t q = 0; q < search.quoted.count && !place.line; q++)
+            place.line = find_name(place.text, search.quoted.name[q]);
+        if (place.line)
+            cause = (struct origin){.place = place, .given = true};
+    }
+    if (!cause.given && search.first) {
+        cause = find_place(choice, generated, search.first, 0);
+        cause.last_line = cause.place.line + search.last - search.first;
+        if (search.last > search.first)
+            cause.place.text = DGL_STR(""); /* none of them is the one to show */
+    }
+    return cause;
 }
 
 /* The next error in *rest. Mesa says some of them twice, one line after the other. */
@@ -152,43 +294,87 @@ static bool next_error(struct dgl_str *rest, struct dgl_str *last, struct kernel
 enum dgl_status kernel_fail_compile(const struct dgl_log *log, const struct kernel_choice *choice,
                                     struct dgl_str generated, const char *words)
 {
+    struct {
+        struct kernel_message message;
+        struct origin cause;
+    } shown[SHOWN];
     const struct kernel *kernel = choice->kernel;
     struct kernel_message message;
     struct dgl_str rest = dgl_str_of(words), line = DGL_STR("");
+    struct dgl_buf all = {0};
     size_t errors = 0, told = 0;
     while (next_error(&rest, &line, &message))
         errors++;
     rest = dgl_str_of(words);
     line = DGL_STR("");
-    while (told < SHOWN && next_error(&rest, &line, &message)) {
-        char text[MAX_TEXT + 200], count[48] = "";
-        struct kernel_place place = find_place(choice, generated, &message);
-        int len = (int)(message.text.len < MAX_TEXT ? message.text.len : MAX_TEXT);
-        if (errors > 1)
-            snprintf(count, sizeof(count), ", the first of %zu errors", errors);
+    for (size_t seen = 0; told < SHOWN && seen < SEEN && next_error(&rest, &line, &message);) {
+        bool again = false; /* a macro's line, in another expansion */
+        for (size_t i = 0; i < told; i++)
+            again = again || (shown[i].message.line == message.line &&
+                              is_same(shown[i].message.text, message.text));
+        if (again)
+            continue;
+        seen++;
+        const struct origin use = find_place(choice, generated, message.line, message.column);
+        struct origin cause = find_cause(choice, generated, &message, &use);
+        struct dgl_buf path = {0}, text = {0};
+        for (size_t i = 0; i < told; i++) {
+            const struct kernel_message *m = &shown[i].message;
+            if (cause.last_line && m->line == message.line && m->column == message.column)
+                cause = shown[i].cause; /* two words about one place */
+            again = again || (shown[i].cause.place.path == cause.place.path &&
+                              shown[i].cause.place.line == cause.place.line &&
+                              is_same(m->text, message.text));
+        }
+        if (again)
+            continue;
+        shown[told].message = message;
+        shown[told].cause = cause;
+        struct kernel_place place = cause.place;
+        if (!cause.given && has_given(choice)) {
+            kernel_choice_origin(choice, &path);
+            dgl_buf_printf(&path, ": at %s", place.path);
+            place.path = path.failed ? place.path : path.p;
+        }
+        dgl_buf_append(&text, message.text.p,
+                       message.text.len < MAX_TEXT ? message.text.len : MAX_TEXT);
+        const bool moved = cause.place.path != use.place.path || cause.place.line != use.place.line;
+        if (moved)
+            dgl_buf_puts(&text, " (");
+        if (cause.last_line > place.line)
+            dgl_buf_printf(&text, "in lines %u to %u, ", place.line, cause.last_line);
+        if (moved)
+            dgl_buf_printf(&text, "at %s:%u", use.place.path, use.place.line);
         if (told == 0)
-            snprintf(text, sizeof(text), "%.*s (kernel %s does not compile%s)", len, message.text.p,
-                     kernel->name, count);
-        else
-            snprintf(text, sizeof(text), "%.*s", len, message.text.p);
+            dgl_buf_printf(&text, "%skernel %s does not compile", moved ? "; " : " (",
+                           kernel->name);
+        if (told == 0 && errors > 1)
+            dgl_buf_printf(&text, ", the first of %zu errors", errors);
+        if (moved || told == 0)
+            dgl_buf_putc(&text, ')');
         if (told++ == 0)
-            kernel_fail_at(log, &place, text);
+            kernel_fail_at(log, &place, text.failed ? kernel->name : text.p);
         else
-            kernel_note_at(log, &place, text);
+            kernel_note_at(log, &place, text.failed ? kernel->name : text.p);
+        dgl_buf_finish(&path);
+        dgl_buf_finish(&text);
     }
     if (told > 0)
         return DGL_ERR_KERNEL;
     /* Words without a place, in one line. */
-    struct dgl_buf all = {0};
     rest = dgl_str_of(words);
     while (all.len < 2 * MAX_TEXT && rest.len && dgl_str_split(&rest, '\n', &line)) {
         line = dgl_str_trim(line);
         if (line.len > 0)
             dgl_buf_printf(&all, "%s%.*s", all.len ? " | " : "", (int)line.len, line.p);
     }
-    enum dgl_status status =
-        dgl_fail(log, DGL_ERR_KERNEL, "%s: kernel %s does not compile: %s", kernel->path,
-                 kernel->name, all.p ? all.p : "the driver gives no reason");
+    struct dgl_buf path = {0};
+    if (has_given(choice))
+        kernel_choice_origin(choice, &path);
+    enum dgl_status status = dgl_fail(log, DGL_ERR_KERNEL, "%s: kernel %s does not compile: %s",
+                                      path.p ? path.p : kernel->path, kernel->name,
+                                      all.p ? all.p : "the driver gives no reason");
+    dgl_buf_finish(&path);
     dgl_buf_finish(&all);
     return status;
 }

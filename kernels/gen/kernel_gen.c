@@ -196,5 +196,14 @@ enum dgl_status kernel_generate(const struct dgl_log *log, const struct kernel_c
         given |= choice->libs[i]->source != 0;
     if (!given)
         return DGL_OK;
-    return kernel_expand_check(log, kernel->path, (struct dgl_str){out->p, out->len});
+    struct dgl_buf path = {0};
+    if (kernel->source == 0) {
+        kernel_choice_origin(choice, &path);
+        dgl_buf_puts(&path, ": at ");
+    }
+    dgl_buf_puts(&path, kernel->path);
+    enum dgl_status status = kernel_expand_check(log, path.failed ? kernel->path : path.p,
+                                                 (struct dgl_str){out->p, out->len});
+    dgl_buf_finish(&path);
+    return status;
 }

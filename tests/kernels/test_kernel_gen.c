@@ -460,6 +460,115 @@ static void words_case(void **state)
     kernel_set_destroy(&set);
 }
 
+/* ---- what drivers say of texts that are not built in ---- */
+
+#define OWN_KERNEL(line5, line7, line10)                                                           \
+    "// One.\n//! NAME sample\n//! OP matmul\n//! VARIANT baseline\n" line5                        \
+    "\n//! LOCAL 1\n" line7 "\nvoid body(uvec3 group)\n{\n" line10 "\n}\n"
+#define OWN_TWICE(line4, line5)                                                                    \
+    "// Two\n//! LET TWO = 1\n//! SHARED int pair[TWO]\n" line4 "\n" line5 "\n"
+#define AT_USE "(at kernels/sample.comp:31; kernel sample does not compile"
+
+/* A file of mine/, and what is said instead of the place that the driver names. */
+static const struct given_row {
+    const char *name;
+    const char *path, *text, *words;
+    const char *error, *notice; /* the whole error; NULL: no notice at all */
+} given[] = {
+    {"a name in a lib's macro", "mine/twice.glsl",
+     OWN_TWICE("#define PLUS(x) ((x) + sun)", "#define twice(x) \\\n    PLUS(2.0 * (x))"),
+     "0:31(40): error: `sun' undeclared", "mine/twice.glsl:4:24: `sun' undeclared " AT_USE ")\n",
+     "    4 | #define PLUS(x) ((x) + sun)\n      |                        ^\n"},
+    {"in each expansion of it", "mine/twice.glsl",
+     OWN_TWICE("#define PLUS(x) ((x) + sun)", "#define twice(x) PLUS(PLUS(x))"),
+     "0:31(40): error: `sun' undeclared\n0:31(50): error: `sun' undeclared\n",
+     "mine/twice.glsl:4:24: `sun' undeclared " AT_USE ", the first of 2 errors)\n",
+     "    4 | #define PLUS(x) ((x) + sun)\n      |                        ^\n"},
+    {"another word about one place", "mine/twice.glsl",
+     OWN_TWICE("#define PLUS(x) ((x) + sun)", "#define twice(x) PLUS(2.0 * (x))"),
+     "0:31(40): error: `sun' undeclared\n0:31(40): error: wrong type\n",
+     "mine/twice.glsl:4:24: `sun' undeclared " AT_USE ", the first of 2 errors)\n",
+     "mine/twice.glsl:4: wrong type (at kernels/sample.comp:31)\n"},
+    {"no name, macros of several lines", "mine/twice.glsl",
+     OWN_TWICE("#define PLUS(x) ((x) + )", "#define twice(x) PLUS(2.0 * (x))"),
+     "0:31(40): error: syntax error, unexpected ')'",
+     "mine/twice.glsl:4: syntax error, unexpected ')' (in lines 4 to 5, at "
+     "kernels/sample.comp:31; kernel sample does not compile)\n",
+     NULL},
+    {"no name, a macro of one line", "mine/twice.glsl",
+     OWN_TWICE("", "#define twice(x) (2.0 * (x) + )"),
+     "0:31(40): error: syntax error, unexpected ')'",
+     "mine/twice.glsl:5:16: syntax error, unexpected ')' " AT_USE ")\n",
+     "    5 | #define twice(x) (2.0 * (x) + )\n"},
+    {"a function of other parameters", "mine/twice.glsl",
+     OWN_TWICE("// twice()", "float twice(int x) { return 2.0; }"),
+     "0:31(18): error: no matching function for call to `twice(float)'",
+     "mine/twice.glsl:5: no matching function for call to `twice(float)' " AT_USE ")\n",
+     "    5 | float twice(int x) { return 2.0; }\n"},
+    {"a function that is gone", "mine/twice.glsl",
+     OWN_TWICE("", "float thrice(float x) { return 3.0 * x; }"),
+     "0:31(18): error: no function with name 'twice'",
+     "mine/twice.glsl: at kernels/sample.comp:31:18: no function with name 'twice' (kernel sample "
+     "does not compile)\n",
+     SUM_LINE},
+    {"words without a place", "mine/twice.glsl",
+     OWN_TWICE("", "float twice(float x) { return x; }"), "Too many registers",
+     "mine/twice.glsl: kernel sample does not compile: Too many registers\n", NULL},
+    {"a line of the lib", "mine/twice.glsl", OWN_TWICE("", "float twice(float x) { return sun; }"),
+     "0:20005(31): error: `sun' undeclared",
+     "mine/twice.glsl:5:31: `sun' undeclared (kernel sample does not compile)\n",
+     "    5 | float twice(float x) { return sun; }\n"},
+    {"a macro of the kernel", "mine/sample.comp",
+     OWN_KERNEL("//! GROUPS 1", "#define SUM sun", "    float a = SUM;"),
+     "0(10) : error C1503: undefined variable \"sun\"",
+     "mine/sample.comp:7:13: undefined variable \"sun\" (at mine/sample.comp:10; kernel sample "
+     "does not compile)\n",
+     "    7 | #define SUM sun\n"},
+    {"an argument of a macro", "mine/sample.comp",
+     OWN_KERNEL("//! GROUPS 1", "#define SUM(x) (x)", "    float a = SUM(sun);"),
+     "0:10(15): error: `sun' undeclared",
+     "mine/sample.comp:10:19: `sun' undeclared (kernel sample does not compile)\n",
+     "   10 |     float a = SUM(sun);\n"},
+    {"a directive", "mine/sample.comp",
+     OWN_KERNEL("//! PARAM float patch", "//! GROUPS 1", "    float a = 1.0;"),
+     "ERROR: 0:10008: 'patch' : Reserved word",
+     "mine/sample.comp:5:17: 'patch' : Reserved word (at generated:8; kernel sample does not "
+     "compile)\n",
+     "    5 | //! PARAM float patch\n"},
+};
+
+static void given_case(void **state)
+{
+    const struct given_row *row = *state;
+    const char *const dirs[] = {"mine"};
+    const struct dgl_kernel_text file = {row->path, row->text, strlen(row->text)};
+    struct kernel_set *set = loaded_set(
+        &(struct dgl_kernels_params){.dirs = dirs, .num_dirs = 1, .texts = &file, .num_texts = 1});
+    struct kernel_choice choice;
+    struct dgl_buf text = {0};
+    struct test_log log;
+    const struct kernel_request request = {.op = "matmul",
+                                           .attrs = {{"weight", "f16"}, {"post", "add"}},
+                                           .num_attrs = 2,
+                                           .consts = {{"K", 256}},
+                                           .num_consts = 1};
+    test_log_init(&log, DGL_LOG_NOTICE);
+    assert_int_equal(kernel_choose(NULL, set, &request, NULL, 0, &choice), DGL_OK);
+    assert_int_equal(kernel_generate(NULL, &choice, &text), DGL_OK);
+    assert_int_equal(
+        kernel_fail_compile(&log.log, &choice, (struct dgl_str){text.p, text.len}, row->words),
+        DGL_ERR_KERNEL);
+    assert_int_equal(log.errors, 1);
+    assert_contains(log.text, row->error);
+    assert_ptr_equal(strstr(log.text, row->error), log.text);
+    if (row->notice)
+        assert_contains(log.text, row->notice);
+    else
+        assert_string_equal(log.text, row->error);
+    dgl_buf_finish(&text);
+    kernel_set_destroy(&set);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -473,5 +582,6 @@ int main(void)
     int failed = test_run_table("kernel_gen_pieces", text_holds_piece, pieces);
     failed += test_run_table("kernel_gen_valid", text_is_valid, valid);
     failed += test_run_table("kernel_gen_words", words_case, words);
+    failed += test_run_table("kernel_gen_given", given_case, given);
     return failed + cmocka_run_group_tests_name("kernel_gen", tests, NULL, NULL);
 }

@@ -325,6 +325,10 @@ struct dgl_kernels_params {
     /* dgl_model_set_kernels() takes kernels of folders and files without their known-answer tests:
      * wrong ones give wrong tokens */
     bool unchecked;
+    /* Files of `dirs` and `files` that cannot be read or taken are left out, dgl_kernels_check()
+     * tells of each as failed, and models refuse the set; else the first is the error of the call,
+     * as is one of `files` that does not exist */
+    bool keep_faults;
 };
 #define dgl_kernels_params(...) (&(struct dgl_kernels_params){__VA_ARGS__})
 
@@ -382,7 +386,7 @@ enum dgl_verdict {
 /* Strings are borrowed for the call. */
 struct dgl_kernel_verdict {
     /* A lib that no kernel splices is told as skipped: it has a name, an origin and a sha256, and
-     * "" for the rest. */
+     * "" for the rest; so does a file that was left out, as failed, without a sha256. */
     const struct dgl_kernel_info *kernel;
     enum dgl_verdict verdict;
     uint32_t cases; /* that ran; a wrong one is the last */

@@ -201,6 +201,15 @@ bool kernel_texts_hash(char out[65]);
 struct kernel_set; /* kernels, libs and hints; immutable after creation */
 enum dgl_status kernel_set_create(const struct dgl_log *log,
                                   const struct dgl_kernels_params *params, struct kernel_set **out);
+/* A file that was left out because of dgl_kernels_params.keep_faults. */
+struct kernel_fault {
+    const char *name; /* of the file, without its ending */
+    const char *path;
+    const char *reason; /* what would have been the error */
+    const char *notes;  /* lines that follow it, each with its end */
+};
+size_t kernel_set_num_faults(const struct kernel_set *set);
+const struct kernel_fault *kernel_set_fault_at(const struct kernel_set *set, size_t index);
 /* Whether a text of the params is of a file in that folder, or in one within it. */
 bool kernel_texts_in(const struct dgl_kernels_params *params, const char *dir);
 void kernel_set_destroy(struct kernel_set **set);          /* gives one reference back */

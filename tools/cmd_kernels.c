@@ -26,7 +26,8 @@ void kernels_report(struct dgl_json_writer *w, const struct dgl_kernel_info *k)
     } rows[] = {{"name", k->name},     {"op", k->op},         {"variant", k->variant},
                 {"origin", k->origin}, {"sha256", k->sha256}, {"summary", k->summary}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        report_text(w, rows[i].key, rows[i].value);
+        const bool none = rows[i].value == k->sha256 && !k->sha256[0]; /* of a file that is none */
+        report_text(w, rows[i].key, none ? NULL : rows[i].value);
     }
 }
 

@@ -48,11 +48,12 @@ static void tell_log(struct judged *j, const char *reason)
     dgl_buf_finish(&j->log);
 }
 
-/* The kernels and the device of the options. `path` is one more file or folder of kernels, or
- * NULL. */
+/* The kernels and the device of the options; faults of files are kept for their verdicts. `path` is
+ * one more file or folder of kernels, or NULL. */
 static enum dgl_status open_device(struct engine *e, const struct options *opt, const char *path)
 {
     struct options own = *opt;
+    own.keep_faults = true;
     if (path) {
         struct option_strs *list = dgl_path_is_dir(path) ? &own.kernel_dir : &own.kernel_file;
         if (list->count == OPTIONS_MAX_STRS) {

@@ -120,8 +120,8 @@ enum dgl_status engine_read_kernels(const struct engine *e, const struct options
                            .hints = opt->kernel_hints, .flags = list, .num_flags = count,
                            .flag_origins = origins, .hints_origin = hints,
                            .profile_origin = profile, .texts = texts, .num_texts = num_texts,
-                           .allow_empty_dirs = opt->watch_kernels,
-                           .unchecked = opt->unsafe_kernels),
+                           .allow_empty_dirs = opt->watch_kernels, .unchecked = opt->unsafe_kernels,
+                           .keep_faults = opt->keep_faults),
         out);
 }
 

@@ -57,6 +57,7 @@ struct options {
     const char *op; /* an operation, or a step of a plan */
     bool generated, quick, watch_kernels, unsafe_kernels;
     const char *extra_hint; /* "hint=value", no option: of a command that tries kernels */
+    bool keep_faults;       /* no option: of one that judges kernel files one by one */
     const char *hash_weights;
     bool no_tune;
     const char *compute_precision, *q4k_matmul, *f16_matmul, *attention_prefill, *attention_decode;

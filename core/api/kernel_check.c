@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/printable.h"
 #include "core/exec/profile.h"
@@ -110,6 +111,24 @@ static bool tell_idle_lib(void *priv, const struct kernel_override *o)
     return !c->cancelled;
 }
 
+/* A file that was left out has no kernel of the set. */
+static bool tell_fault(struct checking *c, const struct kernel_fault *fault)
+{
+    const struct dgl_kernel_info info = {.name = fault->name,
+                                         .op = "",
+                                         .variant = "",
+                                         .origin = fault->path,
+                                         .summary = "",
+                                         .layout = ""};
+    const struct dgl_kernel_verdict verdict = {
+        .kernel = &info, .verdict = DGL_VERDICT_FAILED, .reason = fault->reason};
+    struct dgl_str rest = dgl_str_of(fault->notes), line;
+    while (rest.len && dgl_str_split(&rest, '\n', &line))
+        dgl_notice(c->j->dev->log, "%.*s", (int)line.len, line.p);
+    c->j->done++;
+    return (!c->params->cb || c->params->cb(c->params->priv, &verdict)) && go_on(c->j);
+}
+
 enum dgl_status dgl_kernels_check(struct dgl_device *device,
                                   const struct dgl_kernels_check_params *params)
 {
@@ -120,6 +139,11 @@ enum dgl_status dgl_kernels_check(struct dgl_device *device,
         judging_begin(&j, params->kernels, params->quick ? KERNEL_JUDGE_QUICK : KERNEL_JUDGE_FULL);
     for (size_t i = 0; status == DGL_OK && i < kernel_set_count(j.set); i++)
         j.total += !params->overrides_only || is_override(j.set, kernel_set_at(j.set, i));
+    for (size_t i = 0; status == DGL_OK && i < kernel_set_num_faults(j.set); i++)
+        j.total++;
+    for (size_t i = 0; status == DGL_OK && i < kernel_set_num_faults(j.set); i++)
+        if (!tell_fault(&checking, kernel_set_fault_at(j.set, i)))
+            status = DGL_ERR_CANCELLED;
     for (size_t i = 0; status == DGL_OK && i < kernel_set_num_libs(j.set); i++)
         j.total += is_idle_lib(j.set, kernel_set_lib_at(j.set, i));
     for (size_t i = 0; status == DGL_OK && i < kernel_set_count(j.set); i++) {

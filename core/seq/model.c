@@ -19,6 +19,9 @@
 static enum dgl_status make_kernel_set(const struct dgl_model *m, const struct dgl_kernels *kernels,
                                        struct kernel_set **untuned, struct kernel_set **out)
 {
+    if (kernels && kernel_set_num_faults(kernels->set) > 0)
+        return dgl_fail(m->dev->log, DGL_ERR_KERNEL, "%s",
+                        kernel_set_fault_at(kernels->set, 0)->reason);
     struct kernel_set *base = kernels ? kernel_set_ref(kernels->set) : NULL;
     enum dgl_status status = base ? DGL_OK : kernel_set_create(m->dev->log, NULL, &base);
     if (status == DGL_OK)

@@ -13,6 +13,7 @@
 #include "kernels/format/kernel_parser.h"
 #include "kernels/kernels.h"
 #include "kernels/set/embedded.h"
+#include "kernels/set/kernel_faults.h"
 #include "kernels/set/kernel_hints.h"
 
 #define FILE_MAX         (1u << 20) /* bytes of a kernel file */
@@ -29,8 +30,12 @@ struct kernel_set {
     size_t count, cap;
     struct kernel_lib **libs;
     size_t num_libs, cap_libs;
-    const struct kernel **builtin; /* also those that others have replaced; until it is made */
+    struct kernel **builtin; /* also those that others have replaced; until it is made */
     size_t num_builtin;
+    struct kernel_lib **builtin_libs; /* likewise */
+    size_t num_builtin_libs;
+    struct kernel_faults faults;
+    bool keeps_faults;
     struct kernel_hints hints;
 };
 
@@ -76,6 +81,16 @@ size_t kernel_set_num_libs(const struct kernel_set *set)
 const struct kernel_lib *kernel_set_lib_at(const struct kernel_set *set, size_t index)
 {
     return set->libs[index];
+}
+
+size_t kernel_set_num_faults(const struct kernel_set *set)
+{
+    return set->faults.count;
+}
+
+const struct kernel_fault *kernel_set_fault_at(const struct kernel_set *set, size_t index)
+{
+    return &set->faults.items[index];
 }
 
 const struct kernel_hints *kernel_set_hints(const struct kernel_set *set)
@@ -258,15 +273,26 @@ static enum dgl_status add_builtins(const struct dgl_log *log, struct kernel_set
         else
             status = add_kernel(&a);
     }
+    if (status != DGL_OK)
+        return status;
     const size_t bytes = set->count * sizeof(*set->builtin);
-    if (status == DGL_OK && bytes > 0) {
-        set->builtin = dgl_arena_alloc(&set->arena, bytes);
-        if (!set->builtin)
-            return dgl_fail_memory(log, "the list of kernels", set->count);
+    const size_t lib_bytes = set->num_libs * sizeof(*set->builtin_libs);
+    set->builtin = dgl_arena_alloc(&set->arena, bytes + 1);
+    set->builtin_libs = dgl_arena_alloc(&set->arena, lib_bytes + 1);
+    if (!set->builtin || !set->builtin_libs)
+        return dgl_fail_memory(log, "the list of kernels", set->count);
+    if (bytes)
         memcpy(set->builtin, set->kernels, bytes);
-        set->num_builtin = set->count;
-    }
-    return status;
+    if (lib_bytes)
+        memcpy(set->builtin_libs, set->libs, lib_bytes);
+    set->num_builtin = set->count;
+    set->num_builtin_libs = set->num_libs;
+    return DGL_OK;
+}
+
+static void begin_file(struct fault_log *f, const struct dgl_log *log, struct kernel_set *set)
+{
+    fault_log_begin(f, log, set->keeps_faults ? &set->faults : NULL, &set->arena);
 }
 
 /* A file of the user's that is to be read. */
@@ -334,6 +360,24 @@ struct walk {
     size_t files, folders, bytes;
 };
 
+/* A file that is a link has to stay in the directory: a stranger's could name any file of the
+ * user's, whose text would appear in messages. A link to nothing fails when it is read. */
+static enum dgl_status check_link(const struct walk *walk, const struct dgl_log *log,
+                                  const char *path)
+{
+    const size_t len = strlen(walk->root);
+    char *target = dgl_path_is_link(path) ? realpath(path, NULL) : NULL;
+    enum dgl_status status = DGL_OK;
+    if (target && (strncmp(target, walk->root, len) != 0 ||
+                   (target[len] != '/' && walk->root[len - 1] != '/')))
+        status = dgl_fail(log, DGL_ERR_INVALID_ARG,
+                          "%s: a link out of the kernel directory, to %s: name that with "
+                          "--kernel-file",
+                          path, DGL_PRINTABLE(target));
+    free(target);
+    return status;
+}
+
 /* What a folder of strangers may ask for; each file has limits of its own. */
 static enum dgl_status add_walked(struct walk *walk, const char *path, const char *lib)
 {
@@ -344,27 +388,15 @@ static enum dgl_status add_walked(struct walk *walk, const char *path, const cha
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "%s: a kernel directory has at most %d files",
                         path, WALK_FILES_MAX);
     const struct user_file file = {path, lib, find_text(walk->params, path), walk->source};
-    enum dgl_status status = add_file(log, walk->set, &file, &walk->bytes);
+    struct fault_log own;
+    begin_file(&own, log, walk->set);
+    enum dgl_status status = file.given ? DGL_OK : check_link(walk, &own.log, path);
+    if (status == DGL_OK)
+        status = add_file(&own.log, walk->set, &file, &walk->bytes);
+    status = fault_log_end(&own, path, status);
     if (status == DGL_OK && walk->bytes > (size_t)WALK_MIB_MAX << 20)
         status = dgl_fail(log, DGL_ERR_INVALID_ARG,
                           "%s: a kernel directory has at most %d MiB of files", path, WALK_MIB_MAX);
-    return status;
-}
-
-/* A file that is a link has to stay in the directory: a stranger's could name any file of the
- * user's, whose text would appear in messages. A link to nothing fails when it is read. */
-static enum dgl_status check_link(const struct walk *walk, const char *path)
-{
-    const size_t len = strlen(walk->root);
-    char *target = dgl_path_is_link(path) ? realpath(path, NULL) : NULL;
-    enum dgl_status status = DGL_OK;
-    if (target && (strncmp(target, walk->root, len) != 0 ||
-                   (target[len] != '/' && walk->root[len - 1] != '/')))
-        status = dgl_fail(walk->log, DGL_ERR_INVALID_ARG,
-                          "%s: a link out of the kernel directory, to %s: name that with "
-                          "--kernel-file",
-                          path, DGL_PRINTABLE(target));
-    free(target);
     return status;
 }
 
@@ -445,9 +477,7 @@ static enum dgl_status add_folder(struct walk *walk, const char *dir, uint32_t d
             status = dgl_fail_memory(walk->log, "a path", strlen(dir));
         } else if (file) {
             const struct dgl_kernel_text *given = find_text(walk->params, path);
-            if (!given)
-                status = check_link(walk, path);
-            if (status == DGL_OK && (!given || given->text))
+            if (!given || given->text)
                 status = add_walked(walk, path, lib ? name : NULL);
         } else if (dgl_path_is_dir(path) && dgl_path_is_link(path)) {
             dgl_warn(walk->log, "%s: a link to a folder is not followed", path);
@@ -486,8 +516,13 @@ static enum dgl_status add_user_files(const struct dgl_log *log, struct kernel_s
     for (size_t i = 0; i < params->num_files && status == DGL_OK; i++) {
         const char *path = params->files[i];
         const struct user_file file = {path, NULL, find_text(params, path), source};
+        struct fault_log own;
+        const bool there =
+            file.given || dgl_path_present(path); /* a name that is wrong is no fault */
+        fault_log_begin(&own, log, set->keeps_faults && there ? &set->faults : NULL, &set->arena);
         if (!file.given || file.given->text)
-            status = add_file(log, set, &file, &bytes);
+            status = add_file(&own.log, set, &file, &bytes);
+        status = fault_log_end(&own, path, status);
     }
     return status;
 }
@@ -516,8 +551,10 @@ static enum dgl_status check_lib_pair(const struct dgl_log *log, const struct ke
     return DGL_OK;
 }
 
+/* *at: where it fails, a lib that the kernel does not go with, one that is not built in if there is
+ * any; NULL: the kernel lacks one. */
 static enum dgl_status check_kernel_libs(const struct dgl_log *log, const struct kernel_set *set,
-                                         const struct kernel *kernel)
+                                         const struct kernel *kernel, const struct kernel_lib **at)
 {
     struct used_lib *used = NULL;
     size_t num_used = 0, cap = 0;
@@ -534,6 +571,7 @@ static enum dgl_status check_kernel_libs(const struct dgl_log *log, const struct
             char name[96];
             kernel_lib_name(ref, word, name);
             const struct kernel_lib *lib = kernel_set_lib(set, name);
+            *at = NULL;
             if (!lib) {
                 status = dgl_fail(log, DGL_ERR_KERNEL,
                                   "%s:%u: LIB: there is no lib %s (kernel %s); it would be the "
@@ -541,12 +579,15 @@ static enum dgl_status check_kernel_libs(const struct dgl_log *log, const struct
                                   kernel->path, ref->line, name, kernel->name, name);
                 goto done;
             }
+            *at = lib;
             if ((status = kernel_lib_check(log, kernel, lib)) != DGL_OK)
                 goto done;
-            for (size_t i = 0; i < num_used; i++)
+            for (size_t i = 0; i < num_used; i++) {
+                *at = lib->source != 0 ? lib : used[i].lib;
                 if (used[i].ref != r &&
                     (status = check_lib_pair(log, kernel, used[i].lib, lib)) != DGL_OK)
                     goto done;
+            }
             if (!dgl_grow((void **)&used, &cap, num_used + 1, sizeof(*used))) {
                 status = dgl_fail_memory(log, "the libs of a kernel", num_used);
                 goto done;
@@ -560,6 +601,8 @@ static enum dgl_status check_kernel_libs(const struct dgl_log *log, const struct
         num_lets += most_lets;
         num_shared += most_shared;
     }
+    for (size_t i = 0; i < num_used; i++)
+        *at = used[i].lib->source != 0 ? used[i].lib : *at;
     if (num_lets > KERNEL_MAX_LETS || num_shared > KERNEL_MAX_SHARED)
         status = dgl_fail(log, DGL_ERR_KERNEL,
                           "%s: kernel %s and its libs have more than %d LETs or %d SHAREDs",
@@ -569,11 +612,56 @@ done:
     return status;
 }
 
-static enum dgl_status check_libs(const struct dgl_log *log, const struct kernel_set *set)
+/* What is built in takes the place of a text that is left out. */
+static void drop_kernel(struct kernel_set *set, const char *name)
+{
+    const size_t index = find_index(set, name);
+    for (size_t i = 0; i < set->num_builtin; i++)
+        if (strcmp(set->builtin[i]->name, name) == 0) {
+            set->kernels[index] = (struct kernel *)set->builtin[i];
+            return;
+        }
+    set->count--;
+    memmove(&set->kernels[index], &set->kernels[index + 1],
+            (set->count - index) * sizeof(set->kernels[0]));
+}
+
+static void drop_lib(struct kernel_set *set, const struct kernel_lib *lib)
+{
+    size_t index = 0;
+    while (set->libs[index] != lib)
+        index++;
+    for (size_t i = 0; i < set->num_builtin_libs; i++)
+        if (strcmp(set->builtin_libs[i]->name, lib->name) == 0) {
+            set->libs[index] = set->builtin_libs[i];
+            return;
+        }
+    set->num_libs--;
+    memmove(&set->libs[index], &set->libs[index + 1],
+            (set->num_libs - index) * sizeof(set->libs[0]));
+}
+
+static enum dgl_status check_libs(const struct dgl_log *log, struct kernel_set *set)
 {
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < set->count && status == DGL_OK; i++)
-        status = check_kernel_libs(log, set, set->kernels[i]);
+    for (size_t i = 0; i < set->count && status == DGL_OK;) {
+        const struct kernel *kernel = set->kernels[i];
+        const struct kernel_lib *lib = NULL;
+        struct fault_log own;
+        begin_file(&own, log, set);
+        status = check_kernel_libs(&own.log, set, kernel, &lib);
+        const bool wrong = status != DGL_OK, of_lib = kernel->source == 0 && lib;
+        status = fault_log_end(&own, of_lib ? lib->path : kernel->path, status);
+        if (!wrong) {
+            i++;
+        } else if (status == DGL_OK) { /* without that file, from the beginning */
+            if (of_lib)
+                drop_lib(set, lib);
+            else
+                drop_kernel(set, kernel->name);
+            i = 0;
+        }
+    }
     return status;
 }
 
@@ -660,6 +748,7 @@ enum dgl_status kernel_set_create(const struct dgl_log *log,
     struct kernel_set *set = new_set();
     if (!set)
         return dgl_fail_memory(log, "a set of kernels", sizeof(*set));
+    set->keeps_faults = params->keep_faults;
     enum dgl_status status = add_builtins(log, set);
     if (status == DGL_OK)
         status = add_user_files(log, set, params);
@@ -667,6 +756,9 @@ enum dgl_status kernel_set_create(const struct dgl_log *log,
         status = check_libs(log, set);
     if (status == DGL_OK)
         status = add_hints(log, set, params);
+    /* A hint may be for what is not there because of a fault. */
+    for (size_t i = 0; i < set->faults.count && status != DGL_OK; i++)
+        dgl_notice(log, "%s", set->faults.items[i].reason);
     if (status == DGL_OK)
         *out = set;
     else
@@ -691,6 +783,7 @@ void kernel_set_destroy(struct kernel_set **set)
     } else {
         free(old->kernels);
         free(old->libs);
+        free(old->faults.items);
     }
     free(old->hints.items);
     dgl_arena_finish(&old->arena);

@@ -59,8 +59,8 @@ static const struct check_row check_rows[] = {
      "1 of 1 kernels failed"},
     {"preset_not_for_large_sizes", TUNED("SHARE = H > 9999 ? H % 7 : 1 in 1 2"), 1,
      ": TUNE SHARE: the preset is 4 with H=16384, which", "1 of 1 kernels failed"},
-    {"preset_in_numbers", TUNED("SHARE = H > 999999 ? 7 : 1 in 1 2"), 1, "",
-     "TUNE SHARE: the preset 7 is not one of its choices"},
+    {"preset_in_numbers", TUNED("SHARE = H > 999999 ? 7 : 1 in 1 2"), 1,
+     "TUNE SHARE: the preset 7 is not one of its choices", "1 of 1 kernels failed"},
     {"preset_for_sizes_that_it_serves",
      TUNED("SHARE = H > 300 ? H % 7 : 1 in 1 2\n//! REQUIRE H <= 300"), 0,
      "1 passed, 0 failed, 0 skipped", NULL},
@@ -69,13 +69,15 @@ static const struct check_row check_rows[] = {
      "//! LOCAL 1\n//! GROUPS H / 99999 * T\nvoid body(uvec3 group) {}\n",
      1, "GROUPS x comes to 0 with H=260, T=7: wanted 1 to ", "1 of 1 kernels failed"},
     {"does_not_compile", NORM("norm_mine", "", "summ / float(H)"), 1, "mine.comp:22", "failed"},
-    {"does_not_parse", NORM("norm_mine", "//! WARP 3\n", "sum"), 1, "", "WARP"},
+    {"does_not_parse", NORM("norm_mine", "//! WARP 3\n", "sum"), 1,
+     "mine.comp:13:5: 'WARP' is not a directive", "1 of 1 kernels failed"},
     {"unknown_operation",
      "// A nothing.\n//! NAME nothing\n//! OP nothing\n//! VARIANT x\n"
      "//! LOCAL 1\n//! GROUPS 1\nvoid body(uvec3 group) {}\n",
-     1, "", "mine.comp:3: OP: no operation is called nothing; there are: "},
-    {"unknown_constant", NORM("norm_mine", "//! CONST HIDDEN\n", "sum / float(H)"), 1, "",
-     "CONST: no operation supplies HIDDEN; built-in kernels of norm use: H X_STRIDE Y_STRIDE"},
+     1, "mine.comp:3: OP: no operation is called nothing; there are: ", "1 of 1 kernels failed"},
+    {"unknown_constant", NORM("norm_mine", "//! CONST HIDDEN\n", "sum / float(H)"), 1,
+     "CONST: no operation supplies HIDDEN; built-in kernels of norm use: H X_STRIDE Y_STRIDE",
+     "1 of 1 kernels failed"},
 };
 
 static char *write_kernel(const char *dir, const char *text)
@@ -224,6 +226,39 @@ static void check_reports_as_json(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* A file that does not parse is one row, and the others are judged. */
+static void files_that_do_not_parse_are_rows(void **state)
+{
+    static const char broken[] = "// Broken.\n//! NAMES broken\n";
+    static const struct {
+        const char *name, *verdict, *reason; /* "": null */
+    } rows[] = {{"broken", "failed", "broken.comp:2:5: 'NAMES' is not a directive"},
+                {"norm_mine", "passed", ""},
+                {"second", "failed", "/second.comp:"}};
+    (void)state;
+    char *dir = test_tmpdir();
+    struct process_result r;
+    free(write_kernel(dir, RIGHT("norm_mine")));
+    test_write_file(dir, "broken.comp", broken, strlen(broken));
+    test_write_file(dir, "second.comp", NORM("second", "", "sum) {"),
+                    strlen(NORM("second", "", "sum) {")));
+    process_command(&r, "kernels", "check", dir, "--device", "any", "--quick", "--json", NULL);
+    assert_code(&r, 1);
+    assert_contains(r.err, "    2 | //! NAMES broken\n");
+    assert_contains(r.err, "2 of 3 kernels failed");
+    const struct dgl_json *json = process_json(&r), *list = dgl_json_get(json, "kernels");
+    for (size_t i = 0; i < 3; i++) {
+        const struct dgl_json *row = dgl_json_at(list, i);
+        assert_string_equal(dgl_json_str(dgl_json_get(row, "name")).p, rows[i].name);
+        assert_string_equal(dgl_json_str(dgl_json_get(row, "verdict")).p, rows[i].verdict);
+        if (rows[i].reason[0])
+            assert_contains(dgl_json_str(dgl_json_get(row, "reason")).p, rows[i].reason);
+    }
+    assert_null(dgl_json_at(list, 3));
+    process_finish(&r);
+    test_tmpdir_remove(dir);
+}
+
 /* A lib of a folder is checked by the kernels that splice it. */
 static void libs_are_checked_by_their_kernels(void **state)
 {
@@ -363,6 +398,7 @@ int main(void)
         cmocka_unit_test(errors_follow_their_verdict),
         cmocka_unit_test(copies_are_as_good),
         cmocka_unit_test(check_reports_as_json),
+        cmocka_unit_test(files_that_do_not_parse_are_rows),
         cmocka_unit_test(libs_are_checked_by_their_kernels),
         cmocka_unit_test(libs_of_no_kernel_are_skipped),
         cmocka_unit_test(bench_reports_as_json),

@@ -204,7 +204,7 @@ static enum dgl_status call_kernels_check(struct dgl_str in)
     enum dgl_status status =
         dgl_kernels_create(log_of_world,
                            dgl_kernels_params(.hints = hints, .files = (const char *const *)&path,
-                                              .num_files = path != NULL),
+                                              .num_files = path != NULL, .keep_faults = in.len % 2),
                            &kernels);
     if (kernels) {
         fuzz_check_status(&world.log, status);

@@ -312,6 +312,79 @@ static void folders_without_kernels_are_refused(void **state)
     assert_refused(*state, DGL_ERR_INVALID_ARG, "holds no *.comp and no *.glsl", "");
 }
 
+/* Each file that cannot be taken is told and left out; what is built in takes its place. */
+static void faults_of_files_are_kept(void **state)
+{
+    static const struct {
+        const char *file, *text; /* NULL: a folder */
+        const char *reason;      /* NULL: it is taken */
+    } rows[] = {
+        {"bad.comp", "// One\n//! NAMES bad\n", "bad.comp:2:5: 'NAMES' is not a directive"},
+        {"dir.comp", NULL, "/dir.comp"},
+        {"good.comp", KERNEL("good", ""), NULL},
+        {"good2.comp", KERNEL("good", ""), "good2.comp: the NAME good is also that of "},
+        {"lib.comp", "int x;\n", "lib.comp:1: the first line"},
+        {"other.glsl", "//! LET N = 1\n//! TUNE M = 1 in 1\n", "other.glsl:2:"},
+        /* found when all are read */
+        {"helper.glsl", "//! LET N = FOO\nfloat mine;\n", "helper.glsl:1: LET: kernel own"},
+        {"own.comp", KERNEL("own", "//! LIB absent\n"), "own.comp:7: LIB: there is no lib absent"},
+    };
+    enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
+    const char *dir = *state;
+    struct kernel_set *set = NULL;
+    struct test_log log;
+    for (size_t i = 0; i < ROWS; i++)
+        if (rows[i].text)
+            put(dir, "", rows[i].file, rows[i].text);
+        else
+            put(dir, rows[i].file, "x.comp", KERNEL("deep", ""));
+    test_log_init(&log, DGL_LOG_NOTICE);
+    assert_int_equal(
+        kernel_set_create(
+            &log.log, dgl_kernels_params(.dirs = &dir, .num_dirs = 1, .keep_faults = true), &set),
+        DGL_OK);
+    assert_string_equal(log.text, "");
+    size_t faults = 0;
+    for (size_t i = 0; i < ROWS; i++) {
+        const struct kernel_fault *found = NULL;
+        const size_t len = strlen(rows[i].file);
+        for (size_t f = 0; f < kernel_set_num_faults(set); f++)
+            if (dgl_str_ends(dgl_str_of(kernel_set_fault_at(set, f)->path), rows[i].file))
+                found = kernel_set_fault_at(set, f);
+        if (!found != !rows[i].reason)
+            fail_msg("%s: %s", rows[i].file, found ? found->reason : "no fault");
+        if (!found)
+            continue;
+        faults++;
+        assert_contains(found->reason, rows[i].reason);
+        assert_int_equal(strlen(found->name), len - 5);
+        assert_memory_equal(found->name, rows[i].file, len - 5);
+    }
+    assert_int_equal(kernel_set_num_faults(set), faults);
+    assert_contains(kernel_set_fault_at(set, 0)->notes, "    2 | //! NAMES bad\n");
+    assert_int_equal(kernel_set_count(set), 2);
+    assert_int_equal(kernel_set_find(set, "own")->source, 0);
+    assert_int_equal(kernel_set_find(set, "good")->source, 1);
+    assert_string_equal(kernel_set_lib(set, "helper")->body, helper);
+    kernel_set_destroy(&set);
+    assert_refused(dir, DGL_ERR_KERNEL, rows[0].reason, "");
+}
+
+static void a_file_that_is_not_there_is_no_fault(void **state)
+{
+    char *path = dgl_path_join(*state, "absent.comp");
+    struct kernel_set *set = NULL;
+    struct test_log log;
+    test_log_init(&log, DGL_LOG_ERROR);
+    assert_int_equal(kernel_set_create(&log.log,
+                                       dgl_kernels_params(.files = (const char *const[]){path},
+                                                          .num_files = 1, .keep_faults = true),
+                                       &set),
+                     DGL_ERR_IO);
+    assert_contains(log.text, "absent.comp");
+    free(path);
+}
+
 /* Texts of the caller's count instead of files, whether these are there or not. */
 static void texts_count_instead_of_files(void **state)
 {
@@ -386,6 +459,8 @@ int main(void)
         DIR_TEST(directories_have_a_limit_of_files),
         DIR_TEST(reading_a_directory_can_be_cancelled),
         DIR_TEST(folders_without_kernels_are_refused),
+        DIR_TEST(faults_of_files_are_kept),
+        DIR_TEST(a_file_that_is_not_there_is_no_fault),
         DIR_TEST(texts_count_instead_of_files),
         DIR_TEST(a_directory_may_be_empty_where_that_is_said),
     };

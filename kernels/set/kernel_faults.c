@@ -1,0 +1,59 @@
+/* What is said of a faulty file is kept instead of logged, so that the other files are judged. */
+#include "kernels/set/kernel_faults.h"
+
+#include <string.h>
+
+#include "core/base/log.h"
+
+static void keep_line(void *priv, enum dgl_log_level level, const char *text)
+{
+    struct fault_log *f = priv;
+    if (level == DGL_LOG_ERROR && f->reason.len == 0)
+        dgl_buf_puts(&f->reason, text);
+    else
+        dgl_buf_printf(&f->notes, "%s\n", text);
+}
+
+void fault_log_begin(struct fault_log *f, const struct dgl_log *to, struct kernel_faults *faults,
+                     struct dgl_arena *arena)
+{
+    *f = (struct fault_log){.to = to, .faults = faults, .arena = arena};
+    if (to)
+        f->log = *to;
+    if (!faults)
+        return;
+    f->log.write = keep_line;
+    f->log.priv = f;
+    f->log.level = DGL_LOG_NOTICE;
+}
+
+enum dgl_status fault_log_end(struct fault_log *f, const char *path, enum dgl_status status)
+{
+    struct kernel_faults *faults = f->faults;
+    if (!faults || status == DGL_OK)
+        goto done;
+    if (status == DGL_ERR_NO_MEMORY || status == DGL_ERR_CANCELLED || f->reason.failed ||
+        f->notes.failed) {
+        dgl_fail(f->to, status, "%s", f->reason.p ? f->reason.p : path);
+        goto done;
+    }
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    const char *dot = strrchr(base, '.');
+    struct kernel_fault fault = {
+        .name = dgl_arena_strndup(f->arena, base,
+                                  dot && dot > base ? (size_t)(dot - base) : strlen(base)),
+        .path = dgl_arena_strndup(f->arena, path, strlen(path)),
+        .reason = dgl_arena_strndup(f->arena, f->reason.p ? f->reason.p : "", f->reason.len),
+        .notes = dgl_arena_strndup(f->arena, f->notes.p ? f->notes.p : "", f->notes.len)};
+    if (!fault.name || !fault.path || !fault.reason || !fault.notes ||
+        !dgl_grow((void **)&faults->items, &faults->cap, faults->count + 1, sizeof(fault))) {
+        status = dgl_fail_memory(f->to, "the faults of files", faults->count);
+        goto done;
+    }
+    faults->items[faults->count++] = fault;
+    status = DGL_OK;
+done:
+    dgl_buf_finish(&f->reason);
+    dgl_buf_finish(&f->notes);
+    return status;
+}

@@ -4,14 +4,11 @@
 #include "tools/serve.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "core/base/clock.h"
 #include "core/base/file.h"
@@ -166,17 +163,6 @@ static bool read_keys(struct serve *s, const struct dgl_log *log)
     return ok;
 }
 
-static bool open_log(struct serve *s)
-{
-    s->log_fd = s->opt->quiet ? -1 : STDERR_FILENO;
-    if (!s->opt->log_file)
-        return true;
-    s->log_fd = open(s->opt->log_file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
-    if (s->log_fd < 0)
-        console_error("serve: open %s: %s", s->opt->log_file, strerror(errno));
-    return s->log_fd >= 0;
-}
-
 /* ---- the model ------------------------------------------------------------------------------- */
 
 /* A name that clients can say: that of the file or folder, or org/name as it was given. */
@@ -300,8 +286,8 @@ static int serve_run(struct serve *s)
     uint16_t port = 0;
     int code = EXIT_FAILED;
     console_init(&console, s->opt);
-    if (!read_keys(s, &console.log) || !check_host(s) || !open_log(s) || !serve_page_open(s) ||
-        !serve_http_start(s, &port))
+    if (!read_keys(s, &console.log) || !check_host(s) || !serve_log_open(s) ||
+        !serve_page_open(s) || !serve_http_start(s, &port))
         return EXIT_FAILED;
     if (pthread_create(&looker, NULL, look_after_clients, s) != 0) {
         console_error("serve: no thread can be made");
@@ -358,7 +344,6 @@ int command_serve(const struct options *opt)
         free(s.keys[i]);
     free(s.keys);
     serve_page_close(&s);
-    if (s.log_fd > STDERR_FILENO)
-        close(s.log_fd);
+    serve_log_close(&s);
     return code;
 }

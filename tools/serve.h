@@ -1,4 +1,4 @@
-/* The server: HTTP threads (serve_http.c) read requests, one thread with the device answers them
+/* The server: HTTP threads (serve_http.h) read requests, one thread with the device answers them
  * (serve_engine.c). They meet in an exchange, one request with what is to be sent of its answer,
  * whose lock whoever touches it holds. */
 #ifndef DGL_TOOLS_SERVE_H
@@ -165,12 +165,18 @@ bool serve_http_start(struct serve *s, uint16_t *port);
 /* No new connections. */
 void serve_http_quiesce(struct serve *s);
 void serve_http_stop(struct serve *s);
-/* A line of the access log for an exchange that nobody works on any more: only then are the tokens
- * of one whose client left known. */
-void serve_http_log(const struct serve_exchange *ex);
 /* What a thread of the server's does besides, several times a second: clients that went away, that
  * take too long to ask, or that wait for a sign of life. */
 void serve_http_look(struct serve *s);
+
+/* ---- the access log -------------------------------------------------------------------------- */
+
+/* An error line when it cannot be written. */
+bool serve_log_open(struct serve *s);
+void serve_log_close(struct serve *s);
+/* A line for an exchange that nobody works on any more: only then are the tokens of one whose
+ * client left known. */
+void serve_log_write(const struct serve_exchange *ex);
 
 /* ---- the page -------------------------------------------------------------------------------- */
 

@@ -20,7 +20,7 @@ void serve_exchange_unref(struct serve_exchange *ex)
 {
     if (atomic_fetch_sub(&ex->refs, 1) != 1)
         return;
-    serve_http_log(ex);
+    serve_log_write(ex);
     for (size_t i = 0; i < ex->num_choices; i++) {
         struct serve_choice *c = &ex->choices[i];
         free(c->logprobs);

@@ -1,0 +1,175 @@
+/* What the head of a request decides: its route, whether it may ask, and whether where it ends is
+ * beyond doubt. */
+#include <string.h>
+#include <strings.h>
+
+#include "tools/serve_http.h"
+
+struct route {
+    const char *path;
+    bool open;                               /* no key is asked for */
+    void (*answer)(struct serve_exchange *); /* GET; with `posted`, POST */
+    bool posted;
+    enum serve_kind kind; /* of a body; where `answer` is NULL */
+};
+static const struct route routes[] = {
+    {.path = "/", .open = true, .answer = serve_page_answer},
+    {.path = "/health", .open = true, .answer = serve_info_health},
+    {.path = "/metrics", .answer = serve_info_metrics},
+    {.path = "/v1/models", .answer = serve_info_models},
+    {.path = "/v1/responses", .answer = serve_info_no_responses, .posted = true},
+    {.path = "/v1/completions", .kind = SERVE_COMPLETION},
+    {.path = "/v1/chat/completions", .kind = SERVE_CHAT},
+    {.path = "/v1/embeddings", .kind = SERVE_EMBEDDING},
+    {.path = "/tokenize", .kind = SERVE_TOKENIZE},
+    {.path = "/detokenize", .kind = SERVE_DETOKENIZE},
+};
+
+static const struct route model_route = {.path = SERVE_MODEL_PATH, .answer = serve_info_model};
+
+static const struct route *route_of(const char *path)
+{
+    for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
+        if (strcmp(routes[i].path, path) == 0)
+            return &routes[i];
+    return strncmp(path, SERVE_MODEL_PATH, strlen(SERVE_MODEL_PATH)) == 0 ? &model_route : NULL;
+}
+
+/* Takes as long whatever is in either text: as long as the given one. */
+static bool same_secret(const char *given, const char *key)
+{
+    const size_t len = strlen(key), given_len = strlen(given);
+    unsigned char differs = len != given_len;
+    for (size_t i = 0; i < given_len; i++)
+        differs |= (unsigned char)(given[i] ^ key[len ? i % len : 0]);
+    return !differs;
+}
+
+static bool has_key(const struct serve *s, const char *authorization)
+{
+    bool found = false;
+    if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0)
+        return false;
+    for (size_t i = 0; i < s->num_keys; i++)
+        found |= same_secret(authorization + 7, s->keys[i]);
+    return found;
+}
+
+/* The host of "HOST:PORT" or "[HOST]:PORT". */
+static struct dgl_str host_of(struct dgl_str authority)
+{
+    const char *end = authority.len > 0 && authority.p[0] == '['
+                          ? memchr(authority.p, ']', authority.len)
+                          : memchr(authority.p, ':', authority.len);
+    if (!end)
+        return authority;
+    if (authority.p[0] != '[')
+        return (struct dgl_str){authority.p, (size_t)(end - authority.p)};
+    return (struct dgl_str){authority.p + 1, (size_t)(end - authority.p) - 1};
+}
+
+static bool same_name(struct dgl_str a, struct dgl_str b)
+{
+    return a.len == b.len && strncasecmp(a.p, b.p, a.len) == 0;
+}
+
+/* What follows "https://" or "http://"; empty where an origin is neither. */
+static struct dgl_str authority_of(const char *origin)
+{
+    const char *at = origin ? strstr(origin, "://") : NULL;
+    if (!at || (strncasecmp(origin, "http", 4) != 0))
+        return DGL_STR("");
+    return dgl_str_of(at + 3);
+}
+
+static bool is_this_machine(struct dgl_str host)
+{
+    char name[256];
+    if (host.len >= sizeof(name))
+        return false;
+    memcpy(name, host.p, host.len);
+    name[host.len] = '\0';
+    const char *tail = host.len >= 9 ? name + host.len - 9 : "";
+    return serve_is_loopback(name) || strcasecmp(name, "localhost") == 0 ||
+           (strcasecmp(tail, "localhost") == 0 && host.len > 10 && tail[-1] == '.');
+}
+
+/* Where no key is asked for, the place decides who may ask; but a browser on this machine runs
+ * programs of strangers. One may send requests across origins, whose answers it only cannot read,
+ * and one from a name that its owner has made lead to this machine (DNS rebinding) reads them,
+ * too. */
+static const char *why_foreign(const struct serve *s, const char *host, const char *origin)
+{
+    const char *allowed = s->opt->cors;
+    if (s->num_keys > 0 || (allowed && strcmp(allowed, "*") == 0))
+        return NULL;
+    const struct dgl_str name = dgl_str_of(host), friendly = authority_of(allowed);
+    if (serve_is_loopback(s->opt->host) && host && !is_this_machine(host_of(name)) &&
+        !(friendly.len > 0 && same_name(host_of(name), host_of(friendly))))
+        return "the header Host names another machine than this one";
+    if (origin && origin[0] && !(allowed && strcmp(allowed, origin) == 0) &&
+        !(name.len > 0 && same_name(authority_of(origin), name)))
+        return "the request comes from a web page of another origin";
+    return NULL;
+}
+
+void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connection)
+{
+    const struct serve *s = ex->server;
+    const struct route *route = route_of(ex->path);
+    const char *length =
+        mhd.lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    const bool gets = route && route->answer && !route->posted;
+    const char *allow = gets ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+    struct serve_error error = {0};
+    const char *foreign =
+        why_foreign(s, mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Host"),
+                    mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Origin"));
+    if (length && !dgl_parse_u64(dgl_str_of(length), UINT64_MAX, &ex->announced))
+        ex->announced = UINT64_MAX;
+    if (foreign) {
+        serve_refuse(&error, 403, NULL, "%s: start the server with a key, or --cors ORIGIN",
+                     foreign);
+        error.code = "origin_not_allowed";
+        serve_exchange_refuse(ex, &error);
+        return;
+    }
+    if (route && strcmp(ex->method, "OPTIONS") == 0) {
+        ex->allow = allow;
+        serve_exchange_answer(ex, 204);
+        return;
+    }
+    if (s->num_keys > 0 && !(route && route->open) &&
+        !has_key(s, mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization"))) {
+        serve_refuse(&error, 401, NULL,
+                     "a key is wanted: the header Authorization with Bearer and the key");
+        error.code = "invalid_api_key";
+    } else if (!route) {
+        serve_refuse(&error, 404, NULL, "there is no path '%s'", ex->path);
+    } else if (strcmp(ex->method, gets ? "GET" : "POST") != 0 &&
+               !(gets && strcmp(ex->method, "HEAD") == 0)) {
+        ex->allow = allow;
+        serve_refuse(&error, 405, NULL, "'%s' takes %s, not %s", ex->path, allow, ex->method);
+    } else if (ex->announced > (uint64_t)s->opt->max_body) {
+        serve_refuse(&error, 413, NULL, "the body has %s bytes, at most %lld are taken", length,
+                     (long long)s->opt->max_body);
+    } else if (gets) {
+        route->answer(ex);
+    }
+    if (error.status)
+        serve_exchange_refuse(ex, &error);
+}
+
+void serve_head_answer(struct serve_exchange *ex)
+{
+    const struct route *route = route_of(ex->path);
+    struct serve_error error;
+    if (ex->body.failed) {
+        serve_refuse(&error, 500, NULL, "out of memory for the body");
+        serve_exchange_refuse(ex, &error);
+    } else if (route->answer) {
+        route->answer(ex);
+    } else {
+        serve_job_begin(ex, route->kind);
+    }
+}

@@ -1,0 +1,106 @@
+/* Connections of the server, and clients that went away, take too long to ask, or wait for a sign
+ * of life. */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "core/base/clock.h"
+#include "tools/serve_http.h"
+
+/* A connection whose client has closed its half, with no request at hand, goes after so long. */
+#define HALF_NS 1000000000ull
+
+struct serve_link *serve_link_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        mhd.get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
+void serve_link_note(void *priv, struct MHD_Connection *connection, void **context,
+                     enum MHD_ConnectionNotificationCode how)
+{
+    struct serve *s = priv;
+    struct serve_link *link = *context;
+    if (how == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info =
+            mhd.get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        link = *context = dgl_new(struct serve_link);
+        if (!link || !info)
+            return;
+        link->fd = info->connect_fd;
+        atomic_store(&link->since_ns, dgl_now_ns());
+        pthread_mutex_lock(&s->lock);
+        link->next = s->links;
+        if (link->next)
+            link->next->before = link;
+        s->links = link;
+        pthread_mutex_unlock(&s->lock);
+    } else if (link) {
+        pthread_mutex_lock(&s->lock);
+        if (link->before)
+            link->before->next = link->next;
+        else if (s->links == link)
+            s->links = link->next;
+        if (link->next)
+            link->next->before = link->before;
+        pthread_mutex_unlock(&s->lock);
+        free(link);
+        *context = NULL;
+    }
+}
+
+void serve_exchange_leave(struct serve_exchange *ex)
+{
+    ex->gone = true;
+    for (size_t i = 0; i < ex->num_choices; i++)
+        if (ex->choices[i].id)
+            dgl_batch_cancel(ex->server->batch, ex->choices[i].id);
+}
+
+bool serve_link_look(struct serve *s)
+{
+    const uint64_t now = dgl_now_ns(), patience = (uint64_t)s->opt->timeout * 1000000000u;
+    /* A stream that says nothing for so long gets a comment: proxies close silent connections. */
+    const uint64_t comment_ns = (uint64_t)s->opt->sse_ping_interval * 1000000000u;
+    bool all = true;
+    char byte;
+    pthread_mutex_lock(&s->lock);
+    for (struct serve_link *link = s->links; link; link = link->next) {
+        const uint64_t since = atomic_load(&link->since_ns);
+        if (atomic_load(&link->busy) || now < since || now - since < HALF_NS)
+            continue;
+        /* MHD goes on waiting for the rest of a request line that ended. */
+        if (now - since > patience || recv(link->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
+            shutdown(link->fd, SHUT_RDWR);
+    }
+    for (struct serve_exchange *ex = s->exchanges; ex; ex = ex->next) {
+        if (pthread_mutex_trylock(&ex->lock) != 0) { /* it is being worked on */
+            all = false;
+            continue;
+        }
+        if ((ex->state == EXCHANGE_WAITS || ex->state == EXCHANGE_STREAMS) && !ex->finished &&
+            !ex->gone) {
+            /* A suspended connection is not read from: its end has to be looked for. */
+            const ssize_t got = recv(ex->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+            if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+                serve_exchange_leave(ex);
+            else if (ex->state == EXCHANGE_STREAMS && now - ex->told_ns > comment_ns) {
+                dgl_buf_puts(&ex->out, ": still working\n\n");
+                ex->told_ns = now;
+            }
+            if (ex->gone || ex->out.len > ex->sent)
+                serve_exchange_wake(ex);
+        }
+        if (atomic_load(&s->stopping))
+            serve_exchange_wake(ex);
+        pthread_mutex_unlock(&ex->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return all;
+}
+
+void serve_http_look(struct serve *s)
+{
+    serve_link_look(s);
+}

@@ -18,7 +18,7 @@ PKGS    := egl glesv2 gbm libdrm libcjson libcrypto libpcre2-8 libutf8proc
 # The command's own: the library does not need them. libedit is linked statically, with what it calls, and libmicrohttpd
 # and libcurl are loaded by `serve` and `bench serve` alone, so that the command runs where neither was installed (containers, other machines).
 TOOL_PKGS := libedit libmicrohttpd libcurl
-TOOL_LIBS := -Wl,-Bstatic -ledit -ltinfo -lbsd -lmd -Wl,-Bdynamic
+TOOL_LIBS := -Wl,--export-dynamic-symbol=MHD_queue_response -Wl,-Bstatic -ledit -ltinfo -lbsd -lmd -Wl,-Bdynamic
 
 OPT      ?= -O2 -g
 WARN     := -Wall -Wextra -Wshadow -Wundef -Wmissing-prototypes -Wstrict-prototypes -Wvla -Werror

@@ -96,6 +96,7 @@ struct serve_exchange {
     struct dgl_buf body;
     uint64_t announced; /* bytes of the body; 0 = unknown */
     bool discards;      /* the body: the answer is known */
+    bool closes;        /* the connection, by its answer: where the request ends is in doubt */
     uint64_t start_ns, end_ns;
     time_t end_time;
     /* the engine's, once it waits: */

@@ -113,7 +113,54 @@ static const char *why_foreign(const struct serve *s, const char *host, const ch
     return NULL;
 }
 
-void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connection)
+/* Headers by which a request could mean another to a proxy than to us. */
+struct framing {
+    size_t hosts, lengths, codings;
+    bool chunked; /* the coding */
+    bool broken;  /* a header's name is none */
+};
+
+static enum MHD_Result note_header(void *priv, enum MHD_ValueKind kind, const char *name,
+                                   const char *value)
+{
+    static const char token[] = "!#$%&'*+-.^_`|~0123456789"
+                                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    struct framing *f = priv;
+    (void)kind;
+    if (!name[0] || name[strspn(name, token)])
+        f->broken = true;
+    f->hosts += strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0;
+    f->lengths += strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0;
+    if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0) {
+        f->codings++;
+        f->chunked = value && strcasecmp(value, "chunked") == 0;
+    }
+    return MHD_YES;
+}
+
+/* RFC 9112, 3.2, 5.1 and 6.3; what libmicrohttpd leaves to us, or does not answer well. */
+static bool refuse_framing(struct MHD_Connection *connection, const char *version,
+                           struct serve_error *error)
+{
+    struct framing f = {0};
+    mhd.get_connection_values(connection, MHD_HEADER_KIND, note_header, &f);
+    if (f.broken)
+        serve_refuse(error, 400, NULL, "the name of a header is empty, or has a blank or the like");
+    else if (f.hosts == 0 && strcmp(version, MHD_HTTP_VERSION_1_0) != 0)
+        serve_refuse(error, 400, NULL, "the header Host is missing");
+    else if (f.hosts > 1)
+        serve_refuse(error, 400, NULL, "the header Host comes more than once");
+    else if (f.lengths + f.codings > 1)
+        serve_refuse(error, 400, NULL,
+                     "the body's end is told more than once, by Content-Length or "
+                     "Transfer-Encoding");
+    else if (f.codings == 1 && !f.chunked)
+        serve_refuse(error, 501, NULL, "of transfer encodings only chunked is taken");
+    return error->status != 0;
+}
+
+void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connection,
+                       const char *version)
 {
     const struct serve *s = ex->server;
     const struct route *route = route_of(ex->path);
@@ -127,6 +174,11 @@ void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connect
                     mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Origin"));
     if (length && !dgl_parse_u64(dgl_str_of(length), UINT64_MAX, &ex->announced))
         ex->announced = UINT64_MAX;
+    if (refuse_framing(connection, version, &error)) {
+        ex->closes = true;
+        serve_exchange_refuse(ex, &error);
+        return;
+    }
     if (foreign) {
         serve_refuse(&error, 403, NULL, "%s: start the server with a key, or --cors ORIGIN",
                      foreign);

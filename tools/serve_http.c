@@ -84,7 +84,6 @@ static enum MHD_Result handle(void *priv, struct MHD_Connection *connection, con
     struct serve *s = priv;
     struct serve_exchange *ex = *of_request;
     enum MHD_Result result = MHD_YES;
-    (void)version;
     if (!ex) {
         struct serve_link *link = serve_link_of(connection);
         ex = *of_request = begin_exchange(s, connection, path, method);
@@ -93,9 +92,10 @@ static enum MHD_Result handle(void *priv, struct MHD_Connection *connection, con
         if (link)
             atomic_store(&link->since_ns, dgl_now_ns());
         pthread_mutex_lock(&ex->lock);
-        serve_head_decide(ex, connection);
+        serve_head_decide(ex, connection, version);
         ex->discards = ex->state == EXCHANGE_ANSWERED;
-        if (ex->discards && ex->announced > (uint64_t)s->opt->max_body + DISCARD_BYTES)
+        if (ex->closes ||
+            (ex->discards && ex->announced > (uint64_t)s->opt->max_body + DISCARD_BYTES))
             result = serve_send_answer(ex, connection);
         pthread_mutex_unlock(&ex->lock);
         return result;
@@ -167,6 +167,27 @@ static void complete(void *priv, struct MHD_Connection *connection, void **of_re
     serve_exchange_unref(ex);
 }
 
+void serve_http_refused(struct serve *s, struct MHD_Connection *connection, int status)
+{
+    struct serve_exchange *ex;
+    pthread_mutex_lock(&s->lock);
+    for (ex = s->exchanges; ex && ex->connection != connection; ex = ex->next)
+        continue;
+    pthread_mutex_unlock(&s->lock);
+    if (ex) { /* MHD completes it */
+        pthread_mutex_lock(&ex->lock);
+        ex->status = status;
+        pthread_mutex_unlock(&ex->lock);
+        return;
+    }
+    ex = begin_exchange(s, connection, "", "");
+    if (ex) {
+        void *of_request = ex;
+        ex->status = status;
+        complete(s, connection, &of_request, MHD_REQUEST_TERMINATED_WITH_ERROR);
+    }
+}
+
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static unsigned connections(const struct options *opt)
@@ -236,9 +257,9 @@ bool serve_http_start(struct serve *s, uint16_t *port)
         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, limit,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->opt->timeout,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)SERVE_HEAD_BYTES, MHD_OPTION_THREAD_POOL_SIZE,
-        limit >= 4 * THREADS ? (unsigned)THREADS : 1u, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-        MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_NOTIFY_COMPLETED, complete, s,
-        MHD_OPTION_NOTIFY_CONNECTION, serve_link_note, s, MHD_OPTION_END);
+        limit >= 4 * THREADS ? (unsigned)THREADS : 1u, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
+        MHD_OPTION_NOTIFY_COMPLETED, complete, s, MHD_OPTION_NOTIFY_CONNECTION, serve_link_note, s,
+        MHD_OPTION_END);
     if (!s->http) {
         console_error("serve: the HTTP server does not start: %s", strerror(errno));
         close(fd);

@@ -13,9 +13,9 @@
 /* clang-format off */
 #define MHD_FUNCTIONS(X)                                                                           \
     X(start_daemon) X(stop_daemon) X(quiesce_daemon) X(lookup_connection_value)                    \
-    X(get_connection_info) X(suspend_connection) X(resume_connection)     \
+    X(get_connection_values) X(get_connection_info) X(suspend_connection) X(resume_connection)     \
     X(queue_response) X(create_response_from_buffer) X(create_response_from_callback)              \
-    X(add_response_header) X(destroy_response)
+    X(add_response_header) X(destroy_response) X(get_reason_phrase_for)
 /* clang-format on */
 #define MHD_FIELD(name) __typeof__(MHD_##name) *name;
 struct serve_mhd {
@@ -29,6 +29,7 @@ bool serve_mhd_load(void);
 
 /* A connection: while no request of it is being answered, it has so long for the next one. */
 struct serve_link {
+    struct serve *server;
     struct serve_link *next, *before;
     int fd;
     atomic_bool busy;
@@ -45,8 +46,12 @@ bool serve_link_look(struct serve *s);
 /* Nobody reads its answer any more. The lock is held. */
 void serve_exchange_leave(struct serve_exchange *ex);
 
+/* Counts and logs a request that libmicrohttpd refused with this status. */
+void serve_http_refused(struct serve *s, struct MHD_Connection *connection, int status);
+
 /* Answers what the head of a request already decides. */
-void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connection);
+void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connection,
+                       const char *version);
 /* The body is there. */
 void serve_head_answer(struct serve_exchange *ex);
 

@@ -28,6 +28,7 @@ void serve_link_note(void *priv, struct MHD_Connection *connection, void **conte
         link = *context = dgl_new(struct serve_link);
         if (!link || !info)
             return;
+        link->server = s;
         link->fd = info->connect_fd;
         atomic_store(&link->since_ns, dgl_now_ns());
         pthread_mutex_lock(&s->lock);

@@ -196,11 +196,13 @@ $(BUILD)/obj/%.o: %.c | packages
 	@mkdir -p $(@D)
 	$(call Q,CC  )$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-# A test that needs more than the library says so in tests/tests.mk: TEST_LDFLAGS_test_name, for link-time fakes.
+# A test that needs more than the library says so in tests/tests.mk: objects as prerequisites, TEST_LDFLAGS_test_name
+# for link-time fakes, TEST_LDLIBS_test_name for libraries.
 define test_program
 $(BUILD)/tests/$(notdir $(1:.c=)): $(BUILD)/obj/$(1:.c=.o) $(BUILD)/libsupport.a $(BUILD)/libinternal.a
 	@mkdir -p $$(@D)
-	$$(call Q,LINK)$$(CC) $$(LDFLAGS) $$(TEST_LDFLAGS_$(notdir $(1:.c=))) -o $$@ $$^ -lcmocka $$(LDLIBS)
+	$$(call Q,LINK)$$(CC) $$(LDFLAGS) $$(TEST_LDFLAGS_$(notdir $(1:.c=))) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) \
+	    $$(TEST_LDLIBS_$(notdir $(1:.c=))) -lcmocka $$(LDLIBS)
 endef
 $(foreach source,$(TEST_SRC),$(eval $(call test_program,$(source))))
 
@@ -214,14 +216,14 @@ $(BUILD)/soak: $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/soak/*.c)) $(BUI
 $(BUILD)/tests/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/obj/tests/fuzz/replay.o $(FUZZ_SUP) \
     $(BUILD)/libsupport.a $(BUILD)/libinternal.a
 	@mkdir -p $(@D)
-	$(call Q,LINK)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
+	$(call Q,LINK)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(LDLIBS)
 
 fuzzers: $(FUZZERS)
 
 $(BUILD)/fuzz/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/obj/tests/fuzz/libfuzzer.o $(FUZZ_SUP) \
     $(BUILD)/libinternal.a
 	@mkdir -p $(@D)
-	$(call Q,LINK)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
+	$(call Q,LINK)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDLIBS)
 
 -include tests/tests.mk
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

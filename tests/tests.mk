@@ -24,27 +24,24 @@ TEST_LDFLAGS_test_strategies := $(GL_FAIL)
 TEST_LDFLAGS_test_decode_queue := -Wl,--wrap=dgl_now_ns,--wrap=nanosleep \
     -Wl,--wrap=gl_readback_is_done,--wrap=gl_readback_end
 
-# Parts of the command, before the library, with a clock of the test's.
+# Parts of the command; a clock of the test's.
 TOOL_PARTS := $(BUILD)/obj/tools/bar.o $(BUILD)/obj/tools/console.o
-TEST_LDFLAGS_test_bar := $(TOOL_PARTS)
-TEST_LDFLAGS_test_console := -Wl,--wrap=dgl_now_ns $(TOOL_PARTS)
-TEST_LDFLAGS_test_screen := $(BUILD)/obj/tools/screen.o $(TOOL_PARTS)
-TEST_LDFLAGS_test_watch_text := $(BUILD)/obj/tools/watch_text.o $(BUILD)/obj/tools/watch_files.o $(TOOL_PARTS)
-$(BUILD)/tests/test_bar $(BUILD)/tests/test_console: | $(TOOL_PARTS)
-$(BUILD)/tests/test_watch_text: | $(BUILD)/obj/tools/watch_text.o $(BUILD)/obj/tools/watch_files.o $(TOOL_PARTS)
-$(BUILD)/tests/test_screen: | $(BUILD)/obj/tools/screen.o $(TOOL_PARTS)
+TEST_LDFLAGS_test_console := -Wl,--wrap=dgl_now_ns
+$(BUILD)/tests/test_bar $(BUILD)/tests/test_console: $(TOOL_PARTS)
+$(BUILD)/tests/test_watch_text: $(BUILD)/obj/tools/watch_text.o $(BUILD)/obj/tools/watch_files.o $(TOOL_PARTS)
+$(BUILD)/tests/test_screen: $(BUILD)/obj/tools/screen.o $(TOOL_PARTS)
 
 # The whole command but its main().
 TOOL_ALL = $(filter-out $(BUILD)/obj/tools/main.o,$(TOOL_OBJ))
-TEST_LDFLAGS_test_cli_lost = $(GL_FAIL) -Wl,--wrap=dgl_model_rebuild $(TOOL_ALL) $(TOOL_LIBS)
-$(BUILD)/tests/test_cli_lost: | $(TOOL_ALL)
+TEST_LDFLAGS_test_cli_lost = $(GL_FAIL) -Wl,--wrap=dgl_model_rebuild
 TEST_LDFLAGS_test_cli_serve_fakes = $(GL_FAIL) -Wl,--wrap=dgl_model_rebuild,--wrap=dgl_batch_step \
     -Wl,--wrap=dgl_reply_create,--wrap=dgl_reply_push,--wrap=dgl_reply_end,--wrap=dgl_reply_destroy \
-    -Wl,--wrap=dgl_session_eval,--wrap=dgl_encode $(TOOL_ALL) $(TOOL_LIBS)
-$(BUILD)/tests/test_cli_serve_fakes: | $(TOOL_ALL)
+    -Wl,--wrap=dgl_session_eval,--wrap=dgl_encode
+TEST_LDLIBS_test_cli_lost = $(TOOL_LIBS)
+TEST_LDLIBS_test_cli_serve_fakes = $(TOOL_LIBS)
+$(BUILD)/tests/test_cli_lost $(BUILD)/tests/test_cli_serve_fakes: $(TOOL_ALL)
 TEST_LDFLAGS_test_trust := -Wl,--wrap=gl_programs_create
 TEST_LDFLAGS_test_tune_search := -Wl,--wrap=gl_submit_span,--wrap=dgl_now_ns,--wrap=programs_compile \
     -Wl,--wrap=programs_get
 # The server's reader of requests is a part of the command.
-$(BUILD)/tests/fuzz_request $(BUILD)/fuzz/fuzz_request: LDFLAGS += $(BUILD)/obj/tools/serve_request.o
-$(BUILD)/tests/fuzz_request $(BUILD)/fuzz/fuzz_request: | $(BUILD)/obj/tools/serve_request.o
+$(BUILD)/tests/fuzz_request $(BUILD)/fuzz/fuzz_request: $(BUILD)/obj/tools/serve_request.o

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
-#include <time.h>
 
 #include "core/base/file.h"
 #include "core/base/hash.h"
@@ -26,15 +25,6 @@ static const char *kv_name(const struct bench_report *report)
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
-
-static void rates(struct dgl_json_writer *w, const char *key, const double *values, size_t count)
-{
-    dgl_jw_key(w, key);
-    dgl_jw_array(w);
-    for (size_t i = 0; i < count; i++)
-        dgl_jw_f64(w, values[i]);
-    dgl_jw_end_array(w);
-}
 
 /* GPU time of a phase of one repetition, in all of its operations; null where one could not be
  * timed. Of decode some tokens were. */
@@ -175,11 +165,7 @@ static void raw_json(struct dgl_json_writer *w, const struct dgl_bench_result *r
 {
     dgl_jw_key(w, "raw");
     dgl_jw_object(w);
-    dgl_jw_key(w, "decode_latencies_ms");
-    dgl_jw_array(w);
-    for (size_t i = 0; i < r->num_latencies; i++)
-        dgl_jw_f64(w, r->decode_latency_ms[i]);
-    dgl_jw_end_array(w);
+    report_f64s(w, "decode_latencies_ms", r->decode_latency_ms, r->num_latencies);
     report_ids(w, "generated_token_ids", r->tokens, r->num_tokens);
     report_text(w, "generated_text", r->text);
     dgl_jw_end_object(w);
@@ -196,7 +182,7 @@ static void points_json(struct dgl_json_writer *w, const char *key, const char *
         dgl_jw_object(w);
         report_i64(w, tokens, points[i].tokens);
         report_f64(w, tps, points[i].median);
-        rates(w, all, points[i].tps, (size_t)points[i].count);
+        report_f64s(w, all, points[i].tps, (size_t)points[i].count);
         dgl_jw_end_object(w);
     }
     dgl_jw_end_array(w);
@@ -212,7 +198,7 @@ static void batches_json(struct dgl_json_writer *w, const struct bench_report *r
         report_i64(w, "batch", point->tokens);
         report_f64(w, "decode_tps", point->median);
         report_f64(w, "step_ms", point->step_ms);
-        rates(w, "decode_tps_all", point->tps, (size_t)point->count);
+        report_f64s(w, "decode_tps_all", point->tps, (size_t)point->count);
         dgl_jw_end_object(w);
     }
     dgl_jw_end_array(w);
@@ -273,15 +259,7 @@ static bool print_json(const struct bench_report *report)
     const struct dgl_bench_result *r = &report->result;
     struct dgl_buf out = {0};
     struct dgl_json_writer w = dgl_json_writer(&out, 0);
-    char now[32];
-    const time_t seconds = time(NULL);
-    struct tm utc;
-    gmtime_r(&seconds, &utc);
-    strftime(now, sizeof(now), "%Y-%m-%dT%H:%M:%SZ", &utc);
-    dgl_jw_object(&w);
-    report_i64(&w, "schemaVersion", 1);
-    report_text(&w, "timestamp", now);
-    report_text(&w, "suite", "pipeline");
+    report_begin(&w, "pipeline");
     report_text(&w, "runType", "warm");
     env_json(&w, e->device);
     model_json(&w, dgl_model_get_info(e->model));
@@ -290,8 +268,8 @@ static bool print_json(const struct bench_report *report)
     settings_json(&w, report);
     report_f64(&w, "prefill_tps", r->prefill_tps_median);
     report_f64(&w, "decode_tps", r->decode_tps_median);
-    rates(&w, "prefill_tps_all", r->prefill_tps, (size_t)r->repetitions);
-    rates(&w, "decode_tps_all", r->decode_tps, (size_t)r->repetitions);
+    report_f64s(&w, "prefill_tps_all", r->prefill_tps, (size_t)r->repetitions);
+    report_f64s(&w, "decode_tps_all", r->decode_tps, (size_t)r->repetitions);
     report_f64(&w, "decode_ms_per_token_p50", r->decode_ms_p50);
     report_f64(&w, "decode_ms_per_token_p90", r->decode_ms_p90);
     report_f64(&w, "decode_ms_per_token_p99", r->decode_ms_p99);
@@ -492,8 +470,7 @@ enum dgl_status bench_plot(const struct dgl_log *log, const struct bench_report 
     double *index = dgl_new_array(double, r->num_latencies);
     struct plot_panel panel[3];
     size_t panels = 1;
-    struct dgl_buf svg = {0}, title = {0};
-    struct dgl_atomic_file *file = NULL;
+    struct dgl_buf title = {0};
     enum dgl_status status = DGL_OK;
     if (report->num_batches) {
         panels = 2;
@@ -552,7 +529,7 @@ enum dgl_status bench_plot(const struct dgl_log *log, const struct bench_report 
         for (size_t i = 0; index && i < r->num_latencies; i++)
             index[i] = (double)i;
         panel[0] = (struct plot_panel){
-            .title = "time of each token",
+            .title = r->batch > 1 ? "time of each step" : "time of each token",
             .x_label = r->batch > 1 ? "step, repetition after repetition"
                                     : "token, repetition after repetition",
             .y_label = "ms",
@@ -561,17 +538,10 @@ enum dgl_status bench_plot(const struct dgl_log *log, const struct bench_report 
     }
     dgl_buf_printf(&title, "%s %s, %s", m->name, m->quantization,
                    dgl_device_get_info(report->engine->device)->renderer);
-    plot_svg(&svg, title.p ? title.p : "", panel, panels);
-    if (!index || svg.failed || title.failed)
-        status = dgl_fail_memory(log, "figure", svg.len);
-    if (status == DGL_OK)
-        status = dgl_atomic_create(log, report->opt->plot, &file);
-    if (status == DGL_OK)
-        status = dgl_atomic_write(file, svg.p, svg.len);
-    if (status == DGL_OK)
-        status = dgl_atomic_commit(&file);
-    dgl_atomic_abort(&file);
-    dgl_buf_finish(&svg);
+    if (!index || title.failed)
+        status = dgl_fail_memory(log, "figure", title.len);
+    else
+        status = plot_write(log, report->opt->plot, title.p, panel, panels);
     dgl_buf_finish(&title);
     free(index);
     return status;

@@ -1,11 +1,8 @@
 /* Reports of `bench serve`: table, JSON and figure. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "core/base/file.h"
 #include "core/base/mem.h"
 #include "core/base/printable.h"
 #include "core/base/stats.h"
@@ -38,30 +35,12 @@ static void quantiles_json(struct dgl_json_writer *w, const char *key, const str
     dgl_jw_end_object(w);
 }
 
-static void values_json(struct dgl_json_writer *w, const char *key, const double *values,
-                        size_t count)
-{
-    dgl_jw_key(w, key);
-    dgl_jw_array(w);
-    for (size_t i = 0; i < count; i++)
-        dgl_jw_f64(w, round(values[i] * 1e3) / 1e3);
-    dgl_jw_end_array(w);
-}
-
 static bool print_json(const struct load *load)
 {
     const struct options *opt = load->opt;
     struct dgl_buf out = {0};
     struct dgl_json_writer w = dgl_json_writer(&out, 0);
-    char now[32];
-    const time_t seconds = time(NULL);
-    struct tm utc;
-    gmtime_r(&seconds, &utc);
-    strftime(now, sizeof(now), "%Y-%m-%dT%H:%M:%SZ", &utc);
-    dgl_jw_object(&w);
-    report_i64(&w, "schemaVersion", 1);
-    report_text(&w, "timestamp", now);
-    report_text(&w, "suite", "serve");
+    report_begin(&w, "serve");
     report_text(&w, "version", dgl_version());
     report_text(&w, "url", load->url);
     report_text(&w, "model", load->model[0] ? load->model : NULL);
@@ -100,8 +79,8 @@ static bool print_json(const struct load *load)
     quantiles_json(&w, "tpot_ms", &load->tpot);
     quantiles_json(&w, "answer_ms", &load->whole);
     quantiles_json(&w, "late_ms", &load->late);
-    values_json(&w, "ttft_ms_all", load->ttft_ms, load->finished);
-    values_json(&w, "tpot_ms_all", load->tpot_ms, load->num_tpot);
+    report_f64s(&w, "ttft_ms_all", load->ttft_ms, load->finished);
+    report_f64s(&w, "tpot_ms_all", load->tpot_ms, load->num_tpot);
     dgl_jw_end_object(&w);
     dgl_buf_putc(&out, '\n');
     return out_buf(&out);
@@ -153,7 +132,7 @@ bool load_print(const struct load *load)
 
 /* ---- figure ---------------------------------------------------------------------------------- */
 
-enum { SHARES = 101, BINS = 100 };
+enum { SHARES = 101, PARTS = 200 };
 
 /* The times below which 0 to 100 per cent lie. */
 static bool share_line(const double *values, size_t count, double x[SHARES], double y[SHARES])
@@ -171,63 +150,88 @@ static bool share_line(const double *values, size_t count, double x[SHARES], dou
     return true;
 }
 
+/* The most requests that were open at once in each part of the time, as steps. */
+static bool open_line(const struct load *load, double x[2 * PARTS], double y[2 * PARTS])
+{
+    double *end = dgl_new_array(double, load->count ? load->count : 1);
+    size_t begun = 0, ended = 0;
+    if (!end)
+        return false;
+    for (size_t i = 0; i < load->count; i++)
+        end[i] = (double)(load->request[i].end_ns - load->start_ns) * 1e-9;
+    dgl_sort_f64(end, load->count);
+    for (int i = 0; i < PARTS; i++) {
+        const double until = load->seconds * (i + 1) / PARTS;
+        size_t most = begun - ended;
+        while (begun < load->count) {
+            const double due = (double)(load->request[begun].due_ns - load->start_ns) * 1e-9;
+            if (due > until)
+                break;
+            for (begun++; ended < load->count && end[ended] <= due;)
+                ended++;
+            most = begun - ended > most ? begun - ended : most;
+        }
+        while (ended < begun && end[ended] <= until)
+            ended++;
+        x[2 * i] = load->seconds * i / PARTS;
+        x[2 * i + 1] = until;
+        y[2 * i] = y[2 * i + 1] = (double)most;
+    }
+    free(end);
+    return true;
+}
+
+/* A limit far beyond what was measured would press that to the edge. */
+static struct plot_line limit_line(const char *name, const double x[2], const double y[2],
+                                   double most)
+{
+    return (struct plot_line){
+        .name = name, .x = x, .y = y, .count = x[0] <= 2 * most ? 2 : 0, .bare = true};
+}
+
 enum dgl_status load_plot(const struct dgl_log *log, const struct load *load)
 {
-    double first[2][SHARES], next[2][SHARES], at[BINS], open[BINS] = {0}, good_x[2], good_y[2];
-    double next_x[2];
-    struct dgl_buf svg = {0}, title = {0};
-    struct dgl_atomic_file *file = NULL;
+    static const double whole[2] = {0, 100};
+    double first[2][SHARES], next[2][SHARES], open[2][2 * PARTS];
+    const double limit[2][2] = {{load->opt->slo_ttft, load->opt->slo_ttft},
+                                {load->opt->slo_itl, load->opt->slo_itl}};
+    char name[2][64];
+    struct dgl_buf title = {0};
     enum dgl_status status = DGL_OK;
-    bool known = share_line(load->ttft_ms, load->finished, first[0], first[1]) &&
-                 share_line(load->itl_ms, load->num_itl, next[0], next[1]);
-    good_x[0] = good_x[1] = load->opt->slo_ttft;
-    next_x[0] = next_x[1] = load->opt->slo_itl;
-    good_y[0] = 0;
-    good_y[1] = 100;
-    for (int i = 0; i < BINS; i++) {
-        const double when = load->seconds * (i + 0.5) / BINS;
-        at[i] = when;
-        for (size_t k = 0; k < load->count; k++) {
-            const struct load_request *r = &load->request[k];
-            open[i] += (double)(r->due_ns - load->start_ns) * 1e-9 <= when &&
-                       (double)(r->end_ns - load->start_ns) * 1e-9 > when;
-        }
-    }
+    const bool known = share_line(load->ttft_ms, load->finished, first[0], first[1]) &&
+                       share_line(load->itl_ms, load->num_itl, next[0], next[1]) &&
+                       open_line(load, open[0], open[1]);
     const size_t firsts = load->finished ? SHARES : 0, nexts = load->num_itl ? SHARES : 0;
-    /* A limit far beyond what was measured would press it to the edge. */
-    const bool near_first = good_x[0] <= 2 * load->ttft.max,
-               near_next = next_x[0] <= 2 * load->itl.max;
+    snprintf(name[0], sizeof(name[0]), "--slo-ttft %g", load->opt->slo_ttft);
+    snprintf(name[1], sizeof(name[1]), "--slo-itl %g", load->opt->slo_itl);
     const struct plot_panel panels[] = {
         {.title = "time to the first token",
          .x_label = "ms",
          .y_label = "% of requests within",
-         .line = {{NULL, first[0], first[1], firsts}, {"--slo-ttft", good_x, good_y, 2}},
-         .num_lines = firsts ? 1 + near_first : 0},
+         .line = {{.x = first[0], .y = first[1], .count = firsts, .bare = true},
+                  limit_line(name[0], limit[0], whole, load->ttft.max)},
+         .num_lines = 2},
         {.title = "between tokens",
          .x_label = "ms",
          .y_label = "% of tokens within",
-         .line = {{NULL, next[0], next[1], nexts}, {"--slo-itl", next_x, good_y, 2}},
-         .num_lines = nexts ? 1 + near_next : 0},
+         .line = {{.x = next[0], .y = next[1], .count = nexts, .bare = true},
+                  limit_line(name[1], limit[1], whole, load->itl.max)},
+         .num_lines = 2},
         {.title = "requests that have come and not ended",
          .x_label = "s",
-         .y_label = "requests",
-         .line = {{NULL, at, open, BINS}},
+         .y_label = "requests at once, at most",
+         .whole_y = true,
+         .line = {{.x = open[0], .y = open[1], .count = 2 * PARTS, .bare = true}},
          .num_lines = 1},
     };
     dgl_buf_printf(&title, "%s, %g requests a second, prompts %s, answers %s tokens",
                    load->model[0] ? load->model : load->url, load->opt->rate,
                    load->opt->prompt_lengths, load->opt->answer_lengths);
-    plot_svg(&svg, title.p ? title.p : "", panels, sizeof(panels) / sizeof(panels[0]));
-    if (!known || svg.failed || title.failed)
-        status = dgl_fail_memory(log, "figure", svg.len);
-    if (status == DGL_OK)
-        status = dgl_atomic_create(log, load->opt->plot, &file);
-    if (status == DGL_OK)
-        status = dgl_atomic_write(file, svg.p, svg.len);
-    if (status == DGL_OK)
-        status = dgl_atomic_commit(&file);
-    dgl_atomic_abort(&file);
-    dgl_buf_finish(&svg);
+    if (!known || title.failed)
+        status = dgl_fail_memory(log, "figure", title.len);
+    else
+        status =
+            plot_write(log, load->opt->plot, title.p, panels, sizeof(panels) / sizeof(panels[0]));
     dgl_buf_finish(&title);
     return status;
 }

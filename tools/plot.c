@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/file.h"
+#include "core/base/mem.h"
+
 enum { WIDTH = 420, HEIGHT = 300, LEFT = 64, RIGHT = 16, TOP = 56, BOTTOM = 48, TICKS = 5 };
 
 static const char *const colours[] = {"#1f6fb4", "#d1495b", "#2e8b57", "#8a5a00"};
@@ -63,6 +66,8 @@ static void put_axes(struct dgl_buf *out, const struct plot_panel *p, const stru
 {
     char text[32];
     double step = p->log_y ? ceil((f->y_max - f->y_min) / 8) : tick_step(f->y_max);
+    if (p->whole_y)
+        step = fmax(step, 1);
     for (double y = ceil(f->y_min / step) * step; y <= f->y_max + 1e-6 * step; y += step) {
         dgl_buf_printf(out, "<path d=\"M%.1f %.1fH%.1f\" stroke=\"#ddd\"/>\n", f->left + LEFT,
                        y_at(f, y), f->left + WIDTH - RIGHT);
@@ -88,7 +93,9 @@ static void put_axes(struct dgl_buf *out, const struct plot_panel *p, const stru
 
 static void put_panel(struct dgl_buf *out, const struct plot_panel *p, double left)
 {
-    struct frame f = {.x_min = INFINITY, .x_max = -INFINITY, .y_max = -INFINITY, .left = left};
+    struct frame f = {.x_max = -INFINITY, .y_max = -INFINITY, .left = left};
+    size_t num_names = 0;
+    f.x_min = p->log_x ? INFINITY : 0;
     f.y_min = p->log_y ? INFINITY : 0;
     for (size_t i = 0; i < p->num_lines; i++) {
         for (size_t j = 0; j < p->line[i].count; j++) {
@@ -107,17 +114,19 @@ static void put_panel(struct dgl_buf *out, const struct plot_panel *p, double le
     for (size_t i = 0; i < p->num_lines; i++) {
         const struct plot_line *line = &p->line[i];
         const char *colour = colours[i % 4];
+        if (line->count == 0)
+            continue;
         dgl_buf_puts(out, "<polyline points=\"");
         for (size_t j = 0; j < line->count; j++)
             dgl_buf_printf(out, "%.1f,%.1f ", x_at(&f, x_value(p, line->x[j])),
                            y_at(&f, y_value(p, line->y[j])));
         dgl_buf_printf(out, "\" fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\"/>\n", colour);
-        for (size_t j = 0; j < line->count && line->count <= 64; j++)
+        for (size_t j = 0; !line->bare && line->count <= 64 && j < line->count; j++)
             dgl_buf_printf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"2.5\" fill=\"%s\"/>\n",
                            x_at(&f, x_value(p, line->x[j])), y_at(&f, y_value(p, line->y[j])),
                            colour);
-        if (line->name) {
-            double y = TOP + 14 + 15.0 * (double)i;
+        if (line->name) { /* above the panel, where no line is */
+            double y = TOP - 10 - 15.0 * (double)num_names++;
             dgl_buf_printf(out, "<path d=\"M%.1f %.1fh18\" stroke=\"%s\" stroke-width=\"2\"/>\n",
                            left + WIDTH - RIGHT - 22, y - 4, colour);
             put_text(out, left + WIDTH - RIGHT - 28, y, "end", 11, line->name);
@@ -133,8 +142,30 @@ void plot_svg(struct dgl_buf *out, const char *title, const struct plot_panel *p
                    "font-family=\"sans-serif\" fill=\"#222\">\n"
                    "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
                    num_panels * WIDTH, HEIGHT);
-    put_text(out, 12, 20, "start", 14, title);
+    /* A letter is about 0.6 of its size wide. */
+    const double room = ((double)num_panels * WIDTH - 24) / (0.6 * (double)(strlen(title) + 1));
+    put_text(out, 12, 20, "start", (int)fmin(14, fmax(6, room)), title);
     for (size_t i = 0; i < num_panels; i++)
         put_panel(out, &panels[i], (double)(i * WIDTH));
     dgl_buf_puts(out, "</svg>\n");
+}
+
+enum dgl_status plot_write(const struct dgl_log *log, const char *path, const char *title,
+                           const struct plot_panel *panels, size_t num_panels)
+{
+    struct dgl_buf svg = {0};
+    struct dgl_atomic_file *file = NULL;
+    enum dgl_status status = DGL_OK;
+    plot_svg(&svg, title, panels, num_panels);
+    if (svg.failed)
+        status = dgl_fail_memory(log, "figure", svg.len);
+    if (status == DGL_OK)
+        status = dgl_atomic_create(log, path, &file);
+    if (status == DGL_OK)
+        status = dgl_atomic_write(file, svg.p, svg.len);
+    if (status == DGL_OK)
+        status = dgl_atomic_commit(&file);
+    dgl_atomic_abort(&file);
+    dgl_buf_finish(&svg);
+    return status;
 }

@@ -3,22 +3,29 @@
 #define DGL_TOOLS_PLOT_H
 
 #include "core/base/str.h"
+#include "core/dopplergl.h"
 
 struct plot_line {
-    const char *name; /* NULL: it needs none */
+    const char *name; /* NULL: it needs none; of two lines of a panel at most */
     const double *x, *y;
     size_t count;
+    bool bare; /* its points are not marked */
 };
 
 struct plot_panel {
     const char *title, *x_label, *y_label;
     bool log_x, log_y; /* base 2; every value is above 0 */
+    bool whole_y;      /* whole numbers: no ticks between them */
     struct plot_line line[4];
     size_t num_lines;
 };
 
-/* Appends a document. Other y axes begin at 0; panels without points are empty. */
+/* Appends a document. Values are 0 or more; axes begin at 0 but for logarithms. Panels without
+ * points are empty. */
 void plot_svg(struct dgl_buf *out, const char *title, const struct plot_panel *panels,
               size_t num_panels);
+/* Writes one, all or nothing. */
+enum dgl_status plot_write(const struct dgl_log *log, const char *path, const char *title,
+                           const struct plot_panel *panels, size_t num_panels);
 
 #endif

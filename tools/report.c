@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/base/mem.h"
 
@@ -35,6 +36,28 @@ void report_f64(struct dgl_json_writer *w, const char *key, double value)
 {
     dgl_jw_key(w, key);
     dgl_jw_f64(w, round(value * 1e3) / 1e3);
+}
+
+void report_f64s(struct dgl_json_writer *w, const char *key, const double *values, size_t count)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_array(w);
+    for (size_t i = 0; i < count; i++)
+        dgl_jw_f64(w, values[i]);
+    dgl_jw_end_array(w);
+}
+
+void report_begin(struct dgl_json_writer *w, const char *suite)
+{
+    char now[32];
+    const time_t seconds = time(NULL);
+    struct tm utc;
+    gmtime_r(&seconds, &utc);
+    strftime(now, sizeof(now), "%Y-%m-%dT%H:%M:%SZ", &utc);
+    dgl_jw_object(w);
+    report_i64(w, "schemaVersion", 1);
+    report_text(w, "timestamp", now);
+    report_text(w, "suite", suite);
 }
 
 void report_ids(struct dgl_json_writer *w, const char *key, const int32_t *ids, size_t count)

@@ -11,6 +11,10 @@ void report_i64(struct dgl_json_writer *w, const char *key, int64_t value);
 void report_bool(struct dgl_json_writer *w, const char *key, bool value);
 /* Rounded to three decimal places. */
 void report_f64(struct dgl_json_writer *w, const char *key, double value);
+/* A list; not rounded. */
+void report_f64s(struct dgl_json_writer *w, const char *key, const double *values, size_t count);
+/* Begins the object of a benchmark: schemaVersion 1, the time, its suite. */
+void report_begin(struct dgl_json_writer *w, const char *suite);
 void report_ids(struct dgl_json_writer *w, const char *key, const int32_t *ids, size_t count);
 void report_counters(struct dgl_json_writer *w, const char *key, const struct dgl_counters *c);
 /* "device": {name, node, driver, software} */

@@ -4,14 +4,11 @@
 #include "tests/support/gl_fail.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "core/dopplergl.h"
 #include "tests/support/process.h"
+#include "tests/support/self_command.h"
 #include "tests/support/test.h"
-#include "tools/commands.h"
-#include "tools/console.h"
-#include "tools/options_table.h"
 
 /* "3,7": at the fourth list of dispatches, and at the eighth after the rebuild. */
 #define LOSSES "DGL_TEST_LOSSES"
@@ -30,27 +27,11 @@ enum dgl_status __wrap_dgl_model_rebuild(struct dgl_model *model,
     return status;
 }
 
-/* As the command's own main(), without defaults of a configuration. */
-static int run_command(int argc, char **argv)
-{
-    struct options opt;
-    process_prepare();
-    const struct command *command = command_find(argv[1]);
-    if (!command || !options_parse(command, argc - 2, argv + 2, &opt))
-        return EXIT_USAGE;
-    gl_fail.submits = atol(getenv(LOSSES));
-    int code = command->run(&opt);
-    options_finish(&opt);
-    return code;
-}
-
 /* ---- cases ----------------------------------------------------------------------------------- */
 
 #define GREEDY "--device", "any", "--temp", "0"
 #define STORY  "generate", GREEDY, "-p", "Once upon a time", "-n", "12"
 #define HI     "[{\"role\":\"user\",\"content\":\"Tell me a story.\"}]"
-
-static char self[4096];
 
 /* `losses` NULL: the built command. */
 static void run(struct process_result *r, const char *losses, const char *input,
@@ -59,10 +40,11 @@ static void run(struct process_result *r, const char *losses, const char *input,
     char setting[64];
     snprintf(setting, sizeof(setting), LOSSES "=%s", losses ? losses : "");
     const char *const env[] = {setting, NULL};
-    process_run(
-        &(struct process_params){
-            .args = args, .input = input, .program = losses ? self : NULL, .env = env},
-        r);
+    process_run(&(struct process_params){.args = args,
+                                         .input = input,
+                                         .program = losses ? self_command_program() : NULL,
+                                         .env = env},
+                r);
 }
 
 /* Ids of a JSON result, as text. */
@@ -178,10 +160,10 @@ static void chat_gives_up(void **state)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1 && getenv(LOSSES))
-        return run_command(argc, argv);
-    const ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    self[len > 0 ? len : 0] = '\0';
+    if (argc > 1 && getenv(LOSSES)) {
+        gl_fail.submits = atol(getenv(LOSSES));
+        return self_command_run(argc, argv);
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(generate_tells_what_there_is),
         cmocka_unit_test(generate_without_a_token),

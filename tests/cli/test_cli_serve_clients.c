@@ -18,9 +18,6 @@ static struct server server;
 
 /* ---- clients --------------------------------------------------------------------------------- */
 
-#define ENDLESS                                                                                    \
-    "{\"prompt\":\"Once\",\"max_tokens\":-1,\"ignore_eos\":true,\"stream\":true,\"seed\":1}"
-
 struct leaving {
     const char *name;
     bool stream, half;
@@ -39,7 +36,7 @@ static void test_leaving(void **state)
     struct dgl_buf held = {0};
     int fd;
     if (row->stream) {
-        fd = server_begin_stream(&server, TEXT, ENDLESS, "data: ", &held);
+        fd = server_begin_stream(&server, TEXT, SERVER_ENDLESS, "data: ", &held);
     } else {
         char *request = server_request(
             TEXT, "", "{\"prompt\":\"Once\",\"max_tokens\":-1,\"ignore_eos\":true,\"seed\":1}");
@@ -66,7 +63,7 @@ static void a_slow_reader_stops_nobody(void **state)
     (void)state;
     struct dgl_buf held = {0};
     struct reply r;
-    const int fd = server_begin_stream(&server, TEXT, ENDLESS, "data: ", &held);
+    const int fd = server_begin_stream(&server, TEXT, SERVER_ENDLESS, "data: ", &held);
     for (int i = 0; i < 3; i++) {
         server_post(&server, TEXT, "{\"prompt\":\"A dog\",\"max_tokens\":4,\"seed\":1}", &r);
         assert_int_equal(r.status, 200);
@@ -84,9 +81,9 @@ static void a_full_queue_says_so(void **state)
     struct reply r;
     int fd[4];
     for (int i = 0; i < 2; i++)
-        fd[i] = server_begin_stream(&server, TEXT, ENDLESS, "data: ", &held[i]);
+        fd[i] = server_begin_stream(&server, TEXT, SERVER_ENDLESS, "data: ", &held[i]);
     for (int i = 2; i < 4; i++) /* accepted, but they wait */
-        fd[i] = server_begin_stream(&server, TEXT, ENDLESS, "\r\n\r\n", &held[i]);
+        fd[i] = server_begin_stream(&server, TEXT, SERVER_ENDLESS, "\r\n\r\n", &held[i]);
     server_wait_for_metric(&server, "requests_waiting", 2);
     server_post(&server, TEXT, "{\"prompt\":\"A dog\",\"n\":5}", &r);
     reply_assert_error(&r, 400, "n", "5 answers, at most 4");
@@ -232,8 +229,7 @@ static void silent_connections_do_not_stay(void **state)
     reply_finish(&r);
     for (int i = 0; i < 16; i++)
         close(fd[i]);
-    assert_int_equal(server_stop(&s, SIGTERM), 0);
-    server_finish(&s);
+    server_end(&s);
 }
 
 /* A byte at a time is slow, but a request; what takes longer than --timeout is none. */
@@ -264,8 +260,7 @@ static void dripping_requests(void **state)
         usleep(20000);
     close(fd);
     dgl_buf_finish(&held);
-    assert_int_equal(server_stop(&s, SIGTERM), 0);
-    server_finish(&s);
+    server_end(&s);
 }
 
 /* Four times as many as there are descriptors for: each has its turn. */
@@ -290,8 +285,7 @@ static void a_crowd_beyond_the_descriptors(void **state)
         reply_finish(&r);
         close(fd[i]);
     }
-    assert_int_equal(server_stop(&s, SIGTERM), 0);
-    server_finish(&s);
+    server_end(&s);
 }
 
 /* ---- browsers -------------------------------------------------------------------------------- */
@@ -360,8 +354,7 @@ static void pages_of_others_may_not_ask(void **state)
             dgl_buf_finish(&out);
             close(fd);
         }
-        assert_int_equal(server_stop(&s, SIGTERM), 0);
-        server_finish(&s);
+        server_end(&s);
     }
 }
 
@@ -370,14 +363,6 @@ static int start_server(void **state)
     (void)state;
     server_start(&server,
                  (const char *const[]){"--parallel", "2", "--queue", "2", "-c", "512", NULL});
-    return 0;
-}
-
-static int stop_server(void **state)
-{
-    (void)state;
-    assert_int_equal(server_stop(&server, SIGTERM), 0);
-    server_finish(&server);
     return 0;
 }
 
@@ -398,7 +383,6 @@ int main(void)
     int failures = cmocka_run_group_tests_name("serve: clients", with_server, start_server, NULL);
     failures += test_run_table("serve: leaving", test_leaving, leavings);
     failures += test_run_table("serve: rough", test_rough, roughs);
-    void *none = NULL;
-    stop_server(&none);
+    server_end(&server);
     return failures + cmocka_run_group_tests_name("serve: crowds", alone, NULL, NULL);
 }

@@ -11,11 +11,10 @@
 
 #include "core/dopplergl.h"
 #include "tests/support/process.h"
+#include "tests/support/self_command.h"
 #include "tests/support/server.h"
 #include "tests/support/test.h"
-#include "tools/commands.h"
 #include "tools/console.h"
-#include "tools/options_table.h"
 
 #define SERVES "DGL_TEST_SERVES"
 /* A file: while it exists, nothing is computed; with ".lose", the next chat's device is lost. */
@@ -201,22 +200,9 @@ enum dgl_status __wrap_dgl_model_rebuild(struct dgl_model *model,
     return gone_for_good ? DGL_ERR_DEVICE_LOST : __real_dgl_model_rebuild(model, params);
 }
 
-/* As the command's own main(), without defaults of a configuration. */
-static int run_command(int argc, char **argv)
-{
-    struct options opt;
-    process_prepare();
-    const struct command *command = command_find(argv[1]);
-    if (!command || !options_parse(command, argc - 2, argv + 2, &opt))
-        return EXIT_USAGE;
-    int code = command->run(&opt);
-    options_finish(&opt);
-    return code;
-}
-
 /* ---- the test's side ------------------------------------------------------------------------- */
 
-static char self[4096], folder[256], held_setting[512];
+static char folder[256], held_setting[512];
 static struct server server;
 
 #define TEMPLATE                                                                                   \
@@ -234,7 +220,8 @@ static void start(struct server *s, const char *const *more)
     snprintf(path, sizeof(path), "%s/t.jinja", folder);
     for (size_t i = 0; more && more[i]; i++)
         args[6 + i] = more[i];
-    server_start_with(s, &(const struct server_params){.args = args, .program = self, .env = env});
+    server_start_with(s, &(const struct server_params){
+                             .args = args, .program = self_command_program(), .env = env});
 }
 
 #define TOOLS                                                                                      \
@@ -301,13 +288,10 @@ static void test_saying(void **state)
                        row->word, row->fields, stream ? ",\"stream\":true" : "");
         server_post(&server, CHAT, body.p, &r);
         assert_int_equal(r.status, 200);
-        struct dgl_str rest = {r.body, r.len}, line;
+        struct dgl_str rest = {r.body, r.len};
+        struct dgl_json_doc *doc = NULL;
         char last[32] = "";
-        while (stream && rest.len && dgl_str_split(&rest, '\n', &line)) {
-            struct dgl_json_doc *doc = NULL;
-            if (!dgl_str_starts(line, "data: {"))
-                continue;
-            assert_int_equal(dgl_json_parse(NULL, "event", line.p + 6, line.len - 6, &doc), DGL_OK);
+        while (stream && reply_next_event(&rest, &doc)) {
             const struct dgl_json *c = dgl_json_first(dgl_json_get(dgl_json_root(doc), "choices"));
             const struct dgl_json *delta = dgl_json_get(c, "delta");
             const struct dgl_str said = dgl_json_str(dgl_json_get(delta, "content")),
@@ -514,9 +498,7 @@ static void a_device_that_stays_away(void **state)
 int main(int argc, char **argv)
 {
     if (argc > 1 && getenv(SERVES))
-        return run_command(argc, argv);
-    const ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    self[len > 0 ? len : 0] = '\0';
+        return self_command_run(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_go_back),
         cmocka_unit_test(a_template_that_raises),

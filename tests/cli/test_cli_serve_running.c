@@ -12,9 +12,6 @@
 #define CHAT "/v1/chat/completions"
 #define TEXT "/v1/completions"
 
-#define ENDLESS                                                                                    \
-    "{\"prompt\":\"Once\",\"max_tokens\":-1,\"ignore_eos\":true,\"stream\":true,\"seed\":1}"
-
 /* ---- keys and origins ------------------------------------------------------------------------ */
 
 struct access {
@@ -105,7 +102,7 @@ static void figures_are_of_clients(void **state)
         if (server_metric(&s, counters[i]) != 0)
             fail_msg("%s: %lld before any request, wanted 0", counters[i],
                      (long long)server_metric(&s, counters[i]));
-    close(server_begin_stream(&s, TEXT, ENDLESS, "data: ", &held));
+    close(server_begin_stream(&s, TEXT, SERVER_ENDLESS, "data: ", &held));
     server_wait_for_metric(&s, "requests_cancelled_total", 1);
     const long long prompt = server_metric(&s, "prompt_tokens_total"),
                     tokens = server_metric(&s, "tokens_total");
@@ -195,7 +192,7 @@ static void sigterm_drains(void **state)
     struct server s;
     struct dgl_buf held = {0};
     server_start(&s, (const char *const[]){"-c", "128", NULL});
-    const int fd = server_begin_stream(&s, TEXT, ENDLESS, "data: ", &held);
+    const int fd = server_begin_stream(&s, TEXT, SERVER_ENDLESS, "data: ", &held);
     kill(s.pid, SIGTERM);
     assert_true(server_receive_until(fd, "[DONE]", &held));
     close(fd);
@@ -212,7 +209,7 @@ static void an_end_that_comes_soon(void **state)
         struct server s;
         struct dgl_buf held = {0};
         server_start(&s, (const char *const[]){"--drain-timeout", second ? "3600" : "0", NULL});
-        const int fd = server_begin_stream(&s, TEXT, ENDLESS, "data: ", &held);
+        const int fd = server_begin_stream(&s, TEXT, SERVER_ENDLESS, "data: ", &held);
         kill(s.pid, SIGTERM);
         server_wait_for(&s, "stopping");
         if (second)

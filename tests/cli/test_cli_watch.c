@@ -695,8 +695,7 @@ static void a_hangup_has_all_files_read_again(void **state)
     assert_null(strstr(s.said.p, "watch: "));
     save(&a, "spare.glsl", spare);
     server_wait_for(&s, "watch: spare: taken ");
-    assert_int_equal(server_stop(&s, SIGTERM), 0);
-    server_finish(&s);
+    server_end(&s);
     for (int i = 0; i < 2; i++)
         free(texts[i]);
     free(path);

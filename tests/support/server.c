@@ -107,6 +107,12 @@ void server_finish(struct server *s)
     dgl_buf_finish(&s->said);
 }
 
+void server_end(struct server *s)
+{
+    assert_int_equal(server_stop(s, SIGTERM), 0);
+    server_finish(s);
+}
+
 /* ---- client ---------------------------------------------------------------------------------- */
 
 int server_connect(const struct server *s)
@@ -271,6 +277,22 @@ const struct dgl_json *reply_json(struct reply *r)
     if (!r->json && dgl_json_parse(NULL, "reply", r->body, r->len, &r->json) != DGL_OK)
         fail_msg("not JSON: %s", r->body);
     return dgl_json_root(r->json);
+}
+
+bool reply_next_event(struct dgl_str *rest, struct dgl_json_doc **doc)
+{
+    struct dgl_str line;
+    while (rest->len && dgl_str_split(rest, '\n', &line)) {
+        if (dgl_str_eq(line, "data: [DONE]"))
+            return false;
+        if (!dgl_str_starts(line, "data: "))
+            continue;
+        if (dgl_json_parse(NULL, "event", line.p + 6, line.len - 6, doc) != DGL_OK)
+            fail_msg("not JSON: %.*s", (int)line.len, line.p);
+        return true;
+    }
+    fail_msg("a stream without [DONE]");
+    return false;
 }
 
 void reply_finish(struct reply *r)

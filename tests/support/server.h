@@ -32,6 +32,8 @@ void server_wait_for(struct server *s, const char *text);
  * when a signal ended it. */
 int server_stop(struct server *s, int signal);
 void server_finish(struct server *s); /* said */
+/* Stops it by SIGTERM; the test fails unless it ends with 0. Keeps nothing. */
+void server_end(struct server *s);
 
 struct reply {
     int status; /* 0 = the connection was closed without an answer */
@@ -56,12 +58,18 @@ void server_post(const struct server *s, const char *path, const char *body, str
 /* Sends a request, and reads until `part` of its answer has come to *held; the connection. */
 int server_begin_stream(const struct server *s, const char *path, const char *body,
                         const char *part, struct dgl_buf *held);
+/* A body of /v1/completions whose answer has no end. */
+#define SERVER_ENDLESS                                                                             \
+    "{\"prompt\":\"Once\",\"max_tokens\":-1,\"ignore_eos\":true,\"stream\":true,\"seed\":1}"
 /* A value of /metrics, without its prefix; and waiting for one. */
 int64_t server_metric(const struct server *s, const char *name);
 void server_wait_for_metric(const struct server *s, const char *name, int64_t value);
 /* The head of a POST with its body, for server_send(); free(). */
 char *server_request(const char *path, const char *headers, const char *body);
 const struct dgl_json *reply_json(struct reply *r);
+/* The next event of a stream as JSON, which dgl_json_destroy() frees; *rest begins as its body.
+ * False: [DONE] came; the test fails where it does not. */
+bool reply_next_event(struct dgl_str *rest, struct dgl_json_doc **doc);
 /* $.choices[choice].text, or .message.content; the test fails where there is none. */
 struct dgl_str reply_text(struct reply *r, size_t choice);
 int64_t reply_number(const struct dgl_json *object, const char *key);

@@ -227,9 +227,12 @@ enum dgl_status gl_pending_create(struct gl_device *dev, const struct gl_program
 /* Several of them, all or none: every compiler is started before any linker. */
 enum dgl_status gl_pendings_create(struct gl_device *dev, const struct gl_program_params *params,
                                    size_t count, struct gl_pending **out);
-/* Whether gl_pending_take() would not wait. */
+/* Whether it went with a context that was lost: nothing can be done with it but destroy it. */
+bool gl_pending_is_stale(const struct gl_device *dev, const struct gl_pending *pending);
+/* Whether gl_pending_take() would not wait; a stale one waits for nothing. */
 bool gl_pending_is_ready(const struct gl_device *dev, const struct gl_pending *pending);
-/* Waits, and consumes *pending also on failure, which is told as by gl_programs_create(). */
+/* Waits, and consumes *pending, which is not stale, also on failure, which is told as by
+ * gl_programs_create(). */
 enum dgl_status gl_pending_take(struct gl_device *dev, struct gl_pending **pending,
                                 struct gl_program **out);
 /* For a program that nobody wants any more. Does not wait for its compiler, as glDeleteProgram()

@@ -1,5 +1,6 @@
 /* Programs: from GLSL or from the cache, all of a batch or none, in parallel where the driver
  * can. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -287,7 +288,7 @@ enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_progra
         status = dgl_fail_memory(dev->log, "a batch of programs", count * sizeof(*jobs));
     for (size_t i = 0; i < count; i++) {
         struct gl_pending *begun = params[i].begun ? *params[i].begun : NULL;
-        if (begun && status == DGL_OK && begun->context == dev->context) {
+        if (begun && status == DGL_OK && !gl_pending_is_stale(dev, begun)) {
             jobs[i] = begun->job;
             begun->job = (struct job){0};
         }
@@ -382,10 +383,16 @@ enum dgl_status gl_pending_create(struct gl_device *dev, const struct gl_program
     return gl_pendings_create(dev, params, 1, out);
 }
 
+bool gl_pending_is_stale(const struct gl_device *dev, const struct gl_pending *pending)
+{
+    return pending->context != dev->context;
+}
+
 bool gl_pending_is_ready(const struct gl_device *dev, const struct gl_pending *pending)
 {
     GLint done = GL_TRUE;
-    if (!dev->lost && gl_compiles_aside(dev) && pending->job.shader && pending->job.id)
+    if (!dev->lost && !gl_pending_is_stale(dev, pending) && gl_compiles_aside(dev) &&
+        pending->job.shader && pending->job.id)
         glGetProgramiv(pending->job.id, GL_COMPLETION_STATUS_KHR, &done);
     return done == GL_TRUE;
 }
@@ -395,6 +402,7 @@ enum dgl_status gl_pending_take(struct gl_device *dev, struct gl_pending **ppend
 {
     struct gl_pending *pending = *ppending;
     *out = NULL;
+    assert(!gl_pending_is_stale(dev, pending));
     enum dgl_status status = gl_lost_check(dev);
     if (status == DGL_OK)
         status = take_job(dev, &pending->job, NULL, out);

@@ -478,10 +478,11 @@ static void phases_finish(struct exec *base)
     struct phases_exec *exec = exec_of(base);
     struct gl_device *gl = exec->dev->gl;
     struct gl_program *program = NULL;
-    const bool ready = exec->pending && gl_pending_is_ready(gl, exec->pending);
-    if (exec->pending && !ready)
+    const bool wanted = exec->pending && !gl_pending_is_stale(gl, exec->pending);
+    const bool ready = wanted && gl_pending_is_ready(gl, exec->pending);
+    if (wanted && !ready)
         dgl_info(base->log, "the compiler is still at the program of persistent dispatches");
-    if (exec->pending && gl_program_cache_dir(gl) && (ready || exec->params.finishes) &&
+    if (wanted && gl_program_cache_dir(gl) && (ready || exec->params.finishes) &&
         gl_pending_take(gl, &exec->pending, &program) == DGL_OK)
         gl_program_destroy(gl, &program);
     drop_pending(exec);

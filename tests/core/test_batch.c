@@ -308,8 +308,11 @@ static void a_long_prompt_stops_nobody(void **state)
     submit(b, &requests[2], &second);
     for (int step = 0; longest.count == 0; step++) {
         const size_t before = writer.count;
+        const bool over = writer.finished;
         assert_int_equal(dgl_batch_step(b, NULL), DGL_OK);
-        assert_true(writer.count > before);
+        /* Hardware brings several in a step, and may be through with them before the prompt is. */
+        assert_true(over || writer.count > before);
+        assert_true(step < 3 || writer.count > 3);
         /* 30 tokens are 4 passes, in turn with those of the long prompt. */
         assert_true(step < 8 || second.count > 0);
         assert_true(step < 16);
@@ -661,7 +664,8 @@ static void test_fault(void **state)
     }
 }
 
-/* Making a batch fails at every allocation, and leaves nothing. */
+/* Making a batch fails at every allocation, and leaves nothing; but for what hardware can do
+ * without: what is known of persistent dispatches. */
 static void making_fails_everywhere(void **state)
 {
     (void)state;
@@ -677,7 +681,14 @@ static void making_fails_everywhere(void **state)
         enum dgl_status status = dgl_batch_create(engine.model, params, &b);
         failed = gl_fail.tripped;
         gl_fail_reset();
-        assert_int_equal(status, failed ? DGL_ERR_NO_MEMORY : DGL_OK);
+        if (failed && status == DGL_OK && !engine.model->dev->info.software) {
+            struct heard h = {0};
+            submit(b, &requests[1], &h);
+            run_all(b);
+            assert_as_alone(&h, 1);
+        } else {
+            assert_int_equal(status, failed ? DGL_ERR_NO_MEMORY : DGL_OK);
+        }
         dgl_batch_destroy(&b);
         assert_int_equal(gl_fail.live_buffers, buffers);
         assert_true(at < 500);

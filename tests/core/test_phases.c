@@ -10,6 +10,7 @@
 
 #include "core/exec/phases.h"
 #include "core/seq/session.h"
+#include "gl/gl_internal.h"
 #include "tests/support/family.h"
 #include "tests/support/kernel_sets.h"
 #include "tests/support/planned.h"
@@ -486,11 +487,45 @@ static void test_subgroup_run(void **state)
     compare(c, c->name, &(struct phase_prompt){ids, 4}, SUBGROUP, 1e-10);
 }
 
+/* A device that is lost while the program is compiled: what was on its way goes with its context,
+ * and the next one is not asked about it. */
+static void test_lost(void **state)
+{
+    (void)state;
+    struct tiny_engine e;
+    struct dgl_kernels *kernels = NULL;
+    struct exec *exec = NULL;
+    struct gl_saved saved;
+    assert_int_equal(dgl_kernels_create(NULL, dgl_kernels_params(.hints = SMALL), &kernels),
+                     DGL_OK);
+    tiny_engine_open(
+        &e, &(struct tiny_engine_params){.context = 64, .kv_type = DGL_KV_F32, .kernels = kernels});
+    assert_int_equal(exec_phases_create(e.device, &e.model->engine->plan,
+                                        &(struct exec_phases_params){.groups = 1, .finishes = true},
+                                        &exec),
+                     DGL_OK);
+    assert_int_equal(session_enter(e.session, &saved), DGL_OK);
+    assert_int_equal(
+        exec_phases_begin(exec, recipe_decode(SAMPLE_GREEDY, 0, false), &e.session->memory),
+        DGL_OK);
+    assert_int_equal(session_leave(e.session, &saved, NULL, DGL_OK), DGL_OK);
+    assert_int_equal(device_reopen(e.device), DGL_OK);
+    assert_int_equal(device_enter(e.device, &saved), DGL_OK);
+    assert_true(exec_phases_is_ready(exec));
+    exec_unref(&exec);
+    assert_int_equal(gl_errors_check(e.device->gl, "a program that was lost"), DGL_OK);
+    device_leave(e.device, &saved);
+    assert_int_equal(e.log.errors, 0);
+    tiny_engine_close(&e);
+    dgl_kernels_destroy(&kernels);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_other_recipes),
         cmocka_unit_test(test_schedule),
+        cmocka_unit_test(test_lost),
     };
     builtin = loaded_set(NULL);
     int failed = test_run_table("shapes", test_shape, shapes);

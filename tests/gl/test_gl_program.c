@@ -338,6 +338,34 @@ static void test_pending_program_aside(void **state)
     close_device();
 }
 
+/* What was on its way when the context was lost: its names mean nothing in the next one. */
+static void test_pending_program_stale(void **state)
+{
+    (void)state;
+    struct gl_pending *pending = NULL;
+    const struct gl_program_params params = program_of(good_source(46), "pending");
+    open_device("", false);
+    dev->caps.parallel_compile = true;
+    dev->caps.software = false;
+    assert_int_equal(gl_pending_create(dev, &params, &pending), DGL_OK);
+    assert_false(gl_pending_is_stale(dev, pending));
+    compiler_is_busy = true;
+    assert_false(gl_pending_is_ready(dev, pending));
+    compiler_is_busy = false;
+    gl_leave(dev, &saved);
+    assert_int_equal(gl_device_reopen(dev), DGL_OK);
+    dev->caps.parallel_compile = true;
+    dev->caps.software = false;
+    assert_int_equal(gl_enter(dev, &saved), DGL_OK);
+    assert_true(gl_pending_is_stale(dev, pending));
+    assert_true(gl_pending_is_ready(dev, pending));
+    gl_pending_destroy(dev, &pending);
+    assert_null(pending);
+    assert_int_equal(gl_errors_check(dev, "after a stale program"), DGL_OK);
+    assert_int_equal(t.errors, 0);
+    close_device();
+}
+
 /* A compiler that nobody waits for any more is not waited for, and what it makes is kept. */
 static void test_pending_program_left(void **state)
 {
@@ -549,6 +577,7 @@ int main(void)
     };
     const struct CMUnitTest cache[] = {
         cmocka_unit_test(test_pending_program_aside),
+        cmocka_unit_test(test_pending_program_stale),
         cmocka_unit_test(test_pending_program_left),
         cmocka_unit_test(test_cache_fills_and_serves),
         cmocka_unit_test(test_cache_damage_is_harmless),

@@ -841,6 +841,17 @@ struct dgl_plan_step {
 void dgl_model_plan_iterate(const struct dgl_model *model,
                             bool (*cb)(void *priv, const struct dgl_plan_step *step), void *priv);
 
+/* The same for a pass over the next tokens of `sequences` sequences that are written together
+ * (dgl_batch), 1 to DGL_BENCH_BATCH_MAX: first its operations, each a dispatch, then, with phase
+ * DGL_PHASE_SAMPLE, all that may be done to the logits of its rows, the ways to draw from them, of
+ * which a step runs those that its rows ask for, and the report to the host. `tokens` of a step is
+ * `sequences`. From then on dgl_model_plan_iterate() has the passes over several sequences too, as
+ * after dgl_batch_create(). DGL_ERR_UNSUPPORTED: the model's kernels, or the bindings of its
+ * device, do not take so many in a pass. Host arithmetic only. */
+enum dgl_status dgl_model_plan_batch(struct dgl_model *model, int32_t sequences,
+                                     bool (*cb)(void *priv, const struct dgl_plan_step *step),
+                                     void *priv);
+
 /* Another kernel of a step's operation. Strings are borrowed for the call. */
 struct dgl_plan_alternative {
     const struct dgl_kernel_info *kernel;

@@ -63,6 +63,8 @@ struct explanation {
     size_t count, cap;
     struct dgl_buf lazy; /* steps outside of layers that are compiled at their first use */
     bool short_passes;   /* some in layers, which are of passes over few tokens */
+    int32_t batch;       /* sequences of a pass; 1 = all that the plan has */
+    uint32_t dispatches; /* of that pass, without what draws tokens */
     bool failed;
 };
 
@@ -195,6 +197,8 @@ static bool report_tunable(void *priv, const struct dgl_plan_tunable *t)
     return true;
 }
 
+#define BATCH_EXECUTOR "passes over several sequences are a dispatch per operation"
+
 static bool explain_step(void *priv, const struct dgl_plan_step *s)
 {
     struct explanation *e = priv;
@@ -223,12 +227,17 @@ static bool explain_step(void *priv, const struct dgl_plan_step *s)
         dgl_jw_array(&l->w);
         dgl_plan_alternatives(e->model, s->use, put_other, &others);
         dgl_jw_end_array(&l->w);
-        if (s->phase != DGL_PHASE_PREFILL)
+        if (e->batch > 1) {
+            report_text(&l->w, "executor", "dispatch");
+            report_text(&l->w, "executor_reason", BATCH_EXECUTOR);
+        } else if (s->phase != DGL_PHASE_PREFILL) {
             report_executor(&l->w, e->model);
+        }
         dgl_jw_end_object(&l->w);
         return true;
     }
     struct block *last = e->count ? &e->block[e->count - 1] : NULL;
+    e->dispatches += s->phase == DGL_PHASE_DECODE;
     if (!last || last->phase != s->phase || last->layer != s->layer) {
         e->failed = !dgl_grow((void **)&e->block, &e->cap, e->count + 1, sizeof(*e->block));
         if (e->failed)
@@ -265,9 +274,22 @@ static void put_blocks(struct explanation *e)
         dgl_buf_putc(out, '\n');
         dgl_buf_append(out, b->lines.p, b->lines.len);
     }
+    size_t start = out->len;
+    if (e->batch > 1) {
+        dgl_buf_printf(out, "a pass over %d sequences:", e->batch);
+        struct dgl_buf line = {0};
+        dgl_buf_printf(&line,
+                       "%u dispatches, then those of sampling; " BATCH_EXECUTOR
+                       ", and compiled when two answers are first written together",
+                       e->dispatches);
+        report_wrapped(out, out->len - start, 2, line.p ? line.p : "");
+        out->failed = out->failed || line.failed;
+        dgl_buf_finish(&line);
+        dgl_buf_finish(&e->lazy);
+        return;
+    }
     struct dgl_executor_info info;
     dgl_model_executor(e->model, &info);
-    size_t start = out->len;
     dgl_buf_printf(out, "decode and sample run as %s:",
                    info.executor == DGL_EXECUTOR_PERSISTENT ? "one dispatch for many tokens"
                                                             : "a dispatch per operation");
@@ -307,8 +329,12 @@ static int explain(struct engine *e, const struct options *opt)
     if (status != DGL_OK)
         return exit_code(status);
     x.model = e->model;
+    x.batch = opt->batch;
     begin(&l, opt->json);
-    dgl_model_plan_iterate(e->model, explain_step, &x);
+    if (opt->batch > 1)
+        status = dgl_model_plan_batch(e->model, opt->batch, explain_step, &x);
+    else
+        dgl_model_plan_iterate(e->model, explain_step, &x);
     if (!opt->json)
         put_blocks(&x);
     for (size_t i = 0; i < x.count; i++) {
@@ -317,7 +343,10 @@ static int explain(struct engine *e, const struct options *opt)
     }
     l.out.failed = l.out.failed || x.failed;
     free(x.block);
-    return end(&l);
+    if (status == DGL_OK)
+        return end(&l);
+    dgl_buf_finish(&l.out);
+    return exit_code(status);
 }
 
 /* ---- actions --------------------------------------------------------------------------------- */
@@ -342,16 +371,18 @@ static const struct action {
     int (*run)(struct engine *e, const struct options *opt);
     const char *unused; /* options that it does nothing with; `model` also where no pack is read */
 } actions[] = {
-    {"list", "`list`", 1, 1, list, ALL_BUT_FILES " op shape quick generated output force model"},
-    {"show", "`show NAME`", 2, 2, kernels_show, ALL_BUT_FILES " op shape quick output force model"},
+    {"list", "`list`", 1, 1, list,
+     ALL_BUT_FILES " op shape quick generated output force model batch"},
+    {"show", "`show NAME`", 2, 2, kernels_show,
+     ALL_BUT_FILES " op shape quick output force model batch"},
     {"check", "`check [FILE|DIR]`", 1, 2, kernels_check,
-     ALL_BUT_TUNABLES " op shape generated output force model"},
+     ALL_BUT_TUNABLES " op shape generated output force model batch"},
     {"bench", "`bench NAME`", 2, 2, kernels_bench,
-     ALL_BUT_TUNABLES " op quick generated output force model"},
+     ALL_BUT_TUNABLES " op quick generated output force model batch"},
     {"diff", "`diff [NAME]`", 1, 2, kernels_diff,
-     ALL_BUT_FILES " op shape quick generated output force model"},
+     ALL_BUT_FILES " op shape quick generated output force model batch"},
     {"new", "`new NAME --op OP`", 2, 2, kernels_new,
-     ALL_BUT_FILES " shape quick generated model json"},
+     ALL_BUT_FILES " shape quick generated model json batch"},
     {"explain", "`explain`", 1, 1, explain, "op shape quick generated output force"},
 };
 #define NUM_ACTIONS (sizeof(actions) / sizeof(actions[0]))
@@ -368,7 +399,8 @@ static const struct action *find_action(const char *name)
 static bool uses_options(const struct action *action, const struct options *opt)
 {
     const bool generated = action->run == kernels_show && opt->generated;
-    struct dgl_str rest = dgl_str_of(generated ? "shape quick output force" : action->unused), name;
+    struct dgl_str rest = dgl_str_of(generated ? "shape quick output force batch" : action->unused),
+                   name;
     char form[64], one[32];
     snprintf(form, sizeof(form), "kernels %s%s", action->name,
              action->run == kernels_show && !generated ? "` without `--generated" : "");

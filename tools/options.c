@@ -359,6 +359,10 @@ static const struct option table[] = {
      TYPE_FLAG, FIELD(quick), 0, 0, NULL, 0},
     {"kernels", 0, "generated", NULL, "with `show`: the text that the driver gets", TYPE_FLAG,
      FIELD(generated), 0, 0, NULL, 0},
+    {"kernels", 0, "batch", "B",
+     "with `explain`: the pass over the next tokens of so many sequences that are written "
+     "together, 2 to " DIGITS(DGL_BENCH_BATCH_MAX) " (default: 1, the whole plan)",
+     TYPE_I32, FIELD(batch), 1, DGL_BENCH_BATCH_MAX, NULL, 0},
     {"kernels", 'o', "output", "FILE", "of `new`: the file to write; - is standard output",
      TYPE_PATH, FIELD(out), 0, 0, NULL, 0},
     {"kernels", 0, "force", NULL, "with `new`: replace an existing file", TYPE_FLAG, FIELD(force),

@@ -6,6 +6,7 @@
 
 #include "core/base/file.h"
 #include "core/base/mem.h"
+#include "core/seq/group.h"
 #include "core/seq/sampling.h"
 
 enum dgl_status dgl_model_load(struct dgl_device *dev, const struct dgl_model_params *params,
@@ -119,6 +120,34 @@ void dgl_model_plan_iterate(const struct dgl_model *model,
                             bool (*cb)(void *priv, const struct dgl_plan_step *step), void *priv)
 {
     plan_iterate(&model->engine->plan, cb, priv);
+}
+
+enum dgl_status dgl_model_plan_batch(struct dgl_model *model, int32_t sequences,
+                                     bool (*cb)(void *priv, const struct dgl_plan_step *step),
+                                     void *priv)
+{
+    const struct dgl_log *log = model->dev->log;
+    struct plan *plan = &model->engine->plan;
+    if (sequences < 1 || sequences > DGL_STEP_SEQS)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "a pass over %d sequences was asked for: 1 to %d are possible", sequences,
+                        DGL_STEP_SEQS);
+    enum dgl_status status = plan_add_batch(plan);
+    if (status != DGL_OK)
+        return status;
+    const int32_t fit = group_slots(plan, model->info.context, sequences);
+    if (sequences > 1 && plan->one_row)
+        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                        "%s (%s) serves one row of a pass alone: each sequence decodes by passes "
+                        "of its own",
+                        plan->one_row->name, plan->one_row->origin);
+    if (fit < sequences)
+        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                        "a pass over %d sequences was asked for: the storage bindings of %s hold "
+                        "what %d have in one",
+                        sequences, model->dev->info.renderer, fit);
+    plan_iterate_batch(plan, sequences, cb, priv);
+    return DGL_OK;
 }
 
 /* Passes kernels on as the public sees them. */

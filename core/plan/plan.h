@@ -183,6 +183,10 @@ uint32_t plan_sum_rows(const struct plan_device *device);
 /* The plan as people see it: one step per operation. `cb` returns false to stop. */
 void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct dgl_plan_step *step),
                   void *priv);
+/* Of a pass over the next tokens of so many sequences, 1 to DGL_STEP_SEQS: its body, then what
+ * draws from their logits. The plan has the segments of such passes: plan_add_batch(). */
+void plan_iterate_batch(const struct plan *plan, int32_t sequences,
+                        bool (*cb)(void *priv, const struct dgl_plan_step *step), void *priv);
 /* Warns of kernels and libs from a user's files that serve no operation of the plan: one line. Not
  * of those that were in the set `before`, which may be NULL. */
 void plan_warn_unused(const struct plan *plan, const struct kernel_set *before, const char *model);

@@ -60,6 +60,70 @@ static bool is_warm(const struct plan *plan, const struct kernel_use *use)
     return false;
 }
 
+struct teller {
+    const struct plan *plan;
+    bool (*cb)(void *priv, const struct dgl_plan_step *step);
+    void *priv;
+};
+
+/* Tells of the operations of a segment, for a pass over `tokens`. False: to stop. */
+static bool tell_segment(const struct teller *to, enum segment which, enum dgl_phase phase,
+                         int32_t tokens)
+{
+    const struct plan *plan = to->plan;
+    const struct plan_segment *segment = &plan->segment[which];
+    bool more = true;
+    for (size_t i = 0; i < segment->ops.count && more; i++) {
+        const struct op *op = &segment->ops.ops[i];
+        const struct kernel *kernel = segment->use[i]->choice.kernel;
+        struct dgl_kernel_info info = kernel_info(kernel);
+        struct dgl_buf origin = {0};
+        kernel_choice_origin(&segment->use[i]->choice, &origin);
+        if (kernel->num_libs > 0 && !kernel_choice_sha256(&segment->use[i]->choice, info.sha256))
+            info.sha256[0] = '\0'; /* out of memory: no hash is better than a wrong one */
+        info.origin = origin.failed ? kernel->origin : origin.p;
+        const struct kernel_choice *choice = &segment->use[i]->choice;
+        const char *reason = choice->reason;
+        char shape[160], unfused[sizeof(choice->reason) + 256];
+        char fallback[sizeof(choice->fallbacks) + 16] = "";
+        for (uint32_t f = 0, len = 0; f < choice->num_fallbacks; f++)
+            len += (uint32_t)snprintf(fallback + len, sizeof(fallback) - len, "%s%s", f ? "; " : "",
+                                      choice->fallbacks[f].text);
+        describe_shape(op, shape, sizeof(shape));
+        if (op->unfused) {
+            snprintf(unfused, sizeof(unfused), "%s; not fused: %s", reason, op->unfused);
+            reason = unfused;
+        }
+        const char *weight = "";
+        for (uint32_t k = 0; k < op->request.num_attrs; k++)
+            if (strcmp(op->request.attrs[k].key, "weight") == 0)
+                weight = op->request.attrs[k].word;
+        struct dgl_plan_step step = {.phase = phase,
+                                     .layer = op->layer,
+                                     .op = op->label,
+                                     .shape = shape,
+                                     .weight = weight,
+                                     .layout = weight[0] ? kernel_layout(kernel, weight) : "",
+                                     .kernel = &info,
+                                     .reason = reason,
+                                     .fallback = fallback[0] ? fallback : NULL,
+                                     .tokens = tokens,
+                                     .bytes = op->bytes,
+                                     .lazy = !is_warm(plan, segment->use[i]),
+                                     .use = (const struct dgl_plan_use *)segment->use[i]};
+        for (int axis = 0; axis < 3; axis++)
+            step.local[axis] = (uint32_t)choice->local[axis];
+        /* A count that cannot be is told when the operation runs; its figures stay 0. */
+        const uint32_t rows = op_weight_rows(op), max_x = plan->device->limits.max_groups[0];
+        if (!kernel_groups_band(choice, tokens, rows, max_x, step.groups) ||
+            !kernel_invocations(choice, tokens, rows, max_x, &step.launched, &step.active))
+            step.launched = step.active = 0;
+        more = to->cb(to->priv, &step);
+        dgl_buf_finish(&origin);
+    }
+    return more;
+}
+
 void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct dgl_plan_step *step),
                   void *priv)
 {
@@ -78,61 +142,24 @@ void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct d
         [SEG_BATCH_8] = DGL_PHASE_DECODE,      [SEG_BATCH_16] = DGL_PHASE_DECODE,
         [SEG_BATCH_32] = DGL_PHASE_DECODE,     [SEG_BATCH_64] = DGL_PHASE_DECODE,
     };
-    for (int s = 0; s < SEG_COUNT; s++) {
-        const struct plan_segment *segment = &plan->segment[s];
-        for (size_t i = 0; i < segment->ops.count; i++) {
-            const struct op *op = &segment->ops.ops[i];
-            const struct kernel *kernel = segment->use[i]->choice.kernel;
-            struct dgl_kernel_info info = kernel_info(kernel);
-            struct dgl_buf origin = {0};
-            kernel_choice_origin(&segment->use[i]->choice, &origin);
-            if (kernel->num_libs > 0 &&
-                !kernel_choice_sha256(&segment->use[i]->choice, info.sha256))
-                info.sha256[0] = '\0'; /* out of memory: no hash is better than a wrong one */
-            info.origin = origin.failed ? kernel->origin : origin.p;
-            const struct kernel_choice *choice = &segment->use[i]->choice;
-            const char *reason = choice->reason;
-            char shape[160], unfused[sizeof(choice->reason) + 256];
-            char fallback[sizeof(choice->fallbacks) + 16] = "";
-            for (uint32_t f = 0, len = 0; f < choice->num_fallbacks; f++)
-                len += (uint32_t)snprintf(fallback + len, sizeof(fallback) - len, "%s%s",
-                                          f ? "; " : "", choice->fallbacks[f].text);
-            describe_shape(op, shape, sizeof(shape));
-            if (op->unfused) {
-                snprintf(unfused, sizeof(unfused), "%s; not fused: %s", reason, op->unfused);
-                reason = unfused;
-            }
-            const char *weight = "";
-            for (uint32_t k = 0; k < op->request.num_attrs; k++)
-                if (strcmp(op->request.attrs[k].key, "weight") == 0)
-                    weight = op->request.attrs[k].word;
-            const int32_t tokens = tokens_of(plan, (enum segment)s);
-            struct dgl_plan_step step = {.phase = phase_of[s],
-                                         .layer = op->layer,
-                                         .op = op->label,
-                                         .shape = shape,
-                                         .weight = weight,
-                                         .layout = weight[0] ? kernel_layout(kernel, weight) : "",
-                                         .kernel = &info,
-                                         .reason = reason,
-                                         .fallback = fallback[0] ? fallback : NULL,
-                                         .tokens = tokens,
-                                         .bytes = op->bytes,
-                                         .lazy = !is_warm(plan, segment->use[i]),
-                                         .use = (const struct dgl_plan_use *)segment->use[i]};
-            for (int axis = 0; axis < 3; axis++)
-                step.local[axis] = (uint32_t)choice->local[axis];
-            /* A count that cannot be is told when the operation runs; its figures stay 0. */
-            const uint32_t rows = op_weight_rows(op), max_x = plan->device->limits.max_groups[0];
-            if (!kernel_groups_band(choice, tokens, rows, max_x, step.groups) ||
-                !kernel_invocations(choice, tokens, rows, max_x, &step.launched, &step.active))
-                step.launched = step.active = 0;
-            bool more = cb(priv, &step);
-            dgl_buf_finish(&origin);
-            if (!more)
-                return;
-        }
-    }
+    const struct teller to = {plan, cb, priv};
+    for (int s = 0; s < SEG_COUNT; s++)
+        if (!tell_segment(&to, (enum segment)s, phase_of[s], tokens_of(plan, (enum segment)s)))
+            return;
+}
+
+void plan_iterate_batch(const struct plan *plan, int32_t sequences,
+                        bool (*cb)(void *priv, const struct dgl_plan_step *step), void *priv)
+{
+    const struct teller to = {plan, cb, priv};
+    bool more = sequences == 1 ? tell_segment(&to, SEG_DECODE, DGL_PHASE_DECODE, 1) &&
+                                     tell_segment(&to, SEG_HEAD, DGL_PHASE_DECODE, 1)
+                               : tell_segment(&to, plan_batch_body(plan, sequences),
+                                              DGL_PHASE_DECODE, sequences);
+    for (int s = SEG_BIAS; s < SEG_EARLY_EXIT && more; s++)
+        more = tell_segment(&to, (enum segment)s, DGL_PHASE_SAMPLE, sequences);
+    if (more)
+        tell_segment(&to, SEG_REPORT, DGL_PHASE_SAMPLE, sequences);
 }
 
 /* A text of the user's that was in force before too. */

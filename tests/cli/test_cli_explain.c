@@ -15,10 +15,14 @@
 
 struct golden {
     const char *name, *model; /* NULL: the bundled one; else of the test data's families */
+    const char *batch;        /* sequences of a pass; 1: the whole plan */
 };
 
-static const struct golden goldens[] = {
-    {"bundled", NULL}, {"gemma3", "gemma3"}, {"qwen3-moe", "qwen3-moe"}};
+static const struct golden goldens[] = {{"bundled", NULL, "1"},
+                                        {"bundled-batch-8", NULL, "8"},
+                                        {"gemma3", "gemma3", "1"},
+                                        {"qwen3-moe", "qwen3-moe", "1"},
+                                        {"qwen3-moe-batch-3", "qwen3-moe", "3"}};
 
 static const char *text(const struct dgl_json *object, const char *key)
 {
@@ -69,10 +73,11 @@ static void explanation_is_as_kept(void **state)
     if (!llvmpipe)
         SKIP("%s: row 0 of devices is not llvmpipe", row->name);
     if (row->model)
-        process_command(&r, "kernels", "explain", "--json", "--device", "0", "--no-tune", "-m",
-                        family_dir(row->model), NULL);
+        process_command(&r, "kernels", "explain", "--json", "--device", "0", "--no-tune", "--batch",
+                        row->batch, "-m", family_dir(row->model), NULL);
     else
-        process_command(&r, "kernels", "explain", "--json", "--device", "0", "--no-tune", NULL);
+        process_command(&r, "kernels", "explain", "--json", "--device", "0", "--no-tune", "--batch",
+                        row->batch, NULL);
     assert_code(&r, 0);
     put_steps(process_json(&r), &out);
     process_finish(&r);

@@ -144,6 +144,35 @@ static void explain_covers_the_whole_plan(void **state)
     process_finish(&r);
 }
 
+/* A pass over several sequences: its operations, for so many rows, and what draws from them. */
+static void explain_tells_of_a_batch(void **state)
+{
+    struct process_result r;
+    size_t decodes = 0, layers = 0, reports = 0;
+    char line[64];
+    (void)state;
+    process_command(&r, "kernels", "explain", "--device", "any", "--batch", "5", "--json", NULL);
+    assert_code(&r, 0);
+    for (const struct dgl_json *row = dgl_json_first(process_json(&r)); row;
+         row = dgl_json_next(row)) {
+        const bool decode = strcmp(text(row, "phase"), "decode") == 0;
+        assert_true(decode || strcmp(text(row, "phase"), "sample") == 0);
+        assert_int_equal(number(row, "tokens"), 5);
+        assert_string_equal(text(row, "executor"), "dispatch");
+        layers += strcmp(text(row, "step"), "qkv") == 0;
+        reports += strcmp(text(row, "step"), "report") == 0;
+        decodes += decode;
+    }
+    assert_int_equal(layers, 8);
+    assert_int_equal(reports, 1);
+    process_finish(&r);
+    process_command(&r, "kernels", "explain", "--device", "any", "--batch", "5", NULL);
+    assert_code(&r, 0);
+    snprintf(line, sizeof(line), "\na pass over 5 sequences: %zu dispatches", decodes);
+    assert_contains(r.out, line);
+    process_finish(&r);
+}
+
 /* For people: a header, equal layers once, no line wider than 100 columns. */
 static void explain_is_grouped_by_layer(void **state)
 {
@@ -768,6 +797,7 @@ int main(void)
         cmocka_unit_test(kernels_are_what_the_folder_holds),
         cmocka_unit_test(show_as_json_has_the_text),
         cmocka_unit_test(explain_covers_the_whole_plan),
+        cmocka_unit_test(explain_tells_of_a_batch),
         cmocka_unit_test(explain_is_grouped_by_layer),
         cmocka_unit_test(show_generated_is_what_the_driver_gets),
         cmocka_unit_test(show_generated_tells_of_other_texts),

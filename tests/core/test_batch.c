@@ -609,6 +609,47 @@ static void nothing_is_made_in_the_steady_state(void **state)
     dgl_batch_destroy(&b);
 }
 
+static bool count_decoding(void *priv, const struct dgl_plan_step *step)
+{
+    int *count = priv;
+    assert_int_equal(step->tokens, 3);
+    *count += step->phase == DGL_PHASE_DECODE;
+    return true;
+}
+
+/* What is told of passes over several sequences is what runs. */
+static void passes_are_as_explained(void **state)
+{
+    (void)state;
+    struct dgl_batch *b = open_batch(3, 0);
+    struct heard heard[3] = {0};
+    struct dgl_counters before, after;
+    int steps = 0;
+    assert_int_equal(dgl_model_plan_batch(engine.model, 3, count_decoding, &steps), DGL_OK);
+    assert_true(steps > 10);
+    steps += (int)engine.model->engine->plan.segment[SEG_SAMPLE_GREEDY].ops.count;
+    for (int i = 0; i < 3; i++)
+        submit(b,
+               dgl_request_params(.ids = text, .num_ids = 2, .max_tokens = 60, .ignore_eos = true),
+               &heard[i]);
+    while (heard[0].count == 0 || heard[1].count == 0 || heard[2].count == 0)
+        assert_int_equal(dgl_batch_step(b, NULL), DGL_OK);
+    assert_int_equal(dgl_batch_step(b, NULL), DGL_OK); /* compiles */
+    dgl_device_get_counters(engine.device, &before);
+    assert_int_equal(dgl_batch_step(b, NULL), DGL_OK);
+    dgl_device_get_counters(engine.device, &after);
+    const int dispatches = (int)(after.dispatches - before.dispatches);
+    /* Whole passes, and the report of them. */
+    if (dispatches < steps || (dispatches - 1) % steps != 0)
+        fail_msg("%d dispatches, told were passes of %d and a report", dispatches, steps);
+    dgl_batch_destroy(&b);
+    const char *const parts[] = {"65 sequences", "1 to 64"};
+    test_log_clear(&engine.log);
+    assert_refusal(&engine.log, dgl_model_plan_batch(engine.model, 65, count_decoding, &steps),
+                   DGL_ERR_INVALID_ARG, parts);
+    test_log_clear(&engine.log);
+}
+
 struct fault {
     const char *name;
     long *counter;
@@ -710,6 +751,7 @@ int main(void)
         cmocka_unit_test(dropped_in_every_state),
         cmocka_unit_test(a_full_queue_is_busy),
         cmocka_unit_test(nothing_is_made_in_the_steady_state),
+        cmocka_unit_test(passes_are_as_explained),
         cmocka_unit_test(making_fails_everywhere),
     };
     void *none = NULL;

@@ -324,6 +324,9 @@ static enum dgl_status call_kernels(struct dgl_str in)
         if (status == DGL_OK) {
             dgl_model_plan_iterate(world.small, take_source, &status);
             fuzz_check_status(&world.log, status);
+            const enum dgl_status told = dgl_model_plan_batch(
+                world.small, hints ? (int32_t)strlen(hints) % 70 - 2 : 3, take_source, &status);
+            fuzz_check_status(&world.log, told);
         }
         if (status == DGL_OK)
             status = dgl_model_rebuild(world.small, NULL);
